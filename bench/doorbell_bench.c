@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * doorbell_bench.c - ringing an owner that is awake, and waking one that sleeps.
+ *
+ * A wake is timed from before the ring until the woken thread's answer in memory is seen, in turns
+ * with the same wake through a bare eventfd and epoll: x_bare is the ratio of the two medians of
+ * one run. Waker and sleeper have a CPU each.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/cpus.h"
+#include "base/doorbell.h"
+#include "base/env.h"
+#include "floor.h"
+#include "shim.h"
+
+struct kind {
+    const struct fabric_ops *fabric;
+    bool cm;
+};
+static struct kind event_fd = {&fabric_system, false}, soft = {&fabric_soft, true};
+
+static void ring_awake(bench_state *state, void *arg) {
+    const struct kind *kind = arg;
+    struct doorbell bell;
+    if (doorbell_open(&bell, kind->fabric, kind->cm) != 0) {
+        bench_skip(state, "no doorbell");
+        return;
+    }
+    while (bench_next(state))
+        doorbell_ring(&bell, 1);
+    doorbell_close(&bell);
+}
+
+/* What the ringer alone pays for a ring that makes the system call. */
+static void ring_armed(bench_state *state, void *arg) {
+    const struct kind *kind = arg;
+    struct doorbell bell;
+    if (doorbell_open(&bell, kind->fabric, kind->cm) != 0) {
+        bench_skip(state, "no doorbell");
+        return;
+    }
+    while (bench_next(state)) {
+        doorbell_arm(&bell);
+        doorbell_ring(&bell, 1);
+        doorbell_disarm(&bell);
+        doorbell_drain(&bell);
+    }
+    doorbell_close(&bell);
+}
+
+/* ---- waking ---------------------------------------------------------------------------------- */
+
+enum { BARE, BELL, STOP };
+#define SAMPLES_MAX 4096
+
+struct sleeper {
+    struct doorbell bell;
+    int bare_fd, bell_epoll, bare_epoll;
+    int cpu;
+    _Alignas(128) _Atomic uint32_t mode; /* how the next sleep is woken */
+    _Atomic uint64_t order;              /* work: the number of the turn */
+    _Alignas(128) _Atomic uint64_t done;
+    _Atomic uint64_t about_to_sleep;
+};
+
+static void sleep_bare(struct sleeper *s, uint64_t turn) {
+    struct epoll_event event;
+    uint64_t count;
+    atomic_store(&s->about_to_sleep, turn);
+    while (atomic_load(&s->order) != turn)
+        epoll_wait(s->bare_epoll, &event, 1, -1);
+    atomic_store_explicit(&s->done, turn, memory_order_release);
+    if (read(s->bare_fd, &count, sizeof count) < 0)
+        return;
+}
+
+static void sleep_bell(struct sleeper *s, uint64_t turn) {
+    struct epoll_event event;
+    atomic_store(&s->about_to_sleep, turn);
+    for (;;) {
+        doorbell_arm(&s->bell);
+        bool nothing = atomic_load(&s->order) != turn;
+        if (nothing)
+            epoll_wait(s->bell_epoll, &event, 1, -1);
+        doorbell_disarm(&s->bell);
+        if (atomic_load(&s->order) == turn)
+            break;
+        doorbell_drain(&s->bell);
+    }
+    atomic_store_explicit(&s->done, turn, memory_order_release);
+    doorbell_drain(&s->bell);
+}
+
+static void *sleeper_main(void *arg) {
+    struct sleeper *s = arg;
+    cpu_pin_self(s->cpu);
+    for (uint64_t turn = 1;; turn++) {
+        while (atomic_load(&s->about_to_sleep) != turn - 1)
+            ;
+        uint32_t mode = turn % 2 ? BELL : BARE;
+        if (atomic_load(&s->mode) == STOP)
+            return NULL;
+        if (mode == BELL)
+            sleep_bell(s, turn);
+        else
+            sleep_bare(s, turn);
+        if (atomic_load(&s->mode) == STOP)
+            return NULL;
+    }
+}
+
+static uint64_t now(void) {
+    return env_now(&env_default);
+}
+
+/* Wakes the sleeper for one turn and returns how long it took to answer. */
+static uint64_t wake(struct sleeper *s, uint64_t turn) {
+    while (atomic_load(&s->about_to_sleep) != turn)
+        ;
+    for (uint64_t settled = now() + 30000; now() < settled;) /* it is in epoll_wait by then */
+        ;
+    uint64_t start = now();
+    atomic_store(&s->order, turn);
+    if (turn % 2) {
+        doorbell_ring(&s->bell, turn);
+    } else {
+        uint64_t one = 1;
+        if (write(s->bare_fd, &one, sizeof one) != sizeof one)
+            return 0;
+    }
+    while (atomic_load_explicit(&s->done, memory_order_acquire) != turn)
+        ;
+    return now() - start;
+}
+
+static int compare(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(uint64_t *samples, unsigned count) {
+    qsort(samples, count, sizeof samples[0], compare);
+    return count ? (double)samples[count / 2] : 0;
+}
+
+static bool sleeper_open(struct sleeper *s, const struct kind *kind) {
+    memset(s, 0, sizeof *s);
+    if (doorbell_open(&s->bell, kind->fabric, kind->cm) != 0)
+        return false;
+    s->bare_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    s->bell_epoll = epoll_create1(EPOLL_CLOEXEC);
+    s->bare_epoll = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event interest = {.events = EPOLLIN};
+    return doorbell_watch(&s->bell, s->bell_epoll, NULL) == 0 &&
+           epoll_ctl(s->bare_epoll, EPOLL_CTL_ADD, s->bare_fd, &interest) == 0;
+}
+
+static void sleeper_close(struct sleeper *s) {
+    doorbell_close(&s->bell);
+    close(s->bare_fd);
+    close(s->bell_epoll);
+    close(s->bare_epoll);
+    free(s);
+}
+
+static void wake_sleeper(bench_state *state, void *arg) {
+    const struct kind *kind = arg;
+    static uint64_t bell_ns[SAMPLES_MAX], bare_ns[SAMPLES_MAX];
+    struct sleeper *s = aligned_alloc(_Alignof(struct sleeper), sizeof *s);
+    if (!s || !sleeper_open(s, kind)) {
+        bench_skip(state, "no doorbell");
+        free(s);
+        return;
+    }
+    cpu_set_t before;
+    int cpu_a;
+    if (!floor_two_cpus(&cpu_a, &s->cpu) || sched_getaffinity(0, sizeof before, &before) != 0) {
+        bench_skip(state, "needs two CPUs");
+        sleeper_close(s);
+        return;
+    }
+    cpu_pin_self(cpu_a);
+    pthread_t thread;
+    pthread_create(&thread, NULL, sleeper_main, s);
+    uint64_t turn = 0;
+    unsigned count = 0;
+    while (bench_next(state)) {
+        uint64_t ns = wake(s, ++turn);
+        bell_ns[count % SAMPLES_MAX] = ns;
+        bare_ns[count++ % SAMPLES_MAX] = wake(s, ++turn);
+        bench_time(state, ns);
+    }
+    /* Release the sleeper from the turn it has begun. */
+    while (atomic_load(&s->about_to_sleep) != turn + 1)
+        ;
+    atomic_store(&s->mode, STOP);
+    wake(s, turn + 1);
+    pthread_join(thread, NULL);
+    if (count > SAMPLES_MAX)
+        count = SAMPLES_MAX;
+    double bell = median(bell_ns, count), bare = median(bare_ns, count);
+    bench_counter(state, "p50_ns", bell);
+    bench_counter(state, "bare_p50_ns", bare);
+    if (bare > 0)
+        bench_counter(state, "x_bare", bell / bare);
+    bench_counter(state, "user_events", (double)s->bell.writes);
+    sched_setaffinity(0, sizeof before, &before);
+    sleeper_close(s);
+}
+
+BENCH_SETUP {
+    bench_register("doorbell/ring_awake", ring_awake, &event_fd);
+    bench_register("doorbell/ring_and_drain/eventfd", ring_armed, &event_fd);
+    bench_register("doorbell/ring_and_drain/soft_user_event", ring_armed, &soft);
+    bench_register_timed("doorbell/wake/eventfd", wake_sleeper, &event_fd);
+    bench_register_timed("doorbell/wake/soft_user_event", wake_sleeper, &soft);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* record_bench.c - encoding and decoding the negotiation records. */
+#include <string.h>
+
+#include "cm/record.h"
+#include "shim.h"
+
+static struct record_req proposal(void) {
+    return (struct record_req){.version_min = 1,
+                               .version_max = 1,
+                               .eager_log2 = 14,
+                               .message_log2 = 26,
+                               .depth_in = 16,
+                               .depth_out = 16,
+                               .credits = 32};
+}
+
+static void req_encode(bench_state *state, void *arg) {
+    (void)arg;
+    struct record_req req = proposal();
+    uint8_t bytes[RECORD_REQ_BYTES];
+    while (bench_next(state)) {
+        bench_keep(&req);
+        record_req_encode(&req, bytes);
+        bench_keep(bytes);
+    }
+}
+
+static void req_decode(bench_state *state, void *arg) {
+    (void)arg;
+    struct record_req req = proposal(), out;
+    uint8_t bytes[RECORD_REQ_BYTES];
+    record_req_encode(&req, bytes);
+    while (bench_next(state)) {
+        bench_keep(bytes);
+        if (record_req_decode(&out, bytes, sizeof bytes) != SLUICE_REASON_NONE) {
+            bench_skip(state, "the record does not decode");
+            return;
+        }
+        bench_keep(&out);
+    }
+}
+
+/* What a listener does with a proposal, and the dialer with the answer. */
+static void negotiate(bench_state *state, void *arg) {
+    (void)arg;
+    struct record_req req = proposal(), own = proposal(), got;
+    struct record_rep rep, back;
+    uint8_t req_bytes[RECORD_REQ_BYTES], rep_bytes[196];
+    memset(rep_bytes, 0, sizeof rep_bytes);
+    while (bench_next(state)) {
+        record_req_encode(&req, req_bytes);
+        sluice_reason reason = record_req_decode(&got, req_bytes, sizeof req_bytes);
+        if (reason == SLUICE_REASON_NONE)
+            reason = record_decide(&rep, &got, &own);
+        if (reason == SLUICE_REASON_NONE) {
+            record_rep_encode(&rep, rep_bytes);
+            reason = record_rep_decode(&back, rep_bytes, sizeof rep_bytes);
+        }
+        if (reason == SLUICE_REASON_NONE)
+            reason = record_check(&back, &req);
+        if (reason != SLUICE_REASON_NONE) {
+            bench_skip(state, "the negotiation fails");
+            return;
+        }
+        bench_keep(&back);
+    }
+}
+
+static void rej_decode(bench_state *state, void *arg) {
+    (void)arg;
+    struct record_rej rej = {.reason = 5, .code = 1}, out;
+    memset(rej.text, 'x', RECORD_REJ_TEXT);
+    uint8_t bytes[148] = {0};
+    record_rej_encode(&rej, bytes);
+    while (bench_next(state)) {
+        bench_keep(bytes);
+        if (record_rej_decode(&out, bytes, sizeof bytes) != SLUICE_REASON_NONE) {
+            bench_skip(state, "the record does not decode");
+            return;
+        }
+        bench_keep(&out);
+    }
+}
+
+BENCH_SETUP {
+    bench_register("record/req_encode", req_encode, NULL);
+    bench_register("record/req_decode", req_decode, NULL);
+    bench_register("record/rej_decode_120_bytes_of_text", rej_decode, NULL);
+    bench_register("record/negotiate", negotiate, NULL);
+}

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#
+# One program, sluice-bench: the C files of bench/ over Google Benchmark through the shim, which is
+# the only C++ in it. Not installed.
+
+if(EXISTS "${PROJECT_SOURCE_DIR}/bench/shim.cc")
+  enable_language(CXX)
+  find_package(benchmark REQUIRED)
+
+  file(GLOB bench_sources CONFIGURE_DEPENDS bench/*.c)
+  add_executable(sluice-bench bench/shim.cc ${bench_sources})
+  target_include_directories(sluice-bench PRIVATE bench)
+  target_link_libraries(sluice-bench PRIVATE sluice_static benchmark::benchmark)
+endif()

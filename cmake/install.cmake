@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#
+# Library, public headers, tools, pkg-config file and CMake package. Everything installed finds the
+# rest relative to itself, so the tree may be installed to one place and moved to another.
+
+include(CMakePackageConfigHelpers)
+set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/sluice")
+set(pkgconfig_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+
+install(TARGETS sluice EXPORT sluice-targets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(DIRECTORY include/sluice DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+        FILES_MATCHING PATTERN "*.h")
+
+if(tool_targets)
+  file(RELATIVE_PATH bin_to_lib "/p/${CMAKE_INSTALL_BINDIR}" "/p/${CMAKE_INSTALL_LIBDIR}")
+  set_target_properties(${tool_targets} PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
+  install(TARGETS ${tool_targets} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
+
+file(RELATIVE_PATH pc_to_prefix "/p/${pkgconfig_dir}" "/p")
+string(REGEX REPLACE "/$" "" pc_to_prefix "${pc_to_prefix}")
+string(CONCAT pc_prefix "\${pcfiledir}/" "${pc_to_prefix}")
+configure_file(src/sluice.pc.in sluice.pc @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/sluice.pc" DESTINATION "${pkgconfig_dir}")
+
+install(EXPORT sluice-targets NAMESPACE sluice:: DESTINATION "${package_dir}")
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/sluice-config-version.cmake"
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES cmake/sluice-config.cmake "${PROJECT_BINARY_DIR}/sluice-config-version.cmake"
+        DESTINATION "${package_dir}")

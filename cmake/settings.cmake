@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#
+# Language, warnings, optimisation and sanitizers: for the library, tools, tests and benchmarks
+# alike. Nothing here is machine dependent: no -march, no link-time optimisation.
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug or Release" FORCE)
+endif()
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_CXX_STANDARD 17)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# -g1 keeps function names and line numbers for profiles and back traces at little size.
+set(CMAKE_C_FLAGS_RELEASE "-O3 -DNDEBUG -g1")
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG -g1")
+
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
+
+add_compile_options(-Wall -Wextra)
+if(SLUICE_WERROR)
+  add_compile_options(-Werror)
+endif()
+
+if(SLUICE_SANITIZE)
+  # Not recovering turns a finding of the undefined behaviour sanitizer into a failed test.
+  set(sanitize_flags "-fsanitize=${SLUICE_SANITIZE}" -fno-sanitize-recover=all)
+  add_compile_options(${sanitize_flags} -fno-omit-frame-pointer)
+  add_link_options(${sanitize_flags})
+  if(SLUICE_SANITIZE MATCHES "thread" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    # gcc warns about every stand-alone fence, which its thread sanitizer does not model.
+    add_compile_options(-Wno-tsan)
+  endif()
+endif()

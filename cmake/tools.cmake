@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#
+# tools/src/sluice-NAME.c becomes the tool sluice-NAME; tools/src/common/ is shared by all of them,
+# and so is the measurement of the floor, which the benchmarks have too.
+
+file(GLOB tool_sources CONFIGURE_DEPENDS tools/src/sluice-*.c)
+file(GLOB tool_common CONFIGURE_DEPENDS tools/src/common/*.c)
+if(tool_common)
+  add_library(tools_common OBJECT ${tool_common} bench/floor.c)
+  target_include_directories(tools_common PRIVATE include src tools/src .)
+  target_link_libraries(tools_common PRIVATE sluice_dependencies)
+endif()
+
+set(tool_targets "")
+foreach(source IN LISTS tool_sources)
+  cmake_path(GET source STEM name)
+  add_executable(${name} ${source})
+  target_include_directories(${name} PRIVATE include src tools/src)
+  if(tool_common)
+    target_sources(${name} PRIVATE $<TARGET_OBJECTS:tools_common>)
+  endif()
+  sluice_link_marked(${name} "${source}")
+  list(APPEND tool_targets ${name})
+endforeach()

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+#include <sluice/sluice.h>
+#include <stdio.h>
+
+int main(int argc, char **argv) {
+    sluice_node *node;
+    sluice_loop *loop;
+    sluice_session session;
+    sluice_error error;
+    sluice_event event;
+    const char *address = argc > 1 ? argv[1] : "127.0.0.1:7471";
+    if (sluice_open(&node, NULL, &error) || sluice_loop_open(node, &loop, &error) ||
+        sluice_dial(node, address, SLUICE_LINK(.loop = loop), &session, &error))
+        return fprintf(stderr, "%s\n", error.text), 1;
+    while (sluice_poll(loop, &event, 1, SLUICE_OFF) == 1 && event.type != SLUICE_MESSAGE)
+        if (event.type == SLUICE_CLOSED || sluice_send_copy(session, "ping", 4, NULL) != 0)
+            return fprintf(stderr, "%s\n", sluice_reason_text(event.reason)), 1;
+    printf("%.*s came back\n", (int)event.bytes, (char *)sluice_data(event.msg));
+    sluice_close(node, 0);
+}

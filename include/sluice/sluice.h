@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * sluice.h - reliable, ordered, flow-controlled messages between processes over RDMA.
+ *
+ * Four nouns. A *node* owns threads, devices and registered memory. A *session* is one connection
+ * to one peer. A *message* is a registered buffer with exactly one owner. An *event* is how a node
+ * speaks. A fifth noun, the *loop*, is for callers who bring their own thread and poll.
+ *
+ * Rules that hold for every call
+ *  - Ownership: a call that returns 0 took the message; any other result left it with the caller.
+ *  - Every send that asked to hear of its outcome has exactly one outcome (SLUICE_SENT).
+ *  - SLUICE_CLOSED is the last event of a session, and every session has one.
+ *  - Things that die only when told are pointers; things that can die by themselves (sessions,
+ *    listeners) are checked values: a stale one answers SLUICE_ECLOSED, it never crashes.
+ *  - Options: `size` first (the SLUICE_NODE, SLUICE_LINK, SLUICE_SEND macros set it), zero means
+ *    default, an unknown non-zero tail is refused with SLUICE_EINVAL.
+ *  - Handlers never run inside a call and never on the connection-management thread. Handlers of
+ *    one session never run at the same time as each other.
+ *  - Only sluice_open() and sluice_close() block for longer than a hand-over between threads.
+ *  - Times are nanoseconds; deadlines are absolute, on the clock that sluice_now() reads.
+ *  - Threads: unless a call says otherwise it may be made from any thread, handlers included.
+ *  - After fork() the child gets SLUICE_EFORKED from every call; the parent is unharmed.
+ */
+#ifndef SLUICE_H
+#define SLUICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sluice/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SLUICE_API __attribute__((visibility("default")))
+#define SLUICE_CHECK __attribute__((warn_unused_result))
+
+#define SLUICE_VERSION_MAJOR 0
+#define SLUICE_VERSION_MINOR 1
+#define SLUICE_VERSION_PATCH 0
+
+typedef struct sluice_node sluice_node;
+typedef struct sluice_loop sluice_loop;
+typedef struct sluice_msg sluice_msg;
+
+/* Node, slot and generation in one value: two libraries of one process may each have nodes. */
+typedef struct sluice_session {
+    uint64_t id;
+} sluice_session;
+typedef struct sluice_listener {
+    uint64_t id;
+} sluice_listener;
+
+/* What went wrong, for calls of the slow path. `text` is one line, always terminated. */
+typedef struct sluice_error {
+    int32_t status;    /* sluice_status */
+    int32_t reason;    /* sluice_reason */
+    int32_t os_errno;  /* errno of the failing call, or 0 */
+    uint32_t vendor;   /* transport code (REJ reason, completion status), or 0 */
+    char text[160];
+} sluice_error;
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+typedef enum sluice_event_type {
+    SLUICE_UP = 1,       /* session usable */
+    SLUICE_CLOSED = 2,   /* last event of the session: status, reason, vendor say why */
+    SLUICE_MESSAGE = 3,  /* a message from the peer: msg */
+    SLUICE_SENT = 4,     /* outcome of a send with a tag: tag, status */
+    SLUICE_WRITABLE = 5, /* the window opened again after SLUICE_EAGAIN; once per EAGAIN episode */
+    SLUICE_WAKE = 6,     /* sluice_wake() was called on this loop */
+    SLUICE_CONNECT = 7   /* a peer asks to connect (listeners with SLUICE_ASK): peer */
+} sluice_event_type;
+
+/* The peer of a connection request. Borrowed like a message. */
+typedef struct sluice_peer {
+    char address[64];       /* "192.0.2.1:7471" or "[2001:db8::1]:7471" */
+    uint32_t version;       /* protocol version it offers */
+    uint32_t message_bytes; /* log2 of the largest message it offers to carry */
+} sluice_peer;
+
+/* 64 bytes, the same record for handlers and for sluice_poll(). */
+typedef struct sluice_event {
+    uint16_t type;          /* sluice_event_type */
+    uint16_t reason;        /* sluice_reason, in SLUICE_CLOSED */
+    int32_t status;         /* sluice_status */
+    sluice_session session;
+    void *arg;              /* the session's argument */
+    union {
+        sluice_msg *msg;         /* MESSAGE: borrowed until the handler returns or the next poll,
+                                    unless kept with sluice_keep() or sent on */
+        const sluice_peer *peer; /* CONNECT: borrowed likewise */
+    };
+    uint64_t tag;           /* SENT: the tag of the send */
+    uint32_t vendor;        /* CLOSED: transport code behind the reason, or 0 */
+    uint32_t bytes;         /* MESSAGE: payload bytes, SENT: payload bytes (saturated) */
+    uint64_t reserved[2];
+} sluice_event;
+
+typedef void (*sluice_handler)(const sluice_event *event, void *handler_arg);
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+#define SLUICE_NO_WORKERS UINT32_MAX /* workers: none, every session goes to a loop of mine */
+#define SLUICE_OFF UINT64_MAX        /* a time: switched off (0 means default) */
+
+typedef enum sluice_idle {
+    SLUICE_IDLE_DEFAULT = 0,  /* adaptive */
+    SLUICE_IDLE_ADAPTIVE = 1, /* poll for a short while, then sleep until woken */
+    SLUICE_IDLE_SPIN = 2,     /* never sleep: lowest latency, one whole CPU */
+    SLUICE_IDLE_BLOCK = 3     /* sleep as soon as there is nothing to do */
+} sluice_idle;
+
+typedef enum sluice_log_level {
+    SLUICE_LOG_ERROR = 0,
+    SLUICE_LOG_WARNING = 1,
+    SLUICE_LOG_INFO = 2,
+    SLUICE_LOG_DEBUG = 3
+} sluice_log_level;
+
+typedef struct sluice_node_options {
+    size_t size;
+    const char *name;           /* shown by sluice-stat and in the log; default: program name */
+    const char *device;         /* "auto" (a NIC if there is one, else soft), "soft", or a name */
+    uint32_t workers;           /* library threads; 0 = 1, SLUICE_NO_WORKERS = none */
+    uint32_t idle;              /* sluice_idle of the workers and the default of loops */
+    const int *worker_cpus;     /* one CPU a worker, -1 = do not pin; NULL = chosen, see docs */
+    uint64_t memory_bytes_max;  /* cap on registered memory; default 1 GiB */
+    uint64_t message_bytes_max; /* largest message this node sends or accepts; default 64 MiB */
+    uint32_t eager_bytes;       /* frame size, header included, 512..65536; default 16 KiB */
+    uint32_t sessions_max;      /* default 4096 */
+    void (*log)(int level, const char *text, void *log_arg); /* default: warnings to stderr */
+    void *log_arg;
+} sluice_node_options;
+
+#define SLUICE_ASK 1u /* link flag: deliver SLUICE_CONNECT and wait for accept or refuse */
+
+/* For sluice_listen() (every session of the listener) and sluice_dial() alike. */
+typedef struct sluice_link_options {
+    size_t size;
+    sluice_handler handler;   /* called with every event; NULL only together with loop */
+    void *handler_arg;
+    void *arg;                /* argument of the session, event->arg (accept may replace it) */
+    sluice_loop *loop;        /* NULL = a library worker */
+    uint32_t flags;           /* SLUICE_ASK */
+    uint32_t window_messages; /* accepted sends without outcome yet; default 128 */
+    uint64_t window_bytes;    /* the same in bytes, one message always fits; default 16 MiB */
+    uint64_t timeout_ns;      /* to establish, and for SLUICE_ASK to decide; default 10 s */
+    uint32_t credits;         /* receive buffers posted for the peer; default 32, 4..1024 */
+} sluice_link_options;
+
+typedef struct sluice_send_options {
+    size_t size;
+    uint64_t tag;         /* non-zero: one SLUICE_SENT with this tag reports the outcome */
+    uint64_t deadline_ns; /* absolute; not handed to the device by then: dropped, ETIMEDOUT; 0 none */
+    uint32_t flags;       /* SLUICE_MORE */
+    uint32_t reserved;
+} sluice_send_options;
+#define SLUICE_MORE 1u /* another send follows at once: the doorbell of this one may wait */
+
+/* C only; in C++ zero the struct and set .size yourself. */
+#ifndef __cplusplus
+#define SLUICE_NODE(...) (&(sluice_node_options){.size = sizeof(sluice_node_options), __VA_ARGS__})
+#define SLUICE_LINK(...) (&(sluice_link_options){.size = sizeof(sluice_link_options), __VA_ARGS__})
+#define SLUICE_SEND(...) (&(sluice_send_options){.size = sizeof(sluice_send_options), __VA_ARGS__})
+#endif
+
+/* ---- node ------------------------------------------------------------------------------------ */
+
+/*
+ * Opens a node: picks the device, starts the connection-management thread and the workers,
+ * registers the first memory. Blocks while it does. `o` NULL = all defaults; `e` may be NULL.
+ * Returns 0 and *out, or a negative status with *e filled in and *out untouched.
+ */
+SLUICE_API SLUICE_CHECK int sluice_open(sluice_node **out, const sluice_node_options *o,
+                                        sluice_error *e);
+/*
+ * Closes everything of the node. Sessions get up to grace_ns to deliver what was accepted, then
+ * each ends with SLUICE_CLOSED on its handler; events of a loop nobody polls are dropped. Blocks;
+ * not from a handler. After it every handle of the node is stale and its messages are gone.
+ */
+SLUICE_API void sluice_close(sluice_node *n, uint64_t grace_ns);
+
+typedef struct sluice_node_info {
+    size_t size;              /* set by the caller */
+    char device[64];          /* "sluice_soft0", "rxe0", ... */
+    char why[160];            /* why that device, one line */
+    char wake[96];            /* how sleeping threads are woken, one line */
+    uint32_t software;        /* 1 = software device: figures are not those of a NIC */
+    uint32_t workers;
+    int32_t worker_cpu[64];   /* -1 = not pinned */
+    uint32_t eager_bytes;
+    uint32_t inline_bytes;
+    uint64_t message_bytes_max;
+    uint64_t memory_bytes_max;
+    uint64_t memory_bytes;    /* registered now */
+    uint32_t sessions_max;
+    uint32_t sessions;        /* open now */
+} sluice_node_info;
+SLUICE_API int sluice_node_get_info(sluice_node *n, sluice_node_info *info);
+
+/* ---- sessions and listeners ------------------------------------------------------------------- */
+
+/*
+ * Listens at "host:port", "[v6]:port" or "*:port" (an optional "sluice://" in front is skipped);
+ * port 0 picks one, see sluice_listener_port(). The host must be a local address of the device.
+ * Errors: EADDRESS (malformed, not local, in use: text says which), ELIMIT, EINVAL.
+ */
+SLUICE_API SLUICE_CHECK int sluice_listen(sluice_node *n, const char *address,
+                                          const sluice_link_options *o, sluice_listener *out,
+                                          sluice_error *e);
+/* The port a listener has, or a negative status. */
+SLUICE_API int sluice_listener_port(sluice_listener l);
+/* Stops listening. Sessions live on; requests not decided yet are refused. */
+SLUICE_API void sluice_unlisten(sluice_listener l);
+
+/*
+ * Starts to connect and returns at once: SLUICE_UP or SLUICE_CLOSED follows. Sends are accepted
+ * only after SLUICE_UP. Host names are resolved by a helper thread. Errors: EADDRESS (malformed),
+ * ELIMIT, EINVAL. Anything found out later is in the reason of SLUICE_CLOSED.
+ */
+SLUICE_API SLUICE_CHECK int sluice_dial(sluice_node *n, const char *address,
+                                        const sluice_link_options *o, sluice_session *out,
+                                        sluice_error *e);
+
+/*
+ * The answers to SLUICE_CONNECT, during the event or later within timeout_ns. Accepting sets the
+ * session's argument. Refusing carries a code of the application's own (0..65535) and a text of up
+ * to 120 bytes to the peer, whose SLUICE_CLOSED has reason REFUSED and the code in `vendor`.
+ * ECLOSED when the request is gone or was answered before.
+ */
+SLUICE_API SLUICE_CHECK int sluice_accept(sluice_session s, void *arg);
+SLUICE_API SLUICE_CHECK int sluice_refuse(sluice_session s, uint16_t code, const char *text);
+
+/*
+ * Closes a session in either direction, in any state, any number of times; returns at once.
+ * What was accepted is sent for up to grace_ns first, then what is left ends with ECLOSED.
+ */
+SLUICE_API void sluice_hangup(sluice_session s, uint64_t grace_ns);
+
+typedef struct sluice_session_info {
+    size_t size;                /* set by the caller */
+    char peer[64];              /* address of the peer */
+    uint64_t message_bytes_max; /* agreed with the peer */
+    uint32_t eager_bytes;       /* largest message that travels in one frame */
+    uint32_t credits;           /* frames the peer lets us have in flight */
+    uint32_t close_code;        /* refusal code of the peer, after a refused dial */
+    char close_text[124];       /* refusal text of the peer, or what went wrong */
+} sluice_session_info;
+/* Also answers inside the SLUICE_CLOSED event of the session; ECLOSED afterwards. */
+SLUICE_API int sluice_session_get_info(sluice_session s, sluice_session_info *info);
+
+/* ---- loops: my own thread ---------------------------------------------------------------------- */
+
+/*
+ * A loop is one progress engine and belongs to one thread at a time: the thread that calls
+ * sluice_poll() on it. Sessions are put on it with the `loop` link option.
+ */
+SLUICE_API SLUICE_CHECK int sluice_loop_open(sluice_node *n, sluice_loop **out, sluice_error *e);
+/*
+ * Makes progress and returns up to max events (sessions with a handler have it called instead).
+ * Waits at most wait_ns when there is nothing: 0 returns at once, SLUICE_OFF waits for ever.
+ * Returns the number of events or a negative status. When it returned 0 the loop's fd is armed.
+ */
+SLUICE_API int sluice_poll(sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns);
+/* Level-triggered descriptor for epoll and its like: readable when sluice_poll() has work. */
+SLUICE_API int sluice_fd(sluice_loop *l);
+/* Makes the loop deliver SLUICE_WAKE. Safe in signal handlers. Wakes may be merged. */
+SLUICE_API void sluice_wake(sluice_loop *l);
+/* Only when no session is on it any more, else EINVAL; closing the node closes its loops. */
+SLUICE_API int sluice_loop_close(sluice_loop *l);
+
+/* ---- messages ---------------------------------------------------------------------------------- */
+
+/*
+ * A registered buffer of the node. ENOMEM at the node's memory limit, EMSGSIZE above
+ * message_bytes_max. A message belongs to whoever allocated, received-and-kept, or was left it.
+ */
+SLUICE_API SLUICE_CHECK int sluice_alloc(sluice_node *n, size_t bytes, sluice_msg **out);
+SLUICE_API void sluice_free(sluice_msg *m);               /* NULL is allowed */
+SLUICE_API void *sluice_data(const sluice_msg *m);        /* payload, 8-byte aligned at least */
+SLUICE_API size_t sluice_size(const sluice_msg *m);       /* payload bytes */
+SLUICE_API void sluice_trim(sluice_msg *m, size_t bytes); /* shrinks the payload, never grows it */
+SLUICE_API void sluice_keep(sluice_msg *m); /* a borrowed message becomes mine: free or send it */
+
+/*
+ * Sends a message. Messages of one session arrive whole, once and in the order accepted (per
+ * sending thread). Never blocks. 0: taken, do not touch it again. EAGAIN: window full, one
+ * SLUICE_WRITABLE follows. ECLOSED: not up, closing or gone. EMSGSIZE: above the agreed maximum.
+ * EINVAL: the message belongs to another node. The outcome "sent" (status 0) means that the
+ * peer's device acknowledged it. A message borrowed from an event may be sent on.
+ */
+SLUICE_API SLUICE_CHECK int sluice_send(sluice_session s, sluice_msg *m,
+                                        const sluice_send_options *o);
+/* The same from plain memory: allocates, copies, sends. ENOMEM too. */
+SLUICE_API SLUICE_CHECK int sluice_send_copy(sluice_session s, const void *data, size_t bytes,
+                                             const sluice_send_options *o);
+
+/* ---- small things ------------------------------------------------------------------------------ */
+
+SLUICE_API uint64_t sluice_now(void);                   /* CLOCK_MONOTONIC, nanoseconds */
+SLUICE_API const char *sluice_strerror(int status);     /* never NULL */
+SLUICE_API const char *sluice_reason_text(int reason);  /* never NULL */
+SLUICE_API const char *sluice_event_name(int type);     /* never NULL */
+SLUICE_API uint32_t sluice_version(void);               /* major << 16 | minor << 8 | patch */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

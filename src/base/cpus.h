@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * cpus.h - which CPU a worker gets. Through hwloc, inside the allowed cpuset of the process, and
+ * so that two nodes of one host do not land on the same CPU: a CPU is claimed by binding an
+ * abstract socket name, which the kernel releases when the process dies, however it dies.
+ */
+#ifndef SLUICE_CPUS_H
+#define SLUICE_CPUS_H
+
+#include <stdint.h>
+
+struct cpu_claim {
+    int cpu; /* -1: none */
+    int fd;  /* the claim, -1: none */
+};
+
+/* Beginning of the claims' names, "sluice-cpu-"; a test gives itself another to be alone. */
+extern const char *cpu_claim_prefix;
+
+/* Claims the first free allowed CPU; cpu -1 when all are claimed (then do not pin). 0 or -errno. */
+int cpu_claim_any(struct cpu_claim *claim);
+/* Takes a CPU on the user's word: validated against the allowed set, claimed if it is free. */
+int cpu_claim_fixed(struct cpu_claim *claim, int cpu);
+void cpu_claim_release(struct cpu_claim *claim);
+/* Pins the calling thread. 0 or -errno. */
+int cpu_pin_self(int cpu);
+
+#endif

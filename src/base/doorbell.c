@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * doorbell.c - the doorbell's state word and its two bells.
+ *
+ *   AWAKE --arm--> ARMED --ring--> RUNG       disarm leads from any state back to AWAKE
+ *
+ * Why no wake is lost. The ringer writes its work, fences, reads the state; the owner writes ARMED,
+ * fences, looks for work. With both fences sequentially consistent one of the two must see the
+ * other: either the owner finds the work, or the ringer finds ARMED (and rings, if its exchange
+ * wins) or RUNG (somebody else's system call is on its way and the owner looks for work after it).
+ * A ringer that saw AWAKE or RUNG saw it before the owner's next ARMED, so its work is visible to
+ * the look that follows that ARMED. disarm fences as well, so the look after waking sees the work
+ * of every ring that was merged into RUNG.
+ *
+ * A ringer may be preempted between its exchange and its system call; the bell then rings late and
+ * the owner wakes once for nothing. One arm lets at most one system call through, so what a kernel
+ * queues is bounded by the number of times the owner slept and is emptied by drain.
+ *
+ * Signal safety: ring is atomics and one system call, and keeps errno.
+ */
+#include "base/doorbell.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { AWAKE, ARMED, RUNG };
+
+#define DRAIN_MAX 64 /* events taken in one drain; the descriptor stays readable for the rest */
+
+#define USER_EVENT ((enum rdma_cm_event_type)FABRIC_CM_USER)
+
+static void cm_close(struct doorbell *bell) {
+    if (bell->id)
+        bell->fabric->destroy_id(bell->id);
+    if (bell->channel)
+        bell->fabric->destroy_event_channel(bell->channel);
+    bell->id = NULL;
+    bell->channel = NULL;
+}
+
+/* Takes one event; true if there was one. */
+static bool cm_take(struct doorbell *bell) {
+    struct rdma_cm_event *event;
+    if (bell->fabric->get_cm_event(bell->channel, &event) != 0)
+        return false;
+    /* Copied before the acknowledgement. Anything but USER on an unbound id is the stack's own
+     * business and a wake like any other. */
+    if (event->event == USER_EVENT)
+        bell->last_arg = fabric_event_arg(event);
+    bell->fabric->ack_cm_event(event);
+    return true;
+}
+
+static int set_nonblocking(int fd) {
+    int flags = fcntl(fd, F_GETFL);
+    return flags < 0 ? -1 : fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+}
+
+/* An unbound id on a channel of its own, and one event through it. NULL, or why it cannot be. */
+static const char *cm_open(struct doorbell *bell) {
+    const struct fabric_ops *fabric = bell->fabric;
+    if (!fabric->write_cm_event)
+        return "eventfd (this fabric has no rdma_write_cm_event)";
+    bell->channel = fabric->create_event_channel();
+    if (!bell->channel)
+        return "eventfd (no rdma_cm event channel can be opened)";
+    if (set_nonblocking(bell->channel->fd) != 0)
+        return "eventfd (the event channel cannot be made non-blocking)";
+    if (fabric->create_id(bell->channel, &bell->id, bell, RDMA_PS_TCP) != 0) {
+        bell->id = NULL;
+        return "eventfd (no rdma_cm id can be made)";
+    }
+    if (fabric->write_cm_event(bell->id, USER_EVENT, 0, 0) != 0)
+        return errno == ENOSYS ? "eventfd (librdmacm before 60 has no rdma_write_cm_event)"
+                               : "eventfd (the kernel takes no user events: before Linux 6.18)";
+    /* Delivery is not checked: an event that comes late is a wake too many, nothing else. */
+    cm_take(bell);
+    return NULL;
+}
+
+int doorbell_open(struct doorbell *bell, const struct fabric_ops *fabric, bool use_cm) {
+    memset(bell, 0, sizeof *bell);
+    bell->fabric = fabric;
+    bell->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (bell->event_fd < 0)
+        return -errno;
+    if (!use_cm) {
+        bell->why = "eventfd";
+        return 0;
+    }
+    bell->why = cm_open(bell);
+    if (bell->why)
+        cm_close(bell);
+    else
+        bell->why = fabric->software
+                        ? "rdma_write_cm_event of the software device, eventfd beside it"
+                        : "rdma_write_cm_event of the system's rdma_cm, eventfd beside it";
+    return 0;
+}
+
+void doorbell_close(struct doorbell *bell) {
+    cm_close(bell);
+    if (bell->event_fd >= 0)
+        close(bell->event_fd);
+    bell->event_fd = -1;
+}
+
+int doorbell_watch(struct doorbell *bell, int epoll_fd, void *data) {
+    struct epoll_event interest = {.events = EPOLLIN, .data.ptr = data};
+    if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, bell->event_fd, &interest) != 0)
+        return -errno;
+    if (bell->channel && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, bell->channel->fd, &interest) != 0) {
+        int error = errno;
+        epoll_ctl(epoll_fd, EPOLL_CTL_DEL, bell->event_fd, NULL);
+        return -error;
+    }
+    return 0;
+}
+
+void doorbell_arm(struct doorbell *bell) {
+    atomic_store_explicit(&bell->state, ARMED, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst); /* before the caller's last look */
+}
+
+void doorbell_disarm(struct doorbell *bell) {
+    atomic_store_explicit(&bell->state, AWAKE, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst); /* before the look that finds merged rings' work */
+}
+
+void doorbell_drain(struct doorbell *bell) {
+    uint64_t count;
+    /* One read empties an eventfd; EAGAIN means it was not this bell. */
+    while (read(bell->event_fd, &count, sizeof count) < 0 && errno == EINTR)
+        ;
+    if (!bell->channel)
+        return;
+    for (int i = 0; i < DRAIN_MAX && cm_take(bell); i++)
+        ;
+}
+
+static void ring_event_fd(struct doorbell *bell) {
+    uint64_t one = 1;
+    /* EAGAIN would mean a full counter: the descriptor is readable then. */
+    while (write(bell->event_fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+    atomic_fetch_add_explicit(&bell->fallbacks, 1, memory_order_relaxed);
+}
+
+void doorbell_ring(struct doorbell *bell, uint64_t arg) {
+    atomic_thread_fence(memory_order_seq_cst); /* after the caller's publication */
+    uint32_t state = atomic_load_explicit(&bell->state, memory_order_relaxed);
+    if (state == AWAKE)
+        return;
+    atomic_fetch_add_explicit(&bell->rings, 1, memory_order_relaxed);
+    if (state == RUNG ||
+        !atomic_compare_exchange_strong_explicit(&bell->state, &state, RUNG, memory_order_seq_cst,
+                                                 memory_order_relaxed))
+        return; /* rung by somebody else, or the owner is awake again */
+    int saved_errno = errno;
+    if (bell->id && bell->fabric->write_cm_event(bell->id, USER_EVENT, 0, arg) == 0)
+        atomic_fetch_add_explicit(&bell->writes, 1, memory_order_relaxed);
+    else
+        ring_event_fd(bell);
+    errno = saved_errno;
+}
+
+const char *doorbell_describe(const struct doorbell *bell) {
+    return bell->why;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * accept.c - the listener's way from a request to an established connection.
+ *
+ *   CONNECT_REQUEST -> decide (-> ask the application) -> (loop: PREPARE) -> accept -> ESTABLISHED
+ *
+ * The loop gets INIT, RTR and RTS at once, so its QP is complete before the peer is answered, and
+ * receives are posted before the peer could send.
+ *
+ * Owner: the CM thread. The request's private data is hostile.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cm/cm.h"
+#include "datapath/slots.h"
+#include "node/node.h"
+
+/* Refuses a request that never became a session. */
+static void refuse_request(struct cm *cm, struct rdma_cm_id *id, sluice_reason reason,
+                           const char *text) {
+    struct record_rej rej = {.reason = (uint16_t)reason};
+    uint8_t data[RECORD_REJ_BYTES];
+    snprintf(rej.text, sizeof rej.text, "%s", text ? text : sluice_reason_text((int)reason));
+    size_t bytes = record_rej_encode(&rej, data);
+    cm->node->fabric->reject(id, data, (uint8_t)bytes);
+    cm->node->fabric->destroy_id(id);
+    stats_add(&cm->stats->refused, 1);
+}
+
+static void prepare(struct cm *cm, struct cm_conn *conn) {
+    struct session *s = session_of_conn(conn);
+    if (!cm_attributes(cm, conn, IBV_QPS_INIT, &conn->init, &conn->init_mask) ||
+        !cm_attributes(cm, conn, IBV_QPS_RTR, &conn->rtr, &conn->rtr_mask) ||
+        !cm_attributes(cm, conn, IBV_QPS_RTS, &conn->rts, &conn->rts_mask)) {
+        cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)errno, "no QP attributes: %s",
+                strerror(errno));
+        return;
+    }
+    cm_enter(cm, conn, CM_ANSWERING);
+    loop_post(atomic_load(&s->loop), s, LOOP_VERB_PREPARE);
+}
+
+void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    struct cm_listener *listener = (struct cm_listener *)(void *)owner;
+    sluice_node *n = cm->node;
+    struct rdma_cm_id *id = event->id;
+    struct record_req req, own;
+    struct record_rep rep;
+    id->context = NULL; /* it had the listener's; until it has its own its events mean nothing */
+    stats_add(&cm->stats->requests, 1);
+    if (atomic_load(&n->state) != NODE_OPEN) {
+        refuse_request(cm, id, SLUICE_REASON_NODE_CLOSED, NULL);
+        return;
+    }
+    if (!cm_same_device(cm, id)) {
+        refuse_request(cm, id, SLUICE_REASON_WRONG_DEVICE, NULL);
+        return;
+    }
+    sluice_reason reason = record_req_decode(&req, event->data, event->data_bytes);
+    cm_proposal(cm, &listener->link, &own);
+    if (reason == SLUICE_REASON_NONE)
+        reason = record_decide(&rep, &req, &own);
+    if (reason != SLUICE_REASON_NONE) {
+        char peer[64];
+        address_format(rdma_get_peer_addr(id), peer);
+        node_log(n, SLUICE_LOG_INFO, "a request from %s refused: %s", peer,
+                 sluice_reason_text((int)reason));
+        refuse_request(cm, id, reason, NULL);
+        return;
+    }
+    struct session *s = node_session(n, &listener->link);
+    if (!s) {
+        refuse_request(cm, id, SLUICE_REASON_BUSY, NULL);
+        return;
+    }
+    struct cm_conn *conn = &s->conn;
+    conn->passive = true;
+    conn->rejectable = true;
+    conn->owner.id = id;
+    conn->listener = listener;
+    conn->req = req;
+    conn->rep = rep;
+    id->context = &conn->owner;
+    address_format(rdma_get_peer_addr(id), s->peer.address);
+    s->peer.version = rep.version;
+    s->peer.message_bytes = req.message_log2;
+    cm_begin(cm, conn);
+    slot_publish(s, n->index, 0);
+    if (listener->link.flags & SLUICE_ASK) {
+        cm_enter(cm, conn, CM_ASKING);
+        loop_post(atomic_load(&s->loop), s, LOOP_VERB_ASK);
+    } else {
+        prepare(cm, conn);
+    }
+}
+
+void cm_answered(struct cm *cm, struct cm_conn *conn) {
+    if (conn->owner.state != CM_ASKING)
+        return; /* too late: the request is gone, and CLOSED on its way */
+    if (conn->accepted) {
+        prepare(cm, conn);
+        return;
+    }
+    struct record_rej rej = {.reason = SLUICE_REASON_REFUSED, .code = conn->refuse_code};
+    uint8_t data[RECORD_REJ_BYTES];
+    memcpy(rej.text, conn->refuse_text, sizeof rej.text);
+    size_t bytes = record_rej_encode(&rej, data);
+    cm->node->fabric->reject(conn->owner.id, data, (uint8_t)bytes);
+    conn->rejectable = false;
+    cm_fail(cm, conn, SLUICE_REASON_LOCAL_CLOSE, 0, "refused by this side's application");
+}
+
+void cm_accept_now(struct cm *cm, struct cm_conn *conn) {
+    uint8_t data[RECORD_REP_BYTES];
+    record_rep_encode(&conn->rep, data);
+    struct rdma_conn_param param = {
+        .private_data = data,
+        .private_data_len = sizeof data,
+        .responder_resources = conn->rep.depth_in,
+        .initiator_depth = conn->rep.depth_out,
+        .flow_control = 1,
+        .rnr_retry_count = 7,
+        .qp_num = conn->qp_num,
+    };
+    cm_enter(cm, conn, CM_ACCEPTING);
+    conn->rejectable = false;
+    if (cm->node->fabric->accept(conn->owner.id, &param) != 0) {
+        /* EINVAL: the peer gave up meanwhile. */
+        cm_fail(cm, conn, SLUICE_REASON_PEER_LOST, (uint32_t)errno, "accept: %s", strerror(errno));
+        return;
+    }
+    conn->established = true;
+}
+
+void cm_on_established(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    (void)event;
+    cm_adopt(cm, (struct cm_conn *)(void *)owner);
+}

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * cm.c - the CM thread: its round, its events, its records, its deadlines.
+ *
+ * Owner: the CM thread; cm_open() and cm_close() the thread that opens and closes the node.
+ */
+#define _GNU_SOURCE
+#include "cm/cm.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "datapath/slots.h"
+#include "node/node.h"
+
+#define EVENTS_MAX 64   /* rdma_cm events taken in one round; the descriptor stays readable */
+#define RECORDS_MAX 256 /* records taken in one round */
+
+/* ---- deadlines --------------------------------------------------------------------------------------- */
+
+void cm_watch(struct cm *cm, struct cm_conn *conn, uint64_t deadline_ns) {
+    conn->deadline_ns = deadline_ns;
+    if (deadline_ns != 0 && deadline_ns < cm->next_deadline_ns)
+        cm->next_deadline_ns = deadline_ns;
+}
+
+void cm_enter(struct cm *cm, struct cm_conn *conn, enum cm_state state) {
+    (void)cm;
+    if (state == CM_UP || state == CM_FAILED || state == CM_RELEASED)
+        conn->deadline_ns = 0;
+    conn->owner.state = (uint8_t)state;
+}
+
+int cm_milliseconds(struct cm *cm, struct cm_conn *conn) {
+    uint64_t left = conn->deadline_ns > cm->now_ns ? conn->deadline_ns - cm->now_ns : 0;
+    left /= 1000000;
+    return left < 1 ? 1 : left > 600000 ? 600000 : (int)left;
+}
+
+static unsigned check_deadlines(struct cm *cm) {
+    unsigned count = 0;
+    if (cm->now_ns < cm->next_deadline_ns)
+        return 0;
+    cm->next_deadline_ns = UINT64_MAX;
+    for (struct cm_conn *conn = cm->conns; conn; conn = conn->next) {
+        if (conn->deadline_ns == 0)
+            continue;
+        if (conn->deadline_ns > cm->now_ns) {
+            cm_watch(cm, conn, conn->deadline_ns);
+            continue;
+        }
+        cm_fail(cm, conn, SLUICE_REASON_TIMEOUT, 0, "not established in time (it waited for %s)",
+                cm_state_name(conn->owner.state));
+        count++;
+    }
+    return count;
+}
+
+/* ---- telling the loop ---------------------------------------------------------------------------------- */
+
+void cm_fail(struct cm *cm, struct cm_conn *conn, sluice_reason reason, uint32_t vendor,
+             const char *format, ...) {
+    struct session *s = session_of_conn(conn);
+    if (conn->reported || conn->owner.state == CM_RELEASED)
+        return;
+    conn->reported = true;
+    bool was_up = conn->owner.state == CM_UP;
+    conn->down.reason = reason;
+    conn->down.vendor = vendor;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(conn->down.text, sizeof conn->down.text, format, args);
+    va_end(args);
+    if (!was_up)
+        stats_add(conn->passive ? &cm->stats->refused : &cm->stats->failed, 1);
+    node_log(cm->node, SLUICE_LOG_DEBUG, "%s %s: %s (%s)", conn->passive ? "from" : "to",
+             s->peer.address, sluice_reason_text((int)reason), conn->down.text);
+    cm_enter(cm, conn, CM_FAILED);
+    loop_post(atomic_load(&s->loop), s, LOOP_VERB_DOWN);
+}
+
+void cm_adopt(struct cm *cm, struct cm_conn *conn) {
+    struct session *s = session_of_conn(conn);
+    cm_enter(cm, conn, CM_UP);
+    conn->rejectable = false;
+    stats_add(conn->passive ? &cm->stats->accepted : &cm->stats->connected, 1);
+    loop_post(atomic_load(&s->loop), s, LOOP_VERB_ADOPT);
+}
+
+/* ---- ending ---------------------------------------------------------------------------------------------- */
+
+void cm_release(struct cm *cm, struct cm_conn *conn) {
+    const struct fabric_ops *fabric = cm->node->fabric;
+    struct session *s = session_of_conn(conn);
+    conn->over = true;
+    if (conn->rejectable) {
+        uint8_t data[RECORD_REJ_BYTES];
+        size_t bytes = record_rej_encode(&conn->release, data);
+        fabric->reject(conn->owner.id, data, (uint8_t)bytes);
+        conn->rejectable = false;
+        if (conn->passive && !conn->reported)
+            stats_add(&cm->stats->refused, 1);
+    } else if (conn->established) {
+        fabric->disconnect(conn->owner.id); /* an error means that it was over already */
+    }
+    cm_enter(cm, conn, CM_RELEASED);
+    loop_post(atomic_load(&s->loop), s, LOOP_VERB_DRAIN);
+}
+
+void cm_drained(struct cm *cm, struct cm_conn *conn) {
+    struct session *s = session_of_conn(conn);
+    if (conn->owner.id)
+        cm->node->fabric->destroy_id(conn->owner.id); /* unfetched events vanish with it */
+    conn->owner.id = NULL;
+    conn->owner.state = CM_IDLE;
+    if (conn->linked) {
+        *conn->link = conn->next;
+        if (conn->next)
+            conn->next->link = conn->link;
+        conn->linked = false;
+    }
+    stats_add(&cm->stats->closed, 1);
+    loop_post(atomic_load(&s->loop), s, LOOP_VERB_GONE);
+}
+
+/* ---- records --------------------------------------------------------------------------------------------- */
+
+static void take_record(struct cm *cm, struct inbox_item *item) {
+    if (item->verb == CM_VERB_LISTEN) {
+        cm_listen(cm, cm_listener_at(cm, item->slot));
+        return;
+    }
+    if (item->verb == CM_VERB_UNLISTEN) {
+        cm_unlisten(cm, cm_listener_at(cm, item->slot));
+        return;
+    }
+    struct session *s = slot_find(handle_make(cm->node->index, item->slot, 0));
+    struct cm_conn *conn = &s->conn;
+    switch ((enum cm_verb)item->verb) {
+    case CM_VERB_DIAL:
+        if (!conn->over) /* hung up before it was begun */
+            cm_dial(cm, conn);
+        gate_clear(&s->gate, GATE_ANSWER); /* last: the slot may be freed from here on */
+        break;
+    case CM_VERB_PREPARED:
+        cm_prepared(cm, conn);
+        break;
+    case CM_VERB_READY:
+        cm_ready(cm, conn);
+        break;
+    case CM_VERB_ANSWER:
+        cm_answered(cm, conn);
+        gate_clear(&s->gate, GATE_ANSWER);
+        break;
+    case CM_VERB_RELEASE:
+        cm_release(cm, conn);
+        break;
+    case CM_VERB_DRAINED:
+        cm_drained(cm, conn);
+        break;
+    case CM_VERB_LISTEN: /* above */
+    case CM_VERB_UNLISTEN:
+        break;
+    }
+}
+
+static unsigned take_records(struct cm *cm) {
+    unsigned count = 0;
+    struct inbox_item *item;
+    while (count < RECORDS_MAX && (item = inbox_take(&cm->mailbox.inbox))) {
+        take_record(cm, item);
+        count++;
+    }
+    return count;
+}
+
+static unsigned take_names(struct cm *cm) {
+    unsigned count = 0;
+    uint64_t id;
+    union cm_address address;
+    int error;
+    while (cm->resolver && resolver_answer(cm->resolver, &id, &address, &error)) {
+        count++;
+        struct session *s = slot_find(id);
+        /* The session may be gone; while this thread has its conn linked it cannot be. */
+        if (!gate_enter(&s->gate, (uint32_t)id, 0, 0))
+            continue;
+        struct cm_conn *conn = &s->conn;
+        if (conn->owner.state == CM_NAMING) {
+            if (error == 0) {
+                conn->address = address;
+                conn->address.v4.sin_port = htons(conn->port);
+                cm_resolve(cm, conn);
+            } else {
+                cm_fail(cm, conn, SLUICE_REASON_ADDRESS, 0, "%.80s: %s", conn->host,
+                        resolver_text(error));
+            }
+        }
+        gate_leave(&s->gate);
+    }
+    return count;
+}
+
+/* ---- events ---------------------------------------------------------------------------------------------- */
+
+static bool carries_data(unsigned type) {
+    return type == RDMA_CM_EVENT_CONNECT_REQUEST || type == RDMA_CM_EVENT_CONNECT_RESPONSE ||
+           type == RDMA_CM_EVENT_REJECTED || type == RDMA_CM_EVENT_ESTABLISHED;
+}
+
+static void copy_event(struct cm_event *copy, const struct rdma_cm_event *event) {
+    unsigned type = (unsigned)event->event;
+    memset(copy, 0, offsetof(struct cm_event, data));
+    copy->type = type < CM_EVENT_UNKNOWN ? type : CM_EVENT_UNKNOWN;
+    copy->status = event->status;
+    copy->id = event->id;
+    copy->listen_id = event->listen_id;
+    if (!carries_data(copy->type))
+        return;
+    copy->qp_num = event->param.conn.qp_num;
+    if (event->param.conn.private_data) {
+        copy->data_bytes = event->param.conn.private_data_len;
+        memcpy(copy->data, event->param.conn.private_data, copy->data_bytes);
+    }
+}
+
+static void dispatch(struct cm *cm, const struct cm_event *event) {
+    stats_add(&cm->stats->events[event->type], 1);
+    /* A request speaks to its listener; the new id has the listener's context until it is told. */
+    struct rdma_cm_id *id = event->type == RDMA_CM_EVENT_CONNECT_REQUEST ? event->listen_id
+                                                                         : event->id;
+    struct cm_owner *owner = id ? id->context : NULL;
+    if (!owner || owner->state >= CM_STATE_COUNT)
+        return;
+    const struct cm_cell *cell = &cm_table[owner->state][event->type];
+    if (cell->run)
+        cell->run(cm, owner, event);
+    else
+        node_log(cm->node, SLUICE_LOG_DEBUG, "%s while waiting for %s ignored: %s",
+                 cm_event_name(event->type), cm_state_name(owner->state), cell->ignored);
+}
+
+static unsigned take_events(struct cm *cm) {
+    const struct fabric_ops *fabric = cm->node->fabric;
+    unsigned count = 0;
+    struct rdma_cm_event *event;
+    while (count < EVENTS_MAX && fabric->get_cm_event(cm->channel, &event) == 0) {
+        struct cm_event copy;
+        copy_event(&copy, event);
+        fabric->ack_cm_event(event);
+        dispatch(cm, &copy);
+        count++;
+    }
+    return count;
+}
+
+/* ---- the round --------------------------------------------------------------------------------------------- */
+
+static int sleep_ms(struct cm *cm, uint64_t wait_ns) {
+    uint64_t until = wait_ns > UINT64_MAX - cm->now_ns ? UINT64_MAX : cm->now_ns + wait_ns;
+    if (cm->next_deadline_ns < until)
+        until = cm->next_deadline_ns;
+    if (until == UINT64_MAX)
+        return -1;
+    if (until <= cm->now_ns)
+        return 0;
+    uint64_t ms = (until - cm->now_ns + 999999) / 1000000;
+    return ms > 3600000 ? 3600000 : (int)ms;
+}
+
+unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
+    struct epoll_event ready[4];
+    cm->now_ns = env_now(&cm->node->env);
+    stats_add(&cm->stats->turns, 1);
+    unsigned done = take_records(cm) + take_names(cm) + check_deadlines(cm);
+    doorbell_arm(&cm->mailbox.bell);
+    bool more = done > 0 || !inbox_empty(&cm->mailbox.inbox) || atomic_load(&cm->stop) ||
+                (cm->resolver && resolver_has_answers(cm->resolver));
+    int n = epoll_wait(cm->epoll_fd, ready, 4, more ? 0 : sleep_ms(cm, wait_ns));
+    doorbell_disarm(&cm->mailbox.bell);
+    cm->now_ns = env_now(&cm->node->env);
+    for (int i = 0; i < n; i++) {
+        if (ready[i].data.ptr == cm->channel)
+            done += take_events(cm);
+        else if (ready[i].data.ptr == cm->node->context)
+            cm_async(cm);
+        else
+            doorbell_drain(&cm->mailbox.bell);
+    }
+    return done + take_records(cm);
+}
+
+static void *run(void *arg) {
+    struct cm *cm = arg;
+    while (!atomic_load(&cm->stop))
+        cm_turn(cm, UINT64_MAX);
+    return NULL;
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------- */
+
+static int nonblocking(int fd) {
+    int flags = fcntl(fd, F_GETFL);
+    return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0 ? -errno : 0;
+}
+
+static int watch(struct cm *cm, int fd, void *data) {
+    struct epoll_event interest = {.events = EPOLLIN, .data.ptr = data};
+    return epoll_ctl(cm->epoll_fd, EPOLL_CTL_ADD, fd, &interest) != 0 ? -errno : 0;
+}
+
+static int start(struct cm *cm) {
+    sigset_t all, before;
+    /* Signals are for the application's threads. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&cm->thread, NULL, run, cm);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    cm->started = error == 0;
+    if (error == 0)
+        pthread_setname_np(cm->thread, "sluice-cm");
+    return -error;
+}
+
+int cm_open(struct cm *cm, sluice_node *node, bool thread, sluice_error *e) {
+    const struct fabric_ops *fabric = node->fabric;
+    int error;
+    memset(cm, 0, sizeof *cm);
+    cm->node = node;
+    cm->next_deadline_ns = UINT64_MAX;
+    cm->stats = &node->stats.page->cm;
+    inbox_init(&cm->mailbox.inbox);
+    cm->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (cm->epoll_fd < 0) {
+        error = -errno;
+        goto fail;
+    }
+    cm->channel = fabric->create_event_channel();
+    if (!cm->channel) {
+        error = -errno;
+        goto close_epoll;
+    }
+    if ((error = doorbell_open(&cm->mailbox.bell, fabric, true)) != 0)
+        goto destroy_channel;
+    if ((error = nonblocking(cm->channel->fd)) != 0 ||
+        (error = nonblocking(node->context->async_fd)) != 0 ||
+        (error = watch(cm, cm->channel->fd, cm->channel)) != 0 ||
+        (error = watch(cm, node->context->async_fd, node->context)) != 0 ||
+        (error = doorbell_watch(&cm->mailbox.bell, cm->epoll_fd, &cm->mailbox)) != 0)
+        goto close_bell;
+    if (thread && (error = start(cm)) != 0)
+        goto close_bell;
+    return SLUICE_OK;
+
+close_bell:
+    doorbell_close(&cm->mailbox.bell);
+destroy_channel:
+    fabric->destroy_event_channel(cm->channel);
+close_epoll:
+    close(cm->epoll_fd);
+fail:
+    return error_set(e, error == -EMFILE || error == -ENFILE ? SLUICE_ELIMIT : SLUICE_EDEVICE, 0,
+                     -error, "connection management cannot be started: %s", strerror(-error));
+}
+
+void cm_close(struct cm *cm) {
+    atomic_store(&cm->stop, true);
+    doorbell_ring(&cm->mailbox.bell, 0);
+    if (cm->started)
+        pthread_join(cm->thread, NULL);
+    while (take_records(cm) > 0)
+        ;
+    if (cm->resolver)
+        resolver_close(cm->resolver);
+    /* Sessions that did not end in time: their ids must not outlive the channel. */
+    for (struct cm_conn *conn = cm->conns; conn; conn = conn->next)
+        if (conn->owner.id)
+            cm->node->fabric->destroy_id(conn->owner.id);
+    doorbell_close(&cm->mailbox.bell);
+    cm->node->fabric->destroy_event_channel(cm->channel);
+    close(cm->epoll_fd);
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * cm.h - the connection-management thread: every rdma_cm_id of a node, listeners, timers, device
+ * events.
+ *
+ * One epoll over the event channel, the device's async events, and the thread's doorbell. Events
+ * are copied and acknowledged before anything else is done with them, so that rdma_destroy_id()
+ * can never wait for this thread itself. What an event does in which state is in cm_table.c. The
+ * thread never runs application code and never touches a QP: it tells loops what to do by records
+ * (loop_post) and is told by records (cm_post).
+ *
+ * Owner: the CM thread, except where marked. cm_turn() is one round of it and may be called from a
+ * test instead of the thread.
+ */
+#ifndef CM_CM_H
+#define CM_CM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/stats.h"
+#include "cm/conn.h"
+#include "datapath/mailbox.h"
+#include "datapath/session.h"
+
+#define CM_EVENT_UNKNOWN 20 /* column of every event number this library does not know */
+#define CM_EVENT_COUNT 21
+_Static_assert(CM_EVENT_COUNT == STATS_CM_EVENTS, "the statistics page counts the same events");
+#define LISTENERS_MAX 256
+
+/* A private copy of an rdma_cm event, taken before it was acknowledged. */
+struct cm_event {
+    unsigned type; /* column: 0..19, or CM_EVENT_UNKNOWN */
+    int status;
+    struct rdma_cm_id *id, *listen_id;
+    uint32_t qp_num;
+    uint32_t data_bytes;
+    uint8_t data[256];
+};
+
+enum listener_life {
+    LISTENER_FREE,
+    LISTENER_STARTING,
+    LISTENER_LISTENING,
+    LISTENER_STOPPING, /* sluice_unlisten() was called */
+    LISTENER_FAILED,
+};
+
+/* In a table that lives as long as the process; the handle carries slot and generation. */
+struct cm_listener {
+    struct cm_owner owner; /* first */
+    struct sluice_node *node;
+    _Atomic uint64_t word; /* generation << 32 | life */
+    uint32_t slot;
+    struct inbox_item item;
+    struct link_config link;
+    union cm_address address;
+    /* written by the CM thread before it answers under the node's lock */
+    uint16_t port;
+    int os_errno;
+    sluice_reason reason;
+    char text[160];
+};
+
+struct cm_resolver;
+
+struct cm {
+    struct sluice_node *node;
+    struct rdma_event_channel *channel;
+    int epoll_fd;
+    struct cm_conn *conns;
+    uint64_t next_deadline_ns; /* no deadline is earlier; may be too early itself */
+    uint64_t now_ns;
+    struct cm_resolver *resolver; /* NULL until a host name was dialed */
+    bool device_lost;
+    pthread_t thread;
+    bool started;
+    _Atomic bool stop;
+    struct stats_cm *stats;
+    struct mailbox mailbox;
+};
+
+struct sluice_node;
+
+/* 0 or a negative status with *e. thread false: the caller drives cm_turn(). */
+int cm_open(struct cm *cm, struct sluice_node *node, bool thread, sluice_error *e);
+/* Every session is gone; listeners that are left are closed. */
+void cm_close(struct cm *cm);
+/* One round; sleeps up to wait_ns when there is nothing. Returns how many things it did. */
+unsigned cm_turn(struct cm *cm, uint64_t wait_ns);
+
+static inline void cm_post(struct cm *cm, struct session *s, enum cm_verb verb) {
+    mailbox_post(&cm->mailbox, &s->to_cm[verb], (uint32_t)verb, s->slot);
+}
+
+/* ---- listeners, any thread (listen.c) ------------------------------------------------------------ */
+struct cm_listener *listener_take(struct sluice_node *node); /* STARTING; NULL: none free */
+struct cm_listener *listener_find(uint64_t id);              /* NULL: stale */
+uint64_t listener_handle(struct cm_listener *listener);
+void listener_stop(struct cm_listener *listener, uint32_t generation);
+void listener_give_back(struct cm_listener *listener);
+
+/* ---- the table (cm_table.c) ---------------------------------------------------------------------- */
+typedef void cm_run(struct cm *cm, struct cm_owner *owner, const struct cm_event *event);
+struct cm_cell {
+    cm_run *run;
+    const char *ignored; /* why nothing has to be done */
+};
+extern const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT];
+const char *cm_state_name(unsigned state);
+const char *cm_event_name(unsigned type);
+
+/* ---- between the files of src/cm: the CM thread only ----------------------------------------------- */
+
+/* Handlers of the table. */
+cm_run cm_on_request, cm_on_addr_resolved, cm_on_addr_error, cm_on_route_resolved,
+    cm_on_route_error, cm_on_response, cm_on_rejected, cm_on_lost, cm_on_connect_error,
+    cm_on_established, cm_on_disconnected, cm_on_device_removal, cm_on_listener_removal;
+
+/* Records of loops and of the application. */
+void cm_dial(struct cm *cm, struct cm_conn *conn);
+void cm_begin(struct cm *cm, struct cm_conn *conn); /* a new connection; its time runs */
+void cm_accept_now(struct cm *cm, struct cm_conn *conn);
+void cm_resolve(struct cm *cm, struct cm_conn *conn); /* the address is known */
+void cm_prepared(struct cm *cm, struct cm_conn *conn);
+void cm_ready(struct cm *cm, struct cm_conn *conn);
+void cm_answered(struct cm *cm, struct cm_conn *conn);
+void cm_release(struct cm *cm, struct cm_conn *conn);
+void cm_drained(struct cm *cm, struct cm_conn *conn);
+void cm_listen(struct cm *cm, struct cm_listener *listener);
+void cm_unlisten(struct cm *cm, struct cm_listener *listener);
+void cm_unlisten_all(struct cm *cm); /* any thread: posts the records */
+struct cm_listener *cm_listener_at(struct cm *cm, uint32_t slot);
+
+void cm_enter(struct cm *cm, struct cm_conn *conn, enum cm_state state);
+void cm_watch(struct cm *cm, struct cm_conn *conn, uint64_t deadline_ns);
+void cm_adopt(struct cm *cm, struct cm_conn *conn);
+/* The connection cannot be or is no more: tells the loop once, and waits for its RELEASE. */
+void cm_fail(struct cm *cm, struct cm_conn *conn, sluice_reason reason, uint32_t vendor,
+             const char *format, ...) __attribute__((format(printf, 5, 6)));
+bool cm_same_device(struct cm *cm, struct rdma_cm_id *id);
+/* Attributes of one QP state from rdma_cm, with what it leaves at bad values set right. */
+bool cm_attributes(struct cm *cm, struct cm_conn *conn, enum ibv_qp_state state,
+                   struct ibv_qp_attr *attr, int *mask);
+void cm_proposal(struct cm *cm, const struct link_config *link, struct record_req *out);
+int cm_milliseconds(struct cm *cm, struct cm_conn *conn); /* left of its deadline */
+void cm_async(struct cm *cm); /* device events */
+
+/* ---- the resolver (resolver.c) ------------------------------------------------------------------- */
+int resolver_open(struct cm_resolver **out, struct mailbox *wake);
+/* Never waits for a name server: a lookup under way is left to itself. */
+void resolver_close(struct cm_resolver *resolver);
+/* 0 or -errno. id comes back with the answer. */
+int resolver_ask(struct cm_resolver *resolver, uint64_t id, const char *host);
+/* Next answer: true, with error 0 and the address (port 0), or a getaddrinfo() error. */
+bool resolver_answer(struct cm_resolver *resolver, uint64_t *id, union cm_address *address,
+                     int *error);
+bool resolver_has_answers(struct cm_resolver *resolver);
+const char *resolver_text(int error);
+
+#endif

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * conn.h - what the CM thread keeps of a connection, and the fields handed over with each record.
+ *
+ * A conn is part of a session. Everything in it belongs to the CM thread except the groups marked
+ * otherwise, which are written by one side before it posts the record named there and read by the
+ * other after it took that record.
+ */
+#ifndef CM_CONN_H
+#define CM_CONN_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cm/record.h"
+#include "fabric/fabric.h"
+
+/* X(name, what it waits for) - rows of the table in cm_table.c */
+#define CM_STATES(X)                                                                           \
+    X(IDLE, "nothing: no connection")                                                          \
+    X(LISTENING, "connection requests (a listener)")                                           \
+    X(NAMING, "the resolver thread")                                                           \
+    X(ADDRESSING, "ADDR_RESOLVED")                                                             \
+    X(ROUTING, "ROUTE_RESOLVED")                                                               \
+    X(PREPARING, "the loop's QP (dialer)")                                                     \
+    X(CONNECTING, "CONNECT_RESPONSE")                                                          \
+    X(APPLYING, "the loop moving its QP to RTS")                                               \
+    X(ASKING, "the application's decision (listener)")                                         \
+    X(ANSWERING, "the loop's QP (listener)")                                                   \
+    X(ACCEPTING, "ESTABLISHED")                                                                \
+    X(UP, "the end")                                                                           \
+    X(FAILED, "the loop's RELEASE")                                                            \
+    X(RELEASED, "the loop's DRAINED")
+
+enum cm_state {
+#define CM_X(name, text) CM_##name,
+    CM_STATES(CM_X)
+#undef CM_X
+        CM_STATE_COUNT
+};
+
+/* Behind every rdma_cm_id's context: which row of the table its events belong to. */
+struct cm_owner {
+    struct rdma_cm_id *id;
+    uint8_t state; /* enum cm_state */
+    bool listener; /* a struct cm_listener, else a struct cm_conn */
+};
+
+union cm_address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+/* Records the CM thread takes. */
+enum cm_verb {
+    CM_VERB_DIAL,
+    CM_VERB_PREPARED,
+    CM_VERB_READY,
+    CM_VERB_ANSWER,
+    CM_VERB_RELEASE,
+    CM_VERB_DRAINED,
+    CM_VERB_SESSION_COUNT,
+    CM_VERB_LISTEN = CM_VERB_SESSION_COUNT,
+    CM_VERB_UNLISTEN,
+};
+
+struct cm_listener;
+
+struct cm_conn {
+    struct cm_owner owner; /* first */
+    bool passive, prepared, linked, reported;
+    bool over;        /* the loop has released it */
+    bool rejectable;  /* the peer waits for our accept or reject */
+    bool established; /* connect or accept was called: rdma_disconnect() makes sense */
+    uint64_t deadline_ns; /* of the step under way; 0: none */
+    struct cm_conn *next, **link; /* the CM thread's list */
+    struct cm_listener *listener; /* passive: valid while that listens */
+    struct record_req req; /* dialer: what was proposed; listener: what the peer proposed */
+    struct record_rep rep; /* what was decided */
+
+    /* DIAL: written by the dialing thread */
+    union cm_address address;
+    char host[256]; /* a name to be resolved, or empty */
+    uint16_t port;
+
+    /* PREPARE, APPLY: written by the CM thread, read by the loop */
+    struct ibv_qp_attr init, rtr, rts;
+    int init_mask, rtr_mask, rts_mask;
+
+    /* PREPARED: written by the loop */
+    uint32_t qp_num;
+
+    /* ANSWER: written by the application's thread */
+    bool accepted;
+    uint16_t refuse_code;
+    char refuse_text[RECORD_REJ_TEXT + 1];
+    void *answer_arg;
+
+    /* RELEASE: written by the loop; what to tell a peer that still waits for an answer */
+    struct record_rej release;
+
+    /* DOWN: written by the CM thread, read by the loop */
+    struct {
+        sluice_reason reason;
+        uint32_t vendor;
+        uint16_t code;
+        char text[124];
+    } down;
+};
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * device.c - what the CM thread asks of the device: QP attributes, limits, asynchronous events.
+ *
+ * Owner: the CM thread.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "cm/cm.h"
+#include "datapath/slots.h"
+#include "node/node.h"
+
+#define MIN_RNR_TIMER 12 /* 0.64 ms; 0 would mean 655 ms */
+#define ACK_TIMEOUT 14   /* 67 ms, where rdma_cm leaves 0, which means for ever */
+#define DEPTH_MAX 16     /* one-sided operations in flight that are proposed */
+
+/* rdma_cm opens contexts of its own: the device is compared, not the context. */
+bool cm_same_device(struct cm *cm, struct rdma_cm_id *id) {
+    const struct fabric_ops *fabric = cm->node->fabric;
+    if (!id->verbs)
+        return false;
+    return id->verbs == cm->node->context ||
+           strcmp(fabric->get_device_name(id->verbs->device),
+                  fabric->get_device_name(cm->node->context->device)) == 0;
+}
+
+bool cm_attributes(struct cm *cm, struct cm_conn *conn, enum ibv_qp_state state,
+                   struct ibv_qp_attr *attr, int *mask) {
+    memset(attr, 0, sizeof *attr);
+    attr->qp_state = state;
+    *mask = 0;
+    if (cm->node->fabric->init_qp_attr(conn->owner.id, attr, mask) != 0)
+        return false;
+    if (state == IBV_QPS_RTR) {
+        attr->min_rnr_timer = MIN_RNR_TIMER;
+        *mask |= IBV_QP_MIN_RNR_TIMER;
+    }
+    if (state == IBV_QPS_RTS) {
+        if (attr->timeout == 0)
+            attr->timeout = ACK_TIMEOUT;
+        attr->retry_cnt = 7;
+        attr->rnr_retry = 7;
+        *mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
+    }
+    return true;
+}
+
+static uint8_t depth(int device_max) {
+    return (uint8_t)(device_max < 0 ? 0 : device_max > DEPTH_MAX ? DEPTH_MAX : device_max);
+}
+
+void cm_proposal(struct cm *cm, const struct link_config *link, struct record_req *out) {
+    const struct node_options *options = &cm->node->options;
+    *out = (struct record_req){
+        .version_min = RECORD_VERSION_MIN,
+        .version_max = RECORD_VERSION_MAX,
+        .eager_log2 = (uint8_t)options->eager_log2,
+        .message_log2 = (uint8_t)options->message_log2,
+        .depth_in = depth(cm->node->device_attr.max_qp_rd_atom),
+        .depth_out = depth(cm->node->device_attr.max_qp_init_rd_atom),
+        .credits = (uint16_t)link->credits,
+    };
+}
+
+/* ---- asynchronous events --------------------------------------------------------------------------------- */
+
+static void device_lost(struct cm *cm) {
+    if (!cm->device_lost)
+        node_log(cm->node, SLUICE_LOG_ERROR, "device %s failed or was removed",
+                 cm->node->choice.device);
+    cm->device_lost = true;
+    for (struct cm_conn *conn = cm->conns; conn; conn = conn->next)
+        cm_fail(cm, conn, SLUICE_REASON_DEVICE_REMOVED, 0, "the device was removed");
+}
+
+static void qp_failed(struct cm *cm, struct ibv_qp *qp, enum ibv_event_type type) {
+    struct session *s = qp->qp_context; /* the event, not acknowledged yet, keeps the QP alive */
+    cm_fail(cm, &s->conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)type,
+            "the queue pair failed (event %d)", (int)type);
+}
+
+static void on_async(struct cm *cm, const struct ibv_async_event *event) {
+    switch (event->event_type) {
+    case IBV_EVENT_DEVICE_FATAL:
+        device_lost(cm);
+        break;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+        qp_failed(cm, event->element.qp, event->event_type);
+        break;
+    case IBV_EVENT_COMM_EST: {
+        /* Data came before the handshake's last message: it counts as that message. */
+        struct session *s = event->element.qp->qp_context;
+        if (s->conn.owner.state == CM_ACCEPTING)
+            cm->node->fabric->notify(s->conn.owner.id, IBV_EVENT_COMM_EST);
+        break;
+    }
+    case IBV_EVENT_CQ_ERR:
+        node_log(cm->node, SLUICE_LOG_ERROR, "a completion queue overran");
+        for (struct cm_conn *conn = cm->conns; conn; conn = conn->next) {
+            struct sluice_loop *l = atomic_load(&session_of_conn(conn)->loop);
+            if (l->cq == event->element.cq)
+                cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)event->event_type,
+                        "the completion queue overran");
+        }
+        break;
+    case IBV_EVENT_PORT_ERR:
+        node_log(cm->node, SLUICE_LOG_WARNING, "port %d of %s is down", event->element.port_num,
+                 cm->node->choice.device);
+        break;
+    case IBV_EVENT_SQ_DRAINED:        /* SQD is not used */
+    case IBV_EVENT_PATH_MIG:          /* nor alternate paths */
+    case IBV_EVENT_PATH_MIG_ERR:
+    case IBV_EVENT_PORT_ACTIVE:       /* good news needs no action */
+    case IBV_EVENT_LID_CHANGE:        /* what addresses mean is rdma_cm's business */
+    case IBV_EVENT_PKEY_CHANGE:
+    case IBV_EVENT_SM_CHANGE:
+    case IBV_EVENT_CLIENT_REREGISTER:
+    case IBV_EVENT_GID_CHANGE:
+    case IBV_EVENT_SRQ_ERR:           /* no shared receive queues yet */
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+    case IBV_EVENT_WQ_FATAL:          /* no work queues */
+        break;
+    }
+}
+
+void cm_async(struct cm *cm) {
+    const struct fabric_ops *fabric = cm->node->fabric;
+    struct ibv_async_event event;
+    while (fabric->get_async_event(cm->node->context, &event) == 0) {
+        on_async(cm, &event);
+        fabric->ack_async_event(&event);
+    }
+}

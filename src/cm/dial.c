@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * dial.c - the dialer's way from an address to an established connection.
+ *
+ *   name -> ADDR_RESOLVED -> (loop: PREPARE) and ROUTE_RESOLVED -> connect -> CONNECT_RESPONSE
+ *        -> (loop: APPLY) -> establish -> up
+ *
+ * The QP is not put on the id: the loop makes it, and its number goes into rdma_connect(). While
+ * the loop prepares, the route is resolved.
+ *
+ * Owner: the CM thread.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cm/cm.h"
+#include "node/node.h"
+
+static void link_conn(struct cm *cm, struct cm_conn *conn) {
+    conn->linked = true;
+    conn->next = cm->conns;
+    conn->link = &cm->conns;
+    if (conn->next)
+        conn->next->link = &conn->next;
+    cm->conns = conn;
+}
+
+void cm_begin(struct cm *cm, struct cm_conn *conn) {
+    struct session *s = session_of_conn(conn);
+    link_conn(cm, conn);
+    uint64_t timeout = s->link_config.timeout_ns;
+    bool never = timeout > UINT64_MAX - cm->now_ns;
+    cm_watch(cm, conn, never ? 0 : cm->now_ns + timeout);
+}
+
+void cm_dial(struct cm *cm, struct cm_conn *conn) {
+    cm_begin(cm, conn);
+    stats_add(&cm->stats->dials, 1);
+    if (!conn->host[0]) {
+        cm_resolve(cm, conn);
+        return;
+    }
+    cm_enter(cm, conn, CM_NAMING);
+    int error = 0;
+    if (!cm->resolver)
+        error = resolver_open(&cm->resolver, &cm->mailbox);
+    if (error == 0)
+        error = resolver_ask(cm->resolver, atomic_load(&session_of_conn(conn)->id), conn->host);
+    if (error != 0)
+        cm_fail(cm, conn, SLUICE_REASON_ADDRESS, 0, "%.80s cannot be looked up: %s", conn->host,
+                strerror(-error));
+}
+
+void cm_resolve(struct cm *cm, struct cm_conn *conn) {
+    const struct fabric_ops *fabric = cm->node->fabric;
+    if (fabric->create_id(cm->channel, &conn->owner.id, &conn->owner, RDMA_PS_TCP) != 0) {
+        conn->owner.id = NULL;
+        cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)errno, "no rdma_cm id: %s",
+                strerror(errno));
+        return;
+    }
+    cm_enter(cm, conn, CM_ADDRESSING);
+    if (fabric->resolve_addr(conn->owner.id, NULL, &conn->address.any,
+                             cm_milliseconds(cm, conn)) != 0)
+        cm_fail(cm, conn, SLUICE_REASON_ADDRESS, (uint32_t)errno, "the address is not usable: %s",
+                strerror(errno));
+}
+
+/* ---- events ------------------------------------------------------------------------------------------- */
+
+void cm_on_addr_resolved(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    struct cm_conn *conn = (struct cm_conn *)(void *)owner;
+    struct session *s = session_of_conn(conn);
+    (void)event;
+    if (!cm_same_device(cm, owner->id)) {
+        cm_fail(cm, conn, SLUICE_REASON_WRONG_DEVICE, 0,
+                "the address is reached through %s, the node uses %s",
+                owner->id->verbs ? cm->node->fabric->get_device_name(owner->id->verbs->device)
+                                 : "no device",
+                cm->node->choice.device);
+        return;
+    }
+    if (!cm_attributes(cm, conn, IBV_QPS_INIT, &conn->init, &conn->init_mask)) {
+        cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)errno, "no INIT attributes");
+        return;
+    }
+    cm_enter(cm, conn, CM_ROUTING);
+    loop_post(atomic_load(&s->loop), s, LOOP_VERB_PREPARE);
+    if (cm->node->fabric->resolve_route(owner->id, cm_milliseconds(cm, conn)) != 0)
+        cm_fail(cm, conn, SLUICE_REASON_UNREACHABLE, (uint32_t)errno, "no route: %s",
+                strerror(errno));
+}
+
+void cm_on_addr_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    int error = event->status < 0 ? -event->status : event->status;
+    bool unreachable = error == ETIMEDOUT || error == ENETUNREACH || error == EHOSTUNREACH;
+    cm_fail(cm, (struct cm_conn *)(void *)owner,
+            unreachable ? SLUICE_REASON_UNREACHABLE : SLUICE_REASON_ADDRESS, (uint32_t)error,
+            "the address cannot be resolved: %s",
+            error == ENODEV ? "no RDMA device leads there" : strerror(error));
+}
+
+void cm_on_route_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    int error = event->status < 0 ? -event->status : event->status;
+    cm_fail(cm, (struct cm_conn *)(void *)owner, SLUICE_REASON_UNREACHABLE, (uint32_t)error,
+            "no route: status %d", event->status);
+}
+
+static void connect_now(struct cm *cm, struct cm_conn *conn) {
+    struct session *s = session_of_conn(conn);
+    uint8_t data[RECORD_REQ_BYTES];
+    cm_proposal(cm, &s->link_config, &conn->req);
+    cm->node->env.random_bytes(cm->node->env.arg, conn->req.session_id,
+                               sizeof conn->req.session_id);
+    record_req_encode(&conn->req, data);
+    struct rdma_conn_param param = {
+        .private_data = data,
+        .private_data_len = sizeof data,
+        .responder_resources = conn->req.depth_in,
+        .initiator_depth = conn->req.depth_out,
+        .flow_control = 1,
+        .retry_count = 7,
+        .rnr_retry_count = 7,
+        .qp_num = conn->qp_num,
+    };
+    cm_enter(cm, conn, CM_CONNECTING);
+    if (cm->node->fabric->connect(conn->owner.id, &param) != 0) {
+        cm_fail(cm, conn, SLUICE_REASON_UNREACHABLE, (uint32_t)errno, "connect: %s",
+                strerror(errno));
+        return;
+    }
+    conn->established = true;
+}
+
+void cm_on_route_resolved(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    struct cm_conn *conn = (struct cm_conn *)(void *)owner;
+    (void)event;
+    cm_enter(cm, conn, CM_PREPARING);
+    if (conn->prepared)
+        connect_now(cm, conn);
+}
+
+void cm_prepared(struct cm *cm, struct cm_conn *conn) {
+    conn->prepared = true;
+    if (conn->owner.state == CM_PREPARING)
+        connect_now(cm, conn);
+    else if (conn->owner.state == CM_ANSWERING)
+        cm_accept_now(cm, conn);
+    /* ROUTING: ROUTE_RESOLVED connects. FAILED, RELEASED: it is over. */
+}
+
+void cm_on_response(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    struct cm_conn *conn = (struct cm_conn *)(void *)owner;
+    struct session *s = session_of_conn(conn);
+    conn->rejectable = true; /* until we establish, the listener can be told no */
+    sluice_reason reason = record_rep_decode(&conn->rep, event->data, event->data_bytes);
+    if (reason == SLUICE_REASON_NONE)
+        reason = record_check(&conn->rep, &conn->req);
+    if (reason != SLUICE_REASON_NONE) {
+        cm_fail(cm, conn, reason, 0, "the listener's answer: %s", sluice_reason_text((int)reason));
+        return;
+    }
+    if (!cm_attributes(cm, conn, IBV_QPS_RTR, &conn->rtr, &conn->rtr_mask) ||
+        !cm_attributes(cm, conn, IBV_QPS_RTS, &conn->rts, &conn->rts_mask)) {
+        cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)errno, "no RTR or RTS attributes");
+        return;
+    }
+    cm_enter(cm, conn, CM_APPLYING);
+    loop_post(atomic_load(&s->loop), s, LOOP_VERB_APPLY);
+}
+
+void cm_ready(struct cm *cm, struct cm_conn *conn) {
+    if (conn->owner.state != CM_APPLYING)
+        return; /* it failed meanwhile */
+    if (cm->node->fabric->establish(conn->owner.id) != 0) {
+        cm_fail(cm, conn, SLUICE_REASON_UNREACHABLE, (uint32_t)errno, "establish: %s",
+                strerror(errno));
+        return;
+    }
+    cm_adopt(cm, conn);
+}
+
+/* ---- refusals ------------------------------------------------------------------------------------------- */
+
+/* A REJ without a record of ours: what the transport's own number means. */
+static sluice_reason reason_of_rej(int status, bool empty) {
+    switch (status) {
+    case 8: /* invalid service id */
+    case -ECONNREFUSED:
+        return SLUICE_REASON_NO_LISTENER;
+    case 4: /* timeout */
+    case -ECONNRESET:
+        return SLUICE_REASON_UNREACHABLE;
+    case 10: /* stale connection */
+        return SLUICE_REASON_PEER_LOST;
+    case 28: /* consumer */
+        return empty ? SLUICE_REASON_REFUSED : SLUICE_REASON_NOT_SLUICE;
+    default:
+        return SLUICE_REASON_REFUSED;
+    }
+}
+
+static void printable(char *text) {
+    for (; *text; text++)
+        if (*text < ' ' || *text > '~')
+            *text = '?';
+}
+
+void cm_on_rejected(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    struct cm_conn *conn = (struct cm_conn *)(void *)owner;
+    struct record_rej rej;
+    conn->rejectable = false;
+    conn->established = false; /* there is nothing to disconnect */
+    if (conn->passive) {
+        cm_fail(cm, conn, SLUICE_REASON_PEER_LOST, (uint32_t)event->status,
+                "the peer gave up before the session was established");
+        return;
+    }
+    if (record_rej_decode(&rej, event->data, event->data_bytes) == SLUICE_REASON_NONE) {
+        sluice_reason reason = (sluice_reason)rej.reason;
+        printable(rej.text);
+        if (rej.reason == SLUICE_REASON_NONE || rej.reason > SLUICE_REASON_VALUE)
+            reason = SLUICE_REASON_REFUSED;
+        conn->down.code = rej.code;
+        cm_fail(cm, conn, reason,
+                reason == SLUICE_REASON_REFUSED ? rej.code : (uint32_t)event->status, "%s",
+                rej.text);
+        return;
+    }
+    bool empty = true;
+    for (uint32_t i = 0; i < event->data_bytes; i++)
+        empty = empty && event->data[i] == 0;
+    sluice_reason reason = reason_of_rej(event->status, empty);
+    cm_fail(cm, conn, reason, (uint32_t)event->status, "%s", sluice_reason_text((int)reason));
+}
+
+/* ---- losses: either side, any time --------------------------------------------------------------------- */
+
+void cm_on_lost(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    struct cm_conn *conn = (struct cm_conn *)(void *)owner;
+    bool early = !conn->passive && owner->state != CM_UP;
+    cm_fail(cm, conn, early ? SLUICE_REASON_UNREACHABLE : SLUICE_REASON_PEER_LOST,
+            (uint32_t)event->status, "the peer did not answer (status %d)", event->status);
+}
+
+void cm_on_connect_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    cm_fail(cm, (struct cm_conn *)(void *)owner, SLUICE_REASON_DEVICE_ERROR,
+            (uint32_t)event->status, "the connection could not be made (status %d)",
+            event->status);
+}
+
+/* Whether the peer said good-bye first is known to the loop, which has its BYE, or not. */
+void cm_on_disconnected(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    cm_fail(cm, (struct cm_conn *)(void *)owner, SLUICE_REASON_PEER_LOST, (uint32_t)event->status,
+            "the connection was closed without a good-bye");
+}
+
+void cm_on_device_removal(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    (void)event;
+    struct cm_conn *conn = (struct cm_conn *)(void *)owner;
+    conn->rejectable = false;
+    cm_fail(cm, conn, SLUICE_REASON_DEVICE_REMOVED, 0, "the device was removed");
+}

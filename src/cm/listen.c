@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * listen.c - listeners: their table, their handles, their rdma_cm_id.
+ *
+ * One table a node index, allocated once and never freed; `word` holds generation and life, and
+ * every step of a listener's life is a change of it, so a stale handle fails in one compare.
+ *
+ * Owner: STARTING and FAILED, the thread in sluice_listen(); LISTENING, nobody; STOPPING, the CM
+ * thread. Only the CM thread touches the id.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "datapath/slots.h"
+#include "node/node.h"
+
+#define BACKLOG 1024
+
+static struct cm_listener *_Atomic tables[NODES_MAX];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static uint32_t life_of(uint64_t word) {
+    return (uint32_t)word;
+}
+
+static uint64_t with_life(uint64_t word, enum listener_life life) {
+    return (word & ~0xffffffffull) | (uint64_t)life;
+}
+
+/* ---- any thread ------------------------------------------------------------------------------------ */
+
+static struct cm_listener *table_of(uint32_t node) {
+    struct cm_listener *table = atomic_load_explicit(&tables[node], memory_order_acquire);
+    if (!table && (table = calloc(LISTENERS_MAX, sizeof *table))) {
+        for (uint32_t i = 0; i < LISTENERS_MAX; i++) {
+            table[i].slot = i;
+            atomic_init(&table[i].word, 1ull << 32 | LISTENER_FREE);
+        }
+        atomic_store_explicit(&tables[node], table, memory_order_release);
+    }
+    return table;
+}
+
+struct cm_listener *listener_take(sluice_node *node) {
+    struct cm_listener *found = NULL;
+    pthread_mutex_lock(&lock);
+    struct cm_listener *table = table_of(node->index);
+    for (uint32_t i = 0; table && i < LISTENERS_MAX && !found; i++) {
+        uint64_t word = atomic_load(&table[i].word);
+        if (life_of(word) != LISTENER_FREE)
+            continue;
+        found = &table[i];
+        found->owner = (struct cm_owner){.state = CM_IDLE, .listener = true};
+        found->node = node;
+        found->port = 0;
+        found->os_errno = 0;
+        found->reason = SLUICE_REASON_NONE;
+        found->text[0] = 0;
+        atomic_store(&found->word, with_life(word, LISTENER_STARTING));
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+void listener_give_back(struct cm_listener *listener) {
+    uint32_t next = (uint32_t)(atomic_load(&listener->word) >> 32) + 1;
+    if (listener->link.loop)
+        atomic_fetch_sub_explicit(&listener->link.loop->assigned, 1, memory_order_relaxed);
+    atomic_store(&listener->word, (uint64_t)(next ? next : 1) << 32 | LISTENER_FREE);
+}
+
+struct cm_listener *listener_find(uint64_t id) {
+    uint32_t node = (uint32_t)(id >> 56), slot = (uint32_t)(id >> 32) & 0xffffff;
+    if (node >= NODES_MAX || slot >= LISTENERS_MAX)
+        return NULL;
+    struct cm_listener *table = atomic_load_explicit(&tables[node], memory_order_acquire);
+    if (!table)
+        return NULL;
+    uint64_t word = atomic_load(&table[slot].word);
+    bool valid = (uint32_t)(word >> 32) == (uint32_t)id && life_of(word) == LISTENER_LISTENING;
+    return valid ? &table[slot] : NULL;
+}
+
+uint64_t listener_handle(struct cm_listener *listener) {
+    return handle_make(listener->node->index, listener->slot,
+                       (uint32_t)(atomic_load(&listener->word) >> 32));
+}
+
+void listener_stop(struct cm_listener *listener, uint32_t generation) {
+    uint64_t word = (uint64_t)generation << 32 | LISTENER_LISTENING;
+    if (atomic_compare_exchange_strong(&listener->word, &word,
+                                       with_life(word, LISTENER_STOPPING)))
+        mailbox_post(&listener->node->cm.mailbox, &listener->item, CM_VERB_UNLISTEN,
+                     listener->slot);
+}
+
+/* ---- CM thread --------------------------------------------------------------------------------------- */
+
+static void settle(struct cm_listener *listener, enum listener_life life) {
+    sluice_node *n = listener->node;
+    pthread_mutex_lock(&n->lock);
+    atomic_store(&listener->word, with_life(atomic_load(&listener->word), life));
+    pthread_cond_broadcast(&n->changed);
+    pthread_mutex_unlock(&n->lock);
+}
+
+static const char *bind_text(int error) {
+    switch (error) {
+    case EADDRINUSE:
+        return "in use by another listener";
+    case EADDRNOTAVAIL:
+        return "not a local address, or its port is taken by a wildcard listener";
+    case ENODEV:
+        return "not on an RDMA device";
+    case EACCES:
+        return "ports below 1024 need the right to bind them";
+    default:
+        return strerror(error);
+    }
+}
+
+static void refuse(struct cm_listener *listener, sluice_reason reason, int error,
+                   const char *text) {
+    char address[64];
+    address_format(&listener->address.any, address);
+    snprintf(listener->text, sizeof listener->text, "cannot listen at %s: %s", address, text);
+    listener->reason = reason;
+    listener->os_errno = error;
+    if (listener->owner.id)
+        listener->node->fabric->destroy_id(listener->owner.id);
+    listener->owner.id = NULL;
+    listener->owner.state = CM_IDLE;
+    settle(listener, LISTENER_FAILED);
+}
+
+void cm_listen(struct cm *cm, struct cm_listener *listener) {
+    const struct fabric_ops *fabric = cm->node->fabric;
+    struct cm_owner *owner = &listener->owner;
+    if (fabric->create_id(cm->channel, &owner->id, owner, RDMA_PS_TCP) != 0) {
+        int error = errno;
+        owner->id = NULL;
+        refuse(listener, SLUICE_REASON_DEVICE_ERROR, error, strerror(error));
+        return;
+    }
+    if (fabric->bind_addr(owner->id, &listener->address.any) != 0) {
+        int error = errno;
+        refuse(listener, SLUICE_REASON_ADDRESS, error, bind_text(error));
+        return;
+    }
+    if (owner->id->verbs && !cm_same_device(cm, owner->id)) {
+        refuse(listener, SLUICE_REASON_WRONG_DEVICE, 0, "it belongs to another device");
+        return;
+    }
+    owner->state = CM_LISTENING; /* requests may come before listen() returns */
+    if (fabric->listen(owner->id, BACKLOG) != 0) {
+        int error = errno;
+        refuse(listener, SLUICE_REASON_ADDRESS, error, bind_text(error));
+        return;
+    }
+    listener->port = ntohs(fabric->get_src_port(owner->id));
+    stats_add(&cm->stats->listeners, 1);
+    settle(listener, LISTENER_LISTENING);
+}
+
+void cm_unlisten(struct cm *cm, struct cm_listener *listener) {
+    for (struct cm_conn *conn = cm->conns, *next; conn; conn = next) {
+        next = conn->next;
+        if (conn->listener != listener)
+            continue;
+        conn->listener = NULL;
+        if (conn->owner.state == CM_ASKING)
+            cm_fail(cm, conn, SLUICE_REASON_NO_LISTENER, 0, "the listener was closed");
+    }
+    /* Requests the event channel still has are refused by this. */
+    cm->node->fabric->destroy_id(listener->owner.id);
+    listener->owner.id = NULL;
+    listener->owner.state = CM_IDLE;
+    stats_add(&cm->stats->listeners, (uint64_t)-1);
+    listener_give_back(listener);
+}
+
+void cm_unlisten_all(struct cm *cm) {
+    struct cm_listener *table = atomic_load(&tables[cm->node->index]);
+    for (uint32_t i = 0; table && i < LISTENERS_MAX; i++) {
+        uint64_t word = atomic_load(&table[i].word);
+        if (life_of(word) == LISTENER_LISTENING)
+            listener_stop(&table[i], (uint32_t)(word >> 32));
+    }
+}
+
+struct cm_listener *cm_listener_at(struct cm *cm, uint32_t slot) {
+    return &atomic_load(&tables[cm->node->index])[slot];
+}
+
+void cm_on_listener_removal(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    (void)event;
+    struct cm_listener *listener = (struct cm_listener *)(void *)owner;
+    node_log(cm->node, SLUICE_LOG_ERROR, "the device of the listener at port %u was removed",
+             listener->port);
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * event.c - delivering events: to a session's handler, or into the array of the thread that polls.
+ *
+ * Nothing is copied into a queue of events. A message event comes straight from its completion; an
+ * outcome waits in the message it speaks of; what a session itself has to tell (CONNECT, UP,
+ * WRITABLE, CLOSED) waits as a bit in the session, which is on the loop's list of notices. So the
+ * memory for events is there already, whatever happens.
+ *
+ * Order within a session: CONNECT, UP, messages, ..., CLOSED. CLOSED waits until every outcome was
+ * delivered and every frame that arrived was looked at.
+ *
+ * Owner: the loop's thread.
+ */
+#include <string.h>
+
+#include "datapath/post.h"
+#include "node/node.h"
+
+static inline sluice_session handle_of(struct session *s) {
+    return (sluice_session){atomic_load_explicit(&s->id, memory_order_relaxed)};
+}
+
+/* Room was checked. */
+static inline void emit(struct sluice_loop *l, struct session *s, const sluice_event *event) {
+    if (unlikely(l->discard))
+        return;
+    if (s->handler) {
+        l->handled++;
+        s->handler(event, s->handler_arg);
+    } else {
+        l->out[l->out_count++] = *event;
+    }
+}
+
+/* ---- messages --------------------------------------------------------------------------------------- */
+
+static void take_back(struct sluice_loop *l, const struct loop_lent *lent) {
+    struct session *s = lent->session;
+    if (lent->msg) {
+        if (lent->rx) {
+            receive_give_back(l, s, lent->msg);
+        } else {
+            lent->msg->owner = NULL;
+            msg_discard(l, lent->msg);
+        }
+    } else if (lent->rx) {
+        s->rx_missing++;
+        if (s->repost_count + s->rx_missing >= s->repost_batch)
+            loop_dirty(l, s);
+    }
+}
+
+void event_message(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    struct loop_lent *lent = &l->lent[l->lent_count];
+    *lent = (struct loop_lent){msg, s, (msg->flags & MSG_RX) != 0};
+    msg->state = MSG_BORROWED;
+    msg->pieces = l->lent_count;
+    uint64_t size = msg->size;
+    l->totals.messages_received++;
+    l->totals.bytes_received += size;
+    if (unlikely(l->discard)) {
+        take_back(l, lent);
+        return;
+    }
+    l->lent_count++;
+    sluice_event event = {
+        .type = SLUICE_MESSAGE,
+        .session = handle_of(s),
+        .arg = s->arg,
+        .msg = msg,
+        .bytes = size > UINT32_MAX ? UINT32_MAX : (uint32_t)size,
+    };
+    emit(l, s, &event);
+    if (s->handler) {
+        l->lent_count--;
+        take_back(l, lent);
+    }
+}
+
+void event_unlend(struct sluice_msg *msg) {
+    struct session *s = msg->owner;
+    struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    l->lent[msg->pieces].msg = NULL;
+    msg->owner = NULL;
+    msg->flags = 0;
+    msg->state = MSG_APP;
+}
+
+/* ---- outcomes --------------------------------------------------------------------------------------- */
+
+void event_outcome(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                   sluice_status status) {
+    msg->pieces = (uint32_t)status;
+    s->outcomes++;
+    msg_queue_push(&l->outcomes, msg);
+}
+
+static unsigned deliver_outcomes(struct sluice_loop *l) {
+    unsigned count = 0;
+    struct sluice_msg *msg;
+    while ((msg = l->outcomes.head)) {
+        struct session *s = slot_find(msg->session_id);
+        if (!loop_room(l, s))
+            break;
+        msg_queue_pop(&l->outcomes);
+        sluice_event event = {
+            .type = SLUICE_SENT,
+            .status = (int32_t)msg->pieces,
+            .session = handle_of(s),
+            .arg = s->arg,
+            .tag = msg->tag,
+            .bytes = msg->size > UINT32_MAX ? UINT32_MAX : (uint32_t)msg->size,
+        };
+        msg_discard(l, msg);
+        s->outcomes--;
+        emit(l, s, &event);
+        if (s->outcomes == 0 && s->state == SESSION_GONE)
+            event_notice(l, s, NOTICE_CLOSED);
+        count++;
+    }
+    return count;
+}
+
+/* ---- notices ---------------------------------------------------------------------------------------- */
+
+void event_notice(struct sluice_loop *l, struct session *s, unsigned notices) {
+    s->notices |= (uint8_t)notices;
+    if (s->noticed)
+        return;
+    s->noticed = true;
+    s->notice_next = NULL;
+    *l->notices_tail = s;
+    l->notices_tail = &s->notice_next;
+}
+
+static void emit_simple(struct sluice_loop *l, struct session *s, sluice_event_type type) {
+    sluice_event event = {.type = (uint16_t)type, .session = handle_of(s), .arg = s->arg};
+    if (type == SLUICE_CONNECT)
+        event.peer = &s->peer;
+    emit(l, s, &event);
+}
+
+static void deliver_up(struct sluice_loop *l, struct session *s) {
+    s->announced = true;
+    s->known = true;
+    l->totals.sessions++;
+    l->totals_moved = true;
+    if (s->state == SESSION_OPENING) {
+        s->state = SESSION_UP;
+        gate_set(&s->gate, GATE_OPEN);
+    }
+    if (s->held.head)
+        s->notices |= NOTICE_HELD;
+    emit_simple(l, s, SLUICE_UP);
+}
+
+/* The list's head is s and leaves it. */
+static void pop_notice(struct sluice_loop *l, struct session *s) {
+    l->notices = s->notice_next;
+    if (!l->notices)
+        l->notices_tail = &l->notices;
+    s->noticed = false;
+}
+
+/* False: it must wait for outcomes or held frames, and is noticed again by what ends the wait. */
+static bool deliver_closed(struct sluice_loop *l, struct session *s) {
+    if (s->outcomes > 0)
+        return false;
+    if (s->held.head && s->announced && !s->hungup && !s->deaf && !l->discard)
+        return false; /* what arrived is delivered before the end; memory is short */
+    receive_drop(l, s);
+    pop_notice(l, s);
+    if (s->announced) {
+        l->totals.sessions--;
+        l->totals_moved = true;
+    }
+    if (s->known) {
+        sluice_event event = {
+            .type = SLUICE_CLOSED,
+            .reason = (uint16_t)s->reason,
+            .status = reason_status(s->reason),
+            .session = handle_of(s),
+            .arg = s->arg,
+            .vendor = s->vendor,
+        };
+        emit(l, s, &event);
+    }
+    session_free(l, s);
+    return true;
+}
+
+/* Everything the head of the list has to tell; false when there is no room for more. */
+static bool deliver_session(struct sluice_loop *l, struct session *s, unsigned *count) {
+    while (s->notices) {
+        if (!loop_room(l, s))
+            return false;
+        ++*count;
+        if (s->notices & NOTICE_CONNECT) {
+            s->notices &= (uint8_t)~NOTICE_CONNECT;
+            if (s->state == SESSION_OPENING)
+                emit_simple(l, s, SLUICE_CONNECT);
+        } else if (s->notices & NOTICE_UP) {
+            s->notices &= (uint8_t)~NOTICE_UP;
+            deliver_up(l, s);
+        } else if (s->notices & NOTICE_HELD) {
+            receive_held(l, s);
+            if (s->held.head && !s->retry && !s->deaf)
+                return false;
+            s->notices &= (uint8_t)~NOTICE_HELD;
+            if (!s->held.head && s->state == SESSION_GONE)
+                s->notices |= NOTICE_CLOSED;
+        } else if (s->notices & NOTICE_WRITABLE) {
+            s->notices &= (uint8_t)~NOTICE_WRITABLE;
+            if (s->state == SESSION_UP)
+                emit_simple(l, s, SLUICE_WRITABLE);
+        } else {
+            s->notices &= (uint8_t)~NOTICE_CLOSED;
+            if (deliver_closed(l, s))
+                return true; /* the session is gone, and off the list */
+        }
+    }
+    pop_notice(l, s);
+    return true;
+}
+
+static unsigned deliver_wake(struct sluice_loop *l) {
+    bool nowhere = l->discard || l->out_max == 0;
+    if ((!nowhere && l->out_count == l->out_max) ||
+        !atomic_exchange_explicit(&l->wake, 0, memory_order_acquire))
+        return 0;
+    if (nowhere)
+        l->handled++; /* the poll returns all the same */
+    else
+        l->out[l->out_count++] = (sluice_event){.type = SLUICE_WAKE};
+    return 1;
+}
+
+unsigned event_deliver(struct sluice_loop *l) {
+    unsigned count = 0;
+    if (l->outcomes.head)
+        count += deliver_outcomes(l);
+    while (l->notices)
+        if (!deliver_session(l, l->notices, &count))
+            break;
+    if (atomic_load_explicit(&l->wake, memory_order_relaxed))
+        count += deliver_wake(l);
+    return count;
+}
+
+void event_take_back(struct sluice_loop *l) {
+    for (uint32_t i = 0; i < l->lent_count; i++)
+        take_back(l, &l->lent[i]);
+    l->lent_count = 0;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * frame.h - the 24 bytes in front of every SEND: what kind of frame it is and what it acknowledges.
+ *
+ * Little endian, naturally aligned: the header lies in the headroom of the buffer whose payload it
+ * describes, so that one sge is a whole frame. docs/protocol.md holds the byte table.
+ *
+ * A received header is hostile: frame_get() reads it once into a private copy, and only the copy is
+ * looked at. Pure functions, any thread.
+ */
+#ifndef DATAPATH_FRAME_H
+#define DATAPATH_FRAME_H
+
+#include <endian.h>
+#include <stdint.h>
+
+#define FRAME_BYTES 24u
+
+enum frame_type {
+    FRAME_DATA = 1,   /* a whole message */
+    FRAME_FRAG = 2,   /* a piece of a message; flags say first and last */
+    FRAME_CREDIT = 3, /* nothing but the header */
+    FRAME_BYE = 4,    /* the sender sends nothing after this frame and wants the session closed */
+    /* 5 hello and authentication, 6 request, 7 reply, 8 rendezvous, 9 rendezvous done: reserved */
+};
+
+#define FRAME_FIRST 1u
+#define FRAME_LAST 2u
+
+struct frame {
+    uint8_t type;
+    uint8_t flags;
+    uint16_t credits;  /* receives posted again since the sender's last frame */
+    uint32_t sequence; /* DATA, FRAG: one more than the last of these; others: that of the last */
+    uint32_t ack;      /* sequence of the last DATA or FRAG frame the sender received */
+    uint32_t length;   /* payload bytes of this frame */
+    uint64_t total;    /* first FRAG: bytes of the whole message; else 0 (a request's id later) */
+};
+_Static_assert(sizeof(struct frame) == FRAME_BYTES, "frame header layout");
+
+static inline void frame_put(uint8_t *at, const struct frame *f) {
+    uint64_t *word = (uint64_t *)(void *)at;
+    word[0] = htole64((uint64_t)f->type | (uint64_t)f->flags << 8 | (uint64_t)f->credits << 16 |
+                      (uint64_t)f->sequence << 32);
+    word[1] = htole64((uint64_t)f->ack | (uint64_t)f->length << 32);
+    word[2] = htole64(f->total);
+}
+
+/* Atomic loads, because each word must be read exactly once even if the compiler knew better. */
+static inline struct frame frame_get(const uint8_t *at) {
+    const uint64_t *word = (const uint64_t *)(const void *)at;
+    uint64_t a = le64toh(__atomic_load_n(&word[0], __ATOMIC_RELAXED));
+    uint64_t b = le64toh(__atomic_load_n(&word[1], __ATOMIC_RELAXED));
+    uint64_t c = le64toh(__atomic_load_n(&word[2], __ATOMIC_RELAXED));
+    return (struct frame){
+        .type = (uint8_t)a,
+        .flags = (uint8_t)(a >> 8),
+        .credits = (uint16_t)(a >> 16),
+        .sequence = (uint32_t)(a >> 32),
+        .ack = (uint32_t)b,
+        .length = (uint32_t)(b >> 32),
+        .total = c,
+    };
+}
+
+#endif

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * loop.c - a loop's life and its turn.
+ *
+ * Owner: the thread that owns the loop; loop_open() and loop_close() the thread that makes it.
+ */
+#include "datapath/loop.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "datapath/datapath.h"
+#include "datapath/own.h"
+#include "node/node.h"
+
+#define PUBLISH_TURNS 255u /* busy turns between two updates of the statistics page, less one */
+#define CLOCK_TURNS 63u    /* busy turns between two looks at the clock, less one */
+#define CQ_ENTRIES_MIN 1024u
+#define CQ_ENTRIES_MAX 131072u
+#define CQ_ENTRIES_SESSION 160u /* with the default credits */
+
+/* ---- life ---------------------------------------------------------------------------------------------- */
+
+static pthread_mutex_t free_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sluice_loop *free_loops;
+
+static struct sluice_loop *take_struct(void) {
+    pthread_mutex_lock(&free_lock);
+    struct sluice_loop *l = free_loops;
+    if (l)
+        free_loops = l->next;
+    pthread_mutex_unlock(&free_lock);
+    if (!l && !(l = aligned_alloc(_Alignof(struct sluice_loop), sizeof *l)))
+        return NULL;
+    memset(l, 0, sizeof *l);
+    return l;
+}
+
+static void give_struct(struct sluice_loop *l) {
+    atomic_store(&l->owner, &loop_seized);
+    pthread_mutex_lock(&free_lock);
+    l->next = free_loops;
+    free_loops = l;
+    pthread_mutex_unlock(&free_lock);
+}
+
+static int cq_entries(const sluice_node *n) {
+    uint64_t entries = (uint64_t)n->options.sessions_max * CQ_ENTRIES_SESSION;
+    entries = entries < CQ_ENTRIES_MIN ? CQ_ENTRIES_MIN : entries;
+    entries = entries > CQ_ENTRIES_MAX ? CQ_ENTRIES_MAX : entries;
+    int max = n->device_attr.max_cqe;
+    return max > 0 && entries > (uint64_t)max ? max : (int)entries;
+}
+
+static int open_watch(struct sluice_loop *l) {
+    struct epoll_event interest = {.events = EPOLLIN, .data.ptr = l->channel};
+    int flags = fcntl(l->channel->fd, F_GETFL);
+    if (flags < 0 || fcntl(l->channel->fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
+        epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, l->channel->fd, &interest) != 0)
+        return -errno;
+    return doorbell_watch(&l->mailbox.bell, l->epoll_fd, &l->mailbox);
+}
+
+static int open_device(struct sluice_loop *l, const struct fabric_ops *fabric) {
+    int error;
+    l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (l->epoll_fd < 0)
+        return -errno;
+    l->channel = fabric->create_comp_channel(l->node->context);
+    if (!l->channel) {
+        error = -errno;
+        goto close_epoll;
+    }
+    l->cq = fabric->create_cq(l->node->context, cq_entries(l->node), l, l->channel, 0);
+    if (!l->cq) {
+        error = -errno;
+        goto destroy_channel;
+    }
+    l->cq_size = l->cq->cqe;
+    if ((error = doorbell_open(&l->mailbox.bell, fabric, true)) != 0)
+        goto destroy_cq;
+    if ((error = open_watch(l)) != 0)
+        goto close_bell;
+    return 0;
+
+close_bell:
+    doorbell_close(&l->mailbox.bell);
+destroy_cq:
+    fabric->destroy_cq(l->cq);
+destroy_channel:
+    fabric->destroy_comp_channel(l->channel);
+close_epoll:
+    close(l->epoll_fd);
+    return error ? error : -EIO;
+}
+
+/* A place in the node's list, which is also the one in its statistics page. */
+static bool enlist(struct sluice_loop *l) {
+    sluice_node *n = l->node;
+    bool found = false;
+    pthread_mutex_lock(&n->lock);
+    for (uint32_t i = 0; i < STATS_LOOPS_MAX && !found; i++)
+        if (!n->loops[i]) {
+            n->loops[i] = l;
+            l->index = i;
+            found = true;
+        }
+    pthread_mutex_unlock(&n->lock);
+    return found;
+}
+
+static void delist(struct sluice_loop *l) {
+    pthread_mutex_lock(&l->node->lock);
+    l->node->loops[l->index] = NULL;
+    pthread_mutex_unlock(&l->node->lock);
+}
+
+int loop_open(struct sluice_loop **out, sluice_node *n, int cpu, sluice_error *e) {
+    struct sluice_loop *l = take_struct();
+    if (!l)
+        return error_set(e, SLUICE_ENOMEM, 0, ENOMEM, "no memory for a loop");
+    l->node = n;
+    l->pool = n->pool;
+    l->cpu = cpu;
+    l->idle = (uint8_t)n->options.idle;
+    l->timer_fd = -1;
+    l->next_deadline_ns = UINT64_MAX;
+    l->notices_tail = &l->notices;
+    l->wr = (struct ibv_send_wr){.sg_list = &l->sge, .num_sge = 1, .opcode = IBV_WR_SEND};
+    l->alone = own_one_cpu();
+    msg_queue_init(&l->outcomes);
+    inbox_init(&l->mailbox.inbox);
+    own_init();
+
+    int status = SLUICE_ENOMEM, error = open_device(l, n->fabric);
+    if (error != 0) {
+        status = error_set(e, error == -EMFILE || error == -ENFILE ? SLUICE_ELIMIT : SLUICE_EDEVICE,
+                           0, -error, "a loop cannot be opened: %s", strerror(-error));
+        goto give_struct;
+    }
+    if (!(l->cache = pool_cache_open(n->pool))) {
+        error_set(e, SLUICE_ENOMEM, 0, ENOMEM, "no memory for a loop");
+        goto close_device;
+    }
+    if (!enlist(l)) {
+        status = error_set(e, SLUICE_ELIMIT, 0, 0, "a node has at most %d loops", STATS_LOOPS_MAX);
+        goto close_cache;
+    }
+    l->stats = &n->stats.page->loops[l->index];
+    loop_clear_stats(l);
+    atomic_store_explicit(&l->stats->cpu, cpu, memory_order_relaxed);
+    atomic_store_explicit(&l->stats->in_use, 1, memory_order_relaxed);
+    *out = l;
+    return SLUICE_OK;
+
+close_cache:
+    pool_cache_close(l->cache);
+close_device:
+    doorbell_close(&l->mailbox.bell);
+    n->fabric->destroy_cq(l->cq);
+    n->fabric->destroy_comp_channel(l->channel);
+    close(l->epoll_fd);
+give_struct:
+    give_struct(l);
+    return status;
+}
+
+void loop_close(struct sluice_loop *l) {
+    const struct fabric_ops *fabric = l->node->fabric;
+    event_take_back(l);
+    session_bury(l);
+    loop_publish(l);
+    atomic_store_explicit(&l->stats->in_use, 0, memory_order_relaxed);
+    delist(l);
+    pool_cache_close(l->cache);
+    doorbell_close(&l->mailbox.bell);
+    if (l->cq_armed)
+        loop_drain_completions(l); /* an event that was never fetched must not count as unacked */
+    fabric->destroy_cq(l->cq);
+    fabric->destroy_comp_channel(l->channel);
+    if (l->timer_fd >= 0)
+        close(l->timer_fd);
+    close(l->epoll_fd);
+    give_struct(l);
+}
+
+/* ---- statistics ------------------------------------------------------------------------------------------ */
+
+void loop_clear_stats(struct sluice_loop *l) {
+#define STATS_X(name, text) atomic_store_explicit(&l->stats->name, 0, memory_order_relaxed);
+    STATS_LOOP_LIST(STATS_X)
+#undef STATS_X
+}
+
+void loop_publish(struct sluice_loop *l) {
+#define STATS_X(name, text)                                                                    \
+    atomic_store_explicit(&l->stats->name, l->totals.name, memory_order_relaxed);
+    STATS_LOOP_LIST(STATS_X)
+#undef STATS_X
+    l->totals_moved = false;
+}
+
+uint64_t loop_clock(struct sluice_loop *l) {
+    return l->now_ns = env_now(&l->node->env);
+}
+
+/* ---- the turn ---------------------------------------------------------------------------------------------- */
+
+static void on_hangup(struct sluice_loop *l, struct session *s) {
+    gate_clear(&s->gate, GATE_HANGUP); /* first: a later call posts again or is seen below */
+    uint64_t grace = atomic_exchange_explicit(&s->hangup_grace, UINT64_MAX, memory_order_acq_rel);
+    session_hangup(l, s, grace);
+}
+
+static void on_ask(struct sluice_loop *l, struct session *s) {
+    session_attach(l, s);
+    if (s->state != SESSION_OPENING)
+        return;
+    s->known = true;
+    gate_set(&s->gate, GATE_ASKED);
+    event_notice(l, s, NOTICE_CONNECT);
+}
+
+static void take_record(struct sluice_loop *l, struct inbox_item *item) {
+    if (item->verb == LOOP_VERB_SEND) {
+        send_arrived(l, (struct sluice_msg *)(void *)((char *)item -
+                                                      offsetof(struct sluice_msg, item)));
+        return;
+    }
+    struct session *s = slot_find(handle_make(l->node->index, item->slot, 0));
+    switch ((enum loop_verb)item->verb) {
+    case LOOP_VERB_WANT:
+        gate_clear(&s->gate, GATE_WANT);
+        s->want_writable = true;
+        send_check_writable(l, s);
+        break;
+    case LOOP_VERB_HANGUP:
+        on_hangup(l, s);
+        break;
+    case LOOP_VERB_ASK:
+        on_ask(l, s);
+        break;
+    case LOOP_VERB_PREPARE:
+        session_prepare(l, s);
+        break;
+    case LOOP_VERB_APPLY:
+        session_apply(l, s);
+        break;
+    case LOOP_VERB_ADOPT:
+        session_adopt(l, s);
+        break;
+    case LOOP_VERB_DOWN:
+        session_down(l, s);
+        break;
+    case LOOP_VERB_DRAIN:
+        session_drain(l, s);
+        break;
+    case LOOP_VERB_GONE:
+        session_gone(l, s);
+        break;
+    case LOOP_VERB_SEND: /* above */
+        break;
+    }
+}
+
+static unsigned take_records(struct sluice_loop *l) {
+    unsigned count = 0;
+    struct inbox_item *item;
+    while (count < LOOP_INBOX && (item = inbox_take(&l->mailbox.inbox))) {
+        take_record(l, item);
+        count++;
+    }
+    return count;
+}
+
+static void poll_completions(struct sluice_loop *l) {
+    int n = ibv_poll_cq(l->cq, LOOP_BATCH, l->wc);
+    l->wc_next = 0;
+    l->wc_count = n > 0 ? (uint32_t)n : 0;
+    l->totals.completions += l->wc_count;
+    if (unlikely(n < 0))
+        for (struct session *s = l->sessions; s; s = s->next)
+            if (s->qp)
+                session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)-n,
+                              "the completion queue cannot be polled");
+}
+
+/* Looks at polled completions until there is no room for an event. */
+static unsigned process_completions(struct sluice_loop *l) {
+    unsigned count = 0;
+    while (l->wc_next < l->wc_count) {
+        const struct ibv_wc *wc = &l->wc[l->wc_next];
+        if (wc->wr_id & 1) {
+            l->wc_next++;
+            send_completed(l, wc);
+        } else if (wc->wr_id == 0) {
+            l->wc_next++; /* forgotten */
+        } else {
+            const struct sluice_msg *msg = (const struct sluice_msg *)(uintptr_t)wc->wr_id;
+            if (!loop_room(l, msg->owner))
+                break;
+            l->wc_next++;
+            receive_completed(l, wc);
+        }
+        count++;
+    }
+    return count;
+}
+
+static void flush_dirty(struct sluice_loop *l) {
+    struct session *s;
+    while ((s = l->dirty)) {
+        l->dirty = s->dirty_next;
+        s->dirty = false;
+        if (s->repost || s->rx_missing)
+            receive_repost(l, s);
+        send_flush(l, s);
+        if (s->state == SESSION_FLUSHING || s->state == SESSION_LEAVING)
+            session_progress(l, s);
+    }
+}
+
+/* What had to wait for memory is tried again. */
+static unsigned retry(struct sluice_loop *l) {
+    unsigned count = 0;
+    for (struct session *s = l->sessions; s && l->retries > 0; s = s->next) {
+        if (!s->retry)
+            continue;
+        s->retry = false;
+        l->retries--;
+        uint32_t missing = s->rx_missing;
+        if (s->held.head && s->announced)
+            count += receive_held(l, s);
+        if (s->rx_missing)
+            receive_repost(l, s);
+        count += missing - s->rx_missing;
+        if (s->queue.head)
+            loop_dirty(l, s);
+        if (s->state == SESSION_GONE && !s->held.head)
+            event_notice(l, s, NOTICE_CLOSED);
+    }
+    return count;
+}
+
+static void check_deadlines(struct sluice_loop *l) {
+    if (loop_clock(l) < l->next_deadline_ns)
+        return;
+    l->next_deadline_ns = UINT64_MAX;
+    for (struct session *s = l->sessions; s; s = s->next) {
+        if (s->queue.head)
+            send_expire(l, s);
+        session_timer(l, s);
+    }
+}
+
+/* What most turns have nothing of. */
+static unsigned uncommon(struct sluice_loop *l) {
+    unsigned count = 0;
+    if (l->downs > 0)
+        count += session_check_downs(l);
+    if (l->retries > 0)
+        count += retry(l);
+    if (l->dying && l->out_count == 0)
+        session_bury(l);
+    return count;
+}
+
+unsigned loop_turn(struct sluice_loop *l) {
+    unsigned found = 0;
+    uint32_t turn = ++l->turn;
+    l->totals.turns++;
+    if (!inbox_empty(&l->mailbox.inbox))
+        found += take_records(l);
+    if (l->wc_next == l->wc_count)
+        poll_completions(l);
+    if (l->wc_next < l->wc_count)
+        found += process_completions(l);
+    if (l->dirty)
+        flush_dirty(l);
+    if (unlikely(l->downs | l->retries) || unlikely(l->dying != NULL))
+        found += uncommon(l);
+    if (l->next_deadline_ns != UINT64_MAX && (found == 0 || (turn & CLOCK_TURNS) == 0))
+        check_deadlines(l);
+    if (l->notices || l->outcomes.head || atomic_load_explicit(&l->wake, memory_order_relaxed))
+        found += event_deliver(l);
+    if (l->dirty)
+        flush_dirty(l);
+    if (found == 0) {
+        l->totals.empty_turns++;
+        if (l->totals_moved)
+            loop_publish(l);
+    } else if ((turn & PUBLISH_TURNS) == 0) {
+        loop_publish(l);
+    }
+    return found;
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * loop.h - one progress engine: a CQ, the sessions on it, and the one thread that may touch them.
+ *
+ * The same code serves a library worker (its thread runs turn after turn) and an application's loop
+ * (sluice_poll() runs them). A turn takes records from the inbox, polls the CQ, delivers events,
+ * posts what is queued and returns how much it found. Events go to the session's handler or into
+ * the caller's array; nothing is buffered in between: what does not fit into the array stays in
+ * the place it came from (completions not looked at, outcomes, notices) until the next poll.
+ *
+ * Owner. A loop belongs to the thread whose token is in `owner`. A thread becomes the owner by
+ * polling; sluice_close() takes a loop that nobody polls. The owner marks itself busy with plain
+ * stores around whatever it does; who takes over writes `owner`, makes every CPU of the process
+ * pass a memory barrier (membarrier), and waits until nobody is busy. The owner, after it marked
+ * itself busy, looks at `owner` again: one of the two sees the other, and the owner pays no fence.
+ * Without membarrier both sides use a real fence.
+ *
+ * Structs of loops are never freed, so a thread that rings a loop that was just closed touches
+ * memory of a loop and nothing else.
+ */
+#ifndef DATAPATH_LOOP_H
+#define DATAPATH_LOOP_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sluice/sluice.h>
+
+#include "base/stats.h"
+#include "datapath/mailbox.h"
+#include "datapath/session.h"
+#include "datapath/slots.h"
+
+#define LOOP_BATCH 32    /* completions polled at once */
+#define LOOP_CHAIN 16    /* work requests posted at once */
+#define LOOP_LENT 256    /* messages lent at once, and so events of one poll */
+#define LOOP_INBOX 256   /* records taken in one turn */
+#define LOOP_SPIN_NS 50000u
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+/* Plain totals, written to the node's statistics page now and then. */
+struct loop_totals {
+#define STATS_X(name, text) uint64_t name;
+    STATS_LOOP_LIST(STATS_X)
+#undef STATS_X
+};
+
+struct loop_lent { /* a message in the application's hands until it returns or polls again */
+    struct sluice_msg *msg; /* NULL: it was kept or sent on */
+    struct session *session;
+    bool rx;
+};
+
+struct sluice_loop {
+    /* hot */
+    _Atomic(const void *) owner;
+    _Atomic uint32_t send_busy, poll_busy;
+    struct ibv_cq *cq;
+    struct pool_cache *cache;
+    struct pool *pool;
+    struct sluice_node *node;
+    uint32_t wc_next, wc_count;
+    struct session *dirty, *notices, **notices_tail, *dying;
+    struct msg_queue outcomes; /* messages whose SENT event is due */
+
+    sluice_event *out; /* the caller's array */
+    uint32_t out_count, out_max;
+    uint32_t lent_count;
+    bool discard;      /* seized: events go nowhere */
+    bool totals_moved; /* since they were published */
+    uint32_t handled;  /* handlers called since the poll began */
+    uint64_t now_ns;   /* last time read */
+    uint64_t next_deadline_ns;
+    uint32_t retries;  /* sessions that wait for memory */
+    uint32_t downs;    /* sessions whose connection is down, and that still look for data */
+    uint32_t turn;
+
+    struct ibv_send_wr wr;
+    struct ibv_sge sge;
+    struct loop_totals totals;
+
+    struct ibv_wc wc[LOOP_BATCH];
+    struct ibv_send_wr send_wr[LOOP_CHAIN];
+    struct ibv_sge send_sge[LOOP_CHAIN][2];
+    struct ibv_recv_wr recv_wr[LOOP_CHAIN];
+    struct ibv_sge recv_sge[LOOP_CHAIN];
+    struct loop_lent lent[LOOP_LENT + 1]; /* one more for a handler's */
+
+    /* idling */
+    uint8_t idle; /* sluice_idle */
+    bool cq_armed, fd_used;
+    bool alone;   /* the process has one CPU: spinning takes it from whom we wait for */
+    uint32_t spins;
+    uint64_t idle_since_ns;
+
+    /* life */
+    struct session *sessions;
+    _Atomic uint32_t assigned; /* sessions and listeners that name this loop */
+    struct ibv_comp_channel *channel;
+    int epoll_fd, timer_fd; /* timer: only once the application asked for the descriptor */
+    int cq_size;
+    uint32_t cq_used;
+    uint32_t index; /* in the node and in its statistics page */
+    int cpu;
+    struct stats_loop *stats;
+    struct sluice_loop *next; /* free list */
+
+    /* any thread */
+    _Atomic uint32_t wake __attribute__((aligned(64)));
+    struct mailbox mailbox;
+};
+
+/* ---- ownership --------------------------------------------------------------------------------- */
+
+struct loop_self {
+    struct sluice_loop *current; /* the loop this thread polled last */
+};
+extern __thread struct loop_self loop_self __attribute__((tls_model("initial-exec")));
+extern bool loop_needs_fence; /* no membarrier: constant after the first loop was opened */
+extern const char loop_seized; /* its address is the token of a loop that is closed or being so */
+
+static inline const void *loop_me(void) {
+    return &loop_self;
+}
+
+static inline bool loop_is_mine(struct sluice_loop *l) {
+    return atomic_load_explicit(&l->owner, memory_order_relaxed) == loop_me();
+}
+
+/* True when the calling thread owns the loop and is now busy with it; loop_leave() must follow. */
+static inline bool loop_enter(struct sluice_loop *l, bool *nested) {
+    if (!loop_is_mine(l))
+        return false;
+    *nested = atomic_load_explicit(&l->poll_busy, memory_order_relaxed) != 0;
+    if (*nested) /* in a handler: this thread's own poll is the busy one */
+        return true;
+    atomic_store_explicit(&l->send_busy, 1, memory_order_relaxed);
+    if (unlikely(loop_needs_fence))
+        atomic_thread_fence(memory_order_seq_cst);
+    else
+        atomic_signal_fence(memory_order_seq_cst); /* see the head of this file */
+    if (likely(loop_is_mine(l)))
+        return true;
+    atomic_store_explicit(&l->send_busy, 0, memory_order_release);
+    return false;
+}
+
+static inline void loop_leave(struct sluice_loop *l, bool nested) {
+    if (!nested)
+        atomic_store_explicit(&l->send_busy, 0, memory_order_release);
+}
+
+/* Makes the calling thread the owner and marks it polling. 0, ECLOSED, or EINVAL: polled elsewhere. */
+int loop_claim(struct sluice_loop *l);
+void loop_unclaim(struct sluice_loop *l); /* no longer polling; still the owner */
+/* For the closing thread: takes the loop for good, waiting until its owner is out of every call. */
+void loop_seize(struct sluice_loop *l);
+
+/* ---- life -------------------------------------------------------------------------------------- */
+
+/* 0 or a negative status with *e filled in. */
+int loop_open(struct sluice_loop **out, struct sluice_node *node, int cpu, sluice_error *e);
+/* Seized or owned by the caller, and without sessions. */
+void loop_close(struct sluice_loop *l);
+
+/* Hands a record of a session to its loop. Any thread. */
+static inline void loop_post(struct sluice_loop *l, struct session *s, enum loop_verb verb) {
+    mailbox_post(&l->mailbox, &s->to_loop[verb], (uint32_t)verb, s->slot);
+}
+
+/* ---- running: the owner only --------------------------------------------------------------------- */
+
+/* One turn; returns how many things it found to do. */
+unsigned loop_turn(struct sluice_loop *l);
+/* After a turn that found nothing: spins or sleeps, at most until until_ns (UINT64_MAX: no limit). */
+void loop_rest(struct sluice_loop *l, uint64_t until_ns);
+/* Sleeps regardless of the idle policy, at most until until_ns, unless a turn finds something. */
+void loop_sleep(struct sluice_loop *l, uint64_t until_ns);
+/* A worker's thread: turns until the loop is seized. */
+void loop_run(struct sluice_loop *l);
+/* What sluice_poll() does once the loop is claimed. */
+int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns);
+int loop_fd(struct sluice_loop *l);
+uint64_t loop_clock(struct sluice_loop *l); /* reads the clock */
+void loop_publish(struct sluice_loop *l);   /* totals to the statistics page */
+
+/* Something is due at this time at the latest. */
+static inline void loop_deadline(struct sluice_loop *l, uint64_t due_ns) {
+    if (due_ns < l->next_deadline_ns)
+        l->next_deadline_ns = due_ns;
+}
+
+/* The session has something to post at the end of the turn. */
+static inline void loop_dirty(struct sluice_loop *l, struct session *s) {
+    if (!s->dirty) {
+        s->dirty = true;
+        s->dirty_next = l->dirty;
+        l->dirty = s;
+    }
+}
+
+/* Whether an event of this session could be delivered now. */
+static inline bool loop_room(const struct sluice_loop *l, const struct session *s) {
+    return s->handler || l->discard || (l->out_count < l->out_max && l->lent_count < LOOP_LENT);
+}
+
+#endif

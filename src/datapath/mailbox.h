@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * mailbox.h - an inbox and the doorbell of the thread that reads it.
+ *
+ * Owner: the reading thread. Any thread may post; the record is published before the bell is rung,
+ * and the bell is rung every time, because a producer that found the inbox empty may be preempted
+ * before it rings: with nobody asleep a ring is one fence and one load.
+ */
+#ifndef DATAPATH_MAILBOX_H
+#define DATAPATH_MAILBOX_H
+
+#include "base/doorbell.h"
+#include "base/inbox.h"
+
+struct mailbox {
+    struct inbox inbox;
+    struct doorbell bell __attribute__((aligned(64)));
+};
+
+static inline void mailbox_post(struct mailbox *box, struct inbox_item *item, uint32_t verb,
+                                uint32_t slot) {
+    item->verb = verb;
+    item->slot = slot;
+    inbox_post(&box->inbox, item);
+    doorbell_ring(&box->bell, (uint64_t)verb | (uint64_t)slot << 16);
+}
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * own.h - what the ownership of loops (loop.h) needs from the system.
+ */
+#ifndef DATAPATH_OWN_H
+#define DATAPATH_OWN_H
+
+#include <stdbool.h>
+
+struct sluice_loop;
+
+void own_init(void);    /* registers for membarrier, once; any thread */
+bool own_one_cpu(void); /* the process may run on one CPU only */
+
+/* rest.c and loop.c */
+void loop_drain_completions(struct sluice_loop *l); /* fetches and acknowledges CQ events */
+void loop_clear_stats(struct sluice_loop *l);
+
+#endif

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * rest.c - what a loop does when a turn found nothing: spin, sleep, and being slept on by somebody
+ * else's epoll.
+ *
+ * Sleeping loses nothing: arm the CQ and the doorbell, take one more turn, and sleep only if that
+ * found nothing either. The CQ's arming is one shot and stays until its event came, so a loop that
+ * alternates between spinning and sleeping asks for it once.
+ *
+ * The descriptor an application gets is the loop's own epoll set. It stays readable until what made
+ * it so was fetched; so before arming, whatever is left of earlier events is fetched. A timerfd is
+ * in the set too, because the application's epoll knows nothing of the loop's deadlines.
+ *
+ * Owner: the loop's thread.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "datapath/datapath.h"
+#include "datapath/own.h"
+#include "node/node.h"
+
+#define SPIN_LOOKS 63u         /* empty turns between two looks at the clock, less one */
+#define RETRY_NS 1000000ull    /* while something waits for memory or for another thread */
+#define REARM_TURNS 64         /* turns in a row that may find something while arming */
+
+void loop_drain_completions(struct sluice_loop *l) {
+    struct ibv_cq *cq;
+    void *context;
+    const struct fabric_ops *fabric = l->node->fabric;
+    unsigned count = 0;
+    while (fabric->get_cq_event(l->channel, &cq, &context) == 0)
+        count++;
+    if (count > 0) {
+        fabric->ack_cq_events(l->cq, count);
+        l->cq_armed = false;
+    }
+}
+
+/* Waits up to timeout_ms and fetches what made the set readable. */
+static void wait_and_drain(struct sluice_loop *l, int timeout_ms) {
+    struct epoll_event events[4];
+    int n = epoll_wait(l->epoll_fd, events, 4, timeout_ms);
+    for (int i = 0; i < n; i++) {
+        uint64_t expirations;
+        if (events[i].data.ptr == l->channel)
+            loop_drain_completions(l);
+        else if (events[i].data.ptr == &l->mailbox)
+            doorbell_drain(&l->mailbox.bell);
+        else if (read(l->timer_fd, &expirations, sizeof expirations) < 0)
+            continue; /* EAGAIN: set anew meanwhile */
+    }
+}
+
+static void arm(struct sluice_loop *l) {
+    if (!l->cq_armed) {
+        l->cq_armed = true;
+        ibv_req_notify_cq(l->cq, 0);
+    }
+    doorbell_arm(&l->mailbox.bell);
+}
+
+/* When the loop must look again on its own account. */
+static uint64_t own_deadline(struct sluice_loop *l) {
+    uint64_t due = l->next_deadline_ns;
+    if (l->retries || l->dying || l->downs) {
+        uint64_t soon = loop_clock(l) + (l->downs ? 0 : RETRY_NS);
+        due = soon < due ? soon : due;
+    }
+    return due;
+}
+
+static int timeout_ms(struct sluice_loop *l, uint64_t until_ns) {
+    uint64_t due = own_deadline(l);
+    due = until_ns < due ? until_ns : due;
+    if (due == UINT64_MAX)
+        return -1;
+    uint64_t now = loop_clock(l);
+    if (due <= now)
+        return 0;
+    uint64_t ms = (due - now + 999999) / 1000000;
+    return ms > 3600000 ? 3600000 : (int)ms;
+}
+
+void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
+    arm(l);
+    unsigned found = loop_turn(l);
+    /* Not empty though nothing was taken: a producer is half way. */
+    if (found == 0 && inbox_empty(&l->mailbox.inbox) && l->wc_next == l->wc_count) {
+        int timeout = timeout_ms(l, until_ns);
+        bool taken = !loop_is_mine(l) && !l->discard; /* a seized loop: its thread shall leave */
+        l->totals.sleeps++;
+        wait_and_drain(l, taken ? 0 : timeout);
+        loop_clock(l);
+    }
+    doorbell_disarm(&l->mailbox.bell);
+    l->spins = 0;
+}
+
+void loop_rest(struct sluice_loop *l, uint64_t until_ns) {
+    if (l->idle == SLUICE_IDLE_BLOCK || (l->alone && l->idle != SLUICE_IDLE_SPIN)) {
+        loop_sleep(l, until_ns);
+        return;
+    }
+    if (l->alone)
+        sched_yield(); /* whoever we wait for needs this CPU */
+    if ((++l->spins & SPIN_LOOKS) != 0)
+        return;
+    uint64_t now = loop_clock(l);
+    if (l->spins == SPIN_LOOKS + 1)
+        l->idle_since_ns = now;
+    if (l->idle != SLUICE_IDLE_SPIN && now - l->idle_since_ns >= LOOP_SPIN_NS)
+        loop_sleep(l, until_ns);
+}
+
+void loop_run(struct sluice_loop *l) {
+    if (loop_claim(l) != SLUICE_OK)
+        return;
+    while (loop_is_mine(l)) {
+        if (loop_turn(l) == 0)
+            loop_rest(l, UINT64_MAX);
+        else
+            l->spins = 0;
+    }
+    loop_unclaim(l);
+}
+
+/* ---- polling ------------------------------------------------------------------------------------------- */
+
+/* The timer makes the set readable when the loop has something to do by itself. */
+static void arm_timer(struct sluice_loop *l) {
+    uint64_t due = own_deadline(l);
+    struct itimerspec when = {0};
+    if (due != UINT64_MAX) {
+        /* Relative: the loop's clock may be a test's. */
+        uint64_t now = loop_clock(l), left = due > now ? due - now : 1;
+        when.it_value.tv_sec = (time_t)(left / 1000000000u);
+        when.it_value.tv_nsec = (long)(left % 1000000000u);
+    }
+    timerfd_settime(l->timer_fd, 0, &when, NULL);
+}
+
+/* Leaves the set armed for somebody else's epoll, unless events turn up. */
+static void arm_for_others(struct sluice_loop *l) {
+    wait_and_drain(l, 0);
+    for (int i = 0; i < REARM_TURNS && l->out_count == 0; i++) {
+        arm(l);
+        if (loop_turn(l) == 0 && inbox_empty(&l->mailbox.inbox))
+            break;
+    }
+    if (l->out_count > 0)
+        doorbell_disarm(&l->mailbox.bell);
+    else
+        arm_timer(l);
+}
+
+int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns) {
+    uint64_t until = wait_ns == SLUICE_OFF ? UINT64_MAX : 0; /* 0: not known yet */
+    if (l->fd_used)
+        doorbell_disarm(&l->mailbox.bell);
+    l->out = events;
+    l->out_max = max < LOOP_LENT ? (uint32_t)max : LOOP_LENT;
+    l->out_count = 0;
+    l->handled = 0;
+    l->spins = 0;
+    if (l->lent_count > 0)
+        event_take_back(l);
+    for (;;) {
+        unsigned found = loop_turn(l);
+        if (l->out_count > 0 || l->handled > 0 || wait_ns == 0)
+            break;
+        /* The clock is read now and then only: a short wait may take a few turns longer. */
+        bool look = found == 0 ? l->idle == SLUICE_IDLE_BLOCK || l->alone || l->spins == SPIN_LOOKS
+                               : (l->turn & SPIN_LOOKS) == 0;
+        if (until == 0 && look) {
+            uint64_t now = loop_clock(l);
+            until = wait_ns > UINT64_MAX - 1 - now ? UINT64_MAX : now + wait_ns;
+        }
+        if (found == 0)
+            loop_rest(l, until ? until : UINT64_MAX);
+        else
+            l->spins = 0;
+        if (l->out_count > 0 || l->handled > 0 || !loop_is_mine(l) ||
+            (look && l->now_ns >= until && until != UINT64_MAX))
+            break;
+    }
+    if (l->out_count == 0 && l->fd_used && loop_is_mine(l))
+        arm_for_others(l);
+    uint32_t count = l->out_count;
+    /* Until the next poll nothing goes into the array. */
+    l->out_max = l->out_count;
+    return (int)count;
+}
+
+int loop_fd(struct sluice_loop *l) {
+    if (!l->fd_used) {
+        struct epoll_event interest = {.events = EPOLLIN, .data.ptr = &l->timer_fd};
+        l->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+        if (l->timer_fd < 0)
+            return SLUICE_ELIMIT;
+        if (epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, l->timer_fd, &interest) != 0) {
+            close(l->timer_fd);
+            l->timer_fd = -1;
+            return SLUICE_ELIMIT;
+        }
+        l->fd_used = true;
+        /* Polls before this one armed nothing: readable once, so that the next poll does. */
+        uint64_t one = 1;
+        if (write(l->mailbox.bell.event_fd, &one, sizeof one) < 0)
+            return SLUICE_ELIMIT;
+    }
+    return l->epoll_fd;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * send.c - sluice_send(): the window, and which way a message takes.
+ *
+ * On the thread that owns the session's loop everything is plain: the window is two counters, and
+ * with an empty queue, a credit and room the work request is posted before the call returns. Any
+ * other thread enters through the gate, which counts the message against the window and pins the
+ * session, and puts it into the loop's inbox; the loop posts it in its next turn.
+ *
+ * The window. Own and foreign messages are counted apart, because only so the owner needs no atomic
+ * read-modify-write; each side looks at the other's counter. Both may accept the last free place at
+ * the same moment: the window is exceeded by at most one message for each thread that does.
+ *
+ * EAGAIN and WRITABLE. The owner notes that it owes an event. Another thread posts a WANT record,
+ * at most one at a time; the loop handles it after the completions that made room, or makes the
+ * event due itself: no window can open without the event.
+ */
+#include <string.h>
+
+#include "datapath/post.h"
+#include "node/node.h"
+
+struct send_args {
+    uint64_t tag, deadline_ns;
+    uint32_t flags;
+};
+
+static int read_options(struct send_args *args, const sluice_send_options *o) {
+    sluice_send_options known = {0};
+    if (o->size < sizeof o->size)
+        return SLUICE_EINVAL;
+    memcpy(&known, o, o->size < sizeof known ? o->size : sizeof known);
+    for (size_t i = sizeof known; i < o->size; i++)
+        if (((const uint8_t *)o)[i] != 0)
+            return SLUICE_EINVAL;
+    if (known.flags & ~SLUICE_MORE || known.reserved)
+        return SLUICE_EINVAL;
+    *args = (struct send_args){known.tag, known.deadline_ns, known.flags};
+    return 0;
+}
+
+/* One message always fits, however large. */
+static inline bool window_has_room(struct session *s, uint64_t count, uint64_t bytes,
+                                   uint64_t more) {
+    return count == 0 || (count < s->window_messages && bytes + more <= s->window_bytes);
+}
+
+void send_check_writable(struct sluice_loop *l, struct session *s) {
+    uint64_t count = atomic_load_explicit(&s->own_messages, memory_order_relaxed) +
+                     gate_count(&s->gate);
+    uint64_t bytes = atomic_load_explicit(&s->own_bytes, memory_order_relaxed) +
+                     atomic_load_explicit(&s->foreign_bytes, memory_order_relaxed);
+    if (s->state != SESSION_UP)
+        return;
+    if (count == 0 || (count <= s->window_messages - (s->window_messages + 3) / 4 &&
+                       bytes <= s->window_bytes - s->window_bytes / 4)) {
+        s->want_writable = false;
+        event_notice(l, s, NOTICE_WRITABLE);
+    }
+}
+
+static inline void take(struct sluice_msg *msg, uint64_t id, const struct send_args *args,
+                        uint32_t flags) {
+    if (msg->state == MSG_BORROWED)
+        event_unlend(msg);
+    msg->state = MSG_SENDING;
+    msg->tag = args->tag;
+    msg->deadline_ns = args->deadline_ns;
+    msg->session_id = id;
+    msg->send_flags = args->flags | flags;
+    msg->sent = 0;
+}
+
+/* ---- another thread ------------------------------------------------------------------------------ */
+
+static int foreign_full(struct session *s, struct sluice_loop *l) {
+    atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
+    if (gate_set(&s->gate, GATE_WANT))
+        loop_post(l, s, LOOP_VERB_WANT);
+    gate_leave(&s->gate);
+    return SLUICE_EAGAIN;
+}
+
+static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
+                        const struct send_args *args) {
+    if (!gate_enter(&s->gate, (uint32_t)id, GATE_OPEN, 1))
+        return SLUICE_ECLOSED;
+    /* Pinned, so these belong to the session of this handle. */
+    struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    int status = SLUICE_OK;
+    if (msg->pool != s->pool || (msg->state != MSG_APP && msg->state != MSG_BORROWED))
+        status = SLUICE_EINVAL;
+    else if (msg->size > s->message_max)
+        status = SLUICE_EMSGSIZE;
+    if (status != SLUICE_OK) {
+        atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
+        gate_leave(&s->gate);
+        return status;
+    }
+    uint64_t size = msg->size;
+    uint64_t count = gate_count(&s->gate) - 1 +
+                     atomic_load_explicit(&s->own_messages, memory_order_relaxed);
+    uint64_t bytes = atomic_fetch_add_explicit(&s->foreign_bytes, size, memory_order_relaxed) +
+                     atomic_load_explicit(&s->own_bytes, memory_order_relaxed);
+    if (!window_has_room(s, count, bytes, size)) {
+        atomic_fetch_sub_explicit(&s->foreign_bytes, size, memory_order_relaxed);
+        return foreign_full(s, l);
+    }
+    take(msg, id, args, MSG_FOREIGN);
+    mailbox_post(&l->mailbox, &msg->item, LOOP_VERB_SEND, s->slot);
+    gate_leave(&s->gate);
+    return SLUICE_OK;
+}
+
+void send_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
+    struct session *s = slot_find(msg->session_id);
+    if (s->state != SESSION_UP && s->state != SESSION_FLUSHING) {
+        window_release(s, msg->size, true);
+        if (msg->tag)
+            event_outcome(l, s, msg, SLUICE_ECLOSED);
+        else
+            msg_discard(l, msg);
+        return;
+    }
+    if (msg->deadline_ns)
+        loop_deadline(l, msg->deadline_ns);
+    msg_queue_push(&s->queue, msg);
+    loop_dirty(l, s);
+}
+
+/* ---- the owner's thread --------------------------------------------------------------------------- */
+
+/* Posts a whole message that fits into one frame; credit and room were checked. */
+static void post_one(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    uint32_t size = (uint32_t)msg->size, bytes = size + FRAME_BYTES;
+    uint8_t *at = msg->data - FRAME_BYTES;
+    s->tx_sequence++;
+    post_header(s, at, FRAME_DATA, 0, size, 0);
+
+    /* Inline, the buffer is free when the call returns, and nobody waits for a completion: one in
+     * signal_every keeps the send queue and the window moving. */
+    bool inlined = bytes <= s->inline_max;
+    bool keep = msg->tag != 0 || !inlined;
+    bool signal = keep || s->unsignalled + 1 >= s->signal_every;
+    s->unsignalled = signal ? 0 : s->unsignalled + 1;
+
+    uint32_t tail = s->sq_tail;
+    struct sq_entry *entry = &s->sq[tail & s->sq_mask];
+    entry->msg = keep ? msg : NULL;
+    entry->bytes = size | SQ_COUNTED;
+    s->sq_tail = tail + 1;
+    s->tx_credits--;
+
+    l->sge.addr = (uintptr_t)at;
+    l->sge.length = bytes;
+    l->sge.lkey = msg->lkey;
+    l->wr.wr_id = wr_send_id(s->slot, tail);
+    l->wr.send_flags = (inlined ? IBV_SEND_INLINE : 0u) | (signal ? IBV_SEND_SIGNALED : 0u);
+    struct ibv_send_wr *bad;
+    int error = ibv_post_send(s->qp, &l->wr, &bad);
+    if (unlikely(error != 0))
+        post_failed(l, s, tail, error);
+    if (!keep)
+        msg_discard(l, msg);
+    l->totals.posts++;
+    l->totals.frames_sent++;
+    l->totals.messages_sent++;
+    l->totals.bytes_sent += size;
+}
+
+static int send_own(struct sluice_loop *l, struct session *s, uint64_t id, struct sluice_msg *msg,
+                    const struct send_args *args, bool nested) {
+    if (unlikely(atomic_load_explicit(&s->id, memory_order_relaxed) != id ||
+                 s->state != SESSION_UP))
+        return SLUICE_ECLOSED;
+    if (unlikely(msg->pool != s->pool || (msg->state != MSG_APP && msg->state != MSG_BORROWED)))
+        return SLUICE_EINVAL;
+    if (unlikely(msg->size > s->message_max))
+        return SLUICE_EMSGSIZE;
+    uint64_t own = atomic_load_explicit(&s->own_messages, memory_order_relaxed);
+    uint64_t own_bytes = atomic_load_explicit(&s->own_bytes, memory_order_relaxed);
+    uint64_t bytes = own_bytes + atomic_load_explicit(&s->foreign_bytes, memory_order_relaxed);
+    if (unlikely(!window_has_room(s, own + gate_count(&s->gate), bytes, msg->size))) {
+        s->want_writable = true;
+        l->totals.window_full++;
+        l->totals_moved = true;
+        return SLUICE_EAGAIN;
+    }
+    take(msg, id, args, 0);
+    atomic_store_explicit(&s->own_messages, own + 1, memory_order_relaxed);
+    atomic_store_explicit(&s->own_bytes, own_bytes + msg->size, memory_order_relaxed);
+    l->totals_moved = true;
+
+    /* In a handler with more completions at hand, what several handlers send goes out together. */
+    bool later = (args->flags & SLUICE_MORE) || (nested && l->wc_next < l->wc_count);
+    if (likely(!later && !s->queue.head && !msg->deadline_ns && msg->size <= s->frame_payload &&
+               s->tx_credits > CREDIT_RESERVE && sq_used(s) < s->sq_limit)) {
+        post_one(l, s, msg);
+        return SLUICE_OK;
+    }
+    if (msg->deadline_ns) {
+        loop_clock(l);
+        loop_deadline(l, msg->deadline_ns);
+    }
+    msg_queue_push(&s->queue, msg);
+    if (later)
+        loop_dirty(l, s);
+    else
+        send_flush(l, s);
+    return SLUICE_OK;
+}
+
+int sluice_send(sluice_session handle, sluice_msg *msg, const sluice_send_options *o) {
+    struct send_args args = {0};
+    if (forked())
+        return SLUICE_EFORKED;
+    if (!msg || (o && read_options(&args, o) != 0))
+        return SLUICE_EINVAL;
+    struct session *s = slot_find(handle.id);
+    if (!s)
+        return SLUICE_ECLOSED;
+    struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    bool nested;
+    if (likely(l && loop_enter(l, &nested))) {
+        int status = send_own(l, s, handle.id, msg, &args, nested);
+        loop_leave(l, nested);
+        return status;
+    }
+    return send_foreign(s, handle.id, msg, &args);
+}
+
+int sluice_send_copy(sluice_session handle, const void *data, size_t bytes,
+                     const sluice_send_options *o) {
+    if (forked())
+        return SLUICE_EFORKED;
+    if (!data && bytes > 0)
+        return SLUICE_EINVAL;
+    struct session *s = slot_find(handle.id);
+    if (!s)
+        return SLUICE_ECLOSED;
+    /* The owner needs no pin: only it could end the session. */
+    struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    bool own = l && loop_is_mine(l) &&
+               atomic_load_explicit(&s->id, memory_order_relaxed) == handle.id;
+    if (!own && !gate_enter(&s->gate, (uint32_t)handle.id, GATE_OPEN, 0))
+        return SLUICE_ECLOSED;
+    sluice_node *node = s->node;
+    uint64_t max = s->message_max;
+    if (!own)
+        gate_leave(&s->gate);
+    else if (s->state != SESSION_UP)
+        return SLUICE_ECLOSED;
+    if (bytes > max)
+        return SLUICE_EMSGSIZE;
+    sluice_msg *msg;
+    int status = sluice_alloc(node, bytes, &msg);
+    if (status != SLUICE_OK)
+        return status;
+    if (bytes > 0)
+        memcpy(sluice_data(msg), data, bytes);
+    status = sluice_send(handle, msg, o);
+    if (status != SLUICE_OK)
+        sluice_free(msg);
+    return status;
+}

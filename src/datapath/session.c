@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * session.c - a session's QP from its creation to its end, in step with the CM thread.
+ *
+ *   PREPARE  create the QP on this loop's CQ, INIT, post the receives        -> PREPARED
+ *   APPLY    RTR and RTS (a listener's session gets these with PREPARE)      -> READY
+ *   ADOPT    the session is up
+ *   DOWN     the CM thread saw the connection fail or end
+ *   RELEASE  (to the CM thread) disconnect, or refuse, whatever fits
+ *   DRAIN    QP to ERR; every posted receive and one marker behind every send come back -> DRAINED
+ *   GONE     the id is destroyed; CLOSED, and the slot is free
+ *
+ * Draining. Receives are counted. Sends are not all signalled, and one that succeeded silently never
+ * completes again; so a signalled marker is posted in ERR, which is flushed after everything else.
+ *
+ * The first reason wins, with one exception: a connection that went down before the peer's BYE was
+ * looked at is "lost" only until that BYE is found among what had arrived.
+ *
+ * Owner: the loop's thread.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "datapath/post.h"
+#include "node/node.h"
+
+#define SQ_DEPTH 128u
+#define SIGNAL_EVERY 16u
+#define DOWN_POLLS 4u     /* empty polls after which nothing that had arrived is left */
+#define DOWN_POLLS_MAX 64u /* and with other sessions busy */
+
+/* ---- opening ---------------------------------------------------------------------------------------- */
+
+void session_attach(struct sluice_loop *l, struct session *s) {
+    if (s->attached)
+        return;
+    s->attached = true;
+    s->next = l->sessions;
+    s->link = &l->sessions;
+    if (s->next)
+        s->next->link = &s->next;
+    l->sessions = s;
+}
+
+/* What both sides agreed on, before the first frame can come or go. */
+static void agree(struct session *s) {
+    const struct record_rep *rep = &s->conn.rep;
+    const struct node_options *options = &s->node->options;
+    uint64_t agreed = 1ull << rep->message_log2;
+    s->frame_payload = (1u << rep->eager_log2) - FRAME_BYTES;
+    s->rx_message_max = agreed;
+    s->message_max = agreed < options->message_bytes_max ? agreed : options->message_bytes_max;
+    s->tx_credits = s->tx_credits_max = s->conn.passive ? s->conn.req.credits : rep->credits;
+    /* So often that a window that is full always has a signalled send in it. */
+    uint64_t inline_max = s->inline_max ? s->inline_max : 1;
+    uint64_t every = SIGNAL_EVERY;
+    every = every < s->sq_depth / 4 ? every : s->sq_depth / 4;
+    every = every < s->window_messages / 4 ? every : s->window_messages / 4;
+    every = every < s->window_bytes / 4 / inline_max ? every : s->window_bytes / 4 / inline_max;
+    s->signal_every = every ? (uint32_t)every : 1;
+    pthread_mutex_lock(&s->node->lock);
+    s->info.message_bytes_max = s->message_max;
+    s->info.eager_bytes = s->frame_payload;
+    s->info.credits = s->tx_credits_max;
+    pthread_mutex_unlock(&s->node->lock);
+}
+
+static struct ibv_qp *create_qp(struct sluice_loop *l, struct session *s) {
+    sluice_node *n = l->node;
+    uint32_t inline_wanted = atomic_load_explicit(&n->inline_bytes, memory_order_relaxed);
+    for (;;) {
+        struct ibv_qp_init_attr init = {
+            .qp_context = s,
+            .send_cq = l->cq,
+            .recv_cq = l->cq,
+            .cap = {.max_send_wr = s->sq_depth,
+                    .max_recv_wr = s->credits,
+                    .max_send_sge = 2,
+                    .max_recv_sge = 1,
+                    .max_inline_data = inline_wanted},
+            .qp_type = IBV_QPT_RC,
+        };
+        struct ibv_qp *qp = n->fabric->create_qp(n->pd, &init);
+        if (qp) {
+            s->inline_max = init.cap.max_inline_data;
+            atomic_store_explicit(&n->inline_bytes, inline_wanted, memory_order_relaxed);
+            return qp;
+        }
+        /* Some devices answer EINVAL to more inline data than they have. */
+        if (inline_wanted == 0 || (errno != EINVAL && errno != ENOMEM))
+            return NULL;
+        inline_wanted = inline_wanted > 64 ? inline_wanted / 2 : 0;
+    }
+}
+
+static bool modify(struct session *s, struct ibv_qp_attr *attr, int mask) {
+    return s->node->fabric->modify_qp(s->qp, attr, mask) == 0;
+}
+
+static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_reason *reason) {
+    struct cm_conn *conn = &s->conn;
+    *reason = SLUICE_REASON_BUSY;
+    if (l->cq_used + s->sq_depth + s->credits > (uint32_t)l->cq_size)
+        return "the completion queue of the loop has no room for another session";
+    *reason = SLUICE_REASON_NO_MEMORY;
+    s->sq = calloc(s->sq_depth, sizeof *s->sq);
+    if (!s->sq)
+        return "out of memory";
+    *reason = SLUICE_REASON_DEVICE_ERROR;
+    s->qp = create_qp(l, s);
+    if (!s->qp)
+        return "the device cannot create another queue pair";
+    s->cq_share = s->sq_depth + s->credits;
+    l->cq_used += s->cq_share;
+    if (!modify(s, &conn->init, conn->init_mask))
+        return "the queue pair cannot be moved to INIT";
+    if (!receive_prime(l, s)) {
+        *reason = SLUICE_REASON_NO_MEMORY;
+        return "no registered memory for the receive buffers";
+    }
+    if (!conn->passive)
+        return NULL;
+    agree(s);
+    if (!modify(s, &conn->rtr, conn->rtr_mask) || !modify(s, &conn->rts, conn->rts_mask))
+        return "the queue pair cannot be moved to RTS";
+    return NULL;
+}
+
+void session_prepare(struct sluice_loop *l, struct session *s) {
+    session_attach(l, s);
+    if (s->state != SESSION_OPENING)
+        return;
+    if (s->conn.passive && s->conn.accepted)
+        s->arg = s->conn.answer_arg;
+    uint32_t depth = SQ_DEPTH;
+    while (depth > 8 && depth > (uint32_t)l->node->device_attr.max_qp_wr)
+        depth /= 2;
+    s->sq_depth = depth;
+    s->sq_mask = depth - 1;
+    s->sq_limit = depth - SQ_RESERVE;
+    s->repost_batch = s->credits / 8 ? s->credits / 8 : 1;
+    sluice_reason reason;
+    const char *wrong = build_qp(l, s, &reason);
+    if (wrong) {
+        session_close(l, s, reason, 0, wrong);
+        return;
+    }
+    s->conn.qp_num = s->qp->qp_num;
+    cm_post(&l->node->cm, s, CM_VERB_PREPARED);
+}
+
+void session_apply(struct sluice_loop *l, struct session *s) {
+    struct cm_conn *conn = &s->conn;
+    if (s->state != SESSION_OPENING)
+        return;
+    agree(s);
+    if (!modify(s, &conn->rtr, conn->rtr_mask) || !modify(s, &conn->rts, conn->rts_mask)) {
+        session_close(l, s, SLUICE_REASON_DEVICE_ERROR, 0,
+                      "the queue pair cannot be moved to RTS");
+        return;
+    }
+    cm_post(&l->node->cm, s, CM_VERB_READY);
+}
+
+void session_adopt(struct sluice_loop *l, struct session *s) {
+    if (s->state != SESSION_OPENING)
+        return;
+    s->adopted = true;
+    event_notice(l, s, NOTICE_UP);
+}
+
+/* ---- towards the end ---------------------------------------------------------------------------------- */
+
+static void set_deadline(struct sluice_loop *l, struct session *s, uint64_t due_ns) {
+    uint64_t cap = atomic_load_explicit(&l->node->close_deadline_ns, memory_order_relaxed);
+    s->deadline_ns = due_ns < cap ? due_ns : cap;
+    if (s->deadline_ns == 0)
+        s->deadline_ns = 1;
+    loop_deadline(l, s->deadline_ns);
+}
+
+static void set_reason(struct session *s, sluice_reason reason, uint32_t vendor, uint16_t code,
+                       const char *text) {
+    if (s->reason != SLUICE_REASON_NONE)
+        return;
+    pthread_mutex_lock(&s->node->lock);
+    s->reason = reason;
+    s->vendor = vendor;
+    s->info.close_code = code;
+    snprintf(s->info.close_text, sizeof s->info.close_text, "%s",
+             text && *text ? text : sluice_reason_text((int)reason));
+    pthread_mutex_unlock(&s->node->lock);
+}
+
+static void release(struct sluice_loop *l, struct session *s) {
+    struct record_rej *rej = &s->conn.release;
+    send_drop_queue(l, s, SLUICE_ECLOSED);
+    s->state = SESSION_RELEASED;
+    s->deadline_ns = 0;
+    /* What a peer is told that still waits for an answer. */
+    memset(rej, 0, sizeof *rej);
+    rej->reason = s->reason == SLUICE_REASON_LOCAL_CLOSE ? SLUICE_REASON_REFUSED
+                                                         : (uint16_t)s->reason;
+    snprintf(rej->text, sizeof rej->text, "%.*s", RECORD_REJ_TEXT, s->info.close_text);
+    cm_post(&l->node->cm, s, CM_VERB_RELEASE);
+}
+
+void session_close(struct sluice_loop *l, struct session *s, sluice_reason reason, uint32_t vendor,
+                   const char *text) {
+    session_attach(l, s);
+    if (s->state >= SESSION_RELEASED)
+        return;
+    set_reason(s, reason, vendor, 0, text);
+    gate_clear(&s->gate, GATE_OPEN);
+    if (s->qp && (reason == SLUICE_REASON_CREDITS || reason == SLUICE_REASON_PROTOCOL)) {
+        /* Nothing more may come from this peer. */
+        struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+        modify(s, &attr, IBV_QP_STATE);
+        node_log(l->node, SLUICE_LOG_WARNING, "session with %s closed: %s", s->peer.address,
+                 s->info.close_text);
+    }
+    release(l, s);
+}
+
+static void leave(struct sluice_loop *l, struct session *s) {
+    s->state = SESSION_LEAVING;
+    uint64_t linger = loop_clock(l) + LINGER_NS;
+    set_deadline(l, s, s->deadline_ns > linger ? s->deadline_ns : linger);
+    s->bye_posted = send_control(l, s, FRAME_BYE);
+}
+
+void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns) {
+    session_attach(l, s);
+    bool closing = atomic_load_explicit(&l->node->state, memory_order_relaxed) == NODE_CLOSING;
+    sluice_reason reason = closing ? SLUICE_REASON_NODE_CLOSED : SLUICE_REASON_LOCAL_CLOSE;
+    s->hungup = true;
+    if (s->state > SESSION_FLUSHING)
+        return;
+    if (s->state == SESSION_OPENING) {
+        session_close(l, s, reason, 0, NULL);
+        return;
+    }
+    uint64_t now = loop_clock(l);
+    uint64_t due = grace_ns > UINT64_MAX - now ? UINT64_MAX : now + grace_ns;
+    if (s->state == SESSION_FLUSHING) { /* again: the shorter grace counts */
+        if (due < s->deadline_ns)
+            set_deadline(l, s, due);
+        return;
+    }
+    gate_clear(&s->gate, GATE_OPEN);
+    set_reason(s, reason, 0, 0, NULL);
+    s->state = SESSION_FLUSHING;
+    set_deadline(l, s, due);
+    send_flush(l, s);
+    session_progress(l, s);
+    session_timer(l, s);
+}
+
+void session_peer_bye(struct sluice_loop *l, struct session *s) {
+    if (s->state < SESSION_RELEASED) {
+        session_close(l, s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
+        return;
+    }
+    if (s->doubtful) { /* it had said good-bye before its connection went down */
+        pthread_mutex_lock(&s->node->lock);
+        s->reason = SLUICE_REASON_PEER_CLOSE;
+        s->vendor = 0;
+        snprintf(s->info.close_text, sizeof s->info.close_text, "%s",
+                 sluice_reason_text(SLUICE_REASON_PEER_CLOSE));
+        pthread_mutex_unlock(&s->node->lock);
+        s->doubtful = false;
+    }
+}
+
+/* The connection is down; what had arrived is still to be looked at. */
+void session_down(struct sluice_loop *l, struct session *s) {
+    session_attach(l, s);
+    if (s->state >= SESSION_RELEASED || s->down_polls)
+        return;
+    s->down_polls = 1;
+    if (s->announced || s->adopted) {
+        l->downs++;
+        return;
+    }
+    session_down_now(l, s);
+}
+
+void session_down_now(struct sluice_loop *l, struct session *s) {
+    if (s->state >= SESSION_RELEASED)
+        return;
+    s->doubtful = s->conn.down.reason == SLUICE_REASON_PEER_LOST &&
+                  s->reason == SLUICE_REASON_NONE;
+    set_reason(s, s->conn.down.reason, s->conn.down.vendor, s->conn.down.code,
+               s->conn.down.text);
+    session_close(l, s, s->conn.down.reason, s->conn.down.vendor, s->conn.down.text);
+}
+
+unsigned session_check_downs(struct sluice_loop *l) {
+    unsigned count = 0;
+    for (struct session *s = l->sessions; s && l->downs > 0; s = s->next) {
+        if (s->down_polls == 0 || s->down_polls > DOWN_POLLS_MAX)
+            continue;
+        bool done = s->state >= SESSION_RELEASED;
+        /* Polls that brought nothing count much, so that a busy loop still comes to an end. */
+        s->down_polls += l->wc_count == 0 ? DOWN_POLLS_MAX / DOWN_POLLS : 1;
+        if (!done && s->down_polls <= DOWN_POLLS_MAX)
+            continue;
+        s->down_polls = UINT8_MAX;
+        l->downs--;
+        session_down_now(l, s);
+        count++;
+    }
+    return count;
+}
+
+void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc) {
+    sluice_reason reason = SLUICE_REASON_DEVICE_ERROR;
+    if (s->state >= SESSION_RELEASED)
+        return;
+    switch (wc->status) {
+    case IBV_WC_WR_FLUSH_ERR: /* the queue pair broke; another completion or event says why */
+    case IBV_WC_RETRY_EXC_ERR:
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+    case IBV_WC_REM_ABORT_ERR:
+    case IBV_WC_RESP_TIMEOUT_ERR:
+        reason = SLUICE_REASON_PEER_LOST;
+        break;
+    case IBV_WC_REM_INV_REQ_ERR: /* the peer's buffers are smaller than agreed */
+    case IBV_WC_REM_OP_ERR:
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_INV_RD_REQ_ERR:
+    case IBV_WC_LOC_LEN_ERR: /* a frame larger than our buffers */
+        reason = SLUICE_REASON_PROTOCOL;
+        break;
+    case IBV_WC_SUCCESS:
+    case IBV_WC_LOC_QP_OP_ERR:
+    case IBV_WC_LOC_EEC_OP_ERR:
+    case IBV_WC_LOC_PROT_ERR:
+    case IBV_WC_MW_BIND_ERR:
+    case IBV_WC_BAD_RESP_ERR:
+    case IBV_WC_LOC_ACCESS_ERR:
+    case IBV_WC_LOC_RDD_VIOL_ERR:
+    case IBV_WC_INV_EECN_ERR:
+    case IBV_WC_INV_EEC_STATE_ERR:
+    case IBV_WC_FATAL_ERR:
+    case IBV_WC_GENERAL_ERR:
+    case IBV_WC_TM_ERR:
+    case IBV_WC_TM_RNDV_INCOMPLETE:
+        break;
+    }
+    s->doubtful = reason == SLUICE_REASON_PEER_LOST && s->reason == SLUICE_REASON_NONE;
+    session_close(l, s, reason, (uint32_t)wc->status, NULL);
+}
+
+/* ---- draining ----------------------------------------------------------------------------------------- */
+
+static void drained(struct sluice_loop *l, struct session *s) {
+    if (s->qp) {
+        int error = s->node->fabric->destroy_qp(s->qp);
+        if (error != 0)
+            node_log(l->node, SLUICE_LOG_ERROR, "a queue pair cannot be destroyed: errno %d", error);
+        s->qp = NULL;
+        l->cq_used -= s->cq_share;
+    }
+    s->state = SESSION_DRAINED;
+    s->deadline_ns = 0;
+    send_abandon(l, s, SLUICE_EUNKNOWN);
+    send_drop_queue(l, s, SLUICE_ECLOSED);
+    free(s->sq);
+    s->sq = NULL;
+    if (s->headers)
+        msg_discard(l, s->headers);
+    s->headers = NULL;
+    cm_post(&l->node->cm, s, CM_VERB_DRAINED);
+}
+
+/* The device does not flush: completions of the dying QP that were polled already are forgotten. */
+static void forget_completions(struct sluice_loop *l, struct session *s) {
+    for (uint32_t i = l->wc_next; i < l->wc_count; i++) {
+        uint64_t id = l->wc[i].wr_id;
+        struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)id;
+        if (id == 0 || (id & 1 && (uint32_t)(id >> 32) != s->slot) || (!(id & 1) && msg->owner != s))
+            continue;
+        if (!(id & 1)) {
+            msg->owner = NULL;
+            msg_discard(l, msg);
+            s->rx_posted--;
+        }
+        l->wc[i].wr_id = 0;
+    }
+}
+
+void session_drain(struct sluice_loop *l, struct session *s) {
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    s->state = SESSION_DRAINING;
+    if (!s->qp) {
+        drained(l, s);
+        return;
+    }
+    bool marked = modify(s, &attr, IBV_QP_STATE) && send_marker(l, s);
+    if (!marked)
+        send_abandon(l, s, SLUICE_EUNKNOWN);
+    set_deadline(l, s, loop_clock(l) + DRAIN_NS);
+    session_progress(l, s);
+}
+
+void session_progress(struct sluice_loop *l, struct session *s) {
+    switch ((enum session_state)s->state) {
+    case SESSION_FLUSHING:
+        if (!s->queue.head)
+            leave(l, s);
+        break;
+    case SESSION_LEAVING:
+        if (!s->bye_posted)
+            s->bye_posted = send_control(l, s, FRAME_BYE);
+        else if ((int32_t)(s->sq_head - s->bye_index) > 0)
+            release(l, s);
+        break;
+    case SESSION_DRAINING:
+        if (s->rx_posted == 0 && s->sq_head == s->sq_tail)
+            drained(l, s);
+        break;
+    case SESSION_FREE:
+    case SESSION_OPENING:
+    case SESSION_UP:
+    case SESSION_RELEASED:
+    case SESSION_DRAINED:
+    case SESSION_GONE:
+        break;
+    }
+}
+
+void session_timer(struct sluice_loop *l, struct session *s) {
+    if (s->deadline_ns == 0)
+        return;
+    if (l->now_ns < s->deadline_ns) {
+        loop_deadline(l, s->deadline_ns);
+        return;
+    }
+    switch ((enum session_state)s->state) {
+    case SESSION_FLUSHING:
+        send_drop_queue(l, s, SLUICE_ECLOSED);
+        leave(l, s);
+        break;
+    case SESSION_LEAVING:
+        release(l, s);
+        break;
+    case SESSION_DRAINING:
+        node_log(l->node, SLUICE_LOG_WARNING,
+                 "the device did not flush a queue pair: %u receives, %u sends outstanding",
+                 s->rx_posted, s->sq_tail - s->sq_head);
+        forget_completions(l, s);
+        drained(l, s);
+        break;
+    case SESSION_FREE:
+    case SESSION_OPENING:
+    case SESSION_UP:
+    case SESSION_RELEASED:
+    case SESSION_DRAINED:
+    case SESSION_GONE:
+        break;
+    }
+}
+
+void session_gone(struct sluice_loop *l, struct session *s) {
+    s->state = SESSION_GONE;
+    event_notice(l, s, NOTICE_CLOSED);
+}
+
+/* ---- free --------------------------------------------------------------------------------------------- */
+
+void session_free(struct sluice_loop *l, struct session *s) {
+    s->dying_next = l->dying;
+    l->dying = s;
+}
+
+/* Sessions whose last event was delivered and that nobody is inside of. */
+void session_bury(struct sluice_loop *l) {
+    struct session **at = &l->dying, *s;
+    while ((s = *at)) {
+        if (s->dirty || s->noticed || !gate_close(&s->gate)) {
+            at = &s->dying_next; /* next turn */
+            continue;
+        }
+        *at = s->dying_next;
+        *s->link = s->next;
+        if (s->next)
+            s->next->link = s->link;
+        if (s->retry)
+            l->retries--;
+        s->state = SESSION_FREE;
+        atomic_store_explicit(&s->id, 0, memory_order_relaxed);
+        atomic_store_explicit(&s->loop, NULL, memory_order_relaxed);
+        slot_release(s, l->node->index);
+        atomic_fetch_sub_explicit(&l->assigned, 1, memory_order_relaxed);
+        node_session_ended(l->node);
+    }
+}

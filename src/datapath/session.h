@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * session.h - one connection to one peer, as the data path sees it.
+ *
+ * A session lives in a slot of its node's table. Slots are never given back to the system, so a
+ * stale handle can always be looked up; the gate (gate.h) tells that it is stale. From the moment
+ * a slot is taken until it is freed the session belongs to one loop, and only that loop's thread
+ * touches it, except for: the gate and the foreign_* counters (atomic, any thread), `conn` (the CM
+ * thread's, see conn.h), what is constant after opening, and `info` (under the node's lock).
+ *
+ * Life, as the loop sees it:
+ *   OPENING -> UP -> FLUSHING -> LEAVING -> RELEASED -> DRAINING -> DRAINED -> GONE -> free
+ * Every way out leads through RELEASED; a session that was never up enters there from OPENING.
+ */
+#ifndef DATAPATH_SESSION_H
+#define DATAPATH_SESSION_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sluice/sluice.h>
+
+#include "cm/conn.h"
+#include "datapath/gate.h"
+#include "pool/pool.h"
+
+enum session_state {
+    SESSION_FREE,
+    SESSION_OPENING,  /* the CM thread connects; frames that come are held */
+    SESSION_UP,       /* sends are accepted */
+    SESSION_FLUSHING, /* hung up with a grace: what was accepted is still sent */
+    SESSION_LEAVING,  /* BYE is posted, its completion awaited */
+    SESSION_RELEASED, /* the CM thread was asked to disconnect */
+    SESSION_DRAINING, /* QP in ERR, completions come back */
+    SESSION_DRAINED,  /* QP destroyed; the CM thread destroys the id */
+    SESSION_GONE,     /* last events, then the slot is free */
+};
+
+/* Who owns a message. */
+enum msg_state {
+    MSG_FREE,     /* the pool */
+    MSG_APP,      /* the application */
+    MSG_BORROWED, /* lent to the application until its handler returns or it polls again */
+    MSG_SENDING,  /* the data path, for sending: inbox, queue, device or waiting outcome */
+    MSG_RECEIVE,  /* the data path, for receiving: posted, held, or being put together */
+};
+
+#define MSG_RX 1u /* flags: one of the session's receive buffers */
+
+/* Records a loop takes. SEND is embedded in its message, the others in the session. */
+enum loop_verb {
+    LOOP_VERB_WANT,
+    LOOP_VERB_HANGUP,
+    LOOP_VERB_ASK,
+    LOOP_VERB_PREPARE,
+    LOOP_VERB_APPLY,
+    LOOP_VERB_ADOPT,
+    LOOP_VERB_DOWN,
+    LOOP_VERB_DRAIN,
+    LOOP_VERB_GONE,
+    LOOP_VERB_SESSION_COUNT,
+    LOOP_VERB_SEND = LOOP_VERB_SESSION_COUNT,
+};
+
+/* Events of the session itself that wait to be delivered. */
+#define NOTICE_CONNECT 1u
+#define NOTICE_UP 2u
+#define NOTICE_HELD 4u /* frames wait to be looked at */
+#define NOTICE_WRITABLE 8u
+#define NOTICE_CLOSED 16u
+
+#define CREDIT_RESERVE 2u /* kept back for CREDIT and BYE, so that credits can always flow back */
+#define SQ_RESERVE 3u     /* send queue entries kept back for CREDIT, BYE and the drain marker */
+
+/* One posted send: which message ends with it, and what the window gets back. */
+struct sq_entry {
+    struct sluice_msg *msg; /* NULL: nothing to give back */
+    uint64_t bytes;         /* payload of the message that ends here, and the flags below */
+};
+#define SQ_COUNTED (1ull << 63) /* a message ends here: the window shrinks */
+#define SQ_FOREIGN (1ull << 62) /* it was accepted from another thread */
+#define SQ_FAILED (1ull << 61)  /* never reached the device */
+#define SQ_BYTES (SQ_FAILED - 1)
+
+struct msg_queue {
+    struct sluice_msg *head, **tail;
+};
+
+/* What a session was opened with, defaults filled in. */
+struct link_config {
+    sluice_handler handler;
+    void *handler_arg, *arg;
+    struct sluice_loop *loop;
+    uint32_t flags, window_messages, credits;
+    uint64_t window_bytes, timeout_ns;
+};
+
+struct session {
+    /* sending: what every send touches */
+    _Atomic(struct sluice_loop *) loop; /* NULL while the slot is free */
+    _Atomic uint64_t id;                /* the handle */
+    struct ibv_qp *qp;
+    struct pool *pool;
+    struct sq_entry *sq;
+    uint32_t sq_head, sq_tail, sq_mask, sq_limit;
+    uint8_t state; /* enum session_state */
+    bool dirty, want_writable, stalled;
+    uint32_t tx_credits;
+    uint32_t unsignalled, signal_every;
+
+    uint32_t tx_sequence, rx_sequence __attribute__((aligned(64)));
+    uint32_t rx_owed;    /* receives posted again and not told to the peer yet */
+    uint32_t rx_granted; /* frames the peer may still send */
+    uint32_t frame_payload, inline_max;
+    uint32_t window_messages, tx_credits_max;
+    _Atomic uint64_t own_messages, own_bytes; /* accepted here, no outcome yet; read by others */
+    uint64_t window_bytes, message_max;
+    struct msg_queue queue; /* accepted, not posted or not wholly posted */
+
+    /* receiving */
+    sluice_handler handler __attribute__((aligned(64)));
+    void *handler_arg, *arg;
+    struct sluice_msg *repost; /* receive buffers to be posted again */
+    uint32_t repost_count, repost_batch;
+    uint32_t rx_posted;  /* receives the device has */
+    uint32_t rx_missing; /* receive buffers the application kept: to be replaced */
+    uint32_t credits;    /* receive buffers in all */
+    uint32_t frame_bytes; /* of one receive buffer */
+    uint64_t rx_message_max; /* largest message the peer may send */
+    struct msg_queue held; /* frames that came before UP, or while memory is short */
+    struct sluice_msg *partial; /* message being put together from fragments */
+    uint64_t partial_bytes;
+
+    /* any thread */
+    gate gate __attribute__((aligned(64)));
+    _Atomic uint64_t foreign_bytes;
+    _Atomic uint64_t hangup_grace; /* smallest asked for since the loop looked */
+
+    /* life */
+    struct session *dirty_next __attribute__((aligned(64)));
+    struct session *notice_next;
+    struct session *next, **link; /* the loop's list */
+    struct session *dying_next;
+    struct sluice_node *node;
+    uint32_t slot;
+    uint32_t cq_share; /* entries of the CQ set aside for it */
+    uint8_t notices;
+    bool known; /* the application has its handle */
+    bool noticed, attached, adopted, announced, hungup, bye_posted, doubtful, retry, deaf;
+    uint8_t down_polls; /* the connection is down; polls until that is acted upon */
+    uint32_t bye_index, outcomes, acked;
+    uint32_t sq_depth;
+    uint64_t deadline_ns; /* of FLUSHING, LEAVING, DRAINING; 0 none */
+    struct sluice_msg *headers; /* registered memory for the headers of fragments */
+    struct inbox_item to_loop[LOOP_VERB_SESSION_COUNT];
+    struct inbox_item to_cm[CM_VERB_SESSION_COUNT];
+
+    struct link_config link_config;
+    sluice_peer peer;
+    /* why it ended: the loop's, read by others under the node's lock */
+    sluice_reason reason;
+    uint32_t vendor;
+    struct {
+        uint64_t message_bytes_max;
+        uint32_t eager_bytes, credits;
+        uint32_t close_code;
+        char close_text[124];
+    } info;
+
+    struct cm_conn conn;
+} __attribute__((aligned(64)));
+
+static inline struct session *session_of_conn(struct cm_conn *conn) {
+    return (struct session *)(void *)((char *)conn - offsetof(struct session, conn));
+}
+
+static inline void msg_queue_init(struct msg_queue *queue) {
+    queue->head = NULL;
+    queue->tail = &queue->head;
+}
+
+static inline void msg_queue_push(struct msg_queue *queue, struct sluice_msg *msg) {
+    msg->next = NULL;
+    *queue->tail = msg;
+    queue->tail = &msg->next;
+}
+
+static inline struct sluice_msg *msg_queue_pop(struct msg_queue *queue) {
+    struct sluice_msg *msg = queue->head;
+    if (msg && !(queue->head = msg->next))
+        queue->tail = &queue->head;
+    return msg;
+}
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fabric.h - the one seam between Sluice and an RDMA stack.
+ *
+ * The hot verbs (ibv_post_send, ibv_post_recv, ibv_poll_cq, ibv_req_notify_cq) are inline calls
+ * through ibv_context.ops and need nothing from here. Every other verbs or rdma_cm call goes
+ * through the table of the fabric in use: the system's rdma-core or the software device. Outside
+ * this folder no ibv_* or rdma_* symbol is imported and nobody asks which fabric it is.
+ *
+ * Signatures and errno conventions are those of the man page of the same name.
+ * Threads: tables are constant; the calls are as thread-safe as rdma-core's.
+ */
+#ifndef SLUICE_FABRIC_H
+#define SLUICE_FABRIC_H
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Event numbers that headers before librdmacm 60 do not have. */
+enum {
+    FABRIC_CM_ADDRINFO_RESOLVED = 16,
+    FABRIC_CM_ADDRINFO_ERROR = 17,
+    FABRIC_CM_USER = 18,
+    FABRIC_CM_INTERNAL = 19,
+};
+
+struct fabric_ops {
+    const char *name; /* "system" or "soft" */
+    bool software;
+
+    /* verbs */
+    struct ibv_device **(*get_device_list)(int *num);
+    void (*free_device_list)(struct ibv_device **list);
+    const char *(*get_device_name)(struct ibv_device *dev);
+    struct ibv_context *(*open_device)(struct ibv_device *dev);
+    int (*close_device)(struct ibv_context *ctx);
+    int (*query_device)(struct ibv_context *ctx, struct ibv_device_attr *attr);
+    int (*query_port)(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr *attr);
+    int (*query_gid)(struct ibv_context *ctx, uint8_t port, int index, union ibv_gid *gid);
+    int (*get_async_event)(struct ibv_context *ctx, struct ibv_async_event *event);
+    void (*ack_async_event)(struct ibv_async_event *event);
+    struct ibv_pd *(*alloc_pd)(struct ibv_context *ctx);
+    int (*dealloc_pd)(struct ibv_pd *pd);
+    struct ibv_mr *(*reg_mr)(struct ibv_pd *pd, void *addr, size_t length, int access);
+    int (*dereg_mr)(struct ibv_mr *mr);
+    struct ibv_comp_channel *(*create_comp_channel)(struct ibv_context *ctx);
+    int (*destroy_comp_channel)(struct ibv_comp_channel *channel);
+    struct ibv_cq *(*create_cq)(struct ibv_context *ctx, int cqe, void *cq_context,
+                                struct ibv_comp_channel *channel, int comp_vector);
+    int (*destroy_cq)(struct ibv_cq *cq);
+    int (*get_cq_event)(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context);
+    void (*ack_cq_events)(struct ibv_cq *cq, unsigned int n);
+    struct ibv_srq *(*create_srq)(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
+    int (*destroy_srq)(struct ibv_srq *srq);
+    struct ibv_qp *(*create_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
+    int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+    int (*query_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+                    struct ibv_qp_init_attr *init);
+    int (*destroy_qp)(struct ibv_qp *qp);
+
+    /* rdma_cm */
+    struct rdma_event_channel *(*create_event_channel)(void);
+    void (*destroy_event_channel)(struct rdma_event_channel *channel);
+    int (*create_id)(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
+                     enum rdma_port_space ps);
+    int (*destroy_id)(struct rdma_cm_id *id);
+    int (*bind_addr)(struct rdma_cm_id *id, struct sockaddr *addr);
+    int (*resolve_addr)(struct rdma_cm_id *id, struct sockaddr *src, struct sockaddr *dst, int ms);
+    int (*resolve_route)(struct rdma_cm_id *id, int ms);
+    int (*connect)(struct rdma_cm_id *id, struct rdma_conn_param *param);
+    int (*listen)(struct rdma_cm_id *id, int backlog);
+    int (*accept)(struct rdma_cm_id *id, struct rdma_conn_param *param);
+    int (*reject)(struct rdma_cm_id *id, const void *data, uint8_t len);
+    int (*establish)(struct rdma_cm_id *id);
+    int (*notify)(struct rdma_cm_id *id, enum ibv_event_type event);
+    int (*disconnect)(struct rdma_cm_id *id);
+    int (*init_qp_attr)(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask);
+    int (*get_cm_event)(struct rdma_event_channel *channel, struct rdma_cm_event **event);
+    int (*ack_cm_event)(struct rdma_cm_event *event);
+    uint16_t (*get_src_port)(struct rdma_cm_id *id);
+    int (*set_option)(struct rdma_cm_id *id, int level, int name, void *value, size_t len);
+    /*
+     * Fails with ENOSYS where the library has no such call, with EINVAL on an old kernel: probe
+     * once, outside a signal handler; after that it is signal-safe.
+     */
+    int (*write_cm_event)(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
+                          uint64_t arg);
+
+    /*
+     * Page-aligned zeroed memory that this fabric can move fastest: on the software device a
+     * sealed memfd that peers map, elsewhere anonymous memory. bytes is a multiple of the page
+     * size. NULL and errno. Registering it is still the caller's.
+     */
+    void *(*mem_alloc)(size_t bytes);
+    void (*mem_free)(void *addr, size_t bytes);
+};
+
+/* The event's 64-bit argument (USER events); headers before 60 have no name for it. */
+static inline uint64_t fabric_event_arg(const struct rdma_cm_event *event) {
+    uint64_t arg;
+    __builtin_memcpy(&arg, &event->param, sizeof arg);
+    return arg;
+}
+
+extern const struct fabric_ops fabric_system;
+extern const struct fabric_ops fabric_soft;
+
+struct fabric_choice {
+    const struct fabric_ops *ops;
+    char device[64]; /* device name */
+    char why[160];   /* one line for people */
+};
+
+/*
+ * Chooses fabric and device. spec NULL or "auto": an RDMA NIC with an active port if there is one,
+ * else the software device. "soft": the software device. Anything else: the device of that name on
+ * either fabric. The environment's SLUICE_DEVICE stands in for "auto" only.
+ * Returns 0, or -1 with errno ENODEV and the reason in choice->why.
+ */
+int fabric_choose(const char *spec, struct fabric_choice *choice);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * soft.c - the fabric of the software RDMA device: its entry points behind the table.
+ * The only file outside src/soft that names them. Constant data.
+ */
+#include "soft/soft.h"
+
+#include "fabric/fabric.h"
+
+const struct fabric_ops fabric_soft = {
+    .name = "soft",
+    .software = true,
+    .get_device_list = soft_get_device_list,
+    .free_device_list = soft_free_device_list,
+    .get_device_name = soft_get_device_name,
+    .open_device = soft_open_device,
+    .close_device = soft_close_device,
+    .query_device = soft_query_device,
+    .query_port = soft_query_port,
+    .query_gid = soft_query_gid,
+    .get_async_event = soft_get_async_event,
+    .ack_async_event = soft_ack_async_event,
+    .alloc_pd = soft_alloc_pd,
+    .dealloc_pd = soft_dealloc_pd,
+    .reg_mr = soft_reg_mr,
+    .dereg_mr = soft_dereg_mr,
+    .create_comp_channel = soft_create_comp_channel,
+    .destroy_comp_channel = soft_destroy_comp_channel,
+    .create_cq = soft_create_cq,
+    .destroy_cq = soft_destroy_cq,
+    .get_cq_event = soft_get_cq_event,
+    .ack_cq_events = soft_ack_cq_events,
+    .create_srq = soft_create_srq,
+    .destroy_srq = soft_destroy_srq,
+    .create_qp = soft_create_qp,
+    .modify_qp = soft_modify_qp,
+    .query_qp = soft_query_qp,
+    .destroy_qp = soft_destroy_qp,
+    .create_event_channel = soft_create_event_channel,
+    .destroy_event_channel = soft_destroy_event_channel,
+    .create_id = soft_create_id,
+    .destroy_id = soft_destroy_id,
+    .bind_addr = soft_bind_addr,
+    .resolve_addr = soft_resolve_addr,
+    .resolve_route = soft_resolve_route,
+    .connect = soft_connect,
+    .listen = soft_listen,
+    .accept = soft_accept,
+    .reject = soft_reject,
+    .establish = soft_establish,
+    .notify = soft_notify,
+    .disconnect = soft_disconnect,
+    .init_qp_attr = soft_init_qp_attr,
+    .get_cm_event = soft_get_cm_event,
+    .ack_cm_event = soft_ack_cm_event,
+    .get_src_port = soft_get_src_port,
+    .set_option = soft_set_option,
+    .write_cm_event = soft_write_cm_event,
+    .mem_alloc = soft_mem_alloc,
+    .mem_free = soft_mem_free,
+};

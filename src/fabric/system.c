@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * system.c - the fabric of the system's rdma-core: libibverbs and librdmacm, linked directly.
+ *
+ * The table is constant. Calls that the headers define as macros, or whose prototypes changed
+ * between rdma-core releases, get a small wrapper here; everything else is the function itself.
+ * rdma_write_cm_event() came with librdmacm 60, so it is looked up at run time: one binary, built
+ * with old headers, uses it where it exists.
+ *
+ * Threads: as thread-safe as rdma-core. The lookup runs once, guarded by an atomic.
+ */
+#define _GNU_SOURCE
+#include "fabric/fabric.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define HUGE_PAGE ((size_t)2 << 20)
+
+/* ---- verbs ----------------------------------------------------------------------------------- */
+
+static int system_query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr *attr) {
+    return ibv_query_port(ctx, port, attr);
+}
+
+static struct ibv_mr *system_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access) {
+    return ibv_reg_mr(pd, addr, length, access);
+}
+
+/* ---- rdma_cm --------------------------------------------------------------------------------- */
+
+typedef int write_cm_event_fn(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
+                              uint64_t arg);
+
+static int write_cm_event_missing(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
+                                  uint64_t arg) {
+    (void)id, (void)event, (void)status, (void)arg;
+    errno = ENOSYS;
+    return -1;
+}
+
+static write_cm_event_fn *find_write_cm_event(void) {
+    static const char name[] = "rdma_write_cm_event";
+    void *symbol = dlsym(RTLD_DEFAULT, name);
+    if (!symbol) {
+        /* A program that loaded us with RTLD_LOCAL keeps our dependencies out of the default
+         * scope; the library itself is certainly loaded. */
+        void *library = dlopen("librdmacm.so.1", RTLD_LAZY | RTLD_NOLOAD);
+        if (library) {
+            symbol = dlsym(library, name);
+            dlclose(library); /* our own link keeps it loaded */
+        }
+    }
+    return symbol ? (write_cm_event_fn *)symbol : write_cm_event_missing;
+}
+
+/* The first call must not come from a signal handler, as dlsym locks: a doorbell's probe is it. */
+static int system_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
+                                 uint64_t arg) {
+    static _Atomic(write_cm_event_fn *) found;
+    write_cm_event_fn *fn = atomic_load_explicit(&found, memory_order_acquire);
+    if (!fn) {
+        fn = find_write_cm_event(); /* several threads may: they find the same */
+        atomic_store_explicit(&found, fn, memory_order_release);
+    }
+    return fn(id, event, status, arg);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void *map_anonymous(size_t bytes) {
+    void *addr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return addr == MAP_FAILED ? NULL : addr;
+}
+
+/* Huge pages need aligned addresses: map more and give the two ends back. */
+static void *system_mem_alloc(size_t bytes) {
+    if (bytes < HUGE_PAGE)
+        return map_anonymous(bytes);
+    if (bytes > SIZE_MAX - HUGE_PAGE) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    uint8_t *raw = map_anonymous(bytes + HUGE_PAGE);
+    if (!raw)
+        return NULL;
+    size_t before = (HUGE_PAGE - ((uintptr_t)raw & (HUGE_PAGE - 1))) & (HUGE_PAGE - 1);
+    size_t after = HUGE_PAGE - before;
+    uint8_t *addr = raw + before;
+    if (before)
+        munmap(raw, before);
+    if (after)
+        munmap(addr + bytes, after);
+    madvise(addr, bytes, MADV_HUGEPAGE); /* advice: plain pages do as well */
+    return addr;
+}
+
+static void system_mem_free(void *addr, size_t bytes) {
+    if (addr)
+        munmap(addr, bytes);
+}
+
+const struct fabric_ops fabric_system = {
+    .name = "system",
+    .software = false,
+
+    .get_device_list = ibv_get_device_list,
+    .free_device_list = ibv_free_device_list,
+    .get_device_name = ibv_get_device_name,
+    .open_device = ibv_open_device,
+    .close_device = ibv_close_device,
+    .query_device = ibv_query_device,
+    .query_port = system_query_port,
+    .query_gid = ibv_query_gid,
+    .get_async_event = ibv_get_async_event,
+    .ack_async_event = ibv_ack_async_event,
+    .alloc_pd = ibv_alloc_pd,
+    .dealloc_pd = ibv_dealloc_pd,
+    .reg_mr = system_reg_mr,
+    .dereg_mr = ibv_dereg_mr,
+    .create_comp_channel = ibv_create_comp_channel,
+    .destroy_comp_channel = ibv_destroy_comp_channel,
+    .create_cq = ibv_create_cq,
+    .destroy_cq = ibv_destroy_cq,
+    .get_cq_event = ibv_get_cq_event,
+    .ack_cq_events = ibv_ack_cq_events,
+    .create_srq = ibv_create_srq,
+    .destroy_srq = ibv_destroy_srq,
+    .create_qp = ibv_create_qp,
+    .modify_qp = ibv_modify_qp,
+    .query_qp = ibv_query_qp,
+    .destroy_qp = ibv_destroy_qp,
+
+    .create_event_channel = rdma_create_event_channel,
+    .destroy_event_channel = rdma_destroy_event_channel,
+    .create_id = rdma_create_id,
+    .destroy_id = rdma_destroy_id,
+    .bind_addr = rdma_bind_addr,
+    .resolve_addr = rdma_resolve_addr,
+    .resolve_route = rdma_resolve_route,
+    .connect = rdma_connect,
+    .listen = rdma_listen,
+    .accept = rdma_accept,
+    .reject = rdma_reject,
+    .establish = rdma_establish,
+    .notify = rdma_notify,
+    .disconnect = rdma_disconnect,
+    .init_qp_attr = rdma_init_qp_attr,
+    .get_cm_event = rdma_get_cm_event,
+    .ack_cm_event = rdma_ack_cm_event,
+    .get_src_port = rdma_get_src_port,
+    .set_option = rdma_set_option,
+    .write_cm_event = system_write_cm_event,
+
+    .mem_alloc = system_mem_alloc,
+    .mem_free = system_mem_free,
+};

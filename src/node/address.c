@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * address.c - "host:port", "[v6]:port", "*:port", with or without "sluice://" in front.
+ *
+ * Pure functions. Nothing here asks a name server.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "node/node.h"
+
+#define SCHEME "sluice://"
+#define REFUSE(...) return error_set(e, SLUICE_EADDRESS, SLUICE_REASON_ADDRESS, 0, __VA_ARGS__)
+
+static int parse_port(const char *text, bool listening, uint16_t *port) {
+    char *end;
+    if (*text < '0' || *text > '9')
+        return -1;
+    errno = 0;
+    unsigned long value = strtoul(text, &end, 10);
+    if (errno || *end || value > 65535 || (value == 0 && !listening))
+        return -1;
+    *port = (uint16_t)value;
+    return 0;
+}
+
+int address_parse(const char *text, bool listening, union cm_address *out, char *host,
+                  sluice_error *e) {
+    if (!text)
+        REFUSE("no address given");
+    const char *at = strncmp(text, SCHEME, strlen(SCHEME)) == 0 ? text + strlen(SCHEME) : text;
+    bool bracketed = *at == '[';
+    const char *begin = at + bracketed;
+    const char *end = bracketed ? strchr(begin, ']') : strrchr(begin, ':');
+    uint16_t port;
+    if (!end || (bracketed && end[1] != ':'))
+        REFUSE("\"%.100s\" is not host:port or [v6]:port", text);
+    if (parse_port(end + 1 + bracketed, listening, &port) != 0)
+        REFUSE("\"%.100s\" has no valid port (%s to 65535)", text, listening ? "0" : "1");
+    size_t length = (size_t)(end - begin);
+    char name[256];
+    if (length == 0 || length >= sizeof name)
+        REFUSE("\"%.100s\" has no host", text);
+    memcpy(name, begin, length);
+    name[length] = 0;
+
+    memset(out, 0, sizeof *out);
+    *host = 0;
+    if (bracketed || strchr(name, ':')) {
+        out->v6.sin6_family = AF_INET6;
+        out->v6.sin6_port = htons(port);
+        if (inet_pton(AF_INET6, name, &out->v6.sin6_addr) != 1)
+            REFUSE("\"%.100s\" is not an IPv6 address", name);
+        return SLUICE_OK;
+    }
+    out->v4.sin_family = AF_INET;
+    out->v4.sin_port = htons(port);
+    if (inet_pton(AF_INET, name, &out->v4.sin_addr) == 1)
+        return SLUICE_OK;
+    if (strcmp(name, "*") == 0) {
+        if (!listening)
+            REFUSE("\"*\" can be listened at, not dialed");
+        out->v4.sin_addr.s_addr = htonl(INADDR_ANY);
+        return SLUICE_OK;
+    }
+    if (strcasecmp(name, "localhost") == 0) {
+        out->v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        return SLUICE_OK;
+    }
+    if (strspn(name, "0123456789.") == length)
+        REFUSE("\"%.100s\" is not an IPv4 address", name);
+    if (listening)
+        REFUSE("listening needs a numeric address, \"localhost\" or \"*\", not \"%.100s\"", name);
+    memcpy(host, name, length + 1);
+    return SLUICE_OK;
+}
+
+void address_format(const struct sockaddr *addr, char out[64]) {
+    const union cm_address *a = (const union cm_address *)(const void *)addr;
+    char host[INET6_ADDRSTRLEN] = "?";
+    if (addr->sa_family == AF_INET) {
+        inet_ntop(AF_INET, &a->v4.sin_addr, host, sizeof host);
+        snprintf(out, 64, "%s:%u", host, ntohs(a->v4.sin_port));
+    } else if (addr->sa_family == AF_INET6) {
+        inet_ntop(AF_INET6, &a->v6.sin6_addr, host, sizeof host);
+        snprintf(out, 64, "[%s]:%u", host, ntohs(a->v6.sin6_port));
+    } else {
+        snprintf(out, 64, "unknown");
+    }
+}

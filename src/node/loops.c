@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * loops.c - the public side of loops, and what a node tells about itself.
+ *
+ * Any thread; sluice_poll() makes its caller the loop's owner (datapath/loop.h).
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "node/node.h"
+
+int sluice_loop_open(sluice_node *n, sluice_loop **out, sluice_error *e) {
+    if (forked())
+        return error_set(e, SLUICE_EFORKED, 0, 0, "the node belongs to the parent process");
+    if (!n || !out)
+        return error_set(e, SLUICE_EINVAL, 0, 0, "no node, or nowhere to put the loop");
+    if (!node_call_begin(n))
+        return error_set(e, SLUICE_ECLOSED, SLUICE_REASON_NODE_CLOSED, 0, "the node is closed");
+    int status = loop_open(out, n, -1, e);
+    node_call_end(n);
+    return status;
+}
+
+int sluice_poll(sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns) {
+    if (forked())
+        return SLUICE_EFORKED;
+    if (!l || max < 0 || (max > 0 && !events))
+        return SLUICE_EINVAL;
+    int status = loop_claim(l);
+    if (status != SLUICE_OK)
+        return status;
+    status = loop_poll(l, events, max, wait_ns);
+    /* Taken by sluice_close() meanwhile: what this poll found is delivered all the same. */
+    if (status == 0 && !loop_is_mine(l))
+        status = SLUICE_ECLOSED;
+    loop_unclaim(l);
+    return status;
+}
+
+int sluice_fd(sluice_loop *l) {
+    if (forked())
+        return SLUICE_EFORKED;
+    if (!l)
+        return SLUICE_EINVAL;
+    int status = loop_claim(l);
+    if (status != SLUICE_OK)
+        return status;
+    status = loop_fd(l);
+    loop_unclaim(l);
+    return status;
+}
+
+void sluice_wake(sluice_loop *l) {
+    if (!l || forked())
+        return;
+    atomic_store_explicit(&l->wake, 1, memory_order_release);
+    doorbell_ring(&l->mailbox.bell, 0);
+}
+
+int sluice_loop_close(sluice_loop *l) {
+    if (forked())
+        return SLUICE_EFORKED;
+    if (!l)
+        return SLUICE_EINVAL;
+    int status = loop_claim(l);
+    if (status != SLUICE_OK)
+        return status;
+    sluice_node *n = l->node;
+    if (!node_call_begin(n)) {
+        loop_unclaim(l);
+        return SLUICE_ECLOSED; /* sluice_close() does it */
+    }
+    /* What the last poll delivered is over: the sessions it ended may go now. */
+    l->out_max = l->out_count = 0;
+    loop_turn(l);
+    if (atomic_load_explicit(&l->assigned, memory_order_relaxed) > 0) {
+        status = SLUICE_EINVAL;
+        loop_unclaim(l);
+    } else {
+        loop_unclaim(l);
+        loop_seize(l);
+        loop_close(l);
+    }
+    node_call_end(n);
+    return status;
+}
+
+int sluice_node_get_info(sluice_node *n, sluice_node_info *info) {
+    if (forked())
+        return SLUICE_EFORKED;
+    if (!n || !info || info->size < sizeof info->size)
+        return SLUICE_EINVAL;
+    if (!node_call_begin(n))
+        return SLUICE_ECLOSED;
+    sluice_node_info known = {.size = info->size};
+    memcpy(known.device, n->choice.device, sizeof known.device);
+    memcpy(known.why, n->choice.why, sizeof known.why);
+    snprintf(known.wake, sizeof known.wake, "%s", doorbell_describe(&n->cm.mailbox.bell));
+    known.software = n->fabric->software;
+    known.workers = n->worker_count;
+    for (uint32_t i = 0; i < 64; i++)
+        known.worker_cpu[i] = i < n->worker_count ? n->workers[i].claim.cpu : -1;
+    known.eager_bytes = 1u << n->options.eager_log2;
+    known.inline_bytes = atomic_load_explicit(&n->inline_bytes, memory_order_relaxed);
+    known.message_bytes_max = n->options.message_bytes_max;
+    known.memory_bytes_max = pool_bytes_max(n->pool);
+    known.memory_bytes = pool_bytes(n->pool);
+    known.sessions_max = n->options.sessions_max;
+    known.sessions = slots_used(n->index);
+    node_call_end(n);
+    memcpy(info, &known, info->size < sizeof known ? info->size : sizeof known);
+    return SLUICE_OK;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * node.h - a node: one device, its memory, the CM thread, the workers and the loops.
+ *
+ * Nodes live in a static table and are never freed, so a call that races with sluice_close() finds
+ * a closed node and not a hole. Constant from sluice_open() to sluice_close() are all fields but
+ * the ones marked; `lock` protects those marked with it.
+ *
+ * Owner: the thread that opens and closes it.
+ */
+#ifndef NODE_NODE_H
+#define NODE_NODE_H
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include <sluice/sluice.h>
+
+#include "base/cpus.h"
+#include "base/env.h"
+#include "base/stats.h"
+#include "cm/cm.h"
+#include "datapath/loop.h"
+#include "fabric/fabric.h"
+#include "pool/pool.h"
+
+#define WORKERS_MAX 64
+#define INLINE_WANTED 256u /* bytes of a frame that should go with the work request */
+#define LINGER_NS 100000000ull /* how long a farewell and what is in flight may take */
+#define DRAIN_NS 1000000000ull /* a device that does not flush is not waited for longer */
+#define CLOSE_EXTRA_NS 5000000000ull /* sluice_close() gives up on a stuck session after this */
+
+enum node_state {
+    NODE_CLOSED,
+    NODE_OPENING,
+    NODE_OPEN,
+    NODE_CLOSING,
+};
+
+struct node_options { /* sluice_node_options with the defaults filled in */
+    char name[64];
+    const char *device;
+    uint32_t workers, idle, eager_log2, message_log2, sessions_max;
+    const int *worker_cpus;
+    uint64_t memory_bytes_max, message_bytes_max;
+    void (*log)(int level, const char *text, void *log_arg);
+    void *log_arg;
+};
+
+struct node_worker {
+    struct sluice_loop *loop;
+    struct cpu_claim claim;
+    pthread_t thread;
+    bool started;
+};
+
+struct sluice_node {
+    _Atomic uint32_t state;   /* enum node_state */
+    _Atomic uint32_t callers; /* calls of the application that closing waits for */
+    uint32_t index;
+    bool manual; /* a test drives the CM thread's and the loops' turns itself */
+    struct node_options options;
+    struct sluice_env env;
+    struct fabric_choice choice;
+    const struct fabric_ops *fabric;
+    struct ibv_context *context;
+    struct ibv_pd *pd;
+    struct ibv_device_attr device_attr;
+    struct pool *pool;
+    struct stats stats;
+    struct cm cm;
+    struct node_worker workers[WORKERS_MAX];
+    uint32_t worker_count;
+    _Atomic uint32_t inline_bytes;    /* what a QP was granted last; INLINE_WANTED before */
+    _Atomic uint64_t close_deadline_ns; /* while closing: no session takes longer; else UINT64_MAX */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;                    /* a session was freed, or a listener answered */
+    struct sluice_loop *loops[STATS_LOOPS_MAX]; /* lock: workers' and the application's */
+};
+
+extern _Atomic bool node_forked; /* this process is a child of the one that opened nodes */
+
+static inline bool forked(void) {
+    return __builtin_expect(atomic_load_explicit(&node_forked, memory_order_relaxed), 0);
+}
+
+/* sluice_open() with an environment of the caller's; manual: no threads are started. */
+int node_open_env(sluice_node **out, const sluice_node_options *o, const struct sluice_env *env,
+                  bool manual, sluice_error *e);
+
+/* Brackets a call that needs the node open throughout. False: it is not. */
+bool node_call_begin(sluice_node *n);
+void node_call_end(sluice_node *n);
+
+/* ---- options.c: checked, defaults filled in. 0 or EINVAL with *e. ---------------------------- */
+int options_node(struct node_options *out, const sluice_node_options *o, sluice_error *e);
+int options_link(struct link_config *out, sluice_node *n, const sluice_link_options *o,
+                 sluice_error *e);
+
+/* ---- address.c ---------------------------------------------------------------------------------- */
+/*
+ * Takes an address apart. Numeric hosts, "localhost" and (wildcard allowed) "*" end up in *out;
+ * another name is copied into host (256 bytes) and only the port is set. 0 or EADDRESS with *e.
+ */
+int address_parse(const char *text, bool listening, union cm_address *out, char *host,
+                  sluice_error *e);
+void address_format(const struct sockaddr *addr, char out[64]);
+
+/* ---- connect.c ---------------------------------------------------------------------------------- */
+/*
+ * A slot filled with what the link asks for, on a loop, not published yet. Any thread. NULL: the
+ * limit is reached or there is no memory.
+ */
+struct session *node_session(sluice_node *n, const struct link_config *link);
+/* Gives back a session that was never published. */
+void node_session_undo(struct session *s);
+/* Worker with the fewest sessions, NULL when there is none. */
+struct sluice_loop *node_worker_pick(sluice_node *n);
+/* Asks every session of the node to end within grace_ns. */
+void node_hangup_all(sluice_node *n, uint64_t grace_ns);
+/* A session ended and its slot is free: wakes sluice_close(). */
+void node_session_ended(sluice_node *n);
+
+/* ---- log.c --------------------------------------------------------------------------------------- */
+void node_log(sluice_node *n, int level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Fills *e (may be NULL) and returns status. */
+int error_set(sluice_error *e, sluice_status status, sluice_reason reason, int os_errno,
+              const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* What a session's end means as a status. */
+sluice_status reason_status(sluice_reason reason);
+
+#endif

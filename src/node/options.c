@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * options.c - what the caller asked for: read by size, checked, defaults filled in.
+ *
+ * A struct may come from an older or a newer header. What is missing is zero, which means default;
+ * what this library does not know must be zero. Pure functions but for the program's name.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "node/node.h"
+
+#define EAGER_DEFAULT 16384u
+#define EAGER_MIN 512u
+#define EAGER_MAX 65536u
+#define MEMORY_DEFAULT (1ull << 30)
+#define MESSAGE_DEFAULT (64ull << 20)
+#define MESSAGE_MAX (1ull << 40)
+#define SESSIONS_DEFAULT 4096u
+#define WINDOW_MESSAGES_DEFAULT 128u
+#define WINDOW_MESSAGES_MAX 65536u
+#define WINDOW_BYTES_DEFAULT (16ull << 20)
+#define TIMEOUT_DEFAULT 10000000000ull
+#define CREDITS_DEFAULT 32u
+#define CREDITS_MIN 4u
+#define CREDITS_MAX 1024u
+
+/* Copies what both sides know; false when the caller's struct holds something unknown. */
+static bool read_sized(void *known, size_t known_bytes, const void *given) {
+    size_t bytes;
+    memcpy(&bytes, given, sizeof bytes);
+    memset(known, 0, known_bytes);
+    if (bytes < sizeof bytes || bytes > 4096)
+        return false;
+    memcpy(known, given, bytes < known_bytes ? bytes : known_bytes);
+    for (size_t i = known_bytes; i < bytes; i++)
+        if (((const uint8_t *)given)[i] != 0)
+            return false;
+    return true;
+}
+
+static uint32_t log2_down(uint64_t value) {
+    return 63 - (uint32_t)__builtin_clzll(value);
+}
+
+static uint32_t log2_up(uint64_t value) {
+    return value <= 1 ? 0 : log2_down(value - 1) + 1;
+}
+
+#define REFUSE(...) return error_set(e, SLUICE_EINVAL, SLUICE_REASON_NONE, 0, __VA_ARGS__)
+
+int options_node(struct node_options *out, const sluice_node_options *given, sluice_error *e) {
+    sluice_node_options o = {0};
+    if (given && !read_sized(&o, sizeof o, given))
+        REFUSE("node options: size is not set, or a field this library does not know is");
+    uint32_t eager = o.eager_bytes ? o.eager_bytes : EAGER_DEFAULT;
+    uint64_t memory = o.memory_bytes_max ? o.memory_bytes_max : MEMORY_DEFAULT;
+    uint64_t message = o.message_bytes_max ? o.message_bytes_max : MESSAGE_DEFAULT;
+    uint32_t workers = o.workers == SLUICE_NO_WORKERS ? 0 : o.workers ? o.workers : 1;
+    uint32_t sessions = o.sessions_max ? o.sessions_max : SESSIONS_DEFAULT;
+    if (eager < EAGER_MIN || eager > EAGER_MAX)
+        REFUSE("eager_bytes %u is not between %u and %u", eager, EAGER_MIN, EAGER_MAX);
+    if (message > MESSAGE_MAX)
+        REFUSE("message_bytes_max %llu is above %llu", (unsigned long long)message,
+               (unsigned long long)MESSAGE_MAX);
+    if (workers > WORKERS_MAX)
+        REFUSE("workers %u is above %u", workers, WORKERS_MAX);
+    if (o.idle > SLUICE_IDLE_BLOCK)
+        REFUSE("idle %u is not one of sluice_idle", o.idle);
+    if (sessions > SLOTS_MAX)
+        REFUSE("sessions_max %u is above %u", sessions, SLOTS_MAX);
+    if (memory < 1u << 20)
+        REFUSE("memory_bytes_max %llu is below 1 MiB", (unsigned long long)memory);
+    *out = (struct node_options){
+        .device = o.device,
+        .workers = workers,
+        .idle = o.idle ? o.idle : SLUICE_IDLE_ADAPTIVE,
+        .eager_log2 = log2_down(eager),
+        .sessions_max = sessions,
+        .worker_cpus = o.worker_cpus,
+        .memory_bytes_max = memory,
+        .message_bytes_max = message,
+        .log = o.log,
+        .log_arg = o.log_arg,
+    };
+    /* Peers negotiate powers of two; the exact limit stays with the sender. */
+    out->message_log2 = log2_up(message);
+    if (out->message_log2 < out->eager_log2)
+        out->message_log2 = out->eager_log2;
+    snprintf(out->name, sizeof out->name, "%s",
+             o.name && *o.name ? o.name : program_invocation_short_name);
+    return SLUICE_OK;
+}
+
+int options_link(struct link_config *out, sluice_node *n, const sluice_link_options *given,
+                 sluice_error *e) {
+    sluice_link_options o = {0};
+    if (given && !read_sized(&o, sizeof o, given))
+        REFUSE("link options: size is not set, or a field this library does not know is");
+    if (!o.handler && !o.loop)
+        REFUSE("a link needs a handler, or a loop to poll");
+    if (o.loop && o.loop->node != n)
+        REFUSE("the loop belongs to another node");
+    if (!o.loop && n->worker_count == 0)
+        REFUSE("the node has no workers: the link needs a loop");
+    if (o.flags & ~SLUICE_ASK)
+        REFUSE("unknown link flags 0x%x", o.flags & ~SLUICE_ASK);
+    uint32_t credits = o.credits ? o.credits : CREDITS_DEFAULT;
+    uint32_t messages = o.window_messages ? o.window_messages : WINDOW_MESSAGES_DEFAULT;
+    if (credits < CREDITS_MIN || credits > CREDITS_MAX)
+        REFUSE("credits %u is not between %u and %u", credits, CREDITS_MIN, CREDITS_MAX);
+    if (messages > WINDOW_MESSAGES_MAX)
+        REFUSE("window_messages %u is above %u", messages, WINDOW_MESSAGES_MAX);
+    if ((int)credits > n->device_attr.max_qp_wr)
+        REFUSE("credits %u is above the %d receives the device takes", credits,
+               n->device_attr.max_qp_wr);
+    *out = (struct link_config){
+        .handler = o.handler,
+        .handler_arg = o.handler_arg,
+        .arg = o.arg,
+        .loop = o.loop,
+        .flags = o.flags,
+        .window_messages = messages,
+        .credits = credits,
+        .window_bytes = o.window_bytes ? o.window_bytes : WINDOW_BYTES_DEFAULT,
+        .timeout_ns = o.timeout_ns ? o.timeout_ns : TIMEOUT_DEFAULT,
+    };
+    return SLUICE_OK;
+}

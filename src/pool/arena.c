@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * arena.c - registered blocks, and arenas as page maps over them.
+ *
+ * All of it is the slow path: a span of many buffers at a time.
+ * Owner: the pool, under its slow lock.
+ */
+#include "pool/arena.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sanitize.h"
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+int block_open(struct block *block, struct budget *budget, size_t bytes) {
+    uint64_t used = atomic_load_explicit(&budget->bytes, memory_order_relaxed);
+    if (bytes > budget->bytes_max || used > budget->bytes_max - bytes)
+        return -ENOMEM;
+    const struct fabric_ops *fabric = budget->fabric;
+    errno = 0;
+    uint8_t *addr = fabric->mem_alloc(bytes);
+    if (!addr)
+        return errno ? -errno : -ENOMEM;
+    /* Local access only: no peer may reach a buffer that a pool hands from session to session. */
+    errno = 0;
+    struct ibv_mr *mr = fabric->reg_mr(budget->pd, addr, bytes, IBV_ACCESS_LOCAL_WRITE);
+    if (!mr) {
+        int error = errno ? errno : ENOMEM;
+        fabric->mem_free(addr, bytes);
+        return -error;
+    }
+    *block = (struct block){addr, bytes, mr};
+    atomic_store_explicit(&budget->bytes, used + bytes, memory_order_relaxed);
+    return 0;
+}
+
+void block_close(struct block *block, struct budget *budget) {
+    /* A device that will not let go of a registration keeps its memory: unmapping it would let the
+     * device write into whatever comes there next. The bytes stay in the budget then. */
+    if (budget->fabric->dereg_mr(block->mr) != 0)
+        return;
+    SANITIZE_UNPOISON(block->addr,
+                      block->bytes); /* the addresses may come back as another mapping */
+    budget->fabric->mem_free(block->addr, block->bytes);
+    uint64_t used = atomic_load_explicit(&budget->bytes, memory_order_relaxed);
+    atomic_store_explicit(&budget->bytes, used - block->bytes, memory_order_relaxed);
+}
+
+/* ---- arenas ---------------------------------------------------------------------------------- */
+
+void arenas_init(struct arenas *set) {
+    set->list = NULL;
+    set->next_bytes = ARENA_FIRST;
+}
+
+static size_t budget_left(const struct budget *budget) {
+    uint64_t used = atomic_load_explicit(&budget->bytes, memory_order_relaxed);
+    uint64_t left = budget->bytes_max > used ? budget->bytes_max - used : 0;
+    return left < SIZE_MAX ? (size_t)left & ~(POOL_PAGE - 1) : SIZE_MAX & ~(POOL_PAGE - 1);
+}
+
+int arenas_grow(struct arenas *set, struct budget *budget, size_t min_bytes) {
+    min_bytes = page_round(min_bytes);
+    size_t bytes = set->next_bytes;
+    size_t left = budget_left(budget);
+    if (bytes > left)
+        bytes = left; /* the last arena takes what the cap leaves */
+    if (bytes < min_bytes)
+        return -ENOMEM;
+    struct block block;
+    int error;
+    /* A limit of locked memory may refuse a large step and still allow a small one. */
+    while ((error = block_open(&block, budget, bytes)) != 0) {
+        if (bytes == min_bytes)
+            return error;
+        bytes = page_round(bytes / 2);
+        if (bytes < min_bytes)
+            bytes = min_bytes;
+    }
+    uint32_t pages = (uint32_t)(bytes / POOL_PAGE);
+    struct arena *arena = calloc(1, sizeof *arena + pages);
+    if (!arena) {
+        block_close(&block, budget);
+        return -ENOMEM;
+    }
+    arena->block = block;
+    arena->pages = arena->pages_free = pages;
+    arena->next = set->list;
+    set->list = arena;
+    if (bytes == set->next_bytes && set->next_bytes < ARENA_LARGEST)
+        set->next_bytes *= 2;
+    return 0;
+}
+
+bool arenas_release(struct arenas *set, struct budget *budget, bool all) {
+    bool any = false;
+    for (struct arena **link = &set->list; *link;) {
+        struct arena *arena = *link;
+        if (!all && arena->pages_free < arena->pages) {
+            link = &arena->next;
+            continue;
+        }
+        *link = arena->next;
+        block_close(&arena->block, budget);
+        free(arena);
+        any = true;
+    }
+    return any;
+}
+
+/* First free run in [from, to). Returns its first page, or to. */
+static uint32_t find_run(const struct arena *arena, uint32_t from, uint32_t to, uint32_t pages) {
+    uint32_t run = 0;
+    for (uint32_t page = from; page < to; page++) {
+        run = arena->used[page] ? 0 : run + 1;
+        if (run == pages)
+            return page + 1 - pages;
+    }
+    return to;
+}
+
+uint8_t *arenas_take(struct arenas *set, uint32_t pages, struct arena **from) {
+    for (struct arena *arena = set->list; arena; arena = arena->next) {
+        if (arena->pages_free < pages)
+            continue;
+        uint32_t first = find_run(arena, arena->hint, arena->pages, pages);
+        if (first == arena->pages && arena->hint > 0)
+            first = find_run(arena, 0, arena->pages, pages);
+        if (first == arena->pages)
+            continue;
+        memset(arena->used + first, 1, pages);
+        arena->pages_free -= pages;
+        arena->hint = first + pages;
+        *from = arena;
+        return arena->block.addr + (size_t)first * POOL_PAGE;
+    }
+    return NULL;
+}
+
+void arena_give(struct arena *arena, uint8_t *addr, uint32_t pages) {
+    uint32_t first = (uint32_t)((size_t)(addr - arena->block.addr) / POOL_PAGE);
+    memset(arena->used + first, 0, pages);
+    arena->pages_free += pages;
+    if (first < arena->hint)
+        arena->hint = first; /* fill from the front, so that arenas at the back empty out */
+}

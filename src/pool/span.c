@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * span.c - cuts runs of pages into buffers and keeps the free ones.
+ *
+ * A span in its class's list has a free buffer; a span without one is in no list and comes back
+ * with its first returned buffer. Control blocks live in ordinary memory beside the span.
+ * Owner: see span.h.
+ */
+#include "pool/span.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint32_t span_pages(unsigned size_class, bool small) {
+    size_t slot = class_slot(size_class);
+    size_t bytes = page_round(slot);
+    if (small)
+        return (uint32_t)(bytes / POOL_PAGE);
+    if (bytes < 16 * POOL_PAGE)
+        bytes = 16 * POOL_PAGE;
+    while (bytes % slot * 8 > bytes) /* more than an eighth lost: one page more */
+        bytes += POOL_PAGE;
+    return (uint32_t)(bytes / POOL_PAGE);
+}
+
+static void list_add(struct spans *spans, struct span *span) {
+    span->next = spans->list;
+    span->link = &spans->list;
+    if (span->next)
+        span->next->link = &span->next;
+    spans->list = span;
+}
+
+static void list_remove(struct span *span) {
+    *span->link = span->next;
+    if (span->next)
+        span->next->link = span->link;
+    span->link = NULL;
+}
+
+struct span *span_open(struct spans *spans, struct pool *pool, unsigned size_class,
+                       struct arena *arena, uint8_t *addr, uint32_t pages) {
+    size_t slot = class_slot(size_class);
+    uint32_t slots = (uint32_t)(pages * POOL_PAGE / slot);
+    size_t bytes = sizeof(struct span) + slots * sizeof(struct sluice_msg);
+    struct span *span = aligned_alloc(_Alignof(struct span), bytes);
+    if (!span)
+        return NULL;
+    memset(span, 0, bytes);
+    span->arena = arena;
+    span->addr = addr;
+    span->pages = pages;
+    span->slots = span->slots_free = slots;
+    for (uint32_t i = slots; i-- > 0;) { /* backwards: the lowest address is taken first */
+        struct sluice_msg *msg = &span->msgs[i];
+        msg->pool = pool;
+        msg->data = addr + i * slot + POOL_HEADROOM;
+        msg->lkey = arena->block.mr->lkey;
+        msg->size_class = (uint8_t)size_class;
+        msg->capacity = class_capacity(size_class);
+        msg->home = span;
+        msg->next = span->free;
+        span->free = msg;
+    }
+    span->all_next = spans->all;
+    span->all_link = &spans->all;
+    if (span->all_next)
+        span->all_next->all_link = &span->all_next;
+    spans->all = span;
+    list_add(spans, span);
+    return span;
+}
+
+unsigned spans_take(struct spans *spans, unsigned max, struct sluice_msg **chain) {
+    unsigned count = 0;
+    while (count < max && spans->list) {
+        struct span *span = spans->list;
+        while (count < max && span->free) {
+            struct sluice_msg *msg = span->free;
+            span->free = msg->next;
+            span->slots_free--;
+            msg->next = *chain;
+            *chain = msg;
+            count++;
+        }
+        if (!span->free)
+            list_remove(span);
+    }
+    return count;
+}
+
+void spans_give(struct spans *spans, struct sluice_msg *msg) {
+    struct span *span = msg->home;
+    msg->next = span->free;
+    span->free = msg;
+    span->slots_free++;
+    if (!span->link)
+        list_add(spans, span);
+}
+
+bool spans_reclaim(struct spans *spans) {
+    bool any = false;
+    for (struct span *span = spans->list, *next; span; span = next) {
+        next = span->next;
+        if (span->slots_free < span->slots)
+            continue;
+        list_remove(span);
+        *span->all_link = span->all_next;
+        if (span->all_next)
+            span->all_next->all_link = span->all_link;
+        arena_give(span->arena, span->addr, span->pages);
+        free(span);
+        any = true;
+    }
+    return any;
+}
+
+void spans_free(struct spans *spans) {
+    for (struct span *span = spans->all, *next; span; span = next) {
+        next = span->all_next;
+        free(span);
+    }
+    spans->list = spans->all = NULL;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * span.h - size classes, and spans: runs of pages cut into buffers of one class.
+ *
+ * Classes grow by a quarter of a power of two, so a buffer is at most a quarter larger than what
+ * was asked for. A span knows how many of its buffers are free; an empty one goes back to its arena
+ * when another class or a large message needs the pages.
+ *
+ * Owner: the pool, under its list lock; opening and reclaiming also under its slow lock (arenas).
+ */
+#ifndef POOL_SPAN_H
+#define POOL_SPAN_H
+
+#include "pool/arena.h"
+#include "pool/pool.h"
+
+#define CLASS_LOG2_MIN 8  /* 256 B */
+#define CLASS_LOG2_MAX 20 /* 1 MiB */
+#define CLASS_BYTES_MAX ((size_t)1 << CLASS_LOG2_MAX)
+_Static_assert(POOL_CLASSES == (CLASS_LOG2_MAX - CLASS_LOG2_MIN) * 4 + 1, "classes");
+
+/* Smallest class with room for bytes <= CLASS_BYTES_MAX. */
+static inline unsigned class_of(size_t bytes) {
+    if (bytes <= (size_t)1 << CLASS_LOG2_MIN)
+        return 0;
+    size_t last = bytes - 1; /* a size that is a capacity itself belongs to that class */
+    unsigned log2 = 63 - (unsigned)__builtin_clzll(last);
+    return (log2 - CLASS_LOG2_MIN) * 4 + (unsigned)(last >> (log2 - 2) & 3) + 1;
+}
+
+static inline size_t class_capacity(unsigned size_class) {
+    return (size_t)(4 + size_class % 4) << (CLASS_LOG2_MIN - 2 + size_class / 4);
+}
+
+static inline size_t class_slot(unsigned size_class) {
+    return class_capacity(size_class) + POOL_HEADROOM;
+}
+
+struct span {
+    struct span *next, **link; /* list of spans with free buffers; link NULL: not in it */
+    struct span *all_next, **all_link;
+    struct arena *arena;
+    uint8_t *addr;
+    uint32_t pages;
+    uint32_t slots, slots_free;
+    struct sluice_msg *free;
+    struct sluice_msg msgs[];
+};
+
+struct spans { /* of one class */
+    struct span *list, *all;
+};
+
+/* Pages of a new span: enough buffers to make the cutting loss small, or (small) just for one. */
+uint32_t span_pages(unsigned size_class, bool small);
+/* Cuts a run of pages into buffers, adds it to the list. NULL: no memory for control blocks. */
+struct span *span_open(struct spans *spans, struct pool *pool, unsigned size_class,
+                       struct arena *arena, uint8_t *addr, uint32_t pages);
+/* Up to max free buffers, chained. Returns how many. */
+unsigned spans_take(struct spans *spans, unsigned max, struct sluice_msg **chain);
+void spans_give(struct spans *spans, struct sluice_msg *msg);
+/* Returns every empty span to its arena. True if there was one. */
+bool spans_reclaim(struct spans *spans);
+void spans_free(struct spans *spans); /* control blocks only: the arenas are going away */
+
+#endif

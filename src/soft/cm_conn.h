@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * cm_conn.h - one end of a connection (RC) or of a service resolution (UD): the part of an id that
+ * talks to a peer. Control lock for everything.
+ *
+ * A connection belongs to one peer (process) and to one number over there; messages from anybody
+ * else do not find it. Requests are kept and sent again until answered, as the fault layer may lose
+ * them and a full backlog drops them; one timer serves all states, since no state needs two.
+ */
+#ifndef SOFT_CM_CONN_H
+#define SOFT_CM_CONN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "soft/cm_wire.h"
+#include "soft/engine.h"
+
+enum cm_conn_state {
+    CM_CONN_NONE,
+    CM_CONN_REQ_SENT,
+    CM_CONN_REQ_RCVD,
+    CM_CONN_REP_SENT,
+    CM_CONN_REP_RCVD,
+    CM_CONN_UP,
+    CM_CONN_DREQ_SENT,
+    CM_CONN_DREQ_RCVD,
+    CM_CONN_TIMEWAIT,
+    CM_CONN_SIDR_SENT,
+    CM_CONN_SIDR_RCVD,
+    CM_CONN_SIDR_DONE,
+    CM_CONN_OVER, /* refused, timed out, or past timewait */
+};
+
+enum cm_reject {
+    CM_REJECT_TIMEOUT = 4,
+    CM_REJECT_NO_LISTENER = 8,
+    CM_REJECT_CONSUMER = 28,
+    CM_REJECT_ECE = 35,
+};
+
+enum cm_sidr {
+    CM_SIDR_OK = 0,
+    CM_SIDR_UNSUPPORTED = 1,
+    CM_SIDR_REJECTED = 2,
+    CM_SIDR_VERSION = 5,
+};
+
+struct cm_id;
+struct soft_peer;
+struct rdma_conn_param;
+
+struct cm_conn {
+    enum cm_conn_state state;
+    bool waiting; /* the peer has our request and asked for time */
+    unsigned tries_left;
+    struct soft_peer *peer; /* held, or NULL */
+    uint64_t remote;        /* the id's number over there, 0 while unknown */
+    struct soft_timer timer;
+    uint32_t local_qpn, remote_qpn;
+    uint32_t send_psn, recv_psn;
+    uint8_t responder_resources, initiator_depth; /* of our QP */
+    uint8_t retry_count, rnr_retry_count;         /* of our QP */
+    uint32_t qkey;
+    /* The request that is repeated until answered. */
+    enum cm_wire_type request_type;
+    uint32_t request_bytes;
+    union cm_wire_any request;
+};
+
+/* Milliseconds, read from the environment once per process. */
+struct cm_times {
+    unsigned answer_ms; /* until an unanswered request is given up */
+    unsigned tries;     /* how often it is sent in that time */
+    unsigned wait_ms;   /* how long a peer that asked for time is waited for */
+    unsigned timewait_ms;
+};
+const struct cm_times *cm_times(void);
+
+/*
+ * Enters a state that waits for an answer: sends request (already set) and keeps repeating it. Where
+ * nobody can be asked the refusal is posted at once.
+ */
+void cm_conn_ask(struct cm_id *id, enum cm_conn_state state);
+void cm_conn_enter_timewait(struct cm_id *id);
+/* The connection is over; nothing is sent. */
+void cm_conn_over(struct cm_id *id);
+/* The id goes away: tells the peer what the kernel would tell it. */
+void cm_conn_kill(struct cm_id *id);
+void cm_conn_peer_gone(struct cm_id *id);
+/* Passive side: tells the peer no. */
+void cm_conn_reject(struct cm_id *id, enum cm_reject reason, const void *data, uint8_t len);
+void cm_conn_sidr_reply(struct cm_id *id, enum cm_sidr status, const void *data, uint8_t len);
+
+/* An event about the connection, if the id is in a state to hear of it. */
+void cm_conn_event(struct cm_id *id, enum rdma_cm_event_type type, int status);
+
+/* The request that made this passive id arrived once more. */
+void cm_conn_on_duplicate(struct cm_id *id);
+/* Messages for this id from its peer; already checked for size. */
+void cm_conn_on_wait(struct cm_id *id, const struct cm_wire_head *head);
+void cm_conn_on_rep(struct cm_id *id, const struct cm_wire_rep *rep);
+void cm_conn_on_rtu(struct cm_id *id);
+void cm_conn_on_rej(struct cm_id *id, const struct cm_wire_rej *rej);
+void cm_conn_on_dreq(struct cm_id *id);
+void cm_conn_on_drep(struct cm_id *id);
+void cm_conn_on_sidr_rep(struct cm_id *id, const struct cm_wire_sidr_rep *rep);
+
+#endif

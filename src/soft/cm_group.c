@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * cm_group.c - joining and leaving multicast groups.
+ *
+ * On one host there is nobody to ask, so a join is done at once. The list is guarded by the control
+ * lock; the count of unacknowledged events by the id's ack mutex.
+ */
+#include "soft/cm_group.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "soft/cm_addr.h"
+#include "soft/cm_event.h"
+#include "soft/cm_id.h"
+#include "soft/cm_sync.h"
+#include "soft/soft.h"
+
+struct cm_group {
+    struct cm_group *next;
+    struct cm_id *id;
+    struct sockaddr_storage addr;
+    void *context; /* the application's */
+    unsigned unacked;
+};
+
+void cm_group_count(struct cm_group *group) {
+    pthread_mutex_lock(&group->id->ack_mutex);
+    group->unacked++;
+    pthread_mutex_unlock(&group->id->ack_mutex);
+}
+
+void cm_group_uncount(struct cm_group *group) {
+    struct cm_id *id = group->id; /* the group may be freed as soon as the count is down */
+    pthread_mutex_lock(&id->ack_mutex);
+    group->unacked--;
+    pthread_cond_broadcast(&id->acked);
+    pthread_mutex_unlock(&id->ack_mutex);
+}
+
+static void free_acked(struct cm_group *group) {
+    pthread_mutex_lock(&group->id->ack_mutex);
+    while (group->unacked)
+        pthread_cond_wait(&group->id->acked, &group->id->ack_mutex);
+    pthread_mutex_unlock(&group->id->ack_mutex);
+    free(group);
+}
+
+void cm_group_free_all(struct cm_id *id) {
+    while (id->groups) {
+        struct cm_group *group = id->groups;
+        id->groups = group->next;
+        free_acked(group);
+    }
+}
+
+/* ---- joining -------------------------------------------------------------------------------------- */
+
+static int join_locked(struct cm_id *id, const struct sockaddr *addr, void *context) {
+    if (!id->id.verbs || (id->state != CM_BOUND && id->state != CM_ADDR_RESOLVED))
+        return EINVAL;
+    struct cm_group *group = calloc(1, sizeof *group);
+    struct cm_event *event = group ? cm_event_new(id, RDMA_CM_EVENT_MULTICAST_JOIN, 0) : NULL;
+    if (!event) {
+        free(group);
+        return ENOMEM;
+    }
+    group->id = id;
+    group->context = context;
+    cm_addr_copy(&group->addr, addr);
+    group->next = id->groups;
+    id->groups = group;
+    struct rdma_ud_param *param = &event->event.param.ud;
+    param->private_data = context; /* not data: the caller's pointer */
+    param->ah_attr.is_global = 1;
+    param->ah_attr.port_num = 1;
+    param->ah_attr.grh.sgid_index = id->gid_index;
+    param->ah_attr.grh.hop_limit = 1;
+    param->ah_attr.grh.traffic_class = id->tos;
+    cm_addr_gid(addr, &param->ah_attr.grh.dgid); /* RoCE v2: the address, mapped */
+    param->qp_num = 0xFFFFFF;
+    param->qkey = RDMA_UDP_QKEY;
+    event->group = group;
+    cm_event_post(event);
+    return 0;
+}
+
+int soft_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *context) {
+    int error = cm_id_unusable(id);
+    if (!error && (!cm_addr_bytes(addr) || cm_addr_is_any(addr) || !cm_id_is_ud(cm_id_of(id))))
+        error = EINVAL;
+    if (error)
+        return cm_fail(error);
+    soft_lock();
+    error = join_locked(cm_id_of(id), addr, context);
+    soft_unlock();
+    return error ? cm_fail(error) : cm_sync_complete(cm_id_of(id));
+}
+
+int soft_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr,
+                           void *context) {
+    if (!id || !attr)
+        return cm_fail(EINVAL);
+    if (attr->comp_mask >= RDMA_CM_JOIN_MC_ATTR_RESERVED)
+        return cm_fail(ENOTSUP);
+    if (!(attr->comp_mask & RDMA_CM_JOIN_MC_ATTR_ADDRESS) ||
+        !(attr->comp_mask & RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS) ||
+        attr->join_flags >= RDMA_MC_JOIN_FLAG_RESERVED)
+        return cm_fail(EINVAL);
+    return soft_join_multicast(id, attr->addr, context);
+}
+
+int soft_leave_multicast(struct rdma_cm_id *id, struct sockaddr *addr) {
+    int error = cm_id_unusable(id);
+    if (!error && !cm_addr_bytes(addr))
+        error = EINVAL;
+    if (error)
+        return cm_fail(error);
+    struct cm_id *own = cm_id_of(id);
+    soft_lock();
+    struct cm_group **link = &own->groups;
+    while (*link && !cm_addr_equal((struct sockaddr *)&(*link)->addr, addr))
+        link = &(*link)->next;
+    struct cm_group *group = *link;
+    struct cm_channel *channel = atomic_load(&own->channel);
+    if (group) {
+        *link = group->next;
+        if (channel)
+            cm_event_discard_all(channel, own, group);
+    }
+    soft_unlock();
+    if (!group)
+        return cm_fail(EADDRNOTAVAIL);
+    if (own->sync && id->event && ((struct cm_event *)id->event)->group == group) {
+        soft_ack_cm_event(id->event); /* kept by the join that waited for it */
+        id->event = NULL;
+    }
+    free_acked(group);
+    return 0;
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * engine.c - the helper thread: epoll, watches, timers, start, stop and fork.
+ *
+ * Two locks: `life` serialises start and stop (held across thread creation and join, never taken
+ * by the engine thread), `control` is the control lock of engine.h. A fork makes the child's copy
+ * dead: every object remembers the generation it was made in, the child's generation is a new one,
+ * and the first use in the child starts a fresh engine.
+ */
+#define _GNU_SOURCE
+#include "soft/engine.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "soft/object.h"
+
+#define BATCH 64
+
+static struct {
+    pthread_mutex_t life, control;
+    unsigned refs;
+    bool running, stopping;
+    pthread_t thread;
+    int epoll_fd, wake_fd;
+    struct soft_timer *timers; /* sorted by due_ns */
+    struct epoll_event batch[BATCH];
+    int batch_next, batch_count;
+    struct soft_watch *watches[65536 / 4]; /* open descriptors, for the forked child to close */
+    unsigned watch_count;
+} engine = {.life = PTHREAD_MUTEX_INITIALIZER, .control = PTHREAD_MUTEX_INITIALIZER, .epoll_fd = -1, .wake_fd = -1};
+
+uint32_t soft_generation_now = 1;
+static bool forked;
+static _Thread_local bool on_engine;
+
+void soft_lock(void) {
+    pthread_mutex_lock(&engine.control);
+}
+
+void soft_unlock(void) {
+    pthread_mutex_unlock(&engine.control);
+}
+
+bool soft_forked(void) {
+    return forked;
+}
+
+bool soft_on_engine_thread(void) {
+    return on_engine;
+}
+
+uint64_t soft_now_ns(void) {
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+void soft_engine_wake(void) {
+    uint64_t one = 1;
+    if (engine.wake_fd >= 0)
+        (void)!write(engine.wake_fd, &one, sizeof one);
+}
+
+/* ---- watches -------------------------------------------------------------------------------- */
+
+int soft_watch_add(struct soft_watch *watch, uint32_t events) {
+    if (engine.watch_count == sizeof engine.watches / sizeof engine.watches[0])
+        return -EMFILE;
+    struct epoll_event ev = {.events = events, .data.ptr = watch};
+    if (epoll_ctl(engine.epoll_fd, EPOLL_CTL_ADD, watch->fd, &ev) != 0)
+        return -errno;
+    watch->slot = engine.watch_count;
+    engine.watches[engine.watch_count++] = watch;
+    return 0;
+}
+
+int soft_watch_modify(struct soft_watch *watch, uint32_t events) {
+    struct epoll_event ev = {.events = events, .data.ptr = watch};
+    return epoll_ctl(engine.epoll_fd, EPOLL_CTL_MOD, watch->fd, &ev) != 0 ? -errno : 0;
+}
+
+void soft_watch_remove(struct soft_watch *watch) {
+    epoll_ctl(engine.epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
+    if (watch->slot < engine.watch_count && engine.watches[watch->slot] == watch) {
+        engine.watches[watch->slot] = engine.watches[--engine.watch_count];
+        engine.watches[watch->slot]->slot = watch->slot;
+    }
+    for (int i = engine.batch_next; i < engine.batch_count; i++)
+        if (engine.batch[i].data.ptr == watch)
+            engine.batch[i].data.ptr = NULL;
+}
+
+/* ---- timers --------------------------------------------------------------------------------- */
+
+void soft_timer_cancel(struct soft_timer *timer) {
+    if (timer->due_ns == 0)
+        return;
+    *timer->link = timer->next;
+    if (timer->next)
+        timer->next->link = timer->link;
+    timer->due_ns = 0;
+}
+
+void soft_timer_arm(struct soft_timer *timer, uint64_t due_ns, void (*fn)(struct soft_timer *)) {
+    soft_timer_cancel(timer);
+    struct soft_timer **at = &engine.timers;
+    while (*at && (*at)->due_ns <= due_ns)
+        at = &(*at)->next;
+    timer->fn = fn;
+    timer->due_ns = due_ns ? due_ns : 1;
+    timer->next = *at;
+    timer->link = at;
+    if (*at)
+        (*at)->link = &timer->next;
+    *at = timer;
+    if (at == &engine.timers && !on_engine)
+        soft_engine_wake();
+}
+
+static void run_timers(void) {
+    uint64_t now = soft_now_ns();
+    while (engine.timers && engine.timers->due_ns <= now) {
+        struct soft_timer *timer = engine.timers;
+        soft_timer_cancel(timer);
+        timer->fn(timer);
+    }
+}
+
+static int next_timeout_ms(void) {
+    if (!engine.timers)
+        return -1;
+    uint64_t now = soft_now_ns(), due = engine.timers->due_ns;
+    if (due <= now)
+        return 0;
+    uint64_t ms = (due - now + 999999) / 1000000;
+    return ms > 3600000 ? 3600000 : (int)ms;
+}
+
+/* ---- the thread ----------------------------------------------------------------------------- */
+
+static void *engine_main(void *unused) {
+    (void)unused;
+    on_engine = true;
+    soft_lock();
+    while (!engine.stopping) {
+        int timeout = next_timeout_ms();
+        soft_unlock();
+        int n = epoll_wait(engine.epoll_fd, engine.batch, BATCH, timeout);
+        soft_lock();
+        engine.batch_count = n > 0 ? n : 0;
+        for (engine.batch_next = 0; engine.batch_next < engine.batch_count;) {
+            struct epoll_event *ev = &engine.batch[engine.batch_next++];
+            struct soft_watch *watch = ev->data.ptr;
+            if (watch)
+                watch->fn(watch, ev->events);
+        }
+        engine.batch_count = 0;
+        soft_tick_if_wanted();
+        run_timers();
+    }
+    soft_unlock();
+    return NULL;
+}
+
+static void on_wake(struct soft_watch *watch, uint32_t events) {
+    (void)events;
+    uint64_t n;
+    (void)!read(watch->fd, &n, sizeof n);
+}
+
+static struct soft_watch wake_watch = {.fd = -1, .fn = on_wake};
+
+/* ---- fork ------------------------------------------------------------------------------------ */
+
+static void fork_prepare(void) {
+    pthread_mutex_lock(&engine.life);
+    soft_lock();
+}
+
+static void fork_parent(void) {
+    soft_unlock();
+    pthread_mutex_unlock(&engine.life);
+}
+
+/*
+ * The child keeps the parent's mappings but not its thread. Its copies of the sockets are closed so
+ * that they do not keep the parent's connections looking alive; the objects stay as they are and
+ * are refused by their generation.
+ */
+static void fork_child(void) {
+    if (engine.running) {
+        forked = true;
+        for (unsigned i = 0; i < engine.watch_count; i++)
+            if (engine.watches[i]->fd >= 0)
+                close(engine.watches[i]->fd);
+        close(engine.epoll_fd);
+    }
+    engine.watch_count = 0;
+    engine.timers = NULL;
+    engine.running = engine.stopping = false;
+    engine.refs = 0;
+    engine.epoll_fd = engine.wake_fd = -1;
+    wake_watch.fd = -1;
+    soft_generation_now++;
+    soft_peer_forked();
+    soft_qp_forked();
+    soft_memory_forked();
+    pthread_mutex_init(&engine.control, NULL);
+    pthread_mutex_init(&engine.life, NULL);
+}
+
+static void register_fork_handlers(void) {
+    pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+/* ---- start and stop -------------------------------------------------------------------------- */
+
+static int engine_start(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_fork_handlers);
+    engine.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (engine.epoll_fd < 0)
+        return -errno;
+    int rc;
+    engine.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (engine.wake_fd < 0) {
+        rc = -errno;
+        goto close_epoll;
+    }
+    wake_watch.fd = engine.wake_fd;
+    rc = soft_watch_add(&wake_watch, EPOLLIN);
+    if (rc != 0)
+        goto close_wake;
+    rc = soft_peer_start();
+    if (rc != 0)
+        goto remove_wake;
+    engine.stopping = false;
+    /* Application signals belong to application threads. */
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = -pthread_create(&engine.thread, NULL, engine_main, NULL);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc != 0)
+        goto stop_peers;
+    pthread_setname_np(engine.thread, "sluice-soft");
+    engine.running = true;
+    return 0;
+stop_peers:
+    soft_peer_stop();
+remove_wake:
+    soft_watch_remove(&wake_watch);
+close_wake:
+    close(engine.wake_fd);
+    engine.wake_fd = -1;
+close_epoll:
+    close(engine.epoll_fd);
+    engine.epoll_fd = -1;
+    return rc;
+}
+
+int soft_engine_get(void) {
+    pthread_mutex_lock(&engine.life);
+    int rc = 0;
+    if (engine.refs == 0) {
+        soft_lock();
+        rc = engine_start();
+        soft_unlock();
+    }
+    if (rc == 0)
+        engine.refs++;
+    pthread_mutex_unlock(&engine.life);
+    if (rc != 0) {
+        errno = -rc;
+        return -1;
+    }
+    return 0;
+}
+
+void soft_engine_put(void) {
+    pthread_mutex_lock(&engine.life);
+    if (engine.refs > 0 && --engine.refs == 0 && engine.running) {
+        soft_lock();
+        engine.stopping = true;
+        soft_unlock();
+        soft_engine_wake();
+        pthread_join(engine.thread, NULL);
+        engine.running = false;
+        soft_lock();
+        soft_peer_stop();
+        soft_watch_remove(&wake_watch);
+        close(engine.wake_fd);
+        close(engine.epoll_fd);
+        engine.wake_fd = engine.epoll_fd = -1;
+        engine.timers = NULL;
+        soft_unlock();
+    }
+    pthread_mutex_unlock(&engine.life);
+}

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * link.c - how two QPs of two processes get at each other's rings, and peers at regions.
+ *
+ * At RTR a QP makes the ring it will read and sends it to the process that owns the destination
+ * number. The two sides reach RTR in any order: a ring that comes early waits in the QP as an
+ * offer. A ring is accepted only if it names this QP, comes from the process that owns the
+ * destination number and cannot be shrunk.
+ *
+ * Owner: control lock; what pollers see of it (qp->tx, qp->rx) changes under the QP's lock.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "soft/object.h"
+#include "soft/peer_internal.h"
+
+struct link_msg {
+    uint32_t from_qpn, to_qpn;
+    uint32_t recv_cq, send_cq; /* words of the sender's board */
+    uint32_t pd, zero;         /* whose keys are good for this QP */
+};
+
+struct keys_msg {
+    uint64_t probe; /* where the sender's uuid lies in its memory */
+};
+
+#define REGION_WRITABLE 1u
+struct region_msg {
+    uint32_t index, serial; /* serial: an answer to an older region of that index is void */
+    uint64_t bytes;
+    uint32_t flags, zero;
+};
+
+static bool same_process(const struct soft_peer *a, const struct soft_peer *b) {
+    if (a == b)
+        return true;
+    if (a->pid > 0)
+        return a->pid == b->pid && a->uid == b->uid;
+    return a->uid == b->uid && memcmp(a->uuid, b->uuid, sizeof a->uuid) == 0;
+}
+
+/* ---- rings -------------------------------------------------------------------------------------- */
+
+static int ring_create(struct soft_qp *qp, struct soft_ring **out) {
+    int fd = memfd_create("sluice-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -1;
+    struct soft_ring *ring = MAP_FAILED;
+    if (ftruncate(fd, SOFT_RING_BYTES) == 0 &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+        ring = mmap(NULL, SOFT_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (ring == MAP_FAILED) {
+        int err = errno;
+        close(fd);
+        errno = err;
+        return -1;
+    }
+    ring->fixed.magic = SOFT_RING_MAGIC;
+    ring->fixed.slots = SOFT_RING_SLOTS;
+    ring->fixed.receiver_qpn = qp->ibv.qp_num;
+    ring->fixed.sender_qpn = qp->attr.dest_qp_num;
+    atomic_store(&ring->rx.rnr_timer, qp->attr.min_rnr_timer);
+    atomic_store(&ring->rx.access,
+                 qp->attr.qp_access_flags | (uint32_t)qp->attr.max_dest_rd_atomic << 16);
+    *out = ring;
+    return fd;
+}
+
+/* The peer's ring becomes ours to write. */
+static void attach(struct soft_qp *qp, struct soft_ring *ring, struct soft_peer *peer,
+                   const uint32_t cqs[2], uint32_t pd) {
+    spin_lock(&qp->lock);
+    qp->remote_pd = pd;
+    /* Two processes may have two connections. Regions and bells go by the one that carried LINK. */
+    qp->link_peer = soft_peer_hold(peer);
+    qp->peer_recv_armed = &peer->board->cq[cqs[0] % SOFT_BOARD_CQS].armed;
+    qp->peer_send_armed = &peer->board->cq[cqs[1] % SOFT_BOARD_CQS].armed;
+    qp->fence_free = peer->fence_free;
+    qp->tx_pos = qp->tx_index = qp->tx_published = 0;
+    st(qp->tx_acked, 0);
+    atomic_store_explicit(&qp->tx, ring, memory_order_release);
+    st(qp->attention, ATT_WORK);
+    spin_unlock(&qp->lock);
+    soft_qp_progress(qp, NULL, NULL, 0); /* what was posted before the ring came */
+}
+
+static void drop_offer(struct soft_qp *qp) {
+    if (!qp->offer.ring)
+        return;
+    munmap(qp->offer.ring, SOFT_RING_BYTES);
+    soft_peer_release(qp->offer.peer);
+    memset(&qp->offer, 0, sizeof qp->offer);
+}
+
+static void take_offer(struct soft_qp *qp) {
+    if (!qp->offer.ring || !qp->peer || ld(qp->tx))
+        return;
+    if (qp->offer.qpn != qp->attr.dest_qp_num || !same_process(qp->offer.peer, qp->peer) ||
+        !soft_peer_alive(qp->offer.peer)) {
+        drop_offer(qp);
+        return;
+    }
+    attach(qp, qp->offer.ring, qp->offer.peer, qp->offer.cqs, qp->offer.pd);
+    soft_peer_release(qp->offer.peer);
+    memset(&qp->offer, 0, sizeof qp->offer);
+}
+
+int soft_link_open(struct soft_qp *qp) {
+    struct soft_ring *ring;
+    int fd = ring_create(qp, &ring);
+    if (fd < 0)
+        return errno;
+    struct soft_peer *peer = NULL;
+    int rc = soft_peer_by_qpn(qp->attr.dest_qp_num, &peer);
+    if (rc == 0) {
+        struct link_msg msg = {.from_qpn = qp->ibv.qp_num,
+                               .to_qpn = qp->attr.dest_qp_num,
+                               .recv_cq = soft_cq_of(qp->ibv.recv_cq)->board_index,
+                               .send_cq = soft_cq_of(qp->ibv.send_cq)->board_index,
+                               .pd = soft_pd_of(qp->ibv.pd)->number};
+        rc = soft_peer_send(peer, SOFT_MSG_LINK, &msg, sizeof msg, fd);
+    }
+    close(fd);
+    if (rc != 0 && rc != -ECONNREFUSED && rc != -ECONNRESET) {
+        soft_peer_release(peer);
+        munmap(ring, SOFT_RING_BYTES);
+        return -rc;
+    }
+    spin_lock(&qp->lock);
+    st(qp->rx_index, 0);
+    st(qp->rx_pos, 0);
+    st(qp->rx_told, 0);
+    st(qp->rx_word, 0);
+    atomic_store_explicit(&qp->rx, ring, memory_order_release);
+    qp->peer_gone = rc != 0; /* nobody owns that number: sends will exhaust their retries */
+    spin_unlock(&qp->lock);
+    if (rc == 0) {
+        spin_lock(&qp->lock);
+        qp->peer = peer;
+        spin_unlock(&qp->lock);
+        qp->peer_next = peer->qps;
+        qp->peer_link = &peer->qps;
+        if (peer->qps)
+            peer->qps->peer_link = &qp->peer_next;
+        peer->qps = qp;
+        take_offer(qp);
+    } else {
+        soft_peer_release(peer);
+    }
+    return 0;
+}
+
+void soft_link_close(struct soft_qp *qp) {
+    drop_offer(qp);
+    if (qp->peer_link) {
+        *qp->peer_link = qp->peer_next;
+        if (qp->peer_next)
+            qp->peer_next->peer_link = qp->peer_link;
+        qp->peer_link = NULL;
+        qp->peer_next = NULL;
+    }
+    spin_lock(&qp->lock);
+    struct soft_ring *rx = ld(qp->rx), *tx = ld(qp->tx);
+    st(qp->rx, NULL);
+    st(qp->tx, NULL);
+    qp->peer_recv_armed = qp->peer_send_armed = NULL;
+    struct soft_peer *peer = qp->peer, *link_peer = qp->link_peer;
+    qp->peer = qp->link_peer = NULL;
+    spin_unlock(&qp->lock);
+    if (rx)
+        munmap(rx, SOFT_RING_BYTES);
+    if (tx)
+        munmap(tx, SOFT_RING_BYTES);
+    soft_peer_release(peer);
+    soft_peer_release(link_peer);
+}
+
+static bool sealed(int fd, uint64_t bytes) {
+    struct stat stat;
+    int seals = fcntl(fd, F_GET_SEALS);
+    return seals >= 0 && (seals & F_SEAL_SHRINK) && fstat(fd, &stat) == 0 &&
+           (uint64_t)stat.st_size == bytes;
+}
+
+static void on_link(struct soft_peer *peer, const struct link_msg *msg, int fd) {
+    struct soft_qp *qp = soft_qp_find(msg->to_qpn);
+    if (!qp || fd < 0 || qp->ibv.qp_type != IBV_QPT_RC || ld(qp->tx) || !sealed(fd, SOFT_RING_BYTES))
+        return;
+    struct soft_ring *ring =
+        mmap(NULL, SOFT_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (ring == MAP_FAILED)
+        return;
+    if (ring->fixed.magic != SOFT_RING_MAGIC || ring->fixed.slots != SOFT_RING_SLOTS ||
+        ring->fixed.receiver_qpn != msg->from_qpn || ring->fixed.sender_qpn != msg->to_qpn) {
+        munmap(ring, SOFT_RING_BYTES);
+        return;
+    }
+    drop_offer(qp);
+    qp->offer.ring = ring;
+    qp->offer.peer = soft_peer_hold(peer);
+    qp->offer.qpn = msg->from_qpn;
+    qp->offer.cqs[0] = msg->recv_cq;
+    qp->offer.cqs[1] = msg->send_cq;
+    qp->offer.pd = msg->pd;
+    take_offer(qp);
+}
+
+/* ---- regions ------------------------------------------------------------------------------------ */
+
+static void send_region(struct soft_peer *peer, int index) {
+    const struct soft_region *r = &soft_regions[index];
+    if (!r->addr || !peer->greeted || peer->uid != geteuid() ||
+        ld(peer->region_sent[index]) != REGION_UNSENT)
+        return;
+    struct region_msg msg = {.index = (uint32_t)index, .serial = r->serial, .bytes = r->bytes,
+                             .flags = r->writable ? REGION_WRITABLE : 0};
+    if (soft_peer_send(peer, SOFT_MSG_REGION, &msg, sizeof msg, r->fd) == 0 && peer->alive)
+        st(peer->region_sent[index], REGION_SENT);
+}
+
+void soft_link_announce_regions(struct soft_peer *peer) {
+    for (int i = 0; i < SOFT_MAX_REGIONS && peer->alive; i++)
+        send_region(peer, i);
+}
+
+void soft_link_region_added(int index) {
+    for (struct soft_peer *peer = soft_peers, *next; peer; peer = next) {
+        next = peer->next;
+        st(peer->region_sent[index], REGION_UNSENT);
+        send_region(peer, index);
+    }
+}
+
+void soft_link_region_removed(int index) {
+    struct region_msg msg = {.index = (uint32_t)index};
+    for (struct soft_peer *peer = soft_peers, *next; peer; peer = next) {
+        next = peer->next;
+        if (ld(peer->region_sent[index]) != REGION_UNSENT)
+            soft_peer_send(peer, SOFT_MSG_REGION_DROP, &msg, sizeof msg, -1);
+        st(peer->region_sent[index], REGION_UNSENT);
+    }
+}
+
+/* Registered for remote writing later than announced: the same again, now with that right. */
+void soft_link_region_writable(int index) {
+    for (struct soft_peer *peer = soft_peers, *next; peer; peer = next) {
+        next = peer->next;
+        if (ld(peer->region_sent[index]) == REGION_UNSENT)
+            continue;
+        const struct soft_region *r = &soft_regions[index];
+        struct region_msg msg = {.index = (uint32_t)index, .serial = r->serial, .bytes = r->bytes,
+                                 .flags = REGION_WRITABLE};
+        soft_peer_send(peer, SOFT_MSG_REGION, &msg, sizeof msg, r->fd);
+    }
+}
+
+static void on_region(struct soft_peer *peer, const struct region_msg *msg, int fd) {
+    /* Memory of another user is not mapped: its messages travel through the rings. */
+    if (msg->index >= SOFT_MAX_REGIONS || fd < 0 || peer->uid != geteuid() || msg->bytes == 0 ||
+        msg->bytes > (1ull << 40) || !sealed(fd, msg->bytes))
+        return;
+    struct soft_peer_region *region = &peer->regions[msg->index];
+    bool writable = (msg->flags & REGION_WRITABLE) != 0;
+    const uint8_t *old = atomic_load(&region->addr);
+    if (old && (!writable || region->bytes != msg->bytes))
+        return;
+    /* More rights for a mapping in use: in place, so that nobody sees it move. */
+    void *addr = mmap((void *)(uintptr_t)old, msg->bytes, PROT_READ | (writable ? PROT_WRITE : 0),
+                      MAP_SHARED | (old ? MAP_FIXED : 0), fd, 0);
+    if (addr == MAP_FAILED)
+        return;
+    region->bytes = msg->bytes;
+    atomic_store_explicit(&region->addr, addr, memory_order_release);
+    atomic_store_explicit(&region->writable, writable, memory_order_release);
+    soft_peer_send(peer, SOFT_MSG_REGION_OK, msg, sizeof *msg, -1);
+}
+
+static void on_region_drop(struct soft_peer *peer, uint32_t index) {
+    if (index >= SOFT_MAX_REGIONS)
+        return;
+    void *addr = (void *)(uintptr_t)atomic_exchange(&peer->regions[index].addr, NULL);
+    if (!addr)
+        return;
+    atomic_store(&peer->regions[index].writable, false);
+    soft_qp_quiesce(); /* a poller may be copying from it */
+    munmap(addr, peer->regions[index].bytes);
+}
+
+/* ---- keys --------------------------------------------------------------------------------------- */
+
+void soft_link_announce_keys(struct soft_peer *peer) {
+    int fd = soft_keys_fd();
+    if (fd < 0 || peer->keys_sent || !peer->greeted || peer->uid != geteuid())
+        return;
+    struct keys_msg msg = {.probe = (uintptr_t)soft_own_uuid};
+    peer->keys_sent = soft_peer_send(peer, SOFT_MSG_KEYS, &msg, sizeof msg, fd) == 0;
+}
+
+/* Reads the peer's uuid from its own memory: allowed, and really that process? */
+static bool probe(const struct soft_peer *peer, uint64_t addr) {
+    uint8_t uuid[16];
+    struct iovec local = {uuid, sizeof uuid}, remote = {(void *)(uintptr_t)addr, sizeof uuid};
+    return peer->pid > 0 &&
+           process_vm_readv(peer->pid, &local, 1, &remote, 1, 0) == (ssize_t)sizeof uuid &&
+           memcmp(uuid, peer->uuid, sizeof uuid) == 0;
+}
+
+static void on_keys(struct soft_peer *peer, const struct keys_msg *msg, int fd) {
+    if (fd < 0 || peer->uid != geteuid() || atomic_load(&peer->keys) || !sealed(fd, SOFT_KEYS_BYTES))
+        return;
+    void *addr = mmap(NULL, SOFT_KEYS_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+    if (addr == MAP_FAILED)
+        return;
+    st(peer->vm_ok, probe(peer, msg->probe));
+    atomic_store_explicit(&peer->keys, addr, memory_order_release);
+}
+
+/* ---- entries ------------------------------------------------------------------------------------ */
+
+void soft_link_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
+                          int fd) {
+    struct link_msg link;
+    struct region_msg region;
+    struct keys_msg keys;
+    switch (type) {
+    case SOFT_MSG_LINK:
+        if (bytes == sizeof link) {
+            memcpy(&link, data, sizeof link);
+            on_link(peer, &link, fd);
+        }
+        break;
+    case SOFT_MSG_KEYS:
+        if (bytes == sizeof keys) {
+            memcpy(&keys, data, sizeof keys);
+            on_keys(peer, &keys, fd);
+        }
+        break;
+    case SOFT_MSG_REGION:
+    case SOFT_MSG_REGION_OK:
+    case SOFT_MSG_REGION_DROP:
+        if (bytes != sizeof region)
+            break;
+        memcpy(&region, data, sizeof region);
+        if (type == SOFT_MSG_REGION)
+            on_region(peer, &region, fd);
+        else if (type == SOFT_MSG_REGION_DROP)
+            on_region_drop(peer, region.index);
+        else if (region.index < SOFT_MAX_REGIONS &&
+                 ld(peer->region_sent[region.index]) == REGION_SENT &&
+                 soft_regions[region.index].serial == region.serial)
+            atomic_store(&peer->region_sent[region.index], REGION_READY);
+        break;
+    default: /* a newer peer's: not for us */
+        break;
+    }
+}
+
+void soft_link_on_peer_gone(struct soft_peer *peer) {
+    struct soft_qp *next;
+    for (struct soft_qp *qp = peer->qps; qp; qp = next) {
+        next = qp->peer_next;
+        spin_lock(&qp->lock);
+        qp->peer_gone = true;
+        st(qp->attention, ATT_WORK);
+        spin_unlock(&qp->lock);
+        soft_qp_progress(qp, NULL, NULL, 0);
+    }
+}
+
+/* A peer gave us something while a CQ of ours was armed, or waits for our acknowledgement. */
+void soft_link_on_bell(struct soft_peer *peer) {
+    for (struct soft_qp *qp = peer->qps; qp; qp = qp->peer_next)
+        soft_qp_progress(qp, NULL, NULL, 0);
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * memory.c - protection domains, memory regions and memory that peers can map.
+ *
+ * A key is index << 16 | random: the index finds the MR in a table without a lock, the random part
+ * makes keys of other registrations useless. Registration is bookkeeping only and costs the same
+ * for any length. Memory from soft_mem_alloc() lies in a memfd sealed against resizing (so that
+ * nobody can make a mapping fault), which same-uid peers map; a registration inside it is moved by
+ * one copy instead of two.
+ *
+ * Owner: control lock for the tables' changes; lookups are lock-free.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "soft/object.h"
+#include "soft/soft.h"
+
+struct soft_region soft_regions[SOFT_MAX_REGIONS];
+static struct soft_mr *_Atomic mr_table[SOFT_MAX_MR];
+static uint32_t mr_next = 1;
+static uint32_t region_serial;
+
+struct ibv_pd *soft_alloc_pd(struct ibv_context *ibctx) {
+    struct soft_context *ctx = soft_context_of(ibctx);
+    if (soft_stale(ctx)) {
+        errno = EPERM;
+        return NULL;
+    }
+    struct soft_pd *pd = calloc(1, sizeof *pd);
+    if (!pd)
+        return NULL;
+    static _Atomic uint32_t next_number = 1;
+    pd->ibv.context = ibctx;
+    pd->number = atomic_fetch_add(&next_number, 1);
+    pd->generation = soft_generation_now;
+    atomic_fetch_add(&ctx->users, 1);
+    return &pd->ibv;
+}
+
+int soft_dealloc_pd(struct ibv_pd *ibpd) {
+    struct soft_pd *pd = soft_pd_of(ibpd);
+    if (soft_stale(pd))
+        return EPERM;
+    if (atomic_load(&pd->users) != 0)
+        return EBUSY;
+    atomic_fetch_sub(&soft_context_of(ibpd->context)->users, 1);
+    free(pd);
+    return 0;
+}
+
+/* ---- the key table that peers of this uid see -------------------------------------------------- */
+
+struct soft_key *soft_keys;
+static int keys_fd = -1;
+
+/* Made once, kept as long as the process: control lock. */
+int soft_keys_fd(void) {
+    if (keys_fd >= 0)
+        return keys_fd;
+    int fd = memfd_create("sluice-keys", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -1;
+    void *keys = MAP_FAILED;
+    if (ftruncate(fd, SOFT_KEYS_BYTES) == 0)
+        keys = mmap(NULL, SOFT_KEYS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (keys == MAP_FAILED ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)) {
+        if (keys != MAP_FAILED)
+            munmap(keys, SOFT_KEYS_BYTES);
+        close(fd);
+        return -1;
+    }
+    soft_keys = keys;
+    keys_fd = fd;
+    return fd;
+}
+
+/* Shows (or, with key 0, takes back) an entry. Control lock. */
+void soft_key_publish(uint32_t index, const struct soft_mr *mr, uint32_t key) {
+    if (soft_keys_fd() < 0)
+        return; /* peers then go through the ring */
+    struct soft_key *at = &soft_keys[index];
+    atomic_store_explicit(&at->key, 0, memory_order_release);
+    if (key == 0)
+        return;
+    soft_fence_release();
+    at->access = mr->window ? SOFT_KEY_WINDOW : (uint32_t)mr->access;
+    at->start = mr->start;
+    at->length = mr->end - mr->start;
+    at->offset = mr->region >= 0 ? mr->region_offset : mr->start + (uint64_t)mr->shift;
+    at->region = mr->region;
+    at->pd = mr->window ? 0 : soft_pd_of(mr->ibv.pd)->number;
+    atomic_store_explicit(&at->key, key, memory_order_release);
+}
+
+/* ---- memory regions ---------------------------------------------------------------------------- */
+
+struct soft_mr *soft_mr_find(uint32_t key, struct ibv_pd *pd) {
+    struct soft_mr *mr = atomic_load_explicit(&mr_table[key >> 16], memory_order_acquire);
+    return mr && ld(mr->key) == key && mr->ibv.pd == pd ? mr : NULL;
+}
+
+/* The region that covers [addr, addr + length) whole, or -1. Control lock. */
+static int region_of(const uint8_t *addr, size_t length) {
+    for (int i = 0; i < SOFT_MAX_REGIONS; i++) {
+        const struct soft_region *r = &soft_regions[i];
+        if (r->addr && addr >= r->addr && length <= r->bytes &&
+            (size_t)(addr - r->addr) <= r->bytes - length)
+            return i;
+    }
+    return -1;
+}
+
+/* Control lock. Takes a free index and a fresh key; the caller shows it. */
+int soft_mr_insert(struct soft_mr *mr) {
+    for (uint32_t n = 0; n < SOFT_MAX_MR; n++) {
+        uint32_t index = mr_next;
+        mr_next = mr_next + 1 == SOFT_MAX_MR ? 1 : mr_next + 1;
+        if (atomic_load_explicit(&mr_table[index], memory_order_relaxed))
+            continue;
+        uint16_t salt;
+        if (getrandom(&salt, sizeof salt, 0) != sizeof salt)
+            return EIO;
+        mr->index = index;
+        mr->ibv.lkey = mr->ibv.rkey = index << 16 | salt;
+        st(mr->key, mr->ibv.lkey);
+        atomic_store_explicit(&mr_table[index], mr, memory_order_release);
+        return 0;
+    }
+    return ENOMEM;
+}
+
+struct ibv_mr *soft_reg_mr(struct ibv_pd *ibpd, void *addr, size_t length, int access) {
+    struct soft_pd *pd = soft_pd_of(ibpd);
+    const int known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                      IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED;
+    int err = 0;
+    if (soft_stale(pd))
+        err = EPERM;
+    else if ((access & ~known & ~(int)IBV_ACCESS_OPTIONAL_RANGE) != 0)
+        err = (access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB)) ? EOPNOTSUPP : EINVAL;
+    else if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&
+             !(access & IBV_ACCESS_LOCAL_WRITE))
+        err = EINVAL;
+    else if (length > UINTPTR_MAX - (uintptr_t)addr)
+        err = EINVAL;
+    if (err) {
+        errno = err;
+        return NULL;
+    }
+    struct soft_mr *mr = calloc(1, sizeof *mr);
+    if (!mr)
+        return NULL;
+    mr->ibv = (struct ibv_mr){.context = ibpd->context, .pd = ibpd, .addr = addr, .length = length};
+    mr->generation = soft_generation_now;
+    mr->start = access & IBV_ACCESS_ZERO_BASED ? 0 : (uintptr_t)addr;
+    mr->end = mr->start + length;
+    mr->shift = (int64_t)((uintptr_t)addr - mr->start);
+    mr->access = access;
+    soft_lock();
+    mr->region = region_of(addr, length);
+    if (mr->region >= 0)
+        mr->region_offset = (uint64_t)((uint8_t *)addr - soft_regions[mr->region].addr);
+    err = soft_mr_insert(mr);
+    const int remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                       IBV_ACCESS_MW_BIND;
+    if (err == 0 && (access & remote)) {
+        if (mr->region >= 0 && !soft_regions[mr->region].writable &&
+            (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND))) {
+            soft_regions[mr->region].writable = true;
+            soft_link_region_writable(mr->region);
+        }
+        soft_key_publish(mr->index, mr, mr->ibv.rkey);
+    }
+    soft_unlock();
+    if (err) {
+        free(mr);
+        errno = err;
+        return NULL;
+    }
+    atomic_fetch_add(&pd->users, 1);
+    return &mr->ibv;
+}
+
+/* After it nobody, here or in a peer, touches memory through this key any more. Control lock. */
+void soft_mr_remove(struct soft_mr *mr) {
+    atomic_store_explicit(&mr_table[mr->index], NULL, memory_order_release);
+    st(mr->key, 0);
+    bool shown = soft_keys && ld(soft_keys[mr->index].key) != 0;
+    if (shown)
+        soft_key_publish(mr->index, mr, 0);
+    soft_qp_quiesce(); /* pollers may still hold the pointer they looked up */
+    if (shown)
+        soft_touch_wait(soft_pd_of(mr->window ? mr->window->ibv.pd : mr->ibv.pd));
+}
+
+/* A window's inside has no PD, so that its key never passes for an lkey. */
+struct soft_mr *soft_mr_find_remote(uint32_t key, struct soft_qp *qp) {
+    struct soft_mr *mr = atomic_load_explicit(&mr_table[key >> 16], memory_order_acquire);
+    if (!mr || atomic_load_explicit(&mr->key, memory_order_acquire) != key)
+        return NULL;
+    if (mr->window)
+        return mr->window->ibv.pd == qp->ibv.pd && mr->window->qp_num == qp->ibv.qp_num ? mr : NULL;
+    return mr->ibv.pd == qp->ibv.pd ? mr : NULL;
+}
+
+int soft_dereg_mr(struct ibv_mr *ibmr) {
+    struct soft_mr *mr = soft_mr_of(ibmr);
+    if (soft_stale(mr))
+        return EPERM;
+    if (atomic_load(&mr->windows) != 0)
+        return EBUSY;
+    soft_lock();
+    soft_mr_remove(mr);
+    soft_unlock();
+    atomic_fetch_sub(&soft_pd_of(ibmr->pd)->users, 1);
+    free(mr);
+    return 0;
+}
+
+/* ---- memory that peers map --------------------------------------------------------------------- */
+
+static int memfd_sealed(size_t bytes) {
+    int fd = memfd_create("sluice-region", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -1;
+    if (ftruncate(fd, (off_t)bytes) != 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        int err = errno;
+        close(fd);
+        errno = err;
+        return -1;
+    }
+    return fd;
+}
+
+void *soft_mem_alloc(size_t bytes) {
+    if (soft_engine_get() != 0)
+        return NULL;
+    int fd = memfd_sealed(bytes);
+    uint8_t *addr = MAP_FAILED;
+    if (fd >= 0)
+        addr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (addr == MAP_FAILED) {
+        int err = errno;
+        if (fd >= 0)
+            close(fd);
+        soft_engine_put();
+        errno = err;
+        return NULL;
+    }
+    soft_lock();
+    int slot = -1;
+    for (int i = 0; i < SOFT_MAX_REGIONS && slot < 0; i++)
+        if (!soft_regions[i].addr)
+            slot = i;
+    if (slot >= 0) {
+        soft_regions[slot] = (struct soft_region){
+            .addr = addr, .bytes = bytes, .fd = fd, .serial = ++region_serial};
+        soft_link_region_added(slot);
+    } else {
+        close(fd); /* more regions than peers are told of: still good memory, two copies */
+    }
+    soft_unlock();
+    return addr;
+}
+
+void soft_mem_free(void *addr, size_t bytes) {
+    soft_lock();
+    for (int i = 0; i < SOFT_MAX_REGIONS; i++)
+        if (soft_regions[i].addr == addr) {
+            soft_link_region_removed(i);
+            close(soft_regions[i].fd);
+            soft_regions[i].addr = NULL;
+            break;
+        }
+    soft_unlock();
+    munmap(addr, bytes);
+    soft_engine_put();
+}
+
+void soft_memory_forked(void) {
+    if (keys_fd >= 0)
+        close(keys_fd);
+    keys_fd = -1;
+    soft_keys = NULL;
+    memset((void *)mr_table, 0, sizeof mr_table);
+    for (int i = 0; i < SOFT_MAX_REGIONS; i++)
+        if (soft_regions[i].addr) {
+            close(soft_regions[i].fd);
+            soft_regions[i].addr = NULL;
+        }
+}

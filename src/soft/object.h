@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * object.h - the software device's objects behind the public verbs structs, and who may touch what.
+ *
+ * Locks, outermost first: control lock (engine.h) > cq->poll_lock > qp->lock > cq->ring_lock,
+ * channel->lock. The data path (post, poll, notify) takes only the spin locks, which are never held
+ * across a system call other than a doorbell write. Each public struct is the first member of its
+ * object, and zero bytes follow it, as vendor libraries look behind the public part.
+ */
+#ifndef SOFT_OBJECT_H
+#define SOFT_OBJECT_H
+
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "soft/engine.h"
+#include "soft/ring.h"
+
+#define SOFT_MAX_SGE 16
+#define SOFT_MAX_WR 16384
+#define SOFT_MAX_CQE (1 << 20)
+#define SOFT_MAX_INLINE SOFT_SEGMENT_MAX
+#define SOFT_MAX_MSG (1u << 31)
+#define SOFT_MAX_QP_BLOCKS 64
+#define SOFT_QP_BLOCK 1024
+#define SOFT_MAX_MR 65536
+#define SOFT_MAX_REGIONS 256
+#define SOFT_BOARD_CQS 1024
+
+/* Full barrier; thread sanitizer knows no fences, a locked operation it knows. */
+static inline void soft_fence(void) {
+#ifdef __SANITIZE_THREAD__
+    static _Atomic int word;
+    atomic_fetch_add(&word, 0);
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+    static _Atomic int word;
+    atomic_fetch_add(&word, 0);
+#else
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+#else
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+/* Order of stores among stores, of loads among loads: what thread sanitizer cannot see either. */
+#ifdef __SANITIZE_THREAD__
+#define soft_fence_release() atomic_signal_fence(memory_order_seq_cst)
+#define soft_fence_acquire() atomic_signal_fence(memory_order_seq_cst)
+#else
+#define soft_fence_release() atomic_thread_fence(memory_order_release)
+#define soft_fence_acquire() atomic_thread_fence(memory_order_acquire)
+#endif
+
+/*
+ * Both ends of a ring may lie in one process, at two addresses: thread sanitizer cannot know that
+ * they are the same words. These tell it, per QP number that is published to.
+ */
+#ifdef __SANITIZE_THREAD__
+extern char soft_tsan_word[1024];
+void __tsan_acquire(void *addr);
+void __tsan_release(void *addr);
+#define soft_tsan_publish(qpn) __tsan_release(&soft_tsan_word[(qpn) % 1024])
+#define soft_tsan_observe(qpn) __tsan_acquire(&soft_tsan_word[(qpn) % 1024])
+#else
+#define soft_tsan_publish(qpn) ((void)(qpn))
+#define soft_tsan_observe(qpn) ((void)(qpn))
+#endif
+
+/* ---- spin lock -------------------------------------------------------------------------------- */
+
+typedef _Atomic uint32_t soft_spin;
+
+static inline bool spin_try(soft_spin *lock) {
+    return atomic_load_explicit(lock, memory_order_relaxed) == 0 &&
+           atomic_exchange_explicit(lock, 1, memory_order_acquire) == 0;
+}
+
+static inline void spin_lock(soft_spin *lock) {
+    /* The holder may have been preempted on our CPU: give it away rather than wait for the tick. */
+    for (unsigned tries = 0; !spin_try(lock); tries++) {
+        if (tries < 64)
+            __builtin_ia32_pause();
+        else
+            sched_yield();
+    }
+}
+
+static inline void spin_unlock(soft_spin *lock) {
+    atomic_store_explicit(lock, 0, memory_order_release);
+}
+
+/* ---- board: what a process shows its peers, read-only for them --------------------------------- */
+
+#define SOFT_BOARD_MAGIC 0x53464244u /* "SFBD" */
+
+struct soft_board {
+    uint32_t magic, version;
+    uint8_t uuid[16];
+    uint8_t pad[40];
+    /* nonzero: somebody sleeps on this CQ, ring the bell after giving it something */
+    struct {
+        _Atomic uint32_t armed;
+        uint32_t pad[15];
+    } cq[SOFT_BOARD_CQS];
+};
+
+/*
+ * Keys a process shows to peers of its own uid, read-only: what their requesters check before they
+ * touch mapped memory. An entry is valid while its key matches; writers clear the key first.
+ */
+struct soft_key {
+    _Atomic uint32_t key;
+    uint32_t access;
+    uint64_t start, length; /* iova range */
+    uint64_t offset;        /* of start: in the region, or the address in private memory */
+    int32_t region;         /* -1: private memory, the target executes */
+    uint32_t pd;
+    uint8_t pad[24];
+};
+_Static_assert(sizeof(struct soft_key) == 64, "key layout");
+#define SOFT_KEY_WINDOW 0x80000000u /* access: a memory window, only the target can tell */
+#define SOFT_KEYS_BYTES (SOFT_MAX_MR * sizeof(struct soft_key))
+
+/* ---- device and context ------------------------------------------------------------------------ */
+
+struct soft_event_queue { /* events behind a semaphore eventfd; lock is a leaf */
+    pthread_mutex_t lock;
+    struct soft_event_node *head, **tail;
+    struct soft_event_node *fetched; /* and not acked */
+    pthread_cond_t acked;
+};
+
+struct soft_context {
+    struct ibv_context ibv;
+    uint8_t zero[64];
+    uint32_t generation;
+    _Atomic int users; /* PDs, CQs and channels */
+    struct soft_event_queue async;
+};
+
+struct soft_pd {
+    struct ibv_pd ibv;
+    uint8_t zero[64];
+    uint32_t generation;
+    _Atomic int users; /* MRs, MWs, QPs, SRQs */
+    uint32_t number;   /* shown with keys: a key is good for QPs of its own PD only */
+};
+
+/* Memory that peers of the same uid can map: a sealed memfd. Guarded by the control lock. */
+struct soft_region {
+    uint8_t *addr;
+    size_t bytes;
+    int fd;
+    uint32_t serial;
+    bool writable; /* some registration lets peers write: they map it so */
+};
+
+struct soft_mr {
+    struct ibv_mr ibv;
+    uint8_t zero[64];
+    uint32_t generation;
+    uint64_t start, end; /* iova range */
+    int64_t shift;       /* address = iova + shift */
+    int access;
+    int32_t region;         /* index of the region it lies in, -1: private memory */
+    uint64_t region_offset; /* of start */
+    uint32_t index;
+    _Atomic uint32_t key; /* 0 when deregistered */
+    _Atomic int windows;  /* bound to it */
+    struct soft_mw *window; /* it is the inside of one */
+};
+
+struct soft_recv_queue { /* RQ of a QP, or an SRQ's */
+    uint8_t *entries;
+    uint32_t stride, mask, max_wr, max_sge;
+    uint32_t head, tail; /* free running */
+};
+
+/* Memory window, type 2: a key of its own inside an MR, given and taken by work requests. */
+struct soft_mw {
+    struct ibv_mw ibv;
+    uint8_t zero[64];
+    uint32_t generation;
+    struct soft_mr as_mr; /* what the key table and the target path see while it is bound */
+    struct soft_mr *mr;   /* NULL: not bound */
+    uint32_t qp_num;      /* a type 2 window serves the QP it was bound on */
+};
+
+/* ---- shared receive queue */
+
+struct soft_srq {
+    struct ibv_srq ibv;
+    uint8_t zero[64];
+    uint32_t generation;
+    soft_spin lock;
+    _Atomic uint32_t posts; /* counts posts: QPs that wait for a receive look at it */
+    _Atomic int users;
+    uint32_t limit;
+    struct soft_recv_queue rq;
+};
+
+/* ---- completion -------------------------------------------------------------------------------- */
+
+struct soft_channel {
+    struct ibv_comp_channel ibv;
+    uint8_t zero[64];
+    uint32_t generation;
+    pthread_mutex_t lock;
+    struct soft_cq **queue; /* ring of signalled CQs; a CQ has at most one event per arm */
+    unsigned head, count, capacity;
+};
+
+struct soft_cq {
+    struct ibv_cq ibv;
+    uint8_t zero[64];
+    uint32_t generation;
+    uint32_t board_index;
+    soft_spin poll_lock;
+    _Atomic uint32_t armed; /* 0, 1 any, 2 solicited only */
+    struct soft_qp **qps;   /* QPs that complete here; under poll_lock */
+    unsigned qp_count, qp_capacity, hot_count, cold_next;
+    unsigned idle_polls;
+    unsigned fetched; /* events handed out; under the channel's lock */
+    /* completions that could not go straight to a poller */
+    soft_spin ring_lock __attribute__((aligned(64)));
+    _Atomic uint32_t ring_count;
+    uint32_t ring_head;
+    uint32_t ring_capacity;
+    struct ibv_wc *ring;
+};
+
+/* ---- queue pairs ------------------------------------------------------------------------------- */
+
+struct soft_wqe {
+    uint64_t wr_id;
+    uint64_t remote_addr, compare_add, swap;
+    uint32_t rkey;
+    uint32_t end;   /* slot position behind its last slot, once transmitted */
+    uint32_t imm;
+    uint32_t total; /* payload bytes */
+    uint32_t sent;  /* bytes already in the ring */
+    uint8_t opcode; /* enum ibv_wr_opcode */
+    uint8_t flags;  /* enum ibv_send_flags, signaled resolved */
+    uint8_t num_sge;
+    uint8_t inlined; /* payload lies in the wqe's inline area */
+    uint8_t status;  /* enum ibv_wc_status it will complete with once reached */
+    bool waiting;    /* READ or atomic whose answer has not come yet */
+    bool started;    /* part of it is in the ring */
+    uint32_t bind_access;
+    uint64_t bind_mw, bind_mr, bind_length; /* BIND_MW */
+};
+
+/* A READ or atomic of the peer that this side answers through its own ring. */
+struct soft_answer {
+    const uint8_t *from; /* READ: what is left; NULL: value */
+    uint32_t left;
+    uint64_t value;
+};
+#define SOFT_RD_ATOMIC 16
+
+struct soft_rqe {
+    uint64_t wr_id;
+    uint32_t num_sge;
+    uint32_t pad;
+    struct ibv_sge sge[]; /* qp->rq.max_sge of them */
+};
+
+struct soft_peer;
+
+/*
+ * What a poller looks at without the lock, when there is nothing to do, comes first. Those fields are
+ * written under the lock only; atomic (relaxed) because they are read without it.
+ */
+struct soft_qp {
+    struct ibv_qp ibv;
+    uint8_t zero[64];
+
+    struct soft_ring *_Atomic rx; /* ring we read, ours; NULL before RTR */
+    struct soft_ring *_Atomic tx; /* ring we write, the peer's; NULL until it arrived */
+    _Atomic uint32_t rx_index, rx_pos;
+    _Atomic uint32_t rx_told;   /* rx_pos last told to the peer, in a slot or in the ring's header */
+    _Atomic uint32_t rx_word;   /* the same, in the header */
+    _Atomic uint32_t tx_acked;  /* slots of tx known consumed */
+    _Atomic uint32_t unretired; /* work requests transmitted and not retired */
+    _Atomic uint32_t attention; /* something needs the lock: link, error, flush, backlog */
+    _Atomic bool rx_stalled;    /* a message waits for a receive */
+    _Atomic bool need_tick;     /* the engine looks after it every millisecond */
+    _Atomic bool used_lately;   /* pollers': stays hot */
+    _Atomic uint32_t empty_polls, idle_told; /* pollers': since the last progress; see tick.c */
+    _Atomic uint64_t kick_ns;
+    soft_spin lock;
+    uint32_t generation;
+
+    /* send queue */
+    uint32_t tx_pos, tx_index; /* next slot to write */
+    uint32_t tx_published;     /* slots whose seq words are stored */
+    uint32_t sq_free, sq_head, sq_next, sq_tail; /* freed <= retired <= to transmit <= posted */
+    uint32_t sq_mask, sq_max_wr, sq_max_sge, max_inline;
+    bool sq_sig_all;
+    struct soft_wqe *sq;
+    struct ibv_sge *sq_sge;
+    uint8_t *sq_inline;
+    const _Atomic uint32_t *peer_recv_armed, *peer_send_armed;
+    bool fence_free;
+
+    /* receive queue */
+    struct soft_recv_queue rq;
+    struct soft_srq *srq;
+    struct soft_rqe *srq_rqe; /* the shared receive this QP is filling */
+    bool srq_taken;
+    _Atomic uint32_t srq_seen; /* srq->posts when a receive was missing */
+    bool last_wqe_told;
+    bool rx_partial;    /* in the middle of a message */
+    uint8_t rx_op;      /* of that message */
+    uint64_t rx_offset; /* bytes of it already placed */
+    uint8_t *rx_target; /* one-sided WRITE: where the next byte goes */
+    uint32_t rx_left;   /* and how many are to come */
+
+    /* answers owed to the peer's READs and atomics, and answers expected */
+    struct soft_answer answer[SOFT_RD_ATOMIC];
+    uint32_t answer_head, answer_tail;
+    uint32_t waiting;        /* READs and atomics of ours without answer */
+    uint32_t wait_index;     /* sq index of the oldest of them */
+    uint32_t wait_offset;    /* bytes of its answer already placed */
+    uint32_t one_sided_end;  /* slot position behind the last one-sided request in the ring */
+    bool kick_wanted;        /* ring the peer whatever its armed word says */
+    bool one_sided_ring;     /* there is one that may not have been executed */
+    uint32_t remote_pd;
+
+    /* life */
+    enum ibv_qp_state state;
+    bool sq_broken;   /* the wqe at sq_next carries the status that ends the QP */
+    bool flushing;    /* the ERR state began to flush */
+    bool peer_gone;   /* process died, or nobody has the destination number */
+    uint8_t give_up;  /* status the engine lost its patience with, else 0 */
+    uint32_t stall_acked;
+    uint64_t stall_since_ns;
+    struct soft_peer *peer;      /* our way to the destination; its list holds this QP */
+    struct soft_peer *link_peer; /* the connection that carried the tx ring */
+    uint32_t tick_head;          /* sq_head at the last tick */
+    struct soft_qp *peer_next, **peer_link; /* peer's list of QPs; control lock */
+    struct {
+        struct soft_ring *ring; /* a ring offered before RTR; control lock */
+        struct soft_peer *peer;
+        uint32_t qpn, cqs[2], pd;
+    } offer;
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr init;
+};
+
+/* relaxed access to the fields above, by the holder of the lock or as a hint without it */
+#define ld(field) atomic_load_explicit(&(field), memory_order_relaxed)
+#define st(field, value) atomic_store_explicit(&(field), (value), memory_order_relaxed)
+
+enum { /* attention */
+    ATT_WORK = 1,  /* the poller shall take the lock and look */
+};
+
+#define soft_context_of(p) ((struct soft_context *)(p))
+#define soft_pd_of(p) ((struct soft_pd *)(p))
+#define soft_mr_of(p) ((struct soft_mr *)(p))
+#define soft_cq_of(p) ((struct soft_cq *)(p))
+#define soft_srq_of(p) ((struct soft_srq *)(p))
+#define soft_mw_of(p) ((struct soft_mw *)(p))
+#define soft_qp_of(p) ((struct soft_qp *)(p))
+#define soft_channel_of(p) ((struct soft_channel *)(p))
+
+/* True when the object was inherited through fork(). */
+#define soft_stale(obj) ((obj)->generation != soft_generation_now)
+
+/* memory.c */
+struct soft_mr *soft_mr_find(uint32_t key, struct ibv_pd *pd); /* any thread; NULL unknown */
+/* The MR (or bound window) a peer's key names on this QP, or NULL. */
+struct soft_mr *soft_mr_find_remote(uint32_t key, struct soft_qp *qp);
+extern struct soft_key *soft_keys; /* own table */
+int soft_keys_fd(void);            /* control lock; -1: no memory */
+/* Address of [addr, addr+len) if mr covers it with these rights, else NULL. */
+static inline uint8_t *soft_mr_range(const struct soft_mr *mr, uint64_t addr, uint64_t len,
+                                     int access) {
+    if (addr < mr->start || len > mr->end - mr->start || addr - mr->start > mr->end - mr->start - len ||
+        (mr->access & access) != access)
+        return NULL;
+    return (uint8_t *)(uintptr_t)(addr + (uint64_t)mr->shift);
+}
+void soft_key_publish(uint32_t index, const struct soft_mr *mr, uint32_t key); /* control lock */
+int soft_mr_insert(struct soft_mr *mr);                                        /* control lock */
+void soft_mr_remove(struct soft_mr *mr);                                       /* control lock */
+void soft_memory_forked(void);
+extern struct soft_region soft_regions[SOFT_MAX_REGIONS]; /* control lock */
+
+/* link.c */
+int soft_link_open(struct soft_qp *qp);   /* at RTR: make rx, tell the peer. 0 or errno; control lock */
+void soft_link_close(struct soft_qp *qp); /* control lock; qp in no CQ's list or under its lock */
+void soft_link_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
+                          int fd);
+void soft_link_on_peer_gone(struct soft_peer *peer);
+void soft_link_on_bell(struct soft_peer *peer);
+void soft_link_announce_regions(struct soft_peer *peer);
+void soft_link_region_added(int index);
+void soft_link_region_removed(int index);
+void soft_link_region_writable(int index);
+
+void soft_link_announce_keys(struct soft_peer *peer);
+
+/* one_sided.c: qp->lock */
+enum soft_outcome { SOFT_SENT, SOFT_NO_ROOM, SOFT_BROKEN };
+struct soft_writer {
+    struct soft_ring *ring;
+    unsigned index; /* slot being filled */
+    unsigned used;  /* payload bytes in it */
+};
+enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
+                                 const struct ibv_sge *sge, const uint8_t *inlined);
+bool soft_gather(struct soft_qp *qp, const struct ibv_sge *sge, unsigned count, uint32_t skip,
+                 uint32_t bytes, struct soft_writer *w);
+void soft_write_bytes(struct soft_writer *w, const void *from, size_t bytes);
+void soft_head_write(struct soft_qp *qp, struct soft_ring *ring, unsigned span, unsigned op,
+                     unsigned flags, unsigned len, uint32_t imm);
+void soft_publish(struct soft_qp *qp, struct soft_ring *ring);
+static inline unsigned soft_ring_room(struct soft_qp *qp) {
+    return SOFT_RING_SLOTS - (qp->tx_pos - ld(qp->tx_acked));
+}
+bool soft_answer_take(struct soft_qp *qp, struct soft_ring *ring, unsigned index, unsigned op,
+                      unsigned flags, unsigned len);
+enum soft_nak soft_execute(struct soft_qp *qp, unsigned op, const struct soft_reth *reth,
+                           const struct soft_atomic *atomic);
+bool soft_answers_transmit(struct soft_qp *qp); /* true: something was written */
+void soft_touch_wait(struct soft_pd *pd);       /* control lock: no peer is inside pd's memory */
+
+/* window.c */
+struct ibv_mw *soft_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
+int soft_dealloc_mw(struct ibv_mw *mw);
+int soft_mw_check(struct soft_qp *qp, const struct ibv_send_wr *wr);
+enum ibv_wc_status soft_mw_bind(struct soft_qp *qp, const struct soft_wqe *wqe);
+bool soft_mw_invalidate(struct soft_qp *qp, uint32_t rkey);
+
+/* qp.c, progress.c */
+struct soft_qp *soft_qp_find(uint32_t qpn); /* control lock */
+void soft_qp_forked(void);
+void soft_qp_fail(struct soft_qp *qp); /* qp->lock: enter ERR */
+/* Makes all progress possible; completions for cq go to wc (up to ne), others to their CQ's ring. */
+int soft_qp_progress(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne);
+bool soft_qp_has_work(struct soft_qp *qp);    /* hint, no lock */
+void soft_qp_idle(struct soft_qp *qp);        /* a poll found nothing: lazy ack, kick; no lock */
+void soft_qp_transmit(struct soft_qp *qp);    /* qp->lock: move posted work into the ring */
+void soft_qp_flush_ack(struct soft_qp *qp);   /* qp->lock */
+void soft_qp_kick(struct soft_qp *qp);        /* ring the peer's bell */
+bool soft_qp_tick(struct soft_qp *qp, uint64_t now); /* engine; true: again */
+extern struct soft_qp_block {
+    uint32_t block;
+    uint32_t next;
+    struct soft_qp *_Atomic qps[SOFT_QP_BLOCK];
+} *soft_qp_blocks[SOFT_MAX_QP_BLOCKS]; /* control lock */
+extern unsigned soft_qp_block_count;
+bool soft_own_fence_free(void);
+void soft_tick_if_wanted(void);
+void soft_tick_want(void);
+void soft_tick_stop(void);
+void soft_qp_bell_receiver(struct soft_qp *qp); /* qp->lock */
+void soft_qp_numbers_reset(void);              /* control lock */
+void soft_qp_quiesce(void); /* control lock: waits until no QP lock holder from before is left */
+int soft_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int soft_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+/* Posts *wr and what follows; on an error *wr is the first that was not posted. */
+int soft_recv_push(struct soft_recv_queue *rq, struct ibv_recv_wr **wr);
+bool soft_srq_take(struct soft_srq *srq, struct soft_rqe *out);
+int soft_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
+int soft_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
+/* Before element dies: forgets its unfetched events, waits until the fetched ones are acked. */
+void soft_async_drain(struct ibv_context *ctx, void *element);
+int soft_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+/* cq.c */
+int soft_poll_cq(struct ibv_cq *cq, int ne, struct ibv_wc *wc);
+int soft_req_notify_cq(struct ibv_cq *cq, int solicited_only);
+bool soft_cq_push(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited); /* false: full */
+void soft_cq_signal(struct soft_cq *cq, bool solicited);
+int soft_cq_add_qp(struct soft_cq *cq, struct soft_qp *qp);
+void soft_cq_remove_qp(struct soft_cq *cq, struct soft_qp *qp, bool purge);
+
+/* device.c */
+void soft_async_event(struct ibv_context *ctx, enum ibv_event_type type, void *element);
+extern uint8_t soft_own_uuid[16];
+extern struct soft_board *soft_board; /* NULL before the engine first started */
+
+/* peer.c */
+int soft_peer_start(void); /* control lock */
+void soft_peer_stop(void);
+void soft_peer_forked(void);
+
+#endif

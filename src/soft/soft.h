@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * soft.h - entry points of the software RDMA device, one for each libibverbs and librdmacm call,
+ * with that call's signature and errno conventions (see its man page). soft_table.c puts them
+ * behind the fabric; nothing else outside this folder names them.
+ */
+#ifndef SOFT_SOFT_H
+#define SOFT_SOFT_H
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SOFT_DEVICE_NAME "sluice_soft0"
+
+/* verbs: device.c, memory.c, cq.c, qp.c, srq.c */
+struct ibv_device **soft_get_device_list(int *num);
+void soft_free_device_list(struct ibv_device **list);
+const char *soft_get_device_name(struct ibv_device *dev);
+struct ibv_context *soft_open_device(struct ibv_device *dev);
+int soft_close_device(struct ibv_context *ctx);
+int soft_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr);
+int soft_query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr *attr);
+int soft_query_gid(struct ibv_context *ctx, uint8_t port, int index, union ibv_gid *gid);
+int soft_get_async_event(struct ibv_context *ctx, struct ibv_async_event *event);
+void soft_ack_async_event(struct ibv_async_event *event);
+struct ibv_pd *soft_alloc_pd(struct ibv_context *ctx);
+int soft_dealloc_pd(struct ibv_pd *pd);
+struct ibv_mr *soft_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access);
+int soft_dereg_mr(struct ibv_mr *mr);
+struct ibv_comp_channel *soft_create_comp_channel(struct ibv_context *ctx);
+int soft_destroy_comp_channel(struct ibv_comp_channel *channel);
+struct ibv_cq *soft_create_cq(struct ibv_context *ctx, int cqe, void *cq_context,
+                              struct ibv_comp_channel *channel, int comp_vector);
+int soft_destroy_cq(struct ibv_cq *cq);
+int soft_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context);
+void soft_ack_cq_events(struct ibv_cq *cq, unsigned int n);
+struct ibv_srq *soft_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
+int soft_destroy_srq(struct ibv_srq *srq);
+struct ibv_qp *soft_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
+int soft_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+int soft_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+                  struct ibv_qp_init_attr *init);
+int soft_destroy_qp(struct ibv_qp *qp);
+void *soft_mem_alloc(size_t bytes);
+void soft_mem_free(void *addr, size_t bytes);
+
+/* rdma_cm: cm_*.c */
+struct rdma_event_channel *soft_create_event_channel(void);
+void soft_destroy_event_channel(struct rdma_event_channel *channel);
+int soft_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
+                   enum rdma_port_space ps);
+int soft_create_id2(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
+                    enum rdma_port_space ps, enum ibv_qp_type type);
+int soft_destroy_id(struct rdma_cm_id *id);
+int soft_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr);
+int soft_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockaddr *dst, int ms);
+int soft_resolve_route(struct rdma_cm_id *id, int ms);
+int soft_cm_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
+void soft_cm_destroy_qp(struct rdma_cm_id *id);
+int soft_cm_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
+void soft_cm_destroy_srq(struct rdma_cm_id *id);
+int soft_connect(struct rdma_cm_id *id, struct rdma_conn_param *param);
+int soft_listen(struct rdma_cm_id *id, int backlog);
+int soft_accept(struct rdma_cm_id *id, struct rdma_conn_param *param);
+int soft_reject(struct rdma_cm_id *id, const void *data, uint8_t len);
+int soft_reject_ece(struct rdma_cm_id *id, const void *data, uint8_t len);
+int soft_establish(struct rdma_cm_id *id);
+int soft_notify(struct rdma_cm_id *id, enum ibv_event_type event);
+int soft_disconnect(struct rdma_cm_id *id);
+int soft_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask);
+int soft_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event);
+int soft_ack_cm_event(struct rdma_cm_event *event);
+uint16_t soft_get_src_port(struct rdma_cm_id *id);
+uint16_t soft_get_dst_port(struct rdma_cm_id *id);
+int soft_set_option(struct rdma_cm_id *id, int level, int name, void *value, size_t len);
+int soft_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
+                        uint64_t arg);
+int soft_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel);
+const char *soft_event_str(enum rdma_cm_event_type event);
+int soft_create_ep(struct rdma_cm_id **id, struct rdma_addrinfo *res, struct ibv_pd *pd,
+                   struct ibv_qp_init_attr *attr);
+void soft_destroy_ep(struct rdma_cm_id *id);
+int soft_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id);
+int soft_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints,
+                     struct rdma_addrinfo **res);
+void soft_freeaddrinfo(struct rdma_addrinfo *res);
+int soft_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service,
+                          const struct rdma_addrinfo *hints);
+int soft_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info);
+int soft_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *context);
+int soft_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr,
+                           void *context);
+int soft_leave_multicast(struct rdma_cm_id *id, struct sockaddr *addr);
+struct ibv_context **soft_get_devices(int *count);
+void soft_free_devices(struct ibv_context **list);
+int soft_set_local_ece(struct rdma_cm_id *id, struct ibv_ece *ece);
+int soft_get_remote_ece(struct rdma_cm_id *id, struct ibv_ece *ece);
+
+/*
+ * The context that rdma_cm shows as id->verbs: opened on first use, shared by all ids, closed
+ * with the last. Control lock not held. NULL and errno.
+ */
+struct ibv_context *soft_cm_context_get(void);
+void soft_cm_context_put(void);
+struct ibv_pd *soft_cm_pd(void); /* the default PD of that context (id->pd) */
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * window.c - memory windows of type 2: a key of its own for a part of an MR, bound and invalidated
+ * by work requests, good only for the QP it was bound on. Such a key goes through the ring path:
+ * the target knows the QP, a mapped entry could not check it.
+ *
+ * Bind and invalidate run in the middle of the send queue, so they take no control lock: the
+ * window's slot in the key table was reserved when it was allocated.
+ * Owner: the window's slot, the QP's lock; allocation, the control lock.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "soft/object.h"
+#include "soft/soft.h"
+
+struct ibv_mw *soft_alloc_mw(struct ibv_pd *ibpd, enum ibv_mw_type type) {
+    struct soft_pd *pd = soft_pd_of(ibpd);
+    if (soft_stale(pd) || type != IBV_MW_TYPE_2) {
+        errno = soft_stale(pd) ? EPERM : EOPNOTSUPP;
+        return NULL;
+    }
+    struct soft_mw *mw = calloc(1, sizeof *mw);
+    if (!mw)
+        return NULL;
+    mw->ibv.context = ibpd->context;
+    mw->ibv.pd = ibpd;
+    mw->ibv.type = type;
+    mw->generation = soft_generation_now;
+    mw->as_mr.region = -1;
+    mw->as_mr.window = mw;
+    soft_lock();
+    int err = soft_mr_insert(&mw->as_mr);
+    if (err == 0)
+        soft_key_publish(mw->as_mr.index, &mw->as_mr, mw->as_mr.ibv.rkey);
+    soft_unlock();
+    if (err) {
+        free(mw);
+        errno = err;
+        return NULL;
+    }
+    mw->ibv.rkey = mw->as_mr.ibv.rkey;
+    st(mw->as_mr.key, 0); /* not bound: the slot is ours, the key opens nothing */
+    atomic_fetch_add(&pd->users, 1);
+    return &mw->ibv;
+}
+
+int soft_dealloc_mw(struct ibv_mw *ibmw) {
+    struct soft_mw *mw = soft_mw_of(ibmw);
+    if (soft_stale(mw))
+        return EPERM;
+    soft_lock();
+    soft_mr_remove(&mw->as_mr);
+    soft_unlock();
+    if (mw->mr)
+        atomic_fetch_sub(&mw->mr->windows, 1);
+    atomic_fetch_sub(&soft_pd_of(ibmw->pd)->users, 1);
+    free(mw);
+    return 0;
+}
+
+int soft_mw_check(struct soft_qp *qp, const struct ibv_send_wr *wr) {
+    const struct ibv_mw_bind_info *info = &wr->bind_mw.bind_info;
+    if (!wr->bind_mw.mw || wr->bind_mw.mw->pd != qp->ibv.pd)
+        return EINVAL;
+    if (info->length && (!info->mr || info->mr->pd != qp->ibv.pd))
+        return EINVAL;
+    return 0;
+}
+
+static void unbind(struct soft_mw *mw) {
+    st(mw->as_mr.key, 0);
+    if (mw->mr)
+        atomic_fetch_sub(&mw->mr->windows, 1);
+    mw->mr = NULL;
+}
+
+enum ibv_wc_status soft_mw_bind(struct soft_qp *qp, const struct soft_wqe *wqe) {
+    struct soft_mw *mw = (struct soft_mw *)(uintptr_t)wqe->bind_mw;
+    struct soft_mr *mr = (struct soft_mr *)(uintptr_t)wqe->bind_mr;
+    /* the index part of the key is the window's; the low byte is the application's choice */
+    if ((wqe->rkey & ~0xffu) != (mw->ibv.rkey & ~0xffu) || mw->mr)
+        return IBV_WC_MW_BIND_ERR;
+    if (wqe->bind_length == 0)
+        return IBV_WC_SUCCESS;
+    const int rights = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+    bool writes = wqe->bind_access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+    if (!(mr->access & IBV_ACCESS_MW_BIND) ||
+        !soft_mr_range(mr, wqe->remote_addr, wqe->bind_length, 0) ||
+        (writes && !(mr->access & IBV_ACCESS_LOCAL_WRITE)))
+        return IBV_WC_MW_BIND_ERR;
+    mw->as_mr.start = wqe->remote_addr;
+    mw->as_mr.end = wqe->remote_addr + wqe->bind_length;
+    mw->as_mr.shift = mr->shift;
+    mw->as_mr.access = (int)wqe->bind_access & rights;
+    mw->qp_num = qp->ibv.qp_num;
+    mw->mr = mr;
+    atomic_fetch_add(&mr->windows, 1);
+    mw->ibv.rkey = wqe->rkey;
+    atomic_store_explicit(&mw->as_mr.key, wqe->rkey, memory_order_release);
+    return IBV_WC_SUCCESS;
+}
+
+/* LOCAL_INV and SEND_WITH_INV. False: no such bound window on this QP. */
+bool soft_mw_invalidate(struct soft_qp *qp, uint32_t rkey) {
+    struct soft_mr *mr = soft_mr_find_remote(rkey, qp);
+    if (!mr || !mr->window)
+        return false;
+    unbind(mr->window);
+    return true;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* The CM thread survives every event in every state: each pair has a handler or a reason. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "cm/cm.h"
+
+static void every_pair_is_filled_exactly_once(void **state) {
+    (void)state;
+    for (unsigned row = 0; row < CM_STATE_COUNT; row++) {
+        for (unsigned column = 0; column < CM_EVENT_COUNT; column++) {
+            const struct cm_cell *cell = &cm_table[row][column];
+            bool run = cell->run != NULL;
+            bool ignored = cell->ignored != NULL && strlen(cell->ignored) > 10;
+            if (run == ignored)
+                fail_msg("%s while waiting for %s: %s", cm_event_name(column), cm_state_name(row),
+                         run ? "handled and ignored" : "neither handled nor ignored");
+        }
+    }
+}
+
+static void every_state_and_event_has_a_name(void **state) {
+    (void)state;
+    for (unsigned row = 0; row < CM_STATE_COUNT; row++)
+        assert_string_not_equal(cm_state_name(row), "?");
+    for (unsigned column = 0; column < CM_EVENT_COUNT; column++)
+        assert_non_null(cm_event_name(column));
+    assert_string_equal(cm_state_name(CM_STATE_COUNT), "?");
+    assert_string_equal(cm_event_name(CM_EVENT_COUNT), "?");
+}
+
+/* Where a connection may be lost at any time, losing it is not ignored. */
+static void losses_are_handled_wherever_something_was_sent(void **state) {
+    (void)state;
+    static const unsigned rows[] = {CM_CONNECTING, CM_APPLYING, CM_ASKING,
+                                    CM_ANSWERING,  CM_ACCEPTING, CM_UP};
+    static const unsigned columns[] = {RDMA_CM_EVENT_CONNECT_ERROR, RDMA_CM_EVENT_UNREACHABLE,
+                                       RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_DISCONNECTED,
+                                       RDMA_CM_EVENT_DEVICE_REMOVAL};
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (unsigned k = 0; k < sizeof columns / sizeof *columns; k++)
+            assert_non_null(cm_table[rows[i]][columns[k]].run);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_pair_is_filled_exactly_once),
+        cmocka_unit_test(every_state_and_event_has_a_name),
+        cmocka_unit_test(losses_are_handled_wherever_something_was_sent),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* cpus_test.c - two nodes never get the same CPU, and a killed one gives its CPU back. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cpus.h"
+
+static cpu_set_t allowed;
+static int allowed_count;
+
+/* Claims of this process only: a node running beside the test must not change the result. */
+static char prefix[64];
+
+static int setup(void **state) {
+    (void)state;
+    snprintf(prefix, sizeof prefix, "sluice-cpus-test-%d-", (int)getpid());
+    cpu_claim_prefix = prefix;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        return -1;
+    allowed_count = CPU_COUNT(&allowed);
+    return 0;
+}
+
+static void claims_are_distinct_allowed_and_end(void **state) {
+    (void)state;
+    struct cpu_claim claims[CPU_SETSIZE + 1];
+    cpu_set_t got;
+    CPU_ZERO(&got);
+    for (int i = 0; i < allowed_count; i++) {
+        assert_int_equal(cpu_claim_any(&claims[i]), 0);
+        assert_true(claims[i].cpu >= 0);
+        assert_true(CPU_ISSET(claims[i].cpu, &allowed));
+        assert_false(CPU_ISSET(claims[i].cpu, &got));
+        CPU_SET(claims[i].cpu, &got);
+        assert_true(fcntl(claims[i].fd, F_GETFD) & FD_CLOEXEC);
+    }
+    struct cpu_claim none;
+    assert_int_equal(cpu_claim_any(&none), 0);
+    assert_int_equal(none.cpu, -1);
+    assert_int_equal(none.fd, -1);
+    cpu_claim_release(&none); /* harmless */
+
+    int cpu = claims[0].cpu;
+    cpu_claim_release(&claims[0]);
+    assert_int_equal(claims[0].cpu, -1);
+    assert_int_equal(cpu_claim_any(&claims[0]), 0);
+    assert_int_equal(claims[0].cpu, cpu); /* the only free one */
+    for (int i = 0; i < allowed_count; i++)
+        cpu_claim_release(&claims[i]);
+}
+
+static void a_fixed_cpu_is_validated(void **state) {
+    (void)state;
+    struct cpu_claim claim, second;
+    assert_int_equal(cpu_claim_fixed(&claim, -1), -EINVAL);
+    assert_int_equal(cpu_claim_fixed(&claim, 1 << 20), -EINVAL);
+    assert_int_equal(cpu_claim_fixed(&claim, CPU_SETSIZE - 1), -EINVAL);
+    assert_int_equal(claim.cpu, -1);
+    assert_int_equal(claim.fd, -1);
+
+    int cpu = 0;
+    while (!CPU_ISSET(cpu, &allowed))
+        cpu++;
+    assert_int_equal(cpu_claim_fixed(&claim, cpu), 0);
+    assert_int_equal(claim.cpu, cpu);
+    assert_true(claim.fd >= 0);
+    /* The user's word counts more than another claim. */
+    assert_int_equal(cpu_claim_fixed(&second, cpu), 0);
+    assert_int_equal(second.cpu, cpu);
+    assert_int_equal(second.fd, -1);
+    cpu_claim_release(&second);
+    /* ... but nobody gets it unasked. */
+    if (allowed_count > 1) {
+        assert_int_equal(cpu_claim_any(&second), 0);
+        assert_int_not_equal(second.cpu, cpu);
+        cpu_claim_release(&second);
+    }
+    cpu_claim_release(&claim);
+}
+
+static void a_killed_process_gives_its_cpu_back(void **state) {
+    (void)state;
+    int ready[2];
+    assert_int_equal(pipe(ready), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nobody behind */
+        for (int i = 0; i < allowed_count; i++) {
+            struct cpu_claim claim;
+            if (cpu_claim_any(&claim) != 0 || claim.cpu < 0)
+                _exit(1);
+        }
+        char byte = 1;
+        if (write(ready[1], &byte, 1) == 1)
+            pause();
+        _exit(2);
+    }
+    char byte;
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    struct cpu_claim claim;
+    assert_int_equal(cpu_claim_any(&claim), 0);
+    assert_int_equal(claim.cpu, -1);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(cpu_claim_any(&claim), 0);
+    assert_true(claim.cpu >= 0);
+    cpu_claim_release(&claim);
+}
+
+struct narrow {
+    int cpu, result;
+    struct cpu_claim claim, second;
+    cpu_set_t after;
+};
+
+static void *claim_narrowly(void *arg) {
+    struct narrow *n = arg;
+    n->result = cpu_pin_self(n->cpu);
+    if (n->result == 0)
+        n->result = cpu_claim_any(&n->claim);
+    if (n->result == 0)
+        n->result = cpu_claim_any(&n->second);
+    sched_getaffinity(0, sizeof n->after, &n->after);
+    return NULL;
+}
+
+static void affinity_limits_the_choice_and_pinning_works(void **state) {
+    (void)state;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &allowed))
+            continue;
+        struct narrow n = {.cpu = cpu};
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, claim_narrowly, &n), 0);
+        pthread_join(thread, NULL);
+        assert_int_equal(n.result, 0);
+        assert_int_equal(CPU_COUNT(&n.after), 1);
+        assert_true(CPU_ISSET(cpu, &n.after));
+        assert_int_equal(n.claim.cpu, cpu);
+        assert_int_equal(n.second.cpu, -1);
+        cpu_claim_release(&n.claim);
+    }
+    assert_int_equal(cpu_pin_self(-1), -EINVAL);
+    assert_int_equal(cpu_pin_self(CPU_SETSIZE), -EINVAL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(claims_are_distinct_allowed_and_end),
+        cmocka_unit_test(a_fixed_cpu_is_validated),
+        cmocka_unit_test(a_killed_process_gives_its_cpu_back),
+        cmocka_unit_test(affinity_limits_the_choice_and_pinning_works),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * doorbell_test.c - no wake is lost, rings are merged, and each bell stands in for the other.
+ *
+ * Every promise is tested on three doorbells: the eventfd alone, the user events of the software
+ * device, and those of a made-up rdma_cm that can be told to fail. A lost wake shows as an
+ * epoll_wait() that runs into its limit.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/doorbell.h"
+#include "base/inbox.h"
+
+enum { LOST_MS = 20000 }; /* far above any scheduling delay: running into it means a lost wake */
+
+/* ---- a made-up rdma_cm: user events through a pipe, signal-safe as the real ones ------------- */
+
+static struct {
+    int channels, ids, unacked;
+    int write_fd;
+    _Atomic int write_errno; /* not 0: writes fail with it */
+    bool no_channel, no_id;
+} fake;
+
+static struct rdma_event_channel *fake_create_channel(void) {
+    if (fake.no_channel) {
+        errno = ENODEV;
+        return NULL;
+    }
+    struct rdma_event_channel *channel = calloc(1, sizeof *channel);
+    assert_non_null(channel);
+    int fds[2];
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    channel->fd = fds[0];
+    fake.write_fd = fds[1];
+    fake.channels++;
+    return channel;
+}
+static void fake_destroy_channel(struct rdma_event_channel *channel) {
+    fake.channels--;
+    close(channel->fd);
+    close(fake.write_fd);
+    free(channel);
+}
+static int fake_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
+                          enum rdma_port_space ps) {
+    if (fake.no_id) {
+        errno = EMFILE;
+        return -1;
+    }
+    *id = calloc(1, sizeof **id);
+    assert_non_null(*id);
+    (*id)->channel = channel;
+    (*id)->context = context;
+    (*id)->ps = ps;
+    fake.ids++;
+    return 0;
+}
+static int fake_destroy_id(struct rdma_cm_id *id) {
+    fake.ids--;
+    free(id);
+    return 0;
+}
+static int fake_write(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
+                      uint64_t arg) {
+    int error = fake.write_errno;
+    if ((int)event != FABRIC_CM_USER || status != 0)
+        error = EINVAL;
+    if (error) {
+        errno = error;
+        return -1;
+    }
+    (void)id;
+    return write(fake.write_fd, &arg, sizeof arg) == sizeof arg ? 0 : -1;
+}
+static int fake_get(struct rdma_event_channel *channel, struct rdma_cm_event **event) {
+    uint64_t arg;
+    if (read(channel->fd, &arg, sizeof arg) != sizeof arg)
+        return -1;
+    *event = calloc(1, sizeof **event);
+    assert_non_null(*event);
+    (*event)->event = (enum rdma_cm_event_type)FABRIC_CM_USER;
+    memcpy(&(*event)->param, &arg, sizeof arg);
+    fake.unacked++;
+    return 0;
+}
+static int fake_ack(struct rdma_cm_event *event) {
+    fake.unacked--;
+    free(event);
+    return 0;
+}
+
+static const struct fabric_ops fake_fabric = {
+    .name = "fake",
+    .create_event_channel = fake_create_channel,
+    .destroy_event_channel = fake_destroy_channel,
+    .create_id = fake_create_id,
+    .destroy_id = fake_destroy_id,
+    .get_cm_event = fake_get,
+    .ack_cm_event = fake_ack,
+    .write_cm_event = fake_write,
+};
+
+/* ---- the three doorbells --------------------------------------------------------------------- */
+
+struct kind {
+    const struct fabric_ops *fabric;
+    bool cm;
+};
+static struct kind kinds[] = {{&fake_fabric, false}, {&fake_fabric, true}, {&fabric_soft, true}};
+
+static struct doorbell bell;
+static int epoll_fd;
+
+static int open_bell(void **state) {
+    const struct kind *kind = *state;
+    fake.write_errno = 0;
+    fake.no_channel = fake.no_id = false;
+    epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (epoll_fd < 0 || doorbell_open(&bell, kind->fabric, kind->cm) != 0)
+        return -1;
+    if (doorbell_watch(&bell, epoll_fd, &bell) != 0)
+        return -1;
+    return kind->cm == (bell.channel != NULL) ? 0 : -1;
+}
+
+static int close_bell(void **state) {
+    (void)state;
+    doorbell_close(&bell);
+    doorbell_close(&bell); /* twice is harmless */
+    close(epoll_fd);
+    return fake.channels == 0 && fake.ids == 0 && fake.unacked == 0 ? 0 : -1;
+}
+
+static bool readable(int timeout_ms) {
+    struct epoll_event event;
+    int n;
+    do
+        n = epoll_wait(epoll_fd, &event, 1, timeout_ms);
+    while (n < 0 && errno == EINTR);
+    if (n == 1)
+        assert_ptr_equal(event.data.ptr, &bell);
+    return n == 1;
+}
+
+static void starts_silent_and_cloexec(void **state) {
+    const struct kind *kind = *state;
+    assert_false(readable(0));
+    assert_true(fcntl(bell.event_fd, F_GETFD) & FD_CLOEXEC);
+    const char *text = doorbell_describe(&bell);
+    assert_true(strlen(text) > 0 && strlen(text) < 96);
+    assert_int_equal(strncmp(text, "eventfd", 7) != 0, kind->cm);
+}
+
+static void an_awake_owner_costs_no_system_call(void **state) {
+    (void)state;
+    for (int i = 0; i < 1000; i++)
+        doorbell_ring(&bell, (uint64_t)i);
+    doorbell_arm(&bell);
+    doorbell_disarm(&bell);
+    for (int i = 0; i < 1000; i++)
+        doorbell_ring(&bell, (uint64_t)i);
+    assert_int_equal(bell.rings, 0);
+    assert_int_equal(bell.writes + bell.fallbacks, 0);
+    assert_false(readable(0));
+}
+
+static void rings_are_merged_and_the_first_argument_travels(void **state) {
+    const struct kind *kind = *state;
+    for (uint64_t round = 1; round <= 100; round++) {
+        doorbell_arm(&bell);
+        assert_false(readable(0));
+        errno = 4711;
+        for (uint64_t i = 0; i < 50; i++)
+            doorbell_ring(&bell, round << 48 | i);
+        assert_int_equal(errno, 4711);
+        assert_true(readable(0));
+        doorbell_disarm(&bell);
+        doorbell_drain(&bell);
+        assert_false(readable(0));
+        assert_int_equal(bell.rings, round * 50);
+        assert_int_equal(bell.writes, kind->cm ? round : 0);
+        assert_int_equal(bell.fallbacks, kind->cm ? 0 : round);
+        if (kind->cm)
+            assert_int_equal(bell.last_arg, round << 48);
+    }
+}
+
+/* Undrained bells stay readable; draining takes all of them; draining nothing does not block. */
+static void nothing_is_lost_without_draining(void **state) {
+    (void)state;
+    doorbell_drain(&bell);
+    for (int i = 0; i < 20; i++) {
+        doorbell_arm(&bell);
+        doorbell_ring(&bell, 1);
+        doorbell_disarm(&bell);
+    }
+    for (int drains = 0; readable(0); drains++) {
+        assert_in_range(drains, 0, 20);
+        doorbell_drain(&bell);
+    }
+    doorbell_arm(&bell);
+    doorbell_ring(&bell, 2);
+    assert_true(readable(0));
+    doorbell_disarm(&bell);
+    doorbell_drain(&bell);
+    assert_false(readable(0));
+}
+
+/* ---- lossless under contention --------------------------------------------------------------- */
+
+enum { RINGERS = 3, ITEMS = 10000 };
+
+struct ringer {
+    pthread_t thread;
+    struct inbox *box;
+    struct inbox_item item;
+    _Atomic uint32_t posted, taken;
+    unsigned number;
+};
+
+/* Posts a record, waits until it was taken, posts the next: the owner sleeps as often as can be. */
+static void *post_and_ring(void *arg) {
+    struct ringer *r = arg;
+    for (uint32_t i = 1; i <= ITEMS; i++) {
+        r->item.slot = r->number;
+        r->item.verb = i;
+        atomic_store(&r->posted, i);
+        if (inbox_post(r->box, &r->item))
+            doorbell_ring(&bell, i);
+        while (atomic_load_explicit(&r->taken, memory_order_acquire) != i)
+            sched_yield();
+    }
+    return NULL;
+}
+
+static unsigned take_all(struct inbox *box, struct ringer *ringers) {
+    unsigned count = 0;
+    struct inbox_item *item;
+    while ((item = inbox_take(box)) != NULL) {
+        struct ringer *r = &ringers[item->slot];
+        assert_int_equal(item->verb, r->taken + 1);
+        atomic_store_explicit(&r->taken, item->verb, memory_order_release);
+        count++;
+    }
+    return count;
+}
+
+static void no_wake_is_ever_lost(void **state) {
+    (void)state;
+    struct inbox box;
+    struct ringer ringers[RINGERS];
+    memset(ringers, 0, sizeof ringers);
+    inbox_init(&box);
+    for (unsigned i = 0; i < RINGERS; i++) {
+        ringers[i].box = &box;
+        ringers[i].number = i;
+        assert_int_equal(pthread_create(&ringers[i].thread, NULL, post_and_ring, &ringers[i]), 0);
+    }
+    unsigned taken = 0, sleeps = 0, lost = 0;
+    while (taken < RINGERS * ITEMS && !lost) {
+        taken += take_all(&box, ringers);
+        doorbell_arm(&bell);
+        if (inbox_empty(&box) && taken < RINGERS * ITEMS) {
+            sleeps++;
+            lost += !readable(LOST_MS);
+            doorbell_disarm(&bell);
+            doorbell_drain(&bell);
+        } else {
+            doorbell_disarm(&bell);
+        }
+    }
+    if (lost) /* the ringers wait for us: show what happened instead of hanging */
+        fail_msg("slept on with %u of %u taken", taken, RINGERS * ITEMS);
+    for (unsigned i = 0; i < RINGERS; i++)
+        pthread_join(ringers[i].thread, NULL);
+    assert_true(inbox_empty(&box));
+    assert_true(sleeps > 0);
+    assert_true(bell.writes + bell.fallbacks > 0);
+    assert_true(bell.writes + bell.fallbacks <= bell.rings);
+}
+
+/* ---- from a signal handler ------------------------------------------------------------------- */
+
+enum { SIGNALS = 200 };
+static _Atomic int published; /* signals handled */
+static _Atomic int noticed;   /* ... and seen by the owner */
+
+static void on_signal(int number) {
+    (void)number;
+    atomic_fetch_add(&published, 1);
+    doorbell_ring(&bell, 99);
+}
+
+static void *send_signals(void *arg) {
+    pthread_t *owner = arg;
+    for (int i = 0; i < SIGNALS; i++) {
+        while (atomic_load(&noticed) != i)
+            sched_yield();
+        pthread_kill(*owner, SIGUSR1);
+    }
+    return NULL;
+}
+
+/* The handler runs on the sleeping thread itself, between any two of its instructions. */
+static void a_signal_handler_may_ring(void **state) {
+    (void)state;
+    struct sigaction action = {.sa_handler = on_signal}, old;
+    assert_int_equal(sigaction(SIGUSR1, &action, &old), 0);
+    pthread_t self = pthread_self(), sender;
+    published = noticed = 0;
+    assert_int_equal(pthread_create(&sender, NULL, send_signals, &self), 0);
+    bool lost = false;
+    while (noticed < SIGNALS && !lost) {
+        doorbell_arm(&bell);
+        if (atomic_load(&published) == noticed)
+            lost = !readable(LOST_MS);
+        doorbell_disarm(&bell);
+        doorbell_drain(&bell);
+        atomic_store(&noticed, atomic_load(&published));
+    }
+    if (lost)
+        fail_msg("slept on after %d signals", (int)noticed);
+    pthread_join(sender, NULL);
+    sigaction(SIGUSR1, &old, NULL);
+}
+
+/* ---- when the user events fail --------------------------------------------------------------- */
+
+static void a_failing_write_rings_the_eventfd(void **state) {
+    (void)state;
+    const int errors[] = {EINVAL, ENXIO, ENOMEM, ENOENT};
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        fake.write_errno = errors[i];
+        doorbell_arm(&bell);
+        doorbell_ring(&bell, 1);
+        assert_true(readable(0));
+        assert_int_equal(bell.fallbacks, i + 1);
+        assert_int_equal(bell.writes, 0);
+        doorbell_disarm(&bell);
+        doorbell_drain(&bell);
+        assert_false(readable(0));
+    }
+    fake.write_errno = 0;
+    doorbell_arm(&bell);
+    doorbell_ring(&bell, 2);
+    assert_int_equal(bell.writes, 1);
+}
+
+static void expect_eventfd_only(const struct fabric_ops *fabric, const char *why) {
+    struct doorbell other;
+    assert_int_equal(doorbell_open(&other, fabric, true), 0);
+    assert_null(other.channel);
+    assert_null(other.id);
+    if (!strstr(doorbell_describe(&other), why))
+        fail_msg("\"%s\" does not say \"%s\"", doorbell_describe(&other), why);
+    assert_true(strlen(doorbell_describe(&other)) < 96);
+    doorbell_arm(&other);
+    doorbell_ring(&other, 1);
+    assert_int_equal(other.fallbacks, 1);
+    doorbell_close(&other);
+}
+
+static void the_probe_tells_why_there_is_only_the_eventfd(void **state) {
+    (void)state;
+    fake.write_errno = ENOSYS;
+    expect_eventfd_only(&fake_fabric, "librdmacm before 60");
+    fake.write_errno = EINVAL;
+    expect_eventfd_only(&fake_fabric, "kernel");
+    fake.write_errno = 0;
+    fake.no_id = true;
+    expect_eventfd_only(&fake_fabric, "id");
+    fake.no_channel = true;
+    expect_eventfd_only(&fake_fabric, "channel");
+    struct fabric_ops without = fake_fabric;
+    without.write_cm_event = NULL;
+    expect_eventfd_only(&without, "rdma_write_cm_event");
+    assert_int_equal(fake.channels, 0);
+    assert_int_equal(fake.ids, 0);
+}
+
+/* On a machine without an RDMA device or with an old library this ends at the eventfd as well. */
+static void the_system_fabric_always_has_a_bell(void **state) {
+    (void)state;
+    struct doorbell other;
+    assert_int_equal(doorbell_open(&other, &fabric_system, true), 0);
+    doorbell_arm(&other);
+    doorbell_ring(&other, 1);
+    assert_int_equal(other.writes + other.fallbacks, 1);
+    doorbell_drain(&other);
+    doorbell_close(&other);
+}
+
+#define ON(kind, f)                                                                                \
+    { #f " [" #kind "]", f, open_bell, close_bell, &kinds[kind] }
+#define ON_ALL(f) ON(0, f), ON(1, f), ON(2, f)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ON_ALL(starts_silent_and_cloexec),
+        ON_ALL(an_awake_owner_costs_no_system_call),
+        ON_ALL(rings_are_merged_and_the_first_argument_travels),
+        ON_ALL(nothing_is_lost_without_draining),
+        ON_ALL(no_wake_is_ever_lost),
+        ON_ALL(a_signal_handler_may_ring),
+        ON(1, a_failing_write_rings_the_eventfd),
+        cmocka_unit_test(the_probe_tells_why_there_is_only_the_eventfd),
+        cmocka_unit_test(the_system_fabric_always_has_a_bell),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * softverbs_onesided_test.c - RDMA WRITE, READ, atomics and memory windows over each of the three ways:
+ * mapped regions, process_vm, and requests executed at the target. Each test names the promise.
+ */
+#include "softverbs_util.h"
+
+enum way { MAPPED, PROCESS, RING, WAYS };
+static const char *const way_name[WAYS] = {"mapped", "process", "ring"};
+
+#define ALL_REMOTE                                                                             \
+    (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define BYTES (1u << 20)
+
+struct pair {
+    struct sv_end a, b; /* a asks, b is the target and never has to poll */
+    struct ibv_mr *open;  /* b's memory with all remote rights */
+};
+
+static void to_rts(struct sv_end *e, uint32_t dest, int access, uint8_t depth) {
+    struct ibv_qp_attr attr = sv_attr(e, IBV_QPS_INIT, 0);
+    attr.qp_access_flags = (unsigned)access;
+    must(soft_modify_qp(e->qp, &attr, SV_INIT_MASK) == 0);
+    attr = sv_attr(e, IBV_QPS_RTR, dest);
+    attr.max_dest_rd_atomic = depth;
+    must(soft_modify_qp(e->qp, &attr, SV_RTR_MASK) == 0);
+    attr = sv_attr(e, IBV_QPS_RTS, 0);
+    attr.max_rd_atomic = depth;
+    must(soft_modify_qp(e->qp, &attr, SV_RTS_MASK) == 0);
+}
+
+static void open_pair(struct pair *p, enum way way, int qp_access, int mr_access, uint8_t depth) {
+    sv_open(&p->a, SV_OPTIONS(.bytes = BYTES, .mapped = true, .one_cq = true));
+    sv_open(&p->b, SV_OPTIONS(.bytes = BYTES, .mapped = way == MAPPED, .one_cq = true));
+    p->open = soft_reg_mr(p->b.pd, p->b.buf, BYTES, IBV_ACCESS_LOCAL_WRITE | mr_access);
+    must(p->open);
+    to_rts(&p->a, p->b.qp->qp_num, ALL_REMOTE, depth);
+    to_rts(&p->b, p->a.qp->qp_num, qp_access, depth);
+    sv_wait_linked(&p->a);
+    sv_wait_linked(&p->b);
+    struct soft_peer *peer = soft_qp_of(p->a.qp)->link_peer;
+    sv_until(atomic_load(&peer->keys) != NULL);
+    if (way == MAPPED && (mr_access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)))
+        sv_until(atomic_load(&peer->regions[soft_mr_of(p->open)->region].writable));
+    else if (way == MAPPED)
+        sv_until(atomic_load(&peer->regions[soft_mr_of(p->open)->region].addr) != NULL);
+    if (way == RING)
+        atomic_store(&peer->vm_ok, false);
+}
+
+static void close_pair(struct pair *p) {
+    must(soft_destroy_qp(p->a.qp) == 0);
+    must(soft_destroy_qp(p->b.qp) == 0);
+    p->a.qp = p->b.qp = NULL;
+    must(soft_dereg_mr(p->open) == 0);
+    sv_close(&p->a);
+    sv_close(&p->b);
+}
+
+static int post(struct pair *p, enum ibv_wr_opcode opcode, size_t local, size_t bytes,
+                size_t remote, uint32_t rkey, unsigned flags) {
+    struct ibv_sge sge = sv_sge(&p->a, local, bytes);
+    struct ibv_send_wr wr = {.wr_id = 100 + opcode,
+                             .sg_list = &sge,
+                             .num_sge = bytes ? 1 : 0,
+                             .opcode = opcode,
+                             .send_flags = IBV_SEND_SIGNALED | flags,
+                             .imm_data = 0x11223344,
+                             .wr.rdma = {(uintptr_t)p->b.buf + remote, rkey}},
+                       *bad;
+    return ibv_post_send(p->a.qp, &wr, &bad);
+}
+
+static int post_atomic(struct pair *p, bool swap, size_t local, size_t remote, uint64_t compare_add,
+                       uint64_t swap_to) {
+    struct ibv_sge sge = sv_sge(&p->a, local, 8);
+    struct ibv_send_wr wr = {
+        .wr_id = 7,
+        .sg_list = &sge,
+        .num_sge = 1,
+        .opcode = swap ? IBV_WR_ATOMIC_CMP_AND_SWP : IBV_WR_ATOMIC_FETCH_AND_ADD,
+        .send_flags = IBV_SEND_SIGNALED,
+        .wr.atomic = {.remote_addr = (uintptr_t)p->b.buf + remote,
+                      .rkey = p->open->rkey,
+                      .compare_add = compare_add,
+                      .swap = swap_to}},
+                       *bad;
+    return ibv_post_send(p->a.qp, &wr, &bad);
+}
+
+static void expect(struct pair *p, enum ibv_wc_status status, enum ibv_wc_opcode opcode) {
+    struct ibv_wc wc = sv_poll(p->a.rcq);
+    if (wc.status != status)
+        fprintf(stderr, "status %d, not %d\n", wc.status, status);
+    must(wc.status == status);
+    if (status == IBV_WC_SUCCESS)
+        must(wc.opcode == opcode);
+    must(wc.qp_num == p->a.qp->qp_num);
+}
+
+/* ---- the tests, each over all ways --------------------------------------------------------------- */
+
+static void write_and_read_any_size(struct pair *p, enum way way) {
+    static const size_t sizes[] = {0, 1, 7, 8, 64, 111, 112, 113, 431, 432, 433, 448, 4096, 65537, 900001};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        size_t n = sizes[i];
+        if (way == RING && n > 70000)
+            continue; /* the same code, and slow without a polling target */
+        sv_fill(p->a.buf, n, (uint32_t)i);
+        must(post(p, IBV_WR_RDMA_WRITE, 0, n, 5, p->open->rkey, 0) == 0);
+        expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+        sv_check(p->b.buf + 5, n, (uint32_t)i);
+        memset(p->a.buf, 0, n);
+        must(post(p, IBV_WR_RDMA_READ, 0, n, 5, p->open->rkey, 0) == 0);
+        expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
+        sv_check(p->a.buf, n, (uint32_t)i);
+    }
+}
+
+static void atomics_return_the_old_value(struct pair *p, enum way way) {
+    (void)way;
+    uint64_t *word = (uint64_t *)(void *)(p->b.buf + 64), *old = (uint64_t *)(void *)p->a.buf;
+    *word = 40;
+    must(post_atomic(p, false, 0, 64, 2, 0) == 0);
+    expect(p, IBV_WC_SUCCESS, IBV_WC_FETCH_ADD);
+    must(*old == 40 && *word == 42);
+    must(post_atomic(p, true, 0, 64, 41, 7) == 0);
+    expect(p, IBV_WC_SUCCESS, IBV_WC_COMP_SWAP);
+    must(*old == 42 && *word == 42);
+    must(post_atomic(p, true, 0, 64, 42, 7) == 0);
+    expect(p, IBV_WC_SUCCESS, IBV_WC_COMP_SWAP);
+    must(*old == 42 && *word == 7);
+}
+
+static void write_with_imm_consumes_a_receive(struct pair *p, enum way way) {
+    (void)way;
+    sv_fill(p->a.buf, 300, 3);
+    must(sv_recv(&p->b, 55, 0, 0) == 0);
+    must(post(p, IBV_WR_RDMA_WRITE_WITH_IMM, 0, 300, 128, p->open->rkey, 0) == 0);
+    struct ibv_wc wc = sv_poll(p->b.rcq);
+    must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM);
+    must(wc.wr_id == 55 && wc.byte_len == 300 && wc.imm_data == 0x11223344);
+    must(wc.wc_flags & IBV_WC_WITH_IMM);
+    sv_check(p->b.buf + 128, 300, 3);
+    expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+}
+
+static void write_is_visible_before_a_later_send_completes(struct pair *p, enum way way) {
+    (void)way;
+    for (uint32_t i = 0; i < 200; i++) {
+        must(sv_recv(&p->b, i, 4096, 64) == 0);
+        sv_fill(p->a.buf, 700, i);
+        must(post(p, IBV_WR_RDMA_WRITE, 0, 700, 8192, p->open->rkey, 0) == 0);
+        must(sv_send(&p->a, i, 0, 8, IBV_SEND_SIGNALED) == 0);
+        struct ibv_wc wc = sv_poll(p->b.rcq);
+        must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV);
+        sv_check(p->b.buf + 8192, 700, i);
+        expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+        expect(p, IBV_WC_SUCCESS, IBV_WC_SEND);
+    }
+}
+
+static void inline_write(struct pair *p, enum way way) {
+    (void)way;
+    sv_fill(p->a.buf, 100, 9);
+    must(post(p, IBV_WR_RDMA_WRITE, 0, 100, 0, p->open->rkey, IBV_SEND_INLINE) == 0);
+    expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+    sv_check(p->b.buf, 100, 9);
+}
+
+/* The requester fails with status, the target goes to ERR with the async event. */
+static void refused(struct pair *p, enum ibv_wc_status status, enum ibv_event_type event) {
+    struct ibv_async_event ev;
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr init;
+    expect(p, status, 0);
+    must(soft_get_async_event(p->b.ctx, &ev) == 0); /* blocks until the engine saw it */
+    must(ev.event_type == event && ev.element.qp == p->b.qp);
+    soft_ack_async_event(&ev);
+    must(soft_query_qp(p->b.qp, &attr, IBV_QP_STATE, &init) == 0 && attr.qp_state == IBV_QPS_ERR);
+    must(soft_query_qp(p->a.qp, &attr, IBV_QP_STATE, &init) == 0 && attr.qp_state == IBV_QPS_ERR);
+    must(p->a.qp->state == IBV_QPS_ERR);
+}
+
+static void unknown_rkey(struct pair *p, enum way way) {
+    (void)way;
+    must(post(p, IBV_WR_RDMA_WRITE, 0, 8, 0, p->open->rkey ^ 0x1, 0) == 0);
+    refused(p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+}
+
+static void one_byte_past_the_end(struct pair *p, enum way way) {
+    (void)way;
+    memset(p->b.buf + BYTES - 8, 0xee, 8);
+    must(post(p, IBV_WR_RDMA_WRITE, 0, 8, BYTES - 7, p->open->rkey, 0) == 0);
+    refused(p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+    must(p->b.buf[BYTES - 7] == 0xee);
+}
+
+static void local_key_opens_nothing_remote(struct pair *p, enum way way) {
+    (void)way;
+    must(post(p, IBV_WR_RDMA_READ, 0, 8, 0, p->b.mr->rkey, 0) == 0);
+    refused(p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+}
+
+static void revoked_key_is_useless_at_once(struct pair *p, enum way way) {
+    (void)way;
+    uint32_t rkey = p->open->rkey;
+    must(post(p, IBV_WR_RDMA_WRITE, 0, 8, 0, rkey, 0) == 0);
+    expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+    must(soft_dereg_mr(p->open) == 0);
+    memset(p->b.buf, 0xab, 8);
+    must(post(p, IBV_WR_RDMA_WRITE, 0, 8, 0, rkey, 0) == 0);
+    refused(p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+    must(p->b.buf[0] == 0xab);
+    p->open = soft_reg_mr(p->b.pd, p->b.buf, 4096, 0); /* for close_pair */
+}
+
+static void misaligned_atomic(struct pair *p, enum way way) {
+    (void)way;
+    must(post_atomic(p, false, 0, 12, 1, 0) == 0);
+    refused(p, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
+}
+
+static void bad_local_buffer_of_a_read(struct pair *p, enum way way) {
+    (void)way;
+    struct ibv_sge sge = {(uintptr_t)p->a.buf, 64, p->a.mr->lkey ^ 1};
+    struct ibv_send_wr wr = {.sg_list = &sge,
+                             .num_sge = 1,
+                             .opcode = IBV_WR_RDMA_READ,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .wr.rdma = {(uintptr_t)p->b.buf, p->open->rkey}},
+                       *bad;
+    must(ibv_post_send(p->a.qp, &wr, &bad) == 0);
+    expect(p, IBV_WC_LOC_PROT_ERR, 0);
+}
+
+static void each_way(void (*fn)(struct pair *, enum way)) {
+    for (enum way way = MAPPED; way < WAYS; way++) {
+        struct pair p;
+        open_pair(&p, way, ALL_REMOTE, ALL_REMOTE, 4);
+        print_message("    %s\n", way_name[way]);
+        fn(&p, way);
+        close_pair(&p);
+    }
+}
+
+#define OVER_ALL_WAYS(name)                                                                    \
+    static void name##_test(void **state) {                                                    \
+        (void)state;                                                                           \
+        each_way(name);                                                                        \
+    }
+OVER_ALL_WAYS(write_and_read_any_size)
+OVER_ALL_WAYS(atomics_return_the_old_value)
+OVER_ALL_WAYS(write_with_imm_consumes_a_receive)
+OVER_ALL_WAYS(write_is_visible_before_a_later_send_completes)
+OVER_ALL_WAYS(inline_write)
+OVER_ALL_WAYS(unknown_rkey)
+OVER_ALL_WAYS(one_byte_past_the_end)
+OVER_ALL_WAYS(local_key_opens_nothing_remote)
+OVER_ALL_WAYS(revoked_key_is_useless_at_once)
+OVER_ALL_WAYS(misaligned_atomic)
+OVER_ALL_WAYS(bad_local_buffer_of_a_read)
+
+/* ---- rights and depths ---------------------------------------------------------------------------- */
+
+static void right_missing(int qp_access, int mr_access, enum ibv_wr_opcode opcode) {
+    for (enum way way = MAPPED; way < WAYS; way++) {
+        struct pair p;
+        open_pair(&p, way, qp_access, mr_access, 4);
+        must(post(&p, opcode, 0, 8, 0, p.open->rkey, 0) == 0);
+        refused(&p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+        close_pair(&p);
+    }
+}
+
+static void mr_without_the_right_refuses(void **state) {
+    (void)state;
+    right_missing(ALL_REMOTE, IBV_ACCESS_REMOTE_READ, IBV_WR_RDMA_WRITE);
+    right_missing(ALL_REMOTE, IBV_ACCESS_REMOTE_WRITE, IBV_WR_RDMA_READ);
+}
+
+static void qp_without_the_right_refuses(void **state) {
+    (void)state;
+    right_missing(IBV_ACCESS_REMOTE_READ, ALL_REMOTE, IBV_WR_RDMA_WRITE);
+    right_missing(IBV_ACCESS_REMOTE_WRITE, ALL_REMOTE, IBV_WR_RDMA_READ);
+}
+
+static void read_with_depth_zero_is_an_invalid_request(void **state) {
+    (void)state;
+    for (enum way way = MAPPED; way < WAYS; way++) {
+        struct pair p;
+        open_pair(&p, way, ALL_REMOTE, ALL_REMOTE, 0);
+        must(post(&p, IBV_WR_RDMA_READ, 0, 8, 0, p.open->rkey, 0) == 0);
+        refused(&p, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
+        close_pair(&p);
+    }
+}
+
+static void many_reads_stay_within_the_depth(void **state) {
+    (void)state;
+    struct pair p;
+    open_pair(&p, RING, ALL_REMOTE, ALL_REMOTE, 2);
+    sv_fill(p.b.buf, 32 * 256, 1);
+    for (size_t i = 0; i < 32; i++)
+        must(post(&p, IBV_WR_RDMA_READ, i * 256, 256, i * 256, p.open->rkey, 0) == 0);
+    for (int i = 0; i < 32; i++)
+        expect(&p, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
+    sv_check(p.a.buf, 32 * 256, 1);
+    close_pair(&p);
+}
+
+/* ---- many adders ----------------------------------------------------------------------------------- */
+
+#define ADDS 2000
+
+static void *adder(void *arg) {
+    struct pair *p = arg;
+    for (int i = 0; i < ADDS; i++) {
+        must(post_atomic(p, false, 0, 64, 1, 0) == 0);
+        expect(p, IBV_WC_SUCCESS, IBV_WC_FETCH_ADD);
+    }
+    return NULL;
+}
+
+/* Two QPs of the same target, one over the mapping and one executed at the target. */
+static void atomics_are_atomic_between_all_qps(void **state) {
+    (void)state;
+    struct pair p, q;
+    open_pair(&p, MAPPED, ALL_REMOTE, ALL_REMOTE, 4);
+    sv_open(&q.a, SV_OPTIONS(.bytes = BYTES, .mapped = true, .one_cq = true));
+    q.b = p.b;
+    q.open = p.open;
+    q.b.qp = sv_qp(&q.b);
+    to_rts(&q.a, q.b.qp->qp_num, ALL_REMOTE, 4);
+    to_rts(&q.b, q.a.qp->qp_num, ALL_REMOTE, 4);
+    sv_wait_linked(&q.a);
+    uint64_t *word = (uint64_t *)(void *)(p.b.buf + 64);
+    *word = 0;
+    pthread_t other;
+    must(pthread_create(&other, NULL, adder, &q) == 0);
+    adder(&p);
+    pthread_join(other, NULL);
+    must(__atomic_load_n(word, __ATOMIC_SEQ_CST) == 2 * ADDS);
+    must(soft_destroy_qp(q.b.qp) == 0);
+    sv_close(&q.a);
+    close_pair(&p);
+}
+
+/* ---- memory windows --------------------------------------------------------------------------------- */
+
+static int bind_window(struct sv_end *e, struct ibv_mw *mw, struct ibv_mr *mr, size_t offset,
+                size_t length, unsigned access, uint32_t rkey) {
+    struct ibv_send_wr wr = {.wr_id = 1,
+                             .opcode = IBV_WR_BIND_MW,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .bind_mw = {.mw = mw,
+                                         .rkey = rkey,
+                                         .bind_info = {.mr = mr,
+                                                       .addr = (uintptr_t)e->buf + offset,
+                                                       .length = length,
+                                                       .mw_access_flags = access}}},
+                       *bad;
+    return ibv_post_send(e->qp, &wr, &bad);
+}
+
+static void window_gives_and_takes_a_part(void **state) {
+    (void)state;
+    struct pair p;
+    open_pair(&p, MAPPED, ALL_REMOTE, ALL_REMOTE | IBV_ACCESS_MW_BIND, 4);
+    struct ibv_mw *mw = ibv_alloc_mw(p.b.pd, IBV_MW_TYPE_2);
+    must(mw);
+    uint32_t rkey = ibv_inc_rkey(mw->rkey);
+    must(bind_window(&p.b, mw, p.open, 4096, 64, IBV_ACCESS_REMOTE_WRITE, rkey) == 0);
+    struct ibv_wc wc = sv_poll(p.b.rcq);
+    must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_BIND_MW);
+    must(soft_dereg_mr(p.open) == EBUSY);
+    sv_fill(p.a.buf, 64, 5);
+    must(post(&p, IBV_WR_RDMA_WRITE, 0, 64, 4096, rkey, 0) == 0);
+    expect(&p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+    sv_check(p.b.buf + 4096, 64, 5);
+    struct ibv_send_wr inv = {.opcode = IBV_WR_LOCAL_INV,
+                              .send_flags = IBV_SEND_SIGNALED,
+                              .invalidate_rkey = rkey},
+                       *bad;
+    must(ibv_post_send(p.b.qp, &inv, &bad) == 0);
+    wc = sv_poll(p.b.rcq);
+    must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_LOCAL_INV);
+    must(post(&p, IBV_WR_RDMA_WRITE, 0, 64, 4096, rkey, 0) == 0);
+    refused(&p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+    must(ibv_dealloc_mw(mw) == 0);
+    close_pair(&p);
+}
+
+static void window_ends_where_it_was_bound(void **state) {
+    (void)state;
+    struct pair p;
+    open_pair(&p, MAPPED, ALL_REMOTE, ALL_REMOTE | IBV_ACCESS_MW_BIND, 4);
+    struct ibv_mw *mw = ibv_alloc_mw(p.b.pd, IBV_MW_TYPE_2);
+    uint32_t rkey = ibv_inc_rkey(mw->rkey);
+    must(bind_window(&p.b, mw, p.open, 4096, 64, IBV_ACCESS_REMOTE_WRITE, rkey) == 0);
+    must(sv_poll(p.b.rcq).status == IBV_WC_SUCCESS);
+    must(post(&p, IBV_WR_RDMA_WRITE, 0, 64, 4097, rkey, 0) == 0);
+    refused(&p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+    must(ibv_dealloc_mw(mw) == 0);
+    close_pair(&p);
+}
+
+static void send_with_invalidate_takes_the_window_back(void **state) {
+    (void)state;
+    struct pair p;
+    open_pair(&p, MAPPED, ALL_REMOTE, ALL_REMOTE | IBV_ACCESS_MW_BIND, 4);
+    struct ibv_mw *mw = ibv_alloc_mw(p.b.pd, IBV_MW_TYPE_2);
+    uint32_t rkey = ibv_inc_rkey(mw->rkey);
+    must(bind_window(&p.b, mw, p.open, 0, 64, IBV_ACCESS_REMOTE_WRITE, rkey) == 0);
+    must(sv_poll(p.b.rcq).status == IBV_WC_SUCCESS);
+    must(sv_recv(&p.b, 3, 8192, 64) == 0);
+    struct ibv_sge sge = sv_sge(&p.a, 0, 16);
+    struct ibv_send_wr wr = {.sg_list = &sge,
+                             .num_sge = 1,
+                             .opcode = IBV_WR_SEND_WITH_INV,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .invalidate_rkey = rkey},
+                       *bad;
+    must(ibv_post_send(p.a.qp, &wr, &bad) == 0);
+    struct ibv_wc wc = sv_poll(p.b.rcq);
+    must(wc.status == IBV_WC_SUCCESS && (wc.wc_flags & IBV_WC_WITH_INV) &&
+         wc.invalidated_rkey == rkey);
+    expect(&p, IBV_WC_SUCCESS, IBV_WC_SEND);
+    must(soft_mw_of(mw)->mr == NULL);
+    must(ibv_dealloc_mw(mw) == 0);
+    close_pair(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(write_and_read_any_size_test),
+        cmocka_unit_test(atomics_return_the_old_value_test),
+        cmocka_unit_test(write_with_imm_consumes_a_receive_test),
+        cmocka_unit_test(write_is_visible_before_a_later_send_completes_test),
+        cmocka_unit_test(inline_write_test),
+        cmocka_unit_test(unknown_rkey_test),
+        cmocka_unit_test(one_byte_past_the_end_test),
+        cmocka_unit_test(local_key_opens_nothing_remote_test),
+        cmocka_unit_test(revoked_key_is_useless_at_once_test),
+        cmocka_unit_test(misaligned_atomic_test),
+        cmocka_unit_test(bad_local_buffer_of_a_read_test),
+        cmocka_unit_test(mr_without_the_right_refuses),
+        cmocka_unit_test(qp_without_the_right_refuses),
+        cmocka_unit_test(read_with_depth_zero_is_an_invalid_request),
+        cmocka_unit_test(many_reads_stay_within_the_depth),
+        cmocka_unit_test(atomics_are_atomic_between_all_qps),
+        cmocka_unit_test(window_gives_and_takes_a_part),
+        cmocka_unit_test(window_ends_where_it_was_bound),
+        cmocka_unit_test(send_with_invalidate_takes_the_window_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* stats_test.c - counters are seen from outside; a page that could hurt its reader is refused. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/stats.h"
+
+static void counters_are_seen_by_a_reader(void **state) {
+    (void)state;
+    struct stats stats;
+    const struct stats_page *pages[4];
+    assert_int_equal(stats_open(&stats, "a name", "a device"), 0);
+    assert_true(fcntl(stats.fd, F_GETFD) & FD_CLOEXEC);
+    assert_int_equal(stats_attach(getpid(), pages, 4), 1);
+    assert_ptr_not_equal(pages[0], stats.page);
+    assert_string_equal(pages[0]->name, "a name");
+    assert_string_equal(pages[0]->device, "a device");
+    assert_int_equal(pages[0]->pid, getpid());
+    assert_true(pages[0]->start_ns > 0);
+    assert_int_equal(pages[0]->bytes, sizeof *pages[0]);
+    assert_int_equal(pages[0]->loops[3].cpu, -1);
+    stats_add(&stats.page->loops[3].messages_sent, 5);
+    stats_add(&stats.page->loops[3].messages_sent, 2);
+    stats_add(&stats.page->cm.events[STATS_CM_EVENTS - 1], 1);
+    assert_int_equal(pages[0]->loops[3].messages_sent, 7);
+    assert_int_equal(pages[0]->cm.events[STATS_CM_EVENTS - 1], 1);
+    stats_close(&stats);
+    assert_int_equal(pages[0]->loops[3].messages_sent, 7); /* the reader's mapping lives on */
+    stats_detach(pages[0]);
+    assert_int_equal(stats_attach(getpid(), pages, 4), -ENOENT);
+}
+
+static void long_names_are_cut(void **state) {
+    (void)state;
+    char name[200];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    struct stats stats;
+    assert_int_equal(stats_open(&stats, name, name), 0);
+    assert_int_equal(strlen(stats.page->name), sizeof stats.page->name - 1);
+    assert_int_equal(strlen(stats.page->device), sizeof stats.page->device - 1);
+    stats_close(&stats);
+    stats_close(&stats); /* twice is harmless */
+}
+
+static void every_node_is_found_once(void **state) {
+    (void)state;
+    struct stats stats[3];
+    const struct stats_page *pages[8];
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(stats_open(&stats[i], "n", "d"), 0);
+    int copy = dup(stats[1].fd);
+    assert_true(copy >= 0);
+    assert_int_equal(stats_attach(getpid(), pages, 8), 3);
+    for (int i = 0; i < 3; i++)
+        stats_detach(pages[i]);
+    assert_int_equal(stats_attach(getpid(), pages, 2), 2);
+    for (int i = 0; i < 2; i++)
+        stats_detach(pages[i]);
+    assert_int_equal(stats_attach(getpid(), pages, 0), -EINVAL);
+    close(copy);
+    for (int i = 0; i < 3; i++)
+        stats_close(&stats[i]);
+}
+
+/* A descriptor with our name and this content; seals as asked. */
+static int fake_page(size_t bytes, uint32_t magic, uint32_t version, uint64_t said, int seals) {
+    int fd = memfd_create("sluice-stat", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+    uint32_t head[2] = {magic, version};
+    if (bytes >= 16) {
+        assert_int_equal(pwrite(fd, head, sizeof head, 0), sizeof head);
+        assert_int_equal(pwrite(fd, &said, sizeof said, 8), sizeof said);
+    }
+    if (seals)
+        assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+    return fd;
+}
+
+static void hostile_pages_are_refused(void **state) {
+    (void)state;
+    const size_t bytes = sizeof(struct stats_page);
+    const int sealed = F_SEAL_SHRINK | F_SEAL_GROW;
+    const struct {
+        size_t bytes;
+        uint32_t magic, version;
+        uint64_t said;
+        int seals;
+    } fakes[] = {
+        {bytes, STATS_MAGIC, STATS_VERSION, bytes, 0}, /* could be truncated under the reader */
+        {bytes, STATS_MAGIC, STATS_VERSION, bytes, F_SEAL_GROW},
+        {bytes, STATS_MAGIC + 1, STATS_VERSION, bytes, sealed},
+        {bytes, STATS_MAGIC, STATS_VERSION + 1, bytes, sealed},
+        {bytes, STATS_MAGIC, STATS_VERSION, bytes - 1, sealed},
+        {bytes - 4096, STATS_MAGIC, STATS_VERSION, bytes, sealed},
+        {bytes + 4096, STATS_MAGIC, STATS_VERSION, bytes, sealed},
+        {16, STATS_MAGIC, STATS_VERSION, bytes, sealed},
+        {0, 0, 0, 0, sealed},
+    };
+    const struct stats_page *pages[4];
+    for (size_t i = 0; i < sizeof fakes / sizeof fakes[0]; i++) {
+        int fd = fake_page(fakes[i].bytes, fakes[i].magic, fakes[i].version, fakes[i].said,
+                           fakes[i].seals);
+        assert_int_equal(stats_attach(getpid(), pages, 4), -EPROTO);
+        /* A good one beside it is still found. */
+        struct stats stats;
+        assert_int_equal(stats_open(&stats, "good", "d"), 0);
+        assert_int_equal(stats_attach(getpid(), pages, 4), 1);
+        assert_string_equal(pages[0]->name, "good");
+        stats_detach(pages[0]);
+        stats_close(&stats);
+        close(fd);
+    }
+}
+
+static void processes_that_cannot_be_read(void **state) {
+    (void)state;
+    const struct stats_page *pages[1];
+    assert_int_equal(stats_attach(0, pages, 1), -ESRCH);
+    assert_int_equal(stats_attach(-1, pages, 1), -ESRCH);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        /* Root reads everything, so give that up first; process 1 is then somebody else's. */
+        if (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0)
+            _exit(1);
+        struct stat st; /* in a container process 1 may be ours: then it simply has no node */
+        int expected = stat("/proc/1", &st) == 0 && st.st_uid == geteuid() ? -ENOENT : -EACCES;
+        _exit(stats_attach(1, pages, 1) == expected ? 0 : 2);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    /* The child has been reaped: nobody has its number. */
+    assert_int_equal(stats_attach(child, pages, 1), -ESRCH);
+}
+
+static void a_page_outlives_its_killed_process(void **state) {
+    (void)state;
+    int ready[2];
+    assert_int_equal(pipe(ready), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nobody behind */
+        struct stats stats;
+        if (stats_open(&stats, "child", "d") != 0)
+            _exit(1);
+        stats_add(&stats.page->cm.dials, 3);
+        if (write(ready[1], "r", 1) == 1)
+            pause();
+        _exit(2);
+    }
+    char byte;
+    const struct stats_page *pages[2];
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    assert_int_equal(stats_attach(child, pages, 2), 1);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(pages[0]->cm.dials, 3);
+    assert_int_equal(pages[0]->pid, child);
+    stats_detach(pages[0]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counters_are_seen_by_a_reader),
+        cmocka_unit_test(long_names_are_cut),
+        cmocka_unit_test(every_node_is_found_once),
+        cmocka_unit_test(hostile_pages_are_refused),
+        cmocka_unit_test(processes_that_cannot_be_read),
+        cmocka_unit_test(a_page_outlives_its_killed_process),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * endpoint.h - what lat, bw and cat share: a node without workers, one loop that the main thread
+ * polls, and one session at a time on it, dialed or accepted.
+ *
+ * A listening endpoint lets clients queue for a short while where the tool says so, and refuses
+ * others with a reason. Whatever ends a session is kept, so that it can be told in one place.
+ *
+ * Functions that return int return 0, or the exit status after saying what went wrong, unless
+ * their comment says otherwise.
+ *
+ * Owner: the main thread. Invariant: `up` and `closed` speak of `session` only; a borrowed message
+ * lives until the next call that polls.
+ */
+#ifndef ENDPOINT_H
+#define ENDPOINT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sluice/sluice.h>
+
+#include "common/control.h"
+#include "common/pin.h"
+#include "common/tool.h"
+#include "common/units.h"
+
+enum endpoint_mode { MODE_SPIN, MODE_ADAPTIVE, MODE_BLOCK };
+extern const char *const endpoint_mode_names[]; /* in that order, for OPTION_CHOICE */
+
+#define ENDPOINT_QUEUE_MAX 8
+#define ENDPOINT_ANSWER_NS UINT64_C(10000000000) /* to wait for an answer */
+#define ENDPOINT_LOOK_EVERY 0xffffu              /* empty polls between looks at the clock */
+
+struct endpoint_options {
+    const char *device; /* NULL = the library's choice */
+    uint64_t mode;      /* enum endpoint_mode */
+    bool pin;
+    int64_t cpu;     /* -1 = the first free one */
+    uint32_t queue;  /* clients that may wait for their turn, up to ENDPOINT_QUEUE_MAX */
+    uint32_t window; /* link options, 0 = default */
+    uint32_t credits;
+    enum control_tool tool;
+};
+
+struct waiting {
+    sluice_session session;
+    uint64_t since_ns;
+};
+
+struct endpoint {
+    struct endpoint_options options;
+    struct pin pin;
+    sluice_node *node;
+    sluice_loop *loop;
+    sluice_listener listener;
+    bool listening;
+    bool spin;                   /* never sleep while data flows */
+    uint64_t empty_polls;        /* in a row; whoever makes other progress sets it to 0 */
+    uint64_t quiet_since_ns;     /* valid when empty_polls > ENDPOINT_LOOK_EVERY */
+    char address[ADDRESS_BYTES]; /* of the server, as given */
+
+    sluice_session session;
+    bool have_session, up, closed;
+    bool writable;    /* a WRITABLE event came; whoever waits for it clears it first */
+    sluice_event end; /* the CLOSED event */
+    char end_text[128];
+    char peer[64];
+    uint64_t message_bytes_max; /* agreed with the peer */
+    uint64_t data_size;         /* of data messages: control messages have another length */
+
+    struct waiting waiting[ENDPOINT_QUEUE_MAX];
+    uint32_t waiting_count;
+};
+
+int endpoint_open(struct endpoint *ep, const struct endpoint_options *options);
+void endpoint_close(struct endpoint *ep);
+
+/* Listens and says "listening on HOST:PORT" on standard error. */
+int endpoint_listen(struct endpoint *ep, const char *address);
+/* Waits for the next client, as long as it takes. */
+int endpoint_accept(struct endpoint *ep);
+int endpoint_dial(struct endpoint *ep, const char *address);
+/* Ends the session: what was sent is delivered first. Waits for its end, for a bounded time. */
+void endpoint_hangup(struct endpoint *ep);
+/* The session ended when it should not have: says why. Returns TOOL_FAILED. */
+int endpoint_fail_closed(struct endpoint *ep, const char *during);
+/* Sleeping for a while is right from now on: the peer spins on the same CPU. */
+void endpoint_share_cpu(struct endpoint *ep);
+/* "spin", "adaptive" or "block", as it really is. */
+const char *endpoint_mode_name(const struct endpoint *ep);
+
+/* Every event that is not a MESSAGE goes here. */
+void endpoint_event(struct endpoint *ep, const sluice_event *event);
+
+int endpoint_poll_slow(struct endpoint *ep, sluice_event *events, int max, bool may_wait);
+
+/*
+ * The polling call of the data phase: returns the number of events, or -1: a stop signal, or
+ * nothing moved for half a minute (said). Outside spin mode it sleeps a little if it may.
+ */
+static inline int endpoint_poll(struct endpoint *ep, sluice_event *events, int max, bool may_wait) {
+    if (ep->spin && tool_stopped() == 0) {
+        int n = sluice_poll(ep->loop, events, max, 0);
+        if (n > 0) {
+            ep->empty_polls = 0;
+            return n;
+        }
+        if (n == 0 && (++ep->empty_polls & ENDPOINT_LOOK_EVERY) != 0)
+            return 0;
+    }
+    return endpoint_poll_slow(ep, events, max, may_wait);
+}
+
+/*
+ * Sleeps until there is an event: 1 with *event, which endpoint_event() has seen. 0: until_ns
+ * (absolute, SLUICE_OFF = no limit) has passed, or other_fd (-1 = none) is ready, then *other_ready
+ * is true. -1: a stop signal, or the loop failed (said).
+ */
+int endpoint_wait(struct endpoint *ep, sluice_event *event, uint64_t until_ns, int other_fd,
+                  short other_events, bool *other_ready);
+
+int endpoint_send_slow(struct endpoint *ep, sluice_msg *msg, bool borrowed, int status);
+
+/* Sends and waits for room if need be; the message is gone in every case. */
+static inline int endpoint_send(struct endpoint *ep, sluice_msg *msg, bool borrowed) {
+    int status = sluice_send(ep->session, msg, NULL);
+    return status == 0 ? 0 : endpoint_send_slow(ep, msg, borrowed, status);
+}
+
+/* Sends a control message; waits for room if need be. */
+int endpoint_say(struct endpoint *ep, const struct control *control);
+/* A message with the control message in it, ready to be sent, or NULL (said). */
+sluice_msg *endpoint_compose(struct endpoint *ep, const struct control *control);
+/* Says it here and to the peer. Returns TOOL_FAILED. */
+int endpoint_fail_both(struct endpoint *ep, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/*
+ * Sleeps until a message comes, limit_ns at most (SLUICE_OFF = no limit), or until the peer hangs
+ * up: then *ended, or a failure when ended is NULL.
+ */
+int endpoint_await(struct endpoint *ep, sluice_event *event, uint64_t limit_ns, bool *ended);
+/* The same for a control message of this kind, ENDPOINT_ANSWER_NS at most. */
+int endpoint_hear(struct endpoint *ep, struct control *out, unsigned kind, bool *ended);
+/*
+ * Decodes a MESSAGE that must be a control message of this kind, 0 = data was due. The peer's FAILED
+ * is told as an error.
+ */
+int endpoint_decode(struct endpoint *ep, const sluice_event *event, struct control *out,
+                    unsigned kind);
+
+#endif

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * perf.c - see perf.h.
+ *
+ * The server sleeps between READY and the first data message: the client measures the floor on
+ * both CPUs in between, and a spinning server would be in its way.
+ */
+#include "perf.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/floor.h"
+#include "common/clock.h"
+
+/* ---- command line ------------------------------------------------------------------------------ */
+
+#define COMMON_OPTIONS 16
+#define OPTIONS_LIMIT 32
+
+static size_t common_options(struct perf_options *o, struct option *list) {
+    const struct option common[COMMON_OPTIONS] = {
+        {'p', "port", "PORT", OPTION_NUMBER, &o->port, &o->have_port, 0, 65535, NULL,
+         "port to listen on or to connect to; 0 lets the server pick\none (default 18515)"},
+        {'s', "size", "BYTES", OPTION_SIZE, &o->size, &o->have_size, 0, PERF_SIZE_MAX, NULL,
+         "size of a message, K and M allowed"},
+        {'a', "all", NULL, OPTION_FLAG, &o->all, NULL, 0, 0, NULL,
+         "all sizes: the powers of two from 1 to 8M"},
+        {'n', "iterations", "N", OPTION_NUMBER, &o->iterations, &o->have_iterations, 1,
+         UINT64_C(1) << 40, NULL, "how many to measure (default: about a second's worth)"},
+        {'D', "duration", "SECONDS", OPTION_SECONDS, &o->duration_ns, &o->have_duration, 1000000,
+         UINT64_C(86400) * 1000000000, NULL, "measure for so long instead of -n"},
+        {'w', "warm-up", "N", OPTION_NUMBER, &o->warmup, &o->have_warmup, 0, UINT64_C(1) << 40,
+         NULL, "how many to run before, unmeasured"},
+        {0, "json", NULL, OPTION_FLAG, &o->json, NULL, 0, 0, NULL,
+         "one JSON object per size on standard output, nothing else"},
+        {0, "keep", NULL, OPTION_FLAG, &o->keep, NULL, 0, 0, NULL,
+         "server: serve one client after the other until stopped"},
+        {0, "bind", "ADDRESS", OPTION_TEXT, &o->bind, NULL, 0, 0, NULL,
+         "server: the local address to listen on (default: any)"},
+        {0, "device", "NAME", OPTION_TEXT, &o->device, NULL, 0, 0, NULL,
+         "auto, soft, or the name of an RDMA device"},
+        {0, "cpu", "N", OPTION_NUMBER, &o->cpu, &o->have_cpu, 0, 8191, NULL,
+         "run on this CPU (default: the first that no other node\nor tool of this host has taken)"},
+        {0, "mode", "MODE", OPTION_CHOICE, &o->mode, NULL, 0, 0, endpoint_mode_names,
+         "spin, adaptive or block: how to wait (default spin)"},
+    };
+    size_t n = 0;
+    for (; n < COMMON_OPTIONS && common[n].name != NULL; n++)
+        list[n] = common[n];
+    return n;
+}
+
+static int client_address(struct perf *p) {
+    bool had_port;
+    const char *wrong = units_address(p->o.host, (int64_t)p->o.port, p->address, &had_port);
+    if (wrong != NULL)
+        return tool_usage("'%.80s' is not an address to connect to: %s", p->o.host, wrong);
+    if (had_port && p->o.have_port)
+        return tool_usage("the port is given twice: with -p and in '%.80s'", p->o.host);
+    const char *colon = strrchr(p->address, ':');
+    if (strcmp(colon, ":0") == 0)
+        return tool_usage("port 0 cannot be connected to: use the one the server prints");
+    return 0;
+}
+
+static int server_address(struct perf *p) {
+    const char *host = p->o.bind != NULL ? p->o.bind : "*";
+    bool had_port;
+    const char *wrong = units_address(host, (int64_t)p->o.port, p->address, &had_port);
+    if (wrong == NULL && had_port)
+        wrong = "no port here, use -p";
+    if (wrong != NULL)
+        return tool_usage("--bind: '%.80s' is not an address to listen on: %s", host, wrong);
+    return 0;
+}
+
+/* Options that contradict each other or belong to the other side are errors, not ignored. */
+static int check_options(struct perf *p) {
+    const struct perf_options *o = &p->o;
+    if (o->have_iterations && o->have_duration)
+        return tool_usage("-n and -D exclude each other: give a number or a time");
+    if (o->all && o->have_size)
+        return tool_usage("-a and -s exclude each other: all sizes or one");
+    if (o->host != NULL && o->keep)
+        return tool_usage("--keep is for the server, and '%.80s' makes this the client", o->host);
+    if (o->host != NULL && o->bind != NULL)
+        return tool_usage("--bind is for the server, and '%.80s' makes this the client", o->host);
+    return o->host != NULL ? client_address(p) : server_address(p);
+}
+
+static int read_options(struct perf *p, int argc, char **argv) {
+    struct option list[OPTIONS_LIMIT];
+    size_t count = common_options(&p->o, list);
+    for (size_t i = 0; i < p->tool->extra_count && count < OPTIONS_LIMIT; i++)
+        list[count++] = p->tool->extra[i];
+    struct options options = {.about = p->tool->about,
+                              .usage = "[options]               the server\n"
+                                       "[options] HOST[:PORT]   the client: it measures",
+                              .list = list,
+                              .count = count,
+                              .notes = p->tool->notes,
+                              .operands = &p->o.host,
+                              .operands_max = 1};
+    p->o.port = PERF_PORT;
+    p->o.size = p->tool->default_size;
+    int rc = options_main(&options, argc, argv);
+    return rc >= 0 ? rc : check_options(p) != 0 ? TOOL_USAGE : -1;
+}
+
+/* Where none are given: about a second's worth, less where every message wakes somebody. */
+static uint64_t default_iterations(const struct perf *p, uint64_t size) {
+    uint64_t n = p->tool->default_bytes / (size == 0 ? 1 : size);
+    uint64_t max = p->tool->iterations_max / (p->ep.spin ? 1 : 10);
+    if (n < p->tool->iterations_min)
+        return p->tool->iterations_min;
+    return n > max ? max : n;
+}
+
+uint64_t perf_iterations(const struct perf *p, uint64_t size) {
+    if (p->o.have_duration)
+        return 0;
+    return p->o.have_iterations ? p->o.iterations : default_iterations(p, size);
+}
+
+uint64_t perf_warmup(const struct perf *p, uint64_t size) {
+    if (p->o.have_warmup)
+        return p->o.warmup;
+    uint64_t n = (p->o.have_iterations ? p->o.iterations : default_iterations(p, size)) / 10;
+    return n < p->tool->default_warmup ? n : p->tool->default_warmup;
+}
+
+/* ---- client ------------------------------------------------------------------------------------ */
+
+/* Between the two CPUs in use; where the server is on another host, between two of this one. */
+static void measure_floor(struct perf *p) {
+    bool same_host = p->peer.host != 0 && p->peer.host == pin_host_key();
+    int mine = p->ep.pin.cpu >= 0 ? p->ep.pin.cpu : pin_other(-1);
+    int other = same_host && p->peer.cpu >= 0 ? p->peer.cpu : pin_other(mine);
+    struct floor_result floor;
+    bool measured = pin_is_allowed(other) && floor_measure(mine, other, &floor) == 0;
+    p->floor_ns = measured ? floor.p50_ns : -1;
+    p->have_floor = true;
+}
+
+static bool cpu_is_shared(const struct perf *p, const struct control *peer) {
+    return p->ep.spin && peer->host != 0 && peer->host == pin_host_key() &&
+           peer->cpu == p->ep.pin.cpu;
+}
+
+int perf_plan(struct perf *p, uint64_t size, uint64_t count, uint16_t flags) {
+    struct control plan = {.kind = CONTROL_PLAN, .size = size, .count = count, .flags = flags};
+    if (count == 0)
+        plan.flags |= CONTROL_UNTIL_END;
+    int rc = endpoint_say(&p->ep, &plan);
+    if (rc == 0)
+        rc = endpoint_hear(&p->ep, &p->peer, CONTROL_READY, NULL);
+    if (rc != 0)
+        return rc;
+    p->ep.data_size = size;
+    if (cpu_is_shared(p, &p->peer))
+        endpoint_share_cpu(&p->ep);
+    if (!p->have_floor)
+        measure_floor(p);
+    return tool_stopped() ? TOOL_FAILED : 0;
+}
+
+void perf_heading(struct perf *p) {
+    if (p->o.json || p->have_heading)
+        return;
+    p->have_heading = true;
+    sluice_node_info info = {.size = sizeof info};
+    int status = sluice_node_get_info(p->ep.node, &info);
+    char mine[32] = "not pinned", theirs[32] = "not pinned";
+    if (p->ep.pin.cpu >= 0)
+        snprintf(mine, sizeof mine, "CPU %d", p->ep.pin.cpu);
+    if (p->peer.cpu >= 0)
+        snprintf(theirs, sizeof theirs, "CPU %d", p->peer.cpu);
+    printf("# %s: device %s%s, mode %s, %s, server %s\n", tool_name(),
+           status == 0 ? info.device : "unknown",
+           status == 0 && info.software != 0 ? " (software, not a NIC)" : "",
+           endpoint_mode_name(&p->ep), mine, theirs);
+    p->tool->heading(p);
+}
+
+static int run_sizes(struct perf *p) {
+    uint64_t max = p->ep.message_bytes_max;
+    if (!p->o.all && p->o.size > max)
+        return tool_fail("-s: messages of %llu bytes are more than this session carries: %llu",
+                         (unsigned long long)p->o.size, (unsigned long long)max);
+    uint64_t size = p->o.all ? 1 : p->o.size;
+    uint64_t last = !p->o.all ? size : max < PERF_ALL_MAX ? max : PERF_ALL_MAX;
+    for (;;) {
+        p->have_floor = false;
+        int rc = p->tool->run(p, size);
+        if (rc == 0)
+            rc = tool_flush();
+        if (rc != 0)
+            return rc;
+        if (size == 0 || size > last / 2)
+            return 0;
+        size *= 2;
+    }
+}
+
+static int client(struct perf *p) {
+    int rc = endpoint_dial(&p->ep, p->address);
+    if (rc == 0)
+        rc = run_sizes(p);
+    if (!tool_stopped())
+        endpoint_hangup(&p->ep);
+    return rc;
+}
+
+/* ---- server ------------------------------------------------------------------------------------ */
+
+static int serve_plan(struct perf *p, const struct control *plan) {
+    if (plan->size > p->ep.message_bytes_max)
+        return endpoint_fail_both(&p->ep,
+                                  "the client asks for messages of %llu bytes, the session"
+                                  " carries %llu",
+                                  (unsigned long long)plan->size,
+                                  (unsigned long long)p->ep.message_bytes_max);
+    p->ep.data_size = plan->size;
+    if (cpu_is_shared(p, plan))
+        endpoint_share_cpu(&p->ep);
+    struct control ready = {.kind = CONTROL_READY};
+    int rc = endpoint_say(&p->ep, &ready);
+    return rc != 0 ? rc : p->tool->serve(p, plan);
+}
+
+static int serve_client(struct perf *p) {
+    bool spin = p->ep.spin;
+    uint64_t rounds = 0;
+    int rc = 0;
+    for (;;) {
+        struct control plan;
+        bool ended = false;
+        rc = endpoint_hear(&p->ep, &plan, CONTROL_PLAN, &ended);
+        if (rc != 0 || ended)
+            break;
+        rc = serve_plan(p, &plan);
+        if (rc != 0)
+            break;
+        rounds++;
+    }
+    p->ep.spin = spin; /* the next client may be on another CPU */
+    if (rc == 0 && rounds == 0)
+        rc = tool_fail("the client %s left without asking for anything", p->ep.peer);
+    return rc;
+}
+
+static int server(struct perf *p) {
+    int rc = endpoint_listen(&p->ep, p->address);
+    if (rc != 0)
+        return rc;
+    do {
+        rc = endpoint_accept(&p->ep);
+        if (rc != 0)
+            return rc;
+        rc = serve_client(p);
+        if (!tool_stopped())
+            endpoint_hangup(&p->ep);
+    } while (p->o.keep && !tool_stopped());
+    return rc;
+}
+
+int perf_main(struct perf *p, const struct perf_tool *tool, int argc, char **argv) {
+    p->tool = tool;
+    int rc = read_options(p, argc, argv);
+    if (rc >= 0)
+        return rc;
+    struct endpoint_options options = {
+        .device = p->o.device,
+        .mode = p->o.mode,
+        .pin = true,
+        .cpu = p->o.have_cpu ? (int64_t)p->o.cpu : -1,
+        .queue = ENDPOINT_QUEUE_MAX,
+        .window = (uint32_t)p->o.window,
+        .credits = (uint32_t)p->o.credits,
+        .tool = tool->id,
+    };
+    rc = endpoint_open(&p->ep, &options);
+    if (rc == 0) {
+        clock_start();
+        rc = p->o.host != NULL ? client(p) : server(p);
+        endpoint_close(&p->ep);
+    }
+    return rc;
+}

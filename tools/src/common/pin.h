@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * pin.h - the CPU of a tool's own thread. Nodes and tools of one host claim CPUs by binding an
+ * abstract socket name for each, which the kernel gives back when the process ends, however it
+ * ends: so a server and a client that are started beside each other do not land on one CPU.
+ *
+ * Owner: the main thread.
+ */
+#ifndef PIN_H
+#define PIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pin {
+    int cpu;      /* -1: not pinned */
+    int claim_fd; /* -1: the CPU is not ours alone */
+    int allowed;  /* how many CPUs this process may run on */
+};
+
+/* Claims cpu, or the first free one for cpu < 0. Says what went wrong and returns an exit status. */
+int pin_claim(struct pin *pin, int64_t cpu);
+/* Pins the calling thread to the claimed CPU, if there is one. 0 or an exit status. */
+int pin_apply(const struct pin *pin);
+void pin_release(struct pin *pin);
+/* Some allowed CPU other than this one, -1 if there is none. */
+int pin_other(int cpu);
+bool pin_is_allowed(int cpu);
+/* The same on every process of this host (not of this container only), 0 if unknown. */
+uint64_t pin_host_key(void);
+
+#endif

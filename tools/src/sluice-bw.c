@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * sluice-bw - how many messages and bytes a second one process carries to another. The sender
+ * keeps the window full; the receiver counts and confirms the count at the end, and the clock runs
+ * from the first send to that confirmation, so that nothing counts that has not arrived.
+ *
+ * Client and server run the same function on a struct stream: with -b both send, without it the
+ * server's share is nothing. The client closes its data with END, the server with DONE.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/copy.h"
+#include "common/json.h"
+#include "common/perf.h"
+#include "common/tool.h"
+
+#define FILL_MAX 64      /* sends between two polls */
+#define EVENTS_MAX 32    /* a poll */
+#define MEMCPY_FROM 4096 /* below, a copy's time is that of the clock */
+
+static struct perf perf;
+
+struct stream {
+    struct perf *perf;
+    uint64_t size, batch;
+    uint64_t target; /* messages to send, UINT64_MAX until it is known */
+    uint64_t sent, received;
+    uint64_t expected;                            /* most the peer may send */
+    uint64_t start_ticks, end_ticks, duration_ns; /* duration 0: the target decides */
+    bool server, started, blocked;
+    bool end_heard, closing_sent;
+    struct control heard; /* the peer's END or DONE */
+    sluice_msg *held;     /* refused with EAGAIN, to be sent next */
+};
+
+static bool data_left(const struct stream *s) {
+    return s->started && s->sent < s->target;
+}
+
+static bool closing_due(const struct stream *s) {
+    return !s->closing_sent && s->sent == s->target && (!s->server || s->end_heard);
+}
+
+static sluice_msg *closing_message(struct stream *s) {
+    struct control closing = {.kind = s->server ? CONTROL_DONE : CONTROL_END};
+    closing.count = s->server ? s->received : s->sent;
+    closing.bytes = closing.count * s->size;
+    closing.sent = s->sent;
+    return endpoint_compose(&s->perf->ep, &closing);
+}
+
+/* One message, data or the closing one. 1 sent, 0 no room, -1 failed (said). */
+static int send_one(struct stream *s) {
+    static const sluice_send_options more = {.size = sizeof more, .flags = SLUICE_MORE};
+    struct endpoint *ep = &s->perf->ep;
+    bool data = s->sent < s->target;
+    sluice_msg *msg = s->held;
+    if (msg == NULL && data) {
+        int status = sluice_alloc(ep->node, s->size, &msg);
+        if (status == SLUICE_ENOMEM && s->sent > 0)
+            return 0; /* what is under way gives memory back */
+        if (status != 0)
+            return tool_fail("no memory for a message of %llu bytes: %s",
+                             (unsigned long long)s->size, sluice_strerror(status)),
+                   -1;
+    }
+    if (msg == NULL && (msg = closing_message(s)) == NULL)
+        return -1;
+    bool last = !data || s->sent + 1 == s->target || (s->sent + 1) % s->batch == 0;
+    s->held = NULL;
+    int status = sluice_send(ep->session, msg, last ? NULL : &more);
+    if (status == 0) {
+        if (data)
+            s->sent++;
+        else
+            s->closing_sent = true;
+        return 1;
+    }
+    if (status == SLUICE_EAGAIN) {
+        s->held = msg;
+        s->blocked = true;
+        return 0;
+    }
+    return endpoint_send_slow(ep, msg, false, status), -1;
+}
+
+/* Fills the window, not for longer than a batch of polls may wait. 0 or -1. */
+static int fill(struct stream *s) {
+    int sent = 0;
+    while (sent < FILL_MAX && !s->blocked && (data_left(s) || closing_due(s))) {
+        int n = send_one(s);
+        if (n < 0)
+            return -1;
+        if (n == 0)
+            break;
+        sent++;
+    }
+    if (sent > 0)
+        s->perf->ep.empty_polls = 0;
+    return 0;
+}
+
+static int on_message(struct stream *s, const sluice_event *event) {
+    struct endpoint *ep = &s->perf->ep;
+    s->started = true;
+    if (event->bytes == s->size) {
+        if (s->received++ >= s->expected)
+            return endpoint_fail_both(ep, "more messages came than were announced");
+        return 0;
+    }
+    int rc = endpoint_decode(ep, event, &s->heard, s->server ? CONTROL_END : CONTROL_DONE);
+    if (rc != 0)
+        return rc;
+    if (s->end_heard || (!s->server && !s->closing_sent))
+        return endpoint_fail_both(ep, "the end of the data came out of turn");
+    s->end_heard = true;
+    if (s->server && s->target == UINT64_MAX)
+        s->target = s->sent + (s->held != NULL); /* open-ended: the client has had enough */
+    return 0;
+}
+
+static int on_events(struct stream *s, const sluice_event *events, int n) {
+    for (int i = 0; i < n; i++) {
+        if (events[i].type == SLUICE_MESSAGE) {
+            int rc = on_message(s, &events[i]);
+            if (rc != 0)
+                return rc;
+            continue;
+        }
+        if (events[i].type == SLUICE_WRITABLE)
+            s->blocked = false;
+        endpoint_event(&s->perf->ep, &events[i]);
+    }
+    return 0;
+}
+
+static bool finished(const struct stream *s) {
+    return s->end_heard && s->closing_sent;
+}
+
+static int stream_loop(struct stream *s) {
+    struct endpoint *ep = &s->perf->ep;
+    sluice_event events[EVENTS_MAX];
+    while (!finished(s)) {
+        if (ep->closed)
+            return endpoint_fail_closed(ep, "in the middle of a run");
+        if (fill(s) != 0)
+            return TOOL_FAILED;
+        if (finished(s))
+            break; /* what comes next belongs to the next round */
+        if (s->duration_ns != 0 && s->target == UINT64_MAX &&
+            clock_ticks_to_ns(clock_ticks() - s->start_ticks) >= s->duration_ns)
+            s->target = s->sent + (s->held != NULL); /* what was begun is sent */
+        bool idle = s->blocked || !(data_left(s) || closing_due(s));
+        int n = endpoint_poll(ep, events, EVENTS_MAX, idle);
+        int rc = n < 0 ? TOOL_FAILED : on_events(s, events, n);
+        if (rc != 0)
+            return rc;
+    }
+    s->end_ticks = clock_ticks();
+    return 0;
+}
+
+static int stream_run(struct stream *s) {
+    struct endpoint *ep = &s->perf->ep;
+    int rc = 0;
+    if (s->server) { /* asleep until the client begins: it is measuring the floor */
+        sluice_event event;
+        rc = endpoint_await(ep, &event, PERF_FIRST_NS, NULL);
+        if (rc == 0)
+            rc = on_message(s, &event);
+    } else {
+        s->started = true;
+        s->start_ticks = clock_ticks();
+    }
+    if (rc == 0)
+        rc = stream_loop(s);
+    sluice_free(s->held);
+    s->held = NULL;
+    return rc;
+}
+
+/* ---- server ------------------------------------------------------------------------------------ */
+
+static int serve(struct perf *p, const struct control *plan) {
+    bool open_ended = (plan->flags & CONTROL_UNTIL_END) != 0;
+    uint64_t count = open_ended ? UINT64_MAX : plan->count;
+    struct stream s = {.perf = p,
+                       .server = true,
+                       .size = plan->size,
+                       .batch = p->o.list,
+                       .target = (plan->flags & CONTROL_BOTH_WAYS) != 0 ? count : 0,
+                       .expected = count};
+    int rc = stream_run(&s);
+    if (rc == 0 && s.heard.count != s.received)
+        rc = tool_fail("the client sent %llu messages, %llu came",
+                       (unsigned long long)s.heard.count, (unsigned long long)s.received);
+    return rc;
+}
+
+/* ---- client ------------------------------------------------------------------------------------ */
+
+/* One round of data. count 0: until the duration is over. */
+static int transfer(struct perf *p, struct stream *s, uint64_t size, uint64_t count) {
+    *s = (struct stream){.perf = p,
+                         .size = size,
+                         .batch = p->o.list,
+                         .target = count != 0 ? count : UINT64_MAX,
+                         .expected = !p->o.both_ways ? 0
+                                     : count != 0    ? count
+                                                     : UINT64_MAX,
+                         .duration_ns = count != 0 ? 0 : p->o.duration_ns};
+    int rc = perf_plan(p, size, count, p->o.both_ways ? CONTROL_BOTH_WAYS : 0);
+    if (rc != 0)
+        return rc;
+    perf_heading(p);
+    rc = stream_run(s);
+    if (rc != 0)
+        return rc;
+    if (s->heard.count != s->sent || s->heard.bytes != s->sent * size)
+        return tool_fail("the server received %llu of %llu messages",
+                         (unsigned long long)s->heard.count, (unsigned long long)s->sent);
+    if (s->heard.sent != s->received)
+        return tool_fail("the server sent %llu messages, %llu came",
+                         (unsigned long long)s->heard.sent, (unsigned long long)s->received);
+    return 0;
+}
+
+static void print_row(struct perf *p, const struct stream *s) {
+    uint64_t messages = s->sent + s->received;
+    uint64_t ns = clock_ticks_to_ns(s->end_ticks - s->start_ticks);
+    double seconds = (double)(ns == 0 ? 1 : ns) / 1e9;
+    double rate = (double)messages / seconds;
+    double bytes_rate = rate * (double)s->size;
+    if (p->o.json) {
+        struct json j;
+        json_begin(&j, stdout);
+        json_number(&j, "size", s->size);
+        json_number(&j, "messages", messages);
+        json_real(&j, "messages_per_s", rate, 1);
+        json_real(&j, "bytes_per_s", bytes_rate, 1);
+        json_end(&j);
+        return;
+    }
+    char floor_text[32] = "-", copy[32] = "-", ratio[32] = "-";
+    if (p->floor_ns > 0)
+        snprintf(floor_text, sizeof floor_text, "%.1f", p->floor_ns);
+    double memcpy_rate = s->size >= MEMCPY_FROM ? copy_bytes_per_s(s->size) : -1;
+    if (memcpy_rate > 0) {
+        snprintf(copy, sizeof copy, "%.0f", memcpy_rate / 1e6);
+        snprintf(ratio, sizeof ratio, "%.2f", bytes_rate / memcpy_rate);
+    }
+    printf("%9llu %11llu %14.0f %12.1f %10.1f %9s %11s %9s\n", (unsigned long long)s->size,
+           (unsigned long long)messages, rate, bytes_rate / 1e6, 1e9 / rate, floor_text, copy,
+           ratio);
+}
+
+static void heading(struct perf *p) {
+    printf("# %s; MB are 10^6 bytes; floor: ns to hand a cache line from CPU to CPU;\n"
+           "# ratio: MB/s over those of memcpy on one CPU at this size\n",
+           p->o.both_ways ? "both directions together" : "one direction, confirmed by the server");
+    printf("%9s %11s %14s %12s %10s %9s %11s %9s\n", "size", "messages", "messages/s", "MB/s",
+           "ns/message", "floor", "memcpy MB/s", "ratio");
+}
+
+static int run(struct perf *p, uint64_t size) {
+    struct stream s;
+    uint64_t warmup = perf_warmup(p, size);
+    int rc = 0;
+    if (warmup > 0)
+        rc = transfer(p, &s, size, warmup);
+    if (rc == 0)
+        rc = transfer(p, &s, size, perf_iterations(p, size));
+    if (rc == 0)
+        print_row(p, &s);
+    return rc;
+}
+
+int main(int argc, char **argv) {
+    static const struct option extra[] = {
+        {'b', "bidirectional", NULL, OPTION_FLAG, &perf.o.both_ways, NULL, 0, 0, NULL,
+         "both sides send at the same time; figures are the sum"},
+        {'l', "list", "N", OPTION_NUMBER, &perf.o.list, NULL, 1, 1024, NULL,
+         "sends posted together, on either side (default 16; 1 posts\neach by itself)"},
+        {'t', "window", "N", OPTION_NUMBER, &perf.o.window, NULL, 1, 65536, NULL,
+         "messages on their way at most (default: the library's)"},
+        {0, "credits", "N", OPTION_NUMBER, &perf.o.credits, NULL, 4, 1024, NULL,
+         "receive buffers posted for the peer (default: the library's)"},
+    };
+    static const struct perf_tool tool = {
+        .id = CONTROL_BW,
+        .about = "messages and bytes a second between two processes",
+        .notes = "Start the server, then the client with the server's host. The client sends and\n"
+                 "prints the result, which the server has confirmed message by message. With -b\n"
+                 "the server's own -l, -t and --credits hold for its direction.\n\n"
+                 "  sluice-bw                      sluice-bw 127.0.0.1 -s 64K\n"
+                 "  sluice-bw -p 0 --keep          sluice-bw 127.0.0.1:40123 -a -D 1 --json\n",
+        .default_size = 65536,
+        .default_bytes = UINT64_C(4) << 30,
+        .iterations_min = 500,
+        .iterations_max = 2000000,
+        .default_warmup = 1000,
+        .extra = extra,
+        .extra_count = sizeof extra / sizeof extra[0],
+        .heading = heading,
+        .run = run,
+        .serve = serve,
+    };
+    tool_start("sluice-bw");
+    perf.o.list = 16;
+    return tool_end(perf_main(&perf, &tool, argc, argv));
+}
