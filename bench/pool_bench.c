@@ -150,7 +150,7 @@ static void cross_thread(bench_state *state, void *arg) {
     }
     atomic_store_explicit(&lane->stop, true, memory_order_release);
     pthread_join(thread, NULL);
-    bench_floor(state, floor.p50_ns, 1);
+    bench_counter(state, "floor_ns", floor.p50_ns);
     pool_cache_close(cache);
     pool_close(lane->pool);
     sched_setaffinity(0, sizeof before, &before);

@@ -34,8 +34,10 @@ static void prepare(struct cm *cm, struct cm_conn *conn) {
     if (!cm_attributes(cm, conn, IBV_QPS_INIT, &conn->init, &conn->init_mask) ||
         !cm_attributes(cm, conn, IBV_QPS_RTR, &conn->rtr, &conn->rtr_mask) ||
         !cm_attributes(cm, conn, IBV_QPS_RTS, &conn->rts, &conn->rts_mask)) {
-        cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)errno, "no QP attributes: %s",
-                strerror(errno));
+        /* EINVAL: the peer gave up, and the id is past all this. */
+        cm_fail(cm, conn,
+                errno == EINVAL ? SLUICE_REASON_PEER_LOST : SLUICE_REASON_DEVICE_ERROR,
+                (uint32_t)errno, "no QP attributes for the answer: %s", strerror(errno));
         return;
     }
     cm_enter(cm, conn, CM_ANSWERING);

@@ -163,12 +163,18 @@ static void pop_notice(struct sluice_loop *l, struct session *s) {
     s->noticed = false;
 }
 
-/* False: it must wait for outcomes or held frames, and is noticed again by what ends the wait. */
+/* False: it must wait, and is noticed again by what ends the wait. */
 static bool deliver_closed(struct sluice_loop *l, struct session *s) {
     if (s->outcomes > 0)
         return false;
     if (s->held.head && s->announced && !s->hungup && !s->deaf && !l->discard)
         return false; /* what arrived is delivered before the end; memory is short */
+    if (atomic_load_explicit(&s->gate, memory_order_acquire) & (GATE_USERS | GATE_COUNT)) {
+        /* Another thread is about to hand over a message that was accepted: it has an outcome. */
+        s->parting = true;
+        l->partings++;
+        return false;
+    }
     receive_drop(l, s);
     pop_notice(l, s);
     if (s->announced) {

@@ -289,7 +289,7 @@ static void poll_completions(struct sluice_loop *l) {
                               "the completion queue cannot be polled");
 }
 
-/* Looks at polled completions until there is no room for an event. */
+/* Looks at polled completions until the caller's array is full; the rest waits for the next poll. */
 static unsigned process_completions(struct sluice_loop *l) {
     unsigned count = 0;
     while (l->wc_next < l->wc_count) {
@@ -301,7 +301,9 @@ static unsigned process_completions(struct sluice_loop *l) {
             l->wc_next++; /* forgotten */
         } else {
             const struct sluice_msg *msg = (const struct sluice_msg *)(uintptr_t)wc->wr_id;
-            if (!loop_room(l, msg->owner))
+            /* Into an array of no length nothing will ever go: such a poll takes what comes, for
+             * the credits, and the session holds the messages. */
+            if (!loop_room(l, msg->owner) && l->out_max > 0)
                 break;
             l->wc_next++;
             receive_completed(l, wc);
@@ -333,8 +335,11 @@ static unsigned retry(struct sluice_loop *l) {
         s->retry = false;
         l->retries--;
         uint32_t missing = s->rx_missing;
-        if (s->held.head && s->announced)
+        if (s->held.head && s->announced) {
             count += receive_held(l, s);
+            if (s->held.head && !s->retry)
+                event_notice(l, s, NOTICE_HELD); /* now it is room that is missing */
+        }
         if (s->rx_missing)
             receive_repost(l, s);
         count += missing - s->rx_missing;
@@ -342,6 +347,20 @@ static unsigned retry(struct sluice_loop *l) {
             loop_dirty(l, s);
         if (s->state == SESSION_GONE && !s->held.head)
             event_notice(l, s, NOTICE_CLOSED);
+    }
+    return count;
+}
+
+static unsigned part(struct sluice_loop *l) {
+    unsigned count = 0;
+    for (struct session *s = l->sessions; s && l->partings > 0; s = s->next) {
+        if (!s->parting || atomic_load_explicit(&s->gate, memory_order_relaxed) &
+                               (GATE_USERS | GATE_COUNT))
+            continue;
+        s->parting = false;
+        l->partings--;
+        event_notice(l, s, NOTICE_CLOSED);
+        count++;
     }
     return count;
 }
@@ -364,6 +383,8 @@ static unsigned uncommon(struct sluice_loop *l) {
         count += session_check_downs(l);
     if (l->retries > 0)
         count += retry(l);
+    if (l->partings > 0)
+        count += part(l);
     if (l->dying && l->out_count == 0)
         session_bury(l);
     return count;
@@ -381,7 +402,7 @@ unsigned loop_turn(struct sluice_loop *l) {
         found += process_completions(l);
     if (l->dirty)
         flush_dirty(l);
-    if (unlikely(l->downs | l->retries) || unlikely(l->dying != NULL))
+    if (unlikely(l->downs | l->retries | l->partings) || unlikely(l->dying != NULL))
         found += uncommon(l);
     if (l->next_deadline_ns != UINT64_MAX && (found == 0 || (turn & CLOCK_TURNS) == 0))
         check_deadlines(l);

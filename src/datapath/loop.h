@@ -75,6 +75,7 @@ struct sluice_loop {
     uint64_t now_ns;   /* last time read */
     uint64_t next_deadline_ns;
     uint32_t retries;  /* sessions that wait for memory */
+    uint32_t partings; /* sessions whose CLOSED waits for a thread inside of a call */
     uint32_t downs;    /* sessions whose connection is down, and that still look for data */
     uint32_t turn;
 

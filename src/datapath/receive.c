@@ -4,8 +4,8 @@
  * posted again.
  *
  * Two steps. On arrival a frame's header is read once and checked, and the credits it returns are
- * taken. Then the frame is processed; or held, when the session is not up yet, or when an earlier
- * frame still waits for memory: order is kept and nothing is dropped. What is held are receive
+ * taken. Then the frame is processed; or held, when the session is not up yet, when an earlier frame
+ * still waits for memory, or when nobody takes events: order is kept and nothing is dropped. What is held are receive
  * buffers, so it is bounded by the credits given.
  *
  * A buffer goes from the device to the application and back: it is posted again, and its credit
@@ -203,15 +203,14 @@ static inline bool process(struct sluice_loop *l, struct session *s, struct slui
         return true;
     case FRAME_FRAG:
         return process_fragment(l, s, msg);
-    case FRAME_CREDIT:
-        receive_give_back(l, s, msg);
-        return true;
+    case FRAME_CREDIT: /* taken on arrival */
+        break;
     case FRAME_BYE:
         receive_give_back(l, s, msg);
         session_peer_bye(l, s);
         return true;
     }
-    return broken(l, s, msg, "a frame of unknown type"); /* not reached: checked on arrival */
+    return broken(l, s, msg, "a frame of unknown type"); /* cannot be: checked on arrival */
 }
 
 unsigned receive_held(struct sluice_loop *l, struct session *s) {
@@ -300,8 +299,12 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
     hold_fields(msg, &f);
     l->totals.frames_received++;
     l->totals_moved = true;
-    if (unlikely(!s->announced || s->held.head)) {
+    if (f.type == FRAME_CREDIT) {
+        receive_give_back(l, s, msg);
+    } else if (unlikely(!s->announced || s->held.head || !loop_room(l, s))) {
         msg_queue_push(&s->held, msg);
+        if (s->announced && !s->retry)
+            event_notice(l, s, NOTICE_HELD);
     } else if (unlikely(!process(l, s, msg))) {
         msg_queue_push(&s->held, msg);
         want_retry(l, s);

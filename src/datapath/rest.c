@@ -66,7 +66,7 @@ static void arm(struct sluice_loop *l) {
 /* When the loop must look again on its own account. */
 static uint64_t own_deadline(struct sluice_loop *l) {
     uint64_t due = l->next_deadline_ns;
-    if (l->retries || l->dying || l->downs) {
+    if (l->retries || l->dying || l->downs || l->partings) {
         uint64_t soon = loop_clock(l) + (l->downs ? 0 : RETRY_NS);
         due = soon < due ? soon : due;
     }

@@ -148,6 +148,7 @@ struct session {
     uint8_t notices;
     bool known; /* the application has its handle */
     bool noticed, attached, adopted, announced, hungup, bye_posted, doubtful, retry, deaf;
+    bool parting; /* CLOSED waits for a thread that is inside */
     uint8_t down_polls; /* the connection is down; polls until that is acted upon */
     uint32_t bye_index, outcomes, acked;
     uint32_t sq_depth;

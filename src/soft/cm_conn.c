@@ -2,45 +2,21 @@
 /*
  * cm_conn.c - the connection's states: what messages, timers and the end of a peer do to them.
  *
- * Follows the kernel's IB connection manager, with its timers made short (cm_times). Control lock
+ * Follows the kernel's IB connection manager, with its timers made short (cm_times.h). Control lock
  * held throughout; runs on the engine thread but for what calls start. Nothing here touches a QP:
  * that is done by whoever calls or fetches, in his own thread.
  */
 #include "soft/cm_conn.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "soft/cm_event.h"
 #include "soft/cm_id.h"
+#include "soft/cm_times.h"
 
 static void on_timer(struct soft_timer *timer);
 
-/* ---- times ---------------------------------------------------------------------------------------- */
-
-static struct cm_times times;
-static pthread_once_t times_once = PTHREAD_ONCE_INIT;
-
-static unsigned setting(const char *name, unsigned fallback, unsigned least, unsigned most) {
-    const char *text = getenv(name);
-    if (!text || !*text)
-        return fallback;
-    char *end;
-    unsigned long value = strtoul(text, &end, 10);
-    return *end || value < least || value > most ? fallback : (unsigned)value;
-}
-
-static void times_read(void) {
-    times.answer_ms = setting("SLUICE_SOFT_CM_TIMEOUT_MS", 4000, 10, 600000);
-    times.tries = setting("SLUICE_SOFT_CM_TRIES", 16, 1, 1000);
-    times.wait_ms = setting("SLUICE_SOFT_CM_WAIT_MS", 20000, 10, 600000);
-    times.timewait_ms = setting("SLUICE_SOFT_TIMEWAIT_MS", 500, 1, 600000);
-}
-
-const struct cm_times *cm_times(void) {
-    pthread_once(&times_once, times_read);
-    return &times;
-}
+/* ---- timer --------------------------------------------------------------------------------------- */
 
 static void arm(struct cm_id *id, uint64_t us) {
     soft_timer_arm(&id->conn.timer, soft_now_ns() + us * 1000, on_timer);

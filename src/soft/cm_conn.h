@@ -68,15 +68,6 @@ struct cm_conn {
     union cm_wire_any request;
 };
 
-/* Milliseconds, read from the environment once per process. */
-struct cm_times {
-    unsigned answer_ms; /* until an unanswered request is given up */
-    unsigned tries;     /* how often it is sent in that time */
-    unsigned wait_ms;   /* how long a peer that asked for time is waited for */
-    unsigned timewait_ms;
-};
-const struct cm_times *cm_times(void);
-
 /*
  * Enters a state that waits for an answer: sends request (already set) and keeps repeating it. Where
  * nobody can be asked the refusal is posted at once.

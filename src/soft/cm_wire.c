@@ -115,7 +115,9 @@ static struct cm_id *addressee(struct soft_peer *peer, uint32_t type,
     struct cm_id *id = cm_id_find(head->to);
     if (!id || id->conn.peer != peer)
         return NULL;
-    bool anonymous = !head->from && (type == CM_WIRE_REJ || type == CM_WIRE_SIDR_REP);
+    /* A refusal without an id at the other end: only to one who has asked. */
+    bool asked = id->conn.state == CM_CONN_REQ_SENT || id->conn.state == CM_CONN_SIDR_SENT;
+    bool anonymous = asked && !head->from && (type == CM_WIRE_REJ || type == CM_WIRE_SIDR_REP);
     return !id->conn.remote || id->conn.remote == head->from || anonymous ? id : NULL;
 }
 

@@ -199,6 +199,7 @@ int soft_destroy_cq(struct ibv_cq *ibcq) {
     if (users)
         return EBUSY;
     disarm(cq);
+    soft_async_drain(ibcq->context, ibcq);
     if (ibcq->channel) {
         unsigned fetched = channel_forget(soft_channel_of(ibcq->channel), cq);
         pthread_mutex_lock(&ibcq->mutex);
@@ -240,6 +241,12 @@ bool soft_cq_push(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited) {
     return ok;
 }
 
+/* More completions than it was made for: the application asked for too small a CQ. */
+void soft_cq_overrun(struct soft_cq *cq) {
+    if (!atomic_exchange(&cq->dead, true))
+        soft_async_event(cq->ibv.context, IBV_EVENT_CQ_ERR, &cq->ibv);
+}
+
 static int ring_pop(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     int n = 0;
     spin_lock(&cq->ring_lock);
@@ -255,6 +262,22 @@ static int ring_pop(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
 }
 
 /* ---- the CQ's queue pairs ---------------------------------------------------------------------- */
+
+/* Which of a QP's two CQs this is. */
+static inline unsigned role(const struct soft_cq *cq, const struct soft_qp *qp) {
+    return soft_cq_of(qp->ibv.recv_cq) == cq ? 0 : 1;
+}
+
+static inline void set(struct soft_cq *cq, unsigned i, struct soft_qp *qp) {
+    cq->qps[i] = qp;
+    qp->cq_at[role(cq, qp)] = i;
+}
+
+static inline void swap(struct soft_cq *cq, unsigned i, unsigned j) {
+    struct soft_qp *qp = cq->qps[i];
+    set(cq, i, cq->qps[j]);
+    set(cq, j, qp);
+}
 
 int soft_cq_add_qp(struct soft_cq *cq, struct soft_qp *qp) {
     int rc = 0;
@@ -281,27 +304,82 @@ int soft_cq_add_qp(struct soft_cq *cq, struct soft_qp *qp) {
             return ENOMEM;
     }
     /* new ones start hot */
-    cq->qps[cq->qp_count] = cq->qps[cq->hot_count];
-    cq->qps[cq->hot_count++] = qp;
     cq->qp_count++;
+    set(cq, cq->qp_count - 1, qp);
+    swap(cq, cq->qp_count - 1, cq->hot_count++);
     spin_unlock(&cq->poll_lock);
     free(old);
     free(grown);
     return rc;
 }
 
+static void warm_up(struct soft_cq *cq, unsigned i) {
+    st(cq->qps[i]->cold[role(cq, cq->qps[i])], false);
+    swap(cq, i, cq->hot_count++);
+}
+
+/* Those that wait for an acknowledgement, or had something lately, stay. */
+static void cool_down(struct soft_cq *cq) {
+    cq->idle_polls = 0;
+    if (cq->qp_count <= HOT_MIN)
+        return;
+    for (unsigned i = 0; i < cq->hot_count;) {
+        struct soft_qp *qp = cq->qps[i];
+        if (ld(qp->used_lately) || ld(qp->unretired)) {
+            st(qp->used_lately, false);
+            i++;
+            continue;
+        }
+        swap(cq, i, --cq->hot_count);
+        atomic_store(&qp->cold[role(cq, qp)], true);
+        if (ld(qp->unretired)) /* posted meanwhile, and did not see the flag */
+            soft_cq_warm(qp);
+    }
+}
+
+/* Any thread. Whoever takes the flag away owns the list entry. */
+static void warm_one(struct soft_cq *cq, struct soft_qp *qp) {
+    unsigned r = role(cq, qp);
+    if (!atomic_exchange(&qp->cold[r], false))
+        return;
+    struct soft_qp *head = atomic_load(&cq->warm);
+    do
+        qp->warm_next[r] = head;
+    while (!atomic_compare_exchange_weak(&cq->warm, &head, qp));
+}
+
+void soft_cq_warm(struct soft_qp *qp) {
+    warm_one(soft_cq_of(qp->ibv.recv_cq), qp);
+    if (qp->ibv.send_cq != qp->ibv.recv_cq)
+        warm_one(soft_cq_of(qp->ibv.send_cq), qp);
+}
+
+/* poll_lock held. */
+static void take_warm(struct soft_cq *cq) {
+    struct soft_qp *qp = atomic_exchange(&cq->warm, NULL);
+    while (qp) {
+        unsigned r = role(cq, qp);
+        struct soft_qp *next = qp->warm_next[r];
+        if (qp->cq_at[r] >= cq->hot_count)
+            swap(cq, qp->cq_at[r], cq->hot_count++);
+        qp = next;
+    }
+}
+
 void soft_cq_remove_qp(struct soft_cq *cq, struct soft_qp *qp, bool purge) {
     spin_lock(&cq->poll_lock);
+    take_warm(cq); /* so that no list points to it any more */
     for (unsigned i = 0; i < cq->qp_count; i++) {
         if (cq->qps[i] != qp)
             continue;
         if (i < cq->hot_count) {
-            cq->qps[i] = cq->qps[--cq->hot_count];
+            swap(cq, i, --cq->hot_count);
             i = cq->hot_count;
         }
-        cq->qps[i] = cq->qps[--cq->qp_count];
+        swap(cq, i, --cq->qp_count);
         break;
     }
+    st(qp->cold[role(cq, qp)], false);
     if (purge) {
         spin_lock(&cq->ring_lock);
         uint32_t count = ld(cq->ring_count), kept = 0;
@@ -318,31 +396,11 @@ void soft_cq_remove_qp(struct soft_cq *cq, struct soft_qp *qp, bool purge) {
 
 /* ---- polling ----------------------------------------------------------------------------------- */
 
-static void cool_down(struct soft_cq *cq) {
-    cq->idle_polls = 0;
-    if (cq->qp_count <= HOT_MIN)
-        return;
-    for (unsigned i = 0; i < cq->hot_count;) {
-        struct soft_qp *qp = cq->qps[i];
-        if (ld(qp->used_lately) || ld(qp->unretired)) {
-            st(qp->used_lately, false);
-            i++;
-        } else {
-            cq->qps[i] = cq->qps[--cq->hot_count];
-            cq->qps[cq->hot_count] = qp;
-        }
-    }
-}
-
-static void warm_up(struct soft_cq *cq, unsigned i) {
-    struct soft_qp *qp = cq->qps[i];
-    cq->qps[i] = cq->qps[cq->hot_count];
-    cq->qps[cq->hot_count++] = qp;
-}
-
 /* Completions go to wc, or with wc NULL to the rings. poll_lock held. */
 static int progress_all(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     int n = 0;
+    if (__builtin_expect(ld(cq->warm) != NULL, 0))
+        take_warm(cq);
     for (unsigned i = 0; i < cq->hot_count; i++) {
         struct soft_qp *qp = cq->qps[i];
         if (soft_qp_has_work(qp)) {
@@ -359,7 +417,7 @@ static int progress_all(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
         if (cq->cold_next < cq->hot_count || cq->cold_next >= cq->qp_count)
             cq->cold_next = cq->hot_count;
         unsigned i = cq->cold_next++;
-        if (soft_qp_has_work(cq->qps[i])) {
+        if (soft_qp_has_work(cq->qps[i]) || ld(cq->qps[i]->unretired)) {
             struct soft_qp *qp = cq->qps[i];
             st(qp->used_lately, true);
             warm_up(cq, i);

@@ -32,6 +32,7 @@ static struct {
     struct soft_timer *timers; /* sorted by due_ns */
     struct epoll_event batch[BATCH];
     int batch_next, batch_count;
+    uint32_t removals; /* watches removed so far */
     struct soft_watch *watches[65536 / 4]; /* open descriptors, for the forked child to close */
     unsigned watch_count;
 } engine = {.life = PTHREAD_MUTEX_INITIALIZER, .control = PTHREAD_MUTEX_INITIALIZER, .epoll_fd = -1, .wake_fd = -1};
@@ -87,6 +88,7 @@ int soft_watch_modify(struct soft_watch *watch, uint32_t events) {
 }
 
 void soft_watch_remove(struct soft_watch *watch) {
+    engine.removals++;
     epoll_ctl(engine.epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
     if (watch->slot < engine.watch_count && engine.watches[watch->slot] == watch) {
         engine.watches[watch->slot] = engine.watches[--engine.watch_count];
@@ -151,10 +153,13 @@ static void *engine_main(void *unused) {
     soft_lock();
     while (!engine.stopping) {
         int timeout = next_timeout_ms();
+        uint32_t removals = engine.removals;
         soft_unlock();
         int n = epoll_wait(engine.epoll_fd, engine.batch, BATCH, timeout);
         soft_lock();
-        engine.batch_count = n > 0 ? n : 0;
+        /* A watch removed between the two may be gone with its memory. What is still there is
+         * level-triggered and reported again. */
+        engine.batch_count = n > 0 && removals == engine.removals ? n : 0;
         for (engine.batch_next = 0; engine.batch_next < engine.batch_count;) {
             struct epoll_event *ev = &engine.batch[engine.batch_next++];
             struct soft_watch *watch = ev->data.ptr;

@@ -223,9 +223,11 @@ struct soft_cq {
     uint32_t board_index;
     soft_spin poll_lock;
     _Atomic uint32_t armed; /* 0, 1 any, 2 solicited only */
+    _Atomic bool dead;      /* overrun: nothing goes in any more, its QPs go to ERR */
     struct soft_qp **qps;   /* QPs that complete here; under poll_lock */
     unsigned qp_count, qp_capacity, hot_count, cold_next;
     unsigned idle_polls;
+    struct soft_qp *_Atomic warm; /* cold QPs that somebody posted sends to */
     unsigned fetched; /* events handed out; under the channel's lock */
     /* completions that could not go straight to a poller */
     soft_spin ring_lock __attribute__((aligned(64)));
@@ -292,6 +294,7 @@ struct soft_qp {
     _Atomic bool rx_stalled;    /* a message waits for a receive */
     _Atomic bool need_tick;     /* the engine looks after it every millisecond */
     _Atomic bool used_lately;   /* pollers': stays hot */
+    _Atomic bool cold[2];       /* not in the hot part of its receive CQ, its send CQ */
     _Atomic uint32_t empty_polls, idle_told; /* pollers': since the last progress; see tick.c */
     _Atomic uint64_t kick_ns;
     soft_spin lock;
@@ -341,6 +344,8 @@ struct soft_qp {
     uint8_t give_up;  /* status the engine lost its patience with, else 0 */
     uint32_t stall_acked;
     uint64_t stall_since_ns;
+    struct soft_qp *warm_next[2]; /* on the CQs' warm lists; owned by who took cold away */
+    unsigned cq_at[2];            /* place in the CQs' arrays; their poll_lock */
     struct soft_peer *peer;      /* our way to the destination; its list holds this QP */
     struct soft_peer *link_peer; /* the connection that carried the tx ring */
     uint32_t tick_head;          /* sq_head at the last tick */
@@ -481,6 +486,8 @@ int soft_poll_cq(struct ibv_cq *cq, int ne, struct ibv_wc *wc);
 int soft_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 bool soft_cq_push(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited); /* false: full */
 void soft_cq_signal(struct soft_cq *cq, bool solicited);
+void soft_cq_overrun(struct soft_cq *cq);
+void soft_cq_warm(struct soft_qp *qp); /* a send was posted to a cold QP */
 int soft_cq_add_qp(struct soft_cq *cq, struct soft_qp *qp);
 void soft_cq_remove_qp(struct soft_cq *cq, struct soft_qp *qp, bool purge);
 

@@ -23,11 +23,21 @@ struct sink {
     int n, ne;
 };
 
-static inline bool room(const struct sink *sink, struct ibv_cq *ibcq) {
+/* A flush waits for the poller rather than overrun the CQ; a dead one swallows what comes. */
+static inline bool room_to_flush(const struct sink *sink, struct ibv_cq *ibcq) {
     struct soft_cq *cq = soft_cq_of(ibcq);
     if (cq == sink->cq)
         return sink->n < sink->ne;
-    return ld(cq->ring_count) < cq->ring_capacity;
+    return ld(cq->ring_count) < cq->ring_capacity || ld(cq->dead);
+}
+
+static inline bool room(const struct sink *sink, struct ibv_cq *ibcq) {
+    bool any = room_to_flush(sink, ibcq);
+    if (__builtin_expect(!any, 0) && soft_cq_of(ibcq) != sink->cq) {
+        soft_cq_overrun(soft_cq_of(ibcq));
+        return true;
+    }
+    return any;
 }
 
 static inline void emit(struct sink *sink, struct ibv_cq *ibcq, const struct ibv_wc *wc,
@@ -37,7 +47,7 @@ static inline void emit(struct sink *sink, struct ibv_cq *ibcq, const struct ibv
         sink->wc[sink->n++] = *wc;
         if (__builtin_expect(ld(cq->armed) != 0, 0))
             soft_cq_signal(cq, solicited);
-    } else {
+    } else if (!ld(cq->dead)) {
         soft_cq_push(cq, wc, solicited);
     }
 }
@@ -88,7 +98,7 @@ static bool flush(struct soft_qp *qp, struct sink *sink) {
         return false;
     qp->flushing = true;
     while (qp->sq_head != qp->sq_tail) {
-        if (!room(sink, qp->ibv.send_cq))
+        if (!room_to_flush(sink, qp->ibv.send_cq))
             return false;
         struct soft_wqe *wqe = &qp->sq[qp->sq_head++ & qp->sq_mask];
         struct ibv_wc wc = error_wc(qp, wqe->wr_id, IBV_WC_WR_FLUSH_ERR, IBV_WC_SEND);
@@ -98,7 +108,7 @@ static bool flush(struct soft_qp *qp, struct sink *sink) {
     if (qp->srq) {
         /* shared receives stay for the others; one half filled is ours to end */
         if (qp->srq_taken) {
-            if (!room(sink, qp->ibv.recv_cq))
+            if (!room_to_flush(sink, qp->ibv.recv_cq))
                 return false;
             struct ibv_wc wc =
                 error_wc(qp, qp->srq_rqe->wr_id, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV);
@@ -112,7 +122,7 @@ static bool flush(struct soft_qp *qp, struct sink *sink) {
         return true;
     }
     while (qp->rq.head != qp->rq.tail) {
-        if (!room(sink, qp->ibv.recv_cq))
+        if (!room_to_flush(sink, qp->ibv.recv_cq))
             return false;
         struct ibv_wc wc =
             error_wc(qp, rqe_head(&qp->rq)->wr_id, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV);
@@ -672,6 +682,11 @@ int soft_qp_progress(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, 
     }
     st(qp->attention, 0);
     soft_tsan_observe(qp->ibv.qp_num);
+    if (__builtin_expect(ld(soft_cq_of(qp->ibv.send_cq)->dead) ||
+                             ld(soft_cq_of(qp->ibv.recv_cq)->dead),
+                         0) &&
+        qp->state != IBV_QPS_RESET)
+        soft_qp_fail(qp);
     responder(qp, &sink);
     requester(qp, &sink);
     if (qp->state == IBV_QPS_ERR) {

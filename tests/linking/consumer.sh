@@ -41,7 +41,7 @@ run "$work/by_pkg_config"
 readelf -d "$work/by_pkg_config" | grep -q 'NEEDED.*\[libsluice\.so\.0\]' ||
     { echo "the program does not ask for libsluice.so.0"; exit 1; }
 
-run cmake -S "$work/src" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" \
+run cmake -G Ninja -S "$work/src" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" \
     -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" \
     -DCMAKE_C_FLAGS="${flags[*]}" -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror ${flags[*]}" \
     > "$work/cmake.log" || { cat "$work/cmake.log"; exit 1; }

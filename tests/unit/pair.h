@@ -22,7 +22,7 @@
 #include "datapath/datapath.h"
 #include "node/node.h"
 
-#define PAIR_LIMIT_NS 60000000000ull /* far above what a loaded machine with a sanitizer needs */
+#define PAIR_LIMIT_NS 20000000000ull /* far above what a loaded machine with a sanitizer needs */
 #define PAIR_UNUSED __attribute__((unused))
 
 static uint64_t pair_clock; /* nanoseconds the test has added to the real clock */

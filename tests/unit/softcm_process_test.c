@@ -408,6 +408,42 @@ static void forked_child_gets_eperm_and_the_parent_is_unharmed(void **state) {
     softcm_pair_free(&pair);
 }
 
+/* The thread sanitizer allows no new threads in a forked child. */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define NO_THREADS_AFTER_FORK 1
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define NO_THREADS_AFTER_FORK 1
+#endif
+
+#ifndef NO_THREADS_AFTER_FORK
+static void forked_child_starts_afresh(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_listen(&pair);
+    int out[2];
+    assert_int_equal(pipe(out), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        close(out[0]);
+        dup2(out[1], 1); /* its steps are of no interest here */
+        role_client("establish", pair.port);
+    }
+    close(out[1]);
+    pair.passive = softcm_request(pair.passive_channel);
+    struct rdma_conn_param param = softcm_param(NULL, 0);
+    assert_int_equal(soft_accept(pair.passive, &param), 0);
+    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    close(out[0]);
+    softcm_pair_free(&pair);
+}
+#endif
+
 int main(int argc, char **argv) {
     softcm_start();
     if (argc == 4 && !strcmp(argv[1], "server"))
@@ -425,6 +461,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(conflicts_between_processes),
         cmocka_unit_test(wildcard_of_another_process_is_in_the_way),
         cmocka_unit_test(forked_child_gets_eperm_and_the_parent_is_unharmed),
+#ifndef NO_THREADS_AFTER_FORK
+        cmocka_unit_test(forked_child_starts_afresh),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

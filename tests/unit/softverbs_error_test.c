@@ -356,6 +356,26 @@ static void a_peer_in_error_or_reset_exhausts_the_retries(void **state) {
     }
 }
 
+/* Completions that nobody polls and that do not fit: the CQ and its QPs are dead. */
+static void cq_overrun_is_a_cq_error(void **state) {
+    (void)state;
+    struct sv_end a, b;
+    sv_pair(&a, SV_OPTIONS(.one_cq = true), &b, SV_OPTIONS(.one_cq = true, .cqe = 4));
+    sv_wait_linked(&a);
+    for (unsigned i = 0; i < 6; i++) {
+        must(sv_recv(&b, i, 0, 64) == 0);
+        must(sv_send(&a, i, 0, 8, IBV_SEND_SIGNALED) == 0);
+    }
+    struct ibv_wc wc;
+    struct ibv_async_event event;
+    sv_until(ibv_poll_cq(a.rcq, 1, &wc) == 1); /* the engine over there took the messages */
+    must(soft_get_async_event(b.ctx, &event) == 0);
+    must(event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == b.rcq);
+    soft_ack_async_event(&event);
+    sv_until((soft_qp_progress(soft_qp_of(b.qp), NULL, NULL, 0), b.qp->state == IBV_QPS_ERR));
+    sv_unpair(&a, &b);
+}
+
 int main(void) {
 #define WITH(open, fn) cmocka_unit_test_setup_teardown(fn, open, close_pair)
     const struct CMUnitTest tests[] = {
@@ -375,6 +395,7 @@ int main(void) {
         WITH(open_default, a_pair_connected_elsewhere_does_not_listen),
         cmocka_unit_test(timeout_0_waits_until_the_peer_appears),
         cmocka_unit_test(a_peer_in_error_or_reset_exhausts_the_retries),
+        cmocka_unit_test(cq_overrun_is_a_cq_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

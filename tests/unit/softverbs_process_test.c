@@ -9,6 +9,8 @@
 #include <poll.h>
 #include <signal.h>
 
+#include "base/sanitize.h"
+
 static void expect_ok(struct sv_child *child) {
     int status = sv_join(child);
     assert_true(WIFEXITED(status));
@@ -361,6 +363,13 @@ static void a_process_that_reopened_the_device_is_found_again(void **state) {
 
 /* ---- fork -------------------------------------------------------------------------------------- */
 
+/* The thread sanitizer forbids threads in a child forked from a process that has some. */
+#ifdef SANITIZE_THREAD
+#define MAY_START_THREADS 0
+#else
+#define MAY_START_THREADS 1
+#endif
+
 static struct sv_end inherited, partner;
 
 static void use_inherited(int fd) {
@@ -396,6 +405,8 @@ static void use_inherited(int fd) {
     must(soft_destroy_comp_channel(e->channel) == EPERM);
     must(soft_dealloc_pd(e->pd) == EPERM);
     must(soft_close_device(e->ctx) == EPERM);
+    if (sv_hear(fd) == 0)
+        return;
     /* a device of its own works, and reaches the parent's process */
     struct sv_end own;
     sv_open(&own, SV_OPTIONS(.mapped = true));
@@ -407,6 +418,15 @@ static void use_inherited(int fd) {
     sv_close(&own);
 }
 
+static void parent_still_works(uint32_t seed) {
+    sv_fill(inherited.buf, 50000, seed);
+    assert_int_equal(sv_recv(&partner, 5, 0, 65536), 0);
+    assert_int_equal(sv_send(&inherited, 6, 0, 50000, IBV_SEND_SIGNALED), 0);
+    assert_int_equal(sv_poll(partner.rcq).status, IBV_WC_SUCCESS);
+    assert_int_equal(sv_poll(inherited.scq).status, IBV_WC_SUCCESS);
+    sv_check(partner.buf, 50000, seed);
+}
+
 static void a_child_is_refused_and_the_parent_is_unharmed(void **state) {
     (void)state;
     struct sv_options o = SV_OPTIONS(.channel = true, .mapped = true);
@@ -414,6 +434,12 @@ static void a_child_is_refused_and_the_parent_is_unharmed(void **state) {
     sv_wait_mapped(&inherited);
     for (unsigned round = 0; round < 3; round++) {
         struct sv_child child = sv_fork(use_inherited);
+        sv_tell(child.fd, MAY_START_THREADS);
+        if (!MAY_START_THREADS) {
+            expect_ok(&child);
+            parent_still_works(round);
+            continue;
+        }
         struct sv_end meets;
         sv_open(&meets, SV_OPTIONS());
         sv_meet(&meets, child.fd);
@@ -432,12 +458,7 @@ static void a_child_is_refused_and_the_parent_is_unharmed(void **state) {
         close(child.fd);
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
         sv_close(&meets);
-        sv_fill(inherited.buf, 50000, round);
-        assert_int_equal(sv_recv(&partner, 5, 0, 65536), 0);
-        assert_int_equal(sv_send(&inherited, 6, 0, 50000, IBV_SEND_SIGNALED), 0);
-        assert_int_equal(sv_poll(partner.rcq).status, IBV_WC_SUCCESS);
-        assert_int_equal(sv_poll(inherited.scq).status, IBV_WC_SUCCESS);
-        sv_check(partner.buf, 50000, round);
+        parent_still_works(round);
     }
     sv_unpair(&inherited, &partner);
 }
@@ -464,6 +485,9 @@ static void *busy(void *arg) {
 
 static void fork_in_the_middle_of_another_threads_calls(void **state) {
     (void)state;
+#if defined(SANITIZE_ADDRESS) || defined(SANITIZE_THREAD)
+    skip(); /* the sanitizers' own allocator does not survive it in the child */
+#endif
     pthread_t thread;
     atomic_store(&stop, false);
     assert_int_equal(pthread_create(&thread, NULL, busy, NULL), 0);

@@ -16,8 +16,9 @@
 #include "common/perf.h"
 #include "common/tool.h"
 
-#define FILL_MAX 64      /* sends between two polls */
-#define EVENTS_MAX 32    /* a poll */
+#define FILL_MAX 64   /* sends between two polls */
+#define EVENTS_MAX 32 /* a poll */
+#define STARVED_NS UINT64_C(1000000)
 #define MEMCPY_FROM 4096 /* below, a copy's time is that of the clock */
 
 static struct perf perf;
@@ -30,6 +31,7 @@ struct stream {
     uint64_t expected;                            /* most the peer may send */
     uint64_t start_ticks, end_ticks, duration_ns; /* duration 0: the target decides */
     bool server, started, blocked;
+    bool starved; /* no memory for the next message until earlier ones are through */
     bool end_heard, closing_sent;
     struct control heard; /* the peer's END or DONE */
     sluice_msg *held;     /* refused with EAGAIN, to be sent next */
@@ -59,8 +61,9 @@ static int send_one(struct stream *s) {
     sluice_msg *msg = s->held;
     if (msg == NULL && data) {
         int status = sluice_alloc(ep->node, s->size, &msg);
-        if (status == SLUICE_ENOMEM && s->sent > 0)
-            return 0; /* what is under way gives memory back */
+        s->starved = status == SLUICE_ENOMEM && s->sent > 0;
+        if (s->starved)
+            return 0;
         if (status != 0)
             return tool_fail("no memory for a message of %llu bytes: %s",
                              (unsigned long long)s->size, sluice_strerror(status)),
@@ -86,7 +89,7 @@ static int send_one(struct stream *s) {
     return endpoint_send_slow(ep, msg, false, status), -1;
 }
 
-/* Fills the window, not for longer than a batch of polls may wait. 0 or -1. */
+/* Fills the window. 0 or -1. */
 static int fill(struct stream *s) {
     int sent = 0;
     while (sent < FILL_MAX && !s->blocked && (data_left(s) || closing_due(s))) {
@@ -98,7 +101,7 @@ static int fill(struct stream *s) {
         sent++;
     }
     if (sent > 0)
-        s->perf->ep.empty_polls = 0;
+        s->perf->ep.quiet_since_ns = 0;
     return 0;
 }
 
@@ -153,8 +156,9 @@ static int stream_loop(struct stream *s) {
         if (s->duration_ns != 0 && s->target == UINT64_MAX &&
             clock_ticks_to_ns(clock_ticks() - s->start_ticks) >= s->duration_ns)
             s->target = s->sent + (s->held != NULL); /* what was begun is sent */
-        bool idle = s->blocked || !(data_left(s) || closing_due(s));
-        int n = endpoint_poll(ep, events, EVENTS_MAX, idle);
+        bool waits = s->blocked || !(data_left(s) || closing_due(s));
+        uint64_t wait_ns = waits ? ENDPOINT_POLL_NS : s->starved ? STARVED_NS : 0;
+        int n = endpoint_poll(ep, events, EVENTS_MAX, wait_ns);
         int rc = n < 0 ? TOOL_FAILED : on_events(s, events, n);
         if (rc != 0)
             return rc;

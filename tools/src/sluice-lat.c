@@ -56,7 +56,7 @@ static int echo(struct perf *p, const struct control *plan) {
             if (ep->closed)
                 return endpoint_fail_closed(ep, "in the middle of a run");
         }
-        n = endpoint_poll(ep, &event, 1, true);
+        n = endpoint_poll(ep, &event, 1, ENDPOINT_POLL_NS);
     }
 }
 
@@ -66,7 +66,7 @@ static int echo(struct perf *p, const struct control *plan) {
 static sluice_msg *await_echo(struct endpoint *ep, uint64_t size) {
     sluice_event event;
     for (;;) {
-        int n = endpoint_poll(ep, &event, 1, true);
+        int n = endpoint_poll(ep, &event, 1, ENDPOINT_POLL_NS);
         if (n < 0)
             return NULL;
         if (n == 0)

@@ -14,7 +14,6 @@
 #define WAITING_NS UINT64_C(3000000000) /* a queued client is told "busy" after that */
 #define HANGUP_NS UINT64_C(2000000000)
 #define QUIET_NS UINT64_C(30000000000)
-#define SLEEP_NS UINT64_C(100000000) /* of one poll in the sleeping modes */
 #define BUSY_CODE 1
 
 const char *const endpoint_mode_names[] = {"spin", "adaptive", "block", NULL};
@@ -42,7 +41,6 @@ int endpoint_open(struct endpoint *ep, const struct endpoint_options *options) {
             ep->options.mode = MODE_ADAPTIVE;
         }
     }
-    ep->spin = ep->options.mode == MODE_SPIN;
 
     sluice_error error;
     sluice_node_options node = {.size = sizeof node,
@@ -78,15 +76,15 @@ void endpoint_close(struct endpoint *ep) {
 }
 
 const char *endpoint_mode_name(const struct endpoint *ep) {
-    if (ep->options.mode == MODE_SPIN && !ep->spin)
+    if (ep->share_cpu)
         return endpoint_mode_names[MODE_ADAPTIVE];
     return endpoint_mode_names[ep->options.mode];
 }
 
 void endpoint_share_cpu(struct endpoint *ep) {
-    if (ep->spin)
+    if (!ep->share_cpu)
         tool_note("CPU %d is the peer's too: adaptive mode instead of spin", ep->pin.cpu);
-    ep->spin = false;
+    ep->share_cpu = true;
 }
 
 /* ---- sessions ---------------------------------------------------------------------------------- */
@@ -120,7 +118,7 @@ static void begin_session(struct endpoint *ep, sluice_session session) {
     ep->have_session = true;
     ep->up = ep->closed = ep->writable = false;
     ep->end_text[0] = ep->peer[0] = '\0';
-    ep->empty_polls = 0;
+    ep->quiet_since_ns = 0;
 }
 
 static void refuse_busy(sluice_session session) {
@@ -320,7 +318,7 @@ int endpoint_wait(struct endpoint *ep, sluice_event *event, uint64_t until_ns, i
         if (n < 0)
             return tool_fail("the loop failed: %s", sluice_strerror(n)), -1;
         if (n > 0) {
-            ep->empty_polls = 0;
+            ep->quiet_since_ns = 0;
             endpoint_event(ep, event);
             return 1;
         }
@@ -343,37 +341,35 @@ int endpoint_wait(struct endpoint *ep, sluice_event *event, uint64_t until_ns, i
 static bool look_at_quiet(struct endpoint *ep) {
     uint64_t now = sluice_now();
     look_at_waiting(ep, now);
-    if (ep->empty_polls <= ENDPOINT_LOOK_EVERY + 1u) { /* the first look since something came */
-        ep->empty_polls = ENDPOINT_LOOK_EVERY + 2u;
+    if (ep->quiet_since_ns == 0)
         ep->quiet_since_ns = now;
-        return true;
-    }
     return now - ep->quiet_since_ns < QUIET_NS;
 }
 
-int endpoint_poll_slow(struct endpoint *ep, sluice_event *events, int max, bool may_wait) {
-    if (tool_stopped())
-        return -1;
-    bool sleeps = !ep->spin && may_wait;
-    bool shared = ep->options.mode == MODE_SPIN; /* then the loop itself never sleeps */
-    int n = sluice_poll(ep->loop, events, max, sleeps && !shared ? SLEEP_NS : 0);
-    if (n == 0 && sleeps && shared) {
-        bool unused;
-        sleep_on(sluice_fd(ep->loop), -1, 0, SLEEP_NS, &unused);
-        n = sluice_poll(ep->loop, events, max, 0);
-    }
+/* The loop never sleeps in spin mode; here the peer needs the CPU, so sleep on its descriptor. */
+static int poll_shared(struct endpoint *ep, sluice_event *events, int max, uint64_t wait_ns) {
+    int n = sluice_poll(ep->loop, events, max, 0);
+    if (n != 0 || tool_stopped())
+        return n;
+    bool unused;
+    sleep_on(sluice_fd(ep->loop), -1, 0, wait_ns, &unused);
+    return sluice_poll(ep->loop, events, max, 0);
+}
+
+/* The poll before this call found nothing, or was not made. */
+int endpoint_poll_slow(struct endpoint *ep, sluice_event *events, int max, uint64_t wait_ns) {
+    int n = 0;
+    if (ep->share_cpu && tool_stopped() == 0)
+        n = poll_shared(ep, events, max, wait_ns);
     if (n > 0) {
-        ep->empty_polls = 0;
+        ep->quiet_since_ns = 0;
         return n;
     }
-    if (n < 0) {
-        if (!tool_stopped())
-            tool_fail("the loop failed: %s", sluice_strerror(n));
+    if (tool_stopped())
         return -1;
-    }
-    if (!may_wait) {
-        ep->empty_polls = 0; /* the caller has work of its own: that is progress too */
-        return 0;
+    if (n < 0) {
+        tool_fail("the loop failed: %s", sluice_strerror(n));
+        return -1;
     }
     if (!look_at_quiet(ep)) {
         tool_fail("nothing came from %s for %llu s", ep->peer,

@@ -30,7 +30,7 @@ extern const char *const endpoint_mode_names[]; /* in that order, for OPTION_CHO
 
 #define ENDPOINT_QUEUE_MAX 8
 #define ENDPOINT_ANSWER_NS UINT64_C(10000000000) /* to wait for an answer */
-#define ENDPOINT_LOOK_EVERY 0xffffu              /* empty polls between looks at the clock */
+#define ENDPOINT_POLL_NS UINT64_C(100000000)     /* a usual wait_ns of endpoint_poll() */
 
 struct endpoint_options {
     const char *device; /* NULL = the library's choice */
@@ -55,9 +55,8 @@ struct endpoint {
     sluice_loop *loop;
     sluice_listener listener;
     bool listening;
-    bool spin;                   /* never sleep while data flows */
-    uint64_t empty_polls;        /* in a row; whoever makes other progress sets it to 0 */
-    uint64_t quiet_since_ns;     /* valid when empty_polls > ENDPOINT_LOOK_EVERY */
+    bool share_cpu;              /* in spin mode: the peer has the same CPU, so sleep after all */
+    uint64_t quiet_since_ns;     /* 0 = something moved lately */
     char address[ADDRESS_BYTES]; /* of the server, as given */
 
     sluice_session session;
@@ -93,23 +92,25 @@ const char *endpoint_mode_name(const struct endpoint *ep);
 /* Every event that is not a MESSAGE goes here. */
 void endpoint_event(struct endpoint *ep, const sluice_event *event);
 
-int endpoint_poll_slow(struct endpoint *ep, sluice_event *events, int max, bool may_wait);
+int endpoint_poll_slow(struct endpoint *ep, sluice_event *events, int max, uint64_t wait_ns);
 
 /*
- * The polling call of the data phase: returns the number of events, or -1: a stop signal, or
- * nothing moved for half a minute (said). Outside spin mode it sleeps a little if it may.
+ * The polling call of the data phase, which waits in the endpoint's mode: returns the number of
+ * events, 0 after wait_ns, or -1: a stop signal, or nothing moved for half a minute (said).
+ *
+ * The wait is the library's even while spinning: a poll that returns with nothing leaves the loop's
+ * descriptor armed, and then every message of the peer pays for waking somebody who is awake.
  */
-static inline int endpoint_poll(struct endpoint *ep, sluice_event *events, int max, bool may_wait) {
-    if (ep->spin && tool_stopped() == 0) {
-        int n = sluice_poll(ep->loop, events, max, 0);
+static inline int endpoint_poll(struct endpoint *ep, sluice_event *events, int max,
+                                uint64_t wait_ns) {
+    if (!ep->share_cpu && tool_stopped() == 0) {
+        int n = sluice_poll(ep->loop, events, max, wait_ns);
         if (n > 0) {
-            ep->empty_polls = 0;
+            ep->quiet_since_ns = 0;
             return n;
         }
-        if (n == 0 && (++ep->empty_polls & ENDPOINT_LOOK_EVERY) != 0)
-            return 0;
     }
-    return endpoint_poll_slow(ep, events, max, may_wait);
+    return endpoint_poll_slow(ep, events, max, wait_ns);
 }
 
 /*

@@ -22,7 +22,7 @@ int endpoint_send_slow(struct endpoint *ep, sluice_msg *msg, bool borrowed, int 
         ep->writable = false;
         while (!ep->writable && !ep->closed) {
             sluice_event event;
-            int n = endpoint_poll(ep, &event, 1, true);
+            int n = endpoint_poll(ep, &event, 1, ENDPOINT_POLL_NS);
             if (n < 0)
                 return sluice_free(msg), TOOL_FAILED;
             if (n > 0 && event.type == SLUICE_MESSAGE) {

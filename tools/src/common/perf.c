@@ -111,7 +111,7 @@ static int read_options(struct perf *p, int argc, char **argv) {
 /* Where none are given: about a second's worth, less where every message wakes somebody. */
 static uint64_t default_iterations(const struct perf *p, uint64_t size) {
     uint64_t n = p->tool->default_bytes / (size == 0 ? 1 : size);
-    uint64_t max = p->tool->iterations_max / (p->ep.spin ? 1 : 10);
+    uint64_t max = p->tool->iterations_max / (p->ep.options.mode == MODE_SPIN ? 1 : 10);
     if (n < p->tool->iterations_min)
         return p->tool->iterations_min;
     return n > max ? max : n;
@@ -144,7 +144,7 @@ static void measure_floor(struct perf *p) {
 }
 
 static bool cpu_is_shared(const struct perf *p, const struct control *peer) {
-    return p->ep.spin && peer->host != 0 && peer->host == pin_host_key() &&
+    return p->ep.options.mode == MODE_SPIN && peer->host != 0 && peer->host == pin_host_key() &&
            peer->cpu == p->ep.pin.cpu;
 }
 
@@ -230,7 +230,6 @@ static int serve_plan(struct perf *p, const struct control *plan) {
 }
 
 static int serve_client(struct perf *p) {
-    bool spin = p->ep.spin;
     uint64_t rounds = 0;
     int rc = 0;
     for (;;) {
@@ -244,7 +243,7 @@ static int serve_client(struct perf *p) {
             break;
         rounds++;
     }
-    p->ep.spin = spin; /* the next client may be on another CPU */
+    p->ep.share_cpu = false; /* the next client may be on another CPU */
     if (rc == 0 && rounds == 0)
         rc = tool_fail("the client %s left without asking for anything", p->ep.peer);
     return rc;

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * cm_times.c - how long the connection manager waits. Constant once read.
+ */
+#include "soft/cm_times.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+static struct cm_times times;
+static pthread_once_t times_once = PTHREAD_ONCE_INIT;
+
+static unsigned setting(const char *name, unsigned fallback, unsigned least, unsigned most) {
+    const char *text = getenv(name);
+    if (!text || !*text)
+        return fallback;
+    char *end;
+    unsigned long value = strtoul(text, &end, 10);
+    return *end || value < least || value > most ? fallback : (unsigned)value;
+}
+
+static void times_read(void) {
+    times.answer_ms = setting("SLUICE_SOFT_CM_TIMEOUT_MS", 4000, 10, 600000);
+    times.tries = setting("SLUICE_SOFT_CM_TRIES", 16, 1, 1000);
+    times.wait_ms = setting("SLUICE_SOFT_CM_WAIT_MS", 20000, 10, 600000);
+    times.timewait_ms = setting("SLUICE_SOFT_TIMEWAIT_MS", 500, 1, 600000);
+}
+
+const struct cm_times *cm_times(void) {
+    pthread_once(&times_once, times_read);
+    return &times;
+}
