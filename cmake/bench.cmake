@@ -12,3 +12,8 @@ if(EXISTS "${PROJECT_SOURCE_DIR}/bench/shim.cc")
   target_include_directories(sluice-bench PRIVATE bench)
   target_link_libraries(sluice-bench PRIVATE sluice_static benchmark::benchmark)
 endif()
+
+# The software device through plain verbs: two processes, no library in between. Not installed.
+add_executable(raw-verbs bench/raw/raw_verbs.c bench/floor.c)
+target_include_directories(raw-verbs PRIVATE bench)
+target_link_libraries(raw-verbs PRIVATE sluice_static)

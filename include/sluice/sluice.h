@@ -262,6 +262,8 @@ SLUICE_API SLUICE_CHECK int sluice_loop_open(sluice_node *n, sluice_loop **out, 
  * Makes progress and returns up to max events (sessions with a handler have it called instead).
  * Waits at most wait_ns when there is nothing: 0 returns at once, SLUICE_OFF waits for ever.
  * Returns the number of events or a negative status. When it returned 0 the loop's fd is armed.
+ * Arming costs system calls, here and at the peer: a program that spins does not ask for the fd,
+ * or spins inside this call with a wait_ns of some microseconds.
  */
 SLUICE_API int sluice_poll(sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns);
 /* Level-triggered descriptor for epoll and its like: readable when sluice_poll() has work. */

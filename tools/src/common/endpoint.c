@@ -12,6 +12,7 @@
 #include <time.h>
 
 #define WAITING_NS UINT64_C(3000000000) /* a queued client is told "busy" after that */
+#define WAITING_LOOKS 1023u             /* polls between two looks at the queue, less one */
 #define HANGUP_NS UINT64_C(2000000000)
 #define QUIET_NS UINT64_C(30000000000)
 #define BUSY_CODE 1
@@ -294,6 +295,12 @@ static void look_at_waiting(struct endpoint *ep, uint64_t now) {
         refuse_busy(ep->waiting[0].session);
         forget_waiting(ep, 0);
     }
+}
+
+/* The same while data flows: the clock is not read for every message. */
+void endpoint_look_at_waiting(struct endpoint *ep) {
+    if ((++ep->waiting_looks & WAITING_LOOKS) == 0)
+        look_at_waiting(ep, sluice_now());
 }
 
 static int sleep_on(int loop_fd, int other_fd, short other_events, uint64_t wait_ns,

@@ -70,6 +70,7 @@ struct endpoint {
 
     struct waiting waiting[ENDPOINT_QUEUE_MAX];
     uint32_t waiting_count;
+    uint32_t waiting_looks;
 };
 
 int endpoint_open(struct endpoint *ep, const struct endpoint_options *options);
@@ -92,6 +93,7 @@ const char *endpoint_mode_name(const struct endpoint *ep);
 /* Every event that is not a MESSAGE goes here. */
 void endpoint_event(struct endpoint *ep, const sluice_event *event);
 
+void endpoint_look_at_waiting(struct endpoint *ep);
 int endpoint_poll_slow(struct endpoint *ep, sluice_event *events, int max, uint64_t wait_ns);
 
 /*
@@ -107,6 +109,8 @@ static inline int endpoint_poll(struct endpoint *ep, sluice_event *events, int m
         int n = sluice_poll(ep->loop, events, max, wait_ns);
         if (n > 0) {
             ep->quiet_since_ns = 0;
+            if (ep->waiting_count > 0)
+                endpoint_look_at_waiting(ep);
             return n;
         }
     }
