@@ -201,6 +201,9 @@ void loop_publish(struct sluice_loop *l) {
     atomic_store_explicit(&l->stats->name, l->totals.name, memory_order_relaxed);
     STATS_LOOP_LIST(STATS_X)
 #undef STATS_X
+    /* The pool's own count: whichever loop stores it last stores the truth. */
+    atomic_store_explicit(&l->node->stats.page->memory_bytes, pool_bytes(l->pool),
+                          memory_order_relaxed);
     l->totals_moved = false;
 }
 

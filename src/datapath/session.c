@@ -199,6 +199,10 @@ static void release(struct sluice_loop *l, struct session *s) {
     send_drop_queue(l, s, SLUICE_ECLOSED);
     s->state = SESSION_RELEASED;
     s->deadline_ns = 0;
+    if (s->down_polls > 0) {
+        s->down_polls = 0;
+        l->downs--;
+    }
     /* What a peer is told that still waits for an answer. */
     memset(rej, 0, sizeof *rej);
     rej->reason = s->reason == SLUICE_REASON_LOCAL_CLOSE ? SLUICE_REASON_REFUSED
@@ -279,12 +283,12 @@ void session_down(struct sluice_loop *l, struct session *s) {
     session_attach(l, s);
     if (s->state >= SESSION_RELEASED || s->down_polls)
         return;
-    s->down_polls = 1;
     if (s->announced || s->adopted) {
+        s->down_polls = 1;
         l->downs++;
-        return;
+    } else {
+        session_down_now(l, s);
     }
-    session_down_now(l, s);
 }
 
 void session_down_now(struct sluice_loop *l, struct session *s) {
@@ -300,16 +304,13 @@ void session_down_now(struct sluice_loop *l, struct session *s) {
 unsigned session_check_downs(struct sluice_loop *l) {
     unsigned count = 0;
     for (struct session *s = l->sessions; s && l->downs > 0; s = s->next) {
-        if (s->down_polls == 0 || s->down_polls > DOWN_POLLS_MAX)
+        if (s->down_polls == 0)
             continue;
-        bool done = s->state >= SESSION_RELEASED;
-        /* Polls that brought nothing count much, so that a busy loop still comes to an end. */
+        /* Polls that brought nothing count much; the others, so that a busy loop comes to an end. */
         s->down_polls += l->wc_count == 0 ? DOWN_POLLS_MAX / DOWN_POLLS : 1;
-        if (!done && s->down_polls <= DOWN_POLLS_MAX)
+        if (s->down_polls <= DOWN_POLLS_MAX)
             continue;
-        s->down_polls = UINT8_MAX;
-        l->downs--;
-        session_down_now(l, s);
+        session_down_now(l, s); /* and with it downs is one less */
         count++;
     }
     return count;

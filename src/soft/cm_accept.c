@@ -77,7 +77,11 @@ static int accept_rc(struct cm_id *id, const struct rdma_conn_param *param) {
     bool still = id->conn.state == CM_CONN_REQ_RCVD;
     if (!still)
         error = EINVAL;
-    if (!error)
+    int event, status;
+    if (!error && soft_fault_id_call(&id->fault, FAULT_ACCEPT, &event, &status)) {
+        id->published = true;
+        cm_conn_fault(id, event, status);
+    } else if (!error)
         send_rep(id, param, depths);
     else if (still)
         cm_conn_reject(id, CM_REJECT_CONSUMER, NULL, 0);

@@ -133,10 +133,10 @@ free_channel:
 void cm_channel_close(struct cm_channel *channel) {
     close(channel->channel.fd);
     pthread_mutex_destroy(&channel->mutex);
-    bool context_held = channel->context_held;
+    struct ibv_context *context = channel->context;
     free(channel);
-    if (context_held)
-        soft_cm_context_put();
+    if (context)
+        soft_cm_context_put(context);
     soft_engine_put();
 }
 

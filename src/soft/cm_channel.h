@@ -48,7 +48,7 @@ struct cm_queue {
 struct cm_channel {
     struct rdma_event_channel channel; /* first: what the application sees */
     uint32_t generation;
-    bool context_held;     /* control lock: keeps the device open (cm_device.h) */
+    struct ibv_context *context; /* control lock: kept open (cm_device.h) */
     pthread_mutex_t mutex; /* guards queue and debt */
     struct cm_queue queue;
     uint64_t debt; /* tokens read by fetchers, whose events have been taken back */

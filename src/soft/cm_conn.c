@@ -64,6 +64,15 @@ static void rejected(struct cm_id *id, enum cm_reject reason) {
     event_with_data(id, RDMA_CM_EVENT_REJECTED, (int)reason, none, sizeof none);
 }
 
+void cm_conn_fault(struct cm_id *id, int type, int status) {
+    static const uint8_t none[CM_REJ_DATA];
+    cm_conn_over(id);
+    if (type == RDMA_CM_EVENT_REJECTED)
+        event_with_data(id, RDMA_CM_EVENT_REJECTED, status, none, sizeof none);
+    else
+        cm_conn_event(id, (enum rdma_cm_event_type)type, status);
+}
+
 /* ---- ends ----------------------------------------------------------------------------------------- */
 
 static void forget_peer(struct cm_id *id) {

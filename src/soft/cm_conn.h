@@ -83,6 +83,8 @@ void cm_conn_peer_gone(struct cm_id *id);
 void cm_conn_reject(struct cm_id *id, enum cm_reject reason, const void *data, uint8_t len);
 void cm_conn_sidr_reply(struct cm_id *id, enum cm_sidr status, const void *data, uint8_t len);
 
+/* As if the connection had failed with that event: it is over. */
+void cm_conn_fault(struct cm_id *id, int type, int status);
 /* An event about the connection, if the id is in a state to hear of it. */
 void cm_conn_event(struct cm_id *id, enum rdma_cm_event_type type, int status);
 

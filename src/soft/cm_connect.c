@@ -78,7 +78,11 @@ static int connect_locked(struct cm_id *id, const struct rdma_conn_param *param)
     else
         fill_req(id, param);
     id->state = CM_CONNECT;
-    cm_conn_ask(id, ud ? CM_CONN_SIDR_SENT : CM_CONN_REQ_SENT);
+    int event, status;
+    if (soft_fault_id_call(&id->fault, FAULT_CONNECT, &event, &status))
+        cm_conn_fault(id, event, status);
+    else
+        cm_conn_ask(id, ud ? CM_CONN_SIDR_SENT : CM_CONN_REQ_SENT);
     free(id->connect_prefix); /* only the first connect carries it */
     id->connect_prefix = NULL;
     id->connect_prefix_len = 0;

@@ -21,10 +21,12 @@ struct cm_id;
 int cm_device_attach(struct cm_id *id, struct cm_channel *channel);
 
 /*
- * The device is gone: DEVICE_REMOVAL for every id on it, which from then on answers ENXIO.
- * An address moved to another link: ADDR_CHANGE for every id bound to it. Control lock held.
+ * The device is gone: DEVICE_REMOVAL for every id on it, which from then on answers ENXIO; untold: the
+ * same without the event. An address moved to another link (NULL: all): ADDR_CHANGE for every id bound
+ * to it. Control lock held.
  */
 void cm_device_removed(void);
+void cm_device_removed_untold(void);
 void cm_device_address_changed(const struct sockaddr *addr);
 
 #endif

@@ -43,12 +43,27 @@ void cm_event_set_data(struct cm_event *event, const uint8_t *data, size_t len) 
     }
 }
 
+/* A fault plan may want another event behind this one. Control lock. */
+static void cm_event_follow(struct cm_id *id, int type) {
+    struct cm_channel *channel = atomic_load(&id->channel);
+    int next, status;
+    if (!soft_fault_id_after(&id->fault, type, &next, &status) || !channel)
+        return;
+    struct cm_event *event = cm_event_new(id, next, status);
+    if (event)
+        cm_channel_append(channel, &event->node); /* nothing follows it in turn */
+}
+
 void cm_event_post(struct cm_event *event) {
-    struct cm_channel *channel = atomic_load(&event->node.id->channel);
+    struct cm_id *id = event->node.id;
+    struct cm_channel *channel = atomic_load(&id->channel);
+    int type = (int)event->event.event;
     if (channel)
         cm_channel_append(channel, &event->node);
     else
         free(event);
+    if (soft_fault_active())
+        cm_event_follow(id, type);
 }
 
 void cm_event_raise(struct cm_id *id, int type, int status) {
@@ -170,6 +185,11 @@ static void complete_response(struct cm_event *event) {
         return;
     }
     event->event.event = RDMA_CM_EVENT_ESTABLISHED;
+    if (soft_fault_active()) {
+        soft_lock();
+        cm_event_follow(id, RDMA_CM_EVENT_ESTABLISHED);
+        soft_unlock();
+    }
 }
 
 enum verdict { DELIVER, SWALLOW, FAIL };

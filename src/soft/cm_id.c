@@ -152,6 +152,7 @@ struct cm_id *cm_id_new(enum rdma_port_space ps, enum ibv_qp_type type, void *co
         return NULL;
     }
     id->generation = soft_generation_now;
+    id->fault.serial = soft_fault_id_serial();
     id->id.context = context;
     id->id.ps = ps;
     id->id.qp_type = type;
@@ -186,6 +187,9 @@ int soft_create_id2(struct rdma_event_channel *channel, struct rdma_cm_id **out,
         return cm_fail(EPERM);
     if (soft_engine_get())
         return -1;
+    errno = soft_fault_call(FAULT_CALL_create_id);
+    if (errno)
+        goto put_engine;
     if (!own)
         own = cm_channel_open();
     if (!own)
@@ -229,7 +233,8 @@ void cm_id_kill(struct cm_id *id) {
 
 /* What the application's pointers led to is released by its own calls, the rest here. */
 static void id_free(struct cm_id *id) {
-    bool context_held = id->context_held, engine_held = id->engine_held;
+    struct ibv_context *context = id->context;
+    bool engine_held = id->engine_held;
     pthread_cond_destroy(&id->acked);
     pthread_mutex_destroy(&id->ack_mutex);
     free(id->id.route.path_rec);
@@ -238,8 +243,8 @@ static void id_free(struct cm_id *id) {
     if (id->info)
         soft_freeaddrinfo(id->info);
     free(id);
-    if (context_held)
-        soft_cm_context_put();
+    if (context)
+        soft_cm_context_put(context);
     if (engine_held)
         soft_engine_put(); /* last: it may stop the engine */
 }
@@ -290,6 +295,12 @@ static void kill_on_channel(struct cm_id *id, void *arg) {
 
 struct rdma_event_channel *soft_create_event_channel(void) {
     struct cm_channel *channel = cm_channel_open();
+    int refused = channel ? soft_fault_call(FAULT_CALL_create_event_channel) : 0;
+    if (refused) {
+        cm_channel_close(channel);
+        errno = refused;
+        return NULL;
+    }
     return channel ? &channel->channel : NULL;
 }
 

@@ -23,6 +23,7 @@
 #include "soft/cm_conn.h"
 #include "soft/cm_port.h"
 #include "soft/engine.h"
+#include "soft/fault.h"
 
 /* Event numbers that headers before librdmacm 60 do not have. */
 enum {
@@ -74,7 +75,9 @@ struct cm_id {
     uint64_t number;
     enum cm_state state;
     bool published; /* the application knows it: false for a request until accept succeeded */
-    bool engine_held, context_held;
+    bool engine_held;
+    struct ibv_context *context; /* held, or NULL: the device it is bound to (cm_device.h) */
+    struct soft_fault_id fault;
     uint8_t tos;
     bool ack_timeout_set;
     uint8_t ack_timeout;

@@ -212,6 +212,6 @@ struct ibv_context **soft_get_devices(int *count) {
 void soft_free_devices(struct ibv_context **list) {
     if (!list)
         return;
+    soft_cm_context_put(list[0]);
     free(list);
-    soft_cm_context_put();
 }

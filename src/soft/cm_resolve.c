@@ -87,6 +87,7 @@ static int prepare_src(struct cm_id *id, const struct sockaddr *src, const struc
 
 static int resolve_locked(struct cm_id *id, const struct sockaddr *src, const struct sockaddr *dst,
                           int local) {
+    int event, status;
     int error = prepare_src(id, src, dst);
     if (error)
         return error;
@@ -95,6 +96,10 @@ static int resolve_locked(struct cm_id *id, const struct sockaddr *src, const st
     if (cm_addr_is_any(dst)) {
         cm_addr_loopback(&id->id.route.addr.dst_storage, dst->sa_family);
         cm_addr_set_port(&id->id.route.addr.dst_storage, port);
+    }
+    if (soft_fault_id_call(&id->fault, FAULT_RESOLVE_ADDR, &event, &status)) {
+        cm_event_raise(id, event, status);
+        return 0;
     }
     if (local <= 0) {
         cm_event_raise(id, RDMA_CM_EVENT_ADDR_ERROR, local ? local : -EHOSTUNREACH);
@@ -167,6 +172,11 @@ static struct ibv_sa_path_rec *make_path(struct cm_id *id) {
 int cm_resolve_route_locked(struct cm_id *id) {
     if (id->state != CM_ADDR_RESOLVED)
         return EINVAL;
+    int event, status;
+    if (soft_fault_id_call(&id->fault, FAULT_RESOLVE_ROUTE, &event, &status)) {
+        cm_event_raise(id, event, status);
+        return 0;
+    }
     struct ibv_sa_path_rec *path = make_path(id);
     if (!path)
         return ENOMEM;

@@ -13,6 +13,7 @@
 #include "soft/cm_conn.h"
 #include "soft/cm_id.h"
 #include "soft/cm_listen.h"
+#include "soft/device_state.h"
 
 void cm_wire_addr_set(struct cm_wire_addr *to, const struct sockaddr *from) {
     memset(to, 0, sizeof *to);
@@ -45,8 +46,12 @@ bool cm_wire_addr_get(struct sockaddr_storage *to, const struct cm_wire_addr *fr
 
 /* ---- out ------------------------------------------------------------------------------------------ */
 
-static void outgoing(struct soft_peer *peer, enum cm_wire_type type, const void *msg,
-                     size_t bytes) {
+/* id: whose message it is, or NULL. */
+static void outgoing(struct cm_id *id, struct soft_peer *peer, enum cm_wire_type type,
+                     const void *msg, size_t bytes) {
+    if (soft_fault_active() &&
+        soft_fault_message(id ? &id->fault : NULL, peer, type, msg, bytes))
+        return;
     (void)soft_peer_send(peer, type, msg, bytes, -1);
 }
 
@@ -55,7 +60,7 @@ void cm_wire_send(struct cm_id *id, enum cm_wire_type type, union cm_wire_any *m
         return;
     msg->head.to = id->conn.remote;
     msg->head.from = id->number;
-    outgoing(id->conn.peer, type, msg, bytes);
+    outgoing(id, id->conn.peer, type, msg, bytes);
 }
 
 void cm_wire_send_plain(struct cm_id *id, enum cm_wire_type type) {
@@ -68,17 +73,17 @@ void cm_wire_refuse(struct soft_peer *peer, uint64_t to, enum cm_wire_type reque
     if (request == CM_WIRE_REQ) {
         struct cm_wire_rej rej = {
             .head.to = to, .reason = port_known ? CM_REJECT_CONSUMER : CM_REJECT_NO_LISTENER};
-        outgoing(peer, CM_WIRE_REJ, &rej, sizeof rej);
+        outgoing(NULL, peer, CM_WIRE_REJ, &rej, sizeof rej);
     } else {
         struct cm_wire_sidr_rep rep = {
             .head.to = to, .status = port_known ? CM_SIDR_REJECTED : CM_SIDR_UNSUPPORTED};
-        outgoing(peer, CM_WIRE_SIDR_REP, &rep, sizeof rep);
+        outgoing(NULL, peer, CM_WIRE_SIDR_REP, &rep, sizeof rep);
     }
 }
 
 void cm_wire_confirm(struct soft_peer *peer, uint64_t to, uint64_t from) {
     struct cm_wire_head head = {.to = to, .from = from};
-    outgoing(peer, CM_WIRE_DREP, &head, sizeof head);
+    outgoing(NULL, peer, CM_WIRE_DREP, &head, sizeof head);
 }
 
 /* ---- in ------------------------------------------------------------------------------------------- */
@@ -125,6 +130,8 @@ void soft_cm_on_message(struct soft_peer *peer, uint32_t type, const void *data,
     union cm_wire_any msg; /* a private copy: data may be unaligned */
     if (!size_of(type) || bytes != size_of(type))
         return;
+    if (atomic_load(&soft_device_gone) || atomic_load(&soft_port_down))
+        return; /* nothing reaches a device that is not there */
     memcpy(&msg, data, bytes);
     if (type == CM_WIRE_REQ || type == CM_WIRE_SIDR_REQ) {
         cm_listen_on_request(peer, type, &msg);

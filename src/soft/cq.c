@@ -36,6 +36,11 @@ struct ibv_comp_channel *soft_create_comp_channel(struct ibv_context *ctx) {
         errno = EPERM;
         return NULL;
     }
+    int refused = soft_refuse(ctx, FAULT_CALL_create_comp_channel);
+    if (refused) {
+        errno = refused;
+        return NULL;
+    }
     struct soft_channel *channel = calloc(1, sizeof *channel);
     if (!channel)
         return NULL;
@@ -155,6 +160,11 @@ struct ibv_cq *soft_create_cq(struct ibv_context *ctx, int cqe, void *cq_context
                               struct ibv_comp_channel *channel, int comp_vector) {
     if (soft_stale(soft_context_of(ctx)) || cqe < 1 || cqe > SOFT_MAX_CQE || comp_vector != 0) {
         errno = soft_stale(soft_context_of(ctx)) ? EPERM : EINVAL;
+        return NULL;
+    }
+    int refused = soft_refuse(ctx, FAULT_CALL_create_cq);
+    if (refused) {
+        errno = refused;
         return NULL;
     }
     struct soft_cq *cq = aligned_alloc(64, (sizeof *cq + 63) & ~(size_t)63);

@@ -19,6 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "soft/device_state.h"
 #include "soft/object.h"
 #include "soft/soft.h"
 
@@ -75,9 +76,10 @@ struct ibv_device **soft_get_device_list(int *num) {
     struct ibv_device **list = calloc(2, sizeof *list);
     if (!list)
         return NULL;
-    list[0] = &device.ibv;
+    bool here = !atomic_load(&soft_device_gone);
+    list[0] = here ? &device.ibv : NULL;
     if (num)
-        *num = 1;
+        *num = here;
     return list;
 }
 
@@ -99,6 +101,11 @@ struct ibv_context *soft_open_device(struct ibv_device *dev) {
         return NULL;
     if (soft_engine_get() != 0)
         goto free_context;
+    errno = soft_fault_call(FAULT_CALL_open_device);
+    if (!errno && atomic_load(&soft_device_gone))
+        errno = ENODEV;
+    if (errno)
+        goto put_engine;
     ctx->ibv.async_fd = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
     if (ctx->ibv.async_fd < 0)
         goto put_engine;
@@ -117,11 +124,17 @@ struct ibv_context *soft_open_device(struct ibv_device *dev) {
     pthread_cond_init(&ctx->async.acked, NULL);
     ctx->async.tail = &ctx->async.head;
     ctx->generation = soft_generation_now;
+    soft_lock();
+    soft_context_register(ctx);
+    soft_unlock();
     return &ctx->ibv;
+    int err;
 put_engine:
+    err = errno;
     soft_engine_put();
-free_context:;
-    int err = errno;
+    errno = err;
+free_context:
+    err = errno;
     free(ctx);
     errno = err;
     return NULL;
@@ -133,6 +146,9 @@ int soft_close_device(struct ibv_context *ibctx) {
         return EPERM;
     if (atomic_load(&ctx->users) != 0)
         return EBUSY;
+    soft_lock();
+    soft_context_unregister(ctx);
+    soft_unlock();
     while (ctx->async.head) {
         struct soft_event_node *node = ctx->async.head;
         ctx->async.head = node->next;
@@ -148,7 +164,8 @@ int soft_close_device(struct ibv_context *ibctx) {
 }
 
 int soft_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr) {
-    (void)ctx;
+    if (soft_removed(ctx))
+        return EIO;
     *attr = (struct ibv_device_attr){
         .fw_ver = "soft",
         .node_guid = htobe64(0x02534c5543450001ull),
@@ -184,11 +201,13 @@ int soft_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr) {
 }
 
 int soft_query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr *attr) {
-    (void)ctx;
+    if (soft_removed(ctx))
+        return EIO;
     if (port != 1)
         return EINVAL;
+    bool down = atomic_load(&soft_port_down);
     memset(attr, 0, sizeof *attr);
-    attr->state = IBV_PORT_ACTIVE;
+    attr->state = down ? IBV_PORT_DOWN : IBV_PORT_ACTIVE;
     attr->max_mtu = attr->active_mtu = IBV_MTU_4096;
     attr->gid_tbl_len = MAX_GIDS;
     attr->port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
@@ -197,7 +216,7 @@ int soft_query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr 
     attr->max_vl_num = 1;
     attr->active_width = 2; /* 4X */
     attr->active_speed = 32; /* EDR */
-    attr->phys_state = 5;
+    attr->phys_state = down ? 3 : 5; /* disabled, link up */
     attr->link_layer = IBV_LINK_LAYER_ETHERNET;
     return 0;
 }
@@ -215,9 +234,9 @@ static void gid_of(const struct sockaddr *sa, union ibv_gid *gid) {
 
 /* Index 0 is always valid: the first address that is not loopback, else 127.0.0.1. */
 int soft_query_gid(struct ibv_context *ctx, uint8_t port, int index, union ibv_gid *gid) {
-    (void)ctx;
-    if (port != 1 || index < 0 || index >= MAX_GIDS) {
-        errno = EINVAL;
+    bool removed = soft_removed(ctx);
+    if (removed || port != 1 || index < 0 || index >= MAX_GIDS) {
+        errno = removed ? EIO : EINVAL;
         return -1;
     }
     struct ifaddrs *list = NULL;

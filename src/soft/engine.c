@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "soft/ctl.h"
 #include "soft/object.h"
 
 #define BATCH 64
@@ -168,6 +169,7 @@ static void *engine_main(void *unused) {
         }
         engine.batch_count = 0;
         soft_tick_if_wanted();
+        soft_fault_run();
         run_timers();
     }
     soft_unlock();
@@ -217,6 +219,8 @@ static void fork_child(void) {
     soft_peer_forked();
     soft_qp_forked();
     soft_memory_forked();
+    soft_fault_forked();
+    soft_ctl_forked();
     pthread_mutex_init(&engine.control, NULL);
     pthread_mutex_init(&engine.life, NULL);
 }
@@ -257,6 +261,8 @@ static int engine_start(void) {
         goto stop_peers;
     pthread_setname_np(engine.thread, "sluice-soft");
     engine.running = true;
+    soft_ctl_start();
+    soft_fault_start();
     return 0;
 stop_peers:
     soft_peer_stop();
@@ -299,6 +305,8 @@ void soft_engine_put(void) {
         pthread_join(engine.thread, NULL);
         engine.running = false;
         soft_lock();
+        soft_ctl_stop();
+        soft_fault_stop();
         soft_peer_stop();
         soft_watch_remove(&wake_watch);
         close(engine.wake_fd);

@@ -18,6 +18,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "soft/device_state.h"
 #include "soft/object.h"
 #include "soft/peer_internal.h"
 
@@ -67,6 +68,7 @@ static int ring_create(struct soft_qp *qp, struct soft_ring **out) {
     ring->fixed.receiver_qpn = qp->ibv.qp_num;
     ring->fixed.sender_qpn = qp->attr.dest_qp_num;
     atomic_store(&ring->rx.rnr_timer, qp->attr.min_rnr_timer);
+    atomic_store(&ring->rx.dark, atomic_load(&soft_port_down));
     atomic_store(&ring->rx.access,
                  qp->attr.qp_access_flags | (uint32_t)qp->attr.max_dest_rd_atomic << 16);
     *out = ring;

@@ -33,6 +33,11 @@ struct ibv_pd *soft_alloc_pd(struct ibv_context *ibctx) {
         errno = EPERM;
         return NULL;
     }
+    int refused = soft_refuse(ibctx, FAULT_CALL_alloc_pd);
+    if (refused) {
+        errno = refused;
+        return NULL;
+    }
     struct soft_pd *pd = calloc(1, sizeof *pd);
     if (!pd)
         return NULL;
@@ -151,6 +156,8 @@ struct ibv_mr *soft_reg_mr(struct ibv_pd *ibpd, void *addr, size_t length, int a
         err = EINVAL;
     else if (length > UINTPTR_MAX - (uintptr_t)addr)
         err = EINVAL;
+    else
+        err = soft_refuse(ibpd->context, FAULT_CALL_reg_mr);
     if (err) {
         errno = err;
         return NULL;
@@ -244,6 +251,12 @@ static int memfd_sealed(size_t bytes) {
 void *soft_mem_alloc(size_t bytes) {
     if (soft_engine_get() != 0)
         return NULL;
+    int refused = soft_fault_call(FAULT_CALL_mem_alloc);
+    if (refused) {
+        soft_engine_put();
+        errno = refused;
+        return NULL;
+    }
     int fd = memfd_sealed(bytes);
     uint8_t *addr = MAP_FAILED;
     if (fd >= 0)

@@ -10,6 +10,7 @@
 #ifndef SOFT_OBJECT_H
 #define SOFT_OBJECT_H
 
+#include <errno.h>
 #include <infiniband/verbs.h>
 #include <pthread.h>
 #include <sched.h>
@@ -18,6 +19,7 @@
 #include <stdint.h>
 
 #include "soft/engine.h"
+#include "soft/fault.h"
 #include "soft/ring.h"
 
 #define SOFT_MAX_SGE 16
@@ -142,6 +144,8 @@ struct soft_context {
     uint32_t generation;
     _Atomic int users; /* PDs, CQs and channels */
     struct soft_event_queue async;
+    struct soft_context *next; /* control lock; device_state.c */
+    _Atomic uint32_t removed;  /* the device went away under it, for the n-th time */
 };
 
 struct soft_pd {
@@ -357,6 +361,7 @@ struct soft_qp {
     } offer;
     struct ibv_qp_attr attr;
     struct ibv_qp_init_attr init;
+    struct soft_fault_qp fault;
 };
 
 /* relaxed access to the fields above, by the holder of the lock or as a hint without it */
@@ -378,6 +383,16 @@ enum { /* attention */
 
 /* True when the object was inherited through fork(). */
 #define soft_stale(obj) ((obj)->generation != soft_generation_now)
+
+/* An errno a call on this context fails with, or 0. */
+static inline int soft_refuse(const struct ibv_context *ctx, enum soft_fault_call call) {
+    if (__builtin_expect(ld(((const struct soft_context *)ctx)->removed) != 0, 0))
+        return EIO;
+    return soft_fault_call(call);
+}
+static inline bool soft_removed(const struct ibv_context *ctx) {
+    return __builtin_expect(ld(((const struct soft_context *)ctx)->removed) != 0, 0);
+}
 
 /* memory.c */
 struct soft_mr *soft_mr_find(uint32_t key, struct ibv_pd *pd); /* any thread; NULL unknown */
@@ -467,6 +482,7 @@ bool soft_own_fence_free(void);
 void soft_tick_if_wanted(void);
 void soft_tick_want(void);
 void soft_tick_stop(void);
+uint64_t soft_rnr_ns(unsigned code); /* min_rnr_timer in nanoseconds */
 void soft_qp_bell_receiver(struct soft_qp *qp); /* qp->lock */
 void soft_qp_numbers_reset(void);              /* control lock */
 void soft_qp_quiesce(void); /* control lock: waits until no QP lock holder from before is left */

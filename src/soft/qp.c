@@ -27,6 +27,7 @@ static int number_take(struct soft_qp *qp) {
         for (unsigned n = 0; n < SOFT_QP_BLOCK; n++) {
             uint32_t i = block->next++ % SOFT_QP_BLOCK;
             if (!ld(block->qps[i])) {
+                qp->fault.serial = soft_fault_qp_serial();
                 st(block->qps[i], qp);
                 qp->ibv.qp_num = block->block * SOFT_QP_BLOCK + i;
                 return 0;
@@ -139,6 +140,8 @@ static int check_init(struct soft_pd *pd, const struct ibv_qp_init_attr *attr) {
 struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr) {
     struct soft_qp *qp = NULL;
     int err = check_init(soft_pd_of(ibpd), attr);
+    if (!err)
+        err = soft_refuse(ibpd->context, FAULT_CALL_create_qp);
     if (err)
         goto fail;
     /* At least one cache line of inline data costs nothing: it is what a slot holds. */
@@ -339,6 +342,7 @@ static void reset(struct soft_qp *qp) {
     qp->rx_offset = 0;
     qp->give_up = 0;
     qp->stall_since_ns = 0;
+    qp->fault = (struct soft_fault_qp){.serial = qp->fault.serial};
     memset(&qp->attr, 0, sizeof qp->attr);
     qp->state = qp->ibv.state = IBV_QPS_RESET;
     spin_unlock(&qp->lock);
@@ -357,6 +361,9 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
     struct soft_qp *qp = soft_qp_of(ibqp);
     if (soft_stale(qp))
         return EPERM;
+    int refused = soft_refuse(ibqp->context, FAULT_CALL_modify_qp);
+    if (refused)
+        return refused;
     soft_lock();
     enum ibv_qp_state from = qp->state, to = mask & IBV_QP_STATE ? attr->qp_state : from;
     int rc = EINVAL;
@@ -412,6 +419,8 @@ int soft_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
     struct soft_qp *qp = soft_qp_of(ibqp);
     if (soft_stale(qp))
         return EPERM;
+    if (soft_removed(ibqp->context))
+        return EIO;
     spin_lock(&qp->lock);
     *attr = qp->attr;
     attr->qp_state = attr->cur_qp_state = qp->state;

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "soft/device_state.h"
 #include "soft/object.h"
 #include "soft/peer_internal.h"
 #include "soft/soft.h"
@@ -343,10 +344,12 @@ static inline struct soft_rqe *receive_get(struct soft_qp *qp) {
 }
 
 static inline void receive_done(struct soft_qp *qp) {
-    if (qp->srq)
+    if (qp->srq) {
         qp->srq_taken = false;
-    else
+        qp->fault.received++;
+    } else {
         qp->rq.head++;
+    }
 }
 
 /* The receive at the head fails, the sender is told why, the QP goes down. */
@@ -573,6 +576,51 @@ static bool take_request(struct soft_qp *qp, struct sink *sink, struct soft_ring
     return true;
 }
 
+static bool takes_receive(const struct head *h) {
+    switch ((enum soft_op)h->op) {
+    case SOFT_OP_SEND:
+    case SOFT_OP_SEND_DESC:
+        return (h->flags & SOFT_F_FIRST) != 0;
+    case SOFT_OP_WRITE:
+    case SOFT_OP_WRITE_DONE:
+        return (h->flags & (SOFT_F_LAST | SOFT_F_IMM)) == (SOFT_F_LAST | SOFT_F_IMM);
+    case SOFT_OP_READ:
+    case SOFT_OP_ATOMIC:
+    case SOFT_OP_READ_RESPONSE:
+    case SOFT_OP_ATOMIC_RESPONSE:
+    case SOFT_OP_VIOLATION:
+        break;
+    }
+    return false;
+}
+
+static enum soft_nak nak_of(enum ibv_wc_status status) {
+    return status == IBV_WC_LOC_LEN_ERR ? SOFT_NAK_INVALID_REQUEST : SOFT_NAK_REMOTE_OPERATION;
+}
+
+/* What a fault plan says about the message next in line. */
+static bool may_take(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring,
+                     const struct head *h) {
+    int status = 0;
+    struct soft_rqe *rqe;
+    if (atomic_load(&soft_port_down))
+        return false;
+    if (!takes_receive(h))
+        return true;
+    switch (soft_fault_receive(qp, ring, &status)) {
+    case SOFT_FAULT_PASS:
+        return true;
+    case SOFT_FAULT_HOLD:
+        return false;
+    case SOFT_FAULT_BREAK:
+        rqe = receive_get(qp);
+        if (rqe && room(sink, qp->ibv.recv_cq))
+            refuse(qp, sink, rqe, (enum ibv_wc_status)status, nak_of((enum ibv_wc_status)status));
+        return rqe ? false : stall(qp, ring);
+    }
+    return true;
+}
+
 /* One message segment. False: stop (no receive, no room, or the QP went down). */
 static bool take_segment(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring) {
     struct soft_slot *slot = &ring->slot[ld(qp->rx_index)];
@@ -586,6 +634,8 @@ static bool take_segment(struct soft_qp *qp, struct sink *sink, struct soft_ring
         refuse(qp, sink, NULL, IBV_WC_SUCCESS, SOFT_NAK_INVALID_REQUEST);
         return false;
     }
+    if (soft_fault_active() && !may_take(qp, sink, ring, &h))
+        return false;
     switch ((enum soft_op)h.op) {
     case SOFT_OP_SEND:
     case SOFT_OP_SEND_DESC:

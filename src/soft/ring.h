@@ -98,7 +98,8 @@ struct soft_ring {
         _Atomic uint32_t stalled; /* position + 1 of a message without a receive (RNR), else 0 */
         _Atomic uint32_t rnr_timer; /* min_rnr_timer of the receiver */
         _Atomic uint32_t access;    /* qp_access_flags | max_dest_rd_atomic << 16 */
-        uint32_t pad[9];
+        _Atomic uint32_t dark;      /* the receiver's port is down: nothing reaches it */
+        uint32_t pad[8];
     } rx;
     /* written by the sender */
     struct {

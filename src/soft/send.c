@@ -242,12 +242,30 @@ static void transmitted(struct soft_qp *qp, struct soft_wqe *wqe) {
     st(qp->unretired, qp->sq_next - qp->sq_head);
 }
 
+/* What a fault plan says about the work request next in line. */
+static bool may_go(struct soft_qp *qp, struct soft_wqe *wqe) {
+    int status = 0;
+    switch (soft_fault_send(qp, &status)) {
+    case SOFT_FAULT_PASS:
+        return true;
+    case SOFT_FAULT_HOLD:
+        return false;
+    case SOFT_FAULT_BREAK:
+        wqe->status = (uint8_t)status;
+        mark_broken(qp, wqe);
+        return false;
+    }
+    return true;
+}
+
 void soft_qp_transmit(struct soft_qp *qp) {
     struct soft_ring *ring = ld(qp->tx);
     if (!ring || qp->state != IBV_QPS_RTS || qp->sq_broken)
         return;
     while (qp->sq_next != qp->sq_tail) {
         struct soft_wqe *wqe = wqe_at(qp, qp->sq_next);
+        if (soft_fault_active() && !may_go(qp, wqe))
+            break;
         enum soft_outcome outcome =
             transmit_one(qp, ring, wqe, wqe_sges(qp, qp->sq_next),
                          wqe->inlined ? wqe_inline(qp, qp->sq_next) : NULL);
@@ -405,7 +423,7 @@ static void save_payload(struct soft_qp *qp, uint32_t index, const struct ibv_se
     }
 }
 
-static void post_one(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t total) {
+static void post_one(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t total, bool queue) {
     struct soft_ring *ring = ld(qp->tx);
     struct soft_wqe *wqe = wqe_at(qp, qp->sq_tail);
     bool inlined = (wr->send_flags & IBV_SEND_INLINE) != 0;
@@ -419,7 +437,8 @@ static void post_one(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t 
     wqe->inlined = inlined;
     wqe->status = IBV_WC_SUCCESS;
     wqe->waiting = wqe->started = false;
-    bool direct = ring && qp->sq_next == qp->sq_tail && qp->state == IBV_QPS_RTS && !qp->sq_broken;
+    bool direct = ring && qp->sq_next == qp->sq_tail && qp->state == IBV_QPS_RTS && !qp->sq_broken &&
+                  !queue;
     bool plain = wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM;
     uint32_t index = qp->sq_tail++;
     if (!plain) {
@@ -455,6 +474,7 @@ int soft_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
         *bad = wr;
         return EPERM;
     }
+    bool faults = soft_fault_active(); /* then all goes through the queue, where it is asked */
     spin_lock(&qp->lock);
     if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_ERR && qp->state != IBV_QPS_SQD)
         rc = EINVAL;
@@ -463,10 +483,13 @@ int soft_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
         rc = check_wr(qp, wr, &total);
         if (rc != 0)
             break;
-        post_one(qp, wr, total);
+        post_one(qp, wr, total, faults);
     }
     struct soft_ring *ring = ld(qp->tx);
-    if (ring && qp->tx_published != qp->tx_pos) {
+    uint32_t published = qp->tx_published;
+    if (__builtin_expect(faults, 0))
+        soft_qp_transmit(qp);
+    if (ring && published != qp->tx_pos) {
         publish(qp, ring);
         bell_after(qp, qp->peer_recv_armed);
     }

@@ -100,10 +100,10 @@ int soft_get_remote_ece(struct rdma_cm_id *id, struct ibv_ece *ece);
 
 /*
  * The context that rdma_cm shows as id->verbs: opened on first use, shared by all ids, closed
- * with the last. Control lock not held. NULL and errno.
+ * with the last. Behind a removal of the device there is another one. Control lock not held. NULL and errno.
  */
 struct ibv_context *soft_cm_context_get(void);
-void soft_cm_context_put(void);
-struct ibv_pd *soft_cm_pd(void); /* the default PD of that context (id->pd) */
+void soft_cm_context_put(struct ibv_context *ctx);
+struct ibv_pd *soft_cm_pd(struct ibv_context *ctx); /* the default PD of that context (id->pd) */
 
 #endif

@@ -19,6 +19,11 @@ struct ibv_srq *soft_create_srq(struct ibv_pd *ibpd, struct ibv_srq_init_attr *i
         errno = soft_stale(pd) ? EPERM : EINVAL;
         return NULL;
     }
+    int refused = soft_refuse(ibpd->context, FAULT_CALL_create_srq);
+    if (refused) {
+        errno = refused;
+        return NULL;
+    }
     struct soft_srq *srq = calloc(1, sizeof *srq);
     if (!srq)
         return NULL;

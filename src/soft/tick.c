@@ -32,7 +32,7 @@ void soft_tick_want(void) {
 }
 
 /* min_rnr_timer in nanoseconds: the encoding of the InfiniBand specification, table 45. */
-static uint64_t rnr_ns(unsigned code) {
+uint64_t soft_rnr_ns(unsigned code) {
     static const uint32_t us10[32] = {65536, 1,   2,   3,    4,    6,    8,    12,   16,   24,  32,
                                       48,    64,  96,  128,  192,  256,  384,  512,  768,  1024,
                                       1536,  2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576,
@@ -43,7 +43,7 @@ static uint64_t rnr_ns(unsigned code) {
 /* qp->lock. True when the head send has to die. */
 static enum ibv_wc_status patience(struct soft_qp *qp, uint64_t now) {
     struct soft_ring *tx = ld(qp->tx);
-    if (!tx) { /* nobody answered for the destination number */
+    if (!tx || ld(tx->rx.dark)) { /* nobody answers for the destination number */
         if (qp->attr.timeout == 0)
             return IBV_WC_SUCCESS;
         uint64_t limit = (4096ull << qp->attr.timeout) * (qp->attr.retry_cnt + 1u);
@@ -61,7 +61,7 @@ static enum ibv_wc_status patience(struct soft_qp *qp, uint64_t now) {
         qp->stall_since_ns = now;
         qp->stall_acked = stalled;
     }
-    uint64_t limit = rnr_ns(ld(tx->rx.rnr_timer)) * (qp->attr.rnr_retry + 1u);
+    uint64_t limit = soft_rnr_ns(ld(tx->rx.rnr_timer)) * (qp->attr.rnr_retry + 1u);
     return now - qp->stall_since_ns > limit ? IBV_WC_RNR_RETRY_EXC_ERR : IBV_WC_SUCCESS;
 }
 
@@ -74,7 +74,7 @@ bool soft_qp_tick(struct soft_qp *qp, uint64_t now) {
         return false;
     soft_qp_progress(qp, NULL, NULL, 0);
     spin_lock(&qp->lock);
-    bool again = qp->state == IBV_QPS_RTS && qp->sq_head != qp->sq_tail;
+    bool again = (qp->state == IBV_QPS_RTS && qp->sq_head != qp->sq_tail) || qp->fault.holding;
     enum ibv_wc_status status = again ? patience(qp, now) : IBV_WC_SUCCESS;
     if (status != IBV_WC_SUCCESS)
         qp->give_up = (uint8_t)status;

@@ -20,6 +20,10 @@ struct ibv_mw *soft_alloc_mw(struct ibv_pd *ibpd, enum ibv_mw_type type) {
         errno = soft_stale(pd) ? EPERM : EOPNOTSUPP;
         return NULL;
     }
+    if (soft_removed(ibpd->context)) {
+        errno = EIO;
+        return NULL;
+    }
     struct soft_mw *mw = calloc(1, sizeof *mw);
     if (!mw)
         return NULL;

@@ -20,6 +20,7 @@ cleanup() {
     rm -rf "$work"
 }
 trap cleanup EXIT
+trap "exit 143" TERM INT
 
 fail() {
     failures=$((failures + 1))

@@ -384,6 +384,13 @@ IT_UNUSED static void peer_start(struct peer *peer, const char *program, const c
 #define peer_run(peer, program, ...)                                                           \
     peer_start(peer, program, (const char *const[]){__VA_ARGS__, NULL})
 
+/* It said something, or ended. */
+IT_UNUSED static bool peer_ready(struct peer *peer) {
+    struct pollfd p = {.fd = peer->out, .events = POLLIN};
+    must(poll(&p, 1, 0) >= 0);
+    return p.revents != 0 || memchr(peer->buffer, '\n', peer->held) != NULL;
+}
+
 /* The next line it prints, without its end. */
 IT_UNUSED static const char *peer_line(struct peer *peer) {
     uint64_t until = sluice_now() + LIMIT_NS;

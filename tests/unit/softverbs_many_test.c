@@ -5,7 +5,12 @@
  */
 #include "softverbs_util.h"
 
-#define PAIRS 2000 /* both ends in this process: 4,000 QPs, half of them on each CQ */
+/* Both ends in this process: 4,000 QPs, half of them on each CQ; a tenth where each load is watched. */
+#if defined(__SANITIZE_THREAD__)
+#define PAIRS 200
+#else
+#define PAIRS 2000
+#endif
 #define IDLE_BYTES_MAX (20 * 1024)
 
 struct many {
@@ -93,6 +98,8 @@ static unsigned fds_before, threads_before;
 
 static void an_idle_connected_qp_is_small(void **state) {
     (void)state;
+    sv_open(&many.a, SV_OPTIONS(.mapped = true)); /* what is made once, by anybody, is made */
+    sv_close(&many.a);
     fds_before = sv_fds();
     threads_before = sv_threads();
     uint64_t before = memory_used();

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fault.c - the plan in force: which rule fits, what a queue pair's next operation is told, the log.
+ *
+ * `lock` guards plan, logs, counts and pending actions; it is a leaf under the control lock and the
+ * QPs' locks, and nothing is allocated or called under it.
+ */
+#include "soft/fault.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "soft/device_state.h"
+#include "soft/object.h"
+
+#define LOGS 256  /* objects with a log of their own */
+#define ENTRIES 64 /* the latest decisions of each */
+#define PENDING 16
+
+struct entry {
+    uint32_t n;
+    uint16_t rule;
+    int16_t detail;
+};
+
+struct log {
+    enum soft_fault_scope scope;
+    uint32_t who, total;
+    struct entry entry[ENTRIES];
+};
+
+_Atomic bool soft_faults_on;
+
+static soft_spin lock;
+static struct soft_plan *plan; /* kept behind its end, for the log */
+static bool in_force;
+static _Atomic uint32_t plan_number;
+static uint32_t qp_serial, id_serial; /* control lock */
+static uint32_t calls[FAULT_CALLS];
+static struct log logs[LOGS];
+static unsigned log_count, unlogged;
+static struct soft_device_action pending[PENDING];
+static _Atomic unsigned pending_count;
+
+/* ---- plan ------------------------------------------------------------------------------------------- */
+
+void soft_fault_update(void) {
+    atomic_store(&soft_faults_on, in_force || atomic_load(&soft_port_down));
+}
+
+static void act_later(const struct soft_device_action *action) {
+    unsigned count = atomic_load(&pending_count);
+    if (count < PENDING)
+        pending[count] = *action;
+    atomic_store(&pending_count, count < PENDING ? count + 1 : count);
+}
+
+void soft_fault_install(struct soft_plan *fresh) {
+    spin_lock(&lock);
+    struct soft_plan *old = plan;
+    plan = fresh;
+    in_force = fresh != NULL;
+    plan_number++;
+    log_count = unlogged = 0;
+    memset(calls, 0, sizeof calls);
+    for (unsigned i = 0; fresh && i < fresh->count; i++)
+        if (fresh->rule[i].scope == FAULT_DEVICE)
+            act_later(&fresh->rule[i].action);
+    soft_fault_update();
+    spin_unlock(&lock);
+    free(old);
+    soft_engine_wake();
+}
+
+void soft_fault_clear(void) {
+    spin_lock(&lock);
+    in_force = false;
+    plan_number++;
+    soft_fault_update();
+    spin_unlock(&lock);
+}
+
+unsigned soft_fault_rules(void) {
+    return in_force ? plan->count : 0;
+}
+
+static bool fits(const struct soft_rule *rule, enum soft_fault_scope scope, uint32_t who,
+                 uint32_t number, enum soft_fault_when when, int detail, uint32_t n) {
+    if (rule->scope != scope || rule->when != when || n < rule->first || n > rule->last)
+        return false;
+    switch (scope) {
+    case FAULT_QP:
+    case FAULT_ID:
+        return (!rule->who || rule->who == (rule->by_number ? number : who)) &&
+               (when != FAULT_AFTER || rule->after == detail);
+    case FAULT_CM:
+        return !rule->who || rule->who == (uint32_t)detail + 1;
+    case FAULT_CALL:
+        return rule->who == who;
+    case FAULT_DEVICE:
+        break;
+    }
+    return false;
+}
+
+static void note(enum soft_fault_scope scope, uint32_t who, unsigned rule, int detail, uint32_t n) {
+    struct log *log = NULL;
+    for (unsigned i = 0; i < log_count && !log; i++)
+        if (logs[i].scope == scope && logs[i].who == who)
+            log = &logs[i];
+    if (!log && log_count < LOGS) {
+        log = &logs[log_count++];
+        log->scope = scope;
+        log->who = who;
+        log->total = 0;
+    }
+    if (log)
+        log->entry[log->total++ % ENTRIES] =
+            (struct entry){.n = n, .rule = (uint16_t)rule, .detail = (int16_t)detail};
+    else
+        unlogged++;
+}
+
+bool soft_fault_decide(enum soft_fault_scope scope, uint32_t who, uint32_t number,
+                       enum soft_fault_when when, int detail, uint32_t n, struct soft_rule *out) {
+    bool found = false, act = false;
+    spin_lock(&lock);
+    for (unsigned i = 0; in_force && i < plan->count && !found; i++) {
+        if (!fits(&plan->rule[i], scope, who, number, when, detail, n))
+            continue;
+        found = true;
+        *out = plan->rule[i];
+        note(scope, who, i, detail, n);
+        act = out->what == FAULT_ACTION;
+        if (act)
+            act_later(&out->action);
+    }
+    spin_unlock(&lock);
+    if (act)
+        soft_engine_wake();
+    return found;
+}
+
+void soft_fault_run(void) {
+    if (__builtin_expect(atomic_load_explicit(&pending_count, memory_order_relaxed) == 0, 1))
+        return;
+    struct soft_device_action todo[PENDING];
+    spin_lock(&lock);
+    unsigned count = atomic_exchange(&pending_count, 0);
+    memcpy(todo, pending, count * sizeof *todo);
+    spin_unlock(&lock);
+    for (unsigned i = 0; i < count; i++)
+        (void)soft_device_act(&todo[i]);
+}
+
+/* ---- queue pairs ------------------------------------------------------------------------------------ */
+
+#define LIMIT_NS 10000000000ull /* of whatever a wrong timeout would make longer */
+
+static uint64_t timeout_ns(const struct soft_qp *qp, uint64_t times) {
+    if (qp->attr.timeout == 0)
+        return LIMIT_NS; /* "for ever" on a device */
+    uint64_t ns = (4096ull << qp->attr.timeout) * times;
+    return ns < LIMIT_NS ? ns : LIMIT_NS;
+}
+
+static void apply(const struct soft_qp *qp, const struct soft_rule *rule,
+                  struct soft_fault_turn *turn) {
+    uint64_t now = soft_now_ns(), lost = (uint64_t)rule->value;
+    switch (rule->what) {
+    case FAULT_STATUS:
+        turn->then = (int)rule->value;
+        return;
+    case FAULT_DELAY:
+        turn->until_ns = now + rule->ns;
+        return;
+    case FAULT_LOSS:
+        if (lost == 0 || lost > qp->attr.retry_cnt) {
+            lost = qp->attr.retry_cnt + 1u;
+            turn->then = IBV_WC_RETRY_EXC_ERR;
+        }
+        turn->until_ns = now + timeout_ns(qp, lost);
+        return;
+    case FAULT_RNR: {
+        uint64_t ns = soft_rnr_ns(qp->attr.min_rnr_timer) * lost;
+        turn->until_ns = now + (ns < 6 * LIMIT_NS ? ns : 6 * LIMIT_NS);
+        return;
+    }
+    case FAULT_NONE:
+    case FAULT_EVENT:
+    case FAULT_ERRNO:
+    case FAULT_ACTION:
+        return;
+    }
+}
+
+static enum soft_fault_verdict verdict(const struct soft_fault_turn *turn, int *status) {
+    if (turn->until_ns && soft_now_ns() < turn->until_ns)
+        return SOFT_FAULT_HOLD;
+    *status = turn->then;
+    return turn->then ? SOFT_FAULT_BREAK : SOFT_FAULT_PASS;
+}
+
+/* Decides once for each operation, however often it is asked for. True: this was the first time. */
+static bool decide_turn(struct soft_qp *qp, enum soft_fault_when when, uint32_t n,
+                        struct soft_fault_turn *turn, struct soft_rule *rule) {
+    uint32_t number = atomic_load(&plan_number); /* a plan that changes meanwhile: asked again */
+    if (turn->op == n && turn->plan == number)
+        return false;
+    *turn = (struct soft_fault_turn){.op = n, .plan = number};
+    if (!soft_fault_decide(FAULT_QP, qp->fault.serial, qp->ibv.qp_num, when, 0, n, rule))
+        return false;
+    apply(qp, rule, turn);
+    return true;
+}
+
+enum soft_fault_verdict soft_fault_send(struct soft_qp *qp, int *status) {
+    struct soft_fault_qp *f = &qp->fault;
+    struct soft_rule rule;
+    decide_turn(qp, FAULT_SEND, qp->sq_next + 1, &f->send, &rule);
+    enum soft_fault_verdict v = verdict(&f->send, status);
+    if (v == SOFT_FAULT_PASS && atomic_load(&soft_port_down)) {
+        uint64_t now = soft_now_ns();
+        if (!f->dark_since_ns)
+            f->dark_since_ns = now;
+        bool over = now - f->dark_since_ns > timeout_ns(qp, qp->attr.retry_cnt + 1u);
+        *status = IBV_WC_RETRY_EXC_ERR;
+        v = over ? SOFT_FAULT_BREAK : SOFT_FAULT_HOLD;
+    } else if (v == SOFT_FAULT_PASS) {
+        f->dark_since_ns = 0;
+    }
+    if (v == SOFT_FAULT_HOLD) { /* whoever polls looks again, and the engine */
+        st(qp->attention, ATT_WORK);
+        st(qp->need_tick, true);
+        soft_tick_want();
+    }
+    return v;
+}
+
+enum soft_fault_verdict soft_fault_receive(struct soft_qp *qp, struct soft_ring *rx, int *status) {
+    struct soft_fault_qp *f = &qp->fault;
+    struct soft_rule rule;
+    uint32_t n = (qp->srq ? f->received : qp->rq.head) + 1;
+    if (decide_turn(qp, FAULT_RECV, n, &f->recv, &rule) && rule.what == FAULT_RNR) {
+        f->stalled = true;
+        atomic_store_explicit(&rx->rx.stalled, ld(qp->rx_pos) + 1, memory_order_release);
+    }
+    enum soft_fault_verdict v = verdict(&f->recv, status);
+    f->holding = v == SOFT_FAULT_HOLD;
+    if (v == SOFT_FAULT_HOLD) {
+        st(qp->need_tick, true);
+        soft_tick_want();
+    } else if (f->stalled) {
+        f->stalled = false;
+        atomic_store_explicit(&rx->rx.stalled, 0, memory_order_release);
+    }
+    return v;
+}
+
+int soft_fault_call_slow(enum soft_fault_call call) {
+    struct soft_rule rule;
+    spin_lock(&lock);
+    uint32_t n = ++calls[call];
+    spin_unlock(&lock);
+    return soft_fault_decide(FAULT_CALL, call, 0, FAULT_NTH, 0, n, &rule) ? (int)rule.value : 0;
+}
+
+/* ---- life -------------------------------------------------------------------------------------------- */
+
+uint32_t soft_fault_qp_serial(void) {
+    return ++qp_serial;
+}
+
+uint32_t soft_fault_id_serial(void) {
+    return ++id_serial;
+}
+
+static void complain(const char *what, const struct soft_plan_error *error) {
+    static bool told;
+    if (told)
+        return;
+    told = true;
+    if (error)
+        fprintf(stderr, "sluice: SLUICE_SOFT_FAULTS is ignored: line %u, column %u: %s\n",
+                error->line, error->column, error->reason);
+    else
+        fprintf(stderr, "sluice: SLUICE_SOFT_FAULTS is ignored: %s: %s\n", what, strerror(errno));
+}
+
+/* The file's text, or NULL and errno. */
+static char *read_file(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return NULL;
+    char *text = malloc(SOFT_PLAN_BYTES + 1);
+    size_t at = 0;
+    ssize_t got = 1;
+    while (text && got > 0 && at <= SOFT_PLAN_BYTES) {
+        got = read(fd, text + at, SOFT_PLAN_BYTES + 1 - at);
+        at += got > 0 ? (size_t)got : 0;
+    }
+    int error = !text ? ENOMEM : got < 0 ? errno : at > SOFT_PLAN_BYTES ? EFBIG : 0;
+    if (!error && memchr(text, 0, at))
+        error = EINVAL;
+    close(fd);
+    if (error) {
+        free(text);
+        errno = error;
+        return NULL;
+    }
+    text[at] = '\0';
+    return text;
+}
+
+static void read_environment(void) {
+    const char *text = getenv("SLUICE_SOFT_FAULTS");
+    if (!text || !*text)
+        return;
+    char *file = NULL;
+    if (*text == '@') {
+        file = read_file(text + 1);
+        if (!file) {
+            complain(text + 1, NULL);
+            return;
+        }
+    }
+    struct soft_plan_error error;
+    struct soft_plan *fresh = soft_plan_parse(file ? file : text, &error);
+    if (fresh)
+        soft_fault_install(fresh);
+    else
+        complain(NULL, &error);
+    free(file);
+}
+
+void soft_fault_start(void) {
+    qp_serial = id_serial = 0;
+    read_environment();
+    soft_fault_run(); /* a device that is removed from the start */
+}
+
+void soft_fault_stop(void) {
+    soft_fault_messages_flush();
+    soft_device_forget();
+    soft_fault_clear();
+    atomic_store(&pending_count, 0);
+}
+
+void soft_fault_forked(void) {
+    atomic_store(&lock, 0);
+    in_force = false;
+    atomic_store(&pending_count, 0);
+    soft_fault_messages_forked();
+    soft_device_forget();
+    soft_fault_update();
+}
+
+/* ---- log ---------------------------------------------------------------------------------------------- */
+
+static int entry_text(char *out, size_t size, const struct log *log, const struct entry *e) {
+    const struct soft_rule *rule = &plan->rule[e->rule];
+    char object[48] = "", what[48] = "";
+    switch (log->scope) {
+    case FAULT_QP:
+        snprintf(object, sizeof object, "qp#%u %s %u", log->who, soft_fault_when_name(rule->when),
+                 e->n);
+        break;
+    case FAULT_ID:
+        if (rule->when == FAULT_AFTER)
+            snprintf(object, sizeof object, "id#%u after %s", log->who,
+                     soft_fault_event_name(rule->after));
+        else
+            snprintf(object, sizeof object, "id#%u %s %u", log->who,
+                     soft_fault_when_name(rule->when), e->n);
+        break;
+    case FAULT_CM:
+        snprintf(object, sizeof object, "cm id#%u %s %u", log->who,
+                 soft_fault_message_name(e->detail), e->n);
+        break;
+    case FAULT_CALL:
+        snprintf(object, sizeof object, "call %s %u", soft_fault_call_name((int)log->who), e->n);
+        break;
+    case FAULT_DEVICE:
+        break;
+    }
+    switch (rule->what) {
+    case FAULT_STATUS:
+        snprintf(what, sizeof what, "status %s", soft_fault_status_name((int)rule->value));
+        break;
+    case FAULT_DELAY:
+        snprintf(what, sizeof what, "delay %lluus", (unsigned long long)rule->ns / 1000);
+        break;
+    case FAULT_LOSS:
+        snprintf(what, sizeof what, rule->value ? "loss %d" : "loss", (int)rule->value);
+        break;
+    case FAULT_RNR:
+        snprintf(what, sizeof what, "rnr %d", (int)rule->value);
+        break;
+    case FAULT_EVENT:
+        snprintf(what, sizeof what, "event %s %d", soft_fault_event_name(rule->event),
+                 (int)rule->value);
+        break;
+    case FAULT_ERRNO:
+        snprintf(what, sizeof what, "errno %s", soft_fault_errno_name((int)rule->value));
+        break;
+    case FAULT_ACTION:
+        snprintf(what, sizeof what, "device %s", soft_device_what_name(rule->action.what));
+        break;
+    case FAULT_NONE:
+        break;
+    }
+    return snprintf(out, size, "%s: %s (line %u)\n", object, what, rule->line);
+}
+
+size_t soft_fault_log(char *out, size_t size) {
+    size_t at = 0;
+    out[0] = '\0';
+    spin_lock(&lock);
+    /* Objects in the order of their numbers: which one met its first fault first is chance. */
+    uint64_t after = 0;
+    for (unsigned turn = 0; turn < log_count; turn++) {
+        const struct log *log = NULL;
+        uint64_t least = UINT64_MAX;
+        for (unsigned i = 0; i < log_count; i++) {
+            uint64_t key = ((uint64_t)logs[i].scope << 32 | logs[i].who) + 1;
+            if (key > after && key < least) {
+                least = key;
+                log = &logs[i];
+            }
+        }
+        if (!log)
+            break;
+        after = least;
+        uint32_t first = log->total > ENTRIES ? log->total - ENTRIES : 0;
+        for (uint32_t i = first; i < log->total; i++) {
+            char line[160];
+            int n = entry_text(line, sizeof line, log, &log->entry[i % ENTRIES]);
+            if (n <= 0 || at + (size_t)n >= size)
+                break;
+            memcpy(out + at, line, (size_t)n + 1);
+            at += (size_t)n;
+        }
+    }
+    spin_unlock(&lock);
+    return at;
+}

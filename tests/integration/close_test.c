@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * close_test.c - hanging up and closing, from either side, from both, in every state, any number of
+ * times: each session has one CLOSED as its last event, each tagged send one outcome.
+ */
+#include "util.h"
+
+/* ---- outcomes ------------------------------------------------------------------------------------- */
+
+enum { TAGS = 4096 };
+
+struct tally {
+    uint64_t accepted, outcomes, received, writables;
+    uint8_t seen[TAGS];
+    bool closed;
+    sluice_event end;
+};
+
+static void tally_note(struct tally *t, struct note *note) {
+    must(!t->closed); /* CLOSED is the last */
+    switch ((sluice_event_type)note->event.type) {
+    case SLUICE_SENT:
+        must(note->event.tag >= 1 && note->event.tag <= t->accepted);
+        must(!t->seen[note->event.tag]);
+        t->seen[note->event.tag] = 1;
+        t->outcomes++;
+        break;
+    case SLUICE_MESSAGE:
+        must(it_matches(note->msg, it_mixed(t->received), t->received));
+        t->received++;
+        break;
+    case SLUICE_WRITABLE:
+        t->writables++;
+        break;
+    case SLUICE_CLOSED:
+        t->closed = true;
+        t->end = note->event;
+        break;
+    case SLUICE_UP:
+    case SLUICE_WAKE:
+    case SLUICE_CONNECT:
+        must(!"an event of this kind");
+    }
+    note_free(note);
+}
+
+/* Sends the mixed stream until the window is full or `most` are on their way. */
+static bool tally_send(struct side *side, sluice_session session, struct tally *t, uint64_t most) {
+    while (t->accepted < most) {
+        int status = side_send(side, session, it_mixed(t->accepted), t->accepted, t->accepted + 1);
+        if (status != 0) {
+            must(status == SLUICE_EAGAIN || status == SLUICE_ECLOSED);
+            return false;
+        }
+        t->accepted++;
+    }
+    return true;
+}
+
+static void tally_finish(struct side *side, struct tally *t) {
+    while (!t->closed) {
+        struct note note;
+        must(side_next(side, &note, LIMIT_NS));
+        tally_note(t, &note);
+    }
+    assert_int_equal(t->outcomes, t->accepted);
+    side_expect_nothing(side);
+}
+
+/* ---- who hangs up --------------------------------------------------------------------------------- */
+
+static void an_idle_session_ends_from_either_side_or_both(void **state) {
+    struct couple c;
+    couple_open(&c, handlers_of(state), NULL);
+    for (unsigned who = 1; who <= 3; who++) {
+        couple_connect(&c, NULL);
+        if (who & 1)
+            sluice_hangup(c.at_a, 0);
+        if (who & 2)
+            sluice_hangup(c.at_b, 0);
+        struct note a = side_expect(&c.a, SLUICE_CLOSED), b = side_expect(&c.b, SLUICE_CLOSED);
+        /* Where both hang up each may hear of the other first. */
+        if (who != 3) {
+            assert_int_equal(a.event.reason,
+                             who == 1 ? SLUICE_REASON_LOCAL_CLOSE : SLUICE_REASON_PEER_CLOSE);
+            assert_int_equal(b.event.reason,
+                             who == 2 ? SLUICE_REASON_LOCAL_CLOSE : SLUICE_REASON_PEER_CLOSE);
+        } else {
+            assert_true(a.event.reason == SLUICE_REASON_LOCAL_CLOSE ||
+                        a.event.reason == SLUICE_REASON_PEER_CLOSE);
+            assert_true(b.event.reason == SLUICE_REASON_LOCAL_CLOSE ||
+                        b.event.reason == SLUICE_REASON_PEER_CLOSE);
+        }
+        side_expect_nothing(&c.a);
+        side_expect_nothing(&c.b);
+    }
+    couple_close(&c);
+}
+
+/* In full flow both ways; the side that hangs up, the grace and how often it says so vary. */
+static void a_session_in_full_flow_ends_with_every_outcome(void **state) {
+    struct couple c;
+    couple_open(&c, handlers_of(state), NULL);
+    for (unsigned round = 0; round < 12; round++) {
+        struct tally a = {0}, b = {0};
+        struct note note;
+        couple_connect(&c, NULL);
+        while (a.received < 20 || b.received < 20) {
+            tally_send(&c.a, c.at_a, &a, 300);
+            tally_send(&c.b, c.at_b, &b, 300);
+            if (side_next(&c.a, &note, MS))
+                tally_note(&a, &note);
+            if (side_next(&c.b, &note, MS))
+                tally_note(&b, &note);
+        }
+        uint64_t grace = round % 2 ? 10000 * MS : 0;
+        if (round % 3 != 1)
+            sluice_hangup(c.at_a, grace);
+        if (round % 3 != 0)
+            sluice_hangup(c.at_b, grace);
+        if (round >= 6) { /* twice, thrice: nothing more happens */
+            sluice_hangup(c.at_a, grace);
+            sluice_hangup(c.at_a, grace);
+        }
+        tally_send(&c.a, c.at_a, &a, a.accepted + 1); /* taken or not, it is counted right */
+        while (!a.closed || !b.closed) {
+            if (!a.closed && side_next(&c.a, &note, MS))
+                tally_note(&a, &note);
+            if (!b.closed && side_next(&c.b, &note, MS))
+                tally_note(&b, &note);
+        }
+        tally_finish(&c.a, &a);
+        tally_finish(&c.b, &b);
+        sluice_hangup(c.at_a, 0); /* of the dead: ignored */
+        assert_true(a.received <= b.accepted && b.received <= a.accepted);
+    }
+    couple_close(&c);
+}
+
+/* With time enough everything that was accepted arrives before the end. */
+static void a_grace_delivers_what_was_accepted(void **state) {
+    struct peer peer;
+    struct side side;
+    peer_run(&peer, "session_peer", "listen", "sink");
+    int port = atoi(peer_expect(&peer, "port "));
+    side_open(&side, handlers_of(state), NULL);
+    for (unsigned round = 0; round < 3; round++) {
+        struct tally t = {0};
+        sluice_session session = side_dial(&side, port, NULL);
+        side_expect(&side, SLUICE_UP);
+        tally_send(&side, session, &t, TAGS - 1);
+        assert_true(t.accepted > 10);
+        sluice_hangup(session, 30000 * MS);
+        tally_finish(&side, &t);
+        assert_int_equal(t.end.reason, SLUICE_REASON_LOCAL_CLOSE);
+        peer_expect(&peer, "up ");
+        peer_expect(&peer, "closed ");
+        assert_int_equal(peer_number(&peer, "received"), t.accepted);
+        assert_int_equal(peer_number(&peer, "reason"), SLUICE_REASON_PEER_CLOSE);
+    }
+    side_close(&side, 0);
+    peer_quit(&peer);
+}
+
+/* ---- in every state --------------------------------------------------------------------------------- */
+
+static void hanging_up_while_dialing(void **state) {
+    struct couple c;
+    couple_open(&c, handlers_of(state), NULL);
+    c.port = side_listen(&c.a, NULL, &c.listener);
+    for (unsigned turns = 0; turns < 60; turns++) { /* after more and more of the way */
+        struct note note;
+        bool up = false;
+        c.at_b = side_dial(&c.b, c.port, NULL);
+        for (unsigned i = 0; i < turns / 2 && !up; i++)
+            if (side_next(&c.b, &note, turns % 2 ? MS / 10 : 0)) {
+                must(note.event.type == SLUICE_UP);
+                up = true;
+            }
+        sluice_hangup(c.at_b, 0);
+        do
+            must(side_next(&c.b, &note, LIMIT_NS));
+        while (note.event.type == SLUICE_UP);
+        must(note.event.type == SLUICE_CLOSED);
+        assert_int_equal(note.event.reason, SLUICE_REASON_LOCAL_CLOSE);
+        assert_true(note.event.session.id == c.at_b.id);
+    }
+    /* The listening side heard of each as a whole or not at all. */
+    sluice_session end = side_dial(&c.b, c.port, NULL);
+    side_expect(&c.b, SLUICE_UP);
+    must(side_send(&c.b, end, 77, 5, 0) == 0);
+    for (struct note note;;) {
+        must(side_next(&c.a, &note, LIMIT_NS));
+        must(note.event.type == SLUICE_UP || note.event.type == SLUICE_CLOSED ||
+             note.event.type == SLUICE_MESSAGE);
+        bool last = note.event.type == SLUICE_MESSAGE;
+        note_free(&note);
+        if (last)
+            break;
+    }
+    couple_close(&c);
+}
+
+static void hanging_up_while_being_asked(void **state) {
+    struct couple c;
+    couple_open(&c, handlers_of(state), NULL);
+    c.port = side_listen(&c.a, &(sluice_link_options){.flags = SLUICE_ASK}, &c.listener);
+    for (unsigned row = 0; row < 3; row++) {
+        c.at_b = side_dial(&c.b, c.port, NULL);
+        c.at_a = side_expect(&c.a, SLUICE_CONNECT).event.session;
+        switch (row) {
+        case 0: /* the one who is asked: that is a refusal */
+            sluice_hangup(c.at_a, 0);
+            side_expect_closed(&c.b, SLUICE_REASON_REFUSED);
+            break;
+        case 1: /* the one who asks; the other learns it with its answer */
+            sluice_hangup(c.at_b, 0);
+            side_expect_closed(&c.b, SLUICE_REASON_LOCAL_CLOSE);
+            must(sluice_accept(c.at_a, NULL) == 0);
+            break;
+        case 2: /* right after the answer */
+            must(sluice_accept(c.at_a, NULL) == 0);
+            sluice_hangup(c.at_a, 0);
+            for (struct note note = {0}; note.event.type != SLUICE_CLOSED;)
+                must(side_next(&c.b, &note, LIMIT_NS));
+            break;
+        }
+        for (struct note note = {0}; note.event.type != SLUICE_CLOSED;)
+            must(side_next(&c.a, &note, LIMIT_NS));
+        side_expect_nothing(&c.a);
+    }
+    couple_close(&c);
+}
+
+/* ---- the whole node ---------------------------------------------------------------------------------- */
+
+static void closing_a_node_in_every_state_ends_its_peers(void **state) {
+    for (unsigned row = 0; row < 5; row++) {
+        struct peer peer;
+        struct side side;
+        struct tally t = {0};
+        sluice_session session = {0};
+        peer_run(&peer, "session_peer", "listen", row == 4 ? "flood" : "sink",
+                 row == 1 ? "ask" : "");
+        int port = atoi(peer_expect(&peer, "port "));
+        side_open(&side, handlers_of(state), NULL);
+        if (row > 0)
+            session = side_dial(&side, port, NULL); /* row 0: only dialing, once more below */
+        switch (row) {
+        case 0:
+            side_dial(&side, port, NULL);
+            break;
+        case 1:
+            for (struct note note; !peer_ready(&peer);) /* our loop has its part in asking */
+                must(!side_next(&side, &note, MS));
+            peer_expect(&peer, "asked ");
+            break;
+        case 2: /* idle */
+            side_expect(&side, SLUICE_UP);
+            peer_expect(&peer, "up ");
+            break;
+        case 3: /* with sends on their way */
+            side_expect(&side, SLUICE_UP);
+            peer_expect(&peer, "up ");
+            tally_send(&side, session, &t, TAGS - 1);
+            break;
+        case 4: /* being flooded, with messages nobody fetched */
+            side_expect(&side, SLUICE_UP);
+            peer_expect(&peer, "up ");
+            for (unsigned i = 0; i < 20; i++) {
+                struct note note = side_expect(&side, SLUICE_MESSAGE);
+                note_free(&note);
+            }
+            break;
+        }
+        uint64_t start = sluice_now();
+        side_close(&side, 0);
+        assert_in_range(sluice_now() - start, 0, 5000 * MS);
+        if (row == 1)
+            peer_tell(&peer, "accept");
+        if (row == 1)
+            peer_expect(&peer, "accepted ");
+        if (row > 0)
+            peer_expect(&peer, "closed ");
+        if (row >= 2) {
+            assert_int_equal(peer_number(&peer, "reason"), SLUICE_REASON_PEER_CLOSE);
+            assert_int_equal(peer_number(&peer, "accepted"), peer_number(&peer, "outcomes"));
+        }
+        peer_quit(&peer);
+    }
+}
+
+static void closing_with_grace_delivers_what_was_accepted(void **state) {
+    struct peer peer;
+    struct side side;
+    struct tally t = {0};
+    peer_run(&peer, "session_peer", "listen", "sink");
+    int port = atoi(peer_expect(&peer, "port "));
+    side_open(&side, handlers_of(state), NULL);
+    sluice_session session = side_dial(&side, port, NULL);
+    side_expect(&side, SLUICE_UP);
+    peer_expect(&peer, "up ");
+    tally_send(&side, session, &t, TAGS - 1);
+    side_close(&side, 30000 * MS);
+    peer_expect(&peer, "closed ");
+    assert_int_equal(peer_number(&peer, "received"), t.accepted);
+    peer_quit(&peer);
+}
+
+/* A hundred sessions at once, some asked for, some in flow. */
+static void closing_a_node_with_many_sessions(void **state) {
+    struct couple c;
+    couple_open(&c, handlers_of(state), NULL);
+    c.port = side_listen(&c.a, &(sluice_link_options){.credits = 4}, &c.listener);
+    unsigned ups = 0, closes = 0;
+    for (unsigned i = 0; i < 100; i++)
+        side_dial(&c.b, c.port, &(sluice_link_options){.credits = 4});
+    for (struct note note; ups < 60;) {
+        must(side_next(&c.b, &note, LIMIT_NS));
+        if (note.event.type == SLUICE_SENT)
+            continue;
+        must(note.event.type == SLUICE_UP);
+        must(side_send(&c.b, note.event.session, 5000, ups++, 1) == 0);
+    }
+    c.a.partner = NULL;
+    side_close(&c.b, 0);
+    ups = 0;
+    for (struct note note; closes < 60 || ups != closes;) { /* a hears of each that came up */
+        must(side_next(&c.a, &note, LIMIT_NS));
+        ups += note.event.type == SLUICE_UP;
+        closes += note.event.type == SLUICE_CLOSED;
+        note_free(&note);
+    }
+    side_close(&c.a, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        BOTH_MODES(an_idle_session_ends_from_either_side_or_both),
+        BOTH_MODES(a_session_in_full_flow_ends_with_every_outcome),
+        BOTH_MODES(a_grace_delivers_what_was_accepted),
+        BOTH_MODES(hanging_up_while_dialing),
+        BOTH_MODES(hanging_up_while_being_asked),
+        BOTH_MODES(closing_a_node_in_every_state_ends_its_peers),
+        BOTH_MODES(closing_with_grace_delivers_what_was_accepted),
+        BOTH_MODES(closing_a_node_with_many_sessions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

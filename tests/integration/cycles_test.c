@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * cycles_test.c - a thousand sessions one after the other, and nodes opened and closed: descriptors,
+ * threads, registered memory and resident memory are back where they were.
+ */
+#include "util.h"
+
+#include "base/sanitize.h"
+
+enum { CYCLES = 1000, WARM = 50 };
+
+struct level {
+    unsigned fds, threads;
+    uint64_t registered, sessions;
+    size_t resident;
+};
+
+static struct level level_of(struct side *side) {
+    sluice_node_info info = {.size = sizeof info};
+    must(sluice_node_get_info(side->node, &info) == 0);
+    return (struct level){.fds = it_entries("/proc/self/fd"),
+                          .threads = it_entries("/proc/self/task"),
+                          .registered = info.memory_bytes,
+                          .sessions = info.sessions,
+                          .resident = it_rss()};
+}
+
+/* What is put away after the last event may take a turn or two more. */
+static void settles_at(struct side *side, const struct level *before) {
+    uint64_t until = sluice_now() + 10000 * MS;
+    struct level now;
+    struct note note;
+    do {
+        must(!side_next(side, &note, MS));
+        now = level_of(side);
+    } while ((now.fds > before->fds || now.threads > before->threads || now.sessions) &&
+             sluice_now() < until);
+    assert_int_equal(now.fds, before->fds);
+    assert_int_equal(now.threads, before->threads);
+    assert_int_equal(now.sessions, 0);
+    assert_int_equal(now.registered, before->registered);
+#if !defined(SANITIZE_ADDRESS) && !defined(SANITIZE_THREAD) /* those keep freed memory */
+    if (now.resident > before->resident + (2u << 20))
+        print_error("%zu bytes resident, %zu before\n", now.resident, before->resident);
+    assert_true(now.resident <= before->resident + (2u << 20));
+#endif
+}
+
+static void one_session(struct side *side, int port, unsigned i) {
+    sluice_session session = side_dial(side, port, NULL);
+    side_expect(side, SLUICE_UP);
+    if (i % 3) {
+        size_t bytes = i % 3 == 1 ? 100 : 40000;
+        must(side_send(side, session, bytes, i, 0) == 0);
+        struct note note = side_expect(side, SLUICE_MESSAGE);
+        must(it_matches(note.msg, bytes, i));
+        note_free(&note);
+    }
+    sluice_hangup(session, 0);
+    side_expect_closed(side, SLUICE_REASON_LOCAL_CLOSE);
+}
+
+static void a_thousand_sessions_leave_nothing_behind(void **state) {
+    struct peer peer;
+    struct side side;
+    struct level before = {0};
+    char path[64];
+    unsigned peer_fds = 0;
+    peer_run(&peer, "session_peer", "listen", "echo", handlers_of(state) ? "polled" : "handlers");
+    int port = atoi(peer_expect(&peer, "port "));
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)peer.pid);
+    side_open(&side, handlers_of(state), NULL);
+    for (unsigned i = 0; i < WARM + CYCLES; i++) {
+        if (i == WARM) {
+            struct note note;
+            must(!side_next(&side, &note, 20 * MS));
+            before = level_of(&side);
+            peer_fds = it_entries(path);
+        }
+        one_session(&side, port, i);
+        peer_expect(&peer, "up ");
+        peer_expect(&peer, "closed ");
+    }
+    settles_at(&side, &before);
+    uint64_t until = sluice_now() + 10000 * MS; /* its descriptors of the last one may linger */
+    while (it_entries(path) > peer_fds && sluice_now() < until)
+        ;
+    assert_in_range(it_entries(path), 0, peer_fds);
+    side_close(&side, 0);
+    peer_quit(&peer);
+}
+
+/* The listening side hangs up, in this process. */
+static void sessions_within_one_process_leave_nothing_behind(void **state) {
+    struct couple c;
+    struct level before = {0};
+    couple_open(&c, handlers_of(state), NULL);
+    for (unsigned i = 0; i < WARM + CYCLES / 4; i++) {
+        if (i == WARM)
+            before = level_of(&c.a);
+        couple_connect(&c, NULL);
+        must(side_send(&c.b, c.at_b, 100, i, 0) == 0);
+        struct note note = side_expect(&c.a, SLUICE_MESSAGE);
+        note_free(&note);
+        sluice_hangup(c.at_a, 0);
+        side_expect_closed(&c.a, SLUICE_REASON_LOCAL_CLOSE);
+        side_expect_closed(&c.b, SLUICE_REASON_PEER_CLOSE);
+    }
+    settles_at(&c.a, &before);
+    couple_close(&c);
+}
+
+static void failed_dials_leave_nothing_behind(void **state) {
+    struct side side, other;
+    struct level before = {0};
+    side_open(&other, handlers_of(state), NULL);
+    int port = side_listen(&other, NULL, NULL);
+    side_close(&other, 0); /* nobody there any more */
+    side_open(&side, handlers_of(state), NULL);
+    for (unsigned i = 0; i < WARM + CYCLES / 4; i++) {
+        if (i == WARM)
+            before = level_of(&side);
+        side_dial(&side, port, NULL);
+        side_expect_closed(&side, SLUICE_REASON_NO_LISTENER);
+    }
+    settles_at(&side, &before);
+    side_close(&side, 0);
+}
+
+static void nodes_opened_and_closed_leave_nothing_behind(void **state) {
+    unsigned fds = 0, threads = 0;
+    size_t resident = 0;
+    for (unsigned i = 0; i < 40; i++) {
+        struct couple c;
+        couple_open(&c, handlers_of(state), NULL);
+        couple_connect(&c, NULL);
+        must(side_send(&c.b, c.at_b, 100000, i, 0) == 0);
+        struct note note = side_expect(&c.a, SLUICE_MESSAGE);
+        note_free(&note);
+        couple_close(&c);
+        if (i == 4) {
+            fds = it_entries("/proc/self/fd");
+            threads = it_entries("/proc/self/task");
+            resident = it_rss();
+        }
+    }
+    assert_int_equal(it_entries("/proc/self/fd"), fds);
+    assert_int_equal(it_entries("/proc/self/task"), threads);
+#if !defined(SANITIZE_ADDRESS) && !defined(SANITIZE_THREAD)
+    assert_true(it_rss() <= resident + (2u << 20));
+#else
+    (void)resident;
+#endif
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        BOTH_MODES(a_thousand_sessions_leave_nothing_behind),
+        BOTH_MODES(sessions_within_one_process_leave_nothing_behind),
+        BOTH_MODES(failed_dials_leave_nothing_behind),
+        BOTH_MODES(nodes_opened_and_closed_leave_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

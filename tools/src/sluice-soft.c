@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * sluice-soft - the software device of a live process: its state, its fault plan, the log of what the
+ * plan decided, and device events. links: static (the socket's name and packets are internal)
+ *
+ * What the process answers is its own: it is cleaned before it reaches a terminal.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/options.h"
+#include "common/tool.h"
+#include "common/units.h"
+#include "soft/ctl.h"
+
+#define WORDS 64
+#define PATIENCE_MS 10000
+
+/* A whole file, "-" standard input, behind what text holds already. 0 or an exit status. */
+static int add_file(const char *path, char *text, size_t *length) {
+    FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+    if (in == NULL)
+        return tool_fail("cannot read %.200s: %s", path, strerror(errno));
+    *length += fread(text + *length, 1, SOFT_CTL_REQUEST - *length, in);
+    int failed = ferror(in), more = fgetc(in) != EOF;
+    if (in != stdin)
+        fclose(in);
+    if (failed)
+        return tool_fail("cannot read %.200s", path);
+    return more ? tool_fail("%.200s is too long for a plan", path) : 0;
+}
+
+/* The words with single spaces between them; the operand of "plan" may be @FILE or -. */
+static int compose(const char *const *words, int count, char *text, size_t *length) {
+    bool file = count == 2 && strcmp(words[0], "plan") == 0 &&
+                (words[1][0] == '@' || strcmp(words[1], "-") == 0);
+    *length = 0;
+    for (int i = 0; i < count; i++) {
+        if (file && i == 1)
+            return add_file(words[1][0] == '@' ? words[1] + 1 : words[1], text, length);
+        size_t bytes = strlen(words[i]);
+        if (*length + bytes + 1 > SOFT_CTL_REQUEST)
+            return tool_fail("that is too long");
+        memcpy(text + *length, words[i], bytes);
+        *length += bytes;
+        if (i + 1 < count)
+            text[(*length)++] = ' ';
+        else if (i == 0 && strcmp(words[0], "plan") == 0)
+            return tool_usage("plan: the plan is missing");
+    }
+    return 0;
+}
+
+static int reach(int pid, int *out) {
+    struct sockaddr_un sun = {.sun_family = AF_UNIX};
+    int n = snprintf(sun.sun_path + 1, sizeof sun.sun_path - 1, SOFT_CTL_NAME, pid);
+    socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return tool_fail("no socket: %s", strerror(errno));
+    if (connect(fd, (struct sockaddr *)&sun, len) == 0) {
+        *out = fd;
+        return 0;
+    }
+    int error = errno;
+    close(fd);
+    char path[32];
+    snprintf(path, sizeof path, "/proc/%d", pid);
+    if (access(path, F_OK) != 0)
+        return tool_fail("there is no process %d", pid);
+    if (error == ECONNREFUSED)
+        return tool_fail("process %d has no software device open", pid);
+    return tool_fail("process %d: %s", pid, strerror(error));
+}
+
+static void clean(char *text, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++)
+        if (((unsigned char)text[i] < ' ' && text[i] != '\n') || (unsigned char)text[i] > 0x7e)
+            text[i] = '?';
+}
+
+static int converse(int fd, int pid, const char *text, size_t length) {
+    if (send(fd, text, length, MSG_NOSIGNAL) < 0)
+        return tool_fail("process %d does not take the request: %s", pid, strerror(errno));
+    for (;;) {
+        static char packet[SOFT_CTL_PACKET];
+        struct pollfd ready = {.fd = fd, .events = POLLIN};
+        int n = poll(&ready, 1, PATIENCE_MS);
+        if (tool_stopped())
+            return TOOL_FAILED;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n == 0)
+            return tool_fail("process %d does not answer", pid);
+        ssize_t got = recv(fd, packet, sizeof packet, 0);
+        if (got <= 0)
+            return tool_fail("process %d refuses: only its user and root may ask", pid);
+        clean(packet + 1, (size_t)got - 1);
+        if (packet[0] == '!')
+            return tool_fail("%.*s", (int)got - 1, packet + 1);
+        if (packet[0] != '=' && packet[0] != '+')
+            return tool_fail("process %d speaks another language", pid);
+        fwrite(packet + 1, 1, (size_t)got - 1, stdout);
+        if (packet[0] == '=')
+            return 0;
+    }
+}
+
+static int control(const char *const *words, int count) {
+    static char text[SOFT_CTL_REQUEST];
+    uint64_t pid;
+    size_t length;
+    int fd;
+    if (count < 1)
+        return tool_usage("say which process: its PID is missing");
+    if (!units_number(words[0], &pid) || pid == 0 || pid > INT32_MAX)
+        return tool_usage("'%.60s' is not a process id", words[0]);
+    if (count < 2)
+        return tool_usage("what to do is missing: status, log, plan, clear or device");
+    static const char *const known[] = {"status", "log", "plan", "clear", "device"};
+    bool fits = false;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        fits |= strcmp(words[1], known[i]) == 0;
+    if (!fits)
+        return tool_usage("'%.60s' is none of status, log, plan, clear, device", words[1]);
+    int rc = compose(words + 1, count - 1, text, &length);
+    if (rc != 0)
+        return rc;
+    rc = reach((int)pid, &fd);
+    if (rc != 0)
+        return rc;
+    rc = converse(fd, (int)pid, text, length);
+    close(fd);
+    return rc;
+}
+
+int main(int argc, char **argv) {
+    const char *operands[WORDS] = {0};
+    struct options options = {
+        .about = "the software device of a live process: its state, faults on demand",
+        .usage = "ctl PID status | log | clear\n"
+                 "ctl PID plan RULES | @FILE | -\n"
+                 "ctl PID device ACTION [order=ORDER] [address=IP]",
+        .notes = "status   queue pairs, ids and peers\n"
+                 "plan     a fault plan takes the place of the former one\n"
+                 "clear    the fault plan ends\n"
+                 "log      what the plan decided, object by object\n"
+                 "device   remove, restore, port-down, port-up, address-change\n",
+        .operands = operands,
+        .operands_max = WORDS};
+    tool_start("sluice-soft");
+    int rc = options_main(&options, argc, argv);
+    if (rc >= 0)
+        return rc;
+    if (options.operand_count == 0)
+        return tool_end(tool_usage("what to do is missing: ctl PID COMMAND"));
+    if (strcmp(operands[0], "ctl") != 0)
+        return tool_end(tool_usage("'%.60s' is not ctl", operands[0]));
+    return tool_end(control(operands + 1, options.operand_count - 1));
+}
