@@ -507,7 +507,7 @@ int soft_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
         tick = true;
     }
     spin_unlock(&qp->lock);
-    if (__builtin_expect(ld(qp->cold[0]) | ld(qp->cold[1]), 0))
+    if (__builtin_expect(ld(qp->cold[0]) || ld(qp->cold[1]), 0))
         soft_cq_warm(qp);
     if (rc != 0)
         *bad = wr;

@@ -25,6 +25,7 @@
 #include "soft/object.h"
 
 #define STEP_NS (3000 * MS)
+#define END_NS (600 * MS) /* longer than the other side is patient */
 #define BUFFER 8192u
 #define DEPTH 64
 
@@ -56,11 +57,11 @@ struct link {
 static struct rdma_cm_id *requests[256]; /* not looked at yet */
 static unsigned request_count;
 
-/* The next event within STEP_NS: its type, or -1. */
-static int next_event(void) {
+/* The next event within wait_ns: its type, or -1. */
+static int next_event_within(uint64_t wait_ns) {
     struct pollfd fds[2] = {{.fd = channel->fd, .events = POLLIN}, {.fd = 0, .events = POLLIN}};
     struct rdma_cm_event *event;
-    must(poll(fds, 2, (int)(STEP_NS / MS)) >= 0);
+    must(poll(fds, 2, (int)(wait_ns / MS)) >= 0);
     if (fds[1].revents) /* nobody wants us any more */
         _exit(0);
     if (!fds[0].revents)
@@ -75,11 +76,15 @@ static int next_event(void) {
     return type;
 }
 
+static int next_event(void) {
+    return next_event_within(STEP_NS);
+}
+
 /* Waits until the other side ends it, for a bounded time. */
 static void wait_for_the_end(void) {
     for (int type = 0; type >= 0 && type != RDMA_CM_EVENT_DISCONNECTED &&
                        type != RDMA_CM_EVENT_REJECTED && type != RDMA_CM_EVENT_UNREACHABLE;)
-        type = next_event();
+        type = next_event_within(END_NS);
 }
 
 /* ---- verbs ----------------------------------------------------------------------------------------- */

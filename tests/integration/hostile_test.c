@@ -150,7 +150,7 @@ static void a_dialer_outlives_hostile_listeners(void **state) {
     victim_open(&v, handlers_of(state));
     for (unsigned m = 0; m < MODES; m++) {
         struct peer peer;
-        peer_run(&peer, "hostile_peer", "listen", modes[m], rounds_of(m));
+        peer_run(&peer, "hostile_peer", "listen", modes[m], "1000");
         int port = atoi(peer_expect(&peer, "port "));
         for (unsigned rounds = (unsigned)atoi(rounds_of(m)); rounds > 0; rounds--) {
             uint64_t closes = v.closes, since = sluice_now();
@@ -166,12 +166,7 @@ static void a_dialer_outlives_hostile_listeners(void **state) {
                 }
             }
         }
-        uint64_t until = sluice_now() + LIMIT_NS;
-        while (!peer_ready(&peer)) {
-            victim_turn(&v, true);
-            must(sluice_now() < until);
-        }
-        peer_expect(&peer, "done");
+        /* It may have seen fewer requests than we made: it ends when nobody listens to it. */
         int status = peer_join(&peer);
         must(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }

@@ -10,8 +10,19 @@
 
 #include <poll.h>
 
+#include "base/sanitize.h"
 #include "soft/device_state.h"
 #include "soft/fault.h"
+
+/* The thread sanitizer forbids threads in a child forked from a process that has some. */
+#ifdef SANITIZE_THREAD
+#define FAULT_NO_FORK() skip()
+#else
+#define FAULT_NO_FORK() ((void)0)
+#endif
+
+/* Not every one of these tests polls. */
+SV_UNUSED static struct ibv_wc (*const fault_poll_at)(struct ibv_cq *cq, int line) = sv_poll_at;
 
 SV_UNUSED static void fault_plan(const char *text) {
     struct soft_plan_error error;

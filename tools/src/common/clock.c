@@ -46,7 +46,7 @@ static void read_both(uint64_t *ticks, uint64_t *ns) {
 void clock_start(void) {
     if (!kernel_uses_counter())
         return;
-    uint64_t ticks0, ns0, ticks1, ns1;
+    uint64_t ticks0 = 0, ns0 = 0, ticks1 = 0, ns1 = 0;
     read_both(&ticks0, &ns0);
     do
         read_both(&ticks1, &ns1);
