@@ -177,6 +177,7 @@ static bool deliver_closed(struct sluice_loop *l, struct session *s) {
     }
     receive_drop(l, s);
     pop_notice(l, s);
+    slot_uncount(l->node->index);
     if (s->announced) {
         l->totals.sessions--;
         l->totals_moved = true;

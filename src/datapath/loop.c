@@ -323,7 +323,7 @@ static void flush_dirty(struct sluice_loop *l) {
         s->dirty = false;
         if (s->repost || s->rx_missing)
             receive_repost(l, s);
-        send_flush(l, s);
+        send_flush(l, s); /* what is queued, or the credits that are owed by now */
         if (s->state == SESSION_FLUSHING || s->state == SESSION_LEAVING)
             session_progress(l, s);
     }

@@ -154,9 +154,33 @@ static inline void loop_leave(struct sluice_loop *l, bool nested) {
         atomic_store_explicit(&l->send_busy, 0, memory_order_release);
 }
 
+static inline bool loop_mark_polling(struct sluice_loop *l) {
+    atomic_store_explicit(&l->poll_busy, 1, memory_order_relaxed);
+    if (unlikely(loop_needs_fence))
+        atomic_thread_fence(memory_order_seq_cst);
+    else
+        atomic_signal_fence(memory_order_seq_cst);
+    if (likely(loop_is_mine(l)))
+        return true;
+    atomic_store_explicit(&l->poll_busy, 0, memory_order_release);
+    return false;
+}
+
+int loop_claim_slow(struct sluice_loop *l);
+
 /* Makes the calling thread the owner and marks it polling. 0, ECLOSED, or EINVAL: polled elsewhere. */
-int loop_claim(struct sluice_loop *l);
-void loop_unclaim(struct sluice_loop *l); /* no longer polling; still the owner */
+static inline int loop_claim(struct sluice_loop *l) {
+    if (unlikely(!loop_is_mine(l) || atomic_load_explicit(&l->poll_busy, memory_order_relaxed)))
+        return loop_claim_slow(l);
+    loop_self.current = l;
+    return loop_mark_polling(l) ? SLUICE_OK : SLUICE_ECLOSED;
+}
+
+/* No longer polling; still the owner. */
+static inline void loop_unclaim(struct sluice_loop *l) {
+    atomic_store_explicit(&l->poll_busy, 0, memory_order_release);
+}
+
 /* For the closing thread: takes the loop for good, waiting until its owner is out of every call. */
 void loop_seize(struct sluice_loop *l);
 

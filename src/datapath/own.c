@@ -45,18 +45,6 @@ static void barrier(void) {
         atomic_thread_fence(memory_order_seq_cst);
 }
 
-static bool mark_polling(struct sluice_loop *l) {
-    atomic_store_explicit(&l->poll_busy, 1, memory_order_relaxed);
-    if (loop_needs_fence)
-        atomic_thread_fence(memory_order_seq_cst);
-    else
-        atomic_signal_fence(memory_order_seq_cst);
-    if (loop_is_mine(l))
-        return true;
-    atomic_store_explicit(&l->poll_busy, 0, memory_order_release);
-    return false;
-}
-
 static int take_over(struct sluice_loop *l, const void *owner) {
     if (atomic_load_explicit(&l->poll_busy, memory_order_acquire))
         return SLUICE_EINVAL; /* another thread is in it */
@@ -74,7 +62,7 @@ static int take_over(struct sluice_loop *l, const void *owner) {
     return SLUICE_OK;
 }
 
-int loop_claim(struct sluice_loop *l) {
+int loop_claim_slow(struct sluice_loop *l) {
     const void *owner = atomic_load_explicit(&l->owner, memory_order_relaxed);
     if (owner == &loop_seized)
         return SLUICE_ECLOSED;
@@ -86,11 +74,7 @@ int loop_claim(struct sluice_loop *l) {
         return SLUICE_EINVAL; /* from a handler of this very poll */
     }
     loop_self.current = l;
-    return mark_polling(l) ? SLUICE_OK : SLUICE_ECLOSED;
-}
-
-void loop_unclaim(struct sluice_loop *l) {
-    atomic_store_explicit(&l->poll_busy, 0, memory_order_release);
+    return loop_mark_polling(l) ? SLUICE_OK : SLUICE_ECLOSED;
 }
 
 void loop_seize(struct sluice_loop *l) {

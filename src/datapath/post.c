@@ -32,6 +32,11 @@ struct chain {
     struct sluice_msg *done[LOOP_CHAIN]; /* inline and untagged: free once posted */
 };
 
+static inline void chain_init(struct chain *chain, bool waited_for) {
+    chain->count = chain->done_count = 0;
+    chain->waited_for = waited_for;
+}
+
 static struct sq_entry *push_entry(struct session *s, struct sluice_msg *msg, uint64_t bytes) {
     struct sq_entry *entry = &s->sq[s->sq_tail & s->sq_mask];
     entry->msg = msg;
@@ -194,9 +199,10 @@ static void post_chain(struct sluice_loop *l, struct session *s, struct chain *c
 bool send_control(struct sluice_loop *l, struct session *s, enum frame_type type) {
     if (s->tx_credits == 0 || sq_used(s) >= s->sq_depth - 1 || !s->qp)
         return false;
-    struct chain chain = {.waited_for = type == FRAME_BYE};
+    struct chain chain;
     uint64_t local[FRAME_BYTES / sizeof(uint64_t)];
     bool inlined = s->inline_max >= FRAME_BYTES;
+    chain_init(&chain, type == FRAME_BYE);
     if (!inlined && !have_headers(l, s))
         return false;
     uint8_t *at = inlined ? (uint8_t *)local
@@ -215,7 +221,8 @@ bool send_control(struct sluice_loop *l, struct session *s, enum frame_type type
 
 bool send_marker(struct sluice_loop *l, struct session *s) {
     /* An empty inline-less send: in ERR it is never executed, only flushed, after all others. */
-    struct chain chain = {.waited_for = true};
+    struct chain chain;
+    chain_init(&chain, true);
     if (sq_used(s) >= s->sq_depth)
         return false;
     struct ibv_send_wr *wr = next_wr(l, s, &chain, 0, IBV_SEND_SIGNALED), *bad;
@@ -230,8 +237,9 @@ bool send_marker(struct sluice_loop *l, struct session *s) {
 
 void send_flush(struct sluice_loop *l, struct session *s) {
     if (s->state == SESSION_UP || s->state == SESSION_FLUSHING) {
-        for (;;) {
-            struct chain chain = {0};
+        while (s->queue.head) {
+            struct chain chain;
+            chain_init(&chain, false);
             build(l, s, &chain);
             if (chain.count == 0)
                 break;

@@ -199,6 +199,7 @@ static void release(struct sluice_loop *l, struct session *s) {
     send_drop_queue(l, s, SLUICE_ECLOSED);
     s->state = SESSION_RELEASED;
     s->deadline_ns = 0;
+    gate_set(&s->gate, GATE_ANSWERED); /* too late to accept or refuse */
     if (s->down_polls > 0) {
         s->down_polls = 0;
         l->downs--;

@@ -37,14 +37,16 @@ struct session *slot_take(uint32_t node, uint32_t max) {
     struct slot_table *table = &slot_tables[node];
     struct session *s = NULL;
     pthread_mutex_lock(&lock);
-    if (table->used < max) {
+    if (table->open < max) {
         s = table->free;
         if (s)
             table->free = s->next;
         else
             s = make(table);
-        if (s)
-            table->used++;
+        if (s) {
+            table->open++;
+            table->taken++;
+        }
     }
     pthread_mutex_unlock(&lock);
     return s;
@@ -63,13 +65,26 @@ void slot_release(struct session *s, uint32_t node) {
     pthread_mutex_lock(&lock);
     s->next = table->free;
     table->free = s;
-    table->used--;
+    table->taken--;
     pthread_mutex_unlock(&lock);
 }
 
-uint32_t slots_used(uint32_t node) {
+void slot_uncount(uint32_t node) {
     pthread_mutex_lock(&lock);
-    uint32_t used = slot_tables[node].used;
+    slot_tables[node].open--;
     pthread_mutex_unlock(&lock);
-    return used;
+}
+
+uint32_t slots_open(uint32_t node) {
+    pthread_mutex_lock(&lock);
+    uint32_t open = slot_tables[node].open;
+    pthread_mutex_unlock(&lock);
+    return open;
+}
+
+uint32_t slots_taken(uint32_t node) {
+    pthread_mutex_lock(&lock);
+    uint32_t taken = slot_tables[node].taken;
+    pthread_mutex_unlock(&lock);
+    return taken;
 }

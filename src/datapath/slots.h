@@ -28,7 +28,9 @@
 struct slot_table {
     _Atomic(struct session *) chunk[SLOT_CHUNKS];
     struct session *free; /* linked by next */
-    uint32_t made, used;
+    uint32_t made;
+    uint32_t open;  /* count against the node's limit */
+    uint32_t taken; /* and those whose CLOSED was delivered, until nobody is inside any more */
 };
 
 extern struct slot_table slot_tables[NODES_MAX];
@@ -54,8 +56,11 @@ static inline struct session *slot_find(uint64_t id) {
 struct session *slot_take(uint32_t node, uint32_t max);
 /* Makes the handle valid, with these bits of the gate set; returns it. */
 uint64_t slot_publish(struct session *s, uint32_t node, uint64_t bits);
+/* The session counts no longer: before its CLOSED is delivered, so that its place is free then. */
+void slot_uncount(uint32_t node);
 /* After gate_close() succeeded. */
 void slot_release(struct session *s, uint32_t node);
-uint32_t slots_used(uint32_t node);
+uint32_t slots_open(uint32_t node);
+uint32_t slots_taken(uint32_t node);
 
 #endif

@@ -60,15 +60,6 @@ struct session *node_session(sluice_node *n, const struct link_config *link) {
     return s;
 }
 
-void node_session_undo(struct session *s) {
-    struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
-    sluice_node *n = s->node;
-    atomic_store_explicit(&s->loop, NULL, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&l->assigned, 1, memory_order_relaxed);
-    slot_release(s, n->index);
-    node_session_ended(n);
-}
-
 void node_session_ended(sluice_node *n) {
     if (atomic_load_explicit(&n->state, memory_order_relaxed) != NODE_CLOSING)
         return;

@@ -106,7 +106,7 @@ int sluice_node_get_info(sluice_node *n, sluice_node_info *info) {
     known.memory_bytes_max = pool_bytes_max(n->pool);
     known.memory_bytes = pool_bytes(n->pool);
     known.sessions_max = n->options.sessions_max;
-    known.sessions = slots_used(n->index);
+    known.sessions = slots_open(n->index);
     node_call_end(n);
     memcpy(info, &known, info->size < sizeof known ? info->size : sizeof known);
     return SLUICE_OK;

@@ -43,7 +43,7 @@ static sluice_node *take_node(void) {
     sluice_node *found = NULL;
     pthread_mutex_lock(&table_lock);
     for (uint32_t i = 0; i < NODES_MAX && !found; i++) {
-        if (atomic_load(&nodes[i].state) != NODE_CLOSED || slots_used(i) > 0)
+        if (atomic_load(&nodes[i].state) != NODE_CLOSED || slots_taken(i) > 0)
             continue;
         found = &nodes[i];
         /* callers and state are looked at by stale callers at any time: never plainly written */
@@ -292,7 +292,7 @@ static void wait_step(sluice_node *n) {
         until.tv_nsec -= 1000000000;
     }
     pthread_mutex_lock(&n->lock);
-    if (slots_used(n->index) > 0)
+    if (slots_taken(n->index) > 0)
         pthread_cond_timedwait(&n->changed, &n->lock, &until);
     pthread_mutex_unlock(&n->lock);
 }
@@ -308,14 +308,14 @@ static void end_sessions(sluice_node *n, uint64_t grace_ns) {
     uint64_t due = limit > UINT64_MAX - 1 - now ? UINT64_MAX - 1 : now + limit;
     uint64_t seize_all = limit > UINT64_MAX / 2 - start ? UINT64_MAX : start + limit;
     atomic_store(&n->close_deadline_ns, due);
-    while (slots_used(n->index) > 0) {
+    while (slots_taken(n->index) > 0) {
         uint64_t real = real_now();
         /* Again and again: a request that was being decided becomes a session only now. */
         node_hangup_all(n, grace_ns);
         seize_loops(n, real >= seize_all);
         if (seize_all != UINT64_MAX && real >= seize_all + CLOSE_EXTRA_NS) {
             node_log(n, SLUICE_LOG_ERROR, "%u sessions did not end; given up",
-                     slots_used(n->index));
+                     slots_taken(n->index));
             break;
         }
         if (run_seized(n) == 0)

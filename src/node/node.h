@@ -115,8 +115,6 @@ void address_format(const struct sockaddr *addr, char out[64]);
  * limit is reached or there is no memory.
  */
 struct session *node_session(sluice_node *n, const struct link_config *link);
-/* Gives back a session that was never published. */
-void node_session_undo(struct session *s);
 /* Worker with the fewest sessions, NULL when there is none. */
 struct sluice_loop *node_worker_pick(sluice_node *n);
 /* Asks every session of the node to end within grace_ns. */

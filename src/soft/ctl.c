@@ -71,8 +71,9 @@ static void say_qp(struct client *c, struct soft_qp *qp) {
     int pid = qp->link_peer ? (int)soft_peer_pid(qp->link_peer) : 0;
     bool stalled = ld(qp->rx_stalled);
     spin_unlock(&qp->lock);
-    say(c, "qp#%u number 0x%06x state %s peer 0x%06x pid %d sends %u done %u receives %u "
-           "tx %u acked %u rx %u%s\n",
+    say(c,
+        "qp#%u number 0x%06x state %s peer 0x%06x pid %d sends %u done %u receives %u "
+        "tx %u acked %u rx %u%s\n",
         qp->fault.serial, qp->ibv.qp_num, qp_state(state), dest, pid, posted, done, receives, tx,
         acked, rx, stalled ? " stalled" : "");
 }

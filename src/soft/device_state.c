@@ -129,9 +129,8 @@ int soft_device_act(const struct soft_device_action *action) {
     case DEVICE_PORT_UP:
         return set_port(false);
     case DEVICE_ADDRESS_CHANGE:
-        soft_device_address_moved(action->address.ss_family
-                                      ? (const struct sockaddr *)&action->address
-                                      : NULL);
+        soft_device_address_moved(
+            action->address.ss_family ? (const struct sockaddr *)&action->address : NULL);
         return 0;
     }
     return -EINVAL;

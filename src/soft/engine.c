@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "soft/address_watch.h"
 #include "soft/ctl.h"
 #include "soft/object.h"
 
@@ -221,6 +222,7 @@ static void fork_child(void) {
     soft_memory_forked();
     soft_fault_forked();
     soft_ctl_forked();
+    soft_address_watch_forked();
     pthread_mutex_init(&engine.control, NULL);
     pthread_mutex_init(&engine.life, NULL);
 }
@@ -262,6 +264,7 @@ static int engine_start(void) {
     pthread_setname_np(engine.thread, "sluice-soft");
     engine.running = true;
     soft_ctl_start();
+    soft_address_watch_start();
     soft_fault_start();
     return 0;
 stop_peers:
@@ -306,6 +309,7 @@ void soft_engine_put(void) {
         engine.running = false;
         soft_lock();
         soft_ctl_stop();
+        soft_address_watch_stop();
         soft_fault_stop();
         soft_peer_stop();
         soft_watch_remove(&wake_watch);

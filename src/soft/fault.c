@@ -17,7 +17,7 @@
 #include "soft/device_state.h"
 #include "soft/object.h"
 
-#define LOGS 256  /* objects with a log of their own */
+#define LOGS 256   /* objects with a log of their own */
 #define ENTRIES 64 /* the latest decisions of each */
 #define PENDING 16
 

@@ -110,8 +110,8 @@ bool soft_fault_id_call(struct soft_fault_id *id, enum soft_fault_when call, int
                         int *status) {
     struct soft_rule rule;
     uint32_t n = ++id->calls[call - FAULT_RESOLVE_ADDR];
-    if (!soft_fault_active() ||
-        !soft_fault_decide(FAULT_ID, id->serial, 0, call, 0, n, &rule) || rule.what != FAULT_EVENT)
+    if (!soft_fault_active() || !soft_fault_decide(FAULT_ID, id->serial, 0, call, 0, n, &rule) ||
+        rule.what != FAULT_EVENT)
         return false;
     *event = rule.event;
     *status = (int)rule.value;

@@ -24,17 +24,23 @@ struct name {
     int value;
 };
 
-#define WC(name) {#name, IBV_WC_##name}
-static const struct name statuses[] = {
-    WC(LOC_LEN_ERR),       WC(LOC_QP_OP_ERR),     WC(LOC_EEC_OP_ERR),   WC(LOC_PROT_ERR),
-    WC(WR_FLUSH_ERR),      WC(MW_BIND_ERR),       WC(BAD_RESP_ERR),     WC(LOC_ACCESS_ERR),
-    WC(REM_INV_REQ_ERR),   WC(REM_ACCESS_ERR),    WC(REM_OP_ERR),       WC(RETRY_EXC_ERR),
-    WC(RNR_RETRY_EXC_ERR), WC(LOC_RDD_VIOL_ERR),  WC(REM_INV_RD_REQ_ERR), WC(REM_ABORT_ERR),
-    WC(INV_EECN_ERR),      WC(INV_EEC_STATE_ERR), WC(FATAL_ERR),        WC(RESP_TIMEOUT_ERR),
-    WC(GENERAL_ERR),       {NULL, 0}};
+#define WC(name)                                                                                   \
+    { #name, IBV_WC_##name }
+static const struct name statuses[] = {WC(LOC_LEN_ERR),        WC(LOC_QP_OP_ERR),
+                                       WC(LOC_EEC_OP_ERR),     WC(LOC_PROT_ERR),
+                                       WC(WR_FLUSH_ERR),       WC(MW_BIND_ERR),
+                                       WC(BAD_RESP_ERR),       WC(LOC_ACCESS_ERR),
+                                       WC(REM_INV_REQ_ERR),    WC(REM_ACCESS_ERR),
+                                       WC(REM_OP_ERR),         WC(RETRY_EXC_ERR),
+                                       WC(RNR_RETRY_EXC_ERR),  WC(LOC_RDD_VIOL_ERR),
+                                       WC(REM_INV_RD_REQ_ERR), WC(REM_ABORT_ERR),
+                                       WC(INV_EECN_ERR),       WC(INV_EEC_STATE_ERR),
+                                       WC(FATAL_ERR),          WC(RESP_TIMEOUT_ERR),
+                                       WC(GENERAL_ERR),        {NULL, 0}};
 #undef WC
 
-#define EV(name) {#name, RDMA_CM_EVENT_##name}
+#define EV(name)                                                                                   \
+    { #name, RDMA_CM_EVENT_##name }
 static const struct name events[] = {EV(ADDR_RESOLVED),
                                      EV(ADDR_ERROR),
                                      EV(ROUTE_RESOLVED),
@@ -57,13 +63,14 @@ static const struct name events[] = {EV(ADDR_RESOLVED),
                                      {NULL, 0}};
 #undef EV
 
-#define ER(name) {#name, name}
+#define ER(name)                                                                                   \
+    { #name, name }
 static const struct name errors[] = {
-    ER(ENOMEM),       ER(EAGAIN),       ER(EACCES),       ER(EBUSY),      ER(ECONNREFUSED),
-    ER(ECONNRESET),   ER(EINTR),        ER(EINVAL),       ER(EIO),        ER(EMFILE),
-    ER(ENETUNREACH),  ER(EHOSTUNREACH), ER(ENFILE),       ER(ENOBUFS),    ER(ENODEV),
-    ER(ENOSPC),       ER(ENXIO),        ER(EOPNOTSUPP),   ER(EPERM),      ER(ETIMEDOUT),
-    ER(EADDRINUSE),   ER(EADDRNOTAVAIL), {NULL, 0}};
+    ER(ENOMEM),      ER(EAGAIN),        ER(EACCES),     ER(EBUSY),   ER(ECONNREFUSED),
+    ER(ECONNRESET),  ER(EINTR),         ER(EINVAL),     ER(EIO),     ER(EMFILE),
+    ER(ENETUNREACH), ER(EHOSTUNREACH),  ER(ENFILE),     ER(ENOBUFS), ER(ENODEV),
+    ER(ENOSPC),      ER(ENXIO),         ER(EOPNOTSUPP), ER(EPERM),   ER(ETIMEDOUT),
+    ER(EADDRINUSE),  ER(EADDRNOTAVAIL), {NULL, 0}};
 #undef ER
 
 #define SOFT_FAULT_X(name) {#name, FAULT_CALL_##name},
@@ -71,10 +78,9 @@ static const struct name calls[] = {SOFT_FAULT_CALLS(SOFT_FAULT_X){NULL, 0}};
 #undef SOFT_FAULT_X
 
 /* In the order of enum cm_wire_type. */
-static const struct name messages[] = {{"REQ", 0},      {"MRA", 1},      {"REP", 2},
-                                       {"RTU", 3},      {"REJ", 4},      {"DREQ", 5},
-                                       {"DREP", 6},     {"SIDR_REQ", 7}, {"SIDR_REP", 8},
-                                       {NULL, 0}};
+static const struct name messages[] = {{"REQ", 0},      {"MRA", 1},  {"REP", 2},  {"RTU", 3},
+                                       {"REJ", 4},      {"DREQ", 5}, {"DREP", 6}, {"SIDR_REQ", 7},
+                                       {"SIDR_REP", 8}, {NULL, 0}};
 static const struct name actions[] = {{"remove", DEVICE_REMOVE},
                                       {"restore", DEVICE_RESTORE},
                                       {"port-down", DEVICE_PORT_DOWN},
@@ -86,8 +92,9 @@ static const struct name orders[] = {{"fatal-first", ORDER_FATAL_FIRST},
                                      {"fatal-only", ORDER_FATAL_ONLY},
                                      {"removal-only", ORDER_REMOVAL_ONLY},
                                      {NULL, 0}};
-static const struct name scopes[] = {{"qp", FAULT_QP},     {"id", FAULT_ID},         {"cm", FAULT_CM},
-                                     {"call", FAULT_CALL}, {"device", FAULT_DEVICE}, {NULL, 0}};
+static const struct name scopes[] = {{"qp", FAULT_QP},         {"id", FAULT_ID},
+                                     {"cm", FAULT_CM},         {"call", FAULT_CALL},
+                                     {"device", FAULT_DEVICE}, {NULL, 0}};
 static const struct name whens[] = {{"send", FAULT_SEND},
                                     {"recv", FAULT_RECV},
                                     {"resolve_addr", FAULT_RESOLVE_ADDR},
@@ -261,7 +268,10 @@ static bool duration(struct reader *r, const struct word *w, uint64_t *ns) {
     const char *at = w->value;
     uint64_t value, unit = 0;
     if (digits(&at, 1000000000, &value))
-        unit = !strcmp(at, "us") ? 1000 : !strcmp(at, "ms") ? 1000000 : !strcmp(at, "s") ? 1000000000 : 0;
+        unit = !strcmp(at, "us")   ? 1000
+               : !strcmp(at, "ms") ? 1000000
+               : !strcmp(at, "s")  ? 1000000000
+                                   : 0;
     if (!unit || value == 0 || value > 60000000000u / unit)
         return wrong(r, w->value_column, "%s: '%s' is no time from 1us to 60s", w->key, w->value);
     *ns = value * unit;
@@ -302,7 +312,7 @@ static bool address(struct reader *r, const struct word *w, struct sockaddr_stor
 
 struct draft {
     struct soft_rule rule;
-    struct word what;       /* the word that gave the effect */
+    struct word what; /* the word that gave the effect */
     bool has_when, has_status;
     unsigned status_column, order_column;
 };
@@ -381,7 +391,7 @@ static bool take_when(struct reader *r, const struct word *w, struct draft *d,
 static bool take_what(struct reader *r, const struct word *w, struct draft *d) {
     struct soft_rule *rule = &d->rule;
     uint64_t count = 0;
-    int value;
+    int value = 0;
     bool ok = false;
     if (rule->what != FAULT_NONE)
         return wrong(r, w->column, "the effect is given twice");
@@ -425,7 +435,7 @@ static bool take_what(struct reader *r, const struct word *w, struct draft *d) {
 
 static bool take_word(struct reader *r, const struct word *w, struct draft *d) {
     struct soft_rule *rule = &d->rule;
-    int value;
+    int value = 0;
     for (const struct name *n = whens; n->text; n++)
         if (strcmp(n->text, w->key) == 0 && w->has_value)
             return take_when(r, w, d, (enum soft_fault_when)n->value);
@@ -491,8 +501,8 @@ static bool settle_event(struct reader *r, struct draft *d) {
     struct soft_rule *rule = &d->rule;
     bool addr = rule->event == RDMA_CM_EVENT_ADDR_ERROR;
     bool route = rule->event == RDMA_CM_EVENT_ROUTE_ERROR;
-    bool conn = rule->event == RDMA_CM_EVENT_UNREACHABLE ||
-                rule->event == RDMA_CM_EVENT_REJECTED || rule->event == RDMA_CM_EVENT_CONNECT_ERROR;
+    bool conn = rule->event == RDMA_CM_EVENT_UNREACHABLE || rule->event == RDMA_CM_EVENT_REJECTED ||
+                rule->event == RDMA_CM_EVENT_CONNECT_ERROR;
     if (!d->has_when && (addr || route || conn)) {
         rule->when = addr ? FAULT_RESOLVE_ADDR : route ? FAULT_RESOLVE_ROUTE : FAULT_CONNECT;
         d->has_when = true;
@@ -534,9 +544,9 @@ static bool settle(struct reader *r, struct draft *d, unsigned end_column) {
     if (rule->what == FAULT_EVENT && !d->has_status)
         rule->value = usual_status(rule->event);
     if ((rule->scope == FAULT_QP || rule->scope == FAULT_ID) && !d->has_when)
-        return wrong(r, end_column, rule->scope == FAULT_QP
-                                        ? "when: send=N or recv=N is missing"
-                                        : "when: the call or after=EVENT is missing");
+        return wrong(r, end_column,
+                     rule->scope == FAULT_QP ? "when: send=N or recv=N is missing"
+                                             : "when: the call or after=EVENT is missing");
     return what_fits(rule) || wrong(r, d->what.column, "%s does not go with %s", d->what.key,
                                     rule->scope == FAULT_QP ? soft_fault_when_name(rule->when)
                                                             : name_of(scopes, (int)rule->scope));

@@ -18,9 +18,14 @@
 enum soft_fault_scope { FAULT_QP, FAULT_ID, FAULT_CM, FAULT_CALL, FAULT_DEVICE };
 
 enum soft_fault_when { /* of one scope each */
-    FAULT_SEND, FAULT_RECV,                                                      /* FAULT_QP */
-    FAULT_RESOLVE_ADDR, FAULT_RESOLVE_ROUTE, FAULT_CONNECT, FAULT_ACCEPT, FAULT_AFTER, /* FAULT_ID */
-    FAULT_NTH,                                                                   /* the others */
+                       FAULT_SEND,
+                       FAULT_RECV, /* FAULT_QP */
+                       FAULT_RESOLVE_ADDR,
+                       FAULT_RESOLVE_ROUTE,
+                       FAULT_CONNECT,
+                       FAULT_ACCEPT,
+                       FAULT_AFTER, /* FAULT_ID */
+                       FAULT_NTH,   /* the others */
 };
 #define FAULT_ID_CALLS (FAULT_ACCEPT - FAULT_RESOLVE_ADDR + 1)
 
@@ -36,20 +41,28 @@ enum soft_fault_what {
 };
 
 #define SOFT_FAULT_CALLS(X)                                                                        \
-    X(open_device) X(alloc_pd) X(reg_mr) X(create_comp_channel) X(create_cq) X(create_srq)         \
-    X(create_qp) X(modify_qp) X(mem_alloc) X(create_event_channel) X(create_id)
+    X(open_device)                                                                                 \
+    X(alloc_pd) X(reg_mr) X(create_comp_channel) X(create_cq) X(create_srq) X(create_qp)           \
+        X(modify_qp) X(mem_alloc) X(create_event_channel) X(create_id)
 enum soft_fault_call {
 #define SOFT_FAULT_X(name) FAULT_CALL_##name,
     SOFT_FAULT_CALLS(SOFT_FAULT_X)
 #undef SOFT_FAULT_X
-    FAULT_CALLS,
+        FAULT_CALLS,
 };
 
 enum soft_device_what {
-    DEVICE_REMOVE, DEVICE_RESTORE, DEVICE_PORT_DOWN, DEVICE_PORT_UP, DEVICE_ADDRESS_CHANGE,
+    DEVICE_REMOVE,
+    DEVICE_RESTORE,
+    DEVICE_PORT_DOWN,
+    DEVICE_PORT_UP,
+    DEVICE_ADDRESS_CHANGE,
 };
 enum soft_device_order { /* of a removal's two notices */
-    ORDER_FATAL_FIRST, ORDER_REMOVAL_FIRST, ORDER_FATAL_ONLY, ORDER_REMOVAL_ONLY,
+                         ORDER_FATAL_FIRST,
+                         ORDER_REMOVAL_FIRST,
+                         ORDER_FATAL_ONLY,
+                         ORDER_REMOVAL_ONLY,
 };
 struct soft_device_action {
     enum soft_device_what what;
@@ -60,10 +73,10 @@ struct soft_device_action {
 struct soft_rule {
     unsigned line;
     enum soft_fault_scope scope;
-    bool by_number;     /* FAULT_QP: who is a queue pair number, else the order of creation */
-    uint32_t who;       /* 0: any; FAULT_CM: message type + 1; FAULT_CALL: enum soft_fault_call */
+    bool by_number; /* FAULT_QP: who is a queue pair number, else the order of creation */
+    uint32_t who;   /* 0: any; FAULT_CM: message type + 1; FAULT_CALL: enum soft_fault_call */
     enum soft_fault_when when;
-    int after;          /* FAULT_AFTER: which event */
+    int after; /* FAULT_AFTER: which event */
     uint32_t first, last;
     enum soft_fault_what what;
     int64_t value;

@@ -293,7 +293,7 @@ struct soft_qp {
     _Atomic uint32_t rx_told;   /* rx_pos last told to the peer, in a slot or in the ring's header */
     _Atomic uint32_t rx_word;   /* the same, in the header */
     _Atomic uint32_t tx_acked;  /* slots of tx known consumed */
-    _Atomic uint32_t unretired; /* work requests transmitted and not retired */
+    _Atomic uint32_t unretired; /* work requests posted and not retired */
     _Atomic uint32_t attention; /* something needs the lock: link, error, flush, backlog */
     _Atomic bool rx_stalled;    /* a message waits for a receive */
     _Atomic bool need_tick;     /* the engine looks after it every millisecond */

@@ -221,7 +221,7 @@ static void retire(struct soft_qp *qp, struct sink *sink) {
             qp->sq_head++; /* its place is free again when a later one completes */
         }
     }
-    st(qp->unretired, qp->sq_next - qp->sq_head);
+    st(qp->unretired, qp->sq_tail - qp->sq_head);
 }
 
 /* Acknowledgements, refusals and the end of the peer. */

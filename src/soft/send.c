@@ -239,7 +239,7 @@ static void mark_broken(struct soft_qp *qp, struct soft_wqe *wqe) {
 static void transmitted(struct soft_qp *qp, struct soft_wqe *wqe) {
     wqe->end = qp->tx_pos;
     qp->sq_next++;
-    st(qp->unretired, qp->sq_next - qp->sq_head);
+    st(qp->unretired, qp->sq_tail - qp->sq_head);
 }
 
 /* What a fault plan says about the work request next in line. */
@@ -463,6 +463,7 @@ static void post_one(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t 
     }
     if (plain)
         save_payload(qp, index, wr);
+    st(qp->unretired, qp->sq_tail - qp->sq_head);
     st(qp->attention, ATT_WORK);
     st(qp->need_tick, true);
 }

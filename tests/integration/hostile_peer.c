@@ -28,6 +28,7 @@
 #define END_NS (600 * MS) /* longer than the other side is patient */
 #define BUFFER 8192u
 #define DEPTH 64
+#define BUFFERS 256u /* more than can be on their way */
 
 static const struct fabric_ops *const fabric = &fabric_soft;
 static struct rdma_event_channel *channel;
@@ -50,6 +51,7 @@ struct link {
     struct ibv_qp *qp;
     struct ibv_mr *mr;
     uint8_t *buffer;
+    unsigned next; /* of the buffers */
 };
 
 /* ---- events ---------------------------------------------------------------------------------------- */
@@ -101,8 +103,8 @@ static bool link_open(struct link *l) {
     l->pd = fabric->alloc_pd(l->id->verbs);
     l->cq = fabric->create_cq(l->id->verbs, 4 * DEPTH, NULL, NULL, 0);
     must(l->pd && l->cq);
-    l->buffer = calloc(1, 2 * BUFFER);
-    l->mr = fabric->reg_mr(l->pd, l->buffer, 2 * BUFFER, IBV_ACCESS_LOCAL_WRITE);
+    l->buffer = calloc(BUFFERS + 1, BUFFER);
+    l->mr = fabric->reg_mr(l->pd, l->buffer, (BUFFERS + 1) * BUFFER, IBV_ACCESS_LOCAL_WRITE);
     must(l->mr);
     struct ibv_qp_init_attr init = {
         .send_cq = l->cq,
@@ -114,7 +116,7 @@ static bool link_open(struct link *l) {
     must(l->qp);
     if (!modify(l, IBV_QPS_INIT))
         return false;
-    struct ibv_sge sge = {(uintptr_t)l->buffer + BUFFER, BUFFER, l->mr->lkey};
+    struct ibv_sge sge = {(uintptr_t)l->buffer + BUFFERS * BUFFER, BUFFER, l->mr->lkey};
     struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = 1}, *bad;
     for (unsigned i = 0; i < 16 && !mode_is("mute"); i++)
         must(ibv_post_recv(l->qp, &wr, &bad) == 0);
@@ -135,17 +137,20 @@ static void link_close(struct link *l) {
 }
 
 static bool post_frame(struct link *l, const struct frame *f, size_t bytes) {
-    struct ibv_sge sge = {(uintptr_t)l->buffer, (uint32_t)bytes, l->mr->lkey};
+    uint8_t *at = l->buffer + l->next % BUFFERS * BUFFER;
+    struct ibv_sge sge = {(uintptr_t)at, (uint32_t)bytes, l->mr->lkey};
     struct ibv_send_wr wr = {.sg_list = &sge,
                              .num_sge = 1,
                              .opcode = random32() % 16 ? IBV_WR_SEND : IBV_WR_SEND_WITH_IMM,
                              .send_flags = IBV_SEND_SIGNALED},
                        *bad;
-    if (f)
-        frame_put(l->buffer, f);
+    frame_put(at, f);
     struct ibv_wc wc[8];
     (void)ibv_poll_cq(l->cq, 8, wc);
-    return ibv_post_send(l->qp, &wr, &bad) == 0;
+    if (ibv_post_send(l->qp, &wr, &bad) != 0)
+        return false;
+    l->next++;
+    return true;
 }
 
 /* ---- records ---------------------------------------------------------------------------------------- */
@@ -297,12 +302,11 @@ static void dial(unsigned port) {
     must(fabric->connect(l.id, &param) == 0);
     int type = next_event();
     if (type == RDMA_CM_EVENT_CONNECT_RESPONSE) {
-        must(modify(&l, IBV_QPS_RTR) && modify(&l, IBV_QPS_RTS));
-        if (mode_is("half")) {
+        if (mode_is("half"))
             wait_for_the_end();
-        } else if (fabric->establish(l.id) == 0) {
+        else if (modify(&l, IBV_QPS_RTR) && modify(&l, IBV_QPS_RTS) &&
+                 fabric->establish(l.id) == 0)
             abuse(&l);
-        }
     }
     link_close(&l);
 }
@@ -327,10 +331,9 @@ static void serve(void) {
         wait_for_the_end(); /* never answers */
     } else if (refuses) {
         must(fabric->reject(l.id, bytes ? data : NULL, bytes) == 0);
-    } else {
-        must(modify(&l, IBV_QPS_RTR) && modify(&l, IBV_QPS_RTS));
-        if (fabric->accept(l.id, &param) == 0)
-            abuse(&l);
+    } else if (modify(&l, IBV_QPS_RTR) && modify(&l, IBV_QPS_RTS) &&
+               fabric->accept(l.id, &param) == 0) {
+        abuse(&l);
     }
     link_close(&l);
 }

@@ -13,14 +13,14 @@ static void fail_stuck(struct pair *p) {
                         "gate %llx\n",
                         i ? "b" : "a", s->state, cm_state_name(s->conn.owner.state), s->rx_posted,
                         s->sq_tail - s->sq_head, s->reason, (unsigned long long)s->gate);
-    fail_msg("%u and %u sessions do not end", slots_used(p->a.node->index),
-             slots_used(p->b.node->index));
+    fail_msg("%u and %u sessions do not end", slots_taken(p->a.node->index),
+             slots_taken(p->b.node->index));
 }
 
 /* Turns until neither node has a session; events are counted. */
 static void settle(struct pair *p) {
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    while (slots_used(p->a.node->index) + slots_used(p->b.node->index) > 0) {
+    while (slots_taken(p->a.node->index) + slots_taken(p->b.node->index) > 0) {
         sluice_event event;
         struct side *sides[] = {&p->a, &p->b};
         if (env_now(&env_default) >= limit)
@@ -51,7 +51,7 @@ static void both_sides_learn_who_closed(void **state) {
         assert_int_equal(event.status, 0);
         pair_expect_nothing(&p, &p.a);
         pair_expect_nothing(&p, &p.b);
-        assert_int_equal(slots_used(p.a.node->index) + slots_used(p.b.node->index), 0);
+        assert_int_equal(slots_taken(p.a.node->index) + slots_taken(p.b.node->index), 0);
     }
     pair_close(&p);
 }
@@ -221,7 +221,7 @@ static void closing_the_node_in_every_state(void **state) {
         uint64_t start = env_now(&env_default);
         sluice_close(i & 2 ? p.a.node : p.b.node, 0);
         assert_true(env_now(&env_default) - start < 20000000000ull);
-        assert_int_equal(slots_used((i & 2 ? &p.a : &p.b)->node->index), 0);
+        assert_int_equal(slots_taken((i & 2 ? &p.a : &p.b)->node->index), 0);
         sluice_close(i & 2 ? p.b.node : p.a.node, 0);
         assert_int_equal(sluice_poll(p.a.loop, NULL, 0, 0), SLUICE_ECLOSED);
     }

@@ -6,6 +6,9 @@
 #include "fault_util.h"
 #include "softcm.h"
 
+#include <net/if.h>
+#include <sys/ioctl.h>
+
 static int setup(void **state) {
     (void)state;
     softcm_start();
@@ -47,7 +50,8 @@ static void address_and_route_fail_once_and_may_be_asked_again(void **state) {
     struct rdma_event_channel *channel = soft_create_event_channel();
     struct rdma_cm_id *id = softcm_id(channel);
     struct sockaddr_in dst = softcm_in("127.0.0.1", 4711);
-    fault_plan("id=1 resolve_addr=1 event=ADDR_ERROR status=-19\nid=1 resolve_route=1 event=ROUTE_ERROR");
+    fault_plan(
+        "id=1 resolve_addr=1 event=ADDR_ERROR status=-19\nid=1 resolve_route=1 event=ROUTE_ERROR");
     assert_int_equal(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000), 0);
     assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_ADDR_ERROR), -19);
     assert_int_equal(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000), 0);
@@ -188,8 +192,8 @@ static void only_one_of_the_two_notices_comes_where_asked_for(void **state) {
         struct softcm_pair pair;
         softcm_pair_up(&pair);
         struct ibv_context *ctx = pair.active->verbs;
-        assert_int_equal(
-            fault_device(DEVICE_REMOVE, fatal ? ORDER_FATAL_ONLY : ORDER_REMOVAL_ONLY), 0);
+        assert_int_equal(fault_device(DEVICE_REMOVE, fatal ? ORDER_FATAL_ONLY : ORDER_REMOVAL_ONLY),
+                         0);
         assert_int_equal(softcm_readable(pair.active_channel, 0), !fatal);
         assert_int_equal(fault_async_silent(ctx), !fatal);
         assert_fails(soft_disconnect(pair.active), ENXIO);
@@ -266,6 +270,58 @@ static void an_address_that_moves_is_told_to_the_ids_bound_to_it(void **state) {
     softcm_pair_free(&pair);
 }
 
+/* Adds (up) or removes an address of the loopback link in a network of this process's own. */
+static int address_set(const char *text, bool up) {
+    struct ifreq req = {.ifr_name = "lo:1"};
+    struct sockaddr_in addr = softcm_in(text, 0);
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc;
+    if (up) {
+        memcpy(&req.ifr_addr, &addr, sizeof addr);
+        rc = ioctl(fd, SIOCSIFADDR, &req);
+    } else {
+        rc = ioctl(fd, SIOCGIFFLAGS, &req);
+        req.ifr_flags &= ~IFF_UP;
+        rc = rc ? rc : ioctl(fd, SIOCSIFFLAGS, &req);
+    }
+    close(fd);
+    return rc;
+}
+
+#define NO_NAMESPACE 77
+static void in_a_network_of_its_own(int fd) {
+    (void)fd;
+    softcm_start();
+    if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0)
+        _exit(NO_NAMESPACE);
+    if (address_set("10.98.76.54", true) != 0)
+        _exit(NO_NAMESPACE);
+    struct rdma_event_channel *channel = soft_create_event_channel();
+    struct rdma_cm_id *bound = softcm_id(channel), *other = softcm_id(channel);
+    struct sockaddr_in addr = softcm_in("10.98.76.54", 0), local = softcm_in("127.0.0.1", 0);
+    must(soft_bind_addr(bound, (struct sockaddr *)&addr) == 0);
+    must(soft_bind_addr(other, (struct sockaddr *)&local) == 0);
+    must(address_set("10.98.76.54", false) == 0);
+    struct rdma_cm_event *event;
+    must(softcm_readable(channel, SOFTCM_WAIT_MS));
+    must(soft_get_cm_event(channel, &event) == 0);
+    must(event->event == RDMA_CM_EVENT_ADDR_CHANGE && event->id == bound);
+    must(soft_ack_cm_event(event) == 0);
+    must(fault_async(bound->verbs) == IBV_EVENT_GID_CHANGE);
+    must(!softcm_readable(channel, 0));
+    must(soft_destroy_id(bound) == 0 && soft_destroy_id(other) == 0);
+    soft_destroy_event_channel(channel);
+}
+
+static void an_address_that_leaves_its_link_is_told_by_the_kernel(void **state) {
+    (void)state;
+    FAULT_NO_FORK();
+    struct sv_child child = sv_fork(in_a_network_of_its_own);
+    int status = sv_join(&child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == NO_NAMESPACE)
+        skip(); /* no right to a network of its own */
+    assert_int_equal(status, 0);
+}
+
 static void an_operation_of_an_id_can_remove_the_device(void **state) {
     (void)state;
     struct softcm_pair pair;
@@ -298,6 +354,7 @@ int main(void) {
         cmocka_unit_test(only_one_of_the_two_notices_comes_where_asked_for),
         cmocka_unit_test(nothing_connects_while_the_port_is_down),
         cmocka_unit_test(an_address_that_moves_is_told_to_the_ids_bound_to_it),
+        cmocka_unit_test(an_address_that_leaves_its_link_is_told_by_the_kernel),
         cmocka_unit_test(an_operation_of_an_id_can_remove_the_device),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

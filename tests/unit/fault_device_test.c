@@ -53,7 +53,8 @@ static void removal_flushes_queue_pairs_and_fails_calls_with_eio(void **state) {
     assert_null(soft_open_device(a.ctx->device));
     assert_int_equal(errno, ENODEV);
     sv_unpair(&a, &b); /* every destroy works */
-    assert_false(atomic_load(&soft_device_gone)); /* nothing is open: the next one finds it as new */
+    assert_false(
+        atomic_load(&soft_device_gone)); /* nothing is open: the next one finds it as new */
 }
 
 static void a_restored_device_serves_new_contexts_only(void **state) {

@@ -127,8 +127,8 @@ static void a_malformed_plan_is_refused_with_its_place(void **state) {
         {"qp=1 send=1 los\001s", 1, 16, "no text"},
         {"qp=1 send=1 status=\303\204", 1, 20, "no text"},
         {"averyveryveryveryverylongkey=1", 1, 1, "that long"},
-        {"qp=11111111111111111111111111111111111111111111111111111111111111111111111111111111111", 1, 4,
-         "that long"},
+        {"qp=11111111111111111111111111111111111111111111111111111111111111111111111111111111111",
+         1, 4, "that long"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct soft_plan_error error;
@@ -154,9 +154,10 @@ static void the_number_of_rules_is_bounded(void **state) {
 /* Whatever the bytes, the parser ends, and says where. */
 static void random_bytes_are_refused_or_read(void **state) {
     (void)state;
-    static const char *const pieces[] = {"qp=", "*", " ", "send=", "recv=", "1", "..", "loss", ";",
-                                         "\n", "id=", "event=", "REJECTED", "status=", "-", "device=",
-                                         "remove", "delay=", "ms", "#", "=", "\xff", "0x", "cm=", "REQ"};
+    static const char *const pieces[] = {
+        "qp=", "*",   " ",      "send=",    "recv=",   "1",   "..",      "loss",   ";",
+        "\n",  "id=", "event=", "REJECTED", "status=", "-",   "device=", "remove", "delay=",
+        "ms",  "#",   "=",      "\xff",     "0x",      "cm=", "REQ"};
     uint32_t seed = 12345;
     for (int i = 0; i < 20000; i++) {
         char text[256] = "";

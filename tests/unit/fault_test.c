@@ -125,7 +125,8 @@ static void fewer_losses_than_retries_only_cost_time(void **state) {
 static void an_rnr_burst_ends_a_sender_with_fewer_retries(void **state) {
     (void)state;
     struct sv_end a, b;
-    sv_pair(&a, SV_OPTIONS(.finite_rnr = true, .rnr_retry = 2), &b, SV_OPTIONS(.rnr_timer = 18)); /* 4 ms */
+    sv_pair(&a, SV_OPTIONS(.finite_rnr = true, .rnr_retry = 2), &b,
+            SV_OPTIONS(.rnr_timer = 18)); /* 4 ms */
     sv_wait_linked(&a);
     fault_plan("qp=2 recv=2 rnr=500");
     exchange(&a, &b, 1);
@@ -259,11 +260,12 @@ static void each_call_fails_at_its_chosen_turn(void **state) {
     struct sv_end e;
     sv_open(&e, SV_OPTIONS(0));
     struct ibv_device **list = soft_get_device_list(NULL);
-    fault_plan("call=open_device n=1 errno=EMFILE; call=alloc_pd errno=ENOMEM\n"
-               "call=reg_mr errno=ENOMEM; call=create_comp_channel errno=EMFILE\n"
-               "call=create_cq errno=ENOMEM; call=create_qp errno=ENOSPC; call=create_srq errno=ENOMEM\n"
-               "call=modify_qp n=2 errno=EAGAIN; call=mem_alloc errno=ENOMEM\n"
-               "call=create_event_channel errno=ENFILE; call=create_id errno=ENOMEM");
+    fault_plan(
+        "call=open_device n=1 errno=EMFILE; call=alloc_pd errno=ENOMEM\n"
+        "call=reg_mr errno=ENOMEM; call=create_comp_channel errno=EMFILE\n"
+        "call=create_cq errno=ENOMEM; call=create_qp errno=ENOSPC; call=create_srq errno=ENOMEM\n"
+        "call=modify_qp n=2 errno=EAGAIN; call=mem_alloc errno=ENOMEM\n"
+        "call=create_event_channel errno=ENFILE; call=create_id errno=ENOMEM");
     struct ibv_qp_init_attr init = {.send_cq = e.scq, .recv_cq = e.rcq, .qp_type = IBV_QPT_RC};
     struct ibv_srq_init_attr srq = {.attr = {.max_wr = 4, .max_sge = 1}};
     struct rdma_cm_id *id;
@@ -354,7 +356,8 @@ static void a_bad_plan_in_the_environment_is_reported_once_and_ignored(void **st
 
 static int after(void **state) {
     (void)state;
-    assert_int_equal(sv_threads(), 3); /* . and .. and this one: the engine, and with it the plan, ended */
+    assert_int_equal(sv_threads(),
+                     3); /* . and .. and this one: the engine, and with it the plan, ended */
     return 0;
 }
 

@@ -118,7 +118,7 @@ static int control(const char *const *words, int count) {
     static char text[SOFT_CTL_REQUEST];
     uint64_t pid;
     size_t length;
-    int fd;
+    int fd = -1;
     if (count < 1)
         return tool_usage("say which process: its PID is missing");
     if (!units_number(words[0], &pid) || pid == 0 || pid > INT32_MAX)
