@@ -146,5 +146,9 @@ void soft_qp_idle(struct soft_qp *qp) {
     st(qp->kick_ns, now);
     st(qp->need_tick, true);
     soft_tick_want();
-    soft_qp_kick(qp);
+    /* The way to the peer may be coming or going: look at it under the lock. */
+    if (spin_try(&qp->lock)) {
+        soft_qp_kick(qp);
+        spin_unlock(&qp->lock);
+    }
 }
