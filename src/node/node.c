@@ -150,7 +150,7 @@ static int start_worker(sluice_node *n, uint32_t i, sluice_error *e) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error == 0) {
         worker->started = true;
-        snprintf(name, sizeof name, "sluice-w%u", i);
+        snprintf(name, sizeof name, "sluice-w%u", i % 1000);
         pthread_setname_np(worker->thread, name);
         return SLUICE_OK;
     }
