@@ -35,8 +35,7 @@ static void prepare(struct cm *cm, struct cm_conn *conn) {
         !cm_attributes(cm, conn, IBV_QPS_RTR, &conn->rtr, &conn->rtr_mask) ||
         !cm_attributes(cm, conn, IBV_QPS_RTS, &conn->rts, &conn->rts_mask)) {
         /* EINVAL: the peer gave up, and the id is past all this. */
-        cm_fail(cm, conn,
-                errno == EINVAL ? SLUICE_REASON_PEER_LOST : SLUICE_REASON_DEVICE_ERROR,
+        cm_fail(cm, conn, errno == EINVAL ? SLUICE_REASON_PEER_LOST : SLUICE_REASON_DEVICE_ERROR,
                 (uint32_t)errno, "no QP attributes for the answer: %s", strerror(errno));
         return;
     }

@@ -22,7 +22,7 @@
 #define EVENTS_MAX 64   /* rdma_cm events taken in one round; the descriptor stays readable */
 #define RECORDS_MAX 256 /* records taken in one round */
 
-/* ---- deadlines --------------------------------------------------------------------------------------- */
+/* ---- deadlines ------------------------------------------------------------------------------- */
 
 void cm_watch(struct cm *cm, struct cm_conn *conn, uint64_t deadline_ns) {
     conn->deadline_ns = deadline_ns;
@@ -62,7 +62,7 @@ static unsigned check_deadlines(struct cm *cm) {
     return count;
 }
 
-/* ---- telling the loop ---------------------------------------------------------------------------------- */
+/* ---- telling the loop ------------------------------------------------------------------------ */
 
 void cm_fail(struct cm *cm, struct cm_conn *conn, sluice_reason reason, uint32_t vendor,
              const char *format, ...) {
@@ -93,7 +93,7 @@ void cm_adopt(struct cm *cm, struct cm_conn *conn) {
     loop_post(atomic_load(&s->loop), s, LOOP_VERB_ADOPT);
 }
 
-/* ---- ending ---------------------------------------------------------------------------------------------- */
+/* ---- ending ---------------------------------------------------------------------------------- */
 
 void cm_release(struct cm *cm, struct cm_conn *conn) {
     const struct fabric_ops *fabric = cm->node->fabric;
@@ -129,7 +129,7 @@ void cm_drained(struct cm *cm, struct cm_conn *conn) {
     loop_post(atomic_load(&s->loop), s, LOOP_VERB_GONE);
 }
 
-/* ---- records --------------------------------------------------------------------------------------------- */
+/* ---- records --------------------------------------------------------------------------------- */
 
 static void take_record(struct cm *cm, struct inbox_item *item) {
     if (item->verb == CM_VERB_LISTEN) {
@@ -207,7 +207,7 @@ static unsigned take_names(struct cm *cm) {
     return count;
 }
 
-/* ---- events ---------------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static bool carries_data(unsigned type) {
     return type == RDMA_CM_EVENT_CONNECT_REQUEST || type == RDMA_CM_EVENT_CONNECT_RESPONSE ||
@@ -233,8 +233,8 @@ static void copy_event(struct cm_event *copy, const struct rdma_cm_event *event)
 static void dispatch(struct cm *cm, const struct cm_event *event) {
     stats_add(&cm->stats->events[event->type], 1);
     /* A request speaks to its listener; the new id has the listener's context until it is told. */
-    struct rdma_cm_id *id = event->type == RDMA_CM_EVENT_CONNECT_REQUEST ? event->listen_id
-                                                                         : event->id;
+    struct rdma_cm_id *id =
+        event->type == RDMA_CM_EVENT_CONNECT_REQUEST ? event->listen_id : event->id;
     struct cm_owner *owner = id ? id->context : NULL;
     if (!owner || owner->state >= CM_STATE_COUNT)
         return;
@@ -260,7 +260,7 @@ static unsigned take_events(struct cm *cm) {
     return count;
 }
 
-/* ---- the round --------------------------------------------------------------------------------------------- */
+/* ---- the round ------------------------------------------------------------------------------- */
 
 static int sleep_ms(struct cm *cm, uint64_t wait_ns) {
     uint64_t until = wait_ns > UINT64_MAX - cm->now_ns ? UINT64_MAX : cm->now_ns + wait_ns;
@@ -278,6 +278,8 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
     struct epoll_event ready[4];
     cm->now_ns = env_now(&cm->node->env);
     stats_add(&cm->stats->turns, 1);
+    atomic_store_explicit(&cm->node->stats.page->memory_bytes, pool_bytes(cm->node->pool),
+                          memory_order_relaxed);
     unsigned done = take_records(cm) + take_names(cm) + check_deadlines(cm);
     doorbell_arm(&cm->mailbox.bell);
     bool more = done > 0 || !inbox_empty(&cm->mailbox.inbox) || atomic_load(&cm->stop) ||
@@ -303,7 +305,7 @@ static void *run(void *arg) {
     return NULL;
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static int nonblocking(int fd) {
     int flags = fcntl(fd, F_GETFL);

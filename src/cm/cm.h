@@ -95,14 +95,14 @@ static inline void cm_post(struct cm *cm, struct session *s, enum cm_verb verb) 
     mailbox_post(&cm->mailbox, &s->to_cm[verb], (uint32_t)verb, s->slot);
 }
 
-/* ---- listeners, any thread (listen.c) ------------------------------------------------------------ */
+/* ---- listeners, any thread (listen.c) -------------------------------------------------------- */
 struct cm_listener *listener_take(struct sluice_node *node); /* STARTING; NULL: none free */
 struct cm_listener *listener_find(uint64_t id);              /* NULL: stale */
 uint64_t listener_handle(struct cm_listener *listener);
 void listener_stop(struct cm_listener *listener, uint32_t generation);
 void listener_give_back(struct cm_listener *listener);
 
-/* ---- the table (cm_table.c) ---------------------------------------------------------------------- */
+/* ---- the table (cm_table.c) ------------------------------------------------------------------ */
 typedef void cm_run(struct cm *cm, struct cm_owner *owner, const struct cm_event *event);
 struct cm_cell {
     cm_run *run;
@@ -112,7 +112,7 @@ extern const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT];
 const char *cm_state_name(unsigned state);
 const char *cm_event_name(unsigned type);
 
-/* ---- between the files of src/cm: the CM thread only ----------------------------------------------- */
+/* ---- between the files of src/cm: the CM thread only ----------------------------------------- */
 
 /* Handlers of the table. */
 cm_run cm_on_request, cm_on_addr_resolved, cm_on_addr_error, cm_on_route_resolved,
@@ -146,9 +146,9 @@ bool cm_attributes(struct cm *cm, struct cm_conn *conn, enum ibv_qp_state state,
                    struct ibv_qp_attr *attr, int *mask);
 void cm_proposal(struct cm *cm, const struct link_config *link, struct record_req *out);
 int cm_milliseconds(struct cm *cm, struct cm_conn *conn); /* left of its deadline */
-void cm_async(struct cm *cm); /* device events */
+void cm_async(struct cm *cm);                             /* device events */
 
-/* ---- the resolver (resolver.c) ------------------------------------------------------------------- */
+/* ---- the resolver (resolver.c) --------------------------------------------------------------- */
 int resolver_open(struct cm_resolver **out, struct mailbox *wake);
 /* Never waits for a name server: a lookup under way is left to itself. */
 void resolver_close(struct cm_resolver *resolver);

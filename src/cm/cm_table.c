@@ -8,186 +8,221 @@
  */
 #include "cm/cm.h"
 
-#define RUN(handler) {.run = handler}
-#define IGNORE(why) {.ignored = why}
+#define RUN(handler)                                                                               \
+    { .run = handler }
+#define IGNORE(why)                                                                                \
+    { .ignored = why }
 
 /* Columns that mean the same in every state. */
-#define NEVER                                                                                  \
-    [RDMA_CM_EVENT_MULTICAST_JOIN] = IGNORE("no multicast group is ever joined"),              \
-    [RDMA_CM_EVENT_MULTICAST_ERROR] = IGNORE("no multicast group is ever joined"),             \
-    [FABRIC_CM_ADDRINFO_RESOLVED] = IGNORE("names are resolved by a thread, not by rdma_cm"),  \
-    [FABRIC_CM_ADDRINFO_ERROR] = IGNORE("names are resolved by a thread, not by rdma_cm"),     \
-    [FABRIC_CM_USER] = IGNORE("doorbells ring on channels of their own"),                      \
-    [FABRIC_CM_INTERNAL] = IGNORE("between the library and its kernel"),                       \
+#define NEVER                                                                                      \
+    [RDMA_CM_EVENT_MULTICAST_JOIN] = IGNORE("no multicast group is ever joined"),                  \
+    [RDMA_CM_EVENT_MULTICAST_ERROR] = IGNORE("no multicast group is ever joined"),                 \
+    [FABRIC_CM_ADDRINFO_RESOLVED] = IGNORE("names are resolved by a thread, not by rdma_cm"),      \
+    [FABRIC_CM_ADDRINFO_ERROR] = IGNORE("names are resolved by a thread, not by rdma_cm"),         \
+    [FABRIC_CM_USER] = IGNORE("doorbells ring on channels of their own"),                          \
+    [FABRIC_CM_INTERNAL] = IGNORE("between the library and its kernel"),                           \
     [CM_EVENT_UNKNOWN] = IGNORE("an event of a newer library; none needs an answer to live")
 
-#define HINTS                                                                                  \
-    [RDMA_CM_EVENT_ADDR_CHANGE] = IGNORE("a hint; the connection lives until told otherwise"), \
+#define HINTS                                                                                      \
+    [RDMA_CM_EVENT_ADDR_CHANGE] = IGNORE("a hint; the connection lives until told otherwise"),     \
     [RDMA_CM_EVENT_TIMEWAIT_EXIT] = IGNORE("the device decides when QP numbers are used again")
 
 /* A request names its listener, never a connection. */
-#define NO_REQUEST                                                                             \
-    [RDMA_CM_EVENT_CONNECT_REQUEST] = IGNORE("only listeners get requests")
+#define NO_REQUEST [RDMA_CM_EVENT_CONNECT_REQUEST] = IGNORE("only listeners get requests")
 
-#define RESOLVED_BEFORE                                                                        \
-    [RDMA_CM_EVENT_ADDR_RESOLVED] = IGNORE("the address was resolved before"),                 \
+#define RESOLVED_BEFORE                                                                            \
+    [RDMA_CM_EVENT_ADDR_RESOLVED] = IGNORE("the address was resolved before"),                     \
     [RDMA_CM_EVENT_ADDR_ERROR] = IGNORE("the address was resolved before")
 
-#define ROUTED_BEFORE                                                                          \
-    RESOLVED_BEFORE, [RDMA_CM_EVENT_ROUTE_RESOLVED] = IGNORE("the route was resolved before"), \
+#define ROUTED_BEFORE                                                                              \
+    RESOLVED_BEFORE, [RDMA_CM_EVENT_ROUTE_RESOLVED] = IGNORE("the route was resolved before"),     \
                      [RDMA_CM_EVENT_ROUTE_ERROR] = IGNORE("the route was resolved before")
 
-#define NOT_ROUTED_HERE                                                                        \
-    [RDMA_CM_EVENT_ADDR_RESOLVED] = IGNORE("a listener's side resolves nothing"),              \
-    [RDMA_CM_EVENT_ADDR_ERROR] = IGNORE("a listener's side resolves nothing"),                 \
-    [RDMA_CM_EVENT_ROUTE_RESOLVED] = IGNORE("a listener's side resolves nothing"),             \
+#define NOT_ROUTED_HERE                                                                            \
+    [RDMA_CM_EVENT_ADDR_RESOLVED] = IGNORE("a listener's side resolves nothing"),                  \
+    [RDMA_CM_EVENT_ADDR_ERROR] = IGNORE("a listener's side resolves nothing"),                     \
+    [RDMA_CM_EVENT_ROUTE_RESOLVED] = IGNORE("a listener's side resolves nothing"),                 \
     [RDMA_CM_EVENT_ROUTE_ERROR] = IGNORE("a listener's side resolves nothing")
 
-#define NOT_ROUTED_YET                                                                         \
-    [RDMA_CM_EVENT_ROUTE_RESOLVED] = IGNORE("no route was asked for yet"),                     \
+#define NOT_ROUTED_YET                                                                             \
+    [RDMA_CM_EVENT_ROUTE_RESOLVED] = IGNORE("no route was asked for yet"),                         \
     [RDMA_CM_EVENT_ROUTE_ERROR] = IGNORE("no route was asked for yet")
 
-#define NOT_CONNECTED_YET                                                                      \
-    [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("nothing was sent that could be answered"),      \
-    [RDMA_CM_EVENT_CONNECT_ERROR] = IGNORE("nothing was sent that could fail"),                \
-    [RDMA_CM_EVENT_UNREACHABLE] = IGNORE("nothing was sent that could be unanswered"),         \
-    [RDMA_CM_EVENT_REJECTED] = IGNORE("nothing was sent that could be rejected"),              \
-    [RDMA_CM_EVENT_ESTABLISHED] = IGNORE("nothing was sent that could be established"),        \
+#define NOT_CONNECTED_YET                                                                          \
+    [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("nothing was sent that could be answered"),          \
+    [RDMA_CM_EVENT_CONNECT_ERROR] = IGNORE("nothing was sent that could fail"),                    \
+    [RDMA_CM_EVENT_UNREACHABLE] = IGNORE("nothing was sent that could be unanswered"),             \
+    [RDMA_CM_EVENT_REJECTED] = IGNORE("nothing was sent that could be rejected"),                  \
+    [RDMA_CM_EVENT_ESTABLISHED] = IGNORE("nothing was sent that could be established"),            \
     [RDMA_CM_EVENT_DISCONNECTED] = IGNORE("there is no connection yet")
 
-#define ALL_OVER(why)                                                                          \
-    [RDMA_CM_EVENT_ADDR_RESOLVED] = IGNORE(why), [RDMA_CM_EVENT_ADDR_ERROR] = IGNORE(why),     \
-    [RDMA_CM_EVENT_ROUTE_RESOLVED] = IGNORE(why), [RDMA_CM_EVENT_ROUTE_ERROR] = IGNORE(why),   \
-    [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE(why),                                            \
-    [RDMA_CM_EVENT_CONNECT_ERROR] = IGNORE(why), [RDMA_CM_EVENT_UNREACHABLE] = IGNORE(why),    \
-    [RDMA_CM_EVENT_REJECTED] = IGNORE(why), [RDMA_CM_EVENT_ESTABLISHED] = IGNORE(why),         \
-    [RDMA_CM_EVENT_DISCONNECTED] = IGNORE(why), [RDMA_CM_EVENT_DEVICE_REMOVAL] = IGNORE(why)
+#define ALL_OVER(why)                                                                              \
+    [RDMA_CM_EVENT_ADDR_RESOLVED] = IGNORE(why), [RDMA_CM_EVENT_ADDR_ERROR] = IGNORE(why),         \
+    [RDMA_CM_EVENT_ROUTE_RESOLVED] = IGNORE(why), [RDMA_CM_EVENT_ROUTE_ERROR] = IGNORE(why),       \
+    [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE(why), [RDMA_CM_EVENT_CONNECT_ERROR] = IGNORE(why),   \
+    [RDMA_CM_EVENT_UNREACHABLE] = IGNORE(why), [RDMA_CM_EVENT_REJECTED] = IGNORE(why),             \
+    [RDMA_CM_EVENT_ESTABLISHED] = IGNORE(why), [RDMA_CM_EVENT_DISCONNECTED] = IGNORE(why),         \
+    [RDMA_CM_EVENT_DEVICE_REMOVAL] = IGNORE(why)
 
 #define REMOVAL [RDMA_CM_EVENT_DEVICE_REMOVAL] = RUN(cm_on_device_removal)
 
+/* A row is a list, one pair a line. */
+/* clang-format off */
 const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
-    [CM_IDLE] = {ALL_OVER("there is no id it could belong to"), NO_REQUEST, HINTS, NEVER},
-
-    [CM_LISTENING] = {[RDMA_CM_EVENT_CONNECT_REQUEST] = RUN(cm_on_request),
-                      NOT_ROUTED_HERE,
-                      [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("a listener connects to nobody"),
-                      [RDMA_CM_EVENT_CONNECT_ERROR] = IGNORE("a listener connects to nobody"),
-                      [RDMA_CM_EVENT_UNREACHABLE] = IGNORE("a listener connects to nobody"),
-                      [RDMA_CM_EVENT_REJECTED] = IGNORE("a listener connects to nobody"),
-                      [RDMA_CM_EVENT_ESTABLISHED] = IGNORE("a listener connects to nobody"),
-                      [RDMA_CM_EVENT_DISCONNECTED] = IGNORE("a listener connects to nobody"),
-                      [RDMA_CM_EVENT_DEVICE_REMOVAL] = RUN(cm_on_listener_removal),
-                      HINTS,
-                      NEVER},
-
-    [CM_NAMING] = {ALL_OVER("there is no id before the name is resolved"), NO_REQUEST, HINTS,
-                   NEVER},
-
-    [CM_ADDRESSING] = {[RDMA_CM_EVENT_ADDR_RESOLVED] = RUN(cm_on_addr_resolved),
-                       [RDMA_CM_EVENT_ADDR_ERROR] = RUN(cm_on_addr_error),
-                       NOT_ROUTED_YET,
-                       NO_REQUEST,
-                       NOT_CONNECTED_YET,
-                       REMOVAL,
-                       HINTS,
-                       NEVER},
-
-    [CM_ROUTING] = {RESOLVED_BEFORE,
-                    [RDMA_CM_EVENT_ROUTE_RESOLVED] = RUN(cm_on_route_resolved),
-                    [RDMA_CM_EVENT_ROUTE_ERROR] = RUN(cm_on_route_error),
-                    NO_REQUEST,
-                    NOT_CONNECTED_YET,
-                    REMOVAL,
-                    HINTS,
-                    NEVER},
-
-    [CM_PREPARING] = {ROUTED_BEFORE, NO_REQUEST, NOT_CONNECTED_YET, REMOVAL, HINTS, NEVER},
-
-    [CM_CONNECTING] = {ROUTED_BEFORE,
-                       NO_REQUEST,
-                       [RDMA_CM_EVENT_CONNECT_RESPONSE] = RUN(cm_on_response),
-                       [RDMA_CM_EVENT_CONNECT_ERROR] = RUN(cm_on_connect_error),
-                       [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_lost),
-                       [RDMA_CM_EVENT_REJECTED] = RUN(cm_on_rejected),
-                       [RDMA_CM_EVENT_ESTABLISHED] =
-                           IGNORE("raised only with a QP on the id, which there is not"),
-                       [RDMA_CM_EVENT_DISCONNECTED] = RUN(cm_on_disconnected),
-                       REMOVAL,
-                       HINTS,
-                       NEVER},
-
-    [CM_APPLYING] = {ROUTED_BEFORE,
-                     NO_REQUEST,
-                     [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("the answer is being applied"),
-                     [RDMA_CM_EVENT_CONNECT_ERROR] = RUN(cm_on_connect_error),
-                     [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_lost),
-                     [RDMA_CM_EVENT_REJECTED] = RUN(cm_on_rejected),
-                     [RDMA_CM_EVENT_ESTABLISHED] =
-                         IGNORE("raised only with a QP on the id, which there is not"),
-                     [RDMA_CM_EVENT_DISCONNECTED] = RUN(cm_on_disconnected),
-                     REMOVAL,
-                     HINTS,
-                     NEVER},
-
-    [CM_ASKING] = {NOT_ROUTED_HERE,
-                   NO_REQUEST,
-                   [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("answers go to the dialer"),
-                   [RDMA_CM_EVENT_CONNECT_ERROR] = RUN(cm_on_connect_error),
-                   [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_lost),
-                   [RDMA_CM_EVENT_REJECTED] = RUN(cm_on_rejected),
-                   [RDMA_CM_EVENT_ESTABLISHED] = IGNORE("nothing was accepted yet"),
-                   [RDMA_CM_EVENT_DISCONNECTED] = RUN(cm_on_disconnected),
-                   REMOVAL,
-                   HINTS,
-                   NEVER},
-
-    [CM_ANSWERING] = {NOT_ROUTED_HERE,
-                      NO_REQUEST,
-                      [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("answers go to the dialer"),
-                      [RDMA_CM_EVENT_CONNECT_ERROR] = RUN(cm_on_connect_error),
-                      [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_lost),
-                      [RDMA_CM_EVENT_REJECTED] = RUN(cm_on_rejected),
-                      [RDMA_CM_EVENT_ESTABLISHED] = IGNORE("nothing was accepted yet"),
-                      [RDMA_CM_EVENT_DISCONNECTED] = RUN(cm_on_disconnected),
-                      REMOVAL,
-                      HINTS,
-                      NEVER},
-
-    [CM_ACCEPTING] = {NOT_ROUTED_HERE,
-                      NO_REQUEST,
-                      [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("answers go to the dialer"),
-                      [RDMA_CM_EVENT_CONNECT_ERROR] = RUN(cm_on_connect_error),
-                      [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_lost),
-                      [RDMA_CM_EVENT_REJECTED] = RUN(cm_on_rejected),
-                      [RDMA_CM_EVENT_ESTABLISHED] = RUN(cm_on_established),
-                      [RDMA_CM_EVENT_DISCONNECTED] = RUN(cm_on_disconnected),
-                      REMOVAL,
-                      HINTS,
-                      NEVER},
+    [CM_IDLE] = {
+        ALL_OVER("there is no id it could belong to"),
+        NO_REQUEST,
+        HINTS,
+        NEVER,
+    },
+    [CM_LISTENING] = {
+        [RDMA_CM_EVENT_CONNECT_REQUEST] = RUN(cm_on_request),
+        NOT_ROUTED_HERE,
+        [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("a listener connects to nobody"),
+        [RDMA_CM_EVENT_CONNECT_ERROR] = IGNORE("a listener connects to nobody"),
+        [RDMA_CM_EVENT_UNREACHABLE] = IGNORE("a listener connects to nobody"),
+        [RDMA_CM_EVENT_REJECTED] = IGNORE("a listener connects to nobody"),
+        [RDMA_CM_EVENT_ESTABLISHED] = IGNORE("a listener connects to nobody"),
+        [RDMA_CM_EVENT_DISCONNECTED] = IGNORE("a listener connects to nobody"),
+        [RDMA_CM_EVENT_DEVICE_REMOVAL] = RUN(cm_on_listener_removal),
+        HINTS,
+        NEVER,
+    },
+    [CM_NAMING] = {
+        ALL_OVER("there is no id before the name is resolved"),
+        NO_REQUEST,
+        HINTS,
+        NEVER,
+    },
+    [CM_ADDRESSING] = {
+        [RDMA_CM_EVENT_ADDR_RESOLVED] = RUN(cm_on_addr_resolved),
+        [RDMA_CM_EVENT_ADDR_ERROR] = RUN(cm_on_addr_error),
+        NOT_ROUTED_YET,
+        NO_REQUEST,
+        NOT_CONNECTED_YET,
+        REMOVAL,
+        HINTS,
+        NEVER,
+    },
+    [CM_ROUTING] = {
+        RESOLVED_BEFORE,
+        [RDMA_CM_EVENT_ROUTE_RESOLVED] = RUN(cm_on_route_resolved),
+        [RDMA_CM_EVENT_ROUTE_ERROR] = RUN(cm_on_route_error),
+        NO_REQUEST,
+        NOT_CONNECTED_YET,
+        REMOVAL,
+        HINTS,
+        NEVER,
+    },
+    [CM_PREPARING] = {
+        ROUTED_BEFORE,
+        NO_REQUEST,
+        NOT_CONNECTED_YET,
+        REMOVAL,
+        HINTS,
+        NEVER,
+    },
+    [CM_CONNECTING] = {
+        ROUTED_BEFORE,
+        NO_REQUEST,
+        [RDMA_CM_EVENT_CONNECT_RESPONSE] = RUN(cm_on_response),
+        [RDMA_CM_EVENT_CONNECT_ERROR] = RUN(cm_on_connect_error),
+        [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_lost),
+        [RDMA_CM_EVENT_REJECTED] = RUN(cm_on_rejected),
+        [RDMA_CM_EVENT_ESTABLISHED] =
+            IGNORE("raised only with a QP on the id, which there is not"),
+        [RDMA_CM_EVENT_DISCONNECTED] = RUN(cm_on_disconnected),
+        REMOVAL,
+        HINTS,
+        NEVER,
+    },
+    [CM_APPLYING] = {
+        ROUTED_BEFORE,
+        NO_REQUEST,
+        [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("the answer is being applied"),
+        [RDMA_CM_EVENT_CONNECT_ERROR] = RUN(cm_on_connect_error),
+        [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_lost),
+        [RDMA_CM_EVENT_REJECTED] = RUN(cm_on_rejected),
+        [RDMA_CM_EVENT_ESTABLISHED] =
+            IGNORE("raised only with a QP on the id, which there is not"),
+        [RDMA_CM_EVENT_DISCONNECTED] = RUN(cm_on_disconnected),
+        REMOVAL,
+        HINTS,
+        NEVER,
+    },
+    [CM_ASKING] = {
+        NOT_ROUTED_HERE,
+        NO_REQUEST,
+        [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("answers go to the dialer"),
+        [RDMA_CM_EVENT_CONNECT_ERROR] = RUN(cm_on_connect_error),
+        [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_lost),
+        [RDMA_CM_EVENT_REJECTED] = RUN(cm_on_rejected),
+        [RDMA_CM_EVENT_ESTABLISHED] = IGNORE("nothing was accepted yet"),
+        [RDMA_CM_EVENT_DISCONNECTED] = RUN(cm_on_disconnected),
+        REMOVAL,
+        HINTS,
+        NEVER,
+    },
+    [CM_ANSWERING] = {
+        NOT_ROUTED_HERE,
+        NO_REQUEST,
+        [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("answers go to the dialer"),
+        [RDMA_CM_EVENT_CONNECT_ERROR] = RUN(cm_on_connect_error),
+        [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_lost),
+        [RDMA_CM_EVENT_REJECTED] = RUN(cm_on_rejected),
+        [RDMA_CM_EVENT_ESTABLISHED] = IGNORE("nothing was accepted yet"),
+        [RDMA_CM_EVENT_DISCONNECTED] = RUN(cm_on_disconnected),
+        REMOVAL,
+        HINTS,
+        NEVER,
+    },
+    [CM_ACCEPTING] = {
+        NOT_ROUTED_HERE,
+        NO_REQUEST,
+        [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("answers go to the dialer"),
+        [RDMA_CM_EVENT_CONNECT_ERROR] = RUN(cm_on_connect_error),
+        [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_lost),
+        [RDMA_CM_EVENT_REJECTED] = RUN(cm_on_rejected),
+        [RDMA_CM_EVENT_ESTABLISHED] = RUN(cm_on_established),
+        [RDMA_CM_EVENT_DISCONNECTED] = RUN(cm_on_disconnected),
+        REMOVAL,
+        HINTS,
+        NEVER,
+    },
 
     /* UNREACHABLE and REJECTED may come late: an RTU that never arrived, a peer that moved. */
-    [CM_UP] = {ROUTED_BEFORE,
-               NO_REQUEST,
-               [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("a repeated answer"),
-               [RDMA_CM_EVENT_CONNECT_ERROR] = RUN(cm_on_connect_error),
-               [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_lost),
-               [RDMA_CM_EVENT_REJECTED] = RUN(cm_on_rejected),
-               [RDMA_CM_EVENT_ESTABLISHED] = IGNORE("it is established already"),
-               [RDMA_CM_EVENT_DISCONNECTED] = RUN(cm_on_disconnected),
-               REMOVAL,
-               HINTS,
-               NEVER},
-
-    [CM_FAILED] = {ALL_OVER("the loop was told already that the connection is down"), NO_REQUEST,
-                   HINTS, NEVER},
-
-    [CM_RELEASED] = {ALL_OVER("the connection is being closed already"), NO_REQUEST, HINTS, NEVER},
+    [CM_UP] = {
+        ROUTED_BEFORE,
+        NO_REQUEST,
+        [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("a repeated answer"),
+        [RDMA_CM_EVENT_CONNECT_ERROR] = RUN(cm_on_connect_error),
+        [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_lost),
+        [RDMA_CM_EVENT_REJECTED] = RUN(cm_on_rejected),
+        [RDMA_CM_EVENT_ESTABLISHED] = IGNORE("it is established already"),
+        [RDMA_CM_EVENT_DISCONNECTED] = RUN(cm_on_disconnected),
+        REMOVAL,
+        HINTS,
+        NEVER,
+    },
+    [CM_FAILED] = {
+        ALL_OVER("the loop was told already that the connection is down"),
+        NO_REQUEST,
+        HINTS,
+        NEVER,
+    },
+    [CM_RELEASED] = {
+        ALL_OVER("the connection is being closed already"),
+        NO_REQUEST,
+        HINTS,
+        NEVER,
+    },
 };
+/* clang-format on */
 
 const char *cm_state_name(unsigned state) {
     switch ((enum cm_state)state) {
-#define CM_X(name, text)                                                                       \
-    case CM_##name:                                                                            \
+#define CM_X(name, text)                                                                           \
+    case CM_##name:                                                                                \
         return text;
         CM_STATES(CM_X)
 #undef CM_X

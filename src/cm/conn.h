@@ -17,20 +17,20 @@
 #include "fabric/fabric.h"
 
 /* X(name, what it waits for) - rows of the table in cm_table.c */
-#define CM_STATES(X)                                                                           \
-    X(IDLE, "nothing: no connection")                                                          \
-    X(LISTENING, "connection requests (a listener)")                                           \
-    X(NAMING, "the resolver thread")                                                           \
-    X(ADDRESSING, "ADDR_RESOLVED")                                                             \
-    X(ROUTING, "ROUTE_RESOLVED")                                                               \
-    X(PREPARING, "the loop's QP (dialer)")                                                     \
-    X(CONNECTING, "CONNECT_RESPONSE")                                                          \
-    X(APPLYING, "the loop moving its QP to RTS")                                               \
-    X(ASKING, "the application's decision (listener)")                                         \
-    X(ANSWERING, "the loop's QP (listener)")                                                   \
-    X(ACCEPTING, "ESTABLISHED")                                                                \
-    X(UP, "the end")                                                                           \
-    X(FAILED, "the loop's RELEASE")                                                            \
+#define CM_STATES(X)                                                                               \
+    X(IDLE, "nothing: no connection")                                                              \
+    X(LISTENING, "connection requests (a listener)")                                               \
+    X(NAMING, "the resolver thread")                                                               \
+    X(ADDRESSING, "ADDR_RESOLVED")                                                                 \
+    X(ROUTING, "ROUTE_RESOLVED")                                                                   \
+    X(PREPARING, "the loop's QP (dialer)")                                                         \
+    X(CONNECTING, "CONNECT_RESPONSE")                                                              \
+    X(APPLYING, "the loop moving its QP to RTS")                                                   \
+    X(ASKING, "the application's decision (listener)")                                             \
+    X(ANSWERING, "the loop's QP (listener)")                                                       \
+    X(ACCEPTING, "ESTABLISHED")                                                                    \
+    X(UP, "the end")                                                                               \
+    X(FAILED, "the loop's RELEASE")                                                                \
     X(RELEASED, "the loop's DRAINED")
 
 enum cm_state {
@@ -71,14 +71,14 @@ struct cm_listener;
 struct cm_conn {
     struct cm_owner owner; /* first */
     bool passive, prepared, linked, reported;
-    bool over;        /* the loop has released it */
-    bool rejectable;  /* the peer waits for our accept or reject */
-    bool established; /* connect or accept was called: rdma_disconnect() makes sense */
-    uint64_t deadline_ns; /* of the step under way; 0: none */
+    bool over;                    /* the loop has released it */
+    bool rejectable;              /* the peer waits for our accept or reject */
+    bool established;             /* connect or accept was called: rdma_disconnect() makes sense */
+    uint64_t deadline_ns;         /* of the step under way; 0: none */
     struct cm_conn *next, **link; /* the CM thread's list */
     struct cm_listener *listener; /* passive: valid while that listens */
-    struct record_req req; /* dialer: what was proposed; listener: what the peer proposed */
-    struct record_rep rep; /* what was decided */
+    struct record_req req;        /* dialer: what was proposed; listener: what the peer proposed */
+    struct record_rep rep;        /* what was decided */
 
     /* DIAL: written by the dialing thread */
     union cm_address address;

@@ -63,7 +63,7 @@ void cm_proposal(struct cm *cm, const struct link_config *link, struct record_re
     };
 }
 
-/* ---- asynchronous events --------------------------------------------------------------------------------- */
+/* ---- asynchronous events --------------------------------------------------------------------- */
 
 static void device_lost(struct cm *cm) {
     if (!cm->device_lost)
@@ -110,19 +110,19 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
         node_log(cm->node, SLUICE_LOG_WARNING, "port %d of %s is down", event->element.port_num,
                  cm->node->choice.device);
         break;
-    case IBV_EVENT_SQ_DRAINED:        /* SQD is not used */
-    case IBV_EVENT_PATH_MIG:          /* nor alternate paths */
+    case IBV_EVENT_SQ_DRAINED: /* SQD is not used */
+    case IBV_EVENT_PATH_MIG:   /* nor alternate paths */
     case IBV_EVENT_PATH_MIG_ERR:
-    case IBV_EVENT_PORT_ACTIVE:       /* good news needs no action */
-    case IBV_EVENT_LID_CHANGE:        /* what addresses mean is rdma_cm's business */
+    case IBV_EVENT_PORT_ACTIVE: /* good news needs no action */
+    case IBV_EVENT_LID_CHANGE:  /* what addresses mean is rdma_cm's business */
     case IBV_EVENT_PKEY_CHANGE:
     case IBV_EVENT_SM_CHANGE:
     case IBV_EVENT_CLIENT_REREGISTER:
     case IBV_EVENT_GID_CHANGE:
-    case IBV_EVENT_SRQ_ERR:           /* no shared receive queues yet */
+    case IBV_EVENT_SRQ_ERR: /* no shared receive queues yet */
     case IBV_EVENT_SRQ_LIMIT_REACHED:
     case IBV_EVENT_QP_LAST_WQE_REACHED:
-    case IBV_EVENT_WQ_FATAL:          /* no work queues */
+    case IBV_EVENT_WQ_FATAL: /* no work queues */
         break;
     }
 }

@@ -61,13 +61,13 @@ void cm_resolve(struct cm *cm, struct cm_conn *conn) {
         return;
     }
     cm_enter(cm, conn, CM_ADDRESSING);
-    if (fabric->resolve_addr(conn->owner.id, NULL, &conn->address.any,
-                             cm_milliseconds(cm, conn)) != 0)
+    if (fabric->resolve_addr(conn->owner.id, NULL, &conn->address.any, cm_milliseconds(cm, conn)) !=
+        0)
         cm_fail(cm, conn, SLUICE_REASON_ADDRESS, (uint32_t)errno, "the address is not usable: %s",
                 strerror(errno));
 }
 
-/* ---- events ------------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 void cm_on_addr_resolved(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
@@ -181,7 +181,7 @@ void cm_ready(struct cm *cm, struct cm_conn *conn) {
     cm_adopt(cm, conn);
 }
 
-/* ---- refusals ------------------------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 /* A REJ without a record of ours: what the transport's own number means. */
 static sluice_reason reason_of_rej(int status, bool empty) {
@@ -201,12 +201,6 @@ static sluice_reason reason_of_rej(int status, bool empty) {
     }
 }
 
-static void printable(char *text) {
-    for (; *text; text++)
-        if (*text < ' ' || *text > '~')
-            *text = '?';
-}
-
 void cm_on_rejected(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     struct record_rej rej;
@@ -219,8 +213,7 @@ void cm_on_rejected(struct cm *cm, struct cm_owner *owner, const struct cm_event
     }
     if (record_rej_decode(&rej, event->data, event->data_bytes) == SLUICE_REASON_NONE) {
         sluice_reason reason = (sluice_reason)rej.reason;
-        printable(rej.text);
-        if (rej.reason == SLUICE_REASON_NONE || rej.reason > SLUICE_REASON_VALUE)
+        if (reason == SLUICE_REASON_NONE)
             reason = SLUICE_REASON_REFUSED;
         conn->down.code = rej.code;
         cm_fail(cm, conn, reason,
@@ -235,7 +228,7 @@ void cm_on_rejected(struct cm *cm, struct cm_owner *owner, const struct cm_event
     cm_fail(cm, conn, reason, (uint32_t)event->status, "%s", sluice_reason_text((int)reason));
 }
 
-/* ---- losses: either side, any time --------------------------------------------------------------------- */
+/* ---- losses: either side, any time ----------------------------------------------------------- */
 
 void cm_on_lost(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
@@ -246,8 +239,7 @@ void cm_on_lost(struct cm *cm, struct cm_owner *owner, const struct cm_event *ev
 
 void cm_on_connect_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     cm_fail(cm, (struct cm_conn *)(void *)owner, SLUICE_REASON_DEVICE_ERROR,
-            (uint32_t)event->status, "the connection could not be made (status %d)",
-            event->status);
+            (uint32_t)event->status, "the connection could not be made (status %d)", event->status);
 }
 
 /* Whether the peer said good-bye first is known to the loop, which has its BYE, or not. */

@@ -30,7 +30,7 @@ static uint64_t with_life(uint64_t word, enum listener_life life) {
     return (word & ~0xffffffffull) | (uint64_t)life;
 }
 
-/* ---- any thread ------------------------------------------------------------------------------------ */
+/* ---- any thread ------------------------------------------------------------------------------ */
 
 static struct cm_listener *table_of(uint32_t node) {
     struct cm_listener *table = atomic_load_explicit(&tables[node], memory_order_acquire);
@@ -91,13 +91,12 @@ uint64_t listener_handle(struct cm_listener *listener) {
 
 void listener_stop(struct cm_listener *listener, uint32_t generation) {
     uint64_t word = (uint64_t)generation << 32 | LISTENER_LISTENING;
-    if (atomic_compare_exchange_strong(&listener->word, &word,
-                                       with_life(word, LISTENER_STOPPING)))
+    if (atomic_compare_exchange_strong(&listener->word, &word, with_life(word, LISTENER_STOPPING)))
         mailbox_post(&listener->node->cm.mailbox, &listener->item, CM_VERB_UNLISTEN,
                      listener->slot);
 }
 
-/* ---- CM thread --------------------------------------------------------------------------------------- */
+/* ---- CM thread ------------------------------------------------------------------------------- */
 
 static void settle(struct cm_listener *listener, enum listener_life life) {
     sluice_node *n = listener->node;

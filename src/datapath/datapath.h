@@ -9,13 +9,13 @@
 #include "datapath/frame.h"
 #include "datapath/loop.h"
 
-/* ---- wr_id: a receive's is its buffer (bit 0 clear), a send's its slot and queue index ---------- */
+/* ---- wr_id: a receive's is its buffer (bit 0 clear), a send's its slot and queue index ------- */
 
 static inline uint64_t wr_send_id(uint32_t slot, uint32_t index) {
     return (uint64_t)slot << 32 | (uint64_t)(index & 0xffff) << 8 | 1;
 }
 
-/* ---- send.c -------------------------------------------------------------------------------------- */
+/* ---- send.c ---------------------------------------------------------------------------------- */
 
 /* Posts what may be posted: queued messages, a CREDIT frame that is due. */
 void send_flush(struct sluice_loop *l, struct session *s);
@@ -35,7 +35,7 @@ void send_abandon(struct sluice_loop *l, struct session *s, sluice_status status
 /* Delivers WRITABLE if somebody waits for it and a quarter of the window is free. */
 void send_check_writable(struct sluice_loop *l, struct session *s);
 
-/* ---- receive.c ------------------------------------------------------------------------------------ */
+/* ---- receive.c ------------------------------------------------------------------------------- */
 
 void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc);
 /* Looks at held frames again; returns how many it got through. */
@@ -49,7 +49,7 @@ void receive_give_back(struct sluice_loop *l, struct session *s, struct sluice_m
 /* Frees held frames, the partial message and buffers waiting to be posted. */
 void receive_drop(struct sluice_loop *l, struct session *s);
 
-/* ---- event.c -------------------------------------------------------------------------------------- */
+/* ---- event.c --------------------------------------------------------------------------------- */
 
 void event_message(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 /* The outcome of a send is known; the SENT event follows when there is room. */
@@ -63,8 +63,10 @@ void event_take_back(struct sluice_loop *l);
 /* The application makes a borrowed message its own. Its thread, see sluice_keep(). */
 void event_unlend(struct sluice_msg *msg);
 
-/* ---- session.c: opening and closing --------------------------------------------------------------- */
+/* ---- open.c and close.c ---------------------------------------------------------------------- */
 
+/* Moves the QP to another state; false when the device refuses. */
+bool session_modify(struct session *s, struct ibv_qp_attr *attr, int mask);
 void session_prepare(struct sluice_loop *l, struct session *s);
 void session_apply(struct sluice_loop *l, struct session *s);
 void session_adopt(struct sluice_loop *l, struct session *s);
@@ -80,6 +82,8 @@ void session_peer_bye(struct sluice_loop *l, struct session *s);
 void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc);
 /* A completion came back while leaving or draining: on to the next step if it was the last. */
 void session_progress(struct sluice_loop *l, struct session *s);
+/* The session waits for a thread that is inside of a call: looked at again every turn. */
+void session_part(struct sluice_loop *l, struct session *s);
 /* A deadline of the session may have passed. */
 void session_timer(struct sluice_loop *l, struct session *s);
 /* CLOSED was delivered (or is not wanted): the slot is free as soon as nobody is inside. */

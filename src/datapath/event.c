@@ -33,7 +33,7 @@ static inline void emit(struct sluice_loop *l, struct session *s, const sluice_e
     }
 }
 
-/* ---- messages --------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static void take_back(struct sluice_loop *l, const struct loop_lent *lent) {
     struct session *s = lent->session;
@@ -87,7 +87,7 @@ void event_unlend(struct sluice_msg *msg) {
     msg->state = MSG_APP;
 }
 
-/* ---- outcomes --------------------------------------------------------------------------------------- */
+/* ---- outcomes -------------------------------------------------------------------------------- */
 
 void event_outcome(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_status status) {
@@ -122,7 +122,7 @@ static unsigned deliver_outcomes(struct sluice_loop *l) {
     return count;
 }
 
-/* ---- notices ---------------------------------------------------------------------------------------- */
+/* ---- notices --------------------------------------------------------------------------------- */
 
 void event_notice(struct sluice_loop *l, struct session *s, unsigned notices) {
     s->notices |= (uint8_t)notices;
@@ -171,8 +171,7 @@ static bool deliver_closed(struct sluice_loop *l, struct session *s) {
         return false; /* what arrived is delivered before the end; memory is short */
     if (atomic_load_explicit(&s->gate, memory_order_acquire) & (GATE_USERS | GATE_COUNT)) {
         /* Another thread is about to hand over a message that was accepted: it has an outcome. */
-        s->parting = true;
-        l->partings++;
+        session_part(l, s);
         return false;
     }
     receive_drop(l, s);

@@ -32,10 +32,10 @@
 #include "datapath/session.h"
 #include "datapath/slots.h"
 
-#define LOOP_BATCH 32    /* completions polled at once */
-#define LOOP_CHAIN 16    /* work requests posted at once */
-#define LOOP_LENT 256    /* messages lent at once, and so events of one poll */
-#define LOOP_INBOX 256   /* records taken in one turn */
+#define LOOP_BATCH 32  /* completions polled at once */
+#define LOOP_CHAIN 16  /* work requests posted at once */
+#define LOOP_LENT 256  /* messages lent at once, and so events of one poll */
+#define LOOP_INBOX 256 /* records taken in one turn */
 #define LOOP_SPIN_NS 50000u
 
 #define likely(x) __builtin_expect(!!(x), 1)
@@ -75,7 +75,7 @@ struct sluice_loop {
     uint64_t now_ns;   /* last time read */
     uint64_t next_deadline_ns;
     uint32_t retries;  /* sessions that wait for memory */
-    uint32_t partings; /* sessions whose CLOSED waits for a thread inside of a call */
+    uint32_t partings; /* sessions whose end waits for a thread inside of a call */
     uint32_t downs;    /* sessions whose connection is down, and that still look for data */
     uint32_t turn;
 
@@ -93,7 +93,7 @@ struct sluice_loop {
     /* idling */
     uint8_t idle; /* sluice_idle */
     bool cq_armed, fd_used;
-    bool alone;   /* the process has one CPU: spinning takes it from whom we wait for */
+    bool alone; /* the process has one CPU: spinning takes it from whom we wait for */
     uint32_t spins;
     uint64_t idle_since_ns;
 
@@ -114,13 +114,13 @@ struct sluice_loop {
     struct mailbox mailbox;
 };
 
-/* ---- ownership --------------------------------------------------------------------------------- */
+/* ---- ownership ------------------------------------------------------------------------------- */
 
 struct loop_self {
     struct sluice_loop *current; /* the loop this thread polled last */
 };
 extern __thread struct loop_self loop_self __attribute__((tls_model("initial-exec")));
-extern bool loop_needs_fence; /* no membarrier: constant after the first loop was opened */
+extern bool loop_needs_fence;  /* no membarrier: constant after the first loop was opened */
 extern const char loop_seized; /* its address is the token of a loop that is closed or being so */
 
 static inline const void *loop_me(void) {
@@ -168,7 +168,7 @@ static inline bool loop_mark_polling(struct sluice_loop *l) {
 
 int loop_claim_slow(struct sluice_loop *l);
 
-/* Makes the calling thread the owner and marks it polling. 0, ECLOSED, or EINVAL: polled elsewhere. */
+/* Makes the calling thread the owner, polling. 0, ECLOSED, or EINVAL: polled elsewhere. */
 static inline int loop_claim(struct sluice_loop *l) {
     if (unlikely(!loop_is_mine(l) || atomic_load_explicit(&l->poll_busy, memory_order_relaxed)))
         return loop_claim_slow(l);
@@ -184,7 +184,7 @@ static inline void loop_unclaim(struct sluice_loop *l) {
 /* For the closing thread: takes the loop for good, waiting until its owner is out of every call. */
 void loop_seize(struct sluice_loop *l);
 
-/* ---- life -------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 /* 0 or a negative status with *e filled in. */
 int loop_open(struct sluice_loop **out, struct sluice_node *node, int cpu, sluice_error *e);
@@ -196,11 +196,11 @@ static inline void loop_post(struct sluice_loop *l, struct session *s, enum loop
     mailbox_post(&l->mailbox, &s->to_loop[verb], (uint32_t)verb, s->slot);
 }
 
-/* ---- running: the owner only --------------------------------------------------------------------- */
+/* ---- running: the owner only ----------------------------------------------------------------- */
 
 /* One turn; returns how many things it found to do. */
 unsigned loop_turn(struct sluice_loop *l);
-/* After a turn that found nothing: spins or sleeps, at most until until_ns (UINT64_MAX: no limit). */
+/* After a turn that found nothing: spins or sleeps, until until_ns (UINT64_MAX: no limit). */
 void loop_rest(struct sluice_loop *l, uint64_t until_ns);
 /* Sleeps regardless of the idle policy, at most until until_ns, unless a turn finds something. */
 void loop_sleep(struct sluice_loop *l, uint64_t until_ns);

@@ -40,8 +40,7 @@ bool own_one_cpu(void) {
 
 /* Every thread of the process passes a full barrier before this returns. */
 static void barrier(void) {
-    if (loop_needs_fence ||
-        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0)
+    if (loop_needs_fence || syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0)
         atomic_thread_fence(memory_order_seq_cst);
 }
 

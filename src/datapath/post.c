@@ -23,7 +23,7 @@
 
 #define HEADER_BYTES 32u /* a place in the ring of headers: a frame header, aligned */
 
-/* ---- building ------------------------------------------------------------------------------------- */
+/* ---- building -------------------------------------------------------------------------------- */
 
 struct chain {
     unsigned count;
@@ -167,7 +167,7 @@ static void build(struct sluice_loop *l, struct session *s, struct chain *chain)
     }
 }
 
-/* ---- posting -------------------------------------------------------------------------------------- */
+/* ---- posting --------------------------------------------------------------------------------- */
 
 void post_failed(struct sluice_loop *l, struct session *s, uint32_t from, int error) {
     for (uint32_t i = from; i != s->sq_tail; i++)
@@ -187,9 +187,8 @@ static void post_chain(struct sluice_loop *l, struct session *s, struct chain *c
     l->totals.frames_sent += chain->count;
     l->totals_moved = true;
     if (unlikely(error != 0)) {
-        uint32_t posted = bad >= l->send_wr && bad < l->send_wr + chain->count
-                              ? (uint32_t)(bad - l->send_wr)
-                              : 0;
+        uint32_t posted =
+            bad >= l->send_wr && bad < l->send_wr + chain->count ? (uint32_t)(bad - l->send_wr) : 0;
         post_failed(l, s, first + posted, error);
     }
     for (unsigned i = 0; i < chain->done_count; i++)
@@ -205,10 +204,10 @@ bool send_control(struct sluice_loop *l, struct session *s, enum frame_type type
     chain_init(&chain, type == FRAME_BYE);
     if (!inlined && !have_headers(l, s))
         return false;
-    uint8_t *at = inlined ? (uint8_t *)local
-                          : s->headers->data + (s->sq_tail & s->sq_mask) * HEADER_BYTES;
-    l->send_sge[0][0] = (struct ibv_sge){(uintptr_t)at, FRAME_BYTES,
-                                         inlined ? 0 : s->headers->lkey};
+    uint8_t *at =
+        inlined ? (uint8_t *)local : s->headers->data + (s->sq_tail & s->sq_mask) * HEADER_BYTES;
+    l->send_sge[0][0] =
+        (struct ibv_sge){(uintptr_t)at, FRAME_BYTES, inlined ? 0 : s->headers->lkey};
     struct ibv_send_wr *wr = next_wr(l, s, &chain, 1, inlined ? IBV_SEND_INLINE : 0);
     post_header(s, at, type, 0, 0, 0);
     push_entry(s, NULL, 0);
@@ -253,7 +252,7 @@ void send_flush(struct sluice_loop *l, struct session *s) {
         send_control(l, s, FRAME_CREDIT);
 }
 
-/* ---- completion ----------------------------------------------------------------------------------- */
+/* ---- completion ------------------------------------------------------------------------------ */
 
 static void retire(struct sluice_loop *l, struct session *s, sluice_status status) {
     struct sq_entry *entry = &s->sq[s->sq_head++ & s->sq_mask];

@@ -36,13 +36,14 @@ static inline void post_header(struct session *s, uint8_t *at, unsigned type, un
 static inline void window_release(struct session *s, uint64_t bytes, bool foreign) {
     if (foreign) {
         atomic_fetch_sub_explicit(&s->foreign_bytes, bytes, memory_order_relaxed);
+        s->foreign_taken--;
         atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
         return;
     }
     /* One writer: plain loads and stores that others may read. */
-    atomic_store_explicit(
-        &s->own_messages, atomic_load_explicit(&s->own_messages, memory_order_relaxed) - 1,
-        memory_order_relaxed);
+    atomic_store_explicit(&s->own_messages,
+                          atomic_load_explicit(&s->own_messages, memory_order_relaxed) - 1,
+                          memory_order_relaxed);
     atomic_store_explicit(&s->own_bytes,
                           atomic_load_explicit(&s->own_bytes, memory_order_relaxed) - bytes,
                           memory_order_relaxed);

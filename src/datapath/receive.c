@@ -4,9 +4,9 @@
  * posted again.
  *
  * Two steps. On arrival a frame's header is read once and checked, and the credits it returns are
- * taken. Then the frame is processed; or held, when the session is not up yet, when an earlier frame
- * still waits for memory, or when nobody takes events: order is kept and nothing is dropped. What is held are receive
- * buffers, so it is bounded by the credits given.
+ * taken. Then the frame is processed; or held, when the session is not up yet, when an earlier
+ * frame still waits for memory, or when nobody takes events: order is kept, nothing is dropped.
+ * What is held are receive buffers, so it is bounded by the credits given.
  *
  * A buffer goes from the device to the application and back: it is posted again, and its credit
  * returned, after the handler returned or the next poll. If the application keeps it, a fresh one
@@ -28,7 +28,7 @@ static inline void hold_fields(struct sluice_msg *msg, const struct frame *f) {
     msg->tag = f->total;
 }
 
-/* ---- buffers --------------------------------------------------------------------------------------- */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 static inline bool wants_receives(const struct session *s) {
     return s->qp && s->state < SESSION_DRAINING;
@@ -72,11 +72,10 @@ static bool post_some(struct sluice_loop *l, struct session *s) {
     struct sluice_msg *msg;
     while (n < LOOP_CHAIN && (msg = s->repost)) {
         s->repost = msg->next;
-        l->recv_sge[n] = (struct ibv_sge){(uintptr_t)(msg->data - FRAME_BYTES), s->frame_bytes,
-                                          msg->lkey};
-        l->recv_wr[n] = (struct ibv_recv_wr){.wr_id = (uintptr_t)msg,
-                                             .sg_list = &l->recv_sge[n],
-                                             .num_sge = 1};
+        l->recv_sge[n] =
+            (struct ibv_sge){(uintptr_t)(msg->data - FRAME_BYTES), s->frame_bytes, msg->lkey};
+        l->recv_wr[n] =
+            (struct ibv_recv_wr){.wr_id = (uintptr_t)msg, .sg_list = &l->recv_sge[n], .num_sge = 1};
         if (n > 0)
             l->recv_wr[n - 1].next = &l->recv_wr[n];
         n++;
@@ -154,7 +153,7 @@ void receive_drop(struct sluice_loop *l, struct session *s) {
     s->repost_count = 0;
 }
 
-/* ---- processing ------------------------------------------------------------------------------------- */
+/* ---- processing ------------------------------------------------------------------------------ */
 
 static bool broken(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    const char *text) {
@@ -231,7 +230,7 @@ unsigned receive_held(struct sluice_loop *l, struct session *s) {
     return count;
 }
 
-/* ---- arrival ---------------------------------------------------------------------------------------- */
+/* ---- arrival --------------------------------------------------------------------------------- */
 
 /* NULL: the header is in order. */
 static const char *check_header(struct session *s, const struct frame *f, uint32_t bytes) {

@@ -23,9 +23,9 @@
 #include "datapath/own.h"
 #include "node/node.h"
 
-#define SPIN_LOOKS 63u         /* empty turns between two looks at the clock, less one */
-#define RETRY_NS 1000000ull    /* while something waits for memory or for another thread */
-#define REARM_TURNS 64         /* turns in a row that may find something while arming */
+#define SPIN_LOOKS 63u      /* empty turns between two looks at the clock, less one */
+#define RETRY_NS 1000000ull /* while something waits for memory or for another thread */
+#define REARM_TURNS 64      /* turns in a row that may find something while arming */
 
 void loop_drain_completions(struct sluice_loop *l) {
     struct ibv_cq *cq;
@@ -128,7 +128,7 @@ void loop_run(struct sluice_loop *l) {
     loop_unclaim(l);
 }
 
-/* ---- polling ------------------------------------------------------------------------------------------- */
+/* ---- polling --------------------------------------------------------------------------------- */
 
 /* The timer makes the set readable when the loop has something to do by itself. */
 static void arm_timer(struct sluice_loop *l) {

@@ -46,8 +46,8 @@ static inline bool window_has_room(struct session *s, uint64_t count, uint64_t b
 }
 
 void send_check_writable(struct sluice_loop *l, struct session *s) {
-    uint64_t count = atomic_load_explicit(&s->own_messages, memory_order_relaxed) +
-                     gate_count(&s->gate);
+    uint64_t count =
+        atomic_load_explicit(&s->own_messages, memory_order_relaxed) + gate_count(&s->gate);
     uint64_t bytes = atomic_load_explicit(&s->own_bytes, memory_order_relaxed) +
                      atomic_load_explicit(&s->foreign_bytes, memory_order_relaxed);
     if (s->state != SESSION_UP)
@@ -71,7 +71,7 @@ static inline void take(struct sluice_msg *msg, uint64_t id, const struct send_a
     msg->sent = 0;
 }
 
-/* ---- another thread ------------------------------------------------------------------------------ */
+/* ---- another thread -------------------------------------------------------------------------- */
 
 static int foreign_full(struct session *s, struct sluice_loop *l) {
     atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
@@ -98,8 +98,8 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
         return status;
     }
     uint64_t size = msg->size;
-    uint64_t count = gate_count(&s->gate) - 1 +
-                     atomic_load_explicit(&s->own_messages, memory_order_relaxed);
+    uint64_t count =
+        gate_count(&s->gate) - 1 + atomic_load_explicit(&s->own_messages, memory_order_relaxed);
     uint64_t bytes = atomic_fetch_add_explicit(&s->foreign_bytes, size, memory_order_relaxed) +
                      atomic_load_explicit(&s->own_bytes, memory_order_relaxed);
     if (!window_has_room(s, count, bytes, size)) {
@@ -114,6 +114,7 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
 
 void send_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
     struct session *s = slot_find(msg->session_id);
+    s->foreign_taken++;
     if (s->state != SESSION_UP && s->state != SESSION_FLUSHING) {
         window_release(s, msg->size, true);
         if (msg->tag)
@@ -128,7 +129,7 @@ void send_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
     loop_dirty(l, s);
 }
 
-/* ---- the owner's thread --------------------------------------------------------------------------- */
+/* ---- the owner's thread ---------------------------------------------------------------------- */
 
 /* Posts a whole message that fits into one frame; credit and room were checked. */
 static void post_one(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
@@ -240,8 +241,8 @@ int sluice_send_copy(sluice_session handle, const void *data, size_t bytes,
         return SLUICE_ECLOSED;
     /* The owner needs no pin: only it could end the session. */
     struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
-    bool own = l && loop_is_mine(l) &&
-               atomic_load_explicit(&s->id, memory_order_relaxed) == handle.id;
+    bool own =
+        l && loop_is_mine(l) && atomic_load_explicit(&s->id, memory_order_relaxed) == handle.id;
     if (!own && !gate_enter(&s->gate, (uint32_t)handle.id, GATE_OPEN, 0))
         return SLUICE_ECLOSED;
     sluice_node *node = s->node;

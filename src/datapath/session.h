@@ -123,12 +123,12 @@ struct session {
     void *handler_arg, *arg;
     struct sluice_msg *repost; /* receive buffers to be posted again */
     uint32_t repost_count, repost_batch;
-    uint32_t rx_posted;  /* receives the device has */
-    uint32_t rx_missing; /* receive buffers the application kept: to be replaced */
-    uint32_t credits;    /* receive buffers in all */
-    uint32_t frame_bytes; /* of one receive buffer */
-    uint64_t rx_message_max; /* largest message the peer may send */
-    struct msg_queue held; /* frames that came before UP, or while memory is short */
+    uint32_t rx_posted;         /* receives the device has */
+    uint32_t rx_missing;        /* receive buffers the application kept: to be replaced */
+    uint32_t credits;           /* receive buffers in all */
+    uint32_t frame_bytes;       /* of one receive buffer */
+    uint64_t rx_message_max;    /* largest message the peer may send */
+    struct msg_queue held;      /* frames that came before UP, or while memory is short */
     struct sluice_msg *partial; /* message being put together from fragments */
     uint64_t partial_bytes;
 
@@ -148,11 +148,12 @@ struct session {
     uint8_t notices;
     bool known; /* the application has its handle */
     bool noticed, attached, adopted, announced, hungup, bye_posted, doubtful, retry, deaf;
-    bool parting; /* CLOSED waits for a thread that is inside */
+    bool parting;       /* CLOSED waits for a thread that is inside */
     uint8_t down_polls; /* the connection is down; polls until that is acted upon */
     uint32_t bye_index, outcomes, acked;
+    uint32_t foreign_taken; /* of the messages the gate counts, those that came out of the inbox */
     uint32_t sq_depth;
-    uint64_t deadline_ns; /* of FLUSHING, LEAVING, DRAINING; 0 none */
+    uint64_t deadline_ns;       /* of FLUSHING, LEAVING, DRAINING; 0 none */
     struct sluice_msg *headers; /* registered memory for the headers of fragments */
     struct inbox_item to_loop[LOOP_VERB_SESSION_COUNT];
     struct inbox_item to_cm[CM_VERB_SESSION_COUNT];

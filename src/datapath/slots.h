@@ -44,8 +44,8 @@ static inline struct session *slot_find(uint64_t id) {
     uint32_t node = (uint32_t)(id >> 56), slot = (uint32_t)(id >> 32) & 0xffffff;
     if (node >= NODES_MAX || slot >= SLOTS_MAX)
         return NULL;
-    struct session *chunk = atomic_load_explicit(
-        &slot_tables[node].chunk[slot >> SLOT_CHUNK_LOG2], memory_order_acquire);
+    struct session *chunk = atomic_load_explicit(&slot_tables[node].chunk[slot >> SLOT_CHUNK_LOG2],
+                                                 memory_order_acquire);
     return chunk ? &chunk[slot & (SLOT_CHUNK - 1)] : NULL;
 }
 

@@ -11,7 +11,7 @@
 
 #include "node/node.h"
 
-/* ---- slots ------------------------------------------------------------------------------------------ */
+/* ---- slots ----------------------------------------------------------------------------------- */
 
 struct sluice_loop *node_worker_pick(sluice_node *n) {
     struct sluice_loop *best = NULL;
@@ -68,7 +68,7 @@ void node_session_ended(sluice_node *n) {
     pthread_mutex_unlock(&n->lock);
 }
 
-/* ---- dialing ---------------------------------------------------------------------------------------- */
+/* ---- dialing --------------------------------------------------------------------------------- */
 
 static int dial(sluice_node *n, const char *address, const sluice_link_options *o,
                 sluice_session *out, sluice_error *e) {
@@ -113,7 +113,7 @@ int sluice_dial(sluice_node *n, const char *address, const sluice_link_options *
     return status;
 }
 
-/* ---- answers ------------------------------------------------------------------------------------------ */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static int answer(sluice_session handle, bool accepted, void *arg, uint16_t code,
                   const char *text) {
@@ -145,14 +145,14 @@ int sluice_refuse(sluice_session s, uint16_t code, const char *text) {
     return answer(s, false, NULL, code, text);
 }
 
-/* ---- the end -------------------------------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 /* Pinned by the caller. */
 static void ask_hangup(struct session *s, uint64_t grace_ns) {
     uint64_t grace = atomic_load_explicit(&s->hangup_grace, memory_order_relaxed);
-    while (grace_ns < grace && !atomic_compare_exchange_weak_explicit(
-                                   &s->hangup_grace, &grace, grace_ns, memory_order_acq_rel,
-                                   memory_order_relaxed))
+    while (grace_ns < grace &&
+           !atomic_compare_exchange_weak_explicit(&s->hangup_grace, &grace, grace_ns,
+                                                  memory_order_acq_rel, memory_order_relaxed))
         ;
     if (gate_set(&s->gate, GATE_HANGUP))
         loop_post(atomic_load_explicit(&s->loop, memory_order_relaxed), s, LOOP_VERB_HANGUP);
@@ -202,7 +202,7 @@ int sluice_session_get_info(sluice_session handle, sluice_session_info *info) {
     return SLUICE_OK;
 }
 
-/* ---- listeners ------------------------------------------------------------------------------------------ */
+/* ---- listeners ------------------------------------------------------------------------------- */
 
 /* Until the CM thread has answered; in a node driven by hand, by doing its work. */
 static void await_listener(sluice_node *n, struct cm_listener *listener) {

@@ -3,10 +3,10 @@
  * node.c - opening a node step by step, and closing it whatever its sessions are doing.
  *
  * Closing. No call may enter any more, and those inside are waited for; every session is hung up;
- * workers and loops somebody polls bring theirs to an end themselves. A loop nobody polls is seized,
- * and the closing thread runs it with its events going nowhere. When no session is left the threads
- * are stopped and everything goes in the reverse order of opening. A session that does not end (a
- * device that answers no more) is given up after a limit, with an error in the log.
+ * workers and loops somebody polls bring theirs to an end themselves. A loop nobody polls is
+ * seized, and the closing thread runs it with its events going nowhere. When no session is left
+ * the threads are stopped and everything goes in the reverse order of opening. A session that does
+ * not end (a device that answers no more) is given up after a limit, with an error in the log.
  *
  * Owner: the thread in sluice_open() or sluice_close().
  */
@@ -37,7 +37,7 @@ static void watch_fork(void) {
     pthread_atfork(NULL, NULL, in_child);
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static sluice_node *take_node(void) {
     sluice_node *found = NULL;
@@ -150,7 +150,7 @@ static int start_worker(sluice_node *n, uint32_t i, sluice_error *e) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error == 0) {
         worker->started = true;
-        snprintf(name, sizeof name, "sluice-w%u", i % 1000);
+        snprintf(name, sizeof name, "sluice-w%u", i);
         pthread_setname_np(worker->thread, name);
         return SLUICE_OK;
     }
@@ -245,7 +245,7 @@ int sluice_open(sluice_node **out, const sluice_node_options *o, sluice_error *e
     return node_open_env(out, o, &env_default, false, e);
 }
 
-/* ---- closing ------------------------------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------------------- */
 
 #define STEP_NS 1000000u /* between two looks at loops that may need to be seized */
 
@@ -258,8 +258,7 @@ static void seize_loops(sluice_node *n, bool all) {
         bool worker = false;
         for (uint32_t w = 0; w < n->worker_count; w++)
             worker |= l == n->workers[w].loop;
-        if (!l || l->discard || (worker && !n->manual) ||
-            (!all && atomic_load(&l->poll_busy) != 0))
+        if (!l || l->discard || (worker && !n->manual) || (!all && atomic_load(&l->poll_busy) != 0))
             continue;
         loop_seize(l);
         l->discard = true; /* from here on this thread is the one that runs it */

@@ -27,9 +27,9 @@
 #include "pool/pool.h"
 
 #define WORKERS_MAX 64
-#define INLINE_WANTED 256u /* bytes of a frame that should go with the work request */
-#define LINGER_NS 100000000ull /* how long a farewell and what is in flight may take */
-#define DRAIN_NS 1000000000ull /* a device that does not flush is not waited for longer */
+#define INLINE_WANTED 256u           /* bytes of a frame that should go with the work request */
+#define LINGER_NS 100000000ull       /* how long a farewell and what is in flight may take */
+#define DRAIN_NS 1000000000ull       /* a device that does not flush is not waited for longer */
 #define CLOSE_EXTRA_NS 5000000000ull /* sluice_close() gives up on a stuck session after this */
 
 enum node_state {
@@ -73,11 +73,12 @@ struct sluice_node {
     struct cm cm;
     struct node_worker workers[WORKERS_MAX];
     uint32_t worker_count;
-    _Atomic uint32_t inline_bytes;    /* what a QP was granted last; INLINE_WANTED before */
-    _Atomic uint64_t close_deadline_ns; /* while closing: no session takes longer; else UINT64_MAX */
+    _Atomic uint32_t inline_bytes; /* what a QP was granted last; INLINE_WANTED before */
+    _Atomic uint64_t
+        close_deadline_ns; /* while closing: no session takes longer; else UINT64_MAX */
 
     pthread_mutex_t lock;
-    pthread_cond_t changed;                    /* a session was freed, or a listener answered */
+    pthread_cond_t changed;                     /* a session was freed, or a listener answered */
     struct sluice_loop *loops[STATS_LOOPS_MAX]; /* lock: workers' and the application's */
 };
 
@@ -100,7 +101,7 @@ int options_node(struct node_options *out, const sluice_node_options *o, sluice_
 int options_link(struct link_config *out, sluice_node *n, const sluice_link_options *o,
                  sluice_error *e);
 
-/* ---- address.c ---------------------------------------------------------------------------------- */
+/* ---- address.c ------------------------------------------------------------------------------- */
 /*
  * Takes an address apart. Numeric hosts, "localhost" and (wildcard allowed) "*" end up in *out;
  * another name is copied into host (256 bytes) and only the port is set. 0 or EADDRESS with *e.
@@ -109,7 +110,7 @@ int address_parse(const char *text, bool listening, union cm_address *out, char 
                   sluice_error *e);
 void address_format(const struct sockaddr *addr, char out[64]);
 
-/* ---- connect.c ---------------------------------------------------------------------------------- */
+/* ---- connect.c ------------------------------------------------------------------------------- */
 /*
  * A slot filled with what the link asks for, on a loop, not published yet. Any thread. NULL: the
  * limit is reached or there is no memory.
@@ -122,7 +123,7 @@ void node_hangup_all(sluice_node *n, uint64_t grace_ns);
 /* A session ended and its slot is free: wakes sluice_close(). */
 void node_session_ended(sluice_node *n);
 
-/* ---- log.c --------------------------------------------------------------------------------------- */
+/* ---- log.c ----------------------------------------------------------------------------------- */
 void node_log(sluice_node *n, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Fills *e (may be NULL) and returns status. */

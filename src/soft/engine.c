@@ -223,8 +223,8 @@ static void fork_child(void) {
     soft_fault_forked();
     soft_ctl_forked();
     soft_address_watch_forked();
-    pthread_mutex_init(&engine.control, NULL);
-    pthread_mutex_init(&engine.life, NULL);
+    soft_unlock(); /* the forking thread locked them and is the one that lives on */
+    pthread_mutex_unlock(&engine.life);
 }
 
 static void register_fork_handlers(void) {

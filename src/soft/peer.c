@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -193,9 +192,10 @@ static void on_death(struct soft_watch *watch, uint32_t events) {
 
 static void on_bell(struct soft_watch *watch, uint32_t events) {
     (void)events;
-    uint64_t n;
+    uint8_t ring[8];
     struct soft_peer *peer = (struct soft_peer *)((char *)watch - offsetof(struct soft_peer, bell));
-    (void)!read(watch->fd, &n, sizeof n);
+    for (int i = 0; i < 64 && recv(watch->fd, ring, sizeof ring, MSG_DONTWAIT) >= 0; i++)
+        ;
     soft_link_on_bell(peer);
 }
 
@@ -301,12 +301,18 @@ static int send_hello(struct soft_peer *peer) {
                                .version = SOFT_WIRE_VERSION,
                                .fence_free = own_fence_free};
     memcpy(hello.uuid, soft_own_uuid, sizeof hello.uuid);
-    peer->bell.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (peer->bell.fd < 0)
+    /*
+     * A datagram socket, not an eventfd: whether a write to it blocks is the writer's own decision
+     * at every write, where the flags of an eventfd belong to both sides.
+     */
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
         return -errno;
+    peer->bell.fd = pair[0];
     peer->bell.fn = on_bell;
     if (soft_watch_add(&peer->bell, EPOLLIN) != 0) {
-        close(peer->bell.fd);
+        close(pair[0]);
+        close(pair[1]);
         peer->bell.fd = -1;
         return -ENOMEM;
     }
@@ -318,8 +324,10 @@ static int send_hello(struct soft_peer *peer) {
             peer->death.fd = -1;
         }
     }
-    int fds[2] = {peer->bell.fd, board_fd};
-    return peer_send(peer, SOFT_MSG_HELLO, &hello, sizeof hello, fds, 2);
+    int fds[2] = {pair[1], board_fd};
+    int rc = peer_send(peer, SOFT_MSG_HELLO, &hello, sizeof hello, fds, 2);
+    close(pair[1]);
+    return rc;
 }
 
 /* ---- receiving ------------------------------------------------------------------------------- */
@@ -340,13 +348,11 @@ static bool on_hello(struct soft_peer *peer, const struct soft_hello *hello, int
         mmap(NULL, sizeof *board, PROT_READ, MAP_SHARED, fds[1], 0);
     if (board == MAP_FAILED)
         return false;
-    int flags = fcntl(fds[0], F_GETFL);
-    if (flags < 0 || board->magic != SOFT_BOARD_MAGIC || board->version != SOFT_WIRE_VERSION) {
+    if (board->magic != SOFT_BOARD_MAGIC || board->version != SOFT_WIRE_VERSION) {
         munmap(board, sizeof *board);
         return false;
     }
-    /* Ringing must never block us, whatever state the peer keeps its eventfd in. */
-    fcntl(fds[0], F_SETFL, flags | O_NONBLOCK);
+    /* Should it be no socket, ringing it fails and harms only the peer. */
     peer->bell_out = fcntl(fds[0], F_DUPFD_CLOEXEC, 0);
     peer->board = board;
     peer->fence_free = own_fence_free && hello->fence_free;

@@ -21,7 +21,7 @@ struct soft_peer_region {
 };
 
 struct soft_peer {
-    struct soft_watch socket, death, bell; /* bell: the eventfd the peer rings us with */
+    struct soft_watch socket, death, bell; /* bell: our end of what the peer rings us with */
     struct soft_peer *next, **link;
     _Atomic unsigned refs;
     bool alive, greeted; /* greeted: its HELLO arrived */
@@ -31,7 +31,7 @@ struct soft_peer {
     uint8_t uuid[16];
     uint32_t blocks[SOFT_PEER_BLOCKS]; /* qpn blocks known to be its */
     unsigned block_count;
-    int bell_out; /* the eventfd we ring it with; -1 until HELLO; closed with the last reference */
+    int bell_out; /* the socket we ring it with; -1 until HELLO; closed with the last reference */
     struct soft_board *board;
     const struct soft_key *_Atomic keys; /* its key table; NULL: other uid, or not there yet */
     bool keys_sent;

@@ -204,6 +204,18 @@ fail:
     return NULL;
 }
 
+/*
+ * Control lock. A poller of either CQ completes into both: only when the QP is in neither list are
+ * its completions purged for good.
+ */
+static void leave_cqs(struct soft_qp *qp) {
+    struct soft_cq *recv_cq = soft_cq_of(qp->ibv.recv_cq), *send_cq = soft_cq_of(qp->ibv.send_cq);
+    soft_cq_remove_qp(recv_cq, qp, false);
+    if (send_cq != recv_cq)
+        soft_cq_remove_qp(send_cq, qp, true);
+    soft_cq_remove_qp(recv_cq, qp, true);
+}
+
 int soft_destroy_qp(struct ibv_qp *ibqp) {
     struct soft_qp *qp = soft_qp_of(ibqp);
     if (soft_stale(qp))
@@ -217,9 +229,7 @@ int soft_destroy_qp(struct ibv_qp *ibqp) {
     spin_unlock(&qp->lock);
     if (told)
         soft_qp_kick(qp); /* the peer may sleep and wait for what will never be acknowledged */
-    soft_cq_remove_qp(soft_cq_of(ibqp->recv_cq), qp, true);
-    if (ibqp->send_cq != ibqp->recv_cq)
-        soft_cq_remove_qp(soft_cq_of(ibqp->send_cq), qp, true);
+    leave_cqs(qp);
     soft_link_close(qp);
     soft_unlock();
     soft_async_drain(ibqp->context, ibqp);
@@ -375,13 +385,11 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
     if (rc != 0)
         goto out;
     if (to == IBV_QPS_RESET) {
-        soft_cq_remove_qp(soft_cq_of(ibqp->recv_cq), qp, true);
-        (void)soft_cq_add_qp(soft_cq_of(ibqp->recv_cq), qp); /* room was just freed */
-        if (ibqp->send_cq != ibqp->recv_cq) {
-            soft_cq_remove_qp(soft_cq_of(ibqp->send_cq), qp, true);
-            (void)soft_cq_add_qp(soft_cq_of(ibqp->send_cq), qp);
-        }
+        leave_cqs(qp);
         reset(qp);
+        (void)soft_cq_add_qp(soft_cq_of(ibqp->recv_cq), qp); /* room was just freed */
+        if (ibqp->send_cq != ibqp->recv_cq)
+            (void)soft_cq_add_qp(soft_cq_of(ibqp->send_cq), qp);
         goto out;
     }
     if (to == IBV_QPS_ERR) {

@@ -13,6 +13,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "soft/object.h"
@@ -281,9 +282,9 @@ void soft_qp_transmit(struct soft_qp *qp) {
 /* ---- the peer's bell ---------------------------------------------------------------------------- */
 
 void soft_qp_kick(struct soft_qp *qp) {
-    uint64_t one = 1;
+    /* A full bell is a bell that rings already. */
     if (qp->link_peer && qp->link_peer->bell_out >= 0)
-        (void)!write(qp->link_peer->bell_out, &one, sizeof one);
+        (void)!send(qp->link_peer->bell_out, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /*

@@ -33,7 +33,7 @@ static void settle(struct pair *p) {
     }
 }
 
-/* ---- orderly ------------------------------------------------------------------------------------------- */
+/* ---- orderly --------------------------------------------------------------------------------- */
 
 static void both_sides_learn_who_closed(void **state) {
     (void)state;
@@ -139,7 +139,7 @@ static void a_grace_ends_when_the_peer_does_not_listen(void **state) {
     pair_close(&p);
 }
 
-/* ---- in every state ------------------------------------------------------------------------------------- */
+/* ---- in every state -------------------------------------------------------------------------- */
 
 /* One step of one of the four engines, in an order that depends on the seed. */
 static void step(struct pair *p, unsigned *seed) {
@@ -264,7 +264,7 @@ static void cycles_leave_nothing_behind(void **state) {
     pair_close(&p);
 }
 
-/* ---- broken peers ----------------------------------------------------------------------------------------- */
+/* ---- broken peers ---------------------------------------------------------------------------- */
 
 /* Sends raw bytes as a frame on a session's queue pair, outside of what the library would send. */
 static void raw_frame(struct side *side, const struct frame *f, size_t payload, size_t cut) {
@@ -297,11 +297,17 @@ static void broken_frames_close_with_a_reason(void **state) {
         {{.type = FRAME_DATA, .sequence = 1, .length = 9}, 8, 0, SLUICE_REASON_PROTOCOL},
         {{.type = FRAME_DATA, .sequence = 1, .length = UINT32_MAX}, 8, 0, SLUICE_REASON_PROTOCOL},
         {{.type = FRAME_DATA, .sequence = 2, .length = 8}, 8, 0, SLUICE_REASON_PROTOCOL},
-        {{.type = FRAME_DATA, .sequence = 1, .length = 8, .flags = 1}, 8, 0,
+        {{.type = FRAME_DATA, .sequence = 1, .length = 8, .flags = 1},
+         8,
+         0,
          SLUICE_REASON_PROTOCOL},
-        {{.type = FRAME_DATA, .sequence = 1, .length = 8, .total = 1}, 8, 0,
+        {{.type = FRAME_DATA, .sequence = 1, .length = 8, .total = 1},
+         8,
+         0,
          SLUICE_REASON_PROTOCOL},
-        {{.type = FRAME_DATA, .sequence = 1, .length = 8, .credits = 1}, 8, 0,
+        {{.type = FRAME_DATA, .sequence = 1, .length = 8, .credits = 1},
+         8,
+         0,
          SLUICE_REASON_PROTOCOL},
         {{.type = FRAME_DATA, .sequence = 1, .length = 8, .ack = 1}, 8, 0, SLUICE_REASON_PROTOCOL},
         {{.type = 0, .sequence = 0, .length = 8}, 8, 0, SLUICE_REASON_PROTOCOL},
@@ -310,15 +316,37 @@ static void broken_frames_close_with_a_reason(void **state) {
         {{.type = FRAME_CREDIT, .sequence = 0, .length = 8}, 8, 0, SLUICE_REASON_PROTOCOL},
         {{.type = FRAME_BYE, .sequence = 1}, 0, 0, SLUICE_REASON_PROTOCOL},
         {{.type = FRAME_FRAG, .sequence = 1, .length = 8}, 8, 0, SLUICE_REASON_PROTOCOL},
-        {{.type = FRAME_FRAG, .sequence = 1, .length = 8, .flags = FRAME_FIRST, .total = 8}, 8, 0,
+        {{.type = FRAME_FRAG, .sequence = 1, .length = 8, .flags = FRAME_FIRST, .total = 8},
+         8,
+         0,
          SLUICE_REASON_PROTOCOL},
-        {{.type = FRAME_FRAG, .sequence = 1, .length = 8, .flags = FRAME_FIRST,
-          .total = UINT64_MAX}, 8, 0, SLUICE_REASON_PROTOCOL},
-        {{.type = FRAME_FRAG, .sequence = 1, .length = 8, .flags = FRAME_FIRST,
-          .total = (64 << 20) + 1}, 8, 0, SLUICE_REASON_PROTOCOL},
-        {{.type = FRAME_FRAG, .sequence = 1, .length = 8, .flags = FRAME_FIRST | FRAME_LAST,
-          .total = 100}, 8, 0, SLUICE_REASON_PROTOCOL},
-        {{.type = FRAME_FRAG, .sequence = 1, .length = 8, .flags = 4}, 8, 0,
+        {{.type = FRAME_FRAG,
+          .sequence = 1,
+          .length = 8,
+          .flags = FRAME_FIRST,
+          .total = UINT64_MAX},
+         8,
+         0,
+         SLUICE_REASON_PROTOCOL},
+        {{.type = FRAME_FRAG,
+          .sequence = 1,
+          .length = 8,
+          .flags = FRAME_FIRST,
+          .total = (64 << 20) + 1},
+         8,
+         0,
+         SLUICE_REASON_PROTOCOL},
+        {{.type = FRAME_FRAG,
+          .sequence = 1,
+          .length = 8,
+          .flags = FRAME_FIRST | FRAME_LAST,
+          .total = 100},
+         8,
+         0,
+         SLUICE_REASON_PROTOCOL},
+        {{.type = FRAME_FRAG, .sequence = 1, .length = 8, .flags = 4},
+         8,
+         0,
          SLUICE_REASON_PROTOCOL},
         {{.type = FRAME_BYE}, 0, 0, SLUICE_REASON_PEER_CLOSE},
     };

@@ -37,7 +37,7 @@ static void every_state_and_event_has_a_name(void **state) {
 /* Where a connection may be lost at any time, losing it is not ignored. */
 static void losses_are_handled_wherever_something_was_sent(void **state) {
     (void)state;
-    static const unsigned rows[] = {CM_CONNECTING, CM_APPLYING, CM_ASKING,
+    static const unsigned rows[] = {CM_CONNECTING, CM_APPLYING,  CM_ASKING,
                                     CM_ANSWERING,  CM_ACCEPTING, CM_UP};
     static const unsigned columns[] = {RDMA_CM_EVENT_CONNECT_ERROR, RDMA_CM_EVENT_UNREACHABLE,
                                        RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_DISCONNECTED,

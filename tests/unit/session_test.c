@@ -2,7 +2,7 @@
 /* Sessions: what is sent arrives once and in order, outcomes come exactly once, and each ends once. */
 #include "pair.h"
 
-/* ---- messages --------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static void every_size_arrives_whole(void **state) {
     (void)state;
@@ -14,9 +14,8 @@ static void every_size_arrives_whole(void **state) {
     assert_int_equal(info.eager_bytes, 1024 - FRAME_BYTES);
     assert_int_equal(info.message_bytes_max, 1000000);
     const size_t eager = info.eager_bytes;
-    const size_t sizes[] = {0,         1,         63,        64,         256,       eager - 1,
-                            eager,     eager + 1, 2 * eager, 65536,      100000,    999999,
-                            1000000};
+    const size_t sizes[] = {0,         1,         63,    64,     256,    eager - 1, eager,
+                            eager + 1, 2 * eager, 65536, 100000, 999999, 1000000};
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct side *from = i & 1 ? &p.a : &p.b, *to = i & 1 ? &p.b : &p.a;
         assert_int_equal(pair_send(from, sizes[i], i, SLUICE_SEND(.tag = i + 1)), 0);
@@ -74,7 +73,8 @@ static void order_is_kept_and_outcomes_come_once(void **state) {
             memset(sluice_data(msg), 0, bytes);
             memcpy(sluice_data(msg), &number, sizeof number);
             unsigned flags = sent % 3 ? SLUICE_MORE : 0;
-            int status = sluice_send(p.b.session, msg, SLUICE_SEND(.tag = sent + 1, .flags = flags));
+            int status =
+                sluice_send(p.b.session, msg, SLUICE_SEND(.tag = sent + 1, .flags = flags));
             if (status != 0) {
                 assert_int_equal(status, SLUICE_EAGAIN);
                 sluice_free(msg);
@@ -128,7 +128,7 @@ static void both_directions_at_full_window_do_not_deadlock(void **state) {
     pair_close(&p);
 }
 
-/* ---- flow control ------------------------------------------------------------------------------------- */
+/* ---- flow control ---------------------------------------------------------------------------- */
 
 static void a_full_window_answers_eagain_and_one_writable(void **state) {
     (void)state;
@@ -221,7 +221,7 @@ static void a_deadline_drops_what_was_not_handed_over(void **state) {
     pair_close(&p);
 }
 
-/* ---- ownership ----------------------------------------------------------------------------------------- */
+/* ---- ownership ------------------------------------------------------------------------------- */
 
 static void kept_messages_are_mine_and_credits_come_back(void **state) {
     (void)state;
@@ -291,7 +291,7 @@ static void memory_shortage_delays_and_loses_nothing(void **state) {
     pair_close(&p);
 }
 
-/* ---- decisions ------------------------------------------------------------------------------------------- */
+/* ---- decisions ------------------------------------------------------------------------------- */
 
 static void the_application_accepts_with_an_argument(void **state) {
     (void)state;
@@ -393,7 +393,7 @@ static void unlisten_refuses_who_is_waiting(void **state) {
     pair_close(&p);
 }
 
-/* ---- handles --------------------------------------------------------------------------------------------- */
+/* ---- handles --------------------------------------------------------------------------------- */
 
 static void stale_and_invented_handles_are_closed(void **state) {
     (void)state;
@@ -409,8 +409,8 @@ static void stale_and_invented_handles_are_closed(void **state) {
     pair_expect(&p, &p.a, SLUICE_CLOSED);
     pair_expect_nothing(&p, &p.b);
     assert_int_equal(sluice_alloc(p.b.node, 8, &msg), 0);
-    uint64_t ids[] = {old.id, 0, UINT64_MAX, old.id + 1, old.id ^ 1ull << 40, 1ull << 56,
-                      old.id | 0xffull << 56};
+    uint64_t ids[] = {
+        old.id, 0, UINT64_MAX, old.id + 1, old.id ^ 1ull << 40, 1ull << 56, old.id | 0xffull << 56};
     for (unsigned i = 0; i < sizeof ids / sizeof *ids; i++) {
         sluice_session handle = {ids[i]};
         assert_int_equal(sluice_send(handle, msg, NULL), SLUICE_ECLOSED);
@@ -440,9 +440,20 @@ static void bad_arguments_have_clear_answers(void **state) {
     sluice_listener l;
     sluice_event event;
     sluice_msg *msg;
-    static const char *const wrong[] = {"", "x", ":1", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0",
-                                        "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:7x",
-                                        "127.0.0.999:7", "[::1:7", "[zz]:7", "*:7", "::1:7:"};
+    static const char *const wrong[] = {"",
+                                        "x",
+                                        ":1",
+                                        "127.0.0.1",
+                                        "127.0.0.1:",
+                                        "127.0.0.1:0",
+                                        "127.0.0.1:65536",
+                                        "127.0.0.1:-1",
+                                        "127.0.0.1:7x",
+                                        "127.0.0.999:7",
+                                        "[::1:7",
+                                        "[zz]:7",
+                                        "*:7",
+                                        "::1:7:"};
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_int_equal(sluice_dial(p.b.node, wrong[i], SLUICE_LINK(.loop = p.b.loop), &s, &e),
@@ -463,9 +474,8 @@ static void bad_arguments_have_clear_answers(void **state) {
     assert_int_equal(sluice_listen(p.b.node, p.address, SLUICE_LINK(.loop = p.b.loop), &l, &e),
                      SLUICE_EADDRESS);
     assert_non_null(strstr(e.text, "in use"));
-    assert_int_equal(
-        sluice_listen(p.b.node, "192.0.2.77:0", SLUICE_LINK(.loop = p.b.loop), &l, &e),
-        SLUICE_EADDRESS);
+    assert_int_equal(sluice_listen(p.b.node, "192.0.2.77:0", SLUICE_LINK(.loop = p.b.loop), &l, &e),
+                     SLUICE_EADDRESS);
     assert_int_equal(sluice_poll(p.b.loop, NULL, 1, 0), SLUICE_EINVAL);
     assert_int_equal(sluice_poll(NULL, &event, 1, 0), SLUICE_EINVAL);
     pair_connect(&p, PAIR_LINK());

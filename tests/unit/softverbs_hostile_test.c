@@ -8,6 +8,7 @@
 #include "softverbs_util.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -204,6 +205,67 @@ static void scribbled_rings_end_in_an_error_and_nowhere_else(void **state) {
     assert_int_equal(soft_close_device(ctx), 0);
 }
 
+/* ---- a bell that cannot be rung ------------------------------------------------------------------ */
+
+/* Sleeps on its CQ for show, never listens, and makes every descriptor it has a blocking one. */
+static void deaf(int fd) {
+    struct sv_end e;
+    sv_open(&e, SV_OPTIONS(.channel = true));
+    sv_meet(&e, fd);
+    sv_wait_linked(&e);
+    must(ibv_req_notify_cq(e.rcq, 0) == 0);
+    soft_lock(); /* for ever: its engine hears nothing */
+    for (struct soft_peer *peer = soft_peers; peer; peer = peer->next) {
+        const int bells[] = {peer->bell.fd, peer->bell_out};
+        const uint64_t full = UINT64_MAX - 1;
+        for (unsigned i = 0; i < 2; i++) {
+            (void)!write(bells[i], &full, sizeof full); /* for whoever counts in it */
+            must(fcntl(bells[i], F_SETFL, 0) == 0);
+        }
+    }
+    sv_tell(fd, 1);
+    for (;;)
+        pause();
+}
+
+static void rings_the_deaf(int fd) {
+    struct sv_end e;
+    sv_open(&e, SV_OPTIONS());
+    sv_meet(&e, fd);
+    sv_wait_linked(&e);
+    must(sv_hear(fd) == 1);
+    struct soft_qp *qp = soft_qp_of(e.qp);
+    for (unsigned i = 0; i < 64; i++) /* each post rings, as the peer claims to sleep */
+        must(sv_send(&e, i, 0, 8, 0) == 0);
+    for (unsigned i = 0; i < 5000; i++) {
+        spin_lock(&qp->lock);
+        soft_qp_kick(qp);
+        spin_unlock(&qp->lock);
+    }
+    struct ibv_context *ctx = sv_context(); /* our engine and its lock are free */
+    must(soft_close_device(ctx) == 0);
+    sv_tell(fd, 2);
+    must(sv_hear(fd) == 3); /* the deaf one is dead */
+    must(sv_poll(e.scq).status == IBV_WC_RETRY_EXC_ERR);
+    sv_close(&e);
+}
+
+static void a_bell_that_cannot_be_rung_holds_nobody_up(void **state) {
+    (void)state;
+    struct sv_child bad = sv_fork(deaf), good = sv_fork(rings_the_deaf);
+    uint32_t from_bad = sv_hear(bad.fd), from_good = sv_hear(good.fd);
+    sv_tell(bad.fd, from_good);
+    sv_tell(good.fd, from_bad);
+    assert_int_equal(sv_hear(bad.fd), 1);
+    sv_tell(good.fd, 1);
+    assert_int_equal(sv_hear(good.fd), 2);
+    kill(bad.pid, SIGKILL);
+    sv_join(&bad);
+    sv_tell(good.fd, 3);
+    int status = sv_join(&good);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 /* ---- nonsense on the control socket ------------------------------------------------------------ */
 
 static int dial(uint32_t qpn) {
@@ -393,6 +455,7 @@ static void nonsense_on_the_control_socket_harms_nobody(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scribbled_rings_end_in_an_error_and_nowhere_else),
+        cmocka_unit_test(a_bell_that_cannot_be_rung_holds_nobody_up),
         cmocka_unit_test(nonsense_on_the_control_socket_harms_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -297,6 +297,46 @@ static void destroying_a_pair_takes_its_completions_along(void **state) {
     sv_close(&a);
 }
 
+/* Another thread polls the send queue's CQ all the while, and so makes the pair's progress. */
+static _Atomic bool stop;
+
+static void *poll_other(void *cq) {
+    struct ibv_wc wc[4];
+    while (!atomic_load(&stop))
+        if (ibv_poll_cq(cq, 4, wc) < 0)
+            return cq;
+    return NULL;
+}
+
+static void a_pair_leaves_no_completion_behind_while_others_poll(void **state) {
+    (void)state;
+    struct sv_end e;
+    struct ibv_wc wc;
+    pthread_t thread;
+    void *result;
+    sv_open(&e, SV_OPTIONS());
+    atomic_store(&stop, false);
+    assert_int_equal(pthread_create(&thread, NULL, poll_other, e.scq), 0);
+    for (unsigned i = 0; i < 2000; i++) {
+        if (!e.qp)
+            e.qp = sv_qp(&e);
+        assert_int_equal(sv_to_init(&e), 0);
+        for (unsigned k = 0; k < 16; k++)
+            assert_int_equal(sv_recv(&e, k, 0, 64), 0);
+        if (i % 2) {
+            assert_int_equal(sv_to(&e, IBV_QPS_RESET), 0);
+        } else {
+            assert_int_equal(soft_destroy_qp(e.qp), 0);
+            e.qp = NULL;
+        }
+        assert_int_equal(ibv_poll_cq(e.rcq, 1, &wc), 0);
+    }
+    atomic_store(&stop, true);
+    pthread_join(thread, &result);
+    assert_null(result);
+    sv_close(&e);
+}
+
 /* ---- device ------------------------------------------------------------------------------------ */
 
 static void the_device_says_what_it_is(void **state) {
@@ -404,6 +444,7 @@ int main(void) {
         cmocka_unit_test(more_pairs_than_one_block_of_numbers),
         cmocka_unit_test(numbers_are_not_reused_at_once),
         cmocka_unit_test(destroying_a_pair_takes_its_completions_along),
+        cmocka_unit_test(a_pair_leaves_no_completion_behind_while_others_poll),
         cmocka_unit_test(the_device_says_what_it_is),
         cmocka_unit_test(descriptors_threads_and_mappings_are_given_back),
         cmocka_unit_test(nothing_is_left_while_the_device_stays_open),

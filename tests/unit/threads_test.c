@@ -43,7 +43,7 @@ static sluice_node *open_node(uint32_t workers, sluice_idle idle) {
     return n;
 }
 
-/* ---- many senders -------------------------------------------------------------------------------------- */
+/* ---- many senders ---------------------------------------------------------------------------- */
 
 enum { SENDERS = 3, EACH = 4000 };
 
@@ -153,11 +153,11 @@ static void several_threads_send_and_each_keeps_its_order(void **state) {
                                    &listener, &e),
                      0);
     snprintf(address, sizeof address, "localhost:%d", sluice_listener_port(listener));
-    assert_int_equal(sluice_dial(b, address,
-                                 SLUICE_LINK(.handler = on_sender, .handler_arg = &flow,
-                                             .window_messages = 64),
-                                 &session, &e),
-                     0);
+    assert_int_equal(
+        sluice_dial(b, address,
+                    SLUICE_LINK(.handler = on_sender, .handler_arg = &flow, .window_messages = 64),
+                    &session, &e),
+        0);
     wait_for(&flow.up);
     for (unsigned i = 0; i < SENDERS; i++) {
         senders[i] = (struct sender){&flow, i};
@@ -224,9 +224,8 @@ static void sends_that_race_with_the_end_have_an_outcome(void **state) {
     sluice_session session;
     sluice_error e;
     char address[32];
-    assert_int_equal(sluice_listen(a, "127.0.0.1:0", SLUICE_LINK(.handler = on_nothing), &listener,
-                                   &e),
-                     0);
+    assert_int_equal(
+        sluice_listen(a, "127.0.0.1:0", SLUICE_LINK(.handler = on_nothing), &listener, &e), 0);
     snprintf(address, sizeof address, "127.0.0.1:%d", sluice_listener_port(listener));
     for (int round = 0; round < 40; round++) {
         struct race race = {0};
@@ -253,7 +252,7 @@ static void sends_that_race_with_the_end_have_an_outcome(void **state) {
     sluice_close(b, 0);
 }
 
-/* ---- a loop in somebody else's epoll -------------------------------------------------------------------- */
+/* ---- a loop in somebody else's epoll --------------------------------------------------------- */
 
 static void the_descriptor_is_readable_when_there_is_work(void **state) {
     (void)state;
@@ -333,7 +332,7 @@ static void a_sleeping_poll_is_woken(void **state) {
     sluice_close(n, 0);
 }
 
-/* ---- closing -------------------------------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------------------- */
 
 static void *poll_for_ever(void *arg) {
     sluice_event events[4];
@@ -423,7 +422,7 @@ static void a_host_name_is_resolved_or_refused(void **state) {
     wait_for(&flow.closed);
 }
 
-/* ---- fork ----------------------------------------------------------------------------------------------- */
+/* ---- fork ------------------------------------------------------------------------------------ */
 
 static int child_of_fork(sluice_node *n, sluice_loop *loop, sluice_session session,
                          sluice_listener listener, sluice_msg *msg) {

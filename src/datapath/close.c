@@ -1,24 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * session.c - a session's QP from its creation to its end, in step with the CM thread.
+ * close.c - every way a session ends, in step with the CM thread.
  *
- *   PREPARE  create the QP on this loop's CQ, INIT, post the receives        -> PREPARED
- *   APPLY    RTR and RTS (a listener's session gets these with PREPARE)      -> READY
- *   ADOPT    the session is up
  *   DOWN     the CM thread saw the connection fail or end
  *   RELEASE  (to the CM thread) disconnect, or refuse, whatever fits
  *   DRAIN    QP to ERR; every posted receive and one marker behind every send come back -> DRAINED
  *   GONE     the id is destroyed; CLOSED, and the slot is free
  *
- * Draining. Receives are counted. Sends are not all signalled, and one that succeeded silently never
- * completes again; so a signalled marker is posted in ERR, which is flushed after everything else.
+ * Draining. Receives are counted. Sends are not all signalled, and one that succeeded silently
+ * never completes again; so a signalled marker is posted in ERR, which is flushed after the rest.
  *
  * The first reason wins, with one exception: a connection that went down before the peer's BYE was
  * looked at is "lost" only until that BYE is found among what had arrived.
  *
  * Owner: the loop's thread.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,152 +22,14 @@
 #include "datapath/post.h"
 #include "node/node.h"
 
-#define SQ_DEPTH 128u
-#define SIGNAL_EVERY 16u
-#define DOWN_POLLS 4u     /* empty polls after which nothing that had arrived is left */
+#define DOWN_POLLS 4u      /* empty polls after which nothing that had arrived is left */
 #define DOWN_POLLS_MAX 64u /* and with other sessions busy */
 
-/* ---- opening ---------------------------------------------------------------------------------------- */
-
-void session_attach(struct sluice_loop *l, struct session *s) {
-    if (s->attached)
-        return;
-    s->attached = true;
-    s->next = l->sessions;
-    s->link = &l->sessions;
-    if (s->next)
-        s->next->link = &s->next;
-    l->sessions = s;
-}
-
-/* What both sides agreed on, before the first frame can come or go. */
-static void agree(struct session *s) {
-    const struct record_rep *rep = &s->conn.rep;
-    const struct node_options *options = &s->node->options;
-    uint64_t agreed = 1ull << rep->message_log2;
-    s->frame_payload = (1u << rep->eager_log2) - FRAME_BYTES;
-    s->rx_message_max = agreed;
-    s->message_max = agreed < options->message_bytes_max ? agreed : options->message_bytes_max;
-    s->tx_credits = s->tx_credits_max = s->conn.passive ? s->conn.req.credits : rep->credits;
-    /* So often that a window that is full always has a signalled send in it. */
-    uint64_t inline_max = s->inline_max ? s->inline_max : 1;
-    uint64_t every = SIGNAL_EVERY;
-    every = every < s->sq_depth / 4 ? every : s->sq_depth / 4;
-    every = every < s->window_messages / 4 ? every : s->window_messages / 4;
-    every = every < s->window_bytes / 4 / inline_max ? every : s->window_bytes / 4 / inline_max;
-    s->signal_every = every ? (uint32_t)every : 1;
-    pthread_mutex_lock(&s->node->lock);
-    s->info.message_bytes_max = s->message_max;
-    s->info.eager_bytes = s->frame_payload;
-    s->info.credits = s->tx_credits_max;
-    pthread_mutex_unlock(&s->node->lock);
-}
-
-static struct ibv_qp *create_qp(struct sluice_loop *l, struct session *s) {
-    sluice_node *n = l->node;
-    uint32_t inline_wanted = atomic_load_explicit(&n->inline_bytes, memory_order_relaxed);
-    for (;;) {
-        struct ibv_qp_init_attr init = {
-            .qp_context = s,
-            .send_cq = l->cq,
-            .recv_cq = l->cq,
-            .cap = {.max_send_wr = s->sq_depth,
-                    .max_recv_wr = s->credits,
-                    .max_send_sge = 2,
-                    .max_recv_sge = 1,
-                    .max_inline_data = inline_wanted},
-            .qp_type = IBV_QPT_RC,
-        };
-        struct ibv_qp *qp = n->fabric->create_qp(n->pd, &init);
-        if (qp) {
-            s->inline_max = init.cap.max_inline_data;
-            atomic_store_explicit(&n->inline_bytes, inline_wanted, memory_order_relaxed);
-            return qp;
-        }
-        /* Some devices answer EINVAL to more inline data than they have. */
-        if (inline_wanted == 0 || (errno != EINVAL && errno != ENOMEM))
-            return NULL;
-        inline_wanted = inline_wanted > 64 ? inline_wanted / 2 : 0;
-    }
-}
-
-static bool modify(struct session *s, struct ibv_qp_attr *attr, int mask) {
+bool session_modify(struct session *s, struct ibv_qp_attr *attr, int mask) {
     return s->node->fabric->modify_qp(s->qp, attr, mask) == 0;
 }
 
-static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_reason *reason) {
-    struct cm_conn *conn = &s->conn;
-    *reason = SLUICE_REASON_BUSY;
-    if (l->cq_used + s->sq_depth + s->credits > (uint32_t)l->cq_size)
-        return "the completion queue of the loop has no room for another session";
-    *reason = SLUICE_REASON_NO_MEMORY;
-    s->sq = calloc(s->sq_depth, sizeof *s->sq);
-    if (!s->sq)
-        return "out of memory";
-    *reason = SLUICE_REASON_DEVICE_ERROR;
-    s->qp = create_qp(l, s);
-    if (!s->qp)
-        return "the device cannot create another queue pair";
-    s->cq_share = s->sq_depth + s->credits;
-    l->cq_used += s->cq_share;
-    if (!modify(s, &conn->init, conn->init_mask))
-        return "the queue pair cannot be moved to INIT";
-    if (!receive_prime(l, s)) {
-        *reason = SLUICE_REASON_NO_MEMORY;
-        return "no registered memory for the receive buffers";
-    }
-    if (!conn->passive)
-        return NULL;
-    agree(s);
-    if (!modify(s, &conn->rtr, conn->rtr_mask) || !modify(s, &conn->rts, conn->rts_mask))
-        return "the queue pair cannot be moved to RTS";
-    return NULL;
-}
-
-void session_prepare(struct sluice_loop *l, struct session *s) {
-    session_attach(l, s);
-    if (s->state != SESSION_OPENING)
-        return;
-    if (s->conn.passive && s->conn.accepted)
-        s->arg = s->conn.answer_arg;
-    uint32_t depth = SQ_DEPTH;
-    while (depth > 8 && depth > (uint32_t)l->node->device_attr.max_qp_wr)
-        depth /= 2;
-    s->sq_depth = depth;
-    s->sq_mask = depth - 1;
-    s->sq_limit = depth - SQ_RESERVE;
-    s->repost_batch = s->credits / 8 ? s->credits / 8 : 1;
-    sluice_reason reason;
-    const char *wrong = build_qp(l, s, &reason);
-    if (wrong) {
-        session_close(l, s, reason, 0, wrong);
-        return;
-    }
-    s->conn.qp_num = s->qp->qp_num;
-    cm_post(&l->node->cm, s, CM_VERB_PREPARED);
-}
-
-void session_apply(struct sluice_loop *l, struct session *s) {
-    struct cm_conn *conn = &s->conn;
-    if (s->state != SESSION_OPENING)
-        return;
-    agree(s);
-    if (!modify(s, &conn->rtr, conn->rtr_mask) || !modify(s, &conn->rts, conn->rts_mask)) {
-        session_close(l, s, SLUICE_REASON_DEVICE_ERROR, 0,
-                      "the queue pair cannot be moved to RTS");
-        return;
-    }
-    cm_post(&l->node->cm, s, CM_VERB_READY);
-}
-
-void session_adopt(struct sluice_loop *l, struct session *s) {
-    if (s->state != SESSION_OPENING)
-        return;
-    s->adopted = true;
-    event_notice(l, s, NOTICE_UP);
-}
-
-/* ---- towards the end ---------------------------------------------------------------------------------- */
+/* ---- reasons and steps ----------------------------------------------------------------------- */
 
 static void set_deadline(struct sluice_loop *l, struct session *s, uint64_t due_ns) {
     uint64_t cap = atomic_load_explicit(&l->node->close_deadline_ns, memory_order_relaxed);
@@ -206,8 +64,8 @@ static void release(struct sluice_loop *l, struct session *s) {
     }
     /* What a peer is told that still waits for an answer. */
     memset(rej, 0, sizeof *rej);
-    rej->reason = s->reason == SLUICE_REASON_LOCAL_CLOSE ? SLUICE_REASON_REFUSED
-                                                         : (uint16_t)s->reason;
+    rej->reason =
+        s->reason == SLUICE_REASON_LOCAL_CLOSE ? SLUICE_REASON_REFUSED : (uint16_t)s->reason;
     snprintf(rej->text, sizeof rej->text, "%.*s", RECORD_REJ_TEXT, s->info.close_text);
     cm_post(&l->node->cm, s, CM_VERB_RELEASE);
 }
@@ -222,7 +80,7 @@ void session_close(struct sluice_loop *l, struct session *s, sluice_reason reaso
     if (s->qp && (reason == SLUICE_REASON_CREDITS || reason == SLUICE_REASON_PROTOCOL)) {
         /* Nothing more may come from this peer. */
         struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-        modify(s, &attr, IBV_QP_STATE);
+        session_modify(s, &attr, IBV_QP_STATE);
         node_log(l->node, SLUICE_LOG_WARNING, "session with %s closed: %s", s->peer.address,
                  s->info.close_text);
     }
@@ -295,10 +153,8 @@ void session_down(struct sluice_loop *l, struct session *s) {
 void session_down_now(struct sluice_loop *l, struct session *s) {
     if (s->state >= SESSION_RELEASED)
         return;
-    s->doubtful = s->conn.down.reason == SLUICE_REASON_PEER_LOST &&
-                  s->reason == SLUICE_REASON_NONE;
-    set_reason(s, s->conn.down.reason, s->conn.down.vendor, s->conn.down.code,
-               s->conn.down.text);
+    s->doubtful = s->conn.down.reason == SLUICE_REASON_PEER_LOST && s->reason == SLUICE_REASON_NONE;
+    set_reason(s, s->conn.down.reason, s->conn.down.vendor, s->conn.down.code, s->conn.down.text);
     session_close(l, s, s->conn.down.reason, s->conn.down.vendor, s->conn.down.text);
 }
 
@@ -307,7 +163,7 @@ unsigned session_check_downs(struct sluice_loop *l) {
     for (struct session *s = l->sessions; s && l->downs > 0; s = s->next) {
         if (s->down_polls == 0)
             continue;
-        /* Polls that brought nothing count much; the others, so that a busy loop comes to an end. */
+        /* Polls that brought nothing count much; the others, so that a busy loop ends too. */
         s->down_polls += l->wc_count == 0 ? DOWN_POLLS_MAX / DOWN_POLLS : 1;
         if (s->down_polls <= DOWN_POLLS_MAX)
             continue;
@@ -356,13 +212,14 @@ void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv
     session_close(l, s, reason, (uint32_t)wc->status, NULL);
 }
 
-/* ---- draining ----------------------------------------------------------------------------------------- */
+/* ---- draining -------------------------------------------------------------------------------- */
 
 static void drained(struct sluice_loop *l, struct session *s) {
     if (s->qp) {
         int error = s->node->fabric->destroy_qp(s->qp);
         if (error != 0)
-            node_log(l->node, SLUICE_LOG_ERROR, "a queue pair cannot be destroyed: errno %d", error);
+            node_log(l->node, SLUICE_LOG_ERROR, "a queue pair cannot be destroyed: errno %d",
+                     error);
         s->qp = NULL;
         l->cq_used -= s->cq_share;
     }
@@ -383,7 +240,8 @@ static void forget_completions(struct sluice_loop *l, struct session *s) {
     for (uint32_t i = l->wc_next; i < l->wc_count; i++) {
         uint64_t id = l->wc[i].wr_id;
         struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)id;
-        if (id == 0 || (id & 1 && (uint32_t)(id >> 32) != s->slot) || (!(id & 1) && msg->owner != s))
+        if (id == 0 || (id & 1 && (uint32_t)(id >> 32) != s->slot) ||
+            (!(id & 1) && msg->owner != s))
             continue;
         if (!(id & 1)) {
             msg->owner = NULL;
@@ -401,18 +259,29 @@ void session_drain(struct sluice_loop *l, struct session *s) {
         drained(l, s);
         return;
     }
-    bool marked = modify(s, &attr, IBV_QP_STATE) && send_marker(l, s);
+    bool marked = session_modify(s, &attr, IBV_QP_STATE) && send_marker(l, s);
     if (!marked)
         send_abandon(l, s, SLUICE_EUNKNOWN);
     set_deadline(l, s, loop_clock(l) + DRAIN_NS);
     session_progress(l, s);
 }
 
+void session_part(struct sluice_loop *l, struct session *s) {
+    if (!s->parting) {
+        s->parting = true;
+        l->partings++;
+    }
+}
+
 void session_progress(struct sluice_loop *l, struct session *s) {
     switch ((enum session_state)s->state) {
     case SESSION_FLUSHING:
-        if (!s->queue.head)
+        if (s->queue.head)
+            break;
+        if (gate_count(&s->gate) == s->foreign_taken)
             leave(l, s);
+        else
+            session_part(l, s); /* a message was accepted and is not in the inbox yet */
         break;
     case SESSION_LEAVING:
         if (!s->bye_posted)
@@ -471,7 +340,7 @@ void session_gone(struct sluice_loop *l, struct session *s) {
     event_notice(l, s, NOTICE_CLOSED);
 }
 
-/* ---- free --------------------------------------------------------------------------------------------- */
+/* ---- free ------------------------------------------------------------------------------------ */
 
 void session_free(struct sluice_loop *l, struct session *s) {
     s->dying_next = l->dying;
@@ -490,8 +359,8 @@ void session_bury(struct sluice_loop *l) {
         *s->link = s->next;
         if (s->next)
             s->next->link = s->link;
-        if (s->retry)
-            l->retries--;
+        l->retries -= s->retry;
+        l->partings -= s->parting;
         s->state = SESSION_FREE;
         atomic_store_explicit(&s->id, 0, memory_order_relaxed);
         atomic_store_explicit(&s->loop, NULL, memory_order_relaxed);

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * open.c - a session's way to UP, in step with the CM thread.
+ *
+ *   PREPARE  create the QP on this loop's CQ, INIT, post the receives        -> PREPARED
+ *   APPLY    RTR and RTS (a listener's session gets these with PREPARE)      -> READY
+ *   ADOPT    the session is up
+ *
+ * Whatever fails ends in session_close(), and from there on the way of close.c.
+ *
+ * Owner: the loop's thread.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "datapath/post.h"
+#include "node/node.h"
+
+#define SQ_DEPTH 128u
+#define SIGNAL_EVERY 16u
+
+void session_attach(struct sluice_loop *l, struct session *s) {
+    if (s->attached)
+        return;
+    s->attached = true;
+    s->next = l->sessions;
+    s->link = &l->sessions;
+    if (s->next)
+        s->next->link = &s->next;
+    l->sessions = s;
+}
+
+/* What both sides agreed on, before the first frame can come or go. */
+static void agree(struct session *s) {
+    const struct record_rep *rep = &s->conn.rep;
+    const struct node_options *options = &s->node->options;
+    uint64_t agreed = 1ull << rep->message_log2;
+    s->frame_payload = (1u << rep->eager_log2) - FRAME_BYTES;
+    s->rx_message_max = agreed;
+    s->message_max = agreed < options->message_bytes_max ? agreed : options->message_bytes_max;
+    s->tx_credits = s->tx_credits_max = s->conn.passive ? s->conn.req.credits : rep->credits;
+    /* So often that a window that is full always has a signalled send in it. */
+    uint64_t inline_max = s->inline_max ? s->inline_max : 1;
+    uint64_t every = SIGNAL_EVERY;
+    every = every < s->sq_depth / 4 ? every : s->sq_depth / 4;
+    every = every < s->window_messages / 4 ? every : s->window_messages / 4;
+    every = every < s->window_bytes / 4 / inline_max ? every : s->window_bytes / 4 / inline_max;
+    s->signal_every = every ? (uint32_t)every : 1;
+    pthread_mutex_lock(&s->node->lock);
+    s->info.message_bytes_max = s->message_max;
+    s->info.eager_bytes = s->frame_payload;
+    s->info.credits = s->tx_credits_max;
+    pthread_mutex_unlock(&s->node->lock);
+}
+
+static struct ibv_qp *create_qp(struct sluice_loop *l, struct session *s) {
+    sluice_node *n = l->node;
+    uint32_t inline_wanted = atomic_load_explicit(&n->inline_bytes, memory_order_relaxed);
+    for (;;) {
+        struct ibv_qp_init_attr init = {
+            .qp_context = s,
+            .send_cq = l->cq,
+            .recv_cq = l->cq,
+            .cap = {.max_send_wr = s->sq_depth,
+                    .max_recv_wr = s->credits,
+                    .max_send_sge = 2,
+                    .max_recv_sge = 1,
+                    .max_inline_data = inline_wanted},
+            .qp_type = IBV_QPT_RC,
+        };
+        struct ibv_qp *qp = n->fabric->create_qp(n->pd, &init);
+        if (qp) {
+            s->inline_max = init.cap.max_inline_data;
+            atomic_store_explicit(&n->inline_bytes, inline_wanted, memory_order_relaxed);
+            return qp;
+        }
+        /* Some devices answer EINVAL to more inline data than they have. */
+        if (inline_wanted == 0 || (errno != EINVAL && errno != ENOMEM))
+            return NULL;
+        inline_wanted = inline_wanted > 64 ? inline_wanted / 2 : 0;
+    }
+}
+
+static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_reason *reason) {
+    struct cm_conn *conn = &s->conn;
+    *reason = SLUICE_REASON_BUSY;
+    if (l->cq_used + s->sq_depth + s->credits > (uint32_t)l->cq_size)
+        return "the completion queue of the loop has no room for another session";
+    *reason = SLUICE_REASON_NO_MEMORY;
+    s->sq = calloc(s->sq_depth, sizeof *s->sq);
+    if (!s->sq)
+        return "out of memory";
+    *reason = SLUICE_REASON_DEVICE_ERROR;
+    s->qp = create_qp(l, s);
+    if (!s->qp)
+        return "the device cannot create another queue pair";
+    s->cq_share = s->sq_depth + s->credits;
+    l->cq_used += s->cq_share;
+    if (!session_modify(s, &conn->init, conn->init_mask))
+        return "the queue pair cannot be moved to INIT";
+    if (!receive_prime(l, s)) {
+        *reason = SLUICE_REASON_NO_MEMORY;
+        return "no registered memory for the receive buffers";
+    }
+    if (!conn->passive)
+        return NULL;
+    agree(s);
+    if (!session_modify(s, &conn->rtr, conn->rtr_mask) ||
+        !session_modify(s, &conn->rts, conn->rts_mask))
+        return "the queue pair cannot be moved to RTS";
+    return NULL;
+}
+
+void session_prepare(struct sluice_loop *l, struct session *s) {
+    session_attach(l, s);
+    if (s->state != SESSION_OPENING)
+        return;
+    if (s->conn.passive && s->conn.accepted)
+        s->arg = s->conn.answer_arg;
+    uint32_t depth = SQ_DEPTH;
+    while (depth > 8 && depth > (uint32_t)l->node->device_attr.max_qp_wr)
+        depth /= 2;
+    s->sq_depth = depth;
+    s->sq_mask = depth - 1;
+    s->sq_limit = depth - SQ_RESERVE;
+    s->repost_batch = s->credits / 8 ? s->credits / 8 : 1;
+    sluice_reason reason;
+    const char *wrong = build_qp(l, s, &reason);
+    if (wrong) {
+        session_close(l, s, reason, 0, wrong);
+        return;
+    }
+    s->conn.qp_num = s->qp->qp_num;
+    cm_post(&l->node->cm, s, CM_VERB_PREPARED);
+}
+
+void session_apply(struct sluice_loop *l, struct session *s) {
+    struct cm_conn *conn = &s->conn;
+    if (s->state != SESSION_OPENING)
+        return;
+    agree(s);
+    if (!session_modify(s, &conn->rtr, conn->rtr_mask) ||
+        !session_modify(s, &conn->rts, conn->rts_mask)) {
+        session_close(l, s, SLUICE_REASON_DEVICE_ERROR, 0, "the queue pair cannot be moved to RTS");
+        return;
+    }
+    cm_post(&l->node->cm, s, CM_VERB_READY);
+}
+
+void session_adopt(struct sluice_loop *l, struct session *s) {
+    if (s->state != SESSION_OPENING)
+        return;
+    s->adopted = true;
+    event_notice(l, s, NOTICE_UP);
+}

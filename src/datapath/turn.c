@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * turn.c - one turn of a loop: records, completions, events, posts, and now and then the clock.
+ *
+ * Nothing in here waits, and every part of a turn is bounded, so a session cannot keep the others
+ * from their share for longer than one batch.
+ *
+ * Owner: the loop's thread.
+ */
+#include "datapath/datapath.h"
+#include "node/node.h"
+
+#define PUBLISH_TURNS 255u /* busy turns between two updates of the statistics page, less one */
+#define CLOCK_TURNS 63u    /* busy turns between two looks at the clock, less one */
+
+/* ---- the turn -------------------------------------------------------------------------------- */
+
+static void on_hangup(struct sluice_loop *l, struct session *s) {
+    gate_clear(&s->gate, GATE_HANGUP); /* first: a later call posts again or is seen below */
+    uint64_t grace = atomic_exchange_explicit(&s->hangup_grace, UINT64_MAX, memory_order_acq_rel);
+    session_hangup(l, s, grace);
+}
+
+static void on_ask(struct sluice_loop *l, struct session *s) {
+    session_attach(l, s);
+    if (s->state != SESSION_OPENING)
+        return;
+    s->known = true;
+    gate_set(&s->gate, GATE_ASKED);
+    event_notice(l, s, NOTICE_CONNECT);
+}
+
+static void take_record(struct sluice_loop *l, struct inbox_item *item) {
+    if (item->verb == LOOP_VERB_SEND) {
+        send_arrived(
+            l, (struct sluice_msg *)(void *)((char *)item - offsetof(struct sluice_msg, item)));
+        return;
+    }
+    struct session *s = slot_find(handle_make(l->node->index, item->slot, 0));
+    switch ((enum loop_verb)item->verb) {
+    case LOOP_VERB_WANT:
+        gate_clear(&s->gate, GATE_WANT);
+        s->want_writable = true;
+        send_check_writable(l, s);
+        break;
+    case LOOP_VERB_HANGUP:
+        on_hangup(l, s);
+        break;
+    case LOOP_VERB_ASK:
+        on_ask(l, s);
+        break;
+    case LOOP_VERB_PREPARE:
+        session_prepare(l, s);
+        break;
+    case LOOP_VERB_APPLY:
+        session_apply(l, s);
+        break;
+    case LOOP_VERB_ADOPT:
+        session_adopt(l, s);
+        break;
+    case LOOP_VERB_DOWN:
+        session_down(l, s);
+        break;
+    case LOOP_VERB_DRAIN:
+        session_drain(l, s);
+        break;
+    case LOOP_VERB_GONE:
+        session_gone(l, s);
+        break;
+    case LOOP_VERB_SEND: /* above */
+        break;
+    }
+}
+
+static unsigned take_records(struct sluice_loop *l) {
+    unsigned count = 0;
+    struct inbox_item *item;
+    while (count < LOOP_INBOX && (item = inbox_take(&l->mailbox.inbox))) {
+        take_record(l, item);
+        count++;
+    }
+    return count;
+}
+
+static void poll_completions(struct sluice_loop *l) {
+    int n = ibv_poll_cq(l->cq, LOOP_BATCH, l->wc);
+    l->wc_next = 0;
+    l->wc_count = n > 0 ? (uint32_t)n : 0;
+    l->totals.completions += l->wc_count;
+    if (unlikely(n < 0))
+        for (struct session *s = l->sessions; s; s = s->next)
+            if (s->qp)
+                session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)-n,
+                              "the completion queue cannot be polled");
+}
+
+/* Looks at polled completions until the caller's array is full; the rest waits. */
+static unsigned process_completions(struct sluice_loop *l) {
+    unsigned count = 0;
+    while (l->wc_next < l->wc_count) {
+        const struct ibv_wc *wc = &l->wc[l->wc_next];
+        if (wc->wr_id & 1) {
+            l->wc_next++;
+            send_completed(l, wc);
+        } else if (wc->wr_id == 0) {
+            l->wc_next++; /* forgotten */
+        } else {
+            const struct sluice_msg *msg = (const struct sluice_msg *)(uintptr_t)wc->wr_id;
+            /* Into an array of no length nothing will ever go: such a poll takes what comes, for
+             * the credits, and the session holds the messages. */
+            if (!loop_room(l, msg->owner) && l->out_max > 0)
+                break;
+            l->wc_next++;
+            receive_completed(l, wc);
+        }
+        count++;
+    }
+    return count;
+}
+
+static void flush_dirty(struct sluice_loop *l) {
+    struct session *s;
+    while ((s = l->dirty)) {
+        l->dirty = s->dirty_next;
+        s->dirty = false;
+        if (s->repost || s->rx_missing)
+            receive_repost(l, s);
+        send_flush(l, s); /* what is queued, or the credits that are owed by now */
+        if (s->state == SESSION_FLUSHING || s->state == SESSION_LEAVING)
+            session_progress(l, s);
+    }
+}
+
+/* What had to wait for memory is tried again. */
+static unsigned retry(struct sluice_loop *l) {
+    unsigned count = 0;
+    for (struct session *s = l->sessions; s && l->retries > 0; s = s->next) {
+        if (!s->retry)
+            continue;
+        s->retry = false;
+        l->retries--;
+        uint32_t missing = s->rx_missing;
+        if (s->held.head && s->announced) {
+            count += receive_held(l, s);
+            if (s->held.head && !s->retry)
+                event_notice(l, s, NOTICE_HELD); /* now it is room that is missing */
+        }
+        if (s->rx_missing)
+            receive_repost(l, s);
+        count += missing - s->rx_missing;
+        if (s->queue.head)
+            loop_dirty(l, s);
+        if (s->state == SESSION_GONE && !s->held.head)
+            event_notice(l, s, NOTICE_CLOSED);
+    }
+    return count;
+}
+
+/* Sessions whose end waits for a thread that is inside of a call. */
+static unsigned part(struct sluice_loop *l) {
+    unsigned count = 0;
+    for (struct session *s = l->sessions; s && l->partings > 0; s = s->next) {
+        uint64_t inside = atomic_load_explicit(&s->gate, memory_order_acquire);
+        if (!s->parting || (s->state == SESSION_GONE && (inside & (GATE_USERS | GATE_COUNT))))
+            continue;
+        s->parting = false;
+        l->partings--;
+        if (s->state == SESSION_GONE)
+            event_notice(l, s, NOTICE_CLOSED);
+        else
+            session_progress(l, s);
+        count += !s->parting;
+    }
+    return count;
+}
+
+static void check_deadlines(struct sluice_loop *l) {
+    if (loop_clock(l) < l->next_deadline_ns)
+        return;
+    l->next_deadline_ns = UINT64_MAX;
+    for (struct session *s = l->sessions; s; s = s->next) {
+        if (s->queue.head)
+            send_expire(l, s);
+        session_timer(l, s);
+    }
+}
+
+/* What most turns have nothing of. */
+static unsigned uncommon(struct sluice_loop *l) {
+    unsigned count = 0;
+    if (l->downs > 0)
+        count += session_check_downs(l);
+    if (l->retries > 0)
+        count += retry(l);
+    if (l->partings > 0)
+        count += part(l);
+    if (l->dying && l->out_count == 0)
+        session_bury(l);
+    return count;
+}
+
+unsigned loop_turn(struct sluice_loop *l) {
+    unsigned found = 0;
+    uint32_t turn = ++l->turn;
+    l->totals.turns++;
+    if (!inbox_empty(&l->mailbox.inbox))
+        found += take_records(l);
+    if (l->wc_next == l->wc_count)
+        poll_completions(l);
+    if (l->wc_next < l->wc_count)
+        found += process_completions(l);
+    if (l->dirty)
+        flush_dirty(l);
+    if (unlikely(l->downs | l->retries | l->partings) || unlikely(l->dying != NULL))
+        found += uncommon(l);
+    if (l->next_deadline_ns != UINT64_MAX && (found == 0 || (turn & CLOCK_TURNS) == 0))
+        check_deadlines(l);
+    if (l->notices || l->outcomes.head || atomic_load_explicit(&l->wake, memory_order_relaxed))
+        found += event_deliver(l);
+    if (l->dirty)
+        flush_dirty(l);
+    if (found == 0) {
+        l->totals.empty_turns++;
+        if (l->totals_moved)
+            loop_publish(l);
+    } else if ((turn & PUBLISH_TURNS) == 0) {
+        loop_publish(l);
+    }
+    return found;
+}
