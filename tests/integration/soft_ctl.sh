@@ -69,7 +69,11 @@ serve() { # serve ARGUMENTS... -> $server, $port
     "$bin/sluice-lat" -p 0 "$@" >"$work/server.out" 2>"$work/fifo" </dev/null &
     server=$!
     exec {fd}<"$work/fifo"
-    IFS= read -r -t 30 -u "$fd" line
+    line=
+    # what it says before it listens (on one CPU: how it waits) is not the address
+    until [[ $line == *"listening on "* ]]; do
+        IFS= read -r -t 30 -u "$fd" line || break
+    done
     port=${line##*:}
     cat <&"$fd" >"$work/server.err" &
     exec {fd}<&-
