@@ -17,3 +17,7 @@ endif()
 add_executable(raw-verbs bench/raw/raw_verbs.c bench/floor.c)
 target_include_directories(raw-verbs PRIVATE bench)
 target_link_libraries(raw-verbs PRIVATE sluice_static)
+
+# Connections of the software device's rdma_cm: how many a second, and where the time goes.
+add_executable(raw-connect bench/raw/raw_connect.c)
+target_link_libraries(raw-connect PRIVATE sluice_static)

@@ -7,9 +7,12 @@
  * cache-line floor and memcpy of the same run beside it, as text or JSON. One process forks the
  * other; both spin. The floor is taken before and after each latency figure.
  *
- *   raw-verbs [--json] [--cpus A,B] [--rounds N]
+ *   raw-verbs [--json] [--cpus A,B] [--rounds N] [--floor]
+ *
+ * --floor prints the floor alone: other programs' figures need it beside them too.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +38,11 @@ struct side {
     struct ibv_qp *qp;
     struct ibv_mr *mr;
     uint8_t *mem;
+    int receives; /* posted and not used */
+    /* made once, as a program that cares would */
+    struct ibv_sge send_sge, recv_sge;
+    struct ibv_send_wr send_wr;
+    struct ibv_recv_wr recv_wr[16];
     struct {
         uint32_t qpn, rkey;
         uint64_t addr;
@@ -100,6 +108,16 @@ static void connect_qp(struct side *s) {
         die("raw-verbs: modify_qp");
 }
 
+static void prepare(struct side *s) {
+    s->recv_sge = (struct ibv_sge){(uintptr_t)s->mem, 4096, s->mr->lkey};
+    for (int i = 0; i < 16; i++)
+        s->recv_wr[i] = (struct ibv_recv_wr){.sg_list = &s->recv_sge, .num_sge = 1};
+    s->send_sge = (struct ibv_sge){(uintptr_t)s->mem + 8192, 0, s->mr->lkey};
+    s->send_wr = (struct ibv_send_wr){.sg_list = &s->send_sge,
+                                      .num_sge = 1,
+                                      .wr.rdma = {s->peer.addr + 8192, s->peer.rkey}};
+}
+
 static void open_side(struct side *s) {
     struct ibv_device **list = F->get_device_list(NULL);
     s->ctx = list ? F->open_device(list[0]) : NULL;
@@ -125,6 +143,7 @@ static void open_side(struct side *s) {
     s->own.rkey = s->mr->rkey;
     s->own.addr = (uintptr_t)s->mem;
     connect_qp(s);
+    prepare(s);
 }
 
 static void close_side(struct side *s) {
@@ -138,28 +157,26 @@ static void close_side(struct side *s) {
 
 /* ---- posting ------------------------------------------------------------------------------------ */
 
+/* Tops the receive queue up to n. */
 static void post_receives(struct side *s, int n) {
-    struct ibv_sge sge = {(uintptr_t)s->mem, 4096, s->mr->lkey};
-    struct ibv_recv_wr wr[16], *bad;
-    for (int i = 0; i < n; i++)
-        wr[i] = (struct ibv_recv_wr){
-            .sg_list = &sge, .num_sge = 1, .next = i + 1 < n ? &wr[i + 1] : NULL};
-    if (ibv_post_recv(s->qp, wr, &bad) != 0)
-        die("raw-verbs: post_recv");
+    struct ibv_recv_wr *bad;
+    while (s->receives < n) {
+        int list = n - s->receives < 16 ? n - s->receives : 16;
+        for (int i = 0; i < list; i++)
+            s->recv_wr[i].next = i + 1 < list ? &s->recv_wr[i + 1] : NULL;
+        if ((errno = ibv_post_recv(s->qp, s->recv_wr, &bad)) != 0)
+            die("raw-verbs: post_recv");
+        s->receives += list;
+    }
 }
 
 static void post(struct side *s, enum ibv_wr_opcode opcode, size_t bytes, bool signaled) {
-    struct ibv_sge sge = {(uintptr_t)s->mem + 8192, (uint32_t)bytes, s->mr->lkey};
-    struct ibv_send_wr wr = {.sg_list = &sge,
-                             .num_sge = 1,
-                             .opcode = opcode,
-                             .send_flags = (signaled ? IBV_SEND_SIGNALED : 0u) |
-                                           (bytes <= 64 ? IBV_SEND_INLINE : 0u),
-                             .wr.rdma = {s->peer.addr + 8192, s->peer.rkey}},
-                       *bad;
-    if (opcode == IBV_WR_RDMA_READ)
-        wr.send_flags &= ~(unsigned)IBV_SEND_INLINE;
-    if (ibv_post_send(s->qp, &wr, &bad) != 0)
+    struct ibv_send_wr *bad;
+    s->send_sge.length = (uint32_t)bytes;
+    s->send_wr.opcode = opcode;
+    s->send_wr.send_flags = (signaled ? IBV_SEND_SIGNALED : 0u) |
+                            (bytes <= 64 && opcode != IBV_WR_RDMA_READ ? IBV_SEND_INLINE : 0u);
+    if ((errno = ibv_post_send(s->qp, &s->send_wr, &bad)) != 0)
         die("raw-verbs: post_send");
 }
 
@@ -173,7 +190,7 @@ static int poll_some(struct side *s, int *sent) {
             exit(1);
         }
         if (wc[i].opcode == IBV_WC_RECV)
-            received++;
+            received++, s->receives--;
         else
             ++*sent;
     }
@@ -207,7 +224,7 @@ static double send_latency(struct side *s, size_t bytes) {
                 post(s, IBV_WR_SEND, bytes, count % 64 == 63);
             while (poll_some(s, &sent) == 0)
                 ;
-            post_receives(s, 1);
+            post_receives(s, 16);
             if (s->number == 1)
                 post(s, IBV_WR_SEND, bytes, count % 64 == 63);
         }
@@ -276,16 +293,15 @@ static double send_rate(struct side *s, size_t bytes, int list) {
                                                    (i + 1 == list ? IBV_SEND_SIGNALED : 0u),
                                      .next = i + 1 < list ? &wr[i + 1] : NULL};
     if (s->number == 1)
-        for (int i = 0; i < 15; i++)
-            post_receives(s, 16);
+        post_receives(s, 240);
     meet(s);
     uint64_t start = now_ns();
     if (s->number == 1) {
         while (received < total) {
             int n = poll_some(s, &sent);
             received += n;
-            if (n)
-                post_receives(s, n);
+            if (n && total - received > s->receives)
+                post_receives(s, 240);
         }
     } else {
         while (sent * list < total) {
@@ -299,7 +315,6 @@ static double send_rate(struct side *s, size_t bytes, int list) {
     }
     double rate = (double)total * 1e3 / (double)(now_ns() - start);
     meet(s);
-    /* the receives left over go with the QP; take what the end of the run left in the CQ */
     poll_some(s, &sent);
     return rate;
 }
@@ -359,7 +374,7 @@ static void run(struct side *s, int rounds) {
         show(s, "send 64 B one way", lat, "ns", "floor", (before + after) / 2);
         double write = write_latency(s, 64), last = floor_ns(s);
         show(s, "write 64 B polled one way", write, "ns", "floor", (after + last) / 2);
-        show(s, "send 64 B rate, lists of 16", send_rate(s, 64, 16), "M/s", "floor", last);
+        show(s, "send 64 B rate in lists of 16", send_rate(s, 64, 16), "M/s", "floor", last);
         double copy = s->number == 0 ? memcpy_rate(s) : 0;
         show(s, "write 1 MiB", large(s, IBV_WR_RDMA_WRITE), "GB/s", "memcpy", copy);
         show(s, "read 1 MiB", large(s, IBV_WR_RDMA_READ), "GB/s", "memcpy", copy);
@@ -368,6 +383,7 @@ static void run(struct side *s, int rounds) {
 
 int main(int argc, char **argv) {
     int rounds = 1, pair[2];
+    bool floor_only = false;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0)
             json = true;
@@ -376,8 +392,18 @@ int main(int argc, char **argv) {
         else if (strcmp(argv[i], "--cpus") == 0 && i + 1 < argc &&
                  sscanf(argv[i + 1], "%d,%d", &cpus[0], &cpus[1]) == 2)
             i++;
+        else if (strcmp(argv[i], "--floor") == 0)
+            floor_only = true;
         else
-            return fprintf(stderr, "usage: raw-verbs [--json] [--cpus A,B] [--rounds N]\n"), 2;
+            return fprintf(stderr, "usage: raw-verbs [--json] [--cpus A,B] [--rounds N] [--floor]\n"),
+                   2;
+    }
+    if (floor_only) {
+        struct floor_result result;
+        if (floor_measure(cpus[0], cpus[1], &result) != 0)
+            die("raw-verbs: the floor");
+        printf("%.1f\n", result.p50_ns);
+        return 0;
     }
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
         die("raw-verbs");

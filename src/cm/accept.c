@@ -55,6 +55,10 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
         refuse_request(cm, id, SLUICE_REASON_NODE_CLOSED, NULL);
         return;
     }
+    if (cm->device_lost) {
+        refuse_request(cm, id, SLUICE_REASON_DEVICE_REMOVED, NULL);
+        return;
+    }
     if (!cm_same_device(cm, id)) {
         refuse_request(cm, id, SLUICE_REASON_WRONG_DEVICE, NULL);
         return;

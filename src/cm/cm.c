@@ -281,6 +281,8 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
     atomic_store_explicit(&cm->node->stats.page->memory_bytes, pool_bytes(cm->node->pool),
                           memory_order_relaxed);
     unsigned done = take_records(cm) + take_names(cm) + check_deadlines(cm);
+    if (cm->device_lost && !cm->device_gone)
+        cm_let_go(cm); /* sets a deadline, as long as something is left */
     doorbell_arm(&cm->mailbox.bell);
     bool more = done > 0 || !inbox_empty(&cm->mailbox.inbox) || atomic_load(&cm->stop) ||
                 (cm->resolver && resolver_has_answers(cm->resolver));
@@ -290,10 +292,10 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
     for (int i = 0; i < n; i++) {
         if (ready[i].data.ptr == cm->channel)
             done += take_events(cm);
-        else if (ready[i].data.ptr == cm->node->context)
-            cm_async(cm);
-        else
+        else if (ready[i].data.ptr == &cm->mailbox)
             doorbell_drain(&cm->mailbox.bell);
+        else
+            cm_async(cm);
     }
     return done + take_records(cm);
 }
@@ -356,6 +358,7 @@ int cm_open(struct cm *cm, sluice_node *node, bool thread, sluice_error *e) {
         (error = watch(cm, node->context->async_fd, node->context)) != 0 ||
         (error = doorbell_watch(&cm->mailbox.bell, cm->epoll_fd, &cm->mailbox)) != 0)
         goto close_bell;
+    cm_watch_device(cm);
     if (thread && (error = start(cm)) != 0)
         goto close_bell;
     return SLUICE_OK;
@@ -380,6 +383,8 @@ void cm_close(struct cm *cm) {
         ;
     if (cm->resolver)
         resolver_close(cm->resolver);
+    if (cm->watch.id)
+        cm->node->fabric->destroy_id(cm->watch.id);
     /* Sessions that did not end in time: their ids must not outlive the channel. */
     for (struct cm_conn *conn = cm->conns; conn; conn = conn->next)
         if (conn->owner.id)

@@ -7,7 +7,8 @@
  * are copied and acknowledged before anything else is done with them, so that rdma_destroy_id()
  * can never wait for this thread itself. What an event does in which state is in cm_table.c. The
  * thread never runs application code and never touches a QP: it tells loops what to do by records
- * (loop_post) and is told by records (cm_post).
+ * (loop_post) and is told by records (cm_post). One exception: when the device is gone it lends a
+ * hand to loops that nobody polls (lost.c).
  *
  * Owner: the CM thread, except where marked. cm_turn() is one round of it and may be called from a
  * test instead of the thread.
@@ -74,7 +75,11 @@ struct cm {
     uint64_t next_deadline_ns; /* no deadline is earlier; may be too early itself */
     uint64_t now_ns;
     struct cm_resolver *resolver; /* NULL until a host name was dialed */
-    bool device_lost;
+    /* the device's end (lost.c) */
+    struct cm_owner watch;   /* an id bound to the device and nothing more */
+    struct fabric_mark mark; /* rdma_cm's own context of it */
+    bool device_lost, device_gone;
+    uint64_t lost_ns;
     pthread_t thread;
     bool started;
     _Atomic bool stop;
@@ -117,7 +122,8 @@ const char *cm_event_name(unsigned type);
 /* Handlers of the table. */
 cm_run cm_on_request, cm_on_addr_resolved, cm_on_addr_error, cm_on_route_resolved,
     cm_on_route_error, cm_on_response, cm_on_rejected, cm_on_lost, cm_on_connect_error,
-    cm_on_established, cm_on_disconnected, cm_on_device_removal, cm_on_listener_removal;
+    cm_on_established, cm_on_disconnected, cm_on_device_removal, cm_on_listener_removal,
+    cm_on_watch_removal;
 
 /* Records of loops and of the application. */
 void cm_dial(struct cm *cm, struct cm_conn *conn);
@@ -132,6 +138,7 @@ void cm_drained(struct cm *cm, struct cm_conn *conn);
 void cm_listen(struct cm *cm, struct cm_listener *listener);
 void cm_unlisten(struct cm *cm, struct cm_listener *listener);
 void cm_unlisten_all(struct cm *cm); /* any thread: posts the records */
+void cm_listeners_lost(struct cm *cm);
 struct cm_listener *cm_listener_at(struct cm *cm, uint32_t slot);
 
 void cm_enter(struct cm *cm, struct cm_conn *conn, enum cm_state state);
@@ -147,6 +154,11 @@ bool cm_attributes(struct cm *cm, struct cm_conn *conn, enum ibv_qp_state state,
 void cm_proposal(struct cm *cm, const struct link_config *link, struct record_req *out);
 int cm_milliseconds(struct cm *cm, struct cm_conn *conn); /* left of its deadline */
 void cm_async(struct cm *cm);                             /* device events */
+
+/* ---- the end of a device (lost.c) ------------------------------------------------------------ */
+void cm_watch_device(struct cm *cm); /* at opening */
+void cm_device_lost(struct cm *cm);  /* it failed or is being removed; again and again is fine */
+void cm_let_go(struct cm *cm);       /* each round afterwards */
 
 /* ---- the resolver (resolver.c) --------------------------------------------------------------- */
 int resolver_open(struct cm_resolver **out, struct mailbox *wake);

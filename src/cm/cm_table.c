@@ -75,6 +75,17 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         HINTS,
         NEVER,
     },
+    [CM_WATCHING] = {
+        [RDMA_CM_EVENT_ADDR_RESOLVED] = IGNORE("it resolves nothing"),
+        [RDMA_CM_EVENT_ADDR_ERROR] = IGNORE("it resolves nothing"),
+        [RDMA_CM_EVENT_ROUTE_RESOLVED] = IGNORE("it resolves nothing"),
+        [RDMA_CM_EVENT_ROUTE_ERROR] = IGNORE("it resolves nothing"),
+        NO_REQUEST,
+        NOT_CONNECTED_YET,
+        [RDMA_CM_EVENT_DEVICE_REMOVAL] = RUN(cm_on_watch_removal),
+        HINTS,
+        NEVER,
+    },
     [CM_LISTENING] = {
         [RDMA_CM_EVENT_CONNECT_REQUEST] = RUN(cm_on_request),
         NOT_ROUTED_HERE,

@@ -19,6 +19,7 @@
 /* X(name, what it waits for) - rows of the table in cm_table.c */
 #define CM_STATES(X)                                                                               \
     X(IDLE, "nothing: no connection")                                                              \
+    X(WATCHING, "the device's removal (the watch)")                                                \
     X(LISTENING, "connection requests (a listener)")                                               \
     X(NAMING, "the resolver thread")                                                               \
     X(ADDRESSING, "ADDR_RESOLVED")                                                                 \
@@ -44,7 +45,7 @@ enum cm_state {
 struct cm_owner {
     struct rdma_cm_id *id;
     uint8_t state; /* enum cm_state */
-    bool listener; /* a struct cm_listener, else a struct cm_conn */
+    bool listener; /* a struct cm_listener; else a struct cm_conn, or in WATCHING neither */
 };
 
 union cm_address {

@@ -18,11 +18,15 @@
 /* rdma_cm opens contexts of its own: the device is compared, not the context. */
 bool cm_same_device(struct cm *cm, struct rdma_cm_id *id) {
     const struct fabric_ops *fabric = cm->node->fabric;
-    if (!id->verbs)
+    if (!id->verbs || !cm->node->context)
         return false;
-    return id->verbs == cm->node->context ||
-           strcmp(fabric->get_device_name(id->verbs->device),
-                  fabric->get_device_name(cm->node->context->device)) == 0;
+    if (id->verbs == cm->node->context)
+        return true;
+    if (strcmp(fabric->get_device_name(id->verbs->device),
+               fabric->get_device_name(cm->node->context->device)) != 0)
+        return false;
+    fabric->cm_mark(&cm->mark, id->verbs);
+    return true;
 }
 
 bool cm_attributes(struct cm *cm, struct cm_conn *conn, enum ibv_qp_state state,
@@ -65,15 +69,6 @@ void cm_proposal(struct cm *cm, const struct link_config *link, struct record_re
 
 /* ---- asynchronous events --------------------------------------------------------------------- */
 
-static void device_lost(struct cm *cm) {
-    if (!cm->device_lost)
-        node_log(cm->node, SLUICE_LOG_ERROR, "device %s failed or was removed",
-                 cm->node->choice.device);
-    cm->device_lost = true;
-    for (struct cm_conn *conn = cm->conns; conn; conn = conn->next)
-        cm_fail(cm, conn, SLUICE_REASON_DEVICE_REMOVED, 0, "the device was removed");
-}
-
 static void qp_failed(struct cm *cm, struct ibv_qp *qp, enum ibv_event_type type) {
     struct session *s = qp->qp_context; /* the event, not acknowledged yet, keeps the QP alive */
     cm_fail(cm, &s->conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)type,
@@ -83,7 +78,7 @@ static void qp_failed(struct cm *cm, struct ibv_qp *qp, enum ibv_event_type type
 static void on_async(struct cm *cm, const struct ibv_async_event *event) {
     switch (event->event_type) {
     case IBV_EVENT_DEVICE_FATAL:
-        device_lost(cm);
+        cm_device_lost(cm);
         break;
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
@@ -130,6 +125,8 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
 void cm_async(struct cm *cm) {
     const struct fabric_ops *fabric = cm->node->fabric;
     struct ibv_async_event event;
+    if (!cm->node->context)
+        return;
     while (fabric->get_async_event(cm->node->context, &event) == 0) {
         on_async(cm, &event);
         fabric->ack_async_event(&event);

@@ -37,6 +37,10 @@ void cm_begin(struct cm *cm, struct cm_conn *conn) {
 void cm_dial(struct cm *cm, struct cm_conn *conn) {
     cm_begin(cm, conn);
     stats_add(&cm->stats->dials, 1);
+    if (cm->device_lost) {
+        cm_fail(cm, conn, SLUICE_REASON_DEVICE_REMOVED, 0, "the device was removed");
+        return;
+    }
     if (!conn->host[0]) {
         cm_resolve(cm, conn);
         return;
@@ -52,6 +56,14 @@ void cm_dial(struct cm *cm, struct cm_conn *conn) {
                 strerror(-error));
 }
 
+/* The call says some of this, the event the rest, depending on the kernel. */
+static void address_failed(struct cm *cm, struct cm_conn *conn, int error) {
+    bool unreachable = error == ETIMEDOUT || error == ENETUNREACH || error == EHOSTUNREACH;
+    cm_fail(cm, conn, unreachable ? SLUICE_REASON_UNREACHABLE : SLUICE_REASON_ADDRESS,
+            (uint32_t)error, "the address cannot be resolved: %s",
+            error == ENODEV ? "no RDMA device leads there" : strerror(error));
+}
+
 void cm_resolve(struct cm *cm, struct cm_conn *conn) {
     const struct fabric_ops *fabric = cm->node->fabric;
     if (fabric->create_id(cm->channel, &conn->owner.id, &conn->owner, RDMA_PS_TCP) != 0) {
@@ -61,10 +73,10 @@ void cm_resolve(struct cm *cm, struct cm_conn *conn) {
         return;
     }
     cm_enter(cm, conn, CM_ADDRESSING);
-    if (fabric->resolve_addr(conn->owner.id, NULL, &conn->address.any, cm_milliseconds(cm, conn)) !=
-        0)
-        cm_fail(cm, conn, SLUICE_REASON_ADDRESS, (uint32_t)errno, "the address is not usable: %s",
-                strerror(errno));
+    /* A little less than there is: ADDR_ERROR says more than our own deadline would. */
+    int ms = cm_milliseconds(cm, conn);
+    if (fabric->resolve_addr(conn->owner.id, NULL, &conn->address.any, ms - ms / 8) != 0)
+        address_failed(cm, conn, errno);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -93,12 +105,8 @@ void cm_on_addr_resolved(struct cm *cm, struct cm_owner *owner, const struct cm_
 }
 
 void cm_on_addr_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
-    int error = event->status < 0 ? -event->status : event->status;
-    bool unreachable = error == ETIMEDOUT || error == ENETUNREACH || error == EHOSTUNREACH;
-    cm_fail(cm, (struct cm_conn *)(void *)owner,
-            unreachable ? SLUICE_REASON_UNREACHABLE : SLUICE_REASON_ADDRESS, (uint32_t)error,
-            "the address cannot be resolved: %s",
-            error == ENODEV ? "no RDMA device leads there" : strerror(error));
+    address_failed(cm, (struct cm_conn *)(void *)owner,
+                   event->status < 0 ? -event->status : event->status);
 }
 
 void cm_on_route_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
@@ -252,5 +260,7 @@ void cm_on_device_removal(struct cm *cm, struct cm_owner *owner, const struct cm
     (void)event;
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     conn->rejectable = false;
+    if (cm_same_device(cm, owner->id))
+        cm_device_lost(cm);
     cm_fail(cm, conn, SLUICE_REASON_DEVICE_REMOVED, 0, "the device was removed");
 }

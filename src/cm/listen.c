@@ -138,6 +138,11 @@ static void refuse(struct cm_listener *listener, sluice_reason reason, int error
 void cm_listen(struct cm *cm, struct cm_listener *listener) {
     const struct fabric_ops *fabric = cm->node->fabric;
     struct cm_owner *owner = &listener->owner;
+    if (cm->device_lost) {
+        refuse(listener, SLUICE_REASON_DEVICE_REMOVED, 0,
+               sluice_reason_text(SLUICE_REASON_DEVICE_REMOVED));
+        return;
+    }
     if (fabric->create_id(cm->channel, &owner->id, owner, RDMA_PS_TCP) != 0) {
         int error = errno;
         owner->id = NULL;
@@ -164,6 +169,16 @@ void cm_listen(struct cm *cm, struct cm_listener *listener) {
     settle(listener, LISTENER_LISTENING);
 }
 
+static void close_listener(struct cm *cm, struct cm_listener *listener) {
+    if (!listener->owner.id)
+        return;
+    /* Requests the event channel still has are refused by this. */
+    cm->node->fabric->destroy_id(listener->owner.id);
+    listener->owner.id = NULL;
+    listener->owner.state = CM_IDLE;
+    stats_add(&cm->stats->listeners, (uint64_t)-1);
+}
+
 void cm_unlisten(struct cm *cm, struct cm_listener *listener) {
     for (struct cm_conn *conn = cm->conns, *next; conn; conn = next) {
         next = conn->next;
@@ -173,12 +188,16 @@ void cm_unlisten(struct cm *cm, struct cm_listener *listener) {
         if (conn->owner.state == CM_ASKING)
             cm_fail(cm, conn, SLUICE_REASON_NO_LISTENER, 0, "the listener was closed");
     }
-    /* Requests the event channel still has are refused by this. */
-    cm->node->fabric->destroy_id(listener->owner.id);
-    listener->owner.id = NULL;
-    listener->owner.state = CM_IDLE;
-    stats_add(&cm->stats->listeners, (uint64_t)-1);
+    close_listener(cm, listener);
     listener_give_back(listener);
+}
+
+/* The handles stay good until they are given back; nobody gets in any more. */
+void cm_listeners_lost(struct cm *cm) {
+    struct cm_listener *table = atomic_load(&tables[cm->node->index]);
+    for (uint32_t i = 0; table && i < LISTENERS_MAX; i++)
+        if (table[i].owner.state == CM_LISTENING)
+            close_listener(cm, &table[i]);
 }
 
 void cm_unlisten_all(struct cm *cm) {
@@ -195,8 +214,6 @@ struct cm_listener *cm_listener_at(struct cm *cm, uint32_t slot) {
 }
 
 void cm_on_listener_removal(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
-    (void)event;
-    struct cm_listener *listener = (struct cm_listener *)(void *)owner;
-    node_log(cm->node, SLUICE_LOG_ERROR, "the device of the listener at port %u was removed",
-             listener->port);
+    (void)owner, (void)event; /* listeners of other devices are refused, so it is the node's */
+    cm_device_lost(cm);
 }

@@ -10,8 +10,9 @@
  * Draining. Receives are counted. Sends are not all signalled, and one that succeeded silently
  * never completes again; so a signalled marker is posted in ERR, which is flushed after the rest.
  *
- * The first reason wins, with one exception: a connection that went down before the peer's BYE was
- * looked at is "lost" only until that BYE is found among what had arrived.
+ * The first reason wins, with two exceptions: a connection that went down before the peer's BYE was
+ * looked at is "lost" only until that BYE is found among what had arrived, or until it turns out
+ * that the device was.
  *
  * Owner: the loop's thread.
  */
@@ -50,6 +51,16 @@ static void set_reason(struct session *s, sluice_reason reason, uint32_t vendor,
     snprintf(s->info.close_text, sizeof s->info.close_text, "%s",
              text && *text ? text : sluice_reason_text((int)reason));
     pthread_mutex_unlock(&s->node->lock);
+}
+
+/* Instead of "lost": what is known by now. */
+static void settle_reason(struct session *s, sluice_reason reason) {
+    pthread_mutex_lock(&s->node->lock);
+    s->reason = reason;
+    s->vendor = 0;
+    snprintf(s->info.close_text, sizeof s->info.close_text, "%s", sluice_reason_text((int)reason));
+    pthread_mutex_unlock(&s->node->lock);
+    s->doubtful = false;
 }
 
 static void release(struct sluice_loop *l, struct session *s) {
@@ -126,15 +137,8 @@ void session_peer_bye(struct sluice_loop *l, struct session *s) {
         session_close(l, s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
         return;
     }
-    if (s->doubtful) { /* it had said good-bye before its connection went down */
-        pthread_mutex_lock(&s->node->lock);
-        s->reason = SLUICE_REASON_PEER_CLOSE;
-        s->vendor = 0;
-        snprintf(s->info.close_text, sizeof s->info.close_text, "%s",
-                 sluice_reason_text(SLUICE_REASON_PEER_CLOSE));
-        pthread_mutex_unlock(&s->node->lock);
-        s->doubtful = false;
-    }
+    if (s->doubtful) /* it had said good-bye before its connection went down */
+        settle_reason(s, SLUICE_REASON_PEER_CLOSE);
 }
 
 /* The connection is down; what had arrived is still to be looked at. */
@@ -337,6 +341,8 @@ void session_timer(struct sluice_loop *l, struct session *s) {
 
 void session_gone(struct sluice_loop *l, struct session *s) {
     s->state = SESSION_GONE;
+    if (s->doubtful && atomic_load_explicit(&l->node->device_lost, memory_order_relaxed))
+        settle_reason(s, SLUICE_REASON_DEVICE_REMOVED); /* its completions were faster */
     event_notice(l, s, NOTICE_CLOSED);
 }
 

@@ -232,7 +232,7 @@ static bool deliver_session(struct sluice_loop *l, struct session *s, unsigned *
 
 static unsigned deliver_wake(struct sluice_loop *l) {
     bool nowhere = l->discard || l->out_max == 0;
-    if ((!nowhere && l->out_count == l->out_max) ||
+    if (l->mute || (!nowhere && l->out_count == l->out_max) ||
         !atomic_exchange_explicit(&l->wake, 0, memory_order_acquire))
         return 0;
     if (nowhere)

@@ -54,6 +54,52 @@ static int cq_entries(const sluice_node *n) {
     return max > 0 && entries > (uint64_t)max ? max : (int)entries;
 }
 
+/* ---- a loop without a device ------------------------------------------------------------------- */
+
+static int poll_nothing(struct ibv_cq *cq, int max, struct ibv_wc *wc) {
+    (void)cq, (void)max, (void)wc;
+    return 0;
+}
+
+static int arm_nothing(struct ibv_cq *cq, int solicited) {
+    (void)cq, (void)solicited;
+    return 0;
+}
+
+/* Stands in for the CQ that was given back, so that the turn need not ask. */
+static struct ibv_context no_context = {
+    .ops = {.poll_cq = poll_nothing, .req_notify_cq = arm_nothing},
+};
+static struct ibv_cq no_cq = {.context = &no_context};
+
+static void close_cq(struct sluice_loop *l) {
+    const struct fabric_ops *fabric = l->node->fabric;
+    if (l->cq == &no_cq)
+        return;
+    if (l->cq_armed)
+        loop_drain_completions(l); /* an event that was never fetched must not count as unacked */
+    int error = fabric->destroy_cq(l->cq);
+    if (error != 0)
+        node_log(l->node, SLUICE_LOG_ERROR, "a completion queue cannot be destroyed: errno %d",
+                 error);
+    fabric->destroy_comp_channel(l->channel); /* its descriptor leaves the epoll set by that */
+    l->cq = &no_cq;
+    l->channel = NULL;
+    l->wc_next = l->wc_count = 0;
+    atomic_fetch_sub(&l->node->device_users, 1);
+}
+
+void loop_let_go(struct sluice_loop *l) {
+    if (l->cq == &no_cq)
+        return;
+    for (struct session *s = l->sessions; s; s = s->next)
+        if (s->qp)
+            return;
+    close_cq(l);
+}
+
+/* ---- open and close ------------------------------------------------------------------------------ */
+
 static int open_watch(struct sluice_loop *l) {
     struct epoll_event interest = {.events = EPOLLIN, .data.ptr = l->channel};
     int flags = fcntl(l->channel->fd, F_GETFL);
@@ -111,13 +157,19 @@ static bool enlist(struct sluice_loop *l) {
     return found;
 }
 
+/* Under care too: the CM thread may be looking at it. */
 static void delist(struct sluice_loop *l) {
+    pthread_mutex_lock(&l->node->care);
     pthread_mutex_lock(&l->node->lock);
     l->node->loops[l->index] = NULL;
     pthread_mutex_unlock(&l->node->lock);
+    pthread_mutex_unlock(&l->node->care);
 }
 
-int loop_open(struct sluice_loop **out, sluice_node *n, int cpu, sluice_error *e) {
+static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_error *e) {
+    if (atomic_load(&n->device_lost))
+        return error_set(e, SLUICE_EDEVICE, SLUICE_REASON_DEVICE_REMOVED, 0, "%s",
+                         sluice_reason_text(SLUICE_REASON_DEVICE_REMOVED));
     struct sluice_loop *l = take_struct();
     if (!l)
         return error_set(e, SLUICE_ENOMEM, 0, ENOMEM, "no memory for a loop");
@@ -152,6 +204,7 @@ int loop_open(struct sluice_loop **out, sluice_node *n, int cpu, sluice_error *e
     loop_clear_stats(l);
     atomic_store_explicit(&l->stats->cpu, cpu, memory_order_relaxed);
     atomic_store_explicit(&l->stats->in_use, 1, memory_order_relaxed);
+    atomic_fetch_add(&n->device_users, 1);
     *out = l;
     return SLUICE_OK;
 
@@ -167,8 +220,14 @@ give_struct:
     return status;
 }
 
+int loop_open(struct sluice_loop **out, sluice_node *n, int cpu, sluice_error *e) {
+    pthread_mutex_lock(&n->care); /* the device does not go meanwhile */
+    int status = open_loop(out, n, cpu, e);
+    pthread_mutex_unlock(&n->care);
+    return status;
+}
+
 void loop_close(struct sluice_loop *l) {
-    const struct fabric_ops *fabric = l->node->fabric;
     event_take_back(l);
     session_bury(l);
     loop_publish(l);
@@ -176,10 +235,7 @@ void loop_close(struct sluice_loop *l) {
     delist(l);
     pool_cache_close(l->cache);
     doorbell_close(&l->mailbox.bell);
-    if (l->cq_armed)
-        loop_drain_completions(l); /* an event that was never fetched must not count as unacked */
-    fabric->destroy_cq(l->cq);
-    fabric->destroy_comp_channel(l->channel);
+    close_cq(l);
     if (l->timer_fd >= 0)
         close(l->timer_fd);
     close(l->epoll_fd);

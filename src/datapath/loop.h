@@ -15,6 +15,10 @@
  * itself busy, looks at `owner` again: one of the two sees the other, and the owner pays no fence.
  * Without membarrier both sides use a real fence.
  *
+ * A device that is removed must be let go of by everybody, whether the application polls or not. So
+ * the CM thread takes the loops nobody is inside of for single turns (loop_care). A thread that
+ * wants to poll at that moment waits for the turn's end; it is not told.
+ *
  * Structs of loops are never freed, so a thread that rings a loop that was just closed touches
  * memory of a loop and nothing else.
  */
@@ -70,6 +74,8 @@ struct sluice_loop {
     uint32_t out_count, out_max;
     uint32_t lent_count;
     bool discard;      /* seized: events go nowhere */
+    bool mute;         /* being cared for: events wait for the thread that polls */
+    bool lost;         /* the device is gone: once no QP is left, so is the CQ */
     bool totals_moved; /* since they were published */
     uint32_t handled;  /* handlers called since the poll began */
     uint64_t now_ns;   /* last time read */
@@ -109,8 +115,11 @@ struct sluice_loop {
     struct stats_loop *stats;
     struct sluice_loop *next; /* free list */
 
+    struct inbox_item lost_item;
+
     /* any thread */
     _Atomic uint32_t wake __attribute__((aligned(64)));
+    _Atomic uint32_t care; /* odd: the CM thread is in it, or tries to */
     struct mailbox mailbox;
 };
 
@@ -129,6 +138,14 @@ static inline const void *loop_me(void) {
 
 static inline bool loop_is_mine(struct sluice_loop *l) {
     return atomic_load_explicit(&l->owner, memory_order_relaxed) == loop_me();
+}
+
+/*
+ * Taken for good. A thread that is inside asks this and not whether the loop is its own: whoever tries
+ * to take the loop over stands in `owner` for a moment before it finds somebody inside.
+ */
+static inline bool loop_is_seized(struct sluice_loop *l) {
+    return atomic_load_explicit(&l->owner, memory_order_relaxed) == &loop_seized;
 }
 
 /* True when the calling thread owns the loop and is now busy with it; loop_leave() must follow. */
@@ -173,7 +190,7 @@ static inline int loop_claim(struct sluice_loop *l) {
     if (unlikely(!loop_is_mine(l) || atomic_load_explicit(&l->poll_busy, memory_order_relaxed)))
         return loop_claim_slow(l);
     loop_self.current = l;
-    return loop_mark_polling(l) ? SLUICE_OK : SLUICE_ECLOSED;
+    return likely(loop_mark_polling(l)) ? SLUICE_OK : loop_claim_slow(l);
 }
 
 /* No longer polling; still the owner. */
@@ -184,12 +201,21 @@ static inline void loop_unclaim(struct sluice_loop *l) {
 /* For the closing thread: takes the loop for good, waiting until its owner is out of every call. */
 void loop_seize(struct sluice_loop *l);
 
+/*
+ * For the CM thread, when the device is gone: runs the loop for a moment in place of a thread that
+ * does not poll. No event is delivered: what there is to tell waits for the next poll. Does nothing
+ * if a thread is inside. n->care is held, so that the loop is not closed meanwhile.
+ */
+void loop_care(struct sluice_loop *l);
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 /* 0 or a negative status with *e filled in. */
 int loop_open(struct sluice_loop **out, struct sluice_node *node, int cpu, sluice_error *e);
 /* Seized or owned by the caller, and without sessions. */
 void loop_close(struct sluice_loop *l);
+/* The owner, after LOST: gives the CQ back as soon as no session has a QP any more. */
+void loop_let_go(struct sluice_loop *l);
 
 /* Hands a record of a session to its loop. Any thread. */
 static inline void loop_post(struct sluice_loop *l, struct session *s, enum loop_verb verb) {
@@ -229,7 +255,8 @@ static inline void loop_dirty(struct sluice_loop *l, struct session *s) {
 
 /* Whether an event of this session could be delivered now. */
 static inline bool loop_room(const struct sluice_loop *l, const struct session *s) {
-    return s->handler || l->discard || (l->out_count < l->out_max && l->lent_count < LOOP_LENT);
+    return (s->handler && likely(!l->mute)) || l->discard ||
+           (l->out_count < l->out_max && l->lent_count < LOOP_LENT);
 }
 
 #endif

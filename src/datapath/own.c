@@ -4,7 +4,8 @@
  *
  * The head of loop.h explains the protocol. Threads that poll one loop in turn must hand it over in
  * an orderly way, as with any object of one owner; what the protocol adds is that an earlier owner
- * that only sends is never in the way, and that sluice_close() can take the loop at any time.
+ * that only sends is never in the way, and that sluice_close() can take the loop at any time, and the
+ * CM thread for a moment.
  */
 #define _GNU_SOURCE
 #include "datapath/own.h"
@@ -17,6 +18,8 @@
 #include <unistd.h>
 
 #include "datapath/loop.h"
+
+#define CARE_TURNS 64 /* in a row, at most, while a thread that wants to poll may wait */
 
 __thread struct loop_self loop_self __attribute__((tls_model("initial-exec")));
 bool loop_needs_fence;
@@ -61,7 +64,7 @@ static int take_over(struct sluice_loop *l, const void *owner) {
     return SLUICE_OK;
 }
 
-int loop_claim_slow(struct sluice_loop *l) {
+static int claim(struct sluice_loop *l) {
     const void *owner = atomic_load_explicit(&l->owner, memory_order_relaxed);
     if (owner == &loop_seized)
         return SLUICE_ECLOSED;
@@ -74,6 +77,32 @@ int loop_claim_slow(struct sluice_loop *l) {
     }
     loop_self.current = l;
     return loop_mark_polling(l) ? SLUICE_OK : SLUICE_ECLOSED;
+}
+
+int loop_claim_slow(struct sluice_loop *l) {
+    for (;;) {
+        uint32_t care = atomic_load(&l->care);
+        int status = claim(l);
+        if (status == SLUICE_OK || atomic_load(&l->owner) == &loop_seized)
+            return status;
+        /* In the way was the CM thread, which leaves after a turn, or was it somebody to be told of? */
+        if (!(care & 1) && atomic_load(&l->care) == care && status == SLUICE_EINVAL)
+            return status;
+        sched_yield();
+    }
+}
+
+void loop_care(struct sluice_loop *l) {
+    atomic_fetch_add(&l->care, 1);
+    if (claim(l) == SLUICE_OK) {
+        l->mute = true;
+        for (int turns = 0; turns < CARE_TURNS && loop_turn(l) > 0; turns++)
+            ;
+        l->mute = false;
+        loop_unclaim(l);
+    }
+    loop_self.current = NULL;
+    atomic_fetch_add(&l->care, 1);
 }
 
 void loop_seize(struct sluice_loop *l) {

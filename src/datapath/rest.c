@@ -31,11 +31,9 @@ void loop_drain_completions(struct sluice_loop *l) {
     struct ibv_cq *cq;
     void *context;
     const struct fabric_ops *fabric = l->node->fabric;
-    unsigned count = 0;
-    while (fabric->get_cq_event(l->channel, &cq, &context) == 0)
-        count++;
-    if (count > 0) {
-        fabric->ack_cq_events(l->cq, count);
+    /* One arming brings one event: asking for a second would cost a system call and find nothing. */
+    if (fabric->get_cq_event(l->channel, &cq, &context) == 0) {
+        fabric->ack_cq_events(l->cq, 1);
         l->cq_armed = false;
     }
 }
@@ -91,7 +89,7 @@ void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
     /* Not empty though nothing was taken: a producer is half way. */
     if (found == 0 && inbox_empty(&l->mailbox.inbox) && l->wc_next == l->wc_count) {
         int timeout = timeout_ms(l, until_ns);
-        bool taken = !loop_is_mine(l) && !l->discard; /* a seized loop: its thread shall leave */
+        bool taken = loop_is_seized(l) && !l->discard; /* its thread shall leave */
         l->totals.sleeps++;
         wait_and_drain(l, taken ? 0 : timeout);
         loop_clock(l);
@@ -119,7 +117,7 @@ void loop_rest(struct sluice_loop *l, uint64_t until_ns) {
 void loop_run(struct sluice_loop *l) {
     if (loop_claim(l) != SLUICE_OK)
         return;
-    while (loop_is_mine(l)) {
+    while (!loop_is_seized(l)) {
         if (loop_turn(l) == 0)
             loop_rest(l, UINT64_MAX);
         else
@@ -183,11 +181,11 @@ int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wai
             loop_rest(l, until ? until : UINT64_MAX);
         else
             l->spins = 0;
-        if (l->out_count > 0 || l->handled > 0 || !loop_is_mine(l) ||
+        if (l->out_count > 0 || l->handled > 0 || loop_is_seized(l) ||
             (look && l->now_ns >= until && until != UINT64_MAX))
             break;
     }
-    if (l->out_count == 0 && l->fd_used && loop_is_mine(l))
+    if (l->out_count == 0 && l->fd_used && !loop_is_seized(l))
         arm_for_others(l);
     uint32_t count = l->out_count;
     /* Until the next poll nothing goes into the array. */

@@ -239,17 +239,20 @@ int sluice_send_copy(sluice_session handle, const void *data, size_t bytes,
     struct session *s = slot_find(handle.id);
     if (!s)
         return SLUICE_ECLOSED;
-    /* The owner needs no pin: only it could end the session. */
+    /* The owner needs no pin: while it is inside, only it could end the session. */
     struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
-    bool own =
-        l && loop_is_mine(l) && atomic_load_explicit(&s->id, memory_order_relaxed) == handle.id;
+    bool nested, own = l && loop_enter(l, &nested);
     if (!own && !gate_enter(&s->gate, (uint32_t)handle.id, GATE_OPEN, 0))
         return SLUICE_ECLOSED;
+    bool up = !own || (s->state == SESSION_UP &&
+                       atomic_load_explicit(&s->id, memory_order_relaxed) == handle.id);
     sluice_node *node = s->node;
     uint64_t max = s->message_max;
-    if (!own)
+    if (own)
+        loop_leave(l, nested);
+    else
         gate_leave(&s->gate);
-    else if (s->state != SESSION_UP)
+    if (!up)
         return SLUICE_ECLOSED;
     if (bytes > max)
         return SLUICE_EMSGSIZE;

@@ -48,7 +48,7 @@ enum msg_state {
 
 #define MSG_RX 1u /* flags: one of the session's receive buffers */
 
-/* Records a loop takes. SEND is embedded in its message, the others in the session. */
+/* Records a loop takes. SEND is embedded in its message, LOST in the loop, the others in the session. */
 enum loop_verb {
     LOOP_VERB_WANT,
     LOOP_VERB_HANGUP,
@@ -61,6 +61,7 @@ enum loop_verb {
     LOOP_VERB_GONE,
     LOOP_VERB_SESSION_COUNT,
     LOOP_VERB_SEND = LOOP_VERB_SESSION_COUNT,
+    LOOP_VERB_LOST,
 };
 
 /* Events of the session itself that wait to be delivered. */

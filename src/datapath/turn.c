@@ -36,6 +36,10 @@ static void take_record(struct sluice_loop *l, struct inbox_item *item) {
             l, (struct sluice_msg *)(void *)((char *)item - offsetof(struct sluice_msg, item)));
         return;
     }
+    if (item->verb == LOOP_VERB_LOST) {
+        l->lost = true;
+        return;
+    }
     struct session *s = slot_find(handle_make(l->node->index, item->slot, 0));
     switch ((enum loop_verb)item->verb) {
     case LOOP_VERB_WANT:
@@ -68,6 +72,7 @@ static void take_record(struct sluice_loop *l, struct inbox_item *item) {
         session_gone(l, s);
         break;
     case LOOP_VERB_SEND: /* above */
+    case LOOP_VERB_LOST:
         break;
     }
 }
@@ -108,7 +113,7 @@ static unsigned process_completions(struct sluice_loop *l) {
             const struct sluice_msg *msg = (const struct sluice_msg *)(uintptr_t)wc->wr_id;
             /* Into an array of no length nothing will ever go: such a poll takes what comes, for
              * the credits, and the session holds the messages. */
-            if (!loop_room(l, msg->owner) && l->out_max > 0)
+            if (!loop_room(l, msg->owner) && l->out_max > 0 && !l->mute)
                 break;
             l->wc_next++;
             receive_completed(l, wc);
@@ -196,6 +201,8 @@ static unsigned uncommon(struct sluice_loop *l) {
         count += part(l);
     if (l->dying && l->out_count == 0)
         session_bury(l);
+    if (l->lost)
+        loop_let_go(l);
     return count;
 }
 
@@ -211,7 +218,7 @@ unsigned loop_turn(struct sluice_loop *l) {
         found += process_completions(l);
     if (l->dirty)
         flush_dirty(l);
-    if (unlikely(l->downs | l->retries | l->partings) || unlikely(l->dying != NULL))
+    if (unlikely(l->downs | l->retries | l->partings | l->lost) || unlikely(l->dying != NULL))
         found += uncommon(l);
     if (l->next_deadline_ns != UINT64_MAX && (found == 0 || (turn & CLOCK_TURNS) == 0))
         check_deadlines(l);

@@ -27,6 +27,13 @@ enum {
     FABRIC_CM_INTERNAL = 19,
 };
 
+/* Which descriptors a context had, to be found again without the context. */
+struct fabric_mark {
+    bool set;
+    int cmd_fd, async_fd;
+    uint64_t device; /* of the character device behind cmd_fd */
+};
+
 struct fabric_ops {
     const char *name; /* "system" or "soft" */
     bool software;
@@ -96,6 +103,14 @@ struct fabric_ops {
      */
     void *(*mem_alloc)(size_t bytes);
     void (*mem_free)(void *addr, size_t bytes);
+
+    /*
+     * A context that rdma_cm opened for itself and gives to ids (id->verbs) holds its device, on
+     * some devices even against removal. mark: remembers one, while an id has it. let_go: the
+     * device is gone and so is every id; closes what that context has open.
+     */
+    void (*cm_mark)(struct fabric_mark *mark, struct ibv_context *ctx);
+    void (*cm_let_go)(const struct fabric_mark *mark);
 };
 
 /* The event's 64-bit argument (USER events); headers before 60 have no name for it. */

@@ -7,6 +7,15 @@
 
 #include "fabric/fabric.h"
 
+/* Its rdma_cm opens a context for each channel and closes it in time. */
+static void mark_nothing(struct fabric_mark *mark, struct ibv_context *ctx) {
+    (void)mark, (void)ctx;
+}
+
+static void let_go_of_nothing(const struct fabric_mark *mark) {
+    (void)mark;
+}
+
 const struct fabric_ops fabric_soft = {
     .name = "soft",
     .software = true,
@@ -58,4 +67,6 @@ const struct fabric_ops fabric_soft = {
     .write_cm_event = soft_write_cm_event,
     .mem_alloc = soft_mem_alloc,
     .mem_free = soft_mem_free,
+    .cm_mark = mark_nothing,
+    .cm_let_go = let_go_of_nothing,
 };

@@ -14,8 +14,12 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define HUGE_PAGE ((size_t)2 << 20)
@@ -103,6 +107,47 @@ static void system_mem_free(void *addr, size_t bytes) {
         munmap(addr, bytes);
 }
 
+/* ---- what librdmacm keeps -------------------------------------------------------------------- */
+
+/*
+ * librdmacm opens a context of its own for every device that an id was bound to, and keeps it when
+ * the last id is gone. A device whose driver cannot take itself away from under a context (rxe) is
+ * not removed before that context is closed, so `rdma link del` would wait for this process to end.
+ * librdmacm has no call for that. When the device is gone, its descriptors are therefore made to
+ * lead nowhere; librdmacm closes them as usual when it finds the device missing.
+ */
+static uint64_t device_behind(int fd) {
+    struct stat st;
+    return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) ? (uint64_t)st.st_rdev : 0;
+}
+
+static void system_cm_mark(struct fabric_mark *mark, struct ibv_context *ctx) {
+    if (mark->set || !ctx)
+        return;
+    *mark = (struct fabric_mark){true, ctx->cmd_fd, ctx->async_fd, device_behind(ctx->cmd_fd)};
+}
+
+/* The number may be something else's by now. */
+static bool is_async_fd(int fd) {
+    char path[64], target[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(path, target, sizeof target - 1);
+    target[n < 0 ? 0 : n] = '\0';
+    return strstr(target, "infinibandevent") != NULL;
+}
+
+static void system_cm_let_go(const struct fabric_mark *mark) {
+    if (!mark->set || mark->device == 0 || device_behind(mark->cmd_fd) != mark->device)
+        return;
+    int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (nowhere < 0)
+        return;
+    if (is_async_fd(mark->async_fd))
+        dup3(nowhere, mark->async_fd, O_CLOEXEC);
+    dup3(nowhere, mark->cmd_fd, O_CLOEXEC);
+    close(nowhere);
+}
+
 const struct fabric_ops fabric_system = {
     .name = "system",
     .software = false,
@@ -157,4 +202,6 @@ const struct fabric_ops fabric_system = {
 
     .mem_alloc = system_mem_alloc,
     .mem_free = system_mem_free,
+    .cm_mark = system_cm_mark,
+    .cm_let_go = system_cm_let_go,
 };

@@ -31,7 +31,7 @@ int sluice_poll(sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns)
         return status;
     status = loop_poll(l, events, max, wait_ns);
     /* Taken by sluice_close() meanwhile: what this poll found is delivered all the same. */
-    if (status == 0 && !loop_is_mine(l))
+    if (status == 0 && loop_is_seized(l))
         status = SLUICE_ECLOSED;
     loop_unclaim(l);
     return status;

@@ -83,12 +83,21 @@ static int open_device(sluice_node *n, sluice_error *e) {
 }
 
 static void close_device(sluice_node *n) {
+    if (!n->context)
+        return; /* it was removed and is let go of */
     int error = n->fabric->dealloc_pd(n->pd);
     if (error == 0)
         error = n->fabric->close_device(n->context);
     if (error != 0)
         node_log(n, SLUICE_LOG_ERROR, "device %s cannot be closed: errno %d", n->choice.device,
                  error);
+    n->context = NULL;
+    n->pd = NULL;
+}
+
+void node_let_go(sluice_node *n) {
+    pool_let_go(n->pool);
+    close_device(n);
 }
 
 static int open_memory(sluice_node *n, sluice_error *e) {
@@ -208,6 +217,7 @@ int node_open_env(sluice_node **out, const sluice_node_options *o, const struct 
     n->manual = manual;
     atomic_store(&n->inline_bytes, INLINE_WANTED);
     atomic_store(&n->close_deadline_ns, UINT64_MAX);
+    pthread_mutex_init(&n->care, NULL);
     pthread_mutex_init(&n->lock, NULL);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
@@ -237,6 +247,7 @@ close_device:
 give_back:
     pthread_cond_destroy(&n->changed);
     pthread_mutex_destroy(&n->lock);
+    pthread_mutex_destroy(&n->care);
     atomic_store(&n->state, NODE_CLOSED);
     return status;
 }
@@ -369,6 +380,7 @@ void sluice_close(sluice_node *n, uint64_t grace_ns) {
     close_device(n);
     pthread_cond_destroy(&n->changed);
     pthread_mutex_destroy(&n->lock);
+    pthread_mutex_destroy(&n->care);
     atomic_store(&n->state, NODE_CLOSED);
 }
 

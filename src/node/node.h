@@ -77,6 +77,10 @@ struct sluice_node {
     _Atomic uint64_t
         close_deadline_ns; /* while closing: no session takes longer; else UINT64_MAX */
 
+    _Atomic bool device_lost;      /* it failed or was removed: written by the CM thread */
+    _Atomic uint32_t device_users; /* loops that hold a CQ of it */
+
+    pthread_mutex_t care; /* taken before lock: no loop is opened or closed, and the device stays */
     pthread_mutex_t lock;
     pthread_cond_t changed;                     /* a session was freed, or a listener answered */
     struct sluice_loop *loops[STATS_LOOPS_MAX]; /* lock: workers' and the application's */
@@ -95,6 +99,9 @@ int node_open_env(sluice_node **out, const sluice_node_options *o, const struct 
 /* Brackets a call that needs the node open throughout. False: it is not. */
 bool node_call_begin(sluice_node *n);
 void node_call_end(sluice_node *n);
+
+/* Gives the device back, with all memory registered on it, ahead of closing. Once; CM thread. */
+void node_let_go(sluice_node *n);
 
 /* ---- options.c: checked, defaults filled in. 0 or EINVAL with *e. ---------------------------- */
 int options_node(struct node_options *out, const sluice_node_options *o, sluice_error *e);

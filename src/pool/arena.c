@@ -19,6 +19,8 @@ int block_open(struct block *block, struct budget *budget, size_t bytes) {
     uint64_t used = atomic_load_explicit(&budget->bytes, memory_order_relaxed);
     if (bytes > budget->bytes_max || used > budget->bytes_max - bytes)
         return -ENOMEM;
+    if (!budget->pd)
+        return -ENODEV;
     const struct fabric_ops *fabric = budget->fabric;
     errno = 0;
     uint8_t *addr = fabric->mem_alloc(bytes);
@@ -40,7 +42,7 @@ int block_open(struct block *block, struct budget *budget, size_t bytes) {
 void block_close(struct block *block, struct budget *budget) {
     /* A device that will not let go of a registration keeps its memory: unmapping it would let the
      * device write into whatever comes there next. The bytes stay in the budget then. */
-    if (budget->fabric->dereg_mr(block->mr) != 0)
+    if (block->mr && budget->fabric->dereg_mr(block->mr) != 0)
         return;
     SANITIZE_UNPOISON(block->addr,
                       block->bytes); /* the addresses may come back as another mapping */
@@ -49,7 +51,17 @@ void block_close(struct block *block, struct budget *budget) {
     atomic_store_explicit(&budget->bytes, used - block->bytes, memory_order_relaxed);
 }
 
+void block_let_go(struct block *block, struct budget *budget) {
+    if (block->mr && budget->fabric->dereg_mr(block->mr) == 0)
+        block->mr = NULL;
+}
+
 /* ---- arenas ---------------------------------------------------------------------------------- */
+
+void arenas_let_go(struct arenas *set, struct budget *budget) {
+    for (struct arena *arena = set->list; arena; arena = arena->next)
+        block_let_go(&arena->block, budget);
+}
 
 void arenas_init(struct arenas *set) {
     set->list = NULL;

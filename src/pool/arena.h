@@ -30,7 +30,7 @@ static inline size_t page_round(size_t bytes) {
 
 struct budget {
     const struct fabric_ops *fabric;
-    struct ibv_pd *pd;
+    struct ibv_pd *pd; /* NULL: the device is gone */
     uint64_t bytes_max;
     _Atomic uint64_t bytes; /* written under the slow lock, read by anybody */
 };
@@ -44,6 +44,8 @@ struct block {
 /* Allocates and registers page-rounded bytes within the budget. 0 or -errno (ENOMEM: the cap). */
 int block_open(struct block *block, struct budget *budget, size_t bytes);
 void block_close(struct block *block, struct budget *budget);
+/* Ends the registration and keeps the memory. */
+void block_let_go(struct block *block, struct budget *budget);
 
 /* ---- arenas ---------------------------------------------------------------------------------- */
 
@@ -65,6 +67,8 @@ void arenas_init(struct arenas *set);
 int arenas_grow(struct arenas *set, struct budget *budget, size_t min_bytes);
 /* Gives back every arena without a used page; all: the used ones too. True if there was one. */
 bool arenas_release(struct arenas *set, struct budget *budget, bool all);
+
+void arenas_let_go(struct arenas *set, struct budget *budget);
 
 /* A run of pages and its arena; NULL if there is none that long. */
 uint8_t *arenas_take(struct arenas *set, uint32_t pages, struct arena **from);

@@ -95,6 +95,15 @@ void pool_close(struct pool *pool) {
     free(pool);
 }
 
+void pool_let_go(struct pool *pool) {
+    pthread_mutex_lock(&pool->slow);
+    pool->budget.pd = NULL;
+    arenas_let_go(&pool->arenas, &pool->budget);
+    for (struct large *large = pool->larges.all; large; large = large->all_next)
+        block_let_go(&large->block, &pool->budget);
+    pthread_mutex_unlock(&pool->slow);
+}
+
 /* ---- shared lists ---------------------------------------------------------------------------- */
 
 static void count_one(_Atomic uint64_t *counter) {

@@ -52,6 +52,8 @@ int pool_open(struct pool **out, const struct fabric_ops *fabric, struct ibv_pd 
               uint64_t bytes_max);
 /* Every message of the pool dies with it. */
 void pool_close(struct pool *pool);
+/* The device is gone: ends every registration. Messages keep their memory; no more is registered. */
+void pool_let_go(struct pool *pool);
 
 /*
  * A buffer with room for bytes (and POOL_HEADROOM before it), size = bytes. cache may be NULL (any

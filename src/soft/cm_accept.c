@@ -68,11 +68,10 @@ static int accept_rc(struct cm_id *id, const struct rdma_conn_param *param) {
     soft_unlock();
     if (!asked)
         return EINVAL;
-    int error = 0;
-    if (data_len(param) > CM_REP_DATA)
-        error = EINVAL;
-    else if (id->id.qp && cm_qp_connect(id, depths.responder_resources, depths.initiator_depth))
-        error = errno;
+    /* As with the library: the CM does not hear of a QP that cannot be moved, so nor does the peer. */
+    if (id->id.qp && cm_qp_connect(id, depths.responder_resources, depths.initiator_depth))
+        return errno;
+    int error = data_len(param) > CM_REP_DATA ? EINVAL : 0;
     soft_lock();
     bool still = id->conn.state == CM_CONN_REQ_RCVD;
     if (!still)

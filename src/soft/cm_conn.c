@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * cm_conn.c - the connection's states: what messages, timers and the end of a peer do to them.
+ * cm_conn.c - the connection's states: what timers and the end of a peer do to them; cm_answer.c has
+ * what messages do.
  *
  * Follows the kernel's IB connection manager, with its timers made short (cm_times.h). Control lock
  * held throughout; runs on the engine thread but for what calls start. Nothing here touches a QP:
@@ -12,6 +13,7 @@
 
 #include "soft/cm_event.h"
 #include "soft/cm_id.h"
+#include "soft/cm_owner.h"
 #include "soft/cm_times.h"
 
 static void on_timer(struct soft_timer *timer);
@@ -23,26 +25,31 @@ static void arm(struct cm_id *id, uint64_t us) {
 }
 
 static void arm_again(struct cm_id *id) {
-    arm(id, (uint64_t)cm_times()->answer_ms * 1000 / cm_times()->tries);
+    uint64_t ms = id->conn.waiting ? cm_times()->wait_ms : cm_times()->answer_ms;
+    arm(id, ms * 1000 / cm_times()->tries);
 }
 
-static void arm_wait(struct cm_id *id) {
+/* Asks on, less often: the answer itself may get lost. Granted once, so that it has an end. */
+void cm_conn_wait(struct cm_id *id) {
+    if (id->conn.waiting)
+        return;
     id->conn.waiting = true;
-    arm(id, (uint64_t)cm_times()->wait_ms * 1000);
+    id->conn.tries_left = cm_times()->tries - 1;
+    arm_again(id);
 }
 
 /* ---- events --------------------------------------------------------------------------------------- */
 
 /* The kernel reports nothing about an id in the wrong state, and nothing before accept. */
-static bool hears_of(struct cm_id *id, enum rdma_cm_event_type type) {
+bool cm_conn_hears_of(const struct cm_id *id, enum rdma_cm_event_type type) {
     if (!id->published)
         return false;
     return id->state == (type == RDMA_CM_EVENT_TIMEWAIT_EXIT ? CM_DISCONNECT : CM_CONNECT);
 }
 
-static void event_with_data(struct cm_id *id, enum rdma_cm_event_type type, int status,
-                            const uint8_t *data, size_t len) {
-    if (!hears_of(id, type))
+void cm_conn_event_data(struct cm_id *id, enum rdma_cm_event_type type, int status,
+                        const uint8_t *data, size_t len) {
+    if (!cm_conn_hears_of(id, type))
         return;
     struct cm_event *event = cm_event_new(id, type, status);
     if (!event)
@@ -52,7 +59,7 @@ static void event_with_data(struct cm_id *id, enum rdma_cm_event_type type, int 
 }
 
 void cm_conn_event(struct cm_id *id, enum rdma_cm_event_type type, int status) {
-    if (!hears_of(id, type))
+    if (!cm_conn_hears_of(id, type))
         return;
     if (type == RDMA_CM_EVENT_DISCONNECTED)
         id->state = CM_DISCONNECT; /* which makes it the only one */
@@ -61,14 +68,14 @@ void cm_conn_event(struct cm_id *id, enum rdma_cm_event_type type, int status) {
 
 static void rejected(struct cm_id *id, enum cm_reject reason) {
     static const uint8_t none[CM_REJ_DATA];
-    event_with_data(id, RDMA_CM_EVENT_REJECTED, (int)reason, none, sizeof none);
+    cm_conn_event_data(id, RDMA_CM_EVENT_REJECTED, (int)reason, none, sizeof none);
 }
 
 void cm_conn_fault(struct cm_id *id, int type, int status) {
     static const uint8_t none[CM_REJ_DATA];
     cm_conn_over(id);
     if (type == RDMA_CM_EVENT_REJECTED)
-        event_with_data(id, RDMA_CM_EVENT_REJECTED, status, none, sizeof none);
+        cm_conn_event_data(id, RDMA_CM_EVENT_REJECTED, status, none, sizeof none);
     else
         cm_conn_event(id, (enum rdma_cm_event_type)type, status);
 }
@@ -152,9 +159,9 @@ static void refused(struct cm_id *id) {
     bool ud = id->conn.state == CM_CONN_SIDR_SENT;
     cm_conn_over(id);
     if (ud)
-        event_with_data(id, RDMA_CM_EVENT_UNREACHABLE, CM_SIDR_UNSUPPORTED, none, sizeof none);
+        cm_conn_event_data(id, RDMA_CM_EVENT_UNREACHABLE, CM_SIDR_UNSUPPORTED, none, sizeof none);
     else
-        rejected(id, CM_REJECT_NO_LISTENER);
+        rejected(id, id->conn.asked_the_dead ? CM_REJECT_CONSUMER : CM_REJECT_NO_LISTENER);
 }
 
 /* Finds the process to ask, if there is none yet. False: refused, the connection is over. */
@@ -162,6 +169,12 @@ static bool find_peer(struct cm_id *id) {
     if (id->conn.peer && soft_peer_alive(id->conn.peer))
         return true;
     forget_peer(id);
+    if (!id->conn.guessed) {
+        id->conn.peer = cm_owner_recall(cm_id_ps(id), cm_id_dst(id));
+        id->conn.guessed = id->conn.peer != NULL;
+        if (id->conn.peer)
+            return true;
+    }
     int error = cm_port_owner(cm_id_ps(id), cm_id_dst(id), &id->conn.peer);
     if (!error)
         return true;
@@ -187,6 +200,17 @@ static void send_request(struct cm_id *id) {
         conn->request.sidr_req.again = 1;
 }
 
+bool cm_conn_guessed_wrong(struct cm_id *id) {
+    struct cm_conn *conn = &id->conn;
+    if (!conn->guessed || conn->looked_again)
+        return false;
+    conn->looked_again = true;
+    cm_owner_forget(cm_id_ps(id), cm_id_dst(id));
+    forget_peer(id);
+    send_request(id);
+    return true;
+}
+
 void cm_conn_ask(struct cm_id *id, enum cm_conn_state state) {
     id->conn.state = state;
     id->conn.waiting = false;
@@ -197,7 +221,7 @@ void cm_conn_ask(struct cm_id *id, enum cm_conn_state state) {
 static void on_timer(struct soft_timer *timer) {
     struct cm_id *id = (struct cm_id *)((char *)timer - offsetof(struct cm_id, conn.timer));
     struct cm_conn *conn = &id->conn;
-    bool exhausted = conn->waiting || !conn->tries_left;
+    bool exhausted = !conn->tries_left;
     switch (conn->state) {
     case CM_CONN_REQ_SENT:
     case CM_CONN_SIDR_SENT:
@@ -240,7 +264,9 @@ void cm_conn_peer_gone(struct cm_id *id) {
     switch (id->conn.state) {
     case CM_CONN_REQ_SENT:
         if (!id->conn.waiting) {
-            forget_peer(id); /* it may never have seen the request: the next try finds out */
+            forget_peer(id); /* somebody else may have the port: the next try finds out */
+            id->conn.asked_the_dead = true;
+            arm(id, 0);
             return;
         }
         cm_conn_over(id);
@@ -274,169 +300,6 @@ void cm_conn_peer_gone(struct cm_id *id) {
     case CM_CONN_SIDR_DONE:
     case CM_CONN_OVER:
         forget_peer(id);
-        return;
-    }
-}
-
-/* ---- messages --------------------------------------------------------------------------------------- */
-
-void cm_conn_on_wait(struct cm_id *id, const struct cm_wire_head *head) {
-    if (id->conn.state != CM_CONN_REQ_SENT && id->conn.state != CM_CONN_REP_SENT)
-        return;
-    if (!head->from)
-        return;
-    id->conn.remote = head->from;
-    arm_wait(id);
-}
-
-void cm_conn_on_rep(struct cm_id *id, const struct cm_wire_rep *rep) {
-    struct cm_conn *conn = &id->conn;
-    if (conn->state == CM_CONN_UP) {
-        cm_wire_send_plain(id, CM_WIRE_RTU); /* ours was lost */
-        return;
-    }
-    if (conn->state != CM_CONN_REQ_SENT || !rep->head.from || rep->qp_num >> 24 || rep->psn >> 24 ||
-        rep->rnr_retry_count > 7)
-        return;
-    soft_timer_cancel(&conn->timer);
-    conn->state = CM_CONN_REP_RCVD;
-    conn->remote = rep->head.from;
-    conn->remote_qpn = rep->qp_num;
-    conn->recv_psn = rep->psn;
-    /* What the peer initiates is what we respond to. */
-    conn->responder_resources = rep->initiator_depth;
-    conn->initiator_depth = rep->responder_resources;
-    conn->rnr_retry_count = rep->rnr_retry_count;
-    cm_wire_send_plain(id, CM_WIRE_MRA); /* the application has yet to fetch the event */
-    struct cm_event *event = cm_event_new(id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
-    if (!event)
-        return;
-    struct rdma_conn_param *param = &event->event.param.conn;
-    param->responder_resources = rep->initiator_depth;
-    param->initiator_depth = rep->responder_resources;
-    param->flow_control = rep->flow_control;
-    param->rnr_retry_count = rep->rnr_retry_count;
-    param->srq = rep->srq;
-    param->qp_num = rep->qp_num;
-    cm_event_set_data(event, rep->data, sizeof rep->data);
-    cm_event_post(event);
-}
-
-void cm_conn_on_rtu(struct cm_id *id) {
-    if (id->conn.state != CM_CONN_REP_SENT)
-        return;
-    soft_timer_cancel(&id->conn.timer);
-    id->conn.state = CM_CONN_UP;
-    cm_conn_event(id, RDMA_CM_EVENT_ESTABLISHED, 0);
-}
-
-void cm_conn_on_rej(struct cm_id *id, const struct cm_wire_rej *rej) {
-    if (!rej->reason || rej->reason > 35)
-        return;
-    switch (id->conn.state) {
-    case CM_CONN_REQ_SENT:
-    case CM_CONN_REQ_RCVD:
-    case CM_CONN_REP_SENT:
-        cm_conn_over(id);
-        break;
-    case CM_CONN_REP_RCVD:
-    case CM_CONN_UP:
-    case CM_CONN_DREQ_SENT:
-        cm_conn_enter_timewait(id);
-        break;
-    case CM_CONN_NONE:
-    case CM_CONN_DREQ_RCVD:
-    case CM_CONN_TIMEWAIT:
-    case CM_CONN_SIDR_SENT:
-    case CM_CONN_SIDR_RCVD:
-    case CM_CONN_SIDR_DONE:
-    case CM_CONN_OVER:
-        return; /* not an answer to anything */
-    }
-    event_with_data(id, RDMA_CM_EVENT_REJECTED, (int)rej->reason, rej->data, sizeof rej->data);
-}
-
-void cm_conn_on_dreq(struct cm_id *id) {
-    switch (id->conn.state) {
-    case CM_CONN_REP_SENT: /* the RTU was lost */
-    case CM_CONN_UP:
-        soft_timer_cancel(&id->conn.timer);
-        id->conn.state = CM_CONN_DREQ_RCVD;
-        cm_conn_event(id, RDMA_CM_EVENT_DISCONNECTED, 0);
-        return;
-    case CM_CONN_DREQ_SENT: /* both at once: each is the other's answer */
-        cm_wire_send_plain(id, CM_WIRE_DREP);
-        cm_conn_enter_timewait(id);
-        cm_conn_event(id, RDMA_CM_EVENT_DISCONNECTED, 0);
-        return;
-    case CM_CONN_NONE:
-    case CM_CONN_REQ_SENT:
-    case CM_CONN_REQ_RCVD:
-    case CM_CONN_REP_RCVD:  /* asked again after we have established */
-    case CM_CONN_DREQ_RCVD: /* a repetition; the application answers */
-    case CM_CONN_TIMEWAIT:
-    case CM_CONN_SIDR_SENT:
-    case CM_CONN_SIDR_RCVD:
-    case CM_CONN_SIDR_DONE:
-    case CM_CONN_OVER:
-        return;
-    }
-}
-
-void cm_conn_on_drep(struct cm_id *id) {
-    if (id->conn.state != CM_CONN_DREQ_SENT)
-        return;
-    cm_conn_enter_timewait(id);
-    cm_conn_event(id, RDMA_CM_EVENT_DISCONNECTED, 0);
-}
-
-void cm_conn_on_sidr_rep(struct cm_id *id, const struct cm_wire_sidr_rep *rep) {
-    if (id->conn.state != CM_CONN_SIDR_SENT || rep->status > CM_SIDR_VERSION || rep->qp_num >> 24)
-        return;
-    cm_conn_over(id);
-    id->conn.state = CM_CONN_SIDR_DONE;
-    if (rep->status != CM_SIDR_OK) {
-        event_with_data(id, RDMA_CM_EVENT_UNREACHABLE, (int)rep->status, rep->data,
-                        sizeof rep->data);
-        return;
-    }
-    struct cm_event *event = hears_of(id, RDMA_CM_EVENT_ESTABLISHED)
-                                 ? cm_event_new(id, RDMA_CM_EVENT_ESTABLISHED, 0)
-                                 : NULL;
-    if (!event)
-        return;
-    struct rdma_ud_param *param = &event->event.param.ud;
-    param->ah_attr.is_global = 1;
-    param->ah_attr.port_num = 1;
-    param->ah_attr.grh.dgid = id->id.route.addr.addr.ibaddr.dgid;
-    param->ah_attr.grh.sgid_index = id->gid_index;
-    param->ah_attr.grh.hop_limit = 64;
-    param->ah_attr.grh.traffic_class = id->tos;
-    param->qp_num = rep->qp_num;
-    param->qkey = rep->qkey;
-    cm_event_set_data(event, rep->data, sizeof rep->data);
-    cm_event_post(event);
-}
-
-void cm_conn_on_duplicate(struct cm_id *id) {
-    switch (id->conn.state) {
-    case CM_CONN_REQ_RCVD:
-        cm_wire_send_plain(id, CM_WIRE_MRA);
-        return;
-    case CM_CONN_REP_SENT:
-    case CM_CONN_SIDR_DONE:
-        cm_wire_send(id, id->conn.request_type, &id->conn.request, id->conn.request_bytes);
-        return;
-    case CM_CONN_NONE:
-    case CM_CONN_REQ_SENT:
-    case CM_CONN_REP_RCVD:
-    case CM_CONN_UP:
-    case CM_CONN_DREQ_SENT:
-    case CM_CONN_DREQ_RCVD:
-    case CM_CONN_TIMEWAIT:
-    case CM_CONN_SIDR_SENT:
-    case CM_CONN_SIDR_RCVD:
-    case CM_CONN_OVER:
         return;
     }
 }

@@ -52,7 +52,9 @@ struct rdma_conn_param;
 
 struct cm_conn {
     enum cm_conn_state state;
-    bool waiting; /* the peer has our request and asked for time */
+    bool waiting;               /* the peer has our request and asked for time */
+    bool asked_the_dead;        /* a process that had our request is no more */
+    bool guessed, looked_again; /* whom we asked we remembered from before; and asked properly */
     unsigned tries_left;
     struct soft_peer *peer; /* held, or NULL */
     uint64_t remote;        /* the id's number over there, 0 while unknown */
@@ -87,6 +89,17 @@ void cm_conn_sidr_reply(struct cm_id *id, enum cm_sidr status, const void *data,
 void cm_conn_fault(struct cm_id *id, int type, int status);
 /* An event about the connection, if the id is in a state to hear of it. */
 void cm_conn_event(struct cm_id *id, enum rdma_cm_event_type type, int status);
+
+void cm_conn_event_data(struct cm_id *id, enum rdma_cm_event_type type, int status,
+                        const uint8_t *data, size_t len);
+bool cm_conn_hears_of(const struct cm_id *id, enum rdma_cm_event_type type);
+/*
+ * Somebody who has no id for it refuses our request. True: we only remembered that the port was
+ * there, and have now asked whoever has it at present.
+ */
+bool cm_conn_guessed_wrong(struct cm_id *id);
+/* The peer asked for time: waits longer, and gives up then. */
+void cm_conn_wait(struct cm_id *id);
 
 /* The request that made this passive id arrived once more. */
 void cm_conn_on_duplicate(struct cm_id *id);

@@ -15,6 +15,7 @@
 
 #include "soft/cm_event.h"
 #include "soft/cm_group.h"
+#include "soft/cm_owner.h"
 #include "soft/soft.h"
 
 struct slot {
@@ -134,7 +135,7 @@ static void sweep(struct soft_timer *timer) {
 
 /* May be called out of a send of ours, in the middle of changing an id: done a moment later. */
 void soft_cm_on_peer_gone(struct soft_peer *peer) {
-    (void)peer;
+    cm_owner_forget_peer(peer);
     table_check_fork();
     if (table.count)
         soft_timer_arm(&table.sweep, soft_now_ns(), sweep);

@@ -90,6 +90,14 @@ static void take_req(struct cm_id *id, struct cm_event *event, const struct cm_w
     cm_event_set_data(event, req->data, sizeof req->data);
 }
 
+struct cm_id *cm_listen_for(uint32_t type, const union cm_wire_any *msg) {
+    bool ud = type == CM_WIRE_SIDR_REQ, known;
+    struct sockaddr_storage dst;
+    if (!cm_wire_addr_get(&dst, ud ? &msg->sidr_req.dst : &msg->req.dst))
+        return NULL;
+    return cm_port_listener(ud ? msg->sidr_req.ps : msg->req.ps, (struct sockaddr *)&dst, &known);
+}
+
 void cm_listen_on_request(struct soft_peer *peer, uint32_t type, const union cm_wire_any *msg) {
     bool ud = type == CM_WIRE_SIDR_REQ;
     const struct cm_wire_req *req = &msg->req;
@@ -135,7 +143,6 @@ void cm_listen_on_request(struct soft_peer *peer, uint32_t type, const union cm_
         cm_event_set_data(event, sidr->data, sizeof sidr->data);
     } else {
         take_req(id, event, req);
-        cm_wire_send_plain(id, CM_WIRE_MRA);
     }
     cm_event_post(event);
 }

@@ -12,6 +12,8 @@
 struct cm_channel;
 struct cm_event;
 
+/* Whom a REQ or SIDR REQ is for, or NULL. Control lock held. */
+struct cm_id *cm_listen_for(uint32_t type, const union cm_wire_any *msg);
 /* A REQ or SIDR REQ arrived. Control lock held. */
 void cm_listen_on_request(struct soft_peer *peer, uint32_t type, const union cm_wire_any *msg);
 /*

@@ -15,6 +15,7 @@
 #include "soft/cm_addr.h"
 #include "soft/cm_id.h"
 #include "soft/cm_name.h"
+#include "soft/cm_owner.h"
 
 #define BUCKETS 256
 #define EPHEMERAL_TRIES 64
@@ -27,6 +28,7 @@ void cm_port_forked(void) {
     memset(buckets, 0, sizeof buckets);
     memset(ephemeral, 0, sizeof ephemeral);
     ephemeral_next = 0;
+    cm_owner_forked();
 }
 
 void cm_port_init(struct cm_port *port) {
@@ -107,7 +109,7 @@ static int take(struct cm_id *id, bool reuse, bool any_owner) {
         if (!strcmp(text, former))
             return 0;
     }
-    int error = soft_name_bind(&port->names[next], text);
+    int error = soft_name_bind(&port->names[next], text, soft_peer_accepted);
     if (error == -EADDRINUSE && cm_addr_is_any(cm_id_src(id)))
         return -EADDRNOTAVAIL; /* two wildcards: the kernel says so */
     if (error)
@@ -250,6 +252,8 @@ int cm_port_owner(int ps, const struct sockaddr *dst, struct soft_peer **peer) {
             continue; /* the same name as before */
         cm_name_format(&name, 0, text);
         int error = soft_peer_by_name(text, peer);
+        if (!error)
+            cm_owner_note(ps, dst, *peer);
         if (error != -ECONNREFUSED)
             return error;
     }

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 
 #include "soft/cm_name.h"
+#include "soft/name.h"
 #include "soft/peer.h"
 
 struct cm_id;

@@ -49,8 +49,7 @@ bool cm_wire_addr_get(struct sockaddr_storage *to, const struct cm_wire_addr *fr
 /* id: whose message it is, or NULL. */
 static void outgoing(struct cm_id *id, struct soft_peer *peer, enum cm_wire_type type,
                      const void *msg, size_t bytes) {
-    if (soft_fault_active() &&
-        soft_fault_message(id ? &id->fault : NULL, peer, type, msg, bytes))
+    if (soft_fault_active() && soft_fault_message(id ? &id->fault : NULL, peer, type, msg, bytes))
         return;
     (void)soft_peer_send(peer, type, msg, bytes, -1);
 }
@@ -126,10 +125,28 @@ static struct cm_id *addressee(struct soft_peer *peer, uint32_t type,
     return !id->conn.remote || id->conn.remote == head->from || anonymous ? id : NULL;
 }
 
+/* Whom a fault plan counts it for: a request has no id here yet, its listener has. */
+static struct soft_fault_id *counted_for(struct soft_peer *peer, uint32_t type,
+                                         const union cm_wire_any *msg) {
+    struct cm_id *id = type == CM_WIRE_REQ || type == CM_WIRE_SIDR_REQ
+                           ? cm_listen_for(type, msg)
+                           : addressee(peer, type, &msg->head);
+    return id ? &id->fault : NULL;
+}
+
 void soft_cm_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes) {
     union cm_wire_any msg; /* a private copy: data may be unaligned */
     if (!size_of(type) || bytes != size_of(type))
         return;
+    memcpy(&msg, data, bytes);
+    if (soft_fault_active() &&
+        soft_fault_arrival(counted_for(peer, type, &msg), peer, type, &msg, bytes))
+        return;
+    cm_wire_deliver(peer, type, &msg, bytes);
+}
+
+void cm_wire_deliver(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes) {
+    union cm_wire_any msg;
     if (atomic_load(&soft_device_gone) || atomic_load(&soft_port_down))
         return; /* nothing reaches a device that is not there */
     memcpy(&msg, data, bytes);

@@ -124,5 +124,7 @@ void cm_wire_send_plain(struct cm_id *id, enum cm_wire_type type);
 void cm_wire_refuse(struct soft_peer *peer, uint64_t to, enum cm_wire_type request,
                     bool port_known);
 void cm_wire_confirm(struct soft_peer *peer, uint64_t to, uint64_t from);
+/* Hands a received message of the right size to the connection it names. */
+void cm_wire_deliver(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes);
 
 #endif

@@ -15,11 +15,12 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "soft/cm_id.h"
 #include "soft/device_state.h"
+#include "soft/foreign.h"
+#include "soft/name.h"
 #include "soft/object.h"
 #include "soft/peer_internal.h"
 #include "soft/soft.h"
@@ -35,7 +36,7 @@ struct client {
     size_t length, sent;
 };
 
-static struct soft_watch listener = {.fd = -1};
+static struct soft_name listener = {.watch.fd = -1};
 static struct client clients[CLIENTS];
 static uint64_t turns;
 
@@ -172,7 +173,7 @@ static void drop(struct client *c) {
     if (!c->used)
         return;
     soft_watch_remove(&c->watch);
-    close(c->watch.fd);
+    soft_foreign_close_socket(c->watch.fd);
     free(c->answer);
     memset(c, 0, sizeof *c);
 }
@@ -250,22 +251,18 @@ static struct client *place(void) {
     return oldest;
 }
 
-static void on_listener(struct soft_watch *watch, uint32_t events) {
-    (void)events;
-    int fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0)
-        return;
+static void on_accepted(int fd) {
     struct ucred who;
     socklen_t len = sizeof who;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) != 0 ||
         (who.uid != geteuid() && who.uid != 0)) {
-        close(fd);
+        soft_foreign_close_socket(fd);
         return;
     }
     struct client *c = place();
     *c = (struct client){.watch = {.fd = fd, .fn = on_client}, .since = ++turns, .used = true};
     if (soft_watch_add(&c->watch, EPOLLIN) != 0) {
-        close(fd);
+        soft_foreign_close_socket(fd);
         c->used = false;
     }
 }
@@ -273,28 +270,15 @@ static void on_listener(struct soft_watch *watch, uint32_t events) {
 /* ---- life ---------------------------------------------------------------------------------------------- */
 
 void soft_ctl_start(void) {
-    struct sockaddr_un sun = {.sun_family = AF_UNIX};
-    int n = snprintf(sun.sun_path + 1, sizeof sun.sun_path - 1, SOFT_CTL_NAME, (int)getpid());
-    socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return;
-    listener = (struct soft_watch){.fd = fd, .fn = on_listener};
-    if (bind(fd, (struct sockaddr *)&sun, len) != 0 || listen(fd, CLIENTS) != 0 ||
-        soft_watch_add(&listener, EPOLLIN) != 0) {
-        close(fd);
-        listener.fd = -1;
-    }
+    char name[64];
+    snprintf(name, sizeof name, SOFT_CTL_NAME, (int)getpid());
+    (void)soft_name_bind(&listener, name, on_accepted); /* without it nobody can ask, no more */
 }
 
 void soft_ctl_stop(void) {
     for (int i = 0; i < CLIENTS; i++)
         drop(&clients[i]);
-    if (listener.fd < 0)
-        return;
-    soft_watch_remove(&listener);
-    close(listener.fd);
-    listener.fd = -1;
+    soft_name_unbind(&listener);
 }
 
 /* The descriptors are closed with all the others of the engine. */
@@ -302,5 +286,5 @@ void soft_ctl_forked(void) {
     for (int i = 0; i < CLIENTS; i++)
         free(clients[i].answer);
     memset(clients, 0, sizeof clients);
-    listener.fd = -1;
+    listener.watch.fd = -1;
 }

@@ -63,7 +63,7 @@ static void end_qp(struct soft_qp *qp) {
     if (!live)
         return;
     soft_qp_kick(qp);
-    soft_qp_progress(qp, NULL, NULL, 0);
+    soft_qp_progress(qp);
 }
 
 static int remove_device(enum soft_device_order order) {
@@ -99,7 +99,7 @@ static void show_port(struct soft_qp *qp) {
     st(qp->attention, ATT_WORK);
     spin_unlock(&qp->lock);
     if (!atomic_load(&soft_port_down))
-        soft_qp_progress(qp, NULL, NULL, 0);
+        soft_qp_progress(qp);
 }
 
 static int set_port(bool down) {

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -21,9 +22,12 @@
 
 #include "soft/address_watch.h"
 #include "soft/ctl.h"
+#include "soft/foreign.h"
 #include "soft/object.h"
 
 #define BATCH 64
+#define NAP_NS 20000000ull   /* longest sleep while timers come and go */
+#define BUSY_NS 200000000ull /* behind the last one */
 
 static struct {
     pthread_mutex_t life, control;
@@ -31,13 +35,20 @@ static struct {
     bool running, stopping;
     pthread_t thread;
     int epoll_fd, wake_fd;
-    struct soft_timer *timers; /* sorted by due_ns */
+    struct soft_timer *timers, *last_timer; /* sorted by due_ns */
+    uint64_t asleep_until_ns;               /* when the thread wakes by itself; 0: never */
+    uint64_t armed_lately_ns;
     struct epoll_event batch[BATCH];
     int batch_next, batch_count;
-    uint32_t removals; /* watches removed so far */
+    uint32_t removals;                     /* watches removed so far */
     struct soft_watch *watches[65536 / 4]; /* open descriptors, for the forked child to close */
     unsigned watch_count;
-} engine = {.life = PTHREAD_MUTEX_INITIALIZER, .control = PTHREAD_MUTEX_INITIALIZER, .epoll_fd = -1, .wake_fd = -1};
+} engine = {
+    .life = PTHREAD_MUTEX_INITIALIZER,
+    /* Held for microseconds, by a thread that is often just about to let go: spins a little. */
+    .control = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP,
+    .epoll_fd = -1,
+    .wake_fd = -1};
 
 uint32_t soft_generation_now = 1;
 static bool forked;
@@ -103,9 +114,17 @@ void soft_watch_remove(struct soft_watch *watch) {
 
 /* ---- timers --------------------------------------------------------------------------------- */
 
+static struct soft_timer *timer_before(const struct soft_timer *timer) {
+    if (timer->link == &engine.timers)
+        return NULL;
+    return (struct soft_timer *)((char *)timer->link - offsetof(struct soft_timer, next));
+}
+
 void soft_timer_cancel(struct soft_timer *timer) {
     if (timer->due_ns == 0)
         return;
+    if (engine.last_timer == timer)
+        engine.last_timer = timer_before(timer);
     *timer->link = timer->next;
     if (timer->next)
         timer->next->link = timer->link;
@@ -114,17 +133,24 @@ void soft_timer_cancel(struct soft_timer *timer) {
 
 void soft_timer_arm(struct soft_timer *timer, uint64_t due_ns, void (*fn)(struct soft_timer *)) {
     soft_timer_cancel(timer);
-    struct soft_timer **at = &engine.timers;
-    while (*at && (*at)->due_ns <= due_ns)
-        at = &(*at)->next;
+    /* From the back: nearly all timers are armed in the order in which they are due. */
+    struct soft_timer *before = engine.last_timer;
+    while (before && before->due_ns > due_ns)
+        before = timer_before(before);
+    struct soft_timer **at = before ? &before->next : &engine.timers;
     timer->fn = fn;
     timer->due_ns = due_ns ? due_ns : 1;
     timer->next = *at;
     timer->link = at;
     if (*at)
         (*at)->link = &timer->next;
+    else
+        engine.last_timer = timer;
     *at = timer;
-    if (at == &engine.timers && !on_engine)
+    if (on_engine)
+        return;
+    engine.armed_lately_ns = soft_now_ns();
+    if (engine.asleep_until_ns == 0 || timer->due_ns < engine.asleep_until_ns)
         soft_engine_wake();
 }
 
@@ -137,10 +163,19 @@ static void run_timers(void) {
     }
 }
 
+/*
+ * Whoever arms a timer must wake the thread if it sleeps for longer. While timers come and go all the
+ * time (connections are set up) it therefore never sleeps for long.
+ */
 static int next_timeout_ms(void) {
-    if (!engine.timers)
+    uint64_t now = soft_now_ns(), due = engine.timers ? engine.timers->due_ns : 0;
+    if (engine.armed_lately_ns && now - engine.armed_lately_ns > BUSY_NS)
+        engine.armed_lately_ns = 0;
+    if (engine.armed_lately_ns && (due == 0 || due > now + NAP_NS))
+        due = now + NAP_NS;
+    engine.asleep_until_ns = due;
+    if (due == 0)
         return -1;
-    uint64_t now = soft_now_ns(), due = engine.timers->due_ns;
     if (due <= now)
         return 0;
     uint64_t ms = (due - now + 999999) / 1000000;
@@ -211,7 +246,7 @@ static void fork_child(void) {
         close(engine.epoll_fd);
     }
     engine.watch_count = 0;
-    engine.timers = NULL;
+    engine.timers = engine.last_timer = NULL;
     engine.running = engine.stopping = false;
     engine.refs = 0;
     engine.epoll_fd = engine.wake_fd = -1;
@@ -223,6 +258,7 @@ static void fork_child(void) {
     soft_fault_forked();
     soft_ctl_forked();
     soft_address_watch_forked();
+    soft_foreign_forked();
     soft_unlock(); /* the forking thread locked them and is the one that lives on */
     pthread_mutex_unlock(&engine.life);
 }
@@ -316,7 +352,7 @@ void soft_engine_put(void) {
         close(engine.wake_fd);
         close(engine.epoll_fd);
         engine.wake_fd = engine.epoll_fd = -1;
-        engine.timers = NULL;
+        engine.timers = engine.last_timer = NULL;
         soft_unlock();
     }
     pthread_mutex_unlock(&engine.life);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * fault.c - the plan in force: which rule fits, what a queue pair's next operation is told, the log.
+ * fault.c - the plan in force: which rule fits, what a queue pair's next operation is told.
  *
  * `lock` guards plan, logs, counts and pending actions; it is a leaf under the control lock and the
  * QPs' locks, and nothing is allocated or called under it.
@@ -15,23 +15,10 @@
 #include <unistd.h>
 
 #include "soft/device_state.h"
+#include "soft/fault_log.h"
 #include "soft/object.h"
 
-#define LOGS 256   /* objects with a log of their own */
-#define ENTRIES 64 /* the latest decisions of each */
 #define PENDING 16
-
-struct entry {
-    uint32_t n;
-    uint16_t rule;
-    int16_t detail;
-};
-
-struct log {
-    enum soft_fault_scope scope;
-    uint32_t who, total;
-    struct entry entry[ENTRIES];
-};
 
 _Atomic bool soft_faults_on;
 
@@ -41,8 +28,6 @@ static bool in_force;
 static _Atomic uint32_t plan_number;
 static uint32_t qp_serial, id_serial; /* control lock */
 static uint32_t calls[FAULT_CALLS];
-static struct log logs[LOGS];
-static unsigned log_count, unlogged;
 static struct soft_device_action pending[PENDING];
 static _Atomic unsigned pending_count;
 
@@ -65,7 +50,7 @@ void soft_fault_install(struct soft_plan *fresh) {
     plan = fresh;
     in_force = fresh != NULL;
     plan_number++;
-    log_count = unlogged = 0;
+    soft_fault_log_clear();
     memset(calls, 0, sizeof calls);
     for (unsigned i = 0; fresh && i < fresh->count; i++)
         if (fresh->rule[i].scope == FAULT_DEVICE)
@@ -98,6 +83,7 @@ static bool fits(const struct soft_rule *rule, enum soft_fault_scope scope, uint
         return (!rule->who || rule->who == (rule->by_number ? number : who)) &&
                (when != FAULT_AFTER || rule->after == detail);
     case FAULT_CM:
+    case FAULT_CM_IN:
         return !rule->who || rule->who == (uint32_t)detail + 1;
     case FAULT_CALL:
         return rule->who == who;
@@ -105,24 +91,6 @@ static bool fits(const struct soft_rule *rule, enum soft_fault_scope scope, uint
         break;
     }
     return false;
-}
-
-static void note(enum soft_fault_scope scope, uint32_t who, unsigned rule, int detail, uint32_t n) {
-    struct log *log = NULL;
-    for (unsigned i = 0; i < log_count && !log; i++)
-        if (logs[i].scope == scope && logs[i].who == who)
-            log = &logs[i];
-    if (!log && log_count < LOGS) {
-        log = &logs[log_count++];
-        log->scope = scope;
-        log->who = who;
-        log->total = 0;
-    }
-    if (log)
-        log->entry[log->total++ % ENTRIES] =
-            (struct entry){.n = n, .rule = (uint16_t)rule, .detail = (int16_t)detail};
-    else
-        unlogged++;
 }
 
 bool soft_fault_decide(enum soft_fault_scope scope, uint32_t who, uint32_t number,
@@ -134,7 +102,7 @@ bool soft_fault_decide(enum soft_fault_scope scope, uint32_t who, uint32_t numbe
             continue;
         found = true;
         *out = plan->rule[i];
-        note(scope, who, i, detail, n);
+        soft_fault_log_note(scope, who, i, detail, n);
         act = out->what == FAULT_ACTION;
         if (act)
             act_later(&out->action);
@@ -359,92 +327,9 @@ void soft_fault_forked(void) {
     soft_fault_update();
 }
 
-/* ---- log ---------------------------------------------------------------------------------------------- */
-
-static int entry_text(char *out, size_t size, const struct log *log, const struct entry *e) {
-    const struct soft_rule *rule = &plan->rule[e->rule];
-    char object[48] = "", what[48] = "";
-    switch (log->scope) {
-    case FAULT_QP:
-        snprintf(object, sizeof object, "qp#%u %s %u", log->who, soft_fault_when_name(rule->when),
-                 e->n);
-        break;
-    case FAULT_ID:
-        if (rule->when == FAULT_AFTER)
-            snprintf(object, sizeof object, "id#%u after %s", log->who,
-                     soft_fault_event_name(rule->after));
-        else
-            snprintf(object, sizeof object, "id#%u %s %u", log->who,
-                     soft_fault_when_name(rule->when), e->n);
-        break;
-    case FAULT_CM:
-        snprintf(object, sizeof object, "cm id#%u %s %u", log->who,
-                 soft_fault_message_name(e->detail), e->n);
-        break;
-    case FAULT_CALL:
-        snprintf(object, sizeof object, "call %s %u", soft_fault_call_name((int)log->who), e->n);
-        break;
-    case FAULT_DEVICE:
-        break;
-    }
-    switch (rule->what) {
-    case FAULT_STATUS:
-        snprintf(what, sizeof what, "status %s", soft_fault_status_name((int)rule->value));
-        break;
-    case FAULT_DELAY:
-        snprintf(what, sizeof what, "delay %lluus", (unsigned long long)rule->ns / 1000);
-        break;
-    case FAULT_LOSS:
-        snprintf(what, sizeof what, rule->value ? "loss %d" : "loss", (int)rule->value);
-        break;
-    case FAULT_RNR:
-        snprintf(what, sizeof what, "rnr %d", (int)rule->value);
-        break;
-    case FAULT_EVENT:
-        snprintf(what, sizeof what, "event %s %d", soft_fault_event_name(rule->event),
-                 (int)rule->value);
-        break;
-    case FAULT_ERRNO:
-        snprintf(what, sizeof what, "errno %s", soft_fault_errno_name((int)rule->value));
-        break;
-    case FAULT_ACTION:
-        snprintf(what, sizeof what, "device %s", soft_device_what_name(rule->action.what));
-        break;
-    case FAULT_NONE:
-        break;
-    }
-    return snprintf(out, size, "%s: %s (line %u)\n", object, what, rule->line);
-}
-
 size_t soft_fault_log(char *out, size_t size) {
-    size_t at = 0;
-    out[0] = '\0';
     spin_lock(&lock);
-    /* Objects in the order of their numbers: which one met its first fault first is chance. */
-    uint64_t after = 0;
-    for (unsigned turn = 0; turn < log_count; turn++) {
-        const struct log *log = NULL;
-        uint64_t least = UINT64_MAX;
-        for (unsigned i = 0; i < log_count; i++) {
-            uint64_t key = ((uint64_t)logs[i].scope << 32 | logs[i].who) + 1;
-            if (key > after && key < least) {
-                least = key;
-                log = &logs[i];
-            }
-        }
-        if (!log)
-            break;
-        after = least;
-        uint32_t first = log->total > ENTRIES ? log->total - ENTRIES : 0;
-        for (uint32_t i = first; i < log->total; i++) {
-            char line[160];
-            int n = entry_text(line, sizeof line, log, &log->entry[i % ENTRIES]);
-            if (n <= 0 || at + (size_t)n >= size)
-                break;
-            memcpy(out + at, line, (size_t)n + 1);
-            at += (size_t)n;
-        }
-    }
+    size_t n = soft_fault_log_text(plan, out, size);
     spin_unlock(&lock);
-    return at;
+    return n;
 }

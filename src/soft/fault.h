@@ -83,11 +83,14 @@ struct soft_peer;
 struct soft_fault_id { /* part of a cm id */
     uint32_t serial;
     uint32_t calls[FAULT_ID_CALLS];
-    uint32_t sent[9]; /* messages by type */
+    uint32_t sent[9], received[9]; /* messages by type */
 };
 
 /* Of an id's (or, without one, the process's) next message. True: lost, or taken to be sent later. */
 bool soft_fault_message(struct soft_fault_id *id, struct soft_peer *peer, uint32_t type,
+                        const void *msg, size_t bytes);
+/* The same of one that arrived, for this id or nobody's: lost, or taken to be heard later. */
+bool soft_fault_arrival(struct soft_fault_id *id, struct soft_peer *peer, uint32_t type,
                         const void *msg, size_t bytes);
 /* True: this call shall end with *event and *status. Counts calls, so ask once in each. */
 bool soft_fault_id_call(struct soft_fault_id *id, enum soft_fault_when call, int *event,

@@ -15,7 +15,14 @@
 #define SOFT_PLAN_RULES 256
 #define SOFT_PLAN_BYTES 32768
 
-enum soft_fault_scope { FAULT_QP, FAULT_ID, FAULT_CM, FAULT_CALL, FAULT_DEVICE };
+enum soft_fault_scope {
+    FAULT_QP,
+    FAULT_ID,
+    FAULT_CM,    /* messages sent */
+    FAULT_CM_IN, /* messages received */
+    FAULT_CALL,
+    FAULT_DEVICE,
+};
 
 enum soft_fault_when { /* of one scope each */
                        FAULT_SEND,
@@ -74,7 +81,7 @@ struct soft_rule {
     unsigned line;
     enum soft_fault_scope scope;
     bool by_number; /* FAULT_QP: who is a queue pair number, else the order of creation */
-    uint32_t who;   /* 0: any; FAULT_CM: message type + 1; FAULT_CALL: enum soft_fault_call */
+    uint32_t who;   /* 0: any; FAULT_CM, _IN: message type + 1; FAULT_CALL: enum soft_fault_call */
     enum soft_fault_when when;
     int after; /* FAULT_AFTER: which event */
     uint32_t first, last;

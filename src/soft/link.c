@@ -14,11 +14,11 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "soft/device_state.h"
+#include "soft/foreign.h"
 #include "soft/object.h"
 #include "soft/peer_internal.h"
 
@@ -90,7 +90,7 @@ static void attach(struct soft_qp *qp, struct soft_ring *ring, struct soft_peer 
     atomic_store_explicit(&qp->tx, ring, memory_order_release);
     st(qp->attention, ATT_WORK);
     spin_unlock(&qp->lock);
-    soft_qp_progress(qp, NULL, NULL, 0); /* what was posted before the ring came */
+    soft_qp_progress(qp); /* what was posted before the ring came */
 }
 
 static void drop_offer(struct soft_qp *qp) {
@@ -104,8 +104,9 @@ static void drop_offer(struct soft_qp *qp) {
 static void take_offer(struct soft_qp *qp) {
     if (!qp->offer.ring || !qp->peer || ld(qp->tx))
         return;
+    /* A ring that is down belongs to the other side's time before a RESET: its next one is to come. */
     if (qp->offer.qpn != qp->attr.dest_qp_num || !same_process(qp->offer.peer, qp->peer) ||
-        !soft_peer_alive(qp->offer.peer)) {
+        !soft_peer_alive(qp->offer.peer) || atomic_load(&qp->offer.ring->rx.down)) {
         drop_offer(qp);
         return;
     }
@@ -170,6 +171,7 @@ void soft_link_close(struct soft_qp *qp) {
     }
     spin_lock(&qp->lock);
     struct soft_ring *rx = ld(qp->rx), *tx = ld(qp->tx);
+    qp->plain_rx = qp->plain_tx = false;
     st(qp->rx, NULL);
     st(qp->tx, NULL);
     qp->peer_recv_armed = qp->peer_send_armed = NULL;
@@ -184,16 +186,9 @@ void soft_link_close(struct soft_qp *qp) {
     soft_peer_release(link_peer);
 }
 
-static bool sealed(int fd, uint64_t bytes) {
-    struct stat stat;
-    int seals = fcntl(fd, F_GET_SEALS);
-    return seals >= 0 && (seals & F_SEAL_SHRINK) && fstat(fd, &stat) == 0 &&
-           (uint64_t)stat.st_size == bytes;
-}
-
 static void on_link(struct soft_peer *peer, const struct link_msg *msg, int fd) {
     struct soft_qp *qp = soft_qp_find(msg->to_qpn);
-    if (!qp || fd < 0 || qp->ibv.qp_type != IBV_QPT_RC || ld(qp->tx) || !sealed(fd, SOFT_RING_BYTES))
+    if (!qp || fd < 0 || qp->ibv.qp_type != IBV_QPT_RC || ld(qp->tx) || !soft_foreign_memory(fd, SOFT_RING_BYTES))
         return;
     struct soft_ring *ring =
         mmap(NULL, SOFT_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -266,20 +261,23 @@ void soft_link_region_writable(int index) {
 static void on_region(struct soft_peer *peer, const struct region_msg *msg, int fd) {
     /* Memory of another user is not mapped: its messages travel through the rings. */
     if (msg->index >= SOFT_MAX_REGIONS || fd < 0 || peer->uid != geteuid() || msg->bytes == 0 ||
-        msg->bytes > (1ull << 40) || !sealed(fd, msg->bytes))
+        msg->bytes > (1ull << 40) || !soft_foreign_memory(fd, msg->bytes))
         return;
     struct soft_peer_region *region = &peer->regions[msg->index];
     bool writable = (msg->flags & REGION_WRITABLE) != 0;
     const uint8_t *old = atomic_load(&region->addr);
     if (old && (!writable || region->bytes != msg->bytes))
         return;
-    /* More rights for a mapping in use: in place, so that nobody sees it move. */
-    void *addr = mmap((void *)(uintptr_t)old, msg->bytes, PROT_READ | (writable ? PROT_WRITE : 0),
-                      MAP_SHARED | (old ? MAP_FIXED : 0), fd, 0);
+    void *addr =
+        mmap(NULL, msg->bytes, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
     if (addr == MAP_FAILED)
-        return;
+        return; /* more rights for a mapping in use, and we may not have them: it stays */
     region->bytes = msg->bytes;
     atomic_store_explicit(&region->addr, addr, memory_order_release);
+    if (old) {
+        soft_qp_quiesce(); /* nobody who has seen the old one may learn that it can be written */
+        munmap((void *)(uintptr_t)old, msg->bytes);
+    }
     atomic_store_explicit(&region->writable, writable, memory_order_release);
     soft_peer_send(peer, SOFT_MSG_REGION_OK, msg, sizeof *msg, -1);
 }
@@ -315,7 +313,7 @@ static bool probe(const struct soft_peer *peer, uint64_t addr) {
 }
 
 static void on_keys(struct soft_peer *peer, const struct keys_msg *msg, int fd) {
-    if (fd < 0 || peer->uid != geteuid() || atomic_load(&peer->keys) || !sealed(fd, SOFT_KEYS_BYTES))
+    if (fd < 0 || peer->uid != geteuid() || atomic_load(&peer->keys) || !soft_foreign_memory(fd, SOFT_KEYS_BYTES))
         return;
     void *addr = mmap(NULL, SOFT_KEYS_BYTES, PROT_READ, MAP_SHARED, fd, 0);
     if (addr == MAP_FAILED)
@@ -370,14 +368,15 @@ void soft_link_on_peer_gone(struct soft_peer *peer) {
         next = qp->peer_next;
         spin_lock(&qp->lock);
         qp->peer_gone = true;
+        qp->plain_tx = false;
         st(qp->attention, ATT_WORK);
         spin_unlock(&qp->lock);
-        soft_qp_progress(qp, NULL, NULL, 0);
+        soft_qp_progress(qp);
     }
 }
 
 /* A peer gave us something while a CQ of ours was armed, or waits for our acknowledgement. */
 void soft_link_on_bell(struct soft_peer *peer) {
     for (struct soft_qp *qp = peer->qps; qp; qp = qp->peer_next)
-        soft_qp_progress(qp, NULL, NULL, 0);
+        soft_qp_progress(qp);
 }

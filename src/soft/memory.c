@@ -23,7 +23,7 @@
 #include "soft/soft.h"
 
 struct soft_region soft_regions[SOFT_MAX_REGIONS];
-static struct soft_mr *_Atomic mr_table[SOFT_MAX_MR];
+struct soft_mr *_Atomic soft_mr_table[SOFT_MAX_MR];
 static uint32_t mr_next = 1;
 static uint32_t region_serial;
 
@@ -107,11 +107,6 @@ void soft_key_publish(uint32_t index, const struct soft_mr *mr, uint32_t key) {
 
 /* ---- memory regions ---------------------------------------------------------------------------- */
 
-struct soft_mr *soft_mr_find(uint32_t key, struct ibv_pd *pd) {
-    struct soft_mr *mr = atomic_load_explicit(&mr_table[key >> 16], memory_order_acquire);
-    return mr && ld(mr->key) == key && mr->ibv.pd == pd ? mr : NULL;
-}
-
 /* The region that covers [addr, addr + length) whole, or -1. Control lock. */
 static int region_of(const uint8_t *addr, size_t length) {
     for (int i = 0; i < SOFT_MAX_REGIONS; i++) {
@@ -128,7 +123,7 @@ int soft_mr_insert(struct soft_mr *mr) {
     for (uint32_t n = 0; n < SOFT_MAX_MR; n++) {
         uint32_t index = mr_next;
         mr_next = mr_next + 1 == SOFT_MAX_MR ? 1 : mr_next + 1;
-        if (atomic_load_explicit(&mr_table[index], memory_order_relaxed))
+        if (atomic_load_explicit(&soft_mr_table[index], memory_order_relaxed))
             continue;
         uint16_t salt;
         if (getrandom(&salt, sizeof salt, 0) != sizeof salt)
@@ -136,7 +131,7 @@ int soft_mr_insert(struct soft_mr *mr) {
         mr->index = index;
         mr->ibv.lkey = mr->ibv.rkey = index << 16 | salt;
         st(mr->key, mr->ibv.lkey);
-        atomic_store_explicit(&mr_table[index], mr, memory_order_release);
+        atomic_store_explicit(&soft_mr_table[index], mr, memory_order_release);
         return 0;
     }
     return ENOMEM;
@@ -196,21 +191,63 @@ struct ibv_mr *soft_reg_mr(struct ibv_pd *ibpd, void *addr, size_t length, int a
     return &mr->ibv;
 }
 
+/* A peer's WRITE that has begun to arrive, or a READ that is being answered: is it in there? */
+static bool in_use(const struct soft_qp *qp, uint32_t key) {
+    if (qp->rx_left && qp->rx_key == key)
+        return true;
+    for (uint32_t i = qp->answer_head; i != qp->answer_tail; i++) {
+        const struct soft_answer *a = &qp->answer[i % SOFT_RD_ATOMIC];
+        if (a->from && a->left && a->key == key)
+            return true;
+    }
+    return false;
+}
+
+/* What a device does that finds the key gone in the middle: both ends fail. */
+static bool take_back(struct soft_qp *qp, uint32_t key) {
+    spin_lock(&qp->lock);
+    struct soft_ring *rx = ld(qp->rx);
+    bool hit = rx && in_use(qp, key);
+    if (hit) {
+        uint32_t pos = ld(qp->rx_pos);
+        atomic_store_explicit(&rx->rx.acked, pos, memory_order_release);
+        atomic_store_explicit(&rx->rx.nak, (uint64_t)pos << 8 | SOFT_NAK_REMOTE_ACCESS,
+                              memory_order_release);
+        soft_qp_fail(qp);
+    }
+    spin_unlock(&qp->lock);
+    return hit;
+}
+
+/* Every holder of a QP's lock may have the pointer it looked up, until it lets go. */
+static void take_back_all(uint32_t key) {
+    for (unsigned b = 0; b < soft_qp_block_count; b++)
+        for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
+            struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
+            if (!qp || !take_back(qp, key))
+                continue;
+            soft_async_event(qp->ibv.context, IBV_EVENT_QP_ACCESS_ERR, &qp->ibv);
+            soft_qp_kick(qp);
+            soft_qp_progress(qp);
+        }
+}
+
 /* After it nobody, here or in a peer, touches memory through this key any more. Control lock. */
 void soft_mr_remove(struct soft_mr *mr) {
-    atomic_store_explicit(&mr_table[mr->index], NULL, memory_order_release);
+    uint32_t key = ld(mr->key); /* 0: a window that is not bound */
+    atomic_store_explicit(&soft_mr_table[mr->index], NULL, memory_order_release);
     st(mr->key, 0);
     bool shown = soft_keys && ld(soft_keys[mr->index].key) != 0;
     if (shown)
         soft_key_publish(mr->index, mr, 0);
-    soft_qp_quiesce(); /* pollers may still hold the pointer they looked up */
+    take_back_all(key);
     if (shown)
         soft_touch_wait(soft_pd_of(mr->window ? mr->window->ibv.pd : mr->ibv.pd));
 }
 
 /* A window's inside has no PD, so that its key never passes for an lkey. */
 struct soft_mr *soft_mr_find_remote(uint32_t key, struct soft_qp *qp) {
-    struct soft_mr *mr = atomic_load_explicit(&mr_table[key >> 16], memory_order_acquire);
+    struct soft_mr *mr = atomic_load_explicit(&soft_mr_table[key >> 16], memory_order_acquire);
     if (!mr || atomic_load_explicit(&mr->key, memory_order_acquire) != key)
         return NULL;
     if (mr->window)
@@ -275,8 +312,8 @@ void *soft_mem_alloc(size_t bytes) {
         if (!soft_regions[i].addr)
             slot = i;
     if (slot >= 0) {
-        soft_regions[slot] = (struct soft_region){
-            .addr = addr, .bytes = bytes, .fd = fd, .serial = ++region_serial};
+        soft_regions[slot] =
+            (struct soft_region){.addr = addr, .bytes = bytes, .fd = fd, .serial = ++region_serial};
         soft_link_region_added(slot);
     } else {
         close(fd); /* more regions than peers are told of: still good memory, two copies */
@@ -304,7 +341,7 @@ void soft_memory_forked(void) {
         close(keys_fd);
     keys_fd = -1;
     soft_keys = NULL;
-    memset((void *)mr_table, 0, sizeof mr_table);
+    memset((void *)soft_mr_table, 0, sizeof soft_mr_table);
     for (int i = 0; i < SOFT_MAX_REGIONS; i++)
         if (soft_regions[i].addr) {
             close(soft_regions[i].fd);

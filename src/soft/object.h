@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,6 +20,8 @@
 #include "soft/engine.h"
 #include "soft/fault.h"
 #include "soft/ring.h"
+#include "soft/shown.h"
+#include "soft/spin.h"
 
 #define SOFT_MAX_SGE 16
 #define SOFT_MAX_WR 16384
@@ -29,105 +30,7 @@
 #define SOFT_MAX_MSG (1u << 31)
 #define SOFT_MAX_QP_BLOCKS 64
 #define SOFT_QP_BLOCK 1024
-#define SOFT_MAX_MR 65536
 #define SOFT_MAX_REGIONS 256
-#define SOFT_BOARD_CQS 1024
-
-/* Full barrier; thread sanitizer knows no fences, a locked operation it knows. */
-static inline void soft_fence(void) {
-#ifdef __SANITIZE_THREAD__
-    static _Atomic int word;
-    atomic_fetch_add(&word, 0);
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-    static _Atomic int word;
-    atomic_fetch_add(&word, 0);
-#else
-    atomic_thread_fence(memory_order_seq_cst);
-#endif
-#else
-    atomic_thread_fence(memory_order_seq_cst);
-#endif
-}
-
-/* Order of stores among stores, of loads among loads: what thread sanitizer cannot see either. */
-#ifdef __SANITIZE_THREAD__
-#define soft_fence_release() atomic_signal_fence(memory_order_seq_cst)
-#define soft_fence_acquire() atomic_signal_fence(memory_order_seq_cst)
-#else
-#define soft_fence_release() atomic_thread_fence(memory_order_release)
-#define soft_fence_acquire() atomic_thread_fence(memory_order_acquire)
-#endif
-
-/*
- * Both ends of a ring may lie in one process, at two addresses: thread sanitizer cannot know that
- * they are the same words. These tell it, per QP number that is published to.
- */
-#ifdef __SANITIZE_THREAD__
-extern char soft_tsan_word[1024];
-void __tsan_acquire(void *addr);
-void __tsan_release(void *addr);
-#define soft_tsan_publish(qpn) __tsan_release(&soft_tsan_word[(qpn) % 1024])
-#define soft_tsan_observe(qpn) __tsan_acquire(&soft_tsan_word[(qpn) % 1024])
-#else
-#define soft_tsan_publish(qpn) ((void)(qpn))
-#define soft_tsan_observe(qpn) ((void)(qpn))
-#endif
-
-/* ---- spin lock -------------------------------------------------------------------------------- */
-
-typedef _Atomic uint32_t soft_spin;
-
-static inline bool spin_try(soft_spin *lock) {
-    return atomic_load_explicit(lock, memory_order_relaxed) == 0 &&
-           atomic_exchange_explicit(lock, 1, memory_order_acquire) == 0;
-}
-
-static inline void spin_lock(soft_spin *lock) {
-    /* The holder may have been preempted on our CPU: give it away rather than wait for the tick. */
-    for (unsigned tries = 0; !spin_try(lock); tries++) {
-        if (tries < 64)
-            __builtin_ia32_pause();
-        else
-            sched_yield();
-    }
-}
-
-static inline void spin_unlock(soft_spin *lock) {
-    atomic_store_explicit(lock, 0, memory_order_release);
-}
-
-/* ---- board: what a process shows its peers, read-only for them --------------------------------- */
-
-#define SOFT_BOARD_MAGIC 0x53464244u /* "SFBD" */
-
-struct soft_board {
-    uint32_t magic, version;
-    uint8_t uuid[16];
-    uint8_t pad[40];
-    /* nonzero: somebody sleeps on this CQ, ring the bell after giving it something */
-    struct {
-        _Atomic uint32_t armed;
-        uint32_t pad[15];
-    } cq[SOFT_BOARD_CQS];
-};
-
-/*
- * Keys a process shows to peers of its own uid, read-only: what their requesters check before they
- * touch mapped memory. An entry is valid while its key matches; writers clear the key first.
- */
-struct soft_key {
-    _Atomic uint32_t key;
-    uint32_t access;
-    uint64_t start, length; /* iova range */
-    uint64_t offset;        /* of start: in the region, or the address in private memory */
-    int32_t region;         /* -1: private memory, the target executes */
-    uint32_t pd;
-    uint8_t pad[24];
-};
-_Static_assert(sizeof(struct soft_key) == 64, "key layout");
-#define SOFT_KEY_WINDOW 0x80000000u /* access: a memory window, only the target can tell */
-#define SOFT_KEYS_BYTES (SOFT_MAX_MR * sizeof(struct soft_key))
 
 /* ---- device and context ------------------------------------------------------------------------ */
 
@@ -243,29 +146,40 @@ struct soft_cq {
 
 /* ---- queue pairs ------------------------------------------------------------------------------- */
 
-struct soft_wqe {
+struct soft_wqe { /* of any work request: half a cache line */
     uint64_t wr_id;
-    uint64_t remote_addr, compare_add, swap;
-    uint32_t rkey;
     uint32_t end;   /* slot position behind its last slot, once transmitted */
     uint32_t imm;
     uint32_t total; /* payload bytes */
     uint32_t sent;  /* bytes already in the ring */
-    uint8_t opcode; /* enum ibv_wr_opcode */
-    uint8_t flags;  /* enum ibv_send_flags, signaled resolved */
-    uint8_t num_sge;
-    uint8_t inlined; /* payload lies in the wqe's inline area */
-    uint8_t status;  /* enum ibv_wc_status it will complete with once reached */
-    bool waiting;    /* READ or atomic whose answer has not come yet */
-    bool started;    /* part of it is in the ring */
-    uint32_t bind_access;
-    uint64_t bind_mw, bind_mr, bind_length; /* BIND_MW */
+    union {
+        uint64_t bits; /* all of these at once */
+        struct {
+            uint8_t opcode; /* enum ibv_wr_opcode */
+            uint8_t flags;  /* enum ibv_send_flags, signaled resolved */
+            uint8_t num_sge;
+            uint8_t inlined; /* payload lies in the wqe's inline area */
+            uint8_t status;  /* enum ibv_wc_status it will complete with once reached */
+            bool waiting;    /* READ or atomic whose answer has not come yet */
+            bool started;    /* part of it is in the ring */
+            uint8_t pad;
+        };
+    };
+};
+#define SOFT_WQE_HELD (0xffffull << 32) /* bits: a status, or waiting */
+_Static_assert(sizeof(struct soft_wqe) == 32, "wqe layout");
+
+struct soft_wqe_remote { /* of one-sided ones, binds and invalidates */
+    uint64_t addr, compare_add, swap;
+    uint32_t rkey, bind_access;
+    uint64_t bind_mw, bind_mr, bind_length;
 };
 
 /* A READ or atomic of the peer that this side answers through its own ring. */
 struct soft_answer {
     const uint8_t *from; /* READ: what is left; NULL: value */
     uint32_t left;
+    uint32_t key; /* by which it was asked for */
     uint64_t value;
 };
 #define SOFT_RD_ATOMIC 16
@@ -299,6 +213,11 @@ struct soft_qp {
     _Atomic bool need_tick;     /* the engine looks after it every millisecond */
     _Atomic bool used_lately;   /* pollers': stays hot */
     _Atomic bool cold[2];       /* not in the hot part of its receive CQ, its send CQ */
+    /*
+     * Receiving and sending have nothing out of the ordinary about them: the short ways are open.
+     * Closed by whoever changes that (qp->lock), opened again by the next progress of the long way.
+     */
+    bool plain_rx, plain_tx;
     _Atomic uint32_t empty_polls, idle_told; /* pollers': since the last progress; see tick.c */
     _Atomic uint64_t kick_ns;
     soft_spin lock;
@@ -311,6 +230,7 @@ struct soft_qp {
     uint32_t sq_mask, sq_max_wr, sq_max_sge, max_inline;
     bool sq_sig_all;
     struct soft_wqe *sq;
+    struct soft_wqe_remote *sq_remote;
     struct ibv_sge *sq_sge;
     uint8_t *sq_inline;
     const _Atomic uint32_t *peer_recv_armed, *peer_send_armed;
@@ -328,6 +248,7 @@ struct soft_qp {
     uint64_t rx_offset; /* bytes of it already placed */
     uint8_t *rx_target; /* one-sided WRITE: where the next byte goes */
     uint32_t rx_left;   /* and how many are to come */
+    uint32_t rx_key;    /* by which key */
 
     /* answers owed to the peer's READs and atomics, and answers expected */
     struct soft_answer answer[SOFT_RD_ATOMIC];
@@ -364,12 +285,9 @@ struct soft_qp {
     struct soft_fault_qp fault;
 };
 
-/* relaxed access to the fields above, by the holder of the lock or as a hint without it */
-#define ld(field) atomic_load_explicit(&(field), memory_order_relaxed)
-#define st(field, value) atomic_store_explicit(&(field), (value), memory_order_relaxed)
-
 enum { /* attention */
-    ATT_WORK = 1,  /* the poller shall take the lock and look */
+    ATT_WORK = 1,   /* the poller shall take the lock and look */
+    ATT_RETIRE = 2, /* acknowledged sends wait to be completed, nothing else */
 };
 
 #define soft_context_of(p) ((struct soft_context *)(p))
@@ -380,6 +298,11 @@ enum { /* attention */
 #define soft_mw_of(p) ((struct soft_mw *)(p))
 #define soft_qp_of(p) ((struct soft_qp *)(p))
 #define soft_channel_of(p) ((struct soft_channel *)(p))
+
+static inline struct soft_wqe_remote *soft_wqe_remote(struct soft_qp *qp,
+                                                      const struct soft_wqe *wqe) {
+    return &qp->sq_remote[wqe - qp->sq];
+}
 
 /* True when the object was inherited through fork(). */
 #define soft_stale(obj) ((obj)->generation != soft_generation_now)
@@ -395,7 +318,13 @@ static inline bool soft_removed(const struct ibv_context *ctx) {
 }
 
 /* memory.c */
-struct soft_mr *soft_mr_find(uint32_t key, struct ibv_pd *pd); /* any thread; NULL unknown */
+extern struct soft_mr *_Atomic soft_mr_table[SOFT_MAX_MR]; /* changes: control lock */
+/* Any thread; NULL: no such key in this PD. */
+static inline struct soft_mr *soft_mr_find(uint32_t key, const struct ibv_pd *pd) {
+    struct soft_mr *mr =
+        atomic_load_explicit(&soft_mr_table[key >> 16], memory_order_acquire);
+    return mr && ld(mr->key) == key && mr->ibv.pd == pd ? mr : NULL;
+}
 /* The MR (or bound window) a peer's key names on this QP, or NULL. */
 struct soft_mr *soft_mr_find_remote(uint32_t key, struct soft_qp *qp);
 extern struct soft_key *soft_keys; /* own table */
@@ -428,24 +357,7 @@ void soft_link_region_writable(int index);
 
 void soft_link_announce_keys(struct soft_peer *peer);
 
-/* one_sided.c: qp->lock */
-enum soft_outcome { SOFT_SENT, SOFT_NO_ROOM, SOFT_BROKEN };
-struct soft_writer {
-    struct soft_ring *ring;
-    unsigned index; /* slot being filled */
-    unsigned used;  /* payload bytes in it */
-};
-enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
-                                 const struct ibv_sge *sge, const uint8_t *inlined);
-bool soft_gather(struct soft_qp *qp, const struct ibv_sge *sge, unsigned count, uint32_t skip,
-                 uint32_t bytes, struct soft_writer *w);
-void soft_write_bytes(struct soft_writer *w, const void *from, size_t bytes);
-void soft_head_write(struct soft_qp *qp, struct soft_ring *ring, unsigned span, unsigned op,
-                     unsigned flags, unsigned len, uint32_t imm);
-void soft_publish(struct soft_qp *qp, struct soft_ring *ring);
-static inline unsigned soft_ring_room(struct soft_qp *qp) {
-    return SOFT_RING_SLOTS - (qp->tx_pos - ld(qp->tx_acked));
-}
+/* target.c: qp->lock */
 bool soft_answer_take(struct soft_qp *qp, struct soft_ring *ring, unsigned index, unsigned op,
                       unsigned flags, unsigned len);
 enum soft_nak soft_execute(struct soft_qp *qp, unsigned op, const struct soft_reth *reth,
@@ -464,11 +376,9 @@ bool soft_mw_invalidate(struct soft_qp *qp, uint32_t rkey);
 struct soft_qp *soft_qp_find(uint32_t qpn); /* control lock */
 void soft_qp_forked(void);
 void soft_qp_fail(struct soft_qp *qp); /* qp->lock: enter ERR */
-/* Makes all progress possible; completions for cq go to wc (up to ne), others to their CQ's ring. */
-int soft_qp_progress(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne);
-bool soft_qp_has_work(struct soft_qp *qp);    /* hint, no lock */
+/* Makes all progress possible; completions go to the rings of their CQs. Takes qp->lock. */
+void soft_qp_progress(struct soft_qp *qp);
 void soft_qp_idle(struct soft_qp *qp);        /* a poll found nothing: lazy ack, kick; no lock */
-void soft_qp_transmit(struct soft_qp *qp);    /* qp->lock: move posted work into the ring */
 void soft_qp_flush_ack(struct soft_qp *qp);   /* qp->lock */
 void soft_qp_kick(struct soft_qp *qp);        /* ring the peer's bell */
 bool soft_qp_tick(struct soft_qp *qp, uint64_t now); /* engine; true: again */
@@ -497,13 +407,24 @@ int soft_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 void soft_async_drain(struct ibv_context *ctx, void *element);
 int soft_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
-/* cq.c */
+/* channel.c */
+void soft_channel_push(struct soft_channel *channel, struct soft_cq *cq);
+/* Drops the CQ's events that nobody fetched; returns how many were. */
+unsigned soft_channel_forget(struct soft_channel *channel, struct soft_cq *cq);
+
+/* cq.c, poll.c */
 int soft_poll_cq(struct ibv_cq *cq, int ne, struct ibv_wc *wc);
 int soft_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 bool soft_cq_push(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited); /* false: full */
 void soft_cq_signal(struct soft_cq *cq, bool solicited);
 void soft_cq_overrun(struct soft_cq *cq);
 void soft_cq_warm(struct soft_qp *qp); /* a send was posted to a cold QP */
+int soft_cq_pop(struct soft_cq *cq, struct ibv_wc *wc, int ne); /* out of its ring */
+/* cq_list.c: poll_lock held */
+void soft_cq_take_warm(struct soft_cq *cq);
+void soft_cq_warm_up(struct soft_cq *cq, unsigned at);
+void soft_cq_cool_down(struct soft_cq *cq);
+/* and without it */
 int soft_cq_add_qp(struct soft_cq *cq, struct soft_qp *qp);
 void soft_cq_remove_qp(struct soft_cq *cq, struct soft_qp *qp, bool purge);
 

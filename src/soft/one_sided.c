@@ -29,12 +29,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "soft/object.h"
+#include "soft/one_sided.h"
 #include "soft/peer_internal.h"
+#include "soft/transmit.h"
 
 #define TOUCH_WAIT_NS 100000000u
 
-static int needed_access(unsigned opcode) {
+static inline int needed_access(unsigned opcode) {
     switch (opcode) {
     case IBV_WR_RDMA_READ:
         return IBV_ACCESS_REMOTE_READ;
@@ -48,10 +49,6 @@ static int needed_access(unsigned opcode) {
 
 static bool is_write(unsigned opcode) {
     return opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-}
-
-static bool is_atomic(unsigned opcode) {
-    return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
 /* ---- mapped path -------------------------------------------------------------------------------- */
@@ -74,52 +71,65 @@ static bool key_read(const struct soft_key *table, uint32_t rkey, struct soft_ke
     return atomic_load_explicit(&at->key, memory_order_relaxed) == key;
 }
 
-static enum reach reach(struct soft_qp *qp, const struct soft_wqe *wqe, uint32_t length,
-                        uint8_t **addr) {
+/* Where the bytes an access names lie for us, and how they are reached. */
+static inline enum reach reach(struct soft_qp *qp, unsigned opcode, uint64_t at, uint32_t rkey,
+                               uint32_t length, uint8_t **addr) {
     struct soft_peer *peer = qp->link_peer;
     const struct soft_key *keys =
         peer ? atomic_load_explicit(&peer->keys, memory_order_acquire) : NULL;
     struct soft_key key;
-    int access = needed_access(wqe->opcode);
+    int access = needed_access(opcode);
     if (!keys)
         return REACH_RING;
     if (length == 0) {
         *addr = NULL;
         return REACH_MAPPED;
     }
-    bool known = key_read(keys, wqe->rkey, &key);
+    bool known = key_read(keys, rkey, &key);
     if (known && (key.access & SOFT_KEY_WINDOW))
         return REACH_RING;
     if (!known || key.pd != qp->remote_pd ||
-        ((int)key.access & access) != access || wqe->remote_addr < key.start ||
-        length > key.length || wqe->remote_addr - key.start > key.length - length)
+        ((int)key.access & access) != access || at < key.start ||
+        length > key.length || at - key.start > key.length - length)
         return REACH_REFUSED;
-    if (key.region < 0 && ld(peer->vm_ok) && !is_atomic(wqe->opcode)) {
-        *addr = (uint8_t *)(uintptr_t)(key.offset + (wqe->remote_addr - key.start));
+    if (key.region < 0 && ld(peer->vm_ok) && !is_atomic(opcode)) {
+        *addr = (uint8_t *)(uintptr_t)(key.offset + (at - key.start));
         return REACH_PROCESS;
     }
     if (key.region < 0 || key.region >= SOFT_MAX_REGIONS)
         return REACH_RING;
     const struct soft_peer_region *region = &peer->regions[key.region];
     const uint8_t *base = atomic_load_explicit(&region->addr, memory_order_acquire);
-    uint64_t offset = key.offset + (wqe->remote_addr - key.start);
+    uint64_t offset = key.offset + (at - key.start);
     if (!base || (access != IBV_ACCESS_REMOTE_READ && !ld(region->writable)))
         return REACH_RING;
     if (offset > region->bytes || length > region->bytes - offset)
         return REACH_REFUSED; /* the table lies: stay inside the mapping */
     *addr = (uint8_t *)(uintptr_t)base + offset;
+    if (is_atomic(opcode) && (uintptr_t)*addr % 8 != 0)
+        return REACH_REFUSED; /* no atomic operation there is atomic */
     return REACH_MAPPED;
 }
 
-/* The last byte is stored after all others, so a target that polls it sees the whole. */
-static void store_ordered(uint8_t *to, const uint8_t *from, size_t bytes, bool last) {
+/*
+ * The last byte is stored after all others, so a target that polls it sees the whole. Up to sixteen
+ * bytes that lie in one cache line become visible together.
+ */
+static inline void store_ordered(uint8_t *to, const uint8_t *from, size_t bytes, bool last) {
+    size_t tail = bytes >= 16 && ((uintptr_t)(to + bytes - 1) & 63) >= 15 ? 16 : 1;
     if (!last || bytes == 0) {
         memcpy(to, from, bytes);
         return;
     }
-    memcpy(to, from, bytes - 1);
+    if (bytes - tail <= SOFT_SLOT_PAYLOAD)
+        slot_copy(to, from, bytes - tail);
+    else
+        memcpy(to, from, bytes - tail);
     soft_fence_release();
-    *(volatile uint8_t *)(to + bytes - 1) = from[bytes - 1];
+    if (tail == 16)
+        memcpy(to + bytes - 16, from + bytes - 16, 16);
+    else
+        *(volatile uint8_t *)(to + bytes - 1) = from[bytes - 1];
 }
 
 static bool write_mapped(struct soft_qp *qp, const struct soft_wqe *wqe, const struct ibv_sge *sge,
@@ -155,36 +165,6 @@ static bool read_mapped(struct soft_qp *qp, const struct soft_wqe *wqe, const st
     return true;
 }
 
-static uint64_t atomic_run(uint64_t *word, bool swap, uint64_t compare_add, uint64_t swap_to) {
-    if (!swap)
-        return __atomic_fetch_add(word, compare_add, __ATOMIC_SEQ_CST);
-    uint64_t old = compare_add;
-    __atomic_compare_exchange_n(word, &old, swap_to, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-    return old;
-}
-
-static bool place_local(struct soft_qp *qp, const struct soft_wqe *wqe, const struct ibv_sge *sge,
-                        uint64_t at, const void *data, uint64_t bytes) {
-    const uint8_t *from = data;
-    for (unsigned i = 0; bytes && i < wqe->num_sge; i++) {
-        if (at >= sge[i].length) {
-            at -= sge[i].length;
-            continue;
-        }
-        struct soft_mr *mr = soft_mr_find(sge[i].lkey, qp->ibv.pd);
-        uint8_t *to = mr ? soft_mr_range(mr, sge[i].addr, sge[i].length, IBV_ACCESS_LOCAL_WRITE)
-                         : NULL;
-        if (!to)
-            return false;
-        uint64_t n = sge[i].length - at < bytes ? sge[i].length - at : bytes;
-        memcpy(to + at, from, n);
-        from += n;
-        bytes -= n;
-        at = 0;
-    }
-    return bytes == 0;
-}
-
 static bool touch_mapped(struct soft_qp *qp, const struct soft_wqe *wqe, const struct ibv_sge *sge,
                          const uint8_t *inlined, uint8_t *addr) {
     if (wqe->total == 0)
@@ -194,14 +174,15 @@ static bool touch_mapped(struct soft_qp *qp, const struct soft_wqe *wqe, const s
     if (wqe->opcode == IBV_WR_RDMA_READ)
         return read_mapped(qp, wqe, sge, addr);
     uint64_t probe = 0; /* the buffer must be usable before the atomic happens */
-    if (!place_local(qp, wqe, sge, 0, &probe, 0) || wqe->num_sge == 0)
+    if (!soft_place_local(qp, wqe, sge, 0, &probe, 0) || wqe->num_sge == 0)
         return false;
     const struct soft_mr *mr = soft_mr_find(sge[0].lkey, qp->ibv.pd);
     if (!mr || !soft_mr_range(mr, sge[0].addr, sge[0].length, IBV_ACCESS_LOCAL_WRITE))
         return false;
+    const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
     uint64_t old = atomic_run((uint64_t *)(void *)addr, wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP,
-                              wqe->compare_add, wqe->swap);
-    return place_local(qp, wqe, sge, 0, &old, sizeof old);
+                              to->compare_add, to->swap);
+    return soft_place_local(qp, wqe, sge, 0, &old, sizeof old);
 }
 
 /*
@@ -285,25 +266,26 @@ void soft_touch_wait(struct soft_pd *pd) {
 static enum soft_outcome write_stream(struct soft_qp *qp, struct soft_ring *ring,
                                       struct soft_wqe *wqe, const struct ibv_sge *sge,
                                       const uint8_t *inlined) {
+    const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
     bool more;
     do {
         bool first = !wqe->started;
         uint32_t head = first ? sizeof(struct soft_reth) : 0, left = wqe->total - wqe->sent;
         uint32_t n = left < SOFT_SEGMENT_MAX - head ? left : SOFT_SEGMENT_MAX - head;
         unsigned span = soft_span(head + n);
-        if (soft_ring_room(qp) < span) {
-            soft_publish(qp, ring);
+        if (slot_room(qp) < span) {
+            slot_publish(qp, ring);
             qp->kick_wanted = true;
             return SOFT_NO_ROOM;
         }
         struct soft_writer w = {.ring = ring, .index = qp->tx_index};
         if (first) {
             struct soft_reth reth = {
-                .addr = wqe->remote_addr, .key = wqe->rkey, .length = wqe->total};
-            soft_write_bytes(&w, &reth, sizeof reth);
+                .addr = to->addr, .key = to->rkey, .length = wqe->total};
+            slot_write(&w, &reth, sizeof reth);
         }
         if (inlined)
-            soft_write_bytes(&w, inlined + wqe->sent, n);
+            slot_write(&w, inlined + wqe->sent, n);
         else if (!soft_gather(qp, sge, wqe->num_sge, wqe->sent, n, &w))
             return SOFT_BROKEN;
         wqe->sent += n;
@@ -312,29 +294,30 @@ static enum soft_outcome write_stream(struct soft_qp *qp, struct soft_ring *ring
         unsigned flags = (first ? SOFT_F_FIRST : 0) | (more ? 0 : SOFT_F_LAST) |
                          (wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM ? SOFT_F_IMM : 0) |
                          (wqe->flags & IBV_SEND_SOLICITED ? SOFT_F_SOLICITED : 0);
-        soft_head_write(qp, ring, span, SOFT_OP_WRITE, flags, head + n, wqe->imm);
+        slot_head(qp, ring, span, SOFT_OP_WRITE, flags, head + n, wqe->imm);
     } while (more);
     return SOFT_SENT;
 }
 
 static enum soft_outcome ask(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
                              uint32_t index) {
+    const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
     unsigned limit = qp->attr.max_rd_atomic < SOFT_RD_ATOMIC ? qp->attr.max_rd_atomic
                                                              : SOFT_RD_ATOMIC;
-    if (qp->waiting >= limit || soft_ring_room(qp) < 1)
+    if (qp->waiting >= limit || slot_room(qp) < 1)
         return SOFT_NO_ROOM;
     struct soft_writer w = {.ring = ring, .index = qp->tx_index};
-    struct soft_reth reth = {.addr = wqe->remote_addr, .key = wqe->rkey, .length = wqe->total};
-    soft_write_bytes(&w, &reth, sizeof reth);
+    struct soft_reth reth = {.addr = to->addr, .key = to->rkey, .length = wqe->total};
+    slot_write(&w, &reth, sizeof reth);
     unsigned len = sizeof reth;
     if (is_atomic(wqe->opcode)) {
-        struct soft_atomic op = {.compare_add = wqe->compare_add,
-                                 .swap = wqe->swap,
+        struct soft_atomic op = {.compare_add = to->compare_add,
+                                 .swap = to->swap,
                                  .is_swap = wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP};
-        soft_write_bytes(&w, &op, sizeof op);
+        slot_write(&w, &op, sizeof op);
         len += sizeof op;
     }
-    soft_head_write(qp, ring, 1, is_atomic(wqe->opcode) ? SOFT_OP_ATOMIC : SOFT_OP_READ,
+    slot_head(qp, ring, 1, is_atomic(wqe->opcode) ? SOFT_OP_ATOMIC : SOFT_OP_READ,
                     SOFT_F_FIRST | SOFT_F_LAST, len, 0);
     if (qp->waiting++ == 0) {
         qp->wait_index = index;
@@ -347,10 +330,10 @@ static enum soft_outcome ask(struct soft_qp *qp, struct soft_ring *ring, struct 
 /* Tells the target that we tried something we may not: both ends go down as on a device. */
 static enum soft_outcome violation(struct soft_qp *qp, struct soft_ring *ring,
                                    struct soft_wqe *wqe, enum soft_nak nak) {
-    if (soft_ring_room(qp) < 1)
+    if (slot_room(qp) < 1)
         return SOFT_NO_ROOM;
-    soft_head_write(qp, ring, 1, SOFT_OP_VIOLATION, SOFT_F_FIRST | SOFT_F_LAST, nak, 0);
-    soft_publish(qp, ring);
+    slot_head(qp, ring, 1, SOFT_OP_VIOLATION, SOFT_F_FIRST | SOFT_F_LAST, nak, 0);
+    slot_publish(qp, ring);
     qp->kick_wanted = true;
     wqe->status = nak == SOFT_NAK_REMOTE_ACCESS ? IBV_WC_REM_ACCESS_ERR : IBV_WC_REM_INV_REQ_ERR;
     return SOFT_BROKEN;
@@ -358,6 +341,7 @@ static enum soft_outcome violation(struct soft_qp *qp, struct soft_ring *ring,
 
 enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
                                  const struct ibv_sge *sge, const uint8_t *inlined) {
+    const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
     uint32_t granted = atomic_load_explicit(&ring->rx.access, memory_order_relaxed);
     bool write = is_write(wqe->opcode);
     if (!wqe->started) {
@@ -365,17 +349,17 @@ enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, str
             return SOFT_NO_ROOM;
         if (!write && (granted >> 16 == 0 || qp->attr.max_rd_atomic == 0))
             return violation(qp, ring, wqe, SOFT_NAK_INVALID_REQUEST);
-        if (is_atomic(wqe->opcode) && wqe->remote_addr % 8 != 0)
+        if (is_atomic(wqe->opcode) && to->addr % 8 != 0)
             return violation(qp, ring, wqe, SOFT_NAK_INVALID_REQUEST);
         if (!((int)granted & needed_access(wqe->opcode)))
             return violation(qp, ring, wqe, SOFT_NAK_REMOTE_ACCESS);
         bool behind = qp->one_sided_ring && (int32_t)(ld(qp->tx_acked) - qp->one_sided_end) < 0;
         bool imm = wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-        if (imm && soft_ring_room(qp) < 1)
+        if (imm && slot_room(qp) < 1)
             return SOFT_NO_ROOM;
         touch_begin(qp, ring);
         uint8_t *addr = NULL;
-        enum reach how = reach(qp, wqe, wqe->total, &addr);
+        enum reach how = reach(qp, wqe->opcode, to->addr, to->rkey, wqe->total, &addr);
         bool direct = how == REACH_MAPPED || how == REACH_PROCESS;
         bool wait = direct && (behind || ld(ring->rx.stalled) != 0);
         if (direct && !wait) {
@@ -397,8 +381,8 @@ enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, str
             if (imm) {
                 struct soft_writer w = {.ring = ring, .index = qp->tx_index};
                 struct soft_reth reth = {.length = wqe->total};
-                soft_write_bytes(&w, &reth, sizeof reth);
-                soft_head_write(qp, ring, 1, SOFT_OP_WRITE_DONE,
+                slot_write(&w, &reth, sizeof reth);
+                slot_head(qp, ring, 1, SOFT_OP_WRITE_DONE,
                                 SOFT_F_FIRST | SOFT_F_LAST | SOFT_F_IMM |
                                     (wqe->flags & IBV_SEND_SOLICITED ? SOFT_F_SOLICITED : 0),
                                 sizeof reth, wqe->imm);
@@ -417,110 +401,27 @@ enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, str
     return outcome;
 }
 
-/* ---- answers ------------------------------------------------------------------------------------ */
-
-bool soft_answers_transmit(struct soft_qp *qp) {
-    struct soft_ring *ring = ld(qp->tx);
-    bool wrote = false;
-    while (ring && qp->answer_head != qp->answer_tail) {
-        struct soft_answer *a = &qp->answer[qp->answer_head % SOFT_RD_ATOMIC];
-        uint32_t n = a->left < SOFT_SEGMENT_MAX ? a->left : SOFT_SEGMENT_MAX;
-        unsigned span = soft_span(n);
-        if (soft_ring_room(qp) < span)
-            break;
-        struct soft_writer w = {.ring = ring, .index = qp->tx_index};
-        soft_write_bytes(&w, a->from ? a->from : (const uint8_t *)&a->value, n);
-        a->left -= n;
-        soft_head_write(qp, ring, span, a->from ? SOFT_OP_READ_RESPONSE : SOFT_OP_ATOMIC_RESPONSE,
-                        a->left == 0 ? SOFT_F_LAST : 0, n, 0);
-        if (a->from)
-            a->from += n;
-        if (a->left == 0)
-            qp->answer_head++;
-        wrote = true;
-    }
-    if (wrote)
-        soft_publish(qp, ring);
-    return wrote;
-}
-
-/* Part of an answer of the peer's arrived: bytes of slots starting at index. False: protocol broken. */
-bool soft_answer_take(struct soft_qp *qp, struct soft_ring *ring, unsigned index, unsigned op,
-                      unsigned flags, unsigned len) {
-    if (qp->waiting == 0)
+bool soft_write_now(struct soft_qp *qp, struct soft_ring *ring, const struct ibv_send_wr *wr) {
+    const struct ibv_sge *sge = wr->sg_list;
+    const uint8_t *from = (const uint8_t *)(uintptr_t)sge->addr;
+    uint32_t length = sge->length;
+    if (length == 0 || length > SOFT_SLOT_PAYLOAD ||
+        (qp->one_sided_ring && (int32_t)(ld(qp->tx_acked) - qp->one_sided_end) < 0) ||
+        !(ld(ring->rx.access) & IBV_ACCESS_REMOTE_WRITE))
         return false;
-    uint32_t at = qp->wait_index;
-    while (at != qp->sq_next && !qp->sq[at & qp->sq_mask].waiting)
-        at++;
-    if (at == qp->sq_next)
-        return false;
-    struct soft_wqe *wqe = &qp->sq[at & qp->sq_mask];
-    const struct ibv_sge *sge = &qp->sq_sge[(size_t)(at & qp->sq_mask) * qp->sq_max_sge];
-    if ((op == SOFT_OP_ATOMIC_RESPONSE) != is_atomic(wqe->opcode) ||
-        len > wqe->total - qp->wait_offset)
-        return false;
-    for (unsigned left = len; left;) {
-        unsigned n = left < SOFT_SLOT_PAYLOAD ? left : SOFT_SLOT_PAYLOAD;
-        if (!place_local(qp, wqe, sge, qp->wait_offset, ring->slot[index].data, n))
-            wqe->status = IBV_WC_LOC_PROT_ERR;
-        qp->wait_offset += n;
-        left -= n;
-        index = soft_slot_next(index);
+    if (!(wr->send_flags & IBV_SEND_INLINE)) {
+        const struct soft_mr *mr = soft_mr_find(sge->lkey, qp->ibv.pd);
+        from = mr ? soft_mr_range(mr, sge->addr, length, 0) : NULL;
+        if (!from)
+            return false;
     }
-    bool last = (flags & SOFT_F_LAST) != 0;
-    if (last != (qp->wait_offset == wqe->total))
-        return false;
-    if (last) {
-        wqe->waiting = false;
-        qp->waiting--;
-        qp->wait_index = at + 1;
-        qp->wait_offset = 0;
-    }
-    return true;
-}
-
-/* ---- execution at the target -------------------------------------------------------------------- */
-
-/*
- * A request of the ring path. reth and op are private copies. SOFT_NAK_NONE: done (a WRITE's target
- * is noted for the bytes that follow), else why not.
- */
-enum soft_nak soft_execute(struct soft_qp *qp, unsigned op, const struct soft_reth *reth,
-                           const struct soft_atomic *atomic) {
-    int access = op == SOFT_OP_WRITE  ? IBV_ACCESS_REMOTE_WRITE
-                 : op == SOFT_OP_READ ? IBV_ACCESS_REMOTE_READ
-                                      : IBV_ACCESS_REMOTE_ATOMIC;
-    if (!((int)qp->attr.qp_access_flags & access))
-        return SOFT_NAK_REMOTE_ACCESS;
-    if (op == SOFT_OP_ATOMIC && (reth->addr % 8 != 0 || reth->length != 8))
-        return SOFT_NAK_INVALID_REQUEST;
-    if (op != SOFT_OP_WRITE && qp->answer_tail - qp->answer_head >=
-                                   (qp->attr.max_dest_rd_atomic < SOFT_RD_ATOMIC
-                                        ? qp->attr.max_dest_rd_atomic
-                                        : SOFT_RD_ATOMIC))
-        return SOFT_NAK_INVALID_REQUEST;
-    uint8_t *addr = NULL;
-    if (reth->length) {
-        struct soft_mr *mr = soft_mr_find_remote(reth->key, qp);
-        addr = mr ? soft_mr_range(mr, reth->addr, reth->length, access) : NULL;
-        if (!addr)
-            return SOFT_NAK_REMOTE_ACCESS;
-    }
-    if (op == SOFT_OP_WRITE) {
-        qp->rx_target = addr;
-        qp->rx_left = reth->length;
-        return SOFT_NAK_NONE;
-    }
-    struct soft_answer *a = &qp->answer[qp->answer_tail % SOFT_RD_ATOMIC];
-    *a = (struct soft_answer){.from = addr, .left = reth->length};
-    if (op == SOFT_OP_ATOMIC) {
-        a->value = atomic_run((uint64_t *)(void *)addr, atomic->is_swap != 0, atomic->compare_add,
-                              atomic->swap);
-        a->from = NULL;
-        a->left = sizeof a->value;
-    } else if (reth->length == 0) {
-        a->from = (const uint8_t *)&a->value; /* an answer of no bytes */
-    }
-    qp->answer_tail++;
-    return SOFT_NAK_NONE;
+    uint8_t *to = NULL;
+    touch_begin(qp, ring);
+    bool here = reach(qp, IBV_WR_RDMA_WRITE, wr->wr.rdma.remote_addr, wr->wr.rdma.rkey, length,
+                      &to) == REACH_MAPPED &&
+                ld(ring->rx.stalled) == 0;
+    if (here)
+        store_ordered(to, from, length, true);
+    touch_end(ring);
+    return here;
 }

@@ -29,13 +29,13 @@
 
 enum soft_msg_type {
     SOFT_MSG_HELLO = 1,
-    SOFT_MSG_LINK = 2,       /* here is the ring you write when you send to my QP */
-    SOFT_MSG_UNLINK = 3,     /* my QP is gone or in error */
-    SOFT_MSG_REGION = 4,     /* here is a memory region of mine */
-    SOFT_MSG_REGION_OK = 5,  /* your region is mapped here */
+    SOFT_MSG_LINK = 2,      /* here is the ring you write when you send to my QP */
+    SOFT_MSG_UNLINK = 3,    /* my QP is gone or in error */
+    SOFT_MSG_REGION = 4,    /* here is a memory region of mine */
+    SOFT_MSG_REGION_OK = 5, /* your region is mapped here */
     SOFT_MSG_REGION_DROP = 6,
-    SOFT_MSG_KEYS = 7,       /* here is my key table (same uid only) */
-    SOFT_MSG_CM_FIRST = 32,  /* 32..63 belong to the cm (cm_wire.h) */
+    SOFT_MSG_KEYS = 7,      /* here is my key table (same uid only) */
+    SOFT_MSG_CM_FIRST = 32, /* 32..63 belong to the cm (cm_wire.h) */
     SOFT_MSG_CM_LAST = 63,
 };
 #define SOFT_MSG_BYTES_MAX 1024
@@ -43,6 +43,8 @@ enum soft_msg_type {
 struct soft_peer; /* fields in peer_internal.h; the cm needs only these calls */
 
 bool soft_peer_alive(const struct soft_peer *peer);
+/* Its connection still leads to it, as far as anybody can know. */
+bool soft_peer_usable(const struct soft_peer *peer);
 uid_t soft_peer_uid(const struct soft_peer *peer);
 pid_t soft_peer_pid(const struct soft_peer *peer);
 /* A reference keeps the struct (not the connection) alive. */
@@ -57,20 +59,14 @@ void soft_peer_release(struct soft_peer *peer);
 int soft_peer_send(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes, int fd);
 
 /*
- * The process behind an abstract name (see soft_name_*), connecting if it is not known yet.
+ * The process behind an abstract name (name.h), connecting if it is not known yet.
  * Returns 0 and a held peer, or -errno: ECONNREFUSED nobody has that name, EMFILE, EAGAIN its
  * accept queue is full for the moment.
  */
 int soft_peer_by_name(const char *name, struct soft_peer **peer);
 
-/* Names without the leading zero byte; at most 100 characters. */
-struct soft_name {
-    struct soft_watch watch; /* the listening socket; fd -1 = not bound */
-};
-/* Binds a name and accepts peers on it. 0 or -errno (EADDRINUSE). */
-int soft_name_bind(struct soft_name *name, const char *text);
-void soft_name_unbind(struct soft_name *name);
-bool soft_name_exists(const char *text); /* probe: does anybody have it now */
+/* A socket that connected to one of our names (name.h): its process will greet. */
+void soft_peer_accepted(int fd);
 
 /*
  * Implemented by the cm (cm_wire.c): a message of type CM_FIRST..CM_LAST arrived from a live peer;

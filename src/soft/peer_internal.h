@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * peer_internal.h - the peer struct, for peer.c and link.c only. Control lock unless said.
+ * peer_internal.h - the peer struct, for peer*.c and link.c only. Control lock unless said.
  */
 #ifndef SOFT_PEER_INTERNAL_H
 #define SOFT_PEER_INTERNAL_H
@@ -12,6 +12,10 @@
 #define SOFT_WIRE_VERSION 1u
 #define SOFT_PEER_QUEUE_MAX 8192
 #define SOFT_PEER_BLOCKS 16
+
+struct soft_wire { /* head of a message */
+    uint32_t type, bytes;
+};
 
 /* A region of the peer's that is mapped here, read-only unless peers may write some of it. */
 struct soft_peer_region {
@@ -46,10 +50,26 @@ struct soft_peer {
 
 enum region_state { REGION_UNSENT = 0, REGION_SENT = 1, REGION_READY = 2 };
 
+/* peer_number.c */
 /* The peer whose process owns a queue pair number. 0 and a held peer, or -errno. */
 int soft_peer_by_qpn(uint32_t qpn, struct soft_peer **peer);
 /* A fresh block of queue pair numbers for this process, or -errno. */
 int soft_peer_claim_block(uint32_t *block);
-extern struct soft_peer *soft_peers;
+void soft_peer_numbers_stop(void);
+void soft_peer_numbers_forked(void);
+
+extern struct soft_peer *soft_peers; /* newest first */
+/* Takes a peer out of service and tells links and cm; the struct lives on while it is held. */
+void soft_peer_drop(struct soft_peer *peer);
+
+/* peer_limit.c */
+void soft_peer_limit_same(const struct soft_peer *fresh);
+void soft_peer_limit_ungreeted(void);
+
+/* peer_queue.c */
+int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
+                       const int *fds, unsigned count);
+void soft_peer_queue_flush(struct soft_peer *peer);
+void soft_peer_queue_drop(struct soft_peer *peer);
 
 #endif

@@ -101,6 +101,7 @@ static int queues_alloc(struct soft_qp *qp, const struct ibv_qp_cap *cap) {
     qp->sq_max_sge = cap->max_send_sge ? cap->max_send_sge : 1;
     qp->max_inline = cap->max_inline_data;
     qp->sq = calloc(sends, sizeof *qp->sq);
+    qp->sq_remote = calloc(sends, sizeof *qp->sq_remote);
     qp->sq_sge = calloc((size_t)sends * qp->sq_max_sge, sizeof *qp->sq_sge);
     qp->sq_inline = calloc(sends, qp->max_inline ? qp->max_inline : 1);
     qp->rq.mask = recvs - 1;
@@ -109,14 +110,15 @@ static int queues_alloc(struct soft_qp *qp, const struct ibv_qp_cap *cap) {
     qp->rq.stride = (uint32_t)(sizeof(struct soft_rqe) + qp->rq.max_sge * sizeof(struct ibv_sge));
     if (qp->srq) {
         qp->srq_rqe = calloc(1, qp->srq->rq.stride);
-        return qp->sq && qp->sq_sge && qp->sq_inline && qp->srq_rqe ? 0 : ENOMEM;
+        return qp->sq && qp->sq_remote && qp->sq_sge && qp->sq_inline && qp->srq_rqe ? 0 : ENOMEM;
     }
     qp->rq.entries = calloc(recvs, qp->rq.stride);
-    return qp->sq && qp->sq_sge && qp->sq_inline && qp->rq.entries ? 0 : ENOMEM;
+    return qp->sq && qp->sq_remote && qp->sq_sge && qp->sq_inline && qp->rq.entries ? 0 : ENOMEM;
 }
 
 static void queues_free(struct soft_qp *qp) {
     free(qp->sq);
+    free(qp->sq_remote);
     free(qp->sq_sge);
     free(qp->sq_inline);
     free(qp->rq.entries);
@@ -355,6 +357,7 @@ static void reset(struct soft_qp *qp) {
     qp->fault = (struct soft_fault_qp){.serial = qp->fault.serial};
     memset(&qp->attr, 0, sizeof qp->attr);
     qp->state = qp->ibv.state = IBV_QPS_RESET;
+    qp->plain_rx = qp->plain_tx = false;
     spin_unlock(&qp->lock);
     soft_link_close(qp);
 }
@@ -397,7 +400,7 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
         soft_qp_fail(qp);
         spin_unlock(&qp->lock);
         soft_qp_kick(qp);
-        soft_qp_progress(qp, NULL, NULL, 0);
+        soft_qp_progress(qp);
         goto out;
     }
     struct ibv_qp_attr saved = qp->attr;
@@ -409,13 +412,14 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
         qp->attr = saved;
     } else if (qp->state == from) { /* it may have failed meanwhile */
         qp->state = qp->ibv.state = to;
+        qp->plain_rx = qp->plain_tx = false; /* until the progress below */
         if (ld(qp->rx))
             link_show(qp);
         st(qp->attention, ATT_WORK);
     }
     spin_unlock(&qp->lock);
     if (rc == 0 && (to == IBV_QPS_RTS || to == IBV_QPS_RTR))
-        soft_qp_progress(qp, NULL, NULL, 0);
+        soft_qp_progress(qp);
 out:
     soft_unlock();
     return rc;

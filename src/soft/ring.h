@@ -51,10 +51,20 @@ enum soft_op {
 #define SOFT_F_INVALIDATE 0x10u /* SEND_WITH_INV: imm is the key */
 
 struct soft_slot {
-    _Atomic uint32_t seq;
-    uint32_t ack;  /* slots of the opposite ring consumed so far */
-    uint32_t word; /* op:8 flags:8 len:16 */
-    uint32_t imm;
+    union { /* little endian: stored together, the sequence word is the low half */
+        _Atomic uint64_t seq_ack;
+        struct {
+            _Atomic uint32_t seq;
+            uint32_t ack; /* slots of the opposite ring consumed so far */
+        };
+    };
+    union {
+        uint64_t word_imm;
+        struct {
+            uint32_t word; /* op:8 flags:8 len:16 */
+            uint32_t imm;
+        };
+    };
     uint8_t data[SOFT_SLOT_PAYLOAD];
 } __attribute__((aligned(128)));
 

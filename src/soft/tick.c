@@ -16,7 +16,7 @@
 #define TICK_SLOW 10
 #define KICK_AFTER_POLLS 2048
 /* An acknowledgement in a slot waits behind a message the peer has no receive for: tell it again. */
-#define TELL_AGAIN_POLLS 64
+#define TELL_AGAIN_POLLS 1024
 #define NO_PEER_TIMEOUT_NS_MAX 10000000000ull
 
 #ifdef __SANITIZE_THREAD__
@@ -72,7 +72,7 @@ bool soft_qp_tick(struct soft_qp *qp, uint64_t now) {
     spin_unlock(&qp->lock);
     if (moving) /* somebody polls: leave it alone */
         return false;
-    soft_qp_progress(qp, NULL, NULL, 0);
+    soft_qp_progress(qp);
     spin_lock(&qp->lock);
     bool again = (qp->state == IBV_QPS_RTS && qp->sq_head != qp->sq_tail) || qp->fault.holding;
     enum ibv_wc_status status = again ? patience(qp, now) : IBV_WC_SUCCESS;
@@ -82,7 +82,7 @@ bool soft_qp_tick(struct soft_qp *qp, uint64_t now) {
         st(qp->need_tick, false);
     spin_unlock(&qp->lock);
     if (status != IBV_WC_SUCCESS)
-        soft_qp_progress(qp, NULL, NULL, 0);
+        soft_qp_progress(qp);
     else if (again)
         soft_qp_kick(qp); /* its process may not be polling either */
     return again;

@@ -80,29 +80,41 @@ static void unbind(struct soft_mw *mw) {
 }
 
 enum ibv_wc_status soft_mw_bind(struct soft_qp *qp, const struct soft_wqe *wqe) {
-    struct soft_mw *mw = (struct soft_mw *)(uintptr_t)wqe->bind_mw;
-    struct soft_mr *mr = (struct soft_mr *)(uintptr_t)wqe->bind_mr;
+    const struct soft_wqe_remote *bind = soft_wqe_remote(qp, wqe);
+    struct soft_mw *mw = (struct soft_mw *)(uintptr_t)bind->bind_mw;
+    struct soft_mr *mr = (struct soft_mr *)(uintptr_t)bind->bind_mr;
     /* the index part of the key is the window's; the low byte is the application's choice */
-    if ((wqe->rkey & ~0xffu) != (mw->ibv.rkey & ~0xffu) || mw->mr)
+    if ((bind->rkey & ~0xffu) != (mw->ibv.rkey & ~0xffu) || mw->mr)
         return IBV_WC_MW_BIND_ERR;
-    if (wqe->bind_length == 0)
+    if (bind->bind_length == 0)
         return IBV_WC_SUCCESS;
     const int rights = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-    bool writes = wqe->bind_access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+    bool writes = bind->bind_access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
     if (!(mr->access & IBV_ACCESS_MW_BIND) ||
-        !soft_mr_range(mr, wqe->remote_addr, wqe->bind_length, 0) ||
+        !soft_mr_range(mr, bind->addr, bind->bind_length, 0) ||
         (writes && !(mr->access & IBV_ACCESS_LOCAL_WRITE)))
         return IBV_WC_MW_BIND_ERR;
-    mw->as_mr.start = wqe->remote_addr;
-    mw->as_mr.end = wqe->remote_addr + wqe->bind_length;
+    mw->as_mr.start = bind->addr;
+    mw->as_mr.end = bind->addr + bind->bind_length;
     mw->as_mr.shift = mr->shift;
-    mw->as_mr.access = (int)wqe->bind_access & rights;
+    mw->as_mr.access = (int)bind->bind_access & rights;
     mw->qp_num = qp->ibv.qp_num;
     mw->mr = mr;
     atomic_fetch_add(&mr->windows, 1);
-    mw->ibv.rkey = wqe->rkey;
-    atomic_store_explicit(&mw->as_mr.key, wqe->rkey, memory_order_release);
+    mw->ibv.rkey = bind->rkey;
+    atomic_store_explicit(&mw->as_mr.key, bind->rkey, memory_order_release);
     return IBV_WC_SUCCESS;
+}
+
+/* What the peer is doing through the window goes wrong with its next piece, at both ends. */
+static void cut_off(struct soft_qp *qp, uint32_t key) {
+    if (qp->rx_key == key)
+        qp->rx_left = 0;
+    for (uint32_t i = qp->answer_head; i != qp->answer_tail; i++) {
+        struct soft_answer *a = &qp->answer[i % SOFT_RD_ATOMIC];
+        if (a->from && a->left && a->key == key)
+            *a = (struct soft_answer){.from = NULL}; /* no READ is answered like that */
+    }
 }
 
 /* LOCAL_INV and SEND_WITH_INV. False: no such bound window on this QP. */
@@ -110,6 +122,7 @@ bool soft_mw_invalidate(struct soft_qp *qp, uint32_t rkey) {
     struct soft_mr *mr = soft_mr_find_remote(rkey, qp);
     if (!mr || !mr->window)
         return false;
+    cut_off(qp, rkey);
     unbind(mr->window);
     return true;
 }

@@ -52,7 +52,7 @@ static void a_listener_that_speaks_something_else_is_recognised(void **state) {
         close(err[1]);
         close(peer.out);
         peer.out = err[0];
-        int port = atoi(peer_expect(&peer, "listening on 127.0.0.1:"));
+        int port = atoi(strrchr(peer_expect(&peer, "listening on "), ':') + 1);
         /* a refusal without a word could be anybody's */
         expect_refused_dial(&side, port,
                             i == 2 ? SLUICE_REASON_REFUSED : SLUICE_REASON_NOT_SLUICE);
@@ -103,9 +103,9 @@ static void addresses_are_checked(void **state) {
     }
     assert_int_equal(sluice_listen(side.node, "192.0.2.77:0", &link, &listener, &e),
                      SLUICE_EADDRESS); /* not an address of this host */
-    assert_int_equal(sluice_listen(side.node, "127.0.0.1:0", &link, &listener, &e), 0);
-    char address[64];
-    snprintf(address, sizeof address, "127.0.0.1:%d", sluice_listener_port(listener));
+    assert_int_equal(sluice_listen(side.node, it_address(0), &link, &listener, &e), 0);
+    char address[80];
+    snprintf(address, sizeof address, "%s", it_address(sluice_listener_port(listener)));
     assert_int_equal(sluice_listen(side.node, address, &link, &second, &e), SLUICE_EADDRESS);
     assert_true(e.text[0] != 0);
     struct side other; /* nor from another node */
@@ -126,21 +126,24 @@ static void addresses_are_checked(void **state) {
 }
 
 static void every_way_to_write_an_address_works(void **state) {
-    const char *const hosts[] = {"127.0.0.1", "sluice://127.0.0.1", "localhost"};
+    const struct {
+        const char *scheme, *host;
+    } ways[] = {{"", it_host()}, {"sluice://", it_host()}, {"", it_name()}};
     struct couple c;
     couple_open(&c, handlers_of(state), NULL);
     sluice_link_options at_a = side_link(&c.a, NULL), at_b = side_link(&c.b, NULL);
     sluice_error e;
     assert_int_equal(sluice_listen(c.a.node, "*:0", &at_a, &c.listener, &e), 0);
     for (unsigned i = 0; i < 3; i++) {
-        char address[64];
-        snprintf(address, sizeof address, "%s:%d", hosts[i], sluice_listener_port(c.listener));
+        char address[320];
+        snprintf(address, sizeof address, "%s%s:%d", ways[i].scheme, ways[i].host,
+                 sluice_listener_port(c.listener));
         assert_int_equal(sluice_dial(c.b.node, address, &at_b, &c.at_b, &e), 0);
         side_expect(&c.b, SLUICE_UP);
         struct note up = side_expect(&c.a, SLUICE_UP);
         sluice_session_info info = {.size = sizeof info};
         assert_int_equal(sluice_session_get_info(up.event.session, &info), 0);
-        assert_non_null(strstr(info.peer, "127.0.0.1:"));
+        assert_non_null(strstr(info.peer, it_host()));
         sluice_hangup(c.at_b, 0);
         side_expect_closed(&c.b, SLUICE_REASON_LOCAL_CLOSE);
         side_expect_closed(&c.a, SLUICE_REASON_PEER_CLOSE);
@@ -167,7 +170,7 @@ static void a_refusal_arrives_with_code_and_text(void **state) {
         assert_int_equal(note.info.close_code, 4711);
         assert_string_equal(note.info.close_text, "not today");
         const char *asked = peer_expect(&peer, "asked ");
-        assert_non_null(strstr(asked, "127.0.0.1:"));
+        assert_non_null(strstr(asked, it_host()));
         peer_expect(&peer, "closed "); /* the refused session ends there too */
     }
     side_close(&side, 0);
@@ -345,9 +348,7 @@ static void more_sessions_than_the_node_may_have(void **state) {
     }
     sluice_link_options link = side_link(&c.b, NULL);
     sluice_error e;
-    char address[32];
-    snprintf(address, sizeof address, "127.0.0.1:%d", c.port);
-    assert_int_equal(sluice_dial(c.b.node, address, &link, &more, &e), SLUICE_ELIMIT);
+    assert_int_equal(sluice_dial(c.b.node, it_address(c.port), &link, &more, &e), SLUICE_ELIMIT);
     struct side third; /* the listening node has its limit too */
     side_open(&third, handlers_of(state), NULL);
     third.partner = &c.a;

@@ -18,6 +18,8 @@ static uint64_t fill(struct side *side, sluice_session session, size_t bytes, ui
     }
 }
 
+enum { DEFAULT_CREDITS = 32 };
+
 struct counts {
     uint64_t outcomes, writables, received;
 };
@@ -43,7 +45,7 @@ static void count(struct counts *counts, struct note *note, size_t bytes) {
 }
 
 /*
- * The peer is stopped while the window fills, so that nothing comes back meanwhile; EAGAIN is asked
+ * The peer is stopped while the window fills, so that it sends nothing back meanwhile; EAGAIN is asked
  * for many times and answered by one WRITABLE.
  */
 static void one_writable_for_every_time_the_window_was_full(void **state) {
@@ -65,8 +67,9 @@ static void one_writable_for_every_time_the_window_was_full(void **state) {
             kill(peer.pid, SIGSTOP);
             must(waitid(P_PID, (id_t)peer.pid, &info, WSTOPPED) == 0);
             uint64_t n = fill(&side, session, 700, sent);
+            /* A NIC goes on acknowledging what there are credits for. */
             if (episode == 1)
-                assert_int_equal(n, windows[i]);
+                assert_in_range(n, windows[i], windows[i] + (it_soft() ? 0 : DEFAULT_CREDITS));
             sent += n;
             for (unsigned k = 0; k < 10; k++)
                 assert_int_equal(side_send(&side, session, 700, sent, sent + 1), SLUICE_EAGAIN);
@@ -149,7 +152,8 @@ static void a_receiver_that_does_not_poll_stalls_only_its_sender(void **state) {
     uint64_t pending = 0;
     while (side_send(&side, slow, it_mixed(pending), pending, 0) == 0)
         pending++;
-    for (unsigned i = 0; i < 2000; i++) {
+    unsigned rounds = it_soft() ? 2000 : 300; /* elsewhere is an emulated guest */
+    for (unsigned i = 0; i < rounds; i++) {
         must(side_send(&side, quick, 100, i, 0) == 0);
         struct note note = side_expect(&side, SLUICE_MESSAGE);
         must(note.event.session.id == quick.id && it_matches(note.msg, 100, i));

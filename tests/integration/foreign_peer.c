@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * foreign_peer - an rdma_cm program of somebody else on the software device, for tests of what
+ * foreign_peer - an rdma_cm program of somebody else on the device of the tests, for tests of what
  * Sluice makes of it. links: static (the device is reached below the library)
  *
  *   foreign_peer reject|garbage|accept   listens, says where, answers every request in that way:
@@ -10,15 +10,14 @@
  *
  * One thread; ends when killed, dial by itself.
  */
+#include "util.h"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "fabric/fabric.h"
 
-static const struct fabric_ops *const fabric = &fabric_soft;
+static const struct fabric_ops *fabric;
 static const char greeting[] = "GET / HTTP/1.1\r\nHost: example\r\n\r\n";
 #define QP_NUM 77 /* belongs to nobody: no data will flow */
 #define STEP_MS 5000
@@ -28,10 +27,10 @@ static int die(const char *what) {
     return 1;
 }
 
-static struct sockaddr_in loopback(unsigned port) {
+static struct sockaddr_in address_of(unsigned port) {
     return (struct sockaddr_in){.sin_family = AF_INET,
                                 .sin_port = htons((uint16_t)port),
-                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+                                .sin_addr.s_addr = inet_addr(it_host())};
 }
 
 static struct rdma_conn_param parameters(void) {
@@ -45,12 +44,12 @@ static struct rdma_conn_param parameters(void) {
 }
 
 static int serve(struct rdma_event_channel *channel, struct rdma_cm_id *id, const char *mode) {
-    struct sockaddr_in address = loopback(0);
+    struct sockaddr_in address = address_of(0);
     if (fabric->bind_addr(id, (struct sockaddr *)&address) != 0)
         return die("bind");
     if (fabric->listen(id, 8) != 0)
         return die("listen");
-    fprintf(stderr, "listening on 127.0.0.1:%u\n", ntohs(fabric->get_src_port(id)));
+    fprintf(stderr, "listening on %s\n", it_address(ntohs(fabric->get_src_port(id))));
     struct rdma_cm_event *event;
     while (fabric->get_cm_event(channel, &event) == 0) {
         struct rdma_cm_id *peer = event->id;
@@ -89,7 +88,7 @@ static int next_event(struct rdma_event_channel *channel, int expected) {
 }
 
 static int dial(struct rdma_event_channel *channel, struct rdma_cm_id *id, unsigned port) {
-    struct sockaddr_in address = loopback(port);
+    struct sockaddr_in address = address_of(port);
     struct rdma_conn_param connect = parameters();
     if (fabric->resolve_addr(id, NULL, (struct sockaddr *)&address, STEP_MS) != 0)
         return die("resolve_addr");
@@ -108,6 +107,8 @@ int main(int argc, char **argv) {
     bool dials = argc == 3 && strcmp(argv[1], "dial") == 0;
     if (argc != 2 && !dials)
         return fprintf(stderr, "usage: foreign_peer reject|garbage|accept, or dial PORT\n"), 2;
+    it_no_cmocka = true;
+    fabric = it_soft() ? &fabric_soft : &fabric_system;
     struct rdma_event_channel *channel = fabric->create_event_channel();
     struct rdma_cm_id *id;
     if (channel == NULL || fabric->create_id(channel, &id, NULL, RDMA_PS_TCP) != 0)

@@ -11,7 +11,7 @@
  *        mute      a proper session that takes nothing and gives nothing
  *        half      never completes the handshake
  *        vanish    destroys everything as soon as the session is made
- *        scribble  a proper session, then noise over the shared ring
+ *        scribble  a proper session, then noise over the shared ring (software device only)
  *
  * Says "port N" when listening and "done" at the end. One thread; ends when its input does.
  */
@@ -30,7 +30,7 @@
 #define DEPTH 64
 #define BUFFERS 256u /* more than can be on their way */
 
-static const struct fabric_ops *const fabric = &fabric_soft;
+static const struct fabric_ops *fabric;
 static struct rdma_event_channel *channel;
 static const char *mode;
 static uint64_t seed = 88172645463325252u;
@@ -252,8 +252,9 @@ static void flood(struct link *l) {
             i++;
         struct ibv_qp_attr attr;
         struct ibv_qp_init_attr init;
+        struct pollfd event = {.fd = channel->fd, .events = POLLIN};
         if (fabric->query_qp(l->qp, &attr, IBV_QP_STATE, &init) != 0 ||
-            attr.qp_state == IBV_QPS_ERR)
+            attr.qp_state == IBV_QPS_ERR || poll(&event, 1, 0) != 0)
             break; /* the other side has had enough */
     }
 }
@@ -289,7 +290,7 @@ static void dial(unsigned port) {
     struct link l = {0};
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons((uint16_t)port),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+                                  .sin_addr.s_addr = inet_addr(it_host())};
     uint8_t data[RECORD_REQ_BYTES];
     must(fabric->create_id(channel, &l.id, NULL, RDMA_PS_TCP) == 0);
     must(fabric->resolve_addr(l.id, NULL, (struct sockaddr *)&address, 3000) == 0);
@@ -342,11 +343,13 @@ int main(int argc, char **argv) {
     it_no_cmocka = true;
     must(argc == 4);
     mode = argv[2];
+    fabric = it_soft() ? &fabric_soft : &fabric_system;
+    must(it_soft() || !mode_is("scribble"));
     channel = fabric->create_event_channel();
     must(channel);
     struct rdma_cm_id *listener = NULL;
     if (strcmp(argv[1], "listen") == 0) {
-        struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(it_host())};
         must(fabric->create_id(channel, &listener, NULL, RDMA_PS_TCP) == 0);
         must(fabric->bind_addr(listener, (struct sockaddr *)&any) == 0);
         must(fabric->listen(listener, 16) == 0);

@@ -94,9 +94,15 @@ static void victim_close(struct victim *v) {
 
 static const char *const modes[] = {"records", "frames", "flood",    "mute",
                                     "half",    "vanish", "scribble"};
-enum { MODES = sizeof modes / sizeof modes[0] };
+
+/* The last mode is for the software device: only there do peers share memory. */
+static unsigned mode_count(void) {
+    return sizeof modes / sizeof modes[0] - (it_soft() ? 0 : 1);
+}
 
 static const char *rounds_of(unsigned mode) {
+    if (!it_soft()) /* emulated: a fifth of the speed, a third of the rounds */
+        return mode == 1 ? "30" : mode == 3 || mode == 4 ? "2" : "10";
     return mode == 1 ? "100" : mode == 3 || mode == 4 ? "4" : "30";
 }
 
@@ -106,7 +112,7 @@ static void a_listener_outlives_hostile_dialers(void **state) {
     victim_open(&v, handlers_of(state));
     int port =
         side_listen(&v.side, &(sluice_link_options){.timeout_ns = 300 * MS, .credits = 16}, NULL);
-    for (unsigned m = 0; m < MODES; m++) {
+    for (unsigned m = 0; m < mode_count(); m++) {
         struct peer peer;
         char address[32];
         snprintf(address, sizeof address, "dial:%d", port);
@@ -148,7 +154,7 @@ static void a_listener_outlives_hostile_dialers(void **state) {
 static void a_dialer_outlives_hostile_listeners(void **state) {
     struct victim v;
     victim_open(&v, handlers_of(state));
-    for (unsigned m = 0; m < MODES; m++) {
+    for (unsigned m = 0; m < mode_count(); m++) {
         struct peer peer;
         peer_run(&peer, "hostile_peer", "listen", modes[m], "1000");
         int port = atoi(peer_expect(&peer, "port "));

@@ -93,6 +93,37 @@ IT_UNUSED static size_t it_mixed(uint64_t i) {
     return sizes[i % (sizeof sizes / sizeof sizes[0])];
 }
 
+/* ---- where the tests run: the software device, or what the environment names ---------------------- */
+
+/* The device of the nodes. */
+IT_UNUSED static const char *it_device(void) {
+    const char *device = getenv("SLUICE_DEVICE");
+    return device && *device ? device : "soft";
+}
+
+IT_UNUSED static bool it_soft(void) {
+    return strcmp(it_device(), "soft") == 0;
+}
+
+/* The address of that device, numeric. The software device has every address of the host. */
+IT_UNUSED static const char *it_host(void) {
+    const char *host = getenv("SLUICE_TEST_HOST");
+    return host && *host ? host : "127.0.0.1";
+}
+
+/* A name of that address. */
+IT_UNUSED static const char *it_name(void) {
+    const char *name = getenv("SLUICE_TEST_NAME");
+    return name && *name ? name : "localhost";
+}
+
+/* "HOST:PORT", valid until the next call. */
+IT_UNUSED static const char *it_address(int port) {
+    static __thread char address[80];
+    snprintf(address, sizeof address, "%s:%d", it_host(), port);
+    return address;
+}
+
 /* ---- a side ------------------------------------------------------------------------------------- */
 
 struct note { /* an event with what it lent */
@@ -149,7 +180,7 @@ IT_UNUSED static void side_open(struct side *side, bool handlers, const sluice_n
     side->bell = -1;
     pthread_mutex_init(&side->lock, NULL);
     o.size = sizeof o;
-    o.device = "soft";
+    o.device = it_device();
     o.workers = handlers ? 1 : SLUICE_NO_WORKERS;
     o.worker_cpus = handlers ? no_pinning : NULL;
     if (sluice_open(&side->node, &o, &e) != 0) {
@@ -280,7 +311,7 @@ IT_UNUSED static int side_listen(struct side *side, const sluice_link_options *g
     sluice_link_options o = side_link(side, given);
     sluice_listener listener;
     sluice_error e = {0};
-    if (sluice_listen(side->node, "127.0.0.1:0", &o, &listener, &e) != 0) {
+    if (sluice_listen(side->node, it_address(0), &o, &listener, &e) != 0) {
         fprintf(stderr, "%s\n", e.text);
         must(!"sluice_listen");
     }
@@ -294,9 +325,7 @@ IT_UNUSED static sluice_session side_dial(struct side *side, int port,
     sluice_link_options o = side_link(side, given);
     sluice_session session = {0};
     sluice_error e = {0};
-    char address[32];
-    snprintf(address, sizeof address, "127.0.0.1:%d", port);
-    if (sluice_dial(side->node, address, &o, &session, &e) != 0) {
+    if (sluice_dial(side->node, it_address(port), &o, &session, &e) != 0) {
         fprintf(stderr, "%s\n", e.text);
         must(!"sluice_dial");
     }

@@ -101,6 +101,27 @@ static void any_event_can_follow_another(void **state) {
     softcm_pair_free(&pair);
 }
 
+static void every_event_can_be_made_up_with_any_status(void **state) {
+    (void)state;
+    for (int type = RDMA_CM_EVENT_ADDR_RESOLVED; type <= 17; type++) { /* 16, 17: of newer headers */
+        if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
+            continue; /* names an id there is not */
+        struct rdma_event_channel *channel = soft_create_event_channel();
+        struct rdma_cm_id *id = softcm_id(channel);
+        struct sockaddr_in dst = softcm_in("127.0.0.1", 4711);
+        char plan[96];
+        snprintf(plan, sizeof plan, "id=* after=ADDR_RESOLVED event=%s status=42",
+                 soft_fault_event_name(type));
+        fault_plan(plan);
+        assert_int_equal(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000), 0);
+        assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
+        assert_int_equal(softcm_take(channel, type), 42);
+        assert_false(softcm_readable(channel, 0));
+        soft_destroy_id(id);
+        soft_destroy_event_channel(channel);
+    }
+}
+
 /* ---- messages ---------------------------------------------------------------------------------------- */
 
 static void slow_messages_make_a_slow_connection(void **state) {
@@ -346,6 +367,7 @@ int main(void) {
         cmocka_unit_test(address_and_route_fail_once_and_may_be_asked_again),
         cmocka_unit_test(an_accept_may_end_with_an_error_at_the_passive_side),
         cmocka_unit_test(any_event_can_follow_another),
+        cmocka_unit_test(every_event_can_be_made_up_with_any_status),
         cmocka_unit_test(slow_messages_make_a_slow_connection),
         cmocka_unit_test(a_lost_request_is_repeated),
         cmocka_unit_test(a_request_that_is_always_lost_is_unreachable),

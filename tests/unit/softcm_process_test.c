@@ -9,6 +9,9 @@
 
 #include <sys/wait.h>
 
+#include "soft/cm_owner.h"
+#include "soft/peer_internal.h"
+
 /* ---- roles of the other process ------------------------------------------------------------------ */
 
 #define must(condition)                                                                            \
@@ -65,7 +68,8 @@ static void role_server(const char *step, const char *host) {
     say("port", ntohs(soft_get_src_port(listener)));
     if (!strcmp(step, "bind") || !strcmp(step, "listen"))
         wait_for_the_end();
-    struct rdma_cm_id *id = next(channel, RDMA_CM_EVENT_CONNECT_REQUEST)->id;
+    struct rdma_cm_event *request = next(channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct rdma_cm_id *id = request->id;
     say("requested", 0);
     if (!strcmp(step, "request"))
         wait_for_the_end();
@@ -76,6 +80,13 @@ static void role_server(const char *step, const char *host) {
         wait_for_the_end();
     }
     soft_ack_cm_event(next(channel, RDMA_CM_EVENT_ESTABLISHED));
+    if (!strcmp(step, "move")) { /* gives the port up and lives on */
+        soft_ack_cm_event(next(channel, RDMA_CM_EVENT_DISCONNECTED));
+        soft_ack_cm_event(request);
+        must(!soft_destroy_id(id) && !soft_destroy_id(listener));
+        say("given", 0);
+        wait_for_the_end();
+    }
     if (!strcmp(step, "fork")) {
         pid_t child = fork();
         must(child >= 0);
@@ -275,6 +286,57 @@ static void kill_with_our_request_unanswered_is_rejected_28(void **state) {
     local_close(&local);
 }
 
+static void kill_before_it_asked_for_time_is_rejected_28(void **state) {
+    (void)state;
+    struct other server;
+    struct local local;
+    start(&server, "server", "request", "127.0.0.1");
+    local_open(&local);
+    local.id = softcm_connect(local.channel, (uint16_t)hear(&server, "port"));
+    hear(&server, "requested");
+    finish(&server, SIGKILL);
+    assert_int_equal(softcm_take(local.channel, RDMA_CM_EVENT_REJECTED), 28);
+    local_close(&local);
+}
+
+/* Whom a request goes to is remembered from the last one, and found out again where that was wrong. */
+static void a_port_that_changed_hands_is_found_again(void **state) {
+    (void)state;
+    struct other server;
+    struct local local;
+    start(&server, "server", "move", "127.0.0.1");
+    uint16_t port = (uint16_t)hear(&server, "port");
+    local_connect_up(&local, port);
+    assert_int_equal(soft_destroy_id(local.id), 0);
+    hear(&server, "requested");
+    hear(&server, "given"); /* its process is still there, and still known to us */
+    struct rdma_cm_id *refused = softcm_connect(local.channel, port);
+    assert_int_equal(softcm_take(local.channel, RDMA_CM_EVENT_REJECTED), 8);
+    soft_destroy_id(refused);
+    struct rdma_event_channel *channel = soft_create_event_channel();
+    struct rdma_cm_id *listener = softcm_id(channel);
+    struct sockaddr_in addr = softcm_in("127.0.0.1", port);
+    assert_int_equal(soft_bind_addr(listener, (struct sockaddr *)&addr), 0);
+    assert_int_equal(soft_listen(listener, 4), 0);
+    /* Remember the wrong one, as if it had been asked just before it gave the port up. */
+    soft_lock();
+    for (struct soft_peer *peer = soft_peers; peer; peer = peer->next)
+        if (soft_peer_pid(peer) == server.pid)
+            cm_owner_note(RDMA_PS_TCP, (struct sockaddr *)&addr, peer);
+    struct soft_peer *recalled = cm_owner_recall(RDMA_PS_TCP, (struct sockaddr *)&addr);
+    bool theirs = recalled && soft_peer_pid(recalled) == server.pid;
+    soft_peer_release(recalled);
+    soft_unlock();
+    assert_true(theirs);
+    local.id = softcm_connect(local.channel, port);
+    struct rdma_cm_id *passive = softcm_request(channel);
+    assert_int_equal(soft_destroy_id(passive), 0);
+    assert_int_equal(soft_destroy_id(listener), 0);
+    soft_destroy_event_channel(channel);
+    finish(&server, SIGKILL);
+    local_close(&local);
+}
+
 static void kill_after_the_reply_is_rejected_28(void **state) {
     (void)state;
     struct other server;
@@ -456,6 +518,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(kill_is_seen_though_a_forked_child_lives_on),
         cmocka_unit_test(kill_of_a_listener_frees_its_port),
         cmocka_unit_test(kill_with_our_request_unanswered_is_rejected_28),
+        cmocka_unit_test(kill_before_it_asked_for_time_is_rejected_28),
+        cmocka_unit_test(a_port_that_changed_hands_is_found_again),
         cmocka_unit_test(kill_after_the_reply_is_rejected_28),
         cmocka_unit_test(kill_of_the_asking_side),
         cmocka_unit_test(conflicts_between_processes),

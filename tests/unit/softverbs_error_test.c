@@ -372,7 +372,7 @@ static void cq_overrun_is_a_cq_error(void **state) {
     must(soft_get_async_event(b.ctx, &event) == 0);
     must(event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == b.rcq);
     soft_ack_async_event(&event);
-    sv_until((soft_qp_progress(soft_qp_of(b.qp), NULL, NULL, 0), b.qp->state == IBV_QPS_ERR));
+    sv_until((soft_qp_progress(soft_qp_of(b.qp)), b.qp->state == IBV_QPS_ERR));
     sv_unpair(&a, &b);
 }
 

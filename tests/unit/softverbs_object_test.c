@@ -337,6 +337,50 @@ static void a_pair_leaves_no_completion_behind_while_others_poll(void **state) {
     sv_close(&e);
 }
 
+/*
+ * The same, exactly where it hurts: the pair has left the one CQ, and a poller of the other, which
+ * still has it, completes what was posted into the first.
+ */
+static void *leave(void *arg) {
+    struct sv_end *e = arg;
+    if (e->o.sig_all) /* stands for: destroy it */
+        must(soft_destroy_qp(e->qp) == 0);
+    else
+        must(sv_to(e, IBV_QPS_RESET) == 0);
+    return NULL;
+}
+
+static bool has_left(struct soft_cq *cq) {
+    spin_lock(&cq->poll_lock);
+    bool yes = cq->qp_count == 0;
+    spin_unlock(&cq->poll_lock);
+    return yes;
+}
+
+static void a_flush_in_the_middle_of_leaving_goes_along(void **state) {
+    (void)state;
+    for (int destroy = 0; destroy < 2; destroy++) {
+        struct sv_end e;
+        struct ibv_wc wc[4];
+        pthread_t thread;
+        sv_open(&e, SV_OPTIONS(.sig_all = destroy));
+        struct soft_cq *scq = soft_cq_of(e.scq), *rcq = soft_cq_of(e.rcq);
+        assert_int_equal(sv_to_init(&e), 0);
+        for (unsigned i = 0; i < 16; i++)
+            assert_int_equal(sv_recv(&e, i, 0, 64), 0);
+        spin_lock(&scq->poll_lock); /* we are that poller */
+        assert_int_equal(pthread_create(&thread, NULL, leave, &e), 0);
+        sv_until(has_left(rcq));
+        soft_qp_progress(soft_qp_of(e.qp));
+        spin_unlock(&scq->poll_lock);
+        pthread_join(thread, NULL);
+        assert_int_equal(ibv_poll_cq(e.rcq, 4, wc), 0);
+        if (destroy)
+            e.qp = NULL;
+        sv_close(&e);
+    }
+}
+
 /* ---- device ------------------------------------------------------------------------------------ */
 
 static void the_device_says_what_it_is(void **state) {
@@ -445,6 +489,7 @@ int main(void) {
         cmocka_unit_test(numbers_are_not_reused_at_once),
         cmocka_unit_test(destroying_a_pair_takes_its_completions_along),
         cmocka_unit_test(a_pair_leaves_no_completion_behind_while_others_poll),
+        cmocka_unit_test(a_flush_in_the_middle_of_leaving_goes_along),
         cmocka_unit_test(the_device_says_what_it_is),
         cmocka_unit_test(descriptors_threads_and_mappings_are_given_back),
         cmocka_unit_test(nothing_is_left_while_the_device_stays_open),

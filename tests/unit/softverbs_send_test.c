@@ -449,9 +449,34 @@ static void a_list_arrives_in_its_order(void **state) {
     sv_stays_empty(a.scq, b.rcq);
 }
 
+/* A program that polls one completion at a time and is sent more than it can take. */
+static void a_poll_of_one_gets_send_completions_between_receives(void **state) {
+    (void)state;
+    struct ibv_wc wc;
+    for (unsigned i = 0; i < 8; i++)
+        assert_int_equal(sv_recv(&a, i, 0, 64), 0);
+    assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
+    assert_int_equal(sv_send(&a, 100, 0, 8, 0), 0);
+    assert_int_equal(sv_poll(b.rcq).wr_id, 0);
+    for (unsigned i = 0; i < 8; i++) /* each of them acknowledges */
+        assert_int_equal(sv_send(&b, 200 + i, 0, 8, 0), 0);
+    unsigned at = 0, sent_at = 0;
+    for (unsigned got = 0; got < 9; got++) {
+        int n;
+        sv_until((n = ibv_poll_cq(a.rcq, 1, &wc)) != 0);
+        assert_int_equal(n, 1);
+        assert_int_equal(wc.status, IBV_WC_SUCCESS);
+        at++;
+        if (wc.opcode == IBV_WC_SEND)
+            sent_at = at;
+    }
+    assert_in_range(sent_at, 1, 2);
+}
+
 int main(void) {
 #define WITH(open, fn) cmocka_unit_test_setup_teardown(fn, open, close_pair)
     const struct CMUnitTest tests[] = {
+        WITH(open_sig_all, a_poll_of_one_gets_send_completions_between_receives),
         WITH(open_default, a_message_arrives_with_every_field_of_its_completions),
         WITH(open_default, immediate_data_arrives_untouched),
         WITH(open_default, messages_and_receives_meet_in_order),

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * progress.c - progress of one QP, by whoever comes: a poller, a poster, the engine.
+ *
+ * It places arrived messages into posted receives, retires acknowledged sends, moves queued sends
+ * into the ring, and in the ERR state flushes.
+ */
+#include "soft/progress.h"
+#include "soft/transmit.h"
+
+static void answers(struct soft_qp *qp) {
+    soft_answers_transmit(qp);
+    if (qp->answer_head != qp->answer_tail) { /* the ring is full: go on when it is not */
+        st(qp->attention, ATT_WORK);
+        st(qp->need_tick, true);
+        soft_tick_want();
+    }
+}
+
+void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
+    st(qp->attention, 0);
+    soft_tsan_observe(qp->ibv.qp_num);
+    if (__builtin_expect(ld(soft_cq_of(qp->ibv.send_cq)->dead) ||
+                             ld(soft_cq_of(qp->ibv.recv_cq)->dead),
+                         0) &&
+        qp->state != IBV_QPS_RESET)
+        soft_qp_fail(qp);
+    soft_retire(qp, sink); /* before receives: a small array has room for few completions */
+    soft_responder(qp, sink);
+    soft_requester(qp, sink);
+    if (qp->state == IBV_QPS_ERR) {
+        if (!soft_flush(qp, sink))
+            st(qp->attention, ATT_WORK);
+    } else if (ld(qp->tx)) {
+        uint32_t before = qp->tx_published;
+        if (qp->answer_head != qp->answer_tail)
+            answers(qp);
+        if (qp->sq_next != qp->sq_tail)
+            soft_qp_transmit(qp);
+        if (qp->tx_published != before)
+            soft_qp_bell_receiver(qp);
+        if (qp->kick_wanted) {
+            qp->kick_wanted = false;
+            soft_qp_kick(qp);
+        }
+        if (qp->sq_head != qp->sq_next)
+            soft_requester(qp, sink); /* what needed no answer is complete already */
+    }
+    bool up = qp->state == IBV_QPS_RTS;
+    qp->plain_rx = up && ld(qp->rx) && !qp->srq && !qp->rx_partial && !ld(qp->rx_stalled);
+    qp->plain_tx = up && ld(qp->tx) && !qp->sq_broken && !qp->peer_gone;
+}
+
+void soft_qp_progress(struct soft_qp *qp) {
+    struct sink sink = {.cq = NULL};
+    spin_lock(&qp->lock);
+    soft_progress_locked(qp, &sink);
+    soft_qp_flush_ack(qp);
+    spin_unlock(&qp->lock);
+}

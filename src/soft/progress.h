@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * progress.h - what the parts of progress share: where completions go, acknowledgements, whether
+ * there is anything to do.
+ *
+ * progress.c calls responder.c (messages into receives, by way of place.c) and retire.c (completion
+ * of sends, errors, flush); poll.c has a short way for plain messages.
+ *
+ * Owner: the QP's lock, but for what is marked as a hint.
+ */
+#ifndef SOFT_PROGRESS_H
+#define SOFT_PROGRESS_H
+
+#include "soft/object.h"
+
+/* Where completions of one call go. */
+struct sink {
+    struct soft_cq *cq; /* completions of this CQ go to wc, others to their ring */
+    struct ibv_wc *wc;
+    int n, ne;
+};
+
+/* A flush waits for the poller rather than overrun the CQ; a dead one swallows what comes. */
+static inline bool room_to_flush(const struct sink *sink, struct ibv_cq *ibcq) {
+    struct soft_cq *cq = soft_cq_of(ibcq);
+    if (cq == sink->cq)
+        return sink->n < sink->ne;
+    return ld(cq->ring_count) < cq->ring_capacity || ld(cq->dead);
+}
+
+static inline bool room(const struct sink *sink, struct ibv_cq *ibcq) {
+    bool any = room_to_flush(sink, ibcq);
+    if (__builtin_expect(!any, 0) && soft_cq_of(ibcq) != sink->cq) {
+        soft_cq_overrun(soft_cq_of(ibcq));
+        return true;
+    }
+    return any;
+}
+
+static inline void emit(struct sink *sink, struct ibv_cq *ibcq, const struct ibv_wc *wc,
+                        bool solicited) {
+    struct soft_cq *cq = soft_cq_of(ibcq);
+    if (cq == sink->cq) {
+        sink->wc[sink->n++] = *wc;
+        if (__builtin_expect(ld(cq->armed) != 0, 0))
+            soft_cq_signal(cq, solicited);
+    } else if (!ld(cq->dead)) {
+        soft_cq_push(cq, wc, solicited);
+    }
+}
+
+static inline struct ibv_wc error_wc(const struct soft_qp *qp, uint64_t wr_id, enum ibv_wc_status status,
+                              enum ibv_wc_opcode opcode) {
+    return (struct ibv_wc){
+        .wr_id = wr_id, .status = status, .opcode = opcode, .qp_num = qp->ibv.qp_num};
+}
+
+static inline struct soft_rqe *rqe_head(struct soft_recv_queue *rq) {
+    return (struct soft_rqe *)(rq->entries + (size_t)(rq->head & rq->mask) * rq->stride);
+}
+
+/* An acknowledgement from the peer: believed only within what was sent. */
+static inline bool note_ack(struct soft_qp *qp, uint32_t ack) {
+    uint32_t acked = ld(qp->tx_acked);
+    if ((int32_t)(ack - acked) <= 0)
+        return true; /* slots and the ring's header tell the same story, not in step */
+    if (ack - acked > qp->tx_published - acked)
+        return false;
+    st(qp->tx_acked, ack);
+    return true;
+}
+
+static inline bool arrived(struct soft_qp *qp, struct soft_ring *ring) {
+    const struct soft_slot *slot = &ring->slot[ld(qp->rx_index)];
+    if (atomic_load_explicit(&slot->seq, memory_order_acquire) != ld(qp->rx_pos) + 1)
+        return false;
+    /* The second line comes from the other CPU too: ask for it while the first is looked at. */
+    __builtin_prefetch((const uint8_t *)slot + 64);
+    return true;
+}
+
+/* Waits for a receive, and none was posted since. */
+static inline bool still_stalled(struct soft_qp *qp) {
+    if (__builtin_expect(!ld(qp->rx_stalled), 1))
+        return false;
+    return !qp->srq ||
+           atomic_load_explicit(&qp->srq->posts, memory_order_acquire) == ld(qp->srq_seen);
+}
+
+/* A hint, no lock. */
+static inline bool soft_qp_has_work(struct soft_qp *qp) {
+    struct soft_ring *rx = atomic_load_explicit(&qp->rx, memory_order_acquire);
+    if (rx && arrived(qp, rx) && !still_stalled(qp))
+        return true;
+    if (ld(qp->attention))
+        return true;
+    if (ld(qp->unretired)) {
+        struct soft_ring *tx = atomic_load_explicit(&qp->tx, memory_order_acquire);
+        if (tx && ((int32_t)(ld(tx->rx.acked) - ld(qp->tx_acked)) > 0 || ld(tx->rx.down) || ld(tx->rx.nak)))
+            return true;
+    }
+    return false;
+}
+
+/* retire.c */
+void soft_retire(struct soft_qp *qp, struct sink *sink); /* by the acknowledgements known */
+void soft_requester(struct soft_qp *qp, struct sink *sink);
+bool soft_flush(struct soft_qp *qp, struct sink *sink); /* false: a CQ has no room, call again */
+enum ibv_wc_opcode soft_wc_opcode(unsigned opcode);
+
+/* responder.c */
+void soft_responder(struct soft_qp *qp, struct sink *sink);
+
+/* place.c: bytes of the message at the reader's index into memory, after every check */
+enum placed { PLACED, TOO_LONG, BAD_BUFFER };
+enum placed soft_place_slots(struct soft_qp *qp, const struct soft_rqe *rqe,
+                             struct soft_ring *ring, unsigned len);
+enum placed soft_place_desc(struct soft_qp *qp, const struct soft_rqe *rqe,
+                            struct soft_ring *ring, unsigned count);
+void soft_copy_slots(struct soft_qp *qp, struct soft_ring *ring, unsigned offset, void *out,
+                     unsigned bytes);
+
+/* progress.c: the QP's lock is held */
+void soft_progress_locked(struct soft_qp *qp, struct sink *sink);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * facts.h - where the devices legitimately differ: one member for each difference, one table for
+ * each device (facts.c). A new device that this suite is run on gets a table, not looser tests.
+ */
+#ifndef CONTRACT_FACTS_H
+#define CONTRACT_FACTS_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+
+struct facts {
+    const char *device;
+    /* Time: how long to wait for what must come, and for what must not. */
+    int wait_ms, silence_ms;
+    unsigned limit_s; /* of a whole program: then a call has hung */
+    /* Does a request with the QP number of a live connection count as stale (reject reason 10)? */
+    bool stale_numbers;
+    /* Resolving a host that the device cannot reach: errno of the call, or 0 and the event's status. */
+    int resolve_elsewhere_call, resolve_elsewhere_event;
+    /* connect, accept, resolve_route and create_qp crash on an id that has no device yet. */
+    bool crashes_without_device;
+    /* A client whose process dies with the reply in hand: 4 (gone) or 28 (as if it had refused). */
+    int reject_of_dead_client;
+    /* A server whose process dies before it let the client know that it has the request: this, or 28. */
+    int reject_of_lost_request;
+    /* What rdma_set_local_ece says on an id without a QP. */
+    int ece_error;
+    /* rdma_disconnect of a listener returns 0 instead of EINVAL. */
+    bool listeners_disconnect;
+    /* rdma_accept without parameters on an id without a QP crashes instead of EINVAL. */
+    bool crashes_without_param;
+    /* The time until CM timers give up, far above the sum of all repetitions. */
+    int patience_ms;
+    /* Does a request or reply that an application leaves unanswered end within that time? */
+    bool hesitation_ends;
+    /* An unfetched request is lost when its listener migrates: its id stays on the old channel. */
+    bool migration_loses_requests;
+    /* ---- verbs */
+    /* How many requests a queue of 64 takes beyond the size that its QP was said to have. */
+    unsigned queue_spare;
+    /* A refused one-sided request: does the target hear of it, and does its QP end? */
+    bool refusal_events, refusal_ends_target;
+    /* The target's QP (not its region) lacks the right: the requester's status, the target's event. */
+    enum ibv_wc_status qp_right_status;
+    enum ibv_event_type qp_right_event;
+    /* The receive that was too short for its message, and that message. */
+    enum ibv_wc_status too_long_receive, too_long_send;
+    /* A local buffer with a key that is not valid here, or one that does not cover it. */
+    enum ibv_wc_status wrong_send_key, wrong_send_range;
+    /* Either of both in a receive; a wrong key for the target of a READ. */
+    enum ibv_wc_status wrong_receive_buffer, wrong_read_buffer;
+    /* Is a misaligned atomic refused by the post? Otherwise the target refuses it. */
+    bool misaligned_post_fails;
+    /* The least time until nobody's silence counts as RETRY_EXC_ERR, for two timeouts of 33.6 ms. */
+    unsigned no_qp_retries_ms;
+    /* Does a QP take messages of its own peer only, not of other QPs at the same address? */
+    bool checks_sender;
+    /* Is RESET to ERR a transition? The InfiniBand specification says so, Linux says EINVAL. */
+    bool reset_to_err;
+    /* Is a receive that is posted in ERR flushed by itself? */
+    bool err_flushes_later_receives;
+    /* Do sends that were posted in SQD go out when the QP returns to RTS? */
+    bool rts_resumes;
+    /* Does a post that the state forbids say which request it was? */
+    bool bad_wr_of_state;
+    /* Is the first message of a QP in RTR announced by IBV_EVENT_COMM_EST? */
+    bool comm_est_event;
+    /* Does arming tell of a completion that lies there already? */
+    bool arming_tells_of_old;
+    /* Are completions of a destroyed QP still polled? */
+    bool destroy_keeps_completions;
+    /* IBV_EVENT_QP_LAST_WQE_REACHED of a QP with an SRQ that enters ERR. */
+    bool last_wqe_event;
+    /* How many receives an SRQ takes beyond the size that a query tells. */
+    unsigned srq_spare;
+    /* May an SRQ be made for no receives at all? */
+    bool empty_srq;
+    /* Is a window's end checked? Otherwise its key opens the whole region. */
+    bool window_bounds;
+    /* Does the receive of a SEND_WITH_INV show IBV_WC_WITH_INV and the key? */
+    bool invalidate_shown;
+    /* Deregistering a region in which a window is bound. */
+    int dereg_under_window;
+    /* Does timeout 0 wait for a peer that is not there yet? */
+    bool timeout_0_waits;
+};
+extern const struct facts facts;
+
+#endif

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * negotiation_test.c - what travels in requests, replies and refusals: private data with its constant
+ * lengths, parameters that arrive swapped, clamped or refused.
+ */
+#include "contract/contract.h"
+
+enum { REQ_DATA = 56, REP_DATA = 196, REJ_DATA = 148 };
+
+static void assert_padded(const struct rdma_conn_param *conn, const char *data, size_t len,
+                          size_t total) {
+    static const uint8_t zero[256];
+    assert_int_equal(conn->private_data_len, total);
+    assert_non_null(conn->private_data);
+    assert_memory_equal(conn->private_data, data, len);
+    assert_memory_equal((const uint8_t *)conn->private_data + len, zero, total - len);
+}
+
+/* A listener, and an id resolved up to the route. */
+static void open_pair(struct ct_pair *pair) {
+    ct_pair_listen(pair);
+    pair->active = ct_id(pair->active_channel);
+    ct_resolve(pair->active, pair->port);
+}
+
+static struct rdma_conn_param requested(struct ct_pair *pair) {
+    struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct rdma_conn_param conn = event->param.conn;
+    pair->passive = event->id;
+    conn.private_data = NULL; /* gone with the acknowledgement */
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    return conn;
+}
+
+/* ---- private data -------------------------------------------------------------------------------------- */
+
+static void request_and_reply_are_padded_to_their_full_length(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    open_pair(&pair);
+    struct rdma_conn_param param = ct_param("request", 7);
+    assert_int_equal(rdma_connect(pair.active, &param), 0);
+    struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    assert_padded(&event->param.conn, "request", 7, REQ_DATA);
+    pair.passive = event->id;
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    param = ct_param("reply", 5);
+    assert_int_equal(rdma_accept(pair.passive, &param), 0);
+    event = ct_expect(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    assert_padded(&event->param.conn, "reply", 5, REP_DATA);
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    ct_pair_free(&pair);
+}
+
+static void no_data_is_a_full_length_of_zeros(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    open_pair(&pair);
+    struct rdma_conn_param param = ct_param(NULL, 0);
+    assert_int_equal(rdma_connect(pair.active, &param), 0);
+    struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    assert_padded(&event->param.conn, "", 0, REQ_DATA);
+    pair.passive = event->id;
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    assert_int_equal(rdma_reject(pair.passive, NULL, 0), 0);
+    event = ct_expect(pair.active_channel, RDMA_CM_EVENT_REJECTED);
+    assert_padded(&event->param.conn, "", 0, REJ_DATA);
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    ct_pair_free(&pair);
+}
+
+static void a_refusal_carries_data(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    ct_pair_request(&pair);
+    assert_int_equal(rdma_reject(pair.passive, "not today", 9), 0);
+    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_REJECTED);
+    assert_padded(&event->param.conn, "not today", 9, REJ_DATA);
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    ct_pair_free(&pair);
+}
+
+static void nobody_listens_comes_with_zeros(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    ct_destroy(pair.listener);
+    pair.listener = NULL;
+    pair.active = ct_connect(pair.active_channel, pair.port);
+    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_REJECTED);
+    assert_padded(&event->param.conn, "", 0, REJ_DATA);
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    ct_pair_free(&pair);
+}
+
+static void the_event_with_a_qp_on_the_id_carries_the_reply_too(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    open_pair(&pair);
+    ct_qp(pair.active);
+    struct rdma_conn_param param = ct_param(NULL, 0);
+    assert_int_equal(rdma_connect(pair.active, &param), 0);
+    requested(&pair);
+    ct_qp(pair.passive);
+    param = ct_param("reply", 5);
+    assert_int_equal(rdma_accept(pair.passive, &param), 0);
+    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_ESTABLISHED);
+    assert_padded(&event->param.conn, "reply", 5, REP_DATA);
+    assert_int_equal(event->param.conn.qp_num, pair.passive->qp->qp_num); /* not the parameter's */
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    ct_pair_free(&pair);
+}
+
+static char long_data[255];
+
+static void longest_request_data(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    open_pair(&pair);
+    memset(long_data, 'x', sizeof long_data);
+    struct rdma_conn_param param = ct_param(long_data, REQ_DATA + 1);
+    assert_fails(rdma_connect(pair.active, &param), EINVAL);
+    param.private_data_len = REQ_DATA; /* a failed call leaves the id as it was */
+    assert_int_equal(rdma_connect(pair.active, &param), 0);
+    struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    assert_padded(&event->param.conn, long_data, REQ_DATA, REQ_DATA);
+    pair.passive = event->id;
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    ct_pair_free(&pair);
+}
+
+static void longest_reply_data(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    memset(long_data, 'x', sizeof long_data);
+    ct_pair_request(&pair);
+    struct rdma_conn_param param = ct_param(long_data, REP_DATA);
+    assert_int_equal(rdma_accept(pair.passive, &param), 0);
+    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    assert_padded(&event->param.conn, long_data, REP_DATA, REP_DATA);
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    ct_pair_free(&pair);
+}
+
+/* An accept that fails refuses the peer. */
+static void reply_data_too_long_refuses_the_peer(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    memset(long_data, 'x', sizeof long_data);
+    ct_pair_request(&pair);
+    struct rdma_conn_param param = ct_param(long_data, REP_DATA + 1);
+    assert_fails(rdma_accept(pair.passive, &param), EINVAL);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 28);
+    ct_pair_free(&pair);
+}
+
+static void longest_refusal_data(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    memset(long_data, 'x', sizeof long_data);
+    ct_pair_request(&pair);
+    assert_fails(rdma_reject(pair.passive, long_data, REJ_DATA + 1), EINVAL);
+    assert_int_equal(rdma_reject(pair.passive, long_data, REJ_DATA), 0);
+    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_REJECTED);
+    assert_padded(&event->param.conn, long_data, REJ_DATA, REJ_DATA);
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    ct_pair_free(&pair);
+}
+
+static void data_is_copied_before_the_call_returns(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    open_pair(&pair);
+    char data[8] = "before";
+    struct rdma_conn_param param = ct_param(data, 6);
+    assert_int_equal(rdma_connect(pair.active, &param), 0);
+    memset(data, 0, sizeof data);
+    struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    assert_padded(&event->param.conn, "before", 6, REQ_DATA);
+    pair.passive = event->id;
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    ct_pair_free(&pair);
+}
+
+/* ---- parameters ------------------------------------------------------------------------------------------ */
+
+static void the_request_arrives_swapped_and_clamped(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    open_pair(&pair);
+    struct rdma_conn_param param = ct_param(NULL, 0);
+    param.responder_resources = 3;
+    param.initiator_depth = 5;
+    param.flow_control = 1;
+    param.retry_count = 200; /* clamped to 7 */
+    param.rnr_retry_count = 6;
+    param.srq = 1;
+    assert_int_equal(rdma_connect(pair.active, &param), 0);
+    struct rdma_conn_param conn = requested(&pair);
+    assert_int_equal(conn.initiator_depth, 3); /* seen from the other side */
+    assert_int_equal(conn.responder_resources, 5);
+    assert_int_equal(conn.flow_control, 1);
+    assert_int_equal(conn.retry_count, 7);
+    assert_int_equal(conn.rnr_retry_count, 6);
+    assert_int_equal(conn.srq, 1);
+    assert_int_equal(conn.qp_num, param.qp_num);
+    ct_pair_free(&pair);
+}
+
+static void the_reply_arrives_swapped_and_without_retry_count(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    ct_pair_request(&pair);
+    struct rdma_conn_param param = ct_param(NULL, 0);
+    param.responder_resources = 2;
+    param.initiator_depth = 4;
+    param.flow_control = 1;
+    param.retry_count = 5;
+    param.rnr_retry_count = 9; /* clamped to 7 */
+    param.srq = 1;
+    assert_int_equal(rdma_accept(pair.passive, &param), 0);
+    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    assert_int_equal(event->param.conn.initiator_depth, 2);
+    assert_int_equal(event->param.conn.responder_resources, 4); /* not clamped to the request's 1 */
+    assert_int_equal(event->param.conn.flow_control, 1);
+    assert_int_equal(event->param.conn.retry_count, 0);
+    assert_int_equal(event->param.conn.rnr_retry_count, 7);
+    assert_int_equal(event->param.conn.srq, 1);
+    assert_int_equal(event->param.conn.qp_num, param.qp_num);
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    ct_pair_free(&pair);
+}
+
+static int atmost_u8(int value) {
+    return value > 255 ? 255 : value;
+}
+
+static void the_largest_values_mean_the_devices_maximum(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    struct ibv_device_attr device;
+    open_pair(&pair);
+    assert_int_equal(ibv_query_device(pair.active->verbs, &device), 0);
+    struct rdma_conn_param param = ct_param(NULL, 0);
+    param.responder_resources = RDMA_MAX_RESP_RES;
+    param.initiator_depth = RDMA_MAX_INIT_DEPTH;
+    assert_int_equal(rdma_connect(pair.active, &param), 0);
+    struct rdma_conn_param conn = requested(&pair);
+    assert_int_equal(conn.initiator_depth, atmost_u8(device.max_qp_rd_atom));
+    assert_int_equal(conn.responder_resources, atmost_u8(device.max_qp_init_rd_atom));
+    /* Accept then takes what was asked for. */
+    param = ct_param(NULL, 0);
+    param.responder_resources = RDMA_MAX_RESP_RES;
+    param.initiator_depth = RDMA_MAX_INIT_DEPTH;
+    assert_int_equal(rdma_accept(pair.passive, &param), 0);
+    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    assert_int_equal(event->param.conn.initiator_depth, atmost_u8(device.max_qp_init_rd_atom));
+    assert_int_equal(event->param.conn.responder_resources, atmost_u8(device.max_qp_rd_atom));
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    ct_pair_free(&pair);
+}
+
+static void accepting_the_largest_values_takes_the_smaller_request(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    open_pair(&pair);
+    struct rdma_conn_param param = ct_param(NULL, 0);
+    param.responder_resources = 2;
+    param.initiator_depth = 3;
+    assert_int_equal(rdma_connect(pair.active, &param), 0);
+    requested(&pair);
+    param = ct_param(NULL, 0);
+    param.responder_resources = RDMA_MAX_RESP_RES;
+    param.initiator_depth = RDMA_MAX_INIT_DEPTH;
+    assert_int_equal(rdma_accept(pair.passive, &param), 0);
+    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    assert_int_equal(event->param.conn.initiator_depth, 3);
+    assert_int_equal(event->param.conn.responder_resources, 2);
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    ct_pair_free(&pair);
+}
+
+static void values_above_the_device_are_einval_and_send_nothing(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    struct ibv_device_attr device;
+    open_pair(&pair);
+    assert_int_equal(ibv_query_device(pair.active->verbs, &device), 0);
+    assert_true(device.max_qp_rd_atom < 254 && device.max_qp_init_rd_atom < 254);
+    struct rdma_conn_param param = ct_param(NULL, 0);
+    param.responder_resources = (uint8_t)(device.max_qp_rd_atom + 1);
+    assert_fails(rdma_connect(pair.active, &param), EINVAL);
+    param = ct_param(NULL, 0);
+    param.initiator_depth = (uint8_t)(device.max_qp_init_rd_atom + 1);
+    assert_fails(rdma_connect(pair.active, &param), EINVAL);
+    ct_silent(pair.passive_channel);
+    ct_pair_free(&pair);
+}
+
+static void no_parameters_need_a_qp_and_mean_the_maximum(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    struct ibv_device_attr device;
+    open_pair(&pair);
+    assert_fails(rdma_connect(pair.active, NULL), EINVAL);
+    assert_int_equal(ibv_query_device(pair.active->verbs, &device), 0);
+    ct_qp(pair.active);
+    assert_int_equal(rdma_connect(pair.active, NULL), 0);
+    struct rdma_conn_param conn = requested(&pair);
+    assert_int_equal(conn.initiator_depth, atmost_u8(device.max_qp_rd_atom));
+    assert_int_equal(conn.responder_resources, atmost_u8(device.max_qp_init_rd_atom));
+    assert_int_equal(conn.retry_count, 7);
+    assert_int_equal(conn.rnr_retry_count, 7);
+    assert_int_equal(conn.qp_num, pair.active->qp->qp_num);
+    ct_qp(pair.passive);
+    assert_int_equal(rdma_accept(pair.passive, NULL), 0);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    ct_pair_free(&pair);
+}
+
+/* Enhanced connections are the library's business where the QP is on the id. */
+static void ece_is_for_ids_without_a_qp(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    struct ibv_ece ece = {.vendor_id = 0x1234};
+    open_pair(&pair);
+    if (facts.ece_error)
+        assert_fails(rdma_set_local_ece(pair.active, &ece), facts.ece_error);
+    else
+        assert_int_equal(rdma_set_local_ece(pair.active, &ece), 0);
+    assert_fails(rdma_set_local_ece(pair.active, NULL), EINVAL);
+    ct_qp(pair.active);
+    assert_fails(rdma_set_local_ece(pair.active, &ece), EINVAL);
+    assert_fails(rdma_get_remote_ece(pair.active, &ece), EINVAL);
+    ct_pair_free(&pair);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(request_and_reply_are_padded_to_their_full_length),
+        cmocka_unit_test(no_data_is_a_full_length_of_zeros),
+        cmocka_unit_test(a_refusal_carries_data),
+        cmocka_unit_test(nobody_listens_comes_with_zeros),
+        cmocka_unit_test(the_event_with_a_qp_on_the_id_carries_the_reply_too),
+        cmocka_unit_test(longest_request_data),
+        cmocka_unit_test(longest_reply_data),
+        cmocka_unit_test(reply_data_too_long_refuses_the_peer),
+        cmocka_unit_test(longest_refusal_data),
+        cmocka_unit_test(data_is_copied_before_the_call_returns),
+        cmocka_unit_test(the_request_arrives_swapped_and_clamped),
+        cmocka_unit_test(the_reply_arrives_swapped_and_without_retry_count),
+        cmocka_unit_test(the_largest_values_mean_the_devices_maximum),
+        cmocka_unit_test(accepting_the_largest_values_takes_the_smaller_request),
+        cmocka_unit_test(values_above_the_device_are_einval_and_send_nothing),
+        cmocka_unit_test(no_parameters_need_a_qp_and_mean_the_maximum),
+        cmocka_unit_test(ece_is_for_ids_without_a_qp),
+    };
+    return ct_run(tests);
+}

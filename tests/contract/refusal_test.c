@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * refusal_test.c - every way in which a connection is refused, and the reason that the other side is
+ * given: nobody listens, rejected, destroyed unanswered, a stale number; and the backlog.
+ */
+#include "contract/contract.h"
+
+enum { REJECT_NO_LISTENER = 8, REJECT_STALE = 10, REJECT_CONSUMER = 28, REJECT_ECE = 35 };
+
+static void nobody_listens_is_reject_8(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    ct_destroy(pair.listener);
+    pair.listener = NULL;
+    pair.active = ct_connect(pair.active_channel, pair.port);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), REJECT_NO_LISTENER);
+    ct_pair_free(&pair);
+}
+
+static void bound_but_not_listening_is_reject_8(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    struct rdma_cm_id *bound = ct_id(pair.passive_channel);
+    ct_bind(bound, 0);
+    pair.active = ct_connect(pair.active_channel, ntohs(rdma_get_src_port(bound)));
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), REJECT_NO_LISTENER);
+    ct_destroy(bound);
+    ct_pair_free(&pair);
+}
+
+static void reject_is_reason_28_and_the_rejected_id_is_used_up(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    ct_pair_request(&pair);
+    assert_int_equal(rdma_reject(pair.passive, NULL, 0), 0);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), REJECT_CONSUMER);
+    struct rdma_conn_param param = ct_param(NULL, 0);
+    assert_fails(rdma_connect(pair.active, &param), EINVAL);
+    assert_fails(rdma_reject(pair.passive, NULL, 0), EINVAL);
+    assert_fails(rdma_accept(pair.passive, &param), EINVAL);
+    ct_silent(pair.passive_channel);
+    ct_pair_free(&pair);
+}
+
+static void destroying_a_request_is_reject_28(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    ct_pair_request(&pair);
+    ct_destroy(pair.passive);
+    pair.passive = NULL;
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), REJECT_CONSUMER);
+    ct_pair_free(&pair);
+}
+
+static void destroying_a_listener_rejects_its_unfetched_requests(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    pair.active = ct_connect(pair.active_channel, pair.port);
+    assert_true(ct_readable(pair.passive_channel, facts.wait_ms));
+    ct_destroy(pair.listener);
+    pair.listener = NULL;
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), REJECT_CONSUMER);
+    assert_false(ct_readable(pair.passive_channel, 0));
+    ct_pair_free(&pair);
+}
+
+/* A fetched request is on its own: the listener may go. */
+static void a_fetched_request_outlives_its_listener(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    ct_pair_request(&pair);
+    ct_destroy(pair.listener);
+    pair.listener = NULL;
+    ct_pair_accept(&pair);
+    ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    assert_int_equal(rdma_establish(pair.active), 0);
+    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    ct_pair_free(&pair);
+}
+
+static void the_active_side_may_reject_the_reply(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    ct_pair_request(&pair);
+    ct_pair_accept(&pair);
+    ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    assert_int_equal(rdma_reject(pair.active, "no", 2), 0);
+    struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_REJECTED);
+    assert_int_equal(event->status, REJECT_CONSUMER);
+    assert_memory_equal(event->param.conn.private_data, "no", 2);
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    ct_pair_free(&pair);
+}
+
+static void destroying_an_accepted_id_is_reject_28(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    ct_pair_request(&pair);
+    ct_pair_accept(&pair);
+    ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    ct_destroy(pair.passive);
+    pair.passive = NULL;
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), REJECT_CONSUMER);
+    ct_pair_free(&pair);
+}
+
+static void reject_ece_is_reason_35(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    ct_pair_request(&pair);
+    assert_int_equal(rdma_reject_ece(pair.passive, "ece", 3), 0);
+    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_REJECTED);
+    assert_int_equal(event->status, REJECT_ECE);
+    assert_memory_equal(event->param.conn.private_data, "ece", 4);
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    ct_pair_free(&pair);
+}
+
+/* A backlog of 0 means the largest one. */
+static void a_backlog_of_0_is_no_limit_for_a_few(void **state) {
+    (void)state;
+    enum { COUNT = 10 };
+    struct ct_pair pair;
+    struct rdma_cm_id *active[COUNT];
+    ct_pair_listen(&pair);
+    struct rdma_cm_id *listener = ct_id(pair.passive_channel);
+    uint16_t port = ct_listen(listener, 0);
+    for (int i = 0; i < COUNT; i++)
+        active[i] = ct_connect(pair.active_channel, port);
+    bool seen[COUNT] = {false};
+    for (int i = 0; i < COUNT; i++) { /* in any order: each connection has its own */
+        struct rdma_cm_id *id = ct_request(pair.passive_channel);
+        int from = 0;
+        while (from < COUNT && rdma_get_src_port(active[from]) != rdma_get_dst_port(id))
+            from++;
+        assert_true(from < COUNT && !seen[from]);
+        seen[from] = true;
+        ct_destroy(id);
+        assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), REJECT_CONSUMER);
+    }
+    for (int i = 0; i < COUNT; i++)
+        ct_destroy(active[i]);
+    ct_destroy(listener);
+    ct_pair_free(&pair);
+}
+
+/* The peer's QP number is known from a connection that still lives: the request is stale. */
+static void a_qp_number_in_use_is_reject_10(void **state) {
+    (void)state;
+    if (!facts.stale_numbers)
+        ct_skip("QP numbers of live connections are not compared: they are unique on one host");
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    struct rdma_conn_param param = ct_param(NULL, 0);
+    struct rdma_cm_id *ids[2];
+    for (int i = 0; i < 2; i++) {
+        ids[i] = ct_id(pair.active_channel);
+        ct_resolve(ids[i], pair.port);
+        assert_int_equal(rdma_connect(ids[i], &param), 0);
+    }
+    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_REJECTED);
+    assert_ptr_equal(event->id, ids[1]);
+    assert_int_equal(event->status, REJECT_STALE);
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    ct_destroy(ids[0]);
+    ct_destroy(ids[1]);
+    ct_pair_free(&pair);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nobody_listens_is_reject_8),
+        cmocka_unit_test(bound_but_not_listening_is_reject_8),
+        cmocka_unit_test(reject_is_reason_28_and_the_rejected_id_is_used_up),
+        cmocka_unit_test(destroying_a_request_is_reject_28),
+        cmocka_unit_test(destroying_a_listener_rejects_its_unfetched_requests),
+        cmocka_unit_test(a_fetched_request_outlives_its_listener),
+        cmocka_unit_test(the_active_side_may_reject_the_reply),
+        cmocka_unit_test(destroying_an_accepted_id_is_reject_28),
+        cmocka_unit_test(reject_ece_is_reason_35),
+        cmocka_unit_test(a_backlog_of_0_is_no_limit_for_a_few),
+        cmocka_unit_test(a_qp_number_in_use_is_reject_10),
+    };
+    return ct_run(tests);
+}

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * send_test.c - messages: every field of their completions, sizes, lists of buffers, immediate data,
+ * inline payload, signalling, full queues, lists of requests.
+ */
+#include "contract/ends.h"
+
+static struct ct_end a, b;
+
+static int open_with(struct ct_options o) {
+    ct_open_pair(&a, &b, o, o);
+    return 0;
+}
+
+static int open_default(void **state) {
+    (void)state;
+    return open_with(CT_OPTIONS());
+}
+
+static int open_sig_all(void **state) {
+    (void)state;
+    return open_with(CT_OPTIONS(.sig_all = true));
+}
+
+static int open_inline(void **state) {
+    (void)state;
+    return open_with(CT_OPTIONS(.inline_bytes = 128));
+}
+
+static int close_pair(void **state) {
+    (void)state;
+    ct_close(&a);
+    ct_close(&b);
+    return 0;
+}
+
+static void sent(uint64_t wr_id) {
+    struct ibv_wc wc = ct_poll(a.scq);
+    assert_int_equal(wc.status, IBV_WC_SUCCESS);
+    assert_int_equal(wc.opcode, IBV_WC_SEND);
+    assert_int_equal(wc.wr_id, wr_id);
+    assert_int_equal(wc.qp_num, a.qp->qp_num);
+}
+
+static void received(uint64_t wr_id, uint32_t bytes) {
+    struct ibv_wc wc = ct_poll(b.rcq);
+    assert_int_equal(wc.status, IBV_WC_SUCCESS);
+    assert_int_equal(wc.opcode, IBV_WC_RECV);
+    assert_int_equal(wc.wr_id, wr_id);
+    assert_int_equal(wc.byte_len, bytes);
+    assert_int_equal(wc.qp_num, b.qp->qp_num);
+    assert_false(wc.wc_flags & IBV_WC_WITH_IMM);
+}
+
+/* ---- one message ----------------------------------------------------------------------------------------- */
+
+static void any_size_arrives_and_nothing_beside_it(void **state) {
+    (void)state;
+    const uint32_t sizes[] = {0, 1, 7, 8, 64, 112, 449, 1023, 1024, 1025, 4096, 4097, 30000};
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        ct_fill(a.buf, sizes[i], i);
+        memset(b.buf, 0x77, CT_BYTES);
+        assert_int_equal(ct_recv(&b, 100 + i, 16, 40000), 0);
+        assert_int_equal(ct_send(&a, i, 0, sizes[i], IBV_SEND_SIGNALED), 0);
+        received(100 + i, sizes[i]);
+        sent(i);
+        ct_check(b.buf + 16, sizes[i], i);
+        assert_int_equal(b.buf[15], 0x77);
+        assert_int_equal(b.buf[16 + sizes[i]], 0x77);
+    }
+}
+
+static void a_message_without_any_buffer_is_legal(void **state) {
+    (void)state;
+    struct ibv_recv_wr recv = {.wr_id = 0, .num_sge = 0}, *bad_recv;
+    struct ibv_send_wr wr = {.wr_id = UINT64_MAX, /* any number will do, 0 too */
+                             .opcode = IBV_WR_SEND,
+                             .send_flags = IBV_SEND_SIGNALED},
+                       *bad;
+    assert_int_equal(ibv_post_recv(b.qp, &recv, &bad_recv), 0);
+    assert_int_equal(ibv_post_send(a.qp, &wr, &bad), 0);
+    received(0, 0);
+    sent(UINT64_MAX);
+}
+
+static void immediate_data_arrives_untouched(void **state) {
+    (void)state;
+    struct ibv_sge sge = ct_sge(&a, 0, 24);
+    struct ibv_send_wr wr = {.wr_id = 5,
+                             .sg_list = &sge,
+                             .num_sge = 1,
+                             .opcode = IBV_WR_SEND_WITH_IMM,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .imm_data = htonl(0x01020304)},
+                       *bad;
+    ct_fill(a.buf, 24, 1);
+    assert_int_equal(ct_recv(&b, 6, 0, 64), 0);
+    assert_int_equal(ibv_post_send(a.qp, &wr, &bad), 0);
+    struct ibv_wc wc = ct_poll(b.rcq);
+    assert_int_equal(wc.status, IBV_WC_SUCCESS);
+    assert_int_equal(wc.opcode, IBV_WC_RECV);
+    assert_int_equal(wc.wc_flags & IBV_WC_WITH_IMM, IBV_WC_WITH_IMM);
+    assert_int_equal(ntohl(wc.imm_data), 0x01020304);
+    assert_int_equal(wc.byte_len, 24);
+    ct_check(b.buf, 24, 1);
+    sent(5);
+}
+
+static void lists_are_gathered_and_scattered(void **state) {
+    (void)state;
+    struct ibv_sge from[4] = {ct_sge(&a, 1000, 100), ct_sge(&a, 0, 0), ct_sge(&a, 5000, 3000),
+                              ct_sge(&a, 3, 1)};
+    struct ibv_sge to[4] = {ct_sge(&b, 10, 50), ct_sge(&b, 30000, 2000), ct_sge(&b, 0, 0),
+                            ct_sge(&b, 40000, 5000)};
+    struct ibv_send_wr wr = {.wr_id = 1,
+                             .sg_list = from,
+                             .num_sge = 4,
+                             .opcode = IBV_WR_SEND,
+                             .send_flags = IBV_SEND_SIGNALED},
+                       *bad;
+    struct ibv_recv_wr recv = {.wr_id = 2, .sg_list = to, .num_sge = 4}, *bad_recv;
+    uint8_t whole[3101];
+    ct_fill(whole, sizeof whole, 4);
+    memcpy(a.buf + 1000, whole, 100);
+    memcpy(a.buf + 5000, whole + 100, 3000);
+    a.buf[3] = whole[3100];
+    assert_int_equal(ibv_post_recv(b.qp, &recv, &bad_recv), 0);
+    assert_int_equal(ibv_post_send(a.qp, &wr, &bad), 0);
+    received(2, sizeof whole);
+    sent(1);
+    assert_memory_equal(b.buf + 10, whole, 50);
+    assert_memory_equal(b.buf + 30000, whole + 50, 2000);
+    assert_memory_equal(b.buf + 40000, whole + 2050, sizeof whole - 2050);
+}
+
+/* ---- many messages ----------------------------------------------------------------------------------------- */
+
+static void messages_and_receives_meet_in_order(void **state) {
+    (void)state;
+    enum { COUNT = 48 };
+    for (unsigned i = 0; i < COUNT; i++)
+        assert_int_equal(ct_recv(&b, i, i * 1024, 1024), 0);
+    for (unsigned i = 0; i < COUNT; i++) {
+        ct_fill(a.buf + i * 1024, i * 17, i);
+        assert_int_equal(ct_send(&a, i, i * 1024, i * 17, IBV_SEND_SIGNALED), 0);
+    }
+    for (unsigned i = 0; i < COUNT; i++) {
+        received(i, i * 17);
+        ct_check(b.buf + i * 1024, i * 17, i);
+    }
+    for (unsigned i = 0; i < COUNT; i++)
+        sent(i);
+    ct_empty(a.scq);
+    ct_empty(b.rcq);
+}
+
+static void a_list_of_requests_arrives_in_its_order(void **state) {
+    (void)state;
+    enum { COUNT = 32 };
+    struct ibv_send_wr wr[COUNT], *bad;
+    struct ibv_recv_wr recv[COUNT], *bad_recv;
+    struct ibv_sge from[COUNT], to[COUNT];
+    for (unsigned i = 0; i < COUNT; i++) {
+        ct_fill(a.buf + i * 512, 500, i);
+        from[i] = ct_sge(&a, i * 512, 500);
+        to[i] = ct_sge(&b, i * 512, 512);
+        wr[i] = (struct ibv_send_wr){.wr_id = i,
+                                     .next = i < COUNT - 1 ? &wr[i + 1] : NULL,
+                                     .sg_list = &from[i],
+                                     .num_sge = 1,
+                                     .opcode = IBV_WR_SEND,
+                                     .send_flags = i % 8 == 7 ? IBV_SEND_SIGNALED : 0};
+        recv[i] = (struct ibv_recv_wr){.wr_id = i,
+                                       .next = i < COUNT - 1 ? &recv[i + 1] : NULL,
+                                       .sg_list = &to[i],
+                                       .num_sge = 1};
+    }
+    assert_int_equal(ibv_post_recv(b.qp, recv, &bad_recv), 0);
+    assert_int_equal(ibv_post_send(a.qp, wr, &bad), 0);
+    for (unsigned i = 0; i < COUNT; i++) {
+        received(i, 500);
+        ct_check(b.buf + i * 512, 500, i);
+    }
+    for (unsigned i = 7; i < COUNT; i += 8) /* of the others nothing is heard */
+        sent(i);
+    ct_empty(a.scq);
+}
+
+static void poll_returns_no_more_than_asked(void **state) {
+    (void)state;
+    struct ibv_wc wc[8];
+    for (unsigned i = 0; i < 5; i++) {
+        assert_int_equal(ct_recv(&b, i, 0, 64), 0);
+        assert_int_equal(ct_send(&a, i, 0, 8, IBV_SEND_SIGNALED), 0);
+    }
+    for (unsigned i = 0; i < 5; i++)
+        received(i, 8);
+    assert_int_equal(ibv_poll_cq(a.scq, 0, wc), 0);
+    unsigned seen = 0;
+    uint64_t end = ct_now_ms() + (uint64_t)facts.wait_ms;
+    while (seen < 5 && ct_now_ms() < end) {
+        int n = ibv_poll_cq(a.scq, 2, wc);
+        assert_in_range(n, 0, 2);
+        for (int i = 0; i < n; i++)
+            assert_int_equal(wc[i].wr_id, seen++);
+    }
+    assert_int_equal(seen, 5);
+}
+
+static void sq_sig_all_completes_every_send(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 10; i++) {
+        assert_int_equal(ct_recv(&b, i, 0, 64), 0);
+        assert_int_equal(ct_send(&a, i, 0, 8, 0), 0);
+        received(i, 8);
+        sent(i);
+    }
+}
+
+/* ---- inline ------------------------------------------------------------------------------------------------ */
+
+/* Copied before the post returns; the key is not looked at. */
+static void inline_payload_is_taken_at_once(void **state) {
+    (void)state;
+    uint8_t data[128];
+    ct_fill(data, sizeof data, 3);
+    struct ibv_sge sge[2] = {{(uintptr_t)data, 100, 0}, {(uintptr_t)data + 100, 28, 12345}};
+    struct ibv_send_wr wr = {.wr_id = 9,
+                             .sg_list = sge,
+                             .num_sge = 2,
+                             .opcode = IBV_WR_SEND,
+                             .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE},
+                       *bad;
+    assert_true(a.cap.max_inline_data >= 128);
+    assert_int_equal(ibv_post_send(a.qp, &wr, &bad), 0); /* nobody can receive it yet */
+    memset(data, 0, sizeof data);
+    assert_int_equal(ct_recv(&b, 8, 0, 128), 0);
+    received(8, 128);
+    sent(9);
+    ct_check(b.buf, 128, 3);
+}
+
+static void more_inline_than_the_queue_pair_has_is_einval(void **state) {
+    (void)state;
+    static uint8_t data[65536];
+    struct ibv_sge sge = {(uintptr_t)data, a.cap.max_inline_data + 1, 0};
+    struct ibv_send_wr wr = {.sg_list = &sge,
+                             .num_sge = 1,
+                             .opcode = IBV_WR_SEND,
+                             .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE},
+                       *bad = NULL;
+    assert_true(sge.length <= sizeof data);
+    assert_int_equal(ibv_post_send(a.qp, &wr, &bad), EINVAL);
+    assert_ptr_equal(bad, &wr);
+    ct_empty(a.scq);
+}
+
+/* ---- limits of the queues ------------------------------------------------------------------------------------ */
+
+static void a_full_send_queue_names_the_first_that_did_not_fit(void **state) {
+    (void)state;
+    struct ibv_sge sge = ct_sge(&a, 0, 8);
+    unsigned room = a.cap.max_send_wr + facts.queue_spare;
+    struct ibv_send_wr *wr = calloc(room + 2, sizeof *wr), *bad = NULL;
+    assert_non_null(wr);
+    for (unsigned i = 0; i < room + 2; i++)
+        wr[i] = (struct ibv_send_wr){.wr_id = i,
+                                     .next = i < room + 1 ? &wr[i + 1] : NULL,
+                                     .sg_list = &sge,
+                                     .num_sge = 1,
+                                     .opcode = IBV_WR_SEND,
+                                     .send_flags = IBV_SEND_SIGNALED};
+    assert_int_equal(ibv_post_send(a.qp, wr, &bad), ENOMEM);
+    assert_ptr_equal(bad, &wr[room]);
+    for (unsigned i = 0; i < room; i++) { /* those before it are on their way */
+        assert_int_equal(ct_recv(&b, i, 0, 64), 0);
+        received(i, 8);
+        sent(i);
+    }
+    ct_empty(a.scq);
+    free(wr);
+}
+
+static void a_full_receive_queue_names_the_first_that_did_not_fit(void **state) {
+    (void)state;
+    struct ibv_sge sge = ct_sge(&b, 0, 64);
+    unsigned room = b.cap.max_recv_wr + facts.queue_spare;
+    struct ibv_recv_wr *wr = calloc(room + 2, sizeof *wr), *bad = NULL;
+    assert_non_null(wr);
+    for (unsigned i = 0; i < room + 2; i++)
+        wr[i] = (struct ibv_recv_wr){
+            .wr_id = i, .next = i < room + 1 ? &wr[i + 1] : NULL, .sg_list = &sge, .num_sge = 1};
+    assert_int_equal(ibv_post_recv(b.qp, wr, &bad), ENOMEM);
+    assert_ptr_equal(bad, &wr[room]);
+    assert_int_equal(ct_send(&a, 0, 0, 8, IBV_SEND_SIGNALED), 0);
+    received(0, 8);
+    sent(0);
+    wr[room].next = NULL;
+    assert_int_equal(ibv_post_recv(b.qp, &wr[room], &bad), 0); /* one place is free again */
+    assert_int_equal(ibv_post_recv(b.qp, &wr[room], &bad), ENOMEM);
+    free(wr);
+}
+
+static void a_list_stops_at_the_first_bad_request(void **state) {
+    (void)state;
+    struct ibv_sge sge[16];
+    struct ibv_send_wr wr[3], *bad = NULL;
+    for (unsigned i = 0; i < 16; i++)
+        sge[i] = ct_sge(&a, 0, 8);
+    assert_true(a.cap.max_send_sge < 16);
+    for (unsigned i = 0; i < 3; i++)
+        wr[i] = (struct ibv_send_wr){.wr_id = i,
+                                     .next = i < 2 ? &wr[i + 1] : NULL,
+                                     .sg_list = sge,
+                                     .num_sge = 1,
+                                     .opcode = IBV_WR_SEND,
+                                     .send_flags = IBV_SEND_SIGNALED};
+    wr[1].num_sge = (int)a.cap.max_send_sge + 1;
+    assert_int_equal(ibv_post_send(a.qp, wr, &bad), EINVAL);
+    assert_ptr_equal(bad, &wr[1]);
+    assert_int_equal(ct_recv(&b, 7, 0, 64), 0);
+    received(7, 8);
+    sent(0);
+    ct_empty(a.scq); /* neither the bad one nor what followed it */
+}
+
+int main(void) {
+#define WITH(open, fn) cmocka_unit_test_setup_teardown(fn, open, close_pair)
+    const struct CMUnitTest tests[] = {
+        WITH(open_default, any_size_arrives_and_nothing_beside_it),
+        WITH(open_default, a_message_without_any_buffer_is_legal),
+        WITH(open_default, immediate_data_arrives_untouched),
+        WITH(open_default, lists_are_gathered_and_scattered),
+        WITH(open_default, messages_and_receives_meet_in_order),
+        WITH(open_default, a_list_of_requests_arrives_in_its_order),
+        WITH(open_default, poll_returns_no_more_than_asked),
+        WITH(open_sig_all, sq_sig_all_completes_every_send),
+        WITH(open_inline, inline_payload_is_taken_at_once),
+        WITH(open_inline, more_inline_than_the_queue_pair_has_is_einval),
+        WITH(open_default, a_full_send_queue_names_the_first_that_did_not_fit),
+        WITH(open_default, a_full_receive_queue_names_the_first_that_did_not_fit),
+        WITH(open_default, a_list_stops_at_the_first_bad_request),
+    };
+    return ct_run(tests);
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * removal_test.c - the device is taken away under a live node: every session says why it ended, the
+ * node lets go of the device whether anybody polls or not, and what was pending is told afterwards.
+ *
+ * On the software device, which can be told to go; the kernel's is in tests/kernel/removal_test.c.
+ */
+#include "util.h"
+
+enum { SESSIONS = 20 };
+#define REMOVAL_NS (5000 * MS)
+
+static const char *const orders[] = {"fatal-first", "removal-first", "fatal-only", "removal-only"};
+
+/* A node says in its log when it has let go of a removed device. */
+static void log_line(int level, const char *text, void *arg) {
+    (void)level;
+    if (strstr(text, "let go of"))
+        __atomic_add_fetch((unsigned *)arg, 1, __ATOMIC_RELEASE);
+}
+
+static unsigned let_go;
+
+static void couple_open_watched(struct couple *c, bool handlers) {
+    __atomic_store_n(&let_go, 0, __ATOMIC_RELAXED);
+    couple_open(c, handlers, SLUICE_NODE(.log = log_line, .log_arg = &let_go));
+}
+
+static void take_device_away(const char *order) {
+    const char *bin = getenv("SLUICE_BIN_DIR");
+    char path[512], pid[16], words[64];
+    must(bin);
+    snprintf(path, sizeof path, "%s/sluice-soft", bin ? bin : ".");
+    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    snprintf(words, sizeof words, "order=%s", order);
+    char *argv[] = {path,
+                    (char *)(uintptr_t) "ctl",
+                    pid,
+                    (char *)(uintptr_t) "device",
+                    (char *)(uintptr_t) "remove",
+                    words,
+                    NULL};
+    pid_t child;
+    int status;
+    posix_spawn_file_actions_t quiet;
+    posix_spawn_file_actions_init(&quiet);
+    posix_spawn_file_actions_addopen(&quiet, 1, "/dev/null", O_WRONLY, 0);
+    must(posix_spawn(&child, path, &quiet, NULL, argv, environ) == 0);
+    posix_spawn_file_actions_destroy(&quiet);
+    must(waitpid(child, &status, 0) == child);
+    must(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void await_let_go(unsigned nodes) {
+    uint64_t until = sluice_now() + REMOVAL_NS;
+    while (__atomic_load_n(&let_go, __ATOMIC_ACQUIRE) < nodes) {
+        must(sluice_now() < until);
+        poll(NULL, 0, 1);
+    }
+}
+
+static void connect_many(struct couple *c, unsigned sessions) {
+    for (unsigned i = 0; i < sessions; i++) {
+        couple_connect(c, &(sluice_link_options){.credits = 8});
+        must(side_send(&c->b, c->at_b, 100, i, 0) == 0);
+        struct note note = side_expect(&c->a, SLUICE_MESSAGE);
+        note_free(&note);
+    }
+}
+
+static void expect_all_closed(struct side *side, unsigned sessions) {
+    for (; sessions > 0; sessions--)
+        side_expect_closed(side, SLUICE_REASON_DEVICE_REMOVED);
+    side_expect_nothing(side);
+}
+
+/* In every order of the notices. */
+static void sessions_end_and_the_node_lets_go(void **state) {
+    for (unsigned i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+        struct couple c;
+        couple_open_watched(&c, handlers_of(state));
+        connect_many(&c, SESSIONS);
+        take_device_away(orders[i]);
+        expect_all_closed(&c.a, SESSIONS);
+        expect_all_closed(&c.b, SESSIONS);
+        await_let_go(2);
+        couple_close(&c);
+    }
+}
+
+/* What a thread that comes back to its loop after the device is gone still gets, exactly once. */
+static void a_loop_nobody_polls_is_no_obstacle(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+        struct couple c;
+        couple_open_watched(&c, false);
+        connect_many(&c, SESSIONS);
+        must(side_send(&c.b, c.at_b, 5000, 7, 77) == 0);
+        take_device_away(orders[i]);
+        await_let_go(2);
+        unsigned outcomes = 0;
+        for (unsigned closed = 0; closed < SESSIONS;) {
+            struct note note = {0};
+            must(side_next(&c.b, &note, LIMIT_NS));
+            if (note.event.type == SLUICE_SENT) {
+                must(note.event.tag == 77);
+                outcomes++;
+            } else {
+                must(note.event.type == SLUICE_CLOSED);
+                assert_int_equal(note.event.reason, SLUICE_REASON_DEVICE_REMOVED);
+                closed++;
+            }
+            note_free(&note);
+        }
+        assert_int_equal(outcomes, 1);
+        side_expect_nothing(&c.b);
+        couple_close(&c); /* a's events are never fetched */
+    }
+}
+
+/* A message that the last poll lent stays whole until the next one, device or not. */
+static void a_borrowed_message_survives(void **state) {
+    (void)state;
+    struct couple c;
+    sluice_event event = {0};
+    couple_open_watched(&c, false);
+    connect_many(&c, 1);
+    must(side_send(&c.b, c.at_b, 9000, 3, 0) == 0);
+    uint64_t until = sluice_now() + LIMIT_NS;
+    while (event.type != SLUICE_MESSAGE) {
+        must(sluice_poll(c.b.loop, NULL, 0, 0) >= 0 && sluice_now() < until);
+        must(sluice_poll(c.a.loop, &event, 1, MS) >= 0);
+    }
+    take_device_away("fatal-first");
+    await_let_go(2);
+    must(it_matches(event.msg, 9000, 3));
+    sluice_keep(event.msg);
+    side_expect_closed(&c.a, SLUICE_REASON_DEVICE_REMOVED);
+    must(it_matches(event.msg, 9000, 3));
+    sluice_free(event.msg);
+    couple_close(&c);
+}
+
+/* The library has the loop for a turn now and then: a thread that polls meanwhile is not told. */
+struct poller {
+    struct side *side;
+    unsigned closed;
+    int status;
+};
+
+static void *poll_all_the_time(void *arg) {
+    struct poller *p = arg;
+    uint64_t until = sluice_now() + LIMIT_NS;
+    while (p->closed < SESSIONS && sluice_now() < until) {
+        sluice_event event;
+        int n = sluice_poll(p->side->loop, &event, 1, 0);
+        if (n < 0) {
+            p->status = n;
+            return NULL;
+        }
+        p->closed += n == 1 && event.type == SLUICE_CLOSED;
+        if (n == 0 && p->closed > 0)
+            poll(NULL, 0, 1); /* so that there are moments without */
+    }
+    return NULL;
+}
+
+static void polling_goes_on_while_the_device_goes(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+        struct couple c;
+        pthread_t threads[2];
+        couple_open_watched(&c, false);
+        connect_many(&c, SESSIONS);
+        struct poller pollers[2] = {{.side = &c.a}, {.side = &c.b}};
+        for (unsigned t = 0; t < 2; t++)
+            must(pthread_create(&threads[t], NULL, poll_all_the_time, &pollers[t]) == 0);
+        take_device_away(orders[i]);
+        await_let_go(2);
+        for (unsigned t = 0; t < 2; t++) {
+            pthread_join(threads[t], NULL);
+            assert_int_equal(pollers[t].status, 0);
+            assert_int_equal(pollers[t].closed, SESSIONS);
+        }
+        couple_close(&c);
+    }
+}
+
+/* A node without its device: what it still does, what it refuses, and that it can be closed. */
+static void a_node_without_a_device_says_so(void **state) {
+    struct couple c;
+    sluice_listener listener;
+    sluice_loop *loop;
+    sluice_msg *msg;
+    sluice_error e = {0};
+    couple_open_watched(&c, handlers_of(state));
+    connect_many(&c, 1);
+    must(sluice_alloc(c.b.node, 1000, &msg) == 0);
+    take_device_away("fatal-first");
+    expect_all_closed(&c.b, 1);
+    await_let_go(2);
+    it_fill(msg, 1);
+    must(it_matches(msg, 1000, 1));
+    sluice_free(msg);
+    int status = sluice_alloc(c.b.node, 16 << 20, &msg); /* more than is registered */
+    assert_int_equal(status, SLUICE_ENOMEM);
+    sluice_link_options link = side_link(&c.b, NULL);
+    assert_int_equal(sluice_listen(c.b.node, it_address(0), &link, &listener, &e), SLUICE_EADDRESS);
+    assert_int_equal(e.reason, SLUICE_REASON_DEVICE_REMOVED);
+    assert_int_equal(sluice_loop_open(c.b.node, &loop, &e), SLUICE_EDEVICE);
+    assert_int_equal(e.reason, SLUICE_REASON_DEVICE_REMOVED);
+    side_dial(&c.b, 7471, NULL);
+    side_expect_closed(&c.b, SLUICE_REASON_DEVICE_REMOVED);
+    sluice_unlisten(c.listener);
+    couple_close(&c);
+}
+
+/* Closing while the device goes: neither waits for the other for ever. */
+static void closing_at_the_same_moment(void **state) {
+    for (unsigned i = 0; i < 10; i++) {
+        struct couple c;
+        couple_open_watched(&c, handlers_of(state));
+        connect_many(&c, 4);
+        take_device_away(orders[i % 4]);
+        uint64_t start = sluice_now();
+        if (i % 2)
+            poll(NULL, 0, (int)(495 + i)); /* about when the loops are taken care of */
+        couple_close(&c);
+        assert_in_range(sluice_now() - start, 0, REMOVAL_NS);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        BOTH_MODES(sessions_end_and_the_node_lets_go),
+        cmocka_unit_test(a_loop_nobody_polls_is_no_obstacle),
+        cmocka_unit_test(a_borrowed_message_survives),
+        cmocka_unit_test(polling_goes_on_while_the_device_goes),
+        BOTH_MODES(a_node_without_a_device_says_so),
+        BOTH_MODES(closing_at_the_same_moment),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

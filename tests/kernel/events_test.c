@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * events_test.c - the rdma_cm events that rxe can give, provoked against live nodes: what the
+ * application sees, and that nothing is left behind.
+ *
+ * Each test also asks whether the event came, so that none passes because something else did. Two
+ * are missing for a reason: CONNECT_ERROR comes from librdmacm only when a QP is on the id, which
+ * this library never does; ROUTE_ERROR needs an InfiniBand path query.
+ */
+#include "guest.h"
+
+#define GONE_HOST "10.77.0.99"  /* of the subnet, and nobody has it */
+#define MUTE_HOST "10.77.0.50"  /* likewise; gets a neighbour entry */
+#define FAR_HOST "198.51.100.7" /* no route leads there */
+#define MAC_ONE "02:00:00:00:00:50"
+#define MAC_TWO "02:00:00:00:00:51"
+
+static struct guest_level level;
+
+static void dial_host(struct side *side, const char *host, int port, uint64_t timeout_ns) {
+    sluice_link_options link = side_link(side, &(sluice_link_options){.timeout_ns = timeout_ns});
+    sluice_session session;
+    sluice_error e = {0};
+    char address[80];
+    snprintf(address, sizeof address, "%s:%d", host, port);
+    must(sluice_dial(side->node, address, &link, &session, &e) == 0);
+}
+
+static void expect_end(struct side *side, sluice_reason reason, uint32_t vendor) {
+    struct note note = side_expect(side, SLUICE_CLOSED);
+    print_message("closed: %s (%s), vendor %u\n", sluice_reason_text(note.event.reason),
+                  note.info.close_text, note.event.vendor);
+    assert_int_equal(note.event.reason, reason);
+    assert_int_equal(note.event.vendor, vendor);
+    assert_true(note.event.status < 0);
+    side_expect_nothing(side);
+}
+
+static void neighbour(const char *host, const char *mac) {
+    must(command("ip", "neigh", "replace", host, "lladdr", mac, "dev",
+                 guest_setting("KERNEL_NET_A"), "nud", "permanent") == 0);
+}
+
+static void neighbour_gone(const char *host) {
+    command("ip", "neigh", "del", host, "dev", guest_setting("KERNEL_NET_A"));
+}
+
+/* ---- on the way up ------------------------------------------------------------------------------- */
+
+static void the_node_is_on_the_kernels_device(void **state) {
+    struct side side;
+    side_open(&side, handlers_of(state), NULL);
+    sluice_node_info info = {.size = sizeof info};
+    assert_int_equal(sluice_node_get_info(side.node, &info), 0);
+    assert_string_equal(info.device, guest_setting("SLUICE_DEVICE"));
+    assert_int_equal(info.software, 0);
+    side_close(&side, 0);
+}
+
+static void a_session_comes_up_and_ends(void **state) {
+    struct couple c;
+    couple_open(&c, handlers_of(state), NULL);
+    couple_connect(&c, NULL);
+    assert_int_equal(cm_events("ADDR_RESOLVED"), 1);
+    assert_int_equal(cm_events("ROUTE_RESOLVED"), 1);
+    assert_int_equal(cm_events("CONNECT_REQUEST"), 1);
+    assert_int_equal(cm_events("CONNECT_RESPONSE"), 1); /* at the dialer: its QP is not on the id */
+    assert_int_equal(cm_events("ESTABLISHED"), 1);      /* at the listener */
+    must(side_send(&c.b, c.at_b, 70000, 1, 0) == 0);
+    struct note note = side_expect(&c.a, SLUICE_MESSAGE);
+    must(it_matches(note.msg, 70000, 1));
+    note_free(&note);
+    sluice_hangup(c.at_b, 0);
+    side_expect_closed(&c.b, SLUICE_REASON_LOCAL_CLOSE);
+    side_expect_closed(&c.a, SLUICE_REASON_PEER_CLOSE);
+    couple_close(&c);
+}
+
+static void a_killed_peer_is_a_disconnect(void **state) {
+    struct peer peer;
+    struct side side;
+    peer_run(&peer, "session_peer", "listen", "idle");
+    int port = atoi(peer_expect(&peer, "port "));
+    side_open(&side, handlers_of(state), NULL);
+    side_dial(&side, port, NULL);
+    side_expect(&side, SLUICE_UP);
+    peer_kill(&peer);
+    side_expect_closed(&side, SLUICE_REASON_PEER_LOST);
+    assert_true(cm_events("DISCONNECTED") >= 1);
+    side_close(&side, 0);
+}
+
+/*
+ * TIMEWAIT_EXIT comes half a second after a disconnect, if the id still lives. It does while nobody
+ * polls: the QP's end needs the loop, and the id waits for that. Single turns, so that the loop is
+ * left alone exactly then.
+ */
+static void the_end_of_timewait_changes_nothing(void **state) {
+    (void)state;
+    struct side a, b;
+    side_open(&a, true, NULL);
+    side_open(&b, false, NULL);
+    sluice_session at_b = side_dial(&b, side_listen(&a, NULL, NULL), NULL);
+    uint64_t until = sluice_now() + LIMIT_NS;
+    sluice_event event = {0};
+    while (event.type != SLUICE_UP) {
+        must(sluice_poll(b.loop, &event, 1, 10 * MS) >= 0);
+        must(sluice_now() < until);
+    }
+    side_expect(&a, SLUICE_UP);
+    sluice_hangup(at_b, 0);
+    must(sluice_poll(b.loop, NULL, 0, 0) == 0); /* the farewell is posted */
+    side_expect_closed(&a, SLUICE_REASON_PEER_CLOSE);
+    unsigned long seen = 0;
+    for (unsigned turn = 0; turn < 8 && seen == 0; turn++) {
+        if (turn > 0)
+            must(sluice_poll(b.loop, NULL, 0, 0) == 0);
+        uint64_t wait = sluice_now() + 1500 * MS;
+        while ((seen = cm_events("TIMEWAIT_EXIT")) == 0 && sluice_now() < wait)
+            ;
+    }
+    assert_in_range(seen, 1, 2);
+    side_expect_closed(&b, SLUICE_REASON_LOCAL_CLOSE);
+    side_close(&b, 0);
+    side_close(&a, 0);
+}
+
+/* ---- refusals ------------------------------------------------------------------------------------ */
+
+static void rejected_8_is_nobody_listening(void **state) {
+    struct side side;
+    side_open(&side, handlers_of(state), NULL);
+    dial_host(&side, it_host(), 9, 0);
+    expect_end(&side, SLUICE_REASON_NO_LISTENER, 8);
+    assert_int_equal(cm_events("REJECTED"), 1);
+    side_close(&side, 0);
+}
+
+static void rejected_28_is_a_refusal(void **state) {
+    struct couple c;
+    couple_open(&c, handlers_of(state), NULL);
+    c.port = side_listen(&c.a, &(sluice_link_options){.flags = SLUICE_ASK}, &c.listener);
+    c.at_b = side_dial(&c.b, c.port, NULL);
+    c.at_a = side_expect(&c.a, SLUICE_CONNECT).event.session;
+    assert_int_equal(sluice_refuse(c.at_a, 4711, "no"), 0);
+    expect_end(&c.b, SLUICE_REASON_REFUSED, 4711);
+    side_expect_closed(&c.a, SLUICE_REASON_LOCAL_CLOSE);
+    assert_int_equal(cm_events("REJECTED"), 1);
+    couple_close(&c);
+}
+
+/* ---- nobody there -------------------------------------------------------------------------------- */
+
+static void an_address_nobody_has_is_unreachable(void **state) {
+    struct side side;
+    side_open(&side, handlers_of(state), NULL);
+    uint64_t start = sluice_now();
+    dial_host(&side, GONE_HOST, 7471, 2000 * MS);
+    struct note note = side_expect(&side, SLUICE_CLOSED);
+    assert_int_equal(note.event.reason, SLUICE_REASON_UNREACHABLE);
+    assert_true(note.event.vendor == ETIMEDOUT || note.event.vendor == EHOSTUNREACH);
+    assert_in_range(sluice_now() - start, 0, 10000 * MS);
+    assert_int_equal(cm_events("ADDR_ERROR"), 1);
+    side_close(&side, 0);
+}
+
+static void a_network_without_a_route_is_unreachable_at_once(void **state) {
+    struct side side;
+    side_open(&side, handlers_of(state), NULL);
+    uint64_t start = sluice_now();
+    dial_host(&side, FAR_HOST, 7471, 30000 * MS);
+    expect_end(&side, SLUICE_REASON_UNREACHABLE, ENETUNREACH);
+    assert_in_range(sluice_now() - start, 0, 10000 * MS);
+    side_close(&side, 0);
+}
+
+/* The request is on its way to a host that does not answer when the kernel learns that it moved. */
+static void unreachable_ends_a_dial_at_once(void **state) {
+    struct side side;
+    side_open(&side, handlers_of(state), NULL);
+    neighbour(MUTE_HOST, MAC_ONE);
+    dial_host(&side, MUTE_HOST, 7471, 55000 * MS);
+    uint64_t until = sluice_now() + LIMIT_NS;
+    struct note note;
+    while (cm_events("ROUTE_RESOLVED") == 0)
+        must(!side_next(&side, &note, 10 * MS) && sluice_now() < until);
+    must(!side_next(&side, &note, 300 * MS)); /* connecting */
+    uint64_t start = sluice_now();
+    neighbour(MUTE_HOST, MAC_TWO);
+    expect_end(&side, SLUICE_REASON_UNREACHABLE, (uint32_t)-ETIMEDOUT);
+    assert_in_range(sluice_now() - start, 0, 10000 * MS);
+    assert_int_equal(cm_events("UNREACHABLE"), 1);
+    neighbour_gone(MUTE_HOST);
+    side_close(&side, 0);
+}
+
+/* An established session whose peer moved: lost, on the side that looked the peer up. */
+static void unreachable_ends_a_live_session(void **state) {
+    struct couple c;
+    couple_open(&c, handlers_of(state), NULL);
+    couple_connect(&c, NULL);
+    neighbour(it_host(), MAC_ONE);
+    side_expect_closed(&c.b, SLUICE_REASON_PEER_LOST);
+    assert_int_equal(cm_events("UNREACHABLE"), 1);
+    struct note note = side_expect(&c.a, SLUICE_CLOSED);
+    assert_true(note.event.status < 0);
+    neighbour_gone(it_host());
+    couple_connect(&c, NULL); /* and the next one is as good as ever */
+    couple_close(&c);
+}
+
+/* ---- the wrong device ---------------------------------------------------------------------------- */
+
+static void an_address_behind_another_device_is_refused(void **state) {
+    struct side side;
+    side_open(&side, handlers_of(state), NULL);
+    dial_host(&side, guest_setting("SLUICE_TEST_HOST_2"), 7471, 0);
+    struct note note = side_expect(&side, SLUICE_CLOSED);
+    assert_int_equal(note.event.reason, SLUICE_REASON_WRONG_DEVICE);
+    side_close(&side, 0);
+}
+
+/* ---- nothing is left ----------------------------------------------------------------------------- */
+
+static int remember(void **state) {
+    (void)state;
+    level = guest_level();
+    return 0;
+}
+
+static int compare(void **state) {
+    (void)state;
+    struct guest_level now = guest_level();
+    if (now.fds != level.fds || now.threads != level.threads)
+        print_error("%u descriptors and %u threads, before %u and %u\n", now.fds, now.threads,
+                    level.fds, level.threads);
+    assert_int_equal(now.fds, level.fds);
+    assert_int_equal(now.threads, level.threads);
+    return 0;
+}
+
+/* librdmacm opens each device that an id leads to once, and keeps it. */
+static int warm_up(void **state) {
+    (void)state;
+    struct side side;
+    struct note note;
+    side_open(&side, false, NULL);
+    dial_host(&side, it_host(), 9, 0);
+    must(side_next(&side, &note, LIMIT_NS));
+    dial_host(&side, guest_setting("SLUICE_TEST_HOST_2"), 9, 0);
+    must(side_next(&side, &note, LIMIT_NS));
+    side_close(&side, 0);
+    return 0;
+}
+
+#define EVENT_TEST(fn, mode)                                                                       \
+    { #fn "/" mode, fn, remember, compare, NULL }
+#define BOTH(fn)                                                                                   \
+    {#fn "/polled", fn, remember, compare, (void *)(uintptr_t)0}, {                                \
+#fn "/handlers", fn, remember, compare, (void *)(uintptr_t)1                               \
+    }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        BOTH(the_node_is_on_the_kernels_device),
+        BOTH(an_address_behind_another_device_is_refused),
+        BOTH(a_session_comes_up_and_ends),
+        BOTH(a_killed_peer_is_a_disconnect),
+        EVENT_TEST(the_end_of_timewait_changes_nothing, "polled"),
+        BOTH(rejected_8_is_nobody_listening),
+        BOTH(rejected_28_is_a_refusal),
+        BOTH(an_address_nobody_has_is_unreachable),
+        BOTH(a_network_without_a_route_is_unreachable_at_once),
+        BOTH(unreachable_ends_a_dial_at_once),
+        BOTH(unreachable_ends_a_live_session),
+    };
+    return cmocka_run_group_tests(tests, warm_up, NULL);
+}
