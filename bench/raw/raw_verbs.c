@@ -113,9 +113,8 @@ static void prepare(struct side *s) {
     for (int i = 0; i < 16; i++)
         s->recv_wr[i] = (struct ibv_recv_wr){.sg_list = &s->recv_sge, .num_sge = 1};
     s->send_sge = (struct ibv_sge){(uintptr_t)s->mem + 8192, 0, s->mr->lkey};
-    s->send_wr = (struct ibv_send_wr){.sg_list = &s->send_sge,
-                                      .num_sge = 1,
-                                      .wr.rdma = {s->peer.addr + 8192, s->peer.rkey}};
+    s->send_wr = (struct ibv_send_wr){
+        .sg_list = &s->send_sge, .num_sge = 1, .wr.rdma = {s->peer.addr + 8192, s->peer.rkey}};
 }
 
 static void open_side(struct side *s) {
@@ -289,8 +288,8 @@ static double send_rate(struct side *s, size_t bytes, int list) {
         wr[i] = (struct ibv_send_wr){.sg_list = &sge,
                                      .num_sge = 1,
                                      .opcode = IBV_WR_SEND,
-                                     .send_flags = IBV_SEND_INLINE |
-                                                   (i + 1 == list ? IBV_SEND_SIGNALED : 0u),
+                                     .send_flags =
+                                         IBV_SEND_INLINE | (i + 1 == list ? IBV_SEND_SIGNALED : 0u),
                                      .next = i + 1 < list ? &wr[i + 1] : NULL};
     if (s->number == 1)
         post_receives(s, 240);
@@ -395,7 +394,8 @@ int main(int argc, char **argv) {
         else if (strcmp(argv[i], "--floor") == 0)
             floor_only = true;
         else
-            return fprintf(stderr, "usage: raw-verbs [--json] [--cpus A,B] [--rounds N] [--floor]\n"),
+            return fprintf(stderr,
+                           "usage: raw-verbs [--json] [--cpus A,B] [--rounds N] [--floor]\n"),
                    2;
     }
     if (floor_only) {

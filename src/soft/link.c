@@ -21,6 +21,7 @@
 #include "soft/foreign.h"
 #include "soft/object.h"
 #include "soft/peer_internal.h"
+#include "soft/progress.h"
 
 struct link_msg {
     uint32_t from_qpn, to_qpn;
@@ -188,10 +189,10 @@ void soft_link_close(struct soft_qp *qp) {
 
 static void on_link(struct soft_peer *peer, const struct link_msg *msg, int fd) {
     struct soft_qp *qp = soft_qp_find(msg->to_qpn);
-    if (!qp || fd < 0 || qp->ibv.qp_type != IBV_QPT_RC || ld(qp->tx) || !soft_foreign_memory(fd, SOFT_RING_BYTES))
+    if (!qp || fd < 0 || qp->ibv.qp_type != IBV_QPT_RC || ld(qp->tx) ||
+        !soft_foreign_memory(fd, SOFT_RING_BYTES))
         return;
-    struct soft_ring *ring =
-        mmap(NULL, SOFT_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    struct soft_ring *ring = mmap(NULL, SOFT_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (ring == MAP_FAILED)
         return;
     if (ring->fixed.magic != SOFT_RING_MAGIC || ring->fixed.slots != SOFT_RING_SLOTS ||
@@ -216,7 +217,9 @@ static void send_region(struct soft_peer *peer, int index) {
     if (!r->addr || !peer->greeted || peer->uid != geteuid() ||
         ld(peer->region_sent[index]) != REGION_UNSENT)
         return;
-    struct region_msg msg = {.index = (uint32_t)index, .serial = r->serial, .bytes = r->bytes,
+    struct region_msg msg = {.index = (uint32_t)index,
+                             .serial = r->serial,
+                             .bytes = r->bytes,
                              .flags = r->writable ? REGION_WRITABLE : 0};
     if (soft_peer_send(peer, SOFT_MSG_REGION, &msg, sizeof msg, r->fd) == 0 && peer->alive)
         st(peer->region_sent[index], REGION_SENT);
@@ -252,7 +255,9 @@ void soft_link_region_writable(int index) {
         if (ld(peer->region_sent[index]) == REGION_UNSENT)
             continue;
         const struct soft_region *r = &soft_regions[index];
-        struct region_msg msg = {.index = (uint32_t)index, .serial = r->serial, .bytes = r->bytes,
+        struct region_msg msg = {.index = (uint32_t)index,
+                                 .serial = r->serial,
+                                 .bytes = r->bytes,
                                  .flags = REGION_WRITABLE};
         soft_peer_send(peer, SOFT_MSG_REGION, &msg, sizeof msg, r->fd);
     }
@@ -268,8 +273,7 @@ static void on_region(struct soft_peer *peer, const struct region_msg *msg, int 
     const uint8_t *old = atomic_load(&region->addr);
     if (old && (!writable || region->bytes != msg->bytes))
         return;
-    void *addr =
-        mmap(NULL, msg->bytes, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+    void *addr = mmap(NULL, msg->bytes, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
     if (addr == MAP_FAILED)
         return; /* more rights for a mapping in use, and we may not have them: it stays */
     region->bytes = msg->bytes;
@@ -313,7 +317,8 @@ static bool probe(const struct soft_peer *peer, uint64_t addr) {
 }
 
 static void on_keys(struct soft_peer *peer, const struct keys_msg *msg, int fd) {
-    if (fd < 0 || peer->uid != geteuid() || atomic_load(&peer->keys) || !soft_foreign_memory(fd, SOFT_KEYS_BYTES))
+    if (fd < 0 || peer->uid != geteuid() || atomic_load(&peer->keys) ||
+        !soft_foreign_memory(fd, SOFT_KEYS_BYTES))
         return;
     void *addr = mmap(NULL, SOFT_KEYS_BYTES, PROT_READ, MAP_SHARED, fd, 0);
     if (addr == MAP_FAILED)
@@ -377,6 +382,9 @@ void soft_link_on_peer_gone(struct soft_peer *peer) {
 
 /* A peer gave us something while a CQ of ours was armed, or waits for our acknowledgement. */
 void soft_link_on_bell(struct soft_peer *peer) {
+    /* One bell for all of a peer's QPs: those with nothing to do cost a look, not a lock. */
     for (struct soft_qp *qp = peer->qps; qp; qp = qp->peer_next)
-        soft_qp_progress(qp);
+        if (soft_qp_has_work(qp) || ld(qp->unretired) || ld(qp->rx_word) != ld(qp->rx_pos) ||
+            soft_fault_active())
+            soft_qp_progress(qp);
 }

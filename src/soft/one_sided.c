@@ -88,9 +88,8 @@ static inline enum reach reach(struct soft_qp *qp, unsigned opcode, uint64_t at,
     bool known = key_read(keys, rkey, &key);
     if (known && (key.access & SOFT_KEY_WINDOW))
         return REACH_RING;
-    if (!known || key.pd != qp->remote_pd ||
-        ((int)key.access & access) != access || at < key.start ||
-        length > key.length || at - key.start > key.length - length)
+    if (!known || key.pd != qp->remote_pd || ((int)key.access & access) != access ||
+        at < key.start || length > key.length || at - key.start > key.length - length)
         return REACH_REFUSED;
     if (key.region < 0 && ld(peer->vm_ok) && !is_atomic(opcode)) {
         *addr = (uint8_t *)(uintptr_t)(key.offset + (at - key.start));
@@ -155,8 +154,8 @@ static bool read_mapped(struct soft_qp *qp, const struct soft_wqe *wqe, const st
                         const uint8_t *from) {
     for (unsigned i = 0; i < wqe->num_sge; i++) {
         const struct soft_mr *mr = soft_mr_find(sge[i].lkey, qp->ibv.pd);
-        uint8_t *to = mr ? soft_mr_range(mr, sge[i].addr, sge[i].length, IBV_ACCESS_LOCAL_WRITE)
-                         : NULL;
+        uint8_t *to =
+            mr ? soft_mr_range(mr, sge[i].addr, sge[i].length, IBV_ACCESS_LOCAL_WRITE) : NULL;
         if (!to)
             return false;
         memcpy(to, from, sge[i].length);
@@ -199,9 +198,9 @@ static enum ibv_wc_status touch_process(struct soft_qp *qp, const struct soft_wq
         local[n++] = (struct iovec){(void *)(uintptr_t)inlined, wqe->total};
     for (unsigned i = 0; !inlined && i < wqe->num_sge; i++) {
         const struct soft_mr *mr = soft_mr_find(sge[i].lkey, qp->ibv.pd);
-        uint8_t *at = mr ? soft_mr_range(mr, sge[i].addr, sge[i].length,
-                                         write ? 0 : IBV_ACCESS_LOCAL_WRITE)
-                         : NULL;
+        uint8_t *at =
+            mr ? soft_mr_range(mr, sge[i].addr, sge[i].length, write ? 0 : IBV_ACCESS_LOCAL_WRITE)
+               : NULL;
         if (!at)
             return IBV_WC_LOC_PROT_ERR;
         local[n++] = (struct iovec){at, sge[i].length};
@@ -280,8 +279,7 @@ static enum soft_outcome write_stream(struct soft_qp *qp, struct soft_ring *ring
         }
         struct soft_writer w = {.ring = ring, .index = qp->tx_index};
         if (first) {
-            struct soft_reth reth = {
-                .addr = to->addr, .key = to->rkey, .length = wqe->total};
+            struct soft_reth reth = {.addr = to->addr, .key = to->rkey, .length = wqe->total};
             slot_write(&w, &reth, sizeof reth);
         }
         if (inlined)
@@ -302,8 +300,8 @@ static enum soft_outcome write_stream(struct soft_qp *qp, struct soft_ring *ring
 static enum soft_outcome ask(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
                              uint32_t index) {
     const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
-    unsigned limit = qp->attr.max_rd_atomic < SOFT_RD_ATOMIC ? qp->attr.max_rd_atomic
-                                                             : SOFT_RD_ATOMIC;
+    unsigned limit =
+        qp->attr.max_rd_atomic < SOFT_RD_ATOMIC ? qp->attr.max_rd_atomic : SOFT_RD_ATOMIC;
     if (qp->waiting >= limit || slot_room(qp) < 1)
         return SOFT_NO_ROOM;
     struct soft_writer w = {.ring = ring, .index = qp->tx_index};
@@ -318,7 +316,7 @@ static enum soft_outcome ask(struct soft_qp *qp, struct soft_ring *ring, struct 
         len += sizeof op;
     }
     slot_head(qp, ring, 1, is_atomic(wqe->opcode) ? SOFT_OP_ATOMIC : SOFT_OP_READ,
-                    SOFT_F_FIRST | SOFT_F_LAST, len, 0);
+              SOFT_F_FIRST | SOFT_F_LAST, len, 0);
     if (qp->waiting++ == 0) {
         qp->wait_index = index;
         qp->wait_offset = 0;
@@ -328,8 +326,8 @@ static enum soft_outcome ask(struct soft_qp *qp, struct soft_ring *ring, struct 
 }
 
 /* Tells the target that we tried something we may not: both ends go down as on a device. */
-static enum soft_outcome violation(struct soft_qp *qp, struct soft_ring *ring,
-                                   struct soft_wqe *wqe, enum soft_nak nak) {
+static enum soft_outcome violation(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
+                                   enum soft_nak nak) {
     if (slot_room(qp) < 1)
         return SOFT_NO_ROOM;
     slot_head(qp, ring, 1, SOFT_OP_VIOLATION, SOFT_F_FIRST | SOFT_F_LAST, nak, 0);
@@ -383,9 +381,9 @@ enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, str
                 struct soft_reth reth = {.length = wqe->total};
                 slot_write(&w, &reth, sizeof reth);
                 slot_head(qp, ring, 1, SOFT_OP_WRITE_DONE,
-                                SOFT_F_FIRST | SOFT_F_LAST | SOFT_F_IMM |
-                                    (wqe->flags & IBV_SEND_SOLICITED ? SOFT_F_SOLICITED : 0),
-                                sizeof reth, wqe->imm);
+                          SOFT_F_FIRST | SOFT_F_LAST | SOFT_F_IMM |
+                              (wqe->flags & IBV_SEND_SOLICITED ? SOFT_F_SOLICITED : 0),
+                          sizeof reth, wqe->imm);
             }
             st(qp->attention, ATT_WORK); /* it may be complete already */
             return SOFT_SENT;

@@ -12,7 +12,8 @@ static inline bool is_atomic(unsigned opcode) {
     return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-static inline uint64_t atomic_run(uint64_t *word, bool swap, uint64_t compare_add, uint64_t swap_to) {
+static inline uint64_t atomic_run(uint64_t *word, bool swap, uint64_t compare_add,
+                                  uint64_t swap_to) {
     if (!swap)
         return __atomic_fetch_add(word, compare_add, __ATOMIC_SEQ_CST);
     uint64_t old = compare_add;

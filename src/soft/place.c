@@ -21,8 +21,7 @@ static enum placed place(struct soft_qp *qp, const struct soft_rqe *rqe, const u
             continue;
         }
         struct soft_mr *mr = soft_mr_find(sge->lkey, qp->ibv.pd);
-        uint8_t *to =
-            mr ? soft_mr_range(mr, sge->addr, sge->length, IBV_ACCESS_LOCAL_WRITE) : NULL;
+        uint8_t *to = mr ? soft_mr_range(mr, sge->addr, sge->length, IBV_ACCESS_LOCAL_WRITE) : NULL;
         if (!to)
             return BAD_BUFFER;
         uint64_t n = sge->length - at < bytes ? sge->length - at : bytes;
@@ -34,8 +33,8 @@ static enum placed place(struct soft_qp *qp, const struct soft_rqe *rqe, const u
     return bytes ? TOO_LONG : PLACED;
 }
 
-enum placed soft_place_slots(struct soft_qp *qp, const struct soft_rqe *rqe,
-                             struct soft_ring *ring, unsigned len) {
+enum placed soft_place_slots(struct soft_qp *qp, const struct soft_rqe *rqe, struct soft_ring *ring,
+                             unsigned len) {
     unsigned index = ld(qp->rx_index);
     enum placed placed = PLACED;
     do {
@@ -47,8 +46,8 @@ enum placed soft_place_slots(struct soft_qp *qp, const struct soft_rqe *rqe,
     return placed;
 }
 
-enum placed soft_place_desc(struct soft_qp *qp, const struct soft_rqe *rqe,
-                            struct soft_ring *ring, unsigned count) {
+enum placed soft_place_desc(struct soft_qp *qp, const struct soft_rqe *rqe, struct soft_ring *ring,
+                            unsigned count) {
     struct soft_desc desc[SOFT_MAX_SGE];
     unsigned index = ld(qp->rx_index), per_slot = SOFT_SLOT_PAYLOAD / sizeof *desc;
     for (unsigned i = 0; i < count; i++) {

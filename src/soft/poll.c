@@ -28,7 +28,8 @@
 /* ---- the short way ------------------------------------------------------------------------------ */
 
 /* The receive, if it is one piece that holds len bytes and may be written; else NULL. */
-static inline uint8_t *buffer_of(const struct soft_qp *qp, const struct soft_rqe *rqe, uint32_t len) {
+static inline uint8_t *buffer_of(const struct soft_qp *qp, const struct soft_rqe *rqe,
+                                 uint32_t len) {
     if (rqe->num_sge != 1 || len > rqe->sge[0].length)
         return NULL;
     const struct soft_mr *mr = soft_mr_find(rqe->sge[0].lkey, qp->ibv.pd);

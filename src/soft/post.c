@@ -266,9 +266,8 @@ static int post_list(struct soft_qp *qp, struct ibv_send_wr *wr, struct ibv_send
 static inline bool single(const struct soft_qp *qp, const struct ibv_send_wr *wr) {
     const unsigned flags = IBV_SEND_INLINE | IBV_SEND_SIGNALED;
     return wr->num_sge == 1 && !(wr->send_flags & ~flags) &&
-           wr->sg_list->length <= SOFT_SLOT_PAYLOAD &&
-           qp->sq_tail - qp->sq_free < qp->sq_max_wr && !ld(qp->cold[0]) && !ld(qp->cold[1]) &&
-           !ld(soft_cq_of(qp->ibv.send_cq)->armed);
+           wr->sg_list->length <= SOFT_SLOT_PAYLOAD && qp->sq_tail - qp->sq_free < qp->sq_max_wr &&
+           !ld(qp->cold[0]) && !ld(qp->cold[1]) && !ld(soft_cq_of(qp->ibv.send_cq)->armed);
 }
 
 /* Puts it where the peer sees it. False: it needs the long way, and nothing happened yet. */

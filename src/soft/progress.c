@@ -20,9 +20,8 @@ static void answers(struct soft_qp *qp) {
 void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
     st(qp->attention, 0);
     soft_tsan_observe(qp->ibv.qp_num);
-    if (__builtin_expect(ld(soft_cq_of(qp->ibv.send_cq)->dead) ||
-                             ld(soft_cq_of(qp->ibv.recv_cq)->dead),
-                         0) &&
+    if (__builtin_expect(
+            ld(soft_cq_of(qp->ibv.send_cq)->dead) || ld(soft_cq_of(qp->ibv.recv_cq)->dead), 0) &&
         qp->state != IBV_QPS_RESET)
         soft_qp_fail(qp);
     soft_retire(qp, sink); /* before receives: a small array has room for few completions */

@@ -49,8 +49,8 @@ static inline void emit(struct sink *sink, struct ibv_cq *ibcq, const struct ibv
     }
 }
 
-static inline struct ibv_wc error_wc(const struct soft_qp *qp, uint64_t wr_id, enum ibv_wc_status status,
-                              enum ibv_wc_opcode opcode) {
+static inline struct ibv_wc error_wc(const struct soft_qp *qp, uint64_t wr_id,
+                                     enum ibv_wc_status status, enum ibv_wc_opcode opcode) {
     return (struct ibv_wc){
         .wr_id = wr_id, .status = status, .opcode = opcode, .qp_num = qp->ibv.qp_num};
 }
@@ -96,7 +96,8 @@ static inline bool soft_qp_has_work(struct soft_qp *qp) {
         return true;
     if (ld(qp->unretired)) {
         struct soft_ring *tx = atomic_load_explicit(&qp->tx, memory_order_acquire);
-        if (tx && ((int32_t)(ld(tx->rx.acked) - ld(qp->tx_acked)) > 0 || ld(tx->rx.down) || ld(tx->rx.nak)))
+        if (tx && ((int32_t)(ld(tx->rx.acked) - ld(qp->tx_acked)) > 0 || ld(tx->rx.down) ||
+                   ld(tx->rx.nak)))
             return true;
     }
     return false;
@@ -113,10 +114,10 @@ void soft_responder(struct soft_qp *qp, struct sink *sink);
 
 /* place.c: bytes of the message at the reader's index into memory, after every check */
 enum placed { PLACED, TOO_LONG, BAD_BUFFER };
-enum placed soft_place_slots(struct soft_qp *qp, const struct soft_rqe *rqe,
-                             struct soft_ring *ring, unsigned len);
-enum placed soft_place_desc(struct soft_qp *qp, const struct soft_rqe *rqe,
-                            struct soft_ring *ring, unsigned count);
+enum placed soft_place_slots(struct soft_qp *qp, const struct soft_rqe *rqe, struct soft_ring *ring,
+                             unsigned len);
+enum placed soft_place_desc(struct soft_qp *qp, const struct soft_rqe *rqe, struct soft_ring *ring,
+                            unsigned count);
 void soft_copy_slots(struct soft_qp *qp, struct soft_ring *ring, unsigned offset, void *out,
                      unsigned bytes);
 

@@ -31,8 +31,7 @@ static void advance(struct soft_qp *qp, unsigned span) {
 static inline struct soft_rqe *receive_get(struct soft_qp *qp) {
     if (__builtin_expect(qp->srq != NULL, 0)) {
         if (!qp->srq_taken) {
-            st(qp->srq_seen,
-               atomic_load_explicit(&qp->srq->posts, memory_order_acquire));
+            st(qp->srq_seen, atomic_load_explicit(&qp->srq->posts, memory_order_acquire));
             qp->srq_taken = soft_srq_take(qp->srq, qp->srq_rqe);
         }
         return qp->srq_taken ? qp->srq_rqe : NULL;
@@ -68,15 +67,13 @@ static void refuse(struct soft_qp *qp, struct sink *sink, struct soft_rqe *rqe,
 /* The peer asked for something one-sided it may not have: no receive is involved. */
 static void refuse_request(struct soft_qp *qp, struct sink *sink, enum soft_nak nak) {
     soft_async_event(qp->ibv.context,
-                     nak == SOFT_NAK_REMOTE_ACCESS ? IBV_EVENT_QP_ACCESS_ERR
-                                                   : IBV_EVENT_QP_REQ_ERR,
+                     nak == SOFT_NAK_REMOTE_ACCESS ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR,
                      &qp->ibv);
     refuse(qp, sink, NULL, IBV_WC_SUCCESS, nak);
 }
 
 static bool head_valid(const struct soft_qp *qp, const struct head *h) {
-    unsigned known =
-        SOFT_F_FIRST | SOFT_F_LAST | SOFT_F_IMM | SOFT_F_SOLICITED | SOFT_F_INVALIDATE;
+    unsigned known = SOFT_F_FIRST | SOFT_F_LAST | SOFT_F_IMM | SOFT_F_SOLICITED | SOFT_F_INVALIDATE;
     unsigned whole = SOFT_F_FIRST | SOFT_F_LAST;
     if (h->flags & ~known)
         return false;
@@ -98,8 +95,7 @@ static bool head_valid(const struct soft_qp *qp, const struct head *h) {
     case SOFT_OP_READ:
         return !qp->rx_partial && h->len == sizeof(struct soft_reth);
     case SOFT_OP_ATOMIC:
-        return !qp->rx_partial &&
-               h->len == sizeof(struct soft_reth) + sizeof(struct soft_atomic);
+        return !qp->rx_partial && h->len == sizeof(struct soft_reth) + sizeof(struct soft_atomic);
     case SOFT_OP_READ_RESPONSE:
     case SOFT_OP_ATOMIC_RESPONSE:
         return h->len <= SOFT_SEGMENT_MAX;

@@ -58,8 +58,7 @@ bool soft_flush(struct soft_qp *qp, struct sink *sink) {
         if (qp->srq_taken) {
             if (!room_to_flush(sink, qp->ibv.recv_cq))
                 return false;
-            struct ibv_wc wc =
-                error_wc(qp, qp->srq_rqe->wr_id, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV);
+            struct ibv_wc wc = error_wc(qp, qp->srq_rqe->wr_id, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV);
             qp->srq_taken = false;
             emit(sink, qp->ibv.recv_cq, &wc, true);
         }
@@ -72,8 +71,7 @@ bool soft_flush(struct soft_qp *qp, struct sink *sink) {
     while (qp->rq.head != qp->rq.tail) {
         if (!room_to_flush(sink, qp->ibv.recv_cq))
             return false;
-        struct ibv_wc wc =
-            error_wc(qp, rqe_head(&qp->rq)->wr_id, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV);
+        struct ibv_wc wc = error_wc(qp, rqe_head(&qp->rq)->wr_id, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV);
         qp->rq.head++;
         emit(sink, qp->ibv.recv_cq, &wc, true);
     }

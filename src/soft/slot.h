@@ -103,8 +103,8 @@ static inline void slot_publish(struct soft_qp *qp, struct soft_ring *ring) {
     if (pos == qp->tx_pos)
         return;
     unsigned behind = qp->tx_pos - pos;
-    unsigned index = qp->tx_index >= behind ? qp->tx_index - behind
-                                            : qp->tx_index + SOFT_RING_SLOTS - behind;
+    unsigned index =
+        qp->tx_index >= behind ? qp->tx_index - behind : qp->tx_index + SOFT_RING_SLOTS - behind;
     uint32_t ack = ld(qp->rx_pos);
     soft_tsan_publish(qp->attr.dest_qp_num);
     for (; pos != qp->tx_pos; pos++, index = soft_slot_next(index)) {

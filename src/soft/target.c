@@ -19,8 +19,8 @@ bool soft_place_local(struct soft_qp *qp, const struct soft_wqe *wqe, const stru
             continue;
         }
         struct soft_mr *mr = soft_mr_find(sge[i].lkey, qp->ibv.pd);
-        uint8_t *to = mr ? soft_mr_range(mr, sge[i].addr, sge[i].length, IBV_ACCESS_LOCAL_WRITE)
-                         : NULL;
+        uint8_t *to =
+            mr ? soft_mr_range(mr, sge[i].addr, sge[i].length, IBV_ACCESS_LOCAL_WRITE) : NULL;
         if (!to)
             return false;
         uint64_t n = sge[i].length - at < bytes ? sge[i].length - at : bytes;
@@ -47,7 +47,7 @@ bool soft_answers_transmit(struct soft_qp *qp) {
         slot_write(&w, a->from ? a->from : (const uint8_t *)&a->value, n);
         a->left -= n;
         slot_head(qp, ring, span, a->from ? SOFT_OP_READ_RESPONSE : SOFT_OP_ATOMIC_RESPONSE,
-                        a->left == 0 ? SOFT_F_LAST : 0, n, 0);
+                  a->left == 0 ? SOFT_F_LAST : 0, n, 0);
         if (a->from)
             a->from += n;
         if (a->left == 0)
@@ -109,10 +109,10 @@ enum soft_nak soft_execute(struct soft_qp *qp, unsigned op, const struct soft_re
         return SOFT_NAK_REMOTE_ACCESS;
     if (op == SOFT_OP_ATOMIC && (reth->addr % 8 != 0 || reth->length != 8))
         return SOFT_NAK_INVALID_REQUEST;
-    if (op != SOFT_OP_WRITE && qp->answer_tail - qp->answer_head >=
-                                   (qp->attr.max_dest_rd_atomic < SOFT_RD_ATOMIC
-                                        ? qp->attr.max_dest_rd_atomic
-                                        : SOFT_RD_ATOMIC))
+    if (op != SOFT_OP_WRITE &&
+        qp->answer_tail - qp->answer_head >= (qp->attr.max_dest_rd_atomic < SOFT_RD_ATOMIC
+                                                  ? qp->attr.max_dest_rd_atomic
+                                                  : SOFT_RD_ATOMIC))
         return SOFT_NAK_INVALID_REQUEST;
     uint8_t *addr = NULL;
     if (reth->length) {

@@ -20,7 +20,7 @@
 /* ---- gathering ---------------------------------------------------------------------------------- */
 
 bool soft_gather(struct soft_qp *qp, const struct ibv_sge *sge, unsigned count, uint32_t skip,
-                   uint32_t bytes, struct soft_writer *w) {
+                 uint32_t bytes, struct soft_writer *w) {
     for (unsigned i = 0; i < count && bytes; i++) {
         uint32_t length = sge[i].length;
         if (skip >= length) {
@@ -69,15 +69,16 @@ static inline unsigned wire_flags(const struct soft_wqe *wqe) {
            (wqe->flags & IBV_SEND_SOLICITED ? SOFT_F_SOLICITED : 0);
 }
 
-static enum soft_outcome transmit_desc(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
-                                  const struct soft_desc *desc, unsigned n) {
+static enum soft_outcome transmit_desc(struct soft_qp *qp, struct soft_ring *ring,
+                                       struct soft_wqe *wqe, const struct soft_desc *desc,
+                                       unsigned n) {
     unsigned span = soft_span(n * (unsigned)sizeof *desc);
     if (slot_room(qp) < span)
         return SOFT_NO_ROOM;
     struct soft_writer w = {.ring = ring, .index = qp->tx_index};
     slot_write(&w, desc, n * sizeof *desc);
     slot_head(qp, ring, span, SOFT_OP_SEND_DESC, SOFT_F_FIRST | SOFT_F_LAST | wire_flags(wqe), n,
-               wqe->imm);
+              wqe->imm);
     wqe->sent = wqe->total;
     return SOFT_SENT;
 }
@@ -189,9 +190,8 @@ void soft_qp_transmit(struct soft_qp *qp) {
         struct soft_wqe *wqe = wqe_at(qp, qp->sq_next);
         if (soft_fault_active() && !may_go(qp, wqe))
             break;
-        enum soft_outcome outcome =
-            transmit_one(qp, ring, wqe, wqe_sges(qp, qp->sq_next),
-                         wqe->inlined ? wqe_inline(qp, qp->sq_next) : NULL);
+        enum soft_outcome outcome = transmit_one(qp, ring, wqe, wqe_sges(qp, qp->sq_next),
+                                                 wqe->inlined ? wqe_inline(qp, qp->sq_next) : NULL);
         if (outcome == SOFT_BROKEN)
             mark_broken(qp, wqe);
         if (outcome != SOFT_SENT)

@@ -61,27 +61,33 @@ static void one_writable_for_every_time_the_window_was_full(void **state) {
             &side, port,
             &(sluice_link_options){.window_messages = windows[i], .window_bytes = 64 << 20});
         side_expect(&side, SLUICE_UP);
-        uint64_t sent = 0;
+        uint64_t sent = 0, fulls = 0;
         for (unsigned episode = 1; episode <= 3; episode++) {
             siginfo_t info;
             kill(peer.pid, SIGSTOP);
             must(waitid(P_PID, (id_t)peer.pid, &info, WSTOPPED) == 0);
             uint64_t n = fill(&side, session, 700, sent);
-            /* A NIC goes on acknowledging what there are credits for. */
+            sent += n;
+            fulls++;
+            for (unsigned k = 0; k < 10; k++) {
+                int status = side_send(&side, session, 700, sent, sent + 1);
+                if (status == 0 &&
+                    !it_soft()) { /* a NIC goes on acknowledging while there are credits */
+                    sent++, n++, fulls++;
+                    continue;
+                }
+                assert_int_equal(status, SLUICE_EAGAIN);
+            }
             if (episode == 1)
                 assert_in_range(n, windows[i], windows[i] + (it_soft() ? 0 : DEFAULT_CREDITS));
-            sent += n;
-            for (unsigned k = 0; k < 10; k++)
-                assert_int_equal(side_send(&side, session, 700, sent, sent + 1), SLUICE_EAGAIN);
             kill(peer.pid, SIGCONT);
-            while (counts.outcomes < sent || counts.received < sent ||
-                   counts.writables < episode) {
+            while (counts.outcomes < sent || counts.received < sent || counts.writables < episode) {
                 struct note note;
                 must(side_next(&side, &note, LIMIT_NS));
                 count(&counts, &note, 700);
             }
             side_expect_nothing(&side);
-            assert_int_equal(counts.writables, episode);
+            assert_in_range(counts.writables, episode, fulls); /* the same on soft */
         }
         side_close(&side, 0);
         peer_quit(&peer);

@@ -230,7 +230,7 @@ static int remember(void **state) {
 
 static int compare(void **state) {
     (void)state;
-    struct guest_level now = guest_level();
+    struct guest_level now = guest_level_back_at(&level);
     if (now.fds != level.fds || now.threads != level.threads)
         print_error("%u descriptors and %u threads, before %u and %u\n", now.fds, now.threads,
                     level.fds, level.threads);

@@ -94,9 +94,26 @@ struct guest_level {
     size_t resident;
 };
 
+/* A thread that has been joined is still listed until the kernel is done with it: the lowest count
+ * of several looks is the true one. */
 IT_UNUSED static struct guest_level guest_level(void) {
-    return (struct guest_level){it_entries("/proc/self/fd"), it_entries("/proc/self/task"),
+    struct guest_level level = {it_entries("/proc/self/fd"), it_entries("/proc/self/task"),
                                 it_rss()};
+    for (unsigned look = 0; look < 50; look++) {
+        poll(NULL, 0, 1);
+        unsigned threads = it_entries("/proc/self/task");
+        level.threads = threads < level.threads ? threads : level.threads;
+    }
+    return level;
+}
+
+/* The same, but waits for what is being given back, for as long as anything may take. */
+IT_UNUSED static struct guest_level guest_level_back_at(const struct guest_level *before) {
+    struct guest_level level = guest_level();
+    for (unsigned look = 0;
+         look < 100 && (level.threads != before->threads || level.fds != before->fds); look++)
+        level = guest_level();
+    return level;
 }
 
 #endif

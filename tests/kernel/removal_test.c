@@ -215,7 +215,7 @@ static void a_device_that_comes_back_is_used_and_nothing_is_left(void **state) {
         if (i == 2)
             before = guest_level();
     }
-    struct guest_level now = guest_level();
+    struct guest_level now = guest_level_back_at(&before);
     assert_int_equal(now.fds, before.fds);
     assert_int_equal(now.threads, before.threads);
     assert_in_range(now.resident, 0, before.resident + (2u << 20));
