@@ -204,6 +204,7 @@ static void nursery(int fd) {
         pid_t pid = fork();
         must(pid >= 0);
         if (pid == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
             peer(fd);
             _exit(0);
         }

@@ -25,6 +25,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -382,6 +384,7 @@ SV_UNUSED static struct sv_child sv_fork(void (*fn)(int fd)) {
     pid_t pid = fork();
     must(pid >= 0);
     if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a killed test leaves nobody behind */
         sv_in_child = true;
         close(pair[0]);
         fn(pair[1]);
