@@ -54,10 +54,10 @@ typedef struct sluice_listener {
 
 /* What went wrong, for calls of the slow path. `text` is one line, always terminated. */
 typedef struct sluice_error {
-    int32_t status;    /* sluice_status */
-    int32_t reason;    /* sluice_reason */
-    int32_t os_errno;  /* errno of the failing call, or 0 */
-    uint32_t vendor;   /* transport code (REJ reason, completion status), or 0 */
+    int32_t status;   /* sluice_status */
+    int32_t reason;   /* sluice_reason */
+    int32_t os_errno; /* errno of the failing call, or 0 */
+    uint32_t vendor;  /* transport code (REJ reason, completion status), or 0 */
     char text[160];
 } sluice_error;
 
@@ -82,19 +82,19 @@ typedef struct sluice_peer {
 
 /* 64 bytes, the same record for handlers and for sluice_poll(). */
 typedef struct sluice_event {
-    uint16_t type;          /* sluice_event_type */
-    uint16_t reason;        /* sluice_reason, in SLUICE_CLOSED */
-    int32_t status;         /* sluice_status */
+    uint16_t type;   /* sluice_event_type */
+    uint16_t reason; /* sluice_reason, in SLUICE_CLOSED */
+    int32_t status;  /* sluice_status */
     sluice_session session;
-    void *arg;              /* the session's argument */
+    void *arg; /* the session's argument */
     union {
         sluice_msg *msg;         /* MESSAGE: borrowed until the handler returns or the next poll,
                                     unless kept with sluice_keep() or sent on */
         const sluice_peer *peer; /* CONNECT: borrowed likewise */
     };
-    uint64_t tag;           /* SENT: the tag of the send */
-    uint32_t vendor;        /* CLOSED: transport code behind the reason, or 0 */
-    uint32_t bytes;         /* MESSAGE: payload bytes, SENT: payload bytes (saturated) */
+    uint64_t tag;    /* SENT: the tag of the send */
+    uint32_t vendor; /* CLOSED: transport code behind the reason, or 0 */
+    uint32_t bytes;  /* MESSAGE: payload bytes, SENT: payload bytes (saturated) */
     uint64_t reserved[2];
 } sluice_event;
 
@@ -139,7 +139,7 @@ typedef struct sluice_node_options {
 /* For sluice_listen() (every session of the listener) and sluice_dial() alike. */
 typedef struct sluice_link_options {
     size_t size;
-    sluice_handler handler;   /* called with every event; NULL only together with loop */
+    sluice_handler handler; /* called with every event; NULL only together with loop */
     void *handler_arg;
     void *arg;                /* argument of the session, event->arg (accept may replace it) */
     sluice_loop *loop;        /* NULL = a library worker */
@@ -152,9 +152,10 @@ typedef struct sluice_link_options {
 
 typedef struct sluice_send_options {
     size_t size;
-    uint64_t tag;         /* non-zero: one SLUICE_SENT with this tag reports the outcome */
-    uint64_t deadline_ns; /* absolute; not handed to the device by then: dropped, ETIMEDOUT; 0 none */
-    uint32_t flags;       /* SLUICE_MORE */
+    uint64_t tag; /* non-zero: one SLUICE_SENT with this tag reports the outcome */
+    uint64_t
+        deadline_ns; /* absolute; not handed to the device by then: dropped, ETIMEDOUT; 0 none */
+    uint32_t flags;  /* SLUICE_MORE */
     uint32_t reserved;
 } sluice_send_options;
 #define SLUICE_MORE 1u /* another send follows at once: the doorbell of this one may wait */
@@ -183,20 +184,20 @@ SLUICE_API SLUICE_CHECK int sluice_open(sluice_node **out, const sluice_node_opt
 SLUICE_API void sluice_close(sluice_node *n, uint64_t grace_ns);
 
 typedef struct sluice_node_info {
-    size_t size;              /* set by the caller */
-    char device[64];          /* "sluice_soft0", "rxe0", ... */
-    char why[160];            /* why that device, one line */
-    char wake[96];            /* how sleeping threads are woken, one line */
-    uint32_t software;        /* 1 = software device: figures are not those of a NIC */
+    size_t size;       /* set by the caller */
+    char device[64];   /* "sluice_soft0", "rxe0", ... */
+    char why[160];     /* why that device, one line */
+    char wake[96];     /* how sleeping threads are woken, one line */
+    uint32_t software; /* 1 = software device: figures are not those of a NIC */
     uint32_t workers;
-    int32_t worker_cpu[64];   /* -1 = not pinned */
+    int32_t worker_cpu[64]; /* -1 = not pinned */
     uint32_t eager_bytes;
     uint32_t inline_bytes;
     uint64_t message_bytes_max;
     uint64_t memory_bytes_max;
-    uint64_t memory_bytes;    /* registered now */
+    uint64_t memory_bytes; /* registered now */
     uint32_t sessions_max;
-    uint32_t sessions;        /* open now */
+    uint32_t sessions; /* open now */
 } sluice_node_info;
 SLUICE_API int sluice_node_get_info(sluice_node *n, sluice_node_info *info);
 
@@ -256,6 +257,10 @@ SLUICE_API int sluice_session_get_info(sluice_session s, sluice_session_info *in
 /*
  * A loop is one progress engine and belongs to one thread at a time: the thread that calls
  * sluice_poll() on it. Sessions are put on it with the `loop` link option.
+ *
+ * When the node's device is removed, a loop that is not being polled is run by the library for a
+ * moment, so that the device can go; no handler is called and nothing is lost: what there is to
+ * tell waits for the next poll. After that no loop can be opened: EDEVICE.
  */
 SLUICE_API SLUICE_CHECK int sluice_loop_open(sluice_node *n, sluice_loop **out, sluice_error *e);
 /*
@@ -301,11 +306,11 @@ SLUICE_API SLUICE_CHECK int sluice_send_copy(sluice_session s, const void *data,
 
 /* ---- small things ------------------------------------------------------------------------------ */
 
-SLUICE_API uint64_t sluice_now(void);                   /* CLOCK_MONOTONIC, nanoseconds */
-SLUICE_API const char *sluice_strerror(int status);     /* never NULL */
-SLUICE_API const char *sluice_reason_text(int reason);  /* never NULL */
-SLUICE_API const char *sluice_event_name(int type);     /* never NULL */
-SLUICE_API uint32_t sluice_version(void);               /* major << 16 | minor << 8 | patch */
+SLUICE_API uint64_t sluice_now(void);                  /* CLOCK_MONOTONIC, nanoseconds */
+SLUICE_API const char *sluice_strerror(int status);    /* never NULL */
+SLUICE_API const char *sluice_reason_text(int reason); /* never NULL */
+SLUICE_API const char *sluice_event_name(int type);    /* never NULL */
+SLUICE_API uint32_t sluice_version(void);              /* major << 16 | minor << 8 | patch */
 
 #ifdef __cplusplus
 }

@@ -14,44 +14,44 @@ extern "C" {
 #endif
 
 /* X(name, value, text) */
-#define SLUICE_STATUS_LIST(X)                                                                  \
-    X(OK, 0, "success")                                                                        \
-    X(EAGAIN, -1, "the send window is full: wait for SLUICE_WRITABLE")                         \
-    X(ETIMEDOUT, -2, "the deadline passed first")                                              \
-    X(ECLOSED, -3, "the handle is closed or stale, or its node was shut down")                 \
-    X(EUNKNOWN, -4, "the peer was lost: the message may or may not have arrived")              \
-    X(EREJECTED, -5, "the peer refused")                                                       \
-    X(EINVAL, -6, "an argument is not valid")                                                  \
-    X(ENOMEM, -7, "out of memory, or the memory limit of the node is reached")                 \
-    X(EMSGSIZE, -8, "the message is larger than this session carries")                         \
-    X(EDEVICE, -9, "the RDMA device or its connection failed")                                 \
-    X(EFORKED, -10, "the handle was inherited through fork()")                                 \
-    X(EADDRESS, -11, "the address is malformed, unknown, not local or in use")                 \
+#define SLUICE_STATUS_LIST(X)                                                                      \
+    X(OK, 0, "success")                                                                            \
+    X(EAGAIN, -1, "the send window is full: wait for SLUICE_WRITABLE")                             \
+    X(ETIMEDOUT, -2, "the deadline passed first")                                                  \
+    X(ECLOSED, -3, "the handle is closed or stale, or its node was shut down")                     \
+    X(EUNKNOWN, -4, "the peer was lost: the message may or may not have arrived")                  \
+    X(EREJECTED, -5, "the peer refused")                                                           \
+    X(EINVAL, -6, "an argument is not valid")                                                      \
+    X(ENOMEM, -7, "out of memory, or the memory limit of the node is reached")                     \
+    X(EMSGSIZE, -8, "the message is larger than this session carries")                             \
+    X(EDEVICE, -9, "the RDMA device or its connection failed")                                     \
+    X(EFORKED, -10, "the handle was inherited through fork()")                                     \
+    X(EADDRESS, -11, "the address is malformed, unknown, not local or in use")                     \
     X(ELIMIT, -12, "a limit of the node is reached: sessions, listeners, loops or descriptors")
 
 /* X(name, value, text) */
-#define SLUICE_REASON_LIST(X)                                                                  \
-    X(NONE, 0, "no reason given")                                                              \
-    X(LOCAL_CLOSE, 1, "closed by this side")                                                   \
-    X(PEER_CLOSE, 2, "closed by the peer")                                                     \
-    X(PEER_LOST, 3, "the peer died or cannot be reached any more")                             \
-    X(NO_LISTENER, 4, "nobody listens at that address")                                        \
-    X(REFUSED, 5, "refused by the peer's application")                                         \
-    X(NOT_SLUICE, 6, "the peer does not speak this protocol")                                  \
-    X(VERSION, 7, "no protocol version in common")                                             \
-    X(MALFORMED, 8, "malformed negotiation record")                                            \
-    X(PROTOCOL, 9, "the peer broke the protocol")                                              \
-    X(CREDITS, 10, "the peer overran its credits")                                             \
-    X(TIMEOUT, 11, "not established in time")                                                  \
-    X(ADDRESS, 12, "the address could not be resolved")                                        \
-    X(UNREACHABLE, 13, "the peer did not answer")                                              \
-    X(DEVICE_REMOVED, 14, "the RDMA device was removed")                                       \
-    X(DEVICE_ERROR, 15, "the RDMA device reported an error")                                   \
-    X(NO_MEMORY, 16, "out of registered memory")                                               \
-    X(NODE_CLOSED, 17, "the node was closed")                                                  \
-    X(BUSY, 18, "the peer has too many sessions or requests")                                  \
-    X(WRONG_DEVICE, 19, "the address belongs to another device than the node's")               \
-    X(UNSUPPORTED, 20, "the peer asks for a feature this side does not have")                  \
+#define SLUICE_REASON_LIST(X)                                                                      \
+    X(NONE, 0, "no reason given")                                                                  \
+    X(LOCAL_CLOSE, 1, "closed by this side")                                                       \
+    X(PEER_CLOSE, 2, "closed by the peer")                                                         \
+    X(PEER_LOST, 3, "the peer died or cannot be reached any more")                                 \
+    X(NO_LISTENER, 4, "nobody listens at that address")                                            \
+    X(REFUSED, 5, "refused by the peer's application")                                             \
+    X(NOT_SLUICE, 6, "the peer does not speak this protocol")                                      \
+    X(VERSION, 7, "no protocol version in common")                                                 \
+    X(MALFORMED, 8, "malformed negotiation record")                                                \
+    X(PROTOCOL, 9, "the peer broke the protocol")                                                  \
+    X(CREDITS, 10, "the peer overran its credits")                                                 \
+    X(TIMEOUT, 11, "not established in time")                                                      \
+    X(ADDRESS, 12, "the address could not be resolved")                                            \
+    X(UNREACHABLE, 13, "the peer did not answer")                                                  \
+    X(DEVICE_REMOVED, 14, "the RDMA device was removed")                                           \
+    X(DEVICE_ERROR, 15, "the RDMA device reported an error")                                       \
+    X(NO_MEMORY, 16, "out of registered memory")                                                   \
+    X(NODE_CLOSED, 17, "the node was closed")                                                      \
+    X(BUSY, 18, "the peer has too many sessions or requests")                                      \
+    X(WRONG_DEVICE, 19, "the address belongs to another device than the node's")                   \
+    X(UNSUPPORTED, 20, "the peer asks for a feature this side does not have")                      \
     X(VALUE, 21, "a negotiated value is out of range")
 
 typedef enum sluice_status {

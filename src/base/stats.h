@@ -19,41 +19,41 @@
 #define STATS_CM_EVENTS 21 /* 0..19 and "unknown" */
 
 /* X(name, what it counts) - written by the loop's thread */
-#define STATS_LOOP_LIST(X)                                                                     \
-    X(sessions, "sessions open")                                                               \
-    X(messages_sent, "messages sent")                                                          \
-    X(messages_received, "messages received")                                                  \
-    X(bytes_sent, "payload bytes sent")                                                        \
-    X(bytes_received, "payload bytes received")                                                \
-    X(frames_sent, "frames sent")                                                              \
-    X(frames_received, "frames received")                                                      \
-    X(credit_stalls, "times a session had something to send and no credit")                    \
-    X(window_full, "sends refused with EAGAIN")                                                \
-    X(memory_stalls, "times a receive waited for memory")                                      \
-    X(turns, "loop turns")                                                                     \
-    X(empty_turns, "loop turns that found nothing")                                            \
-    X(sleeps, "times the loop slept")                                                          \
-    X(posts, "post_send calls")                                                                \
+#define STATS_LOOP_LIST(X)                                                                         \
+    X(sessions, "sessions open")                                                                   \
+    X(messages_sent, "messages sent")                                                              \
+    X(messages_received, "messages received")                                                      \
+    X(bytes_sent, "payload bytes sent")                                                            \
+    X(bytes_received, "payload bytes received")                                                    \
+    X(frames_sent, "frames sent")                                                                  \
+    X(frames_received, "frames received")                                                          \
+    X(credit_stalls, "times a session had something to send and no credit")                        \
+    X(window_full, "sends refused with EAGAIN")                                                    \
+    X(memory_stalls, "times a receive waited for memory")                                          \
+    X(turns, "loop turns")                                                                         \
+    X(empty_turns, "loop turns that found nothing")                                                \
+    X(sleeps, "times the loop slept")                                                              \
+    X(posts, "post_send calls")                                                                    \
     X(completions, "completions polled")
 
 /* X(name, what it counts) - written by the CM thread */
-#define STATS_CM_LIST(X)                                                                       \
-    X(dials, "connections started")                                                            \
-    X(requests, "connection requests received")                                                \
-    X(accepted, "sessions established as listener")                                            \
-    X(connected, "sessions established as dialer")                                             \
-    X(refused, "requests refused by this side")                                                \
-    X(failed, "dials that failed")                                                             \
-    X(closed, "sessions closed")                                                               \
-    X(listeners, "listeners open")                                                             \
+#define STATS_CM_LIST(X)                                                                           \
+    X(dials, "connections started")                                                                \
+    X(requests, "connection requests received")                                                    \
+    X(accepted, "sessions established as listener")                                                \
+    X(connected, "sessions established as dialer")                                                 \
+    X(refused, "requests refused by this side")                                                    \
+    X(failed, "dials that failed")                                                                 \
+    X(closed, "sessions closed")                                                                   \
+    X(listeners, "listeners open")                                                                 \
     X(turns, "CM thread turns")
 
 struct stats_loop {
 #define STATS_X(name, text) _Atomic uint64_t name;
     STATS_LOOP_LIST(STATS_X)
 #undef STATS_X
-    _Atomic int64_t cpu;      /* -1 = not pinned */
-    _Atomic uint64_t in_use;  /* 0 = slot free */
+    _Atomic int64_t cpu;     /* -1 = not pinned */
+    _Atomic uint64_t in_use; /* 0 = slot free */
 } __attribute__((aligned(256)));
 
 struct stats_cm {

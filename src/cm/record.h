@@ -18,16 +18,16 @@
 #define RECORD_VERSION_MIN 1
 #define RECORD_VERSION_MAX 1
 #define RECORD_REQ_BYTES 56
-#define RECORD_REP_BYTES 84 /* used part; rdma_cm pads to 196 with zeros */
+#define RECORD_REP_BYTES 84  /* used part; rdma_cm pads to 196 with zeros */
 #define RECORD_REJ_BYTES 128 /* used part, at most; fits 148 */
 #define RECORD_REJ_TEXT 120
 #define RECORD_FEATURES_KNOWN 0u /* none yet: every bit set by a peer as "required" is refused */
 
 struct record_req {
     uint8_t version_min, version_max;
-    uint32_t features; /* 24 bits */
-    uint8_t eager_log2;   /* frame bytes, header included: 9..16 */
-    uint8_t message_log2; /* largest message: eager..40 */
+    uint32_t features;           /* 24 bits */
+    uint8_t eager_log2;          /* frame bytes, header included: 9..16 */
+    uint8_t message_log2;        /* largest message: eager..40 */
     uint8_t depth_in, depth_out; /* one-sided depths, from the sender's point of view */
     uint16_t credits;            /* receives the sender of the record posts: 4..1024 */
     uint16_t keepalive;          /* 10 ms units, 0 = off */
@@ -41,7 +41,7 @@ struct record_rep {
     uint8_t version;
     uint32_t features;
     uint8_t eager_log2, message_log2, depth_in, depth_out;
-    uint16_t credits;   /* receives the listener's side posts */
+    uint16_t credits; /* receives the listener's side posts */
     uint16_t keepalive;
     uint8_t session_id[16];
     uint32_t last_sequence;

@@ -29,16 +29,16 @@ struct pool_cache;
 
 /* Control block. The public sluice_msg is this struct. */
 struct sluice_msg {
-    struct inbox_item item; /* cross-thread send */
+    struct inbox_item item;  /* cross-thread send */
     struct sluice_msg *next; /* free lists and queues of its owner */
     struct pool *pool;
-    uint8_t *data;      /* payload; headroom lies before it */
+    uint8_t *data; /* payload; headroom lies before it */
     uint32_t lkey;
     uint8_t size_class; /* the pool's; POOL_CLASSES = a mapping of its own */
     uint8_t state;      /* owner's: enum msg_state of the data path */
     uint16_t flags;
-    uint64_t size;      /* payload bytes */
-    uint64_t capacity;  /* payload bytes the buffer can hold */
+    uint64_t size;     /* payload bytes */
+    uint64_t capacity; /* payload bytes the buffer can hold */
     /* data path's use while it owns the message */
     uint64_t tag, deadline_ns, session_id, sent;
     uint32_t send_flags, pieces;
@@ -68,7 +68,7 @@ void pool_put(struct pool *pool, struct pool_cache *cache, struct sluice_msg *ms
 struct pool_cache *pool_cache_open(struct pool *pool); /* NULL: out of memory */
 void pool_cache_close(struct pool_cache *cache);       /* returns its buffers to the pool */
 
-uint64_t pool_bytes(const struct pool *pool);     /* registered now */
+uint64_t pool_bytes(const struct pool *pool); /* registered now */
 uint64_t pool_bytes_max(const struct pool *pool);
 /* Buffers handed out and not returned; exact while nobody gets or puts. */
 uint64_t pool_in_use(const struct pool *pool);

@@ -49,7 +49,7 @@ struct cm_channel {
     struct rdma_event_channel channel; /* first: what the application sees */
     uint32_t generation;
     struct ibv_context *context; /* control lock: kept open (cm_device.h) */
-    pthread_mutex_t mutex; /* guards queue and debt */
+    pthread_mutex_t mutex;       /* guards queue and debt */
     struct cm_queue queue;
     uint64_t debt; /* tokens read by fetchers, whose events have been taken back */
     _Atomic(struct cm_node *) incoming; /* USER events, newest first */

@@ -186,8 +186,8 @@ int soft_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr) {
         .max_srq = SOFT_MAX_MR,
         .max_srq_wr = SOFT_MAX_WR,
         .max_srq_sge = SOFT_MAX_SGE,
-        .device_cap_flags = IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
-                            IBV_DEVICE_RC_RNR_NAK_GEN,
+        .device_cap_flags =
+            IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_RC_RNR_NAK_GEN,
         .max_qp_rd_atom = 16,
         .max_res_rd_atom = 16 * SOFT_MAX_QP_BLOCKS * SOFT_QP_BLOCK,
         .max_qp_init_rd_atom = 16,
@@ -214,8 +214,8 @@ int soft_query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr 
     attr->max_msg_sz = SOFT_MAX_MSG;
     attr->pkey_tbl_len = 1;
     attr->max_vl_num = 1;
-    attr->active_width = 2; /* 4X */
-    attr->active_speed = 32; /* EDR */
+    attr->active_width = 2;          /* 4X */
+    attr->active_speed = 32;         /* EDR */
     attr->phys_state = down ? 3 : 5; /* disabled, link up */
     attr->link_layer = IBV_LINK_LAYER_ETHERNET;
     return 0;
@@ -323,8 +323,7 @@ void soft_ack_async_event(struct ibv_async_event *event) {
     struct soft_event_queue *q = &soft_context_of(ctx)->async;
     pthread_mutex_lock(&q->lock);
     for (struct soft_event_node **at = &q->fetched; *at; at = &(*at)->next)
-        if (element_of(&(*at)->event) == element &&
-            (*at)->event.event_type == event->event_type) {
+        if (element_of(&(*at)->event) == element && (*at)->event.event_type == event->event_type) {
             struct soft_event_node *node = *at;
             *at = node->next;
             free(node);

@@ -78,8 +78,8 @@ struct soft_mr {
     int32_t region;         /* index of the region it lies in, -1: private memory */
     uint64_t region_offset; /* of start */
     uint32_t index;
-    _Atomic uint32_t key; /* 0 when deregistered */
-    _Atomic int windows;  /* bound to it */
+    _Atomic uint32_t key;   /* 0 when deregistered */
+    _Atomic int windows;    /* bound to it */
     struct soft_mw *window; /* it is the inside of one */
 };
 
@@ -135,7 +135,7 @@ struct soft_cq {
     unsigned qp_count, qp_capacity, hot_count, cold_next;
     unsigned idle_polls;
     struct soft_qp *_Atomic warm; /* cold QPs that somebody posted sends to */
-    unsigned fetched; /* events handed out; under the channel's lock */
+    unsigned fetched;             /* events handed out; under the channel's lock */
     /* completions that could not go straight to a poller */
     soft_spin ring_lock __attribute__((aligned(64)));
     _Atomic uint32_t ring_count;
@@ -148,7 +148,7 @@ struct soft_cq {
 
 struct soft_wqe { /* of any work request: half a cache line */
     uint64_t wr_id;
-    uint32_t end;   /* slot position behind its last slot, once transmitted */
+    uint32_t end; /* slot position behind its last slot, once transmitted */
     uint32_t imm;
     uint32_t total; /* payload bytes */
     uint32_t sent;  /* bytes already in the ring */
@@ -204,9 +204,9 @@ struct soft_qp {
     struct soft_ring *_Atomic rx; /* ring we read, ours; NULL before RTR */
     struct soft_ring *_Atomic tx; /* ring we write, the peer's; NULL until it arrived */
     _Atomic uint32_t rx_index, rx_pos;
-    _Atomic uint32_t rx_told;   /* rx_pos last told to the peer, in a slot or in the ring's header */
-    _Atomic uint32_t rx_word;   /* the same, in the header */
-    _Atomic uint32_t tx_acked;  /* slots of tx known consumed */
+    _Atomic uint32_t rx_told;  /* rx_pos last told to the peer, in a slot or in the ring's header */
+    _Atomic uint32_t rx_word;  /* the same, in the header */
+    _Atomic uint32_t tx_acked; /* slots of tx known consumed */
     _Atomic uint32_t unretired; /* work requests posted and not retired */
     _Atomic uint32_t attention; /* something needs the lock: link, error, flush, backlog */
     _Atomic bool rx_stalled;    /* a message waits for a receive */
@@ -224,8 +224,8 @@ struct soft_qp {
     uint32_t generation;
 
     /* send queue */
-    uint32_t tx_pos, tx_index; /* next slot to write */
-    uint32_t tx_published;     /* slots whose seq words are stored */
+    uint32_t tx_pos, tx_index;                   /* next slot to write */
+    uint32_t tx_published;                       /* slots whose seq words are stored */
     uint32_t sq_free, sq_head, sq_next, sq_tail; /* freed <= retired <= to transmit <= posted */
     uint32_t sq_mask, sq_max_wr, sq_max_sge, max_inline;
     bool sq_sig_all;
@@ -253,27 +253,27 @@ struct soft_qp {
     /* answers owed to the peer's READs and atomics, and answers expected */
     struct soft_answer answer[SOFT_RD_ATOMIC];
     uint32_t answer_head, answer_tail;
-    uint32_t waiting;        /* READs and atomics of ours without answer */
-    uint32_t wait_index;     /* sq index of the oldest of them */
-    uint32_t wait_offset;    /* bytes of its answer already placed */
-    uint32_t one_sided_end;  /* slot position behind the last one-sided request in the ring */
-    bool kick_wanted;        /* ring the peer whatever its armed word says */
-    bool one_sided_ring;     /* there is one that may not have been executed */
+    uint32_t waiting;       /* READs and atomics of ours without answer */
+    uint32_t wait_index;    /* sq index of the oldest of them */
+    uint32_t wait_offset;   /* bytes of its answer already placed */
+    uint32_t one_sided_end; /* slot position behind the last one-sided request in the ring */
+    bool kick_wanted;       /* ring the peer whatever its armed word says */
+    bool one_sided_ring;    /* there is one that may not have been executed */
     uint32_t remote_pd;
 
     /* life */
     enum ibv_qp_state state;
-    bool sq_broken;   /* the wqe at sq_next carries the status that ends the QP */
-    bool flushing;    /* the ERR state began to flush */
-    bool peer_gone;   /* process died, or nobody has the destination number */
-    uint8_t give_up;  /* status the engine lost its patience with, else 0 */
+    bool sq_broken;  /* the wqe at sq_next carries the status that ends the QP */
+    bool flushing;   /* the ERR state began to flush */
+    bool peer_gone;  /* process died, or nobody has the destination number */
+    uint8_t give_up; /* status the engine lost its patience with, else 0 */
     uint32_t stall_acked;
     uint64_t stall_since_ns;
     struct soft_qp *warm_next[2]; /* on the CQs' warm lists; owned by who took cold away */
     unsigned cq_at[2];            /* place in the CQs' arrays; their poll_lock */
-    struct soft_peer *peer;      /* our way to the destination; its list holds this QP */
-    struct soft_peer *link_peer; /* the connection that carried the tx ring */
-    uint32_t tick_head;          /* sq_head at the last tick */
+    struct soft_peer *peer;       /* our way to the destination; its list holds this QP */
+    struct soft_peer *link_peer;  /* the connection that carried the tx ring */
+    uint32_t tick_head;           /* sq_head at the last tick */
     struct soft_qp *peer_next, **peer_link; /* peer's list of QPs; control lock */
     struct {
         struct soft_ring *ring; /* a ring offered before RTR; control lock */
@@ -285,9 +285,9 @@ struct soft_qp {
     struct soft_fault_qp fault;
 };
 
-enum { /* attention */
-    ATT_WORK = 1,   /* the poller shall take the lock and look */
-    ATT_RETIRE = 2, /* acknowledged sends wait to be completed, nothing else */
+enum {                 /* attention */
+       ATT_WORK = 1,   /* the poller shall take the lock and look */
+       ATT_RETIRE = 2, /* acknowledged sends wait to be completed, nothing else */
 };
 
 #define soft_context_of(p) ((struct soft_context *)(p))
@@ -321,8 +321,7 @@ static inline bool soft_removed(const struct ibv_context *ctx) {
 extern struct soft_mr *_Atomic soft_mr_table[SOFT_MAX_MR]; /* changes: control lock */
 /* Any thread; NULL: no such key in this PD. */
 static inline struct soft_mr *soft_mr_find(uint32_t key, const struct ibv_pd *pd) {
-    struct soft_mr *mr =
-        atomic_load_explicit(&soft_mr_table[key >> 16], memory_order_acquire);
+    struct soft_mr *mr = atomic_load_explicit(&soft_mr_table[key >> 16], memory_order_acquire);
     return mr && ld(mr->key) == key && mr->ibv.pd == pd ? mr : NULL;
 }
 /* The MR (or bound window) a peer's key names on this QP, or NULL. */
@@ -332,8 +331,8 @@ int soft_keys_fd(void);            /* control lock; -1: no memory */
 /* Address of [addr, addr+len) if mr covers it with these rights, else NULL. */
 static inline uint8_t *soft_mr_range(const struct soft_mr *mr, uint64_t addr, uint64_t len,
                                      int access) {
-    if (addr < mr->start || len > mr->end - mr->start || addr - mr->start > mr->end - mr->start - len ||
-        (mr->access & access) != access)
+    if (addr < mr->start || len > mr->end - mr->start ||
+        addr - mr->start > mr->end - mr->start - len || (mr->access & access) != access)
         return NULL;
     return (uint8_t *)(uintptr_t)(addr + (uint64_t)mr->shift);
 }
@@ -344,7 +343,8 @@ void soft_memory_forked(void);
 extern struct soft_region soft_regions[SOFT_MAX_REGIONS]; /* control lock */
 
 /* link.c */
-int soft_link_open(struct soft_qp *qp);   /* at RTR: make rx, tell the peer. 0 or errno; control lock */
+int soft_link_open(
+    struct soft_qp *qp); /* at RTR: make rx, tell the peer. 0 or errno; control lock */
 void soft_link_close(struct soft_qp *qp); /* control lock; qp in no CQ's list or under its lock */
 void soft_link_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
                           int fd);
@@ -378,23 +378,23 @@ void soft_qp_forked(void);
 void soft_qp_fail(struct soft_qp *qp); /* qp->lock: enter ERR */
 /* Makes all progress possible; completions go to the rings of their CQs. Takes qp->lock. */
 void soft_qp_progress(struct soft_qp *qp);
-void soft_qp_idle(struct soft_qp *qp);        /* a poll found nothing: lazy ack, kick; no lock */
-void soft_qp_flush_ack(struct soft_qp *qp);   /* qp->lock */
-void soft_qp_kick(struct soft_qp *qp);        /* ring the peer's bell */
+void soft_qp_idle(struct soft_qp *qp);      /* a poll found nothing: lazy ack, kick; no lock */
+void soft_qp_flush_ack(struct soft_qp *qp); /* qp->lock */
+void soft_qp_kick(struct soft_qp *qp);      /* ring the peer's bell */
 bool soft_qp_tick(struct soft_qp *qp, uint64_t now); /* engine; true: again */
 extern struct soft_qp_block {
     uint32_t block;
     uint32_t next;
     struct soft_qp *_Atomic qps[SOFT_QP_BLOCK];
-} *soft_qp_blocks[SOFT_MAX_QP_BLOCKS]; /* control lock */
+} * soft_qp_blocks[SOFT_MAX_QP_BLOCKS]; /* control lock */
 extern unsigned soft_qp_block_count;
 bool soft_own_fence_free(void);
 void soft_tick_if_wanted(void);
 void soft_tick_want(void);
 void soft_tick_stop(void);
-uint64_t soft_rnr_ns(unsigned code); /* min_rnr_timer in nanoseconds */
+uint64_t soft_rnr_ns(unsigned code);            /* min_rnr_timer in nanoseconds */
 void soft_qp_bell_receiver(struct soft_qp *qp); /* qp->lock */
-void soft_qp_numbers_reset(void);              /* control lock */
+void soft_qp_numbers_reset(void);               /* control lock */
 void soft_qp_quiesce(void); /* control lock: waits until no QP lock holder from before is left */
 int soft_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int soft_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
@@ -418,7 +418,7 @@ int soft_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 bool soft_cq_push(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited); /* false: full */
 void soft_cq_signal(struct soft_cq *cq, bool solicited);
 void soft_cq_overrun(struct soft_cq *cq);
-void soft_cq_warm(struct soft_qp *qp); /* a send was posted to a cold QP */
+void soft_cq_warm(struct soft_qp *qp);                          /* a send was posted to a cold QP */
 int soft_cq_pop(struct soft_cq *cq, struct ibv_wc *wc, int ne); /* out of its ring */
 /* cq_list.c: poll_lock held */
 void soft_cq_take_warm(struct soft_cq *cq);

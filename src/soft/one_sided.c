@@ -355,6 +355,7 @@ enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, str
         bool imm = wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
         if (imm && slot_room(qp) < 1)
             return SOFT_NO_ROOM;
+        slot_publish(qp, ring); /* what was posted before can be polled before this is visible */
         touch_begin(qp, ring);
         uint8_t *addr = NULL;
         enum reach how = reach(qp, wqe->opcode, to->addr, to->rkey, wqe->total, &addr);
@@ -414,6 +415,7 @@ bool soft_write_now(struct soft_qp *qp, struct soft_ring *ring, const struct ibv
             return false;
     }
     uint8_t *to = NULL;
+    slot_publish(qp, ring); /* as in soft_one_sided() */
     touch_begin(qp, ring);
     bool here = reach(qp, IBV_WR_RDMA_WRITE, wr->wr.rdma.remote_addr, wr->wr.rdma.rkey, length,
                       &to) == REACH_MAPPED &&

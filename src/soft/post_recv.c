@@ -59,9 +59,8 @@ static int post_recv_long(struct soft_qp *qp, struct ibv_recv_wr *wr, struct ibv
 /* One receive of one piece on a QP in good order needs none of the above. */
 int soft_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad) {
     struct soft_qp *qp = soft_qp_of(ibqp);
-    if (__builtin_expect(soft_stale(qp) || !wr || wr->next || wr->num_sge != 1 ||
-                             !spin_try(&qp->lock),
-                         0))
+    if (__builtin_expect(
+            soft_stale(qp) || !wr || wr->next || wr->num_sge != 1 || !spin_try(&qp->lock), 0))
         return post_recv_long(qp, wr, bad);
     struct soft_recv_queue *rq = &qp->rq;
     if (__builtin_expect(qp->state != IBV_QPS_RTS || qp->srq || ld(qp->rx_stalled) ||

@@ -258,8 +258,7 @@ static const struct {
          IBV_QP_MIN_RNR_TIMER,
      IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
     {IBV_QPS_RTR, IBV_QPS_RTS,
-     IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-         IBV_QP_MAX_QP_RD_ATOMIC,
+     IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC,
      IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |
          IBV_QP_PATH_MIG_STATE},
     {IBV_QPS_RTS, IBV_QPS_RTS, 0,
@@ -310,8 +309,8 @@ static int check_values(const struct ibv_qp_attr *attr, int mask) {
     return 0;
 }
 
-#define COPY(bit, field)                                                                       \
-    if (mask & (bit))                                                                          \
+#define COPY(bit, field)                                                                           \
+    if (mask & (bit))                                                                              \
     to->field = from->field
 
 static void merge(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int mask) {

@@ -34,13 +34,13 @@ enum soft_op {
     SOFT_OP_SEND = 1,      /* payload in the slots */
     SOFT_OP_SEND_DESC = 2, /* payload is struct soft_desc[len]: bytes in mapped regions */
     /* one-sided, executed at the target: payload begins with struct soft_reth in the first segment */
-    SOFT_OP_WRITE = 3,       /* then the bytes */
-    SOFT_OP_WRITE_DONE = 4,  /* WRITE_WITH_IMM whose bytes are in place already; soft_reth.length */
-    SOFT_OP_READ = 5,        /* nothing more; the answer is a stream of READ_RESPONSE */
-    SOFT_OP_ATOMIC = 6,      /* then struct soft_atomic; the answer is one ATOMIC_RESPONSE */
+    SOFT_OP_WRITE = 3,      /* then the bytes */
+    SOFT_OP_WRITE_DONE = 4, /* WRITE_WITH_IMM whose bytes are in place already; soft_reth.length */
+    SOFT_OP_READ = 5,       /* nothing more; the answer is a stream of READ_RESPONSE */
+    SOFT_OP_ATOMIC = 6,     /* then struct soft_atomic; the answer is one ATOMIC_RESPONSE */
     SOFT_OP_READ_RESPONSE = 7,
     SOFT_OP_ATOMIC_RESPONSE = 8, /* the old value, 8 bytes */
-    SOFT_OP_VIOLATION = 9,   /* the requester's own check refused its access: len = enum soft_nak */
+    SOFT_OP_VIOLATION = 9, /* the requester's own check refused its access: len = enum soft_nak */
 };
 
 /* head.flags */
@@ -102,10 +102,10 @@ struct soft_ring {
     } fixed;
     /* written by the receiver */
     struct {
-        _Atomic uint32_t acked;   /* slots consumed */
-        _Atomic uint32_t down;    /* the receiving QP left RTR/RTS */
-        _Atomic uint64_t nak;     /* position << 8 | enum soft_nak; valid once nonzero */
-        _Atomic uint32_t stalled; /* position + 1 of a message without a receive (RNR), else 0 */
+        _Atomic uint32_t acked;     /* slots consumed */
+        _Atomic uint32_t down;      /* the receiving QP left RTR/RTS */
+        _Atomic uint64_t nak;       /* position << 8 | enum soft_nak; valid once nonzero */
+        _Atomic uint32_t stalled;   /* position + 1 of a message without a receive (RNR), else 0 */
         _Atomic uint32_t rnr_timer; /* min_rnr_timer of the receiver */
         _Atomic uint32_t access;    /* qp_access_flags | max_dest_rd_atomic << 16 */
         _Atomic uint32_t dark;      /* the receiver's port is down: nothing reaches it */
@@ -113,7 +113,7 @@ struct soft_ring {
     } rx;
     /* written by the sender */
     struct {
-        _Atomic uint32_t down;   /* the sending QP left RTS */
+        _Atomic uint32_t down;     /* the sending QP left RTS */
         _Atomic uint32_t touching; /* odd: the sender is inside one of the receiver's regions */
         uint32_t pad[14];
     } tx;

@@ -33,10 +33,10 @@ void soft_tick_want(void) {
 
 /* min_rnr_timer in nanoseconds: the encoding of the InfiniBand specification, table 45. */
 uint64_t soft_rnr_ns(unsigned code) {
-    static const uint32_t us10[32] = {65536, 1,   2,   3,    4,    6,    8,    12,   16,   24,  32,
-                                      48,    64,  96,  128,  192,  256,  384,  512,  768,  1024,
-                                      1536,  2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576,
-                                      32768, 49152};
+    static const uint32_t us10[32] = {65536, 1,    2,    3,     4,     6,     8,     12,
+                                      16,    24,   32,   48,    64,    96,    128,   192,
+                                      256,   384,  512,  768,   1024,  1536,  2048,  3072,
+                                      4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152};
     return us10[code & 31] * 10000ull;
 }
 

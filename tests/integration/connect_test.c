@@ -54,8 +54,7 @@ static void a_listener_that_speaks_something_else_is_recognised(void **state) {
         peer.out = err[0];
         int port = atoi(strrchr(peer_expect(&peer, "listening on "), ':') + 1);
         /* a refusal without a word could be anybody's */
-        expect_refused_dial(&side, port,
-                            i == 2 ? SLUICE_REASON_REFUSED : SLUICE_REASON_NOT_SLUICE);
+        expect_refused_dial(&side, port, i == 2 ? SLUICE_REASON_REFUSED : SLUICE_REASON_NOT_SLUICE);
         peer_kill(&peer);
     }
     side_close(&side, 0);
@@ -71,7 +70,7 @@ static void a_dialer_that_speaks_something_else_is_refused(void **state) {
     peer_run(&peer, "foreign_peer", "dial", port);
     siginfo_t info;
     struct note note;
-    do /* our loop must be polled for the answer */
+    do                                          /* our loop must be polled for the answer */
         must(!side_next(&c.a, &note, 20 * MS)); /* the application hears nothing of it */
     while (waitid(P_PID, (id_t)peer.pid, &info, WEXITED | WNOWAIT | WNOHANG) == 0 &&
            info.si_pid == 0);
@@ -87,9 +86,9 @@ static void addresses_are_checked(void **state) {
     sluice_error e;
     sluice_session session;
     sluice_listener listener, second;
-    const char *const bad[] = {"",          "127.0.0.1",       "127.0.0.1:",     ":77",
-                               "x:y",       "127.0.0.1:99999", "127.0.0.1:-1",   "[::1:77",
-                               "1.2.3.4:5x", "127.0.0.1:0",    "sluice://",      "127.0.0.1:77 "};
+    const char *const bad[] = {"",           "127.0.0.1",       "127.0.0.1:",   ":77",
+                               "x:y",        "127.0.0.1:99999", "127.0.0.1:-1", "[::1:77",
+                               "1.2.3.4:5x", "127.0.0.1:0",     "sluice://",    "127.0.0.1:77 "};
     side_open(&side, handlers_of(state), NULL);
     sluice_link_options link = side_link(&side, NULL);
     for (unsigned i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -111,8 +110,7 @@ static void addresses_are_checked(void **state) {
     struct side other; /* nor from another node */
     side_open(&other, handlers_of(state), NULL);
     sluice_link_options other_link = side_link(&other, NULL);
-    assert_int_equal(sluice_listen(other.node, address, &other_link, &second, &e),
-                     SLUICE_EADDRESS);
+    assert_int_equal(sluice_listen(other.node, address, &other_link, &second, &e), SLUICE_EADDRESS);
     sluice_unlisten(listener); /* free again, for whoever comes next */
     must(sluice_listener_port(listener) < 0);
     int status;
@@ -209,8 +207,8 @@ static void accepting_sets_the_argument(void **state) {
 static void an_undecided_request_ends_in_time_on_both_sides(void **state) {
     struct couple c;
     couple_open(&c, handlers_of(state), NULL);
-    c.port = side_listen(
-        &c.a, &(sluice_link_options){.flags = SLUICE_ASK, .timeout_ns = 300 * MS}, &c.listener);
+    c.port = side_listen(&c.a, &(sluice_link_options){.flags = SLUICE_ASK, .timeout_ns = 300 * MS},
+                         &c.listener);
     uint64_t start = sluice_now();
     c.at_b = side_dial(&c.b, c.port, NULL);
     c.at_a = side_expect(&c.a, SLUICE_CONNECT).event.session;

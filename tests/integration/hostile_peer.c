@@ -305,8 +305,7 @@ static void dial(unsigned port) {
     if (type == RDMA_CM_EVENT_CONNECT_RESPONSE) {
         if (mode_is("half"))
             wait_for_the_end();
-        else if (modify(&l, IBV_QPS_RTR) && modify(&l, IBV_QPS_RTS) &&
-                 fabric->establish(l.id) == 0)
+        else if (modify(&l, IBV_QPS_RTR) && modify(&l, IBV_QPS_RTS) && fabric->establish(l.id) == 0)
             abuse(&l);
     }
     link_close(&l);

@@ -92,7 +92,7 @@ static void victim_close(struct victim *v) {
     peer_quit(&v->honest.peer);
 }
 
-static const char *const modes[] = {"records", "frames", "flood",    "mute",
+static const char *const modes[] = {"records", "frames", "flood",   "mute",
                                     "half",    "vanish", "scribble"};
 
 /* The last mode is for the software device: only there do peers share memory. */

@@ -47,8 +47,8 @@ static void survivor_note(struct survivor *s, struct note *note) {
 static void survivor_turn(struct survivor *s, bool sends, uint64_t wait_ns) {
     struct note note;
     while (sends && s->up && !s->closed && !s->full) {
-        int status = side_send(&s->side, s->session, it_mixed(s->accepted), s->accepted,
-                               s->accepted + 1);
+        int status =
+            side_send(&s->side, s->session, it_mixed(s->accepted), s->accepted, s->accepted + 1);
         if (status == SLUICE_ECLOSED)
             break;
         must(status == 0 || status == SLUICE_EAGAIN);

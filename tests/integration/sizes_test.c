@@ -49,9 +49,9 @@ static void every_size_returns_from_another_process(void **state) {
         uint32_t eager = info_of(session).eager_bytes;
         uint64_t cap = info_of(session).message_bytes_max;
         must(cap == 4 * MIB && eager > 64 && eager < 64 * KIB);
-        const size_t sizes[] = {0,         1,         7,         8,        64,      4096,
-                                eager - 1, eager,     eager + 1, 2 * eager, 64 * KIB, 64 * KIB + 1,
-                                MIB - 1,   MIB,       MIB + 1,  cap - 1,  cap};
+        const size_t sizes[] = {0,         1,     7,         8,         64,       4096,
+                                eager - 1, eager, eager + 1, 2 * eager, 64 * KIB, 64 * KIB + 1,
+                                MIB - 1,   MIB,   MIB + 1,   cap - 1,   cap};
         for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
             round_trip(&side, session, sizes[i], i + 1);
         side_close(&side, 0);
@@ -91,7 +91,8 @@ static void nothing_larger_than_agreed_is_taken(void **state) {
 }
 
 static void frames_of_every_agreed_size_carry_everything(void **state) {
-    const uint32_t mine[] = {512, 512, 65536, 65536, 5000}, theirs[] = {512, 65536, 512, 65536, 900};
+    const uint32_t mine[] = {512, 512, 65536, 65536, 5000},
+                   theirs[] = {512, 65536, 512, 65536, 900};
     for (unsigned i = 0; i < 5; i++) {
         struct peer peer;
         struct side side;

@@ -68,7 +68,8 @@ static void post_all(struct sv_end *e) {
 
 static void victim(int fd) {
     struct sv_end e;
-    sv_open(&e, SV_OPTIONS(.mapped = true, .sends = DEPTH, .recvs = DEPTH, .bytes = 2 * DEPTH * SLOT));
+    sv_open(&e,
+            SV_OPTIONS(.mapped = true, .sends = DEPTH, .recvs = DEPTH, .bytes = 2 * DEPTH * SLOT));
     sv_meet(&e, fd);
     post_all(&e);
     struct flood f = {.e = &e};
@@ -111,7 +112,8 @@ static void ask_witness(struct sv_end *e, char what) {
 static void one_kill(void) {
     struct sv_end e;
     struct sv_child child = sv_fork(victim);
-    sv_open(&e, SV_OPTIONS(.mapped = true, .sends = DEPTH, .recvs = DEPTH, .bytes = 2 * DEPTH * SLOT));
+    sv_open(&e,
+            SV_OPTIONS(.mapped = true, .sends = DEPTH, .recvs = DEPTH, .bytes = 2 * DEPTH * SLOT));
     sv_meet(&e, child.fd);
     post_all(&e);
     uint64_t until = random_below(200);
@@ -153,7 +155,8 @@ static void a_thousand_kills_leave_no_blocked_ring(void **state) {
 
 int main(void) {
 #if defined(__SANITIZE_THREAD__)
-    fprintf(stderr, "SKIPPED: thread sanitizer allows no threads in a child of a threaded process\n");
+    fprintf(stderr,
+            "SKIPPED: thread sanitizer allows no threads in a child of a threaded process\n");
     return 77;
 #endif
     const struct CMUnitTest tests[] = {

@@ -42,10 +42,10 @@
 
 static bool it_no_cmocka; /* set by programs that are not tests */
 
-#define must(expr)                                                                             \
-    do {                                                                                       \
-        if (!(expr))                                                                           \
-            it_fail(__FILE__, __LINE__, #expr);                                                \
+#define must(expr)                                                                                 \
+    do {                                                                                           \
+        if (!(expr))                                                                               \
+            it_fail(__FILE__, __LINE__, #expr);                                                    \
     } while (0)
 
 static void it_fail(const char *file, int line, const char *what) {
@@ -170,7 +170,8 @@ IT_UNUSED static void side_handler(const sluice_event *event, void *arg) {
     (void)!write(side->bell, &one, sizeof one);
 }
 
-IT_UNUSED static void side_open(struct side *side, bool handlers, const sluice_node_options *given) {
+IT_UNUSED static void side_open(struct side *side, bool handlers,
+                                const sluice_node_options *given) {
     static const int no_pinning[] = {-1, -1, -1, -1};
     sluice_node_options o = given ? *given : (sluice_node_options){0};
     sluice_error e = {0};
@@ -196,7 +197,8 @@ IT_UNUSED static void side_open(struct side *side, bool handlers, const sluice_n
 }
 
 /* Options for sessions of this side. */
-IT_UNUSED static sluice_link_options side_link(struct side *side, const sluice_link_options *given) {
+IT_UNUSED static sluice_link_options side_link(struct side *side,
+                                               const sluice_link_options *given) {
     sluice_link_options o = given ? *given : (sluice_link_options){0};
     o.size = sizeof o;
     if (side->handlers) {
@@ -352,7 +354,8 @@ struct couple {
     int port;
 };
 
-IT_UNUSED static void couple_open(struct couple *c, bool handlers, const sluice_node_options *node) {
+IT_UNUSED static void couple_open(struct couple *c, bool handlers,
+                                  const sluice_node_options *node) {
     memset(c, 0, sizeof *c);
     side_open(&c->a, handlers, node);
     side_open(&c->b, handlers, node);
@@ -386,7 +389,8 @@ struct peer {
 extern char **environ;
 
 /* Starts a program of the build; words end with NULL. */
-IT_UNUSED static void peer_start(struct peer *peer, const char *program, const char *const words[]) {
+IT_UNUSED static void peer_start(struct peer *peer, const char *program,
+                                 const char *const words[]) {
     const char *bin = getenv("SLUICE_BIN_DIR");
     char path[512];
     char *argv[16] = {path};
@@ -410,7 +414,7 @@ IT_UNUSED static void peer_start(struct peer *peer, const char *program, const c
     peer->in = in[1];
     peer->out = out[0];
 }
-#define peer_run(peer, program, ...)                                                           \
+#define peer_run(peer, program, ...)                                                               \
     peer_start(peer, program, (const char *const[]){__VA_ARGS__, NULL})
 
 /* It said something, or ended. */
@@ -437,8 +441,8 @@ IT_UNUSED static const char *peer_line(struct peer *peer) {
         struct pollfd p = {.fd = peer->out, .events = POLLIN};
         must(poll(&p, 1, 1000) >= 0 || errno == EINTR);
         if (p.revents) {
-            ssize_t n = read(peer->out, peer->buffer + peer->held,
-                             sizeof peer->buffer - peer->held);
+            ssize_t n =
+                read(peer->out, peer->buffer + peer->held, sizeof peer->buffer - peer->held);
             must(n > 0); /* it ended without a word */
             peer->held += (size_t)n;
         }
@@ -514,10 +518,9 @@ IT_UNUSED static size_t it_rss(void) {
 }
 
 /* Every test of a list in both modes. */
-#define BOTH_MODES(fn)                                                                         \
-    {#fn "/polled", fn, NULL, NULL, (void *)(uintptr_t)0},                                     \
-    {                                                                                          \
-        #fn "/handlers", fn, NULL, NULL, (void *)(uintptr_t)1                                  \
+#define BOTH_MODES(fn)                                                                             \
+    {#fn "/polled", fn, NULL, NULL, (void *)(uintptr_t)0}, {                                       \
+#fn "/handlers", fn, NULL, NULL, (void *)(uintptr_t)1                                      \
     }
 #define handlers_of(state) (*(state) != NULL)
 

@@ -103,7 +103,8 @@ static void any_event_can_follow_another(void **state) {
 
 static void every_event_can_be_made_up_with_any_status(void **state) {
     (void)state;
-    for (int type = RDMA_CM_EVENT_ADDR_RESOLVED; type <= 17; type++) { /* 16, 17: of newer headers */
+    for (int type = RDMA_CM_EVENT_ADDR_RESOLVED; type <= 17;
+         type++) { /* 16, 17: of newer headers */
         if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
             continue; /* names an id there is not */
         struct rdma_event_channel *channel = soft_create_event_channel();

@@ -126,36 +126,6 @@ static void connected_qps_point_at_each_other(void **state) {
     qp_pair_free(&pair);
 }
 
-static void disconnect_flushes_the_caller_only(void **state) {
-    (void)state;
-    struct softcm_pair pair;
-    qp_pair_up(&pair);
-    assert_int_equal(soft_disconnect(pair.active), 0);
-    assert_int_equal(state_of(pair.active->qp), IBV_QPS_ERR);
-    softcm_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
-    assert_int_equal(soft_disconnect(pair.passive), 0);
-    assert_int_equal(state_of(pair.passive->qp), IBV_QPS_ERR);
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    qp_pair_free(&pair);
-}
-
-static void rejected_moves_the_qp_to_err_when_fetched(void **state) {
-    (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
-    pair.active = softcm_id(pair.active_channel);
-    softcm_resolve(pair.active, pair.port);
-    create_qp(pair.active);
-    assert_int_equal(soft_connect(pair.active, NULL), 0);
-    pair.passive = softcm_request(pair.passive_channel);
-    soft_reject(pair.passive, NULL, 0);
-    assert_true(softcm_readable(pair.active_channel, SOFTCM_WAIT_MS));
-    assert_int_equal(state_of(pair.active->qp), IBV_QPS_INIT);
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 28);
-    assert_int_equal(state_of(pair.active->qp), IBV_QPS_ERR);
-    qp_pair_free(&pair);
-}
-
 /* The QP cannot be moved when the reply is fetched; what follows on the id is swallowed. */
 static void connect_error_is_minus_one_and_the_last_word(void **state) {
     (void)state;
@@ -338,8 +308,6 @@ int main(void) {
         cmocka_unit_test(pd_of_another_context_is_einval),
         cmocka_unit_test(connection_moves_both_qps),
         cmocka_unit_test(connected_qps_point_at_each_other),
-        cmocka_unit_test(disconnect_flushes_the_caller_only),
-        cmocka_unit_test(rejected_moves_the_qp_to_err_when_fetched),
         cmocka_unit_test(connect_error_is_minus_one_and_the_last_word),
         cmocka_unit_test(accept_with_an_unusable_qp_leaves_the_request_unanswered),
         cmocka_unit_test(attributes_before_a_connection),

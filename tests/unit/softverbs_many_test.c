@@ -19,13 +19,11 @@ struct many {
 };
 
 static struct ibv_qp *small_qp(struct sv_end *e) {
-    struct ibv_qp_init_attr attr = {.send_cq = e->scq,
-                                    .recv_cq = e->rcq,
-                                    .cap = {.max_send_wr = 8,
-                                            .max_recv_wr = 8,
-                                            .max_send_sge = 1,
-                                            .max_recv_sge = 1},
-                                    .qp_type = IBV_QPT_RC};
+    struct ibv_qp_init_attr attr = {
+        .send_cq = e->scq,
+        .recv_cq = e->rcq,
+        .cap = {.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1},
+        .qp_type = IBV_QPT_RC};
     struct ibv_qp *qp = soft_create_qp(e->pd, &attr);
     must(qp);
     return qp;
@@ -88,8 +86,7 @@ static void one_message(struct many *m, int i) {
     must(ibv_post_recv(m->qb[i], &rwr, &rbad) == 0);
     must(ibv_post_send(m->qa[i], &swr, &sbad) == 0);
     struct ibv_wc wc = sv_poll(m->b.rcq);
-    must(wc.status == IBV_WC_SUCCESS && wc.wr_id == (uint64_t)i &&
-         wc.qp_num == m->qb[i]->qp_num);
+    must(wc.status == IBV_WC_SUCCESS && wc.wr_id == (uint64_t)i && wc.qp_num == m->qb[i]->qp_num);
     must(sv_poll(m->a.rcq).status == IBV_WC_SUCCESS);
 }
 

@@ -158,6 +158,55 @@ OVER_ALL_WAYS(bad_local_buffer_of_a_read)
 
 /* ---- rights and depths ---------------------------------------------------------------------------- */
 
+struct observer {
+    struct pair *p;
+    bool sent_first;
+};
+
+/* At the moment a later WRITE begins to show: does the SEND before it lie in the ring? */
+static void *observe(void *arg) {
+    struct observer *o = arg;
+    struct soft_qp *qp = soft_qp_of(o->p->b.qp);
+    volatile uint8_t *first = o->p->b.buf;
+    while (*first != 0x5a)
+        sched_yield();
+    struct soft_ring *ring = ld(qp->rx);
+    o->sent_first = atomic_load(&ring->slot[ld(qp->rx_index)].seq) == ld(qp->rx_pos) + 1;
+    return NULL;
+}
+
+static void a_send_can_be_polled_before_the_write_behind_it_shows(void **state) {
+    (void)state;
+    for (int large = 0; large < 2; large++) {
+        struct pair p;
+        pthread_t thread;
+        open_pair(&p, MAPPED, ALL_REMOTE, ALL_REMOTE, 4);
+        sv_wait_linked(&p.a);
+        struct observer o = {.p = &p};
+        uint32_t bytes = large ? BYTES : 64;
+        memset(p.a.buf, 0x5a, bytes);
+        memset(p.b.buf, 0, bytes);
+        must(sv_recv(&p.b, 7, 0, 0) == 0);
+        must(pthread_create(&thread, NULL, observe, &o) == 0);
+        struct ibv_sge sge[2] = {sv_sge(&p.a, 0, 0), sv_sge(&p.a, 0, bytes)};
+        struct ibv_send_wr *bad,
+            wr[2] = {
+                {.wr_id = 1, .sg_list = sge, .num_sge = 1, .opcode = IBV_WR_SEND, .next = &wr[1]},
+                {.wr_id = 2,
+                 .sg_list = &sge[1],
+                 .num_sge = 1,
+                 .opcode = IBV_WR_RDMA_WRITE,
+                 .send_flags = IBV_SEND_SIGNALED,
+                 .wr.rdma = {(uintptr_t)p.b.buf, p.open->rkey}}};
+        must(ibv_post_send(p.a.qp, wr, &bad) == 0);
+        pthread_join(thread, NULL);
+        assert_true(o.sent_first);
+        assert_int_equal(sv_poll(p.b.rcq).wr_id, 7);
+        assert_int_equal(sv_poll(p.a.scq).wr_id, 2);
+        close_pair(&p);
+    }
+}
+
 static void right_missing(int qp_access, int mr_access, enum ibv_wr_opcode opcode) {
     for (enum way way = MAPPED; way < WAYS; way++) {
         struct pair p;
@@ -339,6 +388,7 @@ int main(void) {
         cmocka_unit_test(revoked_key_is_useless_at_once_test),
         cmocka_unit_test(misaligned_atomic_test),
         cmocka_unit_test(bad_local_buffer_of_a_read_test),
+        cmocka_unit_test(a_send_can_be_polled_before_the_write_behind_it_shows),
         cmocka_unit_test(mr_without_the_right_refuses),
         cmocka_unit_test(qp_without_the_right_refuses),
         cmocka_unit_test(read_with_depth_zero_is_an_invalid_request),

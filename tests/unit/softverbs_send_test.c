@@ -426,16 +426,15 @@ static void a_list_arrives_in_its_order(void **state) {
         sv_fill(a.buf + i * 1024, bytes, i);
         from[i] = sv_sge(&a, i * 1024, bytes);
         to[i] = sv_sge(&b, i * 1024, 1024);
-        wr[i] = (struct ibv_send_wr){.wr_id = i,
-                                     .next = i < N - 1 ? &wr[i + 1] : NULL,
-                                     .sg_list = &from[i],
-                                     .num_sge = 1,
-                                     .opcode = IBV_WR_SEND,
-                                     .send_flags = i % 7 == 6 || i == N - 1 ? IBV_SEND_SIGNALED : 0};
-        recv[i] = (struct ibv_recv_wr){.wr_id = i,
-                                       .next = i < N - 1 ? &recv[i + 1] : NULL,
-                                       .sg_list = &to[i],
-                                       .num_sge = 1};
+        wr[i] =
+            (struct ibv_send_wr){.wr_id = i,
+                                 .next = i < N - 1 ? &wr[i + 1] : NULL,
+                                 .sg_list = &from[i],
+                                 .num_sge = 1,
+                                 .opcode = IBV_WR_SEND,
+                                 .send_flags = i % 7 == 6 || i == N - 1 ? IBV_SEND_SIGNALED : 0};
+        recv[i] = (struct ibv_recv_wr){
+            .wr_id = i, .next = i < N - 1 ? &recv[i + 1] : NULL, .sg_list = &to[i], .num_sge = 1};
     }
     assert_int_equal(ibv_post_recv(b.qp, recv, &bad_recv), 0);
     assert_int_equal(ibv_post_send(a.qp, wr, &bad), 0);

@@ -28,8 +28,8 @@ static void one_message(size_t bytes, size_t from, size_t to, uint32_t seed) {
 }
 
 static void all_sizes(bool mapped) {
-    const size_t sizes[] = {0,     1,     8,       63,          64,      111,     112,    113,
-                            224,   447,   448,     449,         896,     4095,    4096,   4097,
+    const size_t sizes[] = {0,     1,     8,       63,  64,          111,    112,  113,
+                            224,   447,   448,     449, 896,         4095,   4096, 4097,
                             65535, 65536, 1048575, MIB, 4 * MIB + 3, 8 * MIB};
     struct sv_options o = SV_OPTIONS(.bytes = 9 * MIB, .mapped = mapped);
     sv_pair(&a, o, &b, o);
@@ -86,7 +86,7 @@ static void large_messages_are_gathered_and_scattered(void **state) {
         for (unsigned i = 0; i < 16; i++) {
             size_t n = 1000 * i + 17 * i * i;
             bool here = mixed && i == 9;
-            from[i] = here ? (struct ibv_sge){(uintptr_t)private, (uint32_t)n, mr->lkey}
+            from[i] = here ? (struct ibv_sge){(uintptr_t) private, (uint32_t)n, mr->lkey}
                            : sv_sge(&a, at, n);
             uint8_t *p = here ? private : a.buf + at;
             for (size_t k = 0; k < n; k++)

@@ -8,8 +8,8 @@
 #define PEERS 3
 #define WRS 32
 
-struct shared { /* PEERS senders, one receiving side whose QPs share a queue */
-    struct sv_end hub;           /* its own qp is the first on the SRQ */
+struct shared {        /* PEERS senders, one receiving side whose QPs share a queue */
+    struct sv_end hub; /* its own qp is the first on the SRQ */
     struct sv_end from[PEERS];
     struct ibv_srq *srq;
     struct ibv_qp *qp[PEERS];

@@ -10,8 +10,8 @@
 #define BYTES (256u * 1024)
 #define SKIPPED 77
 
-#define ALL_REMOTE                                                                             \
-    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+#define ALL_REMOTE                                                                                 \
+    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                   \
      IBV_ACCESS_REMOTE_ATOMIC)
 
 static void to_rts(struct sv_end *e, uint32_t dest) {
@@ -135,8 +135,7 @@ static void users_share_no_memory_and_keys_are_enforced_at_the_target(void **sta
     sv_tell(child.fd, 2);
     must(sv_hear(child.fd) == 3);
     /* one byte past what the key covers, though the memory behind it is registered too */
-    must(ask(&e, IBV_WR_RDMA_WRITE, 2, addr + BYTES / 2 - 1, rkey).status ==
-         IBV_WC_REM_ACCESS_ERR);
+    must(ask(&e, IBV_WR_RDMA_WRITE, 2, addr + BYTES / 2 - 1, rkey).status == IBV_WC_REM_ACCESS_ERR);
     sv_tell(child.fd, 4);
     must(sv_join(&child) == 0);
     sv_close(&e);

@@ -40,10 +40,10 @@
 
 static bool sv_in_child;
 
-#define must(expr)                                                                             \
-    do {                                                                                       \
-        if (!(expr))                                                                           \
-            sv_fail(__FILE__, __LINE__, #expr);                                                \
+#define must(expr)                                                                                 \
+    do {                                                                                           \
+        if (!(expr))                                                                               \
+            sv_fail(__FILE__, __LINE__, #expr);                                                    \
     } while (0)
 
 static void sv_fail(const char *file, int line, const char *what) {
@@ -58,18 +58,18 @@ static void sv_fail(const char *file, int line, const char *what) {
 
 /* ---- one end ----------------------------------------------------------------------------------- */
 
-struct sv_options { /* 0 = the default in the comment */
-    uint32_t sends, recvs;         /* 64, 64 */
-    uint32_t send_sge, recv_sge;   /* 4, 4 */
-    uint32_t inline_bytes;         /* what the device gives anyway */
-    int cqe;                       /* 256 */
+struct sv_options {              /* 0 = the default in the comment */
+    uint32_t sends, recvs;       /* 64, 64 */
+    uint32_t send_sge, recv_sge; /* 4, 4 */
+    uint32_t inline_bytes;       /* what the device gives anyway */
+    int cqe;                     /* 256 */
     bool sig_all, one_cq, channel;
-    uint8_t rnr_timer;             /* 1: 10 us */
-    uint8_t timeout, retry_cnt;    /* 14 (67 ms), 1 */
-    bool finite_rnr;               /* rnr_retry as below instead of 7 (wait for ever) */
+    uint8_t rnr_timer;          /* 1: 10 us */
+    uint8_t timeout, retry_cnt; /* 14 (67 ms), 1 */
+    bool finite_rnr;            /* rnr_retry as below instead of 7 (wait for ever) */
     uint8_t rnr_retry;
-    size_t bytes;                  /* 64 KiB of registered memory */
-    bool mapped;                   /* that peers map */
+    size_t bytes; /* 64 KiB of registered memory */
+    bool mapped;  /* that peers map */
 };
 
 struct sv_end {
@@ -167,11 +167,11 @@ SV_UNUSED static void sv_close(struct sv_end *e) {
 /* ---- states ------------------------------------------------------------------------------------ */
 
 #define SV_INIT_MASK (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
-#define SV_RTR_MASK                                                                            \
-    (IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |            \
+#define SV_RTR_MASK                                                                                \
+    (IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |                \
      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
-#define SV_RTS_MASK                                                                            \
-    (IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |     \
+#define SV_RTS_MASK                                                                                \
+    (IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |         \
      IBV_QP_MAX_QP_RD_ATOMIC)
 
 static struct ibv_qp_attr sv_attr(const struct sv_end *e, enum ibv_qp_state state, uint32_t dest) {
@@ -240,12 +240,12 @@ static void sv_pause(unsigned *turns, uint64_t since, const char *what, int line
     }
 }
 
-#define sv_until(expr)                                                                         \
-    do {                                                                                       \
-        unsigned turns_ = 0;                                                                   \
-        uint64_t since_ = soft_now_ns();                                                       \
-        while (!(expr))                                                                        \
-            sv_pause(&turns_, since_, "deadline: " #expr, __LINE__);                           \
+#define sv_until(expr)                                                                             \
+    do {                                                                                           \
+        unsigned turns_ = 0;                                                                       \
+        uint64_t since_ = soft_now_ns();                                                           \
+        while (!(expr))                                                                            \
+            sv_pause(&turns_, since_, "deadline: " #expr, __LINE__);                               \
     } while (0)
 
 static struct ibv_wc sv_poll_at(struct ibv_cq *cq, int line) {
