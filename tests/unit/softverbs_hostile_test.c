@@ -195,6 +195,7 @@ static void deaf(int fd) {
     sv_open(&e, SV_OPTIONS(.channel = true));
     sv_meet(&e, fd);
     sv_wait_linked(&e);
+    must(sv_hear(fd) == 1); /* the other one is linked too: that took this engine's answer */
     must(ibv_req_notify_cq(e.rcq, 0) == 0);
     soft_lock(); /* for ever: its engine hears nothing */
     for (struct soft_peer *peer = soft_peers; peer; peer = peer->next) {
@@ -217,6 +218,7 @@ static void rings_the_deaf(int fd) {
     sv_open(&e, SV_OPTIONS());
     sv_meet(&e, fd);
     sv_wait_linked(&e);
+    sv_tell(fd, 1);
     must(sv_hear(fd) == 1);
     struct soft_qp *qp = soft_qp_of(e.qp);
     for (unsigned i = 0; i < 64; i++) /* each post rings, as the peer claims to sleep */
@@ -240,6 +242,8 @@ static void a_bell_that_cannot_be_rung_holds_nobody_up(void **state) {
     uint32_t from_bad = sv_hear(bad.fd), from_good = sv_hear(good.fd);
     sv_tell(bad.fd, from_good);
     sv_tell(good.fd, from_bad);
+    assert_int_equal(sv_hear(good.fd), 1);
+    sv_tell(bad.fd, 1);
     assert_int_equal(sv_hear(bad.fd), 1);
     sv_tell(good.fd, 1);
     assert_int_equal(sv_hear(good.fd), 2);
