@@ -21,3 +21,7 @@ target_link_libraries(raw-verbs PRIVATE sluice_static)
 # Connections of the software device's rdma_cm: how many a second, and where the time goes.
 add_executable(raw-connect bench/raw/raw_connect.c)
 target_link_libraries(raw-connect PRIVATE sluice_static)
+
+# The same through the library.
+add_executable(lib-connect bench/raw/lib_connect.c)
+target_link_libraries(lib-connect PRIVATE sluice_static)

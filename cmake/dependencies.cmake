@@ -9,7 +9,9 @@ pkg_check_modules(ibverbs REQUIRED IMPORTED_TARGET libibverbs)
 # wfcqueue lives in liburcu-common, which has no .pc file of its own; --as-needed drops the rest.
 pkg_check_modules(urcu REQUIRED IMPORTED_TARGET liburcu-cds)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
+pkg_check_modules(sodium REQUIRED IMPORTED_TARGET libsodium)
 
 add_library(sluice_dependencies INTERFACE)
 target_link_libraries(sluice_dependencies INTERFACE PkgConfig::rdmacm PkgConfig::ibverbs
-                      PkgConfig::urcu PkgConfig::hwloc Threads::Threads ${CMAKE_DL_LIBS})
+                      PkgConfig::urcu PkgConfig::hwloc PkgConfig::sodium Threads::Threads
+                      ${CMAKE_DL_LIBS})

@@ -37,3 +37,9 @@ if(SLUICE_SANITIZE)
     add_compile_options(-Wno-tsan)
   endif()
 endif()
+
+if(SLUICE_FUZZ)
+  # The library tells the fuzzer which branches an input reached.
+  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_link_options(-fsanitize=fuzzer-no-link)
+endif()

@@ -4,7 +4,7 @@
  * processes: how many a second, one after another and all at once, and where the time goes.
  *
  * One process forks the other. Both sleep on their event channels as an application does. Every
- * connection has a QP of its own on one shared CQ. The stages are those of a program: create the id,
+ * connection has a QP of its own, as large as one of the library's sessions, on one shared CQ. The stages are those of a program: create the id,
  * resolve address and route, create the QP, connect until established, disconnect, destroy.
  *
  *   raw-connect [--json] [--count N]
@@ -65,7 +65,7 @@ static void create_qp(struct side *s, struct rdma_cm_id *id) {
         .send_cq = s->cq,
         .recv_cq = s->cq,
         .qp_type = IBV_QPT_RC,
-        .cap = {.max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1}};
+        .cap = {.max_send_wr = 128, .max_recv_wr = 16, .max_send_sge = 2, .max_recv_sge = 1}};
     if (!s->cq || soft_cm_create_qp(id, s->pd, &init) != 0)
         die("raw-connect: create_qp");
 }

@@ -75,9 +75,13 @@ typedef enum sluice_event_type {
 
 /* The peer of a connection request. Borrowed like a message. */
 typedef struct sluice_peer {
-    char address[64];       /* "192.0.2.1:7471" or "[2001:db8::1]:7471" */
-    uint32_t version;       /* protocol version it offers */
-    uint32_t message_bytes; /* log2 of the largest message it offers to carry */
+    char address[64];         /* "192.0.2.1:7471" or "[2001:db8::1]:7471" */
+    uint32_t version;         /* protocol version it offers */
+    uint32_t message_bytes;   /* log2 of the largest message it offers to carry */
+    uint32_t key_id;          /* its identity: the key it proved to have; 0 = none was asked for */
+    uint32_t private_bytes;   /* of private_data; 0 = it sent none */
+    const void *private_data; /* what it gave as private_data to sluice_dial(); untrusted, but where
+                                 key_id is not 0 it comes from the holder of that key */
 } sluice_peer;
 
 /* 64 bytes, the same record for handlers and for sluice_poll(). */
@@ -130,11 +134,40 @@ typedef struct sluice_node_options {
     uint64_t message_bytes_max; /* largest message this node sends or accepts; default 64 MiB */
     uint32_t eager_bytes;       /* frame size, header included, 512..65536; default 16 KiB */
     uint32_t sessions_max;      /* default 4096 */
+    uint32_t handshakes_max;    /* connections of peers being set up at a time; default 128 */
+    uint32_t requests_max;      /* requests that wait, for that or for the application's decision;
+                                   those above it are told to try again; default 1024 */
     void (*log)(int level, const char *text, void *log_arg); /* default: warnings to stderr */
     void *log_arg;
 } sluice_node_options;
 
-#define SLUICE_ASK 1u /* link flag: deliver SLUICE_CONNECT and wait for accept or refuse */
+/* link flags */
+#define SLUICE_ASK 1u  /* listen: deliver SLUICE_CONNECT and wait for accept or refuse */
+#define SLUICE_ONCE 2u /* dial: one try, at one address; else see sluice_dial() */
+#define SLUICE_REUSE                                                                               \
+    4u /* listen: the address may still be in use by connections that ended
+                           (RDMA_OPTION_ID_REUSEADDR of rdma_set_option(3)) */
+
+/*
+ * A secret shared with peers, 16 to 64 bytes, and the number by which both sides name it, not 0. The
+ * library copies what it is given. docs/security.md says what it protects from and what not.
+ */
+typedef struct sluice_key {
+    uint32_t id;
+    uint32_t bytes;
+    const void *secret;
+} sluice_key;
+
+#define SLUICE_SECRET_MIN 16u
+#define SLUICE_SECRET_MAX 64u
+#define SLUICE_PRIVATE_MAX 256u
+
+/*
+ * Finds the secret of a key a peer names. Writes up to SLUICE_SECRET_MAX bytes and returns how many,
+ * or 0: there is no such key. Called like a handler, on the thread of the loop that gets the session,
+ * before anything of the peer is believed; it should not wait for long.
+ */
+typedef uint32_t (*sluice_key_lookup)(uint32_t key_id, void *secret, void *lookup_arg);
 
 /* For sluice_listen() (every session of the listener) and sluice_dial() alike. */
 typedef struct sluice_link_options {
@@ -143,11 +176,39 @@ typedef struct sluice_link_options {
     void *handler_arg;
     void *arg;                /* argument of the session, event->arg (accept may replace it) */
     sluice_loop *loop;        /* NULL = a library worker */
-    uint32_t flags;           /* SLUICE_ASK */
+    uint32_t flags;           /* SLUICE_ASK ... */
     uint32_t window_messages; /* accepted sends without outcome yet; default 128 */
     uint64_t window_bytes;    /* the same in bytes, one message always fits; default 16 MiB */
     uint64_t timeout_ns;      /* to establish, and for SLUICE_ASK to decide; default 10 s */
     uint32_t credits;         /* receive buffers posted for the peer; default 32, 4..1024 */
+    /*
+     * Each side that is silent for three quarters of the interval says a word; a peer of which nothing
+     * came for two intervals is lost (KEEPALIVE). The longer of both sides' intervals counts; off if
+     * either side has it off. A loop of the application must be polled once in an interval.
+     * 10 ms to 655 s; default 10 s, SLUICE_OFF = off.
+     */
+    uint64_t keepalive_ns;
+    /*
+     * listen: spread the sessions over these loops of this node (instead of loop), each to the one
+     * with the fewest. The array is copied, the loops stay open while the listener does.
+     */
+    sluice_loop *const *loops;
+    uint32_t loop_count; /* up to 64 */
+    /*
+     * Authentication. dial: one key, whose id the listener must know. listen: with keys or a lookup
+     * every peer must authenticate itself; keys are looked at first, then the hook is asked.
+     */
+    uint32_t key_count;
+    const sluice_key *keys;
+    sluice_key_lookup key_lookup;
+    void *key_lookup_arg;
+    /* dial: shown to a listener with SLUICE_ASK before it decides; up to SLUICE_PRIVATE_MAX bytes */
+    const void *private_data;
+    uint32_t private_bytes;
+    uint32_t tos; /* type of service of the connection's packets, 0..255: RDMA_OPTION_ID_TOS */
+    uint32_t
+        ack_timeout; /* exponent of the device's retry timer (4.096 us << n), 1..31; 0 = rdma_cm's
+                             own choice: RDMA_OPTION_ID_ACK_TIMEOUT */
 } sluice_link_options;
 
 typedef struct sluice_send_options {
@@ -201,6 +262,13 @@ typedef struct sluice_node_info {
 } sluice_node_info;
 SLUICE_API int sluice_node_get_info(sluice_node *n, sluice_node_info *info);
 
+/*
+ * Whether library worker `worker` (0 ...) gets new sessions. Drained, it keeps those it has until
+ * they end. When all workers are drained, dials fail with ELIMIT and peers are told BUSY. EINVAL:
+ * there is no such worker.
+ */
+SLUICE_API int sluice_worker_drain(sluice_node *n, uint32_t worker, int drain);
+
 /* ---- sessions and listeners ------------------------------------------------------------------- */
 
 /*
@@ -218,8 +286,11 @@ SLUICE_API void sluice_unlisten(sluice_listener l);
 
 /*
  * Starts to connect and returns at once: SLUICE_UP or SLUICE_CLOSED follows. Sends are accepted
- * only after SLUICE_UP. Host names are resolved by a helper thread. Errors: EADDRESS (malformed),
- * ELIMIT, EINVAL. Anything found out later is in the reason of SLUICE_CLOSED.
+ * only after SLUICE_UP. Host names are resolved by helper threads; every address a name has is tried
+ * in turn. A listener that is busy, or one that does not answer, is asked again, at intervals that
+ * grow and are never quite the same, until timeout_ns is over. Errors: EADDRESS (malformed), ELIMIT,
+ * EINVAL. Anything found out later is in the reason of SLUICE_CLOSED: that of the last try, or of the
+ * last that might have passed.
  */
 SLUICE_API SLUICE_CHECK int sluice_dial(sluice_node *n, const char *address,
                                         const sluice_link_options *o, sluice_session *out,
@@ -248,6 +319,14 @@ typedef struct sluice_session_info {
     uint32_t credits;           /* frames the peer lets us have in flight */
     uint32_t close_code;        /* refusal code of the peer, after a refused dial */
     char close_text[124];       /* refusal text of the peer, or what went wrong */
+    uint32_t key_id;            /* key with which both sides authenticated themselves, or 0 */
+    uint64_t keepalive_ns;      /* interval agreed with the peer, 0 = off */
+    uint32_t tries;             /* connection attempts of a dial, the first included */
+    /* what the stack itself said of the end, behind the reason; -1 where it did not speak */
+    int32_t cm_event; /* enum rdma_cm_event_type */
+    int32_t
+        cm_status; /* status of that event: a negative errno, or the transport's reject reason */
+    int32_t wc_status; /* enum ibv_wc_status of the completion that failed */
 } sluice_session_info;
 /* Also answers inside the SLUICE_CLOSED event of the session; ECLOSED afterwards. */
 SLUICE_API int sluice_session_get_info(sluice_session s, sluice_session_info *info);

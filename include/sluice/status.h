@@ -52,7 +52,13 @@ extern "C" {
     X(BUSY, 18, "the peer has too many sessions or requests")                                      \
     X(WRONG_DEVICE, 19, "the address belongs to another device than the node's")                   \
     X(UNSUPPORTED, 20, "the peer asks for a feature this side does not have")                      \
-    X(VALUE, 21, "a negotiated value is out of range")
+    X(VALUE, 21, "a negotiated value is out of range")                                             \
+    X(KEEPALIVE, 22, "nothing was heard of the peer for two keepalive intervals")                  \
+    X(AUTH_REQUIRED, 23, "the listener wants the peer to authenticate itself")                     \
+    X(AUTH_KEY, 24, "the listener has no key with that id")                                        \
+    X(AUTH_FAILED, 25, "the other side does not have the key")                                     \
+    X(AUTH_REPLAY, 26, "an authentication that was used before")                                   \
+    X(AUTH_ALTERED, 27, "what was negotiated was changed on its way")
 
 typedef enum sluice_status {
 #define SLUICE_X(name, value, text) SLUICE_##name = value,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * cpus.c - the order in which CPUs are handed out, and the claims.
+ * cpus.c - the order in which CPUs are handed out, their NUMA nodes, and the claims.
  *
- * hwloc is asked once per process: which CPUs the cgroup allows, and an order that takes one
- * hardware thread of every core before the second of any. The list is constant afterwards; the
+ * hwloc is asked once per process: which CPUs the cgroup allows, an order that takes one hardware
+ * thread of every core before the second of any, and NUMA nodes. All that is constant afterwards; the
  * affinity mask, which may change, is read at each claim.
  *
  * A claim is the abstract unix socket "\0sluice-cpu-N". Abstract names belong to a network
@@ -31,6 +31,7 @@ const char *cpu_claim_prefix = "sluice-cpu-";
 static pthread_once_t order_once = PTHREAD_ONCE_INIT;
 static int16_t order[CPU_SETSIZE];
 static int order_count;
+static int16_t numa_of[CPU_SETSIZE];
 
 static bool order_has(int cpu) {
     for (int i = 0; i < order_count; i++)
@@ -45,12 +46,27 @@ static void order_add(hwloc_const_cpuset_t allowed, int cpu) {
         order[order_count++] = (int16_t)cpu;
 }
 
+/* A CPU next to several (where some memory is a node of its own) counts with the first. */
+static void find_numa_nodes(hwloc_topology_t topology) {
+    int nodes = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE);
+    for (int i = 0; i < nodes; i++) {
+        hwloc_obj_t node = hwloc_get_obj_by_type(topology, HWLOC_OBJ_NUMANODE, (unsigned)i);
+        if (!node || !node->cpuset || node->os_index > INT16_MAX)
+            continue;
+        for (int cpu = hwloc_bitmap_first(node->cpuset); cpu >= 0 && cpu < CPU_SETSIZE;
+             cpu = hwloc_bitmap_next(node->cpuset, cpu))
+            if (numa_of[cpu] < 0)
+                numa_of[cpu] = (int16_t)node->os_index;
+    }
+}
+
 static bool order_from_hwloc(void) {
     hwloc_topology_t topology;
     if (hwloc_topology_init(&topology) != 0)
         return false;
     bool loaded = hwloc_topology_load(topology) == 0;
     if (loaded) {
+        find_numa_nodes(topology);
         hwloc_const_cpuset_t allowed = hwloc_topology_get_allowed_cpuset(topology);
         int cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
         bool more = true;
@@ -79,6 +95,7 @@ static bool order_from_hwloc(void) {
 }
 
 static void order_init(void) {
+    memset(numa_of, -1, sizeof numa_of);
     if (order_from_hwloc())
         return;
     cpu_set_t mask;
@@ -144,6 +161,11 @@ int cpu_claim_fixed(struct cpu_claim *claim, int cpu) {
         return fd;
     *claim = (struct cpu_claim){.cpu = cpu, .fd = fd < 0 ? -1 : fd};
     return 0;
+}
+
+int cpu_numa_node(int cpu) {
+    pthread_once(&order_once, order_init);
+    return cpu < 0 || cpu >= CPU_SETSIZE ? -1 : numa_of[cpu];
 }
 
 void cpu_claim_release(struct cpu_claim *claim) {

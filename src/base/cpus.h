@@ -21,6 +21,8 @@ extern const char *cpu_claim_prefix;
 int cpu_claim_any(struct cpu_claim *claim);
 /* Takes a CPU on the user's word: validated against the allowed set, claimed if it is free. */
 int cpu_claim_fixed(struct cpu_claim *claim, int cpu);
+/* The NUMA node a CPU belongs to, by the system's number; -1: no such CPU, or not known. */
+int cpu_numa_node(int cpu);
 void cpu_claim_release(struct cpu_claim *claim);
 /* Pins the calling thread. 0 or -errno. */
 int cpu_pin_self(int cpu);

@@ -12,6 +12,11 @@
  * the look that follows that ARMED. disarm fences as well, so the look after waking sees the work
  * of every ring that was merged into RUNG.
  *
+ * Stray events. The one ringer that won writes what it rings into a table before it makes the system
+ * call, and the owner strikes it out when the event comes: the number in an event's upper bits says
+ * where to look. An event that was struck out before, or never written, was rung by nobody. A ringer so
+ * late that a newer one took its place is counted, and as many events are forgiven.
+ *
  * A ringer may be preempted between its exchange and its system call; the bell then rings late and
  * the owner wakes once for nothing. One arm lets at most one system call through, so what a kernel
  * queues is bounded by the number of times the owner slept and is emptied by drain.
@@ -33,6 +38,40 @@ enum { AWAKE, ARMED, RUNG };
 
 #define USER_EVENT ((enum rdma_cm_event_type)FABRIC_CM_USER)
 
+#define RING_MARK                                                                                  \
+    0x8000u /* in the number of every ring, so that no ring looks like an empty place */
+
+/* The winning ringer: what its event will carry. */
+static uint64_t announce(struct doorbell *bell, uint64_t arg) {
+    uint32_t number = atomic_fetch_add_explicit(&bell->sequence, 1, memory_order_relaxed);
+    uint64_t full = (arg & ((UINT64_C(1) << DOORBELL_ARG_BITS) - 1)) |
+                    (uint64_t)((number & 0x7fff) | RING_MARK) << DOORBELL_ARG_BITS;
+    _Atomic uint64_t *place = &bell->announced[number % DOORBELL_ANNOUNCED];
+    /* Before it is lost: its event may be heard at once. */
+    bool taken = atomic_load(place) != 0;
+    if (taken)
+        atomic_fetch_add(&bell->overwritten, 1);
+    if (atomic_exchange(place, full) != 0 && !taken)
+        atomic_fetch_add(&bell->overwritten, 1);
+    return full;
+}
+
+/* True: it stood there, and does no more. */
+static bool strike_out(struct doorbell *bell, uint64_t full) {
+    uint32_t at = (uint32_t)(full >> DOORBELL_ARG_BITS) % DOORBELL_ANNOUNCED;
+    return full != 0 && atomic_compare_exchange_strong(&bell->announced[at], &full, 0);
+}
+
+static void heard(struct doorbell *bell, uint64_t arg) {
+    bell->last_arg = arg;
+    if (strike_out(bell, arg))
+        return;
+    if (bell->excused < atomic_load(&bell->overwritten))
+        bell->excused++;
+    else
+        bell->stray++;
+}
+
 static void cm_close(struct doorbell *bell) {
     if (bell->id)
         bell->fabric->destroy_id(bell->id);
@@ -50,7 +89,7 @@ static bool cm_take(struct doorbell *bell) {
     /* Copied before the acknowledgement. Anything but USER on an unbound id is the stack's own
      * business and a wake like any other. */
     if (event->event == USER_EVENT)
-        bell->last_arg = fabric_event_arg(event);
+        heard(bell, fabric_event_arg(event));
     bell->fabric->ack_cm_event(event);
     return true;
 }
@@ -74,7 +113,7 @@ static const char *cm_open(struct doorbell *bell) {
         bell->id = NULL;
         return "eventfd (no rdma_cm id can be made)";
     }
-    if (fabric->write_cm_event(bell->id, USER_EVENT, 0, 0) != 0)
+    if (fabric->write_cm_event(bell->id, USER_EVENT, 0, announce(bell, 0)) != 0)
         return errno == ENOSYS ? "eventfd (librdmacm before 60 has no rdma_write_cm_event)"
                                : "eventfd (the kernel takes no user events: before Linux 6.18)";
     /* Delivery is not checked: an event that comes late is a wake too many, nothing else. */
@@ -150,6 +189,18 @@ static void ring_event_fd(struct doorbell *bell) {
     atomic_fetch_add_explicit(&bell->fallbacks, 1, memory_order_relaxed);
 }
 
+static bool ring_user_event(struct doorbell *bell, uint64_t arg) {
+    if (!bell->id)
+        return false;
+    uint64_t full = announce(bell, arg);
+    if (bell->fabric->write_cm_event(bell->id, USER_EVENT, 0, full) != 0) {
+        strike_out(bell, full);
+        return false;
+    }
+    atomic_fetch_add_explicit(&bell->writes, 1, memory_order_relaxed);
+    return true;
+}
+
 void doorbell_ring(struct doorbell *bell, uint64_t arg) {
     atomic_thread_fence(memory_order_seq_cst); /* after the caller's publication */
     uint32_t state = atomic_load_explicit(&bell->state, memory_order_relaxed);
@@ -161,9 +212,7 @@ void doorbell_ring(struct doorbell *bell, uint64_t arg) {
                                                  memory_order_relaxed))
         return; /* rung by somebody else, or the owner is awake again */
     int saved_errno = errno;
-    if (bell->id && bell->fabric->write_cm_event(bell->id, USER_EVENT, 0, arg) == 0)
-        atomic_fetch_add_explicit(&bell->writes, 1, memory_order_relaxed);
-    else
+    if (!ring_user_event(bell, arg))
         ring_event_fd(bell);
     errno = saved_errno;
 }

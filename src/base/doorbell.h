@@ -23,6 +23,9 @@
 
 #include "fabric/fabric.h"
 
+#define DOORBELL_ARG_BITS 48   /* of what a ringer says; the rest is the ring's own number */
+#define DOORBELL_ANNOUNCED 64u /* rings remembered; a power of two */
+
 struct doorbell {
     const struct fabric_ops *fabric;
     struct rdma_event_channel *channel; /* NULL: eventfd only */
@@ -32,7 +35,13 @@ struct doorbell {
     /* statistics: rings that met a sleeper, user events written, eventfd rings; the first less the
      * other two were merged. Rings of an owner that is awake touch nothing. */
     _Atomic uint64_t rings, writes, fallbacks;
-    uint64_t last_arg; /* owner: argument of the last user event taken */
+    /* What was rung and not heard yet, by the ring's number: an event that is not in here came from
+     * nobody who posted a record. Written by the one ringer that makes the system call. */
+    _Atomic uint32_t sequence;
+    _Atomic uint64_t overwritten; /* rings that were so late that a newer one took their place */
+    _Atomic uint64_t announced[DOORBELL_ANNOUNCED];
+    /* owner: argument of the last user event taken; events that nobody rang; late ones forgiven */
+    uint64_t last_arg, stray, excused;
     const char *why;
 };
 
@@ -45,7 +54,11 @@ void doorbell_arm(struct doorbell *bell);
 void doorbell_disarm(struct doorbell *bell);
 /* Reads and acknowledges what rang; non-blocking. Call after epoll reported a descriptor. */
 void doorbell_drain(struct doorbell *bell);
-/* arg travels with the user event: {verb:16, slot:48}. Signal-safe on the software fabric. */
+/*
+ * arg, {verb:16, slot:32}, travels with the user event and names the record that made the ring. It
+ * decides nothing: what is to be done stands in the inbox. Draining compares it with what was rung and
+ * counts an event without a ring as stray. Signal-safe on the software fabric.
+ */
 void doorbell_ring(struct doorbell *bell, uint64_t arg);
 /* One line for people: which mechanism and why. */
 const char *doorbell_describe(const struct doorbell *bell);

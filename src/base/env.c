@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * env.c - the default environment: CLOCK_MONOTONIC and getrandom(2).
+ * env.c - the default environment: CLOCK_MONOTONIC and getrandom(2); names are the resolver's.
  *
  * No state; callable from any thread.
  */
@@ -36,4 +36,4 @@ static void system_random(void *arg, void *out, size_t bytes) {
     }
 }
 
-const struct sluice_env env_default = {clock_now, system_random, NULL};
+const struct sluice_env env_default = {.now_ns = clock_now, .random_bytes = system_random};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * env.h - clock and random numbers, injected so that a test or a simulator can own them.
- * The default environment is CLOCK_MONOTONIC and getrandom(2).
+ * env.h - clock, random numbers and name lookups, injected so that a test or a simulator can own
+ * them. The default environment is CLOCK_MONOTONIC, getrandom(2) and getaddrinfo(3).
  */
 #ifndef SLUICE_ENV_H
 #define SLUICE_ENV_H
@@ -9,10 +9,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct sockaddr_storage; /* <sys/socket.h> */
+
 struct sluice_env {
     uint64_t (*now_ns)(void *arg);
     void (*random_bytes)(void *arg, void *out, size_t bytes);
     void *arg;
+    /*
+     * Looks a host name up: writes up to max addresses and how many, best first; 0 or an EAI_ code.
+     * NULL: getaddrinfo(3). Called by resolver threads, several at a time, and it may take its time:
+     * closing a node does not wait for it, so arg must outlive the last call.
+     */
+    int (*resolve)(void *arg, const char *host, struct sockaddr_storage *out, unsigned max,
+                   unsigned *count);
 };
 
 extern const struct sluice_env env_default;

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define STATS_MAGIC 0x53544c53u /* "SLTS" */
-#define STATS_VERSION 1u
+#define STATS_VERSION 2u
 #define STATS_LOOPS_MAX 64
 #define STATS_CM_EVENTS 21 /* 0..19 and "unknown" */
 
@@ -46,14 +46,19 @@
     X(failed, "dials that failed")                                                                 \
     X(closed, "sessions closed")                                                                   \
     X(listeners, "listeners open")                                                                 \
+    X(handshakes, "peers being let in now")                                                        \
+    X(queued, "requests waiting for that now")                                                     \
+    X(busy, "requests refused as busy")                                                            \
+    X(evicted, "slow peers that had to make room for others")                                      \
     X(turns, "CM thread turns")
 
 struct stats_loop {
 #define STATS_X(name, text) _Atomic uint64_t name;
     STATS_LOOP_LIST(STATS_X)
 #undef STATS_X
-    _Atomic int64_t cpu;     /* -1 = not pinned */
-    _Atomic uint64_t in_use; /* 0 = slot free */
+    _Atomic int64_t cpu;      /* -1 = not pinned */
+    _Atomic uint64_t in_use;  /* 0 = slot free */
+    _Atomic uint64_t drained; /* 1 = a worker that gets no new sessions; by any thread */
 } __attribute__((aligned(256)));
 
 struct stats_cm {

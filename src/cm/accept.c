@@ -2,7 +2,8 @@
 /*
  * accept.c - the listener's way from a request to an established connection.
  *
- *   CONNECT_REQUEST -> decide (-> ask the application) -> (loop: PREPARE) -> accept -> ESTABLISHED
+ *   CONNECT_REQUEST -> decide (-> ask the application) -> admission (-> a line) -> (loop: PREPARE)
+ *        -> accept -> ESTABLISHED
  *
  * The loop gets INIT, RTR and RTS at once, so its QP is complete before the peer is answered, and
  * receives are posted before the peer could send.
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cm/auth_replay.h"
 #include "cm/cm.h"
 #include "datapath/slots.h"
 #include "node/node.h"
@@ -29,8 +31,10 @@ static void refuse_request(struct cm *cm, struct rdma_cm_id *id, sluice_reason r
     stats_add(&cm->stats->refused, 1);
 }
 
-static void prepare(struct cm *cm, struct cm_conn *conn) {
+void cm_answer(struct cm *cm, struct cm_conn *conn) {
     struct session *s = session_of_conn(conn);
+    if (!cm_conn_options(cm, conn))
+        return;
     if (!cm_attributes(cm, conn, IBV_QPS_INIT, &conn->init, &conn->init_mask) ||
         !cm_attributes(cm, conn, IBV_QPS_RTR, &conn->rtr, &conn->rtr_mask) ||
         !cm_attributes(cm, conn, IBV_QPS_RTS, &conn->rts, &conn->rts_mask)) {
@@ -39,6 +43,12 @@ static void prepare(struct cm *cm, struct cm_conn *conn) {
                 (uint32_t)errno, "no QP attributes for the answer: %s", strerror(errno));
         return;
     }
+    /* Where a request's path is the dialer's, rdma_cm has taken its class with it, whatever is asked. */
+    if (s->link_config.tos && conn->rtr.ah_attr.is_global)
+        conn->rtr.ah_attr.grh.traffic_class = (uint8_t)s->link_config.tos;
+    /* Before the accept rdma_cm knows the dialer's wishes only, which may be more than was decided. */
+    conn->rtr.max_dest_rd_atomic = conn->rep.depth_in;
+    conn->rts.max_rd_atomic = conn->rep.depth_out;
     cm_enter(cm, conn, CM_ANSWERING);
     loop_post(atomic_load(&s->loop), s, LOOP_VERB_PREPARE);
 }
@@ -65,8 +75,11 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
     }
     sluice_reason reason = record_req_decode(&req, event->data, event->data_bytes);
     cm_proposal(cm, &listener->link, &own);
+    n->env.random_bytes(n->env.arg, own.nonce, sizeof own.nonce);
     if (reason == SLUICE_REASON_NONE)
         reason = record_decide(&rep, &req, &own);
+    if (reason == SLUICE_REASON_NONE && req.key_id != 0 && auth_replay_seen(cm->replay, req.nonce))
+        reason = SLUICE_REASON_AUTH_REPLAY;
     if (reason != SLUICE_REASON_NONE) {
         char peer[64];
         address_format(rdma_get_peer_addr(id), peer);
@@ -75,9 +88,17 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
         refuse_request(cm, id, reason, NULL);
         return;
     }
-    struct session *s = node_session(n, &listener->link);
+    /* Where the two greet, the application is asked after HELLO; room for that there must be now. */
+    bool will_ask = listener->link.flags & SLUICE_ASK;
+    bool asks = will_ask && !(rep.features & RECORD_FEATURE_GREETING);
+    struct session *s = admit_room(cm, will_ask) ? node_session(n, &listener->link) : NULL;
+    if (!s && atomic_load(&n->state) != NODE_OPEN) {
+        refuse_request(cm, id, SLUICE_REASON_NODE_CLOSED, NULL);
+        return;
+    }
     if (!s) {
-        refuse_request(cm, id, SLUICE_REASON_BUSY, NULL);
+        stats_add(&cm->stats->busy, 1);
+        refuse_request(cm, id, SLUICE_REASON_BUSY, ADMIT_BUSY_TEXT);
         return;
     }
     struct cm_conn *conn = &s->conn;
@@ -93,19 +114,26 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
     s->peer.message_bytes = req.message_log2;
     cm_begin(cm, conn);
     slot_publish(s, n->index, 0);
-    if (listener->link.flags & SLUICE_ASK) {
+    if (asks) {
         cm_enter(cm, conn, CM_ASKING);
         loop_post(atomic_load(&s->loop), s, LOOP_VERB_ASK);
     } else {
-        prepare(cm, conn);
+        admit_start(cm, conn);
     }
 }
 
 void cm_answered(struct cm *cm, struct cm_conn *conn) {
     if (conn->owner.state != CM_ASKING)
-        return; /* too late: the request is gone, and CLOSED on its way */
+        return;              /* too late: the request is gone, and CLOSED on its way */
+    if (conn->established) { /* the peer has said HELLO: the loop tells it */
+        struct session *s = session_of_conn(conn);
+        if (conn->accepted)
+            cm_up(cm, conn);
+        loop_post(atomic_load(&s->loop), s, LOOP_VERB_WELCOME);
+        return;
+    }
     if (conn->accepted) {
-        prepare(cm, conn);
+        admit_start(cm, conn);
         return;
     }
     struct record_rej rej = {.reason = SLUICE_REASON_REFUSED, .code = conn->refuse_code};
@@ -142,4 +170,18 @@ void cm_accept_now(struct cm *cm, struct cm_conn *conn) {
 void cm_on_established(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     (void)event;
     cm_adopt(cm, (struct cm_conn *)(void *)owner);
+}
+
+/* The loop found the peer's HELLO or WELCOME in order: the session is up, or the application decides. */
+void cm_greeted(struct cm *cm, struct cm_conn *conn) {
+    struct session *s = session_of_conn(conn);
+    if (conn->owner.state != CM_GREETING)
+        return; /* it failed meanwhile */
+    if (!conn->passive || !(s->link_config.flags & SLUICE_ASK)) {
+        cm_up(cm, conn);
+        return;
+    }
+    cm_enter(cm, conn, CM_ASKING);
+    if (!conn->listener)
+        cm_fail(cm, conn, SLUICE_REASON_NO_LISTENER, 0, "the listener was closed");
 }

@@ -7,7 +7,6 @@
 #define _GNU_SOURCE
 #include "cm/cm.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,6 +15,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "cm/auth.h"
+#include "cm/auth_replay.h"
 #include "datapath/slots.h"
 #include "node/node.h"
 
@@ -24,23 +25,26 @@
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
 
+static void watch_for(struct cm *cm, uint64_t due_ns) {
+    if (due_ns != 0 && due_ns < cm->next_deadline_ns)
+        cm->next_deadline_ns = due_ns;
+}
+
 void cm_watch(struct cm *cm, struct cm_conn *conn, uint64_t deadline_ns) {
     conn->deadline_ns = deadline_ns;
-    if (deadline_ns != 0 && deadline_ns < cm->next_deadline_ns)
-        cm->next_deadline_ns = deadline_ns;
+    watch_for(cm, deadline_ns);
+}
+
+void cm_watch_step(struct cm *cm, struct cm_conn *conn, uint64_t step_ns) {
+    conn->step_ns = step_ns;
+    watch_for(cm, step_ns);
 }
 
 void cm_enter(struct cm *cm, struct cm_conn *conn, enum cm_state state) {
-    (void)cm;
+    admit_move(cm, conn, state);
     if (state == CM_UP || state == CM_FAILED || state == CM_RELEASED)
-        conn->deadline_ns = 0;
+        conn->deadline_ns = conn->step_ns = 0;
     conn->owner.state = (uint8_t)state;
-}
-
-int cm_milliseconds(struct cm *cm, struct cm_conn *conn) {
-    uint64_t left = conn->deadline_ns > cm->now_ns ? conn->deadline_ns - cm->now_ns : 0;
-    left /= 1000000;
-    return left < 1 ? 1 : left > 600000 ? 600000 : (int)left;
 }
 
 static unsigned check_deadlines(struct cm *cm) {
@@ -49,47 +53,68 @@ static unsigned check_deadlines(struct cm *cm) {
         return 0;
     cm->next_deadline_ns = UINT64_MAX;
     for (struct cm_conn *conn = cm->conns; conn; conn = conn->next) {
-        if (conn->deadline_ns == 0)
-            continue;
-        if (conn->deadline_ns > cm->now_ns) {
-            cm_watch(cm, conn, conn->deadline_ns);
-            continue;
+        if (conn->deadline_ns != 0 && conn->deadline_ns <= cm->now_ns) {
+            cm_time_over(cm, conn);
+            count++;
+        } else if (conn->step_ns != 0 && conn->step_ns <= cm->now_ns) {
+            cm_step_over(cm, conn);
+            count++;
         }
-        cm_fail(cm, conn, SLUICE_REASON_TIMEOUT, 0, "not established in time (it waited for %s)",
-                cm_state_name(conn->owner.state));
-        count++;
+        watch_for(cm, conn->deadline_ns);
+        watch_for(cm, conn->step_ns);
     }
     return count;
 }
 
 /* ---- telling the loop ------------------------------------------------------------------------ */
 
+void cm_describe(const struct cm *cm, struct cm_failure *why, sluice_reason reason, uint32_t vendor,
+                 const char *format, va_list args) {
+    why->reason = reason;
+    why->vendor = vendor;
+    why->cm_event = cm->cause ? (int32_t)cm->cause->type : -1;
+    why->cm_status = cm->cause ? cm->cause->status : 0;
+    vsnprintf(why->text, sizeof why->text, format, args);
+}
+
 void cm_fail(struct cm *cm, struct cm_conn *conn, sluice_reason reason, uint32_t vendor,
              const char *format, ...) {
+    struct cm_failure why = {.code = conn->down.code};
+    va_list args;
+    va_start(args, format);
+    cm_describe(cm, &why, reason, vendor, format, args);
+    va_end(args);
+    cm_end(cm, conn, &why);
+}
+
+void cm_end(struct cm *cm, struct cm_conn *conn, const struct cm_failure *why) {
     struct session *s = session_of_conn(conn);
     if (conn->reported || conn->owner.state == CM_RELEASED)
         return;
     conn->reported = true;
     bool was_up = conn->owner.state == CM_UP;
-    conn->down.reason = reason;
-    conn->down.vendor = vendor;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(conn->down.text, sizeof conn->down.text, format, args);
-    va_end(args);
+    conn->down = *why;
     if (!was_up)
         stats_add(conn->passive ? &cm->stats->refused : &cm->stats->failed, 1);
     node_log(cm->node, SLUICE_LOG_DEBUG, "%s %s: %s (%s)", conn->passive ? "from" : "to",
-             s->peer.address, sluice_reason_text((int)reason), conn->down.text);
+             s->peer.address, sluice_reason_text((int)why->reason), conn->down.text);
     cm_enter(cm, conn, CM_FAILED);
     loop_post(atomic_load(&s->loop), s, LOOP_VERB_DOWN);
 }
 
+void cm_up(struct cm *cm, struct cm_conn *conn) {
+    cm_enter(cm, conn, CM_UP);
+    stats_add(conn->passive ? &cm->stats->accepted : &cm->stats->connected, 1);
+}
+
+/* The connection is there: the session is up, unless the two sides greet each other first. */
 void cm_adopt(struct cm *cm, struct cm_conn *conn) {
     struct session *s = session_of_conn(conn);
-    cm_enter(cm, conn, CM_UP);
     conn->rejectable = false;
-    stats_add(conn->passive ? &cm->stats->accepted : &cm->stats->connected, 1);
+    if (conn->rep.features & RECORD_FEATURE_GREETING)
+        cm_enter(cm, conn, CM_GREETING);
+    else
+        cm_up(cm, conn);
     loop_post(atomic_load(&s->loop), s, LOOP_VERB_ADOPT);
 }
 
@@ -107,6 +132,9 @@ void cm_release(struct cm *cm, struct cm_conn *conn) {
         if (conn->passive && !conn->reported)
             stats_add(&cm->stats->refused, 1);
     } else if (conn->established) {
+        bool undecided = conn->owner.state == CM_GREETING || conn->owner.state == CM_ASKING;
+        if (conn->passive && !conn->reported && undecided)
+            stats_add(&cm->stats->refused, 1);
         fabric->disconnect(conn->owner.id); /* an error means that it was over already */
     }
     cm_enter(cm, conn, CM_RELEASED);
@@ -158,6 +186,9 @@ static void take_record(struct cm *cm, struct inbox_item *item) {
         cm_answered(cm, conn);
         gate_clear(&s->gate, GATE_ANSWER);
         break;
+    case CM_VERB_GREETED:
+        cm_greeted(cm, conn);
+        break;
     case CM_VERB_RELEASE:
         cm_release(cm, conn);
         break;
@@ -176,33 +207,6 @@ static unsigned take_records(struct cm *cm) {
     while (count < RECORDS_MAX && (item = inbox_take(&cm->mailbox.inbox))) {
         take_record(cm, item);
         count++;
-    }
-    return count;
-}
-
-static unsigned take_names(struct cm *cm) {
-    unsigned count = 0;
-    uint64_t id;
-    union cm_address address;
-    int error;
-    while (cm->resolver && resolver_answer(cm->resolver, &id, &address, &error)) {
-        count++;
-        struct session *s = slot_find(id);
-        /* The session may be gone; while this thread has its conn linked it cannot be. */
-        if (!gate_enter(&s->gate, (uint32_t)id, 0, 0))
-            continue;
-        struct cm_conn *conn = &s->conn;
-        if (conn->owner.state == CM_NAMING) {
-            if (error == 0) {
-                conn->address = address;
-                conn->address.v4.sin_port = htons(conn->port);
-                cm_resolve(cm, conn);
-            } else {
-                cm_fail(cm, conn, SLUICE_REASON_ADDRESS, 0, "%.80s: %s", conn->host,
-                        resolver_text(error));
-            }
-        }
-        gate_leave(&s->gate);
     }
     return count;
 }
@@ -236,14 +240,17 @@ static void dispatch(struct cm *cm, const struct cm_event *event) {
     struct rdma_cm_id *id =
         event->type == RDMA_CM_EVENT_CONNECT_REQUEST ? event->listen_id : event->id;
     struct cm_owner *owner = id ? id->context : NULL;
-    if (!owner || owner->state >= CM_STATE_COUNT)
+    /* Events of a destroyed id vanish with it; whatever comes of another id is not for this one. */
+    if (!owner || owner->id != id || owner->state >= CM_STATE_COUNT)
         return;
     const struct cm_cell *cell = &cm_table[owner->state][event->type];
+    cm->cause = event;
     if (cell->run)
         cell->run(cm, owner, event);
     else
         node_log(cm->node, SLUICE_LOG_DEBUG, "%s while waiting for %s ignored: %s",
                  cm_event_name(event->type), cm_state_name(owner->state), cell->ignored);
+    cm->cause = NULL;
 }
 
 static unsigned take_events(struct cm *cm) {
@@ -266,6 +273,9 @@ static int sleep_ms(struct cm *cm, uint64_t wait_ns) {
     uint64_t until = wait_ns > UINT64_MAX - cm->now_ns ? UINT64_MAX : cm->now_ns + wait_ns;
     if (cm->next_deadline_ns < until)
         until = cm->next_deadline_ns;
+    uint64_t admits = admit_due(cm); /* of its own: a look at every connection would find nothing */
+    if (admits < until)
+        until = admits;
     if (until == UINT64_MAX)
         return -1;
     if (until <= cm->now_ns)
@@ -280,7 +290,7 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
     stats_add(&cm->stats->turns, 1);
     atomic_store_explicit(&cm->node->stats.page->memory_bytes, pool_bytes(cm->node->pool),
                           memory_order_relaxed);
-    unsigned done = take_records(cm) + take_names(cm) + check_deadlines(cm);
+    unsigned done = take_records(cm) + cm_take_names(cm) + check_deadlines(cm);
     if (cm->device_lost && !cm->device_gone)
         cm_let_go(cm); /* sets a deadline, as long as something is left */
     doorbell_arm(&cm->mailbox.bell);
@@ -289,15 +299,19 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
     int n = epoll_wait(cm->epoll_fd, ready, 4, more ? 0 : sleep_ms(cm, wait_ns));
     doorbell_disarm(&cm->mailbox.bell);
     cm->now_ns = env_now(&cm->node->env);
+    bool seen = true;
     for (int i = 0; i < n; i++) {
-        if (ready[i].data.ptr == cm->channel)
-            done += take_events(cm);
-        else if (ready[i].data.ptr == &cm->mailbox)
+        if (ready[i].data.ptr == cm->channel) {
+            unsigned events = take_events(cm);
+            seen = events < EVENTS_MAX;
+            done += events;
+        } else if (ready[i].data.ptr == &cm->mailbox)
             doorbell_drain(&cm->mailbox.bell);
         else
             cm_async(cm);
     }
-    return done + take_records(cm);
+    done += take_records(cm);
+    return done + admit_turn(cm, seen);
 }
 
 static void *run(void *arg) {
@@ -338,6 +352,7 @@ int cm_open(struct cm *cm, sluice_node *node, bool thread, sluice_error *e) {
     memset(cm, 0, sizeof *cm);
     cm->node = node;
     cm->next_deadline_ns = UINT64_MAX;
+    admit_init(cm);
     cm->stats = &node->stats.page->cm;
     inbox_init(&cm->mailbox.inbox);
     cm->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -358,12 +373,19 @@ int cm_open(struct cm *cm, sluice_node *node, bool thread, sluice_error *e) {
         (error = watch(cm, node->context->async_fd, node->context)) != 0 ||
         (error = doorbell_watch(&cm->mailbox.bell, cm->epoll_fd, &cm->mailbox)) != 0)
         goto close_bell;
+    if (!auth_init() || !(cm->replay = auth_replay_open(&node->env))) {
+        error = -ENOMEM;
+        goto close_bell;
+    }
     cm_watch_device(cm);
     if (thread && (error = start(cm)) != 0)
         goto close_bell;
     return SLUICE_OK;
 
 close_bell:
+    if (cm->watch.id)
+        fabric->destroy_id(cm->watch.id);
+    auth_replay_close(cm->replay);
     doorbell_close(&cm->mailbox.bell);
 destroy_channel:
     fabric->destroy_event_channel(cm->channel);
@@ -389,6 +411,7 @@ void cm_close(struct cm *cm) {
     for (struct cm_conn *conn = cm->conns; conn; conn = conn->next)
         if (conn->owner.id)
             cm->node->fabric->destroy_id(conn->owner.id);
+    auth_replay_close(cm->replay);
     doorbell_close(&cm->mailbox.bell);
     cm->node->fabric->destroy_event_channel(cm->channel);
     close(cm->epoll_fd);

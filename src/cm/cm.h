@@ -17,11 +17,14 @@
 #define CM_CM_H
 
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/env.h"
 #include "base/stats.h"
+#include "cm/admit.h"
 #include "cm/conn.h"
 #include "datapath/mailbox.h"
 #include "datapath/session.h"
@@ -58,6 +61,7 @@ struct cm_listener {
     struct inbox_item item;
     struct link_config link;
     union cm_address address;
+    struct sluice_loop *loops[STATS_LOOPS_MAX]; /* what link.loops points to */
     /* written by the CM thread before it answers under the node's lock */
     uint16_t port;
     int os_errno;
@@ -66,6 +70,7 @@ struct cm_listener {
 };
 
 struct cm_resolver;
+struct auth_replay;
 
 struct cm {
     struct sluice_node *node;
@@ -74,6 +79,9 @@ struct cm {
     struct cm_conn *conns;
     uint64_t next_deadline_ns; /* no deadline is earlier; may be too early itself */
     uint64_t now_ns;
+    struct admit admit;
+    const struct cm_event *cause; /* the event that is being handled, or NULL */
+    struct auth_replay *replay;   /* authentications seen lately; has a lock of its own */
     struct cm_resolver *resolver; /* NULL until a host name was dialed */
     /* the device's end (lost.c) */
     struct cm_owner watch;   /* an id bound to the device and nothing more */
@@ -98,6 +106,11 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns);
 
 static inline void cm_post(struct cm *cm, struct session *s, enum cm_verb verb) {
     mailbox_post(&cm->mailbox, &s->to_cm[verb], (uint32_t)verb, s->slot);
+}
+
+/* The transport's own number behind a status: errno, reject reason. It may be any int. */
+static inline uint32_t cm_code(int status) {
+    return status < 0 ? 0u - (uint32_t)status : (uint32_t)status;
 }
 
 /* ---- listeners, any thread (listen.c) -------------------------------------------------------- */
@@ -127,48 +140,84 @@ cm_run cm_on_request, cm_on_addr_resolved, cm_on_addr_error, cm_on_route_resolve
 
 /* Records of loops and of the application. */
 void cm_dial(struct cm *cm, struct cm_conn *conn);
-void cm_begin(struct cm *cm, struct cm_conn *conn); /* a new connection; its time runs */
+unsigned cm_take_names(struct cm *cm);               /* of the resolver */
+void cm_begin(struct cm *cm, struct cm_conn *conn);  /* a new connection; its time runs */
+void cm_answer(struct cm *cm, struct cm_conn *conn); /* its turn has come: ANSWERING, or it fails */
 void cm_accept_now(struct cm *cm, struct cm_conn *conn);
-void cm_resolve(struct cm *cm, struct cm_conn *conn); /* the address is known */
 void cm_prepared(struct cm *cm, struct cm_conn *conn);
 void cm_ready(struct cm *cm, struct cm_conn *conn);
 void cm_answered(struct cm *cm, struct cm_conn *conn);
 void cm_release(struct cm *cm, struct cm_conn *conn);
 void cm_drained(struct cm *cm, struct cm_conn *conn);
+void cm_greeted(struct cm *cm, struct cm_conn *conn);
 void cm_listen(struct cm *cm, struct cm_listener *listener);
 void cm_unlisten(struct cm *cm, struct cm_listener *listener);
+/*
+ * Sets what the link asks for (option.c). NULL, or the name of the option the stack refused, and errno.
+ * cm_conn_options: false: the connection has failed for that.
+ */
+const char *cm_set_options(struct cm *cm, struct rdma_cm_id *id, const struct link_config *link,
+                           bool listening);
+bool cm_conn_options(struct cm *cm, struct cm_conn *conn);
 void cm_unlisten_all(struct cm *cm); /* any thread: posts the records */
 void cm_listeners_lost(struct cm *cm);
 struct cm_listener *cm_listener_at(struct cm *cm, uint32_t slot);
 
 void cm_enter(struct cm *cm, struct cm_conn *conn, enum cm_state state);
 void cm_watch(struct cm *cm, struct cm_conn *conn, uint64_t deadline_ns);
+void cm_watch_step(struct cm *cm, struct cm_conn *conn, uint64_t step_ns);
 void cm_adopt(struct cm *cm, struct cm_conn *conn);
+void cm_up(struct cm *cm, struct cm_conn *conn);
 /* The connection cannot be or is no more: tells the loop once, and waits for its RELEASE. */
 void cm_fail(struct cm *cm, struct cm_conn *conn, sluice_reason reason, uint32_t vendor,
              const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* The same with what is known already; cm_describe() fills it from the event being handled. */
+void cm_end(struct cm *cm, struct cm_conn *conn, const struct cm_failure *why);
+void cm_describe(const struct cm *cm, struct cm_failure *why, sluice_reason reason, uint32_t vendor,
+                 const char *format, va_list args) __attribute__((format(printf, 5, 0)));
 bool cm_same_device(struct cm *cm, struct rdma_cm_id *id);
 /* Attributes of one QP state from rdma_cm, with what it leaves at bad values set right. */
 bool cm_attributes(struct cm *cm, struct cm_conn *conn, enum ibv_qp_state state,
                    struct ibv_qp_attr *attr, int *mask);
 void cm_proposal(struct cm *cm, const struct link_config *link, struct record_req *out);
-int cm_milliseconds(struct cm *cm, struct cm_conn *conn); /* left of its deadline */
-void cm_async(struct cm *cm);                             /* device events */
+void cm_async(struct cm *cm); /* device events */
 
 /* ---- the end of a device (lost.c) ------------------------------------------------------------ */
 void cm_watch_device(struct cm *cm); /* at opening */
 void cm_device_lost(struct cm *cm);  /* it failed or is being removed; again and again is fine */
 void cm_let_go(struct cm *cm);       /* each round afterwards */
 
+/* ---- the dialer's tries (retry.c) ------------------------------------------------------------ */
+enum cm_hope {
+    CM_HOPE_NONE,      /* what failed fails everywhere and again */
+    CM_HOPE_ELSEWHERE, /* another address may do */
+    CM_HOPE_LATER,     /* it may pass */
+};
+void cm_try_first(struct cm *cm, struct cm_conn *conn); /* the addresses are known */
+/* A step towards the peer failed: the next address, a pause, or the end of the dial. */
+void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluice_reason reason,
+                   uint32_t vendor, const char *format, ...) __attribute__((format(printf, 6, 7)));
+enum cm_hope cm_hope_of(sluice_reason reason);          /* of what a peer or its device answered */
+void cm_try_share(struct cm *cm, struct cm_conn *conn); /* this candidate's time begins */
+void cm_step_over(struct cm *cm, struct cm_conn *conn); /* step_ns passed */
+void cm_time_over(struct cm *cm, struct cm_conn *conn); /* deadline_ns passed */
+int cm_milliseconds(struct cm *cm, struct cm_conn *conn); /* left for this step */
+
 /* ---- the resolver (resolver.c) --------------------------------------------------------------- */
-int resolver_open(struct cm_resolver **out, struct mailbox *wake);
-/* Never waits for a name server: a lookup under way is left to itself. */
+struct cm_names {
+    uint64_t id;
+    int error; /* of getaddrinfo(), or 0 and at least one address, with port 0 */
+    unsigned count;
+    union cm_address addresses[CM_CANDIDATES];
+};
+/* Starts no thread. 0 or -errno. */
+int resolver_open(struct cm_resolver **out, struct mailbox *wake, const struct sluice_env *env);
+/* Never waits for a name server: lookups under way are left to themselves. */
 void resolver_close(struct cm_resolver *resolver);
 /* 0 or -errno. id comes back with the answer. */
 int resolver_ask(struct cm_resolver *resolver, uint64_t id, const char *host);
-/* Next answer: true, with error 0 and the address (port 0), or a getaddrinfo() error. */
-bool resolver_answer(struct cm_resolver *resolver, uint64_t *id, union cm_address *address,
-                     int *error);
+/* Next answer, in the order in which they came; false: none. */
+bool resolver_answer(struct cm_resolver *resolver, struct cm_names *out);
 bool resolver_has_answers(struct cm_resolver *resolver);
 const char *resolver_text(int error);
 

@@ -66,6 +66,12 @@
 
 #define REMOVAL [RDMA_CM_EVENT_DEVICE_REMOVAL] = RUN(cm_on_device_removal)
 
+/* Once something was sent or received, it may be lost at any time. */
+#define MAY_BE_LOST                                                                                \
+    [RDMA_CM_EVENT_CONNECT_ERROR] = RUN(cm_on_connect_error),                                      \
+    [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_lost), [RDMA_CM_EVENT_REJECTED] = RUN(cm_on_rejected), \
+    [RDMA_CM_EVENT_DISCONNECTED] = RUN(cm_on_disconnected), REMOVAL
+
 /* A row is a list, one pair a line. */
 /* clang-format off */
 const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
@@ -105,6 +111,12 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         HINTS,
         NEVER,
     },
+    [CM_PAUSING] = {
+        ALL_OVER("the id of the last try is destroyed, that of the next not made"),
+        NO_REQUEST,
+        HINTS,
+        NEVER,
+    },
     [CM_ADDRESSING] = {
         [RDMA_CM_EVENT_ADDR_RESOLVED] = RUN(cm_on_addr_resolved),
         [RDMA_CM_EVENT_ADDR_ERROR] = RUN(cm_on_addr_error),
@@ -137,13 +149,9 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         ROUTED_BEFORE,
         NO_REQUEST,
         [RDMA_CM_EVENT_CONNECT_RESPONSE] = RUN(cm_on_response),
-        [RDMA_CM_EVENT_CONNECT_ERROR] = RUN(cm_on_connect_error),
-        [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_lost),
-        [RDMA_CM_EVENT_REJECTED] = RUN(cm_on_rejected),
         [RDMA_CM_EVENT_ESTABLISHED] =
             IGNORE("raised only with a QP on the id, which there is not"),
-        [RDMA_CM_EVENT_DISCONNECTED] = RUN(cm_on_disconnected),
-        REMOVAL,
+        MAY_BE_LOST,
         HINTS,
         NEVER,
     },
@@ -151,39 +159,19 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         ROUTED_BEFORE,
         NO_REQUEST,
         [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("the answer is being applied"),
-        [RDMA_CM_EVENT_CONNECT_ERROR] = RUN(cm_on_connect_error),
-        [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_lost),
-        [RDMA_CM_EVENT_REJECTED] = RUN(cm_on_rejected),
         [RDMA_CM_EVENT_ESTABLISHED] =
             IGNORE("raised only with a QP on the id, which there is not"),
-        [RDMA_CM_EVENT_DISCONNECTED] = RUN(cm_on_disconnected),
-        REMOVAL,
+        MAY_BE_LOST,
         HINTS,
         NEVER,
     },
-    [CM_ASKING] = {
+    /* and QUEUED; ASKING comes after HELLO too, then with a connection that is established */
+    [CM_ASKING ... CM_ANSWERING] = {
         NOT_ROUTED_HERE,
         NO_REQUEST,
         [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("answers go to the dialer"),
-        [RDMA_CM_EVENT_CONNECT_ERROR] = RUN(cm_on_connect_error),
-        [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_lost),
-        [RDMA_CM_EVENT_REJECTED] = RUN(cm_on_rejected),
-        [RDMA_CM_EVENT_ESTABLISHED] = IGNORE("nothing was accepted yet"),
-        [RDMA_CM_EVENT_DISCONNECTED] = RUN(cm_on_disconnected),
-        REMOVAL,
-        HINTS,
-        NEVER,
-    },
-    [CM_ANSWERING] = {
-        NOT_ROUTED_HERE,
-        NO_REQUEST,
-        [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("answers go to the dialer"),
-        [RDMA_CM_EVENT_CONNECT_ERROR] = RUN(cm_on_connect_error),
-        [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_lost),
-        [RDMA_CM_EVENT_REJECTED] = RUN(cm_on_rejected),
-        [RDMA_CM_EVENT_ESTABLISHED] = IGNORE("nothing was accepted yet"),
-        [RDMA_CM_EVENT_DISCONNECTED] = RUN(cm_on_disconnected),
-        REMOVAL,
+        [RDMA_CM_EVENT_ESTABLISHED] = IGNORE("not accepted yet, or established before HELLO"),
+        MAY_BE_LOST,
         HINTS,
         NEVER,
     },
@@ -191,27 +179,19 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         NOT_ROUTED_HERE,
         NO_REQUEST,
         [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("answers go to the dialer"),
-        [RDMA_CM_EVENT_CONNECT_ERROR] = RUN(cm_on_connect_error),
-        [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_lost),
-        [RDMA_CM_EVENT_REJECTED] = RUN(cm_on_rejected),
         [RDMA_CM_EVENT_ESTABLISHED] = RUN(cm_on_established),
-        [RDMA_CM_EVENT_DISCONNECTED] = RUN(cm_on_disconnected),
-        REMOVAL,
+        MAY_BE_LOST,
         HINTS,
         NEVER,
     },
 
     /* UNREACHABLE and REJECTED may come late: an RTU that never arrived, a peer that moved. */
-    [CM_UP] = {
+    [CM_GREETING ... CM_UP] = {
         ROUTED_BEFORE,
         NO_REQUEST,
         [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("a repeated answer"),
-        [RDMA_CM_EVENT_CONNECT_ERROR] = RUN(cm_on_connect_error),
-        [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_lost),
-        [RDMA_CM_EVENT_REJECTED] = RUN(cm_on_rejected),
         [RDMA_CM_EVENT_ESTABLISHED] = IGNORE("it is established already"),
-        [RDMA_CM_EVENT_DISCONNECTED] = RUN(cm_on_disconnected),
-        REMOVAL,
+        MAY_BE_LOST,
         HINTS,
         NEVER,
     },

@@ -22,14 +22,17 @@
     X(WATCHING, "the device's removal (the watch)")                                                \
     X(LISTENING, "connection requests (a listener)")                                               \
     X(NAMING, "the resolver thread")                                                               \
+    X(PAUSING, "its next try (dialer)")                                                            \
     X(ADDRESSING, "ADDR_RESOLVED")                                                                 \
     X(ROUTING, "ROUTE_RESOLVED")                                                                   \
     X(PREPARING, "the loop's QP (dialer)")                                                         \
     X(CONNECTING, "CONNECT_RESPONSE")                                                              \
     X(APPLYING, "the loop moving its QP to RTS")                                                   \
     X(ASKING, "the application's decision (listener)")                                             \
+    X(QUEUED, "a place among the handshakes (listener)")                                           \
     X(ANSWERING, "the loop's QP (listener)")                                                       \
     X(ACCEPTING, "ESTABLISHED")                                                                    \
+    X(GREETING, "the peer's HELLO or WELCOME")                                                     \
     X(UP, "the end")                                                                               \
     X(FAILED, "the loop's RELEASE")                                                                \
     X(RELEASED, "the loop's DRAINED")
@@ -54,17 +57,37 @@ union cm_address {
     struct sockaddr_in6 v6;
 };
 
+#define CM_CANDIDATES 8 /* addresses of one name that are tried */
+
+/* Why a connection ended, or a try failed. */
+struct cm_failure {
+    sluice_reason reason;
+    uint32_t vendor;
+    uint16_t code;
+    int32_t cm_event, cm_status; /* the event behind it; -1 and 0: none */
+    char text[124];
+};
+
 /* Records the CM thread takes. */
 enum cm_verb {
     CM_VERB_DIAL,
     CM_VERB_PREPARED,
     CM_VERB_READY,
     CM_VERB_ANSWER,
+    CM_VERB_GREETED, /* the peer's HELLO (listener) or WELCOME (dialer) is in order */
     CM_VERB_RELEASE,
     CM_VERB_DRAINED,
     CM_VERB_SESSION_COUNT,
     CM_VERB_LISTEN = CM_VERB_SESSION_COUNT,
     CM_VERB_UNLISTEN,
+};
+
+/* What a listener's connection takes of the node's admission (admit.h). */
+enum admit_place {
+    ADMIT_NONE,
+    ADMIT_ASKING,
+    ADMIT_QUEUED,
+    ADMIT_OPEN, /* a handshake */
 };
 
 struct cm_listener;
@@ -75,14 +98,27 @@ struct cm_conn {
     bool over;                    /* the loop has released it */
     bool rejectable;              /* the peer waits for our accept or reject */
     bool established;             /* connect or accept was called: rdma_disconnect() makes sense */
-    uint64_t deadline_ns;         /* of the step under way; 0: none */
+    uint64_t deadline_ns;         /* of the whole way to UP; 0: none */
     struct cm_conn *next, **link; /* the CM thread's list */
+    uint8_t place;                /* enum admit_place; this and the next four: admit.c only */
+    struct cm_conn *line_next, **line_link;
+    uint64_t open_ns;             /* OPEN: since when */
+    uint64_t way_deadline_ns;     /* OPEN: the deadline it had before */
     struct cm_listener *listener; /* passive: valid while that listens */
     struct record_req req;        /* dialer: what was proposed; listener: what the peer proposed */
     struct record_rep rep;        /* what was decided */
 
-    /* DIAL: written by the dialing thread */
-    union cm_address address;
+    /* dialer: its tries (retry.c) */
+    struct cm_failure last; /* the failure to report when time runs out; reason NONE: none yet */
+    uint64_t step_ns;       /* end of the pause, or of this candidate's share; 0: none */
+    uint64_t pause_ns;      /* middle of the next pause */
+    uint8_t candidate;      /* the one being tried */
+    bool may_pass;          /* a failure of this round was one that may pass */
+    bool preparing;         /* PREPARE was posted: once a session */
+
+    /* DIAL: written by the dialing thread; the candidates, of a name, with the resolver's answer */
+    union cm_address candidates[CM_CANDIDATES];
+    uint8_t candidate_count;
     char host[256]; /* a name to be resolved, or empty */
     uint16_t port;
 
@@ -90,7 +126,7 @@ struct cm_conn {
     struct ibv_qp_attr init, rtr, rts;
     int init_mask, rtr_mask, rts_mask;
 
-    /* PREPARED: written by the loop */
+    /* PREPARED: written by the loop; of an authenticated session, the proof in rep too */
     uint32_t qp_num;
 
     /* ANSWER: written by the application's thread */
@@ -103,12 +139,7 @@ struct cm_conn {
     struct record_rej release;
 
     /* DOWN: written by the CM thread, read by the loop */
-    struct {
-        sluice_reason reason;
-        uint32_t vendor;
-        uint16_t code;
-        char text[124];
-    } down;
+    struct cm_failure down;
 };
 
 #endif

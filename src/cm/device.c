@@ -5,9 +5,11 @@
  * Owner: the CM thread.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cm/cm.h"
+#include "cm/keyring.h"
 #include "datapath/slots.h"
 #include "node/node.h"
 
@@ -54,16 +56,29 @@ static uint8_t depth(int device_max) {
     return (uint8_t)(device_max < 0 ? 0 : device_max > DEPTH_MAX ? DEPTH_MAX : device_max);
 }
 
+/* A listener can greet whoever wants to; a dialer asks for it when it has something to say. */
+static uint32_t features(const struct link_config *link) {
+    uint32_t bits = 0;
+    if (!link->dialing || link->private_bytes > 0)
+        bits |= RECORD_FEATURE_GREETING;
+    if (link->keys)
+        bits |= RECORD_FEATURE_GREETING | RECORD_FEATURE_HMAC;
+    return bits;
+}
+
 void cm_proposal(struct cm *cm, const struct link_config *link, struct record_req *out) {
     const struct node_options *options = &cm->node->options;
     *out = (struct record_req){
         .version_min = RECORD_VERSION_MIN,
         .version_max = RECORD_VERSION_MAX,
+        .features = features(link),
         .eager_log2 = (uint8_t)options->eager_log2,
         .message_log2 = (uint8_t)options->message_log2,
         .depth_in = depth(cm->node->device_attr.max_qp_rd_atom),
         .depth_out = depth(cm->node->device_attr.max_qp_init_rd_atom),
         .credits = (uint16_t)link->credits,
+        .key_id = link->dialing ? keyring_dial_id(link->keys) : 0,
+        .keepalive = (uint16_t)link->keepalive,
     };
 }
 
@@ -73,6 +88,16 @@ static void qp_failed(struct cm *cm, struct ibv_qp *qp, enum ibv_event_type type
     struct session *s = qp->qp_context; /* the event, not acknowledged yet, keeps the QP alive */
     cm_fail(cm, &s->conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)type,
             "the queue pair failed (event %d)", (int)type);
+    if (s->conn.reported || s->conn.owner.state != CM_RELEASED)
+        return;
+    /* Its completions were faster, and nothing said why. As long as the QP lives, GONE is still to be
+     * posted: the record arrives while there is a session. */
+    s->conn.reported = true;
+    s->conn.down = (struct cm_failure){
+        .reason = SLUICE_REASON_DEVICE_ERROR, .vendor = (uint32_t)type, .cm_event = -1};
+    snprintf(s->conn.down.text, sizeof s->conn.down.text, "the queue pair failed (event %d)",
+             (int)type);
+    loop_post(atomic_load(&s->loop), s, LOOP_VERB_DOWN);
 }
 
 static void on_async(struct cm *cm, const struct ibv_async_event *event) {

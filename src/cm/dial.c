@@ -6,7 +6,8 @@
  *        -> (loop: APPLY) -> establish -> up
  *
  * The QP is not put on the id: the loop makes it, and its number goes into rdma_connect(). While
- * the loop prepares, the route is resolved.
+ * the loop prepares, the route is resolved. Until somebody has answered, what fails goes to
+ * cm_try_failed(), which knows what else may be tried (retry.c); from then on to cm_fail().
  *
  * Owner: the CM thread.
  */
@@ -15,7 +16,10 @@
 #include <string.h>
 
 #include "cm/cm.h"
+#include "datapath/slots.h"
 #include "node/node.h"
+
+#define WORDLESS_TRIES 4 /* at most, with a peer that refuses without a word */
 
 static void link_conn(struct cm *cm, struct cm_conn *conn) {
     conn->linked = true;
@@ -42,13 +46,13 @@ void cm_dial(struct cm *cm, struct cm_conn *conn) {
         return;
     }
     if (!conn->host[0]) {
-        cm_resolve(cm, conn);
+        cm_try_first(cm, conn);
         return;
     }
     cm_enter(cm, conn, CM_NAMING);
     int error = 0;
     if (!cm->resolver)
-        error = resolver_open(&cm->resolver, &cm->mailbox);
+        error = resolver_open(&cm->resolver, &cm->mailbox, &cm->node->env);
     if (error == 0)
         error = resolver_ask(cm->resolver, atomic_load(&session_of_conn(conn)->id), conn->host);
     if (error != 0)
@@ -56,71 +60,99 @@ void cm_dial(struct cm *cm, struct cm_conn *conn) {
                 strerror(-error));
 }
 
-/* The call says some of this, the event the rest, depending on the kernel. */
-static void address_failed(struct cm *cm, struct cm_conn *conn, int error) {
-    bool unreachable = error == ETIMEDOUT || error == ENETUNREACH || error == EHOSTUNREACH;
-    cm_fail(cm, conn, unreachable ? SLUICE_REASON_UNREACHABLE : SLUICE_REASON_ADDRESS,
-            (uint32_t)error, "the address cannot be resolved: %s",
-            error == ENODEV ? "no RDMA device leads there" : strerror(error));
-}
-
-void cm_resolve(struct cm *cm, struct cm_conn *conn) {
-    const struct fabric_ops *fabric = cm->node->fabric;
-    if (fabric->create_id(cm->channel, &conn->owner.id, &conn->owner, RDMA_PS_TCP) != 0) {
-        conn->owner.id = NULL;
-        cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)errno, "no rdma_cm id: %s",
-                strerror(errno));
+static void named(struct cm *cm, struct cm_conn *conn, const struct cm_names *names) {
+    if (names->error != 0) {
+        cm_fail(cm, conn, SLUICE_REASON_ADDRESS, 0, "%.80s: %s", conn->host,
+                resolver_text(names->error));
         return;
     }
-    cm_enter(cm, conn, CM_ADDRESSING);
-    /* A little less than there is: ADDR_ERROR says more than our own deadline would. */
-    int ms = cm_milliseconds(cm, conn);
-    if (fabric->resolve_addr(conn->owner.id, NULL, &conn->address.any, ms - ms / 8) != 0)
-        address_failed(cm, conn, errno);
+    for (unsigned i = 0; i < names->count; i++) {
+        conn->candidates[i] = names->addresses[i];
+        conn->candidates[i].v4.sin_port = htons(conn->port); /* the same place in both families */
+    }
+    conn->candidate_count = (uint8_t)names->count;
+    cm_try_first(cm, conn);
+}
+
+unsigned cm_take_names(struct cm *cm) {
+    unsigned count = 0;
+    struct cm_names names;
+    while (cm->resolver && resolver_answer(cm->resolver, &names)) {
+        count++;
+        struct session *s = slot_find(names.id);
+        /* The session may be gone; while this thread has its conn linked it cannot be. */
+        if (!gate_enter(&s->gate, (uint32_t)names.id, 0, 0))
+            continue;
+        if (s->conn.owner.state == CM_NAMING)
+            named(cm, &s->conn, &names);
+        gate_leave(&s->gate);
+    }
+    return count;
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-void cm_on_addr_resolved(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
-    struct cm_conn *conn = (struct cm_conn *)(void *)owner;
+/*
+ * The QP is made once, with the INIT attributes of the first address that got so far. Another
+ * address must do with that QP.
+ */
+static bool prepare(struct cm *cm, struct cm_conn *conn) {
     struct session *s = session_of_conn(conn);
-    (void)event;
-    if (!cm_same_device(cm, owner->id)) {
-        cm_fail(cm, conn, SLUICE_REASON_WRONG_DEVICE, 0,
-                "the address is reached through %s, the node uses %s",
-                owner->id->verbs ? cm->node->fabric->get_device_name(owner->id->verbs->device)
-                                 : "no device",
-                cm->node->choice.device);
-        return;
+    struct ibv_qp_attr init;
+    int mask;
+    if (!cm_attributes(cm, conn, IBV_QPS_INIT, &init, &mask)) {
+        cm_try_failed(cm, conn, CM_HOPE_ELSEWHERE, SLUICE_REASON_DEVICE_ERROR, (uint32_t)errno,
+                      "no INIT attributes");
+        return false;
     }
-    if (!cm_attributes(cm, conn, IBV_QPS_INIT, &conn->init, &conn->init_mask)) {
-        cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)errno, "no INIT attributes");
-        return;
+    if (conn->preparing) {
+        if (init.port_num == conn->init.port_num && init.pkey_index == conn->init.pkey_index)
+            return true;
+        cm_try_failed(cm, conn, CM_HOPE_ELSEWHERE, SLUICE_REASON_WRONG_DEVICE, 0,
+                      "the address is reached through port %u, an earlier one through %u",
+                      init.port_num, conn->init.port_num);
+        return false;
     }
-    cm_enter(cm, conn, CM_ROUTING);
+    conn->preparing = true;
+    conn->init = init;
+    conn->init_mask = mask;
     loop_post(atomic_load(&s->loop), s, LOOP_VERB_PREPARE);
-    if (cm->node->fabric->resolve_route(owner->id, cm_milliseconds(cm, conn)) != 0)
-        cm_fail(cm, conn, SLUICE_REASON_UNREACHABLE, (uint32_t)errno, "no route: %s",
-                strerror(errno));
+    return true;
 }
 
-void cm_on_addr_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
-    address_failed(cm, (struct cm_conn *)(void *)owner,
-                   event->status < 0 ? -event->status : event->status);
+void cm_on_addr_resolved(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    struct cm_conn *conn = (struct cm_conn *)(void *)owner;
+    (void)event;
+    if (!cm_same_device(cm, owner->id)) {
+        cm_try_failed(cm, conn, CM_HOPE_ELSEWHERE, SLUICE_REASON_WRONG_DEVICE, 0,
+                      "the address is reached through %s, the node uses %s",
+                      owner->id->verbs ? cm->node->fabric->get_device_name(owner->id->verbs->device)
+                                       : "no device",
+                      cm->node->choice.device);
+        return;
+    }
+    if (!prepare(cm, conn))
+        return;
+    cm_enter(cm, conn, CM_ROUTING);
+    if (cm->node->fabric->resolve_route(owner->id, cm_milliseconds(cm, conn)) != 0)
+        cm_try_failed(cm, conn, CM_HOPE_ELSEWHERE, SLUICE_REASON_UNREACHABLE, (uint32_t)errno,
+                      "no route: %s", strerror(errno));
 }
 
 void cm_on_route_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
-    int error = event->status < 0 ? -event->status : event->status;
-    cm_fail(cm, (struct cm_conn *)(void *)owner, SLUICE_REASON_UNREACHABLE, (uint32_t)error,
-            "no route: status %d", event->status);
+    int error = (int)cm_code(event->status);
+    cm_try_failed(cm, (struct cm_conn *)(void *)owner,
+                  error == ETIMEDOUT ? CM_HOPE_LATER : CM_HOPE_ELSEWHERE, SLUICE_REASON_UNREACHABLE,
+                  (uint32_t)error, "no route: status %d", event->status);
 }
 
 static void connect_now(struct cm *cm, struct cm_conn *conn) {
     struct session *s = session_of_conn(conn);
     uint8_t data[RECORD_REQ_BYTES];
     cm_proposal(cm, &s->link_config, &conn->req);
-    cm->node->env.random_bytes(cm->node->env.arg, conn->req.session_id,
-                               sizeof conn->req.session_id);
+    const struct sluice_env *env = &cm->node->env;
+    env->random_bytes(env->arg, conn->req.session_id, sizeof conn->req.session_id);
+    env->random_bytes(env->arg, conn->req.nonce, sizeof conn->req.nonce);
     record_req_encode(&conn->req, data);
     struct rdma_conn_param param = {
         .private_data = data,
@@ -134,8 +166,8 @@ static void connect_now(struct cm *cm, struct cm_conn *conn) {
     };
     cm_enter(cm, conn, CM_CONNECTING);
     if (cm->node->fabric->connect(conn->owner.id, &param) != 0) {
-        cm_fail(cm, conn, SLUICE_REASON_UNREACHABLE, (uint32_t)errno, "connect: %s",
-                strerror(errno));
+        cm_try_failed(cm, conn, CM_HOPE_ELSEWHERE, SLUICE_REASON_UNREACHABLE, (uint32_t)errno,
+                      "connect: %s", strerror(errno));
         return;
     }
     conn->established = true;
@@ -147,21 +179,26 @@ void cm_on_route_resolved(struct cm *cm, struct cm_owner *owner, const struct cm
     cm_enter(cm, conn, CM_PREPARING);
     if (conn->prepared)
         connect_now(cm, conn);
+    else
+        conn->step_ns = 0; /* our own loop is awaited: the address is not to blame */
 }
 
 void cm_prepared(struct cm *cm, struct cm_conn *conn) {
     conn->prepared = true;
-    if (conn->owner.state == CM_PREPARING)
+    if (conn->owner.state == CM_PREPARING) {
+        cm_try_share(cm, conn);
         connect_now(cm, conn);
-    else if (conn->owner.state == CM_ANSWERING)
+    } else if (conn->owner.state == CM_ANSWERING) {
         cm_accept_now(cm, conn);
-    /* ROUTING: ROUTE_RESOLVED connects. FAILED, RELEASED: it is over. */
+    }
+    /* PAUSING, ADDRESSING, ROUTING: ROUTE_RESOLVED connects. FAILED, RELEASED: it is over. */
 }
 
 void cm_on_response(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     struct session *s = session_of_conn(conn);
     conn->rejectable = true; /* until we establish, the listener can be told no */
+    conn->step_ns = 0;       /* somebody is there: from here on nothing else is tried */
     sluice_reason reason = record_rep_decode(&conn->rep, event->data, event->data_bytes);
     if (reason == SLUICE_REASON_NONE)
         reason = record_check(&conn->rep, &conn->req);
@@ -214,26 +251,39 @@ void cm_on_rejected(struct cm *cm, struct cm_owner *owner, const struct cm_event
     struct record_rej rej;
     conn->rejectable = false;
     conn->established = false; /* there is nothing to disconnect */
+    bool ours = record_rej_decode(&rej, event->data, event->data_bytes) == SLUICE_REASON_NONE;
     if (conn->passive) {
-        cm_fail(cm, conn, SLUICE_REASON_PEER_LOST, (uint32_t)event->status,
-                "the peer gave up before the session was established");
+        cm_fail(cm, conn, ours && rej.reason ? (sluice_reason)rej.reason : SLUICE_REASON_PEER_LOST,
+                cm_code(event->status), "%s",
+                ours && rej.text[0] ? rej.text
+                                    : "the peer gave up before the session was established");
         return;
     }
-    if (record_rej_decode(&rej, event->data, event->data_bytes) == SLUICE_REASON_NONE) {
+    if (ours) {
         sluice_reason reason = (sluice_reason)rej.reason;
         if (reason == SLUICE_REASON_NONE)
             reason = SLUICE_REASON_REFUSED;
         conn->down.code = rej.code;
-        cm_fail(cm, conn, reason,
-                reason == SLUICE_REASON_REFUSED ? rej.code : (uint32_t)event->status, "%s",
-                rej.text);
+        cm_try_failed(cm, conn, cm_hope_of(reason), reason,
+                      reason == SLUICE_REASON_REFUSED ? rej.code : cm_code(event->status), "%s",
+                      rej.text);
         return;
     }
     bool empty = true;
     for (uint32_t i = 0; i < event->data_bytes; i++)
         empty = empty && event->data[i] == 0;
     sluice_reason reason = reason_of_rej(event->status, empty);
-    cm_fail(cm, conn, reason, (uint32_t)event->status, "%s", sluice_reason_text((int)reason));
+    if (reason == SLUICE_REASON_REFUSED && owner->state != CM_CONNECTING)
+        reason =
+            SLUICE_REASON_PEER_LOST; /* it had answered, and would not wait for us any longer */
+    enum cm_hope hope = cm_hope_of(reason);
+    /* No word of a listener's: the stack there refused, for one that listens at another address or for
+     * one that gave this handshake up in favour of others. It is asked a few times more. */
+    if (reason == SLUICE_REASON_REFUSED)
+        hope =
+            session_of_conn(conn)->info.tries < WORDLESS_TRIES ? CM_HOPE_LATER : CM_HOPE_ELSEWHERE;
+    cm_try_failed(cm, conn, hope, reason, cm_code(event->status), "%s",
+                  sluice_reason_text((int)reason));
 }
 
 /* ---- losses: either side, any time ----------------------------------------------------------- */
@@ -241,19 +291,21 @@ void cm_on_rejected(struct cm *cm, struct cm_owner *owner, const struct cm_event
 void cm_on_lost(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     bool early = !conn->passive && owner->state != CM_UP;
-    cm_fail(cm, conn, early ? SLUICE_REASON_UNREACHABLE : SLUICE_REASON_PEER_LOST,
-            (uint32_t)event->status, "the peer did not answer (status %d)", event->status);
+    cm_try_failed(cm, conn, CM_HOPE_LATER,
+                  early ? SLUICE_REASON_UNREACHABLE : SLUICE_REASON_PEER_LOST,
+                  cm_code(event->status), "the peer did not answer (status %d)", event->status);
 }
 
 void cm_on_connect_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
-    cm_fail(cm, (struct cm_conn *)(void *)owner, SLUICE_REASON_DEVICE_ERROR,
-            (uint32_t)event->status, "the connection could not be made (status %d)", event->status);
+    cm_try_failed(cm, (struct cm_conn *)(void *)owner, CM_HOPE_ELSEWHERE,
+                  SLUICE_REASON_DEVICE_ERROR, cm_code(event->status),
+                  "the connection could not be made (status %d)", event->status);
 }
 
 /* Whether the peer said good-bye first is known to the loop, which has its BYE, or not. */
 void cm_on_disconnected(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
-    cm_fail(cm, (struct cm_conn *)(void *)owner, SLUICE_REASON_PEER_LOST, (uint32_t)event->status,
-            "the connection was closed without a good-bye");
+    cm_try_failed(cm, (struct cm_conn *)(void *)owner, CM_HOPE_ELSEWHERE, SLUICE_REASON_PEER_LOST,
+                  cm_code(event->status), "the connection was closed without a good-bye");
 }
 
 void cm_on_device_removal(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {

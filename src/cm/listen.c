@@ -14,8 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cm/keyring.h"
 #include "datapath/slots.h"
 #include "node/node.h"
+#include "node/place.h"
 
 #define BACKLOG 1024
 
@@ -67,8 +69,9 @@ struct cm_listener *listener_take(sluice_node *node) {
 
 void listener_give_back(struct cm_listener *listener) {
     uint32_t next = (uint32_t)(atomic_load(&listener->word) >> 32) + 1;
-    if (listener->link.loop)
-        atomic_fetch_sub_explicit(&listener->link.loop->assigned, 1, memory_order_relaxed);
+    place_let_go(listener->node, &listener->link);
+    keyring_drop(listener->link.keys);
+    listener->link.keys = NULL;
     atomic_store(&listener->word, (uint64_t)(next ? next : 1) << 32 | LISTENER_FREE);
 }
 
@@ -149,6 +152,14 @@ void cm_listen(struct cm *cm, struct cm_listener *listener) {
         refuse(listener, SLUICE_REASON_DEVICE_ERROR, error, strerror(error));
         return;
     }
+    const char *refused = cm_set_options(cm, owner->id, &listener->link, true);
+    if (refused) {
+        int error = errno;
+        char text[96];
+        snprintf(text, sizeof text, "%s cannot be set: %s", refused, strerror(error));
+        refuse(listener, SLUICE_REASON_DEVICE_ERROR, error, text);
+        return;
+    }
     if (fabric->bind_addr(owner->id, &listener->address.any) != 0) {
         int error = errno;
         refuse(listener, SLUICE_REASON_ADDRESS, error, bind_text(error));
@@ -185,7 +196,7 @@ void cm_unlisten(struct cm *cm, struct cm_listener *listener) {
         if (conn->listener != listener)
             continue;
         conn->listener = NULL;
-        if (conn->owner.state == CM_ASKING)
+        if (conn->owner.state == CM_ASKING || conn->owner.state == CM_QUEUED)
             cm_fail(cm, conn, SLUICE_REASON_NO_LISTENER, 0, "the listener was closed");
     }
     close_listener(cm, listener);

@@ -97,7 +97,8 @@ void record_rep_encode(const struct record_rep *rep, uint8_t out[RECORD_REP_BYTE
     memcpy(out + 16, rep->session_id, 16);
     put32(out + 32, rep->last_sequence);
     memcpy(out + 36, rep->nonce, 16);
-    memcpy(out + 52, rep->mac, 32);
+    memcpy(out + 52, rep->mac, RECORD_MAC_BYTES);
+    memcpy(out + 84, rep->check, RECORD_CHECK_BYTES);
 }
 
 size_t record_rej_encode(const struct record_rej *rej, uint8_t out[RECORD_REJ_BYTES]) {
@@ -119,8 +120,14 @@ static bool limits_in_range(uint8_t eager_log2, uint8_t message_log2, uint16_t c
            credits >= CREDITS_MIN && credits <= CREDITS_MAX;
 }
 
-static bool has_unknown_feature(uint32_t features) {
-    return (features & ~(uint32_t)RECORD_FEATURES_KNOWN) != 0;
+static bool asks_too_much(uint32_t features) {
+    return (features & RECORD_FEATURES_MUST & ~RECORD_FEATURES_KNOWN) != 0;
+}
+
+/* An authentication needs a key, a key an authentication, and both the frames that carry it. */
+static bool features_fit(uint32_t features, uint32_t key_id) {
+    bool hmac = features & RECORD_FEATURE_HMAC;
+    return hmac == (key_id != 0) && (!hmac || (features & RECORD_FEATURE_GREETING));
 }
 
 sluice_reason record_req_decode(struct record_req *req, const void *data, size_t len) {
@@ -151,9 +158,10 @@ sluice_reason record_req_decode(struct record_req *req, const void *data, size_t
     };
     memcpy(got.session_id, in + 16, 16);
     memcpy(got.nonce, in + 40, 16);
-    if (has_unknown_feature(got.features))
+    if (asks_too_much(got.features))
         return SLUICE_REASON_UNSUPPORTED;
-    if (!limits_in_range(got.eager_log2, got.message_log2, got.credits))
+    if (!limits_in_range(got.eager_log2, got.message_log2, got.credits) ||
+        !features_fit(got.features, got.key_id))
         return SLUICE_REASON_VALUE;
     if (!all_zero(in + RECORD_REQ_BYTES, len - RECORD_REQ_BYTES))
         return SLUICE_REASON_MALFORMED;
@@ -185,8 +193,9 @@ sluice_reason record_rep_decode(struct record_rep *rep, const void *data, size_t
     };
     memcpy(got.session_id, in + 16, 16);
     memcpy(got.nonce, in + 36, 16);
-    memcpy(got.mac, in + 52, 32);
-    if (has_unknown_feature(got.features))
+    memcpy(got.mac, in + 52, RECORD_MAC_BYTES);
+    memcpy(got.check, in + 84, RECORD_CHECK_BYTES);
+    if (asks_too_much(got.features))
         return SLUICE_REASON_UNSUPPORTED;
     if (!limits_in_range(got.eager_log2, got.message_log2, got.credits))
         return SLUICE_REASON_VALUE;
@@ -261,9 +270,12 @@ sluice_reason record_decide(struct record_rep *rep, const struct record_req *req
     uint8_t version = smaller(req->version_max, own->version_max);
     if (version < req->version_min || version < own->version_min)
         return SLUICE_REASON_VERSION;
-    /* Authentication and resuming are asked for by their fields; this version has neither. */
-    if (req->key_id != 0 || req->last_sequence != 0)
+    if (req->last_sequence != 0) /* this version does not resume */
         return SLUICE_REASON_UNSUPPORTED;
+    if ((own->features & RECORD_FEATURE_HMAC) && req->key_id == 0)
+        return SLUICE_REASON_AUTH_REQUIRED;
+    if (req->key_id != 0 && !(own->features & RECORD_FEATURE_HMAC))
+        return SLUICE_REASON_AUTH_KEY;
     struct record_rep decided = {
         .version = version,
         .features = req->features & own->features,
@@ -285,6 +297,10 @@ sluice_reason record_check(const struct record_rep *rep, const struct record_req
         return SLUICE_REASON_VERSION;
     if (rep->features & ~req->features)
         return SLUICE_REASON_UNSUPPORTED;
+    if (req->features & ~rep->features & RECORD_FEATURE_HMAC)
+        return SLUICE_REASON_AUTH_ALTERED; /* somebody would rather have no authentication */
+    if (req->features & ~rep->features & RECORD_FEATURES_MUST)
+        return SLUICE_REASON_UNSUPPORTED;
     if (rep->eager_log2 > req->eager_log2 || rep->message_log2 > req->message_log2 ||
         rep->depth_in > req->depth_out || rep->depth_out > req->depth_in)
         return SLUICE_REASON_VALUE;
@@ -293,7 +309,8 @@ sluice_reason record_check(const struct record_rep *rep, const struct record_req
     /* The answer of another session, or of a resume or an authentication nobody asked for. */
     if (memcmp(rep->session_id, req->session_id, sizeof rep->session_id) != 0 ||
         (req->last_sequence == 0 && rep->last_sequence != 0) ||
-        (req->key_id == 0 && !all_zero(rep->mac, sizeof rep->mac)))
+        (req->key_id == 0 &&
+         !(all_zero(rep->mac, sizeof rep->mac) && all_zero(rep->check, sizeof rep->check))))
         return SLUICE_REASON_PROTOCOL;
     return SLUICE_REASON_NONE;
 }

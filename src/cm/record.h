@@ -2,7 +2,7 @@
 /*
  * record.h - the negotiation records that ride in rdma_cm private data, byte by byte.
  *
- * REQ 56 bytes (proposal), REP 196 (decision), REJ 148 (refusal); all multi-byte fields little
+ * REQ 56 bytes (proposal), REP 100 (decision), REJ 8 to 128 (refusal); all multi-byte fields little
  * endian; unused bytes zero. The layout is documented in docs/protocol.md. Pure functions over
  * bytes: no state, no allocation, safe on hostile input of any length.
  */
@@ -18,10 +18,23 @@
 #define RECORD_VERSION_MIN 1
 #define RECORD_VERSION_MAX 1
 #define RECORD_REQ_BYTES 56
-#define RECORD_REP_BYTES 84  /* used part; rdma_cm pads to 196 with zeros */
+#define RECORD_REP_BYTES 100 /* used part; rdma_cm pads to 196 with zeros */
 #define RECORD_REJ_BYTES 128 /* used part, at most; fits 148 */
 #define RECORD_REJ_TEXT 120
-#define RECORD_FEATURES_KNOWN 0u /* none yet: every bit set by a peer as "required" is refused */
+
+/*
+ * Features, 24 bits. A proposal's unknown bits of the lower 16 are left out of the decision; one of the
+ * upper 8 must be understood, else the proposal is refused (UNSUPPORTED).
+ */
+#define RECORD_FEATURE_GREETING                                                                    \
+    (1u << 16) /* the dialer's first frame is HELLO, the answer WELCOME */
+#define RECORD_FEATURE_HMAC                                                                        \
+    (1u << 17) /* both sides prove with HMAC-SHA-256 that they have key_id */
+#define RECORD_FEATURES_MUST 0xff0000u
+#define RECORD_FEATURES_KNOWN (RECORD_FEATURE_GREETING | RECORD_FEATURE_HMAC)
+#define RECORD_CHECK_BYTES 16
+#define RECORD_MAC_BYTES 32
+#define RECORD_KEEPALIVE_NS 10000000ull /* unit of the keepalive interval */
 
 struct record_req {
     uint8_t version_min, version_max;
@@ -46,7 +59,9 @@ struct record_rep {
     uint8_t session_id[16];
     uint32_t last_sequence;
     uint8_t nonce[16];
-    uint8_t mac[32]; /* listener's MAC; zero without authentication */
+    /* the listener's proof (auth.h); zero without authentication */
+    uint8_t mac[RECORD_MAC_BYTES];
+    uint8_t check[RECORD_CHECK_BYTES];
 };
 
 struct record_rej {
@@ -63,7 +78,8 @@ size_t record_rej_encode(const struct record_rej *rej, uint8_t out[RECORD_REJ_BY
 /*
  * Decode len bytes of private data (longer is fine when the rest is zero padding). Return
  * SLUICE_REASON_NONE and fill the output, or the reason: NOT_SLUICE (magic, too short to tell),
- * MALFORMED (length field, padding), VERSION (no overlap), UNSUPPORTED (feature), VALUE (range).
+ * MALFORMED (length field, padding), VERSION (no overlap), UNSUPPORTED (feature that must be
+ * understood), VALUE (range).
  * The output is written only on success.
  */
 sluice_reason record_req_decode(struct record_req *req, const void *data, size_t len);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * resolver.c - one thread that asks name servers, so that nobody else waits for them.
+ * resolver.c - a few threads that ask name servers, so that nobody else waits for them.
  *
- * Started when a host name is dialed first. A lookup cannot be cancelled: on closing, the thread is
- * left to itself, finds the resolver closed when the lookup ends, and frees everything. So the
- * resolver is counted: by the CM thread while open and by its own thread.
+ * Started one by one when a name is dialed and no thread is free, up to THREADS_MAX: a name that
+ * takes long delays no other until so many of them do. A lookup cannot be cancelled: on closing, the
+ * threads are left to themselves, find the resolver closed when their lookups end, and the last one
+ * frees everything.
  *
  * `lock` protects everything here. Requests are bounded by the number of sessions.
  */
@@ -17,11 +18,12 @@
 
 #include "cm/cm.h"
 
+#define THREADS_MAX 4
+#define FOUND_MAX 32 /* addresses looked at, before the same ones are left out */
+
 struct lookup {
     struct lookup *next;
-    uint64_t id;
-    int error;
-    union cm_address address;
+    struct cm_names names;
     char host[256];
 };
 
@@ -29,6 +31,8 @@ struct cm_resolver {
     pthread_mutex_t lock;
     pthread_cond_t asked;
     struct mailbox *wake; /* NULL: closed */
+    struct sluice_env env;
+    unsigned threads, idle, waiting; /* idle: in pthread_cond_wait(); waiting: requests */
     struct lookup *requests, **requests_tail, *answers, **answers_tail;
     _Atomic bool has_answers;
 };
@@ -41,31 +45,89 @@ static void free_list(struct lookup *list) {
     }
 }
 
-static void look_up(struct lookup *lookup) {
+/* ---- a lookup, without the lock --------------------------------------------------------------- */
+
+static int ask_system(void *arg, const char *host, struct sockaddr_storage *out, unsigned max,
+                      unsigned *count) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG}, *found;
-    lookup->error = getaddrinfo(lookup->host, NULL, &hints, &found);
-    if (lookup->error != 0)
-        return;
-    if (found->ai_addrlen <= sizeof lookup->address)
-        memcpy(&lookup->address, found->ai_addr, found->ai_addrlen);
-    else
-        lookup->error = EAI_FAMILY;
+    (void)arg;
+    int error = getaddrinfo(host, NULL, &hints, &found);
+    if (error != 0)
+        return error;
+    for (struct addrinfo *at = found; at && *count < max; at = at->ai_next)
+        if (at->ai_addrlen <= sizeof *out)
+            memcpy(&out[(*count)++], at->ai_addr, at->ai_addrlen);
     freeaddrinfo(found);
+    return 0;
+}
+
+static bool same(const union cm_address *a, const union cm_address *b) {
+    if (a->any.sa_family != b->any.sa_family)
+        return false;
+    if (a->any.sa_family == AF_INET)
+        return a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr;
+    return a->v6.sin6_scope_id == b->v6.sin6_scope_id &&
+           memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof a->v6.sin6_addr) == 0;
+}
+
+static void add(struct cm_names *names, const struct sockaddr_storage *found) {
+    union cm_address address = {0};
+    size_t bytes = found->ss_family == AF_INET    ? sizeof address.v4
+                   : found->ss_family == AF_INET6 ? sizeof address.v6
+                                                  : 0;
+    if (bytes == 0 || names->count == CM_CANDIDATES)
+        return;
+    memcpy(&address, found, bytes);
+    for (unsigned i = 0; i < names->count; i++)
+        if (same(&names->addresses[i], &address))
+            return;
+    names->addresses[names->count++] = address;
+}
+
+static void look_up(const struct sluice_env *env, struct lookup *lookup) {
+    struct sockaddr_storage found[FOUND_MAX];
+    struct cm_names *names = &lookup->names;
+    unsigned count = 0;
+    memset(found, 0, sizeof found);
+    names->error = (env->resolve ? env->resolve : ask_system)(env->arg, lookup->host, found,
+                                                              FOUND_MAX, &count);
+    for (unsigned i = 0; names->error == 0 && i < count && i < FOUND_MAX; i++)
+        add(names, &found[i]);
+    if (names->error == 0 && names->count == 0)
+        names->error = EAI_NONAME;
+}
+
+/* ---- the threads ------------------------------------------------------------------------------ */
+
+static void destroy(struct cm_resolver *r) {
+    free_list(r->requests);
+    free_list(r->answers);
+    pthread_cond_destroy(&r->asked);
+    pthread_mutex_destroy(&r->lock);
+    free(r);
+}
+
+static struct lookup *take_request(struct cm_resolver *r) {
+    struct lookup *lookup = r->requests;
+    if (lookup && !(r->requests = lookup->next))
+        r->requests_tail = &r->requests;
+    r->waiting -= lookup != NULL;
+    return lookup;
 }
 
 static void *run(void *arg) {
     struct cm_resolver *r = arg;
     pthread_mutex_lock(&r->lock);
     while (r->wake) {
-        struct lookup *lookup = r->requests;
+        struct lookup *lookup = take_request(r);
         if (!lookup) {
+            r->idle++;
             pthread_cond_wait(&r->asked, &r->lock);
+            r->idle--;
             continue;
         }
-        if (!(r->requests = lookup->next))
-            r->requests_tail = &r->requests;
         pthread_mutex_unlock(&r->lock);
-        look_up(lookup);
+        look_up(&r->env, lookup);
         pthread_mutex_lock(&r->lock);
         lookup->next = NULL;
         *r->answers_tail = lookup;
@@ -74,38 +136,41 @@ static void *run(void *arg) {
         if (r->wake)
             doorbell_ring(&r->wake->bell, 0); /* under the lock: the bell is not closed meanwhile */
     }
+    bool last = --r->threads == 0;
     pthread_mutex_unlock(&r->lock);
-    free_list(r->requests);
-    free_list(r->answers);
-    pthread_cond_destroy(&r->asked);
-    pthread_mutex_destroy(&r->lock);
-    free(r);
+    if (last)
+        destroy(r);
     return NULL;
 }
 
-int resolver_open(struct cm_resolver **out, struct mailbox *wake) {
-    struct cm_resolver *r = calloc(1, sizeof *r);
-    if (!r)
-        return -ENOMEM;
-    pthread_mutex_init(&r->lock, NULL);
-    pthread_cond_init(&r->asked, NULL);
-    r->wake = wake;
-    r->requests_tail = &r->requests;
-    r->answers_tail = &r->answers;
+/* With the lock held. 0 or -errno. */
+static int start_thread(struct cm_resolver *r) {
     pthread_t thread;
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&thread, NULL, run, r);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error != 0) {
-        pthread_cond_destroy(&r->asked);
-        pthread_mutex_destroy(&r->lock);
-        free(r);
+    if (error != 0)
         return -error;
-    }
+    r->threads++;
     pthread_setname_np(thread, "sluice-names");
     pthread_detach(thread);
+    return 0;
+}
+
+/* ---- the CM thread's side --------------------------------------------------------------------- */
+
+int resolver_open(struct cm_resolver **out, struct mailbox *wake, const struct sluice_env *env) {
+    struct cm_resolver *r = calloc(1, sizeof *r);
+    if (!r)
+        return -ENOMEM;
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->asked, NULL);
+    r->wake = wake;
+    r->env = *env;
+    r->requests_tail = &r->requests;
+    r->answers_tail = &r->answers;
     *out = r;
     return 0;
 }
@@ -113,29 +178,41 @@ int resolver_open(struct cm_resolver **out, struct mailbox *wake) {
 void resolver_close(struct cm_resolver *r) {
     pthread_mutex_lock(&r->lock);
     r->wake = NULL;
-    pthread_cond_signal(&r->asked);
-    pthread_mutex_unlock(&r->lock); /* its thread frees it */
+    bool last = r->threads == 0;
+    pthread_cond_broadcast(&r->asked);
+    pthread_mutex_unlock(&r->lock);
+    if (last)
+        destroy(r); /* else the last thread does */
 }
 
 int resolver_ask(struct cm_resolver *r, uint64_t id, const char *host) {
     struct lookup *lookup = calloc(1, sizeof *lookup);
+    int error = 0;
     if (!lookup)
         return -ENOMEM;
-    lookup->id = id;
+    lookup->names.id = id;
     memcpy(lookup->host, host, strnlen(host, sizeof lookup->host - 1));
     pthread_mutex_lock(&r->lock);
-    *r->requests_tail = lookup;
-    r->requests_tail = &lookup->next;
-    pthread_cond_signal(&r->asked);
+    if (r->waiting >= r->idle && r->threads < THREADS_MAX)
+        error = start_thread(r);
+    if (r->threads > 0) { /* one more would have been better, but one comes round */
+        error = 0;
+        *r->requests_tail = lookup;
+        r->requests_tail = &lookup->next;
+        r->waiting++;
+        lookup = NULL;
+        pthread_cond_signal(&r->asked);
+    }
     pthread_mutex_unlock(&r->lock);
-    return 0;
+    free(lookup);
+    return error;
 }
 
 bool resolver_has_answers(struct cm_resolver *r) {
     return atomic_load(&r->has_answers);
 }
 
-bool resolver_answer(struct cm_resolver *r, uint64_t *id, union cm_address *address, int *error) {
+bool resolver_answer(struct cm_resolver *r, struct cm_names *out) {
     if (!atomic_load(&r->has_answers))
         return false;
     pthread_mutex_lock(&r->lock);
@@ -147,9 +224,7 @@ bool resolver_answer(struct cm_resolver *r, uint64_t *id, union cm_address *addr
     pthread_mutex_unlock(&r->lock);
     if (!lookup)
         return false;
-    *id = lookup->id;
-    *address = lookup->address;
-    *error = lookup->error;
+    *out = lookup->names;
     free(lookup);
     return true;
 }

@@ -10,9 +10,9 @@
  * Draining. Receives are counted. Sends are not all signalled, and one that succeeded silently
  * never completes again; so a signalled marker is posted in ERR, which is flushed after the rest.
  *
- * The first reason wins, with two exceptions: a connection that went down before the peer's BYE was
+ * The first reason wins, with exceptions: a connection that went down before the peer's BYE was
  * looked at is "lost" only until that BYE is found among what had arrived, or until it turns out
- * that the device was.
+ * that the device was, or until the device says that the queue pair broke.
  *
  * Owner: the loop's thread.
  */
@@ -20,11 +20,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cm/keyring.h"
 #include "datapath/post.h"
 #include "node/node.h"
 
-#define DOWN_POLLS 4u      /* empty polls after which nothing that had arrived is left */
-#define DOWN_POLLS_MAX 64u /* and with other sessions busy */
+#define DOWN_POLLS 4u        /* empty polls after which nothing that had arrived is left */
+#define DRAIN_EXTENSIONS 10u /* of DRAIN_NS, while completions come */
+#define DOWN_POLLS_MAX 64u   /* and with other sessions busy */
 
 bool session_modify(struct session *s, struct ibv_qp_attr *attr, int mask) {
     return s->node->fabric->modify_qp(s->qp, attr, mask) == 0;
@@ -43,7 +45,7 @@ static void set_deadline(struct sluice_loop *l, struct session *s, uint64_t due_
 static void set_reason(struct session *s, sluice_reason reason, uint32_t vendor, uint16_t code,
                        const char *text) {
     if (s->reason != SLUICE_REASON_NONE)
-        return;
+        return; /* the first counts */
     pthread_mutex_lock(&s->node->lock);
     s->reason = reason;
     s->vendor = vendor;
@@ -53,12 +55,27 @@ static void set_reason(struct session *s, sluice_reason reason, uint32_t vendor,
     pthread_mutex_unlock(&s->node->lock);
 }
 
+/* What the stack itself said of the end; the first word of each kind is kept. A flush says nothing
+ * of why: it makes way for what does. */
+static void note_cause(struct session *s, int32_t cm_event, int32_t cm_status, int32_t wc_status) {
+    pthread_mutex_lock(&s->node->lock);
+    if (cm_event >= 0 && s->info.cm_event < 0) {
+        s->info.cm_event = cm_event;
+        s->info.cm_status = cm_status;
+    }
+    if (wc_status >= 0 && (s->info.wc_status < 0 || s->info.wc_status == IBV_WC_WR_FLUSH_ERR))
+        s->info.wc_status = wc_status;
+    pthread_mutex_unlock(&s->node->lock);
+}
+
 /* Instead of "lost": what is known by now. */
-static void settle_reason(struct session *s, sluice_reason reason) {
+static void settle_reason(struct session *s, sluice_reason reason, uint32_t vendor,
+                          const char *text) {
     pthread_mutex_lock(&s->node->lock);
     s->reason = reason;
-    s->vendor = 0;
-    snprintf(s->info.close_text, sizeof s->info.close_text, "%s", sluice_reason_text((int)reason));
+    s->vendor = vendor;
+    snprintf(s->info.close_text, sizeof s->info.close_text, "%s",
+             text ? text : sluice_reason_text((int)reason));
     pthread_mutex_unlock(&s->node->lock);
     s->doubtful = false;
 }
@@ -132,19 +149,57 @@ void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns)
     session_timer(l, s);
 }
 
+void session_refuse(struct sluice_loop *l, struct session *s, sluice_reason reason,
+                    const struct record_rej *rej) {
+    uint8_t data[RECORD_REJ_BYTES];
+    size_t bytes = record_rej_encode(rej, data);
+    if (s->state != SESSION_OPENING)
+        return;
+    gate_set(&s->gate, GATE_ANSWERED);
+    set_reason(s, reason, 0, 0, NULL);
+    s->state = SESSION_LEAVING;
+    set_deadline(l, s, loop_clock(l) + LINGER_NS);
+    s->bye_posted = send_control_with(l, s, FRAME_REFUSE, data, (uint32_t)bytes);
+}
+
+void session_refused(struct sluice_loop *l, struct session *s, const struct record_rej *rej) {
+    sluice_reason reason = rej->reason ? (sluice_reason)rej->reason : SLUICE_REASON_REFUSED;
+    uint32_t vendor = reason == SLUICE_REASON_REFUSED ? rej->code : 0;
+    set_reason(s, reason, vendor, rej->code, rej->text);
+    session_close(l, s, reason, vendor, rej->text);
+}
+
 void session_peer_bye(struct sluice_loop *l, struct session *s) {
     if (s->state < SESSION_RELEASED) {
         session_close(l, s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
         return;
     }
     if (s->doubtful) /* it had said good-bye before its connection went down */
-        settle_reason(s, SLUICE_REASON_PEER_CLOSE);
+        settle_reason(s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
+}
+
+/* This side's own decision, with the connection as good as ever: the peer is told. */
+static bool told_no(struct sluice_loop *l, struct session *s) {
+    sluice_reason reason = s->conn.down.reason;
+    struct record_rej rej = {.reason = (uint16_t)reason};
+    if (!s->greeting || !s->adopted || !s->conn.passive || s->state != SESSION_OPENING ||
+        (reason != SLUICE_REASON_TIMEOUT && reason != SLUICE_REASON_NO_LISTENER &&
+         reason != SLUICE_REASON_BUSY))
+        return false;
+    snprintf(rej.text, sizeof rej.text, "%.*s", RECORD_REJ_TEXT, s->conn.down.text);
+    session_refuse(l, s, reason, &rej);
+    return true;
 }
 
 /* The connection is down; what had arrived is still to be looked at. */
 void session_down(struct sluice_loop *l, struct session *s) {
     session_attach(l, s);
-    if (s->state >= SESSION_RELEASED || s->down_polls)
+    note_cause(s, s->conn.down.cm_event, s->conn.down.cm_status, -1);
+    /* A flush says that the queue pair broke; the device's event, which comes later, says why. */
+    if (s->state >= SESSION_RELEASED && s->doubtful && s->reason == SLUICE_REASON_PEER_LOST &&
+        s->conn.down.reason == SLUICE_REASON_DEVICE_ERROR)
+        settle_reason(s, SLUICE_REASON_DEVICE_ERROR, s->conn.down.vendor, s->conn.down.text);
+    if (s->state >= SESSION_RELEASED || s->down_polls || told_no(l, s))
         return;
     if (s->announced || s->adopted) {
         s->down_polls = 1;
@@ -181,6 +236,7 @@ void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv
     sluice_reason reason = SLUICE_REASON_DEVICE_ERROR;
     if (s->state >= SESSION_RELEASED)
         return;
+    note_cause(s, -1, 0, (int32_t)wc->status);
     switch (wc->status) {
     case IBV_WC_WR_FLUSH_ERR: /* the queue pair broke; another completion or event says why */
     case IBV_WC_RETRY_EXC_ERR:
@@ -323,6 +379,11 @@ void session_timer(struct sluice_loop *l, struct session *s) {
         release(l, s);
         break;
     case SESSION_DRAINING:
+        if (l->wc_count > 0 && s->drain_extensions++ < DRAIN_EXTENSIONS) {
+            /* The device flushes; this loop is behind with many of them. */
+            set_deadline(l, s, l->now_ns + DRAIN_NS);
+            break;
+        }
         node_log(l->node, SLUICE_LOG_WARNING,
                  "the device did not flush a queue pair: %u receives, %u sends outstanding",
                  s->rx_posted, s->sq_tail - s->sq_head);
@@ -339,10 +400,16 @@ void session_timer(struct sluice_loop *l, struct session *s) {
     }
 }
 
+/* Its completions, or calls that failed, were faster than the news that the device is gone. */
+static bool device_in_doubt(const struct session *s) {
+    return s->doubtful || s->reason == SLUICE_REASON_DEVICE_ERROR ||
+           (s->reason == SLUICE_REASON_UNREACHABLE && s->info.cm_event < 0);
+}
+
 void session_gone(struct sluice_loop *l, struct session *s) {
     s->state = SESSION_GONE;
-    if (s->doubtful && atomic_load_explicit(&l->node->device_lost, memory_order_relaxed))
-        settle_reason(s, SLUICE_REASON_DEVICE_REMOVED); /* its completions were faster */
+    if (atomic_load_explicit(&l->node->device_lost, memory_order_relaxed) && device_in_doubt(s))
+        settle_reason(s, SLUICE_REASON_DEVICE_REMOVED, 0, NULL);
     event_notice(l, s, NOTICE_CLOSED);
 }
 
@@ -370,6 +437,8 @@ void session_bury(struct sluice_loop *l) {
         s->state = SESSION_FREE;
         atomic_store_explicit(&s->id, 0, memory_order_relaxed);
         atomic_store_explicit(&s->loop, NULL, memory_order_relaxed);
+        keyring_drop(s->link_config.keys);
+        s->link_config.keys = NULL;
         slot_release(s, l->node->index);
         atomic_fetch_sub_explicit(&l->assigned, 1, memory_order_relaxed);
         node_session_ended(l->node);

@@ -28,6 +28,9 @@ void send_drop_queue(struct sluice_loop *l, struct session *s, sluice_status sta
 void send_expire(struct sluice_loop *l, struct session *s);
 /* Posts a frame without payload, from the reserve. False: no credit, no room, or the QP is dead. */
 bool send_control(struct sluice_loop *l, struct session *s, enum frame_type type);
+/* The same with a payload, which is copied; fails also for want of memory. */
+bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type type,
+                       const void *payload, uint32_t bytes);
 /* After the QP went to ERR: its completion is the last of this QP's sends. */
 bool send_marker(struct sluice_loop *l, struct session *s);
 /* Gives back everything still in the send queue, as if it had completed with this status. */
@@ -42,12 +45,23 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc);
 unsigned receive_held(struct sluice_loop *l, struct session *s);
 /* The first receives, before the QP may connect. False: no memory or the device refused. */
 bool receive_prime(struct sluice_loop *l, struct session *s);
+/* The receives that were kept back from a peer that had not greeted yet. */
+bool receive_prime_rest(struct sluice_loop *l, struct session *s);
 /* Posts receives again and replaces buffers the application kept. */
 void receive_repost(struct sluice_loop *l, struct session *s);
 /* A receive buffer that is no longer needed by anybody. */
 void receive_give_back(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 /* Frees held frames, the partial message and buffers waiting to be posted. */
 void receive_drop(struct sluice_loop *l, struct session *s);
+
+/* ---- keepalive.c ----------------------------------------------------------------------------- */
+
+/* From now on the session says that it lives, and the peer must. */
+void keepalive_start(struct sluice_loop *l, struct session *s);
+/* Looks at the sessions if it is time to; l->now_ns was just read. */
+void keepalive_look(struct sluice_loop *l);
+/* Every 64th turn, l->now_ns just read: whether the turns became too slow to count them. */
+void keepalive_pace(struct sluice_loop *l);
 
 /* ---- event.c --------------------------------------------------------------------------------- */
 
@@ -70,6 +84,9 @@ bool session_modify(struct session *s, struct ibv_qp_attr *attr, int mask);
 void session_prepare(struct sluice_loop *l, struct session *s);
 void session_apply(struct sluice_loop *l, struct session *s);
 void session_adopt(struct sluice_loop *l, struct session *s);
+void session_begin(struct sluice_loop *l, struct session *s);
+/* A peer waits for the application's decision: CONNECT. */
+void session_ask(struct sluice_loop *l, struct session *s);
 void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns);
 void session_down(struct sluice_loop *l, struct session *s);
 void session_drain(struct sluice_loop *l, struct session *s);
@@ -78,6 +95,11 @@ void session_gone(struct sluice_loop *l, struct session *s);
 void session_close(struct sluice_loop *l, struct session *s, sluice_reason reason, uint32_t vendor,
                    const char *text);
 void session_peer_bye(struct sluice_loop *l, struct session *s);
+/* To a peer that has greeted: no. The session ends for `reason` on this side. */
+void session_refuse(struct sluice_loop *l, struct session *s, sluice_reason reason,
+                    const struct record_rej *rej);
+/* From a listener that was greeted: no. */
+void session_refused(struct sluice_loop *l, struct session *s, const struct record_rej *rej);
 /* A completion failed: what that says of the peer or the device. */
 void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc);
 /* A completion came back while leaving or draining: on to the next step if it was the last. */
@@ -94,5 +116,19 @@ void session_attach(struct sluice_loop *l, struct session *s);
 /* After a poll: sessions whose connection is down and for which nothing more comes. */
 unsigned session_check_downs(struct sluice_loop *l);
 void session_down_now(struct sluice_loop *l, struct session *s);
+
+/* ---- greet.c --------------------------------------------------------------------------------- */
+
+/* Listener, before it answers: its proof, into conn->rep. NONE, or why the peer is refused. */
+sluice_reason greet_prove(struct session *s);
+/* Dialer, before its QP can receive: whether the listener has proven itself. */
+sluice_reason greet_verify(struct session *s);
+/* The connection is there: the dialer says HELLO, the listener looks whether it came already. */
+void greet_begin(struct sluice_loop *l, struct session *s);
+/* NULL, or what is wrong with this frame while greeting. */
+const char *greet_check(const struct session *s, const struct frame *f);
+void greet_arrived(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+/* The application's answer. */
+void greet_answered(struct sluice_loop *l, struct session *s);
 
 #endif

@@ -163,6 +163,13 @@ static void pop_notice(struct sluice_loop *l, struct session *s) {
     s->noticed = false;
 }
 
+/* "Closed" is no failure, except to somebody who dialed and never got in. */
+static sluice_status status_of(const struct session *s) {
+    sluice_status status = reason_status(s->reason);
+    bool refused = status == SLUICE_OK && !s->conn.passive && !s->announced && !s->hungup;
+    return refused ? SLUICE_EREJECTED : status;
+}
+
 /* False: it must wait, and is noticed again by what ends the wait. */
 static bool deliver_closed(struct sluice_loop *l, struct session *s) {
     if (s->outcomes > 0)
@@ -185,7 +192,7 @@ static bool deliver_closed(struct sluice_loop *l, struct session *s) {
         sluice_event event = {
             .type = SLUICE_CLOSED,
             .reason = (uint16_t)s->reason,
-            .status = reason_status(s->reason),
+            .status = status_of(s),
             .session = handle_of(s),
             .arg = s->arg,
             .vendor = s->vendor,
@@ -199,13 +206,16 @@ static bool deliver_closed(struct sluice_loop *l, struct session *s) {
 /* Everything the head of the list has to tell; false when there is no room for more. */
 static bool deliver_session(struct sluice_loop *l, struct session *s, unsigned *count) {
     while (s->notices) {
-        if (!loop_room(l, s))
+        /* The end of a session the application never heard of is no event and needs no room. */
+        if (!loop_room(l, s) && (s->known || s->notices != NOTICE_CLOSED))
             return false;
         ++*count;
         if (s->notices & NOTICE_CONNECT) {
             s->notices &= (uint8_t)~NOTICE_CONNECT;
-            if (s->state == SESSION_OPENING)
+            if (s->state == SESSION_OPENING) { /* else it ended before anybody heard of it */
+                s->known = true;
                 emit_simple(l, s, SLUICE_CONNECT);
+            }
         } else if (s->notices & NOTICE_UP) {
             s->notices &= (uint8_t)~NOTICE_UP;
             deliver_up(l, s);

@@ -17,11 +17,15 @@
 #define FRAME_BYTES 24u
 
 enum frame_type {
-    FRAME_DATA = 1,   /* a whole message */
-    FRAME_FRAG = 2,   /* a piece of a message; flags say first and last */
-    FRAME_CREDIT = 3, /* nothing but the header */
-    FRAME_BYE = 4,    /* the sender sends nothing after this frame and wants the session closed */
-    /* 5 hello and authentication, 6 request, 7 reply, 8 rendezvous, 9 rendezvous done: reserved */
+    FRAME_DATA = 1,    /* a whole message */
+    FRAME_FRAG = 2,    /* a piece of a message; flags say first and last */
+    FRAME_CREDIT = 3,  /* nothing but the header */
+    FRAME_BYE = 4,     /* the sender sends nothing after this frame and wants the session closed */
+    FRAME_HELLO = 5,   /* dialer's first frame, where greeting was agreed: proof and private data */
+    FRAME_WELCOME = 6, /* listener's answer: the session is up */
+    FRAME_REFUSE = 7,  /* or not: a REJ record; like BYE otherwise */
+    FRAME_ALIVE = 8,   /* nothing but the header: the sender lives */
+    /* 9 request, 10 reply, 11 rendezvous, 12 rendezvous done: reserved */
 };
 
 #define FRAME_FIRST 1u

@@ -179,6 +179,8 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
     l->idle = (uint8_t)n->options.idle;
     l->timer_fd = -1;
     l->next_deadline_ns = UINT64_MAX;
+    l->sample_ns = loop_clock(l);
+    l->look_ns = UINT64_MAX;
     l->notices_tail = &l->notices;
     l->wr = (struct ibv_send_wr){.sg_list = &l->sge, .num_sge = 1, .opcode = IBV_WR_SEND};
     l->alone = own_one_cpu();
@@ -203,6 +205,7 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
     l->stats = &n->stats.page->loops[l->index];
     loop_clear_stats(l);
     atomic_store_explicit(&l->stats->cpu, cpu, memory_order_relaxed);
+    atomic_store_explicit(&l->stats->drained, 0, memory_order_relaxed);
     atomic_store_explicit(&l->stats->in_use, 1, memory_order_relaxed);
     atomic_fetch_add(&n->device_users, 1);
     *out = l;
@@ -250,7 +253,21 @@ void loop_clear_stats(struct sluice_loop *l) {
 #undef STATS_X
 }
 
+/* By the time read last, which is that of this turn or of one not long ago. */
+static void sample_rate(struct sluice_loop *l) {
+    uint64_t passed = l->now_ns - l->sample_ns;
+    if (l->now_ns < l->sample_ns || passed < LOOP_RATE_NS)
+        return;
+    uint64_t bytes = l->totals.bytes_sent + l->totals.bytes_received;
+    double rate = (double)(bytes - l->sample_bytes) * 1e9 / (double)passed;
+    atomic_store_explicit(&l->rate, (uint64_t)rate, memory_order_relaxed);
+    atomic_store_explicit(&l->rate_ns, l->now_ns, memory_order_relaxed);
+    l->sample_ns = l->now_ns;
+    l->sample_bytes = bytes;
+}
+
 void loop_publish(struct sluice_loop *l) {
+    sample_rate(l);
 #define STATS_X(name, text)                                                                        \
     atomic_store_explicit(&l->stats->name, l->totals.name, memory_order_relaxed);
     STATS_LOOP_LIST(STATS_X)

@@ -41,6 +41,7 @@
 #define LOOP_LENT 256  /* messages lent at once, and so events of one poll */
 #define LOOP_INBOX 256 /* records taken in one turn */
 #define LOOP_SPIN_NS 50000u
+#define LOOP_RATE_NS 1000000000ull /* over how long traffic is measured, at least */
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -80,6 +81,10 @@ struct sluice_loop {
     uint32_t handled;  /* handlers called since the poll began */
     uint64_t now_ns;   /* last time read */
     uint64_t next_deadline_ns;
+    uint64_t look_ns; /* of keepalive.c: the next look at the sessions; UINT64_MAX: none */
+    bool crowded; /* events other than messages found no room: they come first in the next turn */
+    bool slow_turns;   /* so slow that every turn looks at the clock */
+    bool glance;       /* this poll may be the only turn for a long time */
     uint32_t retries;  /* sessions that wait for memory */
     uint32_t partings; /* sessions whose end waits for a thread inside of a call */
     uint32_t downs;    /* sessions whose connection is down, and that still look for data */
@@ -99,13 +104,26 @@ struct sluice_loop {
     /* idling */
     uint8_t idle; /* sluice_idle */
     bool cq_armed, fd_used;
-    bool alone; /* the process has one CPU: spinning takes it from whom we wait for */
+    bool alone;   /* the process has one CPU: spinning takes it from whom we wait for */
+    bool traffic; /* messages went or came since it slept last: worth spinning for more */
     uint32_t spins;
     uint64_t idle_since_ns;
+
+    /* keepalive.c */
+    uint64_t look_step_ns;       /* between two looks */
+    uint64_t caught_ns;          /* what had arrived by then was taken from the CQ */
+    uint64_t mark_ns, mark;      /* that will hold of mark_ns after so many completions */
+    uint64_t stride_ns;          /* when the last 64 turns began */
+    uint64_t looks, look_visits; /* so far; for tests */
 
     /* life */
     struct session *sessions;
     _Atomic uint32_t assigned; /* sessions and listeners that name this loop */
+    _Atomic uint32_t listed;   /* listeners among them */
+    uint64_t placed; /* when it got a session last, in sessions: under the lock of place.c */
+    /* traffic: sampled by the owner when it publishes, read by whoever places a session */
+    uint64_t sample_ns, sample_bytes;
+    _Atomic uint64_t rate, rate_ns; /* bytes a second, and when that was found */
     struct ibv_comp_channel *channel;
     int epoll_fd, timer_fd; /* timer: only once the application asked for the descriptor */
     int cq_size;

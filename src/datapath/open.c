@@ -4,7 +4,8 @@
  *
  *   PREPARE  create the QP on this loop's CQ, INIT, post the receives        -> PREPARED
  *   APPLY    RTR and RTS (a listener's session gets these with PREPARE)      -> READY
- *   ADOPT    the session is up
+ *   ADOPT    the connection is up, and with it the session, unless the two greet (greet.c)
+ *   ASK      the application decides first
  *
  * Whatever fails ends in session_close(), and from there on the way of close.c.
  *
@@ -50,6 +51,7 @@ static void agree(struct session *s) {
     s->info.message_bytes_max = s->message_max;
     s->info.eager_bytes = s->frame_payload;
     s->info.credits = s->tx_credits_max;
+    s->info.keepalive_ns = rep->keepalive * RECORD_KEEPALIVE_NS;
     pthread_mutex_unlock(&s->node->lock);
 }
 
@@ -98,6 +100,8 @@ static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_rea
     l->cq_used += s->cq_share;
     if (!session_modify(s, &conn->init, conn->init_mask))
         return "the queue pair cannot be moved to INIT";
+    if (conn->passive && (conn->rep.features & RECORD_FEATURE_GREETING))
+        s->greeting = GREET_HELLO;
     if (!receive_prime(l, s)) {
         *reason = SLUICE_REASON_NO_MEMORY;
         return "no registered memory for the receive buffers";
@@ -115,6 +119,11 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
     session_attach(l, s);
     if (s->state != SESSION_OPENING)
         return;
+    sluice_reason reason = greet_prove(s);
+    if (reason != SLUICE_REASON_NONE) {
+        session_close(l, s, reason, 0, NULL);
+        return;
+    }
     if (s->conn.passive && s->conn.accepted)
         s->arg = s->conn.answer_arg;
     uint32_t depth = SQ_DEPTH;
@@ -124,7 +133,6 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
     s->sq_mask = depth - 1;
     s->sq_limit = depth - SQ_RESERVE;
     s->repost_batch = s->credits / 8 ? s->credits / 8 : 1;
-    sluice_reason reason;
     const char *wrong = build_qp(l, s, &reason);
     if (wrong) {
         session_close(l, s, reason, 0, wrong);
@@ -138,6 +146,13 @@ void session_apply(struct sluice_loop *l, struct session *s) {
     struct cm_conn *conn = &s->conn;
     if (s->state != SESSION_OPENING)
         return;
+    sluice_reason reason = greet_verify(s);
+    if (reason != SLUICE_REASON_NONE) {
+        session_close(l, s, reason, 0, NULL);
+        return;
+    }
+    if (conn->rep.features & RECORD_FEATURE_GREETING)
+        s->greeting = GREET_HELLO;
     agree(s);
     if (!session_modify(s, &conn->rtr, conn->rtr_mask) ||
         !session_modify(s, &conn->rts, conn->rts_mask)) {
@@ -147,9 +162,26 @@ void session_apply(struct sluice_loop *l, struct session *s) {
     cm_post(&l->node->cm, s, CM_VERB_READY);
 }
 
+/* Messages may go: UP is the first event, and from now on each side hears of the other. */
+void session_begin(struct sluice_loop *l, struct session *s) {
+    keepalive_start(l, s);
+    event_notice(l, s, NOTICE_UP);
+}
+
 void session_adopt(struct sluice_loop *l, struct session *s) {
     if (s->state != SESSION_OPENING)
         return;
     s->adopted = true;
-    event_notice(l, s, NOTICE_UP);
+    if (s->greeting)
+        greet_begin(l, s);
+    else
+        session_begin(l, s);
+}
+
+void session_ask(struct sluice_loop *l, struct session *s) {
+    session_attach(l, s);
+    if (s->state != SESSION_OPENING)
+        return;
+    gate_set(&s->gate, GATE_ASKED);
+    event_notice(l, s, NOTICE_CONNECT);
 }

@@ -18,6 +18,8 @@
  *
  * Owner: the loop's thread.
  */
+#include <string.h>
+
 #include "datapath/post.h"
 #include "node/node.h"
 
@@ -213,6 +215,28 @@ bool send_control(struct sluice_loop *l, struct session *s, enum frame_type type
     push_entry(s, NULL, 0);
     if (type != FRAME_BYE)
         count_signal(s, &chain, wr);
+    s->bye_index = s->sq_tail - 1;
+    post_chain(l, s, &chain);
+    return s->state <= SESSION_LEAVING;
+}
+
+bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type type,
+                       const void *payload, uint32_t bytes) {
+    if (s->tx_credits == 0 || sq_used(s) >= s->sq_depth - 1 || !s->qp || bytes > s->frame_payload)
+        return false;
+    struct sluice_msg *msg = pool_get(l->pool, l->cache, bytes);
+    if (!msg)
+        return false;
+    struct chain chain;
+    uint8_t *at = msg->data - FRAME_BYTES;
+    msg->state = MSG_SENDING;
+    msg->tag = 0;
+    memcpy(msg->data, payload, bytes);
+    chain_init(&chain, true); /* the buffer is read until it completes */
+    l->send_sge[0][0] = (struct ibv_sge){(uintptr_t)at, bytes + FRAME_BYTES, msg->lkey};
+    next_wr(l, s, &chain, 1, 0);
+    post_header(s, at, type, 0, bytes, 0);
+    push_entry(s, msg, 0);
     s->bye_index = s->sq_tail - 1;
     post_chain(l, s, &chain);
     return s->state <= SESSION_LEAVING;

@@ -119,8 +119,9 @@ void receive_repost(struct sluice_loop *l, struct session *s) {
         }
 }
 
-bool receive_prime(struct sluice_loop *l, struct session *s) {
-    for (uint32_t i = 0; i < s->credits; i++) {
+/* count more receives, which the peer is told of otherwise than by returned credits. */
+static bool prime(struct sluice_loop *l, struct session *s, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
         struct sluice_msg *msg = fresh(l, s);
         if (!msg)
             return false;
@@ -128,12 +129,22 @@ bool receive_prime(struct sluice_loop *l, struct session *s) {
         s->repost = msg;
         s->repost_count++;
     }
+    uint32_t owed = s->rx_owed + s->repost_count - count;
     while (s->repost)
         if (!post_some(l, s))
             return false;
-    s->rx_owed = 0; /* the peer is told these by the negotiation */
-    s->rx_granted = s->credits;
+    s->rx_owed = owed;
+    s->rx_granted += count;
     return true;
+}
+
+bool receive_prime(struct sluice_loop *l, struct session *s) {
+    return prime(l, s, s->greeting ? GREETING_CREDITS : s->credits);
+}
+
+/* The peer knows them since the negotiation, and did not use them: HELLO is all it could say. */
+bool receive_prime_rest(struct sluice_loop *l, struct session *s) {
+    return prime(l, s, s->credits - GREETING_CREDITS);
 }
 
 void receive_drop(struct sluice_loop *l, struct session *s) {
@@ -208,6 +219,11 @@ static inline bool process(struct sluice_loop *l, struct session *s, struct slui
         receive_give_back(l, s, msg);
         session_peer_bye(l, s);
         return true;
+    case FRAME_HELLO: /* not here: greet.c takes these before the session is up */
+    case FRAME_WELCOME:
+    case FRAME_REFUSE:
+    case FRAME_ALIVE: /* taken on arrival */
+        break;
     }
     return broken(l, s, msg, "a frame of unknown type"); /* cannot be: checked on arrival */
 }
@@ -243,11 +259,13 @@ static const char *check_header(struct session *s, const struct frame *f, uint32
     bool data = f->type == FRAME_DATA || f->type == FRAME_FRAG;
     if (f->sequence != s->rx_sequence + data)
         return "a frame out of sequence";
+    if (unlikely(s->greeting))
+        return greet_check(s, f);
     if (f->type == FRAME_DATA)
         return f->flags || f->total ? "a data frame with unknown flags" : NULL;
     if (f->type == FRAME_FRAG)
         return f->flags & ~(FRAME_FIRST | FRAME_LAST) ? "a fragment with unknown flags" : NULL;
-    if (f->type == FRAME_CREDIT || f->type == FRAME_BYE)
+    if (f->type == FRAME_CREDIT || f->type == FRAME_BYE || f->type == FRAME_ALIVE)
         return f->length || f->flags || f->total ? "a control frame with content" : NULL;
     return "a frame of unknown type";
 }
@@ -298,7 +316,10 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
     hold_fields(msg, &f);
     l->totals.frames_received++;
     l->totals_moved = true;
-    if (f.type == FRAME_CREDIT) {
+    if (unlikely(s->greeting)) {
+        greet_arrived(l, s, msg);
+    } else if (f.type == FRAME_CREDIT || f.type == FRAME_ALIVE) {
+        s->rx_controls++;
         receive_give_back(l, s, msg);
     } else if (unlikely(!s->announced || s->held.head || !loop_room(l, s))) {
         msg_queue_push(&s->held, msg);

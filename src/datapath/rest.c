@@ -3,6 +3,9 @@
  * rest.c - what a loop does when a turn found nothing: spin, sleep, and being slept on by somebody
  * else's epoll.
  *
+ * Spinning is for messages: a loop that was woken for a record, to open or close a session, sleeps again
+ * at once, because the CM thread it works with may need the CPU.
+ *
  * Sleeping loses nothing: arm the CQ and the doorbell, take one more turn, and sleep only if that
  * found nothing either. The CQ's arming is one shot and stays until its event came, so a loop that
  * alternates between spinning and sleeping asks for it once.
@@ -96,10 +99,18 @@ void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
     }
     doorbell_disarm(&l->mailbox.bell);
     l->spins = 0;
+    l->traffic = false;
+}
+
+/* Whether a turn that found nothing is followed by another at once, or by sleep. */
+static bool spins(const struct sluice_loop *l) {
+    if (l->idle == SLUICE_IDLE_SPIN)
+        return true;
+    return l->idle == SLUICE_IDLE_ADAPTIVE && l->traffic && l->totals.sessions > 0 && !l->alone;
 }
 
 void loop_rest(struct sluice_loop *l, uint64_t until_ns) {
-    if (l->idle == SLUICE_IDLE_BLOCK || (l->alone && l->idle != SLUICE_IDLE_SPIN)) {
+    if (!spins(l)) {
         loop_sleep(l, until_ns);
         return;
     }
@@ -164,6 +175,7 @@ int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wai
     l->out_count = 0;
     l->handled = 0;
     l->spins = 0;
+    l->glance = wait_ns == 0;
     if (l->lent_count > 0)
         event_take_back(l);
     for (;;) {
@@ -171,7 +183,7 @@ int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wai
         if (l->out_count > 0 || l->handled > 0 || wait_ns == 0)
             break;
         /* The clock is read now and then only: a short wait may take a few turns longer. */
-        bool look = found == 0 ? l->idle == SLUICE_IDLE_BLOCK || l->alone || l->spins == SPIN_LOOKS
+        bool look = found == 0 ? !spins(l) || (l->spins & SPIN_LOOKS) == SPIN_LOOKS
                                : (l->turn & SPIN_LOOKS) == 0;
         if (until == 0 && look) {
             uint64_t now = loop_clock(l);

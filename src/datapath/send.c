@@ -115,6 +115,7 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
 void send_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
     struct session *s = slot_find(msg->session_id);
     s->foreign_taken++;
+    l->traffic = true;
     if (s->state != SESSION_UP && s->state != SESSION_FLUSHING) {
         window_release(s, msg->size, true);
         if (msg->tag)

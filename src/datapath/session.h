@@ -25,6 +25,14 @@
 #include "datapath/gate.h"
 #include "pool/pool.h"
 
+/* Where two sides that greet each other are (greet.c); frames other than the one awaited are refused. */
+enum session_greeting {
+    GREET_NONE,   /* nothing was agreed, or it is done */
+    GREET_HELLO,  /* dialer: to be sent; listener: awaited */
+    GREET_HELD,   /* listener: HELLO came before the connection was announced */
+    GREET_ANSWER, /* dialer: WELCOME or REFUSE awaited; listener: the application decides */
+};
+
 enum session_state {
     SESSION_FREE,
     SESSION_OPENING,  /* the CM thread connects; frames that come are held */
@@ -56,6 +64,7 @@ enum loop_verb {
     LOOP_VERB_PREPARE,
     LOOP_VERB_APPLY,
     LOOP_VERB_ADOPT,
+    LOOP_VERB_WELCOME, /* the application answered a peer that has said HELLO */
     LOOP_VERB_DOWN,
     LOOP_VERB_DRAIN,
     LOOP_VERB_GONE,
@@ -71,6 +80,8 @@ enum loop_verb {
 #define NOTICE_WRITABLE 8u
 #define NOTICE_CLOSED 16u
 
+#define GREETING_CREDITS                                                                           \
+    4u /* receives for a peer that has not greeted yet; no more than CREDITS_MIN */
 #define CREDIT_RESERVE 2u /* kept back for CREDIT and BYE, so that credits can always flow back */
 #define SQ_RESERVE 3u     /* send queue entries kept back for CREDIT, BYE and the drain marker */
 
@@ -88,13 +99,30 @@ struct msg_queue {
     struct sluice_msg *head, **tail;
 };
 
+/* What keepalive.c remembers of a session, from look to look. */
+struct keepalive {
+    uint64_t interval_ns;      /* agreed; 0: not watched */
+    uint64_t looked_ns;        /* the last look */
+    uint64_t rx_ns, tx_ns;     /* the look that first saw the counts below */
+    uint32_t rx_seen, tx_seen; /* frames received, frames posted */
+    bool excused;              /* the silence was forgiven once, because the loop was away */
+};
+
 /* What a session was opened with, defaults filled in. */
 struct link_config {
     sluice_handler handler;
     void *handler_arg, *arg;
     struct sluice_loop *loop;
+    struct sluice_loop *const *loops; /* listener: its own copy; else NULL */
+    struct keyring *keys;             /* NULL: no authentication; counted */
+    bool dialing;                     /* given to sluice_dial() */
+    uint32_t loop_count;
     uint32_t flags, window_messages, credits;
+    uint32_t keepalive; /* units of 10 ms, 0 = off */
+    uint32_t tos, ack_timeout;
     uint64_t window_bytes, timeout_ns;
+    uint32_t private_bytes;
+    uint8_t private_data[SLUICE_PRIVATE_MAX];
 };
 
 struct session {
@@ -105,7 +133,8 @@ struct session {
     struct pool *pool;
     struct sq_entry *sq;
     uint32_t sq_head, sq_tail, sq_mask, sq_limit;
-    uint8_t state; /* enum session_state */
+    uint8_t state;    /* enum session_state */
+    uint8_t greeting; /* enum session_greeting */
     bool dirty, want_writable, stalled;
     uint32_t tx_credits;
     uint32_t unsignalled, signal_every;
@@ -129,6 +158,7 @@ struct session {
     uint32_t credits;           /* receive buffers in all */
     uint32_t frame_bytes;       /* of one receive buffer */
     uint64_t rx_message_max;    /* largest message the peer may send */
+    uint32_t rx_controls;       /* CREDIT and ALIVE frames: what rx_sequence does not count */
     struct msg_queue held;      /* frames that came before UP, or while memory is short */
     struct sluice_msg *partial; /* message being put together from fragments */
     uint64_t partial_bytes;
@@ -149,12 +179,14 @@ struct session {
     uint8_t notices;
     bool known; /* the application has its handle */
     bool noticed, attached, adopted, announced, hungup, bye_posted, doubtful, retry, deaf;
-    bool parting;       /* CLOSED waits for a thread that is inside */
+    bool parting; /* CLOSED waits for a thread that is inside */
+    uint8_t drain_extensions;
     uint8_t down_polls; /* the connection is down; polls until that is acted upon */
     uint32_t bye_index, outcomes, acked;
     uint32_t foreign_taken; /* of the messages the gate counts, those that came out of the inbox */
     uint32_t sq_depth;
-    uint64_t deadline_ns;       /* of FLUSHING, LEAVING, DRAINING; 0 none */
+    uint64_t deadline_ns; /* of FLUSHING, LEAVING, DRAINING; 0 none */
+    struct keepalive keepalive;
     struct sluice_msg *headers; /* registered memory for the headers of fragments */
     struct inbox_item to_loop[LOOP_VERB_SESSION_COUNT];
     struct inbox_item to_cm[CM_VERB_SESSION_COUNT];
@@ -169,6 +201,9 @@ struct session {
         uint32_t eager_bytes, credits;
         uint32_t close_code;
         char close_text[124];
+        uint32_t key_id, tries;
+        uint64_t keepalive_ns;
+        int32_t cm_event, cm_status, wc_status;
     } info;
 
     struct cm_conn conn;

@@ -21,15 +21,6 @@ static void on_hangup(struct sluice_loop *l, struct session *s) {
     session_hangup(l, s, grace);
 }
 
-static void on_ask(struct sluice_loop *l, struct session *s) {
-    session_attach(l, s);
-    if (s->state != SESSION_OPENING)
-        return;
-    s->known = true;
-    gate_set(&s->gate, GATE_ASKED);
-    event_notice(l, s, NOTICE_CONNECT);
-}
-
 static void take_record(struct sluice_loop *l, struct inbox_item *item) {
     if (item->verb == LOOP_VERB_SEND) {
         send_arrived(
@@ -51,7 +42,7 @@ static void take_record(struct sluice_loop *l, struct inbox_item *item) {
         on_hangup(l, s);
         break;
     case LOOP_VERB_ASK:
-        on_ask(l, s);
+        session_ask(l, s);
         break;
     case LOOP_VERB_PREPARE:
         session_prepare(l, s);
@@ -61,6 +52,9 @@ static void take_record(struct sluice_loop *l, struct inbox_item *item) {
         break;
     case LOOP_VERB_ADOPT:
         session_adopt(l, s);
+        break;
+    case LOOP_VERB_WELCOME:
+        greet_answered(l, s);
         break;
     case LOOP_VERB_DOWN:
         session_down(l, s);
@@ -92,6 +86,7 @@ static void poll_completions(struct sluice_loop *l) {
     l->wc_next = 0;
     l->wc_count = n > 0 ? (uint32_t)n : 0;
     l->totals.completions += l->wc_count;
+    l->traffic |= l->wc_count > 0;
     if (unlikely(n < 0))
         for (struct session *s = l->sessions; s; s = s->next)
             if (s->qp)
@@ -179,8 +174,11 @@ static unsigned part(struct sluice_loop *l) {
     return count;
 }
 
-static void check_deadlines(struct sluice_loop *l) {
-    if (loop_clock(l) < l->next_deadline_ns)
+static void check_deadlines(struct sluice_loop *l, uint32_t turn) {
+    loop_clock(l);
+    if ((turn & CLOCK_TURNS) == 0)
+        keepalive_pace(l);
+    if (l->now_ns < l->next_deadline_ns)
         return;
     l->next_deadline_ns = UINT64_MAX;
     for (struct session *s = l->sessions; s; s = s->next) {
@@ -188,6 +186,19 @@ static void check_deadlines(struct sluice_loop *l) {
             send_expire(l, s);
         session_timer(l, s);
     }
+    keepalive_look(l);
+}
+
+/*
+ * Whether this turn looks at the clock. A deadline of a message or of an end is looked for on every
+ * empty turn; keepalive, which nearly every loop has, only where the clock was read anyway (what
+ * spins or sleeps does that), so that an idle loop that spins stays as fast as one without.
+ */
+static inline bool is_clock_due(const struct sluice_loop *l, unsigned found, uint32_t turn) {
+    if ((turn & CLOCK_TURNS) == 0 || l->slow_turns)
+        return true;
+    return found == 0 &&
+           (l->next_deadline_ns < l->look_ns || l->now_ns >= l->next_deadline_ns || l->glance);
 }
 
 /* What most turns have nothing of. */
@@ -206,6 +217,11 @@ static unsigned uncommon(struct sluice_loop *l) {
     return count;
 }
 
+/* Events that are not messages. */
+static inline bool has_news(struct sluice_loop *l) {
+    return l->notices || l->outcomes.head || atomic_load_explicit(&l->wake, memory_order_relaxed);
+}
+
 unsigned loop_turn(struct sluice_loop *l) {
     unsigned found = 0;
     uint32_t turn = ++l->turn;
@@ -214,23 +230,33 @@ unsigned loop_turn(struct sluice_loop *l) {
         found += take_records(l);
     if (l->wc_next == l->wc_count)
         poll_completions(l);
+    bool first = unlikely(l->crowded);
+    l->crowded = false;
+    if (first)
+        found += event_deliver(l);
     if (l->wc_next < l->wc_count)
         found += process_completions(l);
     if (l->dirty)
         flush_dirty(l);
     if (unlikely(l->downs | l->retries | l->partings | l->lost) || unlikely(l->dying != NULL))
         found += uncommon(l);
-    if (l->next_deadline_ns != UINT64_MAX && (found == 0 || (turn & CLOCK_TURNS) == 0))
-        check_deadlines(l);
-    if (l->notices || l->outcomes.head || atomic_load_explicit(&l->wake, memory_order_relaxed))
+    if (l->next_deadline_ns != UINT64_MAX && is_clock_due(l, found, turn))
+        check_deadlines(l, turn);
+    if (has_news(l)) {
         found += event_deliver(l);
+        /* Messages alone could fill an array for ever: what found no room goes first, next time. */
+        l->crowded = !first && has_news(l);
+    }
     if (l->dirty)
         flush_dirty(l);
+    bool publish = (turn & PUBLISH_TURNS) == 0;
+    if (unlikely(publish))
+        loop_clock(l); /* a rate is published too, and nobody else may have asked for the time */
     if (found == 0) {
         l->totals.empty_turns++;
         if (l->totals_moved)
             loop_publish(l);
-    } else if ((turn & PUBLISH_TURNS) == 0) {
+    } else if (publish) {
         loop_publish(l);
     }
     return found;

@@ -67,7 +67,7 @@ int address_parse(const char *text, bool listening, union cm_address *out, char 
         out->v4.sin_addr.s_addr = htonl(INADDR_ANY);
         return SLUICE_OK;
     }
-    if (strcasecmp(name, "localhost") == 0) {
+    if (listening && strcasecmp(name, "localhost") == 0) {
         out->v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         return SLUICE_OK;
     }

@@ -8,33 +8,33 @@
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
+#include "cm/keyring.h"
 #include "node/node.h"
+#include "node/place.h"
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
-struct sluice_loop *node_worker_pick(sluice_node *n) {
-    struct sluice_loop *best = NULL;
-    uint32_t least = UINT32_MAX;
-    for (uint32_t i = 0; i < n->worker_count; i++) {
-        struct sluice_loop *l = n->workers[i].loop;
-        uint32_t assigned = atomic_load_explicit(&l->assigned, memory_order_relaxed);
-        if (assigned < least) {
-            least = assigned;
-            best = l;
-        }
-    }
-    return best;
-}
-
-struct session *node_session(sluice_node *n, const struct link_config *link) {
+/* NULL: *drained says whether that is for want of a worker. */
+static struct session *make_session(sluice_node *n, const struct link_config *link, bool *drained) {
+    /* The slot first: while it is taken sluice_close() waits, so the loops are there. But a listener's
+     * request is no call it has waited for before: it may have found no slot taken, and gone on. */
     struct session *s = slot_take(n->index, n->options.sessions_max);
-    if (!s)
+    bool closing = !link->dialing && atomic_load(&n->state) != NODE_OPEN;
+    struct sluice_loop *l = s && !closing ? place_session(n, link) : NULL;
+    *drained = s && !l;
+    if (!l) {
+        if (s) {
+            slot_uncount(n->index);
+            slot_release(s, n->index);
+            node_session_ended(n);
+        }
         return NULL;
+    }
     /* The gate stays FREE: no handle reaches the session while it is filled. */
     uint64_t word = atomic_load_explicit(&s->gate, memory_order_relaxed);
     uint32_t slot = s->slot;
-    struct sluice_loop *l = link->loop ? link->loop : node_worker_pick(n);
     memset((char *)s + offsetof(struct session, qp), 0,
            offsetof(struct session, gate) - offsetof(struct session, qp));
     memset((char *)s + offsetof(struct session, foreign_bytes), 0,
@@ -45,6 +45,9 @@ struct session *node_session(sluice_node *n, const struct link_config *link) {
     s->pool = n->pool;
     s->state = SESSION_OPENING;
     s->link_config = *link;
+    keyring_hold(link->keys);    /* session_bury() drops it */
+    s->link_config.loops = NULL; /* the array is the listener's or the caller's, and may go */
+    s->link_config.loop_count = 0;
     s->handler = link->handler;
     s->handler_arg = link->handler_arg;
     s->arg = link->arg;
@@ -52,12 +55,17 @@ struct session *node_session(sluice_node *n, const struct link_config *link) {
     s->window_bytes = link->window_bytes;
     s->credits = link->credits;
     s->frame_bytes = 1u << n->options.eager_log2;
+    s->info.cm_event = s->info.cm_status = s->info.wc_status = -1;
     msg_queue_init(&s->queue);
     msg_queue_init(&s->held);
     atomic_store_explicit(&s->hangup_grace, UINT64_MAX, memory_order_relaxed);
-    atomic_fetch_add_explicit(&l->assigned, 1, memory_order_relaxed);
     atomic_store_explicit(&s->loop, l, memory_order_relaxed);
     return s;
+}
+
+struct session *node_session(sluice_node *n, const struct link_config *link) {
+    bool drained;
+    return make_session(n, link, &drained);
 }
 
 void node_session_ended(sluice_node *n) {
@@ -70,24 +78,43 @@ void node_session_ended(sluice_node *n) {
 
 /* ---- dialing --------------------------------------------------------------------------------- */
 
+/* What is tried without asking a name server: a number, or both of this host. */
+static void known_candidates(struct cm_conn *conn, const union cm_address *parsed) {
+    conn->candidates[0] = *parsed;
+    conn->candidate_count = 1;
+    if (strcasecmp(conn->host, "localhost") != 0)
+        return;
+    conn->host[0] = 0;
+    conn->candidates[0].v4.sin_family = AF_INET;
+    conn->candidates[0].v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    conn->candidates[1].v6.sin6_family = AF_INET6;
+    conn->candidates[1].v6.sin6_port = htons(conn->port);
+    conn->candidates[1].v6.sin6_addr = in6addr_loopback;
+    conn->candidate_count = 2;
+}
+
 static int dial(sluice_node *n, const char *address, const sluice_link_options *o,
                 sluice_session *out, sluice_error *e) {
     struct link_config link;
     union cm_address parsed;
     char host[256];
-    int status = options_link(&link, n, o, e);
+    int status = address_parse(address, false, &parsed, host, e);
     if (status == SLUICE_OK)
-        status = address_parse(address, false, &parsed, host, e);
+        status = options_link(&link, n, o, true, e);
     if (status != SLUICE_OK)
         return status;
-    struct session *s = node_session(n, &link);
+    bool drained;
+    struct session *s = make_session(n, &link, &drained);
+    keyring_drop(link.keys); /* the session has its own reference */
+    if (!s && drained)
+        return error_set(e, SLUICE_ELIMIT, 0, 0, "every worker of the node is drained");
     if (!s)
         return error_set(e, SLUICE_ELIMIT, 0, 0, "the node has its %u sessions, or no memory",
                          n->options.sessions_max);
     struct cm_conn *conn = &s->conn;
-    conn->address = parsed;
     memcpy(conn->host, host, sizeof conn->host);
     conn->port = ntohs(parsed.v4.sin_port); /* the same place in both families */
+    known_candidates(conn, &parsed);
     s->known = true;
     if (*host)
         snprintf(s->peer.address, sizeof s->peer.address, "%.56s:%u", host, conn->port);
@@ -195,6 +222,12 @@ int sluice_session_get_info(sluice_session handle, sluice_session_info *info) {
     known.credits = s->info.credits;
     known.close_code = s->info.close_code;
     memcpy(known.close_text, s->info.close_text, sizeof known.close_text);
+    known.key_id = s->info.key_id;
+    known.keepalive_ns = s->info.keepalive_ns;
+    known.tries = s->info.tries;
+    known.cm_event = s->info.cm_event;
+    known.cm_status = s->info.cm_status;
+    known.wc_status = s->info.wc_status;
     pthread_mutex_unlock(&s->node->lock);
     gate_leave(&s->gate);
     size_t bytes = info->size < sizeof known ? info->size : sizeof known;
@@ -219,18 +252,23 @@ static int listen_at(sluice_node *n, const char *address, const sluice_link_opti
     struct link_config link;
     union cm_address parsed;
     char host[256];
-    int status = options_link(&link, n, o, e);
+    int status = address_parse(address, true, &parsed, host, e);
     if (status == SLUICE_OK)
-        status = address_parse(address, true, &parsed, host, e);
+        status = options_link(&link, n, o, false, e);
     if (status != SLUICE_OK)
         return status;
     struct cm_listener *listener = listener_take(n);
-    if (!listener)
+    if (!listener) {
+        keyring_drop(link.keys);
         return error_set(e, SLUICE_ELIMIT, 0, 0, "a node has at most %d listeners", LISTENERS_MAX);
+    }
     listener->address = parsed;
-    listener->link = link;
-    if (link.loop)
-        atomic_fetch_add_explicit(&link.loop->assigned, 1, memory_order_relaxed);
+    listener->link = link;     /* and with it the reference to the keys */
+    if (link.loop_count > 0) { /* the caller's array need not live on */
+        memcpy(listener->loops, link.loops, link.loop_count * sizeof *link.loops);
+        listener->link.loops = listener->loops;
+    }
+    place_hold(&listener->link);
     mailbox_post(&n->cm.mailbox, &listener->item, CM_VERB_LISTEN, listener->slot);
     await_listener(n, listener);
     if ((uint32_t)atomic_load(&listener->word) == LISTENER_LISTENING) {

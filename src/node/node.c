@@ -22,6 +22,7 @@
 
 #include "datapath/datapath.h"
 #include "datapath/slots.h"
+#include "node/place.h"
 
 static struct sluice_node nodes[NODES_MAX];
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -144,7 +145,7 @@ static int claim_cpu(sluice_node *n, uint32_t i, sluice_error *e) {
 static int start_worker(sluice_node *n, uint32_t i, sluice_error *e) {
     struct node_worker *worker = &n->workers[i];
     sigset_t all, before;
-    char name[16];
+    char name[24]; /* 15 characters are taken, and there are two digits at most */
     int status = claim_cpu(n, i, e);
     if (status != SLUICE_OK)
         return status;
@@ -159,7 +160,7 @@ static int start_worker(sluice_node *n, uint32_t i, sluice_error *e) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error == 0) {
         worker->started = true;
-        snprintf(name, sizeof name, "sluice-w%u", i);
+        snprintf(name, sizeof name, "sluice-w%u", i % WORKERS_MAX);
         pthread_setname_np(worker->thread, name);
         return SLUICE_OK;
     }
@@ -233,6 +234,7 @@ int node_open_env(sluice_node **out, const sluice_node_options *o, const struct 
         goto close_memory;
     if ((status = start_workers(n, e)) != SLUICE_OK)
         goto close_cm;
+    place_open(n);
     atomic_store(&n->state, NODE_OPEN);
     *out = n;
     return SLUICE_OK;

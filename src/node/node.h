@@ -42,7 +42,7 @@ enum node_state {
 struct node_options { /* sluice_node_options with the defaults filled in */
     char name[64];
     const char *device;
-    uint32_t workers, idle, eager_log2, message_log2, sessions_max;
+    uint32_t workers, idle, eager_log2, message_log2, sessions_max, handshakes_max, requests_max;
     const int *worker_cpus;
     uint64_t memory_bytes_max, message_bytes_max;
     void (*log)(int level, const char *text, void *log_arg);
@@ -54,6 +54,8 @@ struct node_worker {
     struct cpu_claim claim;
     pthread_t thread;
     bool started;
+    int numa;             /* NUMA node of its CPU, -1: not pinned, or not known */
+    _Atomic bool drained; /* it gets no new sessions */
 };
 
 struct sluice_node {
@@ -68,6 +70,7 @@ struct sluice_node {
     struct ibv_context *context;
     struct ibv_pd *pd;
     struct ibv_device_attr device_attr;
+    int device_numa; /* NUMA node of the device, -1: none, or not known */
     struct pool *pool;
     struct stats stats;
     struct cm cm;
@@ -105,13 +108,14 @@ void node_let_go(sluice_node *n);
 
 /* ---- options.c: checked, defaults filled in. 0 or EINVAL with *e. ---------------------------- */
 int options_node(struct node_options *out, const sluice_node_options *o, sluice_error *e);
+/* OK: the caller has the reference that out->keys is, see keyring.h. */
 int options_link(struct link_config *out, sluice_node *n, const sluice_link_options *o,
-                 sluice_error *e);
+                 bool dialing, sluice_error *e);
 
 /* ---- address.c ------------------------------------------------------------------------------- */
 /*
- * Takes an address apart. Numeric hosts, "localhost" and (wildcard allowed) "*" end up in *out;
- * another name is copied into host (256 bytes) and only the port is set. 0 or EADDRESS with *e.
+ * Takes an address apart. Numeric hosts and, listening, "localhost" and "*" end up in *out; another
+ * name is copied into host (256 bytes) and only the port is set. 0 or EADDRESS with *e.
  */
 int address_parse(const char *text, bool listening, union cm_address *out, char *host,
                   sluice_error *e);
@@ -120,11 +124,9 @@ void address_format(const struct sockaddr *addr, char out[64]);
 /* ---- connect.c ------------------------------------------------------------------------------- */
 /*
  * A slot filled with what the link asks for, on a loop, not published yet. Any thread. NULL: the
- * limit is reached or there is no memory.
+ * limit is reached, there is no memory, or every worker is drained.
  */
 struct session *node_session(sluice_node *n, const struct link_config *link);
-/* Worker with the fewest sessions, NULL when there is none. */
-struct sluice_loop *node_worker_pick(sluice_node *n);
 /* Asks every session of the node to end within grace_ns. */
 void node_hangup_all(sluice_node *n, uint64_t grace_ns);
 /* A session ended and its slot is free: wakes sluice_close(). */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cm/keyring.h"
 #include "node/node.h"
 
 #define EAGER_DEFAULT 16384u
@@ -26,6 +27,10 @@
 #define CREDITS_DEFAULT 32u
 #define CREDITS_MIN 4u
 #define CREDITS_MAX 1024u
+#define HANDSHAKES_DEFAULT 128u
+#define REQUESTS_DEFAULT 1024u
+#define KEEPALIVE_DEFAULT 10000000000ull
+#define ACK_TIMEOUT_MAX 31u
 
 /* Copies what both sides know; false when the caller's struct holds something unknown. */
 static bool read_sized(void *known, size_t known_bytes, const void *given) {
@@ -79,6 +84,8 @@ int options_node(struct node_options *out, const sluice_node_options *given, slu
         .idle = o.idle ? o.idle : SLUICE_IDLE_ADAPTIVE,
         .eager_log2 = log2_down(eager),
         .sessions_max = sessions,
+        .handshakes_max = o.handshakes_max ? o.handshakes_max : HANDSHAKES_DEFAULT,
+        .requests_max = o.requests_max ? o.requests_max : REQUESTS_DEFAULT,
         .worker_cpus = o.worker_cpus,
         .memory_bytes_max = memory,
         .message_bytes_max = message,
@@ -94,19 +101,55 @@ int options_node(struct node_options *out, const sluice_node_options *given, slu
     return SLUICE_OK;
 }
 
+/* Units of 10 ms, rounded up; 0 = off. */
+static int read_keepalive(uint32_t *out, uint64_t given, sluice_error *e) {
+    uint64_t ns = given ? given : KEEPALIVE_DEFAULT;
+    *out = 0;
+    if (ns == SLUICE_OFF)
+        return SLUICE_OK;
+    if (ns < RECORD_KEEPALIVE_NS || ns > UINT16_MAX * RECORD_KEEPALIVE_NS)
+        REFUSE("keepalive_ns %llu is not between 10 ms and 655 s", (unsigned long long)ns);
+    *out = (uint32_t)((ns + RECORD_KEEPALIVE_NS - 1) / RECORD_KEEPALIVE_NS);
+    return SLUICE_OK;
+}
+
+static int check_loops(const sluice_link_options *o, sluice_node *n, sluice_error *e) {
+    if (o->loop && o->loop_count)
+        REFUSE("a link has either a loop or several, not both");
+    if (o->loop_count > STATS_LOOPS_MAX || (o->loop_count > 0 && !o->loops))
+        REFUSE("loops: %u of them, or no array", o->loop_count);
+    if (o->loop && o->loop->node != n)
+        REFUSE("the loop belongs to another node");
+    for (uint32_t i = 0; i < o->loop_count; i++)
+        if (!o->loops[i] || o->loops[i]->node != n)
+            REFUSE("loop %u is missing or belongs to another node", i);
+    if (!o->handler && !o->loop && !o->loop_count)
+        REFUSE("a link needs a handler, or a loop to poll");
+    if (!o->loop && !o->loop_count && n->worker_count == 0)
+        REFUSE("the node has no workers: the link needs a loop");
+    return SLUICE_OK;
+}
+
 int options_link(struct link_config *out, sluice_node *n, const sluice_link_options *given,
-                 sluice_error *e) {
+                 bool dialing, sluice_error *e) {
     sluice_link_options o = {0};
     if (given && !read_sized(&o, sizeof o, given))
         REFUSE("link options: size is not set, or a field this library does not know is");
-    if (!o.handler && !o.loop)
-        REFUSE("a link needs a handler, or a loop to poll");
-    if (o.loop && o.loop->node != n)
-        REFUSE("the loop belongs to another node");
-    if (!o.loop && n->worker_count == 0)
-        REFUSE("the node has no workers: the link needs a loop");
-    if (o.flags & ~SLUICE_ASK)
-        REFUSE("unknown link flags 0x%x", o.flags & ~SLUICE_ASK);
+    int status = check_loops(&o, n, e);
+    if (status != SLUICE_OK)
+        return status;
+    uint32_t keepalive;
+    if ((status = read_keepalive(&keepalive, o.keepalive_ns, e)) != SLUICE_OK)
+        return status;
+    if (o.flags & ~(SLUICE_ASK | SLUICE_ONCE | SLUICE_REUSE))
+        REFUSE("unknown link flags 0x%x", o.flags & ~(SLUICE_ASK | SLUICE_ONCE | SLUICE_REUSE));
+    if (o.private_bytes > SLUICE_PRIVATE_MAX || (o.private_bytes > 0 && !o.private_data))
+        REFUSE("private data of %u bytes: more than %u, or missing", o.private_bytes,
+               SLUICE_PRIVATE_MAX);
+    if (o.tos > 255)
+        REFUSE("tos %u is above 255", o.tos);
+    if (o.ack_timeout > ACK_TIMEOUT_MAX)
+        REFUSE("ack_timeout %u is above %u", o.ack_timeout, ACK_TIMEOUT_MAX);
     uint32_t credits = o.credits ? o.credits : CREDITS_DEFAULT;
     uint32_t messages = o.window_messages ? o.window_messages : WINDOW_MESSAGES_DEFAULT;
     if (credits < CREDITS_MIN || credits > CREDITS_MAX)
@@ -126,6 +169,15 @@ int options_link(struct link_config *out, sluice_node *n, const sluice_link_opti
         .credits = credits,
         .window_bytes = o.window_bytes ? o.window_bytes : WINDOW_BYTES_DEFAULT,
         .timeout_ns = o.timeout_ns ? o.timeout_ns : TIMEOUT_DEFAULT,
+        .loops = o.loops,
+        .loop_count = o.loop_count,
+        .keepalive = keepalive,
+        .tos = o.tos,
+        .ack_timeout = o.ack_timeout,
+        .private_bytes = o.private_bytes,
+        .dialing = dialing,
     };
-    return SLUICE_OK;
+    if (o.private_bytes > 0)
+        memcpy(out->private_data, o.private_data, o.private_bytes);
+    return keyring_make(&out->keys, &o, dialing, e);
 }

@@ -7,6 +7,7 @@
 
 #include "soft/cm_id.h"
 #include "soft/cm_resolve.h"
+#include "soft/fault.h"
 #include "soft/soft.h"
 
 static int set_reuse(struct cm_id *id, bool reuse) {
@@ -77,6 +78,8 @@ int soft_set_option(struct rdma_cm_id *id, int level, int name, void *value, siz
     int error = cm_id_unusable(id);
     if (!error && !value)
         error = EINVAL;
+    if (!error)
+        error = soft_fault_call(FAULT_CALL_set_option);
     if (error)
         return cm_fail(error);
     soft_lock();

@@ -50,8 +50,11 @@ enum soft_fault_what {
 #define SOFT_FAULT_CALLS(X)                                                                        \
     X(open_device)                                                                                 \
     X(alloc_pd)                                                                                    \
-    X(reg_mr) X(create_comp_channel) X(create_cq) X(create_srq) X(create_qp) X(modify_qp)          \
-        X(mem_alloc) X(create_event_channel) X(create_id)
+    X(reg_mr)                                                                                      \
+    X(create_comp_channel)                                                                         \
+    X(create_cq)                                                                                   \
+    X(create_srq)                                                                                  \
+    X(create_qp) X(modify_qp) X(mem_alloc) X(create_event_channel) X(create_id) X(set_option)
 enum soft_fault_call {
 #define SOFT_FAULT_X(name) FAULT_CALL_##name,
     SOFT_FAULT_CALLS(SOFT_FAULT_X)

@@ -350,7 +350,7 @@ static void more_sessions_than_the_node_may_have(void **state) {
     struct side third; /* the listening node has its limit too */
     side_open(&third, handlers_of(state), NULL);
     third.partner = &c.a;
-    side_dial(&third, c.port, NULL);
+    side_dial(&third, c.port, &(sluice_link_options){.flags = SLUICE_ONCE});
     side_expect_closed(&third, SLUICE_REASON_BUSY);
     sluice_hangup(sessions[1], 0);
     side_expect_closed(&c.b, SLUICE_REASON_LOCAL_CLOSE);

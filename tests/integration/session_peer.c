@@ -8,7 +8,7 @@
  *          echo   every message goes back
  *          sink   the i-th message of a session must be of pattern i and of the mixed sizes
  *          flood  sends messages of the mixed sizes until the end, and checks as sink does
- * Keys:    window, credits, eager, max, timeout_ms, code (refuses every request with it)
+ * Keys:    window, credits, eager, max, timeout_ms, keepalive_ms, code (refuses every request with it)
  *
  * Says on standard output: "port N", "up N", "asked ADDRESS", "closed ...". Commands on standard
  * input: "hangup GRACE_MS", "count", "accept", "quit"; its end means quit.
@@ -263,6 +263,7 @@ int main(int argc, char **argv) {
         .window_messages = (uint32_t)value_of(argv, "window", 0),
         .credits = (uint32_t)value_of(argv, "credits", 0),
         .timeout_ns = value_of(argv, "timeout_ms", 0) * MS,
+        .keepalive_ns = value_of(argv, "keepalive_ms", 0) * MS,
     };
     if (strcmp(argv[1], "listen") == 0)
         say("port %d", side_listen(&flow.side, &link, NULL));

@@ -349,12 +349,12 @@ check "info --json: not one line" [ "$(wc -l <"$work/out")" = 1 ]
 serve stat sluice-lat -p 0
 run sluice-stat "$server" </dev/null
 check "stat: status $status" [ "$status" = 0 ]
-for word in sessions messages_sent bytes_sent credit_stalls CONNECT_REQUEST USER unknown; do
+for word in sessions messages_sent bytes_sent credit_stalls drained CONNECT_REQUEST USER unknown; do
     check "stat: no $word" grep -q "^  $word " "$work/out"
 done
 run sluice-stat --json "$server" </dev/null
 check "stat --json: status $status" [ "$status" = 0 ]
-check "stat --json: keys" has_keys "$work/out" pid name device total loops cm events sessions \
+check "stat --json: keys" has_keys "$work/out" pid name device total loops drained cm events sessions \
     messages_sent messages_received bytes_sent bytes_received credit_stalls ADDR_RESOLVED \
     ADDR_ERROR ROUTE_RESOLVED ROUTE_ERROR CONNECT_REQUEST CONNECT_RESPONSE CONNECT_ERROR \
     UNREACHABLE REJECTED ESTABLISHED DISCONNECTED DEVICE_REMOVAL MULTICAST_JOIN MULTICAST_ERROR \

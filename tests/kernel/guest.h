@@ -116,4 +116,72 @@ IT_UNUSED static struct guest_level guest_level_back_at(const struct guest_level
     return level;
 }
 
+/* Set-up and tear-down of a test: descriptors and threads are what they were. */
+static struct guest_level guest_before;
+
+IT_UNUSED static int guest_remember(void **state) {
+    (void)state;
+    guest_before = guest_level();
+    return 0;
+}
+
+IT_UNUSED static int guest_compare(void **state) {
+    (void)state;
+    struct guest_level now = guest_level_back_at(&guest_before);
+    if (now.fds != guest_before.fds || now.threads != guest_before.threads)
+        print_error("%u descriptors and %u threads, before %u and %u\n", now.fds, now.threads,
+                    guest_before.fds, guest_before.threads);
+    assert_int_equal(now.fds, guest_before.fds);
+    assert_int_equal(now.threads, guest_before.threads);
+    return 0;
+}
+
+#define LEVEL_TEST(fn, mode, handlers)                                                             \
+    { #fn "/" mode, fn, guest_remember, guest_compare, (void *)(uintptr_t)(handlers) }
+#define LEVEL_BOTH(fn) LEVEL_TEST(fn, "polled", 0), LEVEL_TEST(fn, "handlers", 1)
+
+/* ---- dialing ------------------------------------------------------------------------------------- */
+
+/* With SLUICE_ONCE a test is about what the event of that try becomes. */
+IT_UNUSED static void guest_dial(struct side *side, const char *host, int port,
+                                 const sluice_link_options *given) {
+    sluice_link_options link = side_link(side, given);
+    sluice_session session;
+    sluice_error e = {0};
+    char address[80];
+    snprintf(address, sizeof address, "%s:%d", host, port);
+    must(sluice_dial(side->node, address, &link, &session, &e) == 0);
+}
+
+/* cm_event: what the stack said, with its status; -1: it did not speak, a call of it failed. */
+IT_UNUSED static struct note guest_expect_end(struct side *side, sluice_reason reason,
+                                              uint32_t vendor, int cm_event, int cm_status) {
+    struct note note = side_expect(side, SLUICE_CLOSED);
+    print_message("closed: %s (%s), vendor %u, event %d, status %d\n",
+                  sluice_reason_text(note.event.reason), note.info.close_text, note.event.vendor,
+                  note.info.cm_event, note.info.cm_status);
+    assert_int_equal(note.event.reason, reason);
+    assert_int_equal(note.event.vendor, vendor);
+    assert_true(note.event.status < 0);
+    assert_int_equal(note.info.cm_event, cm_event);
+    assert_int_equal(note.info.cm_status, cm_status);
+    side_expect_nothing(side);
+    return note;
+}
+
+/* librdmacm opens each device that an id leads to once, and keeps it. */
+IT_UNUSED static int guest_warm_up(void **state) {
+    (void)state;
+    const sluice_link_options once = {.flags = SLUICE_ONCE};
+    struct side side;
+    struct note note;
+    side_open(&side, false, NULL);
+    guest_dial(&side, it_host(), 9, &once);
+    must(side_next(&side, &note, LIMIT_NS));
+    guest_dial(&side, guest_setting("SLUICE_TEST_HOST_2"), 9, &once);
+    must(side_next(&side, &note, LIMIT_NS));
+    side_close(&side, 0);
+    return 0;
+}
+
 #endif

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #
-# nm_imports.sh FILE - FILE lists the library's object files. Only those of src/fabric may import
-# ibv_* or rdma_*: everything else goes through the fabric's table. The hot verbs are inline calls
-# through ibv_context.ops and import nothing.
+# nm_imports.sh FILE - what the parts of the library import; FILE lists its object files. Only those of
+# src/fabric may import ibv_* or rdma_*: everything else goes through the fabric's table. The hot verbs
+# are inline calls through ibv_context.ops and import nothing.
 set -euo pipefail
 mapfile -t objects < <(grep . "$1")
 ((${#objects[@]} > 0)) || { echo "no object files in $1"; exit 1; }
@@ -18,5 +18,19 @@ fi
 if ! grep -q '/src/fabric/' <<< "$imports" ||
     ! printf '%s\n' "${objects[@]}" | grep -v '/src/fabric/' > /dev/null; then
     echo "no import inside src/fabric, or nothing outside it: this test does not see the library"
+    exit 1
+fi
+
+# The CM thread waits for no memory: of the pool it reads a counter and nothing more. And only the
+# resolver's threads wait for name servers; the device's own call for it (src/soft) is not used here.
+pool=$(nm -A --undefined-only "${objects[@]}" | grep '/src/cm/' | grep -E ' U pool_' || true)
+if [[ $(grep -cv ' U pool_bytes$' <<< "$pool") != 0 || -z $pool ]]; then
+    printf 'src/cm uses the pool:\n%s\n' "$pool"
+    exit 1
+fi
+names=$(nm -A --undefined-only "${objects[@]}" | grep -v '/src/soft/' |
+    grep -E ' U (getaddrinfo|gethostby.*)$' || true)
+if [[ -z $names ]] || grep -qv '/src/cm/resolver\.' <<< "$names"; then
+    printf 'name servers are asked by:\n%s\n' "${names:-nobody}"
     exit 1
 fi

@@ -411,6 +411,26 @@ static void random_headers_never_harm(void **state) {
     pair_close(&p);
 }
 
+/* No array, no room: but there is nothing to tell either. */
+static void a_session_nobody_heard_of_ends_without_room_for_events(void **state) {
+    (void)state;
+    struct pair p;
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    pair_dial(&p, PAIR_LINK());
+    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+    /* The listener's side is asked, and the dialer gone before it answers. */
+    while (slots_taken(p.a.node->index) == 0) {
+        pair_turn(&p);
+        assert_true(env_now(&env_default) < limit);
+    }
+    sluice_hangup(p.b.session, 0);
+    while (slots_taken(p.a.node->index) > 0) {
+        pair_turn(&p);
+        assert_true(env_now(&env_default) < limit);
+    }
+    pair_close(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_sides_learn_who_closed),
@@ -424,6 +444,7 @@ int main(void) {
         cmocka_unit_test(broken_frames_close_with_a_reason),
         cmocka_unit_test(a_peer_that_overruns_its_credits_is_closed),
         cmocka_unit_test(random_headers_never_harm),
+        cmocka_unit_test(a_session_nobody_heard_of_ends_without_room_for_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,14 +32,19 @@ static uint64_t pair_now(void *arg) {
     return env_now(&env_default) + pair_clock;
 }
 
+static _Atomic uint32_t pair_random_next; /* set back, the same numbers come again */
+
 static void pair_random(void *arg, void *out, size_t bytes) {
     (void)arg;
-    static uint8_t next = 1;
-    for (size_t i = 0; i < bytes; i++)
-        ((uint8_t *)out)[i] = next++;
+    uint32_t next = atomic_load(&pair_random_next);
+    for (size_t i = 0; i < bytes; i++) {
+        next = next * 1664525 + 1013904223;
+        ((uint8_t *)out)[i] = (uint8_t)(next >> 24);
+    }
+    atomic_store(&pair_random_next, next);
 }
 
-static const struct sluice_env pair_env = {pair_now, pair_random, NULL};
+static const struct sluice_env pair_env = {.now_ns = pair_now, .random_bytes = pair_random};
 
 struct side {
     sluice_node *node;

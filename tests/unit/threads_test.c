@@ -332,6 +332,23 @@ static void a_sleeping_poll_is_woken(void **state) {
     sluice_close(n, 0);
 }
 
+static void a_wait_ends_by_itself_whatever_the_idle_policy(void **state) {
+    (void)state;
+    static const uint32_t policies[] = {SLUICE_IDLE_SPIN, SLUICE_IDLE_ADAPTIVE, SLUICE_IDLE_BLOCK};
+    for (unsigned i = 0; i < 3; i++) {
+        sluice_node *n = open_node(SLUICE_NO_WORKERS, policies[i]);
+        sluice_loop *loop;
+        sluice_error e;
+        sluice_event event;
+        assert_int_equal(sluice_loop_open(n, &loop, &e), 0);
+        uint64_t start = sluice_now();
+        for (unsigned k = 0; k < 3; k++)
+            assert_int_equal(sluice_poll(loop, &event, 1, 2000000), 0);
+        assert_true(sluice_now() - start >= 6000000);
+        sluice_close(n, 0);
+    }
+}
+
 /* ---- closing --------------------------------------------------------------------------------- */
 
 static void *poll_for_ever(void *arg) {
@@ -501,6 +518,7 @@ int main(void) {
         cmocka_unit_test(sends_that_race_with_the_end_have_an_outcome),
         cmocka_unit_test(the_descriptor_is_readable_when_there_is_work),
         cmocka_unit_test(a_sleeping_poll_is_woken),
+        cmocka_unit_test(a_wait_ends_by_itself_whatever_the_idle_policy),
         cmocka_unit_test(closing_ends_a_poll_that_sleeps),
         cmocka_unit_test(nodes_leave_no_thread_and_no_descriptor),
         cmocka_unit_test(a_host_name_is_resolved_or_refused),

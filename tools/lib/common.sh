@@ -9,11 +9,12 @@
 # Debian packages to build and run everything with gcc ...
 PACKAGES_BUILD=(
     gcc g++ cmake ninja-build pkg-config
-    librdmacm-dev libibverbs-dev liburcu-dev libhwloc-dev libbenchmark-dev libcmocka-dev
+    librdmacm-dev libibverbs-dev liburcu-dev libhwloc-dev libsodium-dev
+    libbenchmark-dev libcmocka-dev libuv1-dev
 )
 # ... and what the full test run uses on top.
 # shellcheck disable=SC2034 # used by the scripts that source this file
-PACKAGES_TEST=(clang)
+PACKAGES_TEST=(clang libclang-rt-dev spin)
 
 # ---- messages: on standard error, so that standard output stays the result ------------------------
 
@@ -132,7 +133,7 @@ packages_elsewhere() {
     for thing in cc c++ cmake ninja pkg-config; do
         command -v "$thing" > /dev/null || missing+=("$thing")
     done
-    for thing in librdmacm libibverbs liburcu-cds hwloc benchmark cmocka; do
+    for thing in librdmacm libibverbs liburcu-cds hwloc libsodium benchmark cmocka; do
         pkg-config --exists "$thing" 2> /dev/null || missing+=("$thing")
     done
     if ((${#missing[@]} > 0)); then

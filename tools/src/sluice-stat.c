@@ -46,10 +46,11 @@ struct snapshot {
     char name[64], device[64];
     uint64_t age_ns, memory_bytes;
     uint64_t cm[CM_COUNTERS], events[STATS_CM_EVENTS];
-    uint32_t loops;
+    uint32_t loops, drained;
     struct {
         int slot;
         int64_t cpu;
+        bool drained;
         uint64_t counters[LOOP_COUNTERS];
     } loop[STATS_LOOPS_MAX];
     uint64_t total[LOOP_COUNTERS];
@@ -69,6 +70,8 @@ static void take_loop(struct snapshot *s, const struct stats_loop *loop, int slo
     uint64_t *out = s->loop[s->loops].counters;
     s->loop[s->loops].slot = slot;
     s->loop[s->loops].cpu = LOAD(loop->cpu);
+    s->loop[s->loops].drained = LOAD(loop->drained) != 0;
+    s->drained += s->loop[s->loops].drained;
     size_t i = 0;
 #define STATS_X(name, text) out[i++] = LOAD(loop->name);
     STATS_LOOP_LIST(STATS_X)
@@ -120,6 +123,7 @@ static void print_json(const struct snapshot *s, uint64_t pid) {
         json_object(&j, NULL);
         json_signed(&j, "loop", s->loop[i].slot);
         json_signed(&j, "cpu", s->loop[i].cpu);
+        json_bool(&j, "drained", s->loop[i].drained);
         json_counters(&j, loop_counters, s->loop[i].counters, LOOP_COUNTERS);
         json_close_object(&j);
     }
@@ -155,6 +159,10 @@ static void print_text(const struct snapshot *s, uint64_t pid) {
             printf(" %14llu", (unsigned long long)s->loop[i].counters[c]);
         printf("   %s\n", loop_counters[c].text);
     }
+    printf("  %-17s %13u", "drained", s->drained);
+    for (uint32_t i = 0; i < s->loops; i++)
+        printf(" %14d", s->loop[i].drained);
+    printf("   the loop gets no new sessions\n");
     printf("connections\n");
     for (size_t c = 0; c < CM_COUNTERS; c++)
         printf("  %-17s %13llu   %s\n", cm_counters[c].name, (unsigned long long)s->cm[c],

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * lib_connect.c - sessions of the library, set up and closed between two processes: the figures of
+ * raw_connect.c, with everything a session has on top of a connection.
+ *
+ * One process forks the other. The answering one has a library worker, the asking one a loop of its
+ * own that it polls. With --greet every session is authenticated.
+ *
+ *   lib-connect [--json] [--count N] [--greet] [--device NAME]
+ */
+#define _GNU_SOURCE
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <sluice/sluice.h>
+
+#define COUNT_MAX 20000
+#define CREDITS 16u /* raw-connect has as many receives */
+#define FRAME 4096u
+#define LIMIT_NS 60000000000ull
+
+static bool json, greet;
+static int count = 1000;
+static const char *device = "soft";
+static uint64_t taken[COUNT_MAX];
+
+static const sluice_key key = {.id = 1, .bytes = 32, .secret = "0123456789abcdef0123456789abcdef"};
+
+static void die(const char *what, const sluice_error *e) {
+    fprintf(stderr, "lib-connect: %s%s%s\n", what, e ? ": " : "", e ? e->text : "");
+    exit(1);
+}
+
+static sluice_node *open_node(uint32_t workers) {
+    sluice_node *n;
+    sluice_error e;
+    if (sluice_open(&n,
+                    SLUICE_NODE(.name = "lib-connect", .device = device, .workers = workers,
+                                .eager_bytes = FRAME, .sessions_max = (uint32_t)count + 16,
+                                .requests_max = (uint32_t)count + 16),
+                    &e) != 0)
+        die("open", &e);
+    return n;
+}
+
+/* ---- the answering process ------------------------------------------------------------------- */
+
+static void nothing(const sluice_event *event, void *arg) {
+    (void)event, (void)arg;
+}
+
+static void answer(int sock) {
+    sluice_node *n = open_node(1);
+    sluice_listener l;
+    sluice_error e;
+    char byte;
+    if (sluice_listen(n, "127.0.0.1:0",
+                      SLUICE_LINK(.handler = nothing, .credits = CREDITS, .timeout_ns = LIMIT_NS,
+                                  .key_count = greet, .keys = greet ? &key : NULL),
+                      &l, &e) != 0)
+        die("listen", &e);
+    int port = sluice_listener_port(l);
+    if (write(sock, &port, sizeof port) != sizeof port)
+        exit(1);
+    while (read(sock, &byte, 1) > 0) /* until the other process is done */
+        ;
+    sluice_close(n, 0);
+}
+
+/* ---- the asking process ---------------------------------------------------------------------- */
+
+static sluice_session dial(sluice_node *n, sluice_loop *loop, const char *to) {
+    sluice_session s;
+    sluice_error e;
+    if (sluice_dial(n, to,
+                    SLUICE_LINK(.loop = loop, .credits = CREDITS, .timeout_ns = LIMIT_NS,
+                                .key_count = greet, .keys = greet ? &key : NULL),
+                    &s, &e) != 0)
+        die("dial", &e);
+    return s;
+}
+
+/* Polls until `wanted` events of this type came. */
+static void await(sluice_loop *loop, sluice_event_type type, int wanted) {
+    sluice_event events[64];
+    uint64_t limit = sluice_now() + LIMIT_NS;
+    while (wanted > 0) {
+        int n = sluice_poll(loop, events, 64, 1000000000);
+        if (n < 0 || sluice_now() > limit)
+            die("no progress", NULL);
+        for (int i = 0; i < n; i++) {
+            if (events[i].type == SLUICE_CLOSED && type != SLUICE_CLOSED)
+                die(sluice_reason_text(events[i].reason), NULL);
+            wanted -= events[i].type == type;
+        }
+    }
+}
+
+static int by_value(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void show_rate(const char *name, double seconds) {
+    double rate = count / seconds;
+    if (json)
+        printf("{\"figure\":\"%s\",\"count\":%d,\"per_s\":%.0f}\n", name, count, rate);
+    else
+        printf("%-30s %10.0f /s\n", name, rate);
+}
+
+static void show_times(const char *name, uint64_t *times) {
+    qsort(times, (size_t)count, sizeof *times, by_value);
+    double p50 = (double)times[count / 2] / 1e3, p99 = (double)times[count - 1 - count / 100] / 1e3;
+    double most = (double)times[count - 1] / 1e3;
+    if (json)
+        printf("{\"figure\":\"%s\",\"count\":%d,\"p50_us\":%.1f,\"p99_us\":%.1f,\"max_us\":%.1f}\n",
+               name, count, p50, p99, most);
+    else
+        printf("%-30s %10.1f us  p99 %.1f us, max %.1f us\n", name, p50, p99, most);
+}
+
+static double seconds_since(uint64_t start) {
+    return (double)(sluice_now() - start) / 1e9;
+}
+
+static void ask(int sock) {
+    char to[32];
+    int port;
+    sluice_error e;
+    sluice_loop *loop;
+    if (read(sock, &port, sizeof port) != sizeof port)
+        exit(1); /* the other process said why */
+    snprintf(to, sizeof to, "127.0.0.1:%d", port);
+    sluice_node *n = open_node(SLUICE_NO_WORKERS);
+    if (sluice_loop_open(n, &loop, &e) != 0)
+        die("loop", &e);
+    sluice_session *sessions = calloc((size_t)count, sizeof *sessions);
+    if (!sessions)
+        die("no memory", NULL);
+
+    uint64_t start = sluice_now();
+    for (int i = 0; i < count; i++) {
+        uint64_t begun = sluice_now();
+        sluice_session s = dial(n, loop, to);
+        await(loop, SLUICE_UP, 1);
+        taken[i] = sluice_now() - begun;
+        sluice_hangup(s, 0);
+        await(loop, SLUICE_CLOSED, 1);
+    }
+    double in_turn = seconds_since(start);
+
+    start = sluice_now();
+    for (int i = 0; i < count; i++)
+        sessions[i] = dial(n, loop, to);
+    await(loop, SLUICE_UP, count);
+    double up = seconds_since(start);
+    start = sluice_now();
+    for (int i = 0; i < count; i++)
+        sluice_hangup(sessions[i], 0);
+    await(loop, SLUICE_CLOSED, count);
+    double down = seconds_since(start);
+
+    show_rate("one after another, up and down", in_turn);
+    show_rate("all at once, up", up);
+    show_rate("all at once, down", down);
+    show_times("set up", taken);
+    free(sessions);
+    sluice_close(n, 0);
+}
+
+int main(int argc, char **argv) {
+    int pair[2], status = 0;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0)
+            json = true;
+        else if (strcmp(argv[i], "--greet") == 0)
+            greet = true;
+        else if (strcmp(argv[i], "--count") == 0 && i + 1 < argc)
+            count = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--device") == 0 && i + 1 < argc)
+            device = argv[++i];
+        else
+            count = 0;
+    }
+    if (count < 1 || count > COUNT_MAX)
+        return fprintf(
+                   stderr,
+                   "usage: lib-connect [--json] [--count N] [--greet] [--device NAME], N to %d\n",
+                   COUNT_MAX),
+               2;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+        die("socketpair", NULL);
+    pid_t child = fork();
+    if (child < 0)
+        die("fork", NULL);
+    close(pair[child != 0 ? 0 : 1]);
+    if (child == 0) {
+        answer(pair[0]);
+        return 0;
+    }
+    ask(pair[1]);
+    close(pair[1]);
+    waitpid(child, &status, 0);
+    return status != 0;
+}

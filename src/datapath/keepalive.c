@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * keepalive.c - an idle session says that it lives, and notices a peer that does not.
+ *
+ * A look. Eight times in the shortest interval of its sessions a loop walks its list of sessions and
+ * compares counters with those of the look before. Nothing is written for this when a frame comes or
+ * goes: frames posted are counted by sq_tail, frames received by rx_sequence and, the others, by
+ * rx_controls. So times are those of looks: a count that moved did so within the last eighth.
+ *
+ *   nothing posted for 11/16 of the interval     ALIVE: so a frame goes out within 7/8
+ *   nothing received for 25/16 of the interval   closed: so within two intervals of the last frame
+ *
+ * The odd sixteenths keep a look that is a bit early or late from costing another eighth. Only frames
+ * count as life. A completed send proves the peer's device, and a stopped process still has one.
+ *
+ * Nobody is blamed for what is our doing:
+ *   - Frames that have arrived and lie in the CQ. Silence is measured up to caught_ns: the CQ was
+ *     found empty then, or as many completions were taken since as it can have held then.
+ *   - Time in which the loop did not run. A look that comes late by more than half an interval
+ *     restarts the clock of a silent peer, which may have been away for the same cause (a suspended
+ *     machine); but once only, or a loop that is always late would never notice anything.
+ *   - Credits. A peer with one credit keeps it for CREDIT, so a peer we gave no more may not speak.
+ *
+ * ALIVE leaves the last credit alone unless it returns some, for the reason in the head of post.c.
+ *
+ * Owner: the loop's thread.
+ */
+#include "datapath/datapath.h"
+
+#define LOOKS 8u   /* in an interval */
+#define QUIET 11u  /* sixteenths of the interval after which ALIVE goes out */
+#define SILENT 25u /* after which the peer is dead */
+#define AWAY 10u   /* between two looks: the loop was away */
+
+static inline bool is_watched(const struct session *s) {
+    return s->keepalive.interval_ns != 0 && s->state <= SESSION_FLUSHING;
+}
+
+/* Its wrapping does no harm: only whether it moved counts, and frames have credits. */
+static inline uint32_t received(const struct session *s) {
+    return s->rx_sequence + s->rx_controls;
+}
+
+static inline uint64_t sixteenths(uint64_t interval_ns, unsigned count) {
+    return interval_ns / 16 * count;
+}
+
+static void set_look(struct sluice_loop *l, uint64_t due_ns, uint64_t step_ns) {
+    l->look_ns = due_ns;
+    l->look_step_ns = step_ns;
+    if (due_ns != UINT64_MAX)
+        loop_deadline(l, due_ns);
+}
+
+/* Everything that had arrived by now will be taken once so many more completions were. */
+static void set_mark(struct sluice_loop *l, uint64_t now) {
+    l->mark_ns = now;
+    l->mark = l->totals.completions + l->cq_used;
+}
+
+void keepalive_start(struct sluice_loop *l, struct session *s) {
+    struct keepalive *k = &s->keepalive;
+    uint64_t interval = s->conn.rep.keepalive * RECORD_KEEPALIVE_NS;
+    if (interval == 0)
+        return;
+    uint64_t now = loop_clock(l), step = interval / LOOKS;
+    *k = (struct keepalive){
+        .interval_ns = interval,
+        .looked_ns = now,
+        .rx_ns = now,
+        .tx_ns = now,
+        .rx_seen = received(s),
+        .tx_seen = s->sq_tail,
+    };
+    if (l->look_ns == UINT64_MAX) {
+        l->caught_ns = now;
+        l->slow_turns = true; /* until 64 turns show otherwise */
+        l->stride_ns = now;
+        set_mark(l, now);
+        set_look(l, now + step, step);
+    } else if (step < l->look_step_ns) {
+        set_look(l, now + step < l->look_ns ? now + step : l->look_ns, step);
+    }
+}
+
+/* ---- looking --------------------------------------------------------------------------------- */
+
+static void catch_up(struct sluice_loop *l) {
+    uint64_t taken = l->totals.completions - (l->wc_count - l->wc_next);
+    if (l->wc_count == 0) /* the poll of this very turn found nothing */
+        l->caught_ns = l->now_ns;
+    else if (taken >= l->mark)
+        l->caught_ns = l->mark_ns;
+    else
+        return;
+    set_mark(l, l->now_ns);
+}
+
+/* False: nothing came for too long. */
+static bool hear(const struct sluice_loop *l, struct session *s, bool away) {
+    struct keepalive *k = &s->keepalive;
+    uint32_t rx = received(s);
+    if (rx != k->rx_seen || s->rx_granted < 2) {
+        k->rx_seen = rx;
+        k->rx_ns = l->now_ns;
+        k->excused = false;
+    } else if (away && !k->excused) {
+        k->rx_ns = l->now_ns;
+        k->excused = true;
+    }
+    return l->caught_ns < k->rx_ns || l->caught_ns - k->rx_ns < sixteenths(k->interval_ns, SILENT);
+}
+
+static void speak(struct sluice_loop *l, struct session *s) {
+    struct keepalive *k = &s->keepalive;
+    if (k->tx_seen != s->sq_tail) {
+        k->tx_seen = s->sq_tail;
+        k->tx_ns = l->now_ns;
+        return;
+    }
+    if (l->now_ns - k->tx_ns < sixteenths(k->interval_ns, QUIET) ||
+        (s->tx_credits < 2 && s->rx_owed == 0) || !send_control(l, s, FRAME_ALIVE))
+        return;
+    k->tx_seen = s->sq_tail;
+    k->tx_ns = l->now_ns;
+}
+
+static void look_at(struct sluice_loop *l, struct session *s) {
+    struct keepalive *k = &s->keepalive;
+    bool away = l->now_ns - k->looked_ns > sixteenths(k->interval_ns, AWAY);
+    k->looked_ns = l->now_ns;
+    if (hear(l, s, away)) {
+        speak(l, s);
+        return;
+    }
+    /* A BYE among what the application has not looked at yet would say it better. */
+    s->doubtful = s->reason == SLUICE_REASON_NONE;
+    session_close(l, s, SLUICE_REASON_KEEPALIVE, 0, NULL);
+}
+
+void keepalive_look(struct sluice_loop *l) {
+    if (l->now_ns < l->look_ns) {
+        if (l->look_ns != UINT64_MAX)
+            loop_deadline(l, l->look_ns);
+        return;
+    }
+    uint64_t shortest = UINT64_MAX;
+    l->looks++;
+    catch_up(l);
+    for (struct session *s = l->sessions; s; s = s->next) {
+        l->look_visits++;
+        if (!is_watched(s))
+            continue;
+        if (s->keepalive.interval_ns < shortest)
+            shortest = s->keepalive.interval_ns;
+        look_at(l, s);
+    }
+    if (shortest == UINT64_MAX) {
+        set_look(l, UINT64_MAX, 0);
+        l->slow_turns = false;
+        return;
+    }
+    /* On a grid, so that what a look is late by does not add up. */
+    uint64_t step = shortest / LOOKS, due = l->look_ns + step;
+    set_look(l, due > l->now_ns ? due : l->now_ns + step, step);
+}
+
+void keepalive_pace(struct sluice_loop *l) {
+    l->slow_turns = l->look_ns != UINT64_MAX && l->now_ns - l->stride_ns > l->look_step_ns / 2;
+    l->stride_ns = l->now_ns;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * flood_test.c - a peer keeps thousands of handshakes half open and begins new ones as fast as it
+ * can: an honest peer still gets in within a bound, time and again, what the listener holds stays
+ * bounded, and all of it is gone soon after the flood stops.
+ */
+#include "util.h"
+
+#include "base/sanitize.h"
+
+enum { BYTES = 300, SESSIONS = 2048 };
+
+#define MEMORY (64u << 20) /* registered, at most */
+#define KEPT (32u << 10)   /* and of other memory for each session, on the device and above it */
+
+#if defined(SANITIZE_ADDRESS) || defined(SANITIZE_THREAD)
+/* Handshakes take a hundred times longer, and so does the line in front of them. */
+enum { FLOOD = 600, ROUNDS = 5 };
+#define BOUND_NS (30000 * MS)
+#define MEDIAN_NS BOUND_NS
+#else
+enum { FLOOD = 3000, ROUNDS = 11 };
+/* The first waits until it is known to be a flood, no longer than two handshakes in a row may take. */
+#define BOUND_NS (10000 * MS)
+#define MEDIAN_NS (1000 * MS)
+#endif
+#define GONE_NS                                                                                    \
+    (5000 * MS + BOUND_NS) /* 5 s a handshake has, and what is left in the line before it */
+
+static void no_log(int level, const char *text, void *arg) {
+    (void)level;
+    (void)text;
+    (void)arg;
+}
+
+static void echo(const sluice_event *event, void *arg) {
+    (void)arg;
+    if (event->type == SLUICE_MESSAGE && sluice_send(event->session, event->msg, NULL) != 0)
+        sluice_hangup(event->session, 0);
+}
+
+static sluice_node_info info_of(sluice_node *node) {
+    sluice_node_info info = {.size = sizeof info};
+    must(sluice_node_get_info(node, &info) == 0);
+    return info;
+}
+
+/* One try: a session that carried a message there and back. */
+static bool gets_in(struct side *side, int port, uint64_t number) {
+    sluice_session session = side_dial(
+        side, port,
+        &(sluice_link_options){.flags = SLUICE_ONCE, .credits = 4, .timeout_ns = LIMIT_NS});
+    struct note note;
+    bool back = false;
+    for (;;) {
+        must(side_next(side, &note, LIMIT_NS));
+        sluice_event_type type = (sluice_event_type)note.event.type;
+        must(note.event.session.id == session.id);
+        if (type == SLUICE_UP)
+            (void)side_send(side, session, BYTES, number, 0); /* else CLOSED is on its way */
+        if (type == SLUICE_MESSAGE) {
+            must(it_matches(note.msg, BYTES, number));
+            back = true;
+        }
+        note_free(&note);
+        if (back || type == SLUICE_CLOSED)
+            break;
+    }
+    if (back) {
+        sluice_hangup(session, 0);
+        side_expect(side, SLUICE_CLOSED);
+    }
+    return back;
+}
+
+static int compare(const void *a, const void *b) {
+    const uint64_t *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* How long it takes each time, with as many tries as it needs. */
+static void honest_rounds(struct side *side, int port, const char *when) {
+    uint64_t took[ROUNDS];
+    unsigned tries = 0;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        uint64_t begun = sluice_now();
+        do {
+            tries++;
+            must(sluice_now() - begun < LIMIT_NS);
+        } while (!gets_in(side, port, i));
+        took[i] = sluice_now() - begun;
+    }
+    qsort(took, ROUNDS, sizeof took[0], compare);
+    print_message("%s: in after %.1f ms (median), %.1f ms (max), %u tries for %d\n", when,
+                  (double)took[ROUNDS / 2] / MS, (double)took[ROUNDS - 1] / MS, tries, ROUNDS);
+    assert_true(took[ROUNDS / 2] < MEDIAN_NS);
+    assert_true(took[ROUNDS - 1] < BOUND_NS);
+}
+
+static void an_honest_peer_gets_in_during_a_flood(void **state) {
+    (void)state;
+    sluice_node *node;
+    sluice_listener listener = {0};
+    sluice_error e = {0};
+    struct side honest;
+    struct peer flood;
+    char port_text[16], count[16];
+    if (sluice_open(&node,
+                    SLUICE_NODE(.device = it_device(), .eager_bytes = 1024, .log = no_log,
+                                .sessions_max = SESSIONS, .memory_bytes_max = MEMORY),
+                    &e) != 0 ||
+        sluice_listen(node, it_address(0), SLUICE_LINK(.handler = echo, .credits = 4), &listener,
+                      &e) != 0)
+        fail_msg("%s", e.text);
+    int port = sluice_listener_port(listener);
+    side_open(&honest, false, SLUICE_NODE(.eager_bytes = 1024, .memory_bytes_max = 16 << 20));
+    honest_rounds(&honest, port, "alone");
+    unsigned fds = it_entries("/proc/self/fd");
+    size_t resident = it_rss();
+
+    snprintf(port_text, sizeof port_text, "%d", port);
+    snprintf(count, sizeof count, "%d", FLOOD);
+    peer_run(&flood, "flood_peer", port_text, count);
+    peer_expect(&flood, "flooding");
+    honest_rounds(&honest, port, "in the flood");
+    assert_true(info_of(node).memory_bytes <= MEMORY);
+    assert_true(info_of(node).sessions <= SESSIONS);
+    uint64_t until = sluice_now() + LIMIT_NS; /* those of what was just dropped are closed soon */
+    while (it_entries("/proc/self/fd") >= fds + 50 && sluice_now() < until)
+        poll(NULL, 0, 1);
+    assert_true(it_entries("/proc/self/fd") < fds + 50); /* by the process, not by the request */
+    print_message("%zu KiB more resident\n", (it_rss() - resident) / 1024);
+#if !defined(SANITIZE_ADDRESS) && !defined(SANITIZE_THREAD)
+    assert_true(it_rss() < resident + MEMORY + SESSIONS * KEPT);
+#endif
+
+    peer_tell(&flood, "stop");
+    peer_expect(&flood, "stopped ");
+    assert_true(peer_number(&flood, "requests") > FLOOD);
+    print_message("%lld requests\n", peer_number(&flood, "requests"));
+    uint64_t stopped = sluice_now();
+    assert_true(info_of(node).sessions > 0); /* half open */
+    while (info_of(node).sessions > 0 && sluice_now() - stopped < LIMIT_NS)
+        poll(NULL, 0, 1);
+    print_message("nothing half open %.1f s later\n", (double)(sluice_now() - stopped) / 1e9);
+    assert_int_equal(info_of(node).sessions, 0);
+    assert_true(sluice_now() - stopped < GONE_NS);
+    int status = peer_join(&flood);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    honest_rounds(&honest, port, "afterwards");
+    side_close(&honest, 0);
+    sluice_close(node, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_honest_peer_gets_in_during_a_flood),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

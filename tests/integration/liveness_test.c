@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * liveness_test.c - a peer in another process that is stopped, killed or cut off is noticed within
+ * two intervals, as listener and as dialer, and every pending send ends with an outcome.
+ */
+#include "util.h"
+
+/* Elsewhere may be an emulated guest, whose CPUs stand still whenever the host's are wanted for
+ * something else: the same shares of a longer interval. */
+#define INTERVAL (it_soft() ? 200 * MS : 1000 * MS)
+#define KEEPALIVE (it_soft() ? "keepalive_ms=200" : "keepalive_ms=1000")
+#define WITHIN (2 * INTERVAL + INTERVAL / 4) /* what threads may take to run on a busy machine */
+
+struct end { /* of a session, as this side saw it */
+    uint64_t outcomes, unknown, dropped;
+    sluice_reason reason;
+};
+
+/* A session with another process, each side in its turn the listener. */
+static sluice_session meet(struct side *side, struct peer *peer, bool handlers, bool dials) {
+    const sluice_link_options link = {.keepalive_ns = INTERVAL};
+    sluice_session session;
+    char words[32];
+    side_open(side, handlers, NULL);
+    if (dials) {
+        peer_run(peer, "session_peer", "listen", "idle", "handlers", KEEPALIVE);
+        side_dial(side, atoi(peer_expect(peer, "port ")), &link);
+    } else {
+        snprintf(words, sizeof words, "dial:%d", side_listen(side, &link, NULL));
+        peer_run(peer, "session_peer", words, "idle", "handlers", KEEPALIVE);
+    }
+    session = side_expect(side, SLUICE_UP).event.session;
+    /* Outcomes of messages that arrived come as usual. */
+    must(side_send(side, session, 1000, 1, 1) == 0);
+    must(side_expect(side, SLUICE_SENT).event.status == 0);
+    peer_expect(peer, "up ");
+    return session;
+}
+
+/* Nothing happens for so long: the two live. */
+static void stay(struct side *side, uint64_t wait_ns) {
+    struct note note;
+    if (side_next(side, &note, wait_ns)) {
+        fprintf(stderr, "%s (%s)\n", sluice_event_name(note.event.type),
+                sluice_reason_text(note.event.reason));
+        must(!"a session that stays");
+    }
+}
+
+/* Exactly one CLOSED, within two intervals of since_ns; tells what came before it. */
+static struct end await_end(struct side *side, uint64_t since_ns) {
+    struct end end = {0};
+    struct note note;
+    for (;;) {
+        must(side_next(side, &note, LIMIT_NS));
+        if (note.event.type == SLUICE_CLOSED)
+            break;
+        must(note.event.type == SLUICE_SENT);
+        end.outcomes++;
+        end.unknown += note.event.status == SLUICE_EUNKNOWN;
+        end.dropped += note.event.status == SLUICE_ECLOSED;
+        must(note.event.status == SLUICE_EUNKNOWN || note.event.status == SLUICE_ECLOSED ||
+             note.event.status == 0);
+    }
+    uint64_t took = sluice_now() - since_ns;
+    print_message("closed (%s) after %llu us\n", note.info.close_text,
+                  (unsigned long long)(took / 1000));
+    assert_in_range(took, 0, WITHIN);
+    end.reason = (sluice_reason)note.event.reason;
+    side_expect_nothing(side);
+    return end;
+}
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+/* Its memory and its device are there, nobody runs: silence is all there is to see. */
+static void stop_one(bool handlers, bool dials, unsigned sends, uint64_t after) {
+    struct side side;
+    struct peer peer;
+    siginfo_t info;
+    sluice_session session = meet(&side, &peer, handlers, dials);
+    stay(&side, after);
+    kill(peer.pid, SIGSTOP);
+    must(waitid(P_PID, (id_t)peer.pid, &info, WSTOPPED) == 0);
+    uint64_t since = sluice_now();
+    for (unsigned i = 0; i < sends; i++)
+        must(side_send(&side, session, i % 8 == 0 ? 40000 : 100, i, i + 1) == 0);
+    struct end end = await_end(&side, since);
+    assert_int_equal(end.reason, SLUICE_REASON_KEEPALIVE);
+    assert_int_equal(end.outcomes, sends);
+    /* A device of its own takes what it has credits for and says so, stopped process or not. */
+    assert_true(sends == 0 || (it_soft() ? end.unknown : end.dropped) > 0);
+    peer_kill(&peer);
+    side_close(&side, 0);
+}
+
+static void a_stopped_peer_is_noticed(void **state) {
+    for (unsigned i = 0; i < (it_soft() ? 4u : 2u); i++) /* at different moments of the interval */
+        stop_one(handlers_of(state), i & 1, 0, 3 * INTERVAL + i * INTERVAL / 4);
+}
+
+static void what_was_sent_to_a_stopped_peer_has_its_outcome(void **state) {
+    for (unsigned i = 0; i < 2; i++)
+        stop_one(handlers_of(state), i & 1, 80, i * INTERVAL);
+}
+
+static void a_killed_peer_is_noticed(void **state) {
+    for (unsigned i = 0; i < 2; i++) {
+        struct side side;
+        struct peer peer;
+        meet(&side, &peer, handlers_of(state), i & 1);
+        stay(&side, INTERVAL);
+        uint64_t since = sluice_now();
+        kill(peer.pid, SIGKILL);
+        struct end end = await_end(&side, since);
+        assert_true(end.reason == SLUICE_REASON_PEER_LOST || end.reason == SLUICE_REASON_KEEPALIVE);
+        peer_kill(&peer); /* and takes its status */
+        side_close(&side, 0);
+    }
+}
+
+/* ---- the fabric ------------------------------------------------------------------------------ */
+
+/* sluice-soft ctl PID a b */
+static void control(pid_t pid, const char *a, const char *b) {
+    struct peer tool;
+    char number[16];
+    snprintf(number, sizeof number, "%d", (int)pid);
+    peer_run(&tool, "sluice-soft", "ctl", number, a, b);
+    int status = peer_join(&tool);
+    must(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* What one process sends never arrives: the other notices, long before retries are exhausted. */
+static void a_peer_whose_sends_are_lost_is_noticed(void **state) {
+    if (!it_soft())
+        skip();
+    for (unsigned i = 0; i < 4; i++) {
+        struct side side;
+        struct peer peer;
+        meet(&side, &peer, handlers_of(state), i & 1);
+        stay(&side, INTERVAL);
+        uint64_t since = sluice_now();
+        control(i < 2 ? peer.pid : getpid(), "plan", "qp=* send=* loss");
+        if (i < 2) {
+            assert_int_equal(await_end(&side, since).reason, SLUICE_REASON_KEEPALIVE);
+            peer_expect(&peer, "closed ");
+        } else {
+            while (!peer_ready(&peer)) { /* we, too, have to run */
+                struct note note;
+                must(sluice_now() < since + LIMIT_NS);
+                if (side_next(&side, &note, MS))
+                    must(note.event.type == SLUICE_CLOSED);
+            }
+            peer_expect(&peer, "closed ");
+            assert_in_range(sluice_now() - since, 0, WITHIN);
+            assert_int_equal(peer_number(&peer, "reason"), SLUICE_REASON_KEEPALIVE);
+        }
+        peer_quit(&peer);
+        side_close(&side, 0);
+    }
+}
+
+/* Nothing goes either way. */
+static void both_sides_of_a_cut_notice(void **state) {
+    if (!it_soft())
+        skip();
+    for (unsigned i = 0; i < 4; i++) {
+        struct side side;
+        struct peer peer;
+        unsigned sends = i < 2 ? 0 : 40;
+        sluice_session session = meet(&side, &peer, handlers_of(state), i & 1);
+        stay(&side, INTERVAL);
+        uint64_t since = sluice_now();
+        control(peer.pid, "device", "port-down");
+        for (unsigned k = 0; k < sends; k++)
+            must(side_send(&side, session, 100, k, k + 1) == 0);
+        struct end end = await_end(&side, since);
+        assert_int_equal(end.outcomes, sends);
+        assert_true(sends == 0 || end.unknown > 0);
+        peer_expect(&peer, "closed ");
+        assert_in_range(sluice_now() - since, 0, WITHIN + 50 * MS); /* await_end() took 50 */
+        /* Whoever is first takes its queue pair away, which the other's device may see. */
+        long long reason = peer_number(&peer, "reason");
+        assert_true(end.reason == SLUICE_REASON_KEEPALIVE || reason == SLUICE_REASON_KEEPALIVE);
+        assert_true(end.reason == SLUICE_REASON_KEEPALIVE || end.reason == SLUICE_REASON_PEER_LOST);
+        assert_true(reason == SLUICE_REASON_KEEPALIVE || reason == SLUICE_REASON_PEER_LOST);
+        peer_quit(&peer);
+        side_close(&side, 0);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        BOTH_MODES(a_stopped_peer_is_noticed),
+        BOTH_MODES(what_was_sent_to_a_stopped_peer_has_its_outcome),
+        BOTH_MODES(a_killed_peer_is_noticed),
+        BOTH_MODES(a_peer_whose_sends_are_lost_is_noticed),
+        BOTH_MODES(both_sides_of_a_cut_notice),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * storm_test.c - a thousand peers dial one listener at the same moment: all are let in at the first
+ * dial, each gets its message echoed, and nothing is left when they are gone. What the library tries
+ * again by itself does not count; a dial or session that ended too early does.
+ */
+#include "util.h"
+
+enum { PEERS = 2 };
+#define EACH (it_soft() ? 500 : 50) /* elsewhere a queue pair costs the kernel much more */
+#define ALL (PEERS * EACH)
+
+static struct { _Atomic unsigned ups, closed, messages; } seen;
+
+static void echo(const sluice_event *event, void *arg) {
+    (void)arg;
+    switch ((sluice_event_type)event->type) {
+    case SLUICE_UP:
+        seen.ups++;
+        break;
+    case SLUICE_MESSAGE:
+        seen.messages++;
+        if (sluice_send(event->session, event->msg, NULL) != 0)
+            sluice_hangup(event->session, 0); /* its dialer will miss the answer */
+        break;
+    case SLUICE_CLOSED:
+        seen.closed++;
+        break;
+    case SLUICE_SENT:
+    case SLUICE_WRITABLE:
+    case SLUICE_WAKE:
+    case SLUICE_CONNECT:
+        break;
+    }
+}
+
+static sluice_node_info info_of(sluice_node *node) {
+    sluice_node_info info = {.size = sizeof info};
+    must(sluice_node_get_info(node, &info) == 0);
+    return info;
+}
+
+/* All are up at the same time; then all end. */
+static void storm(sluice_node *node, int port) {
+    struct peer peers[PEERS];
+    char number[16], count[16];
+    memset(&seen, 0, sizeof seen);
+    snprintf(number, sizeof number, "%d", port);
+    snprintf(count, sizeof count, "%d", EACH);
+    for (unsigned i = 0; i < PEERS; i++)
+        peer_run(&peers[i], "storm_peer", number, count);
+    for (unsigned i = 0; i < PEERS; i++)
+        peer_expect(&peers[i], "ready");
+    uint64_t begun = sluice_now();
+    long long again = 0;
+    for (unsigned i = 0; i < PEERS; i++)
+        peer_tell(&peers[i], "go");
+    for (unsigned i = 0; i < PEERS; i++) {
+        peer_expect(&peers[i], "done ");
+        assert_int_equal(peer_number(&peers[i], "messages"), EACH);
+        long long ended = peer_number(&peers[i], "refused") + peer_number(&peers[i], "lost");
+        if (ended > 0) /* with the reason */
+            print_message("%s\n", peers[i].line);
+        again += ended;
+    }
+    print_message("%d sessions in %.0f ms, %lld dialed again\n", ALL,
+                  (double)(sluice_now() - begun) / MS, again);
+    assert_int_equal(again, 0);
+    assert_int_equal(info_of(node).sessions, ALL);
+    for (unsigned i = 0; i < PEERS; i++)
+        peer_tell(&peers[i], "end");
+    for (unsigned i = 0; i < PEERS; i++) {
+        peer_expect(&peers[i], "gone");
+        int status = peer_join(&peers[i]);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    uint64_t until = sluice_now() + LIMIT_NS;
+    while (info_of(node).sessions > 0 && sluice_now() < until)
+        poll(NULL, 0, 1);
+    assert_int_equal(info_of(node).sessions, 0);
+    assert_int_equal(seen.messages, ALL);
+    assert_int_equal(seen.ups, ALL);
+    assert_int_equal(seen.closed, ALL);
+}
+
+/* What a peer's process held is put away some time after its end. */
+static void descriptors_are_back_at(unsigned before) {
+    uint64_t until = sluice_now() + 10000 * MS;
+    while (it_entries("/proc/self/fd") > before && sluice_now() < until)
+        poll(NULL, 0, 1);
+    assert_int_equal(it_entries("/proc/self/fd"), before);
+}
+
+static void storms_of(const sluice_node_options *options) {
+    sluice_node *node;
+    sluice_listener listener;
+    sluice_error e = {0};
+    if (sluice_open(&node, options, &e) != 0)
+        fail_msg("%s", e.text);
+    if (sluice_listen(node, it_address(0), SLUICE_LINK(.handler = echo, .credits = 4), &listener,
+                      &e) != 0)
+        fail_msg("%s", e.text);
+    storm(node, sluice_listener_port(listener));
+    /* What the first took and kept for later is enough for the second. */
+    uint64_t registered = info_of(node).memory_bytes;
+    unsigned fds = it_entries("/proc/self/fd");
+    storm(node, sluice_listener_port(listener));
+    descriptors_are_back_at(fds);
+    assert_true(info_of(node).memory_bytes <= registered);
+    sluice_close(node, 0);
+}
+
+static void a_thousand_dials_at_once_all_come_up(void **state) {
+    (void)state;
+    storms_of(SLUICE_NODE(.device = it_device(), .eager_bytes = 1024, .memory_bytes_max = 64 << 20,
+                          .requests_max = ALL));
+}
+
+/* The dialers are told that it is busy, and try again by themselves: no application hears of it. */
+static void a_small_listener_is_tried_again_until_it_has_room(void **state) {
+    (void)state;
+    storms_of(SLUICE_NODE(.device = it_device(), .eager_bytes = 1024, .memory_bytes_max = 64 << 20,
+                          .handshakes_max = 8, .requests_max = 64));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_thousand_dials_at_once_all_come_up),
+        cmocka_unit_test(a_small_listener_is_tried_again_until_it_has_room),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
