@@ -22,6 +22,34 @@ target_link_libraries(raw-verbs PRIVATE sluice_static)
 add_executable(raw-connect bench/raw/raw_connect.c)
 target_link_libraries(raw-connect PRIVATE sluice_static)
 
+add_executable(raw-datagram bench/raw/raw_datagram.c)
+target_link_libraries(raw-datagram PRIVATE sluice_static)
+
 # The same through the library.
 add_executable(lib-connect bench/raw/lib_connect.c)
 target_link_libraries(lib-connect PRIVATE sluice_static)
+
+# Instructions of the software device per operation: bench/raw/cost runs it under valgrind.
+add_executable(raw-cost bench/raw/raw_cost.c)
+target_link_libraries(raw-cost PRIVATE sluice_static)
+# Messages in one thread, for callgrind: bench/cost counts instructions with it.
+add_executable(lib-cost bench/raw/lib_cost.c)
+target_link_libraries(lib-cost PRIVATE sluice_static)
+
+# Many sessions on one worker: their rate together, and what they cost while nothing happens.
+add_executable(lib-many bench/raw/lib_many.c)
+target_link_libraries(lib-many PRIVATE sluice_static)
+
+# Other libraries that bench/compare runs beside Sluice, where they are installed.
+pkg_check_modules(zmq IMPORTED_TARGET libzmq)
+if(zmq_FOUND)
+  add_executable(peer-zmq bench/peers/zmq.c)
+  target_link_libraries(peer-zmq PRIVATE PkgConfig::zmq)
+endif()
+find_library(nng_library nng)
+find_path(nng_headers nng/nng.h)
+if(nng_library AND nng_headers)
+  add_executable(peer-nng bench/peers/nng.c)
+  target_include_directories(peer-nng SYSTEM PRIVATE ${nng_headers})
+  target_link_libraries(peer-nng PRIVATE ${nng_library} Threads::Threads)
+endif()

@@ -23,6 +23,14 @@ string(CONCAT pc_prefix "\${pcfiledir}/" "${pc_to_prefix}")
 configure_file(src/sluice.pc.in sluice.pc @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/sluice.pc" DESTINATION "${pkgconfig_dir}")
 
+# The drop-in: nobody links with it.
+install(TARGETS sluice-soft-preload LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+if(TARGET dropin-ibverbs)
+  install(TARGETS dropin-ibverbs dropin-rdmacm
+          LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/sluice-soft" NAMELINK_SKIP)
+endif()
+install(FILES docs/man/sluice-soft.1 DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
+
 install(EXPORT sluice-targets NAMESPACE sluice:: DESTINATION "${package_dir}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/sluice-config-version.cmake"
                                  COMPATIBILITY SameMinorVersion)

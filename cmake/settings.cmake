@@ -27,6 +27,10 @@ if(SLUICE_WERROR)
   add_compile_options(-Werror)
 endif()
 
+if(SLUICE_POOL_DEBUG)
+  add_compile_definitions(SLUICE_POOL_DEBUG)
+endif()
+
 if(SLUICE_SANITIZE)
   # Not recovering turns a finding of the undefined behaviour sanitizer into a failed test.
   set(sanitize_flags "-fsanitize=${SLUICE_SANITIZE}" -fno-sanitize-recover=all)

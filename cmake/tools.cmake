@@ -9,6 +9,9 @@ if(tool_common)
   add_library(tools_common OBJECT ${tool_common} bench/floor.c)
   target_include_directories(tools_common PRIVATE include src tools/src .)
   target_link_libraries(tools_common PRIVATE sluice_dependencies)
+  file(RELATIVE_PATH bin_to_lib "/p/${CMAKE_INSTALL_BINDIR}" "/p/${CMAKE_INSTALL_LIBDIR}")
+  set_property(SOURCE tools/src/common/run.c APPEND PROPERTY
+               COMPILE_DEFINITIONS "SLUICE_BIN_TO_LIB=\"${bin_to_lib}\"")
 endif()
 
 set(tool_targets "")

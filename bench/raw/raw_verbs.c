@@ -7,9 +7,10 @@
  * cache-line floor and memcpy of the same run beside it, as text or JSON. One process forks the
  * other; both spin. The floor is taken before and after each latency figure.
  *
- *   raw-verbs [--json] [--cpus A,B] [--rounds N] [--floor]
+ *   raw-verbs [--json] [--cpus A,B] [--rounds N] [--only send|write|tail|rate|large] [--floor] [--quick]
  *
  * --floor prints the floor alone: other programs' figures need it beside them too.
+ * --quick runs a few messages of everything: figures that say nothing, for a test of the program.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -50,7 +51,9 @@ struct side {
 };
 
 static int cpus[2] = {0, 1};
-static bool json;
+static struct floor_lines *lines; /* of both processes */
+static bool json, quick;
+static const char *only; /* a figure's name, NULL: all of them */
 
 static void die(const char *what) {
     perror(what);
@@ -109,7 +112,7 @@ static void connect_qp(struct side *s) {
 }
 
 static void prepare(struct side *s) {
-    s->recv_sge = (struct ibv_sge){(uintptr_t)s->mem, 4096, s->mr->lkey};
+    s->recv_sge = (struct ibv_sge){(uintptr_t)s->mem + (8 << 20), 65536, s->mr->lkey};
     for (int i = 0; i < 16; i++)
         s->recv_wr[i] = (struct ibv_recv_wr){.sg_list = &s->recv_sge, .num_sge = 1};
     s->send_sge = (struct ibv_sge){(uintptr_t)s->mem + 8192, 0, s->mr->lkey};
@@ -181,8 +184,8 @@ static void post(struct side *s, enum ibv_wr_opcode opcode, size_t bytes, bool s
 
 /* Polls once; returns how many of the completions were receives. */
 static int poll_some(struct side *s, int *sent) {
-    struct ibv_wc wc[16];
-    int n = ibv_poll_cq(s->cq, 16, wc), received = 0;
+    struct ibv_wc wc[32];
+    int n = ibv_poll_cq(s->cq, 32, wc), received = 0;
     for (int i = 0; i < n; i++) {
         if (wc[i].status != IBV_WC_SUCCESS) {
             fprintf(stderr, "raw-verbs: completion status %d\n", wc[i].status);
@@ -198,8 +201,10 @@ static int poll_some(struct side *s, int *sent) {
 
 /* ---- figures ------------------------------------------------------------------------------------ */
 
-#define BATCHES 60
-#define BATCH 2000
+#define GROUPS 25
+#define FAR_NS 120 /* a floor above it: the two CPUs lie far from each other */
+#define BATCHES 9
+#define BATCH 500
 
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -211,12 +216,20 @@ static double median(double *v, int n) {
     return v[n / 2];
 }
 
+static bool wanted(const char *figure) {
+    return !only || strcmp(only, figure) == 0;
+}
+
+static int batches(void) {
+    return quick ? 2 : BATCHES;
+}
+
 static double send_latency(struct side *s, size_t bytes) {
     double one_way[BATCHES];
     int sent = 0, count = 0;
     post_receives(s, 16);
     meet(s);
-    for (int b = 0; b < BATCHES; b++) {
+    for (int b = 0; b < batches(); b++) {
         uint64_t start = now_ns();
         for (int i = 0; i < BATCH; i++, count++) {
             if (s->number == 0)
@@ -231,7 +244,7 @@ static double send_latency(struct side *s, size_t bytes) {
     }
     meet(s);
     poll_some(s, &sent);
-    return median(one_way, BATCHES);
+    return median(one_way, batches());
 }
 
 static double write_latency(struct side *s, size_t bytes) {
@@ -252,7 +265,7 @@ static double write_latency(struct side *s, size_t bytes) {
     memset(out, 0, bytes);
     *in = 0;
     meet(s);
-    for (int b = 0; b < BATCHES; b++) {
+    for (int b = 0; b < batches(); b++) {
         uint64_t start = now_ns();
         for (int i = 0; i < BATCH; i++) {
             uint8_t value = (uint8_t)(++count % 255 + 1);
@@ -275,37 +288,75 @@ static double write_latency(struct side *s, size_t bytes) {
     while (sent < (int)count / 64)
         poll_some(s, &sent);
     free(out);
-    return median(one_way, BATCHES);
+    return median(one_way, batches());
 }
 
-/* Million messages a second, lists of `list` sends; 0 on the answering side. */
+static uint32_t round_trip[BATCHES * BATCH];
+
+static int by_count(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The same, each round trip timed by itself: p50, p99 and p99.9 of one way. */
+static void send_percentiles(struct side *s, size_t bytes, double out[3]) {
+    const int total = batches() * BATCH;
+    int sent = 0;
+    post_receives(s, 16);
+    meet(s);
+    uint64_t then = now_ns();
+    for (int i = 0; i < total; i++) {
+        if (s->number == 0)
+            post(s, IBV_WR_SEND, bytes, i % 64 == 63);
+        while (poll_some(s, &sent) == 0)
+            ;
+        post_receives(s, 16);
+        if (s->number == 1)
+            post(s, IBV_WR_SEND, bytes, i % 64 == 63);
+        uint64_t now = now_ns();
+        round_trip[i] = now - then < UINT32_MAX ? (uint32_t)(now - then) : UINT32_MAX;
+        then = now;
+    }
+    meet(s);
+    poll_some(s, &sent);
+    qsort(round_trip, (size_t)total, sizeof *round_trip, by_count);
+    out[0] = round_trip[total / 2] / 2.0;
+    out[1] = round_trip[total - total / 100 - 1] / 2.0;
+    out[2] = round_trip[total - total / 1000 - 1] / 2.0;
+}
+
+#define SIGNAL_EVERY 16
+
+/*
+ * Million messages a second, lists of `list` sends (1 or 16), every 16th signalled; receives are posted
+ * in lists of 16, 32 completions polled at a time. 0 on the answering side.
+ */
 static double send_rate(struct side *s, size_t bytes, int list) {
-    const int total = 2000000 / list * list;
+    const int total = quick ? 20000 : 2000000;
     struct ibv_sge sge = {(uintptr_t)s->mem + 8192, (uint32_t)bytes, s->mr->lkey};
-    struct ibv_send_wr wr[64], *bad;
+    struct ibv_send_wr wr[SIGNAL_EVERY], *bad;
     int sent = 0, posted = 0, received = 0;
-    for (int i = 0; i < list; i++)
+    for (int i = 0; i < SIGNAL_EVERY; i++)
         wr[i] = (struct ibv_send_wr){.sg_list = &sge,
                                      .num_sge = 1,
                                      .opcode = IBV_WR_SEND,
-                                     .send_flags =
-                                         IBV_SEND_INLINE | (i + 1 == list ? IBV_SEND_SIGNALED : 0u),
-                                     .next = i + 1 < list ? &wr[i + 1] : NULL};
+                                     .send_flags = IBV_SEND_INLINE |
+                                                   (i + 1 == SIGNAL_EVERY ? IBV_SEND_SIGNALED : 0u),
+                                     .next = (i + 1) % list ? &wr[i + 1] : NULL};
     if (s->number == 1)
         post_receives(s, 240);
     meet(s);
     uint64_t start = now_ns();
     if (s->number == 1) {
         while (received < total) {
-            int n = poll_some(s, &sent);
-            received += n;
-            if (n && total - received > s->receives)
-                post_receives(s, 240);
+            received += poll_some(s, &sent);
+            if (s->receives <= 240 - 16 && total - received > s->receives)
+                post_receives(s, s->receives + 16);
         }
     } else {
-        while (sent * list < total) {
-            while (posted < total && posted - sent * list + list <= DEPTH) {
-                if (ibv_post_send(s->qp, wr, &bad) != 0)
+        while (sent * SIGNAL_EVERY < total) {
+            while (posted < total && posted - sent * SIGNAL_EVERY + list <= DEPTH) {
+                if (ibv_post_send(s->qp, &wr[posted % SIGNAL_EVERY], &bad) != 0)
                     die("raw-verbs: post_send");
                 posted += list;
             }
@@ -319,7 +370,7 @@ static double send_rate(struct side *s, size_t bytes, int list) {
 }
 
 static double large(struct side *s, enum ibv_wr_opcode opcode) {
-    const int total = 4000;
+    const int total = quick ? 40 : 4000;
     int sent = 0;
     meet(s);
     uint64_t start = now_ns();
@@ -334,8 +385,31 @@ static double large(struct side *s, enum ibv_wr_opcode opcode) {
     return rate;
 }
 
+/* SENDs of a size in GB/s, 32 on their way at most. */
+static double send_stream(struct side *s, size_t bytes) {
+    const int total = quick ? 200 : 60000;
+    int sent = 0, posted = 0, received = 0;
+    if (s->number == 1)
+        post_receives(s, 128);
+    meet(s);
+    uint64_t start = now_ns();
+    while (s->number == 1 ? received < total : sent < total) {
+        while (s->number == 0 && posted < total && posted - sent < 32) {
+            post(s, IBV_WR_SEND, bytes, true);
+            posted++;
+        }
+        int n = poll_some(s, &sent);
+        received += n;
+        if (n && total - received > s->receives)
+            post_receives(s, 128);
+    }
+    double rate = (double)total * (double)bytes / (double)(now_ns() - start);
+    meet(s);
+    return rate;
+}
+
 static double memcpy_rate(const struct side *s) {
-    const int total = 4000;
+    const int total = quick ? 40 : 4000;
     uint64_t start = now_ns();
     for (int i = 0; i < total; i++) {
         memcpy(s->mem + (4 << 20), s->mem + 8192, 1 << 20);
@@ -344,14 +418,25 @@ static double memcpy_rate(const struct side *s) {
     return (double)total * (1 << 20) / (double)(now_ns() - start);
 }
 
+/* Of these two processes on these CPUs. */
 static double floor_ns(struct side *s) {
     struct floor_result result = {0};
-    if (s->number == 0 && floor_measure(cpus[0], cpus[1], &result) != 0)
-        result.p50_ns = 0;
     if (s->number == 0)
-        pin(cpus[0]);
+        memset(lines, 0, sizeof *lines);
     meet(s);
+    if (floor_side(lines, s->number, &result) != 0)
+        result.p50_ns = 0;
     return result.p50_ns;
+}
+
+struct paired {
+    double ns, floor;
+};
+
+static int by_ratio(const void *a, const void *b) {
+    const struct paired *x = a, *y = b;
+    double p = x->ns / x->floor, q = y->ns / y->floor;
+    return (p > q) - (p < q);
 }
 
 static void show(const struct side *s, const char *name, double value, const char *unit,
@@ -367,14 +452,77 @@ static void show(const struct side *s, const char *name, double value, const cha
     fflush(stdout);
 }
 
-static void run(struct side *s, int rounds) {
-    for (int i = 0; i < rounds; i++) {
-        double before = floor_ns(s), lat = send_latency(s, 64), after = floor_ns(s);
-        show(s, "send 64 B one way", lat, "ns", "floor", (before + after) / 2);
-        double write = write_latency(s, 64), last = floor_ns(s);
-        show(s, "write 64 B polled one way", write, "ns", "floor", (after + last) / 2);
-        show(s, "send 64 B rate in lists of 16", send_rate(s, 64, 16), "M/s", "floor", last);
+/* The same for one state of the machine alone. */
+static void show_state(const char *state, const struct paired *sorted, int n, double from,
+                       double to) {
+    struct paired of[GROUPS];
+    int count = 0;
+    for (int i = 0; i < n; i++)
+        if (sorted[i].floor >= from && sorted[i].floor < to)
+            of[count++] = sorted[i];
+    if (count)
+        printf("  %-4s %2d times: %12.1f ns      floor %.1f, ratio %.2f\n", state, count,
+               of[count / 2].ns, of[count / 2].floor, of[count / 2].ns / of[count / 2].floor);
+}
+
+/*
+ * A latency beside the floor. The machine changes its floor within milliseconds: it is taken before and
+ * after each of many short measurements, and those where the two differ do not count.
+ */
+static void show_latency(struct side *s, const char *name,
+                         double (*measure)(struct side *, size_t bytes)) {
+    struct paired kept[GROUPS];
+    int n = 0;
+    double before = floor_ns(s);
+    for (int g = 0; g < (quick ? 2 : GROUPS); g++) {
+        double ns = measure(s, 64), after = floor_ns(s);
+        if (before > 0 && after < before * 1.1 && before < after * 1.1)
+            kept[n++] = (struct paired){ns, (before + after) / 2};
+        before = after;
+    }
+    if (s->number != 0)
+        return;
+    if (n == 0) {
+        fprintf(stderr, "raw-verbs: the machine is not quiet: no %s counts\n", name);
+        return;
+    }
+    qsort(kept, (size_t)n, sizeof *kept, by_ratio);
+    show(s, name, kept[n / 2].ns, "ns", "floor", kept[n / 2].floor);
+    if (json)
+        return;
+    show_state("near", kept, n, 0, FAR_NS);
+    show_state("far", kept, n, FAR_NS, 1e9);
+}
+
+static void show_percentiles(const struct side *s, const char *name, const double p[3]) {
+    if (s->number != 0)
+        return;
+    if (json)
+        printf("{\"figure\":\"%s\",\"p50_ns\":%.1f,\"p99_ns\":%.1f,\"p999_ns\":%.1f}\n", name, p[0],
+               p[1], p[2]);
+    else
+        printf("%-28s p50 %.1f, p99 %.1f, p99.9 %.1f ns\n", name, p[0], p[1], p[2]);
+    fflush(stdout);
+}
+
+static void round_of(struct side *s) {
+    if (wanted("send"))
+        show_latency(s, "send 64 B one way", send_latency);
+    if (wanted("write"))
+        show_latency(s, "write 64 B polled one way", write_latency);
+    if (wanted("tail")) {
+        double tail[3];
+        send_percentiles(s, 64, tail);
+        show_percentiles(s, "send 64 B percentiles", tail);
+    }
+    if (wanted("rate")) {
+        double floor = floor_ns(s);
+        show(s, "send 64 B rate in lists of 16", send_rate(s, 64, 16), "M/s", "floor", floor);
+        show(s, "send 64 B rate one by one", send_rate(s, 64, 1), "M/s", "floor", floor);
+    }
+    if (wanted("large")) {
         double copy = s->number == 0 ? memcpy_rate(s) : 0;
+        show(s, "send 64 KiB", send_stream(s, 65536), "GB/s", "memcpy", copy);
         show(s, "write 1 MiB", large(s, IBV_WR_RDMA_WRITE), "GB/s", "memcpy", copy);
         show(s, "read 1 MiB", large(s, IBV_WR_RDMA_READ), "GB/s", "memcpy", copy);
     }
@@ -391,11 +539,15 @@ int main(int argc, char **argv) {
         else if (strcmp(argv[i], "--cpus") == 0 && i + 1 < argc &&
                  sscanf(argv[i + 1], "%d,%d", &cpus[0], &cpus[1]) == 2)
             i++;
+        else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
+            only = argv[++i];
         else if (strcmp(argv[i], "--floor") == 0)
             floor_only = true;
+        else if (strcmp(argv[i], "--quick") == 0)
+            quick = true;
         else
-            return fprintf(stderr,
-                           "usage: raw-verbs [--json] [--cpus A,B] [--rounds N] [--floor]\n"),
+            return fprintf(stderr, "usage: raw-verbs [--json] [--cpus A,B] [--rounds N] [--only "
+                                   "FIGURE] [--floor] [--quick]\n"),
                    2;
     }
     if (floor_only) {
@@ -407,6 +559,9 @@ int main(int argc, char **argv) {
     }
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
         die("raw-verbs");
+    lines = mmap(NULL, sizeof *lines, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (lines == MAP_FAILED)
+        die("raw-verbs");
     pid_t child = fork();
     if (child < 0)
         die("raw-verbs");
@@ -415,7 +570,8 @@ int main(int argc, char **argv) {
     pin(cpus[s.number]);
     open_side(&s);
     meet(&s);
-    run(&s, rounds > 0 ? rounds : 1);
+    for (int i = 0; i < rounds || i == 0; i++)
+        round_of(&s);
     close_side(&s);
     if (child == 0)
         return 0;

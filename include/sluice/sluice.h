@@ -8,7 +8,9 @@
  *
  * Rules that hold for every call
  *  - Ownership: a call that returns 0 took the message; any other result left it with the caller.
- *  - Every send that asked to hear of its outcome has exactly one outcome (SLUICE_SENT).
+ *  - Every send that asked to hear of its outcome has exactly one outcome (SLUICE_SENT). Messages arrive in
+ *    the order they were sent; outcomes do not come in that order: that of a message larger than a frame
+ *    comes when the peer has it, which may be after those of smaller ones that were sent later.
  *  - SLUICE_CLOSED is the last event of a session, and every session has one.
  *  - Things that die only when told are pointers; things that can die by themselves (sessions,
  *    listeners) are checked values: a stale one answers SLUICE_ECLOSED, it never crashes.
@@ -68,9 +70,18 @@ typedef enum sluice_event_type {
     SLUICE_CLOSED = 2,   /* last event of the session: status, reason, vendor say why */
     SLUICE_MESSAGE = 3,  /* a message from the peer: msg */
     SLUICE_SENT = 4,     /* outcome of a send with a tag: tag, status */
-    SLUICE_WRITABLE = 5, /* the window opened again after SLUICE_EAGAIN; once per EAGAIN episode */
+    SLUICE_WRITABLE = 5, /* after SLUICE_EAGAIN, once per episode: there is room again */
     SLUICE_WAKE = 6,     /* sluice_wake() was called on this loop */
-    SLUICE_CONNECT = 7   /* a peer asks to connect (listeners with SLUICE_ASK): peer */
+    SLUICE_CONNECT = 7,  /* a peer asks to connect (listeners with SLUICE_ASK): peer */
+    SLUICE_REQUEST = 8,  /* a request of the peer: msg, token, value = deadline on this clock or 0;
+                            it has exactly one answer, sluice_reply() or sluice_reply_error() */
+    SLUICE_REPLY = 9,    /* the one outcome of a request of mine: tag, status; msg if status is 0;
+                            vendor = the code of sluice_reply_error() if it is EREJECTED */
+    SLUICE_LARGE = 10,   /* links with SLUICE_PLACE: a large message of value bytes waits to be told
+                            where to go: token, for sluice_place() */
+    SLUICE_DONE = 11,    /* the outcome of a one-sided operation with a tag (memory.h): tag, status,
+                            value = what the memory held before, of an atomic */
+    SLUICE_NOTIFIED = 12 /* the peer's put with notify is complete in my memory: value */
 } sluice_event_type;
 
 /* The peer of a connection request. Borrowed like a message. */
@@ -92,14 +103,16 @@ typedef struct sluice_event {
     sluice_session session;
     void *arg; /* the session's argument */
     union {
-        sluice_msg *msg;         /* MESSAGE: borrowed until the handler returns or the next poll,
-                                    unless kept with sluice_keep() or sent on */
+        sluice_msg *msg; /* MESSAGE, REQUEST, REPLY: borrowed until the handler returns or the
+                                    next poll, unless kept with sluice_keep() or sent on. NULL in a
+                                    MESSAGE that was placed, see sluice_place() */
         const sluice_peer *peer; /* CONNECT: borrowed likewise */
     };
-    uint64_t tag;    /* SENT: the tag of the send */
+    uint64_t tag;    /* SENT, REPLY, DONE: the tag of the call */
     uint32_t vendor; /* CLOSED: transport code behind the reason, or 0 */
-    uint32_t bytes;  /* MESSAGE: payload bytes, SENT: payload bytes (saturated) */
-    uint64_t reserved[2];
+    uint32_t bytes;  /* payload bytes of a message (saturated: sluice_size() has them all) */
+    uint64_t token;  /* REQUEST, LARGE: names it in the answer. MESSAGE that was placed: the same */
+    uint64_t value;  /* see the event types */
 } sluice_event;
 
 typedef void (*sluice_handler)(const sluice_event *event, void *handler_arg);
@@ -108,6 +121,7 @@ typedef void (*sluice_handler)(const sluice_event *event, void *handler_arg);
 
 #define SLUICE_NO_WORKERS UINT32_MAX /* workers: none, every session goes to a loop of mine */
 #define SLUICE_OFF UINT64_MAX        /* a time: switched off (0 means default) */
+#define SLUICE_UNBOUND UINT32_MAX    /* memory_numa: the memory is on no node in particular */
 
 typedef enum sluice_idle {
     SLUICE_IDLE_DEFAULT = 0,  /* adaptive */
@@ -123,6 +137,38 @@ typedef enum sluice_log_level {
     SLUICE_LOG_DEBUG = 3
 } sluice_log_level;
 
+/*
+ * How a message goes that is too large for the frames posted ahead: the receiver is told of it and
+ * takes it by RDMA READ, or says where it may be put and the sender WRITEs it there.
+ */
+typedef enum sluice_rendezvous {
+    SLUICE_RENDEZVOUS_AUTO = 0, /* what is faster on this device, see docs/protocol.md */
+    SLUICE_RENDEZVOUS_READ = 1,
+    SLUICE_RENDEZVOUS_WRITE = 2
+} sluice_rendezvous;
+
+/*
+ * Techniques that can be left out, to see what each is worth (sluice-lat and sluice-bw --without,
+ * bench/compare). They change no meaning and need not be the same on both sides.
+ */
+#define SLUICE_WITHOUT_INLINE 1u     /* small frames go with their work request */
+#define SLUICE_WITHOUT_CHAIN 2u      /* several work requests are posted with one call */
+#define SLUICE_WITHOUT_SIGNALLING 4u /* one send in several is signalled; without: every one */
+#define SLUICE_WITHOUT_BATCH                                                                       \
+    8u /* receives are posted again, and completions polled, several at a time */
+#define SLUICE_WITHOUT_SRQ 16u  /* sessions share receives */
+#define SLUICE_WITHOUT_PACK 32u /* small messages that wait share a frame */
+#define SLUICE_WITHOUT_RENDEZVOUS                                                                  \
+    64u /* large messages are not cut into frames (requests and replies never are) */
+#define SLUICE_WITHOUT_ALL 127u
+
+/* Who tells that memory sent in place goes away, so that its registration may be kept; see memory.h. */
+typedef enum sluice_registrations {
+    SLUICE_REGISTRATIONS_AUTO = 0, /* the kernel, where that is allowed; else none are kept */
+    SLUICE_REGISTRATIONS_TOLD = 1, /* I do, with sluice_memory_gone(), every time */
+    SLUICE_REGISTRATIONS_OFF = 2   /* none are kept: plain memory is copied */
+} sluice_registrations;
+
 typedef struct sluice_node_options {
     size_t size;
     const char *name;           /* shown by sluice-stat and in the log; default: program name */
@@ -132,13 +178,24 @@ typedef struct sluice_node_options {
     const int *worker_cpus;     /* one CPU a worker, -1 = do not pin; NULL = chosen, see docs */
     uint64_t memory_bytes_max;  /* cap on registered memory; default 1 GiB */
     uint64_t message_bytes_max; /* largest message this node sends or accepts; default 64 MiB */
-    uint32_t eager_bytes;       /* frame size, header included, 512..65536; default 16 KiB */
-    uint32_t sessions_max;      /* default 4096 */
+    uint32_t eager_bytes;       /* frame size, header included, 512..65536; default 8 KiB */
+    uint32_t sessions_max;      /* default 4096, or as many as the memory is enough for */
     uint32_t handshakes_max;    /* connections of peers being set up at a time; default 128 */
     uint32_t requests_max;      /* requests that wait, for that or for the application's decision;
                                    those above it are told to try again; default 1024 */
     void (*log)(int level, const char *text, void *log_arg); /* default: warnings to stderr */
     void *log_arg;
+    uint64_t receive_bytes_max; /* the part of memory_bytes_max that is for receiving, and that
+                                   allocating and sending can never use up; default a quarter */
+    uint64_t rendezvous_bytes;  /* messages above this size go by rendezvous; default: by device */
+    uint32_t rendezvous;        /* sluice_rendezvous */
+    uint32_t without;           /* SLUICE_WITHOUT_INLINE | ... */
+    uint32_t memory_numa;       /* the NUMA node registered memory is on: its number plus one;
+                                   SLUICE_UNBOUND = none; default: SLUICE_NUMA of the environment,
+                                   else the device's */
+    uint32_t registrations;     /* sluice_registrations: of memory sent in place, see memory.h */
+    uint64_t
+        registration_bytes_max; /* cap on these, beside memory_bytes_max; default a quarter of it */
 } sluice_node_options;
 
 /* link flags */
@@ -147,6 +204,10 @@ typedef struct sluice_node_options {
 #define SLUICE_REUSE                                                                               \
     4u /* listen: the address may still be in use by connections that ended
                            (RDMA_OPTION_ID_REUSEADDR of rdma_set_option(3)) */
+
+#define SLUICE_PLACE 8u /* I say where large messages go: SLUICE_LARGE, sluice_place() */
+#define SLUICE_ISOLATED                                                                            \
+    16u /* receives of its own for each session, even where they could be shared */
 
 /*
  * A secret shared with peers, 16 to 64 bytes, and the number by which both sides name it, not 0. The
@@ -180,7 +241,8 @@ typedef struct sluice_link_options {
     uint32_t window_messages; /* accepted sends without outcome yet; default 128 */
     uint64_t window_bytes;    /* the same in bytes, one message always fits; default 16 MiB */
     uint64_t timeout_ns;      /* to establish, and for SLUICE_ASK to decide; default 10 s */
-    uint32_t credits;         /* receive buffers posted for the peer; default 32, 4..1024 */
+    uint32_t credits;         /* frames the peer may have on their way, at most: what it has
+                                 depends on what it uses; default 32, 4..1024 */
     /*
      * Each side that is silent for three quarters of the interval says a word; a peer of which nothing
      * came for two intervals is lost (KEEPALIVE). The longer of both sides' intervals counts; off if
@@ -207,19 +269,22 @@ typedef struct sluice_link_options {
     uint32_t private_bytes;
     uint32_t tos; /* type of service of the connection's packets, 0..255: RDMA_OPTION_ID_TOS */
     uint32_t
-        ack_timeout; /* exponent of the device's retry timer (4.096 us << n), 1..31; 0 = rdma_cm's
+        ack_timeout;   /* exponent of the device's retry timer (4.096 us << n), 1..31; 0 = rdma_cm's
                              own choice: RDMA_OPTION_ID_ACK_TIMEOUT */
+    uint32_t requests; /* requests of mine in flight at a time; default 64, 1..256 */
 } sluice_link_options;
 
 typedef struct sluice_send_options {
     size_t size;
-    uint64_t tag; /* non-zero: one SLUICE_SENT with this tag reports the outcome */
-    uint64_t
-        deadline_ns; /* absolute; not handed to the device by then: dropped, ETIMEDOUT; 0 none */
-    uint32_t flags;  /* SLUICE_MORE */
+    uint64_t tag; /* non-zero: one SLUICE_SENT (SLUICE_DONE) with this tag reports the outcome.
+                     A request's SLUICE_REPLY comes in any case and has it */
+    uint64_t deadline_ns; /* absolute; not handed to the device by then: dropped, ETIMEDOUT; 0 none.
+                        Of a request: no reply by then, see sluice_request() */
+    uint32_t flags;       /* SLUICE_MORE */
     uint32_t reserved;
 } sluice_send_options;
-#define SLUICE_MORE 1u /* another send follows at once: the doorbell of this one may wait */
+#define SLUICE_MORE 1u     /* another send follows at once: the doorbell of this one may wait */
+#define SLUICE_IN_PLACE 2u /* sluice_send_pieces() only: plain memory is not copied, see memory.h */
 
 /* C only; in C++ zero the struct and set .size yourself. */
 #ifndef __cplusplus
@@ -233,7 +298,9 @@ typedef struct sluice_send_options {
 /*
  * Opens a node: picks the device, starts the connection-management thread and the workers,
  * registers the first memory. Blocks while it does. `o` NULL = all defaults; `e` may be NULL.
- * Returns 0 and *out, or a negative status with *e filled in and *out untouched.
+ * Returns 0 and *out, or a negative status with *e filled in and *out untouched. EINVAL: an option, or
+ * sessions_max that need more memory than there may be; ENOMEM, ELIMIT (descriptors): a limit of the
+ * system. The text says which limit, the need and the remedy, see docs/memory.md.
  */
 SLUICE_API SLUICE_CHECK int sluice_open(sluice_node **out, const sluice_node_options *o,
                                         sluice_error *e);
@@ -243,6 +310,13 @@ SLUICE_API SLUICE_CHECK int sluice_open(sluice_node **out, const sluice_node_opt
  * not from a handler. After it every handle of the node is stale and its messages are gone.
  */
 SLUICE_API void sluice_close(sluice_node *n, uint64_t grace_ns);
+
+/* Huge pages of one size that the system keeps apart on one NUMA node. */
+typedef struct sluice_huge_pages {
+    int32_t numa;
+    uint32_t page_log2;
+    uint64_t total, free; /* pages */
+} sluice_huge_pages;
 
 typedef struct sluice_node_info {
     size_t size;       /* set by the caller */
@@ -258,7 +332,26 @@ typedef struct sluice_node_info {
     uint64_t memory_bytes_max;
     uint64_t memory_bytes; /* registered now */
     uint32_t sessions_max;
-    uint32_t sessions; /* open now */
+    uint32_t sessions;        /* open now */
+    int32_t device_numa;      /* NUMA node of the device, -1: none, or not known */
+    int32_t memory_numa;      /* the node its memory is bound to, -1: none */
+    uint64_t memlock_bytes;   /* the limit on locked memory, UINT64_MAX: none */
+    char memory[160];         /* of which pages the registered memory is, one line */
+    char placement[120];      /* why the workers are where they are, one line */
+    int32_t worker_numa[64];  /* NUMA node of the worker's CPU, -1: not pinned, or not known */
+    char receive_memory[160]; /* of which pages the memory for receiving is, one line */
+    /* the budget, all of it within memory_bytes_max: sessions x frames x bytes */
+    uint64_t receive_bytes_max;
+    uint64_t session_bytes;       /* for receiving, that each session has at least */
+    uint64_t sessions_bytes;      /* and sessions_max of them */
+    uint64_t sessions_bytes_full; /* the same with all the credits they have by default at most */
+    /* limits of the system; UINT64_MAX: there is none */
+    uint64_t cgroup_bytes;   /* memory of the cgroup */
+    uint64_t files_max;      /* descriptors */
+    uint64_t files;          /* of them open now */
+    uint32_t memlock_exempt; /* 1: this process may lock memory above the limit */
+    uint32_t huge_count;     /* of huge[] */
+    sluice_huge_pages huge[32];
 } sluice_node_info;
 SLUICE_API int sluice_node_get_info(sluice_node *n, sluice_node_info *info);
 
@@ -268,6 +361,12 @@ SLUICE_API int sluice_node_get_info(sluice_node *n, sluice_node_info *info);
  * there is no such worker.
  */
 SLUICE_API int sluice_worker_drain(sluice_node *n, uint32_t worker, int drain);
+/*
+ * How library worker `worker` waits, from now on: it is woken if it sleeps, and a spinning one notices
+ * in its next turn. SLUICE_IDLE_DEFAULT is what the node was opened with. EINVAL: there is no such
+ * worker or policy.
+ */
+SLUICE_API int sluice_worker_set_idle(sluice_node *n, uint32_t worker, sluice_idle idle);
 
 /* ---- sessions and listeners ------------------------------------------------------------------- */
 
@@ -327,6 +426,12 @@ typedef struct sluice_session_info {
     int32_t
         cm_status; /* status of that event: a negative errno, or the transport's reject reason */
     int32_t wc_status; /* enum ibv_wc_status of the completion that failed */
+    /* as last published by the session's loop */
+    uint32_t
+        kept; /* messages of the peer that the application keeps; holds credits, see sluice_keep() */
+    uint32_t granted;  /* frames the peer may send now */
+    uint32_t requests; /* requests of mine without a reply */
+    uint32_t shared;   /* 1 = it shares receives with other sessions */
 } sluice_session_info;
 /* Also answers inside the SLUICE_CLOSED event of the session; ECLOSED afterwards. */
 SLUICE_API int sluice_session_get_info(sluice_session s, sluice_session_info *info);
@@ -354,34 +459,116 @@ SLUICE_API int sluice_poll(sluice_loop *l, sluice_event *events, int max, uint64
 SLUICE_API int sluice_fd(sluice_loop *l);
 /* Makes the loop deliver SLUICE_WAKE. Safe in signal handlers. Wakes may be merged. */
 SLUICE_API void sluice_wake(sluice_loop *l);
+/*
+ * How sluice_poll() waits on this loop, from now on: a call that is inside of it follows at once, and
+ * goes on waiting. SLUICE_IDLE_DEFAULT is what the node was opened with. From any thread, while the
+ * loop is open. EINVAL: unknown policy; ECLOSED: the node is closed.
+ */
+SLUICE_API int sluice_loop_set_idle(sluice_loop *l, sluice_idle idle);
 /* Only when no session is on it any more, else EINVAL; closing the node closes its loops. */
 SLUICE_API int sluice_loop_close(sluice_loop *l);
 
 /* ---- messages ---------------------------------------------------------------------------------- */
 
 /*
- * A registered buffer of the node. ENOMEM at the node's memory limit, EMSGSIZE above
- * message_bytes_max. A message belongs to whoever allocated, received-and-kept, or was left it.
+ * A registered buffer of the node; never blocks. EMSGSIZE above message_bytes_max. A message belongs to
+ * whoever allocated, received-and-kept, or was left it.
+ *
+ * EAGAIN: the memory for sending is used up (receiving has its own and goes on), and some will come
+ * back: as messages are sent or freed, by whichever thread. When it does, every session that is up on the
+ * loop of the calling thread gets one SLUICE_WRITABLE: the loop it polled last, or the worker whose
+ * handler it is in. A thread that has none makes the sessions of all loops of the node get one. It may
+ * not be enough, or somebody else may be quicker: then it is EAGAIN again, and another event follows.
+ * Who holds all of the memory itself hears of it when it frees some.
+ * The calls below that need memory for one session (sluice_send_copy(), sluice_send_pieces(), those of
+ * memory.h) answer EAGAIN likewise, and that session gets the event.
+ * ENOMEM: nobody has memory that could come back: the node's limits allow no more, or the system's.
  */
 SLUICE_API SLUICE_CHECK int sluice_alloc(sluice_node *n, size_t bytes, sluice_msg **out);
 SLUICE_API void sluice_free(sluice_msg *m);               /* NULL is allowed */
 SLUICE_API void *sluice_data(const sluice_msg *m);        /* payload, 8-byte aligned at least */
 SLUICE_API size_t sluice_size(const sluice_msg *m);       /* payload bytes */
 SLUICE_API void sluice_trim(sluice_msg *m, size_t bytes); /* shrinks the payload, never grows it */
-SLUICE_API void sluice_keep(sluice_msg *m); /* a borrowed message becomes mine: free or send it */
+/*
+ * A borrowed message becomes mine: to be freed or sent, by any thread, also after its session ended.
+ * Until then it holds one of the credits of the session it came by. A sender keeps two credits back:
+ * who keeps `credits` - 2 messages hears no more of that peer, and nobody else notices. One frame can
+ * bring several small messages, and a large one holds the next credit that would return: so there may
+ * be some more.
+ */
+SLUICE_API void sluice_keep(sluice_msg *m);
 
 /*
  * Sends a message. Messages of one session arrive whole, once and in the order accepted (per
  * sending thread). Never blocks. 0: taken, do not touch it again. EAGAIN: window full, one
  * SLUICE_WRITABLE follows. ECLOSED: not up, closing or gone. EMSGSIZE: above the agreed maximum.
  * EINVAL: the message belongs to another node. The outcome "sent" (status 0) means that the
- * peer's device acknowledged it. A message borrowed from an event may be sent on.
+ * peer's device acknowledged it. A message borrowed from an event may be sent on, and so may a kept
+ * one: ENOMEM if no other buffer can take its place among the receives. (What another thread than the
+ * loop's sends on within its own session is taken even so: its credit returns when there is a buffer.)
  */
 SLUICE_API SLUICE_CHECK int sluice_send(sluice_session s, sluice_msg *m,
                                         const sluice_send_options *o);
-/* The same from plain memory: allocates, copies, sends. ENOMEM too. */
+/* The same from plain memory: allocates, copies, sends. EAGAIN for want of memory, and ENOMEM, too. */
 SLUICE_API SLUICE_CHECK int sluice_send_copy(sluice_session s, const void *data, size_t bytes,
                                              const sluice_send_options *o);
+
+/*
+ * ---- requests ----------------------------------------------------------------------------------
+ *
+ * A request is a message with exactly one answer. Many may be in flight (`requests` of the link), and
+ * answers come in any order. A request brings the room for its answer with it: sluice_reply() never
+ * meets a full window. Requests and messages of a session are delivered in the order they were sent;
+ * answers are not in that order.
+ */
+
+/*
+ * Sends a request. As sluice_send(), but the outcome is always told, by one SLUICE_REPLY with o->tag:
+ * status 0 and the reply; EREJECTED and a code (sluice_reply_error()); ETIMEDOUT; ECANCELLED; ECLOSED
+ * (it never left); EUNKNOWN (the peer was lost, it may have been carried out); ENOMEM (the peer had no
+ * memory to take it); EMSGSIZE (it is larger than the peer will ever have memory for). The deadline travels with the request as the time that is left, so that the peer
+ * can leave out dead work; a reply that comes after the outcome is dropped.
+ * EAGAIN: window full or `requests` in flight; one WRITABLE follows when a quarter of what was missing
+ * is free. A request counts against the window until its outcome, and against `requests` until the
+ * peer has answered, also where the outcome was told before. ENOMEM: no memory for the table of
+ * requests, at the first one. Any thread.
+ */
+SLUICE_API SLUICE_CHECK int sluice_request(sluice_session s, sluice_msg *m,
+                                           const sluice_send_options *o);
+/*
+ * Answers the request `token` of this session, once, now or later, from any thread. 0: taken, even
+ * where nobody waits for the answer any more. It never meets EAGAIN; there is no outcome to hear of. The
+ * request's own message may be the reply. EINVAL: there is no such request, or it was answered (of
+ * several threads that try, one gets 0), or the message is not the caller's. ECLOSED: the session ended
+ * or was hung up. EMSGSIZE: above the agreed maximum. The message is left to the caller in all these
+ * cases, and except for ECLOSED the request is still to be answered.
+ */
+SLUICE_API SLUICE_CHECK int sluice_reply(sluice_session s, uint64_t token, sluice_msg *m);
+/*
+ * The same with options (NULL: none): SLUICE_MORE, if another answer follows at once, so that they leave
+ * together; what is not followed by one leaves at the next poll. A tag or a deadline is EINVAL: a reply
+ * has no outcome, and never expires.
+ */
+SLUICE_API SLUICE_CHECK int sluice_reply_with(sluice_session s, uint64_t token, sluice_msg *m,
+                                              const sluice_send_options *o);
+/*
+ * Answers without a message: the requester's REPLY has status EREJECTED and `code` in vendor, 0 to
+ * 2^32 - 257. Needs no memory; else as sluice_reply().
+ */
+SLUICE_API SLUICE_CHECK int sluice_reply_error(sluice_session s, uint64_t token, uint32_t code);
+/*
+ * Whether somebody still waits for the answer: 1, or 0 when the requester gave up (cancelled, or its
+ * deadline passed). It is to be answered all the same. EINVAL, ECLOSED: as sluice_reply(). Answers
+ * for requests of sessions on the calling thread's loop; for others EINVAL.
+ */
+SLUICE_API int sluice_request_wanted(sluice_session s, uint64_t token);
+/*
+ * Gives up every request of mine with this tag that was accepted before. The outcome of each comes as
+ * ever: ECANCELLED, or the reply if that was first. The peer is told, and leaves out work that it has not
+ * begun. Any thread; from one that does not own the session's loop it takes effect a turn or two later,
+ * and up to 256 calls may wait for that: what is above them does nothing.
+ */
+SLUICE_API void sluice_cancel(sluice_session s, uint64_t tag);
 
 /* ---- small things ------------------------------------------------------------------------------ */
 

@@ -16,7 +16,7 @@ extern "C" {
 /* X(name, value, text) */
 #define SLUICE_STATUS_LIST(X)                                                                      \
     X(OK, 0, "success")                                                                            \
-    X(EAGAIN, -1, "the send window is full: wait for SLUICE_WRITABLE")                             \
+    X(EAGAIN, -1, "the send window or the memory is full: wait for SLUICE_WRITABLE")               \
     X(ETIMEDOUT, -2, "the deadline passed first")                                                  \
     X(ECLOSED, -3, "the handle is closed or stale, or its node was shut down")                     \
     X(EUNKNOWN, -4, "the peer was lost: the message may or may not have arrived")                  \
@@ -27,7 +27,9 @@ extern "C" {
     X(EDEVICE, -9, "the RDMA device or its connection failed")                                     \
     X(EFORKED, -10, "the handle was inherited through fork()")                                     \
     X(EADDRESS, -11, "the address is malformed, unknown, not local or in use")                     \
-    X(ELIMIT, -12, "a limit of the node is reached: sessions, listeners, loops or descriptors")
+    X(ELIMIT, -12, "a limit of the node is reached: sessions, listeners, loops or descriptors")    \
+    X(ECANCELLED, -13, "cancelled by this side")                                                   \
+    X(EACCESS, -14, "the memory does not allow that: key, range or right")
 
 /* X(name, value, text) */
 #define SLUICE_REASON_LIST(X)                                                                      \
@@ -58,7 +60,8 @@ extern "C" {
     X(AUTH_KEY, 24, "the listener has no key with that id")                                        \
     X(AUTH_FAILED, 25, "the other side does not have the key")                                     \
     X(AUTH_REPLAY, 26, "an authentication that was used before")                                   \
-    X(AUTH_ALTERED, 27, "what was negotiated was changed on its way")
+    X(AUTH_ALTERED, 27, "what was negotiated was changed on its way")                              \
+    X(ACCESS, 28, "one side accessed memory the other does not allow: key, range or right")
 
 typedef enum sluice_status {
 #define SLUICE_X(name, value, text) SLUICE_##name = value,

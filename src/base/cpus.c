@@ -15,7 +15,6 @@
 #include "base/cpus.h"
 
 #include <errno.h>
-#include <hwloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -25,6 +24,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include "base/topology.h"
 
 const char *cpu_claim_prefix = "sluice-cpu-";
 
@@ -61,37 +62,33 @@ static void find_numa_nodes(hwloc_topology_t topology) {
 }
 
 static bool order_from_hwloc(void) {
-    hwloc_topology_t topology;
-    if (hwloc_topology_init(&topology) != 0)
+    hwloc_topology_t topology = topology_here();
+    if (!topology)
         return false;
-    bool loaded = hwloc_topology_load(topology) == 0;
-    if (loaded) {
-        find_numa_nodes(topology);
-        hwloc_const_cpuset_t allowed = hwloc_topology_get_allowed_cpuset(topology);
-        int cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
-        bool more = true;
-        for (unsigned turn = 0; more; turn++) { /* the turn-th hardware thread of each core */
-            more = false;
-            for (int i = 0; i < cores; i++) {
-                hwloc_obj_t core = hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, (unsigned)i);
-                int cpu = -1;
-                for (unsigned nth = 0; core && nth <= turn; nth++) {
-                    cpu = hwloc_bitmap_next(core->cpuset, cpu);
-                    if (cpu < 0)
-                        break; /* this core has fewer threads */
-                }
-                if (cpu >= 0)
-                    more = true;
-                order_add(allowed, cpu);
+    find_numa_nodes(topology);
+    hwloc_const_cpuset_t allowed = hwloc_topology_get_allowed_cpuset(topology);
+    int cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
+    bool more = true;
+    for (unsigned turn = 0; more; turn++) { /* the turn-th hardware thread of each core */
+        more = false;
+        for (int i = 0; i < cores; i++) {
+            hwloc_obj_t core = hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, (unsigned)i);
+            int cpu = -1;
+            for (unsigned nth = 0; core && nth <= turn; nth++) {
+                cpu = hwloc_bitmap_next(core->cpuset, cpu);
+                if (cpu < 0)
+                    break; /* this core has fewer threads */
             }
-        }
-        /* CPUs that belong to no core object, where the platform hides its cores. */
-        for (int cpu = hwloc_bitmap_first(allowed); cpu >= 0 && cpu < CPU_SETSIZE;
-             cpu = hwloc_bitmap_next(allowed, cpu))
+            if (cpu >= 0)
+                more = true;
             order_add(allowed, cpu);
+        }
     }
-    hwloc_topology_destroy(topology);
-    return loaded && order_count > 0;
+    /* CPUs that belong to no core object, where the platform hides its cores. */
+    for (int cpu = hwloc_bitmap_first(allowed); cpu >= 0 && cpu < CPU_SETSIZE;
+         cpu = hwloc_bitmap_next(allowed, cpu))
+        order_add(allowed, cpu);
+    return order_count > 0;
 }
 
 static void order_init(void) {
@@ -127,24 +124,29 @@ static int claim_name(int cpu) {
     return fd;
 }
 
-int cpu_claim_any(struct cpu_claim *claim) {
+int cpu_claim_of(struct cpu_claim *claim, const int16_t *list, uint32_t count, int fixed) {
     *claim = (struct cpu_claim){.cpu = -1, .fd = -1};
     pthread_once(&order_once, order_init);
     cpu_set_t mask;
     /* Fails where there are more CPUs than the mask holds: then the cgroup's word counts alone. */
-    bool masked = sched_getaffinity(0, sizeof mask, &mask) == 0;
-    for (int i = 0; i < order_count; i++) {
-        if (masked && !CPU_ISSET(order[i], &mask))
+    bool masked = !fixed && sched_getaffinity(0, sizeof mask, &mask) == 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (masked && !CPU_ISSET(list[i], &mask))
             continue;
-        int fd = claim_name(order[i]);
+        int fd = claim_name(list[i]);
         if (fd >= 0) {
-            *claim = (struct cpu_claim){.cpu = order[i], .fd = fd};
+            *claim = (struct cpu_claim){.cpu = list[i], .fd = fd};
             return 0;
         }
         if (fd != -EADDRINUSE)
             return fd;
     }
     return 0;
+}
+
+int cpu_claim_any(struct cpu_claim *claim) {
+    pthread_once(&order_once, order_init);
+    return cpu_claim_of(claim, order, (uint32_t)order_count, 0);
 }
 
 /*

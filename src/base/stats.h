@@ -14,7 +14,8 @@
 #include <stdint.h>
 
 #define STATS_MAGIC 0x53544c53u /* "SLTS" */
-#define STATS_VERSION 2u
+#define STATS_VERSION 4u
+#define STATS_CLASSES 50 /* sizes of buffers; the last: mappings of their own */
 #define STATS_LOOPS_MAX 64
 #define STATS_CM_EVENTS 21 /* 0..19 and "unknown" */
 
@@ -30,11 +31,19 @@
     X(credit_stalls, "times a session had something to send and no credit")                        \
     X(window_full, "sends refused with EAGAIN")                                                    \
     X(memory_stalls, "times a receive waited for memory")                                          \
+    X(kept, "messages the application keeps now")                                                  \
+    X(receives_low, "times few shared receives were left")                                         \
     X(turns, "loop turns")                                                                         \
     X(empty_turns, "loop turns that found nothing")                                                \
     X(sleeps, "times the loop slept")                                                              \
     X(posts, "post_send calls")                                                                    \
-    X(completions, "completions polled")
+    X(completions, "completions polled")                                                           \
+    X(polls, "CQ polls that brought completions")                                                  \
+    X(send_wrs, "send work requests posted")                                                       \
+    X(receive_posts, "post_recv calls")                                                            \
+    X(receive_wrs, "receive work requests posted")                                                 \
+    X(longest_turn_ns, "longest time at work without a rest, up to 64 turns (ns)")                 \
+    X(stalls, "times that was longer than 1 ms")
 
 /* X(name, what it counts) - written by the CM thread */
 #define STATS_CM_LIST(X)                                                                           \
@@ -52,6 +61,38 @@
     X(evicted, "slow peers that had to make room for others")                                      \
     X(turns, "CM thread turns")
 
+/* X(name, what it counts) - of one pool; written by whichever loop worked last, from the pool's own */
+#define STATS_MEMORY_LIST(X)                                                                       \
+    X(bytes, "bytes registered")                                                                   \
+    X(bytes_max, "bytes at most")                                                                  \
+    X(ordinary, "bytes on ordinary pages")                                                         \
+    X(transparent, "bytes for which transparent huge pages were asked")                            \
+    X(huge_2m, "bytes on pages of 2 MiB")                                                          \
+    X(huge_1g, "bytes on pages of 1 GiB")                                                          \
+    X(bound, "bytes bound to the NUMA node wished for")                                            \
+    X(missed, "bytes so far that should have been on huge pages")                                  \
+    X(grown_ahead, "arenas added before they were needed")                                         \
+    X(grown_in_need, "arenas that somebody waited for")                                            \
+    X(waits, "times somebody waited for memory to come back")                                      \
+    X(wakes, "times that was told")
+
+/* Buffers of one size: handed out so far, and returned. */
+struct stats_buffers {
+    _Atomic uint64_t gets, puts;
+};
+
+/* What is sent and allocated is in one pool, what is received in another. */
+enum stats_pool { STATS_SEND, STATS_RECEIVE, STATS_POOLS };
+
+struct stats_memory {
+#define STATS_X(name, text) _Atomic uint64_t name;
+    STATS_MEMORY_LIST(STATS_X)
+#undef STATS_X
+    _Atomic int64_t numa; /* the NUMA node it is to be on, -1 = none */
+    /* by threads that poll no loop, and by loops that were closed */
+    struct stats_buffers buffers[STATS_CLASSES];
+} __attribute__((aligned(256)));
+
 struct stats_loop {
 #define STATS_X(name, text) _Atomic uint64_t name;
     STATS_LOOP_LIST(STATS_X)
@@ -59,6 +100,9 @@ struct stats_loop {
     _Atomic int64_t cpu;      /* -1 = not pinned */
     _Atomic uint64_t in_use;  /* 0 = slot free */
     _Atomic uint64_t drained; /* 1 = a worker that gets no new sessions; by any thread */
+    _Atomic uint64_t idle;    /* sluice_idle in force; by any thread */
+    _Atomic int64_t numa;     /* NUMA node of the CPU, -1 = not pinned, or not known */
+    struct stats_buffers buffers[STATS_POOLS][STATS_CLASSES];
 } __attribute__((aligned(256)));
 
 struct stats_cm {
@@ -76,6 +120,8 @@ struct stats_page {
     char name[64];
     char device[64];
     _Atomic uint64_t memory_bytes;
+    uint64_t class_bytes[STATS_CLASSES]; /* payload a buffer has room for; 0: any */
+    struct stats_memory memory[STATS_POOLS];
     struct stats_cm cm;
     struct stats_loop loops[STATS_LOOPS_MAX];
 };

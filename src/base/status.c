@@ -47,6 +47,16 @@ const char *sluice_event_name(int type) {
         return "WAKE";
     case SLUICE_CONNECT:
         return "CONNECT";
+    case SLUICE_REQUEST:
+        return "REQUEST";
+    case SLUICE_REPLY:
+        return "REPLY";
+    case SLUICE_LARGE:
+        return "LARGE";
+    case SLUICE_DONE:
+        return "DONE";
+    case SLUICE_NOTIFIED:
+        return "NOTIFIED";
     }
     return "unknown event";
 }

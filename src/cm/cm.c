@@ -168,7 +168,7 @@ static void take_record(struct cm *cm, struct inbox_item *item) {
         cm_unlisten(cm, cm_listener_at(cm, item->slot));
         return;
     }
-    struct session *s = slot_find(handle_make(cm->node->index, item->slot, 0));
+    struct session *s = slot_known(handle_make(cm->node->index, item->slot, 0));
     struct cm_conn *conn = &s->conn;
     switch ((enum cm_verb)item->verb) {
     case CM_VERB_DIAL:
@@ -288,7 +288,8 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
     struct epoll_event ready[4];
     cm->now_ns = env_now(&cm->node->env);
     stats_add(&cm->stats->turns, 1);
-    atomic_store_explicit(&cm->node->stats.page->memory_bytes, pool_bytes(cm->node->pool),
+    atomic_store_explicit(&cm->node->stats.page->memory_bytes,
+                          pool_bytes(cm->node->pool) + pool_bytes(cm->node->rx_pool),
                           memory_order_relaxed);
     unsigned done = take_records(cm) + cm_take_names(cm) + check_deadlines(cm);
     if (cm->device_lost && !cm->device_gone)

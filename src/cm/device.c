@@ -10,6 +10,7 @@
 
 #include "cm/cm.h"
 #include "cm/keyring.h"
+#include "datapath/datapath.h"
 #include "datapath/slots.h"
 #include "node/node.h"
 
@@ -40,7 +41,12 @@ bool cm_attributes(struct cm *cm, struct cm_conn *conn, enum ibv_qp_state state,
         return false;
     if (state == IBV_QPS_RTR) {
         attr->min_rnr_timer = MIN_RNR_TIMER;
-        *mask |= IBV_QP_MIN_RNR_TIMER;
+        /* What rdma_cm says at INIT depends on what it knew of the connection by then. What the queue
+         * pair allows, no key of the peer's makes use of, unless a region was opened with rights. */
+        attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+        if (cm->node->device_attr.atomic_cap != IBV_ATOMIC_NONE)
+            attr->qp_access_flags |= IBV_ACCESS_REMOTE_ATOMIC;
+        *mask |= IBV_QP_MIN_RNR_TIMER | IBV_QP_ACCESS_FLAGS;
     }
     if (state == IBV_QPS_RTS) {
         if (attr->timeout == 0)
@@ -86,17 +92,21 @@ void cm_proposal(struct cm *cm, const struct link_config *link, struct record_re
 
 static void qp_failed(struct cm *cm, struct ibv_qp *qp, enum ibv_event_type type) {
     struct session *s = qp->qp_context; /* the event, not acknowledged yet, keeps the QP alive */
-    cm_fail(cm, &s->conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)type,
-            "the queue pair failed (event %d)", (int)type);
+    bool access = type == IBV_EVENT_QP_ACCESS_ERR;
+    sluice_reason reason = access ? SLUICE_REASON_ACCESS : SLUICE_REASON_DEVICE_ERROR;
+    if (access)
+        atomic_store(&s->accessed,
+                     true); /* for a loop that was told "lost" before this was known */
+    const char *what =
+        access ? "the peer accessed memory that it may not" : "the queue pair failed";
+    cm_fail(cm, &s->conn, reason, (uint32_t)type, "%s (event %d)", what, (int)type);
     if (s->conn.reported || s->conn.owner.state != CM_RELEASED)
         return;
     /* Its completions were faster, and nothing said why. As long as the QP lives, GONE is still to be
      * posted: the record arrives while there is a session. */
     s->conn.reported = true;
-    s->conn.down = (struct cm_failure){
-        .reason = SLUICE_REASON_DEVICE_ERROR, .vendor = (uint32_t)type, .cm_event = -1};
-    snprintf(s->conn.down.text, sizeof s->conn.down.text, "the queue pair failed (event %d)",
-             (int)type);
+    s->conn.down = (struct cm_failure){.reason = reason, .vendor = (uint32_t)type, .cm_event = -1};
+    snprintf(s->conn.down.text, sizeof s->conn.down.text, "%s (event %d)", what, (int)type);
     loop_post(atomic_load(&s->loop), s, LOOP_VERB_DOWN);
 }
 
@@ -126,6 +136,24 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
                         "the completion queue overran");
         }
         break;
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+        shared_say_low(event->element.srq->srq_context);
+        break;
+    case IBV_EVENT_QP_LAST_WQE_REACHED: {
+        /* Once in a queue pair's life; while it lives GONE is still to be posted, behind this. */
+        struct session *s = event->element.qp->qp_context;
+        loop_post(atomic_load(&s->loop), s, LOOP_VERB_LAST);
+        break;
+    }
+    case IBV_EVENT_SRQ_ERR:
+        node_log(cm->node, SLUICE_LOG_ERROR, "a shared receive queue failed");
+        for (struct cm_conn *conn = cm->conns; conn; conn = conn->next) {
+            struct sluice_loop *l = atomic_load(&session_of_conn(conn)->loop);
+            if (l == event->element.srq->srq_context)
+                cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)event->event_type,
+                        "the shared receive queue failed");
+        }
+        break;
     case IBV_EVENT_PORT_ERR:
         node_log(cm->node, SLUICE_LOG_WARNING, "port %d of %s is down", event->element.port_num,
                  cm->node->choice.device);
@@ -139,9 +167,6 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
     case IBV_EVENT_SM_CHANGE:
     case IBV_EVENT_CLIENT_REREGISTER:
     case IBV_EVENT_GID_CHANGE:
-    case IBV_EVENT_SRQ_ERR: /* no shared receive queues yet */
-    case IBV_EVENT_SRQ_LIMIT_REACHED:
-    case IBV_EVENT_QP_LAST_WQE_REACHED:
     case IBV_EVENT_WQ_FATAL: /* no work queues */
         break;
     }

@@ -79,7 +79,7 @@ unsigned cm_take_names(struct cm *cm) {
     struct cm_names names;
     while (cm->resolver && resolver_answer(cm->resolver, &names)) {
         count++;
-        struct session *s = slot_find(names.id);
+        struct session *s = slot_known(names.id);
         /* The session may be gone; while this thread has its conn linked it cannot be. */
         if (!gate_enter(&s->gate, (uint32_t)names.id, 0, 0))
             continue;

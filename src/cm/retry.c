@@ -138,6 +138,7 @@ enum cm_hope cm_hope_of(sluice_reason reason) {
     case SLUICE_REASON_AUTH_KEY:
     case SLUICE_REASON_AUTH_FAILED:
     case SLUICE_REASON_AUTH_REPLAY:
+    case SLUICE_REASON_ACCESS:
     case SLUICE_REASON_AUTH_ALTERED:
         return CM_HOPE_NONE;
     }

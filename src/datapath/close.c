@@ -21,12 +21,12 @@
 #include <string.h>
 
 #include "cm/keyring.h"
+#include "datapath/close.h"
 #include "datapath/post.h"
 #include "node/node.h"
 
-#define DOWN_POLLS 4u        /* empty polls after which nothing that had arrived is left */
-#define DRAIN_EXTENSIONS 10u /* of DRAIN_NS, while completions come */
-#define DOWN_POLLS_MAX 64u   /* and with other sessions busy */
+#define DOWN_POLLS 4u      /* empty polls after which nothing that had arrived is left */
+#define DOWN_POLLS_MAX 64u /* and with other sessions busy */
 
 bool session_modify(struct session *s, struct ibv_qp_attr *attr, int mask) {
     return s->node->fabric->modify_qp(s->qp, attr, mask) == 0;
@@ -68,9 +68,7 @@ static void note_cause(struct session *s, int32_t cm_event, int32_t cm_status, i
     pthread_mutex_unlock(&s->node->lock);
 }
 
-/* Instead of "lost": what is known by now. */
-static void settle_reason(struct session *s, sluice_reason reason, uint32_t vendor,
-                          const char *text) {
+void close_settle(struct session *s, sluice_reason reason, uint32_t vendor, const char *text) {
     pthread_mutex_lock(&s->node->lock);
     s->reason = reason;
     s->vendor = vendor;
@@ -175,7 +173,7 @@ void session_peer_bye(struct sluice_loop *l, struct session *s) {
         return;
     }
     if (s->doubtful) /* it had said good-bye before its connection went down */
-        settle_reason(s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
+        close_settle(s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
 }
 
 /* This side's own decision, with the connection as good as ever: the peer is told. */
@@ -197,8 +195,9 @@ void session_down(struct sluice_loop *l, struct session *s) {
     note_cause(s, s->conn.down.cm_event, s->conn.down.cm_status, -1);
     /* A flush says that the queue pair broke; the device's event, which comes later, says why. */
     if (s->state >= SESSION_RELEASED && s->doubtful && s->reason == SLUICE_REASON_PEER_LOST &&
-        s->conn.down.reason == SLUICE_REASON_DEVICE_ERROR)
-        settle_reason(s, SLUICE_REASON_DEVICE_ERROR, s->conn.down.vendor, s->conn.down.text);
+        (s->conn.down.reason == SLUICE_REASON_DEVICE_ERROR ||
+         s->conn.down.reason == SLUICE_REASON_ACCESS))
+        close_settle(s, s->conn.down.reason, s->conn.down.vendor, s->conn.down.text);
     if (s->state >= SESSION_RELEASED || s->down_polls || told_no(l, s))
         return;
     if (s->announced || s->adopted) {
@@ -237,6 +236,10 @@ void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv
     if (s->state >= SESSION_RELEASED)
         return;
     note_cause(s, -1, 0, (int32_t)wc->status);
+    if (wc->status == IBV_WC_WR_FLUSH_ERR && s->down_polls > 0) {
+        session_down_now(l, s); /* nothing more had arrived, and why is known */
+        return;
+    }
     switch (wc->status) {
     case IBV_WC_WR_FLUSH_ERR: /* the queue pair broke; another completion or event says why */
     case IBV_WC_RETRY_EXC_ERR:
@@ -272,59 +275,14 @@ void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv
     session_close(l, s, reason, (uint32_t)wc->status, NULL);
 }
 
-/* ---- draining -------------------------------------------------------------------------------- */
-
-static void drained(struct sluice_loop *l, struct session *s) {
-    if (s->qp) {
-        int error = s->node->fabric->destroy_qp(s->qp);
-        if (error != 0)
-            node_log(l->node, SLUICE_LOG_ERROR, "a queue pair cannot be destroyed: errno %d",
-                     error);
-        s->qp = NULL;
-        l->cq_used -= s->cq_share;
-    }
-    s->state = SESSION_DRAINED;
-    s->deadline_ns = 0;
-    send_abandon(l, s, SLUICE_EUNKNOWN);
-    send_drop_queue(l, s, SLUICE_ECLOSED);
-    free(s->sq);
-    s->sq = NULL;
-    if (s->headers)
-        msg_discard(l, s->headers);
-    s->headers = NULL;
-    cm_post(&l->node->cm, s, CM_VERB_DRAINED);
+void session_access_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc) {
+    note_cause(s, -1, 0, (int32_t)wc->status);
+    if (s->state >= SESSION_RELEASED && s->doubtful && s->reason == SLUICE_REASON_PEER_LOST)
+        close_settle(s, SLUICE_REASON_ACCESS, (uint32_t)wc->status, NULL);
+    session_close(l, s, SLUICE_REASON_ACCESS, (uint32_t)wc->status, NULL);
 }
 
-/* The device does not flush: completions of the dying QP that were polled already are forgotten. */
-static void forget_completions(struct sluice_loop *l, struct session *s) {
-    for (uint32_t i = l->wc_next; i < l->wc_count; i++) {
-        uint64_t id = l->wc[i].wr_id;
-        struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)id;
-        if (id == 0 || (id & 1 && (uint32_t)(id >> 32) != s->slot) ||
-            (!(id & 1) && msg->owner != s))
-            continue;
-        if (!(id & 1)) {
-            msg->owner = NULL;
-            msg_discard(l, msg);
-            s->rx_posted--;
-        }
-        l->wc[i].wr_id = 0;
-    }
-}
-
-void session_drain(struct sluice_loop *l, struct session *s) {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-    s->state = SESSION_DRAINING;
-    if (!s->qp) {
-        drained(l, s);
-        return;
-    }
-    bool marked = session_modify(s, &attr, IBV_QP_STATE) && send_marker(l, s);
-    if (!marked)
-        send_abandon(l, s, SLUICE_EUNKNOWN);
-    set_deadline(l, s, loop_clock(l) + DRAIN_NS);
-    session_progress(l, s);
-}
+/* ---- progress -------------------------------------------------------------------------------- */
 
 void session_part(struct sluice_loop *l, struct session *s) {
     if (!s->parting) {
@@ -336,7 +294,7 @@ void session_part(struct sluice_loop *l, struct session *s) {
 void session_progress(struct sluice_loop *l, struct session *s) {
     switch ((enum session_state)s->state) {
     case SESSION_FLUSHING:
-        if (s->queue.head)
+        if (s->queue.head || s->replies.head || request_pending(s) || rendezvous_pending(s))
             break;
         if (gate_count(&s->gate) == s->foreign_taken)
             leave(l, s);
@@ -350,8 +308,7 @@ void session_progress(struct sluice_loop *l, struct session *s) {
             release(l, s);
         break;
     case SESSION_DRAINING:
-        if (s->rx_posted == 0 && s->sq_head == s->sq_tail)
-            drained(l, s);
+        drain_progress(l, s);
         break;
     case SESSION_FREE:
     case SESSION_OPENING:
@@ -379,16 +336,7 @@ void session_timer(struct sluice_loop *l, struct session *s) {
         release(l, s);
         break;
     case SESSION_DRAINING:
-        if (l->wc_count > 0 && s->drain_extensions++ < DRAIN_EXTENSIONS) {
-            /* The device flushes; this loop is behind with many of them. */
-            set_deadline(l, s, l->now_ns + DRAIN_NS);
-            break;
-        }
-        node_log(l->node, SLUICE_LOG_WARNING,
-                 "the device did not flush a queue pair: %u receives, %u sends outstanding",
-                 s->rx_posted, s->sq_tail - s->sq_head);
-        forget_completions(l, s);
-        drained(l, s);
+        drain_expired(l, s);
         break;
     case SESSION_FREE:
     case SESSION_OPENING:
@@ -407,9 +355,13 @@ static bool device_in_doubt(const struct session *s) {
 }
 
 void session_gone(struct sluice_loop *l, struct session *s) {
+    /* What the device had to say of the queue pair was said: it could not be destroyed before. */
+    if (s->doubtful && s->reason == SLUICE_REASON_PEER_LOST && atomic_load(&s->accessed))
+        close_settle(s, SLUICE_REASON_ACCESS, IBV_EVENT_QP_ACCESS_ERR,
+                     "the peer accessed memory that it may not");
     s->state = SESSION_GONE;
     if (atomic_load_explicit(&l->node->device_lost, memory_order_relaxed) && device_in_doubt(s))
-        settle_reason(s, SLUICE_REASON_DEVICE_REMOVED, 0, NULL);
+        close_settle(s, SLUICE_REASON_DEVICE_REMOVED, 0, NULL);
     event_notice(l, s, NOTICE_CLOSED);
 }
 
@@ -437,6 +389,7 @@ void session_bury(struct sluice_loop *l) {
         s->state = SESSION_FREE;
         atomic_store_explicit(&s->id, 0, memory_order_relaxed);
         atomic_store_explicit(&s->loop, NULL, memory_order_relaxed);
+        request_forget(s);
         keyring_drop(s->link_config.keys);
         s->link_config.keys = NULL;
         slot_release(s, l->node->index);

@@ -9,6 +9,15 @@
 #include "datapath/frame.h"
 #include "datapath/loop.h"
 
+struct chain; /* post.h */
+struct part;  /* rendezvous.h */
+
+enum built {
+    BUILT,      /* wholly posted: it leaves the queue (its links are not touched before) */
+    BUILT_PART, /* some of it: again, if there is room */
+    BUILT_NOTHING, /* credits, room or memory are missing; what ends the wait makes the session dirty */
+};
+
 /* ---- wr_id: a receive's is its buffer (bit 0 clear), a send's its slot and queue index ------- */
 
 static inline uint64_t wr_send_id(uint32_t slot, uint32_t index) {
@@ -26,8 +35,13 @@ void send_completed(struct sluice_loop *l, const struct ibv_wc *wc);
 void send_drop_queue(struct sluice_loop *l, struct session *s, sluice_status status);
 /* Ends queued messages whose deadline passed; tells the loop the next deadline. */
 void send_expire(struct sluice_loop *l, struct session *s);
+/* What other threads were told EAGAIN for. */
+void send_wanted(struct sluice_loop *l, struct session *s);
 /* Posts a frame without payload, from the reserve. False: no credit, no room, or the QP is dead. */
 bool send_control(struct sluice_loop *l, struct session *s, enum frame_type type);
+/* The same with a total in its header. */
+bool send_control_total(struct sluice_loop *l, struct session *s, enum frame_type type,
+                        uint64_t total);
 /* The same with a payload, which is copied; fails also for want of memory. */
 bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type type,
                        const void *payload, uint32_t bytes);
@@ -43,16 +57,301 @@ void send_check_writable(struct sluice_loop *l, struct session *s);
 void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc);
 /* Looks at held frames again; returns how many it got through. */
 unsigned receive_held(struct sluice_loop *l, struct session *s);
+/* A peer that broke the protocol: the frame goes back, the session ends. Always true. */
+bool receive_broken(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                    const char *text);
+
+/* What became of a frame whose turn it was. */
+enum taken {
+    TAKEN,           /* done with: delivered, dropped, or the session is ending */
+    TAKEN_NO_MEMORY, /* it stays first in line and is tried again */
+    TAKEN_PENDING,   /* likewise, until what it waits for says event_notice(NOTICE_HELD) */
+    TAKEN_NO_ROOM,   /* likewise, until the application takes events again */
+};
+
+/* ---- buffers.c: receive buffers -------------------------------------------------------------- */
+
 /* The first receives, before the QP may connect. False: no memory or the device refused. */
 bool receive_prime(struct sluice_loop *l, struct session *s);
-/* The receives that were kept back from a peer that had not greeted yet. */
-bool receive_prime_rest(struct sluice_loop *l, struct session *s);
-/* Posts receives again and replaces buffers the application kept. */
+/* Posts receives again, and grants the peer more if it wants more. */
 void receive_repost(struct sluice_loop *l, struct session *s);
-/* A receive buffer that is no longer needed by anybody. */
-void receive_give_back(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 /* Frees held frames, the partial message and buffers waiting to be posted. */
 void receive_drop(struct sluice_loop *l, struct session *s);
+/* Tries again later, when there may be memory. */
+void want_retry(struct sluice_loop *l, struct session *s);
+/* A buffer in which a message of this size is received; NULL: no memory now. */
+struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes);
+/* One of the reserve, for receives. cache may be NULL: any thread. */
+struct sluice_msg *buffer_take(struct pool *pool, struct pool_cache *cache, uint32_t bytes);
+/* A received message or receive buffer back to its pool. */
+void buffer_drop(struct sluice_loop *l, struct sluice_msg *msg);
+/* A new loop: what is the same in every list of receives it posts. */
+void buffers_prepare(struct sluice_loop *l);
+/* Posts all of a queue's repost list, for this session (NULL: none). False: the device refused. */
+bool buffers_post(struct sluice_loop *l, struct receive_queue *q, const struct session *self);
+/* Sees to spare receives; returns how many of those wanted there are. `sixteenths` of the reserve may
+ * be receives for that. */
+uint32_t buffers_spare(struct sluice_loop *l, struct session *s, uint32_t want,
+                       unsigned sixteenths);
+
+/* ---- shared.c: the receives that sessions of a loop share ------------------------------------ */
+
+#define QP_CHUNKS 4096u
+struct qp_chunk {
+    uint32_t count;
+    struct session *at[4096];
+};
+
+/* Without one (the device, the options), every session has its own. */
+void shared_open(struct sluice_loop *l);
+void shared_close(struct sluice_loop *l); /* gives it back to the device */
+void shared_free(struct sluice_loop *l);  /* no session is left */
+/* The session's QP uses them from now on, or no more. False: no memory, or its number is taken. */
+bool shared_join(struct sluice_loop *l, struct session *s);
+void shared_leave(struct sluice_loop *l, struct session *s, bool drained);
+/* NULL: none has this number (any more). */
+extern struct session shared_tombstone; /* of one whose queue pair was given up */
+static inline struct session *shared_session(const struct sluice_loop *l, uint32_t qp_num) {
+    const struct qp_chunk *chunk = l->shared.sessions[qp_num >> 12 & 0xfff];
+    struct session *s = likely(chunk != NULL) ? chunk->at[qp_num & 0xfff] : NULL;
+    return unlikely(s == &shared_tombstone) ? NULL : s;
+}
+/* A place for a buffer that joins; false: they are taken. Another in its place; none. */
+bool shared_enter(struct sluice_loop *l, struct sluice_msg *msg);
+void shared_put(struct sluice_loop *l, struct sluice_msg *msg, uint64_t place);
+void shared_forget(struct sluice_loop *l, uint64_t place);
+uint32_t shared_room(const struct sluice_loop *l);
+/* A buffer that a frame took without a credit is posted again; stray: nobody knows whose it was. */
+void shared_restore(struct sluice_loop *l, struct sluice_msg *msg);
+void shared_stray(struct sluice_loop *l, struct sluice_msg *msg);
+void shared_arm(struct sluice_loop *l);
+void shared_low(struct sluice_loop *l);
+void shared_say_low(struct sluice_loop *l); /* any thread */
+/* A queue pair in ERR: it takes no more; it is to be drained; whether it is; it is given up. */
+void shared_last(struct sluice_loop *l, struct session *s);
+void shared_drain(struct sluice_loop *l, struct session *s);
+unsigned shared_settle(struct sluice_loop *l);
+
+static inline bool wants_receives(const struct session *s) {
+    return s->qp && s->state < SESSION_DRAINING;
+}
+
+/* A receive buffer whose frame is done with; its credit was counted. */
+static inline void receive_give_back(struct sluice_loop *l, struct session *s,
+                                     struct sluice_msg *msg) {
+    if (unlikely(!wants_receives(s))) {
+        buffer_drop(l, msg);
+        return;
+    }
+    struct receive_queue *q = s->rq;
+    msg->state = MSG_RECEIVE;
+    msg->next = q->repost;
+    q->repost = msg;
+    if (++s->repost_count + s->rx_missing >= s->repost_batch || s->rx_granted <= CREDIT_RESERVE)
+        loop_dirty(l, s);
+}
+
+/* ---- keep.c: messages that were received and stay -------------------------------------------- */
+
+/* The application is through with an event, and has kept its message. */
+void keep_taken(struct sluice_loop *l, const struct loop_lent *lent);
+/* Whether one more credit may be withheld: two are left to the peer. */
+bool keep_may_withhold(const struct session *s);
+/* A kept message that another thread freed. */
+void keep_arrived(struct sluice_loop *l, struct sluice_msg *msg);
+/* The queue pair is gone: nothing is withheld any more. */
+void keep_end(struct sluice_loop *l, struct session *s);
+/* The application frees a kept message. Any thread. */
+void keep_free(struct sluice_msg *msg);
+/* Whether another buffer must take its place when it is sent. */
+static inline bool keep_holds(const struct sluice_msg *msg) {
+    return msg->state == MSG_BORROWED || (msg->flags & MSG_KEPT);
+}
+/* Another thread has sent on what it kept of this session: its credit returns, by another buffer. */
+void keep_moved(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+/* The message is sent on. 0, or ENOMEM and nothing has happened. The thread that has the message. */
+int keep_pass(struct sluice_msg *msg);
+
+/* ---- frame.c --------------------------------------------------------------------------------- */
+
+/* NULL, or what is wrong with a frame of this type, DATA excepted. */
+const char *frame_wrong(const struct frame *f);
+
+/* ---- request.c and serving.c: requests and their replies ------------------------------------- */
+
+struct send_args; /* post.h */
+
+/*
+ * Whether a request is accepted, or who answers: 0, EAGAIN, ENOMEM, or EINVAL for a token that is none.
+ * The last check of a call; any thread that owns the session or is inside its gate.
+ */
+int request_admit(struct session *s, const struct send_args *args, bool foreign);
+/* It was not accepted after all. */
+void request_admit_undo(struct session *s, const struct send_args *args, bool foreign);
+/* One that was accepted ends before it was posted. */
+void request_unsent(struct sluice_loop *l, struct session *s, const struct sluice_msg *msg);
+/* Another thread was told EAGAIN; it, or the loop's own, is told when to come again. */
+void request_want(struct sluice_loop *l, struct session *s);
+void request_check_writable(struct sluice_loop *l, struct session *s);
+/* Of mine without a reply. Inside the gate. */
+uint32_t request_count(struct session *s);
+/* LOOP_VERB_REQUESTS. */
+void request_record(struct sluice_loop *l, struct session *s);
+/* Answers without a message (session->answers), and CANCELs (session->cancels). */
+void request_answers(struct sluice_loop *l, struct session *s, struct chain *chain);
+void request_send_cancels(struct sluice_loop *l, struct session *s);
+/* The request with this id never reached the device. */
+void request_unposted(struct session *s, uint32_t id);
+/* For whoever takes one off the wire that cannot be delivered: answered FAILED. False: no place. */
+bool request_fail(struct sluice_loop *l, struct session *s, uint64_t total);
+/* The slot is free, nobody is inside. */
+void request_forget(struct session *s);
+
+/* Sending. The room for the reply is taken with the request. */
+enum built request_build(struct sluice_loop *l, struct session *s, struct chain *chain,
+                         struct sluice_msg *msg);
+/*
+ * For whoever puts a request or reply on the wire (a frame of its own, an item of a pack, an
+ * announcement): the `total` of its header. A request takes its place; a reply gives the peer's back.
+ * False: no place is free, or no room for the reply; what ends the wait makes the session dirty.
+ */
+bool request_assign(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                    uint64_t *total);
+/*
+ * For whoever takes one off the wire: delivers msg, which holds its bytes, as REQUEST or REPLY; or
+ * answers it, or drops it, and gives msg back (event_return). Room was checked. msg->deadline_ns: when
+ * its frame arrived, 0 if just now.
+ */
+enum taken request_deliver(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                           uint64_t total);
+enum taken reply_deliver(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                         uint64_t total);
+/* A request went as a copy: its buffer is not read any more. */
+void request_copied(struct sluice_msg *msg);
+/* The device is done with a request's buffer, which stays until its outcome. */
+void request_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                       sluice_status status);
+/* The peer has no memory for it: it ends, and no reply will come. */
+void request_refused(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                     sluice_status status);
+/* Receiving, in order. */
+enum taken request_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+enum taken reply_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+/* A frame that claims the room of a reply has arrived: false, there is none. */
+bool request_reserved(struct session *s);
+/* CANCEL: NULL, or what is wrong. */
+const char *request_cancelled(struct sluice_loop *l, struct session *s, const struct frame *f);
+/* Deadlines; tells the loop the next. */
+void request_expire(struct sluice_loop *l, struct session *s);
+/* Whether requests of mine wait for a reply, or answers without a message to be posted. */
+bool request_pending(struct session *s);
+/* The queue pair is gone: every request ends, UNKNOWN. */
+void request_end(struct sluice_loop *l, struct session *s);
+
+/* ---- rendezvous.c, announce.c, arrival.c: messages too large for a frame --------------------- */
+
+/* Above how many bytes this session's messages go by rendezvous. */
+uint64_t rendezvous_switch(const struct session *s);
+enum built rendezvous_build(struct sluice_loop *l, struct session *s, struct chain *chain,
+                            struct sluice_msg *msg);
+/*
+ * The same of a message that is a list of pieces, which stays where it is until region_done(): written by
+ * the sender, so that no key of this side's memory leaves.
+ */
+enum built rendezvous_build_pieces(struct sluice_loop *l, struct session *s, struct chain *chain,
+                                   struct sluice_msg *msg, const struct part *parts,
+                                   unsigned count);
+/* Posts what may be posted of the transfers under way. */
+void rendezvous_flush(struct sluice_loop *l, struct session *s);
+/* An entry of the send queue that was rendezvous.c's. */
+void rendezvous_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                          sluice_status status);
+/* An announcement arrived: reading may begin, ahead of its turn. False: refused. */
+bool rendezvous_announced(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+/* Its turn has come: delivered, or PENDING until the bytes are here. */
+enum taken rendezvous_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+/* READY or TAKEN, with its payload (hostile, to be read once). NULL, or what is wrong. */
+const char *rendezvous_answered(struct sluice_loop *l, struct session *s, const struct frame *f,
+                                const uint8_t *payload);
+/* A WRITE with this immediate arrived. NULL, or what is wrong. */
+const char *rendezvous_written(struct sluice_loop *l, struct session *s, uint32_t immediate);
+/* Whether messages of mine wait for the peer to take them. */
+bool rendezvous_pending(const struct session *s);
+/* The queue pair is gone, and nothing of it moves any more. */
+void rendezvous_end(struct sluice_loop *l, struct session *s);
+/* Frees what was received and not delivered. */
+void rendezvous_drop(struct sluice_loop *l, struct session *s);
+
+/* ---- one_sided.c and pieces.c ---------------------------------------------------------------- */
+
+enum built one_sided_build(struct sluice_loop *l, struct session *s, struct chain *chain,
+                           struct sluice_msg *msg);
+void one_sided_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                         sluice_status status);
+enum taken notify_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+enum built pieces_build(struct sluice_loop *l, struct session *s, struct chain *chain,
+                        struct sluice_msg *msg);
+void pieces_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                      sluice_status status);
+/* A message of kind PIECES or ONE_SIDED no longer uses its regions. */
+void region_done(struct sluice_msg *msg);
+/*
+ * Nothing more of a message of these kinds will be posted. True: the device has a part of it, and it ends
+ * when that has completed. False: it may end now, with *status, which is made what is true of it.
+ */
+bool transfer_cut(struct sluice_msg *msg, sluice_status *status);
+
+/* ---- pack.c: several small messages in one frame --------------------------------------------- */
+
+/* The bound of what goes into one: 0, none does. */
+uint32_t pack_bound(const struct session *s);
+/*
+ * Sending: takes what fits one frame off the head of this queue; room and, unless all of it are
+ * replies, a credit were checked. NOTHING: no place for a request.
+ */
+enum built pack_build(struct sluice_loop *l, struct session *s, struct chain *chain,
+                      struct msg_queue *queue);
+/* An entry of the send queue that was a pack. msg: the first of those that were to hear of it. */
+void pack_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                    uint64_t bytes, sluice_status status);
+enum taken pack_take(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);
+/* A message that lies in a pack is no longer needed. */
+void pack_return(struct sluice_loop *l, struct session *s, struct sluice_msg *view);
+/* One of those that need this frame is done with it: messages in it, and whoever takes it apart. */
+void pack_release(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);
+/* The application makes a message that lies in a pack its own: its bytes move to its own buffer. */
+void pack_unlend(struct sluice_msg *view);
+
+/* ---- grant.c: how many credits the peer has -------------------------------------------------- */
+
+/* RECALL or RETURN: NULL, or what is wrong. */
+const char *grant_control(struct sluice_loop *l, struct session *s, const struct frame *f);
+/* Gives back what the peer has recalled. */
+void grant_answer(struct sluice_loop *l, struct session *s);
+/* Whether credits are owed that must be told now. */
+bool grant_due(const struct session *s);
+/* The session is up. */
+void grant_start(struct sluice_loop *l, struct session *s);
+/*
+ * So much has come lately that receives should be posted again in larger batches, even if the peer
+ * never has many frames on their way.
+ */
+static inline bool grant_is_used(const struct session *s) {
+    return s->rx_sequence - s->grant_seen >= 256;
+}
+/* The peer has used much of what it had: more, if it may have more. */
+void grant_grow(struct sluice_loop *l, struct session *s);
+/* `grant` or `kept` has changed; figures for other threads. */
+void grant_set(struct session *s);
+void grant_show(struct session *s);
+/* Looks at the sessions if it is time to; l->now_ns was just read. */
+void grant_look(struct sluice_loop *l);
+/*
+ * A receive for the reply of a request: false, none can be had now; what ends the wait makes the
+ * session dirty. Its reply came: taken, in that receive (FRAME_RESERVED); else in another frame.
+ */
+bool grant_reserve(struct sluice_loop *l, struct session *s);
+void grant_unreserve(struct sluice_loop *l, struct session *s, bool taken);
 
 /* ---- keepalive.c ----------------------------------------------------------------------------- */
 
@@ -66,6 +365,18 @@ void keepalive_pace(struct sluice_loop *l);
 /* ---- event.c --------------------------------------------------------------------------------- */
 
 void event_message(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+/* The same as another event (REQUEST, REPLY), which the caller began to fill in. Room was checked. */
+void event_lend(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                sluice_event *event);
+/* A message that was received and is not lent after all. */
+void event_return(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+/* Before it is delivered: the frame whose credit it holds is given back when it is, not before. */
+static inline void event_escort(struct sluice_msg *msg, struct sluice_msg *frame) {
+    msg->next = frame;
+    msg->flags = MSG_ESCORTED;
+}
+/* An event without a message (NOTIFIED, LARGE). Room was checked. */
+void event_plain(struct sluice_loop *l, struct session *s, sluice_event *event);
 /* The outcome of a send is known; the SENT event follows when there is room. */
 void event_outcome(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_status status);
@@ -102,6 +413,8 @@ void session_refuse(struct sluice_loop *l, struct session *s, sluice_reason reas
 void session_refused(struct sluice_loop *l, struct session *s, const struct record_rej *rej);
 /* A completion failed: what that says of the peer or the device. */
 void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc);
+/* The peer's device did not allow an operation of the application. */
+void session_access_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc);
 /* A completion came back while leaving or draining: on to the next step if it was the last. */
 void session_progress(struct sluice_loop *l, struct session *s);
 /* The session waits for a thread that is inside of a call: looked at again every turn. */

@@ -35,56 +35,98 @@ static inline void emit(struct sluice_loop *l, struct session *s, const sluice_e
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static void take_back(struct sluice_loop *l, const struct loop_lent *lent) {
-    struct session *s = lent->session;
-    if (lent->msg) {
-        if (lent->rx) {
-            receive_give_back(l, s, lent->msg);
-        } else {
-            lent->msg->owner = NULL;
-            msg_discard(l, lent->msg);
-        }
-    } else if (lent->rx) {
-        s->rx_missing++;
-        if (s->repost_count + s->rx_missing >= s->repost_batch)
-            loop_dirty(l, s);
+void event_return(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    if (likely(msg->flags & MSG_RX)) {
+        receive_give_back(l, s, msg);
+    } else if (msg->flags & MSG_VIEW) {
+        pack_return(l, s, msg);
+    } else {
+        if (msg->flags & MSG_ESCORTED)
+            receive_give_back(l, s, msg->next);
+        msg->flags = 0;
+        msg->owner = NULL;
+        msg_discard(l, msg);
     }
 }
 
-void event_message(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+static void take_back(struct sluice_loop *l, const struct loop_lent *lent) {
+    if (likely(lent->what == LENT_OUT)) {
+        event_return(l, lent->session, lent->msg);
+        return;
+    }
+    if (lent->flags & MSG_VIEW)
+        pack_release(l, lent->session, lent->frame);
+    else if (lent->flags & MSG_ESCORTED)
+        receive_give_back(l, lent->session, lent->frame);
+    if (lent->what == LENT_KEPT)
+        keep_taken(l, lent);
+    if (lent->what != LENT_REPLACED)
+        return;
+    if (lent->flags & MSG_SHARED)
+        shared_put(l, lent->msg, lent->place);
+    receive_give_back(l, lent->session, lent->msg);
+}
+
+/* Enters it among what is lent; lent_count is counted by the caller. */
+static inline struct loop_lent *enter_lent(struct sluice_loop *l, struct session *s,
+                                           struct sluice_msg *msg) {
     struct loop_lent *lent = &l->lent[l->lent_count];
-    *lent = (struct loop_lent){msg, s, (msg->flags & MSG_RX) != 0};
+    *lent = (struct loop_lent){.msg = msg,
+                               .session = s,
+                               .frame = msg->flags & (MSG_VIEW | MSG_ESCORTED) ? msg->next : NULL,
+                               .place = msg->session_id,
+                               .flags = msg->flags,
+                               .what = LENT_OUT};
     msg->state = MSG_BORROWED;
     msg->pieces = l->lent_count;
-    uint64_t size = msg->size;
     l->totals.messages_received++;
-    l->totals.bytes_received += size;
+    l->totals.bytes_received += msg->size;
+    return lent;
+}
+
+static inline void describe(struct session *s, struct sluice_msg *msg, sluice_event *event) {
+    uint64_t size = msg->size;
+    event->session = handle_of(s);
+    event->arg = s->arg;
+    event->msg = msg;
+    event->bytes = size > UINT32_MAX ? UINT32_MAX : (uint32_t)size;
+}
+
+void event_message(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    if (s->handler || unlikely(l->discard)) {
+        sluice_event event = {.type = SLUICE_MESSAGE};
+        event_lend(l, s, msg, &event);
+        return;
+    }
+    /* Filled in where the application finds it: a copy would read what was written a moment ago. */
+    sluice_event *event = &l->out[l->out_count++];
+    enter_lent(l, s, msg);
+    l->lent_count++;
+    memset(event, 0, sizeof *event);
+    event->type = SLUICE_MESSAGE;
+    describe(s, msg, event);
+}
+
+void event_plain(struct sluice_loop *l, struct session *s, sluice_event *event) {
+    event->session = handle_of(s);
+    event->arg = s->arg;
+    emit(l, s, event);
+}
+
+void event_lend(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                sluice_event *event) {
+    struct loop_lent *lent = enter_lent(l, s, msg);
     if (unlikely(l->discard)) {
         take_back(l, lent);
         return;
     }
     l->lent_count++;
-    sluice_event event = {
-        .type = SLUICE_MESSAGE,
-        .session = handle_of(s),
-        .arg = s->arg,
-        .msg = msg,
-        .bytes = size > UINT32_MAX ? UINT32_MAX : (uint32_t)size,
-    };
-    emit(l, s, &event);
+    describe(s, msg, event);
+    emit(l, s, event);
     if (s->handler) {
         l->lent_count--;
         take_back(l, lent);
     }
-}
-
-void event_unlend(struct sluice_msg *msg) {
-    struct session *s = msg->owner;
-    struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
-    l->lent[msg->pieces].msg = NULL;
-    msg->owner = NULL;
-    msg->flags = 0;
-    msg->state = MSG_APP;
 }
 
 /* ---- outcomes -------------------------------------------------------------------------------- */
@@ -100,7 +142,7 @@ static unsigned deliver_outcomes(struct sluice_loop *l) {
     unsigned count = 0;
     struct sluice_msg *msg;
     while ((msg = l->outcomes.head)) {
-        struct session *s = slot_find(msg->session_id);
+        struct session *s = slot_known(msg->session_id);
         if (!loop_room(l, s))
             break;
         msg_queue_pop(&l->outcomes);
@@ -112,6 +154,14 @@ static unsigned deliver_outcomes(struct sluice_loop *l) {
             .tag = msg->tag,
             .bytes = msg->size > UINT32_MAX ? UINT32_MAX : (uint32_t)msg->size,
         };
+        if (msg->kind == MSG_REQUEST) {
+            event.type = SLUICE_REPLY; /* without a reply: refused, or it never came */
+            event.bytes = 0;
+            event.vendor = event.status == SLUICE_EREJECTED ? msg->id : 0;
+        } else if (msg->kind == MSG_ONE_SIDED) {
+            event.type = SLUICE_DONE;
+            event.value = msg->sent;
+        }
         msg_discard(l, msg);
         s->outcomes--;
         emit(l, s, &event);
@@ -221,7 +271,7 @@ static bool deliver_session(struct sluice_loop *l, struct session *s, unsigned *
             deliver_up(l, s);
         } else if (s->notices & NOTICE_HELD) {
             receive_held(l, s);
-            if (s->held.head && !s->retry && !s->deaf)
+            if (s->held.head && !s->retry && !s->deaf && !s->held_pending)
                 return false;
             s->notices &= (uint8_t)~NOTICE_HELD;
             if (!s->held.head && s->state == SESSION_GONE)
@@ -243,7 +293,8 @@ static bool deliver_session(struct sluice_loop *l, struct session *s, unsigned *
 static unsigned deliver_wake(struct sluice_loop *l) {
     bool nowhere = l->discard || l->out_max == 0;
     if (l->mute || (!nowhere && l->out_count == l->out_max) ||
-        !atomic_exchange_explicit(&l->wake, 0, memory_order_acquire))
+        !(atomic_fetch_and_explicit(&l->wake, ~LOOP_WAKE_EVENT, memory_order_acquire) &
+          LOOP_WAKE_EVENT))
         return 0;
     if (nowhere)
         l->handled++; /* the poll returns all the same */

@@ -25,20 +25,47 @@ enum frame_type {
     FRAME_WELCOME = 6, /* listener's answer: the session is up */
     FRAME_REFUSE = 7,  /* or not: a REJ record; like BYE otherwise */
     FRAME_ALIVE = 8,   /* nothing but the header: the sender lives */
-    /* 9 request, 10 reply, 11 rendezvous, 12 rendezvous done: reserved */
+    FRAME_REQUEST = 9, /* a message to be answered; total: its id and the time that is left */
+    FRAME_REPLY = 10,  /* the answer; total: the request's id and a code */
+    FRAME_PACK = 11,   /* several small messages, requests and replies */
+    FRAME_ANNOUNCE = 12, /* a large message is there: to be read, or to be written (rendezvous.h) */
+    FRAME_READY = 13,    /* the answer to an announcement: where the message may be written */
+    FRAME_TAKEN = 14,    /* the other answer: it was read, or is not wanted */
+    FRAME_CANCEL = 15,   /* the requester gave up; total: the request's id */
+    FRAME_NOTIFY = 16,   /* the put before it is complete; total: a value of the application's */
+    FRAME_RECALL = 17,   /* the receiver wants credits back; total: how many may be kept */
+    FRAME_RETURN = 18,   /* here they are; total: how many */
+    FRAME_TYPES
 };
 
 #define FRAME_FIRST 1u
 #define FRAME_LAST 2u
+#define FRAME_RESERVED 4u /* takes the room a request brought for its reply, and no credit */
+
+#define FRAME_BIT(type) (1u << (type))
+/* Numbered by `sequence`, delivered in order. */
+#define FRAME_NUMBERED                                                                             \
+    (FRAME_BIT(FRAME_DATA) | FRAME_BIT(FRAME_FRAG) | FRAME_BIT(FRAME_REQUEST) |                    \
+     FRAME_BIT(FRAME_REPLY) | FRAME_BIT(FRAME_PACK) | FRAME_BIT(FRAME_ANNOUNCE) |                  \
+     FRAME_BIT(FRAME_NOTIFY))
+/* Taken when they arrive, whatever waits before them. (BYE is in order too, and has no number.) */
+#define FRAME_CONTROLS                                                                             \
+    (FRAME_BIT(FRAME_CREDIT) | FRAME_BIT(FRAME_ALIVE) | FRAME_BIT(FRAME_READY) |                   \
+     FRAME_BIT(FRAME_TAKEN) | FRAME_BIT(FRAME_CANCEL) | FRAME_BIT(FRAME_RECALL) |                  \
+     FRAME_BIT(FRAME_RETURN))
+
+#define PACK_ITEM_BYTES 16u /* in front of each message of a PACK */
+#define ANNOUNCE_BYTES 40u  /* payload of ANNOUNCE, READY */
+#define READY_BYTES 24u
 
 struct frame {
     uint8_t type;
     uint8_t flags;
     uint16_t credits;  /* receives posted again since the sender's last frame */
-    uint32_t sequence; /* DATA, FRAG: one more than the last of these; others: that of the last */
-    uint32_t ack;      /* sequence of the last DATA or FRAG frame the sender received */
+    uint32_t sequence; /* numbered: one more than the last of these; others: that of the last */
+    uint32_t ack;      /* sequence of the last numbered frame the sender received */
     uint32_t length;   /* payload bytes of this frame */
-    uint64_t total;    /* first FRAG: bytes of the whole message; else 0 (a request's id later) */
+    uint64_t total;    /* first FRAG, ANNOUNCE: bytes of the whole message; others: by type, or 0 */
 };
 _Static_assert(sizeof(struct frame) == FRAME_BYTES, "frame header layout");
 

@@ -3,10 +3,10 @@
  * gate.h - the one word through which a thread that does not own a session gets at it.
  *
  *    63..32 generation   31 FREE  30 OPEN  29 WANT  28 HANGUP  27 ASKED  26 ANSWERED  25 ANSWER
- *    24..17 users        16..0 messages accepted from other threads and without outcome yet
+ *    24 REQUESTS  23..17 users   16..0 messages accepted from other threads and without outcome yet
  *
  * A handle is checked and the session pinned in one compare-and-swap: the generation must match,
- * and while `users` or the message count is not zero, or a posted record (WANT, HANGUP, ANSWER) was
+ * and while `users` or the message count is not zero, or a posted record (WANT, HANGUP, ANSWER, REQUESTS) was
  * not taken yet, the slot is not freed. So a stale handle can never reach the next session of the
  * slot, and a record that is in some inbox always belongs to the session that lives.
  *
@@ -14,7 +14,7 @@
  * closed under a thread about to write to its descriptors.
  *
  * ANSWER marks a record on its way to the CM thread (the answer to a request, or the dial itself),
- * WANT and HANGUP one on its way to the loop.
+ * WANT, HANGUP and REQUESTS one on its way to the loop.
  *
  * Owner: nobody; every access is atomic. Only the loop sets OPEN and FREE and moves the generation.
  */
@@ -35,10 +35,11 @@ typedef _Atomic uint64_t gate;
 #define GATE_ASKED (1ull << 27)
 #define GATE_ANSWERED (1ull << 26)
 #define GATE_ANSWER (1ull << 25)
+#define GATE_REQUESTS (1ull << 24)
 #define GATE_USER (1ull << 17)
-#define GATE_USERS (0xffull << 17)
+#define GATE_USERS (0x7full << 17)
 #define GATE_COUNT (GATE_USER - 1)
-#define GATE_BUSY (GATE_WANT | GATE_HANGUP | GATE_ANSWER | GATE_USERS | GATE_COUNT)
+#define GATE_BUSY (GATE_WANT | GATE_HANGUP | GATE_ANSWER | GATE_REQUESTS | GATE_USERS | GATE_COUNT)
 
 static inline uint32_t gate_generation(uint64_t word) {
     return (uint32_t)(word >> 32);
@@ -54,7 +55,7 @@ static inline bool gate_enter(gate *g, uint32_t generation, uint64_t need, uint6
         if (gate_generation(word) != generation || (word & GATE_FREE) || (word & need) != need)
             return false;
         if ((word & GATE_USERS) == GATE_USERS) {
-            /* 255 threads inside at once: they are about to leave. */
+            /* 127 threads inside at once: they are about to leave. */
             sched_yield();
             word = atomic_load_explicit(g, memory_order_relaxed);
         } else if (atomic_compare_exchange_weak_explicit(g, &word, word + add + GATE_USER,

@@ -7,7 +7,7 @@
  *   listener  own proof (PREPARE) -> HELLO checked -> the application asked, or not -> WELCOME: up
  *
  * Until WELCOME no other frame is taken from the peer, nothing of it is delivered but what SLUICE_ASK
- * shows, and the listener's session has GREETING_CREDITS receives and no more. Secrets are looked up
+ * shows, and the listener's session has four receives of its own and no more. Secrets are looked up
  * when they are needed and wiped at once.
  *
  * Owner: the loop's thread. Everything a frame holds is hostile.
@@ -136,10 +136,6 @@ static void refuse(struct sluice_loop *l, struct session *s, sluice_reason reaso
 }
 
 static void welcome(struct sluice_loop *l, struct session *s) {
-    if (!receive_prime_rest(l, s)) {
-        refuse(l, s, SLUICE_REASON_NO_MEMORY);
-        return;
-    }
     if (send_control(l, s, FRAME_WELCOME))
         done(l, s);
     else

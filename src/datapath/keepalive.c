@@ -15,7 +15,8 @@
  *
  * Nobody is blamed for what is our doing:
  *   - Frames that have arrived and lie in the CQ. Silence is measured up to caught_ns: the CQ was
- *     found empty then, or as many completions were taken since as it can have held then.
+ *     found empty then, or as many completions were taken since as it can have held then: the
+ *     receives and sends the device had.
  *   - Time in which the loop did not run. A look that comes late by more than half an interval
  *     restarts the clock of a silent peer, which may have been away for the same cause (a suspended
  *     machine); but once only, or a loop that is always late would never notice anything.
@@ -41,6 +42,11 @@ static inline uint32_t received(const struct session *s) {
     return s->rx_sequence + s->rx_controls;
 }
 
+/* What the peer hears of: operations on its memory tell it nothing. */
+static inline uint32_t posted(const struct session *s) {
+    return s->sq_tail - s->frameless;
+}
+
 static inline uint64_t sixteenths(uint64_t interval_ns, unsigned count) {
     return interval_ns / 16 * count;
 }
@@ -52,10 +58,16 @@ static void set_look(struct sluice_loop *l, uint64_t due_ns, uint64_t step_ns) {
         loop_deadline(l, due_ns);
 }
 
-/* Everything that had arrived by now will be taken once so many more completions were. */
+/*
+ * Everything that had arrived by now will be taken once so many more completions were: of each receive
+ * and each send the device has. What the CQ has room for is far more where receives are shared.
+ */
 static void set_mark(struct sluice_loop *l, uint64_t now) {
+    uint64_t most = l->shared.queue.posted;
+    for (const struct session *s = l->sessions; s; s = s->next)
+        most += s->own.posted + (s->sq_tail - s->sq_head);
     l->mark_ns = now;
-    l->mark = l->totals.completions + l->cq_used;
+    l->mark = l->totals.completions + most;
 }
 
 void keepalive_start(struct sluice_loop *l, struct session *s) {
@@ -70,7 +82,7 @@ void keepalive_start(struct sluice_loop *l, struct session *s) {
         .rx_ns = now,
         .tx_ns = now,
         .rx_seen = received(s),
-        .tx_seen = s->sq_tail,
+        .tx_seen = posted(s),
     };
     if (l->look_ns == UINT64_MAX) {
         l->caught_ns = now;
@@ -113,15 +125,15 @@ static bool hear(const struct sluice_loop *l, struct session *s, bool away) {
 
 static void speak(struct sluice_loop *l, struct session *s) {
     struct keepalive *k = &s->keepalive;
-    if (k->tx_seen != s->sq_tail) {
-        k->tx_seen = s->sq_tail;
+    if (k->tx_seen != posted(s)) {
+        k->tx_seen = posted(s);
         k->tx_ns = l->now_ns;
         return;
     }
     if (l->now_ns - k->tx_ns < sixteenths(k->interval_ns, QUIET) ||
         (s->tx_credits < 2 && s->rx_owed == 0) || !send_control(l, s, FRAME_ALIVE))
         return;
-    k->tx_seen = s->sq_tail;
+    k->tx_seen = posted(s);
     k->tx_ns = l->now_ns;
 }
 

@@ -17,7 +17,7 @@
 #include "datapath/own.h"
 #include "node/node.h"
 
-#define CQ_ENTRIES_MIN 1024u
+#define CQ_ENTRIES_MIN 4096u
 #define CQ_ENTRIES_MAX 262144u
 #define CQ_ENTRIES_SESSION 160u /* with the default credits */
 
@@ -78,6 +78,7 @@ static void close_cq(struct sluice_loop *l) {
         return;
     if (l->cq_armed)
         loop_drain_completions(l); /* an event that was never fetched must not count as unacked */
+    shared_close(l);
     int error = fabric->destroy_cq(l->cq);
     if (error != 0)
         node_log(l->node, SLUICE_LOG_ERROR, "a completion queue cannot be destroyed: errno %d",
@@ -149,8 +150,10 @@ static bool enlist(struct sluice_loop *l) {
     pthread_mutex_lock(&n->lock);
     for (uint32_t i = 0; i < STATS_LOOPS_MAX && !found; i++)
         if (!n->loops[i]) {
-            n->loops[i] = l;
             l->index = i;
+            pthread_mutex_lock(&n->bells);
+            n->loops[i] = l;
+            pthread_mutex_unlock(&n->bells);
             found = true;
         }
     pthread_mutex_unlock(&n->lock);
@@ -161,7 +164,9 @@ static bool enlist(struct sluice_loop *l) {
 static void delist(struct sluice_loop *l) {
     pthread_mutex_lock(&l->node->care);
     pthread_mutex_lock(&l->node->lock);
+    pthread_mutex_lock(&l->node->bells);
     l->node->loops[l->index] = NULL;
+    pthread_mutex_unlock(&l->node->bells);
     pthread_mutex_unlock(&l->node->lock);
     pthread_mutex_unlock(&l->node->care);
 }
@@ -175,15 +180,21 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
         return error_set(e, SLUICE_ENOMEM, 0, ENOMEM, "no memory for a loop");
     l->node = n;
     l->pool = n->pool;
+    l->rx_pool = n->rx_pool;
+    l->wc_max = n->options.without & SLUICE_WITHOUT_BATCH ? 1 : LOOP_BATCH;
+    l->recv_max = n->options.without & SLUICE_WITHOUT_BATCH ? 1 : LOOP_CHAIN;
     l->cpu = cpu;
-    l->idle = (uint8_t)n->options.idle;
+    atomic_store_explicit(&l->idle, (uint8_t)n->options.idle, memory_order_relaxed);
     l->timer_fd = -1;
     l->next_deadline_ns = UINT64_MAX;
     l->sample_ns = loop_clock(l);
     l->look_ns = UINT64_MAX;
+    l->grant_look_ns = UINT64_MAX;
     l->notices_tail = &l->notices;
     l->wr = (struct ibv_send_wr){.sg_list = &l->sge, .num_sge = 1, .opcode = IBV_WR_SEND};
+    l->chain_max = n->options.without & SLUICE_WITHOUT_CHAIN ? 1 : LOOP_CHAIN;
     l->alone = own_one_cpu();
+    buffers_prepare(l);
     msg_queue_init(&l->outcomes);
     inbox_init(&l->mailbox.inbox);
     own_init();
@@ -198,19 +209,29 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
         error_set(e, SLUICE_ENOMEM, 0, ENOMEM, "no memory for a loop");
         goto close_device;
     }
-    if (!enlist(l)) {
-        status = error_set(e, SLUICE_ELIMIT, 0, 0, "a node has at most %d loops", STATS_LOOPS_MAX);
+    if (!(l->rx_cache = pool_cache_open(n->rx_pool))) {
+        error_set(e, SLUICE_ENOMEM, 0, ENOMEM, "no memory for a loop");
         goto close_cache;
     }
+    if (!enlist(l)) {
+        status = error_set(e, SLUICE_ELIMIT, 0, 0, "a node has at most %d loops", STATS_LOOPS_MAX);
+        goto close_rx_cache;
+    }
+    shared_open(l);
     l->stats = &n->stats.page->loops[l->index];
     loop_clear_stats(l);
     atomic_store_explicit(&l->stats->cpu, cpu, memory_order_relaxed);
+    atomic_store_explicit(&l->stats->numa, cpu >= 0 ? cpu_numa_node(cpu) : -1,
+                          memory_order_relaxed);
     atomic_store_explicit(&l->stats->drained, 0, memory_order_relaxed);
+    atomic_store_explicit(&l->stats->idle, n->options.idle, memory_order_relaxed);
     atomic_store_explicit(&l->stats->in_use, 1, memory_order_relaxed);
     atomic_fetch_add(&n->device_users, 1);
     *out = l;
     return SLUICE_OK;
 
+close_rx_cache:
+    pool_cache_close(l->rx_cache);
 close_cache:
     pool_cache_close(l->cache);
 close_device:
@@ -236,9 +257,12 @@ void loop_close(struct sluice_loop *l) {
     loop_publish(l);
     atomic_store_explicit(&l->stats->in_use, 0, memory_order_relaxed);
     delist(l);
+    close_cq(l); /* and the shared receives: their buffers go through the cache */
+    shared_free(l);
+    pool_cache_close(l->rx_cache);
     pool_cache_close(l->cache);
+    loop_publish_memory(l); /* what its caches counted is the pool's now */
     doorbell_close(&l->mailbox.bell);
-    close_cq(l);
     if (l->timer_fd >= 0)
         close(l->timer_fd);
     close(l->epoll_fd);
@@ -251,6 +275,11 @@ void loop_clear_stats(struct sluice_loop *l) {
 #define STATS_X(name, text) atomic_store_explicit(&l->stats->name, 0, memory_order_relaxed);
     STATS_LOOP_LIST(STATS_X)
 #undef STATS_X
+    for (int p = 0; p < STATS_POOLS; p++)
+        for (int i = 0; i < STATS_CLASSES; i++) {
+            atomic_store_explicit(&l->stats->buffers[p][i].gets, 0, memory_order_relaxed);
+            atomic_store_explicit(&l->stats->buffers[p][i].puts, 0, memory_order_relaxed);
+        }
 }
 
 /* By the time read last, which is that of this turn or of one not long ago. */
@@ -264,6 +293,7 @@ static void sample_rate(struct sluice_loop *l) {
     atomic_store_explicit(&l->rate_ns, l->now_ns, memory_order_relaxed);
     l->sample_ns = l->now_ns;
     l->sample_bytes = bytes;
+    loop_publish_memory(l);
 }
 
 void loop_publish(struct sluice_loop *l) {
@@ -273,9 +303,17 @@ void loop_publish(struct sluice_loop *l) {
     STATS_LOOP_LIST(STATS_X)
 #undef STATS_X
     /* The pool's own count: whichever loop stores it last stores the truth. */
-    atomic_store_explicit(&l->node->stats.page->memory_bytes, pool_bytes(l->pool),
-                          memory_order_relaxed);
+    atomic_store_explicit(&l->node->stats.page->memory_bytes,
+                          pool_bytes(l->pool) + pool_bytes(l->rx_pool), memory_order_relaxed);
+    pool_cache_show(l->cache, l->stats->buffers[STATS_SEND]);
+    pool_cache_show(l->rx_cache, l->stats->buffers[STATS_RECEIVE]);
     l->totals_moved = false;
+}
+
+void loop_publish_memory(struct sluice_loop *l) {
+    struct stats_memory *memory = l->node->stats.page->memory;
+    pool_show(l->pool, &memory[STATS_SEND]);
+    pool_show(l->rx_pool, &memory[STATS_RECEIVE]);
 }
 
 uint64_t loop_clock(struct sluice_loop *l) {

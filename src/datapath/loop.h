@@ -36,12 +36,16 @@
 #include "datapath/session.h"
 #include "datapath/slots.h"
 
-#define LOOP_BATCH 32  /* completions polled at once */
-#define LOOP_CHAIN 16  /* work requests posted at once */
-#define LOOP_LENT 256  /* messages lent at once, and so events of one poll */
-#define LOOP_INBOX 256 /* records taken in one turn */
+#define LOOP_BATCH 32       /* completions polled at once */
+#define LOOP_CHAIN 16       /* work requests posted at once */
+#define LOOP_SGES 17u       /* of one of them, made of pieces: a header, and SLUICE_PIECES_MAX */
+#define LOOP_LENT 256       /* messages lent at once, and so events of one poll */
+#define LOOP_INBOX 256      /* records taken in one turn */
+#define LOOP_WAKE_EVENT 1u  /* sluice_wake() was called */
+#define LOOP_WAKE_HUNGER 2u /* there is something to do in `hunger` */
 #define LOOP_SPIN_NS 50000u
 #define LOOP_RATE_NS 1000000000ull /* over how long traffic is measured, at least */
+#define LOOP_STALL_NS 1000000u     /* at work for longer without a look around: a stall */
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -53,10 +57,32 @@ struct loop_totals {
 #undef STATS_X
 };
 
+enum loop_lent_what {
+    LENT_OUT,      /* it comes back */
+    LENT_KEPT,     /* the application made it its own */
+    LENT_REPLACED, /* it was sent on; msg is another buffer in its place */
+    LENT_PASSED,   /* it was sent on, and nothing takes its place */
+};
+
 struct loop_lent { /* a message in the application's hands until it returns or polls again */
-    struct sluice_msg *msg; /* NULL: it was kept or sent on */
+    struct sluice_msg *msg;
     struct session *session;
-    bool rx;
+    struct sluice_msg *frame; /* that it lies in, or that goes back with it; or NULL */
+    uint64_t place;           /* of a shared buffer */
+    uint16_t flags;           /* the message's */
+    uint8_t what;             /* enum loop_lent_what */
+};
+
+/* Shared receives of a loop. */
+struct shared {
+    struct receive_queue queue;
+    struct sluice_msg **all; /* every buffer of the queue, wherever it is, at its place */
+    uint32_t *free_places;
+    uint32_t free_count, next_place;
+    struct qp_chunk **sessions; /* by queue pair number, two times 12 bits */
+    bool armed;                 /* LOW will come */
+    struct inbox_item low_item;
+    _Atomic bool low_posted;
 };
 
 struct sluice_loop {
@@ -64,10 +90,11 @@ struct sluice_loop {
     _Atomic(const void *) owner;
     _Atomic uint32_t send_busy, poll_busy;
     struct ibv_cq *cq;
-    struct pool_cache *cache;
-    struct pool *pool;
+    struct pool_cache *cache, *rx_cache;
+    struct pool *pool, *rx_pool; /* messages of the application; what is received */
     struct sluice_node *node;
     uint32_t wc_next, wc_count;
+    uint32_t chain_max; /* sends posted at once: LOOP_CHAIN, or one */
     struct session *dirty, *notices, **notices_tail, *dying;
     struct msg_queue outcomes; /* messages whose SENT event is due */
 
@@ -78,18 +105,28 @@ struct sluice_loop {
     bool mute;         /* being cared for: events wait for the thread that polls */
     bool lost;         /* the device is gone: once no QP is left, so is the CQ */
     bool totals_moved; /* since they were published */
+    bool unpacking;    /* the message being delivered is not the last of its frame */
+    bool worked;       /* a turn found something since span_ns */
     uint32_t handled;  /* handlers called since the poll began */
     uint64_t now_ns;   /* last time read */
+    uint64_t span_ns;  /* see loop_span(); 0: no span begun */
     uint64_t next_deadline_ns;
-    uint64_t look_ns; /* of keepalive.c: the next look at the sessions; UINT64_MAX: none */
-    bool crowded; /* events other than messages found no room: they come first in the next turn */
-    bool slow_turns;   /* so slow that every turn looks at the clock */
-    bool glance;       /* this poll may be the only turn for a long time */
-    uint32_t retries;  /* sessions that wait for memory */
-    uint32_t partings; /* sessions whose end waits for a thread inside of a call */
-    uint32_t downs;    /* sessions whose connection is down, and that still look for data */
+    uint64_t grant_look_ns; /* the same of grant.c */
+    uint64_t look_ns;       /* of keepalive.c: the next look at the sessions; UINT64_MAX: none */
+    uint32_t lasts; /* queue pairs of which was heard that they take no more shared receives */
+    bool crowded;   /* events other than messages found no room: they come first in the next turn */
+    bool slow_turns;          /* so slow that every turn looks at the clock */
+    bool glance;              /* this poll may be the only turn for a long time */
+    uint32_t retries;         /* sessions that wait for memory */
+    uint32_t partings;        /* sessions whose end waits for a thread inside of a call */
+    uint32_t downs;           /* sessions whose connection is down, and that still look for data */
+    uint32_t settling;        /* sessions whose queue pair is done with the shared receives */
+    uint32_t polls;           /* of the CQ */
+    bool wc_short;            /* the last of them left nothing there */
+    uint8_t wc_max, recv_max; /* completions polled, receives posted at once */
     uint32_t turn;
 
+    struct shared shared;
     struct ibv_send_wr wr;
     struct ibv_sge sge;
     struct loop_totals totals;
@@ -102,7 +139,7 @@ struct sluice_loop {
     struct loop_lent lent[LOOP_LENT + 1]; /* one more for a handler's */
 
     /* idling */
-    uint8_t idle; /* sluice_idle */
+    _Atomic uint8_t idle; /* sluice_idle, never DEFAULT; any thread writes it */
     bool cq_armed, fd_used;
     bool alone;   /* the process has one CPU: spinning takes it from whom we wait for */
     bool traffic; /* messages went or came since it slept last: worth spinning for more */
@@ -133,11 +170,14 @@ struct sluice_loop {
     struct stats_loop *stats;
     struct sluice_loop *next; /* free list */
 
+    struct ibv_sge piece_sge[LOOP_CHAIN][LOOP_SGES]; /* instead of send_sge: of pieces.c */
+
     struct inbox_item lost_item;
 
     /* any thread */
-    _Atomic uint32_t wake __attribute__((aligned(64)));
-    _Atomic uint32_t care; /* odd: the CM thread is in it, or tries to */
+    _Atomic uint32_t wake /* LOOP_WAKE_... */ __attribute__((aligned(64)));
+    _Atomic uint32_t hunger; /* HUNGER_WAITS ... of hunger.h */
+    _Atomic uint32_t care;   /* odd: the CM thread is in it, or tries to */
     struct mailbox mailbox;
 };
 
@@ -253,8 +293,40 @@ void loop_run(struct sluice_loop *l);
 /* What sluice_poll() does once the loop is claimed. */
 int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns);
 int loop_fd(struct sluice_loop *l);
-uint64_t loop_clock(struct sluice_loop *l); /* reads the clock */
-void loop_publish(struct sluice_loop *l);   /* totals to the statistics page */
+uint64_t loop_clock(struct sluice_loop *l);      /* reads the clock */
+void loop_publish(struct sluice_loop *l);        /* totals to the statistics page */
+void loop_publish_memory(struct sluice_loop *l); /* and what the pools count */
+
+/*
+ * How long a turn takes, without a clock per turn. A span lies between two looks at the clock, at most
+ * 64 turns apart, and counts if any of them found something: it is as long as the slowest of these
+ * turns, and the others are quick or the loop is overloaded anyway. Handlers count, and so does what a
+ * thread that polls does between two polls if there was work for it. Rest does not: a span ends before
+ * the loop sleeps and a new one begins when it is awake.
+ */
+static inline void loop_span_begin(struct sluice_loop *l) { /* the clock has just been read */
+    l->span_ns = l->now_ns;
+    l->worked = false;
+}
+
+static inline void loop_span(struct sluice_loop *l) { /* likewise: ends one and begins the next */
+    if (l->worked && l->span_ns != 0 && l->now_ns > l->span_ns) {
+        uint64_t took = l->now_ns - l->span_ns;
+        if (took > l->totals.longest_turn_ns)
+            l->totals.longest_turn_ns = took;
+        if (took > LOOP_STALL_NS) {
+            l->totals.stalls++;
+            l->totals_moved = true;
+        }
+    }
+    loop_span_begin(l);
+}
+
+static inline uint8_t loop_idle(const struct sluice_loop *l) {
+    return atomic_load_explicit(&l->idle, memory_order_relaxed);
+}
+/* From any thread and at once: a loop that sleeps is woken. DEFAULT is the node's. The loop is open. */
+void loop_set_idle(struct sluice_loop *l, sluice_idle idle);
 
 /* Something is due at this time at the latest. */
 static inline void loop_deadline(struct sluice_loop *l, uint64_t due_ns) {

@@ -7,18 +7,34 @@
  */
 #include <errno.h>
 
+#include "datapath/hunger.h"
 #include "datapath/post.h"
 #include "node/node.h"
 
-/* The cache of the loop this thread polled last, if it is one of this pool's and still its own. */
-static struct sluice_loop *cache_enter(const struct pool *pool, bool *nested) {
+/* The loop this thread polled last, if it has a cache of this pool and is still its own. */
+static inline struct sluice_loop *cache_enter(const struct pool *pool, bool *nested) {
     struct sluice_loop *l = loop_self.current;
     if (!l || !loop_enter(l, nested))
         return NULL;
-    if (l->pool == pool)
+    if (l->pool == pool || l->rx_pool == pool)
         return l;
     loop_leave(l, *nested);
     return NULL;
+}
+
+static inline struct sluice_msg *get(struct pool *pool, size_t bytes) {
+    bool nested;
+    struct sluice_loop *l = cache_enter(pool, &nested);
+    struct sluice_msg *msg = pool_get(pool, l ? l->cache : NULL, bytes);
+    if (likely(l != NULL))
+        loop_leave(l, nested); /* leaves errno alone */
+    if (likely(msg != NULL))
+        msg->state = MSG_APP;
+    return msg;
+}
+
+struct sluice_msg *message_get(struct pool *pool, size_t bytes) {
+    return get(pool, bytes);
 }
 
 int sluice_alloc(sluice_node *n, size_t bytes, sluice_msg **out) {
@@ -30,15 +46,9 @@ int sluice_alloc(sluice_node *n, size_t bytes, sluice_msg **out) {
         return SLUICE_ECLOSED;
     if (bytes > n->options.message_bytes_max)
         return SLUICE_EMSGSIZE;
-    bool nested;
-    struct sluice_loop *l = cache_enter(n->pool, &nested);
-    struct sluice_msg *msg = pool_get(n->pool, l ? l->cache : NULL, bytes);
-    int error = msg ? 0 : errno;
-    if (l)
-        loop_leave(l, nested);
-    if (!msg)
-        return error == EMSGSIZE ? SLUICE_EMSGSIZE : SLUICE_ENOMEM;
-    msg->state = MSG_APP;
+    struct sluice_msg *msg = get(n->pool, bytes);
+    if (unlikely(!msg))
+        return errno == EMSGSIZE ? SLUICE_EMSGSIZE : hunger_alloc(n, bytes, out);
     *out = msg;
     return SLUICE_OK;
 }
@@ -47,12 +57,19 @@ void sluice_free(sluice_msg *msg) {
     /* A borrowed message comes back by itself; one that was sent is not the caller's. */
     if (!msg || forked() || msg->state != MSG_APP)
         return;
+    if (msg->flags & MSG_KEPT) {
+        keep_free(msg);
+        return;
+    }
     bool nested;
     struct sluice_loop *l = cache_enter(msg->pool, &nested);
     msg->state = MSG_FREE;
-    pool_put(msg->pool, l ? l->cache : NULL, msg);
-    if (l)
-        loop_leave(l, nested);
+    if (!l) {
+        pool_put(msg->pool, NULL, msg);
+        return;
+    }
+    msg_discard(l, msg);
+    loop_leave(l, nested);
 }
 
 void *sluice_data(const sluice_msg *msg) {

@@ -19,6 +19,7 @@
 
 #define SQ_DEPTH 128u
 #define SIGNAL_EVERY 16u
+#define SEND_SGES_MIN 2u /* a header and a slice */
 
 void session_attach(struct sluice_loop *l, struct session *s) {
     if (s->attached)
@@ -39,14 +40,18 @@ static void agree(struct session *s) {
     s->frame_payload = (1u << rep->eager_log2) - FRAME_BYTES;
     s->rx_message_max = agreed;
     s->message_max = agreed < options->message_bytes_max ? agreed : options->message_bytes_max;
-    s->tx_credits = s->tx_credits_max = s->conn.passive ? s->conn.req.credits : rep->credits;
+    s->rendezvous_above = rendezvous_switch(s);
+    s->tx_credits = GRANT_MIN;
+    s->tx_credits_max = s->conn.passive ? s->conn.req.credits : rep->credits;
     /* So often that a window that is full always has a signalled send in it. */
     uint64_t inline_max = s->inline_max ? s->inline_max : 1;
     uint64_t every = SIGNAL_EVERY;
     every = every < s->sq_depth / 4 ? every : s->sq_depth / 4;
     every = every < s->window_messages / 4 ? every : s->window_messages / 4;
     every = every < s->window_bytes / 4 / inline_max ? every : s->window_bytes / 4 / inline_max;
-    s->signal_every = every ? (uint32_t)every : 1;
+    s->signal_every =
+        every && !(options->without & SLUICE_WITHOUT_SIGNALLING) ? (uint32_t)every : 1;
+    s->pack_bound = pack_bound(s);
     pthread_mutex_lock(&s->node->lock);
     s->info.message_bytes_max = s->message_max;
     s->info.eager_bytes = s->frame_payload;
@@ -55,38 +60,84 @@ static void agree(struct session *s) {
     pthread_mutex_unlock(&s->node->lock);
 }
 
+/*
+ * What the peer may do through this queue pair, given a key: rdma_cm's own answer is of the time before
+ * it knew of READs.
+ */
+static bool modify_rtr(struct session *s) {
+    struct cm_conn *conn = &s->conn;
+    conn->rtr.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+    if (s->node->device_attr.atomic_cap != IBV_ATOMIC_NONE)
+        conn->rtr.qp_access_flags |= IBV_ACCESS_REMOTE_ATOMIC;
+    return session_modify(s, &conn->rtr, conn->rtr_mask | IBV_QP_ACCESS_FLAGS);
+}
+
 static struct ibv_qp *create_qp(struct sluice_loop *l, struct session *s) {
     sluice_node *n = l->node;
     uint32_t inline_wanted = atomic_load_explicit(&n->inline_bytes, memory_order_relaxed);
+    if (n->options.without & SLUICE_WITHOUT_INLINE)
+        inline_wanted = 0;
     for (;;) {
         struct ibv_qp_init_attr init = {
             .qp_context = s,
             .send_cq = l->cq,
             .recv_cq = l->cq,
+            .srq = s->rq->srq,
             .cap = {.max_send_wr = s->sq_depth,
-                    .max_recv_wr = s->credits,
-                    .max_send_sge = 2,
+                    .max_recv_wr = s->rq->srq ? 0 : s->rq->depth,
+                    .max_send_sge = s->send_sges,
                     .max_recv_sge = 1,
                     .max_inline_data = inline_wanted},
             .qp_type = IBV_QPT_RC,
         };
         struct ibv_qp *qp = n->fabric->create_qp(n->pd, &init);
         if (qp) {
-            s->inline_max = init.cap.max_inline_data;
+            s->inline_max = inline_wanted ? init.cap.max_inline_data : 0;
             atomic_store_explicit(&n->inline_bytes, inline_wanted, memory_order_relaxed);
             return qp;
         }
         /* Some devices answer EINVAL to more inline data than they have. */
-        if (inline_wanted == 0 || (errno != EINVAL && errno != ENOMEM))
+        if (errno != EINVAL && errno != ENOMEM)
             return NULL;
-        inline_wanted = inline_wanted > 64 ? inline_wanted / 2 : 0;
+        if (inline_wanted > 0) {
+            inline_wanted = inline_wanted > 64 ? inline_wanted / 2 : 0;
+        } else if (s->send_sges > SEND_SGES_MIN) { /* nor so many entries of such a size */
+            s->send_sges = SEND_SGES_MIN;
+            inline_wanted = atomic_load_explicit(&n->inline_bytes, memory_order_relaxed);
+        } else {
+            return NULL;
+        }
     }
+}
+
+/*
+ * Shared receives, unless there are none, or there must not be: a peer that has still to prove who it
+ * is shall not be able to take others' receives.
+ */
+static void choose_receives(struct sluice_loop *l, struct session *s) {
+    const struct link_config *link = &s->link_config;
+    bool stranger = s->conn.passive && link->keys;
+    uint32_t most = (uint32_t)l->node->device_attr.max_qp_wr;
+    struct receive_queue *shared = &l->shared.queue;
+    s->rq = &s->own;
+    if (shared->srq && !stranger && !(link->flags & SLUICE_ISOLATED) &&
+        shared_room(l) + shared->spare >= GRANT_MIN)
+        s->rq = shared;
+    s->own.depth = s->credits + link->requests < most ? s->credits + link->requests : most;
+    s->own.spare_max = link->requests;
+    s->grant = 0;
+    s->repost_batch = 1;
+    pthread_mutex_lock(&s->node->lock);
+    s->info.shared = s->rq == shared;
+    pthread_mutex_unlock(&s->node->lock);
 }
 
 static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_reason *reason) {
     struct cm_conn *conn = &s->conn;
+    choose_receives(l, s);
+    uint32_t share = s->sq_depth + (s->rq->srq ? 0 : s->rq->depth);
     *reason = SLUICE_REASON_BUSY;
-    if (l->cq_used + s->sq_depth + s->credits > (uint32_t)l->cq_size)
+    if (l->cq_used + share > (uint32_t)l->cq_size)
         return "the completion queue of the loop has no room for another session";
     *reason = SLUICE_REASON_NO_MEMORY;
     s->sq = calloc(s->sq_depth, sizeof *s->sq);
@@ -96,21 +147,24 @@ static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_rea
     s->qp = create_qp(l, s);
     if (!s->qp)
         return "the device cannot create another queue pair";
-    s->cq_share = s->sq_depth + s->credits;
+    s->own.qp = s->qp;
+    s->cq_share = share;
     l->cq_used += s->cq_share;
     if (!session_modify(s, &conn->init, conn->init_mask))
         return "the queue pair cannot be moved to INIT";
     if (conn->passive && (conn->rep.features & RECORD_FEATURE_GREETING))
         s->greeting = GREET_HELLO;
+    if (s->rq->srq && !shared_join(l, s))
+        return "no place for the queue pair among those that share receives";
     if (!receive_prime(l, s)) {
         *reason = SLUICE_REASON_NO_MEMORY;
         return "no registered memory for the receive buffers";
     }
     if (!conn->passive)
         return NULL;
+    s->heard = true;
     agree(s);
-    if (!session_modify(s, &conn->rtr, conn->rtr_mask) ||
-        !session_modify(s, &conn->rts, conn->rts_mask))
+    if (!modify_rtr(s) || !session_modify(s, &conn->rts, conn->rts_mask))
         return "the queue pair cannot be moved to RTS";
     return NULL;
 }
@@ -130,9 +184,12 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
     while (depth > 8 && depth > (uint32_t)l->node->device_attr.max_qp_wr)
         depth /= 2;
     s->sq_depth = depth;
+    int sges = l->node->device_attr.max_sge;
+    s->send_sges = sges > (int)LOOP_SGES       ? LOOP_SGES
+                   : sges < (int)SEND_SGES_MIN ? SEND_SGES_MIN
+                                               : (uint32_t)sges;
     s->sq_mask = depth - 1;
     s->sq_limit = depth - SQ_RESERVE;
-    s->repost_batch = s->credits / 8 ? s->credits / 8 : 1;
     const char *wrong = build_qp(l, s, &reason);
     if (wrong) {
         session_close(l, s, reason, 0, wrong);
@@ -154,8 +211,8 @@ void session_apply(struct sluice_loop *l, struct session *s) {
     if (conn->rep.features & RECORD_FEATURE_GREETING)
         s->greeting = GREET_HELLO;
     agree(s);
-    if (!session_modify(s, &conn->rtr, conn->rtr_mask) ||
-        !session_modify(s, &conn->rts, conn->rts_mask)) {
+    s->heard = true;
+    if (!modify_rtr(s) || !session_modify(s, &conn->rts, conn->rts_mask)) {
         session_close(l, s, SLUICE_REASON_DEVICE_ERROR, 0, "the queue pair cannot be moved to RTS");
         return;
     }
@@ -165,6 +222,7 @@ void session_apply(struct sluice_loop *l, struct session *s) {
 /* Messages may go: UP is the first event, and from now on each side hears of the other. */
 void session_begin(struct sluice_loop *l, struct session *s) {
     keepalive_start(l, s);
+    grant_start(l, s);
     event_notice(l, s, NOTICE_UP);
 }
 

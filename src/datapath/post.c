@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * post.c - posting what is queued, control frames, and what happens when sends complete.
+ * post.c - posting what is queued, and control frames.
  *
  * A queued message that fits a frame is one work request with one sge: the header lies in front of
  * the payload. A larger one goes as fragments, each with two sges: a header from the session's ring
  * of headers (one place for every entry of the send queue, so a place is free when its entry is)
  * and a slice of the message. Up to LOOP_CHAIN requests are posted with one call.
  *
- * Signalling. Send completions of an RC queue pair come in order, and an error always completes: so
- * an entry is done, successfully, once a later one completed. One in signal_every is signalled, and
- * always the last of what somebody waits for: a tagged send, or a buffer the device still reads.
+ * Signalling. One in signal_every is signalled, and always the last of what somebody waits for: a tagged
+ * send, or a buffer the device still reads. It stands for all before it (complete.c).
  *
  * Credits. A data frame leaves CREDIT_RESERVE untouched; CREDIT and BYE may use it. A CREDIT frame
  * is sent when half of the receives are owed and no data frame goes out that would carry them.
@@ -23,33 +22,29 @@
 #include "datapath/post.h"
 #include "node/node.h"
 
-#define HEADER_BYTES 32u /* a place in the ring of headers: a frame header, aligned */
-
 /* ---- building -------------------------------------------------------------------------------- */
 
-struct chain {
-    unsigned count;
-    bool waited_for; /* somebody waits for an entry behind the last signalled one */
-    unsigned done_count;
-    struct sluice_msg *done[LOOP_CHAIN]; /* inline and untagged: free once posted */
-};
-
 static inline void chain_init(struct chain *chain, bool waited_for) {
-    chain->count = chain->done_count = 0;
+    chain->count = chain->done_count = chain->frameless = 0;
     chain->waited_for = waited_for;
 }
 
-static struct sq_entry *push_entry(struct session *s, struct sluice_msg *msg, uint64_t bytes) {
+struct sq_entry *chain_entry(struct session *s, struct sluice_msg *msg, uint64_t bytes,
+                             enum sq_what what) {
     struct sq_entry *entry = &s->sq[s->sq_tail & s->sq_mask];
     entry->msg = msg;
-    entry->bytes = bytes;
+    entry->bytes = bytes | (uint64_t)what << SQ_WHAT_SHIFT;
     s->sq_tail++;
-    s->tx_credits--;
     return entry;
 }
 
-static struct ibv_send_wr *next_wr(struct sluice_loop *l, struct session *s, struct chain *chain,
-                                   unsigned sges, unsigned flags) {
+static struct sq_entry *push_entry(struct session *s, struct sluice_msg *msg, uint64_t bytes) {
+    s->tx_credits--;
+    return chain_entry(s, msg, bytes, SQ_MESSAGE);
+}
+
+struct ibv_send_wr *chain_wr(struct sluice_loop *l, struct session *s, struct chain *chain,
+                             unsigned sges, unsigned flags) {
     unsigned n = chain->count++;
     struct ibv_send_wr *wr = &l->send_wr[n];
     wr->wr_id = wr_send_id(s->slot, s->sq_tail);
@@ -63,7 +58,7 @@ static struct ibv_send_wr *next_wr(struct sluice_loop *l, struct session *s, str
     return wr;
 }
 
-static void count_signal(struct session *s, struct chain *chain, struct ibv_send_wr *wr) {
+void chain_signal(struct session *s, struct chain *chain, struct ibv_send_wr *wr) {
     if (++s->unsignalled >= s->signal_every) {
         wr->send_flags |= IBV_SEND_SIGNALED;
         s->unsignalled = 0;
@@ -71,7 +66,7 @@ static void count_signal(struct session *s, struct chain *chain, struct ibv_send
     }
 }
 
-static uint64_t counted(const struct sluice_msg *msg) {
+uint64_t chain_counted(const struct sluice_msg *msg) {
     return msg->size | SQ_COUNTED | (msg->send_flags & MSG_FOREIGN ? SQ_FOREIGN : 0);
 }
 
@@ -83,15 +78,15 @@ static void add_whole(struct sluice_loop *l, struct session *s, struct chain *ch
     bool keep = msg->tag != 0 || !inlined;
     struct ibv_sge *sge = l->send_sge[chain->count];
     sge[0] = (struct ibv_sge){(uintptr_t)at, size + FRAME_BYTES, msg->lkey};
-    struct ibv_send_wr *wr = next_wr(l, s, chain, 1, inlined ? IBV_SEND_INLINE : 0);
+    struct ibv_send_wr *wr = chain_wr(l, s, chain, 1, inlined ? IBV_SEND_INLINE : 0);
     s->tx_sequence++;
     post_header(s, at, FRAME_DATA, 0, size, 0);
-    push_entry(s, keep ? msg : NULL, counted(msg));
+    push_entry(s, keep ? msg : NULL, chain_counted(msg));
     if (keep)
         chain->waited_for = true;
     else
         chain->done[chain->done_count++] = msg;
-    count_signal(s, chain, wr);
+    chain_signal(s, chain, wr);
     l->totals.messages_sent++;
     l->totals.bytes_sent += size;
 }
@@ -106,32 +101,43 @@ static bool add_fragment(struct sluice_loop *l, struct session *s, struct chain 
     struct ibv_sge *sge = l->send_sge[chain->count];
     sge[0] = (struct ibv_sge){(uintptr_t)header, FRAME_BYTES, s->headers->lkey};
     sge[1] = (struct ibv_sge){(uintptr_t)(msg->data + msg->sent), size, msg->lkey};
-    struct ibv_send_wr *wr = next_wr(l, s, chain, 2, 0);
+    struct ibv_send_wr *wr = chain_wr(l, s, chain, 2, 0);
     s->tx_sequence++;
     post_header(s, header, FRAME_FRAG, (first ? FRAME_FIRST : 0) | (last ? FRAME_LAST : 0), size,
                 first ? msg->size : 0);
-    push_entry(s, last ? msg : NULL, last ? counted(msg) : 0);
+    push_entry(s, last ? msg : NULL, last ? chain_counted(msg) : 0);
     msg->sent += size;
     if (last)
         chain->waited_for = true;
-    count_signal(s, chain, wr);
+    chain_signal(s, chain, wr);
     l->totals.messages_sent += last;
     l->totals.bytes_sent += size;
     return last;
 }
 
-static void finish_unsent(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                          sluice_status status) {
-    window_release(s, msg->size, (msg->send_flags & MSG_FOREIGN) != 0);
-    if (msg->tag)
+void finish_unsent(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                   sluice_status status) {
+    window_release(s, 1, msg->size, (msg->send_flags & MSG_FOREIGN) != 0);
+    if (msg->kind == MSG_REQUEST)
+        request_unsent(l, s, msg);
+    if (msg->kind == MSG_PIECES || msg->kind == MSG_ONE_SIDED)
+        region_done(msg);
+    if (msg->kind == MSG_ONE_SIDED)
+        msg->sent = 0; /* the value of the outcome */
+    if (msg->tag || msg->kind == MSG_REQUEST)
         event_outcome(l, s, msg, status);
     else
         msg_discard(l, msg);
 }
 
 static bool have_headers(struct sluice_loop *l, struct session *s) {
-    if (!s->headers)
+    if (!s->headers) {
         s->headers = pool_get(l->pool, l->cache, (size_t)s->sq_depth * HEADER_BYTES);
+        if (s->headers) /* it will not come back while the session lives: see pool_may_return() */
+            atomic_fetch_add_explicit(pool_note(l->pool), 1, memory_order_relaxed);
+    }
+    if (!s->headers) /* what is received has to be answered, though nothing is left to send with */
+        s->headers = pool_get(l->rx_pool, l->rx_cache, (size_t)s->sq_depth * HEADER_BYTES);
     if (s->headers)
         return true;
     if (!s->retry) {
@@ -142,30 +148,85 @@ static bool have_headers(struct sluice_loop *l, struct session *s) {
     return false;
 }
 
+uint8_t *chain_header(struct sluice_loop *l, struct session *s, uint32_t *lkey) {
+    if (!have_headers(l, s))
+        return NULL;
+    *lkey = s->headers->lkey;
+    return s->headers->data + (s->sq_tail & s->sq_mask) * HEADER_BYTES;
+}
+
+static enum built build_frames(struct sluice_loop *l, struct session *s, struct chain *chain,
+                               struct sluice_msg *msg) {
+    if (msg->size <= s->frame_payload) {
+        add_whole(l, s, chain, msg);
+        return BUILT;
+    }
+    if (msg->sent == 0 && msg->size > s->rendezvous_above)
+        return rendezvous_build(l, s, chain, msg);
+    if (!have_headers(l, s))
+        return BUILT_NOTHING;
+    return add_fragment(l, s, chain, msg) ? BUILT : BUILT_PART;
+}
+
+enum built chain_message(struct sluice_loop *l, struct session *s, struct chain *chain,
+                         struct sluice_msg *msg) {
+    switch ((enum msg_kind)msg->kind) {
+    case MSG_PLAIN:
+        return build_frames(l, s, chain, msg);
+    case MSG_REQUEST:
+    case MSG_REPLY:
+        return request_build(l, s, chain, msg);
+    case MSG_PIECES:
+        return pieces_build(l, s, chain, msg);
+    case MSG_ONE_SIDED:
+        return one_sided_build(l, s, chain, msg);
+    }
+    return BUILT_NOTHING; /* cannot be */
+}
+
+/* Whether a pack begins with this message: it and the next are small, and nothing else is in the way. */
+static inline bool packs(const struct session *s, const struct sluice_msg *msg) {
+    return msg->next && pack_takes(s, msg) && pack_takes(s, msg->next);
+}
+
+/* Replies: no credit is needed, so nothing but room holds them up. */
+static void build_replies(struct sluice_loop *l, struct session *s, struct chain *chain) {
+    struct sluice_msg *msg;
+    if (unlikely(s->answers))
+        request_answers(l, s, chain);
+    while (chain->count < l->chain_max && (msg = s->replies.head) && sq_used(s) < s->sq_limit) {
+        enum built built =
+            packs(s, msg) ? pack_build(l, s, chain, &s->replies) : chain_message(l, s, chain, msg);
+        if (built == BUILT_NOTHING)
+            return;
+        if (built == BUILT)
+            msg_queue_pop(&s->replies);
+    }
+}
+
 static void build(struct sluice_loop *l, struct session *s, struct chain *chain) {
     struct sluice_msg *msg;
-    while (chain->count < LOOP_CHAIN && (msg = s->queue.head)) {
+    if (s->replies.head || s->answers)
+        build_replies(l, s, chain);
+    while (chain->count < l->chain_max && (msg = s->queue.head)) {
         if (msg->deadline_ns && msg->sent == 0 && l->now_ns >= msg->deadline_ns) {
             finish_unsent(l, s, msg_queue_pop(&s->queue), SLUICE_ETIMEDOUT);
             continue;
         }
-        if (s->tx_credits <= CREDIT_RESERVE) {
+        if (s->tx_credits <= CREDIT_RESERVE && msg->kind != MSG_ONE_SIDED) {
             l->totals.credit_stalls += !s->stalled;
             s->stalled = true;
             return;
         }
         if (sq_used(s) >= s->sq_limit)
             return;
-        s->stalled = false;
-        if (msg->size <= s->frame_payload) {
-            msg_queue_pop(&s->queue); /* before it may be linked elsewhere */
-            add_whole(l, s, chain, msg);
-        } else {
-            if (!have_headers(l, s))
-                return;
-            if (add_fragment(l, s, chain, msg))
-                msg_queue_pop(&s->queue);
-        }
+        s->stalled = s->tx_credits <= CREDIT_RESERVE && s->stalled;
+        enum built built =
+            packs(s, msg) ? pack_build(l, s, chain, &s->queue) : chain_message(l, s, chain, msg);
+        if (built == BUILT_NOTHING)
+            return;
+        if (built == BUILT)
+            msg_queue_pop(&s->queue);
     }
 }
 
@@ -186,7 +247,9 @@ static void post_chain(struct sluice_loop *l, struct session *s, struct chain *c
     uint32_t first = s->sq_tail - chain->count;
     int error = ibv_post_send(s->qp, l->send_wr, &bad);
     l->totals.posts++;
-    l->totals.frames_sent += chain->count;
+    l->totals.send_wrs += chain->count;
+    l->totals.frames_sent += chain->count - chain->frameless;
+    s->frameless += chain->frameless;
     l->totals_moved = true;
     if (unlikely(error != 0)) {
         uint32_t posted =
@@ -197,7 +260,22 @@ static void post_chain(struct sluice_loop *l, struct session *s, struct chain *c
         msg_discard(l, chain->done[i]);
 }
 
+void chain_begin(struct chain *chain) {
+    chain_init(chain, false);
+}
+
+void chain_post(struct sluice_loop *l, struct session *s, struct chain *chain) {
+    if (chain->count > 0)
+        post_chain(l, s, chain);
+    chain_init(chain, false);
+}
+
 bool send_control(struct sluice_loop *l, struct session *s, enum frame_type type) {
+    return send_control_total(l, s, type, 0);
+}
+
+bool send_control_total(struct sluice_loop *l, struct session *s, enum frame_type type,
+                        uint64_t total) {
     if (s->tx_credits == 0 || sq_used(s) >= s->sq_depth - 1 || !s->qp)
         return false;
     struct chain chain;
@@ -210,11 +288,11 @@ bool send_control(struct sluice_loop *l, struct session *s, enum frame_type type
         inlined ? (uint8_t *)local : s->headers->data + (s->sq_tail & s->sq_mask) * HEADER_BYTES;
     l->send_sge[0][0] =
         (struct ibv_sge){(uintptr_t)at, FRAME_BYTES, inlined ? 0 : s->headers->lkey};
-    struct ibv_send_wr *wr = next_wr(l, s, &chain, 1, inlined ? IBV_SEND_INLINE : 0);
-    post_header(s, at, type, 0, 0, 0);
+    struct ibv_send_wr *wr = chain_wr(l, s, &chain, 1, inlined ? IBV_SEND_INLINE : 0);
+    post_header(s, at, type, 0, 0, total);
     push_entry(s, NULL, 0);
     if (type != FRAME_BYE)
-        count_signal(s, &chain, wr);
+        chain_signal(s, &chain, wr);
     s->bye_index = s->sq_tail - 1;
     post_chain(l, s, &chain);
     return s->state <= SESSION_LEAVING;
@@ -225,6 +303,8 @@ bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type
     if (s->tx_credits == 0 || sq_used(s) >= s->sq_depth - 1 || !s->qp || bytes > s->frame_payload)
         return false;
     struct sluice_msg *msg = pool_get(l->pool, l->cache, bytes);
+    if (!msg) /* sessions open and are refused, though nothing is left to send with */
+        msg = pool_get(l->rx_pool, l->rx_cache, bytes);
     if (!msg)
         return false;
     struct chain chain;
@@ -234,7 +314,7 @@ bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type
     memcpy(msg->data, payload, bytes);
     chain_init(&chain, true); /* the buffer is read until it completes */
     l->send_sge[0][0] = (struct ibv_sge){(uintptr_t)at, bytes + FRAME_BYTES, msg->lkey};
-    next_wr(l, s, &chain, 1, 0);
+    chain_wr(l, s, &chain, 1, 0);
     post_header(s, at, type, 0, bytes, 0);
     push_entry(s, msg, 0);
     s->bye_index = s->sq_tail - 1;
@@ -248,10 +328,11 @@ bool send_marker(struct sluice_loop *l, struct session *s) {
     chain_init(&chain, true);
     if (sq_used(s) >= s->sq_depth)
         return false;
-    struct ibv_send_wr *wr = next_wr(l, s, &chain, 0, IBV_SEND_SIGNALED), *bad;
+    struct ibv_send_wr *wr = chain_wr(l, s, &chain, 0, IBV_SEND_SIGNALED), *bad;
     wr->sg_list = NULL;
-    push_entry(s, NULL, 0);
-    s->tx_credits++; /* no frame */
+    chain_entry(s, NULL, 0, SQ_MESSAGE);
+    l->totals.posts++;
+    l->totals.send_wrs++;
     if (ibv_post_send(s->qp, wr, &bad) == 0)
         return true;
     s->sq_tail--;
@@ -260,127 +341,25 @@ bool send_marker(struct sluice_loop *l, struct session *s) {
 
 void send_flush(struct sluice_loop *l, struct session *s) {
     if (s->state == SESSION_UP || s->state == SESSION_FLUSHING) {
-        while (s->queue.head) {
+        if (s->rendezvous)
+            rendezvous_flush(l, s);
+        while (s->queue.head || s->replies.head || s->answers) {
             struct chain chain;
             chain_init(&chain, false);
             build(l, s, &chain);
             if (chain.count == 0)
                 break;
             post_chain(l, s, &chain);
-            if (chain.count < LOOP_CHAIN || s->state > SESSION_FLUSHING)
+            if (chain.count < l->chain_max || s->state > SESSION_FLUSHING)
                 break;
         }
     }
-    if (s->rx_owed * 2 >= s->credits && s->rx_owed > 0 && s->state >= SESSION_UP &&
-        s->state <= SESSION_LEAVING && !s->bye_posted)
-        send_control(l, s, FRAME_CREDIT);
-}
-
-/* ---- completion ------------------------------------------------------------------------------ */
-
-static void retire(struct sluice_loop *l, struct session *s, sluice_status status) {
-    struct sq_entry *entry = &s->sq[s->sq_head++ & s->sq_mask];
-    uint64_t bytes = entry->bytes;
-    struct sluice_msg *msg = entry->msg;
-    if (bytes & SQ_FAILED)
-        status = SLUICE_ECLOSED;
-    if (bytes & SQ_COUNTED)
-        window_release(s, bytes & SQ_BYTES, (bytes & SQ_FOREIGN) != 0);
-    if (!msg)
+    if (unlikely(s->cancels) && (s->state == SESSION_UP || s->state == SESSION_FLUSHING))
+        request_send_cancels(l, s);
+    if (s->state < SESSION_UP || s->state > SESSION_LEAVING || s->bye_posted)
         return;
-    if (msg->tag)
-        event_outcome(l, s, msg, status);
-    else
-        msg_discard(l, msg);
-}
-
-/* What a failed completion says of the message: whether it arrived is mostly not known. */
-static sluice_status wc_outcome(enum ibv_wc_status status) {
-    switch (status) {
-    case IBV_WC_SUCCESS:
-        return SLUICE_OK;
-    case IBV_WC_WR_FLUSH_ERR:
-    case IBV_WC_RETRY_EXC_ERR:
-    case IBV_WC_RNR_RETRY_EXC_ERR:
-    case IBV_WC_REM_ABORT_ERR:
-    case IBV_WC_RESP_TIMEOUT_ERR:
-    case IBV_WC_BAD_RESP_ERR:
-        return SLUICE_EUNKNOWN;
-    case IBV_WC_LOC_LEN_ERR:
-    case IBV_WC_LOC_QP_OP_ERR:
-    case IBV_WC_LOC_EEC_OP_ERR:
-    case IBV_WC_LOC_PROT_ERR:
-    case IBV_WC_MW_BIND_ERR:
-    case IBV_WC_LOC_ACCESS_ERR:
-    case IBV_WC_REM_INV_REQ_ERR:
-    case IBV_WC_REM_ACCESS_ERR:
-    case IBV_WC_REM_OP_ERR:
-    case IBV_WC_LOC_RDD_VIOL_ERR:
-    case IBV_WC_REM_INV_RD_REQ_ERR:
-    case IBV_WC_INV_EECN_ERR:
-    case IBV_WC_INV_EEC_STATE_ERR:
-    case IBV_WC_FATAL_ERR:
-    case IBV_WC_GENERAL_ERR:
-    case IBV_WC_TM_ERR:
-    case IBV_WC_TM_RNDV_INCOMPLETE:
-        return SLUICE_EDEVICE;
-    }
-    return SLUICE_EDEVICE;
-}
-
-void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
-    struct session *s = slot_find(handle_make(l->node->index, (uint32_t)(wc->wr_id >> 32), 0));
-    uint16_t ahead = (uint16_t)((uint16_t)(wc->wr_id >> 8) - (uint16_t)s->sq_head);
-    if (unlikely(ahead >= sq_used(s)))
-        return; /* of a queue pair that was given up */
-    while (ahead-- > 0)
-        retire(l, s, SLUICE_OK);
-    retire(l, s, wc_outcome(wc->status));
-    if (unlikely(wc->status != IBV_WC_SUCCESS))
-        session_wc_error(l, s, wc);
-    if (s->want_writable)
-        send_check_writable(l, s);
-    if (s->queue.head)
-        loop_dirty(l, s);
-    if (s->state >= SESSION_FLUSHING)
-        session_progress(l, s);
-}
-
-void send_abandon(struct sluice_loop *l, struct session *s, sluice_status status) {
-    while (s->sq_head != s->sq_tail)
-        retire(l, s, status);
-}
-
-void send_drop_queue(struct sluice_loop *l, struct session *s, sluice_status status) {
-    struct sluice_msg *msg = s->queue.head;
-    if (msg && msg->sent > 0 && s->sq_head != s->sq_tail) {
-        /* The device may still read the fragments posted: the message goes with the last entry. */
-        struct sq_entry *entry = &s->sq[(s->sq_tail - 1) & s->sq_mask];
-        if (!entry->msg && !(entry->bytes & SQ_COUNTED)) {
-            msg_queue_pop(&s->queue);
-            entry->msg = msg;
-            entry->bytes = counted(msg) | SQ_FAILED;
-        }
-    }
-    while ((msg = msg_queue_pop(&s->queue)))
-        finish_unsent(l, s, msg, status);
-}
-
-void send_expire(struct sluice_loop *l, struct session *s) {
-    struct msg_queue left;
-    struct sluice_msg *msg;
-    msg_queue_init(&left);
-    while ((msg = msg_queue_pop(&s->queue))) {
-        if (msg->deadline_ns && msg->sent == 0 && l->now_ns >= msg->deadline_ns) {
-            finish_unsent(l, s, msg, SLUICE_ETIMEDOUT);
-            continue;
-        }
-        if (msg->deadline_ns && msg->sent == 0)
-            loop_deadline(l, msg->deadline_ns);
-        msg_queue_push(&left, msg);
-    }
-    if (left.head)
-        s->queue = left;
-    if (s->want_writable)
-        send_check_writable(l, s);
+    if (unlikely(s->returned))
+        grant_answer(l, s);
+    if (grant_due(s))
+        send_control(l, s, FRAME_CREDIT);
 }

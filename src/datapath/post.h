@@ -11,6 +11,57 @@
 
 #define MSG_FOREIGN (1u << 31) /* in msg->send_flags: accepted from another thread */
 
+/* What a call that sends was given. */
+struct send_args {
+    uint64_t tag, deadline_ns;
+    uint64_t token; /* of the request a reply answers */
+    uint32_t flags, id;
+    uint8_t kind; /* enum msg_kind */
+};
+
+/* Takes the caller's options apart: 0 or EINVAL. */
+int send_options(struct send_args *args, const sluice_send_options *o);
+int pieces_options(struct send_args *args, const sluice_send_options *o); /* IN_PLACE is allowed */
+/* A message of the application's, of any size; any thread. NULL and errno. */
+struct sluice_msg *message_get(struct pool *pool, size_t bytes);
+/* sluice_send() for every kind of message; any thread. 0: taken. */
+int send_submit(sluice_session handle, struct sluice_msg *msg, const struct send_args *args);
+
+/*
+ * Work requests that are posted with one call. Whoever builds one takes an entry of the send queue
+ * for it, in the same order; room for both was checked (chain->count < l->chain_max, sq_used()).
+ */
+struct chain {
+    unsigned count;
+    unsigned frameless; /* of these: no frames */
+    bool waited_for;    /* somebody waits for an entry behind the last signalled one */
+    unsigned done_count;
+    struct sluice_msg *done[LOOP_CHAIN]; /* inline and untagged: free once posted */
+};
+
+/* A work request of type SEND with so many sges (in l->send_sge[], filled by the caller). */
+struct ibv_send_wr *chain_wr(struct sluice_loop *l, struct session *s, struct chain *chain,
+                             unsigned sges, unsigned flags);
+/* Its entry; a frame takes a credit besides: s->tx_credits--. */
+struct sq_entry *chain_entry(struct session *s, struct sluice_msg *msg, uint64_t bytes,
+                             enum sq_what what);
+void chain_begin(struct chain *chain);
+/* Posts them, if there are any; the chain is empty afterwards. */
+void chain_post(struct sluice_loop *l, struct session *s, struct chain *chain);
+/* One in signal_every; chain->waited_for makes the last of the chain signalled. */
+void chain_signal(struct session *s, struct chain *chain, struct ibv_send_wr *wr);
+/* Registered memory for this entry's header, HEADER_BYTES; NULL: no memory, tried again later. */
+uint8_t *chain_header(struct sluice_loop *l, struct session *s, uint32_t *lkey);
+/* The work requests of one message, or some of them: room and, where it needs one, a credit were checked. */
+enum built chain_message(struct sluice_loop *l, struct session *s, struct chain *chain,
+                         struct sluice_msg *msg);
+/* What the window gets back with the entry at which this message ends. */
+uint64_t chain_counted(const struct sluice_msg *msg);
+/* The message ends before any of it was posted. */
+void finish_unsent(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                   sluice_status status);
+#define HEADER_BYTES 64u /* a place in the ring of headers: a frame header and a short payload */
+
 static inline uint32_t sq_used(const struct session *s) {
     return s->sq_tail - s->sq_head;
 }
@@ -29,20 +80,22 @@ static inline void post_header(struct session *s, uint8_t *at, unsigned type, un
     };
     s->rx_granted += s->rx_owed;
     s->rx_owed = 0;
+    s->rx_told = s->rx_sequence;
+    s->tell = false;
     frame_put(at, &f);
 }
 
-/* A message's share of the window is free again. */
-static inline void window_release(struct session *s, uint64_t bytes, bool foreign) {
+/* The share of the window of so many messages is free again. */
+static inline void window_release(struct session *s, uint32_t count, uint64_t bytes, bool foreign) {
     if (foreign) {
         atomic_fetch_sub_explicit(&s->foreign_bytes, bytes, memory_order_relaxed);
-        s->foreign_taken--;
-        atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
+        s->foreign_taken -= count;
+        atomic_fetch_sub_explicit(&s->gate, count, memory_order_release);
         return;
     }
     /* One writer: plain loads and stores that others may read. */
     atomic_store_explicit(&s->own_messages,
-                          atomic_load_explicit(&s->own_messages, memory_order_relaxed) - 1,
+                          atomic_load_explicit(&s->own_messages, memory_order_relaxed) - count,
                           memory_order_relaxed);
     atomic_store_explicit(&s->own_bytes,
                           atomic_load_explicit(&s->own_bytes, memory_order_relaxed) - bytes,
@@ -52,7 +105,12 @@ static inline void window_release(struct session *s, uint64_t bytes, bool foreig
 /* A message the data path is done with, and nobody wants to hear of. */
 static inline void msg_discard(struct sluice_loop *l, struct sluice_msg *msg) {
     msg->state = MSG_FREE;
-    pool_put(l->pool, l->cache, msg);
+    pool_put(msg->pool, msg->pool == l->pool ? l->cache : l->rx_cache, msg);
+}
+
+/* Whether this message may share a frame. */
+static inline bool pack_takes(const struct session *s, const struct sluice_msg *msg) {
+    return msg->size < s->pack_bound && msg->kind <= MSG_REPLY;
 }
 
 /* Entries from `from` on never reached the device. */

@@ -27,8 +27,19 @@
 #include "node/node.h"
 
 #define SPIN_LOOKS 63u      /* empty turns between two looks at the clock, less one */
+#define SPIN_PUBLISH 1023u  /* between two updates of the statistics page, less one */
 #define RETRY_NS 1000000ull /* while something waits for memory or for another thread */
 #define REARM_TURNS 64      /* turns in a row that may find something while arming */
+
+void loop_set_idle(struct sluice_loop *l, sluice_idle idle) {
+    if (idle == SLUICE_IDLE_DEFAULT)
+        idle = (sluice_idle)l->node->options.idle;
+    atomic_store_explicit(&l->idle, (uint8_t)idle, memory_order_relaxed);
+    atomic_store_explicit(&l->stats->idle, (uint64_t)idle, memory_order_relaxed);
+    doorbell_ring(&l->mailbox.bell, 0);
+}
+
+/* ---- sleeping -------------------------------------------------------------------------------- */
 
 void loop_drain_completions(struct sluice_loop *l) {
     struct ibv_cq *cq;
@@ -67,8 +78,8 @@ static void arm(struct sluice_loop *l) {
 /* When the loop must look again on its own account. */
 static uint64_t own_deadline(struct sluice_loop *l) {
     uint64_t due = l->next_deadline_ns;
-    if (l->retries || l->dying || l->downs || l->partings) {
-        uint64_t soon = loop_clock(l) + (l->downs ? 0 : RETRY_NS);
+    if (l->retries || l->dying || l->downs || l->partings || l->settling) {
+        uint64_t soon = loop_clock(l) + (l->downs || l->settling ? 0 : RETRY_NS);
         due = soon < due ? soon : due;
     }
     return due;
@@ -86,16 +97,30 @@ static int timeout_ms(struct sluice_loop *l, uint64_t until_ns) {
     return ms > 3600000 ? 3600000 : (int)ms;
 }
 
+/* Before a rest. */
+static void end_span(struct sluice_loop *l) {
+    if (l->worked) {
+        loop_clock(l);
+        loop_span(l);
+    }
+}
+
 void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
     arm(l);
     unsigned found = loop_turn(l);
-    /* Not empty though nothing was taken: a producer is half way. */
-    if (found == 0 && inbox_empty(&l->mailbox.inbox) && l->wc_next == l->wc_count) {
+    /* Not empty though nothing was taken: a producer is half way. And whoever switched to spinning may
+     * have rung before the bell was armed. */
+    if (found == 0 && inbox_empty(&l->mailbox.inbox) && l->wc_next == l->wc_count &&
+        loop_idle(l) != SLUICE_IDLE_SPIN) {
+        end_span(l);
         int timeout = timeout_ms(l, until_ns);
         bool taken = loop_is_seized(l) && !l->discard; /* its thread shall leave */
         l->totals.sleeps++;
+        loop_publish(l); /* it may be a long time */
+        loop_publish_memory(l);
         wait_and_drain(l, taken ? 0 : timeout);
         loop_clock(l);
+        loop_span_begin(l);
     }
     doorbell_disarm(&l->mailbox.bell);
     l->spins = 0;
@@ -104,9 +129,10 @@ void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
 
 /* Whether a turn that found nothing is followed by another at once, or by sleep. */
 static bool spins(const struct sluice_loop *l) {
-    if (l->idle == SLUICE_IDLE_SPIN)
+    uint8_t idle = loop_idle(l);
+    if (idle == SLUICE_IDLE_SPIN)
         return true;
-    return l->idle == SLUICE_IDLE_ADAPTIVE && l->traffic && l->totals.sessions > 0 && !l->alone;
+    return idle == SLUICE_IDLE_ADAPTIVE && l->traffic && l->totals.sessions > 0 && !l->alone;
 }
 
 void loop_rest(struct sluice_loop *l, uint64_t until_ns) {
@@ -114,14 +140,21 @@ void loop_rest(struct sluice_loop *l, uint64_t until_ns) {
         loop_sleep(l, until_ns);
         return;
     }
-    if (l->alone)
+    if (l->alone) {
+        end_span(l);
         sched_yield(); /* whoever we wait for needs this CPU */
+        loop_clock(l);
+        loop_span_begin(l);
+    }
     if ((++l->spins & SPIN_LOOKS) != 0)
         return;
     uint64_t now = loop_clock(l);
+    loop_span(l);
+    if ((l->spins & SPIN_PUBLISH) == 0)
+        loop_publish(l);
     if (l->spins == SPIN_LOOKS + 1)
         l->idle_since_ns = now;
-    if (l->idle != SLUICE_IDLE_SPIN && now - l->idle_since_ns >= LOOP_SPIN_NS)
+    if (loop_idle(l) != SLUICE_IDLE_SPIN && now - l->idle_since_ns >= LOOP_SPIN_NS)
         loop_sleep(l, until_ns);
 }
 
@@ -164,12 +197,21 @@ static void arm_for_others(struct sluice_loop *l) {
         doorbell_disarm(&l->mailbox.bell);
     else
         arm_timer(l);
+    if (l->out_count == 0) { /* what the thread does now is rest as far as the loop knows */
+        end_span(l);
+        l->span_ns = 0;
+    }
 }
 
 int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns) {
     uint64_t until = wait_ns == SLUICE_OFF ? UINT64_MAX : 0; /* 0: not known yet */
-    if (l->fd_used)
+    if (l->fd_used) {
         doorbell_disarm(&l->mailbox.bell);
+        if (l->span_ns == 0) {
+            loop_clock(l);
+            loop_span_begin(l);
+        }
+    }
     l->out = events;
     l->out_max = max < LOOP_LENT ? (uint32_t)max : LOOP_LENT;
     l->out_count = 0;

@@ -13,19 +13,18 @@
  *
  * EAGAIN and WRITABLE. The owner notes that it owes an event. Another thread posts a WANT record,
  * at most one at a time; the loop handles it after the completions that made room, or makes the
- * event due itself: no window can open without the event.
+ * event due itself: no window can open without the event. EAGAIN for want of memory is hunger.c's.
  */
 #include <string.h>
 
+#include "datapath/hunger.h"
 #include "datapath/post.h"
 #include "node/node.h"
 
-struct send_args {
-    uint64_t tag, deadline_ns;
-    uint32_t flags;
-};
+static inline int options_of(struct send_args *args, const sluice_send_options *o, uint32_t flags);
 
-static int read_options(struct send_args *args, const sluice_send_options *o) {
+/* Of a caller that was compiled with another version of the header. */
+static int other_options(struct send_args *args, const sluice_send_options *o, uint32_t flags) {
     sluice_send_options known = {0};
     if (o->size < sizeof o->size)
         return SLUICE_EINVAL;
@@ -33,10 +32,29 @@ static int read_options(struct send_args *args, const sluice_send_options *o) {
     for (size_t i = sizeof known; i < o->size; i++)
         if (((const uint8_t *)o)[i] != 0)
             return SLUICE_EINVAL;
-    if (known.flags & ~SLUICE_MORE || known.reserved)
+    known.size = sizeof known;
+    return options_of(args, &known, flags);
+}
+
+static inline int options_of(struct send_args *args, const sluice_send_options *o, uint32_t flags) {
+    if (unlikely(o->size != sizeof *o))
+        return other_options(args, o, flags);
+    if (unlikely(o->flags & ~flags || o->reserved))
         return SLUICE_EINVAL;
-    *args = (struct send_args){known.tag, known.deadline_ns, known.flags};
+    args->tag = o->tag;
+    args->deadline_ns = o->deadline_ns;
+    args->flags = o->flags;
+    args->id = 0;
+    args->kind = MSG_PLAIN;
     return 0;
+}
+
+int send_options(struct send_args *args, const sluice_send_options *o) {
+    return options_of(args, o, SLUICE_MORE);
+}
+
+int pieces_options(struct send_args *args, const sluice_send_options *o) {
+    return options_of(args, o, SLUICE_MORE | SLUICE_IN_PLACE);
 }
 
 /* One message always fits, however large. */
@@ -61,18 +79,36 @@ void send_check_writable(struct sluice_loop *l, struct session *s) {
 
 static inline void take(struct sluice_msg *msg, uint64_t id, const struct send_args *args,
                         uint32_t flags) {
-    if (msg->state == MSG_BORROWED)
-        event_unlend(msg);
     msg->state = MSG_SENDING;
     msg->tag = args->tag;
     msg->deadline_ns = args->deadline_ns;
     msg->session_id = id;
     msg->send_flags = args->flags | flags;
     msg->sent = 0;
+    msg->kind = args->kind;
+    msg->id = args->id;
+}
+
+/* Of this node: allocated or received. */
+static inline bool is_mine(const struct session *s, const struct sluice_msg *msg) {
+    return msg->pool == s->pool || msg->pool == s->rx_pool;
 }
 
 /* ---- another thread -------------------------------------------------------------------------- */
 
+void send_wanted(struct sluice_loop *l, struct session *s) {
+    uint32_t wants = atomic_exchange_explicit(&s->foreign_wants, 0, memory_order_acquire);
+    if (wants & WANT_WINDOW) {
+        s->want_writable = true;
+        send_check_writable(l, s);
+    }
+    if (wants & WANT_PLACE)
+        request_want(l, s);
+    if (wants & WANT_MEMORY)
+        hunger_wanted(l, s);
+}
+
+/* What it wants is in foreign_wants by now. */
 static int foreign_full(struct session *s, struct sluice_loop *l) {
     atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
     if (gate_set(&s->gate, GATE_WANT))
@@ -88,9 +124,9 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
     /* Pinned, so these belong to the session of this handle. */
     struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
     int status = SLUICE_OK;
-    if (msg->pool != s->pool || (msg->state != MSG_APP && msg->state != MSG_BORROWED))
+    if (!is_mine(s, msg) || (msg->state != MSG_APP && msg->state != MSG_BORROWED))
         status = SLUICE_EINVAL;
-    else if (msg->size > s->message_max)
+    else if (msg->size > s->message_max && args->kind != MSG_ONE_SIDED)
         status = SLUICE_EMSGSIZE;
     if (status != SLUICE_OK) {
         atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
@@ -102,9 +138,29 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
         gate_count(&s->gate) - 1 + atomic_load_explicit(&s->own_messages, memory_order_relaxed);
     uint64_t bytes = atomic_fetch_add_explicit(&s->foreign_bytes, size, memory_order_relaxed) +
                      atomic_load_explicit(&s->own_bytes, memory_order_relaxed);
-    if (!window_has_room(s, count, bytes, size)) {
+    if (!window_has_room(s, count, bytes, size) && args->kind != MSG_REPLY) {
         atomic_fetch_sub_explicit(&s->foreign_bytes, size, memory_order_relaxed);
+        atomic_fetch_or_explicit(&s->foreign_wants, WANT_WINDOW, memory_order_relaxed);
         return foreign_full(s, l);
+    }
+    if ((args->kind == MSG_REQUEST || args->kind == MSG_REPLY) &&
+        (status = request_admit(s, args, true)) != SLUICE_OK) {
+        atomic_fetch_sub_explicit(&s->foreign_bytes, size, memory_order_relaxed);
+        if (status == SLUICE_EAGAIN)
+            return foreign_full(s, l);
+        atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
+        gate_leave(&s->gate);
+        return status;
+    }
+    /* Kept from this very session: the loop sees to its credit, with buffers of its own cache. */
+    bool moves = msg->state == MSG_APP && (msg->flags & MSG_KEPT) && msg->session_id == id;
+    if (!moves && keep_holds(msg) && (status = keep_pass(msg)) != SLUICE_OK) {
+        if (args->kind == MSG_REQUEST || args->kind == MSG_REPLY)
+            request_admit_undo(s, args, true);
+        atomic_fetch_sub_explicit(&s->foreign_bytes, size, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
+        gate_leave(&s->gate);
+        return status;
     }
     take(msg, id, args, MSG_FOREIGN);
     mailbox_post(&l->mailbox, &msg->item, LOOP_VERB_SEND, s->slot);
@@ -113,27 +169,25 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
 }
 
 void send_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
-    struct session *s = slot_find(msg->session_id);
+    struct session *s = slot_known(msg->session_id);
     s->foreign_taken++;
     l->traffic = true;
+    if (msg->flags & MSG_KEPT)
+        keep_moved(l, s, msg);
     if (s->state != SESSION_UP && s->state != SESSION_FLUSHING) {
-        window_release(s, msg->size, true);
-        if (msg->tag)
-            event_outcome(l, s, msg, SLUICE_ECLOSED);
-        else
-            msg_discard(l, msg);
+        finish_unsent(l, s, msg, SLUICE_ECLOSED);
         return;
     }
     if (msg->deadline_ns)
         loop_deadline(l, msg->deadline_ns);
-    msg_queue_push(&s->queue, msg);
+    msg_queue_push(msg->kind == MSG_REPLY ? &s->replies : &s->queue, msg);
     loop_dirty(l, s);
 }
 
 /* ---- the owner's thread ---------------------------------------------------------------------- */
 
 /* Posts a whole message that fits into one frame; credit and room were checked. */
-static void post_one(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+static inline void post_one(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     uint32_t size = (uint32_t)msg->size, bytes = size + FRAME_BYTES;
     uint8_t *at = msg->data - FRAME_BYTES;
     s->tx_sequence++;
@@ -165,46 +219,64 @@ static void post_one(struct sluice_loop *l, struct session *s, struct sluice_msg
     if (!keep)
         msg_discard(l, msg);
     l->totals.posts++;
+    l->totals.send_wrs++;
     l->totals.frames_sent++;
     l->totals.messages_sent++;
     l->totals.bytes_sent += size;
 }
 
-static int send_own(struct sluice_loop *l, struct session *s, uint64_t id, struct sluice_msg *msg,
-                    const struct send_args *args, bool nested) {
+/* Always inline: a plain message without options is made a path of its own by the compiler. */
+static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l, struct session *s,
+                                                          uint64_t id, struct sluice_msg *msg,
+                                                          const struct send_args *args,
+                                                          bool nested) {
     if (unlikely(atomic_load_explicit(&s->id, memory_order_relaxed) != id ||
                  s->state != SESSION_UP))
         return SLUICE_ECLOSED;
-    if (unlikely(msg->pool != s->pool || (msg->state != MSG_APP && msg->state != MSG_BORROWED)))
+    if (unlikely(!is_mine(s, msg) || (msg->state != MSG_APP && msg->state != MSG_BORROWED)))
         return SLUICE_EINVAL;
-    if (unlikely(msg->size > s->message_max))
+    if (unlikely(msg->size > s->message_max) && args->kind != MSG_ONE_SIDED)
         return SLUICE_EMSGSIZE;
     uint64_t own = atomic_load_explicit(&s->own_messages, memory_order_relaxed);
     uint64_t own_bytes = atomic_load_explicit(&s->own_bytes, memory_order_relaxed);
     uint64_t bytes = own_bytes + atomic_load_explicit(&s->foreign_bytes, memory_order_relaxed);
-    if (unlikely(!window_has_room(s, own + gate_count(&s->gate), bytes, msg->size))) {
+    if (unlikely(!window_has_room(s, own + gate_count(&s->gate), bytes, msg->size)) &&
+        args->kind != MSG_REPLY) {
         s->want_writable = true;
         l->totals.window_full++;
         l->totals_moved = true;
         return SLUICE_EAGAIN;
+    }
+    int status = SLUICE_OK;
+    if ((args->kind == MSG_REQUEST || args->kind == MSG_REPLY) &&
+        (status = request_admit(s, args, false)) != SLUICE_OK) {
+        l->totals.window_full += status == SLUICE_EAGAIN;
+        return status;
+    }
+    if (unlikely(keep_holds(msg)) && (status = keep_pass(msg)) != SLUICE_OK) {
+        if (args->kind == MSG_REQUEST || args->kind == MSG_REPLY)
+            request_admit_undo(s, args, false);
+        return status;
     }
     take(msg, id, args, 0);
     atomic_store_explicit(&s->own_messages, own + 1, memory_order_relaxed);
     atomic_store_explicit(&s->own_bytes, own_bytes + msg->size, memory_order_relaxed);
     l->totals_moved = true;
 
-    /* In a handler with more completions at hand, what several handlers send goes out together. */
-    bool later = (args->flags & SLUICE_MORE) || (nested && l->wc_next < l->wc_count);
-    if (likely(!later && !s->queue.head && !msg->deadline_ns && msg->size <= s->frame_payload &&
-               s->tx_credits > CREDIT_RESERVE && sq_used(s) < s->sq_limit)) {
+    /* In a handler with more messages at hand, what several handlers send goes out together. */
+    bool later = (args->flags & SLUICE_MORE) ||
+                 (unlikely(nested) && (l->wc_next < l->wc_count || l->unpacking));
+    if (likely(!later && !s->queue.head && !args->deadline_ns && args->kind == MSG_PLAIN &&
+               msg->size <= s->frame_payload && s->tx_credits > CREDIT_RESERVE &&
+               sq_used(s) < s->sq_limit)) {
         post_one(l, s, msg);
         return SLUICE_OK;
     }
-    if (msg->deadline_ns) {
+    if (args->deadline_ns) {
         loop_clock(l);
-        loop_deadline(l, msg->deadline_ns);
+        loop_deadline(l, args->deadline_ns);
     }
-    msg_queue_push(&s->queue, msg);
+    msg_queue_push(args->kind == MSG_REPLY ? &s->replies : &s->queue, msg);
     if (later)
         loop_dirty(l, s);
     else
@@ -212,23 +284,37 @@ static int send_own(struct sluice_loop *l, struct session *s, uint64_t id, struc
     return SLUICE_OK;
 }
 
-int sluice_send(sluice_session handle, sluice_msg *msg, const sluice_send_options *o) {
-    struct send_args args = {0};
-    if (forked())
-        return SLUICE_EFORKED;
-    if (!msg || (o && read_options(&args, o) != 0))
-        return SLUICE_EINVAL;
+static inline __attribute__((always_inline)) int
+submit(sluice_session handle, struct sluice_msg *msg, const struct send_args *args) {
     struct session *s = slot_find(handle.id);
     if (!s)
         return SLUICE_ECLOSED;
     struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
     bool nested;
     if (likely(l && loop_enter(l, &nested))) {
-        int status = send_own(l, s, handle.id, msg, &args, nested);
+        int status = send_own(l, s, handle.id, msg, args, nested);
         loop_leave(l, nested);
         return status;
     }
-    return send_foreign(s, handle.id, msg, &args);
+    return send_foreign(s, handle.id, msg, args);
+}
+
+int send_submit(sluice_session handle, struct sluice_msg *msg, const struct send_args *args) {
+    return submit(handle, msg, args);
+}
+
+int sluice_send(sluice_session handle, sluice_msg *msg, const sluice_send_options *o) {
+    static const struct send_args plain = {.kind = MSG_PLAIN};
+    struct send_args args;
+    if (forked())
+        return SLUICE_EFORKED;
+    if (unlikely(!msg))
+        return SLUICE_EINVAL;
+    if (likely(!o))
+        return submit(handle, msg, &plain);
+    if (unlikely(send_options(&args, o) != 0))
+        return SLUICE_EINVAL;
+    return send_submit(handle, msg, &args);
 }
 
 int sluice_send_copy(sluice_session handle, const void *data, size_t bytes,
@@ -257,8 +343,8 @@ int sluice_send_copy(sluice_session handle, const void *data, size_t bytes,
         return SLUICE_ECLOSED;
     if (bytes > max)
         return SLUICE_EMSGSIZE;
-    sluice_msg *msg;
-    int status = sluice_alloc(node, bytes, &msg);
+    sluice_msg *msg = message_get(node->pool, bytes);
+    int status = likely(msg != NULL) ? SLUICE_OK : hunger_send(handle, bytes, &msg);
     if (status != SLUICE_OK)
         return status;
     if (bytes > 0)

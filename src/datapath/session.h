@@ -54,11 +54,31 @@ enum msg_state {
     MSG_RECEIVE,  /* the data path, for receiving: posted, held, or being put together */
 };
 
-#define MSG_RX 1u /* flags: one of the session's receive buffers */
+/* msg->flags */
+#define MSG_RX 1u        /* a receive buffer: of the size of a frame, and posted again */
+#define MSG_SHARED 2u    /* it belongs to the loop's shared queue; session_id is its place there */
+#define MSG_RESERVED 4u  /* its receive is no credit: posted again it is spare */
+#define MSG_KEPT 8u      /* the application's, and a credit of session_id is withheld for it */
+#define MSG_VIEW 32u     /* its data lies in the pack it came with (pack.c) */
+#define MSG_ESCORTED 16u /* next is the frame that announced or ended it, and goes back with it */
+#define MSG_OPENED 64u   /* a pack that is being taken apart, or in which lent messages lie */
 
-/* Records a loop takes. SEND is embedded in its message, LOST in the loop, the others in the session. */
+/* What is sent, or was received: how post.c builds it, and which outcome it has. */
+enum msg_kind {
+    MSG_PLAIN,     /* a message */
+    MSG_REQUEST,   /* request.c: its outcome is REPLY */
+    MSG_REPLY,     /* request.c: no outcome, outside of the window */
+    MSG_PIECES,    /* pieces.c: payload is a struct pieces, what is sent lies elsewhere */
+    MSG_ONE_SIDED, /* one_sided.c: payload is a struct operation; its outcome is DONE */
+};
+
+/*
+ * Records a loop takes. SEND and FREE are embedded in their message, LOST and LOW in the loop, the
+ * others in the session.
+ */
 enum loop_verb {
     LOOP_VERB_WANT,
+    LOOP_VERB_REQUESTS, /* another thread answered without a message, or gave requests up */
     LOOP_VERB_HANGUP,
     LOOP_VERB_ASK,
     LOOP_VERB_PREPARE,
@@ -68,9 +88,12 @@ enum loop_verb {
     LOOP_VERB_DOWN,
     LOOP_VERB_DRAIN,
     LOOP_VERB_GONE,
+    LOOP_VERB_LAST, /* a queue pair in ERR takes no more of the shared receives */
     LOOP_VERB_SESSION_COUNT,
     LOOP_VERB_SEND = LOOP_VERB_SESSION_COUNT,
     LOOP_VERB_LOST,
+    LOOP_VERB_FREE, /* a kept message, freed by another thread */
+    LOOP_VERB_LOW,  /* few shared receives are left */
 };
 
 /* Events of the session itself that wait to be delivered. */
@@ -80,10 +103,15 @@ enum loop_verb {
 #define NOTICE_WRITABLE 8u
 #define NOTICE_CLOSED 16u
 
-#define GREETING_CREDITS                                                                           \
-    4u /* receives for a peer that has not greeted yet; no more than CREDITS_MIN */
-#define CREDIT_RESERVE 2u /* kept back for CREDIT and BYE, so that credits can always flow back */
-#define SQ_RESERVE 3u     /* send queue entries kept back for CREDIT, BYE and the drain marker */
+/* What another thread was told EAGAIN for. */
+#define WANT_WINDOW 1u
+#define WANT_PLACE 2u
+#define WANT_MEMORY 4u
+
+#define GRANT_MIN 4u        /* credits every peer has at first; no more than CREDITS_MIN */
+#define CREDITS_DEFAULT 32u /* that a peer may come to have */
+#define CREDIT_RESERVE 2u   /* kept back for CREDIT and BYE, so that credits can always flow back */
+#define SQ_RESERVE 3u       /* send queue entries kept back for CREDIT, BYE and the drain marker */
 
 /* One posted send: which message ends with it, and what the window gets back. */
 struct sq_entry {
@@ -93,7 +121,18 @@ struct sq_entry {
 #define SQ_COUNTED (1ull << 63) /* a message ends here: the window shrinks */
 #define SQ_FOREIGN (1ull << 62) /* it was accepted from another thread */
 #define SQ_FAILED (1ull << 61)  /* never reached the device */
-#define SQ_BYTES (SQ_FAILED - 1)
+#define SQ_WHAT_SHIFT 56        /* enum sq_what, 5 bits */
+#define SQ_BYTES ((1ull << SQ_WHAT_SHIFT) - 1)
+
+/* Whose the entry is: who is told of its completion. */
+enum sq_what {
+    SQ_MESSAGE,    /* post.c: the message ends with it */
+    SQ_RENDEZVOUS, /* rendezvous.c */
+    SQ_ONE_SIDED,  /* one_sided.c: a part of the operation, which has the message */
+    SQ_PIECES,     /* pieces.c: likewise of a message made of pieces */
+    SQ_REQUEST,    /* request.c: the message stays until the reply */
+    SQ_PACK,       /* pack.c: several messages end with it; bytes is made otherwise */
+};
 
 struct msg_queue {
     struct sluice_msg *head, **tail;
@@ -118,6 +157,7 @@ struct link_config {
     bool dialing;                     /* given to sluice_dial() */
     uint32_t loop_count;
     uint32_t flags, window_messages, credits;
+    uint32_t requests;  /* of mine in flight */
     uint32_t keepalive; /* units of 10 ms, 0 = off */
     uint32_t tos, ack_timeout;
     uint64_t window_bytes, timeout_ns;
@@ -125,48 +165,73 @@ struct link_config {
     uint8_t private_data[SLUICE_PRIVATE_MAX];
 };
 
+/* Receives posted ahead: a session's own, or those that the sessions of a loop share (shared.c). */
+struct receive_queue {
+    struct ibv_qp *qp;         /* own */
+    struct ibv_srq *srq;       /* shared */
+    struct sluice_msg *repost; /* buffers to be posted again */
+    uint32_t posted;           /* receives the device has */
+    uint32_t spare;            /* of these: neither a credit nor reserved for a reply */
+    uint32_t spare_max;        /* more are not posted again */
+    uint32_t depth;            /* receives it can hold */
+};
+
 struct session {
     /* sending: what every send touches */
     _Atomic(struct sluice_loop *) loop; /* NULL while the slot is free */
     _Atomic uint64_t id;                /* the handle */
     struct ibv_qp *qp;
-    struct pool *pool;
+    struct pool *pool, *rx_pool; /* of the node */
     struct sq_entry *sq;
     uint32_t sq_head, sq_tail, sq_mask, sq_limit;
     uint8_t state;    /* enum session_state */
     uint8_t greeting; /* enum session_greeting */
-    bool dirty, want_writable, stalled;
+    bool dirty, want_writable, want_memory, stalled;
+    bool tell;        /* credits are returned even if they are few */
+    bool answers;     /* serving.c: codes wait to be posted */
+    uint16_t cancels; /* request.c: CANCEL frames that wait */
+    bool blocked;     /* rendezvous.c waits for credits or room in the send queue */
     uint32_t tx_credits;
     uint32_t unsignalled, signal_every;
+    uint32_t pack_bound; /* larger messages have a frame of their own; 0: all have */
 
     uint32_t tx_sequence, rx_sequence __attribute__((aligned(64)));
+    uint32_t rx_told;    /* rx_sequence when the last frame was posted */
     uint32_t rx_owed;    /* receives posted again and not told to the peer yet */
     uint32_t rx_granted; /* frames the peer may still send */
     uint32_t frame_payload, inline_max;
     uint32_t window_messages, tx_credits_max;
     _Atomic uint64_t own_messages, own_bytes; /* accepted here, no outcome yet; read by others */
     uint64_t window_bytes, message_max;
-    struct msg_queue queue; /* accepted, not posted or not wholly posted */
+    uint64_t rendezvous_above; /* larger messages go by rendezvous; never below frame_payload */
+    struct msg_queue queue;    /* accepted, not posted or not wholly posted */
+    struct msg_queue replies;  /* the same of replies, which wait for no credit */
 
     /* receiving */
     sluice_handler handler __attribute__((aligned(64)));
     void *handler_arg, *arg;
-    struct sluice_msg *repost; /* receive buffers to be posted again */
-    uint32_t repost_count, repost_batch;
-    uint32_t rx_posted;         /* receives the device has */
-    uint32_t rx_missing;        /* receive buffers the application kept: to be replaced */
-    uint32_t credits;           /* receive buffers in all */
+    struct receive_queue *rq;            /* its own, or the loop's */
+    uint32_t repost_count, repost_batch; /* buffers of its frames that are to be posted again */
+    uint32_t rx_missing;                 /* buffers that could not be replaced for want of memory */
+    uint32_t grant;             /* credits the peer has, wherever they are just now; see grant.c */
+    uint32_t grant_low;         /* below so many rx_granted the peer wants more */
+    uint32_t credits;           /* the most it will ever have */
     uint32_t frame_bytes;       /* of one receive buffer */
     uint64_t rx_message_max;    /* largest message the peer may send */
     uint32_t rx_controls;       /* CREDIT and ALIVE frames: what rx_sequence does not count */
     struct msg_queue held;      /* frames that came before UP, or while memory is short */
     struct sluice_msg *partial; /* message being put together from fragments */
     uint64_t partial_bytes;
+    struct receive_queue own; /* unused where they are shared */
 
     /* any thread */
     gate gate __attribute__((aligned(64)));
     _Atomic uint64_t foreign_bytes;
-    _Atomic uint64_t hangup_grace; /* smallest asked for since the loop looked */
+    _Atomic bool
+        accessed; /* the device says that the peer accessed what it may not: the CM thread */
+    _Atomic uint32_t foreign_wants; /* WANT_WINDOW ... of other threads, since the loop looked */
+    _Atomic uint64_t memory_seen;   /* of WANT_MEMORY, see hunger.c */
+    _Atomic uint64_t hangup_grace;  /* smallest asked for since the loop looked */
 
     /* life */
     struct session *dirty_next __attribute__((aligned(64)));
@@ -179,15 +244,37 @@ struct session {
     uint8_t notices;
     bool known; /* the application has its handle */
     bool noticed, attached, adopted, announced, hungup, bye_posted, doubtful, retry, deaf;
-    bool parting; /* CLOSED waits for a thread that is inside */
+    bool held_pending; /* the first held frame waits for its transfer, not for room */
+    bool parting;      /* CLOSED waits for a thread that is inside */
     uint8_t drain_extensions;
-    uint8_t down_polls; /* the connection is down; polls until that is acted upon */
+    uint32_t lasts_seen; /* the loop's, when that was given or the drain began */
+    uint8_t down_polls;  /* the connection is down; polls until that is acted upon */
     uint32_t bye_index, outcomes, acked;
     uint32_t foreign_taken; /* of the messages the gate counts, those that came out of the inbox */
     uint32_t sq_depth;
     uint64_t deadline_ns; /* of FLUSHING, LEAVING, DRAINING; 0 none */
     struct keepalive keepalive;
     struct sluice_msg *headers; /* registered memory for the headers of fragments */
+    /* each NULL until it is needed; given back when the queue pair is gone */
+    _Atomic(struct requests *) requests; /* request.c: of mine, without a reply; until the slot is
+                                            free, as the next */
+    _Atomic(struct serving *) serving;   /* serving.c: of the peer's, not answered yet */
+    struct rendezvous *rendezvous;       /* rendezvous.c: large messages in both directions */
+    /* grant.c and keep.c */
+    uint32_t kept;        /* messages of the peer the application keeps; for a moment one too few */
+    uint32_t debt;        /* credits still to be withheld for some of them; likewise */
+    uint32_t rx_reserved; /* receives set aside for replies */
+    uint32_t grant_seen;  /* rx_sequence when grant_ns was */
+    uint32_t recall, returned; /* credits the peer was asked to keep; or that I was; 0: none */
+    uint64_t grant_ns;         /* when it was looked at last */
+    bool heard;                /* the queue pair can receive: frames may have come */
+    bool last, settled;        /* it takes no more shared receives; their completions were polled */
+    uint32_t last_poll;        /* the poll before that was known */
+    _Atomic uint32_t shown_kept, shown_granted; /* for any thread */
+    /* one_sided.c: its work requests that are not complete; of them those that READ, and the large */
+    uint32_t one_sided, one_sided_reads, one_sided_large;
+    uint32_t frameless; /* work requests posted so far that were no frames */
+    uint32_t send_sges; /* pieces of memory one send can be made of */
     struct inbox_item to_loop[LOOP_VERB_SESSION_COUNT];
     struct inbox_item to_cm[CM_VERB_SESSION_COUNT];
 
@@ -204,6 +291,7 @@ struct session {
         uint32_t key_id, tries;
         uint64_t keepalive_ns;
         int32_t cm_event, cm_status, wc_status;
+        uint32_t shared;
     } info;
 
     struct cm_conn conn;

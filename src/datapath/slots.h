@@ -49,6 +49,14 @@ static inline struct session *slot_find(uint64_t id) {
     return chunk ? &chunk[slot & (SLOT_CHUNK - 1)] : NULL;
 }
 
+/* Of a handle that this process itself wrote down while the session lived: its slot exists for good. */
+static inline struct session *slot_known(uint64_t id) {
+    uint32_t node = (uint32_t)(id >> 56) % NODES_MAX, slot = (uint32_t)(id >> 32) % SLOTS_MAX;
+    struct session *chunk = atomic_load_explicit(&slot_tables[node].chunk[slot >> SLOT_CHUNK_LOG2],
+                                                 memory_order_acquire);
+    return &chunk[slot & (SLOT_CHUNK - 1)];
+}
+
 /*
  * A free slot, not visible to handles yet (gate still FREE), or NULL: max are used, or no memory.
  * The caller fills the session and opens it with slot_publish().

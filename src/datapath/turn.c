@@ -8,6 +8,7 @@
  * Owner: the loop's thread.
  */
 #include "datapath/datapath.h"
+#include "datapath/hunger.h"
 #include "node/node.h"
 
 #define PUBLISH_TURNS 255u /* busy turns between two updates of the statistics page, less one */
@@ -27,16 +28,30 @@ static void take_record(struct sluice_loop *l, struct inbox_item *item) {
             l, (struct sluice_msg *)(void *)((char *)item - offsetof(struct sluice_msg, item)));
         return;
     }
-    if (item->verb == LOOP_VERB_LOST) {
-        l->lost = true;
+    if (item->verb == LOOP_VERB_FREE) {
+        keep_arrived(
+            l, (struct sluice_msg *)(void *)((char *)item - offsetof(struct sluice_msg, item)));
         return;
     }
-    struct session *s = slot_find(handle_make(l->node->index, item->slot, 0));
+    if (item->verb == LOOP_VERB_LOST) {
+        l->lost = true;
+        for (struct session *s = l->sessions; s; s = s->next)
+            if (s->state == SESSION_DRAINING && s->qp && s->rq->srq)
+                shared_drain(l, s);
+        return;
+    }
+    if (item->verb == LOOP_VERB_LOW) {
+        shared_low(l);
+        return;
+    }
+    struct session *s = slot_known(handle_make(l->node->index, item->slot, 0));
     switch ((enum loop_verb)item->verb) {
     case LOOP_VERB_WANT:
         gate_clear(&s->gate, GATE_WANT);
-        s->want_writable = true;
-        send_check_writable(l, s);
+        send_wanted(l, s);
+        break;
+    case LOOP_VERB_REQUESTS:
+        request_record(l, s);
         break;
     case LOOP_VERB_HANGUP:
         on_hangup(l, s);
@@ -65,8 +80,13 @@ static void take_record(struct sluice_loop *l, struct inbox_item *item) {
     case LOOP_VERB_GONE:
         session_gone(l, s);
         break;
+    case LOOP_VERB_LAST:
+        shared_last(l, s);
+        break;
     case LOOP_VERB_SEND: /* above */
     case LOOP_VERB_LOST:
+    case LOOP_VERB_FREE:
+    case LOOP_VERB_LOW:
         break;
     }
 }
@@ -82,10 +102,13 @@ static unsigned take_records(struct sluice_loop *l) {
 }
 
 static void poll_completions(struct sluice_loop *l) {
-    int n = ibv_poll_cq(l->cq, LOOP_BATCH, l->wc);
+    int n = ibv_poll_cq(l->cq, l->wc_max, l->wc);
     l->wc_next = 0;
     l->wc_count = n > 0 ? (uint32_t)n : 0;
+    l->wc_short = n < l->wc_max;
+    l->polls++;
     l->totals.completions += l->wc_count;
+    l->totals.polls += l->wc_count > 0;
     l->traffic |= l->wc_count > 0;
     if (unlikely(n < 0))
         for (struct session *s = l->sessions; s; s = s->next)
@@ -94,18 +117,42 @@ static void poll_completions(struct sluice_loop *l) {
                               "the completion queue cannot be polled");
 }
 
+/*
+ * What the completions behind this one are about: with many sessions the cache has lost it since. The
+ * message two ahead, and what receiving and answering touch of the session of the next.
+ */
+static inline void look_ahead(struct sluice_loop *l) {
+    uint32_t left = l->wc_count - l->wc_next;
+    if (left < 2)
+        return;
+    const struct ibv_wc *next = &l->wc[l->wc_next + 1];
+    if (left > 2)
+        __builtin_prefetch((void *)(uintptr_t)(next[1].wr_id & ~(uint64_t)1));
+    const struct session *s = NULL;
+    if (!(next->wr_id & 1) && next->qp_num != l->wc[l->wc_next].qp_num)
+        s = shared_session(l, next->qp_num);
+    for (unsigned i = 0; s && i < 6; i++)
+        __builtin_prefetch((const char *)s + (size_t)i * 64);
+}
+
 /* Looks at polled completions until the caller's array is full; the rest waits. */
 static unsigned process_completions(struct sluice_loop *l) {
     unsigned count = 0;
     while (l->wc_next < l->wc_count) {
         const struct ibv_wc *wc = &l->wc[l->wc_next];
+        look_ahead(l);
         if (wc->wr_id & 1) {
             l->wc_next++;
             send_completed(l, wc);
         } else if (wc->wr_id == 0) {
             l->wc_next++; /* forgotten */
         } else {
-            const struct sluice_msg *msg = (const struct sluice_msg *)(uintptr_t)wc->wr_id;
+            struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)wc->wr_id;
+            if (!msg->owner && !(msg->owner = shared_session(l, wc->qp_num))) {
+                l->wc_next++;
+                shared_stray(l, msg);
+                continue;
+            }
             /* Into an array of no length nothing will ever go: such a poll takes what comes, for
              * the credits, and the session holds the messages. */
             if (!loop_room(l, msg->owner) && l->out_max > 0 && !l->mute)
@@ -123,7 +170,7 @@ static void flush_dirty(struct sluice_loop *l) {
     while ((s = l->dirty)) {
         l->dirty = s->dirty_next;
         s->dirty = false;
-        if (s->repost || s->rx_missing)
+        if (s->qp && (s->rq->repost || s->rx_missing || s->rx_granted < s->grant_low))
             receive_repost(l, s);
         send_flush(l, s); /* what is queued, or the credits that are owed by now */
         if (s->state == SESSION_FLUSHING || s->state == SESSION_LEAVING)
@@ -142,13 +189,13 @@ static unsigned retry(struct sluice_loop *l) {
         uint32_t missing = s->rx_missing;
         if (s->held.head && s->announced) {
             count += receive_held(l, s);
-            if (s->held.head && !s->retry)
+            if (s->held.head && !s->retry && !s->held_pending)
                 event_notice(l, s, NOTICE_HELD); /* now it is room that is missing */
         }
         if (s->rx_missing)
             receive_repost(l, s);
         count += missing - s->rx_missing;
-        if (s->queue.head)
+        if (s->queue.head || s->replies.head || s->answers || s->blocked)
             loop_dirty(l, s);
         if (s->state == SESSION_GONE && !s->held.head)
             event_notice(l, s, NOTICE_CLOSED);
@@ -174,8 +221,9 @@ static unsigned part(struct sluice_loop *l) {
     return count;
 }
 
-static void check_deadlines(struct sluice_loop *l, uint32_t turn) {
+static void look_at_clock(struct sluice_loop *l, uint32_t turn) {
     loop_clock(l);
+    loop_span(l);
     if ((turn & CLOCK_TURNS) == 0)
         keepalive_pace(l);
     if (l->now_ns < l->next_deadline_ns)
@@ -184,21 +232,26 @@ static void check_deadlines(struct sluice_loop *l, uint32_t turn) {
     for (struct session *s = l->sessions; s; s = s->next) {
         if (s->queue.head)
             send_expire(l, s);
+        if (s->requests)
+            request_expire(l, s);
         session_timer(l, s);
     }
     keepalive_look(l);
+    grant_look(l);
 }
 
 /*
  * Whether this turn looks at the clock. A deadline of a message or of an end is looked for on every
  * empty turn; keepalive, which nearly every loop has, only where the clock was read anyway (what
- * spins or sleeps does that), so that an idle loop that spins stays as fast as one without.
+ * spins or sleeps does that), so that an idle loop that spins stays as fast as one without. Every 64th
+ * turn looks in any case, for the spans.
  */
 static inline bool is_clock_due(const struct sluice_loop *l, unsigned found, uint32_t turn) {
     if ((turn & CLOCK_TURNS) == 0 || l->slow_turns)
         return true;
-    return found == 0 &&
-           (l->next_deadline_ns < l->look_ns || l->now_ns >= l->next_deadline_ns || l->glance);
+    return found == 0 && l->next_deadline_ns != UINT64_MAX &&
+           ((l->next_deadline_ns < l->look_ns && l->next_deadline_ns < l->grant_look_ns) ||
+            l->now_ns >= l->next_deadline_ns || l->glance);
 }
 
 /* What most turns have nothing of. */
@@ -206,6 +259,8 @@ static unsigned uncommon(struct sluice_loop *l) {
     unsigned count = 0;
     if (l->downs > 0)
         count += session_check_downs(l);
+    if (l->settling > 0)
+        count += shared_settle(l);
     if (l->retries > 0)
         count += retry(l);
     if (l->partings > 0)
@@ -238,25 +293,28 @@ unsigned loop_turn(struct sluice_loop *l) {
         found += process_completions(l);
     if (l->dirty)
         flush_dirty(l);
-    if (unlikely(l->downs | l->retries | l->partings | l->lost) || unlikely(l->dying != NULL))
+    if (unlikely(l->downs | l->retries | l->partings | l->settling | l->lost) ||
+        unlikely(l->dying != NULL))
         found += uncommon(l);
-    if (l->next_deadline_ns != UINT64_MAX && is_clock_due(l, found, turn))
-        check_deadlines(l, turn);
+    l->worked |= found > 0;
+    if (is_clock_due(l, found, turn))
+        look_at_clock(l, turn);
     if (has_news(l)) {
-        found += event_deliver(l);
+        if (unlikely(atomic_load_explicit(&l->wake, memory_order_relaxed) & LOOP_WAKE_HUNGER))
+            found += hunger_turn(l);
+        unsigned delivered = event_deliver(l);
+        found += delivered;
+        l->worked |= delivered > 0;
         /* Messages alone could fill an array for ever: what found no room goes first, next time. */
         l->crowded = !first && has_news(l);
     }
     if (l->dirty)
         flush_dirty(l);
-    bool publish = (turn & PUBLISH_TURNS) == 0;
-    if (unlikely(publish))
-        loop_clock(l); /* a rate is published too, and nobody else may have asked for the time */
     if (found == 0) {
         l->totals.empty_turns++;
         if (l->totals_moved)
             loop_publish(l);
-    } else if (publish) {
+    } else if (unlikely((turn & PUBLISH_TURNS) == 0)) {
         loop_publish(l);
     }
     return found;

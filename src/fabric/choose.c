@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fabric/dropin.h"
+
 /* What is behind a name on one fabric. */
 enum finding {
     FOUND_NONE,
@@ -175,6 +177,6 @@ int fabric_choose_between(const struct fabric_ops *system, const struct fabric_o
 }
 
 int fabric_choose(const char *spec, struct fabric_choice *choice) {
-    return fabric_choose_between(&fabric_system, &fabric_soft, spec, getenv("SLUICE_DEVICE"),
-                                 choice);
+    struct fabric_pair here = fabric_pair_here();
+    return fabric_choose_between(here.system, here.soft, spec, getenv("SLUICE_DEVICE"), choice);
 }

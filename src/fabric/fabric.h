@@ -34,9 +34,23 @@ struct fabric_mark {
     uint64_t device; /* of the character device behind cmd_fd */
 };
 
+struct hwloc_topology;
+struct hwloc_bitmap_s;
+
+/*
+ * What can be relied upon, beyond what a device says that it has. drains_shared: a QP in ERR that uses
+ * shared receives says when it has taken the last one (LAST_WQE_REACHED). exact_windows: a memory
+ * window of type 2 is checked to the byte, and taken back at once. InfiniBand asks for both; the
+ * kernel's software devices do neither.
+ */
+struct fabric_traits {
+    bool drains_shared, exact_windows;
+};
+
 struct fabric_ops {
     const char *name; /* "system" or "soft" */
     bool software;
+    void (*get_traits)(const struct ibv_device_attr *attr, struct fabric_traits *traits);
 
     /* verbs */
     struct ibv_device **(*get_device_list)(int *num);
@@ -61,6 +75,8 @@ struct fabric_ops {
     int (*get_cq_event)(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context);
     void (*ack_cq_events)(struct ibv_cq *cq, unsigned int n);
     struct ibv_srq *(*create_srq)(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
+    int (*modify_srq)(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
+    int (*query_srq)(struct ibv_srq *srq, struct ibv_srq_attr *attr);
     int (*destroy_srq)(struct ibv_srq *srq);
     struct ibv_qp *(*create_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
     int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
@@ -103,6 +119,11 @@ struct fabric_ops {
      */
     void *(*mem_alloc)(size_t bytes);
     void (*mem_free)(void *addr, size_t bytes);
+    /*
+     * The same of pages of 1 << page_log2 bytes that the system keeps apart for that; bytes is a
+     * multiple of theirs. Given back by mem_free. Fails where there are none; may be NULL.
+     */
+    void *(*mem_alloc_huge)(size_t bytes, unsigned page_log2);
 
     /*
      * A context that rdma_cm opened for itself and gives to ids (id->verbs) holds its device, on
@@ -111,7 +132,18 @@ struct fabric_ops {
      */
     void (*cm_mark)(struct fabric_mark *mark, struct ibv_context *ctx);
     void (*cm_let_go)(const struct fabric_mark *mark);
+
+    /*
+     * Which CPUs are next to a device, on this machine: 0, or -1 and errno (the device is nowhere).
+     * Nobody knows: all of them.
+     */
+    int (*near_cpus)(struct hwloc_topology *topology, struct ibv_device *dev,
+                     struct hwloc_bitmap_s *set);
 };
+
+/* The system's near_cpus. */
+int fabric_near_cpus(struct hwloc_topology *topology, struct ibv_device *dev,
+                     struct hwloc_bitmap_s *set);
 
 /* The event's 64-bit argument (USER events); headers before 60 have no name for it. */
 static inline uint64_t fabric_event_arg(const struct rdma_cm_event *event) {

@@ -5,6 +5,8 @@
  */
 #include "soft/soft.h"
 
+#include <errno.h>
+
 #include "fabric/fabric.h"
 
 /* Its rdma_cm opens a context for each channel and closes it in time. */
@@ -16,9 +18,23 @@ static void let_go_of_nothing(const struct fabric_mark *mark) {
     (void)mark;
 }
 
+static void get_traits(const struct ibv_device_attr *attr, struct fabric_traits *traits) {
+    (void)attr;
+    *traits = (struct fabric_traits){.drains_shared = true, .exact_windows = true};
+}
+
+/* It is wherever the threads are that use it. */
+static int near_nothing(struct hwloc_topology *topology, struct ibv_device *dev,
+                        struct hwloc_bitmap_s *set) {
+    (void)topology, (void)dev, (void)set;
+    errno = ENODEV;
+    return -1;
+}
+
 const struct fabric_ops fabric_soft = {
     .name = "soft",
     .software = true,
+    .get_traits = get_traits,
     .get_device_list = soft_get_device_list,
     .free_device_list = soft_free_device_list,
     .get_device_name = soft_get_device_name,
@@ -40,6 +56,8 @@ const struct fabric_ops fabric_soft = {
     .get_cq_event = soft_get_cq_event,
     .ack_cq_events = soft_ack_cq_events,
     .create_srq = soft_create_srq,
+    .modify_srq = soft_modify_srq,
+    .query_srq = soft_query_srq,
     .destroy_srq = soft_destroy_srq,
     .create_qp = soft_create_qp,
     .modify_qp = soft_modify_qp,
@@ -67,6 +85,8 @@ const struct fabric_ops fabric_soft = {
     .write_cm_event = soft_write_cm_event,
     .mem_alloc = soft_mem_alloc,
     .mem_free = soft_mem_free,
+    .mem_alloc_huge = soft_mem_alloc_huge,
     .cm_mark = mark_nothing,
     .cm_let_go = let_go_of_nothing,
+    .near_cpus = near_nothing,
 };

@@ -34,6 +34,17 @@ static struct ibv_mr *system_reg_mr(struct ibv_pd *pd, void *addr, size_t length
     return ibv_reg_mr(pd, addr, length, access);
 }
 
+/*
+ * The kernel's software devices (Soft-RoCE, Soft-iWARP) are told by the vendor they give, which is
+ * nobody's. A NIC's word is taken.
+ */
+static void system_traits(const struct ibv_device_attr *attr, struct fabric_traits *traits) {
+    const uint32_t soft_roce = 0xffffff, soft_iwarp = 0x626d74;
+    bool nic =
+        attr->vendor_id != 0 && attr->vendor_id != soft_roce && attr->vendor_id != soft_iwarp;
+    *traits = (struct fabric_traits){.drains_shared = nic, .exact_windows = nic};
+}
+
 /* ---- rdma_cm --------------------------------------------------------------------------------- */
 
 typedef int write_cm_event_fn(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
@@ -102,6 +113,12 @@ static void *system_mem_alloc(size_t bytes) {
     return addr;
 }
 
+static void *system_mem_alloc_huge(size_t bytes, unsigned page_log2) {
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | (int)(page_log2 << MAP_HUGE_SHIFT);
+    void *addr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+    return addr == MAP_FAILED ? NULL : addr;
+}
+
 static void system_mem_free(void *addr, size_t bytes) {
     if (addr)
         munmap(addr, bytes);
@@ -151,6 +168,7 @@ static void system_cm_let_go(const struct fabric_mark *mark) {
 const struct fabric_ops fabric_system = {
     .name = "system",
     .software = false,
+    .get_traits = system_traits,
 
     .get_device_list = ibv_get_device_list,
     .free_device_list = ibv_free_device_list,
@@ -173,6 +191,8 @@ const struct fabric_ops fabric_system = {
     .get_cq_event = ibv_get_cq_event,
     .ack_cq_events = ibv_ack_cq_events,
     .create_srq = ibv_create_srq,
+    .modify_srq = ibv_modify_srq,
+    .query_srq = ibv_query_srq,
     .destroy_srq = ibv_destroy_srq,
     .create_qp = ibv_create_qp,
     .modify_qp = ibv_modify_qp,
@@ -202,6 +222,8 @@ const struct fabric_ops fabric_system = {
 
     .mem_alloc = system_mem_alloc,
     .mem_free = system_mem_free,
+    .mem_alloc_huge = system_mem_alloc_huge,
     .cm_mark = system_cm_mark,
     .cm_let_go = system_cm_let_go,
+    .near_cpus = fabric_near_cpus,
 };

@@ -11,6 +11,7 @@
 #include <strings.h>
 
 #include "cm/keyring.h"
+#include "datapath/datapath.h"
 #include "node/node.h"
 #include "node/place.h"
 
@@ -43,6 +44,8 @@ static struct session *make_session(sluice_node *n, const struct link_config *li
     s->slot = slot;
     s->node = n;
     s->pool = n->pool;
+    s->rx_pool = n->rx_pool;
+    s->rq = &s->own;
     s->state = SESSION_OPENING;
     s->link_config = *link;
     keyring_hold(link->keys);    /* session_bury() drops it */
@@ -57,6 +60,7 @@ static struct session *make_session(sluice_node *n, const struct link_config *li
     s->frame_bytes = 1u << n->options.eager_log2;
     s->info.cm_event = s->info.cm_status = s->info.wc_status = -1;
     msg_queue_init(&s->queue);
+    msg_queue_init(&s->replies);
     msg_queue_init(&s->held);
     atomic_store_explicit(&s->hangup_grace, UINT64_MAX, memory_order_relaxed);
     atomic_store_explicit(&s->loop, l, memory_order_relaxed);
@@ -228,7 +232,11 @@ int sluice_session_get_info(sluice_session handle, sluice_session_info *info) {
     known.cm_event = s->info.cm_event;
     known.cm_status = s->info.cm_status;
     known.wc_status = s->info.wc_status;
+    known.shared = s->info.shared;
     pthread_mutex_unlock(&s->node->lock);
+    known.kept = atomic_load_explicit(&s->shown_kept, memory_order_relaxed);
+    known.granted = atomic_load_explicit(&s->shown_granted, memory_order_relaxed);
+    known.requests = request_count(s);
     gate_leave(&s->gate);
     size_t bytes = info->size < sizeof known ? info->size : sizeof known;
     memcpy(info, &known, bytes);

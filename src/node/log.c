@@ -76,6 +76,8 @@ sluice_status reason_status(sluice_reason reason) {
     case SLUICE_REASON_DEVICE_REMOVED:
     case SLUICE_REASON_DEVICE_ERROR:
         return SLUICE_EDEVICE;
+    case SLUICE_REASON_ACCESS:
+        return SLUICE_EACCESS;
     }
     return SLUICE_EDEVICE;
 }

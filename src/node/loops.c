@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "node/node.h"
 
 int sluice_loop_open(sluice_node *n, sluice_loop **out, sluice_error *e) {
@@ -53,9 +54,46 @@ int sluice_fd(sluice_loop *l) {
 void sluice_wake(sluice_loop *l) {
     if (!l || forked())
         return;
-    atomic_store_explicit(&l->wake, 1, memory_order_release);
+    atomic_fetch_or_explicit(&l->wake, LOOP_WAKE_EVENT, memory_order_release);
     doorbell_ring(&l->mailbox.bell, 0);
 }
+
+/* ---- the idle policy of a live loop ---------------------------------------------------------- */
+
+static bool is_idle(sluice_idle idle) {
+    return (unsigned)idle <= SLUICE_IDLE_BLOCK;
+}
+
+int sluice_loop_set_idle(sluice_loop *l, sluice_idle idle) {
+    if (forked())
+        return SLUICE_EFORKED;
+    if (!l || !is_idle(idle))
+        return SLUICE_EINVAL;
+    sluice_node *n = l->node;
+    if (loop_is_seized(l) || !node_call_begin(n))
+        return SLUICE_ECLOSED;
+    loop_set_idle(l, idle);
+    node_call_end(n);
+    return SLUICE_OK;
+}
+
+int sluice_worker_set_idle(sluice_node *n, uint32_t worker, sluice_idle idle) {
+    if (forked())
+        return SLUICE_EFORKED;
+    if (!n || !is_idle(idle))
+        return SLUICE_EINVAL;
+    if (!node_call_begin(n))
+        return SLUICE_ECLOSED;
+    int status = SLUICE_EINVAL;
+    if (worker < n->worker_count) {
+        loop_set_idle(n->workers[worker].loop, idle);
+        status = SLUICE_OK;
+    }
+    node_call_end(n);
+    return status;
+}
+
+/* ---- closing, and what a node tells ---------------------------------------------------------- */
 
 int sluice_loop_close(sluice_loop *l) {
     if (forked())
@@ -85,6 +123,21 @@ int sluice_loop_close(sluice_loop *l) {
     return status;
 }
 
+static void add_limits(sluice_node_info *info) {
+    struct limits limits;
+    limits_read(&limits, "");
+    info->memlock_bytes = limits.memlock;
+    info->memlock_exempt = limits.memlock_exempt;
+    info->cgroup_bytes = limits.cgroup;
+    info->files_max = limits.files_max;
+    info->files = limits.files;
+    for (; info->huge_count < limits.huge_count; info->huge_count++) {
+        const struct limits_huge *huge = &limits.huge[info->huge_count];
+        info->huge[info->huge_count] =
+            (sluice_huge_pages){huge->numa, huge->page_log2, huge->total, huge->free};
+    }
+}
+
 int sluice_node_get_info(sluice_node *n, sluice_node_info *info) {
     if (forked())
         return SLUICE_EFORKED;
@@ -100,13 +153,25 @@ int sluice_node_get_info(sluice_node *n, sluice_node_info *info) {
     known.workers = n->worker_count;
     for (uint32_t i = 0; i < 64; i++)
         known.worker_cpu[i] = i < n->worker_count ? n->workers[i].claim.cpu : -1;
+    for (uint32_t i = 0; i < 64; i++)
+        known.worker_numa[i] = i < n->worker_count ? n->workers[i].numa : -1;
     known.eager_bytes = 1u << n->options.eager_log2;
     known.inline_bytes = atomic_load_explicit(&n->inline_bytes, memory_order_relaxed);
     known.message_bytes_max = n->options.message_bytes_max;
-    known.memory_bytes_max = pool_bytes_max(n->pool);
-    known.memory_bytes = pool_bytes(n->pool);
+    known.memory_bytes_max = n->options.memory_bytes_max;
+    known.memory_bytes = pool_bytes(n->pool) + pool_bytes(n->rx_pool);
     known.sessions_max = n->options.sessions_max;
     known.sessions = slots_open(n->index);
+    known.device_numa = n->device_numa;
+    known.memory_numa = n->plan.arena_numa;
+    known.receive_bytes_max = n->options.receive_bytes_max;
+    known.session_bytes = n->need.session_bytes;
+    known.sessions_bytes = n->need.receive_bytes;
+    known.sessions_bytes_full = n->need.receive_bytes_full;
+    add_limits(&known);
+    pool_describe(n->pool, known.memory, sizeof known.memory);
+    pool_describe(n->rx_pool, known.receive_memory, sizeof known.receive_memory);
+    memcpy(known.placement, n->plan.why, sizeof known.placement);
     node_call_end(n);
     memcpy(info, &known, info->size < sizeof known ? info->size : sizeof known);
     return SLUICE_OK;

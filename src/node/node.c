@@ -21,8 +21,18 @@
 #include <time.h>
 
 #include "datapath/datapath.h"
+#include "datapath/hunger.h"
 #include "datapath/slots.h"
 #include "node/place.h"
+#include "pool/arena.h"
+#include "pool/shortage.h"
+
+/* Descriptors, beside the device's own: of the node, two arenas more included; of a worker; of the software
+ * device for each process it is connected with. */
+#define FILES_NODE 12u
+#define FILES_LOOP 5u
+#define FILES_PEER 5u
+#define GROW_AHEAD_BYTES ((uint64_t)1 << 20) /* free memory below this: more, ahead of need */
 
 static struct sluice_node nodes[NODES_MAX];
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -75,6 +85,7 @@ static int open_device(sluice_node *n, sluice_error *e) {
                          n->choice.device, strerror(error));
     if (n->fabric->query_device(n->context, &n->device_attr) != 0)
         memset(&n->device_attr, 0, sizeof n->device_attr);
+    n->fabric->get_traits(&n->device_attr, &n->traits);
     if ((n->pd = n->fabric->alloc_pd(n->context)) != NULL)
         return SLUICE_OK;
     error = errno;
@@ -98,18 +109,91 @@ static void close_device(sluice_node *n) {
 
 void node_let_go(sluice_node *n) {
     pool_let_go(n->pool);
+    pool_let_go(n->rx_pool);
+    regions_let_go(&n->regions);
+    registrations_let_go(&n->registrations);
     close_device(n);
 }
 
-static int open_memory(sluice_node *n, sluice_error *e) {
-    int error = pool_open(&n->pool, n->fabric, n->pd, n->options.memory_bytes_max);
+/* Connections times depth times size, before any of it is allocated. */
+static int check_need(sluice_node *n, const struct backing_wish *wish, sluice_error *e) {
+    struct limits limits;
+    char why[200];
+    limits_read(&limits, "");
+    const struct need_input in = {
+        .sessions = n->options.sessions_max,
+        .chosen = n->options.sessions_chosen,
+        .depth = GRANT_MIN,
+        .full = CREDITS_DEFAULT,
+        .frame = ((uint64_t)1 << n->options.eager_log2) + POOL_HEADROOM,
+        .receive_bytes_max = n->options.receive_bytes_max,
+        .memory_bytes_max = n->options.memory_bytes_max,
+        .locks = !n->fabric->software,
+        .limits = &limits,
+        .huge_log2 = wish->huge_log2,
+        .numa = wish->numa,
+        .files = FILES_NODE + FILES_LOOP * n->options.workers,
+        .files_peer = n->fabric->software ? FILES_PEER : 0,
+    };
+    int error = need_make(&n->need, &in, why, sizeof why);
+    if (error == -EMFILE)
+        return error_set(e, SLUICE_ELIMIT, SLUICE_REASON_NONE, EMFILE, "%s", why);
     if (error != 0)
-        return error_set(e, SLUICE_ENOMEM, SLUICE_REASON_NO_MEMORY, -error,
-                         "no memory can be registered: %s (the limit is `ulimit -l`)",
-                         strerror(-error));
+        return error_set(e, error == -EINVAL ? SLUICE_EINVAL : SLUICE_ENOMEM,
+                         error == -EINVAL ? SLUICE_REASON_NONE : SLUICE_REASON_NO_MEMORY, -error,
+                         "%s", why);
+    n->options.sessions_max = n->need.sessions;
+    if (n->need.files[0])
+        node_log(n, SLUICE_LOG_INFO, "%s", n->need.files);
+    if (n->need.warning[0])
+        node_log(n, n->need.serious ? SLUICE_LOG_WARNING : SLUICE_LOG_INFO, "%s", n->need.warning);
+    return SLUICE_OK;
+}
+
+static void show_memory(sluice_node *n) {
+    for (unsigned i = 0; i < POOL_CLASSES; i++) /* the last has any size */
+        n->stats.page->class_bytes[i] = pool_class_bytes(i);
+    pool_show(n->pool, &n->stats.page->memory[STATS_SEND]);
+    pool_show(n->rx_pool, &n->stats.page->memory[STATS_RECEIVE]);
+}
+
+static void on_shortage(const char *text, void *arg) {
+    node_log(arg, SLUICE_LOG_WARNING, "%s", text);
+}
+
+static int open_memory(sluice_node *n, sluice_error *e) {
+    struct pool_config config = {n->fabric, n->pd, 0, {0}};
+    config.wish.numa = (int16_t)n->plan.arena_numa;
+    backing_from_environment(&config.wish);
+    int status = check_need(n, &config.wish, e);
+    if (status != SLUICE_OK)
+        return status;
+    config.bytes_max = n->options.memory_bytes_max - n->options.receive_bytes_max;
+    int error = pool_open_with(&n->pool, &config);
+    if (error == 0) {
+        config.bytes_max = n->options.receive_bytes_max;
+        if ((error = pool_open_with(&n->rx_pool, &config)) != 0)
+            pool_close(n->pool);
+    }
+    if (error != 0) {
+        char why[200];
+        struct shortage shortage = {POOL_PAGE, config.bytes_max, -error, !n->fabric->software, 0};
+        shortage_explain(why, sizeof why, &shortage);
+        return error_set(e, SLUICE_ENOMEM, SLUICE_REASON_NO_MEMORY, -error, "%s", why);
+    }
+    hunger_open(n);
+    pool_on_shortage(n->pool, !n->fabric->software, on_shortage, n);
+    pool_on_shortage(n->rx_pool, !n->fabric->software, on_shortage, n);
+    if (!n->manual) {
+        pool_grow_ahead(n->pool, GROW_AHEAD_BYTES);
+        pool_grow_ahead(n->rx_pool, GROW_AHEAD_BYTES);
+    }
     error = stats_open(&n->stats, n->options.name, n->choice.device);
-    if (error == 0)
+    if (error == 0) {
+        show_memory(n);
         return SLUICE_OK;
+    }
+    pool_close(n->rx_pool);
     pool_close(n->pool);
     return error_set(e, SLUICE_ENOMEM, 0, -error, "no statistics page: %s", strerror(-error));
 }
@@ -128,7 +212,7 @@ static int claim_cpu(sluice_node *n, uint32_t i, sluice_error *e) {
     if (n->manual)
         return SLUICE_OK;
     if (!n->options.worker_cpus) {
-        if (cpu_claim_any(claim) != 0)
+        if (cpu_claim_of(claim, n->plan.cpus, n->plan.cpu_count, n->plan.chosen) != 0)
             *claim = (struct cpu_claim){-1, -1}; /* not pinned is not worse than not started */
         return SLUICE_OK;
     }
@@ -220,6 +304,9 @@ int node_open_env(sluice_node **out, const sluice_node_options *o, const struct 
     atomic_store(&n->close_deadline_ns, UINT64_MAX);
     pthread_mutex_init(&n->care, NULL);
     pthread_mutex_init(&n->lock, NULL);
+    pthread_mutex_init(&n->bells, NULL);
+    regions_init(&n->regions);
+    registrations_init(&n->registrations);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -228,6 +315,10 @@ int node_open_env(sluice_node **out, const sluice_node_options *o, const struct 
 
     if ((status = open_device(n, e)) != SLUICE_OK)
         goto give_back;
+    if (place_plan(n) != 0) {
+        status = error_set(e, SLUICE_EINVAL, 0, EINVAL, "%s", n->plan.why);
+        goto close_device;
+    }
     if ((status = open_memory(n, e)) != SLUICE_OK)
         goto close_device;
     if ((status = cm_open(&n->cm, n, !manual, e)) != SLUICE_OK)
@@ -243,11 +334,15 @@ close_cm:
     cm_close(&n->cm);
 close_memory:
     stats_close(&n->stats);
+    pool_close(n->rx_pool);
     pool_close(n->pool);
 close_device:
     close_device(n);
 give_back:
+    registrations_close(&n->registrations);
+    regions_close(&n->regions);
     pthread_cond_destroy(&n->changed);
+    pthread_mutex_destroy(&n->bells);
     pthread_mutex_destroy(&n->lock);
     pthread_mutex_destroy(&n->care);
     atomic_store(&n->state, NODE_CLOSED);
@@ -378,12 +473,20 @@ void sluice_close(sluice_node *n, uint64_t grace_ns) {
     close_loops(n);
     cm_close(&n->cm);
     stats_close(&n->stats);
+    pool_close(n->rx_pool);
+    registrations_close(&n->registrations);
+    regions_close(&n->regions);
     pool_close(n->pool);
     close_device(n);
     pthread_cond_destroy(&n->changed);
+    pthread_mutex_destroy(&n->bells);
     pthread_mutex_destroy(&n->lock);
     pthread_mutex_destroy(&n->care);
     atomic_store(&n->state, NODE_CLOSED);
+}
+
+sluice_node *node_at(uint32_t index) {
+    return &nodes[index % NODES_MAX];
 }
 
 bool node_call_begin(sluice_node *n) {

@@ -24,12 +24,16 @@
 #include "cm/cm.h"
 #include "datapath/loop.h"
 #include "fabric/fabric.h"
+#include "node/need.h"
+#include "node/plan.h"
+#include "node/registrations.h"
 #include "pool/pool.h"
+#include "pool/region.h"
 
 #define WORKERS_MAX 64
-#define INLINE_WANTED 256u           /* bytes of a frame that should go with the work request */
-#define LINGER_NS 100000000ull       /* how long a farewell and what is in flight may take */
-#define DRAIN_NS 1000000000ull       /* a device that does not flush is not waited for longer */
+#define INLINE_WANTED 256u     /* bytes of a frame that should go with the work request */
+#define LINGER_NS 100000000ull /* how long a farewell and what is in flight may take */
+#define DRAIN_NS 1000000000ull /* between two looks whether a queue pair still drains: drain.c */
 #define CLOSE_EXTRA_NS 5000000000ull /* sluice_close() gives up on a stuck session after this */
 
 enum node_state {
@@ -44,7 +48,14 @@ struct node_options { /* sluice_node_options with the defaults filled in */
     const char *device;
     uint32_t workers, idle, eager_log2, message_log2, sessions_max, handshakes_max, requests_max;
     const int *worker_cpus;
-    uint64_t memory_bytes_max, message_bytes_max;
+    uint64_t memory_bytes_max, message_bytes_max, receive_bytes_max;
+    uint32_t memory_numa;      /* as the option */
+    bool sessions_chosen;      /* sessions_max is the caller's */
+    uint64_t rendezvous_bytes; /* 0: by device */
+    uint32_t rendezvous;       /* sluice_rendezvous */
+    uint32_t without;          /* SLUICE_WITHOUT_INLINE ... */
+    uint32_t registrations;    /* sluice_registrations */
+    uint64_t registration_bytes_max;
     void (*log)(int level, const char *text, void *log_arg);
     void *log_arg;
 };
@@ -70,8 +81,13 @@ struct sluice_node {
     struct ibv_context *context;
     struct ibv_pd *pd;
     struct ibv_device_attr device_attr;
-    int device_numa; /* NUMA node of the device, -1: none, or not known */
-    struct pool *pool;
+    struct fabric_traits traits; /* of the device */
+    int device_numa;             /* NUMA node of the device, -1: none, or not known */
+    struct plan plan;
+    struct need need;
+    struct pool *pool, *rx_pool; /* for the application and sending; for receiving */
+    struct regions regions;
+    struct registrations registrations;
     struct stats stats;
     struct cm cm;
     struct node_worker workers[WORKERS_MAX];
@@ -85,8 +101,10 @@ struct sluice_node {
 
     pthread_mutex_t care; /* taken before lock: no loop is opened or closed, and the device stays */
     pthread_mutex_t lock;
+    pthread_mutex_t bells;                      /* taken last: loops may be looked up and rung */
     pthread_cond_t changed;                     /* a session was freed, or a listener answered */
-    struct sluice_loop *loops[STATS_LOOPS_MAX]; /* lock: workers' and the application's */
+    struct sluice_loop *loops[STATS_LOOPS_MAX]; /* lock, written under bells too: all there are */
+    _Atomic uint64_t memory_back;               /* see hunger.c */
 };
 
 extern _Atomic bool node_forked; /* this process is a child of the one that opened nodes */
@@ -99,6 +117,8 @@ static inline bool forked(void) {
 int node_open_env(sluice_node **out, const sluice_node_options *o, const struct sluice_env *env,
                   bool manual, sluice_error *e);
 
+/* The node with this index, open or not. */
+sluice_node *node_at(uint32_t index);
 /* Brackets a call that needs the node open throughout. False: it is not. */
 bool node_call_begin(sluice_node *n);
 void node_call_end(sluice_node *n);

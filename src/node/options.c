@@ -13,7 +13,7 @@
 #include "cm/keyring.h"
 #include "node/node.h"
 
-#define EAGER_DEFAULT 16384u
+#define EAGER_DEFAULT 8192u
 #define EAGER_MIN 512u
 #define EAGER_MAX 65536u
 #define MEMORY_DEFAULT (1ull << 30)
@@ -24,13 +24,16 @@
 #define WINDOW_MESSAGES_MAX 65536u
 #define WINDOW_BYTES_DEFAULT (16ull << 20)
 #define TIMEOUT_DEFAULT 10000000000ull
-#define CREDITS_DEFAULT 32u
 #define CREDITS_MIN 4u
 #define CREDITS_MAX 1024u
 #define HANDSHAKES_DEFAULT 128u
 #define REQUESTS_DEFAULT 1024u
 #define KEEPALIVE_DEFAULT 10000000000ull
 #define ACK_TIMEOUT_MAX 31u
+#define IN_FLIGHT_DEFAULT 64u
+#define IN_FLIGHT_MAX 256u
+#define LINK_FLAGS (SLUICE_ASK | SLUICE_ONCE | SLUICE_REUSE | SLUICE_PLACE | SLUICE_ISOLATED)
+#define RECEIVE_MIN (256u << 10)
 
 /* Copies what both sides know; false when the caller's struct holds something unknown. */
 static bool read_sized(void *known, size_t known_bytes, const void *given) {
@@ -78,6 +81,16 @@ int options_node(struct node_options *out, const sluice_node_options *given, slu
         REFUSE("sessions_max %u is above %u", sessions, SLOTS_MAX);
     if (memory < 1u << 20)
         REFUSE("memory_bytes_max %llu is below 1 MiB", (unsigned long long)memory);
+    uint64_t receive = o.receive_bytes_max ? o.receive_bytes_max : memory / 4;
+    if (receive < RECEIVE_MIN || receive > memory - RECEIVE_MIN)
+        REFUSE("receive_bytes_max %llu is not between 256 KiB and memory_bytes_max less 256 KiB",
+               (unsigned long long)receive);
+    if (o.rendezvous > SLUICE_RENDEZVOUS_WRITE)
+        REFUSE("rendezvous %u is not one of sluice_rendezvous", o.rendezvous);
+    if (o.without & ~SLUICE_WITHOUT_ALL)
+        REFUSE("unknown bits in without: 0x%x", o.without & ~SLUICE_WITHOUT_ALL);
+    if (o.registrations > SLUICE_REGISTRATIONS_OFF)
+        REFUSE("registrations %u is not one of sluice_registrations", o.registrations);
     *out = (struct node_options){
         .device = o.device,
         .workers = workers,
@@ -89,6 +102,14 @@ int options_node(struct node_options *out, const sluice_node_options *given, slu
         .worker_cpus = o.worker_cpus,
         .memory_bytes_max = memory,
         .message_bytes_max = message,
+        .receive_bytes_max = receive,
+        .memory_numa = o.memory_numa,
+        .sessions_chosen = o.sessions_max != 0,
+        .rendezvous_bytes = o.rendezvous_bytes,
+        .rendezvous = o.rendezvous,
+        .without = o.without,
+        .registrations = o.registrations,
+        .registration_bytes_max = o.registration_bytes_max ? o.registration_bytes_max : memory / 4,
         .log = o.log,
         .log_arg = o.log_arg,
     };
@@ -141,8 +162,8 @@ int options_link(struct link_config *out, sluice_node *n, const sluice_link_opti
     uint32_t keepalive;
     if ((status = read_keepalive(&keepalive, o.keepalive_ns, e)) != SLUICE_OK)
         return status;
-    if (o.flags & ~(SLUICE_ASK | SLUICE_ONCE | SLUICE_REUSE))
-        REFUSE("unknown link flags 0x%x", o.flags & ~(SLUICE_ASK | SLUICE_ONCE | SLUICE_REUSE));
+    if (o.flags & ~LINK_FLAGS)
+        REFUSE("unknown link flags 0x%x", o.flags & ~LINK_FLAGS);
     if (o.private_bytes > SLUICE_PRIVATE_MAX || (o.private_bytes > 0 && !o.private_data))
         REFUSE("private data of %u bytes: more than %u, or missing", o.private_bytes,
                SLUICE_PRIVATE_MAX);
@@ -152,6 +173,9 @@ int options_link(struct link_config *out, sluice_node *n, const sluice_link_opti
         REFUSE("ack_timeout %u is above %u", o.ack_timeout, ACK_TIMEOUT_MAX);
     uint32_t credits = o.credits ? o.credits : CREDITS_DEFAULT;
     uint32_t messages = o.window_messages ? o.window_messages : WINDOW_MESSAGES_DEFAULT;
+    uint32_t requests = o.requests ? o.requests : IN_FLIGHT_DEFAULT;
+    if (requests > IN_FLIGHT_MAX)
+        REFUSE("requests %u is above %u", requests, IN_FLIGHT_MAX);
     if (credits < CREDITS_MIN || credits > CREDITS_MAX)
         REFUSE("credits %u is not between %u and %u", credits, CREDITS_MIN, CREDITS_MAX);
     if (messages > WINDOW_MESSAGES_MAX)
@@ -171,6 +195,7 @@ int options_link(struct link_config *out, sluice_node *n, const sluice_link_opti
         .timeout_ns = o.timeout_ns ? o.timeout_ns : TIMEOUT_DEFAULT,
         .loops = o.loops,
         .loop_count = o.loop_count,
+        .requests = requests,
         .keepalive = keepalive,
         .tos = o.tos,
         .ack_timeout = o.ack_timeout,

@@ -11,7 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/topology.h"
 #include "node/node.h"
 
 /* A rate older than this is that of a worker which has become idle. */
@@ -178,13 +180,53 @@ int place_read_numa(const char *path) {
     return valid ? (int)numa : PLACE_NO_NUMA;
 }
 
-void place_open(sluice_node *n) {
-    char path[160];
-    n->device_numa = PLACE_NO_NUMA; /* in memory: as near as the threads that use it */
-    if (!n->fabric->software && !strchr(n->choice.device, '/')) {
-        snprintf(path, sizeof path, "/sys/class/infiniband/%s/device/numa_node", n->choice.device);
-        n->device_numa = place_read_numa(path);
+/* The address on the PCI bus, the last part of where the device's link in sysfs leads; or "". */
+static void read_pci(const char *device, char *out, size_t bytes) {
+    char path[160], target[256];
+    out[0] = 0;
+    snprintf(path, sizeof path, "/sys/class/infiniband/%s/device", device);
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    if (length <= 0)
+        return;
+    target[length] = 0;
+    const char *last = strrchr(target, '/');
+    last = last ? last + 1 : target;
+    if (strlen(last) < bytes)
+        strcpy(out, last);
+}
+
+int place_plan(sluice_node *n) {
+    char path[160], pci[64] = "";
+    struct plan_nic nic = {n->choice.device, PLAN_NO_NUMA};
+    struct plan_input in = {
+        .topology = topology_here(),
+        .device = n->choice.device,
+        .software = n->fabric->software,
+        .nics = &nic,
+        .nic_count = 1,
+        .memory_numa = n->options.memory_numa,
+        .numa_environment = getenv("SLUICE_NUMA"),
+        .worker_cpus = n->options.worker_cpus,
+        .environment = getenv("SLUICE_CPUS"),
+        .workers = n->options.workers,
+    };
+    hwloc_bitmap_t cpus = NULL;
+    if (in.topology && (cpus = hwloc_bitmap_alloc()) != NULL &&
+        n->fabric->near_cpus(in.topology, n->context->device, cpus) == 0)
+        in.device_cpus = cpus;
+    if (!in.software && !strchr(nic.device, '/')) {
+        snprintf(path, sizeof path, "/sys/class/infiniband/%s/device/numa_node", nic.device);
+        nic.numa = place_read_numa(path);
+        read_pci(nic.device, pci, sizeof pci);
+        in.pci = *pci ? pci : NULL;
     }
+    int error = plan_make(&n->plan, &in);
+    n->device_numa = n->plan.device_numa >= 0 ? n->plan.device_numa : nic.numa;
+    hwloc_bitmap_free(cpus);
+    return error;
+}
+
+void place_open(sluice_node *n) {
     for (uint32_t i = 0; i < n->worker_count; i++)
         n->workers[i].numa = cpu_numa_node(n->workers[i].claim.cpu);
 }

@@ -56,7 +56,9 @@ struct sluice_loop *place_session(struct sluice_node *n, const struct link_confi
 void place_hold(const struct link_config *link);
 void place_let_go(struct sluice_node *n, const struct link_config *link);
 
-/* Finds out where the device and the workers are; once, when they are there. */
+/* Finds out where the device is and makes the plan; when the device is open. 0 or -EINVAL: plan.why. */
+int place_plan(struct sluice_node *n);
+/* Finds out where the workers are; once, when they are there. */
 void place_open(struct sluice_node *n);
 /* The number in a sysfs file, or PLACE_NO_NUMA. */
 int place_read_numa(const char *path);

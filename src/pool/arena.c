@@ -15,27 +15,51 @@
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-int block_open(struct block *block, struct budget *budget, size_t bytes) {
+static bool reserve(struct budget *budget, size_t bytes) {
     uint64_t used = atomic_load_explicit(&budget->bytes, memory_order_relaxed);
-    if (bytes > budget->bytes_max || used > budget->bytes_max - bytes)
+    do {
+        if (bytes > budget->bytes_max || used > budget->bytes_max - bytes)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&budget->bytes, &used, used + bytes,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return true;
+}
+
+static void unreserve(struct budget *budget, size_t bytes) {
+    atomic_fetch_sub_explicit(&budget->bytes, bytes, memory_order_relaxed);
+}
+
+int block_open(struct block *block, struct budget *budget, size_t bytes) {
+    if (!reserve(budget, bytes))
         return -ENOMEM;
-    if (!budget->pd)
+    struct ibv_pd *pd = atomic_load(&budget->pd);
+    if (!pd) {
+        unreserve(budget, bytes);
         return -ENODEV;
+    }
     const struct fabric_ops *fabric = budget->fabric;
+    struct backing backing;
     errno = 0;
-    uint8_t *addr = fabric->mem_alloc(bytes);
-    if (!addr)
-        return errno ? -errno : -ENOMEM;
-    /* Local access only: no peer may reach a buffer that a pool hands from session to session. */
+    uint8_t *addr = backing_alloc(fabric, bytes, &budget->wish, &backing);
+    if (!addr) {
+        int error = errno ? errno : ENOMEM;
+        unreserve(budget, bytes);
+        return -error;
+    }
+    /* Local access only: no peer may reach a buffer that a pool hands from session to session. A memory
+     * window may be bound on a part of it, which gives one peer a key to that part for a while. */
     errno = 0;
-    struct ibv_mr *mr = fabric->reg_mr(budget->pd, addr, bytes, IBV_ACCESS_LOCAL_WRITE);
+    struct ibv_mr *mr =
+        fabric->reg_mr(pd, addr, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
     if (!mr) {
         int error = errno ? errno : ENOMEM;
         fabric->mem_free(addr, bytes);
+        unreserve(budget, bytes);
         return -error;
     }
-    *block = (struct block){addr, bytes, mr};
-    atomic_store_explicit(&budget->bytes, used + bytes, memory_order_relaxed);
+    *block = (struct block){addr, bytes, mr, backing};
+    backing_count(&budget->report, &backing, (int64_t)bytes);
+    backing_miss(&budget->report, &budget->wish, &backing, bytes);
     return 0;
 }
 
@@ -47,8 +71,8 @@ void block_close(struct block *block, struct budget *budget) {
     SANITIZE_UNPOISON(block->addr,
                       block->bytes); /* the addresses may come back as another mapping */
     budget->fabric->mem_free(block->addr, block->bytes);
-    uint64_t used = atomic_load_explicit(&budget->bytes, memory_order_relaxed);
-    atomic_store_explicit(&budget->bytes, used - block->bytes, memory_order_relaxed);
+    backing_count(&budget->report, &block->backing, -(int64_t)block->bytes);
+    unreserve(budget, block->bytes);
 }
 
 void block_let_go(struct block *block, struct budget *budget) {
@@ -63,9 +87,11 @@ void arenas_let_go(struct arenas *set, struct budget *budget) {
         block_let_go(&arena->block, budget);
 }
 
-void arenas_init(struct arenas *set) {
+void arenas_init(struct arenas *set, const struct budget *budget) {
+    size_t huge = budget->wish.huge_log2 > 0 ? (size_t)1 << budget->wish.huge_log2 : 0;
     set->list = NULL;
-    set->next_bytes = ARENA_FIRST;
+    /* Pages of a GiB are of use only to an arena that has as much. */
+    set->next_bytes = huge > ARENA_FIRST && huge <= budget->bytes_max ? huge : ARENA_FIRST;
 }
 
 static size_t budget_left(const struct budget *budget) {
@@ -74,36 +100,70 @@ static size_t budget_left(const struct budget *budget) {
     return left < SIZE_MAX ? (size_t)left & ~(POOL_PAGE - 1) : SIZE_MAX & ~(POOL_PAGE - 1);
 }
 
-int arenas_grow(struct arenas *set, struct budget *budget, size_t min_bytes) {
-    min_bytes = page_round(min_bytes);
+size_t arenas_step(const struct arenas *set, const struct budget *budget, size_t min_bytes) {
     size_t bytes = set->next_bytes;
     size_t left = budget_left(budget);
     if (bytes > left)
         bytes = left; /* the last arena takes what the cap leaves */
-    if (bytes < min_bytes)
-        return -ENOMEM;
+    return bytes < min_bytes ? 0 : bytes;
+}
+
+struct arena *arena_open(struct budget *budget, size_t bytes) {
     struct block block;
-    int error;
-    /* A limit of locked memory may refuse a large step and still allow a small one. */
-    while ((error = block_open(&block, budget, bytes)) != 0) {
-        if (bytes == min_bytes)
-            return error;
-        bytes = page_round(bytes / 2);
-        if (bytes < min_bytes)
-            bytes = min_bytes;
+    int error = block_open(&block, budget, bytes);
+    if (error != 0) {
+        errno = -error;
+        return NULL;
     }
     uint32_t pages = (uint32_t)(bytes / POOL_PAGE);
     struct arena *arena = calloc(1, sizeof *arena + pages);
     if (!arena) {
         block_close(&block, budget);
-        return -ENOMEM;
+        errno = ENOMEM;
+        return NULL;
     }
     arena->block = block;
     arena->pages = arena->pages_free = pages;
+    return arena;
+}
+
+void arenas_add(struct arenas *set, struct arena *arena) {
     arena->next = set->list;
     set->list = arena;
-    if (bytes == set->next_bytes && set->next_bytes < ARENA_LARGEST)
+    if (arena->block.bytes == set->next_bytes && set->next_bytes < ARENA_LARGEST)
         set->next_bytes *= 2;
+}
+
+uint64_t arenas_free_bytes(const struct arenas *set) {
+    uint64_t pages = 0;
+    for (const struct arena *arena = set->list; arena; arena = arena->next)
+        pages += arena->pages_free;
+    return pages * POOL_PAGE;
+}
+
+/* A limit of locked memory may refuse a large step and still allow a small one. */
+size_t arenas_smaller(struct arenas *set, size_t bytes, size_t min_bytes) {
+    if (bytes <= min_bytes)
+        return 0;
+    if (set->next_bytes > ARENA_LARGEST) /* there is no huge page that large */
+        set->next_bytes = bytes = bytes < ARENA_FIRST ? bytes : ARENA_FIRST;
+    else
+        bytes = page_round(bytes / 2);
+    return bytes < min_bytes ? min_bytes : bytes;
+}
+
+int arenas_grow(struct arenas *set, struct budget *budget, size_t min_bytes) {
+    min_bytes = page_round(min_bytes);
+    size_t bytes = arenas_step(set, budget, min_bytes);
+    if (bytes == 0)
+        return -ENOMEM;
+    struct arena *arena;
+    while (!(arena = arena_open(budget, bytes))) {
+        int error = errno;
+        if ((bytes = arenas_smaller(set, bytes, min_bytes)) == 0)
+            return -error;
+    }
+    arenas_add(set, arena);
     return 0;
 }
 
@@ -132,6 +192,13 @@ static uint32_t find_run(const struct arena *arena, uint32_t from, uint32_t to, 
             return page + 1 - pages;
     }
     return to;
+}
+
+bool arenas_have(const struct arenas *set, uint32_t pages) {
+    for (const struct arena *arena = set->list; arena; arena = arena->next)
+        if (arena->pages_free >= pages && find_run(arena, 0, arena->pages, pages) < arena->pages)
+            return true;
+    return false;
 }
 
 uint8_t *arenas_take(struct arenas *set, uint32_t pages, struct arena **from) {

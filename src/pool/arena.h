@@ -6,7 +6,7 @@
  * double, and gives whole arenas back when they are empty and somebody needs their bytes.
  * The budget counts every registered byte of a pool and is never exceeded.
  *
- * Owner: the pool, under its slow lock.
+ * Owner: the pool, under its slow lock; a block may be opened without it.
  */
 #ifndef POOL_ARENA_H
 #define POOL_ARENA_H
@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "fabric/fabric.h"
+#include "pool/backing.h"
 
 #define POOL_PAGE ((size_t)4096)
 #define ARENA_FIRST ((size_t)2 << 20)
@@ -30,18 +31,22 @@ static inline size_t page_round(size_t bytes) {
 
 struct budget {
     const struct fabric_ops *fabric;
-    struct ibv_pd *pd; /* NULL: the device is gone */
+    struct ibv_pd *_Atomic pd; /* NULL: the device is gone */
     uint64_t bytes_max;
-    _Atomic uint64_t bytes; /* written under the slow lock, read by anybody */
+    struct backing_wish wish;
+    _Atomic uint64_t bytes; /* what blocks have, and what is about to be one */
+    struct backing_report report;
 };
 
 struct block {
     uint8_t *addr;
     size_t bytes;
     struct ibv_mr *mr;
+    struct backing backing;
 };
 
-/* Allocates and registers page-rounded bytes within the budget. 0 or -errno (ENOMEM: the cap). */
+/* Allocates and registers page-rounded bytes within the budget; any thread. 0 or -errno (ENOMEM: the
+ * cap). */
 int block_open(struct block *block, struct budget *budget, size_t bytes);
 void block_close(struct block *block, struct budget *budget);
 /* Ends the registration and keeps the memory. */
@@ -62,7 +67,18 @@ struct arenas {
     size_t next_bytes; /* size of the next arena */
 };
 
-void arenas_init(struct arenas *set);
+void arenas_init(struct arenas *set, const struct budget *budget);
+/* What arenas_grow() would ask for; 0: the cap leaves less than min_bytes. */
+size_t arenas_step(const struct arenas *set, const struct budget *budget, size_t min_bytes);
+/* A new arena, in no set yet: any thread, no lock. NULL and errno. */
+struct arena *arena_open(struct budget *budget, size_t bytes);
+void arenas_add(struct arenas *set, struct arena *arena);
+/* Free pages in bytes, all arenas together. */
+uint64_t arenas_free_bytes(const struct arenas *set);
+/* So many bytes were refused: what to try next; 0: it was as little as could be of use. */
+size_t arenas_smaller(struct arenas *set, size_t bytes, size_t min_bytes);
+/* Whether a run of pages is free somewhere. */
+bool arenas_have(const struct arenas *set, uint32_t pages);
 /* Adds an arena with room for a run of min_bytes. 0 or -errno. */
 int arenas_grow(struct arenas *set, struct budget *budget, size_t min_bytes);
 /* Gives back every arena without a used page; all: the used ones too. True if there was one. */

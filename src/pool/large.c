@@ -65,6 +65,12 @@ void larges_add(struct larges *larges, struct large *large) {
     larges->all = large;
 }
 
+bool large_fits(const struct budget *budget, size_t bytes) {
+    uint64_t used = atomic_load_explicit(&budget->bytes, memory_order_relaxed);
+    return used <= budget->bytes_max &&
+           page_round(POOL_HEADROOM + bytes) <= budget->bytes_max - used;
+}
+
 struct large *large_open(struct pool *pool, struct budget *budget, size_t bytes) {
     struct large *large = aligned_alloc(_Alignof(struct large), sizeof *large);
     if (!large)

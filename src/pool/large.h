@@ -10,6 +10,7 @@
 #define POOL_LARGE_H
 
 #include "pool/arena.h"
+#include "pool/debug.h"
 #include "pool/pool.h"
 
 #define LARGE_KEPT_MAX 32
@@ -19,6 +20,7 @@ struct large {
     struct block block;
     struct large *all_next, **all_link;
     struct large *kept_next; /* towards newer ones */
+    struct mark mark;        /* unused where nobody debugs */
 };
 
 struct larges {
@@ -36,7 +38,9 @@ void larges_keep(struct larges *larges, struct large *large); /* list lock */
 struct large *larges_evict(struct larges *larges, unsigned keep_count, uint64_t keep_bytes);
 void larges_add(struct larges *larges, struct large *large); /* list lock */
 
-/* A new mapping, in no list yet. NULL and errno. Slow lock. */
+/* Whether the budget has room for it now. */
+bool large_fits(const struct budget *budget, size_t bytes);
+/* A new mapping, in no list yet. NULL and errno. Any thread. */
 struct large *large_open(struct pool *pool, struct budget *budget, size_t bytes);
 void large_close(struct large *large, struct budget *budget); /* slow lock */
 void larges_close(struct larges *larges, struct budget *budget);

@@ -2,11 +2,13 @@
 /*
  * pool.h - registered memory cut into message buffers.
  *
- * Arenas come from the fabric (mem_alloc), are registered once for LOCAL_WRITE only, and are cut
- * into size classes. Each loop owns a cache it uses without locks; everybody else goes through the
- * shared lists under a mutex. Registered bytes never exceed bytes_max. A buffer's control block
- * (struct buffer) lies outside registered memory, so a stray DMA cannot corrupt it; headroom in
- * front of the payload takes the frame header, so that one sge describes a whole frame.
+ * Arenas come from the fabric (mem_alloc), are registered once for local access (and to bind windows),
+ * and are cut into size classes. Each loop owns a cache it uses without locks; a thread without one goes
+ * through the shared lists under a mutex. A buffer belongs to the cache it was got from: whoever returns it
+ * elsewhere pushes it onto that cache's return stack, which is wait-free. Registered bytes never
+ * exceed bytes_max. A buffer's control block (struct sluice_msg) lies outside registered memory, so
+ * a stray DMA cannot corrupt it; headroom in front of the payload takes the frame header, so that
+ * one sge describes a whole frame.
  *
  * Owner: the node owns the pool; a cache belongs to one thread at a time. Nothing here knows a
  * connection.
@@ -15,13 +17,17 @@
 #define SLUICE_POOL_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <urcu/wfstack.h>
 
 #include "base/inbox.h"
 #include "fabric/fabric.h"
+#include "pool/backing.h"
 
 #define POOL_HEADROOM 64 /* bytes in front of the payload for the frame header */
+#define POOL_HEADER 32   /* the last of these: the others are nobody's, and guarded in debug mode */
 #define POOL_CLASSES 49  /* 256 B to 1 MiB, four per power of two; larger ones are mapped singly */
 
 struct pool;
@@ -29,7 +35,10 @@ struct pool_cache;
 
 /* Control block. The public sluice_msg is this struct. */
 struct sluice_msg {
-    struct inbox_item item;  /* cross-thread send */
+    union {
+        struct inbox_item item;       /* cross-thread send */
+        struct cds_wfs_node returned; /* the pool's: on its way back to its cache */
+    };
     struct sluice_msg *next; /* free lists and queues of its owner */
     struct pool *pool;
     uint8_t *data; /* payload; headroom lies before it */
@@ -42,14 +51,34 @@ struct sluice_msg {
     /* data path's use while it owns the message */
     uint64_t tag, deadline_ns, session_id, sent;
     uint32_t send_flags, pieces;
-    void *owner; /* MESSAGE events: the session whose credit this buffer holds, else NULL */
-    void *home;  /* the pool's: the span or the mapping it was cut from */
+    void *owner;    /* MESSAGE events: the session whose credit this buffer holds, else NULL */
+    void *home;     /* the pool's: the span or the mapping it was cut from */
+    uint32_t id;    /* of the request it is, or answers */
+    uint8_t kind;   /* enum msg_kind of the data path; set whenever it is sent */
+    uint16_t cache; /* the pool's: number of the cache it was got from, 0: none */
 } __attribute__((aligned(64)));
 
 /* Opens a pool with an own PD's memory and its first arena. bytes_max caps registered bytes. 0 or
  * -errno. */
 int pool_open(struct pool **out, const struct fabric_ops *fabric, struct ibv_pd *pd,
               uint64_t bytes_max);
+/*
+ * The same with more to choose: the NUMA node the memory is bound to (-1: none; the node of the device
+ * is best), and the huge pages it is made of, where the system has them (see backing.h).
+ */
+struct pool_config {
+    const struct fabric_ops *fabric;
+    struct ibv_pd *pd;
+    uint64_t bytes_max;
+    struct backing_wish wish;
+};
+int pool_open_with(struct pool **out, const struct pool_config *config);
+/*
+ * From now on a helper thread adds arenas when less than low_water bytes of them are free, so that who
+ * gets a buffer seldom has to. The thread is started when that is first so. 0: no helper any more.
+ */
+void pool_grow_ahead(struct pool *pool, uint64_t low_water);
+void pool_grow_settle(struct pool *pool); /* waits until the helper has nothing to do: for tests */
 /* Every message of the pool dies with it. */
 void pool_close(struct pool *pool);
 /* The device is gone: ends every registration. Messages keep their memory; no more is registered. */
@@ -60,17 +89,91 @@ void pool_let_go(struct pool *pool);
  * thread). NULL and errno: ENOMEM the cap is reached or the system has no memory, EMSGSIZE more
  * than the cap. Contents are not zeroed; state, flags and owner are 0, the data path's other fields
  * are as they were. Never more than a quarter larger than asked for (256 B at least; mappings of
- * their own: one page).
+ * their own: one page). Debugging takes what is behind bytes for a guard, whatever the capacity says.
  */
 struct sluice_msg *pool_get(struct pool *pool, struct pool_cache *cache, size_t bytes);
 void pool_put(struct pool *pool, struct pool_cache *cache, struct sluice_msg *msg);
+/* Whose message it is, for what debugging tells at the end. Who has it; without debugging nothing. */
+void pool_belongs(struct sluice_msg *msg, uint64_t session, const char *peer);
+
+/* The registration a buffer lies in. */
+struct ibv_mr *pool_mr(const struct sluice_msg *msg);
 
 struct pool_cache *pool_cache_open(struct pool *pool); /* NULL: out of memory */
 void pool_cache_close(struct pool_cache *cache);       /* returns its buffers to the pool */
 
 uint64_t pool_bytes(const struct pool *pool); /* registered now */
 uint64_t pool_bytes_max(const struct pool *pool);
+/*
+ * A number that lives with the pool, for whoever uses it; 0 at first. Of the pool for sending it is how
+ * many buffers are held for as long as a session lives.
+ */
+_Atomic uint64_t *pool_note(struct pool *pool);
 /* Buffers handed out and not returned; exact while nobody gets or puts. */
 uint64_t pool_in_use(const struct pool *pool);
+
+/* ---- waiting for memory ------------------------------------------------------------------------ */
+
+/*
+ * pool_get() never waits. Who wants to be told when to try again: pool_get() fails, pool_wait(), then
+ * pool_get() once more, because memory may have come back in between. If that fails too, the next
+ * memory that comes back, from whatever thread, calls wake(arg) once, on that thread, with no lock
+ * held; it is where others can get it then. Nobody knows whether it is enough: who tries in vain
+ * waits again. wake may come without need, must not wait, and must not call the pool.
+ */
+void pool_on_wake(struct pool *pool, void (*wake)(void *arg), void *arg); /* before it is used */
+void pool_wait(struct pool *pool);
+/*
+ * After an attempt in vain: whether memory may come back by itself. False: nobody has a buffer (but for
+ * those that pool_note() counts), no cache has a free one, or the device is gone. Any thread.
+ */
+bool pool_may_return(struct pool *pool);
+/* Whether free buffers lie in it, or are on their way back to it. Any thread, while it is open. */
+bool pool_cache_has(const struct pool_cache *cache);
+/* The owner: all of them go where everybody can get them, and who waits is woken if there were any. */
+void pool_cache_flush(struct pool_cache *cache);
+
+/*
+ * Where it is told, in one line, that memory or the huge pages wished for cannot be had: the limit, the need
+ * and the remedy, once until it went well again. locks: the device locks what is registered. Any
+ * thread, under the pool's lock: it must not call the pool.
+ */
+void pool_on_shortage(struct pool *pool, bool locks, void (*call)(const char *text, void *arg),
+                      void *arg);
+
+/* Where what SLUICE_POOL_DEBUG finds is told, a line at a time, any thread; standard error by default. */
+void pool_on_report(struct pool *pool, void (*call)(const char *text, void *arg), void *arg);
+
+/* ---- figures: any thread; exact while nobody gets or puts --------------------------------------- */
+
+struct pool_count {
+    uint64_t gets, puts; /* so far: handed out, and returned by whichever thread */
+    uint64_t cached;     /* free buffers in caches */
+    uint64_t returned;   /* so far: taken over from other threads' returns */
+    uint64_t refills;    /* so far: times the shared lists were asked */
+};
+
+struct pool_figures {
+    uint64_t bytes, bytes_max;
+    uint64_t pages_free;                 /* bytes of arenas that are in no buffer */
+    uint64_t grown_ahead, grown_in_need; /* arenas: by the helper, by who had none */
+    uint64_t kind[BACKING_KINDS], bound; /* bytes: of which pages, on the NUMA node wished for */
+    uint64_t missed;                     /* bytes so far: huge pages were not there */
+    uint64_t waits, wakes;               /* calls of pool_wait(), of wake */
+    uint64_t shared[POOL_CLASSES];       /* free buffers in the shared lists */
+    struct pool_count count[POOL_CLASSES + 1]; /* last: mappings of their own */
+};
+
+void pool_figures(struct pool *pool, struct pool_figures *out);
+/* One cache, all its classes together. */
+void pool_cache_figures(const struct pool_cache *cache, struct pool_count *out);
+/* Which pages the memory is made of, one line. */
+void pool_describe(struct pool *pool, char *text, size_t bytes);
+/* The same for the statistics page, without a lock: of a cache (its owner), and of what no cache counts. */
+struct stats_buffers;
+struct stats_memory;
+void pool_cache_show(const struct pool_cache *cache, struct stats_buffers *out);
+void pool_show(const struct pool *pool, struct stats_memory *out);
+size_t pool_class_bytes(unsigned size_class); /* payload a buffer of this class has room for */
 
 #endif

@@ -11,16 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint32_t span_pages(unsigned size_class, bool small) {
-    size_t slot = class_slot(size_class);
+uint32_t span_pages(unsigned size_class, enum span_size size, bool marked) {
+    size_t slot = class_slot(size_class, marked);
     size_t bytes = page_round(slot);
-    if (small)
+    if (size == SPAN_SINGLE)
         return (uint32_t)(bytes / POOL_PAGE);
     if (bytes < 16 * POOL_PAGE)
         bytes = 16 * POOL_PAGE;
-    while (bytes % slot * 8 > bytes) /* more than an eighth lost: one page more */
-        bytes += POOL_PAGE;
-    return (uint32_t)(bytes / POOL_PAGE);
+    if (size == SPAN_USUAL)
+        return (uint32_t)(bytes / POOL_PAGE);
+    /* The first length that loses a hundredth at most, or the best one up to twice the first. */
+    size_t best = bytes, end = 2 * bytes;
+    for (; bytes <= end && best % slot * 100 > best; bytes += POOL_PAGE)
+        if (bytes % slot * best < best % slot * bytes)
+            best = bytes;
+    return (uint32_t)(best / POOL_PAGE);
 }
 
 static void list_add(struct spans *spans, struct span *span) {
@@ -39,14 +44,19 @@ static void list_remove(struct span *span) {
 }
 
 struct span *span_open(struct spans *spans, struct pool *pool, unsigned size_class,
-                       struct arena *arena, uint8_t *addr, uint32_t pages) {
-    size_t slot = class_slot(size_class);
+                       struct arena *arena, uint8_t *addr, uint32_t pages, bool marked) {
+    size_t slot = class_slot(size_class, marked);
     uint32_t slots = (uint32_t)(pages * POOL_PAGE / slot);
     size_t bytes = sizeof(struct span) + slots * sizeof(struct sluice_msg);
     struct span *span = aligned_alloc(_Alignof(struct span), bytes);
     if (!span)
         return NULL;
     memset(span, 0, bytes);
+    if (marked)
+        span->marks =
+            calloc(slots, sizeof *span->marks); /* without them this span is not watched */
+    /* The device may be gone: then nobody registers or sends any more. */
+    uint32_t lkey = arena->block.mr ? arena->block.mr->lkey : 0;
     span->arena = arena;
     span->addr = addr;
     span->pages = pages;
@@ -55,7 +65,7 @@ struct span *span_open(struct spans *spans, struct pool *pool, unsigned size_cla
         struct sluice_msg *msg = &span->msgs[i];
         msg->pool = pool;
         msg->data = addr + i * slot + POOL_HEADROOM;
-        msg->lkey = arena->block.mr->lkey;
+        msg->lkey = lkey;
         msg->size_class = (uint8_t)size_class;
         msg->capacity = class_capacity(size_class);
         msg->home = span;
@@ -109,6 +119,7 @@ bool spans_reclaim(struct spans *spans) {
         if (span->all_next)
             span->all_next->all_link = span->all_link;
         arena_give(span->arena, span->addr, span->pages);
+        free(span->marks);
         free(span);
         any = true;
     }
@@ -118,6 +129,7 @@ bool spans_reclaim(struct spans *spans) {
 void spans_free(struct spans *spans) {
     for (struct span *span = spans->all, *next; span; span = next) {
         next = span->all_next;
+        free(span->marks);
         free(span);
     }
     spans->list = spans->all = NULL;

@@ -12,6 +12,7 @@
 #define POOL_SPAN_H
 
 #include "pool/arena.h"
+#include "pool/debug.h"
 #include "pool/pool.h"
 
 #define CLASS_LOG2_MIN 8  /* 256 B */
@@ -32,8 +33,8 @@ static inline size_t class_capacity(unsigned size_class) {
     return (size_t)(4 + size_class % 4) << (CLASS_LOG2_MIN - 2 + size_class / 4);
 }
 
-static inline size_t class_slot(unsigned size_class) {
-    return class_capacity(size_class) + POOL_HEADROOM;
+static inline size_t class_slot(unsigned size_class, bool marked) {
+    return class_capacity(size_class) + POOL_HEADROOM + (marked ? DEBUG_GUARD : 0);
 }
 
 struct span {
@@ -44,6 +45,7 @@ struct span {
     uint32_t pages;
     uint32_t slots, slots_free;
     struct sluice_msg *free;
+    struct mark *marks; /* one a buffer, NULL: not debugging */
     struct sluice_msg msgs[];
 };
 
@@ -51,11 +53,17 @@ struct spans { /* of one class */
     struct span *list, *all;
 };
 
-/* Pages of a new span: enough buffers to make the cutting loss small, or (small) just for one. */
-uint32_t span_pages(unsigned size_class, bool small);
-/* Cuts a run of pages into buffers, adds it to the list. NULL: no memory for control blocks. */
+enum span_size {
+    SPAN_BEST,   /* long enough to make what cutting loses small: a hundredth, if that can be had */
+    SPAN_USUAL,  /* 64 KiB, or a single larger buffer */
+    SPAN_SINGLE, /* just one buffer, whatever that loses */
+};
+/* Pages of a new span. */
+uint32_t span_pages(unsigned size_class, enum span_size size, bool marked);
+/* Cuts a run of pages into buffers, adds it to the list. marked: with marks
+ * and guards for debugging. NULL: no memory for control blocks. */
 struct span *span_open(struct spans *spans, struct pool *pool, unsigned size_class,
-                       struct arena *arena, uint8_t *addr, uint32_t pages);
+                       struct arena *arena, uint8_t *addr, uint32_t pages, bool marked);
 /* Up to max free buffers, chained. Returns how many. */
 unsigned spans_take(struct spans *spans, unsigned max, struct sluice_msg **chain);
 void spans_give(struct spans *spans, struct sluice_msg *msg);

@@ -63,6 +63,14 @@ bool cm_addr_equal(const struct sockaddr *a, const struct sockaddr *b) {
     return IN6_ARE_ADDR_EQUAL(&v6(a)->sin6_addr, &v6(b)->sin6_addr);
 }
 
+bool cm_addr_is_group(const struct sockaddr *addr) {
+    if (addr->sa_family == AF_INET)
+        return IN_MULTICAST(
+            ntohl(((const struct sockaddr_in *)(const void *)addr)->sin_addr.s_addr));
+    return addr->sa_family == AF_INET6 &&
+           IN6_IS_ADDR_MULTICAST(&((const struct sockaddr_in6 *)(const void *)addr)->sin6_addr);
+}
+
 int cm_addr_is_local(const struct sockaddr *addr) {
     /* The whole of 127/8 is this host, though the interface carries one address of it. */
     if (addr->sa_family == AF_INET && ntohl(v4(addr)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET)

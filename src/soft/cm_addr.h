@@ -22,6 +22,7 @@ void cm_addr_any(struct sockaddr_storage *addr, int family);
 void cm_addr_loopback(struct sockaddr_storage *addr, int family);
 
 bool cm_addr_is_any(const struct sockaddr *addr);
+bool cm_addr_is_group(const struct sockaddr *addr);                     /* multicast */
 bool cm_addr_equal(const struct sockaddr *a, const struct sockaddr *b); /* ports aside */
 /* 1 local, 0 not, -errno where the interfaces could not be listed. */
 int cm_addr_is_local(const struct sockaddr *addr);

@@ -66,6 +66,8 @@ void cm_conn_on_rej(struct cm_id *id, const struct cm_wire_rej *rej) {
         return;
     if (id->conn.state == CM_CONN_REQ_SENT && !rej->head.from && cm_conn_guessed_wrong(id))
         return;
+    if (rej->reason == CM_REJECT_NO_LISTENER && !rej->head.from && cm_conn_comes_again(id))
+        return;
     switch (id->conn.state) {
     case CM_CONN_REQ_SENT:
     case CM_CONN_REQ_RCVD:
@@ -127,6 +129,8 @@ void cm_conn_on_sidr_rep(struct cm_id *id, const struct cm_wire_sidr_rep *rep) {
     if (id->conn.state != CM_CONN_SIDR_SENT || rep->status > CM_SIDR_VERSION || rep->qp_num >> 24)
         return;
     if (rep->status != CM_SIDR_OK && !rep->head.from && cm_conn_guessed_wrong(id))
+        return;
+    if (rep->status == CM_SIDR_UNSUPPORTED && !rep->head.from && cm_conn_comes_again(id))
         return;
     cm_conn_over(id);
     id->conn.state = CM_CONN_SIDR_DONE;

@@ -130,11 +130,20 @@ free_channel:
     return NULL;
 }
 
-void cm_channel_close(struct cm_channel *channel) {
+static void channel_free(struct cm_channel *channel) {
     close(channel->channel.fd);
     pthread_mutex_destroy(&channel->mutex);
-    struct ibv_context *context = channel->context;
     free(channel);
+}
+
+void cm_channel_close(struct cm_channel *channel) {
+    struct ibv_context *context = channel->context;
+    pthread_mutex_lock(&channel->mutex);
+    channel->closed = true;
+    bool unused = channel->inside == 0;
+    pthread_mutex_unlock(&channel->mutex);
+    if (unused)
+        channel_free(channel);
     if (context)
         soft_cm_context_put(context);
     soft_engine_put();
@@ -183,6 +192,21 @@ int cm_channel_push_user(struct cm_channel *channel, struct cm_id *id, int statu
     while (!atomic_compare_exchange_weak(&channel->incoming, &head, &user->node));
     token_add(channel);
     return 0;
+}
+
+void cm_channel_enter(struct cm_channel *channel) {
+    pthread_mutex_lock(&channel->mutex);
+    channel->inside++;
+    pthread_mutex_unlock(&channel->mutex);
+}
+
+void cm_channel_leave(void *arg) {
+    struct cm_channel *channel = arg;
+    pthread_mutex_lock(&channel->mutex);
+    bool last = --channel->inside == 0 && channel->closed;
+    pthread_mutex_unlock(&channel->mutex);
+    if (last)
+        channel_free(channel);
 }
 
 struct cm_node *cm_channel_fetch(struct cm_channel *channel) {

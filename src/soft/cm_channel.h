@@ -11,6 +11,9 @@
  * (destroy, migrate) take their tokens along; a token that some fetcher has already read is noted as
  * a debt, and that fetcher goes back to waiting.
  *
+ * A channel may be closed while a thread waits in it: as with the kernel's, that thread goes on waiting,
+ * until a signal interrupts it, and what it looks at, the descriptor too, stays until it leaves.
+ *
  * Lock order: control lock, channel mutex, an id's ack mutex. Any thread.
  */
 #ifndef SOFT_CM_CHANNEL_H
@@ -51,7 +54,9 @@ struct cm_channel {
     struct ibv_context *context; /* control lock: kept open (cm_device.h) */
     pthread_mutex_t mutex;       /* guards queue and debt */
     struct cm_queue queue;
-    uint64_t debt; /* tokens read by fetchers, whose events have been taken back */
+    uint64_t debt;   /* tokens read by fetchers, whose events have been taken back */
+    unsigned inside; /* threads that fetch; under the mutex, as is closed */
+    bool closed;
     _Atomic(struct cm_node *) incoming; /* USER events, newest first */
 };
 
@@ -68,6 +73,9 @@ void cm_channel_append_all(struct cm_channel *channel, struct cm_queue *queue);
 /* Async-signal-safe. 0 or an errno. */
 int cm_channel_push_user(struct cm_channel *channel, struct cm_id *id, int status, uint64_t arg);
 void cm_channel_free_user(struct cm_user_node *node);
+/* Around one or more fetches by the application's thread. leave takes a channel: a cancelled thread's too. */
+void cm_channel_enter(struct cm_channel *channel);
+void cm_channel_leave(void *channel);
 /*
  * Takes a token and its event, waiting as the descriptor's mode says; the event is counted on its id
  * before the mutex is released. NULL and errno. Control lock not held.

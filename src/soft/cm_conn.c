@@ -15,6 +15,9 @@
 #include "soft/cm_id.h"
 #include "soft/cm_owner.h"
 #include "soft/cm_times.h"
+#include "soft/object.h"
+
+#define REFUSED_AGAIN_US 1000
 
 static void on_timer(struct soft_timer *timer);
 
@@ -122,6 +125,14 @@ void cm_conn_sidr_reply(struct cm_id *id, enum cm_sidr status, const void *data,
     cm_wire_send(id, CM_WIRE_SIDR_REP, &conn->request, conn->request_bytes);
 }
 
+/*
+ * The peer gives up its queue pair when it hears that the connection ends. What was taken from it by then
+ * is acknowledged, though a poller that has not come again has not said so yet.
+ */
+void cm_conn_acknowledge(const struct cm_id *id) {
+    soft_qp_acknowledge(id->conn.local_qpn);
+}
+
 void cm_conn_kill(struct cm_id *id) {
     switch (id->conn.state) {
     case CM_CONN_REQ_SENT:
@@ -133,6 +144,7 @@ void cm_conn_kill(struct cm_id *id) {
         cm_conn_reject(id, CM_REJECT_CONSUMER, NULL, 0);
         break;
     case CM_CONN_UP:
+        cm_conn_acknowledge(id);
         cm_wire_send_plain(id, CM_WIRE_DREQ);
         break;
     case CM_CONN_DREQ_RCVD:
@@ -150,6 +162,26 @@ void cm_conn_kill(struct cm_id *id) {
         break; /* the peer knows, or will find out by asking */
     }
     cm_conn_over(id);
+}
+
+/*
+ * Between the two ends of a network some time passes before a request is refused, in which the listener
+ * may appear.
+ */
+bool cm_conn_comes_again(struct cm_id *id) {
+    struct cm_conn *conn = &id->conn;
+    uint64_t now = soft_now_ns();
+    if (conn->state != CM_CONN_REQ_SENT && conn->state != CM_CONN_SIDR_SENT)
+        return false;
+    if (conn->refuse_ns == 0)
+        conn->refuse_ns = now + (uint64_t)cm_times()->refuse_ms * 1000000;
+    if (now >= conn->refuse_ns)
+        return false;
+    forget_peer(id);
+    if (conn->tries_left == 0)
+        conn->tries_left = 1;
+    arm(id, REFUSED_AGAIN_US);
+    return true;
 }
 
 /* ---- requests and their repetition ------------------------------------------------------------------ */
@@ -181,7 +213,8 @@ static bool find_peer(struct cm_id *id) {
     id->conn.peer = NULL;
     if (error != -ECONNREFUSED)
         return true; /* its queue is full, or we lack descriptors: the next try may do */
-    refused(id);
+    if (!cm_conn_comes_again(id))
+        refused(id);
     return false;
 }
 
@@ -214,6 +247,7 @@ bool cm_conn_guessed_wrong(struct cm_id *id) {
 void cm_conn_ask(struct cm_id *id, enum cm_conn_state state) {
     id->conn.state = state;
     id->conn.waiting = false;
+    id->conn.refuse_ns = 0;
     id->conn.tries_left = cm_times()->tries;
     send_request(id);
 }

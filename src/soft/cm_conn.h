@@ -56,6 +56,7 @@ struct cm_conn {
     bool asked_the_dead;        /* a process that had our request is no more */
     bool guessed, looked_again; /* whom we asked we remembered from before; and asked properly */
     unsigned tries_left;
+    uint64_t refuse_ns; /* nobody listens: then it is refused; 0: somebody was not yet looked for */
     struct soft_peer *peer; /* held, or NULL */
     uint64_t remote;        /* the id's number over there, 0 while unknown */
     struct soft_timer timer;
@@ -80,6 +81,8 @@ void cm_conn_enter_timewait(struct cm_id *id);
 void cm_conn_over(struct cm_id *id);
 /* The id goes away: tells the peer what the kernel would tell it. */
 void cm_conn_kill(struct cm_id *id);
+/* Before the peer hears that the connection ends: what was taken from its QP is acknowledged. */
+void cm_conn_acknowledge(const struct cm_id *id);
 void cm_conn_peer_gone(struct cm_id *id);
 /* Passive side: tells the peer no. */
 void cm_conn_reject(struct cm_id *id, enum cm_reject reason, const void *data, uint8_t len);
@@ -98,6 +101,8 @@ bool cm_conn_hears_of(const struct cm_id *id, enum rdma_cm_event_type type);
  * there, and have now asked whoever has it at present.
  */
 bool cm_conn_guessed_wrong(struct cm_id *id);
+/* Nobody listens. True: it is asked again, in a while. */
+bool cm_conn_comes_again(struct cm_id *id);
 /* The peer asked for time: waits longer, and gives up then. */
 void cm_conn_wait(struct cm_id *id);
 

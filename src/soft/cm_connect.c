@@ -132,6 +132,7 @@ static int disconnect_locked(struct cm_id *id) {
     case CM_CONN_NONE:
         return EINVAL;
     case CM_CONN_UP:
+        cm_conn_acknowledge(id);
         memset(&conn->request, 0, sizeof conn->request);
         conn->request_type = CM_WIRE_DREQ;
         conn->request_bytes = sizeof conn->request.head;

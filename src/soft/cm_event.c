@@ -209,6 +209,12 @@ static enum verdict complete(struct cm_channel *channel, struct cm_event *event)
         return DELIVER;
     case RDMA_CM_EVENT_DISCONNECTED:
         return id->connect_failed ? SWALLOW : DELIVER;
+    case RDMA_CM_EVENT_MULTICAST_JOIN:
+        if (event->group && event->event.status == 0 && cm_group_attach(event->group)) {
+            event->event.event = RDMA_CM_EVENT_MULTICAST_ERROR;
+            event->event.status = -1;
+        }
+        return DELIVER;
     case RDMA_CM_EVENT_ADDR_RESOLVED:
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_RESOLVED:
@@ -217,7 +223,6 @@ static enum verdict complete(struct cm_channel *channel, struct cm_event *event)
     case RDMA_CM_EVENT_UNREACHABLE:
     case RDMA_CM_EVENT_ESTABLISHED:
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
-    case RDMA_CM_EVENT_MULTICAST_JOIN:
     case RDMA_CM_EVENT_MULTICAST_ERROR:
     case RDMA_CM_EVENT_ADDR_CHANGE:
     case RDMA_CM_EVENT_TIMEWAIT_EXIT:
@@ -230,12 +235,7 @@ static enum verdict complete(struct cm_channel *channel, struct cm_event *event)
     return DELIVER;
 }
 
-int soft_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **out) {
-    if (!channel || !out)
-        return cm_fail(EINVAL);
-    struct cm_channel *own = (struct cm_channel *)channel;
-    if (own->generation != soft_generation_now)
-        return cm_fail(EPERM);
+static int get_event(struct cm_channel *own, struct rdma_cm_event **out) {
     for (;;) {
         struct cm_node *node = cm_channel_fetch(own);
         if (!node)
@@ -253,6 +253,20 @@ int soft_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
         if (verdict == FAIL)
             return cm_fail(error);
     }
+}
+
+int soft_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **out) {
+    if (!channel || !out)
+        return cm_fail(EINVAL);
+    struct cm_channel *own = (struct cm_channel *)channel;
+    if (own->generation != soft_generation_now)
+        return cm_fail(EPERM);
+    int rc;
+    cm_channel_enter(own);
+    pthread_cleanup_push(cm_channel_leave, own);
+    rc = get_event(own, out);
+    pthread_cleanup_pop(1);
+    return rc;
 }
 
 #define NAME(event) [RDMA_CM_EVENT_##event] = "RDMA_CM_EVENT_" #event

@@ -233,7 +233,7 @@ void cm_id_kill(struct cm_id *id) {
 }
 
 /* What the application's pointers led to is released by its own calls, the rest here. */
-static void id_free(struct cm_id *id) {
+void cm_id_free(struct cm_id *id) {
     struct ibv_context *context = id->context;
     bool engine_held = id->engine_held;
     pthread_cond_destroy(&id->acked);
@@ -259,7 +259,7 @@ void cm_id_unlink_request(struct cm_id *id) {
 void cm_id_drop_request(struct cm_id *id) {
     cm_id_unlink_request(id);
     cm_id_kill(id);
-    id_free(id); /* holds neither context nor engine yet, so nothing is waited for */
+    cm_id_free(id); /* holds neither context nor engine yet, so nothing is waited for */
 }
 
 int soft_destroy_id(struct rdma_cm_id *id) {
@@ -283,7 +283,7 @@ int soft_destroy_id(struct rdma_cm_id *id) {
     cm_group_free_all(own);
     if (own->sync && channel)
         cm_channel_close(channel);
-    id_free(own);
+    cm_id_free(own);
     return 0;
 }
 

@@ -139,8 +139,10 @@ void cm_id_each(void (*fn)(struct cm_id *id, void *arg), void *arg);
  * stay. Harmless when repeated.
  */
 void cm_id_kill(struct cm_id *id);
-/* Kills and frees an id the application never saw. */
+/* Kills and frees an id the application never saw, and that nobody began to fetch. */
 void cm_id_drop_request(struct cm_id *id);
+/* Frees a killed id. Not under the lock if it holds the engine or a context, which it gives back. */
+void cm_id_free(struct cm_id *id);
 /* The listener's unfetched request is one no more: it frees its place in the backlog. */
 void cm_id_unlink_request(struct cm_id *id);
 /* On return nobody writes USER events of this id to the former channel any more. */

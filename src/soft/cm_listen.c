@@ -164,14 +164,17 @@ int cm_listen_fetched(struct cm_channel *channel, struct cm_event *event) {
         error = own ? 0 : errno;
     }
     soft_lock();
+    cm_id_unlink_request(id);
+    event->request = NULL;
     if (!error) {
-        cm_id_unlink_request(id);
         id->sync = listener->sync;
         cm_id_set_channel(id, own);
     } else {
-        cm_id_drop_request(id);
+        cm_id_kill(id);
     }
-    event->request = NULL;
     soft_unlock();
-    return error ? cm_fail(error) : 0;
+    if (!error)
+        return 0;
+    cm_id_free(id);
+    return cm_fail(error);
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "soft/cm_group.h"
 #include "soft/cm_id.h"
 #include "soft/soft.h"
 
@@ -287,6 +288,7 @@ undo_cqs:
 void soft_cm_destroy_qp(struct rdma_cm_id *id) {
     if (!id || !id->qp || cm_id_of(id)->generation != soft_generation_now)
         return;
+    cm_group_detach_all(cm_id_of(id));
     soft_destroy_qp(id->qp);
     id->qp = NULL;
     destroy_cqs(id);

@@ -108,7 +108,10 @@ static int resolve_locked(struct cm_id *id, const struct sockaddr *src, const st
     if (cm_addr_is_any(cm_id_src(id))) {
         /* What routing chooses for a local destination is that address itself. */
         uint16_t own_port = cm_addr_port(cm_id_src(id));
-        cm_addr_copy(&id->id.route.addr.src_storage, cm_id_dst(id));
+        if (cm_addr_is_group(dst))
+            cm_addr_loopback(&id->id.route.addr.src_storage, dst->sa_family);
+        else
+            cm_addr_copy(&id->id.route.addr.src_storage, cm_id_dst(id));
         cm_addr_set_port(&id->id.route.addr.src_storage, own_port);
     }
     id->state = CM_ADDR_RESOLVED;
@@ -130,7 +133,9 @@ int soft_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockad
     if (error)
         return cm_fail(error);
     struct cm_id *own = cm_id_of(id);
-    int local = cm_addr_is_any(dst) ? 1 : cm_addr_is_local(dst);
+    /* A group of datagrams is wherever its members are. */
+    bool group = cm_addr_is_group(dst) && cm_id_is_ud(own);
+    int local = cm_addr_is_any(dst) || group ? 1 : cm_addr_is_local(dst);
     soft_lock();
     error = resolve_locked(own, src, dst, local);
     bool resolved = !error && own->state == CM_ADDR_RESOLVED;

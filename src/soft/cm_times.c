@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "soft/object.h"
+
 static struct cm_times times;
 static pthread_once_t times_once = PTHREAD_ONCE_INIT;
 
@@ -23,6 +25,7 @@ static void times_read(void) {
     times.answer_ms = setting("SLUICE_SOFT_CM_TIMEOUT_MS", 4000, 10, 600000);
     times.tries = setting("SLUICE_SOFT_CM_TRIES", 16, 1, 1000);
     times.wait_ms = setting("SLUICE_SOFT_CM_WAIT_MS", 20000, 10, 600000);
+    times.refuse_ms = setting("SLUICE_SOFT_CM_REFUSE_MS", soft_dropin ? 250 : 0, 0, 600000);
     times.timewait_ms = setting("SLUICE_SOFT_TIMEWAIT_MS", 500, 1, 600000);
 }
 

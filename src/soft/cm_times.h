@@ -7,6 +7,10 @@
  *   SLUICE_SOFT_CM_TRIES          16   how often it is sent in that time
  *   SLUICE_SOFT_CM_WAIT_MS     20000   how long a peer that asked for time is waited for
  *   SLUICE_SOFT_TIMEWAIT_MS      500   from the end of a connection to TIMEWAIT_EXIT
+ *   SLUICE_SOFT_CM_REFUSE_MS       0   how long a port that nobody listens on is asked again before the
+ *                                      request is refused; 250 for programs written for NICs, some of which
+ *                                      begin to listen when they have told the peer to connect, and count
+ *                                      on the time a request takes there
  *
  * Read from the environment when first needed; a value out of range counts as not given.
  */
@@ -14,7 +18,7 @@
 #define SOFT_CM_TIMES_H
 
 struct cm_times {
-    unsigned answer_ms, tries, wait_ms, timewait_ms;
+    unsigned answer_ms, tries, wait_ms, timewait_ms, refuse_ms;
 };
 const struct cm_times *cm_times(void);
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "soft/extended.h"
 #include "soft/object.h"
 #include "soft/soft.h"
 
@@ -29,7 +30,7 @@ struct ibv_cq *soft_create_cq(struct ibv_context *ctx, int cqe, void *cq_context
     if (!cq)
         return NULL;
     memset(cq, 0, sizeof *cq);
-    cq->ring_capacity = (uint32_t)cqe;
+    st(cq->ring_capacity, (uint32_t)cqe);
     cq->ring = calloc((size_t)cqe, sizeof *cq->ring);
     if (!cq->ring) {
         free(cq);
@@ -79,6 +80,7 @@ int soft_destroy_cq(struct ibv_cq *ibcq) {
     pthread_mutex_destroy(&ibcq->mutex);
     pthread_cond_destroy(&ibcq->cond);
     free(cq->qps);
+    soft_reader_free(cq);
     free(cq->ring);
     free(cq);
     return 0;
@@ -90,6 +92,7 @@ void soft_cq_signal(struct soft_cq *cq, bool solicited) {
         return;
     if (atomic_exchange(&cq->armed, 0) == 0)
         return;
+    st(cq->untold, false);
     atomic_fetch_sub(&soft_board->cq[cq->board_index].armed, 1);
     soft_channel_push(soft_channel_of(cq->ibv.channel), cq);
 }
@@ -102,6 +105,7 @@ bool soft_cq_push(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited) {
         uint32_t at = cq->ring_head + count;
         cq->ring[at >= cq->ring_capacity ? at - cq->ring_capacity : at] = *wc;
         atomic_store_explicit(&cq->ring_count, count + 1, memory_order_release);
+        st(cq->untold, true); /* until it fires */
     }
     spin_unlock(&cq->ring_lock);
     if (ok)
@@ -126,6 +130,8 @@ int soft_cq_pop(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
         count--;
     }
     st(cq->ring_count, count);
+    if (count == 0)
+        st(cq->untold, false);
     spin_unlock(&cq->ring_lock);
     return n;
 }

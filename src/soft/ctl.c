@@ -71,12 +71,18 @@ static void say_qp(struct client *c, struct soft_qp *qp) {
     uint32_t receives = qp->srq ? 0 : qp->rq.tail - qp->rq.head;
     int pid = qp->link_peer ? (int)soft_peer_pid(qp->link_peer) : 0;
     bool stalled = ld(qp->rx_stalled);
+    uint32_t dropped = 0;
+    for (unsigned i = 0; i < SOFT_DROPS; i++)
+        dropped += qp->drops[i];
     spin_unlock(&qp->lock);
+    char lost[32] = "";
+    if (qp->unreliable)
+        snprintf(lost, sizeof lost, " dropped %u", dropped);
     say(c,
         "qp#%u number 0x%06x state %s peer 0x%06x pid %d sends %u done %u receives %u "
-        "tx %u acked %u rx %u%s\n",
+        "tx %u acked %u rx %u%s%s\n",
         qp->fault.serial, qp->ibv.qp_num, qp_state(state), dest, pid, posted, done, receives, tx,
-        acked, rx, stalled ? " stalled" : "");
+        acked, rx, stalled ? " stalled" : "", lost);
 }
 
 static void say_id(struct cm_id *id, void *arg) {
@@ -88,6 +94,7 @@ static void do_status(struct client *c) {
     say(c, "device %s%s, port %s, contexts %u, rules %u\n", SOFT_DEVICE_NAME,
         atomic_load(&soft_device_gone) ? " removed" : "",
         atomic_load(&soft_port_down) ? "down" : "up", soft_context_count(), soft_fault_rules());
+    say(c, "rnr %llu\n", (unsigned long long)atomic_load(&soft_rnr));
     for (unsigned b = 0; b < soft_qp_block_count; b++)
         for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
             struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);

@@ -19,11 +19,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "soft/datagram.h"
 #include "soft/device_state.h"
+#include "soft/extended.h"
 #include "soft/object.h"
 #include "soft/soft.h"
 
 #define MAX_GIDS 16
+#define GUID 0x02534c5543450001ull
 
 static struct {
     struct ibv_device ibv;
@@ -96,7 +99,7 @@ struct ibv_context *soft_open_device(struct ibv_device *dev) {
         errno = ENODEV;
         return NULL;
     }
-    struct soft_context *ctx = calloc(1, sizeof *ctx);
+    struct soft_context *ctx = soft_context_alloc();
     if (!ctx)
         return NULL;
     if (soft_engine_get() != 0)
@@ -135,7 +138,7 @@ put_engine:
     errno = err;
 free_context:
     err = errno;
-    free(ctx);
+    soft_context_free(ctx);
     errno = err;
     return NULL;
 }
@@ -158,9 +161,13 @@ int soft_close_device(struct ibv_context *ibctx) {
     pthread_cond_destroy(&ctx->async.acked);
     pthread_mutex_destroy(&ctx->async.lock);
     pthread_mutex_destroy(&ctx->ibv.mutex);
-    free(ctx);
+    soft_context_free(ctx);
     soft_engine_put();
     return 0;
+}
+
+__be64 soft_device_guid(void) {
+    return htobe64(GUID);
 }
 
 int soft_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr) {
@@ -168,8 +175,8 @@ int soft_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr) {
         return EIO;
     *attr = (struct ibv_device_attr){
         .fw_ver = "soft",
-        .node_guid = htobe64(0x02534c5543450001ull),
-        .sys_image_guid = htobe64(0x02534c5543450001ull),
+        .node_guid = htobe64(GUID),
+        .sys_image_guid = htobe64(GUID),
         .max_mr_size = UINT64_MAX,
         .page_size_cap = 0xfffff000,
         .vendor_id = 0xffffff,
@@ -193,6 +200,9 @@ int soft_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr) {
         .max_qp_init_rd_atom = 16,
         .atomic_cap = IBV_ATOMIC_HCA,
         .max_ah = 65536,
+        .max_mcast_grp = 64,
+        .max_mcast_qp_attach = SOFT_UD_MEMBERS,
+        .max_total_mcast_qp_attach = 64 * SOFT_UD_MEMBERS,
         .max_pkeys = 1,
         .local_ca_ack_delay = 15,
         .phys_port_cnt = 1,
@@ -267,6 +277,24 @@ int soft_query_gid(struct ibv_context *ctx, uint8_t port, int index, union ibv_g
 
 /* ---- asynchronous events ---------------------------------------------------------------------- */
 
+/*
+ * Of what is told of the device itself only the last word of a kind waits: whoever does not listen does not
+ * make the queue grow. Its token in the eventfd stays for the new one.
+ */
+static bool replaces_older(struct soft_event_queue *q, enum ibv_event_type type) {
+    for (struct soft_event_node **at = &q->head; *at; at = &(*at)->next) {
+        struct soft_event_node *node = *at;
+        if (node->event.event_type != type || element_of(&node->event))
+            continue;
+        *at = node->next;
+        if (!*at)
+            q->tail = at;
+        free(node);
+        return true;
+    }
+    return false;
+}
+
 void soft_async_event(struct ibv_context *ibctx, enum ibv_event_type type, void *element) {
     struct soft_context *ctx = soft_context_of(ibctx);
     struct soft_event_node *node = calloc(1, sizeof *node);
@@ -277,11 +305,13 @@ void soft_async_event(struct ibv_context *ibctx, enum ibv_event_type type, void 
     if (!element)
         node->event.element.port_num = 1;
     pthread_mutex_lock(&ctx->async.lock);
+    bool told = !element && replaces_older(&ctx->async, type);
     *ctx->async.tail = node;
     ctx->async.tail = &node->next;
     pthread_mutex_unlock(&ctx->async.lock);
     uint64_t one = 1;
-    (void)!write(ctx->ibv.async_fd, &one, sizeof one);
+    if (!told)
+        (void)!write(ctx->ibv.async_fd, &one, sizeof one);
 }
 
 int soft_get_async_event(struct ibv_context *ibctx, struct ibv_async_event *event) {

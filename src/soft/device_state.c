@@ -11,6 +11,7 @@
 #include <errno.h>
 
 #include "soft/cm_device.h"
+#include "soft/cm_group.h"
 #include "soft/fault.h"
 #include "soft/object.h"
 
@@ -76,6 +77,8 @@ static int remove_device(enum soft_device_order order) {
     for (struct soft_context *ctx = contexts; ctx; ctx = ctx->next)
         if (!atomic_load(&ctx->removed))
             atomic_store(&ctx->removed, removals);
+    if (order != ORDER_FATAL_ONLY)
+        cm_group_lost();
     if (order == ORDER_REMOVAL_FIRST)
         cm_device_removed();
     for (struct soft_context *ctx = contexts; fatal && ctx; ctx = ctx->next)
@@ -96,7 +99,7 @@ static void show_port(struct soft_qp *qp) {
     struct soft_ring *rx = ld(qp->rx);
     if (rx)
         atomic_store(&rx->rx.dark, atomic_load(&soft_port_down));
-    st(qp->attention, ATT_WORK);
+    st(qp->attention, true);
     spin_unlock(&qp->lock);
     if (!atomic_load(&soft_port_down))
         soft_qp_progress(qp);
@@ -108,6 +111,8 @@ static int set_port(bool down) {
     soft_fault_update();
     each_qp(show_port);
     tell_all(down ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE);
+    if (down)
+        cm_group_lost();
     return 0;
 }
 

@@ -22,7 +22,9 @@
 
 #include "soft/address_watch.h"
 #include "soft/ctl.h"
+#include "soft/datagram.h"
 #include "soft/foreign.h"
+#include "soft/group.h"
 #include "soft/object.h"
 
 #define BATCH 64
@@ -205,6 +207,8 @@ static void *engine_main(void *unused) {
         }
         engine.batch_count = 0;
         soft_tick_if_wanted();
+        soft_ud_if_wanted();
+        soft_group_if_wanted();
         soft_fault_run();
         run_timers();
     }
@@ -254,6 +258,8 @@ static void fork_child(void) {
     soft_generation_now++;
     soft_peer_forked();
     soft_qp_forked();
+    soft_ud_forked();
+    soft_group_forked();
     soft_memory_forked();
     soft_fault_forked();
     soft_ctl_forked();

@@ -147,13 +147,16 @@ static void apply(const struct soft_qp *qp, const struct soft_rule *rule,
         turn->until_ns = now + rule->ns;
         return;
     case FAULT_LOSS:
+        turn->lost = qp->unreliable;
+        if (turn->lost)
+            return;
         if (lost == 0 || lost > qp->attr.retry_cnt) {
             lost = qp->attr.retry_cnt + 1u;
             turn->then = IBV_WC_RETRY_EXC_ERR;
         }
         turn->until_ns = now + timeout_ns(qp, lost);
         return;
-    case FAULT_RNR: {
+    case FAULT_RNR: { /* of UC and UD: a receiver that is late */
         uint64_t ns = soft_rnr_ns(qp->attr.min_rnr_timer) * lost;
         turn->until_ns = now + (ns < 6 * LIMIT_NS ? ns : 6 * LIMIT_NS);
         return;
@@ -169,6 +172,8 @@ static void apply(const struct soft_qp *qp, const struct soft_rule *rule,
 static enum soft_fault_verdict verdict(const struct soft_fault_turn *turn, int *status) {
     if (turn->until_ns && soft_now_ns() < turn->until_ns)
         return SOFT_FAULT_HOLD;
+    if (turn->lost)
+        return SOFT_FAULT_LOSE;
     *status = turn->then;
     return turn->then ? SOFT_FAULT_BREAK : SOFT_FAULT_PASS;
 }
@@ -191,7 +196,10 @@ enum soft_fault_verdict soft_fault_send(struct soft_qp *qp, int *status) {
     struct soft_rule rule;
     decide_turn(qp, FAULT_SEND, qp->sq_next + 1, &f->send, &rule);
     enum soft_fault_verdict v = verdict(&f->send, status);
-    if (v == SOFT_FAULT_PASS && atomic_load(&soft_port_down)) {
+    if (v == SOFT_FAULT_PASS && qp->unreliable) {
+        if (atomic_load(&soft_port_down))
+            v = SOFT_FAULT_LOSE;
+    } else if (v == SOFT_FAULT_PASS && atomic_load(&soft_port_down)) {
         uint64_t now = soft_now_ns();
         if (!f->dark_since_ns)
             f->dark_since_ns = now;
@@ -202,7 +210,7 @@ enum soft_fault_verdict soft_fault_send(struct soft_qp *qp, int *status) {
         f->dark_since_ns = 0;
     }
     if (v == SOFT_FAULT_HOLD) { /* whoever polls looks again, and the engine */
-        st(qp->attention, ATT_WORK);
+        st(qp->attention, true);
         st(qp->need_tick, true);
         soft_tick_want();
     }
@@ -213,7 +221,7 @@ enum soft_fault_verdict soft_fault_receive(struct soft_qp *qp, struct soft_ring 
     struct soft_fault_qp *f = &qp->fault;
     struct soft_rule rule;
     uint32_t n = (qp->srq ? f->received : qp->rq.head) + 1;
-    if (decide_turn(qp, FAULT_RECV, n, &f->recv, &rule) && rule.what == FAULT_RNR) {
+    if (decide_turn(qp, FAULT_RECV, n, &f->recv, &rule) && rule.what == FAULT_RNR && rx) {
         f->stalled = true;
         atomic_store_explicit(&rx->rx.stalled, ld(qp->rx_pos) + 1, memory_order_release);
     }

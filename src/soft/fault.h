@@ -51,6 +51,7 @@ struct soft_ring;
 struct soft_fault_turn { /* the operation that is next on a QP, and what was decided for it */
     uint32_t op, plan;   /* number of the operation (0: none yet) and of the plan */
     int then;            /* status it ends with, 0: it goes on */
+    bool lost;           /* UC, UD: it ends well, and never arrives */
     uint64_t until_ns;   /* not before */
 };
 
@@ -62,7 +63,8 @@ struct soft_fault_qp { /* part of a QP, under its lock */
     bool stalled, holding; /* shown as not ready; a message is being held */
 };
 
-enum soft_fault_verdict { SOFT_FAULT_PASS, SOFT_FAULT_HOLD, SOFT_FAULT_BREAK };
+/* LOSE: an unreliable message that never arrives. */
+enum soft_fault_verdict { SOFT_FAULT_PASS, SOFT_FAULT_HOLD, SOFT_FAULT_BREAK, SOFT_FAULT_LOSE };
 
 /* qp->lock. The work request next in line; BREAK: *status is what it ends with. */
 enum soft_fault_verdict soft_fault_send(struct soft_qp *qp, int *status);

@@ -17,16 +17,21 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "soft/aim.h"
+#include "soft/datagram.h"
 #include "soft/device_state.h"
 #include "soft/foreign.h"
+#include "soft/group.h"
 #include "soft/object.h"
+#include "soft/offer.h"
 #include "soft/peer_internal.h"
 #include "soft/progress.h"
 
 struct link_msg {
     uint32_t from_qpn, to_qpn;
     uint32_t recv_cq, send_cq; /* words of the sender's board */
-    uint32_t pd, zero;         /* whose keys are good for this QP */
+    uint32_t pd;               /* whose keys are good for this QP */
+    uint32_t unreliable;       /* both ends are UC, or both are RC */
 };
 
 struct keys_msg {
@@ -39,14 +44,6 @@ struct region_msg {
     uint64_t bytes;
     uint32_t flags, zero;
 };
-
-static bool same_process(const struct soft_peer *a, const struct soft_peer *b) {
-    if (a == b)
-        return true;
-    if (a->pid > 0)
-        return a->pid == b->pid && a->uid == b->uid;
-    return a->uid == b->uid && memcmp(a->uuid, b->uuid, sizeof a->uuid) == 0;
-}
 
 /* ---- rings -------------------------------------------------------------------------------------- */
 
@@ -89,31 +86,17 @@ static void attach(struct soft_qp *qp, struct soft_ring *ring, struct soft_peer 
     qp->tx_pos = qp->tx_index = qp->tx_published = 0;
     st(qp->tx_acked, 0);
     atomic_store_explicit(&qp->tx, ring, memory_order_release);
-    st(qp->attention, ATT_WORK);
+    st(qp->attention, true);
     spin_unlock(&qp->lock);
     soft_qp_progress(qp); /* what was posted before the ring came */
 }
 
-static void drop_offer(struct soft_qp *qp) {
-    if (!qp->offer.ring)
-        return;
-    munmap(qp->offer.ring, SOFT_RING_BYTES);
-    soft_peer_release(qp->offer.peer);
-    memset(&qp->offer, 0, sizeof qp->offer);
-}
-
 static void take_offer(struct soft_qp *qp) {
-    if (!qp->offer.ring || !qp->peer || ld(qp->tx))
+    struct soft_offer offer;
+    if (!qp->peer || ld(qp->tx) || !soft_offer_take(qp, &offer))
         return;
-    /* A ring that is down belongs to the other side's time before a RESET: its next one is to come. */
-    if (qp->offer.qpn != qp->attr.dest_qp_num || !same_process(qp->offer.peer, qp->peer) ||
-        !soft_peer_alive(qp->offer.peer) || atomic_load(&qp->offer.ring->rx.down)) {
-        drop_offer(qp);
-        return;
-    }
-    attach(qp, qp->offer.ring, qp->offer.peer, qp->offer.cqs, qp->offer.pd);
-    soft_peer_release(qp->offer.peer);
-    memset(&qp->offer, 0, sizeof qp->offer);
+    attach(qp, offer.ring, offer.peer, offer.cqs, offer.pd);
+    soft_peer_release(offer.peer);
 }
 
 int soft_link_open(struct soft_qp *qp) {
@@ -128,7 +111,8 @@ int soft_link_open(struct soft_qp *qp) {
                                .to_qpn = qp->attr.dest_qp_num,
                                .recv_cq = soft_cq_of(qp->ibv.recv_cq)->board_index,
                                .send_cq = soft_cq_of(qp->ibv.send_cq)->board_index,
-                               .pd = soft_pd_of(qp->ibv.pd)->number};
+                               .pd = soft_pd_of(qp->ibv.pd)->number,
+                               .unreliable = qp->unreliable};
         rc = soft_peer_send(peer, SOFT_MSG_LINK, &msg, sizeof msg, fd);
     }
     close(fd);
@@ -162,7 +146,7 @@ int soft_link_open(struct soft_qp *qp) {
 }
 
 void soft_link_close(struct soft_qp *qp) {
-    drop_offer(qp);
+    soft_offer_drop_all(qp);
     if (qp->peer_link) {
         *qp->peer_link = qp->peer_next;
         if (qp->peer_next)
@@ -173,6 +157,7 @@ void soft_link_close(struct soft_qp *qp) {
     spin_lock(&qp->lock);
     struct soft_ring *rx = ld(qp->rx), *tx = ld(qp->tx);
     qp->plain_rx = qp->plain_tx = false;
+    aim_clear(qp);
     st(qp->rx, NULL);
     st(qp->tx, NULL);
     qp->peer_recv_armed = qp->peer_send_armed = NULL;
@@ -189,7 +174,7 @@ void soft_link_close(struct soft_qp *qp) {
 
 static void on_link(struct soft_peer *peer, const struct link_msg *msg, int fd) {
     struct soft_qp *qp = soft_qp_find(msg->to_qpn);
-    if (!qp || fd < 0 || qp->ibv.qp_type != IBV_QPT_RC || ld(qp->tx) ||
+    if (!qp || fd < 0 || qp->ud || qp->unreliable != (msg->unreliable != 0) || ld(qp->tx) ||
         !soft_foreign_memory(fd, SOFT_RING_BYTES))
         return;
     struct soft_ring *ring = mmap(NULL, SOFT_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -200,13 +185,16 @@ static void on_link(struct soft_peer *peer, const struct link_msg *msg, int fd) 
         munmap(ring, SOFT_RING_BYTES);
         return;
     }
-    drop_offer(qp);
-    qp->offer.ring = ring;
-    qp->offer.peer = soft_peer_hold(peer);
-    qp->offer.qpn = msg->from_qpn;
-    qp->offer.cqs[0] = msg->recv_cq;
-    qp->offer.cqs[1] = msg->send_cq;
-    qp->offer.pd = msg->pd;
+    const struct soft_offer offer = {.ring = ring,
+                                     .peer = soft_peer_hold(peer),
+                                     .qpn = msg->from_qpn,
+                                     .cqs = {msg->recv_cq, msg->send_cq},
+                                     .pd = msg->pd};
+    if (!soft_offer_keep(qp, &offer)) {
+        munmap(ring, SOFT_RING_BYTES);
+        soft_peer_release(peer);
+        return;
+    }
     take_offer(qp);
 }
 
@@ -277,6 +265,7 @@ static void on_region(struct soft_peer *peer, const struct region_msg *msg, int 
     if (addr == MAP_FAILED)
         return; /* more rights for a mapping in use, and we may not have them: it stays */
     region->bytes = msg->bytes;
+    atomic_store(&region->serial, msg->serial);
     atomic_store_explicit(&region->addr, addr, memory_order_release);
     if (old) {
         soft_qp_quiesce(); /* nobody who has seen the old one may learn that it can be written */
@@ -341,6 +330,18 @@ void soft_link_on_message(struct soft_peer *peer, uint32_t type, const void *dat
             on_link(peer, &link, fd);
         }
         break;
+    case SOFT_MSG_UD_RING:
+    case SOFT_MSG_UD_OK:
+    case SOFT_MSG_UD_REFUSE:
+    case SOFT_MSG_UD_CLOSE:
+        soft_ud_on_message(peer, type, data, bytes, fd);
+        break;
+    case SOFT_MSG_GROUP_ASK:
+    case SOFT_MSG_GROUP_JOIN:
+    case SOFT_MSG_GROUP_LEAVE:
+    case SOFT_MSG_GROUP_OK:
+        soft_group_on_message(peer, type, data, bytes);
+        break;
     case SOFT_MSG_KEYS:
         if (bytes == sizeof keys) {
             memcpy(&keys, data, sizeof keys);
@@ -369,12 +370,14 @@ void soft_link_on_message(struct soft_peer *peer, uint32_t type, const void *dat
 
 void soft_link_on_peer_gone(struct soft_peer *peer) {
     struct soft_qp *next;
+    soft_group_on_peer_gone(peer);
+    soft_ud_on_peer_gone(peer);
     for (struct soft_qp *qp = peer->qps; qp; qp = next) {
         next = qp->peer_next;
         spin_lock(&qp->lock);
         qp->peer_gone = true;
         qp->plain_tx = false;
-        st(qp->attention, ATT_WORK);
+        st(qp->attention, true);
         spin_unlock(&qp->lock);
         soft_qp_progress(qp);
     }
@@ -387,4 +390,5 @@ void soft_link_on_bell(struct soft_peer *peer) {
         if (soft_qp_has_work(qp) || ld(qp->unretired) || ld(qp->rx_word) != ld(qp->rx_pos) ||
             soft_fault_active())
             soft_qp_progress(qp);
+    soft_ud_on_bell(peer);
 }

@@ -13,12 +13,14 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/memfd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "soft/extended.h"
 #include "soft/object.h"
 #include "soft/soft.h"
 
@@ -87,22 +89,26 @@ int soft_keys_fd(void) {
     return fd;
 }
 
-/* Shows (or, with key 0, takes back) an entry. Control lock. */
-void soft_key_publish(uint32_t index, const struct soft_mr *mr, uint32_t key) {
-    if (soft_keys_fd() < 0)
+/* Shows (or, with key 0, takes back) an entry, which is the caller's. */
+void soft_key_publish(const struct soft_mr *mr, uint32_t key) {
+    if (!soft_keys)
         return; /* peers then go through the ring */
-    struct soft_key *at = &soft_keys[index];
-    atomic_store_explicit(&at->key, 0, memory_order_release);
-    if (key == 0)
-        return;
+    struct soft_key *at = &soft_keys[mr->index];
+    uint32_t version = ld(at->version);
+    st(at->version, version + 1);
     soft_fence_release();
-    at->access = mr->window ? SOFT_KEY_WINDOW : (uint32_t)mr->access;
-    at->start = mr->start;
-    at->length = mr->end - mr->start;
-    at->offset = mr->region >= 0 ? mr->region_offset : mr->start + (uint64_t)mr->shift;
-    at->region = mr->region;
-    at->pd = mr->window ? 0 : soft_pd_of(mr->ibv.pd)->number;
+    if (key) {
+        at->access = (mr->window ? SOFT_KEY_WINDOW : 0) | (uint32_t)mr->access;
+        at->start = mr->start;
+        at->length = mr->end - mr->start;
+        at->offset = mr->region >= 0 ? mr->region_offset : mr->start + (uint64_t)mr->shift;
+        at->region = mr->region;
+        at->serial = mr->region >= 0 ? soft_regions[mr->region].serial : 0;
+        at->pd = soft_pd_of(mr->window ? mr->window->ibv.pd : mr->ibv.pd)->number;
+        at->qpn = mr->window ? mr->window->qp->ibv.qp_num : 0;
+    }
     atomic_store_explicit(&at->key, key, memory_order_release);
+    atomic_store_explicit(&at->version, version + 2, memory_order_release);
 }
 
 /* ---- memory regions ---------------------------------------------------------------------------- */
@@ -118,6 +124,18 @@ static int region_of(const uint8_t *addr, size_t length) {
     return -1;
 }
 
+/* Two bytes nobody can guess. Control lock. */
+static int salt_get(uint16_t *salt) {
+    static uint16_t store[256];
+    static unsigned left;
+    if (left == 0 && getrandom(store, sizeof store, 0) != sizeof store)
+        return EIO;
+    left = left ? left - 1 : sizeof store / sizeof store[0] - 1;
+    *salt = store[left];
+    store[left] = 0;
+    return 0;
+}
+
 /* Control lock. Takes a free index and a fresh key; the caller shows it. */
 int soft_mr_insert(struct soft_mr *mr) {
     for (uint32_t n = 0; n < SOFT_MAX_MR; n++) {
@@ -126,7 +144,7 @@ int soft_mr_insert(struct soft_mr *mr) {
         if (atomic_load_explicit(&soft_mr_table[index], memory_order_relaxed))
             continue;
         uint16_t salt;
-        if (getrandom(&salt, sizeof salt, 0) != sizeof salt)
+        if (salt_get(&salt) != 0)
             return EIO;
         mr->index = index;
         mr->ibv.lkey = mr->ibv.rkey = index << 16 | salt;
@@ -138,6 +156,13 @@ int soft_mr_insert(struct soft_mr *mr) {
 }
 
 struct ibv_mr *soft_reg_mr(struct ibv_pd *ibpd, void *addr, size_t length, int access) {
+    uint64_t iova = access & IBV_ACCESS_ZERO_BASED ? 0 : (uintptr_t)addr;
+    return soft_reg_mr_iova(ibpd, addr, length, iova, access);
+}
+
+/* iova: what work requests will call addr. */
+struct ibv_mr *soft_reg_mr_iova(struct ibv_pd *ibpd, void *addr, size_t length, uint64_t iova,
+                                int access) {
     struct soft_pd *pd = soft_pd_of(ibpd);
     const int known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                       IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED;
@@ -149,7 +174,7 @@ struct ibv_mr *soft_reg_mr(struct ibv_pd *ibpd, void *addr, size_t length, int a
     else if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&
              !(access & IBV_ACCESS_LOCAL_WRITE))
         err = EINVAL;
-    else if (length > UINTPTR_MAX - (uintptr_t)addr)
+    else if (length > UINTPTR_MAX - (uintptr_t)addr || length > UINT64_MAX - iova)
         err = EINVAL;
     else
         err = soft_refuse(ibpd->context, FAULT_CALL_reg_mr);
@@ -162,9 +187,9 @@ struct ibv_mr *soft_reg_mr(struct ibv_pd *ibpd, void *addr, size_t length, int a
         return NULL;
     mr->ibv = (struct ibv_mr){.context = ibpd->context, .pd = ibpd, .addr = addr, .length = length};
     mr->generation = soft_generation_now;
-    mr->start = access & IBV_ACCESS_ZERO_BASED ? 0 : (uintptr_t)addr;
-    mr->end = mr->start + length;
-    mr->shift = (int64_t)((uintptr_t)addr - mr->start);
+    mr->start = iova;
+    mr->end = iova + length;
+    mr->shift = (int64_t)((uintptr_t)addr - iova);
     mr->access = access;
     soft_lock();
     mr->region = region_of(addr, length);
@@ -179,7 +204,8 @@ struct ibv_mr *soft_reg_mr(struct ibv_pd *ibpd, void *addr, size_t length, int a
             soft_regions[mr->region].writable = true;
             soft_link_region_writable(mr->region);
         }
-        soft_key_publish(mr->index, mr, mr->ibv.rkey);
+        (void)soft_keys_fd();
+        soft_key_publish(mr, mr->ibv.rkey);
     }
     soft_unlock();
     if (err) {
@@ -239,7 +265,7 @@ void soft_mr_remove(struct soft_mr *mr) {
     st(mr->key, 0);
     bool shown = soft_keys && ld(soft_keys[mr->index].key) != 0;
     if (shown)
-        soft_key_publish(mr->index, mr, 0);
+        soft_key_publish(mr, 0);
     take_back_all(key);
     if (shown)
         soft_touch_wait(soft_pd_of(mr->window ? mr->window->ibv.pd : mr->ibv.pd));
@@ -251,7 +277,7 @@ struct soft_mr *soft_mr_find_remote(uint32_t key, struct soft_qp *qp) {
     if (!mr || atomic_load_explicit(&mr->key, memory_order_acquire) != key)
         return NULL;
     if (mr->window)
-        return mr->window->ibv.pd == qp->ibv.pd && mr->window->qp_num == qp->ibv.qp_num ? mr : NULL;
+        return mr->window->qp == qp ? mr : NULL;
     return mr->ibv.pd == qp->ibv.pd ? mr : NULL;
 }
 
@@ -271,8 +297,8 @@ int soft_dereg_mr(struct ibv_mr *ibmr) {
 
 /* ---- memory that peers map --------------------------------------------------------------------- */
 
-static int memfd_sealed(size_t bytes) {
-    int fd = memfd_create("sluice-region", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+static int memfd_sealed(size_t bytes, unsigned page_flags) {
+    int fd = memfd_create("sluice-region", MFD_CLOEXEC | MFD_ALLOW_SEALING | page_flags);
     if (fd < 0)
         return -1;
     if (ftruncate(fd, (off_t)bytes) != 0 ||
@@ -285,7 +311,7 @@ static int memfd_sealed(size_t bytes) {
     return fd;
 }
 
-void *soft_mem_alloc(size_t bytes) {
+static void *mem_alloc(size_t bytes, unsigned page_flags) {
     if (soft_engine_get() != 0)
         return NULL;
     int refused = soft_fault_call(FAULT_CALL_mem_alloc);
@@ -294,7 +320,7 @@ void *soft_mem_alloc(size_t bytes) {
         errno = refused;
         return NULL;
     }
-    int fd = memfd_sealed(bytes);
+    int fd = memfd_sealed(bytes, page_flags);
     uint8_t *addr = MAP_FAILED;
     if (fd >= 0)
         addr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -320,6 +346,14 @@ void *soft_mem_alloc(size_t bytes) {
     }
     soft_unlock();
     return addr;
+}
+
+void *soft_mem_alloc(size_t bytes) {
+    return mem_alloc(bytes, 0);
+}
+
+void *soft_mem_alloc_huge(size_t bytes, unsigned page_log2) {
+    return mem_alloc(bytes, MFD_HUGETLB | page_log2 << MFD_HUGE_SHIFT);
 }
 
 void soft_mem_free(void *addr, size_t bytes) {

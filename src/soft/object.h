@@ -96,7 +96,7 @@ struct soft_mw {
     uint32_t generation;
     struct soft_mr as_mr; /* what the key table and the target path see while it is bound */
     struct soft_mr *mr;   /* NULL: not bound */
-    uint32_t qp_num;      /* a type 2 window serves the QP it was bound on */
+    struct soft_qp *qp;   /* a type 2 window serves the QP it was bound on */
 };
 
 /* ---- shared receive queue */
@@ -124,7 +124,10 @@ struct soft_channel {
 };
 
 struct soft_cq {
-    struct ibv_cq ibv;
+    union {
+        struct ibv_cq ibv;
+        struct ibv_cq_ex ibv_ex; /* made as one: begins the same */
+    };
     uint8_t zero[64];
     uint32_t generation;
     uint32_t board_index;
@@ -134,14 +137,17 @@ struct soft_cq {
     struct soft_qp **qps;   /* QPs that complete here; under poll_lock */
     unsigned qp_count, qp_capacity, hot_count, cold_next;
     unsigned idle_polls;
+    unsigned first; /* where the next poll begins: not 0 behind a QP that filled the last one */
     struct soft_qp *_Atomic warm; /* cold QPs that somebody posted sends to */
     unsigned fetched;             /* events handed out; under the channel's lock */
     /* completions that could not go straight to a poller */
     soft_spin ring_lock __attribute__((aligned(64)));
     _Atomic uint32_t ring_count;
     uint32_t ring_head;
-    uint32_t ring_capacity;
+    _Atomic uint32_t ring_capacity; /* only grows */
+    _Atomic bool untold;            /* the ring has some for which nothing fired */
     struct ibv_wc *ring;
+    struct soft_reader *reader; /* an extended one's; cq_ex.c */
 };
 
 /* ---- queue pairs ------------------------------------------------------------------------------- */
@@ -191,34 +197,66 @@ struct soft_rqe {
     struct ibv_sge sge[]; /* qp->rq.max_sge of them */
 };
 
+struct soft_offer;
 struct soft_peer;
+struct soft_peer_region;
+struct soft_key;
+struct soft_ud;
+
+/* Why an unreliable message was dropped; counted where it happens. */
+enum soft_drop {
+    SOFT_DROP_NO_RECEIVE, /* none was posted */
+    SOFT_DROP_TOO_LONG,   /* for the receive, or for the MTU */
+    SOFT_DROP_QKEY,
+    SOFT_DROP_NOBODY,   /* no such QP, or it is gone */
+    SOFT_DROP_STATE,    /* the QP or the port is down, or the group was left */
+    SOFT_DROP_NO_ROOM,  /* its receiver takes nothing for too long */
+    SOFT_DROP_REFUSED,  /* UC: a remote key, range or right */
+    SOFT_DROP_ON_DEMAND /* a fault plan's loss */
+};
+#define SOFT_DROPS 8
+
+struct soft_aim {                 /* see aim.h */
+    const struct soft_key *entry; /* of the target's table; NULL: none was taken */
+    uint64_t start, length;       /* what the key covers */
+    uint8_t *base;                /* of start, for us */
+    const struct soft_peer_region *region;
+    const uint8_t *mapped; /* where the region was */
+    uint32_t rkey, version, serial;
+};
 
 /*
  * What a poller looks at without the lock, when there is nothing to do, comes first. Those fields are
  * written under the lock only; atomic (relaxed) because they are read without it.
  */
 struct soft_qp {
-    struct ibv_qp ibv;
+    union {
+        struct ibv_qp ibv;
+        struct ibv_qp_ex ibv_ex; /* made as one: begins with the other */
+    };
     uint8_t zero[64];
 
-    struct soft_ring *_Atomic rx; /* ring we read, ours; NULL before RTR */
+    struct soft_ring *_Atomic rx __attribute__((aligned(64))); /* we read, ours; NULL before RTR */
     struct soft_ring *_Atomic tx; /* ring we write, the peer's; NULL until it arrived */
     _Atomic uint32_t rx_index, rx_pos;
     _Atomic uint32_t rx_told;  /* rx_pos last told to the peer, in a slot or in the ring's header */
-    _Atomic uint32_t rx_word;  /* the same, in the header */
     _Atomic uint32_t tx_acked; /* slots of tx known consumed */
-    _Atomic uint32_t unretired; /* work requests posted and not retired */
-    _Atomic uint32_t attention; /* something needs the lock: link, error, flush, backlog */
-    _Atomic bool rx_stalled;    /* a message waits for a receive */
-    _Atomic bool need_tick;     /* the engine looks after it every millisecond */
-    _Atomic bool used_lately;   /* pollers': stays hot */
-    _Atomic bool cold[2];       /* not in the hot part of its receive CQ, its send CQ */
+    _Atomic uint32_t due;      /* slot position that completes the oldest signalled send */
+    _Atomic bool awaited;      /* there is one; see soft_find_due() */
+    _Atomic bool backlog;      /* work requests are queued for room in tx */
+    _Atomic bool attention;    /* something needs the lock: link, error, flush, backlog */
+    _Atomic bool rx_stalled;   /* a message waits for a receive */
+    _Atomic uint32_t empty_polls; /* pollers': since the last message; see tick.c */
+    _Atomic bool used_lately;     /* pollers': stays hot */
+    _Atomic bool cold[2];         /* not in the hot part of its receive CQ, its send CQ */
+    _Atomic bool need_tick;       /* the engine looks after it every millisecond */
+    _Atomic uint32_t rx_word;     /* rx_pos last told in the ring's header */
+    _Atomic uint32_t unretired;   /* work requests posted and not retired */
     /*
      * Receiving and sending have nothing out of the ordinary about them: the short ways are open.
      * Closed by whoever changes that (qp->lock), opened again by the next progress of the long way.
      */
     bool plain_rx, plain_tx;
-    _Atomic uint32_t empty_polls, idle_told; /* pollers': since the last progress; see tick.c */
     _Atomic uint64_t kick_ns;
     soft_spin lock;
     uint32_t generation;
@@ -228,6 +266,7 @@ struct soft_qp {
     uint32_t tx_published;                       /* slots whose seq words are stored */
     uint32_t sq_free, sq_head, sq_next, sq_tail; /* freed <= retired <= to transmit <= posted */
     uint32_t sq_mask, sq_max_wr, sq_max_sge, max_inline;
+    uint32_t sq_looked; /* no signalled one before it; awaited: the one that is due */
     bool sq_sig_all;
     struct soft_wqe *sq;
     struct soft_wqe_remote *sq_remote;
@@ -235,6 +274,7 @@ struct soft_qp {
     uint8_t *sq_inline;
     const _Atomic uint32_t *peer_recv_armed, *peer_send_armed;
     bool fence_free;
+    struct soft_aim aim;
 
     /* receive queue */
     struct soft_recv_queue rq;
@@ -257,8 +297,9 @@ struct soft_qp {
     uint32_t wait_index;    /* sq index of the oldest of them */
     uint32_t wait_offset;   /* bytes of its answer already placed */
     uint32_t one_sided_end; /* slot position behind the last one-sided request in the ring */
-    bool kick_wanted;       /* ring the peer whatever its armed word says */
-    bool one_sided_ring;    /* there is one that may not have been executed */
+    uint64_t inside_ns;  /* since when an invalidation waits for the peer to leave, 0: none does */
+    bool kick_wanted;    /* ring the peer whatever its armed word says */
+    bool one_sided_ring; /* there is one that may not have been executed */
     uint32_t remote_pd;
 
     /* life */
@@ -269,25 +310,39 @@ struct soft_qp {
     uint8_t give_up; /* status the engine lost its patience with, else 0 */
     uint32_t stall_acked;
     uint64_t stall_since_ns;
+    uint64_t down_since_ns;       /* soft_dropin: the peer is seen to be gone */
     struct soft_qp *warm_next[2]; /* on the CQs' warm lists; owned by who took cold away */
     unsigned cq_at[2];            /* place in the CQs' arrays; their poll_lock */
     struct soft_peer *peer;       /* our way to the destination; its list holds this QP */
     struct soft_peer *link_peer;  /* the connection that carried the tx ring */
     uint32_t tick_head;           /* sq_head at the last tick */
     struct soft_qp *peer_next, **peer_link; /* peer's list of QPs; control lock */
-    struct {
-        struct soft_ring *ring; /* a ring offered before RTR; control lock */
-        struct soft_peer *peer;
-        uint32_t qpn, cqs[2], pd;
-    } offer;
+    struct soft_offer *offers;              /* rings offered before RTR; control lock */
     struct ibv_qp_attr attr;
     struct ibv_qp_init_attr init;
     struct soft_fault_qp fault;
+    _Atomic uint32_t windows; /* bound on it */
+
+    /* UC and UD */
+    bool unreliable; /* constant: a send is done when it was handed over, or dropped */
+    bool long_recv;  /* constant: posting a receive always takes the long way */
+    bool rx_drop;    /* UC: the rest of the message is dropped too */
+    bool impatient;  /* what could not be handed over for long enough may be dropped */
+    uint32_t drops[SOFT_DROPS];
+    struct soft_ud *ud; /* UD: datagram.h; constant */
+
+    struct soft_batch *batch; /* an extended one's; qp_ex.c */
 };
 
-enum {                 /* attention */
-       ATT_WORK = 1,   /* the poller shall take the lock and look */
-       ATT_RETIRE = 2, /* acknowledged sends wait to be completed, nothing else */
+/* Address handle: the addresses are copied into the work request that names it. */
+struct soft_ah {
+    struct ibv_ah ibv;
+    uint8_t zero[64];
+    uint32_t generation;
+    union ibv_gid sgid, dgid;
+    uint32_t tclass_flow; /* as in a GRH */
+    uint8_t hop_limit, sl;
+    bool reaches; /* this host has that address, or it is a group's */
 };
 
 #define soft_context_of(p) ((struct soft_context *)(p))
@@ -297,11 +352,16 @@ enum {                 /* attention */
 #define soft_srq_of(p) ((struct soft_srq *)(p))
 #define soft_mw_of(p) ((struct soft_mw *)(p))
 #define soft_qp_of(p) ((struct soft_qp *)(p))
+#define soft_ah_of(p) ((struct soft_ah *)(p))
 #define soft_channel_of(p) ((struct soft_channel *)(p))
 
 static inline struct soft_wqe_remote *soft_wqe_remote(struct soft_qp *qp,
                                                       const struct soft_wqe *wqe) {
     return &qp->sq_remote[wqe - qp->sq];
+}
+
+static inline void soft_drop(struct soft_qp *qp, enum soft_drop why) { /* qp->lock */
+    qp->drops[why]++;
 }
 
 /* True when the object was inherited through fork(). */
@@ -331,14 +391,15 @@ int soft_keys_fd(void);            /* control lock; -1: no memory */
 /* Address of [addr, addr+len) if mr covers it with these rights, else NULL. */
 static inline uint8_t *soft_mr_range(const struct soft_mr *mr, uint64_t addr, uint64_t len,
                                      int access) {
-    if (addr < mr->start || len > mr->end - mr->start ||
-        addr - mr->start > mr->end - mr->start - len || (mr->access & access) != access)
+    uint64_t offset = addr - mr->start,
+             length = mr->end - mr->start; /* below start: a huge offset */
+    if (offset > length || len > length - offset || (mr->access & access) != access)
         return NULL;
     return (uint8_t *)(uintptr_t)(addr + (uint64_t)mr->shift);
 }
-void soft_key_publish(uint32_t index, const struct soft_mr *mr, uint32_t key); /* control lock */
-int soft_mr_insert(struct soft_mr *mr);                                        /* control lock */
-void soft_mr_remove(struct soft_mr *mr);                                       /* control lock */
+void soft_key_publish(const struct soft_mr *mr, uint32_t key); /* who registers or binds it */
+int soft_mr_insert(struct soft_mr *mr);                        /* control lock */
+void soft_mr_remove(struct soft_mr *mr);                       /* control lock */
 void soft_memory_forked(void);
 extern struct soft_region soft_regions[SOFT_MAX_REGIONS]; /* control lock */
 
@@ -363,24 +424,45 @@ bool soft_answer_take(struct soft_qp *qp, struct soft_ring *ring, unsigned index
 enum soft_nak soft_execute(struct soft_qp *qp, unsigned op, const struct soft_reth *reth,
                            const struct soft_atomic *atomic);
 bool soft_answers_transmit(struct soft_qp *qp); /* true: something was written */
-void soft_touch_wait(struct soft_pd *pd);       /* control lock: no peer is inside pd's memory */
+/* No peer is inside memory it reached through pd's QPs, through this QP: control lock, none held. */
+void soft_touch_wait(struct soft_pd *pd);
+void soft_touch_wait_qp(struct soft_qp *qp);
+/* qp->lock: nor through a window of this QP whose entry was just taken back. False: it does not end. */
+bool soft_touch_wait_window(struct soft_qp *qp);
+/* The same without waiting. 0: nobody is inside; else what soft_touch_again() asks for, later. */
+enum soft_touch { SOFT_TOUCH_LEFT, SOFT_TOUCH_INSIDE, SOFT_TOUCH_STUCK };
+uint32_t soft_touch_window(struct soft_qp *qp);
+enum soft_touch soft_touch_again(struct soft_qp *qp, uint32_t seen);
 
 /* window.c */
 struct ibv_mw *soft_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int soft_dealloc_mw(struct ibv_mw *mw);
 int soft_mw_check(struct soft_qp *qp, const struct ibv_send_wr *wr);
 enum ibv_wc_status soft_mw_bind(struct soft_qp *qp, const struct soft_wqe *wqe);
-bool soft_mw_invalidate(struct soft_qp *qp, uint32_t rkey);
+enum ibv_wc_status soft_mw_invalidate(struct soft_qp *qp, uint32_t rkey);
+/* LOCAL_INV: false while the peer is still inside; to be called again, until it sets the status. */
+bool soft_mw_invalidate_local(struct soft_qp *qp, struct soft_wqe *wqe);
+void soft_mw_forget(struct soft_qp *qp); /* control lock: the QP is not what they were bound on */
 
 /* qp.c, progress.c */
 struct soft_qp *soft_qp_find(uint32_t qpn); /* control lock */
 void soft_qp_forked(void);
 void soft_qp_fail(struct soft_qp *qp); /* qp->lock: enter ERR */
+/*
+ * This copy serves programs that were written for NICs and the system's librdmacm (dropin/), and count on
+ * what no specification promises: a peer that is gone is reported after a NIC's timeouts and retries, not as
+ * soon as it is seen; a port that nobody listens on is not refused at once; arming a CQ fires for completions
+ * that were not taken; a poller without work gives its CPU away now and then; contexts that rdma_cm opened
+ * stay open as long as the process. Constant.
+ */
+extern bool soft_dropin;
 /* Makes all progress possible; completions go to the rings of their CQs. Takes qp->lock. */
 void soft_qp_progress(struct soft_qp *qp);
-void soft_qp_idle(struct soft_qp *qp);      /* a poll found nothing: lazy ack, kick; no lock */
-void soft_qp_flush_ack(struct soft_qp *qp); /* qp->lock */
-void soft_qp_kick(struct soft_qp *qp);      /* ring the peer's bell */
+/* One of many empty polls in a row, or what was taken is not told: lazy ack, kick; no lock. */
+void soft_qp_idle(struct soft_qp *qp);
+void soft_qp_flush_ack(struct soft_qp *qp);          /* qp->lock */
+void soft_qp_acknowledge(uint32_t qpn);              /* control lock: what was taken, now */
+void soft_qp_kick(struct soft_qp *qp);               /* ring the peer's bell */
 bool soft_qp_tick(struct soft_qp *qp, uint64_t now); /* engine; true: again */
 extern struct soft_qp_block {
     uint32_t block;
@@ -393,16 +475,17 @@ void soft_tick_if_wanted(void);
 void soft_tick_want(void);
 void soft_tick_stop(void);
 uint64_t soft_rnr_ns(unsigned code);            /* min_rnr_timer in nanoseconds */
+extern _Atomic uint64_t soft_rnr;               /* times so far that a message found no receive */
 void soft_qp_bell_receiver(struct soft_qp *qp); /* qp->lock */
 void soft_qp_numbers_reset(void);               /* control lock */
 void soft_qp_quiesce(void); /* control lock: waits until no QP lock holder from before is left */
 int soft_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+/* The same, but all of them or none. 0 or an errno. */
+int soft_post_all(struct soft_qp *qp, struct ibv_send_wr *wr);
 int soft_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 /* Posts *wr and what follows; on an error *wr is the first that was not posted. */
 int soft_recv_push(struct soft_recv_queue *rq, struct ibv_recv_wr **wr);
-bool soft_srq_take(struct soft_srq *srq, struct soft_rqe *out);
-int soft_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
-int soft_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
+void soft_srq_low(struct soft_srq *srq); /* the limit was reached: the event */
 /* Before element dies: forgets its unfetched events, waits until the fetched ones are acked. */
 void soft_async_drain(struct ibv_context *ctx, void *element);
 int soft_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
@@ -412,7 +495,7 @@ void soft_channel_push(struct soft_channel *channel, struct soft_cq *cq);
 /* Drops the CQ's events that nobody fetched; returns how many were. */
 unsigned soft_channel_forget(struct soft_channel *channel, struct soft_cq *cq);
 
-/* cq.c, poll.c */
+/* cq.c, poll.c, notify.c */
 int soft_poll_cq(struct ibv_cq *cq, int ne, struct ibv_wc *wc);
 int soft_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 bool soft_cq_push(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited); /* false: full */

@@ -23,17 +23,13 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <linux/membarrier.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
+#include "soft/aim.h"
 #include "soft/one_sided.h"
 #include "soft/peer_internal.h"
 #include "soft/transmit.h"
-
-#define TOUCH_WAIT_NS 100000000u
 
 static inline int needed_access(unsigned opcode) {
     switch (opcode) {
@@ -56,10 +52,10 @@ static bool is_write(unsigned opcode) {
 enum reach { REACH_MAPPED, REACH_PROCESS, REACH_RING, REACH_REFUSED };
 
 /* Entry of the key table, read once. False: the key is not (or no longer) in it. */
-static bool key_read(const struct soft_key *table, uint32_t rkey, struct soft_key *out) {
+static inline bool key_read(const struct soft_key *table, uint32_t rkey, struct soft_key *out) {
     const struct soft_key *at = &table[rkey >> 16];
-    uint32_t key = atomic_load_explicit(&at->key, memory_order_acquire);
-    if (key != rkey && (key == 0 || !(at->access & SOFT_KEY_WINDOW)))
+    uint32_t version = atomic_load_explicit(&at->version, memory_order_acquire);
+    if (atomic_load_explicit(&at->key, memory_order_acquire) != rkey || rkey == 0)
         return false;
     out->access = at->access;
     out->start = at->start;
@@ -67,8 +63,22 @@ static bool key_read(const struct soft_key *table, uint32_t rkey, struct soft_ke
     out->offset = at->offset;
     out->region = at->region;
     out->pd = at->pd;
+    out->qpn = at->qpn;
+    out->serial = at->serial;
     soft_fence_acquire();
-    return atomic_load_explicit(&at->key, memory_order_relaxed) == key;
+    out->version = version;
+    return version % 2 == 0 && atomic_load_explicit(&at->version, memory_order_relaxed) == version;
+}
+
+/*
+ * A window is taken back without a system call: whoever does it cannot make us see it, so this fence
+ * stands between "I am inside" and the look that counts.
+ */
+static __attribute__((noinline)) bool window_read(const struct soft_qp *qp,
+                                                  const struct soft_key *table, uint32_t rkey,
+                                                  struct soft_key *out) {
+    soft_fence();
+    return key_read(table, rkey, out) && out->qpn == qp->attr.dest_qp_num;
 }
 
 /* Where the bytes an access names lie for us, and how they are reached. */
@@ -86,8 +96,8 @@ static inline enum reach reach(struct soft_qp *qp, unsigned opcode, uint64_t at,
         return REACH_MAPPED;
     }
     bool known = key_read(keys, rkey, &key);
-    if (known && (key.access & SOFT_KEY_WINDOW))
-        return REACH_RING;
+    if (__builtin_expect(known && (key.access & SOFT_KEY_WINDOW), 0))
+        known = window_read(qp, keys, rkey, &key);
     if (!known || key.pd != qp->remote_pd || ((int)key.access & access) != access ||
         at < key.start || length > key.length || at - key.start > key.length - length)
         return REACH_REFUSED;
@@ -100,7 +110,9 @@ static inline enum reach reach(struct soft_qp *qp, unsigned opcode, uint64_t at,
     const struct soft_peer_region *region = &peer->regions[key.region];
     const uint8_t *base = atomic_load_explicit(&region->addr, memory_order_acquire);
     uint64_t offset = key.offset + (at - key.start);
-    if (!base || (access != IBV_ACCESS_REMOTE_READ && !ld(region->writable)))
+    /* Not there yet, or still the one that had its index before: the target executes. */
+    if (!base || ld(region->serial) != key.serial ||
+        (access != IBV_ACCESS_REMOTE_READ && !ld(region->writable)))
         return REACH_RING;
     if (offset > region->bytes || length > region->bytes - offset)
         return REACH_REFUSED; /* the table lies: stay inside the mapping */
@@ -108,6 +120,40 @@ static inline enum reach reach(struct soft_qp *qp, unsigned opcode, uint64_t at,
     if (is_atomic(opcode) && (uintptr_t)*addr % 8 != 0)
         return REACH_REFUSED; /* no atomic operation there is atomic */
     return REACH_MAPPED;
+}
+
+/*
+ * The same key once more: remembers where it leads. What reach() found was checked, but the table may
+ * have changed since, so all of it is looked at again; `to` is where `at` lies.
+ */
+static __attribute__((noinline)) void aim_take(struct soft_qp *qp, uint64_t at, uint32_t rkey,
+                                               uint8_t *to) {
+    struct soft_peer *peer = qp->link_peer;
+    const struct soft_key *keys = atomic_load_explicit(&peer->keys, memory_order_acquire);
+    struct soft_aim *aim = &qp->aim;
+    struct soft_key key;
+    uint32_t last = aim->rkey;
+    aim->entry = NULL;
+    aim->rkey = rkey;
+    if (last != rkey || !key_read(keys, rkey, &key) || (key.access & SOFT_KEY_WINDOW) ||
+        key.pd != qp->remote_pd || !(key.access & IBV_ACCESS_REMOTE_WRITE) || key.region < 0 ||
+        key.region >= SOFT_MAX_REGIONS || at < key.start || at - key.start > key.length)
+        return;
+    const struct soft_peer_region *region = &peer->regions[key.region];
+    const uint8_t *mapped = atomic_load_explicit(&region->addr, memory_order_acquire);
+    if (!mapped || ld(region->serial) != key.serial || !ld(region->writable) ||
+        key.offset > region->bytes || key.length > region->bytes - key.offset ||
+        mapped + key.offset + (at - key.start) != to)
+        return;
+    const struct soft_key *entry = &keys[rkey >> 16];
+    aim->start = key.start;
+    aim->length = key.length;
+    aim->base = to - (at - key.start);
+    aim->region = region;
+    aim->mapped = mapped;
+    aim->serial = key.serial;
+    aim->version = key.version;
+    aim->entry = entry;
 }
 
 /*
@@ -186,7 +232,7 @@ static bool touch_mapped(struct soft_qp *qp, const struct soft_wqe *wqe, const s
 
 /*
  * Private memory of a process of our uid, through the kernel. Fails with REM_OP_ERR when the
- * target has unmapped what it registered.
+ * target has unmapped what it registered. A target that died is one that does not answer.
  */
 static enum ibv_wc_status touch_process(struct soft_qp *qp, const struct soft_wqe *wqe,
                                         const struct ibv_sge *sge, const uint8_t *inlined,
@@ -212,7 +258,7 @@ static enum ibv_wc_status touch_process(struct soft_qp *qp, const struct soft_wq
         ssize_t got = write ? process_vm_writev(qp->link_peer->pid, iov, n, &remote, 1, 0)
                             : process_vm_readv(qp->link_peer->pid, iov, n, &remote, 1, 0);
         if (got <= 0)
-            return IBV_WC_REM_OP_ERR;
+            return got < 0 && errno == ESRCH ? IBV_WC_RETRY_EXC_ERR : IBV_WC_REM_OP_ERR;
         left -= (size_t)got;
         addr += got;
         while (n && (size_t)got >= iov->iov_len) {
@@ -240,24 +286,6 @@ static void touch_begin(struct soft_qp *qp, struct soft_ring *ring) {
 static void touch_end(struct soft_ring *ring) {
     atomic_store_explicit(&ring->tx.touching, (ld(ring->tx.touching) | 1) + 1,
                           memory_order_release);
-}
-
-void soft_touch_wait(struct soft_pd *pd) {
-    if (!soft_own_fence_free() ||
-        syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) != 0)
-        soft_fence();
-    uint64_t deadline = soft_now_ns() + TOUCH_WAIT_NS; /* for all: a peer may have died inside */
-    for (unsigned b = 0; b < soft_qp_block_count; b++)
-        for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
-            struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
-            struct soft_ring *rx = qp && soft_pd_of(qp->ibv.pd) == pd ? ld(qp->rx) : NULL;
-            if (!rx)
-                continue;
-            uint32_t seen = atomic_load_explicit(&rx->tx.touching, memory_order_acquire);
-            while ((seen & 1) && soft_now_ns() < deadline &&
-                   atomic_load_explicit(&rx->tx.touching, memory_order_acquire) == seen)
-                sched_yield();
-        }
 }
 
 /* ---- requests through the ring ------------------------------------------------------------------ */
@@ -328,6 +356,10 @@ static enum soft_outcome ask(struct soft_qp *qp, struct soft_ring *ring, struct 
 /* Tells the target that we tried something we may not: both ends go down as on a device. */
 static enum soft_outcome violation(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
                                    enum soft_nak nak) {
+    if (qp->unreliable) {
+        soft_drop(qp, SOFT_DROP_REFUSED);
+        return SOFT_SENT;
+    }
     if (slot_room(qp) < 1)
         return SOFT_NO_ROOM;
     slot_head(qp, ring, 1, SOFT_OP_VIOLATION, SOFT_F_FIRST | SOFT_F_LAST, nak, 0);
@@ -360,7 +392,8 @@ enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, str
         uint8_t *addr = NULL;
         enum reach how = reach(qp, wqe->opcode, to->addr, to->rkey, wqe->total, &addr);
         bool direct = how == REACH_MAPPED || how == REACH_PROCESS;
-        bool wait = direct && (behind || ld(ring->rx.stalled) != 0);
+        /* A target that has left its states executes nothing; the send fails as soon as that is seen. */
+        bool wait = direct && (behind || ld(ring->rx.stalled) != 0 || ld(ring->rx.down) != 0);
         if (direct && !wait) {
             enum ibv_wc_status status = IBV_WC_SUCCESS;
             if (how == REACH_PROCESS)
@@ -375,6 +408,11 @@ enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, str
         if (wait)
             return SOFT_NO_ROOM;
         if (direct) {
+            if (qp->unreliable && wqe->status != IBV_WC_SUCCESS &&
+                wqe->status != IBV_WC_LOC_PROT_ERR) {
+                wqe->status = IBV_WC_SUCCESS; /* the target's trouble */
+                return violation(qp, ring, wqe, SOFT_NAK_REMOTE_OPERATION);
+            }
             if (wqe->status != IBV_WC_SUCCESS)
                 return SOFT_BROKEN;
             if (imm) {
@@ -386,7 +424,6 @@ enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, str
                               (wqe->flags & IBV_SEND_SOLICITED ? SOFT_F_SOLICITED : 0),
                           sizeof reth, wqe->imm);
             }
-            st(qp->attention, ATT_WORK); /* it may be complete already */
             return SOFT_SENT;
         }
     }
@@ -414,12 +451,18 @@ bool soft_write_now(struct soft_qp *qp, struct soft_ring *ring, const struct ibv
         if (!from)
             return false;
     }
-    uint8_t *to = NULL;
+    uint64_t at = wr->wr.rdma.remote_addr;
+    uint32_t rkey = wr->wr.rdma.rkey;
     slot_publish(qp, ring); /* as in soft_one_sided() */
     touch_begin(qp, ring);
-    bool here = reach(qp, IBV_WR_RDMA_WRITE, wr->wr.rdma.remote_addr, wr->wr.rdma.rkey, length,
-                      &to) == REACH_MAPPED &&
-                ld(ring->rx.stalled) == 0;
+    uint8_t *to = aim_hit(qp, at, rkey, length);
+    if (__builtin_expect(!to, 0)) {
+        if (reach(qp, IBV_WR_RDMA_WRITE, at, rkey, length, &to) != REACH_MAPPED)
+            to = NULL;
+        else
+            aim_take(qp, at, rkey, to);
+    }
+    bool here = to && ld(ring->rx.stalled) == 0 && ld(ring->rx.down) == 0;
     if (here)
         store_ordered(to, from, length, true);
     touch_end(ring);

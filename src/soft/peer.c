@@ -26,6 +26,7 @@
 
 #include "soft/board.h"
 #include "soft/foreign.h"
+#include "soft/group.h"
 #include "soft/name.h"
 #include "soft/peer_internal.h"
 
@@ -362,6 +363,7 @@ int soft_peer_start(void) {
 }
 
 void soft_peer_stop(void) {
+    soft_group_stop();
     while (soft_peers)
         soft_peer_drop(soft_peers);
     soft_peer_numbers_stop();

@@ -34,7 +34,15 @@ enum soft_msg_type {
     SOFT_MSG_REGION = 4,    /* here is a memory region of mine */
     SOFT_MSG_REGION_OK = 5, /* your region is mapped here */
     SOFT_MSG_REGION_DROP = 6,
-    SOFT_MSG_KEYS = 7,      /* here is my key table (same uid only) */
+    SOFT_MSG_KEYS = 7,       /* here is my key table (same uid only) */
+    SOFT_MSG_UD_RING = 8,    /* here is the ring I write when I send to your UD QP */
+    SOFT_MSG_UD_OK = 9,      /* I read it */
+    SOFT_MSG_UD_REFUSE = 10, /* I do not: there is no such QP, or not any more */
+    SOFT_MSG_UD_CLOSE = 11,  /* I write it no more */
+    SOFT_MSG_GROUP_ASK = 12, /* which of your QPs are in multicast groups? */
+    SOFT_MSG_GROUP_JOIN = 13,
+    SOFT_MSG_GROUP_LEAVE = 14,
+    SOFT_MSG_GROUP_OK = 15, /* all you said up to here is known */
     SOFT_MSG_CM_FIRST = 32, /* 32..63 belong to the cm (cm_wire.h) */
     SOFT_MSG_CM_LAST = 63,
 };

@@ -9,7 +9,7 @@
 #include "soft/peer.h"
 
 #define SOFT_WIRE_MAGIC 0x53465731u /* "SFW1" */
-#define SOFT_WIRE_VERSION 1u
+#define SOFT_WIRE_VERSION 2u
 #define SOFT_PEER_QUEUE_MAX 8192
 #define SOFT_PEER_BLOCKS 16
 
@@ -20,8 +20,9 @@ struct soft_wire { /* head of a message */
 /* A region of the peer's that is mapped here, read-only unless peers may write some of it. */
 struct soft_peer_region {
     const uint8_t *_Atomic addr; /* NULL: not there; read by pollers that hold a QP of this peer */
-    size_t bytes;
+    _Atomic size_t bytes;
     _Atomic bool writable;
+    _Atomic uint32_t serial; /* the peer's: which region of that index is mapped */
 };
 
 struct soft_peer {
@@ -46,6 +47,10 @@ struct soft_peer {
     struct soft_timer out_retry;
     _Atomic uint8_t region_sent[SOFT_MAX_REGIONS]; /* enum region_state of my regions there */
     struct soft_peer_region regions[SOFT_MAX_REGIONS];
+    /* group.c */
+    bool group_peer;                   /* it wants to know of groups */
+    uint32_t group_sent, group_acked;  /* our last number it was told, and has confirmed */
+    uint32_t group_count, group_joins; /* groups it brought up, members it has */
 };
 
 enum region_state { REGION_UNSENT = 0, REGION_SENT = 1, REGION_READY = 2 };

@@ -10,8 +10,8 @@
 #include "soft/peer_internal.h"
 #include "soft/progress.h"
 
-static enum placed place(struct soft_qp *qp, const struct soft_rqe *rqe, const uint8_t *from,
-                         uint64_t bytes) {
+enum placed soft_place(struct soft_qp *qp, const struct soft_rqe *rqe, const uint8_t *from,
+                       uint64_t bytes) {
     uint64_t at = qp->rx_offset;
     qp->rx_offset += bytes;
     for (unsigned i = 0; bytes && i < rqe->num_sge; i++) {
@@ -39,7 +39,7 @@ enum placed soft_place_slots(struct soft_qp *qp, const struct soft_rqe *rqe, str
     enum placed placed = PLACED;
     do {
         unsigned n = len < SOFT_SLOT_PAYLOAD ? len : SOFT_SLOT_PAYLOAD;
-        placed = place(qp, rqe, ring->slot[index].data, n);
+        placed = soft_place(qp, rqe, ring->slot[index].data, n);
         len -= n;
         index = soft_slot_next(index);
     } while (len && placed == PLACED);
@@ -63,7 +63,7 @@ enum placed soft_place_desc(struct soft_qp *qp, const struct soft_rqe *rqe, stru
         if (!from || desc[i].length > region->bytes ||
             desc[i].offset > region->bytes - desc[i].length)
             return BAD_BUFFER;
-        enum placed placed = place(qp, rqe, from + desc[i].offset, desc[i].length);
+        enum placed placed = soft_place(qp, rqe, from + desc[i].offset, desc[i].length);
         if (placed != PLACED)
             return placed;
     }

@@ -12,17 +12,34 @@
 #include <errno.h>
 #include <string.h>
 
+#include "soft/datagram.h"
+#include "soft/one_sided.h"
+#include "soft/progress.h"
 #include "soft/soft.h"
 #include "soft/transmit.h"
 
 /* ---- the short way ------------------------------------------------------------------------------ */
 
-static inline void record(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t total,
-                          uint32_t end) {
+/* What stays to be remembered of a request that is on its way. */
+static inline void record_sent(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t total,
+                               uint32_t end) {
     struct soft_wqe *wqe = wqe_at(qp, qp->sq_tail);
     unsigned flags = wr->send_flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0);
     wqe->wr_id = wr->wr_id;
     wqe->end = end;
+    wqe->total = total;
+    wqe->bits = (uint64_t)(wr->opcode & 0xff) | (uint64_t)(flags & 0xff) << 8;
+    qp->sq_next = ++qp->sq_tail;
+    if ((flags & IBV_SEND_SIGNALED) && !ld(qp->awaited))
+        soft_find_due(qp);
+}
+
+/* What stays to be done is all of it. */
+static inline void record(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t total) {
+    struct soft_wqe *wqe = wqe_at(qp, qp->sq_tail);
+    unsigned flags = wr->send_flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0);
+    wqe->wr_id = wr->wr_id;
+    wqe->end = 0;
     wqe->imm = wr->imm_data;
     wqe->total = total;
     wqe->sent = 0;
@@ -45,6 +62,14 @@ static inline const uint8_t *payload(const struct soft_qp *qp, const struct ibv_
     return mr ? soft_mr_range(mr, sge->addr, sge->length, 0) : NULL;
 }
 
+/* Is there room? A ring that looks full is compared with what its reader says. */
+static inline bool room_for(struct soft_qp *qp, struct soft_ring *ring, unsigned span) {
+    if (__builtin_expect(slot_room(qp) >= span, 1))
+        return true;
+    return note_ack(qp, atomic_load_explicit(&ring->rx.acked, memory_order_acquire)) &&
+           slot_room(qp) >= span;
+}
+
 static inline bool send_now(struct soft_qp *qp, struct soft_ring *ring,
                             const struct ibv_send_wr *wr) {
     const uint8_t *from = payload(qp, wr);
@@ -54,12 +79,12 @@ static inline bool send_now(struct soft_qp *qp, struct soft_ring *ring,
         return false;
     struct soft_slot *slot = &ring->slot[qp->tx_index];
     if (__builtin_expect(total <= SOFT_SLOT_PAYLOAD, 1)) {
-        if (slot_room(qp) < 1)
+        if (!room_for(qp, ring, 1))
             return false;
         slot_copy(slot->data, from, total);
     } else {
         span = soft_span(total);
-        if (slot_room(qp) < span)
+        if (!room_for(qp, ring, span))
             return false;
         struct soft_writer w = {.ring = ring, .index = qp->tx_index};
         slot_write(&w, from, total);
@@ -70,7 +95,7 @@ static inline bool send_now(struct soft_qp *qp, struct soft_ring *ring,
     slot_head(qp, ring, span, SOFT_OP_SEND, flags, total, wr->imm_data);
     if (!wr->next)
         slot_publish(qp, ring);
-    record(qp, wr, total, qp->tx_pos);
+    record_sent(qp, wr, total, qp->tx_pos);
     return true;
 }
 
@@ -87,18 +112,26 @@ static inline struct ibv_send_wr *post_short(struct soft_qp *qp, struct soft_rin
         } else if (wr->opcode == IBV_WR_RDMA_WRITE) {
             if (!soft_write_now(qp, ring, wr))
                 break;
-            record(qp, wr, wr->sg_list->length, qp->tx_pos);
-            st(qp->attention, ATT_WORK); /* it may be complete already */
+            record_sent(qp, wr, wr->sg_list->length, qp->tx_pos);
         } else {
             break;
         }
-        qp->sq_next = ++qp->sq_tail;
     }
     st(qp->unretired, qp->sq_tail - qp->sq_head);
     return wr;
 }
 
 /* ---- the long way ------------------------------------------------------------------------------- */
+
+/* What a QP of this type has at all. */
+static bool knows_opcode(const struct soft_qp *qp, const struct ibv_send_wr *wr) {
+    if (wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM)
+        return !qp->ud || (wr->wr.ud.ah && wr->wr.ud.remote_qpn <= 0xffffff &&
+                           !soft_stale(soft_ah_of(wr->wr.ud.ah)));
+    if (qp->ud)
+        return false;
+    return !qp->unreliable || (wr->opcode != IBV_WR_RDMA_READ && !is_atomic(wr->opcode));
+}
 
 static int check_opcode(struct soft_qp *qp, const struct ibv_send_wr *wr) {
     bool inlined = (wr->send_flags & IBV_SEND_INLINE) != 0;
@@ -131,7 +164,7 @@ static int check_opcode(struct soft_qp *qp, const struct ibv_send_wr *wr) {
 }
 
 static int check_wr(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t *total) {
-    int rc = check_opcode(qp, wr);
+    int rc = knows_opcode(qp, wr) ? check_opcode(qp, wr) : EINVAL;
     if (rc != 0)
         return rc;
     if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq_max_sge)
@@ -194,9 +227,11 @@ static void save_payload(struct soft_qp *qp, uint32_t index, const struct ibv_se
 static void post_long(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t total) {
     uint32_t index = qp->sq_tail;
     struct soft_wqe *wqe = wqe_at(qp, index);
-    record(qp, wr, total, 0);
+    record(qp, wr, total);
     if (wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_IMM)
         record_other(qp, wqe, wr);
+    if (qp->ud)
+        soft_ud_record(qp, index, wr);
     save_payload(qp, index, wr);
     qp->sq_tail++;
 }
@@ -205,11 +240,12 @@ static void post_long(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t
 static bool posted(struct soft_qp *qp) {
     bool tick = qp->sq_next != qp->sq_tail;
     if (__builtin_expect(tick, 0)) {
-        st(qp->attention, ATT_WORK);
+        st(qp->attention, true);
         st(qp->need_tick, true);
+        st(qp->backlog, true);
     }
     if (__builtin_expect(qp->state == IBV_QPS_ERR || qp->peer_gone, 0))
-        st(qp->attention, ATT_WORK);
+        st(qp->attention, true);
     if (__builtin_expect(qp->kick_wanted, 0)) {
         qp->kick_wanted = false;
         soft_qp_kick(qp);
@@ -246,6 +282,8 @@ static int post_list(struct soft_qp *qp, struct ibv_send_wr *wr, struct ibv_send
         }
         st(qp->unretired, qp->sq_tail - qp->sq_head);
         soft_qp_transmit(qp);
+        if (qp->unreliable) /* what was handed over is complete */
+            soft_retire(qp, &(struct sink){.cq = NULL});
     }
     if (ring && published != qp->tx_pos) {
         slot_publish(qp, ring);
@@ -262,6 +300,30 @@ static int post_list(struct soft_qp *qp, struct ibv_send_wr *wr, struct ibv_send
     return rc;
 }
 
+/* Would all of them be taken? */
+static int check_all(struct soft_qp *qp, const struct ibv_send_wr *wr) {
+    uint32_t count = 0, total;
+    if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_ERR && qp->state != IBV_QPS_SQD)
+        return EINVAL;
+    for (; wr; wr = wr->next) {
+        int rc = check_wr(qp, wr, &total);
+        if (rc != 0)
+            return rc;
+        count++;
+    }
+    return count > qp->sq_max_wr - (qp->sq_tail - qp->sq_free) ? ENOMEM : 0;
+}
+
+int soft_post_all(struct soft_qp *qp, struct ibv_send_wr *wr) {
+    struct ibv_send_wr *bad;
+    if (soft_stale(qp))
+        return EPERM;
+    spin_lock(&qp->lock);
+    int rc = check_all(qp, wr);
+    spin_unlock(&qp->lock);
+    return rc ? rc : post_list(qp, wr, &bad);
+}
+
 /* What nearly every call posts: one small piece, and everybody is awake. */
 static inline bool single(const struct soft_qp *qp, const struct ibv_send_wr *wr) {
     const unsigned flags = IBV_SEND_INLINE | IBV_SEND_SIGNALED;
@@ -275,15 +337,12 @@ static inline bool single_now(struct soft_qp *qp, struct soft_ring *ring,
                               const struct ibv_send_wr *wr) {
     if (__builtin_expect(wr->opcode == IBV_WR_SEND, 1)) {
         const uint8_t *from = payload(qp, wr);
-        if (!from || slot_room(qp) < 1)
+        if (!from || !room_for(qp, ring, 1))
             return false;
         slot_send(qp, ring, from, wr->sg_list->length, SOFT_F_FIRST | SOFT_F_LAST, 0);
         return true;
     }
-    if (wr->opcode != IBV_WR_RDMA_WRITE || !soft_write_now(qp, ring, wr))
-        return false;
-    st(qp->attention, ATT_WORK); /* it may be complete already */
-    return true;
+    return wr->opcode == IBV_WR_RDMA_WRITE && soft_write_now(qp, ring, wr);
 }
 
 int soft_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {
@@ -295,8 +354,7 @@ int soft_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
         spin_unlock(&qp->lock);
         return post_list(qp, wr, bad);
     }
-    record(qp, wr, wr->sg_list->length, qp->tx_pos);
-    qp->sq_next = ++qp->sq_tail;
+    record_sent(qp, wr, wr->sg_list->length, qp->tx_pos);
     st(qp->unretired, qp->sq_tail - qp->sq_head);
     if (__builtin_expect(bell_wanted(qp, qp->peer_recv_armed), 0))
         soft_qp_kick(qp);

@@ -6,25 +6,34 @@
  */
 #include <errno.h>
 
-#include "soft/object.h"
+#include "soft/progress.h"
 #include "soft/soft.h"
 
 int soft_recv_push(struct soft_recv_queue *rq, struct ibv_recv_wr **at) {
-    for (; *at; *at = (*at)->next) {
-        const struct ibv_recv_wr *wr = *at;
-        if (rq->tail - rq->head >= rq->max_wr)
-            return ENOMEM;
-        if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge)
-            return EINVAL;
+    uint32_t tail = rq->tail, end = rq->head + rq->max_wr;
+    struct ibv_recv_wr *wr;
+    int rc = 0;
+    for (wr = *at; wr; wr = wr->next) {
+        if (tail == end)
+            rc = ENOMEM;
+        else if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge)
+            rc = EINVAL;
+        if (__builtin_expect(rc != 0, 0))
+            break;
         struct soft_rqe *rqe =
-            (struct soft_rqe *)(rq->entries + (size_t)(rq->tail & rq->mask) * rq->stride);
+            (struct soft_rqe *)(rq->entries + (size_t)(tail & rq->mask) * rq->stride);
         rqe->wr_id = wr->wr_id;
         rqe->num_sge = (uint32_t)wr->num_sge;
-        for (int i = 0; i < wr->num_sge; i++)
-            rqe->sge[i] = wr->sg_list[i];
-        rq->tail++;
+        if (__builtin_expect(wr->num_sge == 1, 1))
+            rqe->sge[0] = wr->sg_list[0];
+        else
+            for (int i = 0; i < wr->num_sge; i++)
+                rqe->sge[i] = wr->sg_list[i];
+        tail++;
     }
-    return 0;
+    rq->tail = tail;
+    *at = wr;
+    return rc;
 }
 
 static int post_recv_long(struct soft_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad) {
@@ -33,6 +42,9 @@ static int post_recv_long(struct soft_qp *qp, struct ibv_recv_wr *wr, struct ibv
         return EPERM;
     }
     spin_lock(&qp->lock);
+    /* What came while there was no receive is lost: not for this one. */
+    if (qp->unreliable && !qp->srq && qp->rq.head == qp->rq.tail && qp->state != IBV_QPS_ERR)
+        soft_progress_locked(qp, &(struct sink){.cq = NULL});
     int rc = qp->state == IBV_QPS_RESET || qp->srq ? EINVAL : soft_recv_push(&qp->rq, &wr);
     bool stalled = ld(qp->rx_stalled), tick = false;
     if (stalled) {
@@ -40,7 +52,7 @@ static int post_recv_long(struct soft_qp *qp, struct ibv_recv_wr *wr, struct ibv
         atomic_store_explicit(&ld(qp->rx)->rx.stalled, 0, memory_order_release);
     }
     if (qp->state == IBV_QPS_ERR)
-        st(qp->attention, ATT_WORK);
+        st(qp->attention, true);
     if (__builtin_expect(stalled || qp->state == IBV_QPS_ERR, 0)) {
         /* Something can complete now. A sleeper will not poll for it: look after what we stored. */
         soft_fence();
@@ -63,7 +75,7 @@ int soft_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_
             soft_stale(qp) || !wr || wr->next || wr->num_sge != 1 || !spin_try(&qp->lock), 0))
         return post_recv_long(qp, wr, bad);
     struct soft_recv_queue *rq = &qp->rq;
-    if (__builtin_expect(qp->state != IBV_QPS_RTS || qp->srq || ld(qp->rx_stalled) ||
+    if (__builtin_expect(qp->state != IBV_QPS_RTS || qp->long_recv || ld(qp->rx_stalled) ||
                              rq->tail - rq->head >= rq->max_wr,
                          0)) {
         spin_unlock(&qp->lock);

@@ -6,31 +6,39 @@
  * into the ring, and in the ERR state flushes.
  */
 #include "soft/progress.h"
+
+#include "soft/datagram.h"
 #include "soft/transmit.h"
 
 static void answers(struct soft_qp *qp) {
     soft_answers_transmit(qp);
     if (qp->answer_head != qp->answer_tail) { /* the ring is full: go on when it is not */
-        st(qp->attention, ATT_WORK);
+        st(qp->attention, true);
         st(qp->need_tick, true);
         soft_tick_want();
     }
 }
 
 void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
-    st(qp->attention, 0);
+    st(qp->attention, false);
     soft_tsan_observe(qp->ibv.qp_num);
     if (__builtin_expect(
             ld(soft_cq_of(qp->ibv.send_cq)->dead) || ld(soft_cq_of(qp->ibv.recv_cq)->dead), 0) &&
         qp->state != IBV_QPS_RESET)
         soft_qp_fail(qp);
+    /* The peer that has left may ask by the old key next, and that ends the QP: first what it waited for. */
+    if (__builtin_expect(qp->inside_ns != 0, 0) && ld(qp->tx))
+        soft_qp_transmit(qp);
     soft_retire(qp, sink); /* before receives: a small array has room for few completions */
-    soft_responder(qp, sink);
+    if (__builtin_expect(qp->ud != NULL, 0))
+        soft_ud_receive(qp, sink);
+    else
+        soft_responder(qp, sink);
     soft_requester(qp, sink);
     if (qp->state == IBV_QPS_ERR) {
         if (!soft_flush(qp, sink))
-            st(qp->attention, ATT_WORK);
-    } else if (ld(qp->tx)) {
+            st(qp->attention, true);
+    } else if (ld(qp->tx) || qp->unreliable) {
         uint32_t before = qp->tx_published;
         if (qp->answer_head != qp->answer_tail)
             answers(qp);
@@ -46,8 +54,9 @@ void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
             soft_requester(qp, sink); /* what needed no answer is complete already */
     }
     bool up = qp->state == IBV_QPS_RTS;
-    qp->plain_rx = up && ld(qp->rx) && !qp->srq && !qp->rx_partial && !ld(qp->rx_stalled);
-    qp->plain_tx = up && ld(qp->tx) && !qp->sq_broken && !qp->peer_gone;
+    st(qp->backlog, up && qp->sq_next != qp->sq_tail);
+    qp->plain_rx = up && ld(qp->rx) && !qp->rx_partial && !ld(qp->rx_stalled) && !qp->srq_taken;
+    qp->plain_tx = up && ld(qp->tx) && !qp->sq_broken && !qp->peer_gone && !qp->unreliable;
 }
 
 void soft_qp_progress(struct soft_qp *qp) {

@@ -13,6 +13,8 @@
 
 #include "soft/object.h"
 
+#define SOFT_LOOK_EVERY 64 /* empty polls between looks at what is seldom there */
+
 /* Where completions of one call go. */
 struct sink {
     struct soft_cq *cq; /* completions of this CQ go to wc, others to their ring */
@@ -44,8 +46,8 @@ static inline void emit(struct sink *sink, struct ibv_cq *ibcq, const struct ibv
         sink->wc[sink->n++] = *wc;
         if (__builtin_expect(ld(cq->armed) != 0, 0))
             soft_cq_signal(cq, solicited);
-    } else if (!ld(cq->dead)) {
-        soft_cq_push(cq, wc, solicited);
+    } else if (!ld(cq->dead) && !soft_cq_push(cq, wc, solicited)) {
+        soft_cq_overrun(cq); /* another queue pair took the last place since room() */
     }
 }
 
@@ -55,8 +57,32 @@ static inline struct ibv_wc error_wc(const struct soft_qp *qp, uint64_t wr_id,
         .wr_id = wr_id, .status = status, .opcode = opcode, .qp_num = qp->ibv.qp_num};
 }
 
-static inline struct soft_rqe *rqe_head(struct soft_recv_queue *rq) {
+static inline struct soft_rqe *rqe_head(const struct soft_recv_queue *rq) {
     return (struct soft_rqe *)(rq->entries + (size_t)(rq->head & rq->mask) * rq->stride);
+}
+
+/* Takes the oldest receive of a shared queue into out. False: none. qp->lock held. */
+static inline bool soft_srq_take(struct soft_srq *srq, struct soft_rqe *out) {
+    struct soft_recv_queue *rq = &srq->rq;
+    bool low = false;
+    spin_lock(&srq->lock);
+    bool any = rq->head != rq->tail;
+    if (__builtin_expect(any, 1)) {
+        const struct soft_rqe *rqe = rqe_head(rq);
+        out->wr_id = rqe->wr_id;
+        out->num_sge = rqe->num_sge;
+        out->sge[0] = rqe->sge[0];
+        for (uint32_t i = 1; __builtin_expect(i < rqe->num_sge, 0); i++)
+            out->sge[i] = rqe->sge[i];
+        rq->head++;
+        low = srq->limit && rq->tail - rq->head < srq->limit;
+        if (__builtin_expect(low, 0))
+            srq->limit = 0;
+    }
+    spin_unlock(&srq->lock);
+    if (__builtin_expect(low, 0))
+        soft_srq_low(srq);
+    return any;
 }
 
 /* An acknowledgement from the peer: believed only within what was sent. */
@@ -87,12 +113,29 @@ static inline bool still_stalled(struct soft_qp *qp) {
            atomic_load_explicit(&qp->srq->posts, memory_order_acquire) == ld(qp->srq_seen);
 }
 
-/* A hint, no lock. */
+/* A send that somebody waits for was answered, or room came for those that wait for it. */
+static inline bool answered(const struct soft_qp *qp) {
+    bool backlog = ld(qp->backlog);
+    if (__builtin_expect(!ld(qp->awaited) && !backlog, 1))
+        return false;
+    uint32_t acked = ld(qp->tx_acked), enough = backlog ? acked + 1 : ld(qp->due);
+    if ((int32_t)(acked - enough) >= 0)
+        return true;
+    const struct soft_ring *tx = atomic_load_explicit(&qp->tx, memory_order_acquire);
+    return tx && (int32_t)(ld(tx->rx.acked) - enough) >= 0;
+}
+
+/* What a poller looks at. A hint, no lock. */
 static inline bool soft_qp_has_work(struct soft_qp *qp) {
     struct soft_ring *rx = atomic_load_explicit(&qp->rx, memory_order_acquire);
     if (rx && arrived(qp, rx) && !still_stalled(qp))
         return true;
-    if (ld(qp->attention))
+    return ld(qp->attention) || answered(qp);
+}
+
+/* The same for those who do not come again soon: whatever the peer had to say. */
+static inline bool soft_qp_has_any_work(struct soft_qp *qp) {
+    if (soft_qp_has_work(qp))
         return true;
     if (ld(qp->unretired)) {
         struct soft_ring *tx = atomic_load_explicit(&qp->tx, memory_order_acquire);
@@ -104,6 +147,7 @@ static inline bool soft_qp_has_work(struct soft_qp *qp) {
 }
 
 /* retire.c */
+void soft_find_due(struct soft_qp *qp); /* a signalled send was transmitted, or some were retired */
 void soft_retire(struct soft_qp *qp, struct sink *sink); /* by the acknowledgements known */
 void soft_requester(struct soft_qp *qp, struct sink *sink);
 bool soft_flush(struct soft_qp *qp, struct sink *sink); /* false: a CQ has no room, call again */
@@ -111,9 +155,14 @@ enum ibv_wc_opcode soft_wc_opcode(unsigned opcode);
 
 /* responder.c */
 void soft_responder(struct soft_qp *qp, struct sink *sink);
+/* The receive the present message goes to; taken off a shared queue when it begins. NULL: none. */
+struct soft_rqe *soft_receive_get(struct soft_qp *qp);
+void soft_receive_done(struct soft_qp *qp);
 
 /* place.c: bytes of the message at the reader's index into memory, after every check */
 enum placed { PLACED, TOO_LONG, BAD_BUFFER };
+enum placed soft_place(struct soft_qp *qp, const struct soft_rqe *rqe, const uint8_t *from,
+                       uint64_t bytes);
 enum placed soft_place_slots(struct soft_qp *qp, const struct soft_rqe *rqe, struct soft_ring *ring,
                              unsigned len);
 enum placed soft_place_desc(struct soft_qp *qp, const struct soft_rqe *rqe, struct soft_ring *ring,

@@ -12,9 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "soft/datagram.h"
+#include "soft/extended.h"
 #include "soft/object.h"
 #include "soft/peer_internal.h"
+#include "soft/qp_states.h"
 #include "soft/soft.h"
+
+#define REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 
 struct soft_qp_block *soft_qp_blocks[SOFT_MAX_QP_BLOCKS];
 unsigned soft_qp_block_count;
@@ -101,9 +106,10 @@ static int queues_alloc(struct soft_qp *qp, const struct ibv_qp_cap *cap) {
     qp->sq_max_sge = cap->max_send_sge ? cap->max_send_sge : 1;
     qp->max_inline = cap->max_inline_data;
     qp->sq = calloc(sends, sizeof *qp->sq);
-    qp->sq_remote = calloc(sends, sizeof *qp->sq_remote);
-    qp->sq_sge = calloc((size_t)sends * qp->sq_max_sge, sizeof *qp->sq_sge);
-    qp->sq_inline = calloc(sends, qp->max_inline ? qp->max_inline : 1);
+    /* Written before they are read, and many entries never are: not cleared, so not resident. */
+    qp->sq_remote = malloc(sends * sizeof *qp->sq_remote);
+    qp->sq_sge = malloc((size_t)sends * qp->sq_max_sge * sizeof *qp->sq_sge);
+    qp->sq_inline = malloc((size_t)sends * (qp->max_inline ? qp->max_inline : 1));
     qp->rq.mask = recvs - 1;
     qp->rq.max_wr = cap->max_recv_wr;
     qp->rq.max_sge = cap->max_recv_sge ? cap->max_recv_sge : 1;
@@ -123,13 +129,14 @@ static void queues_free(struct soft_qp *qp) {
     free(qp->sq_inline);
     free(qp->rq.entries);
     free(qp->srq_rqe);
+    soft_batch_free(qp);
 }
 
 static int check_init(struct soft_pd *pd, const struct ibv_qp_init_attr *attr) {
     if (soft_stale(pd))
         return EPERM;
-    if (attr->qp_type != IBV_QPT_RC)
-        return attr->qp_type == IBV_QPT_UD || attr->qp_type == IBV_QPT_UC ? EOPNOTSUPP : EINVAL;
+    if (attr->qp_type != IBV_QPT_RC && attr->qp_type != IBV_QPT_UC && attr->qp_type != IBV_QPT_UD)
+        return EINVAL;
     if (!attr->send_cq || !attr->recv_cq || attr->cap.max_send_wr > SOFT_MAX_WR ||
         attr->cap.max_recv_wr > SOFT_MAX_WR || attr->cap.max_send_sge > SOFT_MAX_SGE ||
         attr->cap.max_recv_sge > SOFT_MAX_SGE || attr->cap.max_inline_data > SOFT_MAX_INLINE)
@@ -173,10 +180,17 @@ struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr
     pthread_mutex_init(&qp->ibv.mutex, NULL);
     pthread_cond_init(&qp->ibv.cond, NULL);
     qp->sq_sig_all = attr->sq_sig_all != 0;
+    qp->unreliable = attr->qp_type != IBV_QPT_RC;
+    qp->long_recv = qp->srq || qp->unreliable;
+    err = attr->qp_type == IBV_QPT_UD ? soft_ud_create(qp) : 0;
+    if (err)
+        goto free_queues;
     qp->init = *attr;
     qp->generation = soft_generation_now;
     soft_lock();
     err = number_take(qp);
+    if (!err)
+        soft_ud_register(qp);
     soft_unlock();
     if (err)
         goto free_queues;
@@ -197,8 +211,10 @@ remove_recv:
 return_number:
     soft_lock();
     number_return(qp);
+    soft_ud_close(qp);
     soft_unlock();
 free_queues:
+    soft_ud_free(qp);
     queues_free(qp);
     free(qp);
 fail:
@@ -223,6 +239,11 @@ int soft_destroy_qp(struct ibv_qp *ibqp) {
     if (soft_stale(qp))
         return EPERM;
     soft_lock();
+    if (soft_ud_in_group(qp)) {
+        soft_unlock();
+        return EBUSY;
+    }
+    soft_ud_hand_over(qp);
     number_return(qp);
     spin_lock(&qp->lock);
     if (qp->state != IBV_QPS_RESET && qp->state != IBV_QPS_ERR)
@@ -231,8 +252,12 @@ int soft_destroy_qp(struct ibv_qp *ibqp) {
     spin_unlock(&qp->lock);
     if (told)
         soft_qp_kick(qp); /* the peer may sleep and wait for what will never be acknowledged */
+    if (told && qp->attr.qp_access_flags & REMOTE)
+        soft_touch_wait_qp(qp);
     leave_cqs(qp);
+    soft_mw_forget(qp);
     soft_link_close(qp);
+    soft_ud_close(qp);
     soft_unlock();
     soft_async_drain(ibqp->context, ibqp);
     atomic_fetch_sub(&soft_pd_of(ibqp->pd)->users, 1);
@@ -240,52 +265,13 @@ int soft_destroy_qp(struct ibv_qp *ibqp) {
         atomic_fetch_sub(&qp->srq->users, 1);
     pthread_mutex_destroy(&ibqp->mutex);
     pthread_cond_destroy(&ibqp->cond);
+    soft_ud_free(qp);
     queues_free(qp);
     free(qp);
     return 0;
 }
 
 /* ---- transitions --------------------------------------------------------------------------------- */
-
-static const struct {
-    uint8_t from, to;
-    int required, optional;
-} transitions[] = {
-    {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
-    {IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
-    {IBV_QPS_INIT, IBV_QPS_RTR,
-     IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-         IBV_QP_MIN_RNR_TIMER,
-     IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
-    {IBV_QPS_RTR, IBV_QPS_RTS,
-     IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC,
-     IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |
-         IBV_QP_PATH_MIG_STATE},
-    {IBV_QPS_RTS, IBV_QPS_RTS, 0,
-     IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |
-         IBV_QP_PATH_MIG_STATE},
-    {IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
-    {IBV_QPS_SQD, IBV_QPS_RTS, 0,
-     IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |
-         IBV_QP_PATH_MIG_STATE},
-    {IBV_QPS_SQD, IBV_QPS_SQD, 0,
-     IBV_QP_PORT | IBV_QP_AV | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC |
-         IBV_QP_ALT_PATH | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-         IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE | IBV_QP_PKEY_INDEX},
-};
-
-static int check_transition(enum ibv_qp_state from, enum ibv_qp_state to, int mask) {
-    mask &= ~IBV_QP_STATE;
-    if (to == IBV_QPS_ERR || to == IBV_QPS_RESET)
-        return mask & ~IBV_QP_CUR_STATE ? EINVAL : 0;
-    for (unsigned i = 0; i < sizeof transitions / sizeof transitions[0]; i++)
-        if (transitions[i].from == from && transitions[i].to == to)
-            return (mask & transitions[i].required) != transitions[i].required ||
-                           (mask & ~(transitions[i].required | transitions[i].optional))
-                       ? EINVAL
-                       : 0;
-    return EINVAL;
-}
 
 static int check_values(const struct ibv_qp_attr *attr, int mask) {
     if ((mask & IBV_QP_PORT) && attr->port_num != 1)
@@ -317,6 +303,7 @@ static void merge(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int ma
     COPY(IBV_QP_PKEY_INDEX, pkey_index);
     COPY(IBV_QP_PORT, port_num);
     COPY(IBV_QP_ACCESS_FLAGS, qp_access_flags);
+    COPY(IBV_QP_QKEY, qkey);
     COPY(IBV_QP_AV, ah_attr);
     COPY(IBV_QP_PATH_MTU, path_mtu);
     COPY(IBV_QP_DEST_QPN, dest_qp_num);
@@ -341,18 +328,24 @@ static void reset(struct soft_qp *qp) {
     if (qp->state != IBV_QPS_RESET && qp->state != IBV_QPS_ERR)
         soft_qp_fail(qp);
     qp->sq_free = qp->sq_head = qp->sq_next = qp->sq_tail = 0;
+    qp->sq_looked = 0;
     qp->rq.head = qp->rq.tail = 0;
     st(qp->unretired, 0);
-    st(qp->attention, 0);
+    st(qp->awaited, false);
+    st(qp->backlog, false);
+    st(qp->attention, false);
     st(qp->rx_stalled, false);
     st(qp->need_tick, false);
+    qp->down_since_ns = 0;
     qp->rx_partial = qp->sq_broken = qp->peer_gone = qp->last_wqe_told = false;
     qp->flushing = false;
     qp->srq_taken = qp->one_sided_ring = qp->kick_wanted = false;
     qp->answer_head = qp->answer_tail = qp->waiting = qp->rx_left = 0;
     qp->rx_offset = 0;
+    qp->inside_ns = 0;
     qp->give_up = 0;
     qp->stall_since_ns = 0;
+    qp->rx_drop = qp->impatient = false;
     qp->fault = (struct soft_fault_qp){.serial = qp->fault.serial};
     memset(&qp->attr, 0, sizeof qp->attr);
     qp->state = qp->ibv.state = IBV_QPS_RESET;
@@ -381,13 +374,14 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
     int rc = EINVAL;
     if ((mask & IBV_QP_CUR_STATE) && attr->cur_qp_state != from)
         goto out;
-    rc = check_transition(from, to, mask);
+    rc = soft_qp_check_transition(ibqp->qp_type, from, to, mask);
     if (rc == 0)
         rc = check_values(attr, mask);
     if (rc != 0)
         goto out;
     if (to == IBV_QPS_RESET) {
         leave_cqs(qp);
+        soft_mw_forget(qp);
         reset(qp);
         (void)soft_cq_add_qp(soft_cq_of(ibqp->recv_cq), qp); /* room was just freed */
         if (ibqp->send_cq != ibqp->recv_cq)
@@ -399,22 +393,25 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
         soft_qp_fail(qp);
         spin_unlock(&qp->lock);
         soft_qp_kick(qp);
+        if (qp->attr.qp_access_flags & REMOTE)
+            soft_touch_wait_qp(qp);
         soft_qp_progress(qp);
         goto out;
     }
     struct ibv_qp_attr saved = qp->attr;
     merge(&qp->attr, attr, mask);
     if (from == IBV_QPS_INIT && to == IBV_QPS_RTR)
-        rc = soft_link_open(qp);
+        rc = qp->ud ? 0 : soft_link_open(qp);
     spin_lock(&qp->lock);
     if (rc != 0) {
         qp->attr = saved;
     } else if (qp->state == from) { /* it may have failed meanwhile */
+        soft_ud_starts(qp, to);
         qp->state = qp->ibv.state = to;
         qp->plain_rx = qp->plain_tx = false; /* until the progress below */
         if (ld(qp->rx))
             link_show(qp);
-        st(qp->attention, ATT_WORK);
+        st(qp->attention, true);
     }
     spin_unlock(&qp->lock);
     if (rc == 0 && (to == IBV_QPS_RTS || to == IBV_QPS_RTR))

@@ -27,7 +27,6 @@ static void advance(struct soft_qp *qp, unsigned span) {
 
 /* ---- receives ----------------------------------------------------------------------------------- */
 
-/* The receive the present message goes to; taken off a shared queue when it begins. NULL: none. */
 static inline struct soft_rqe *receive_get(struct soft_qp *qp) {
     if (__builtin_expect(qp->srq != NULL, 0)) {
         if (!qp->srq_taken) {
@@ -46,6 +45,14 @@ static inline void receive_done(struct soft_qp *qp) {
     } else {
         qp->rq.head++;
     }
+}
+
+struct soft_rqe *soft_receive_get(struct soft_qp *qp) {
+    return receive_get(qp);
+}
+
+void soft_receive_done(struct soft_qp *qp) {
+    receive_done(qp);
 }
 
 /* The receive at the head fails, the sender is told why, the QP goes down. */
@@ -72,10 +79,15 @@ static void refuse_request(struct soft_qp *qp, struct sink *sink, enum soft_nak 
     refuse(qp, sink, NULL, IBV_WC_SUCCESS, nak);
 }
 
+static bool answerable(unsigned op) {
+    return op == SOFT_OP_READ || op == SOFT_OP_ATOMIC || op == SOFT_OP_READ_RESPONSE ||
+           op == SOFT_OP_ATOMIC_RESPONSE || op == SOFT_OP_VIOLATION;
+}
+
 static bool head_valid(const struct soft_qp *qp, const struct head *h) {
     unsigned known = SOFT_F_FIRST | SOFT_F_LAST | SOFT_F_IMM | SOFT_F_SOLICITED | SOFT_F_INVALIDATE;
     unsigned whole = SOFT_F_FIRST | SOFT_F_LAST;
-    if (h->flags & ~known)
+    if (h->flags & ~known || (qp->unreliable && answerable(h->op)))
         return false;
     switch ((enum soft_op)h->op) {
     case SOFT_OP_SEND:
@@ -123,7 +135,28 @@ static unsigned head_span(const struct head *h) {
     return soft_span(h->len);
 }
 
-static bool stall(struct soft_qp *qp, struct soft_ring *ring) {
+_Atomic uint64_t soft_rnr;
+
+/* UC: this segment, and what is to come of the message, goes nowhere. */
+static bool drop_on(struct soft_qp *qp, const struct head *h) {
+    advance(qp, head_span(h));
+    qp->rx_drop = qp->rx_partial = !(h->flags & SOFT_F_LAST);
+    qp->rx_op = (uint8_t)h->op;
+    qp->rx_offset = 0;
+    qp->rx_left = 0;
+    return true;
+}
+
+static bool drop(struct soft_qp *qp, const struct head *h, enum soft_drop why) {
+    soft_drop(qp, why);
+    return drop_on(qp, h);
+}
+
+/* No receive is posted: the sender waits, or does not care. */
+static bool stall(struct soft_qp *qp, struct soft_ring *ring, const struct head *h) {
+    if (qp->unreliable)
+        return drop(qp, h, SOFT_DROP_NO_RECEIVE);
+    atomic_fetch_add_explicit(&soft_rnr, 1, memory_order_relaxed);
     atomic_store_explicit(&ring->rx.stalled, ld(qp->rx_pos) + 1, memory_order_release);
     st(qp->rx_stalled, true); /* until a receive is posted */
     return false;
@@ -155,9 +188,11 @@ static bool take_send(struct soft_qp *qp, struct sink *sink, struct soft_ring *r
         return false;
     struct soft_rqe *rqe = receive_get(qp);
     if (!rqe)
-        return stall(qp, ring);
+        return stall(qp, ring, h);
     enum placed placed = h->op == SOFT_OP_SEND ? soft_place_slots(qp, rqe, ring, h->len)
                                                : soft_place_desc(qp, rqe, ring, h->len);
+    if (placed == TOO_LONG && qp->unreliable)
+        return drop(qp, h, SOFT_DROP_TOO_LONG); /* the receive serves the next one */
     if (placed != PLACED) {
         bool too_long = placed == TOO_LONG;
         refuse(qp, sink, rqe, too_long ? IBV_WC_LOC_LEN_ERR : IBV_WC_LOC_PROT_ERR,
@@ -165,7 +200,7 @@ static bool take_send(struct soft_qp *qp, struct sink *sink, struct soft_ring *r
         return false;
     }
     if ((h->flags & (SOFT_F_INVALIDATE | SOFT_F_LAST)) == (SOFT_F_INVALIDATE | SOFT_F_LAST) &&
-        !soft_mw_invalidate(qp, h->imm)) {
+        soft_mw_invalidate(qp, h->imm) != IBV_WC_SUCCESS) {
         refuse_request(qp, sink, SOFT_NAK_REMOTE_ACCESS);
         return false;
     }
@@ -186,7 +221,7 @@ static bool take_write(struct soft_qp *qp, struct sink *sink, struct soft_ring *
             return false;
         rqe = receive_get(qp);
         if (!rqe)
-            return stall(qp, ring);
+            return stall(qp, ring, h);
     }
     unsigned skip = 0, bytes = h->len;
     enum soft_nak nak = SOFT_NAK_NONE;
@@ -200,6 +235,8 @@ static bool take_write(struct soft_qp *qp, struct sink *sink, struct soft_ring *
     }
     if (nak == SOFT_NAK_NONE && (bytes > qp->rx_left || last != (bytes == qp->rx_left)))
         nak = SOFT_NAK_INVALID_REQUEST;
+    if (nak != SOFT_NAK_NONE && qp->unreliable)
+        return drop(qp, h, SOFT_DROP_REFUSED);
     if (nak != SOFT_NAK_NONE) {
         refuse_request(qp, sink, nak);
         return false;
@@ -227,7 +264,7 @@ static bool take_write_done(struct soft_qp *qp, struct sink *sink, struct soft_r
         return false;
     struct soft_rqe *rqe = receive_get(qp);
     if (!rqe)
-        return stall(qp, ring);
+        return stall(qp, ring, h);
     soft_copy_slots(qp, ring, 0, &reth, sizeof reth);
     advance(qp, 1);
     complete_receive(qp, sink, rqe, h, IBV_WC_RECV_RDMA_WITH_IMM, reth.length);
@@ -286,11 +323,15 @@ static bool may_take(struct soft_qp *qp, struct sink *sink, struct soft_ring *ri
         return true;
     case SOFT_FAULT_HOLD:
         return false;
+    case SOFT_FAULT_LOSE: /* asked for again where it is taken */
+        return true;
     case SOFT_FAULT_BREAK:
         rqe = receive_get(qp);
         if (rqe && room(sink, qp->ibv.recv_cq))
             refuse(qp, sink, rqe, (enum ibv_wc_status)status, nak_of((enum ibv_wc_status)status));
-        return rqe ? false : stall(qp, ring);
+        if (!rqe)
+            (void)stall(qp, ring, h);
+        return false;
     }
     return true;
 }
@@ -308,6 +349,13 @@ static bool take_segment(struct soft_qp *qp, struct sink *sink, struct soft_ring
         refuse(qp, sink, NULL, IBV_WC_SUCCESS, SOFT_NAK_INVALID_REQUEST);
         return false;
     }
+    if (__builtin_expect(qp->rx_drop, 0)) {
+        qp->rx_drop = qp->rx_partial;
+        if (qp->rx_drop)
+            return drop_on(qp, &h);
+    }
+    if (qp->unreliable && atomic_load(&soft_port_down))
+        return drop(qp, &h, SOFT_DROP_STATE);
     if (soft_fault_active() && !may_take(qp, sink, ring, &h))
         return false;
     switch ((enum soft_op)h.op) {

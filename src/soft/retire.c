@@ -36,8 +36,10 @@ void soft_qp_fail(struct soft_qp *qp) {
     qp->waiting = 0;
     qp->rx_left = 0;
     st(qp->unretired, 0);
+    st(qp->awaited, false);
+    st(qp->backlog, false);
     st(qp->rx_stalled, false);
-    st(qp->attention, ATT_WORK);
+    st(qp->attention, true);
 }
 
 bool soft_flush(struct soft_qp *qp, struct sink *sink) {
@@ -45,6 +47,7 @@ bool soft_flush(struct soft_qp *qp, struct sink *sink) {
     if (!qp->flushing && head_acked(qp))
         return false;
     qp->flushing = true;
+    st(qp->awaited, false);
     while (qp->sq_head != qp->sq_tail) {
         if (!room_to_flush(sink, qp->ibv.send_cq))
             return false;
@@ -81,7 +84,7 @@ bool soft_flush(struct soft_qp *qp, struct sink *sink) {
 /* The send at the head ends with this status and takes the QP down. False: no room yet. */
 static bool fail_head(struct soft_qp *qp, struct sink *sink, enum ibv_wc_status status) {
     if (!room(sink, qp->ibv.send_cq)) {
-        st(qp->attention, ATT_WORK);
+        st(qp->attention, true);
         return false;
     }
     struct soft_wqe *wqe = &qp->sq[qp->sq_head++ & qp->sq_mask];
@@ -133,6 +136,31 @@ enum ibv_wc_opcode soft_wc_opcode(unsigned opcode) {
     return IBV_WC_SEND;
 }
 
+/*
+ * Sends that nobody waits for are not looked at one by one: a poller waits until the oldest signalled
+ * one is answered, which retires those before it. Each is looked at once; what still waits for an
+ * answer of its own stops the search until the long way has retired it.
+ */
+void soft_find_due(struct soft_qp *qp) {
+    uint32_t at = qp->sq_looked;
+    if ((int32_t)(at - qp->sq_head) < 0)
+        at = qp->sq_head;
+    bool found = false;
+    /* An error takes sq_next back to sq_head: what was looked at may lie behind the end. */
+    if ((int32_t)(at - qp->sq_next) > 0)
+        at = qp->sq_next;
+    for (; at != qp->sq_next; at++) {
+        const struct soft_wqe *wqe = &qp->sq[at & qp->sq_mask];
+        found = (wqe->flags & IBV_SEND_SIGNALED) && !(wqe->bits & SOFT_WQE_HELD);
+        if (found)
+            st(qp->due, wqe->end);
+        if (found || wqe->bits & SOFT_WQE_HELD)
+            break;
+    }
+    qp->sq_looked = at;
+    st(qp->awaited, found);
+}
+
 void soft_retire(struct soft_qp *qp, struct sink *sink) {
     if (qp->flushing)
         return;
@@ -143,7 +171,7 @@ void soft_retire(struct soft_qp *qp, struct sink *sink) {
             break;
         if (wqe->flags & IBV_SEND_SIGNALED) {
             if (!room(sink, qp->ibv.send_cq)) {
-                st(qp->attention, ATT_WORK);
+                st(qp->attention, true);
                 break;
             }
             struct ibv_wc wc = {.wr_id = wqe->wr_id,
@@ -158,6 +186,23 @@ void soft_retire(struct soft_qp *qp, struct sink *sink) {
         }
     }
     st(qp->unretired, qp->sq_tail - qp->sq_head);
+    if (!ld(qp->awaited) || (int32_t)(qp->sq_looked - qp->sq_head) < 0)
+        soft_find_due(qp);
+}
+
+bool soft_dropin;
+
+/* The peer is not there any more: would a NIC have given up by now? The tick comes to look again. */
+static bool retries_over(struct soft_qp *qp) {
+    uint64_t now = soft_now_ns();
+    if (qp->down_since_ns == 0)
+        qp->down_since_ns = now;
+    if (qp->attr.timeout != 0 &&
+        now - qp->down_since_ns > (4096ull << qp->attr.timeout) * (qp->attr.retry_cnt + 1u))
+        return true;
+    st(qp->need_tick, true);
+    soft_tick_want();
+    return false;
 }
 
 /* Acknowledgements, refusals and the end of the peer. */
@@ -167,16 +212,22 @@ void soft_requester(struct soft_qp *qp, struct sink *sink) {
     struct soft_ring *tx = ld(qp->tx), *rx = ld(qp->rx);
     uint64_t nak = 0;
     bool down = qp->peer_gone;
+    if (qp->unreliable) { /* nobody answers; only what is wrong here ends it */
+        down = false;
+        if (tx)
+            (void)note_ack(qp, atomic_load_explicit(&tx->rx.acked, memory_order_acquire));
+        tx = NULL;
+    }
+    /* read the verdicts before the acknowledgement that was stored before them, all of them */
+    if (!qp->unreliable && rx && atomic_load_explicit(&rx->tx.down, memory_order_acquire))
+        down |= atomic_load_explicit(&rx->slot[ld(qp->rx_index)].seq, memory_order_acquire) !=
+                ld(qp->rx_pos) + 1; /* what it sent before still counts */
     if (tx) {
-        /* read the verdicts before the acknowledgement that was stored before them */
         down |= atomic_load_explicit(&tx->rx.down, memory_order_acquire) != 0;
         nak = atomic_load_explicit(&tx->rx.nak, memory_order_acquire);
         if (!note_ack(qp, atomic_load_explicit(&tx->rx.acked, memory_order_acquire)))
             down = true;
     }
-    if (rx && atomic_load_explicit(&rx->tx.down, memory_order_acquire))
-        down |= atomic_load_explicit(&rx->slot[ld(qp->rx_index)].seq, memory_order_acquire) !=
-                ld(qp->rx_pos) + 1; /* what it sent before still counts */
     soft_retire(qp, sink);
     if (qp->sq_head == qp->sq_tail || qp->state != IBV_QPS_RTS)
         return;
@@ -185,7 +236,7 @@ void soft_requester(struct soft_qp *qp, struct sink *sink) {
         return; /* waits for room in the CQ */
     if (nak)
         fail_head(qp, sink, nak_status(nak));
-    else if (down)
+    else if (down && (!soft_dropin || retries_over(qp)))
         fail_head(qp, sink, IBV_WC_RETRY_EXC_ERR);
     else if (wqe->status != IBV_WC_SUCCESS && !wqe->waiting &&
              (qp->sq_head == qp->sq_next || (int32_t)(ld(qp->tx_acked) - wqe->end) >= 0))

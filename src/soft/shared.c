@@ -82,7 +82,7 @@ void soft_cm_context_put(struct ibv_context *context) {
     while (*at && (*at)->context != context)
         at = &(*at)->next;
     struct shared *one = *at;
-    if (one && one->users > 0 && --one->users == 0 &&
+    if (one && one->users > 0 && --one->users == 0 && !soft_dropin &&
         atomic_load(&soft_pd_of(one->pd)->users) == 0 &&
         atomic_load(&soft_context_of(context)->users) == 1) {
         *at = one->next;

@@ -32,19 +32,23 @@ struct soft_board {
 
 /*
  * Keys a process shows to peers of its own uid, read-only: what their requesters check before they
- * touch mapped memory. An entry is valid while its key matches; writers clear the key first.
+ * touch mapped memory. An entry is valid while its key matches, and read whole if the version was even
+ * and the same before and after.
  */
 struct soft_key {
-    _Atomic uint32_t key;
+    _Atomic uint32_t key; /* 0: nothing is shown */
     uint32_t access;
     uint64_t start, length; /* iova range */
     uint64_t offset;        /* of start: in the region, or the address in private memory */
     int32_t region;         /* -1: private memory, the target executes */
     uint32_t pd;
-    uint8_t pad[24];
+    uint32_t qpn; /* SOFT_KEY_WINDOW: of the QP it was bound on, whose peer alone may use it */
+    _Atomic uint32_t version;
+    uint32_t serial; /* of the region: another one may have its index by now */
+    uint8_t pad[12];
 };
 _Static_assert(sizeof(struct soft_key) == 64, "key layout");
-#define SOFT_KEY_WINDOW 0x80000000u /* access: a memory window, only the target can tell */
+#define SOFT_KEY_WINDOW 0x80000000u /* access: a memory window, given and taken without a barrier */
 #define SOFT_KEYS_BYTES (SOFT_MAX_MR * sizeof(struct soft_key))
 
 #endif

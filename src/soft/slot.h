@@ -95,6 +95,7 @@ static inline void slot_send(struct soft_qp *qp, struct soft_ring *ring, const u
     st(qp->rx_told, ack);
     qp->tx_pos = qp->tx_published = pos;
     qp->tx_index = soft_slot_next(index);
+    __asm__ volatile("prefetchw %0" : : "m"(ring->slot[qp->tx_index].data[48]));
 }
 
 /* Stores the sequence words of everything headed and not yet visible, oldest first. */

@@ -9,10 +9,17 @@
 
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define SOFT_DEVICE_NAME "sluice_soft0"
+
+/* Visible between the objects of the drop-in (dropin/); libsluice's map hides them again. */
+#pragma GCC visibility push(default)
+
+/* Messages so far that found no receive posted and had to wait (RNR), in all of this process. */
+extern _Atomic uint64_t soft_rnr;
 
 /* verbs: device.c, memory.c, cq.c, qp.c, srq.c */
 struct ibv_device **soft_get_device_list(int *num);
@@ -37,14 +44,35 @@ int soft_destroy_cq(struct ibv_cq *cq);
 int soft_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context);
 void soft_ack_cq_events(struct ibv_cq *cq, unsigned int n);
 struct ibv_srq *soft_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
+int soft_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
+int soft_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 int soft_destroy_srq(struct ibv_srq *srq);
+int soft_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
+int soft_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 struct ibv_qp *soft_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 int soft_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int soft_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
                   struct ibv_qp_init_attr *init);
 int soft_destroy_qp(struct ibv_qp *qp);
 void *soft_mem_alloc(size_t bytes);
+void *soft_mem_alloc_huge(size_t bytes, unsigned page_log2); /* of huge pages, or not at all */
 void soft_mem_free(void *addr, size_t bytes);
+
+/*
+ * Datagrams: ah.c, group.c. soft_query_drops() is ours alone: how many messages this QP has dropped, by
+ * enum soft_drop (object.h), at most count of them; returns how many there are.
+ */
+struct ibv_ah *soft_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
+int soft_destroy_ah(struct ibv_ah *ah);
+int soft_init_ah_from_wc(struct ibv_context *ctx, uint8_t port, struct ibv_wc *wc,
+                         struct ibv_grh *grh, struct ibv_ah_attr *attr);
+struct ibv_ah *soft_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh,
+                                      uint8_t port);
+int soft_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
+int soft_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
+/* IBV_QP_CREATE_BLOCK_SELF_MCAST_LB: what this QP sends to a group does not come back to it. */
+void soft_block_self_mcast(struct ibv_qp *qp);
+unsigned soft_query_drops(struct ibv_qp *qp, uint32_t *drops, unsigned count);
 
 /* rdma_cm: cm_*.c */
 struct rdma_event_channel *soft_create_event_channel(void);
@@ -105,5 +133,7 @@ int soft_get_remote_ece(struct rdma_cm_id *id, struct ibv_ece *ece);
 struct ibv_context *soft_cm_context_get(void);
 void soft_cm_context_put(struct ibv_context *ctx);
 struct ibv_pd *soft_cm_pd(struct ibv_context *ctx); /* the default PD of that context (id->pd) */
+
+#pragma GCC visibility pop
 
 #endif

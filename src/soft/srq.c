@@ -108,28 +108,14 @@ int soft_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv
     }
     spin_lock(&srq->lock);
     int rc = soft_recv_push(&srq->rq, &wr);
+    /* Under the lock: whoever sees the count and then takes, finds what it counts. */
+    atomic_store_explicit(&srq->posts, ld(srq->posts) + 1, memory_order_release);
     spin_unlock(&srq->lock);
-    atomic_fetch_add_explicit(&srq->posts, 1, memory_order_release);
     if (rc != 0)
         *bad = wr;
     return rc;
 }
 
-/* Takes the oldest receive into out. False: none. qp->lock held. */
-bool soft_srq_take(struct soft_srq *srq, struct soft_rqe *out) {
-    bool low = false;
-    spin_lock(&srq->lock);
-    bool any = srq->rq.head != srq->rq.tail;
-    if (any) {
-        memcpy(out, srq->rq.entries + (size_t)(srq->rq.head & srq->rq.mask) * srq->rq.stride,
-               srq->rq.stride);
-        srq->rq.head++;
-        low = srq->limit && srq->rq.tail - srq->rq.head < srq->limit;
-        if (low)
-            srq->limit = 0;
-    }
-    spin_unlock(&srq->lock);
-    if (low)
-        soft_async_event(srq->ibv.context, IBV_EVENT_SRQ_LIMIT_REACHED, &srq->ibv);
-    return any;
+void soft_srq_low(struct soft_srq *srq) {
+    soft_async_event(srq->ibv.context, IBV_EVENT_SRQ_LIMIT_REACHED, &srq->ibv);
 }

@@ -8,8 +8,10 @@
  *
  * Owner: engine thread, control lock.
  */
+#include "soft/datagram.h"
 #include "soft/object.h"
 #include "soft/peer_internal.h"
+#include "soft/progress.h"
 #include "soft/soft.h"
 
 #define TICK_NS 1000000u
@@ -18,6 +20,7 @@
 /* An acknowledgement in a slot waits behind a message the peer has no receive for: tell it again. */
 #define TELL_AGAIN_POLLS 1024
 #define NO_PEER_TIMEOUT_NS_MAX 10000000000ull
+#define UNRELIABLE_PATIENCE_NS 200000000u
 
 #ifdef __SANITIZE_THREAD__
 char soft_tsan_word[1024];
@@ -65,6 +68,19 @@ static enum ibv_wc_status patience(struct soft_qp *qp, uint64_t now) {
     return now - qp->stall_since_ns > limit ? IBV_WC_RNR_RETRY_EXC_ERR : IBV_WC_SUCCESS;
 }
 
+/* qp->lock. True: an unreliable message that waits for so long may be dropped. */
+static bool loses_patience(struct soft_qp *qp, uint64_t now) {
+    if (qp->stall_since_ns == 0 || qp->stall_acked != qp->sq_next) {
+        qp->stall_since_ns = now;
+        qp->stall_acked = qp->sq_next;
+    }
+    if (now - qp->stall_since_ns <= UNRELIABLE_PATIENCE_NS || soft_fault_active())
+        return false;
+    qp->stall_since_ns = 0;
+    qp->impatient = true;
+    return true;
+}
+
 bool soft_qp_tick(struct soft_qp *qp, uint64_t now) {
     spin_lock(&qp->lock);
     bool moving = qp->sq_head != qp->tick_head;
@@ -75,14 +91,17 @@ bool soft_qp_tick(struct soft_qp *qp, uint64_t now) {
     soft_qp_progress(qp);
     spin_lock(&qp->lock);
     bool again = (qp->state == IBV_QPS_RTS && qp->sq_head != qp->sq_tail) || qp->fault.holding;
-    enum ibv_wc_status status = again ? patience(qp, now) : IBV_WC_SUCCESS;
+    bool lose = again && qp->unreliable && loses_patience(qp, now);
+    enum ibv_wc_status status = again && !qp->unreliable ? patience(qp, now) : IBV_WC_SUCCESS;
     if (status != IBV_WC_SUCCESS)
         qp->give_up = (uint8_t)status;
     if (!again)
         st(qp->need_tick, false);
     spin_unlock(&qp->lock);
-    if (status != IBV_WC_SUCCESS)
+    if (status != IBV_WC_SUCCESS || lose)
         soft_qp_progress(qp);
+    else if (again && qp->ud)
+        soft_ud_kick(qp);
     else if (again)
         soft_qp_kick(qp); /* its process may not be polling either */
     return again;
@@ -117,26 +136,24 @@ void soft_tick_stop(void) {
 }
 
 /*
- * A poll that found nothing. Tells the peer what was consumed, and when sends stay unanswered for
- * many polls rings the peer's bell: its application may not be polling. No lock unless needed.
+ * Polls that found nothing. Tells the peer what was consumed. With sends out, has the long way look now
+ * and then for what pollers do not look at, and when they stay unanswered for many polls rings the
+ * peer's bell: its application may not be polling. No lock unless needed.
  */
 void soft_qp_idle(struct soft_qp *qp) {
-    uint32_t pos = ld(qp->rx_pos);
+    uint32_t pos = ld(qp->rx_pos), polls = ld(qp->empty_polls);
     if (ld(qp->rx_word) != pos) {
-        uint32_t idle = ld(qp->idle_told) + 1;
-        st(qp->idle_told, idle);
-        if ((ld(qp->rx_told) != pos || idle >= TELL_AGAIN_POLLS) && spin_try(&qp->lock)) {
+        if ((ld(qp->rx_told) != pos || polls >= TELL_AGAIN_POLLS) && spin_try(&qp->lock)) {
             soft_qp_flush_ack(qp);
-            st(qp->idle_told, 0);
             spin_unlock(&qp->lock);
         }
-    }
-    if (ld(qp->unretired) == 0) {
+    } else if (ld(qp->unretired) == 0) {
         st(qp->empty_polls, 0);
-        return;
     }
-    uint32_t polls = ld(qp->empty_polls) + 1;
-    st(qp->empty_polls, polls);
+    if (ld(qp->unretired) == 0)
+        return;
+    if (polls % SOFT_LOOK_EVERY == 0)
+        st(qp->attention, true);
     if (polls < KICK_AFTER_POLLS)
         return;
     st(qp->empty_polls, 0);

@@ -14,7 +14,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "soft/datagram.h"
 #include "soft/peer_internal.h"
+#include "soft/progress.h"
 #include "soft/transmit.h"
 
 /* ---- gathering ---------------------------------------------------------------------------------- */
@@ -94,7 +96,9 @@ static enum soft_outcome transmit_stream(struct soft_qp *qp, struct soft_ring *r
         if (slot_room(qp) < span)
             return SOFT_NO_ROOM;
         struct soft_writer w = {.ring = ring, .index = qp->tx_index};
-        if (inlined)
+        if (inlined && span == 1)
+            slot_copy(ring->slot[w.index].data, inlined + wqe->sent, n);
+        else if (inlined)
             slot_write(&w, inlined + wqe->sent, n);
         else if (!soft_gather(qp, sge, wqe->num_sge, wqe->sent, n, &w))
             return SOFT_BROKEN;
@@ -109,16 +113,13 @@ static enum soft_outcome transmit_stream(struct soft_qp *qp, struct soft_ring *r
 
 /* Bind and invalidate happen here, not at the peer; an error ends the QP like any other. */
 static enum soft_outcome run_local(struct soft_qp *qp, struct soft_wqe *wqe) {
-    enum ibv_wc_status status = IBV_WC_SUCCESS;
     if ((wqe->flags & IBV_SEND_FENCE) && qp->waiting)
         return SOFT_NO_ROOM;
     if (wqe->opcode == IBV_WR_BIND_MW)
-        status = soft_mw_bind(qp, wqe);
-    else if (!soft_mw_invalidate(qp, soft_wqe_remote(qp, wqe)->rkey))
-        status = IBV_WC_MW_BIND_ERR;
-    st(qp->attention, ATT_WORK);
-    wqe->status = (uint8_t)status;
-    return status == IBV_WC_SUCCESS ? SOFT_SENT : SOFT_BROKEN;
+        wqe->status = (uint8_t)soft_mw_bind(qp, wqe);
+    else if (!soft_mw_invalidate_local(qp, wqe))
+        return SOFT_NO_ROOM;
+    return wqe->status == IBV_WC_SUCCESS ? SOFT_SENT : SOFT_BROKEN;
 }
 
 static enum soft_outcome transmit_other(struct soft_qp *qp, struct soft_ring *ring,
@@ -141,7 +142,8 @@ static enum soft_outcome transmit_one(struct soft_qp *qp, struct soft_ring *ring
         return transmit_other(qp, ring, wqe, sge, inlined);
     if (__builtin_expect((wqe->flags & IBV_SEND_FENCE) && qp->waiting, 0))
         return SOFT_NO_ROOM;
-    if (!inlined && wqe->total > SOFT_SEGMENT_MAX && wqe->sent == 0) {
+    /* What is complete when it was handed over may be overwritten before it is read. */
+    if (!inlined && wqe->total > SOFT_SEGMENT_MAX && wqe->sent == 0 && !qp->unreliable) {
         struct soft_desc desc[SOFT_MAX_SGE];
         int n = describe(qp, sge, wqe->num_sge, desc);
         if (n < 0)
@@ -157,23 +159,28 @@ static void mark_broken(struct soft_qp *qp, struct soft_wqe *wqe) {
         wqe->status = IBV_WC_LOC_PROT_ERR;
     qp->plain_tx = false;
     qp->sq_broken = true; /* takes effect when everything before it completed */
-    st(qp->attention, ATT_WORK);
+    st(qp->attention, true);
 }
 
 static void transmitted(struct soft_qp *qp, struct soft_wqe *wqe) {
-    wqe->end = qp->tx_pos;
+    wqe->end = qp->unreliable ? ld(qp->tx_acked) : qp->tx_pos;
     qp->sq_next++;
     st(qp->unretired, qp->sq_tail - qp->sq_head);
+    if ((wqe->flags & IBV_SEND_SIGNALED) && !ld(qp->awaited))
+        soft_find_due(qp);
 }
 
 /* What a fault plan says about the work request next in line. */
-static bool may_go(struct soft_qp *qp, struct soft_wqe *wqe) {
+static bool may_go(struct soft_qp *qp, struct soft_wqe *wqe, bool *lost) {
     int status = 0;
     switch (soft_fault_send(qp, &status)) {
     case SOFT_FAULT_PASS:
         return true;
     case SOFT_FAULT_HOLD:
         return false;
+    case SOFT_FAULT_LOSE:
+        *lost = true;
+        return true;
     case SOFT_FAULT_BREAK:
         wqe->status = (uint8_t)status;
         mark_broken(qp, wqe);
@@ -182,23 +189,60 @@ static bool may_go(struct soft_qp *qp, struct soft_wqe *wqe) {
     return true;
 }
 
+/*
+ * UC: to a peer that is not there, or takes nothing for too long, whole messages are dropped. One that was
+ * begun is ended, for the peer has a receive half filled.
+ */
+static enum soft_outcome transmit_uc(struct soft_qp *qp, struct soft_ring *ring,
+                                     struct soft_wqe *wqe, const struct ibv_sge *sge,
+                                     const uint8_t *inlined) {
+    bool local = wqe->opcode == IBV_WR_BIND_MW || wqe->opcode == IBV_WR_LOCAL_INV;
+    if (!local && (qp->peer_gone || (ring && (ld(ring->rx.down) || ld(ring->rx.dark))))) {
+        soft_drop(qp, SOFT_DROP_NOBODY);
+        return SOFT_SENT;
+    }
+    enum soft_outcome outcome =
+        ring || local ? transmit_one(qp, ring, wqe, sge, inlined) : SOFT_NO_ROOM;
+    if (outcome == SOFT_NO_ROOM && qp->impatient && wqe->sent == 0 && !wqe->started) {
+        soft_drop(qp, SOFT_DROP_NO_ROOM);
+        return SOFT_SENT;
+    }
+    if (outcome == SOFT_SENT && ring)
+        qp->impatient = false;
+    return outcome;
+}
+
+static enum soft_outcome transmit_next(struct soft_qp *qp, struct soft_ring *ring,
+                                       struct soft_wqe *wqe, bool lost) {
+    const struct ibv_sge *sge = wqe_sges(qp, qp->sq_next);
+    const uint8_t *inlined = wqe->inlined ? wqe_inline(qp, qp->sq_next) : NULL;
+    if (__builtin_expect(!qp->unreliable, 1))
+        return transmit_one(qp, ring, wqe, sge, inlined);
+    if (lost) {
+        soft_drop(qp, SOFT_DROP_ON_DEMAND);
+        return SOFT_SENT;
+    }
+    return qp->ud ? soft_ud_send(qp, wqe, sge, inlined) : transmit_uc(qp, ring, wqe, sge, inlined);
+}
+
 void soft_qp_transmit(struct soft_qp *qp) {
     struct soft_ring *ring = ld(qp->tx);
-    if (!ring || qp->state != IBV_QPS_RTS || qp->sq_broken)
+    if ((!ring && !qp->unreliable) || qp->state != IBV_QPS_RTS || qp->sq_broken)
         return;
     while (qp->sq_next != qp->sq_tail) {
         struct soft_wqe *wqe = wqe_at(qp, qp->sq_next);
-        if (soft_fault_active() && !may_go(qp, wqe))
+        bool lost = false;
+        if (soft_fault_active() && !may_go(qp, wqe, &lost))
             break;
-        enum soft_outcome outcome = transmit_one(qp, ring, wqe, wqe_sges(qp, qp->sq_next),
-                                                 wqe->inlined ? wqe_inline(qp, qp->sq_next) : NULL);
+        enum soft_outcome outcome = transmit_next(qp, ring, wqe, lost);
         if (outcome == SOFT_BROKEN)
             mark_broken(qp, wqe);
         if (outcome != SOFT_SENT)
             break;
         transmitted(qp, wqe);
     }
-    slot_publish(qp, ring);
+    if (ring)
+        slot_publish(qp, ring);
 }
 
 /* ---- the peer's bell ---------------------------------------------------------------------------- */
@@ -219,6 +263,16 @@ void soft_qp_flush_ack(struct soft_qp *qp) {
     st(qp->rx_told, pos);
     st(qp->rx_word, pos);
     bell_after(qp, qp->peer_send_armed);
+}
+
+/* Of any number: an application may have given one that is not its own. */
+void soft_qp_acknowledge(uint32_t qpn) {
+    struct soft_qp *qp = soft_qp_find(qpn);
+    if (!qp)
+        return;
+    spin_lock(&qp->lock);
+    soft_qp_flush_ack(qp);
+    spin_unlock(&qp->lock);
 }
 
 void soft_qp_bell_receiver(struct soft_qp *qp) {

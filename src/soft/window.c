@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * window.c - memory windows of type 2: a key of its own for a part of an MR, bound and invalidated
- * by work requests, good only for the QP it was bound on. Such a key goes through the ring path:
- * the target knows the QP, a mapped entry could not check it.
+ * by work requests, good only for the QP it was bound on, which its entry in the key table names.
  *
- * Bind and invalidate run in the middle of the send queue, so they take no control lock: the
- * window's slot in the key table was reserved when it was allocated.
- * Owner: the window's slot, the QP's lock; allocation, the control lock.
+ * Bind and invalidate run in the middle of the send queue, so they take no control lock and no system
+ * call: the window's place in the key table was reserved when it was allocated, and a requester
+ * that finds a window puts a fence between saying that it is inside and looking again.
+ * Owner: a bound window, the lock of its QP; allocation, the control lock.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -35,8 +35,7 @@ struct ibv_mw *soft_alloc_mw(struct ibv_pd *ibpd, enum ibv_mw_type type) {
     mw->as_mr.window = mw;
     soft_lock();
     int err = soft_mr_insert(&mw->as_mr);
-    if (err == 0)
-        soft_key_publish(mw->as_mr.index, &mw->as_mr, mw->as_mr.ibv.rkey);
+    (void)soft_keys_fd();
     soft_unlock();
     if (err) {
         free(mw);
@@ -49,15 +48,26 @@ struct ibv_mw *soft_alloc_mw(struct ibv_pd *ibpd, enum ibv_mw_type type) {
     return &mw->ibv;
 }
 
+/* Its key opens nothing any more; who is inside is the caller's to wait for. */
+static void unbind(struct soft_mw *mw) {
+    if (!mw->mr)
+        return;
+    st(mw->as_mr.key, 0);
+    soft_key_publish(&mw->as_mr, 0);
+    atomic_fetch_sub(&mw->mr->windows, 1);
+    atomic_fetch_sub(&mw->qp->windows, 1);
+    mw->mr = NULL;
+    mw->qp = NULL;
+}
+
 int soft_dealloc_mw(struct ibv_mw *ibmw) {
     struct soft_mw *mw = soft_mw_of(ibmw);
     if (soft_stale(mw))
         return EPERM;
     soft_lock();
     soft_mr_remove(&mw->as_mr);
+    unbind(mw);
     soft_unlock();
-    if (mw->mr)
-        atomic_fetch_sub(&mw->mr->windows, 1);
     atomic_fetch_sub(&soft_pd_of(ibmw->pd)->users, 1);
     free(mw);
     return 0;
@@ -70,13 +80,6 @@ int soft_mw_check(struct soft_qp *qp, const struct ibv_send_wr *wr) {
     if (info->length && (!info->mr || info->mr->pd != qp->ibv.pd))
         return EINVAL;
     return 0;
-}
-
-static void unbind(struct soft_mw *mw) {
-    st(mw->as_mr.key, 0);
-    if (mw->mr)
-        atomic_fetch_sub(&mw->mr->windows, 1);
-    mw->mr = NULL;
 }
 
 enum ibv_wc_status soft_mw_bind(struct soft_qp *qp, const struct soft_wqe *wqe) {
@@ -98,10 +101,14 @@ enum ibv_wc_status soft_mw_bind(struct soft_qp *qp, const struct soft_wqe *wqe) 
     mw->as_mr.end = bind->addr + bind->bind_length;
     mw->as_mr.shift = mr->shift;
     mw->as_mr.access = (int)bind->bind_access & rights;
-    mw->qp_num = qp->ibv.qp_num;
+    mw->as_mr.region = mr->region;
+    mw->as_mr.region_offset = mr->region_offset + (bind->addr - mr->start);
+    mw->qp = qp;
     mw->mr = mr;
     atomic_fetch_add(&mr->windows, 1);
+    atomic_fetch_add(&qp->windows, 1);
     mw->ibv.rkey = bind->rkey;
+    soft_key_publish(&mw->as_mr, bind->rkey);
     atomic_store_explicit(&mw->as_mr.key, bind->rkey, memory_order_release);
     return IBV_WC_SUCCESS;
 }
@@ -117,12 +124,54 @@ static void cut_off(struct soft_qp *qp, uint32_t key) {
     }
 }
 
-/* LOCAL_INV and SEND_WITH_INV. False: no such bound window on this QP. */
-bool soft_mw_invalidate(struct soft_qp *qp, uint32_t rkey) {
+static bool take_back(struct soft_qp *qp, uint32_t rkey) {
     struct soft_mr *mr = soft_mr_find_remote(rkey, qp);
     if (!mr || !mr->window)
         return false;
     cut_off(qp, rkey);
     unbind(mr->window);
     return true;
+}
+
+/*
+ * SEND_WITH_INV. MW_BIND_ERR: no such bound window on this QP. RETRY_EXC_ERR: the peer does not leave the
+ * memory. Both end the QP.
+ */
+enum ibv_wc_status soft_mw_invalidate(struct soft_qp *qp, uint32_t rkey) {
+    if (!take_back(qp, rkey))
+        return IBV_WC_MW_BIND_ERR;
+    return soft_touch_wait_window(qp) ? IBV_WC_SUCCESS : IBV_WC_RETRY_EXC_ERR;
+}
+
+/*
+ * The queue waits, and nobody else: the peer may have lost its CPU while it was inside. `sent` is what its
+ * word said then.
+ */
+bool soft_mw_invalidate_local(struct soft_qp *qp, struct soft_wqe *wqe) {
+    wqe->status = IBV_WC_SUCCESS;
+    if (!wqe->started) {
+        if (!take_back(qp, soft_wqe_remote(qp, wqe)->rkey)) {
+            wqe->status = IBV_WC_MW_BIND_ERR;
+            return true;
+        }
+        wqe->sent = soft_touch_window(qp);
+        if (__builtin_expect(wqe->sent == 0, 1))
+            return true;
+        wqe->started = true;
+    }
+    enum soft_touch touch = soft_touch_again(qp, wqe->sent);
+    if (touch == SOFT_TOUCH_INSIDE)
+        return false;
+    qp->inside_ns = 0;
+    if (touch == SOFT_TOUCH_STUCK)
+        wqe->status = IBV_WC_RETRY_EXC_ERR;
+    return true;
+}
+
+void soft_mw_forget(struct soft_qp *qp) {
+    for (uint32_t i = 1; i < SOFT_MAX_MR && ld(qp->windows); i++) {
+        struct soft_mr *mr = atomic_load(&soft_mr_table[i]);
+        if (mr && mr->window && mr->window->qp == qp)
+            unbind(mr->window);
+    }
 }

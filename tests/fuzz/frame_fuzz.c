@@ -23,21 +23,39 @@ static void prove_greeting(const struct session *s, const struct frame *f) {
     }
 }
 
+/* The table of docs/protocol.md. */
+static bool is_numbered(unsigned type) {
+    return type == FRAME_DATA || type == FRAME_FRAG || type == FRAME_REQUEST ||
+           type == FRAME_REPLY || type == FRAME_PACK || type == FRAME_ANNOUNCE ||
+           type == FRAME_NOTIFY;
+}
+
 static void prove_in_order(const struct session *s, const struct frame *f, uint32_t bytes) {
     PROVE(bytes - FRAME_BYTES == f->length && f->length <= s->frame_payload);
     PROVE((uint64_t)s->tx_credits + f->credits <= s->tx_credits_max);
     /* Not below what was acknowledged, not above what was sent, on a circle. */
     PROVE((uint32_t)(f->ack - s->acked) <= (uint32_t)(s->tx_sequence - s->acked));
-    bool numbered = f->type == FRAME_DATA || f->type == FRAME_FRAG;
+    bool numbered = is_numbered(f->type);
     PROVE(f->sequence == (uint32_t)(s->rx_sequence + (numbered ? 1 : 0)));
     if (s->greeting) {
         prove_greeting(s, f);
         return;
     }
-    PROVE(numbered || f->type == FRAME_CREDIT || f->type == FRAME_BYE || f->type == FRAME_ALIVE);
-    PROVE(f->type == FRAME_FRAG ? f->flags <= 3 : f->flags == 0);
-    PROVE(f->type == FRAME_FRAG || f->total == 0);
-    PROVE(numbered || f->length == 0);
+    bool reserves = f->type == FRAME_REPLY || f->type == FRAME_PACK || f->type == FRAME_ANNOUNCE;
+    PROVE(f->type > 0 && f->type < FRAME_TYPES);
+    PROVE(f->type != FRAME_HELLO && f->type != FRAME_WELCOME && f->type != FRAME_REFUSE);
+    PROVE(f->type == FRAME_FRAG ? f->flags <= 3 : reserves ? (f->flags & ~4) == 0 : f->flags == 0);
+    if (f->type == FRAME_DATA || f->type == FRAME_CREDIT || f->type == FRAME_BYE ||
+        f->type == FRAME_ALIVE || f->type == FRAME_PACK)
+        PROVE(f->total == 0);
+    if (f->type == FRAME_FRAG)
+        PROVE(f->length > 0);
+    else if (f->type == FRAME_PACK)
+        PROVE(f->length >= 16);
+    else if (f->type == FRAME_ANNOUNCE || f->type == FRAME_READY)
+        PROVE(f->length == (f->type == FRAME_READY ? 24 : 40));
+    else if (f->type != FRAME_DATA && f->type != FRAME_REQUEST && f->type != FRAME_REPLY)
+        PROVE(f->length == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -5,6 +5,7 @@
  *
  * usage: fuzz_seeds TARGET FOLDER
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 #include "cm/record.h"
 #include "datapath/frame.h"
 #include "datapath/session.h"
+#include "datapath/token.h"
 
 static const char *folder;
 static unsigned written;
@@ -113,9 +115,13 @@ static void hellos(void) {
 /* The counters of frame_fuzz.c: frames of 16 KiB, 64 credits of which 32 are free, 10 on the way; and
  * the greeting, if it is a frame of one. */
 static void frames(void) {
-    for (uint8_t type = FRAME_DATA; type <= FRAME_ALIVE; type++) {
-        int numbered = type <= FRAME_FRAG;
-        uint8_t payload = numbered || type == FRAME_HELLO || type == FRAME_REFUSE ? 64 : 0;
+    for (uint8_t type = FRAME_DATA; type < FRAME_TYPES; type++) {
+        int numbered = FRAME_NUMBERED >> type & 1;
+        bool any = numbered && type != FRAME_NOTIFY && type != FRAME_ANNOUNCE;
+        uint8_t payload = any || type == FRAME_HELLO || type == FRAME_REFUSE ? 64
+                          : type == FRAME_ANNOUNCE                           ? ANNOUNCE_BYTES
+                          : type == FRAME_READY                              ? READY_BYTES
+                                                                             : 0;
         uint8_t greeting = type == FRAME_HELLO                             ? 4 | GREET_HELLO
                            : type == FRAME_WELCOME || type == FRAME_REFUSE ? GREET_ANSWER
                                                                            : GREET_NONE;
@@ -134,15 +140,44 @@ static void frames(void) {
     }
 }
 
+static void tokens(void) {
+    const struct token kinds[] = {
+        {1, 1, 4096, 1}, {7, UINT32_MAX, UINT64_MAX, 1}, {2, 0x1234, 0x7f0000001000, 1 << 20}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        for (uint8_t right = 0; right < 2; right++) {
+            sluice_token token;
+            token_put(&token, &kinds[i]);
+            write_seed(&right, 1, token.bytes, sizeof token.bytes);
+        }
+}
+
+/* In front what pack_fuzz.c takes; then one item, and several of all types and lengths. */
+static void packs(void) {
+    for (uint8_t replies = 0; replies < 2; replies++)
+        for (unsigned count = 1; count < 9; count += 3) {
+            const uint8_t front[4] = {replies, 0, 0, FRAME_DATA};
+            uint64_t words[40] = {0};
+            uint32_t end = 0;
+            for (unsigned i = 0; i < count; i++) {
+                uint64_t *item = &words[(end + 7) / 8];
+                uint32_t length = i * 5;
+                item[0] = replies ? FRAME_REPLY : i & 1 ? FRAME_REQUEST : FRAME_DATA;
+                item[1] = item[0] == FRAME_DATA ? 0 : 0x700000000 + i;
+                item[0] |= (uint64_t)length << 32;
+                memset(item + 2, 'x', length);
+                end = (uint32_t)((uint8_t *)(item + 2) - (uint8_t *)words) + length;
+            }
+            write_seed(front, sizeof front, words, end);
+        }
+}
+
 int main(int argc, char **argv) {
     const struct {
         const char *target;
         void (*write)(void);
-    } kinds[] = {{"record_req_fuzz", reqs},
-                 {"record_rep_fuzz", reps},
-                 {"record_rej_fuzz", rejs},
-                 {"hello_fuzz", hellos},
-                 {"frame_fuzz", frames}};
+    } kinds[] = {{"record_req_fuzz", reqs}, {"record_rep_fuzz", reps}, {"record_rej_fuzz", rejs},
+                 {"hello_fuzz", hellos},    {"frame_fuzz", frames},    {"token_fuzz", tokens},
+                 {"pack_fuzz", packs}};
     if (argc != 3) {
         fprintf(stderr, "usage: fuzz_seeds TARGET FOLDER\n");
         return 2;

@@ -39,6 +39,11 @@ static void tally_note(struct tally *t, struct note *note) {
     case SLUICE_UP:
     case SLUICE_WAKE:
     case SLUICE_CONNECT:
+    case SLUICE_REQUEST:
+    case SLUICE_REPLY:
+    case SLUICE_LARGE:
+    case SLUICE_DONE:
+    case SLUICE_NOTIFIED:
         must(!"an event of this kind");
     }
     note_free(note);

@@ -6,7 +6,8 @@
  *   flood_peer PORT COUNT
  *
  * Keeps COUNT ids under way: each sends a proper request and then leaves the answer lying; one that
- * is refused or ended is replaced at once. Says "flooding" when COUNT requests were sent. "stop":
+ * is refused or ended is replaced at once. Says "flooding" when COUNT requests were sent. "count":
+ * says "counted answered=N", those of its requests that were let in to finish so far. "stop":
  * nothing new is begun and nothing that is there is touched; says "stopped requests=N ended=N".
  * Its input's end is its own. One thread.
  */
@@ -21,7 +22,7 @@ static const struct fabric_ops *fabric;
 static struct rdma_event_channel *channel;
 static struct sockaddr_in address;
 static struct ibv_qp *qp; /* its number is in every request; it never leaves RESET */
-static unsigned requests, ended;
+static unsigned requests, ended, answered;
 
 static void begin(void) {
     struct rdma_cm_id *id;
@@ -71,7 +72,9 @@ static bool take(enum rdma_cm_event_type type, struct rdma_cm_id *id) {
         must(fabric->resolve_route(id, 3000) == 0);
     else if (type == RDMA_CM_EVENT_ROUTE_RESOLVED)
         ask(id);
-    else if (type != RDMA_CM_EVENT_CONNECT_RESPONSE) {
+    else if (type == RDMA_CM_EVENT_CONNECT_RESPONSE)
+        answered++;
+    else {
         must(fabric->destroy_id(id) == 0);
         return true;
     }
@@ -96,8 +99,14 @@ int main(int argc, char **argv) {
         struct pollfd fds[2] = {{.fd = channel->fd, .events = POLLIN}, {.fd = 0, .events = POLLIN}};
         struct rdma_cm_event *event;
         must(poll(fds, 2, -1) > 0);
-        if (fds[1].revents)
-            break;
+        if (fds[1].revents) {
+            must(fgets(line, sizeof line, stdin));
+            if (strcmp(line, "count\n") != 0)
+                break;
+            printf("counted answered=%u\n", answered);
+            fflush(stdout);
+            continue;
+        }
         must(fabric->get_cm_event(channel, &event) == 0);
         enum rdma_cm_event_type type = event->event;
         struct rdma_cm_id *id = event->id;
@@ -112,7 +121,6 @@ int main(int argc, char **argv) {
             fflush(stdout);
         }
     }
-    must(fgets(line, sizeof line, stdin));
     printf("stopped requests=%u ended=%u\n", requests, ended);
     fflush(stdout);
     (void)!fgets(line, sizeof line, stdin); /* nothing: it waits for the end */

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * flood_test.c - a peer keeps thousands of handshakes half open and begins new ones as fast as it
- * can: an honest peer still gets in within a bound, time and again, what the listener holds stays
- * bounded, and all of it is gone soon after the flood stops.
+ * can: an honest peer still gets in, time and again, before many more of the others had their turn than
+ * the line is long, what the listener holds stays bounded, and all of it is gone soon after the flood stops.
+ *
+ * How long a turn takes depends on the machine; how many come before the honest peer's does not.
  */
 #include "util.h"
 
 #include "base/sanitize.h"
 
 enum { BYTES = 300, SESSIONS = 2048 };
+/* It may have to try for a place in the line, against all who are not in it: which of them is next when
+ * one gets free is chance. One in a thousand is its; twenty thousand without it never happen. */
+#define OTHERS_MAX (10 * SESSIONS)
 
 #define MEMORY (64u << 20) /* registered, at most */
 #define KEPT (32u << 10)   /* and of other memory for each session, on the device and above it */
@@ -16,16 +21,13 @@ enum { BYTES = 300, SESSIONS = 2048 };
 #if defined(SANITIZE_ADDRESS) || defined(SANITIZE_THREAD)
 /* Handshakes take a hundred times longer, and so does the line in front of them. */
 enum { FLOOD = 600, ROUNDS = 5 };
-#define BOUND_NS (30000 * MS)
-#define MEDIAN_NS BOUND_NS
+#define LINE_NS (30000 * MS)
 #else
 enum { FLOOD = 3000, ROUNDS = 11 };
-/* The first waits until it is known to be a flood, no longer than two handshakes in a row may take. */
-#define BOUND_NS (10000 * MS)
-#define MEDIAN_NS (1000 * MS)
+#define LINE_NS (10000 * MS)
 #endif
 #define GONE_NS                                                                                    \
-    (5000 * MS + BOUND_NS) /* 5 s a handshake has, and what is left in the line before it */
+    (5000 * MS + LINE_NS) /* 5 s a handshake has, and what is left in the line before it */
 
 static void no_log(int level, const char *text, void *arg) {
     (void)level;
@@ -78,23 +80,35 @@ static int compare(const void *a, const void *b) {
     return *x < *y ? -1 : *x > *y;
 }
 
-/* How long it takes each time, with as many tries as it needs. */
-static void honest_rounds(struct side *side, int port, const char *when) {
-    uint64_t took[ROUNDS];
+/* How many of the flood had their turn so far. */
+static uint64_t answered(struct peer *flood) {
+    if (!flood)
+        return 0;
+    peer_tell(flood, "count");
+    peer_expect(flood, "counted ");
+    return (uint64_t)peer_number(flood, "answered");
+}
+
+/* How long it takes and how many come before it each time, with as many tries as it needs. */
+static void honest_rounds(struct side *side, int port, struct peer *flood, const char *when) {
+    uint64_t took[ROUNDS], most = 0;
     unsigned tries = 0;
     for (unsigned i = 0; i < ROUNDS; i++) {
-        uint64_t begun = sluice_now();
+        uint64_t before = answered(flood), begun = sluice_now();
         do {
             tries++;
             must(sluice_now() - begun < LIMIT_NS);
         } while (!gets_in(side, port, i));
         took[i] = sluice_now() - begun;
+        uint64_t others = answered(flood) - before;
+        assert_true(others <= OTHERS_MAX);
+        most = others > most ? others : most;
     }
     qsort(took, ROUNDS, sizeof took[0], compare);
-    print_message("%s: in after %.1f ms (median), %.1f ms (max), %u tries for %d\n", when,
-                  (double)took[ROUNDS / 2] / MS, (double)took[ROUNDS - 1] / MS, tries, ROUNDS);
-    assert_true(took[ROUNDS / 2] < MEDIAN_NS);
-    assert_true(took[ROUNDS - 1] < BOUND_NS);
+    print_message(
+        "%s: in after %.1f ms (median), %.1f ms (max), %u tries for %d, at most %llu before it\n",
+        when, (double)took[ROUNDS / 2] / MS, (double)took[ROUNDS - 1] / MS, tries, ROUNDS,
+        (unsigned long long)most);
 }
 
 static void an_honest_peer_gets_in_during_a_flood(void **state) {
@@ -114,7 +128,7 @@ static void an_honest_peer_gets_in_during_a_flood(void **state) {
         fail_msg("%s", e.text);
     int port = sluice_listener_port(listener);
     side_open(&honest, false, SLUICE_NODE(.eager_bytes = 1024, .memory_bytes_max = 16 << 20));
-    honest_rounds(&honest, port, "alone");
+    honest_rounds(&honest, port, NULL, "alone");
     unsigned fds = it_entries("/proc/self/fd");
     size_t resident = it_rss();
 
@@ -122,7 +136,7 @@ static void an_honest_peer_gets_in_during_a_flood(void **state) {
     snprintf(count, sizeof count, "%d", FLOOD);
     peer_run(&flood, "flood_peer", port_text, count);
     peer_expect(&flood, "flooding");
-    honest_rounds(&honest, port, "in the flood");
+    honest_rounds(&honest, port, &flood, "in the flood");
     assert_true(info_of(node).memory_bytes <= MEMORY);
     assert_true(info_of(node).sessions <= SESSIONS);
     uint64_t until = sluice_now() + LIMIT_NS; /* those of what was just dropped are closed soon */
@@ -147,7 +161,7 @@ static void an_honest_peer_gets_in_during_a_flood(void **state) {
     assert_true(sluice_now() - stopped < GONE_NS);
     int status = peer_join(&flood);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    honest_rounds(&honest, port, "afterwards");
+    honest_rounds(&honest, port, NULL, "afterwards");
     side_close(&honest, 0);
     sluice_close(node, 0);
 }

@@ -64,6 +64,11 @@ static void victim_note(struct victim *v, struct note *note, bool sends) {
     case SLUICE_WRITABLE:
     case SLUICE_WAKE:
     case SLUICE_CONNECT:
+    case SLUICE_REQUEST:
+    case SLUICE_REPLY:
+    case SLUICE_LARGE:
+    case SLUICE_DONE:
+    case SLUICE_NOTIFIED:
         must(!honest);
         break;
     }
@@ -82,6 +87,7 @@ static void victim_turn(struct victim *v, bool sends) {
 }
 
 static void victim_close(struct victim *v) {
+    it_rnr_provoked = true; /* a hostile peer may send more than it has credits for */
     uint64_t until = sluice_now() + LIMIT_NS; /* the honest one is as good as ever */
     for (uint64_t goal = v->honest.back + 20; v->honest.back < goal;) {
         victim_turn(v, false);

@@ -38,6 +38,11 @@ static void survivor_note(struct survivor *s, struct note *note) {
         break;
     case SLUICE_WAKE:
     case SLUICE_CONNECT:
+    case SLUICE_REQUEST:
+    case SLUICE_REPLY:
+    case SLUICE_LARGE:
+    case SLUICE_DONE:
+    case SLUICE_NOTIFIED:
         must(!"an event of this kind");
     }
     note_free(note);
@@ -66,7 +71,7 @@ static void survivor_ends(struct survivor *s, uint64_t within_ns) {
     must(s->closed);
     assert_in_range(sluice_now() - start, 0, within_ns);
     if (s->end.reason != SLUICE_REASON_PEER_LOST)
-        print_error("closed: %s\n", sluice_reason_text(s->end.reason));
+        print_error("closed: %s (%u)\n", sluice_reason_text(s->end.reason), s->end.vendor);
     assert_int_equal(s->end.reason, SLUICE_REASON_PEER_LOST);
     assert_int_equal(s->outcomes, s->accepted);
     assert_int_equal(sluice_send_copy(s->session, "x", 1, NULL), SLUICE_ECLOSED);
@@ -91,8 +96,11 @@ static void kill_one(bool handlers, bool dials, const char *action, bool sends, 
     while (!peer_ready(&peer))
         survivor_turn(&s, sends, MS);
     peer_expect(&peer, "up ");
-    while (s.received + s.outcomes < after && (sends || strcmp(action, "flood") == 0))
+    while (!s.closed && s.received + s.outcomes < after && (sends || strcmp(action, "flood") == 0))
         survivor_turn(&s, sends, 100 * MS);
+    if (s.closed)
+        print_error("closed by itself: %s (%u), status %d\n", sluice_reason_text(s.end.reason),
+                    s.end.vendor, s.end.status);
     must(!s.closed);
     peer_kill(&peer);
     survivor_ends(&s, 5000 * MS);

@@ -37,7 +37,8 @@ static struct {
     uint64_t accepted, outcomes, succeeded, unknown, writables, eagains;
     uint8_t *seen; /* by tag */
     size_t seen_size;
-    uint64_t last_succeeded;
+    uint64_t last_succeeded; /* of those that fit a frame */
+    uint32_t frame;
     struct pending *head, **tail;
     sluice_session asked;
 } flow = {.code = -1, .tail = &flow.head};
@@ -134,7 +135,10 @@ static void on_closed(const struct note *note) {
     drop_pending();
 }
 
-/* Each tag once; those that were sent in their order. At the end others may come before them. */
+/*
+ * Each tag once; those that fit a frame and were sent, in their order. What is larger ends when the peer has
+ * it, and at the end others may come before them.
+ */
 static void on_outcome(const sluice_event *event) {
     must(event->tag >= 1 && event->tag <= flow.accepted);
     if (event->tag >= flow.seen_size) {
@@ -153,6 +157,8 @@ static void on_outcome(const sluice_event *event) {
         return;
     }
     flow.succeeded++;
+    if (event->bytes > flow.frame)
+        return;
     must(event->tag > flow.last_succeeded);
     flow.last_succeeded = event->tag;
 }
@@ -161,6 +167,7 @@ static void on_note(struct note *note) {
     switch ((sluice_event_type)note->event.type) {
     case SLUICE_UP:
         flow.session = note->event.session;
+        flow.frame = note->info.eager_bytes; /* by now it may be gone again */
         flow.up = true;
         flow.full = false;
         flow.received = flow.bytes = flow.accepted = flow.outcomes = flow.succeeded = 0;
@@ -184,6 +191,11 @@ static void on_note(struct note *note) {
         flow.writables++;
         break;
     case SLUICE_CONNECT:
+    case SLUICE_REQUEST:
+    case SLUICE_REPLY:
+    case SLUICE_LARGE:
+    case SLUICE_DONE:
+    case SLUICE_NOTIFIED:
         flow.asked = note->event.session;
         say("asked %s", note->peer);
         if (flow.code >= 0)

@@ -30,6 +30,11 @@ static void echo(const sluice_event *event, void *arg) {
     case SLUICE_WRITABLE:
     case SLUICE_WAKE:
     case SLUICE_CONNECT:
+    case SLUICE_REQUEST:
+    case SLUICE_REPLY:
+    case SLUICE_LARGE:
+    case SLUICE_DONE:
+    case SLUICE_NOTIFIED:
         break;
     }
 }

@@ -95,6 +95,9 @@ lat_line="^\{\"size\": [0-9]+, \"iterations\": [0-9]+, \"p50_ns\": $number, \"p9
 \"p999_ns\": $number, \"max_ns\": $number, \"mean_ns\": $number, \"floor_ns\": ($number|null)\}$"
 bw_line="^\{\"size\": [0-9]+, \"messages\": [0-9]+, \"messages_per_s\": $number, \
 \"bytes_per_s\": $number\}$"
+requests_line="^\{\"size\": [0-9]+, \"depth\": [0-9]+, \"requests\": [0-9]+, \
+\"requests_per_s\": $number, \"p50_ns\": $number, \"p99_ns\": $number, \"p999_ns\": $number, \
+\"max_ns\": [0-9]+\}$"
 
 # lines_are COUNT PATTERN FILE: exactly so many lines, each of this shape
 lines_are() {
@@ -132,6 +135,36 @@ for tool in "${tools[@]}"; do
     expect 2 "'(one|two)' is one argument too many" "$tool" one two
 done
 
+# "sluice-soft run" has a command line of its own; what follows the program's name is the program's.
+for flag in -h --help; do
+    run sluice-soft run $flag </dev/null
+    check "run $flag: status $status" [ "$status" = 0 ]
+    check "run $flag: no usage" grep -q '^  sluice-soft run \[--preload | --library-path\]' "$work/out"
+    check "run $flag: no word on --library-path" grep -q '^ *--library-path ' "$work/out"
+    check "run $flag: says something on standard error" [ ! -s "$work/err" ]
+done
+for flag in -V --version; do
+    run sluice-soft run $flag </dev/null
+    check "run $flag: status $status" [ "$status" = 0 ]
+    check "run $flag: no version" grep -Eq '^sluice-soft [0-9]+\.[0-9]+\.[0-9]+$' "$work/out"
+done
+run sluice-soft --help </dev/null
+check "--help: no word on run" grep -q 'sluice-soft run ' "$work/out"
+expect 2 "'--frob' is not a flag" sluice-soft run --frob true
+expect 2 "--preload takes no value" sluice-soft run --preload=x true
+expect 2 "--preload and --library-path exclude each other" \
+    sluice-soft run --preload --library-path true
+expect 2 "the program is missing" sluice-soft run
+expect 2 "the program is missing" sluice-soft run --preload --
+if [[ -z ${SLUICE_SANITIZE:-} ]]; then # whose runtime would have to come first
+    expect 127 "cannot start /nonexistent/program: No such file" sluice-soft run /nonexistent/program
+    expect 126 "cannot start /: Permission denied" sluice-soft run -- /
+    run sluice-soft run -- printf '%s' --help </dev/null
+    check "run: the program's arguments are not its own" [ "$(cat "$work/out")" = --help ]
+    run sluice-soft run sh -c 'exit 5' </dev/null
+    check "run: the status $status is not the program's" [ "$status" = 5 ]
+fi
+
 for tool in sluice-lat sluice-bw; do
     expect 2 "-s: '12Q' is not a size" $tool -s 12Q
     expect 2 "-s: 65M is out of range: 0 to 64M" $tool -s 65M
@@ -141,6 +174,11 @@ for tool in sluice-lat sluice-bw; do
     expect 2 "-D: 'soon' is not a time in seconds" $tool -D soon
     expect 2 "-p: 65536 is out of range: 0 to 65535" $tool -p 65536
     expect 2 "--mode: 'lazy' is none of spin, adaptive, block" $tool --mode lazy
+    expect 2 "--without: 'luck' is none of inline, chain, signalling, batch, srq, pack, rendezvous" \
+        $tool --without pack,luck
+    expect 2 "--without: '' is none of" $tool --without inline,
+    expect 2 "--rendezvous: 'both' is none of auto, read, write" $tool --rendezvous both
+    expect 2 "--rendezvous-above: 0 is out of range: 1 to 64M" $tool --rendezvous-above 0
     expect 2 "--json takes no value" $tool --json=yes
     expect 2 "--device: the value is empty" $tool --device ""
     expect 2 "-n and -D exclude each other" $tool -n 5 -D 5
@@ -157,6 +195,9 @@ for tool in sluice-lat sluice-bw; do
 done
 expect 2 "-l: 0 is out of range: 1 to 1024" sluice-bw -l 0
 expect 2 "--credits: 3 is out of range" sluice-bw --credits 3
+expect 2 "--requests: 257 is out of range" sluice-bw --requests 257
+expect 2 "--requests is for the client" sluice-bw --requests 1
+expect 2 "--requests and -b exclude" sluice-bw 127.0.0.1 --requests 1 -b
 expect 2 "HOST:PORT sends, -l PORT receives" sluice-cat
 expect 2 "'host:1' is one argument too many" sluice-cat -l 1 host:1
 expect 2 "the port is missing" sluice-cat 127.0.0.1
@@ -217,6 +258,8 @@ for mode in adaptive block; do
     run sluice-lat "127.0.0.1:$port" -n 50 --mode $mode --json </dev/null
     check "lat --mode $mode: status $status" lines_are 1 "$lat_line" "$work/out"
 done
+run sluice-lat "127.0.0.1:$port" -n 50 --without inline,chain,signalling,batch,pack --json </dev/null
+check "lat --without: status $status" lines_are 1 "$lat_line" "$work/out"
 timeout 60 "$bin/sluice-lat" "127.0.0.1:$port" -n 50 </dev/null >/dev/full 2>"$work/err"
 check "lat: a result that cannot be written is a success" [ $? = 1 ]
 check "lat: no reason for it" grep -q 'cannot write the results' "$work/err"
@@ -239,8 +282,26 @@ for size in 0 192 200 300K; do
     check "bw -b -s $size: status $status" [ "$status" = 0 ]
     check "bw -b -s $size: not 600 messages" grep -q '"messages": 600,' "$work/out"
 done
+for depth in 1 32 256; do
+    run sluice-bw "127.0.0.1:$port" --requests $depth -s 64 -n 3000 --json </dev/null
+    check "bw --requests $depth: status $status" lines_are 1 "$requests_line" "$work/out"
+    check "bw --requests $depth: not 3000" grep -q '"requests": 3000,' "$work/out"
+done
+run sluice-bw "127.0.0.1:$port" --requests 8 -s 1K -D 0.2 </dev/null
+check "bw --requests -D: status $status" [ "$status" = 0 ]
 run sluice-bw "127.0.0.1:$port" -D 0.2 -l 1 -t 8 --json </dev/null
 check "bw -D: status $status" lines_are 1 "$bw_line" "$work/out"
+for without in inline chain signalling batch srq pack rendezvous \
+    inline,chain,signalling,batch,srq,pack,rendezvous; do
+    run sluice-bw "127.0.0.1:$port" -b -s 64 -n 300 --without $without --json </dev/null
+    check "bw --without $without: status $status" [ "$status" = 0 ]
+    check "bw --without $without: not 600 messages" grep -q '"messages": 600,' "$work/out"
+done
+for way in auto read write; do
+    run sluice-bw "127.0.0.1:$port" -b -s 300K -n 30 --rendezvous $way --rendezvous-above 16K \
+        --json </dev/null
+    check "bw --rendezvous $way: status $status" lines_are 1 "$bw_line" "$work/out"
+done
 run sluice-bw "127.0.0.1:$port" -b -D 0.2 --mode block </dev/null
 check "bw -b -D --mode block: status $status" [ "$status" = 0 ]
 check "bw: no heading" grep -q '^# sluice-bw: device ' "$work/out"
@@ -317,7 +378,8 @@ check "lat: a client whose server was killed says nothing" \
     grep -q 'sluice-lat: the connection to .* ended' "$work/err"
 
 serve busy sluice-bw -p 0
-"$bin/sluice-bw" "127.0.0.1:$port" -D 600 --json >"$work/out" 2>"$work/err" &
+# No warm-up: between two rounds the client might go in peace.
+"$bin/sluice-bw" "127.0.0.1:$port" -D 600 -w 0 --json >"$work/out" 2>"$work/err" &
 client=$!
 running[$client]=1
 check "stat: the busy server's counters do not move" stat_until "$server"
@@ -336,26 +398,32 @@ served "$server" 1 "bw whose client was stopped"
 
 run sluice-info </dev/null
 check "info: status $status" [ "$status" = 0 ]
-for word in device why wake workers messages memory sessions; do
+for word in device why wake workers placement messages memory sessions budget limits; do
     check "info: no $word" grep -q "^$word " "$work/out"
 done
 run sluice-info --json --workers 0 </dev/null
 check "info --json: status $status" [ "$status" = 0 ]
 check "info --json: keys" has_keys "$work/out" version device software why wake worker_cpus \
-    message_bytes_max eager_bytes inline_bytes memory_bytes_max memory_bytes sessions_max
+    message_bytes_max eager_bytes inline_bytes memory_bytes_max memory_bytes sessions_max \
+    worker_numa device_numa memory_numa placement memory_pages receive_memory_pages budget \
+    receive_bytes_max session_bytes sessions_bytes limits files huge_pages
 check "info --json: not JSON" json_valid "$work/out"
 check "info --json: not one line" [ "$(wc -l <"$work/out")" = 1 ]
 
 serve stat sluice-lat -p 0
 run sluice-stat "$server" </dev/null
 check "stat: status $status" [ "$status" = 0 ]
-for word in sessions messages_sent bytes_sent credit_stalls drained CONNECT_REQUEST USER unknown; do
+for word in sessions messages_sent bytes_sent credit_stalls polls send_wrs receive_posts receive_wrs \
+    longest_turn_ns stalls drained idle bytes_max grown_ahead missed completions/poll WRs/post \
+    receives/post CONNECT_REQUEST USER unknown; do
     check "stat: no $word" grep -q "^  $word " "$work/out"
 done
 run sluice-stat --json "$server" </dev/null
 check "stat --json: status $status" [ "$status" = 0 ]
 check "stat --json: keys" has_keys "$work/out" pid name device total loops drained cm events sessions \
-    messages_sent messages_received bytes_sent bytes_received credit_stalls ADDR_RESOLVED \
+    messages_sent messages_received bytes_sent bytes_received credit_stalls idle polls send_wrs \
+    receive_posts receive_wrs longest_turn_ns stalls sleeps memory numa send receive sizes others \
+    bytes_max missed grown_in_need ADDR_RESOLVED \
     ADDR_ERROR ROUTE_RESOLVED ROUTE_ERROR CONNECT_REQUEST CONNECT_RESPONSE CONNECT_ERROR \
     UNREACHABLE REJECTED ESTABLISHED DISCONNECTED DEVICE_REMOVAL MULTICAST_JOIN MULTICAST_ERROR \
     ADDR_CHANGE TIMEWAIT_EXIT ADDRINFO_RESOLVED ADDRINFO_ERROR USER INTERNAL

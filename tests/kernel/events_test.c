@@ -105,7 +105,7 @@ static void the_end_of_timewait_changes_nothing(void **state) {
     for (unsigned turn = 0; turn < 8 && seen == 0; turn++) {
         if (turn > 0)
             must(sluice_poll(b.loop, NULL, 0, 0) == 0);
-        uint64_t wait = sluice_now() + 1500 * MS;
+        uint64_t wait = sluice_now() + 4000 * MS; /* timewait is two seconds */
         while ((seen = cm_events("TIMEWAIT_EXIT")) == 0 && sluice_now() < wait)
             ;
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* A user's C++ program: one node that listens and dials itself, one ping, one pong. */
+#include <sluice/memory.h>
 #include <sluice/sluice.h>
 
 #include <cstdio>
@@ -35,6 +36,12 @@ int main() {
     link.handler = on_pong_side;
     if (sluice_open(&node, nullptr, &error) ||
         sluice_listen(node, "127.0.0.1:0", &link, &listener, &error))
+        return std::fprintf(stderr, "%s\n", error.text), 1;
+    sluice_region *region = nullptr;
+    sluice_token token = {};
+    if (sluice_region_open(node, nullptr, 4096, SLUICE_MAY_READ, &region, &error) ||
+        sluice_region_token(region, 0, 4096, SLUICE_MAY_READ, &token) ||
+        sluice_region_close(region))
         return std::fprintf(stderr, "%s\n", error.text), 1;
     link.handler = on_ping_side;
     std::string address = "127.0.0.1:" + std::to_string(sluice_listener_port(listener));

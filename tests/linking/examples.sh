@@ -52,3 +52,16 @@ status=0
 out=$(timeout 30 "$bin/ping" "127.0.0.1:$port" 2>&1) || status=$?
 ((status == 1)) || fail "ping without a listener ended with status $status: $out"
 [[ -n $out && $out != *$'\n'* ]] || fail "ping without a listener said: $out"
+
+# mailbox lends its memory: what another process put there is said.
+"$bin/mailbox" 127.0.0.1:0 > "$work/said" 2> "$work/fifo" &
+pong=$!
+exec 3< "$work/fifo"
+IFS= read -r -t 30 line <&3 || fail "mailbox said nothing"
+port=${line##* }
+timeout 30 "$bin/mailbox" "127.0.0.1:$port" "written from elsewhere" || fail "mailbox did not write"
+status=0
+wait "$pong" || status=$?
+pong=
+((status == 0)) || fail "mailbox ended with status $status"
+[[ $(< "$work/said") == "written from elsewhere" ]] || fail "mailbox said: $(< "$work/said")"

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #
-# nm_exports.sh LIBRARY HEADER - only sluice_* leaves the library, and everything the header
-# declares does leave it.
+# nm_exports.sh LIBRARY HEADER... - only sluice_* leaves the library, and everything the headers
+# declare does leave it.
 set -euo pipefail
-library=$1 header=$2
+library=$1
+shift
 
 # Type A is the version node of the symbol map itself.
 exported=$(nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u)
-declared=$(tr '\n' ' ' < "$header" | tr ';' '\n' | grep -E '(^|[ /])SLUICE_API[ ]' |
+declared=$(cat "$@" | tr '\n' ' ' | tr ';' '\n' | grep -E '(^|[ /])SLUICE_API[ ]' |
     grep -oE '\bsluice_[a-z0-9_]+\(' | tr -d '(' | sort -u)
 
 status=0
@@ -19,16 +20,16 @@ if [[ -n $strangers ]]; then
 fi
 missing=$(comm -23 <(echo "$declared") <(echo "$exported"))
 if [[ -n $missing ]]; then
-    printf 'declared in the header but not exported:\n%s\n' "$missing"
+    printf 'declared in a header but not exported:\n%s\n' "$missing"
     status=1
 fi
 undeclared=$(comm -13 <(echo "$declared") <(echo "$exported") | grep '^sluice_' || true)
 if [[ -n $undeclared ]]; then
-    printf 'exported but not declared in the header:\n%s\n' "$undeclared"
+    printf 'exported but not declared in a header:\n%s\n' "$undeclared"
     status=1
 fi
 if (($(wc -l <<< "$declared") < 20)); then
-    echo "found too few declarations in $header: this test does not see the interface"
+    echo "found too few declarations in $*: this test does not see the interface"
     status=1
 fi
 exit $status

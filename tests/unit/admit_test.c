@@ -517,7 +517,8 @@ static void a_place_is_given_back_however_a_handshake_ends(void **state) {
             assert_int_equal(t.up_b, t.count);
         if (way == TIMEOUT || way == DEVICE || way == REFUSED) {
             UNTIL(&t, ALL, t.closed_b == t.count);
-            assert_true(t.up_b == 0 || place == ACCEPTING); /* there it may be up for a moment */
+            /* One that was accepted may be up over there until its device has heard of the end. */
+            assert_true(t.up_b <= (place == ACCEPTING || (place == QUEUED && way == TIMEOUT)));
         }
         if (way != UNLISTEN && way != DEVICE) { /* and the place can be used */
             unsigned up = t.up_b;

@@ -11,7 +11,7 @@ static void fail_stuck(struct pair *p) {
         for (struct session *s = sides[i]->loop->sessions; s; s = s->next)
             print_error("%s: session state %u, CM waits for %s, receives %u, sends %u, reason %u, "
                         "gate %llx\n",
-                        i ? "b" : "a", s->state, cm_state_name(s->conn.owner.state), s->rx_posted,
+                        i ? "b" : "a", s->state, cm_state_name(s->conn.owner.state), s->own.posted,
                         s->sq_tail - s->sq_head, s->reason, (unsigned long long)s->gate);
     fail_msg("%u and %u sessions do not end", slots_taken(p->a.node->index),
              slots_taken(p->b.node->index));
@@ -61,6 +61,7 @@ static void a_grace_delivers_everything_accepted(void **state) {
     enum { COUNT = 100 };
     struct pair p;
     unsigned outcomes = 0;
+    bool seen[COUNT + 1] = {false}; /* others may overtake a transfer */
     sluice_event event;
     pair_open(&p, PAIR_NODE(.eager_bytes = 1024), PAIR_LINK(.credits = 8));
     pair_connect(&p, PAIR_LINK());
@@ -76,7 +77,10 @@ static void a_grace_delivers_everything_accepted(void **state) {
     assert_int_equal(pair_send(&p.b, 1, 1, NULL), SLUICE_ECLOSED);
     while (outcomes < COUNT) {
         event = pair_expect(&p, &p.b, SLUICE_SENT);
-        assert_int_equal(event.tag, ++outcomes);
+        assert_in_range(event.tag, 1, COUNT);
+        assert_false(seen[event.tag]);
+        seen[event.tag] = true;
+        outcomes++;
         assert_int_equal(event.status, 0);
     }
     pair_expect(&p, &p.b, SLUICE_CLOSED);
@@ -165,10 +169,41 @@ static void step(struct pair *p, unsigned *seed) {
     }
 }
 
+/* The CM thread is behind with the news that the device is done; nothing of it is the device's fault. */
+static void closing_in_a_hurry_gives_no_queue_pair_up(void **state) {
+    (void)state;
+    struct pair p;
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    pair_connect(&p, PAIR_LINK());
+    struct session *s = pair_session(&p.b);
+    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+    atomic_store(&p.b.node->close_deadline_ns, 1); /* long ago */
+    sluice_hangup(p.b.session, 0);
+    while (s->state != SESSION_DRAINING) {
+        assert_true(env_now(&env_default) < limit);
+        sluice_event event;
+        cm_turn(&p.a.node->cm, 0);
+        if (s->state < SESSION_RELEASED)
+            sluice_poll(p.b.loop, &event, 1, 0);
+        cm_turn(&p.b.node->cm, 0);
+        if (s->state < SESSION_DRAINING)
+            sluice_poll(p.b.loop, &event, 1, 0);
+    }
+    for (unsigned turn = 0; turn < 1000; turn++) {
+        sluice_event event;
+        assert_int_equal(sluice_poll(p.b.loop, &event, 1, 0), 0);
+        assert_int_equal(s->state, SESSION_DRAINING);
+    }
+    atomic_store(&p.b.node->close_deadline_ns, UINT64_MAX);
+    pair_expect(&p, &p.b, SLUICE_CLOSED);
+    pair_close(&p);
+}
+
 static void hangup_in_every_state(void **state) {
     (void)state;
     struct pair p;
     pair_open(&p, PAIR_NODE(.eager_bytes = 512), PAIR_LINK());
+    uint32_t entries = p.a.loop->cq_used + p.b.loop->cq_used; /* of the shared receives */
     for (unsigned i = 0; i < 400; i++) {
         unsigned seed = i;
         p.a.closed = p.b.closed = 0;
@@ -181,7 +216,7 @@ static void hangup_in_every_state(void **state) {
         settle(&p);
         assert_int_equal(p.b.closed, 1);
         assert_true(p.a.closed <= 1);
-        assert_int_equal(p.a.loop->cq_used + p.b.loop->cq_used, 0);
+        assert_int_equal(p.a.loop->cq_used + p.b.loop->cq_used, entries);
     }
     pair_close(&p);
 }
@@ -242,6 +277,7 @@ static void cycles_leave_nothing_behind(void **state) {
     unsigned fds = 0;
     uint64_t buffers = 0, bytes = 0;
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    uint32_t entries = p.a.loop->cq_used + p.b.loop->cq_used; /* of the shared receives */
     for (unsigned i = 0; i < 300; i++) {
         pair_connect(&p, PAIR_LINK());
         assert_int_equal(pair_send(&p.b, 100000, i, NULL), 0);
@@ -252,14 +288,21 @@ static void cycles_leave_nothing_behind(void **state) {
         if (i == 20) {
             fds = count_entries("/proc/self/fd");
             buffers = pool_in_use(p.a.node->pool) + pool_in_use(p.b.node->pool);
-            bytes = pool_bytes(p.a.node->pool) + pool_bytes(p.b.node->pool);
+            bytes = pool_bytes(p.a.node->pool) + pool_bytes(p.b.node->pool) +
+                    pool_bytes(p.a.node->rx_pool) + pool_bytes(p.b.node->rx_pool);
         }
     }
     assert_int_equal(count_entries("/proc/self/fd"), fds);
     assert_int_equal(buffers, 0);
     assert_int_equal(pool_in_use(p.a.node->pool) + pool_in_use(p.b.node->pool), 0);
-    assert_int_equal(pool_bytes(p.a.node->pool) + pool_bytes(p.b.node->pool), bytes);
-    assert_int_equal(p.a.loop->cq_used + p.b.loop->cq_used, 0);
+    assert_int_equal(pool_bytes(p.a.node->pool) + pool_bytes(p.b.node->pool) +
+                         pool_bytes(p.a.node->rx_pool) + pool_bytes(p.b.node->rx_pool),
+                     bytes);
+    /* What is left is spare, for the next session. */
+    assert_int_equal(pool_in_use(p.a.node->rx_pool), p.a.loop->shared.queue.spare);
+    assert_int_equal(pool_in_use(p.b.node->rx_pool), p.b.loop->shared.queue.spare);
+    assert_in_range(p.a.loop->shared.queue.spare, GRANT_MIN, 32);
+    assert_int_equal(p.a.loop->cq_used + p.b.loop->cq_used, entries);
     assert_int_equal(sluice_loop_close(p.b.loop), 0);
     pair_close(&p);
 }
@@ -305,7 +348,7 @@ static void broken_frames_close_with_a_reason(void **state) {
          8,
          0,
          SLUICE_REASON_PROTOCOL},
-        {{.type = FRAME_DATA, .sequence = 1, .length = 8, .credits = 1},
+        {{.type = FRAME_DATA, .sequence = 1, .length = 8, .credits = 29},
          8,
          0,
          SLUICE_REASON_PROTOCOL},
@@ -437,6 +480,7 @@ int main(void) {
         cmocka_unit_test(a_grace_delivers_everything_accepted),
         cmocka_unit_test(without_grace_what_is_left_ends_with_an_outcome),
         cmocka_unit_test(a_grace_ends_when_the_peer_does_not_listen),
+        cmocka_unit_test(closing_in_a_hurry_gives_no_queue_pair_up),
         cmocka_unit_test(hangup_in_every_state),
         cmocka_unit_test(hangup_while_the_application_decides),
         cmocka_unit_test(closing_the_node_in_every_state),

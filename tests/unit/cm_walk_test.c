@@ -8,6 +8,8 @@
 
 #include <dirent.h>
 
+#include "base/sanitize.h"
+
 #define UNKNOWN_EVENT 57
 #define CLOSE_LIMIT_NS 10000000000ull
 
@@ -138,9 +140,14 @@ static struct says random_says(uint64_t *seed) {
     return says;
 }
 
+#if defined(SANITIZE_ADDRESS) || defined(SANITIZE_THREAD)
+enum { SEQUENCES = 1000, WARM = 400 }; /* the others are walked without a sanitizer */
+#else
+enum { SEQUENCES = 4000, WARM = 400 };
+#endif
+
 static void two_events_in_a_row_leave_nothing_behind(void **state) {
     (void)state;
-    enum { SEQUENCES = 4000, WARM = 400 };
     struct visit v;
     unsigned descriptors = 0, threads = 0;
     visit_open(&v);

@@ -18,6 +18,7 @@ static void open_crowd(struct crowd *c) {
     pair_open(&c->p, PAIR_NODE(), PAIR_LINK());
     pair_connect(&c->p, PAIR_LINK());
     c->talker = c->p.b.session;
+    pair_grant_all(&c->p, pair_session(&c->p.b), pair_session(&c->p.a));
     pair_connect(&c->p, PAIR_LINK());
     c->other = c->p.b.session;
 }

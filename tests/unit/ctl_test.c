@@ -69,6 +69,44 @@ static void commander(int fd) {
     close(c);
 }
 
+static unsigned long long rnr_told(int fd) {
+    unsigned long long count = ~0ull;
+    must(ask(fd, "status", answer, sizeof answer) == '=');
+    const char *at = strstr(answer, "\nrnr ");
+    must(at && sscanf(at, "\nrnr %llu\n", &count) == 1);
+    must(count == atomic_load(&soft_rnr));
+    return count;
+}
+
+/* What finds a receive counts nothing, what finds none counts once. */
+static void messages_that_find_no_receive_are_counted_and_shown(void **state) {
+    (void)state;
+    struct sv_end a, b;
+    sv_pair(&a, SV_OPTIONS(0), &b, SV_OPTIONS(0));
+    sv_wait_linked(&a);
+    int fd = dial(getpid());
+    must(fd >= 0);
+    unsigned long long before = rnr_told(fd);
+    must(sv_recv(&b, 1, 0, 64) == 0);
+    must(sv_send(&a, 1, 0, 8, IBV_SEND_SIGNALED) == 0);
+    must(sv_poll(b.rcq).status == IBV_WC_SUCCESS);
+    must(sv_poll(a.scq).status == IBV_WC_SUCCESS);
+    must(rnr_told(fd) == before);
+    for (unsigned i = 1; i <= 3; i++) {
+        struct ibv_wc wc;
+        must(sv_send(&a, 1 + i, 0, 8, IBV_SEND_SIGNALED) == 0);
+        for (unsigned polls = 0; polls < 100; polls++) /* once for each message, however often */
+            must(ibv_poll_cq(b.rcq, 1, &wc) == 0);
+        must(rnr_told(fd) == before + i);
+        must(sv_recv(&b, 1 + i, 0, 64) == 0);
+        must(sv_poll(b.rcq).wr_id == 1 + i);
+        must(sv_poll(a.scq).status == IBV_WC_SUCCESS);
+    }
+    must(rnr_told(fd) == before + 3);
+    close(fd);
+    sv_unpair(&a, &b);
+}
+
 static void another_process_gives_a_plan_reads_the_log_and_removes_the_device(void **state) {
     (void)state;
     FAULT_NO_FORK();
@@ -246,6 +284,7 @@ static void a_forked_child_has_a_socket_of_its_own(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_that_find_no_receive_are_counted_and_shown),
         cmocka_unit_test(another_process_gives_a_plan_reads_the_log_and_removes_the_device),
         cmocka_unit_test(another_user_is_not_heard),
         cmocka_unit_test(a_forked_child_has_a_socket_of_its_own),

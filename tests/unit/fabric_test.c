@@ -249,6 +249,24 @@ static void every_entry_of_both_tables_is_there(void **state) {
     assert_true(fabric_soft.software);
 }
 
+static void of_a_nic_its_word_is_taken_and_of_kernel_software_not(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t vendor;
+        bool nic;
+    } devices[] = {
+        {0x02c9, true}, {0x14e4, true}, {0, false}, {0xffffff, false}, {0x626d74, false}};
+    struct fabric_traits traits;
+    for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
+        const struct ibv_device_attr attr = {.vendor_id = devices[i].vendor};
+        fabric_system.get_traits(&attr, &traits);
+        assert_int_equal(traits.drains_shared, devices[i].nic);
+        assert_int_equal(traits.exact_windows, devices[i].nic);
+        fabric_soft.get_traits(&attr, &traits);
+        assert_true(traits.drains_shared && traits.exact_windows);
+    }
+}
+
 static void memory_is_zeroed_and_aligned(void **state) {
     (void)state;
     const size_t sizes[] = {4096, 65536, 2 << 20, (2 << 20) + 4096, 5 << 20};
@@ -295,6 +313,7 @@ int main(void) {
         FABRIC_TEST(a_name_is_looked_for_on_both_fabrics),
         FABRIC_TEST(an_unknown_name_is_answered_with_what_there_is),
         FABRIC_TEST(every_entry_of_both_tables_is_there),
+        FABRIC_TEST(of_a_nic_its_word_is_taken_and_of_kernel_software_not),
         FABRIC_TEST(memory_is_zeroed_and_aligned),
         FABRIC_TEST(the_system_answers_without_a_device),
     };

@@ -70,18 +70,27 @@ static void a_message_late_on_arrival_only_costs_time(void **state) {
     softcm_pair_free(&pair);
 }
 
+/* A message is repeated after 100 ms, which a loaded machine may take: then the whole life once more. */
 static void arrivals_count_for_the_id_they_are_for(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair); /* id 1; the active one is 2, the request's 3 */
-    fault_plan("cm_in=* delay=1us");
-    whole_life(&pair);
-    fault_log_is("cm_in id#1 REQ 1: delay 1us (line 1)\n"
-                 "cm_in id#2 REP 1: delay 1us (line 1)\n"
-                 "cm_in id#2 DREP 1: delay 1us (line 1)\n"
-                 "cm_in id#3 RTU 1: delay 1us (line 1)\n"
-                 "cm_in id#3 DREQ 1: delay 1us (line 1)\n");
-    softcm_pair_free(&pair);
+    bool repeated = true;
+    for (unsigned life = 0; repeated && life < 50; life++) {
+        static char log[65536];
+        struct softcm_pair pair;
+        softcm_pair_listen(&pair); /* id 1; the active one is 2, the request's 3 */
+        fault_plan("cm_in=* delay=1us");
+        whole_life(&pair);
+        fault_log(log, sizeof log);
+        repeated = strstr(log, " 2: ") || strstr(log, " MRA ");
+        if (!repeated)
+            assert_string_equal(log, "cm_in id#1 REQ 1: delay 1us (line 1)\n"
+                                     "cm_in id#2 REP 1: delay 1us (line 1)\n"
+                                     "cm_in id#2 DREP 1: delay 1us (line 1)\n"
+                                     "cm_in id#3 RTU 1: delay 1us (line 1)\n"
+                                     "cm_in id#3 DREQ 1: delay 1us (line 1)\n");
+        softcm_pair_free(&pair);
+    }
+    assert_false(repeated);
 }
 
 static bool waits(struct rdma_cm_id *id) {

@@ -125,6 +125,20 @@ static void a_port_that_is_down_says_so_and_loses_what_is_sent(void **state) {
     sv_unpair(&a, &b);
 }
 
+static void of_port_events_nobody_fetches_the_last_of_each_kind_wait(void **state) {
+    (void)state;
+    struct sv_end a;
+    sv_open(&a, SV_OPTIONS(0));
+    for (unsigned i = 0; i < 100; i++) {
+        assert_int_equal(fault_device(DEVICE_PORT_DOWN, 0), 0);
+        assert_int_equal(fault_device(DEVICE_PORT_UP, 0), 0);
+    }
+    assert_int_equal(fault_async(a.ctx), IBV_EVENT_PORT_ERR);
+    assert_int_equal(fault_async(a.ctx), IBV_EVENT_PORT_ACTIVE);
+    assert_true(fault_async_silent(a.ctx));
+    sv_close(&a);
+}
+
 static void a_port_that_comes_back_in_time_only_costs_time(void **state) {
     (void)state;
     struct sv_end a, b;
@@ -191,6 +205,7 @@ int main(void) {
         cmocka_unit_test(removal_flushes_queue_pairs_and_fails_calls_with_eio),
         cmocka_unit_test(a_restored_device_serves_new_contexts_only),
         cmocka_unit_test(a_port_that_is_down_says_so_and_loses_what_is_sent),
+        cmocka_unit_test(of_port_events_nobody_fetches_the_last_of_each_kind_wait),
         cmocka_unit_test(a_port_that_comes_back_in_time_only_costs_time),
         cmocka_unit_test(a_send_can_remove_the_device),
         cmocka_unit_test(a_device_can_be_gone_from_the_start),

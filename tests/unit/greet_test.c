@@ -84,6 +84,53 @@ static void without_a_question_private_data_is_no_obstacle(void **state) {
     pair_close(&p);
 }
 
+enum { HOARD = 4096 };
+
+/* All that can be allocated for sending, on both sides; the number of it. */
+static unsigned hoard_all(struct pair *p, sluice_msg **hoard) {
+    unsigned count = 0;
+    for (struct side *side = &p->a; side; side = side == &p->a ? &p->b : NULL)
+        for (size_t bytes = 1 << 20; bytes >= 64; bytes /= 2)
+            while (count < HOARD && sluice_alloc(side->node, bytes, &hoard[count]) == 0)
+                count++;
+    assert_in_range(count, 1, HOARD - 1);
+    return count;
+}
+
+/* HELLO and REFUSE have memory of the reserve, as what answers a transfer has. */
+static void sessions_open_and_are_refused_with_nothing_left_to_send_with(void **state) {
+    (void)state;
+    static sluice_msg *hoard[HOARD];
+    struct pair p;
+    pair_open(&p, PAIR_NODE(.memory_bytes_max = 8 << 20, .message_bytes_max = 1 << 20),
+              PAIR_LINK(.flags = SLUICE_ASK));
+    unsigned count = hoard_all(&p, hoard);
+    for (unsigned round = 0; round < 6; round++) {
+        pair_dial(&p, PAIR_LINK(.private_data = "words", .private_bytes = 5));
+        sluice_event event = pair_expect(&p, &p.a, SLUICE_CONNECT);
+        assert_int_equal(event.peer->private_bytes, 5);
+        if (round & 1) {
+            assert_int_equal(sluice_refuse(event.session, 7, "full"), 0);
+            event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+            assert_int_equal(event.reason, SLUICE_REASON_REFUSED);
+            assert_int_equal(event.vendor, 7);
+            assert_string_equal(info_of(event.session).close_text, "full");
+            pair_expect(&p, &p.a, SLUICE_CLOSED);
+        } else {
+            assert_int_equal(sluice_accept(event.session, NULL), 0);
+            pair_expect(&p, &p.a, SLUICE_UP);
+            pair_expect(&p, &p.b, SLUICE_UP);
+            sluice_hangup(p.b.session, SECOND);
+            pair_expect(&p, &p.b, SLUICE_CLOSED);
+            pair_expect(&p, &p.a, SLUICE_CLOSED);
+        }
+        settle(&p);
+    }
+    while (count > 0)
+        sluice_free(hoard[--count]);
+    pair_close(&p);
+}
+
 static void a_refusal_after_hello_carries_code_and_text(void **state) {
     (void)state;
     struct pair p;
@@ -342,11 +389,11 @@ static void what_is_changed_on_the_way_is_refused(void **state) {
         uint8_t at, with;
         sluice_reason reason;
     } rows[] = {
-        {false, 8, 3, SLUICE_REASON_AUTH_ALTERED},  /* smaller frames */
+        {false, 8, 4, SLUICE_REASON_AUTH_ALTERED},  /* smaller frames */
         {false, 12, 4, SLUICE_REASON_AUTH_ALTERED}, /* other credits */
         {false, 14, 1, SLUICE_REASON_AUTH_ALTERED}, /* another keepalive */
         {false, 40, 1, SLUICE_REASON_AUTH_FAILED},  /* another nonce: like another key */
-        {true, 8, 2, SLUICE_REASON_AUTH_ALTERED},   {true, 12, 4, SLUICE_REASON_AUTH_ALTERED},
+        {true, 8, 4, SLUICE_REASON_AUTH_ALTERED},   {true, 12, 4, SLUICE_REASON_AUTH_ALTERED},
         {true, 6, 2, SLUICE_REASON_AUTH_ALTERED},  /* the authentication left out */
         {true, 52, 1, SLUICE_REASON_AUTH_ALTERED}, /* the MAC */
         {true, 84, 1, SLUICE_REASON_AUTH_FAILED},  /* the check */
@@ -392,7 +439,7 @@ static void before_the_proof_a_few_receives_are_at_stake(void **state) {
     stop_before_hello(&p);
     struct session *theirs = p.a.loop->sessions;
     assert_non_null(theirs);
-    assert_int_equal(theirs->rx_posted, GREETING_CREDITS);
+    assert_int_equal(theirs->own.posted, GRANT_MIN);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     for (int quiet = 0; quiet < 100; quiet += theirs->adopted) { /* the dialer is silent */
         assert_true(env_now(&env_default) < limit);
@@ -401,7 +448,7 @@ static void before_the_proof_a_few_receives_are_at_stake(void **state) {
         assert_int_equal(sluice_poll(p.a.loop, NULL, 0, 0), 0);
     }
     assert_int_equal(theirs->state, SESSION_OPENING);
-    assert_int_equal(theirs->rx_posted, GREETING_CREDITS);
+    assert_int_equal(theirs->own.posted, GRANT_MIN);
     pair_clock += 6 * SECOND;
     assert_int_equal(pair_expect(&p, &p.b, SLUICE_CLOSED).reason, SLUICE_REASON_TIMEOUT);
     pair_expect_nothing(&p, &p.a);
@@ -497,6 +544,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(private_data_comes_before_the_decision),
         cmocka_unit_test(without_a_question_private_data_is_no_obstacle),
+        cmocka_unit_test(sessions_open_and_are_refused_with_nothing_left_to_send_with),
         cmocka_unit_test(a_refusal_after_hello_carries_code_and_text),
         cmocka_unit_test(a_decision_may_take_its_time_within_the_limit),
         cmocka_unit_test(unlisten_refuses_the_undecided),

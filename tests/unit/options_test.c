@@ -33,7 +33,7 @@ int tool_end(int rc) {
 
 static struct {
     bool all, json, size_given;
-    uint64_t size, number, duration, mode;
+    uint64_t size, number, duration, mode, without;
     const char *device;
     const char *operands[2];
 } got;
@@ -46,6 +46,7 @@ static const struct option table[] = {
     {'D', "duration", "SECONDS", OPTION_SECONDS, &got.duration, NULL, 1000000, 60000000000, NULL,
      "time"},
     {0, "mode", "MODE", OPTION_CHOICE, &got.mode, NULL, 0, 0, modes, "mode"},
+    {0, "without", "LIST", OPTION_SET, &got.without, NULL, 0, 0, modes, "set"},
     {0, "device", "NAME", OPTION_TEXT, &got.device, NULL, 0, 0, NULL, "device"},
 };
 static struct options options = {.about = "a test",
@@ -108,6 +109,10 @@ static void values_of_each_kind(void **state) {
     assert_int_equal(got.mode, 2);
     assert_string_equal(got.device, "soft");
     assert_int_equal(got.duration, 250000000);
+    assert_int_equal(parse("--without block,spin"), OPTIONS_OK);
+    assert_int_equal(got.without, 5);
+    assert_int_equal(parse("--without=adaptive"), OPTIONS_OK);
+    assert_int_equal(got.without, 2);
     assert_int_equal(parse("-n 1 -n 2"), OPTIONS_OK);
     assert_int_equal(got.number, 2);
 }
@@ -141,6 +146,9 @@ static void errors_name_flag_value_and_remedy(void **state) {
     assert_wrong("-D 0", "-D", "0", "0.001 to 60");
     assert_wrong("-D soon", "-D", "'soon'", "seconds");
     assert_wrong("--mode lazy", "--mode", "'lazy'", "spin, adaptive, block");
+    assert_wrong("--without spin,lazy", "--without", "'lazy'", "spin, adaptive, block");
+    assert_wrong("--without spin,,block", "--without", "''", "spin, adaptive, block");
+    assert_wrong("--without spin,", "--without", "''", "spin, adaptive, block");
     assert_wrong("--all=yes", "--all", "'yes'", "no value");
     assert_wrong("--device _", "--device", "empty", "");
     assert_wrong("--help=me", "--help", "'me'", "no value");

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,15 +22,20 @@
 
 #include "datapath/datapath.h"
 #include "node/node.h"
+#include "soft/soft.h"
 
 #define PAIR_LIMIT_NS 20000000000ull /* far above what a loaded machine with a sanitizer needs */
 #define PAIR_UNUSED __attribute__((unused))
 
-static uint64_t pair_clock; /* nanoseconds the test has added to the real clock */
+static uint64_t pair_clock;  /* nanoseconds the test has added to the real clock */
+static uint64_t pair_frozen; /* not 0: the time stands still there, but for what is added */
+static uint64_t pair_step;   /* added by every look at the clock */
 
 static uint64_t pair_now(void *arg) {
     (void)arg;
-    return env_now(&env_default) + pair_clock;
+    if (pair_step)
+        pair_clock += pair_step;
+    return (pair_frozen ? pair_frozen : env_now(&env_default)) + pair_clock;
 }
 
 static _Atomic uint32_t pair_random_next; /* set back, the same numbers come again */
@@ -46,6 +52,10 @@ static void pair_random(void *arg, void *out, size_t bytes) {
 
 static const struct sluice_env pair_env = {.now_ns = pair_now, .random_bytes = pair_random};
 
+/* No message ever finds no receive posted, but where a test brings that about and says so. */
+static uint64_t pair_rnr;
+static bool pair_rnr_provoked;
+
 struct side {
     sluice_node *node;
     sluice_loop *loop;
@@ -59,11 +69,16 @@ struct pair {
     char address[64];
 };
 
+static const char *pair_env_or(const char *name, const char *usual) {
+    const char *value = getenv(name);
+    return value && *value ? value : usual;
+}
+
 static void pair_open_side(struct side *side, const sluice_node_options *given) {
     sluice_node_options o = *given;
     sluice_error e = {0};
     o.size = sizeof o;
-    o.device = "soft";
+    o.device = pair_env_or("SLUICE_DEVICE", "soft");
     o.workers = SLUICE_NO_WORKERS;
     memset(side, 0, sizeof *side);
     if (node_open_env(&side->node, &o, &pair_env, true, &e) != 0)
@@ -76,9 +91,11 @@ static void pair_listen(struct pair *p, const sluice_link_options *given) {
     sluice_error e = {0};
     o.size = sizeof o;
     o.loop = p->a.loop;
-    if (sluice_listen(p->a.node, "127.0.0.1:0", &o, &p->listener, &e) != 0)
+    const char *host = pair_env_or("SLUICE_TEST_HOST", "127.0.0.1");
+    snprintf(p->address, sizeof p->address, "%s:0", host);
+    if (sluice_listen(p->a.node, p->address, &o, &p->listener, &e) != 0)
         fail_msg("%s", e.text);
-    snprintf(p->address, sizeof p->address, "127.0.0.1:%d", sluice_listener_port(p->listener));
+    snprintf(p->address, sizeof p->address, "%s:%d", host, sluice_listener_port(p->listener));
 }
 
 static void pair_dial(struct pair *p, const sluice_link_options *given) {
@@ -148,7 +165,9 @@ PAIR_UNUSED static void pair_expect_nothing(struct pair *p, struct side *side) {
 PAIR_UNUSED static void pair_open(struct pair *p, const sluice_node_options *node,
                                   const sluice_link_options *link) {
     memset(p, 0, sizeof *p);
-    pair_clock = 0;
+    pair_clock = pair_frozen = pair_step = 0;
+    pair_rnr = atomic_load(&soft_rnr);
+    pair_rnr_provoked = false;
     pair_open_side(&p->a, node);
     pair_open_side(&p->b, node);
     pair_listen(p, link);
@@ -163,29 +182,60 @@ PAIR_UNUSED static void pair_connect(struct pair *p, const sluice_link_options *
 PAIR_UNUSED static void pair_close(struct pair *p) {
     sluice_close(p->b.node, 0);
     sluice_close(p->a.node, 0);
+    if (!pair_rnr_provoked)
+        assert_int_equal(atomic_load(&soft_rnr), pair_rnr);
 }
 
 PAIR_UNUSED static struct session *pair_session(struct side *side) {
-    return slot_find(side->session.id);
+    return slot_known(side->session.id);
 }
 
 #define PAIR_NODE(...) (&(sluice_node_options){.size = 0, __VA_ARGS__})
 #define PAIR_LINK(...) (&(sluice_link_options){.size = 0, __VA_ARGS__})
 
+/*
+ * Byte i of pattern `seed` is seed + i * 7 + (i >> 8), modulo 256. It repeats after PAIR_PATTERN bytes, and
+ * a seed only moves its beginning, so that one table holds them all: megabytes are compared as memory.
+ */
+#define PAIR_PATTERN ((size_t)65536)
+
+static uint8_t pair_patterns[2 * PAIR_PATTERN];
+
+static void pair_patterns_make(void) {
+    for (size_t i = 0; i < sizeof pair_patterns; i++)
+        pair_patterns[i] = (uint8_t)(i * 7 + (i >> 8));
+}
+
+static const uint8_t *pair_pattern(unsigned seed) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, pair_patterns_make);
+    return pair_patterns + (size_t)(seed & 255) * 256;
+}
+
+PAIR_UNUSED static void pair_fill_bytes(uint8_t *at, size_t bytes, unsigned seed) {
+    const uint8_t *pattern = pair_pattern(seed);
+    for (size_t n; bytes > 0; at += n, bytes -= n) {
+        n = bytes < PAIR_PATTERN ? bytes : PAIR_PATTERN;
+        memcpy(at, pattern, n);
+    }
+}
+
+PAIR_UNUSED static bool pair_holds(const uint8_t *at, size_t bytes, unsigned seed) {
+    const uint8_t *pattern = pair_pattern(seed);
+    for (size_t n; bytes > 0; at += n, bytes -= n) {
+        n = bytes < PAIR_PATTERN ? bytes : PAIR_PATTERN;
+        if (memcmp(at, pattern, n) != 0)
+            return false;
+    }
+    return true;
+}
+
 PAIR_UNUSED static void pair_fill(sluice_msg *msg, unsigned seed) {
-    uint8_t *data = sluice_data(msg);
-    for (size_t i = 0; i < sluice_size(msg); i++)
-        data[i] = (uint8_t)(seed + i * 7 + (i >> 8));
+    pair_fill_bytes(sluice_data(msg), sluice_size(msg), seed);
 }
 
 PAIR_UNUSED static bool pair_check(const sluice_msg *msg, size_t bytes, unsigned seed) {
-    const uint8_t *data = sluice_data(msg);
-    if (sluice_size(msg) != bytes)
-        return false;
-    for (size_t i = 0; i < bytes; i++)
-        if (data[i] != (uint8_t)(seed + i * 7 + (i >> 8)))
-            return false;
-    return true;
+    return sluice_size(msg) == bytes && pair_holds(sluice_data(msg), bytes, seed);
 }
 
 PAIR_UNUSED static int pair_send(struct side *side, size_t bytes, unsigned seed,
@@ -199,6 +249,32 @@ PAIR_UNUSED static int pair_send(struct side *side, size_t bytes, unsigned seed,
     if (status != 0)
         sluice_free(msg);
     return status;
+}
+
+/*
+ * The sender gets all the credits it can have, as if it had used what it had again and again, and
+ * knows of them.
+ */
+PAIR_UNUSED static void pair_grant_all(struct pair *p, struct session *sender,
+                                       struct session *receiver) {
+    struct session *r = receiver;
+    struct sluice_loop *l = atomic_load(&r->loop);
+    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+    while (r->grant < r->credits) {
+        uint32_t before = r->grant;
+        r->grant_ns = l->now_ns;
+        r->grant_seen = r->rx_sequence - r->grant;
+        grant_grow(l, r);
+        if (r->grant == before)
+            fail_msg("%u credits of %u, and no more", r->grant, r->credits);
+    }
+    receive_repost(l, r);
+    if (r->rx_owed > 0)
+        assert_true(send_control(l, r, FRAME_CREDIT));
+    while (sender->tx_credits < r->grant - r->kept) {
+        pair_turn(p);
+        assert_true(env_now(&env_default) < limit);
+    }
 }
 
 #endif

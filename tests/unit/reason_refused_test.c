@@ -52,14 +52,13 @@ static void a_listener_has_its_sessions(void **state) {
 static void a_listener_has_no_memory(void **state) {
     (void)state;
     struct pair p;
-    sluice_msg *msg;
     memset(&p, 0, sizeof p);
     pair_clock = 0;
     pair_open_side(&p.a, PAIR_NODE(.memory_bytes_max = 8 << 20, .message_bytes_max = 2 << 20));
     pair_open_side(&p.b, PAIR_NODE());
     pair_listen(&p, PAIR_LINK(.credits = 64));
     for (size_t bytes = 256 << 10; bytes >= 64; bytes /= 2)
-        while (sluice_alloc(p.a.node, bytes, &msg) == 0)
+        while (pool_get(p.a.node->rx_pool, NULL, bytes))
             ; /* given back with the node */
     dial(&p);
     EXPECT_END(&p, &p.b, SLUICE_REASON_NO_MEMORY, SLUICE_ENOMEM, 28, RDMA_CM_EVENT_REJECTED, 28,

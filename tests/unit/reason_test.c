@@ -148,7 +148,7 @@ static void no_async_ack(struct ibv_async_event *event) {
 static void a_queue_pair_that_broke_is_told_whatever_comes_first(void **state) {
     (void)state;
     struct pair p;
-    watched_open(&p, PAIR_LINK());
+    watched_open(&p, PAIR_LINK(.flags = SLUICE_ISOLATED)); /* shared receives are not flushed */
     for (int flushes_first = 0; flushes_first < 2; flushes_first++) {
         pair_connect(&p, ONCE);
         struct session *s = pair_session(&p.a);

@@ -312,6 +312,52 @@ static void destroying_the_channel_ends_its_ids(void **state) {
     soft_destroy_event_channel(pair.active_channel);
 }
 
+static int fetch_once(void *arg) {
+    struct rdma_cm_event *event;
+    if (soft_get_cm_event(arg, &event) != 0)
+        return errno;
+    soft_ack_cm_event(event);
+    return 0;
+}
+
+static void interrupted(int number) {
+    (void)number;
+}
+
+static bool waits_in(struct rdma_event_channel *of) {
+    struct cm_channel *own = (struct cm_channel *)of;
+    pthread_mutex_lock(&own->mutex);
+    bool inside = own->inside != 0;
+    pthread_mutex_unlock(&own->mutex);
+    return inside;
+}
+
+/* As where the kernel holds it: programs end so, with a thread in rdma_get_cm_event. */
+static void whoever_waits_in_a_channel_is_not_woken_by_its_end(void **state) {
+    (void)state;
+    struct sigaction action = {.sa_handler = interrupted}, before;
+    sigaction(SIGUSR1, &action, &before);
+    for (int i = 0; i < 300; i++) {
+        struct rdma_event_channel *mine = soft_create_event_channel();
+        struct rdma_cm_id *other = softcm_id(mine);
+        struct softcm_blocked fetcher;
+        softcm_block(&fetcher, fetch_once, mine);
+        while (!waits_in(mine))
+            sched_yield();
+        write_user(other, 1,
+                   0); /* fetched, or taken back from a thread that has its token already */
+        assert_int_equal(soft_destroy_id(other), 0);
+        soft_destroy_event_channel(mine);
+        while (!atomic_load(&fetcher.done)) {
+            pthread_kill(fetcher.thread, SIGUSR1);
+            sched_yield();
+        }
+        int result = softcm_join(&fetcher);
+        assert_true(result == 0 || result == EINTR);
+    }
+    sigaction(SIGUSR1, &before, NULL);
+}
+
 /* ---- migration ---------------------------------------------------------------------------------------- */
 
 static void migrate_moves_unfetched_events_in_order(void **state) {
@@ -451,6 +497,7 @@ int main(void) {
         test(destroy_discards_unfetched_events_and_their_tokens),
         test(discarding_never_disturbs_a_waiting_fetcher),
         test(destroying_the_channel_ends_its_ids),
+        test(whoever_waits_in_a_channel_is_not_woken_by_its_end),
         test(migrate_moves_unfetched_events_in_order),
         test(migrate_blocks_until_fetched_events_are_acked),
         test(migrated_listener_takes_its_requests_along),

@@ -16,7 +16,7 @@
 
 #include "base/sanitize.h"
 
-#define ROUNDS 60
+#define ROUNDS 40
 #define ALL_RIGHTS                                                                                 \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                   \
      IBV_ACCESS_REMOTE_ATOMIC)
@@ -281,7 +281,7 @@ static void live_through(struct victim *v, int fd, uint64_t *seed) {
             since = soft_now_ns();
         }
         /* What only receives may not notice that nobody is there any more. */
-        if (v->gone && !v->down && soft_now_ns() - since > 200000000) {
+        if (v->gone && !v->down && soft_now_ns() - since > 50000000) {
             must(sv_to(&v->e, IBV_QPS_ERR) == 0);
             v->down = true;
         }

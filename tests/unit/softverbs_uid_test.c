@@ -71,6 +71,7 @@ static void other_user(int fd) {
     struct ibv_wc wc = sv_poll(e.rcq); /* a message larger than the ring */
     must(wc.status == IBV_WC_SUCCESS && wc.byte_len == 100000);
     sv_check(e.buf, 100000, 1);
+    sv_wait_linked(&e); /* it may receive before it can send */
     struct soft_peer *peer = soft_qp_of(e.qp)->link_peer;
     must(soft_peer_uid(peer) == 0 && atomic_load(&peer->keys) == NULL && !peer->keys_sent);
     for (int i = 0; i < SOFT_MAX_REGIONS; i++)

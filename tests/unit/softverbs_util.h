@@ -68,8 +68,9 @@ struct sv_options {              /* 0 = the default in the comment */
     uint8_t timeout, retry_cnt; /* 14 (67 ms), 1 */
     bool finite_rnr;            /* rnr_retry as below instead of 7 (wait for ever) */
     uint8_t rnr_retry;
-    size_t bytes; /* 64 KiB of registered memory */
-    bool mapped;  /* that peers map */
+    size_t bytes;          /* 64 KiB of registered memory */
+    bool mapped;           /* that peers map */
+    enum ibv_qp_type type; /* RC */
 };
 
 struct sv_end {
@@ -105,7 +106,7 @@ SV_UNUSED static struct ibv_qp *sv_qp(struct sv_end *e) {
                 .max_send_sge = e->o.send_sge,
                 .max_recv_sge = e->o.recv_sge,
                 .max_inline_data = e->o.inline_bytes},
-        .qp_type = IBV_QPT_RC,
+        .qp_type = e->o.type ? e->o.type : IBV_QPT_RC,
         .sq_sig_all = e->o.sig_all,
     };
     struct ibv_qp *qp = soft_create_qp(e->pd, &init);
@@ -248,7 +249,7 @@ static void sv_pause(unsigned *turns, uint64_t since, const char *what, int line
             sv_pause(&turns_, since_, "deadline: " #expr, __LINE__);                               \
     } while (0)
 
-static struct ibv_wc sv_poll_at(struct ibv_cq *cq, int line) {
+SV_UNUSED static struct ibv_wc sv_poll_at(struct ibv_cq *cq, int line) {
     struct ibv_wc wc;
     memset(&wc, 0x5a, sizeof wc); /* what the device leaves out shows */
     unsigned turns = 0;

@@ -90,7 +90,7 @@ static void hostile_fields_are_refused(void **state) {
     assert_refused(8, 0, 2, CONTROL_MALFORMED);
     assert_refused(8, 4, 2, CONTROL_MALFORMED);
     assert_refused(8, CONTROL_LAT, 2, CONTROL_MALFORMED); /* both ways is for bw */
-    assert_refused(10, 4, 2, CONTROL_MALFORMED);
+    assert_refused(10, 8, 2, CONTROL_MALFORMED);
     assert_refused(10, 0x8001, 2, CONTROL_MALFORMED);
     assert_refused(10, CONTROL_UNTIL_END, 2, CONTROL_MALFORMED); /* with a count */
     assert_refused(12, UINT32_C(0x80000000), 4, CONTROL_MALFORMED);

@@ -10,11 +10,15 @@
 PACKAGES_BUILD=(
     gcc g++ cmake ninja-build pkg-config
     librdmacm-dev libibverbs-dev liburcu-dev libhwloc-dev libsodium-dev
-    libbenchmark-dev libcmocka-dev libuv1-dev
+    libbenchmark-dev libcmocka-dev libuv1-dev libmimalloc2.0
 )
 # ... and what the full test run uses on top.
 # shellcheck disable=SC2034 # used by the scripts that source this file
-PACKAGES_TEST=(clang libclang-rt-dev spin)
+PACKAGES_TEST=(clang libclang-rt-dev)
+# ... and what single tests use, which are skipped where it is missing.
+# shellcheck disable=SC2034
+PACKAGES_WISHED=(spin strace valgrind
+    rdmacm-utils ibverbs-utils perftest libfabric-bin ucx-utils)
 
 # ---- messages: on standard error, so that standard output stays the result ------------------------
 
@@ -54,15 +58,17 @@ work_close() {
     done
     for pid in ${CHILDREN[@]+"${CHILDREN[@]}"}; do
         wait "$pid" 2> /dev/null || true
+        kill -KILL -- "-$pid" 2> /dev/null || true # what it started and left behind, if anything
     done
     CHILDREN=()
     [[ -z $WORK ]] || rm -rf "$WORK"
     WORK=''
 }
 
-# spawn SECONDS COMMAND... - starts a child, its id in $CHILD. timeout(1) passes a SIGTERM on and
-# follows it with SIGKILL, so that waiting for a child is bounded whatever the child does.
-# Redirections of the call are those of the child.
+# spawn SECONDS COMMAND... - starts a child, its id in $CHILD. timeout(1) makes it a process group of
+# its own, passes a SIGTERM on to all of it and follows it with SIGKILL, so that waiting for a child is
+# bounded whatever the child does. Redirections of the call are those of the child. The shell acts on a
+# signal while it waits for a child like this, not while it waits for a command in the foreground.
 spawn() {
     timeout -k 5 "$@" <&0 &
     CHILD=$!
@@ -122,7 +128,29 @@ packages_need() {
     done
 }
 
-# Uses as_root of packages_need. sudo asks for a password on the terminal itself, not on stdin.
+# packages_wish PACKAGE... - installs what is missing if that is possible without a question; goes on
+# in any case.
+packages_wish() {
+    local package missing=() as_root=()
+    command -v dpkg-query > /dev/null && command -v apt-get > /dev/null || return 0
+    for package in "$@"; do
+        package_installed "$package" || missing+=("$package")
+    done
+    ((${#missing[@]} > 0)) || return 0
+    if ((EUID != 0)); then
+        as_root=(sudo -n)
+        command -v sudo > /dev/null && sudo -n true 2> /dev/null < /dev/null || as_root=(false)
+    fi
+    # One by one: where one cannot be had, the others are installed all the same.
+    [[ ${as_root[*]} == false ]] || apt_run update -q || true
+    for package in "${missing[@]}"; do
+        [[ ${as_root[*]} != false ]] &&
+            apt_run install -q -y --no-install-recommends "$package" && continue
+        note "without $package: tests that use it are skipped"
+    done
+}
+
+# Uses as_root of its caller. sudo asks for a password on the terminal itself, not on stdin.
 apt_run() {
     ${as_root[@]+"${as_root[@]}"} env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 "$@" >&2 < /dev/null
 }
@@ -152,15 +180,20 @@ packages_elsewhere() {
 build_preset() {
     local preset=$1 log=$WORK/build.log started=$SECONDS
     step "building preset $preset in build/$preset"
-    if ! cmake --preset "$preset" > "$log" 2>&1 < /dev/null; then
+    spawn 600 cmake --preset "$preset" > "$log" 2>&1 < /dev/null
+    if ! reap "$CHILD"; then
         cat "$log" >&2
         return 1
     fi
     if [[ -t 2 && -z ${CI:-} ]]; then
-        cmake --build --preset "$preset" >&2 < /dev/null || return 1
-    elif ! cmake --build --preset "$preset" > "$log" 2>&1 < /dev/null; then
-        cat "$log" >&2
-        return 1
+        spawn 3600 cmake --build --preset "$preset" >&2 < /dev/null
+        reap "$CHILD" || return 1
+    else
+        spawn 3600 cmake --build --preset "$preset" > "$log" 2>&1 < /dev/null
+        if ! reap "$CHILD"; then
+            cat "$log" >&2
+            return 1
+        fi
     fi
     note "built in $((SECONDS - started)) s"
 }

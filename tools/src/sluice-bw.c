@@ -10,18 +10,21 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <sluice/memory.h>
+
+#include "common/asking.h"
 #include "common/clock.h"
 #include "common/copy.h"
 #include "common/json.h"
 #include "common/perf.h"
 #include "common/tool.h"
 
-#define FILL_MAX 64   /* sends between two polls */
-#define EVENTS_MAX 32 /* a poll */
-#define STARVED_NS UINT64_C(1000000)
+#define FILL_MAX 64      /* sends between two polls */
+#define EVENTS_MAX 32    /* a poll */
 #define MEMCPY_FROM 4096 /* below, a copy's time is that of the clock */
 
 static struct perf perf;
+static bool from_region; /* --region */
 
 struct stream {
     struct perf *perf;
@@ -31,10 +34,10 @@ struct stream {
     uint64_t expected;                            /* most the peer may send */
     uint64_t start_ticks, end_ticks, duration_ns; /* duration 0: the target decides */
     bool server, started, blocked;
-    bool starved; /* no memory for the next message until earlier ones are through */
     bool end_heard, closing_sent;
-    struct control heard; /* the peer's END or DONE */
-    sluice_msg *held;     /* refused with EAGAIN, to be sent next */
+    struct control heard;  /* the peer's END or DONE */
+    sluice_msg *held;      /* refused with EAGAIN, to be sent next */
+    sluice_region *region; /* --region: what is sent, every time; else NULL */
 };
 
 static bool data_left(const struct stream *s) {
@@ -53,16 +56,37 @@ static sluice_msg *closing_message(struct stream *s) {
     return endpoint_compose(&s->perf->ep, &closing);
 }
 
+static const sluice_send_options more = {.size = sizeof more, .flags = SLUICE_MORE};
+
+static bool last_of_list(const struct stream *s) {
+    return s->sent + 1 == s->target || (s->sent + 1) % s->batch == 0;
+}
+
+/* Data from the region. As send_one(). */
+static int send_from_region(struct stream *s) {
+    struct endpoint *ep = &s->perf->ep;
+    sluice_piece piece = {sluice_region_data(s->region), s->size, s->region};
+    int status = sluice_send_pieces(ep->session, &piece, 1, last_of_list(s) ? NULL : &more);
+    s->blocked = status == SLUICE_EAGAIN;
+    if (s->blocked)
+        return 0;
+    if (status != 0)
+        return tool_fail("a message cannot be sent: %s", sluice_strerror(status)), -1;
+    s->sent++;
+    return 1;
+}
+
 /* One message, data or the closing one. 1 sent, 0 no room, -1 failed (said). */
 static int send_one(struct stream *s) {
-    static const sluice_send_options more = {.size = sizeof more, .flags = SLUICE_MORE};
     struct endpoint *ep = &s->perf->ep;
     bool data = s->sent < s->target;
     sluice_msg *msg = s->held;
+    if (data && s->region)
+        return send_from_region(s);
     if (msg == NULL && data) {
         int status = sluice_alloc(ep->node, s->size, &msg);
-        s->starved = status == SLUICE_ENOMEM && s->sent > 0;
-        if (s->starved)
+        s->blocked = status == SLUICE_EAGAIN;
+        if (s->blocked)
             return 0;
         if (status != 0)
             return tool_fail("no memory for a message of %llu bytes: %s",
@@ -71,7 +95,7 @@ static int send_one(struct stream *s) {
     }
     if (msg == NULL && (msg = closing_message(s)) == NULL)
         return -1;
-    bool last = !data || s->sent + 1 == s->target || (s->sent + 1) % s->batch == 0;
+    bool last = !data || last_of_list(s);
     s->held = NULL;
     int status = sluice_send(ep->session, msg, last ? NULL : &more);
     if (status == 0) {
@@ -157,7 +181,7 @@ static int stream_loop(struct stream *s) {
             clock_ticks_to_ns(clock_ticks() - s->start_ticks) >= s->duration_ns)
             s->target = s->sent + (s->held != NULL); /* what was begun is sent */
         bool waits = s->blocked || !(data_left(s) || closing_due(s));
-        uint64_t wait_ns = waits ? ENDPOINT_POLL_NS : s->starved ? STARVED_NS : 0;
+        uint64_t wait_ns = waits ? ENDPOINT_POLL_NS : 0;
         int n = endpoint_poll(ep, events, EVENTS_MAX, wait_ns);
         int rc = n < 0 ? TOOL_FAILED : on_events(s, events, n);
         if (rc != 0)
@@ -169,7 +193,11 @@ static int stream_loop(struct stream *s) {
 
 static int stream_run(struct stream *s) {
     struct endpoint *ep = &s->perf->ep;
+    sluice_error e;
     int rc = 0;
+    if (from_region && s->target != 0 &&
+        sluice_region_open(ep->node, NULL, s->size, 0, &s->region, &e) != 0)
+        return tool_fail("no registered memory: %s", e.text);
     if (s->server) { /* asleep until the client begins: it is measuring the floor */
         sluice_event event;
         rc = endpoint_await(ep, &event, PERF_FIRST_NS, NULL);
@@ -183,12 +211,17 @@ static int stream_run(struct stream *s) {
         rc = stream_loop(s);
     sluice_free(s->held);
     s->held = NULL;
+    /* All of it has arrived, or nobody cares. What is on its way still ends with the node. */
+    if (s->region && sluice_region_close(s->region) == 0)
+        s->region = NULL;
     return rc;
 }
 
 /* ---- server ------------------------------------------------------------------------------------ */
 
 static int serve(struct perf *p, const struct control *plan) {
+    if ((plan->flags & CONTROL_REQUESTS) != 0)
+        return asking_serve(p, plan);
     bool open_ended = (plan->flags & CONTROL_UNTIL_END) != 0;
     uint64_t count = open_ended ? UINT64_MAX : plan->count;
     struct stream s = {.perf = p,
@@ -261,7 +294,50 @@ static void print_row(struct perf *p, const struct stream *s) {
            ratio);
 }
 
+static struct asking asking;
+
+static int ask(struct perf *p, uint64_t size) {
+    asking.size = size;
+    asking.depth = p->o.requests;
+    int rc = perf_plan(p, size, perf_iterations(p, size), CONTROL_REQUESTS);
+    if (rc == 0) {
+        perf_heading(p);
+        rc = asking_run(p, &asking, perf_warmup(p, size), perf_iterations(p, size));
+    }
+    if (rc != 0)
+        return rc;
+    const struct histogram *h = &asking.rounds;
+    double rate = (double)asking.count * 1e9 / (double)(asking.ns == 0 ? 1 : asking.ns);
+    double p50 = histogram_percentile(h, 0.5), p99 = histogram_percentile(h, 0.99);
+    double p999 = histogram_percentile(h, 0.999);
+    if (!p->o.json) {
+        printf("%9llu %11llu %14.0f %10.0f %10.0f %10.0f %10llu\n", (unsigned long long)size,
+               (unsigned long long)asking.count, rate, p50, p99, p999, (unsigned long long)h->max);
+        return 0;
+    }
+    struct json j;
+    json_begin(&j, stdout);
+    json_number(&j, "size", size);
+    json_number(&j, "depth", asking.depth);
+    json_number(&j, "requests", asking.count);
+    json_real(&j, "requests_per_s", rate, 1);
+    json_real(&j, "p50_ns", p50, 1);
+    json_real(&j, "p99_ns", p99, 1);
+    json_real(&j, "p999_ns", p999, 1);
+    json_number(&j, "max_ns", h->max);
+    json_end(&j);
+    return 0;
+}
+
 static void heading(struct perf *p) {
+    if (p->o.requests != 0) {
+        printf(
+            "# requests and replies, %llu in flight; times are of a round trip, in ns, from the\n"
+            "# moment the request was due\n%9s %11s %14s %10s %10s %10s %10s\n",
+            (unsigned long long)p->o.requests, "size", "requests", "requests/s", "p50", "p99",
+            "p99.9", "max");
+        return;
+    }
     printf("# %s; MB are 10^6 bytes; floor: ns to hand a cache line from CPU to CPU;\n"
            "# ratio: MB/s over those of memcpy on one CPU at this size\n",
            p->o.both_ways ? "both directions together" : "one direction, confirmed by the server");
@@ -270,6 +346,8 @@ static void heading(struct perf *p) {
 }
 
 static int run(struct perf *p, uint64_t size) {
+    if (p->o.requests != 0)
+        return ask(p, size);
     struct stream s;
     uint64_t warmup = perf_warmup(p, size);
     int rc = 0;
@@ -292,6 +370,12 @@ int main(int argc, char **argv) {
          "messages on their way at most (default: the library's)"},
         {0, "credits", "N", OPTION_NUMBER, &perf.o.credits, NULL, 4, 1024, NULL,
          "receive buffers posted for the peer (default: the library's)"},
+        {0, "region", NULL, OPTION_FLAG, &from_region, NULL, 0, 0, NULL,
+         "send the same registered memory again and again, as most other\ntools do, on this side "
+         "(default: each message has a buffer)"},
+        {0, "requests", "DEPTH", OPTION_NUMBER, &perf.o.requests, NULL, 1, 256, NULL,
+         "client: requests instead of messages, so many in flight; the\nserver sends each back as "
+         "its reply"},
     };
     static const struct perf_tool tool = {
         .id = CONTROL_BW,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * sluice-soft - the software device of a live process: its state, its fault plan, the log of what the
- * plan decided, and device events. links: static (the socket's name and packets are internal)
+ * plan decided, and device events; and other programs, started on that device. links: static (the socket's name and packets are internal)
  *
  * What the process answers is its own: it is cleaned before it reaches a terminal.
  */
@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "common/options.h"
+#include "common/run.h"
 #include "common/tool.h"
 #include "common/units.h"
 #include "soft/ctl.h"
@@ -145,24 +146,28 @@ static int control(const char *const *words, int count) {
 int main(int argc, char **argv) {
     const char *operands[WORDS] = {0};
     struct options options = {
-        .about = "the software device of a live process: its state, faults on demand",
+        .about = "the software device: other programs on it, its state, faults on demand",
         .usage = "ctl PID status | log | clear\n"
                  "ctl PID plan RULES | @FILE | -\n"
-                 "ctl PID device ACTION [order=ORDER] [address=IP]",
+                 "ctl PID device ACTION [order=ORDER] [address=IP]\n"
+                 "run [--preload | --library-path] [--] PROGRAM [ARGUMENT...]",
         .notes = "status   queue pairs, ids and peers\n"
                  "plan     a fault plan takes the place of the former one\n"
                  "clear    the fault plan ends\n"
                  "log      what the plan decided, object by object\n"
-                 "device   remove, restore, port-down, port-up, address-change\n",
+                 "device   remove, restore, port-down, port-up, address-change\n"
+                 "run      a program that uses libibverbs or librdmacm, on the software device\n",
         .operands = operands,
         .operands_max = WORDS};
     tool_start("sluice-soft");
+    if (argc > 1 && strcmp(argv[1], "run") == 0) /* what follows is another program's */
+        return tool_end(run_main(argc - 1, argv + 1));
     int rc = options_main(&options, argc, argv);
     if (rc >= 0)
         return rc;
     if (options.operand_count == 0)
-        return tool_end(tool_usage("what to do is missing: ctl PID COMMAND"));
+        return tool_end(tool_usage("what to do is missing: ctl PID COMMAND or run PROGRAM"));
     if (strcmp(operands[0], "ctl") != 0)
-        return tool_end(tool_usage("'%.60s' is not ctl", operands[0]));
+        return tool_end(tool_usage("'%.60s' is not ctl and not run", operands[0]));
     return tool_end(control(operands + 1, options.operand_count - 1));
 }

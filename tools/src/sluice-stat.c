@@ -37,9 +37,21 @@ struct counter {
 #define STATS_X(name, text) {#name, text},
 static const struct counter loop_counters[] = {STATS_LOOP_LIST(STATS_X)};
 static const struct counter cm_counters[] = {STATS_CM_LIST(STATS_X)};
+static const struct counter memory_counters[] = {STATS_MEMORY_LIST(STATS_X)};
 #undef STATS_X
-#define LOOP_COUNTERS (sizeof loop_counters / sizeof loop_counters[0])
+/* Where a counter stands in the list: INDEX_stalls and so on. */
+#define STATS_X(name, text) INDEX_##name,
+enum { STATS_LOOP_LIST(STATS_X) LOOP_COUNTERS };
+#undef STATS_X
+#define MEMORY_COUNTERS (sizeof memory_counters / sizeof memory_counters[0])
 #define CM_COUNTERS (sizeof cm_counters / sizeof cm_counters[0])
+
+static const char *const pool_names[STATS_POOLS] = {
+    [STATS_SEND] = "send", [STATS_RECEIVE] = "receive"};
+
+struct buffers {
+    uint64_t gets, puts;
+};
 
 /* A private copy of one node's page. */
 struct snapshot {
@@ -51,8 +63,17 @@ struct snapshot {
         int slot;
         int64_t cpu;
         bool drained;
+        const char *idle;
+        int64_t numa;
         uint64_t counters[LOOP_COUNTERS];
+        struct buffers buffers[STATS_POOLS][STATS_CLASSES];
     } loop[STATS_LOOPS_MAX];
+    struct {
+        int64_t numa;
+        uint64_t counters[MEMORY_COUNTERS];
+        struct buffers others[STATS_CLASSES], all[STATS_CLASSES];
+    } memory[STATS_POOLS];
+    uint64_t class_bytes[STATS_CLASSES];
     uint64_t total[LOOP_COUNTERS];
 };
 
@@ -66,18 +87,56 @@ static void copy_text(char out[64], const char *in) {
             *at = '?';
 }
 
+static const char *idle_name(uint64_t idle) {
+    static const char *const names[] = {"default", "adaptive", "spin", "block"}; /* sluice_idle */
+    return idle < sizeof names / sizeof names[0] ? names[idle] : "unknown";
+}
+
+/* All are sums over the loops but the one that is a maximum. */
+static void add_total(uint64_t *total, const uint64_t *counters) {
+    for (size_t i = 0; i < LOOP_COUNTERS; i++) {
+        if (i != INDEX_longest_turn_ns)
+            total[i] += counters[i];
+        else if (counters[i] > total[i])
+            total[i] = counters[i];
+    }
+}
+
+/* Adds to `all` what is copied. */
+static void take_buffers(struct buffers *out, struct buffers *all,
+                         const struct stats_buffers *from) {
+    for (int i = 0; i < STATS_CLASSES; i++) {
+        out[i].puts = LOAD(from[i].puts);
+        out[i].gets = LOAD(from[i].gets);
+        all[i].puts += out[i].puts;
+        all[i].gets += out[i].gets;
+    }
+}
+
+static void take_memory(struct snapshot *s, const struct stats_memory *memory, int pool) {
+    size_t i = 0;
+#define STATS_X(name, text) s->memory[pool].counters[i++] = LOAD(memory->name);
+    STATS_MEMORY_LIST(STATS_X)
+#undef STATS_X
+    s->memory[pool].numa = LOAD(memory->numa);
+    take_buffers(s->memory[pool].others, s->memory[pool].all, memory->buffers);
+}
+
 static void take_loop(struct snapshot *s, const struct stats_loop *loop, int slot) {
     uint64_t *out = s->loop[s->loops].counters;
     s->loop[s->loops].slot = slot;
     s->loop[s->loops].cpu = LOAD(loop->cpu);
     s->loop[s->loops].drained = LOAD(loop->drained) != 0;
+    s->loop[s->loops].idle = idle_name(LOAD(loop->idle));
     s->drained += s->loop[s->loops].drained;
     size_t i = 0;
 #define STATS_X(name, text) out[i++] = LOAD(loop->name);
     STATS_LOOP_LIST(STATS_X)
 #undef STATS_X
-    for (i = 0; i < LOOP_COUNTERS; i++)
-        s->total[i] += out[i];
+    add_total(s->total, out);
+    s->loop[s->loops].numa = LOAD(loop->numa);
+    for (int p = 0; p < STATS_POOLS; p++)
+        take_buffers(s->loop[s->loops].buffers[p], s->memory[p].all, loop->buffers[p]);
     s->loops++;
 }
 
@@ -94,6 +153,10 @@ static void take_snapshot(struct snapshot *s, const struct stats_page *page) {
 #undef STATS_X
     for (i = 0; i < STATS_CM_EVENTS; i++)
         s->events[i] = LOAD(page->cm.events[i]);
+    for (i = 0; i < STATS_CLASSES; i++)
+        s->class_bytes[i] = page->class_bytes[i];
+    for (int p = 0; p < STATS_POOLS; p++)
+        take_memory(s, &page->memory[p], p);
     for (int slot = 0; slot < STATS_LOOPS_MAX; slot++)
         if (LOAD(page->loops[slot].in_use) != 0)
             take_loop(s, &page->loops[slot], slot);
@@ -105,6 +168,35 @@ static void json_counters(struct json *j, const struct counter *list, const uint
                           size_t count) {
     for (size_t i = 0; i < count; i++)
         json_number(j, list[i].name, values[i]);
+}
+
+/* The sizes of which there ever were any; bytes 0 is any larger size. */
+static void json_buffers(struct json *j, const char *name, const struct snapshot *s,
+                         const struct buffers *list) {
+    json_list(j, name);
+    for (int i = 0; i < STATS_CLASSES; i++) {
+        if (list[i].gets == 0 && list[i].puts == 0)
+            continue;
+        json_object(j, NULL);
+        json_number(j, "bytes", s->class_bytes[i]);
+        json_number(j, "gets", list[i].gets);
+        json_number(j, "puts", list[i].puts);
+        json_close_object(j);
+    }
+    json_close_list(j);
+}
+
+static void json_memory(struct json *j, const struct snapshot *s) {
+    json_object(j, "memory");
+    for (int p = 0; p < STATS_POOLS; p++) {
+        json_object(j, pool_names[p]);
+        json_signed(j, "numa", s->memory[p].numa);
+        json_counters(j, memory_counters, s->memory[p].counters, MEMORY_COUNTERS);
+        json_buffers(j, "sizes", s, s->memory[p].all);
+        json_buffers(j, "others", s, s->memory[p].others);
+        json_close_object(j);
+    }
+    json_close_object(j);
 }
 
 static void print_json(const struct snapshot *s, uint64_t pid) {
@@ -123,11 +215,16 @@ static void print_json(const struct snapshot *s, uint64_t pid) {
         json_object(&j, NULL);
         json_signed(&j, "loop", s->loop[i].slot);
         json_signed(&j, "cpu", s->loop[i].cpu);
+        json_text(&j, "idle", s->loop[i].idle);
         json_bool(&j, "drained", s->loop[i].drained);
+        json_signed(&j, "numa", s->loop[i].numa);
         json_counters(&j, loop_counters, s->loop[i].counters, LOOP_COUNTERS);
+        for (int p = 0; p < STATS_POOLS; p++)
+            json_buffers(&j, pool_names[p], s, s->loop[i].buffers[p]);
         json_close_object(&j);
     }
     json_close_list(&j);
+    json_memory(&j, s);
     json_object(&j, "cm");
     json_counters(&j, cm_counters, s->cm, CM_COUNTERS);
     json_object(&j, "events");
@@ -136,6 +233,72 @@ static void print_json(const struct snapshot *s, uint64_t pid) {
     json_close_object(&j);
     json_close_object(&j);
     json_end(&j);
+}
+
+struct ratio {
+    const char *name, *text;
+    int of, per;
+};
+
+static void print_ratio(const struct ratio *ratio, const uint64_t *counters, int width) {
+    uint64_t per = counters[ratio->per];
+    if (per == 0)
+        printf(" %*s", width, "-");
+    else
+        printf(" %*.2f", width, (double)counters[ratio->of] / (double)per);
+}
+
+static void print_ratios(const struct snapshot *s) {
+    static const struct ratio ratios[] = {
+        {"completions/poll", "completions in one look at the CQ", INDEX_completions, INDEX_polls},
+        {"WRs/post", "send work requests rung for at once", INDEX_send_wrs, INDEX_posts},
+        {"receives/post", "receives posted at once", INDEX_receive_wrs, INDEX_receive_posts},
+        {"messages/post", "messages sent by one post", INDEX_messages_sent, INDEX_posts},
+    };
+    for (size_t r = 0; r < sizeof ratios / sizeof ratios[0]; r++) {
+        printf("  %-17s", ratios[r].name);
+        print_ratio(&ratios[r], s->total, 13);
+        for (uint32_t i = 0; i < s->loops; i++)
+            print_ratio(&ratios[r], s->loop[i].counters, 14);
+        printf("   %s\n", ratios[r].text);
+    }
+}
+
+static void print_policies(const struct snapshot *s) {
+    printf("  %-17s %13s", "idle", "");
+    for (uint32_t i = 0; i < s->loops; i++)
+        printf(" %14s", s->loop[i].idle);
+    printf("   what the loop does when there is nothing to do\n");
+}
+
+/* Handed out by whom, and not returned by anybody: one row a size. */
+static void print_sizes(const struct snapshot *s, int p) {
+    for (int i = 0; i < STATS_CLASSES; i++) {
+        const struct buffers *all = &s->memory[p].all[i];
+        char size[32] = "larger";
+        if (all->gets == 0 && all->puts == 0)
+            continue;
+        if (s->class_bytes[i] != 0)
+            units_print_size(size, sizeof size, s->class_bytes[i]);
+        printf("  %-17s %13llu", size, (unsigned long long)all->gets);
+        for (uint32_t l = 0; l < s->loops; l++)
+            printf(" %14llu", (unsigned long long)s->loop[l].buffers[p][i].gets);
+        /* Read one after the other while both move. */
+        printf("   handed out; %lld not returned\n", (long long)(all->gets - all->puts));
+    }
+}
+
+static void print_memory(const struct snapshot *s) {
+    for (int p = 0; p < STATS_POOLS; p++) {
+        printf("memory, %s", pool_names[p]);
+        if (s->memory[p].numa >= 0)
+            printf(", NUMA node %d", (int)s->memory[p].numa);
+        printf("\n");
+        for (size_t c = 0; c < MEMORY_COUNTERS; c++)
+            printf("  %-17s %13llu   %s\n", memory_counters[c].name,
+                   (unsigned long long)s->memory[p].counters[c], memory_counters[c].text);
+        print_sizes(s, p);
+    }
 }
 
 static void print_text(const struct snapshot *s, uint64_t pid) {
@@ -163,6 +326,9 @@ static void print_text(const struct snapshot *s, uint64_t pid) {
     for (uint32_t i = 0; i < s->loops; i++)
         printf(" %14d", s->loop[i].drained);
     printf("   the loop gets no new sessions\n");
+    print_policies(s);
+    print_ratios(s);
+    print_memory(s);
     printf("connections\n");
     for (size_t c = 0; c < CM_COUNTERS; c++)
         printf("  %-17s %13llu   %s\n", cm_counters[c].name, (unsigned long long)s->cm[c],

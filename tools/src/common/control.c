@@ -61,9 +61,9 @@ static bool fields_valid(const struct control *c) {
         return false;
     if (c->tool < CONTROL_LAT || c->tool > CONTROL_CAT)
         return false;
-    if ((c->flags & ~(CONTROL_BOTH_WAYS | CONTROL_UNTIL_END)) != 0)
+    if ((c->flags & ~(CONTROL_BOTH_WAYS | CONTROL_UNTIL_END | CONTROL_REQUESTS)) != 0)
         return false;
-    if ((c->flags & CONTROL_BOTH_WAYS) != 0 && c->tool != CONTROL_BW)
+    if ((c->flags & (CONTROL_BOTH_WAYS | CONTROL_REQUESTS)) != 0 && c->tool != CONTROL_BW)
         return false;
     if (c->cpu < -1 || c->cpu > CONTROL_CPU_MAX)
         return false;

@@ -42,6 +42,7 @@ enum control_tool { CONTROL_LAT = 1, CONTROL_BW = 2, CONTROL_CAT = 3 };
 
 #define CONTROL_BOTH_WAYS 1u /* PLAN of bw: the server sends as much as it gets */
 #define CONTROL_UNTIL_END 2u /* PLAN: count is not known, END says when */
+#define CONTROL_REQUESTS 4u  /* PLAN of bw: requests, each to be sent back as its reply */
 
 struct control {
     uint16_t kind, tool, flags;

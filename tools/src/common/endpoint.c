@@ -12,6 +12,7 @@
 #include <time.h>
 
 #define WAITING_NS UINT64_C(3000000000) /* a queued client is told "busy" after that */
+#define ASLEEP_NS UINT64_C(20000000)    /* between looks for a signal */
 #define WAITING_LOOKS 1023u             /* polls between two looks at the queue, less one */
 #define HANGUP_NS UINT64_C(2000000000)
 #define QUIET_NS UINT64_C(30000000000)
@@ -49,6 +50,9 @@ int endpoint_open(struct endpoint *ep, const struct endpoint_options *options) {
                                 .device = options->device,
                                 .workers = SLUICE_NO_WORKERS,
                                 .idle = idle[ep->options.mode],
+                                .without = options->without,
+                                .rendezvous = options->rendezvous,
+                                .rendezvous_bytes = options->rendezvous_above,
                                 .log = log_line};
     if (sluice_open(&ep->node, &node, &error) != 0) {
         pin_release(&ep->pin);
@@ -94,7 +98,8 @@ static sluice_link_options link_options(const struct endpoint *ep) {
     return (sluice_link_options){.size = sizeof(sluice_link_options),
                                  .loop = ep->loop,
                                  .window_messages = ep->options.window,
-                                 .credits = ep->options.credits};
+                                 .credits = ep->options.credits,
+                                 .requests = ep->options.requests};
 }
 
 int endpoint_listen(struct endpoint *ep, const char *address) {
@@ -180,9 +185,15 @@ void endpoint_event(struct endpoint *ep, const sluice_event *event) {
     case SLUICE_CONNECT:
         on_connect(ep, event->session);
         return;
-    case SLUICE_MESSAGE: /* the caller's */
-    case SLUICE_SENT:    /* no send of these tools has a tag */
-    case SLUICE_WAKE:    /* the stop flag says the rest */
+    case SLUICE_MESSAGE: /* these are the caller's */
+    case SLUICE_REQUEST:
+    case SLUICE_REPLY:
+    case SLUICE_DONE:
+        return;
+    case SLUICE_LARGE:    /* only where messages are asked about first: no session of these is */
+    case SLUICE_NOTIFIED: /* no tool notifies */
+    case SLUICE_SENT:     /* no send of these tools has a tag */
+    case SLUICE_WAKE:     /* the stop flag says the rest */
         return;
     }
 }
@@ -315,11 +326,24 @@ static int sleep_on(int loop_fd, int other_fd, short other_events, uint64_t wait
     return n;
 }
 
+/*
+ * Asleep whatever the mode, but inside of the library: a loop whose descriptor was asked for arms it in
+ * every poll that finds nothing, for ever, and that would be measured too.
+ */
+static int poll_asleep(struct endpoint *ep, sluice_event *event, uint64_t wait_ns) {
+    sluice_loop_set_idle(ep->loop, SLUICE_IDLE_BLOCK);
+    int n = sluice_poll(ep->loop, event, 1, wait_ns < ASLEEP_NS ? wait_ns : ASLEEP_NS);
+    sluice_loop_set_idle(ep->loop, SLUICE_IDLE_DEFAULT);
+    return n;
+}
+
 int endpoint_wait(struct endpoint *ep, sluice_event *event, uint64_t until_ns, int other_fd,
                   short other_events, bool *other_ready) {
     bool ready = false;
+    uint64_t wait = 0;
     for (;;) {
-        int n = sluice_poll(ep->loop, event, 1, 0);
+        int n = wait > 0 && other_fd < 0 ? poll_asleep(ep, event, wait)
+                                         : sluice_poll(ep->loop, event, 1, 0);
         if (tool_stopped())
             return -1;
         if (n < 0)
@@ -337,10 +361,11 @@ int endpoint_wait(struct endpoint *ep, sluice_event *event, uint64_t until_ns, i
         if (now >= until_ns)
             return 0;
         look_at_waiting(ep, now);
-        uint64_t wait = until_ns == SLUICE_OFF ? SLUICE_OFF : until_ns - now;
+        wait = until_ns == SLUICE_OFF ? SLUICE_OFF : until_ns - now;
         if (ep->waiting_count > 0 && wait > WAITING_NS)
             wait = WAITING_NS;
-        sleep_on(sluice_fd(ep->loop), other_fd, other_events, wait, &ready);
+        if (other_fd >= 0)
+            sleep_on(sluice_fd(ep->loop), other_fd, other_events, wait, &ready);
     }
 }
 

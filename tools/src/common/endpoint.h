@@ -39,7 +39,9 @@ struct endpoint_options {
     int64_t cpu;     /* -1 = the first free one */
     uint32_t queue;  /* clients that may wait for their turn, up to ENDPOINT_QUEUE_MAX */
     uint32_t window; /* link options, 0 = default */
-    uint32_t credits;
+    uint32_t credits, requests;
+    uint32_t without, rendezvous; /* node options, 0 = default */
+    uint64_t rendezvous_above;
     enum control_tool tool;
 };
 

@@ -84,6 +84,24 @@ static enum options_result take_choice(struct options *o, const struct option *o
     return WRONG(o, "%s: '%.60s' is none of %s", flag, text, list);
 }
 
+static enum options_result take_set(struct options *o, const struct option *option,
+                                    const char *flag, const char *text) {
+    uint64_t bits = 0;
+    for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        char one[64];
+        uint64_t index;
+        struct option choice = *option;
+        snprintf(one, sizeof one, "%.*s", (int)strcspn(at, ","), at);
+        choice.out = &index;
+        enum options_result result = take_choice(o, &choice, flag, one);
+        if (result != OPTIONS_OK)
+            return result;
+        bits |= UINT64_C(1) << index;
+    }
+    *(uint64_t *)option->out = bits;
+    return OPTIONS_OK;
+}
+
 static enum options_result take_value(struct options *o, const struct option *option,
                                       const char *flag, const char *text) {
     if (option->given != NULL)
@@ -99,6 +117,8 @@ static enum options_result take_value(struct options *o, const struct option *op
         return take_number(o, option, flag, text);
     case OPTION_CHOICE:
         return take_choice(o, option, flag, text);
+    case OPTION_SET:
+        return take_set(o, option, flag, text);
     case OPTION_TEXT:
         if (*text == '\0')
             return WRONG(o, "%s: the value is empty", flag);

@@ -21,6 +21,7 @@ enum option_kind {
     OPTION_SIZE,    /* uint64_t bytes, min..max, suffixes K M G */
     OPTION_SECONDS, /* uint64_t nanoseconds, min..max in nanoseconds; written in seconds */
     OPTION_CHOICE,  /* uint64_t: index in choices */
+    OPTION_SET,     /* uint64_t: a bit for each index in choices; written with commas */
     OPTION_TEXT     /* const char *, not empty */
 };
 

@@ -18,6 +18,11 @@
 #define COMMON_OPTIONS 16
 #define OPTIONS_LIMIT 32
 
+/* In the order of SLUICE_WITHOUT_..., and of sluice_rendezvous. */
+static const char *const technique_names[] = {"inline", "chain", "signalling", "batch",
+                                              "srq",    "pack",  "rendezvous", NULL};
+static const char *const rendezvous_names[] = {"auto", "read", "write", NULL};
+
 static size_t common_options(struct perf_options *o, struct option *list) {
     const struct option common[COMMON_OPTIONS] = {
         {'p', "port", "PORT", OPTION_NUMBER, &o->port, &o->have_port, 0, 65535, NULL,
@@ -44,6 +49,13 @@ static size_t common_options(struct perf_options *o, struct option *list) {
          "run on this CPU (default: the first that no other node\nor tool of this host has taken)"},
         {0, "mode", "MODE", OPTION_CHOICE, &o->mode, NULL, 0, 0, endpoint_mode_names,
          "spin, adaptive or block: how to wait (default spin)"},
+        {0, "without", "LIST", OPTION_SET, &o->without, NULL, 0, 0, technique_names,
+         "leave techniques out, on this side: inline, chain,\nsignalling, batch, srq, pack,"
+         " rendezvous; with commas"},
+        {0, "rendezvous", "WAY", OPTION_CHOICE, &o->rendezvous, NULL, 0, 0, rendezvous_names,
+         "how large messages go: auto, read or write (default auto)"},
+        {0, "rendezvous-above", "BYTES", OPTION_SIZE, &o->rendezvous_above, NULL, 1, PERF_SIZE_MAX,
+         NULL, "which messages are large (default: by device)"},
     };
     size_t n = 0;
     for (; n < COMMON_OPTIONS && common[n].name != NULL; n++)
@@ -82,6 +94,10 @@ static int check_options(struct perf *p) {
         return tool_usage("-n and -D exclude each other: give a number or a time");
     if (o->all && o->have_size)
         return tool_usage("-a and -s exclude each other: all sizes or one");
+    if (o->requests != 0 && o->both_ways)
+        return tool_usage("--requests and -b exclude each other");
+    if (o->requests != 0 && o->host == NULL)
+        return tool_usage("--requests is for the client: the server does what it asks for");
     if (o->host != NULL && o->keep)
         return tool_usage("--keep is for the server, and '%.80s' makes this the client", o->host);
     if (o->host != NULL && o->bind != NULL)
@@ -277,6 +293,10 @@ int perf_main(struct perf *p, const struct perf_tool *tool, int argc, char **arg
         .queue = ENDPOINT_QUEUE_MAX,
         .window = (uint32_t)p->o.window,
         .credits = (uint32_t)p->o.credits,
+        .requests = (uint32_t)p->o.requests,
+        .without = (uint32_t)p->o.without,
+        .rendezvous = (uint32_t)p->o.rendezvous,
+        .rendezvous_above = p->o.rendezvous_above,
         .tool = tool->id,
     };
     rc = endpoint_open(&p->ep, &options);

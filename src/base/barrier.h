@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * barrier.h - a full memory barrier on every thread of the process, so that the side that runs often
+ * can do without one. Where the kernel cannot, barrier_needed is true and that side fences itself.
+ *
+ * Any thread.
+ */
+#ifndef SLUICE_BARRIER_H
+#define SLUICE_BARRIER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+extern bool barrier_needed; /* constant after barrier_init() */
+
+void barrier_init(void); /* before any use; as often as one likes */
+/* When it returns, every thread has passed a full barrier after the call began. */
+void barrier_everywhere(void);
+
+/* The side that runs often, between its store and its load. */
+static inline void barrier_here(void) {
+    if (__builtin_expect(barrier_needed, 0))
+        atomic_thread_fence(memory_order_seq_cst);
+    else
+        atomic_signal_fence(memory_order_seq_cst);
+}
+
+#endif

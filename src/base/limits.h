@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * limits.h - what the system allows this process: locked memory, memory of its cgroup, descriptors, and
+ * the huge pages of each NUMA node.
+ *
+ * Read anew at every call, from files: not for a thread in a hurry. Any thread. Nothing here fails:
+ * what cannot be read counts as no limit.
+ */
+#ifndef SLUICE_LIMITS_H
+#define SLUICE_LIMITS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define LIMITS_NONE UINT64_MAX
+#define LIMITS_HUGE_MAX 32
+
+struct limits_huge { /* pages of one size on one NUMA node */
+    int32_t numa;
+    uint32_t page_log2;
+    uint64_t total, free;
+};
+
+struct limits {
+    uint64_t memlock;    /* RLIMIT_MEMLOCK, bytes */
+    bool memlock_exempt; /* it has CAP_IPC_LOCK: the limit does not count */
+    uint64_t cgroup;     /* the least memory limit of its cgroups, bytes */
+    uint64_t files_max;  /* RLIMIT_NOFILE */
+    uint64_t files;      /* descriptors open now; 0: not known */
+    uint32_t huge_count;
+    struct limits_huge huge[LIMITS_HUGE_MAX]; /* by node, then size */
+};
+
+/* root: in front of /proc and /sys, "" but for tests. */
+void limits_read(struct limits *out, const char *root);
+/* The limit on locked memory that counts, LIMITS_NONE: none. */
+uint64_t limits_memlock(void);
+
+#endif

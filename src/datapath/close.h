@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * close.h - what close.c, which takes a session from state to state, and drain.c share.
+ *
+ * Owner: the loop's thread.
+ */
+#ifndef DATAPATH_CLOSE_H
+#define DATAPATH_CLOSE_H
+
+#include "datapath/session.h"
+
+/* close.c: instead of "lost", what is known by now. */
+void close_settle(struct session *s, sluice_reason reason, uint32_t vendor, const char *text);
+
+/* drain.c: something came back; and it took too long. */
+void drain_progress(struct sluice_loop *l, struct session *s);
+void drain_expired(struct sluice_loop *l, struct session *s);
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * drain.c - the last of a queue pair: into ERR, its completions back, destroyed.
+ *
+ * What is flushed gives buffers and messages back. Where receives are shared, the device says when the
+ * queue pair takes no more of them. A device that does not flush is not waited for for ever.
+ *
+ * Owner: the loop's thread.
+ */
+#include <stdlib.h>
+
+#include "datapath/close.h"
+#include "datapath/post.h"
+#include "node/node.h"
+
+#define DRAIN_EXTENSIONS 10u /* of DRAIN_NS, while completions come */
+
+/* A farewell that waits behind a large message of which the rest will not come. */
+static bool said_bye(const struct session *s) {
+    for (const struct sluice_msg *msg = s->held.head; msg; msg = msg->next)
+        if (msg->send_flags == FRAME_BYE)
+            return true;
+    return false;
+}
+
+static void drained(struct sluice_loop *l, struct session *s) {
+    if (s->doubtful && s->reason == SLUICE_REASON_PEER_LOST && said_bye(s))
+        close_settle(s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
+    if (s->qp) {
+        if (s->rq->srq)
+            shared_leave(l, s, s->settled);
+        int error = s->node->fabric->destroy_qp(s->qp);
+        if (error != 0)
+            node_log(l->node, SLUICE_LOG_ERROR, "a queue pair cannot be destroyed: errno %d",
+                     error);
+        s->qp = NULL;
+        l->cq_used -= s->cq_share;
+    }
+    s->state = SESSION_DRAINED;
+    s->deadline_ns = 0;
+    keep_end(l, s);
+    send_abandon(l, s, SLUICE_EUNKNOWN);
+    send_drop_queue(l, s, SLUICE_ECLOSED);
+    rendezvous_end(l, s);
+    request_end(l, s);
+    free(s->sq);
+    s->sq = NULL;
+    if (s->headers && s->headers->pool == l->pool)
+        atomic_fetch_sub_explicit(pool_note(l->pool), 1, memory_order_relaxed);
+    if (s->headers)
+        msg_discard(l, s->headers);
+    s->headers = NULL;
+    cm_post(&l->node->cm, s, CM_VERB_DRAINED);
+}
+
+/* The device does not flush: completions of the dying QP that were polled already are forgotten. */
+static void forget_completions(struct sluice_loop *l, struct session *s) {
+    for (uint32_t i = l->wc_next; i < l->wc_count; i++) {
+        uint64_t id = l->wc[i].wr_id;
+        struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)id;
+        bool shared = !(id & 1) && id != 0 && s->rq->srq && (msg->flags & MSG_SHARED) &&
+                      l->wc[i].qp_num == s->qp->qp_num;
+        if (id == 0 || (id & 1 && (uint32_t)(id >> 32) != s->slot) ||
+            (!(id & 1) && msg->owner != s && !shared))
+            continue;
+        if (shared) {
+            shared_stray(l, msg);
+        } else if (!(id & 1)) {
+            buffer_drop(l, msg);
+            s->rq->posted--;
+        }
+        l->wc[i].wr_id = 0;
+    }
+}
+
+/* As long as the device may take: closing the node does not shorten it, for nobody else is waited for. */
+static void give_time(struct sluice_loop *l, struct session *s) {
+    s->lasts_seen = l->lasts;
+    s->deadline_ns = loop_clock(l) + DRAIN_NS;
+    loop_deadline(l, s->deadline_ns);
+}
+
+void session_drain(struct sluice_loop *l, struct session *s) {
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    s->state = SESSION_DRAINING;
+    if (!s->qp) {
+        drained(l, s);
+        return;
+    }
+    bool marked = session_modify(s, &attr, IBV_QP_STATE) && send_marker(l, s);
+    if (!marked)
+        send_abandon(l, s, SLUICE_EUNKNOWN);
+    give_time(l, s);
+    if (s->rq->srq)
+        shared_drain(l, s);
+    session_progress(l, s);
+}
+
+/* What a device that was told to end this queue pair still has of it. */
+static bool has_receives(const struct session *s) {
+    return s->rq->srq ? !s->settled : s->rq->posted > 0;
+}
+
+void drain_progress(struct sluice_loop *l, struct session *s) {
+    if (!has_receives(s) && s->sq_head == s->sq_tail)
+        drained(l, s);
+}
+
+/*
+ * The device flushes; this loop, or the CM thread with its news of it, is behind with many of them. The
+ * first time in any case: it may be this process that was away.
+ */
+static bool drain_goes_on(struct sluice_loop *l, struct session *s) {
+    bool moves = l->wc_count > 0 || l->lasts != s->lasts_seen || s->drain_extensions == 0;
+    if (!moves || s->drain_extensions++ >= DRAIN_EXTENSIONS)
+        return false;
+    give_time(l, s);
+    return true;
+}
+
+void drain_expired(struct sluice_loop *l, struct session *s) {
+    if (drain_goes_on(l, s))
+        return;
+    node_log(l->node, SLUICE_LOG_WARNING,
+             "the device did not flush a queue pair: %u receives, %u sends outstanding",
+             has_receives(s) ? s->own.posted + s->rx_granted : 0, s->sq_tail - s->sq_head);
+    forget_completions(l, s);
+    drained(l, s);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * dropin.h - the software device that somebody loaded into this process for programs that know nothing
+ * of it (libsluice-soft.so, docs/drop-in.md). Then it is the software device of Sluice in this
+ * process, too, and the system's libraries show nothing else.
+ */
+#ifndef FABRIC_DROPIN_H
+#define FABRIC_DROPIN_H
+
+#include "fabric/fabric.h"
+
+#define FABRIC_DOOR_MARK 0x736c7563736f6674ull
+#define FABRIC_DOOR_SYMBOL "sluice_soft_door"
+
+struct fabric_door {
+    uint64_t mark;
+    uint64_t size; /* of the table: another release's is not used */
+    const struct fabric_ops *ops;
+};
+
+/* The tables to choose from in this process. Any thread. */
+struct fabric_pair {
+    const struct fabric_ops *system, *soft;
+};
+struct fabric_pair fabric_pair_here(void);
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* regwatch.c - userfaultfd without page faults. Owner: see regwatch.h. */
+#define _GNU_SOURCE
+#include "pool/regwatch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef UFFD_USER_MODE_ONLY
+#define UFFD_USER_MODE_ONLY 1
+#endif
+
+static void *watch_main(void *arg) {
+    struct regwatch *watch = arg;
+    struct pollfd fds[2] = {{.fd = watch->fd, .events = POLLIN},
+                            {.fd = watch->stop_fd, .events = POLLIN}};
+    for (;;) {
+        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+            return NULL;
+        if (fds[1].revents)
+            return NULL;
+        if (fds[0].revents & POLLIN)
+            watch->on_event(watch->arg);
+    }
+}
+
+/*
+ * A child of fork() has a copy of the descriptor, and while anybody has one the kernel waits for a reader
+ * that the parent may have ended: so the child gives its own back first of all.
+ */
+#define WATCHES_MAX 64
+static _Atomic int watched_fds[WATCHES_MAX]; /* 0: none; else the descriptor and one */
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void in_child(void) {
+    for (int i = 0; i < WATCHES_MAX; i++) {
+        int fd = atomic_exchange(&watched_fds[i], 0);
+        if (fd > 0)
+            close(fd - 1);
+    }
+}
+
+static void watch_fork(void) {
+    pthread_atfork(NULL, NULL, in_child);
+}
+
+static bool enlist(int fd) {
+    pthread_once(&fork_once, watch_fork);
+    for (int i = 0; i < WATCHES_MAX; i++) {
+        int none = 0;
+        if (atomic_compare_exchange_strong(&watched_fds[i], &none, fd + 1))
+            return true;
+    }
+    return false;
+}
+
+static void delist(int fd) {
+    for (int i = 0; i < WATCHES_MAX; i++) {
+        int known = fd + 1;
+        if (atomic_compare_exchange_strong(&watched_fds[i], &known, 0))
+            return;
+    }
+}
+
+static bool refuse(struct regwatch *watch, char *why, size_t size, const char *what, int error) {
+    snprintf(why, size, "off: %s: %s", what, strerror(error));
+    if (watch->fd >= 0) {
+        delist(watch->fd);
+        close(watch->fd);
+    }
+    if (watch->stop_fd >= 0)
+        close(watch->stop_fd);
+    return false;
+}
+
+bool regwatch_open(struct regwatch *watch, void (*on_event)(void *arg), void *arg, char *why,
+                   size_t size) {
+    struct uffdio_api api = {.api = UFFD_API,
+                             .features = UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMAP |
+                                         UFFD_FEATURE_EVENT_REMOVE |
+                                         UFFD_FEATURE_PAGEFAULT_FLAG_WP};
+    *watch = (struct regwatch){.stop_fd = -1, .on_event = on_event, .arg = arg};
+    watch->fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
+    if (watch->fd < 0)
+        return refuse(watch, why, size, "userfaultfd is not allowed", errno);
+    if (!enlist(watch->fd))
+        return refuse(watch, why, size, "too many of them", EMFILE);
+    if (ioctl(watch->fd, UFFDIO_API, &api) != 0)
+        return refuse(watch, why, size, "userfaultfd tells of no unmapping here", errno);
+    watch->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (watch->stop_fd < 0)
+        return refuse(watch, why, size, "no descriptor", errno);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&watch->thread, NULL, watch_main, watch);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error != 0)
+        return refuse(watch, why, size, "no thread", error);
+    pthread_setname_np(watch->thread, "sluice-reg");
+    snprintf(why, size, "the kernel tells of memory that goes (userfaultfd)");
+    return true;
+}
+
+/* Whoever sleeps in munmap() is let go when the descriptor closes. */
+void regwatch_close(struct regwatch *watch) {
+    uint64_t one = 1;
+    while (write(watch->stop_fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+    pthread_join(watch->thread, NULL);
+    delist(watch->fd);
+    close(watch->fd);
+    close(watch->stop_fd);
+}
+
+int regwatch_add(struct regwatch *watch, uintptr_t start, uintptr_t end) {
+    struct uffdio_register range = {.range = {.start = start, .len = end - start},
+                                    .mode = UFFDIO_REGISTER_MODE_WP};
+    if (ioctl(watch->fd, UFFDIO_REGISTER, &range) == 0)
+        return 0;
+    /* EBUSY: a userfaultfd of the application's; EINVAL: not mapped, or a kind that cannot be watched */
+    return errno == ENOMEM ? ENOMEM : EOPNOTSUPP;
+}
+
+bool regwatch_read(struct regwatch *watch, uintptr_t *start, uintptr_t *end) {
+    struct uffd_msg msg;
+    while (read(watch->fd, &msg, sizeof msg) == (ssize_t)sizeof msg) {
+        switch (msg.event) {
+        case UFFD_EVENT_UNMAP:
+        case UFFD_EVENT_REMOVE:
+            *start = (uintptr_t)msg.arg.remove.start;
+            *end = (uintptr_t)msg.arg.remove.end;
+            return true;
+        case UFFD_EVENT_REMAP:
+            /*
+             * The watch moved along and stays there: whoever moved it runs on since the event was
+             * read, and may have it watched for a registration of its own by now.
+             */
+            *start = (uintptr_t)msg.arg.remap.from;
+            *end = *start + (uintptr_t)msg.arg.remap.len;
+            return true;
+        default: /* a page fault: nothing was ever protected */
+            break;
+        }
+    }
+    return false;
+}

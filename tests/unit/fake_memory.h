@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fake_memory.h - a fabric that only has memory, for the tests of the pool: it counts registrations
+ * and can be told to fail. Included once in a test program, after cmocka.h.
+ */
+#ifndef TESTS_FAKE_MEMORY_H
+#define TESTS_FAKE_MEMORY_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "pool/pool.h"
+
+#define KIB ((uint64_t)1024)
+#define MIB ((uint64_t)1 << 20)
+
+static struct {
+    _Atomic int64_t mapped, registered, registrations, calls;
+    _Atomic int fail_alloc, fail_reg; /* 1: from now on */
+    _Atomic int64_t reg_bytes_max;    /* larger registrations fail, as with a locked-memory limit */
+    _Atomic int wrong_access;
+    _Atomic int64_t huge_2m;       /* that many bytes are there on 2 MiB pages */
+    _Atomic uint64_t huge_asked;   /* bit 21, bit 30 */
+    struct ibv_mr *mrs[1024];      /* by lkey, where it fits */
+    _Atomic pthread_t last_thread; /* that registered */
+} fake;
+
+static void *fake_mem_alloc(size_t bytes) {
+    fake.calls++;
+    if (fake.fail_alloc || bytes == 0 || bytes % 4096) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    void *addr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (addr == MAP_FAILED)
+        return NULL;
+    fake.mapped += (int64_t)bytes;
+    return addr;
+}
+
+static void *fake_mem_alloc_huge(size_t bytes, unsigned page_log2) {
+    fake.huge_asked |= (uint64_t)1 << page_log2;
+    if (page_log2 != 21 || (int64_t)bytes > fake.huge_2m) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    fake.huge_2m -= (int64_t)bytes;
+    return fake_mem_alloc(bytes);
+}
+
+static void fake_mem_free(void *addr, size_t bytes) {
+    fake.mapped -= (int64_t)bytes;
+    munmap(addr, bytes);
+}
+
+static struct ibv_mr *fake_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access) {
+    if (access != (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND))
+        fake.wrong_access = 1;
+    if (fake.fail_reg || (fake.reg_bytes_max && (int64_t)length > fake.reg_bytes_max)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    struct ibv_mr *mr = calloc(1, sizeof *mr);
+    if (!mr)
+        return NULL;
+    mr->pd = pd;
+    mr->addr = addr;
+    mr->length = length;
+    mr->lkey = (uint32_t)++fake.registrations;
+    if (mr->lkey < 1024)
+        fake.mrs[mr->lkey] = mr;
+    atomic_store(&fake.last_thread, pthread_self());
+    fake.registered += (int64_t)length;
+    return mr;
+}
+
+static int fake_dereg_mr(struct ibv_mr *mr) {
+    fake.registered -= (int64_t)mr->length;
+    free(mr);
+    return 0;
+}
+
+static const struct fabric_ops fake_fabric = {
+    .name = "fake",
+    .reg_mr = fake_reg_mr,
+    .dereg_mr = fake_dereg_mr,
+    .mem_alloc = fake_mem_alloc,
+    .mem_free = fake_mem_free,
+    .mem_alloc_huge = fake_mem_alloc_huge,
+};
+static struct ibv_pd pd;
+
+__attribute__((unused)) static struct pool *open_pool(uint64_t bytes_max) {
+    struct pool *pool = NULL;
+    assert_int_equal(pool_open(&pool, &fake_fabric, &pd, bytes_max), 0);
+    assert_int_equal(pool_bytes_max(pool), bytes_max);
+    return pool;
+}
+
+/* Every test ends here: nothing may stay registered or mapped. */
+__attribute__((unused)) static void close_pool(struct pool *pool) {
+    assert_true(pool_bytes(pool) <= pool_bytes_max(pool));
+    pool_close(pool);
+    assert_int_equal(fake.mapped, 0);
+    assert_int_equal(fake.registered, 0);
+    assert_int_equal(fake.wrong_access, 0);
+}
+
+__attribute__((unused)) static int reset(void **state) {
+    (void)state;
+    memset(&fake, 0, sizeof fake);
+    return 0;
+}
+
+#define POOL_TEST(f) cmocka_unit_test_setup(f, reset)
+
+#endif

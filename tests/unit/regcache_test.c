@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * regcache_test.c - registrations of application memory: found again, never stale, within limits.
+ *
+ * The fake device remembers what lay at the first byte when it registered, as a device remembers pages:
+ * a registration of memory that is gone shows old content.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "fake_memory.h"
+#include "pool/regcache.h"
+
+#define PAGE ((size_t)4096)
+
+static _Atomic int64_t registered, calls;
+static _Atomic bool vanish; /* the memory goes while it is being registered, once */
+static struct regcache *open_cache;
+
+struct seen {
+    struct ibv_mr mr; /* first */
+    uint64_t content;
+};
+
+static struct ibv_mr *see_reg_mr(struct ibv_pd *p, void *addr, size_t length, int access) {
+    (void)access;
+    struct seen *seen = calloc(1, sizeof *seen);
+    seen->mr = (struct ibv_mr){.pd = p, .addr = addr, .length = length};
+    seen->content = __atomic_load_n((uint64_t *)addr, __ATOMIC_RELAXED);
+    registered += (int64_t)length;
+    calls++;
+    if (vanish) {
+        vanish = false;
+        regcache_gone(open_cache, addr, length);
+    }
+    return &seen->mr;
+}
+
+static int see_dereg_mr(struct ibv_mr *mr) {
+    registered -= (int64_t)mr->length;
+    free(mr);
+    return 0;
+}
+
+static const struct fabric_ops seeing = {.reg_mr = see_reg_mr, .dereg_mr = see_dereg_mr};
+
+static uint64_t content(const struct reg *reg) {
+    return ((const struct seen *)reg->mr)->content;
+}
+
+static struct regcache *cache_with(uint64_t bytes_max, uint32_t entries_max, bool told) {
+    struct regcache_config config = {&seeing, &pd, 0, bytes_max, entries_max, told};
+    assert_int_equal(regcache_open(&open_cache, &config), 0);
+    registered = calls = 0;
+    return open_cache;
+}
+
+static bool is_on(struct regcache *cache) {
+    struct regcache_figures f;
+    regcache_figures(cache, &f);
+    if (!f.on)
+        print_message("%s\n", f.why);
+    return f.on;
+}
+
+static void close_cache(struct regcache *cache) {
+    regcache_close(cache);
+    assert_int_equal(registered, 0);
+}
+
+static uint8_t *map_at(void *where, size_t bytes, uint64_t value) {
+    uint8_t *addr = mmap(where, bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | (where ? MAP_FIXED : 0), -1, 0);
+    assert_ptr_not_equal(addr, MAP_FAILED);
+    for (size_t at = 0; at < bytes; at += PAGE)
+        memcpy(addr + at, &value, sizeof value);
+    return addr;
+}
+
+static uint64_t look_up(struct regcache *cache, const void *addr, size_t bytes) {
+    struct reg *reg = regcache_get(cache, addr, bytes);
+    assert_non_null(reg);
+    assert_true((uint8_t *)reg->mr->addr <= (const uint8_t *)addr);
+    assert_true((uint8_t *)reg->mr->addr + reg->mr->length >= (const uint8_t *)addr + bytes);
+    uint64_t value = content(reg);
+    regcache_put(cache, reg);
+    return value;
+}
+
+static void memory_is_registered_once(void **state) {
+    (void)state;
+    struct regcache *cache = cache_with(64 * MIB, 0, true);
+    uint8_t *addr = map_at(NULL, 64 * PAGE, 7);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(look_up(cache, addr + 10, 20 * PAGE), 7);
+    assert_int_equal(calls, 1);
+    look_up(cache, addr + 5 * PAGE + 1, 100); /* inside */
+    assert_int_equal(calls, 1);
+    struct regcache_figures f;
+    regcache_figures(cache, &f);
+    assert_int_equal(f.hits, 100);
+    assert_int_equal(f.misses, 1);
+    assert_int_equal(f.bytes, 21 * PAGE);
+    munmap(addr, 64 * PAGE);
+    close_cache(cache);
+}
+
+static void overlapping_and_adjacent_ranges_become_one(void **state) {
+    (void)state;
+    struct regcache *cache = cache_with(64 * MIB, 0, true);
+    uint8_t *addr = map_at(NULL, 64 * PAGE, 7);
+    look_up(cache, addr, 4 * PAGE);
+    look_up(cache, addr + 8 * PAGE, 4 * PAGE);
+    struct regcache_figures f;
+    regcache_figures(cache, &f);
+    assert_int_equal(f.entries, 2);
+    look_up(cache, addr + 3 * PAGE, 6 * PAGE); /* touches both */
+    regcache_figures(cache, &f);
+    assert_int_equal(f.entries, 1);
+    assert_int_equal(f.merged, 2);
+    assert_int_equal(f.bytes, 12 * PAGE);
+    assert_int_equal(registered, 12 * PAGE);
+    look_up(cache, addr + 12 * PAGE, PAGE); /* next to it */
+    regcache_figures(cache, &f);
+    assert_int_equal(f.entries, 1);
+    assert_int_equal(registered, 13 * PAGE);
+    munmap(addr, 64 * PAGE);
+    close_cache(cache);
+}
+
+static void limits_hold_and_the_least_used_goes(void **state) {
+    (void)state;
+    struct regcache *cache = cache_with(10 * PAGE, 4, true);
+    uint8_t *addr = map_at(NULL, 200 * PAGE, 7);
+    for (int i = 0; i < 4; i++)
+        look_up(cache, addr + (size_t)i * 8 * PAGE, PAGE);
+    assert_int_equal(calls, 4);
+    look_up(cache, addr, PAGE);             /* used again, after the others */
+    look_up(cache, addr + 80 * PAGE, PAGE); /* a fifth: one goes */
+    assert_int_equal(registered, 4 * PAGE);
+    int64_t before = calls;
+    look_up(cache, addr, PAGE);
+    assert_int_equal(calls, before); /* not that one */
+    look_up(cache, addr + 100 * PAGE, 8 * PAGE);
+    assert_true(registered <= (int64_t)(10 * PAGE));
+    /* Pinned ones stay, and then there is no room. */
+    struct reg *reg = regcache_get(cache, addr + 100 * PAGE, 8 * PAGE);
+    assert_non_null(reg);
+    assert_null(regcache_get(cache, addr + 150 * PAGE, 3 * PAGE));
+    assert_int_equal(errno, ENOSPC);
+    assert_null(regcache_get(cache, addr, 11 * PAGE));
+    assert_int_equal(errno, ENOSPC);
+    regcache_put(cache, reg);
+    look_up(cache, addr + 150 * PAGE, 3 * PAGE);
+    assert_null(regcache_get(cache, addr, 0));
+    assert_null(regcache_get(cache, (void *)(UINTPTR_MAX - 10), 20));
+    munmap(addr, 200 * PAGE);
+    close_cache(cache);
+}
+
+static void what_the_application_says_is_gone_is_gone(void **state) {
+    (void)state;
+    struct regcache *cache = cache_with(64 * MIB, 0, true);
+    uint8_t *addr = map_at(NULL, 8 * PAGE, 1);
+    struct reg *pinned = regcache_get(cache, addr, 2 * PAGE);
+    assert_non_null(pinned);
+    regcache_gone(cache, addr + PAGE, 1);
+    addr = map_at(addr, 8 * PAGE, 2);
+    assert_int_equal(look_up(cache, addr, 2 * PAGE), 2);
+    assert_int_equal(registered, 4 * PAGE); /* the pinned one is in use still */
+    regcache_put(cache, pinned);
+    assert_int_equal(registered, 2 * PAGE);
+    /* It goes while it is being registered. */
+    regcache_gone(cache, addr, 8 * PAGE);
+    vanish = true;
+    int64_t before = calls;
+    look_up(cache, addr, PAGE);
+    assert_int_equal(calls - before, 2);
+    munmap(addr, 8 * PAGE);
+    close_cache(cache);
+}
+
+/* ---- with the kernel's word ---------------------------------------------------------------------- */
+
+enum { UNMAP, REPLACE, MOVE, DISCARD, WAYS };
+
+static void no_registration_outlives_its_memory(void **state) {
+    (void)state;
+    struct regcache *cache = cache_with(64 * MIB, 0, false);
+    if (!is_on(cache)) {
+        close_cache(cache);
+        skip();
+    }
+    uint8_t *addr = map_at(NULL, 16 * PAGE, 1), *moved = NULL;
+    for (uint64_t round = 1; round < 2000; round++) {
+        assert_int_equal(look_up(cache, addr + 2 * PAGE, 4 * PAGE), round);
+        assert_int_equal(look_up(cache, addr + 2 * PAGE, 4 * PAGE), round);
+        switch (round % WAYS) {
+        case UNMAP:
+            munmap(addr, 16 * PAGE);
+            if (mmap(addr, 16 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+                     -1, 0) != addr)
+                addr = map_at(NULL, 16 * PAGE, 0); /* somebody else has it now */
+            break;
+        case REPLACE: /* mapped over */
+            break;
+        case MOVE:
+            moved = mremap(addr + 2 * PAGE, 4 * PAGE, 4 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
+                           map_at(NULL, 4 * PAGE, 0));
+            assert_ptr_not_equal(moved, MAP_FAILED);
+            assert_int_equal(look_up(cache, moved, PAGE), round);
+            munmap(moved, 4 * PAGE);
+            break;
+        case DISCARD:
+            madvise(addr + 5 * PAGE, PAGE, MADV_DONTNEED);
+            break;
+        }
+        map_at(addr, 16 * PAGE, round + 1);
+    }
+    struct regcache_figures f;
+    regcache_figures(cache, &f);
+    assert_true(f.gone >= 1999);
+    assert_true(f.hits >= 1999);
+    munmap(addr, 16 * PAGE);
+    close_cache(cache);
+}
+
+static void memory_that_cannot_be_watched_is_not_kept(void **state) {
+    (void)state;
+    struct regcache *cache = cache_with(64 * MIB, 0, false);
+    if (!is_on(cache)) {
+        close_cache(cache);
+        skip();
+    }
+    int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    void *file = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
+    assert_ptr_not_equal(file, MAP_FAILED);
+    struct reg *reg = regcache_get(cache, file, 100);
+    if (reg) /* a kernel that can watch these too */
+        regcache_put(cache, reg);
+    else
+        assert_int_equal(errno, EOPNOTSUPP);
+    munmap(file, PAGE);
+    assert_null(regcache_get(cache, file, 100));
+    assert_int_equal(errno, EOPNOTSUPP);
+    close(fd);
+    close_cache(cache);
+}
+
+/* ---- threads --------------------------------------------------------------------------------------- */
+
+enum { AREAS = 4 };
+
+struct area {
+    struct regcache *cache;
+    uint8_t *addr;
+    uint64_t value;
+    _Atomic bool *stop;
+    uint64_t wrong;
+};
+
+/* Maps its area anew again and again, and looks it up: a stale one shows the value before. */
+static void *remap_and_look(void *arg) {
+    struct area *area = arg;
+    for (unsigned i = 0; i < 2000; i++) {
+        area->value++;
+        /* Over it, without a gap in which another thread's memory could come there. */
+        if (mmap(area->addr, 8 * PAGE, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != area->addr)
+            area->wrong++;
+        for (size_t at = 0; at < 8 * PAGE; at += PAGE)
+            __atomic_store_n((uint64_t *)(area->addr + at), area->value, __ATOMIC_RELAXED);
+        for (int j = 0; j < 3; j++) {
+            struct reg *reg = regcache_get(area->cache, area->addr + PAGE, 2 * PAGE);
+            if (!reg)
+                continue; /* others unmapped something each time it was tried */
+            area->wrong += content(reg) != area->value;
+            regcache_put(area->cache, reg);
+        }
+    }
+    return NULL;
+}
+
+static void *only_look(void *arg) {
+    struct area *area = arg;
+    while (!atomic_load(area->stop)) {
+        struct reg *reg = regcache_get(area->cache, area->addr + PAGE, 2 * PAGE);
+        if (!reg)
+            continue;
+        area->wrong += content(reg) != area->value;
+        regcache_put(area->cache, reg);
+    }
+    return NULL;
+}
+
+static void lookups_beside_invalidations_are_never_stale(void **state) {
+    (void)state;
+    struct regcache *cache = cache_with(64 * MIB, 0, false);
+    if (!is_on(cache)) {
+        close_cache(cache);
+        skip();
+    }
+    _Atomic bool stop = false;
+    struct area areas[AREAS];
+    pthread_t threads[AREAS];
+    for (int i = 0; i < AREAS; i++) {
+        areas[i] = (struct area){cache, map_at(NULL, 16 * PAGE, 5), 5, &stop, 0};
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, i < 2 ? remap_and_look : only_look, &areas[i]), 0);
+    }
+    pthread_join(threads[0], NULL);
+    pthread_join(threads[1], NULL);
+    stop = true;
+    for (int i = 2; i < AREAS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < AREAS; i++) {
+        assert_int_equal(areas[i].wrong, 0);
+        munmap(areas[i].addr, 16 * PAGE);
+    }
+    close_cache(cache);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_is_registered_once),
+        cmocka_unit_test(overlapping_and_adjacent_ranges_become_one),
+        cmocka_unit_test(limits_hold_and_the_least_used_goes),
+        cmocka_unit_test(what_the_application_says_is_gone_is_gone),
+        cmocka_unit_test(no_registration_outlives_its_memory),
+        cmocka_unit_test(memory_that_cannot_be_watched_is_not_kept),
+        cmocka_unit_test(lookups_beside_invalidations_are_never_stale),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
