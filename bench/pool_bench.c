@@ -41,6 +41,7 @@ struct setting {
     size_t bytes;
     bool cached;
     unsigned depth; /* buffers in hand */
+    bool awaited;   /* somebody waits for a large buffer meanwhile */
 };
 
 #define DEPTH_MAX 512
@@ -57,6 +58,8 @@ static void get_put(bench_state *state, void *arg) {
     for (unsigned i = 0; i < setting->depth; i++)
         held[i] = pool_get(pool, cache, setting->bytes);
     unsigned at = 0;
+    if (setting->awaited)
+        pool_wait(pool, (size_t)1 << 20);
     while (bench_next(state)) {
         pool_put(pool, cache, held[at]);
         held[at] = pool_get(pool, cache, setting->bytes);
@@ -323,12 +326,13 @@ static void contention(bench_state *state, void *arg) {
     two_threads(state, arg, busy_side, both_busy);
 }
 
-static void register_contest(const struct allocator *who, struct contest list[3]) {
+static void register_contest(const struct allocator *who, struct contest list[4]) {
     char name[64];
     list[0] = (struct contest){who, 256, 16};
     list[1] = (struct contest){who, 16320, 16};
     list[2] = (struct contest){who, 256, 1};
-    for (int i = 0; i < 3; i++) {
+    list[3] = (struct contest){who, 64, 16};
+    for (int i = 0; i < 4; i++) {
         snprintf(name, sizeof name, "pool/same_thread/%zu/in_hand:%u/%s", list[i].bytes,
                  list[i].depth, who->name);
         bench_register(name, same_thread, &list[i]);
@@ -342,16 +346,18 @@ static void register_contest(const struct allocator *who, struct contest list[3]
 }
 
 BENCH_SETUP {
-    static struct setting shared = {256, false, 16}, large = {2 << 20, true, 4},
-                          batch_32 = {256, true, 32}, batch_512 = {256, true, DEPTH_MAX};
-    static struct contest with_pool[3], with_malloc[3];
+    static struct setting shared = {256, false, 16, false}, large = {2 << 20, true, 4, false},
+                          awaited = {256, true, 16, true}, batch_32 = {256, true, 32, false},
+                          batch_512 = {256, true, DEPTH_MAX, false};
+    static struct contest with_pool[4], with_malloc[4];
     register_contest(&ours, with_pool);
     register_contest(&systems, with_malloc);
-    static struct contest with_mimalloc[3];
+    static struct contest with_mimalloc[4];
     if (load_mimalloc())
         register_contest(&mimallocs, with_mimalloc);
     bench_register("pool/get_put/shared_lists/256", get_put, &shared);
     bench_register("pool/get_put/own_mapping/2MiB", get_put, &large);
+    bench_register("pool/get_put/awaited/256", get_put, &awaited);
     bench_register("pool/batch/32", batches, &batch_32);
     bench_register("pool/batch/512", batches, &batch_512);
     bench_register("pool/miss/32", misses, &batch_32);

@@ -6,8 +6,8 @@ find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(rdmacm REQUIRED IMPORTED_TARGET librdmacm)
 pkg_check_modules(ibverbs REQUIRED IMPORTED_TARGET libibverbs)
-# wfcqueue lives in liburcu-common, which has no .pc file of its own; --as-needed drops the rest.
-pkg_check_modules(urcu REQUIRED IMPORTED_TARGET liburcu-cds)
+# wfcqueue lives in liburcu-common, which has no .pc file of its own; --as-needed drops the rest of cds.
+pkg_check_modules(urcu REQUIRED IMPORTED_TARGET liburcu-cds liburcu-bp)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(sodium REQUIRED IMPORTED_TARGET libsodium)
 

@@ -154,6 +154,9 @@ SLUICE_API SLUICE_CHECK int sluice_send_pieces(sluice_session s, const sluice_pi
  * SLUICE_REGISTRATIONS_TOLD to call sluice_memory_gone(). Where neither is so, and for memory that cannot be
  * watched or registered, the pieces are copied by the call. The kernel does not tell of shared memory that
  * is truncated or punched through its file: then sluice_memory_gone() is needed in any case.
+ *
+ * Registrations are looked up under RCU (liburcu's bp flavour). An application that uses that too may send
+ * inside of a read-side section of its own, but must not call sluice_close() there: it would wait for itself.
  */
 #define SLUICE_IN_PLACE_MIN 4096u
 /*

@@ -475,11 +475,11 @@ SLUICE_API int sluice_loop_close(sluice_loop *l);
  * whoever allocated, received-and-kept, or was left it.
  *
  * EAGAIN: the memory for sending is used up (receiving has its own and goes on), and some will come
- * back: as messages are sent or freed, by whichever thread. When it does, every session that is up on the
- * loop of the calling thread gets one SLUICE_WRITABLE: the loop it polled last, or the worker whose
- * handler it is in. A thread that has none makes the sessions of all loops of the node get one. It may
- * not be enough, or somebody else may be quicker: then it is EAGAIN again, and another event follows.
- * Who holds all of the memory itself hears of it when it frees some.
+ * back: as messages are sent or freed, by whichever thread. When so much has that what was asked for may
+ * be there, every session that is up on the loop of the calling thread gets one SLUICE_WRITABLE: the loop it
+ * polled last, or the worker whose handler it is in. A thread that has none makes the sessions of all loops of
+ * the node get one. It may not be enough, or somebody else may be quicker: then it is EAGAIN again, and
+ * another event follows. Who holds all of the memory itself hears of it when it frees enough.
  * The calls below that need memory for one session (sluice_send_copy(), sluice_send_pieces(), those of
  * memory.h) answer EAGAIN likewise, and that session gets the event.
  * ENOMEM: nobody has memory that could come back: the node's limits allow no more, or the system's.

@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 #define STATS_MAGIC 0x53544c53u /* "SLTS" */
-#define STATS_VERSION 4u
-#define STATS_CLASSES 50 /* sizes of buffers; the last: mappings of their own */
+#define STATS_VERSION 5u
+#define STATS_CLASSES 53 /* sizes of buffers; the last: mappings of their own */
 #define STATS_LOOPS_MAX 64
 #define STATS_CM_EVENTS 21 /* 0..19 and "unknown" */
 

@@ -7,6 +7,7 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static hwloc_topology_t here;
+static const char *missing = "the machine's topology is not known";
 
 static void load(void) {
     hwloc_topology_t topology;
@@ -14,16 +15,26 @@ static void load(void) {
         return;
     /* Where devices hang is asked of it too. */
     hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-    if (hwloc_topology_load(topology) == 0)
+    bool loaded = hwloc_topology_load(topology) == 0;
+    if (loaded && hwloc_topology_is_thissystem(topology)) {
         here = topology;
-    else
-        hwloc_topology_destroy(topology);
+        missing = NULL;
+        return;
+    }
+    if (loaded)
+        missing = "hwloc was told of another machine (HWLOC_SYNTHETIC, HWLOC_XMLFILE)";
+    hwloc_topology_destroy(topology);
 }
 
 /* Its memory stays reachable and is never freed: threads may use it until the process is gone. */
 hwloc_topology_t topology_here(void) {
     pthread_once(&once, load);
     return here;
+}
+
+const char *topology_missing(void) {
+    pthread_once(&once, load);
+    return missing;
 }
 
 int topology_bind(void *addr, size_t bytes, int numa) {

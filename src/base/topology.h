@@ -11,8 +11,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* NULL: hwloc cannot read this machine. Reading takes milliseconds: not for a thread in a hurry. */
+/*
+ * NULL: hwloc cannot read this machine, or was told of another one (HWLOC_SYNTHETIC, HWLOC_XMLFILE): its
+ * CPUs and nodes are not ours, and hwloc would say that memory is bound which is not. Reading takes
+ * milliseconds: not for a thread in a hurry.
+ */
 hwloc_topology_t topology_here(void);
+/* Why there is none, constant text; NULL: there is one. */
+const char *topology_missing(void);
 
 /*
  * Puts memory that was not touched yet on a NUMA node, by the system's number. 0 or -errno: a machine

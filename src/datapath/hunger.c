@@ -8,6 +8,9 @@
  * there, and the loop is told to look all the same. Whoever returns memory looks at the pool's flag after
  * it, counts, and then tells the loops that are marked. So one of the two sees the other.
  *
+ * The pool wakes when what came back may be enough (pool/waiting.c): a session that waits for a large buffer
+ * hears nothing of the small ones that come back one by one.
+ *
  * Buffers that lie free in the caches of other loops help nobody. These loops are rung and give them
  * back in their next turn, and so does every thread at its next return of a buffer while somebody
  * waits. What a loop has that is never polled stays where it is until it is: in each class two
@@ -70,7 +73,7 @@ static void ask_caches(struct sluice_node *n) {
 
 static int try_again(struct sluice_node *n, size_t bytes, struct sluice_msg **out, uint64_t *seen) {
     *seen = atomic_load(&n->memory_back);
-    pool_wait(n->pool);
+    pool_wait(n->pool, bytes);
     ask_caches(n);
     *out = message_get(n->pool, bytes);
     if (*out)

@@ -54,9 +54,13 @@ int sluice_alloc(sluice_node *n, size_t bytes, sluice_msg **out) {
 }
 
 void sluice_free(sluice_msg *msg) {
-    /* A borrowed message comes back by itself; one that was sent is not the caller's. */
-    if (!msg || forked() || msg->state != MSG_APP)
+    if (!msg || forked())
         return;
+    /* A borrowed message comes back by itself; one that was sent or freed is not the caller's. */
+    if (unlikely(msg->state != MSG_APP)) {
+        pool_put_again(msg);
+        return;
+    }
     if (msg->flags & MSG_KEPT) {
         keep_free(msg);
         return;

@@ -134,7 +134,7 @@ static bool have_headers(struct sluice_loop *l, struct session *s) {
     if (!s->headers) {
         s->headers = pool_get(l->pool, l->cache, (size_t)s->sq_depth * HEADER_BYTES);
         if (s->headers) /* it will not come back while the session lives: see pool_may_return() */
-            atomic_fetch_add_explicit(pool_note(l->pool), 1, memory_order_relaxed);
+            pool_noted(l->pool, l->cache);
     }
     if (!s->headers) /* what is received has to be answered, though nothing is left to send with */
         s->headers = pool_get(l->rx_pool, l->rx_cache, (size_t)s->sq_depth * HEADER_BYTES);

@@ -45,19 +45,28 @@ uint64_t need_huge_free(const struct limits *limits, unsigned log2, int numa) {
     return pages;
 }
 
-/* Huge pages for all of it, while there are any: that they run out is no error, but worth a word. */
+/*
+ * Huge pages for all of it, while there are any: that they run out is no error, but worth a word. Each
+ * of the two parts has pages of its own.
+ */
 static void warn_huge(struct need *need, const struct need_input *in) {
-    uint64_t page = (uint64_t)1 << in->huge_log2;
-    uint64_t wanted = in->memory_bytes_max / page, have;
-    if (in->huge_log2 == 0 || wanted == 0)
+    uint64_t page = (uint64_t)1 << in->huge_log2, receive = in->receive_bytes_max;
+    uint64_t send = in->memory_bytes_max - receive, wanted = send / page + receive / page;
+    uint64_t have = need_huge_free(in->limits, in->huge_log2, in->numa);
+    if (in->huge_log2 == 0)
         return;
-    have = need_huge_free(in->limits, in->huge_log2, in->numa);
-    if (have < wanted)
+    if (wanted == 0)
+        snprintf(need->warning, sizeof need->warning,
+                 "pages of %" PRIu64
+                 " KiB are larger than either part of memory_bytes_max, %" PRIu64 " and %" PRIu64
+                 " KiB: raise it; smaller pages serve",
+                 page >> 10, kib(send), kib(receive));
+    else if (have < wanted)
         snprintf(need->warning, sizeof need->warning,
                  "memory_bytes_max is %" PRIu64 " pages of %" PRIu64 " KiB, and %" PRIu64
-                 " are free: hugepages-%" PRIu64
-                 "kB/nr_hugepages raises that; ordinary pages serve",
-                 wanted, page >> 10, have, page >> 10);
+                 " are free: raise hugepages-%" PRIu64 "kB/nr_hugepages by %" PRIu64
+                 "; other pages serve",
+                 wanted, page >> 10, have, page >> 10, wanted - have);
 }
 
 static void warn(struct need *need, const struct need_input *in, uint64_t memlock) {

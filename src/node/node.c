@@ -15,24 +15,17 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/limits.h"
 #include "datapath/datapath.h"
-#include "datapath/hunger.h"
 #include "datapath/slots.h"
+#include "node/memory.h"
 #include "node/place.h"
-#include "pool/arena.h"
-#include "pool/shortage.h"
+#include "node/workers.h"
 
-/* Descriptors, beside the device's own: of the node, two arenas more included; of a worker; of the software
- * device for each process it is connected with. */
-#define FILES_NODE 12u
-#define FILES_LOOP 5u
-#define FILES_PEER 5u
-#define GROW_AHEAD_BYTES ((uint64_t)1 << 20) /* free memory below this: more, ahead of need */
+#define FILES_DEVICE 64u /* descriptors that are enough to go on with */
 
 static struct sluice_node nodes[NODES_MAX];
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -67,6 +60,19 @@ static sluice_node *take_node(void) {
     return found;
 }
 
+static int no_device(sluice_node *n, int error, sluice_error *e) {
+    struct limits limits;
+    limits_read(&limits, "");
+    if (error == EMFILE)
+        return error_set(e, SLUICE_ELIMIT, 0, error,
+                         "device %s cannot be opened, RLIMIT_NOFILE is %llu: `ulimit -n %llu` or "
+                         "LimitNOFILE= raises it",
+                         n->choice.device, (unsigned long long)limits.files_max,
+                         (unsigned long long)limits.files_max + FILES_DEVICE);
+    return error_set(e, SLUICE_EDEVICE, 0, error, "device %s cannot be opened: %s",
+                     n->choice.device, strerror(error));
+}
+
 static int open_device(sluice_node *n, sluice_error *e) {
     if (fabric_choose(n->options.device, &n->choice) != 0)
         return error_set(e, SLUICE_EDEVICE, 0, errno, "%s", n->choice.why);
@@ -81,8 +87,7 @@ static int open_device(sluice_node *n, sluice_error *e) {
     if (list)
         n->fabric->free_device_list(list);
     if (!n->context)
-        return error_set(e, SLUICE_EDEVICE, 0, error, "device %s cannot be opened: %s",
-                         n->choice.device, strerror(error));
+        return no_device(n, error, e);
     if (n->fabric->query_device(n->context, &n->device_attr) != 0)
         memset(&n->device_attr, 0, sizeof n->device_attr);
     n->fabric->get_traits(&n->device_attr, &n->traits);
@@ -113,174 +118,6 @@ void node_let_go(sluice_node *n) {
     regions_let_go(&n->regions);
     registrations_let_go(&n->registrations);
     close_device(n);
-}
-
-/* Connections times depth times size, before any of it is allocated. */
-static int check_need(sluice_node *n, const struct backing_wish *wish, sluice_error *e) {
-    struct limits limits;
-    char why[200];
-    limits_read(&limits, "");
-    const struct need_input in = {
-        .sessions = n->options.sessions_max,
-        .chosen = n->options.sessions_chosen,
-        .depth = GRANT_MIN,
-        .full = CREDITS_DEFAULT,
-        .frame = ((uint64_t)1 << n->options.eager_log2) + POOL_HEADROOM,
-        .receive_bytes_max = n->options.receive_bytes_max,
-        .memory_bytes_max = n->options.memory_bytes_max,
-        .locks = !n->fabric->software,
-        .limits = &limits,
-        .huge_log2 = wish->huge_log2,
-        .numa = wish->numa,
-        .files = FILES_NODE + FILES_LOOP * n->options.workers,
-        .files_peer = n->fabric->software ? FILES_PEER : 0,
-    };
-    int error = need_make(&n->need, &in, why, sizeof why);
-    if (error == -EMFILE)
-        return error_set(e, SLUICE_ELIMIT, SLUICE_REASON_NONE, EMFILE, "%s", why);
-    if (error != 0)
-        return error_set(e, error == -EINVAL ? SLUICE_EINVAL : SLUICE_ENOMEM,
-                         error == -EINVAL ? SLUICE_REASON_NONE : SLUICE_REASON_NO_MEMORY, -error,
-                         "%s", why);
-    n->options.sessions_max = n->need.sessions;
-    if (n->need.files[0])
-        node_log(n, SLUICE_LOG_INFO, "%s", n->need.files);
-    if (n->need.warning[0])
-        node_log(n, n->need.serious ? SLUICE_LOG_WARNING : SLUICE_LOG_INFO, "%s", n->need.warning);
-    return SLUICE_OK;
-}
-
-static void show_memory(sluice_node *n) {
-    for (unsigned i = 0; i < POOL_CLASSES; i++) /* the last has any size */
-        n->stats.page->class_bytes[i] = pool_class_bytes(i);
-    pool_show(n->pool, &n->stats.page->memory[STATS_SEND]);
-    pool_show(n->rx_pool, &n->stats.page->memory[STATS_RECEIVE]);
-}
-
-static void on_shortage(const char *text, void *arg) {
-    node_log(arg, SLUICE_LOG_WARNING, "%s", text);
-}
-
-static int open_memory(sluice_node *n, sluice_error *e) {
-    struct pool_config config = {n->fabric, n->pd, 0, {0}};
-    config.wish.numa = (int16_t)n->plan.arena_numa;
-    backing_from_environment(&config.wish);
-    int status = check_need(n, &config.wish, e);
-    if (status != SLUICE_OK)
-        return status;
-    config.bytes_max = n->options.memory_bytes_max - n->options.receive_bytes_max;
-    int error = pool_open_with(&n->pool, &config);
-    if (error == 0) {
-        config.bytes_max = n->options.receive_bytes_max;
-        if ((error = pool_open_with(&n->rx_pool, &config)) != 0)
-            pool_close(n->pool);
-    }
-    if (error != 0) {
-        char why[200];
-        struct shortage shortage = {POOL_PAGE, config.bytes_max, -error, !n->fabric->software, 0};
-        shortage_explain(why, sizeof why, &shortage);
-        return error_set(e, SLUICE_ENOMEM, SLUICE_REASON_NO_MEMORY, -error, "%s", why);
-    }
-    hunger_open(n);
-    pool_on_shortage(n->pool, !n->fabric->software, on_shortage, n);
-    pool_on_shortage(n->rx_pool, !n->fabric->software, on_shortage, n);
-    if (!n->manual) {
-        pool_grow_ahead(n->pool, GROW_AHEAD_BYTES);
-        pool_grow_ahead(n->rx_pool, GROW_AHEAD_BYTES);
-    }
-    error = stats_open(&n->stats, n->options.name, n->choice.device);
-    if (error == 0) {
-        show_memory(n);
-        return SLUICE_OK;
-    }
-    pool_close(n->rx_pool);
-    pool_close(n->pool);
-    return error_set(e, SLUICE_ENOMEM, 0, -error, "no statistics page: %s", strerror(-error));
-}
-
-static void *worker_main(void *arg) {
-    struct node_worker *worker = arg;
-    if (worker->claim.cpu >= 0)
-        cpu_pin_self(worker->claim.cpu);
-    loop_run(worker->loop);
-    return NULL;
-}
-
-static int claim_cpu(sluice_node *n, uint32_t i, sluice_error *e) {
-    struct cpu_claim *claim = &n->workers[i].claim;
-    *claim = (struct cpu_claim){-1, -1};
-    if (n->manual)
-        return SLUICE_OK;
-    if (!n->options.worker_cpus) {
-        if (cpu_claim_of(claim, n->plan.cpus, n->plan.cpu_count, n->plan.chosen) != 0)
-            *claim = (struct cpu_claim){-1, -1}; /* not pinned is not worse than not started */
-        return SLUICE_OK;
-    }
-    int cpu = n->options.worker_cpus[i];
-    if (cpu < 0)
-        return SLUICE_OK;
-    int error = cpu_claim_fixed(claim, cpu);
-    if (error == 0)
-        return SLUICE_OK;
-    return error_set(e, SLUICE_EINVAL, 0, -error, "worker %u cannot be pinned to CPU %d: %s", i,
-                     cpu, strerror(-error));
-}
-
-static int start_worker(sluice_node *n, uint32_t i, sluice_error *e) {
-    struct node_worker *worker = &n->workers[i];
-    sigset_t all, before;
-    char name[24]; /* 15 characters are taken, and there are two digits at most */
-    int status = claim_cpu(n, i, e);
-    if (status != SLUICE_OK)
-        return status;
-    status = loop_open(&worker->loop, n, worker->claim.cpu, e);
-    if (status != SLUICE_OK)
-        goto release_cpu;
-    if (n->manual)
-        return SLUICE_OK;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&worker->thread, NULL, worker_main, worker);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error == 0) {
-        worker->started = true;
-        snprintf(name, sizeof name, "sluice-w%u", i % WORKERS_MAX);
-        pthread_setname_np(worker->thread, name);
-        return SLUICE_OK;
-    }
-    status = error_set(e, SLUICE_ELIMIT, 0, error, "worker %u cannot be started: %s", i,
-                       strerror(error));
-    loop_seize(worker->loop);
-    loop_close(worker->loop);
-release_cpu:
-    if (worker->claim.fd >= 0)
-        cpu_claim_release(&worker->claim);
-    return status;
-}
-
-static void stop_workers(sluice_node *n) {
-    for (uint32_t i = 0; i < n->worker_count; i++) {
-        struct node_worker *worker = &n->workers[i];
-        loop_seize(worker->loop);
-        if (worker->started)
-            pthread_join(worker->thread, NULL);
-        loop_close(worker->loop);
-        if (worker->claim.fd >= 0)
-            cpu_claim_release(&worker->claim);
-    }
-    n->worker_count = 0;
-}
-
-static int start_workers(sluice_node *n, sluice_error *e) {
-    for (uint32_t i = 0; i < n->options.workers; i++) {
-        int status = start_worker(n, i, e);
-        if (status != SLUICE_OK) {
-            stop_workers(n);
-            return status;
-        }
-        n->worker_count = i + 1;
-    }
-    return SLUICE_OK;
 }
 
 int node_open_env(sluice_node **out, const sluice_node_options *o, const struct sluice_env *env,
@@ -319,11 +156,11 @@ int node_open_env(sluice_node **out, const sluice_node_options *o, const struct 
         status = error_set(e, SLUICE_EINVAL, 0, EINVAL, "%s", n->plan.why);
         goto close_device;
     }
-    if ((status = open_memory(n, e)) != SLUICE_OK)
+    if ((status = node_memory_open(n, e)) != SLUICE_OK)
         goto close_device;
     if ((status = cm_open(&n->cm, n, !manual, e)) != SLUICE_OK)
         goto close_memory;
-    if ((status = start_workers(n, e)) != SLUICE_OK)
+    if ((status = workers_start(n, e)) != SLUICE_OK)
         goto close_cm;
     place_open(n);
     atomic_store(&n->state, NODE_OPEN);
@@ -333,9 +170,7 @@ int node_open_env(sluice_node **out, const sluice_node_options *o, const struct 
 close_cm:
     cm_close(&n->cm);
 close_memory:
-    stats_close(&n->stats);
-    pool_close(n->rx_pool);
-    pool_close(n->pool);
+    node_memory_close(n);
 close_device:
     close_device(n);
 give_back:
@@ -469,14 +304,12 @@ void sluice_close(sluice_node *n, uint64_t grace_ns) {
     }
     cm_unlisten_all(&n->cm);
     end_sessions(n, grace_ns);
-    stop_workers(n);
+    workers_stop(n);
     close_loops(n);
     cm_close(&n->cm);
-    stats_close(&n->stats);
-    pool_close(n->rx_pool);
     registrations_close(&n->registrations);
     regions_close(&n->regions);
-    pool_close(n->pool);
+    node_memory_close(n);
     close_device(n);
     pthread_cond_destroy(&n->changed);
     pthread_mutex_destroy(&n->bells);

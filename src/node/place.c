@@ -200,6 +200,7 @@ int place_plan(sluice_node *n) {
     struct plan_nic nic = {n->choice.device, PLAN_NO_NUMA};
     struct plan_input in = {
         .topology = topology_here(),
+        .missing = topology_missing(),
         .device = n->choice.device,
         .software = n->fabric->software,
         .nics = &nic,
@@ -221,7 +222,9 @@ int place_plan(sluice_node *n) {
         in.pci = *pci ? pci : NULL;
     }
     int error = plan_make(&n->plan, &in);
-    n->device_numa = n->plan.device_numa >= 0 ? n->plan.device_numa : nic.numa;
+    /* A node that is not there for this process is no worker's: none is nearer to it than another. Without a
+     * topology no worker's node is known, and the kernel's word does no harm. */
+    n->device_numa = in.topology ? n->plan.device_numa : nic.numa;
     hwloc_bitmap_free(cpus);
     return error;
 }

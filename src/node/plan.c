@@ -284,6 +284,29 @@ static int place_workers(struct plan *plan, const struct plan_input *in) {
     return 0;
 }
 
+/* The kernel's word for a node that hwloc does not show: the cgroup keeps this process from it. */
+static int hidden_numa(const struct plan_input *in) {
+    for (size_t i = 0; in->topology && in->device && !in->software && i < in->nic_count; i++)
+        if (strcmp(in->nics[i].device, in->device) == 0)
+            return in->nics[i].numa;
+    return PLAN_NO_NUMA;
+}
+
+static void explain(struct plan *plan, const struct plan_input *in) {
+    int hidden = plan->device_numa >= 0 ? PLAN_NO_NUMA : hidden_numa(in);
+    if (plan->device_numa >= 0)
+        snprintf(plan->why, sizeof plan->why, "%s is on NUMA node %d, says %s", in->device,
+                 plan->device_numa, plan->source);
+    else if (hidden >= 0)
+        snprintf(plan->why, sizeof plan->why,
+                 "%s is on NUMA node %d, which is not there for this process", in->device, hidden);
+    else
+        snprintf(plan->why, sizeof plan->why, "%s",
+                 !in->topology  ? in->missing ? in->missing : "the machine's topology is not known"
+                 : in->software ? "a software device is as near as the threads that use it"
+                                : "nobody knows where the device is");
+}
+
 int plan_make(struct plan *plan, const struct plan_input *in) {
     memset(plan, 0, sizeof *plan);
     plan->device_numa = find_device(in, &plan->source);
@@ -291,14 +314,7 @@ int plan_make(struct plan *plan, const struct plan_input *in) {
         has_memory(in->topology, plan->device_numa) ? plan->device_numa : PLAN_NO_NUMA;
     if (in->topology)
         order_cpus(plan, in->topology);
-    if (plan->device_numa >= 0)
-        snprintf(plan->why, sizeof plan->why, "%s is on NUMA node %d, says %s", in->device,
-                 plan->device_numa, plan->source);
-    else
-        snprintf(plan->why, sizeof plan->why, "%s",
-                 !in->topology  ? "the machine's topology is not known"
-                 : in->software ? "a software device is as near as the threads that use it"
-                                : "nobody knows where the device is");
+    explain(plan, in);
     if (take_memory_numa(plan, in) != 0)
         return -EINVAL;
     plan->chosen = in->worker_cpus != NULL;

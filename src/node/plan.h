@@ -34,6 +34,7 @@ struct plan_nic { /* a device and its node, for machines that hwloc does not see
 
 struct plan_input {
     hwloc_topology_t topology; /* NULL: not known */
+    const char *missing;       /* why it is not; NULL: nobody says */
     const char *device;        /* NULL: on no node */
     bool software;             /* in memory: on no node, whatever it is called */
     const struct plan_nic *nics;

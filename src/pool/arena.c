@@ -87,11 +87,11 @@ void arenas_let_go(struct arenas *set, struct budget *budget) {
         block_let_go(&arena->block, budget);
 }
 
-void arenas_init(struct arenas *set, const struct budget *budget) {
+void arenas_init(struct arenas *set, struct budget *budget) {
+    backing_fit(&budget->wish, budget->bytes_max);
     size_t huge = budget->wish.huge_log2 > 0 ? (size_t)1 << budget->wish.huge_log2 : 0;
     set->list = NULL;
-    /* Pages of a GiB are of use only to an arena that has as much. */
-    set->next_bytes = huge > ARENA_FIRST && huge <= budget->bytes_max ? huge : ARENA_FIRST;
+    set->next_bytes = huge > ARENA_FIRST ? huge : ARENA_FIRST;
 }
 
 static size_t budget_left(const struct budget *budget) {

@@ -18,6 +18,7 @@
 #endif
 
 #define TRANSPARENT_LOG2 21
+#define GIGABYTE_LOG2 30
 
 static void *alloc_huge(const struct fabric_ops *fabric, size_t bytes, unsigned log2,
                         const struct backing_wish *wish, struct backing *got) {
@@ -32,13 +33,13 @@ static void *alloc_huge(const struct fabric_ops *fabric, size_t bytes, unsigned 
         fabric->mem_free(addr, bytes);
         return NULL;
     }
-    got->kind = log2 == 30 ? BACKING_1G : BACKING_2M;
+    got->kind = log2 == GIGABYTE_LOG2 ? BACKING_1G : BACKING_2M;
     return addr;
 }
 
 void *backing_alloc(const struct fabric_ops *fabric, size_t bytes, const struct backing_wish *wish,
                     struct backing *got) {
-    static const uint8_t sizes[] = {30, 21};
+    static const uint8_t sizes[] = {GIGABYTE_LOG2, TRANSPARENT_LOG2};
     void *addr = NULL;
     *got = (struct backing){.kind = BACKING_SMALL};
     for (size_t i = 0; i < sizeof sizes && !addr; i++)
@@ -72,16 +73,24 @@ void backing_miss(struct backing_report *report, const struct backing_wish *wish
         atomic_fetch_add_explicit(&report->missed, (int64_t)bytes, memory_order_relaxed);
 }
 
-void backing_from_environment(struct backing_wish *wish) {
+int backing_from_environment(struct backing_wish *wish) {
     const char *text = getenv("SLUICE_HUGE_PAGES");
-    if (!text)
-        return;
+    if (!text || !*text)
+        return 0;
     if (strcmp(text, "1G") == 0)
-        wish->huge_log2 = 30;
+        wish->huge_log2 = GIGABYTE_LOG2;
     else if (strcmp(text, "2M") == 0)
-        wish->huge_log2 = 21;
+        wish->huge_log2 = TRANSPARENT_LOG2;
     else if (strcmp(text, "no") == 0)
         wish->no_transparent = true;
+    else
+        return -EINVAL;
+    return 0;
+}
+
+void backing_fit(struct backing_wish *wish, uint64_t bytes_max) {
+    if (wish->huge_log2 == GIGABYTE_LOG2 && bytes_max >> GIGABYTE_LOG2 == 0)
+        wish->huge_log2 = TRANSPARENT_LOG2;
 }
 
 void backing_describe(struct backing_report *report, const struct backing_wish *wish, char *text,

@@ -54,8 +54,10 @@ void backing_miss(struct backing_report *report, const struct backing_wish *wish
                   const struct backing *backing, size_t bytes);
 void backing_count(struct backing_report *report, const struct backing *backing, int64_t bytes);
 
-/* The environment's SLUICE_HUGE_PAGES: "1G", "2M", "no"; anything else is the default. */
-void backing_from_environment(struct backing_wish *wish);
+/* The environment's SLUICE_HUGE_PAGES: "1G", "2M", "no"; none, or "", is the default. Else -EINVAL. */
+int backing_from_environment(struct backing_wish *wish);
+/* Pages of a GiB are of no use to a pool that never has so much: those of 2 MiB are meant, then. */
+void backing_fit(struct backing_wish *wish, uint64_t bytes_max);
 /* One line for people: "2048 KiB on 2 MiB pages, 64 KiB on ordinary ones; all on NUMA node 1". */
 void backing_describe(struct backing_report *report, const struct backing_wish *wish, char *text,
                       size_t bytes);

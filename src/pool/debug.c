@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* debug.c - marks, patterns and reports. Owner: see debug.h. */
+#define _GNU_SOURCE
 #include "pool/debug.h"
 
+#include <dlfcn.h>
 #include <execinfo.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
+#include "base/sanitize.h"
 #include "pool/inside.h"
 
 #define LEAKS_SHOWN 16
@@ -36,25 +40,44 @@ static void report(struct pool *pool, const char *text) {
         fprintf(stderr, "sluice pool: %s\n", text);
 }
 
+/* The program or library an address is in; NULL: unknown. */
+static void *object_of(const void *addr) {
+    Dl_info info;
+    return addr && dladdr(addr, &info) != 0 ? info.dli_fbase : NULL;
+}
+
+/* The call of the library that was made, with the caller behind it. What is linked in cannot be told apart. */
+static int first_of_interest(void *const frames[DEBUG_FRAMES], int count) {
+    void *own = object_of((const void *)(uintptr_t)&debug_wanted);
+    int first = 0;
+    if (own == object_of((const void *)(uintptr_t)getauxval(AT_ENTRY)))
+        return 0;
+    while (first < count && object_of(frames[first]) == own)
+        first++;
+    return first > 0 && first < count ? first - 1 : 0;
+}
+
 /* Function names where the program exports them, addresses for addr2line elsewhere. */
 static void report_site(struct pool *pool, const char *what, void *const frames[DEBUG_FRAMES]) {
-    char text[600];
+    char text[1600];
     int count = 0, at = snprintf(text, sizeof text, "  %s:", what);
     while (count < DEBUG_FRAMES && frames[count])
         count++;
     char **names = count > 0 ? backtrace_symbols(frames, count) : NULL;
-    for (int i = 0; names && i < count && at < (int)sizeof text; i++)
+    int first = names ? first_of_interest(frames, count) : 0;
+    for (int i = first; names && i < count && at < (int)sizeof text; i++)
         at += snprintf(text + at, sizeof text - (size_t)at, " %s", names[i]);
     free(names);
     report(pool, text);
 }
 
-static void remember(void *frames[DEBUG_FRAMES]) {
+/* How many calls of the pool are in front of the caller depends on the compiler: all are kept. */
+static __attribute__((noinline)) void remember(void *frames[DEBUG_FRAMES]) {
     memset(frames, 0, DEBUG_FRAMES * sizeof frames[0]);
-    void *all[DEBUG_FRAMES + 3];
-    int count = backtrace(all, DEBUG_FRAMES + 3);
-    for (int i = 3; i < count; i++) /* without these functions and the pool's own */
-        frames[i - 3] = all[i];
+    void *all[DEBUG_FRAMES + 1];
+    int count = backtrace(all, DEBUG_FRAMES + 1);
+    for (int i = 1; i < count; i++) /* without this function */
+        frames[i - 1] = all[i];
 }
 
 /* ---- zones ------------------------------------------------------------------------------------- */
@@ -109,11 +132,16 @@ static void look_at_zones(struct pool *pool, const struct sluice_msg *msg,
 
 /* ---- got and returned -------------------------------------------------------------------------- */
 
+/* Mappings of their own may be very large. */
+static uint64_t pattern_bytes(const struct sluice_msg *msg) {
+    return msg->capacity < DEBUG_PATTERN_MAX ? msg->capacity : DEBUG_PATTERN_MAX;
+}
+
 static void look_at_pattern(struct pool *pool, const struct sluice_msg *msg,
                             const struct mark *mark) {
     char text[160];
-    uint64_t wrong = other_than(msg->data, DEBUG_PATTERN, msg->capacity);
-    if (wrong == msg->capacity)
+    uint64_t bytes = pattern_bytes(msg), wrong = other_than(msg->data, DEBUG_PATTERN, bytes);
+    if (wrong == bytes)
         return;
     snprintf(text, sizeof text, "buffer %p was written at byte %llu after it was returned",
              (void *)msg->data, (unsigned long long)wrong);
@@ -126,7 +154,7 @@ void debug_got(struct pool *pool, struct sluice_msg *msg) {
     struct mark *mark = mark_of(msg);
     if (!mark)
         return;
-    if (mark->put[0] && msg->size_class < POOL_CLASSES)
+    if (mark->put[0])
         look_at_pattern(pool, msg, mark);
     mark->asked = msg->size;
     mark->session = 0;
@@ -143,33 +171,47 @@ void debug_belongs(struct sluice_msg *msg, uint64_t session, const char *peer) {
     snprintf(mark->peer, sizeof mark->peer, "%s", peer);
 }
 
+static void report_twice(struct pool *pool, const struct sluice_msg *msg, const struct mark *mark) {
+    void *here[DEBUG_FRAMES];
+    char text[160];
+    remember(here);
+    snprintf(text, sizeof text, "buffer %p is returned twice", (void *)msg->data);
+    report(pool, text);
+    report_site(pool, "now by", here);
+    report_site(pool, "first by", mark->put);
+    report_site(pool, "got by", mark->got);
+}
+
 bool debug_put(struct pool *pool, struct sluice_msg *msg) {
     struct mark *mark = mark_of(msg);
-    char text[160];
     if (!mark)
         return true;
     if (!atomic_exchange_explicit(&mark->in_use, 0, memory_order_relaxed)) {
-        void *here[DEBUG_FRAMES];
-        remember(here);
-        snprintf(text, sizeof text, "buffer %p is returned twice", (void *)msg->data);
-        report(pool, text);
-        report_site(pool, "now by", here);
-        report_site(pool, "first by", mark->put);
-        report_site(pool, "got by", mark->got);
+        report_twice(pool, msg, mark);
         return false;
     }
     remember(mark->put);
     look_at_zones(pool, msg, mark);
-    if (msg->size_class < POOL_CLASSES) /* mappings of their own may be very large */
-        memset(msg->data, DEBUG_PATTERN, msg->capacity);
+    memset(msg->data, DEBUG_PATTERN, pattern_bytes(msg));
     return true;
 }
 
-/* ---- leaks --------------------------------------------------------------------------------------- */
+void debug_put_again(struct pool *pool, const struct sluice_msg *msg) {
+    const struct mark *mark = mark_of(msg);
+    if (mark && mark->put[0] && !atomic_load_explicit(&mark->in_use, memory_order_relaxed))
+        report_twice(pool, msg, mark);
+}
 
-static void look_at_leak(struct pool *pool, const struct sluice_msg *msg, const struct mark *mark,
+/* ---- the end ------------------------------------------------------------------------------------- */
+
+/* Nobody gets it again: was it written after it was returned? Is it returned at all? */
+static void look_at_last(struct pool *pool, const struct sluice_msg *msg, const struct mark *mark,
                          uint64_t *count) {
     char text[240], owner[120] = "";
+    if (!atomic_load(&mark->in_use) && mark->put[0]) {
+        SANITIZE_UNPOISON(msg->data, msg->capacity);
+        look_at_pattern(pool, msg, mark);
+    }
     if (!atomic_load(&mark->in_use) || ++*count > LEAKS_SHOWN)
         return;
     if (mark->session != 0)
@@ -187,9 +229,9 @@ void debug_leaks(struct pool *pool) {
     for (unsigned i = 0; i < POOL_CLASSES; i++)
         for (const struct span *span = pool->spans[i].all; span; span = span->all_next)
             for (uint32_t at = 0; span->marks && at < span->slots; at++)
-                look_at_leak(pool, &span->msgs[at], &span->marks[at], &count);
+                look_at_last(pool, &span->msgs[at], &span->marks[at], &count);
     for (const struct large *large = pool->larges.all; large; large = large->all_next)
-        look_at_leak(pool, &large->msg, &large->mark, &count);
+        look_at_last(pool, &large->msg, &large->mark, &count);
     if (count > LEAKS_SHOWN) {
         snprintf(text, sizeof text, "%llu buffers in all were not returned",
                  (unsigned long long)count);

@@ -8,8 +8,8 @@
  * A buffer that is handed out has a zone behind the bytes that were asked for, and one before the
  * header, that must be as they were when it is returned. A buffer of a class always has
  * DEBUG_GUARD bytes of zone at the least; of a mapping of its own what its last page has left.
- * Returned buffers of classes are filled with a pattern that is checked when they are handed out
- * again. Reports go to the pool's report function, standard error if there is none; nothing is
+ * Returned buffers are filled with a pattern that is checked when they are handed out again, and when
+ * the pool closes. Reports go to the pool's report function, standard error if there is none; nothing is
  * ended.
  *
  * Any thread: a buffer's mark belongs to whoever has the buffer.
@@ -21,11 +21,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define DEBUG_FRAMES 6
+#define DEBUG_FRAMES 12
 #define DEBUG_PATTERN 0xdb /* what was returned */
 #define DEBUG_ZONE 0xfb    /* nobody's */
 #define DEBUG_GUARD 64     /* bytes more a slot: the next buffer's headroom is not the first hit */
-#define DEBUG_ZONE_MAX 4096u /* longer ones are not looked after */
+#define DEBUG_ZONE_MAX 4096u                  /* longer ones are not looked after */
+#define DEBUG_PATTERN_MAX ((uint64_t)1 << 20) /* of a longer one only the beginning */
 #define DEBUG_PEER 64
 
 struct pool;
@@ -45,6 +46,9 @@ void debug_belongs(struct sluice_msg *msg, uint64_t session, const char *peer);
 void debug_got(struct pool *pool, struct sluice_msg *msg);
 /* False: it is not in use; the caller must leave it where it is. */
 bool debug_put(struct pool *pool, struct sluice_msg *msg);
-void debug_leaks(struct pool *pool); /* the pool closes */
+/* Somebody returns what is not his: told if it was returned before and nobody got it since. */
+void debug_put_again(struct pool *pool, const struct sluice_msg *msg);
+/* The pool closes: what was not returned, and what was written after it was. */
+void debug_leaks(struct pool *pool);
 
 #endif

@@ -1,42 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * figures.c - waiting for memory, and what the pool counts.
+ * figures.c - what the pool counts, and the statistics page.
  *
- * Waiting. A waiter sets the flag, makes every thread pass a barrier, and looks once more; whoever
- * returns a buffer makes it visible, and then looks at the flag. One of the two sees the other. Who
- * finds the flag set empties its own cache into the shared lists, takes the flag back and calls wake:
- * a buffer in another thread's cache is of no use to the waiter.
+ * Any thread; counters with one writer are read without a lock, the lists under theirs.
  */
-#include "base/barrier.h"
 #include "base/stats.h"
 #include "pool/inside.h"
-
-void pool_on_wake(struct pool *pool, void (*wake)(void *arg), void *arg) {
-    pool->wake = wake;
-    pool->wake_arg = arg;
-}
-
-void pool_wait(struct pool *pool) {
-    atomic_fetch_add_explicit(&pool->waits, 1, memory_order_relaxed);
-    /* Every thread has seen it, and nothing came back since: the barrier is dear for all of them. */
-    if (atomic_load(&pool->waiting) == POOL_AWAITED)
-        return;
-    uint32_t mark = POOL_AWAITING;
-    atomic_store(&pool->waiting, mark);
-    barrier_everywhere();
-    atomic_compare_exchange_strong(&pool->waiting, &mark, POOL_AWAITED);
-}
-
-void pool_wake(struct pool *pool) {
-    if (!atomic_load_explicit(&pool->waiting, memory_order_relaxed) ||
-        !atomic_exchange(&pool->waiting, 0))
-        return;
-    atomic_fetch_add_explicit(&pool->wakes, 1, memory_order_relaxed);
-    if (pool->wake)
-        pool->wake(pool->wake_arg);
-}
-
-/* ---- figures --------------------------------------------------------------------------------- */
 
 uint64_t pool_bytes(const struct pool *pool) {
     return atomic_load_explicit(&pool->budget.bytes, memory_order_relaxed);
@@ -45,6 +14,11 @@ uint64_t pool_bytes(const struct pool *pool) {
 void pool_belongs(struct sluice_msg *msg, uint64_t session, const char *peer) {
     if (__builtin_expect(msg->pool->debug, 0))
         debug_belongs(msg, session, peer);
+}
+
+void pool_put_again(const struct sluice_msg *msg) {
+    if (__builtin_expect(msg->pool->debug, 0))
+        debug_put_again(msg->pool, msg);
 }
 
 _Atomic uint64_t *pool_note(struct pool *pool) {
@@ -95,17 +69,6 @@ bool pool_cache_has(const struct pool_cache *cache) {
         if (count_of(&cache->bin[i].active_count) + count_of(&cache->bin[i].spare_count) > 0)
             return true;
     return atomic_load_explicit(&cache->home.bytes, memory_order_relaxed) > 0;
-}
-
-bool pool_may_return(struct pool *pool) {
-    if (!atomic_load(&pool->budget.pd))
-        return false;
-    bool cached = false;
-    pthread_mutex_lock(&pool->lock);
-    for (const struct pool_cache *cache = pool->caches; cache && !cached; cache = cache->next)
-        cached = pool_cache_has(cache);
-    pthread_mutex_unlock(&pool->lock);
-    return cached || pool_in_use(pool) > atomic_load_explicit(&pool->note, memory_order_relaxed);
 }
 
 static void add_bin(struct pool_count *count, const struct bin *bin) {

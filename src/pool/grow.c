@@ -237,9 +237,13 @@ bool grow_arena(struct pool *pool, size_t bytes) {
             tell(pool, TOLD_MEMORY, want.bytes, -error);
     }
     tell_huge(pool);
-    if (want.served)
-        atomic_fetch_add_explicit(&pool->grower.in_need, 1, memory_order_relaxed);
-    return want.served;
+    if (!want.served)
+        return false;
+    atomic_fetch_add_explicit(&pool->grower.in_need, 1, memory_order_relaxed);
+    pthread_mutex_lock(&pool->lock);
+    pool->waits_for.news = true; /* what is left of it */
+    pthread_mutex_unlock(&pool->lock);
+    return true;
 }
 
 struct large *grow_large(struct pool *pool, size_t bytes) {

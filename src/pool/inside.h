@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "base/barrier.h"
 #include "pool/arena.h"
 #include "pool/cache.h"
 #include "pool/debug.h"
@@ -20,13 +21,10 @@
 #include "pool/pool.h"
 #include "pool/span.h"
 
-#define POOL_AWAITING 1u /* set, and not every thread has passed a barrier since */
-#define POOL_AWAITED 2u
-
 struct pool {
     /* read at every get and put */
-    _Atomic uint32_t waiting; /* not 0: somebody waits for memory; see POOL_AWAITING */
-    bool debug;               /* constant: see debug.h */
+    _Atomic bool waiting; /* somebody waits for memory; written under the lock */
+    bool debug;           /* constant: see debug.h */
     uint16_t magazine_max[POOL_CLASSES];
     int64_t return_bytes_max; /* on the return stack of one cache */
     struct pool_cache *_Atomic by_number[CACHES_MAX];
@@ -42,6 +40,13 @@ struct pool {
     _Atomic uint64_t gets[POOL_CLASSES + 1]; /* of everybody without a cache, and of closed ones */
     _Atomic uint64_t puts[POOL_CLASSES + 1];
 
+    struct {             /* lock; see waiting.c */
+        uint64_t wanted; /* bit: somebody waits for a buffer of this class */
+        bool news;       /* something came back that one of them may be able to use */
+        bool everywhere; /* every thread has seen the flag since it was set */
+        uint32_t round;  /* how often it was set */
+    } waits_for;
+    uint64_t out; /* lock: buffers, and mappings of their own, that are in no list */
     void (*wake)(void *arg);
     void *wake_arg;
     _Atomic uint64_t waits, wakes;
@@ -54,9 +59,52 @@ struct pool {
     _Atomic uint64_t seen; /* bit: somebody without a cache got or returned buffers of the class */
 };
 
-/* Returns what a cache holds to the shared lists. Its owner; the lock is free. */
+/* What a buffer takes. */
+static inline int64_t slot_bytes(const struct sluice_msg *msg) {
+    return (int64_t)(msg->capacity + POOL_HEADROOM);
+}
+
+/* ---- shared.c -------------------------------------------------------------------------------- */
+
+/* Returns buffers, chained by `next`, to their lists. */
+void shared_give(struct pool *pool, struct sluice_msg *chain);
+/* Up to max free buffers of the class, chained. Returns how many. */
+unsigned shared_take(struct pool *pool, unsigned size_class, unsigned max,
+                     struct sluice_msg **chain);
+/* Takes over what is on its way back to caches, whose owners may never ask for it. */
+void shared_collect(struct pool *pool);
+/* Returns what a cache holds to the shared lists. Its owner. */
 void pool_flush(struct pool_cache *cache);
-/* Memory came back and somebody waits: calls wake once. No lock is held. */
+/*
+ * Both, with the lock held; no cache if NULL. False: something is still in the cache, because another thread is
+ * half way in returning a buffer.
+ */
+bool shared_gather(struct pool *pool, struct pool_cache *cache);
+
+/* ---- supply.c: no lock is held --------------------------------------------------------------- */
+
+/* The shared list of a class was empty: up to max buffers from elsewhere, chained. Returns how many. */
+unsigned supply_more(struct pool *pool, struct pool_cache *cache, unsigned size_class, unsigned max,
+                     struct sluice_msg **chain);
+/* A mapping of its own, kept or new. NULL: no memory. */
+struct sluice_msg *supply_large(struct pool *pool, struct pool_cache *cache, size_t bytes);
+void supply_put_large(struct pool *pool, struct sluice_msg *msg);
+
+/* ---- waiting.c: no lock is held -------------------------------------------------------------- */
+
+/* Somebody waits: calls wake once. */
 void pool_wake(struct pool *pool);
+/* Somebody waits: what lies in this cache (may be NULL) goes to all, and wake is called if that may help. */
+void pool_awaited(struct pool *pool, struct pool_cache *cache);
+
+/*
+ * After memory may have come into a cache or the lists, by whatever way: the other half of pool_wait(). The
+ * cache's owner.
+ */
+static inline void pool_look(struct pool *pool, struct pool_cache *cache) {
+    barrier_here(); /* between what came and whether somebody waits for it */
+    if (__builtin_expect(atomic_load_explicit(&pool->waiting, memory_order_relaxed), 0))
+        pool_awaited(pool, cache);
+}
 
 #endif

@@ -28,7 +28,7 @@
 
 #define POOL_HEADROOM 64 /* bytes in front of the payload for the frame header */
 #define POOL_HEADER 32   /* the last of these: the others are nobody's, and guarded in debug mode */
-#define POOL_CLASSES 49  /* 256 B to 1 MiB, four per power of two; larger ones are mapped singly */
+#define POOL_CLASSES 52  /* 64 B to 1 MiB: see span.h; larger ones are mapped singly */
 
 struct pool;
 struct pool_cache;
@@ -88,13 +88,17 @@ void pool_let_go(struct pool *pool);
  * A buffer with room for bytes (and POOL_HEADROOM before it), size = bytes. cache may be NULL (any
  * thread). NULL and errno: ENOMEM the cap is reached or the system has no memory, EMSGSIZE more
  * than the cap. Contents are not zeroed; state, flags and owner are 0, the data path's other fields
- * are as they were. Never more than a quarter larger than asked for (256 B at least; mappings of
- * their own: one page). Debugging takes what is behind bytes for a guard, whatever the capacity says.
+ * are as they were. Never more than a quarter, or 63 bytes, larger than asked for (64 B at least;
+ * mappings of their own: one page). Debugging takes what is behind bytes for a guard, whatever the
+ * capacity says.
  */
 struct sluice_msg *pool_get(struct pool *pool, struct pool_cache *cache, size_t bytes);
 void pool_put(struct pool *pool, struct pool_cache *cache, struct sluice_msg *msg);
 /* Whose message it is, for what debugging tells at the end. Who has it; without debugging nothing. */
 void pool_belongs(struct sluice_msg *msg, uint64_t session, const char *peer);
+
+/* Somebody wants to return a buffer that is not his. Without debugging nothing. */
+void pool_put_again(const struct sluice_msg *msg);
 
 /* The registration a buffer lies in. */
 struct ibv_mr *pool_mr(const struct sluice_msg *msg);
@@ -109,6 +113,11 @@ uint64_t pool_bytes_max(const struct pool *pool);
  * many buffers are held for as long as a session lives.
  */
 _Atomic uint64_t *pool_note(struct pool *pool);
+/*
+ * One more, where such buffers do not come back: who waits may have hoped for it, and is told when that was
+ * the last. The cache's owner.
+ */
+void pool_noted(struct pool *pool, struct pool_cache *cache);
 /* Buffers handed out and not returned; exact while nobody gets or puts. */
 uint64_t pool_in_use(const struct pool *pool);
 
@@ -116,13 +125,15 @@ uint64_t pool_in_use(const struct pool *pool);
 
 /*
  * pool_get() never waits. Who wants to be told when to try again: pool_get() fails, pool_wait(), then
- * pool_get() once more, because memory may have come back in between. If that fails too, the next
+ * pool_get() of as many bytes once more, because memory may have come back in between. If that fails too,
  * memory that comes back, from whatever thread, calls wake(arg) once, on that thread, with no lock
- * held; it is where others can get it then. Nobody knows whether it is enough: who tries in vain
- * waits again. wake may come without need, must not wait, and must not call the pool.
+ * held, as soon as it may be enough: a buffer as it was waited for, or a run of pages that was all
+ * given back; it is where others can get it then. Who tries in vain waits again. It is also called when
+ * nothing is left that could come back. wake may come without need, must not wait, and must not
+ * call the pool.
  */
 void pool_on_wake(struct pool *pool, void (*wake)(void *arg), void *arg); /* before it is used */
-void pool_wait(struct pool *pool);
+void pool_wait(struct pool *pool, size_t bytes);
 /*
  * After an attempt in vain: whether memory may come back by itself. False: nobody has a buffer (but for
  * those that pool_note() counts), no cache has a free one, or the device is gone. Any thread.
@@ -130,7 +141,7 @@ void pool_wait(struct pool *pool);
 bool pool_may_return(struct pool *pool);
 /* Whether free buffers lie in it, or are on their way back to it. Any thread, while it is open. */
 bool pool_cache_has(const struct pool_cache *cache);
-/* The owner: all of them go where everybody can get them, and who waits is woken if there were any. */
+/* The owner: all of them go where everybody can get them, and who waits is woken if that may help. */
 void pool_cache_flush(struct pool_cache *cache);
 
 /*

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * regcache.c - the table, lookups without a lock, and registering outside of it.
+ * regcache.c - what is registered, how long it is kept, and what becomes of it when its memory goes.
  *
- * The table is an array of entry numbers sorted by address. A writer holds the lock and keeps the
- * sequence odd. Registering happens without the lock; `gone` tells whether any memory went away
- * meanwhile, and then the registration is thrown away and made again.
+ * Registering happens without the table's lock; `gone` tells whether any memory went away meanwhile, and then
+ * the registration is thrown away and made again.
  */
 #include "pool/regcache.h"
 
@@ -17,85 +16,39 @@
 
 #include "pool/regwatch.h"
 
-#define DEAD 0x80000000u /* in no table: deregistered with its last pin */
-#define FREE 0x40000000u /* not in use */
 #define TRIES 3
+#define EVENTS_MAX 32
 
 struct regcache {
-    _Atomic uint64_t sequence; /* odd: being changed */
-    _Atomic uint32_t count, tick;
-    _Atomic bool left; /* entries the watching thread took out are to be deregistered */
-    _Atomic uint16_t order[REGCACHE_ENTRIES];
-    struct reg regs[REGCACHE_ENTRIES];
-    pthread_mutex_t registering, lock;
+    struct regtable table;
+    _Atomic uint32_t tick;
+    pthread_mutex_t registering;
     struct regcache_config config;
     uintptr_t page;
-    uint64_t gone_events; /* lock */
-    uint64_t bytes;       /* lock: of entries that are not free */
+    uint64_t gone_events; /* the table's lock */
+    uint64_t bytes;       /* the table's lock: of entries, and of what is being made or ended */
     bool gone_device;     /* registering */
     bool watched;         /* there is a watching thread */
     _Atomic bool on;
     char why[120];
     struct regwatch watch;
-    _Atomic uint64_t hits, misses, merged, evicted, gone;
+    _Atomic uint64_t hits; /* but for those that the entries count */
+    _Atomic uint64_t misses, merged, evicted, gone;
 };
 
 static void count_one(_Atomic uint64_t *counter) {
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* ---- changing the table: the lock --------------------------------------------------------------- */
-
-static void change_begin(struct regcache *cache) {
-    pthread_mutex_lock(&cache->lock);
-    atomic_fetch_add(&cache->sequence, 1);
+static void lock(struct regcache *cache) {
+    pthread_mutex_lock(&cache->table.lock);
 }
 
-static void change_end(struct regcache *cache) {
-    atomic_fetch_add(&cache->sequence, 1);
-    pthread_mutex_unlock(&cache->lock);
+static void unlock(struct regcache *cache) {
+    pthread_mutex_unlock(&cache->table.lock);
 }
 
-/* The first entry that ends behind an address; the count if there is none. */
-static uint32_t find(struct regcache *cache, uintptr_t addr) {
-    uint32_t low = 0, high = atomic_load_explicit(&cache->count, memory_order_acquire);
-    if (high > REGCACHE_ENTRIES)
-        return 0; /* cannot be; a lookup would notice by the sequence */
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        uint16_t at = atomic_load_explicit(&cache->order[middle], memory_order_acquire);
-        if (atomic_load_explicit(&cache->regs[at].end, memory_order_acquire) <= addr)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static struct reg *reg_at(struct regcache *cache, uint32_t i) {
-    if (i >= atomic_load_explicit(&cache->count, memory_order_acquire) || i >= REGCACHE_ENTRIES)
-        return NULL;
-    return &cache->regs[atomic_load_explicit(&cache->order[i], memory_order_acquire)];
-}
-
-/* Takes an entry out of the table. True: nobody has it pinned, so the caller deregisters it. */
-static bool unlink_at(struct regcache *cache, uint32_t i) {
-    struct reg *reg = reg_at(cache, i);
-    uint32_t count = atomic_load(&cache->count);
-    for (; i + 1 < count; i++)
-        atomic_store(&cache->order[i], atomic_load(&cache->order[i + 1]));
-    atomic_store(&cache->count, count - 1);
-    return atomic_fetch_or(&reg->state, DEAD) == 0;
-}
-
-static void link_reg(struct regcache *cache, struct reg *reg) {
-    uint32_t count = atomic_load(&cache->count);
-    uint32_t at = find(cache, atomic_load(&reg->start));
-    for (uint32_t i = count; i > at; i--)
-        atomic_store(&cache->order[i], atomic_load(&cache->order[i - 1]));
-    atomic_store(&cache->order[at], (uint16_t)(reg - cache->regs));
-    atomic_store(&cache->count, count + 1);
-}
+/* ---- ending registrations ----------------------------------------------------------------------- */
 
 /* Registering is locked. False: the device keeps it. */
 static bool end_registration(struct regcache *cache, struct reg *reg) {
@@ -105,33 +58,37 @@ static bool end_registration(struct regcache *cache, struct reg *reg) {
     return true;
 }
 
-/* Out of the table: deregistered by whoever finds it without a pin first. Without the locks. */
+/* A dead one, by whoever finds it without a pin first. Without the locks. */
 static void release(struct regcache *cache, struct reg *reg) {
-    uint32_t dead = DEAD;
-    if (!atomic_compare_exchange_strong(&reg->state, &dead, DEAD | FREE))
+    if (!reg_claim(reg))
         return;
-    uint64_t bytes = atomic_load(&reg->end) - atomic_load(&reg->start);
     pthread_mutex_lock(&cache->registering);
     bool done = end_registration(cache, reg);
     pthread_mutex_unlock(&cache->registering);
-    pthread_mutex_lock(&cache->lock);
+    lock(cache);
     if (done) { /* else the device keeps it, and it stays counted */
-        cache->bytes -= bytes;
-        atomic_store(&reg->state, FREE);
+        cache->bytes -= reg_end(reg) - reg_start(reg);
+        cache->hits += reg_hits(reg);
+        regtable_give(&cache->table, reg);
     }
-    pthread_mutex_unlock(&cache->lock);
+    unlock(cache);
 }
 
 /*
- * What the watching thread left: deregistering frees memory, freeing may unmap, and who unmaps watched
- * memory waits for that thread.
+ * What others left, the watching thread above all: deregistering frees memory, freeing may unmap, and who
+ * unmaps watched memory waits for that thread.
  */
-static void reap(struct regcache *cache) {
-    if (!atomic_exchange(&cache->left, false))
-        return;
-    for (uint32_t i = 0; i < cache->config.entries_max; i++)
-        if (atomic_load_explicit(&cache->regs[i].state, memory_order_relaxed) == DEAD)
-            release(cache, &cache->regs[i]);
+static void reap(void *arg) {
+    struct regcache *cache = arg;
+    for (uint32_t i = 0; i < REGCACHE_ENTRIES; i++)
+        if (reg_is(&cache->table.places[i], REG_DEAD))
+            release(cache, &cache->table.places[i]);
+}
+
+/* Whoever needs room does not wait for the thread that does the same. */
+static void reap_left(struct regcache *cache) {
+    if (atomic_exchange(&cache->table.left, false))
+        reap(cache);
 }
 
 static void release_list(struct regcache *cache, struct reg **list, uint32_t count) {
@@ -139,20 +96,26 @@ static void release_list(struct regcache *cache, struct reg **list, uint32_t cou
         release(cache, list[i]);
 }
 
-/* Entries that touch [start, end) leave the table; those without a pin are put into list. */
+/* Locked. Entries that touch [start, end) leave the table; those without a pin are put into list. */
 static uint32_t unlink_range(struct regcache *cache, uintptr_t start, uintptr_t end,
                              struct reg **list, uint32_t *found) {
-    uint32_t count = 0, i = find(cache, start);
-    for (struct reg *reg; (reg = reg_at(cache, i)) != NULL && atomic_load(&reg->start) < end;) {
+    uint32_t count = 0, i = regtable_find(&cache->table, start);
+    for (struct reg *reg; (reg = regtable_at(&cache->table, i)) != NULL && reg_start(reg) < end;) {
         ++*found;
-        if (unlink_at(cache, i))
+        if (regtable_unlink(&cache->table, i))
             list[count++] = reg;
     }
     return count;
 }
 
+void regcache_put(struct regcache *cache, struct reg *reg) {
+    if (reg_unpin(reg))
+        release(cache, reg);
+}
+
 /* ---- memory that goes --------------------------------------------------------------------------- */
 
+/* Locked. */
 static void range_gone(struct regcache *cache, uintptr_t start, uintptr_t end, struct reg **list,
                        uint32_t *count) {
     uint32_t found = 0;
@@ -165,158 +128,80 @@ void regcache_gone(struct regcache *cache, const void *addr, size_t bytes) {
     struct reg *list[REGCACHE_ENTRIES];
     uint32_t count = 0;
     uintptr_t start = (uintptr_t)addr & ~(cache->page - 1);
-    change_begin(cache);
+    lock(cache);
     range_gone(cache, start, (uintptr_t)addr + bytes, list, &count);
-    change_end(cache);
+    unlock(cache);
     release_list(cache, list, count);
 }
 
-/* The watching thread: there is something to read. */
+/*
+ * The watching thread: there is something to read. No more at a time than lookups can wait for; it is called
+ * again while there is more.
+ */
 static void on_event(void *arg) {
     struct regcache *cache = arg;
     struct reg *list[REGCACHE_ENTRIES];
     uint32_t count = 0;
     uintptr_t start, end;
-    change_begin(cache); /* before it is read: then munmap() returns */
-    while (regwatch_read(&cache->watch, &start, &end))
+    lock(cache);
+    struct regtable_shown *shown = regtable_withdraw(&cache->table); /* then munmap() returns */
+    for (int i = 0; i < EVENTS_MAX && regwatch_read(&cache->watch, &start, &end); i++)
         range_gone(cache, start, end, list, &count);
-    change_end(cache);
+    regtable_restore(&cache->table, shown);
     if (count > 0)
-        atomic_store(&cache->left, true);
-}
-
-/* ---- lookups ------------------------------------------------------------------------------------ */
-
-static bool pin(struct reg *reg) {
-    uint32_t state = atomic_load_explicit(&reg->state, memory_order_relaxed);
-    do {
-        if (state & (DEAD | FREE))
-            return false;
-    } while (!atomic_compare_exchange_weak(&reg->state, &state, state + 1));
-    return true;
-}
-
-static bool covers(const struct reg *reg, uintptr_t start, uintptr_t end) {
-    return atomic_load_explicit(&reg->start, memory_order_acquire) <= start &&
-           atomic_load_explicit(&reg->end, memory_order_acquire) >= end;
-}
-
-static struct reg *touch(struct regcache *cache, struct reg *reg) {
-    uint32_t tick = atomic_load_explicit(&cache->tick, memory_order_relaxed);
-    if (atomic_load_explicit(&reg->used, memory_order_relaxed) != tick)
-        atomic_store_explicit(&reg->used, tick, memory_order_relaxed);
-    count_one(&cache->hits);
-    return reg;
-}
-
-/* Without the lock. False: the table changed meanwhile, *out means nothing. */
-static bool look(struct regcache *cache, uintptr_t start, uintptr_t end, struct reg **out) {
-    uint64_t before = atomic_load_explicit(&cache->sequence, memory_order_acquire);
-    if (before & 1)
-        return false;
-    struct reg *reg = reg_at(cache, find(cache, start));
-    bool pinned = reg && covers(reg, start, end) && pin(reg);
-    /* In the one order of all these: either this load sees the change, or the change sees the pin. */
-    if (atomic_load(&cache->sequence) != before) {
-        if (pinned)
-            regcache_put(cache, reg);
-        return false;
-    }
-    *out = pinned ? reg : NULL;
-    return true;
-}
-
-static struct reg *look_locked(struct regcache *cache, uintptr_t start, uintptr_t end) {
-    pthread_mutex_lock(&cache->lock);
-    struct reg *reg = reg_at(cache, find(cache, start));
-    if (reg && !(covers(reg, start, end) && pin(reg)))
-        reg = NULL;
-    pthread_mutex_unlock(&cache->lock);
-    return reg;
-}
-
-void regcache_put(struct regcache *cache, struct reg *reg) {
-    if (atomic_fetch_sub(&reg->state, 1) == (DEAD | 1))
-        release(cache, reg);
+        regtable_leave(&cache->table);
+    unlock(cache);
 }
 
 /* ---- adding --------------------------------------------------------------------------------------- */
 
-/* What overlaps or adjoins makes the range larger, as long as it stays a small part of the limit. */
-static void widen(struct regcache *cache, uintptr_t *start, uintptr_t *end) {
-    uint32_t i = find(cache, *start > 0 ? *start - 1 : 0);
-    uintptr_t low = *start, high = *end;
-    for (struct reg *reg; (reg = reg_at(cache, i)) != NULL && atomic_load(&reg->start) <= high;
-         i++) {
-        low = atomic_load(&reg->start) < low ? atomic_load(&reg->start) : low;
-        high = atomic_load(&reg->end) > high ? atomic_load(&reg->end) : high;
-    }
-    if (high - low <= cache->config.bytes_max / 4) {
-        *start = low;
-        *end = high;
-    }
-}
-
-/* The least recently used entry without a pin; the lock. */
-static bool evict(struct regcache *cache, struct reg **list, uint32_t *count) {
-    uint32_t tick = atomic_load(&cache->tick), oldest = 0, best = UINT32_MAX;
-    uint32_t all = atomic_load(&cache->count);
-    for (uint32_t i = 0; i < all; i++) {
-        struct reg *reg = reg_at(cache, i);
-        uint32_t age = tick - atomic_load(&reg->used);
-        if (atomic_load(&reg->state) == 0 && (best == UINT32_MAX || age > oldest)) {
-            oldest = age;
-            best = i;
-        }
-    }
-    if (best == UINT32_MAX)
+/* Locked. The least recently used entry without a pin leaves the table. False: there is none. */
+static bool evict(struct regcache *cache, struct reg **out) {
+    uint32_t oldest = regtable_oldest(&cache->table, atomic_load(&cache->tick));
+    struct reg *reg = regtable_at(&cache->table, oldest);
+    if (!reg)
         return false;
-    struct reg *reg = reg_at(cache, best);
-    if (unlink_at(cache, best)) /* else somebody pinned it just now, and releases it */
-        list[(*count)++] = reg;
+    *out = regtable_unlink(&cache->table, oldest) ? reg : NULL; /* NULL: pinned just now */
     count_one(&cache->evicted);
     return true;
 }
 
-static struct reg *take_free(struct regcache *cache) {
-    for (uint32_t i = 0; i < cache->config.entries_max; i++)
-        if (atomic_load(&cache->regs[i].state) == FREE)
-            return &cache->regs[i];
-    return NULL;
+/* A place for one more entry of so many bytes, which are promised. NULL: *evicted may have made room. */
+static struct reg *try_room(struct regcache *cache, uint64_t bytes, struct reg **evicted,
+                            bool *more) {
+    const struct regcache_config *config = &cache->config;
+    struct reg *reg = NULL;
+    *evicted = NULL;
+    lock(cache);
+    uint32_t taken = REGCACHE_ENTRIES - cache->table.unused_count;
+    if (cache->bytes <= config->bytes_max - bytes && taken < config->entries_max) {
+        reg = regtable_take(&cache->table);
+        cache->bytes += bytes;
+    } else {
+        *more = evict(cache, evicted);
+    }
+    unlock(cache);
+    return reg;
 }
 
-/* Room for one more entry of so many bytes, by evicting; the lock is given up while deregistering. */
 static struct reg *make_room(struct regcache *cache, uint64_t bytes) {
-    struct reg *list[1], *reg;
-    for (uint32_t i = 0; i <= REGCACHE_ENTRIES; i++) {
-        uint32_t count = 0;
-        pthread_mutex_lock(&cache->lock);
-        bool fits =
-            bytes <= cache->config.bytes_max && cache->bytes <= cache->config.bytes_max - bytes;
-        reg = fits ? take_free(cache) : NULL;
-        if (reg) {
-            cache->bytes += bytes; /* promised */
-            atomic_store(&reg->state, DEAD | FREE);
-        }
-        pthread_mutex_unlock(&cache->lock);
+    bool more = bytes <= cache->config.bytes_max;
+    for (uint32_t i = 0; more && i <= REGCACHE_ENTRIES; i++) {
+        struct reg *evicted, *reg = try_room(cache, bytes, &evicted, &more);
+        if (evicted)
+            release(cache, evicted);
         if (reg)
             return reg;
-        change_begin(cache);
-        bool any = evict(cache, list, &count);
-        change_end(cache);
-        release_list(cache, list, count);
-        if (!any)
-            break;
     }
     errno = ENOSPC;
     return NULL;
 }
 
 static void give_room_back(struct regcache *cache, struct reg *reg, uint64_t bytes) {
-    pthread_mutex_lock(&cache->lock);
+    lock(cache);
     cache->bytes -= bytes;
-    atomic_store(&reg->state, FREE);
-    pthread_mutex_unlock(&cache->lock);
+    regtable_give(&cache->table, reg);
+    unlock(cache);
 }
 
 /* Registering is locked. NULL and *error. */
@@ -340,19 +225,20 @@ static bool enter(struct regcache *cache, struct reg *reg, uintptr_t start, uint
                   struct ibv_mr *mr, uint64_t events) {
     struct reg *list[REGCACHE_ENTRIES];
     uint32_t count = 0, found = 0;
-    change_begin(cache);
+    lock(cache);
     bool stale = cache->gone_events != events;
     if (!stale) {
         count = unlink_range(cache, start, end, list, &found);
-        atomic_store(&reg->start, start);
-        atomic_store(&reg->end, end);
+        atomic_store_explicit(&reg->start, start, memory_order_relaxed);
+        atomic_store_explicit(&reg->end, end, memory_order_relaxed);
         reg->mr = mr;
         reg->lkey = mr->lkey;
         atomic_store(&reg->used, atomic_fetch_add(&cache->tick, 1) + 1);
-        atomic_store(&reg->state, 1);
-        link_reg(cache, reg);
+        atomic_store(&reg->state, REG_PIN);
+        regtable_link(&cache->table, reg);
+        regtable_show(&cache->table);
     }
-    change_end(cache);
+    unlock(cache);
     if (stale)
         cache->config.fabric->dereg_mr(mr);
     pthread_mutex_unlock(&cache->registering);
@@ -361,13 +247,20 @@ static bool enter(struct regcache *cache, struct reg *reg, uintptr_t start, uint
     return !stale;
 }
 
-/* One try. 0 and *out pinned; EAGAIN: memory went away meanwhile; or another errno. */
-static int add(struct regcache *cache, uintptr_t start, uintptr_t end, struct reg **out) {
+/*
+ * One try. 0 and *out pinned; EAGAIN: memory went away meanwhile; or another errno. *wide: with what overlaps or
+ * adjoins; false afterwards if there was none.
+ */
+static int add(struct regcache *cache, uintptr_t start, uintptr_t end, bool *wide,
+               struct reg **out) {
     int error;
-    pthread_mutex_lock(&cache->lock);
+    uint64_t bytes = end - start;
+    lock(cache);
     uint64_t events = cache->gone_events;
-    widen(cache, &start, &end);
-    pthread_mutex_unlock(&cache->lock);
+    if (*wide)
+        regtable_widen(&cache->table, &start, &end, cache->config.bytes_max / 4);
+    *wide = end - start > bytes;
+    unlock(cache);
     struct reg *reg = make_room(cache, end - start);
     if (!reg)
         return errno;
@@ -385,24 +278,42 @@ static int add(struct regcache *cache, uintptr_t start, uintptr_t end, struct re
     return 0;
 }
 
+static struct reg *find(struct regcache *cache, uintptr_t start, uintptr_t end) {
+    bool locked;
+    uint64_t hits = 0;
+    struct reg *reg = regtable_look(&cache->table, start, end, &locked, &hits);
+    if (locked)
+        reg = regtable_look_locked(&cache->table, start, end, &hits);
+    if (hits > 0) /* also where none was found: see regtable_look() */
+        atomic_fetch_add_explicit(&cache->hits, hits, memory_order_relaxed);
+    if (!reg) {
+        count_one(&cache->misses);
+        return NULL;
+    }
+    uint32_t tick = atomic_load_explicit(&cache->tick, memory_order_relaxed);
+    if (atomic_load_explicit(&reg->used, memory_order_relaxed) != tick)
+        atomic_store_explicit(&reg->used, tick, memory_order_relaxed);
+    return reg;
+}
+
 struct reg *regcache_get(struct regcache *cache, const void *addr, size_t bytes) {
-    uintptr_t start = (uintptr_t)addr, end = start + bytes;
-    struct reg *reg = NULL;
+    uintptr_t start = (uintptr_t)addr, end = start + bytes, rest = cache->page - 1;
     bool on = atomic_load_explicit(&cache->on, memory_order_acquire);
     if (!on || bytes == 0 || end < start || end > UINTPTR_MAX - cache->page) {
         errno = on ? EINVAL : EOPNOTSUPP;
         return NULL;
     }
-    if (!look(cache, start, end, &reg))
-        reg = look_locked(cache, start, end);
+    struct reg *reg = find(cache, start, end);
     if (reg)
-        return touch(cache, reg);
-    count_one(&cache->misses);
-    reap(cache);
+        return reg;
+    reap_left(cache);
     int error = EAGAIN;
-    for (int i = 0; i < TRIES && error == EAGAIN; i++)
-        error = add(cache, start & ~(cache->page - 1), (end + cache->page - 1) & ~(cache->page - 1),
-                    &reg);
+    bool wide = true;
+    for (int i = 0; i < TRIES && (error == EAGAIN || (error != 0 && wide)); i++) {
+        /* A neighbour may not be to be registered any more, or there is no room for all: then alone. */
+        wide = error == EAGAIN;
+        error = add(cache, start & ~rest, (end + rest) & ~rest, &wide, &reg);
+    }
     if (error != 0)
         errno = error;
     return reg;
@@ -410,26 +321,33 @@ struct reg *regcache_get(struct regcache *cache, const void *addr, size_t bytes)
 
 /* ---- open and close -------------------------------------------------------------------------------- */
 
+/* Whether anybody tells of memory that goes, and there is a thread for grace periods. */
+static bool turn_on(struct regcache *cache) {
+    if (cache->config.told)
+        snprintf(cache->why, sizeof cache->why, "the application tells of memory that goes");
+    else
+        cache->watched =
+            regwatch_open(&cache->watch, on_event, cache, cache->why, sizeof cache->why);
+    if (!cache->config.told && !cache->watched)
+        return false;
+    int error = regtable_start(&cache->table, reap, cache);
+    if (error != 0)
+        snprintf(cache->why, sizeof cache->why, "off: no thread: %s", strerror(error));
+    return error == 0;
+}
+
 int regcache_open(struct regcache **out, const struct regcache_config *config) {
     struct regcache *cache = calloc(1, sizeof *cache);
-    if (!cache)
+    if (!cache || !regtable_open(&cache->table)) {
+        free(cache);
         return -ENOMEM;
+    }
     cache->config = *config;
     if (config->entries_max == 0 || config->entries_max > REGCACHE_ENTRIES)
         cache->config.entries_max = REGCACHE_ENTRIES;
     cache->page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    for (uint32_t i = 0; i < REGCACHE_ENTRIES; i++)
-        atomic_store(&cache->regs[i].state, FREE);
     pthread_mutex_init(&cache->registering, NULL);
-    pthread_mutex_init(&cache->lock, NULL);
-    if (config->told) {
-        cache->on = true;
-        snprintf(cache->why, sizeof cache->why, "the application tells of memory that goes");
-    } else {
-        cache->watched =
-            regwatch_open(&cache->watch, on_event, cache, cache->why, sizeof cache->why);
-        cache->on = cache->watched;
-    }
+    cache->on = turn_on(cache);
     *out = cache;
     return 0;
 }
@@ -440,33 +358,42 @@ void regcache_let_go(struct regcache *cache) {
     if (atomic_exchange(&cache->on, false))
         snprintf(cache->why, sizeof cache->why, "off: the device is gone");
     for (uint32_t i = 0; i < REGCACHE_ENTRIES; i++)
-        end_registration(cache, &cache->regs[i]);
+        end_registration(cache, &cache->table.places[i]);
     pthread_mutex_unlock(&cache->registering);
 }
 
 void regcache_close(struct regcache *cache) {
     if (cache->watched)
         regwatch_close(&cache->watch); /* ends the watch over every range */
+    regtable_stop(&cache->table);
     for (uint32_t i = 0; i < REGCACHE_ENTRIES; i++)
-        end_registration(cache, &cache->regs[i]);
-    pthread_mutex_destroy(&cache->lock);
+        end_registration(cache, &cache->table.places[i]);
+    regtable_close(&cache->table);
     pthread_mutex_destroy(&cache->registering);
     free(cache);
 }
 
+void regcache_settle(struct regcache *cache) {
+    regtable_settle(&cache->table);
+}
+
 void regcache_figures(struct regcache *cache, struct regcache_figures *out) {
     *out = (struct regcache_figures){.on = atomic_load(&cache->on)};
-    reap(cache);
-    out->hits = atomic_load(&cache->hits);
+    reap_left(cache);
     out->misses = atomic_load(&cache->misses);
     out->merged = atomic_load(&cache->merged);
     out->evicted = atomic_load(&cache->evicted);
     out->gone = atomic_load(&cache->gone);
-    pthread_mutex_lock(&cache->lock);
+    lock(cache);
+    out->hits = atomic_load(&cache->hits);
+    for (uint32_t i = 0; i < REGCACHE_ENTRIES; i++)
+        out->hits += reg_hits(&cache->table.places[i]);
     out->bytes = cache->bytes;
-    out->entries = atomic_load(&cache->count);
-    pthread_mutex_unlock(&cache->lock);
+    out->entries = cache->table.count;
+    unlock(cache);
     pthread_mutex_lock(&cache->registering);
     memcpy(out->why, cache->why, sizeof out->why);
+    if (cache->gone_device)
+        out->bytes = out->entries = 0;
     pthread_mutex_unlock(&cache->registering);
 }

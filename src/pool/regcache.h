@@ -10,23 +10,21 @@
  * promises to call regcache_gone() before it gives memory back. With neither it is off, and says why.
  *
  * How a stale hit is excluded: munmap() of watched memory returns only when its event was read. The
- * thread that reads events makes the sequence odd first and even when everything the events name is
- * out of the table; a lookup that finds it odd, or changed, waits on the lock. So what is unmapped
- * before a lookup begins is gone in it. What another thread unmaps, or has mapped anew, while the
- * lookup runs or while munmap() has not returned yet is a race of the application's, as with any use of
- * that memory. Not noticed: a shared file that is truncated or punched, by whomever. A watched range is
- * a mapping of its own to the kernel: mremap() of more than that fails with EFAULT, which realloc() takes
- * as a reason to copy.
+ * thread that reads events withdraws the table of lookups first and shows it again when everything the
+ * events name is dead; a lookup that finds no table waits on the lock. So what is unmapped before a lookup
+ * begins is gone in it. What another thread unmaps, or has mapped anew, while the lookup runs or while
+ * munmap() has not returned yet is a race of the application's, as with any use of that memory. Not
+ * noticed: a shared file that is truncated or punched, by whomever. A watched range is a mapping of
+ * its own to the kernel: mremap() of more than that fails with EFAULT, which realloc() takes as a reason
+ * to copy.
  *
- * Why not RCU: lookups come from threads of the application, so the flavour would have to be urcu-bp,
- * which registers each thread by itself, with a lock and an allocation, and a grace period would stand
- * between unmapping and deregistering. Entries here are never freed and a lookup pins the one it
- * returns, so a sequence number and a look at it afterwards are enough.
+ * Lookups run under RCU, without a lock: regtable.h. What RCU defers is only writing again what a lookup
+ * may be looking at; a registration ends at once.
  *
- * Entries cover whole pages and never overlap. Any thread; nothing is allocated after opening. Two locks:
- * `registering` is held across calls to the device and is taken first. `lock` guards the table and is never
- * held across a call that may map or unmap, because the unmapping thread waits for the one that reads
- * events, which needs the lock.
+ * Entries cover whole pages and never overlap. Any thread; nothing is allocated after opening, but for what
+ * liburcu keeps of each thread, with its first lookup. Two locks: `registering` is held across calls to the
+ * device and is taken first. The table's is never held across a call that may map or unmap, because the
+ * unmapping thread waits for the one that reads events, which needs the lock.
  */
 #ifndef POOL_REGCACHE_H
 #define POOL_REGCACHE_H
@@ -37,8 +35,9 @@
 #include <stdint.h>
 
 #include "fabric/fabric.h"
+#include "pool/regtable.h"
 
-#define REGCACHE_ENTRIES 1024 /* at most, whatever is asked for */
+#define REGCACHE_ENTRIES REGTABLE_ENTRIES /* at most, whatever is asked for */
 
 struct regcache;
 
@@ -51,14 +50,6 @@ struct regcache_config {
     bool told;            /* the application calls regcache_gone(): no userfaultfd is needed */
 };
 
-struct reg { /* one registration; constant while it is pinned */
-    _Atomic uintptr_t start, end;
-    struct ibv_mr *mr; /* registering; NULL: none any more */
-    uint32_t lkey;
-    _Atomic uint32_t state; /* pins, and bits of the cache's */
-    _Atomic uint32_t used;  /* the tick of the last hit */
-};
-
 struct regcache_figures {
     uint64_t hits, misses, merged, evicted, gone; /* gone: entries whose memory went away */
     uint64_t bytes;
@@ -69,7 +60,7 @@ struct regcache_figures {
 
 /* 0, also when the cache is off; or -errno. */
 int regcache_open(struct regcache **out, const struct regcache_config *config);
-void regcache_close(struct regcache *cache); /* nothing is pinned any more */
+void regcache_close(struct regcache *cache); /* nothing is pinned any more; see regtable_stop() */
 /* The device is gone: ends every registration, pinned or not, and the cache is off. Any thread. */
 void regcache_let_go(struct regcache *cache);
 
@@ -85,5 +76,8 @@ void regcache_put(struct regcache *cache, struct reg *reg);
 void regcache_gone(struct regcache *cache, const void *addr, size_t bytes);
 
 void regcache_figures(struct regcache *cache, struct regcache_figures *out);
+
+/* For tests: waits until no lookup from before looks at anything. Not inside of a read-side section. */
+void regcache_settle(struct regcache *cache);
 
 #endif

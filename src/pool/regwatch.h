@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 struct regwatch {
-    int fd, stop_fd;
+    int fd, stop_fd, wait_fd;
     pthread_t thread;
     void (*on_event)(void *arg);
     void *arg;

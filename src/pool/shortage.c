@@ -19,10 +19,11 @@ static bool is_refusal(int error) {
 
 static void explain_huge(char *text, size_t size, const struct shortage *s) {
     uint64_t page = (uint64_t)1 << s->huge_log2;
+    /* By so many for this pool: there are others, and what others have is not known here. */
     uint64_t all = s->bytes_max / page + (s->bytes_max % page != 0);
     snprintf(text, size,
              "%" PRIu64 " KiB are not to be had on pages of %" PRIu64 " KiB, others serve;"
-             " hugepages-%" PRIu64 "kB/nr_hugepages = %" PRIu64 " would do (SLUICE_HUGE_PAGES)",
+             " raise hugepages-%" PRIu64 "kB/nr_hugepages by %" PRIu64 " (SLUICE_HUGE_PAGES)",
              kib(s->need), page >> 10, page >> 10, all);
 }
 

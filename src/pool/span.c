@@ -99,13 +99,14 @@ unsigned spans_take(struct spans *spans, unsigned max, struct sluice_msg **chain
     return count;
 }
 
-void spans_give(struct spans *spans, struct sluice_msg *msg) {
+bool spans_give(struct spans *spans, struct sluice_msg *msg) {
     struct span *span = msg->home;
     msg->next = span->free;
     span->free = msg;
     span->slots_free++;
     if (!span->link)
         list_add(spans, span);
+    return span->slots_free == span->slots;
 }
 
 bool spans_reclaim(struct spans *spans) {

@@ -2,9 +2,10 @@
 /*
  * span.h - size classes, and spans: runs of pages cut into buffers of one class.
  *
- * Classes grow by a quarter of a power of two, so a buffer is at most a quarter larger than what
- * was asked for. A span knows how many of its buffers are free; an empty one goes back to its arena
- * when another class or a large message needs the pages.
+ * Capacities are the multiples of 64 up to 256 (buffers begin at cache lines, so there is none between
+ * them), then four for each doubling: above 256 bytes a buffer is at most a quarter larger than what was
+ * asked for, below by 63 bytes at most. A span knows how many of its buffers are free; an empty one goes
+ * back to its arena when another class or a large message needs the pages.
  *
  * Owner: the pool, under its list lock; opening and reclaiming also under its slow lock (arenas).
  */
@@ -15,22 +16,27 @@
 #include "pool/debug.h"
 #include "pool/pool.h"
 
-#define CLASS_LOG2_MIN 8  /* 256 B */
+#define CLASS_LOG2_EVEN 8 /* up to 256 B in steps of a quarter of that, 64 B */
 #define CLASS_LOG2_MAX 20 /* 1 MiB */
 #define CLASS_BYTES_MAX ((size_t)1 << CLASS_LOG2_MAX)
-_Static_assert(POOL_CLASSES == (CLASS_LOG2_MAX - CLASS_LOG2_MIN) * 4 + 1, "classes");
+_Static_assert(POOL_CLASSES == (CLASS_LOG2_MAX - CLASS_LOG2_EVEN) * 4 + 4, "classes");
 
-/* Smallest class with room for bytes <= CLASS_BYTES_MAX. */
+/*
+ * Smallest class with room for bytes <= CLASS_BYTES_MAX. No branch: each message asks, and sizes are mixed.
+ * The two bits behind the highest say which quarter of a doubling it is, and with the highest in front of
+ * them 4 more. Up to 256 bytes that bit is missing: those are the four classes in front.
+ */
 static inline unsigned class_of(size_t bytes) {
-    if (bytes <= (size_t)1 << CLASS_LOG2_MIN)
-        return 0;
-    size_t last = bytes - 1; /* a size that is a capacity itself belongs to that class */
-    unsigned log2 = 63 - (unsigned)__builtin_clzll(last);
-    return (log2 - CLASS_LOG2_MIN) * 4 + (unsigned)(last >> (log2 - 2) & 3) + 1;
+    size_t last = bytes - (bytes != 0); /* a size that is a capacity itself belongs to that class */
+    size_t even = ((size_t)2 << CLASS_LOG2_EVEN) - 1;
+    unsigned log2 = 63 ^ (unsigned)__builtin_clzll(last | even);
+    return (log2 - CLASS_LOG2_EVEN) * 4 + (unsigned)(last >> (log2 - 2));
 }
 
 static inline size_t class_capacity(unsigned size_class) {
-    return (size_t)(4 + size_class % 4) << (CLASS_LOG2_MIN - 2 + size_class / 4);
+    if (size_class < 4)
+        return (size_t)(size_class + 1) << (CLASS_LOG2_EVEN - 2);
+    return (size_t)(5 + size_class % 4) << (CLASS_LOG2_EVEN - 3 + size_class / 4);
 }
 
 static inline size_t class_slot(unsigned size_class, bool marked) {
@@ -66,7 +72,8 @@ struct span *span_open(struct spans *spans, struct pool *pool, unsigned size_cla
                        struct arena *arena, uint8_t *addr, uint32_t pages, bool marked);
 /* Up to max free buffers, chained. Returns how many. */
 unsigned spans_take(struct spans *spans, unsigned max, struct sluice_msg **chain);
-void spans_give(struct spans *spans, struct sluice_msg *msg);
+/* True: its span is empty now, all of its buffers are free. */
+bool spans_give(struct spans *spans, struct sluice_msg *msg);
 /* Returns every empty span to its arena. True if there was one. */
 bool spans_reclaim(struct spans *spans);
 void spans_free(struct spans *spans); /* control blocks only: the arenas are going away */

@@ -18,6 +18,8 @@
 #include "util.h"
 
 #include <limits.h>
+#include <signal.h>
+#include <sys/prctl.h>
 
 enum action { IDLE, ECHO, SINK, FLOOD };
 static const char *const actions[] = {"idle", "echo", "sink", "flood"};
@@ -260,6 +262,7 @@ static bool has(char **words, const char *word) {
 
 int main(int argc, char **argv) {
     it_no_cmocka = true;
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind, stopped or not */
     signal(SIGPIPE, SIG_IGN);
     must(argc >= 2);
     for (unsigned i = 0; i < sizeof actions / sizeof actions[0]; i++)

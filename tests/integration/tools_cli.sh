@@ -367,6 +367,9 @@ stat_until() { # stat_until PID: until the process has received messages
     return 1
 }
 check "stat: the busy server's counters do not move" stat_until "$server"
+run sluice-stat "$server" </dev/null
+check "stat: no buffers by size" \
+    grep -Eq "^  [0-9]+[KM]?( +[0-9]+){2} +handed out; [0-9]+ not returned$" "$work/out"
 kill -KILL "$server"
 wait "$server" 2>/dev/null
 unset "running[$server]"
@@ -398,9 +401,26 @@ served "$server" 1 "bw whose client was stopped"
 
 run sluice-info </dev/null
 check "info: status $status" [ "$status" = 0 ]
-for word in device why wake workers placement messages memory sessions budget limits; do
+for word in device why wake workers placement messages memory arenas sessions budget limits; do
     check "info: no $word" grep -q "^$word " "$work/out"
 done
+check "info: not where a worker is" grep -Eq "^workers +1, on (CPU [0-9]+|no CPU of its own)" "$work/out"
+check "info: not where the device is" grep -q "the device is on no NUMA node$" "$work/out"
+check "info: not where memory is" grep -q "memory is bound to no NUMA node" "$work/out"
+check "info: no arenas" grep -Eq "^arenas +for sending: [0-9]+ KiB on " "$work/out"
+check "info: no arenas" grep -Eq "^ +for receiving: [0-9]+ KiB on " "$work/out"
+check "info: not what sending has" grep -q "bytes for allocating and sending" "$work/out"
+check "info: not what receiving has" grep -q "bytes for receiving" "$work/out"
+check "info: not what a session has" grep -q "a session has at least" "$work/out"
+check "info: no limit on locked memory" grep -q "locked memory.*(.ulimit -l.)" "$work/out"
+check "info: no limit of the cgroup" grep -q "of the cgroup\|for the cgroup" "$work/out"
+check "info: no limit of descriptors" grep -Eq "[0-9]+ of [0-9]+ descriptors are open" "$work/out"
+SLUICE_HUGE_PAGES=no run sluice-info </dev/null
+check "info: not on the pages that were chosen" \
+    grep -Eq "for sending: [0-9]+ KiB on ordinary pages$" "$work/out"
+SLUICE_NUMA=4000 run sluice-info </dev/null
+check "info on a NUMA node that is not there: status $status" [ "$status" = 1 ]
+check "info on such a node: $(cat "$work/err")" grep -q "SLUICE_NUMA names NUMA node 4000" "$work/err"
 run sluice-info --json --workers 0 </dev/null
 check "info --json: status $status" [ "$status" = 0 ]
 check "info --json: keys" has_keys "$work/out" version device software why wake worker_cpus \
@@ -417,6 +437,9 @@ for word in sessions messages_sent bytes_sent credit_stalls polls send_wrs recei
     longest_turn_ns stalls drained idle bytes_max grown_ahead missed completions/poll WRs/post \
     receives/post CONNECT_REQUEST USER unknown; do
     check "stat: no $word" grep -q "^  $word " "$work/out"
+done
+for pool in send receive; do
+    check "stat: no memory for $pool" grep -q "^memory, $pool$" "$work/out"
 done
 run sluice-stat --json "$server" </dev/null
 check "stat --json: status $status" [ "$status" = 0 ]

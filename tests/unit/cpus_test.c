@@ -128,6 +128,8 @@ struct narrow {
     int cpu, result;
     struct cpu_claim claim, second;
     cpu_set_t after;
+    int16_t other; /* another CPU; -1: there is none */
+    struct cpu_claim named, unnamed;
 };
 
 static void *claim_narrowly(void *arg) {
@@ -137,6 +139,11 @@ static void *claim_narrowly(void *arg) {
         n->result = cpu_claim_any(&n->claim);
     if (n->result == 0)
         n->result = cpu_claim_any(&n->second);
+    if (n->result == 0 && n->other >= 0) {
+        n->result = cpu_claim_of(&n->unnamed, &n->other, 1, 0);
+        if (n->result == 0)
+            n->result = cpu_claim_of(&n->named, &n->other, 1, 1);
+    }
     sched_getaffinity(0, sizeof n->after, &n->after);
     return NULL;
 }
@@ -146,7 +153,10 @@ static void affinity_limits_the_choice_and_pinning_works(void **state) {
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         if (!CPU_ISSET(cpu, &allowed))
             continue;
-        struct narrow n = {.cpu = cpu};
+        struct narrow n = {.cpu = cpu, .other = -1};
+        for (int16_t at = 0; at < CPU_SETSIZE; at++)
+            if (at != cpu && CPU_ISSET(at, &allowed))
+                n.other = at;
         pthread_t thread;
         assert_int_equal(pthread_create(&thread, NULL, claim_narrowly, &n), 0);
         pthread_join(thread, NULL);
@@ -155,6 +165,11 @@ static void affinity_limits_the_choice_and_pinning_works(void **state) {
         assert_true(CPU_ISSET(cpu, &n.after));
         assert_int_equal(n.claim.cpu, cpu);
         assert_int_equal(n.second.cpu, -1);
+        if (n.other >= 0) { /* the mask holds for what is found, not for what the user names */
+            assert_int_equal(n.unnamed.cpu, -1);
+            assert_int_equal(n.named.cpu, n.other);
+            cpu_claim_release(&n.named);
+        }
         cpu_claim_release(&n.claim);
     }
     assert_int_equal(cpu_pin_self(-1), -EINVAL);

@@ -19,6 +19,7 @@
 
 static struct {
     _Atomic int64_t mapped, registered, registrations, calls;
+    _Atomic int64_t peak;             /* of registered */
     _Atomic int fail_alloc, fail_reg; /* 1: from now on */
     _Atomic int64_t reg_bytes_max;    /* larger registrations fail, as with a locked-memory limit */
     _Atomic int wrong_access;
@@ -73,7 +74,10 @@ static struct ibv_mr *fake_reg_mr(struct ibv_pd *pd, void *addr, size_t length, 
     if (mr->lkey < 1024)
         fake.mrs[mr->lkey] = mr;
     atomic_store(&fake.last_thread, pthread_self());
-    fake.registered += (int64_t)length;
+    int64_t now = atomic_fetch_add(&fake.registered, (int64_t)length) + (int64_t)length;
+    int64_t peak = atomic_load(&fake.peak);
+    while (now > peak && !atomic_compare_exchange_weak(&fake.peak, &peak, now))
+        ;
     return mr;
 }
 
@@ -107,6 +111,33 @@ __attribute__((unused)) static void close_pool(struct pool *pool) {
     assert_int_equal(fake.mapped, 0);
     assert_int_equal(fake.registered, 0);
     assert_int_equal(fake.wrong_access, 0);
+}
+
+__attribute__((unused)) static struct pool *open_with(uint64_t bytes_max,
+                                                      struct backing_wish wish) {
+    struct pool *pool = NULL;
+    struct pool_config config = {&fake_fabric, &pd, bytes_max, wish};
+    assert_int_equal(pool_open_with(&pool, &config), 0);
+    return pool;
+}
+
+/* All that can be had of a size, chained. */
+__attribute__((unused)) static struct sluice_msg *fill(struct pool *pool, struct pool_cache *cache,
+                                                       size_t bytes) {
+    struct sluice_msg *chain = NULL, *msg;
+    while ((msg = pool_get(pool, cache, bytes)) != NULL) {
+        msg->next = chain;
+        chain = msg;
+    }
+    return chain;
+}
+
+__attribute__((unused)) static void drop(struct pool *pool, struct pool_cache *cache,
+                                         struct sluice_msg *chain) {
+    for (struct sluice_msg *next; chain; chain = next) {
+        next = chain->next;
+        pool_put(pool, cache, chain);
+    }
 }
 
 __attribute__((unused)) static int reset(void **state) {

@@ -265,6 +265,36 @@ static void a_loop_that_sleeps_gives_back_what_its_cache_has(void **state) {
     pair_close(&p);
 }
 
+/* It is told when it may have what it wants, not of each little that comes back. */
+static void small_returns_bring_no_writable_to_who_wants_much(void **state) {
+    (void)state;
+    enum { MUCH = 200000, SPAN_OF_SIZE = 31 };
+    struct pair p;
+    sluice_msg *msg = NULL;
+    pair_open(&p, PAIR_NODE(.memory_bytes_max = 4 * MIB, .message_bytes_max = 256 << 10),
+              PAIR_LINK());
+    pair_connect(&p, PAIR_LINK());
+    use_up(&p);
+    unsigned vain = 0, all = hoarded;
+    assert_int_equal(sluice_alloc(p.a.node, MUCH, &msg), SLUICE_EAGAIN);
+    while (!msg && hoarded > 0) {
+        sluice_event event;
+        sluice_free(hoard[--hoarded]);
+        if (sluice_poll(p.a.loop, &event, 1, 0) == 0)
+            continue;
+        assert_int_equal(event.type, SLUICE_WRITABLE);
+        if (sluice_alloc(p.a.node, MUCH, &msg) != 0)
+            vain++;
+    }
+    assert_non_null(msg);
+    print_message("%u of %u came back, %u times told in vain\n", all - hoarded, all, vain);
+    assert_true(vain <= (all - hoarded) / SPAN_OF_SIZE + 1);
+    assert_true(sluice_poll(p.a.loop, NULL, 0, 0) >= 0);
+    sluice_free(msg);
+    give_back_all(&p);
+    pair_close(&p);
+}
+
 static struct ibv_mr *refuse(struct ibv_pd *pd, void *addr, size_t length, int access) {
     (void)pd, (void)addr, (void)length, (void)access;
     errno = ENOMEM;
@@ -303,6 +333,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_waits_for_memory_hears_of_it_whichever_way_it_comes),
         cmocka_unit_test(a_loop_that_sleeps_gives_back_what_its_cache_has),
+        cmocka_unit_test(small_returns_bring_no_writable_to_who_wants_much),
         cmocka_unit_test(without_memory_that_could_come_back_it_is_enomem),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,18 +21,10 @@
 
 #include "base/topology.h"
 #include "fabric/fabric.h"
+#include "machine.h"
 #include "node/plan.h"
 
 static const struct plan_nic nics[] = {{"mlx5_0", 0}, {"mlx5_1", 1}, {"mlx5_2", 3}, {"bad_0", 99}};
-
-static hwloc_topology_t machine(const char *text) {
-    hwloc_topology_t topology;
-    assert_int_equal(hwloc_topology_init(&topology), 0);
-    hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
-    assert_int_equal(hwloc_topology_set_synthetic(topology, text), 0);
-    assert_int_equal(hwloc_topology_load(topology), 0);
-    return topology;
-}
 
 static struct plan_input input(hwloc_topology_t topology, const char *device, uint32_t workers) {
     return (struct plan_input){.topology = topology,
@@ -196,6 +188,10 @@ static void nothing_known_gives_a_plan_that_works(void **state) {
     assert_int_equal(plan.device_numa, PLAN_NO_NUMA);
     assert_int_equal(plan.arena_numa, PLAN_NO_NUMA);
     assert_int_equal(plan.worker_cpu[0], -1);
+    assert_string_equal(plan.why, "the machine's topology is not known");
+    in.missing = "it rains";
+    assert_int_equal(plan_make(&plan, &in), 0);
+    assert_string_equal(plan.why, "it rains");
     hwloc_topology_t topology = machine("numa:2 core:2 pu:1");
     static const char *const devices[] = {"nobody_0", "bad_0", NULL};
     for (int i = 0; i < 3; i++) {
@@ -204,6 +200,8 @@ static void nothing_known_gives_a_plan_that_works(void **state) {
         assert_int_equal(plan.device_numa, PLAN_NO_NUMA);
         check_all(&plan, 4);
         assert_int_equal(plan.near_count, 4);
+        assert_non_null(strstr(plan.why, i == 1 ? "bad_0 is on NUMA node 99, which is not there for"
+                                                : "nobody knows where the device is"));
     }
     in = input(topology, "mlx5_0", 2);
     in.software = true; /* in memory, whatever it is called */
@@ -237,51 +235,6 @@ static void what_the_device_says_of_itself_is_believed_first(void **state) {
 }
 
 /* ---- devices that hwloc knows -------------------------------------------------------------------- */
-
-/* One NIC for each of these nodes: "mlx5_N" on node N, at 000N:3b:00.0 of the PCI bus. */
-static hwloc_topology_t machine_with_nics(const char *text, const int *nodes, int count) {
-    hwloc_topology_t plain = machine(text), topology;
-    char *xml;
-    int length;
-    assert_int_equal(hwloc_topology_export_xmlbuffer(plain, &xml, &length, 0), 0);
-    static char with[262144];
-    char *out = with;
-    for (const char *line = xml; *line;) {
-        const char *end = strchr(line, '\n') ? strchr(line, '\n') + 1 : line + strlen(line);
-        memcpy(out, line, (size_t)(end - line));
-        out += end - line;
-        int numa;
-        const char *node = strstr(line, "<object type=\"NUMANode\" os_index=\"");
-        if (node && node < end &&
-            sscanf(node, "<object type=\"NUMANode\" os_index=\"%d", &numa) == 1)
-            for (int i = 0; i < count; i++)
-                if (nodes[i] == numa) { /* behind the object, which has one child */
-                    const char *close = strstr(line, "</object>");
-                    assert_non_null(close);
-                    memcpy(out, end, (size_t)(close + 9 - end));
-                    out += close + 9 - end;
-                    end = close + 9;
-                    out += sprintf(
-                        out,
-                        "<object type=\"Bridge\" gp_index=\"%d\" bridge_type=\"0-1\" depth=\"0\""
-                        " bridge_pci=\"%04d:[00-ff]\"><object type=\"PCIDev\" gp_index=\"%d\""
-                        " pci_busid=\"%04d:3b:00.0\" pci_type=\"0207 [15b3:1017] [15b3:0020] 00\""
-                        " pci_link_speed=\"0.000000\"><object type=\"OSDev\" gp_index=\"%d\""
-                        " name=\"mlx5_%d\" osdev_type=\"3\"/></object></object>\n",
-                        1000 + numa, numa, 2000 + numa, numa, 3000 + numa, numa);
-                }
-        line = end;
-    }
-    *out = 0;
-    hwloc_free_xmlbuffer(plain, xml);
-    hwloc_topology_destroy(plain);
-    assert_int_equal(hwloc_topology_init(&topology), 0);
-    hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-    hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
-    assert_int_equal(hwloc_topology_set_xmlbuffer(topology, with, (int)(out - with) + 1), 0);
-    assert_int_equal(hwloc_topology_load(topology), 0);
-    return topology;
-}
 
 static void nics_that_hwloc_sees_are_where_it_says(void **state) {
     (void)state;
@@ -416,6 +369,23 @@ static void memory_is_bound_to_no_node_the_cgroup_forbids(void **state) {
     hwloc_topology_destroy(topology);
 }
 
+static void memory_is_bound_to_no_node_without_any(void **state) {
+    (void)state;
+    hwloc_topology_t topology = machine("numa:4 core:2 pu:1");
+    struct plan_input in = input(topology, "mlx5_1", 1);
+    struct plan plan;
+    hwloc_get_obj_by_type(topology, HWLOC_OBJ_NUMANODE, 1)->attr->numanode.local_memory = 0;
+    assert_int_equal(plan_make(&plan, &in), 0);
+    assert_int_equal(plan.device_numa, 1);
+    assert_int_equal(plan.worker_numa[0], 1); /* its CPUs are as near as ever */
+    assert_int_equal(plan.arena_numa, PLAN_NO_NUMA);
+    in.numa_environment = "1";
+    assert_int_equal(plan_make(&plan, &in), -EINVAL);
+    assert_non_null(strstr(plan.why, "SLUICE_NUMA names NUMA node 1, which is not there, not "
+                                     "allowed, or has no memory"));
+    hwloc_topology_destroy(topology);
+}
+
 static void one_node_is_near_everything(void **state) {
     (void)state;
     hwloc_topology_t topology = machine("core:4 pu:1");
@@ -513,6 +483,7 @@ int main(void) {
         cmocka_unit_test(who_knows_the_device_is_asked_in_order),
         cmocka_unit_test(memory_goes_where_the_user_says),
         cmocka_unit_test(memory_is_bound_to_no_node_the_cgroup_forbids),
+        cmocka_unit_test(memory_is_bound_to_no_node_without_any),
         cmocka_unit_test(one_node_is_near_everything),
         cmocka_unit_test(hwlocs_verbs_helper_is_asked_of_nics_and_of_nothing_else),
     };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * pool_arena_test.c - where a pool's memory comes from: which pages, which NUMA node, and who waits
- * while it is registered.
+ * pool_arena_test.c - where a pool's memory comes from: which pages, and which NUMA node.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -10,42 +9,16 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <dirent.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <stdio.h>
-#include <time.h>
 
 #include "base/limits.h"
 #include "base/topology.h"
 #include "fake_memory.h"
 #include "pool/inside.h"
-
-static struct pool *open_with(uint64_t bytes_max, struct backing_wish wish) {
-    struct pool *pool = NULL;
-    struct pool_config config = {&fake_fabric, &pd, bytes_max, wish};
-    assert_int_equal(pool_open_with(&pool, &config), 0);
-    return pool;
-}
-
-static struct sluice_msg *fill(struct pool *pool, struct pool_cache *cache, size_t bytes) {
-    struct sluice_msg *chain = NULL, *msg;
-    while ((msg = pool_get(pool, cache, bytes)) != NULL) {
-        msg->next = chain;
-        chain = msg;
-    }
-    return chain;
-}
-
-static void drop(struct pool *pool, struct pool_cache *cache, struct sluice_msg *chain) {
-    for (struct sluice_msg *next; chain; chain = next) {
-        next = chain->next;
-        pool_put(pool, cache, chain);
-    }
-}
 
 /* ---- pages --------------------------------------------------------------------------------------- */
 
@@ -106,16 +79,72 @@ static void the_environment_chooses_pages(void **state) {
         const char *text;
         unsigned huge_log2;
         bool no_transparent;
-    } list[] = {
-        {"1G", 30, false}, {"2M", 21, false}, {"no", 0, true}, {"", 0, false}, {"4K", 0, false}};
+        int error;
+    } list[] = {{"1G", 30, false, 0}, {"2M", 21, false, 0},      {"no", 0, true, 0},
+                {"", 0, false, 0},    {"4K", 0, false, -EINVAL}, {"2M ", 0, false, -EINVAL}};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         struct backing_wish wish = {.numa = -1};
         setenv("SLUICE_HUGE_PAGES", list[i].text, 1);
-        backing_from_environment(&wish);
+        assert_int_equal(backing_from_environment(&wish), list[i].error);
         assert_int_equal(wish.huge_log2, list[i].huge_log2);
         assert_int_equal(wish.no_transparent, list[i].no_transparent);
     }
     unsetenv("SLUICE_HUGE_PAGES");
+}
+
+/* The kernel's flag of the mapping an address lies in, as "hg" (huge pages asked for) or "nh". */
+static bool has_flag(const void *addr, const char *flag) {
+    char line[512];
+    bool inside = false, found = false;
+    FILE *file = fopen("/proc/self/smaps", "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        unsigned long from, to;
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2 && strchr(line, '-') < strchr(line, ' '))
+            inside = (uintptr_t)addr >= from && (uintptr_t)addr < to;
+        if (inside && strncmp(line, "VmFlags:", 8) == 0)
+            found = strstr(line, flag) != NULL;
+    }
+    fclose(file);
+    return found;
+}
+
+/* Asked for where the report says so, and forbidden where the environment does. */
+static void transparent_pages_are_asked_for_or_forbidden(void **state) {
+    (void)state;
+    const struct fabric_ops *const list[] = {&fabric_system, &fabric_soft};
+    if (access("/sys/kernel/mm/transparent_hugepage", F_OK) != 0) {
+        print_message("SKIPPED: THIS KERNEL HAS NO TRANSPARENT HUGE PAGES\n");
+        skip();
+    }
+    for (size_t i = 0; i < 2; i++)
+        for (int no = 0; no < 2; no++) {
+            struct backing got;
+            struct backing_wish wish = {0, no, -1};
+            uint8_t *addr = backing_alloc(list[i], 4 * MIB, &wish, &got);
+            assert_non_null(addr);
+            assert_int_equal(got.kind, no ? BACKING_SMALL : BACKING_TRANSPARENT);
+            assert_int_equal(has_flag(addr, " hg"), !no);
+            assert_int_equal(has_flag(addr, " nh"), no);
+            list[i]->mem_free(addr, 4 * MIB);
+        }
+}
+
+/* Whoever asks at the same time: what there is room for is decided when it is taken. */
+static void a_block_never_exceeds_the_cap(void **state) {
+    (void)state;
+    struct budget budget = {.fabric = &fake_fabric, .pd = &pd, .bytes_max = 3 * MIB};
+    struct block one, two;
+    budget.wish.numa = -1;
+    assert_int_equal(block_open(&one, &budget, 2 * MIB), 0);
+    assert_int_equal(block_open(&two, &budget, 2 * MIB), -ENOMEM);
+    assert_int_equal(fake.registered, 2 * MIB);
+    assert_int_equal(block_open(&two, &budget, MIB), 0);
+    block_close(&one, &budget);
+    assert_int_equal(block_open(&one, &budget, 3 * MIB), -ENOMEM);
+    block_close(&two, &budget);
+    assert_int_equal(fake.registered, 0);
+    assert_int_equal(budget.bytes, 0);
 }
 
 static const char huge_path[] = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
@@ -188,6 +217,30 @@ static uint64_t huge_of(const struct fabric_ops *real, char *text, size_t bytes)
     return f.missed == 0 ? f.kind[BACKING_2M] : 0;
 }
 
+/* Whether every page is there, without its having been written to. */
+static bool is_resident(uint8_t *addr, size_t bytes) {
+    static unsigned char pages[4096];
+    size_t size = (size_t)sysconf(_SC_PAGESIZE), count = bytes / size;
+    assert_true(count <= sizeof pages);
+    assert_int_equal(mincore(addr, bytes, pages), 0);
+    for (size_t i = 0; i < count; i++)
+        if (!(pages[i] & 1))
+            return false;
+    return true;
+}
+
+/* Touched at once: a cgroup that allows fewer than there are must refuse here, not end the process later. */
+static bool are_touched_at_once(const struct fabric_ops *real) {
+    struct backing got;
+    struct backing_wish wish = {21, false, -1};
+    uint8_t *addr = backing_alloc(real, 4 * MIB, &wish, &got);
+    bool there = got.kind == BACKING_2M && is_resident(addr, 4 * MIB);
+    /* A kernel before 5.14 cannot be asked to. */
+    bool old = madvise(addr, 4 * MIB, 23 /* MADV_POPULATE_WRITE */) != 0 && errno == EINVAL;
+    real->mem_free(addr, 4 * MIB);
+    return there || old;
+}
+
 /* The real thing, where this process may reserve some for a moment. */
 static void reserved_huge_pages_are_got_and_reported(void **state) {
     (void)state;
@@ -206,8 +259,11 @@ static void reserved_huge_pages_are_got_and_reported(void **state) {
     uint64_t there = 0;
     for (uint32_t i = 0; i < limits.huge_count; i++)
         there += limits.huge[i].page_log2 == 21 ? limits.huge[i].free : 0;
-    for (size_t i = 0; i < 2 && there >= 8; i++)
+    bool touched = true;
+    for (size_t i = 0; i < 2 && there >= 8; i++) {
         got[i] = huge_of(list[i], text[i], sizeof text[i]);
+        touched = touched && are_touched_at_once(list[i]);
+    }
     if (before >= 0)
         reserve(huge_path, before);
     close(alone);
@@ -220,6 +276,7 @@ static void reserved_huge_pages_are_got_and_reported(void **state) {
         assert_int_equal(got[i], 16 * MIB);
         assert_non_null(strstr(text[i], "16384 KiB on 2 MiB pages"));
     }
+    assert_true(touched);
 }
 
 /* ---- NUMA ---------------------------------------------------------------------------------------- */
@@ -271,285 +328,18 @@ static void a_node_that_does_not_exist_costs_nothing(void **state) {
     close_pool(pool);
 }
 
-/* ---- growing ahead -------------------------------------------------------------------------------- */
-
-static void a_load_that_grows_steadily_never_registers_memory_itself(void **state) {
-    (void)state;
-    struct pool *pool = open_with(64 * MIB, (struct backing_wish){0, false, -1});
-    struct pool_cache *cache = pool_cache_open(pool);
-    pool_grow_ahead(pool, MIB);
-    atomic_store(&fake.last_thread, 0);
-    struct sluice_msg *chain = NULL;
-    for (int i = 0; i < 700; i++) { /* 42 MB */
-        struct sluice_msg *msg = pool_get(pool, i % 2 ? cache : NULL, 60000);
-        assert_non_null(msg);
-        assert_true(atomic_load(&fake.last_thread) != pthread_self());
-        assert_true(pool_bytes(pool) <= 64 * MIB);
-        msg->next = chain;
-        chain = msg;
-        pool_grow_settle(pool); /* as a load does that takes longer than the helper */
-    }
-    struct pool_figures f;
-    pool_figures(pool, &f);
-    assert_int_equal(f.grown_in_need, 0);
-    assert_true(f.grown_ahead >= 4);
-    drop(pool, cache, chain);
-    pool_cache_close(cache);
-    close_pool(pool);
-}
-
-/* A worker asks and waits; what it gets was registered by the helper, arenas and large mappings. */
-static void a_burst_makes_no_worker_register_memory(void **state) {
-    (void)state;
-    struct pool *pool = open_with(64 * MIB, (struct backing_wish){0, false, -1});
-    struct pool_cache *cache = pool_cache_open(pool);
-    pool_grow_ahead(pool, MIB);
-    atomic_store(&fake.last_thread, 0);
-    struct sluice_msg *chain = NULL;
-    unsigned small = 0, large = 0;
-    for (int i = 0; i < 400; i++) { /* as fast as it goes */
-        bool single = i % 100 == 99;
-        struct sluice_msg *msg = pool_get(pool, cache, single ? 3 * MIB : 60000);
-        assert_non_null(msg);
-        assert_true(atomic_load(&fake.last_thread) != pthread_self());
-        assert_true(pool_bytes(pool) <= 64 * MIB);
-        msg->next = chain;
-        chain = msg;
-        single ? large++ : small++;
-    }
-    assert_true(large == 4 && small == 396);
-    drop(pool, cache, chain);
-    /* Up to the cap and no further, and with the cap reached nobody waits for the helper. */
-    chain = fill(pool, cache, 60000);
-    assert_true(atomic_load(&fake.last_thread) != pthread_self());
-    pool_grow_settle(pool);
-    struct pool_figures f;
-    pool_figures(pool, &f);
-    assert_null(pool_get(pool, cache, 60000));
-    assert_true(pool_bytes(pool) <= 64 * MIB);
-    drop(pool, cache, chain);
-    pool_cache_close(cache);
-    close_pool(pool);
-}
-
-/* Threads that want at the same time are all served, whoever takes what was added for whom. */
-static void *take_some(void *arg) {
-    struct pool *pool = arg;
-    struct pool_cache *cache = pool_cache_open(pool);
-    struct sluice_msg *list[80];
-    void *wrong = NULL;
-    int count = 0;
-    for (; count < 80 && !wrong; count++)
-        if (!(list[count] = pool_get(pool, cache, count % 20 == 19 ? 2 * MIB : 60000)))
-            wrong = pool;
-    if (atomic_load(&fake.last_thread) == pthread_self())
-        wrong = pool;
-    while (count > 0)
-        if (list[--count])
-            pool_put(pool, cache, list[count]);
-    pool_cache_close(cache);
-    return wrong;
-}
-
-static void all_who_wait_for_the_helper_are_served(void **state) {
-    (void)state;
-    for (int round = 0; round < 5; round++) {
-        struct pool *pool = open_with(256 * MIB, (struct backing_wish){0, false, -1});
-        pthread_t threads[4];
-        pool_grow_ahead(pool, MIB);
-        for (int i = 0; i < 4; i++)
-            assert_int_equal(pthread_create(&threads[i], NULL, take_some, pool), 0);
-        for (int i = 0; i < 4; i++) {
-            void *wrong;
-            pthread_join(threads[i], &wrong);
-            assert_null(wrong);
-        }
-        assert_int_equal(pool_in_use(pool), 0);
-        close_pool(pool);
-    }
-}
-
-/* Helper threads of this process: a sanitizer may have threads of its own. */
-static unsigned helpers_now(void) {
-    unsigned count = 0;
-    DIR *dir = opendir("/proc/self/task");
-    assert_non_null(dir);
-    for (struct dirent *at; (at = readdir(dir)) != NULL;) {
-        char path[300], name[32] = "";
-        snprintf(path, sizeof path, "/proc/self/task/%s/comm", at->d_name);
-        FILE *file = fopen(path, "r");
-        count += file && fgets(name, sizeof name, file) && strcmp(name, "sluice-mem\n") == 0;
-        if (file)
-            fclose(file);
-    }
-    closedir(dir);
-    return count;
-}
-
-/* One that was joined is still listed for a moment. */
-static void expect_no_helper(void) {
-    time_t limit = time(NULL) + 20;
-    while (helpers_now() > 0 && time(NULL) < limit)
-        sched_yield();
-    assert_int_equal(helpers_now(), 0);
-}
-
-static void the_helper_starts_when_it_is_needed_and_ends_with_the_pool(void **state) {
-    (void)state;
-    expect_no_helper(); /* of the test before */
-    struct pool *pool = open_with(16 * MIB, (struct backing_wish){0, false, -1});
-    pool_grow_ahead(pool, MIB);
-    drop(pool, NULL, pool_get(pool, NULL, 1000));
-    assert_int_equal(helpers_now(), 0);
-    struct sluice_msg *chain = fill(pool, NULL, 60000);
-    assert_int_equal(helpers_now(), 1);
-    pool_grow_settle(pool);
-    assert_int_equal(pool_bytes(pool), 16 * MIB); /* to the cap and no further */
-    drop(pool, NULL, chain);
-    close_pool(pool);
-    expect_no_helper();
-}
-
-static void *first_cpu_only(void *arg) {
-    struct pool *pool = arg;
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(sched_getcpu(), &set);
-    assert_int_equal(pthread_setaffinity_np(pthread_self(), sizeof set, &set), 0);
-    drop(pool, NULL, fill(pool, NULL, 60000));
-    return NULL;
-}
-
-/* A worker is pinned, and may spin: what it starts runs where the process may. */
-static void the_helper_is_not_pinned_with_the_worker_that_starts_it(void **state) {
-    (void)state;
-    cpu_set_t all, its;
-    pthread_t worker;
-    struct pool *pool = open_with(16 * MIB, (struct backing_wish){0, false, -1});
-    pool_grow_ahead(pool, MIB);
-    assert_int_equal(pthread_create(&worker, NULL, first_cpu_only, pool), 0);
-    pthread_join(worker, NULL);
-    assert_true(pool->grower.started);
-    assert_int_equal(sched_getaffinity(getpid(), sizeof all, &all), 0);
-    assert_int_equal(pthread_getaffinity_np(pool->grower.thread, sizeof its, &its), 0);
-    assert_true(CPU_EQUAL(&all, &its));
-    close_pool(pool);
-}
-
-/* The helper's failure is nobody else's, and does not make it run hot. */
-static void a_helper_that_gets_no_memory_gives_up_for_a_while(void **state) {
-    (void)state;
-    struct pool *pool = open_with(64 * MIB, (struct backing_wish){0, false, -1});
-    fake.fail_reg = 1;
-    pool_grow_ahead(pool, 2 * MIB + 1);
-    pool_grow_settle(pool);
-    int64_t calls = fake.calls;
-    struct sluice_msg *chain = NULL;
-    for (int i = 0; i < 16; i++) {
-        struct sluice_msg *msg = pool_get(pool, NULL, 100000);
-        assert_non_null(msg);
-        msg->next = chain;
-        chain = msg;
-        pool_grow_settle(pool);
-    }
-    assert_true(fake.calls - calls <= 4);
-    fake.fail_reg = 0;
-    drop(pool, NULL, fill(pool, NULL, 100000));
-    assert_true(pool_bytes(pool) > 60 * MIB);
-    drop(pool, NULL, chain);
-    close_pool(pool);
-}
-
-/* Who waits for memory is told when the helper has brought some. */
-static _Atomic int woken;
-static void wake(void *arg) {
-    (void)arg;
-    woken++;
-}
-
-static void growth_wakes_who_waits(void **state) {
-    (void)state;
-    struct pool *pool = open_with(16 * MIB, (struct backing_wish){0, false, -1});
-    pool_on_wake(pool, wake, NULL);
-    woken = 0;
-    fake.fail_reg = 1;
-    struct sluice_msg *chain = fill(pool, NULL, 60000);
-    pool_wait(pool);
-    fake.fail_reg = 0;
-    pool_grow_ahead(pool, MIB);
-    while (!woken)
-        sched_yield();
-    struct sluice_msg *msg = pool_get(pool, NULL, 60000);
-    assert_non_null(msg);
-    pool_put(pool, NULL, msg);
-    drop(pool, NULL, chain);
-    close_pool(pool);
-}
-
-/* The device goes while the helper registers: nothing stays registered. */
-static void a_device_that_goes_finds_the_helper_idle(void **state) {
-    (void)state;
-    for (int round = 0; round < 50; round++) {
-        struct pool *pool = open_with(64 * MIB, (struct backing_wish){0, false, -1});
-        pool_grow_ahead(pool, 32 * MIB);
-        pool_let_go(pool);
-        assert_int_equal(fake.registered, 0);
-        assert_null(pool_get(pool, NULL, 64 * MIB - POOL_HEADROOM));
-        assert_int_equal(fake.registered, 0);
-        close_pool(pool);
-    }
-}
-
-static void *use_and_return(void *arg) {
-    struct pool *pool = arg;
-    struct pool_cache *cache = pool_cache_open(pool);
-    for (int round = 0; round < 20; round++) {
-        struct sluice_msg *chain = NULL, *msg;
-        for (int i = 0; i < 300 && (msg = pool_get(pool, cache, 60000)) != NULL; i++) {
-            msg->next = chain;
-            chain = msg;
-        }
-        drop(pool, round % 2 ? cache : NULL, chain);
-        if (round % 5 == 0 && (msg = pool_get(pool, cache, 5 * MIB)) != NULL)
-            pool_put(pool, cache, msg);
-    }
-    pool_cache_close(cache);
-    return NULL;
-}
-
-static void the_cap_holds_with_helper_and_threads(void **state) {
-    (void)state;
-    struct pool *pool = open_with(24 * MIB, (struct backing_wish){0, false, -1});
-    pthread_t threads[3];
-    pool_grow_ahead(pool, 4 * MIB);
-    for (int i = 0; i < 3; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, use_and_return, pool), 0);
-    for (int i = 0; i < 3; i++)
-        pthread_join(threads[i], NULL);
-    assert_int_equal(pool_in_use(pool), 0);
-    assert_true(fake.registered <= (int64_t)(24 * MIB));
-    close_pool(pool);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         POOL_TEST(huge_pages_are_used_while_there_are_any),
         POOL_TEST(huge_pages_kept_apart_are_not_touched_unasked),
         POOL_TEST(what_is_not_there_falls_back),
         POOL_TEST(the_environment_chooses_pages),
+        POOL_TEST(transparent_pages_are_asked_for_or_forbidden),
+        POOL_TEST(a_block_never_exceeds_the_cap),
         POOL_TEST(fabrics_have_huge_pages_or_say_so),
         POOL_TEST(reserved_huge_pages_are_got_and_reported),
         POOL_TEST(memory_is_bound_to_the_node_it_is_wished_on),
         POOL_TEST(a_node_that_does_not_exist_costs_nothing),
-        POOL_TEST(a_load_that_grows_steadily_never_registers_memory_itself),
-        POOL_TEST(a_burst_makes_no_worker_register_memory),
-        POOL_TEST(all_who_wait_for_the_helper_are_served),
-        POOL_TEST(the_helper_starts_when_it_is_needed_and_ends_with_the_pool),
-        POOL_TEST(the_helper_is_not_pinned_with_the_worker_that_starts_it),
-        POOL_TEST(a_helper_that_gets_no_memory_gives_up_for_a_while),
-        POOL_TEST(growth_wakes_who_waits),
-        POOL_TEST(a_device_that_goes_finds_the_helper_idle),
-        POOL_TEST(the_cap_holds_with_helper_and_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

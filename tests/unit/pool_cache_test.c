@@ -270,7 +270,7 @@ static void who_waits_for_memory_is_woken_once_and_finds_it(void **state) {
         assert_non_null(msg);
         msg->next = chain;
         chain = msg;
-        pool_wait(pool);
+        pool_wait(pool, 1000);
         assert_null(pool_get(pool, b, 1000));
         chain = put_first(pool, way == 0 ? a : way == 1 ? b : NULL, chain);
         assert_int_equal(woken, way + 1);
@@ -301,7 +301,7 @@ static void a_large_message_that_comes_back_wakes_too(void **state) {
     struct sluice_msg *all = pool_get(pool, NULL, 7 * MIB);
     assert_non_null(all);
     assert_null(pool_get(pool, NULL, 4 * MIB));
-    pool_wait(pool);
+    pool_wait(pool, 4 * MIB);
     pool_put(pool, NULL, all);
     assert_int_equal(woken, 1);
     struct sluice_msg *msg = pool_get(pool, NULL, 4 * MIB);
@@ -333,7 +333,7 @@ static void *wait_and_get(void *arg) {
         while (count < HELD) {
             struct sluice_msg *msg = pool_get(w->pool, cache, 60000);
             if (!msg) {
-                pool_wait(w->pool);
+                pool_wait(w->pool, 60000);
                 msg = pool_get(w->pool, cache, 60000);
             }
             if (msg) {

@@ -23,6 +23,34 @@ static void tell(const char *text, void *arg) {
     assert_in_range(length, 0, sizeof told - at - 1);
 }
 
+/* Whether a report names a call from this function, which is short. */
+static bool names_site(const char *what, const void *function) {
+    uintptr_t from = (uintptr_t)function;
+    const char *line = strstr(told, what), *end = line ? strchr(line, '\n') : NULL;
+    for (const char *at = line; at && (at = strstr(at, "[0x")) != NULL && at < end; at++) {
+        uintptr_t site = (uintptr_t)strtoull(at + 1, NULL, 16);
+        if (site > from && site - from < 256)
+            return true;
+    }
+    return false;
+}
+
+static __attribute__((noinline)) struct sluice_msg *get_one(struct pool *pool, size_t bytes) {
+    struct sluice_msg *msg = pool_get(pool, NULL, bytes);
+    __asm__ volatile("" ::: "memory"); /* no jump in place of the call */
+    return msg;
+}
+
+static __attribute__((noinline)) void put_first(struct pool *pool, struct sluice_msg *msg) {
+    pool_put(pool, NULL, msg);
+    __asm__ volatile("" ::: "memory");
+}
+
+static __attribute__((noinline)) void put_second(struct pool *pool, struct sluice_msg *msg) {
+    pool_put(pool, NULL, msg);
+    __asm__ volatile("# 2" ::: "memory");
+}
+
 static struct pool *open_debug(void) {
     setenv("SLUICE_POOL_DEBUG", "1", 1);
     struct pool *pool = open_pool(8 * MIB);
@@ -50,6 +78,50 @@ static void returning_twice_is_told_and_harmless(void **state) {
     assert_int_equal(pool_in_use(pool), 0);
     pool_cache_close(cache);
     close_pool(pool);
+}
+
+/* However the compiler arranged the calls in between. */
+static void the_calls_that_got_and_returned_it_are_named(void **state) {
+    (void)state;
+    static const size_t sizes[] = {1000, 2 << 20};
+    for (int i = 0; i < 2; i++) {
+        struct pool *pool = open_debug();
+        struct sluice_msg *msg = get_one(pool, sizes[i]);
+        put_first(pool, msg);
+        put_second(pool, msg);
+        assert_true(names_site("got by:", (const void *)(uintptr_t)get_one));
+        assert_true(names_site("first by:", (const void *)(uintptr_t)put_first));
+        assert_true(names_site("now by:", (const void *)(uintptr_t)put_second));
+        msg = get_one(pool, sizes[i]);
+        msg->data[sizes[i]] = 1;
+        told[0] = 0;
+        put_first(pool, msg);
+        assert_true(names_site("returned by:", (const void *)(uintptr_t)put_first));
+        (void)get_one(pool, sizes[i]);
+        told[0] = 0;
+        close_pool(pool);
+        assert_non_null(strstr(told, "was not returned"));
+        assert_true(names_site("got by:", (const void *)(uintptr_t)get_one));
+    }
+}
+
+/* Nobody may ever get it again; of a mapping of its own the first MiB is looked at. */
+static void writing_after_return_is_told_at_the_end(void **state) {
+    (void)state;
+    static const size_t sizes[] = {1000, 1 << 20, 2 << 20};
+    for (int i = 0; i < 3; i++) {
+        struct pool *pool = open_debug();
+        struct pool_cache *cache = pool_cache_open(pool);
+        struct sluice_msg *msg = pool_get(pool, cache, sizes[i]);
+        pool_put(pool, cache, msg);
+        SANITIZE_UNPOISON(msg->data, sizes[i]);
+        msg->data[77] = 1;
+        pool_cache_close(cache);
+        assert_string_equal(told, "");
+        close_pool(pool);
+        assert_non_null(strstr(told, "written at byte 77 after it was returned"));
+        assert_null(strstr(told, "was not returned"));
+    }
 }
 
 static void writing_after_return_is_told(void **state) {
@@ -88,6 +160,23 @@ static void writing_behind_the_end_is_told_on_return(void **state) {
         pool_put(pool, NULL, msg);
         close_pool(pool);
         assert_string_equal(told, "");
+    }
+}
+
+/* Of a buffer that has much left not all is looked at: that would cost more than the message. */
+static void a_zone_has_4096_bytes_at_most(void **state) {
+    (void)state;
+    for (int behind = 0; behind < 2; behind++) {
+        struct pool *pool = open_debug();
+        struct sluice_msg *msg = pool_get(pool, NULL, 800000);
+        assert_true(msg->capacity > 800000 + 4096);
+        msg->data[800000 + 4095 + behind] = 1;
+        pool_put(pool, NULL, msg);
+        if (behind)
+            assert_string_equal(told, "");
+        else
+            assert_non_null(strstr(told, "was written at byte 804095, behind its end"));
+        close_pool(pool);
     }
 }
 
@@ -198,9 +287,12 @@ static void buffers_can_be_got_when_the_device_is_gone(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         POOL_TEST(returning_twice_is_told_and_harmless),
+        POOL_TEST(the_calls_that_got_and_returned_it_are_named),
         POOL_TEST(writing_after_return_is_told),
+        POOL_TEST(writing_after_return_is_told_at_the_end),
         POOL_TEST(what_was_not_returned_is_told_at_the_end),
         POOL_TEST(writing_behind_the_end_is_told_on_return),
+        POOL_TEST(a_zone_has_4096_bytes_at_most),
         POOL_TEST(writing_before_the_beginning_is_told_on_return),
         POOL_TEST(an_overrun_does_not_reach_the_next_buffer),
         POOL_TEST(the_environment_decides_before_the_build),

@@ -12,9 +12,10 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <fcntl.h>
 #include <sched.h>
+#include <time.h>
 #include <unistd.h>
+#include <urcu/urcu-bp.h>
 
 #include "fake_memory.h"
 #include "pool/regcache.h"
@@ -22,7 +23,8 @@
 #define PAGE ((size_t)4096)
 
 static _Atomic int64_t registered, calls;
-static _Atomic bool vanish; /* the memory goes while it is being registered, once */
+static _Atomic bool vanish;   /* the memory goes while it is being registered, once */
+static void *_Atomic refused; /* what covers this cannot be registered */
 static struct regcache *open_cache;
 
 struct seen {
@@ -32,6 +34,10 @@ struct seen {
 
 static struct ibv_mr *see_reg_mr(struct ibv_pd *p, void *addr, size_t length, int access) {
     (void)access;
+    if (refused && refused >= addr && (char *)refused < (char *)addr + length) {
+        errno = EFAULT;
+        return NULL;
+    }
     struct seen *seen = calloc(1, sizeof *seen);
     seen->mr = (struct ibv_mr){.pd = p, .addr = addr, .length = length};
     seen->content = __atomic_load_n((uint64_t *)addr, __ATOMIC_RELAXED);
@@ -136,6 +142,23 @@ static void overlapping_and_adjacent_ranges_become_one(void **state) {
     close_cache(cache);
 }
 
+/* A page beside it that cannot be registered any more, protected for instance: it goes alone. */
+static void a_neighbour_that_is_refused_does_not_hinder(void **state) {
+    (void)state;
+    struct regcache *cache = cache_with(64 * MIB, 0, true);
+    uint8_t *addr = map_at(NULL, 8 * PAGE, 7);
+    look_up(cache, addr, PAGE);
+    refused = addr;
+    look_up(cache, addr + PAGE, PAGE);
+    assert_int_equal(calls, 2);
+    assert_null(regcache_get(cache, addr, 2 * PAGE));
+    assert_int_equal(errno, EFAULT);
+    refused = NULL;
+    assert_int_equal(registered, 2 * PAGE);
+    munmap(addr, 8 * PAGE);
+    close_cache(cache);
+}
+
 static void limits_hold_and_the_least_used_goes(void **state) {
     (void)state;
     struct regcache *cache = cache_with(10 * PAGE, 4, true);
@@ -188,6 +211,27 @@ static void what_the_application_says_is_gone_is_gone(void **state) {
     close_cache(cache);
 }
 
+/* An entry counts a part of its hits in the word that has its pins. */
+static void every_hit_is_counted(void **state) {
+    (void)state;
+    struct regcache *cache = cache_with(64 * MIB, 1, true);
+    uint8_t *addr = map_at(NULL, 4 * PAGE, 7);
+    const int hits = 3 * 65536 + 100;
+    look_up(cache, addr, PAGE);
+    for (int i = 0; i < hits; i++)
+        look_up(cache, addr, PAGE);
+    struct regcache_figures f;
+    regcache_figures(cache, &f);
+    assert_int_equal(f.hits, hits);
+    look_up(cache, addr + 2 * PAGE, PAGE); /* its place is another's */
+    look_up(cache, addr + 2 * PAGE, PAGE);
+    regcache_figures(cache, &f);
+    assert_int_equal(f.hits, hits + 1);
+    assert_int_equal(f.evicted, 1);
+    munmap(addr, 4 * PAGE);
+    close_cache(cache);
+}
+
 /* ---- with the kernel's word ---------------------------------------------------------------------- */
 
 enum { UNMAP, REPLACE, MOVE, DISCARD, WAYS };
@@ -233,26 +277,77 @@ static void no_registration_outlives_its_memory(void **state) {
     close_cache(cache);
 }
 
-static void memory_that_cannot_be_watched_is_not_kept(void **state) {
+/* Nobody calls the cache again, and the device keeps nothing of what is gone. */
+static void what_is_gone_is_ended_though_nobody_calls(void **state) {
     (void)state;
     struct regcache *cache = cache_with(64 * MIB, 0, false);
     if (!is_on(cache)) {
         close_cache(cache);
         skip();
     }
-    int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    void *file = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
-    assert_ptr_not_equal(file, MAP_FAILED);
-    struct reg *reg = regcache_get(cache, file, 100);
-    if (reg) /* a kernel that can watch these too */
-        regcache_put(cache, reg);
-    else
-        assert_int_equal(errno, EOPNOTSUPP);
-    munmap(file, PAGE);
-    assert_null(regcache_get(cache, file, 100));
-    assert_int_equal(errno, EOPNOTSUPP);
-    close(fd);
+    uint8_t *addr = map_at(NULL, 200 * PAGE, 1);
+    for (size_t i = 0; i < 100; i++)
+        look_up(cache, addr + 2 * i * PAGE, PAGE);
+    assert_int_equal(registered, 100 * PAGE);
+    munmap(addr, 200 * PAGE);
+    time_t limit = time(NULL) + 20;
+    while (registered > 0 && time(NULL) < limit)
+        sched_yield();
+    assert_int_equal(registered, 0);
     close_cache(cache);
+}
+
+static void a_device_that_is_gone_has_nothing_registered(void **state) {
+    (void)state;
+    struct regcache *cache = cache_with(64 * MIB, 0, true);
+    struct regcache_figures f;
+    uint8_t *addr = map_at(NULL, 4 * PAGE, 1);
+    struct reg *pinned = regcache_get(cache, addr, PAGE);
+    assert_non_null(pinned);
+    look_up(cache, addr + 2 * PAGE, PAGE);
+    regcache_let_go(cache);
+    assert_int_equal(registered, 0);
+    regcache_figures(cache, &f);
+    assert_false(f.on);
+    assert_int_equal(f.bytes, 0);
+    assert_int_equal(f.entries, 0);
+    assert_null(regcache_get(cache, addr, PAGE));
+    assert_int_equal(errno, EOPNOTSUPP);
+    regcache_put(cache, pinned);
+    munmap(addr, 4 * PAGE);
+    close_cache(cache);
+}
+
+/*
+ * An application that uses RCU itself may send, and unmap, inside of a read-side section of its own. Whoever
+ * waited for a grace period there would wait for ever.
+ */
+static void inside_of_a_read_side_section_nothing_waits(void **state) {
+    (void)state;
+    enum { AREAS_MAX = 100 };
+    for (int told = 0; told < 2; told++) {
+        struct regcache *cache = cache_with(64 * MIB, 16, told);
+        if (!is_on(cache)) {
+            close_cache(cache);
+            continue;
+        }
+        uint8_t *addr = map_at(NULL, 2 * AREAS_MAX * PAGE, 7);
+        urcu_bp_read_lock();
+        for (size_t i = 0; i < AREAS_MAX; i++) { /* enough to run out of tables, and to evict */
+            assert_int_equal(look_up(cache, addr + 2 * i * PAGE, PAGE), 7);
+            assert_int_equal(look_up(cache, addr + 2 * i * PAGE, PAGE), 7);
+        }
+        if (told)
+            regcache_gone(cache, addr, 2 * AREAS_MAX * PAGE);
+        map_at(addr, 2 * AREAS_MAX * PAGE, 8);
+        for (size_t i = 0; i < AREAS_MAX; i++)
+            assert_int_equal(look_up(cache, addr + 2 * i * PAGE, PAGE), 8);
+        urcu_bp_read_unlock();
+        regcache_settle(cache);
+        assert_int_equal(look_up(cache, addr + 2 * (AREAS_MAX - 1) * PAGE, PAGE), 8);
+        munmap(addr, 2 * AREAS_MAX * PAGE);
+        close_cache(cache);
+    }
 }
 
 /* ---- threads --------------------------------------------------------------------------------------- */
@@ -332,10 +427,14 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_registered_once),
         cmocka_unit_test(overlapping_and_adjacent_ranges_become_one),
+        cmocka_unit_test(a_neighbour_that_is_refused_does_not_hinder),
         cmocka_unit_test(limits_hold_and_the_least_used_goes),
         cmocka_unit_test(what_the_application_says_is_gone_is_gone),
+        cmocka_unit_test(every_hit_is_counted),
         cmocka_unit_test(no_registration_outlives_its_memory),
-        cmocka_unit_test(memory_that_cannot_be_watched_is_not_kept),
+        cmocka_unit_test(what_is_gone_is_ended_though_nobody_calls),
+        cmocka_unit_test(a_device_that_is_gone_has_nothing_registered),
+        cmocka_unit_test(inside_of_a_read_side_section_nothing_waits),
         cmocka_unit_test(lookups_beside_invalidations_are_never_stale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -97,7 +97,7 @@ static void missing_huge_pages_are_told_with_need_and_remedy(void **state) {
     shortage_explain(text, sizeof text, &shortage);
     assert_true(strlen(text) < 160);
     assert_non_null(strstr(text, "4096 KiB are not to be had on pages of 2048 KiB"));
-    assert_non_null(strstr(text, "hugepages-2048kB/nr_hugepages = 33"));
+    assert_non_null(strstr(text, "raise hugepages-2048kB/nr_hugepages by 33"));
 }
 
 /* ---- while a pool runs --------------------------------------------------------------------------- */
@@ -162,7 +162,7 @@ static void huge_pages_that_run_out_are_told_once(void **state) {
         assert_int_equal(told.count, !there);
         take_all(pool, list, &count);
         assert_int_equal(told.count, 1);
-        assert_non_null(strstr(told.text, "hugepages-2048kB/nr_hugepages = 15"));
+        assert_non_null(strstr(told.text, "raise hugepages-2048kB/nr_hugepages by 15"));
         struct pool_figures f;
         pool_figures(pool, &f);
         assert_int_equal(f.missed, there ? 28 * MIB : 30 * MIB);

@@ -161,7 +161,7 @@ packages_elsewhere() {
     for thing in cc c++ cmake ninja pkg-config; do
         command -v "$thing" > /dev/null || missing+=("$thing")
     done
-    for thing in librdmacm libibverbs liburcu-cds hwloc libsodium benchmark cmocka; do
+    for thing in librdmacm libibverbs liburcu-cds liburcu-bp hwloc libsodium benchmark cmocka; do
         pkg-config --exists "$thing" 2> /dev/null || missing+=("$thing")
     done
     if ((${#missing[@]} > 0)); then

@@ -121,6 +121,20 @@ static void print_limits(const sluice_node_info *info) {
                (unsigned long long)info->huge[i].total, 1ull << (info->huge[i].page_log2 - 10));
 }
 
+static void print_numa(const sluice_node_info *info) {
+    printf("%-10s %s\n", "placement", info->placement);
+    if (info->device_numa >= 0)
+        printf("%-10s the device is on NUMA node %d\n", "", info->device_numa);
+    else
+        printf("%-10s %s\n", "",
+               info->software != 0 ? "the device is on no NUMA node"
+                                   : "on which NUMA node the device is is not known here");
+    if (info->memory_numa >= 0)
+        printf("%-10s memory is to be on NUMA node %d\n", "", info->memory_numa);
+    else
+        printf("%-10s memory is bound to no NUMA node\n", "");
+}
+
 static void print_text(const sluice_node_info *info) {
     printf("%-10s %s%s\n", "device", info->device,
            info->software != 0 ? " (software: figures are not those of a NIC)" : "");
@@ -137,17 +151,13 @@ static void print_text(const sluice_node_info *info) {
             printf("CPU %d (NUMA node %d)", info->worker_cpu[i], info->worker_numa[i]);
     }
     printf("\n");
-    printf("%-10s %s\n", "placement", info->placement);
-    if (info->memory_numa >= 0)
-        printf("%-10s memory is bound to NUMA node %d\n", "", info->memory_numa);
-    else
-        printf("%-10s memory is bound to no NUMA node\n", "");
+    print_numa(info);
     print_size("messages", info->message_bytes_max, "bytes at most");
     print_size("frames", info->eager_bytes, "bytes travel in one frame, header included");
     print_size("inline", info->inline_bytes, "bytes are handed to the device by value");
     print_size("memory", info->memory_bytes_max, "bytes of registered memory at most");
     print_size("", info->memory_bytes, "bytes of it are registered by an idle node");
-    printf("%-10s for sending: %s\n", "", info->memory);
+    printf("%-10s for sending: %s\n", "arenas", info->memory);
     printf("%-10s for receiving: %s\n", "", info->receive_memory);
     printf("%-10s %u at most\n", "sessions", info->sessions_max);
     print_budget(info);

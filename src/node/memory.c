@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* memory.c - the budget's check, the two pools and the statistics page. Owner: see memory.h. */
+#include "node/memory.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "datapath/datapath.h"
+#include "datapath/hunger.h"
+#include "node/node.h"
+#include "pool/arena.h"
+#include "pool/shortage.h"
+
+/* Descriptors, beside the device's own: of the node, two arenas more included; of a worker; of the software
+ * device for each process it is connected with. */
+#define FILES_NODE 12u
+#define FILES_LOOP 5u
+#define FILES_PEER 5u
+#define GROW_AHEAD_BYTES ((uint64_t)1 << 20) /* free memory below this: more, ahead of need */
+
+/* Connections times depth times size, before any of it is allocated. */
+static int check_need(sluice_node *n, const struct backing_wish *wish, sluice_error *e) {
+    struct limits limits;
+    char why[200];
+    limits_read(&limits, "");
+    const struct need_input in = {
+        .sessions = n->options.sessions_max,
+        .chosen = n->options.sessions_chosen,
+        .depth = GRANT_MIN,
+        .full = CREDITS_DEFAULT,
+        .frame = ((uint64_t)1 << n->options.eager_log2) + POOL_HEADROOM,
+        .receive_bytes_max = n->options.receive_bytes_max,
+        .memory_bytes_max = n->options.memory_bytes_max,
+        .locks = !n->fabric->software,
+        .limits = &limits,
+        .huge_log2 = wish->huge_log2,
+        .numa = wish->numa,
+        .files = FILES_NODE + FILES_LOOP * n->options.workers,
+        .files_peer = n->fabric->software ? FILES_PEER : 0,
+    };
+    int error = need_make(&n->need, &in, why, sizeof why);
+    if (error == -EMFILE)
+        return error_set(e, SLUICE_ELIMIT, SLUICE_REASON_NONE, EMFILE, "%s", why);
+    if (error != 0)
+        return error_set(e, error == -EINVAL ? SLUICE_EINVAL : SLUICE_ENOMEM,
+                         error == -EINVAL ? SLUICE_REASON_NONE : SLUICE_REASON_NO_MEMORY, -error,
+                         "%s", why);
+    n->options.sessions_max = n->need.sessions;
+    if (n->need.files[0])
+        node_log(n, SLUICE_LOG_INFO, "%s", n->need.files);
+    if (n->need.warning[0])
+        node_log(n, n->need.serious ? SLUICE_LOG_WARNING : SLUICE_LOG_INFO, "%s", n->need.warning);
+    return SLUICE_OK;
+}
+
+static void show_memory(sluice_node *n) {
+    for (unsigned i = 0; i < POOL_CLASSES; i++) /* the last has any size */
+        n->stats.page->class_bytes[i] = pool_class_bytes(i);
+    pool_show(n->pool, &n->stats.page->memory[STATS_SEND]);
+    pool_show(n->rx_pool, &n->stats.page->memory[STATS_RECEIVE]);
+}
+
+static void on_shortage(const char *text, void *arg) {
+    node_log(arg, SLUICE_LOG_WARNING, "%s", text);
+}
+
+int node_memory_open(sluice_node *n, sluice_error *e) {
+    struct pool_config config = {n->fabric, n->pd, 0, {0}};
+    config.wish.numa = (int16_t)n->plan.arena_numa;
+    if (backing_from_environment(&config.wish) != 0)
+        return error_set(e, SLUICE_EINVAL, SLUICE_REASON_NONE, 0,
+                         "SLUICE_HUGE_PAGES is none of 1G, 2M and no");
+    int status = check_need(n, &config.wish, e);
+    if (status != SLUICE_OK)
+        return status;
+    config.bytes_max = n->options.memory_bytes_max - n->options.receive_bytes_max;
+    int error = pool_open_with(&n->pool, &config);
+    if (error == 0) {
+        config.bytes_max = n->options.receive_bytes_max;
+        if ((error = pool_open_with(&n->rx_pool, &config)) != 0)
+            pool_close(n->pool);
+    }
+    if (error != 0) {
+        char why[200];
+        struct shortage shortage = {POOL_PAGE, config.bytes_max, -error, !n->fabric->software, 0};
+        shortage_explain(why, sizeof why, &shortage);
+        return error_set(e, SLUICE_ENOMEM, SLUICE_REASON_NO_MEMORY, -error, "%s", why);
+    }
+    hunger_open(n);
+    pool_on_shortage(n->pool, !n->fabric->software, on_shortage, n);
+    pool_on_shortage(n->rx_pool, !n->fabric->software, on_shortage, n);
+    if (!n->manual) {
+        pool_grow_ahead(n->pool, GROW_AHEAD_BYTES);
+        pool_grow_ahead(n->rx_pool, GROW_AHEAD_BYTES);
+    }
+    error = stats_open(&n->stats, n->options.name, n->choice.device);
+    if (error == 0) {
+        show_memory(n);
+        return SLUICE_OK;
+    }
+    pool_close(n->rx_pool);
+    pool_close(n->pool);
+    return error_set(e, SLUICE_ENOMEM, 0, -error, "no statistics page: %s", strerror(-error));
+}
+
+void node_memory_close(sluice_node *n) {
+    stats_close(&n->stats);
+    pool_close(n->rx_pool);
+    pool_close(n->pool);
+}

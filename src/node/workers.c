@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* workers.c - the threads that run a node's own loops, and their CPUs. Owner: see workers.h. */
+#define _GNU_SOURCE
+#include "node/workers.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "datapath/datapath.h"
+#include "node/node.h"
+
+static void *worker_main(void *arg) {
+    struct node_worker *worker = arg;
+    int error = worker->claim.cpu >= 0 ? cpu_pin_self(worker->claim.cpu) : 0;
+    if (error != 0)
+        node_log(worker->loop->node, SLUICE_LOG_WARNING, "a worker cannot be pinned to CPU %d: %s",
+                 worker->claim.cpu, strerror(-error));
+    loop_run(worker->loop);
+    return NULL;
+}
+
+static int claim_cpu(sluice_node *n, uint32_t i, sluice_error *e) {
+    struct cpu_claim *claim = &n->workers[i].claim;
+    *claim = (struct cpu_claim){-1, -1};
+    if (n->manual)
+        return SLUICE_OK;
+    if (!n->options.worker_cpus) {
+        if (cpu_claim_of(claim, n->plan.cpus, n->plan.cpu_count, n->plan.chosen) != 0)
+            *claim = (struct cpu_claim){-1, -1}; /* not pinned is not worse than not started */
+        return SLUICE_OK;
+    }
+    int cpu = n->options.worker_cpus[i];
+    if (cpu < 0)
+        return SLUICE_OK;
+    int error = cpu_claim_fixed(claim, cpu);
+    if (error == 0)
+        return SLUICE_OK;
+    return error_set(e, SLUICE_EINVAL, 0, -error, "worker %u cannot be pinned to CPU %d: %s", i,
+                     cpu, strerror(-error));
+}
+
+static int start_worker(sluice_node *n, uint32_t i, sluice_error *e) {
+    struct node_worker *worker = &n->workers[i];
+    sigset_t all, before;
+    char name[24]; /* 15 characters are taken, and there are two digits at most */
+    int status = claim_cpu(n, i, e);
+    if (status != SLUICE_OK)
+        return status;
+    status = loop_open(&worker->loop, n, worker->claim.cpu, e);
+    if (status != SLUICE_OK)
+        goto release_cpu;
+    if (n->manual)
+        return SLUICE_OK;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&worker->thread, NULL, worker_main, worker);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error == 0) {
+        worker->started = true;
+        snprintf(name, sizeof name, "sluice-w%u", i % WORKERS_MAX);
+        pthread_setname_np(worker->thread, name);
+        return SLUICE_OK;
+    }
+    status = error_set(e, SLUICE_ELIMIT, 0, error, "worker %u cannot be started: %s", i,
+                       strerror(error));
+    loop_seize(worker->loop);
+    loop_close(worker->loop);
+release_cpu:
+    if (worker->claim.fd >= 0)
+        cpu_claim_release(&worker->claim);
+    return status;
+}
+
+void workers_stop(sluice_node *n) {
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        struct node_worker *worker = &n->workers[i];
+        loop_seize(worker->loop);
+        if (worker->started)
+            pthread_join(worker->thread, NULL);
+        loop_close(worker->loop);
+        if (worker->claim.fd >= 0)
+            cpu_claim_release(&worker->claim);
+    }
+    n->worker_count = 0;
+}
+
+int workers_start(sluice_node *n, sluice_error *e) {
+    for (uint32_t i = 0; i < n->options.workers; i++) {
+        int status = start_worker(n, i, e);
+        if (status != SLUICE_OK) {
+            workers_stop(n);
+            return status;
+        }
+        n->worker_count = i + 1;
+    }
+    return SLUICE_OK;
+}

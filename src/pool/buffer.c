@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * buffer.c - getting and returning buffers: the way through the caches, which nearly all of them go.
+ *
+ * Locks: none on that way, else see inside.h. Any thread, each with a cache of its own or none.
+ */
+#include <errno.h>
+
+#include "base/sanitize.h"
+#include "pool/inside.h"
+
+#define SPLICE_MAX 256 /* buffers looked at in one go */
+
+static bool too_large(const struct pool *pool, size_t bytes) {
+    return bytes > pool->budget.bytes_max ||
+           page_round(bytes + POOL_HEADROOM) > pool->budget.bytes_max;
+}
+
+/* Into the cache, whoever got it; what does not fit goes to the shared list. */
+static void put_here(struct pool *pool, struct pool_cache *cache, struct sluice_msg *msg) {
+    struct bin *bin = &cache->bin[msg->size_class];
+    if (__builtin_expect(count_of(&bin->active_count) >= pool->magazine_max[msg->size_class], 0))
+        shared_give(pool, bin_rotate(bin));
+    bin_add(bin, msg);
+}
+
+/* Takes returned buffers until the class that is wanted has a magazine full. */
+static void splice(struct pool *pool, struct pool_cache *cache, unsigned size_class) {
+    struct bin *wanted = &cache->bin[size_class];
+    uint16_t max = pool->magazine_max[size_class];
+    struct sluice_msg *msg;
+    for (int i = 0; i < SPLICE_MAX && count_of(&wanted->active_count) < max &&
+                    (msg = cache_next_returned(cache)) != NULL;
+         i++) {
+        cache_returned(cache, slot_bytes(msg));
+        count_add(&cache->bin[msg->size_class].returned, 1);
+        put_here(pool, cache, msg);
+    }
+}
+
+/* The active magazine is empty: the spare one, what others returned, the shared list, or more. */
+static struct sluice_msg *refill(struct pool *pool, struct pool_cache *cache, unsigned size_class) {
+    struct sluice_msg *chain = NULL;
+    if (!cache) {
+        if (shared_take(pool, size_class, 1, &chain) == 0)
+            supply_more(pool, NULL, size_class, 1, &chain);
+        return chain;
+    }
+    struct bin *bin = &cache->bin[size_class];
+    if (!bin_swap(bin)) {
+        splice(pool, cache, size_class);
+        if (!bin->active) {
+            /* While somebody waits what is too much for now goes back at once: see pool_look(). */
+            bool spare = !atomic_load_explicit(&pool->waiting, memory_order_relaxed);
+            unsigned max = spare ? pool->magazine_max[size_class] : 1;
+            unsigned count = shared_take(pool, size_class, max, &chain);
+            if (count == 0)
+                count = supply_more(pool, cache, size_class, max, &chain);
+            bin->active = chain;
+            count_set(&bin->active_count, count);
+            count_add(&bin->refills, 1);
+        }
+    }
+    return bin_take(bin);
+}
+
+/* For the statistics and for flushing: the class has counters, and may have buffers, worth a look. */
+static void saw(struct pool *pool, struct pool_cache *cache, unsigned size_class) {
+    uint64_t bit = (uint64_t)1 << size_class;
+    if (cache)
+        cache->seen |= bit;
+    else if (!(atomic_load_explicit(&pool->seen, memory_order_relaxed) & bit))
+        atomic_fetch_or_explicit(&pool->seen, bit, memory_order_relaxed);
+}
+
+static struct sluice_msg *get_slow(struct pool *pool, struct pool_cache *cache, size_t bytes) {
+    if (too_large(pool, bytes)) {
+        errno = EMSGSIZE;
+        return NULL;
+    }
+    struct sluice_msg *msg = bytes > CLASS_BYTES_MAX ? supply_large(pool, cache, bytes)
+                                                     : refill(pool, cache, class_of(bytes));
+    if (msg) /* before the look, which empties only classes that the cache saw */
+        saw(pool, cache, msg->size_class);
+    /* It may have taken more than it needs, or what others wait for out of its cache. */
+    pool_look(pool, cache);
+    if (!msg)
+        errno = ENOMEM;
+    return msg;
+}
+
+/* For the address sanitizer what lies behind the bytes is nobody's; debugging has a zone of its own there. */
+static inline void open_bytes(struct sluice_msg *msg, size_t bytes) {
+    size_t opened = msg->pool->debug ? msg->capacity : bytes;
+    SANITIZE_UNPOISON(msg->data - POOL_HEADROOM, opened + POOL_HEADROOM);
+    SANITIZE_POISON(msg->data + opened, msg->capacity - opened);
+}
+
+static inline struct sluice_msg *hand_out(struct sluice_msg *msg, uint16_t number, size_t bytes) {
+    open_bytes(msg, bytes);
+    msg->cache = number;
+    msg->next = NULL;
+    msg->size = bytes;
+    msg->state = 0;
+    msg->flags = 0;
+    msg->owner = NULL;
+    return msg;
+}
+
+/* The magazine has none, or something else is out of the ordinary. */
+static __attribute__((noinline)) struct sluice_msg *
+get_otherwise(struct pool *pool, struct pool_cache *cache, size_t bytes) {
+    struct sluice_msg *msg = NULL;
+    if (cache && bytes <= CLASS_BYTES_MAX)
+        msg = bin_take(&cache->bin[class_of(bytes)]);
+    if (!msg && !(msg = get_slow(pool, cache, bytes)))
+        return NULL;
+    if (cache)
+        count_add(&cache->bin[msg->size_class].gets, 1);
+    else
+        atomic_fetch_add_explicit(&pool->gets[msg->size_class], 1, memory_order_release);
+    hand_out(msg, cache ? cache->number : 0, bytes);
+    if (pool->debug)
+        debug_got(pool, msg);
+    return msg;
+}
+
+/* Nearly always a magazine has one: that needs no call, and no register saved for one. */
+struct sluice_msg *pool_get(struct pool *pool, struct pool_cache *cache, size_t bytes) {
+    if (__builtin_expect(!cache || bytes - 1 >= CLASS_BYTES_MAX || pool->debug, 0))
+        return get_otherwise(pool, cache, bytes); /* 0 bytes too: that is seldom */
+    struct bin *bin = &cache->bin[class_of(bytes)];
+    struct sluice_msg *msg = bin_take(bin);
+    if (__builtin_expect(!msg, 0))
+        return get_otherwise(pool, cache, bytes);
+    count_add(&bin->gets, 1);
+    return hand_out(msg, cache->number, bytes);
+}
+
+/* Not from this cache: to its home if that wants it, else here. */
+static void put_away(struct pool *pool, struct pool_cache *cache, struct sluice_msg *msg) {
+    saw(pool, cache, msg->size_class);
+    if (msg->size_class >= POOL_CLASSES) {
+        supply_put_large(pool, msg);
+        return;
+    }
+    if (msg->cache != 0) {
+        /* Constant from before the buffer had the number on. */
+        struct pool_cache *home =
+            atomic_load_explicit(&pool->by_number[msg->cache], memory_order_relaxed);
+        if (home != cache && cache_return(home, msg, slot_bytes(msg), pool->return_bytes_max))
+            return;
+    }
+    if (cache) {
+        put_here(pool, cache, msg);
+    } else {
+        msg->next = NULL;
+        shared_give(pool, msg);
+    }
+}
+
+/* Not from this cache, or there is no place in its magazine, or debugging. */
+static __attribute__((noinline)) void put_otherwise(struct pool *pool, struct pool_cache *cache,
+                                                    struct sluice_msg *msg) {
+    if (pool->debug && !debug_put(pool, msg))
+        return;
+    /* Whoever touches it from now on is wrong: the address sanitizer tells. */
+    SANITIZE_POISON(msg->data - POOL_HEADROOM, msg->capacity + POOL_HEADROOM);
+    unsigned size_class = msg->size_class;
+    if (cache)
+        count_add(&cache->bin[size_class].puts, 1);
+    else
+        atomic_fetch_add_explicit(&pool->puts[size_class], 1, memory_order_release);
+    if (cache && msg->cache == cache->number && size_class < POOL_CLASSES)
+        put_here(pool, cache, msg);
+    else
+        put_away(pool, cache, msg);
+    pool_look(pool, cache);
+}
+
+void pool_put(struct pool *pool, struct pool_cache *cache, struct sluice_msg *msg) {
+    unsigned size_class = msg->size_class;
+    if (__builtin_expect(!cache || msg->cache != cache->number || size_class >= POOL_CLASSES ||
+                             pool->debug,
+                         0)) {
+        put_otherwise(pool, cache, msg);
+        return;
+    }
+    struct bin *bin = &cache->bin[size_class];
+    if (__builtin_expect(count_of(&bin->active_count) >= pool->magazine_max[size_class], 0)) {
+        put_otherwise(pool, cache, msg);
+        return;
+    }
+    /* Whoever touches it from now on is wrong: the address sanitizer tells. */
+    SANITIZE_POISON(msg->data - POOL_HEADROOM, msg->capacity + POOL_HEADROOM);
+    count_add(&bin->puts, 1);
+    bin_add(bin, msg);
+    pool_look(pool, cache);
+}
+
+struct ibv_mr *pool_mr(const struct sluice_msg *msg) {
+    if (msg->size_class >= POOL_CLASSES)
+        return ((const struct large *)msg->home)->block.mr;
+    return ((const struct span *)msg->home)->arena->block.mr;
+}
