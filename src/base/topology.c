@@ -9,12 +9,23 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static hwloc_topology_t here;
 static const char *missing = "the machine's topology is not known";
 
+/*
+ * Parts of hwloc that a program which opens a node must not pay for. "pci" reads the names of all
+ * devices there are, 40,000 lines (sysfs tells where a device hangs without it); the others start the
+ * drivers of GPUs or ask the X server.
+ */
+static const char *const unasked[] = {"pci", "opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"};
+
 static void load(void) {
     hwloc_topology_t topology;
     if (hwloc_topology_init(&topology) != 0)
         return;
     /* Where devices hang is asked of it too. */
     hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    /* It knows what it lacks and says so; that is no reason to go without the others. */
+    for (size_t i = 0; i < sizeof unasked / sizeof unasked[0]; i++)
+        hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
+                                      unasked[i]);
     bool loaded = hwloc_topology_load(topology) == 0;
     if (loaded && hwloc_topology_is_thissystem(topology)) {
         here = topology;
