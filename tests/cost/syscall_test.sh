@@ -82,8 +82,8 @@ run() {
     calls "$work/client.trace" >"$work/client.$count"
 }
 
-# compare TOOL ARGS...
-compare() {
+# compare_once TOOL ARGS...: false, with what differs in $why, if the longer run made too many more
+compare_once() {
     local side once twice more
     run "$1" "$messages" "${@:2}"
     run "$1" $((2 * messages)) "${@:2}"
@@ -95,9 +95,21 @@ compare() {
         echo "$*: the $side made $once system calls with $messages messages, $twice with twice as many"
         ((once > 20)) || fail "strace saw next to nothing"
         ((twice <= once + more)) && continue
+        why="the $side made $((twice - once)) calls more for $messages messages more"
         diff "$work/$side.$messages" "$work/$side.$((2 * messages))" >&2 || true
-        fail "the $side made $((twice - once)) calls more for $messages messages more"
+        echo "$why" >&2
+        return 1
     done
+}
+
+# compare TOOL ARGS...: a peer that loses its CPU in the longer run is waited for with calls, which says nothing about
+# messages; calls that messages cost are there in every pair of runs.
+compare() {
+    local attempt
+    for attempt in 1 2 3 4; do
+        ! compare_once "$@" || return 0
+    done
+    fail "$why, $attempt times in a row"
 }
 
 compare sluice-lat -s 64

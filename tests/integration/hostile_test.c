@@ -109,7 +109,7 @@ static unsigned mode_count(void) {
 static const char *rounds_of(unsigned mode) {
     if (!it_soft()) /* emulated: a fifth of the speed, a third of the rounds */
         return mode == 1 ? "30" : mode == 3 || mode == 4 ? "2" : "10";
-    return mode == 1 ? "100" : mode == 3 || mode == 4 ? "4" : "30";
+    return mode == 1 ? "100" : mode == 3 || mode == 4 ? "4" : mode == 6 ? "12" : "30";
 }
 
 /* They dial us. What does not end by itself we hang up after a while, as an operator would. */
