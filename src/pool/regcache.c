@@ -197,6 +197,23 @@ static struct reg *make_room(struct regcache *cache, uint64_t bytes) {
     return NULL;
 }
 
+/*
+ * What the system refuses for want of memory that may be locked, it may grant once idle registrations are
+ * given back, the least recently used first. Of as many bytes as are wanted: if these do not help, they were
+ * not in the way. False: no more.
+ */
+static bool give_way(struct regcache *cache, uint64_t *wanted) {
+    struct reg *evicted = NULL;
+    lock(cache);
+    bool more = *wanted > 0 && evict(cache, &evicted);
+    uint64_t bytes = evicted ? reg_end(evicted) - reg_start(evicted) : 0;
+    unlock(cache);
+    *wanted -= bytes < *wanted ? bytes : *wanted;
+    if (evicted)
+        release(cache, evicted);
+    return more;
+}
+
 static void give_room_back(struct regcache *cache, struct reg *reg, uint64_t bytes) {
     lock(cache);
     cache->bytes -= bytes;
@@ -312,6 +329,11 @@ struct reg *regcache_get(struct regcache *cache, const void *addr, size_t bytes)
     for (int i = 0; i < TRIES && (error == EAGAIN || (error != 0 && wide)); i++) {
         /* A neighbour may not be to be registered any more, or there is no room for all: then alone. */
         wide = error == EAGAIN;
+        error = add(cache, start & ~rest, (end + rest) & ~rest, &wide, &reg);
+    }
+    uint64_t wanted = ((end + rest) & ~rest) - (start & ~rest);
+    for (uint32_t i = 0; error == ENOMEM && i < REGCACHE_ENTRIES && give_way(cache, &wanted); i++) {
+        wide = false;
         error = add(cache, start & ~rest, (end + rest) & ~rest, &wide, &reg);
     }
     if (error != 0)

@@ -25,6 +25,7 @@
 static _Atomic int64_t registered, calls;
 static _Atomic bool vanish;   /* the memory goes while it is being registered, once */
 static void *_Atomic refused; /* what covers this cannot be registered */
+static int64_t lockable = INT64_MAX;
 static struct regcache *open_cache;
 
 struct seen {
@@ -36,6 +37,10 @@ static struct ibv_mr *see_reg_mr(struct ibv_pd *p, void *addr, size_t length, in
     (void)access;
     if (refused && refused >= addr && (char *)refused < (char *)addr + length) {
         errno = EFAULT;
+        return NULL;
+    }
+    if (registered + (int64_t)length > lockable) {
+        errno = ENOMEM;
         return NULL;
     }
     struct seen *seen = calloc(1, sizeof *seen);
@@ -185,6 +190,46 @@ static void limits_hold_and_the_least_used_goes(void **state) {
     look_up(cache, addr + 150 * PAGE, 3 * PAGE);
     assert_null(regcache_get(cache, addr, 0));
     assert_null(regcache_get(cache, (void *)(UINTPTR_MAX - 10), 20));
+    munmap(addr, 200 * PAGE);
+    close_cache(cache);
+}
+
+/* A limit of the system's that the cache knows nothing of: RLIMIT_MEMLOCK, say. */
+static void idle_ones_give_way_to_what_the_system_refuses(void **state) {
+    (void)state;
+    struct regcache *cache = cache_with(64 * MIB, 0, true);
+    uint8_t *addr = map_at(NULL, 200 * PAGE, 7);
+    for (size_t i = 0; i < 4; i++)
+        look_up(cache, addr + i * 8 * PAGE, 2 * PAGE);
+    look_up(cache, addr, 2 * PAGE); /* used again, after the others */
+    lockable = 8 * PAGE;
+    look_up(cache, addr + 100 * PAGE, 3 * PAGE); /* two have to go */
+    struct regcache_figures f;
+    regcache_figures(cache, &f);
+    assert_int_equal(f.evicted, 2);
+    assert_int_equal(f.entries, 3);
+    assert_int_equal(f.bytes, registered);
+    int64_t before = calls;
+    look_up(cache, addr, 2 * PAGE);
+    look_up(cache, addr + 24 * PAGE, 2 * PAGE);
+    assert_int_equal(calls, before); /* not these */
+    /* No more of them than would do: the limit is somebody else's. */
+    lockable = 0;
+    assert_null(regcache_get(cache, addr + 50 * PAGE, PAGE));
+    assert_int_equal(errno, ENOMEM);
+    regcache_figures(cache, &f);
+    assert_int_equal(f.entries, 2);
+    /* What is in use stays. */
+    struct reg *pinned = regcache_get(cache, addr + 24 * PAGE, 2 * PAGE);
+    assert_non_null(pinned);
+    assert_null(regcache_get(cache, addr + 50 * PAGE, 20 * PAGE));
+    assert_int_equal(errno, ENOMEM);
+    regcache_figures(cache, &f);
+    assert_int_equal(f.entries, 1);
+    assert_int_equal(f.bytes, 2 * PAGE);
+    regcache_put(cache, pinned);
+    lockable = INT64_MAX;
+    look_up(cache, addr + 50 * PAGE, 20 * PAGE);
     munmap(addr, 200 * PAGE);
     close_cache(cache);
 }
@@ -429,6 +474,7 @@ int main(void) {
         cmocka_unit_test(overlapping_and_adjacent_ranges_become_one),
         cmocka_unit_test(a_neighbour_that_is_refused_does_not_hinder),
         cmocka_unit_test(limits_hold_and_the_least_used_goes),
+        cmocka_unit_test(idle_ones_give_way_to_what_the_system_refuses),
         cmocka_unit_test(what_the_application_says_is_gone_is_gone),
         cmocka_unit_test(every_hit_is_counted),
         cmocka_unit_test(no_registration_outlives_its_memory),
