@@ -9,12 +9,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "cm/auth.h"
 #include "cm/auth_replay.h"
 #include "datapath/slots.h"
@@ -335,15 +335,8 @@ static int watch(struct cm *cm, int fd, void *data) {
 }
 
 static int start(struct cm *cm) {
-    sigset_t all, before;
-    /* Signals are for the application's threads. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&cm->thread, NULL, run, cm);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = thread_start(&cm->thread, "sluice-cm", run, cm);
     cm->started = error == 0;
-    if (error == 0)
-        pthread_setname_np(cm->thread, "sluice-cm");
     return -error;
 }
 

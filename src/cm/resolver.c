@@ -12,10 +12,10 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netdb.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "cm/cm.h"
 
 #define THREADS_MAX 4
@@ -145,18 +145,10 @@ static void *run(void *arg) {
 
 /* With the lock held. 0 or -errno. */
 static int start_thread(struct cm_resolver *r) {
-    pthread_t thread;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, NULL, run, r);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error != 0)
-        return -error;
-    r->threads++;
-    pthread_setname_np(thread, "sluice-names");
-    pthread_detach(thread);
-    return 0;
+    int error = thread_start_detached("sluice-names", run, r);
+    if (error == 0)
+        r->threads++;
+    return -error;
 }
 
 /* ---- the CM thread's side --------------------------------------------------------------------- */

@@ -3,10 +3,10 @@
 #define _GNU_SOURCE
 #include "node/workers.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "datapath/datapath.h"
 #include "node/node.h"
 
@@ -42,7 +42,6 @@ static int claim_cpu(sluice_node *n, uint32_t i, sluice_error *e) {
 
 static int start_worker(sluice_node *n, uint32_t i, sluice_error *e) {
     struct node_worker *worker = &n->workers[i];
-    sigset_t all, before;
     char name[24]; /* 15 characters are taken, and there are two digits at most */
     int status = claim_cpu(n, i, e);
     if (status != SLUICE_OK)
@@ -52,14 +51,10 @@ static int start_worker(sluice_node *n, uint32_t i, sluice_error *e) {
         goto release_cpu;
     if (n->manual)
         return SLUICE_OK;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&worker->thread, NULL, worker_main, worker);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    snprintf(name, sizeof name, "sluice-w%u", i % WORKERS_MAX);
+    int error = thread_start(&worker->thread, name, worker_main, worker);
     if (error == 0) {
         worker->started = true;
-        snprintf(name, sizeof name, "sluice-w%u", i % WORKERS_MAX);
-        pthread_setname_np(worker->thread, name);
         return SLUICE_OK;
     }
     status = error_set(e, SLUICE_ELIMIT, 0, error, "worker %u cannot be started: %s", i,

@@ -5,9 +5,9 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "pool/inside.h"
 #include "pool/shortage.h"
 
@@ -181,16 +181,10 @@ static void *grow_main(void *arg) {
 }
 
 static void start(struct pool *pool) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&pool->grower.thread, NULL, grow_main, pool);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error != 0) {
+    if (thread_start(&pool->grower.thread, "sluice-mem", grow_main, pool) != 0) {
         pool->grower.low_water = 0; /* everybody grows in need, then */
         return;
     }
-    pthread_setname_np(pool->grower.thread, "sluice-mem");
     pool->grower.started = true;
 }
 

@@ -19,10 +19,11 @@
 #endif
 #include "pool/regtable.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <urcu/urcu-bp.h>
+
+#include "base/thread.h"
 
 /* ---- lookups ------------------------------------------------------------------------------------ */
 
@@ -251,16 +252,10 @@ bool regtable_open(struct regtable *table) {
 }
 
 int regtable_start(struct regtable *table, void (*reap)(void *arg), void *arg) {
-    sigset_t all, before;
     table->reap = reap;
     table->reap_arg = arg;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the application's threads */
-    int error = pthread_create(&table->thread, NULL, grace_main, table);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = thread_start(&table->thread, "sluice-grace", grace_main, table);
     table->started = error == 0;
-    if (table->started)
-        pthread_setname_np(table->thread, "sluice-grace");
     return error;
 }
 

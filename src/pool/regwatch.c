@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +14,8 @@
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/thread.h"
 
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
@@ -140,14 +141,9 @@ bool regwatch_open(struct regwatch *watch, void (*on_event)(void *arg), void *ar
     if (watch->stop_fd < 0 || watch->wait_fd < 0 || !wait_for(watch, watch->fd) ||
         !wait_for(watch, watch->stop_fd))
         return refuse(watch, why, size, "no descriptor", errno);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&watch->thread, NULL, watch_main, watch);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = thread_start(&watch->thread, "sluice-reg", watch_main, watch);
     if (error != 0)
         return refuse(watch, why, size, "no thread", error);
-    pthread_setname_np(watch->thread, "sluice-reg");
     snprintf(why, size, "the kernel tells of memory that goes (userfaultfd)");
     return true;
 }

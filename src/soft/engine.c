@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -20,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "soft/address_watch.h"
 #include "soft/ctl.h"
 #include "soft/datagram.h"
@@ -295,15 +295,9 @@ static int engine_start(void) {
     if (rc != 0)
         goto remove_wake;
     engine.stopping = false;
-    /* Application signals belong to application threads. */
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = -pthread_create(&engine.thread, NULL, engine_main, NULL);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    rc = -thread_start(&engine.thread, "sluice-soft", engine_main, NULL);
     if (rc != 0)
         goto stop_peers;
-    pthread_setname_np(engine.thread, "sluice-soft");
     engine.running = true;
     soft_ctl_start();
     soft_address_watch_start();

@@ -10,12 +10,13 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+
+#include "base/thread.h"
 
 #define LIST 256
 #define CLOSERS 4
@@ -71,18 +72,7 @@ static void *closer(void *unused) {
 
 /* Mutex held. Detached: it may take as long as it likes, and touches nothing but the above. */
 static bool start_closer(void) {
-    pthread_t thread;
-    pthread_attr_t attr;
-    sigset_t all, old;
-    if (pthread_attr_init(&attr) != 0)
-        return false;
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    bool started = pthread_create(&thread, &attr, closer, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attr);
-    return started;
+    return thread_start_detached("sluice-close", closer, NULL) == 0;
 }
 
 static void close_elsewhere(int fd) {

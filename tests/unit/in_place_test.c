@@ -9,6 +9,7 @@
  */
 #define _GNU_SOURCE
 #include "datapath/rendezvous.h"
+#include "hole.h"
 #include "memory.h"
 
 #include <pthread.h>
@@ -231,9 +232,8 @@ static uint8_t *replace(struct pair *p, uint8_t *addr, unsigned how, unsigned se
     switch (how) {
     case UNMAP:
         munmap(addr, AREA);
-        if (mmap(addr, AREA, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) !=
-            addr)
-            addr = map_at(NULL, AREA, 0); /* somebody else has it now */
+        if (!hole_keep(addr, AREA))
+            addr = map_at(NULL, AREA, 0);
         break;
     case REPLACE: /* mapped over */
         break;
@@ -241,7 +241,10 @@ static uint8_t *replace(struct pair *p, uint8_t *addr, unsigned how, unsigned se
         moved = mmap(NULL, LARGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         moved = mremap(addr, LARGE, LARGE, MREMAP_MAYMOVE | MREMAP_FIXED, moved);
         assert_ptr_not_equal(moved, MAP_FAILED);
-        map_at(addr, LARGE, 0); /* before the device's copies come there */
+        if (!hole_keep(addr, LARGE)) {
+            munmap(addr + LARGE, AREA - LARGE);
+            addr = map_at(NULL, AREA, 0);
+        }
         if (p)
             assert_true(arrives(p, moved, LARGE, seed - 1));
         munmap(moved, LARGE);

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * thread.h - how the library starts threads of its own.
+ *
+ * Signals are for the application's threads: those of the library block them. Not those that a thread
+ * raises by what it does itself: blocked, a fault would end the process past the application's handler, its
+ * crash reporter and any sanitizer. (abort() takes care of itself.)
+ *
+ * Owner: whoever starts the thread, and joins it.
+ */
+#ifndef SLUICE_THREAD_H
+#define SLUICE_THREAD_H
+
+#include <pthread.h>
+
+/* Both return 0 or an errno. name: at most 15 characters, shown by ps -L and debuggers. */
+int thread_start(pthread_t *thread, const char *name, void *(*run)(void *arg), void *arg);
+int thread_start_detached(const char *name, void *(*run)(void *arg), void *arg);
+
+#endif
