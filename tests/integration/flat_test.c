@@ -16,6 +16,7 @@
 #include <sluice/memory.h>
 
 #include "base/sanitize.h"
+#include "tasks.h"
 
 /*
  * What is made once, when it is needed first, is no growth: an arena that is added ahead, which on the software
@@ -55,7 +56,7 @@ static void level_of(struct couple *c, struct level *level) {
         }
     }
     qsort(level->fd, level->fds, sizeof level->fd[0], by_name);
-    level->threads = it_entries("/proc/self/task");
+    level->threads = tasks_alive();
     level->resident = it_rss();
     struct side *sides[] = {&c->a, &c->b};
     for (int i = 0; i < 2; i++) {

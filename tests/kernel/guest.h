@@ -9,6 +9,7 @@
 #define KERNEL_GUEST_H
 
 #include "integration/util.h"
+#include "tasks.h"
 
 #include <sys/stat.h>
 
@@ -97,11 +98,10 @@ struct guest_level {
 /* A thread that has been joined is still listed until the kernel is done with it: the lowest count
  * of several looks is the true one. */
 IT_UNUSED static struct guest_level guest_level(void) {
-    struct guest_level level = {it_entries("/proc/self/fd"), it_entries("/proc/self/task"),
-                                it_rss()};
+    struct guest_level level = {it_entries("/proc/self/fd"), tasks_alive(), it_rss()};
     for (unsigned look = 0; look < 50; look++) {
         poll(NULL, 0, 1);
-        unsigned threads = it_entries("/proc/self/task");
+        unsigned threads = tasks_alive();
         level.threads = threads < level.threads ? threads : level.threads;
     }
     return level;

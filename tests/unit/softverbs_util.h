@@ -34,6 +34,7 @@
 #include "soft/object.h"
 #include "soft/peer_internal.h"
 #include "soft/soft.h"
+#include "tasks.h"
 
 #define SV_UNUSED __attribute__((unused))
 #define SV_DEADLINE_NS 30000000000ull /* far above what a loaded machine with a sanitizer needs */
@@ -364,7 +365,7 @@ SV_UNUSED static unsigned sv_fds(void) {
 }
 
 SV_UNUSED static unsigned sv_threads(void) {
-    return sv_entries("/proc/self/task");
+    return tasks_alive();
 }
 
 /* ---- other processes --------------------------------------------------------------------------- */

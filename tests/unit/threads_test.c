@@ -22,6 +22,8 @@
 
 #include <sluice/sluice.h>
 
+#include "tasks.h"
+
 #define LIMIT_S 60
 
 static void wait_for(sem_t *sem) {
@@ -396,7 +398,7 @@ static unsigned count_entries(const char *path) {
 /* A thread that ended may be listed a moment longer. */
 static unsigned settled_threads(unsigned expected) {
     unsigned count = 0;
-    for (int i = 0; i < 1000000 && (count = count_entries("/proc/self/task")) != expected; i++)
+    for (int i = 0; i < 1000000 && (count = tasks_alive()) != expected; i++)
         sched_yield();
     return count;
 }
@@ -405,7 +407,7 @@ static void nodes_leave_no_thread_and_no_descriptor(void **state) {
     (void)state;
     sluice_close(open_node(1, SLUICE_IDLE_ADAPTIVE), 0); /* what a process makes once is made now */
     unsigned fds = count_entries("/proc/self/fd");
-    unsigned threads = count_entries("/proc/self/task");
+    unsigned threads = tasks_alive();
     for (int i = 0; i < 30; i++) {
         sluice_node *n = open_node(2, SLUICE_IDLE_ADAPTIVE);
         sluice_loop *loop;
