@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * hole.h - addresses that a test mapped, that are free now, and that it wants to map again. Another thread's memory may
- * have come there: the device's, the C library's, a sanitizer's. MAP_FIXED would take it away from them.
+ * hole.h - addresses that a test mapped, that are free now, and that it wants to map again. Another
+ * thread's memory may have come there: the device's, the C library's, a sanitizer's. MAP_FIXED would take
+ * it away from them.
  */
 #ifndef SLUICE_TESTS_HOLE_H
 #define SLUICE_TESTS_HOLE_H

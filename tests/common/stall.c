@@ -7,11 +7,19 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <time.h>
+
+enum { STALLS_MAX = 256 }; /* of a CPU; more of them are not counted */
+
+struct stall {
+    uint64_t from, to;
+};
 
 static struct watcher {
     pthread_t thread;
-    uint64_t late_ns; /* its thread's, until that was joined */
+    unsigned count; /* both its thread's, until that was joined */
+    struct stall stalls[STALLS_MAX];
 } watchers[STALL_CPUS];
 static int count;
 static _Atomic int over;
@@ -32,8 +40,8 @@ static void *watch(void *arg) {
         while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
             ;
         uint64_t now = now_ns();
-        if (now - due >= STALL_LEAST_NS)
-            watcher->late_ns += now - due;
+        if (now > due && now - due >= STALL_LEAST_NS && watcher->count < STALLS_MAX)
+            watcher->stalls[watcher->count++] = (struct stall){due, now};
         if (now > due)
             due = now;
     }
@@ -50,7 +58,7 @@ void stall_begin(void) {
         if (!CPU_ISSET(cpu, &allowed))
             continue;
         struct watcher *watcher = &watchers[count];
-        watcher->late_ns = 0;
+        watcher->count = 0;
         CPU_ZERO(&one);
         CPU_SET(cpu, &one);
         pthread_attr_t attr;
@@ -63,14 +71,29 @@ void stall_begin(void) {
     }
 }
 
+static int by_begin(const void *a, const void *b) {
+    const struct stall *x = a, *y = b;
+    return (x->from > y->from) - (x->from < y->from);
+}
+
 uint64_t stall_end(void) {
-    uint64_t worst = 0;
+    static struct stall all[STALL_CPUS * STALLS_MAX];
+    unsigned stalls = 0;
     atomic_store(&over, 1);
     for (int i = 0; i < count; i++) {
         pthread_join(watchers[i].thread, NULL);
-        if (watchers[i].late_ns > worst)
-            worst = watchers[i].late_ns;
+        for (unsigned k = 0; k < watchers[i].count; k++)
+            all[stalls++] = watchers[i].stalls[k];
     }
     count = 0;
-    return worst;
+    qsort(all, stalls, sizeof all[0], by_begin);
+    uint64_t sum = 0, counted = 0; /* up to when */
+    for (unsigned i = 0; i < stalls; i++) {
+        uint64_t from = all[i].from > counted ? all[i].from : counted;
+        if (all[i].to > from) {
+            sum += all[i].to - from;
+            counted = all[i].to;
+        }
+    }
+    return sum;
 }
