@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * tasks.h - the threads of this process. One that was joined may still be in the kernel's list: whoever joins it is
- * woken while it ends, not when it is gone. It is marked as ending by then.
+ * tasks.h - the threads of this process. One that was joined may still be in the kernel's list: whoever
+ * joins it is woken while it ends, not when it is gone. It is marked as ending by then.
  */
 #ifndef SLUICE_TESTS_TASKS_H
 #define SLUICE_TESTS_TASKS_H
