@@ -31,6 +31,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "faults.h"
 #include "soft/object.h"
 #include "soft/peer_internal.h"
 #include "soft/soft.h"
@@ -387,6 +388,7 @@ SV_UNUSED static struct sv_child sv_fork(void (*fn)(int fd)) {
     must(pid >= 0);
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* a killed test leaves nobody behind */
+        faults_end_this_process();
         sv_in_child = true;
         close(pair[0]);
         fn(pair[1]);
