@@ -3,20 +3,45 @@
 #define _GNU_SOURCE
 #include "base/thread.h"
 
+#include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 
-int thread_start(pthread_t *thread, const char *name, void *(*run)(void *arg), void *arg) {
+static int start(pthread_t *thread, const pthread_attr_t *attr, const char *name,
+                 void *(*run)(void *arg), void *arg) {
     static const int own[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS};
     sigset_t blocked, before;
     sigfillset(&blocked);
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
         sigdelset(&blocked, own[i]);
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
-    int error = pthread_create(thread, NULL, run, arg);
+    int error = pthread_create(thread, attr, run, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error == 0)
         pthread_setname_np(*thread, name);
+    return error;
+}
+
+int thread_start(pthread_t *thread, const char *name, void *(*run)(void *arg), void *arg) {
+    return start(thread, NULL, name, run, arg);
+}
+
+int thread_start_on(pthread_t *thread, int cpu, const char *name, void *(*run)(void *arg),
+                    void *arg) {
+    pthread_attr_t attr;
+    cpu_set_t set;
+    if (cpu < 0 || cpu >= CPU_SETSIZE)
+        return EINVAL;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    int error = pthread_attr_init(&attr);
+    if (error != 0)
+        return error;
+    error = pthread_attr_setaffinity_np(&attr, sizeof set, &set);
+    if (error == 0)
+        error = start(thread, &attr, name, run, arg);
+    pthread_attr_destroy(&attr);
     return error;
 }
 

@@ -13,8 +13,11 @@
 
 #include <pthread.h>
 
-/* Both return 0 or an errno. name: at most 15 characters, shown by ps -L and debuggers. */
+/* All return 0 or an errno. name: at most 15 characters, shown by ps -L and debuggers. */
 int thread_start(pthread_t *thread, const char *name, void *(*run)(void *arg), void *arg);
+/* It runs on this CPU from its first instruction on. EINVAL: nothing may run there. */
+int thread_start_on(pthread_t *thread, int cpu, const char *name, void *(*run)(void *arg),
+                    void *arg);
 int thread_start_detached(const char *name, void *(*run)(void *arg), void *arg);
 
 #endif

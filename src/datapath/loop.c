@@ -220,9 +220,7 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
     shared_open(l);
     l->stats = &n->stats.page->loops[l->index];
     loop_clear_stats(l);
-    atomic_store_explicit(&l->stats->cpu, cpu, memory_order_relaxed);
-    atomic_store_explicit(&l->stats->numa, cpu >= 0 ? cpu_numa_node(cpu) : -1,
-                          memory_order_relaxed);
+    loop_set_cpu(l, cpu);
     atomic_store_explicit(&l->stats->drained, 0, memory_order_relaxed);
     atomic_store_explicit(&l->stats->idle, n->options.idle, memory_order_relaxed);
     atomic_store_explicit(&l->stats->in_use, 1, memory_order_relaxed);
@@ -242,6 +240,12 @@ close_device:
 give_struct:
     give_struct(l);
     return status;
+}
+
+void loop_set_cpu(struct sluice_loop *l, int cpu) {
+    int numa = cpu >= 0 ? cpu_numa_node(cpu) : -1;
+    atomic_store_explicit(&l->stats->cpu, cpu, memory_order_relaxed);
+    atomic_store_explicit(&l->stats->numa, numa, memory_order_relaxed);
 }
 
 int loop_open(struct sluice_loop **out, sluice_node *n, int cpu, sluice_error *e) {

@@ -270,6 +270,8 @@ void loop_care(struct sluice_loop *l);
 
 /* 0 or a negative status with *e filled in. */
 int loop_open(struct sluice_loop **out, struct sluice_node *node, int cpu, sluice_error *e);
+/* Which CPU the figures name, -1: none of its own. Whoever opens it, before anybody else knows it. */
+void loop_set_cpu(struct sluice_loop *l, int cpu);
 /* Seized or owned by the caller, and without sessions. */
 void loop_close(struct sluice_loop *l);
 /* The owner, after LOST: gives the CQ back as soon as no session has a QP any more. */

@@ -12,12 +12,23 @@
 
 static void *worker_main(void *arg) {
     struct node_worker *worker = arg;
-    int error = worker->claim.cpu >= 0 ? cpu_pin_self(worker->claim.cpu) : 0;
-    if (error != 0)
-        node_log(worker->loop->node, SLUICE_LOG_WARNING, "a worker cannot be pinned to CPU %d: %s",
-                 worker->claim.cpu, strerror(-error));
     loop_run(worker->loop);
     return NULL;
+}
+
+/* On its CPU, or, where nothing may run there, on none of its own, and the node says so. */
+static int start_thread(sluice_node *n, struct node_worker *worker, const char *name) {
+    struct cpu_claim *claim = &worker->claim;
+    if (claim->cpu < 0)
+        return thread_start(&worker->thread, name, worker_main, worker);
+    int error = thread_start_on(&worker->thread, claim->cpu, name, worker_main, worker);
+    if (error == 0)
+        return 0;
+    node_log(n, SLUICE_LOG_WARNING, "a worker cannot be pinned to CPU %d: %s", claim->cpu,
+             strerror(error));
+    cpu_claim_release(claim);
+    loop_set_cpu(worker->loop, -1);
+    return thread_start(&worker->thread, name, worker_main, worker);
 }
 
 static int claim_cpu(sluice_node *n, uint32_t i, sluice_error *e) {
@@ -52,7 +63,7 @@ static int start_worker(sluice_node *n, uint32_t i, sluice_error *e) {
     if (n->manual)
         return SLUICE_OK;
     snprintf(name, sizeof name, "sluice-w%u", i % WORKERS_MAX);
-    int error = thread_start(&worker->thread, name, worker_main, worker);
+    int error = start_thread(n, worker, name);
     if (error == 0) {
         worker->started = true;
         return SLUICE_OK;
