@@ -5,47 +5,19 @@
  * Registering happens without the table's lock; `gone` tells whether any memory went away meanwhile, and then
  * the registration is thrown away and made again.
  */
-#include "pool/regcache.h"
+#include "pool/reginside.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "pool/regwatch.h"
-
 #define TRIES 3
 #define EVENTS_MAX 32
 
-struct regcache {
-    struct regtable table;
-    _Atomic uint32_t tick;
-    pthread_mutex_t registering;
-    struct regcache_config config;
-    uintptr_t page;
-    uint64_t gone_events; /* the table's lock */
-    uint64_t bytes;       /* the table's lock: of entries, and of what is being made or ended */
-    bool gone_device;     /* registering */
-    bool watched;         /* there is a watching thread */
-    _Atomic bool on;
-    char why[120];
-    struct regwatch watch;
-    _Atomic uint64_t hits; /* but for those that the entries count */
-    _Atomic uint64_t misses, merged, evicted, gone;
-};
-
 static void count_one(_Atomic uint64_t *counter) {
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
-}
-
-static void lock(struct regcache *cache) {
-    pthread_mutex_lock(&cache->table.lock);
-}
-
-static void unlock(struct regcache *cache) {
-    pthread_mutex_unlock(&cache->table.lock);
 }
 
 /* ---- ending registrations ----------------------------------------------------------------------- */
@@ -58,20 +30,19 @@ static bool end_registration(struct regcache *cache, struct reg *reg) {
     return true;
 }
 
-/* A dead one, by whoever finds it without a pin first. Without the locks. */
-static void release(struct regcache *cache, struct reg *reg) {
+void regcache_release(struct regcache *cache, struct reg *reg) {
     if (!reg_claim(reg))
         return;
     pthread_mutex_lock(&cache->registering);
     bool done = end_registration(cache, reg);
     pthread_mutex_unlock(&cache->registering);
-    lock(cache);
+    regcache_lock(cache);
     if (done) { /* else the device keeps it, and it stays counted */
         cache->bytes -= reg_end(reg) - reg_start(reg);
         cache->hits += reg_hits(reg);
         regtable_give(&cache->table, reg);
     }
-    unlock(cache);
+    regcache_unlock(cache);
 }
 
 /*
@@ -82,7 +53,7 @@ static void reap(void *arg) {
     struct regcache *cache = arg;
     for (uint32_t i = 0; i < REGCACHE_ENTRIES; i++)
         if (reg_is(&cache->table.places[i], REG_DEAD))
-            release(cache, &cache->table.places[i]);
+            regcache_release(cache, &cache->table.places[i]);
 }
 
 /* Whoever needs room does not wait for the thread that does the same. */
@@ -93,7 +64,7 @@ static void reap_left(struct regcache *cache) {
 
 static void release_list(struct regcache *cache, struct reg **list, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
-        release(cache, list[i]);
+        regcache_release(cache, list[i]);
 }
 
 /* Locked. Entries that touch [start, end) leave the table; those without a pin are put into list. */
@@ -110,7 +81,7 @@ static uint32_t unlink_range(struct regcache *cache, uintptr_t start, uintptr_t 
 
 void regcache_put(struct regcache *cache, struct reg *reg) {
     if (reg_unpin(reg))
-        release(cache, reg);
+        regcache_release(cache, reg);
 }
 
 /* ---- memory that goes --------------------------------------------------------------------------- */
@@ -128,9 +99,9 @@ void regcache_gone(struct regcache *cache, const void *addr, size_t bytes) {
     struct reg *list[REGCACHE_ENTRIES];
     uint32_t count = 0;
     uintptr_t start = (uintptr_t)addr & ~(cache->page - 1);
-    lock(cache);
+    regcache_lock(cache);
     range_gone(cache, start, (uintptr_t)addr + bytes, list, &count);
-    unlock(cache);
+    regcache_unlock(cache);
     release_list(cache, list, count);
 }
 
@@ -143,83 +114,17 @@ static void on_event(void *arg) {
     struct reg *list[REGCACHE_ENTRIES];
     uint32_t count = 0;
     uintptr_t start, end;
-    lock(cache);
+    regcache_lock(cache);
     struct regtable_shown *shown = regtable_withdraw(&cache->table); /* then munmap() returns */
     for (int i = 0; i < EVENTS_MAX && regwatch_read(&cache->watch, &start, &end); i++)
         range_gone(cache, start, end, list, &count);
     regtable_restore(&cache->table, shown);
     if (count > 0)
         regtable_leave(&cache->table);
-    unlock(cache);
+    regcache_unlock(cache);
 }
 
 /* ---- adding --------------------------------------------------------------------------------------- */
-
-/* Locked. The least recently used entry without a pin leaves the table. False: there is none. */
-static bool evict(struct regcache *cache, struct reg **out) {
-    uint32_t oldest = regtable_oldest(&cache->table, atomic_load(&cache->tick));
-    struct reg *reg = regtable_at(&cache->table, oldest);
-    if (!reg)
-        return false;
-    *out = regtable_unlink(&cache->table, oldest) ? reg : NULL; /* NULL: pinned just now */
-    count_one(&cache->evicted);
-    return true;
-}
-
-/* A place for one more entry of so many bytes, which are promised. NULL: *evicted may have made room. */
-static struct reg *try_room(struct regcache *cache, uint64_t bytes, struct reg **evicted,
-                            bool *more) {
-    const struct regcache_config *config = &cache->config;
-    struct reg *reg = NULL;
-    *evicted = NULL;
-    lock(cache);
-    uint32_t taken = REGCACHE_ENTRIES - cache->table.unused_count;
-    if (cache->bytes <= config->bytes_max - bytes && taken < config->entries_max) {
-        reg = regtable_take(&cache->table);
-        cache->bytes += bytes;
-    } else {
-        *more = evict(cache, evicted);
-    }
-    unlock(cache);
-    return reg;
-}
-
-static struct reg *make_room(struct regcache *cache, uint64_t bytes) {
-    bool more = bytes <= cache->config.bytes_max;
-    for (uint32_t i = 0; more && i <= REGCACHE_ENTRIES; i++) {
-        struct reg *evicted, *reg = try_room(cache, bytes, &evicted, &more);
-        if (evicted)
-            release(cache, evicted);
-        if (reg)
-            return reg;
-    }
-    errno = ENOSPC;
-    return NULL;
-}
-
-/*
- * What the system refuses for want of memory that may be locked, it may grant once idle registrations are
- * given back, the least recently used first. Of as many bytes as are wanted: if these do not help, they were
- * not in the way. False: no more.
- */
-static bool give_way(struct regcache *cache, uint64_t *wanted) {
-    struct reg *evicted = NULL;
-    lock(cache);
-    bool more = *wanted > 0 && evict(cache, &evicted);
-    uint64_t bytes = evicted ? reg_end(evicted) - reg_start(evicted) : 0;
-    unlock(cache);
-    *wanted -= bytes < *wanted ? bytes : *wanted;
-    if (evicted)
-        release(cache, evicted);
-    return more;
-}
-
-static void give_room_back(struct regcache *cache, struct reg *reg, uint64_t bytes) {
-    lock(cache);
-    cache->bytes -= bytes;
-    regtable_give(&cache->table, reg);
-    unlock(cache);
-}
 
 /* Registering is locked. NULL and *error. */
 static struct ibv_mr *watch_and_register(struct regcache *cache, uintptr_t start, uintptr_t end,
@@ -242,7 +147,7 @@ static bool enter(struct regcache *cache, struct reg *reg, uintptr_t start, uint
                   struct ibv_mr *mr, uint64_t events) {
     struct reg *list[REGCACHE_ENTRIES];
     uint32_t count = 0, found = 0;
-    lock(cache);
+    regcache_lock(cache);
     bool stale = cache->gone_events != events;
     if (!stale) {
         count = unlink_range(cache, start, end, list, &found);
@@ -255,7 +160,7 @@ static bool enter(struct regcache *cache, struct reg *reg, uintptr_t start, uint
         regtable_link(&cache->table, reg);
         regtable_show(&cache->table);
     }
-    unlock(cache);
+    regcache_unlock(cache);
     if (stale)
         cache->config.fabric->dereg_mr(mr);
     pthread_mutex_unlock(&cache->registering);
@@ -265,34 +170,49 @@ static bool enter(struct regcache *cache, struct reg *reg, uintptr_t start, uint
 }
 
 /*
+ * Registering is locked. Threads that miss the same at the same time come here one after the other: the
+ * first registers it, the others find that.
+ */
+static struct reg *made_meanwhile(struct regcache *cache, uintptr_t start, uintptr_t end) {
+    uint64_t hits = 0;
+    struct reg *reg =
+        cache->gone_device ? NULL : regtable_look_locked(&cache->table, start, end, &hits);
+    if (!reg)
+        return NULL;
+    atomic_fetch_add_explicit(&cache->hits, hits, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&cache->misses, 1, memory_order_relaxed); /* it was none after all */
+    return reg;
+}
+
+/*
  * One try. 0 and *out pinned; EAGAIN: memory went away meanwhile; or another errno. *wide: with what overlaps or
  * adjoins; false afterwards if there was none.
  */
 static int add(struct regcache *cache, uintptr_t start, uintptr_t end, bool *wide,
                struct reg **out) {
-    int error;
-    uint64_t bytes = end - start;
-    lock(cache);
+    int error = 0;
+    uintptr_t from = start, to = end;
+    regcache_lock(cache);
     uint64_t events = cache->gone_events;
     if (*wide)
         regtable_widen(&cache->table, &start, &end, cache->config.bytes_max / 4);
-    *wide = end - start > bytes;
-    unlock(cache);
-    struct reg *reg = make_room(cache, end - start);
+    *wide = end - start > to - from;
+    regcache_unlock(cache);
+    struct reg *reg = regroom_take(cache, end - start);
     if (!reg)
         return errno;
     pthread_mutex_lock(&cache->registering);
-    struct ibv_mr *mr = watch_and_register(cache, start, end, &error);
+    *out = made_meanwhile(cache, from, to);
+    struct ibv_mr *mr = *out ? NULL : watch_and_register(cache, start, end, &error);
     if (!mr)
         pthread_mutex_unlock(&cache->registering);
-    else if (!enter(cache, reg, start, end, mr, events)) /* which unlocks */
+    else if (enter(cache, reg, start, end, mr, events)) /* which unlocks */
+        *out = reg;
+    else
         error = EAGAIN;
-    if (error != 0) {
-        give_room_back(cache, reg, end - start);
-        return error;
-    }
-    *out = reg;
-    return 0;
+    if (*out != reg)
+        regroom_give(cache, reg, end - start);
+    return error;
 }
 
 static struct reg *find(struct regcache *cache, uintptr_t start, uintptr_t end) {
@@ -332,7 +252,8 @@ struct reg *regcache_get(struct regcache *cache, const void *addr, size_t bytes)
         error = add(cache, start & ~rest, (end + rest) & ~rest, &wide, &reg);
     }
     uint64_t wanted = ((end + rest) & ~rest) - (start & ~rest);
-    for (uint32_t i = 0; error == ENOMEM && i < REGCACHE_ENTRIES && give_way(cache, &wanted); i++) {
+    for (uint32_t i = 0; error == ENOMEM && i < REGCACHE_ENTRIES && regroom_make(cache, &wanted);
+         i++) {
         wide = false;
         error = add(cache, start & ~rest, (end + rest) & ~rest, &wide, &reg);
     }
@@ -406,13 +327,13 @@ void regcache_figures(struct regcache *cache, struct regcache_figures *out) {
     out->merged = atomic_load(&cache->merged);
     out->evicted = atomic_load(&cache->evicted);
     out->gone = atomic_load(&cache->gone);
-    lock(cache);
+    regcache_lock(cache);
     out->hits = atomic_load(&cache->hits);
     for (uint32_t i = 0; i < REGCACHE_ENTRIES; i++)
         out->hits += reg_hits(&cache->table.places[i]);
     out->bytes = cache->bytes;
     out->entries = cache->table.count;
-    unlock(cache);
+    regcache_unlock(cache);
     pthread_mutex_lock(&cache->registering);
     memcpy(out->why, cache->why, sizeof out->why);
     if (cache->gone_device)

@@ -12,7 +12,11 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 #include <urcu/urcu-bp.h>
@@ -26,6 +30,8 @@
 static _Atomic int64_t registered, calls;
 static _Atomic bool vanish;   /* the memory goes while it is being registered, once */
 static void *_Atomic refused; /* what covers this cannot be registered */
+/* Whichever of this thread and the main one registers goes on when the other waits for it; 0: at once. */
+static _Atomic pid_t awaited;
 static int64_t lockable = INT64_MAX;
 static struct regcache *open_cache;
 
@@ -33,6 +39,18 @@ struct seen {
     struct ibv_mr mr; /* first */
     uint64_t content;
 };
+
+/* Whether a thread of this process sleeps, or has ended. */
+static bool rests(pid_t tid) {
+    char path[64], text[64] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
+    FILE *file = fopen(path, "r");
+    bool read = file && fgets(text, sizeof text, file);
+    if (file)
+        fclose(file);
+    const char *name_ends = read ? strrchr(text, ')') : NULL;
+    return !name_ends || strncmp(name_ends, ") S", 3) == 0;
+}
 
 static struct ibv_mr *see_reg_mr(struct ibv_pd *p, void *addr, size_t length, int access) {
     (void)access;
@@ -49,6 +67,9 @@ static struct ibv_mr *see_reg_mr(struct ibv_pd *p, void *addr, size_t length, in
     seen->content = __atomic_load_n((uint64_t *)addr, __ATOMIC_RELAXED);
     registered += (int64_t)length;
     calls++;
+    pid_t other = awaited == (pid_t)syscall(SYS_gettid) ? getpid() : awaited;
+    while (other > 0 && !rests(other))
+        sched_yield();
     if (vanish) {
         vanish = false;
         regcache_gone(open_cache, addr, length);
@@ -402,6 +423,53 @@ static void inside_of_a_read_side_section_nothing_waits(void **state) {
 
 /* ---- threads --------------------------------------------------------------------------------------- */
 
+struct second {
+    struct regcache *cache;
+    const uint8_t *addr;
+    pthread_barrier_t begun;
+    struct reg *reg;
+};
+
+static void *miss_too(void *arg) {
+    struct second *second = arg;
+    awaited = (pid_t)syscall(SYS_gettid);
+    pthread_barrier_wait(&second->begun);
+    second->reg = regcache_get(second->cache, second->addr, 2 * PAGE);
+    return NULL;
+}
+
+/* What threads miss at the same time is registered by one of them. */
+static void threads_that_miss_the_same_register_it_once(void **state) {
+    (void)state;
+    struct regcache *cache = cache_with(64 * MIB, 0, true);
+    struct regcache_figures f;
+    enum { TURNS = 50 };
+    uint8_t *addr = map_at(NULL, 4 * TURNS * PAGE, 1);
+    for (unsigned i = 0; i < TURNS; i++) {
+        struct second second = {.cache = cache, .addr = addr + 4 * i * PAGE};
+        pthread_t thread;
+        pthread_barrier_init(&second.begun, NULL, 2);
+        assert_int_equal(pthread_create(&thread, NULL, miss_too, &second), 0);
+        pthread_barrier_wait(&second.begun);
+        struct reg *reg = regcache_get(cache, second.addr, 2 * PAGE);
+        pthread_join(thread, NULL);
+        awaited = 0;
+        pthread_barrier_destroy(&second.begun);
+        assert_non_null(reg);
+        assert_ptr_equal(second.reg, reg);
+        regcache_put(cache, reg);
+        regcache_put(cache, reg);
+    }
+    assert_int_equal(calls, TURNS);
+    regcache_figures(cache, &f);
+    assert_int_equal(f.misses, TURNS);
+    assert_int_equal(f.hits, TURNS);
+    assert_int_equal(f.entries, TURNS);
+    assert_int_equal(f.bytes, registered);
+    munmap(addr, 4 * TURNS * PAGE);
+    close_cache(cache);
+}
+
 enum { AREAS = 4 };
 
 struct area {
@@ -486,6 +554,7 @@ int main(void) {
         cmocka_unit_test(what_is_gone_is_ended_though_nobody_calls),
         cmocka_unit_test(a_device_that_is_gone_has_nothing_registered),
         cmocka_unit_test(inside_of_a_read_side_section_nothing_waits),
+        cmocka_unit_test(threads_that_miss_the_same_register_it_once),
         cmocka_unit_test(lookups_beside_invalidations_are_never_stale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
