@@ -3,7 +3,9 @@
  * memory.c - protection domains, memory regions and memory that peers can map.
  *
  * A key is index << 16 | random: the index finds the MR in a table without a lock, the random part
- * makes keys of other registrations useless. Registration is bookkeeping only and costs the same
+ * makes keys of other registrations useless. Indexes are handed out in turn, so that one that was given
+ * back rests for long, but among few at first: the tables' pages are touched as registrations that live
+ * need them, not as registrations come and go. Registration is bookkeeping only and costs the same
  * for any length. Memory from soft_mem_alloc() lies in a memfd sealed against resizing (so that
  * nobody can make a mapping fault), which same-uid peers map; a registration inside it is moved by
  * one copy instead of two.
@@ -26,7 +28,9 @@
 
 struct soft_region soft_regions[SOFT_MAX_REGIONS];
 struct soft_mr *_Atomic soft_mr_table[SOFT_MAX_MR];
-static uint32_t mr_next = 1;
+/* Control lock. Indexes below the limit are handed out; it doubles once half of them are taken. */
+#define MR_LIMIT_FIRST 4096u
+static uint32_t mr_next = 1, mr_limit = MR_LIMIT_FIRST, mr_alive;
 static uint32_t region_serial;
 
 struct ibv_pd *soft_alloc_pd(struct ibv_context *ibctx) {
@@ -125,22 +129,25 @@ static int region_of(const uint8_t *addr, size_t length) {
 }
 
 /* Two bytes nobody can guess. Control lock. */
+static uint16_t salts[256];
+static unsigned salts_left;
+
 static int salt_get(uint16_t *salt) {
-    static uint16_t store[256];
-    static unsigned left;
-    if (left == 0 && getrandom(store, sizeof store, 0) != sizeof store)
+    if (salts_left == 0 && getrandom(salts, sizeof salts, 0) != sizeof salts)
         return EIO;
-    left = left ? left - 1 : sizeof store / sizeof store[0] - 1;
-    *salt = store[left];
-    store[left] = 0;
+    salts_left = salts_left ? salts_left - 1 : sizeof salts / sizeof salts[0] - 1;
+    *salt = salts[salts_left];
+    salts[salts_left] = 0;
     return 0;
 }
 
 /* Control lock. Takes a free index and a fresh key; the caller shows it. */
 int soft_mr_insert(struct soft_mr *mr) {
-    for (uint32_t n = 0; n < SOFT_MAX_MR; n++) {
+    if (mr_alive >= mr_limit / 2 && mr_limit < SOFT_MAX_MR)
+        mr_limit *= 2;
+    for (uint32_t n = 0; n < mr_limit; n++) {
         uint32_t index = mr_next;
-        mr_next = mr_next + 1 == SOFT_MAX_MR ? 1 : mr_next + 1;
+        mr_next = mr_next + 1 == mr_limit ? 1 : mr_next + 1;
         if (atomic_load_explicit(&soft_mr_table[index], memory_order_relaxed))
             continue;
         uint16_t salt;
@@ -150,6 +157,7 @@ int soft_mr_insert(struct soft_mr *mr) {
         mr->ibv.lkey = mr->ibv.rkey = index << 16 | salt;
         st(mr->key, mr->ibv.lkey);
         atomic_store_explicit(&soft_mr_table[index], mr, memory_order_release);
+        mr_alive++;
         return 0;
     }
     return ENOMEM;
@@ -262,6 +270,7 @@ static void take_back_all(uint32_t key) {
 void soft_mr_remove(struct soft_mr *mr) {
     uint32_t key = ld(mr->key); /* 0: a window that is not bound */
     atomic_store_explicit(&soft_mr_table[mr->index], NULL, memory_order_release);
+    mr_alive--;
     st(mr->key, 0);
     bool shown = soft_keys && ld(soft_keys[mr->index].key) != 0;
     if (shown)
@@ -376,6 +385,10 @@ void soft_memory_forked(void) {
     keys_fd = -1;
     soft_keys = NULL;
     memset((void *)soft_mr_table, 0, sizeof soft_mr_table);
+    mr_next = 1;
+    mr_limit = MR_LIMIT_FIRST;
+    mr_alive = 0;
+    salts_left = 0; /* the parent hands out the others */
     for (int i = 0; i < SOFT_MAX_REGIONS; i++)
         if (soft_regions[i].addr) {
             close(soft_regions[i].fd);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * softverbs_object_test.c - life of the objects: what refuses to die while it is used, limits,
- * numbers and keys, the device's answers, and that everything taken is given back.
+ * numbers, the device's answers, and that everything taken is given back.
  */
 #include "softverbs_util.h"
 
@@ -125,49 +125,6 @@ static void registration_checks_its_arguments(void **state) {
     assert_ptr_equal(mr->pd, e.pd);
     assert_ptr_equal(mr->context, e.ctx);
     assert_int_equal(soft_dereg_mr(mr), 0);
-    sv_close(&e);
-}
-
-/* A key that was given back does not open what is registered in its place. */
-static void a_dead_key_stays_dead(void **state) {
-    (void)state;
-    struct sv_end e;
-    sv_open(&e, SV_OPTIONS());
-    struct ibv_mr *first = soft_reg_mr(e.pd, e.buf, 64, 0);
-    assert_non_null(first);
-    uint32_t key = first->lkey;
-    assert_int_equal(soft_dereg_mr(first), 0);
-    assert_null(soft_mr_find(key, e.pd));
-    unsigned reused = 0;
-    for (unsigned i = 0; i < SOFT_MAX_MR + 100; i++) { /* once around the table */
-        struct ibv_mr *mr = soft_reg_mr(e.pd, e.buf, 64, 0);
-        assert_non_null(mr);
-        reused += mr->lkey == key;
-        assert_true(mr->lkey != 0);
-        assert_int_equal(soft_dereg_mr(mr), 0);
-    }
-    assert_true(reused <= 1); /* by chance once in 65,536, never by rule */
-    sv_close(&e);
-}
-
-static void the_table_of_registrations_has_an_end(void **state) {
-    (void)state;
-    struct sv_end e;
-    sv_open(&e, SV_OPTIONS());
-    struct ibv_device_attr dev;
-    assert_int_equal(soft_query_device(e.ctx, &dev), 0);
-    struct ibv_mr **mrs = calloc((size_t)dev.max_mr + 1, sizeof *mrs);
-    unsigned n = 0;
-    while (n <= (unsigned)dev.max_mr && (mrs[n] = soft_reg_mr(e.pd, e.buf, 64, 0)) != NULL)
-        n++;
-    assert_int_equal(errno, ENOMEM);
-    assert_int_equal(n, dev.max_mr - 1); /* e.mr has one */
-    for (unsigned i = 0; i < n; i++)
-        for (unsigned k = 1; i < 100 && k < 100; k++)
-            assert_true(i == k || mrs[i]->lkey != mrs[k]->lkey);
-    for (unsigned i = 0; i < n; i++)
-        assert_int_equal(soft_dereg_mr(mrs[i]), 0);
-    free(mrs);
     sv_close(&e);
 }
 
@@ -481,8 +438,6 @@ int main(void) {
         cmocka_unit_test(a_queue_pair_that_could_not_be_made_leaves_nothing),
         cmocka_unit_test(completion_queues_have_limits),
         cmocka_unit_test(registration_checks_its_arguments),
-        cmocka_unit_test(a_dead_key_stays_dead),
-        cmocka_unit_test(the_table_of_registrations_has_an_end),
         cmocka_unit_test(memory_for_peers_is_zeroed_aligned_and_more_than_the_table_holds),
         cmocka_unit_test(two_hundred_pairs_share_one_completion_queue),
         cmocka_unit_test(more_pairs_than_one_block_of_numbers),
