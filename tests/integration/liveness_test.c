@@ -93,8 +93,11 @@ static struct end await_end(struct side *side, uint64_t since_ns) {
 
 /* ---- processes ------------------------------------------------------------------------------- */
 
-/* Its memory and its device are there, nobody runs: silence is all there is to see. */
-static void stop_one(bool handlers, bool dials, unsigned sends, uint64_t after) {
+/*
+ * Its memory and its device are there, nobody runs: silence is all there is to see. False: the machine stood
+ * still, so that the silence was long enough before the device took anything of what was sent.
+ */
+static bool stop_one(bool handlers, bool dials, unsigned sends, uint64_t after) {
     struct side side;
     struct peer peer;
     siginfo_t info;
@@ -109,9 +112,11 @@ static void stop_one(bool handlers, bool dials, unsigned sends, uint64_t after) 
     assert_int_equal(end.reason, SLUICE_REASON_KEEPALIVE);
     assert_int_equal(end.outcomes, sends);
     /* A device of its own takes what it has credits for and says so, stopped process or not. */
-    assert_true(sends == 0 || (it_soft() ? end.unknown : end.dropped) > 0);
+    bool taken = sends == 0 || (it_soft() ? end.unknown : end.dropped) > 0;
+    assert_true(taken || (stalled_ns > 0 && end.dropped == sends));
     peer_kill(&peer);
     side_close(&side, 0);
+    return taken;
 }
 
 static void a_stopped_peer_is_noticed(void **state) {
@@ -120,8 +125,12 @@ static void a_stopped_peer_is_noticed(void **state) {
 }
 
 static void what_was_sent_to_a_stopped_peer_has_its_outcome(void **state) {
-    for (unsigned i = 0; i < 2; i++)
-        stop_one(handlers_of(state), i & 1, 80, i * INTERVAL);
+    for (unsigned i = 0; i < 2; i++) {
+        bool taken = false;
+        for (int k = 0; k < 5 && !taken; k++)
+            taken = stop_one(handlers_of(state), i & 1, 80, i * INTERVAL);
+        assert_true(taken);
+    }
 }
 
 static void a_killed_peer_is_noticed(void **state) {
