@@ -23,7 +23,7 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int list[LIST];
-static unsigned count, closers, started;
+static unsigned count, closing, closers, started; /* closing: taken from the list, in close() */
 
 /* ---- what is it ---------------------------------------------------------------------------------- */
 
@@ -61,9 +61,11 @@ static void *closer(void *unused) {
     pthread_mutex_lock(&mutex);
     while (count) {
         int fd = list[--count];
+        closing++;
         pthread_mutex_unlock(&mutex);
         close(fd);
         pthread_mutex_lock(&mutex);
+        closing--;
     }
     closers--;
     pthread_mutex_unlock(&mutex);
@@ -98,6 +100,13 @@ static void close_elsewhere(int fd) {
 unsigned soft_foreign_closers(void) {
     pthread_mutex_lock(&mutex);
     unsigned n = started;
+    pthread_mutex_unlock(&mutex);
+    return n;
+}
+
+unsigned soft_foreign_pending(void) {
+    pthread_mutex_lock(&mutex);
+    unsigned n = count + closing;
     pthread_mutex_unlock(&mutex);
     return n;
 }
@@ -139,7 +148,7 @@ void soft_foreign_close_socket(int fd) {
 /* The thread is the parent's; what it had not closed yet is closed again here. */
 void soft_foreign_forked(void) {
     pthread_mutex_init(&mutex, NULL);
-    closers = 0;
+    closers = closing = 0;
     for (unsigned i = 0; i < count; i++)
         close(list[i]);
     count = 0;

@@ -29,6 +29,7 @@ void soft_foreign_close(int fd);
 void soft_foreign_close_socket(int fd);
 
 unsigned soft_foreign_closers(void); /* threads started for it so far */
+unsigned soft_foreign_pending(void); /* descriptors given to them that are still open */
 void soft_foreign_forked(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* tasks.c - proc(5): the ninth field of stat are the kernel's flags of a task. */
+/* tasks.c - proc(5): the second field of stat is a task's name, the ninth are the kernel's flags of it. */
 #include "tasks.h"
 
 #include <dirent.h>
@@ -9,7 +9,9 @@
 
 #define FLAG_EXITING 0x4u /* PF_EXITING, since before Linux had threads */
 
-static bool is_alive(const char *tid) {
+enum which { EVERY, NAMED, NOT_NAMED };
+
+static bool counts(const char *tid, enum which which, const char *name) {
     char path[64], text[512];
     unsigned flags;
     snprintf(path, sizeof path, "/proc/self/task/%.20s/stat", tid);
@@ -19,17 +21,33 @@ static bool is_alive(const char *tid) {
     size_t bytes = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     text[bytes] = '\0';
-    const char *rest = strrchr(text, ')'); /* the name before may have spaces */
-    return rest && sscanf(rest + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
-           !(flags & FLAG_EXITING);
+    const char *first = strchr(text, '(');
+    char *rest = strrchr(text, ')'); /* the name between may have spaces */
+    if (!first || !rest || sscanf(rest + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) != 1 ||
+        (flags & FLAG_EXITING))
+        return false;
+    *rest = '\0';
+    return which == EVERY || !strcmp(first + 1, name) == (which == NAMED);
+}
+
+static unsigned count(enum which which, const char *name) {
+    unsigned n = 0;
+    DIR *dir = opendir("/proc/self/task");
+    for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;)
+        n += entry->d_name[0] != '.' && counts(entry->d_name, which, name);
+    if (dir)
+        closedir(dir);
+    return n;
 }
 
 unsigned tasks_alive(void) {
-    unsigned count = 0;
-    DIR *dir = opendir("/proc/self/task");
-    for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;)
-        count += entry->d_name[0] != '.' && is_alive(entry->d_name);
-    if (dir)
-        closedir(dir);
-    return count;
+    return count(EVERY, NULL);
+}
+
+unsigned tasks_named(const char *name) {
+    return count(NAMED, name);
+}
+
+unsigned tasks_not_named(const char *name) {
+    return count(NOT_NAMED, name);
 }

@@ -7,5 +7,7 @@
 #define SLUICE_TESTS_TASKS_H
 
 unsigned tasks_alive(void);
+unsigned tasks_named(const char *name); /* of them those of this name, of 15 characters at most */
+unsigned tasks_not_named(const char *name); /* and the others */
 
 #endif

@@ -95,12 +95,12 @@ static void storm(sluice_node *node, int port) {
     assert_int_equal(seen.closed, ALL);
 }
 
-/* What a peer's process held is put away some time after its end. */
+/* What peers held is put away some time after their end: of the first storm maybe after the count. */
 static void descriptors_are_back_at(unsigned before) {
     uint64_t until = sluice_now() + 10000 * MS;
     while (it_entries("/proc/self/fd") > before && sluice_now() < until)
         poll(NULL, 0, 1);
-    assert_int_equal(it_entries("/proc/self/fd"), before);
+    assert_in_range(it_entries("/proc/self/fd"), 0, before);
 }
 
 static void storms_of(const sluice_node_options *options) {

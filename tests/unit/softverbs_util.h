@@ -32,6 +32,7 @@
 #include <unistd.h>
 
 #include "faults.h"
+#include "soft/foreign.h"
 #include "soft/object.h"
 #include "soft/peer_internal.h"
 #include "soft/soft.h"
@@ -361,12 +362,25 @@ SV_UNUSED static unsigned sv_entries(const char *path) {
     return n;
 }
 
+/* What the last peer left behind is closed by a thread of its own, in its own time. */
 SV_UNUSED static unsigned sv_fds(void) {
+    sv_until(soft_foreign_pending() == 0);
     return sv_entries("/proc/self/fd");
 }
 
+/* The threads that close what peers left behind (foreign.h), which end when it is closed. */
+#define SV_CLOSER "sluice-close"
+
+SV_UNUSED static unsigned sv_closers(void) {
+    return tasks_named(SV_CLOSER);
+}
+
+/* All others. The engine starts the former with the lock held: none is without its name. */
 SV_UNUSED static unsigned sv_threads(void) {
-    return tasks_alive();
+    soft_lock();
+    unsigned n = tasks_not_named(SV_CLOSER);
+    soft_unlock();
+    return n;
 }
 
 /* ---- other processes --------------------------------------------------------------------------- */
