@@ -174,6 +174,7 @@ static void scribbled_rings_end_in_an_error_and_nowhere_else(void **state) {
         sv_tell(child.fd, e.qp->qp_num);
         uint32_t dest = sv_hear(child.fd);
         must(sv_to_rtr(&e, dest) == 0 && sv_to_rts(&e) == 0);
+        sv_barrier(child.fd);
         sv_wait_linked(&e);
         live_through(&e, child.fd);
         for (unsigned i = 0; i < RECVS; i++) /* not a byte between the receives */
@@ -239,9 +240,7 @@ static void rings_the_deaf(int fd) {
 static void a_bell_that_cannot_be_rung_holds_nobody_up(void **state) {
     (void)state;
     struct sv_child bad = sv_fork(deaf), good = sv_fork(rings_the_deaf);
-    uint32_t from_bad = sv_hear(bad.fd), from_good = sv_hear(good.fd);
-    sv_tell(bad.fd, from_good);
-    sv_tell(good.fd, from_bad);
+    sv_introduce(&bad, &good);
     assert_int_equal(sv_hear(good.fd), 1);
     sv_tell(bad.fd, 1);
     assert_int_equal(sv_hear(bad.fd), 1);

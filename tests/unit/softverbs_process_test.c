@@ -18,22 +18,15 @@ static void expect_ok(struct sv_child *child) {
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* Runs two processes and passes their queue pair numbers (and whatever follows) between them. */
-static void two(void (*left)(int fd), void (*right)(int fd), unsigned exchanges) {
+/* Runs two processes that meet so many times and wait for each other after that. */
+static void two(void (*left)(int fd), void (*right)(int fd), unsigned meetings) {
     struct sv_child l = sv_fork(left), r = sv_fork(right);
-    for (unsigned i = 0; i < exchanges; i++) {
-        uint32_t from_left = sv_hear(l.fd), from_right = sv_hear(r.fd);
-        sv_tell(l.fd, from_right);
-        sv_tell(r.fd, from_left);
+    for (unsigned i = 0; i < meetings; i++) {
+        sv_introduce(&l, &r);
+        sv_relay(&l, &r);
     }
     expect_ok(&l);
     expect_ok(&r);
-}
-
-/* Both sides came so far. */
-static void barrier(int fd) {
-    sv_tell(fd, 0xb0b0);
-    must(sv_hear(fd) == 0xb0b0);
 }
 
 /* ---- traffic ----------------------------------------------------------------------------------- */
@@ -74,7 +67,7 @@ static void side(int fd, bool first, struct sv_options o, bool sleeping) {
     sv_open(&e, o);
     sv_meet(&e, fd);
     ping_pong(&e, first, sleeping ? 500 : 2000, sleeping);
-    barrier(fd); /* the other side has its last completion */
+    sv_barrier(fd); /* the other side has its last completion */
     sv_close(&e);
 }
 
@@ -96,45 +89,26 @@ static void sleep_right(int fd) {
 
 static void two_processes_exchange_messages(void **state) {
     (void)state;
-    two(poll_left, poll_right, 2);
+    two(poll_left, poll_right, 1);
 }
 
 static void two_sleeping_processes_exchange_messages(void **state) {
     (void)state;
-    two(sleep_left, sleep_right, 2);
+    two(sleep_left, sleep_right, 1);
+}
+
+static void poll_as_a_sleeper(int fd) {
+    struct sv_end e;
+    sv_open(&e, SV_OPTIONS());
+    sv_meet(&e, fd);
+    ping_pong(&e, false, 500, false);
+    sv_barrier(fd);
+    sv_close(&e);
 }
 
 static void a_sleeping_and_a_polling_process_exchange_messages(void **state) {
     (void)state;
-    struct sv_child l = sv_fork(sleep_left), r;
-    (void)r;
-    uint32_t qpn = sv_hear(l.fd);
-    /* the peer polls, 500 rounds as the sleeper */
-    int pair[2];
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-    fflush(NULL);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        sv_in_child = true;
-        struct sv_end e;
-        sv_open(&e, SV_OPTIONS());
-        sv_tell(pair[1], e.qp->qp_num);
-        sv_connect(&e, sv_hear(pair[1]));
-        ping_pong(&e, false, 500, false);
-        barrier(pair[1]);
-        sv_close(&e);
-        _exit(0);
-    }
-    r = (struct sv_child){.pid = pid, .fd = pair[0]};
-    close(pair[1]);
-    sv_tell(l.fd, sv_hear(r.fd));
-    sv_tell(r.fd, qpn);
-    uint32_t x = sv_hear(l.fd), y = sv_hear(r.fd);
-    sv_tell(l.fd, y);
-    sv_tell(r.fd, x);
-    expect_ok(&l);
-    expect_ok(&r);
+    two(sleep_left, poll_as_a_sleeper, 1);
 }
 
 /* ---- death ------------------------------------------------------------------------------------- */
@@ -201,9 +175,7 @@ static void survivor(int fd) {
 static void kill_one(bool child_left) {
     leave_child_behind = child_left;
     struct sv_child s = sv_fork(survivor), v = sv_fork(victim);
-    uint32_t qs = sv_hear(s.fd), qv = sv_hear(v.fd);
-    sv_tell(s.fd, qv);
-    sv_tell(v.fd, qs);
+    sv_introduce(&s, &v);
     uint32_t orphan = sv_hear(v.fd);
     assert_int_equal(sv_hear(s.fd), 1);
     stall_begin();
@@ -288,9 +260,7 @@ static void a_kill_in_the_middle_of_traffic_tears_no_message(void **state) {
     (void)state;
     for (unsigned round = 0; round < 25; round++) {
         struct sv_child s = sv_fork(flood_survivor), v = sv_fork(flood_victim);
-        uint32_t qs = sv_hear(s.fd), qv = sv_hear(v.fd);
-        sv_tell(s.fd, qv);
-        sv_tell(v.fd, qs);
+        sv_introduce(&s, &v);
         sv_hear(v.fd); /* in full flow */
         kill(v.pid, SIGKILL);
         assert_true(WIFSIGNALED(sv_join(&v)));
@@ -315,7 +285,8 @@ static void dying(int fd) {
 static void widow(int fd) {
     struct sv_end e;
     sv_open(&e, SV_OPTIONS(.timeout = 13, .retry_cnt = 1));
-    sv_meet(&e, fd);
+    sv_tell(fd, e.qp->qp_num);
+    sv_connect(&e, sv_hear(fd)); /* to one that never says that it did, too */
     must(sv_send(&e, 1, 0, 8, 0) == 0);
     must(sv_poll(e.scq).status == IBV_WC_RETRY_EXC_ERR);
     sv_close(&e);
@@ -324,9 +295,7 @@ static void widow(int fd) {
 static void a_peer_that_dies_while_connecting_is_noticed(void **state) {
     (void)state;
     struct sv_child s = sv_fork(widow), v = sv_fork(dying);
-    uint32_t qs = sv_hear(s.fd), qv = sv_hear(v.fd);
-    sv_tell(s.fd, qv);
-    sv_tell(v.fd, qs);
+    sv_relay(&s, &v);
     assert_true(WIFSIGNALED(sv_join(&v)));
     expect_ok(&s);
 }
@@ -335,25 +304,27 @@ static void a_peer_that_dies_while_connecting_is_noticed(void **state) {
  * A process may close the device and open it again while its peer stays: it comes back under the
  * same pid with other numbers.
  */
+enum { COMES = 40 };
+
 static void comes_again(int fd) {
-    for (unsigned round = 0; round < 40; round++) {
+    for (unsigned round = 0; round < COMES; round++) {
         struct sv_end e;
         sv_open(&e, SV_OPTIONS(.mapped = true));
         sv_meet(&e, fd);
         ping_pong(&e, true, 3, false);
-        barrier(fd);
+        sv_barrier(fd);
         sv_close(&e);
     }
 }
 
 static void stays(int fd) {
     struct ibv_context *ctx = sv_context();
-    for (unsigned round = 0; round < 40; round++) {
+    for (unsigned round = 0; round < COMES; round++) {
         struct sv_end e;
         sv_open(&e, SV_OPTIONS(.mapped = true));
         sv_meet(&e, fd);
         ping_pong(&e, false, 3, false);
-        barrier(fd);
+        sv_barrier(fd);
         sv_close(&e);
     }
     must(soft_close_device(ctx) == 0);
@@ -361,8 +332,8 @@ static void stays(int fd) {
 
 static void a_process_that_reopened_the_device_is_found_again(void **state) {
     (void)state;
-    two(comes_again, stays, 80);
-    two(comes_again, comes_again, 80);
+    two(comes_again, stays, COMES);
+    two(comes_again, comes_again, COMES);
 }
 
 /* ---- fork -------------------------------------------------------------------------------------- */

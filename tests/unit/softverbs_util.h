@@ -429,10 +429,33 @@ SV_UNUSED static uint32_t sv_hear(int fd) {
     return value;
 }
 
-/* Exchanges queue pair numbers over the socket and connects. Both sides call it. */
+/* Both sides came so far. */
+SV_UNUSED static void sv_barrier(int fd) {
+    sv_tell(fd, 0xb0b0);
+    must(sv_hear(fd) == 0xb0b0);
+}
+
+/*
+ * Exchanges queue pair numbers over the socket and connects. Both sides call it, and both answer when it
+ * returns: what is sent to a number that nobody answers for yet exhausts its retries.
+ */
 SV_UNUSED static void sv_meet(struct sv_end *e, int fd) {
     sv_tell(fd, e->qp->qp_num);
     sv_connect(e, sv_hear(fd));
+    sv_barrier(fd);
+}
+
+/* What two children tell each other once. */
+SV_UNUSED static void sv_relay(const struct sv_child *left, const struct sv_child *right) {
+    uint32_t from_left = sv_hear(left->fd), from_right = sv_hear(right->fd);
+    sv_tell(left->fd, from_right);
+    sv_tell(right->fd, from_left);
+}
+
+/* And what they do in sv_meet(). */
+SV_UNUSED static void sv_introduce(const struct sv_child *left, const struct sv_child *right) {
+    sv_relay(left, right);
+    sv_relay(left, right);
 }
 
 #endif
