@@ -4,7 +4,8 @@
  * promised by the clock. A promise of so many milliseconds is kept by a program that is run: a CPU that a
  * hypervisor or somebody's build took away for half a second is neither its fault nor its merit.
  *
- * One thread of a test measures at a time. Between begin and end no process is forked.
+ * One thread of a test measures at a time. A process forked between begin and end has no such threads and
+ * calls neither, until it runs another program.
  */
 #ifndef SLUICE_TESTS_STALL_H
 #define SLUICE_TESTS_STALL_H

@@ -62,29 +62,29 @@ static void ping_pong(struct sv_end *e, bool first, unsigned rounds, bool sleepi
     }
 }
 
-static void side(int fd, bool first, struct sv_options o, bool sleeping) {
+static void side(int fd, bool first, struct sv_options o, unsigned rounds, bool sleeping) {
     struct sv_end e;
     sv_open(&e, o);
     sv_meet(&e, fd);
-    ping_pong(&e, first, sleeping ? 500 : 2000, sleeping);
+    ping_pong(&e, first, rounds, sleeping);
     sv_barrier(fd); /* the other side has its last completion */
     sv_close(&e);
 }
 
 static void poll_left(int fd) {
-    side(fd, true, SV_OPTIONS(.mapped = true), false);
+    side(fd, true, SV_OPTIONS(.mapped = true), 2000, false);
 }
 
 static void poll_right(int fd) {
-    side(fd, false, SV_OPTIONS(.mapped = true), false);
+    side(fd, false, SV_OPTIONS(.mapped = true), 2000, false);
 }
 
 static void sleep_left(int fd) {
-    side(fd, true, SV_OPTIONS(.channel = true), true);
+    side(fd, true, SV_OPTIONS(.channel = true), 500, true);
 }
 
 static void sleep_right(int fd) {
-    side(fd, false, SV_OPTIONS(.channel = true), true);
+    side(fd, false, SV_OPTIONS(.channel = true), 500, true);
 }
 
 static void two_processes_exchange_messages(void **state) {
@@ -98,12 +98,7 @@ static void two_sleeping_processes_exchange_messages(void **state) {
 }
 
 static void poll_as_a_sleeper(int fd) {
-    struct sv_end e;
-    sv_open(&e, SV_OPTIONS());
-    sv_meet(&e, fd);
-    ping_pong(&e, false, 500, false);
-    sv_barrier(fd);
-    sv_close(&e);
+    side(fd, false, SV_OPTIONS(), 500, false);
 }
 
 static void a_sleeping_and_a_polling_process_exchange_messages(void **state) {
@@ -300,12 +295,12 @@ static void a_peer_that_dies_while_connecting_is_noticed(void **state) {
     expect_ok(&s);
 }
 
+enum { COMES = 40 };
+
 /*
  * A process may close the device and open it again while its peer stays: it comes back under the
  * same pid with other numbers.
  */
-enum { COMES = 40 };
-
 static void comes_again(int fd) {
     for (unsigned round = 0; round < COMES; round++) {
         struct sv_end e;
