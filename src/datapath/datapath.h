@@ -109,7 +109,7 @@ void shared_free(struct sluice_loop *l);  /* no session is left */
 /* The session's QP uses them from now on, or no more. False: no memory, or its number is taken. */
 bool shared_join(struct sluice_loop *l, struct session *s);
 void shared_leave(struct sluice_loop *l, struct session *s, bool drained);
-/* NULL: none has this number (any more). */
+/* NULL: none has this number (any more). Only where the loop shares receives: shared.sessions. */
 extern struct session shared_tombstone; /* of one whose queue pair was given up */
 static inline struct session *shared_session(const struct sluice_loop *l, uint32_t qp_num) {
     const struct qp_chunk *chunk = l->shared.sessions[qp_num >> 12 & 0xfff];

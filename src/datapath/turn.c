@@ -119,7 +119,8 @@ static void poll_completions(struct sluice_loop *l) {
 
 /*
  * What the completions behind this one are about: with many sessions the cache has lost it since. The
- * message two ahead, and what receiving and answering touch of the session of the next.
+ * message two ahead, and what receiving and answering touch of the session of the next, where sessions
+ * share receives and are found by number; a loop that shares none has no such table.
  */
 static inline void look_ahead(struct sluice_loop *l) {
     uint32_t left = l->wc_count - l->wc_next;
@@ -129,7 +130,7 @@ static inline void look_ahead(struct sluice_loop *l) {
     if (left > 2)
         __builtin_prefetch((void *)(uintptr_t)(next[1].wr_id & ~(uint64_t)1));
     const struct session *s = NULL;
-    if (!(next->wr_id & 1) && next->qp_num != l->wc[l->wc_next].qp_num)
+    if (l->shared.sessions && !(next->wr_id & 1) && next->qp_num != l->wc[l->wc_next].qp_num)
         s = shared_session(l, next->qp_num);
     for (unsigned i = 0; s && i < 6; i++)
         __builtin_prefetch((const char *)s + (size_t)i * 64);

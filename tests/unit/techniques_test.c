@@ -77,10 +77,32 @@ static void traffic_passes_without_any_technique(void **state) {
     traffic_without(0);
 }
 
+/* Like Soft-RoCE: each session has its own receives, and one poll finds messages of several. */
+static void completions_of_many_sessions_in_one_poll_need_no_shared_receives(void **state) {
+    enum { SESSIONS = 4 };
+    struct pair p;
+    struct side dialed[SESSIONS];
+    (void)state;
+    pair_open(&p, PAIR_NODE(.without = SLUICE_WITHOUT_SRQ), PAIR_LINK());
+    for (unsigned i = 0; i < SESSIONS; i++) {
+        pair_connect(&p, PAIR_LINK());
+        dialed[i] = p.b;
+    }
+    assert_null(p.a.loop->shared.queue.srq);
+    for (unsigned i = 0; i < SESSIONS; i++)
+        assert_int_equal(pair_send(&dialed[i], 64, i, NULL), 0);
+    uint64_t before = p.a.loop->totals.polls;
+    for (unsigned i = 0; i < SESSIONS; i++)
+        assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 64, i));
+    assert_true(p.a.loop->totals.polls - before < SESSIONS); /* some were found together */
+    pair_close(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(traffic_passes_without_each_technique),
         cmocka_unit_test(traffic_passes_without_any_technique),
+        cmocka_unit_test(completions_of_many_sessions_in_one_poll_need_no_shared_receives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
