@@ -50,7 +50,8 @@ struct fabric_traits {
 struct fabric_ops {
     const char *name; /* "system" or "soft" */
     bool software;
-    void (*get_traits)(const struct ibv_device_attr *attr, struct fabric_traits *traits);
+    void (*get_traits)(const struct ibv_device *dev, const struct ibv_device_attr *attr,
+                       struct fabric_traits *traits);
 
     /* verbs */
     struct ibv_device **(*get_device_list)(int *num);
@@ -140,6 +141,10 @@ struct fabric_ops {
     int (*near_cpus)(struct hwloc_topology *topology, struct ibv_device *dev,
                      struct hwloc_bitmap_s *set);
 };
+
+/* What a device of this transport and vendor does, told from what it says of itself (traits.c). */
+void fabric_traits_of(enum ibv_transport_type transport, const struct ibv_device_attr *attr,
+                      struct fabric_traits *traits);
 
 /* The system's near_cpus. */
 int fabric_near_cpus(struct hwloc_topology *topology, struct ibv_device *dev,

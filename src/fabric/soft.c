@@ -18,8 +18,9 @@ static void let_go_of_nothing(const struct fabric_mark *mark) {
     (void)mark;
 }
 
-static void get_traits(const struct ibv_device_attr *attr, struct fabric_traits *traits) {
-    (void)attr;
+static void get_traits(const struct ibv_device *dev, const struct ibv_device_attr *attr,
+                       struct fabric_traits *traits) {
+    (void)dev, (void)attr;
     *traits = (struct fabric_traits){.drains_shared = true, .exact_windows = true};
 }
 

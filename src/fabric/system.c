@@ -34,15 +34,9 @@ static struct ibv_mr *system_reg_mr(struct ibv_pd *pd, void *addr, size_t length
     return ibv_reg_mr(pd, addr, length, access);
 }
 
-/*
- * The kernel's software devices (Soft-RoCE, Soft-iWARP) are told by the vendor they give, which is
- * nobody's. A NIC's word is taken.
- */
-static void system_traits(const struct ibv_device_attr *attr, struct fabric_traits *traits) {
-    const uint32_t soft_roce = 0xffffff, soft_iwarp = 0x626d74;
-    bool nic =
-        attr->vendor_id != 0 && attr->vendor_id != soft_roce && attr->vendor_id != soft_iwarp;
-    *traits = (struct fabric_traits){.drains_shared = nic, .exact_windows = nic};
+static void system_traits(const struct ibv_device *dev, const struct ibv_device_attr *attr,
+                          struct fabric_traits *traits) {
+    fabric_traits_of(dev->transport_type, attr, traits);
 }
 
 /* ---- rdma_cm --------------------------------------------------------------------------------- */

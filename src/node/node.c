@@ -90,7 +90,7 @@ static int open_device(sluice_node *n, sluice_error *e) {
         return no_device(n, error, e);
     if (n->fabric->query_device(n->context, &n->device_attr) != 0)
         memset(&n->device_attr, 0, sizeof n->device_attr);
-    n->fabric->get_traits(&n->device_attr, &n->traits);
+    n->fabric->get_traits(n->context->device, &n->device_attr, &n->traits);
     if ((n->pd = n->fabric->alloc_pd(n->context)) != NULL)
         return SLUICE_OK;
     error = errno;

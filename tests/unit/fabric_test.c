@@ -258,11 +258,12 @@ static void of_a_nic_its_word_is_taken_and_of_kernel_software_not(void **state) 
         {0x02c9, true}, {0x14e4, true}, {0, false}, {0xffffff, false}, {0x626d74, false}};
     struct fabric_traits traits;
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
+        const struct ibv_device device = {.transport_type = IBV_TRANSPORT_IB};
         const struct ibv_device_attr attr = {.vendor_id = devices[i].vendor};
-        fabric_system.get_traits(&attr, &traits);
+        fabric_system.get_traits(&device, &attr, &traits);
         assert_int_equal(traits.drains_shared, devices[i].nic);
         assert_int_equal(traits.exact_windows, devices[i].nic);
-        fabric_soft.get_traits(&attr, &traits);
+        fabric_soft.get_traits(&device, &attr, &traits);
         assert_true(traits.drains_shared && traits.exact_windows);
     }
 }
