@@ -26,7 +26,8 @@ struct kind {
     const struct fabric_ops *fabric;
     bool cm;
 };
-static struct kind event_fd = {&fabric_system, false}, soft = {&fabric_soft, true};
+static struct kind event_fd = {&fabric_system, false}, soft = {&fabric_soft, true},
+                   kernel = {&fabric_system, true};
 
 static void ring_awake(bench_state *state, void *arg) {
     const struct kind *kind = arg;
@@ -36,21 +37,32 @@ static void ring_awake(bench_state *state, void *arg) {
         return;
     }
     while (bench_next(state))
-        doorbell_ring(&bell, 1);
+        doorbell_ring(&bell, 1, 1);
     doorbell_close(&bell);
+}
+
+/* False: no doorbell, or the kernel (or librdmacm) has no user events and it would be the eventfd. */
+static bool open_as(struct doorbell *bell, const struct kind *kind) {
+    if (doorbell_open(bell, kind->fabric, kind->cm) != 0)
+        return false;
+    if (kind->cm && !bell->channel) {
+        doorbell_close(bell);
+        return false;
+    }
+    return true;
 }
 
 /* What the ringer alone pays for a ring that makes the system call. */
 static void ring_armed(bench_state *state, void *arg) {
     const struct kind *kind = arg;
     struct doorbell bell;
-    if (doorbell_open(&bell, kind->fabric, kind->cm) != 0) {
-        bench_skip(state, "no doorbell");
+    if (!open_as(&bell, kind)) {
+        bench_skip(state, "no such doorbell here");
         return;
     }
     while (bench_next(state)) {
         doorbell_arm(&bell);
-        doorbell_ring(&bell, 1);
+        doorbell_ring(&bell, 1, 1);
         doorbell_disarm(&bell);
         doorbell_drain(&bell);
     }
@@ -131,7 +143,7 @@ static uint64_t wake(struct sleeper *s, uint64_t turn) {
     uint64_t start = now();
     atomic_store(&s->order, turn);
     if (turn % 2) {
-        doorbell_ring(&s->bell, turn);
+        doorbell_ring(&s->bell, 1, turn);
     } else {
         uint64_t one = 1;
         if (write(s->bare_fd, &one, sizeof one) != sizeof one)
@@ -154,7 +166,7 @@ static double median(uint64_t *samples, unsigned count) {
 
 static bool sleeper_open(struct sleeper *s, const struct kind *kind) {
     memset(s, 0, sizeof *s);
-    if (doorbell_open(&s->bell, kind->fabric, kind->cm) != 0)
+    if (!open_as(&s->bell, kind))
         return false;
     s->bare_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->bell_epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -177,7 +189,7 @@ static void wake_sleeper(bench_state *state, void *arg) {
     static uint64_t bell_ns[SAMPLES_MAX], bare_ns[SAMPLES_MAX];
     struct sleeper *s = aligned_alloc(_Alignof(struct sleeper), sizeof *s);
     if (!s || !sleeper_open(s, kind)) {
-        bench_skip(state, "no doorbell");
+        bench_skip(state, "no such doorbell here");
         free(s);
         return;
     }
@@ -213,6 +225,7 @@ static void wake_sleeper(bench_state *state, void *arg) {
     if (bare > 0)
         bench_counter(state, "x_bare", bell / bare);
     bench_counter(state, "user_events", (double)s->bell.writes);
+    bench_counter(state, "by_eventfd", (double)s->bell.fallbacks);
     sched_setaffinity(0, sizeof before, &before);
     sleeper_close(s);
 }
@@ -221,6 +234,8 @@ BENCH_SETUP {
     bench_register("doorbell/ring_awake", ring_awake, &event_fd);
     bench_register("doorbell/ring_and_drain/eventfd", ring_armed, &event_fd);
     bench_register("doorbell/ring_and_drain/soft_user_event", ring_armed, &soft);
+    bench_register("doorbell/ring_and_drain/kernel_user_event", ring_armed, &kernel);
     bench_register_timed("doorbell/wake/eventfd", wake_sleeper, &event_fd);
     bench_register_timed("doorbell/wake/soft_user_event", wake_sleeper, &soft);
+    bench_register_timed("doorbell/wake/kernel_user_event", wake_sleeper, &kernel);
 }

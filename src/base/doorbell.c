@@ -13,9 +13,11 @@
  * of every ring that was merged into RUNG.
  *
  * Stray events. The one ringer that won writes what it rings into a table before it makes the system
- * call, and the owner strikes it out when the event comes: the number in an event's upper bits says
- * where to look. An event that was struck out before, or never written, was rung by nobody. A ringer so
- * late that a newer one took its place is counted, and as many events are forgiven.
+ * call, and the owner strikes it out when the event comes: the ring's number, in the upper bits of the
+ * event's argument, says where to look. What stands there is the argument with the bits that name the
+ * place replaced by the verb: slot, generation, verb and number are compared at once. An event that was
+ * struck out before, or never written, was rung by nobody. A ringer so late that a newer one took its
+ * place is counted, and as many events are forgiven.
  *
  * A ringer may be preempted between its exchange and its system call; the bell then rings late and
  * the owner wakes once for nothing. One arm lets at most one system call through, so what a kernel
@@ -38,38 +40,53 @@ enum { AWAKE, ARMED, RUNG };
 
 #define USER_EVENT ((enum rdma_cm_event_type)FABRIC_CM_USER)
 
-#define RING_MARK                                                                                  \
-    0x8000u /* in the number of every ring, so that no ring looks like an empty place */
+#define PLACE_SHIFT DOORBELL_RECORD_BITS /* of the ring's number its lowest bits are the place */
+#define PLACE_MASK ((uint64_t)(DOORBELL_ANNOUNCED - 1) << PLACE_SHIFT)
+#define RECORD_MASK ((UINT64_C(1) << DOORBELL_RECORD_BITS) - 1)
+#define RING_MARK UINT64_C(0x8000) /* in every ring's number, so that no ring looks like no ring */
+_Static_assert(DOORBELL_WAKE < DOORBELL_ANNOUNCED, "a verb fits where the place was");
 
-/* The winning ringer: what its event will carry. */
-static uint64_t announce(struct doorbell *bell, uint64_t arg) {
-    uint32_t number = atomic_fetch_add_explicit(&bell->sequence, 1, memory_order_relaxed);
-    uint64_t full = (arg & ((UINT64_C(1) << DOORBELL_ARG_BITS) - 1)) |
-                    (uint64_t)((number & 0x7fff) | RING_MARK) << DOORBELL_ARG_BITS;
-    _Atomic uint64_t *place = &bell->announced[number % DOORBELL_ANNOUNCED];
+static _Atomic uint64_t *place_of(struct doorbell *bell, uint64_t arg) {
+    return &bell->announced[(arg & PLACE_MASK) >> PLACE_SHIFT];
+}
+
+/* Argument and verb in one word, as long as it is known which place it is about. */
+static uint64_t both(uint64_t arg, uint32_t verb) {
+    return (arg & ~PLACE_MASK) | (uint64_t)verb << PLACE_SHIFT;
+}
+
+/* The winning ringer: returns what its event will carry. */
+static uint64_t announce(struct doorbell *bell, uint32_t verb, uint64_t record) {
+    uint64_t number = atomic_fetch_add_explicit(&bell->sequence, 1, memory_order_relaxed);
+    uint64_t arg = (record & RECORD_MASK) | ((number & 0x7fff) | RING_MARK) << DOORBELL_RECORD_BITS;
+    _Atomic uint64_t *place = place_of(bell, arg);
     /* Before it is lost: its event may be heard at once. */
     bool taken = atomic_load(place) != 0;
     if (taken)
         atomic_fetch_add(&bell->overwritten, 1);
-    if (atomic_exchange(place, full) != 0 && !taken)
+    if (atomic_exchange(place, both(arg, verb)) != 0 && !taken)
         atomic_fetch_add(&bell->overwritten, 1);
-    return full;
+    return arg;
 }
 
 /* True: it stood there, and does no more. */
-static bool strike_out(struct doorbell *bell, uint64_t full) {
-    uint32_t at = (uint32_t)(full >> DOORBELL_ARG_BITS) % DOORBELL_ANNOUNCED;
-    return full != 0 && atomic_compare_exchange_strong(&bell->announced[at], &full, 0);
+static bool strike_out(struct doorbell *bell, uint64_t arg, uint32_t verb) {
+    uint64_t expected = both(arg, verb);
+    return expected != 0 && atomic_compare_exchange_strong(place_of(bell, arg), &expected, 0);
 }
 
-static void heard(struct doorbell *bell, uint64_t arg) {
+static void heard(struct doorbell *bell, uint64_t arg, int status) {
     bell->last_arg = arg;
-    if (strike_out(bell, arg))
-        return;
-    if (bell->excused < atomic_load(&bell->overwritten))
+    bell->last_status = status;
+    /* The event's own word may be anything. */
+    if (status >= 0 && status <= (int)DOORBELL_WAKE && strike_out(bell, arg, (uint32_t)status))
+        bell->heard += status != (int)DOORBELL_PROBE;
+    else if (bell->excused < atomic_load(&bell->overwritten)) {
         bell->excused++;
-    else
+        bell->heard++;
+    } else {
         bell->stray++;
+    }
 }
 
 static void cm_close(struct doorbell *bell) {
@@ -89,7 +106,7 @@ static bool cm_take(struct doorbell *bell) {
     /* Copied before the acknowledgement. Anything but USER on an unbound id is the stack's own
      * business and a wake like any other. */
     if (event->event == USER_EVENT)
-        heard(bell, fabric_event_arg(event));
+        heard(bell, fabric_event_arg(event), event->status);
     bell->fabric->ack_cm_event(event);
     return true;
 }
@@ -113,7 +130,8 @@ static const char *cm_open(struct doorbell *bell) {
         bell->id = NULL;
         return "eventfd (no rdma_cm id can be made)";
     }
-    if (fabric->write_cm_event(bell->id, USER_EVENT, 0, announce(bell, 0)) != 0)
+    if (fabric->write_cm_event(bell->id, USER_EVENT, (int)DOORBELL_PROBE,
+                               announce(bell, DOORBELL_PROBE, 0)) != 0)
         return errno == ENOSYS ? "eventfd (librdmacm before 60 has no rdma_write_cm_event)"
                                : "eventfd (the kernel takes no user events: before Linux 6.18)";
     /* Delivery is not checked: an event that comes late is a wake too many, nothing else. */
@@ -183,38 +201,54 @@ void doorbell_drain(struct doorbell *bell) {
 
 static void ring_event_fd(struct doorbell *bell) {
     uint64_t one = 1;
+    atomic_fetch_add_explicit(&bell->fallbacks, 1, memory_order_relaxed);
     /* EAGAIN would mean a full counter: the descriptor is readable then. */
     while (write(bell->event_fd, &one, sizeof one) < 0 && errno == EINTR)
         ;
-    atomic_fetch_add_explicit(&bell->fallbacks, 1, memory_order_relaxed);
 }
 
-static bool ring_user_event(struct doorbell *bell, uint64_t arg) {
+static bool ring_user_event(struct doorbell *bell, uint32_t verb, uint64_t record) {
     if (!bell->id)
         return false;
-    uint64_t full = announce(bell, arg);
-    if (bell->fabric->write_cm_event(bell->id, USER_EVENT, 0, full) != 0) {
-        strike_out(bell, full);
-        return false;
-    }
+    uint64_t arg = announce(bell, verb, record);
+    /* Counted before it is heard: nobody ever sees more heard than written. */
     atomic_fetch_add_explicit(&bell->writes, 1, memory_order_relaxed);
-    return true;
+    if (bell->fabric->write_cm_event(bell->id, USER_EVENT, (int)verb, arg) == 0)
+        return true;
+    atomic_fetch_sub_explicit(&bell->writes, 1, memory_order_relaxed);
+    strike_out(bell, arg, verb);
+    return false;
 }
 
-void doorbell_ring(struct doorbell *bell, uint64_t arg) {
+void doorbell_ring(struct doorbell *bell, uint32_t verb, uint64_t record) {
     atomic_thread_fence(memory_order_seq_cst); /* after the caller's publication */
     uint32_t state = atomic_load_explicit(&bell->state, memory_order_relaxed);
     if (state == AWAKE)
         return;
-    atomic_fetch_add_explicit(&bell->rings, 1, memory_order_relaxed);
     if (state == RUNG ||
         !atomic_compare_exchange_strong_explicit(&bell->state, &state, RUNG, memory_order_seq_cst,
-                                                 memory_order_relaxed))
-        return; /* rung by somebody else, or the owner is awake again */
+                                                 memory_order_relaxed)) {
+        if (state == RUNG) /* rung by somebody else; if not, the owner is awake again */
+            atomic_fetch_add_explicit(&bell->merged, 1, memory_order_relaxed);
+        return;
+    }
     int saved_errno = errno;
-    if (!ring_user_event(bell, arg))
+    if (!ring_user_event(bell, verb, record))
         ring_event_fd(bell);
     errno = saved_errno;
+}
+
+void doorbell_show(const struct doorbell *bell, struct stats_bell *out) {
+    const uint64_t writes = atomic_load_explicit(&bell->writes, memory_order_relaxed);
+    atomic_store_explicit(&out->user_written, writes, memory_order_relaxed);
+    atomic_store_explicit(&out->user_heard, bell->heard, memory_order_relaxed);
+    atomic_store_explicit(&out->user_stray, bell->stray, memory_order_relaxed);
+    atomic_store_explicit(&out->wakes_merged,
+                          atomic_load_explicit(&bell->merged, memory_order_relaxed),
+                          memory_order_relaxed);
+    atomic_store_explicit(&out->wakes_by_eventfd,
+                          atomic_load_explicit(&bell->fallbacks, memory_order_relaxed),
+                          memory_order_relaxed);
 }
 
 const char *doorbell_describe(const struct doorbell *bell) {

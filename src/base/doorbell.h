@@ -21,10 +21,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/stats.h"
 #include "fabric/fabric.h"
 
-#define DOORBELL_ARG_BITS 48   /* of what a ringer says; the rest is the ring's own number */
-#define DOORBELL_ANNOUNCED 64u /* rings remembered; a power of two */
+/*
+ * What a user event carries. status is the verb of the record that was rung for. arg names the object
+ * the record is part of, by slot and generation (the session's handle without its node), and the ring:
+ *
+ *   63..48 the ring's number   47..32 slot   31..0 generation
+ *
+ * It decides nothing: what is to be done stands in the inbox. Every bit of it is compared with what was
+ * rung, so an event with another verb, slot or generation, one that comes twice, and one that nobody
+ * rang are found out; they wake for nothing and are counted.
+ */
+#define DOORBELL_RECORD_BITS 48u /* of arg: slot and generation */
+#define DOORBELL_ANNOUNCED 64u   /* rings remembered; a power of two */
+#define DOORBELL_VERBS 62u       /* verbs of records are below; the two above: */
+#define DOORBELL_PROBE 62u       /* nobody is woken: does a user event come through? */
+#define DOORBELL_WAKE 63u        /* no record, a flag somewhere was set */
 
 struct doorbell {
     const struct fabric_ops *fabric;
@@ -32,16 +46,19 @@ struct doorbell {
     struct rdma_cm_id *id;
     int event_fd;
     _Atomic uint32_t state; /* AWAKE, ARMED, RUNG */
-    /* statistics: rings that met a sleeper, user events written, eventfd rings; the first less the
-     * other two were merged. Rings of an owner that is awake touch nothing. */
-    _Atomic uint64_t rings, writes, fallbacks;
+    /* Statistics of rings that met a sleeper: user events written, rings of the eventfd instead, rings
+     * that came while another was on its way. Rings of an owner that is awake touch nothing. */
+    _Atomic uint64_t writes, fallbacks, merged;
     /* What was rung and not heard yet, by the ring's number: an event that is not in here came from
      * nobody who posted a record. Written by the one ringer that makes the system call. */
     _Atomic uint32_t sequence;
     _Atomic uint64_t overwritten; /* rings that were so late that a newer one took their place */
     _Atomic uint64_t announced[DOORBELL_ANNOUNCED];
-    /* owner: argument of the last user event taken; events that nobody rang; late ones forgiven */
-    uint64_t last_arg, stray, excused;
+    /* owner: user events that somebody rang, and that nobody did; late ones forgiven; the last one's
+     * argument and status */
+    uint64_t heard, stray, excused;
+    uint64_t last_arg;
+    int last_status;
     const char *why;
 };
 
@@ -54,12 +71,24 @@ void doorbell_arm(struct doorbell *bell);
 void doorbell_disarm(struct doorbell *bell);
 /* Reads and acknowledges what rang; non-blocking. Call after epoll reported a descriptor. */
 void doorbell_drain(struct doorbell *bell);
+
+/* The object of a record, as it travels in the argument. */
+static inline uint64_t doorbell_record(uint32_t slot, uint32_t generation) {
+    return (uint64_t)slot << 32 | generation;
+}
+
 /*
- * arg, {verb:16, slot:32}, travels with the user event and names the record that made the ring. It
- * decides nothing: what is to be done stands in the inbox. Draining compares it with what was rung and
- * counts an event without a ring as stray. Signal-safe on the software fabric.
+ * Rings for a record that was posted: its verb, below DOORBELL_VERBS, and what it is part of. More bits
+ * than a record has are cut off, so a handle may be given. Signal-safe.
  */
-void doorbell_ring(struct doorbell *bell, uint64_t arg);
+void doorbell_ring(struct doorbell *bell, uint32_t verb, uint64_t record);
+/* Rings for something else that the owner looks at before it sleeps. Signal-safe. */
+static inline void doorbell_wake(struct doorbell *bell) {
+    doorbell_ring(bell, DOORBELL_WAKE, 0);
+}
+
+/* Copies the counters to the statistics page; the owner. */
+void doorbell_show(const struct doorbell *bell, struct stats_bell *out);
 /* One line for people: which mechanism and why. */
 const char *doorbell_describe(const struct doorbell *bell);
 

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define STATS_MAGIC 0x53544c53u /* "SLTS" */
-#define STATS_VERSION 5u
+#define STATS_VERSION 6u
 #define STATS_CLASSES 53 /* sizes of buffers; the last: mappings of their own */
 #define STATS_LOOPS_MAX 64
 #define STATS_CM_EVENTS 21 /* 0..19 and "unknown" */
@@ -76,6 +76,23 @@
     X(waits, "times somebody waited for memory to come back")                                      \
     X(wakes, "times that was told")
 
+/*
+ * X(name, what it counts) - how one thread was woken that slept; a ring of one that is awake is none.
+ * user_written and wakes_merged are raised by whoever rings, and shown by the thread that was woken.
+ */
+#define STATS_BELL_LIST(X)                                                                         \
+    X(user_written, "wakes by a user event of rdma_cm")                                            \
+    X(user_heard, "user events heard")                                                             \
+    X(user_stray, "user events that nobody rang")                                                  \
+    X(wakes_merged, "wakes while another was on its way")                                          \
+    X(wakes_by_eventfd, "wakes by eventfd, where user events cannot be had")
+
+struct stats_bell {
+#define STATS_X(name, text) _Atomic uint64_t name;
+    STATS_BELL_LIST(STATS_X)
+#undef STATS_X
+};
+
 /* Buffers of one size: handed out so far, and returned. */
 struct stats_buffers {
     _Atomic uint64_t gets, puts;
@@ -97,6 +114,7 @@ struct stats_loop {
 #define STATS_X(name, text) _Atomic uint64_t name;
     STATS_LOOP_LIST(STATS_X)
 #undef STATS_X
+    struct stats_bell bell;
     _Atomic int64_t cpu;      /* -1 = not pinned */
     _Atomic uint64_t in_use;  /* 0 = slot free */
     _Atomic uint64_t drained; /* 1 = a worker that gets no new sessions; by any thread */
@@ -109,6 +127,7 @@ struct stats_cm {
 #define STATS_X(name, text) _Atomic uint64_t name;
     STATS_CM_LIST(STATS_X)
 #undef STATS_X
+    struct stats_bell bell;
     _Atomic uint64_t events[STATS_CM_EVENTS]; /* by rdma_cm event number, last = unknown */
 } __attribute__((aligned(256)));
 

@@ -284,6 +284,14 @@ static int sleep_ms(struct cm *cm, uint64_t wait_ns) {
     return ms > 3600000 ? 3600000 : (int)ms;
 }
 
+/* The bell has a channel of its own; what comes on it are rdma_cm events like the others. */
+static void drain_bell(struct cm *cm) {
+    const struct doorbell *bell = &cm->mailbox.bell;
+    uint64_t before = bell->heard + bell->stray;
+    doorbell_drain(&cm->mailbox.bell);
+    stats_add(&cm->stats->events[FABRIC_CM_USER], bell->heard + bell->stray - before);
+}
+
 unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
     struct epoll_event ready[4];
     cm->now_ns = env_now(&cm->node->env);
@@ -291,6 +299,7 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
     atomic_store_explicit(&cm->node->stats.page->memory_bytes,
                           pool_bytes(cm->node->pool) + pool_bytes(cm->node->rx_pool),
                           memory_order_relaxed);
+    doorbell_show(&cm->mailbox.bell, &cm->stats->bell); /* before it may sleep for long */
     unsigned done = take_records(cm) + cm_take_names(cm) + check_deadlines(cm);
     if (cm->device_lost && !cm->device_gone)
         cm_let_go(cm); /* sets a deadline, as long as something is left */
@@ -307,7 +316,7 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
             seen = events < EVENTS_MAX;
             done += events;
         } else if (ready[i].data.ptr == &cm->mailbox)
-            doorbell_drain(&cm->mailbox.bell);
+            drain_bell(cm);
         else
             cm_async(cm);
     }
@@ -392,7 +401,7 @@ fail:
 
 void cm_close(struct cm *cm) {
     atomic_store(&cm->stop, true);
-    doorbell_ring(&cm->mailbox.bell, 0);
+    doorbell_wake(&cm->mailbox.bell);
     if (cm->started)
         pthread_join(cm->thread, NULL);
     while (take_records(cm) > 0)

@@ -104,8 +104,10 @@ void cm_close(struct cm *cm);
 /* One round; sleeps up to wait_ns when there is nothing. Returns how many things it did. */
 unsigned cm_turn(struct cm *cm, uint64_t wait_ns);
 
+_Static_assert(CM_VERB_UNLISTEN < DOORBELL_VERBS, "the doorbell carries them");
+
 static inline void cm_post(struct cm *cm, struct session *s, enum cm_verb verb) {
-    mailbox_post(&cm->mailbox, &s->to_cm[verb], (uint32_t)verb, s->slot);
+    mailbox_post(&cm->mailbox, &s->to_cm[verb], (uint32_t)verb, s->slot, session_generation(s));
 }
 
 /* The transport's own number behind a status: errno, reject reason. It may be any int. */

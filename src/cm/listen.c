@@ -95,8 +95,8 @@ uint64_t listener_handle(struct cm_listener *listener) {
 void listener_stop(struct cm_listener *listener, uint32_t generation) {
     uint64_t word = (uint64_t)generation << 32 | LISTENER_LISTENING;
     if (atomic_compare_exchange_strong(&listener->word, &word, with_life(word, LISTENER_STOPPING)))
-        mailbox_post(&listener->node->cm.mailbox, &listener->item, CM_VERB_UNLISTEN,
-                     listener->slot);
+        mailbox_post(&listener->node->cm.mailbox, &listener->item, CM_VERB_UNLISTEN, listener->slot,
+                     generation);
 }
 
 /* ---- CM thread ------------------------------------------------------------------------------- */

@@ -95,7 +95,7 @@ static void tell_loops(struct cm *cm) {
     pthread_mutex_lock(&n->lock);
     for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++)
         if (n->loops[i])
-            mailbox_post(&n->loops[i]->mailbox, &n->loops[i]->lost_item, LOOP_VERB_LOST, 0);
+            mailbox_post(&n->loops[i]->mailbox, &n->loops[i]->lost_item, LOOP_VERB_LOST, 0, 0);
     pthread_mutex_unlock(&n->lock);
     pthread_mutex_unlock(&n->care);
 }

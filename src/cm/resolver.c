@@ -134,7 +134,7 @@ static void *run(void *arg) {
         r->answers_tail = &lookup->next;
         atomic_store(&r->has_answers, true);
         if (r->wake)
-            doorbell_ring(&r->wake->bell, 0); /* under the lock: the bell is not closed meanwhile */
+            doorbell_wake(&r->wake->bell); /* under the lock: the bell is not closed meanwhile */
     }
     bool last = --r->threads == 0;
     pthread_mutex_unlock(&r->lock);

@@ -112,7 +112,7 @@ void sluice_cancel(sluice_session handle, uint64_t tag) {
     if (loop_enter(l, &nested)) {
         cancel(l, s, tag);
         if (!nested) /* who sleeps on the loop's descriptor next must hear of the outcome */
-            doorbell_ring(&l->mailbox.bell, 0);
+            doorbell_wake(&l->mailbox.bell);
         loop_leave(l, nested);
     } else {
         cancel_foreign(s, tag);

@@ -34,7 +34,7 @@ static void tell(struct sluice_loop *l, uint32_t bits) {
     if ((atomic_fetch_or(&l->hunger, bits) & bits) == bits || !news)
         return;
     atomic_fetch_or(&l->wake, LOOP_WAKE_HUNGER);
-    doorbell_ring(&l->mailbox.bell, 0);
+    doorbell_wake(&l->mailbox.bell);
 }
 
 /* Tells one loop, or all. */

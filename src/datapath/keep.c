@@ -168,7 +168,7 @@ void keep_free(struct sluice_msg *msg) {
     }
     l = atomic_load_explicit(&s->loop, memory_order_relaxed);
     msg->state = MSG_RECEIVE;
-    mailbox_post(&l->mailbox, &msg->item, LOOP_VERB_FREE, s->slot);
+    mailbox_post(&l->mailbox, &msg->item, LOOP_VERB_FREE, s->slot, (uint32_t)id);
     gate_leave(&s->gate);
 }
 

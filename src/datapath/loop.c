@@ -279,6 +279,7 @@ void loop_clear_stats(struct sluice_loop *l) {
 #define STATS_X(name, text) atomic_store_explicit(&l->stats->name, 0, memory_order_relaxed);
     STATS_LOOP_LIST(STATS_X)
 #undef STATS_X
+    doorbell_show(&l->mailbox.bell, &l->stats->bell); /* it is as new as the loop */
     for (int p = 0; p < STATS_POOLS; p++)
         for (int i = 0; i < STATS_CLASSES; i++) {
             atomic_store_explicit(&l->stats->buffers[p][i].gets, 0, memory_order_relaxed);
@@ -306,6 +307,7 @@ void loop_publish(struct sluice_loop *l) {
     atomic_store_explicit(&l->stats->name, l->totals.name, memory_order_relaxed);
     STATS_LOOP_LIST(STATS_X)
 #undef STATS_X
+    doorbell_show(&l->mailbox.bell, &l->stats->bell);
     /* The pool's own count: whichever loop stores it last stores the truth. */
     atomic_store_explicit(&l->node->stats.page->memory_bytes,
                           pool_bytes(l->pool) + pool_bytes(l->rx_pool), memory_order_relaxed);

@@ -277,9 +277,11 @@ void loop_close(struct sluice_loop *l);
 /* The owner, after LOST: gives the CQ back as soon as no session has a QP any more. */
 void loop_let_go(struct sluice_loop *l);
 
+_Static_assert(LOOP_VERB_LOW < DOORBELL_VERBS, "the doorbell carries them");
+
 /* Hands a record of a session to its loop. Any thread. */
 static inline void loop_post(struct sluice_loop *l, struct session *s, enum loop_verb verb) {
-    mailbox_post(&l->mailbox, &s->to_loop[verb], (uint32_t)verb, s->slot);
+    mailbox_post(&l->mailbox, &s->to_loop[verb], (uint32_t)verb, s->slot, session_generation(s));
 }
 
 /* ---- running: the owner only ----------------------------------------------------------------- */

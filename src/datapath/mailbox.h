@@ -17,12 +17,16 @@ struct mailbox {
     struct doorbell bell __attribute__((aligned(64)));
 };
 
+/*
+ * slot and generation: of what the record is part of. The generation travels with the event only and is
+ * the poster's: once the record is published, its reader may have been there and the slot be free.
+ */
 static inline void mailbox_post(struct mailbox *box, struct inbox_item *item, uint32_t verb,
-                                uint32_t slot) {
+                                uint32_t slot, uint32_t generation) {
     item->verb = verb;
     item->slot = slot;
     inbox_post(&box->inbox, item);
-    doorbell_ring(&box->bell, (uint64_t)verb | (uint64_t)slot << 16);
+    doorbell_ring(&box->bell, verb, doorbell_record(slot, generation));
 }
 
 #endif

@@ -112,7 +112,7 @@ void loop_seize(struct sluice_loop *l) {
     /* A poller that sleeps is woken and finds the loop taken; one in a handler is waited for. */
     while (atomic_load_explicit(&l->send_busy, memory_order_acquire) ||
            atomic_load_explicit(&l->poll_busy, memory_order_acquire)) {
-        doorbell_ring(&l->mailbox.bell, 0);
+        doorbell_wake(&l->mailbox.bell);
         nanosleep(&pause, NULL);
     }
 }

@@ -36,7 +36,7 @@ void loop_set_idle(struct sluice_loop *l, sluice_idle idle) {
         idle = (sluice_idle)l->node->options.idle;
     atomic_store_explicit(&l->idle, (uint8_t)idle, memory_order_relaxed);
     atomic_store_explicit(&l->stats->idle, (uint64_t)idle, memory_order_relaxed);
-    doorbell_ring(&l->mailbox.bell, 0);
+    doorbell_wake(&l->mailbox.bell);
 }
 
 /* ---- sleeping -------------------------------------------------------------------------------- */
@@ -260,9 +260,8 @@ int loop_fd(struct sluice_loop *l) {
         }
         l->fd_used = true;
         /* Polls before this one armed nothing: readable once, so that the next poll does. */
-        uint64_t one = 1;
-        if (write(l->mailbox.bell.event_fd, &one, sizeof one) < 0)
-            return SLUICE_ELIMIT;
+        doorbell_arm(&l->mailbox.bell);
+        doorbell_wake(&l->mailbox.bell);
     }
     return l->epoll_fd;
 }

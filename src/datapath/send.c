@@ -163,7 +163,7 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
         return status;
     }
     take(msg, id, args, MSG_FOREIGN);
-    mailbox_post(&l->mailbox, &msg->item, LOOP_VERB_SEND, s->slot);
+    mailbox_post(&l->mailbox, &msg->item, LOOP_VERB_SEND, s->slot, (uint32_t)id);
     gate_leave(&s->gate);
     return SLUICE_OK;
 }

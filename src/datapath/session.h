@@ -297,6 +297,11 @@ struct session {
     struct cm_conn conn;
 } __attribute__((aligned(64)));
 
+/* Of the session's handle. While a record of it is posted, or a thread is inside, it does not move. */
+static inline uint32_t session_generation(struct session *s) {
+    return gate_generation(atomic_load_explicit(&s->gate, memory_order_relaxed));
+}
+
 static inline struct session *session_of_conn(struct cm_conn *conn) {
     return (struct session *)(void *)((char *)conn - offsetof(struct session, conn));
 }

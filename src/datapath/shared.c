@@ -154,7 +154,7 @@ void shared_low(struct sluice_loop *l) {
 /* Any thread; the queue cannot go before its event was acknowledged. */
 void shared_say_low(struct sluice_loop *l) {
     if (!atomic_exchange(&l->shared.low_posted, true))
-        mailbox_post(&l->mailbox, &l->shared.low_item, LOOP_VERB_LOW, 0);
+        mailbox_post(&l->mailbox, &l->shared.low_item, LOOP_VERB_LOW, 0, 0);
 }
 
 /* ---- the end of a queue pair ----------------------------------------------------------------- */

@@ -277,7 +277,8 @@ static int listen_at(sluice_node *n, const char *address, const sluice_link_opti
         listener->link.loops = listener->loops;
     }
     place_hold(&listener->link);
-    mailbox_post(&n->cm.mailbox, &listener->item, CM_VERB_LISTEN, listener->slot);
+    mailbox_post(&n->cm.mailbox, &listener->item, CM_VERB_LISTEN, listener->slot,
+                 (uint32_t)listener_handle(listener));
     await_listener(n, listener);
     if ((uint32_t)atomic_load(&listener->word) == LISTENER_LISTENING) {
         out->id = listener_handle(listener);

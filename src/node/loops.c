@@ -55,7 +55,7 @@ void sluice_wake(sluice_loop *l) {
     if (!l || forked())
         return;
     atomic_fetch_or_explicit(&l->wake, LOOP_WAKE_EVENT, memory_order_release);
-    doorbell_ring(&l->mailbox.bell, 0);
+    doorbell_wake(&l->mailbox.bell);
 }
 
 /* ---- the idle policy of a live loop ---------------------------------------------------------- */

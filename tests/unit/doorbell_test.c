@@ -37,6 +37,11 @@ static struct {
     bool no_channel, no_id;
 } fake;
 
+struct fake_event {
+    int status;
+    uint64_t arg;
+};
+
 static struct rdma_event_channel *fake_create_channel(void) {
     if (fake.no_channel) {
         errno = ENODEV;
@@ -79,23 +84,25 @@ static int fake_destroy_id(struct rdma_cm_id *id) {
 static int fake_write(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
                       uint64_t arg) {
     int error = fake.write_errno;
-    if ((int)event != FABRIC_CM_USER || status != 0)
+    struct fake_event said = {.status = status, .arg = arg};
+    if ((int)event != FABRIC_CM_USER)
         error = EINVAL;
     if (error) {
         errno = error;
         return -1;
     }
     (void)id;
-    return write(fake.write_fd, &arg, sizeof arg) == sizeof arg ? 0 : -1;
+    return write(fake.write_fd, &said, sizeof said) == sizeof said ? 0 : -1;
 }
 static int fake_get(struct rdma_event_channel *channel, struct rdma_cm_event **event) {
-    uint64_t arg;
-    if (read(channel->fd, &arg, sizeof arg) != sizeof arg)
+    struct fake_event said;
+    if (read(channel->fd, &said, sizeof said) != sizeof said)
         return -1;
     *event = calloc(1, sizeof **event);
     assert_non_null(*event);
     (*event)->event = (enum rdma_cm_event_type)FABRIC_CM_USER;
-    memcpy(&(*event)->param, &arg, sizeof arg);
+    (*event)->status = said.status;
+    memcpy(&(*event)->param, &said.arg, sizeof said.arg);
     fake.unacked++;
     return 0;
 }
@@ -170,12 +177,12 @@ static void starts_silent_and_cloexec(void **state) {
 static void an_awake_owner_costs_no_system_call(void **state) {
     (void)state;
     for (int i = 0; i < 1000; i++)
-        doorbell_ring(&bell, (uint64_t)i);
+        doorbell_ring(&bell, 3, (uint64_t)i);
     doorbell_arm(&bell);
     doorbell_disarm(&bell);
     for (int i = 0; i < 1000; i++)
-        doorbell_ring(&bell, (uint64_t)i);
-    assert_int_equal(bell.rings, 0);
+        doorbell_ring(&bell, 3, (uint64_t)i);
+    assert_int_equal(bell.merged, 0);
     assert_int_equal(bell.writes + bell.fallbacks, 0);
     assert_false(readable(0));
 }
@@ -187,17 +194,66 @@ static void rings_are_merged_and_the_first_argument_travels(void **state) {
         assert_false(readable(0));
         errno = 4711;
         for (uint64_t i = 0; i < 50; i++)
-            doorbell_ring(&bell, round << 16 | i);
+            doorbell_ring(&bell, (uint32_t)(round % DOORBELL_VERBS), round << 32 | i);
         assert_int_equal(errno, 4711);
         assert_true(readable(0));
         doorbell_disarm(&bell);
         doorbell_drain(&bell);
         assert_false(readable(0));
-        assert_int_equal(bell.rings, round * 50);
+        assert_int_equal(bell.merged, round * 49);
         assert_int_equal(bell.writes, kind->cm ? round : 0);
         assert_int_equal(bell.fallbacks, kind->cm ? 0 : round);
-        if (kind->cm)
-            assert_int_equal(bell.last_arg & 0xffffffffffffu, round << 16);
+        if (kind->cm) {
+            assert_int_equal(bell.last_arg & 0xffffffffffffu, round << 32);
+            assert_int_equal(bell.last_status, round % DOORBELL_VERBS);
+        }
+        assert_int_equal(bell.heard, kind->cm ? round : 0);
+        assert_int_equal(bell.stray, 0);
+    }
+}
+
+/* What the owner shows of its bell is what happened to it, and nothing more. */
+static void every_wake_is_counted_once(void **state) {
+    const struct kind *kind = *state;
+    struct stats_bell shown;
+    doorbell_show(&bell, &shown);
+    assert_int_equal(shown.user_written + shown.user_heard + shown.user_stray, 0); /* no probe */
+    assert_int_equal(shown.wakes_merged + shown.wakes_by_eventfd, 0);
+    for (int i = 0; i < 10; i++) {
+        doorbell_arm(&bell);
+        doorbell_ring(&bell, 5, doorbell_record(7, 11));
+        doorbell_wake(&bell);
+        doorbell_disarm(&bell);
+        doorbell_drain(&bell);
+    }
+    doorbell_wake(&bell); /* awake: no wake */
+    doorbell_show(&bell, &shown);
+    assert_int_equal(shown.user_written, kind->cm ? 10 : 0);
+    assert_int_equal(shown.user_heard, kind->cm ? 10 : 0);
+    assert_int_equal(shown.user_stray, 0);
+    assert_int_equal(shown.wakes_merged, 10);
+    assert_int_equal(shown.wakes_by_eventfd, kind->cm ? 0 : 10);
+}
+
+/* Slot, generation and verb at their limits, and a handle with its node's index in it. */
+static void verb_slot_and_generation_travel(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t verb, slot, generation;
+    } cases[] = {{0, 0, 1},
+                 {DOORBELL_VERBS - 1, 65535, UINT32_MAX},
+                 {1, 65535, 0},
+                 {9, 0, UINT32_MAX},
+                 {DOORBELL_WAKE, 0, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint64_t record = doorbell_record(cases[i].slot, cases[i].generation);
+        doorbell_arm(&bell);
+        doorbell_ring(&bell, cases[i].verb, record | UINT64_C(63) << 56);
+        doorbell_disarm(&bell);
+        doorbell_drain(&bell);
+        assert_int_equal(bell.last_status, cases[i].verb);
+        assert_int_equal(bell.last_arg & ((UINT64_C(1) << DOORBELL_RECORD_BITS) - 1), record);
+        assert_int_equal(bell.heard, i + 1);
         assert_int_equal(bell.stray, 0);
     }
 }
@@ -208,7 +264,7 @@ static void nothing_is_lost_without_draining(void **state) {
     doorbell_drain(&bell);
     for (int i = 0; i < 20; i++) {
         doorbell_arm(&bell);
-        doorbell_ring(&bell, 1);
+        doorbell_wake(&bell);
         doorbell_disarm(&bell);
     }
     for (int drains = 0; readable(0); drains++) {
@@ -216,7 +272,7 @@ static void nothing_is_lost_without_draining(void **state) {
         doorbell_drain(&bell);
     }
     doorbell_arm(&bell);
-    doorbell_ring(&bell, 2);
+    doorbell_wake(&bell);
     assert_true(readable(0));
     doorbell_disarm(&bell);
     doorbell_drain(&bell);
@@ -243,7 +299,7 @@ static void *post_and_ring(void *arg) {
         r->item.verb = i;
         atomic_store(&r->posted, i);
         if (inbox_post(r->box, &r->item))
-            doorbell_ring(&bell, i);
+            doorbell_ring(&bell, 1, i);
         while (atomic_load_explicit(&r->taken, memory_order_acquire) != i)
             sched_yield();
     }
@@ -293,9 +349,9 @@ static void no_wake_is_ever_lost(void **state) {
     assert_true(inbox_empty(&box));
     assert_true(sleeps > 0);
     assert_true(bell.writes + bell.fallbacks > 0);
-    assert_true(bell.writes + bell.fallbacks <= bell.rings);
     while (readable(0)) /* a ringer that was late */
         doorbell_drain(&bell);
+    assert_int_equal(bell.heard, bell.writes);
     assert_int_equal(bell.stray, 0);
 }
 
@@ -308,7 +364,7 @@ static _Atomic int noticed;   /* ... and seen by the owner */
 static void on_signal(int number) {
     (void)number;
     atomic_fetch_add(&published, 1);
-    doorbell_ring(&bell, 99);
+    doorbell_ring(&bell, 9, 9);
 }
 
 static void *send_signals(void *arg) {
@@ -352,7 +408,7 @@ static void a_failing_write_rings_the_eventfd(void **state) {
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
         fake.write_errno = errors[i];
         doorbell_arm(&bell);
-        doorbell_ring(&bell, 1);
+        doorbell_wake(&bell);
         assert_true(readable(0));
         assert_int_equal(bell.fallbacks, i + 1);
         assert_int_equal(bell.writes, 0);
@@ -362,7 +418,7 @@ static void a_failing_write_rings_the_eventfd(void **state) {
     }
     fake.write_errno = 0;
     doorbell_arm(&bell);
-    doorbell_ring(&bell, 2);
+    doorbell_wake(&bell);
     assert_int_equal(bell.writes, 1);
 }
 
@@ -375,7 +431,7 @@ static void expect_eventfd_only(const struct fabric_ops *fabric, const char *why
         fail_msg("\"%s\" does not say \"%s\"", doorbell_describe(&other), why);
     assert_true(strlen(doorbell_describe(&other)) < 96);
     doorbell_arm(&other);
-    doorbell_ring(&other, 1);
+    doorbell_wake(&other);
     assert_int_equal(other.fallbacks, 1);
     doorbell_close(&other);
 }
@@ -404,8 +460,9 @@ static void the_system_fabric_always_has_a_bell(void **state) {
     struct doorbell other;
     assert_int_equal(doorbell_open(&other, &fabric_system, true), 0);
     doorbell_arm(&other);
-    doorbell_ring(&other, 1);
+    doorbell_wake(&other);
     assert_int_equal(other.writes + other.fallbacks, 1);
+    assert_int_equal(other.fallbacks, other.channel == NULL);
     doorbell_drain(&other);
     doorbell_close(&other);
 }
@@ -419,6 +476,9 @@ int main(void) {
         ON_ALL(starts_silent_and_cloexec),
         ON_ALL(an_awake_owner_costs_no_system_call),
         ON_ALL(rings_are_merged_and_the_first_argument_travels),
+        ON_ALL(every_wake_is_counted_once),
+        ON(1, verb_slot_and_generation_travel),
+        ON(2, verb_slot_and_generation_travel),
         ON_ALL(nothing_is_lost_without_draining),
         ON_ALL(no_wake_is_ever_lost),
         ON_ALL(a_signal_handler_may_ring),

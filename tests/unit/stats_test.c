@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -129,6 +130,29 @@ static void hostile_pages_are_refused(void **state) {
     }
 }
 
+/* What the tool says of a page of the release before, and of one to come. */
+static void the_tool_refuses_another_version_in_a_sentence(void **state) {
+    (void)state;
+    const char *bin = getenv("SLUICE_BIN_DIR");
+    if (!bin)
+        skip(); /* run by hand */
+    for (int older = 0; older < 2; older++) {
+        const size_t bytes = sizeof(struct stats_page) - (older ? 4096 : 0);
+        int fd = fake_page(bytes, STATS_MAGIC, older ? STATS_VERSION - 1 : STATS_VERSION + 1, bytes,
+                           F_SEAL_SHRINK | F_SEAL_GROW);
+        char command[512], said[512] = "";
+        snprintf(command, sizeof command, "%s/sluice-stat %d 2>&1", bin, (int)getpid());
+        FILE *out = popen(command, "re");
+        assert_non_null(out);
+        size_t length = fread(said, 1, sizeof said - 1, out);
+        int status = pclose(out);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+        assert_non_null(strstr(said, "is of another release than this tool"));
+        assert_ptr_equal(strchr(said, '\n'), said + length - 1); /* one line, no counters */
+        close(fd);
+    }
+}
+
 static void processes_that_cannot_be_read(void **state) {
     (void)state;
     const struct stats_page *pages[1];
@@ -187,6 +211,7 @@ int main(void) {
         cmocka_unit_test(long_names_are_cut),
         cmocka_unit_test(every_node_is_found_once),
         cmocka_unit_test(hostile_pages_are_refused),
+        cmocka_unit_test(the_tool_refuses_another_version_in_a_sentence),
         cmocka_unit_test(processes_that_cannot_be_read),
         cmocka_unit_test(a_page_outlives_its_killed_process),
     };

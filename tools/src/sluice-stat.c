@@ -37,12 +37,14 @@ struct counter {
 #define STATS_X(name, text) {#name, text},
 static const struct counter loop_counters[] = {STATS_LOOP_LIST(STATS_X)};
 static const struct counter cm_counters[] = {STATS_CM_LIST(STATS_X)};
+static const struct counter bell_counters[] = {STATS_BELL_LIST(STATS_X)};
 static const struct counter memory_counters[] = {STATS_MEMORY_LIST(STATS_X)};
 #undef STATS_X
 /* Where a counter stands in the list: INDEX_stalls and so on. */
 #define STATS_X(name, text) INDEX_##name,
 enum { STATS_LOOP_LIST(STATS_X) LOOP_COUNTERS };
 #undef STATS_X
+#define BELL_COUNTERS (sizeof bell_counters / sizeof bell_counters[0])
 #define MEMORY_COUNTERS (sizeof memory_counters / sizeof memory_counters[0])
 #define CM_COUNTERS (sizeof cm_counters / sizeof cm_counters[0])
 
@@ -57,7 +59,7 @@ struct buffers {
 struct snapshot {
     char name[64], device[64];
     uint64_t age_ns, memory_bytes;
-    uint64_t cm[CM_COUNTERS], events[STATS_CM_EVENTS];
+    uint64_t cm[CM_COUNTERS], cm_bell[BELL_COUNTERS], events[STATS_CM_EVENTS];
     uint32_t loops, drained;
     struct {
         int slot;
@@ -65,7 +67,7 @@ struct snapshot {
         bool drained;
         const char *idle;
         int64_t numa;
-        uint64_t counters[LOOP_COUNTERS];
+        uint64_t counters[LOOP_COUNTERS], bell[BELL_COUNTERS];
         struct buffers buffers[STATS_POOLS][STATS_CLASSES];
     } loop[STATS_LOOPS_MAX];
     struct {
@@ -74,7 +76,7 @@ struct snapshot {
         struct buffers others[STATS_CLASSES], all[STATS_CLASSES];
     } memory[STATS_POOLS];
     uint64_t class_bytes[STATS_CLASSES];
-    uint64_t total[LOOP_COUNTERS];
+    uint64_t total[LOOP_COUNTERS], total_bell[BELL_COUNTERS];
 };
 
 #define LOAD(field) atomic_load_explicit(&(field), memory_order_relaxed)
@@ -113,6 +115,13 @@ static void take_buffers(struct buffers *out, struct buffers *all,
     }
 }
 
+static void take_bell(uint64_t out[BELL_COUNTERS], const struct stats_bell *bell) {
+    size_t i = 0;
+#define STATS_X(name, text) out[i++] = LOAD(bell->name);
+    STATS_BELL_LIST(STATS_X)
+#undef STATS_X
+}
+
 static void take_memory(struct snapshot *s, const struct stats_memory *memory, int pool) {
     size_t i = 0;
 #define STATS_X(name, text) s->memory[pool].counters[i++] = LOAD(memory->name);
@@ -134,6 +143,9 @@ static void take_loop(struct snapshot *s, const struct stats_loop *loop, int slo
     STATS_LOOP_LIST(STATS_X)
 #undef STATS_X
     add_total(s->total, out);
+    take_bell(s->loop[s->loops].bell, &loop->bell);
+    for (i = 0; i < BELL_COUNTERS; i++)
+        s->total_bell[i] += s->loop[s->loops].bell[i];
     s->loop[s->loops].numa = LOAD(loop->numa);
     for (int p = 0; p < STATS_POOLS; p++)
         take_buffers(s->loop[s->loops].buffers[p], s->memory[p].all, loop->buffers[p]);
@@ -151,6 +163,7 @@ static void take_snapshot(struct snapshot *s, const struct stats_page *page) {
 #define STATS_X(name, text) s->cm[i++] = LOAD(page->cm.name);
     STATS_CM_LIST(STATS_X)
 #undef STATS_X
+    take_bell(s->cm_bell, &page->cm.bell);
     for (i = 0; i < STATS_CM_EVENTS; i++)
         s->events[i] = LOAD(page->cm.events[i]);
     for (i = 0; i < STATS_CLASSES; i++)
@@ -209,6 +222,7 @@ static void print_json(const struct snapshot *s, uint64_t pid) {
     json_number(&j, "memory_bytes", s->memory_bytes);
     json_object(&j, "total");
     json_counters(&j, loop_counters, s->total, LOOP_COUNTERS);
+    json_counters(&j, bell_counters, s->total_bell, BELL_COUNTERS);
     json_close_object(&j);
     json_list(&j, "loops");
     for (uint32_t i = 0; i < s->loops; i++) {
@@ -219,6 +233,7 @@ static void print_json(const struct snapshot *s, uint64_t pid) {
         json_bool(&j, "drained", s->loop[i].drained);
         json_signed(&j, "numa", s->loop[i].numa);
         json_counters(&j, loop_counters, s->loop[i].counters, LOOP_COUNTERS);
+        json_counters(&j, bell_counters, s->loop[i].bell, BELL_COUNTERS);
         for (int p = 0; p < STATS_POOLS; p++)
             json_buffers(&j, pool_names[p], s, s->loop[i].buffers[p]);
         json_close_object(&j);
@@ -227,6 +242,7 @@ static void print_json(const struct snapshot *s, uint64_t pid) {
     json_memory(&j, s);
     json_object(&j, "cm");
     json_counters(&j, cm_counters, s->cm, CM_COUNTERS);
+    json_counters(&j, bell_counters, s->cm_bell, BELL_COUNTERS);
     json_object(&j, "events");
     for (size_t i = 0; i < STATS_CM_EVENTS; i++)
         json_number(&j, cm_event_names[i], s->events[i]);
@@ -322,6 +338,12 @@ static void print_text(const struct snapshot *s, uint64_t pid) {
             printf(" %14llu", (unsigned long long)s->loop[i].counters[c]);
         printf("   %s\n", loop_counters[c].text);
     }
+    for (size_t c = 0; c < BELL_COUNTERS; c++) {
+        printf("  %-17s %13llu", bell_counters[c].name, (unsigned long long)s->total_bell[c]);
+        for (uint32_t i = 0; i < s->loops; i++)
+            printf(" %14llu", (unsigned long long)s->loop[i].bell[c]);
+        printf("   %s\n", bell_counters[c].text);
+    }
     printf("  %-17s %13u", "drained", s->drained);
     for (uint32_t i = 0; i < s->loops; i++)
         printf(" %14d", s->loop[i].drained);
@@ -333,6 +355,9 @@ static void print_text(const struct snapshot *s, uint64_t pid) {
     for (size_t c = 0; c < CM_COUNTERS; c++)
         printf("  %-17s %13llu   %s\n", cm_counters[c].name, (unsigned long long)s->cm[c],
                cm_counters[c].text);
+    for (size_t c = 0; c < BELL_COUNTERS; c++)
+        printf("  %-17s %13llu   %s\n", bell_counters[c].name, (unsigned long long)s->cm_bell[c],
+               bell_counters[c].text);
     printf("CM events\n");
     for (size_t c = 0; c < STATS_CM_EVENTS; c++)
         printf("  %-17s %13llu\n", cm_event_names[c], (unsigned long long)s->events[c]);
@@ -381,7 +406,9 @@ static int fail_attach(uint64_t pid, int status) {
     case ENOENT:
         return tool_fail("process %llu has no sluice node open", id);
     case EPROTO:
-        return tool_fail("the node of process %llu is of another release than this tool", id);
+        return tool_fail("the node of process %llu is of another release than this tool: use the "
+                         "sluice-stat of that release",
+                         id);
     default:
         return tool_fail("cannot read the counters of process %llu: %s", id, strerror(-status));
     }
