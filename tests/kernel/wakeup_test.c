@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * wakeup_test.c - where librdmacm (60) and the kernel (6.18) have rdma_write_cm_event, every wake of a
+ * sleeping thread is a user event of the kernel, whatever the headers the library was built with; where
+ * one of them has not, every wake is the eventfd's and the node says which it is.
+ * links: static (the counters of threads, doorbells to be rung by nobody)
+ *
+ * What is to be expected is asked of the system, and not of the doorbell: is there such a function, and
+ * which kernel is this?
+ */
+#include "guest.h"
+#include "wakeup.h"
+
+#include <dlfcn.h>
+#include <sys/utsname.h>
+
+static bool in_library, in_kernel;
+
+static int find_out(void **state) {
+    struct utsname name;
+    unsigned major = 0, minor = 0;
+    (void)state;
+    must(uname(&name) == 0 && sscanf(name.release, "%u.%u", &major, &minor) == 2);
+    in_kernel = major > 6 || (major == 6 && minor >= 18);
+    in_library = dlsym(RTLD_DEFAULT, "rdma_write_cm_event") != NULL;
+    print_message("Linux %s; rdma_write_cm_event: %s in librdmacm, %s in the kernel\n",
+                  name.release, in_library ? "is" : "is not", in_kernel ? "is" : "is not");
+    return guest_warm_up(state);
+}
+
+static bool user_events(void) {
+    return in_library && in_kernel;
+}
+
+static void every_wake_is_of_the_kind_that_can_be_had(void **state) {
+    (void)state;
+    check_every_wake(user_events());
+}
+
+static void a_woken_poll_is_woken_by_that_kind(void **state) {
+    (void)state;
+    check_public_wake(user_events());
+}
+
+static void the_node_says_which_kind_and_why(void **state) {
+    const char *expected = user_events() ? "rdma_write_cm_event of the system's rdma_cm"
+                           : in_library
+                               ? "eventfd (the kernel takes no user events: before Linux 6.18)"
+                               : "eventfd (librdmacm before 60 has no rdma_write_cm_event)";
+    sluice_node_info info = {.size = sizeof info};
+    struct side side;
+    (void)state;
+    side_open(&side, true, NULL);
+    must(sluice_node_get_info(side.node, &info) == 0);
+    if (strncmp(info.wake, expected, strlen(expected)) != 0)
+        print_error("it says \"%s\"\n", info.wake);
+    assert_int_equal(strncmp(info.wake, expected, strlen(expected)), 0);
+    side_close(&side, 0);
+}
+
+static void an_event_that_nobody_rang_is_counted_and_does_nothing(void **state) {
+    (void)state;
+    if (!user_events())
+        skip(); /* nobody can ring the bell that is not there */
+    check_forged_events();
+}
+
+static void user_events_are_among_the_cm_events(void **state) {
+    (void)state;
+    check_counted_as_cm_events(user_events());
+}
+
+/* Removing the device takes no bell away: they hang on no device. */
+static void threads_are_woken_when_the_device_is_gone(void **state) {
+    (void)state;
+    struct couple c;
+    couple_open(&c, true, &blocking);
+    couple_connect(&c, NULL);
+    talk_to_sleepers(&c, 3);
+    pid_t removal = device_removal(guest_setting("SLUICE_DEVICE"));
+    side_expect_closed(&c.a, SLUICE_REASON_DEVICE_REMOVED);
+    side_expect_closed(&c.b, SLUICE_REASON_DEVICE_REMOVED);
+    must(command_status(removal) == 0);
+    for (int loop = -1; loop <= 0; loop++) {
+        expect_wakes(&c.a, loop, user_events());
+        expect_wakes(&c.b, loop, user_events());
+    }
+    couple_close(&c);
+    device_add(guest_setting("SLUICE_DEVICE"), guest_setting("KERNEL_NET_A"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        LEVEL_TEST(every_wake_is_of_the_kind_that_can_be_had, "handlers", 1),
+        LEVEL_TEST(a_woken_poll_is_woken_by_that_kind, "polled", 0),
+        LEVEL_TEST(the_node_says_which_kind_and_why, "handlers", 1),
+        LEVEL_TEST(an_event_that_nobody_rang_is_counted_and_does_nothing, "handlers", 1),
+        LEVEL_TEST(user_events_are_among_the_cm_events, "handlers", 1),
+        LEVEL_TEST(threads_are_woken_when_the_device_is_gone, "handlers", 1),
+    };
+    return cmocka_run_group_tests(tests, find_out, NULL);
+}
