@@ -61,6 +61,7 @@ static enum admit_place place_in(enum cm_state state) {
         return ADMIT_OPEN;
     case CM_IDLE:
     case CM_WATCHING:
+    case CM_LOOKING:
     case CM_LISTENING:
     case CM_NAMING:
     case CM_PAUSING:

@@ -253,11 +253,11 @@ static void dispatch(struct cm *cm, const struct cm_event *event) {
     cm->cause = NULL;
 }
 
-static unsigned take_events(struct cm *cm) {
+unsigned cm_take_events(struct cm *cm, struct rdma_event_channel *channel) {
     const struct fabric_ops *fabric = cm->node->fabric;
     unsigned count = 0;
     struct rdma_cm_event *event;
-    while (count < EVENTS_MAX && fabric->get_cm_event(cm->channel, &event) == 0) {
+    while (count < EVENTS_MAX && fabric->get_cm_event(channel, &event) == 0) {
         struct cm_event copy;
         copy_event(&copy, event);
         fabric->ack_cm_event(event);
@@ -312,11 +312,13 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
     bool seen = true;
     for (int i = 0; i < n; i++) {
         if (ready[i].data.ptr == cm->channel) {
-            unsigned events = take_events(cm);
+            unsigned events = cm_take_events(cm, cm->channel);
             seen = events < EVENTS_MAX;
             done += events;
         } else if (ready[i].data.ptr == &cm->mailbox)
             drain_bell(cm);
+        else if (cm->resolver && ready[i].data.ptr == cm->resolver)
+            done += cm_take_events(cm, resolver_channel(cm->resolver));
         else
             cm_async(cm);
     }

@@ -70,6 +70,7 @@ struct cm_listener {
 };
 
 struct cm_resolver;
+struct cm_lookup;
 struct auth_replay;
 
 struct cm {
@@ -138,7 +139,7 @@ const char *cm_event_name(unsigned type);
 cm_run cm_on_request, cm_on_addr_resolved, cm_on_addr_error, cm_on_route_resolved,
     cm_on_route_error, cm_on_response, cm_on_rejected, cm_on_lost, cm_on_connect_error,
     cm_on_established, cm_on_disconnected, cm_on_device_removal, cm_on_listener_removal,
-    cm_on_watch_removal;
+    cm_on_watch_removal, cm_on_addrinfo_resolved, cm_on_addrinfo_error;
 
 /* Records of loops and of the application. */
 void cm_dial(struct cm *cm, struct cm_conn *conn);
@@ -212,15 +213,40 @@ struct cm_names {
     unsigned count;
     union cm_address addresses[CM_CANDIDATES];
 };
-/* Starts no thread. 0 or -errno. */
-int resolver_open(struct cm_resolver **out, struct mailbox *wake, const struct sluice_env *env);
+/*
+ * Starts no thread. 0 or -errno. rdma_cm is asked too where it can be: if it takes user events (then the
+ * bell of `wake` is one), and if nobody has a resolver of his own in env.
+ */
+int resolver_open(struct cm_resolver **out, struct mailbox *wake, const struct fabric_ops *fabric,
+                  const struct sluice_env *env);
+/* Where rdma_cm's events of lookups come; NULL: it is not asked. As long as the resolver is open. */
+struct rdma_event_channel *resolver_channel(struct cm_resolver *resolver);
 /* Never waits for a name server: lookups under way are left to themselves. */
 void resolver_close(struct cm_resolver *resolver);
 /* 0 or -errno. id comes back with the answer. */
 int resolver_ask(struct cm_resolver *resolver, uint64_t id, const char *host);
-/* Next answer, in the order in which they came; false: none. */
-bool resolver_answer(struct cm_resolver *resolver, struct cm_names *out);
+/*
+ * Next lookup that is done, in the order in which they came, or NULL. If rdma_cm was asked, its event is in
+ * the channel by then; the lookup ends with resolver_answer().
+ */
+struct cm_lookup *resolver_take(struct cm_resolver *resolver);
+void resolver_answer(struct cm_resolver *resolver, struct cm_lookup *lookup, struct cm_names *out);
 bool resolver_has_answers(struct cm_resolver *resolver);
 const char *resolver_text(int error);
+
+/* ---- what rdma_cm knows of a name (names.c) -------------------------------------------------- */
+struct cm_query {
+    struct cm_owner owner;  /* first; its id is there from the call to the answer */
+    union cm_address found; /* of no family: nothing was */
+};
+/* A resolver thread, for as long as it takes. 0: an event is on its way, or was taken; or -errno. */
+int cm_query_ask(struct cm_query *query, const struct fabric_ops *fabric,
+                 struct rdma_event_channel *channel, const char *host);
+void cm_query_end(struct cm_query *query, const struct fabric_ops *fabric);
+/* What rdma_cm found comes first, if it is among them. */
+void cm_query_prefer(const struct cm_query *query, struct cm_names *names);
+bool cm_same_host(const union cm_address *a, const union cm_address *b);
+/* The events of a channel, up to a limit; how many. */
+unsigned cm_take_events(struct cm *cm, struct rdma_event_channel *channel);
 
 #endif

@@ -15,10 +15,13 @@
 
 /* Columns that mean the same in every state. */
 #define NEVER                                                                                      \
+    NEVER_ANYWHERE,                                                                                \
+        [FABRIC_CM_ADDRINFO_RESOLVED] = IGNORE("names are looked up with ids of their own"),       \
+        [FABRIC_CM_ADDRINFO_ERROR] = IGNORE("names are looked up with ids of their own")
+
+#define NEVER_ANYWHERE                                                                             \
     [RDMA_CM_EVENT_MULTICAST_JOIN] = IGNORE("no multicast group is ever joined"),                  \
     [RDMA_CM_EVENT_MULTICAST_ERROR] = IGNORE("no multicast group is ever joined"),                 \
-    [FABRIC_CM_ADDRINFO_RESOLVED] = IGNORE("names are resolved by a thread, not by rdma_cm"),      \
-    [FABRIC_CM_ADDRINFO_ERROR] = IGNORE("names are resolved by a thread, not by rdma_cm"),         \
     [FABRIC_CM_USER] = IGNORE("doorbells ring on channels of their own"),                          \
     [FABRIC_CM_INTERNAL] = IGNORE("between the library and its kernel"),                           \
     [CM_EVENT_UNKNOWN] = IGNORE("an event of a newer library; none needs an answer to live")
@@ -91,6 +94,14 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         [RDMA_CM_EVENT_DEVICE_REMOVAL] = RUN(cm_on_watch_removal),
         HINTS,
         NEVER,
+    },
+    [CM_LOOKING] = {
+        ALL_OVER("its id is bound to nothing, it only looks a name up"),
+        NO_REQUEST,
+        [FABRIC_CM_ADDRINFO_RESOLVED] = RUN(cm_on_addrinfo_resolved),
+        [FABRIC_CM_ADDRINFO_ERROR] = RUN(cm_on_addrinfo_error),
+        HINTS,
+        NEVER_ANYWHERE,
     },
     [CM_LISTENING] = {
         [RDMA_CM_EVENT_CONNECT_REQUEST] = RUN(cm_on_request),

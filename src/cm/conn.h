@@ -20,6 +20,7 @@
 #define CM_STATES(X)                                                                               \
     X(IDLE, "nothing: no connection")                                                              \
     X(WATCHING, "the device's removal (the watch)")                                                \
+    X(LOOKING, "rdma_cm's word on a name (a lookup)")                                              \
     X(LISTENING, "connection requests (a listener)")                                               \
     X(NAMING, "the resolver thread")                                                               \
     X(PAUSING, "its next try (dialer)")                                                            \
@@ -48,7 +49,9 @@ enum cm_state {
 struct cm_owner {
     struct rdma_cm_id *id;
     uint8_t state; /* enum cm_state */
-    bool listener; /* a struct cm_listener; else a struct cm_conn, or in WATCHING neither */
+    bool
+        listener; /* a struct cm_listener; else a struct cm_conn, in LOOKING a struct cm_query, or in
+                      WATCHING none of them */
 };
 
 union cm_address {

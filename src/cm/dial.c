@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 #include "cm/cm.h"
 #include "datapath/slots.h"
@@ -38,6 +39,17 @@ void cm_begin(struct cm *cm, struct cm_conn *conn) {
     cm_watch(cm, conn, never ? 0 : cm->now_ns + timeout);
 }
 
+/* At the first name. */
+static int open_resolver(struct cm *cm) {
+    int error = resolver_open(&cm->resolver, &cm->mailbox, cm->node->fabric, &cm->node->env);
+    struct rdma_event_channel *channel = error == 0 ? resolver_channel(cm->resolver) : NULL;
+    struct epoll_event interest = {.events = EPOLLIN, .data.ptr = cm->resolver};
+    /* If it cannot be watched, its events wait until their lookups are answered. */
+    if (channel)
+        (void)epoll_ctl(cm->epoll_fd, EPOLL_CTL_ADD, channel->fd, &interest);
+    return error;
+}
+
 void cm_dial(struct cm *cm, struct cm_conn *conn) {
     cm_begin(cm, conn);
     stats_add(&cm->stats->dials, 1);
@@ -52,7 +64,7 @@ void cm_dial(struct cm *cm, struct cm_conn *conn) {
     cm_enter(cm, conn, CM_NAMING);
     int error = 0;
     if (!cm->resolver)
-        error = resolver_open(&cm->resolver, &cm->mailbox, &cm->node->env);
+        error = open_resolver(cm);
     if (error == 0)
         error = resolver_ask(cm->resolver, atomic_load(&session_of_conn(conn)->id), conn->host);
     if (error != 0)
@@ -77,8 +89,14 @@ static void named(struct cm *cm, struct cm_conn *conn, const struct cm_names *na
 unsigned cm_take_names(struct cm *cm) {
     unsigned count = 0;
     struct cm_names names;
-    while (cm->resolver && resolver_answer(cm->resolver, &names)) {
+    struct cm_lookup *lookup;
+    while (cm->resolver && (lookup = resolver_take(cm->resolver))) {
+        struct rdma_event_channel *channel = resolver_channel(cm->resolver);
         count++;
+        /* What rdma_cm says of it may not have been reported as readable yet. */
+        while (channel && cm_take_events(cm, channel) > 0)
+            ;
+        resolver_answer(cm->resolver, lookup, &names);
         struct session *s = slot_known(names.id);
         /* The session may be gone; while this thread has its conn linked it cannot be. */
         if (!gate_enter(&s->gate, (uint32_t)names.id, 0, 0))

@@ -5,12 +5,15 @@
  * Started one by one when a name is dialed and no thread is free, up to THREADS_MAX: a name that
  * takes long delays no other until so many of them do. A lookup cannot be cancelled: on closing, the
  * threads are left to themselves, find the resolver closed when their lookups end, and the last one
- * frees everything.
+ * frees everything: the channel too in which rdma_cm answers (names.c), because a thread may be about to
+ * write there.
  *
- * `lock` protects everything here. Requests are bounded by the number of sessions.
+ * `lock` protects everything here but a lookup that is in no list, which is its thread's or the CM
+ * thread's. Requests are bounded by the number of sessions.
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +24,9 @@
 #define THREADS_MAX 4
 #define FOUND_MAX 32 /* addresses looked at, before the same ones are left out */
 
-struct lookup {
-    struct lookup *next;
+struct cm_lookup {
+    struct cm_query query; /* first */
+    struct cm_lookup *next;
     struct cm_names names;
     char host[256];
 };
@@ -32,14 +36,18 @@ struct cm_resolver {
     pthread_cond_t asked;
     struct mailbox *wake; /* NULL: closed */
     struct sluice_env env;
-    unsigned threads, idle, waiting; /* idle: in pthread_cond_wait(); waiting: requests */
-    struct lookup *requests, **requests_tail, *answers, **answers_tail;
+    const struct fabric_ops *fabric;
+    struct rdma_event_channel *channel; /* NULL: rdma_cm is not asked */
+    _Atomic bool unable;                /* it was, and has no such call */
+    unsigned threads, idle, waiting;    /* idle: in pthread_cond_wait(); waiting: requests */
+    struct cm_lookup *requests, **requests_tail, *answers, **answers_tail;
     _Atomic bool has_answers;
 };
 
-static void free_list(struct lookup *list) {
+static void free_list(struct cm_resolver *r, struct cm_lookup *list) {
     while (list) {
-        struct lookup *next = list->next;
+        struct cm_lookup *next = list->next;
+        cm_query_end(&list->query, r->fabric);
         free(list);
         list = next;
     }
@@ -61,15 +69,6 @@ static int ask_system(void *arg, const char *host, struct sockaddr_storage *out,
     return 0;
 }
 
-static bool same(const union cm_address *a, const union cm_address *b) {
-    if (a->any.sa_family != b->any.sa_family)
-        return false;
-    if (a->any.sa_family == AF_INET)
-        return a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr;
-    return a->v6.sin6_scope_id == b->v6.sin6_scope_id &&
-           memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof a->v6.sin6_addr) == 0;
-}
-
 static void add(struct cm_names *names, const struct sockaddr_storage *found) {
     union cm_address address = {0};
     size_t bytes = found->ss_family == AF_INET    ? sizeof address.v4
@@ -79,16 +78,20 @@ static void add(struct cm_names *names, const struct sockaddr_storage *found) {
         return;
     memcpy(&address, found, bytes);
     for (unsigned i = 0; i < names->count; i++)
-        if (same(&names->addresses[i], &address))
+        if (cm_same_host(&names->addresses[i], &address))
             return;
     names->addresses[names->count++] = address;
 }
 
-static void look_up(const struct sluice_env *env, struct lookup *lookup) {
+static void look_up(struct cm_resolver *r, struct cm_lookup *lookup) {
+    const struct sluice_env *env = &r->env;
     struct sockaddr_storage found[FOUND_MAX];
     struct cm_names *names = &lookup->names;
     unsigned count = 0;
     memset(found, 0, sizeof found);
+    if (r->channel && !atomic_load_explicit(&r->unable, memory_order_relaxed) &&
+        cm_query_ask(&lookup->query, r->fabric, r->channel, lookup->host) == -ENOSYS)
+        atomic_store_explicit(&r->unable, true, memory_order_relaxed);
     names->error = (env->resolve ? env->resolve : ask_system)(env->arg, lookup->host, found,
                                                               FOUND_MAX, &count);
     for (unsigned i = 0; names->error == 0 && i < count && i < FOUND_MAX; i++)
@@ -100,15 +103,17 @@ static void look_up(const struct sluice_env *env, struct lookup *lookup) {
 /* ---- the threads ------------------------------------------------------------------------------ */
 
 static void destroy(struct cm_resolver *r) {
-    free_list(r->requests);
-    free_list(r->answers);
+    free_list(r, r->requests);
+    free_list(r, r->answers);
+    if (r->channel)
+        r->fabric->destroy_event_channel(r->channel);
     pthread_cond_destroy(&r->asked);
     pthread_mutex_destroy(&r->lock);
     free(r);
 }
 
-static struct lookup *take_request(struct cm_resolver *r) {
-    struct lookup *lookup = r->requests;
+static struct cm_lookup *take_request(struct cm_resolver *r) {
+    struct cm_lookup *lookup = r->requests;
     if (lookup && !(r->requests = lookup->next))
         r->requests_tail = &r->requests;
     r->waiting -= lookup != NULL;
@@ -119,7 +124,7 @@ static void *run(void *arg) {
     struct cm_resolver *r = arg;
     pthread_mutex_lock(&r->lock);
     while (r->wake) {
-        struct lookup *lookup = take_request(r);
+        struct cm_lookup *lookup = take_request(r);
         if (!lookup) {
             r->idle++;
             pthread_cond_wait(&r->asked, &r->lock);
@@ -127,7 +132,7 @@ static void *run(void *arg) {
             continue;
         }
         pthread_mutex_unlock(&r->lock);
-        look_up(&r->env, lookup);
+        look_up(r, lookup);
         pthread_mutex_lock(&r->lock);
         lookup->next = NULL;
         *r->answers_tail = lookup;
@@ -153,7 +158,19 @@ static int start_thread(struct cm_resolver *r) {
 
 /* ---- the CM thread's side --------------------------------------------------------------------- */
 
-int resolver_open(struct cm_resolver **out, struct mailbox *wake, const struct sluice_env *env) {
+/* NULL: without rdma_cm. */
+static struct rdma_event_channel *open_channel(const struct fabric_ops *fabric) {
+    struct rdma_event_channel *channel = fabric->create_event_channel();
+    int flags = channel ? fcntl(channel->fd, F_GETFL) : -1;
+    if (channel && (flags < 0 || fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK) != 0)) {
+        fabric->destroy_event_channel(channel);
+        channel = NULL;
+    }
+    return channel;
+}
+
+int resolver_open(struct cm_resolver **out, struct mailbox *wake, const struct fabric_ops *fabric,
+                  const struct sluice_env *env) {
     struct cm_resolver *r = calloc(1, sizeof *r);
     if (!r)
         return -ENOMEM;
@@ -161,6 +178,9 @@ int resolver_open(struct cm_resolver **out, struct mailbox *wake, const struct s
     pthread_cond_init(&r->asked, NULL);
     r->wake = wake;
     r->env = *env;
+    r->fabric = fabric;
+    if (wake->bell.channel && fabric->resolve_addrinfo && !env->resolve)
+        r->channel = open_channel(fabric);
     r->requests_tail = &r->requests;
     r->answers_tail = &r->answers;
     *out = r;
@@ -177,8 +197,12 @@ void resolver_close(struct cm_resolver *r) {
         destroy(r); /* else the last thread does */
 }
 
+struct rdma_event_channel *resolver_channel(struct cm_resolver *r) {
+    return r->channel;
+}
+
 int resolver_ask(struct cm_resolver *r, uint64_t id, const char *host) {
-    struct lookup *lookup = calloc(1, sizeof *lookup);
+    struct cm_lookup *lookup = calloc(1, sizeof *lookup);
     int error = 0;
     if (!lookup)
         return -ENOMEM;
@@ -204,21 +228,24 @@ bool resolver_has_answers(struct cm_resolver *r) {
     return atomic_load(&r->has_answers);
 }
 
-bool resolver_answer(struct cm_resolver *r, struct cm_names *out) {
+struct cm_lookup *resolver_take(struct cm_resolver *r) {
     if (!atomic_load(&r->has_answers))
-        return false;
+        return NULL;
     pthread_mutex_lock(&r->lock);
-    struct lookup *lookup = r->answers;
+    struct cm_lookup *lookup = r->answers;
     if (lookup && !(r->answers = lookup->next))
         r->answers_tail = &r->answers;
     if (!r->answers)
         atomic_store(&r->has_answers, false);
     pthread_mutex_unlock(&r->lock);
-    if (!lookup)
-        return false;
+    return lookup;
+}
+
+void resolver_answer(struct cm_resolver *r, struct cm_lookup *lookup, struct cm_names *out) {
     *out = lookup->names;
+    cm_query_prefer(&lookup->query, out);
+    cm_query_end(&lookup->query, r->fabric);
     free(lookup);
-    return true;
 }
 
 const char *resolver_text(int error) {

@@ -114,6 +114,16 @@ struct fabric_ops {
                           uint64_t arg);
 
     /*
+     * The name is looked up inside of resolve_addrinfo, which may take as long as a name server does: not
+     * for the CM thread. What came of it is an event, ADDRINFO_RESOLVED or ADDRINFO_ERROR; or the call
+     * fails. Fails with ENOSYS where the library has no such calls (before librdmacm 60).
+     */
+    int (*resolve_addrinfo)(struct rdma_cm_id *id, const char *node, const char *service,
+                            const struct rdma_addrinfo *hints);
+    int (*query_addrinfo)(struct rdma_cm_id *id, struct rdma_addrinfo **out); /* once an event */
+    void (*free_addrinfo)(struct rdma_addrinfo *list);
+
+    /*
      * Page-aligned zeroed memory that this fabric can move fastest: on the software device a
      * sealed memfd that peers map, elsewhere anonymous memory. bytes is a multiple of the page
      * size. NULL and errno. Registering it is still the caller's.

@@ -4,8 +4,8 @@
  *
  * The table is constant. Calls that the headers define as macros, or whose prototypes changed
  * between rdma-core releases, get a small wrapper here; everything else is the function itself.
- * rdma_write_cm_event() came with librdmacm 60, so it is looked up at run time: one binary, built
- * with old headers, uses it where it exists.
+ * rdma_write_cm_event() and rdma_resolve_addrinfo() came with librdmacm 60, so they are looked up at
+ * run time: one binary, built with old headers, uses them where they exist.
  *
  * Threads: as thread-safe as rdma-core. The lookup runs once, guarded by an atomic.
  */
@@ -51,8 +51,7 @@ static int write_cm_event_missing(struct rdma_cm_id *id, enum rdma_cm_event_type
     return -1;
 }
 
-static write_cm_event_fn *find_write_cm_event(void) {
-    static const char name[] = "rdma_write_cm_event";
+static void *find(const char *name) {
     void *symbol = dlsym(RTLD_DEFAULT, name);
     if (!symbol) {
         /* A program that loaded us with RTLD_LOCAL keeps our dependencies out of the default
@@ -63,7 +62,7 @@ static write_cm_event_fn *find_write_cm_event(void) {
             dlclose(library); /* our own link keeps it loaded */
         }
     }
-    return symbol ? (write_cm_event_fn *)symbol : write_cm_event_missing;
+    return symbol;
 }
 
 /* The first call must not come from a signal handler, as dlsym locks: a doorbell's probe is it. */
@@ -72,10 +71,35 @@ static int system_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type 
     static _Atomic(write_cm_event_fn *) found;
     write_cm_event_fn *fn = atomic_load_explicit(&found, memory_order_acquire);
     if (!fn) {
-        fn = find_write_cm_event(); /* several threads may: they find the same */
+        fn = (write_cm_event_fn *)find("rdma_write_cm_event");
+        if (!fn)
+            fn = write_cm_event_missing;
+        /* several threads may: they find the same */
         atomic_store_explicit(&found, fn, memory_order_release);
     }
     return fn(id, event, status, arg);
+}
+
+typedef int resolve_addrinfo_fn(struct rdma_cm_id *id, const char *node, const char *service,
+                                const struct rdma_addrinfo *hints);
+typedef int query_addrinfo_fn(struct rdma_cm_id *id, struct rdma_addrinfo **out);
+
+/* Searched for at every call: there is one a name. */
+static int system_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service,
+                                   const struct rdma_addrinfo *hints) {
+    resolve_addrinfo_fn *fn = (resolve_addrinfo_fn *)find("rdma_resolve_addrinfo");
+    if (fn)
+        return fn(id, node, service, hints);
+    errno = ENOSYS;
+    return -1;
+}
+
+static int system_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **out) {
+    query_addrinfo_fn *fn = (query_addrinfo_fn *)find("rdma_query_addrinfo");
+    if (fn)
+        return fn(id, out);
+    errno = ENOSYS;
+    return -1;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -213,6 +237,9 @@ const struct fabric_ops fabric_system = {
     .get_src_port = rdma_get_src_port,
     .set_option = rdma_set_option,
     .write_cm_event = system_write_cm_event,
+    .resolve_addrinfo = system_resolve_addrinfo,
+    .query_addrinfo = system_query_addrinfo,
+    .free_addrinfo = rdma_freeaddrinfo,
 
     .mem_alloc = system_mem_alloc,
     .mem_free = system_mem_free,
