@@ -26,12 +26,26 @@ static struct mailbox box;
 static int epoll_fd;
 static bool user_events;
 
+/* The software device's, with as many events at a time as the test lets through. */
+static struct fabric_ops fabric;
+static int let_through;
+
+static int get_some(struct rdma_event_channel *channel, struct rdma_cm_event **event) {
+    if (let_through-- > 0)
+        return fabric_soft.get_cm_event(channel, event);
+    errno = EAGAIN;
+    return -1;
+}
+
 static int open_box(void **state) {
+    fabric = fabric_soft;
+    fabric.get_cm_event = get_some;
+    let_through = INT32_MAX;
     user_events = *state != NULL;
     memset(&box, 0, sizeof box);
     inbox_init(&box.inbox);
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (epoll_fd < 0 || doorbell_open(&box.bell, &fabric_soft, user_events) != 0)
+    if (epoll_fd < 0 || doorbell_open(&box.bell, &fabric, user_events) != 0)
         return -1;
     return doorbell_watch(&box.bell, epoll_fd, &box);
 }
@@ -239,8 +253,13 @@ static void an_event_of_another_generation_slot_or_verb_is_stray(void **state) {
         doorbell_arm(&box.bell);
         mailbox_post(&box, &item, 3, 4, 5); /* its number is that one */
         doorbell_disarm(&box.bell);
+        let_through = 1;
         doorbell_drain(&box.bell);
         assert_int_equal(box.bell.last_arg >> DOORBELL_RECORD_BITS, number);
+        assert_int_equal(box.bell.stray, i + 1);
+        assert_int_equal(box.bell.heard, i);
+        let_through = INT32_MAX;
+        doorbell_drain(&box.bell);
         assert_int_equal(box.bell.stray, i + 1);
         assert_int_equal(box.bell.heard, i + 1);
         assert_ptr_equal(inbox_take(&box.inbox), &item);
