@@ -15,3 +15,15 @@ add_library(sluice_dependencies INTERFACE)
 target_link_libraries(sluice_dependencies INTERFACE PkgConfig::rdmacm PkgConfig::ibverbs
                       PkgConfig::urcu PkgConfig::hwloc PkgConfig::sodium Threads::Threads
                       ${CMAKE_DL_LIBS})
+
+# Values that newer headers have: a switch lists them where they exist, and so stays complete everywhere.
+include(CheckSourceCompiles)
+set(CMAKE_REQUIRED_LIBRARIES PkgConfig::ibverbs)
+foreach(value IBV_WR_FLUSH IBV_EVENT_DEVICE_SPEED_CHANGE)
+  check_source_compiles(C "#include <infiniband/verbs.h>
+    int main(void) { return ${value}; }" HAVE_${value})
+  if(HAVE_${value})
+    target_compile_definitions(sluice_dependencies INTERFACE HAVE_${value})
+  endif()
+endforeach()
+unset(CMAKE_REQUIRED_LIBRARIES)

@@ -168,6 +168,9 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
     case IBV_EVENT_CLIENT_REREGISTER:
     case IBV_EVENT_GID_CHANGE:
     case IBV_EVENT_WQ_FATAL: /* no work queues */
+#ifdef HAVE_IBV_EVENT_DEVICE_SPEED_CHANGE
+    case IBV_EVENT_DEVICE_SPEED_CHANGE: /* nothing here is reckoned from a port's rate */
+#endif
         break;
     }
 }

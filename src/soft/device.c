@@ -70,6 +70,9 @@ static void *element_of(const struct ibv_async_event *event) {
     case IBV_EVENT_SM_CHANGE:
     case IBV_EVENT_CLIENT_REREGISTER:
     case IBV_EVENT_GID_CHANGE:
+#ifdef HAVE_IBV_EVENT_DEVICE_SPEED_CHANGE
+    case IBV_EVENT_DEVICE_SPEED_CHANGE:
+#endif
         break;
     }
     return NULL;

@@ -157,6 +157,9 @@ static int check_opcode(struct soft_qp *qp, const struct ibv_send_wr *wr) {
         return wr->num_sge ? EINVAL : soft_mw_check(qp, wr);
     case IBV_WR_TSO:
     case IBV_WR_DRIVER1:
+#ifdef HAVE_IBV_WR_FLUSH
+    case IBV_WR_FLUSH:
+#endif
     case IBV_WR_ATOMIC_WRITE:
         break;
     }

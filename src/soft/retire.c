@@ -130,6 +130,9 @@ enum ibv_wc_opcode soft_wc_opcode(unsigned opcode) {
     case IBV_WR_SEND_WITH_INV:
     case IBV_WR_TSO:
     case IBV_WR_DRIVER1:
+#ifdef HAVE_IBV_WR_FLUSH
+    case IBV_WR_FLUSH:
+#endif
     case IBV_WR_ATOMIC_WRITE:
         break;
     }
