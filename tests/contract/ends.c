@@ -187,7 +187,7 @@ struct ibv_wc ct_poll_at(struct ibv_cq *cq, struct ct_where at) {
     memset(&wc, 0x5a, sizeof wc); /* what the device leaves out shows */
     for (;;) {
         int n = ibv_poll_cq(cq, 1, &wc);
-        assert_in_range(n, 0, 1);
+        assert_uint_in_range(n, 0, 1);
         if (n == 1)
             return wc;
         if (ct_now_ms() > end)

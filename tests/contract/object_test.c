@@ -69,7 +69,7 @@ static void the_port_is_ethernet_and_active(void **state) {
     assert_int_equal(attr.state, IBV_PORT_ACTIVE);
     assert_int_equal(attr.link_layer, IBV_LINK_LAYER_ETHERNET);
     assert_int_equal(attr.lid, 0);
-    assert_in_range(attr.active_mtu, IBV_MTU_1024, IBV_MTU_4096);
+    assert_uint_in_range(attr.active_mtu, IBV_MTU_1024, IBV_MTU_4096);
     assert_true(attr.max_mtu >= attr.active_mtu);
     assert_true(attr.gid_tbl_len > 0 && attr.pkey_tbl_len > 0);
     assert_true(attr.max_msg_sz >= 1u << 23);

@@ -200,7 +200,7 @@ static void poll_returns_no_more_than_asked(void **state) {
     uint64_t end = ct_now_ms() + (uint64_t)facts.wait_ms;
     while (seen < 5 && ct_now_ms() < end) {
         int n = ibv_poll_cq(a.scq, 2, wc);
-        assert_in_range(n, 0, 2);
+        assert_uint_in_range(n, 0, 2);
         for (int i = 0; i < n; i++)
             assert_int_equal(wc[i].wr_id, seen++);
     }

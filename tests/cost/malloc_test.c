@@ -483,7 +483,7 @@ static void a_buffer_for_another_thread_costs_one_lock(void **state) {
             break;
     }
     assert_int_equal(mappings, 0);
-    assert_in_range(sender_locks, 1, 2 * STEADY + 100);
+    assert_uint_in_range(sender_locks, 1, 2 * STEADY + 100);
     assert_true(locks - sender_locks <= 2 * STEADY / 32);
     assert_true(allocations <= 2 * STEADY / 64);
     close_sides();

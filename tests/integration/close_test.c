@@ -280,7 +280,7 @@ static void closing_a_node_in_every_state_ends_its_peers(void **state) {
         }
         uint64_t start = sluice_now();
         side_close(&side, 0);
-        assert_in_range(sluice_now() - start, 0, 5000 * MS);
+        assert_uint_in_range(sluice_now() - start, 0, 5000 * MS);
         if (row == 1)
             peer_tell(&peer, "accept");
         if (row == 1)

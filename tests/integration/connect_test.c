@@ -213,7 +213,7 @@ static void an_undecided_request_ends_in_time_on_both_sides(void **state) {
     c.at_b = side_dial(&c.b, c.port, NULL);
     c.at_a = side_expect(&c.a, SLUICE_CONNECT).event.session;
     side_expect_closed(&c.a, SLUICE_REASON_TIMEOUT);
-    assert_in_range(sluice_now() - start, 250 * MS, 5000 * MS);
+    assert_uint_in_range(sluice_now() - start, 250 * MS, 5000 * MS);
     side_expect_closed(&c.b, SLUICE_REASON_TIMEOUT);
     assert_int_equal(sluice_accept(c.at_a, NULL), SLUICE_ECLOSED); /* too late */
     couple_close(&c);
@@ -228,13 +228,13 @@ static void a_dialer_gives_up_in_time(void **state) {
     uint64_t start = sluice_now();
     side_dial(&side, port, &(sluice_link_options){.timeout_ns = 300 * MS});
     side_expect_closed(&side, SLUICE_REASON_TIMEOUT);
-    assert_in_range(sluice_now() - start, 250 * MS, 5000 * MS);
+    assert_uint_in_range(sluice_now() - start, 250 * MS, 5000 * MS);
     peer_expect(&peer, "asked ");
     peer_tell(&peer, "accept"); /* rdma_cm does not tell it before that nobody waits any more */
     peer_expect(&peer, "accepted status=0");
     start = sluice_now();
     peer_expect(&peer, "closed ");
-    assert_in_range(sluice_now() - start, 0, 3000 * MS);
+    assert_uint_in_range(sluice_now() - start, 0, 3000 * MS);
     side_close(&side, 0);
     peer_quit(&peer);
 }

@@ -92,7 +92,7 @@ static void one_writable_for_every_time_the_window_was_full(void **state) {
                 assert_int_equal(status, SLUICE_EAGAIN);
             }
             if (episode == 1)
-                assert_in_range(n, windows[i], windows[i] + (it_soft() ? 0 : DEFAULT_CREDITS));
+                assert_uint_in_range(n, windows[i], windows[i] + (it_soft() ? 0 : DEFAULT_CREDITS));
             kill(peer.pid, SIGCONT);
             while (counts.outcomes < sent || counts.received < sent || counts.writables < episode) {
                 struct note note;
@@ -100,7 +100,7 @@ static void one_writable_for_every_time_the_window_was_full(void **state) {
                 count(&counts, &note, 700);
             }
             side_expect_nothing(&side);
-            assert_in_range(counts.writables, episode, fulls); /* the same on soft */
+            assert_uint_in_range(counts.writables, episode, fulls); /* the same on soft */
         }
         side_close(&side, 0);
         peer_quit(&peer);

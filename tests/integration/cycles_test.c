@@ -97,7 +97,7 @@ static void a_thousand_sessions_leave_nothing_behind(void **state) {
     uint64_t until = sluice_now() + 10000 * MS; /* its descriptors of the last one may linger */
     while (it_entries(path) > peer_fds && sluice_now() < until)
         ;
-    assert_in_range(it_entries(path), 0, peer_fds);
+    assert_uint_in_range(it_entries(path), 0, peer_fds);
     side_close(&side, 0);
     peer_quit(&peer);
 }

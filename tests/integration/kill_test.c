@@ -69,7 +69,7 @@ static void survivor_ends(struct survivor *s, uint64_t within_ns) {
     while (!s->closed && sluice_now() - start < LIMIT_NS)
         survivor_turn(s, false, 100 * MS);
     must(s->closed);
-    assert_in_range(sluice_now() - start, 0, within_ns);
+    assert_uint_in_range(sluice_now() - start, 0, within_ns);
     if (s->end.reason != SLUICE_REASON_PEER_LOST)
         print_error("closed: %s (%u)\n", sluice_reason_text(s->end.reason), s->end.vendor);
     assert_int_equal(s->end.reason, SLUICE_REASON_PEER_LOST);
@@ -156,7 +156,7 @@ static void a_kill_during_the_dial_ends_it(void **state) {
         struct note note;
         peer_run(&peer, "session_peer", "listen", "ask");
         side_dial(&side, atoi(peer_expect(&peer, "port ")), NULL);
-        for (unsigned i = 0; round % 2 && !peer_ready(&peer); i++)
+        while (round % 2 && !peer_ready(&peer))
             must(!side_next(&side, &note, MS)); /* half of them: it was asked already */
         peer_kill(&peer);
         must(side_next(&side, &note, LIMIT_NS));

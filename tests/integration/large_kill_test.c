@@ -97,7 +97,7 @@ static void round_ends(struct round *r, sluice_reason reason) {
     while (!f->closed && sluice_now() - start < LIMIT_NS)
         flow_turn(f, 10 * MS);
     must(f->closed);
-    assert_in_range(sluice_now() - start, 0, END_NS);
+    assert_uint_in_range(sluice_now() - start, 0, END_NS);
     if (f->end.event.reason != reason)
         print_error("closed: %s (%s), expected %s\n", sluice_reason_text(f->end.event.reason),
                     f->end.info.close_text, sluice_reason_text((int)reason));

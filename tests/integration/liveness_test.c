@@ -64,7 +64,7 @@ static uint64_t assert_within(uint64_t since_ns, uint64_t limit_ns) {
     if (stalled_ns > 0)
         print_message("the machine stood still for %llu us\n",
                       (unsigned long long)(stalled_ns / 1000));
-    assert_in_range(took, 0, limit_ns + stalled_ns);
+    assert_uint_in_range(took, 0, limit_ns + stalled_ns);
     return took;
 }
 

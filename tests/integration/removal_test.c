@@ -226,7 +226,7 @@ static void closing_at_the_same_moment(void **state) {
         if (i % 2)
             poll(NULL, 0, (int)(495 + i)); /* about when the loops are taken care of */
         couple_close(&c);
-        assert_in_range(sluice_now() - start, 0, REMOVAL_NS);
+        assert_uint_in_range(sluice_now() - start, 0, REMOVAL_NS);
     }
 }
 

@@ -73,9 +73,9 @@ static void a_crowded_listener_is_busy_until_time_runs_out(void **state) {
     side_dial(&third, c.port, &(sluice_link_options){.timeout_ns = 300 * MS});
     struct note note = side_expect(&third, SLUICE_CLOSED);
     assert_int_equal(note.event.reason, SLUICE_REASON_BUSY);
-    assert_in_range(sluice_now() - start, 250 * MS, 5000 * MS);
-    assert_in_range(note.info.tries, 2, 12); /* pauses of 10 ms at least, and they double */
-    assert_int_equal(note.info.cm_event, 8); /* REJECTED */
+    assert_uint_in_range(sluice_now() - start, 250 * MS, 5000 * MS);
+    assert_uint_in_range(note.info.tries, 2, 12); /* pauses of 10 ms at least, and they double */
+    assert_int_equal(note.info.cm_event, 8);      /* REJECTED */
     side_close(&third, 0);
     couple_close(&c);
 }

@@ -100,7 +100,7 @@ static void descriptors_are_back_at(unsigned before) {
     uint64_t until = sluice_now() + 10000 * MS;
     while (it_entries("/proc/self/fd") > before && sluice_now() < until)
         poll(NULL, 0, 1);
-    assert_in_range(it_entries("/proc/self/fd"), 0, before);
+    assert_uint_in_range(it_entries("/proc/self/fd"), 0, before);
 }
 
 static void storms_of(const sluice_node_options *options) {

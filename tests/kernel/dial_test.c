@@ -85,8 +85,8 @@ static void a_full_listener_is_busy_until_it_has_room(void **state) {
         guest_expect_end(&third, SLUICE_REASON_BUSY, 28, RDMA_CM_EVENT_REJECTED, 28).info.tries, 1);
     guest_dial(&third, it_host(), c.port, &(sluice_link_options){.timeout_ns = 1000 * MS});
     struct note note = guest_expect_end(&third, SLUICE_REASON_BUSY, 28, RDMA_CM_EVENT_REJECTED, 28);
-    assert_in_range(sluice_now() - start, 900 * MS, 20000 * MS);
-    assert_in_range(note.info.tries, 2, 12); /* pauses of 10 ms at least, and they double */
+    assert_uint_in_range(sluice_now() - start, 900 * MS, 20000 * MS);
+    assert_uint_in_range(note.info.tries, 2, 12); /* pauses of 10 ms at least, and they double */
     /* And one that waits is let in as soon as the other is gone. */
     sluice_session waiting =
         side_dial(&third, c.port, &(sluice_link_options){.timeout_ns = LIMIT_NS});
@@ -183,7 +183,7 @@ static void dials_in_vain_leave_no_memory(void **state) {
     size_t now = it_rss();
     print_message("%zd KiB more\n", ((ssize_t)now - (ssize_t)before) / 1024);
     /* An id is a kilobyte and a session eight: one of 150 dials would show. */
-    assert_in_range(now, 0, before + (128u << 10));
+    assert_uint_in_range(now, 0, before + (128u << 10));
     couple_close(&c);
 }
 

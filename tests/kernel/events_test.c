@@ -109,7 +109,7 @@ static void the_end_of_timewait_changes_nothing(void **state) {
         while ((seen = cm_events("TIMEWAIT_EXIT")) == 0 && sluice_now() < wait)
             ;
     }
-    assert_in_range(seen, 1, 2);
+    assert_uint_in_range(seen, 1, 2);
     side_expect_closed(&b, SLUICE_REASON_LOCAL_CLOSE);
     side_close(&b, 0);
     side_close(&a, 0);
@@ -138,7 +138,7 @@ static void an_address_nobody_has_is_unreachable(void **state) {
     assert_true(note.event.vendor == ETIMEDOUT || note.event.vendor == EHOSTUNREACH);
     assert_int_equal(note.info.cm_event, RDMA_CM_EVENT_ADDR_ERROR);
     assert_int_equal(note.info.cm_status, -(int)note.event.vendor);
-    assert_in_range(sluice_now() - start, 0, 10000 * MS);
+    assert_uint_in_range(sluice_now() - start, 0, 10000 * MS);
     assert_int_equal(cm_events("ADDR_ERROR"), 1);
     side_close(&side, 0);
 }
@@ -149,7 +149,7 @@ static void a_network_without_a_route_is_unreachable_at_once(void **state) {
     uint64_t start = sluice_now();
     dial_host(&side, FAR_HOST, 7471, 30000 * MS);
     guest_expect_end(&side, SLUICE_REASON_UNREACHABLE, ENETUNREACH, -1, -1);
-    assert_in_range(sluice_now() - start, 0, 10000 * MS);
+    assert_uint_in_range(sluice_now() - start, 0, 10000 * MS);
     side_close(&side, 0);
 }
 
@@ -168,7 +168,7 @@ static void unreachable_ends_a_dial_at_once(void **state) {
     neighbour(MUTE_HOST, MAC_TWO);
     guest_expect_end(&side, SLUICE_REASON_UNREACHABLE, ETIMEDOUT, RDMA_CM_EVENT_UNREACHABLE,
                      -ETIMEDOUT);
-    assert_in_range(sluice_now() - start, 0, 10000 * MS);
+    assert_uint_in_range(sluice_now() - start, 0, 10000 * MS);
     assert_int_equal(cm_events("UNREACHABLE"), 1);
     neighbour_gone(MUTE_HOST);
     side_close(&side, 0);

@@ -135,7 +135,7 @@ static void traffic_ends_and_the_device_goes(void **state) {
     }
     assert_int_equal(outcomes, sent);
     removed_in_time(removal, &side, NULL);
-    assert_in_range(sluice_now() - start, 0, REMOVAL_NS);
+    assert_uint_in_range(sluice_now() - start, 0, REMOVAL_NS);
     side_close(&side, 0);
     peer_quit(&peer);
 }
@@ -218,7 +218,7 @@ static void a_device_that_comes_back_is_used_and_nothing_is_left(void **state) {
     struct guest_level now = guest_level_back_at(&before);
     assert_int_equal(now.fds, before.fds);
     assert_int_equal(now.threads, before.threads);
-    assert_in_range(now.resident, 0, before.resident + (2u << 20));
+    assert_uint_in_range(now.resident, 0, before.resident + (2u << 20));
 }
 
 #define REMOVAL_TEST(fn, mode, handlers)                                                           \

@@ -77,7 +77,7 @@ static void a_grace_delivers_everything_accepted(void **state) {
     assert_int_equal(pair_send(&p.b, 1, 1, NULL), SLUICE_ECLOSED);
     while (outcomes < COUNT) {
         event = pair_expect(&p, &p.b, SLUICE_SENT);
-        assert_in_range(event.tag, 1, COUNT);
+        assert_uint_in_range(event.tag, 1, COUNT);
         assert_false(seen[event.tag]);
         seen[event.tag] = true;
         outcomes++;
@@ -301,7 +301,7 @@ static void cycles_leave_nothing_behind(void **state) {
     /* What is left is spare, for the next session. */
     assert_int_equal(pool_in_use(p.a.node->rx_pool), p.a.loop->shared.queue.spare);
     assert_int_equal(pool_in_use(p.b.node->rx_pool), p.b.loop->shared.queue.spare);
-    assert_in_range(p.a.loop->shared.queue.spare, GRANT_MIN, 32);
+    assert_uint_in_range(p.a.loop->shared.queue.spare, GRANT_MIN, 32);
     assert_int_equal(p.a.loop->cq_used + p.b.loop->cq_used, entries);
     assert_int_equal(sluice_loop_close(p.b.loop), 0);
     pair_close(&p);

@@ -73,7 +73,7 @@ static void closed_is_not_crowded_out(void **state) {
     unsigned polls = 1;
     while (poll_one(&c).type != SLUICE_CLOSED && polls < BACKLOG)
         polls++;
-    assert_in_range(polls, 1, FAIR);
+    assert_uint_in_range(polls, 1, FAIR);
     pair_close(&c.p);
 }
 
@@ -86,7 +86,7 @@ static void a_wake_is_not_crowded_out(void **state) {
     unsigned polls = 1;
     while (poll_one(&c).type != SLUICE_WAKE && polls < BACKLOG)
         polls++;
-    assert_in_range(polls, 1, FAIR);
+    assert_uint_in_range(polls, 1, FAIR);
     pair_close(&c.p);
 }
 
@@ -101,7 +101,7 @@ static void messages_are_not_crowded_out(void **state) {
         sluice_wake(c.p.a.loop);
         assert_true(poll_one(&c).type != 0);
     }
-    assert_in_range(c.messages, BACKLOG / 2 - 1, BACKLOG / 2 + 1);
+    assert_uint_in_range(c.messages, BACKLOG / 2 - 1, BACKLOG / 2 + 1);
     pair_close(&c.p);
 }
 

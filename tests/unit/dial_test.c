@@ -247,7 +247,7 @@ static void pauses_grow_and_are_spread(void **state) {
             assert_int_equal(dialer.tries, i + 1);
             uint64_t pause = conn->step_ns - dialer.now_ns;
             assert_int_equal(pause, base / 2 + (base * spreads[r] >> 32));
-            assert_in_range(pause, base / 2, base * 3 / 2 - 1);
+            assert_uint_in_range(pause, base / 2, base * 3 / 2 - 1);
             dialer.now_ns = conn->step_ns - 1; /* not a moment earlier */
             pair_expect_nothing(&p, &p.b);
             assert_int_equal(dialer.tries, i + 1);

@@ -268,7 +268,7 @@ static void nothing_is_lost_without_draining(void **state) {
         doorbell_disarm(&bell);
     }
     for (int drains = 0; readable(0); drains++) {
-        assert_in_range(drains, 0, 20);
+        assert_uint_in_range(drains, 0, 20);
         doorbell_drain(&bell);
     }
     doorbell_arm(&bell);

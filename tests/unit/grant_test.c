@@ -112,7 +112,7 @@ static void a_peer_that_says_a_word_now_and_then_gets_no_more(void **state) {
         pair_clock += 2 * SECOND;
         quiesce(&p);
     }
-    assert_in_range(pair_session(&p.a)->grant, 4, 8);
+    assert_uint_in_range(pair_session(&p.a)->grant, 4, 8);
     pair_close(&p);
 }
 
@@ -131,11 +131,11 @@ static void a_quiet_peer_gives_back_all_but_four(void **state) {
                 assert_covered(&p.a);
             }
             assert_int_equal(pair_session(&p.a)->grant, GRANT_MIN);
-            assert_in_range(pair_session(&p.b)->tx_credits, 3, 4);
+            assert_uint_in_range(pair_session(&p.b)->tx_credits, 3, 4);
             assert_int_equal(p.a.loop->grant_look_ns, UINT64_MAX); /* nothing more to look at */
             assert_int_equal(p.a.closed + p.b.closed, 0);
             /* The receives are spare: the next growth takes them. */
-            assert_in_range(pool_in_use(p.a.node->rx_pool), 32, 40);
+            assert_uint_in_range(pool_in_use(p.a.node->rx_pool), 32, 40);
         }
         pair_close(&p);
     }

@@ -93,7 +93,7 @@ static unsigned hoard_all(struct pair *p, sluice_msg **hoard) {
         for (size_t bytes = 1 << 20; bytes >= 64; bytes /= 2)
             while (count < HOARD && sluice_alloc(side->node, bytes, &hoard[count]) == 0)
                 count++;
-    assert_in_range(count, 1, HOARD - 1);
+    assert_uint_in_range(count, 1, HOARD - 1);
     return count;
 }
 

@@ -137,7 +137,7 @@ static void use_up(struct pair *p) {
     assert_true(sluice_poll(p->a.loop, NULL, 0, 0) >= 0);
     while (hoarded < HOARD && (hoard[hoarded] = message_get(p->a.node->pool, SIZE)))
         hoarded++;
-    assert_in_range(hoarded, 1, HOARD - 1);
+    assert_uint_in_range(hoarded, 1, HOARD - 1);
 }
 
 static void give_back_all(struct pair *p) {

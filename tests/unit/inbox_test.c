@@ -119,7 +119,7 @@ static void many_producers_keep_their_order(void **state) {
         free(producers[i].records);
     }
     assert_int_equal(wrong, 0);
-    assert_in_range(woke, 1, PRODUCERS * RECORDS);
+    assert_uint_in_range(woke, 1, PRODUCERS * RECORDS);
     assert_true(inbox_empty(&box));
 }
 

@@ -146,7 +146,7 @@ static void more_kept_than_credits_leave_the_peer_two(void **state) {
             back += 2;
             unsigned count = keep_all(&p, msgs, COUNT);
             struct session *r = pair_session(&p.a);
-            assert_in_range(count, r->grant + 1, COUNT);
+            assert_uint_in_range(count, r->grant + 1, COUNT);
             assert_int_equal(kept(&p.a), count);
             assert_int_equal(r->grant - (r->kept - r->debt), CREDIT_RESERVE);
             assert_complete(&p, count);
@@ -232,7 +232,8 @@ static void large_messages_of_one_poll_hold_a_credit_each(void **state) {
                     msgs[count++] = events[i].msg;
                 }
             }
-            assert_in_range(count, MOST - cut * 2, MOST); /* frames of one that waits for its end */
+            assert_uint_in_range(count, MOST - cut * 2,
+                                 MOST); /* frames of one that waits for its end */
             assert_complete(&p, count);
             assert_int_equal(pair_session(&p.a)->debt, 0);
             for (unsigned i = 0; i < count; i++) {
@@ -264,7 +265,7 @@ static void kept_in_a_moment_and_freed_costs_nothing(void **state) {
         }
         quiesce(&p);
         assert_complete(&p, 0);
-        assert_in_range(pool_in_use(p.a.node->rx_pool), before - 4, before + 4);
+        assert_uint_in_range(pool_in_use(p.a.node->rx_pool), before - 4, before + 4);
         pair_close(&p);
     }
 }

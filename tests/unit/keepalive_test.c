@@ -94,8 +94,8 @@ static void idle_sessions_stay_and_say_so(void **state) {
         tick(&p);
     assert_up(&p);
     /* One frame in 3/4 to 7/8 of an interval; a credit now and then is one, too. */
-    assert_in_range(posted(&p.a) - a, 100, 100 * 4 / 3 + 1);
-    assert_in_range(posted(&p.b) - b, 100, 100 * 4 / 3 + 1);
+    assert_uint_in_range(posted(&p.a) - a, 100, 100 * 4 / 3 + 1);
+    assert_uint_in_range(posted(&p.b) - b, 100, 100 * 4 / 3 + 1);
     assert_credits_complete(&p.a, &p.b);
     assert_credits_complete(&p.b, &p.a);
     assert_int_equal(pair_send(&p.a, 100, 1, NULL), 0);
@@ -127,8 +127,8 @@ static void the_longer_interval_counts(void **state) {
     uint32_t a = posted(&p.a), b = posted(&p.b);
     for (unsigned i = 0; i < TICKS(10); i++)
         tick(&p);
-    assert_in_range(posted(&p.a) - a, 10, 14);
-    assert_in_range(posted(&p.b) - b, 10, 14);
+    assert_uint_in_range(posted(&p.a) - a, 10, 14);
+    assert_uint_in_range(posted(&p.b) - b, 10, 14);
     pair_close(&p);
 }
 
@@ -190,7 +190,7 @@ static void who_only_receives_says_that_it_lives(void **state) {
     }
     assert_up(&p);
     assert_int_equal(posted(&p.b) - b, TICKS(20) / 8); /* nothing but its messages */
-    assert_in_range(posted(&p.a) - a, 20, 27);
+    assert_uint_in_range(posted(&p.a) - a, 20, 27);
     pair_close(&p);
 }
 
@@ -236,7 +236,7 @@ static void a_silent_peer_is_closed(void **state) {
             assert_int_equal(pair_send(side, k == 5 ? 100000 : 100, k, SLUICE_SEND(.tag = k + 1)),
                              0);
         unsigned ticks = ticks_until_closed(side, &end, &outcomes, &unknown);
-        assert_in_range(ticks, TICKS(1) - TICKS(1) * 7 / 8 + TICKS(1) / 2, TICKS(2));
+        assert_uint_in_range(ticks, TICKS(1) - TICKS(1) * 7 / 8 + TICKS(1) / 2, TICKS(2));
         assert_int_equal(end.reason, SLUICE_REASON_KEEPALIVE);
         assert_int_equal(end.status, SLUICE_EUNKNOWN);
         assert_int_equal(end.vendor, 0);
@@ -336,7 +336,7 @@ static void a_silent_peer_is_closed_beside_traffic(void **state) {
     }
     assert_int_equal(watch.closed.id, p.a.session.id);
     assert_int_equal(watch.reason, SLUICE_REASON_KEEPALIVE);
-    assert_in_range(ticks, TICKS(1), TICKS(2));
+    assert_uint_in_range(ticks, TICKS(1), TICKS(2));
     assert_true(watch.messages > 1000);
     assert_int_equal(p.a.loop->totals.empty_turns - empty, 0);
     assert_int_equal(waiting, 0);
@@ -540,7 +540,7 @@ static void a_thousand_idle_sessions_cost_nothing_to_speak_of(void **state) {
         }
         assert_int_equal(sluice_poll(l, NULL, 0, 0), 0);
     }
-    assert_in_range(l->looks, SECONDS * 8 / 10 - 10, SECONDS * 8 / 10 + 10);
+    assert_uint_in_range(l->looks, SECONDS * 8 / 10 - 10, SECONDS * 8 / 10 + 10);
     assert_int_equal(l->look_visits, l->looks * N);
     /* 800 visits in a second: at far more than a microsecond for each still below 1 % of a CPU. */
     assert_true(l->look_visits / SECONDS <= 1000);

@@ -178,7 +178,7 @@ static void too_few_descriptors_are_told_with_limit_need_and_remedy(void **state
     assert_int_equal(need_make(&need, &in, text, sizeof text), -EMFILE);
     assert_non_null(strstr(text, "a node opens 20 files, 10 are open and RLIMIT_NOFILE is 29"));
     assert_non_null(strstr(text, "`ulimit -n 530` or LimitNOFILE= raises it"));
-    assert_in_range(strlen(text), 1, 159);
+    assert_uint_in_range(strlen(text), 1, 159);
     in.files_peer = 0; /* a device that needs none for its peers */
     limits.files_max = 30;
     assert_int_equal(need_make(&need, &in, text, sizeof text), 0);

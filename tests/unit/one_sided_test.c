@@ -267,7 +267,7 @@ static void atomics_of_two_sessions_sum_up(void **state) {
     uint64_t value;
     memcpy(&value, there(&m), 8);
     assert_int_equal(value, 2 * COUNT);
-    assert_in_range(most, 1, 16);
+    assert_uint_in_range(most, 1, 16);
     free(seen);
     memory_close(&m);
 }
@@ -383,7 +383,7 @@ static void a_session_that_ends_tells_of_every_operation(void **state) {
         for (unsigned i = 1; i <= COUNT; i++)
             assert_int_equal(outcomes[i], 1);
         if (way == 2)
-            assert_in_range(good, DONE, COUNT - 1);
+            assert_uint_in_range(good, DONE, COUNT - 1);
         assert_int_equal(sluice_put(s, m.here, 0, 8, &m.token, 0, NULL), SLUICE_ECLOSED);
         assert_int_equal(sluice_region_close(m.here), 0);
         memory_close(&m);

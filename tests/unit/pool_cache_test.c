@@ -63,7 +63,7 @@ static void a_home_that_has_enough_gets_no_more(void **state) {
         assert_non_null(held[i] = pool_get(pool, a, 1000));
     for (int i = 0; i < COUNT; i++)
         pool_put(pool, b, held[i]);
-    assert_in_range(atomic_load(&a->home.bytes), 0, 8 * MIB / 64 + 2 * KIB);
+    assert_uint_in_range(atomic_load(&a->home.bytes), 0, 8 * MIB / 64 + 2 * KIB);
     struct pool_count count;
     pool_cache_figures(b, &count);
     assert_true(count.cached > 0);
@@ -114,11 +114,9 @@ static void returns_to_a_sleeping_cache_are_not_lost_to_others(void **state) {
     struct pool *pool = open_pool(MIB);
     struct pool_cache *sleeper = pool_cache_open(pool), *b = pool_cache_open(pool);
     struct sluice_msg *chain = NULL, *msg;
-    uint64_t count = 0;
     while ((msg = pool_get(pool, sleeper, 1000)) != NULL) {
         msg->next = chain;
         chain = msg;
-        count++;
     }
     for (int i = 0; i < 10; i++) {
         struct sluice_msg *next = chain->next;

@@ -20,7 +20,7 @@ static void tell(const char *text, void *arg) {
     (void)arg;
     size_t at = strlen(told);
     int length = snprintf(told + at, sizeof told - at, "%s\n", text);
-    assert_in_range(length, 0, sizeof told - at - 1);
+    assert_uint_in_range(length, 0, sizeof told - at - 1);
 }
 
 /* Whether a report names a call from this function, which is short. */

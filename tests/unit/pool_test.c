@@ -233,7 +233,7 @@ static void buffers_do_not_overlap(void **state) {
         assert_non_null(msgs[i]);
         SANITIZE_UNPOISON(msgs[i]->data, msgs[i]->capacity);
         memset(msgs[i]->data - POOL_HEADROOM, i & 255, POOL_HEADROOM + msgs[i]->capacity);
-        assert_in_range(msgs[i]->lkey, 1, 1023);
+        assert_uint_in_range(msgs[i]->lkey, 1, 1023);
         const struct ibv_mr *mr = fake.mrs[msgs[i]->lkey];
         const uint8_t *start = msgs[i]->data - POOL_HEADROOM;
         assert_true(start >= (uint8_t *)mr->addr);

@@ -119,7 +119,7 @@ static void a_million_random_records(void **state) {
     }
     /* The generator reaches what it is meant to reach. */
     for (enum kind kind = REQ; kind < KINDS; kind++)
-        assert_in_range(good[kind], RANDOM_RECORDS / 100, RANDOM_RECORDS / 2);
+        assert_uint_in_range(good[kind], RANDOM_RECORDS / 100, RANDOM_RECORDS / 2);
     const sluice_reason reached[] = {SLUICE_REASON_NOT_SLUICE, SLUICE_REASON_MALFORMED,
                                      SLUICE_REASON_VERSION, SLUICE_REASON_UNSUPPORTED,
                                      SLUICE_REASON_VALUE};

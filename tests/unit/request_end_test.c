@@ -40,12 +40,13 @@ static void the_time_that_is_left_travels_with_the_request(void **state) {
     uint64_t deadline = pair_now(NULL) + 50 * SECOND;
     assert_int_equal(request(&p.b, 10, 1, SLUICE_SEND(.deadline_ns = deadline)), 0);
     sluice_event event = pair_expect(&p, &p.a, SLUICE_REQUEST);
-    assert_in_range(event.value, deadline, deadline + PAIR_LIMIT_NS);
+    assert_uint_in_range(event.value, deadline, deadline + PAIR_LIMIT_NS);
     /* More than 32 bits of microseconds hold. */
     deadline = pair_now(NULL) + 10000 * SECOND;
     assert_int_equal(request(&p.b, 10, 1, SLUICE_SEND(.deadline_ns = deadline)), 0);
     event = pair_expect(&p, &p.a, SLUICE_REQUEST);
-    assert_in_range(event.value, pair_now(NULL) + 4200 * SECOND, pair_now(NULL) + 4300 * SECOND);
+    assert_uint_in_range(event.value, pair_now(NULL) + 4200 * SECOND,
+                         pair_now(NULL) + 4300 * SECOND);
     pair_close(&p);
 }
 

@@ -278,7 +278,7 @@ static void memory_shortage_delays_and_loses_nothing(void **state) {
     pair_connect(&p, PAIR_LINK());
     while (count < 64 && (hoard[count] = pool_get(p.a.node->rx_pool, NULL, 256 << 10)))
         count++; /* of what is for receiving */
-    assert_in_range(count, 4, 63);
+    assert_uint_in_range(count, 4, 63);
     assert_int_equal(pair_send(&p.b, 700000, 1, NULL), 0);
     assert_int_equal(pair_send(&p.b, 10, 2, NULL), 0);
     pair_expect_nothing(&p, &p.a);

@@ -123,7 +123,7 @@ static void a_descriptor_that_is_slow_to_close_holds_nobody_up(void **state) {
     for (unsigned i = 0; i < 6; i++) /* more than there are threads for it */
         soft_foreign_close(lingering(&other[i]));
     assert_true(soft_now_ns() - start < SOON_NS);
-    assert_in_range(sv_closers(), 1, 4);
+    assert_uint_in_range(sv_closers(), 1, 4);
     for (unsigned i = 0; i < 6; i++)
         close(other[i]);
     sv_until(sv_closers() == 0);

@@ -143,7 +143,7 @@ static void memory_for_peers_is_zeroed_aligned_and_more_than_the_table_holds(voi
     }
     for (unsigned i = 0; i < N; i++)
         soft_mem_free(mem[i], 8192);
-    assert_in_range(sv_fds(), 0, fds + 1); /* the board stays for the life of the process */
+    assert_uint_in_range(sv_fds(), 0, fds + 1); /* the board stays for the life of the process */
 }
 
 /* ---- many -------------------------------------------------------------------------------------- */
@@ -189,7 +189,7 @@ static void two_hundred_pairs_share_one_completion_queue(void **state) {
     for (unsigned i = 0; i < MANY; i++) { /* all numbers differ */
         for (unsigned k = 0; k < i; k++)
             assert_true(qa[i]->qp_num != qa[k]->qp_num && qa[i]->qp_num != qb[k]->qp_num);
-        assert_in_range(qa[i]->qp_num, 2, 0xffffff);
+        assert_uint_in_range(qa[i]->qp_num, 2, 0xffffff);
     }
     for (unsigned i = 1; i < MANY; i++) {
         assert_int_equal(soft_destroy_qp(qa[i]), 0);

@@ -180,7 +180,7 @@ static void kill_one(bool child_left) {
     uint32_t took = sv_hear(s.fd);
     uint32_t stalled = (uint32_t)(stall_end() / 1000); /* the machine, not the device */
     assert_true(WIFSIGNALED(status));
-    assert_in_range(took, 0, 100000 + stalled);
+    assert_uint_in_range(took, 0, 100000 + stalled);
     expect_ok(&s);
     if (orphan) {
         kill((pid_t)orphan, SIGKILL);

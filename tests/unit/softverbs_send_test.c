@@ -138,7 +138,7 @@ static void poll_returns_no_more_than_asked(void **state) {
     unsigned next = 0;
     for (int most = 1; next < 8; most = most % 3 + 1) {
         int n = ibv_poll_cq(b.rcq, most, wc);
-        assert_in_range(n, 0, most);
+        assert_uint_in_range(n, 0, most);
         for (int i = 0; i < n; i++)
             assert_int_equal(wc[i].wr_id, next++);
     }
@@ -469,7 +469,7 @@ static void a_poll_of_one_gets_send_completions_between_receives(void **state) {
         if (wc.opcode == IBV_WC_SEND)
             sent_at = at;
     }
-    assert_in_range(sent_at, 1, 2);
+    assert_uint_in_range(sent_at, 1, 2);
 }
 
 int main(void) {

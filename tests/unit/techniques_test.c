@@ -36,7 +36,7 @@ static void traffic_without(uint32_t without) {
                     assert_int_equal(events[i].status, 0);
                     /* Each once; that of a large message is not in line. */
                     assert_int_equal(events[i].tag % 5, 1);
-                    assert_in_range(events[i].tag, 1, COUNT);
+                    assert_uint_in_range(events[i].tag, 1, COUNT);
                     assert_false(told[k][events[i].tag]);
                     told[k][events[i].tag] = true;
                     outcomes[k]++;

@@ -127,7 +127,7 @@ static void quick_handlers_are_no_stall(void **state) {
         turn(64);
     }
     assert_int_equal(totals()->stalls, 0);
-    assert_in_range(totals()->longest_turn_ns, 10000, 64 * 16 * 10000);
+    assert_uint_in_range(totals()->longest_turn_ns, 10000, 64 * 16 * 10000);
     pair_close(&pair);
 }
 
@@ -259,8 +259,8 @@ static void posts_and_polls_are_counted_with_what_was_in_them(void **state) {
     turn(64);
     uint64_t completions = totals()->completions - a_before.completions;
     assert_true(completions >= LOOP_CHAIN + 3);
-    assert_in_range(totals()->polls - a_before.polls, (completions + LOOP_BATCH - 1) / LOOP_BATCH,
-                    completions);
+    assert_uint_in_range(totals()->polls - a_before.polls,
+                         (completions + LOOP_BATCH - 1) / LOOP_BATCH, completions);
     uint64_t empty = totals()->polls;
     turn(64);
     assert_int_equal(totals()->polls, empty); /* one that finds nothing does not count */
