@@ -30,6 +30,8 @@ if(TARGET dropin-ibverbs)
           LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/sluice-soft" NAMELINK_SKIP)
 endif()
 install(FILES docs/man/sluice-soft.1 DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
+# The page that a message of the library names.
+install(FILES docs/two-hosts.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 install(EXPORT sluice-targets NAMESPACE sluice:: DESTINATION "${package_dir}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/sluice-config-version.cmake"

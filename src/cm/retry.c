@@ -13,6 +13,7 @@
  *
  * Owner: the CM thread.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,8 +53,26 @@ static bool trying(const struct cm_conn *conn) {
 
 /* ---- a try ----------------------------------------------------------------------------------- */
 
+/* A user with a second machine has to learn that it is the device, not the network, that ends here. */
+static void address_elsewhere(struct cm *cm, struct cm_conn *conn) {
+    union cm_address *address = &conn->candidates[conn->candidate];
+    char host[INET6_ADDRSTRLEN] = "the address";
+    inet_ntop(address->any.sa_family,
+              address->any.sa_family == AF_INET ? (void *)&address->v4.sin_addr
+                                                : (void *)&address->v6.sin6_addr,
+              host, sizeof host);
+    cm_try_failed(cm, conn, CM_HOPE_ELSEWHERE, SLUICE_REASON_ADDRESS, EREMOTE,
+                  "%s is not an address of this host; the software device has no other: "
+                  "docs/two-hosts.md",
+                  host);
+}
+
 /* The call says some of this, the event the rest, depending on the kernel. */
 static void address_failed(struct cm *cm, struct cm_conn *conn, int error) {
+    if (error == EREMOTE && cm->node->fabric->software) {
+        address_elsewhere(cm, conn);
+        return;
+    }
     bool unreachable = error == ETIMEDOUT || error == ENETUNREACH || error == EHOSTUNREACH;
     cm_try_failed(cm, conn, error == ETIMEDOUT ? CM_HOPE_LATER : CM_HOPE_ELSEWHERE,
                   unreachable ? SLUICE_REASON_UNREACHABLE : SLUICE_REASON_ADDRESS, (uint32_t)error,
@@ -179,8 +198,11 @@ void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluic
     }
     node_log(cm->node, SLUICE_LOG_DEBUG, "try %u, %s: %s (%s)", s->info.tries, s->peer.address,
              sluice_reason_text((int)reason), why.text);
-    /* A busy address keeps a dial going, so it is what a dial that ends in vain is told. */
-    if (hope == CM_HOPE_LATER || !conn->may_pass)
+    /* A busy address keeps a dial going, so it is what a dial that ends in vain is told. What an
+     * address of this host ended with is told rather than that another one is not of this host. */
+    bool elsewhere = reason == SLUICE_REASON_ADDRESS && vendor == EREMOTE;
+    if (hope == CM_HOPE_LATER ||
+        (!conn->may_pass && (!elsewhere || conn->last.reason == SLUICE_REASON_NONE)))
         conn->last = why;
     conn->may_pass |= hope == CM_HOPE_LATER;
     drop_id(cm, conn);

@@ -3,7 +3,8 @@
  * cm_resolve.c - from an address to the device: bind_addr, resolve_addr, resolve_route.
  *
  * Nothing has to be asked of a network: the device reaches this host and nothing else, so each call
- * knows its result at once and posts it as an event.
+ * knows its result at once and posts it as an event. An address of another host is EREMOTE, which no
+ * route of the kernel's ends with: whoever gets it knows that it is the device that ends here.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +103,7 @@ static int resolve_locked(struct cm_id *id, const struct sockaddr *src, const st
         return 0;
     }
     if (local <= 0) {
-        cm_event_raise(id, RDMA_CM_EVENT_ADDR_ERROR, local ? local : -EHOSTUNREACH);
+        cm_event_raise(id, RDMA_CM_EVENT_ADDR_ERROR, local ? local : -EREMOTE);
         return 0; /* still bound: the address may be resolved again */
     }
     if (cm_addr_is_any(cm_id_src(id))) {

@@ -54,7 +54,7 @@ const struct soft_fault_word soft_fault_errors[] = {
     ER(ECONNRESET),  ER(EINTR),         ER(EINVAL),     ER(EIO),     ER(EMFILE),
     ER(ENETUNREACH), ER(EHOSTUNREACH),  ER(ENFILE),     ER(ENOBUFS), ER(ENODEV),
     ER(ENOSPC),      ER(ENXIO),         ER(EOPNOTSUPP), ER(EPERM),   ER(ETIMEDOUT),
-    ER(EADDRINUSE),  ER(EADDRNOTAVAIL), {NULL, 0}};
+    ER(EADDRINUSE),  ER(EADDRNOTAVAIL), ER(EREMOTE),    {NULL, 0}};
 #undef ER
 
 #define SOFT_FAULT_X(name) {#name, FAULT_CALL_##name},

@@ -49,6 +49,9 @@ run cmake --build "$work/build" > "$work/make.log" || { cat "$work/make.log"; ex
 run "$work/build/consumer_c"
 run "$work/build/consumer_cc"
 
+# The page that a message of the library names is there to be read.
+[[ -n $(find "$work/prefix" -name two-hosts.md) ]] || { echo "two-hosts.md is not installed"; exit 1; }
+
 # Installed tools find the installed library from where they are.
 for tool in "$work"/prefix/bin/sluice-*; do
     run "$tool" --help > /dev/null

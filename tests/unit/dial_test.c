@@ -114,6 +114,100 @@ static void an_address_behind_another_port_is_skipped(void **state) {
     pair_close(&p);
 }
 
+/* ---- addresses of other hosts ---------------------------------------------------------------- */
+
+static void says_that_it_is_elsewhere(struct pair *p, const char *host) {
+    char text[160];
+    sluice_event event = pair_expect(p, &p->b, SLUICE_CLOSED);
+    sluice_session_info info = dialer_info(p);
+    snprintf(text, sizeof text,
+             "%s is not an address of this host; the software device has no other: "
+             "docs/two-hosts.md",
+             host);
+    assert_int_equal(event.reason, SLUICE_REASON_ADDRESS);
+    assert_int_equal(event.status, SLUICE_EADDRESS);
+    assert_int_equal(event.vendor, EREMOTE);
+    assert_int_equal(info.cm_event, RDMA_CM_EVENT_ADDR_ERROR);
+    assert_int_equal(info.cm_status, -EREMOTE);
+    assert_string_equal(info.close_text, text);
+    assert_int_equal(dialer.connects, 0);
+}
+
+static void another_hosts_address_is_told_as_that_with_the_page_that_helps(void **state) {
+    (void)state;
+    static const struct {
+        const char *dialed, *host;
+    } rows[] = {
+        {"192.0.2.77", "192.0.2.77"},
+        {"[2001:db8::77]", "2001:db8::77"},
+        /* the longest there is: nothing of the text is cut off */
+        {"[2001:db8:1111:2222:3333:4444:5555:6666]", "2001:db8:1111:2222:3333:4444:5555:6666"},
+    };
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct pair p;
+        dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+        dialer_dial(&p, rows[i].dialed, PAIR_LINK());
+        says_that_it_is_elsewhere(&p, rows[i].host); /* at once: the clock stands still */
+        assert_int_equal(dialer_info(&p).tries, 1);
+        pair_close(&p);
+    }
+}
+
+static void a_name_of_another_host_is_told_as_its_address(void **state) {
+    (void)state;
+    struct pair p;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer_names((const char *[]){"192.0.2.77", "2001:db8::77", NULL});
+    dialer_dial(&p, "far.test", PAIR_LINK());
+    says_that_it_is_elsewhere(&p, "192.0.2.77");
+    assert_int_equal(dialer_info(&p).tries, 2);
+    pair_close(&p);
+}
+
+/* The listener of this host that was not there is the news, wherever it stands among the others. */
+static void what_an_address_of_this_host_says_is_told_before_that_others_are_not(void **state) {
+    (void)state;
+    static const char *const orders[][4] = {
+        {"192.0.2.77", "127.0.0.2", NULL},
+        {"127.0.0.2", "192.0.2.77", NULL},
+        {"2001:db8::77", "127.0.0.2", "192.0.2.77", NULL},
+    };
+    for (unsigned i = 0; i < sizeof orders / sizeof *orders; i++) {
+        struct pair p;
+        dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+        dialer.always = REJECT(8);
+        dialer_names(orders[i]);
+        dialer_dial(&p, "mixed.test", PAIR_LINK());
+        sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+        assert_int_equal(event.reason, SLUICE_REASON_NO_LISTENER);
+        assert_int_equal(dialer.connects, 1);
+        pair_close(&p);
+    }
+}
+
+/* No route of a network's: that keeps its own words, on a device that has one. */
+static void a_host_that_cannot_be_reached_is_not_told_as_elsewhere(void **state) {
+    (void)state;
+    struct pair p;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer_script((const char *[]){"id=* resolve_addr=1 event=ADDR_ERROR status=-113", NULL});
+    dialer_dial(&p, "127.0.0.1", PAIR_LINK());
+    sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+    assert_int_equal(event.reason, SLUICE_REASON_UNREACHABLE);
+    assert_int_equal(event.vendor, EHOSTUNREACH);
+    assert_null(strstr(dialer_info(&p).close_text, "two-hosts"));
+    pair_close(&p);
+
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer_ops.software = false; /* whatever such a stack may mean by it */
+    dialer_dial(&p, "192.0.2.77", PAIR_LINK());
+    event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+    assert_int_equal(event.vendor, EREMOTE);
+    assert_null(strstr(dialer_info(&p).close_text, "two-hosts"));
+    dialer_ops.software = true;
+    pair_close(&p);
+}
+
 static void localhost_is_both_of_its_addresses(void **state) {
     (void)state;
     struct pair p;
@@ -521,6 +615,10 @@ int main(void) {
         cmocka_unit_test(when_every_address_fails_the_last_failure_is_told),
         cmocka_unit_test(a_final_answer_ends_the_dial_at_any_address),
         cmocka_unit_test(an_address_behind_another_port_is_skipped),
+        cmocka_unit_test(another_hosts_address_is_told_as_that_with_the_page_that_helps),
+        cmocka_unit_test(a_name_of_another_host_is_told_as_its_address),
+        cmocka_unit_test(what_an_address_of_this_host_says_is_told_before_that_others_are_not),
+        cmocka_unit_test(a_host_that_cannot_be_reached_is_not_told_as_elsewhere),
         cmocka_unit_test(localhost_is_both_of_its_addresses),
         cmocka_unit_test(a_name_has_eight_addresses_at_most_and_none_twice),
         cmocka_unit_test(a_name_nobody_knows_is_told_at_once),

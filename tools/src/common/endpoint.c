@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "endpoint.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -264,13 +265,15 @@ void endpoint_hangup(struct endpoint *ep) {
 }
 
 /* What to do about it, for the reasons where that is clear. */
-static const char *hint(int reason) {
+static const char *hint(int reason, uint32_t vendor) {
     switch (reason) {
     case SLUICE_REASON_NO_LISTENER:
         return ": start the server first, and use the port it prints";
     case SLUICE_REASON_NOT_SLUICE:
         return ": something else listens there, check the port";
     case SLUICE_REASON_ADDRESS:
+        if (vendor == EREMOTE)
+            return ""; /* the text names the page that tells */
         return ": check the name or address";
     case SLUICE_REASON_UNREACHABLE:
     case SLUICE_REASON_TIMEOUT:
@@ -290,7 +293,7 @@ int endpoint_fail_closed(struct endpoint *ep, const char *during) {
     char text[320];
     bool more = detail[0] != '\0' && strcmp(detail, reason) != 0;
     snprintf(text, sizeof text, "%s%s%s%s", reason, more ? ": " : "", more ? detail : "",
-             hint(ep->end.reason));
+             hint(ep->end.reason, ep->end.vendor));
     if (during == NULL)
         return tool_fail("cannot connect to %s: %s", ep->address, text);
     return tool_fail("the connection to %s ended %s: %s",
