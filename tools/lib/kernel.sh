@@ -1,24 +1,33 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #
-# kernel.sh - a guest with a kernel of its own: fetching Debian's kernel, making the initramfs, and
-# booting it in QEMU over this machine's file system. Sourced after common.sh, from the root of the
-# checkout. docs/kernel.md explains it. Nothing here needs root or /dev/kvm.
+# kernel.sh - guests with a kernel of their own: fetching Debian's kernels, making an initramfs, and
+# booting one in QEMU over a root file system: this machine's (stock), or one of a later Debian (new,
+# siw), which kernel-root.sh makes. Sourced after common.sh, from the root of the checkout.
+# docs/kernel.md explains it. Nothing here needs /dev/kvm; making the later root needs to be root.
 #
-# The cache ($KERNEL_CACHE, one folder for each kernel version) is written under a lock and by
-# rename, so that two runs may start at the same time.
+# The cache ($KERNEL_CACHE) is shared by all checkouts. A kernel has a folder there that is written
+# under a lock and by rename, so that runs may start at the same time and may be stopped at any.
 
 # shellcheck disable=SC2034 # used by the scripts that source this file
 PACKAGES_KERNEL=(
     qemu-system-x86 busybox-static cpio kmod xz-utils zstd binutils
     iproute2 iputils-ping ibverbs-providers
 )
+# shellcheck disable=SC2034
+PACKAGES_KERNEL_ROOT=(debootstrap debian-archive-keyring)
 
 # shellcheck disable=SC2034
 PACKAGES_FIGURES=(perftest)
 
-KERNEL_CACHE=${SLUICE_KERNEL_CACHE:-$PWD/build/kernel}
-KERNEL_DIR='' # set by kernel_need: vmlinux, modules/, initrd
+KERNEL_CACHE=${SLUICE_KERNEL_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/sluice-kernel}
+KERNEL_OLD_DAYS=14 # what nobody used for so long is taken out of the cache
+
+# Set by kernel_need:
+KERNEL_DIR=''  # the kernel: vmlinux, lib/modules/, initrd.*
+KERNEL_ROOT='' # the root file system of the guest, a folder of this machine
+KERNEL_INITRD='' # of that guest
+KERNEL_WHY=''  # where kernel_need failed: what cannot be had
 
 # ---- fetching -------------------------------------------------------------------------------------
 
@@ -40,23 +49,28 @@ kernel_package() {
         sed -n 's/^ *Depends: \(linux-image-[0-9][^ ]*\)$/\1/p' | sort -V | tail -n 1
 }
 
-# kernel_unpack DEB FOLDER - takes the modules and the kernel out of a package. QEMU starts the ELF
+# kernel_unpack FOLDER DEB... - takes the modules and the kernel out of packages. QEMU starts the ELF
 # file inside the compressed image directly: decompressing it under emulation takes seconds.
 kernel_unpack() {
-    local deb=$1 out=$2 image modules magic offset
-    dpkg -x "$deb" "$WORK/package" || return
-    image=$(find "$WORK/package/boot" -name 'vmlinuz-*' -type f | head -n 1)
-    modules=$(find "$WORK/package" -path '*/lib/modules/*' -prune -type d | head -n 1)
+    local out=$1 deb image modules magic offset
+    shift
+    rm -rf "$WORK/package"
+    for deb in "$@"; do
+        dpkg -x "$deb" "$WORK/package" || return
+    done
+    image=$(find "$WORK/package" -name 'vmlinuz*' -type f | head -n 1)
+    modules=$(find "$WORK/package" -path '*/lib/modules/*/kernel' -prune -type d | head -n 1)
+    modules=${modules%/kernel}
     [[ -n $image && -n $modules ]] || return
     for magic in '\xfd7zXZ\x00' '\x28\xb5\x2f\xfd'; do
-        while IFS=: read -r offset _; do
+        while read -r offset; do
             if [[ $magic == *7zXZ* ]]; then
                 tail -c +$((offset + 1)) "$image" | xz -dc --single-stream
             else
                 tail -c +$((offset + 1)) "$image" | zstd -dcq
             fi > "$out/vmlinux" 2> /dev/null || true # what follows the kernel is not compressed data
             [[ $(head -c 4 "$out/vmlinux" | tr -d '\0') != $'\x7fELF' ]] || break 2
-        done < <(LC_ALL=C grep -obUaP "$magic" "$image")
+        done < <(LC_ALL=C grep -obUaP "$magic" "$image" | LC_ALL=C cut -d : -f 1)
         rm -f "$out/vmlinux"
     done
     [[ -s $out/vmlinux ]] || return
@@ -66,7 +80,10 @@ kernel_unpack() {
     depmod -b "$out" "$(basename "$modules")"
 }
 
-# Fetches and unpacks the kernel unless it is in the cache; sets KERNEL_DIR. False: it cannot be had.
+kernel_size() { du -sh "$1" | cut -f 1; }
+
+# Fetches and unpacks this release's kernel unless it is in the cache; sets KERNEL_DIR. False: it cannot
+# be had.
 kernel_fetch() {
     local package version part
     package=$(kernel_package)
@@ -78,39 +95,162 @@ kernel_fetch() {
     version=${package#linux-image-}
     KERNEL_DIR=$KERNEL_CACHE/$version
     if [[ -s $KERNEL_DIR/vmlinux ]]; then
-        note "kernel $version is in $KERNEL_CACHE"
         return
     fi
-    part=$KERNEL_CACHE/part.$$
+    part=$KERNEL_CACHE/part
+    rm -rf "$part"
     mkdir -p "$part" "$WORK/deb"
     (cd "$WORK/deb" && kernel_apt apt-get -q download "$package" > "$WORK/apt.log" 2>&1) ||
         { kernel_private_lists && (cd "$WORK/deb" &&
             kernel_apt apt-get -q download "$package" > "$WORK/apt.log" 2>&1); } ||
-        { cat "$WORK/apt.log" >&2; rm -rf "$part"; return 1; }
-    if ! kernel_unpack "$WORK"/deb/*.deb "$part"; then
+        {
+            cat "$WORK/apt.log" >&2
+            rm -rf "$part"
+            return 1
+        }
+    if ! kernel_unpack "$part" "$WORK"/deb/*.deb; then
         rm -rf "$part"
         die "the package $package does not contain a kernel as expected"
     fi
     rm -rf "$WORK/deb" "$KERNEL_DIR"
     mv "$part" "$KERNEL_DIR"
-    note "kernel $version fetched into $KERNEL_CACHE"
+    note "kernel $version fetched into $KERNEL_CACHE ($(kernel_size "$KERNEL_DIR"))"
+}
+
+# ---- a later Debian -------------------------------------------------------------------------------
+
+# The mirror that this machine's Debian comes from, as apt has it, whatever form its sources have.
+kernel_mirror() {
+    local codename
+    # shellcheck source=/dev/null
+    codename=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-}")
+    apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 2> /dev/null |
+        awk -v name="$codename" '$2 == name && $3 == "main" { print $1; exit }'
+}
+
+# kernel_recipe VERB FOLDER ARGUMENT - runs kernel-root.sh, its log in FOLDER.log; the status is its.
+kernel_recipe() {
+    local verb=$1 folder=$2 argument=$3 own=() status=0 proxy=''
+    # Where it may have a mount namespace of its own, nothing it mounts can outlive it.
+    ! unshare --mount --propagation private true 2> /dev/null ||
+        own=(unshare --mount --propagation private)
+    [[ -n ${http_proxy:-} ]] || eval "$(apt-config shell proxy Acquire::http::Proxy)"
+    spawn 2400 env ${proxy:+http_proxy="$proxy"} ${own[@]+"${own[@]}"} \
+        bash tools/lib/kernel-root.sh "$verb" "$folder" "$argument" > "$WORK/recipe.log" 2>&1 < /dev/null
+    reap "$CHILD" || status=$?
+    if ((status != 0)); then
+        note "the last lines of the recipe's log:"
+        tail -n 15 "$WORK/recipe.log" | tr -d '\r' | sed 's/^/    | /' >&2
+    fi
+    return "$status"
+}
+
+# kernel_forget FOLDER... - removes what the recipe made. What may be mounted there is not touched.
+kernel_forget() {
+    local folder
+    for folder in "$@"; do
+        [[ -e $folder ]] || continue
+        if grep -qF " $(realpath "$folder")/" /proc/self/mounts; then
+            warn "something is mounted below $folder: left as it is"
+            continue
+        fi
+        rm -rf --one-file-system "$folder"
+    done
+}
+
+# Takes roots out of the cache that an older or a newer recipe made and nobody used for long.
+kernel_forget_old() {
+    local folder lock
+    for folder in "$KERNEL_CACHE"/later-*; do
+        [[ -d $folder && $folder != "$1" ]] || continue
+        [[ -n $(find "$folder/used" -mtime +"$KERNEL_OLD_DAYS" 2> /dev/null) || $folder == *.part ]] || continue
+        exec {lock}> "${folder%.part}.lock"
+        ! flock -n "$lock" || kernel_forget "$folder"
+        exec {lock}>&-
+    done
+}
+
+# kernel_later KIND - the later root and its kernel, and siw.ko for `siw`, unless they are in the cache;
+# sets KERNEL_ROOT and KERNEL_DIR, and holds a shared lock on them until this process ends. 1: it cannot
+# be had. 2: it does not build.
+kernel_later() {
+    local kind=$1 folder started=$SECONDS mirror version status=0
+    folder=$KERNEL_CACHE/later-$(sha256sum < tools/lib/kernel-root.sh | cut -c 1-12)
+    KERNEL_ROOT=$folder/root KERNEL_DIR=$folder/kernel
+    [[ -z ${later_lock:-} ]] || exec {later_lock}>&-
+    exec {later_lock}> "$folder.lock"
+    kernel_locked "$later_lock" "$folder.lock"
+    if [[ ! -s $KERNEL_DIR/vmlinux ]]; then
+        mirror=$(kernel_mirror)
+        [[ -n $mirror ]] || { KERNEL_WHY="apt names no mirror of Debian"; return 1; }
+        step "making the root of a later Debian from $mirror (once, some minutes)"
+        kernel_forget "$folder.part" "$folder"
+        mkdir -p "$folder.part/kernel"
+        kernel_recipe root "$folder.part" "$mirror" || status=$?
+        if ((status == 0)); then
+            kernel_unpack "$folder.part/kernel" "$folder.part"/debs/*.deb || status=1
+        fi
+        if ((status != 0)); then
+            kernel_forget "$folder.part"
+            KERNEL_WHY="the root of a later Debian"
+            return $((status == 77 ? 1 : 2))
+        fi
+        rm -rf "$folder.part/debs"
+        mv "$folder.part" "$folder"
+        note "made in $((SECONDS - started)) s: $folder ($(kernel_size "$folder"))"
+    fi
+    version=$(cat "$folder/version")
+    if [[ $kind == siw && ! -s $KERNEL_DIR/lib/modules/$version/updates/siw.ko ]]; then
+        started=$SECONDS
+        step "building Soft-iWARP for the kernel $version (once)"
+        kernel_recipe siw "$folder" "$version" || status=$?
+        if ((status != 0)); then
+            KERNEL_WHY="Soft-iWARP for $version"
+            return $((status == 77 ? 1 : 2))
+        fi
+        mkdir -p "$KERNEL_DIR/lib/modules/$version/updates"
+        mv "$folder/siw.ko" "$KERNEL_DIR/lib/modules/$version/updates/siw.ko"
+        depmod -b "$KERNEL_DIR" "$version"
+        note "built in $((SECONDS - started)) s"
+    fi
+    touch "$folder/used"
+    kernel_initramfs "$kind" || return 2
+    flock -s "$later_lock"
+    kernel_forget_old "$folder"
 }
 
 # ---- initramfs ------------------------------------------------------------------------------------
 
-# Uncompressed, and with uncompressed modules: emulation makes every decompression slow.
+# kernel_modules KIND - of modules.list, what that guest inserts, with parameters.
+kernel_modules() {
+    local name kernels rest
+    while read -r name kernels rest; do
+        [[ -n $name && $name != '#'* ]] || continue
+        if [[ $kernels == kernels=* ]]; then
+            [[ ,${kernels#*=}, == *",$1,"* ]] || continue
+        else
+            rest="$kernels${rest:+ $rest}"
+        fi
+        printf '%s %s\n' "$name" "$rest"
+    done < tests/kernel/guest/modules.list
+}
+
+# kernel_initramfs KIND - unless there is one made of the same: sets KERNEL_INITRD. Uncompressed, and
+# with uncompressed modules: emulation makes every decompression slow.
 kernel_initramfs() {
-    local tree=$WORK/tree list=tests/kernel/guest/modules.list init=tests/kernel/guest/init
-    local version module verb file rest name
+    local kind=$1 tree=$WORK/tree init=tests/kernel/guest/init
+    local version module parameters verb file rest name
     version=$(basename "$KERNEL_DIR"/lib/modules/*)
-    if [[ -s $KERNEL_DIR/initrd && $KERNEL_DIR/initrd -nt $list && $KERNEL_DIR/initrd -nt $init &&
-        $KERNEL_DIR/initrd -nt tools/lib/kernel.sh ]]; then
+    KERNEL_INITRD=$KERNEL_DIR/initrd.$kind.$(cat tests/kernel/guest/modules.list "$init" tools/lib/kernel.sh \
+        "$KERNEL_DIR/lib/modules/$version/modules.dep" | sha256sum | cut -c 1-12)
+    if [[ -s $KERNEL_INITRD ]]; then
+        touch "$KERNEL_INITRD"
         return
     fi
+    rm -rf "$tree"
     mkdir -p "$tree"/{bin,dev,proc,sys,root,modules}
     : > "$tree/modules/order"
-    while read -r module; do
-        [[ -n $module && $module != '#'* ]] || continue
+    while read -r module parameters; do
         while read -r verb file rest; do
             [[ $verb == insmod ]] || continue # built in
             name=$(basename "${file%.[xz]*}")
@@ -121,25 +261,45 @@ kernel_initramfs() {
                 *) cat "$file" ;;
             esac > "$tree/modules/$name"
             strip --strip-debug "$tree/modules/$name"
-            echo "$name" >> "$tree/modules/order"
+            if [[ ${name%.ko} == "$module" ]]; then
+                echo "$name $parameters"
+            else
+                echo "$name"
+            fi >> "$tree/modules/order"
         done < <(modprobe -d "$KERNEL_DIR" -S "$version" --show-depends "$module")
-    done < "$list"
+    done < <(kernel_modules "$kind")
     install -m 755 "$(command -v busybox)" "$tree/bin/busybox"
     install -m 755 "$init" "$tree/init"
-    (cd "$tree" && find . | cpio -o -H newc --quiet) > "$WORK/initrd"
-    mv "$WORK/initrd" "$KERNEL_DIR/initrd"
+    (cd "$tree" && find . | cpio -o -H newc --quiet) > "$KERNEL_INITRD.part"
+    mv "$KERNEL_INITRD.part" "$KERNEL_INITRD"
     rm -rf "$tree"
+    find "$KERNEL_DIR" -maxdepth 1 -name 'initrd.*' -mtime +"$KERNEL_OLD_DAYS" -delete
 }
 
-# kernel_need - a kernel and an initramfs in KERNEL_DIR. False: no kernel to be had.
+# kernel_locked FD NAME - takes the lock, says whom it waits for, and waits no longer than anything in
+# there may take.
+kernel_locked() {
+    flock -n "$1" && return
+    note "another run writes into $KERNEL_CACHE: waiting for it"
+    flock -w 3000 "$1" || die "$2 is held by another run for fifty minutes"
+}
+
+# kernel_need KIND - a kernel, an initramfs and a root. 1: something cannot be had, KERNEL_WHY says what.
+# 2: something does not build.
 kernel_need() {
-    local lock
+    local lock status=0
     mkdir -p "$KERNEL_CACHE"
+    if [[ $1 != stock ]]; then
+        kernel_later "$1"
+        return
+    fi
+    KERNEL_ROOT=/
     exec {lock}> "$KERNEL_CACHE/lock"
-    flock -w 300 "$lock" || die "another run holds $KERNEL_CACHE/lock for five minutes"
-    kernel_fetch || { exec {lock}>&-; return 1; }
-    kernel_initramfs
+    kernel_locked "$lock" "$KERNEL_CACHE/lock"
+    kernel_fetch || { KERNEL_WHY="the package of the kernel" status=1; }
+    ((status != 0)) || kernel_initramfs stock
     exec {lock}>&-
+    return "$status"
 }
 
 # ---- booting --------------------------------------------------------------------------------------
@@ -158,24 +318,82 @@ kernel_share() {
     printf '%s' "$words"
 }
 
-# kernel_boot SECONDS EXCHANGE SOURCE BUILD LINES - starts the guest as a child ($CHILD). What it
-# tells on its second serial line goes to the fifo LINES, its console to EXCHANGE/console.
+# kernel_boot KIND SECONDS EXCHANGE SOURCE BUILD-HERE BUILD LINES - starts the guest as a child
+# ($CHILD). What it tells on its second serial line goes to the fifo LINES, its console to
+# EXCHANGE/console. BUILD is the path there of the folder BUILD-HERE. More words for QEMU: KERNEL_QEMU.
+KERNEL_QEMU=()
 kernel_boot() {
-    local seconds=$1 exchange=$2 source=$3 build=$4 lines=$5
-    printf 'SOURCE=%q\nBUILD=%q\n' "$source" "$build" > "$exchange/settings"
+    local kind=$1 seconds=$2 exchange=$3 source=$4 build_here=$5 build=$6 lines=$7
+    printf 'SOURCE=%q\nBUILD=%q\nKERNEL=%q\n' "$source" "$build" "$kind" > "$exchange/settings"
     install -m 644 tests/kernel/guest/run "$exchange/run"
     # norandmaps: what was translated for one process serves the next one as well; starting a program
     # takes a quarter of the time.
+    # maxcpus=1: the emulator does not see a patch of code that another CPU is just running in time; the
+    # kernel patches most while it boots, and a boot of 7.x would die of it now and then. `run` switches
+    # the others on.
     spawn "$seconds" qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot \
         -machine q35 -accel tcg,thread=multi,tb-size=512 -cpu qemu64 \
         -smp "$KERNEL_CPUS" -m "$KERNEL_MEGABYTES" \
-        -kernel "$KERNEL_DIR/vmlinux" -initrd "$KERNEL_DIR/initrd" \
+        -kernel "$KERNEL_DIR/vmlinux" -initrd "$KERNEL_INITRD" \
         -append "console=ttyS0 loglevel=4 panic=-1 mitigations=off nokaslr norandmaps no_timer_check \
-tsc=reliable cryptomgr.notests audit=0 random.trust_cpu=on" \
+tsc=reliable cryptomgr.notests audit=0 random.trust_cpu=on maxcpus=1" \
         -device virtio-rng-pci \
-        -virtfs "$(kernel_share root / readonly)" \
+        -virtfs "$(kernel_share root "$KERNEL_ROOT" readonly)" \
         -virtfs "$(kernel_share source "$source" readonly)" \
-        -virtfs "$(kernel_share build "$build" readonly)" \
+        -virtfs "$(kernel_share build "$build_here" readonly)" \
         -virtfs "$(kernel_share exchange "$exchange" writable)" \
+        ${KERNEL_QEMU[@]+"${KERNEL_QEMU[@]}"} \
         -serial "file:$exchange/console" -serial stdio < /dev/null > "$lines" 2> "$exchange/qemu"
+}
+
+# ---- Sluice in the later root -----------------------------------------------------------------------
+
+# kernel_build TARGETS... - builds the programs (patterns) of bin/ inside of KERNEL_ROOT with its own
+# compiler, from a copy of the checkout: nothing is mounted for it. Sets KERNEL_BUILD, the build's path
+# as the guest has it. False: it does not build.
+kernel_build() {
+    local home lock started=$SECONDS status=0
+    home=/sluice/$(basename "$PWD")-$(sha256sum <<< "$PWD" | cut -c 1-12)
+    KERNEL_BUILD=$home/build
+    kernel_forget_builds "$home"
+    mkdir -p "$KERNEL_ROOT$home"
+    step "building Sluice in $KERNEL_ROOT"
+    exec {lock}> "$KERNEL_ROOT$home.lock"
+    kernel_locked "$lock" "$KERNEL_ROOT$home.lock"
+    printf '%s\n' "$PWD" > "$KERNEL_ROOT$home/checkout"
+    # The copy has the times of the originals: what did not change is not built again.
+    rm -rf "${KERNEL_ROOT:?}$home/src"
+    mkdir "$KERNEL_ROOT$home/src"
+    tar -c --exclude=./build --exclude=./.git --exclude=./.cache . | tar -x -C "$KERNEL_ROOT$home/src"
+    spawn 3600 chroot "$KERNEL_ROOT" env -i PATH=/usr/bin:/bin HOME=/root LC_ALL=C.UTF-8 \
+        sh -ec 'home=$1; shift; cd "$home/src"
+            cmake -G Ninja -B "$home/build" -DCMAKE_BUILD_TYPE=Release -DSLUICE_BENCH=OFF .
+            wanted=""
+            for target in $(ninja -C "$home/build" -t targets all | sed -n "s/^bin\/\([^:/]*\): .*/\1/p"); do
+                for pattern; do
+                    case $target in $pattern) wanted="$wanted bin/$target"; break ;; esac
+                done
+            done
+            ninja -C "$home/build" -j "$(nproc)" $wanted' sh "$home" "$@" > "$WORK/build.log" 2>&1 < /dev/null
+    reap "$CHILD" || status=$?
+    exec {lock}>&-
+    if ((status != 0)); then
+        grep -A 20 -E 'error|FAILED|Error' "$WORK/build.log" | head -n 60 >&2 || tail -n 40 "$WORK/build.log" >&2
+        return 1
+    fi
+    note "built in $((SECONDS - started)) s, with its libraries and programs $(kernel_size "$KERNEL_ROOT$home")"
+}
+
+# Builds of checkouts that are gone, or that nobody built for long.
+kernel_forget_builds() {
+    local folder lock
+    for folder in "$KERNEL_ROOT"/sluice/*/; do
+        folder=${folder%/}
+        [[ -f $folder/checkout && $folder != "$KERNEL_ROOT$1" ]] || continue
+        [[ ! -d $(cat "$folder/checkout") || -n $(find "$folder/checkout" -mtime +"$KERNEL_OLD_DAYS") ]] ||
+            continue
+        exec {lock}> "$folder.lock"
+        ! flock -n "$lock" || rm -rf "$folder" "$folder.lock"
+        exec {lock}>&-
+    done
 }

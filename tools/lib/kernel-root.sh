@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#
+# kernel-root.sh - the recipe of the guest that is newer than this machine: a root file system of a
+# later Debian with its kernel, and Soft-iWARP for that kernel. A program of its own, run by kernel.sh
+# as root, in a mount namespace of its own where the system allows one: mounts end with it.
+#
+#   kernel-root.sh root FOLDER MIRROR   makes FOLDER/root and FOLDER/debs (packages of the kernel)
+#   kernel-root.sh siw FOLDER VERSION   makes FOLDER/siw.ko for FOLDER/root's kernel headers
+#
+# Status 77: a package cannot be had. All it writes is inside FOLDER, which is thrown away unless it
+# ends well; kernel.sh makes it anew whenever this file changes. Standard output is a log for people.
+set -euo pipefail
+
+SUITE=forky
+
+# What Sluice is built with and what its tests run, in that root.
+PACKAGES=(
+    gcc g++ libc6-dev cmake ninja-build make pkg-config
+    librdmacm-dev libibverbs-dev liburcu-dev libhwloc-dev libsodium-dev libcmocka-dev libuv1-dev
+    ibverbs-providers rdmacm-utils ibverbs-utils perftest libfabric-bin
+    iproute2 iputils-ping ethtool kmod procps
+)
+
+# A root that nobody reads the manuals of, and that is made again rather than repaired.
+settings_of_the_root() {
+    mkdir -p "$root/etc/dpkg/dpkg.cfg.d" "$root/etc/apt/apt.conf.d"
+    cat > "$root/etc/dpkg/dpkg.cfg.d/guest" << 'SETTINGS'
+force-unsafe-io
+path-exclude=/usr/share/doc/*
+path-exclude=/usr/share/man/*
+path-exclude=/usr/share/info/*
+path-exclude=/usr/share/locale/*
+SETTINGS
+    # The index of a suite that is not released yet, kept by a mirror that stands still, may be older
+    # than it wants to be. Signatures are checked all the same.
+    cat > "$root/etc/apt/apt.conf.d/99guest" << 'SETTINGS'
+Acquire::Check-Valid-Until "false";
+Acquire::Languages "none";
+Acquire::Retries "3";
+APT::Sandbox::User "root";
+APT::Install-Recommends "false";
+SETTINGS
+    printf '#!/bin/sh\nexit 101\n' > "$root/usr/sbin/policy-rc.d" # nothing is started in there
+    chmod 755 "$root/usr/sbin/policy-rc.d"
+}
+
+inside() {
+    chroot "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+        LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+        ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
+        "$@" < /dev/null
+}
+
+# The one package that PACKAGE stands for: linux-image-amd64 is linux-image-VERSION-amd64.
+stands_for() {
+    inside apt-cache depends "$1" | sed -n "s/^ *Depends: \(${1%-amd64}-[0-9][^ ]*\)\$/\1/p" |
+        sort -V | tail -n 1
+}
+
+make_root() {
+    local mirror=$1 image headers part packages=()
+    # This release's debootstrap need not know the suite's name: all of them are made like sid.
+    debootstrap --variant=minbase --merged-usr --components=main \
+        --keyring=/usr/share/keyrings/debian-archive-keyring.gpg ${mirror_needs:+"$mirror_needs"} \
+        "$SUITE" "$root" "$mirror" /usr/share/debootstrap/scripts/sid || exit 77
+    settings_of_the_root
+    cp /etc/hosts "$root/etc/hosts" # a mirror may be named there
+    inside apt-get -q update || exit 77
+    headers=$(stands_for linux-headers-amd64)
+    image=$(stands_for linux-image-amd64)
+    [[ -n $headers && -n $image ]] || exit 77
+    inside apt-get -q -y install "${PACKAGES[@]}" "$headers" || exit 77
+
+    # The kernel is not installed: only its files are wanted. It may come in parts.
+    for part in image binary modules base; do
+        part=linux-$part-${image#linux-image-}
+        [[ -z $(inside apt-cache policy "$part") ]] || packages+=("$part")
+    done
+    mkdir -p "$root/var/tmp/debs"
+    inside sh -c 'cd /var/tmp/debs && apt-get -q download "$@"' sh "${packages[@]}" || exit 77
+    mv "$root/var/tmp/debs" "$folder/debs"
+    inside apt-get clean
+    printf '127.0.0.1 localhost\n' > "$root/etc/hosts"
+    printf '%s\n' "${image#linux-image-}" > "$folder/version"
+}
+
+# Debian's kernels leave Soft-iWARP out; their source has it.
+make_siw() {
+    local version=$1 source where=/var/tmp/siw
+    source=linux-source-$(sed -n 's/^\([0-9]*\.[0-9]*\).*/\1/p' <<< "$version")
+    rm -rf "${root:?}$where"
+    mkdir -p "$root$where"
+    cp /etc/hosts "$root/etc/hosts"
+    # shellcheck disable=SC2016 # the words are for the shell inside
+    inside sh -c 'cd "$1" && apt-get -q download "$2"' sh "$where" "$source" || exit 77
+    printf '127.0.0.1 localhost\n' > "$root/etc/hosts"
+    dpkg-deb --fsys-tarfile "$root$where"/*.deb | tar -xO --wildcards './usr/src/*.tar.xz' |
+        xz -dc | tar -x -C "$root$where" --strip-components=1 --wildcards '*/drivers/infiniband/sw/siw'
+    rm -f "$root$where"/*.deb
+    proc_inside
+    inside make -s -C "/lib/modules/$version/build" "M=$where/drivers/infiniband/sw/siw" \
+        CONFIG_RDMA_SIW=m modules
+    mv "$root$where/drivers/infiniband/sw/siw/siw.ko" "$folder/siw.ko"
+    rm -rf "${root:?}$where"
+}
+
+# The kernel's objtool looks its limits up. Where nothing may be mounted, as in many containers, a copy
+# of them serves as well.
+proc_inside() {
+    mount -t proc proc "$root/proc" 2> /dev/null || mount --bind /proc "$root/proc" 2> /dev/null || {
+        mkdir -p "$root/proc/self"
+        cat /proc/self/limits > "$root/proc/self/limits"
+    }
+}
+
+# What is mounted below the folder, the innermost first.
+mounts_of_the_root() {
+    awk -v root="$root/" 'index($2, root) == 1 { print $2 }' /proc/self/mounts | sort -r
+}
+
+finish() {
+    local status=$? place
+    while read -r place; do
+        umount "$place" || umount -l "$place" || true
+    done < <(mounts_of_the_root)
+    exit "$status"
+}
+
+verb=$1 folder=$(realpath "$2") root=$(realpath "$2")/root
+trap finish EXIT
+trap 'exit 143' INT TERM HUP
+umask 022
+case $verb in
+    root)
+        mirror_needs=''
+        [[ $3 != https:* ]] || mirror_needs=--include=ca-certificates
+        make_root "$3"
+        ;;
+    siw) make_siw "$3" ;;
+esac
