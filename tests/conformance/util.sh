@@ -63,6 +63,11 @@ start() { # start PROGRAM ARGUMENTS... - the same in the background: the server;
     children=("$child")
 }
 
+# A long run, by hand, rather than one of every change?
+long() {
+    [[ -n ${SLUICE_TEST_LONG:-} && $SLUICE_TEST_LONG != 0 ]]
+}
+
 nap() { # a short wait between looks
     read -rt 0.02 <> <(:) || true
 }

@@ -106,9 +106,12 @@ static unsigned mode_count(void) {
     return sizeof modes / sizeof modes[0] - (it_soft() ? 0 : 1);
 }
 
+/* Rounds that scribble or say nothing take a second each: what searches for long is a long run, by hand. */
 static const char *rounds_of(unsigned mode) {
     if (!it_soft()) /* emulated: a fifth of the speed, a third of the rounds */
         return mode == 1 ? "30" : mode == 3 || mode == 4 ? "2" : "10";
+    if (!it_long())
+        return mode == 1 ? "60" : mode == 3 || mode == 4 ? "2" : mode == 6 ? "4" : "12";
     return mode == 1 ? "100" : mode == 3 || mode == 4 ? "4" : mode == 6 ? "12" : "30";
 }
 

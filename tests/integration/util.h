@@ -130,6 +130,12 @@ IT_UNUSED static const char *it_device(void) {
     return device && *device ? device : "soft";
 }
 
+/* A long search by hand (SLUICE_TEST_LONG=1), not one for every change. */
+IT_UNUSED static bool it_long(void) {
+    const char *text = getenv("SLUICE_TEST_LONG");
+    return text && *text && strcmp(text, "0") != 0;
+}
+
 IT_UNUSED static bool it_soft(void) {
     return strcmp(it_device(), "soft") == 0;
 }
