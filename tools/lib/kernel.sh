@@ -171,15 +171,26 @@ kernel_forget_old() {
 }
 
 # kernel_later KIND - the later root and its kernel, and siw.ko for `siw`, unless they are in the cache;
-# sets KERNEL_ROOT and KERNEL_DIR, and holds a shared lock on them until this process ends. 1: it cannot
-# be had. 2: it does not build.
+# sets KERNEL_ROOT and KERNEL_DIR. 1: it cannot be had. 2: it does not build. Two locks: until this process
+# ends it holds FOLDER.lock with all others who use it, so that nobody takes it out of the cache; and one at
+# a time holds FOLDER.make, only while something is looked for or made, so that runs do not wait for runs.
 kernel_later() {
-    local kind=$1 folder started=$SECONDS mirror version status=0
+    local kind=$1 folder make status=0
     folder=$KERNEL_CACHE/later-$(sha256sum < tools/lib/kernel-root.sh | cut -c 1-12)
     KERNEL_ROOT=$folder/root KERNEL_DIR=$folder/kernel
     [[ -z ${later_lock:-} ]] || exec {later_lock}>&-
-    exec {later_lock}> "$folder.lock"
-    kernel_locked "$later_lock" "$folder.lock"
+    exec {later_lock}> "$folder.lock" {make}> "$folder.make"
+    flock -w 300 -s "$later_lock" || die "$folder.lock is held by another run for five minutes"
+    kernel_locked "$make" "$folder.make"
+    kernel_later_make "$kind" "$folder" || status=$?
+    exec {make}>&-
+    ((status != 0)) || kernel_forget_old "$folder"
+    return "$status"
+}
+
+# kernel_later_make KIND FOLDER - what kernel_later does with both locks.
+kernel_later_make() {
+    local kind=$1 folder=$2 started=$SECONDS mirror version status=0
     if [[ ! -s $KERNEL_DIR/vmlinux ]]; then
         mirror=$(kernel_mirror)
         [[ -n $mirror ]] || { KERNEL_WHY="apt names no mirror of Debian"; return 1; }
@@ -215,8 +226,6 @@ kernel_later() {
     fi
     touch "$folder/used"
     kernel_initramfs "$kind" || return 2
-    flock -s "$later_lock"
-    kernel_forget_old "$folder"
 }
 
 # ---- initramfs ------------------------------------------------------------------------------------
