@@ -2,6 +2,7 @@
 /* topology.c - hwloc's topology of this machine, kept as long as the process. */
 #include "base/topology.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 
@@ -16,24 +17,46 @@ static const char *missing = "the machine's topology is not known";
  */
 static const char *const unasked[] = {"pci", "opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"};
 
-static void load(void) {
+/*
+ * Where devices hang is asked for RDMA devices only. Reading it takes longer than all the rest: each look
+ * at a device's registers is slow, above all in a virtual machine.
+ */
+static bool has_rdma_devices(void) {
+    bool found = false;
+    DIR *dir = opendir("/sys/class/infiniband");
+    for (struct dirent *entry; dir && !found && (entry = readdir(dir));)
+        found = entry->d_name[0] != '.';
+    if (dir)
+        closedir(dir);
+    return found;
+}
+
+hwloc_topology_t topology_read(bool devices) {
     hwloc_topology_t topology;
     if (hwloc_topology_init(&topology) != 0)
-        return;
-    /* Where devices hang is asked of it too. */
-    hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+        return NULL;
+    if (devices)
+        hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
     /* It knows what it lacks and says so; that is no reason to go without the others. */
     for (size_t i = 0; i < sizeof unasked / sizeof unasked[0]; i++)
         hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
                                       unasked[i]);
-    bool loaded = hwloc_topology_load(topology) == 0;
-    if (loaded && hwloc_topology_is_thissystem(topology)) {
+    if (hwloc_topology_load(topology) == 0)
+        return topology;
+    hwloc_topology_destroy(topology);
+    return NULL;
+}
+
+static void load(void) {
+    hwloc_topology_t topology = topology_read(has_rdma_devices());
+    if (!topology)
+        return;
+    if (hwloc_topology_is_thissystem(topology)) {
         here = topology;
         missing = NULL;
         return;
     }
-    if (loaded)
-        missing = "hwloc was told of another machine (HWLOC_SYNTHETIC, HWLOC_XMLFILE)";
+    missing = "hwloc was told of another machine (HWLOC_SYNTHETIC, HWLOC_XMLFILE)";
     hwloc_topology_destroy(topology);
 }
 

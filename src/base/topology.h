@@ -17,6 +17,8 @@
  * milliseconds: not for a thread in a hurry.
  */
 hwloc_topology_t topology_here(void);
+/* Reads the machine, with its devices or without; the caller destroys it. NULL: it cannot be read. */
+hwloc_topology_t topology_read(bool devices);
 /* Why there is none, constant text; NULL: there is one. */
 const char *topology_missing(void);
 

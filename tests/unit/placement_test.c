@@ -351,12 +351,12 @@ static void find_on_the_bus(void) {
     close(fd);
     setenv("HWLOC_XMLFILE", path, 1);
     setenv("HWLOC_THISSYSTEM", "1", 1);
+    make_sysfs("renamed_0", "-1\n"); /* without an RDMA device nobody asks for its place in the tree */
     (void)topology_here();
     unlink(path);
     EXPECT(topology_here());
     plan_for("mlx5_1");
     check_plan(1, 2, "hwloc's device of that name");
-    make_sysfs("renamed_0", "-1\n");
     plan_for("renamed_0");
     check_plan(3, 6, "hwloc's PCI device");
 }
