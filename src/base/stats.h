@@ -59,6 +59,8 @@
     X(queued, "requests waiting for that now")                                                     \
     X(busy, "requests refused as busy")                                                            \
     X(evicted, "slow peers that had to make room for others")                                      \
+    X(fetch_failed, "failures to fetch events of rdma_cm")                                         \
+    X(async_failed, "failures to fetch events of the device")                                      \
     X(turns, "CM thread turns")
 
 /* X(name, what it counts) - of one pool; written by whichever loop worked last, from the pool's own */

@@ -20,7 +20,6 @@
 #include "datapath/slots.h"
 #include "node/node.h"
 
-#define EVENTS_MAX 64   /* rdma_cm events taken in one round; the descriptor stays readable */
 #define RECORDS_MAX 256 /* records taken in one round */
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
@@ -253,12 +252,17 @@ static void dispatch(struct cm *cm, const struct cm_event *event) {
     cm->cause = NULL;
 }
 
-unsigned cm_take_events(struct cm *cm, struct rdma_event_channel *channel) {
+unsigned cm_take_events(struct cm *cm, struct rdma_event_channel *channel, int *error) {
     const struct fabric_ops *fabric = cm->node->fabric;
     unsigned count = 0;
     struct rdma_cm_event *event;
-    while (count < EVENTS_MAX && fabric->get_cm_event(channel, &event) == 0) {
+    *error = 0;
+    while (count < CM_EVENTS_MAX) {
         struct cm_event copy;
+        if (fabric->get_cm_event(channel, &event) != 0) {
+            *error = errno;
+            break;
+        }
         copy_event(&copy, event);
         fabric->ack_cm_event(event);
         dispatch(cm, &copy);
@@ -273,9 +277,12 @@ static int sleep_ms(struct cm *cm, uint64_t wait_ns) {
     uint64_t until = wait_ns > UINT64_MAX - cm->now_ns ? UINT64_MAX : cm->now_ns + wait_ns;
     if (cm->next_deadline_ns < until)
         until = cm->next_deadline_ns;
-    uint64_t admits = admit_due(cm); /* of its own: a look at every connection would find nothing */
+    /* Of their own: a look at every connection would find nothing. */
+    uint64_t admits = admit_due(cm), hears = cm_hear_due(cm);
     if (admits < until)
         until = admits;
+    if (hears < until)
+        until = hears;
     if (until == UINT64_MAX)
         return -1;
     if (until <= cm->now_ns)
@@ -301,6 +308,7 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
                           memory_order_relaxed);
     doorbell_show(&cm->mailbox.bell, &cm->stats->bell); /* before it may sleep for long */
     unsigned done = take_records(cm) + cm_take_names(cm) + check_deadlines(cm);
+    cm_hear_again(cm);
     if (cm->device_lost && !cm->device_gone)
         cm_let_go(cm); /* sets a deadline, as long as something is left */
     doorbell_arm(&cm->mailbox.bell);
@@ -312,15 +320,15 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
     bool seen = true;
     for (int i = 0; i < n; i++) {
         if (ready[i].data.ptr == cm->channel) {
-            unsigned events = cm_take_events(cm, cm->channel);
-            seen = events < EVENTS_MAX;
+            unsigned events = cm_hear_channel(cm, ready[i].events);
+            seen = events < CM_EVENTS_MAX;
             done += events;
         } else if (ready[i].data.ptr == &cm->mailbox)
             drain_bell(cm);
         else if (cm->resolver && ready[i].data.ptr == cm->resolver)
-            done += cm_take_events(cm, resolver_channel(cm->resolver));
+            done += cm_hear_names(cm, ready[i].events);
         else
-            cm_async(cm);
+            cm_hear_device(cm, ready[i].events);
     }
     done += take_records(cm);
     return done + admit_turn(cm, seen);
@@ -338,11 +346,6 @@ static void *run(void *arg) {
 static int nonblocking(int fd) {
     int flags = fcntl(fd, F_GETFL);
     return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0 ? -errno : 0;
-}
-
-static int watch(struct cm *cm, int fd, void *data) {
-    struct epoll_event interest = {.events = EPOLLIN, .data.ptr = data};
-    return epoll_ctl(cm->epoll_fd, EPOLL_CTL_ADD, fd, &interest) != 0 ? -errno : 0;
 }
 
 static int start(struct cm *cm) {
@@ -374,8 +377,9 @@ int cm_open(struct cm *cm, sluice_node *node, bool thread, sluice_error *e) {
         goto destroy_channel;
     if ((error = nonblocking(cm->channel->fd)) != 0 ||
         (error = nonblocking(node->context->async_fd)) != 0 ||
-        (error = watch(cm, cm->channel->fd, cm->channel)) != 0 ||
-        (error = watch(cm, node->context->async_fd, node->context)) != 0 ||
+        (error = source_open(&cm->source, cm->epoll_fd, cm->channel->fd, cm->channel)) != 0 ||
+        (error = source_open(&cm->async_source, cm->epoll_fd, node->context->async_fd,
+                             node->context)) != 0 ||
         (error = doorbell_watch(&cm->mailbox.bell, cm->epoll_fd, &cm->mailbox)) != 0)
         goto close_bell;
     if (!auth_init() || !(cm->replay = auth_replay_open(&node->env))) {

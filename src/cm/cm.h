@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "base/env.h"
+#include "base/source.h"
 #include "base/stats.h"
 #include "cm/admit.h"
 #include "cm/conn.h"
@@ -84,6 +85,8 @@ struct cm {
     const struct cm_event *cause; /* the event that is being handled, or NULL */
     struct auth_replay *replay;   /* authentications seen lately; has a lock of its own */
     struct cm_resolver *resolver; /* NULL until a host name was dialed */
+    struct source source, async_source,
+        names_source; /* the last: with a resolver that has a channel */
     /* the device's end (lost.c) */
     struct cm_owner watch;   /* an id bound to the device and nothing more */
     struct fabric_mark mark; /* rdma_cm's own context of it */
@@ -183,7 +186,14 @@ bool cm_same_device(struct cm *cm, struct rdma_cm_id *id);
 bool cm_attributes(struct cm *cm, struct cm_conn *conn, enum ibv_qp_state state,
                    struct ibv_qp_attr *attr, int *mask);
 void cm_proposal(struct cm *cm, const struct link_config *link, struct record_req *out);
-void cm_async(struct cm *cm); /* device events */
+int cm_async(struct cm *cm, unsigned *count); /* device events; the errno it ended with */
+
+/* ---- descriptors that fail (heard.c) --------------------------------------------------------- */
+unsigned cm_hear_channel(struct cm *cm, uint32_t events); /* epoll reported these */
+unsigned cm_hear_names(struct cm *cm, uint32_t events);
+void cm_hear_device(struct cm *cm, uint32_t events);
+void cm_hear_again(struct cm *cm);         /* each round: pauses that are over */
+uint64_t cm_hear_due(const struct cm *cm); /* the first of them, or UINT64_MAX */
 
 /* ---- the end of a device (lost.c) ------------------------------------------------------------ */
 void cm_watch_device(struct cm *cm); /* at opening */
@@ -246,7 +256,8 @@ void cm_query_end(struct cm_query *query, const struct fabric_ops *fabric);
 /* What rdma_cm found comes first, if it is among them. */
 void cm_query_prefer(const struct cm_query *query, struct cm_names *names);
 bool cm_same_host(const union cm_address *a, const union cm_address *b);
-/* The events of a channel, up to a limit; how many. */
-unsigned cm_take_events(struct cm *cm, struct rdma_event_channel *channel);
+#define CM_EVENTS_MAX 64 /* taken in one round; the descriptor stays readable */
+/* The events of a channel, up to a limit; how many, and the errno with which it ended, or 0. */
+unsigned cm_take_events(struct cm *cm, struct rdma_event_channel *channel, int *error);
 
 #endif

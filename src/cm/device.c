@@ -175,13 +175,16 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
     }
 }
 
-void cm_async(struct cm *cm) {
+int cm_async(struct cm *cm, unsigned *count) {
     const struct fabric_ops *fabric = cm->node->fabric;
     struct ibv_async_event event;
+    *count = 0;
     if (!cm->node->context)
-        return;
+        return 0;
     while (fabric->get_async_event(cm->node->context, &event) == 0) {
         on_async(cm, &event);
         fabric->ack_async_event(&event);
+        ++*count;
     }
+    return errno;
 }

@@ -14,7 +14,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 
 #include "cm/cm.h"
 #include "datapath/slots.h"
@@ -43,10 +42,9 @@ void cm_begin(struct cm *cm, struct cm_conn *conn) {
 static int open_resolver(struct cm *cm) {
     int error = resolver_open(&cm->resolver, &cm->mailbox, cm->node->fabric, &cm->node->env);
     struct rdma_event_channel *channel = error == 0 ? resolver_channel(cm->resolver) : NULL;
-    struct epoll_event interest = {.events = EPOLLIN, .data.ptr = cm->resolver};
     /* If it cannot be watched, its events wait until their lookups are answered. */
     if (channel)
-        (void)epoll_ctl(cm->epoll_fd, EPOLL_CTL_ADD, channel->fd, &interest);
+        (void)source_open(&cm->names_source, cm->epoll_fd, channel->fd, cm->resolver);
     return error;
 }
 
@@ -92,9 +90,10 @@ unsigned cm_take_names(struct cm *cm) {
     struct cm_lookup *lookup;
     while (cm->resolver && (lookup = resolver_take(cm->resolver))) {
         struct rdma_event_channel *channel = resolver_channel(cm->resolver);
+        int error;
         count++;
         /* What rdma_cm says of it may not have been reported as readable yet. */
-        while (channel && cm_take_events(cm, channel) > 0)
+        while (channel && cm_take_events(cm, channel, &error) > 0)
             ;
         resolver_answer(cm->resolver, lookup, &names);
         struct session *s = slot_known(names.id);

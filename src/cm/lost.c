@@ -150,6 +150,7 @@ void cm_let_go(struct cm *cm) {
     cm->device_gone = true;
     pthread_mutex_lock(&n->care);
     epoll_ctl(cm->epoll_fd, EPOLL_CTL_DEL, n->context->async_fd, NULL);
+    cm->async_source.out = false; /* and is never put back */
     node_let_go(n);
     pthread_mutex_unlock(&n->care);
     n->fabric->cm_let_go(&cm->mark);

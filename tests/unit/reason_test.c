@@ -170,7 +170,9 @@ static void a_queue_pair_that_broke_is_told_whatever_comes_first(void **state) {
             }
         }
         failed_qp = s->qp;
-        cm_async(cm);
+        unsigned count;
+        cm_async(cm, &count);
+        assert_int_equal(count, 1);
         watched_fabric.get_async_event = fabric_soft.get_async_event;
         watched_fabric.ack_async_event = fabric_soft.ack_async_event;
         EXPECT_END(&p, &p.a, SLUICE_REASON_DEVICE_ERROR, SLUICE_EDEVICE, IBV_EVENT_QP_FATAL,
