@@ -259,11 +259,15 @@ unsigned cm_take_events(struct cm *cm, struct rdma_event_channel *channel, int *
     *error = 0;
     while (count < CM_EVENTS_MAX) {
         struct cm_event copy;
+        errno = 0;
         if (fabric->get_cm_event(channel, &event) != 0) {
             *error = errno;
             break;
         }
+        int why = errno; /* of a step the library takes before it shows the event */
         copy_event(&copy, event);
+        if (copy.status == -1 && why != 0 && copy.type != FABRIC_CM_USER)
+            copy.status = -why;
         fabric->ack_cm_event(event);
         dispatch(cm, &copy);
         count++;

@@ -114,8 +114,14 @@ static inline void cm_post(struct cm *cm, struct session *s, enum cm_verb verb) 
     mailbox_post(&cm->mailbox, &s->to_cm[verb], (uint32_t)verb, s->slot, session_generation(s));
 }
 
-/* The transport's own number behind a status: errno, reject reason. It may be any int. */
+/*
+ * The transport's own number behind a status: errno, reject reason. It may be any int. -1 is no EPERM: the
+ * library says it where its errno has the reason, which stands in the status then (cm_take_events), or where
+ * nobody knows one: 0.
+ */
 static inline uint32_t cm_code(int status) {
+    if (status == -1)
+        return 0;
     return status < 0 ? 0u - (uint32_t)status : (uint32_t)status;
 }
 

@@ -160,7 +160,8 @@ void cm_on_route_error(struct cm *cm, struct cm_owner *owner, const struct cm_ev
     int error = (int)cm_code(event->status);
     cm_try_failed(cm, (struct cm_conn *)(void *)owner,
                   error == ETIMEDOUT ? CM_HOPE_LATER : CM_HOPE_ELSEWHERE, SLUICE_REASON_UNREACHABLE,
-                  (uint32_t)error, "no route: status %d", event->status);
+                  (uint32_t)error, "no route: status %d%s", event->status,
+                  error == 0 ? ", the stack gives no reason" : "");
 }
 
 static void connect_now(struct cm *cm, struct cm_conn *conn) {

@@ -77,7 +77,9 @@ static void address_failed(struct cm *cm, struct cm_conn *conn, int error) {
     cm_try_failed(cm, conn, error == ETIMEDOUT ? CM_HOPE_LATER : CM_HOPE_ELSEWHERE,
                   unreachable ? SLUICE_REASON_UNREACHABLE : SLUICE_REASON_ADDRESS, (uint32_t)error,
                   "the address cannot be resolved: %s",
-                  error == ENODEV ? "no RDMA device leads there" : strerror(error));
+                  error == ENODEV ? "no RDMA device leads there"
+                  : error == 0    ? "the stack gives no reason"
+                                  : strerror(error));
 }
 
 void cm_on_addr_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
