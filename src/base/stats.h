@@ -43,7 +43,8 @@
     X(receive_posts, "post_recv calls")                                                            \
     X(receive_wrs, "receive work requests posted")                                                 \
     X(longest_turn_ns, "longest time at work without a rest, up to 64 turns (ns)")                 \
-    X(stalls, "times that was longer than 1 ms")
+    X(stalls, "times that was longer than 1 ms")                                                   \
+    X(fetch_failed, "failures to fetch completion events")
 
 /* X(name, what it counts) - written by the CM thread */
 #define STATS_CM_LIST(X)                                                                           \

@@ -86,6 +86,7 @@ static void close_cq(struct sluice_loop *l) {
     fabric->destroy_comp_channel(l->channel); /* its descriptor leaves the epoll set by that */
     l->cq = &no_cq;
     l->channel = NULL;
+    l->source.out = false;
     l->wc_next = l->wc_count = 0;
     atomic_fetch_sub(&l->node->device_users, 1);
 }
@@ -102,10 +103,9 @@ void loop_let_go(struct sluice_loop *l) {
 /* ---- open and close ------------------------------------------------------------------------------ */
 
 static int open_watch(struct sluice_loop *l) {
-    struct epoll_event interest = {.events = EPOLLIN, .data.ptr = l->channel};
     int flags = fcntl(l->channel->fd, F_GETFL);
     if (flags < 0 || fcntl(l->channel->fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
-        epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, l->channel->fd, &interest) != 0)
+        source_open(&l->source, l->epoll_fd, l->channel->fd, l->channel) != 0)
         return -errno;
     return doorbell_watch(&l->mailbox.bell, l->epoll_fd, &l->mailbox);
 }

@@ -31,6 +31,7 @@
 
 #include <sluice/sluice.h>
 
+#include "base/source.h"
 #include "base/stats.h"
 #include "datapath/mailbox.h"
 #include "datapath/session.h"
@@ -162,6 +163,7 @@ struct sluice_loop {
     uint64_t sample_ns, sample_bytes;
     _Atomic uint64_t rate, rate_ns; /* bytes a second, and when that was found */
     struct ibv_comp_channel *channel;
+    struct source source;   /* the channel in epoll_fd */
     int epoll_fd, timer_fd; /* timer: only once the application asked for the descriptor */
     int cq_size;
     uint32_t cq_used;

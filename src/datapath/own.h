@@ -13,7 +13,7 @@ void own_init(void);    /* registers for membarrier, once; any thread */
 bool own_one_cpu(void); /* the process may run on one CPU only */
 
 /* rest.c and loop.c */
-void loop_drain_completions(struct sluice_loop *l); /* fetches and acknowledges CQ events */
+int loop_drain_completions(struct sluice_loop *l); /* fetches and acknowledges CQ events; errno */
 void loop_clear_stats(struct sluice_loop *l);
 
 #endif

@@ -41,15 +41,46 @@ void loop_set_idle(struct sluice_loop *l, sluice_idle idle) {
 
 /* ---- sleeping -------------------------------------------------------------------------------- */
 
-void loop_drain_completions(struct sluice_loop *l) {
+int loop_drain_completions(struct sluice_loop *l) {
     struct ibv_cq *cq;
     void *context;
     const struct fabric_ops *fabric = l->node->fabric;
     /* One arming brings one event: asking for a second would cost a system call and find nothing. */
-    if (fabric->get_cq_event(l->channel, &cq, &context) == 0) {
-        fabric->ack_cq_events(l->cq, 1);
-        l->cq_armed = false;
+    if (fabric->get_cq_event(l->channel, &cq, &context) != 0)
+        return errno;
+    fabric->ack_cq_events(l->cq, 1);
+    l->cq_armed = false;
+    return 0;
+}
+
+/* The channel failed: a pause, and the end of the loop's sessions when that lasts (base/source.h). */
+static void channel_failed(struct sluice_loop *l, int error) {
+    l->totals.fetch_failed++;
+    l->totals_moved = true;
+    l->cq_armed = false; /* its event may be lost */
+    switch (source_pause(&l->source, loop_clock(l))) {
+    case SOURCE_SAME:
+        break;
+    case SOURCE_FIRST:
+        node_log(l->node, l->lost ? SLUICE_LOG_DEBUG : SLUICE_LOG_WARNING,
+                 "completion events cannot be fetched: errno %d; tried again", error);
+        break;
+    case SOURCE_LASTS:
+        for (struct session *s = l->sessions; s && !l->lost; s = s->next)
+            if (s->qp)
+                session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error,
+                              "completion events cannot be fetched");
+        break;
     }
+}
+
+static void hear_completions(struct sluice_loop *l, uint32_t events) {
+    int error = loop_drain_completions(l);
+    error = source_verdict(events, error == 0, error);
+    if (error != 0)
+        channel_failed(l, error);
+    else
+        source_fine(&l->source);
 }
 
 /* Waits up to timeout_ms and fetches what made the set readable. */
@@ -59,7 +90,7 @@ static void wait_and_drain(struct sluice_loop *l, int timeout_ms) {
     for (int i = 0; i < n; i++) {
         uint64_t expirations;
         if (events[i].data.ptr == l->channel)
-            loop_drain_completions(l);
+            hear_completions(l, events[i].events);
         else if (events[i].data.ptr == &l->mailbox)
             doorbell_drain(&l->mailbox.bell);
         else if (read(l->timer_fd, &expirations, sizeof expirations) < 0)
@@ -68,6 +99,9 @@ static void wait_and_drain(struct sluice_loop *l, int timeout_ms) {
 }
 
 static void arm(struct sluice_loop *l) {
+    int error = l->source.out ? source_resume(&l->source, loop_clock(l)) : 0;
+    if (unlikely(error != 0))
+        channel_failed(l, error);
     if (!l->cq_armed) {
         l->cq_armed = true;
         ibv_req_notify_cq(l->cq, 0);
@@ -78,6 +112,8 @@ static void arm(struct sluice_loop *l) {
 /* When the loop must look again on its own account. */
 static uint64_t own_deadline(struct sluice_loop *l) {
     uint64_t due = l->next_deadline_ns;
+    if (source_due(&l->source) < due)
+        due = source_due(&l->source);
     if (l->retries || l->dying || l->downs || l->partings || l->settling) {
         uint64_t soon = loop_clock(l) + (l->downs || l->settling ? 0 : RETRY_NS);
         due = soon < due ? soon : due;

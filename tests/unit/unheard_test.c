@@ -171,6 +171,49 @@ static void a_failure_that_passes_ends_nothing(void **state) {
     }
 }
 
+static int unheard_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq,
+                                void **context) {
+    if (unheard.error == 0)
+        return soft_get_cq_event(channel, cq, context);
+    unheard.calls++;
+    errno = unheard.error;
+    return -1;
+}
+
+static void a_failing_completion_channel_never_spins_and_ends_the_sessions(void **state) {
+    (void)state;
+    struct pair p;
+    struct fabric_ops fabric = fabric_soft;
+    fabric.get_cq_event = unheard_get_cq_event;
+    unheard_open(&p, &fabric);
+    assert_int_equal(sluice_loop_set_idle(p.b.loop, SLUICE_IDLE_BLOCK), 0);
+    unheard.error = EIO;
+    pair_step = 10; /* a poll's own wait ends */
+    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+    while (unheard.calls == 0) { /* until the loop slept on its channel and was woken */
+        assert_int_equal(pair_send(&p.a, 8, 1, NULL), 0);
+        assert_true(sluice_poll(p.a.loop, NULL, 0, 0) >= 0);
+        assert_true(sluice_poll(p.b.loop, NULL, 0, 1) >= 0);
+        assert_true(env_now(&env_default) < limit);
+    }
+    for (int i = 0; i < 200; i++) /* within the pause */
+        assert_true(sluice_poll(p.b.loop, NULL, 0, 1) >= 0);
+    assert_int_equal(unheard.calls, 1);
+    for (int ms = 0; ms < 2500; ms++) {
+        pair_clock += 1000000;
+        assert_true(sluice_poll(p.b.loop, NULL, 0, 1) >= 0);
+    }
+    assert_in_range(unheard.calls, 5, 20);
+    assert_int_equal(unheard.warnings, 1);
+    pair_frozen = pair_step = 0;
+    sluice_event event;
+    do
+        assert_true(pair_next(&p, &p.b, &event));
+    while (event.type != SLUICE_CLOSED);
+    assert_int_equal(event.reason, SLUICE_REASON_DEVICE_ERROR);
+    unheard_close(&p);
+}
+
 /* What a device says whose driver is gone: an error of the descriptor, and nothing to be fetched. */
 static void an_error_of_the_descriptor_is_a_failure(void **state) {
     (void)state;
@@ -187,6 +230,7 @@ int main(void) {
         cmocka_unit_test(a_failing_fetch_never_spins),
         cmocka_unit_test(a_failure_that_lasts_ends_sessions_with_device_error),
         cmocka_unit_test(a_failure_that_passes_ends_nothing),
+        cmocka_unit_test(a_failing_completion_channel_never_spins_and_ends_the_sessions),
         cmocka_unit_test(an_error_of_the_descriptor_is_a_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
