@@ -64,22 +64,27 @@ void want_retry(struct sluice_loop *l, struct session *s) {
 
 /* ---- posting --------------------------------------------------------------------------------- */
 
-/* True: not to be posted, because its credit is withheld, or comes from what is spare. */
-static inline bool is_excess(struct sluice_loop *l, struct receive_queue *q,
-                             struct sluice_msg *msg) {
+/*
+ * True: not to be posted, because its credit is withheld, or comes from what is spare; or because it was
+ * reserved for a reply and took part of no count since: where a session has its own receives, others may have
+ * been posted in its place meanwhile, and the queue has room for what was counted only. `spares`: reserved
+ * ones of the same list that are not counted yet.
+ */
+static inline bool is_excess(struct sluice_loop *l, struct receive_queue *q, struct sluice_msg *msg,
+                             unsigned spares) {
     struct session *s = msg->owner;
     if (!s)
         return false;
     s->repost_count--;
-    if (likely((int32_t)s->debt <= 0 && q->spare <= q->spare_max))
-        return false;
     bool credit = !(msg->flags & MSG_RESERVED);
+    if (likely(credit && (int32_t)s->debt <= 0 && q->spare <= q->spare_max))
+        return false;
     if (credit && unlikely((int32_t)s->debt > 0) && keep_may_withhold(s)) {
         s->debt--;
     } else if (unlikely(q->spare > q->spare_max)) {
         q->spare -= credit;
         s->rx_owed += credit;
-    } else {
+    } else if (credit || q->srq || s->grant + s->rx_reserved + q->spare + spares < q->depth) {
         return false;
     }
     buffer_drop(l, msg);
@@ -104,12 +109,13 @@ static inline void count_posted(struct sluice_loop *l, struct receive_queue *q,
 
 /* Posts some of the repost list; false when the device refused. */
 static bool post_some(struct sluice_loop *l, struct receive_queue *q, const struct session *self) {
-    unsigned n = 0;
+    unsigned n = 0, spares = 0;
     struct sluice_msg *msg;
     while (n < l->recv_max && (msg = q->repost)) {
         q->repost = msg->next;
-        if (is_excess(l, q, msg))
+        if (is_excess(l, q, msg, spares))
             continue;
+        spares += (msg->flags & MSG_RESERVED) != 0;
         l->recv_sge[n].addr = (uintptr_t)(msg->data - FRAME_BYTES);
         l->recv_sge[n].lkey = msg->lkey;
         l->recv_wr[n].wr_id = (uintptr_t)msg;

@@ -368,9 +368,11 @@ static void busy_event(struct busy *b, const sluice_event *event) {
 }
 
 /* Both ask as fast as they may; replies are deferred until nothing moves without them. */
+static uint32_t saturate_without;
+
 static void saturate(uint32_t credits, uint32_t requests, bool defer, bool keep, size_t bytes) {
     struct pair p;
-    pair_open(&p, PAIR_NODE(.eager_bytes = 1024),
+    pair_open(&p, PAIR_NODE(.eager_bytes = 1024, .without = saturate_without),
               PAIR_LINK(.credits = credits, .requests = requests));
     pair_connect(&p, PAIR_LINK(.credits = credits, .requests = requests));
     struct busy sides[2] = {
@@ -424,6 +426,17 @@ static void two_saturated_sides_that_keep_every_message_finish(void **state) {
     saturate(32, 256, true, true, 900);
 }
 
+/* A queue of a session's own has room for its credits and its replies, and is never asked for more. */
+static void saturated_sides_with_receives_of_their_own_finish(void **state) {
+    (void)state;
+    saturate_without = SLUICE_WITHOUT_SRQ;
+    saturate(4, 1, false, false, 900);
+    saturate(4, 64, true, false, 900);
+    saturate(32, 64, false, false, 64);
+    saturate(32, 256, false, true, 900);
+    saturate_without = 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_is_answered_with_the_reply_and_the_tag),
@@ -438,6 +451,7 @@ int main(void) {
         cmocka_unit_test(a_reply_is_taken_though_the_window_is_full),
         cmocka_unit_test(a_reply_needs_no_credit),
         cmocka_unit_test(two_saturated_sides_finish),
+        cmocka_unit_test(saturated_sides_with_receives_of_their_own_finish),
         cmocka_unit_test(two_saturated_sides_that_defer_finish),
         cmocka_unit_test(two_saturated_sides_that_keep_every_message_finish),
     };
