@@ -50,6 +50,8 @@ struct fabric_traits {
 struct fabric_ops {
     const char *name; /* "system" or "soft" */
     bool software;
+    const char *(*get_profile)(
+        void); /* which other device it is told to be like; may be NULL, or answer it */
     void (*get_traits)(const struct ibv_device *dev, const struct ibv_device_attr *attr,
                        struct fabric_traits *traits);
 

@@ -3,6 +3,7 @@
  * soft.c - the fabric of the software RDMA device: its entry points behind the table.
  * The only file outside src/soft that names them. Constant data.
  */
+#include "soft/profile.h"
 #include "soft/soft.h"
 
 #include <errno.h>
@@ -18,9 +19,17 @@ static void let_go_of_nothing(const struct fabric_mark *mark) {
     (void)mark;
 }
 
+static const char *get_profile(void) {
+    return soft_profile()->name;
+}
+
+/* One that is like another device is judged like that device. */
 static void get_traits(const struct ibv_device *dev, const struct ibv_device_attr *attr,
                        struct fabric_traits *traits) {
-    (void)dev, (void)attr;
+    if (attr->vendor_part_id != SOFT_PART_PLAIN) {
+        fabric_traits_of(dev->transport_type, attr, traits);
+        return;
+    }
     *traits = (struct fabric_traits){.drains_shared = true, .exact_windows = true};
 }
 
@@ -35,6 +44,7 @@ static int near_nothing(struct hwloc_topology *topology, struct ibv_device *dev,
 const struct fabric_ops fabric_soft = {
     .name = "soft",
     .software = true,
+    .get_profile = get_profile,
     .get_traits = get_traits,
     .get_device_list = soft_get_device_list,
     .free_device_list = soft_free_device_list,

@@ -16,6 +16,7 @@
 #include "soft/cm_event.h"
 #include "soft/cm_group.h"
 #include "soft/cm_owner.h"
+#include "soft/profile.h"
 #include "soft/soft.h"
 
 struct slot {
@@ -356,7 +357,7 @@ void cm_id_set_channel(struct cm_id *id, struct cm_channel *channel) {
 /* Async-signal-safe: no lock, no allocation. */
 int soft_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
                         uint64_t arg) {
-    if ((int)event != CM_EVENT_USER)
+    if ((int)event != CM_EVENT_USER || !soft_profile()->user_events)
         return cm_fail(EINVAL);
     int error = cm_id_unusable(id);
     if (error)

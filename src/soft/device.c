@@ -23,6 +23,7 @@
 #include "soft/device_state.h"
 #include "soft/extended.h"
 #include "soft/object.h"
+#include "soft/profile.h"
 #include "soft/soft.h"
 
 #define MAX_GIDS 16
@@ -97,9 +98,20 @@ const char *soft_get_device_name(struct ibv_device *dev) {
     return dev->name;
 }
 
+/* Once in a process: it stays wrong. */
+static void complain_of_profile(const char *unknown) {
+    static atomic_bool told;
+    if (!atomic_exchange(&told, true))
+        fprintf(stderr, "sluice: SLUICE_SOFT_PROFILE: no profile \"%s\"; there is: %s\n", unknown,
+                soft_profile_names());
+}
+
 struct ibv_context *soft_open_device(struct ibv_device *dev) {
-    if (dev != &device.ibv) {
-        errno = ENODEV;
+    const char *unknown = soft_profile_unknown();
+    if (dev != &device.ibv || unknown) {
+        if (unknown)
+            complain_of_profile(unknown);
+        errno = unknown ? EINVAL : ENODEV;
         return NULL;
     }
     struct soft_context *ctx = soft_context_alloc();
@@ -174,6 +186,7 @@ __be64 soft_device_guid(void) {
 }
 
 int soft_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr) {
+    const struct soft_profile *like = soft_profile();
     if (soft_removed(ctx))
         return EIO;
     *attr = (struct ibv_device_attr){
@@ -182,8 +195,8 @@ int soft_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr) {
         .sys_image_guid = htobe64(GUID),
         .max_mr_size = UINT64_MAX,
         .page_size_cap = 0xfffff000,
-        .vendor_id = 0xffffff,
-        .vendor_part_id = 1,
+        .vendor_id = like->vendor_id,
+        .vendor_part_id = like->vendor_part_id,
         .hw_ver = 1,
         .max_qp = SOFT_MAX_QP_BLOCKS * SOFT_QP_BLOCK,
         .max_qp_wr = SOFT_MAX_WR,

@@ -16,6 +16,7 @@
 #include "soft/extended.h"
 #include "soft/object.h"
 #include "soft/peer_internal.h"
+#include "soft/profile.h"
 #include "soft/qp_states.h"
 #include "soft/soft.h"
 
@@ -139,7 +140,8 @@ static int check_init(struct soft_pd *pd, const struct ibv_qp_init_attr *attr) {
         return EINVAL;
     if (!attr->send_cq || !attr->recv_cq || attr->cap.max_send_wr > SOFT_MAX_WR ||
         attr->cap.max_recv_wr > SOFT_MAX_WR || attr->cap.max_send_sge > SOFT_MAX_SGE ||
-        attr->cap.max_recv_sge > SOFT_MAX_SGE || attr->cap.max_inline_data > SOFT_MAX_INLINE)
+        attr->cap.max_recv_sge > SOFT_MAX_SGE ||
+        attr->cap.max_inline_data > soft_profile()->inline_most)
         return EINVAL;
     if (attr->srq && attr->srq->pd->context != pd->ibv.context)
         return EINVAL;
@@ -155,8 +157,11 @@ struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr
         goto fail;
     /* At least one cache line of inline data costs nothing: it is what a slot holds. */
     struct ibv_qp_cap cap = attr->cap;
-    if (cap.max_inline_data < SOFT_SLOT_PAYLOAD)
-        cap.max_inline_data = SOFT_SLOT_PAYLOAD;
+    uint32_t inline_free = soft_profile()->inline_most < SOFT_SLOT_PAYLOAD
+                               ? soft_profile()->inline_most
+                               : SOFT_SLOT_PAYLOAD;
+    if (cap.max_inline_data < inline_free)
+        cap.max_inline_data = inline_free;
     cap.max_send_sge = cap.max_send_sge ? cap.max_send_sge : 1;
     cap.max_recv_sge = cap.max_recv_sge ? cap.max_recv_sge : 1;
     qp = aligned_alloc(64, (sizeof *qp + 63) & ~(size_t)63);

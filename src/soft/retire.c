@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "soft/progress.h"
+#include "soft/profile.h"
 #include "soft/soft.h"
 
 /* ---- error state -------------------------------------------------------------------------------- */
@@ -67,7 +68,8 @@ bool soft_flush(struct soft_qp *qp, struct sink *sink) {
         }
         if (!qp->last_wqe_told) {
             qp->last_wqe_told = true;
-            soft_async_event(qp->ibv.context, IBV_EVENT_QP_LAST_WQE_REACHED, &qp->ibv);
+            if (soft_profile()->last_wqe_event)
+                soft_async_event(qp->ibv.context, IBV_EVENT_QP_LAST_WQE_REACHED, &qp->ibv);
         }
         return true;
     }

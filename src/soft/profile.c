@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* profile.c - the kinds of device that the software device can be like, and which is asked for. */
+#include "soft/profile.h"
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "soft/object.h"
+
+/* Vendors, as src/fabric tells devices apart: rxe gives nobody's number, a NIC an organisation's. */
+static const struct soft_profile plain = {
+    .vendor_id = 0xffffff,
+    .vendor_part_id = SOFT_PART_PLAIN,
+    .inline_most = SOFT_MAX_INLINE,
+    .last_wqe_event = true,
+    .user_events = true,
+};
+
+static const struct soft_profile profiles[] = {
+    {
+        .name = "nic", /* an InfiniBand or RoCE adapter on a new kernel: all of the specification */
+        .vendor_id = 0x02c9,
+        .vendor_part_id = 2,
+        .inline_most = 64, /* a small adapter's; more is refused, as it is there */
+        .last_wqe_event = true,
+        .user_events = true,
+    },
+    {
+        .name = "rxe", /* Soft-RoCE of Linux 6.1 */
+        .vendor_id = 0xffffff,
+        .vendor_part_id = 3,
+        .inline_most = SOFT_MAX_INLINE,
+        .last_wqe_event = false,
+        .user_events = false,
+    },
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const struct soft_profile *chosen = &plain;
+static char unknown[64];
+
+static void choose(void) {
+    const char *text = getenv("SLUICE_SOFT_PROFILE");
+    if (!text || !*text)
+        return;
+    for (size_t i = 0; i < sizeof profiles / sizeof profiles[0]; i++)
+        if (strcmp(text, profiles[i].name) == 0) {
+            chosen = &profiles[i];
+            return;
+        }
+    snprintf(unknown, sizeof unknown, "%s", text);
+}
+
+const struct soft_profile *soft_profile(void) {
+    pthread_once(&once, choose);
+    return chosen;
+}
+
+const char *soft_profile_unknown(void) {
+    pthread_once(&once, choose);
+    return unknown[0] ? unknown : NULL;
+}
+
+const char *soft_profile_names(void) {
+    return "nic, rxe";
+}

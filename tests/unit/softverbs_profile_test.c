@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * softverbs_profile_test.c - SLUICE_SOFT_PROFILE: what each profile says and does, that without it nothing
+ * changes, and that a word which names none is refused.
+ *
+ * A process has one profile, so each case is a process.
+ */
+#include "softverbs_util.h"
+
+#include <poll.h>
+
+#include "base/sanitize.h"
+#include "fabric/fabric.h"
+#include "soft/profile.h"
+
+/* The thread sanitizer forbids threads in a child of a process that has some; this one has none. */
+static void in_a_process(const char *profile, void (*run)(void)) {
+    int status;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (profile)
+            setenv("SLUICE_SOFT_PROFILE", profile, 1);
+        else
+            unsetenv("SLUICE_SOFT_PROFILE");
+        run();
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* What a node would go by. */
+static void look(struct ibv_device_attr *attr, struct fabric_traits *traits) {
+    struct ibv_device **list = soft_get_device_list(NULL);
+    must(list && list[0]);
+    struct ibv_context *ctx = soft_open_device(list[0]);
+    must(ctx);
+    must(soft_query_device(ctx, attr) == 0);
+    fabric_soft.get_traits(ctx->device, attr, traits);
+    must(strstr(soft_get_device_name(list[0]), "soft"));
+    must(soft_close_device(ctx) == 0);
+    soft_free_device_list(list);
+}
+
+static bool user_events(void) {
+    struct rdma_event_channel *channel = soft_create_event_channel();
+    struct rdma_cm_id *id;
+    must(channel && soft_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
+    int rc = soft_write_cm_event(id, (enum rdma_cm_event_type)FABRIC_CM_USER, 0, 0);
+    must(rc == 0 || errno == EINVAL);
+    must(soft_destroy_id(id) == 0);
+    soft_destroy_event_channel(channel);
+    return rc == 0;
+}
+
+/* A queue pair with an SRQ goes to ERR: whether the device says that it takes no more. */
+static bool says_last_wqe(void) {
+    struct sv_end e;
+    sv_open(&e, SV_OPTIONS(.recvs = 4));
+    struct ibv_srq_init_attr srq_attr = {.attr = {.max_wr = 4, .max_sge = 1}};
+    struct ibv_srq *srq = soft_create_srq(e.pd, &srq_attr);
+    must(srq);
+    struct ibv_qp_init_attr init = {.send_cq = e.scq,
+                                    .recv_cq = e.rcq,
+                                    .srq = srq,
+                                    .cap = {.max_send_wr = 4, .max_send_sge = 1},
+                                    .qp_type = IBV_QPT_RC};
+    struct ibv_qp *own = e.qp;
+    e.qp = soft_create_qp(e.pd, &init);
+    must(e.qp);
+    must(sv_to_init(&e) == 0 && sv_to(&e, IBV_QPS_ERR) == 0);
+    struct pollfd fd = {.fd = e.ctx->async_fd, .events = POLLIN};
+    bool said = false;
+    if (soft_profile()->last_wqe_event || poll(&fd, 1, 0) > 0) {
+        struct ibv_async_event event;
+        must(poll(&fd, 1, -1) == 1 && soft_get_async_event(e.ctx, &event) == 0);
+        said = event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED;
+        soft_ack_async_event(&event);
+    }
+    must(soft_destroy_qp(e.qp) == 0);
+    must(soft_destroy_srq(srq) == 0);
+    e.qp = own;
+    sv_close(&e);
+    return said;
+}
+
+static int make_inline(uint32_t bytes, uint32_t *got) {
+    struct sv_end e;
+    sv_open(&e, SV_OPTIONS(.recvs = 4));
+    struct ibv_qp_init_attr init = {
+        .send_cq = e.scq,
+        .recv_cq = e.rcq,
+        .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1},
+        .qp_type = IBV_QPT_RC};
+    init.cap.max_inline_data = bytes;
+    struct ibv_qp *qp = soft_create_qp(e.pd, &init);
+    int error = qp ? 0 : errno;
+    *got = init.cap.max_inline_data;
+    must(!qp || soft_destroy_qp(qp) == 0);
+    sv_close(&e);
+    return error;
+}
+
+/* ---- none ------------------------------------------------------------------------------------ */
+
+static void plain(void) {
+    struct ibv_device_attr attr;
+    struct fabric_traits traits;
+    uint32_t got;
+    look(&attr, &traits);
+    must(attr.vendor_id == 0xffffff && attr.vendor_part_id == SOFT_PART_PLAIN);
+    must(traits.drains_shared && traits.exact_windows && fabric_soft.get_profile() == NULL);
+    must(user_events() && says_last_wqe());
+    must(make_inline(100, &got) == 0 && got >= 100);
+}
+
+static void without_a_profile_it_is_itself(void **state) {
+    (void)state;
+    in_a_process(NULL, plain);
+    in_a_process("", plain);
+}
+
+/* ---- nic, rxe -------------------------------------------------------------------------------- */
+
+static void nic(void) {
+    struct ibv_device_attr attr;
+    struct fabric_traits traits;
+    uint32_t got;
+    look(&attr, &traits);
+    must(attr.vendor_part_id != SOFT_PART_PLAIN);
+    must(traits.drains_shared && traits.exact_windows);
+    must(strcmp(fabric_soft.get_profile(), "nic") == 0);
+    must(user_events() && says_last_wqe());
+    must(make_inline(65, &got) == EINVAL);
+    must(make_inline(0, &got) == 0 && got == 64);
+}
+
+static void a_nic_is_trusted_and_refuses_much_inline_data(void **state) {
+    (void)state;
+    in_a_process("nic", nic);
+}
+
+static void rxe(void) {
+    struct ibv_device_attr attr;
+    struct fabric_traits traits;
+    look(&attr, &traits);
+    must(attr.vendor_id == 0xffffff && attr.vendor_part_id != SOFT_PART_PLAIN);
+    must(!traits.drains_shared && !traits.exact_windows);
+    must(strcmp(fabric_soft.get_profile(), "rxe") == 0);
+    must(!user_events() && !says_last_wqe());
+}
+
+static void soft_roce_has_no_user_events_and_does_not_say_last_wqe(void **state) {
+    (void)state;
+    in_a_process("rxe", rxe);
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+static void unknown(void) {
+    int ends[2];
+    char text[256];
+    must(pipe(ends) == 0 && dup2(ends[1], STDERR_FILENO) == STDERR_FILENO);
+    struct ibv_device **list = soft_get_device_list(NULL);
+    must(list && list[0]);
+    for (int i = 0; i < 2; i++) {
+        errno = 0;
+        must(!soft_open_device(list[0]) && errno == EINVAL);
+    }
+    soft_free_device_list(list);
+    close(ends[1]);
+    close(STDERR_FILENO);
+    ssize_t n = read(ends[0], text, sizeof text - 1);
+    if (n <= 0)
+        _exit(3);
+    text[n] = 0;
+    if (strcmp(text, "sluice: SLUICE_SOFT_PROFILE: no profile \"toaster\"; there is: nic, rxe\n") !=
+        0)
+        _exit(4);
+}
+
+static void a_word_that_names_no_profile_is_refused_and_told_once(void **state) {
+    (void)state;
+    in_a_process("toaster", unknown);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_a_profile_it_is_itself),
+        cmocka_unit_test(a_nic_is_trusted_and_refuses_much_inline_data),
+        cmocka_unit_test(soft_roce_has_no_user_events_and_does_not_say_last_wqe),
+        cmocka_unit_test(a_word_that_names_no_profile_is_refused_and_told_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
