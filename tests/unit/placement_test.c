@@ -351,7 +351,8 @@ static void find_on_the_bus(void) {
     close(fd);
     setenv("HWLOC_XMLFILE", path, 1);
     setenv("HWLOC_THISSYSTEM", "1", 1);
-    make_sysfs("renamed_0", "-1\n"); /* without an RDMA device nobody asks for its place in the tree */
+    make_sysfs("renamed_0",
+               "-1\n"); /* without an RDMA device nobody asks for its place in the tree */
     (void)topology_here();
     unlink(path);
     EXPECT(topology_here());
