@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "fabric/choose.h"
+#include "soft/profile.h"
 
 /* ---- made-up fabrics ------------------------------------------------------------------------- */
 
@@ -263,8 +264,15 @@ static void of_a_nic_its_word_is_taken_and_of_kernel_software_not(void **state) 
         fabric_system.get_traits(&device, &attr, &traits);
         assert_int_equal(traits.drains_shared, devices[i].nic);
         assert_int_equal(traits.exact_windows, devices[i].nic);
-        fabric_soft.get_traits(&device, &attr, &traits);
+        /* The software device is known, unless it is told to be like another one. */
+        struct ibv_device_attr soft = attr;
+        soft.vendor_part_id = SOFT_PART_PLAIN;
+        fabric_soft.get_traits(&device, &soft, &traits);
         assert_true(traits.drains_shared && traits.exact_windows);
+        soft.vendor_part_id = SOFT_PART_PLAIN + 1;
+        fabric_soft.get_traits(&device, &soft, &traits);
+        assert_int_equal(traits.drains_shared, devices[i].nic);
+        assert_int_equal(traits.exact_windows, devices[i].nic);
     }
 }
 
