@@ -38,13 +38,29 @@ struct hwloc_topology;
 struct hwloc_bitmap_s;
 
 /*
- * What can be relied upon, beyond what a device says that it has. drains_shared: a QP in ERR that uses
- * shared receives says when it has taken the last one (LAST_WQE_REACHED). exact_windows: a memory
- * window of type 2 is checked to the byte, and taken back at once. InfiniBand asks for both; the
- * kernel's software devices do neither.
+ * What can be relied upon, beyond what a device says that it has; and, below the line, where a device does
+ * not do what InfiniBand's and RoCE's do. All of those are false of them.
  */
 struct fabric_traits {
-    bool drains_shared, exact_windows;
+    bool
+        drains_shared; /* a QP in ERR that uses shared receives says when it has taken the last one */
+    bool
+        exact_windows; /* a memory window of type 2 is checked to the byte, and taken back at once */
+
+    /*
+     * The kernel drives the QP: a dialer gets ESTABLISHED for an answer, and never CONNECT_RESPONSE, its QP
+     * being in RTS; accept moves the listener's. There is nothing to apply and nothing to establish, what
+     * remote access needs is said at INIT, and a QP whose connection did not come about is used up.
+     */
+    bool answer_is_up;
+    bool dialer_first; /* the listener must not send before something came of the dialer */
+    bool
+        connect_blocks; /* connect does, and so does destroying an id or a QP until it has its answer */
+    bool
+        silent_in_err; /* what is posted in ERR never completes; what was before, did when ERR was set */
+    bool sends_in_place; /* an unsignalled send may be read later than one behind it completes */
+    bool sink_is_target; /* the memory a READ goes to needs REMOTE_WRITE */
+    bool no_immediate;   /* there is no WRITE with immediate data */
 };
 
 struct fabric_ops {

@@ -2,9 +2,10 @@
 /*
  * traits.c - what can be relied upon of a device, by the kind of device it says it is.
  *
- * The kernel's software devices (Soft-RoCE, Soft-iWARP) are told by the vendor they give, which is
- * nobody's. A NIC's word is taken. Pure: both fabrics ask here, so a software device that is told to be
- * like another one leads the library through the same branches.
+ * What the transport's own rules say holds for every device of it; the kernel's software devices
+ * (Soft-RoCE, Soft-iWARP), told by the vendor they give, which is nobody's, have ways of their own besides.
+ * Where a NIC may be better than the rule, nothing is lost by keeping to it. Pure: both fabrics ask here, so
+ * a software device that is told to be like another one leads the library through the same branches.
  */
 #include "fabric/fabric.h"
 
@@ -13,8 +14,18 @@
 
 void fabric_traits_of(enum ibv_transport_type transport, const struct ibv_device_attr *attr,
                       struct fabric_traits *traits) {
-    bool nic = attr->vendor_id != 0 && attr->vendor_id != VENDOR_SOFT_ROCE &&
-               attr->vendor_id != VENDOR_SOFT_IWARP;
-    (void)transport;
-    *traits = (struct fabric_traits){.drains_shared = nic, .exact_windows = nic};
+    bool soft_iwarp = attr->vendor_id == VENDOR_SOFT_IWARP;
+    bool nic = attr->vendor_id != 0 && attr->vendor_id != VENDOR_SOFT_ROCE && !soft_iwarp;
+    bool iwarp = transport == IBV_TRANSPORT_IWARP;
+    *traits = (struct fabric_traits){
+        .drains_shared = nic && !iwarp, /* InfiniBand asks for both */
+        .exact_windows = nic && !iwarp,
+        .answer_is_up = iwarp,
+        .dialer_first = iwarp,
+        .connect_blocks = iwarp,
+        .silent_in_err = soft_iwarp,
+        .sends_in_place = soft_iwarp,
+        .sink_is_target = iwarp,
+        .no_immediate = iwarp,
+    };
 }
