@@ -35,9 +35,10 @@ void cm_answer(struct cm *cm, struct cm_conn *conn) {
     struct session *s = session_of_conn(conn);
     if (!cm_conn_options(cm, conn))
         return;
+    bool applies = !cm->node->traits.answer_is_up; /* else accept moves the QP */
     if (!cm_attributes(cm, conn, IBV_QPS_INIT, &conn->init, &conn->init_mask) ||
-        !cm_attributes(cm, conn, IBV_QPS_RTR, &conn->rtr, &conn->rtr_mask) ||
-        !cm_attributes(cm, conn, IBV_QPS_RTS, &conn->rts, &conn->rts_mask)) {
+        (applies && !cm_attributes(cm, conn, IBV_QPS_RTR, &conn->rtr, &conn->rtr_mask)) ||
+        (applies && !cm_attributes(cm, conn, IBV_QPS_RTS, &conn->rts, &conn->rts_mask))) {
         /* EINVAL: the peer gave up, and the id is past all this. */
         cm_fail(cm, conn, errno == EINVAL ? SLUICE_REASON_PEER_LOST : SLUICE_REASON_DEVICE_ERROR,
                 (uint32_t)errno, "no QP attributes for the answer: %s", strerror(errno));
@@ -80,6 +81,9 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
         reason = record_decide(&rep, &req, &own);
     if (reason == SLUICE_REASON_NONE && req.key_id != 0 && auth_replay_seen(cm->replay, req.nonce))
         reason = SLUICE_REASON_AUTH_REPLAY;
+    if (reason == SLUICE_REASON_NONE && n->traits.dialer_first &&
+        !(rep.features & RECORD_FEATURE_GREETING))
+        reason = SLUICE_REASON_UNSUPPORTED; /* it may wait for us to speak first */
     if (reason != SLUICE_REASON_NONE) {
         char peer[64];
         address_format(rdma_get_peer_addr(id), peer);
@@ -160,7 +164,7 @@ void cm_accept_now(struct cm *cm, struct cm_conn *conn) {
     cm_enter(cm, conn, CM_ACCEPTING);
     conn->rejectable = false;
     if (cm->node->fabric->accept(conn->owner.id, &param) != 0) {
-        /* EINVAL: the peer gave up meanwhile. */
+        /* EINVAL, or of an iWARP device ECONNRESET: the peer gave up meanwhile. */
         cm_fail(cm, conn, SLUICE_REASON_PEER_LOST, (uint32_t)errno, "accept: %s", strerror(errno));
         return;
     }
@@ -168,8 +172,12 @@ void cm_accept_now(struct cm *cm, struct cm_conn *conn) {
 }
 
 void cm_on_established(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
-    (void)event;
-    cm_adopt(cm, (struct cm_conn *)(void *)owner);
+    struct cm_conn *conn = (struct cm_conn *)(void *)owner;
+    if (conn->passive)
+        cm_adopt(cm, conn);
+    else if (cm->node->traits.answer_is_up)
+        cm_on_response(cm, owner, event);
+    /* Else it is nonsense: a dialer's is raised only with a QP on the id, which there is not. */
 }
 
 /* The loop found the peer's HELLO or WELCOME in order: the session is up, or the application decides. */

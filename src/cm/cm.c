@@ -123,7 +123,9 @@ void cm_release(struct cm *cm, struct cm_conn *conn) {
     const struct fabric_ops *fabric = cm->node->fabric;
     struct session *s = session_of_conn(conn);
     conn->over = true;
-    if (conn->rejectable) {
+    if (conn->call && cm_leave(cm, conn)) {
+        /* the id goes as soon as the kernel lets it */
+    } else if (conn->rejectable) {
         uint8_t data[RECORD_REJ_BYTES];
         size_t bytes = record_rej_encode(&conn->release, data);
         fabric->reject(conn->owner.id, data, (uint8_t)bytes);
@@ -146,6 +148,8 @@ void cm_drained(struct cm *cm, struct cm_conn *conn) {
         cm->node->fabric->destroy_id(conn->owner.id); /* unfetched events vanish with it */
     conn->owner.id = NULL;
     conn->owner.state = CM_IDLE;
+    if (conn->left)
+        cm_give_left(cm, conn);
     if (conn->linked) {
         *conn->link = conn->next;
         if (conn->next)
@@ -224,6 +228,10 @@ static void copy_event(struct cm_event *copy, const struct rdma_cm_event *event)
     copy->status = event->status;
     copy->id = event->id;
     copy->listen_id = event->listen_id;
+    /* A request speaks to its listener; the new id has the listener's context until it is told. After the
+     * acknowledgement an id that was left to the connector may be gone. */
+    struct rdma_cm_id *id = type == RDMA_CM_EVENT_CONNECT_REQUEST ? copy->listen_id : copy->id;
+    copy->owner = id ? id->context : NULL;
     if (!carries_data(copy->type))
         return;
     copy->qp_num = event->param.conn.qp_num;
@@ -235,10 +243,9 @@ static void copy_event(struct cm_event *copy, const struct rdma_cm_event *event)
 
 static void dispatch(struct cm *cm, const struct cm_event *event) {
     stats_add(&cm->stats->events[event->type], 1);
-    /* A request speaks to its listener; the new id has the listener's context until it is told. */
-    struct rdma_cm_id *id =
+    const struct rdma_cm_id *id =
         event->type == RDMA_CM_EVENT_CONNECT_REQUEST ? event->listen_id : event->id;
-    struct cm_owner *owner = id ? id->context : NULL;
+    struct cm_owner *owner = event->owner;
     /* Events of a destroyed id vanish with it; whatever comes of another id is not for this one. */
     if (!owner || owner->id != id || owner->state >= CM_STATE_COUNT)
         return;
@@ -311,13 +318,15 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
                           pool_bytes(cm->node->pool) + pool_bytes(cm->node->rx_pool),
                           memory_order_relaxed);
     doorbell_show(&cm->mailbox.bell, &cm->stats->bell); /* before it may sleep for long */
-    unsigned done = take_records(cm) + cm_take_names(cm) + check_deadlines(cm);
+    unsigned done = take_records(cm) + cm_take_names(cm) + cm_take_calls(cm);
+    done += check_deadlines(cm);
     cm_hear_again(cm);
     if (cm->device_lost && !cm->device_gone)
         cm_let_go(cm); /* sets a deadline, as long as something is left */
     doorbell_arm(&cm->mailbox.bell);
     bool more = done > 0 || !inbox_empty(&cm->mailbox.inbox) || atomic_load(&cm->stop) ||
-                (cm->resolver && resolver_has_answers(cm->resolver));
+                (cm->resolver && resolver_has_answers(cm->resolver)) ||
+                (cm->connector && connector_has_answers(cm->connector));
     int n = epoll_wait(cm->epoll_fd, ready, 4, more ? 0 : sleep_ms(cm, wait_ns));
     doorbell_disarm(&cm->mailbox.bell);
     cm->now_ns = env_now(&cm->node->env);
@@ -390,6 +399,9 @@ int cm_open(struct cm *cm, sluice_node *node, bool thread, sluice_error *e) {
         error = -ENOMEM;
         goto close_bell;
     }
+    if (node->traits.connect_blocks &&
+        (error = connector_open(&cm->connector, &cm->mailbox, fabric)) != 0)
+        goto close_bell;
     cm_watch_device(cm);
     if (thread && (error = start(cm)) != 0)
         goto close_bell;
@@ -398,6 +410,9 @@ int cm_open(struct cm *cm, sluice_node *node, bool thread, sluice_error *e) {
 close_bell:
     if (cm->watch.id)
         fabric->destroy_id(cm->watch.id);
+    if (cm->connector)
+        (void)connector_close(cm->connector, NULL, NULL);
+    cm->connector = NULL;
     auth_replay_close(cm->replay);
     doorbell_close(&cm->mailbox.bell);
 destroy_channel:
@@ -418,14 +433,17 @@ void cm_close(struct cm *cm) {
         ;
     if (cm->resolver)
         resolver_close(cm->resolver);
+    if (cm->connector)
+        connector_mute(cm->connector);
     if (cm->watch.id)
         cm->node->fabric->destroy_id(cm->watch.id);
     /* Sessions that did not end in time: their ids must not outlive the channel. */
     for (struct cm_conn *conn = cm->conns; conn; conn = conn->next)
-        if (conn->owner.id)
+        if (!(conn->call && cm_leave(cm, conn)) && conn->owner.id)
             cm->node->fabric->destroy_id(conn->owner.id);
     auth_replay_close(cm->replay);
     doorbell_close(&cm->mailbox.bell);
-    cm->node->fabric->destroy_event_channel(cm->channel);
+    if (!cm->connector || !connector_inherit_channel(cm->connector, cm->channel))
+        cm->node->fabric->destroy_event_channel(cm->channel);
     close(cm->epoll_fd);
 }

@@ -40,6 +40,7 @@ struct cm_event {
     unsigned type; /* column: 0..19, or CM_EVENT_UNKNOWN */
     int status;
     struct rdma_cm_id *id, *listen_id;
+    struct cm_owner *owner; /* the id's, or the listener's: read before it was acknowledged */
     uint32_t qp_num;
     uint32_t data_bytes;
     uint8_t data[256];
@@ -72,6 +73,7 @@ struct cm_listener {
 
 struct cm_resolver;
 struct cm_lookup;
+struct cm_connector;
 struct auth_replay;
 
 struct cm {
@@ -85,6 +87,7 @@ struct cm {
     const struct cm_event *cause; /* the event that is being handled, or NULL */
     struct auth_replay *replay;   /* authentications seen lately; has a lock of its own */
     struct cm_resolver *resolver; /* NULL until a host name was dialed */
+    struct cm_connector *connector; /* NULL: connecting does not block on this device */
     struct source source, async_source,
         names_source; /* the last: with a resolver that has a channel */
     /* the device's end (lost.c) */
@@ -153,6 +156,7 @@ cm_run cm_on_request, cm_on_addr_resolved, cm_on_addr_error, cm_on_route_resolve
 /* Records of loops and of the application. */
 void cm_dial(struct cm *cm, struct cm_conn *conn);
 unsigned cm_take_names(struct cm *cm);               /* of the resolver */
+unsigned cm_take_calls(struct cm *cm);               /* of the connector */
 void cm_begin(struct cm *cm, struct cm_conn *conn);  /* a new connection; its time runs */
 void cm_answer(struct cm *cm, struct cm_conn *conn); /* its turn has come: ANSWERING, or it fails */
 void cm_accept_now(struct cm *cm, struct cm_conn *conn);
@@ -162,6 +166,14 @@ void cm_answered(struct cm *cm, struct cm_conn *conn);
 void cm_release(struct cm *cm, struct cm_conn *conn);
 void cm_drained(struct cm *cm, struct cm_conn *conn);
 void cm_greeted(struct cm *cm, struct cm_conn *conn);
+/* rdma_connect(), which may be going on when this returns (call.c); and what its errno means. */
+void cm_connect(struct cm *cm, struct cm_conn *conn, struct rdma_conn_param *param);
+void cm_connect_failed(struct cm *cm, struct cm_conn *conn, int error);
+/* An event says what came of it. */
+void cm_decided(struct cm_conn *conn);
+/* The try is given up while it goes on. True: its id is gone, and its QP goes with cm_give_left(). */
+bool cm_leave(struct cm *cm, struct cm_conn *conn);
+void cm_give_left(struct cm *cm, struct cm_conn *conn);
 void cm_listen(struct cm *cm, struct cm_listener *listener);
 void cm_unlisten(struct cm *cm, struct cm_listener *listener);
 /*
@@ -221,6 +233,38 @@ void cm_try_share(struct cm *cm, struct cm_conn *conn); /* this candidate's time
 void cm_step_over(struct cm *cm, struct cm_conn *conn); /* step_ns passed */
 void cm_time_over(struct cm *cm, struct cm_conn *conn); /* deadline_ns passed */
 int cm_milliseconds(struct cm *cm, struct cm_conn *conn); /* left for this step */
+
+/* ---- connecting where that blocks (connector.c) ----------------------------------------------- */
+struct cm_connect; /* one call, of one try */
+
+/* Starts no thread. 0 or -errno. */
+int connector_open(struct cm_connector **out, struct mailbox *wake,
+                   const struct fabric_ops *fabric);
+/* rdma_connect() of conn's id, by somebody else. NULL: no memory, or no thread, and errno. */
+struct cm_connect *connector_connect(struct cm_connector *c, struct cm_conn *conn,
+                                     const struct rdma_conn_param *param);
+bool connector_has_answers(struct cm_connector *c);
+/* Whose call has returned, and the errno it failed with or 0; NULL: nobody's. */
+struct cm_conn *connector_answer(struct cm_connector *c, int *error);
+/* It has returned, and what came of it is known: nothing about the id or the QP blocks any more. */
+void connector_end(struct cm_connect *call);
+/*
+ * The try is given up. True: the id is the connector's, and so is the queue pair, which it waits for by
+ * connector_give(). False: nothing is under way; the call is ended, and both are the caller's as ever.
+ */
+bool connector_leave(struct cm_connector *c, struct cm_connect *call);
+/* Drained, and of no more use to anybody; NULL: there is none. The call is ended. */
+void connector_give(struct cm_connector *c, struct cm_connect *call, struct ibv_qp *qp);
+/* Any thread. Calls were left whose queue pairs are there still, or will be given. */
+bool connector_busy(struct cm_connector *c);
+/* Where it is busy: true, and what its queue pairs or ids hold goes when they have gone. */
+bool connector_inherit_cq(struct cm_connector *c, struct ibv_cq *cq,
+                          struct ibv_comp_channel *completions);
+bool connector_inherit_channel(struct cm_connector *c, struct rdma_event_channel *channel);
+/* No answers any more. */
+void connector_mute(struct cm_connector *c);
+/* Waits for nobody. True: PD and context are left to it as well. */
+bool connector_close(struct cm_connector *c, struct ibv_pd *pd, struct ibv_context *context);
 
 /* ---- the resolver (resolver.c) --------------------------------------------------------------- */
 struct cm_names {

@@ -160,8 +160,7 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         ROUTED_BEFORE,
         NO_REQUEST,
         [RDMA_CM_EVENT_CONNECT_RESPONSE] = RUN(cm_on_response),
-        [RDMA_CM_EVENT_ESTABLISHED] =
-            IGNORE("raised only with a QP on the id, which there is not"),
+        [RDMA_CM_EVENT_ESTABLISHED] = RUN(cm_on_established), /* iWARP's answer */
         MAY_BE_LOST,
         HINTS,
         NEVER,
@@ -170,8 +169,7 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         ROUTED_BEFORE,
         NO_REQUEST,
         [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("the answer is being applied"),
-        [RDMA_CM_EVENT_ESTABLISHED] =
-            IGNORE("raised only with a QP on the id, which there is not"),
+        [RDMA_CM_EVENT_ESTABLISHED] = IGNORE("the answer is being applied"),
         MAY_BE_LOST,
         HINTS,
         NEVER,

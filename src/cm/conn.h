@@ -27,7 +27,7 @@
     X(ADDRESSING, "ADDR_RESOLVED")                                                                 \
     X(ROUTING, "ROUTE_RESOLVED")                                                                   \
     X(PREPARING, "the loop's QP (dialer)")                                                         \
-    X(CONNECTING, "CONNECT_RESPONSE")                                                              \
+    X(CONNECTING, "the listener's answer")                                                         \
     X(APPLYING, "the loop moving its QP to RTS")                                                   \
     X(ASKING, "the application's decision (listener)")                                             \
     X(QUEUED, "a place among the handshakes (listener)")                                           \
@@ -94,6 +94,7 @@ enum admit_place {
 };
 
 struct cm_listener;
+struct cm_connect;
 
 struct cm_conn {
     struct cm_owner owner; /* first */
@@ -117,7 +118,12 @@ struct cm_conn {
     uint64_t pause_ns;      /* middle of the next pause */
     uint8_t candidate;      /* the one being tried */
     bool may_pass;          /* a failure of this round was one that may pass */
-    bool preparing;         /* PREPARE was posted: once a session */
+    bool preparing;         /* PREPARE was posted: once a session, unless a try uses the QP up */
+    bool used_up;           /* this QP was connected, or nearly: another try needs another */
+    /* where connecting blocks: that of this try, until its outcome is known; and one that was left and
+     * waits for the QP it was made with */
+    struct cm_connect *call, *left;
+    bool answered, decided; /* `call` has returned; its outcome is known */
 
     /* DIAL: written by the dialing thread; the candidates, of a name, with the resolver's answer */
     union cm_address candidates[CM_CANDIDATES];
@@ -128,9 +134,11 @@ struct cm_conn {
     /* PREPARE, APPLY: written by the CM thread, read by the loop */
     struct ibv_qp_attr init, rtr, rts;
     int init_mask, rtr_mask, rts_mask;
+    bool qp_left; /* and with DRAIN: the QP is not to be destroyed but given to `left` */
 
     /* PREPARED: written by the loop; of an authenticated session, the proof in rep too */
     uint32_t qp_num;
+    struct ibv_qp *left_qp; /* and with DRAINED: that QP, drained; NULL: there is none */
 
     /* ANSWER: written by the application's thread */
     bool accepted;

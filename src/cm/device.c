@@ -39,6 +39,11 @@ bool cm_attributes(struct cm *cm, struct cm_conn *conn, enum ibv_qp_state state,
     *mask = 0;
     if (cm->node->fabric->init_qp_attr(conn->owner.id, attr, mask) != 0)
         return false;
+    if (state == IBV_QPS_INIT && cm->node->traits.answer_is_up) {
+        /* There is no later word on it; of keys see RTR. */
+        attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+        *mask |= IBV_QP_ACCESS_FLAGS;
+    }
     if (state == IBV_QPS_RTR) {
         attr->min_rnr_timer = MIN_RNR_TIMER;
         /* What rdma_cm says at INIT depends on what it knew of the connection by then. What the queue
@@ -62,10 +67,11 @@ static uint8_t depth(int device_max) {
     return (uint8_t)(device_max < 0 ? 0 : device_max > DEPTH_MAX ? DEPTH_MAX : device_max);
 }
 
-/* A listener can greet whoever wants to; a dialer asks for it when it has something to say. */
-static uint32_t features(const struct link_config *link) {
+/* A listener can greet whoever wants to; a dialer asks for it when it has something to say, or has to speak
+ * first. */
+static uint32_t features(const struct cm *cm, const struct link_config *link) {
     uint32_t bits = 0;
-    if (!link->dialing || link->private_bytes > 0)
+    if (!link->dialing || link->private_bytes > 0 || cm->node->traits.dialer_first)
         bits |= RECORD_FEATURE_GREETING;
     if (link->keys)
         bits |= RECORD_FEATURE_GREETING | RECORD_FEATURE_HMAC;
@@ -77,7 +83,7 @@ void cm_proposal(struct cm *cm, const struct link_config *link, struct record_re
     *out = (struct record_req){
         .version_min = RECORD_VERSION_MIN,
         .version_max = RECORD_VERSION_MAX,
-        .features = features(link),
+        .features = features(cm, link),
         .eager_log2 = (uint8_t)options->eager_log2,
         .message_log2 = (uint8_t)options->message_log2,
         .depth_in = depth(cm->node->device_attr.max_qp_rd_atom),
@@ -92,6 +98,8 @@ void cm_proposal(struct cm *cm, const struct link_config *link, struct record_re
 
 static void qp_failed(struct cm *cm, struct ibv_qp *qp, enum ibv_event_type type) {
     struct session *s = qp->qp_context; /* the event, not acknowledged yet, keeps the QP alive */
+    if (!s)
+        return; /* left to the connector */
     bool access = type == IBV_EVENT_QP_ACCESS_ERR;
     sluice_reason reason = access ? SLUICE_REASON_ACCESS : SLUICE_REASON_DEVICE_ERROR;
     if (access)
@@ -123,7 +131,7 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
     case IBV_EVENT_COMM_EST: {
         /* Data came before the handshake's last message: it counts as that message. */
         struct session *s = event->element.qp->qp_context;
-        if (s->conn.owner.state == CM_ACCEPTING)
+        if (s && s->conn.owner.state == CM_ACCEPTING)
             cm->node->fabric->notify(s->conn.owner.id, IBV_EVENT_COMM_EST);
         break;
     }
@@ -142,7 +150,8 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
     case IBV_EVENT_QP_LAST_WQE_REACHED: {
         /* Once in a queue pair's life; while it lives GONE is still to be posted, behind this. */
         struct session *s = event->element.qp->qp_context;
-        loop_post(atomic_load(&s->loop), s, LOOP_VERB_LAST);
+        if (s)
+            loop_post(atomic_load(&s->loop), s, LOOP_VERB_LAST);
         break;
     }
     case IBV_EVENT_SRQ_ERR:

@@ -109,6 +109,15 @@ unsigned cm_take_names(struct cm *cm) {
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
+/* The last try has used the QP up. */
+static bool prepare_another(struct cm *cm, struct cm_conn *conn) {
+    struct session *s = session_of_conn(conn);
+    (void)cm;
+    conn->used_up = conn->prepared = false;
+    loop_post(atomic_load(&s->loop), s, LOOP_VERB_PREPARE);
+    return true;
+}
+
 /*
  * The QP is made once, with the INIT attributes of the first address that got so far. Another
  * address must do with that QP.
@@ -124,7 +133,7 @@ static bool prepare(struct cm *cm, struct cm_conn *conn) {
     }
     if (conn->preparing) {
         if (init.port_num == conn->init.port_num && init.pkey_index == conn->init.pkey_index)
-            return true;
+            return !conn->used_up || prepare_another(cm, conn);
         cm_try_failed(cm, conn, CM_HOPE_ELSEWHERE, SLUICE_REASON_WRONG_DEVICE, 0,
                       "the address is reached through port %u, an earlier one through %u",
                       init.port_num, conn->init.port_num);
@@ -183,12 +192,7 @@ static void connect_now(struct cm *cm, struct cm_conn *conn) {
         .qp_num = conn->qp_num,
     };
     cm_enter(cm, conn, CM_CONNECTING);
-    if (cm->node->fabric->connect(conn->owner.id, &param) != 0) {
-        cm_try_failed(cm, conn, CM_HOPE_ELSEWHERE, SLUICE_REASON_UNREACHABLE, (uint32_t)errno,
-                      "connect: %s", strerror(errno));
-        return;
-    }
-    conn->established = true;
+    cm_connect(cm, conn, &param);
 }
 
 void cm_on_route_resolved(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
@@ -203,6 +207,8 @@ void cm_on_route_resolved(struct cm *cm, struct cm_owner *owner, const struct cm
 
 void cm_prepared(struct cm *cm, struct cm_conn *conn) {
     conn->prepared = true;
+    if (conn->left)
+        cm_give_left(cm, conn);
     if (conn->owner.state == CM_PREPARING) {
         cm_try_share(cm, conn);
         connect_now(cm, conn);
@@ -215,8 +221,11 @@ void cm_prepared(struct cm *cm, struct cm_conn *conn) {
 void cm_on_response(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     struct session *s = session_of_conn(conn);
-    conn->rejectable = true; /* until we establish, the listener can be told no */
-    conn->step_ns = 0;       /* somebody is there: from here on nothing else is tried */
+    const struct fabric_traits *traits = &cm->node->traits;
+    conn->established = true;
+    conn->rejectable = !traits->answer_is_up; /* until we establish, the listener can be told no */
+    conn->step_ns = 0; /* somebody is there: from here on nothing else is tried */
+    cm_decided(conn);
     sluice_reason reason = record_rep_decode(&conn->rep, event->data, event->data_bytes);
     if (reason == SLUICE_REASON_NONE)
         reason = record_check(&conn->rep, &conn->req);
@@ -224,8 +233,9 @@ void cm_on_response(struct cm *cm, struct cm_owner *owner, const struct cm_event
         cm_fail(cm, conn, reason, 0, "the listener's answer: %s", sluice_reason_text((int)reason));
         return;
     }
-    if (!cm_attributes(cm, conn, IBV_QPS_RTR, &conn->rtr, &conn->rtr_mask) ||
-        !cm_attributes(cm, conn, IBV_QPS_RTS, &conn->rts, &conn->rts_mask)) {
+    if (!traits->answer_is_up &&
+        (!cm_attributes(cm, conn, IBV_QPS_RTR, &conn->rtr, &conn->rtr_mask) ||
+         !cm_attributes(cm, conn, IBV_QPS_RTS, &conn->rts, &conn->rts_mask))) {
         cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)errno, "no RTR or RTS attributes");
         return;
     }
@@ -236,7 +246,7 @@ void cm_on_response(struct cm *cm, struct cm_owner *owner, const struct cm_event
 void cm_ready(struct cm *cm, struct cm_conn *conn) {
     if (conn->owner.state != CM_APPLYING)
         return; /* it failed meanwhile */
-    if (cm->node->fabric->establish(conn->owner.id) != 0) {
+    if (!cm->node->traits.answer_is_up && cm->node->fabric->establish(conn->owner.id) != 0) {
         cm_fail(cm, conn, SLUICE_REASON_UNREACHABLE, (uint32_t)errno, "establish: %s",
                 strerror(errno));
         return;
@@ -253,11 +263,11 @@ static sluice_reason reason_of_rej(int status, bool empty) {
     case -ECONNREFUSED:
         return SLUICE_REASON_NO_LISTENER;
     case 4: /* timeout */
-    case -ECONNRESET:
         return SLUICE_REASON_UNREACHABLE;
     case 10: /* stale connection */
         return SLUICE_REASON_PEER_LOST;
-    case 28: /* consumer */
+    case 28:          /* consumer */
+    case -ECONNRESET: /* the same of iWARP */
         return empty ? SLUICE_REASON_REFUSED : SLUICE_REASON_NOT_SLUICE;
     default:
         return SLUICE_REASON_REFUSED;
@@ -269,6 +279,7 @@ void cm_on_rejected(struct cm *cm, struct cm_owner *owner, const struct cm_event
     struct record_rej rej;
     conn->rejectable = false;
     conn->established = false; /* there is nothing to disconnect */
+    cm_decided(conn);
     bool ours = record_rej_decode(&rej, event->data, event->data_bytes) == SLUICE_REASON_NONE;
     if (conn->passive) {
         cm_fail(cm, conn, ours && rej.reason ? (sluice_reason)rej.reason : SLUICE_REASON_PEER_LOST,
@@ -309,12 +320,14 @@ void cm_on_rejected(struct cm *cm, struct cm_owner *owner, const struct cm_event
 void cm_on_lost(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     bool early = !conn->passive && owner->state != CM_UP;
+    cm_decided(conn);
     cm_try_failed(cm, conn, CM_HOPE_LATER,
                   early ? SLUICE_REASON_UNREACHABLE : SLUICE_REASON_PEER_LOST,
                   cm_code(event->status), "the peer did not answer (status %d)", event->status);
 }
 
 void cm_on_connect_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    cm_decided((struct cm_conn *)(void *)owner);
     cm_try_failed(cm, (struct cm_conn *)(void *)owner, CM_HOPE_ELSEWHERE,
                   SLUICE_REASON_DEVICE_ERROR, cm_code(event->status),
                   "the connection could not be made (status %d)", event->status);
@@ -322,6 +335,7 @@ void cm_on_connect_error(struct cm *cm, struct cm_owner *owner, const struct cm_
 
 /* Whether the peer said good-bye first is known to the loop, which has its BYE, or not. */
 void cm_on_disconnected(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    cm_decided((struct cm_conn *)(void *)owner);
     cm_try_failed(cm, (struct cm_conn *)(void *)owner, CM_HOPE_ELSEWHERE, SLUICE_REASON_PEER_LOST,
                   cm_code(event->status), "the connection was closed without a good-bye");
 }

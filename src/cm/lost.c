@@ -135,7 +135,7 @@ static bool ids_left(const struct cm *cm) {
     for (const struct cm_conn *conn = cm->conns; conn; conn = conn->next)
         if (conn->owner.id)
             return true;
-    return false;
+    return cm->connector && connector_busy(cm->connector);
 }
 
 void cm_let_go(struct cm *cm) {

@@ -178,6 +178,8 @@ static void pause_round(struct cm *cm, struct cm_conn *conn) {
 
 /* The id of this try, and with it every event of it that was not fetched. */
 static void drop_id(struct cm *cm, struct cm_conn *conn) {
+    if (conn->call)
+        (void)cm_leave(cm, conn);
     if (conn->owner.id)
         cm->node->fabric->destroy_id(conn->owner.id);
     conn->owner.id = NULL;

@@ -91,6 +91,14 @@ static inline bool is_excess(struct sluice_loop *l, struct receive_queue *q, str
     return true;
 }
 
+/* What the device may swallow: receives are used in the order in which they are posted. */
+static void leave_trail(const struct sluice_loop *l, struct receive_queue *q, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        q->trail[q->trail_next] = (struct sluice_msg *)(uintptr_t)l->recv_wr[i].wr_id;
+        q->trail_next = q->trail_next + 1 < q->depth ? q->trail_next + 1 : 0;
+    }
+}
+
 /* It is posted. Sessions other than `self` are told that they may have to tell. */
 static inline void count_posted(struct sluice_loop *l, struct receive_queue *q,
                                 struct sluice_msg *msg, const struct session *self) {
@@ -105,6 +113,23 @@ static inline void count_posted(struct sluice_loop *l, struct receive_queue *q,
     }
     if (q->srq)
         msg->owner = NULL; /* who gets it is known when it is used */
+}
+
+static inline int post_own(struct sluice_loop *l, struct receive_queue *q, unsigned count,
+                           struct ibv_recv_wr **bad) {
+    if (unlikely(q->trail != NULL))
+        leave_trail(l, q, count);
+    return ibv_post_recv(q->qp, l->recv_wr, bad);
+}
+
+/* How many of them were posted. */
+static unsigned post_failed_at(const struct sluice_loop *l, struct receive_queue *q, unsigned count,
+                               const struct ibv_recv_wr *bad) {
+    bool known = bad >= l->recv_wr && bad < l->recv_wr + count;
+    unsigned posted = known ? (unsigned)(bad - l->recv_wr) : 0;
+    if (q->trail)
+        q->trail_next = (q->trail_next + q->depth - (count - posted)) % q->depth;
+    return posted;
 }
 
 /* Posts some of the repost list; false when the device refused. */
@@ -125,15 +150,14 @@ static bool post_some(struct sluice_loop *l, struct receive_queue *q, const stru
         return true;
     struct ibv_recv_wr *bad = NULL, *last = &l->recv_wr[n - 1];
     last->next = NULL;
-    int error = q->srq ? ibv_post_srq_recv(q->srq, l->recv_wr, &bad)
-                       : ibv_post_recv(q->qp, l->recv_wr, &bad);
+    int error = q->srq ? ibv_post_srq_recv(q->srq, l->recv_wr, &bad) : post_own(l, q, n, &bad);
     if (n < LOOP_CHAIN)
         last->next = last + 1;
     l->totals.receive_posts++;
     l->totals.receive_wrs += n;
     unsigned posted = n;
     if (unlikely(error != 0))
-        posted = bad >= l->recv_wr && bad < l->recv_wr + n ? (unsigned)(bad - l->recv_wr) : 0;
+        posted = post_failed_at(l, q, n, bad);
     q->posted += posted;
     for (unsigned i = 0; i < posted; i++)
         count_posted(l, q, (struct sluice_msg *)(uintptr_t)l->recv_wr[i].wr_id, self);
@@ -239,6 +263,15 @@ bool receive_prime(struct sluice_loop *l, struct session *s) {
     s->rq->spare -= GRANT_MIN;
     s->rx_granted = s->grant = GRANT_MIN;
     return true;
+}
+
+void receive_swallowed(struct sluice_loop *l, struct session *s) {
+    struct receive_queue *q = &s->own;
+    while (q->trail && q->posted > 0) {
+        q->trail_next = (q->trail_next ? q->trail_next : q->depth) - 1;
+        q->posted--;
+        buffer_drop(l, q->trail[q->trail_next]);
+    }
 }
 
 void receive_drop(struct sluice_loop *l, struct session *s) {

@@ -180,7 +180,8 @@ void session_peer_bye(struct sluice_loop *l, struct session *s) {
 static bool told_no(struct sluice_loop *l, struct session *s) {
     sluice_reason reason = s->conn.down.reason;
     struct record_rej rej = {.reason = (uint16_t)reason};
-    if (!s->greeting || !s->adopted || !s->conn.passive || s->state != SESSION_OPENING ||
+    bool silent = s->node->traits.dialer_first && s->greeting == GREET_HELLO; /* not before HELLO */
+    if (!s->greeting || silent || !s->adopted || !s->conn.passive || s->state != SESSION_OPENING ||
         (reason != SLUICE_REASON_TIMEOUT && reason != SLUICE_REASON_NO_LISTENER &&
          reason != SLUICE_REASON_BUSY))
         return false;
@@ -234,6 +235,10 @@ unsigned session_check_downs(struct sluice_loop *l) {
 void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc) {
     sluice_reason reason = SLUICE_REASON_DEVICE_ERROR;
     if (s->state >= SESSION_RELEASED)
+        return;
+    /* The kernel ended the queue pair, or a try did: the event, which is on its way, says why. */
+    if (wc->status == IBV_WC_WR_FLUSH_ERR && s->state == SESSION_OPENING && !s->adopted &&
+        l->node->traits.answer_is_up)
         return;
     note_cause(s, -1, 0, (int32_t)wc->status);
     if (wc->status == IBV_WC_WR_FLUSH_ERR && s->down_polls > 0) {
@@ -310,8 +315,11 @@ void session_progress(struct sluice_loop *l, struct session *s) {
     case SESSION_DRAINING:
         drain_progress(l, s);
         break;
-    case SESSION_FREE:
     case SESSION_OPENING:
+        if (s->renewing)
+            drain_progress(l, s);
+        break;
+    case SESSION_FREE:
     case SESSION_UP:
     case SESSION_RELEASED:
     case SESSION_DRAINED:
@@ -338,8 +346,11 @@ void session_timer(struct sluice_loop *l, struct session *s) {
     case SESSION_DRAINING:
         drain_expired(l, s);
         break;
-    case SESSION_FREE:
     case SESSION_OPENING:
+        if (s->renewing)
+            drain_expired(l, s);
+        break;
+    case SESSION_FREE:
     case SESSION_UP:
     case SESSION_RELEASED:
     case SESSION_DRAINED:

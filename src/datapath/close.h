@@ -12,6 +12,12 @@
 /* close.c: instead of "lost", what is known by now. */
 void close_settle(struct session *s, sluice_reason reason, uint32_t vendor, const char *text);
 
+/* open.c: while it opens the queue pair is done with, and drained. */
+void session_renewed(struct sluice_loop *l, struct session *s);
+
+/* drain.c: the queue pair of a session that opens is of no more use. */
+void drain_begin(struct sluice_loop *l, struct session *s);
+
 /* drain.c: something came back; and it took too long. */
 void drain_progress(struct sluice_loop *l, struct session *s);
 void drain_expired(struct sluice_loop *l, struct session *s);

@@ -77,6 +77,8 @@ bool receive_prime(struct sluice_loop *l, struct session *s);
 void receive_repost(struct sluice_loop *l, struct session *s);
 /* Frees held frames, the partial message and buffers waiting to be posted. */
 void receive_drop(struct sluice_loop *l, struct session *s);
+/* The queue pair is in ERR and its completions are back: receives that it will never give back. */
+void receive_swallowed(struct sluice_loop *l, struct session *s);
 /* Tries again later, when there may be memory. */
 void want_retry(struct sluice_loop *l, struct session *s);
 /* A buffer in which a message of this size is received; NULL: no memory now. */
@@ -131,6 +133,9 @@ void shared_say_low(struct sluice_loop *l); /* any thread */
 void shared_last(struct sluice_loop *l, struct session *s);
 void shared_drain(struct sluice_loop *l, struct session *s);
 unsigned shared_settle(struct sluice_loop *l);
+/* Any queue pair: it is settled when the CQ was found empty once from now on; and that is over. */
+void shared_await(struct sluice_loop *l, struct session *s);
+void shared_unsettle(struct sluice_loop *l, struct session *s);
 
 static inline bool wants_receives(const struct session *s) {
     return s->qp && s->state < SESSION_DRAINING;

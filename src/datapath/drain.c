@@ -3,7 +3,11 @@
  * drain.c - the last of a queue pair: into ERR, its completions back, destroyed.
  *
  * What is flushed gives buffers and messages back. Where receives are shared, the device says when the
- * queue pair takes no more of them. A device that does not flush is not waited for for ever.
+ * queue pair takes no more of them. Where a device is silent in ERR, what it had before has completed when the
+ * queue pair is in ERR, so one poll that finds the CQ empty ends it: what is left then was posted too late and
+ * will not come. A device that does not flush is not waited for for ever.
+ *
+ * A queue pair that a try of a dial has used up goes the same way while its session opens (renewing).
  *
  * Owner: the loop's thread.
  */
@@ -23,19 +27,36 @@ static bool said_bye(const struct session *s) {
     return false;
 }
 
+/* Destroyed, or left to whoever connects with it still (cm/connector.c). */
+static void part_with_qp(struct sluice_loop *l, struct session *s) {
+    struct cm_conn *conn = &s->conn;
+    int error = 0;
+    if (s->rq->srq)
+        shared_leave(l, s, s->settled);
+    else
+        shared_unsettle(l, s);
+    if (conn->qp_left && !conn->left_qp)
+        conn->left_qp = s->qp;
+    else
+        error = s->node->fabric->destroy_qp(s->qp);
+    if (error != 0)
+        node_log(l->node, SLUICE_LOG_ERROR, "a queue pair cannot be destroyed: errno %d", error);
+    s->qp = NULL;
+    l->cq_used -= s->cq_share;
+}
+
+static void free_queues(struct session *s) {
+    free(s->sq);
+    s->sq = NULL;
+    free((void *)s->own.trail);
+    s->own.trail = NULL;
+}
+
 static void drained(struct sluice_loop *l, struct session *s) {
     if (s->doubtful && s->reason == SLUICE_REASON_PEER_LOST && said_bye(s))
         close_settle(s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
-    if (s->qp) {
-        if (s->rq->srq)
-            shared_leave(l, s, s->settled);
-        int error = s->node->fabric->destroy_qp(s->qp);
-        if (error != 0)
-            node_log(l->node, SLUICE_LOG_ERROR, "a queue pair cannot be destroyed: errno %d",
-                     error);
-        s->qp = NULL;
-        l->cq_used -= s->cq_share;
-    }
+    if (s->qp)
+        part_with_qp(l, s);
     s->state = SESSION_DRAINED;
     s->deadline_ns = 0;
     keep_end(l, s);
@@ -43,8 +64,7 @@ static void drained(struct sluice_loop *l, struct session *s) {
     send_drop_queue(l, s, SLUICE_ECLOSED);
     rendezvous_end(l, s);
     request_end(l, s);
-    free(s->sq);
-    s->sq = NULL;
+    free_queues(s);
     if (s->headers && s->headers->pool == l->pool)
         atomic_fetch_sub_explicit(pool_note(l->pool), 1, memory_order_relaxed);
     if (s->headers)
@@ -80,17 +100,35 @@ static void give_time(struct sluice_loop *l, struct session *s) {
     loop_deadline(l, s->deadline_ns);
 }
 
-void session_drain(struct sluice_loop *l, struct session *s) {
+static bool is_silent(const struct session *s) {
+    return !s->rq->srq && s->node->traits.silent_in_err;
+}
+
+/* The QP into ERR. What it is waited for behind: a marker, or an empty poll; without sends, nothing. */
+static void end_qp(struct sluice_loop *l, struct session *s) {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    bool ended = session_modify(s, &attr, IBV_QP_STATE);
+    if (is_silent(s))
+        shared_await(l, s);
+    else if (!s->renewing && !(ended && send_marker(l, s)))
+        send_abandon(l, s, SLUICE_EUNKNOWN);
+    give_time(l, s);
+}
+
+void drain_begin(struct sluice_loop *l, struct session *s) {
+    s->renewing = true;
+    end_qp(l, s);
+    drain_progress(l, s);
+}
+
+void session_drain(struct sluice_loop *l, struct session *s) {
     s->state = SESSION_DRAINING;
+    s->renewing = false;
     if (!s->qp) {
         drained(l, s);
         return;
     }
-    bool marked = session_modify(s, &attr, IBV_QP_STATE) && send_marker(l, s);
-    if (!marked)
-        send_abandon(l, s, SLUICE_EUNKNOWN);
-    give_time(l, s);
+    end_qp(l, s);
     if (s->rq->srq)
         shared_drain(l, s);
     session_progress(l, s);
@@ -101,9 +139,25 @@ static bool has_receives(const struct session *s) {
     return s->rq->srq ? !s->settled : s->rq->posted > 0;
 }
 
-void drain_progress(struct sluice_loop *l, struct session *s) {
-    if (!has_receives(s) && s->sq_head == s->sq_tail)
+static void finish(struct sluice_loop *l, struct session *s) {
+    if (!s->renewing) {
         drained(l, s);
+        return;
+    }
+    part_with_qp(l, s);
+    free_queues(s);
+    s->renewing = false;
+    s->deadline_ns = 0;
+    session_renewed(l, s);
+}
+
+void drain_progress(struct sluice_loop *l, struct session *s) {
+    if (s->settled && is_silent(s)) {
+        send_abandon(l, s, SLUICE_EUNKNOWN);
+        receive_swallowed(l, s);
+    }
+    if (!has_receives(s) && s->sq_head == s->sq_tail)
+        finish(l, s);
 }
 
 /*
@@ -125,5 +179,6 @@ void drain_expired(struct sluice_loop *l, struct session *s) {
              "the device did not flush a queue pair: %u receives, %u sends outstanding",
              has_receives(s) ? s->own.posted + s->rx_granted : 0, s->sq_tail - s->sq_head);
     forget_completions(l, s);
-    drained(l, s);
+    receive_swallowed(l, s);
+    finish(l, s);
 }

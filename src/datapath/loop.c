@@ -79,11 +79,16 @@ static void close_cq(struct sluice_loop *l) {
     if (l->cq_armed)
         loop_drain_completions(l); /* an event that was never fetched must not count as unacked */
     shared_close(l);
-    int error = fabric->destroy_cq(l->cq);
-    if (error != 0)
-        node_log(l->node, SLUICE_LOG_ERROR, "a completion queue cannot be destroyed: errno %d",
-                 error);
-    fabric->destroy_comp_channel(l->channel); /* its descriptor leaves the epoll set by that */
+    struct cm_connector *connector = l->node->cm.connector;
+    if (connector) /* the descriptor may be there for longer */
+        epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, l->channel->fd, NULL);
+    if (!connector || !connector_inherit_cq(connector, l->cq, l->channel)) {
+        int error = fabric->destroy_cq(l->cq);
+        if (error != 0)
+            node_log(l->node, SLUICE_LOG_ERROR, "a completion queue cannot be destroyed: errno %d",
+                     error);
+        fabric->destroy_comp_channel(l->channel); /* its descriptor leaves the epoll set by that */
+    }
     l->cq = &no_cq;
     l->channel = NULL;
     l->source.out = false;

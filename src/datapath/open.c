@@ -3,6 +3,7 @@
  * open.c - a session's way to UP, in step with the CM thread.
  *
  *   PREPARE  create the QP on this loop's CQ, INIT, post the receives        -> PREPARED
+ *            again: the last try has used that one up: drain it, create another
  *   APPLY    RTR and RTS (a listener's session gets these with PREPARE)      -> READY
  *   ADOPT    the connection is up, and with it the session, unless the two greet (greet.c)
  *   ASK      the application decides first
@@ -14,6 +15,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "datapath/close.h"
 #include "datapath/post.h"
 #include "node/node.h"
 
@@ -49,8 +51,9 @@ static void agree(struct session *s) {
     every = every < s->sq_depth / 4 ? every : s->sq_depth / 4;
     every = every < s->window_messages / 4 ? every : s->window_messages / 4;
     every = every < s->window_bytes / 4 / inline_max ? every : s->window_bytes / 4 / inline_max;
-    s->signal_every =
-        every && !(options->without & SLUICE_WITHOUT_SIGNALLING) ? (uint32_t)every : 1;
+    if ((options->without & SLUICE_WITHOUT_SIGNALLING) || s->node->traits.sends_in_place)
+        every = 1; /* no completion stands for another's memory */
+    s->signal_every = every ? (uint32_t)every : 1;
     s->pack_bound = pack_bound(s);
     pthread_mutex_lock(&s->node->lock);
     s->info.message_bytes_max = s->message_max;
@@ -61,15 +64,18 @@ static void agree(struct session *s) {
 }
 
 /*
- * What the peer may do through this queue pair, given a key: rdma_cm's own answer is of the time before
+ * RTR and RTS, where they are not the kernel's. What the peer may do through this queue pair, given a key: rdma_cm's own answer is of the time before
  * it knew of READs.
  */
-static bool modify_rtr(struct session *s) {
+static bool modify_up(struct session *s) {
     struct cm_conn *conn = &s->conn;
+    if (s->node->traits.answer_is_up)
+        return true; /* it is, or will be */
     conn->rtr.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
     if (s->node->device_attr.atomic_cap != IBV_ATOMIC_NONE)
         conn->rtr.qp_access_flags |= IBV_ACCESS_REMOTE_ATOMIC;
-    return session_modify(s, &conn->rtr, conn->rtr_mask | IBV_QP_ACCESS_FLAGS);
+    return session_modify(s, &conn->rtr, conn->rtr_mask | IBV_QP_ACCESS_FLAGS) &&
+           session_modify(s, &conn->rts, conn->rts_mask);
 }
 
 static struct ibv_qp *create_qp(struct sluice_loop *l, struct session *s) {
@@ -143,6 +149,11 @@ static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_rea
     s->sq = calloc(s->sq_depth, sizeof *s->sq);
     if (!s->sq)
         return "out of memory";
+    if (!s->rq->srq && l->node->traits.silent_in_err) {
+        s->own.trail = (struct sluice_msg **)calloc(s->own.depth, sizeof *s->own.trail);
+        if (!s->own.trail)
+            return "out of memory";
+    }
     *reason = SLUICE_REASON_DEVICE_ERROR;
     s->qp = create_qp(l, s);
     if (!s->qp)
@@ -164,7 +175,7 @@ static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_rea
         return NULL;
     s->heard = true;
     agree(s);
-    if (!modify_rtr(s) || !session_modify(s, &conn->rts, conn->rts_mask))
+    if (!modify_up(s))
         return "the queue pair cannot be moved to RTS";
     return NULL;
 }
@@ -173,6 +184,10 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
     session_attach(l, s);
     if (s->state != SESSION_OPENING)
         return;
+    if (s->qp) { /* the next try; session_renewed() */
+        drain_begin(l, s);
+        return;
+    }
     sluice_reason reason = greet_prove(s);
     if (reason != SLUICE_REASON_NONE) {
         session_close(l, s, reason, 0, NULL);
@@ -199,6 +214,13 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
     cm_post(&l->node->cm, s, CM_VERB_PREPARED);
 }
 
+/* The queue pair of the last try is gone, or no longer this session's. */
+void session_renewed(struct sluice_loop *l, struct session *s) {
+    s->own = (struct receive_queue){0};
+    s->rx_granted = s->grant = 0;
+    session_prepare(l, s);
+}
+
 void session_apply(struct sluice_loop *l, struct session *s) {
     struct cm_conn *conn = &s->conn;
     if (s->state != SESSION_OPENING)
@@ -212,7 +234,7 @@ void session_apply(struct sluice_loop *l, struct session *s) {
         s->greeting = GREET_HELLO;
     agree(s);
     s->heard = true;
-    if (!modify_rtr(s) || !session_modify(s, &conn->rts, conn->rts_mask)) {
+    if (!modify_up(s)) {
         session_close(l, s, SLUICE_REASON_DEVICE_ERROR, 0, "the queue pair cannot be moved to RTS");
         return;
     }

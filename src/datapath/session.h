@@ -174,6 +174,9 @@ struct receive_queue {
     uint32_t spare;            /* of these: neither a credit nor reserved for a reply */
     uint32_t spare_max;        /* more are not posted again */
     uint32_t depth;            /* receives it can hold */
+    /* own, where a device is silent in ERR: those posted lately, in order, the last of which it has */
+    struct sluice_msg **trail;
+    uint32_t trail_next;
 };
 
 struct session {
@@ -246,6 +249,7 @@ struct session {
     bool noticed, attached, adopted, announced, hungup, bye_posted, doubtful, retry, deaf;
     bool held_pending; /* the first held frame waits for its transfer, not for room */
     bool parting;      /* CLOSED waits for a thread that is inside */
+    bool renewing;     /* OPENING: the queue pair is being drained, for the next try's */
     uint8_t drain_extensions;
     uint32_t lasts_seen; /* the loop's, when that was given or the drain began */
     uint8_t down_polls;  /* the connection is down; polls until that is acted upon */

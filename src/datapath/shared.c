@@ -159,7 +159,7 @@ void shared_say_low(struct sluice_loop *l) {
 
 /* ---- the end of a queue pair ----------------------------------------------------------------- */
 
-static void settle(struct sluice_loop *l, struct session *s) {
+void shared_await(struct sluice_loop *l, struct session *s) {
     if (s->settled || s->last_poll != 0)
         return;
     s->last_poll = l->polls ? l->polls : 1;
@@ -170,7 +170,7 @@ void shared_last(struct sluice_loop *l, struct session *s) {
     s->last = true;
     l->lasts++;
     if (s->qp && s->rq->srq)
-        settle(l, s);
+        shared_await(l, s);
 }
 
 void shared_drain(struct sluice_loop *l, struct session *s) {
@@ -178,7 +178,14 @@ void shared_drain(struct sluice_loop *l, struct session *s) {
     if (!s->heard)
         s->settled = true;
     else if (l->lost)
-        settle(l, s);
+        shared_await(l, s);
+}
+
+void shared_unsettle(struct sluice_loop *l, struct session *s) {
+    if (s->last_poll != 0 && !s->settled)
+        l->settling--;
+    s->last_poll = 0;
+    s->settled = false;
 }
 
 unsigned shared_settle(struct sluice_loop *l) {

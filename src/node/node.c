@@ -102,8 +102,11 @@ static int open_device(sluice_node *n, sluice_error *e) {
 static void close_device(sluice_node *n) {
     if (!n->context)
         return; /* it was removed and is let go of */
-    int error = n->fabric->dealloc_pd(n->pd);
-    if (error == 0)
+    struct cm_connector *connector = n->cm.connector;
+    n->cm.connector = NULL;
+    bool left = connector && connector_close(connector, n->pd, n->context);
+    int error = left ? 0 : n->fabric->dealloc_pd(n->pd);
+    if (error == 0 && !left)
         error = n->fabric->close_device(n->context);
     if (error != 0)
         node_log(n, SLUICE_LOG_ERROR, "device %s cannot be closed: errno %d", n->choice.device,

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * connector.c - a few threads that call rdma_connect() where it blocks, so that nobody else does.
+ *
+ * On an iWARP device the kernel connects TCP inside of the call, which takes minutes if nothing answers; and
+ * whoever destroys the id or the queue pair before the other side has answered waits for that. Nothing of it
+ * can be interrupted. So a dial that is given up meanwhile leaves its id, and then its queue pair, to the
+ * thread that is in the call, which destroys them when the kernel lets it.
+ *
+ *   queued -> calling -> returned -> (the answer is an event) -> ended by the CM thread
+ *                 \____________\______ left: id destroyed, then the queue pair, once that is given
+ *
+ * Threads are started one by one when no thread is free, up to THREADS_MAX; a host that does not answer keeps
+ * HOST_MAX of them at most, and other hosts' calls go ahead of the next one of it. On closing nobody waits
+ * for calls that were left: what their queue pairs hold (CQs, PD, context, the ids' channel) is left to the
+ * threads too, and the last one ends all of it.
+ *
+ * `lock` protects everything here; it is never held across a call of the device.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/thread.h"
+#include "cm/cm.h"
+
+#define THREADS_MAX 64
+#define HOST_MAX 4 /* calls under way to one host */
+
+enum connect_step {
+    CONNECT_QUEUED,
+    CONNECT_CALLING,
+    CONNECT_RETURNED, /* its answer waits to be taken, or was; left: the id is being destroyed */
+    CONNECT_ENDED,    /* left, and the id is destroyed */
+};
+
+struct cm_connect {
+    struct cm_connect *next;
+    struct cm_conn *conn; /* who waits for it, unless it was left */
+    struct rdma_cm_id *id;
+    struct ibv_qp *qp;
+    struct rdma_conn_param param;
+    uint8_t data[RECORD_REQ_BYTES];
+    union cm_address host;
+    int error; /* errno of the call */
+    enum connect_step step;
+    bool left, given; /* given: qp is known, or that there is none */
+};
+
+struct connect_list {
+    struct cm_connect *head, **tail;
+};
+
+/* What must not go before the queue pairs that were left, in the order in which it goes then. */
+struct connect_heir {
+    struct connect_heir *next;
+    struct ibv_cq *cq;
+    struct ibv_comp_channel *completions;
+    struct rdma_event_channel *channel;
+    struct ibv_pd *pd;
+    struct ibv_context *context;
+};
+
+struct cm_connector {
+    pthread_mutex_t lock;
+    pthread_cond_t work;
+    const struct fabric_ops *fabric;
+    struct mailbox *wake; /* NULL: nobody takes answers any more */
+    bool closed;
+    unsigned threads, idle, waiting; /* idle: in pthread_cond_wait(); waiting: calls and burials */
+    struct connect_list queue, burials, answers;
+    struct cm_connect *calls[THREADS_MAX]; /* under way */
+    unsigned left;                         /* calls that were left and not ended */
+    struct connect_heir *heirs, **heirs_tail;
+    bool settling; /* a thread ends the heirs */
+    _Atomic bool has_answers;
+};
+
+/* ---- lists ------------------------------------------------------------------------------------ */
+
+static void list_init(struct connect_list *list) {
+    list->head = NULL;
+    list->tail = &list->head;
+}
+
+static void list_push(struct connect_list *list, struct cm_connect *call) {
+    call->next = NULL;
+    *list->tail = call;
+    list->tail = &call->next;
+}
+
+/* False: it is not in there. */
+static bool list_remove(struct connect_list *list, struct cm_connect *call) {
+    struct cm_connect **at = &list->head;
+    while (*at && *at != call)
+        at = &(*at)->next;
+    if (!*at)
+        return false;
+    *at = call->next;
+    if (list->tail == &call->next)
+        list->tail = at;
+    return true;
+}
+
+/* ---- with the lock held ----------------------------------------------------------------------- */
+
+static bool is_crowded(const struct cm_connector *c, const struct cm_connect *call) {
+    unsigned count = 0;
+    for (unsigned i = 0; i < THREADS_MAX; i++)
+        count += c->calls[i] && cm_same_host(&c->calls[i]->host, &call->host);
+    return count >= HOST_MAX;
+}
+
+/* The next call whose host has a thread left. */
+static struct cm_connect *take_call(struct cm_connector *c) {
+    struct cm_connect *call = c->queue.head;
+    while (call && is_crowded(c, call))
+        call = call->next;
+    if (!call)
+        return NULL;
+    list_remove(&c->queue, call);
+    c->waiting--;
+    call->step = CONNECT_CALLING;
+    for (unsigned i = 0; i < THREADS_MAX; i++)
+        if (!c->calls[i]) {
+            c->calls[i] = call;
+            break;
+        }
+    return call;
+}
+
+static void call_returned(struct cm_connector *c, struct cm_connect *call) {
+    call->step = CONNECT_RETURNED;
+    for (unsigned i = 0; i < THREADS_MAX; i++)
+        if (c->calls[i] == call)
+            c->calls[i] = NULL;
+    if (c->queue.head) /* of the same host, perhaps */
+        pthread_cond_signal(&c->work);
+}
+
+static void end(struct cm_connector *c, struct cm_connect *call) {
+    c->left--;
+    free(call);
+}
+
+static void bury(struct cm_connector *c, struct cm_connect *call) {
+    list_push(&c->burials, call);
+    c->waiting++;
+    pthread_cond_signal(&c->work);
+}
+
+/* ---- the threads ------------------------------------------------------------------------------ */
+
+/* The id, which waits for what it is connecting to, and the queue pair if it is there already. */
+static void lay_to_rest(struct cm_connector *c, struct cm_connect *call) {
+    while (call->id || (call->given && call->qp)) {
+        struct rdma_cm_id *id = call->id;
+        struct ibv_qp *qp = id ? NULL : call->qp;
+        pthread_mutex_unlock(&c->lock);
+        if (id)
+            c->fabric->destroy_id(id);
+        else
+            (void)c->fabric->destroy_qp(qp);
+        pthread_mutex_lock(&c->lock);
+        if (id)
+            call->id = NULL;
+        else
+            call->qp = NULL;
+    }
+    call->step = CONNECT_ENDED;
+    if (call->given)
+        end(c, call);
+}
+
+static void make_call(struct cm_connector *c, struct cm_connect *call) {
+    pthread_mutex_unlock(&c->lock);
+    int error = c->fabric->connect(call->id, &call->param) == 0 ? 0 : errno;
+    pthread_mutex_lock(&c->lock);
+    call->error = error;
+    call_returned(c, call);
+    if (call->left) {
+        lay_to_rest(c, call);
+        return;
+    }
+    list_push(&c->answers, call);
+    atomic_store(&c->has_answers, true);
+    if (c->wake)
+        doorbell_wake(&c->wake->bell); /* under the lock: the bell is not closed meanwhile */
+}
+
+static void end_heir(const struct fabric_ops *fabric, struct connect_heir *heir) {
+    if (heir->cq)
+        (void)fabric->destroy_cq(heir->cq);
+    if (heir->completions)
+        (void)fabric->destroy_comp_channel(heir->completions);
+    if (heir->channel)
+        fabric->destroy_event_channel(heir->channel);
+    if (heir->pd)
+        (void)fabric->dealloc_pd(heir->pd);
+    if (heir->context)
+        (void)fabric->close_device(heir->context);
+    free(heir);
+}
+
+/* Nothing holds them any more. */
+static void settle_heirs(struct cm_connector *c) {
+    c->settling = true;
+    struct connect_heir *heir;
+    while ((heir = c->heirs)) {
+        if (!(c->heirs = heir->next))
+            c->heirs_tail = &c->heirs;
+        pthread_mutex_unlock(&c->lock);
+        end_heir(c->fabric, heir);
+        pthread_mutex_lock(&c->lock);
+    }
+    c->settling = false;
+}
+
+static void destroy(struct cm_connector *c) {
+    pthread_cond_destroy(&c->work);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+}
+
+static void *run(void *arg) {
+    struct cm_connector *c = arg;
+    struct cm_connect *call;
+    pthread_mutex_lock(&c->lock);
+    for (;;) {
+        if ((call = c->burials.head)) {
+            list_remove(&c->burials, call);
+            c->waiting--;
+            lay_to_rest(c, call);
+        } else if ((call = take_call(c))) {
+            make_call(c, call);
+        } else if (c->heirs && c->left == 0 && !c->settling) {
+            settle_heirs(c);
+        } else if (c->closed && c->left == 0 && !c->heirs) {
+            break;
+        } else {
+            c->idle++;
+            pthread_cond_wait(&c->work, &c->lock);
+            c->idle--;
+        }
+    }
+    bool last = --c->threads == 0;
+    if (!last)
+        pthread_cond_signal(&c->work); /* the next one finds nothing left either */
+    pthread_mutex_unlock(&c->lock);
+    if (last)
+        destroy(c);
+    return NULL;
+}
+
+/* With the lock held: a thread for one more thing to do. 0 or -errno: nobody would ever do it. */
+static int need_thread(struct cm_connector *c) {
+    int error = 0;
+    if (c->waiting >= c->idle && c->threads < THREADS_MAX) {
+        error = thread_start_detached("sluice-connect", run, c);
+        if (error == 0)
+            c->threads++;
+    }
+    return c->threads > 0 ? 0 : -error;
+}
+
+/* ---- the CM thread's side --------------------------------------------------------------------- */
+
+int connector_open(struct cm_connector **out, struct mailbox *wake,
+                   const struct fabric_ops *fabric) {
+    struct cm_connector *c = calloc(1, sizeof *c);
+    if (!c)
+        return -ENOMEM;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->work, NULL);
+    c->fabric = fabric;
+    c->wake = wake;
+    list_init(&c->queue);
+    list_init(&c->burials);
+    list_init(&c->answers);
+    c->heirs_tail = &c->heirs;
+    *out = c;
+    return 0;
+}
+
+struct cm_connect *connector_connect(struct cm_connector *c, struct cm_conn *conn,
+                                     const struct rdma_conn_param *param) {
+    struct cm_connect *call = calloc(1, sizeof *call);
+    if (!call || param->private_data_len > sizeof call->data) {
+        free(call);
+        errno = ENOMEM;
+        return NULL;
+    }
+    call->conn = conn;
+    call->id = conn->owner.id;
+    call->host = conn->candidates[conn->candidate];
+    call->param = *param;
+    memcpy(call->data, param->private_data, param->private_data_len);
+    call->param.private_data = call->data;
+    pthread_mutex_lock(&c->lock);
+    int error = need_thread(c);
+    if (error == 0) {
+        list_push(&c->queue, call);
+        c->waiting++;
+        pthread_cond_signal(&c->work);
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (error == 0)
+        return call;
+    free(call);
+    errno = -error;
+    return NULL;
+}
+
+bool connector_leave(struct cm_connector *c, struct cm_connect *call) {
+    bool left = false;
+    pthread_mutex_lock(&c->lock);
+    switch (call->step) {
+    case CONNECT_QUEUED:
+        list_remove(&c->queue, call);
+        c->waiting--;
+        break;
+    case CONNECT_CALLING:
+        left = true;
+        break;
+    case CONNECT_RETURNED:
+        list_remove(&c->answers, call);
+        left = call->error == 0; /* else nothing is under way */
+        break;
+    case CONNECT_ENDED: /* it was left before */
+        break;
+    }
+    if (left) {
+        call->left = true;
+        call->conn = NULL;
+        c->left++;
+        if (call->step == CONNECT_RETURNED) {
+            (void)need_thread(c); /* else one of those there are comes round */
+            bury(c, call);
+        }
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (!left)
+        free(call);
+    return left;
+}
+
+void connector_give(struct cm_connector *c, struct cm_connect *call, struct ibv_qp *qp) {
+    pthread_mutex_lock(&c->lock);
+    call->qp = qp;
+    call->given = true;
+    if (call->step == CONNECT_ENDED) {
+        (void)need_thread(c);
+        bury(c, call);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+bool connector_has_answers(struct cm_connector *c) {
+    return atomic_load(&c->has_answers);
+}
+
+struct cm_conn *connector_answer(struct cm_connector *c, int *error) {
+    struct cm_conn *conn = NULL;
+    if (!atomic_load(&c->has_answers))
+        return NULL;
+    pthread_mutex_lock(&c->lock);
+    struct cm_connect *call = c->answers.head;
+    if (call) {
+        list_remove(&c->answers, call);
+        conn = call->conn;
+        *error = call->error;
+    }
+    if (!c->answers.head)
+        atomic_store(&c->has_answers, false);
+    pthread_mutex_unlock(&c->lock);
+    return conn;
+}
+
+void connector_end(struct cm_connect *call) {
+    free(call);
+}
+
+/* ---- any thread ------------------------------------------------------------------------------- */
+
+bool connector_busy(struct cm_connector *c) {
+    pthread_mutex_lock(&c->lock);
+    bool busy = c->left > 0 || c->heirs || c->settling;
+    pthread_mutex_unlock(&c->lock);
+    return busy;
+}
+
+/* False: nothing holds it, so it is the caller's to end; also without memory, when nothing helps. */
+static bool leave_heir(struct cm_connector *c, const struct connect_heir *what) {
+    struct connect_heir *heir = malloc(sizeof *heir);
+    pthread_mutex_lock(&c->lock);
+    bool busy = c->left > 0 || c->heirs || c->settling;
+    if (heir && busy) {
+        *heir = *what;
+        *c->heirs_tail = heir;
+        c->heirs_tail = &heir->next;
+        heir = NULL;
+    } else {
+        busy = false;
+    }
+    pthread_mutex_unlock(&c->lock);
+    free(heir);
+    return busy;
+}
+
+bool connector_inherit_cq(struct cm_connector *c, struct ibv_cq *cq,
+                          struct ibv_comp_channel *completions) {
+    return leave_heir(c, &(struct connect_heir){.cq = cq, .completions = completions});
+}
+
+bool connector_inherit_channel(struct cm_connector *c, struct rdma_event_channel *channel) {
+    return leave_heir(c, &(struct connect_heir){.channel = channel});
+}
+
+void connector_mute(struct cm_connector *c) {
+    pthread_mutex_lock(&c->lock);
+    c->wake = NULL;
+    pthread_mutex_unlock(&c->lock);
+}
+
+bool connector_close(struct cm_connector *c, struct ibv_pd *pd, struct ibv_context *context) {
+    bool left = leave_heir(c, &(struct connect_heir){.pd = pd, .context = context});
+    pthread_mutex_lock(&c->lock);
+    c->wake = NULL;
+    c->closed = true;
+    bool last = c->threads == 0;
+    pthread_cond_broadcast(&c->work);
+    pthread_mutex_unlock(&c->lock);
+    if (last)
+        destroy(c);
+    return left;
+}
