@@ -120,6 +120,12 @@ static void leave(struct sluice_loop *l, struct session *s) {
     s->bye_posted = send_control(l, s, FRAME_BYE);
 }
 
+/* A listener's connection that is there, with a dialer that waits for WELCOME or REFUSE. */
+static bool may_refuse(const struct session *s) {
+    bool early = s->node->traits.dialer_first && s->greeting == GREET_HELLO;
+    return s->greeting && !early && s->adopted && s->conn.passive && s->state == SESSION_OPENING;
+}
+
 void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns) {
     session_attach(l, s);
     bool closing = atomic_load_explicit(&l->node->state, memory_order_relaxed) == NODE_CLOSING;
@@ -127,6 +133,13 @@ void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns)
     s->hungup = true;
     if (s->state > SESSION_FLUSHING)
         return;
+    if (s->state == SESSION_OPENING && may_refuse(s)) {
+        struct record_rej rej = {.reason =
+                                     closing ? SLUICE_REASON_NODE_CLOSED : SLUICE_REASON_REFUSED};
+        snprintf(rej.text, sizeof rej.text, "%s", sluice_reason_text(rej.reason));
+        session_refuse(l, s, reason, &rej);
+        return;
+    }
     if (s->state == SESSION_OPENING) {
         session_close(l, s, reason, 0, NULL);
         return;
@@ -180,10 +193,8 @@ void session_peer_bye(struct sluice_loop *l, struct session *s) {
 static bool told_no(struct sluice_loop *l, struct session *s) {
     sluice_reason reason = s->conn.down.reason;
     struct record_rej rej = {.reason = (uint16_t)reason};
-    bool silent = s->node->traits.dialer_first && s->greeting == GREET_HELLO; /* not before HELLO */
-    if (!s->greeting || silent || !s->adopted || !s->conn.passive || s->state != SESSION_OPENING ||
-        (reason != SLUICE_REASON_TIMEOUT && reason != SLUICE_REASON_NO_LISTENER &&
-         reason != SLUICE_REASON_BUSY))
+    if (!may_refuse(s) || (reason != SLUICE_REASON_TIMEOUT && reason != SLUICE_REASON_NO_LISTENER &&
+                           reason != SLUICE_REASON_BUSY))
         return false;
     snprintf(rej.text, sizeof rej.text, "%.*s", RECORD_REJ_TEXT, s->conn.down.text);
     session_refuse(l, s, reason, &rej);
@@ -349,6 +360,8 @@ void session_timer(struct sluice_loop *l, struct session *s) {
     case SESSION_OPENING:
         if (s->renewing)
             drain_expired(l, s);
+        else
+            greet_nudge(l, s);
         break;
     case SESSION_FREE:
     case SESSION_UP:

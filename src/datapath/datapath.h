@@ -47,6 +47,7 @@ bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type
                        const void *payload, uint32_t bytes);
 /* After the QP went to ERR: its completion is the last of this QP's sends. */
 bool send_marker(struct sluice_loop *l, struct session *s);
+void send_nothing(struct sluice_loop *l, struct session *s); /* a WRITE of no bytes */
 /* Gives back everything still in the send queue, as if it had completed with this status. */
 void send_abandon(struct sluice_loop *l, struct session *s, sluice_status status);
 /* Delivers WRITABLE if somebody waits for it and a quarter of the window is free. */
@@ -446,6 +447,8 @@ void greet_begin(struct sluice_loop *l, struct session *s);
 /* NULL, or what is wrong with this frame while greeting. */
 const char *greet_check(const struct session *s, const struct frame *f);
 void greet_arrived(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+/* Dialer: what it said has had no answer for a while. */
+void greet_nudge(struct sluice_loop *l, struct session *s);
 /* The application's answer. */
 void greet_answered(struct sluice_loop *l, struct session *s);
 

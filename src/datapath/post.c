@@ -322,6 +322,21 @@ bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type
     return s->state <= SESSION_LEAVING;
 }
 
+void send_nothing(struct sluice_loop *l, struct session *s) {
+    struct chain chain;
+    if (sq_used(s) >= s->sq_limit)
+        return; /* there is more on its way already */
+    chain_init(&chain, true);
+    struct ibv_send_wr *wr = chain_wr(l, s, &chain, 0, 0);
+    wr->sg_list = NULL;
+    wr->opcode = IBV_WR_RDMA_WRITE;
+    wr->wr.rdma.remote_addr = 0;
+    wr->wr.rdma.rkey = 0;
+    chain_entry(s, NULL, 0, SQ_MESSAGE);
+    chain.frameless++;
+    post_chain(l, s, &chain);
+}
+
 bool send_marker(struct sluice_loop *l, struct session *s) {
     /* An empty inline-less send: in ERR it is never executed, only flushed, after all others. */
     struct chain chain;

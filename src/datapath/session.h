@@ -256,7 +256,8 @@ struct session {
     uint32_t bye_index, outcomes, acked;
     uint32_t foreign_taken; /* of the messages the gate counts, those that came out of the inbox */
     uint32_t sq_depth;
-    uint64_t deadline_ns; /* of FLUSHING, LEAVING, DRAINING; 0 none */
+    uint64_t deadline_ns; /* of FLUSHING, LEAVING, DRAINING, renewing, a nudge; 0 none */
+    uint64_t nudge_ns;    /* greet.c: to the next nudge */
     struct keepalive keepalive;
     struct sluice_msg *headers; /* registered memory for the headers of fragments */
     /* each NULL until it is needed; given back when the queue pair is gone */

@@ -38,29 +38,29 @@ struct hwloc_topology;
 struct hwloc_bitmap_s;
 
 /*
- * What can be relied upon, beyond what a device says that it has; and, below the line, where a device does
- * not do what InfiniBand's and RoCE's do. All of those are false of them.
+ * What can be relied upon, beyond what a device says that it has, and below the line where a device is unlike
+ * InfiniBand and RoCE, of which all of that is false.
+ *
+ * drains_shared: a QP in ERR that uses shared receives says when it has taken the last one (LAST_WQE_REACHED).
+ * exact_windows: a memory window of type 2 is checked to the byte, and taken back at once. InfiniBand asks for
+ * both; the kernel's software devices do neither.
+ *
+ * answer_is_up: the kernel drives the QP. A dialer gets ESTABLISHED for an answer, never CONNECT_RESPONSE, and
+ * its QP is in RTS by then; accept moves the listener's. There is nothing to apply and nothing to establish,
+ * what remote access needs is said at INIT, and a QP whose connection did not come about is used up.
+ * dialer_first: the listener must not send before something came of the dialer.
+ * first_may_stick: that may be looked at only when more comes of the dialer.
+ * connect_blocks: connect does, and so does destroying its id or QP until the answer is there.
+ * silent_in_err: what is posted in ERR never completes; what was posted before had when ERR was set.
+ * sends_in_place: a send that is not signalled may be read later than one behind it completes.
+ * sink_is_target: the memory a READ goes to needs REMOTE_WRITE.
+ * no_immediate: there is no WRITE with immediate data.
  */
 struct fabric_traits {
-    bool
-        drains_shared; /* a QP in ERR that uses shared receives says when it has taken the last one */
-    bool
-        exact_windows; /* a memory window of type 2 is checked to the byte, and taken back at once */
+    bool drains_shared, exact_windows;
 
-    /*
-     * The kernel drives the QP: a dialer gets ESTABLISHED for an answer, and never CONNECT_RESPONSE, its QP
-     * being in RTS; accept moves the listener's. There is nothing to apply and nothing to establish, what
-     * remote access needs is said at INIT, and a QP whose connection did not come about is used up.
-     */
-    bool answer_is_up;
-    bool dialer_first; /* the listener must not send before something came of the dialer */
-    bool
-        connect_blocks; /* connect does, and so does destroying an id or a QP until it has its answer */
-    bool
-        silent_in_err; /* what is posted in ERR never completes; what was before, did when ERR was set */
-    bool sends_in_place; /* an unsignalled send may be read later than one behind it completes */
-    bool sink_is_target; /* the memory a READ goes to needs REMOTE_WRITE */
-    bool no_immediate;   /* there is no WRITE with immediate data */
+    bool answer_is_up, dialer_first, first_may_stick, connect_blocks;
+    bool silent_in_err, sends_in_place, sink_is_target, no_immediate;
 };
 
 struct fabric_ops {

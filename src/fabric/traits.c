@@ -23,6 +23,7 @@ void fabric_traits_of(enum ibv_transport_type transport, const struct ibv_device
         .answer_is_up = iwarp,
         .dialer_first = iwarp,
         .connect_blocks = iwarp,
+        .first_may_stick = soft_iwarp,
         .silent_in_err = soft_iwarp,
         .sends_in_place = soft_iwarp,
         .sink_is_target = iwarp,

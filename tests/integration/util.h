@@ -344,8 +344,10 @@ IT_UNUSED static struct note side_expect(struct side *side, sluice_event_type ty
         must(!"an event");
     }
     if (note.event.type != type) {
-        fprintf(stderr, "%s (status %d, %s), expected %s\n", sluice_event_name(note.event.type),
-                note.event.status, sluice_reason_text(note.event.reason), sluice_event_name(type));
+        fprintf(stderr, "%s (status %d, %s: %s), expected %s\n", sluice_event_name(note.event.type),
+                note.event.status, sluice_reason_text(note.event.reason),
+                note.event.type == SLUICE_CLOSED ? note.info.close_text : "",
+                sluice_event_name(type));
         must(!"the right event");
     }
     return note;

@@ -276,6 +276,36 @@ static void of_a_nic_its_word_is_taken_and_of_kernel_software_not(void **state) 
     }
 }
 
+/* What InfiniBand and RoCE do is relied upon everywhere but on iWARP; more yet is known of Soft-iWARP. */
+static void an_iwarp_device_is_told_by_its_transport(void **state) {
+    (void)state;
+    static const struct {
+        enum ibv_transport_type transport;
+        uint32_t vendor;
+    } devices[] = {{IBV_TRANSPORT_IB, 0x02c9},
+                   {IBV_TRANSPORT_IB, 0xffffff},
+                   {IBV_TRANSPORT_IWARP, 0x1425},
+                   {IBV_TRANSPORT_IWARP, 0x8086},
+                   {IBV_TRANSPORT_IWARP, 0x626d74}};
+    for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
+        const struct ibv_device device = {.transport_type = devices[i].transport};
+        const struct ibv_device_attr attr = {.vendor_id = devices[i].vendor};
+        bool iwarp = devices[i].transport == IBV_TRANSPORT_IWARP;
+        bool kernel = devices[i].vendor == 0x626d74;
+        struct fabric_traits traits;
+        fabric_system.get_traits(&device, &attr, &traits);
+        assert_int_equal(traits.answer_is_up, iwarp);
+        assert_int_equal(traits.dialer_first, iwarp);
+        assert_int_equal(traits.connect_blocks, iwarp);
+        assert_int_equal(traits.sink_is_target, iwarp);
+        assert_int_equal(traits.no_immediate, iwarp);
+        assert_int_equal(traits.first_may_stick, kernel);
+        assert_int_equal(traits.silent_in_err, kernel);
+        assert_int_equal(traits.sends_in_place, kernel);
+        assert_false(iwarp && (traits.drains_shared || traits.exact_windows));
+    }
+}
+
 static void memory_is_zeroed_and_aligned(void **state) {
     (void)state;
     const size_t sizes[] = {4096, 65536, 2 << 20, (2 << 20) + 4096, 5 << 20};
@@ -323,6 +353,7 @@ int main(void) {
         FABRIC_TEST(an_unknown_name_is_answered_with_what_there_is),
         FABRIC_TEST(every_entry_of_both_tables_is_there),
         FABRIC_TEST(of_a_nic_its_word_is_taken_and_of_kernel_software_not),
+        FABRIC_TEST(an_iwarp_device_is_told_by_its_transport),
         FABRIC_TEST(memory_is_zeroed_and_aligned),
         FABRIC_TEST(the_system_answers_without_a_device),
     };
