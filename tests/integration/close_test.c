@@ -218,10 +218,10 @@ static void hanging_up_while_being_asked(void **state) {
             sluice_hangup(c.at_a, 0);
             side_expect_closed(&c.b, SLUICE_REASON_REFUSED);
             break;
-        case 1: /* the one who asks; the other learns it with its answer */
+        case 1: /* the one who asks; the other learns it with its answer, or at once */
             sluice_hangup(c.at_b, 0);
             side_expect_closed(&c.b, SLUICE_REASON_LOCAL_CLOSE);
-            must(sluice_accept(c.at_a, NULL) == 0);
+            must(sluice_accept(c.at_a, NULL) == 0 || it_iwarp());
             break;
         case 2: /* right after the answer */
             must(sluice_accept(c.at_a, NULL) == 0);
@@ -281,10 +281,10 @@ static void closing_a_node_in_every_state_ends_its_peers(void **state) {
         uint64_t start = sluice_now();
         side_close(&side, 0);
         assert_uint_in_range(sluice_now() - start, 0, 5000 * MS);
-        if (row == 1)
+        if (row == 1 && !it_iwarp()) { /* it does not know yet */
             peer_tell(&peer, "accept");
-        if (row == 1)
             peer_expect(&peer, "accepted ");
+        }
         if (row > 0)
             peer_expect(&peer, "closed ");
         if (row >= 2) {

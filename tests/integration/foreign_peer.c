@@ -43,6 +43,24 @@ static struct rdma_conn_param parameters(void) {
                                     .qp_num = QP_NUM};
 }
 
+/* The number for rdma_cm; an iWARP device wants a queue pair behind it, for as long as we live. */
+static uint32_t queue_pair(struct ibv_context *verbs) {
+    if (verbs->device->transport_type != IBV_TRANSPORT_IWARP)
+        return QP_NUM;
+    struct ibv_pd *pd = fabric->alloc_pd(verbs);
+    struct ibv_cq *cq = pd ? fabric->create_cq(verbs, 4, NULL, NULL, 0) : NULL;
+    struct ibv_qp_init_attr init = {
+        .send_cq = cq,
+        .recv_cq = cq,
+        .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+        .qp_type = IBV_QPT_RC,
+    };
+    struct ibv_qp *qp = cq ? fabric->create_qp(pd, &init) : NULL;
+    if (!qp)
+        exit(die("queue pair"));
+    return qp->qp_num;
+}
+
 static int serve(struct rdma_event_channel *channel, struct rdma_cm_id *id, const char *mode) {
     struct sockaddr_in address = address_of(0);
     if (fabric->bind_addr(id, (struct sockaddr *)&address) != 0)
@@ -58,6 +76,7 @@ static int serve(struct rdma_event_channel *channel, struct rdma_cm_id *id, cons
         fabric->ack_cm_event(event);
         struct rdma_conn_param accept = parameters();
         if (request && strcmp(mode, "accept") == 0) {
+            accept.qp_num = queue_pair(peer->verbs);
             if (fabric->accept(peer, &accept) != 0)
                 return die("accept");
         } else if (request) {
@@ -96,6 +115,7 @@ static int dial(struct rdma_event_channel *channel, struct rdma_cm_id *id, unsig
     if (fabric->resolve_route(id, STEP_MS) != 0)
         return die("resolve_route");
     next_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
+    connect.qp_num = queue_pair(id->verbs);
     if (fabric->connect(id, &connect) != 0)
         return die("connect");
     int type = next_event(channel, -1);

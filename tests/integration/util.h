@@ -140,6 +140,16 @@ IT_UNUSED static bool it_soft(void) {
     return strcmp(it_device(), "soft") == 0;
 }
 
+/*
+ * Soft-iWARP, or the software device being like it: a connection is there when a listener is asked, because the
+ * two have greeted; and there are no atomics and no windows.
+ */
+IT_UNUSED static bool it_iwarp(void) {
+    const char *profile = getenv("SLUICE_SOFT_PROFILE");
+    return strncmp(it_device(), "siw", 3) == 0 ||
+           (it_soft() && profile && strcmp(profile, "iwarp") == 0);
+}
+
 /* The address of that device, numeric. The software device has every address of the host. */
 IT_UNUSED static const char *it_host(void) {
     const char *host = getenv("SLUICE_TEST_HOST");
