@@ -56,7 +56,8 @@ typedef struct sluice_token {
  * software device: memory that peers map, which saves a copy). `rights`: the most that tokens of it may
  * give; 0 = none, it is for this side's own use. Blocks for a moment; any thread. Counts against no limit
  * but the device's own. The memory must be writable. Errors: ENOMEM (text says which limit and what
- * helps), EINVAL, ECLOSED, EDEVICE. ibv_reg_mr(3).
+ * helps), EINVAL, ECLOSED, EDEVICE (also where the device has no atomics and they are asked for).
+ * ibv_reg_mr(3).
  */
 SLUICE_API SLUICE_CHECK int sluice_region_open(sluice_node *n, void *addr, uint64_t bytes,
                                                uint32_t rights, sluice_region **out,
@@ -95,7 +96,8 @@ SLUICE_API SLUICE_CHECK int sluice_region_revoke(sluice_region *r, sluice_error 
  * token that is none, flags. EACCESS: the token's range or rights do not allow it. EMSGSIZE: above 1 GiB.
  * ENOMEM: as sluice_alloc(). EDEVICE: the device is gone, or one of the two serves no reads.
  * Outcome: SLUICE_DONE, if o->tag is not 0. A put is done when its bytes are in the peer's memory. 0 bytes
- * are allowed, and r may then be NULL.
+ * are allowed, and r may then be NULL. On iWARP the peer can write what a get has not brought yet, as long
+ * as that is under way, and each get registers its bytes anew: its outcome is ENOMEM where that fails.
  */
 SLUICE_API SLUICE_CHECK int sluice_put(sluice_session s, const sluice_region *r, uint64_t local,
                                        uint64_t bytes, const sluice_token *token, uint64_t remote,

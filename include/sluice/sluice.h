@@ -144,7 +144,7 @@ typedef enum sluice_log_level {
 typedef enum sluice_rendezvous {
     SLUICE_RENDEZVOUS_AUTO = 0, /* what is faster on this device, see docs/protocol.md */
     SLUICE_RENDEZVOUS_READ = 1,
-    SLUICE_RENDEZVOUS_WRITE = 2
+    SLUICE_RENDEZVOUS_WRITE = 2 /* not on iWARP: sluice_open() refuses with EDEVICE */
 } sluice_rendezvous;
 
 /*

@@ -13,6 +13,8 @@
 #include "node/node.h"
 
 static unsigned way_of(const struct session *s) {
+    if (s->node->traits.no_immediate)
+        return WAY_READ;
     switch ((sluice_rendezvous)s->node->options.rendezvous) {
     case SLUICE_RENDEZVOUS_READ:
         return WAY_READ;
@@ -189,6 +191,10 @@ static enum built announce(struct sluice_loop *l, struct session *s, struct chai
 enum built rendezvous_build(struct sluice_loop *l, struct session *s, struct chain *chain,
                             struct sluice_msg *msg) {
     return announce(l, s, chain, msg, way_of(s), (struct departing){0});
+}
+
+bool rendezvous_has_way(const struct session *s, const struct part *parts, unsigned count) {
+    return !s->node->traits.no_immediate || (count == 1 && parts->region);
 }
 
 enum built rendezvous_build_pieces(struct sluice_loop *l, struct session *s, struct chain *chain,

@@ -93,6 +93,8 @@ static const char *wrong_announcement(const struct rendezvous *r, const struct s
         return "an announcement with the credit of another frame";
     if (way != WAY_READ && (way != WAY_WRITE || word[0] >> 32 || word[1]))
         return "an announcement of an unknown way";
+    if (way == WAY_WRITE && s->node->traits.no_immediate)
+        return "an announcement of a way that these devices do not have";
     if ((type == FRAME_DATA && word[2]) || word[3] || word[4])
         return "an announcement with content that its type does not have";
     if (size <= s->frame_payload || size > s->rx_message_max)
@@ -170,6 +172,12 @@ static uint8_t *place_of(const struct arrival *a, uint32_t *lkey) {
     return a->region ? a->region->addr + a->region_offset : a->landing->data;
 }
 
+static void close_sink(struct sluice_loop *l, struct arrival *a) {
+    struct ibv_send_wr none;
+    window_close(l->node, a->sink, &none); /* a registration: nothing is to be posted */
+    a->sink = NULL;
+}
+
 void arrival_let_go(struct sluice_loop *l, struct session *s, struct arrival *a) {
     if (a->landing) {
         s->rendezvous->landing_bytes -= a->bytes;
@@ -187,7 +195,7 @@ static struct window *free_window(struct rendezvous *r) {
     for (unsigned i = 0; i < NUMBERS; i++) {
         bool used = false;
         for (const struct arrival *a = r->first; a && !used; a = a->next)
-            used = a->window == &r->windows[i];
+            used = a->window == &r->windows[i] || a->sink == &r->windows[i];
         if (!used)
             return &r->windows[i];
     }
@@ -230,6 +238,26 @@ static bool say_ready(struct sluice_loop *l, struct session *s, struct chain *ch
     return rendezvous_post_frame(l, s, chain, f, payload);
 }
 
+/*
+ * READ, where the peer's answer is a WRITE like another's: a registration of exactly these bytes, which the
+ * peer may write until all of them are here.
+ */
+static bool open_sink(struct sluice_loop *l, struct session *s, struct arrival *a) {
+    struct window *window = free_window(s->rendezvous);
+    struct ibv_send_wr none;
+    bool bind;
+    uint32_t lkey;
+    if (!window)
+        return false; /* a READ that completes makes the session dirty */
+    struct window_bytes of = {place_of(a, &lkey), a->bytes, NULL, IBV_ACCESS_REMOTE_WRITE};
+    if (!window_open(l->node, window, &of, &none, &bind)) {
+        rendezvous_retry(l, s);
+        return false;
+    }
+    a->sink = window;
+    return true;
+}
+
 /* READ: as many as the depth, the send queue and this turn's share allow. */
 static bool read_some(struct sluice_loop *l, struct session *s, struct chain *chain,
                       struct arrival *a, uint32_t *left) {
@@ -239,8 +267,12 @@ static bool read_some(struct sluice_loop *l, struct session *s, struct chain *ch
             return false; /* a READ that completes makes the session dirty */
         if (!rendezvous_room(l, s, chain))
             return false;
+        if (s->node->traits.sink_is_target && !a->sink && !open_sink(l, s, a))
+            return false;
         uint32_t lkey, bytes = rendezvous_chunk(a->bytes, a->offset);
         uint8_t *to = place_of(a, &lkey) + a->offset;
+        if (a->sink)
+            lkey = a->sink->mr->lkey;
         l->send_sge[chain->count][0] = (struct ibv_sge){(uintptr_t)to, bytes, lkey};
         struct ibv_send_wr *wr = rendezvous_wr(l, s, chain, a, 0);
         wr->sg_list = l->send_sge[chain->count - 1];
@@ -328,6 +360,8 @@ void arrival_completed(struct sluice_loop *l, struct session *s, struct arrival 
         a->window = NULL;
         settled(l, s, a, ARRIVAL_HERE);
     } else if (a->flying == 0 && a->offset == a->bytes) {
+        if (a->sink)
+            close_sink(l, a); /* before anybody looks at what came */
         a->answer = true;
         settled(l, s, a, ARRIVAL_HERE);
     }
@@ -341,7 +375,7 @@ void arrival_end(struct sluice_loop *l, struct session *s) {
     for (unsigned i = 0; i < NUMBERS; i++)
         window_free(l->node, &r->windows[i]); /* before any of the memory is anybody else's */
     for (struct arrival *a = r->first; a; a = a->next) {
-        a->window = NULL;
+        a->window = a->sink = NULL;
         a->answer = false;
         switch ((enum arrival_state)a->state) {
         case ARRIVAL_ASK:

@@ -267,6 +267,8 @@ enum built rendezvous_build(struct sluice_loop *l, struct session *s, struct cha
 enum built rendezvous_build_pieces(struct sluice_loop *l, struct session *s, struct chain *chain,
                                    struct sluice_msg *msg, const struct part *parts,
                                    unsigned count);
+/* False: not so on this device; they go as fragments, whatever their size. */
+bool rendezvous_has_way(const struct session *s, const struct part *parts, unsigned count);
 /* Posts what may be posted of the transfers under way. */
 void rendezvous_flush(struct sluice_loop *l, struct session *s);
 /* An entry of the send queue that was rendezvous.c's. */

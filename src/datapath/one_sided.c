@@ -23,8 +23,8 @@
 #include "node/node.h"
 
 #define CHUNK (256u << 10)
-#define LARGE (16u << 10) /* operations above that count as large ... */
-#define LARGE_MAX 4u      /* ... of whose chunks so many are posted at a time */
+#define LARGE (16u << 10)   /* operations above that count as large ... */
+#define LARGE_MAX SINKS_MAX /* ... of whose chunks so many are posted at a time */
 #define BYTES_MAX (1ull << 30)
 
 static struct operation *operation_of(struct sluice_msg *msg) {
@@ -71,6 +71,42 @@ static struct ibv_send_wr *add(struct sluice_loop *l, struct session *s, struct 
     return wr;
 }
 
+/*
+ * The memory a READ goes to, where the peer's answer is a WRITE like another's: a registration of exactly
+ * these bytes, open to the peer until the READ is complete. NULL: the device has no more, now.
+ */
+static struct ibv_mr *open_sink(const struct session *s, struct operation *op, uint64_t at,
+                                uint32_t bytes) {
+    const sluice_node *n = s->node;
+    struct ibv_mr *mr = n->fabric->reg_mr(n->pd, (void *)(uintptr_t)at, bytes,
+                                          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    if (mr)
+        op->sinks[(op->sink_first + op->sink_count++) % SINKS_MAX] = mr;
+    return mr;
+}
+
+static void close_sink(const struct session *s, struct operation *op) {
+    if (op->sink_count == 0)
+        return;
+    if (s->node->fabric->dereg_mr(op->sinks[op->sink_first]) != 0)
+        node_log(s->node, SLUICE_LOG_ERROR, "a registration cannot be ended");
+    op->sink_first = (op->sink_first + 1) % SINKS_MAX;
+    op->sink_count--;
+}
+
+/* It goes on when some of it, or of another, is complete; with nothing under way there is no memory for it. */
+static enum built no_sink(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    l->totals.memory_stalls++;
+    l->totals_moved = true;
+    if (s->one_sided_reads > 0)
+        return BUILT_NOTHING;
+    msg_queue_pop(&s->queue);
+    finish_unsent(l, s, msg, SLUICE_ENOMEM);
+    if (s->want_writable)
+        send_check_writable(l, s);
+    return BUILT_PART; /* look at the queue again */
+}
+
 /* The next chunk of a put or a get. */
 static enum built build_chunk(struct sluice_loop *l, struct session *s, struct chain *chain,
                               struct sluice_msg *msg) {
@@ -79,10 +115,16 @@ static enum built build_chunk(struct sluice_loop *l, struct session *s, struct c
     if ((large && s->one_sided_large >= LARGE_MAX) || (get && s->one_sided_reads >= depth_of(s)))
         return BUILT_NOTHING;
     uint64_t left = msg->size - msg->sent;
-    uint32_t bytes = left < CHUNK ? (uint32_t)left : CHUNK;
+    uint32_t bytes = left < CHUNK ? (uint32_t)left : CHUNK, lkey = op->lkey;
+    if (get && bytes > 0 && s->node->traits.sink_is_target) {
+        const struct ibv_mr *sink = open_sink(s, op, op->local + msg->sent, bytes);
+        if (!sink)
+            return no_sink(l, s, msg);
+        lkey = sink->lkey;
+    }
     struct ibv_send_wr *wr =
         add(l, s, chain, msg, get && bytes > 0 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
-            op->local + msg->sent, bytes, op->lkey);
+            op->local + msg->sent, bytes, lkey);
     wr->wr.rdma.remote_addr = op->remote + msg->sent;
     wr->wr.rdma.rkey = op->rkey;
     s->one_sided_large += large;
@@ -190,6 +232,7 @@ void one_sided_completed(struct sluice_loop *l, struct session *s, struct sluice
     bool first = op->transfer.status == SLUICE_OK;
     s->one_sided--;
     s->one_sided_reads -= is_read(op);
+    close_sink(s, op);
     /* In order: the frame behind a put completes last. */
     s->one_sided_large -= msg->size > LARGE && !(op->notified && op->transfer.posted == 1);
     /* Never posted, but other parts of it were. */

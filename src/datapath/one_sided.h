@@ -21,6 +21,8 @@ struct transfer {    /* at the start of either block */
     bool begun;      /* something was posted */
 };
 
+#define SINKS_MAX 4u /* chunks of one operation that are posted at a time */
+
 enum operation_code {
     OPERATION_PUT,
     OPERATION_GET,
@@ -40,6 +42,9 @@ struct operation {
     uint64_t local, remote;      /* addresses */
     uint64_t compare_add, swap;  /* as a work request has them; NOTIFY: compare_add is the value */
     uint64_t result;
+    /* GET, where what a READ goes to must be open to the peer: of the chunks posted, the oldest first */
+    struct ibv_mr *sinks[SINKS_MAX];
+    uint32_t sink_first, sink_count;
 };
 
 static inline struct transfer *transfer_of(struct sluice_msg *msg) {

@@ -96,6 +96,7 @@ struct arrival {
     struct sluice_region *region; /* or of the application */
     uint64_t region_offset, token;
     struct window *window; /* WRITE, one of rendezvous.windows */
+    struct window *sink;   /* READ: one of them too, where these must be opened to the peer */
     struct arrival *next;  /* in the order of the announcements */
 };
 
@@ -112,7 +113,7 @@ struct rendezvous {
     uint64_t landing_bytes;         /* of memory of the node, not delivered */
     uint64_t tokens;                /* given out with LARGE */
     bool todo;                      /* rendezvous_flush() may find something to post */
-    struct window windows[NUMBERS]; /* WRITE, of arrivals */
+    struct window windows[NUMBERS]; /* of arrivals */
 };
 
 static inline void rendezvous_dirty(struct sluice_loop *l, struct session *s) {

@@ -182,6 +182,11 @@ int sluice_region_open(sluice_node *n, void *addr, uint64_t bytes, uint32_t righ
         return error_set(e, SLUICE_EINVAL, 0, 0, "unknown rights 0x%x", rights);
     if (!node_call_begin(n))
         return error_set(e, SLUICE_ECLOSED, 0, 0, "the node is closed");
+    if ((rights & SLUICE_MAY_ATOMIC) && n->device_attr.atomic_cap == IBV_ATOMIC_NONE) {
+        node_call_end(n);
+        return error_set(e, SLUICE_EDEVICE, 0, 0, "device %s has no atomic operations",
+                         n->choice.device);
+    }
     int status = SLUICE_ENOMEM;
     sluice_region *r = calloc(1, sizeof *r);
     if (r) {

@@ -14,7 +14,6 @@
 #include <sluice/memory.h>
 
 #define BYTES 100000u
-#define RIGHTS (SLUICE_MAY_READ | SLUICE_MAY_WRITE | SLUICE_MAY_ATOMIC)
 
 static struct {
     struct side side;
@@ -92,8 +91,9 @@ int main(int argc, char **argv) {
     self.what = argv[1][0];
     self.count = argc > 2 ? (unsigned)atoi(argv[2]) : 0;
     side_open(&self.side, false, NULL);
-    must(sluice_region_open(self.side.node, NULL, 1 << 20, RIGHTS, &self.region, NULL) == 0);
-    must(sluice_region_token(self.region, 0, 1 << 20, RIGHTS, &self.token) == 0);
+    uint32_t rights = it_rights();
+    must(sluice_region_open(self.side.node, NULL, 1 << 20, rights, &self.region, NULL) == 0);
+    must(sluice_region_token(self.region, 0, 1 << 20, rights, &self.token) == 0);
     if (self.what == 't')
         say("port %llu\n", (uint64_t)side_listen(&self.side, NULL, NULL), 0);
     else

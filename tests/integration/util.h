@@ -36,6 +36,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <sluice/memory.h>
 #include <sluice/sluice.h>
 
 #include "soft/ctl.h"
@@ -148,6 +149,11 @@ IT_UNUSED static bool it_iwarp(void) {
     const char *profile = getenv("SLUICE_SOFT_PROFILE");
     return strncmp(it_device(), "siw", 3) == 0 ||
            (it_soft() && profile && strcmp(profile, "iwarp") == 0);
+}
+
+/* All that a region can give on that device. */
+IT_UNUSED static uint32_t it_rights(void) {
+    return SLUICE_MAY_READ | SLUICE_MAY_WRITE | (it_iwarp() ? 0 : SLUICE_MAY_ATOMIC);
 }
 
 /* The address of that device, numeric. The software device has every address of the host. */

@@ -57,7 +57,8 @@ IT_UNUSED static bool device_exists(const char *device) {
 
 IT_UNUSED static void device_add(const char *device, const char *interface) {
     if (!device_exists(device))
-        must(command("rdma", "link", "add", device, "type", "rxe", "netdev", interface) == 0);
+        must(command("rdma", "link", "add", device, "type",
+                     strncmp(device, "siw", 3) == 0 ? "siw" : "rxe", "netdev", interface) == 0);
 }
 
 /* Starts to remove it: the command ends when everybody has let go of it. */
