@@ -75,6 +75,8 @@ static uint32_t features(const struct cm *cm, const struct link_config *link) {
         bits |= RECORD_FEATURE_GREETING;
     if (link->keys)
         bits |= RECORD_FEATURE_GREETING | RECORD_FEATURE_HMAC;
+    if (cm->node->traits.sent_is_local)
+        bits |= RECORD_FEATURE_PROBE;
     return bits;
 }
 

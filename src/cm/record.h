@@ -26,6 +26,8 @@
  * Features, 24 bits. A proposal's unknown bits of the lower 16 are left out of the decision; one of the
  * upper 8 must be understood, else the proposal is refused (UNSUPPORTED).
  */
+#define RECORD_FEATURE_PROBE                                                                       \
+    (1u << 0) /* HELLO and WELCOME name a byte of their sender's that the other may READ */
 #define RECORD_FEATURE_GREETING                                                                    \
     (1u << 16) /* the dialer's first frame is HELLO, the answer WELCOME */
 #define RECORD_FEATURE_HMAC                                                                        \

@@ -272,7 +272,6 @@ void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv
         reason = SLUICE_REASON_PROTOCOL;
         break;
     case IBV_WC_SUCCESS:
-    case IBV_WC_LOC_QP_OP_ERR:
     case IBV_WC_LOC_EEC_OP_ERR:
     case IBV_WC_LOC_PROT_ERR:
     case IBV_WC_MW_BIND_ERR:
@@ -282,9 +281,13 @@ void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv
     case IBV_WC_INV_EECN_ERR:
     case IBV_WC_INV_EEC_STATE_ERR:
     case IBV_WC_FATAL_ERR:
-    case IBV_WC_GENERAL_ERR:
     case IBV_WC_TM_ERR:
     case IBV_WC_TM_RNDV_INCOMPLETE:
+        break;
+    case IBV_WC_LOC_QP_OP_ERR:
+    case IBV_WC_GENERAL_ERR:
+        if (s->node->traits.sent_is_local) /* the connection under the device broke while it sent */
+            reason = SLUICE_REASON_PEER_LOST;
         break;
     }
     s->doubtful = reason == SLUICE_REASON_PEER_LOST && s->reason == SLUICE_REASON_NONE;

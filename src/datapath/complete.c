@@ -3,7 +3,7 @@
  * complete.c - what happens when sends complete, or never will.
  *
  * Send completions of an RC queue pair come in order, and an error always completes: so an entry is done,
- * successfully, once a later one completed. The entry of the ring says whose it is, and what the window
+ * successfully, once a later one completed; on iWARP once a READ behind it did (confirm.c). The entry of the ring says whose it is, and what the window
  * of the session gets back.
  *
  * Owner: the loop's thread.
@@ -17,9 +17,12 @@ static void retire(struct sluice_loop *l, struct session *s, sluice_status statu
     struct sluice_msg *msg = entry->msg;
     if (bytes & SQ_FAILED)
         status = SLUICE_ECLOSED;
-    enum sq_what what = (enum sq_what)(bytes >> SQ_WHAT_SHIFT & 31);
-    if (what == SQ_PACK) {
-        pack_completed(l, s, msg, bytes, status);
+    enum sq_what what = (enum sq_what)(bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK);
+    if (what >= SQ_PACK) {
+        if (what == SQ_PACK)
+            pack_completed(l, s, msg, bytes, status);
+        else
+            s->confirms_flying--;
         return;
     }
     if (bytes & SQ_COUNTED)
@@ -31,6 +34,7 @@ static void retire(struct sluice_loop *l, struct session *s, sluice_status statu
     switch (what) {
     case SQ_MESSAGE:
     case SQ_PACK: /* above */
+    case SQ_CONFIRM:
         break;
     case SQ_RENDEZVOUS:
         rendezvous_completed(l, s, msg, status);
@@ -74,7 +78,7 @@ static void retire_many(struct sluice_loop *l, struct session *s, uint32_t entri
 }
 
 /* What a failed completion says of the message: whether it arrived is mostly not known. */
-static sluice_status wc_outcome(enum ibv_wc_status status) {
+static sluice_status wc_outcome(const struct session *s, enum ibv_wc_status status) {
     switch (status) {
     case IBV_WC_SUCCESS:
         return SLUICE_OK;
@@ -85,10 +89,12 @@ static sluice_status wc_outcome(enum ibv_wc_status status) {
     case IBV_WC_RESP_TIMEOUT_ERR:
     case IBV_WC_BAD_RESP_ERR:
         return SLUICE_EUNKNOWN;
+    case IBV_WC_LOC_QP_OP_ERR:
+    case IBV_WC_GENERAL_ERR: /* on iWARP: the connection under the device broke while it sent */
+        return s->node->traits.sent_is_local ? SLUICE_EUNKNOWN : SLUICE_EDEVICE;
     case IBV_WC_REM_ACCESS_ERR:
         return SLUICE_EACCESS;
     case IBV_WC_LOC_LEN_ERR:
-    case IBV_WC_LOC_QP_OP_ERR:
     case IBV_WC_LOC_EEC_OP_ERR:
     case IBV_WC_LOC_PROT_ERR:
     case IBV_WC_MW_BIND_ERR:
@@ -100,7 +106,6 @@ static sluice_status wc_outcome(enum ibv_wc_status status) {
     case IBV_WC_INV_EECN_ERR:
     case IBV_WC_INV_EEC_STATE_ERR:
     case IBV_WC_FATAL_ERR:
-    case IBV_WC_GENERAL_ERR:
     case IBV_WC_TM_ERR:
     case IBV_WC_TM_RNDV_INCOMPLETE:
         return SLUICE_EDEVICE;
@@ -108,24 +113,53 @@ static sluice_status wc_outcome(enum ibv_wc_status status) {
     return SLUICE_EDEVICE;
 }
 
-void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
-    struct session *s = slot_known(handle_make(l->node->index, (uint32_t)(wc->wr_id >> 32), 0));
-    uint16_t ahead = (uint16_t)((uint16_t)(wc->wr_id >> 8) - (uint16_t)s->sq_head);
-    if (unlikely(ahead >= sq_used(s)))
-        return; /* of a queue pair that was given up */
-    retire_many(l, s, ahead);
-    bool one_sided = (s->sq[s->sq_head & s->sq_mask].bytes >> SQ_WHAT_SHIFT & 31) == SQ_ONE_SIDED;
-    retire(l, s, wc_outcome(wc->status));
-    if (unlikely(wc->status == IBV_WC_REM_ACCESS_ERR && one_sided))
-        session_access_error(l, s, wc);
-    else if (unlikely(wc->status != IBV_WC_SUCCESS))
-        session_wc_error(l, s, wc);
+/* What needs no more than to be sent, as far as that is known; in order with what does. */
+static void retire_sent(struct sluice_loop *l, struct session *s) {
+    while ((int32_t)(s->sent_tail - s->sq_head) > 0 && sq_used(s) > 0 &&
+           !(s->sq[s->sq_head & s->sq_mask].bytes & SQ_BEHIND))
+        retire(l, s, SLUICE_OK);
+    confirm_again(l, s);
+}
+
+/* There is room again: who waited for it, goes on. */
+static void send_moved(struct sluice_loop *l, struct session *s) {
     if (s->want_writable)
         send_check_writable(l, s);
     if (s->queue.head || s->replies.head || s->answers || s->cancels || s->blocked)
         loop_dirty(l, s);
     if (s->state >= SESSION_FLUSHING)
         session_progress(l, s);
+}
+
+void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
+    struct session *s = slot_known(handle_make(l->node->index, (uint32_t)(wc->wr_id >> 32), 0));
+    uint16_t ahead = (uint16_t)((uint16_t)(wc->wr_id >> 8) - (uint16_t)s->sq_head);
+    if (unlikely(ahead >= sq_used(s)))
+        return; /* of a queue pair that was given up */
+    if (unlikely(s->confirms)) {
+        uint32_t end = s->sq_head + ahead + 1;
+        if ((int32_t)(end - s->sent_tail) > 0)
+            s->sent_tail = end;
+        if (wc->status == IBV_WC_SUCCESS && wc->opcode != IBV_WC_RDMA_READ) {
+            retire_sent(l, s);
+            send_moved(l, s);
+            return;
+        }
+        if (wc->status != IBV_WC_SUCCESS)
+            for (; ahead > 0; ahead--)
+                retire(l, s, SLUICE_EUNKNOWN);
+    }
+    retire_many(l, s, ahead);
+    bool one_sided =
+        (s->sq[s->sq_head & s->sq_mask].bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK) == SQ_ONE_SIDED;
+    retire(l, s, wc_outcome(s, wc->status));
+    if (unlikely(wc->status == IBV_WC_REM_ACCESS_ERR && one_sided))
+        session_access_error(l, s, wc);
+    else if (unlikely(wc->status != IBV_WC_SUCCESS))
+        session_wc_error(l, s, wc);
+    else if (unlikely(s->confirms))
+        retire_sent(l, s);
+    send_moved(l, s);
 }
 
 void send_abandon(struct sluice_loop *l, struct session *s, sluice_status status) {

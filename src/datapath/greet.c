@@ -29,6 +29,38 @@ static bool authenticated(const struct session *s) {
     return s->conn.rep.features & RECORD_FEATURE_HMAC;
 }
 
+/* ---- the byte that the other side may READ (confirm.c) ----------------------------------------- */
+
+#define PROBE_BYTES 12u /* behind HELLO's payload, or all of WELCOME's: its address and its key */
+
+static bool names_probe(const struct session *s) {
+    return s->conn.rep.features & RECORD_FEATURE_PROBE;
+}
+
+/* Returns the bytes used: none where it was not agreed. */
+static uint32_t put_probe(const struct session *s, uint8_t *at) {
+    const struct ibv_mr *source = s->node->probe.source;
+    if (!names_probe(s) || !source)
+        return 0;
+    uint64_t address = htole64((uintptr_t)source->addr);
+    uint32_t rkey = htole32(source->rkey);
+    memcpy(at, &address, sizeof address);
+    memcpy(at + sizeof address, &rkey, sizeof rkey);
+    return PROBE_BYTES;
+}
+
+/* What is left of so many bytes without it. A READ of something else harms nobody, so it needs no proof. */
+static uint32_t take_probe(struct session *s, const uint8_t *data, uint32_t bytes) {
+    uint64_t address;
+    uint32_t rkey;
+    if (!names_probe(s) || bytes < PROBE_BYTES)
+        return bytes;
+    memcpy(&address, data + bytes - PROBE_BYTES, sizeof address);
+    memcpy(&rkey, data + bytes - sizeof rkey, sizeof rkey);
+    confirm_begin(s, le64toh(address), le32toh(rkey));
+    return bytes - PROBE_BYTES;
+}
+
 /* The two records as they crossed; encoding is exact, so both sides get the same bytes. */
 struct transcript {
     uint8_t req[RECORD_REQ_BYTES], rep[RECORD_REP_BYTES];
@@ -118,13 +150,14 @@ static void nudge_later(struct sluice_loop *l, struct session *s) {
 static void say_hello(struct sluice_loop *l, struct session *s) {
     struct link_config *link = &s->link_config;
     struct auth_hello hello = {.private_bytes = link->private_bytes};
-    uint8_t data[HELLO_BYTES_MAX];
+    uint8_t data[HELLO_BYTES_MAX + PROBE_BYTES];
     memcpy(hello.private_data, link->private_data, link->private_bytes);
     if (!prove_hello(s, &hello)) {
         session_close(l, s, SLUICE_REASON_AUTH_KEY, 0, NULL);
         return;
     }
     uint32_t bytes = (uint32_t)auth_hello_encode(&hello, data);
+    bytes += put_probe(s, data + bytes);
     s->greeting = GREET_ANSWER;
     if (!send_control_with(l, s, FRAME_HELLO, data, bytes)) {
         session_close(l, s, SLUICE_REASON_NO_MEMORY, 0, "no registered memory to greet the peer");
@@ -164,7 +197,10 @@ static void refuse(struct sluice_loop *l, struct session *s, sluice_reason reaso
 }
 
 static void welcome(struct sluice_loop *l, struct session *s) {
-    if (send_control(l, s, FRAME_WELCOME))
+    uint8_t probe[PROBE_BYTES];
+    uint32_t bytes = put_probe(s, probe);
+    if (bytes > 0 ? send_control_with(l, s, FRAME_WELCOME, probe, bytes)
+                  : send_control(l, s, FRAME_WELCOME))
         done(l, s);
     else
         session_close(l, s, SLUICE_REASON_NO_MEMORY, 0, "no way to welcome the peer");
@@ -193,8 +229,8 @@ const char *greet_check(const struct session *s, const struct frame *f) {
     case FRAME_HELLO:
         return s->conn.passive && s->greeting == GREET_HELLO ? NULL : "a HELLO out of place";
     case FRAME_WELCOME:
-        if (f->length)
-            return "a WELCOME with content";
+        if (f->length != (names_probe(s) ? PROBE_BYTES : 0))
+            return "a WELCOME with other content than agreed";
         return !s->conn.passive && s->greeting == GREET_ANSWER ? NULL : "a WELCOME out of place";
     case FRAME_REFUSE:
         return !s->conn.passive && s->greeting == GREET_ANSWER ? NULL : "a REFUSE out of place";
@@ -229,6 +265,7 @@ static sluice_reason check_proof(struct session *s, const struct auth_hello *hel
 static void hear_hello(struct sluice_loop *l, struct session *s, const uint8_t *data,
                        uint32_t bytes) {
     struct auth_hello hello;
+    bytes = take_probe(s, data, bytes);
     sluice_reason reason = auth_hello_decode(&hello, data, bytes, authenticated(s));
     if (reason == SLUICE_REASON_NONE)
         reason = check_proof(s, &hello);
@@ -261,7 +298,8 @@ static void hear_refuse(struct sluice_loop *l, struct session *s, const uint8_t 
 
 /* The header's fields lie in the control block, where receive.c has put them. */
 static void hear(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
-    uint8_t data[HELLO_BYTES_MAX > RECORD_REJ_BYTES ? HELLO_BYTES_MAX : RECORD_REJ_BYTES];
+    uint8_t data[HELLO_BYTES_MAX + PROBE_BYTES];
+    _Static_assert(RECORD_REJ_BYTES <= sizeof data, "a refusal fits as well");
     uint32_t type = msg->send_flags;
     uint64_t bytes = msg->size;
     bool fits = bytes <= sizeof data;
@@ -278,6 +316,7 @@ static void hear(struct sluice_loop *l, struct session *s, struct sluice_msg *ms
     } else if (type == FRAME_REFUSE) {
         hear_refuse(l, s, data, (uint32_t)bytes);
     } else {
+        take_probe(s, data, (uint32_t)bytes);
         cm_post(&l->node->cm, s, CM_VERB_GREETED);
         done(l, s);
     }

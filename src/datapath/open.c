@@ -204,7 +204,9 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
                    : sges < (int)SEND_SGES_MIN ? SEND_SGES_MIN
                                                : (uint32_t)sges;
     s->sq_mask = depth - 1;
-    s->sq_limit = depth - SQ_RESERVE;
+    s->sq_limit = s->sq_quick = depth - SQ_RESERVE;
+    if (l->node->traits.sent_is_local)
+        confirm_init(s);
     const char *wrong = build_qp(l, s, &reason);
     if (wrong) {
         session_close(l, s, reason, 0, wrong);

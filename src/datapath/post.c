@@ -17,6 +17,7 @@
  *
  * Owner: the loop's thread.
  */
+#include <errno.h>
 #include <string.h>
 
 #include "datapath/post.h"
@@ -233,8 +234,15 @@ static void build(struct sluice_loop *l, struct session *s, struct chain *chain)
 /* ---- posting --------------------------------------------------------------------------------- */
 
 void post_failed(struct sluice_loop *l, struct session *s, uint32_t from, int error) {
+    if (error < 0) /* some providers say it as system calls do */
+        error = errno;
     for (uint32_t i = from; i != s->sq_tail; i++)
         s->sq[i & s->sq_mask].bytes |= SQ_FAILED;
+    if (s->node->traits.answer_is_up) { /* the kernel takes nothing when the connection is down */
+        s->doubtful = s->reason == SLUICE_REASON_NONE;
+        session_close(l, s, SLUICE_REASON_PEER_LOST, (uint32_t)error, NULL);
+        return;
+    }
     session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error, "the device refused a send");
 }
 
@@ -255,6 +263,8 @@ static void post_chain(struct sluice_loop *l, struct session *s, struct chain *c
         uint32_t posted =
             bad >= l->send_wr && bad < l->send_wr + chain->count ? (uint32_t)(bad - l->send_wr) : 0;
         post_failed(l, s, first + posted, error);
+    } else if (unlikely(s->confirms)) {
+        confirm_chain(l, s, chain->count);
     }
     for (unsigned i = 0; i < chain->done_count; i++)
         msg_discard(l, chain->done[i]);
@@ -290,9 +300,11 @@ bool send_control_total(struct sluice_loop *l, struct session *s, enum frame_typ
         (struct ibv_sge){(uintptr_t)at, FRAME_BYTES, inlined ? 0 : s->headers->lkey};
     struct ibv_send_wr *wr = chain_wr(l, s, &chain, 1, inlined ? IBV_SEND_INLINE : 0);
     post_header(s, at, type, 0, 0, total);
-    push_entry(s, NULL, 0);
+    struct sq_entry *entry = push_entry(s, NULL, 0);
     if (type != FRAME_BYE)
         chain_signal(s, &chain, wr);
+    else if (unlikely(s->probe_known))
+        entry->bytes |= SQ_BEHIND; /* a connection that is closed may take it along */
     s->bye_index = s->sq_tail - 1;
     post_chain(l, s, &chain);
     return s->state <= SESSION_LEAVING;
@@ -316,7 +328,9 @@ bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type
     l->send_sge[0][0] = (struct ibv_sge){(uintptr_t)at, bytes + FRAME_BYTES, msg->lkey};
     chain_wr(l, s, &chain, 1, 0);
     post_header(s, at, type, 0, bytes, 0);
-    push_entry(s, msg, 0);
+    struct sq_entry *entry = push_entry(s, msg, 0);
+    if (type == FRAME_REFUSE && unlikely(s->probe_known))
+        entry->bytes |= SQ_BEHIND;
     s->bye_index = s->sq_tail - 1;
     post_chain(l, s, &chain);
     return s->state <= SESSION_LEAVING;

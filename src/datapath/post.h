@@ -60,6 +60,18 @@ uint64_t chain_counted(const struct sluice_msg *msg);
 /* The message ends before any of it was posted. */
 void finish_unsent(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_status status);
+/* ---- confirm.c: where a completion says only that this side has sent it ------------------------- */
+
+#define CONFIRMS_MAX 4u /* READs of nothing on their way, of one session */
+
+void confirm_init(struct session *s);
+/* The peer has named a byte to READ. */
+void confirm_begin(struct session *s, uint64_t address, uint32_t rkey);
+/* The last entries of the send queue, so many, were posted from l->send_wr[]. */
+void confirm_chain(struct sluice_loop *l, struct session *s, unsigned count);
+/* Entries were retired: what could not be posted before may be now. */
+void confirm_again(struct sluice_loop *l, struct session *s);
+
 #define HEADER_BYTES 64u /* a place in the ring of headers: a frame header and a short payload */
 
 static inline uint32_t sq_used(const struct session *s) {

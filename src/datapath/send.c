@@ -268,7 +268,7 @@ static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l,
                  (unlikely(nested) && (l->wc_next < l->wc_count || l->unpacking));
     if (likely(!later && !s->queue.head && !args->deadline_ns && args->kind == MSG_PLAIN &&
                msg->size <= s->frame_payload && s->tx_credits > CREDIT_RESERVE &&
-               sq_used(s) < s->sq_limit)) {
+               sq_used(s) < s->sq_quick)) {
         post_one(l, s, msg);
         return SLUICE_OK;
     }

@@ -121,7 +121,9 @@ struct sq_entry {
 #define SQ_COUNTED (1ull << 63) /* a message ends here: the window shrinks */
 #define SQ_FOREIGN (1ull << 62) /* it was accepted from another thread */
 #define SQ_FAILED (1ull << 61)  /* never reached the device */
-#define SQ_WHAT_SHIFT 56        /* enum sq_what, 5 bits */
+#define SQ_BEHIND (1ull << 60)  /* confirm.c: it ends with its own READ, or with one behind it */
+#define SQ_WHAT_SHIFT 56        /* enum sq_what, 4 bits */
+#define SQ_WHAT_MASK 15
 #define SQ_BYTES ((1ull << SQ_WHAT_SHIFT) - 1)
 
 /* Whose the entry is: who is told of its completion. */
@@ -132,6 +134,7 @@ enum sq_what {
     SQ_PIECES,     /* pieces.c: likewise of a message made of pieces */
     SQ_REQUEST,    /* request.c: the message stays until the reply */
     SQ_PACK,       /* pack.c: several messages end with it; bytes is made otherwise */
+    SQ_CONFIRM,    /* confirm.c: what was posted before it is the peer's */
 };
 
 struct msg_queue {
@@ -187,8 +190,9 @@ struct session {
     struct pool *pool, *rx_pool; /* of the node */
     struct sq_entry *sq;
     uint32_t sq_head, sq_tail, sq_mask, sq_limit;
-    uint8_t state;    /* enum session_state */
-    uint8_t greeting; /* enum session_greeting */
+    uint32_t sq_quick; /* sq_limit, or 0: nothing is posted but as a chain */
+    uint8_t state;     /* enum session_state */
+    uint8_t greeting;  /* enum session_greeting */
     bool dirty, want_writable, want_memory, stalled;
     bool tell;        /* credits are returned even if they are few */
     bool answers;     /* serving.c: codes wait to be posted */
@@ -249,7 +253,14 @@ struct session {
     bool noticed, attached, adopted, announced, hungup, bye_posted, doubtful, retry, deaf;
     bool held_pending; /* the first held frame waits for its transfer, not for room */
     bool parting;      /* CLOSED waits for a thread that is inside */
-    bool renewing;     /* OPENING: the queue pair is being drained, for the next try's */
+    bool confirms;     /* confirm.c: a completion says only that this side has sent something */
+    bool confirm_owed; /* something was sent that a READ is wanted behind */
+    bool probe_known;  /* the byte that the peer has named */
+    uint8_t confirms_flying;
+    uint32_t probe_rkey;
+    uint32_t sent_tail; /* entries before it were sent */
+    uint64_t probe_address;
+    bool renewing; /* OPENING: the queue pair is being drained, for the next try's */
     uint8_t drain_extensions;
     uint32_t lasts_seen; /* the loop's, when that was given or the drain began */
     uint8_t down_polls;  /* the connection is down; polls until that is acted upon */

@@ -91,9 +91,24 @@ static int open_device(sluice_node *n, sluice_error *e) {
     if (n->fabric->query_device(n->context, &n->device_attr) != 0)
         memset(&n->device_attr, 0, sizeof n->device_attr);
     n->fabric->get_traits(n->context->device, &n->device_attr, &n->traits);
-    if ((n->pd = n->fabric->alloc_pd(n->context)) != NULL)
+    if (n->options.rendezvous == SLUICE_RENDEZVOUS_WRITE && n->traits.no_immediate) {
+        n->fabric->close_device(n->context);
+        return error_set(
+            e, SLUICE_EDEVICE, 0, 0,
+            "device %s has no WRITE with immediate data, which SLUICE_RENDEZVOUS_WRITE "
+            "needs: leave it to AUTO or READ",
+            n->choice.device);
+    }
+    n->pd = n->fabric->alloc_pd(n->context);
+    error = n->pd ? probe_open(n) : errno;
+    if (error == 0)
         return SLUICE_OK;
-    error = errno;
+    if (n->pd) {
+        n->fabric->dealloc_pd(n->pd);
+        n->fabric->close_device(n->context);
+        return error_set(e, SLUICE_ENOMEM, SLUICE_REASON_NO_MEMORY, error,
+                         "device %s registers no memory: %s", n->choice.device, strerror(error));
+    }
     n->fabric->close_device(n->context);
     return error_set(e, SLUICE_EDEVICE, 0, error, "device %s gives no protection domain: %s",
                      n->choice.device, strerror(error));
@@ -102,6 +117,7 @@ static int open_device(sluice_node *n, sluice_error *e) {
 static void close_device(sluice_node *n) {
     if (!n->context)
         return; /* it was removed and is let go of */
+    probe_close(n);
     struct cm_connector *connector = n->cm.connector;
     n->cm.connector = NULL;
     bool left = connector && connector_close(connector, n->pd, n->context);

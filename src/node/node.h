@@ -26,6 +26,7 @@
 #include "fabric/fabric.h"
 #include "node/need.h"
 #include "node/plan.h"
+#include "node/probe.h"
 #include "node/registrations.h"
 #include "pool/pool.h"
 #include "pool/region.h"
@@ -82,7 +83,8 @@ struct sluice_node {
     struct ibv_pd *pd;
     struct ibv_device_attr device_attr;
     struct fabric_traits traits; /* of the device */
-    int device_numa;             /* NUMA node of the device, -1: none, or not known */
+    struct probe probe;
+    int device_numa; /* NUMA node of the device, -1: none, or not known */
     struct plan plan;
     struct need need;
     struct pool *pool, *rx_pool; /* for the application and sending; for receiving */

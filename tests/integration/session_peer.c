@@ -155,6 +155,9 @@ static void on_outcome(const sluice_event *event) {
     flow.outcomes++;
     flow.unknown += event->status == SLUICE_EUNKNOWN;
     if (event->status != 0) {
+        if (event->status != SLUICE_EUNKNOWN && event->status != SLUICE_ECLOSED)
+            fprintf(stderr, "outcome %d of message %llu\n", event->status,
+                    (unsigned long long)event->tag);
         must(event->status == SLUICE_EUNKNOWN || event->status == SLUICE_ECLOSED);
         return;
     }
