@@ -75,6 +75,9 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
         return;
     }
     sluice_reason reason = record_req_decode(&req, event->data, event->data_bytes);
+    if (reason == SLUICE_REASON_NONE &&
+        (event->retry_count > CM_RETRIES_MAX || event->rnr_retry_count > CM_RETRIES_MAX))
+        reason = SLUICE_REASON_VALUE;
     cm_proposal(cm, &listener->link, &own);
     n->env.random_bytes(n->env.arg, own.nonce, sizeof own.nonce);
     if (reason == SLUICE_REASON_NONE)
@@ -112,6 +115,8 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
     conn->listener = listener;
     conn->req = req;
     conn->rep = rep;
+    conn->retry_count = event->retry_count;
+    conn->rnr_retry_count = event->rnr_retry_count;
     id->context = &conn->owner;
     address_format(rdma_get_peer_addr(id), s->peer.address);
     s->peer.version = rep.version;
@@ -158,7 +163,8 @@ void cm_accept_now(struct cm *cm, struct cm_conn *conn) {
         .responder_resources = conn->rep.depth_in,
         .initiator_depth = conn->rep.depth_out,
         .flow_control = 1,
-        .rnr_retry_count = 7,
+        .rnr_retry_count = CM_RETRIES_MAX,
+        .srq = conn->srq,
         .qp_num = conn->qp_num,
     };
     cm_enter(cm, conn, CM_ACCEPTING);

@@ -235,6 +235,8 @@ static void copy_event(struct cm_event *copy, const struct rdma_cm_event *event)
     if (!carries_data(copy->type))
         return;
     copy->qp_num = event->param.conn.qp_num;
+    copy->retry_count = event->param.conn.retry_count;
+    copy->rnr_retry_count = event->param.conn.rnr_retry_count;
     if (event->param.conn.private_data) {
         copy->data_bytes = event->param.conn.private_data_len;
         memcpy(copy->data, event->param.conn.private_data, copy->data_bytes);

@@ -42,9 +42,13 @@ struct cm_event {
     struct rdma_cm_id *id, *listen_id;
     struct cm_owner *owner; /* the id's, or the listener's: read before it was acknowledged */
     uint32_t qp_num;
+    uint8_t retry_count, rnr_retry_count; /* the peer's; a response has no retry_count */
     uint32_t data_bytes;
     uint8_t data[256];
 };
+
+/* Of a connection's two retry counts, which have three bits: the most, and of an RNR without end. */
+#define CM_RETRIES_MAX 7
 
 enum listener_life {
     LISTENER_FREE,

@@ -111,6 +111,9 @@ struct cm_conn {
     struct cm_listener *listener; /* passive: valid while that listens */
     struct record_req req;        /* dialer: what was proposed; listener: what the peer proposed */
     struct record_rep rep;        /* what was decided */
+    /* of our QP: the dialer chooses how often packets are repeated on both sides, and each side how
+     * often the other repeats what found no receive */
+    uint8_t retry_count, rnr_retry_count;
 
     /* dialer: its tries (retry.c) */
     struct cm_failure last; /* the failure to report when time runs out; reason NONE: none yet */
@@ -139,6 +142,7 @@ struct cm_conn {
     /* PREPARED: written by the loop; of an authenticated session, the proof in rep too */
     uint32_t qp_num;
     struct ibv_qp *left_qp; /* and with DRAINED: that QP, drained; NULL: there is none */
+    bool srq; /* it shares receives */
 
     /* ANSWER: written by the application's thread */
     bool accepted;

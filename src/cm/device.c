@@ -56,8 +56,8 @@ bool cm_attributes(struct cm *cm, struct cm_conn *conn, enum ibv_qp_state state,
     if (state == IBV_QPS_RTS) {
         if (attr->timeout == 0)
             attr->timeout = ACK_TIMEOUT;
-        attr->retry_cnt = 7;
-        attr->rnr_retry = 7;
+        attr->retry_cnt = conn->retry_count;
+        attr->rnr_retry = conn->rnr_retry_count;
         *mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
     }
     return true;

@@ -187,8 +187,9 @@ static void connect_now(struct cm *cm, struct cm_conn *conn) {
         .responder_resources = conn->req.depth_in,
         .initiator_depth = conn->req.depth_out,
         .flow_control = 1,
-        .retry_count = 7,
-        .rnr_retry_count = 7,
+        .retry_count = CM_RETRIES_MAX,
+        .rnr_retry_count = CM_RETRIES_MAX,
+        .srq = conn->srq,
         .qp_num = conn->qp_num,
     };
     cm_enter(cm, conn, CM_CONNECTING);
@@ -233,6 +234,14 @@ void cm_on_response(struct cm *cm, struct cm_owner *owner, const struct cm_event
         cm_fail(cm, conn, reason, 0, "the listener's answer: %s", sluice_reason_text((int)reason));
         return;
     }
+    if (event->rnr_retry_count > CM_RETRIES_MAX) {
+        cm_fail(cm, conn, SLUICE_REASON_VALUE, event->rnr_retry_count,
+                "the listener's answer: an rnr_retry_count of %u, above %d", event->rnr_retry_count,
+                CM_RETRIES_MAX);
+        return;
+    }
+    conn->retry_count = CM_RETRIES_MAX; /* as it was asked for: a response has none */
+    conn->rnr_retry_count = event->rnr_retry_count;
     if (!traits->answer_is_up &&
         (!cm_attributes(cm, conn, IBV_QPS_RTR, &conn->rtr, &conn->rtr_mask) ||
          !cm_attributes(cm, conn, IBV_QPS_RTS, &conn->rts, &conn->rts_mask))) {

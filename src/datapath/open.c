@@ -213,6 +213,7 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
         return;
     }
     s->conn.qp_num = s->qp->qp_num;
+    s->conn.srq = s->rq->srq != NULL;
     cm_post(&l->node->cm, s, CM_VERB_PREPARED);
 }
 
