@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define STATS_MAGIC 0x53544c53u /* "SLTS" */
-#define STATS_VERSION 6u
+#define STATS_VERSION 7u
 #define STATS_CLASSES 53 /* sizes of buffers; the last: mappings of their own */
 #define STATS_LOOPS_MAX 64
 #define STATS_CM_EVENTS 21 /* 0..19 and "unknown" */
@@ -63,6 +63,38 @@
     X(fetch_failed, "failures to fetch events of rdma_cm")                                         \
     X(async_failed, "failures to fetch events of the device")                                      \
     X(turns, "CM thread turns")
+
+/* X(name): IBV_EVENT_name, in the order of their numbers; behind them those without a name here. */
+#define STATS_ASYNC_LIST(X)                                                                        \
+    X(CQ_ERR)                                                                                      \
+    X(QP_FATAL)                                                                                    \
+    X(QP_REQ_ERR)                                                                                  \
+    X(QP_ACCESS_ERR)                                                                               \
+    X(COMM_EST)                                                                                    \
+    X(SQ_DRAINED)                                                                                  \
+    X(PATH_MIG)                                                                                    \
+    X(PATH_MIG_ERR)                                                                                \
+    X(DEVICE_FATAL)                                                                                \
+    X(PORT_ACTIVE)                                                                                 \
+    X(PORT_ERR)                                                                                    \
+    X(LID_CHANGE)                                                                                  \
+    X(PKEY_CHANGE)                                                                                 \
+    X(SM_CHANGE)                                                                                   \
+    X(SRQ_ERR)                                                                                     \
+    X(SRQ_LIMIT_REACHED)                                                                           \
+    X(QP_LAST_WQE_REACHED)                                                                         \
+    X(CLIENT_REREGISTER)                                                                           \
+    X(GID_CHANGE)                                                                                  \
+    X(WQ_FATAL)                                                                                    \
+    X(DEVICE_SPEED_CHANGE)
+
+enum {
+#define STATS_X(name) STATS_ASYNC_##name,
+    STATS_ASYNC_LIST(STATS_X)
+#undef STATS_X
+        STATS_ASYNC_UNKNOWN,
+    STATS_ASYNC_EVENTS
+};
 
 /* X(name, what it counts) - of one pool; written by whichever loop worked last, from the pool's own */
 #define STATS_MEMORY_LIST(X)                                                                       \
@@ -131,7 +163,8 @@ struct stats_cm {
     STATS_CM_LIST(STATS_X)
 #undef STATS_X
     struct stats_bell bell;
-    _Atomic uint64_t events[STATS_CM_EVENTS]; /* by rdma_cm event number, last = unknown */
+    _Atomic uint64_t events[STATS_CM_EVENTS];   /* by rdma_cm event number, last = unknown */
+    _Atomic uint64_t async[STATS_ASYNC_EVENTS]; /* the device's, likewise */
 } __attribute__((aligned(256)));
 
 struct stats_page {

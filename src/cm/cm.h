@@ -98,6 +98,7 @@ struct cm {
     struct cm_owner watch;   /* an id bound to the device and nothing more */
     struct fabric_mark mark; /* rdma_cm's own context of it */
     bool device_lost, device_gone;
+    uint64_t ports_down[4]; /* a bit for each of which it was told (news.c) */
     uint64_t lost_ns;
     pthread_t thread;
     bool started;
@@ -209,6 +210,10 @@ bool cm_attributes(struct cm *cm, struct cm_conn *conn, enum ibv_qp_state state,
                    struct ibv_qp_attr *attr, int *mask);
 void cm_proposal(struct cm *cm, const struct link_config *link, struct record_req *out);
 int cm_async(struct cm *cm, unsigned *count); /* device events; the errno it ended with */
+/* What a device says that changes nothing here: counted, and told to the application's log (news.c). */
+void cm_news_counted(struct cm *cm, const struct ibv_async_event *event); /* every event */
+void cm_news_of_port(struct cm *cm, const struct ibv_async_event *event);
+void cm_news_of_device(struct cm *cm, const struct ibv_async_event *event);
 
 /* ---- descriptors that fail (heard.c) --------------------------------------------------------- */
 unsigned cm_hear_channel(struct cm *cm, uint32_t events); /* epoll reported these */

@@ -121,6 +121,7 @@ static void qp_failed(struct cm *cm, struct ibv_qp *qp, enum ibv_event_type type
 }
 
 static void on_async(struct cm *cm, const struct ibv_async_event *event) {
+    cm_news_counted(cm, event);
     switch (event->event_type) {
     case IBV_EVENT_DEVICE_FATAL:
         cm_device_lost(cm);
@@ -165,23 +166,23 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
                         "the shared receive queue failed");
         }
         break;
-    case IBV_EVENT_PORT_ERR:
-        node_log(cm->node, SLUICE_LOG_WARNING, "port %d of %s is down", event->element.port_num,
-                 cm->node->choice.device);
-        break;
-    case IBV_EVENT_SQ_DRAINED: /* SQD is not used */
-    case IBV_EVENT_PATH_MIG:   /* nor alternate paths */
-    case IBV_EVENT_PATH_MIG_ERR:
-    case IBV_EVENT_PORT_ACTIVE: /* good news needs no action */
+    case IBV_EVENT_PORT_ERR:    /* a cable may be put back: the sessions find out by themselves */
+    case IBV_EVENT_PORT_ACTIVE: /* what waits goes on by itself */
     case IBV_EVENT_LID_CHANGE:  /* what addresses mean is rdma_cm's business */
     case IBV_EVENT_PKEY_CHANGE:
     case IBV_EVENT_SM_CHANGE:
     case IBV_EVENT_CLIENT_REREGISTER:
     case IBV_EVENT_GID_CHANGE:
-    case IBV_EVENT_WQ_FATAL: /* no work queues */
+        cm_news_of_port(cm, event);
+        break;
+    case IBV_EVENT_SQ_DRAINED: /* SQD is not used */
+    case IBV_EVENT_PATH_MIG:   /* nor alternate paths */
+    case IBV_EVENT_PATH_MIG_ERR:
+    case IBV_EVENT_WQ_FATAL: /* nor work queues */
 #ifdef HAVE_IBV_EVENT_DEVICE_SPEED_CHANGE
     case IBV_EVENT_DEVICE_SPEED_CHANGE: /* nothing here is reckoned from a port's rate */
 #endif
+        cm_news_of_device(cm, event);
         break;
     }
 }

@@ -444,7 +444,7 @@ run sluice-stat "$server" </dev/null
 check "stat: status $status" [ "$status" = 0 ]
 for word in sessions messages_sent bytes_sent credit_stalls polls send_wrs receive_posts receive_wrs \
     longest_turn_ns stalls drained idle bytes_max grown_ahead missed completions/poll WRs/post \
-    receives/post CONNECT_REQUEST USER unknown; do
+    receives/post CONNECT_REQUEST USER unknown PORT_ERR DEVICE_SPEED_CHANGE; do
     check "stat: no $word" grep -q "^  $word " "$work/out"
 done
 for pool in send receive; do
@@ -458,7 +458,8 @@ check "stat --json: keys" has_keys "$work/out" pid name device total loops drain
     bytes_max missed grown_in_need ADDR_RESOLVED \
     ADDR_ERROR ROUTE_RESOLVED ROUTE_ERROR CONNECT_REQUEST CONNECT_RESPONSE CONNECT_ERROR \
     UNREACHABLE REJECTED ESTABLISHED DISCONNECTED DEVICE_REMOVAL MULTICAST_JOIN MULTICAST_ERROR \
-    ADDR_CHANGE TIMEWAIT_EXIT ADDRINFO_RESOLVED ADDRINFO_ERROR USER INTERNAL
+    ADDR_CHANGE TIMEWAIT_EXIT ADDRINFO_RESOLVED ADDRINFO_ERROR USER INTERNAL \
+    device_events PORT_ACTIVE PORT_ERR GID_CHANGE DEVICE_FATAL CLIENT_REREGISTER
 check "stat --json: not JSON" json_valid "$work/out"
 check "stat --json: another process" grep -q "\"pid\": $server, \"name\": \"sluice-lat\"" "$work/out"
 "$bin/sluice-stat" --watch 0.05 "$server" >"$work/out" 2>"$work/err" &

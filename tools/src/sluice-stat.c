@@ -31,6 +31,10 @@ static const char *const cm_event_names[STATS_CM_EVENTS] = {
     "TIMEWAIT_EXIT",  "ADDRINFO_RESOLVED", "ADDRINFO_ERROR",
     "USER",           "INTERNAL",          "unknown"};
 
+#define STATS_X(name) #name,
+static const char *const async_names[STATS_ASYNC_EVENTS] = {STATS_ASYNC_LIST(STATS_X) "unknown"};
+#undef STATS_X
+
 struct counter {
     const char *name, *text;
 };
@@ -60,6 +64,7 @@ struct snapshot {
     char name[64], device[64];
     uint64_t age_ns, memory_bytes;
     uint64_t cm[CM_COUNTERS], cm_bell[BELL_COUNTERS], events[STATS_CM_EVENTS];
+    uint64_t async[STATS_ASYNC_EVENTS];
     uint32_t loops, drained;
     struct {
         int slot;
@@ -166,6 +171,8 @@ static void take_snapshot(struct snapshot *s, const struct stats_page *page) {
     take_bell(s->cm_bell, &page->cm.bell);
     for (i = 0; i < STATS_CM_EVENTS; i++)
         s->events[i] = LOAD(page->cm.events[i]);
+    for (i = 0; i < STATS_ASYNC_EVENTS; i++)
+        s->async[i] = LOAD(page->cm.async[i]);
     for (i = 0; i < STATS_CLASSES; i++)
         s->class_bytes[i] = page->class_bytes[i];
     for (int p = 0; p < STATS_POOLS; p++)
@@ -246,6 +253,10 @@ static void print_json(const struct snapshot *s, uint64_t pid) {
     json_object(&j, "events");
     for (size_t i = 0; i < STATS_CM_EVENTS; i++)
         json_number(&j, cm_event_names[i], s->events[i]);
+    json_close_object(&j);
+    json_object(&j, "device_events");
+    for (size_t i = 0; i < STATS_ASYNC_EVENTS; i++)
+        json_number(&j, async_names[i], s->async[i]);
     json_close_object(&j);
     json_close_object(&j);
     json_end(&j);
@@ -361,6 +372,9 @@ static void print_text(const struct snapshot *s, uint64_t pid) {
     printf("CM events\n");
     for (size_t c = 0; c < STATS_CM_EVENTS; c++)
         printf("  %-17s %13llu\n", cm_event_names[c], (unsigned long long)s->events[c]);
+    printf("device events\n");
+    for (size_t c = 0; c < STATS_ASYNC_EVENTS; c++)
+        printf("  %-19s %11llu\n", async_names[c], (unsigned long long)s->async[c]);
 }
 
 enum { SUM_SESSIONS, SUM_SENT, SUM_RECEIVED, SUM_BYTES_SENT, SUM_BYTES_RECEIVED, SUM_STALLS, SUMS };
