@@ -60,6 +60,7 @@
     X(queued, "requests waiting for that now")                                                     \
     X(busy, "requests refused as busy")                                                            \
     X(evicted, "slow peers that had to make room for others")                                      \
+    X(rerouted, "tries cut short because an address changed")                                      \
     X(fetch_failed, "failures to fetch events of rdma_cm")                                         \
     X(async_failed, "failures to fetch events of the device")                                      \
     X(turns, "CM thread turns")

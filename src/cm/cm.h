@@ -99,6 +99,7 @@ struct cm {
     struct fabric_mark mark; /* rdma_cm's own context of it */
     bool device_lost, device_gone;
     uint64_t ports_down[4]; /* a bit for each of which it was told (news.c) */
+    uint64_t moved_ns;      /* the last warning of an address that changed (moved.c); 0: none */
     uint64_t lost_ns;
     pthread_t thread;
     bool started;
@@ -156,7 +157,7 @@ const char *cm_event_name(unsigned type);
 cm_run cm_on_request, cm_on_addr_resolved, cm_on_addr_error, cm_on_route_resolved,
     cm_on_route_error, cm_on_response, cm_on_rejected, cm_on_lost, cm_on_connect_error,
     cm_on_established, cm_on_disconnected, cm_on_device_removal, cm_on_listener_removal,
-    cm_on_watch_removal, cm_on_addrinfo_resolved, cm_on_addrinfo_error;
+    cm_on_watch_removal, cm_on_addrinfo_resolved, cm_on_addrinfo_error, cm_on_addr_change;
 
 /* Records of loops and of the application. */
 void cm_dial(struct cm *cm, struct cm_conn *conn);

@@ -26,9 +26,14 @@
     [FABRIC_CM_INTERNAL] = IGNORE("between the library and its kernel"),                           \
     [CM_EVENT_UNKNOWN] = IGNORE("an event of a newer library; none needs an answer to live")
 
-#define HINTS                                                                                      \
-    [RDMA_CM_EVENT_ADDR_CHANGE] = IGNORE("a hint; the connection lives until told otherwise"),     \
+#define TIMEWAIT                                                                                   \
     [RDMA_CM_EVENT_TIMEWAIT_EXIT] = IGNORE("the device decides when QP numbers are used again")
+
+/* A hint: told, and acted upon by who has not found the peer yet. */
+#define HINTS [RDMA_CM_EVENT_ADDR_CHANGE] = RUN(cm_on_addr_change), TIMEWAIT
+
+/* What an event would be about is no more, or not there yet. */
+#define NO_HINTS(why) [RDMA_CM_EVENT_ADDR_CHANGE] = IGNORE(why), TIMEWAIT
 
 /* A request names its listener, never a connection. */
 #define NO_REQUEST [RDMA_CM_EVENT_CONNECT_REQUEST] = IGNORE("only listeners get requests")
@@ -81,7 +86,7 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
     [CM_IDLE] = {
         ALL_OVER("there is no id it could belong to"),
         NO_REQUEST,
-        HINTS,
+        NO_HINTS("there is no id it could belong to"),
         NEVER,
     },
     [CM_WATCHING] = {
@@ -100,7 +105,7 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         NO_REQUEST,
         [FABRIC_CM_ADDRINFO_RESOLVED] = RUN(cm_on_addrinfo_resolved),
         [FABRIC_CM_ADDRINFO_ERROR] = RUN(cm_on_addrinfo_error),
-        HINTS,
+        NO_HINTS("its id is bound to nothing, it only looks a name up"),
         NEVER_ANYWHERE,
     },
     [CM_LISTENING] = {
@@ -119,13 +124,13 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
     [CM_NAMING] = {
         ALL_OVER("there is no id before the name is resolved"),
         NO_REQUEST,
-        HINTS,
+        NO_HINTS("there is no id before the name is resolved"),
         NEVER,
     },
     [CM_PAUSING] = {
         ALL_OVER("the id of the last try is destroyed, that of the next not made"),
         NO_REQUEST,
-        HINTS,
+        NO_HINTS("the next try looks its route up anyway"),
         NEVER,
     },
     [CM_ADDRESSING] = {
@@ -207,13 +212,13 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
     [CM_FAILED] = {
         ALL_OVER("the loop was told already that the connection is down"),
         NO_REQUEST,
-        HINTS,
+        NO_HINTS("the loop was told already that the connection is down"),
         NEVER,
     },
     [CM_RELEASED] = {
         ALL_OVER("the connection is being closed already"),
         NO_REQUEST,
-        HINTS,
+        NO_HINTS("the connection is being closed already"),
         NEVER,
     },
 };

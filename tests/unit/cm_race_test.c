@@ -168,7 +168,13 @@ static void a_repeated_answer_changes_nothing(void **state) {
     visit_close(&v);
 }
 
-/* TIMEWAIT_EXIT and ADDR_CHANGE tell, and numbers of the future do; with any status. */
+static bool is_searching(const struct place *place) {
+    return place->state == CM_ADDRESSING || place->state == CM_ROUTING ||
+           place->state == CM_PREPARING || place->state == CM_CONNECTING;
+}
+
+/* TIMEWAIT_EXIT and ADDR_CHANGE tell, and numbers of the future do; with any status. What a dial that has
+ * not found its peer makes of ADDR_CHANGE is in moved_test.c. */
 static void hints_and_unknown_events_change_nothing_in_any_state(void **state) {
     (void)state;
     static const int types[] = {
@@ -179,6 +185,8 @@ static void hints_and_unknown_events_change_nothing_in_any_state(void **state) {
         for (unsigned k = 0; k < sizeof types / sizeof *types; k++) {
             const struct place *place = &places[i];
             struct cm *cm = &place_side(&v, place)->node->cm;
+            if (types[k] == RDMA_CM_EVENT_ADDR_CHANGE && is_searching(place))
+                continue;
             unsigned column = k < 2 ? (unsigned)types[k] : CM_EVENT_UNKNOWN;
             struct cm_owner *owner = visit(&v, place);
             uint64_t before = atomic_load(&cm->stats->events[column]);

@@ -47,10 +47,21 @@ static void losses_are_handled_wherever_something_was_sent(void **state) {
             assert_non_null(cm_table[rows[i]][columns[k]].run);
 }
 
+/* Whatever has an id that is bound, or is on its way to be, tells of it. */
+static void an_address_that_changes_is_never_ignored_where_there_is_one(void **state) {
+    (void)state;
+    for (unsigned row = 0; row < CM_STATE_COUNT; row++) {
+        bool without = row == CM_IDLE || row == CM_LOOKING || row == CM_NAMING ||
+                       row == CM_PAUSING || row == CM_FAILED || row == CM_RELEASED;
+        assert_int_equal(cm_table[row][RDMA_CM_EVENT_ADDR_CHANGE].run != NULL, !without);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pair_is_filled_exactly_once),
         cmocka_unit_test(every_state_and_event_has_a_name),
+        cmocka_unit_test(an_address_that_changes_is_never_ignored_where_there_is_one),
         cmocka_unit_test(losses_are_handled_wherever_something_was_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

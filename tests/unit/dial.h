@@ -168,7 +168,7 @@ PAIR_UNUSED static void dialer_names(const char *const *names) {
 }
 
 /* Dials that name at the listener's port. */
-static void dialer_dial(struct pair *p, const char *name, const sluice_link_options *given) {
+PAIR_UNUSED static void dialer_dial(struct pair *p, const char *name, const sluice_link_options *given) {
     char address[64];
     memcpy(address, p->address, sizeof address);
     snprintf(p->address, sizeof p->address, "%.40s%.8s", name, strrchr(address, ':'));
