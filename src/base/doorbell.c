@@ -23,6 +23,10 @@
  * the owner wakes once for nothing. One arm lets at most one system call through, so what a kernel
  * queues is bounded by the number of times the owner slept and is emptied by drain.
  *
+ * A channel whose events cannot be fetched would stay readable, and whoever sleeps on it would spin. A
+ * doorbell can do without it: at the first failure the channel leaves the set for good, and only the
+ * eventfd rings.
+ *
  * Signal safety: ring is atomics and one system call, and keeps errno.
  */
 #include "base/doorbell.h"
@@ -33,6 +37,8 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+#include "base/source.h"
 
 enum { AWAKE, ARMED, RUNG };
 
@@ -98,11 +104,14 @@ static void cm_close(struct doorbell *bell) {
     bell->channel = NULL;
 }
 
-/* Takes one event; true if there was one. */
-static bool cm_take(struct doorbell *bell) {
+/* Takes one event: true, or false and *error, which is EAGAIN if there was none. */
+static bool cm_take(struct doorbell *bell, int *error) {
     struct rdma_cm_event *event;
-    if (bell->fabric->get_cm_event(bell->channel, &event) != 0)
+    errno = 0;
+    if (bell->fabric->get_cm_event(bell->channel, &event) != 0) {
+        *error = errno ? errno : EIO;
         return false;
+    }
     /* Copied before the acknowledgement. Anything but USER on an unbound id is the stack's own
      * business and a wake like any other. */
     if (event->event == USER_EVENT)
@@ -135,7 +144,8 @@ static const char *cm_open(struct doorbell *bell) {
         return errno == ENOSYS ? "eventfd (librdmacm before 60 has no rdma_write_cm_event)"
                                : "eventfd (the kernel takes no user events: before Linux 6.18)";
     /* Delivery is not checked: an event that comes late is a wake too many, nothing else. */
-    cm_take(bell);
+    int error;
+    (void)cm_take(bell, &error);
     return NULL;
 }
 
@@ -168,6 +178,7 @@ void doorbell_close(struct doorbell *bell) {
 
 int doorbell_watch(struct doorbell *bell, int epoll_fd, void *data) {
     struct epoll_event interest = {.events = EPOLLIN, .data.ptr = data};
+    bell->epoll_fd = epoll_fd;
     if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, bell->event_fd, &interest) != 0)
         return -errno;
     if (bell->channel && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, bell->channel->fd, &interest) != 0) {
@@ -188,15 +199,34 @@ void doorbell_disarm(struct doorbell *bell) {
     atomic_thread_fence(memory_order_seq_cst); /* before the look that finds merged rings' work */
 }
 
-void doorbell_drain(struct doorbell *bell) {
+/*
+ * Nothing is lost by that. Whoever rang with an event that is not heard any more did so while the owner
+ * slept, which is awake now, and looks for work before it sleeps again; whoever rings after that sees
+ * `broken`, or is so late that his work was found.
+ */
+static void give_up_events(struct doorbell *bell) {
+    atomic_store(&bell->broken, true);
+    bell->failed++;
+    /* EBADF: it left the set when it was closed. */
+    (void)epoll_ctl(bell->epoll_fd, EPOLL_CTL_DEL, bell->channel->fd, NULL);
+    bell->why = "eventfd (rdma_cm's user events cannot be fetched any more)";
+}
+
+int doorbell_hear(struct doorbell *bell, uint32_t events) {
     uint64_t count;
     /* One read empties an eventfd; EAGAIN means it was not this bell. */
     while (read(bell->event_fd, &count, sizeof count) < 0 && errno == EINTR)
         ;
-    if (!bell->channel)
-        return;
-    for (int i = 0; i < DRAIN_MAX && cm_take(bell); i++)
-        ;
+    if (!bell->channel || atomic_load_explicit(&bell->broken, memory_order_relaxed))
+        return 0;
+    unsigned taken = 0;
+    int error = 0;
+    while (taken < DRAIN_MAX && cm_take(bell, &error))
+        taken++;
+    error = source_verdict(events, taken, error); /* an eventfd reports no errors */
+    if (error != 0)
+        give_up_events(bell);
+    return error;
 }
 
 static void ring_event_fd(struct doorbell *bell) {
@@ -208,7 +238,7 @@ static void ring_event_fd(struct doorbell *bell) {
 }
 
 static bool ring_user_event(struct doorbell *bell, uint32_t verb, uint64_t record) {
-    if (!bell->id)
+    if (!bell->id || atomic_load(&bell->broken))
         return false;
     uint64_t arg = announce(bell, verb, record);
     /* Counted before it is heard: nobody ever sees more heard than written. */
@@ -243,6 +273,7 @@ void doorbell_show(const struct doorbell *bell, struct stats_bell *out) {
     atomic_store_explicit(&out->user_written, writes, memory_order_relaxed);
     atomic_store_explicit(&out->user_heard, bell->heard, memory_order_relaxed);
     atomic_store_explicit(&out->user_stray, bell->stray, memory_order_relaxed);
+    atomic_store_explicit(&out->user_failed, bell->failed, memory_order_relaxed);
     atomic_store_explicit(&out->wakes_merged,
                           atomic_load_explicit(&bell->merged, memory_order_relaxed),
                           memory_order_relaxed);

@@ -4,7 +4,7 @@
  *
  * Two bells in one: an unbound rdma_cm_id on an event channel of its own, rung with
  * rdma_write_cm_event(USER), and an eventfd that is always in the same epoll set, rung when the
- * write fails and alone where the call does not exist. A pending flag in user space merges rings,
+ * write fails, alone where the call does not exist or events cannot be fetched any more. A pending flag in user space merges rings,
  * because a kernel neither merges nor bounds user events.
  *
  * Sleep protocol (the order is what makes it lossless): the owner calls doorbell_arm(), looks at
@@ -44,7 +44,8 @@ struct doorbell {
     const struct fabric_ops *fabric;
     struct rdma_event_channel *channel; /* NULL: eventfd only */
     struct rdma_cm_id *id;
-    int event_fd;
+    int event_fd, epoll_fd;
+    _Atomic bool broken;    /* fetching user events failed: the eventfd only, from then on */
     _Atomic uint32_t state; /* AWAKE, ARMED, RUNG */
     /* Statistics of rings that met a sleeper: user events written, rings of the eventfd instead, rings
      * that came while another was on its way. Rings of an owner that is awake touch nothing. */
@@ -54,12 +55,12 @@ struct doorbell {
     _Atomic uint32_t sequence;
     _Atomic uint64_t overwritten; /* rings that were so late that a newer one took their place */
     _Atomic uint64_t announced[DOORBELL_ANNOUNCED];
-    /* owner: user events that somebody rang, and that nobody did; late ones forgiven; the last one's
-     * argument and status */
-    uint64_t heard, stray, excused;
+    /* owner: user events that somebody rang, and that nobody did; late ones forgiven; failures to fetch
+     * them; the last one's argument and status */
+    uint64_t heard, stray, excused, failed;
     uint64_t last_arg;
     int last_status;
-    const char *why;
+    _Atomic(const char *) why;
 };
 
 /* use_cm false: eventfd only. Returns 0 or -errno. Probes the write once; starts awake. */
@@ -69,8 +70,14 @@ void doorbell_close(struct doorbell *bell);
 int doorbell_watch(struct doorbell *bell, int epoll_fd, void *data);
 void doorbell_arm(struct doorbell *bell);
 void doorbell_disarm(struct doorbell *bell);
-/* Reads and acknowledges what rang; non-blocking. Call after epoll reported a descriptor. */
-void doorbell_drain(struct doorbell *bell);
+/*
+ * Reads and acknowledges what rang; non-blocking. Call after epoll reported one of the descriptors, with
+ * these events. The errno of fetching user events if that has failed, once: there are none from then on.
+ * To be told.
+ */
+int doorbell_hear(struct doorbell *bell, uint32_t events);
+
+#define DOORBELL_FAILED "user events of rdma_cm cannot be fetched: %s; a thread is woken by eventfd"
 
 /* The object of a record, as it travels in the argument. */
 static inline uint64_t doorbell_record(uint32_t slot, uint32_t generation) {

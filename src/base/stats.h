@@ -120,6 +120,7 @@ enum {
     X(user_written, "wakes by a user event of rdma_cm")                                            \
     X(user_heard, "user events heard")                                                             \
     X(user_stray, "user events that nobody rang")                                                  \
+    X(user_failed, "failures to fetch user events; after one they are given up")                   \
     X(wakes_merged, "wakes while another was on its way")                                          \
     X(wakes_by_eventfd, "wakes by eventfd, where user events cannot be had")
 

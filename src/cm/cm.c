@@ -305,10 +305,12 @@ static int sleep_ms(struct cm *cm, uint64_t wait_ns) {
 }
 
 /* The bell has a channel of its own; what comes on it are rdma_cm events like the others. */
-static void drain_bell(struct cm *cm) {
+static void hear_bell(struct cm *cm, uint32_t events) {
     const struct doorbell *bell = &cm->mailbox.bell;
     uint64_t before = bell->heard + bell->stray;
-    doorbell_drain(&cm->mailbox.bell);
+    int error = doorbell_hear(&cm->mailbox.bell, events);
+    if (error != 0)
+        node_log(cm->node, SLUICE_LOG_WARNING, DOORBELL_FAILED, strerror(error));
     stats_add(&cm->stats->events[FABRIC_CM_USER], bell->heard + bell->stray - before);
 }
 
@@ -339,7 +341,7 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
             seen = events < CM_EVENTS_MAX;
             done += events;
         } else if (ready[i].data.ptr == &cm->mailbox)
-            drain_bell(cm);
+            hear_bell(cm, ready[i].events);
         else if (cm->resolver && ready[i].data.ptr == cm->resolver)
             done += cm_hear_names(cm, ready[i].events);
         else

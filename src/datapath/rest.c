@@ -18,6 +18,7 @@
  */
 #include <errno.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -83,6 +84,12 @@ static void hear_completions(struct sluice_loop *l, uint32_t events) {
         source_fine(&l->source);
 }
 
+static void hear_bell(struct sluice_loop *l, uint32_t events) {
+    int error = doorbell_hear(&l->mailbox.bell, events);
+    if (error != 0)
+        node_log(l->node, SLUICE_LOG_WARNING, DOORBELL_FAILED, strerror(error));
+}
+
 /* Waits up to timeout_ms and fetches what made the set readable. */
 static void wait_and_drain(struct sluice_loop *l, int timeout_ms) {
     struct epoll_event events[4];
@@ -92,7 +99,7 @@ static void wait_and_drain(struct sluice_loop *l, int timeout_ms) {
         if (events[i].data.ptr == l->channel)
             hear_completions(l, events[i].events);
         else if (events[i].data.ptr == &l->mailbox)
-            doorbell_drain(&l->mailbox.bell);
+            hear_bell(l, events[i].events);
         else if (read(l->timer_fd, &expirations, sizeof expirations) < 0)
             continue; /* EAGAIN: set anew meanwhile */
     }

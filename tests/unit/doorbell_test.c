@@ -15,6 +15,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -165,6 +166,30 @@ static bool readable(int timeout_ms) {
     return n == 1;
 }
 
+/* From now on the bell's events are fetched by a call that fails with failing_error, if that is not 0. */
+static struct fabric_ops failing_fabric;
+static const struct fabric_ops *failing_otherwise;
+static int failing_error;
+static unsigned failing_calls;
+
+static int failing_get(struct rdma_event_channel *channel, struct rdma_cm_event **event) {
+    if (failing_error == 0)
+        return failing_otherwise->get_cm_event(channel, event);
+    failing_calls++;
+    errno = failing_error;
+    return -1;
+}
+
+static void fail_fetching(int error) {
+    if (bell.fabric != &failing_fabric)
+        failing_otherwise = bell.fabric;
+    failing_fabric = *failing_otherwise;
+    failing_fabric.get_cm_event = failing_get;
+    bell.fabric = &failing_fabric;
+    failing_error = error;
+    failing_calls = 0;
+}
+
 static void starts_silent_and_cloexec(void **state) {
     const struct kind *kind = *state;
     assert_false(readable(0));
@@ -198,7 +223,7 @@ static void rings_are_merged_and_the_first_argument_travels(void **state) {
         assert_int_equal(errno, 4711);
         assert_true(readable(0));
         doorbell_disarm(&bell);
-        doorbell_drain(&bell);
+        doorbell_hear(&bell, EPOLLIN);
         assert_false(readable(0));
         assert_int_equal(bell.merged, round * 49);
         assert_int_equal(bell.writes, kind->cm ? round : 0);
@@ -224,7 +249,7 @@ static void every_wake_is_counted_once(void **state) {
         doorbell_ring(&bell, 5, doorbell_record(7, 11));
         doorbell_wake(&bell);
         doorbell_disarm(&bell);
-        doorbell_drain(&bell);
+        doorbell_hear(&bell, EPOLLIN);
     }
     doorbell_wake(&bell); /* awake: no wake */
     doorbell_show(&bell, &shown);
@@ -250,7 +275,7 @@ static void verb_slot_and_generation_travel(void **state) {
         doorbell_arm(&bell);
         doorbell_ring(&bell, cases[i].verb, record | UINT64_C(63) << 56);
         doorbell_disarm(&bell);
-        doorbell_drain(&bell);
+        doorbell_hear(&bell, EPOLLIN);
         assert_int_equal(bell.last_status, cases[i].verb);
         assert_int_equal(bell.last_arg & ((UINT64_C(1) << DOORBELL_RECORD_BITS) - 1), record);
         assert_int_equal(bell.heard, i + 1);
@@ -261,7 +286,7 @@ static void verb_slot_and_generation_travel(void **state) {
 /* Undrained bells stay readable; draining takes all of them; draining nothing does not block. */
 static void nothing_is_lost_without_draining(void **state) {
     (void)state;
-    doorbell_drain(&bell);
+    doorbell_hear(&bell, EPOLLIN);
     for (int i = 0; i < 20; i++) {
         doorbell_arm(&bell);
         doorbell_wake(&bell);
@@ -269,13 +294,13 @@ static void nothing_is_lost_without_draining(void **state) {
     }
     for (int drains = 0; readable(0); drains++) {
         assert_uint_in_range(drains, 0, 20);
-        doorbell_drain(&bell);
+        doorbell_hear(&bell, EPOLLIN);
     }
     doorbell_arm(&bell);
     doorbell_wake(&bell);
     assert_true(readable(0));
     doorbell_disarm(&bell);
-    doorbell_drain(&bell);
+    doorbell_hear(&bell, EPOLLIN);
     assert_false(readable(0));
 }
 
@@ -318,8 +343,8 @@ static unsigned take_all(struct inbox *box, struct ringer *ringers) {
     return count;
 }
 
-static void no_wake_is_ever_lost(void **state) {
-    (void)state;
+/* At `fail_at` records fetching events begins to fail. */
+static void run_ringers(unsigned fail_at) {
     struct inbox box;
     struct ringer ringers[RINGERS];
     memset(ringers, 0, sizeof ringers);
@@ -332,12 +357,14 @@ static void no_wake_is_ever_lost(void **state) {
     unsigned taken = 0, sleeps = 0, lost = 0;
     while (taken < RINGERS * ITEMS && !lost) {
         taken += take_all(&box, ringers);
+        if (taken >= fail_at)
+            failing_error = EIO;
         doorbell_arm(&bell);
         if (inbox_empty(&box) && taken < RINGERS * ITEMS) {
             sleeps++;
             lost += !readable(LOST_MS);
             doorbell_disarm(&bell);
-            doorbell_drain(&bell);
+            doorbell_hear(&bell, EPOLLIN);
         } else {
             doorbell_disarm(&bell);
         }
@@ -350,9 +377,23 @@ static void no_wake_is_ever_lost(void **state) {
     assert_true(sleeps > 0);
     assert_true(bell.writes + bell.fallbacks > 0);
     while (readable(0)) /* a ringer that was late */
-        doorbell_drain(&bell);
-    assert_int_equal(bell.heard, bell.writes);
+        doorbell_hear(&bell, EPOLLIN);
     assert_int_equal(bell.stray, 0);
+}
+
+static void no_wake_is_ever_lost(void **state) {
+    (void)state;
+    run_ringers(UINT_MAX);
+    assert_int_equal(bell.heard, bell.writes);
+}
+
+static void none_is_lost_when_events_cannot_be_fetched_any_more(void **state) {
+    (void)state;
+    fail_fetching(0);
+    run_ringers(RINGERS * ITEMS / 4);
+    assert_int_equal(bell.failed, 1);
+    assert_int_equal(failing_calls, 1);
+    assert_true(bell.writes > 0 && bell.fallbacks > 0);
 }
 
 /* ---- from a signal handler ------------------------------------------------------------------- */
@@ -391,7 +432,7 @@ static void a_signal_handler_may_ring(void **state) {
         if (atomic_load(&published) == noticed)
             lost = !readable(LOST_MS);
         doorbell_disarm(&bell);
-        doorbell_drain(&bell);
+        doorbell_hear(&bell, EPOLLIN);
         atomic_store(&noticed, atomic_load(&published));
     }
     if (lost)
@@ -413,13 +454,76 @@ static void a_failing_write_rings_the_eventfd(void **state) {
         assert_int_equal(bell.fallbacks, i + 1);
         assert_int_equal(bell.writes, 0);
         doorbell_disarm(&bell);
-        doorbell_drain(&bell);
+        doorbell_hear(&bell, EPOLLIN);
         assert_false(readable(0));
     }
     fake.write_errno = 0;
     doorbell_arm(&bell);
     doorbell_wake(&bell);
     assert_int_equal(bell.writes, 1);
+}
+
+static void a_failing_fetch_is_the_last_and_the_eventfd_rings(void **state) {
+    static const int errors[] = {EBADF, EIO, ENODEV, ENOMEM, EINVAL};
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        struct stats_bell shown;
+        assert_int_equal(close_bell(state), 0);
+        assert_int_equal(open_bell(state), 0);
+        fail_fetching(errors[i]);
+        doorbell_arm(&bell);
+        doorbell_wake(&bell);
+        assert_true(readable(LOST_MS)); /* by an event that nobody will hear */
+        doorbell_disarm(&bell);
+        assert_int_equal(doorbell_hear(&bell, EPOLLIN), errors[i]);
+        assert_false(readable(0)); /* though it is still there */
+        assert_int_equal(doorbell_hear(&bell, EPOLLIN), 0);
+        for (unsigned wake = 1; wake <= 3; wake++) {
+            doorbell_arm(&bell);
+            doorbell_wake(&bell);
+            assert_true(readable(0));
+            doorbell_disarm(&bell);
+            assert_int_equal(doorbell_hear(&bell, EPOLLIN), 0);
+            assert_false(readable(0));
+            assert_int_equal(bell.fallbacks, wake);
+        }
+        assert_int_equal(failing_calls, 1);
+        assert_int_equal(bell.writes, 1);
+        doorbell_show(&bell, &shown);
+        assert_int_equal(shown.user_failed, 1);
+        assert_non_null(strstr(doorbell_describe(&bell), "cannot be fetched"));
+        assert_true(strlen(doorbell_describe(&bell)) < 96);
+    }
+}
+
+/* There is nothing, or a signal came, or the descriptor says something without an error. */
+static void what_is_no_failure_gives_nothing_up(void **state) {
+    (void)state;
+    static const int errors[] = {EAGAIN, EINTR};
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        fail_fetching(errors[i]);
+        doorbell_arm(&bell);
+        doorbell_wake(&bell);
+        assert_true(readable(LOST_MS));
+        doorbell_disarm(&bell);
+        assert_int_equal(doorbell_hear(&bell, EPOLLIN), 0);
+        assert_int_equal(bell.failed, 0);
+        fail_fetching(0);
+        assert_int_equal(doorbell_hear(&bell, EPOLLIN | EPOLLHUP), 0); /* it brought one */
+        assert_int_equal(bell.heard, i + 1);
+    }
+    assert_int_equal(bell.fallbacks, 0);
+}
+
+/* What a channel says whose driver is gone: it would be reported for ever. */
+static void an_error_of_the_channel_is_a_failure(void **state) {
+    (void)state;
+    fail_fetching(EAGAIN);
+    assert_int_equal(doorbell_hear(&bell, EPOLLERR), EIO);
+    assert_int_equal(bell.failed, 1);
+    doorbell_arm(&bell);
+    doorbell_wake(&bell);
+    assert_int_equal(bell.fallbacks, 1);
+    assert_true(readable(0));
 }
 
 static void expect_eventfd_only(const struct fabric_ops *fabric, const char *why) {
@@ -463,7 +567,7 @@ static void the_system_fabric_always_has_a_bell(void **state) {
     doorbell_wake(&other);
     assert_int_equal(other.writes + other.fallbacks, 1);
     assert_int_equal(other.fallbacks, other.channel == NULL);
-    doorbell_drain(&other);
+    doorbell_hear(&other, EPOLLIN);
     doorbell_close(&other);
 }
 
@@ -483,6 +587,14 @@ int main(void) {
         ON_ALL(no_wake_is_ever_lost),
         ON_ALL(a_signal_handler_may_ring),
         ON(1, a_failing_write_rings_the_eventfd),
+        ON(1, a_failing_fetch_is_the_last_and_the_eventfd_rings),
+        ON(2, a_failing_fetch_is_the_last_and_the_eventfd_rings),
+        ON(1, what_is_no_failure_gives_nothing_up),
+        ON(2, what_is_no_failure_gives_nothing_up),
+        ON(1, an_error_of_the_channel_is_a_failure),
+        ON(2, an_error_of_the_channel_is_a_failure),
+        ON(1, none_is_lost_when_events_cannot_be_fetched_any_more),
+        ON(2, none_is_lost_when_events_cannot_be_fetched_any_more),
         cmocka_unit_test(the_probe_tells_why_there_is_only_the_eventfd),
         cmocka_unit_test(the_system_fabric_always_has_a_bell),
     };

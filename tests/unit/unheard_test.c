@@ -214,6 +214,46 @@ static void a_failing_completion_channel_never_spins_and_ends_the_sessions(void 
     unheard_close(&p);
 }
 
+static void ring(struct doorbell *bell) {
+    doorbell_arm(bell);
+    doorbell_wake(bell);
+}
+
+/* The doorbells have channels of their own, without which the threads can do. */
+static void a_failing_doorbell_never_spins_and_ends_nothing(void **state) {
+    (void)state;
+    struct pair p;
+    unheard_open(&p, &fabric_soft);
+    struct doorbell *bells[] = {&p.b.node->cm.mailbox.bell, &p.b.loop->mailbox.bell};
+    const struct stats_page *page = p.b.node->stats.page;
+    const struct stats_bell *shown[] = {&page->cm.bell, &page->loops[p.b.loop->index].bell};
+    assert_int_equal(sluice_loop_set_idle(p.b.loop, SLUICE_IDLE_BLOCK), 0);
+    unheard.error = EBADF;
+    for (unsigned i = 0; i < 2; i++) {
+        bells[i]->fabric = &unheard_cm;
+        for (int n = 0; n < 100; n++) { /* only the first is heard of */
+            ring(bells[i]);
+            cm_turn(&p.b.node->cm, 0);
+            pair_step = 10; /* a poll's own wait ends */
+            assert_true(sluice_poll(p.b.loop, NULL, 0, 1) >= 0);
+            pair_step = 0;
+        }
+        assert_int_equal(unheard.calls, i + 1);
+        assert_int_equal(unheard.warnings, i + 1);
+        loop_publish(p.b.loop);
+        assert_int_equal(atomic_load(&shown[i]->user_failed), 1);
+        assert_true(atomic_load(&shown[i]->wakes_by_eventfd) > 0);
+    }
+    unheard.error = 0;
+    pair_frozen = 0;
+    assert_int_equal(pair_send(&p.a, 8, 1, NULL), 0);
+    sluice_event event = pair_expect(&p, &p.b, SLUICE_MESSAGE);
+    assert_true(pair_check(event.msg, 8, 1));
+    sluice_hangup(p.b.session, 0);
+    assert_int_equal(pair_expect(&p, &p.b, SLUICE_CLOSED).reason, SLUICE_REASON_LOCAL_CLOSE);
+    unheard_close(&p);
+}
+
 /* What a device says whose driver is gone: an error of the descriptor, and nothing to be fetched. */
 static void an_error_of_the_descriptor_is_a_failure(void **state) {
     (void)state;
@@ -231,6 +271,7 @@ int main(void) {
         cmocka_unit_test(a_failure_that_lasts_ends_sessions_with_device_error),
         cmocka_unit_test(a_failure_that_passes_ends_nothing),
         cmocka_unit_test(a_failing_completion_channel_never_spins_and_ends_the_sessions),
+        cmocka_unit_test(a_failing_doorbell_never_spins_and_ends_nothing),
         cmocka_unit_test(an_error_of_the_descriptor_is_a_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
