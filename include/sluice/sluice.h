@@ -11,7 +11,8 @@
  *  - Every send that asked to hear of its outcome has exactly one outcome (SLUICE_SENT). Messages arrive in
  *    the order they were sent; outcomes do not come in that order: that of a message larger than a frame
  *    comes when the peer has it, which may be after those of smaller ones that were sent later.
- *  - SLUICE_CLOSED is the last event of a session, and every session has one.
+ *  - SLUICE_CLOSED is the last event of a session, and every session has one. A listener has one if
+ *    its device is removed.
  *  - Things that die only when told are pointers; things that can die by themselves (sessions,
  *    listeners) are checked values: a stale one answers SLUICE_ECLOSED, it never crashes.
  *  - Options: `size` first (the SLUICE_NODE, SLUICE_LINK, SLUICE_SEND macros set it), zero means
@@ -67,7 +68,8 @@ typedef struct sluice_error {
 
 typedef enum sluice_event_type {
     SLUICE_UP = 1,       /* session usable */
-    SLUICE_CLOSED = 2,   /* last event of the session: status, reason, vendor say why */
+    SLUICE_CLOSED = 2,   /* last event of the session: status, reason, vendor say why. Of a listener
+                            too: session.id is the listener's then, see sluice_listen() */
     SLUICE_MESSAGE = 3,  /* a message from the peer: msg */
     SLUICE_SENT = 4,     /* outcome of a send with a tag: tag, status */
     SLUICE_WRITABLE = 5, /* after SLUICE_EAGAIN, once per episode: there is room again */
@@ -373,12 +375,22 @@ SLUICE_API int sluice_worker_set_idle(sluice_node *n, uint32_t worker, sluice_id
 /*
  * Listens at "host:port", "[v6]:port" or "*:port" (an optional "sluice://" in front is skipped);
  * port 0 picks one, see sluice_listener_port(). The host must be a local address of the device.
- * Errors: EADDRESS (malformed, not local, in use: text says which), ELIMIT, EINVAL.
+ * Errors: EADDRESS (malformed, not local, in use: text says which), ELIMIT, EINVAL, EDEVICE (the
+ * node's device was removed).
+ *
+ * A listener ends with sluice_unlisten(), of which no event tells, with its node, or with its device. Then
+ * there is one SLUICE_CLOSED of it, with reason DEVICE_REMOVED, status EDEVICE, the link's arg, and the
+ * listener's id as session.id, which is never that of a session: compare the two. It comes on the link's
+ * loop (the first of several), or by its handler. The handle is still to be given to sluice_unlisten().
+ *
+ * A node does not take up a device again that was removed, not even when it is back: dials end with
+ * DEVICE_REMOVED, listening and opening loops with EDEVICE, and the texts say that the node must be
+ * closed and opened again.
  */
 SLUICE_API SLUICE_CHECK int sluice_listen(sluice_node *n, const char *address,
                                           const sluice_link_options *o, sluice_listener *out,
                                           sluice_error *e);
-/* The port a listener has, or a negative status. */
+/* The port a listener has; EDEVICE: its device was removed; ECLOSED: it was stopped. */
 SLUICE_API int sluice_listener_port(sluice_listener l);
 /* Stops listening. Sessions live on; requests not decided yet are refused. */
 SLUICE_API void sluice_unlisten(sluice_listener l);
@@ -444,7 +456,7 @@ SLUICE_API int sluice_session_get_info(sluice_session s, sluice_session_info *in
  *
  * When the node's device is removed, a loop that is not being polled is run by the library for a
  * moment, so that the device can go; no handler is called and nothing is lost: what there is to
- * tell waits for the next poll. After that no loop can be opened: EDEVICE.
+ * tell waits for the next poll. After that no loop can be opened: EDEVICE (see sluice_listen()).
  */
 SLUICE_API SLUICE_CHECK int sluice_loop_open(sluice_node *n, sluice_loop **out, sluice_error *e);
 /*

@@ -29,6 +29,7 @@
 #include "cm/conn.h"
 #include "datapath/mailbox.h"
 #include "datapath/session.h"
+#include "datapath/slots.h"
 
 #define CM_EVENT_UNKNOWN 20 /* column of every event number this library does not know */
 #define CM_EVENT_COUNT 21
@@ -54,6 +55,8 @@ enum listener_life {
     LISTENER_FREE,
     LISTENER_STARTING,
     LISTENER_LISTENING,
+    LISTENER_LOST,     /* the device is gone; its loop tells the application, once */
+    LISTENER_TOLD,     /* and has done so */
     LISTENER_STOPPING, /* sluice_unlisten() was called */
     LISTENER_FAILED,
 };
@@ -135,11 +138,34 @@ static inline uint32_t cm_code(int status) {
 }
 
 /* ---- listeners, any thread (listen.c) -------------------------------------------------------- */
+/* Set in the slot of a listener's handle: it never looks like a session's. */
+#define LISTENER_SLOT 0x800000u
+_Static_assert(SLOTS_MAX <= LISTENER_SLOT, "and no session's like a listener's");
+
+/* Said where something is begun on a node whose device is gone. */
+#define DEVICE_LOST_TEXT "the device was removed; the node must be closed and opened again"
+
 struct cm_listener *listener_take(struct sluice_node *node); /* STARTING; NULL: none free */
-struct cm_listener *listener_find(uint64_t id);              /* NULL: stale */
+/* LISTENING, LOST or TOLD, which is written to *life; NULL: stale. */
+struct cm_listener *listener_find(uint64_t id, enum listener_life *life);
 uint64_t listener_handle(struct cm_listener *listener);
 void listener_stop(struct cm_listener *listener, uint32_t generation);
 void listener_give_back(struct cm_listener *listener);
+
+/* A listener that came to its end without being asked to, and what its event needs. */
+struct listener_end {
+    uint64_t id;
+    sluice_handler handler;
+    void *handler_arg, *arg;
+};
+enum listener_news {
+    LISTENERS_TOLD, /* none of this loop's is left to be told of */
+    LISTENERS_WAIT, /* one is, and there is no room for it */
+    LISTENERS_NEXT, /* *out is one, and is told of by that */
+};
+/* For the loop's thread. array, handlers: there is room in the caller's array; handlers may be called. */
+enum listener_news listener_next_end(struct sluice_node *node, const struct sluice_loop *l,
+                                     bool array, bool handlers, struct listener_end *out);
 
 /* ---- the table (cm_table.c) ------------------------------------------------------------------ */
 typedef void cm_run(struct cm *cm, struct cm_owner *owner, const struct cm_event *event);

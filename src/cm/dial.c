@@ -52,7 +52,7 @@ void cm_dial(struct cm *cm, struct cm_conn *conn) {
     cm_begin(cm, conn);
     stats_add(&cm->stats->dials, 1);
     if (cm->device_lost) {
-        cm_fail(cm, conn, SLUICE_REASON_DEVICE_REMOVED, 0, "the device was removed");
+        cm_fail(cm, conn, SLUICE_REASON_DEVICE_REMOVED, 0, DEVICE_LOST_TEXT);
         return;
     }
     if (!conn->host[0]) {

@@ -5,8 +5,12 @@
  * One table a node index, allocated once and never freed; `word` holds generation and life, and
  * every step of a listener's life is a change of it, so a stale handle fails in one compare.
  *
- * Owner: STARTING and FAILED, the thread in sluice_listen(); LISTENING, nobody; STOPPING, the CM
- * thread. Only the CM thread touches the id.
+ * When the device is gone the CM thread makes LOST of LISTENING, and the loop that tells the application
+ * makes TOLD of that. The handle stays good, to be asked and given back. What the event needs is read
+ * under the node's lock, because the listener may be given back and taken again meanwhile.
+ *
+ * Owner: STARTING and FAILED, the thread in sluice_listen(); LISTENING, LOST and TOLD, nobody;
+ * STOPPING, the CM thread. Only the CM thread touches the id.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -72,31 +76,84 @@ void listener_give_back(struct cm_listener *listener) {
     place_let_go(listener->node, &listener->link);
     keyring_drop(listener->link.keys);
     listener->link.keys = NULL;
+    pthread_mutex_lock(&listener->node->lock); /* nobody reads the link any more */
     atomic_store(&listener->word, (uint64_t)(next ? next : 1) << 32 | LISTENER_FREE);
+    pthread_mutex_unlock(&listener->node->lock);
 }
 
-struct cm_listener *listener_find(uint64_t id) {
-    uint32_t node = (uint32_t)(id >> 56), slot = (uint32_t)(id >> 32) & 0xffffff;
+static bool is_stoppable(uint64_t word) {
+    uint32_t life = life_of(word);
+    return life == LISTENER_LISTENING || life == LISTENER_LOST || life == LISTENER_TOLD;
+}
+
+struct cm_listener *listener_find(uint64_t id, enum listener_life *life) {
+    uint32_t node = (uint32_t)(id >> 56), slot = ((uint32_t)(id >> 32) & 0xffffff) ^ LISTENER_SLOT;
     if (node >= NODES_MAX || slot >= LISTENERS_MAX)
         return NULL;
     struct cm_listener *table = atomic_load_explicit(&tables[node], memory_order_acquire);
     if (!table)
         return NULL;
     uint64_t word = atomic_load(&table[slot].word);
-    bool valid = (uint32_t)(word >> 32) == (uint32_t)id && life_of(word) == LISTENER_LISTENING;
-    return valid ? &table[slot] : NULL;
+    *life = (enum listener_life)life_of(word);
+    return (uint32_t)(word >> 32) == (uint32_t)id && is_stoppable(word) ? &table[slot] : NULL;
 }
 
 uint64_t listener_handle(struct cm_listener *listener) {
-    return handle_make(listener->node->index, listener->slot,
+    return handle_make(listener->node->index, LISTENER_SLOT | listener->slot,
                        (uint32_t)(atomic_load(&listener->word) >> 32));
 }
 
 void listener_stop(struct cm_listener *listener, uint32_t generation) {
-    uint64_t word = (uint64_t)generation << 32 | LISTENER_LISTENING;
-    if (atomic_compare_exchange_strong(&listener->word, &word, with_life(word, LISTENER_STOPPING)))
-        mailbox_post(&listener->node->cm.mailbox, &listener->item, CM_VERB_UNLISTEN, listener->slot,
-                     generation);
+    uint64_t word = atomic_load(&listener->word);
+    do
+        if ((uint32_t)(word >> 32) != generation || !is_stoppable(word))
+            return;
+    while (!atomic_compare_exchange_weak(&listener->word, &word,
+                                         with_life(word, LISTENER_STOPPING)));
+    mailbox_post(&listener->node->cm.mailbox, &listener->item, CM_VERB_UNLISTEN, listener->slot,
+                 generation);
+}
+
+/* ---- the loop that tells ----------------------------------------------------------------------- */
+
+/* Of one with several loops the first, of one without the node's first worker. */
+static const struct sluice_loop *told_by(const struct cm_listener *listener) {
+    const struct link_config *link = &listener->link;
+    if (link->loop)
+        return link->loop;
+    return link->loop_count > 0 ? link->loops[0] : listener->node->workers[0].loop;
+}
+
+/* Under the node's lock. */
+static enum listener_news end_of(struct cm_listener *listener, const struct sluice_loop *l,
+                                 bool array, bool handlers, struct listener_end *out) {
+    uint64_t word = atomic_load(&listener->word);
+    if (life_of(word) != LISTENER_LOST || told_by(listener) != l)
+        return LISTENERS_TOLD;
+    const struct link_config *link = &listener->link;
+    if (!(link->handler ? handlers : array))
+        return LISTENERS_WAIT;
+    *out = (struct listener_end){.id = listener_handle(listener),
+                                 .handler = link->handler,
+                                 .handler_arg = link->handler_arg,
+                                 .arg = link->arg};
+    /* Else it has just been stopped, and nobody wants to hear of it. */
+    return atomic_compare_exchange_strong(&listener->word, &word, with_life(word, LISTENER_TOLD))
+               ? LISTENERS_NEXT
+               : LISTENERS_TOLD;
+}
+
+enum listener_news listener_next_end(sluice_node *node, const struct sluice_loop *l, bool array,
+                                     bool handlers, struct listener_end *out) {
+    struct cm_listener *table = atomic_load(&tables[node->index]);
+    enum listener_news news = LISTENERS_TOLD;
+    pthread_mutex_lock(&node->lock);
+    for (uint32_t i = 0; table && i < LISTENERS_MAX && news != LISTENERS_NEXT; i++) {
+        enum listener_news one = end_of(&table[i], l, array, handlers, out);
+        news = one > news ? one : news;
+    }
+    pthread_mutex_unlock(&node->lock);
+    return news;
 }
 
 /* ---- CM thread ------------------------------------------------------------------------------- */
@@ -142,8 +199,7 @@ void cm_listen(struct cm *cm, struct cm_listener *listener) {
     const struct fabric_ops *fabric = cm->node->fabric;
     struct cm_owner *owner = &listener->owner;
     if (cm->device_lost) {
-        refuse(listener, SLUICE_REASON_DEVICE_REMOVED, 0,
-               sluice_reason_text(SLUICE_REASON_DEVICE_REMOVED));
+        refuse(listener, SLUICE_REASON_DEVICE_REMOVED, 0, DEVICE_LOST_TEXT);
         return;
     }
     if (fabric->create_id(cm->channel, &owner->id, owner, RDMA_PS_TCP) != 0) {
@@ -206,16 +262,21 @@ void cm_unlisten(struct cm *cm, struct cm_listener *listener) {
 /* The handles stay good until they are given back; nobody gets in any more. */
 void cm_listeners_lost(struct cm *cm) {
     struct cm_listener *table = atomic_load(&tables[cm->node->index]);
-    for (uint32_t i = 0; table && i < LISTENERS_MAX; i++)
-        if (table[i].owner.state == CM_LISTENING)
-            close_listener(cm, &table[i]);
+    for (uint32_t i = 0; table && i < LISTENERS_MAX; i++) {
+        if (table[i].owner.state != CM_LISTENING)
+            continue;
+        close_listener(cm, &table[i]);
+        uint64_t word = atomic_load(&table[i].word);
+        if (life_of(word) == LISTENER_LISTENING) /* else it is being stopped: UNLISTEN is coming */
+            atomic_compare_exchange_strong(&table[i].word, &word, with_life(word, LISTENER_LOST));
+    }
 }
 
 void cm_unlisten_all(struct cm *cm) {
     struct cm_listener *table = atomic_load(&tables[cm->node->index]);
     for (uint32_t i = 0; table && i < LISTENERS_MAX; i++) {
         uint64_t word = atomic_load(&table[i].word);
-        if (life_of(word) == LISTENER_LISTENING)
+        if (is_stoppable(word))
             listener_stop(&table[i], (uint32_t)(word >> 32));
     }
 }

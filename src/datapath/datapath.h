@@ -391,6 +391,7 @@ void event_outcome(struct sluice_loop *l, struct session *s, struct sluice_msg *
 void event_notice(struct sluice_loop *l, struct session *s, unsigned notices);
 /* Delivers outcomes, notices and wakes as far as there is room; returns how many. */
 unsigned event_deliver(struct sluice_loop *l);
+unsigned event_listeners(struct sluice_loop *l); /* those whose device is gone */
 /* Takes back what was lent, and frees sessions whose CLOSED was delivered. */
 void event_take_back(struct sluice_loop *l);
 /* The application makes a borrowed message its own. Its thread, see sluice_keep(). */

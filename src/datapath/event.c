@@ -315,6 +315,35 @@ unsigned event_deliver(struct sluice_loop *l) {
     return count;
 }
 
+unsigned event_listeners(struct sluice_loop *l) {
+    unsigned count = 0;
+    struct listener_end end;
+    for (;;) {
+        bool array = l->discard || (l->out_count < l->out_max && l->lent_count < LOOP_LENT);
+        enum listener_news news =
+            listener_next_end(l->node, l, array, l->discard || !l->mute, &end);
+        l->unheard = news != LISTENERS_TOLD;
+        if (news != LISTENERS_NEXT)
+            return count;
+        count++;
+        const sluice_event event = {
+            .type = SLUICE_CLOSED,
+            .reason = SLUICE_REASON_DEVICE_REMOVED,
+            .status = reason_status(SLUICE_REASON_DEVICE_REMOVED),
+            .session = {end.id},
+            .arg = end.arg,
+        };
+        if (l->discard)
+            continue;
+        if (end.handler) {
+            l->handled++;
+            end.handler(&event, end.handler_arg);
+        } else {
+            l->out[l->out_count++] = event;
+        }
+    }
+}
+
 void event_take_back(struct sluice_loop *l) {
     for (uint32_t i = 0; i < l->lent_count; i++)
         take_back(l, &l->lent[i]);

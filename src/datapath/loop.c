@@ -178,8 +178,7 @@ static void delist(struct sluice_loop *l) {
 
 static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_error *e) {
     if (atomic_load(&n->device_lost))
-        return error_set(e, SLUICE_EDEVICE, SLUICE_REASON_DEVICE_REMOVED, 0, "%s",
-                         sluice_reason_text(SLUICE_REASON_DEVICE_REMOVED));
+        return error_set(e, SLUICE_EDEVICE, SLUICE_REASON_DEVICE_REMOVED, 0, DEVICE_LOST_TEXT);
     struct sluice_loop *l = take_struct();
     if (!l)
         return error_set(e, SLUICE_ENOMEM, 0, ENOMEM, "no memory for a loop");

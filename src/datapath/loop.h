@@ -105,6 +105,7 @@ struct sluice_loop {
     bool discard;      /* seized: events go nowhere */
     bool mute;         /* being cared for: events wait for the thread that polls */
     bool lost;         /* the device is gone: once no QP is left, so is the CQ */
+    bool unheard;      /* the same, and its listeners may have to be told of */
     bool totals_moved; /* since they were published */
     bool unpacking;    /* the message being delivered is not the last of its frame */
     bool worked;       /* a turn found something since span_ns */

@@ -34,7 +34,7 @@ static void take_record(struct sluice_loop *l, struct inbox_item *item) {
         return;
     }
     if (item->verb == LOOP_VERB_LOST) {
-        l->lost = true;
+        l->lost = l->unheard = true;
         for (struct session *s = l->sessions; s; s = s->next)
             if (s->state == SESSION_DRAINING && s->qp && s->rq->srq)
                 shared_drain(l, s);
@@ -268,8 +268,11 @@ static unsigned uncommon(struct sluice_loop *l) {
         count += part(l);
     if (l->dying && l->out_count == 0)
         session_bury(l);
-    if (l->lost)
+    if (l->lost) {
         loop_let_go(l);
+        if (l->unheard)
+            count += event_listeners(l);
+    }
     return count;
 }
 

@@ -284,9 +284,10 @@ static int listen_at(sluice_node *n, const char *address, const sluice_link_opti
         out->id = listener_handle(listener);
         return SLUICE_OK;
     }
-    error_set(e, SLUICE_EADDRESS, listener->reason, listener->os_errno, "%s", listener->text);
+    status = listener->reason == SLUICE_REASON_DEVICE_REMOVED ? SLUICE_EDEVICE : SLUICE_EADDRESS;
+    error_set(e, (sluice_status)status, listener->reason, listener->os_errno, "%s", listener->text);
     listener_give_back(listener);
-    return SLUICE_EADDRESS;
+    return status;
 }
 
 int sluice_listen(sluice_node *n, const char *address, const sluice_link_options *o,
@@ -305,12 +306,16 @@ int sluice_listen(sluice_node *n, const char *address, const sluice_link_options
 int sluice_listener_port(sluice_listener handle) {
     if (forked())
         return SLUICE_EFORKED;
-    struct cm_listener *listener = listener_find(handle.id);
-    return listener ? listener->port : SLUICE_ECLOSED;
+    enum listener_life life;
+    struct cm_listener *listener = listener_find(handle.id, &life);
+    if (!listener)
+        return SLUICE_ECLOSED;
+    return life == LISTENER_LISTENING ? listener->port : SLUICE_EDEVICE;
 }
 
 void sluice_unlisten(sluice_listener handle) {
-    struct cm_listener *listener = forked() ? NULL : listener_find(handle.id);
+    enum listener_life life;
+    struct cm_listener *listener = forked() ? NULL : listener_find(handle.id, &life);
     if (listener)
         listener_stop(listener, (uint32_t)handle.id);
 }

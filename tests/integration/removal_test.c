@@ -26,19 +26,18 @@ static void couple_open_watched(struct couple *c, bool handlers) {
     couple_open(c, handlers, SLUICE_NODE(.log = log_line, .log_arg = &let_go));
 }
 
-static void take_device_away(const char *order) {
+static void device_command(const char *what, const char *words) {
     const char *bin = getenv("SLUICE_BIN_DIR");
-    char path[512], pid[16], words[64];
+    char path[512], pid[16];
     must(bin);
     snprintf(path, sizeof path, "%s/sluice-soft", bin ? bin : ".");
     snprintf(pid, sizeof pid, "%d", (int)getpid());
-    snprintf(words, sizeof words, "order=%s", order);
     char *argv[] = {path,
                     (char *)(uintptr_t) "ctl",
                     pid,
                     (char *)(uintptr_t) "device",
-                    (char *)(uintptr_t) "remove",
-                    words,
+                    (char *)(uintptr_t)what,
+                    (char *)(uintptr_t)words,
                     NULL};
     pid_t child;
     int status;
@@ -49,6 +48,12 @@ static void take_device_away(const char *order) {
     posix_spawn_file_actions_destroy(&quiet);
     must(waitpid(child, &status, 0) == child);
     must(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void take_device_away(const char *order) {
+    char words[64];
+    snprintf(words, sizeof words, "order=%s", order);
+    device_command("remove", words);
 }
 
 static void await_let_go(unsigned nodes) {
@@ -158,7 +163,7 @@ static void *poll_all_the_time(void *arg) {
             p->status = n;
             return NULL;
         }
-        p->closed += n == 1 && event.type == SLUICE_CLOSED;
+        p->closed += n == 1 && event.type == SLUICE_CLOSED && !is_of_listener(&event);
         if (n == 0 && p->closed > 0)
             poll(NULL, 0, 1); /* so that there are moments without */
     }
@@ -205,13 +210,150 @@ static void a_node_without_a_device_says_so(void **state) {
     int status = sluice_alloc(c.b.node, 16 << 20, &msg); /* more than is registered */
     assert_int_equal(status, SLUICE_ENOMEM);
     sluice_link_options link = side_link(&c.b, NULL);
-    assert_int_equal(sluice_listen(c.b.node, it_address(0), &link, &listener, &e), SLUICE_EADDRESS);
+    assert_int_equal(sluice_listen(c.b.node, it_address(0), &link, &listener, &e), SLUICE_EDEVICE);
     assert_int_equal(e.reason, SLUICE_REASON_DEVICE_REMOVED);
     assert_int_equal(sluice_loop_open(c.b.node, &loop, &e), SLUICE_EDEVICE);
     assert_int_equal(e.reason, SLUICE_REASON_DEVICE_REMOVED);
     side_dial(&c.b, 7471, NULL);
     side_expect_closed(&c.b, SLUICE_REASON_DEVICE_REMOVED);
     sluice_unlisten(c.listener);
+    couple_close(&c);
+}
+
+/* ---- listeners --------------------------------------------------------------------------------- */
+
+static void a_listener_is_told_of_and_answers_with_an_error(void **state) {
+    for (unsigned i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+        struct couple c;
+        sluice_listener other;
+        couple_open_watched(&c, handlers_of(state));
+        side_listen(&c.a, NULL, &c.listener);
+        must(side_listen(&c.a, NULL, &other) > 0);
+        must(sluice_listener_port(other) > 0);
+        take_device_away(orders[i]);
+        side_expect_listeners_lost(&c.a, 2);
+        side_expect_listeners_lost(&c.b, 0); /* it has none */
+        assert_int_equal(sluice_listener_port(other), SLUICE_EDEVICE);
+        await_let_go(2);
+        sluice_unlisten(other);
+        assert_int_equal(sluice_listener_port(other), SLUICE_ECLOSED);
+        sluice_unlisten(other);
+        assert_int_equal(sluice_listener_port(c.listener), SLUICE_EDEVICE);
+        couple_close(&c);
+        assert_int_equal(sluice_listener_port(c.listener), SLUICE_ECLOSED);
+    }
+}
+
+/* What the event says, to a handler and in an array. */
+static _Atomic unsigned last_words;
+
+static void expect_last_words(const sluice_event *event, sluice_listener listener, void *arg) {
+    must(event->type == SLUICE_CLOSED && event->reason == SLUICE_REASON_DEVICE_REMOVED);
+    must(event->status == SLUICE_EDEVICE && event->vendor == 0 && event->arg == arg);
+    must(event->session.id == listener.id);
+    must(sluice_listener_port(listener) == SLUICE_EDEVICE);
+    /* It looks like no session. */
+    must(sluice_send_copy(event->session, "x", 1, NULL) == SLUICE_ECLOSED);
+    sluice_hangup(event->session, 0);
+    sluice_unlisten(listener); /* here is a good place for it */
+    must(sluice_listener_port(listener) == SLUICE_ECLOSED);
+}
+
+static sluice_listener with_handler;
+
+static void hear_last_words(const sluice_event *event, void *arg) {
+    expect_last_words(event, with_handler, arg);
+    atomic_fetch_add(&last_words, 1);
+}
+
+static void the_event_names_the_listener(void **state) {
+    (void)state;
+    struct side side;
+    sluice_listener plain;
+    sluice_loop *loop;
+    sluice_error e;
+    sluice_event event;
+    int mine;
+    unsigned polled = 0;
+    let_go = 0;
+    atomic_store(&last_words, 0);
+    side_open(&side, true, SLUICE_NODE(.log = log_line, .log_arg = &let_go)); /* has a worker */
+    must(sluice_loop_open(side.node, &loop, &e) == 0);
+    must(sluice_listen(side.node, it_address(0), SLUICE_LINK(.loop = loop, .arg = &mine), &plain,
+                       &e) == 0);
+    must(sluice_listen(side.node, it_address(0),
+                       SLUICE_LINK(.handler = hear_last_words, .handler_arg = &mine, .arg = &mine),
+                       &with_handler, &e) == 0); /* by the worker */
+    must(plain.id != with_handler.id);
+    take_device_away("fatal-first");
+    uint64_t until = sluice_now() + LIMIT_NS;
+    while (polled == 0 || atomic_load(&last_words) == 0) {
+        if (sluice_poll(loop, &event, 1, MS) == 1) {
+            expect_last_words(&event, plain, &mine);
+            polled++;
+        }
+        must(sluice_now() < until);
+    }
+    await_let_go(1);
+    for (int i = 0; i < 20; i++)
+        polled += sluice_poll(loop, &event, 1, MS) == 1;
+    assert_int_equal(polled, 1);
+    assert_int_equal(atomic_load(&last_words), 1);
+    side_close(&side, 0);
+}
+
+/* A loop that nobody polls, and a poll that has no room, lose nothing. */
+static void a_listener_is_told_of_when_somebody_polls(void **state) {
+    (void)state;
+    struct side side;
+    sluice_listener listeners[3];
+    sluice_event events[2];
+    let_go = 0;
+    side_open(&side, false, SLUICE_NODE(.log = log_line, .log_arg = &let_go));
+    for (unsigned i = 0; i < 3; i++)
+        side_listen(&side, NULL, &listeners[i]);
+    take_device_away("removal-only");
+    await_let_go(1); /* the library has run the loop */
+    assert_int_equal(sluice_poll(side.loop, NULL, 0, 0), 0);
+    sluice_unlisten(listeners[1]); /* who gives it back does not want to hear of it any more */
+    assert_int_equal(sluice_poll(side.loop, events, 1, 0), 1);
+    assert_int_equal(sluice_poll(side.loop, events + 1, 1, 0), 1);
+    must(events[0].session.id == listeners[0].id && events[1].session.id == listeners[2].id);
+    assert_int_equal(sluice_poll(side.loop, events, 2, 0), 0);
+    side_close(&side, 0); /* with two that nobody gave back */
+}
+
+static void put_device_back(void) {
+    device_command("restore", NULL);
+}
+
+/* The device is back: the node says that it is of no use, and another is. */
+static void a_device_that_is_back_needs_a_new_node(void **state) {
+    struct couple c;
+    sluice_listener listener;
+    sluice_loop *loop;
+    sluice_error e = {0};
+    couple_open_watched(&c, handlers_of(state));
+    connect_many(&c, 1);
+    take_device_away("fatal-first");
+    expect_all_closed(&c.a, 1);
+    expect_all_closed(&c.b, 1);
+    side_expect_listeners_lost(&c.a, 1);
+    await_let_go(2);
+    put_device_back();
+    sluice_link_options link = side_link(&c.a, NULL);
+    assert_int_equal(sluice_listen(c.a.node, it_address(0), &link, &listener, &e), SLUICE_EDEVICE);
+    assert_int_equal(e.reason, SLUICE_REASON_DEVICE_REMOVED);
+    must(strstr(e.text, "the node must be closed and opened again"));
+    assert_int_equal(sluice_loop_open(c.a.node, &loop, &e), SLUICE_EDEVICE);
+    must(strstr(e.text, "the node must be closed and opened again"));
+    side_dial(&c.a, 7471, NULL);
+    struct note note = side_expect(&c.a, SLUICE_CLOSED);
+    assert_int_equal(note.event.reason, SLUICE_REASON_DEVICE_REMOVED);
+    must(strstr(note.info.close_text, "the node must be closed and opened again"));
+    couple_close(&c);
+    couple_open(&c, handlers_of(state), NULL);
+    connect_many(&c, 1);
     couple_close(&c);
 }
 
@@ -237,6 +379,10 @@ int main(void) {
         cmocka_unit_test(a_borrowed_message_survives),
         cmocka_unit_test(polling_goes_on_while_the_device_goes),
         BOTH_MODES(a_node_without_a_device_says_so),
+        BOTH_MODES(a_listener_is_told_of_and_answers_with_an_error),
+        cmocka_unit_test(the_event_names_the_listener),
+        cmocka_unit_test(a_listener_is_told_of_when_somebody_polls),
+        BOTH_MODES(a_device_that_is_back_needs_a_new_node),
         BOTH_MODES(closing_at_the_same_moment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -76,6 +76,7 @@ serve() { # serve ARGUMENTS... -> $server, $port
     done
     port=${line##*:}
     cat <&"$fd" >"$work/server.err" &
+    reader=$!
     exec {fd}<&-
 }
 serve --keep
@@ -111,9 +112,13 @@ run ctl "$server" status
 # The server may have given the device up by now.
 check "status behind a removal" grep -Eq 'sluice_soft0 removed|has no software device open|no process' \
     "$work/out" "$work/err"
-kill -KILL "$server" 2>/dev/null
-wait "$server" 2>/dev/null
+wait "$server" # nobody can reach it any more, and it hears of that
+status=$?
 server=
+wait "$reader"
+check "a server without its device: status $status" [ "$status" = 1 ]
+check "a server without its device does not say so: $(cat "$work/server.err")" \
+    grep -q 'cannot listen on .* any more: the RDMA device was removed' "$work/server.err"
 
 # ---- a plan in the environment -----------------------------------------------------------------------------
 

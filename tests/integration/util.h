@@ -26,6 +26,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -213,10 +214,21 @@ struct side {
     sluice_node *node;
     sluice_loop *loop;
     struct side *partner; /* polled while we wait, if it has a loop */
+    _Atomic unsigned
+        listeners_lost; /* events of listeners: they are counted, and come where they like */
     pthread_mutex_t lock;
     struct note *head, **tail; /* handlers: what was delivered */
     int bell;                  /* eventfd, one count per note */
 };
+
+/* Of a listener whose device is gone: there is no session with that id. */
+static bool is_of_listener(const sluice_event *event) {
+    sluice_session_info info = {.size = sizeof info};
+    if (event->type != SLUICE_CLOSED || sluice_session_get_info(event->session, &info) == 0)
+        return false;
+    must(event->reason == SLUICE_REASON_DEVICE_REMOVED && event->status == SLUICE_EDEVICE);
+    return true;
+}
 
 static void side_copy(struct note *note, const sluice_event *event) {
     memset(note, 0, sizeof *note);
@@ -235,8 +247,12 @@ static void side_copy(struct note *note, const sluice_event *event) {
 
 IT_UNUSED static void side_handler(const sluice_event *event, void *arg) {
     struct side *side = arg;
-    struct note *note = malloc(sizeof *note);
     uint64_t one = 1;
+    if (is_of_listener(event)) {
+        atomic_fetch_add(&side->listeners_lost, 1);
+        return;
+    }
+    struct note *note = malloc(sizeof *note);
     side_copy(note, event);
     pthread_mutex_lock(&side->lock);
     *side->tail = note;
@@ -289,7 +305,9 @@ static bool side_take(struct side *side, struct note *out) {
     uint64_t count;
     if (!side->handlers) {
         sluice_event event;
-        int n = sluice_poll(side->loop, &event, 1, 0);
+        int n;
+        while ((n = sluice_poll(side->loop, &event, 1, 0)) == 1 && is_of_listener(&event))
+            atomic_fetch_add(&side->listeners_lost, 1);
         must(n >= 0);
         if (n == 1)
             side_copy(out, &event);
@@ -385,6 +403,18 @@ IT_UNUSED static void side_expect_nothing(struct side *side) {
         fprintf(stderr, "%s came unexpectedly\n", sluice_event_name(note.event.type));
         must(!"silence");
     }
+}
+
+/* So many listeners ended with the device, and no more. */
+IT_UNUSED static void side_expect_listeners_lost(struct side *side, unsigned count) {
+    uint64_t until = sluice_now() + LIMIT_NS;
+    while (atomic_load(&side->listeners_lost) < count) {
+        struct note note;
+        must(sluice_now() < until);
+        must(!side_next(side, &note, MS));
+    }
+    side_expect_nothing(side);
+    must(atomic_load(&side->listeners_lost) == count);
 }
 
 IT_UNUSED static int side_listen(struct side *side, const sluice_link_options *given,

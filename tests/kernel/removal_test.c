@@ -54,11 +54,15 @@ static void expect_dead_node(struct side *side) {
     sluice_listener listener;
     sluice_loop *loop;
     sluice_error e = {0};
-    assert_true(sluice_listen(side->node, it_address(0), &link, &listener, &e) < 0);
+    assert_int_equal(sluice_listen(side->node, it_address(0), &link, &listener, &e),
+                     SLUICE_EDEVICE);
     assert_int_equal(e.reason, SLUICE_REASON_DEVICE_REMOVED);
+    must(strstr(e.text, "the node must be closed and opened again"));
     assert_int_equal(sluice_loop_open(side->node, &loop, &e), SLUICE_EDEVICE);
     side_dial(side, 7471, NULL);
-    side_expect_closed(side, SLUICE_REASON_DEVICE_REMOVED);
+    struct note note = side_expect(side, SLUICE_CLOSED);
+    assert_int_equal(note.event.reason, SLUICE_REASON_DEVICE_REMOVED);
+    must(strstr(note.info.close_text, "the node must be closed and opened again"));
 }
 
 /* ---- sessions ------------------------------------------------------------------------------------ */
@@ -72,6 +76,8 @@ static void twenty_sessions_end_and_the_device_goes(void **state) {
     removed_in_time(device_removal(device), &c.b, &closed);
     expect_all_closed(&c.b, SESSIONS - closed);
     expect_all_closed(&c.a, SESSIONS);
+    side_expect_listeners_lost(&c.a, 1);
+    assert_int_equal(sluice_listener_port(c.listener), SLUICE_EDEVICE);
     it_fill(kept, 1); /* messages outlive the device, not their node */
     must(it_matches(kept, 1000, 1));
     sluice_free(kept);
@@ -150,16 +156,22 @@ static void an_idle_node_lets_go(void **state) {
     side_close(&side, 0);
 }
 
-static void listeners_let_go(void **state) {
+static void listeners_let_go_and_are_told_of(void **state) {
     struct side side;
-    sluice_listener listener;
+    sluice_listener listener, anywhere;
     side_open(&side, handlers_of(state), NULL);
     sluice_link_options link = side_link(&side, NULL);
     sluice_error e;
     side_listen(&side, NULL, &listener);
-    assert_int_equal(sluice_listen(side.node, "*:0", &link, &listener, &e), 0);
+    assert_int_equal(sluice_listen(side.node, "*:0", &link, &anywhere, &e), 0);
     removed_in_time(device_removal(device), NULL, NULL);
+    side_expect_listeners_lost(&side, 2);
+    assert_int_equal(sluice_listener_port(listener), SLUICE_EDEVICE);
+    assert_int_equal(sluice_listener_port(anywhere), SLUICE_EDEVICE);
     sluice_unlisten(listener);
+    assert_int_equal(sluice_listener_port(listener), SLUICE_ECLOSED);
+    device_add(device, interface);
+    expect_dead_node(&side); /* though the device is back */
     side_close(&side, 0);
 }
 
@@ -230,7 +242,7 @@ int main(void) {
     interface = guest_setting("KERNEL_NET_A");
     const struct CMUnitTest tests[] = {
         BOTH(an_idle_node_lets_go),
-        BOTH(listeners_let_go),
+        BOTH(listeners_let_go_and_are_told_of),
         BOTH(twenty_sessions_end_and_the_device_goes),
         REMOVAL_TEST(nobody_polls_and_the_device_goes_all_the_same, "polled", 0),
         BOTH(traffic_ends_and_the_device_goes),

@@ -264,7 +264,7 @@ static void removal_ends_everything_once_in_every_order(void **state) {
     for (int order = ORDER_FATAL_FIRST; order <= ORDER_REMOVAL_ONLY; order++) {
         struct pair p;
         sluice_event event;
-        unsigned closed[2] = {0}, expected[2] = {UP, UP};
+        unsigned expected[2] = {UP, UP};
         watched_open(&p, PAIR_LINK());
         struct side *sides[] = {&p.a, &p.b};
         for (unsigned i = 0; i < UP; i++)
@@ -286,15 +286,16 @@ static void removal_ends_everything_once_in_every_order(void **state) {
                 if (event.reason != SLUICE_REASON_DEVICE_REMOVED)
                     fail_msg("order %d: %s", order, sluice_reason_text(event.reason));
                 assert_int_equal(event.status, SLUICE_EDEVICE);
-                closed[i]++;
+                pair_note(sides[i], &event);
             }
             if (env_now(&env_default) >= limit)
                 fail_msg("order %d: the device is not let go of", order);
         }
         for (int i = 0; i < 2; i++) {
             while (sluice_poll(sides[i]->loop, &event, 1, 0) == 1)
-                closed[i] += event.type == SLUICE_CLOSED;
-            assert_int_equal(closed[i], expected[i]);
+                pair_note(sides[i], &event);
+            assert_int_equal(sides[i]->closed, expected[i]);
+            assert_int_equal(sides[i]->listeners_lost, i == 0);
             assert_int_equal(slots_taken(sides[i]->node->index), 0);
             assert_null(sides[i]->node->context);
             assert_null(sides[i]->node->cm.watch.id);

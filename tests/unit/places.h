@@ -67,13 +67,17 @@ static struct side *place_side(struct visit *v, const struct place *place) {
     return place->passive ? &v->p.a : &v->p.b;
 }
 
+static uint32_t visit_listener_slot(const struct visit *v) {
+    return ((uint32_t)(v->p.listener.id >> 32) & 0xffffff) ^ LISTENER_SLOT;
+}
+
 /* The connection that is on its way there, or what is there already; NULL: not yet. */
 static struct cm_owner *place_owner(struct visit *v, const struct place *place) {
     struct cm *cm = &place_side(v, place)->node->cm;
     if (place->state == CM_WATCHING)
         return &cm->watch;
     if (place->state == CM_LISTENING)
-        return &cm_listener_at(cm, (uint32_t)(v->p.listener.id >> 32) & 0xffffff)->owner;
+        return &cm_listener_at(cm, visit_listener_slot(v))->owner;
     if (!place->passive)
         return &pair_session(&v->p.b)->conn.owner;
     /* The last dial's: a request of a dialer that is gone may still be on its way. */
@@ -123,7 +127,7 @@ static void visit_go(struct visit *v, const struct place *place, enum cm_state s
 static const sluice_key visit_key = {.id = 7, .bytes = 16, .secret = "sixteen letters."};
 
 static struct cm_listener *visit_listener(struct visit *v) {
-    return cm_listener_at(&v->p.a.node->cm, (uint32_t)(v->p.listener.id >> 32) & 0xffffff);
+    return cm_listener_at(&v->p.a.node->cm, visit_listener_slot(v));
 }
 
 static void visit_dial(struct visit *v, const struct place *place) {
@@ -254,6 +258,8 @@ static void visit_note(struct visit *v, int which, const sluice_event *event) {
     struct side *side = which ? &v->p.b : &v->p.a;
     uint64_t seen = side->session.id;
     pair_note(side, event);
+    if (pair_of_listener(event))
+        return;
     if (which == 0 && side->session.id != seen)
         v->known++;
     if (event->type != SLUICE_CLOSED)

@@ -154,6 +154,10 @@ static void on_connect(struct endpoint *ep, sluice_session session) {
 }
 
 static void on_closed(struct endpoint *ep, const sluice_event *event) {
+    if (ep->listening && event->session.id == ep->listener.id) {
+        ep->deaf = true;
+        return;
+    }
     if (ep->have_session && event->session.id == ep->session.id) {
         sluice_session_info info = {.size = sizeof info};
         ep->closed = true;
@@ -226,6 +230,9 @@ int endpoint_accept(struct endpoint *ep) {
             ep->have_session = false;
             continue;
         }
+        if (ep->deaf)
+            return tool_fail("cannot listen on %s any more: %s", ep->address,
+                             sluice_reason_text(SLUICE_REASON_DEVICE_REMOVED));
         sluice_event event;
         if (endpoint_wait(ep, &event, SLUICE_OFF, -1, 0, NULL) < 0)
             return TOOL_FAILED;
