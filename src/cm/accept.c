@@ -39,9 +39,8 @@ void cm_answer(struct cm *cm, struct cm_conn *conn) {
     if (!cm_attributes(cm, conn, IBV_QPS_INIT, &conn->init, &conn->init_mask) ||
         (applies && !cm_attributes(cm, conn, IBV_QPS_RTR, &conn->rtr, &conn->rtr_mask)) ||
         (applies && !cm_attributes(cm, conn, IBV_QPS_RTS, &conn->rts, &conn->rts_mask))) {
-        /* EINVAL: the peer gave up, and the id is past all this. */
-        cm_fail(cm, conn, errno == EINVAL ? SLUICE_REASON_PEER_LOST : SLUICE_REASON_DEVICE_ERROR,
-                (uint32_t)errno, "no QP attributes for the answer: %s", strerror(errno));
+        cm_fail(cm, conn, cm_reason_of_answer(errno), (uint32_t)errno,
+                "no QP attributes for the answer: %s", strerror(errno));
         return;
     }
     /* Where a request's path is the dialer's, rdma_cm has taken its class with it, whatever is asked. */
@@ -170,8 +169,8 @@ void cm_accept_now(struct cm *cm, struct cm_conn *conn) {
     cm_enter(cm, conn, CM_ACCEPTING);
     conn->rejectable = false;
     if (cm->node->fabric->accept(conn->owner.id, &param) != 0) {
-        /* EINVAL, or of an iWARP device ECONNRESET: the peer gave up meanwhile. */
-        cm_fail(cm, conn, SLUICE_REASON_PEER_LOST, (uint32_t)errno, "accept: %s", strerror(errno));
+        cm_fail(cm, conn, cm_reason_of_answer(errno), (uint32_t)errno, "accept: %s",
+                strerror(errno));
         return;
     }
     conn->established = true;

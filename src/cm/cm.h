@@ -16,6 +16,7 @@
 #ifndef CM_CM_H
 #define CM_CM_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -91,9 +92,9 @@ struct cm {
     uint64_t next_deadline_ns; /* no deadline is earlier; may be too early itself */
     uint64_t now_ns;
     struct admit admit;
-    const struct cm_event *cause; /* the event that is being handled, or NULL */
-    struct auth_replay *replay;   /* authentications seen lately; has a lock of its own */
-    struct cm_resolver *resolver; /* NULL until a host name was dialed */
+    const struct cm_event *cause;   /* the event that is being handled, or NULL */
+    struct auth_replay *replay;     /* authentications seen lately; has a lock of its own */
+    struct cm_resolver *resolver;   /* NULL until a host name was dialed */
     struct cm_connector *connector; /* NULL: connecting does not block on this device */
     struct source source, async_source,
         names_source; /* the last: with a resolver that has a channel */
@@ -135,6 +136,21 @@ static inline uint32_t cm_code(int status) {
     if (status == -1)
         return 0;
     return status < 0 ? 0u - (uint32_t)status : (uint32_t)status;
+}
+
+/* Behind a status in a text. */
+static inline const char *cm_unexplained(int status) {
+    return status == -1 ? ", the stack gives no reason" : "";
+}
+
+/*
+ * What the errno of a call says that speaks to a peer who is waiting for it, accept or establish: the peer
+ * gave up and the id is past all that (an iWARP device, which answers itself, says so with ECONNRESET or
+ * EPIPE); else it is our side.
+ */
+static inline sluice_reason cm_reason_of_answer(int error) {
+    bool gone = error == EINVAL || error == ECONNRESET || error == EPIPE || error == ENOTCONN;
+    return gone ? SLUICE_REASON_PEER_LOST : SLUICE_REASON_DEVICE_ERROR;
 }
 
 /* ---- listeners, any thread (listen.c) -------------------------------------------------------- */

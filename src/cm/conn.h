@@ -142,7 +142,7 @@ struct cm_conn {
     /* PREPARED: written by the loop; of an authenticated session, the proof in rep too */
     uint32_t qp_num;
     struct ibv_qp *left_qp; /* and with DRAINED: that QP, drained; NULL: there is none */
-    bool srq; /* it shares receives */
+    bool srq;               /* it shares receives */
 
     /* ANSWER: written by the application's thread */
     bool accepted;

@@ -19,6 +19,7 @@
 #include "datapath/slots.h"
 #include "node/node.h"
 
+#define REJ_CONSUMER 28  /* the reject reason of a listener's own */
 #define WORDLESS_TRIES 4 /* at most, with a peer that refuses without a word */
 
 static void link_conn(struct cm *cm, struct cm_conn *conn) {
@@ -160,9 +161,14 @@ void cm_on_addr_resolved(struct cm *cm, struct cm_owner *owner, const struct cm_
     if (!prepare(cm, conn))
         return;
     cm_enter(cm, conn, CM_ROUTING);
-    if (cm->node->fabric->resolve_route(owner->id, cm_milliseconds(cm, conn)) != 0)
-        cm_try_failed(cm, conn, CM_HOPE_ELSEWHERE, SLUICE_REASON_UNREACHABLE, (uint32_t)errno,
-                      "no route: %s", strerror(errno));
+    if (cm->node->fabric->resolve_route(owner->id, cm_milliseconds(cm, conn)) != 0) {
+        int error = errno;
+        bool route = error == ENETUNREACH || error == EHOSTUNREACH || error == ETIMEDOUT;
+        cm_try_failed(cm, conn, CM_HOPE_ELSEWHERE,
+                      route ? SLUICE_REASON_UNREACHABLE : SLUICE_REASON_DEVICE_ERROR,
+                      (uint32_t)error, "%s: %s",
+                      route ? "no route" : "the route cannot be looked up", strerror(error));
+    }
 }
 
 void cm_on_route_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
@@ -170,7 +176,7 @@ void cm_on_route_error(struct cm *cm, struct cm_owner *owner, const struct cm_ev
     cm_try_failed(cm, (struct cm_conn *)(void *)owner,
                   error == ETIMEDOUT ? CM_HOPE_LATER : CM_HOPE_ELSEWHERE, SLUICE_REASON_UNREACHABLE,
                   (uint32_t)error, "no route: status %d%s", event->status,
-                  error == 0 ? ", the stack gives no reason" : "");
+                  cm_unexplained(event->status));
 }
 
 static void connect_now(struct cm *cm, struct cm_conn *conn) {
@@ -256,7 +262,7 @@ void cm_ready(struct cm *cm, struct cm_conn *conn) {
     if (conn->owner.state != CM_APPLYING)
         return; /* it failed meanwhile */
     if (!cm->node->traits.answer_is_up && cm->node->fabric->establish(conn->owner.id) != 0) {
-        cm_fail(cm, conn, SLUICE_REASON_UNREACHABLE, (uint32_t)errno, "establish: %s",
+        cm_fail(cm, conn, cm_reason_of_answer(errno), (uint32_t)errno, "establish: %s",
                 strerror(errno));
         return;
     }
@@ -275,7 +281,7 @@ static sluice_reason reason_of_rej(int status, bool empty) {
         return SLUICE_REASON_UNREACHABLE;
     case 10: /* stale connection */
         return SLUICE_REASON_PEER_LOST;
-    case 28:          /* consumer */
+    case REJ_CONSUMER:
     case -ECONNRESET: /* the same of iWARP */
         return empty ? SLUICE_REASON_REFUSED : SLUICE_REASON_NOT_SLUICE;
     default:
@@ -320,8 +326,15 @@ void cm_on_rejected(struct cm *cm, struct cm_owner *owner, const struct cm_event
     if (reason == SLUICE_REASON_REFUSED)
         hope =
             session_of_conn(conn)->info.tries < WORDLESS_TRIES ? CM_HOPE_LATER : CM_HOPE_ELSEWHERE;
-    cm_try_failed(cm, conn, hope, reason, cm_code(event->status), "%s",
-                  sluice_reason_text((int)reason));
+    /* By its application only with the code for that; the others are the transport's own. */
+    bool consumer = event->status == REJ_CONSUMER || event->status == -ECONNRESET;
+    if (reason == SLUICE_REASON_REFUSED && !consumer)
+        cm_try_failed(cm, conn, hope, reason, cm_code(event->status),
+                      "the peer's stack rejected the connection (status %d%s)", event->status,
+                      cm_unexplained(event->status));
+    else
+        cm_try_failed(cm, conn, hope, reason, cm_code(event->status), "%s",
+                      sluice_reason_text((int)reason));
 }
 
 /* ---- losses: either side, any time ----------------------------------------------------------- */
@@ -332,14 +345,18 @@ void cm_on_lost(struct cm *cm, struct cm_owner *owner, const struct cm_event *ev
     cm_decided(conn);
     cm_try_failed(cm, conn, CM_HOPE_LATER,
                   early ? SLUICE_REASON_UNREACHABLE : SLUICE_REASON_PEER_LOST,
-                  cm_code(event->status), "the peer did not answer (status %d)", event->status);
+                  cm_code(event->status), "the peer %s (status %d%s)",
+                  owner->state == CM_UP ? "cannot be reached any more" : "did not answer",
+                  event->status, cm_unexplained(event->status));
 }
 
 void cm_on_connect_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     cm_decided((struct cm_conn *)(void *)owner);
     cm_try_failed(cm, (struct cm_conn *)(void *)owner, CM_HOPE_ELSEWHERE,
                   SLUICE_REASON_DEVICE_ERROR, cm_code(event->status),
-                  "the connection could not be made (status %d)", event->status);
+                  "the connection %s (status %d%s)",
+                  owner->state == CM_UP ? "failed" : "could not be made", event->status,
+                  cm_unexplained(event->status));
 }
 
 /* Whether the peer said good-bye first is known to the loop, which has its BYE, or not. */

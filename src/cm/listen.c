@@ -108,8 +108,8 @@ void listener_stop(struct cm_listener *listener, uint32_t generation) {
     do
         if ((uint32_t)(word >> 32) != generation || !is_stoppable(word))
             return;
-    while (!atomic_compare_exchange_weak(&listener->word, &word,
-                                         with_life(word, LISTENER_STOPPING)));
+    while (
+        !atomic_compare_exchange_weak(&listener->word, &word, with_life(word, LISTENER_STOPPING)));
     mailbox_post(&listener->node->cm.mailbox, &listener->item, CM_VERB_UNLISTEN, listener->slot,
                  generation);
 }
@@ -169,7 +169,7 @@ static void settle(struct cm_listener *listener, enum listener_life life) {
 static const char *bind_text(int error) {
     switch (error) {
     case EADDRINUSE:
-        return "in use by another listener";
+        return "in use"; /* by a listener, or an id that is bound and does not share it */
     case EADDRNOTAVAIL:
         return "not a local address, or its port is taken by a wildcard listener";
     case ENODEV:
