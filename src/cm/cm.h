@@ -267,8 +267,11 @@ uint64_t cm_hear_due(const struct cm *cm); /* the first of them, or UINT64_MAX *
 
 /* ---- the end of a device (lost.c) ------------------------------------------------------------ */
 void cm_watch_device(struct cm *cm); /* at opening */
-void cm_device_lost(struct cm *cm);  /* it failed or is being removed; again and again is fine */
-void cm_let_go(struct cm *cm);       /* each round afterwards */
+/* By the addresses of the interface that a GID names by its hardware address, among these. */
+struct ifaddrs;
+bool cm_watch_by_hardware(struct cm *cm, const union ibv_gid *gid, const struct ifaddrs *list);
+void cm_device_lost(struct cm *cm); /* it failed or is being removed; again and again is fine */
+void cm_let_go(struct cm *cm);      /* each round afterwards */
 
 /* ---- the dialer's tries (retry.c) ------------------------------------------------------------ */
 enum cm_hope {

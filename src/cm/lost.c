@@ -15,6 +15,8 @@
  * Owner: the CM thread.
  */
 #include <errno.h>
+#include <ifaddrs.h>
+#include <linux/if_packet.h>
 #include <string.h>
 #include <sys/epoll.h>
 
@@ -25,6 +27,7 @@
 #define GRACE_NS 500000000ull /* how long a loop may go without being polled */
 #define STEP_NS 10000000ull   /* between two looks at what is left */
 #define GIDS_MAX 64           /* of one port, looked at for an address */
+#define ADDRESSES_MAX 64      /* of one interface, likewise */
 
 /* ---- noticing -------------------------------------------------------------------------------- */
 
@@ -58,6 +61,54 @@ static bool watch_at(struct cm *cm, union cm_address *address) {
     return false;
 }
 
+static bool has_hardware(const struct ifaddrs *at, const uint8_t mac[6]) {
+    const struct sockaddr_ll *link = (const struct sockaddr_ll *)(const void *)at->ifa_addr;
+    return link && link->sll_family == AF_PACKET && link->sll_halen == 6 &&
+           memcmp(link->sll_addr, mac, 6) == 0;
+}
+
+static bool watch_at_interface(struct cm *cm, const struct ifaddrs *list, const char *name) {
+    unsigned tries = 0;
+    for (const struct ifaddrs *at = list; at && tries < ADDRESSES_MAX; at = at->ifa_next) {
+        int family = at->ifa_addr ? at->ifa_addr->sa_family : AF_UNSPEC;
+        union cm_address address;
+        if (strcmp(at->ifa_name, name) != 0 || (family != AF_INET && family != AF_INET6))
+            continue;
+        memset(&address, 0, sizeof address);
+        memcpy(&address, at->ifa_addr, family == AF_INET ? sizeof address.v4 : sizeof address.v6);
+        tries++;
+        if (watch_at(cm, &address))
+            return true;
+    }
+    return false;
+}
+
+/*
+ * The GID of an iWARP device is the hardware address of its interface. Only that interface's addresses
+ * are tried: librdmacm opens, and keeps open, the device behind each address that an id is bound to.
+ */
+bool cm_watch_by_hardware(struct cm *cm, const union ibv_gid *gid, const struct ifaddrs *list) {
+    static const uint8_t none[16] = {0};
+    if (memcmp(gid->raw, none, 6) == 0 || memcmp(gid->raw + 6, none, 10) != 0)
+        return false;
+    for (const struct ifaddrs *at = list; at; at = at->ifa_next)
+        if (has_hardware(at, gid->raw) && watch_at_interface(cm, list, at->ifa_name))
+            return true;
+    return false;
+}
+
+static bool watch_at_gid(struct cm *cm, const union ibv_gid *gid) {
+    union cm_address address;
+    struct ifaddrs *list = NULL;
+    if (address_of(gid, &address) && watch_at(cm, &address))
+        return true;
+    if (getifaddrs(&list) != 0)
+        return false;
+    bool found = cm_watch_by_hardware(cm, gid, list);
+    freeifaddrs(list);
+    return found;
+}
+
 /*
  * A node without a connection or a listener would hear nothing of the removal where the driver
  * raises no DEVICE_FATAL. So it keeps one id bound to an address of the device. Where there is no
@@ -72,9 +123,8 @@ void cm_watch_device(struct cm *cm) {
             continue;
         for (int i = 0; i < attr.gid_tbl_len && i < GIDS_MAX; i++) {
             union ibv_gid gid;
-            union cm_address address;
             if (fabric->query_gid(cm->node->context, (uint8_t)port, i, &gid) == 0 &&
-                address_of(&gid, &address) && watch_at(cm, &address))
+                watch_at_gid(cm, &gid))
                 return;
         }
     }
