@@ -8,8 +8,10 @@
 #include <string.h>
 
 #include "soft/cm_id.h"
+#include "soft/cm_mpa.h"
 #include "soft/cm_qp.h"
 #include "soft/cm_sync.h"
+#include "soft/profile.h"
 #include "soft/soft.h"
 
 static uint8_t smaller(uint8_t a, uint8_t b) {
@@ -118,7 +120,10 @@ int soft_accept(struct rdma_cm_id *id, struct rdma_conn_param *param) {
         return cm_fail(EINVAL); /* where the system's library crashes */
     if (cm_qp_param_invalid(own, param))
         return cm_fail(EINVAL);
-    error = cm_id_is_ud(own) ? accept_ud(own, param) : accept_rc(own, param);
+    if (soft_profile()->iwarp)
+        error = cm_mpa_accept(own, param);
+    else
+        error = cm_id_is_ud(own) ? accept_ud(own, param) : accept_rc(own, param);
     if (error)
         return cm_fail(error);
     return cm_id_is_ud(own) ? 0 : cm_sync_complete(own);
@@ -133,6 +138,10 @@ static int reject(struct rdma_cm_id *id, enum cm_reject reason, const void *data
     struct cm_id *own = cm_id_of(id);
     if (!data)
         len = 0;
+    if (soft_profile()->iwarp) {
+        error = cm_mpa_reject(own, data, len);
+        return error ? cm_fail(error) : 0;
+    }
     if (len > (cm_id_is_ud(own) ? CM_SIDR_REP_DATA : CM_REJ_DATA))
         return cm_fail(EINVAL);
     soft_lock();

@@ -13,9 +13,11 @@
 
 #include "soft/cm_event.h"
 #include "soft/cm_id.h"
+#include "soft/cm_mpa.h"
 #include "soft/cm_owner.h"
 #include "soft/cm_times.h"
 #include "soft/object.h"
+#include "soft/profile.h"
 
 #define REFUSED_AGAIN_US 1000
 
@@ -134,6 +136,10 @@ void cm_conn_acknowledge(const struct cm_id *id) {
 }
 
 void cm_conn_kill(struct cm_id *id) {
+    if (soft_profile()->iwarp) {
+        cm_mpa_kill(id);
+        return;
+    }
     switch (id->conn.state) {
     case CM_CONN_REQ_SENT:
         cm_conn_reject(id, CM_REJECT_TIMEOUT, NULL, 0);
@@ -295,6 +301,10 @@ static void on_timer(struct soft_timer *timer) {
 
 /* What its kernel would have sent when it closed everything. */
 void cm_conn_peer_gone(struct cm_id *id) {
+    if (soft_profile()->iwarp) {
+        cm_mpa_peer_gone(id);
+        return;
+    }
     switch (id->conn.state) {
     case CM_CONN_REQ_SENT:
         if (!id->conn.waiting) {

@@ -65,6 +65,9 @@ struct cm_conn {
     uint8_t responder_resources, initiator_depth; /* of our QP */
     uint8_t retry_count, rnr_retry_count;         /* of our QP */
     uint32_t qkey;
+    /* iWARP (cm_mpa.c) */
+    int tcp_error;     /* what connect is to fail with, or accept: an errno */
+    uint64_t until_ns; /* when the answer is overdue */
     /* The request that is repeated until answered. */
     enum cm_wire_type request_type;
     uint32_t request_bytes;

@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "soft/cm_id.h"
+#include "soft/cm_mpa.h"
 #include "soft/cm_qp.h"
 #include "soft/cm_sync.h"
+#include "soft/profile.h"
 #include "soft/soft.h"
 
 /* ---- connect -------------------------------------------------------------------------------------- */
@@ -83,10 +85,14 @@ static int connect_locked(struct cm_id *id, const struct rdma_conn_param *param)
         cm_conn_fault(id, event, status);
     else
         cm_conn_ask(id, ud ? CM_CONN_SIDR_SENT : CM_CONN_REQ_SENT);
-    free(id->connect_prefix); /* only the first connect carries it */
+    return 0;
+}
+
+/* Only the first connect carries it. */
+static void forget_prefix(struct cm_id *id) {
+    free(id->connect_prefix);
     id->connect_prefix = NULL;
     id->connect_prefix_len = 0;
-    return 0;
 }
 
 int soft_connect(struct rdma_cm_id *id, struct rdma_conn_param *param) {
@@ -98,9 +104,15 @@ int soft_connect(struct rdma_cm_id *id, struct rdma_conn_param *param) {
         return cm_fail(EINVAL);
     if (cm_qp_param_invalid(own, param))
         return cm_fail(EINVAL);
-    soft_lock();
-    error = connect_locked(own, param);
-    soft_unlock();
+    if (soft_profile()->iwarp) {
+        error = cm_mpa_connect(own, param);
+    } else {
+        soft_lock();
+        error = connect_locked(own, param);
+        soft_unlock();
+    }
+    if (!error)
+        forget_prefix(own);
     return error ? cm_fail(error) : cm_sync_complete(own);
 }
 
@@ -119,8 +131,8 @@ int cm_qp_establish(struct cm_id *id) {
 
 int soft_establish(struct rdma_cm_id *id) {
     int error = cm_id_unusable(id);
-    if (!error && id->qp)
-        error = EINVAL; /* done by fetching the reply */
+    if (!error && (id->qp || soft_profile()->iwarp))
+        error = EINVAL; /* done by fetching the reply, or there is nothing to do */
     return error ? cm_fail(error) : cm_qp_establish(cm_id_of(id));
 }
 
@@ -164,6 +176,10 @@ int soft_disconnect(struct rdma_cm_id *id) {
     if (error)
         return cm_fail(error);
     struct cm_id *own = cm_id_of(id);
+    if (soft_profile()->iwarp) {
+        error = cm_mpa_disconnect(own);
+        return error ? cm_fail(error) : cm_sync_complete(own);
+    }
     cm_qp_error(own); /* before the peer hears of it */
     soft_lock();
     error = own->state == CM_DEAD ? EINVAL : disconnect_locked(own);

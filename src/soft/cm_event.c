@@ -33,7 +33,8 @@ struct cm_event *cm_event_new(struct cm_id *id, int type, int status) {
 }
 
 void cm_event_set_data(struct cm_event *event, const uint8_t *data, size_t len) {
-    memcpy(event->data, data, len);
+    if (len)
+        memcpy(event->data, data, len);
     if (cm_id_is_ud(event->node.id)) {
         event->event.param.ud.private_data = event->data;
         event->event.param.ud.private_data_len = (uint8_t)len;

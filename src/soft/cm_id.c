@@ -15,6 +15,7 @@
 
 #include "soft/cm_event.h"
 #include "soft/cm_group.h"
+#include "soft/cm_mpa.h"
 #include "soft/cm_owner.h"
 #include "soft/profile.h"
 #include "soft/soft.h"
@@ -269,6 +270,8 @@ int soft_destroy_id(struct rdma_cm_id *id) {
     struct cm_id *own = cm_id_of(id);
     if (own->generation != soft_generation_now)
         return cm_fail(EPERM);
+    if (soft_profile()->iwarp)
+        cm_mpa_settle(own);
     soft_lock();
     struct cm_channel *channel = atomic_load(&own->channel);
     cm_id_kill(own);

@@ -93,9 +93,14 @@ static void take_req(struct cm_id *id, struct cm_event *event, const struct cm_w
 struct cm_id *cm_listen_for(uint32_t type, const union cm_wire_any *msg) {
     bool ud = type == CM_WIRE_SIDR_REQ, known;
     struct sockaddr_storage dst;
-    if (!cm_wire_addr_get(&dst, ud ? &msg->sidr_req.dst : &msg->req.dst))
+    bool mpa = type == CM_WIRE_MPA_REQ;
+    const struct cm_wire_addr *to = ud ? &msg->sidr_req.dst : mpa ? &msg->mpa.dst : &msg->req.dst;
+    if (!cm_wire_addr_get(&dst, to))
         return NULL;
-    return cm_port_listener(ud ? msg->sidr_req.ps : msg->req.ps, (struct sockaddr *)&dst, &known);
+    return cm_port_listener(ud    ? msg->sidr_req.ps
+                            : mpa ? msg->mpa.ps
+                                  : msg->req.ps,
+                            (struct sockaddr *)&dst, &known);
 }
 
 void cm_listen_on_request(struct soft_peer *peer, uint32_t type, const union cm_wire_any *msg) {

@@ -12,8 +12,18 @@
 #include <unistd.h>
 
 #include "soft/cm_addr.h"
+#include "soft/profile.h"
 
+/*
+ * A device that is like iWARP is on a network of its own: it does not find the others, nor they it. In
+ * that it is like the real one.
+ */
 #define PREFIX "sluice-soft.1/cm/"
+#define PREFIX_IWARP "sluice-soft.1/tcp/"
+
+static const char *prefix(void) {
+    return soft_profile()->iwarp ? PREFIX_IWARP : PREFIX;
+}
 
 static void format_addr(const struct sockaddr *addr, char text[40]) {
     union ibv_gid gid;
@@ -31,8 +41,8 @@ void cm_name_format(const struct cm_name *name, uint64_t unique, char text[CM_NA
     char addr[40];
     format_addr((const struct sockaddr *)&name->addr, addr);
     char family = name->addr.ss_family == AF_INET ? '4' : name->afonly ? 'o' : '6';
-    int used = snprintf(text, CM_NAME_BYTES, PREFIX "%x/%c%s/%u", (unsigned)name->ps, family, addr,
-                        name->port);
+    int used = snprintf(text, CM_NAME_BYTES, "%s%x/%c%s/%u", prefix(), (unsigned)name->ps, family,
+                        addr, name->port);
     if (name->reuse)
         snprintf(text + used, CM_NAME_BYTES - (size_t)used, "/r%x-%llx", (unsigned)getpid(),
                  (unsigned long long)unique);
@@ -63,10 +73,11 @@ static bool parse_addr(char family, const char *text, size_t len, struct cm_name
 /* Any user can create sockets with any name: accept nothing but what cm_name_format writes. */
 static bool parse(const char *text, struct cm_name *name) {
     memset(name, 0, sizeof *name);
-    if (strncmp(text, PREFIX, sizeof PREFIX - 1))
+    size_t skip = strlen(prefix());
+    if (strncmp(text, prefix(), skip))
         return false;
     char *end;
-    name->ps = (int)strtoul(text + sizeof PREFIX - 1, &end, 16);
+    name->ps = (int)strtoul(text + skip, &end, 16);
     if (*end != '/' || !end[1])
         return false;
     const char *addr = end + 1;
@@ -93,8 +104,9 @@ int cm_name_scan(int ps, uint16_t port,
             line[len - 1] = 0;
         /* "Num RefCount Protocol Flags Type St Inode @name"; an abstract name starts with @. */
         unsigned flags;
-        char *text = strstr(line, "@" PREFIX);
-        if (!text || sscanf(line, "%*s %*s %*s %x", &flags) != 1)
+        char *text = strchr(line, '@');
+        if (!text || strncmp(text + 1, prefix(), strlen(prefix())) ||
+            sscanf(line, "%*s %*s %*s %x", &flags) != 1)
             continue;
         /* Accepted connections carry the listener's name but do not hold it. */
         if (!(flags & 0x10000))

@@ -12,6 +12,8 @@
 
 #include "soft/cm_group.h"
 #include "soft/cm_id.h"
+#include "soft/cm_mpa.h"
+#include "soft/profile.h"
 #include "soft/soft.h"
 
 #define GIDS_MAX 16
@@ -136,6 +138,10 @@ static int fill_attr(struct cm_id *id, struct ibv_qp_attr *attr, int *mask) {
     enum ibv_qp_state state = attr->qp_state;
     memset(attr, 0, sizeof *attr);
     attr->qp_state = state;
+    if (soft_profile()->iwarp) {
+        cm_mpa_attr(id, attr, mask);
+        return 0;
+    }
     if (id->conn.state == CM_CONN_NONE || cm_id_is_ud(id))
         return basic_attr(id, attr, mask);
     if (state == IBV_QPS_INIT && (knows_peer(id->conn.state) || id->conn.state == CM_CONN_REQ_SENT))

@@ -26,6 +26,7 @@ static void times_read(void) {
     times.tries = setting("SLUICE_SOFT_CM_TRIES", 16, 1, 1000);
     times.wait_ms = setting("SLUICE_SOFT_CM_WAIT_MS", 20000, 10, 600000);
     times.refuse_ms = setting("SLUICE_SOFT_CM_REFUSE_MS", soft_dropin ? 250 : 0, 0, 600000);
+    times.mpa_ms = setting("SLUICE_SOFT_MPA_MS", 10000, 10, 600000);
     times.timewait_ms = setting("SLUICE_SOFT_TIMEWAIT_MS", 500, 1, 600000);
 }
 

@@ -11,6 +11,8 @@
  *                                      request is refused; 250 for programs written for NICs, some of which
  *                                      begin to listen when they have told the peer to connect, and count
  *                                      on the time a request takes there
+ *   SLUICE_SOFT_MPA_MS         10000   how long a request of a device that is like iWARP waits for its
+ *                                      answer, once the connection exists
  *
  * Read from the environment when first needed; a value out of range counts as not given.
  */
@@ -18,7 +20,7 @@
 #define SOFT_CM_TIMES_H
 
 struct cm_times {
-    unsigned answer_ms, tries, wait_ms, timewait_ms, refuse_ms;
+    unsigned answer_ms, tries, wait_ms, timewait_ms, refuse_ms, mpa_ms;
 };
 const struct cm_times *cm_times(void);
 

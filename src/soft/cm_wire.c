@@ -13,7 +13,11 @@
 #include "soft/cm_conn.h"
 #include "soft/cm_id.h"
 #include "soft/cm_listen.h"
+#include "soft/cm_mpa.h"
 #include "soft/device_state.h"
+#include "soft/profile.h"
+
+static_assert(CM_WIRE_END - CM_WIRE_REQ == SOFT_FAULT_MESSAGES, "counted by type");
 
 void cm_wire_addr_set(struct cm_wire_addr *to, const struct sockaddr *from) {
     memset(to, 0, sizeof *to);
@@ -80,6 +84,11 @@ void cm_wire_refuse(struct soft_peer *peer, uint64_t to, enum cm_wire_type reque
     }
 }
 
+void cm_wire_close(struct soft_peer *peer, uint64_t to, bool reset) {
+    struct cm_wire_mpa rej = {.head.to = to, .reset = reset};
+    outgoing(NULL, peer, CM_WIRE_MPA_REJ, &rej, sizeof rej);
+}
+
 void cm_wire_confirm(struct soft_peer *peer, uint64_t to, uint64_t from) {
     struct cm_wire_head head = {.to = to, .from = from};
     outgoing(NULL, peer, CM_WIRE_DREP, &head, sizeof head);
@@ -99,10 +108,16 @@ static size_t size_of(uint32_t type) {
         return sizeof(struct cm_wire_sidr_req);
     case CM_WIRE_SIDR_REP:
         return sizeof(struct cm_wire_sidr_rep);
+    case CM_WIRE_MPA_REQ:
+    case CM_WIRE_MPA_REP:
+    case CM_WIRE_MPA_REJ:
+        return sizeof(struct cm_wire_mpa);
     case CM_WIRE_MRA:
     case CM_WIRE_RTU:
     case CM_WIRE_DREQ:
     case CM_WIRE_DREP:
+    case CM_WIRE_MPA_SEEN:
+    case CM_WIRE_FIN:
         return sizeof(struct cm_wire_head);
     }
     return 0;
@@ -114,29 +129,31 @@ static size_t size_of(uint32_t type) {
  */
 static struct cm_id *addressee(struct soft_peer *peer, uint32_t type,
                                const struct cm_wire_head *head) {
+    bool ends = type == CM_WIRE_REJ || type == CM_WIRE_FIN;
     if (!head->to)
-        return type == CM_WIRE_REJ && head->from ? cm_id_find_remote(peer, head->from) : NULL;
+        return ends && head->from ? cm_id_find_remote(peer, head->from) : NULL;
     struct cm_id *id = cm_id_find(head->to);
     if (!id || id->conn.peer != peer)
         return NULL;
     /* A refusal without an id at the other end: only to one who has asked. */
     bool asked = id->conn.state == CM_CONN_REQ_SENT || id->conn.state == CM_CONN_SIDR_SENT;
-    bool anonymous = asked && !head->from && (type == CM_WIRE_REJ || type == CM_WIRE_SIDR_REP);
+    bool refusal = type == CM_WIRE_REJ || type == CM_WIRE_SIDR_REP || type == CM_WIRE_MPA_REJ;
+    bool anonymous = asked && !head->from && refusal;
     return !id->conn.remote || id->conn.remote == head->from || anonymous ? id : NULL;
 }
 
 /* Whom a fault plan counts it for: a request has no id here yet, its listener has. */
 static struct soft_fault_id *counted_for(struct soft_peer *peer, uint32_t type,
                                          const union cm_wire_any *msg) {
-    struct cm_id *id = type == CM_WIRE_REQ || type == CM_WIRE_SIDR_REQ
-                           ? cm_listen_for(type, msg)
-                           : addressee(peer, type, &msg->head);
+    bool request = type == CM_WIRE_REQ || type == CM_WIRE_SIDR_REQ || type == CM_WIRE_MPA_REQ;
+    struct cm_id *id = request ? cm_listen_for(type, msg) : addressee(peer, type, &msg->head);
     return id ? &id->fault : NULL;
 }
 
 void soft_cm_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes) {
     union cm_wire_any msg; /* a private copy: data may be unaligned */
-    if (!size_of(type) || bytes != size_of(type))
+    if (!size_of(type) || bytes != size_of(type) ||
+        (type >= CM_WIRE_MPA_REQ) != soft_profile()->iwarp)
         return;
     memcpy(&msg, data, bytes);
     if (soft_fault_active() &&
@@ -152,6 +169,10 @@ void cm_wire_deliver(struct soft_peer *peer, uint32_t type, const void *data, si
     memcpy(&msg, data, bytes);
     if (type == CM_WIRE_REQ || type == CM_WIRE_SIDR_REQ) {
         cm_listen_on_request(peer, type, &msg);
+        return;
+    }
+    if (type == CM_WIRE_MPA_REQ) {
+        cm_mpa_on_req(peer, &msg.mpa);
         return;
     }
     struct cm_id *id = addressee(peer, type, &msg.head);
@@ -183,8 +204,22 @@ void cm_wire_deliver(struct soft_peer *peer, uint32_t type, const void *data, si
     case CM_WIRE_SIDR_REP:
         cm_conn_on_sidr_rep(id, &msg.sidr_rep);
         break;
+    case CM_WIRE_MPA_SEEN:
+        cm_mpa_on_seen(id, &msg.head);
+        break;
+    case CM_WIRE_MPA_REP:
+        cm_mpa_on_rep(id, &msg.mpa);
+        break;
+    case CM_WIRE_MPA_REJ:
+        cm_mpa_on_rej(id, &msg.mpa);
+        break;
+    case CM_WIRE_FIN:
+        cm_mpa_on_fin(id);
+        break;
     case CM_WIRE_REQ:
     case CM_WIRE_SIDR_REQ:
-        break; /* above */
+    case CM_WIRE_MPA_REQ:
+    case CM_WIRE_END:
+        break; /* above, or none */
     }
 }

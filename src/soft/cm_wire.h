@@ -27,6 +27,13 @@ enum cm_wire_type {
     CM_WIRE_DREP,
     CM_WIRE_SIDR_REQ,
     CM_WIRE_SIDR_REP,
+    /* Of a device that is like iWARP (cm_mpa.h); others do not know these, and it knows no others. */
+    CM_WIRE_MPA_REQ,  /* TCP's handshake and MPA's request in one */
+    CM_WIRE_MPA_SEEN, /* "the connection exists, and your request waits" */
+    CM_WIRE_MPA_REP,
+    CM_WIRE_MPA_REJ,
+    CM_WIRE_FIN, /* the end of the connection, in whatever state */
+    CM_WIRE_END,
 };
 
 enum {
@@ -35,7 +42,8 @@ enum {
     CM_REJ_DATA = 148,
     CM_SIDR_REQ_DATA = 180,
     CM_SIDR_REP_DATA = 136,
-    CM_DATA_MAX = 196,
+    CM_MPA_DATA = 251, /* exact, not filled up */
+    CM_DATA_MAX = 251,
 };
 
 struct cm_wire_head {
@@ -93,6 +101,20 @@ struct cm_wire_sidr_rep {
     uint8_t data[CM_SIDR_REP_DATA];
 };
 
+/* MPA_REQ, MPA_REP, MPA_REJ. */
+struct cm_wire_mpa {
+    struct cm_wire_head head;
+    struct cm_wire_addr src, dst;
+    uint32_t qp_num;
+    uint16_t ps;
+    uint8_t again;                                /* MPA_REQ */
+    uint8_t responder_resources, initiator_depth; /* of whoever sends it */
+    uint8_t reset;                                /* MPA_REJ: nobody listens */
+    uint8_t bytes;                                /* of data */
+    uint8_t zero[5];
+    uint8_t data[256]; /* room for what a caller may give, and is then refused */
+};
+
 union cm_wire_any {
     struct cm_wire_head head;
     struct cm_wire_req req;
@@ -100,6 +122,7 @@ union cm_wire_any {
     struct cm_wire_rej rej;
     struct cm_wire_sidr_req sidr_req;
     struct cm_wire_sidr_rep sidr_rep;
+    struct cm_wire_mpa mpa;
 };
 
 static_assert(sizeof(struct cm_wire_req) == 16 + 48 + 8 + 16 + CM_REQ_DATA, "padding");
@@ -107,6 +130,7 @@ static_assert(sizeof(struct cm_wire_rep) == 16 + 8 + 12 + CM_REP_DATA, "padding"
 static_assert(sizeof(struct cm_wire_rej) == 16 + 4 + CM_REJ_DATA, "padding");
 static_assert(sizeof(struct cm_wire_sidr_req) == 16 + 48 + 4 + CM_SIDR_REQ_DATA, "padding");
 static_assert(sizeof(struct cm_wire_sidr_rep) == 16 + 16 + CM_SIDR_REP_DATA, "padding");
+static_assert(sizeof(struct cm_wire_mpa) == 16 + 48 + 16 + 256, "padding");
 
 struct cm_id;
 
@@ -123,6 +147,8 @@ void cm_wire_send_plain(struct cm_id *id, enum cm_wire_type type);
 /* Answers without a connection: refusal of a request, confirmation of an unknown disconnect. */
 void cm_wire_refuse(struct soft_peer *peer, uint64_t to, enum cm_wire_type request,
                     bool port_known);
+/* The same of iWARP: by TCP, which is nobody listens, or closed behind its back. */
+void cm_wire_close(struct soft_peer *peer, uint64_t to, bool reset);
 void cm_wire_confirm(struct soft_peer *peer, uint64_t to, uint64_t from);
 /* Hands a received message of the right size to the connection it names. */
 void cm_wire_deliver(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes);

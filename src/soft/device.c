@@ -79,7 +79,16 @@ static void *element_of(const struct ibv_async_event *event) {
     return NULL;
 }
 
+static void become(void) {
+    if (!soft_profile()->iwarp)
+        return;
+    device.ibv.node_type = IBV_NODE_RNIC;
+    device.ibv.transport_type = IBV_TRANSPORT_IWARP;
+}
+
 struct ibv_device **soft_get_device_list(int *num) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, become);
     struct ibv_device **list = calloc(2, sizeof *list);
     if (!list)
         return NULL;
@@ -200,21 +209,23 @@ int soft_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr) {
         .hw_ver = 1,
         .max_qp = SOFT_MAX_QP_BLOCKS * SOFT_QP_BLOCK,
         .max_qp_wr = SOFT_MAX_WR,
-        .max_sge = SOFT_MAX_SGE,
+        .max_sge = (int)like->sge_most,
+        .max_sge_rd = (int)like->sge_read_most,
         .max_cq = SOFT_MAX_QP_BLOCKS * SOFT_QP_BLOCK,
         .max_cqe = SOFT_MAX_CQE,
         .max_mr = SOFT_MAX_MR - 1,
         .max_pd = 65536,
-        .max_mw = SOFT_MAX_MR - 1,
+        .max_mw = like->windows ? SOFT_MAX_MR - 1 : 0,
         .max_srq = SOFT_MAX_MR,
         .max_srq_wr = SOFT_MAX_WR,
-        .max_srq_sge = SOFT_MAX_SGE,
+        .max_srq_sge = (int)like->sge_most,
         .device_cap_flags =
-            IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_RC_RNR_NAK_GEN,
-        .max_qp_rd_atom = 16,
+            (like->windows ? IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B : 0) |
+            (like->iwarp ? 0 : IBV_DEVICE_RC_RNR_NAK_GEN),
+        .max_qp_rd_atom = like->depth_most,
         .max_res_rd_atom = 16 * SOFT_MAX_QP_BLOCKS * SOFT_QP_BLOCK,
-        .max_qp_init_rd_atom = 16,
-        .atomic_cap = IBV_ATOMIC_HCA,
+        .max_qp_init_rd_atom = like->depth_most,
+        .atomic_cap = like->atomics ? IBV_ATOMIC_HCA : IBV_ATOMIC_NONE,
         .max_ah = 65536,
         .max_mcast_grp = 64,
         .max_mcast_qp_attach = SOFT_UD_MEMBERS,

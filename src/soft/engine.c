@@ -33,6 +33,8 @@
 
 static struct {
     pthread_mutex_t life, control;
+    pthread_cond_t changed; /* with control: soft_lock_wait() */
+    unsigned waiters;
     unsigned refs;
     bool running, stopping;
     pthread_t thread;
@@ -62,6 +64,35 @@ void soft_lock(void) {
 
 void soft_unlock(void) {
     pthread_mutex_unlock(&engine.control);
+}
+
+/* Whoever is cancelled while it waits would take the lock with it. */
+bool soft_lock_wait(uint64_t deadline_ns) {
+    struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u),
+                             .tv_nsec = (long)(deadline_ns % 1000000000u)};
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    engine.waiters++;
+    int rc = pthread_cond_timedwait(&engine.changed, &engine.control, &until);
+    engine.waiters--;
+    pthread_setcancelstate(state, NULL);
+    return rc != ETIMEDOUT;
+}
+
+unsigned soft_lock_waiters(void) {
+    return engine.waiters;
+}
+
+void soft_lock_wake(void) {
+    pthread_cond_broadcast(&engine.changed);
+}
+
+static void make_changed(void) {
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&engine.changed, &attr);
+    pthread_condattr_destroy(&attr);
 }
 
 bool soft_forked(void) {
@@ -265,11 +296,15 @@ static void fork_child(void) {
     soft_ctl_forked();
     soft_address_watch_forked();
     soft_foreign_forked();
+    make_changed(); /* those that waited are the parent's */
+    engine.waiters = 0;
     soft_unlock(); /* the forking thread locked them and is the one that lives on */
     pthread_mutex_unlock(&engine.life);
 }
 
-static void register_fork_handlers(void) {
+/* Once in a process that uses the engine. */
+static void prepare(void) {
+    make_changed();
     pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
@@ -277,7 +312,7 @@ static void register_fork_handlers(void) {
 
 static int engine_start(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, register_fork_handlers);
+    pthread_once(&once, prepare);
     engine.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (engine.epoll_fd < 0)
         return -errno;

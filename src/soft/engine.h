@@ -25,6 +25,13 @@ void soft_engine_put(void);
 
 void soft_lock(void);
 void soft_unlock(void);
+/*
+ * For the few calls that block as they do on a device: gives the control lock up until soft_lock_wake()
+ * or the deadline, and has it again. False: the deadline. Not on the engine thread. Look again, always.
+ */
+bool soft_lock_wait(uint64_t deadline_ns);
+void soft_lock_wake(void);        /* all that wait; control lock */
+unsigned soft_lock_waiters(void); /* how many there are; control lock */
 /* True in a process that was forked from one that had an engine: inherited objects are dead. */
 bool soft_forked(void);
 /*

@@ -82,10 +82,12 @@ static inline int soft_fault_call(enum soft_fault_call call) {
 struct cm_id;
 struct soft_peer;
 
+#define SOFT_FAULT_MESSAGES 14 /* types of cm messages */
+
 struct soft_fault_id { /* part of a cm id */
     uint32_t serial;
     uint32_t calls[FAULT_ID_CALLS];
-    uint32_t sent[9], received[9]; /* messages by type */
+    uint32_t sent[SOFT_FAULT_MESSAGES], received[SOFT_FAULT_MESSAGES]; /* by type */
 };
 
 /* Of an id's (or, without one, the process's) next message. True: lost, or taken to be sent later. */

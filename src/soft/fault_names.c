@@ -63,8 +63,9 @@ const struct soft_fault_word soft_fault_calls[] = {SOFT_FAULT_CALLS(SOFT_FAULT_X
 
 /* In the order of enum cm_wire_type. */
 const struct soft_fault_word soft_fault_messages[] = {
-    {"REQ", 0},  {"MRA", 1},  {"REP", 2},      {"RTU", 3},      {"REJ", 4},
-    {"DREQ", 5}, {"DREP", 6}, {"SIDR_REQ", 7}, {"SIDR_REP", 8}, {NULL, 0}};
+    {"REQ", 0},       {"MRA", 1},      {"REP", 2},      {"RTU", 3},      {"REJ", 4},
+    {"DREQ", 5},      {"DREP", 6},     {"SIDR_REQ", 7}, {"SIDR_REP", 8}, {"MPA_REQ", 9},
+    {"MPA_SEEN", 10}, {"MPA_REP", 11}, {"MPA_REJ", 12}, {"FIN", 13},     {NULL, 0}};
 const struct soft_fault_word soft_fault_actions[] = {{"remove", DEVICE_REMOVE},
                                                      {"restore", DEVICE_RESTORE},
                                                      {"port-down", DEVICE_PORT_DOWN},

@@ -322,9 +322,12 @@ struct soft_qp {
     struct ibv_qp_init_attr init;
     struct soft_fault_qp fault;
     _Atomic uint32_t windows; /* bound on it */
+    uint64_t cm;              /* iWARP: the id that connects it, 0: none yet; control lock */
+    _Atomic bool fell;        /* iWARP: went to ERR, and its connection has not heard of it */
 
     /* UC and UD */
     bool unreliable; /* constant: a send is done when it was handed over, or dropped */
+    bool iwarp;      /* constant: the device is like iWARP; qp_iwarp.c */
     bool long_recv;  /* constant: posting a receive always takes the long way */
     bool rx_drop;    /* UC: the rest of the message is dropped too */
     bool impatient;  /* what could not be handed over for long enough may be dropped */
@@ -444,7 +447,18 @@ enum ibv_wc_status soft_mw_invalidate(struct soft_qp *qp, uint32_t rkey);
 bool soft_mw_invalidate_local(struct soft_qp *qp, struct soft_wqe *wqe);
 void soft_mw_forget(struct soft_qp *qp); /* control lock: the QP is not what they were bound on */
 
+/*
+ * qp_iwarp.c: control lock. The connection comes about, INIT to RTS: 0 or an errno. It ends: what had arrived is
+ * taken, then ERR and the flush.
+ */
+int soft_qp_up(struct soft_qp *qp, uint32_t remote_qpn, uint8_t responder_resources,
+               uint8_t initiator_depth);
+void soft_qp_end(struct soft_qp *qp);
+/* What an application may change, which is next to nothing. 0 or an errno. */
+int soft_iwarp_modify(struct soft_qp *qp, const struct ibv_qp_attr *attr, int mask);
+
 /* qp.c, progress.c */
+void soft_qp_to_error(struct soft_qp *qp);  /* control lock: and flushed */
 struct soft_qp *soft_qp_find(uint32_t qpn); /* control lock */
 void soft_qp_forked(void);
 void soft_qp_fail(struct soft_qp *qp); /* qp->lock: enter ERR */

@@ -16,6 +16,10 @@ static const struct soft_profile plain = {
     .vendor_part_id = SOFT_PART_PLAIN,
     .inline_most = SOFT_MAX_INLINE,
     .last_wqe_event = true,
+    .depth_most = SOFT_RD_ATOMIC,
+    .sge_most = SOFT_MAX_SGE,
+    .windows = true,
+    .atomics = true,
     .user_events = true,
 };
 
@@ -26,6 +30,10 @@ static const struct soft_profile profiles[] = {
         .vendor_part_id = 2,
         .inline_most = 64, /* a small adapter's; more is refused, as it is there */
         .last_wqe_event = true,
+        .depth_most = SOFT_RD_ATOMIC,
+        .sge_most = SOFT_MAX_SGE,
+        .windows = true,
+        .atomics = true,
         .user_events = true,
     },
     {
@@ -34,7 +42,22 @@ static const struct soft_profile profiles[] = {
         .vendor_part_id = 3,
         .inline_most = SOFT_MAX_INLINE,
         .last_wqe_event = false,
+        .depth_most = SOFT_RD_ATOMIC,
+        .sge_most = SOFT_MAX_SGE,
+        .windows = true,
+        .atomics = true,
         .user_events = false,
+    },
+    {
+        .name = "iwarp", /* Soft-iWARP of Linux 7.2 */
+        .vendor_id = 0x626d74,
+        .vendor_part_id = 4,
+        .inline_most = 80,
+        .iwarp = true,
+        .depth_most = 128,
+        .sge_most = 6,
+        .sge_read_most = 1,
+        .user_events = true,
     },
 };
 
@@ -65,5 +88,5 @@ const char *soft_profile_unknown(void) {
 }
 
 const char *soft_profile_names(void) {
-    return "nic, rxe";
+    return "nic, rxe, iwarp";
 }

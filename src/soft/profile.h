@@ -25,6 +25,10 @@ struct soft_profile {
     uint32_t vendor_id, vendor_part_id;
     uint32_t inline_most; /* bytes of inline data a queue pair may have */
     bool last_wqe_event;  /* IBV_EVENT_QP_LAST_WQE_REACHED of a QP with an SRQ that enters ERR */
+    bool iwarp; /* RC alone, connected by MPA's rules (cm_mpa.h), with TCP's idea of completion */
+    uint8_t depth_most; /* READs, either way */
+    uint32_t sge_most, sge_read_most;
+    bool windows, atomics;
     bool user_events; /* rdma_write_cm_event() is known; otherwise EINVAL, as of an old kernel */
 };
 
@@ -32,7 +36,7 @@ struct soft_profile {
 const struct soft_profile *soft_profile(void);
 /* The word that names no profile, or NULL. */
 const char *soft_profile_unknown(void);
-/* "nic, rxe" */
+/* "nic, rxe, iwarp" */
 const char *soft_profile_names(void);
 
 #endif

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "soft/cm_mpa.h"
 #include "soft/datagram.h"
 #include "soft/extended.h"
 #include "soft/object.h"
@@ -138,10 +139,12 @@ static int check_init(struct soft_pd *pd, const struct ibv_qp_init_attr *attr) {
         return EPERM;
     if (attr->qp_type != IBV_QPT_RC && attr->qp_type != IBV_QPT_UC && attr->qp_type != IBV_QPT_UD)
         return EINVAL;
+    const struct soft_profile *like = soft_profile();
+    if (like->iwarp && attr->qp_type != IBV_QPT_RC)
+        return EOPNOTSUPP;
     if (!attr->send_cq || !attr->recv_cq || attr->cap.max_send_wr > SOFT_MAX_WR ||
-        attr->cap.max_recv_wr > SOFT_MAX_WR || attr->cap.max_send_sge > SOFT_MAX_SGE ||
-        attr->cap.max_recv_sge > SOFT_MAX_SGE ||
-        attr->cap.max_inline_data > soft_profile()->inline_most)
+        attr->cap.max_recv_wr > SOFT_MAX_WR || attr->cap.max_send_sge > like->sge_most ||
+        attr->cap.max_recv_sge > like->sge_most || attr->cap.max_inline_data > like->inline_most)
         return EINVAL;
     if (attr->srq && attr->srq->pd->context != pd->ibv.context)
         return EINVAL;
@@ -186,6 +189,9 @@ struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr
     pthread_cond_init(&qp->ibv.cond, NULL);
     qp->sq_sig_all = attr->sq_sig_all != 0;
     qp->unreliable = attr->qp_type != IBV_QPT_RC;
+    qp->iwarp = soft_profile()->iwarp;
+    if (qp->iwarp) /* it is born there */
+        qp->ibv.state = qp->state = IBV_QPS_INIT;
     qp->long_recv = qp->srq || qp->unreliable;
     err = attr->qp_type == IBV_QPT_UD ? soft_ud_create(qp) : 0;
     if (err)
@@ -244,6 +250,8 @@ int soft_destroy_qp(struct ibv_qp *ibqp) {
     if (soft_stale(qp))
         return EPERM;
     soft_lock();
+    if (qp->iwarp)
+        cm_mpa_settle_qp(qp);
     if (soft_ud_in_group(qp)) {
         soft_unlock();
         return EBUSY;
@@ -255,6 +263,8 @@ int soft_destroy_qp(struct ibv_qp *ibqp) {
         soft_qp_fail(qp);
     bool told = ld(qp->tx) != NULL;
     spin_unlock(&qp->lock);
+    if (qp->iwarp)
+        cm_mpa_qp_down(qp);
     if (told)
         soft_qp_kick(qp); /* the peer may sleep and wait for what will never be acknowledged */
     if (told && qp->attr.qp_access_flags & REMOTE)
@@ -367,6 +377,16 @@ static void link_show(struct soft_qp *qp) {
                  qp->attr.qp_access_flags | (uint32_t)qp->attr.max_dest_rd_atomic << 16);
 }
 
+void soft_qp_to_error(struct soft_qp *qp) {
+    spin_lock(&qp->lock);
+    soft_qp_fail(qp);
+    spin_unlock(&qp->lock);
+    soft_qp_kick(qp);
+    if (qp->attr.qp_access_flags & REMOTE)
+        soft_touch_wait_qp(qp);
+    soft_qp_progress(qp);
+}
+
 int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
     struct soft_qp *qp = soft_qp_of(ibqp);
     if (soft_stale(qp))
@@ -379,6 +399,10 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
     int rc = EINVAL;
     if ((mask & IBV_QP_CUR_STATE) && attr->cur_qp_state != from)
         goto out;
+    if (qp->iwarp && to != IBV_QPS_ERR) {
+        rc = soft_iwarp_modify(qp, attr, mask);
+        goto out;
+    }
     rc = soft_qp_check_transition(ibqp->qp_type, from, to, mask);
     if (rc == 0)
         rc = check_values(attr, mask);
@@ -394,13 +418,9 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
         goto out;
     }
     if (to == IBV_QPS_ERR) {
-        spin_lock(&qp->lock);
-        soft_qp_fail(qp);
-        spin_unlock(&qp->lock);
-        soft_qp_kick(qp);
-        if (qp->attr.qp_access_flags & REMOTE)
-            soft_touch_wait_qp(qp);
-        soft_qp_progress(qp);
+        soft_qp_to_error(qp);
+        if (qp->iwarp)
+            cm_mpa_qp_down(qp);
         goto out;
     }
     struct ibv_qp_attr saved = qp->attr;

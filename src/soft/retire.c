@@ -30,6 +30,11 @@ void soft_qp_fail(struct soft_qp *qp) {
     }
     if (tx)
         atomic_store_explicit(&tx->tx.down, 1, memory_order_release);
+    if (qp->iwarp) { /* its connection ends with it; the engine tells */
+        st(qp->fell, true);
+        st(qp->need_tick, true);
+        soft_tick_want();
+    }
     qp->state = qp->ibv.state = IBV_QPS_ERR;
     qp->plain_rx = qp->plain_tx = false;
     qp->sq_broken = false;

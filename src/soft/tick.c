@@ -8,6 +8,7 @@
  *
  * Owner: engine thread, control lock.
  */
+#include "soft/cm_mpa.h"
 #include "soft/datagram.h"
 #include "soft/object.h"
 #include "soft/peer_internal.h"
@@ -114,6 +115,10 @@ static void on_tick(struct soft_timer *t) {
     for (unsigned b = 0; b < soft_qp_block_count; b++)
         for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
             struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
+            if (qp && ld(qp->fell)) {
+                st(qp->fell, false);
+                cm_mpa_qp_down(qp);
+            }
             if (qp && ld(qp->need_tick)) {
                 again |= soft_qp_tick(qp, now);
                 any |= ld(qp->need_tick);

@@ -12,11 +12,12 @@
 #include <stdlib.h>
 
 #include "soft/object.h"
+#include "soft/profile.h"
 #include "soft/soft.h"
 
 struct ibv_mw *soft_alloc_mw(struct ibv_pd *ibpd, enum ibv_mw_type type) {
     struct soft_pd *pd = soft_pd_of(ibpd);
-    if (soft_stale(pd) || type != IBV_MW_TYPE_2) {
+    if (soft_stale(pd) || type != IBV_MW_TYPE_2 || !soft_profile()->windows) {
         errno = soft_stale(pd) ? EPERM : EOPNOTSUPP;
         return NULL;
     }

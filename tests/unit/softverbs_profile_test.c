@@ -158,6 +158,43 @@ static void soft_roce_has_no_user_events_and_does_not_say_last_wqe(void **state)
     in_a_process("rxe", rxe);
 }
 
+/* ---- iwarp ----------------------------------------------------------------------------------- */
+
+static void iwarp(void) {
+    struct ibv_device_attr attr;
+    struct fabric_traits traits;
+    struct ibv_mw *window;
+    uint32_t got;
+    look(&attr, &traits);
+    must(attr.vendor_id == 0x626d74 && attr.vendor_part_id != SOFT_PART_PLAIN);
+    must(attr.max_mw == 0 && attr.atomic_cap == IBV_ATOMIC_NONE && attr.max_sge == 6);
+    must(attr.max_sge_rd == 1 && attr.max_qp_rd_atom == 128 && attr.max_qp_init_rd_atom == 128);
+    must(!traits.drains_shared && !traits.exact_windows);
+    must(strcmp(fabric_soft.get_profile(), "iwarp") == 0);
+    must(user_events() && !says_last_wqe());
+    must(make_inline(81, &got) == EINVAL);
+    must(make_inline(0, &got) == 0 && got == 80);
+    struct sv_end e;
+    sv_open(&e, SV_OPTIONS(.recvs = 4));
+    must(e.ctx->device->transport_type == IBV_TRANSPORT_IWARP);
+    must(e.ctx->device->node_type == IBV_NODE_RNIC);
+    errno = 0;
+    window = soft_alloc_mw(e.pd, IBV_MW_TYPE_2);
+    must(!window && errno == EOPNOTSUPP);
+    struct ibv_qp_init_attr init = {.send_cq = e.scq, .recv_cq = e.rcq, .qp_type = IBV_QPT_UD};
+    errno = 0;
+    must(!soft_create_qp(e.pd, &init) && errno == EOPNOTSUPP);
+    init.qp_type = IBV_QPT_RC;
+    init.cap.max_send_sge = 7;
+    must(!soft_create_qp(e.pd, &init) && errno == EINVAL);
+    sv_close(&e);
+}
+
+static void iwarp_has_connections_alone_and_neither_windows_nor_atomics(void **state) {
+    (void)state;
+    in_a_process("iwarp", iwarp);
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 static void unknown(void) {
@@ -177,7 +214,9 @@ static void unknown(void) {
     if (n <= 0)
         _exit(3);
     text[n] = 0;
-    if (strcmp(text, "sluice: SLUICE_SOFT_PROFILE: no profile \"toaster\"; there is: nic, rxe\n") !=
+    if (strcmp(
+            text,
+            "sluice: SLUICE_SOFT_PROFILE: no profile \"toaster\"; there is: nic, rxe, iwarp\n") !=
         0)
         _exit(4);
 }
@@ -192,6 +231,7 @@ int main(void) {
         cmocka_unit_test(without_a_profile_it_is_itself),
         cmocka_unit_test(a_nic_is_trusted_and_refuses_much_inline_data),
         cmocka_unit_test(soft_roce_has_no_user_events_and_does_not_say_last_wqe),
+        cmocka_unit_test(iwarp_has_connections_alone_and_neither_windows_nor_atomics),
         cmocka_unit_test(a_word_that_names_no_profile_is_refused_and_told_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
