@@ -255,7 +255,8 @@ static int accept_locked(struct cm_id *id, const struct rdma_conn_param *param) 
     int error = qp && len <= CM_MPA_DATA ? 0 : EINVAL;
     if (!error) {
         settle_depths(id, param);
-        error = soft_qp_up(qp, conn->remote_qpn, conn->responder_resources, conn->initiator_depth);
+        error = soft_qp_up(qp, conn->remote_qpn, conn->responder_resources, conn->initiator_depth,
+                           true);
     }
     if (error) {
         refuse(id, NULL, 0);

@@ -126,7 +126,8 @@ void cm_mpa_on_rep(struct cm_id *id, const struct cm_wire_mpa *rep) {
     struct soft_qp *qp = soft_qp_find(conn->local_qpn);
     int error = EINVAL;
     if (qp && qp->cm == id->number)
-        error = soft_qp_up(qp, rep->qp_num, conn->responder_resources, conn->initiator_depth);
+        error =
+            soft_qp_up(qp, rep->qp_num, conn->responder_resources, conn->initiator_depth, false);
     if (error) {
         cm_wire_send_plain(id, CM_WIRE_FIN);
         cm_mpa_failed(id, RDMA_CM_EVENT_CONNECT_ERROR, -error, NULL, 0);

@@ -324,6 +324,8 @@ struct soft_qp {
     _Atomic uint32_t windows; /* bound on it */
     uint64_t cm;              /* iWARP: the id that connects it, 0: none yet; control lock */
     _Atomic bool fell;        /* iWARP: went to ERR, and its connection has not heard of it */
+    bool stuck;               /* iWARP: a send was posted too early, and nothing goes any more */
+    bool second;              /* iWARP: the listener's, which must hear before it speaks */
 
     /* UC and UD */
     bool unreliable; /* constant: a send is done when it was handed over, or dropped */
@@ -452,8 +454,10 @@ void soft_mw_forget(struct soft_qp *qp); /* control lock: the QP is not what the
  * taken, then ERR and the flush.
  */
 int soft_qp_up(struct soft_qp *qp, uint32_t remote_qpn, uint8_t responder_resources,
-               uint8_t initiator_depth);
+               uint8_t initiator_depth, bool listener);
 void soft_qp_end(struct soft_qp *qp);
+/* qp->lock: false: it spoke too early, and is in ERR now. */
+bool soft_iwarp_may_speak(struct soft_qp *qp);
 /* What an application may change, which is next to nothing. 0 or an errno. */
 int soft_iwarp_modify(struct soft_qp *qp, const struct ibv_qp_attr *attr, int mask);
 

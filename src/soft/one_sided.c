@@ -369,6 +369,19 @@ static enum soft_outcome violation(struct soft_qp *qp, struct soft_ring *ring, s
     return SOFT_BROKEN;
 }
 
+/* What a READ brings arrives like the peer's WRITE: the memory must allow it. */
+static bool sink_allows(const struct soft_qp *qp, const struct soft_wqe *wqe,
+                        const struct ibv_sge *sge) {
+    if (!qp->iwarp || wqe->opcode != IBV_WR_RDMA_READ)
+        return true;
+    for (unsigned i = 0; i < wqe->num_sge; i++) {
+        const struct soft_mr *mr = soft_mr_find(sge[i].lkey, qp->ibv.pd);
+        if (!mr || !(mr->access & IBV_ACCESS_REMOTE_WRITE))
+            return false;
+    }
+    return true;
+}
+
 enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
                                  const struct ibv_sge *sge, const uint8_t *inlined) {
     const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
@@ -377,6 +390,8 @@ enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, str
     if (!wqe->started) {
         if ((wqe->flags & IBV_SEND_FENCE) && qp->waiting)
             return SOFT_NO_ROOM;
+        if (!sink_allows(qp, wqe, sge))
+            return SOFT_BROKEN; /* LOC_PROT_ERR */
         if (!write && (granted >> 16 == 0 || qp->attr.max_rd_atomic == 0))
             return violation(qp, ring, wqe, SOFT_NAK_INVALID_REQUEST);
         if (is_atomic(wqe->opcode) && to->addr % 8 != 0)

@@ -14,6 +14,7 @@
 
 #include "soft/datagram.h"
 #include "soft/one_sided.h"
+#include "soft/profile.h"
 #include "soft/progress.h"
 #include "soft/soft.h"
 #include "soft/transmit.h"
@@ -125,11 +126,16 @@ static inline struct ibv_send_wr *post_short(struct soft_qp *qp, struct soft_rin
 
 /* What a QP of this type has at all. */
 static bool knows_opcode(const struct soft_qp *qp, const struct ibv_send_wr *wr) {
-    if (wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM)
+    if (!qp->iwarp && (wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM))
         return !qp->ud || (wr->wr.ud.ah && wr->wr.ud.remote_qpn <= 0xffffff &&
                            !soft_stale(soft_ah_of(wr->wr.ud.ah)));
     if (qp->ud)
         return false;
+    if (qp->iwarp)
+        return wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_INV ||
+               wr->opcode == IBV_WR_RDMA_WRITE ||
+               (wr->opcode == IBV_WR_RDMA_READ &&
+                wr->num_sge <= (int)soft_profile()->sge_read_most);
     return !qp->unreliable || (wr->opcode != IBV_WR_RDMA_READ && !is_atomic(wr->opcode));
 }
 
@@ -239,6 +245,19 @@ static void post_long(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t
     qp->sq_tail++;
 }
 
+/*
+ * iWARP. In ERR a request is taken and nothing ever comes of it. Before the connection is there one is refused
+ * and blocks the queue: what is posted behind it is taken, and waits until ERR.
+ */
+static int iwarp_state(struct soft_qp *qp, struct ibv_send_wr **wr) {
+    if (qp->state == IBV_QPS_ERR)
+        *wr = NULL;
+    if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_RTS || qp->stuck)
+        return 0;
+    qp->stuck = true;
+    return ENOTCONN;
+}
+
 /* What posting leaves for others to do. True: the tick has to look after it. */
 static bool posted(struct soft_qp *qp) {
     bool tick = qp->sq_next != qp->sq_tail;
@@ -273,6 +292,8 @@ static int post_list(struct soft_qp *qp, struct ibv_send_wr *wr, struct ibv_send
     uint32_t published = qp->tx_published;
     if (__builtin_expect(short_way(qp), 1))
         wr = post_short(qp, ring, wr);
+    else if (qp->iwarp)
+        rc = iwarp_state(qp, &wr);
     else if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_ERR && qp->state != IBV_QPS_SQD)
         rc = EINVAL;
     if (__builtin_expect(wr != NULL, 0)) {
@@ -285,7 +306,7 @@ static int post_list(struct soft_qp *qp, struct ibv_send_wr *wr, struct ibv_send
         }
         st(qp->unretired, qp->sq_tail - qp->sq_head);
         soft_qp_transmit(qp);
-        if (qp->unreliable) /* what was handed over is complete */
+        if (qp->unreliable || qp->iwarp) /* what was handed over is complete */
             soft_retire(qp, &(struct sink){.cq = NULL});
     }
     if (ring && published != qp->tx_pos) {

@@ -42,6 +42,10 @@ static int post_recv_long(struct soft_qp *qp, struct ibv_recv_wr *wr, struct ibv
         return EPERM;
     }
     spin_lock(&qp->lock);
+    if (qp->iwarp && qp->state == IBV_QPS_ERR) { /* taken, and nothing ever comes of it */
+        spin_unlock(&qp->lock);
+        return 0;
+    }
     /* What came while there was no receive is lost: not for this one. */
     if (qp->unreliable && !qp->srq && qp->rq.head == qp->rq.tail && qp->state != IBV_QPS_ERR)
         soft_progress_locked(qp, &(struct sink){.cq = NULL});

@@ -56,7 +56,8 @@ void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
     bool up = qp->state == IBV_QPS_RTS;
     st(qp->backlog, up && qp->sq_next != qp->sq_tail);
     qp->plain_rx = up && ld(qp->rx) && !qp->rx_partial && !ld(qp->rx_stalled) && !qp->srq_taken;
-    qp->plain_tx = up && ld(qp->tx) && !qp->sq_broken && !qp->peer_gone && !qp->unreliable;
+    qp->plain_tx =
+        up && ld(qp->tx) && !qp->sq_broken && !qp->peer_gone && !qp->unreliable && !qp->iwarp;
 }
 
 void soft_qp_progress(struct soft_qp *qp) {

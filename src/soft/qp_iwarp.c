@@ -13,7 +13,7 @@ static uint8_t at_most(uint8_t value, uint8_t most) {
 
 /* Below is what the others have, with values that never give up: TCP does that. */
 int soft_qp_up(struct soft_qp *qp, uint32_t remote_qpn, uint8_t responder_resources,
-               uint8_t initiator_depth) {
+               uint8_t initiator_depth, bool listener) {
     if (qp->state != IBV_QPS_INIT || ld(qp->rx))
         return EINVAL;
     qp->attr.dest_qp_num = remote_qpn;
@@ -22,6 +22,7 @@ int soft_qp_up(struct soft_qp *qp, uint32_t remote_qpn, uint8_t responder_resour
     qp->attr.min_rnr_timer = 1;
     qp->attr.rnr_retry = qp->attr.retry_cnt = 7;
     qp->attr.timeout = 0;
+    qp->second = listener;
     int rc = soft_link_open(qp);
     if (rc != 0)
         return rc;
@@ -32,6 +33,17 @@ int soft_qp_up(struct soft_qp *qp, uint32_t remote_qpn, uint8_t responder_resour
     spin_unlock(&qp->lock);
     soft_qp_progress(qp);
     return 0;
+}
+
+/* MPA's listener sends no frame before it has one: on a real one the dialer may take it for a part of the answer. */
+bool soft_iwarp_may_speak(struct soft_qp *qp) {
+    const struct soft_ring *rx = ld(qp->rx);
+    if (!qp->second)
+        return true;
+    qp->second = ld(qp->rx_pos) == 0 && (!rx || ld(rx->tx.touching) == 0);
+    if (qp->second)
+        soft_qp_fail(qp);
+    return !qp->second;
 }
 
 void soft_qp_end(struct soft_qp *qp) {

@@ -153,9 +153,14 @@ static bool drop(struct soft_qp *qp, const struct head *h, enum soft_drop why) {
 }
 
 /* No receive is posted: the sender waits, or does not care. */
-static bool stall(struct soft_qp *qp, struct soft_ring *ring, const struct head *h) {
+static bool stall(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring,
+                  const struct head *h) {
     if (qp->unreliable)
         return drop(qp, h, SOFT_DROP_NO_RECEIVE);
+    if (qp->iwarp) { /* nobody waits: it is an error, and ends the connection */
+        refuse(qp, sink, NULL, IBV_WC_SUCCESS, SOFT_NAK_REMOTE_OPERATION);
+        return false;
+    }
     atomic_fetch_add_explicit(&soft_rnr, 1, memory_order_relaxed);
     atomic_store_explicit(&ring->rx.stalled, ld(qp->rx_pos) + 1, memory_order_release);
     st(qp->rx_stalled, true); /* until a receive is posted */
@@ -188,7 +193,7 @@ static bool take_send(struct soft_qp *qp, struct sink *sink, struct soft_ring *r
         return false;
     struct soft_rqe *rqe = receive_get(qp);
     if (!rqe)
-        return stall(qp, ring, h);
+        return stall(qp, sink, ring, h);
     enum placed placed = h->op == SOFT_OP_SEND ? soft_place_slots(qp, rqe, ring, h->len)
                                                : soft_place_desc(qp, rqe, ring, h->len);
     if (placed == TOO_LONG && qp->unreliable)
@@ -221,7 +226,7 @@ static bool take_write(struct soft_qp *qp, struct sink *sink, struct soft_ring *
             return false;
         rqe = receive_get(qp);
         if (!rqe)
-            return stall(qp, ring, h);
+            return stall(qp, sink, ring, h);
     }
     unsigned skip = 0, bytes = h->len;
     enum soft_nak nak = SOFT_NAK_NONE;
@@ -264,7 +269,7 @@ static bool take_write_done(struct soft_qp *qp, struct sink *sink, struct soft_r
         return false;
     struct soft_rqe *rqe = receive_get(qp);
     if (!rqe)
-        return stall(qp, ring, h);
+        return stall(qp, sink, ring, h);
     soft_copy_slots(qp, ring, 0, &reth, sizeof reth);
     advance(qp, 1);
     complete_receive(qp, sink, rqe, h, IBV_WC_RECV_RDMA_WITH_IMM, reth.length);
@@ -330,7 +335,7 @@ static bool may_take(struct soft_qp *qp, struct sink *sink, struct soft_ring *ri
         if (rqe && room(sink, qp->ibv.recv_cq))
             refuse(qp, sink, rqe, (enum ibv_wc_status)status, nak_of((enum ibv_wc_status)status));
         if (!rqe)
-            (void)stall(qp, ring, h);
+            (void)stall(qp, sink, ring, h);
         return false;
     }
     return true;

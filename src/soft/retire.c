@@ -88,6 +88,14 @@ bool soft_flush(struct soft_qp *qp, struct sink *sink) {
     return true;
 }
 
+/* TCP's end is all that an iWARP device learns of the peer's trouble. */
+static enum ibv_wc_status told(const struct soft_qp *qp, enum ibv_wc_status status) {
+    bool remote = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR ||
+                  status == IBV_WC_REM_OP_ERR || status == IBV_WC_RETRY_EXC_ERR ||
+                  status == IBV_WC_RNR_RETRY_EXC_ERR;
+    return qp->iwarp && remote ? IBV_WC_WR_FLUSH_ERR : status;
+}
+
 /* The send at the head ends with this status and takes the QP down. False: no room yet. */
 static bool fail_head(struct soft_qp *qp, struct sink *sink, enum ibv_wc_status status) {
     if (!room(sink, qp->ibv.send_cq)) {
@@ -95,7 +103,7 @@ static bool fail_head(struct soft_qp *qp, struct sink *sink, enum ibv_wc_status 
         return false;
     }
     struct soft_wqe *wqe = &qp->sq[qp->sq_head++ & qp->sq_mask];
-    struct ibv_wc wc = error_wc(qp, wqe->wr_id, status, IBV_WC_SEND);
+    struct ibv_wc wc = error_wc(qp, wqe->wr_id, told(qp, status), IBV_WC_SEND);
     qp->sq_free = qp->sq_next = qp->sq_head; /* no success may follow */
     soft_qp_fail(qp);
     emit(sink, qp->ibv.send_cq, &wc, true);

@@ -135,6 +135,8 @@ static inline bool is_send(const struct soft_wqe *wqe) {
            wqe->opcode == IBV_WR_SEND_WITH_INV;
 }
 
+#define IN_PLACE 4096u /* bytes from which an iWARP device may send out of the caller's memory */
+
 static enum soft_outcome transmit_one(struct soft_qp *qp, struct soft_ring *ring,
                                       struct soft_wqe *wqe, const struct ibv_sge *sge,
                                       const uint8_t *inlined) {
@@ -143,7 +145,8 @@ static enum soft_outcome transmit_one(struct soft_qp *qp, struct soft_ring *ring
     if (__builtin_expect((wqe->flags & IBV_SEND_FENCE) && qp->waiting, 0))
         return SOFT_NO_ROOM;
     /* What is complete when it was handed over may be overwritten before it is read. */
-    if (!inlined && wqe->total > SOFT_SEGMENT_MAX && wqe->sent == 0 && !qp->unreliable) {
+    bool copied = qp->unreliable || (qp->iwarp && wqe->total < IN_PLACE);
+    if (!inlined && wqe->total > SOFT_SEGMENT_MAX && wqe->sent == 0 && !copied) {
         struct soft_desc desc[SOFT_MAX_SGE];
         int n = describe(qp, sge, wqe->num_sge, desc);
         if (n < 0)
@@ -162,8 +165,17 @@ static void mark_broken(struct soft_qp *qp, struct soft_wqe *wqe) {
     st(qp->attention, true);
 }
 
+/*
+ * To TCP, which has a copy: the peer need not have it. Of a large one that nobody is told of there is none, and
+ * its memory is read when the peer takes it, whatever completes behind it.
+ */
+static bool handed_over(const struct soft_qp *qp, const struct soft_wqe *wqe) {
+    bool told = (wqe->flags & IBV_SEND_SIGNALED) && wqe->total >= IN_PLACE;
+    return qp->iwarp && !wqe->waiting && !told;
+}
+
 static void transmitted(struct soft_qp *qp, struct soft_wqe *wqe) {
-    wqe->end = qp->unreliable ? ld(qp->tx_acked) : qp->tx_pos;
+    wqe->end = qp->unreliable || handed_over(qp, wqe) ? ld(qp->tx_acked) : qp->tx_pos;
     qp->sq_next++;
     st(qp->unretired, qp->sq_tail - qp->sq_head);
     if ((wqe->flags & IBV_SEND_SIGNALED) && !ld(qp->awaited))
@@ -228,6 +240,8 @@ static enum soft_outcome transmit_next(struct soft_qp *qp, struct soft_ring *rin
 void soft_qp_transmit(struct soft_qp *qp) {
     struct soft_ring *ring = ld(qp->tx);
     if ((!ring && !qp->unreliable) || qp->state != IBV_QPS_RTS || qp->sq_broken)
+        return;
+    if (qp->iwarp && (qp->stuck || (qp->sq_next != qp->sq_tail && !soft_iwarp_may_speak(qp))))
         return;
     while (qp->sq_next != qp->sq_tail) {
         struct soft_wqe *wqe = wqe_at(qp, qp->sq_next);
