@@ -95,7 +95,7 @@ static struct end await_end(struct side *side, uint64_t since_ns) {
 static unsigned send_all(struct side *side, sluice_session session, unsigned sends) {
     unsigned sent = 0;
     while (sent < sends &&
-           side_send(side, session, sent % 8 == 0 ? 40000 : 100, sent, sent + 1) == 0)
+           side_send(side, session, sent % 8 == 7 ? 40000 : 100, sent, sent + 1) == 0)
         sent++;
     return sent;
 }
@@ -107,7 +107,7 @@ static unsigned send_all(struct side *side, sluice_session session, unsigned sen
  */
 static bool all_taken(const struct end *end, unsigned sent, unsigned sends) {
     assert_int_equal(end->outcomes, sent);
-    bool some = sends == 0 || (it_soft() ? end->unknown : end->dropped) > 0;
+    bool some = sends == 0 || (it_answers_alone() ? end->dropped : end->unknown) > 0;
     assert_true(some || (stalled_ns > 0 && end->dropped == sent));
     assert_true(sent == sends || stalled_ns > 0);
     return some && sent == sends;
@@ -179,7 +179,7 @@ static void control(pid_t pid, const char *a, const char *b) {
 
 /* What one process sends never arrives: the other notices, long before retries are exhausted. */
 static void a_peer_whose_sends_are_lost_is_noticed(void **state) {
-    if (!it_soft())
+    if (!it_soft() || it_iwarp()) /* TCP loses nothing of what it carries */
         skip();
     for (unsigned i = 0; i < 4; i++) {
         struct side side;
@@ -232,7 +232,7 @@ static bool cut_one(bool handlers, bool dials, unsigned sends) {
 }
 
 static void both_sides_of_a_cut_notice(void **state) {
-    if (!it_soft())
+    if (!it_soft() || it_iwarp()) /* TCP loses nothing of what it carries */
         skip();
     for (unsigned i = 0; i < 4; i++) {
         bool done = false;

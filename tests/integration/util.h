@@ -152,6 +152,11 @@ IT_UNUSED static bool it_iwarp(void) {
            (it_soft() && profile && strcmp(profile, "iwarp") == 0);
 }
 
+/* What was sent is acknowledged, up to the credits, whether the peer's process runs or not. */
+IT_UNUSED static bool it_answers_alone(void) {
+    return !it_soft() || it_iwarp();
+}
+
 /* All that a region can give on that device. */
 IT_UNUSED static uint32_t it_rights(void) {
     return SLUICE_MAY_READ | SLUICE_MAY_WRITE | (it_iwarp() ? 0 : SLUICE_MAY_ATOMIC);

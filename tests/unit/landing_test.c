@@ -10,7 +10,8 @@ static const sluice_rendezvous ways[] = {SLUICE_RENDEZVOUS_READ, SLUICE_RENDEZVO
 
 static void place_open(struct memory *m, unsigned way) {
     memset(m, 0, sizeof *m);
-    pair_open(&m->pair, PAIR_NODE(.log = memory_log, .rendezvous = ways[way]),
+    pair_open(&m->pair,
+              PAIR_NODE(.log = memory_log, .rendezvous = ways[way], .rendezvous_bytes = PAIR_LARGE),
               PAIR_LINK(.flags = SLUICE_PLACE));
     pair_connect(&m->pair, PAIR_LINK());
     memory_regions(m, BIG, 0);
@@ -25,7 +26,7 @@ static sluice_event expect_large(struct memory *m, uint64_t bytes) {
 
 static void a_message_goes_where_the_application_says(void **state) {
     (void)state;
-    for (unsigned w = 0; w < 2; w++) {
+    for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct memory m;
         place_open(&m, w);
         for (unsigned i = 0; i < 20; i++) { /* more than there are numbers */
@@ -55,7 +56,7 @@ static void a_message_goes_where_the_application_says(void **state) {
 
 static void without_a_region_it_goes_to_memory_of_the_node(void **state) {
     (void)state;
-    for (unsigned w = 0; w < 2; w++) {
+    for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct memory m;
         place_open(&m, w);
         assert_int_equal(pair_send(&m.pair.b, SIZE, 1, NULL), 0);
@@ -68,7 +69,7 @@ static void without_a_region_it_goes_to_memory_of_the_node(void **state) {
 
 static void wrong_places_are_refused_and_asked_for_again(void **state) {
     (void)state;
-    for (unsigned w = 0; w < 2; w++) {
+    for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct memory m;
         place_open(&m, w);
         assert_int_equal(pair_send(&m.pair.b, SIZE, 1, NULL), 0);
@@ -92,7 +93,7 @@ static void wrong_places_are_refused_and_asked_for_again(void **state) {
 /* Before the answer, and after it at any point of the transfer: the region is free at the end. */
 static void a_session_may_end_before_the_message_is_there(void **state) {
     (void)state;
-    for (unsigned w = 0; w < 2; w++)
+    for (unsigned w = 0; w < PAIR_WAYS; w++)
         for (unsigned turns = 0; turns < 16; turns++)
             for (unsigned k = 0; k < 2; k++) {
                 struct memory m;

@@ -19,8 +19,10 @@ static void quiet(int level, const char *text, void *arg) {
 static void open_sides(struct pair *p, sluice_rendezvous way, uint64_t a_bytes, uint64_t b_bytes) {
     memset(p, 0, sizeof *p);
     pair_clock = pair_frozen = pair_step = 0;
-    pair_open_side(&p->a, PAIR_NODE(.rendezvous = way, .memory_bytes_max = a_bytes, .log = quiet));
-    pair_open_side(&p->b, PAIR_NODE(.rendezvous = way, .memory_bytes_max = b_bytes, .log = quiet));
+    pair_open_side(&p->a, PAIR_NODE(.rendezvous = way, .rendezvous_bytes = PAIR_LARGE,
+                                    .memory_bytes_max = a_bytes, .log = quiet));
+    pair_open_side(&p->b, PAIR_NODE(.rendezvous = way, .rendezvous_bytes = PAIR_LARGE,
+                                    .memory_bytes_max = b_bytes, .log = quiet));
     pair_listen(p, PAIR_LINK());
     pair_connect(p, PAIR_LINK());
 }
@@ -51,7 +53,7 @@ static void assert_idle(struct pair *p) {
 static void large_requests_and_replies_arrive_whole_both_ways(void **state) {
     static const size_t sizes[] = {10, 8169, 64 * KIB, 300 * KIB + 1, 3000 * KIB};
     (void)state;
-    for (unsigned w = 0; w < 2; w++)
+    for (unsigned w = 0; w < PAIR_WAYS; w++)
         for (unsigned swap = 0; swap < 2; swap++) {
             struct pair p;
             open_sides(&p, ways[w], 0, 0);
@@ -75,7 +77,7 @@ static void large_requests_and_replies_arrive_whole_both_ways(void **state) {
 static void many_at_once_are_answered_once_each(void **state) {
     enum { COUNT = 60 };
     (void)state;
-    for (unsigned w = 0; w < 2; w++) {
+    for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct pair p;
         unsigned asked = 0;
         static uint8_t answered[COUNT + 1];
@@ -105,7 +107,7 @@ static void many_at_once_are_answered_once_each(void **state) {
 /* The time it took to arrive, and to be looked at, counts. */
 static void a_large_request_whose_time_is_over_is_not_delivered(void **state) {
     (void)state;
-    for (unsigned w = 0; w < 2; w++) {
+    for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct pair p;
         open_sides(&p, ways[w], 0, 0);
         uint64_t due = pair_now(NULL) + 3000000000;
@@ -129,7 +131,7 @@ static void a_large_request_whose_time_is_over_is_not_delivered(void **state) {
 
 static void a_large_request_may_be_cancelled_at_any_point(void **state) {
     (void)state;
-    for (unsigned w = 0; w < 2; w++)
+    for (unsigned w = 0; w < PAIR_WAYS; w++)
         for (unsigned turns = 0; turns < 24; turns++) {
             struct pair p;
             unsigned outcomes = 0;
@@ -159,7 +161,7 @@ static void a_large_request_may_be_cancelled_at_any_point(void **state) {
 
 static void a_request_there_can_be_no_memory_for_ends_once(void **state) {
     (void)state;
-    for (unsigned w = 0; w < 2; w++)
+    for (unsigned w = 0; w < PAIR_WAYS; w++)
         for (unsigned cancel = 0; cancel < 2; cancel++) {
             struct pair p;
             open_sides(&p, ways[w], 4u << 20, 0);
@@ -181,7 +183,7 @@ static void a_request_there_can_be_no_memory_for_ends_once(void **state) {
 
 static void a_reply_there_can_be_no_memory_for_ends_its_request(void **state) {
     (void)state;
-    for (unsigned w = 0; w < 2; w++) {
+    for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct pair p;
         open_sides(&p, ways[w], 0, 4u << 20);
         for (unsigned i = 1; i <= 20; i++) {
@@ -247,7 +249,7 @@ static void end_at_turn(sluice_rendezvous way, unsigned turns, bool asking) {
 
 static void a_session_may_end_at_any_point_of_large_requests(void **state) {
     (void)state;
-    for (unsigned w = 0; w < 2; w++)
+    for (unsigned w = 0; w < PAIR_WAYS; w++)
         for (unsigned turns = 0; turns < 60; turns += turns < 20 ? STEP : 3 * STEP - STEP / 2)
             for (unsigned asking = 0; asking < 2; asking++)
                 end_at_turn(ways[w], turns, asking != 0);

@@ -20,9 +20,16 @@ struct memory {
     uint64_t bytes;
 };
 
+/* All that the device can give. */
+static uint32_t memory_rights(const struct memory *m) {
+    bool atomics = m->pair.a.node->device_attr.atomic_cap != IBV_ATOMIC_NONE;
+    return atomics ? ALL_RIGHTS : ALL_RIGHTS & ~SLUICE_MAY_ATOMIC;
+}
+
 static void memory_regions(struct memory *m, uint64_t bytes, uint32_t rights) {
     sluice_error e = {0};
     m->bytes = bytes;
+    rights &= memory_rights(m);
     if (sluice_region_open(m->pair.a.node, NULL, bytes, rights, &m->there, &e) != 0 ||
         sluice_region_open(m->pair.b.node, NULL, bytes, 0, &m->here, &e) != 0)
         fail_msg("%s", e.text);

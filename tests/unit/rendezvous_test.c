@@ -13,7 +13,8 @@
 static const sluice_rendezvous ways[] = {SLUICE_RENDEZVOUS_READ, SLUICE_RENDEZVOUS_WRITE};
 
 static void open_pair(struct pair *p, sluice_rendezvous way) {
-    pair_open(p, PAIR_NODE(.rendezvous = way), PAIR_LINK(.credits = 0));
+    pair_open(p, PAIR_NODE(.rendezvous = way, .rendezvous_bytes = PAIR_LARGE),
+              PAIR_LINK(.credits = 0));
     pair_connect(p, PAIR_LINK(.credits = 0));
 }
 
@@ -34,7 +35,7 @@ static void large_messages_arrive_whole(void **state) {
                                    256 * KIB - 1, 256 * KIB,      256 * KIB + 1,
                                    1024 * KIB,    1024 * KIB + 1, 5000 * KIB + 13};
     (void)state;
-    for (unsigned w = 0; w < 2; w++) {
+    for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct pair p;
         open_pair(&p, ways[w]);
         for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -57,7 +58,7 @@ static void large_messages_arrive_whole(void **state) {
 
 static void large_and_small_arrive_in_order(void **state) {
     (void)state;
-    for (unsigned w = 0; w < 2; w++) {
+    for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct pair p;
         open_pair(&p, ways[w]);
         for (unsigned i = 0; i < 60; i++) {
@@ -76,7 +77,7 @@ static void large_and_small_arrive_in_order(void **state) {
 
 static void several_are_under_way_at_once(void **state) {
     (void)state;
-    for (unsigned w = 0; w < 2; w++) {
+    for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct pair p;
         open_pair(&p, ways[w]);
         pair_grant_all(&p, pair_session(&p.b), pair_session(&p.a));
@@ -95,7 +96,7 @@ static void several_are_under_way_at_once(void **state) {
 static void both_sides_at_once_with_few_credits(void **state) {
     (void)state;
     for (unsigned credits = 4; credits <= 6; credits++)
-        for (unsigned w = 0; w < 2; w++) {
+        for (unsigned w = 0; w < PAIR_WAYS; w++) {
             struct pair p;
             unsigned got[2] = {0, 0};
             pair_open(&p, PAIR_NODE(.rendezvous = ways[w]), PAIR_LINK(.credits = credits));
@@ -126,7 +127,7 @@ static void both_sides_at_once_with_few_credits(void **state) {
 /* A receiver that takes no events takes the bytes all the same, up to what it may keep. */
 static void sent_does_not_wait_for_the_application(void **state) {
     (void)state;
-    for (unsigned w = 0; w < 2; w++) {
+    for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct pair p;
         open_pair(&p, ways[w]);
         assert_int_equal(pair_send(&p.b, 100 * KIB, 1, SLUICE_SEND(.tag = 7)), 0);
@@ -138,7 +139,7 @@ static void sent_does_not_wait_for_the_application(void **state) {
 
 static void buffers_come_back(void **state) {
     (void)state;
-    for (unsigned w = 0; w < 2; w++) {
+    for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct pair p;
         open_pair(&p, ways[w]);
         assert_int_equal(pair_send(&p.b, 100 * KIB, 1, NULL), 0);
@@ -189,7 +190,7 @@ static void without_rendezvous_messages_are_cut(void **state) {
 
 static void a_message_there_can_be_no_memory_for_is_refused(void **state) {
     (void)state;
-    for (unsigned w = 0; w < 2; w++) {
+    for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct pair p;
         memset(&p, 0, sizeof p);
         pair_clock = 0;
@@ -209,7 +210,7 @@ static void a_message_there_can_be_no_memory_for_is_refused(void **state) {
 
 static void a_message_waits_for_memory(void **state) {
     (void)state;
-    for (unsigned w = 0; w < 2; w++) {
+    for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct pair p;
         sluice_msg *kept[4];
         memset(&p, 0, sizeof p);
@@ -241,7 +242,7 @@ static void a_message_waits_for_memory(void **state) {
 
 static void hanging_up_waits_until_the_peer_has_them(void **state) {
     (void)state;
-    for (unsigned w = 0; w < 2; w++) {
+    for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct pair p;
         open_pair(&p, ways[w]);
         for (unsigned i = 0; i < 4; i++)
@@ -315,7 +316,7 @@ static void end_at_turn(sluice_rendezvous way, unsigned turns, bool sender) {
 
 static void a_session_may_end_at_any_point(void **state) {
     (void)state;
-    for (unsigned w = 0; w < 2; w++)
+    for (unsigned w = 0; w < PAIR_WAYS; w++)
         for (unsigned turns = 0; turns < 40; turns += turns < 12 ? STEP : 3 * STEP - STEP / 2)
             for (unsigned sender = 0; sender < 2; sender++)
                 end_at_turn(ways[w], turns, sender != 0);
