@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * far.h - the other host of a test in the kernel's guest (fabric=hosts, fabric=guests): programs are started
+ * there, and the network between the two is told to lose, delay and reorder packets, or is cut.
+ *
+ * Words before a command (SLUICE_TEST_NS) take it there. Which kind of other host it is makes no difference,
+ * but that only another guest can have its power cut (SLUICE_TEST_POWER).
+ *
+ * A program over there is a struct peer like one over here. What it says on standard error comes with its
+ * lines, and the end of its input is the end of it. One thread.
+ */
+#ifndef KERNEL_FAR_H
+#define KERNEL_FAR_H
+
+#include "guest.h"
+
+#define FAR_MTU 4500u
+
+static const char *far_host(void) {
+    return guest_setting("SLUICE_TEST_HOST_2");
+}
+
+IT_UNUSED static bool far_iwarp(void) {
+    return strcmp(guest_setting("KERNEL_DRIVER"), "siw") == 0;
+}
+
+/* What it_address() names is over there, or here again. */
+static void far_address(bool there) {
+    static char here[64];
+    if (!*here)
+        snprintf(here, sizeof here, "%s", it_host());
+    setenv("SLUICE_TEST_HOST", there ? far_host() : here, 1);
+}
+
+/* ---- commands ------------------------------------------------------------------------------------ */
+
+/* In the line, $THERE stands for the words that take a command to the other host. */
+__attribute__((format(printf, 1, 2))) static int far_shell(const char *format, ...) {
+    char line[1024] = "THERE=$SLUICE_TEST_NS A=$KERNEL_NET_A B=$KERNEL_NET_B; ";
+    size_t n = strlen(line);
+    va_list list;
+    va_start(list, format);
+    must(vsnprintf(line + n, sizeof line - n, format, list) < (int)(sizeof line - n));
+    va_end(list);
+    return command("bash", "-c", line);
+}
+
+/* ---- the network between ------------------------------------------------------------------------- */
+
+/* What netem does to each direction; NULL: nothing. */
+static void far_weather(const char *netem) {
+    if (netem)
+        must(far_shell("tc qdisc replace dev $A root netem %s && "
+                       "$THERE tc qdisc replace dev $B root netem %s",
+                       netem, netem) == 0);
+    else
+        must(far_shell("tc qdisc del dev $A root && $THERE tc qdisc del dev $B root") == 0);
+}
+
+/* A cable behind a switch: the interfaces stay up, and nothing passes. */
+IT_UNUSED static void far_cable(bool in) {
+    far_weather(in ? NULL : "loss 100%");
+}
+
+/* The administrator of the other host takes its interface down. Addresses stay, routes go. */
+IT_UNUSED static void far_interface(bool up) {
+    must(far_shell("$THERE ip link set $B %s", up ? "up" : "down") == 0);
+}
+
+/* The device of the other host, anew. */
+IT_UNUSED static void far_device(void) {
+    must(far_shell("$THERE rdma link del $SLUICE_DEVICE_2 && "
+                   "$THERE rdma link add $SLUICE_DEVICE_2 type $KERNEL_DRIVER netdev $B") == 0);
+}
+
+static void far_mtu(unsigned bytes) {
+    must(far_shell("ip link set $A mtu %u && $THERE ip link set $B mtu %u", bytes, bytes) == 0);
+}
+
+/* The hosts do not know each other's MAC any more. */
+IT_UNUSED static void far_forget(void) {
+    must(far_shell("ip neigh flush dev $A && $THERE ip neigh flush dev $B") == 0);
+}
+
+/* ---- programs over there ------------------------------------------------------------------------- */
+
+/* Programs of the build are found by their names. */
+__attribute__((format(printf, 2, 3))) static void far_start(struct peer *peer, const char *format,
+                                                            ...) {
+    char program[512], there[256], line[1400];
+    char *argv[16] = {0};
+    int in[2], out[2], n = 0;
+    va_list list;
+    va_start(list, format);
+    must(vsnprintf(program, sizeof program, format, list) < (int)sizeof program);
+    va_end(list);
+    snprintf(line, sizeof line,
+             "PATH=%s:$PATH SLUICE_DEVICE=%s SLUICE_TEST_HOST=%s; "
+             "export PATH SLUICE_DEVICE SLUICE_TEST_HOST; exec 2>&1; %s",
+             guest_setting("SLUICE_BIN_DIR"), guest_setting("SLUICE_DEVICE_2"), far_host(),
+             program);
+    snprintf(there, sizeof there, "%s", guest_setting("SLUICE_TEST_NS"));
+    for (char *word, *rest = there; (word = strtok_r(rest, " ", &rest)) != NULL;) {
+        must(n < 12);
+        argv[n++] = word;
+    }
+    argv[n++] = (char *)(uintptr_t) "bash";
+    argv[n++] = (char *)(uintptr_t) "-c";
+    argv[n] = line;
+    memset(peer, 0, sizeof *peer);
+    must(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    must(posix_spawnp(&peer->pid, argv[0], &actions, NULL, argv, environ) == 0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(in[0]);
+    close(out[1]);
+    peer->in = in[1];
+    peer->out = out[0];
+}
+
+/* Its input ends, and with it the program; what else it had to say is read. Its exit status. */
+IT_UNUSED static int far_end(struct peer *peer) {
+    char rest[512];
+    int status;
+    close(peer->in);
+    while (read(peer->out, rest, sizeof rest) > 0)
+        ;
+    close(peer->out);
+    must(waitpid(peer->pid, &status, 0) == peer->pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* The next line that begins with these words, and is its last; what the library logs is passed over. */
+IT_UNUSED static void far_expect(struct peer *peer, const char *words) {
+    while (strncmp(peer_line(peer), "sluice: ", 8) == 0)
+        print_message("over there: %s\n", peer->line);
+    if (strncmp(peer->line, words, strlen(words)) != 0)
+        print_error("over there: %s\n", peer->line);
+    must(strncmp(peer->line, words, strlen(words)) == 0);
+}
+
+/* The number at the end of the first line that begins with these words; others are passed over. */
+IT_UNUSED static int far_number(struct peer *peer, const char *words) {
+    for (;;) {
+        const char *line = peer_line(peer);
+        if (strncmp(line, words, strlen(words)) == 0) {
+            const char *end = strrchr(line, ' '), *colon = strrchr(line, ':');
+            return atoi((colon > end ? colon : end) + 1);
+        }
+        print_message("over there: %s\n", line);
+    }
+}
+
+/* ---- power ---------------------------------------------------------------------------------------- */
+
+/* Of the other guest: the plug is pulled, or it is put in again. */
+IT_UNUSED static void far_power(bool on) {
+    FILE *line = fopen(guest_setting("SLUICE_TEST_POWER"), "w");
+    must(line && fprintf(line, "power %s\n", on ? "on" : "off") > 0 && fclose(line) == 0);
+}
+
+/* Has power, and waits until it takes commands. A boot that hangs is begun again. */
+IT_UNUSED static void far_boot(void) {
+    for (unsigned tries = 0; tries < 3; tries++) {
+        far_power(true);
+        uint64_t until = sluice_now() + LIMIT_NS;
+        while (sluice_now() < until)
+            if (far_shell("timeout 5 $THERE true || { sleep 1; false; }") == 0)
+                return;
+        far_power(false);
+    }
+    must(!"a guest that boots");
+}
+
+/* ---- set-up and tear-down of the programs --------------------------------------------------------- */
+
+/* Whatever a test that failed left. */
+IT_UNUSED static int far_restore(void **state) {
+    (void)state;
+    (void)far_shell("tc qdisc del dev $A root; $THERE tc qdisc del dev $B root; "
+                    "$THERE ip link set $B up");
+    far_mtu(FAR_MTU);
+    return 0;
+}
+
+/* librdmacm opens each device that an id leads to once, and keeps it. */
+IT_UNUSED static int far_warm_up(void **state) {
+    (void)state;
+    struct side side;
+    struct note note;
+    side_open(&side, false, NULL);
+    guest_dial(&side, far_host(), 9, &(sluice_link_options){.timeout_ns = LIMIT_NS});
+    must(side_next(&side, &note, LIMIT_NS) && note.event.type == SLUICE_CLOSED);
+    print_message("nobody listens: %s (%s)\n", sluice_reason_text(note.event.reason),
+                  note.info.close_text);
+    must(note.event.reason == SLUICE_REASON_NO_LISTENER);
+    side_close(&side, 0);
+    return 0;
+}
+
+#endif
