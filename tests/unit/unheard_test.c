@@ -120,7 +120,7 @@ static void a_failing_fetch_never_spins(void **state) {
                     UINT64_MAX); /* it wakes by itself to try again */
         for (int ms = 0; ms < 2000; ms++)
             turn(&p, 1000000);
-        assert_in_range(unheard.calls, 5, 15);
+        assert_uint_in_range(unheard.calls, 5, 15);
         assert_int_equal(counted(&p, device), unheard.calls);
         assert_int_equal(unheard.warnings, 1);
         unheard_close(&p);
@@ -203,7 +203,7 @@ static void a_failing_completion_channel_never_spins_and_ends_the_sessions(void 
         pair_clock += 1000000;
         assert_true(sluice_poll(p.b.loop, NULL, 0, 1) >= 0);
     }
-    assert_in_range(unheard.calls, 5, 20);
+    assert_uint_in_range(unheard.calls, 5, 20);
     assert_int_equal(unheard.warnings, 1);
     pair_frozen = pair_step = 0;
     sluice_event event;
