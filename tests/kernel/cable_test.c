@@ -107,7 +107,8 @@ static void an_interface_that_is_taken_down_ends_its_sessions(void **state) {
     far_expect(&f.peer, "closed ");
     print_message("there: %s\n", f.peer.line);
     assert_true(flow_lost(f.end.event.reason));
-    assert_true(flow_lost((int)peer_number(&f.peer, "reason")));
+    int reason = (int)peer_number(&f.peer, "reason"); /* its device fails where it finds no route */
+    assert_true(flow_lost(reason) || reason == SLUICE_REASON_DEVICE_ERROR);
     assert_int_equal(f.outcomes, f.sent);
     assert_int_equal(far_end(&f.peer), 0);
     far_device();
@@ -120,8 +121,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         LEVEL_BOTH(a_cable_that_is_out_for_three_seconds_loses_nothing),
         LEVEL_TEST(keepalive_bears_what_is_shorter_than_its_interval, "polled", 0),
-        LEVEL_TEST(an_interface_that_is_taken_down_ends_its_sessions, "polled", 0),
         LEVEL_TEST(a_cable_that_is_out_for_thirty_seconds_is_noticed_by_both, "polled", 0),
+        LEVEL_TEST(an_interface_that_is_taken_down_ends_its_sessions, "polled", 0),
     };
     return cmocka_run_group_tests(tests, far_warm_up, far_restore);
 }

@@ -330,10 +330,13 @@ kernel_share() {
 # kernel_boot KIND SECONDS EXCHANGE SOURCE BUILD-HERE BUILD LINES - starts the guest as a child
 # ($CHILD). What it tells on its second serial line goes to the fifo LINES, its console to
 # EXCHANGE/console. BUILD is the path there of the folder BUILD-HERE. More words for QEMU: KERNEL_QEMU.
+# KERNEL_HOST is `only`, or which of two guests it is: kernel_cables makes the words that join them.
 KERNEL_QEMU=()
+KERNEL_HOST=only
 kernel_boot() {
     local kind=$1 seconds=$2 exchange=$3 source=$4 build_here=$5 build=$6 lines=$7
-    printf 'SOURCE=%q\nBUILD=%q\nKERNEL=%q\n' "$source" "$build" "$kind" > "$exchange/settings"
+    printf 'SOURCE=%q\nBUILD=%q\nKERNEL=%q\nHOST=%q\n' "$source" "$build" "$kind" "$KERNEL_HOST" \
+        > "$exchange/settings"
     install -m 644 tests/kernel/guest/run "$exchange/run"
     # norandmaps: what was translated for one process serves the next one as well; starting a program
     # takes a quarter of the time.
@@ -353,6 +356,19 @@ tsc=reliable cryptomgr.notests audit=0 random.trust_cpu=on maxcpus=1" \
         -virtfs "$(kernel_share exchange "$exchange" writable)" \
         ${KERNEL_QEMU[@]+"${KERNEL_QEMU[@]}"} \
         -serial "file:$exchange/console" -serial stdio < /dev/null > "$lines" 2> "$exchange/qemu"
+}
+
+# kernel_cables FOLDER - sets KERNEL_QEMU: two networks that the first guest and the second share, one
+# below the RDMA devices and one for commands. The first one waits at two sockets in that folder, so that
+# the second can be there, be gone and be back.
+kernel_cables() {
+    local name number=1 server=on
+    KERNEL_QEMU=()
+    [[ $KERNEL_HOST == first ]] || number=2 server=off
+    for name in 77 78; do
+        KERNEL_QEMU+=(-netdev "stream,id=net$name,server=$server,addr.type=unix,addr.path=${1//,/,,}/net$name"
+            -device "virtio-net-pci,netdev=net$name,mac=52:54:00:$name:00:0$number,romfile=")
+    done
 }
 
 # ---- Sluice in the later root -----------------------------------------------------------------------
