@@ -39,8 +39,9 @@ struct facts {
     /* ---- verbs */
     /* How many requests a queue of 64 takes beyond the size that its QP was said to have. */
     unsigned queue_spare;
-    /* A refused one-sided request: does the target hear of it, and does its QP end? */
-    bool refusal_events, refusal_ends_target;
+    /* A refused one-sided request: does the target hear of it (where access was refused, or the request
+     * itself), and does its QP end? */
+    bool access_events, request_events, refusal_ends_target;
     /* The target's QP (not its region) lacks the right: the requester's status, the target's event. */
     enum ibv_wc_status qp_right_status;
     enum ibv_event_type qp_right_event;
@@ -60,6 +61,8 @@ struct facts {
     bool reset_to_err;
     /* Is a receive that is posted in ERR flushed by itself? */
     bool err_flushes_later_receives;
+    /* If not: it may be, when what else is posted makes the device look; else setting ERR again does. */
+    bool err_may_flush;
     /* Do sends that were posted in SQD go out when the QP returns to RTS? */
     bool rts_resumes;
     /* Does a post that the state forbids say which request it was? */
@@ -84,7 +87,18 @@ struct facts {
     int dereg_under_window;
     /* Does timeout 0 wait for a peer that is not there yet? */
     bool timeout_0_waits;
+    /* A QP that sent nothing drains for ever, once in SQD: only ERR ends that, all else is EINVAL. */
+    bool sqd_ends_in_err;
+    /* Does a flush count as solicited, so that a CQ armed for those alone tells of it? */
+    bool flush_is_solicited;
+    /* What a window gets that is bound to a region which does not allow it. */
+    enum ibv_wc_status bind_refused;
+    /* The access flags that rdma_init_qp_attr gives a listener's QP for INIT. */
+    unsigned passive_access;
 };
-extern const struct facts facts;
+
+/* Constant from facts_choose() on, which a program calls first. */
+extern struct facts facts;
+void facts_choose(void);
 
 #endif

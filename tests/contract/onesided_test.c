@@ -218,7 +218,7 @@ static void a_hundred_adds_are_a_hundred(void **state) {
 static void refused(enum ibv_wc_status status, enum ibv_event_type event) {
     ct_wc(a.scq, 77, status);
     assert_int_equal(ct_state(a.qp), IBV_QPS_ERR);
-    if (facts.refusal_events)
+    if (event == IBV_EVENT_QP_ACCESS_ERR ? facts.access_events : facts.request_events)
         ct_async(b.ctx, event, b.qp);
     else
         ct_no_async(b.ctx);

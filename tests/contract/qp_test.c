@@ -252,8 +252,7 @@ static void attributes_of_the_passive_side(void **state) {
     assert_int_equal(rdma_connect(pair.active, &param), 0);
     pair.passive = ct_request(pair.passive_channel);
     assert_int_equal(ask(pair.passive, IBV_QPS_INIT, &attr), INIT_MASK);
-    assert_int_equal(attr.qp_access_flags,
-                     IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+    assert_int_equal(attr.qp_access_flags, facts.passive_access);
     assert_int_equal(ask(pair.passive, IBV_QPS_RTR, &attr), RTR_MASK);
     assert_int_equal(attr.dest_qp_num, param.qp_num);
     assert_int_equal(attr.min_rnr_timer, 0); /* 655 ms! */
