@@ -11,6 +11,7 @@
 #include "integration/util.h"
 #include "tasks.h"
 
+#include <rdma/rdma_cma.h> /* the numbers of its events */
 #include <sys/stat.h>
 
 /* ---- commands ------------------------------------------------------------------------------------ */
@@ -168,6 +169,13 @@ IT_UNUSED static struct note guest_expect_end(struct side *side, sluice_reason r
     assert_int_equal(note.info.cm_status, cm_status);
     side_expect_nothing(side);
     return note;
+}
+
+/* Nobody listens: an event says so, or on iWARP the call that connects, for it is TCP that is refused. */
+IT_UNUSED static struct note guest_expect_nobody(struct side *side) {
+    if (it_iwarp())
+        return guest_expect_end(side, SLUICE_REASON_NO_LISTENER, ECONNREFUSED, -1, -1);
+    return guest_expect_end(side, SLUICE_REASON_NO_LISTENER, 8, RDMA_CM_EVENT_REJECTED, 8);
 }
 
 /* librdmacm opens each device that an id leads to once, and keeps it. */
