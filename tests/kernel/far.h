@@ -180,8 +180,8 @@ IT_UNUSED static void far_boot(void) {
 /* Whatever a test that failed left. */
 IT_UNUSED static int far_restore(void **state) {
     (void)state;
-    (void)far_shell("tc qdisc del dev $A root; $THERE tc qdisc del dev $B root; "
-                    "$THERE ip link set $B up");
+    (void)far_shell("exec 2> /dev/null; tc qdisc del dev $A root; "
+                    "$THERE tc qdisc del dev $B root; $THERE ip link set $B up");
     far_mtu(FAR_MTU);
     return 0;
 }
