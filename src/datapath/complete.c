@@ -3,8 +3,8 @@
  * complete.c - what happens when sends complete, or never will.
  *
  * Send completions of an RC queue pair come in order, and an error always completes: so an entry is done,
- * successfully, once a later one completed; on iWARP once a READ behind it did (confirm.c). The entry of the ring says whose it is, and what the window
- * of the session gets back.
+ * successfully, once a later one completed; on iWARP once a READ behind it did (confirm.c). The entry of the
+ * ring says whose it is, and what the window of the session gets back.
  *
  * Owner: the loop's thread.
  */

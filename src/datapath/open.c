@@ -64,8 +64,8 @@ static void agree(struct session *s) {
 }
 
 /*
- * RTR and RTS, where they are not the kernel's. What the peer may do through this queue pair, given a key: rdma_cm's own answer is of the time before
- * it knew of READs.
+ * RTR and RTS, where they are not the kernel's. What the peer may do through this queue pair, given a key:
+ * rdma_cm's own answer is of the time before it knew of READs.
  */
 static bool modify_up(struct session *s) {
     struct cm_conn *conn = &s->conn;
