@@ -115,11 +115,12 @@ static void refuse(struct client *c, const char *text) {
 static void do_plan(struct client *c, const char *text) {
     struct soft_plan_error error;
     struct soft_plan *plan = soft_plan_parse(text, &error);
-    if (plan) {
+    if (plan && soft_fault_fits(plan, &error)) {
         soft_fault_install(plan);
         say(c, "%u rules\n", soft_fault_rules());
         return;
     }
+    free(plan);
     c->failed = true;
     say(c, "line %u, column %u: %s", error.line, error.column, error.reason);
 }

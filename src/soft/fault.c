@@ -17,6 +17,7 @@
 #include "soft/device_state.h"
 #include "soft/fault_log.h"
 #include "soft/object.h"
+#include "soft/profile.h"
 
 #define PENDING 16
 
@@ -292,30 +293,52 @@ static char *read_file(const char *path) {
     return text;
 }
 
-static void read_environment(void) {
+/* The environment's plan; NULL: there is none, or none that can be read, which is told if `tells`. */
+static struct soft_plan *read_environment(bool tells) {
     const char *text = getenv("SLUICE_SOFT_FAULTS");
     if (!text || !*text)
-        return;
+        return NULL;
     char *file = NULL;
     if (*text == '@') {
         file = read_file(text + 1);
         if (!file) {
-            complain(text + 1, NULL);
-            return;
+            if (tells)
+                complain(text + 1, NULL);
+            return NULL;
         }
     }
     struct soft_plan_error error;
     struct soft_plan *fresh = soft_plan_parse(file ? file : text, &error);
-    if (fresh)
-        soft_fault_install(fresh);
-    else
+    if (!fresh && tells)
         complain(NULL, &error);
     free(file);
+    return fresh;
+}
+
+const struct soft_profile *soft_fault_profile(void) {
+    struct soft_plan *wanted = read_environment(false);
+    const struct soft_profile *profile = wanted ? wanted->profile : NULL;
+    free(wanted);
+    return profile;
+}
+
+bool soft_fault_fits(const struct soft_plan *wanted, struct soft_plan_error *error) {
+    if (!wanted->profile || wanted->profile == soft_profile())
+        return true;
+    *error = (struct soft_plan_error){1, 1, "another profile is in force, or none"};
+    return false;
 }
 
 void soft_fault_start(void) {
     qp_serial = id_serial = 0;
-    read_environment();
+    struct soft_plan_error error;
+    struct soft_plan *fresh = read_environment(true);
+    if (fresh && soft_fault_fits(fresh, &error)) {
+        soft_fault_install(fresh);
+    } else if (fresh) {
+        complain(NULL, &error);
+        free(fresh);
+    }
     soft_fault_run(); /* a device that is removed from the start */
 }
 

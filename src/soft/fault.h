@@ -32,6 +32,10 @@ void soft_fault_start(void);
 void soft_fault_stop(void);
 void soft_fault_forked(void);
 /* Takes the plan over (NULL: none), forgets the log of the former one, runs its device actions. */
+/* What the environment's plan wants the device to be like; NULL: nothing. Any thread. */
+const struct soft_profile *soft_fault_profile(void);
+/* False, and why: the profile it is for is not in force, and cannot be any more. */
+bool soft_fault_fits(const struct soft_plan *plan, struct soft_plan_error *error);
 void soft_fault_install(struct soft_plan *plan);
 void soft_fault_clear(void); /* the plan ends, its log stays */
 /* Text of the decisions, object by object, at most size - 1 bytes; returns its length. */

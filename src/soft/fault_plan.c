@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "soft/fault_words.h"
+#include "soft/profile.h"
 
 /* ---- a rule ------------------------------------------------------------------------------------- */
 
@@ -269,13 +270,33 @@ static bool settle(struct soft_plan_reader *r, struct draft *d, unsigned end_col
                                : soft_fault_name_of(soft_fault_scopes, (int)rule->scope));
 }
 
+/* profile=NAME, by itself: not a rule, but what they are all about. */
+static bool take_profile(struct soft_plan_reader *r, const struct soft_plan_word *w,
+                         struct soft_plan *plan) {
+    struct soft_plan_word more;
+    if (plan->profile)
+        return soft_plan_wrong(r, w->column, "the profile is given twice");
+    plan->profile = w->has_value ? soft_profile_find(w->value) : NULL;
+    if (!plan->profile)
+        return soft_plan_wrong(r, w->has_value ? w->value_column : w->column,
+                               "a profile is one of %s", soft_profile_names());
+    if (soft_plan_next_word(r, &more))
+        return soft_plan_wrong(r, more.column, "nothing goes with profile=");
+    return r->error->line == 0;
+}
+
 /* One rule, or nothing at all: *some says which. */
-static bool take_rule(struct soft_plan_reader *r, struct soft_rule *out, bool *some) {
+static bool take_rule(struct soft_plan_reader *r, struct soft_plan *plan, struct soft_rule *out,
+                      bool *some) {
     struct draft d = {.rule = {.line = r->line}};
     struct soft_plan_word w;
     *some = soft_plan_next_word(r, &w);
     if (!*some)
         return r->error->line == 0;
+    if (strcmp(w.key, "profile") == 0) {
+        *some = false;
+        return take_profile(r, &w, plan);
+    }
     if (!take_scope(r, &w, &d))
         return false;
     while (soft_plan_next_word(r, &w))
@@ -298,7 +319,7 @@ struct soft_plan *soft_plan_parse(const char *text, struct soft_plan_error *erro
     while (*r.at) {
         struct soft_rule rule;
         bool some;
-        if (!take_rule(&r, &rule, &some))
+        if (!take_rule(&r, plan, &rule, &some))
             goto refuse;
         if (some && plan->count == SOFT_PLAN_RULES) {
             soft_plan_wrong(&r, 1, "more than %d rules", SOFT_PLAN_RULES);
@@ -315,7 +336,7 @@ struct soft_plan *soft_plan_parse(const char *text, struct soft_plan_error *erro
         if (*r.at)
             r.at++; /* the newline or semicolon */
     }
-    if (plan->count)
+    if (plan->count || plan->profile)
         return plan;
     soft_plan_wrong(&r, 1, "the plan is empty");
 refuse:

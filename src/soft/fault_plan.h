@@ -96,7 +96,11 @@ struct soft_rule {
     struct soft_device_action action;
 };
 
+struct soft_profile;
+
 struct soft_plan {
+    const struct soft_profile
+        *profile; /* what the device is to be like; NULL: the plan does not say */
     unsigned count;
     struct soft_rule rule[];
 };

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "soft/fault.h"
 #include "soft/object.h"
 
 /* Vendors, as src/fabric tells devices apart: rxe gives nobody's number, a NIC an organisation's. */
@@ -61,20 +62,27 @@ static const struct soft_profile profiles[] = {
     },
 };
 
+#define PROFILES (sizeof profiles / sizeof profiles[0])
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct soft_profile *chosen = &plain;
 static char unknown[64];
 
+const struct soft_profile *soft_profile_find(const char *name) {
+    for (size_t i = 0; i < PROFILES; i++)
+        if (strcmp(name, profiles[i].name) == 0)
+            return &profiles[i];
+    return NULL;
+}
+
 static void choose(void) {
     const char *text = getenv("SLUICE_SOFT_PROFILE");
-    if (!text || !*text)
-        return;
-    for (size_t i = 0; i < sizeof profiles / sizeof profiles[0]; i++)
-        if (strcmp(text, profiles[i].name) == 0) {
-            chosen = &profiles[i];
-            return;
-        }
-    snprintf(unknown, sizeof unknown, "%s", text);
+    const struct soft_profile *found =
+        text && *text ? soft_profile_find(text) : soft_fault_profile();
+    if (found)
+        chosen = found;
+    else if (text)
+        snprintf(unknown, sizeof unknown, "%s", text);
 }
 
 const struct soft_profile *soft_profile(void) {
@@ -87,6 +95,16 @@ const char *soft_profile_unknown(void) {
     return unknown[0] ? unknown : NULL;
 }
 
+static pthread_once_t listed = PTHREAD_ONCE_INIT;
+static char names[64];
+
+static void list(void) {
+    for (size_t i = 0, at = 0; i < PROFILES && at < sizeof names; i++)
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "",
+                               profiles[i].name);
+}
+
 const char *soft_profile_names(void) {
-    return "nic, rxe, iwarp";
+    pthread_once(&listed, list);
+    return names;
 }

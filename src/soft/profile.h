@@ -6,8 +6,8 @@
  * that kind says, keeps back what that kind does not have, and leaves out what it does not do. So what a
  * program does on such a device can be tried without one. It stays a software device, and its name says so.
  *
- * Without the variable nothing changes. A word that names no profile makes opening the device fail with
- * EINVAL, and is told on standard error.
+ * Without the variable, and without a plan of faults in the environment that says profile=, nothing changes.
+ * A word that names no profile makes opening the device fail with EINVAL, and is told on standard error.
  *
  * Read from the environment once, when first needed, and constant from then on. Any thread.
  */
@@ -36,6 +36,8 @@ struct soft_profile {
 const struct soft_profile *soft_profile(void);
 /* The word that names no profile, or NULL. */
 const char *soft_profile_unknown(void);
+/* By its word; NULL: there is none. */
+const struct soft_profile *soft_profile_find(const char *name);
 /* "nic, rxe, iwarp" */
 const char *soft_profile_names(void);
 

@@ -11,6 +11,7 @@
 
 #include "base/sanitize.h"
 #include "fabric/fabric.h"
+#include "soft/fault.h"
 #include "soft/profile.h"
 
 /* The thread sanitizer forbids threads in a child of a process that has some; this one has none. */
@@ -226,6 +227,50 @@ static void a_word_that_names_no_profile_is_refused_and_told_once(void **state) 
     in_a_process("toaster", unknown);
 }
 
+/* ---- in a plan of faults ---------------------------------------------------------------------- */
+
+static void by_plan(void) {
+    struct ibv_device_attr attr;
+    struct fabric_traits traits;
+    setenv("SLUICE_SOFT_FAULTS", "profile=rxe\ncall=create_srq errno=ENOMEM", 1);
+    look(&attr, &traits);
+    must(strcmp(soft_profile()->name, "rxe") == 0);
+    must(!traits.drains_shared);
+    struct sv_end e;
+    sv_open(&e, SV_OPTIONS(.recvs = 4));
+    struct ibv_srq_init_attr srq_attr = {.attr = {.max_wr = 4, .max_sge = 1}};
+    must(!soft_create_srq(e.pd, &srq_attr) && errno == ENOMEM); /* and its rules hold */
+    sv_close(&e);
+}
+
+static void a_plan_of_faults_may_say_it(void **state) {
+    (void)state;
+    in_a_process(NULL, by_plan);
+}
+
+/* The environment's own word is stronger, and a plan for another device is none for this one. */
+static void against_the_plan(void) {
+    struct ibv_device_attr attr;
+    struct fabric_traits traits;
+    setenv("SLUICE_SOFT_FAULTS", "profile=rxe\ncall=create_srq errno=ENOMEM", 1);
+    must(freopen("/dev/null", "w", stderr));
+    look(&attr, &traits);
+    must(strcmp(soft_profile()->name, "nic") == 0);
+    must(!soft_fault_active());
+    struct soft_plan_error error;
+    struct soft_plan *plan = soft_plan_parse("profile=iwarp", &error);
+    must(plan && !soft_fault_fits(plan, &error) && strstr(error.reason, "another profile"));
+    free(plan);
+    plan = soft_plan_parse("profile=nic\ncall=create_srq errno=ENOMEM", &error);
+    must(plan && soft_fault_fits(plan, &error));
+    free(plan);
+}
+
+static void a_plan_for_another_device_is_refused(void **state) {
+    (void)state;
+    in_a_process("nic", against_the_plan);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_profile_it_is_itself),
@@ -233,6 +278,8 @@ int main(void) {
         cmocka_unit_test(soft_roce_has_no_user_events_and_does_not_say_last_wqe),
         cmocka_unit_test(iwarp_has_connections_alone_and_neither_windows_nor_atomics),
         cmocka_unit_test(a_word_that_names_no_profile_is_refused_and_told_once),
+        cmocka_unit_test(a_plan_of_faults_may_say_it),
+        cmocka_unit_test(a_plan_for_another_device_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
