@@ -73,12 +73,13 @@ struct cm_listener *listener_take(sluice_node *node) {
 
 void listener_give_back(struct cm_listener *listener) {
     uint32_t next = (uint32_t)(atomic_load(&listener->word) >> 32) + 1;
-    place_let_go(listener->node, &listener->link);
+    sluice_node *node = listener->node; /* another's, as soon as the place is free */
+    place_let_go(node, &listener->link);
     keyring_drop(listener->link.keys);
     listener->link.keys = NULL;
-    pthread_mutex_lock(&listener->node->lock); /* nobody reads the link any more */
+    pthread_mutex_lock(&node->lock); /* nobody reads the link any more */
     atomic_store(&listener->word, (uint64_t)(next ? next : 1) << 32 | LISTENER_FREE);
-    pthread_mutex_unlock(&listener->node->lock);
+    pthread_mutex_unlock(&node->lock);
 }
 
 static bool is_stoppable(uint64_t word) {
