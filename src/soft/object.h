@@ -322,8 +322,8 @@ struct soft_qp {
     struct ibv_qp_init_attr init;
     struct soft_fault_qp fault;
     _Atomic uint32_t windows; /* bound on it */
-    uint64_t cm;              /* iWARP: the id that connects it, 0: none yet; control lock */
     _Atomic bool fell;        /* iWARP: went to ERR, and its connection has not heard of it */
+    uint64_t cm;              /* iWARP: the id that connects it, 0: none yet; control lock */
     bool stuck;               /* iWARP: a send was posted too early, and nothing goes any more */
     bool second;              /* iWARP: the listener's, which must hear before it speaks */
 
