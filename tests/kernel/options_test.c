@@ -37,7 +37,7 @@ static void connect_with(struct couple *c, const sluice_link_options *listening,
     echo_one(c);
 }
 
-/* On iWARP it is TCP that has a type of service and a timeout: queue pairs have none to look at. */
+/* On iWARP it is TCP that has a type of service and a timeout, and Soft-iWARP tells it neither. */
 static bool in_queue_pairs(void) {
     return !it_iwarp();
 }
