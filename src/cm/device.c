@@ -103,12 +103,17 @@ static void qp_failed(struct cm *cm, struct ibv_qp *qp, enum ibv_event_type type
     if (!s)
         return; /* left to the connector */
     bool access = type == IBV_EVENT_QP_ACCESS_ERR;
-    sluice_reason reason = access ? SLUICE_REASON_ACCESS : SLUICE_REASON_DEVICE_ERROR;
+    /* An iWARP device says so when the connection under a queue pair breaks while it sends. */
+    bool broke = type == IBV_EVENT_QP_FATAL && cm->node->traits.sent_is_local;
+    sluice_reason reason = access  ? SLUICE_REASON_ACCESS
+                           : broke ? SLUICE_REASON_PEER_LOST
+                                   : SLUICE_REASON_DEVICE_ERROR;
     if (access)
         atomic_store(&s->accessed,
                      true); /* for a loop that was told "lost" before this was known */
-    const char *what =
-        access ? "the peer accessed memory that it may not" : "the queue pair failed";
+    const char *what = access  ? "the peer accessed memory that it may not"
+                       : broke ? "the connection broke while something was sent"
+                               : "the queue pair failed";
     cm_fail(cm, &s->conn, reason, (uint32_t)type, "%s (event %d)", what, (int)type);
     if (s->conn.reported || s->conn.owner.state != CM_RELEASED)
         return;
