@@ -57,9 +57,13 @@ static int try(enum ibv_qp_state from, enum ibv_qp_state to, int mask) {
 
 /* Brings a's QP to a state by way of RESET. */
 static void bring_to(enum ibv_qp_state to) {
-    if (facts.sqd_ends_in_err && ct_state(a.qp) == IBV_QPS_SQD)
+    bool drains = facts.sqd_ends_in_err && ct_state(a.qp) == IBV_QPS_SQD;
+    if (drains)
         assert_int_equal(ct_to(&a, IBV_QPS_ERR), 0);
     assert_int_equal(ct_to(&a, IBV_QPS_RESET), 0);
+    struct ibv_wc flushed; /* on the way */
+    while (drains && ibv_poll_cq(a.rcq, 1, &flushed) + ibv_poll_cq(a.scq, 1, &flushed) > 0)
+        continue;
     if (to == IBV_QPS_RESET)
         return;
     assert_int_equal(try(IBV_QPS_RESET, IBV_QPS_INIT, CT_INIT_MASK), 0);
