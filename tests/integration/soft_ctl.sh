@@ -110,7 +110,7 @@ run ctl "$server" device remove
 check "device remove: status $status" [ "$status" = 0 ]
 run ctl "$server" status
 # The server may have given the device up by now.
-check "status behind a removal" grep -Eq 'sluice_soft0 removed|has no software device open|no process' \
+check "status behind a removal" grep -Eq 'sluice_soft0 removed|has (no software device open|closed its software device)|no process' \
     "$work/out" "$work/err"
 wait "$server" # nobody can reach it any more, and it hears of that
 status=$?

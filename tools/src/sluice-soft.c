@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -88,6 +89,14 @@ static void clean(char *text, size_t bytes) {
             text[i] = '?';
 }
 
+/* A process that is gone refuses nobody. */
+static bool may_ask(int pid) {
+    char path[32];
+    struct stat owner;
+    snprintf(path, sizeof path, "/proc/%d", pid);
+    return geteuid() == 0 || stat(path, &owner) != 0 || owner.st_uid == geteuid();
+}
+
 static int converse(int fd, int pid, const char *text, size_t length) {
     if (send(fd, text, length, MSG_NOSIGNAL) < 0)
         return tool_fail("process %d does not take the request: %s", pid, strerror(errno));
@@ -102,6 +111,8 @@ static int converse(int fd, int pid, const char *text, size_t length) {
         if (n == 0)
             return tool_fail("process %d does not answer", pid);
         ssize_t got = recv(fd, packet, sizeof packet, 0);
+        if (got <= 0 && may_ask(pid))
+            return tool_fail("process %d has closed its software device", pid);
         if (got <= 0)
             return tool_fail("process %d refuses: only its user and root may ask", pid);
         clean(packet + 1, (size_t)got - 1);
