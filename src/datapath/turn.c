@@ -149,6 +149,10 @@ static unsigned process_completions(struct sluice_loop *l) {
             l->wc_next++; /* forgotten */
         } else {
             struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)wc->wr_id;
+            if (unlikely(!msg->owner && !l->shared.sessions)) {
+                l->wc_next++; /* of a queue pair that was drained: its device was slow to tell */
+                continue;
+            }
             if (!msg->owner && !(msg->owner = shared_session(l, wc->qp_num))) {
                 l->wc_next++;
                 shared_stray(l, msg);
