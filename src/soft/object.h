@@ -326,6 +326,7 @@ struct soft_qp {
     uint64_t cm;              /* iWARP: the id that connects it, 0: none yet; control lock */
     bool stuck;               /* iWARP: a send was posted too early, and nothing goes any more */
     bool second;              /* iWARP: the listener's, which must hear before it speaks */
+    bool flush_late; /* iWARP: fell by itself, and the engine has not come to flush its receives */
 
     /* UC and UD */
     bool unreliable; /* constant: a send is done when it was handed over, or dropped */
@@ -460,6 +461,7 @@ void soft_qp_end(struct soft_qp *qp);
 bool soft_iwarp_may_speak(struct soft_qp *qp);
 /* What an application may change, which is next to nothing. 0 or an errno. */
 int soft_iwarp_modify(struct soft_qp *qp, const struct ibv_qp_attr *attr, int mask);
+void soft_iwarp_flush(struct soft_qp *qp); /* control lock: the receives of one that fell */
 
 /* qp.c, progress.c */
 void soft_qp_to_error(struct soft_qp *qp);  /* control lock: and flushed */

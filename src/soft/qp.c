@@ -237,12 +237,13 @@ fail:
  * Control lock. A poller of either CQ completes into both: only when the QP is in neither list are
  * its completions purged for good.
  */
+/* On an iWARP device what has completed stays, even of a queue pair that is no more. */
 static void leave_cqs(struct soft_qp *qp) {
     struct soft_cq *recv_cq = soft_cq_of(qp->ibv.recv_cq), *send_cq = soft_cq_of(qp->ibv.send_cq);
     soft_cq_remove_qp(recv_cq, qp, false);
     if (send_cq != recv_cq)
-        soft_cq_remove_qp(send_cq, qp, true);
-    soft_cq_remove_qp(recv_cq, qp, true);
+        soft_cq_remove_qp(send_cq, qp, !qp->iwarp);
+    soft_cq_remove_qp(recv_cq, qp, !qp->iwarp);
 }
 
 int soft_destroy_qp(struct ibv_qp *ibqp) {
@@ -269,6 +270,8 @@ int soft_destroy_qp(struct ibv_qp *ibqp) {
         soft_qp_kick(qp); /* the peer may sleep and wait for what will never be acknowledged */
     if (told && qp->attr.qp_access_flags & REMOTE)
         soft_touch_wait_qp(qp);
+    if (qp->iwarp)
+        soft_iwarp_flush(qp);
     leave_cqs(qp);
     soft_mw_forget(qp);
     soft_link_close(qp);
@@ -379,7 +382,9 @@ static void link_show(struct soft_qp *qp) {
 
 void soft_qp_to_error(struct soft_qp *qp) {
     spin_lock(&qp->lock);
+    bool fell = qp->state == IBV_QPS_ERR;
     soft_qp_fail(qp);
+    qp->flush_late &= fell;
     spin_unlock(&qp->lock);
     soft_qp_kick(qp);
     if (qp->attr.qp_access_flags & REMOTE)

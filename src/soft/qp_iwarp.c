@@ -56,6 +56,17 @@ void soft_qp_end(struct soft_qp *qp) {
 }
 
 /*
+ * A queue pair that falls, by the peer's doing or its own, is in ERR at once; its receives come back when the
+ * kernel's thread for the connection comes to it, or it is destroyed. Only modify_qp() flushes before it returns.
+ */
+void soft_iwarp_flush(struct soft_qp *qp) {
+    spin_lock(&qp->lock);
+    qp->flush_late = false;
+    spin_unlock(&qp->lock);
+    soft_qp_progress(qp);
+}
+
+/*
  * RTR and RTS of a queue pair that the connection moved there already, and RTR before that, change nothing;
  * RTS without a connection is impossible.
  */

@@ -32,6 +32,7 @@ void soft_qp_fail(struct soft_qp *qp) {
         atomic_store_explicit(&tx->tx.down, 1, memory_order_release);
     if (qp->iwarp) { /* its connection ends with it; the engine tells */
         st(qp->fell, true);
+        qp->flush_late = true;
         st(qp->need_tick, true);
         soft_tick_want();
     }
@@ -78,7 +79,7 @@ bool soft_flush(struct soft_qp *qp, struct sink *sink) {
         }
         return true;
     }
-    while (qp->rq.head != qp->rq.tail) {
+    while (qp->rq.head != qp->rq.tail && !qp->flush_late) {
         if (!room_to_flush(sink, qp->ibv.recv_cq))
             return false;
         struct ibv_wc wc = error_wc(qp, rqe_head(&qp->rq)->wr_id, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV);

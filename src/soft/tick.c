@@ -118,6 +118,7 @@ static void on_tick(struct soft_timer *t) {
             if (qp && ld(qp->fell)) {
                 st(qp->fell, false);
                 cm_mpa_qp_down(qp);
+                soft_iwarp_flush(qp);
             }
             if (qp && ld(qp->need_tick)) {
                 again |= soft_qp_tick(qp, now);
