@@ -265,6 +265,21 @@ bool receive_prime(struct sluice_loop *l, struct session *s) {
     return true;
 }
 
+bool receive_is_out(struct session *s, const struct sluice_msg *msg) {
+    struct receive_queue *q = &s->own;
+    if (!q->trail)
+        return false;
+    uint32_t oldest = (q->trail_next + q->depth - q->posted % q->depth) % q->depth;
+    for (uint32_t i = 0, at = oldest; i < q->posted; i++, at = at + 1 < q->depth ? at + 1 : 0) {
+        if (q->trail[at] != msg)
+            continue;
+        q->trail[at] = q->trail[oldest]; /* mostly itself: receives complete in order */
+        q->trail[oldest] = (struct sluice_msg *)(uintptr_t)msg;
+        return true;
+    }
+    return false;
+}
+
 void receive_swallowed(struct sluice_loop *l, struct session *s) {
     struct receive_queue *q = &s->own;
     while (q->trail && q->posted > 0) {

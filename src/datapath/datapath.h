@@ -80,6 +80,8 @@ void receive_repost(struct sluice_loop *l, struct session *s);
 void receive_drop(struct sluice_loop *l, struct session *s);
 /* The queue pair is in ERR and its completions are back: receives that it will never give back. */
 void receive_swallowed(struct sluice_loop *l, struct session *s);
+/* Where there is a trail: whether the device has it; if so, it counts as the oldest from here on. */
+bool receive_is_out(struct session *s, const struct sluice_msg *msg);
 /* Tries again later, when there may be memory. */
 void want_retry(struct sluice_loop *l, struct session *s);
 /* A buffer in which a message of this size is received; NULL: no memory now. */
@@ -137,6 +139,11 @@ unsigned shared_settle(struct sluice_loop *l);
 /* Any queue pair: it is settled when the CQ was found empty once from now on; and that is over. */
 void shared_await(struct sluice_loop *l, struct session *s);
 void shared_unsettle(struct sluice_loop *l, struct session *s);
+
+/* One that is or was the device's, of which there may be completions. */
+static inline bool session_has_qp(const struct session *s) {
+    return s->qp || s->qp_ended;
+}
 
 static inline bool wants_receives(const struct session *s) {
     return s->qp && s->state < SESSION_DRAINING;

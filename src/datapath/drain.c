@@ -3,9 +3,12 @@
  * drain.c - the last of a queue pair: into ERR, its completions back, destroyed.
  *
  * What is flushed gives buffers and messages back. Where receives are shared, the device says when the
- * queue pair takes no more of them. Where a device is silent in ERR, what it had before has completed when the
- * queue pair is in ERR, so one poll that finds the CQ empty ends it: what is left then was posted too late and
- * will not come. A device that does not flush is not waited for for ever.
+ * queue pair takes no more of them. A device that does not flush is not waited for for ever.
+ *
+ * Where a device is silent in ERR, what was posted there never comes back, and what was posted before may come
+ * late when the queue pair fell by itself. So the queue pair is destroyed first: the device is done with its
+ * buffers then, all that it will ever tell is in the CQ, which keeps it, and one poll that finds the CQ empty
+ * ends it.
  *
  * A queue pair that a try of a dial has used up goes the same way while its session opens (renewing).
  *
@@ -28,20 +31,27 @@ static bool said_bye(const struct session *s) {
 }
 
 /* Destroyed, or left to whoever connects with it still (cm/connector.c). */
-static void part_with_qp(struct sluice_loop *l, struct session *s) {
+static void let_qp_go(struct sluice_loop *l, struct session *s) {
     struct cm_conn *conn = &s->conn;
     int error = 0;
-    if (s->rq->srq)
-        shared_leave(l, s, s->settled);
-    else
-        shared_unsettle(l, s);
     if (conn->qp_left && !conn->left_qp)
         conn->left_qp = s->qp;
     else
         error = s->node->fabric->destroy_qp(s->qp);
     if (error != 0)
         node_log(l->node, SLUICE_LOG_ERROR, "a queue pair cannot be destroyed: errno %d", error);
-    s->qp = NULL;
+    s->qp = s->own.qp = NULL;
+    s->qp_ended = true;
+}
+
+static void part_with_qp(struct sluice_loop *l, struct session *s) {
+    if (s->rq->srq)
+        shared_leave(l, s, s->settled);
+    else
+        shared_unsettle(l, s);
+    if (s->qp)
+        let_qp_go(l, s);
+    s->qp_ended = false;
     l->cq_used -= s->cq_share;
 }
 
@@ -55,7 +65,7 @@ static void free_queues(struct session *s) {
 static void drained(struct sluice_loop *l, struct session *s) {
     if (s->doubtful && s->reason == SLUICE_REASON_PEER_LOST && said_bye(s))
         close_settle(s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
-    if (s->qp)
+    if (session_has_qp(s))
         part_with_qp(l, s);
     s->state = SESSION_DRAINED;
     s->deadline_ns = 0;
@@ -107,11 +117,14 @@ static bool is_silent(const struct session *s) {
 /* The QP into ERR. What it is waited for behind: a marker, or an empty poll; without sends, nothing. */
 static void end_qp(struct sluice_loop *l, struct session *s) {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-    bool ended = session_modify(s, &attr, IBV_QP_STATE);
-    if (is_silent(s))
+    bool ended = s->qp && session_modify(s, &attr, IBV_QP_STATE);
+    if (is_silent(s)) {
+        if (s->qp)
+            let_qp_go(l, s);
         shared_await(l, s);
-    else if (!s->renewing && !(ended && send_marker(l, s)))
+    } else if (!s->renewing && !(ended && send_marker(l, s))) {
         send_abandon(l, s, SLUICE_EUNKNOWN);
+    }
     give_time(l, s);
 }
 
@@ -124,7 +137,7 @@ void drain_begin(struct sluice_loop *l, struct session *s) {
 void session_drain(struct sluice_loop *l, struct session *s) {
     s->state = SESSION_DRAINING;
     s->renewing = false;
-    if (!s->qp) {
+    if (!session_has_qp(s)) {
         drained(l, s);
         return;
     }

@@ -100,7 +100,7 @@ void loop_let_go(struct sluice_loop *l) {
     if (l->cq == &no_cq)
         return;
     for (struct session *s = l->sessions; s; s = s->next)
-        if (s->qp)
+        if (session_has_qp(s))
             return;
     close_cq(l);
 }
@@ -222,6 +222,7 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
         goto close_rx_cache;
     }
     shared_open(l);
+    l->flushes_twice = n->traits.flushes_twice;
     l->stats = &n->stats.page->loops[l->index];
     loop_clear_stats(l);
     loop_set_cpu(l, cpu);

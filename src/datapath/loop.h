@@ -102,16 +102,17 @@ struct sluice_loop {
     sluice_event *out; /* the caller's array */
     uint32_t out_count, out_max;
     uint32_t lent_count;
-    bool discard;      /* seized: events go nowhere */
-    bool mute;         /* being cared for: events wait for the thread that polls */
-    bool lost;         /* the device is gone: once no QP is left, so is the CQ */
-    bool unheard;      /* the same, and its listeners may have to be told of */
-    bool totals_moved; /* since they were published */
-    bool unpacking;    /* the message being delivered is not the last of its frame */
-    bool worked;       /* a turn found something since span_ns */
-    uint32_t handled;  /* handlers called since the poll began */
-    uint64_t now_ns;   /* last time read */
-    uint64_t span_ns;  /* see loop_span(); 0: no span begun */
+    bool discard;       /* seized: events go nowhere */
+    bool mute;          /* being cared for: events wait for the thread that polls */
+    bool lost;          /* the device is gone: once no QP is left, so is the CQ */
+    bool unheard;       /* the same, and its listeners may have to be told of */
+    bool totals_moved;  /* since they were published */
+    bool flushes_twice; /* constant: the device does (fabric.h) */
+    bool unpacking;     /* the message being delivered is not the last of its frame */
+    bool worked;        /* a turn found something since span_ns */
+    uint32_t handled;   /* handlers called since the poll began */
+    uint64_t now_ns;    /* last time read */
+    uint64_t span_ns;   /* see loop_span(); 0: no span begun */
     uint64_t next_deadline_ns;
     uint64_t grant_look_ns; /* the same of grant.c */
     uint64_t look_ns;       /* of keepalive.c: the next look at the sessions; UINT64_MAX: none */

@@ -184,7 +184,7 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
     session_attach(l, s);
     if (s->state != SESSION_OPENING)
         return;
-    if (s->qp) { /* the next try; session_renewed() */
+    if (session_has_qp(s)) { /* the next try; session_renewed() */
         drain_begin(l, s);
         return;
     }

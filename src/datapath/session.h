@@ -284,6 +284,7 @@ struct session {
     uint32_t recall, returned; /* credits the peer was asked to keep; or that I was; 0: none */
     uint64_t grant_ns;         /* when it was looked at last */
     bool heard;                /* the queue pair can receive: frames may have come */
+    bool qp_ended;             /* drain.c: the QP is gone, its completions are still to be polled */
     bool last, settled;        /* it takes no more shared receives; their completions were polled */
     uint32_t last_poll;        /* the poll before that was known */
     _Atomic uint32_t shown_kept, shown_granted; /* for any thread */

@@ -136,6 +136,15 @@ static inline void look_ahead(struct sluice_loop *l) {
         __builtin_prefetch((const char *)s + (size_t)i * 64);
 }
 
+/*
+ * Where the device may tell of a receive twice (traits.flushes_twice): not of one that it has. It completed
+ * before, and its buffer has been nobody's or another's since.
+ */
+static bool is_told_again(const struct sluice_msg *msg, const struct ibv_wc *wc) {
+    struct session *s = msg->owner;
+    return !s || s->conn.qp_num != wc->qp_num || !receive_is_out(s, msg);
+}
+
 /* Looks at polled completions until the caller's array is full; the rest waits. */
 static unsigned process_completions(struct sluice_loop *l) {
     unsigned count = 0;
@@ -149,8 +158,8 @@ static unsigned process_completions(struct sluice_loop *l) {
             l->wc_next++; /* forgotten */
         } else {
             struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)wc->wr_id;
-            if (unlikely(!msg->owner && !l->shared.sessions)) {
-                l->wc_next++; /* of a queue pair that was drained: its device was slow to tell */
+            if (unlikely(l->flushes_twice) && is_told_again(msg, wc)) {
+                l->wc_next++;
                 continue;
             }
             if (!msg->owner && !(msg->owner = shared_session(l, wc->qp_num))) {

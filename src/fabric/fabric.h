@@ -51,7 +51,9 @@ struct hwloc_bitmap_s;
  * dialer_first: the listener must not send before something came of the dialer.
  * first_may_stick: that may be looked at only when more comes of the dialer.
  * connect_blocks: connect does, and so does destroying its id or QP until the answer is there.
- * silent_in_err: what is posted in ERR never completes; what was posted before had when ERR was set.
+ * silent_in_err: what is posted in ERR never completes; what was posted before may, late, until the QP is
+ * destroyed; and its completions outlive it.
+ * flushes_twice: a receive may complete again when its QP falls.
  * sends_in_place: a send that is not signalled may be read later than one behind it completes.
  * sent_is_local: a SEND or WRITE completes when this side has sent it; only a READ's answer proves more.
  * sink_is_target: the memory a READ goes to needs REMOTE_WRITE.
@@ -61,7 +63,7 @@ struct fabric_traits {
     bool drains_shared, exact_windows;
 
     bool answer_is_up, dialer_first, first_may_stick, connect_blocks;
-    bool silent_in_err, sends_in_place, sent_is_local, sink_is_target, no_immediate;
+    bool silent_in_err, flushes_twice, sends_in_place, sent_is_local, sink_is_target, no_immediate;
 };
 
 struct fabric_ops {

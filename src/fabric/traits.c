@@ -25,6 +25,7 @@ void fabric_traits_of(enum ibv_transport_type transport, const struct ibv_device
         .connect_blocks = iwarp,
         .first_may_stick = soft_iwarp,
         .silent_in_err = soft_iwarp,
+        .flushes_twice = soft_iwarp,
         .sends_in_place = soft_iwarp,
         .sent_is_local = iwarp,
         .sink_is_target = iwarp,

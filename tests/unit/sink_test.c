@@ -102,12 +102,54 @@ static void only_what_has_a_tag_is_confirmed(void **state) {
     memory_close(&m);
 }
 
+/* As if the device told of this receive now, once more. */
+static void tell_again(struct side *side, struct sluice_msg *msg, uint32_t qp_num) {
+    struct sluice_loop *l = side->loop;
+    assert_int_equal(l->wc_next, l->wc_count);
+    l->wc[0] =
+        (struct ibv_wc){.wr_id = (uintptr_t)msg, .qp_num = qp_num, .status = IBV_WC_WR_FLUSH_ERR};
+    l->wc_next = 0;
+    l->wc_count = 1;
+}
+
+/* Of one that completed and is nobody's; that another session has; that this session has posted again. */
+static void a_receive_that_is_told_of_twice_counts_once(void **state) {
+    (void)state;
+    struct memory m;
+    opened(&m);
+    struct session *s = pair_session(&m.pair.a);
+    struct receive_queue *q = &s->own;
+    assert_true(q->posted > 0 && q->posted < q->depth);
+    struct sluice_msg *msg = q->trail[q->trail_next ? q->trail_next - 1 : q->depth - 1];
+    uint32_t posted = q->posted, number = s->conn.qp_num;
+    tell_again(&m.pair.a, msg, number + 1); /* it was posted anew, elsewhere */
+    for (unsigned i = 0; i < 3; i++)
+        pair_turn(&m.pair);
+    assert_int_equal(q->posted, posted);
+    msg = NULL;
+    assert_int_equal(sluice_alloc(m.pair.a.node, 100, &msg), 0); /* of nobody */
+    tell_again(&m.pair.a, msg, number);
+    for (unsigned i = 0; i < 3; i++)
+        pair_turn(&m.pair);
+    msg->owner = s; /* it was this one's, and is not out */
+    tell_again(&m.pair.a, msg, number);
+    for (unsigned i = 0; i < 3; i++)
+        pair_turn(&m.pair);
+    assert_int_equal(q->posted, posted);
+    msg->owner = NULL;
+    sluice_free(msg);
+    assert_int_equal(pair_send(&m.pair.b, 100, 1, NULL), 0);
+    pair_expect(&m.pair, &m.pair.a, SLUICE_MESSAGE);
+    memory_close(&m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_get_that_nothing_can_be_registered_for_is_enomem),
         cmocka_unit_test(a_large_get_goes_on_with_what_comes_back),
         cmocka_unit_test(a_put_that_was_refused_is_not_done),
         cmocka_unit_test(only_what_has_a_tag_is_confirmed),
+        cmocka_unit_test(a_receive_that_is_told_of_twice_counts_once),
     };
     setenv("SLUICE_SOFT_PROFILE", "iwarp", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
