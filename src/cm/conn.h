@@ -118,6 +118,9 @@ struct cm_conn {
     /* dialer: its tries (retry.c) */
     struct cm_failure last; /* the failure to report when time runs out; reason NONE: none yet */
     uint64_t step_ns;       /* end of the pause, or of this candidate's share; 0: none */
+    uint64_t search_ns;     /* ADDRESSING: until when the address is looked for */
+    uint64_t slice_ns;      /* since when the kernel does */
+    uint32_t slice_ms;      /* for how long it does this time */
     uint64_t pause_ns;      /* middle of the next pause */
     uint8_t candidate;      /* the one being tried */
     bool may_pass;          /* a failure of this round was one that may pass */

@@ -24,6 +24,8 @@
 #define PAUSE_FIRST_NS 20000000ull
 #define PAUSE_LAST_NS 2000000000ull
 #define UNLIMITED_MS 10000 /* for one step of a dial without a deadline */
+#define SLICE_FIRST_MS 50  /* of looking for an address */
+#define SLICE_LAST_MS 1000
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
@@ -82,8 +84,34 @@ static void address_failed(struct cm *cm, struct cm_conn *conn, int error) {
                                   : strerror(error));
 }
 
+/*
+ * Linux 7.x may look at a neighbour that has answered only when the time it was given is over. So it is given
+ * little at first, and asked again: its own questions to the neighbour go on meanwhile.
+ */
+static bool search(struct cm *cm, struct cm_conn *conn) {
+    union cm_address *address = &conn->candidates[conn->candidate];
+    uint64_t left = conn->search_ns > cm->now_ns ? (conn->search_ns - cm->now_ns) / 1000000 : 0;
+    int ms = left < 1 ? 1 : left < conn->slice_ms ? (int)left : (int)conn->slice_ms;
+    conn->slice_ns = cm->now_ns;
+    return cm->node->fabric->resolve_addr(conn->owner.id, NULL, &address->any, ms) == 0;
+}
+
+static bool slice_is_over(const struct cm *cm, const struct cm_conn *conn) {
+    return cm->now_ns - conn->slice_ns >= conn->slice_ms * 1000000ull &&
+           cm->now_ns + 1000000 <= conn->search_ns;
+}
+
 void cm_on_addr_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
-    address_failed(cm, (struct cm_conn *)(void *)owner, (int)cm_code(event->status));
+    struct cm_conn *conn = (struct cm_conn *)(void *)owner;
+    int error = (int)cm_code(event->status);
+    cm->now_ns = env_now(&cm->node->env);
+    if (error == ETIMEDOUT && slice_is_over(cm, conn)) {
+        conn->slice_ms = conn->slice_ms < SLICE_LAST_MS / 2 ? conn->slice_ms * 2 : SLICE_LAST_MS;
+        if (search(cm, conn))
+            return;
+        error = errno;
+    }
+    address_failed(cm, conn, error);
 }
 
 static void try_candidate(struct cm *cm, struct cm_conn *conn) {
@@ -108,8 +136,10 @@ static void try_candidate(struct cm *cm, struct cm_conn *conn) {
     if (!cm_conn_options(cm, conn))
         return;
     /* A little less than there is: ADDR_ERROR says more than our own deadline would. */
-    int ms = cm_milliseconds(cm, conn);
-    if (fabric->resolve_addr(conn->owner.id, NULL, &address->any, ms - ms / 8) != 0)
+    uint64_t time = (uint64_t)cm_milliseconds(cm, conn) * 1000000;
+    conn->search_ns = cm->now_ns + time - time / 8;
+    conn->slice_ms = SLICE_FIRST_MS;
+    if (!search(cm, conn))
         address_failed(cm, conn, errno);
 }
 

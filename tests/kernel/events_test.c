@@ -141,7 +141,7 @@ static void an_address_nobody_has_is_unreachable(void **state) {
     assert_int_equal(note.info.cm_event, RDMA_CM_EVENT_ADDR_ERROR);
     assert_int_equal(note.info.cm_status, -(int)note.event.vendor);
     assert_uint_in_range(sluice_now() - start, 0, 10000 * MS);
-    assert_int_equal(cm_events("ADDR_ERROR"), 1);
+    assert_uint_in_range(cm_events("ADDR_ERROR"), 1, 16); /* one for each slice of the time */
     side_close(&side, 0);
 }
 
@@ -203,8 +203,8 @@ static void closing_does_not_wait_for_a_black_hole(void **state) {
     neighbour_gone(MUTE_HOST);
     must(command("ip", "addr", "add", MUTE_HOST "/24", "dev", guest_setting("KERNEL_NET_A")) == 0);
     struct guest_level now = guest_level();
-    for (until = sluice_now() + LIMIT_NS; now.threads > guest_before.threads ||
-                                          now.fds > guest_before.fds;) {
+    for (until = sluice_now() + LIMIT_NS;
+         now.threads > guest_before.threads || now.fds > guest_before.fds;) {
         must(sluice_now() < until);
         now = guest_level();
     }

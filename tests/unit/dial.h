@@ -30,6 +30,7 @@ static struct {
     const char *always; /* the fault of every try beyond the script */
     const char *script[DIALER_TRIES];
     unsigned scripted;
+    bool slow;           /* looking for an address takes all the time it is given */
     unsigned other_port; /* this try is behind another port of the device */
     struct sockaddr_storage names[32];
     unsigned name_count;
@@ -37,6 +38,7 @@ static struct {
     unsigned tries, connects, qps;
     _Atomic unsigned lookups;
     char tried[DIALER_TRIES][64];
+    int times[DIALER_TRIES]; /* ms, to look for an address */
     struct record_req reqs[DIALER_TRIES];
 } dialer;
 
@@ -86,8 +88,12 @@ static void dialer_plan(const char *fault) {
 static int dialer_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockaddr *dst,
                                int ms) {
     unsigned i = dialer.tries++;
-    if (i < DIALER_TRIES)
+    if (i < DIALER_TRIES) {
         address_format(dst, dialer.tried[i]);
+        dialer.times[i] = ms;
+    }
+    if (dialer.slow)
+        dialer.now_ns += (uint64_t)ms * 1000000;
     dialer_plan(i < dialer.scripted ? dialer.script[i] : dialer.always);
     return soft_resolve_addr(id, src, dst, ms);
 }
@@ -168,7 +174,8 @@ PAIR_UNUSED static void dialer_names(const char *const *names) {
 }
 
 /* Dials that name at the listener's port. */
-PAIR_UNUSED static void dialer_dial(struct pair *p, const char *name, const sluice_link_options *given) {
+PAIR_UNUSED static void dialer_dial(struct pair *p, const char *name,
+                                    const sluice_link_options *given) {
     char address[64];
     memcpy(address, p->address, sizeof address);
     snprintf(p->address, sizeof p->address, "%.40s%.8s", name, strrchr(address, ':'));

@@ -497,6 +497,45 @@ static void an_address_that_does_not_answer_has_its_share_of_the_time(void **sta
     pair_close(&p);
 }
 
+#define NOBODY_ANSWERS "id=* resolve_addr=* event=ADDR_ERROR status=-110"
+
+/* A kernel that sees a neighbour's answer when the time it was given is over, and not before. */
+static void an_address_is_asked_for_in_short_slices(void **state) {
+    (void)state;
+    struct pair p;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer.slow = true;
+    dialer_script((const char *[]){NOBODY_ANSWERS, NOBODY_ANSWERS, NULL});
+    uint64_t start = dialer.now_ns;
+    pair_dial(&p, PAIR_LINK(.timeout_ns = 10000000000));
+    pair_expect(&p, &p.b, SLUICE_UP);
+    assert_int_equal(dialer.tries, 3); /* of the kernel; the dialer's own is the first */
+    assert_int_equal(dialer_info(&p).tries, 1);
+    for (unsigned i = 1; i < 3; i++)
+        assert_int_equal(dialer.times[i], 2 * dialer.times[i - 1]);
+    assert_uint_in_range(dialer.now_ns - start, 1, 1000000000);
+    pair_close(&p);
+}
+
+static void an_address_nobody_has_is_looked_for_as_long_as_there_is_time(void **state) {
+    (void)state;
+    struct pair p;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer.slow = true;
+    dialer.always = NOBODY_ANSWERS;
+    uint64_t start = dialer.now_ns;
+    pair_dial(&p, PAIR_LINK(.timeout_ns = 4000000000, .flags = SLUICE_ONCE));
+    sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+    assert_int_equal(event.reason, SLUICE_REASON_UNREACHABLE);
+    assert_int_equal(event.vendor, ETIMEDOUT);
+    assert_int_equal(dialer_info(&p).tries, 1);
+    assert_uint_in_range(dialer.now_ns - start, 3000000000, 4000000000);
+    assert_uint_in_range(dialer.tries, 5, DIALER_TRIES);
+    for (unsigned i = 0; i < dialer.tries; i++)
+        assert_uint_in_range(dialer.times[i], 1, 1000);
+    pair_close(&p);
+}
+
 static void without_a_deadline_a_dial_goes_on(void **state) {
     (void)state;
     struct pair p;
@@ -631,6 +670,8 @@ int main(void) {
         cmocka_unit_test(the_deadline_bounds_all_tries_and_carries_the_last_reason),
         cmocka_unit_test(a_first_try_without_an_answer_is_a_timeout),
         cmocka_unit_test(an_address_that_does_not_answer_has_its_share_of_the_time),
+        cmocka_unit_test(an_address_is_asked_for_in_short_slices),
+        cmocka_unit_test(an_address_nobody_has_is_looked_for_as_long_as_there_is_time),
         cmocka_unit_test(without_a_deadline_a_dial_goes_on),
         cmocka_unit_test(hanging_up_while_pausing_or_trying_ends_at_once),
         cmocka_unit_test(closing_the_node_ends_a_pause),
