@@ -8,7 +8,7 @@
  */
 #include "guest.h"
 
-enum { SESSIONS = 20 };
+enum { SESSIONS = 100 };
 #define REMOVAL_NS (5000 * MS)
 
 static const char *device, *interface;
@@ -67,7 +67,7 @@ static void expect_dead_node(struct side *side) {
 
 /* ---- sessions ------------------------------------------------------------------------------------ */
 
-static void twenty_sessions_end_and_the_device_goes(void **state) {
+static void a_hundred_sessions_end_and_the_device_goes(void **state) {
     struct couple c;
     unsigned closed = 0;
     connect_many(&c, handlers_of(state));
@@ -243,7 +243,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         BOTH(an_idle_node_lets_go),
         BOTH(listeners_let_go_and_are_told_of),
-        BOTH(twenty_sessions_end_and_the_device_goes),
+        BOTH(a_hundred_sessions_end_and_the_device_goes),
         REMOVAL_TEST(nobody_polls_and_the_device_goes_all_the_same, "polled", 0),
         BOTH(traffic_ends_and_the_device_goes),
         BOTH(an_undecided_request_and_a_dial_under_way_let_go),
