@@ -301,6 +301,19 @@ void session_access_error(struct sluice_loop *l, struct session *s, const struct
     session_close(l, s, SLUICE_REASON_ACCESS, (uint32_t)wc->status, NULL);
 }
 
+/*
+ * When a process is killed, the kernel may take its memory from the device before its queue pairs: an honest
+ * peer's end looks like this now and then, and no later word tells it from a key that never was one.
+ */
+void session_withdrawn(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc) {
+    if (s->state >= SESSION_RELEASED)
+        return;
+    note_cause(s, -1, 0, (int32_t)wc->status);
+    s->doubtful = s->reason == SLUICE_REASON_NONE;
+    session_close(l, s, SLUICE_REASON_PEER_LOST, (uint32_t)wc->status,
+                  "the peer's memory of a large message is gone");
+}
+
 /* ---- progress -------------------------------------------------------------------------------- */
 
 void session_part(struct sluice_loop *l, struct session *s) {

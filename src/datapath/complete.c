@@ -150,11 +150,12 @@ void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
                 retire(l, s, SLUICE_EUNKNOWN);
     }
     retire_many(l, s, ahead);
-    bool one_sided =
-        (s->sq[s->sq_head & s->sq_mask].bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK) == SQ_ONE_SIDED;
+    unsigned what = s->sq[s->sq_head & s->sq_mask].bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK;
     retire(l, s, wc_outcome(s, wc->status));
-    if (unlikely(wc->status == IBV_WC_REM_ACCESS_ERR && one_sided))
+    if (unlikely(wc->status == IBV_WC_REM_ACCESS_ERR && what == SQ_ONE_SIDED))
         session_access_error(l, s, wc);
+    else if (unlikely(wc->status == IBV_WC_REM_ACCESS_ERR && what == SQ_RENDEZVOUS))
+        session_withdrawn(l, s, wc);
     else if (unlikely(wc->status != IBV_WC_SUCCESS))
         session_wc_error(l, s, wc);
     else if (unlikely(s->confirms))

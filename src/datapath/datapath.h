@@ -433,6 +433,8 @@ void session_refused(struct sluice_loop *l, struct session *s, const struct reco
 void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc);
 /* The peer's device did not allow an operation of the application. */
 void session_access_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc);
+/* The same of a large message that was announced, or of the memory for one. */
+void session_withdrawn(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc);
 /* A completion came back while leaving or draining: on to the next step if it was the last. */
 void session_progress(struct sluice_loop *l, struct session *s);
 /* The session waits for a thread that is inside of a call: looked at again every turn. */

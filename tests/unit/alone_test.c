@@ -71,11 +71,29 @@ static void what_the_option_says_holds_for_one_alone_too(void **state) {
     pair_close(&p);
 }
 
+/* As a kernel does with a killed process, whose memory goes before its queue pairs. */
+static void memory_that_goes_before_it_was_read_is_the_peers_end(void **state) {
+    (void)state;
+    struct pair p;
+    opened(&p, BYTES - 1);
+    assert_int_equal(pair_send(&p.b, BYTES, 0, NULL), 0);
+    while (announced(&p) == 0)
+        assert_int_equal(sluice_poll(p.b.loop, NULL, 0, 0), 0);
+    for (unsigned i = 0; i < NUMBERS; i++)
+        window_free(p.b.node, &pair_session(&p.b)->rendezvous->out[i].window);
+    sluice_event event = pair_expect(&p, &p.a, SLUICE_CLOSED);
+    assert_int_equal(event.reason, SLUICE_REASON_PEER_LOST);
+    assert_int_equal(event.vendor, IBV_WC_REM_ACCESS_ERR);
+    pair_expect(&p, &p.b, SLUICE_CLOSED);
+    pair_close(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_large_message_alone_goes_in_frames),
         cmocka_unit_test(large_messages_together_go_by_rendezvous),
         cmocka_unit_test(what_the_option_says_holds_for_one_alone_too),
+        cmocka_unit_test(memory_that_goes_before_it_was_read_is_the_peers_end),
     };
     setenv("SLUICE_SOFT_PROFILE", "rxe", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
