@@ -8,7 +8,7 @@
  */
 #include "guest.h"
 
-enum { SESSIONS = 100 };
+enum { SESSIONS = 20, HUNDRED = 100 };
 #define REMOVAL_NS (5000 * MS)
 
 static const char *device, *interface;
@@ -38,9 +38,9 @@ static void expect_all_closed(struct side *side, unsigned left) {
     side_expect_nothing(side);
 }
 
-static void connect_many(struct couple *c, bool handlers) {
+static void connect_many(struct couple *c, bool handlers, unsigned count) {
     couple_open(c, handlers, NULL);
-    for (unsigned i = 0; i < SESSIONS; i++) {
+    for (unsigned i = 0; i < count; i++) {
         couple_connect(c, &(sluice_link_options){.credits = 8});
         must(side_send(&c->b, c->at_b, 100, i, 0) == 0);
         struct note note = side_expect(&c->a, SLUICE_MESSAGE);
@@ -70,12 +70,12 @@ static void expect_dead_node(struct side *side) {
 static void a_hundred_sessions_end_and_the_device_goes(void **state) {
     struct couple c;
     unsigned closed = 0;
-    connect_many(&c, handlers_of(state));
+    connect_many(&c, handlers_of(state), HUNDRED);
     sluice_msg *kept;
     must(sluice_alloc(c.b.node, 1000, &kept) == 0);
     removed_in_time(device_removal(device), &c.b, &closed);
-    expect_all_closed(&c.b, SESSIONS - closed);
-    expect_all_closed(&c.a, SESSIONS);
+    expect_all_closed(&c.b, HUNDRED - closed);
+    expect_all_closed(&c.a, HUNDRED);
     side_expect_listeners_lost(&c.a, 1);
     assert_int_equal(sluice_listener_port(c.listener), SLUICE_EDEVICE);
     it_fill(kept, 1); /* messages outlive the device, not their node */
@@ -89,7 +89,7 @@ static void a_hundred_sessions_end_and_the_device_goes(void **state) {
 static void nobody_polls_and_the_device_goes_all_the_same(void **state) {
     (void)state;
     struct couple c;
-    connect_many(&c, false);
+    connect_many(&c, false, SESSIONS);
     /* Sends whose outcome nobody has fetched, and a message that is still borrowed. */
     must(side_send(&c.b, c.at_b, 5000, 7, 77) == 0);
     removed_in_time(device_removal(device), NULL, NULL);
@@ -196,7 +196,7 @@ static void the_only_device_goes_too(void **state) {
     unsigned closed = 0;
     const char *other = guest_setting("SLUICE_DEVICE_2");
     must(command("rdma", "link", "del", other) == 0);
-    connect_many(&c, handlers_of(state));
+    connect_many(&c, handlers_of(state), SESSIONS);
     removed_in_time(device_removal(device), &c.b, &closed);
     expect_all_closed(&c.b, SESSIONS - closed);
     expect_all_closed(&c.a, SESSIONS);
@@ -219,7 +219,7 @@ static void a_device_that_comes_back_is_used_and_nothing_is_left(void **state) {
         struct couple c;
         unsigned closed = 0;
         device_add(device, interface);
-        connect_many(&c, handlers_of(state));
+        connect_many(&c, handlers_of(state), SESSIONS);
         removed_in_time(device_removal(device), &c.b, &closed);
         expect_all_closed(&c.b, SESSIONS - closed);
         expect_all_closed(&c.a, SESSIONS);
