@@ -188,7 +188,7 @@ SLUICE_API int sluice_registration_get_info(sluice_node *n, sluice_registration_
  * The answer to SLUICE_LARGE, during the event or later: the message goes to `offset` of my region,
  * and its SLUICE_MESSAGE has msg NULL, the token, and its size as value. r NULL: it goes to memory of
  * the node after all. Until the answer later messages of the session wait. The region's bytes belong to
- * the library until MESSAGE or CLOSED. EINVAL: no such token, out of range, answered before, or
+ * the library until MESSAGE or CLOSED, and may be overwritten with zeros. EINVAL: no such token, out of range, answered before, or
  * the region is being closed. For
  * sessions on the calling thread's loop only.
  */

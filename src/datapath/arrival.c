@@ -155,7 +155,7 @@ static bool find_memory(struct sluice_loop *l, struct session *s, struct arrival
     if (r->landing_bytes > 0 && (a->bytes > s->link_config.window_bytes ||
                                  r->landing_bytes > s->link_config.window_bytes - a->bytes))
         return false; /* what is delivered makes the session dirty */
-    a->landing = landing_get(l, a->bytes);
+    a->landing = landing_for(l, s, a->bytes, &a->old);
     if (a->landing) {
         r->landing_bytes += a->bytes;
         return true;
@@ -187,6 +187,29 @@ void arrival_let_go(struct sluice_loop *l, struct session *s, struct arrival *a)
         region_drop(a->region);
     a->landing = NULL;
     a->region = NULL;
+}
+
+/*
+ * WRITE: nobody proves that all of it was written, so nothing of others may lie there. What the application
+ * chose it may have written into itself: all of that. False: the rest in the next turn.
+ */
+static bool wipe(struct sluice_loop *l, struct session *s, struct arrival *a, uint32_t *left) {
+    uint32_t lkey;
+    uint8_t *at = place_of(a, &lkey);
+    uint64_t bytes = a->bytes - a->old;
+    if (bytes > *left)
+        bytes = *left;
+    memset(at + a->old, 0, bytes);
+    a->old += bytes;
+    *left -= (uint32_t)bytes;
+    if (a->old == a->bytes)
+        return true;
+    s->rendezvous->wiping = s->blocked = true;
+    if (!s->retry) {
+        s->retry = true;
+        l->retries++;
+    }
+    return false;
 }
 
 /* ---- posting --------------------------------------------------------------------------------- */
@@ -337,7 +360,7 @@ void arrival_flush(struct sluice_loop *l, struct session *s, struct chain *chain
                 more = false;
         }
         if (a->state == ARRIVAL_BEGINS && more)
-            more = say_ready(l, s, chain, a);
+            more = wipe(l, s, a, bytes) && say_ready(l, s, chain, a);
         if (a->state == ARRIVAL_MOVES && a->way == WAY_READ && more)
             more = read_some(l, s, chain, a, bytes);
         if (a->state == ARRIVAL_CLOSES)

@@ -86,6 +86,13 @@ bool receive_is_out(struct session *s, const struct sluice_msg *msg);
 void want_retry(struct sluice_loop *l, struct session *s);
 /* A buffer in which a message of this size is received; NULL: no memory now. */
 struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes);
+/*
+ * The same for what a device of the session's peer fills. *old: from there on it holds bytes that this
+ * peer may not have sent. A peer that WRITEs says itself when it is done, and how much it wrote nobody
+ * knows; so what is left of others is wiped before it is told where (arrival.c).
+ */
+struct sluice_msg *landing_for(struct sluice_loop *l, const struct session *s, uint64_t bytes,
+                               uint64_t *old);
 /* One of the reserve, for receives. cache may be NULL: any thread. */
 struct sluice_msg *buffer_take(struct pool *pool, struct pool_cache *cache, uint32_t bytes);
 /* A received message or receive buffer back to its pool. */
@@ -294,6 +301,8 @@ const char *rendezvous_answered(struct sluice_loop *l, struct session *s, const 
 const char *rendezvous_written(struct sluice_loop *l, struct session *s, uint32_t immediate);
 /* Whether messages of mine wait for the peer to take them. */
 bool rendezvous_pending(const struct session *s);
+/* Memory is being wiped: another turn goes on, without a rest. */
+bool rendezvous_wiping(const struct session *s);
 /* The queue pair is gone, and nothing of it moves any more. */
 void rendezvous_end(struct sluice_loop *l, struct session *s);
 /* Frees what was received and not delivered. */

@@ -233,6 +233,7 @@ static struct sluice_msg *view_of(struct sluice_loop *l, struct session *s,
     view->data = frame->data + item->at;
     view->next = frame;
     view->flags = MSG_VIEW;
+    view->send_flags = 0;
     view->owner = s;
     view->kind = MSG_PLAIN;
     frame->id++;

@@ -139,8 +139,10 @@ static bool have_headers(struct sluice_loop *l, struct session *s) {
     }
     if (!s->headers) /* what is received has to be answered, though nothing is left to send with */
         s->headers = pool_get(l->rx_pool, l->rx_cache, (size_t)s->sq_depth * HEADER_BYTES);
-    if (s->headers)
+    if (s->headers) {
+        s->headers->send_flags = 0;
         return true;
+    }
     if (!s->retry) {
         s->retry = true;
         l->retries++;
@@ -323,6 +325,7 @@ bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type
     uint8_t *at = msg->data - FRAME_BYTES;
     msg->state = MSG_SENDING;
     msg->tag = 0;
+    msg->send_flags = 0;
     memcpy(msg->data, payload, bytes);
     chain_init(&chain, true); /* the buffer is read until it completes */
     l->send_sge[0][0] = (struct ibv_sge){(uintptr_t)at, bytes + FRAME_BYTES, msg->lkey};

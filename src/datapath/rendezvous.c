@@ -157,7 +157,7 @@ uint32_t rendezvous_slice(const struct part *parts, uint32_t part_count, uint64_
 static void move(struct sluice_loop *l, struct session *s) {
     struct chain chain;
     uint32_t bytes = s->node->fabric->software ? TURN_SOFTWARE : TURN_NIC;
-    s->rendezvous->todo = s->blocked = false;
+    s->rendezvous->todo = s->rendezvous->wiping = s->blocked = false;
     chain_begin(&chain);
     arrival_flush(l, s, &chain, &bytes);
     departing_flush(l, s, &chain, &bytes);
@@ -197,6 +197,10 @@ void rendezvous_completed(struct sluice_loop *l, struct session *s, struct sluic
         departing_completed(l, s, whose, status);
     else
         arrival_completed(l, s, whose, status);
+}
+
+bool rendezvous_wiping(const struct session *s) {
+    return s->rendezvous && s->rendezvous->wiping;
 }
 
 bool rendezvous_pending(const struct session *s) {

@@ -92,6 +92,7 @@ struct arrival {
     uint64_t address, bytes, total;
     uint64_t arrived_ns;          /* a request with a deadline was announced */
     uint64_t offset;              /* READ: posted so far */
+    uint64_t old;                 /* WRITE: from there on its memory is to be wiped */
     struct sluice_msg *landing;   /* memory of the node */
     struct sluice_region *region; /* or of the application */
     uint64_t region_offset, token;
@@ -113,6 +114,7 @@ struct rendezvous {
     uint64_t landing_bytes;         /* of memory of the node, not delivered */
     uint64_t tokens;                /* given out with LARGE */
     bool todo;                      /* rendezvous_flush() may find something to post */
+    bool wiping;                    /* goes on in the next turn, which is soon */
     struct window windows[NUMBERS]; /* of arrivals */
 };
 

@@ -187,6 +187,130 @@ static void a_peer_that_announces_and_goes(void **state) {
     pair_close(&p);
 }
 
+/* ---- bytes that a peer did not send ------------------------------------------------------------- */
+
+#define LARGE 300000u
+#define LESS 290000u /* fits into the same buffer */
+
+/* b announces that it will write, does as if it had when it may, and nothing else. Returns the message. */
+static sluice_event write_nothing(struct pair *p, sluice_session at, uint32_t bytes) {
+    struct forged f = ANNOUNCE(bytes, WORD(0, FRAME_DATA, WAY_WRITE, 0));
+    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+    struct session *s = slot_known(at.id);
+    pair_session(&p->b)->deaf = true; /* to READY, which it did not ask for */
+    post(p, &f);
+    while (!s->rendezvous || !s->rendezvous->by_number[0] ||
+           s->rendezvous->by_number[0]->state != ARRIVAL_MOVES) {
+        sluice_event event;
+        cm_turn(&p->a.node->cm, 0);
+        cm_turn(&p->b.node->cm, 0);
+        assert_true(sluice_poll(p->b.loop, NULL, 0, 0) >= 0);
+        if (sluice_poll(p->a.loop, &event, 1, 0) == 1) {
+            assert_int_equal(event.type, SLUICE_LARGE);
+            return event;
+        }
+        assert_true(env_now(&env_default) < limit);
+    }
+    write_imm(p, 0);
+    return pair_expect(p, &p->a, SLUICE_MESSAGE);
+}
+
+static bool is_zero(const uint8_t *at, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++)
+        if (at[i] != 0)
+            return false;
+    return true;
+}
+
+/* Another connection than the one before; it sends `bytes` of pattern `seed`. Returns where they lay. */
+static const uint8_t *a_message_of_another(struct pair *p, uint32_t bytes, unsigned seed) {
+    pair_connect(p, PAIR_LINK(.credits = 0));
+    assert_int_equal(pair_send(&p->b, bytes, seed, NULL), 0);
+    sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
+    assert_true(pair_check(event.msg, bytes, seed));
+    return sluice_data(event.msg);
+}
+
+static void nobody_receives_bytes_of_another_session(void **state) {
+    static const sluice_rendezvous ways[] = {SLUICE_RENDEZVOUS_READ, SLUICE_RENDEZVOUS_WRITE};
+    (void)state;
+    for (unsigned way = 0; way < 2; way++) {
+        struct pair p;
+        open_pair(&p, ways[way]);
+        const uint8_t *old = a_message_of_another(&p, LARGE, 1);
+        pair_connect(&p, PAIR_LINK(.credits = 0));
+        sluice_event event = write_nothing(&p, p.a.session, LARGE);
+        assert_ptr_equal(sluice_data(event.msg), old); /* else it would say nothing */
+        assert_int_equal(sluice_size(event.msg), LARGE);
+        assert_true(is_zero(sluice_data(event.msg), LARGE));
+        pair_close(&p);
+    }
+}
+
+/* What a message of its own did not cover. */
+static void nobody_receives_what_lay_behind_a_shorter_message(void **state) {
+    struct pair p;
+    (void)state;
+    open_pair(&p, SLUICE_RENDEZVOUS_READ);
+    const uint8_t *old = a_message_of_another(&p, LARGE, 1);
+    assert_ptr_equal(a_message_of_another(&p, LESS, 2), old);
+    sluice_event event = write_nothing(&p, p.a.session, LARGE);
+    assert_ptr_equal(sluice_data(event.msg), old);
+    assert_true(pair_holds(old, LESS, 2)); /* its own: nothing is written for nothing */
+    assert_true(is_zero(old + LESS, LARGE - LESS));
+    pair_close(&p);
+}
+
+/* The application put something of its own into a message and passed it on. */
+static void nobody_receives_what_was_sent_from_a_buffer(void **state) {
+    struct pair p;
+    (void)state;
+    open_pair(&p, SLUICE_RENDEZVOUS_READ);
+    pair_connect(&p, PAIR_LINK(.credits = 0));
+    assert_int_equal(pair_send(&p.b, LARGE, 1, NULL), 0);
+    sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
+    uint8_t *at = sluice_data(event.msg);
+    sluice_keep(event.msg);
+    pair_fill(event.msg, 3);
+    assert_int_equal(sluice_send(p.a.session, event.msg, NULL), 0);
+    assert_true(pair_check(pair_expect(&p, &p.b, SLUICE_MESSAGE).msg, LARGE, 3));
+    pair_expect_nothing(&p, &p.a);
+    event = write_nothing(&p, p.a.session, LARGE);
+    assert_ptr_equal(sluice_data(event.msg), at);
+    assert_true(is_zero(at, LARGE));
+    pair_close(&p);
+}
+
+/* What the application chose is not delivered with what it has there. */
+static void nobody_receives_what_lay_where_it_was_placed(void **state) {
+    struct pair p;
+    sluice_error e;
+    sluice_region *region;
+    (void)state;
+    pair_open(&p, PAIR_NODE(.log = NULL), PAIR_LINK(.credits = 0, .flags = SLUICE_PLACE));
+    pair_connect(&p, PAIR_LINK(.credits = 0));
+    assert_int_equal(sluice_region_open(p.a.node, NULL, LARGE + 2, 0, &region, &e), 0);
+    uint8_t *at = sluice_region_data(region);
+    pair_fill_bytes(at, LARGE + 2, 5);
+    sluice_event event = write_nothing(&p, p.a.session, LARGE);
+    assert_int_equal(event.type, SLUICE_LARGE);
+    assert_int_equal(sluice_place(p.a.session, event.token, region, 1), 0);
+    struct session *s = pair_session(&p.a);
+    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+    while (s->rendezvous->by_number[0]->state != ARRIVAL_MOVES) {
+        pair_turn(&p);
+        assert_true(env_now(&env_default) < limit);
+    }
+    write_imm(&p, 0);
+    event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
+    assert_true(event.value == LARGE);
+    assert_true(is_zero(at + 1, LARGE));
+    assert_int_equal(at[0], pair_pattern(5)[0]);
+    assert_int_equal(at[LARGE + 1], pair_pattern(5)[(LARGE + 1) % PAIR_PATTERN]);
+    assert_int_equal(sluice_region_close(region), 0);
+    pair_close(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(announcements_out_of_bounds),
@@ -195,6 +319,10 @@ int main(void) {
         cmocka_unit_test(answers_that_do_not_fit),
         cmocka_unit_test(writes_that_nobody_asked_for),
         cmocka_unit_test(a_peer_that_announces_and_goes),
+        cmocka_unit_test(nobody_receives_bytes_of_another_session),
+        cmocka_unit_test(nobody_receives_what_lay_behind_a_shorter_message),
+        cmocka_unit_test(nobody_receives_what_was_sent_from_a_buffer),
+        cmocka_unit_test(nobody_receives_what_lay_where_it_was_placed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
