@@ -76,6 +76,8 @@ SLUICE_API uint64_t sluice_region_size(const sluice_region *r);
  * rights or more than the region has. Rights and range of a token are kept by the holder's library;
  * what the device enforces is the region's whole range, and its rights: give a region to peers that
  * do not trust each other, and each can reach what the other can. A region for each is the way then.
+ * A token is bound to no session and to no key of a listener: taking a key away does not void it,
+ * sluice_region_revoke() does.
  */
 SLUICE_API SLUICE_CHECK int sluice_region_token(const sluice_region *r, uint64_t offset,
                                                 uint64_t bytes, uint32_t rights, sluice_token *out);

@@ -340,7 +340,8 @@ struct sluice_msg *landing_for(struct sluice_loop *l, const struct session *s, u
     msg->state = MSG_RECEIVE;
     msg->send_flags = MSG_LANDED;
     msg->session_id = id;
-    msg->sent = known > bytes ? known : bytes; /* before it is there: else the session ends, and its id */
+    msg->sent =
+        known > bytes ? known : bytes; /* before it is there: else the session ends, and its id */
     *old = known < bytes ? known : bytes;
     return msg;
 }

@@ -198,6 +198,11 @@ static void refuse(struct sluice_loop *l, struct session *s, sluice_reason reaso
 
 static void welcome(struct sluice_loop *l, struct session *s) {
     uint8_t probe[PROBE_BYTES];
+    if (!session_admit(s)) {
+        session_close(l, s, SLUICE_REASON_DEVICE_ERROR, 0,
+                      "the queue pair cannot be opened to operations of the peer");
+        return;
+    }
     uint32_t bytes = put_probe(s, probe);
     if (bytes > 0 ? send_control_with(l, s, FRAME_WELCOME, probe, bytes)
                   : send_control(l, s, FRAME_WELCOME))

@@ -64,18 +64,33 @@ static void agree(struct session *s) {
 }
 
 /*
- * RTR and RTS, where they are not the kernel's. What the peer may do through this queue pair, given a key:
- * rdma_cm's own answer is of the time before it knew of READs.
+ * What the peer may do through this queue pair, given a key: rdma_cm's own answer is of the time before it
+ * knew of READs.
+ */
+static unsigned remote_rights(const struct session *s) {
+    unsigned rights = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+    if (s->node->device_attr.atomic_cap != IBV_ATOMIC_NONE)
+        rights |= IBV_ACCESS_REMOTE_ATOMIC;
+    return rights;
+}
+
+/*
+ * RTR and RTS, where they are not the kernel's. A dialer that has yet to greet may do nothing but send: until
+ * WELCOME its queue pair reaches no region, whatever keys it has learnt.
  */
 static bool modify_up(struct session *s) {
     struct cm_conn *conn = &s->conn;
     if (s->node->traits.answer_is_up)
         return true; /* it is, or will be */
-    conn->rtr.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
-    if (s->node->device_attr.atomic_cap != IBV_ATOMIC_NONE)
-        conn->rtr.qp_access_flags |= IBV_ACCESS_REMOTE_ATOMIC;
+    conn->rtr.qp_access_flags = conn->passive && s->greeting ? 0 : remote_rights(s);
     return session_modify(s, &conn->rtr, conn->rtr_mask | IBV_QP_ACCESS_FLAGS) &&
            session_modify(s, &conn->rts, conn->rts_mask);
+}
+
+/* Where the connection moves the queue pair, it has opened it already, and there is no later word on it. */
+bool session_admit(struct session *s) {
+    struct ibv_qp_attr attr = {.qp_access_flags = remote_rights(s)};
+    return s->node->traits.answer_is_up || session_modify(s, &attr, IBV_QP_ACCESS_FLAGS);
 }
 
 static struct ibv_qp *create_qp(struct sluice_loop *l, struct session *s) {
