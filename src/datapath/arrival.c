@@ -139,6 +139,7 @@ const char *rendezvous_written(struct sluice_loop *l, struct session *s, uint32_
     if (!a || a->way != WAY_WRITE || a->state != ARRIVAL_MOVES)
         return "a write that was not asked for";
     r->ready--;
+    landing_moved(s);
     a->state = ARRIVAL_CLOSES;
     release_number(r, a);
     rendezvous_dirty(l, s);
@@ -153,10 +154,12 @@ static bool find_memory(struct sluice_loop *l, struct session *s, struct arrival
     if (a->region)
         return true;
     if (r->landing_bytes > 0 && (a->bytes > s->link_config.window_bytes ||
-                                 r->landing_bytes > s->link_config.window_bytes - a->bytes))
+                                 r->landing_bytes > s->link_config.window_bytes - a->bytes ||
+                                 !landing_may(l, a->bytes)))
         return false; /* what is delivered makes the session dirty */
-    a->landing = landing_for(l, s, a->bytes, &a->old);
+    a->landing = landing_for(l, s, a->bytes);
     if (a->landing) {
+        a->old = landing_claim(s, a->landing);
         r->landing_bytes += a->bytes;
         return true;
     }
@@ -181,6 +184,7 @@ static void close_sink(struct sluice_loop *l, struct arrival *a) {
 void arrival_let_go(struct sluice_loop *l, struct session *s, struct arrival *a) {
     if (a->landing) {
         s->rendezvous->landing_bytes -= a->bytes;
+        landing_done(l, s, a->bytes);
         msg_discard(l, a->landing);
     }
     if (a->region)
@@ -376,6 +380,7 @@ void arrival_completed(struct sluice_loop *l, struct session *s, struct arrival 
     if (reading) {
         a->flying--;
         s->rendezvous->flying--;
+        landing_moved(s);
     }
     if (status != SLUICE_OK)
         return; /* the session ends: arrival_end() */

@@ -13,8 +13,6 @@
  *
  * Owner: the loop's thread.
  */
-#include <errno.h>
-
 #include "datapath/post.h"
 #include "node/node.h"
 
@@ -299,49 +297,14 @@ void receive_drop(struct sluice_loop *l, struct session *s) {
         else
             buffer_drop(l, msg);
     }
-    if (s->partial)
+    if (s->partial) {
+        landing_done(l, s, s->partial->size);
         msg_discard(l, s->partial);
+    }
     s->partial = NULL;
     while ((msg = s->own.repost)) {
         s->own.repost = msg->next;
         buffer_drop(l, msg);
     }
     s->repost_count = 0;
-}
-
-struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes) {
-    errno = 0;
-    struct sluice_msg *msg = pool_get(l->rx_pool, l->rx_cache, bytes);
-    if (!msg && errno == EMSGSIZE) /* larger than the reserve will ever be */
-        msg = pool_get(l->pool, l->cache, bytes);
-    if (msg) {
-        msg->state = MSG_RECEIVE;
-        msg->send_flags = 0;
-    }
-    return msg;
-}
-
-/*
- * A buffer of the reserve remembers while it is free whose large message it held last, and how many bytes
- * of that: in what sending it (send.c) or using it otherwise overwrites. Most peers get back what they had.
- * The reserve only: of what is sent from, the application may write into any buffer.
- */
-struct sluice_msg *landing_for(struct sluice_loop *l, const struct session *s, uint64_t bytes,
-                               uint64_t *old) {
-    uint64_t id = atomic_load_explicit(&s->id, memory_order_relaxed), known = 0;
-    errno = 0;
-    struct sluice_msg *msg = pool_get(l->rx_pool, l->rx_cache, bytes);
-    if (!msg && errno == EMSGSIZE)
-        msg = landing_get(l, bytes);
-    if (!msg)
-        return NULL;
-    if (msg->pool == l->rx_pool && msg->send_flags == MSG_LANDED && msg->session_id == id)
-        known = msg->sent;
-    msg->state = MSG_RECEIVE;
-    msg->send_flags = MSG_LANDED;
-    msg->session_id = id;
-    msg->sent =
-        known > bytes ? known : bytes; /* before it is there: else the session ends, and its id */
-    *old = known < bytes ? known : bytes;
-    return msg;
 }

@@ -84,15 +84,6 @@ void receive_swallowed(struct sluice_loop *l, struct session *s);
 bool receive_is_out(struct session *s, const struct sluice_msg *msg);
 /* Tries again later, when there may be memory. */
 void want_retry(struct sluice_loop *l, struct session *s);
-/* A buffer in which a message of this size is received; NULL: no memory now. */
-struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes);
-/*
- * The same for what a device of the session's peer fills. *old: from there on it holds bytes that this
- * peer may not have sent. A peer that WRITEs says itself when it is done, and how much it wrote nobody
- * knows; so what is left of others is wiped before it is told where (arrival.c).
- */
-struct sluice_msg *landing_for(struct sluice_loop *l, const struct session *s, uint64_t bytes,
-                               uint64_t *old);
 /* One of the reserve, for receives. cache may be NULL: any thread. */
 struct sluice_msg *buffer_take(struct pool *pool, struct pool_cache *cache, uint32_t bytes);
 /* A received message or receive buffer back to its pool. */
@@ -414,6 +405,28 @@ unsigned event_listeners(struct sluice_loop *l); /* those whose device is gone *
 void event_take_back(struct sluice_loop *l);
 /* The application makes a borrowed message its own. Its thread, see sluice_keep(). */
 void event_unlend(struct sluice_msg *msg);
+
+/* ---- landing.c ------------------------------------------------------------------------------- */
+
+/* A buffer in which a message of this size is received; NULL: no memory now, or EMSGSIZE never. */
+struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes);
+/* The same for a message that this session's peer takes its time for, until landing_done(). */
+struct sluice_msg *landing_for(struct sluice_loop *l, struct session *s, uint64_t bytes);
+void landing_done(struct sluice_loop *l, struct session *s, uint64_t bytes);
+/* Whether a session that has a landing may have another one. */
+bool landing_may(const struct sluice_loop *l, uint64_t bytes);
+/*
+ * The buffer is this session's to fill, without a look at what comes. Returns from where on it holds bytes
+ * that its peer may not have sent: a peer that WRITEs says itself when it is done, and how much it wrote
+ * nobody knows.
+ */
+uint64_t landing_claim(const struct session *s, struct sluice_msg *msg);
+/* A part came. */
+static inline void landing_moved(struct session *s) {
+    s->landing_moves++;
+}
+/* Now and then: whether the peer goes on. */
+void landing_look(struct sluice_loop *l, struct session *s);
 
 /* ---- open.c and close.c ---------------------------------------------------------------------- */
 

@@ -57,6 +57,7 @@ static enum taken deliver(struct sluice_loop *l, struct session *s, struct arriv
     }
     a->landing = NULL;
     s->rendezvous->landing_bytes -= a->bytes;
+    landing_done(l, s, a->bytes);
     arrival_done(l, s, a);
     if (a->type == FRAME_DATA)
         event_message(l, s, landing);

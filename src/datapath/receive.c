@@ -54,7 +54,7 @@ static bool process_fragment(struct sluice_loop *l, struct session *s, struct sl
             return receive_broken(l, s, msg, "a first fragment out of place");
         if (total > s->rx_message_max)
             return receive_broken(l, s, msg, "a message larger than agreed");
-        s->partial = landing_get(l, total);
+        s->partial = landing_for(l, s, total);
         if (!s->partial)
             return false;
         s->partial_bytes = 0;
@@ -64,11 +64,13 @@ static bool process_fragment(struct sluice_loop *l, struct session *s, struct sl
         return receive_broken(l, s, msg, "a fragment that does not fit its message");
     memcpy(whole->data + s->partial_bytes, msg->data, length);
     s->partial_bytes += length;
+    landing_moved(s);
     bool complete = s->partial_bytes == whole->size;
     if (complete != ((flags & FRAME_LAST) != 0))
         return receive_broken(l, s, msg, "a message that ends too early or too late");
     if (complete) {
         s->partial = NULL;
+        landing_done(l, s, whole->size);
         whole->owner = s;
         event_escort(whole, msg);
         event_message(l, s, whole);

@@ -270,6 +270,9 @@ struct session {
     uint64_t deadline_ns; /* of FLUSHING, LEAVING, DRAINING, renewing, a nudge; 0 none */
     uint64_t nudge_ns;    /* greet.c: to the next nudge */
     struct keepalive keepalive;
+    /* landing.c: held for messages that are not there yet; how often one went on, as it was at landing_ns */
+    uint64_t landing_bytes, landing_ns;
+    uint32_t landing_moves, landing_seen;
     struct sluice_msg *headers; /* registered memory for the headers of fragments */
     /* each NULL until it is needed; given back when the queue pair is gone */
     _Atomic(struct requests *) requests; /* request.c: of mine, without a reply; until the slot is

@@ -250,6 +250,7 @@ static void look_at_clock(struct sluice_loop *l, uint32_t turn) {
         if (s->requests)
             request_expire(l, s);
         session_timer(l, s);
+        landing_look(l, s);
     }
     keepalive_look(l);
     grant_look(l);

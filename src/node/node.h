@@ -107,6 +107,8 @@ struct sluice_node {
     pthread_cond_t changed;                     /* a session was freed, or a listener answered */
     struct sluice_loop *loops[STATS_LOOPS_MAX]; /* lock, written under bells too: all there are */
     _Atomic uint64_t memory_back;               /* see hunger.c */
+    /* see landing.c: what all sessions hold; when one that holds nothing last waited */
+    _Atomic uint64_t landing_bytes, landing_wanted_ns;
 };
 
 extern _Atomic bool node_forked; /* this process is a child of the one that opened nodes */
