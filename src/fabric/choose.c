@@ -5,6 +5,7 @@
  * Looks at what there is now and keeps nothing: device lists are freed and contexts closed again
  * before it returns. Callable from any thread.
  */
+#define _GNU_SOURCE /* secure_getenv */
 #include "fabric/choose.h"
 
 #include <errno.h>
@@ -181,5 +182,6 @@ int fabric_choose_between(const struct fabric_ops *system, const struct fabric_o
 
 int fabric_choose(const char *spec, struct fabric_choice *choice) {
     struct fabric_pair here = fabric_pair_here();
-    return fabric_choose_between(here.system, here.soft, spec, getenv("SLUICE_DEVICE"), choice);
+    return fabric_choose_between(here.system, here.soft, spec, secure_getenv("SLUICE_DEVICE"),
+                                 choice);
 }

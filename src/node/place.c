@@ -6,6 +6,7 @@
  * opens. Under it the session is counted too, so that two threads that place at the same time do not
  * choose the same loop for the same reason. What is read of a loop is atomic and may be a moment old.
  */
+#define _GNU_SOURCE /* secure_getenv */
 #include "node/place.h"
 
 #include <stdio.h>
@@ -206,9 +207,9 @@ int place_plan(sluice_node *n) {
         .nics = &nic,
         .nic_count = 1,
         .memory_numa = n->options.memory_numa,
-        .numa_environment = getenv("SLUICE_NUMA"),
+        .numa_environment = secure_getenv("SLUICE_NUMA"),
         .worker_cpus = n->options.worker_cpus,
-        .environment = getenv("SLUICE_CPUS"),
+        .environment = secure_getenv("SLUICE_CPUS"),
         .workers = n->options.workers,
     };
     hwloc_bitmap_t cpus = NULL;

@@ -74,7 +74,7 @@ void backing_miss(struct backing_report *report, const struct backing_wish *wish
 }
 
 int backing_from_environment(struct backing_wish *wish) {
-    const char *text = getenv("SLUICE_HUGE_PAGES");
+    const char *text = secure_getenv("SLUICE_HUGE_PAGES");
     if (!text || !*text)
         return 0;
     if (strcmp(text, "1G") == 0)

@@ -22,7 +22,7 @@
 #endif
 
 bool debug_wanted(void) {
-    const char *text = getenv("SLUICE_POOL_DEBUG");
+    const char *text = secure_getenv("SLUICE_POOL_DEBUG");
     return text && *text ? strcmp(text, "0") != 0 : WANTED;
 }
 

@@ -2,6 +2,7 @@
 /*
  * cm_times.c - how long the connection manager waits. Constant once read.
  */
+#define _GNU_SOURCE /* secure_getenv */
 #include "soft/cm_times.h"
 
 #include <pthread.h>
@@ -13,7 +14,7 @@ static struct cm_times times;
 static pthread_once_t times_once = PTHREAD_ONCE_INIT;
 
 static unsigned setting(const char *name, unsigned fallback, unsigned least, unsigned most) {
-    const char *text = getenv(name);
+    const char *text = secure_getenv(name);
     if (!text || !*text)
         return fallback;
     char *end;

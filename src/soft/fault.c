@@ -5,6 +5,7 @@
  * `lock` guards plan, logs, counts and pending actions; it is a leaf under the control lock and the
  * QPs' locks, and nothing is allocated or called under it.
  */
+#define _GNU_SOURCE /* secure_getenv */
 #include "soft/fault.h"
 
 #include <errno.h>
@@ -295,7 +296,7 @@ static char *read_file(const char *path) {
 
 /* The environment's plan; NULL: there is none, or none that can be read, which is told if `tells`. */
 static struct soft_plan *read_environment(bool tells) {
-    const char *text = getenv("SLUICE_SOFT_FAULTS");
+    const char *text = secure_getenv("SLUICE_SOFT_FAULTS");
     if (!text || !*text)
         return NULL;
     char *file = NULL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* profile.c - the kinds of device that the software device can be like, and which is asked for. */
+#define _GNU_SOURCE /* secure_getenv */
 #include "soft/profile.h"
 
 #include <pthread.h>
@@ -76,7 +77,7 @@ const struct soft_profile *soft_profile_find(const char *name) {
 }
 
 static void choose(void) {
-    const char *text = getenv("SLUICE_SOFT_PROFILE");
+    const char *text = secure_getenv("SLUICE_SOFT_PROFILE");
     const struct soft_profile *found =
         text && *text ? soft_profile_find(text) : soft_fault_profile();
     if (found)

@@ -34,3 +34,11 @@ if [[ -z $names ]] || grep -qv '/src/cm/resolver\.' <<< "$names"; then
     printf 'name servers are asked by:\n%s\n' "${names:-nobody}"
     exit 1
 fi
+
+# A program that runs with more rights than its caller does not let the caller's environment decide: see
+# secure_getenv(3).
+environment=$(nm -A --undefined-only "${objects[@]}" | grep -E ' U (secure_)?getenv$' || true)
+if [[ -z $environment ]] || grep -q ' U getenv$' <<< "$environment"; then
+    printf 'the environment is read, without a look at whose it is, by:\n%s\n' "${environment:-nobody}"
+    exit 1
+fi
