@@ -7,8 +7,12 @@
 #include "base/env.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 static uint64_t clock_now(void *arg) {
     (void)arg;
@@ -17,23 +21,39 @@ static uint64_t clock_now(void *arg) {
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-static void system_random(void *arg, void *out, size_t bytes) {
+/* An old kernel, or a filter of system calls, has no getrandom(): the same numbers are in a file. */
+static size_t read_random(uint8_t *out, size_t bytes) {
+    size_t have = 0;
+    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    struct stat is;
+    bool device = fd >= 0 && fstat(fd, &is) == 0 && S_ISCHR(is.st_mode);
+    while (device && have < bytes) {
+        ssize_t got = read(fd, out + have, bytes - have);
+        if (got <= 0 && (got == 0 || errno != EINTR))
+            break;
+        have += got > 0 ? (size_t)got : 0;
+    }
+    if (fd >= 0)
+        close(fd);
+    return have;
+}
+
+static bool system_random(void *arg, void *out, size_t bytes) {
     (void)arg;
     uint8_t *at = out;
-    while (bytes > 0) {
-        ssize_t got = getrandom(at, bytes, 0);
-        if (got > 0) {
-            at += got;
-            bytes -= (size_t)got;
-        } else if (errno != EINTR) {
-            /* Only a kernel without the call ends here. A session id must differ from others even
-             * then, so take what the clock and the stack give. */
-            for (uint64_t i = 0; i < bytes; i++)
-                at[i] = (uint8_t)((clock_now(NULL) * 0x9e3779b97f4a7c15u + i) >> 29) ^
-                        (uint8_t)((uintptr_t)&got >> 8);
-            return;
-        }
+    size_t have = 0;
+    while (have < bytes) {
+        ssize_t got = getrandom(at + have, bytes - have, 0);
+        if (got <= 0 && (got == 0 || errno != EINTR))
+            break;
+        have += got > 0 ? (size_t)got : 0;
     }
+    if (have < bytes)
+        have += read_random(at + have, bytes - have);
+    if (have == bytes)
+        return true;
+    memset(out, 0, bytes);
+    return false;
 }
 
 const struct sluice_env env_default = {.now_ns = clock_now, .random_bytes = system_random};

@@ -6,6 +6,7 @@
 #ifndef SLUICE_ENV_H
 #define SLUICE_ENV_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,7 +14,11 @@ struct sockaddr_storage; /* <sys/socket.h> */
 
 struct sluice_env {
     uint64_t (*now_ns)(void *arg);
-    void (*random_bytes)(void *arg, void *out, size_t bytes);
+    /*
+     * Numbers nobody can guess: nonces are made of them. False: there are none, and the bytes are zero; who
+     * needs them for more than a pause does without what they were for.
+     */
+    bool (*random_bytes)(void *arg, void *out, size_t bytes);
     void *arg;
     /*
      * Looks a host name up: writes up to max addresses and how many, best first; 0 or an EAI_ code.

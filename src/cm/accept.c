@@ -19,6 +19,8 @@
 #include "datapath/slots.h"
 #include "node/node.h"
 
+const char cm_no_random[] = "the system gives no random numbers to connect with";
+
 /* Refuses a request that never became a session. */
 static void refuse_request(struct cm *cm, struct rdma_cm_id *id, sluice_reason reason,
                            const char *text) {
@@ -78,7 +80,11 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
         (event->retry_count > CM_RETRIES_MAX || event->rnr_retry_count > CM_RETRIES_MAX))
         reason = SLUICE_REASON_VALUE;
     cm_proposal(cm, &listener->link, &own);
-    n->env.random_bytes(n->env.arg, own.nonce, sizeof own.nonce);
+    if (!n->env.random_bytes(n->env.arg, own.nonce, sizeof own.nonce)) {
+        node_log(n, SLUICE_LOG_ERROR, "a request refused: %s", cm_no_random);
+        refuse_request(cm, id, SLUICE_REASON_DEVICE_ERROR, cm_no_random);
+        return;
+    }
     if (reason == SLUICE_REASON_NONE)
         reason = record_decide(&rep, &req, &own);
     if (reason == SLUICE_REASON_NONE && req.key_id != 0 && auth_replay_seen(cm->replay, req.nonce))

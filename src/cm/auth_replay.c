@@ -35,8 +35,11 @@ struct auth_replay *auth_replay_open(const struct sluice_env *env) {
     struct auth_replay *replay = calloc(1, sizeof *replay);
     if (!replay)
         return NULL;
+    if (!env->random_bytes(env->arg, replay->key, sizeof replay->key)) {
+        free(replay);
+        return NULL;
+    }
     pthread_mutex_init(&replay->lock, NULL);
-    env->random_bytes(env->arg, replay->key, sizeof replay->key);
     memset(replay->bucket, 0xff, sizeof replay->bucket);
     return replay;
 }

@@ -22,7 +22,7 @@
 
 struct auth_replay;
 
-/* NULL: no memory. The random numbers of the environment key the hash. */
+/* NULL: no memory, or no random numbers. The random numbers of the environment key the hash. */
 struct auth_replay *auth_replay_open(const struct sluice_env *env);
 void auth_replay_close(struct auth_replay *replay); /* NULL is fine */
 

@@ -373,6 +373,7 @@ static int start(struct cm *cm) {
 
 int cm_open(struct cm *cm, sluice_node *node, bool thread, sluice_error *e) {
     const struct fabric_ops *fabric = node->fabric;
+    uint8_t random;
     int error;
     memset(cm, 0, sizeof *cm);
     cm->node = node;
@@ -399,6 +400,10 @@ int cm_open(struct cm *cm, sluice_node *node, bool thread, sluice_error *e) {
                              node->context)) != 0 ||
         (error = doorbell_watch(&cm->mailbox.bell, cm->epoll_fd, &cm->mailbox)) != 0)
         goto close_bell;
+    if (!node->env.random_bytes(node->env.arg, &random, sizeof random)) {
+        error = -ENODATA; /* libsodium would end the process for it */
+        goto close_bell;
+    }
     if (!auth_init() || !(cm->replay = auth_replay_open(&node->env))) {
         error = -ENOMEM;
         goto close_bell;
@@ -425,7 +430,8 @@ close_epoll:
     close(cm->epoll_fd);
 fail:
     return error_set(e, error == -EMFILE || error == -ENFILE ? SLUICE_ELIMIT : SLUICE_EDEVICE, 0,
-                     -error, "connection management cannot be started: %s", strerror(-error));
+                     -error, "connection management cannot be started: %s",
+                     error == -ENODATA ? cm_no_random : strerror(-error));
 }
 
 void cm_close(struct cm *cm) {

@@ -184,8 +184,11 @@ static void connect_now(struct cm *cm, struct cm_conn *conn) {
     uint8_t data[RECORD_REQ_BYTES];
     cm_proposal(cm, &s->link_config, &conn->req);
     const struct sluice_env *env = &cm->node->env;
-    env->random_bytes(env->arg, conn->req.session_id, sizeof conn->req.session_id);
-    env->random_bytes(env->arg, conn->req.nonce, sizeof conn->req.nonce);
+    if (!env->random_bytes(env->arg, conn->req.session_id, sizeof conn->req.session_id) ||
+        !env->random_bytes(env->arg, conn->req.nonce, sizeof conn->req.nonce)) {
+        cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, 0, "%s", cm_no_random);
+        return;
+    }
     record_req_encode(&conn->req, data);
     struct rdma_conn_param param = {
         .private_data = data,

@@ -8,13 +8,14 @@
 static struct { _Atomic bool armed, entered, go_on; } hold;
 
 /* The request has passed the check that the node is open: its nonce is being made. */
-static void random_that_holds(void *arg, void *out, size_t bytes) {
-    env_default.random_bytes(arg, out, bytes);
+static bool random_that_holds(void *arg, void *out, size_t bytes) {
+    bool good = env_default.random_bytes(arg, out, bytes);
     if (!atomic_exchange(&hold.armed, false))
-        return;
+        return good;
     atomic_store(&hold.entered, true);
     while (!atomic_load(&hold.go_on))
         sched_yield();
+    return good;
 }
 
 static void *closer(void *arg) {

@@ -49,11 +49,12 @@ static uint64_t dialer_now(void *arg) {
     return dialer.now_ns;
 }
 
-static void dialer_random(void *arg, void *out, size_t bytes) {
+static bool dialer_random(void *arg, void *out, size_t bytes) {
     if (bytes == sizeof dialer.spread)
         memcpy(out, &dialer.spread, bytes);
     else
         pair_random(arg, out, bytes);
+    return true;
 }
 
 static int dialer_resolve(void *arg, const char *host, struct sockaddr_storage *out, unsigned max,

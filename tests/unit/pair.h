@@ -40,7 +40,7 @@ static uint64_t pair_now(void *arg) {
 
 static _Atomic uint32_t pair_random_next; /* set back, the same numbers come again */
 
-static void pair_random(void *arg, void *out, size_t bytes) {
+static bool pair_random(void *arg, void *out, size_t bytes) {
     (void)arg;
     uint32_t next = atomic_load(&pair_random_next);
     for (size_t i = 0; i < bytes; i++) {
@@ -48,6 +48,7 @@ static void pair_random(void *arg, void *out, size_t bytes) {
         ((uint8_t *)out)[i] = (uint8_t)(next >> 24);
     }
     atomic_store(&pair_random_next, next);
+    return true;
 }
 
 static const struct sluice_env pair_env = {.now_ns = pair_now, .random_bytes = pair_random};
