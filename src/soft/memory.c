@@ -5,8 +5,8 @@
  * A key is index << 16 | random: the index finds the MR in a table without a lock, the random part
  * makes keys of other registrations useless. Indexes are handed out in turn, so that one that was given
  * back rests for long, but among few at first: the tables' pages are touched as registrations that live
- * need them, not as registrations come and go. Registration is bookkeeping only and costs the same
- * for any length. Memory from soft_mem_alloc() lies in a memfd sealed against resizing (so that
+ * need them, not as registrations come and go. Registration is bookkeeping only, and a look whether the
+ * memory is there; it costs the same for any length. Memory from soft_mem_alloc() lies in a memfd sealed against resizing (so that
  * nobody can make a mapping fault), which same-uid peers map; a registration inside it is moved by
  * one copy instead of two.
  *
@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "soft/extended.h"
+#include "soft/mapped.h"
 #include "soft/object.h"
 #include "soft/soft.h"
 
@@ -168,23 +169,38 @@ struct ibv_mr *soft_reg_mr(struct ibv_pd *ibpd, void *addr, size_t length, int a
     return soft_reg_mr_iova(ibpd, addr, length, iova, access);
 }
 
+/* What the kernel says of the bytes; those in a region of our own are there. 0 or an errno. */
+static int look(uint8_t *addr, size_t length, int access) {
+    const int writes = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC |
+                       IBV_ACCESS_MW_BIND;
+    soft_lock();
+    bool ours = region_of(addr, length) >= 0;
+    soft_unlock();
+    return ours ? 0 : soft_mapped(addr, length, (access & writes) != 0);
+}
+
+/* 0, or what is wrong with a registration. */
+int soft_mr_check(const struct soft_pd *pd, void *addr, size_t length, uint64_t iova, int access) {
+    const int known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                      IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED;
+    if (soft_stale(pd))
+        return EPERM;
+    if ((access & ~known & ~(int)IBV_ACCESS_OPTIONAL_RANGE) != 0)
+        return (access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB)) ? EOPNOTSUPP : EINVAL;
+    if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&
+        !(access & IBV_ACCESS_LOCAL_WRITE))
+        return EINVAL;
+    if (length > UINTPTR_MAX - (uintptr_t)addr || length > UINT64_MAX - iova)
+        return EINVAL;
+    return look(addr, length, access);
+}
+
 /* iova: what work requests will call addr. */
 struct ibv_mr *soft_reg_mr_iova(struct ibv_pd *ibpd, void *addr, size_t length, uint64_t iova,
                                 int access) {
     struct soft_pd *pd = soft_pd_of(ibpd);
-    const int known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                      IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED;
-    int err = 0;
-    if (soft_stale(pd))
-        err = EPERM;
-    else if ((access & ~known & ~(int)IBV_ACCESS_OPTIONAL_RANGE) != 0)
-        err = (access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB)) ? EOPNOTSUPP : EINVAL;
-    else if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&
-             !(access & IBV_ACCESS_LOCAL_WRITE))
-        err = EINVAL;
-    else if (length > UINTPTR_MAX - (uintptr_t)addr || length > UINT64_MAX - iova)
-        err = EINVAL;
-    else
+    int err = soft_mr_check(pd, addr, length, iova, access);
+    if (err == 0)
         err = soft_refuse(ibpd->context, FAULT_CALL_reg_mr);
     if (err) {
         errno = err;

@@ -406,6 +406,8 @@ static inline uint8_t *soft_mr_range(const struct soft_mr *mr, uint64_t addr, ui
 void soft_key_publish(const struct soft_mr *mr, uint32_t key); /* who registers or binds it */
 int soft_mr_insert(struct soft_mr *mr);                        /* control lock */
 void soft_mr_remove(struct soft_mr *mr);                       /* control lock */
+/* 0, or the errno of a registration that asks for what cannot be. Not with the control lock held. */
+int soft_mr_check(const struct soft_pd *pd, void *addr, size_t length, uint64_t iova, int access);
 void soft_memory_forked(void);
 extern struct soft_region soft_regions[SOFT_MAX_REGIONS]; /* control lock */
 

@@ -52,6 +52,29 @@ static void wrong_regions_have_clear_answers(void **state) {
     assert_int_equal(sluice_region_open(n, memory, 64, 0, &r, &e), SLUICE_ECLOSED);
 }
 
+/* At once, and not when the first put arrives. */
+static void memory_that_cannot_be_used_is_refused_when_it_is_registered(void **state) {
+    (void)state;
+    struct side side;
+    sluice_error e = {0};
+    sluice_region *r = NULL;
+    pair_open_side(&side, PAIR_NODE());
+    uint8_t *pages = mmap(NULL, 8192, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(pages != MAP_FAILED);
+    assert_int_equal(sluice_region_open(side.node, pages, 8192, 0, &r, &e), SLUICE_EINVAL);
+    assert_int_equal(e.os_errno, EFAULT);
+    assert_non_null(strstr(e.text, "not writable"));
+    assert_int_equal(sluice_region_open(side.node, pages, 1ull << 45, 0, &r, &e), SLUICE_ENOMEM);
+    assert_int_equal(e.os_errno, ENOMEM);
+    assert_int_equal(munmap(pages, 8192), 0);
+    e = (sluice_error){0};
+    assert_int_equal(sluice_region_open(side.node, pages, 8192, 0, &r, &e), SLUICE_EINVAL);
+    assert_int_equal(e.os_errno, EFAULT);
+    assert_non_null(strstr(e.text, "not mapped"));
+    assert_null(r);
+    sluice_close(side.node, 0);
+}
+
 static void a_token_says_no_more_than_its_region(void **state) {
     (void)state;
     struct side side;
@@ -195,6 +218,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_found_zeroed_and_page_aligned),
         cmocka_unit_test(wrong_regions_have_clear_answers),
+        cmocka_unit_test(memory_that_cannot_be_used_is_refused_when_it_is_registered),
         cmocka_unit_test(a_token_says_no_more_than_its_region),
         cmocka_unit_test(a_region_in_use_stays),
         cmocka_unit_test(an_operation_without_a_tag_lets_the_region_go),
