@@ -22,7 +22,9 @@
  *  - Only sluice_open() and sluice_close() block for longer than a hand-over between threads.
  *  - Times are nanoseconds; deadlines are absolute, on the clock that sluice_now() reads.
  *  - Threads: unless a call says otherwise it may be made from any thread, handlers included.
- *  - After fork() the child gets SLUICE_EFORKED from every call; the parent is unharmed.
+ *  - fork(): whatever came through it belongs to the parent, and calls of the child with it answer
+ *    SLUICE_EFORKED; the parent is unharmed. The child may open nodes of its own. One that was forked in a
+ *    handler must not return from it.
  */
 #ifndef SLUICE_H
 #define SLUICE_H

@@ -12,8 +12,14 @@ bool barrier_needed = true;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void prepare(void) {
+static void ask(void) {
     barrier_needed = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
+}
+
+/* Every process asks for itself, a child of fork() too. */
+static void prepare(void) {
+    ask();
+    pthread_atfork(NULL, NULL, ask);
 }
 
 void barrier_init(void) {

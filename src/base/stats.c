@@ -55,6 +55,12 @@ int stats_open(struct stats *stats, const char *name, const char *device) {
     return 0;
 }
 
+void stats_forked(struct stats *stats) {
+    if (stats->fd >= 0)
+        close(stats->fd);
+    stats->fd = -1;
+}
+
 void stats_close(struct stats *stats) {
     if (stats->page)
         munmap(stats->page, sizeof *stats->page);

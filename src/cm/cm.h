@@ -161,6 +161,8 @@ _Static_assert(SLOTS_MAX <= LISTENER_SLOT, "and no session's like a listener's")
 /* Said where something is begun on a node whose device is gone. */
 #define DEVICE_LOST_TEXT "the device was removed; the node must be closed and opened again"
 
+/* A fork waits until nobody is inside: before it, and on both sides after it. */
+void listeners_fork(bool begins);
 struct cm_listener *listener_take(struct sluice_node *node); /* STARTING; NULL: none free */
 /* LISTENING, LOST or TOLD, which is written to *life; NULL: stale. */
 struct cm_listener *listener_find(uint64_t id, enum listener_life *life);

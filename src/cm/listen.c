@@ -28,6 +28,13 @@
 static struct cm_listener *_Atomic tables[NODES_MAX];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+void listeners_fork(bool begins) {
+    if (begins)
+        pthread_mutex_lock(&lock);
+    else
+        pthread_mutex_unlock(&lock);
+}
+
 static uint32_t life_of(uint64_t word) {
     return (uint32_t)word;
 }

@@ -26,6 +26,13 @@
 static pthread_mutex_t free_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sluice_loop *free_loops;
 
+void loops_fork(bool begins) {
+    if (begins)
+        pthread_mutex_lock(&free_lock);
+    else
+        pthread_mutex_unlock(&free_lock);
+}
+
 static struct sluice_loop *take_struct(void) {
     pthread_mutex_lock(&free_lock);
     struct sluice_loop *l = free_loops;

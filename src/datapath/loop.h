@@ -290,6 +290,8 @@ static inline void loop_post(struct sluice_loop *l, struct session *s, enum loop
 
 /* ---- running: the owner only ----------------------------------------------------------------- */
 
+/* A fork waits until nobody is inside: before it, and on both sides after it. */
+void loops_fork(bool begins);
 /* One turn; returns how many things it found to do. */
 unsigned loop_turn(struct sluice_loop *l);
 /* After a turn that found nothing: spins or sleeps, until until_ns (UINT64_MAX: no limit). */

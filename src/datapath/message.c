@@ -38,7 +38,7 @@ struct sluice_msg *message_get(struct pool *pool, size_t bytes) {
 }
 
 int sluice_alloc(sluice_node *n, size_t bytes, sluice_msg **out) {
-    if (forked())
+    if (forked_node(n))
         return SLUICE_EFORKED;
     if (!n || !out)
         return SLUICE_EINVAL;
@@ -54,7 +54,7 @@ int sluice_alloc(sluice_node *n, size_t bytes, sluice_msg **out) {
 }
 
 void sluice_free(sluice_msg *msg) {
-    if (!msg || forked())
+    if (!msg || forked_msg(msg))
         return;
     /* A borrowed message comes back by itself; one that was sent or freed is not the caller's. */
     if (unlikely(msg->state != MSG_APP)) {
@@ -85,11 +85,11 @@ size_t sluice_size(const sluice_msg *msg) {
 }
 
 void sluice_trim(sluice_msg *msg, size_t bytes) {
-    if (msg && !forked() && bytes < msg->size)
+    if (msg && !forked_msg(msg) && bytes < msg->size)
         msg->size = bytes;
 }
 
 void sluice_keep(sluice_msg *msg) {
-    if (msg && !forked() && msg->state == MSG_BORROWED)
+    if (msg && !forked_msg(msg) && msg->state == MSG_BORROWED)
         event_unlend(msg);
 }

@@ -358,7 +358,7 @@ static int move(sluice_session s, enum operation_code code, const sluice_region 
                 uint64_t bytes, const sluice_token *token, uint64_t remote, uint32_t value,
                 const sluice_send_options *o) {
     struct wanted wanted = {.op = {.code = (uint8_t)code, .compare_add = value}, .bytes = bytes};
-    if (forked())
+    if (forked_id(s.id) || forked_region(r))
         return SLUICE_EFORKED;
     if (r ? !region_has(r, local, bytes) : bytes > 0)
         return SLUICE_EINVAL;
@@ -396,7 +396,7 @@ static int fetch(sluice_session s, enum operation_code code, const sluice_token 
                  const sluice_send_options *o) {
     struct wanted wanted = {.op = {.code = (uint8_t)code, .compare_add = compare_add, .swap = swap},
                             .bytes = sizeof(uint64_t)};
-    if (forked())
+    if (forked_id(s.id))
         return SLUICE_EFORKED;
     int status = aim(&wanted.op, token, remote, sizeof(uint64_t), SLUICE_MAY_ATOMIC);
     if (status != SLUICE_OK)
@@ -418,7 +418,7 @@ int sluice_compare_swap(sluice_session s, const sluice_token *token, uint64_t re
 
 int sluice_fence(sluice_session s, const sluice_send_options *o) {
     struct wanted wanted = {.op = {.code = OPERATION_FENCE}};
-    if (forked())
+    if (forked_id(s.id))
         return SLUICE_EFORKED;
     return submit(s, &wanted, o);
 }

@@ -32,6 +32,11 @@ static void register_membarrier(void) {
         syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
 }
 
+void own_forked(void) {
+    loop_self.current = NULL;
+    register_membarrier(); /* for this process too */
+}
+
 void own_init(void) {
     pthread_once(&once, register_membarrier);
 }

@@ -10,6 +10,7 @@
 struct sluice_loop;
 
 void own_init(void);    /* registers for membarrier, once; any thread */
+void own_forked(void);  /* this is a child of fork(): its only thread is in no loop of its own */
 bool own_one_cpu(void); /* the process may run on one CPU only */
 
 /* rest.c and loop.c */

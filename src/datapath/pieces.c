@@ -269,7 +269,7 @@ int sluice_send_pieces(sluice_session s, const sluice_piece *pieces, int count,
     struct send_args args = {0};
     struct wanted wanted = {.pieces = pieces, .count = count};
     uint64_t copied;
-    if (forked())
+    if (forked_id(s.id))
         return SLUICE_EFORKED;
     if (count < 0 || count > SLUICE_PIECES_MAX || (count > 0 && !pieces) ||
         (o && pieces_options(&args, o) != 0))

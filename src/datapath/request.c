@@ -404,7 +404,7 @@ void request_end(struct sluice_loop *l, struct session *s) {
 
 int sluice_request(sluice_session handle, sluice_msg *msg, const sluice_send_options *o) {
     struct send_args args = {0};
-    if (forked())
+    if (forked_id(handle.id) || forked_msg(msg))
         return SLUICE_EFORKED;
     if (!msg || (o && send_options(&args, o) != 0))
         return SLUICE_EINVAL;

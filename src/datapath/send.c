@@ -306,7 +306,7 @@ int send_submit(sluice_session handle, struct sluice_msg *msg, const struct send
 int sluice_send(sluice_session handle, sluice_msg *msg, const sluice_send_options *o) {
     static const struct send_args plain = {.kind = MSG_PLAIN};
     struct send_args args;
-    if (forked())
+    if (forked_id(handle.id) || forked_msg(msg))
         return SLUICE_EFORKED;
     if (unlikely(!msg))
         return SLUICE_EINVAL;
@@ -319,7 +319,7 @@ int sluice_send(sluice_session handle, sluice_msg *msg, const sluice_send_option
 
 int sluice_send_copy(sluice_session handle, const void *data, size_t bytes,
                      const sluice_send_options *o) {
-    if (forked())
+    if (forked_id(handle.id))
         return SLUICE_EFORKED;
     if (!data && bytes > 0)
         return SLUICE_EINVAL;

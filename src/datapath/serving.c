@@ -213,7 +213,7 @@ const char *request_cancelled(struct sluice_loop *l, struct session *s, const st
 int sluice_reply_with(sluice_session handle, uint64_t token, sluice_msg *msg,
                       const sluice_send_options *o) {
     struct send_args args = {0};
-    if (forked())
+    if (forked_id(handle.id) || forked_msg(msg))
         return SLUICE_EFORKED;
     if (!msg || (o && send_options(&args, o) != 0) || args.tag || args.deadline_ns)
         return SLUICE_EINVAL;
@@ -258,7 +258,7 @@ static int error_foreign(struct session *s, uint64_t id, uint64_t token, uint32_
 }
 
 int sluice_reply_error(sluice_session handle, uint64_t token, uint32_t code) {
-    if (forked())
+    if (forked_id(handle.id))
         return SLUICE_EFORKED;
     if (code > UINT32_MAX - CODE_APPLICATION)
         return SLUICE_EINVAL;
@@ -287,7 +287,7 @@ static int wanted(struct sluice_loop *l, struct session *s, uint64_t id, uint64_
 }
 
 int sluice_request_wanted(sluice_session handle, uint64_t token) {
-    if (forked())
+    if (forked_id(handle.id))
         return SLUICE_EFORKED;
     struct session *s = slot_find(handle.id);
     if (!s)

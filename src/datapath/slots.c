@@ -13,6 +13,13 @@
 struct slot_table slot_tables[NODES_MAX];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+void slots_fork(bool begins) {
+    if (begins)
+        pthread_mutex_lock(&lock);
+    else
+        pthread_mutex_unlock(&lock);
+}
+
 /* Lock held: a slot that was never used, or NULL. */
 static struct session *make(struct slot_table *table) {
     if (table->made == SLOTS_MAX)

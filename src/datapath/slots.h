@@ -73,5 +73,7 @@ void slot_uncount(uint32_t node);
 void slot_release(struct session *s, uint32_t node);
 uint32_t slots_open(uint32_t node);
 uint32_t slots_taken(uint32_t node);
+/* A fork waits until nobody is inside: before it, and on both sides after it. */
+void slots_fork(bool begins);
 
 #endif

@@ -133,8 +133,8 @@ static int dial(sluice_node *n, const char *address, const sluice_link_options *
 
 int sluice_dial(sluice_node *n, const char *address, const sluice_link_options *o,
                 sluice_session *out, sluice_error *e) {
-    if (forked())
-        return error_set(e, SLUICE_EFORKED, 0, 0, "the node belongs to the parent process");
+    if (forked_node(n))
+        return error_set(e, SLUICE_EFORKED, 0, 0, FORKED_TEXT);
     if (!n || !out)
         return error_set(e, SLUICE_EINVAL, 0, 0, "no node, or nowhere to put the session");
     if (!node_call_begin(n))
@@ -148,7 +148,7 @@ int sluice_dial(sluice_node *n, const char *address, const sluice_link_options *
 
 static int answer(sluice_session handle, bool accepted, void *arg, uint16_t code,
                   const char *text) {
-    if (forked())
+    if (forked_id(handle.id))
         return SLUICE_EFORKED;
     struct session *s = slot_find(handle.id);
     if (!s || !gate_enter(&s->gate, (uint32_t)handle.id, GATE_ASKED, 0))
@@ -190,7 +190,7 @@ static void ask_hangup(struct session *s, uint64_t grace_ns) {
 }
 
 void sluice_hangup(sluice_session handle, uint64_t grace_ns) {
-    struct session *s = forked() ? NULL : slot_find(handle.id);
+    struct session *s = forked_id(handle.id) ? NULL : slot_find(handle.id);
     if (!s || !gate_enter(&s->gate, (uint32_t)handle.id, 0, 0))
         return;
     ask_hangup(s, grace_ns);
@@ -211,7 +211,7 @@ void node_hangup_all(sluice_node *n, uint64_t grace_ns) {
 }
 
 int sluice_session_get_info(sluice_session handle, sluice_session_info *info) {
-    if (forked())
+    if (forked_id(handle.id))
         return SLUICE_EFORKED;
     if (!info || info->size < sizeof info->size)
         return SLUICE_EINVAL;
@@ -292,8 +292,8 @@ static int listen_at(sluice_node *n, const char *address, const sluice_link_opti
 
 int sluice_listen(sluice_node *n, const char *address, const sluice_link_options *o,
                   sluice_listener *out, sluice_error *e) {
-    if (forked())
-        return error_set(e, SLUICE_EFORKED, 0, 0, "the node belongs to the parent process");
+    if (forked_node(n))
+        return error_set(e, SLUICE_EFORKED, 0, 0, FORKED_TEXT);
     if (!n || !out)
         return error_set(e, SLUICE_EINVAL, 0, 0, "no node, or nowhere to put the listener");
     if (!node_call_begin(n))
@@ -304,7 +304,7 @@ int sluice_listen(sluice_node *n, const char *address, const sluice_link_options
 }
 
 int sluice_listener_port(sluice_listener handle) {
-    if (forked())
+    if (forked_id(handle.id))
         return SLUICE_EFORKED;
     enum listener_life life;
     struct cm_listener *listener = listener_find(handle.id, &life);
@@ -315,7 +315,7 @@ int sluice_listener_port(sluice_listener handle) {
 
 void sluice_unlisten(sluice_listener handle) {
     enum listener_life life;
-    struct cm_listener *listener = forked() ? NULL : listener_find(handle.id, &life);
+    struct cm_listener *listener = forked_id(handle.id) ? NULL : listener_find(handle.id, &life);
     if (listener)
         listener_stop(listener, (uint32_t)handle.id);
 }

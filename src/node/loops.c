@@ -11,8 +11,8 @@
 #include "node/node.h"
 
 int sluice_loop_open(sluice_node *n, sluice_loop **out, sluice_error *e) {
-    if (forked())
-        return error_set(e, SLUICE_EFORKED, 0, 0, "the node belongs to the parent process");
+    if (forked_node(n))
+        return error_set(e, SLUICE_EFORKED, 0, 0, FORKED_TEXT);
     if (!n || !out)
         return error_set(e, SLUICE_EINVAL, 0, 0, "no node, or nowhere to put the loop");
     if (!node_call_begin(n))
@@ -23,7 +23,7 @@ int sluice_loop_open(sluice_node *n, sluice_loop **out, sluice_error *e) {
 }
 
 int sluice_poll(sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns) {
-    if (forked())
+    if (forked_loop(l))
         return SLUICE_EFORKED;
     if (!l || max < 0 || (max > 0 && !events))
         return SLUICE_EINVAL;
@@ -39,7 +39,7 @@ int sluice_poll(sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns)
 }
 
 int sluice_fd(sluice_loop *l) {
-    if (forked())
+    if (forked_loop(l))
         return SLUICE_EFORKED;
     if (!l)
         return SLUICE_EINVAL;
@@ -52,7 +52,7 @@ int sluice_fd(sluice_loop *l) {
 }
 
 void sluice_wake(sluice_loop *l) {
-    if (!l || forked())
+    if (!l || forked_loop(l))
         return;
     atomic_fetch_or_explicit(&l->wake, LOOP_WAKE_EVENT, memory_order_release);
     doorbell_wake(&l->mailbox.bell);
@@ -65,7 +65,7 @@ static bool is_idle(sluice_idle idle) {
 }
 
 int sluice_loop_set_idle(sluice_loop *l, sluice_idle idle) {
-    if (forked())
+    if (forked_loop(l))
         return SLUICE_EFORKED;
     if (!l || !is_idle(idle))
         return SLUICE_EINVAL;
@@ -78,7 +78,7 @@ int sluice_loop_set_idle(sluice_loop *l, sluice_idle idle) {
 }
 
 int sluice_worker_set_idle(sluice_node *n, uint32_t worker, sluice_idle idle) {
-    if (forked())
+    if (forked_node(n))
         return SLUICE_EFORKED;
     if (!n || !is_idle(idle))
         return SLUICE_EINVAL;
@@ -96,7 +96,7 @@ int sluice_worker_set_idle(sluice_node *n, uint32_t worker, sluice_idle idle) {
 /* ---- closing, and what a node tells ---------------------------------------------------------- */
 
 int sluice_loop_close(sluice_loop *l) {
-    if (forked())
+    if (forked_loop(l))
         return SLUICE_EFORKED;
     if (!l)
         return SLUICE_EINVAL;
@@ -139,7 +139,7 @@ static void add_limits(sluice_node_info *info) {
 }
 
 int sluice_node_get_info(sluice_node *n, sluice_node_info *info) {
-    if (forked())
+    if (forked_node(n))
         return SLUICE_EFORKED;
     if (!n || !info || info->size < sizeof info->size)
         return SLUICE_EINVAL;

@@ -20,6 +20,7 @@
 
 #include "base/limits.h"
 #include "datapath/datapath.h"
+#include "datapath/own.h"
 #include "datapath/slots.h"
 #include "node/memory.h"
 #include "node/place.h"
@@ -30,15 +31,65 @@
 static struct sluice_node nodes[NODES_MAX];
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-_Atomic bool node_forked;
+_Atomic uint64_t node_inherited;
 
-/* Nothing is torn down in the child: devices, threads and memory are the parent's. */
+/* ---- fork -------------------------------------------------------------------------------------- */
+
+/*
+ * What all nodes share is in order in the child because the fork waits until nobody is inside. The order
+ * is that in which they are taken elsewhere: the table's before the slots', the others alone.
+ */
+static void before_fork(void) {
+    pthread_mutex_lock(&table_lock);
+    place_fork(true);
+    listeners_fork(true);
+    loops_fork(true);
+    slots_fork(true);
+}
+
+static void after_fork(void) {
+    slots_fork(false);
+    loops_fork(false);
+    listeners_fork(false);
+    place_fork(false);
+    pthread_mutex_unlock(&table_lock);
+}
+
+/*
+ * Nothing of the parent's nodes is torn down: devices, threads and memory are the parent's, and some of it
+ * is shared. Only what speaks for a process as long as a descriptor of it is open goes, the claims of
+ * CPUs and the statistics page.
+ */
+static void leave_to_parent(sluice_node *n) {
+    uint32_t state = atomic_load(&n->state);
+    if (state == NODE_CLOSED)
+        return;
+    for (uint32_t i = 0; state == NODE_OPEN && i < n->worker_count; i++)
+        if (n->workers[i].claim.fd >= 0)
+            cpu_claim_release(&n->workers[i].claim);
+    if (state == NODE_OPEN)
+        stats_forked(&n->stats);
+    atomic_fetch_or(&node_inherited, 1ull << n->index);
+    atomic_store(&n->state, NODE_INHERITED);
+}
+
 static void in_child(void) {
-    atomic_store(&node_forked, true);
+    for (uint32_t i = 0; i < NODES_MAX; i++)
+        leave_to_parent(&nodes[i]);
+    own_forked();
+    after_fork();
 }
 
 static void watch_fork(void) {
-    pthread_atfork(NULL, NULL, in_child);
+    pthread_atfork(before_fork, after_fork, in_child);
+}
+
+bool node_forked_pool(const struct pool *pool) {
+    uint64_t bits = forked_bits();
+    for (uint32_t i = 0; i < NODES_MAX; i++)
+        if ((bits >> i & 1) && (nodes[i].pool == pool || nodes[i].rx_pool == pool))
+            return true;
+    return false;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -142,8 +193,6 @@ void node_let_go(sluice_node *n) {
 int node_open_env(sluice_node **out, const sluice_node_options *o, const struct sluice_env *env,
                   bool manual, sluice_error *e) {
     struct node_options options;
-    if (forked())
-        return error_set(e, SLUICE_EFORKED, 0, 0, "this process was forked from one with a node");
     if (!out)
         return error_set(e, SLUICE_EINVAL, 0, 0, "nowhere to put the node");
     int status = options_node(&options, o, e);
@@ -307,7 +356,7 @@ static bool in_handler(const sluice_node *n) {
 }
 
 void sluice_close(sluice_node *n, uint64_t grace_ns) {
-    if (!n || forked())
+    if (!n || forked_node(n))
         return;
     if (in_handler(n)) {
         node_log(n, SLUICE_LOG_ERROR, "sluice_close() must not be called from a handler");

@@ -42,6 +42,7 @@ enum node_state {
     NODE_OPENING,
     NODE_OPEN,
     NODE_CLOSING,
+    NODE_INHERITED, /* came through fork(): it stays as it is */
 };
 
 struct node_options { /* sluice_node_options with the defaults filled in */
@@ -111,10 +112,41 @@ struct sluice_node {
     _Atomic uint64_t landing_bytes, landing_wanted_ns;
 };
 
-extern _Atomic bool node_forked; /* this process is a child of the one that opened nodes */
+/* One bit for each node that came through fork(): it is the parent's. None elsewhere. */
+extern _Atomic uint64_t node_inherited;
+_Static_assert(NODES_MAX <= 64, "a bit for every node");
+#define FORKED_TEXT "this node came through fork(), it is the parent's"
 
-static inline bool forked(void) {
-    return __builtin_expect(atomic_load_explicit(&node_forked, memory_order_relaxed), 0);
+static inline uint64_t forked_bits(void) {
+    return atomic_load_explicit(&node_inherited, memory_order_relaxed);
+}
+
+static inline bool forked_index(uint64_t index) {
+    uint64_t bits = forked_bits();
+    return __builtin_expect(bits != 0, 0) && index < NODES_MAX && (bits >> index & 1);
+}
+
+/* A session, or a listener, of the parent's. */
+static inline bool forked_id(uint64_t id) {
+    return forked_index(id >> 56);
+}
+
+static inline bool forked_node(const sluice_node *n) {
+    return __builtin_expect(forked_bits() != 0, 0) && n && forked_index(n->index);
+}
+
+static inline bool forked_loop(const struct sluice_loop *l) {
+    return __builtin_expect(forked_bits() != 0, 0) && l && forked_node(l->node);
+}
+
+static inline bool forked_region(const struct sluice_region *r) {
+    return __builtin_expect(forked_bits() != 0, 0) && r && forked_node(r->node);
+}
+
+bool node_forked_pool(const struct pool *pool); /* the slow part */
+
+static inline bool forked_msg(const struct sluice_msg *msg) {
+    return __builtin_expect(forked_bits() != 0, 0) && msg && node_forked_pool(msg->pool);
 }
 
 /* sluice_open() with an environment of the caller's; manual: no threads are started. */

@@ -23,6 +23,13 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t turns; /* lock: sessions placed so far */
 
+void place_fork(bool begins) {
+    if (begins)
+        pthread_mutex_lock(&lock);
+    else
+        pthread_mutex_unlock(&lock);
+}
+
 /* ---- the decision ------------------------------------------------------------------------------ */
 
 static uint64_t load_of(const struct place_candidate *c) {
@@ -147,7 +154,7 @@ void place_let_go(sluice_node *n, const struct link_config *link) {
 /* ---- workers -------------------------------------------------------------------------------------- */
 
 int sluice_worker_drain(sluice_node *n, uint32_t worker, int drain) {
-    if (forked())
+    if (forked_node(n))
         return SLUICE_EFORKED;
     if (!n)
         return SLUICE_EINVAL;

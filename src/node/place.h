@@ -60,6 +60,8 @@ void place_let_go(struct sluice_node *n, const struct link_config *link);
 int place_plan(struct sluice_node *n);
 /* Finds out where the workers are; once, when they are there. */
 void place_open(struct sluice_node *n);
+/* A fork waits until nobody is inside: before it, and on both sides after it. */
+void place_fork(bool begins);
 /* The number in a sysfs file, or PLACE_NO_NUMA. */
 int place_read_numa(const char *path);
 

@@ -69,7 +69,7 @@ struct reg *registrations_get(sluice_node *n, const void *addr, size_t bytes) {
 /* ---- calls ------------------------------------------------------------------------------------- */
 
 void sluice_memory_gone(const void *addr, size_t bytes) {
-    if (forked() || bytes == 0 || (uintptr_t)addr > UINTPTR_MAX - bytes)
+    if (bytes == 0 || (uintptr_t)addr > UINTPTR_MAX - bytes)
         return;
     for (uint32_t i = 0; i < NODES_MAX; i++) {
         sluice_node *n = node_at(i);
@@ -84,7 +84,7 @@ void sluice_memory_gone(const void *addr, size_t bytes) {
 }
 
 int sluice_registration_get_info(sluice_node *n, sluice_registration_info *info) {
-    if (forked())
+    if (forked_node(n))
         return SLUICE_EFORKED;
     if (!n || !info || info->size < sizeof info->size)
         return SLUICE_EINVAL;

@@ -171,8 +171,8 @@ static int open_region(sluice_region *r, sluice_error *e) {
 
 int sluice_region_open(sluice_node *n, void *addr, uint64_t bytes, uint32_t rights,
                        sluice_region **out, sluice_error *e) {
-    if (forked())
-        return error_set(e, SLUICE_EFORKED, 0, 0, "this process was forked from one with a node");
+    if (forked_node(n))
+        return error_set(e, SLUICE_EFORKED, 0, 0, FORKED_TEXT);
     if (!n || !out)
         return error_set(e, SLUICE_EINVAL, 0, 0, "no node, or nowhere to put the region");
     if (bytes == 0 || bytes > SIZE_MAX / 2 || (uintptr_t)addr > UINTPTR_MAX - (size_t)bytes)
@@ -207,7 +207,7 @@ int sluice_region_open(sluice_node *n, void *addr, uint64_t bytes, uint32_t righ
 }
 
 int sluice_region_close(sluice_region *r) {
-    if (forked())
+    if (forked_region(r))
         return SLUICE_EFORKED;
     if (!r)
         return SLUICE_OK;
@@ -235,7 +235,7 @@ uint64_t sluice_region_size(const sluice_region *r) {
 
 int sluice_region_token(const sluice_region *r, uint64_t offset, uint64_t bytes, uint32_t rights,
                         sluice_token *out) {
-    if (forked())
+    if (forked_region(r))
         return SLUICE_EFORKED;
     if (!r || !out || bytes == 0 || !region_has(r, offset, bytes) || rights == 0 ||
         (rights & ~r->rights))
@@ -268,8 +268,8 @@ static int renew(sluice_region *r) {
 }
 
 int sluice_region_revoke(sluice_region *r, sluice_error *e) {
-    if (forked())
-        return error_set(e, SLUICE_EFORKED, 0, 0, "this process was forked from one with a node");
+    if (forked_region(r))
+        return error_set(e, SLUICE_EFORKED, 0, 0, FORKED_TEXT);
     if (!r)
         return error_set(e, SLUICE_EINVAL, 0, 0, "no region");
     if (!shut(r))

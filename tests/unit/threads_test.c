@@ -453,7 +453,6 @@ static int child_of_fork(sluice_node *n, sluice_loop *loop, sluice_session sessi
     sluice_session_info info = {.size = sizeof info};
     sluice_node_info node_info = {.size = sizeof node_info};
     int wrong = 0;
-    wrong += sluice_open(&new_node, NULL, &e) != SLUICE_EFORKED;
     wrong += sluice_loop_open(n, &new_loop, &e) != SLUICE_EFORKED;
     wrong += sluice_poll(loop, &event, 1, SLUICE_OFF) != SLUICE_EFORKED;
     wrong += sluice_fd(loop) != SLUICE_EFORKED;
@@ -473,6 +472,15 @@ static int child_of_fork(sluice_node *n, sluice_loop *loop, sluice_session sessi
     sluice_unlisten(listener);
     sluice_free(msg);
     sluice_close(n, SLUICE_OFF);
+    wrong += sluice_open(&new_node, NULL, &e) != 0; /* its own, and the others stay the parent's */
+    wrong += sluice_alloc(new_node, 8, &other) != 0;
+    wrong += sluice_send(session, other, NULL) != SLUICE_EFORKED;
+    wrong += sluice_send(session, msg, NULL) != SLUICE_EFORKED;
+    wrong += sluice_poll(loop, &event, 1, 0) != SLUICE_EFORKED;
+    sluice_free(msg);
+    sluice_free(other);
+    sluice_close(n, 0);
+    sluice_close(new_node, 0);
     return wrong;
 }
 
