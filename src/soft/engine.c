@@ -258,6 +258,7 @@ static struct soft_watch wake_watch = {.fd = -1, .fn = on_wake};
 /* ---- fork ------------------------------------------------------------------------------------ */
 
 static void fork_prepare(void) {
+    soft_shared_fork(true);
     pthread_mutex_lock(&engine.life);
     soft_lock();
 }
@@ -265,6 +266,7 @@ static void fork_prepare(void) {
 static void fork_parent(void) {
     soft_unlock();
     pthread_mutex_unlock(&engine.life);
+    soft_shared_fork(false);
 }
 
 /*
@@ -300,6 +302,7 @@ static void fork_child(void) {
     engine.waiters = 0;
     soft_unlock(); /* the forking thread locked them and is the one that lives on */
     pthread_mutex_unlock(&engine.life);
+    soft_shared_fork(false);
 }
 
 /* Once in a process that uses the engine. */

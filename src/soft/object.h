@@ -409,6 +409,7 @@ void soft_mr_remove(struct soft_mr *mr);                       /* control lock *
 /* 0, or the errno of a registration that asks for what cannot be. Not with the control lock held. */
 int soft_mr_check(const struct soft_pd *pd, void *addr, size_t length, uint64_t iova, int access);
 void soft_memory_forked(void);
+void soft_shared_fork(bool begins); /* the fork waits until nobody is inside of shared.c */
 extern struct soft_region soft_regions[SOFT_MAX_REGIONS]; /* control lock */
 
 /* link.c */

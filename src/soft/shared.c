@@ -50,6 +50,14 @@ fail:;
     return NULL;
 }
 
+/* Taken before the engine's locks, as everywhere here. */
+void soft_shared_fork(bool begins) {
+    if (begins)
+        pthread_mutex_lock(&lock);
+    else
+        pthread_mutex_unlock(&lock);
+}
+
 /* A forked child starts afresh. */
 static void check_generation(void) {
     if (generation != soft_generation_now)
