@@ -137,7 +137,9 @@ struct ibv_context *soft_open_device(struct ibv_device *dev) {
     if (ctx->ibv.async_fd < 0)
         goto put_engine;
     ctx->ibv.device = dev;
-    ctx->ibv.cmd_fd = -1;
+    ctx->ibv.cmd_fd = eventfd(0, EFD_CLOEXEC); /* says nothing: to be duplicated, or polled */
+    if (ctx->ibv.cmd_fd < 0)
+        goto close_async;
     ctx->ibv.num_comp_vectors = 1;
     ctx->ibv.ops.poll_cq = soft_poll_cq;
     ctx->ibv.ops.req_notify_cq = soft_req_notify_cq;
@@ -156,6 +158,10 @@ struct ibv_context *soft_open_device(struct ibv_device *dev) {
     soft_unlock();
     return &ctx->ibv;
     int err;
+close_async:
+    err = errno;
+    close(ctx->ibv.async_fd);
+    errno = err;
 put_engine:
     err = errno;
     soft_engine_put();
@@ -181,6 +187,7 @@ int soft_close_device(struct ibv_context *ibctx) {
         ctx->async.head = node->next;
         free(node);
     }
+    close(ctx->ibv.cmd_fd);
     close(ctx->ibv.async_fd);
     pthread_cond_destroy(&ctx->async.acked);
     pthread_mutex_destroy(&ctx->async.lock);

@@ -134,14 +134,30 @@ static void queues_free(struct soft_qp *qp) {
     soft_batch_free(qp);
 }
 
+/* What there is but not here is told from what there is not: programs that ask for it go on without. */
+static int check_type(enum ibv_qp_type type, bool iwarp) {
+    switch (type) {
+    case IBV_QPT_RC:
+        return 0;
+    case IBV_QPT_UC:
+    case IBV_QPT_UD:
+        return iwarp ? EOPNOTSUPP : 0;
+    case IBV_QPT_RAW_PACKET:
+    case IBV_QPT_XRC_SEND:
+    case IBV_QPT_XRC_RECV:
+    case IBV_QPT_DRIVER:
+        return EOPNOTSUPP;
+    }
+    return EINVAL;
+}
+
 static int check_init(struct soft_pd *pd, const struct ibv_qp_init_attr *attr) {
     if (soft_stale(pd))
         return EPERM;
-    if (attr->qp_type != IBV_QPT_RC && attr->qp_type != IBV_QPT_UC && attr->qp_type != IBV_QPT_UD)
-        return EINVAL;
     const struct soft_profile *like = soft_profile();
-    if (like->iwarp && attr->qp_type != IBV_QPT_RC)
-        return EOPNOTSUPP;
+    int err = check_type(attr->qp_type, like->iwarp);
+    if (err)
+        return err;
     if (!attr->send_cq || !attr->recv_cq || attr->cap.max_send_wr > SOFT_MAX_WR ||
         attr->cap.max_recv_wr > SOFT_MAX_WR || attr->cap.max_send_sge > like->sge_most ||
         attr->cap.max_recv_sge > like->sge_most || attr->cap.max_inline_data > like->inline_most)

@@ -5,6 +5,8 @@
  */
 #include "softverbs_util.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 
 /* ---- references -------------------------------------------------------------------------------- */
@@ -82,6 +84,43 @@ static void a_queue_pair_that_could_not_be_made_leaves_nothing(void **state) {
     assert_true(init.cap.max_send_wr >= 1 && init.cap.max_recv_wr >= 1);
     assert_int_equal(soft_destroy_qp(qp), 0);
     sv_close(&e); /* EBUSY if one of the rows had left a reference */
+}
+
+static void a_kind_of_queue_pair_that_is_not_here_is_not_supported(void **state) {
+    (void)state;
+    static const struct {
+        int type, error;
+    } known[] = {{IBV_QPT_RAW_PACKET, EOPNOTSUPP},
+                 {IBV_QPT_XRC_SEND, EOPNOTSUPP},
+                 {IBV_QPT_XRC_RECV, EOPNOTSUPP},
+                 {IBV_QPT_DRIVER, EOPNOTSUPP},
+                 {77, EINVAL}};
+    struct sv_end e;
+    sv_open(&e, SV_OPTIONS());
+    for (unsigned i = 0; i < sizeof known / sizeof known[0]; i++) {
+        struct ibv_qp_init_attr attr = {.send_cq = e.scq,
+                                        .recv_cq = e.rcq,
+                                        .cap = {1, 1, 1, 1, 0},
+                                        .qp_type = (enum ibv_qp_type)known[i].type};
+        errno = 0;
+        assert_null(soft_create_qp(e.pd, &attr));
+        assert_int_equal(errno, known[i].error);
+    }
+    sv_close(&e);
+}
+
+static void the_command_descriptor_can_be_duplicated_and_polled(void **state) {
+    (void)state;
+    unsigned fds = sv_fds();
+    struct ibv_context *ctx = sv_context();
+    int copy = dup(ctx->cmd_fd);
+    assert_true(copy >= 0);
+    struct pollfd both[] = {{.fd = ctx->cmd_fd, .events = POLLIN}, {.fd = copy, .events = POLLIN}};
+    assert_int_equal(poll(both, 2, 0), 0); /* there, and nothing to be read */
+    assert_int_equal(fcntl(ctx->cmd_fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    close(copy);
+    assert_int_equal(soft_close_device(ctx), 0);
+    assert_int_equal(sv_fds(), fds);
 }
 
 static void completion_queues_have_limits(void **state) {
@@ -436,6 +475,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(used_objects_refuse_to_die),
         cmocka_unit_test(a_queue_pair_that_could_not_be_made_leaves_nothing),
+        cmocka_unit_test(a_kind_of_queue_pair_that_is_not_here_is_not_supported),
+        cmocka_unit_test(the_command_descriptor_can_be_duplicated_and_polled),
         cmocka_unit_test(completion_queues_have_limits),
         cmocka_unit_test(registration_checks_its_arguments),
         cmocka_unit_test(memory_for_peers_is_zeroed_aligned_and_more_than_the_table_holds),
