@@ -81,6 +81,8 @@ void soft_peer_release(struct soft_peer *peer) {
         munmap((void *)(uintptr_t)atomic_load(&peer->keys), SOFT_KEYS_BYTES);
     if (peer->bell_out >= 0)
         close(peer->bell_out);
+    if (peer->death.fd >= 0)
+        close(peer->death.fd);
     free(peer);
 }
 
@@ -134,7 +136,8 @@ void soft_peer_drop(struct soft_peer *peer) {
     soft_watch_remove(&peer->socket);
     soft_foreign_close_socket(peer->socket.fd);
     peer->socket.fd = -1;
-    close_watch(&peer->death);
+    if (peer->death.fd >= 0) /* not closed: who waits for the process asks it still (touch.c) */
+        soft_watch_remove(&peer->death);
     close_watch(&peer->bell);
     soft_peer_queue_drop(peer);
     soft_link_on_peer_gone(peer);

@@ -33,6 +33,11 @@ static bool died(const struct soft_peer *peer) {
     return death.fd >= 0 && poll(&death, 1, 0) > 0;
 }
 
+/* Who belongs to another user has nothing of ours mapped, whatever its ring says. */
+static bool may_be_inside(const struct soft_qp *qp) {
+    return !qp->peer || qp->peer->uid == geteuid();
+}
+
 /* False: the peer was inside all the time until then, or died there. peer: NULL where nobody may ask. */
 static bool outside(struct soft_qp *qp, uint64_t deadline, const struct soft_peer *peer) {
     const struct soft_ring *rx = ld(qp->rx);
@@ -58,14 +63,15 @@ void soft_touch_wait(struct soft_pd *pd) {
     for (unsigned b = 0; b < soft_qp_block_count; b++)
         for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
             struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
-            if (qp && soft_pd_of(qp->ibv.pd) == pd)
+            if (qp && soft_pd_of(qp->ibv.pd) == pd && may_be_inside(qp))
                 (void)outside(qp, deadline, qp->peer);
         }
 }
 
 void soft_touch_wait_qp(struct soft_qp *qp) {
     touch_order();
-    (void)outside(qp, soft_now_ns() + TOUCH_WAIT_NS, qp->peer);
+    if (may_be_inside(qp))
+        (void)outside(qp, soft_now_ns() + TOUCH_WAIT_NS, qp->peer);
 }
 
 bool soft_touch_wait_window(struct soft_qp *qp) {
