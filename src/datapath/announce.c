@@ -23,7 +23,7 @@ static unsigned way_of(const struct session *s) {
     case SLUICE_RENDEZVOUS_AUTO: /* READ is one message less; see docs/architecture.md */
         break;
     }
-    return WAY_READ;
+    return s->node->traits.reads_unsafe ? WAY_WRITE : WAY_READ;
 }
 
 /* In the order of the announcements, as the peer delivers them. */

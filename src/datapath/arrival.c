@@ -153,9 +153,9 @@ static bool find_memory(struct sluice_loop *l, struct session *s, struct arrival
     struct rendezvous *r = s->rendezvous;
     if (a->region)
         return true;
-    if (r->landing_bytes > 0 && (a->bytes > s->link_config.window_bytes ||
-                                 r->landing_bytes > s->link_config.window_bytes - a->bytes ||
-                                 !landing_may(l, a->bytes)))
+    if (r->landing_bytes > 0 &&
+        (a->bytes > s->link_config.window_bytes ||
+         r->landing_bytes > s->link_config.window_bytes - a->bytes || !landing_may(l, a->bytes)))
         return false; /* what is delivered makes the session dirty */
     a->landing = landing_for(l, s, a->bytes);
     if (a->landing) {

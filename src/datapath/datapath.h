@@ -262,9 +262,7 @@ void request_end(struct sluice_loop *l, struct session *s);
 /* ---- rendezvous.c, announce.c, arrival.c: messages too large for a frame --------------------- */
 
 /* Above how many bytes this session's messages go by rendezvous. */
-void rendezvous_switch(struct session *s);
-/* One larger than rendezvous_above. */
-bool rendezvous_takes(const struct session *s, const struct sluice_msg *msg);
+uint64_t rendezvous_switch(const struct session *s);
 enum built rendezvous_build(struct sluice_loop *l, struct session *s, struct chain *chain,
                             struct sluice_msg *msg);
 /*

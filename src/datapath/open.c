@@ -42,7 +42,7 @@ static void agree(struct session *s) {
     s->frame_payload = (1u << rep->eager_log2) - FRAME_BYTES;
     s->rx_message_max = agreed;
     s->message_max = agreed < options->message_bytes_max ? agreed : options->message_bytes_max;
-    rendezvous_switch(s);
+    s->rendezvous_above = rendezvous_switch(s);
     s->tx_credits = GRANT_MIN;
     s->tx_credits_max = s->conn.passive ? s->conn.req.credits : rep->credits;
     /* So often that a window that is full always has a signalled send in it. */

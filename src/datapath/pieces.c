@@ -74,7 +74,7 @@ static uint32_t gather(struct session *s, struct pieces *p, struct ibv_sge *sge,
 enum built pieces_build(struct sluice_loop *l, struct session *s, struct chain *chain,
                         struct sluice_msg *msg) {
     struct pieces *p = pieces_of(msg);
-    if (msg->sent == 0 && msg->size > s->rendezvous_above && rendezvous_takes(s, msg) &&
+    if (msg->sent == 0 && msg->size > s->rendezvous_above &&
         rendezvous_has_way(s, p->part, p->count))
         return rendezvous_build_pieces(l, s, chain, msg, p->part, p->count);
     uint32_t lkey;

@@ -164,7 +164,7 @@ static enum built build_frames(struct sluice_loop *l, struct session *s, struct 
         add_whole(l, s, chain, msg);
         return BUILT;
     }
-    if (msg->sent == 0 && msg->size > s->rendezvous_above && rendezvous_takes(s, msg))
+    if (msg->sent == 0 && msg->size > s->rendezvous_above)
         return rendezvous_build(l, s, chain, msg);
     if (!have_headers(l, s))
         return BUILT_NOTHING;

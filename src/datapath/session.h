@@ -210,7 +210,7 @@ struct session {
     uint32_t window_messages, tx_credits_max;
     _Atomic uint64_t own_messages, own_bytes; /* accepted here, no outcome yet; read by others */
     uint64_t window_bytes, message_max;
-    uint64_t rendezvous_above; /* larger messages may go by rendezvous; never below frame_payload */
+    uint64_t rendezvous_above; /* larger messages go by rendezvous; never below frame_payload */
     struct msg_queue queue;    /* accepted, not posted or not wholly posted */
     struct msg_queue replies;  /* the same of replies, which wait for no credit */
 
@@ -279,7 +279,6 @@ struct session {
                                             free, as the next */
     _Atomic(struct serving *) serving;   /* serving.c: of the peer's, not answered yet */
     struct rendezvous *rendezvous;       /* rendezvous.c: large messages in both directions */
-    uint64_t rendezvous_alone;           /* larger ones do also where no other is near */
     /* grant.c and keep.c */
     uint32_t kept;        /* messages of the peer the application keeps; for a moment one too few */
     uint32_t debt;        /* credits still to be withheld for some of them; likewise */

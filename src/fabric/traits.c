@@ -29,6 +29,7 @@ void fabric_traits_of(enum ibv_transport_type transport, const struct ibv_device
         .sends_in_place = soft_iwarp,
         .sent_is_local = iwarp,
         .sink_is_target = iwarp,
+        .reads_unsafe = !nic && !iwarp,
         .no_immediate = iwarp,
     };
 }
