@@ -22,6 +22,7 @@
 
 #include <sluice/sluice.h>
 
+#include "base/sanitize.h"
 #include "base/stats.h"
 
 /* In a child nothing of cmocka's may run. */
@@ -32,6 +33,14 @@ static void must(bool good, int line) {
     _exit(1);
 }
 #define MUST(condition) must((condition), __LINE__)
+
+/* The thread sanitizer knows no threads in the child of a process that had some. */
+static void threads_in_a_child(void) {
+#ifdef SANITIZE_THREAD
+    print_message("SKIPPED: the thread sanitizer cannot follow it\n");
+    skip();
+#endif
+}
 
 static pid_t child_of(void (*run)(void *arg), void *arg) {
     fflush(NULL);
@@ -164,6 +173,7 @@ static void a_pre_forked_server_has_nodes_of_its_own_beside_the_parents(void **s
     (void)state;
     struct server parent;
     pid_t workers[3];
+    threads_in_a_child();
     server_open(&parent);
     for (int i = 0; i < 3; i++)
         workers[i] = child_of(a_worker, &parent);
@@ -188,6 +198,7 @@ static void *open_and_close(void *unused) {
 static void a_fork_while_another_thread_opens_and_closes_leaves_the_child_whole(void **state) {
     (void)state;
     pthread_t busy;
+    threads_in_a_child();
     atomic_store(&enough, false);
     assert_int_equal(pthread_create(&busy, NULL, open_and_close, NULL), 0);
     for (int i = 0; i < 20; i++)
@@ -211,6 +222,7 @@ static void nobody_finds_the_parents_statistics(void *unused) {
 static void a_child_shows_no_statistics_of_its_parent(void **state) {
     (void)state;
     struct server parent;
+    threads_in_a_child();
     server_open(&parent);
     await(child_of(nobody_finds_the_parents_statistics, NULL));
     sluice_close(parent.node, 0);
