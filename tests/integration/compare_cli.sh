@@ -65,6 +65,13 @@ for name in latency_64_floor latency_64_raw tail_64_raw stream_64_raw stream_655
     many_registered many_resident idle_cpu requests_64 stream_65536_buffers stream_65536_write; do
     check "no $name" grep -q "\"figure\":\"$name\"" "$work/out"
 done
+# Each technique that the tool can leave out; the help has them between two colons and "; with commas".
+techniques=$("$bin/sluice-bw" --help | tr '\n' ' ' |
+    sed 's/.*--without LIST *leave techniques out, on this side: *\([^;]*\);.*/\1/; s/,//g')
+check "the help of sluice-bw names no techniques: $techniques" [ "$(wc -w <<<"$techniques")" -ge 7 ]
+for what in $techniques; do
+    check "no gain of $what" grep -q "\"figure\":\"gain_${what}_64\"" "$work/out"
+done
 check "no percentiles of ours" grep -q '"percentiles":"sluice"' "$work/out"
 check "no percentiles of the device" grep -q '"percentiles":"raw"' "$work/out"
 for program in ucx_perftest fi_pingpong ib_send_lat; do
