@@ -2,16 +2,16 @@
 /*
  * keyring.c - the keys of a link, see keyring.h.
  *
- * The keys lie sorted by id in one piece of memory. They are put in order where they are, without
- * a sort that might copy secrets to a place nobody wipes.
+ * The keys lie sorted by id in one piece of memory, which core files leave out. They are put in order where
+ * they are, without a sort that might copy secrets to a place nobody wipes.
  *
  * Owner: whoever holds a reference; only the count changes after keyring_make().
  */
 #include "cm/keyring.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <sodium.h>
 
@@ -26,6 +26,7 @@ struct key {
 struct keyring {
     _Atomic uint32_t holders;
     uint32_t count;
+    size_t bytes; /* of all of it */
     sluice_key_lookup lookup;
     void *lookup_arg;
     struct key keys[];
@@ -103,10 +104,15 @@ int keyring_make(struct keyring **out, const sluice_link_options *o, bool dialin
         return status;
     if (!auth_init())
         return error_set(e, SLUICE_EDEVICE, SLUICE_REASON_NONE, 0, "libsodium does not start");
-    struct keyring *ring = calloc(1, sizeof *ring + o->key_count * sizeof *ring->keys);
-    if (!ring)
+    /* Pages of its own: what lies beside it is not left out. */
+    size_t bytes = sizeof(struct keyring) + o->key_count * sizeof(struct key);
+    struct keyring *ring =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (ring == MAP_FAILED)
         return error_set(e, SLUICE_ENOMEM, SLUICE_REASON_NONE, 0, "no memory for %u keys",
                          o->key_count);
+    (void)madvise(ring, bytes, MADV_DONTDUMP);
+    ring->bytes = bytes;
     atomic_init(&ring->holders, 1);
     ring->lookup = o->key_lookup;
     ring->lookup_arg = o->key_lookup_arg;
@@ -129,8 +135,9 @@ void keyring_hold(struct keyring *ring) {
 void keyring_drop(struct keyring *ring) {
     if (!ring || atomic_fetch_sub_explicit(&ring->holders, 1, memory_order_acq_rel) != 1)
         return;
+    size_t bytes = ring->bytes;
     sodium_memzero(ring->keys, ring->count * sizeof *ring->keys);
-    free(ring);
+    munmap(ring, bytes);
 }
 
 /* ---- finding --------------------------------------------------------------------------------- */

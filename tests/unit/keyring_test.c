@@ -196,6 +196,35 @@ static void a_hook_that_answers_a_wrong_length_has_no_key(void **state) {
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
+/* What the kernel says of the mapping that this lies in; false: that it goes into a core file. */
+static bool is_left_out_of_core_files(const void *at) {
+    FILE *maps = fopen("/proc/self/smaps", "re");
+    char line[512];
+    unsigned long start, end;
+    bool within = false, left_out = false, known = false;
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps)) {
+        if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+            within = start <= (uintptr_t)at && (uintptr_t)at < end;
+        else if (within && strncmp(line, "VmFlags:", 8) == 0) {
+            known = true;
+            left_out = strstr(line, " dd") != NULL;
+        }
+    }
+    fclose(maps);
+    assert_true(known);
+    return left_out;
+}
+
+static void secrets_are_left_out_of_core_files(void **state) {
+    (void)state;
+    sluice_key key = KEY(7);
+    struct keyring *ring = make(&(sluice_link_options){.keys = &key, .key_count = 1}, true);
+    assert_true(is_left_out_of_core_files(ring));
+    assert_false(is_left_out_of_core_files(&key)); /* the application's own are its own affair */
+    keyring_drop(ring);
+}
+
 static void whoever_drops_the_last_reference_wipes_every_secret(void **state) {
     (void)state;
     sluice_key keys[] = {KEY(5), KEY(3), KEY(8)};
@@ -260,6 +289,7 @@ int main(void) {
         cmocka_unit_test(every_key_is_found_in_whatever_order_they_came),
         cmocka_unit_test(keys_are_looked_at_first_and_the_hook_asked_then),
         cmocka_unit_test(a_hook_that_answers_a_wrong_length_has_no_key),
+        cmocka_unit_test(secrets_are_left_out_of_core_files),
         cmocka_unit_test(whoever_drops_the_last_reference_wipes_every_secret),
         cmocka_unit_test(threads_share_a_ring),
     };
