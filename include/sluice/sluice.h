@@ -146,7 +146,7 @@ typedef enum sluice_log_level {
  * takes it by RDMA READ, or says where it may be put and the sender WRITEs it there.
  */
 typedef enum sluice_rendezvous {
-    SLUICE_RENDEZVOUS_AUTO = 0, /* what is faster on this device, see docs/protocol.md */
+    SLUICE_RENDEZVOUS_AUTO = 0, /* READ; WRITE where the device's READ is not to be trusted */
     SLUICE_RENDEZVOUS_READ = 1,
     SLUICE_RENDEZVOUS_WRITE = 2 /* not on iWARP: sluice_open() refuses with EDEVICE */
 } sluice_rendezvous;
