@@ -17,7 +17,7 @@ foreach(part verbs cm)
   target_link_libraries(dropin_${part} PRIVATE sluice_dependencies)
 endforeach()
 
-set(dropin_link_options "LINKER:--as-needed" "LINKER:-z,relro,-z,now")
+set(dropin_link_options "LINKER:--as-needed")
 if(NOT SLUICE_SANITIZE)
   list(APPEND dropin_link_options "LINKER:-z,defs")
 endif()

@@ -13,7 +13,12 @@ install(DIRECTORY include/sluice DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
 
 if(tool_targets)
   file(RELATIVE_PATH bin_to_lib "/p/${CMAKE_INSTALL_BINDIR}" "/p/${CMAKE_INSTALL_LIBDIR}")
-  set_target_properties(${tool_targets} PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
+  # The build's own layout is one of them: a path that is changed when it is installed leaves room for it, and
+  # that is an empty entry, which is the current folder.
+  set(tool_paths "$ORIGIN/../lib" "$ORIGIN/${bin_to_lib}")
+  list(REMOVE_DUPLICATES tool_paths)
+  set_target_properties(${tool_targets} PROPERTIES INSTALL_RPATH "${tool_paths}"
+                                                   BUILD_WITH_INSTALL_RPATH ON)
   install(TARGETS ${tool_targets} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 

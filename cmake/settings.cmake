@@ -27,6 +27,24 @@ if(SLUICE_WERROR)
   add_compile_options(-Werror)
 endif()
 
+# What a mistake must not become. Sanitizers find it themselves, and fortified calls would hide it from them.
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT SLUICE_SANITIZE AND NOT SLUICE_FUZZ)
+  include(CheckCCompilerFlag)
+  add_compile_options(-fstack-protector-strong)
+  # x86-64: shadow stacks, which cost nothing; Linux tracks no indirect branches of programs, and what marks
+  # their targets is four per cent of the instructions of a message. aarch64: both are one.
+  foreach(flag -fcf-protection=return -mbranch-protection=standard)
+    string(MAKE_C_IDENTIFIER "HAVE${flag}" have)
+    check_c_compiler_flag(${flag} ${have})
+    if(${have})
+      add_compile_options(${flag})
+    endif()
+  endforeach()
+  # Some compilers define it themselves, some know no 3: the headers say then that they do less.
+  add_compile_options(-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
+endif()
+add_link_options("LINKER:-z,relro,-z,now")
+
 if(SLUICE_POOL_DEBUG)
   add_compile_definitions(SLUICE_POOL_DEBUG)
 endif()
