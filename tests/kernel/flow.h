@@ -158,7 +158,9 @@ static void flow_hang_up(struct flow *f) {
     far_expect(&f->peer, "closed ");
     assert_int_equal(peer_number(&f->peer, "reason"), SLUICE_REASON_PEER_CLOSE);
     assert_int_equal(peer_number(&f->peer, "received"), f->sent);
-    assert_int_equal(peer_number(&f->peer, "succeeded"), f->sent);
+    /* Where packets are lost, the acknowledgements of its last echoes may be, which are all here. */
+    assert_int_equal(peer_number(&f->peer, "succeeded") + peer_number(&f->peer, "unknown"),
+                     f->sent);
     f->closed = true;
 }
 
