@@ -47,8 +47,12 @@ __attribute__((format(printf, 1, 2))) static int far_shell(const char *format, .
 
 /* ---- the network between ------------------------------------------------------------------------- */
 
+static bool far_is_bad, far_was_bad; /* there is weather; there was since flow_begin() */
+
 /* What netem does to each direction; NULL: nothing. */
 static void far_weather(const char *netem) {
+    far_is_bad = netem != NULL;
+    far_was_bad |= far_is_bad;
     if (netem)
         must(far_shell("tc qdisc replace dev $A root netem %s && "
                        "$THERE tc qdisc replace dev $B root netem %s",
