@@ -242,8 +242,8 @@ void cm_watch(struct cm *cm, struct cm_conn *conn, uint64_t deadline_ns);
 void cm_watch_step(struct cm *cm, struct cm_conn *conn, uint64_t step_ns);
 void cm_adopt(struct cm *cm, struct cm_conn *conn);
 void cm_up(struct cm *cm, struct cm_conn *conn);
-/* The connection cannot be or is no more: tells the loop once, and waits for its RELEASE. */
 extern const char cm_no_random[]; /* instead of a nonce that could be guessed */
+/* The connection cannot be or is no more: tells the loop once, and waits for its RELEASE. */
 void cm_fail(struct cm *cm, struct cm_conn *conn, sluice_reason reason, uint32_t vendor,
              const char *format, ...) __attribute__((format(printf, 5, 6)));
 /* The same with what is known already; cm_describe() fills it from the event being handled. */

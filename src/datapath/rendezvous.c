@@ -19,8 +19,7 @@
 #define SWITCH_NIC (64u << 10)
 /*
  * Fragments, where keys are not for one message alone. On Soft-RoCE 64 KiB messages by READ or WRITE were measured
- * to reach a third more, asleep between events; but there a READ may deliver wrong bytes (fabric.h), a WRITE
- * does not outlive reordering, and both leave a message that is kept without its credits.
+ * to reach a third more, asleep between events; but there a READ may deliver wrong bytes (fabric.h).
  */
 #define SWITCH_OTHER UINT64_MAX
 

@@ -256,7 +256,7 @@ static void nobody_receives_what_lay_behind_a_shorter_message(void **state) {
     assert_ptr_equal(a_message_of_another(&p, LESS, 2), old);
     sluice_event event = write_nothing(&p, p.a.session, LARGE);
     assert_ptr_equal(sluice_data(event.msg), old);
-#ifndef SLUICE_POOL_DEBUG /* which writes over what is freed */
+#ifndef SLUICE_POOL_DEBUG                  /* which writes over what is freed */
     assert_true(pair_holds(old, LESS, 2)); /* its own: nothing is written for nothing */
 #endif
     assert_true(is_zero(old + LESS, LARGE - LESS));

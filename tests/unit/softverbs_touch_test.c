@@ -18,10 +18,8 @@ static void to_rts(struct sv_end *e, uint32_t dest) {
     struct ibv_qp_attr attr = sv_attr(e, IBV_QPS_INIT, 0);
     attr.qp_access_flags = ALL_REMOTE;
     must(soft_modify_qp(e->qp, &attr, SV_INIT_MASK) == 0);
-    attr = sv_attr(e, IBV_QPS_RTR, dest);
-    must(soft_modify_qp(e->qp, &attr, SV_RTR_MASK) == 0);
-    attr = sv_attr(e, IBV_QPS_RTS, 0);
-    must(soft_modify_qp(e->qp, &attr, SV_RTS_MASK) == 0);
+    must(sv_to_rtr(e, dest) == 0);
+    must(sv_to_rts(e) == 0);
 }
 
 static void connected(int fd) {
