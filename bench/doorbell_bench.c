@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/cpus.h"
-#include "base/doorbell.h"
+#include "fabric/wakeup.h"
 #include "base/env.h"
 #include "floor.h"
 #include "shim.h"

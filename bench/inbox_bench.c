@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/cpus.h"
-#include "base/inbox.h"
+#include "base/mpsc_queue.h"
 #include "floor.h"
 #include "shim.h"
 

@@ -2,7 +2,7 @@
 /* record_bench.c - encoding and decoding the negotiation records. */
 #include <string.h>
 
-#include "cm/record.h"
+#include "core/wire/private_data.h"
 #include "shim.h"
 
 static struct record_req proposal(void) {

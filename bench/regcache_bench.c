@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "pool/regcache.h"
+#include "pool/regcache/regcache.h"
 #include "shim.h"
 
 #define STEP ((size_t)64 << 10)

@@ -17,7 +17,7 @@
 #include "fabric/fabric.h"
 #include "floor.h"
 #include "shim.h"
-#include "soft/ring.h"
+#include "soft/rc/ring.h"
 
 struct place {
     int cpu_a, cpu_b;

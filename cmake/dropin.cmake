@@ -4,9 +4,9 @@
 # preloaded, and in sluice-soft/ libibverbs.so.1 and librdmacm.so.1 for the library path. The latter
 # have the symbol versions of the libraries found here.
 
-set(dropin "${PROJECT_SOURCE_DIR}/src/soft/dropin")
-set(dropin_verbs "${dropin}/verbs.c" "${dropin}/table.c" "${dropin}/address.c" "${dropin}/names.c"
-                 "${dropin}/missing.c")
+set(dropin "${PROJECT_SOURCE_DIR}/src/dropin")
+set(dropin_verbs "${dropin}/verbs.c" "${dropin}/gid_table.c" "${dropin}/address.c" "${dropin}/names.c"
+                 "${dropin}/unsupported.c")
 set(dropin_cm "${dropin}/cm.c" "${dropin}/rsocket.c")
 
 foreach(part verbs cm)
@@ -27,7 +27,7 @@ endif()
 set(device_objects "$<FILTER:$<TARGET_OBJECTS:sluice_objects>,INCLUDE,/src/soft/>"
                    "$<FILTER:$<TARGET_OBJECTS:sluice_objects>,INCLUDE,/fabric/(soft|traits)[.]c>"
                    "$<FILTER:$<TARGET_OBJECTS:sluice_objects>,INCLUDE,/base/thread[.]c>")
-add_library(sluice-soft-preload SHARED "${dropin}/door.c" ${device_objects}
+add_library(sluice-soft-preload SHARED "${dropin}/export.c" ${device_objects}
             $<TARGET_OBJECTS:dropin_verbs> $<TARGET_OBJECTS:dropin_cm>)
 set_target_properties(sluice-soft-preload PROPERTIES OUTPUT_NAME sluice-soft
                                                      C_VISIBILITY_PRESET hidden LINKER_LANGUAGE C)

@@ -12,8 +12,8 @@
 #include "integration/util.h"
 
 #include "base/stats.h"
-#include "datapath/loop.h"
-#include "datapath/slots.h"
+#include "datapath/loop/loop.h"
+#include "core/session_table.h"
 #include "fabric/fabric.h"
 #include "node/node.h"
 

@@ -5,8 +5,8 @@
  *
  * Any thread.
  */
-#ifndef SLUICE_BARRIER_H
-#define SLUICE_BARRIER_H
+#ifndef BASE_BARRIER_H
+#define BASE_BARRIER_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -4,8 +4,8 @@
  * so that two nodes of one host do not land on the same CPU: a CPU is claimed by binding an
  * abstract socket name, which the kernel releases when the process dies, however it dies.
  */
-#ifndef SLUICE_CPUS_H
-#define SLUICE_CPUS_H
+#ifndef BASE_CPUS_H
+#define BASE_CPUS_H
 
 #include <stdint.h>
 

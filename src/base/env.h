@@ -3,8 +3,8 @@
  * env.h - clock, random numbers and name lookups, injected so that a test or a simulator can own
  * them. The default environment is CLOCK_MONOTONIC, getrandom(2) and getaddrinfo(3).
  */
-#ifndef SLUICE_ENV_H
-#define SLUICE_ENV_H
+#ifndef BASE_ENV_H
+#define BASE_ENV_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,8 +6,8 @@
  * Read anew at every call, from files: not for a thread in a hurry. Any thread. Nothing here fails:
  * what cannot be read counts as no limit.
  */
-#ifndef SLUICE_LIMITS_H
-#define SLUICE_LIMITS_H
+#ifndef BASE_LIMITS_H
+#define BASE_LIMITS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -7,8 +7,8 @@
  *   SANITIZE_POISON(addr, n), SANITIZE_UNPOISON(...) memory nobody may touch, for the address
  *                                                    sanitizer
  */
-#ifndef SLUICE_SANITIZE_H
-#define SLUICE_SANITIZE_H
+#ifndef BASE_SANITIZE_H
+#define BASE_SANITIZE_H
 
 #include <stddef.h>
 

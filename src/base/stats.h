@@ -7,8 +7,8 @@
  * one writing thread (plain relaxed stores); readers may see counters of slightly different ages.
  * The page is data for a reader of another process: fixed layout, magic and version first.
  */
-#ifndef SLUICE_STATS_H
-#define SLUICE_STATS_H
+#ifndef BASE_STATS_H
+#define BASE_STATS_H
 
 #include <stdatomic.h>
 #include <stdint.h>

@@ -8,8 +8,8 @@
  *
  * Owner: whoever starts the thread, and joins it.
  */
-#ifndef SLUICE_THREAD_H
-#define SLUICE_THREAD_H
+#ifndef BASE_THREAD_H
+#define BASE_THREAD_H
 
 #include <pthread.h>
 

@@ -4,8 +4,8 @@
  *
  * Any thread. hwloc's queries of a loaded topology need no lock.
  */
-#ifndef SLUICE_TOPOLOGY_H
-#define SLUICE_TOPOLOGY_H
+#ifndef BASE_TOPOLOGY_H
+#define BASE_TOPOLOGY_H
 
 #include <hwloc.h>
 #include <stdbool.h>

@@ -14,9 +14,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cm/auth_replay.h"
 #include "cm/cm.h"
-#include "datapath/slots.h"
+#include "core/auth/replay.h"
+#include "core/session_table.h"
 #include "node/node.h"
 
 const char cm_no_random[] = "the system gives no random numbers to connect with";

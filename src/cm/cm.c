@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "base/thread.h"
-#include "cm/auth.h"
-#include "cm/auth_replay.h"
-#include "datapath/slots.h"
+#include "core/auth/auth.h"
+#include "core/auth/replay.h"
+#include "core/session_table.h"
 #include "node/node.h"
 
 #define RECORDS_MAX 256 /* records taken in one round */

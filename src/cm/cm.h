@@ -8,7 +8,7 @@
  * can never wait for this thread itself. What an event does in which state is in cm_table.c. The
  * thread never runs application code and never touches a QP: it tells loops what to do by records
  * (loop_post) and is told by records (cm_post). One exception: when the device is gone it lends a
- * hand to loops that nobody polls (lost.c).
+ * hand to loops that nobody polls (device_removal.c).
  *
  * Owner: the CM thread, except where marked. cm_turn() is one round of it and may be called from a
  * test instead of the thread.
@@ -24,13 +24,13 @@
 #include <stdint.h>
 
 #include "base/env.h"
-#include "base/source.h"
+#include "base/epoll_source.h"
 #include "base/stats.h"
-#include "cm/admit.h"
-#include "cm/conn.h"
-#include "datapath/mailbox.h"
-#include "datapath/session.h"
-#include "datapath/slots.h"
+#include "cm/admission.h"
+#include "core/connection.h"
+#include "core/mailbox.h"
+#include "core/session.h"
+#include "core/session_table.h"
 
 #define CM_EVENT_UNKNOWN 20 /* column of every event number this library does not know */
 #define CM_EVENT_COUNT 21
@@ -98,12 +98,12 @@ struct cm {
     struct cm_connector *connector; /* NULL: connecting does not block on this device */
     struct source source, async_source,
         names_source; /* the last: with a resolver that has a channel */
-    /* the device's end (lost.c) */
+    /* the device's end (device_removal.c) */
     struct cm_owner watch;   /* an id bound to the device and nothing more */
     struct fabric_mark mark; /* rdma_cm's own context of it */
     bool device_lost, device_gone;
-    uint64_t ports_down[4]; /* a bit for each of which it was told (news.c) */
-    uint64_t moved_ns;      /* the last warning of an address that changed (moved.c); 0: none */
+    uint64_t ports_down[4]; /* a bit for each of which it was told (async_event.c) */
+    uint64_t moved_ns; /* the last warning of an address that changed (addr_change.c); 0: none */
     uint64_t lost_ns;
     pthread_t thread;
     bool started;
@@ -216,7 +216,7 @@ void cm_answered(struct cm *cm, struct cm_conn *conn);
 void cm_release(struct cm *cm, struct cm_conn *conn);
 void cm_drained(struct cm *cm, struct cm_conn *conn);
 void cm_greeted(struct cm *cm, struct cm_conn *conn);
-/* rdma_connect(), which may be going on when this returns (call.c); and what its errno means. */
+/* rdma_connect(), which may be going on when this returns (connect_call.c); and what its errno means. */
 void cm_connect(struct cm *cm, struct cm_conn *conn, struct rdma_conn_param *param);
 void cm_connect_failed(struct cm *cm, struct cm_conn *conn, int error);
 /* An event says what came of it. */
@@ -227,7 +227,7 @@ void cm_give_left(struct cm *cm, struct cm_conn *conn);
 void cm_listen(struct cm *cm, struct cm_listener *listener);
 void cm_unlisten(struct cm *cm, struct cm_listener *listener);
 /*
- * Sets what the link asks for (option.c). NULL, or the name of the option the stack refused, and errno.
+ * Sets what the link asks for (id_options.c). NULL, or the name of the option the stack refused, and errno.
  * cm_conn_options: false: the connection has failed for that.
  */
 const char *cm_set_options(struct cm *cm, struct rdma_cm_id *id, const struct link_config *link,
@@ -256,19 +256,19 @@ bool cm_attributes(struct cm *cm, struct cm_conn *conn, enum ibv_qp_state state,
                    struct ibv_qp_attr *attr, int *mask);
 void cm_proposal(struct cm *cm, const struct link_config *link, struct record_req *out);
 int cm_async(struct cm *cm, unsigned *count); /* device events; the errno it ended with */
-/* What a device says that changes nothing here: counted, and told to the application's log (news.c). */
+/* What a device says that changes nothing here: counted, and told to the application's log (async_event.c). */
 void cm_news_counted(struct cm *cm, const struct ibv_async_event *event); /* every event */
 void cm_news_of_port(struct cm *cm, const struct ibv_async_event *event);
 void cm_news_of_device(struct cm *cm, const struct ibv_async_event *event);
 
-/* ---- descriptors that fail (heard.c) --------------------------------------------------------- */
+/* ---- descriptors that fail (event_source.c) --------------------------------------------------------- */
 unsigned cm_hear_channel(struct cm *cm, uint32_t events); /* epoll reported these */
 unsigned cm_hear_names(struct cm *cm, uint32_t events);
 void cm_hear_device(struct cm *cm, uint32_t events);
 void cm_hear_again(struct cm *cm);         /* each round: pauses that are over */
 uint64_t cm_hear_due(const struct cm *cm); /* the first of them, or UINT64_MAX */
 
-/* ---- the end of a device (lost.c) ------------------------------------------------------------ */
+/* ---- the end of a device (device_removal.c) ------------------------------------------------------------ */
 void cm_watch_device(struct cm *cm); /* at opening */
 /* By the addresses of the interface that a GID names by its hardware address, among these. */
 struct ifaddrs;
@@ -276,7 +276,7 @@ bool cm_watch_by_hardware(struct cm *cm, const union ibv_gid *gid, const struct 
 void cm_device_lost(struct cm *cm); /* it failed or is being removed; again and again is fine */
 void cm_let_go(struct cm *cm);      /* each round afterwards */
 
-/* ---- the dialer's tries (retry.c) ------------------------------------------------------------ */
+/* ---- the dialer's tries (dial_retry.c) ------------------------------------------------------------ */
 enum cm_hope {
     CM_HOPE_NONE,      /* what failed fails everywhere and again */
     CM_HOPE_ELSEWHERE, /* another address may do */
@@ -352,7 +352,7 @@ void resolver_answer(struct cm_resolver *resolver, struct cm_lookup *lookup, str
 bool resolver_has_answers(struct cm_resolver *resolver);
 const char *resolver_text(int error);
 
-/* ---- what rdma_cm knows of a name (names.c) -------------------------------------------------- */
+/* ---- what rdma_cm knows of a name (addrinfo.c) -------------------------------------------------- */
 struct cm_query {
     struct cm_owner owner;  /* first; its id is there from the call to the answer */
     union cm_address found; /* of no family: nothing was */

@@ -3,7 +3,7 @@
  * cm_table.c - what every rdma_cm event does in every state.
  *
  * Each pair has a handler, or the reason why nothing is to be done; a unit test walks all of them.
- * Rows are states (cm/conn.h), columns event numbers; the last column is for numbers this library
+ * Rows are states (core/connection.h), columns event numbers; the last column is for numbers this library
  * does not know. Constant; any thread.
  */
 #include "cm/cm.h"

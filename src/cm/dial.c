@@ -7,7 +7,7 @@
  *
  * The QP is not put on the id: the loop makes it, and its number goes into rdma_connect(). While
  * the loop prepares, the route is resolved. Until somebody has answered, what fails goes to
- * cm_try_failed(), which knows what else may be tried (retry.c); from then on to cm_fail().
+ * cm_try_failed(), which knows what else may be tried (dial_retry.c); from then on to cm_fail().
  *
  * Owner: the CM thread.
  */
@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "cm/cm.h"
-#include "datapath/slots.h"
+#include "core/session_table.h"
 #include "node/node.h"
 
 #define REJ_CONSUMER 28  /* the reject reason of a listener's own */

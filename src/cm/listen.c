@@ -18,10 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cm/keyring.h"
-#include "datapath/slots.h"
+#include "core/auth/keyring.h"
+#include "core/session_table.h"
 #include "node/node.h"
-#include "node/place.h"
+#include "node/worker_select.h"
 
 #define BACKLOG 1024
 

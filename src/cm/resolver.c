@@ -5,7 +5,7 @@
  * Started one by one when a name is dialed and no thread is free, up to THREADS_MAX: a name that
  * takes long delays no other until so many of them do. A lookup cannot be cancelled: on closing, the
  * threads are left to themselves, find the resolver closed when their lookups end, and the last one
- * frees everything: the channel too in which rdma_cm answers (names.c), because a thread may be about to
+ * frees everything: the channel too in which rdma_cm answers (addrinfo.c), because a thread may be about to
  * write there.
  *
  * `lock` protects everything here but a lookup that is in no list, which is its thread's or the CM

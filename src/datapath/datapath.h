@@ -6,11 +6,11 @@
 #ifndef DATAPATH_DATAPATH_H
 #define DATAPATH_DATAPATH_H
 
-#include "datapath/frame.h"
-#include "datapath/loop.h"
+#include "core/wire/frame.h"
+#include "datapath/loop/loop.h"
 
 struct chain; /* post.h */
-struct part;  /* rendezvous.h */
+struct part;  /* rndv.h */
 
 enum built {
     BUILT,      /* wholly posted: it leaves the queue (its links are not touched before) */
@@ -70,7 +70,7 @@ enum taken {
     TAKEN_NO_ROOM,   /* likewise, until the application takes events again */
 };
 
-/* ---- buffers.c: receive buffers -------------------------------------------------------------- */
+/* ---- recv_queue.c: receive buffers -------------------------------------------------------------- */
 
 /* The first receives, before the QP may connect. False: no memory or the device refused. */
 bool receive_prime(struct sluice_loop *l, struct session *s);
@@ -97,7 +97,7 @@ bool buffers_post(struct sluice_loop *l, struct receive_queue *q, const struct s
 uint32_t buffers_spare(struct sluice_loop *l, struct session *s, uint32_t want,
                        unsigned sixteenths);
 
-/* ---- shared.c: the receives that sessions of a loop share ------------------------------------ */
+/* ---- srq.c: the receives that sessions of a loop share ------------------------------------ */
 
 #define QP_CHUNKS 4096u
 struct qp_chunk {
@@ -162,7 +162,7 @@ static inline void receive_give_back(struct sluice_loop *l, struct session *s,
         loop_dirty(l, s);
 }
 
-/* ---- keep.c: messages that were received and stay -------------------------------------------- */
+/* ---- retain.c: messages that were received and stay -------------------------------------------- */
 
 /* The application is through with an event, and has kept its message. */
 void keep_taken(struct sluice_loop *l, const struct loop_lent *lent);
@@ -188,7 +188,7 @@ int keep_pass(struct sluice_msg *msg);
 /* NULL, or what is wrong with a frame of this type, DATA excepted. */
 const char *frame_wrong(const struct frame *f);
 
-/* ---- request.c and serving.c: requests and their replies ------------------------------------- */
+/* ---- client.c and server.c: requests and their replies ------------------------------------- */
 
 struct send_args; /* post.h */
 
@@ -259,7 +259,7 @@ bool request_pending(struct session *s);
 /* The queue pair is gone: every request ends, UNKNOWN. */
 void request_end(struct sluice_loop *l, struct session *s);
 
-/* ---- rendezvous.c, announce.c, arrival.c: messages too large for a frame --------------------- */
+/* ---- rndv.c, rndv_tx.c, rndv_rx.c: messages too large for a frame --------------------- */
 
 /* Above how many bytes this session's messages go by rendezvous. */
 uint64_t rendezvous_switch(const struct session *s);
@@ -276,7 +276,7 @@ enum built rendezvous_build_pieces(struct sluice_loop *l, struct session *s, str
 bool rendezvous_has_way(const struct session *s, const struct part *parts, unsigned count);
 /* Posts what may be posted of the transfers under way. */
 void rendezvous_flush(struct sluice_loop *l, struct session *s);
-/* An entry of the send queue that was rendezvous.c's. */
+/* An entry of the send queue that was rndv.c's. */
 void rendezvous_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                           sluice_status status);
 /* An announcement arrived: reading may begin, ahead of its turn. False: refused. */
@@ -297,7 +297,7 @@ void rendezvous_end(struct sluice_loop *l, struct session *s);
 /* Frees what was received and not delivered. */
 void rendezvous_drop(struct sluice_loop *l, struct session *s);
 
-/* ---- one_sided.c and pieces.c ---------------------------------------------------------------- */
+/* ---- one_sided.c and iov.c ---------------------------------------------------------------- */
 
 enum built one_sided_build(struct sluice_loop *l, struct session *s, struct chain *chain,
                            struct sluice_msg *msg);
@@ -316,7 +316,7 @@ void region_done(struct sluice_msg *msg);
  */
 bool transfer_cut(struct sluice_msg *msg, sluice_status *status);
 
-/* ---- pack.c: several small messages in one frame --------------------------------------------- */
+/* ---- coalesce.c: several small messages in one frame --------------------------------------------- */
 
 /* The bound of what goes into one: 0, none does. */
 uint32_t pack_bound(const struct session *s);
@@ -337,7 +337,7 @@ void pack_release(struct sluice_loop *l, struct session *s, struct sluice_msg *f
 /* The application makes a message that lies in a pack its own: its bytes move to its own buffer. */
 void pack_unlend(struct sluice_msg *view);
 
-/* ---- grant.c: how many credits the peer has -------------------------------------------------- */
+/* ---- credits.c: how many credits the peer has -------------------------------------------------- */
 
 /* RECALL or RETURN: NULL, or what is wrong. */
 const char *grant_control(struct sluice_loop *l, struct session *s, const struct frame *f);
@@ -377,7 +377,7 @@ void keepalive_look(struct sluice_loop *l);
 /* Every 64th turn, l->now_ns just read: whether the turns became too slow to count them. */
 void keepalive_pace(struct sluice_loop *l);
 
-/* ---- event.c --------------------------------------------------------------------------------- */
+/* ---- events.c --------------------------------------------------------------------------------- */
 
 void event_message(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 /* The same as another event (REQUEST, REPLY), which the caller began to fill in. Room was checked. */
@@ -472,7 +472,7 @@ void session_attach(struct sluice_loop *l, struct session *s);
 unsigned session_check_downs(struct sluice_loop *l);
 void session_down_now(struct sluice_loop *l, struct session *s);
 
-/* ---- greet.c --------------------------------------------------------------------------------- */
+/* ---- handshake.c --------------------------------------------------------------------------------- */
 
 /* Listener, before it answers: its proof, into conn->rep. NONE, or why the peer is refused. */
 sluice_reason greet_prove(struct session *s);

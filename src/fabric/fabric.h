@@ -10,8 +10,8 @@
  * Signatures and errno conventions are those of the man page of the same name.
  * Threads: tables are constant; the calls are as thread-safe as rdma-core's.
  */
-#ifndef SLUICE_FABRIC_H
-#define SLUICE_FABRIC_H
+#ifndef FABRIC_FABRIC_H
+#define FABRIC_FABRIC_H
 
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>

@@ -2,7 +2,7 @@
 /*
  * loops.c - the public side of loops, and what a node tells about itself.
  *
- * Any thread; sluice_poll() makes its caller the loop's owner (datapath/loop.h).
+ * Any thread; sluice_poll() makes its caller the loop's owner (datapath/loop/loop.h).
  */
 #include <stdio.h>
 #include <string.h>

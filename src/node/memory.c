@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "datapath/datapath.h"
-#include "datapath/hunger.h"
+#include "datapath/rx/alloc_wait.h"
 #include "node/node.h"
 #include "pool/arena.h"
-#include "pool/shortage.h"
+#include "pool/limit_text.h"
 
 /* Descriptors, beside the device's own: of the node, two arenas more included; of a worker; of the software
  * device for each process it is connected with. */

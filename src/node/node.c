@@ -20,10 +20,10 @@
 
 #include "base/limits.h"
 #include "datapath/datapath.h"
-#include "datapath/own.h"
-#include "datapath/slots.h"
+#include "datapath/loop/ownership.h"
+#include "core/session_table.h"
 #include "node/memory.h"
-#include "node/place.h"
+#include "node/worker_select.h"
 #include "node/workers.h"
 
 #define FILES_DEVICE 64u /* descriptors that are enough to go on with */

@@ -22,14 +22,14 @@
 #include "base/env.h"
 #include "base/stats.h"
 #include "cm/cm.h"
-#include "datapath/loop.h"
+#include "core/probe.h"
+#include "core/region.h"
+#include "core/registrations.h"
+#include "datapath/loop/loop.h"
 #include "fabric/fabric.h"
-#include "node/need.h"
-#include "node/plan.h"
-#include "node/probe.h"
-#include "node/registrations.h"
+#include "node/cpu_plan.h"
+#include "node/memory_budget.h"
 #include "pool/pool.h"
-#include "pool/region.h"
 
 #define WORKERS_MAX 64
 #define INLINE_WANTED 256u     /* bytes of a frame that should go with the work request */
@@ -107,7 +107,7 @@ struct sluice_node {
     pthread_mutex_t bells;                      /* taken last: loops may be looked up and rung */
     pthread_cond_t changed;                     /* a session was freed, or a listener answered */
     struct sluice_loop *loops[STATS_LOOPS_MAX]; /* lock, written under bells too: all there are */
-    _Atomic uint64_t memory_back;               /* see hunger.c */
+    _Atomic uint64_t memory_back;               /* see alloc_wait.c */
     /* see landing.c: what all sessions hold; when one that holds nothing last waited */
     _Atomic uint64_t landing_bytes, landing_wanted_ns;
 };
@@ -177,7 +177,7 @@ int address_parse(const char *text, bool listening, union cm_address *out, char 
                   sluice_error *e);
 void address_format(const struct sockaddr *addr, char out[64]);
 
-/* ---- connect.c ------------------------------------------------------------------------------- */
+/* ---- sessions.c ------------------------------------------------------------------------------- */
 /*
  * A slot filled with what the link asks for, on a loop, not published yet. Any thread. NULL: the
  * limit is reached, there is no memory, or every worker is drained.

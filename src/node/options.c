@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cm/keyring.h"
+#include "core/auth/keyring.h"
 #include "node/node.h"
 
 #define EAGER_DEFAULT 8192u

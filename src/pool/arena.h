@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "fabric/fabric.h"
-#include "pool/backing.h"
+#include "pool/hugepages.h"
 
 #define POOL_PAGE ((size_t)4096)
 #define ARENA_FIRST ((size_t)2 << 20)

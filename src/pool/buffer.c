@@ -2,12 +2,12 @@
 /*
  * buffer.c - getting and returning buffers: the way through the caches, which nearly all of them go.
  *
- * Locks: none on that way, else see inside.h. Any thread, each with a cache of its own or none.
+ * Locks: none on that way, else see internal.h. Any thread, each with a cache of its own or none.
  */
 #include <errno.h>
 
 #include "base/sanitize.h"
-#include "pool/inside.h"
+#include "pool/internal.h"
 
 #define SPLICE_MAX 256 /* buffers looked at in one go */
 

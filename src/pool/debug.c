@@ -11,7 +11,7 @@
 #include <sys/auxv.h>
 
 #include "base/sanitize.h"
-#include "pool/inside.h"
+#include "pool/internal.h"
 
 #define LEAKS_SHOWN 16
 

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/thread.h"
-#include "pool/inside.h"
-#include "pool/shortage.h"
+#include "pool/internal.h"
+#include "pool/limit_text.h"
 
 #define SKIP_LOG2_MAX 10
 

@@ -3,9 +3,9 @@
  * pool.c - opening and closing a pool and its caches.
  *
  * What a cache may hold of each class, and how many bytes may be on their way back to one, follow from the
- * pool's cap and are constant. A cache is not freed before its pool: see cache.h.
+ * pool's cap and are constant. A cache is not freed before its pool: see magazine.h.
  *
- * Locks: see inside.h. Any thread.
+ * Locks: see internal.h. Any thread.
  */
 #include "pool/pool.h"
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #include "base/barrier.h"
-#include "pool/inside.h"
+#include "pool/internal.h"
 
 #define CACHE_BYTES ((uint64_t)1 << 20) /* of one class, in one cache, at most */
 #define CACHE_COUNT_MAX 256

@@ -13,8 +13,8 @@
  * Owner: the node owns the pool; a cache belongs to one thread at a time. Nothing here knows a
  * connection.
  */
-#ifndef SLUICE_POOL_H
-#define SLUICE_POOL_H
+#ifndef POOL_POOL_H
+#define POOL_POOL_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -22,9 +22,9 @@
 #include <stdint.h>
 #include <urcu/wfstack.h>
 
-#include "base/inbox.h"
+#include "base/mpsc_queue.h"
 #include "fabric/fabric.h"
-#include "pool/backing.h"
+#include "pool/hugepages.h"
 
 #define POOL_HEADROOM 64 /* bytes in front of the payload for the frame header */
 #define POOL_HEADER 32   /* the last of these: the others are nobody's, and guarded in debug mode */
@@ -64,7 +64,7 @@ int pool_open(struct pool **out, const struct fabric_ops *fabric, struct ibv_pd 
               uint64_t bytes_max);
 /*
  * The same with more to choose: the NUMA node the memory is bound to (-1: none; the node of the device
- * is best), and the huge pages it is made of, where the system has them (see backing.h).
+ * is best), and the huge pages it is made of, where the system has them (see hugepages.h).
  */
 struct pool_config {
     const struct fabric_ops *fabric;

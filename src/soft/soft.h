@@ -21,7 +21,7 @@
 /* Messages so far that found no receive posted and had to wait (RNR), in all of this process. */
 extern _Atomic uint64_t soft_rnr;
 
-/* verbs: device.c, memory.c, cq.c, qp.c, srq.c */
+/* verbs: device.c, mr.c, cq.c, qp.c, srq.c */
 struct ibv_device **soft_get_device_list(int *num);
 void soft_free_device_list(struct ibv_device **list);
 const char *soft_get_device_name(struct ibv_device *dev);
@@ -59,7 +59,7 @@ void *soft_mem_alloc_huge(size_t bytes, unsigned page_log2); /* of huge pages, o
 void soft_mem_free(void *addr, size_t bytes);
 
 /*
- * Datagrams: ah.c, group.c. soft_query_drops() is ours alone: how many messages this QP has dropped, by
+ * Datagrams: ah.c, mcast.c. soft_query_drops() is ours alone: how many messages this QP has dropped, by
  * enum soft_drop (object.h), at most count of them; returns how many there are.
  */
 struct ibv_ah *soft_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);

@@ -5,7 +5,7 @@
  *
  * Input: one byte that says whether a proof was agreed on, then the payload.
  */
-#include "cm/auth.h"
+#include "core/auth/auth.h"
 #include "fuzz/fuzz.h"
 
 static bool is_zero(const void *data, size_t bytes) {

@@ -6,7 +6,7 @@
 #ifndef TESTS_FUZZ_PROPOSAL_H
 #define TESTS_FUZZ_PROPOSAL_H
 
-#include "cm/record.h"
+#include "core/wire/private_data.h"
 #include "fuzz/fuzz.h"
 
 #define PROPOSAL_BYTES 12

@@ -5,7 +5,7 @@
  *
  * Input: the REJ.
  */
-#include "cm/record.h"
+#include "core/wire/private_data.h"
 #include "fuzz/fuzz.h"
 
 static void prove_printable(const char *text) {

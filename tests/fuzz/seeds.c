@@ -9,11 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cm/auth.h"
-#include "cm/record.h"
-#include "datapath/frame.h"
-#include "datapath/session.h"
-#include "datapath/token.h"
+#include "core/auth/auth.h"
+#include "core/wire/private_data.h"
+#include "core/wire/frame.h"
+#include "core/session.h"
+#include "core/wire/token.h"
 
 static const char *folder;
 static unsigned written;

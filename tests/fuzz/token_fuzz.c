@@ -6,7 +6,7 @@
  * Input: one byte that says whether the check value is put right, then the token. Without that the fuzzer
  * would hardly ever get past it.
  */
-#include "datapath/token.h"
+#include "core/wire/token.h"
 #include "fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -15,7 +15,7 @@
 
 #include <arpa/inet.h>
 
-#include "cm/record.h"
+#include "core/wire/private_data.h"
 #include "fabric/fabric.h"
 
 static const struct fabric_ops *fabric;

@@ -19,10 +19,10 @@
 
 #include <arpa/inet.h>
 
-#include "cm/record.h"
-#include "datapath/frame.h"
+#include "core/wire/frame.h"
+#include "core/wire/private_data.h"
 #include "fabric/fabric.h"
-#include "soft/object.h"
+#include "soft/verbs/object.h"
 
 #define STEP_NS (3000 * MS)
 #define END_NS (600 * MS) /* longer than the other side is patient */

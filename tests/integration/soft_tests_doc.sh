@@ -18,8 +18,8 @@ fail() {
 while read -r program name; do
     case $program in
         contract/*) sources=$root/tests/contract/${program#contract/}_test.c ;;
-        '*') sources=$root/tests/unit/*_test.c ;;
-        *) sources=$root/tests/unit/${program}_test.c ;;
+        '*') sources=$root/tests/unit/*/*_test.c ;;
+        *) sources=$root/tests/unit/*/${program}_test.c ;;
     esac
     # shellcheck disable=SC2086 # the star of the second case
     grep -qE "\b$name(_test)?\b" $sources || fail "$program has no test $name"
@@ -41,7 +41,7 @@ done < <(awk -F'|' '
         }
     }' "$doc")
 
-for source in "$root"/tests/unit/{softverbs,softcm,fault,ctl}*_test.c; do
+for source in "$root"/tests/unit/soft/{softverbs,softcm,fault,ctl}*_test.c; do
     program=$(basename "$source" _test.c)
     grep -q "\`$program\`" "$doc" || fail "nothing of $program is named"
 done

@@ -40,7 +40,7 @@
 #include <sluice/memory.h>
 #include <sluice/sluice.h>
 
-#include "soft/ctl.h"
+#include "soft/fault/ctl.h"
 
 #define IT_UNUSED __attribute__((unused))
 #define LIMIT_NS 60000000000ull

@@ -12,7 +12,7 @@
 #include <netdb.h>
 #include <sys/utsname.h>
 
-#include "datapath/slots.h"
+#include "core/session_table.h"
 #include "fabric/fabric.h"
 #include "node/node.h"
 

@@ -8,8 +8,8 @@
 
 #include <arpa/inet.h>
 
-#include "datapath/session.h"
-#include "datapath/slots.h"
+#include "core/session.h"
+#include "core/session_table.h"
 #include "fabric/fabric.h"
 
 /* The end of a session that is up belongs to nobody else here: the test polls its loop. */

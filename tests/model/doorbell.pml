@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * doorbell.pml - src/base/doorbell.c and mailbox.h with the two threads' loops that sleep on them.
+ * doorbell.pml - src/fabric/wakeup.c and mailbox.h with the two threads' loops that sleep on them.
  *
  * Two producers post records and ring, a stopper sets a flag and rings, one owner sleeps. Relaxed
  * stores wait in a store buffer of one entry a thread until a fence or until the memory feels like it;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * idle.pml - src/datapath/rest.c: a loop arms its CQ, takes one more turn and sleeps on the completion
+ * idle.pml - src/datapath/loop/wait.c: a loop arms its CQ, takes one more turn and sleeps on the completion
  * channel only if that found nothing.
  *
  * The device adds completions one by one. Arming is one shot: the first completion after it, and that

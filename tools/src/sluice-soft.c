@@ -21,7 +21,7 @@
 #include "common/run.h"
 #include "common/tool.h"
 #include "common/units.h"
-#include "soft/ctl.h"
+#include "soft/fault/ctl.h"
 
 #define WORDS 64
 #define PATIENCE_MS 10000

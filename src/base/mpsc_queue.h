@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * mpsc_queue.h - many producers, one consumer: how threads hand records to a thread that may sleep.
+ *
+ * A record is embedded in the object it speaks of, so that posting allocates nothing and cannot
+ * fail; a record may be posted again only after the consumer has taken it. Built on liburcu's
+ * wfcqueue, non-blocking variants only: a producer that was preempted half way makes the consumer
+ * see "nothing yet" and look again next turn, it never makes it wait.
+ *
+ * Owner: the consuming thread. Any thread may post.
+ */
+#ifndef BASE_MPSC_QUEUE_H
+#define BASE_MPSC_QUEUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <urcu/wfcqueue.h>
+
+struct inbox_item {
+    struct cds_wfcq_node node;
+    uint32_t verb; /* meaning belongs to the inbox's owner */
+    uint32_t slot; /* which object (free use; carried in the doorbell's argument) */
+};
+
+struct inbox {
+    struct cds_wfcq_head head;
+    struct cds_wfcq_tail tail __attribute__((aligned(64)));
+};
+
+void inbox_init(struct inbox *box);
+/* Returns true when the inbox was empty before: then the consumer must be woken. */
+bool inbox_post(struct inbox *box, struct inbox_item *item);
+/* Next record, or NULL: empty, or a producer is half way (then inbox_empty() is false). */
+struct inbox_item *inbox_take(struct inbox *box);
+bool inbox_empty(struct inbox *box);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * addr_change.c - ADDR_CHANGE: the network interface behind an id has another address than it had.
+ *
+ * rdma_get_cm_event(3) calls it a hint. Nothing says whether packets still come through, so what is
+ * established, or being let in, or listens, goes on: the device ends a session whose packets are not
+ * acknowledged, and keepalive one that is silent. It is told: by a warning, once for all that change
+ * together, and for each id by a line for those who debug.
+ *
+ * A dial that has not found its peer yet goes by an address and a route that may be no more. Before
+ * anything was sent the try is given up, and the next one, with an id of its own, looks both up again.
+ * A request that is on its way may still be answered: it has MOVED_NS left for that. The kernel would
+ * repeat it for a minute along the way it was given.
+ *
+ * Owner: the CM thread.
+ */
+#include "cm/cm.h"
+#include "node/node.h"
+
+#define TOLD_NS 1000000000ull  /* between two warnings */
+#define MOVED_NS 1000000000ull /* for the answer to a request that was sent before */
+
+static void tell(struct cm *cm, const char *what, const char *whose, const char *outcome) {
+    bool first = cm->moved_ns == 0 || cm->now_ns - cm->moved_ns >= TOLD_NS;
+    if (first) {
+        cm->moved_ns = cm->now_ns;
+        node_log(cm->node, SLUICE_LOG_WARNING, "an address of %s changed (ADDR_CHANGE)",
+                 cm->node->choice.device);
+    }
+    node_log(cm->node, SLUICE_LOG_DEBUG, "ADDR_CHANGE: %s%s: %s", what, whose, outcome);
+}
+
+/* What is known of the way there may be wrong. */
+static void reroute(struct cm *cm, struct cm_conn *conn) {
+    stats_add(&cm->stats->rerouted, 1);
+    if (conn->owner.state != CM_CONNECTING) {
+        cm_try_failed(cm, conn, CM_HOPE_LATER, SLUICE_REASON_UNREACHABLE, 0,
+                      "an address of this side changed before a request was sent");
+        return;
+    }
+    uint64_t due = cm->now_ns + MOVED_NS;
+    if (conn->step_ns == 0 || conn->step_ns > due)
+        cm_watch_step(cm, conn, due);
+}
+
+void cm_on_addr_change(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    char address[64];
+    (void)event;
+    if (owner->state == CM_WATCHING) {
+        tell(cm, "the device", "", "it is used on");
+        return;
+    }
+    if (owner->listener) {
+        address_format(&((struct cm_listener *)(void *)owner)->address.any, address);
+        tell(cm, "the listener at ", address, "it listens on");
+        return;
+    }
+    struct cm_conn *conn = (struct cm_conn *)(void *)owner;
+    struct session *s = session_of_conn(conn);
+    bool searching = owner->state == CM_ADDRESSING || owner->state == CM_ROUTING ||
+                     owner->state == CM_PREPARING || owner->state == CM_CONNECTING;
+    if (!searching) {
+        tell(cm, conn->passive ? "the session from " : "the session to ", s->peer.address,
+             "it goes on");
+    } else if (s->link_config.flags & SLUICE_ONCE) {
+        tell(cm, "the dial to ", s->peer.address, "its one try goes on");
+    } else {
+        tell(cm, "the dial to ", s->peer.address, "the route is looked up again");
+        reroute(cm, conn);
+    }
+}

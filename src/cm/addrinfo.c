@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * addrinfo.c - what rdma_cm knows of a name: rdma_resolve_addrinfo() and its two events.
+ *
+ * The call is asynchronous by its events only. librdmacm asks the name server inside of the call, and
+ * ibacm where there is one, for as long as they take; then it writes the event to its own channel. So a
+ * resolver thread makes it, on an id of the lookup's own, and the event is the CM thread's like all others.
+ *
+ * rdma_cm tells one address of a name (librdmacm 65), and of a name it cannot find no more than that. The
+ * system's answer is therefore asked for too, by the same thread, and decides which addresses there are,
+ * how many, and what an error is called: a dial ends in the same way with and without rdma_cm. Its
+ * address is tried first, if it is among them.
+ *
+ * Owner of a query: the resolver thread until its lookup is answered, then the CM thread; but `found` is
+ * the CM thread's alone, which takes the event, perhaps before that. The id is not destroyed before the
+ * lookup is answered: somebody may be in a call with it.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "cm/cm.h"
+#include "node/node.h"
+
+int cm_query_ask(struct cm_query *query, const struct fabric_ops *fabric,
+                 struct rdma_event_channel *channel, const char *host) {
+    const struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP, .ai_qp_type = IBV_QPT_RC};
+    struct rdma_cm_id *id;
+    if (fabric->create_id(channel, &id, &query->owner, RDMA_PS_TCP) != 0)
+        return -errno;
+    query->owner.state = CM_LOOKING;
+    query->owner.id = id;
+    if (fabric->resolve_addrinfo(id, host, NULL, &hints) == 0)
+        return 0;
+    int error = errno; /* librdmacm may leave getaddrinfo()'s code there, which is negative */
+    cm_query_end(query, fabric);
+    return error > 0 ? -error : -EIO;
+}
+
+void cm_query_end(struct cm_query *query, const struct fabric_ops *fabric) {
+    if (query->owner.id)
+        fabric->destroy_id(query->owner.id); /* an event that was not fetched vanishes with it */
+    query->owner.id = NULL;
+}
+
+/* The first address of a family that can be dialed; the CM thread. */
+void cm_on_addrinfo_resolved(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    struct cm_query *query = (struct cm_query *)(void *)owner;
+    const struct fabric_ops *fabric = cm->node->fabric;
+    struct rdma_addrinfo *list = NULL;
+    (void)event;
+    if (fabric->query_addrinfo(owner->id, &list) != 0)
+        return; /* the system's answer is as good */
+    for (const struct rdma_addrinfo *at = list; at && !query->found.any.sa_family;
+         at = at->ai_next) {
+        const struct sockaddr *address = at->ai_dst_addr;
+        size_t bytes = !address                         ? 0
+                       : address->sa_family == AF_INET  ? sizeof query->found.v4
+                       : address->sa_family == AF_INET6 ? sizeof query->found.v6
+                                                        : 0;
+        if (bytes != 0 && at->ai_dst_len >= bytes)
+            memcpy(&query->found, address, bytes);
+    }
+    fabric->free_addrinfo(list);
+}
+
+/* The status is a positive errno, or the subnet administrator's: the system has better words. */
+void cm_on_addrinfo_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    (void)owner;
+    node_log(cm->node, SLUICE_LOG_DEBUG, "rdma_cm does not find a name (status %d)", event->status);
+}
+
+bool cm_same_host(const union cm_address *a, const union cm_address *b) {
+    if (a->any.sa_family != b->any.sa_family)
+        return false;
+    if (a->any.sa_family == AF_INET)
+        return a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr;
+    return a->v6.sin6_scope_id == b->v6.sin6_scope_id &&
+           memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof a->v6.sin6_addr) == 0;
+}
+
+void cm_query_prefer(const struct cm_query *query, struct cm_names *names) {
+    if (!query->found.any.sa_family)
+        return;
+    for (unsigned i = 0; i < names->count; i++) {
+        union cm_address preferred = names->addresses[i];
+        if (!cm_same_host(&preferred, &query->found))
+            continue;
+        memmove(&names->addresses[1], &names->addresses[0], i * sizeof names->addresses[0]);
+        names->addresses[0] = preferred;
+        return;
+    }
+}

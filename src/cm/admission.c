@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * admission.c - who is let in now, who waits, and who has to make room.
+ *
+ * Peers that ask and never finish could keep all handshakes taken. So while somebody waits, the
+ * oldest handshake is ended once it took longer than the patience; its peer may try again. Nobody
+ * is ended while there is room, but for the limit that all have.
+ *
+ * Ending an honest peer is worse than it looks: one that has our answer may be up on its side
+ * already, and cannot try again by itself. And honest peers are slow together: a thousand that dial
+ * at once are as many on their hosts, whose answers are read in turn; a second was seen, with a
+ * thousandth of that as the usual time. Peers of a flood do nothing but be slow, in great numbers.
+ * So the patience is what is larger:
+ *
+ *   - eight times the smoothed time of those that succeeded, within bounds;
+ *   - the grace: 2 s, less with each that had to be ended and more again with each that came up.
+ *     After as many ended as there are places a seventh is left of it. It is whole again when
+ *     nobody had to be ended for 2 s.
+ *
+ * In a storm nobody is ended; a flood is waited for once, for some 3 s, and then costs each place
+ * no more than eight times what an honest peer needs. Ends are spread over the patience, one for
+ * each part of it that falls to a place; a thread that comes late makes up for a part of them.
+ *
+ * Owner: the CM thread.
+ */
+#include "cm/admission.h"
+
+#include "cm/cm.h"
+#include "node/node.h"
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+static void line_append(struct admit_line *line, struct cm_conn *conn) {
+    conn->line_next = NULL;
+    conn->line_link = line->last;
+    *line->last = conn;
+    line->last = &conn->line_next;
+    line->count++;
+}
+
+static void line_remove(struct admit_line *line, struct cm_conn *conn) {
+    *conn->line_link = conn->line_next;
+    if (conn->line_next)
+        conn->line_next->line_link = conn->line_link;
+    else
+        line->last = conn->line_link;
+    line->count--;
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static enum admit_place place_in(enum cm_state state) {
+    switch (state) {
+    case CM_ASKING:
+        return ADMIT_ASKING;
+    case CM_QUEUED:
+        return ADMIT_QUEUED;
+    case CM_ANSWERING:
+    case CM_ACCEPTING:
+    case CM_GREETING:
+        return ADMIT_OPEN;
+    case CM_IDLE:
+    case CM_WATCHING:
+    case CM_LOOKING:
+    case CM_LISTENING:
+    case CM_NAMING:
+    case CM_PAUSING:
+    case CM_ADDRESSING:
+    case CM_ROUTING:
+    case CM_PREPARING:
+    case CM_CONNECTING:
+    case CM_APPLYING:
+    case CM_UP:
+    case CM_FAILED:
+    case CM_RELEASED:
+    case CM_STATE_COUNT:
+        break;
+    }
+    return ADMIT_NONE;
+}
+
+static void show(struct cm *cm) {
+    atomic_store_explicit(&cm->stats->handshakes, cm->admit.open.count, memory_order_relaxed);
+    atomic_store_explicit(&cm->stats->queued, cm->admit.queue.count, memory_order_relaxed);
+}
+
+/* So that a seventh is left of the whole after as many of them as there are places. */
+static uint64_t share(const struct cm *cm, uint64_t whole_ns) {
+    return 2 * whole_ns / (cm->node->options.handshakes_max + 3ull);
+}
+
+/* Whoever had to be ended long ago says nothing about those who come now. */
+static uint64_t grace(const struct cm *cm) {
+    const struct admit *admit = &cm->admit;
+    bool lately = admit->evicted_ns != 0 && cm->now_ns < admit->evicted_ns + ADMIT_GRACE_NS;
+    return lately ? admit->grace_ns : ADMIT_GRACE_NS;
+}
+
+/* A handshake begins: it has its own limit within that of the whole way. */
+static void take_open(struct cm *cm, struct cm_conn *conn) {
+    line_append(&cm->admit.open, conn);
+    conn->open_ns = cm->now_ns;
+    conn->way_deadline_ns = conn->deadline_ns;
+    uint64_t limit = cm->now_ns + ADMIT_LIMIT_NS;
+    if (conn->deadline_ns == 0 || conn->deadline_ns > limit)
+        cm_watch(cm, conn, limit);
+}
+
+static void leave_open(struct cm *cm, struct cm_conn *conn, enum cm_state state) {
+    struct admit *admit = &cm->admit;
+    line_remove(&admit->open, conn);
+    if (state != CM_UP && state != CM_ASKING)
+        return;
+    uint64_t took = cm->now_ns - conn->open_ns;
+    admit->usual_ns = admit->usual_ns - admit->usual_ns / 8 + took / 8;
+    admit->grace_ns = grace(cm) + share(cm, ADMIT_GRACE_NS - grace(cm));
+    if (state == CM_ASKING) /* after HELLO: the decision has the time it was given */
+        cm_watch(cm, conn, conn->way_deadline_ns);
+}
+
+void admit_move(struct cm *cm, struct cm_conn *conn, enum cm_state state) {
+    enum admit_place from = (enum admit_place)conn->place;
+    enum admit_place to = conn->passive ? place_in(state) : ADMIT_NONE;
+    if (from == to)
+        return;
+    conn->place = (uint8_t)to;
+    switch (from) {
+    case ADMIT_OPEN:
+        leave_open(cm, conn, state);
+        break;
+    case ADMIT_QUEUED:
+        line_remove(&cm->admit.queue, conn);
+        break;
+    case ADMIT_ASKING:
+        cm->admit.asking--;
+        break;
+    case ADMIT_NONE:
+        break;
+    }
+    switch (to) {
+    case ADMIT_OPEN:
+        take_open(cm, conn);
+        break;
+    case ADMIT_QUEUED:
+        line_append(&cm->admit.queue, conn);
+        break;
+    case ADMIT_ASKING:
+        cm->admit.asking++;
+        break;
+    case ADMIT_NONE:
+        break;
+    }
+    show(cm);
+}
+
+/* ---- letting in ------------------------------------------------------------------------------ */
+
+void admit_init(struct cm *cm) {
+    cm->admit = (struct admit){.usual_ns = ADMIT_USUAL_NS};
+    cm->admit.open.last = &cm->admit.open.first;
+    cm->admit.queue.last = &cm->admit.queue.first;
+}
+
+static bool has_place(const struct cm *cm) {
+    return cm->admit.open.count < cm->node->options.handshakes_max;
+}
+
+bool admit_room(const struct cm *cm, bool asks) {
+    if (cm->admit.asking + cm->admit.queue.count < cm->node->options.requests_max)
+        return true;
+    return !asks && cm->admit.queue.count == 0 && has_place(cm);
+}
+
+void admit_start(struct cm *cm, struct cm_conn *conn) {
+    if (cm->admit.queue.count == 0 && has_place(cm))
+        cm_answer(cm, conn);
+    else
+        cm_enter(cm, conn, CM_QUEUED);
+}
+
+uint64_t admit_patience(const struct cm *cm) {
+    uint64_t patience = ADMIT_PATIENCE_MAX_NS;
+    if (cm->admit.usual_ns < ADMIT_PATIENCE_MAX_NS / ADMIT_PATIENCE_FACTOR)
+        patience = cm->admit.usual_ns * ADMIT_PATIENCE_FACTOR;
+    if (patience < ADMIT_PATIENCE_MIN_NS)
+        patience = ADMIT_PATIENCE_MIN_NS;
+    return patience > grace(cm) ? patience : grace(cm);
+}
+
+/* Between two that are ended. */
+static uint64_t spacing(const struct cm *cm, uint64_t patience) {
+    return patience / cm->node->options.handshakes_max;
+}
+
+/* Since when the oldest handshake may be ended, if somebody waits for its place. */
+static uint64_t slow_since(const struct cm *cm, uint64_t patience) {
+    const struct admit *admit = &cm->admit;
+    uint64_t slow = admit->open.first->open_ns + patience;
+    uint64_t next = admit->due_ns + spacing(cm, patience);
+    return slow > next ? slow : next;
+}
+
+uint64_t admit_due(const struct cm *cm) {
+    if (!cm->admit.queue.first || !cm->admit.open.first)
+        return UINT64_MAX;
+    return slow_since(cm, admit_patience(cm));
+}
+
+static void evict(struct cm *cm) {
+    struct admit *admit = &cm->admit;
+    uint64_t step = spacing(cm, admit_patience(cm));
+    uint64_t behind = step * (cm->node->options.handshakes_max / ADMIT_BURST);
+    admit->due_ns += step;
+    if (admit->due_ns < cm->now_ns - behind)
+        admit->due_ns = cm->now_ns - behind;
+    stats_add(&cm->stats->evicted, 1);
+    admit->grace_ns = grace(cm) - share(cm, grace(cm));
+    admit->evicted_ns = cm->now_ns;
+    cm_fail(cm, admit->open.first, SLUICE_REASON_BUSY, 0, ADMIT_BUSY_TEXT);
+}
+
+unsigned admit_turn(struct cm *cm, bool seen) {
+    struct admit *admit = &cm->admit;
+    unsigned count = 0;
+    while (admit->queue.first) {
+        if (!has_place(cm)) {
+            uint64_t patience = admit_patience(cm) * (seen ? 1 : ADMIT_UNSEEN_FACTOR);
+            if (patience > ADMIT_GRACE_NS)
+                patience = ADMIT_GRACE_NS;
+            if (cm->now_ns < slow_since(cm, patience))
+                break;
+            evict(cm);
+        }
+        cm_answer(cm, admit->queue.first); /* or it fails; either way it left the line */
+        count++;
+    }
+    return count;
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * dial_retry.c - the dialer's tries: one address after the other, pauses between the rounds, the limits.
+ *
+ *   try -> fails -> next address -> ... -> all tried -> one failure may pass? -> pause -> first address
+ *
+ * A try has an id of its own, a session id and a nonce of its own; the QP, still in INIT and not on
+ * any id, is the session's and stays. Nothing is tried again once a listener has answered.
+ *
+ * Pauses double from PAUSE_FIRST_NS to PAUSE_LAST_NS, each stretched by a random factor between one
+ * half and one and a half, so that dialers refused together do not come back together. While other
+ * addresses of the round are left, an address has its share of the time that is left and no more.
+ *
+ * Owner: the CM thread.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cm/cm.h"
+#include "node/node.h"
+
+#define PAUSE_FIRST_NS 20000000ull
+#define PAUSE_LAST_NS 2000000000ull
+#define UNLIMITED_MS 10000 /* for one step of a dial without a deadline */
+#define SLICE_FIRST_MS 50  /* of looking for an address */
+#define SLICE_LAST_MS 1000
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+int cm_milliseconds(struct cm *cm, struct cm_conn *conn) {
+    uint64_t due = conn->deadline_ns;
+    if (conn->step_ns != 0 && (due == 0 || conn->step_ns < due))
+        due = conn->step_ns;
+    if (due == 0)
+        return UNLIMITED_MS;
+    uint64_t left = due > cm->now_ns ? (due - cm->now_ns) / 1000000 : 0;
+    return left < 1 ? 1 : left > 600000 ? 600000 : (int)left;
+}
+
+void cm_try_share(struct cm *cm, struct cm_conn *conn) {
+    unsigned left = (unsigned)conn->candidate_count - conn->candidate;
+    conn->step_ns = 0;
+    if (left > 1 && conn->deadline_ns > cm->now_ns)
+        cm_watch_step(cm, conn, cm->now_ns + (conn->deadline_ns - cm->now_ns) / left);
+}
+
+static bool trying(const struct cm_conn *conn) {
+    unsigned state = conn->owner.state;
+    return !conn->passive &&
+           (state == CM_PAUSING || state == CM_ADDRESSING || state == CM_ROUTING ||
+            state == CM_PREPARING || state == CM_CONNECTING);
+}
+
+/* ---- a try ----------------------------------------------------------------------------------- */
+
+/* A user with a second machine has to learn that it is the device, not the network, that ends here. */
+static void address_elsewhere(struct cm *cm, struct cm_conn *conn) {
+    union cm_address *address = &conn->candidates[conn->candidate];
+    char host[INET6_ADDRSTRLEN] = "the address";
+    inet_ntop(address->any.sa_family,
+              address->any.sa_family == AF_INET ? (void *)&address->v4.sin_addr
+                                                : (void *)&address->v6.sin6_addr,
+              host, sizeof host);
+    cm_try_failed(cm, conn, CM_HOPE_ELSEWHERE, SLUICE_REASON_ADDRESS, EREMOTE,
+                  "%s is not an address of this host; the software device has no other: "
+                  "docs/two-hosts.md",
+                  host);
+}
+
+/* The call says some of this, the event the rest, depending on the kernel. */
+static void address_failed(struct cm *cm, struct cm_conn *conn, int error) {
+    if (error == EREMOTE && cm->node->fabric->software) {
+        address_elsewhere(cm, conn);
+        return;
+    }
+    bool unreachable = error == ETIMEDOUT || error == ENETUNREACH || error == EHOSTUNREACH;
+    cm_try_failed(cm, conn, error == ETIMEDOUT ? CM_HOPE_LATER : CM_HOPE_ELSEWHERE,
+                  unreachable ? SLUICE_REASON_UNREACHABLE : SLUICE_REASON_ADDRESS, (uint32_t)error,
+                  "the address cannot be resolved: %s",
+                  error == ENODEV ? "no RDMA device leads there"
+                  : error == 0    ? "the stack gives no reason"
+                                  : strerror(error));
+}
+
+/*
+ * Linux 7.x may look at a neighbour that has answered only when the time it was given is over. So it is given
+ * little at first, and asked again: its own questions to the neighbour go on meanwhile.
+ */
+static bool search(struct cm *cm, struct cm_conn *conn) {
+    union cm_address *address = &conn->candidates[conn->candidate];
+    uint64_t left = conn->search_ns > cm->now_ns ? (conn->search_ns - cm->now_ns) / 1000000 : 0;
+    int ms = left < 1 ? 1 : left < conn->slice_ms ? (int)left : (int)conn->slice_ms;
+    conn->slice_ns = cm->now_ns;
+    return cm->node->fabric->resolve_addr(conn->owner.id, NULL, &address->any, ms) == 0;
+}
+
+static bool slice_is_over(const struct cm *cm, const struct cm_conn *conn) {
+    return cm->now_ns - conn->slice_ns >= conn->slice_ms * 1000000ull &&
+           cm->now_ns + 1000000 <= conn->search_ns;
+}
+
+void cm_on_addr_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    struct cm_conn *conn = (struct cm_conn *)(void *)owner;
+    int error = (int)cm_code(event->status);
+    cm->now_ns = env_now(&cm->node->env);
+    if (error == ETIMEDOUT && slice_is_over(cm, conn)) {
+        conn->slice_ms = conn->slice_ms < SLICE_LAST_MS / 2 ? conn->slice_ms * 2 : SLICE_LAST_MS;
+        if (search(cm, conn))
+            return;
+        error = errno;
+    }
+    address_failed(cm, conn, error);
+}
+
+static void try_candidate(struct cm *cm, struct cm_conn *conn) {
+    const struct fabric_ops *fabric = cm->node->fabric;
+    struct session *s = session_of_conn(conn);
+    union cm_address *address = &conn->candidates[conn->candidate];
+    cm->cause = NULL; /* what comes now is not the doing of the event that ended the last try */
+    conn->down.code = 0;
+    pthread_mutex_lock(&cm->node->lock);
+    s->info.tries++;
+    address_format(&address->any, s->peer.address);
+    pthread_mutex_unlock(&cm->node->lock);
+    cm_enter(cm, conn, CM_ADDRESSING);
+    cm_try_share(cm, conn);
+    if (fabric->create_id(cm->channel, &conn->owner.id, &conn->owner, RDMA_PS_TCP) != 0) {
+        int error = errno;
+        conn->owner.id = NULL;
+        cm_try_failed(cm, conn, CM_HOPE_ELSEWHERE, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error,
+                      "no rdma_cm id: %s", strerror(error));
+        return;
+    }
+    if (!cm_conn_options(cm, conn))
+        return;
+    /* A little less than there is: ADDR_ERROR says more than our own deadline would. */
+    uint64_t time = (uint64_t)cm_milliseconds(cm, conn) * 1000000;
+    conn->search_ns = cm->now_ns + time - time / 8;
+    conn->slice_ms = SLICE_FIRST_MS;
+    if (!search(cm, conn))
+        address_failed(cm, conn, errno);
+}
+
+static void begin_round(struct cm *cm, struct cm_conn *conn) {
+    conn->candidate = 0;
+    conn->may_pass = false;
+    try_candidate(cm, conn);
+}
+
+void cm_try_first(struct cm *cm, struct cm_conn *conn) {
+    if (session_of_conn(conn)->link_config.flags & SLUICE_ONCE)
+        conn->candidate_count = 1;
+    conn->pause_ns = PAUSE_FIRST_NS;
+    begin_round(cm, conn);
+}
+
+/* ---- what else to try ------------------------------------------------------------------------ */
+
+enum cm_hope cm_hope_of(sluice_reason reason) {
+    switch (reason) {
+    case SLUICE_REASON_BUSY:
+    case SLUICE_REASON_UNREACHABLE:
+    case SLUICE_REASON_PEER_LOST: /* a stale connection: the peer is about to forget it */
+        return CM_HOPE_LATER;
+    case SLUICE_REASON_ADDRESS:
+    case SLUICE_REASON_WRONG_DEVICE:
+    case SLUICE_REASON_NO_LISTENER:
+    case SLUICE_REASON_NODE_CLOSED:
+    case SLUICE_REASON_DEVICE_REMOVED:
+    case SLUICE_REASON_DEVICE_ERROR:
+        return CM_HOPE_ELSEWHERE;
+    case SLUICE_REASON_NONE:
+    case SLUICE_REASON_LOCAL_CLOSE:
+    case SLUICE_REASON_PEER_CLOSE:
+    case SLUICE_REASON_REFUSED:
+    case SLUICE_REASON_NOT_SLUICE:
+    case SLUICE_REASON_VERSION:
+    case SLUICE_REASON_MALFORMED:
+    case SLUICE_REASON_PROTOCOL:
+    case SLUICE_REASON_CREDITS:
+    case SLUICE_REASON_TIMEOUT:
+    case SLUICE_REASON_NO_MEMORY:
+    case SLUICE_REASON_UNSUPPORTED:
+    case SLUICE_REASON_VALUE:
+    case SLUICE_REASON_KEEPALIVE:
+    case SLUICE_REASON_AUTH_REQUIRED:
+    case SLUICE_REASON_AUTH_KEY:
+    case SLUICE_REASON_AUTH_FAILED:
+    case SLUICE_REASON_AUTH_REPLAY:
+    case SLUICE_REASON_ACCESS:
+    case SLUICE_REASON_AUTH_ALTERED:
+        return CM_HOPE_NONE;
+    }
+    return CM_HOPE_NONE; /* a number of a newer peer */
+}
+
+static void pause_round(struct cm *cm, struct cm_conn *conn) {
+    const struct sluice_env *env = &cm->node->env;
+    uint32_t spread;
+    env->random_bytes(env->arg, &spread, sizeof spread);
+    uint64_t pause = conn->pause_ns / 2 + (conn->pause_ns * spread >> 32);
+    conn->pause_ns = conn->pause_ns < PAUSE_LAST_NS / 2 ? conn->pause_ns * 2 : PAUSE_LAST_NS;
+    cm_enter(cm, conn, CM_PAUSING);
+    cm_watch_step(cm, conn, cm->now_ns + pause);
+}
+
+/* The id of this try, and with it every event of it that was not fetched. */
+static void drop_id(struct cm *cm, struct cm_conn *conn) {
+    if (conn->call)
+        (void)cm_leave(cm, conn);
+    if (conn->owner.id)
+        cm->node->fabric->destroy_id(conn->owner.id);
+    conn->owner.id = NULL;
+    conn->rejectable = conn->established = false;
+}
+
+void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluice_reason reason,
+                   uint32_t vendor, const char *format, ...) {
+    struct session *s = session_of_conn(conn);
+    struct cm_failure why = {.code = conn->down.code};
+    if (conn->reported)
+        return;
+    va_list args;
+    va_start(args, format);
+    cm_describe(cm, &why, reason, vendor, format, args);
+    va_end(args);
+    if (!trying(conn) || hope == CM_HOPE_NONE || (s->link_config.flags & SLUICE_ONCE)) {
+        cm_end(cm, conn, &why);
+        return;
+    }
+    node_log(cm->node, SLUICE_LOG_DEBUG, "try %u, %s: %s (%s)", s->info.tries, s->peer.address,
+             sluice_reason_text((int)reason), why.text);
+    /* A busy address keeps a dial going, so it is what a dial that ends in vain is told. What an
+     * address of this host ended with is told rather than that another one is not of this host. */
+    bool elsewhere = reason == SLUICE_REASON_ADDRESS && vendor == EREMOTE;
+    if (hope == CM_HOPE_LATER ||
+        (!conn->may_pass && (!elsewhere || conn->last.reason == SLUICE_REASON_NONE)))
+        conn->last = why;
+    conn->may_pass |= hope == CM_HOPE_LATER;
+    drop_id(cm, conn);
+    if (conn->candidate + 1 < conn->candidate_count) {
+        conn->candidate++;
+        try_candidate(cm, conn); /* so deep as there are candidates, at most */
+    } else if (conn->may_pass) {
+        pause_round(cm, conn);
+    } else {
+        cm_end(cm, conn, &conn->last);
+    }
+}
+
+void cm_step_over(struct cm *cm, struct cm_conn *conn) {
+    conn->step_ns = 0;
+    if (conn->owner.state == CM_PAUSING)
+        begin_round(cm, conn);
+    else
+        cm_try_failed(cm, conn, CM_HOPE_LATER, SLUICE_REASON_UNREACHABLE, 0,
+                      "no answer in its share of the time (it waited for %s)",
+                      cm_state_name(conn->owner.state));
+}
+
+void cm_time_over(struct cm *cm, struct cm_conn *conn) {
+    if (!trying(conn) || conn->last.reason == SLUICE_REASON_NONE) {
+        cm_fail(cm, conn, SLUICE_REASON_TIMEOUT, 0, "not established in time (it waited for %s)",
+                cm_state_name(conn->owner.state));
+        return;
+    }
+    struct cm_failure why = conn->last;
+    snprintf(why.text, sizeof why.text, "%.80s (and time ran out, try %u)", conn->last.text,
+             session_of_conn(conn)->info.tries);
+    cm_end(cm, conn, &why);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * event_source.c - the descriptors the CM thread hears from, and what becomes of the node when one fails.
+ *
+ * A failure to fetch an event is counted, logged once, and followed by a pause (base/epoll_source.h). When it
+ * lasts, nothing is heard any more of the connections, or of the queue pairs: every session of the node ends
+ * with DEVICE_ERROR, and so does, within a longest pause, each that is begun before the failure is over. A
+ * channel of lookups ends nothing: they are answered without it.
+ *
+ * Owner: the CM thread.
+ */
+#include <string.h>
+
+#include "cm/cm.h"
+#include "node/node.h"
+
+static void failed(struct cm *cm, struct source *source, int error, const char *what) {
+    if (source != &cm->async_source)
+        stats_add(&cm->stats->fetch_failed, 1);
+    else
+        stats_add(&cm->stats->async_failed, 1);
+    switch (source_pause(source, cm->now_ns)) {
+    case SOURCE_SAME:
+        break;
+    case SOURCE_FIRST:
+        /* Of a device that is removed this is to be expected. */
+        node_log(cm->node, cm->device_lost ? SLUICE_LOG_DEBUG : SLUICE_LOG_WARNING,
+                 "%s cannot be fetched: %s; tried again", what, strerror(error));
+        break;
+    case SOURCE_LASTS:
+        if (source == &cm->names_source || cm->device_lost)
+            break;
+        for (struct cm_conn *conn = cm->conns; conn; conn = conn->next)
+            cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error,
+                    "%s cannot be fetched: %s", what, strerror(error));
+        break;
+    }
+}
+
+static const char *name_of(const struct cm *cm, const struct source *source) {
+    return source == &cm->async_source ? "events of the device"
+           : source == &cm->source     ? "events of rdma_cm"
+                                       : "lookups of rdma_cm";
+}
+
+static void settle(struct cm *cm, struct source *source, uint32_t events, unsigned count,
+                   int error) {
+    error = source_verdict(events, count, error);
+    if (error != 0)
+        failed(cm, source, error, name_of(cm, source));
+    else
+        source_fine(source);
+}
+
+unsigned cm_hear_channel(struct cm *cm, uint32_t events) {
+    int error;
+    unsigned count = cm_take_events(cm, cm->channel, &error);
+    settle(cm, &cm->source, events, count, error);
+    return count;
+}
+
+unsigned cm_hear_names(struct cm *cm, uint32_t events) {
+    int error;
+    unsigned count = cm_take_events(cm, resolver_channel(cm->resolver), &error);
+    settle(cm, &cm->names_source, events, count, error);
+    return count;
+}
+
+void cm_hear_device(struct cm *cm, uint32_t events) {
+    unsigned count;
+    int error = cm_async(cm, &count);
+    if (!cm->device_gone)
+        settle(cm, &cm->async_source, events, count, error);
+}
+
+void cm_hear_again(struct cm *cm) {
+    struct source *const sources[] = {&cm->source, &cm->async_source, &cm->names_source};
+    for (unsigned i = 0; i < sizeof sources / sizeof sources[0]; i++) {
+        int error = source_resume(sources[i], cm->now_ns);
+        if (error != 0)
+            failed(cm, sources[i], error, name_of(cm, sources[i]));
+    }
+}
+
+uint64_t cm_hear_due(const struct cm *cm) {
+    uint64_t due = source_due(&cm->source), device = source_due(&cm->async_source);
+    uint64_t names = source_due(&cm->names_source);
+    due = device < due ? device : due;
+    return names < due ? names : due;
+}

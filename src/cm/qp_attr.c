@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * qp_attr.c - what the CM thread asks of the device: QP attributes, limits, asynchronous events.
+ *
+ * Owner: the CM thread.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cm/cm.h"
+#include "core/auth/keyring.h"
+#include "core/session_table.h"
+#include "datapath/datapath.h"
+#include "node/node.h"
+
+#define MIN_RNR_TIMER 12 /* 0.64 ms; 0 would mean 655 ms */
+#define ACK_TIMEOUT 14   /* 67 ms, where rdma_cm leaves 0, which means for ever */
+#define DEPTH_MAX 16     /* one-sided operations in flight that are proposed */
+
+/* rdma_cm opens contexts of its own: the device is compared, not the context. */
+bool cm_same_device(struct cm *cm, struct rdma_cm_id *id) {
+    const struct fabric_ops *fabric = cm->node->fabric;
+    if (!id->verbs || !cm->node->context)
+        return false;
+    if (id->verbs == cm->node->context)
+        return true;
+    if (strcmp(fabric->get_device_name(id->verbs->device),
+               fabric->get_device_name(cm->node->context->device)) != 0)
+        return false;
+    fabric->cm_mark(&cm->mark, id->verbs);
+    return true;
+}
+
+bool cm_attributes(struct cm *cm, struct cm_conn *conn, enum ibv_qp_state state,
+                   struct ibv_qp_attr *attr, int *mask) {
+    memset(attr, 0, sizeof *attr);
+    attr->qp_state = state;
+    *mask = 0;
+    if (cm->node->fabric->init_qp_attr(conn->owner.id, attr, mask) != 0)
+        return false;
+    if (state == IBV_QPS_INIT && cm->node->traits.answer_is_up) {
+        /* There is no later word on it; of keys see RTR. */
+        attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+        *mask |= IBV_QP_ACCESS_FLAGS;
+    }
+    if (state == IBV_QPS_RTR) {
+        attr->min_rnr_timer = MIN_RNR_TIMER;
+        /* What rdma_cm says at INIT depends on what it knew of the connection by then. What the queue
+         * pair allows, no key of the peer's makes use of, unless a region was opened with rights. */
+        attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+        if (cm->node->device_attr.atomic_cap != IBV_ATOMIC_NONE)
+            attr->qp_access_flags |= IBV_ACCESS_REMOTE_ATOMIC;
+        *mask |= IBV_QP_MIN_RNR_TIMER | IBV_QP_ACCESS_FLAGS;
+    }
+    if (state == IBV_QPS_RTS) {
+        if (attr->timeout == 0)
+            attr->timeout = ACK_TIMEOUT;
+        attr->retry_cnt = conn->retry_count;
+        attr->rnr_retry = conn->rnr_retry_count;
+        *mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
+    }
+    return true;
+}
+
+static uint8_t depth(int device_max) {
+    return (uint8_t)(device_max < 0 ? 0 : device_max > DEPTH_MAX ? DEPTH_MAX : device_max);
+}
+
+/* A listener can greet whoever wants to; a dialer asks for it when it has something to say, or has to speak
+ * first. */
+static uint32_t features(const struct cm *cm, const struct link_config *link) {
+    uint32_t bits = 0;
+    if (!link->dialing || link->private_bytes > 0 || cm->node->traits.dialer_first)
+        bits |= RECORD_FEATURE_GREETING;
+    if (link->keys)
+        bits |= RECORD_FEATURE_GREETING | RECORD_FEATURE_HMAC;
+    if (cm->node->traits.sent_is_local)
+        bits |= RECORD_FEATURE_PROBE;
+    return bits;
+}
+
+void cm_proposal(struct cm *cm, const struct link_config *link, struct record_req *out) {
+    const struct node_options *options = &cm->node->options;
+    *out = (struct record_req){
+        .version_min = RECORD_VERSION_MIN,
+        .version_max = RECORD_VERSION_MAX,
+        .features = features(cm, link),
+        .eager_log2 = (uint8_t)options->eager_log2,
+        .message_log2 = (uint8_t)options->message_log2,
+        .depth_in = depth(cm->node->device_attr.max_qp_rd_atom),
+        .depth_out = depth(cm->node->device_attr.max_qp_init_rd_atom),
+        .credits = (uint16_t)link->credits,
+        .key_id = link->dialing ? keyring_dial_id(link->keys) : 0,
+        .keepalive = (uint16_t)link->keepalive,
+    };
+}
+
+/* ---- asynchronous events --------------------------------------------------------------------- */
+
+static void qp_failed(struct cm *cm, struct ibv_qp *qp, enum ibv_event_type type) {
+    struct session *s = qp->qp_context; /* the event, not acknowledged yet, keeps the QP alive */
+    if (!s)
+        return; /* left to the connector */
+    bool access = type == IBV_EVENT_QP_ACCESS_ERR;
+    /* An iWARP device says so when the connection under a queue pair breaks while it sends. */
+    bool broke = type == IBV_EVENT_QP_FATAL && cm->node->traits.sent_is_local;
+    sluice_reason reason = access  ? SLUICE_REASON_ACCESS
+                           : broke ? SLUICE_REASON_PEER_LOST
+                                   : SLUICE_REASON_DEVICE_ERROR;
+    if (access)
+        atomic_store(&s->accessed,
+                     true); /* for a loop that was told "lost" before this was known */
+    const char *what = access  ? "the peer accessed memory that it may not"
+                       : broke ? "the connection broke while something was sent"
+                               : "the queue pair failed";
+    cm_fail(cm, &s->conn, reason, (uint32_t)type, "%s (event %d)", what, (int)type);
+    if (s->conn.reported || s->conn.owner.state != CM_RELEASED)
+        return;
+    /* Its completions were faster, and nothing said why. As long as the QP lives, GONE is still to be
+     * posted: the record arrives while there is a session. */
+    s->conn.reported = true;
+    s->conn.down = (struct cm_failure){.reason = reason, .vendor = (uint32_t)type, .cm_event = -1};
+    snprintf(s->conn.down.text, sizeof s->conn.down.text, "%s (event %d)", what, (int)type);
+    loop_post(atomic_load(&s->loop), s, LOOP_VERB_DOWN);
+}
+
+static void on_async(struct cm *cm, const struct ibv_async_event *event) {
+    cm_news_counted(cm, event);
+    switch (event->event_type) {
+    case IBV_EVENT_DEVICE_FATAL:
+        cm_device_lost(cm);
+        break;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+        qp_failed(cm, event->element.qp, event->event_type);
+        break;
+    case IBV_EVENT_COMM_EST: {
+        /* Data came before the handshake's last message: it counts as that message. */
+        struct session *s = event->element.qp->qp_context;
+        if (s && s->conn.owner.state == CM_ACCEPTING)
+            cm->node->fabric->notify(s->conn.owner.id, IBV_EVENT_COMM_EST);
+        break;
+    }
+    case IBV_EVENT_CQ_ERR:
+        node_log(cm->node, SLUICE_LOG_ERROR, "a completion queue overran");
+        for (struct cm_conn *conn = cm->conns; conn; conn = conn->next) {
+            struct sluice_loop *l = atomic_load(&session_of_conn(conn)->loop);
+            if (l->cq == event->element.cq)
+                cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)event->event_type,
+                        "the completion queue overran");
+        }
+        break;
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+        shared_say_low(event->element.srq->srq_context);
+        break;
+    case IBV_EVENT_QP_LAST_WQE_REACHED: {
+        /* Once in a queue pair's life; while it lives GONE is still to be posted, behind this. */
+        struct session *s = event->element.qp->qp_context;
+        if (s)
+            loop_post(atomic_load(&s->loop), s, LOOP_VERB_LAST);
+        break;
+    }
+    case IBV_EVENT_SRQ_ERR:
+        node_log(cm->node, SLUICE_LOG_ERROR, "a shared receive queue failed");
+        for (struct cm_conn *conn = cm->conns; conn; conn = conn->next) {
+            struct sluice_loop *l = atomic_load(&session_of_conn(conn)->loop);
+            if (l == event->element.srq->srq_context)
+                cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)event->event_type,
+                        "the shared receive queue failed");
+        }
+        break;
+    case IBV_EVENT_PORT_ERR:    /* a cable may be put back: the sessions find out by themselves */
+    case IBV_EVENT_PORT_ACTIVE: /* what waits goes on by itself */
+    case IBV_EVENT_LID_CHANGE:  /* what addresses mean is rdma_cm's business */
+    case IBV_EVENT_PKEY_CHANGE:
+    case IBV_EVENT_SM_CHANGE:
+    case IBV_EVENT_CLIENT_REREGISTER:
+    case IBV_EVENT_GID_CHANGE:
+        cm_news_of_port(cm, event);
+        break;
+    case IBV_EVENT_SQ_DRAINED: /* SQD is not used */
+    case IBV_EVENT_PATH_MIG:   /* nor alternate paths */
+    case IBV_EVENT_PATH_MIG_ERR:
+    case IBV_EVENT_WQ_FATAL: /* nor work queues */
+#ifdef HAVE_IBV_EVENT_DEVICE_SPEED_CHANGE
+    case IBV_EVENT_DEVICE_SPEED_CHANGE: /* nothing here is reckoned from a port's rate */
+#endif
+        cm_news_of_device(cm, event);
+        break;
+    }
+}
+
+int cm_async(struct cm *cm, unsigned *count) {
+    const struct fabric_ops *fabric = cm->node->fabric;
+    struct ibv_async_event event;
+    *count = 0;
+    if (!cm->node->context)
+        return 0;
+    while (fabric->get_async_event(cm->node->context, &event) == 0) {
+        on_async(cm, &event);
+        fabric->ack_async_event(&event);
+        ++*count;
+    }
+    return errno;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * replay.h - a memory of the tags that were used last, so that one is not used twice.
+ *
+ * It holds the last AUTH_REPLAY_TAGS different tags; the oldest makes room for the next. What is
+ * put in should be proven first (the nonce of a dialer whose proof was good), else anybody could
+ * make it forget.
+ *
+ * Any thread, one lock inside, held for a few loads: twice a connection, never for a message. No
+ * allocation after opening.
+ */
+#ifndef CORE_AUTH_REPLAY_H
+#define CORE_AUTH_REPLAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/env.h"
+
+#define AUTH_REPLAY_TAGS 4096u
+#define AUTH_REPLAY_TAG_BYTES 16u
+
+struct auth_replay;
+
+/* NULL: no memory, or no random numbers. The random numbers of the environment key the hash. */
+struct auth_replay *auth_replay_open(const struct sluice_env *env);
+void auth_replay_close(struct auth_replay *replay); /* NULL is fine */
+
+/* Whether the tag is remembered; changes nothing. */
+bool auth_replay_seen(struct auth_replay *replay, const uint8_t tag[AUTH_REPLAY_TAG_BYTES]);
+/* Remembers the tag. True: it was there already, of two threads exactly one gets false. */
+bool auth_replay_add(struct auth_replay *replay, const uint8_t tag[AUTH_REPLAY_TAG_BYTES]);
+
+#endif

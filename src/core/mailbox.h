@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * mailbox.h - an inbox and the doorbell of the thread that reads it.
+ *
+ * Owner: the reading thread. Any thread may post; the record is published before the bell is rung,
+ * and the bell is rung every time, because a producer that found the inbox empty may be preempted
+ * before it rings: with nobody asleep a ring is one fence and one load.
+ */
+#ifndef CORE_MAILBOX_H
+#define CORE_MAILBOX_H
+
+#include "fabric/wakeup.h"
+#include "base/mpsc_queue.h"
+
+struct mailbox {
+    struct inbox inbox;
+    struct doorbell bell __attribute__((aligned(64)));
+};
+
+/*
+ * slot and generation: of what the record is part of. The generation travels with the event only and is
+ * the poster's: once the record is published, its reader may have been there and the slot be free.
+ */
+static inline void mailbox_post(struct mailbox *box, struct inbox_item *item, uint32_t verb,
+                                uint32_t slot, uint32_t generation) {
+    item->verb = verb;
+    item->slot = slot;
+    inbox_post(&box->inbox, item);
+    doorbell_ring(&box->bell, verb, doorbell_record(slot, generation));
+}
+
+#endif

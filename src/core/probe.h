@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * probe.h - a byte that peers may READ, and one that their answers may go to.
+ *
+ * Where a completion says only that this side has sent something (fabric_traits.sent_is_local), a READ of the
+ * peer's byte says that it has all that was sent before. Neither byte means anything: peers may read the one
+ * and write the other as they like. A READ of no bytes would do by the specification; Soft-iWARP answers it
+ * with what it sent last when it is busy.
+ *
+ * Owner: the node; made and ended with its device, read by any thread between.
+ */
+#ifndef CORE_PROBE_H
+#define CORE_PROBE_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+
+struct sluice_node;
+
+struct probe {
+    uint8_t *memory; /* NULL: not needed on this device */
+    struct ibv_mr *source, *sink;
+};
+
+/* 0, or errno. */
+int probe_open(struct sluice_node *n);
+void probe_close(struct sluice_node *n);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * region.h - memory of the application, registered.
+ *
+ * A region belongs to whoever opened it until it is closed, at the latest with its node. `addr`, `bytes`
+ * and `rights` are constant. The registration is there from opening to closing, except that the end of
+ * the device takes it away and revoking makes another: neither happens while somebody who holds the
+ * region has a queue pair to use it with. So who holds it may use `mr` on the thread of a loop.
+ *
+ * Owner: the application. The list is under the node's lock for regions, and so is `mr`.
+ */
+#ifndef CORE_REGION_H
+#define CORE_REGION_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sluice/memory.h>
+
+#include "fabric/fabric.h"
+
+#define REGION_SHUT (1u << 31) /* uses: it is being closed or revoked */
+
+struct sluice_region {
+    struct sluice_region *next, **link;
+    struct sluice_node *node;
+    struct ibv_mr *mr; /* NULL: the device is gone, or would not register it again */
+    uint8_t *addr;
+    uint64_t bytes;
+    size_t found; /* bytes of memory that are the library's; 0: the application's */
+    uint32_t rights;
+    _Atomic uint32_t uses; /* operations and messages that hold it, and REGION_SHUT */
+    _Atomic uint32_t lkey, rkey;
+    _Atomic bool usable; /* it has a registration; any thread may ask */
+};
+
+struct regions {
+    pthread_mutex_t lock; /* held across system calls, never by a loop */
+    struct sluice_region *head;
+    bool gone; /* so is the device: nothing is registered any more */
+};
+
+void regions_init(struct regions *set);
+/* Every region dies; no session is left. */
+void regions_close(struct regions *set);
+/* The device is gone: ends every registration. The application's memory is its own business. */
+void regions_let_go(struct regions *set);
+
+/* For an operation or a message: it stays, and stays registered, until dropped. Any thread. 0, EINVAL
+ * (it is being closed or revoked), EDEVICE. */
+int region_hold(const sluice_region *region);
+void region_drop(const sluice_region *region);
+
+/* Whether these bytes are its own. */
+static inline bool region_has(const sluice_region *region, uint64_t offset, uint64_t bytes) {
+    return offset <= region->bytes && bytes <= region->bytes - offset;
+}
+
+#endif

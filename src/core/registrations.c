@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* registrations.c - opening the cache when it is first needed, and the public calls about it. */
+#include "core/registrations.h"
+
+#include <sluice/memory.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/session_table.h"
+#include "node/node.h"
+
+void registrations_init(struct registrations *set) {
+    pthread_mutex_init(&set->lock, NULL);
+}
+
+void registrations_close(struct registrations *set) {
+    struct regcache *cache = atomic_exchange(&set->cache, NULL);
+    if (cache)
+        regcache_close(cache);
+    pthread_mutex_destroy(&set->lock);
+}
+
+void registrations_let_go(struct registrations *set) {
+    pthread_mutex_lock(&set->lock);
+    set->done = true;
+    struct regcache *cache = atomic_load(&set->cache);
+    if (cache)
+        regcache_let_go(cache);
+    pthread_mutex_unlock(&set->lock);
+}
+
+static void open_cache(sluice_node *n) {
+    struct registrations *set = &n->registrations;
+    struct regcache *cache;
+    struct regcache_figures figures;
+    struct regcache_config config = {
+        .fabric = n->fabric,
+        .pd = n->pd,
+        .access = 0, /* this side reads; nobody writes, and nobody else gets a key */
+        .bytes_max = n->options.registration_bytes_max,
+        .told = n->options.registrations == SLUICE_REGISTRATIONS_TOLD,
+    };
+    set->done = true;
+    if (n->options.registrations == SLUICE_REGISTRATIONS_OFF || regcache_open(&cache, &config) != 0)
+        return;
+    regcache_figures(cache, &figures);
+    if (!figures.on)
+        node_log(n, SLUICE_LOG_INFO, "no registrations are kept, plain memory is copied: %s",
+                 figures.why);
+    atomic_store_explicit(&set->cache, cache, memory_order_release);
+}
+
+struct reg *registrations_get(sluice_node *n, const void *addr, size_t bytes) {
+    struct registrations *set = &n->registrations;
+    struct regcache *cache = atomic_load_explicit(&set->cache, memory_order_acquire);
+    if (!cache && n->options.registrations != SLUICE_REGISTRATIONS_OFF) {
+        pthread_mutex_lock(&set->lock);
+        if (!set->done)
+            open_cache(n);
+        pthread_mutex_unlock(&set->lock);
+        cache = atomic_load_explicit(&set->cache, memory_order_acquire);
+    }
+    struct reg *reg = cache ? regcache_get(cache, addr, bytes) : NULL;
+    if (!reg)
+        atomic_fetch_add_explicit(&set->copied, 1, memory_order_relaxed);
+    return reg;
+}
+
+/* ---- calls ------------------------------------------------------------------------------------- */
+
+void sluice_memory_gone(const void *addr, size_t bytes) {
+    if (bytes == 0 || (uintptr_t)addr > UINTPTR_MAX - bytes)
+        return;
+    for (uint32_t i = 0; i < NODES_MAX; i++) {
+        sluice_node *n = node_at(i);
+        if (!node_call_begin(n))
+            continue;
+        struct regcache *cache =
+            atomic_load_explicit(&n->registrations.cache, memory_order_acquire);
+        if (cache)
+            regcache_gone(cache, addr, bytes);
+        node_call_end(n);
+    }
+}
+
+int sluice_registration_get_info(sluice_node *n, sluice_registration_info *info) {
+    if (forked_node(n))
+        return SLUICE_EFORKED;
+    if (!n || !info || info->size < sizeof info->size)
+        return SLUICE_EINVAL;
+    if (!node_call_begin(n))
+        return SLUICE_ECLOSED;
+    struct regcache_figures figures = {.on = false};
+    struct regcache *cache = atomic_load_explicit(&n->registrations.cache, memory_order_acquire);
+    if (cache)
+        regcache_figures(cache, &figures);
+    else
+        snprintf(figures.why, sizeof figures.why, "%s",
+                 n->options.registrations == SLUICE_REGISTRATIONS_OFF ? "off: by option"
+                                                                      : "not used yet");
+    sluice_registration_info known = {
+        .size = info->size,
+        .on = figures.on,
+        .entries = figures.entries,
+        .bytes = figures.bytes,
+        .bytes_max = n->options.registration_bytes_max,
+        .hits = figures.hits,
+        .misses = figures.misses,
+        .dropped = figures.evicted,
+        .invalidated = figures.gone,
+        .merged = figures.merged,
+        .copied = atomic_load_explicit(&n->registrations.copied, memory_order_relaxed),
+    };
+    memcpy(known.why, figures.why, sizeof known.why);
+    node_call_end(n);
+    memcpy(info, &known, info->size < sizeof known ? info->size : sizeof known);
+    return SLUICE_OK;
+}

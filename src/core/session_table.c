@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * session_table.c - taking and freeing the slots of sessions.
+ *
+ * One lock for all tables: it is held for a few instructions, once when a session opens and once
+ * when it ends.
+ */
+#include "core/session_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct slot_table slot_tables[NODES_MAX];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void slots_fork(bool begins) {
+    if (begins)
+        pthread_mutex_lock(&lock);
+    else
+        pthread_mutex_unlock(&lock);
+}
+
+/* Lock held: a slot that was never used, or NULL. */
+static struct session *make(struct slot_table *table) {
+    if (table->made == SLOTS_MAX)
+        return NULL;
+    uint32_t at = table->made >> SLOT_CHUNK_LOG2;
+    struct session *chunk = atomic_load_explicit(&table->chunk[at], memory_order_relaxed);
+    if (!chunk) {
+        chunk = aligned_alloc(_Alignof(struct session), SLOT_CHUNK * sizeof *chunk);
+        if (!chunk)
+            return NULL;
+        memset(chunk, 0, SLOT_CHUNK * sizeof *chunk);
+        for (uint32_t i = 0; i < SLOT_CHUNK; i++)
+            atomic_init(&chunk[i].gate, 1ull << 32 | GATE_FREE);
+        atomic_store_explicit(&table->chunk[at], chunk, memory_order_release);
+    }
+    struct session *s = &chunk[table->made & (SLOT_CHUNK - 1)];
+    s->slot = table->made++;
+    return s;
+}
+
+struct session *slot_take(uint32_t node, uint32_t max) {
+    struct slot_table *table = &slot_tables[node];
+    struct session *s = NULL;
+    pthread_mutex_lock(&lock);
+    if (table->open < max) {
+        s = table->free;
+        if (s)
+            table->free = s->next;
+        else
+            s = make(table);
+        if (s) {
+            table->open++;
+            table->taken++;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return s;
+}
+
+uint64_t slot_publish(struct session *s, uint32_t node, uint64_t bits) {
+    uint64_t word = atomic_load_explicit(&s->gate, memory_order_relaxed);
+    uint64_t id = handle_make(node, s->slot, gate_generation(word));
+    atomic_store_explicit(&s->id, id, memory_order_relaxed);
+    atomic_store_explicit(&s->gate, (word & ~GATE_FREE) | bits, memory_order_release);
+    return id;
+}
+
+void slot_release(struct session *s, uint32_t node) {
+    struct slot_table *table = &slot_tables[node];
+    pthread_mutex_lock(&lock);
+    s->next = table->free;
+    table->free = s;
+    table->taken--;
+    pthread_mutex_unlock(&lock);
+}
+
+void slot_uncount(uint32_t node) {
+    pthread_mutex_lock(&lock);
+    slot_tables[node].open--;
+    pthread_mutex_unlock(&lock);
+}
+
+uint32_t slots_open(uint32_t node) {
+    pthread_mutex_lock(&lock);
+    uint32_t open = slot_tables[node].open;
+    pthread_mutex_unlock(&lock);
+    return open;
+}
+
+uint32_t slots_taken(uint32_t node) {
+    pthread_mutex_lock(&lock);
+    uint32_t taken = slot_tables[node].taken;
+    pthread_mutex_unlock(&lock);
+    return taken;
+}

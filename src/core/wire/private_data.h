@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * private_data.h - the negotiation records that ride in rdma_cm private data, byte by byte.
+ *
+ * REQ 56 bytes (proposal), REP 100 (decision), REJ 8 to 128 (refusal); all multi-byte fields little
+ * endian; unused bytes zero. The layout is documented in docs/protocol.md. Pure functions over
+ * bytes: no state, no allocation, safe on hostile input of any length.
+ */
+#ifndef CORE_WIRE_PRIVATE_DATA_H
+#define CORE_WIRE_PRIVATE_DATA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sluice/status.h>
+
+#define RECORD_MAGIC 0x4c53u /* "SL" */
+#define RECORD_VERSION_MIN 1
+#define RECORD_VERSION_MAX 1
+#define RECORD_REQ_BYTES 56
+#define RECORD_REP_BYTES 100 /* used part; rdma_cm pads to 196 with zeros */
+#define RECORD_REJ_BYTES 128 /* used part, at most; fits 148 */
+#define RECORD_REJ_TEXT 120
+
+/*
+ * Features, 24 bits. A proposal's unknown bits of the lower 16 are left out of the decision; one of the
+ * upper 8 must be understood, else the proposal is refused (UNSUPPORTED).
+ */
+#define RECORD_FEATURE_PROBE                                                                       \
+    (1u << 0) /* HELLO and WELCOME name a byte of their sender's that the other may READ */
+#define RECORD_FEATURE_GREETING                                                                    \
+    (1u << 16) /* the dialer's first frame is HELLO, the answer WELCOME */
+#define RECORD_FEATURE_HMAC                                                                        \
+    (1u << 17) /* both sides prove with HMAC-SHA-256 that they have key_id */
+#define RECORD_FEATURES_MUST 0xff0000u
+#define RECORD_FEATURES_KNOWN (RECORD_FEATURE_GREETING | RECORD_FEATURE_HMAC)
+#define RECORD_CHECK_BYTES 16
+#define RECORD_MAC_BYTES 32
+#define RECORD_KEEPALIVE_NS 10000000ull /* unit of the keepalive interval */
+
+struct record_req {
+    uint8_t version_min, version_max;
+    uint32_t features;           /* 24 bits */
+    uint8_t eager_log2;          /* frame bytes, header included: 9..16 */
+    uint8_t message_log2;        /* largest message: eager..40 */
+    uint8_t depth_in, depth_out; /* one-sided depths, from the sender's point of view */
+    uint16_t credits;            /* receives the sender of the record posts: 4..1024 */
+    uint16_t keepalive;          /* 10 ms units, 0 = off */
+    uint8_t session_id[16];
+    uint32_t last_sequence; /* resume; 0 = new */
+    uint32_t key_id;        /* authentication; 0 = none */
+    uint8_t nonce[16];
+};
+
+struct record_rep {
+    uint8_t version;
+    uint32_t features;
+    uint8_t eager_log2, message_log2, depth_in, depth_out;
+    uint16_t credits; /* receives the listener's side posts */
+    uint16_t keepalive;
+    uint8_t session_id[16];
+    uint32_t last_sequence;
+    uint8_t nonce[16];
+    /* the listener's proof (auth.h); zero without authentication */
+    uint8_t mac[RECORD_MAC_BYTES];
+    uint8_t check[RECORD_CHECK_BYTES];
+};
+
+struct record_rej {
+    uint16_t reason; /* sluice_reason of the refusing side */
+    uint16_t code;   /* application's code with REASON_REFUSED */
+    char text[RECORD_REJ_TEXT + 1];
+};
+
+/* Write exactly RECORD_*_BYTES into out. rej: returns the bytes used. */
+void record_req_encode(const struct record_req *req, uint8_t out[RECORD_REQ_BYTES]);
+void record_rep_encode(const struct record_rep *rep, uint8_t out[RECORD_REP_BYTES]);
+size_t record_rej_encode(const struct record_rej *rej, uint8_t out[RECORD_REJ_BYTES]);
+
+/*
+ * Decode len bytes of private data (longer is fine when the rest is zero padding). Return
+ * SLUICE_REASON_NONE and fill the output, or the reason: NOT_SLUICE (magic, too short to tell),
+ * MALFORMED (length field, padding), VERSION (no overlap), UNSUPPORTED (feature that must be
+ * understood), VALUE (range).
+ * The output is written only on success.
+ */
+sluice_reason record_req_decode(struct record_req *req, const void *data, size_t len);
+sluice_reason record_rep_decode(struct record_rep *rep, const void *data, size_t len);
+sluice_reason record_rej_decode(struct record_rej *rej, const void *data, size_t len);
+
+/* The listener's decision: the common subset of a proposal and its own limits (as a proposal). */
+sluice_reason record_decide(struct record_rep *rep, const struct record_req *req,
+                            const struct record_req *own);
+/* The dialer's check that the decision lies within what it proposed. */
+sluice_reason record_check(const struct record_rep *rep, const struct record_req *req);
+
+#endif

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * events.c - delivering events: to a session's handler, or into the array of the thread that polls.
+ *
+ * Nothing is copied into a queue of events. A message event comes straight from its completion; an
+ * outcome waits in the message it speaks of; what a session itself has to tell (CONNECT, UP,
+ * WRITABLE, CLOSED) waits as a bit in the session, which is on the loop's list of notices. So the
+ * memory for events is there already, whatever happens.
+ *
+ * Order within a session: CONNECT, UP, messages, ..., CLOSED. CLOSED waits until every outcome was
+ * delivered and every frame that arrived was looked at.
+ *
+ * Owner: the loop's thread.
+ */
+#include <string.h>
+
+#include "datapath/tx/post.h"
+#include "node/node.h"
+
+static inline sluice_session handle_of(struct session *s) {
+    return (sluice_session){atomic_load_explicit(&s->id, memory_order_relaxed)};
+}
+
+/* Room was checked. */
+static inline void emit(struct sluice_loop *l, struct session *s, const sluice_event *event) {
+    if (unlikely(l->discard))
+        return;
+    if (s->handler) {
+        l->handled++;
+        s->handler(event, s->handler_arg);
+    } else {
+        l->out[l->out_count++] = *event;
+    }
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+void event_return(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    if (likely(msg->flags & MSG_RX)) {
+        receive_give_back(l, s, msg);
+    } else if (msg->flags & MSG_VIEW) {
+        pack_return(l, s, msg);
+    } else {
+        if (msg->flags & MSG_ESCORTED)
+            receive_give_back(l, s, msg->next);
+        msg->flags = 0;
+        msg->owner = NULL;
+        msg_discard(l, msg);
+    }
+}
+
+static void take_back(struct sluice_loop *l, const struct loop_lent *lent) {
+    if (likely(lent->what == LENT_OUT)) {
+        event_return(l, lent->session, lent->msg);
+        return;
+    }
+    if (lent->flags & MSG_VIEW)
+        pack_release(l, lent->session, lent->frame);
+    else if (lent->flags & MSG_ESCORTED)
+        receive_give_back(l, lent->session, lent->frame);
+    if (lent->what == LENT_KEPT)
+        keep_taken(l, lent);
+    if (lent->what != LENT_REPLACED)
+        return;
+    if (lent->flags & MSG_SHARED)
+        shared_put(l, lent->msg, lent->place);
+    receive_give_back(l, lent->session, lent->msg);
+}
+
+/* Enters it among what is lent; lent_count is counted by the caller. */
+static inline struct loop_lent *enter_lent(struct sluice_loop *l, struct session *s,
+                                           struct sluice_msg *msg) {
+    struct loop_lent *lent = &l->lent[l->lent_count];
+    *lent = (struct loop_lent){.msg = msg,
+                               .session = s,
+                               .frame = msg->flags & (MSG_VIEW | MSG_ESCORTED) ? msg->next : NULL,
+                               .place = msg->session_id,
+                               .flags = msg->flags,
+                               .what = LENT_OUT};
+    msg->state = MSG_BORROWED;
+    msg->pieces = l->lent_count;
+    l->totals.messages_received++;
+    l->totals.bytes_received += msg->size;
+    return lent;
+}
+
+static inline void describe(struct session *s, struct sluice_msg *msg, sluice_event *event) {
+    uint64_t size = msg->size;
+    event->session = handle_of(s);
+    event->arg = s->arg;
+    event->msg = msg;
+    event->bytes = size > UINT32_MAX ? UINT32_MAX : (uint32_t)size;
+}
+
+void event_message(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    if (s->handler || unlikely(l->discard)) {
+        sluice_event event = {.type = SLUICE_MESSAGE};
+        event_lend(l, s, msg, &event);
+        return;
+    }
+    /* Filled in where the application finds it: a copy would read what was written a moment ago. */
+    sluice_event *event = &l->out[l->out_count++];
+    enter_lent(l, s, msg);
+    l->lent_count++;
+    memset(event, 0, sizeof *event);
+    event->type = SLUICE_MESSAGE;
+    describe(s, msg, event);
+}
+
+void event_plain(struct sluice_loop *l, struct session *s, sluice_event *event) {
+    event->session = handle_of(s);
+    event->arg = s->arg;
+    emit(l, s, event);
+}
+
+void event_lend(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                sluice_event *event) {
+    struct loop_lent *lent = enter_lent(l, s, msg);
+    if (unlikely(l->discard)) {
+        take_back(l, lent);
+        return;
+    }
+    l->lent_count++;
+    describe(s, msg, event);
+    emit(l, s, event);
+    if (s->handler) {
+        l->lent_count--;
+        take_back(l, lent);
+    }
+}
+
+/* ---- outcomes -------------------------------------------------------------------------------- */
+
+void event_outcome(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                   sluice_status status) {
+    msg->pieces = (uint32_t)status;
+    s->outcomes++;
+    msg_queue_push(&l->outcomes, msg);
+}
+
+static unsigned deliver_outcomes(struct sluice_loop *l) {
+    unsigned count = 0;
+    struct sluice_msg *msg;
+    while ((msg = l->outcomes.head)) {
+        struct session *s = slot_known(msg->session_id);
+        if (!loop_room(l, s))
+            break;
+        msg_queue_pop(&l->outcomes);
+        sluice_event event = {
+            .type = SLUICE_SENT,
+            .status = (int32_t)msg->pieces,
+            .session = handle_of(s),
+            .arg = s->arg,
+            .tag = msg->tag,
+            .bytes = msg->size > UINT32_MAX ? UINT32_MAX : (uint32_t)msg->size,
+        };
+        if (msg->kind == MSG_REQUEST) {
+            event.type = SLUICE_REPLY; /* without a reply: refused, or it never came */
+            event.bytes = 0;
+            event.vendor = event.status == SLUICE_EREJECTED ? msg->id : 0;
+        } else if (msg->kind == MSG_ONE_SIDED) {
+            event.type = SLUICE_DONE;
+            event.value = msg->sent;
+        }
+        msg_discard(l, msg);
+        s->outcomes--;
+        emit(l, s, &event);
+        if (s->outcomes == 0 && s->state == SESSION_GONE)
+            event_notice(l, s, NOTICE_CLOSED);
+        count++;
+    }
+    return count;
+}
+
+/* ---- notices --------------------------------------------------------------------------------- */
+
+void event_notice(struct sluice_loop *l, struct session *s, unsigned notices) {
+    s->notices |= (uint8_t)notices;
+    if (s->noticed)
+        return;
+    s->noticed = true;
+    s->notice_next = NULL;
+    *l->notices_tail = s;
+    l->notices_tail = &s->notice_next;
+}
+
+static void emit_simple(struct sluice_loop *l, struct session *s, sluice_event_type type) {
+    sluice_event event = {.type = (uint16_t)type, .session = handle_of(s), .arg = s->arg};
+    if (type == SLUICE_CONNECT)
+        event.peer = &s->peer;
+    emit(l, s, &event);
+}
+
+static void deliver_up(struct sluice_loop *l, struct session *s) {
+    s->announced = true;
+    s->known = true;
+    l->totals.sessions++;
+    l->totals_moved = true;
+    if (s->state == SESSION_OPENING) {
+        s->state = SESSION_UP;
+        gate_set(&s->gate, GATE_OPEN);
+    }
+    if (s->held.head)
+        s->notices |= NOTICE_HELD;
+    emit_simple(l, s, SLUICE_UP);
+}
+
+/* The list's head is s and leaves it. */
+static void pop_notice(struct sluice_loop *l, struct session *s) {
+    l->notices = s->notice_next;
+    if (!l->notices)
+        l->notices_tail = &l->notices;
+    s->noticed = false;
+}
+
+/* "Closed" is no failure, except to somebody who dialed and never got in. */
+static sluice_status status_of(const struct session *s) {
+    sluice_status status = reason_status(s->reason);
+    bool refused = status == SLUICE_OK && !s->conn.passive && !s->announced && !s->hungup;
+    return refused ? SLUICE_EREJECTED : status;
+}
+
+/* False: it must wait, and is noticed again by what ends the wait. */
+static bool deliver_closed(struct sluice_loop *l, struct session *s) {
+    if (s->outcomes > 0)
+        return false;
+    if (s->held.head && s->announced && !s->hungup && !s->deaf && !l->discard)
+        return false; /* what arrived is delivered before the end; memory is short */
+    if (atomic_load_explicit(&s->gate, memory_order_acquire) & (GATE_USERS | GATE_COUNT)) {
+        /* Another thread is about to hand over a message that was accepted: it has an outcome. */
+        session_part(l, s);
+        return false;
+    }
+    receive_drop(l, s);
+    pop_notice(l, s);
+    slot_uncount(l->node->index);
+    if (s->announced) {
+        l->totals.sessions--;
+        l->totals_moved = true;
+    }
+    if (s->known) {
+        sluice_event event = {
+            .type = SLUICE_CLOSED,
+            .reason = (uint16_t)s->reason,
+            .status = status_of(s),
+            .session = handle_of(s),
+            .arg = s->arg,
+            .vendor = s->vendor,
+        };
+        emit(l, s, &event);
+    }
+    session_free(l, s);
+    return true;
+}
+
+/* Everything the head of the list has to tell; false when there is no room for more. */
+static bool deliver_session(struct sluice_loop *l, struct session *s, unsigned *count) {
+    while (s->notices) {
+        /* The end of a session the application never heard of is no event and needs no room. */
+        if (!loop_room(l, s) && (s->known || s->notices != NOTICE_CLOSED))
+            return false;
+        ++*count;
+        if (s->notices & NOTICE_CONNECT) {
+            s->notices &= (uint8_t)~NOTICE_CONNECT;
+            if (s->state == SESSION_OPENING) { /* else it ended before anybody heard of it */
+                s->known = true;
+                emit_simple(l, s, SLUICE_CONNECT);
+            }
+        } else if (s->notices & NOTICE_UP) {
+            s->notices &= (uint8_t)~NOTICE_UP;
+            deliver_up(l, s);
+        } else if (s->notices & NOTICE_HELD) {
+            receive_held(l, s);
+            if (s->held.head && !s->retry && !s->deaf && !s->held_pending)
+                return false;
+            s->notices &= (uint8_t)~NOTICE_HELD;
+            if (!s->held.head && s->state == SESSION_GONE)
+                s->notices |= NOTICE_CLOSED;
+        } else if (s->notices & NOTICE_WRITABLE) {
+            s->notices &= (uint8_t)~NOTICE_WRITABLE;
+            if (s->state == SESSION_UP)
+                emit_simple(l, s, SLUICE_WRITABLE);
+        } else {
+            s->notices &= (uint8_t)~NOTICE_CLOSED;
+            if (deliver_closed(l, s))
+                return true; /* the session is gone, and off the list */
+        }
+    }
+    pop_notice(l, s);
+    return true;
+}
+
+static unsigned deliver_wake(struct sluice_loop *l) {
+    bool nowhere = l->discard || l->out_max == 0;
+    if (l->mute || (!nowhere && l->out_count == l->out_max) ||
+        !(atomic_fetch_and_explicit(&l->wake, ~LOOP_WAKE_EVENT, memory_order_acquire) &
+          LOOP_WAKE_EVENT))
+        return 0;
+    if (nowhere)
+        l->handled++; /* the poll returns all the same */
+    else
+        l->out[l->out_count++] = (sluice_event){.type = SLUICE_WAKE};
+    return 1;
+}
+
+unsigned event_deliver(struct sluice_loop *l) {
+    unsigned count = 0;
+    if (l->outcomes.head)
+        count += deliver_outcomes(l);
+    while (l->notices)
+        if (!deliver_session(l, l->notices, &count))
+            break;
+    if (atomic_load_explicit(&l->wake, memory_order_relaxed))
+        count += deliver_wake(l);
+    return count;
+}
+
+unsigned event_listeners(struct sluice_loop *l) {
+    unsigned count = 0;
+    struct listener_end end;
+    for (;;) {
+        bool array = l->discard || (l->out_count < l->out_max && l->lent_count < LOOP_LENT);
+        enum listener_news news =
+            listener_next_end(l->node, l, array, l->discard || !l->mute, &end);
+        l->unheard = news != LISTENERS_TOLD;
+        if (news != LISTENERS_NEXT)
+            return count;
+        count++;
+        const sluice_event event = {
+            .type = SLUICE_CLOSED,
+            .reason = SLUICE_REASON_DEVICE_REMOVED,
+            .status = reason_status(SLUICE_REASON_DEVICE_REMOVED),
+            .session = {end.id},
+            .arg = end.arg,
+        };
+        if (l->discard)
+            continue;
+        if (end.handler) {
+            l->handled++;
+            end.handler(&event, end.handler_arg);
+        } else {
+            l->out[l->out_count++] = event;
+        }
+    }
+}
+
+void event_take_back(struct sluice_loop *l) {
+    for (uint32_t i = 0; i < l->lent_count; i++)
+        take_back(l, &l->lent[i]);
+    l->lent_count = 0;
+}

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * loop.h - one progress engine: a CQ, the sessions on it, and the one thread that may touch them.
+ *
+ * The same code serves a library worker (its thread runs turn after turn) and an application's loop
+ * (sluice_poll() runs them). A turn takes records from the inbox, polls the CQ, delivers events,
+ * posts what is queued and returns how much it found. Events go to the session's handler or into
+ * the caller's array; nothing is buffered in between: what does not fit into the array stays in
+ * the place it came from (completions not looked at, outcomes, notices) until the next poll.
+ *
+ * Owner. A loop belongs to the thread whose token is in `owner`. A thread becomes the owner by
+ * polling; sluice_close() takes a loop that nobody polls. The owner marks itself busy with plain
+ * stores around whatever it does; who takes over writes `owner`, makes every CPU of the process
+ * pass a memory barrier (membarrier), and waits until nobody is busy. The owner, after it marked
+ * itself busy, looks at `owner` again: one of the two sees the other, and the owner pays no fence.
+ * Without membarrier both sides use a real fence.
+ *
+ * A device that is removed must be let go of by everybody, whether the application polls or not. So
+ * the CM thread takes the loops nobody is inside of for single turns (loop_care). A thread that
+ * wants to poll at that moment waits for the turn's end; it is not told.
+ *
+ * Structs of loops are never freed, so a thread that rings a loop that was just closed touches
+ * memory of a loop and nothing else.
+ */
+#ifndef DATAPATH_LOOP_LOOP_H
+#define DATAPATH_LOOP_LOOP_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sluice/sluice.h>
+
+#include "base/epoll_source.h"
+#include "base/stats.h"
+#include "core/mailbox.h"
+#include "core/session.h"
+#include "core/session_table.h"
+
+#define LOOP_BATCH 32       /* completions polled at once */
+#define LOOP_CHAIN 16       /* work requests posted at once */
+#define LOOP_SGES 17u       /* of one of them, made of pieces: a header, and SLUICE_PIECES_MAX */
+#define LOOP_LENT 256       /* messages lent at once, and so events of one poll */
+#define LOOP_INBOX 256      /* records taken in one turn */
+#define LOOP_WAKE_EVENT 1u  /* sluice_wake() was called */
+#define LOOP_WAKE_HUNGER 2u /* there is something to do in `hunger` */
+#define LOOP_SPIN_NS 50000u
+#define LOOP_RATE_NS 1000000000ull /* over how long traffic is measured, at least */
+#define LOOP_STALL_NS 1000000u     /* at work for longer without a look around: a stall */
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+/* Plain totals, written to the node's statistics page now and then. */
+struct loop_totals {
+#define STATS_X(name, text) uint64_t name;
+    STATS_LOOP_LIST(STATS_X)
+#undef STATS_X
+};
+
+enum loop_lent_what {
+    LENT_OUT,      /* it comes back */
+    LENT_KEPT,     /* the application made it its own */
+    LENT_REPLACED, /* it was sent on; msg is another buffer in its place */
+    LENT_PASSED,   /* it was sent on, and nothing takes its place */
+};
+
+struct loop_lent { /* a message in the application's hands until it returns or polls again */
+    struct sluice_msg *msg;
+    struct session *session;
+    struct sluice_msg *frame; /* that it lies in, or that goes back with it; or NULL */
+    uint64_t place;           /* of a shared buffer */
+    uint16_t flags;           /* the message's */
+    uint8_t what;             /* enum loop_lent_what */
+};
+
+/* Shared receives of a loop. */
+struct shared {
+    struct receive_queue queue;
+    struct sluice_msg **all; /* every buffer of the queue, wherever it is, at its place */
+    uint32_t *free_places;
+    uint32_t free_count, next_place;
+    struct qp_chunk **sessions; /* by queue pair number, two times 12 bits */
+    bool armed;                 /* LOW will come */
+    struct inbox_item low_item;
+    _Atomic bool low_posted;
+};
+
+struct sluice_loop {
+    /* hot */
+    _Atomic(const void *) owner;
+    _Atomic uint32_t send_busy, poll_busy;
+    struct ibv_cq *cq;
+    struct pool_cache *cache, *rx_cache;
+    struct pool *pool, *rx_pool; /* messages of the application; what is received */
+    struct sluice_node *node;
+    uint32_t wc_next, wc_count;
+    uint32_t chain_max; /* sends posted at once: LOOP_CHAIN, or one */
+    struct session *dirty, *notices, **notices_tail, *dying;
+    struct msg_queue outcomes; /* messages whose SENT event is due */
+
+    sluice_event *out; /* the caller's array */
+    uint32_t out_count, out_max;
+    uint32_t lent_count;
+    bool discard;       /* seized: events go nowhere */
+    bool mute;          /* being cared for: events wait for the thread that polls */
+    bool lost;          /* the device is gone: once no QP is left, so is the CQ */
+    bool unheard;       /* the same, and its listeners may have to be told of */
+    bool totals_moved;  /* since they were published */
+    bool flushes_twice; /* constant: the device does (fabric.h) */
+    bool unpacking;     /* the message being delivered is not the last of its frame */
+    bool worked;        /* a turn found something since span_ns */
+    uint32_t handled;   /* handlers called since the poll began */
+    uint64_t now_ns;    /* last time read */
+    uint64_t span_ns;   /* see loop_span(); 0: no span begun */
+    uint64_t next_deadline_ns;
+    uint64_t grant_look_ns; /* the same of credits.c */
+    uint64_t look_ns;       /* of keepalive.c: the next look at the sessions; UINT64_MAX: none */
+    uint32_t lasts; /* queue pairs of which was heard that they take no more shared receives */
+    bool crowded;   /* events other than messages found no room: they come first in the next turn */
+    bool slow_turns;          /* so slow that every turn looks at the clock */
+    bool glance;              /* this poll may be the only turn for a long time */
+    uint32_t retries;         /* sessions that wait for memory */
+    uint32_t partings;        /* sessions whose end waits for a thread inside of a call */
+    uint32_t downs;           /* sessions whose connection is down, and that still look for data */
+    uint32_t settling;        /* sessions whose queue pair is done with the shared receives */
+    uint32_t polls;           /* of the CQ */
+    bool wc_short;            /* the last of them left nothing there */
+    uint8_t wc_max, recv_max; /* completions polled, receives posted at once */
+    uint32_t turn;
+
+    struct shared shared;
+    struct ibv_send_wr wr;
+    struct ibv_sge sge;
+    struct loop_totals totals;
+
+    struct ibv_wc wc[LOOP_BATCH];
+    struct ibv_send_wr send_wr[LOOP_CHAIN];
+    struct ibv_sge send_sge[LOOP_CHAIN][2];
+    struct ibv_recv_wr recv_wr[LOOP_CHAIN];
+    struct ibv_sge recv_sge[LOOP_CHAIN];
+    struct loop_lent lent[LOOP_LENT + 1]; /* one more for a handler's */
+
+    /* idling */
+    _Atomic uint8_t idle; /* sluice_idle, never DEFAULT; any thread writes it */
+    bool cq_armed, fd_used;
+    bool alone;   /* the process has one CPU: spinning takes it from whom we wait for */
+    bool traffic; /* messages went or came since it slept last: worth spinning for more */
+    uint32_t spins;
+    uint64_t idle_since_ns;
+
+    /* keepalive.c */
+    uint64_t look_step_ns;       /* between two looks */
+    uint64_t caught_ns;          /* what had arrived by then was taken from the CQ */
+    uint64_t mark_ns, mark;      /* that will hold of mark_ns after so many completions */
+    uint64_t stride_ns;          /* when the last 64 turns began */
+    uint64_t looks, look_visits; /* so far; for tests */
+
+    /* life */
+    struct session *sessions;
+    _Atomic uint32_t assigned; /* sessions and listeners that name this loop */
+    _Atomic uint32_t listed;   /* listeners among them */
+    uint64_t
+        placed; /* when it got a session last, in sessions: under the lock of worker_select.c */
+    /* traffic: sampled by the owner when it publishes, read by whoever places a session */
+    uint64_t sample_ns, sample_bytes;
+    _Atomic uint64_t rate, rate_ns; /* bytes a second, and when that was found */
+    struct ibv_comp_channel *channel;
+    struct source source;   /* the channel in epoll_fd */
+    int epoll_fd, timer_fd; /* timer: only once the application asked for the descriptor */
+    int cq_size;
+    uint32_t cq_used;
+    uint32_t index; /* in the node and in its statistics page */
+    int cpu;
+    struct stats_loop *stats;
+    struct sluice_loop *next; /* free list */
+
+    struct ibv_sge piece_sge[LOOP_CHAIN][LOOP_SGES]; /* instead of send_sge: of iov.c */
+
+    struct inbox_item lost_item;
+
+    /* any thread */
+    _Atomic uint32_t wake /* LOOP_WAKE_... */ __attribute__((aligned(64)));
+    _Atomic uint32_t hunger; /* HUNGER_WAITS ... of alloc_wait.h */
+    _Atomic uint32_t care;   /* odd: the CM thread is in it, or tries to */
+    struct mailbox mailbox;
+};
+
+/* ---- ownership ------------------------------------------------------------------------------- */
+
+struct loop_self {
+    struct sluice_loop *current; /* the loop this thread polled last */
+};
+extern __thread struct loop_self loop_self __attribute__((tls_model("initial-exec")));
+extern bool loop_needs_fence;  /* no membarrier: constant after the first loop was opened */
+extern const char loop_seized; /* its address is the token of a loop that is closed or being so */
+
+static inline const void *loop_me(void) {
+    return &loop_self;
+}
+
+static inline bool loop_is_mine(struct sluice_loop *l) {
+    return atomic_load_explicit(&l->owner, memory_order_relaxed) == loop_me();
+}
+
+/*
+ * Taken for good. A thread that is inside asks this and not whether the loop is its own: whoever tries
+ * to take the loop over stands in `owner` for a moment before it finds somebody inside.
+ */
+static inline bool loop_is_seized(struct sluice_loop *l) {
+    return atomic_load_explicit(&l->owner, memory_order_relaxed) == &loop_seized;
+}
+
+/* True when the calling thread owns the loop and is now busy with it; loop_leave() must follow. */
+static inline bool loop_enter(struct sluice_loop *l, bool *nested) {
+    if (!loop_is_mine(l))
+        return false;
+    *nested = atomic_load_explicit(&l->poll_busy, memory_order_relaxed) != 0;
+    if (*nested) /* in a handler: this thread's own poll is the busy one */
+        return true;
+    atomic_store_explicit(&l->send_busy, 1, memory_order_relaxed);
+    if (unlikely(loop_needs_fence))
+        atomic_thread_fence(memory_order_seq_cst);
+    else
+        atomic_signal_fence(memory_order_seq_cst); /* see the head of this file */
+    if (likely(loop_is_mine(l)))
+        return true;
+    atomic_store_explicit(&l->send_busy, 0, memory_order_release);
+    return false;
+}
+
+static inline void loop_leave(struct sluice_loop *l, bool nested) {
+    if (!nested)
+        atomic_store_explicit(&l->send_busy, 0, memory_order_release);
+}
+
+static inline bool loop_mark_polling(struct sluice_loop *l) {
+    atomic_store_explicit(&l->poll_busy, 1, memory_order_relaxed);
+    if (unlikely(loop_needs_fence))
+        atomic_thread_fence(memory_order_seq_cst);
+    else
+        atomic_signal_fence(memory_order_seq_cst);
+    if (likely(loop_is_mine(l)))
+        return true;
+    atomic_store_explicit(&l->poll_busy, 0, memory_order_release);
+    return false;
+}
+
+int loop_claim_slow(struct sluice_loop *l);
+
+/* Makes the calling thread the owner, polling. 0, ECLOSED, or EINVAL: polled elsewhere. */
+static inline int loop_claim(struct sluice_loop *l) {
+    if (unlikely(!loop_is_mine(l) || atomic_load_explicit(&l->poll_busy, memory_order_relaxed)))
+        return loop_claim_slow(l);
+    loop_self.current = l;
+    return likely(loop_mark_polling(l)) ? SLUICE_OK : loop_claim_slow(l);
+}
+
+/* No longer polling; still the owner. */
+static inline void loop_unclaim(struct sluice_loop *l) {
+    atomic_store_explicit(&l->poll_busy, 0, memory_order_release);
+}
+
+/* For the closing thread: takes the loop for good, waiting until its owner is out of every call. */
+void loop_seize(struct sluice_loop *l);
+
+/*
+ * For the CM thread, when the device is gone: runs the loop for a moment in place of a thread that
+ * does not poll. No event is delivered: what there is to tell waits for the next poll. Does nothing
+ * if a thread is inside. n->care is held, so that the loop is not closed meanwhile.
+ */
+void loop_care(struct sluice_loop *l);
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/* 0 or a negative status with *e filled in. */
+int loop_open(struct sluice_loop **out, struct sluice_node *node, int cpu, sluice_error *e);
+/* Which CPU the figures name, -1: none of its own. Whoever opens it, before anybody else knows it. */
+void loop_set_cpu(struct sluice_loop *l, int cpu);
+/* Seized or owned by the caller, and without sessions. */
+void loop_close(struct sluice_loop *l);
+/* The owner, after LOST: gives the CQ back as soon as no session has a QP any more. */
+void loop_let_go(struct sluice_loop *l);
+
+_Static_assert(LOOP_VERB_LOW < DOORBELL_VERBS, "the doorbell carries them");
+
+/* Hands a record of a session to its loop. Any thread. */
+static inline void loop_post(struct sluice_loop *l, struct session *s, enum loop_verb verb) {
+    mailbox_post(&l->mailbox, &s->to_loop[verb], (uint32_t)verb, s->slot, session_generation(s));
+}
+
+/* ---- running: the owner only ----------------------------------------------------------------- */
+
+/* A fork waits until nobody is inside: before it, and on both sides after it. */
+void loops_fork(bool begins);
+/* One turn; returns how many things it found to do. */
+unsigned loop_turn(struct sluice_loop *l);
+/* After a turn that found nothing: spins or sleeps, until until_ns (UINT64_MAX: no limit). */
+void loop_rest(struct sluice_loop *l, uint64_t until_ns);
+/* Sleeps regardless of the idle policy, at most until until_ns, unless a turn finds something. */
+void loop_sleep(struct sluice_loop *l, uint64_t until_ns);
+/* A worker's thread: turns until the loop is seized. */
+void loop_run(struct sluice_loop *l);
+/* What sluice_poll() does once the loop is claimed. */
+int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns);
+int loop_fd(struct sluice_loop *l);
+uint64_t loop_clock(struct sluice_loop *l);      /* reads the clock */
+void loop_publish(struct sluice_loop *l);        /* totals to the statistics page */
+void loop_publish_memory(struct sluice_loop *l); /* and what the pools count */
+
+/*
+ * How long a turn takes, without a clock per turn. A span lies between two looks at the clock, at most
+ * 64 turns apart, and counts if any of them found something: it is as long as the slowest of these
+ * turns, and the others are quick or the loop is overloaded anyway. Handlers count, and so does what a
+ * thread that polls does between two polls if there was work for it. Rest does not: a span ends before
+ * the loop sleeps and a new one begins when it is awake.
+ */
+static inline void loop_span_begin(struct sluice_loop *l) { /* the clock has just been read */
+    l->span_ns = l->now_ns;
+    l->worked = false;
+}
+
+static inline void loop_span(struct sluice_loop *l) { /* likewise: ends one and begins the next */
+    if (l->worked && l->span_ns != 0 && l->now_ns > l->span_ns) {
+        uint64_t took = l->now_ns - l->span_ns;
+        if (took > l->totals.longest_turn_ns)
+            l->totals.longest_turn_ns = took;
+        if (took > LOOP_STALL_NS) {
+            l->totals.stalls++;
+            l->totals_moved = true;
+        }
+    }
+    loop_span_begin(l);
+}
+
+static inline uint8_t loop_idle(const struct sluice_loop *l) {
+    return atomic_load_explicit(&l->idle, memory_order_relaxed);
+}
+/* From any thread and at once: a loop that sleeps is woken. DEFAULT is the node's. The loop is open. */
+void loop_set_idle(struct sluice_loop *l, sluice_idle idle);
+
+/* Something is due at this time at the latest. */
+static inline void loop_deadline(struct sluice_loop *l, uint64_t due_ns) {
+    if (due_ns < l->next_deadline_ns)
+        l->next_deadline_ns = due_ns;
+}
+
+/* The session has something to post at the end of the turn. */
+static inline void loop_dirty(struct sluice_loop *l, struct session *s) {
+    if (!s->dirty) {
+        s->dirty = true;
+        s->dirty_next = l->dirty;
+        l->dirty = s;
+    }
+}
+
+/* Whether an event of this session could be delivered now. */
+static inline bool loop_room(const struct sluice_loop *l, const struct session *s) {
+    return (s->handler && likely(!l->mute)) || l->discard ||
+           (l->out_count < l->out_max && l->lent_count < LOOP_LENT);
+}
+
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * ownership.c - who may touch a loop: claiming, leaving, and taking it from a thread that is in it.
+ *
+ * The head of loop.h explains the protocol. Threads that poll one loop in turn must hand it over in
+ * an orderly way, as with any object of one owner; what the protocol adds is that an earlier owner
+ * that only sends is never in the way, and that sluice_close() can take the loop at any time, and the
+ * CM thread for a moment.
+ */
+#define _GNU_SOURCE
+#include "datapath/loop/ownership.h"
+
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "datapath/loop/loop.h"
+
+#define CARE_TURNS 64 /* in a row, at most, while a thread that wants to poll may wait */
+
+__thread struct loop_self loop_self __attribute__((tls_model("initial-exec")));
+bool loop_needs_fence;
+const char loop_seized;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void register_membarrier(void) {
+    loop_needs_fence =
+        syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
+}
+
+void own_forked(void) {
+    loop_self.current = NULL;
+    register_membarrier(); /* for this process too */
+}
+
+void own_init(void) {
+    pthread_once(&once, register_membarrier);
+}
+
+bool own_one_cpu(void) {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) == 1;
+}
+
+/* Every thread of the process passes a full barrier before this returns. */
+static void barrier(void) {
+    if (loop_needs_fence || syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0)
+        atomic_thread_fence(memory_order_seq_cst);
+}
+
+static int take_over(struct sluice_loop *l, const void *owner) {
+    if (atomic_load_explicit(&l->poll_busy, memory_order_acquire))
+        return SLUICE_EINVAL; /* another thread is in it */
+    if (!atomic_compare_exchange_strong(&l->owner, &owner, loop_me()))
+        return owner == &loop_seized ? SLUICE_ECLOSED : SLUICE_EINVAL;
+    barrier();
+    const void *me = loop_me();
+    if (atomic_load_explicit(&l->poll_busy, memory_order_acquire)) {
+        /* The earlier owner came in first; leave it the loop. */
+        atomic_compare_exchange_strong(&l->owner, &me, owner);
+        return SLUICE_EINVAL;
+    }
+    while (atomic_load_explicit(&l->send_busy, memory_order_acquire))
+        sched_yield();
+    return SLUICE_OK;
+}
+
+static int claim(struct sluice_loop *l) {
+    const void *owner = atomic_load_explicit(&l->owner, memory_order_relaxed);
+    if (owner == &loop_seized)
+        return SLUICE_ECLOSED;
+    if (owner != loop_me()) {
+        int status = take_over(l, owner);
+        if (status != SLUICE_OK)
+            return status;
+    } else if (atomic_load_explicit(&l->poll_busy, memory_order_relaxed)) {
+        return SLUICE_EINVAL; /* from a handler of this very poll */
+    }
+    loop_self.current = l;
+    return loop_mark_polling(l) ? SLUICE_OK : SLUICE_ECLOSED;
+}
+
+int loop_claim_slow(struct sluice_loop *l) {
+    for (;;) {
+        uint32_t care = atomic_load(&l->care);
+        int status = claim(l);
+        if (status == SLUICE_OK || atomic_load(&l->owner) == &loop_seized)
+            return status;
+        /* In the way was the CM thread, which leaves after a turn, or was it somebody to be told of? */
+        if (!(care & 1) && atomic_load(&l->care) == care && status == SLUICE_EINVAL)
+            return status;
+        sched_yield();
+    }
+}
+
+void loop_care(struct sluice_loop *l) {
+    atomic_fetch_add(&l->care, 1);
+    if (claim(l) == SLUICE_OK) {
+        l->mute = true;
+        for (int turns = 0; turns < CARE_TURNS && loop_turn(l) > 0; turns++)
+            ;
+        l->mute = false;
+        loop_unclaim(l);
+    }
+    loop_self.current = NULL;
+    atomic_fetch_add(&l->care, 1);
+}
+
+void loop_seize(struct sluice_loop *l) {
+    const struct timespec pause = {.tv_nsec = 50000};
+    atomic_store(&l->owner, &loop_seized);
+    barrier();
+    /* A poller that sleeps is woken and finds the loop taken; one in a handler is waited for. */
+    while (atomic_load_explicit(&l->send_busy, memory_order_acquire) ||
+           atomic_load_explicit(&l->poll_busy, memory_order_acquire)) {
+        doorbell_wake(&l->mailbox.bell);
+        nanosleep(&pause, NULL);
+    }
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * progress.c - one turn of a loop: records, completions, events, posts, and now and then the clock.
+ *
+ * Nothing in here waits, and every part of a turn is bounded, so a session cannot keep the others
+ * from their share for longer than one batch.
+ *
+ * Owner: the loop's thread.
+ */
+#include "datapath/datapath.h"
+#include "datapath/rx/alloc_wait.h"
+#include "node/node.h"
+
+#define PUBLISH_TURNS 255u /* busy turns between two updates of the statistics page, less one */
+#define CLOCK_TURNS 63u    /* busy turns between two looks at the clock, less one */
+
+/* ---- the turn -------------------------------------------------------------------------------- */
+
+static void on_hangup(struct sluice_loop *l, struct session *s) {
+    gate_clear(&s->gate, GATE_HANGUP); /* first: a later call posts again or is seen below */
+    uint64_t grace = atomic_exchange_explicit(&s->hangup_grace, UINT64_MAX, memory_order_acq_rel);
+    session_hangup(l, s, grace);
+}
+
+static void take_record(struct sluice_loop *l, struct inbox_item *item) {
+    if (item->verb == LOOP_VERB_SEND) {
+        send_arrived(
+            l, (struct sluice_msg *)(void *)((char *)item - offsetof(struct sluice_msg, item)));
+        return;
+    }
+    if (item->verb == LOOP_VERB_FREE) {
+        keep_arrived(
+            l, (struct sluice_msg *)(void *)((char *)item - offsetof(struct sluice_msg, item)));
+        return;
+    }
+    if (item->verb == LOOP_VERB_LOST) {
+        l->lost = l->unheard = true;
+        for (struct session *s = l->sessions; s; s = s->next)
+            if (s->state == SESSION_DRAINING && s->qp && s->rq->srq)
+                shared_drain(l, s);
+        return;
+    }
+    if (item->verb == LOOP_VERB_LOW) {
+        shared_low(l);
+        return;
+    }
+    struct session *s = slot_known(handle_make(l->node->index, item->slot, 0));
+    switch ((enum loop_verb)item->verb) {
+    case LOOP_VERB_WANT:
+        gate_clear(&s->gate, GATE_WANT);
+        send_wanted(l, s);
+        break;
+    case LOOP_VERB_REQUESTS:
+        request_record(l, s);
+        break;
+    case LOOP_VERB_HANGUP:
+        on_hangup(l, s);
+        break;
+    case LOOP_VERB_ASK:
+        session_ask(l, s);
+        break;
+    case LOOP_VERB_PREPARE:
+        session_prepare(l, s);
+        break;
+    case LOOP_VERB_APPLY:
+        session_apply(l, s);
+        break;
+    case LOOP_VERB_ADOPT:
+        session_adopt(l, s);
+        break;
+    case LOOP_VERB_WELCOME:
+        greet_answered(l, s);
+        break;
+    case LOOP_VERB_DOWN:
+        session_down(l, s);
+        break;
+    case LOOP_VERB_DRAIN:
+        session_drain(l, s);
+        break;
+    case LOOP_VERB_GONE:
+        session_gone(l, s);
+        break;
+    case LOOP_VERB_LAST:
+        shared_last(l, s);
+        break;
+    case LOOP_VERB_SEND: /* above */
+    case LOOP_VERB_LOST:
+    case LOOP_VERB_FREE:
+    case LOOP_VERB_LOW:
+        break;
+    }
+}
+
+static unsigned take_records(struct sluice_loop *l) {
+    unsigned count = 0;
+    struct inbox_item *item;
+    while (count < LOOP_INBOX && (item = inbox_take(&l->mailbox.inbox))) {
+        take_record(l, item);
+        count++;
+    }
+    return count;
+}
+
+static void poll_completions(struct sluice_loop *l) {
+    int n = ibv_poll_cq(l->cq, l->wc_max, l->wc);
+    l->wc_next = 0;
+    l->wc_count = n > 0 ? (uint32_t)n : 0;
+    l->wc_short = n < l->wc_max;
+    l->polls++;
+    l->totals.completions += l->wc_count;
+    l->totals.polls += l->wc_count > 0;
+    l->traffic |= l->wc_count > 0;
+    if (unlikely(n < 0))
+        for (struct session *s = l->sessions; s; s = s->next)
+            if (s->qp)
+                session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)-n,
+                              "the completion queue cannot be polled");
+}
+
+/*
+ * What the completions behind this one are about: with many sessions the cache has lost it since. The
+ * message two ahead, and what receiving and answering touch of the session of the next, where sessions
+ * share receives and are found by number; a loop that shares none has no such table.
+ */
+static inline void look_ahead(struct sluice_loop *l) {
+    uint32_t left = l->wc_count - l->wc_next;
+    if (left < 2)
+        return;
+    const struct ibv_wc *next = &l->wc[l->wc_next + 1];
+    if (left > 2)
+        __builtin_prefetch((void *)(uintptr_t)(next[1].wr_id & ~(uint64_t)1));
+    const struct session *s = NULL;
+    if (l->shared.sessions && !(next->wr_id & 1) && next->qp_num != l->wc[l->wc_next].qp_num)
+        s = shared_session(l, next->qp_num);
+    for (unsigned i = 0; s && i < 6; i++)
+        __builtin_prefetch((const char *)s + (size_t)i * 64);
+}
+
+/*
+ * Where the device may tell of a receive twice (traits.flushes_twice): not of one that it has. It completed
+ * before, and its buffer has been nobody's or another's since.
+ */
+static bool is_told_again(const struct sluice_msg *msg, const struct ibv_wc *wc) {
+    struct session *s = msg->owner;
+    return !s || s->conn.qp_num != wc->qp_num || !receive_is_out(s, msg);
+}
+
+/* Looks at polled completions until the caller's array is full; the rest waits. */
+static unsigned process_completions(struct sluice_loop *l) {
+    unsigned count = 0;
+    while (l->wc_next < l->wc_count) {
+        const struct ibv_wc *wc = &l->wc[l->wc_next];
+        look_ahead(l);
+        if (wc->wr_id & 1) {
+            l->wc_next++;
+            send_completed(l, wc);
+        } else if (wc->wr_id == 0) {
+            l->wc_next++; /* forgotten */
+        } else {
+            struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)wc->wr_id;
+            if (unlikely(l->flushes_twice) && is_told_again(msg, wc)) {
+                l->wc_next++;
+                continue;
+            }
+            if (!msg->owner && !(msg->owner = shared_session(l, wc->qp_num))) {
+                l->wc_next++;
+                shared_stray(l, msg);
+                continue;
+            }
+            /* Into an array of no length nothing will ever go: such a poll takes what comes, for
+             * the credits, and the session holds the messages. */
+            if (!loop_room(l, msg->owner) && l->out_max > 0 && !l->mute)
+                break;
+            l->wc_next++;
+            receive_completed(l, wc);
+        }
+        count++;
+    }
+    return count;
+}
+
+static void flush_dirty(struct sluice_loop *l) {
+    struct session *s;
+    while ((s = l->dirty)) {
+        l->dirty = s->dirty_next;
+        s->dirty = false;
+        if (s->qp && (s->rq->repost || s->rx_missing || s->rx_granted < s->grant_low))
+            receive_repost(l, s);
+        send_flush(l, s); /* what is queued, or the credits that are owed by now */
+        if (s->state == SESSION_FLUSHING || s->state == SESSION_LEAVING)
+            session_progress(l, s);
+    }
+}
+
+/* What had to wait for memory is tried again. */
+static unsigned retry(struct sluice_loop *l) {
+    unsigned count = 0;
+    for (struct session *s = l->sessions; s && l->retries > 0; s = s->next) {
+        if (!s->retry)
+            continue;
+        s->retry = false;
+        l->retries--;
+        uint32_t missing = s->rx_missing;
+        if (s->held.head && s->announced) {
+            count += receive_held(l, s);
+            if (s->held.head && !s->retry && !s->held_pending)
+                event_notice(l, s, NOTICE_HELD); /* now it is room that is missing */
+        }
+        if (s->rx_missing)
+            receive_repost(l, s);
+        count += missing - s->rx_missing;
+        count += rendezvous_wiping(s);
+        if (s->queue.head || s->replies.head || s->answers || s->blocked)
+            loop_dirty(l, s);
+        if (s->state == SESSION_GONE && !s->held.head)
+            event_notice(l, s, NOTICE_CLOSED);
+    }
+    return count;
+}
+
+/* Sessions whose end waits for a thread that is inside of a call. */
+static unsigned part(struct sluice_loop *l) {
+    unsigned count = 0;
+    for (struct session *s = l->sessions; s && l->partings > 0; s = s->next) {
+        uint64_t inside = atomic_load_explicit(&s->gate, memory_order_acquire);
+        if (!s->parting || (s->state == SESSION_GONE && (inside & (GATE_USERS | GATE_COUNT))))
+            continue;
+        s->parting = false;
+        l->partings--;
+        if (s->state == SESSION_GONE)
+            event_notice(l, s, NOTICE_CLOSED);
+        else
+            session_progress(l, s);
+        count += !s->parting;
+    }
+    return count;
+}
+
+static void look_at_clock(struct sluice_loop *l, uint32_t turn) {
+    loop_clock(l);
+    loop_span(l);
+    if ((turn & CLOCK_TURNS) == 0)
+        keepalive_pace(l);
+    if (l->now_ns < l->next_deadline_ns)
+        return;
+    l->next_deadline_ns = UINT64_MAX;
+    for (struct session *s = l->sessions; s; s = s->next) {
+        if (s->queue.head)
+            send_expire(l, s);
+        if (s->requests)
+            request_expire(l, s);
+        session_timer(l, s);
+        landing_look(l, s);
+    }
+    keepalive_look(l);
+    grant_look(l);
+}
+
+/*
+ * Whether this turn looks at the clock. A deadline of a message or of an end is looked for on every
+ * empty turn; keepalive, which nearly every loop has, only where the clock was read anyway (what
+ * spins or sleeps does that), so that an idle loop that spins stays as fast as one without. Every 64th
+ * turn looks in any case, for the spans.
+ */
+static inline bool is_clock_due(const struct sluice_loop *l, unsigned found, uint32_t turn) {
+    if ((turn & CLOCK_TURNS) == 0 || l->slow_turns)
+        return true;
+    return found == 0 && l->next_deadline_ns != UINT64_MAX &&
+           ((l->next_deadline_ns < l->look_ns && l->next_deadline_ns < l->grant_look_ns) ||
+            l->now_ns >= l->next_deadline_ns || l->glance);
+}
+
+/* What most turns have nothing of. */
+static unsigned uncommon(struct sluice_loop *l) {
+    unsigned count = 0;
+    if (l->downs > 0)
+        count += session_check_downs(l);
+    if (l->settling > 0)
+        count += shared_settle(l);
+    if (l->retries > 0)
+        count += retry(l);
+    if (l->partings > 0)
+        count += part(l);
+    if (l->dying && l->out_count == 0)
+        session_bury(l);
+    if (l->lost) {
+        loop_let_go(l);
+        if (l->unheard)
+            count += event_listeners(l);
+    }
+    return count;
+}
+
+/* Events that are not messages. */
+static inline bool has_news(struct sluice_loop *l) {
+    return l->notices || l->outcomes.head || atomic_load_explicit(&l->wake, memory_order_relaxed);
+}
+
+unsigned loop_turn(struct sluice_loop *l) {
+    unsigned found = 0;
+    uint32_t turn = ++l->turn;
+    l->totals.turns++;
+    if (!inbox_empty(&l->mailbox.inbox))
+        found += take_records(l);
+    if (l->wc_next == l->wc_count)
+        poll_completions(l);
+    bool first = unlikely(l->crowded);
+    l->crowded = false;
+    if (first)
+        found += event_deliver(l);
+    if (l->wc_next < l->wc_count)
+        found += process_completions(l);
+    if (l->dirty)
+        flush_dirty(l);
+    if (unlikely(l->downs | l->retries | l->partings | l->settling | l->lost) ||
+        unlikely(l->dying != NULL))
+        found += uncommon(l);
+    l->worked |= found > 0;
+    if (is_clock_due(l, found, turn))
+        look_at_clock(l, turn);
+    if (has_news(l)) {
+        if (unlikely(atomic_load_explicit(&l->wake, memory_order_relaxed) & LOOP_WAKE_HUNGER))
+            found += hunger_turn(l);
+        unsigned delivered = event_deliver(l);
+        found += delivered;
+        l->worked |= delivered > 0;
+        /* Messages alone could fill an array for ever: what found no room goes first, next time. */
+        l->crowded = !first && has_news(l);
+    }
+    if (l->dirty)
+        flush_dirty(l);
+    if (found == 0) {
+        l->totals.empty_turns++;
+        if (l->totals_moved)
+            loop_publish(l);
+    } else if (unlikely((turn & PUBLISH_TURNS) == 0)) {
+        loop_publish(l);
+    }
+    return found;
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * wait.c - what a loop does when a turn found nothing: spin, sleep, and being slept on by somebody
+ * else's epoll.
+ *
+ * Spinning is for messages: a loop that was woken for a record, to open or close a session, sleeps again
+ * at once, because the CM thread it works with may need the CPU.
+ *
+ * Sleeping loses nothing: arm the CQ and the doorbell, take one more turn, and sleep only if that
+ * found nothing either. The CQ's arming is one shot and stays until its event came, so a loop that
+ * alternates between spinning and sleeping asks for it once.
+ *
+ * The descriptor an application gets is the loop's own epoll set. It stays readable until what made
+ * it so was fetched; so before arming, whatever is left of earlier events is fetched. A timerfd is
+ * in the set too, because the application's epoll knows nothing of the loop's deadlines.
+ *
+ * Owner: the loop's thread.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "datapath/datapath.h"
+#include "datapath/loop/ownership.h"
+#include "node/node.h"
+
+#define SPIN_LOOKS 63u      /* empty turns between two looks at the clock, less one */
+#define SPIN_PUBLISH 1023u  /* between two updates of the statistics page, less one */
+#define RETRY_NS 1000000ull /* while something waits for memory or for another thread */
+#define REARM_TURNS 64      /* turns in a row that may find something while arming */
+
+void loop_set_idle(struct sluice_loop *l, sluice_idle idle) {
+    if (idle == SLUICE_IDLE_DEFAULT)
+        idle = (sluice_idle)l->node->options.idle;
+    atomic_store_explicit(&l->idle, (uint8_t)idle, memory_order_relaxed);
+    atomic_store_explicit(&l->stats->idle, (uint64_t)idle, memory_order_relaxed);
+    doorbell_wake(&l->mailbox.bell);
+}
+
+/* ---- sleeping -------------------------------------------------------------------------------- */
+
+int loop_drain_completions(struct sluice_loop *l) {
+    struct ibv_cq *cq;
+    void *context;
+    const struct fabric_ops *fabric = l->node->fabric;
+    /* One arming brings one event: asking for a second would cost a system call and find nothing. */
+    if (fabric->get_cq_event(l->channel, &cq, &context) != 0)
+        return errno;
+    fabric->ack_cq_events(l->cq, 1);
+    l->cq_armed = false;
+    return 0;
+}
+
+/* The channel failed: a pause, and the end of the loop's sessions when that lasts (base/epoll_source.h). */
+static void channel_failed(struct sluice_loop *l, int error) {
+    l->totals.fetch_failed++;
+    l->totals_moved = true;
+    l->cq_armed = false; /* its event may be lost */
+    switch (source_pause(&l->source, loop_clock(l))) {
+    case SOURCE_SAME:
+        break;
+    case SOURCE_FIRST:
+        node_log(l->node, l->lost ? SLUICE_LOG_DEBUG : SLUICE_LOG_WARNING,
+                 "completion events cannot be fetched: errno %d; tried again", error);
+        break;
+    case SOURCE_LASTS:
+        for (struct session *s = l->sessions; s && !l->lost; s = s->next)
+            if (s->qp)
+                session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error,
+                              "completion events cannot be fetched");
+        break;
+    }
+}
+
+static void hear_completions(struct sluice_loop *l, uint32_t events) {
+    int error = loop_drain_completions(l);
+    error = source_verdict(events, error == 0, error);
+    if (error != 0)
+        channel_failed(l, error);
+    else
+        source_fine(&l->source);
+}
+
+static void hear_bell(struct sluice_loop *l, uint32_t events) {
+    int error = doorbell_hear(&l->mailbox.bell, events);
+    if (error != 0)
+        node_log(l->node, SLUICE_LOG_WARNING, DOORBELL_FAILED, strerror(error));
+}
+
+/* Waits up to timeout_ms and fetches what made the set readable. */
+static void wait_and_drain(struct sluice_loop *l, int timeout_ms) {
+    struct epoll_event events[4];
+    int n = epoll_wait(l->epoll_fd, events, 4, timeout_ms);
+    for (int i = 0; i < n; i++) {
+        uint64_t expirations;
+        if (events[i].data.ptr == l->channel)
+            hear_completions(l, events[i].events);
+        else if (events[i].data.ptr == &l->mailbox)
+            hear_bell(l, events[i].events);
+        else if (read(l->timer_fd, &expirations, sizeof expirations) < 0)
+            continue; /* EAGAIN: set anew meanwhile */
+    }
+}
+
+static void arm(struct sluice_loop *l) {
+    int error = l->source.out ? source_resume(&l->source, loop_clock(l)) : 0;
+    if (unlikely(error != 0))
+        channel_failed(l, error);
+    if (!l->cq_armed) {
+        l->cq_armed = true;
+        ibv_req_notify_cq(l->cq, 0);
+    }
+    doorbell_arm(&l->mailbox.bell);
+}
+
+/* When the loop must look again on its own account. */
+static uint64_t own_deadline(struct sluice_loop *l) {
+    uint64_t due = l->next_deadline_ns;
+    if (source_due(&l->source) < due)
+        due = source_due(&l->source);
+    if (l->retries || l->dying || l->downs || l->partings || l->settling) {
+        uint64_t soon = loop_clock(l) + (l->downs || l->settling ? 0 : RETRY_NS);
+        due = soon < due ? soon : due;
+    }
+    return due;
+}
+
+static int timeout_ms(struct sluice_loop *l, uint64_t until_ns) {
+    uint64_t due = own_deadline(l);
+    due = until_ns < due ? until_ns : due;
+    if (due == UINT64_MAX)
+        return -1;
+    uint64_t now = loop_clock(l);
+    if (due <= now)
+        return 0;
+    uint64_t ms = (due - now + 999999) / 1000000;
+    return ms > 3600000 ? 3600000 : (int)ms;
+}
+
+/* Before a rest. */
+static void end_span(struct sluice_loop *l) {
+    if (l->worked) {
+        loop_clock(l);
+        loop_span(l);
+    }
+}
+
+void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
+    arm(l);
+    unsigned found = loop_turn(l);
+    /* Not empty though nothing was taken: a producer is half way. And whoever switched to spinning may
+     * have rung before the bell was armed. */
+    if (found == 0 && inbox_empty(&l->mailbox.inbox) && l->wc_next == l->wc_count &&
+        loop_idle(l) != SLUICE_IDLE_SPIN) {
+        end_span(l);
+        int timeout = timeout_ms(l, until_ns);
+        bool taken = loop_is_seized(l) && !l->discard; /* its thread shall leave */
+        l->totals.sleeps++;
+        loop_publish(l); /* it may be a long time */
+        loop_publish_memory(l);
+        wait_and_drain(l, taken ? 0 : timeout);
+        loop_clock(l);
+        loop_span_begin(l);
+    }
+    doorbell_disarm(&l->mailbox.bell);
+    l->spins = 0;
+    l->traffic = false;
+}
+
+/* Whether a turn that found nothing is followed by another at once, or by sleep. */
+static bool spins(const struct sluice_loop *l) {
+    uint8_t idle = loop_idle(l);
+    if (idle == SLUICE_IDLE_SPIN)
+        return true;
+    return idle == SLUICE_IDLE_ADAPTIVE && l->traffic && l->totals.sessions > 0 && !l->alone;
+}
+
+void loop_rest(struct sluice_loop *l, uint64_t until_ns) {
+    if (!spins(l)) {
+        loop_sleep(l, until_ns);
+        return;
+    }
+    if (l->alone) {
+        end_span(l);
+        sched_yield(); /* whoever we wait for needs this CPU */
+        loop_clock(l);
+        loop_span_begin(l);
+    }
+    if ((++l->spins & SPIN_LOOKS) != 0)
+        return;
+    uint64_t now = loop_clock(l);
+    loop_span(l);
+    if ((l->spins & SPIN_PUBLISH) == 0)
+        loop_publish(l);
+    if (l->spins == SPIN_LOOKS + 1)
+        l->idle_since_ns = now;
+    if (loop_idle(l) != SLUICE_IDLE_SPIN && now - l->idle_since_ns >= LOOP_SPIN_NS)
+        loop_sleep(l, until_ns);
+}
+
+void loop_run(struct sluice_loop *l) {
+    if (loop_claim(l) != SLUICE_OK)
+        return;
+    while (!loop_is_seized(l)) {
+        if (loop_turn(l) == 0)
+            loop_rest(l, UINT64_MAX);
+        else
+            l->spins = 0;
+    }
+    loop_unclaim(l);
+}
+
+/* ---- polling --------------------------------------------------------------------------------- */
+
+/* The timer makes the set readable when the loop has something to do by itself. */
+static void arm_timer(struct sluice_loop *l) {
+    uint64_t due = own_deadline(l);
+    struct itimerspec when = {0};
+    if (due != UINT64_MAX) {
+        /* Relative: the loop's clock may be a test's. */
+        uint64_t now = loop_clock(l), left = due > now ? due - now : 1;
+        when.it_value.tv_sec = (time_t)(left / 1000000000u);
+        when.it_value.tv_nsec = (long)(left % 1000000000u);
+    }
+    timerfd_settime(l->timer_fd, 0, &when, NULL);
+}
+
+/* Leaves the set armed for somebody else's epoll, unless events turn up. */
+static void arm_for_others(struct sluice_loop *l) {
+    wait_and_drain(l, 0);
+    for (int i = 0; i < REARM_TURNS && l->out_count == 0; i++) {
+        arm(l);
+        if (loop_turn(l) == 0 && inbox_empty(&l->mailbox.inbox))
+            break;
+    }
+    if (l->out_count > 0)
+        doorbell_disarm(&l->mailbox.bell);
+    else
+        arm_timer(l);
+    if (l->out_count == 0) { /* what the thread does now is rest as far as the loop knows */
+        end_span(l);
+        l->span_ns = 0;
+    }
+}
+
+int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns) {
+    uint64_t until = wait_ns == SLUICE_OFF ? UINT64_MAX : 0; /* 0: not known yet */
+    if (l->fd_used) {
+        doorbell_disarm(&l->mailbox.bell);
+        if (l->span_ns == 0) {
+            loop_clock(l);
+            loop_span_begin(l);
+        }
+    }
+    l->out = events;
+    l->out_max = max < LOOP_LENT ? (uint32_t)max : LOOP_LENT;
+    l->out_count = 0;
+    l->handled = 0;
+    l->spins = 0;
+    l->glance = wait_ns == 0;
+    if (l->lent_count > 0)
+        event_take_back(l);
+    for (;;) {
+        unsigned found = loop_turn(l);
+        if (l->out_count > 0 || l->handled > 0 || wait_ns == 0)
+            break;
+        /* The clock is read now and then only: a short wait may take a few turns longer. */
+        bool look = found == 0 ? !spins(l) || (l->spins & SPIN_LOOKS) == SPIN_LOOKS
+                               : (l->turn & SPIN_LOOKS) == 0;
+        if (until == 0 && look) {
+            uint64_t now = loop_clock(l);
+            until = wait_ns > UINT64_MAX - 1 - now ? UINT64_MAX : now + wait_ns;
+        }
+        if (found == 0)
+            loop_rest(l, until ? until : UINT64_MAX);
+        else
+            l->spins = 0;
+        if (l->out_count > 0 || l->handled > 0 || loop_is_seized(l) ||
+            (look && l->now_ns >= until && until != UINT64_MAX))
+            break;
+    }
+    if (l->out_count == 0 && l->fd_used && !loop_is_seized(l))
+        arm_for_others(l);
+    uint32_t count = l->out_count;
+    /* Until the next poll nothing goes into the array. */
+    l->out_max = l->out_count;
+    return (int)count;
+}
+
+int loop_fd(struct sluice_loop *l) {
+    if (!l->fd_used) {
+        struct epoll_event interest = {.events = EPOLLIN, .data.ptr = &l->timer_fd};
+        l->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+        if (l->timer_fd < 0)
+            return SLUICE_ELIMIT;
+        if (epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, l->timer_fd, &interest) != 0) {
+            close(l->timer_fd);
+            l->timer_fd = -1;
+            return SLUICE_ELIMIT;
+        }
+        l->fd_used = true;
+        /* Polls before this one armed nothing: readable once, so that the next poll does. */
+        doorbell_arm(&l->mailbox.bell);
+        doorbell_wake(&l->mailbox.bell);
+    }
+    return l->epoll_fd;
+}

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * one_sided.c - put, get, atomics, put with notify, fence: operations on memory the peer named.
+ *
+ * An operation is a block of the pool that goes the way of a message: it is checked by the call, counted
+ * by the window, waits in the session's queue, and is made into work requests by the loop. It needs no
+ * credit, except for the frame behind a put with notify.
+ *
+ * Large ones are cut into chunks, of which a few are posted at a time, so that neither a turn (the
+ * software device copies while it posts) nor what others send waits for gigabytes. READs and
+ * atomics are posted as far as the agreed depth allows; so a fence, and what waits for the depth, waits in
+ * our queue, and a completion goes on with it.
+ *
+ * Every one of them is signalled at the end of its chain: a region is in use until then.
+ *
+ * Owner: the loop's thread; the public calls are for any thread.
+ */
+#include "datapath/rma/one_sided.h"
+
+#include <errno.h>
+
+#include "datapath/rx/alloc_wait.h"
+#include "node/node.h"
+
+#define CHUNK (256u << 10)
+#define LARGE (16u << 10)   /* operations above that count as large ... */
+#define LARGE_MAX SINKS_MAX /* ... of whose chunks so many are posted at a time */
+#define BYTES_MAX (1ull << 30)
+
+static struct operation *operation_of(struct sluice_msg *msg) {
+    return (struct operation *)(void *)msg->data;
+}
+
+static bool is_read(const struct operation *op) {
+    return op->code == OPERATION_GET || op->code == OPERATION_ADD || op->code == OPERATION_SWAP;
+}
+
+/* READs and atomics of ours the peer serves at a time: `in` and `out` are the listener's. */
+static uint32_t depth_of(const struct session *s) {
+    return s->conn.passive ? s->conn.rep.depth_out : s->conn.rep.depth_in;
+}
+
+/* ---- building -------------------------------------------------------------------------------- */
+
+/* A work request with one piece of memory, none if it has no bytes. */
+static struct ibv_send_wr *add(struct sluice_loop *l, struct session *s, struct chain *chain,
+                               struct sluice_msg *msg, enum ibv_wr_opcode opcode, uint64_t addr,
+                               uint32_t bytes, uint32_t lkey) {
+    struct operation *op = operation_of(msg);
+    bool sends = opcode == IBV_WR_SEND || opcode == IBV_WR_RDMA_WRITE;
+    bool inlined = sends && bytes > 0 && bytes <= s->inline_max;
+    l->send_sge[chain->count][0] = (struct ibv_sge){addr, bytes, lkey};
+    struct ibv_send_wr *wr =
+        chain_wr(l, s, chain, bytes > 0 ? 1 : 0, inlined ? IBV_SEND_INLINE : 0);
+    wr->opcode = opcode;
+    chain_entry(s, msg, 0, SQ_ONE_SIDED);
+    op->transfer.posted++;
+    op->transfer.begun = true;
+    s->one_sided++;
+    chain->frameless += opcode != IBV_WR_SEND;
+    chain->waited_for = true;
+    if (!is_read(op)) {
+        chain_signal(s, chain, wr);
+        return wr;
+    }
+    /* The next one waits for this one's place. */
+    s->one_sided_reads++;
+    wr->send_flags |= IBV_SEND_SIGNALED;
+    s->unsignalled = 0;
+    chain->waited_for = false;
+    return wr;
+}
+
+/*
+ * The memory a READ goes to, where the peer's answer is a WRITE like another's: a registration of exactly
+ * these bytes, open to the peer until the READ is complete. NULL: the device has no more, now.
+ */
+static struct ibv_mr *open_sink(const struct session *s, struct operation *op, uint64_t at,
+                                uint32_t bytes) {
+    const sluice_node *n = s->node;
+    struct ibv_mr *mr = n->fabric->reg_mr(n->pd, (void *)(uintptr_t)at, bytes,
+                                          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    if (mr)
+        op->sinks[(op->sink_first + op->sink_count++) % SINKS_MAX] = mr;
+    return mr;
+}
+
+static void close_sink(const struct session *s, struct operation *op) {
+    if (op->sink_count == 0)
+        return;
+    if (s->node->fabric->dereg_mr(op->sinks[op->sink_first]) != 0)
+        node_log(s->node, SLUICE_LOG_ERROR, "a registration cannot be ended");
+    op->sink_first = (op->sink_first + 1) % SINKS_MAX;
+    op->sink_count--;
+}
+
+/* It goes on when some of it, or of another, is complete; with nothing under way there is no memory for it. */
+static enum built no_sink(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    l->totals.memory_stalls++;
+    l->totals_moved = true;
+    if (s->one_sided_reads > 0)
+        return BUILT_NOTHING;
+    msg_queue_pop(&s->queue);
+    finish_unsent(l, s, msg, SLUICE_ENOMEM);
+    if (s->want_writable)
+        send_check_writable(l, s);
+    return BUILT_PART; /* look at the queue again */
+}
+
+/* The next chunk of a put or a get. */
+static enum built build_chunk(struct sluice_loop *l, struct session *s, struct chain *chain,
+                              struct sluice_msg *msg) {
+    struct operation *op = operation_of(msg);
+    bool get = op->code == OPERATION_GET, large = msg->size > LARGE;
+    if ((large && s->one_sided_large >= LARGE_MAX) || (get && s->one_sided_reads >= depth_of(s)))
+        return BUILT_NOTHING;
+    uint64_t left = msg->size - msg->sent;
+    uint32_t bytes = left < CHUNK ? (uint32_t)left : CHUNK, lkey = op->lkey;
+    if (get && bytes > 0 && s->node->traits.sink_is_target) {
+        const struct ibv_mr *sink = open_sink(s, op, op->local + msg->sent, bytes);
+        if (!sink)
+            return no_sink(l, s, msg);
+        lkey = sink->lkey;
+    }
+    struct ibv_send_wr *wr =
+        add(l, s, chain, msg, get && bytes > 0 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+            op->local + msg->sent, bytes, lkey);
+    wr->wr.rdma.remote_addr = op->remote + msg->sent;
+    wr->wr.rdma.rkey = op->rkey;
+    s->one_sided_large += large;
+    msg->sent += bytes;
+    if (bytes < left || op->code == OPERATION_NOTIFY)
+        return BUILT_PART;
+    op->transfer.whole = true;
+    return BUILT;
+}
+
+static enum built build_notify(struct sluice_loop *l, struct session *s, struct chain *chain,
+                               struct sluice_msg *msg) {
+    struct operation *op = operation_of(msg);
+    if (msg->sent < msg->size)
+        return build_chunk(l, s, chain, msg);
+    if (s->tx_credits <= CREDIT_RESERVE) {
+        l->totals.credit_stalls += !s->stalled;
+        s->stalled = true;
+        return BUILT_NOTHING;
+    }
+    uint8_t *at = msg->data - FRAME_BYTES;
+    s->tx_sequence++;
+    post_header(s, at, FRAME_NOTIFY, 0, 0, op->compare_add);
+    s->tx_credits--;
+    op->transfer.whole = op->notified = true;
+    add(l, s, chain, msg, IBV_WR_SEND, (uintptr_t)at, FRAME_BYTES, msg->lkey);
+    return BUILT;
+}
+
+static enum built build_atomic(struct sluice_loop *l, struct session *s, struct chain *chain,
+                               struct sluice_msg *msg) {
+    struct operation *op = operation_of(msg);
+    if (s->one_sided_reads >= depth_of(s))
+        return BUILT_NOTHING;
+    struct ibv_send_wr *wr =
+        add(l, s, chain, msg,
+            op->code == OPERATION_ADD ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_ATOMIC_CMP_AND_SWP,
+            (uintptr_t)&op->result, sizeof op->result, msg->lkey);
+    wr->wr.atomic.remote_addr = op->remote;
+    wr->wr.atomic.rkey = op->rkey;
+    wr->wr.atomic.compare_add = op->compare_add;
+    wr->wr.atomic.swap = op->swap;
+    op->transfer.whole = true;
+    return BUILT;
+}
+
+/* It is no work request: it ends, and leaves the queue, as soon as nothing before it is left. */
+static enum built build_fence(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    if (s->one_sided > 0)
+        return BUILT_NOTHING;
+    msg_queue_pop(&s->queue);
+    finish_unsent(l, s, msg, SLUICE_OK);
+    if (s->want_writable)
+        send_check_writable(l, s);
+    return BUILT_PART; /* look at the queue again */
+}
+
+enum built one_sided_build(struct sluice_loop *l, struct session *s, struct chain *chain,
+                           struct sluice_msg *msg) {
+    switch ((enum operation_code)operation_of(msg)->code) {
+    case OPERATION_PUT:
+    case OPERATION_GET:
+        return build_chunk(l, s, chain, msg);
+    case OPERATION_NOTIFY:
+        return build_notify(l, s, chain, msg);
+    case OPERATION_ADD:
+    case OPERATION_SWAP:
+        return build_atomic(l, s, chain, msg);
+    case OPERATION_FENCE:
+        return build_fence(l, s, msg);
+    }
+    return BUILT_NOTHING; /* cannot be */
+}
+
+/* ---- completion ------------------------------------------------------------------------------ */
+
+bool transfer_completed(struct session *s, struct sluice_msg *msg, sluice_status *status) {
+    struct transfer *t = transfer_of(msg);
+    t->posted--;
+    if (t->status == SLUICE_OK)
+        t->status = *status;
+    if (t->posted > 0 || !t->whole)
+        return false;
+    *status = (sluice_status)t->status;
+    window_release(s, 1, msg->size, (msg->send_flags & MSG_FOREIGN) != 0);
+    region_done(msg);
+    return true;
+}
+
+bool transfer_cut(struct sluice_msg *msg, sluice_status *status) {
+    struct transfer *t = transfer_of(msg);
+    /* Of a message half of its frames are nothing to the peer; of an operation they are something. */
+    if (t->begun && msg->kind == MSG_ONE_SIDED)
+        *status = SLUICE_EUNKNOWN;
+    if (t->status != SLUICE_OK)
+        *status = (sluice_status)t->status;
+    t->whole = true;
+    t->status = *status;
+    return t->posted > 0;
+}
+
+void one_sided_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                         sluice_status status) {
+    struct operation *op = operation_of(msg);
+    bool first = op->transfer.status == SLUICE_OK;
+    s->one_sided--;
+    s->one_sided_reads -= is_read(op);
+    close_sink(s, op);
+    /* In order: the frame behind a put completes last. */
+    s->one_sided_large -= msg->size > LARGE && !(op->notified && op->transfer.posted == 1);
+    /* Never posted, but other parts of it were. */
+    bool alone = op->transfer.posted == 1 && msg->sent <= CHUNK && !(op->notified && msg->size > 0);
+    if (status == SLUICE_ECLOSED && first && !alone)
+        status = SLUICE_EUNKNOWN;
+    if (!transfer_completed(s, msg, &status))
+        return;
+    bool fetched = op->code == OPERATION_ADD || op->code == OPERATION_SWAP;
+    msg->sent = fetched && status == SLUICE_OK ? op->result : 0;
+    if (msg->tag)
+        event_outcome(l, s, msg, status);
+    else
+        msg_discard(l, msg);
+}
+
+enum taken notify_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    sluice_event event = {.type = SLUICE_NOTIFIED, .value = msg->tag};
+    if (msg->tag > UINT32_MAX) {
+        receive_broken(l, s, msg, "a notification of more than 32 bits");
+        return TAKEN;
+    }
+    event_return(l, s, msg);
+    event_plain(l, s, &event);
+    return TAKEN;
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+int transfer_open(sluice_session handle, size_t bytes,
+                  int (*fits)(const struct session *s, const void *arg), const void *arg,
+                  struct sluice_msg **out) {
+    struct session *s = slot_find(handle.id);
+    if (!s)
+        return SLUICE_ECLOSED;
+    /* The owner needs no pin: while it is inside, only it could end the session. */
+    struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    bool nested, own = l && loop_enter(l, &nested);
+    if (!own && !gate_enter(&s->gate, (uint32_t)handle.id, GATE_OPEN, 0))
+        return SLUICE_ECLOSED;
+    int status = SLUICE_OK;
+    if (own &&
+        (s->state != SESSION_UP || atomic_load_explicit(&s->id, memory_order_relaxed) != handle.id))
+        status = SLUICE_ECLOSED;
+    else if (fits)
+        status = fits(s, arg);
+    struct sluice_msg *msg = NULL;
+    if (status == SLUICE_OK) {
+        msg = own ? pool_get(l->pool, l->cache, bytes) : message_get(s->pool, bytes);
+        status = msg ? SLUICE_OK : errno == EMSGSIZE ? SLUICE_EMSGSIZE : SLUICE_ENOMEM;
+    }
+    if (msg)
+        msg->state = MSG_APP;
+    if (own)
+        loop_leave(l, nested);
+    else
+        gate_leave(&s->gate);
+    if (unlikely(status == SLUICE_ENOMEM) && (status = hunger_send(handle, bytes, &msg)) == 0)
+        msg->state = MSG_APP;
+    *out = msg;
+    return status;
+}
+
+struct wanted {
+    struct operation op;
+    uint64_t bytes;
+};
+
+static int fits(const struct session *s, const void *arg) {
+    const struct wanted *wanted = arg;
+    const struct operation *op = &wanted->op;
+    if (op->region && op->region->node != s->node)
+        return SLUICE_EINVAL;
+    bool atomic = op->code == OPERATION_ADD || op->code == OPERATION_SWAP;
+    if (atomic && s->node->device_attr.atomic_cap == IBV_ATOMIC_NONE)
+        return SLUICE_EDEVICE;
+    if (is_read(op) && depth_of(s) == 0)
+        return SLUICE_EDEVICE; /* one of the two devices serves none, or does none */
+    return SLUICE_OK;
+}
+
+static int submit(sluice_session handle, const struct wanted *wanted,
+                  const sluice_send_options *o) {
+    struct send_args args = {0};
+    struct sluice_msg *msg;
+    const sluice_region *region = wanted->op.region;
+    if (o && send_options(&args, o) != 0)
+        return SLUICE_EINVAL;
+    args.kind = MSG_ONE_SIDED;
+    int status = region ? region_hold(region) : SLUICE_OK;
+    if (status != SLUICE_OK)
+        return status;
+    status = transfer_open(handle, sizeof(struct operation), fits, wanted, &msg);
+    if (status == SLUICE_OK) {
+        struct operation *op = operation_of(msg);
+        *op = wanted->op;
+        if (region)
+            op->lkey = atomic_load_explicit(&region->lkey, memory_order_relaxed);
+        msg->size = wanted->bytes;
+        status = send_submit(handle, msg, &args);
+        if (status != SLUICE_OK)
+            sluice_free(msg);
+    }
+    if (status != SLUICE_OK && region)
+        region_drop(region);
+    return status;
+}
+
+/* Fills in where in the peer's memory it is. EINVAL: no token; EACCESS. */
+static int aim(struct operation *op, const sluice_token *given, uint64_t remote, uint64_t bytes,
+               uint32_t right) {
+    struct token token;
+    if (!given || !token_get(&token, given))
+        return SLUICE_EINVAL;
+    if (!(token.rights & right) || remote > token.bytes || bytes > token.bytes - remote)
+        return SLUICE_EACCESS;
+    op->rkey = token.rkey;
+    op->remote = token.addr + remote;
+    return SLUICE_OK;
+}
+
+static int move(sluice_session s, enum operation_code code, const sluice_region *r, uint64_t local,
+                uint64_t bytes, const sluice_token *token, uint64_t remote, uint32_t value,
+                const sluice_send_options *o) {
+    struct wanted wanted = {.op = {.code = (uint8_t)code, .compare_add = value}, .bytes = bytes};
+    if (forked_id(s.id) || forked_region(r))
+        return SLUICE_EFORKED;
+    if (r ? !region_has(r, local, bytes) : bytes > 0)
+        return SLUICE_EINVAL;
+    int status = aim(&wanted.op, token, remote, bytes,
+                     code == OPERATION_GET ? SLUICE_MAY_READ : SLUICE_MAY_WRITE);
+    if (status != SLUICE_OK)
+        return status;
+    if (bytes > BYTES_MAX)
+        return SLUICE_EMSGSIZE;
+    if (r) {
+        wanted.op.region = r;
+        wanted.op.local = (uint64_t)(uintptr_t)r->addr + local;
+    }
+    return submit(s, &wanted, o);
+}
+
+int sluice_put(sluice_session s, const sluice_region *r, uint64_t local, uint64_t bytes,
+               const sluice_token *token, uint64_t remote, const sluice_send_options *o) {
+    return move(s, OPERATION_PUT, r, local, bytes, token, remote, 0, o);
+}
+
+int sluice_get(sluice_session s, const sluice_region *r, uint64_t local, uint64_t bytes,
+               const sluice_token *token, uint64_t remote, const sluice_send_options *o) {
+    return move(s, OPERATION_GET, r, local, bytes, token, remote, 0, o);
+}
+
+int sluice_put_notify(sluice_session s, const sluice_region *r, uint64_t local, uint64_t bytes,
+                      const sluice_token *token, uint64_t remote, uint32_t value,
+                      const sluice_send_options *o) {
+    return move(s, OPERATION_NOTIFY, r, local, bytes, token, remote, value, o);
+}
+
+static int fetch(sluice_session s, enum operation_code code, const sluice_token *token,
+                 uint64_t remote, uint64_t compare_add, uint64_t swap,
+                 const sluice_send_options *o) {
+    struct wanted wanted = {.op = {.code = (uint8_t)code, .compare_add = compare_add, .swap = swap},
+                            .bytes = sizeof(uint64_t)};
+    if (forked_id(s.id))
+        return SLUICE_EFORKED;
+    int status = aim(&wanted.op, token, remote, sizeof(uint64_t), SLUICE_MAY_ATOMIC);
+    if (status != SLUICE_OK)
+        return status;
+    if (wanted.op.remote % sizeof(uint64_t) != 0)
+        return SLUICE_EINVAL;
+    return submit(s, &wanted, o);
+}
+
+int sluice_fetch_add(sluice_session s, const sluice_token *token, uint64_t remote, uint64_t add,
+                     const sluice_send_options *o) {
+    return fetch(s, OPERATION_ADD, token, remote, add, 0, o);
+}
+
+int sluice_compare_swap(sluice_session s, const sluice_token *token, uint64_t remote,
+                        uint64_t expected, uint64_t desired, const sluice_send_options *o) {
+    return fetch(s, OPERATION_SWAP, token, remote, expected, desired, o);
+}
+
+int sluice_fence(sluice_session s, const sluice_send_options *o) {
+    struct wanted wanted = {.op = {.code = OPERATION_FENCE}};
+    if (forked_id(s.id))
+        return SLUICE_EFORKED;
+    return submit(s, &wanted, o);
+}

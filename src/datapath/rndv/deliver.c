@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * deliver.c - large messages that are there, in their turn; and where the application wants them.
+ *
+ * The frame that announced a message waits in line with all others and goes back when the message does, so
+ * what the application has of a peer is never more than its credits.
+ *
+ * Owner: the loop's thread; sluice_place() is for that thread only.
+ */
+#include <sluice/memory.h>
+
+#include "core/region.h"
+#include "datapath/rndv/rndv.h"
+#include "datapath/rpc/client.h"
+#include "node/node.h"
+
+/* ---- delivering ------------------------------------------------------------------------------ */
+
+static enum taken deliver_placed(struct sluice_loop *l, struct session *s, struct arrival *a) {
+    sluice_event event = {
+        .type = SLUICE_MESSAGE,
+        .token = a->token,
+        .value = a->bytes,
+        .bytes = a->bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)a->bytes,
+    };
+    l->totals.messages_received++;
+    l->totals.bytes_received += a->bytes;
+    arrival_let_go(l, s, a);
+    arrival_done(l, s, a);
+    event_plain(l, s, &event);
+    return TAKEN;
+}
+
+/* The frame that announced it goes back when the message does: until then its credit is used. */
+static enum taken deliver(struct sluice_loop *l, struct session *s, struct arrival *a,
+                          struct sluice_msg *frame) {
+    struct sluice_msg *landing = a->landing;
+    if (a->region) {
+        receive_give_back(l, s, frame);
+        return deliver_placed(l, s, a);
+    }
+    landing->owner = s;
+    landing->deadline_ns = a->arrived_ns;
+    enum taken taken = TAKEN;
+    if (a->type == FRAME_REPLY) { /* that of a reply is no credit */
+        taken = reply_deliver(l, s, landing, a->total);
+        if (taken == TAKEN)
+            receive_give_back(l, s, frame);
+    } else {
+        event_escort(landing, frame);
+        if (a->type == FRAME_REQUEST)
+            taken = request_deliver(l, s, landing, a->total);
+    }
+    if (taken != TAKEN) {
+        landing->flags = 0;
+        return taken;
+    }
+    a->landing = NULL;
+    s->rendezvous->landing_bytes -= a->bytes;
+    landing_done(l, s, a->bytes);
+    arrival_done(l, s, a);
+    if (a->type == FRAME_DATA)
+        event_message(l, s, landing);
+    return TAKEN;
+}
+
+/* Nobody gets it. A request has no reply then: its sender knows from TAKEN. */
+static enum taken deliver_nothing(struct sluice_loop *l, struct session *s, struct arrival *a) {
+    if (a->type == FRAME_REPLY) {
+        struct sluice_msg *msg = landing_get(l, 0);
+        if (!msg)
+            return TAKEN_NO_MEMORY;
+        msg->owner = s;
+        reply_deliver(l, s, msg, (uint32_t)a->total | (uint64_t)CODE_FAILED << 32);
+    }
+    arrival_done(l, s, a);
+    return TAKEN;
+}
+
+static enum taken ask(struct sluice_loop *l, struct session *s, struct arrival *a) {
+    if (l->discard) {
+        a->state = ARRIVAL_WAITS;
+    } else {
+        sluice_event event = {.type = SLUICE_LARGE, .value = a->bytes};
+        a->state = ARRIVAL_ASKED;
+        event.token = a->token = ++s->rendezvous->tokens;
+        event_plain(l, s, &event);
+    }
+    rendezvous_dirty(l, s);
+    return TAKEN_PENDING;
+}
+
+enum taken rendezvous_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    struct arrival *a = &s->rendezvous->arrivals[msg->id];
+    enum taken taken = TAKEN_PENDING;
+    switch ((enum arrival_state)a->state) {
+    case ARRIVAL_ASK:
+        return ask(l, s, a);
+    case ARRIVAL_ASKED:
+        return TAKEN_PENDING;
+    case ARRIVAL_WAITS:
+    case ARRIVAL_BEGINS:
+    case ARRIVAL_MOVES:
+    case ARRIVAL_CLOSES:
+    case ARRIVAL_CLOSING:
+        rendezvous_dirty(l, s); /* perhaps it arrived before UP */
+        return TAKEN_PENDING;
+    case ARRIVAL_HERE:
+        return deliver(l, s, a, msg);
+    case ARRIVAL_REFUSED:
+        taken = deliver_nothing(l, s, a);
+        break;
+    case ARRIVAL_FAILED: /* and what came behind it is not delivered either */
+        s->deaf = true;
+        if (s->state == SESSION_GONE)
+            event_notice(l, s, NOTICE_CLOSED);
+        taken = TAKEN;
+        break;
+    case ARRIVAL_FREE: /* cannot be: their frames are gone */
+    case ARRIVAL_DONE:
+        break;
+    }
+    if (taken == TAKEN)
+        receive_give_back(l, s, msg);
+    return taken;
+}
+
+/* ---- the application says where --------------------------------------------------------------- */
+
+static int place(struct sluice_loop *l, struct session *s, uint64_t token, sluice_region *region,
+                 uint64_t offset) {
+    struct arrival *a = s->rendezvous ? s->rendezvous->first : NULL;
+    while (a && (a->state != ARRIVAL_ASKED || a->token != token))
+        a = a->next;
+    if (!a || token == 0)
+        return SLUICE_EINVAL;
+    if (region) {
+        if (region->node != l->node || !region_has(region, offset, a->bytes))
+            return SLUICE_EINVAL;
+        int status = region_hold(region);
+        if (status != SLUICE_OK)
+            return status;
+        a->region = region;
+        a->region_offset = offset;
+    }
+    a->state = ARRIVAL_WAITS;
+    rendezvous_dirty(l, s);
+    return SLUICE_OK;
+}
+
+int sluice_place(sluice_session handle, uint64_t token, sluice_region *r, uint64_t offset) {
+    if (forked_id(handle.id) || forked_region(r))
+        return SLUICE_EFORKED;
+    struct session *s = slot_find(handle.id);
+    if (!s)
+        return SLUICE_ECLOSED;
+    struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    bool nested;
+    if (!l)
+        return SLUICE_ECLOSED;
+    if (!loop_enter(l, &nested))
+        return SLUICE_EINVAL;
+    int status = SLUICE_ECLOSED;
+    if (atomic_load_explicit(&s->id, memory_order_relaxed) == handle.id &&
+        s->state <= SESSION_FLUSHING)
+        status = place(l, s, token, r, offset);
+    loop_leave(l, nested);
+    return status;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * landing.c - memory for messages that arrive in parts: whose it was, who may have it, and for how long.
+ *
+ * Whose. A buffer of the reserve remembers while it is free whose large message it held last, and how much of
+ * that: in what sending it (send.c) or using it otherwise overwrites. Most peers get back what they had. The
+ * reserve only: of what is sent from, the application may write into any buffer.
+ *
+ * Who. The sessions of a node share the reserve, and it is the peer that decides how long a message takes.
+ * So a session that has a landing gets another one only while all that wait for their peers hold no
+ * more than half of it; the rest is for those that have none.
+ *
+ * How long. A peer whose message does not go on loses its session, when and only when another session that
+ * holds nothing is without memory for that: an honest peer on a slow way is no harm while nobody waits.
+ * What a peer owes is looked at a few times until then; whether anything moved in between is a count.
+ *
+ * Owner: the loop's thread; the node's sums are everybody's.
+ */
+#include <errno.h>
+
+#include "datapath/rndv/rndv.h"
+#include "node/node.h"
+
+#define STILL_NS 10000000000ull /* without any progress */
+#define BYTE_NS 1000u           /* and this for each byte of the message: 1 MB/s */
+#define LOOK_NS 250000000ull    /* between two looks from then on */
+#define WANTED_NS 2000000000ull /* who waited so lately waits still */
+
+struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes) {
+    errno = 0;
+    struct sluice_msg *msg = pool_get(l->rx_pool, l->rx_cache, bytes);
+    if (!msg && errno == EMSGSIZE) /* larger than the reserve will ever be */
+        msg = pool_get(l->pool, l->cache, bytes);
+    if (msg) {
+        msg->state = MSG_RECEIVE;
+        msg->tag = msg->send_flags == MSG_LANDED && msg->pool == l->rx_pool ? msg->session_id : 0;
+        msg->send_flags = 0;
+    }
+    return msg;
+}
+
+/* ---- how long -------------------------------------------------------------------------------- */
+
+/* The message its peer is to go on with, in bytes; 0: none, or it is not the peer's turn. */
+static uint64_t owed(const struct session *s) {
+    const struct arrival *a = s->rendezvous ? s->rendezvous->first : NULL;
+    if (s->rx_granted < 2 && s->kept > 0)
+        return 0; /* nor is it while the application keeps its credits */
+    if (s->partial && !s->held.head)
+        return s->partial->size;
+    while (a && a->state == ARRIVAL_DONE)
+        a = a->next;
+    if (a && (a->state == ARRIVAL_MOVES || (a->state == ARRIVAL_BEGINS && s->tx_credits < 2)))
+        return a->bytes;
+    return 0;
+}
+
+void landing_look(struct sluice_loop *l, struct session *s) {
+    if (s->landing_bytes == 0 || s->state > SESSION_FLUSHING)
+        return;
+    uint64_t bytes = owed(s);
+    if (bytes == 0 || s->landing_moves != s->landing_seen) {
+        s->landing_seen = s->landing_moves;
+        s->landing_ns = l->now_ns;
+    }
+    uint64_t time = STILL_NS + bytes * BYTE_NS, due = s->landing_ns + time;
+    if ((int64_t)(l->now_ns - due) < 0) { /* soon after the system's start it may have wrapped */
+        loop_deadline(l, due);
+        return;
+    }
+    uint64_t last = atomic_load_explicit(&l->node->landing_wanted_ns, memory_order_relaxed);
+    bool away = l->now_ns - due > 2 * LOOK_NS; /* this loop: what came may lie in its queue */
+    if (!away && last != 0 && l->now_ns < last + WANTED_NS) {
+        session_close(l, s, SLUICE_REASON_PROTOCOL, 0,
+                      "a large message that does not go on while others wait for memory");
+        return;
+    }
+    s->landing_ns = l->now_ns + LOOK_NS - time;
+    loop_deadline(l, l->now_ns + LOOK_NS);
+}
+
+/* ---- who ------------------------------------------------------------------------------------- */
+
+static void wanted(struct sluice_loop *l, const struct session *s) {
+    if (s->landing_bytes == 0)
+        atomic_store_explicit(&l->node->landing_wanted_ns, loop_clock(l), memory_order_relaxed);
+}
+
+bool landing_may(const struct sluice_loop *l, uint64_t bytes) {
+    uint64_t all = atomic_load_explicit(&l->node->landing_bytes, memory_order_relaxed);
+    uint64_t half = l->node->options.receive_bytes_max / 2;
+    return bytes <= half && all <= half - bytes;
+}
+
+static void hold(struct sluice_loop *l, struct session *s, uint64_t bytes) {
+    atomic_fetch_add_explicit(&l->node->landing_bytes, bytes, memory_order_relaxed);
+    if (s->landing_bytes == 0) {
+        s->landing_seen = s->landing_moves;
+        s->landing_ns = loop_clock(l);
+        loop_deadline(l, s->landing_ns + STILL_NS);
+    }
+    s->landing_bytes += bytes;
+}
+
+void landing_done(struct sluice_loop *l, struct session *s, uint64_t bytes) {
+    atomic_fetch_sub_explicit(&l->node->landing_bytes, bytes, memory_order_relaxed);
+    s->landing_bytes -= bytes;
+    s->landing_moves++;
+}
+
+struct sluice_msg *landing_for(struct sluice_loop *l, struct session *s, uint64_t bytes) {
+    struct sluice_msg *msg = landing_get(l, bytes);
+    if (msg)
+        hold(l, s, bytes);
+    else if (errno != EMSGSIZE)
+        wanted(l, s);
+    return msg;
+}
+
+/* ---- whose ----------------------------------------------------------------------------------- */
+
+uint64_t landing_claim(const struct session *s, struct sluice_msg *msg) {
+    uint64_t id = atomic_load_explicit(&s->id, memory_order_relaxed);
+    uint64_t known = msg->tag == id ? msg->sent : 0;
+    msg->tag = 0;
+    msg->send_flags = MSG_LANDED;
+    msg->session_id = id;
+    /* Before it is there: if it never is, the session is over, and nobody has its id again. */
+    msg->sent = known > msg->size ? known : msg->size;
+    return known < msg->size ? known : msg->size;
+}

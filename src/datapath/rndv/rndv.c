@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * rndv.c - large messages: which go this way, and how their requests are posted.
+ *
+ * Owner: the loop's thread.
+ */
+#include "datapath/rndv/rndv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "node/node.h"
+
+/*
+ * Measured with sluice-bw on the software device. A NIC's was not measured: a round trip more and two
+ * requests are worth some fragments there.
+ */
+#define SWITCH_SOFTWARE (8u << 10)
+#define SWITCH_NIC (64u << 10)
+/*
+ * Fragments, where keys are not for one message alone. On Soft-RoCE 64 KiB messages by READ or WRITE were measured
+ * to reach a third more, asleep between events; but there a READ may deliver wrong bytes (fabric.h).
+ */
+#define SWITCH_OTHER UINT64_MAX
+
+uint64_t rendezvous_switch(const struct session *s) {
+    const struct node_options *options = &s->node->options;
+    uint64_t above = options->rendezvous_bytes;
+    if (options->without & SLUICE_WITHOUT_RENDEZVOUS)
+        return UINT64_MAX;
+    if (above == 0 && !s->node->traits.exact_windows)
+        above = SWITCH_OTHER;
+    else if (above == 0)
+        above = s->node->fabric->software ? SWITCH_SOFTWARE : SWITCH_NIC;
+    return above > s->frame_payload ? above : s->frame_payload;
+}
+
+uint32_t rendezvous_depth(const struct session *s) {
+    /* The record's depths are the listener's point of view. */
+    uint32_t depth = s->conn.passive ? s->conn.rep.depth_out : s->conn.rep.depth_in;
+    return depth ? depth : 1;
+}
+
+void rendezvous_retry(struct sluice_loop *l, struct session *s) {
+    l->totals.memory_stalls++;
+    l->totals_moved = true;
+    s->blocked = true;
+    if (!s->retry) {
+        s->retry = true;
+        l->retries++;
+    }
+}
+
+struct rendezvous *rendezvous_get(struct sluice_loop *l, struct session *s) {
+    if (!s->rendezvous) {
+        s->rendezvous = calloc(1, sizeof *s->rendezvous);
+        if (!s->rendezvous) {
+            rendezvous_retry(l, s);
+            return NULL;
+        }
+        s->rendezvous->last = &s->rendezvous->first;
+    }
+    return s->rendezvous;
+}
+
+/* ---- posting --------------------------------------------------------------------------------- */
+
+bool rendezvous_room(struct sluice_loop *l, struct session *s, struct chain *chain) {
+    if (chain->count == LOOP_CHAIN)
+        chain_post(l, s, chain);
+    if (sq_used(s) < s->sq_limit && s->state <= SESSION_FLUSHING)
+        return true;
+    s->blocked = true;
+    return false;
+}
+
+bool rendezvous_room_control(struct sluice_loop *l, struct session *s, struct chain *chain) {
+    /* Who takes the last credit returns some, or both sides could be without. */
+    if (s->tx_credits > 1 || (s->tx_credits == 1 && s->rx_owed > 0))
+        return rendezvous_room(l, s, chain);
+    s->blocked = true;
+    return false;
+}
+
+struct ibv_send_wr *rendezvous_wr(struct sluice_loop *l, struct session *s, struct chain *chain,
+                                  void *whose, uint64_t counted) {
+    struct ibv_send_wr *wr = chain_wr(l, s, chain, 0, 0);
+    wr->sg_list = NULL;
+    chain_entry(s, whose, counted, SQ_RENDEZVOUS);
+    chain->frameless++;
+    if (whose)
+        chain->waited_for = true;
+    chain_signal(s, chain, wr);
+    return wr;
+}
+
+void rendezvous_post_window(struct sluice_loop *l, struct session *s, struct chain *chain,
+                            const struct ibv_send_wr *as, void *whose, uint64_t counted) {
+    struct ibv_send_wr *wr = rendezvous_wr(l, s, chain, whose, counted);
+    wr->opcode = as->opcode;
+    if (as->opcode == IBV_WR_BIND_MW)
+        wr->bind_mw = as->bind_mw;
+    else
+        wr->invalidate_rkey = as->invalidate_rkey;
+}
+
+bool rendezvous_post_frame(struct sluice_loop *l, struct session *s, struct chain *chain,
+                           struct frame f, const uint64_t *payload) {
+    uint32_t lkey;
+    uint8_t *at = chain_header(l, s, &lkey);
+    if (!at)
+        return false;
+    uint32_t bytes = FRAME_BYTES + f.length;
+    l->send_sge[chain->count][0] = (struct ibv_sge){(uintptr_t)at, bytes, lkey};
+    struct ibv_send_wr *wr = chain_wr(l, s, chain, 1, bytes <= s->inline_max ? IBV_SEND_INLINE : 0);
+    post_header(s, at, f.type, f.flags, f.length, f.total);
+    if (f.length > 0)
+        memcpy(at + FRAME_BYTES, payload, f.length);
+    if (!(f.flags & FRAME_RESERVED))
+        s->tx_credits--;
+    chain_entry(s, NULL, 0, SQ_RENDEZVOUS);
+    chain_signal(s, chain, wr);
+    return true;
+}
+
+uint32_t rendezvous_slice(const struct part *parts, uint32_t part_count, uint64_t offset,
+                          uint32_t max, struct ibv_sge out[2], unsigned *count) {
+    uint32_t bytes = 0;
+    *count = 0;
+    for (uint32_t i = 0; i < part_count && *count < 2 && bytes < max; i++) {
+        if (offset >= parts[i].bytes) {
+            offset -= parts[i].bytes;
+            continue;
+        }
+        uint64_t left = parts[i].bytes - offset;
+        uint32_t take = left < max - bytes ? (uint32_t)left : max - bytes;
+        out[(*count)++] = (struct ibv_sge){parts[i].addr + offset, take, parts[i].lkey};
+        bytes += take;
+        offset = 0;
+    }
+    return bytes;
+}
+
+static void move(struct sluice_loop *l, struct session *s) {
+    struct chain chain;
+    uint32_t bytes = s->node->fabric->software ? TURN_SOFTWARE : TURN_NIC;
+    s->rendezvous->todo = s->rendezvous->wiping = s->blocked = false;
+    chain_begin(&chain);
+    arrival_flush(l, s, &chain, &bytes);
+    departing_flush(l, s, &chain, &bytes);
+    chain_post(l, s, &chain);
+    s->rendezvous->todo |= s->blocked;
+}
+
+/*
+ * The last WRITE of a message takes a credit and returns none, so it never takes the last. Where all others
+ * are with frames that are held, that one more has to be given by whoever waits for the WRITE. Both could
+ * do that for ever; so the listener does it only if it keeps one itself, and the dialer in any case.
+ */
+static bool credit_due(const struct session *s) {
+    const struct rendezvous *r = s->rendezvous;
+    return (r->ready > 0 || r->out_writes > 0) && s->rx_granted <= 1 && s->rx_owed > 0 &&
+           s->tx_credits >= (s->conn.passive ? 2 : 1);
+}
+
+void rendezvous_flush(struct sluice_loop *l, struct session *s) {
+    if (s->rendezvous->todo)
+        move(l, s);
+    if (s->state <= SESSION_FLUSHING && credit_due(s))
+        send_control(l, s, FRAME_CREDIT);
+}
+
+/* ---- completion and end ---------------------------------------------------------------------- */
+
+static bool is_departing(const struct rendezvous *r, const void *whose) {
+    const char *at = whose, *from = (const char *)r->out;
+    return at >= from && at < from + sizeof r->out;
+}
+
+void rendezvous_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                          sluice_status status) {
+    void *whose = msg; /* not a message: what the entry was posted for */
+    if (is_departing(s->rendezvous, whose))
+        departing_completed(l, s, whose, status);
+    else
+        arrival_completed(l, s, whose, status);
+}
+
+bool rendezvous_wiping(const struct session *s) {
+    return s->rendezvous && s->rendezvous->wiping;
+}
+
+bool rendezvous_pending(const struct session *s) {
+    return s->rendezvous && s->rendezvous->out_count > 0;
+}
+
+void rendezvous_end(struct sluice_loop *l, struct session *s) {
+    if (!s->rendezvous)
+        return;
+    arrival_end(l, s);
+    departing_end(l, s);
+}
+
+void rendezvous_drop(struct sluice_loop *l, struct session *s) {
+    if (!s->rendezvous)
+        return;
+    arrival_drop(l, s);
+    free(s->rendezvous);
+    s->rendezvous = NULL;
+}

@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * rndv_rx.c - large messages of the peer: announced, then read by this side or written by the peer.
+ *
+ * An announcement is acted upon when it arrives, and its frame waits in line (held) until the message is
+ * there and everything before it was delivered. Memory is found in the order of the announcements, so
+ * that no message waits for memory which later ones of its session have; what a session may have of it,
+ * undelivered, is its window_bytes, or one message.
+ *
+ * Owner: the loop's thread. What a peer announces is hostile: read once, then looked at.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <sluice/memory.h>
+
+#include "core/region.h"
+#include "datapath/rndv/rndv.h"
+#include "datapath/rpc/client.h"
+#include "node/node.h"
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static struct arrival *arrival_new(struct rendezvous *r, unsigned number) {
+    struct arrival *a = r->arrivals;
+    while (a->state != ARRIVAL_FREE) /* there is one: see ARRIVALS */
+        a++;
+    *a = (struct arrival){.number = (uint8_t)number, .numbered = true};
+    r->by_number[number] = a;
+    *r->last = a;
+    r->last = &a->next;
+    return a;
+}
+
+/* Delivered, and its number is the peer's: nobody refers to it. */
+static void arrival_free(struct rendezvous *r, struct arrival *a) {
+    struct arrival **link = &r->first;
+    while (*link != a)
+        link = &(*link)->next;
+    *link = a->next;
+    if (r->last == &a->next)
+        r->last = link;
+    a->state = ARRIVAL_FREE;
+}
+
+static void release_number(struct rendezvous *r, struct arrival *a) {
+    r->by_number[a->number] = NULL;
+    a->numbered = false;
+    if (a->state == ARRIVAL_DONE)
+        arrival_free(r, a);
+    else
+        r->waiting++;
+}
+
+void arrival_done(struct sluice_loop *l, struct session *s, struct arrival *a) {
+    struct rendezvous *r = s->rendezvous;
+    a->state = ARRIVAL_DONE;
+    if (!a->numbered) {
+        r->waiting--;
+        arrival_free(r, a);
+    }
+    if (r->first)
+        rendezvous_dirty(l, s); /* memory and numbers that others wait for */
+}
+
+/* Its turn may have come. */
+static void settled(struct sluice_loop *l, struct session *s, struct arrival *a,
+                    enum arrival_state state) {
+    a->state = (uint8_t)state;
+    if (!s->announced)
+        return; /* looked at after UP */
+    s->held_pending = false;
+    event_notice(l, s, NOTICE_HELD);
+}
+
+static void refuse(struct sluice_loop *l, struct session *s, struct arrival *a) {
+    a->answer = true;
+    a->outcome = OUTCOME_NO_MEMORY;
+    settled(l, s, a, ARRIVAL_REFUSED);
+}
+
+/* ---- announcements --------------------------------------------------------------------------- */
+
+static const char *wrong_announcement(const struct rendezvous *r, const struct session *s,
+                                      uint64_t size, unsigned flags, const uint64_t word[5]) {
+    unsigned number = word[0] & 0xffff, type = word[0] >> 16 & 0xff, way = word[0] >> 24 & 0xff;
+    bool reply = type == FRAME_REPLY;
+    if (number >= NUMBERS || r->by_number[number])
+        return "an announcement whose number is in use, or none";
+    if (type != FRAME_DATA && type != FRAME_REQUEST && !reply)
+        return "an announcement of no message";
+    if (reply != ((flags & FRAME_RESERVED) != 0))
+        return "an announcement with the credit of another frame";
+    if (way != WAY_READ && (way != WAY_WRITE || word[0] >> 32 || word[1]))
+        return "an announcement of an unknown way";
+    if (way == WAY_WRITE && s->node->traits.no_immediate)
+        return "an announcement of a way that these devices do not have";
+    if ((type == FRAME_DATA && word[2]) || word[3] || word[4])
+        return "an announcement with content that its type does not have";
+    if (size <= s->frame_payload || size > s->rx_message_max)
+        return "an announcement of a message larger than agreed, or not large";
+    return NULL;
+}
+
+bool rendezvous_announced(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    const uint64_t *from = (const uint64_t *)(const void *)msg->data;
+    uint64_t word[ANNOUNCE_BYTES / sizeof(uint64_t)];
+    struct rendezvous *r = rendezvous_get(l, s);
+    if (!r) {
+        s->deaf = true;
+        receive_give_back(l, s, msg);
+        session_close(l, s, SLUICE_REASON_NO_MEMORY, 0, NULL);
+        return false;
+    }
+    for (unsigned i = 0; i < sizeof word / sizeof word[0]; i++)
+        word[i] = le64toh(__atomic_load_n(&from[i], __ATOMIC_RELAXED));
+    const char *wrong = wrong_announcement(r, s, msg->tag, msg->pieces, word);
+    if (wrong)
+        return !receive_broken(l, s, msg, wrong);
+    struct arrival *a = arrival_new(r, word[0] & 0xffff);
+    a->type = word[0] >> 16 & 0xff;
+    a->way = word[0] >> 24 & 0xff;
+    a->rkey = (uint32_t)(word[0] >> 32);
+    a->address = word[1];
+    a->total = word[2];
+    a->bytes = msg->tag;
+    if (a->type == FRAME_REQUEST && word[2] >> 32) /* time goes on while it moves */
+        a->arrived_ns = loop_clock(l);
+    bool ask = (s->link_config.flags & SLUICE_PLACE) && a->type == FRAME_DATA;
+    a->state = ask ? ARRIVAL_ASK : ARRIVAL_WAITS;
+    msg->id = (uint32_t)(a - r->arrivals);
+    rendezvous_dirty(l, s);
+    return true;
+}
+
+const char *rendezvous_written(struct sluice_loop *l, struct session *s, uint32_t immediate) {
+    struct rendezvous *r = s->rendezvous;
+    struct arrival *a = r && immediate < NUMBERS ? r->by_number[immediate] : NULL;
+    if (!a || a->way != WAY_WRITE || a->state != ARRIVAL_MOVES)
+        return "a write that was not asked for";
+    r->ready--;
+    landing_moved(s);
+    a->state = ARRIVAL_CLOSES;
+    release_number(r, a);
+    rendezvous_dirty(l, s);
+    return NULL;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* False: not now, or never (and then it is refused). */
+static bool find_memory(struct sluice_loop *l, struct session *s, struct arrival *a) {
+    struct rendezvous *r = s->rendezvous;
+    if (a->region)
+        return true;
+    if (r->landing_bytes > 0 &&
+        (a->bytes > s->link_config.window_bytes ||
+         r->landing_bytes > s->link_config.window_bytes - a->bytes || !landing_may(l, a->bytes)))
+        return false; /* what is delivered makes the session dirty */
+    a->landing = landing_for(l, s, a->bytes);
+    if (a->landing) {
+        a->old = landing_claim(s, a->landing);
+        r->landing_bytes += a->bytes;
+        return true;
+    }
+    if (errno == EMSGSIZE)
+        refuse(l, s, a);
+    else
+        rendezvous_retry(l, s);
+    return false;
+}
+
+static uint8_t *place_of(const struct arrival *a, uint32_t *lkey) {
+    *lkey = a->region ? a->region->mr->lkey : a->landing->lkey;
+    return a->region ? a->region->addr + a->region_offset : a->landing->data;
+}
+
+static void close_sink(struct sluice_loop *l, struct arrival *a) {
+    struct ibv_send_wr none;
+    window_close(l->node, a->sink, &none); /* a registration: nothing is to be posted */
+    a->sink = NULL;
+}
+
+void arrival_let_go(struct sluice_loop *l, struct session *s, struct arrival *a) {
+    if (a->landing) {
+        s->rendezvous->landing_bytes -= a->bytes;
+        landing_done(l, s, a->bytes);
+        msg_discard(l, a->landing);
+    }
+    if (a->region)
+        region_drop(a->region);
+    a->landing = NULL;
+    a->region = NULL;
+}
+
+/*
+ * WRITE: nobody proves that all of it was written, so nothing of others may lie there. What the application
+ * chose it may have written into itself: all of that. False: the rest in the next turn.
+ */
+static bool wipe(struct sluice_loop *l, struct session *s, struct arrival *a, uint32_t *left) {
+    uint32_t lkey;
+    uint8_t *at = place_of(a, &lkey);
+    uint64_t bytes = a->bytes - a->old;
+    if (bytes > *left)
+        bytes = *left;
+    memset(at + a->old, 0, bytes);
+    a->old += bytes;
+    *left -= (uint32_t)bytes;
+    if (a->old == a->bytes)
+        return true;
+    s->rendezvous->wiping = s->blocked = true;
+    if (!s->retry) {
+        s->retry = true;
+        l->retries++;
+    }
+    return false;
+}
+
+/* ---- posting --------------------------------------------------------------------------------- */
+
+static struct window *free_window(struct rendezvous *r) {
+    for (unsigned i = 0; i < NUMBERS; i++) {
+        bool used = false;
+        for (const struct arrival *a = r->first; a && !used; a = a->next)
+            used = a->window == &r->windows[i] || a->sink == &r->windows[i];
+        if (!used)
+            return &r->windows[i];
+    }
+    return NULL;
+}
+
+/* WRITE: a key for exactly these bytes, and the peer is told. */
+static bool say_ready(struct sluice_loop *l, struct session *s, struct chain *chain,
+                      struct arrival *a) {
+    struct rendezvous *r = s->rendezvous;
+    struct window *window = free_window(r);
+    struct ibv_send_wr wr;
+    bool bind;
+    uint32_t lkey;
+    if (!window || r->waiting + r->ready >= ARRIVALS - NUMBERS)
+        return false; /* what is delivered makes the session dirty */
+    if (chain->count + 2 > LOOP_CHAIN)
+        chain_post(l, s, chain);
+    if (!rendezvous_room_control(l, s, chain))
+        return false;
+    if (sq_used(s) + 2 > s->sq_limit || !chain_header(l, s, &lkey)) {
+        s->blocked = true;
+        return false;
+    }
+    uint8_t *at = place_of(a, &lkey);
+    struct window_bytes of = {at, a->bytes, a->landing ? pool_mr(a->landing) : a->region->mr,
+                              IBV_ACCESS_REMOTE_WRITE};
+    if (!window_open(l->node, window, &of, &wr, &bind)) {
+        rendezvous_retry(l, s);
+        return false;
+    }
+    a->window = window;
+    if (bind)
+        rendezvous_post_window(l, s, chain, &wr, NULL, 0);
+    uint64_t payload[READY_BYTES / sizeof(uint64_t)] = {htole64((uintptr_t)at),
+                                                        htole64(window->rkey), htole64(a->bytes)};
+    struct frame f = {.type = FRAME_READY, .length = READY_BYTES, .total = a->number};
+    a->state = ARRIVAL_MOVES;
+    r->ready++;
+    return rendezvous_post_frame(l, s, chain, f, payload);
+}
+
+/*
+ * READ, where the peer's answer is a WRITE like another's: a registration of exactly these bytes, which the
+ * peer may write until all of them are here.
+ */
+static bool open_sink(struct sluice_loop *l, struct session *s, struct arrival *a) {
+    struct window *window = free_window(s->rendezvous);
+    struct ibv_send_wr none;
+    bool bind;
+    uint32_t lkey;
+    if (!window)
+        return false; /* a READ that completes makes the session dirty */
+    struct window_bytes of = {place_of(a, &lkey), a->bytes, NULL, IBV_ACCESS_REMOTE_WRITE};
+    if (!window_open(l->node, window, &of, &none, &bind)) {
+        rendezvous_retry(l, s);
+        return false;
+    }
+    a->sink = window;
+    return true;
+}
+
+/* READ: as many as the depth, the send queue and this turn's share allow. */
+static bool read_some(struct sluice_loop *l, struct session *s, struct chain *chain,
+                      struct arrival *a, uint32_t *left) {
+    struct rendezvous *r = s->rendezvous;
+    while (a->offset < a->bytes) {
+        if (*left == 0 || r->flying >= rendezvous_depth(s))
+            return false; /* a READ that completes makes the session dirty */
+        if (!rendezvous_room(l, s, chain))
+            return false;
+        if (s->node->traits.sink_is_target && !a->sink && !open_sink(l, s, a))
+            return false;
+        uint32_t lkey, bytes = rendezvous_chunk(a->bytes, a->offset);
+        uint8_t *to = place_of(a, &lkey) + a->offset;
+        if (a->sink)
+            lkey = a->sink->mr->lkey;
+        l->send_sge[chain->count][0] = (struct ibv_sge){(uintptr_t)to, bytes, lkey};
+        struct ibv_send_wr *wr = rendezvous_wr(l, s, chain, a, 0);
+        wr->sg_list = l->send_sge[chain->count - 1];
+        wr->num_sge = 1;
+        wr->opcode = IBV_WR_RDMA_READ;
+        wr->send_flags |= IBV_SEND_SIGNALED;
+        wr->wr.rdma.remote_addr = a->address + a->offset;
+        wr->wr.rdma.rkey = a->rkey;
+        a->offset += bytes;
+        a->flying++;
+        r->flying++;
+        *left -= bytes < *left ? bytes : *left;
+    }
+    return true;
+}
+
+static void close_window(struct sluice_loop *l, struct session *s, struct chain *chain,
+                         struct arrival *a) {
+    struct ibv_send_wr wr;
+    if (!rendezvous_room(l, s, chain))
+        return;
+    if (window_close(l->node, a->window, &wr)) {
+        a->state = ARRIVAL_CLOSING;
+        rendezvous_post_window(l, s, chain, &wr, a, 0);
+    } else {
+        a->window = NULL;
+        settled(l, s, a, ARRIVAL_HERE);
+    }
+}
+
+/* TAKEN; the number is the peer's again. */
+static void say_taken(struct sluice_loop *l, struct session *s, struct chain *chain,
+                      struct arrival *a) {
+    struct rendezvous *r = s->rendezvous;
+    uint32_t lkey;
+    if (a->state != ARRIVAL_DONE && r->waiting + r->ready >= ARRIVALS - NUMBERS)
+        return; /* what is delivered makes the session dirty */
+    if (!rendezvous_room_control(l, s, chain))
+        return;
+    if (!chain_header(l, s, &lkey)) {
+        s->blocked = true;
+        return;
+    }
+    struct frame f = {.type = FRAME_TAKEN, .total = (uint64_t)a->outcome << 32 | a->number};
+    rendezvous_post_frame(l, s, chain, f, NULL);
+    a->answer = false;
+    release_number(r, a);
+}
+
+void arrival_flush(struct sluice_loop *l, struct session *s, struct chain *chain, uint32_t *bytes) {
+    bool more = true; /* memory and reading: in order */
+    for (struct arrival *a = s->rendezvous->first, *next; a; a = next) {
+        next = a->next;
+        if (a->state == ARRIVAL_ASK || a->state == ARRIVAL_ASKED)
+            more = false;
+        if (a->state == ARRIVAL_WAITS && a->way == WAY_READ && *bytes == 0)
+            more = false; /* its memory may be that of a message which is delivered first */
+        if (a->state == ARRIVAL_WAITS && more) {
+            if (find_memory(l, s, a))
+                a->state = a->way == WAY_READ ? ARRIVAL_MOVES : ARRIVAL_BEGINS;
+            else if (a->state == ARRIVAL_WAITS)
+                more = false;
+        }
+        if (a->state == ARRIVAL_BEGINS && more)
+            more = wipe(l, s, a, bytes) && say_ready(l, s, chain, a);
+        if (a->state == ARRIVAL_MOVES && a->way == WAY_READ && more)
+            more = read_some(l, s, chain, a, bytes);
+        if (a->state == ARRIVAL_CLOSES)
+            close_window(l, s, chain, a);
+        if (a->answer)
+            say_taken(l, s, chain, a);
+    }
+}
+
+void arrival_completed(struct sluice_loop *l, struct session *s, struct arrival *a,
+                       sluice_status status) {
+    bool reading = a->state == ARRIVAL_MOVES;
+    if (reading) {
+        a->flying--;
+        s->rendezvous->flying--;
+        landing_moved(s);
+    }
+    if (status != SLUICE_OK)
+        return; /* the session ends: arrival_end() */
+    if (!reading) {
+        a->window = NULL;
+        settled(l, s, a, ARRIVAL_HERE);
+    } else if (a->flying == 0 && a->offset == a->bytes) {
+        if (a->sink)
+            close_sink(l, a); /* before anybody looks at what came */
+        a->answer = true;
+        settled(l, s, a, ARRIVAL_HERE);
+    }
+    rendezvous_dirty(l, s);
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+void arrival_end(struct sluice_loop *l, struct session *s) {
+    struct rendezvous *r = s->rendezvous;
+    for (unsigned i = 0; i < NUMBERS; i++)
+        window_free(l->node, &r->windows[i]); /* before any of the memory is anybody else's */
+    for (struct arrival *a = r->first; a; a = a->next) {
+        a->window = a->sink = NULL;
+        a->answer = false;
+        switch ((enum arrival_state)a->state) {
+        case ARRIVAL_ASK:
+        case ARRIVAL_ASKED:
+        case ARRIVAL_WAITS:
+        case ARRIVAL_BEGINS:
+        case ARRIVAL_MOVES:
+            arrival_let_go(l, s, a);
+            a->state = ARRIVAL_FAILED;
+            break;
+        case ARRIVAL_CLOSES: /* all of it was written */
+        case ARRIVAL_CLOSING:
+            a->state = ARRIVAL_HERE;
+            break;
+        case ARRIVAL_HERE:
+        case ARRIVAL_REFUSED:
+        case ARRIVAL_FAILED:
+        case ARRIVAL_DONE:
+        case ARRIVAL_FREE:
+            break;
+        }
+    }
+    s->held_pending = false;
+    if (s->held.head && s->announced)
+        event_notice(l, s, NOTICE_HELD);
+}
+
+void arrival_drop(struct sluice_loop *l, struct session *s) {
+    for (struct arrival *a = s->rendezvous->first; a; a = a->next)
+        arrival_let_go(l, s, a);
+}

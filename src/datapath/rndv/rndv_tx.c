@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * rndv_tx.c - large messages of mine: announced, then read by the peer or written to it.
+ *
+ * READ: the message's buffer is given back only after its key was taken back, so that a peer that
+ * reads on never sees what comes there next. WRITE: no key of this side's memory is told to anybody.
+ * A message counts against the session's window until then, and has its outcome then. Who is announced is
+ * on its way: a deadline drops it no more.
+ *
+ * Owner: the loop's thread. What a peer answers is hostile.
+ */
+#include "datapath/rndv/rndv.h"
+#include "node/node.h"
+
+static unsigned way_of(const struct session *s) {
+    if (s->node->traits.no_immediate)
+        return WAY_READ;
+    switch ((sluice_rendezvous)s->node->options.rendezvous) {
+    case SLUICE_RENDEZVOUS_READ:
+        return WAY_READ;
+    case SLUICE_RENDEZVOUS_WRITE:
+        return WAY_WRITE;
+    case SLUICE_RENDEZVOUS_AUTO: /* READ is one message less; see docs/architecture.md */
+        break;
+    }
+    return s->node->traits.reads_unsafe ? WAY_WRITE : WAY_READ;
+}
+
+/* In the order of the announcements, as the peer delivers them. */
+static struct departing *oldest(struct rendezvous *r, enum departing_state from,
+                                enum departing_state to) {
+    struct departing *found = NULL;
+    for (unsigned i = 0; i < NUMBERS; i++)
+        if (r->out[i].state >= from && r->out[i].state <= to &&
+            (!found || r->out[i].order < found->order))
+            found = &r->out[i];
+    return found;
+}
+
+/* ---- the end of one -------------------------------------------------------------------------- */
+
+static void finish(struct sluice_loop *l, struct session *s, struct departing *d,
+                   sluice_status status) {
+    struct rendezvous *r = s->rendezvous;
+    struct sluice_msg *msg = d->msg;
+    r->out_count--;
+    r->out_writes -= d->way == WAY_WRITE;
+    if (d->counted)
+        window_release(s, 1, msg->size, (msg->send_flags & MSG_FOREIGN) != 0);
+    d->state = DEPARTING_FREE;
+    d->msg = NULL;
+    if (msg->kind == MSG_PIECES)
+        region_done(msg);
+    if (msg->kind == MSG_REQUEST && status == SLUICE_EMSGSIZE)
+        request_refused(l, s, msg, status);
+    else if (msg->kind == MSG_REQUEST)
+        request_completed(l, s, msg, status);
+    else if (msg->tag)
+        event_outcome(l, s, msg, status);
+    else
+        msg_discard(l, msg);
+    if (s->want_writable)
+        send_check_writable(l, s);
+    if (s->queue.head || s->replies.head)
+        loop_dirty(l, s); /* who waited for a number */
+}
+
+void departing_completed(struct sluice_loop *l, struct session *s, struct departing *d,
+                         sluice_status status) {
+    bool taken = d->state == DEPARTING_CLOSING;
+    if (status == SLUICE_OK)
+        finish(l, s, d, taken ? d->outcome : SLUICE_OK);
+    else if (!taken)
+        d->outcome = status; /* the session ends: departing_end() */
+}
+
+void departing_end(struct sluice_loop *l, struct session *s) {
+    struct rendezvous *r = s->rendezvous;
+    for (unsigned i = 0; i < NUMBERS; i++)
+        window_free(l->node, &r->out[i].window); /* before any of the memory is anybody else's */
+    for (struct departing *d; (d = oldest(r, DEPARTING_ANNOUNCED, DEPARTING_CLOSING));) {
+        switch ((enum departing_state)d->state) {
+        case DEPARTING_FREE:
+            break;
+        case DEPARTING_ANNOUNCED: /* it may have been read */
+            finish(l, s, d, d->way == WAY_READ ? SLUICE_EUNKNOWN : SLUICE_ECLOSED);
+            break;
+        case DEPARTING_WRITING:
+            finish(l, s, d, SLUICE_ECLOSED);
+            break;
+        case DEPARTING_WRITTEN:
+        case DEPARTING_TAKEN:
+        case DEPARTING_CLOSING:
+            finish(l, s, d, d->outcome);
+            break;
+        }
+    }
+}
+
+/* ---- announcing ------------------------------------------------------------------------------ */
+
+static struct departing *free_number(struct rendezvous *r) {
+    for (unsigned i = 0; i < NUMBERS; i++)
+        if (r->out[i].state == DEPARTING_FREE)
+            return &r->out[i];
+    return NULL;
+}
+
+static enum frame_type type_of(const struct sluice_msg *msg) {
+    return msg->kind == MSG_REQUEST ? FRAME_REQUEST
+           : msg->kind == MSG_REPLY ? FRAME_REPLY
+                                    : FRAME_DATA;
+}
+
+/* Two requests; a credit there is. */
+static bool may_announce(struct sluice_loop *l, struct session *s, struct chain *chain) {
+    uint32_t lkey;
+    if (chain->count + 2 > LOOP_CHAIN) {
+        loop_dirty(l, s); /* with the next chain, in this turn still */
+        return false;
+    }
+    return sq_used(s) + 2 <= s->sq_limit && chain_header(l, s, &lkey) != NULL;
+}
+
+static void post_announcement(struct sluice_loop *l, struct session *s, struct chain *chain,
+                              const struct departing *d, const void *at, uint64_t total) {
+    enum frame_type type = type_of(d->msg);
+    bool read = d->way == WAY_READ;
+    uint64_t number = (uint64_t)(d - s->rendezvous->out);
+    uint64_t payload[ANNOUNCE_BYTES / sizeof(uint64_t)] = {
+        htole64(number | (uint64_t)type << 16 | (uint64_t)d->way << 24 |
+                (uint64_t)(read ? d->window.rkey : 0) << 32),
+        htole64(read ? (uintptr_t)at : 0),
+        htole64(total),
+    };
+    struct frame f = {.type = FRAME_ANNOUNCE,
+                      .flags = type == FRAME_REPLY ? FRAME_RESERVED : 0,
+                      .length = ANNOUNCE_BYTES,
+                      .total = d->msg->size};
+    s->tx_sequence++;
+    rendezvous_post_frame(l, s, chain, f, payload); /* room for its header was made sure of */
+}
+
+/* What the peer is to READ: the message's payload, or its only part. */
+static struct window_bytes readable(const struct sluice_msg *msg, const struct part *part) {
+    struct window_bytes of = {.bytes = msg->size, .rights = IBV_ACCESS_REMOTE_READ};
+    of.addr = part ? (void *)(uintptr_t)part->addr : msg->data;
+    of.mr = part ? part->region->mr : pool_mr(msg);
+    return of;
+}
+
+static enum built announce(struct sluice_loop *l, struct session *s, struct chain *chain,
+                           struct sluice_msg *msg, unsigned way, struct departing with) {
+    struct rendezvous *r = rendezvous_get(l, s);
+    struct departing *d = r ? free_number(r) : NULL;
+    if (!d || !may_announce(l, s, chain))
+        return BUILT_NOTHING;
+    struct ibv_send_wr wr;
+    bool bind = false;
+    uint64_t total = 0;
+    struct window_bytes of = {0};
+    if (way == WAY_READ)
+        of = readable(msg, with.parts);
+    if (way == WAY_READ && !window_open(l->node, &d->window, &of, &wr, &bind)) {
+        rendezvous_retry(l, s);
+        return BUILT_NOTHING;
+    }
+    if ((msg->kind == MSG_REQUEST || msg->kind == MSG_REPLY) &&
+        !request_assign(l, s, msg, &total)) {
+        window_forget(l->node, &d->window);
+        return BUILT_NOTHING;
+    }
+    with.window = d->window;
+    with.state = DEPARTING_ANNOUNCED;
+    with.way = (uint8_t)way;
+    with.counted = msg->kind != MSG_REQUEST; /* a request's place has its share */
+    with.outcome = SLUICE_EUNKNOWN;
+    with.msg = msg;
+    with.order = ++r->out_order;
+    *d = with;
+    r->out_count++;
+    r->out_writes += way == WAY_WRITE;
+    if (bind)
+        rendezvous_post_window(l, s, chain, &wr, NULL, 0);
+    post_announcement(l, s, chain, d, of.addr, total);
+    l->totals.messages_sent++;
+    l->totals.bytes_sent += msg->size;
+    return BUILT;
+}
+
+enum built rendezvous_build(struct sluice_loop *l, struct session *s, struct chain *chain,
+                            struct sluice_msg *msg) {
+    return announce(l, s, chain, msg, way_of(s), (struct departing){0});
+}
+
+bool rendezvous_has_way(const struct session *s, const struct part *parts, unsigned count) {
+    return !s->node->traits.no_immediate || (count == 1 && parts->region);
+}
+
+enum built rendezvous_build_pieces(struct sluice_loop *l, struct session *s, struct chain *chain,
+                                   struct sluice_msg *msg, const struct part *parts,
+                                   unsigned count) {
+    /* A key opens one range, and only regions are registered so that a window can be bound on them. */
+    unsigned way = count == 1 && parts->region ? way_of(s) : WAY_WRITE;
+    return announce(l, s, chain, msg, way, (struct departing){.parts = parts, .part_count = count});
+}
+
+/* ---- the peer's answer ----------------------------------------------------------------------- */
+
+static const char *ready(struct departing *d, const uint8_t *payload) {
+    const uint64_t *word = (const uint64_t *)(const void *)payload;
+    uint64_t address = le64toh(__atomic_load_n(&word[0], __ATOMIC_RELAXED));
+    uint64_t key = le64toh(__atomic_load_n(&word[1], __ATOMIC_RELAXED));
+    uint64_t bytes = le64toh(__atomic_load_n(&word[2], __ATOMIC_RELAXED));
+    if (d->way != WAY_WRITE)
+        return "leave to write what was to be read";
+    if (bytes != d->msg->size || key >> 32)
+        return "leave to write that does not fit its message";
+    d->address = address;
+    d->rkey = (uint32_t)key;
+    d->state = DEPARTING_WRITING;
+    return NULL;
+}
+
+const char *rendezvous_answered(struct sluice_loop *l, struct session *s, const struct frame *f,
+                                const uint8_t *payload) {
+    struct rendezvous *r = s->rendezvous;
+    uint64_t number = f->type == FRAME_TAKEN ? (uint32_t)f->total : f->total;
+    uint64_t outcome = f->type == FRAME_TAKEN ? f->total >> 32 : 0;
+    if (!r || number >= NUMBERS || r->out[number].state != DEPARTING_ANNOUNCED)
+        return "an answer to no announcement";
+    struct departing *d = &r->out[number];
+    if (f->type == FRAME_READY) {
+        const char *wrong = ready(d, payload);
+        if (wrong)
+            return wrong;
+    } else {
+        if (outcome > OUTCOME_NO_MEMORY || (d->way == WAY_WRITE && outcome == OUTCOME_TAKEN))
+            return "an outcome that cannot be";
+        d->outcome = outcome == OUTCOME_TAKEN ? SLUICE_OK : SLUICE_EMSGSIZE;
+        d->state = DEPARTING_TAKEN;
+    }
+    rendezvous_dirty(l, s);
+    return NULL;
+}
+
+/* ---- posting --------------------------------------------------------------------------------- */
+
+/* What its last entry gives back to the window. */
+static uint64_t count_by_entry(struct departing *d) {
+    uint64_t counted = d->counted ? chain_counted(d->msg) : 0;
+    d->counted = false;
+    return counted;
+}
+
+/* True: its end is posted, or it had one. */
+static bool take_back(struct sluice_loop *l, struct session *s, struct chain *chain,
+                      struct departing *d) {
+    struct ibv_send_wr wr;
+    if (!rendezvous_room(l, s, chain))
+        return false;
+    if (!window_close(l->node, &d->window, &wr)) {
+        finish(l, s, d, d->outcome);
+        return true;
+    }
+    d->state = DEPARTING_CLOSING;
+    rendezvous_post_window(l, s, chain, &wr, d, count_by_entry(d));
+    return true;
+}
+
+static unsigned slice(const struct departing *d, struct ibv_sge sge[2], uint32_t *bytes) {
+    unsigned count = 1;
+    *bytes = rendezvous_chunk(d->msg->size, d->offset);
+    if (d->parts)
+        *bytes = rendezvous_slice(d->parts, d->part_count, d->offset, *bytes, sge, &count);
+    else
+        sge[0] = (struct ibv_sge){(uintptr_t)d->msg->data + d->offset, *bytes, d->msg->lkey};
+    return count;
+}
+
+/* False: credits, room or this turn's share are used up. */
+static bool write_some(struct sluice_loop *l, struct session *s, struct chain *chain,
+                       struct departing *d, uint32_t *left) {
+    while (d->state == DEPARTING_WRITING) {
+        uint32_t bytes;
+        /* One credit stays: a WRITE returns none, and both sides could be without. */
+        if (*left == 0 || s->tx_credits < 2) {
+            s->blocked = true;
+            return false;
+        }
+        if (!rendezvous_room(l, s, chain))
+            return false;
+        unsigned count = slice(d, l->send_sge[chain->count], &bytes);
+        if (bytes == 0)
+            return false; /* cannot be: the pieces are the message */
+        uint64_t offset = d->offset;
+        bool last = (d->offset += bytes) == d->msg->size;
+        struct ibv_send_wr *wr =
+            rendezvous_wr(l, s, chain, last ? d : NULL, last ? count_by_entry(d) : 0);
+        wr->sg_list = l->send_sge[chain->count - 1];
+        wr->num_sge = (int)count;
+        wr->opcode = last ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
+        wr->wr.rdma.remote_addr = d->address + offset;
+        wr->wr.rdma.rkey = d->rkey;
+        chain->waited_for = true;
+        *left -= bytes < *left ? bytes : *left;
+        if (last) {
+            wr->imm_data = htobe32((uint32_t)(d - s->rendezvous->out));
+            s->tx_credits--;
+            chain->frameless--; /* the peer hears of this one */
+            d->state = DEPARTING_WRITTEN;
+        }
+    }
+    return true;
+}
+
+void departing_flush(struct sluice_loop *l, struct session *s, struct chain *chain,
+                     uint32_t *bytes) {
+    struct rendezvous *r = s->rendezvous;
+    struct departing *d;
+    if (r->out_count == 0)
+        return;
+    while (r->out_count > 0 && (d = oldest(r, DEPARTING_TAKEN, DEPARTING_TAKEN)))
+        if (!take_back(l, s, chain, d))
+            return;
+    while (r->out_writes > 0 && (d = oldest(r, DEPARTING_WRITING, DEPARTING_WRITING)))
+        if (!write_some(l, s, chain, d, bytes))
+            return;
+}

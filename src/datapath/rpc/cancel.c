@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * cancel.c - giving requests up, and telling the peer.
+ *
+ * What is not posted leaves the queue. What is has its outcome at once, and CANCEL goes to the peer as
+ * soon as a credit can be spared; if the reply is faster, it does not go.
+ *
+ * Giving up from another thread. The tag goes into a list under a lock, and one record to the loop
+ * says that there is something. The loop looks at a tag only when the record has come round once
+ * more: then everything that was accepted before the call has left the inbox.
+ *
+ * Owner: the loop's thread; sluice_cancel() is for any thread.
+ */
+#include <string.h>
+
+#include "datapath/rpc/client.h"
+#include "node/node.h"
+
+void request_send_cancels(struct sluice_loop *l, struct session *s) {
+    struct requests *r = requests_of(s);
+    for (uint32_t i = 0; i < r->limit && s->cancels > 0; i++) {
+        struct place *place = &r->place[i];
+        if (!place->cancel_due)
+            continue;
+        /* It may return no credit, so unlike CREDIT it must leave some. */
+        if (s->tx_credits <= CREDIT_RESERVE || sq_used(s) >= s->sq_limit)
+            return;
+        place->cancel_due = false;
+        s->cancels--;
+        if (!send_control_total(l, s, FRAME_CANCEL, place->id))
+            return;
+    }
+}
+
+/* Not posted yet: they leave the queue. */
+static void cancel_queued(struct sluice_loop *l, struct session *s, uint64_t tag) {
+    struct msg_queue left;
+    struct sluice_msg *msg;
+    msg_queue_init(&left);
+    while ((msg = msg_queue_pop(&s->queue)))
+        if (msg->kind == MSG_REQUEST && msg->tag == tag && msg->sent == 0)
+            finish_unsent(l, s, msg, SLUICE_ECANCELLED);
+        else
+            msg_queue_push(&left, msg);
+    if (left.head)
+        s->queue = left;
+}
+
+static void cancel(struct sluice_loop *l, struct session *s, uint64_t tag) {
+    struct requests *r = requests_of(s);
+    if (!r || (s->state != SESSION_UP && s->state != SESSION_FLUSHING))
+        return;
+    cancel_queued(l, s, tag);
+    for (uint32_t i = 0; i < r->limit && r->waiting > 0; i++) {
+        struct place *place = &r->place[i];
+        if (place->state != PLACE_WAITING || place->msg->tag != tag)
+            continue;
+        place->cancel_due = true;
+        s->cancels++;
+        request_give_up(l, s, r, place, SLUICE_ECANCELLED);
+    }
+    loop_dirty(l, s);
+}
+
+void request_record(struct sluice_loop *l, struct session *s) {
+    struct requests *r = requests_of(s);
+    uint64_t tags[CANCELS_MAX];
+    uint32_t due = 0, left = 0;
+    if (r) {
+        /* What is in the list now may be looked at when this record has come round again. */
+        pthread_mutex_lock(&r->lock);
+        due = r->cancel_ripe;
+        memcpy(tags, r->cancel, due * sizeof *tags);
+        r->cancel_count -= due;
+        memmove(r->cancel, r->cancel + due, r->cancel_count * sizeof *tags);
+        left = r->cancel_ripe = r->cancel_count;
+        pthread_mutex_unlock(&r->lock);
+    }
+    gate_clear(&s->gate, GATE_REQUESTS);
+    if (r && left == 0) { /* or came since, from a thread that found the bit set */
+        pthread_mutex_lock(&r->lock);
+        left = r->cancel_count;
+        pthread_mutex_unlock(&r->lock);
+    }
+    if (left > 0 && gate_set(&s->gate, GATE_REQUESTS))
+        loop_post(l, s, LOOP_VERB_REQUESTS);
+    for (uint32_t i = 0; i < due; i++)
+        cancel(l, s, tags[i]);
+    s->answers = serving_due(s);
+    loop_dirty(l, s);
+}
+
+static void cancel_foreign(struct session *s, uint64_t tag) {
+    struct requests *r = requests_of(s);
+    if (!r)
+        return;
+    pthread_mutex_lock(&r->lock);
+    bool noted = r->cancel_count < CANCELS_MAX;
+    if (noted)
+        r->cancel[r->cancel_count++] = tag;
+    pthread_mutex_unlock(&r->lock);
+    if (noted && gate_set(&s->gate, GATE_REQUESTS))
+        loop_post(atomic_load_explicit(&s->loop, memory_order_relaxed), s, LOOP_VERB_REQUESTS);
+}
+
+void sluice_cancel(sluice_session handle, uint64_t tag) {
+    struct session *s = forked_id(handle.id) ? NULL : slot_find(handle.id);
+    if (!s || !gate_enter(&s->gate, (uint32_t)handle.id, 0, 0))
+        return;
+    struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    bool nested;
+    if (loop_enter(l, &nested)) {
+        cancel(l, s, tag);
+        if (!nested) /* who sleeps on the loop's descriptor next must hear of the outcome */
+            doorbell_wake(&l->mailbox.bell);
+        loop_leave(l, nested);
+    } else {
+        cancel_foreign(s, tag);
+    }
+    gate_leave(&s->gate);
+}

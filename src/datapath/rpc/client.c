@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * client.c - requests of this side: their places, their outcomes, and what ends them.
+ *
+ * A request goes through the send queue like a message. When it is posted it takes a place, and with
+ * it room for the reply: a receive that the peer may use without a credit. Its message stays in the
+ * place until the outcome is known: it holds its share of the window, and it is the record in which
+ * an outcome without a reply waits to be delivered. So no outcome needs memory, with one exception:
+ * a request given up while the device still reads it lends its outcome to another record; if there is
+ * no memory for that, the outcome comes when the device is done.
+ *
+ * A request whose outcome was told leaves its place only when the reply comes, so that a reply can
+ * never be taken for that of another request.
+ *
+ * Counts. What was accepted and has no free place again is counted apart for the loop's thread and
+ * for others, like the window (send.c), and bounded by `limit`: so a request that is accepted finds a
+ * place, unless several threads took the last one at once; then it waits in the queue for the next.
+ *
+ * Owner: the loop's thread; the public calls are for any thread.
+ */
+#include "datapath/rpc/client.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "node/node.h"
+
+/* Any thread that owns the session or is inside its gate. NULL: no memory. */
+static struct requests *requests_make(struct session *s) {
+    struct requests *r = requests_of(s), *expected = NULL;
+    if (likely(r != NULL))
+        return r;
+    r = calloc(1, sizeof *r);
+    if (!r)
+        return NULL;
+    r->limit = r->free_count = s->link_config.requests;
+    for (uint32_t i = 0; i < r->limit; i++) {
+        r->free[i] = (uint8_t)(r->limit - 1 - i);
+        r->place[i].id = i;
+    }
+    pthread_mutex_init(&r->lock, NULL);
+    if (atomic_compare_exchange_strong(&s->requests, &expected, r))
+        return r;
+    pthread_mutex_destroy(&r->lock);
+    free(r);
+    return expected;
+}
+
+void request_forget(struct session *s) {
+    struct requests *r = requests_of(s);
+    if (r) {
+        pthread_mutex_destroy(&r->lock);
+        free(r);
+    }
+    atomic_store_explicit(&s->requests, NULL, memory_order_relaxed);
+    free(atomic_load_explicit(&s->serving, memory_order_relaxed));
+    atomic_store_explicit(&s->serving, NULL, memory_order_relaxed);
+}
+
+/* ---- being accepted -------------------------------------------------------------------------- */
+
+static inline uint32_t accepted(struct requests *r) {
+    return atomic_load_explicit(&r->own, memory_order_relaxed) +
+           atomic_load_explicit(&r->foreign, memory_order_relaxed);
+}
+
+uint32_t request_count(struct session *s) {
+    struct requests *r = requests_of(s);
+    return r ? accepted(r) : 0;
+}
+
+int request_admit(struct session *s, const struct send_args *args, bool foreign) {
+    if (args->kind == MSG_REPLY)
+        return serving_claim(s, args->token) ? SLUICE_OK : SLUICE_EINVAL;
+    struct requests *r = requests_make(s);
+    if (!r)
+        return SLUICE_ENOMEM;
+    if (foreign) {
+        atomic_fetch_add_explicit(&r->foreign, 1, memory_order_relaxed);
+        if (likely(accepted(r) <= r->limit))
+            return SLUICE_OK;
+        atomic_fetch_sub_explicit(&r->foreign, 1, memory_order_relaxed);
+        atomic_fetch_or_explicit(&s->foreign_wants, WANT_PLACE, memory_order_relaxed);
+        return SLUICE_EAGAIN;
+    }
+    if (unlikely(accepted(r) >= r->limit)) {
+        r->want = true;
+        return SLUICE_EAGAIN;
+    }
+    /* One writer: a plain load and store that others may read. */
+    uint32_t own = atomic_load_explicit(&r->own, memory_order_relaxed);
+    atomic_store_explicit(&r->own, own + 1, memory_order_relaxed);
+    return SLUICE_OK;
+}
+
+void request_admit_undo(struct session *s, const struct send_args *args, bool foreign) {
+    if (args->kind == MSG_REPLY) {
+        serving_unclaim(s, args->token);
+        return;
+    }
+    struct requests *r = requests_of(s);
+    if (foreign)
+        atomic_fetch_sub_explicit(&r->foreign, 1, memory_order_relaxed);
+    else
+        atomic_store_explicit(&r->own, atomic_load_explicit(&r->own, memory_order_relaxed) - 1,
+                              memory_order_relaxed);
+}
+
+void request_want(struct sluice_loop *l, struct session *s) {
+    struct requests *r = requests_of(s);
+    if (!r)
+        return;
+    r->want = true;
+    request_check_writable(l, s);
+}
+
+void request_check_writable(struct sluice_loop *l, struct session *s) {
+    struct requests *r = requests_of(s);
+    uint32_t count = accepted(r);
+    if (!r->want || s->state != SESSION_UP || (count > 0 && count > r->limit - (r->limit + 3) / 4))
+        return;
+    r->want = false;
+    event_notice(l, s, NOTICE_WRITABLE);
+}
+
+/* One that was accepted is through, wholly. */
+static void uncount(struct sluice_loop *l, struct session *s, struct requests *r, bool foreign) {
+    if (foreign) {
+        atomic_fetch_sub_explicit(&r->foreign, 1, memory_order_relaxed);
+    } else {
+        uint32_t own = atomic_load_explicit(&r->own, memory_order_relaxed);
+        atomic_store_explicit(&r->own, own - 1, memory_order_relaxed);
+    }
+    if (unlikely(r->want))
+        request_check_writable(l, s);
+}
+
+void request_unsent(struct sluice_loop *l, struct session *s, const struct sluice_msg *msg) {
+    uncount(l, s, requests_of(s), (msg->send_flags & MSG_FOREIGN) != 0);
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+/* Microseconds left, as they travel. */
+static uint64_t time_left(struct sluice_loop *l, const struct sluice_msg *msg) {
+    if (likely(msg->deadline_ns == 0))
+        return 0;
+    uint64_t now = loop_clock(l);
+    uint64_t left = msg->deadline_ns > now ? (msg->deadline_ns - now + 999) / 1000 : 1;
+    loop_deadline(l, msg->deadline_ns);
+    return left < UINT32_MAX ? left : UINT32_MAX;
+}
+
+bool request_assign(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                    uint64_t *total) {
+    if (msg->kind == MSG_REPLY) {
+        serving_assign(s, msg, total);
+        return true;
+    }
+    struct requests *r = requests_of(s);
+    if (r->free_count == 0 || !grant_reserve(l, s))
+        return false;
+    uint32_t index = r->free[--r->free_count];
+    struct place *place = &r->place[index];
+    place->id += PLACES;
+    place->msg = msg;
+    place->state = PLACE_WAITING;
+    place->foreign = (msg->send_flags & MSG_FOREIGN) != 0;
+    place->deadline_ns = msg->deadline_ns;
+    msg->id = place->id;
+    msg->flags |= MSG_BUSY;
+    r->taken++;
+    r->waiting++;
+    *total = place->id | time_left(l, msg) << 32;
+    return true;
+}
+
+/* The reply has come, or never will. */
+static void place_free(struct sluice_loop *l, struct session *s, struct requests *r,
+                       struct place *place) {
+    bool took = r->reserved > 0;
+    r->reserved -= took;
+    r->taken--;
+    r->waiting -= place->state == PLACE_WAITING;
+    s->cancels -= place->cancel_due;
+    place->cancel_due = false;
+    place->state = PLACE_FREE;
+    place->msg = NULL;
+    r->free[r->free_count++] = (uint8_t)(place - r->place);
+    grant_unreserve(l, s, took);
+    uncount(l, s, r, place->foreign);
+    if (s->queue.head || s->state == SESSION_FLUSHING)
+        loop_dirty(l, s);
+}
+
+/* Nobody waits for this message any more. */
+static void request_drop(struct sluice_loop *l, struct sluice_msg *msg) {
+    if (unlikely(msg->flags & MSG_BUSY))
+        msg->flags |= MSG_ORPHAN;
+    else
+        msg_discard(l, msg);
+}
+
+static void window_back(struct sluice_loop *l, struct session *s, const struct sluice_msg *msg) {
+    window_release(s, 1, msg->size, (msg->send_flags & MSG_FOREIGN) != 0);
+    if (unlikely(s->want_writable))
+        send_check_writable(l, s);
+}
+
+/* ---- posting --------------------------------------------------------------------------------- */
+
+enum built request_build(struct sluice_loop *l, struct session *s, struct chain *chain,
+                         struct sluice_msg *msg) {
+    uint64_t total;
+    if (unlikely(msg->size > s->frame_payload))
+        return rendezvous_build(l, s, chain, msg);
+    if (!request_assign(l, s, msg, &total))
+        return BUILT_NOTHING;
+    bool reply = msg->kind == MSG_REPLY;
+    uint32_t size = (uint32_t)msg->size, bytes = size + FRAME_BYTES;
+    uint8_t *at = msg->data - FRAME_BYTES;
+    bool inlined = bytes <= s->inline_max;
+    l->send_sge[chain->count][0] = (struct ibv_sge){(uintptr_t)at, bytes, msg->lkey};
+    struct ibv_send_wr *wr = chain_wr(l, s, chain, 1, inlined ? IBV_SEND_INLINE : 0);
+    s->tx_sequence++;
+    if (reply) {
+        post_header(s, at, FRAME_REPLY, FRAME_RESERVED, size, total);
+        chain_entry(s, inlined ? NULL : msg, chain_counted(msg), SQ_MESSAGE);
+        if (inlined)
+            chain->done[chain->done_count++] = msg;
+    } else {
+        post_header(s, at, FRAME_REQUEST, 0, size, total);
+        s->tx_credits--;
+        chain_entry(s, inlined ? NULL : msg, msg->id, SQ_REQUEST);
+        if (inlined)
+            msg->flags &= (uint16_t)~MSG_BUSY;
+    }
+    if (!inlined)
+        chain->waited_for = true;
+    chain_signal(s, chain, wr);
+    l->totals.messages_sent++;
+    l->totals.bytes_sent += size;
+    return BUILT;
+}
+
+void request_copied(struct sluice_msg *msg) {
+    msg->flags &= (uint16_t)~MSG_BUSY;
+}
+
+void request_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                       sluice_status status) {
+    msg->flags &= (uint16_t)~MSG_BUSY;
+    if (msg->flags & MSG_ORPHAN)
+        msg_discard(l, msg);
+    else if (msg->flags & MSG_LATE)
+        event_outcome(l, s, msg, (sluice_status)(int32_t)msg->deadline_ns);
+    else if (status == SLUICE_ECLOSED)
+        request_unposted(s, msg->id);
+}
+
+void request_refused(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                     sluice_status status) {
+    struct requests *r = requests_of(s);
+    struct place *place = &r->place[msg->id & (PLACES - 1)];
+    bool taken = place->state != PLACE_FREE && place->id == msg->id;
+    bool waited_for = taken && place->state == PLACE_WAITING;
+    if (waited_for)
+        window_back(l, s, msg);
+    if (taken)
+        place_free(l, s, r, place);
+    if (!waited_for) {
+        request_completed(l, s, msg, status);
+        return;
+    }
+    msg->flags &= (uint16_t)~MSG_BUSY;
+    event_outcome(l, s, msg, status);
+}
+
+void request_unposted(struct session *s, uint32_t id) {
+    struct requests *r = requests_of(s);
+    struct place *place = &r->place[id & (PLACES - 1)];
+    if (place->state == PLACE_WAITING && place->id == id)
+        place->unposted = true;
+}
+
+/* ---- outcomes -------------------------------------------------------------------------------- */
+
+static sluice_status code_status(uint32_t code) {
+    if (code == CODE_EXPIRED)
+        return SLUICE_ETIMEDOUT;
+    if (code == CODE_CANCELLED)
+        return SLUICE_ECANCELLED;
+    return code == CODE_FAILED ? SLUICE_ENOMEM : SLUICE_EREJECTED;
+}
+
+enum taken reply_deliver(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                         uint64_t total) {
+    struct requests *r = requests_of(s);
+    uint32_t id = (uint32_t)total, code = (uint32_t)(total >> 32);
+    struct place *place = r ? &r->place[id & (PLACES - 1)] : NULL;
+    if (unlikely(!place || place->state == PLACE_FREE || place->id != id))
+        return request_broken(l, s, msg, "a reply to no request");
+    if (unlikely(code != CODE_REPLY &&
+                 (msg->size > 0 || (code > CODE_FAILED && code < CODE_APPLICATION))))
+        return request_broken(l, s, msg, "a reply with an unknown code, or with a code and more");
+    struct sluice_msg *request = place->msg;
+    bool waited_for = place->state == PLACE_WAITING;
+    sluice_event event = {.type = SLUICE_REPLY};
+    if (likely(waited_for)) {
+        event.tag = request->tag;
+        window_back(l, s, request);
+        request_drop(l, request);
+    }
+    place_free(l, s, r, place);
+    if (likely(waited_for && code == CODE_REPLY)) {
+        event_lend(l, s, msg, &event);
+        return TAKEN;
+    }
+    event_return(l, s, msg);
+    if (waited_for) {
+        event.status = code_status(code);
+        event.vendor = code >= CODE_APPLICATION ? code - CODE_APPLICATION : 0;
+        event_plain(l, s, &event);
+    }
+    return TAKEN;
+}
+
+enum taken reply_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    if (unlikely(!(msg->pieces & FRAME_RESERVED)))
+        return request_broken(l, s, msg, "a reply that takes a credit");
+    return reply_deliver(l, s, msg, msg->tag);
+}
+
+bool request_reserved(struct session *s) {
+    struct requests *r = requests_of(s);
+    if (unlikely(!r || r->reserved >= r->taken))
+        return false;
+    r->reserved++;
+    return true;
+}
+
+void request_give_up(struct sluice_loop *l, struct session *s, struct requests *r,
+                     struct place *place, sluice_status status) {
+    struct sluice_msg *msg = place->msg, *carrier = msg;
+    place->state = PLACE_DEAD;
+    place->msg = NULL;
+    r->waiting--;
+    window_back(l, s, msg);
+    if (s->state == SESSION_FLUSHING)
+        loop_dirty(l, s);
+    if (msg->flags & MSG_BUSY) {
+        carrier = pool_get(l->pool, l->cache, 0);
+        if (!carrier) {
+            msg->flags |= MSG_LATE;
+            msg->deadline_ns = (uint64_t)(int64_t)status;
+            return;
+        }
+        msg->flags |= MSG_ORPHAN;
+        carrier->state = MSG_SENDING;
+        carrier->kind = MSG_REQUEST;
+        carrier->tag = msg->tag;
+        carrier->session_id = msg->session_id;
+    }
+    event_outcome(l, s, carrier, status);
+}
+
+void request_expire(struct sluice_loop *l, struct session *s) {
+    struct requests *r = requests_of(s);
+    for (uint32_t i = 0; i < r->limit && r->waiting > 0; i++) {
+        struct place *place = &r->place[i];
+        if (place->state != PLACE_WAITING || place->deadline_ns == 0)
+            continue;
+        if (l->now_ns >= place->deadline_ns)
+            request_give_up(l, s, r, place, SLUICE_ETIMEDOUT);
+        else
+            loop_deadline(l, place->deadline_ns);
+    }
+}
+
+bool request_pending(struct session *s) {
+    struct requests *r = requests_of(s);
+    return (r && r->waiting > 0) || serving_due(s) ||
+           (atomic_load_explicit(&s->gate, memory_order_acquire) & GATE_REQUESTS);
+}
+
+void request_end(struct sluice_loop *l, struct session *s) {
+    struct requests *r = requests_of(s);
+    for (uint32_t i = 0; r && i < r->limit; i++) {
+        struct place *place = &r->place[i];
+        if (place->state == PLACE_WAITING) {
+            place->msg->flags = 0; /* there is no queue pair that could read it */
+            window_release(s, 1, place->msg->size, place->foreign);
+            event_outcome(l, s, place->msg, place->unposted ? SLUICE_ECLOSED : SLUICE_EUNKNOWN);
+        }
+        place->msg = NULL;
+        place->state = PLACE_DEAD;
+    }
+    if (r)
+        r->waiting = 0;
+    s->cancels = 0;
+}
+
+/* ---- the public calls ------------------------------------------------------------------------- */
+
+int sluice_request(sluice_session handle, sluice_msg *msg, const sluice_send_options *o) {
+    struct send_args args = {0};
+    if (forked_id(handle.id) || forked_msg(msg))
+        return SLUICE_EFORKED;
+    if (!msg || (o && send_options(&args, o) != 0))
+        return SLUICE_EINVAL;
+    args.kind = MSG_REQUEST;
+    return send_submit(handle, msg, &args);
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * server.c - requests of the peer, and what answers them.
+ *
+ * Each request has a place in a table, the one its id names. The place's word holds the token the
+ * application was given and whether it was answered: who moves it from OPEN to ANSWERED, with one
+ * compare-and-swap and on whatever thread, is the one who answers, so that a request has exactly one
+ * answer and a wrong or old token does nothing. The place is free when the reply is posted, which is
+ * before the peer could know.
+ *
+ * An answer without a message is a code in the place and a bit in a map of places: it needs no
+ * memory and cannot fail. Replies take the room their request brought, so neither needs a credit.
+ *
+ * Owner: the loop's thread, but for the words, the codes of who answers, and the map.
+ */
+#include <stdlib.h>
+
+#include "datapath/rpc/client.h"
+#include "node/node.h"
+
+#define COUNT_BITS (64 - PLACE_BITS - SERVING_SHIFT)
+
+static inline struct serving *serving_of(struct session *s) {
+    return atomic_load_explicit(&s->serving, memory_order_acquire);
+}
+
+static inline uint64_t word_of(uint64_t token, unsigned state) {
+    return token << SERVING_SHIFT | state;
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+static struct serving *serving_make(struct session *s) {
+    struct serving *v = serving_of(s);
+    if (likely(v != NULL))
+        return v;
+    v = calloc(1, sizeof *v);
+    if (!v)
+        return NULL;
+    /* Tokens of two sessions should differ, for the application that mixes them up. */
+    v->count = atomic_load_explicit(&s->id, memory_order_relaxed) * 0x9e3779b97f4a7c15u;
+    atomic_store_explicit(&s->serving, v, memory_order_release);
+    return v;
+}
+
+static uint64_t new_token(struct serving *v, uint32_t place) {
+    v->count = (v->count + 1) & ((1ull << COUNT_BITS) - 1);
+    if (v->count == 0) /* 0 is no token */
+        v->count = 1;
+    return v->count << PLACE_BITS | place;
+}
+
+bool serving_claim(struct session *s, uint64_t token) {
+    struct serving *v = serving_of(s);
+    if (!v || token >> (64 - SERVING_SHIFT))
+        return false;
+    uint64_t word = word_of(token, SERVING_OPEN);
+    return atomic_compare_exchange_strong_explicit(&v->place[token & (PLACES - 1)].word, &word,
+                                                   word_of(token, SERVING_ANSWERED),
+                                                   memory_order_acq_rel, memory_order_relaxed);
+}
+
+void serving_unclaim(struct session *s, uint64_t token) {
+    atomic_store_explicit(&serving_of(s)->place[token & (PLACES - 1)].word,
+                          word_of(token, SERVING_OPEN), memory_order_release);
+}
+
+/* ---- answering ------------------------------------------------------------------------------- */
+
+void serving_assign(struct session *s, struct sluice_msg *msg, uint64_t *total) {
+    struct serving_place *place = &serving_of(s)->place[msg->id];
+    *total = place->id;
+    atomic_store_explicit(&place->word, 0, memory_order_relaxed);
+}
+
+bool serving_due(struct session *s) {
+    struct serving *v = serving_of(s);
+    uint64_t any = 0;
+    for (uint32_t i = 0; v && i < PLACES / 64; i++)
+        any |= atomic_load_explicit(&v->due[i], memory_order_acquire);
+    return any != 0;
+}
+
+/* Whoever claimed it. */
+static void make_due(struct serving *v, uint32_t index, uint32_t code) {
+    v->place[index].code = code;
+    atomic_fetch_or_explicit(&v->due[index / 64], 1ull << index % 64, memory_order_release);
+}
+
+static bool build_answer(struct sluice_loop *l, struct session *s, struct chain *chain,
+                         struct serving_place *place) {
+    uint32_t lkey;
+    uint8_t *at = chain_header(l, s, &lkey);
+    if (!at)
+        return false;
+    bool inlined = s->inline_max >= FRAME_BYTES;
+    l->send_sge[chain->count][0] = (struct ibv_sge){(uintptr_t)at, FRAME_BYTES, lkey};
+    struct ibv_send_wr *wr = chain_wr(l, s, chain, 1, inlined ? IBV_SEND_INLINE : 0);
+    s->tx_sequence++;
+    post_header(s, at, FRAME_REPLY, FRAME_RESERVED, 0, place->id | (uint64_t)place->code << 32);
+    chain_entry(s, NULL, 0, SQ_MESSAGE);
+    chain_signal(s, chain, wr);
+    atomic_store_explicit(&place->word, 0, memory_order_relaxed);
+    return true;
+}
+
+void request_answers(struct sluice_loop *l, struct session *s, struct chain *chain) {
+    struct serving *v = serving_of(s);
+    for (uint32_t i = 0; i < PLACES / 64; i++) {
+        uint64_t due = atomic_load_explicit(&v->due[i], memory_order_acquire);
+        for (; due; due &= due - 1) {
+            uint32_t bit = (uint32_t)__builtin_ctzll(due);
+            if (chain->count == LOOP_CHAIN || sq_used(s) >= s->sq_limit ||
+                !build_answer(l, s, chain, &v->place[i * 64 + bit]))
+                return;
+            atomic_fetch_and_explicit(&v->due[i], ~(1ull << bit), memory_order_relaxed);
+        }
+    }
+    s->answers = serving_due(s);
+}
+
+/* ---- requests that arrive -------------------------------------------------------------------- */
+
+static void answer_now(struct sluice_loop *l, struct session *s, struct serving *v, uint32_t index,
+                       uint32_t code) {
+    struct serving_place *place = &v->place[index];
+    atomic_store_explicit(&place->word, word_of(new_token(v, index), SERVING_ANSWERED),
+                          memory_order_relaxed);
+    make_due(v, index, code);
+    s->answers = true;
+    loop_dirty(l, s);
+}
+
+/* NULL: it broke the protocol (*wrong), or there is no memory. */
+static struct serving_place *take_place(struct session *s, uint64_t total, const char **wrong) {
+    struct serving *v = serving_make(s);
+    if (!v)
+        return NULL;
+    struct serving_place *place = &v->place[total & (PLACES - 1)];
+    if (unlikely(atomic_load_explicit(&place->word, memory_order_relaxed) != 0)) {
+        *wrong = "a request for a place that is taken";
+        return NULL;
+    }
+    place->id = (uint32_t)total;
+    place->cancelled = place->cancelled_ahead && place->cancelled_id == place->id;
+    place->cancelled_ahead = false;
+    return place;
+}
+
+enum taken request_deliver(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                           uint64_t total) {
+    const char *wrong = NULL;
+    struct serving_place *place = take_place(s, total, &wrong);
+    if (unlikely(!place))
+        return wrong ? request_broken(l, s, msg, wrong) : TAKEN_NO_MEMORY;
+    struct serving *v = serving_of(s);
+    uint32_t index = (uint32_t)total & (PLACES - 1);
+    uint64_t left_us = total >> 32, deadline = 0;
+    if (unlikely(left_us != 0)) {
+        /* A frame that was held has the time it arrived at. */
+        uint64_t now = loop_clock(l);
+        deadline = (msg->deadline_ns ? msg->deadline_ns : now) + left_us * 1000;
+        if (now >= deadline || place->cancelled) {
+            answer_now(l, s, v, index, place->cancelled ? CODE_CANCELLED : CODE_EXPIRED);
+            event_return(l, s, msg);
+            return TAKEN;
+        }
+    } else if (unlikely(place->cancelled)) {
+        answer_now(l, s, v, index, CODE_CANCELLED);
+        event_return(l, s, msg);
+        return TAKEN;
+    }
+    place->deadline_ns = deadline;
+    uint64_t token = new_token(v, index);
+    atomic_store_explicit(&place->word, word_of(token, SERVING_OPEN), memory_order_release);
+    sluice_event event = {.type = SLUICE_REQUEST, .token = token, .value = deadline};
+    event_lend(l, s, msg, &event);
+    return TAKEN;
+}
+
+enum taken request_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    return request_deliver(l, s, msg, msg->tag);
+}
+
+bool request_fail(struct sluice_loop *l, struct session *s, uint64_t total) {
+    const char *wrong = NULL;
+    if (!take_place(s, total, &wrong))
+        return false;
+    answer_now(l, s, serving_of(s), (uint32_t)total & (PLACES - 1), CODE_FAILED);
+    return true;
+}
+
+const char *request_cancelled(struct sluice_loop *l, struct session *s, const struct frame *f) {
+    (void)l;
+    if (f->total > UINT32_MAX)
+        return "a cancellation of no request";
+    struct serving *v = serving_make(s);
+    if (!v)
+        return NULL; /* work is done that nobody waits for, no more */
+    struct serving_place *place = &v->place[f->total & (PLACES - 1)];
+    if (atomic_load_explicit(&place->word, memory_order_relaxed) != 0) {
+        place->cancelled |= place->id == f->total;
+        return NULL;
+    }
+    /* Its request is held; or it was answered, and the next one of this place will not match. */
+    place->cancelled_id = (uint32_t)f->total;
+    place->cancelled_ahead = true;
+    return NULL;
+}
+
+/* ---- the public calls ------------------------------------------------------------------------ */
+
+int sluice_reply_with(sluice_session handle, uint64_t token, sluice_msg *msg,
+                      const sluice_send_options *o) {
+    struct send_args args = {0};
+    if (forked_id(handle.id) || forked_msg(msg))
+        return SLUICE_EFORKED;
+    if (!msg || (o && send_options(&args, o) != 0) || args.tag || args.deadline_ns)
+        return SLUICE_EINVAL;
+    args.token = token;
+    args.kind = MSG_REPLY;
+    args.id = (uint32_t)token & (PLACES - 1);
+    return send_submit(handle, msg, &args);
+}
+
+int sluice_reply(sluice_session handle, uint64_t token, sluice_msg *msg) {
+    return sluice_reply_with(handle, token, msg, NULL);
+}
+
+static int error_own(struct sluice_loop *l, struct session *s, uint64_t id, uint64_t token,
+                     uint32_t code, bool nested) {
+    if (atomic_load_explicit(&s->id, memory_order_relaxed) != id || s->state != SESSION_UP)
+        return SLUICE_ECLOSED;
+    if (!serving_claim(s, token))
+        return SLUICE_EINVAL;
+    make_due(serving_of(s), (uint32_t)token & (PLACES - 1), code);
+    s->answers = true;
+    if (nested && l->wc_next < l->wc_count)
+        loop_dirty(l, s);
+    else
+        send_flush(l, s);
+    return SLUICE_OK;
+}
+
+/* The count in the gate keeps a session that is hung up from leaving before the record is posted. */
+static int error_foreign(struct session *s, uint64_t id, uint64_t token, uint32_t code) {
+    if (!gate_enter(&s->gate, (uint32_t)id, GATE_OPEN, 1))
+        return SLUICE_ECLOSED;
+    int status = serving_claim(s, token) ? SLUICE_OK : SLUICE_EINVAL;
+    if (status == SLUICE_OK) {
+        make_due(serving_of(s), (uint32_t)token & (PLACES - 1), code);
+        if (gate_set(&s->gate, GATE_REQUESTS))
+            loop_post(atomic_load_explicit(&s->loop, memory_order_relaxed), s, LOOP_VERB_REQUESTS);
+    }
+    atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
+    gate_leave(&s->gate);
+    return status;
+}
+
+int sluice_reply_error(sluice_session handle, uint64_t token, uint32_t code) {
+    if (forked_id(handle.id))
+        return SLUICE_EFORKED;
+    if (code > UINT32_MAX - CODE_APPLICATION)
+        return SLUICE_EINVAL;
+    struct session *s = slot_find(handle.id);
+    if (!s)
+        return SLUICE_ECLOSED;
+    code += CODE_APPLICATION;
+    struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    bool nested;
+    if (!l || !loop_enter(l, &nested))
+        return error_foreign(s, handle.id, token, code);
+    int status = error_own(l, s, handle.id, token, code, nested);
+    loop_leave(l, nested);
+    return status;
+}
+
+static int wanted(struct sluice_loop *l, struct session *s, uint64_t id, uint64_t token) {
+    if (atomic_load_explicit(&s->id, memory_order_relaxed) != id || s->state > SESSION_FLUSHING)
+        return SLUICE_ECLOSED;
+    struct serving *v = serving_of(s);
+    struct serving_place *place = v ? &v->place[token & (PLACES - 1)] : NULL;
+    if (!place || token >> (64 - SERVING_SHIFT) ||
+        atomic_load_explicit(&place->word, memory_order_acquire) != word_of(token, SERVING_OPEN))
+        return SLUICE_EINVAL;
+    return !place->cancelled && (place->deadline_ns == 0 || loop_clock(l) < place->deadline_ns);
+}
+
+int sluice_request_wanted(sluice_session handle, uint64_t token) {
+    if (forked_id(handle.id))
+        return SLUICE_EFORKED;
+    struct session *s = slot_find(handle.id);
+    if (!s)
+        return SLUICE_ECLOSED;
+    struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    bool nested;
+    if (!l)
+        return SLUICE_ECLOSED;
+    if (!loop_enter(l, &nested))
+        return SLUICE_EINVAL;
+    int status = wanted(l, s, handle.id, token);
+    loop_leave(l, nested);
+    return status;
+}

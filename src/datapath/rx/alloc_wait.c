@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * alloc_wait.c - who waits for memory to send with, and how it learns that some came back.
+ *
+ * The node counts how often memory came back while somebody waited (memory_back). A call that fails
+ * reads the count, tells the pool that somebody waits (pool_wait), tries once more, marks its loop or
+ * its session, and reads the count again: if it moved, the wake may have passed before the mark was
+ * there, and the loop is told to look all the same. Whoever returns memory looks at the pool's flag after
+ * it, counts, and then tells the loops that are marked. So one of the two sees the other.
+ *
+ * The pool wakes when what came back may be enough (pool/waiters.c): a session that waits for a large buffer
+ * hears nothing of the small ones that come back one by one.
+ *
+ * Buffers that lie free in the caches of other loops help nobody. These loops are rung and give them
+ * back in their next turn, and so does every thread at its next return of a buffer while somebody
+ * waits. What a loop has that is never polled stays where it is until it is: in each class two
+ * buffers, or a 256th of the memory, at most 1 MiB.
+ *
+ * Bells. The lock is for loops that are opened and closed meanwhile, and held for as many rings as there
+ * are loops. A ring of a loop that is awake makes no system call.
+ *
+ * Owner: see alloc_wait.h.
+ */
+#include "datapath/rx/alloc_wait.h"
+
+#include <errno.h>
+
+#include "datapath/tx/post.h"
+#include "node/node.h"
+
+/* A loop that is not closed while the lock is held. */
+static void tell(struct sluice_loop *l, uint32_t bits) {
+    bool news = bits & (HUNGER_LOOK | HUNGER_FLUSH);
+    if ((atomic_fetch_or(&l->hunger, bits) & bits) == bits || !news)
+        return;
+    atomic_fetch_or(&l->wake, LOOP_WAKE_HUNGER);
+    doorbell_wake(&l->mailbox.bell);
+}
+
+/* Tells one loop, or all. */
+static void tell_loops(struct sluice_node *n, const struct sluice_loop *only, uint32_t bits) {
+    pthread_mutex_lock(&n->bells);
+    for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++)
+        if (n->loops[i] && (!only || n->loops[i] == only))
+            tell(n->loops[i], bits);
+    pthread_mutex_unlock(&n->bells);
+}
+
+/* From the pool: any thread, none of its locks held. */
+static void memory_is_back(void *arg) {
+    struct sluice_node *n = arg;
+    atomic_fetch_add(&n->memory_back, 1);
+    pthread_mutex_lock(&n->bells);
+    for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++)
+        if (n->loops[i] && (atomic_load(&n->loops[i]->hunger) & HUNGER_WAITS))
+            tell(n->loops[i], HUNGER_LOOK);
+    pthread_mutex_unlock(&n->bells);
+}
+
+void hunger_open(struct sluice_node *n) {
+    atomic_store(&n->memory_back, 0);
+    pool_on_wake(n->pool, memory_is_back, n);
+}
+
+/* Those that have something; a starving process shall not ring its loops for nothing. */
+static void ask_caches(struct sluice_node *n) {
+    pthread_mutex_lock(&n->bells);
+    for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++)
+        if (n->loops[i] && pool_cache_has(n->loops[i]->cache))
+            tell(n->loops[i], HUNGER_FLUSH);
+    pthread_mutex_unlock(&n->bells);
+}
+
+static int try_again(struct sluice_node *n, size_t bytes, struct sluice_msg **out, uint64_t *seen) {
+    *seen = atomic_load(&n->memory_back);
+    pool_wait(n->pool, bytes);
+    ask_caches(n);
+    *out = message_get(n->pool, bytes);
+    if (*out)
+        return SLUICE_OK;
+    if (errno == EMSGSIZE)
+        return SLUICE_EMSGSIZE;
+    return pool_may_return(n->pool) ? SLUICE_EAGAIN : SLUICE_ENOMEM;
+}
+
+int hunger_alloc(struct sluice_node *n, size_t bytes, struct sluice_msg **out) {
+    uint64_t seen;
+    if (!node_call_begin(n))
+        return SLUICE_ECLOSED;
+    int status = try_again(n, bytes, out, &seen);
+    struct sluice_loop *mine = loop_self.current;
+    if (mine && (!loop_is_mine(mine) || mine->pool != n->pool))
+        mine = NULL;
+    if (status == SLUICE_EAGAIN) {
+        tell_loops(n, mine, HUNGER_WAITS | HUNGER_ALL);
+        if (atomic_load(&n->memory_back) != seen)
+            tell_loops(n, mine, HUNGER_LOOK);
+    }
+    node_call_end(n);
+    return status;
+}
+
+/* The loop's thread: the session waits since the count was `seen`. */
+static void note_waiting(struct sluice_loop *l, struct session *s, uint64_t seen) {
+    s->want_memory = true;
+    l->totals.memory_stalls++;
+    l->totals_moved = true;
+    atomic_fetch_or(&l->hunger, HUNGER_WAITS);
+    if (atomic_load(&l->node->memory_back) != seen)
+        tell(l, HUNGER_LOOK);
+}
+
+static int wait_on_session(sluice_session handle, uint64_t seen) {
+    struct session *s = slot_find(handle.id);
+    if (!s)
+        return SLUICE_ECLOSED;
+    struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    bool nested;
+    if (l && loop_enter(l, &nested)) {
+        bool up = s->state == SESSION_UP &&
+                  atomic_load_explicit(&s->id, memory_order_relaxed) == handle.id;
+        if (up)
+            note_waiting(l, s, seen);
+        loop_leave(l, nested);
+        return up ? SLUICE_EAGAIN : SLUICE_ECLOSED;
+    }
+    if (!gate_enter(&s->gate, (uint32_t)handle.id, GATE_OPEN, 0))
+        return SLUICE_ECLOSED;
+    l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    /* Of several threads the last one's count stands: who failed last found no memory either. */
+    atomic_store_explicit(&s->memory_seen, seen, memory_order_relaxed);
+    atomic_fetch_or_explicit(&s->foreign_wants, WANT_MEMORY, memory_order_release);
+    if (gate_set(&s->gate, GATE_WANT))
+        loop_post(l, s, LOOP_VERB_WANT);
+    gate_leave(&s->gate);
+    return SLUICE_EAGAIN;
+}
+
+int hunger_send(sluice_session handle, size_t bytes, struct sluice_msg **out) {
+    struct sluice_node *n = node_at((uint32_t)(handle.id >> 56));
+    uint64_t seen;
+    if (!node_call_begin(n))
+        return SLUICE_ECLOSED; /* being closed: the session is about to end */
+    int status = try_again(n, bytes, out, &seen);
+    if (status == SLUICE_EAGAIN)
+        status = wait_on_session(handle, seen);
+    node_call_end(n);
+    return status;
+}
+
+void hunger_wanted(struct sluice_loop *l, struct session *s) {
+    note_waiting(l, s, atomic_load_explicit(&s->memory_seen, memory_order_relaxed));
+}
+
+unsigned hunger_turn(struct sluice_loop *l) {
+    atomic_fetch_and(&l->wake, ~LOOP_WAKE_HUNGER); /* first: what comes later sets it again */
+    uint32_t bits = atomic_load(&l->hunger), taken = HUNGER_FLUSH;
+    if (bits & HUNGER_LOOK)
+        taken |= HUNGER_LOOK | HUNGER_WAITS | HUNGER_ALL;
+    bits = atomic_fetch_and(&l->hunger, ~taken) & taken;
+    if (bits & HUNGER_FLUSH)
+        pool_cache_flush(l->cache);
+    if (!(bits & HUNGER_LOOK))
+        return 0;
+    unsigned count = 0;
+    for (struct session *s = l->sessions; s; s = s->next) {
+        if (!s->want_memory && !(bits & HUNGER_ALL))
+            continue;
+        s->want_memory = false;
+        if (s->state == SESSION_UP) {
+            event_notice(l, s, NOTICE_WRITABLE);
+            count++;
+        }
+    }
+    return count;
+}

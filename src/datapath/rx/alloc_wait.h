@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * alloc_wait.h - no memory to send with: EAGAIN, and the SLUICE_WRITABLE that follows when some is back.
+ *
+ * Only calls that just failed to get a buffer come here, and nobody waits in them. The head of alloc_wait.c
+ * says why no return of memory is missed. Receiving has a pool of its own and is not concerned.
+ *
+ * Owner: the calls are for any thread that is inside of no loop of its own (a handler may call); the
+ * rest is for the loop's thread.
+ */
+#ifndef DATAPATH_RX_ALLOC_WAIT_H
+#define DATAPATH_RX_ALLOC_WAIT_H
+
+#include "datapath/loop/loop.h"
+
+/* Bits of a loop's `hunger`. */
+#define HUNGER_WAITS 1u /* it is to be told when memory comes back */
+#define HUNGER_ALL 2u   /* and with it every session, since nobody knows for which one it was */
+#define HUNGER_LOOK 4u  /* memory came back */
+#define HUNGER_FLUSH 8u /* somebody else has none: what lies free in its cache goes to all */
+
+/* Before the pool of the node is used. */
+void hunger_open(struct sluice_node *n);
+
+/*
+ * Tries once more, in case memory came back meanwhile. OK and *out; EMSGSIZE; ENOMEM: no memory is on its
+ * way back that could help; EAGAIN: the sessions of the loop that is the calling thread's get WRITABLE,
+ * those of every loop of the node if it has none.
+ */
+int hunger_alloc(struct sluice_node *n, size_t bytes, struct sluice_msg **out);
+/* The same for a message of this session, which gets the WRITABLE; ECLOSED too. */
+int hunger_send(sluice_session handle, size_t bytes, struct sluice_msg **out);
+
+/* Another thread's hunger_send() answered EAGAIN: its record was taken. */
+void hunger_wanted(struct sluice_loop *l, struct session *s);
+/* LOOP_WAKE_HUNGER is set. Returns how many sessions were noticed. */
+unsigned hunger_turn(struct sluice_loop *l);
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * message.c - the application's view of a message.
+ *
+ * The public message is the pool's control block. A thread that owns a loop of the message's node
+ * takes buffers from and returns them to that loop's cache; any other goes to the shared lists.
+ */
+#include <errno.h>
+
+#include "datapath/rx/alloc_wait.h"
+#include "datapath/tx/post.h"
+#include "node/node.h"
+
+/* The loop this thread polled last, if it has a cache of this pool and is still its own. */
+static inline struct sluice_loop *cache_enter(const struct pool *pool, bool *nested) {
+    struct sluice_loop *l = loop_self.current;
+    if (!l || !loop_enter(l, nested))
+        return NULL;
+    if (l->pool == pool || l->rx_pool == pool)
+        return l;
+    loop_leave(l, *nested);
+    return NULL;
+}
+
+static inline struct sluice_msg *get(struct pool *pool, size_t bytes) {
+    bool nested;
+    struct sluice_loop *l = cache_enter(pool, &nested);
+    struct sluice_msg *msg = pool_get(pool, l ? l->cache : NULL, bytes);
+    if (likely(l != NULL))
+        loop_leave(l, nested); /* leaves errno alone */
+    if (likely(msg != NULL))
+        msg->state = MSG_APP;
+    return msg;
+}
+
+struct sluice_msg *message_get(struct pool *pool, size_t bytes) {
+    return get(pool, bytes);
+}
+
+int sluice_alloc(sluice_node *n, size_t bytes, sluice_msg **out) {
+    if (forked_node(n))
+        return SLUICE_EFORKED;
+    if (!n || !out)
+        return SLUICE_EINVAL;
+    if (atomic_load_explicit(&n->state, memory_order_relaxed) < NODE_OPEN)
+        return SLUICE_ECLOSED;
+    if (bytes > n->options.message_bytes_max)
+        return SLUICE_EMSGSIZE;
+    struct sluice_msg *msg = get(n->pool, bytes);
+    if (unlikely(!msg))
+        return errno == EMSGSIZE ? SLUICE_EMSGSIZE : hunger_alloc(n, bytes, out);
+    *out = msg;
+    return SLUICE_OK;
+}
+
+void sluice_free(sluice_msg *msg) {
+    if (!msg || forked_msg(msg))
+        return;
+    /* A borrowed message comes back by itself; one that was sent or freed is not the caller's. */
+    if (unlikely(msg->state != MSG_APP)) {
+        pool_put_again(msg);
+        return;
+    }
+    if (msg->flags & MSG_KEPT) {
+        keep_free(msg);
+        return;
+    }
+    bool nested;
+    struct sluice_loop *l = cache_enter(msg->pool, &nested);
+    msg->state = MSG_FREE;
+    if (!l) {
+        pool_put(msg->pool, NULL, msg);
+        return;
+    }
+    msg_discard(l, msg);
+    loop_leave(l, nested);
+}
+
+void *sluice_data(const sluice_msg *msg) {
+    return msg ? msg->data : NULL;
+}
+
+size_t sluice_size(const sluice_msg *msg) {
+    return msg ? msg->size : 0;
+}
+
+void sluice_trim(sluice_msg *msg, size_t bytes) {
+    if (msg && !forked_msg(msg) && bytes < msg->size)
+        msg->size = bytes;
+}
+
+void sluice_keep(sluice_msg *msg) {
+    if (msg && !forked_msg(msg) && msg->state == MSG_BORROWED)
+        event_unlend(msg);
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * receive.c - frames that arrive: checked, delivered in place or put together, and their buffers
+ * posted again.
+ *
+ * Two steps. On arrival a frame's header is read once and checked, and the credits it returns are
+ * taken. Then the frame is processed; or held, when the session is not up yet, when an earlier
+ * frame still waits for memory, or when nobody takes events: order is kept, nothing is dropped.
+ * What is held are receive buffers, so it is bounded by the credits given.
+ *
+ * A buffer goes from the device to the application and back: it is posted again, and its credit
+ * returned, after the handler returned or the next poll (recv_queue.c). If the application keeps it, the
+ * credit is withheld until it is freed (retain.c), which slows the peer down and nobody else.
+ *
+ * Owner: the loop's thread. Everything read from a frame is hostile.
+ */
+#include <string.h>
+
+#include "datapath/tx/post.h"
+#include "node/node.h"
+
+/* What was found in the header of a frame that is held lies in its control block. */
+static inline void hold_fields(struct sluice_msg *msg, const struct frame *f) {
+    msg->send_flags = f->type;
+    msg->pieces = f->flags;
+    msg->size = f->length;
+    msg->tag = f->total;
+}
+
+/* ---- processing ------------------------------------------------------------------------------ */
+
+/* A frame that was not counted: its receive was no credit of this session, or the session is over. */
+static void give_up(struct sluice_loop *l, struct sluice_msg *msg) {
+    if (msg->flags & MSG_SHARED)
+        shared_restore(l, msg);
+    else
+        buffer_drop(l, msg);
+}
+
+bool receive_broken(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                    const char *text) {
+    s->deaf = true;
+    event_return(l, s, msg); /* a frame, or a message that lies in one */
+    session_close(l, s, SLUICE_REASON_PROTOCOL, 0, text);
+    return true;
+}
+
+/* False: no memory for the message now; the frame must be kept and tried again. */
+static bool process_fragment(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    unsigned flags = msg->pieces;
+    uint64_t length = msg->size, total = msg->tag;
+    if (flags & FRAME_FIRST) {
+        if (s->partial || total <= length)
+            return receive_broken(l, s, msg, "a first fragment out of place");
+        if (total > s->rx_message_max)
+            return receive_broken(l, s, msg, "a message larger than agreed");
+        s->partial = landing_for(l, s, total);
+        if (!s->partial)
+            return false;
+        s->partial_bytes = 0;
+    }
+    struct sluice_msg *whole = s->partial;
+    if (!whole || length == 0 || length > whole->size - s->partial_bytes)
+        return receive_broken(l, s, msg, "a fragment that does not fit its message");
+    memcpy(whole->data + s->partial_bytes, msg->data, length);
+    s->partial_bytes += length;
+    landing_moved(s);
+    bool complete = s->partial_bytes == whole->size;
+    if (complete != ((flags & FRAME_LAST) != 0))
+        return receive_broken(l, s, msg, "a message that ends too early or too late");
+    if (complete) {
+        s->partial = NULL;
+        landing_done(l, s, whole->size);
+        whole->owner = s;
+        event_escort(whole, msg);
+        event_message(l, s, whole);
+    } else {
+        receive_give_back(l, s, msg);
+    }
+    return true;
+}
+
+static enum taken process(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    switch ((enum frame_type)msg->send_flags) {
+    case FRAME_DATA:
+        event_message(l, s, msg);
+        return TAKEN;
+    case FRAME_FRAG:
+        return process_fragment(l, s, msg) ? TAKEN : TAKEN_NO_MEMORY;
+    case FRAME_BYE:
+        receive_give_back(l, s, msg);
+        session_peer_bye(l, s);
+        return TAKEN;
+    case FRAME_REQUEST:
+        return request_take(l, s, msg);
+    case FRAME_REPLY:
+        return reply_take(l, s, msg);
+    case FRAME_PACK:
+        return pack_take(l, s, msg);
+    case FRAME_ANNOUNCE:
+        return rendezvous_take(l, s, msg);
+    case FRAME_NOTIFY:
+        return notify_take(l, s, msg);
+    case FRAME_HELLO: /* not here: handshake.c takes these before the session is up */
+    case FRAME_WELCOME:
+    case FRAME_REFUSE:
+    case FRAME_CREDIT: /* nor these: controls, taken on arrival */
+    case FRAME_ALIVE:
+    case FRAME_READY:
+    case FRAME_TAKEN:
+    case FRAME_CANCEL:
+    case FRAME_RECALL:
+    case FRAME_RETURN:
+    case FRAME_TYPES:
+        break;
+    }
+    receive_broken(l, s, msg, "a frame of unknown type"); /* cannot be: checked on arrival */
+    return TAKEN;
+}
+
+/* What is taken at once, whatever waits before it. */
+static void control(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                    const struct frame *f) {
+    const char *wrong = NULL;
+    s->rx_controls++;
+    if (f->type == FRAME_READY || f->type == FRAME_TAKEN)
+        wrong = rendezvous_answered(l, s, f, msg->data);
+    else if (f->type == FRAME_CANCEL)
+        wrong = request_cancelled(l, s, f);
+    else if (f->type == FRAME_RECALL || f->type == FRAME_RETURN)
+        wrong = grant_control(l, s, f);
+    if (unlikely(wrong != NULL))
+        receive_broken(l, s, msg, wrong);
+    else
+        receive_give_back(l, s, msg);
+}
+
+unsigned receive_held(struct sluice_loop *l, struct session *s) {
+    unsigned count = 0;
+    struct sluice_msg *msg;
+    while (!s->deaf && (msg = s->held.head) && loop_room(l, s)) {
+        struct sluice_msg *next = msg->next;
+        enum taken taken = process(l, s, msg);
+        if (taken == TAKEN_NO_MEMORY)
+            want_retry(l, s);
+        s->held_pending = taken == TAKEN_PENDING;
+        if (taken != TAKEN)
+            break;
+        /* process() may have linked the buffer elsewhere: unlink by what was next. */
+        s->held.head = next;
+        if (!next)
+            s->held.tail = &s->held.head;
+        count++;
+    }
+    return count;
+}
+
+/* ---- arrival --------------------------------------------------------------------------------- */
+
+/* NULL: the header is in order. */
+static const char *check_header(struct session *s, const struct frame *f, uint32_t bytes) {
+    if (f->length != bytes - FRAME_BYTES || f->length > s->frame_payload)
+        return "a frame whose length is not what arrived";
+    if (s->tx_credits + f->credits > s->tx_credits_max)
+        return "more credits returned than were taken";
+    if (f->ack - s->acked > s->tx_sequence - s->acked)
+        return "an acknowledgement of what was never sent";
+    if (likely(f->type == FRAME_DATA && f->sequence == s->rx_sequence + 1 && !s->greeting))
+        return unlikely(f->flags || f->total) ? "a data frame with unknown flags" : NULL;
+    if (f->type >= FRAME_TYPES)
+        return "a frame of unknown type";
+    if (f->sequence != s->rx_sequence + (FRAME_NUMBERED >> f->type & 1))
+        return "a frame out of sequence";
+    if (unlikely(s->greeting))
+        return greet_check(s, f);
+    if (f->type == FRAME_DATA)
+        return f->flags || f->total ? "a data frame with unknown flags" : NULL;
+    return frame_wrong(f);
+}
+
+static void refuse(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                   sluice_reason reason, const char *text) {
+    s->deaf = true;
+    give_up(l, msg);
+    session_close(l, s, reason, 0, text);
+}
+
+/* Time goes on for a request that is held. */
+static void hold(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    if (msg->send_flags != FRAME_DATA && msg->send_flags != FRAME_FRAG)
+        msg->deadline_ns = loop_clock(l);
+    msg_queue_push(&s->held, msg);
+}
+
+/* A large message was written where this side had said: a credit, and no frame. */
+static void written(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                    const struct ibv_wc *wc) {
+    if (s->rx_granted == 0) {
+        refuse(l, s, msg, SLUICE_REASON_CREDITS, "a write without a credit");
+        return;
+    }
+    s->rx_granted--;
+    s->rx_controls++;
+    l->totals.frames_received++;
+    l->totals_moved = true;
+    const char *wrong =
+        s->announced ? rendezvous_written(l, s, be32toh(wc->imm_data)) : "a write before UP";
+    if (wrong) {
+        receive_broken(l, s, msg, wrong);
+        return;
+    }
+    if (s->rx_granted < s->grant_low)
+        loop_dirty(l, s);
+    receive_give_back(l, s, msg);
+    if (s->state >= SESSION_FLUSHING)
+        session_progress(l, s);
+}
+
+void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
+    struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)wc->wr_id;
+    struct session *s = msg->owner;
+    s->rq->posted--;
+    if (unlikely(wc->status != IBV_WC_SUCCESS)) {
+        give_up(l, msg);
+        session_wc_error(l, s, wc);
+        session_progress(l, s);
+        return;
+    }
+    if (unlikely(s->deaf)) {
+        give_up(l, msg);
+        session_progress(l, s);
+        return;
+    }
+    if (unlikely(wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)) {
+        written(l, s, msg, wc);
+        return;
+    }
+    if (unlikely(wc->byte_len < FRAME_BYTES)) {
+        refuse(l, s, msg, SLUICE_REASON_PROTOCOL, "a frame shorter than its header");
+        return;
+    }
+    struct frame f = frame_get(msg->data - FRAME_BYTES);
+    const char *wrong = check_header(s, &f, wc->byte_len);
+    if (unlikely(wrong != NULL)) {
+        refuse(l, s, msg, SLUICE_REASON_PROTOCOL, wrong);
+        return;
+    }
+    if (unlikely(f.flags & FRAME_RESERVED)) {
+        if (!request_reserved(s)) {
+            refuse(l, s, msg, SLUICE_REASON_CREDITS, "a reply without a request");
+            return;
+        }
+        msg->flags |= MSG_RESERVED;
+    } else if (unlikely(s->rx_granted == 0)) {
+        refuse(l, s, msg, SLUICE_REASON_CREDITS, "a frame without a credit");
+        return;
+    } else {
+        s->rx_granted--;
+    }
+    if (unlikely(s->rx_granted < s->grant_low))
+        loop_dirty(l, s);
+    s->rx_sequence = f.sequence;
+    s->acked = f.ack;
+    s->tx_credits += f.credits;
+    if (s->queue.head || unlikely(s->returned | s->cancels | s->blocked))
+        loop_dirty(l, s);
+    msg->kind = MSG_PLAIN;
+    msg->deadline_ns = 0; /* when it arrived: now */
+    hold_fields(msg, &f);
+    l->totals.frames_received++;
+    l->totals_moved = true;
+    if (unlikely(s->greeting)) {
+        greet_arrived(l, s, msg);
+    } else if (FRAME_CONTROLS >> f.type & 1) {
+        control(l, s, msg, &f);
+    } else if (unlikely(f.type == FRAME_ANNOUNCE) && !rendezvous_announced(l, s, msg)) {
+        return; /* refused */
+    } else if (unlikely(!s->announced || s->held.head || !loop_room(l, s))) {
+        hold(l, s, msg);
+        if (s->announced && !s->retry && !s->held_pending)
+            event_notice(l, s, NOTICE_HELD);
+    } else {
+        enum taken taken = process(l, s, msg);
+        if (unlikely(taken != TAKEN)) {
+            hold(l, s, msg);
+            s->held_pending = taken == TAKEN_PENDING;
+            if (taken == TAKEN_NO_MEMORY)
+                want_retry(l, s);
+            else if (taken == TAKEN_NO_ROOM)
+                event_notice(l, s, NOTICE_HELD);
+        }
+    }
+    if (unlikely(s->state >= SESSION_FLUSHING))
+        session_progress(l, s);
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * recv_queue.c - receive buffers: taken from the reserve, posted, given back, posted again.
+ *
+ * A queue of receives is a session's own, or shared by sessions of the loop. What is said here holds
+ * for both. Every receive the device has is one of three: a credit (of rx_granted or rx_owed of some
+ * session), reserved for the reply of a request (rx_reserved), or spare. So the peers together can
+ * never use more than is posted.
+ *
+ * A buffer on its way back says by its owner and flags what it becomes once it is posted: a credit
+ * of its session; with MSG_RESERVED a spare receive; and without an owner nothing, because what it
+ * took was never given out (srq.c).
+ *
+ * Owner: the loop's thread.
+ */
+#include "datapath/tx/post.h"
+#include "node/node.h"
+
+_Static_assert(FRAME_BYTES <= POOL_HEADER, "the header fits in front");
+
+void buffer_drop(struct sluice_loop *l, struct sluice_msg *msg) {
+    if (msg->flags & MSG_SHARED)
+        shared_forget(l, msg->session_id);
+    if (msg->flags & MSG_RX)
+        atomic_fetch_sub_explicit(pool_note(msg->pool), 1, memory_order_relaxed);
+    msg->owner = NULL;
+    msg->flags = 0;
+    msg_discard(l, msg);
+}
+
+struct sluice_msg *buffer_take(struct pool *pool, struct pool_cache *cache, uint32_t bytes) {
+    struct sluice_msg *msg = pool_get(pool, cache, bytes);
+    if (!msg)
+        return NULL;
+    atomic_fetch_add_explicit(pool_note(pool), 1, memory_order_relaxed);
+    msg->state = MSG_RECEIVE;
+    msg->flags = MSG_RX;
+    msg->send_flags = 0;
+    return msg;
+}
+
+/* Into the queue of this session; NULL: no memory, or no place. */
+static struct sluice_msg *fresh(struct sluice_loop *l, struct session *s) {
+    struct sluice_msg *msg = buffer_take(l->rx_pool, l->rx_cache, s->frame_bytes);
+    if (!msg)
+        return NULL;
+    if (s->rq->srq && !shared_enter(l, msg)) {
+        buffer_drop(l, msg);
+        return NULL;
+    }
+    msg->owner = s;
+    return msg;
+}
+
+void want_retry(struct sluice_loop *l, struct session *s) {
+    l->totals.memory_stalls++;
+    l->totals_moved = true;
+    if (!s->retry) {
+        s->retry = true;
+        l->retries++;
+    }
+}
+
+/* ---- posting --------------------------------------------------------------------------------- */
+
+/*
+ * True: not to be posted, because its credit is withheld, or comes from what is spare; or because it was
+ * reserved for a reply and took part of no count since: where a session has its own receives, others may have
+ * been posted in its place meanwhile, and the queue has room for what was counted only. `spares`: reserved
+ * ones of the same list that are not counted yet.
+ */
+static inline bool is_excess(struct sluice_loop *l, struct receive_queue *q, struct sluice_msg *msg,
+                             unsigned spares) {
+    struct session *s = msg->owner;
+    if (!s)
+        return false;
+    s->repost_count--;
+    bool credit = !(msg->flags & MSG_RESERVED);
+    if (likely(credit && (int32_t)s->debt <= 0 && q->spare <= q->spare_max))
+        return false;
+    if (credit && unlikely((int32_t)s->debt > 0) && keep_may_withhold(s)) {
+        s->debt--;
+    } else if (unlikely(q->spare > q->spare_max)) {
+        q->spare -= credit;
+        s->rx_owed += credit;
+    } else if (credit || q->srq || s->grant + s->rx_reserved + q->spare + spares < q->depth) {
+        return false;
+    }
+    buffer_drop(l, msg);
+    return true;
+}
+
+/* What the device may swallow: receives are used in the order in which they are posted. */
+static void leave_trail(const struct sluice_loop *l, struct receive_queue *q, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        q->trail[q->trail_next] = (struct sluice_msg *)(uintptr_t)l->recv_wr[i].wr_id;
+        q->trail_next = q->trail_next + 1 < q->depth ? q->trail_next + 1 : 0;
+    }
+}
+
+/* It is posted. Sessions other than `self` are told that they may have to tell. */
+static inline void count_posted(struct sluice_loop *l, struct receive_queue *q,
+                                struct sluice_msg *msg, const struct session *self) {
+    struct session *s = msg->owner;
+    if (unlikely(msg->flags & MSG_RESERVED)) {
+        msg->flags &= (uint16_t)~MSG_RESERVED;
+        q->spare++;
+    } else if (likely(s != NULL)) {
+        s->rx_owed++;
+        if (s != self && grant_due(s))
+            loop_dirty(l, s);
+    }
+    if (q->srq)
+        msg->owner = NULL; /* who gets it is known when it is used */
+}
+
+static inline int post_own(struct sluice_loop *l, struct receive_queue *q, unsigned count,
+                           struct ibv_recv_wr **bad) {
+    if (unlikely(q->trail != NULL))
+        leave_trail(l, q, count);
+    return ibv_post_recv(q->qp, l->recv_wr, bad);
+}
+
+/* How many of them were posted. */
+static unsigned post_failed_at(const struct sluice_loop *l, struct receive_queue *q, unsigned count,
+                               const struct ibv_recv_wr *bad) {
+    bool known = bad >= l->recv_wr && bad < l->recv_wr + count;
+    unsigned posted = known ? (unsigned)(bad - l->recv_wr) : 0;
+    if (q->trail)
+        q->trail_next = (q->trail_next + q->depth - (count - posted)) % q->depth;
+    return posted;
+}
+
+/* Posts some of the repost list; false when the device refused. */
+static bool post_some(struct sluice_loop *l, struct receive_queue *q, const struct session *self) {
+    unsigned n = 0, spares = 0;
+    struct sluice_msg *msg;
+    while (n < l->recv_max && (msg = q->repost)) {
+        q->repost = msg->next;
+        if (is_excess(l, q, msg, spares))
+            continue;
+        spares += (msg->flags & MSG_RESERVED) != 0;
+        l->recv_sge[n].addr = (uintptr_t)(msg->data - FRAME_BYTES);
+        l->recv_sge[n].lkey = msg->lkey;
+        l->recv_wr[n].wr_id = (uintptr_t)msg;
+        n++;
+    }
+    if (n == 0)
+        return true;
+    struct ibv_recv_wr *bad = NULL, *last = &l->recv_wr[n - 1];
+    last->next = NULL;
+    int error = q->srq ? ibv_post_srq_recv(q->srq, l->recv_wr, &bad) : post_own(l, q, n, &bad);
+    if (n < LOOP_CHAIN)
+        last->next = last + 1;
+    l->totals.receive_posts++;
+    l->totals.receive_wrs += n;
+    unsigned posted = n;
+    if (unlikely(error != 0))
+        posted = post_failed_at(l, q, n, bad);
+    q->posted += posted;
+    for (unsigned i = 0; i < posted; i++)
+        count_posted(l, q, (struct sluice_msg *)(uintptr_t)l->recv_wr[i].wr_id, self);
+    for (unsigned i = posted; i < n; i++)
+        buffer_drop(l, (struct sluice_msg *)(uintptr_t)l->recv_wr[i].wr_id);
+    return error == 0;
+}
+
+void buffers_prepare(struct sluice_loop *l) {
+    for (unsigned i = 0; i < LOOP_CHAIN; i++) {
+        l->recv_sge[i].length = 1u << l->node->options.eager_log2;
+        l->recv_wr[i] =
+            (struct ibv_recv_wr){.sg_list = &l->recv_sge[i],
+                                 .num_sge = 1,
+                                 .next = i + 1 < LOOP_CHAIN ? &l->recv_wr[i + 1] : NULL};
+    }
+}
+
+bool buffers_post(struct sluice_loop *l, struct receive_queue *q, const struct session *self) {
+    while (q->repost)
+        if (!post_some(l, q, self))
+            return false;
+    if (q->srq)
+        shared_arm(l);
+    return true;
+}
+
+static void refused(struct sluice_loop *l, const struct receive_queue *q) {
+    for (struct session *s = l->sessions; s; s = s->next)
+        if (s->rq == q)
+            session_close(l, s, SLUICE_REASON_DEVICE_ERROR, 0, "the device refused a receive");
+}
+
+void receive_repost(struct sluice_loop *l, struct session *s) {
+    if (!wants_receives(s))
+        return;
+    while (s->rx_missing > 0) {
+        struct sluice_msg *msg = fresh(l, s);
+        if (!msg) {
+            want_retry(l, s);
+            break;
+        }
+        s->rx_missing--;
+        s->repost_count++;
+        msg->next = s->rq->repost;
+        s->rq->repost = msg;
+    }
+    if (s->rq->repost && !buffers_post(l, s->rq, s)) {
+        refused(l, s->rq);
+        return;
+    }
+    if (s->grant_low > 0 && (s->rx_granted < s->grant_low || grant_is_used(s)))
+        grant_grow(l, s);
+    grant_show(s);
+}
+
+/* ---- spare receives -------------------------------------------------------------------------- */
+
+/* Whether the reserve has so many sixteenths left beside what receives take of it already. */
+static bool reserve_allows(const struct sluice_loop *l, uint64_t more, unsigned sixteenths) {
+    uint64_t max = l->node->options.receive_bytes_max >> l->node->options.eager_log2;
+    uint64_t now = atomic_load_explicit(pool_note(l->rx_pool), memory_order_relaxed);
+    return (now + more) * 16 <= max * sixteenths;
+}
+
+static uint32_t own_room(const struct session *s) {
+    const struct receive_queue *q = s->rq;
+    uint32_t used = s->grant + s->rx_reserved + q->spare;
+    return q->depth > used ? q->depth - used : 0;
+}
+
+uint32_t buffers_spare(struct sluice_loop *l, struct session *s, uint32_t want,
+                       unsigned sixteenths) {
+    struct receive_queue *q = s->rq;
+    uint32_t spare_max = q->spare_max;
+    if (q->spare >= want)
+        return want;
+    q->spare_max = UINT32_MAX; /* just now they are wanted */
+    if (q->repost && !buffers_post(l, q, s))
+        refused(l, q);
+    uint32_t more = q->spare < want ? want - q->spare : 0;
+    if (!q->srq && more > own_room(s))
+        more = own_room(s);
+    while (more > 0 && reserve_allows(l, 1, sixteenths) && wants_receives(s)) {
+        struct sluice_msg *msg = fresh(l, s);
+        if (!msg)
+            break;
+        msg->flags |= MSG_RESERVED;
+        s->repost_count++;
+        msg->next = q->repost;
+        q->repost = msg;
+        more--;
+    }
+    if (q->repost && !buffers_post(l, q, s))
+        refused(l, q);
+    q->spare_max = spare_max;
+    return q->spare < want ? q->spare : want;
+}
+
+bool receive_prime(struct sluice_loop *l, struct session *s) {
+    if (buffers_spare(l, s, GRANT_MIN, 16) < GRANT_MIN)
+        return false;
+    s->rq->spare -= GRANT_MIN;
+    s->rx_granted = s->grant = GRANT_MIN;
+    return true;
+}
+
+bool receive_is_out(struct session *s, const struct sluice_msg *msg) {
+    struct receive_queue *q = &s->own;
+    if (!q->trail)
+        return false;
+    uint32_t oldest = (q->trail_next + q->depth - q->posted % q->depth) % q->depth;
+    for (uint32_t i = 0, at = oldest; i < q->posted; i++, at = at + 1 < q->depth ? at + 1 : 0) {
+        if (q->trail[at] != msg)
+            continue;
+        q->trail[at] = q->trail[oldest]; /* mostly itself: receives complete in order */
+        q->trail[oldest] = (struct sluice_msg *)(uintptr_t)msg;
+        return true;
+    }
+    return false;
+}
+
+void receive_swallowed(struct sluice_loop *l, struct session *s) {
+    struct receive_queue *q = &s->own;
+    while (q->trail && q->posted > 0) {
+        q->trail_next = (q->trail_next ? q->trail_next : q->depth) - 1;
+        q->posted--;
+        buffer_drop(l, q->trail[q->trail_next]);
+    }
+}
+
+void receive_drop(struct sluice_loop *l, struct session *s) {
+    struct sluice_msg *msg;
+    rendezvous_drop(l, s);
+    while ((msg = msg_queue_pop(&s->held))) {
+        if (msg->flags & MSG_OPENED)
+            pack_release(l, s, msg); /* messages of it may be lent */
+        else
+            buffer_drop(l, msg);
+    }
+    if (s->partial) {
+        landing_done(l, s, s->partial->size);
+        msg_discard(l, s->partial);
+    }
+    s->partial = NULL;
+    while ((msg = s->own.repost)) {
+        s->own.repost = msg->next;
+        buffer_drop(l, msg);
+    }
+    s->repost_count = 0;
+}

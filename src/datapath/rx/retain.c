@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * retain.c - messages that were received and stay: kept, freed later, or sent on.
+ *
+ * A kept message withholds one credit of the session it came by. A receive buffer does so by not
+ * being posted again. What came otherwise (put together from fragments, as a reply, in a buffer of
+ * its own, in a frame with others) withholds the credit of the next buffer that comes back: the
+ * session's `debt`. Two credits are never withheld: what is kept beyond that stays debt. Freed, from
+ * whatever thread, the credit returns: on the loop's own thread at once, from another by record, the
+ * message being the record; and where the session is gone the message just goes back to the pool.
+ *
+ * What is sent on leaves the reserve, so another buffer takes its place at that moment; without one
+ * the send fails, and nothing has happened.
+ *
+ * Owner: as said at each function.
+ */
+#include "datapath/tx/post.h"
+#include "node/node.h"
+
+/* ---- keeping: the thread that has the message ------------------------------------------------ */
+
+static struct loop_lent *lent_of(const struct sluice_msg *msg, struct sluice_loop **l) {
+    const struct session *s = msg->owner;
+    *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    return &(*l)->lent[msg->pieces];
+}
+
+void event_unlend(struct sluice_msg *msg) {
+    struct session *s = msg->owner;
+    struct sluice_loop *l;
+    struct loop_lent *lent = lent_of(msg, &l);
+    if (msg->flags & MSG_VIEW)
+        pack_unlend(msg);
+    lent->msg = NULL;
+    lent->what = LENT_KEPT;
+    msg->owner = NULL;
+    msg->flags = (uint16_t)((msg->flags & MSG_RX) | MSG_KEPT);
+    msg->session_id = atomic_load_explicit(&s->id, memory_order_relaxed);
+    msg->state = MSG_APP;
+    pool_belongs(msg, msg->session_id, s->peer.address);
+}
+
+/* ---- the loop's thread ----------------------------------------------------------------------- */
+
+static void count_kept(struct sluice_loop *l, struct session *s, uint32_t more) {
+    s->kept += more;
+    l->totals.kept += (int32_t)more;
+    l->totals_moved = true;
+    grant_set(s);
+    grant_show(s);
+}
+
+bool keep_may_withhold(const struct session *s) {
+    int32_t withheld = (int32_t)(s->kept - s->debt); /* kept may be one too few */
+    return (int32_t)s->grant - withheld > (int32_t)CREDIT_RESERVE;
+}
+
+void keep_taken(struct sluice_loop *l, const struct loop_lent *lent) {
+    struct session *s = lent->session;
+    if (lent->flags & MSG_SHARED)
+        shared_forget(l, lent->place);
+    if (s->state >= SESSION_DRAINED)
+        return;
+    if ((lent->flags & (MSG_RX | MSG_RESERVED)) != MSG_RX) {
+        s->debt++;
+    } else if (!keep_may_withhold(s)) { /* its credit returns by another buffer */
+        s->debt++;
+        s->rx_missing++;
+    }
+    count_kept(l, s, 1);
+    if (s->repost_count + s->rx_missing >= s->repost_batch || grant_due(s) ||
+        s->rx_granted < s->grant_low)
+        loop_dirty(l, s);
+}
+
+/* A credit that was withheld is to return, by this buffer or without one. */
+static void give_credit(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    bool buffer = (msg->flags & MSG_RX) != 0;
+    bool none = (int32_t)(s->kept - s->debt) <= 0; /* withheld: it is freed before it was counted */
+    msg->flags &= MSG_RX;
+    if ((int32_t)s->debt > 0 || !buffer || s->state >= SESSION_DRAINING ||
+        (s->rq->srq && !shared_enter(l, msg))) {
+        if ((int32_t)s->debt > 0 || (!buffer && none))
+            s->debt--;
+        else
+            s->rx_missing++;
+        buffer_drop(l, msg);
+        return;
+    }
+    msg->owner = s;
+    receive_give_back(l, s, msg);
+}
+
+static void returned(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    if (s->state >= SESSION_DRAINED) {
+        buffer_drop(l, msg);
+        return;
+    }
+    give_credit(l, s, msg);
+    count_kept(l, s, UINT32_MAX);
+    if (s->rx_granted <= CREDIT_RESERVE)
+        s->tell = true; /* it waits for this one */
+    loop_dirty(l, s);
+}
+
+void keep_moved(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    bool buffer = (msg->flags & MSG_RX) != 0;
+    if (buffer)
+        atomic_fetch_sub_explicit(pool_note(msg->pool), 1, memory_order_relaxed);
+    msg->flags = 0;
+    if (s->state >= SESSION_DRAINED)
+        return;
+    if ((int32_t)s->debt > 0 || (!buffer && (int32_t)(s->kept - s->debt) <= 0))
+        s->debt--;
+    else
+        s->rx_missing++;
+    count_kept(l, s, UINT32_MAX);
+    if (s->rx_granted <= CREDIT_RESERVE)
+        s->tell = true;
+    loop_dirty(l, s);
+}
+
+void keep_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
+    struct session *s = slot_known(msg->session_id);
+    returned(l, s, msg);
+    atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
+}
+
+void keep_end(struct sluice_loop *l, struct session *s) {
+    l->totals.kept -= (uint64_t)(int64_t)(int32_t)s->kept;
+    s->kept = s->debt = 0;
+    grant_show(s);
+}
+
+/* ---- freeing: any thread --------------------------------------------------------------------- */
+
+/* Its session is gone. */
+static void put(struct sluice_msg *msg) {
+    struct pool *pool = msg->pool;
+    if (msg->flags & MSG_RX)
+        atomic_fetch_sub_explicit(pool_note(pool), 1, memory_order_relaxed);
+    msg->flags = 0;
+    msg->state = MSG_FREE;
+    pool_put(pool, NULL, msg);
+}
+
+void keep_free(struct sluice_msg *msg) {
+    uint64_t id = msg->session_id;
+    struct session *s = slot_find(id);
+    struct sluice_loop *l = s ? atomic_load_explicit(&s->loop, memory_order_relaxed) : NULL;
+    bool nested;
+    if (l && loop_enter(l, &nested)) {
+        bool lives = atomic_load_explicit(&s->id, memory_order_relaxed) == id;
+        if (lives)
+            returned(l, s, msg);
+        if (lives && !nested && s->state < SESSION_RELEASED) { /* the next poll may be far */
+            receive_repost(l, s);
+            send_flush(l, s);
+        }
+        loop_leave(l, nested);
+        if (!lives)
+            put(msg);
+        return;
+    }
+    if (!s || !gate_enter(&s->gate, (uint32_t)id, 0, 1)) {
+        put(msg);
+        return;
+    }
+    l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    msg->state = MSG_RECEIVE;
+    mailbox_post(&l->mailbox, &msg->item, LOOP_VERB_FREE, s->slot, (uint32_t)id);
+    gate_leave(&s->gate);
+}
+
+/* ---- sending on: the thread that has the message --------------------------------------------- */
+
+/* Whether this thread owns the loop; then its cache serves. */
+static struct sluice_msg *replacement(struct sluice_loop *l, struct pool *pool, uint32_t bytes) {
+    bool nested, mine = l && loop_enter(l, &nested);
+    struct sluice_msg *msg = buffer_take(pool, mine ? l->rx_cache : NULL, bytes);
+    if (mine)
+        loop_leave(l, nested);
+    return msg;
+}
+
+static int pass_borrowed(struct sluice_msg *msg) {
+    struct session *s = msg->owner;
+    struct sluice_loop *l;
+    struct loop_lent *lent = lent_of(msg, &l);
+    if (msg->flags & MSG_RX) {
+        struct sluice_msg *other = replacement(l, l->rx_pool, s->frame_bytes);
+        if (!other)
+            return SLUICE_ENOMEM;
+        other->flags = msg->flags;
+        other->owner = s;
+        lent->msg = other;
+        lent->what = LENT_REPLACED;
+        atomic_fetch_sub_explicit(pool_note(msg->pool), 1, memory_order_relaxed);
+    } else {
+        if (msg->flags & MSG_VIEW)
+            pack_unlend(msg);
+        lent->msg = NULL;
+        lent->what = LENT_PASSED;
+    }
+    return SLUICE_OK;
+}
+
+/* Its place takes another, which is freed as this one would have been. */
+static int pass_kept(struct sluice_msg *msg) {
+    struct session *s = slot_find(msg->session_id);
+    if (s && gate_enter(&s->gate, (uint32_t)msg->session_id, 0, 0)) {
+        struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+        struct sluice_msg *other = replacement(l, l->rx_pool, s->frame_bytes);
+        if (other) {
+            other->flags = (uint16_t)(msg->flags & (MSG_RX | MSG_KEPT));
+            if (!(msg->flags & MSG_RX)) /* nor did that bring a buffer */
+                atomic_fetch_sub_explicit(pool_note(other->pool), 1, memory_order_relaxed);
+            other->session_id = msg->session_id;
+            keep_free(other);
+        }
+        gate_leave(&s->gate);
+        if (!other)
+            return SLUICE_ENOMEM;
+    }
+    if (msg->flags & MSG_RX)
+        atomic_fetch_sub_explicit(pool_note(msg->pool), 1, memory_order_relaxed);
+    return SLUICE_OK;
+}
+
+int keep_pass(struct sluice_msg *msg) {
+    int status = msg->state == MSG_BORROWED ? pass_borrowed(msg) : pass_kept(msg);
+    if (status != SLUICE_OK)
+        return status;
+    msg->owner = NULL;
+    msg->flags = 0;
+    msg->state = MSG_APP;
+    return SLUICE_OK;
+}

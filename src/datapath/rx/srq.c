@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * srq.c - one shared receive queue for the sessions of a loop.
+ *
+ * Sessions that share receives have credits like the others, each of which is a receive posted; what
+ * they share is what is spare, and one posting for many of them. A completion says which queue pair
+ * used a buffer, and a table by number which session has that.
+ *
+ * A peer that uses more than its credits takes the receive of another session. It loses its session
+ * for that, its queue pair takes nothing more, and the buffer goes straight back: until then the
+ * other's next frame may have to be repeated by its device, and nothing of it is lost.
+ *
+ * A queue pair in ERR does not flush shared receives. The device says when it takes no more (the
+ * event LAST_WQE_REACHED); when the CQ was found empty after that, all it took have come back. One
+ * that had to be given up before (DRAIN_NS) leaves a tombstone in the table, so that what may still
+ * come of it can never be taken for another's.
+ *
+ * The limit of the queue is a matter of statistics and of more spare receives: credits never exceed
+ * what is posted.
+ *
+ * Owner: the loop's thread.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "datapath/tx/post.h"
+#include "node/node.h"
+
+#define DEPTH_MIN 2048u
+#define SPARE_MAX 256u      /* spare receives that stay posted */
+#define LOW 32u             /* receives left, at which the device says so */
+#define LOW_SPARE 32u       /* what is posted then */
+#define LOW_LEAST (4 * LOW) /* buffers in all, below which that says nothing */
+
+/* ---- queue pair numbers ---------------------------------------------------------------------- */
+
+struct session shared_tombstone;
+
+bool shared_join(struct sluice_loop *l, struct session *s) {
+    uint32_t number = s->qp->qp_num & 0xffffff;
+    struct qp_chunk **chunk = &l->shared.sessions[number >> 12];
+    if (!*chunk && !(*chunk = calloc(1, sizeof **chunk)))
+        return false;
+    if ((*chunk)->at[number & 0xfff])
+        return false;
+    (*chunk)->at[number & 0xfff] = s;
+    (*chunk)->count++;
+    return true;
+}
+
+/* What it had been granted and did not use stays posted, and is spare. */
+void shared_leave(struct sluice_loop *l, struct session *s, bool drained) {
+    struct receive_queue *q = &l->shared.queue;
+    uint32_t number = s->qp->qp_num & 0xffffff;
+    struct qp_chunk **chunk = &l->shared.sessions[number >> 12];
+    if (!*chunk || (*chunk)->at[number & 0xfff] != s)
+        return;
+    if (s->last_poll != 0 && !s->settled)
+        l->settling--;
+    s->last_poll = 0;
+    if (!drained) {
+        (*chunk)->at[number & 0xfff] = &shared_tombstone;
+    } else {
+        (*chunk)->at[number & 0xfff] = NULL;
+        if (--(*chunk)->count == 0) {
+            free(*chunk);
+            *chunk = NULL;
+        }
+    }
+    for (struct sluice_msg *msg = q->repost; msg; msg = msg->next)
+        if (msg->owner == s) {
+            msg->owner = NULL;
+            msg->flags |= MSG_RESERVED;
+        }
+    s->repost_count = 0;
+    q->spare += s->rx_granted + s->rx_owed + s->rx_reserved;
+    s->rx_granted = s->rx_owed = s->rx_reserved = 0;
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static uint32_t in_use(const struct shared *shared) {
+    return shared->next_place - shared->free_count;
+}
+
+uint32_t shared_room(const struct sluice_loop *l) {
+    return l->shared.queue.depth - in_use(&l->shared);
+}
+
+bool shared_enter(struct sluice_loop *l, struct sluice_msg *msg) {
+    struct shared *shared = &l->shared;
+    uint32_t place;
+    if (shared->free_count > 0)
+        place = shared->free_places[--shared->free_count];
+    else if (shared->next_place < shared->queue.depth)
+        place = shared->next_place++;
+    else
+        return false;
+    msg->flags |= MSG_SHARED;
+    shared_put(l, msg, place);
+    return true;
+}
+
+void shared_put(struct sluice_loop *l, struct sluice_msg *msg, uint64_t place) {
+    l->shared.all[place] = msg;
+    msg->session_id = place;
+}
+
+void shared_forget(struct sluice_loop *l, uint64_t place) {
+    l->shared.all[place] = NULL;
+    l->shared.free_places[l->shared.free_count++] = (uint32_t)place;
+}
+
+/* ---- receives that nobody was granted -------------------------------------------------------- */
+
+void shared_restore(struct sluice_loop *l, struct sluice_msg *msg) {
+    struct receive_queue *q = &l->shared.queue;
+    msg->owner = NULL;
+    msg->state = MSG_RECEIVE;
+    msg->next = q->repost;
+    q->repost = msg;
+    (void)buffers_post(l, q, NULL); /* refused: the next session that posts says so */
+}
+
+void shared_stray(struct sluice_loop *l, struct sluice_msg *msg) {
+    l->shared.queue.posted--;
+    shared_restore(l, msg);
+}
+
+void shared_arm(struct sluice_loop *l) {
+    struct shared *shared = &l->shared;
+    struct ibv_srq_attr attr = {.srq_limit = LOW};
+    if (shared->armed || in_use(shared) < LOW_LEAST || shared->queue.posted < 2 * LOW)
+        return;
+    shared->armed = l->node->fabric->modify_srq(shared->queue.srq, &attr, IBV_SRQ_LIMIT) == 0;
+}
+
+/* Few are left: those at hand are posted, and some more that nobody was granted. */
+void shared_low(struct sluice_loop *l) {
+    struct receive_queue *q = &l->shared.queue;
+    atomic_store(&l->shared.low_posted, false);
+    if (!q->srq)
+        return;
+    l->shared.armed = false;
+    l->totals.receives_low++;
+    l->totals_moved = true;
+    for (struct session *s = l->sessions; s; s = s->next)
+        if (s->rq == q && s->qp && s->state < SESSION_RELEASED) {
+            buffers_spare(l, s, LOW_SPARE, 8);
+            break;
+        }
+}
+
+/* Any thread; the queue cannot go before its event was acknowledged. */
+void shared_say_low(struct sluice_loop *l) {
+    if (!atomic_exchange(&l->shared.low_posted, true))
+        mailbox_post(&l->mailbox, &l->shared.low_item, LOOP_VERB_LOW, 0, 0);
+}
+
+/* ---- the end of a queue pair ----------------------------------------------------------------- */
+
+void shared_await(struct sluice_loop *l, struct session *s) {
+    if (s->settled || s->last_poll != 0)
+        return;
+    s->last_poll = l->polls ? l->polls : 1;
+    l->settling++;
+}
+
+void shared_last(struct sluice_loop *l, struct session *s) {
+    s->last = true;
+    l->lasts++;
+    if (s->qp && s->rq->srq)
+        shared_await(l, s);
+}
+
+void shared_drain(struct sluice_loop *l, struct session *s) {
+    /* One that could never receive has taken nothing; and a device that is gone says no more. */
+    if (!s->heard)
+        s->settled = true;
+    else if (l->lost)
+        shared_await(l, s);
+}
+
+void shared_unsettle(struct sluice_loop *l, struct session *s) {
+    if (s->last_poll != 0 && !s->settled)
+        l->settling--;
+    s->last_poll = 0;
+    s->settled = false;
+}
+
+unsigned shared_settle(struct sluice_loop *l) {
+    unsigned count = 0;
+    if (!l->wc_short || l->wc_next != l->wc_count)
+        return 0;
+    for (struct session *s = l->sessions; s && l->settling > 0; s = s->next) {
+        if (s->settled || s->last_poll == 0 || s->last_poll == l->polls)
+            continue;
+        l->settling--;
+        s->settled = true;
+        session_progress(l, s);
+        count++;
+    }
+    return count;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static uint32_t shared_depth(const sluice_node *n, uint32_t cq_entries) {
+    const struct ibv_device_attr *attr = &n->device_attr;
+    if ((n->options.without & SLUICE_WITHOUT_SRQ) || !n->traits.drains_shared ||
+        attr->max_srq <= 0 || attr->max_srq_wr <= 0)
+        return 0;
+    uint32_t depth = cq_entries / 5 > DEPTH_MIN ? cq_entries / 5 : DEPTH_MIN;
+    depth = depth < cq_entries / 2 ? depth : cq_entries / 2;
+    return depth < (uint32_t)attr->max_srq_wr ? depth : (uint32_t)attr->max_srq_wr;
+}
+
+void shared_free(struct sluice_loop *l) {
+    struct shared *shared = &l->shared;
+    for (unsigned i = 0; shared->sessions && i < QP_CHUNKS; i++)
+        free(shared->sessions[i]);
+    free((void *)shared->sessions);
+    free((void *)shared->all);
+    free(shared->free_places);
+    memset(shared, 0, offsetof(struct shared, low_item));
+}
+
+void shared_open(struct sluice_loop *l) {
+    struct shared *shared = &l->shared;
+    uint32_t depth = shared_depth(l->node, (uint32_t)l->cq_size);
+    if (depth == 0)
+        return;
+    shared->all = (struct sluice_msg **)calloc(depth, sizeof *shared->all);
+    shared->free_places = calloc(depth, sizeof *shared->free_places);
+    shared->sessions = (struct qp_chunk **)calloc(QP_CHUNKS, sizeof *shared->sessions);
+    struct ibv_srq_init_attr attr = {.srq_context = l, .attr = {.max_wr = depth, .max_sge = 1}};
+    struct ibv_srq *srq = NULL;
+    if (shared->all && shared->free_places && shared->sessions)
+        srq = l->node->fabric->create_srq(l->node->pd, &attr);
+    if (!srq) { /* every session has its own, then */
+        shared_free(l);
+        return;
+    }
+    shared->queue = (struct receive_queue){.srq = srq, .depth = depth, .spare_max = SPARE_MAX};
+    l->cq_used += depth;
+}
+
+void shared_close(struct sluice_loop *l) {
+    struct shared *shared = &l->shared;
+    if (!shared->queue.srq)
+        return;
+    int error = l->node->fabric->destroy_srq(shared->queue.srq);
+    if (error != 0)
+        node_log(l->node, SLUICE_LOG_ERROR, "a shared receive queue cannot be destroyed: errno %d",
+                 error);
+    l->cq_used -= shared->queue.depth;
+    shared->queue.srq = NULL;
+    /* Those that somebody still looks at come back later. */
+    for (uint32_t i = 0; i < shared->next_place; i++)
+        if (shared->all[i] && !shared->all[i]->owner && error == 0)
+            buffer_drop(l, shared->all[i]);
+    shared->queue.repost = NULL;
+}

@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * close.c - every way a session ends, in step with the CM thread.
+ *
+ *   DOWN     the CM thread saw the connection fail or end
+ *   RELEASE  (to the CM thread) disconnect, or refuse, whatever fits
+ *   DRAIN    QP to ERR; every posted receive and one marker behind every send come back -> DRAINED
+ *   GONE     the id is destroyed; CLOSED, and the slot is free
+ *
+ * Draining. Receives are counted. Sends are not all signalled, and one that succeeded silently
+ * never completes again; so a signalled marker is posted in ERR, which is flushed after the rest.
+ *
+ * The first reason wins, with exceptions: a connection that went down before the peer's BYE was
+ * looked at is "lost" only until that BYE is found among what had arrived, or until it turns out
+ * that the device was, or until the device says that the queue pair broke.
+ *
+ * Owner: the loop's thread.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/auth/keyring.h"
+#include "datapath/session/close.h"
+#include "datapath/tx/post.h"
+#include "node/node.h"
+
+#define DOWN_POLLS 4u      /* empty polls after which nothing that had arrived is left */
+#define DOWN_POLLS_MAX 64u /* and with other sessions busy */
+
+bool session_modify(struct session *s, struct ibv_qp_attr *attr, int mask) {
+    return s->node->fabric->modify_qp(s->qp, attr, mask) == 0;
+}
+
+/* ---- reasons and steps ----------------------------------------------------------------------- */
+
+static void set_deadline(struct sluice_loop *l, struct session *s, uint64_t due_ns) {
+    uint64_t cap = atomic_load_explicit(&l->node->close_deadline_ns, memory_order_relaxed);
+    s->deadline_ns = due_ns < cap ? due_ns : cap;
+    if (s->deadline_ns == 0)
+        s->deadline_ns = 1;
+    loop_deadline(l, s->deadline_ns);
+}
+
+static void set_reason(struct session *s, sluice_reason reason, uint32_t vendor, uint16_t code,
+                       const char *text) {
+    if (s->reason != SLUICE_REASON_NONE)
+        return; /* the first counts */
+    pthread_mutex_lock(&s->node->lock);
+    s->reason = reason;
+    s->vendor = vendor;
+    s->info.close_code = code;
+    snprintf(s->info.close_text, sizeof s->info.close_text, "%s",
+             text && *text ? text : sluice_reason_text((int)reason));
+    pthread_mutex_unlock(&s->node->lock);
+}
+
+/* What the stack itself said of the end; the first word of each kind is kept. A flush says nothing
+ * of why: it makes way for what does. */
+static void note_cause(struct session *s, int32_t cm_event, int32_t cm_status, int32_t wc_status) {
+    pthread_mutex_lock(&s->node->lock);
+    if (cm_event >= 0 && s->info.cm_event < 0) {
+        s->info.cm_event = cm_event;
+        s->info.cm_status = cm_status;
+    }
+    if (wc_status >= 0 && (s->info.wc_status < 0 || s->info.wc_status == IBV_WC_WR_FLUSH_ERR))
+        s->info.wc_status = wc_status;
+    pthread_mutex_unlock(&s->node->lock);
+}
+
+void close_settle(struct session *s, sluice_reason reason, uint32_t vendor, const char *text) {
+    pthread_mutex_lock(&s->node->lock);
+    s->reason = reason;
+    s->vendor = vendor;
+    snprintf(s->info.close_text, sizeof s->info.close_text, "%s",
+             text ? text : sluice_reason_text((int)reason));
+    pthread_mutex_unlock(&s->node->lock);
+    s->doubtful = false;
+}
+
+static void release(struct sluice_loop *l, struct session *s) {
+    struct record_rej *rej = &s->conn.release;
+    send_drop_queue(l, s, SLUICE_ECLOSED);
+    s->state = SESSION_RELEASED;
+    s->deadline_ns = 0;
+    gate_set(&s->gate, GATE_ANSWERED); /* too late to accept or refuse */
+    if (s->down_polls > 0) {
+        s->down_polls = 0;
+        l->downs--;
+    }
+    /* What a peer is told that still waits for an answer. */
+    memset(rej, 0, sizeof *rej);
+    rej->reason =
+        s->reason == SLUICE_REASON_LOCAL_CLOSE ? SLUICE_REASON_REFUSED : (uint16_t)s->reason;
+    snprintf(rej->text, sizeof rej->text, "%.*s", RECORD_REJ_TEXT, s->info.close_text);
+    cm_post(&l->node->cm, s, CM_VERB_RELEASE);
+}
+
+void session_close(struct sluice_loop *l, struct session *s, sluice_reason reason, uint32_t vendor,
+                   const char *text) {
+    session_attach(l, s);
+    if (s->state >= SESSION_RELEASED)
+        return;
+    set_reason(s, reason, vendor, 0, text);
+    gate_clear(&s->gate, GATE_OPEN);
+    if (s->qp && (reason == SLUICE_REASON_CREDITS || reason == SLUICE_REASON_PROTOCOL)) {
+        /* Nothing more may come from this peer. */
+        struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+        session_modify(s, &attr, IBV_QP_STATE);
+        node_log(l->node, SLUICE_LOG_WARNING, "session with %s closed: %s", s->peer.address,
+                 s->info.close_text);
+    }
+    release(l, s);
+}
+
+static void leave(struct sluice_loop *l, struct session *s) {
+    s->state = SESSION_LEAVING;
+    uint64_t linger = loop_clock(l) + LINGER_NS;
+    set_deadline(l, s, s->deadline_ns > linger ? s->deadline_ns : linger);
+    s->bye_posted = send_control(l, s, FRAME_BYE);
+}
+
+/* A listener's connection that is there, with a dialer that waits for WELCOME or REFUSE. */
+static bool may_refuse(const struct session *s) {
+    bool early = s->node->traits.dialer_first && s->greeting == GREET_HELLO;
+    return s->greeting && !early && s->adopted && s->conn.passive && s->state == SESSION_OPENING;
+}
+
+void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns) {
+    session_attach(l, s);
+    bool closing = atomic_load_explicit(&l->node->state, memory_order_relaxed) == NODE_CLOSING;
+    sluice_reason reason = closing ? SLUICE_REASON_NODE_CLOSED : SLUICE_REASON_LOCAL_CLOSE;
+    s->hungup = true;
+    if (s->state > SESSION_FLUSHING)
+        return;
+    if (s->state == SESSION_OPENING && may_refuse(s)) {
+        struct record_rej rej = {.reason =
+                                     closing ? SLUICE_REASON_NODE_CLOSED : SLUICE_REASON_REFUSED};
+        snprintf(rej.text, sizeof rej.text, "%s", sluice_reason_text(rej.reason));
+        session_refuse(l, s, reason, &rej);
+        return;
+    }
+    if (s->state == SESSION_OPENING) {
+        session_close(l, s, reason, 0, NULL);
+        return;
+    }
+    uint64_t now = loop_clock(l);
+    uint64_t due = grace_ns > UINT64_MAX - now ? UINT64_MAX : now + grace_ns;
+    if (s->state == SESSION_FLUSHING) { /* again: the shorter grace counts */
+        if (due < s->deadline_ns)
+            set_deadline(l, s, due);
+        return;
+    }
+    gate_clear(&s->gate, GATE_OPEN);
+    set_reason(s, reason, 0, 0, NULL);
+    s->state = SESSION_FLUSHING;
+    set_deadline(l, s, due);
+    send_flush(l, s);
+    session_progress(l, s);
+    session_timer(l, s);
+}
+
+void session_refuse(struct sluice_loop *l, struct session *s, sluice_reason reason,
+                    const struct record_rej *rej) {
+    uint8_t data[RECORD_REJ_BYTES];
+    size_t bytes = record_rej_encode(rej, data);
+    if (s->state != SESSION_OPENING)
+        return;
+    gate_set(&s->gate, GATE_ANSWERED);
+    set_reason(s, reason, 0, 0, NULL);
+    s->state = SESSION_LEAVING;
+    set_deadline(l, s, loop_clock(l) + LINGER_NS);
+    s->bye_posted = send_control_with(l, s, FRAME_REFUSE, data, (uint32_t)bytes);
+}
+
+void session_refused(struct sluice_loop *l, struct session *s, const struct record_rej *rej) {
+    sluice_reason reason = rej->reason ? (sluice_reason)rej->reason : SLUICE_REASON_REFUSED;
+    uint32_t vendor = reason == SLUICE_REASON_REFUSED ? rej->code : 0;
+    set_reason(s, reason, vendor, rej->code, rej->text);
+    session_close(l, s, reason, vendor, rej->text);
+}
+
+void session_peer_bye(struct sluice_loop *l, struct session *s) {
+    if (s->state < SESSION_RELEASED) {
+        session_close(l, s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
+        return;
+    }
+    if (s->doubtful) /* it had said good-bye before its connection went down */
+        close_settle(s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
+}
+
+/* This side's own decision, with the connection as good as ever: the peer is told. */
+static bool told_no(struct sluice_loop *l, struct session *s) {
+    sluice_reason reason = s->conn.down.reason;
+    struct record_rej rej = {.reason = (uint16_t)reason};
+    if (!may_refuse(s) || (reason != SLUICE_REASON_TIMEOUT && reason != SLUICE_REASON_NO_LISTENER &&
+                           reason != SLUICE_REASON_BUSY))
+        return false;
+    snprintf(rej.text, sizeof rej.text, "%.*s", RECORD_REJ_TEXT, s->conn.down.text);
+    session_refuse(l, s, reason, &rej);
+    return true;
+}
+
+/* The connection is down; what had arrived is still to be looked at. */
+void session_down(struct sluice_loop *l, struct session *s) {
+    session_attach(l, s);
+    note_cause(s, s->conn.down.cm_event, s->conn.down.cm_status, -1);
+    /* A flush says that the queue pair broke; the device's event, which comes later, says why. */
+    if (s->state >= SESSION_RELEASED && s->doubtful && s->reason == SLUICE_REASON_PEER_LOST &&
+        (s->conn.down.reason == SLUICE_REASON_DEVICE_ERROR ||
+         s->conn.down.reason == SLUICE_REASON_ACCESS))
+        close_settle(s, s->conn.down.reason, s->conn.down.vendor, s->conn.down.text);
+    if (s->state >= SESSION_RELEASED || s->down_polls || told_no(l, s))
+        return;
+    if (s->announced || s->adopted) {
+        s->down_polls = 1;
+        l->downs++;
+    } else {
+        session_down_now(l, s);
+    }
+}
+
+void session_down_now(struct sluice_loop *l, struct session *s) {
+    if (s->state >= SESSION_RELEASED)
+        return;
+    s->doubtful = s->conn.down.reason == SLUICE_REASON_PEER_LOST && s->reason == SLUICE_REASON_NONE;
+    set_reason(s, s->conn.down.reason, s->conn.down.vendor, s->conn.down.code, s->conn.down.text);
+    session_close(l, s, s->conn.down.reason, s->conn.down.vendor, s->conn.down.text);
+}
+
+unsigned session_check_downs(struct sluice_loop *l) {
+    unsigned count = 0;
+    for (struct session *s = l->sessions; s && l->downs > 0; s = s->next) {
+        if (s->down_polls == 0)
+            continue;
+        /* Polls that brought nothing count much; the others, so that a busy loop ends too. */
+        s->down_polls += l->wc_count == 0 ? DOWN_POLLS_MAX / DOWN_POLLS : 1;
+        if (s->down_polls <= DOWN_POLLS_MAX)
+            continue;
+        session_down_now(l, s); /* and with it downs is one less */
+        count++;
+    }
+    return count;
+}
+
+void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc) {
+    sluice_reason reason = SLUICE_REASON_DEVICE_ERROR;
+    if (s->state >= SESSION_RELEASED)
+        return;
+    /* The kernel ended the queue pair, or a try did: the event, which is on its way, says why. */
+    if (wc->status == IBV_WC_WR_FLUSH_ERR && s->state == SESSION_OPENING && !s->adopted &&
+        l->node->traits.answer_is_up)
+        return;
+    note_cause(s, -1, 0, (int32_t)wc->status);
+    if (wc->status == IBV_WC_WR_FLUSH_ERR && s->down_polls > 0) {
+        session_down_now(l, s); /* nothing more had arrived, and why is known */
+        return;
+    }
+    switch (wc->status) {
+    case IBV_WC_WR_FLUSH_ERR: /* the queue pair broke; another completion or event says why */
+    case IBV_WC_RETRY_EXC_ERR:
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+    case IBV_WC_REM_ABORT_ERR:
+    case IBV_WC_RESP_TIMEOUT_ERR:
+        reason = SLUICE_REASON_PEER_LOST;
+        break;
+    case IBV_WC_REM_INV_REQ_ERR: /* the peer's buffers are smaller than agreed */
+    case IBV_WC_REM_OP_ERR:
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_INV_RD_REQ_ERR:
+    case IBV_WC_LOC_LEN_ERR: /* a frame larger than our buffers */
+        reason = SLUICE_REASON_PROTOCOL;
+        break;
+    case IBV_WC_SUCCESS:
+    case IBV_WC_LOC_EEC_OP_ERR:
+    case IBV_WC_LOC_PROT_ERR:
+    case IBV_WC_MW_BIND_ERR:
+    case IBV_WC_BAD_RESP_ERR:
+    case IBV_WC_LOC_ACCESS_ERR:
+    case IBV_WC_LOC_RDD_VIOL_ERR:
+    case IBV_WC_INV_EECN_ERR:
+    case IBV_WC_INV_EEC_STATE_ERR:
+    case IBV_WC_FATAL_ERR:
+    case IBV_WC_TM_ERR:
+    case IBV_WC_TM_RNDV_INCOMPLETE:
+        break;
+    case IBV_WC_LOC_QP_OP_ERR:
+    case IBV_WC_GENERAL_ERR:
+        if (s->node->traits.sent_is_local) /* the connection under the device broke while it sent */
+            reason = SLUICE_REASON_PEER_LOST;
+        break;
+    }
+    s->doubtful = reason == SLUICE_REASON_PEER_LOST && s->reason == SLUICE_REASON_NONE;
+    session_close(l, s, reason, (uint32_t)wc->status, NULL);
+}
+
+void session_access_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc) {
+    note_cause(s, -1, 0, (int32_t)wc->status);
+    if (s->state >= SESSION_RELEASED && s->doubtful && s->reason == SLUICE_REASON_PEER_LOST)
+        close_settle(s, SLUICE_REASON_ACCESS, (uint32_t)wc->status, NULL);
+    session_close(l, s, SLUICE_REASON_ACCESS, (uint32_t)wc->status, NULL);
+}
+
+/*
+ * When a process is killed, the kernel may take its memory from the device before its queue pairs: an honest
+ * peer's end looks like this now and then, and no later word tells it from a key that never was one.
+ */
+void session_withdrawn(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc) {
+    if (s->state >= SESSION_RELEASED)
+        return;
+    note_cause(s, -1, 0, (int32_t)wc->status);
+    s->doubtful = s->reason == SLUICE_REASON_NONE;
+    session_close(l, s, SLUICE_REASON_PEER_LOST, (uint32_t)wc->status,
+                  "the peer's memory of a large message is gone");
+}
+
+/* ---- progress -------------------------------------------------------------------------------- */
+
+void session_part(struct sluice_loop *l, struct session *s) {
+    if (!s->parting) {
+        s->parting = true;
+        l->partings++;
+    }
+}
+
+void session_progress(struct sluice_loop *l, struct session *s) {
+    switch ((enum session_state)s->state) {
+    case SESSION_FLUSHING:
+        if (s->queue.head || s->replies.head || request_pending(s) || rendezvous_pending(s))
+            break;
+        if (gate_count(&s->gate) == s->foreign_taken)
+            leave(l, s);
+        else
+            session_part(l, s); /* a message was accepted and is not in the inbox yet */
+        break;
+    case SESSION_LEAVING:
+        if (!s->bye_posted)
+            s->bye_posted = send_control(l, s, FRAME_BYE);
+        else if ((int32_t)(s->sq_head - s->bye_index) > 0)
+            release(l, s);
+        break;
+    case SESSION_DRAINING:
+        drain_progress(l, s);
+        break;
+    case SESSION_OPENING:
+        if (s->renewing)
+            drain_progress(l, s);
+        break;
+    case SESSION_FREE:
+    case SESSION_UP:
+    case SESSION_RELEASED:
+    case SESSION_DRAINED:
+    case SESSION_GONE:
+        break;
+    }
+}
+
+void session_timer(struct sluice_loop *l, struct session *s) {
+    if (s->deadline_ns == 0)
+        return;
+    if (l->now_ns < s->deadline_ns) {
+        loop_deadline(l, s->deadline_ns);
+        return;
+    }
+    switch ((enum session_state)s->state) {
+    case SESSION_FLUSHING:
+        send_drop_queue(l, s, SLUICE_ECLOSED);
+        leave(l, s);
+        break;
+    case SESSION_LEAVING:
+        release(l, s);
+        break;
+    case SESSION_DRAINING:
+        drain_expired(l, s);
+        break;
+    case SESSION_OPENING:
+        if (s->renewing)
+            drain_expired(l, s);
+        else
+            greet_nudge(l, s);
+        break;
+    case SESSION_FREE:
+    case SESSION_UP:
+    case SESSION_RELEASED:
+    case SESSION_DRAINED:
+    case SESSION_GONE:
+        break;
+    }
+}
+
+/* Its completions, or calls that failed, were faster than the news that the device is gone. */
+static bool device_in_doubt(const struct session *s) {
+    return s->doubtful || s->reason == SLUICE_REASON_DEVICE_ERROR ||
+           (s->reason == SLUICE_REASON_UNREACHABLE && s->info.cm_event < 0);
+}
+
+void session_gone(struct sluice_loop *l, struct session *s) {
+    /* What the device had to say of the queue pair was said: it could not be destroyed before. */
+    if (s->doubtful && s->reason == SLUICE_REASON_PEER_LOST && atomic_load(&s->accessed))
+        close_settle(s, SLUICE_REASON_ACCESS, IBV_EVENT_QP_ACCESS_ERR,
+                     "the peer accessed memory that it may not");
+    s->state = SESSION_GONE;
+    if (atomic_load_explicit(&l->node->device_lost, memory_order_relaxed) && device_in_doubt(s))
+        close_settle(s, SLUICE_REASON_DEVICE_REMOVED, 0, NULL);
+    event_notice(l, s, NOTICE_CLOSED);
+}
+
+/* ---- free ------------------------------------------------------------------------------------ */
+
+void session_free(struct sluice_loop *l, struct session *s) {
+    s->dying_next = l->dying;
+    l->dying = s;
+}
+
+/* Sessions whose last event was delivered and that nobody is inside of. */
+void session_bury(struct sluice_loop *l) {
+    struct session **at = &l->dying, *s;
+    while ((s = *at)) {
+        if (s->dirty || s->noticed || !gate_close(&s->gate)) {
+            at = &s->dying_next; /* next turn */
+            continue;
+        }
+        *at = s->dying_next;
+        *s->link = s->next;
+        if (s->next)
+            s->next->link = s->link;
+        l->retries -= s->retry;
+        l->partings -= s->parting;
+        s->state = SESSION_FREE;
+        atomic_store_explicit(&s->id, 0, memory_order_relaxed);
+        atomic_store_explicit(&s->loop, NULL, memory_order_relaxed);
+        request_forget(s);
+        keyring_drop(s->link_config.keys);
+        s->link_config.keys = NULL;
+        slot_release(s, l->node->index);
+        atomic_fetch_sub_explicit(&l->assigned, 1, memory_order_relaxed);
+        node_session_ended(l->node);
+    }
+}

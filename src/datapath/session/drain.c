@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * drain.c - the last of a queue pair: into ERR, its completions back, destroyed.
+ *
+ * What is flushed gives buffers and messages back. Where receives are shared, the device says when the
+ * queue pair takes no more of them. A device that does not flush is not waited for for ever.
+ *
+ * Where a device is silent in ERR, what was posted there never comes back, and what was posted before may come
+ * late when the queue pair fell by itself. So the queue pair is destroyed first: the device is done with its
+ * buffers then, all that it will ever tell is in the CQ, which keeps it, and one poll that finds the CQ empty
+ * ends it.
+ *
+ * A queue pair that a try of a dial has used up goes the same way while its session opens (renewing).
+ *
+ * Owner: the loop's thread.
+ */
+#include <stdlib.h>
+
+#include "datapath/session/close.h"
+#include "datapath/tx/post.h"
+#include "node/node.h"
+
+#define DRAIN_EXTENSIONS 10u /* of DRAIN_NS, while completions come */
+
+/* A farewell that waits behind a large message of which the rest will not come. */
+static bool said_bye(const struct session *s) {
+    for (const struct sluice_msg *msg = s->held.head; msg; msg = msg->next)
+        if (msg->send_flags == FRAME_BYE)
+            return true;
+    return false;
+}
+
+/* Destroyed, or left to whoever connects with it still (cm/connector.c). */
+static void let_qp_go(struct sluice_loop *l, struct session *s) {
+    struct cm_conn *conn = &s->conn;
+    int error = 0;
+    if (conn->qp_left && !conn->left_qp)
+        conn->left_qp = s->qp;
+    else
+        error = s->node->fabric->destroy_qp(s->qp);
+    if (error != 0)
+        node_log(l->node, SLUICE_LOG_ERROR, "a queue pair cannot be destroyed: errno %d", error);
+    s->qp = s->own.qp = NULL;
+    s->qp_ended = true;
+}
+
+static void part_with_qp(struct sluice_loop *l, struct session *s) {
+    if (s->rq->srq)
+        shared_leave(l, s, s->settled);
+    else
+        shared_unsettle(l, s);
+    if (s->qp)
+        let_qp_go(l, s);
+    s->qp_ended = false;
+    l->cq_used -= s->cq_share;
+}
+
+static void free_queues(struct session *s) {
+    free(s->sq);
+    s->sq = NULL;
+    free((void *)s->own.trail);
+    s->own.trail = NULL;
+}
+
+static void drained(struct sluice_loop *l, struct session *s) {
+    if (s->doubtful && s->reason == SLUICE_REASON_PEER_LOST && said_bye(s))
+        close_settle(s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
+    if (session_has_qp(s))
+        part_with_qp(l, s);
+    s->state = SESSION_DRAINED;
+    s->deadline_ns = 0;
+    keep_end(l, s);
+    send_abandon(l, s, SLUICE_EUNKNOWN);
+    send_drop_queue(l, s, SLUICE_ECLOSED);
+    rendezvous_end(l, s);
+    request_end(l, s);
+    free_queues(s);
+    if (s->headers && s->headers->pool == l->pool)
+        atomic_fetch_sub_explicit(pool_note(l->pool), 1, memory_order_relaxed);
+    if (s->headers)
+        msg_discard(l, s->headers);
+    s->headers = NULL;
+    cm_post(&l->node->cm, s, CM_VERB_DRAINED);
+}
+
+/* The device does not flush: completions of the dying QP that were polled already are forgotten. */
+static void forget_completions(struct sluice_loop *l, struct session *s) {
+    for (uint32_t i = l->wc_next; i < l->wc_count; i++) {
+        uint64_t id = l->wc[i].wr_id;
+        struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)id;
+        bool shared = !(id & 1) && id != 0 && s->rq->srq && (msg->flags & MSG_SHARED) &&
+                      l->wc[i].qp_num == s->qp->qp_num;
+        if (id == 0 || (id & 1 && (uint32_t)(id >> 32) != s->slot) ||
+            (!(id & 1) && msg->owner != s && !shared))
+            continue;
+        if (shared) {
+            shared_stray(l, msg);
+        } else if (!(id & 1)) {
+            buffer_drop(l, msg);
+            s->rq->posted--;
+        }
+        l->wc[i].wr_id = 0;
+    }
+}
+
+/* As long as the device may take: closing the node does not shorten it, for nobody else is waited for. */
+static void give_time(struct sluice_loop *l, struct session *s) {
+    s->lasts_seen = l->lasts;
+    s->deadline_ns = loop_clock(l) + DRAIN_NS;
+    loop_deadline(l, s->deadline_ns);
+}
+
+static bool is_silent(const struct session *s) {
+    return !s->rq->srq && s->node->traits.silent_in_err;
+}
+
+/* The QP into ERR. What it is waited for behind: a marker, or an empty poll; without sends, nothing. */
+static void end_qp(struct sluice_loop *l, struct session *s) {
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    bool ended = s->qp && session_modify(s, &attr, IBV_QP_STATE);
+    if (is_silent(s)) {
+        if (s->qp)
+            let_qp_go(l, s);
+        shared_await(l, s);
+    } else if (!s->renewing && !(ended && send_marker(l, s))) {
+        send_abandon(l, s, SLUICE_EUNKNOWN);
+    }
+    give_time(l, s);
+}
+
+void drain_begin(struct sluice_loop *l, struct session *s) {
+    s->renewing = true;
+    end_qp(l, s);
+    drain_progress(l, s);
+}
+
+void session_drain(struct sluice_loop *l, struct session *s) {
+    s->state = SESSION_DRAINING;
+    s->renewing = false;
+    if (!session_has_qp(s)) {
+        drained(l, s);
+        return;
+    }
+    end_qp(l, s);
+    if (s->rq->srq)
+        shared_drain(l, s);
+    session_progress(l, s);
+}
+
+/* What a device that was told to end this queue pair still has of it. */
+static bool has_receives(const struct session *s) {
+    return s->rq->srq ? !s->settled : s->rq->posted > 0;
+}
+
+static void finish(struct sluice_loop *l, struct session *s) {
+    if (!s->renewing) {
+        drained(l, s);
+        return;
+    }
+    part_with_qp(l, s);
+    free_queues(s);
+    s->renewing = false;
+    s->deadline_ns = 0;
+    session_renewed(l, s);
+}
+
+void drain_progress(struct sluice_loop *l, struct session *s) {
+    if (s->settled && is_silent(s)) {
+        send_abandon(l, s, SLUICE_EUNKNOWN);
+        receive_swallowed(l, s);
+    }
+    if (!has_receives(s) && s->sq_head == s->sq_tail)
+        finish(l, s);
+}
+
+/*
+ * The device flushes; this loop, or the CM thread with its news of it, is behind with many of them. The
+ * first time in any case: it may be this process that was away.
+ */
+static bool drain_goes_on(struct sluice_loop *l, struct session *s) {
+    bool moves = l->wc_count > 0 || l->lasts != s->lasts_seen || s->drain_extensions == 0;
+    if (!moves || s->drain_extensions++ >= DRAIN_EXTENSIONS)
+        return false;
+    give_time(l, s);
+    return true;
+}
+
+void drain_expired(struct sluice_loop *l, struct session *s) {
+    if (drain_goes_on(l, s))
+        return;
+    node_log(l->node, SLUICE_LOG_WARNING,
+             "the device did not flush a queue pair: %u receives, %u sends outstanding",
+             has_receives(s) ? s->own.posted + s->rx_granted : 0, s->sq_tail - s->sq_head);
+    forget_completions(l, s);
+    receive_swallowed(l, s);
+    finish(l, s);
+}

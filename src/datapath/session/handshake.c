@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * handshake.c - HELLO, WELCOME and REFUSE: what is said between a connection and a session, where the two
+ * sides agreed to greet each other (docs/protocol.md, "Greeting").
+ *
+ *   dialer    the listener's proof checked (APPLY) -> HELLO: own proof, private data -> WELCOME: up
+ *   listener  own proof (PREPARE) -> HELLO checked -> the application asked, or not -> WELCOME: up
+ *
+ * Until WELCOME no other frame is taken from the peer, nothing of it is delivered but what SLUICE_ASK
+ * shows, and the listener's session has four receives of its own and no more. Secrets are looked up
+ * when they are needed and wiped at once.
+ *
+ * Owner: the loop's thread. Everything a frame holds is hostile.
+ */
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/auth/auth.h"
+#include "core/auth/keyring.h"
+#include "core/auth/replay.h"
+#include "datapath/tx/post.h"
+#include "node/node.h"
+
+#define NUDGE_FIRST_NS 10000000ull
+#define NUDGE_LAST_NS 640000000ull
+
+static bool authenticated(const struct session *s) {
+    return s->conn.rep.features & RECORD_FEATURE_HMAC;
+}
+
+/* ---- the byte that the other side may READ (confirm.c) ----------------------------------------- */
+
+#define PROBE_BYTES 12u /* behind HELLO's payload, or all of WELCOME's: its address and its key */
+
+static bool names_probe(const struct session *s) {
+    return s->conn.rep.features & RECORD_FEATURE_PROBE;
+}
+
+/* Returns the bytes used: none where it was not agreed. */
+static uint32_t put_probe(const struct session *s, uint8_t *at) {
+    const struct ibv_mr *source = s->node->probe.source;
+    if (!names_probe(s) || !source)
+        return 0;
+    uint64_t address = htole64((uintptr_t)source->addr);
+    uint32_t rkey = htole32(source->rkey);
+    memcpy(at, &address, sizeof address);
+    memcpy(at + sizeof address, &rkey, sizeof rkey);
+    return PROBE_BYTES;
+}
+
+/* What is left of so many bytes without it. A READ of something else harms nobody, so it needs no proof. */
+static uint32_t take_probe(struct session *s, const uint8_t *data, uint32_t bytes) {
+    uint64_t address;
+    uint32_t rkey;
+    if (!names_probe(s) || bytes < PROBE_BYTES)
+        return bytes;
+    memcpy(&address, data + bytes - PROBE_BYTES, sizeof address);
+    memcpy(&rkey, data + bytes - sizeof rkey, sizeof rkey);
+    confirm_begin(s, le64toh(address), le32toh(rkey));
+    return bytes - PROBE_BYTES;
+}
+
+/* The two records as they crossed; encoding is exact, so both sides get the same bytes. */
+struct transcript {
+    uint8_t req[RECORD_REQ_BYTES], rep[RECORD_REP_BYTES];
+};
+
+static void transcribe(const struct session *s, struct transcript *out) {
+    record_req_encode(&s->conn.req, out->req);
+    record_rep_encode(&s->conn.rep, out->rep);
+}
+
+/* False: there is no such key (any more). */
+static bool find_secret(const struct session *s, struct auth_secret *out,
+                        uint8_t room[SLUICE_SECRET_MAX]) {
+    out->bytes = room;
+    out->count = keyring_find(s->link_config.keys, s->conn.req.key_id, room);
+    return out->count > 0;
+}
+
+static void forget_secret(uint8_t room[SLUICE_SECRET_MAX]) {
+    sodium_memzero(room, SLUICE_SECRET_MAX);
+}
+
+/* ---- the listener's proof -------------------------------------------------------------------- */
+
+sluice_reason greet_prove(struct session *s) {
+    struct cm_conn *conn = &s->conn;
+    struct auth_secret secret;
+    struct auth_proof proof;
+    struct transcript said;
+    uint8_t room[SLUICE_SECRET_MAX];
+    if (!conn->passive || !authenticated(s))
+        return SLUICE_REASON_NONE;
+    if (!find_secret(s, &secret, room))
+        return SLUICE_REASON_AUTH_KEY;
+    transcribe(s, &said);
+    auth_prove_listener(&proof, &secret, said.req, said.rep);
+    forget_secret(room);
+    memcpy(conn->rep.check, proof.check, sizeof proof.check);
+    memcpy(conn->rep.mac, proof.mac, sizeof proof.mac);
+    return SLUICE_REASON_NONE;
+}
+
+sluice_reason greet_verify(struct session *s) {
+    struct auth_secret secret;
+    struct auth_proof proof;
+    struct transcript said;
+    uint8_t room[SLUICE_SECRET_MAX];
+    if (!authenticated(s))
+        return SLUICE_REASON_NONE;
+    if (!find_secret(s, &secret, room))
+        return SLUICE_REASON_AUTH_KEY;
+    transcribe(s, &said);
+    memcpy(proof.check, s->conn.rep.check, sizeof proof.check);
+    memcpy(proof.mac, s->conn.rep.mac, sizeof proof.mac);
+    sluice_reason reason = auth_verify_listener(&proof, &secret, said.req, said.rep);
+    forget_secret(room);
+    return reason;
+}
+
+/* ---- saying ---------------------------------------------------------------------------------- */
+
+static bool prove_hello(struct session *s, struct auth_hello *hello) {
+    struct auth_secret secret;
+    struct transcript said;
+    uint8_t room[SLUICE_SECRET_MAX];
+    if (!authenticated(s))
+        return true;
+    if (!find_secret(s, &secret, room))
+        return false;
+    transcribe(s, &said);
+    auth_prove_dialer(&hello->proof, &secret, said.req, said.rep, hello->private_data,
+                      hello->private_bytes);
+    forget_secret(room);
+    return true;
+}
+
+/*
+ * A device of the other side's may have HELLO and not look at it before more comes: its socket changes hands
+ * when a listener accepts, and what arrives at that moment is not announced. It was seen once in a thousand
+ * dials. A WRITE of nothing is more, and changes nothing.
+ */
+static void nudge_later(struct sluice_loop *l, struct session *s) {
+    s->deadline_ns = loop_clock(l) + s->nudge_ns;
+    loop_deadline(l, s->deadline_ns);
+}
+
+static void say_hello(struct sluice_loop *l, struct session *s) {
+    struct link_config *link = &s->link_config;
+    struct auth_hello hello = {.private_bytes = link->private_bytes};
+    uint8_t data[HELLO_BYTES_MAX + PROBE_BYTES];
+    memcpy(hello.private_data, link->private_data, link->private_bytes);
+    if (!prove_hello(s, &hello)) {
+        session_close(l, s, SLUICE_REASON_AUTH_KEY, 0, NULL);
+        return;
+    }
+    uint32_t bytes = (uint32_t)auth_hello_encode(&hello, data);
+    bytes += put_probe(s, data + bytes);
+    s->greeting = GREET_ANSWER;
+    if (!send_control_with(l, s, FRAME_HELLO, data, bytes)) {
+        session_close(l, s, SLUICE_REASON_NO_MEMORY, 0, "no registered memory to greet the peer");
+    } else if (l->node->traits.first_may_stick) {
+        s->nudge_ns = NUDGE_FIRST_NS;
+        nudge_later(l, s);
+    }
+}
+
+void greet_nudge(struct sluice_loop *l, struct session *s) {
+    if (s->greeting != GREET_ANSWER || s->conn.passive) {
+        s->deadline_ns = 0;
+        return;
+    }
+    s->nudge_ns = s->nudge_ns < NUDGE_LAST_NS ? 2 * s->nudge_ns : NUDGE_LAST_NS;
+    nudge_later(l, s);
+    send_nothing(l, s); /* or the session ends */
+}
+
+static void done(struct sluice_loop *l, struct session *s) {
+    s->greeting = GREET_NONE;
+    s->deadline_ns = 0;
+    if (authenticated(s)) {
+        pthread_mutex_lock(&s->node->lock);
+        s->info.key_id = s->conn.req.key_id;
+        pthread_mutex_unlock(&s->node->lock);
+    }
+    session_begin(l, s);
+}
+
+static void refuse(struct sluice_loop *l, struct session *s, sluice_reason reason) {
+    struct record_rej rej = {.reason = (uint16_t)reason};
+    node_log(l->node, SLUICE_LOG_INFO, "%s refused: %s", s->peer.address,
+             sluice_reason_text((int)reason));
+    snprintf(rej.text, sizeof rej.text, "%s", sluice_reason_text((int)reason));
+    session_refuse(l, s, reason, &rej);
+}
+
+static void welcome(struct sluice_loop *l, struct session *s) {
+    uint8_t probe[PROBE_BYTES];
+    if (!session_admit(s)) {
+        session_close(l, s, SLUICE_REASON_DEVICE_ERROR, 0,
+                      "the queue pair cannot be opened to operations of the peer");
+        return;
+    }
+    uint32_t bytes = put_probe(s, probe);
+    if (bytes > 0 ? send_control_with(l, s, FRAME_WELCOME, probe, bytes)
+                  : send_control(l, s, FRAME_WELCOME))
+        done(l, s);
+    else
+        session_close(l, s, SLUICE_REASON_NO_MEMORY, 0, "no way to welcome the peer");
+}
+
+void greet_answered(struct sluice_loop *l, struct session *s) {
+    struct cm_conn *conn = &s->conn;
+    if (s->state != SESSION_OPENING || s->greeting != GREET_ANSWER || !conn->passive)
+        return;
+    if (conn->accepted) {
+        s->arg = conn->answer_arg;
+        welcome(l, s);
+        return;
+    }
+    struct record_rej rej = {.reason = SLUICE_REASON_REFUSED, .code = conn->refuse_code};
+    memcpy(rej.text, conn->refuse_text, sizeof rej.text);
+    session_refuse(l, s, SLUICE_REASON_LOCAL_CLOSE, &rej);
+}
+
+/* ---- hearing --------------------------------------------------------------------------------- */
+
+const char *greet_check(const struct session *s, const struct frame *f) {
+    if (f->flags || f->total)
+        return "a greeting with unknown flags";
+    switch (f->type) {
+    case FRAME_HELLO:
+        return s->conn.passive && s->greeting == GREET_HELLO ? NULL : "a HELLO out of place";
+    case FRAME_WELCOME:
+        if (f->length != (names_probe(s) ? PROBE_BYTES : 0))
+            return "a WELCOME with other content than agreed";
+        return !s->conn.passive && s->greeting == GREET_ANSWER ? NULL : "a WELCOME out of place";
+    case FRAME_REFUSE:
+        return !s->conn.passive && s->greeting == GREET_ANSWER ? NULL : "a REFUSE out of place";
+    default:
+        return "a frame before the greeting";
+    }
+}
+
+/* Its proof holds, and was never used before. */
+static sluice_reason check_proof(struct session *s, const struct auth_hello *hello) {
+    struct auth_replay *replay = s->node->cm.replay;
+    struct auth_secret secret;
+    struct transcript said;
+    uint8_t room[SLUICE_SECRET_MAX];
+    if (!authenticated(s))
+        return SLUICE_REASON_NONE;
+    if (!find_secret(s, &secret, room))
+        return SLUICE_REASON_AUTH_KEY;
+    transcribe(s, &said);
+    sluice_reason reason = auth_verify_dialer(&hello->proof, &secret, said.req, said.rep,
+                                              hello->private_data, hello->private_bytes);
+    forget_secret(room);
+    /* Only what was proven is remembered, else anybody could make the memory forget. */
+    if (reason == SLUICE_REASON_NONE) {
+        bool used = auth_replay_add(replay, s->conn.req.nonce);
+        return auth_replay_add(replay, hello->proof.mac) || used ? SLUICE_REASON_AUTH_REPLAY
+                                                                 : reason;
+    }
+    return auth_replay_seen(replay, hello->proof.mac) ? SLUICE_REASON_AUTH_REPLAY : reason;
+}
+
+static void hear_hello(struct sluice_loop *l, struct session *s, const uint8_t *data,
+                       uint32_t bytes) {
+    struct auth_hello hello;
+    bytes = take_probe(s, data, bytes);
+    sluice_reason reason = auth_hello_decode(&hello, data, bytes, authenticated(s));
+    if (reason == SLUICE_REASON_NONE)
+        reason = check_proof(s, &hello);
+    if (reason != SLUICE_REASON_NONE) {
+        refuse(l, s, reason);
+        return;
+    }
+    s->greeting = GREET_ANSWER;
+    cm_post(&l->node->cm, s, CM_VERB_GREETED);
+    /* The listener's link has none of its own: the place is free for the peer's. */
+    s->link_config.private_bytes = hello.private_bytes;
+    memcpy(s->link_config.private_data, hello.private_data, hello.private_bytes);
+    s->peer.private_data = s->link_config.private_data;
+    s->peer.private_bytes = hello.private_bytes;
+    s->peer.key_id = s->conn.req.key_id;
+    if (s->link_config.flags & SLUICE_ASK)
+        session_ask(l, s);
+    else
+        welcome(l, s);
+}
+
+static void hear_refuse(struct sluice_loop *l, struct session *s, const uint8_t *data,
+                        uint32_t bytes) {
+    struct record_rej rej;
+    if (record_rej_decode(&rej, data, bytes) == SLUICE_REASON_NONE)
+        session_refused(l, s, &rej);
+    else
+        session_close(l, s, SLUICE_REASON_PROTOCOL, 0, "a malformed refusal");
+}
+
+/* The header's fields lie in the control block, where receive.c has put them. */
+static void hear(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    uint8_t data[HELLO_BYTES_MAX + PROBE_BYTES];
+    _Static_assert(RECORD_REJ_BYTES <= sizeof data, "a refusal fits as well");
+    uint32_t type = msg->send_flags;
+    uint64_t bytes = msg->size;
+    bool fits = bytes <= sizeof data;
+    if (fits)
+        memcpy(data, msg->data,
+               bytes); /* read once: the peer may write on where memory is shared */
+    receive_give_back(l, s, msg);
+    if (s->state != SESSION_OPENING)
+        return; /* ended meanwhile */
+    if (!fits) {
+        session_close(l, s, SLUICE_REASON_PROTOCOL, 0, "a greeting too long");
+    } else if (type == FRAME_HELLO) {
+        hear_hello(l, s, data, (uint32_t)bytes);
+    } else if (type == FRAME_REFUSE) {
+        hear_refuse(l, s, data, (uint32_t)bytes);
+    } else {
+        take_probe(s, data, (uint32_t)bytes);
+        cm_post(&l->node->cm, s, CM_VERB_GREETED);
+        done(l, s);
+    }
+}
+
+void greet_arrived(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    if (s->adopted) {
+        hear(l, s, msg);
+        return;
+    }
+    msg_queue_push(&s->held, msg);
+    s->greeting = GREET_HELD;
+}
+
+void greet_begin(struct sluice_loop *l, struct session *s) {
+    if (!s->conn.passive) {
+        say_hello(l, s);
+        return;
+    }
+    struct sluice_msg *msg = msg_queue_pop(&s->held);
+    if (msg) {
+        s->greeting = GREET_HELLO;
+        hear(l, s, msg);
+    }
+}

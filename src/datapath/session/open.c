@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * open.c - a session's way to UP, in step with the CM thread.
+ *
+ *   PREPARE  create the QP on this loop's CQ, INIT, post the receives        -> PREPARED
+ *            again: the last try has used that one up: drain it, create another
+ *   APPLY    RTR and RTS (a listener's session gets these with PREPARE)      -> READY
+ *   ADOPT    the connection is up, and with it the session, unless the two greet (handshake.c)
+ *   ASK      the application decides first
+ *
+ * Whatever fails ends in session_close(), and from there on the way of close.c.
+ *
+ * Owner: the loop's thread.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "datapath/session/close.h"
+#include "datapath/tx/post.h"
+#include "node/node.h"
+
+#define SQ_DEPTH 128u
+#define SIGNAL_EVERY 16u
+#define SEND_SGES_MIN 2u /* a header and a slice */
+
+void session_attach(struct sluice_loop *l, struct session *s) {
+    if (s->attached)
+        return;
+    s->attached = true;
+    s->next = l->sessions;
+    s->link = &l->sessions;
+    if (s->next)
+        s->next->link = &s->next;
+    l->sessions = s;
+}
+
+/* What both sides agreed on, before the first frame can come or go. */
+static void agree(struct session *s) {
+    const struct record_rep *rep = &s->conn.rep;
+    const struct node_options *options = &s->node->options;
+    uint64_t agreed = 1ull << rep->message_log2;
+    s->frame_payload = (1u << rep->eager_log2) - FRAME_BYTES;
+    s->rx_message_max = agreed;
+    s->message_max = agreed < options->message_bytes_max ? agreed : options->message_bytes_max;
+    s->rendezvous_above = rendezvous_switch(s);
+    s->tx_credits = GRANT_MIN;
+    s->tx_credits_max = s->conn.passive ? s->conn.req.credits : rep->credits;
+    /* So often that a window that is full always has a signalled send in it. */
+    uint64_t inline_max = s->inline_max ? s->inline_max : 1;
+    uint64_t every = SIGNAL_EVERY;
+    every = every < s->sq_depth / 4 ? every : s->sq_depth / 4;
+    every = every < s->window_messages / 4 ? every : s->window_messages / 4;
+    every = every < s->window_bytes / 4 / inline_max ? every : s->window_bytes / 4 / inline_max;
+    if ((options->without & SLUICE_WITHOUT_SIGNALLING) || s->node->traits.sends_in_place)
+        every = 1; /* no completion stands for another's memory */
+    s->signal_every = every ? (uint32_t)every : 1;
+    s->pack_bound = pack_bound(s);
+    pthread_mutex_lock(&s->node->lock);
+    s->info.message_bytes_max = s->message_max;
+    s->info.eager_bytes = s->frame_payload;
+    s->info.credits = s->tx_credits_max;
+    s->info.keepalive_ns = rep->keepalive * RECORD_KEEPALIVE_NS;
+    pthread_mutex_unlock(&s->node->lock);
+}
+
+/*
+ * What the peer may do through this queue pair, given a key: rdma_cm's own answer is of the time before it
+ * knew of READs.
+ */
+static unsigned remote_rights(const struct session *s) {
+    unsigned rights = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+    if (s->node->device_attr.atomic_cap != IBV_ATOMIC_NONE)
+        rights |= IBV_ACCESS_REMOTE_ATOMIC;
+    return rights;
+}
+
+/*
+ * RTR and RTS, where they are not the kernel's. A dialer that has yet to greet may do nothing but send: until
+ * WELCOME its queue pair reaches no region, whatever keys it has learnt.
+ */
+static bool modify_up(struct session *s) {
+    struct cm_conn *conn = &s->conn;
+    if (s->node->traits.answer_is_up)
+        return true; /* it is, or will be */
+    conn->rtr.qp_access_flags = conn->passive && s->greeting ? 0 : remote_rights(s);
+    return session_modify(s, &conn->rtr, conn->rtr_mask | IBV_QP_ACCESS_FLAGS) &&
+           session_modify(s, &conn->rts, conn->rts_mask);
+}
+
+/* Where the connection moves the queue pair, it has opened it already, and there is no later word on it. */
+bool session_admit(struct session *s) {
+    struct ibv_qp_attr attr = {.qp_access_flags = remote_rights(s)};
+    return s->node->traits.answer_is_up || session_modify(s, &attr, IBV_QP_ACCESS_FLAGS);
+}
+
+static struct ibv_qp *create_qp(struct sluice_loop *l, struct session *s) {
+    sluice_node *n = l->node;
+    uint32_t inline_wanted = atomic_load_explicit(&n->inline_bytes, memory_order_relaxed);
+    if (n->options.without & SLUICE_WITHOUT_INLINE)
+        inline_wanted = 0;
+    for (;;) {
+        struct ibv_qp_init_attr init = {
+            .qp_context = s,
+            .send_cq = l->cq,
+            .recv_cq = l->cq,
+            .srq = s->rq->srq,
+            .cap = {.max_send_wr = s->sq_depth,
+                    .max_recv_wr = s->rq->srq ? 0 : s->rq->depth,
+                    .max_send_sge = s->send_sges,
+                    .max_recv_sge = 1,
+                    .max_inline_data = inline_wanted},
+            .qp_type = IBV_QPT_RC,
+        };
+        struct ibv_qp *qp = n->fabric->create_qp(n->pd, &init);
+        if (qp) {
+            s->inline_max = inline_wanted ? init.cap.max_inline_data : 0;
+            atomic_store_explicit(&n->inline_bytes, inline_wanted, memory_order_relaxed);
+            return qp;
+        }
+        /* Some devices answer EINVAL to more inline data than they have. */
+        if (errno != EINVAL && errno != ENOMEM)
+            return NULL;
+        if (inline_wanted > 0) {
+            inline_wanted = inline_wanted > 64 ? inline_wanted / 2 : 0;
+        } else if (s->send_sges > SEND_SGES_MIN) { /* nor so many entries of such a size */
+            s->send_sges = SEND_SGES_MIN;
+            inline_wanted = atomic_load_explicit(&n->inline_bytes, memory_order_relaxed);
+        } else {
+            return NULL;
+        }
+    }
+}
+
+/*
+ * Shared receives, unless there are none, or there must not be: a peer that has still to prove who it
+ * is shall not be able to take others' receives.
+ */
+static void choose_receives(struct sluice_loop *l, struct session *s) {
+    const struct link_config *link = &s->link_config;
+    bool stranger = s->conn.passive && link->keys;
+    uint32_t most = (uint32_t)l->node->device_attr.max_qp_wr;
+    struct receive_queue *shared = &l->shared.queue;
+    s->rq = &s->own;
+    if (shared->srq && !stranger && !(link->flags & SLUICE_ISOLATED) &&
+        shared_room(l) + shared->spare >= GRANT_MIN)
+        s->rq = shared;
+    s->own.depth = s->credits + link->requests < most ? s->credits + link->requests : most;
+    s->own.spare_max = link->requests;
+    s->grant = 0;
+    s->repost_batch = 1;
+    pthread_mutex_lock(&s->node->lock);
+    s->info.shared = s->rq == shared;
+    pthread_mutex_unlock(&s->node->lock);
+}
+
+static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_reason *reason) {
+    struct cm_conn *conn = &s->conn;
+    choose_receives(l, s);
+    uint32_t share = s->sq_depth + (s->rq->srq ? 0 : s->rq->depth);
+    *reason = SLUICE_REASON_BUSY;
+    if (l->cq_used + share > (uint32_t)l->cq_size)
+        return "the completion queue of the loop has no room for another session";
+    *reason = SLUICE_REASON_NO_MEMORY;
+    s->sq = calloc(s->sq_depth, sizeof *s->sq);
+    if (!s->sq)
+        return "out of memory";
+    if (!s->rq->srq && l->node->traits.silent_in_err) {
+        s->own.trail = (struct sluice_msg **)calloc(s->own.depth, sizeof *s->own.trail);
+        if (!s->own.trail)
+            return "out of memory";
+    }
+    *reason = SLUICE_REASON_DEVICE_ERROR;
+    s->qp = create_qp(l, s);
+    if (!s->qp)
+        return "the device cannot create another queue pair";
+    s->own.qp = s->qp;
+    s->cq_share = share;
+    l->cq_used += s->cq_share;
+    if (!session_modify(s, &conn->init, conn->init_mask))
+        return "the queue pair cannot be moved to INIT";
+    if (conn->passive && (conn->rep.features & RECORD_FEATURE_GREETING))
+        s->greeting = GREET_HELLO;
+    if (s->rq->srq && !shared_join(l, s))
+        return "no place for the queue pair among those that share receives";
+    if (!receive_prime(l, s)) {
+        *reason = SLUICE_REASON_NO_MEMORY;
+        return "no registered memory for the receive buffers";
+    }
+    if (!conn->passive)
+        return NULL;
+    s->heard = true;
+    agree(s);
+    if (!modify_up(s))
+        return "the queue pair cannot be moved to RTS";
+    return NULL;
+}
+
+void session_prepare(struct sluice_loop *l, struct session *s) {
+    session_attach(l, s);
+    if (s->state != SESSION_OPENING)
+        return;
+    if (session_has_qp(s)) { /* the next try; session_renewed() */
+        drain_begin(l, s);
+        return;
+    }
+    sluice_reason reason = greet_prove(s);
+    if (reason != SLUICE_REASON_NONE) {
+        session_close(l, s, reason, 0, NULL);
+        return;
+    }
+    if (s->conn.passive && s->conn.accepted)
+        s->arg = s->conn.answer_arg;
+    uint32_t depth = SQ_DEPTH;
+    while (depth > 8 && depth > (uint32_t)l->node->device_attr.max_qp_wr)
+        depth /= 2;
+    s->sq_depth = depth;
+    int sges = l->node->device_attr.max_sge;
+    s->send_sges = sges > (int)LOOP_SGES       ? LOOP_SGES
+                   : sges < (int)SEND_SGES_MIN ? SEND_SGES_MIN
+                                               : (uint32_t)sges;
+    s->sq_mask = depth - 1;
+    s->sq_limit = s->sq_quick = depth - SQ_RESERVE;
+    if (l->node->traits.sent_is_local)
+        confirm_init(s);
+    const char *wrong = build_qp(l, s, &reason);
+    if (wrong) {
+        session_close(l, s, reason, 0, wrong);
+        return;
+    }
+    s->conn.qp_num = s->qp->qp_num;
+    s->conn.srq = s->rq->srq != NULL;
+    cm_post(&l->node->cm, s, CM_VERB_PREPARED);
+}
+
+/* The queue pair of the last try is gone, or no longer this session's. */
+void session_renewed(struct sluice_loop *l, struct session *s) {
+    s->own = (struct receive_queue){0};
+    s->rx_granted = s->grant = 0;
+    session_prepare(l, s);
+}
+
+void session_apply(struct sluice_loop *l, struct session *s) {
+    struct cm_conn *conn = &s->conn;
+    if (s->state != SESSION_OPENING)
+        return;
+    sluice_reason reason = greet_verify(s);
+    if (reason != SLUICE_REASON_NONE) {
+        session_close(l, s, reason, 0, NULL);
+        return;
+    }
+    if (conn->rep.features & RECORD_FEATURE_GREETING)
+        s->greeting = GREET_HELLO;
+    agree(s);
+    s->heard = true;
+    if (!modify_up(s)) {
+        session_close(l, s, SLUICE_REASON_DEVICE_ERROR, 0, "the queue pair cannot be moved to RTS");
+        return;
+    }
+    cm_post(&l->node->cm, s, CM_VERB_READY);
+}
+
+/* Messages may go: UP is the first event, and from now on each side hears of the other. */
+void session_begin(struct sluice_loop *l, struct session *s) {
+    keepalive_start(l, s);
+    grant_start(l, s);
+    event_notice(l, s, NOTICE_UP);
+}
+
+void session_adopt(struct sluice_loop *l, struct session *s) {
+    if (s->state != SESSION_OPENING)
+        return;
+    s->adopted = true;
+    if (s->greeting)
+        greet_begin(l, s);
+    else
+        session_begin(l, s);
+}
+
+void session_ask(struct sluice_loop *l, struct session *s) {
+    session_attach(l, s);
+    if (s->state != SESSION_OPENING)
+        return;
+    gate_set(&s->gate, GATE_ASKED);
+    event_notice(l, s, NOTICE_CONNECT);
+}

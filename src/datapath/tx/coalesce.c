@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * coalesce.c - frames that carry several small messages, requests and replies.
+ *
+ * Sending. What waits in a queue at the moment it is flushed shares a frame, if it is small: its
+ * bytes are copied behind each other into one buffer, and the buffers they came in go back at once.
+ * Nothing waits for a frame to fill. Whoever is to hear of an outcome hangs on the frame's entry of
+ * the send queue, in a list; the window is counted there too, own and foreign messages apart.
+ *
+ * Receiving. A pack is checked from end to end before the first message of it is delivered. Then each
+ * is delivered where it lies: a block of the pool lends its control block, whose `data` points into
+ * the frame. The frame is posted again when it was taken apart and all such views came back. Of a
+ * view that the application keeps or sends on the bytes move into the block's own buffer, which is
+ * there for that; so what is kept never pins a frame, and keeping cannot fail.
+ *
+ * Owner: the loop's thread. Everything read from a frame is hostile, and the peer's process may be
+ * able to write to it at any time: each item's header is read once in each pass, checked against the
+ * length that was found on arrival, and only the copy is used.
+ */
+#include <string.h>
+
+#include "datapath/tx/coalesce.h"
+#include "datapath/tx/post.h"
+#include "node/node.h"
+
+/*
+ * Up to here copying a message costs less than a frame of its own does. Two always fit a frame.
+ */
+#define PACK_BYTES_MAX 512u /* measured (sluice-bw): to copy more costs more than a frame */
+
+/* An entry's `bytes`: how many messages, and how many bytes of them; own ones and foreign ones. */
+#define PACK_COUNT_BITS 10
+#define PACK_SIZE_BITS 17
+#define PACK_ITEMS_MAX ((1u << PACK_COUNT_BITS) - 1)
+_Static_assert(2 * (PACK_COUNT_BITS + PACK_SIZE_BITS) <= SQ_WHAT_SHIFT, "counts fit an entry");
+_Static_assert((1u << PACK_SIZE_BITS) > 65536, "a frame's bytes fit their count");
+
+uint32_t pack_bound(const struct session *s) {
+    if (s->node->options.without & SLUICE_WITHOUT_PACK)
+        return 0;
+    uint32_t quarter = s->frame_payload / 4;
+    return (quarter < PACK_BYTES_MAX ? quarter : PACK_BYTES_MAX) + 1;
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+struct packing {
+    struct sluice_msg *frame;
+    uint32_t at;                          /* end of what is in it */
+    uint32_t count;                       /* of messages */
+    uint64_t window;                      /* what the entry gives back: see PACK_COUNT_BITS */
+    struct sluice_msg *told, **told_tail; /* those that hear of the frame's completion */
+};
+
+/* How long a frame is that takes as many of these as there are and fit. */
+static uint32_t measure(const struct session *s, const struct sluice_msg *msg) {
+    uint32_t end = 0;
+    for (unsigned count = 0; msg && count < PACK_ITEMS_MAX && pack_takes(s, msg); count++) {
+        uint32_t next = pack_round(end) + PACK_ITEM_BYTES + (uint32_t)msg->size;
+        if (next > s->frame_payload)
+            break;
+        end = next;
+        msg = msg->next;
+    }
+    return end;
+}
+
+static void put_item(struct sluice_loop *l, struct packing *p, struct sluice_msg *msg,
+                     uint64_t total) {
+    static const uint8_t types[] = {
+        [MSG_PLAIN] = FRAME_DATA, [MSG_REQUEST] = FRAME_REQUEST, [MSG_REPLY] = FRAME_REPLY};
+    uint32_t size = (uint32_t)msg->size, at = pack_round(p->at);
+    bool foreign = (msg->send_flags & MSG_FOREIGN) != 0;
+    uint64_t *word = (uint64_t *)(void *)(p->frame->data + at);
+    word[0] = htole64(types[msg->kind] | (uint64_t)size << 32);
+    word[1] = htole64(total);
+    if (size & 7)
+        word[2 + size / 8] = 0; /* nobody's bytes lie between two items */
+    memcpy(word + 2, msg->data, size);
+    p->at = at + PACK_ITEM_BYTES + size;
+    p->count++;
+    l->totals.messages_sent++;
+    l->totals.bytes_sent += size;
+    if (msg->kind == MSG_REQUEST) {
+        request_copied(msg); /* it counts until its outcome, and needs no frame for that */
+        return;
+    }
+    p->window += (1ull | (uint64_t)size << PACK_COUNT_BITS)
+                 << (foreign ? PACK_COUNT_BITS + PACK_SIZE_BITS : 0);
+    if (msg->tag == 0) {
+        msg_discard(l, msg);
+        return;
+    }
+    msg->next = NULL;
+    *p->told_tail = msg;
+    p->told_tail = &msg->next;
+}
+
+/* False: the head of the queue waits for something. */
+static bool fill(struct sluice_loop *l, struct session *s, struct packing *p, uint32_t bytes,
+                 struct msg_queue *queue) {
+    struct sluice_msg *msg;
+    while ((msg = queue->head) && p->count < PACK_ITEMS_MAX && pack_takes(s, msg)) {
+        if (msg->deadline_ns && l->now_ns >= msg->deadline_ns) {
+            finish_unsent(l, s, msg_queue_pop(queue), SLUICE_ETIMEDOUT);
+            continue;
+        }
+        if (pack_round(p->at) + PACK_ITEM_BYTES + msg->size > bytes)
+            return true;
+        uint64_t total = 0;
+        if (msg->kind != MSG_PLAIN && !request_assign(l, s, msg, &total))
+            return false;
+        put_item(l, p, msg_queue_pop(queue), total);
+    }
+    return true;
+}
+
+static void post_pack(struct sluice_loop *l, struct session *s, struct chain *chain,
+                      const struct packing *p, bool reserved) {
+    struct sluice_msg *frame = p->frame;
+    uint8_t *at = frame->data - FRAME_BYTES;
+    bool inlined = p->at + FRAME_BYTES <= s->inline_max;
+    l->send_sge[chain->count][0] =
+        (struct ibv_sge){(uintptr_t)at, p->at + FRAME_BYTES, frame->lkey};
+    struct ibv_send_wr *wr = chain_wr(l, s, chain, 1, inlined ? IBV_SEND_INLINE : 0);
+    s->tx_sequence++;
+    post_header(s, at, FRAME_PACK, reserved ? FRAME_RESERVED : 0, p->at, 0);
+    if (!reserved)
+        s->tx_credits--;
+    frame->next = p->told;
+    chain_entry(s, inlined ? p->told : frame, p->window | SQ_COUNTED, SQ_PACK);
+    if (inlined)
+        chain->done[chain->done_count++] = frame;
+    if (!inlined || p->told)
+        chain->waited_for = true;
+    s->unsignalled += p->count - 1; /* signal_every is in messages: the window is */
+    chain_signal(s, chain, wr);
+}
+
+enum built pack_build(struct sluice_loop *l, struct session *s, struct chain *chain,
+                      struct msg_queue *queue) {
+    uint32_t bytes = measure(s, queue->head);
+    struct packing p = {.frame = pool_get(l->pool, l->cache, pack_round(bytes))};
+    p.told_tail = &p.told;
+    if (!p.frame) { /* then each by itself: that needs no memory */
+        enum built built = chain_message(l, s, chain, queue->head);
+        if (built == BUILT)
+            msg_queue_pop(queue);
+        return built == BUILT ? BUILT_PART : built;
+    }
+    p.frame->state = MSG_SENDING;
+    p.frame->tag = 0;
+    p.frame->kind = MSG_PLAIN;
+    bool free = fill(l, s, &p, bytes, queue);
+    if (p.count == 0) {
+        msg_discard(l, p.frame);
+        return free ? BUILT_PART : BUILT_NOTHING;
+    }
+    post_pack(l, s, chain, &p, queue == &s->replies);
+    return BUILT_PART;
+}
+
+static void release_share(struct session *s, uint64_t share, bool foreign) {
+    uint32_t count = (uint32_t)share & PACK_ITEMS_MAX;
+    if (count > 0)
+        window_release(s, count, share >> PACK_COUNT_BITS & ((1u << PACK_SIZE_BITS) - 1), foreign);
+}
+
+void pack_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                    uint64_t bytes, sluice_status status) {
+    release_share(s, bytes, false);
+    release_share(s, bytes >> (PACK_COUNT_BITS + PACK_SIZE_BITS), true);
+    for (struct sluice_msg *next; msg; msg = next) {
+        next = msg->next;
+        if (msg->tag)
+            event_outcome(l, s, msg, status);
+        else
+            msg_discard(l, msg); /* the frame itself */
+    }
+}
+
+/* ---- receiving ------------------------------------------------------------------------------- */
+
+static const char *wrong_pack(const uint8_t *payload, uint32_t length, bool reserved) {
+    struct pack_item item = {0};
+    while (item.next < length) {
+        const char *wrong = pack_item_get(&item, payload, length, item.next, reserved);
+        if (wrong)
+            return wrong;
+    }
+    return NULL;
+}
+
+/* A view's own buffer, while `data` is elsewhere; a message that is not being sent has no use for
+ * the record in it. */
+static inline void set_own(struct sluice_msg *view, uint8_t *own) {
+    view->item.node.next = (struct cds_wfcq_node *)(void *)own;
+}
+
+static inline uint8_t *own_of(const struct sluice_msg *view) {
+    return (uint8_t *)view->item.node.next;
+}
+
+void pack_release(struct sluice_loop *l, struct session *s, struct sluice_msg *frame) {
+    if (--frame->id > 0)
+        return;
+    frame->flags &= (uint16_t)~MSG_OPENED;
+    receive_give_back(l, s, frame);
+}
+
+void pack_return(struct sluice_loop *l, struct session *s, struct sluice_msg *view) {
+    struct sluice_msg *frame = view->next;
+    view->data = own_of(view);
+    view->flags = 0;
+    view->owner = NULL;
+    msg_discard(l, view);
+    pack_release(l, s, frame);
+}
+
+void pack_unlend(struct sluice_msg *view) {
+    const uint8_t *from = view->data;
+    view->data = own_of(view);
+    memcpy(view->data, from, view->size);
+}
+
+/* NULL: no memory. */
+static struct sluice_msg *view_of(struct sluice_loop *l, struct session *s,
+                                  struct sluice_msg *frame, const struct pack_item *item) {
+    struct sluice_msg *view = pool_get(l->rx_pool, l->rx_cache, item->length);
+    if (!view)
+        return NULL;
+    set_own(view, view->data);
+    view->data = frame->data + item->at;
+    view->next = frame;
+    view->flags = MSG_VIEW;
+    view->send_flags = 0;
+    view->owner = s;
+    view->kind = MSG_PLAIN;
+    frame->id++;
+    return view;
+}
+
+static enum taken take_item(struct sluice_loop *l, struct session *s, struct sluice_msg *frame) {
+    struct pack_item item;
+    uint32_t length = (uint32_t)frame->size;
+    bool reserved = (frame->pieces & FRAME_RESERVED) != 0;
+    const char *wrong = pack_item_get(&item, frame->data, length, (uint32_t)frame->sent, reserved);
+    if (unlikely(wrong != NULL)) { /* it was right before: somebody writes to it */
+        s->deaf = true;
+        session_close(l, s, SLUICE_REASON_PROTOCOL, 0, wrong);
+        return TAKEN;
+    }
+    struct sluice_msg *view = view_of(l, s, frame, &item);
+    if (!view)
+        return TAKEN_NO_MEMORY;
+    enum taken taken = TAKEN;
+    l->unpacking = item.next < length;
+    if (item.type == FRAME_DATA)
+        event_message(l, s, view);
+    else if (item.type == FRAME_REQUEST)
+        taken = request_deliver(l, s, view, item.total);
+    else
+        taken = reply_deliver(l, s, view, item.total);
+    if (likely(taken == TAKEN))
+        frame->sent = item.next;
+    else
+        pack_return(l, s, view);
+    return taken;
+}
+
+enum taken pack_take(struct sluice_loop *l, struct session *s, struct sluice_msg *frame) {
+    enum taken taken = TAKEN;
+    if (!(frame->flags & MSG_OPENED)) {
+        const char *wrong =
+            wrong_pack(frame->data, (uint32_t)frame->size, (frame->pieces & FRAME_RESERVED) != 0);
+        if (wrong) {
+            receive_broken(l, s, frame, wrong);
+            return TAKEN;
+        }
+        frame->flags |= MSG_OPENED;
+        frame->sent = 0;
+        frame->id = 1; /* this function's own, until the last item is delivered */
+    }
+    while (taken == TAKEN && frame->sent < frame->size && !s->deaf)
+        taken = likely(loop_room(l, s)) ? take_item(l, s, frame) : TAKEN_NO_ROOM;
+    l->unpacking = false;
+    if (taken == TAKEN)
+        pack_release(l, s, frame);
+    return taken;
+}

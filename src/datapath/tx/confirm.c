@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * confirm.c - that the peer's device has what was sent, where a completion does not say so.
+ *
+ * On iWARP a SEND or a WRITE completes when this side's TCP has its bytes: its memory is free by that, but
+ * the peer's may never have them, or refuse them. Only the answer to a READ proves that, of all that was
+ * sent before. So there a READ of a byte that the peer has named (core/probe.h) goes behind what somebody
+ * wants to hear of, and its entry waits for it (SQ_BEHIND). A few are on their way at a time; what is sent
+ * meanwhile is confirmed by one more, as soon as one of them is back. READs complete when their answer is
+ * there, and other requests behind them before that, so their own entries wait in the same way.
+ *
+ * Where the peer named no byte, or the two agreed on no READs, there is nothing to be had but the completions.
+ *
+ * Owner: the loop's thread.
+ */
+#include "datapath/tx/post.h"
+#include "node/node.h"
+
+void confirm_init(struct session *s) {
+    s->confirms = true;
+    s->probe_known = false;
+    s->sent_tail = s->sq_head;
+    s->sq_limit -= CONFIRMS_MAX;
+    s->sq_quick = 0;
+}
+
+void confirm_begin(struct session *s, uint64_t address, uint32_t rkey) {
+    s->probe_known = (s->conn.passive ? s->conn.rep.depth_out : s->conn.rep.depth_in) > 0;
+    s->probe_address = address;
+    s->probe_rkey = rkey;
+}
+
+static void post(struct sluice_loop *l, struct session *s) {
+    const struct ibv_mr *own = s->node->probe.sink;
+    struct ibv_sge sink = {(uintptr_t)own->addr, 1, own->lkey};
+    struct ibv_send_wr wr = {.wr_id = wr_send_id(s->slot, s->sq_tail),
+                             .sg_list = &sink,
+                             .num_sge = 1,
+                             .opcode = IBV_WR_RDMA_READ,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .wr.rdma = {s->probe_address, s->probe_rkey}};
+    struct ibv_send_wr *bad;
+    uint32_t at = s->sq_tail;
+    chain_entry(s, NULL, 0, SQ_CONFIRM)->bytes |= SQ_BEHIND;
+    s->confirms_flying++;
+    s->confirm_owed = false;
+    s->frameless++;
+    l->totals.posts++;
+    l->totals.send_wrs++;
+    int error = ibv_post_send(s->qp, &wr, &bad);
+    if (unlikely(error != 0))
+        post_failed(l, s, at, error);
+}
+
+static void want(struct sluice_loop *l, struct session *s) {
+    if (s->confirms_flying == CONFIRMS_MAX || sq_used(s) >= s->sq_depth)
+        s->confirm_owed = true;
+    else
+        post(l, s);
+}
+
+/* An outcome is wanted that the answer of the peer's library does not give. */
+static bool is_wanted(const struct sq_entry *entry) {
+    const struct sluice_msg *msg = entry->msg;
+    switch ((enum sq_what)(entry->bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK)) {
+    case SQ_MESSAGE:
+    case SQ_PIECES:
+        return msg && msg->tag != 0;
+    case SQ_ONE_SIDED:
+        return true;
+    case SQ_PACK: /* the frame itself has no tag, those that are told have */
+        return msg && (msg->tag != 0 || msg->next);
+    case SQ_RENDEZVOUS:
+    case SQ_REQUEST:
+    case SQ_CONFIRM:
+        return false;
+    }
+    return false;
+}
+
+void confirm_chain(struct sluice_loop *l, struct session *s, unsigned count) {
+    bool wanted = false;
+    for (unsigned i = 0; i < count; i++) {
+        struct sq_entry *entry = &s->sq[(s->sq_tail - count + i) & s->sq_mask];
+        if (l->send_wr[i].opcode == IBV_WR_RDMA_READ) {
+            entry->bytes |= SQ_BEHIND;
+            wanted = false; /* it stands for what is before it */
+        } else if (s->probe_known && ((entry->bytes & SQ_BEHIND) || is_wanted(entry))) {
+            entry->bytes |= SQ_BEHIND;
+            wanted = true;
+        }
+    }
+    if (wanted)
+        want(l, s);
+}
+
+void confirm_again(struct sluice_loop *l, struct session *s) {
+    if (s->confirm_owed && s->qp && s->state < SESSION_DRAINING)
+        want(l, s);
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * iov.c - messages made of pieces that lie in memory of the application.
+ *
+ * The block has what the call copied (plain pieces, side by side) and a list of parts: where each lies, and
+ * with which key. A frame is a header from the ring of headers and as many parts, or slices of them, as
+ * fit into its payload and into a work request of this device. If that is all of them it is a message
+ * in one frame, else the message goes as fragments; above the switch point it is announced, and written
+ * from where it lies (rndv_tx.c). What is small is copied by the call and is a message like any other:
+ * that is cheaper than to gather it.
+ *
+ * Plain memory that is sent in place is like a region that the message has pinned in the node's cache of
+ * registrations; where it cannot be, it is copied.
+ *
+ * Owner: the loop's thread; the public calls are for any thread.
+ */
+#include <string.h>
+
+#include "datapath/rma/one_sided.h"
+#include "datapath/rndv/rndv.h"
+#include "node/node.h"
+
+#define COPIED_MAX 192u /* bytes of a message that is copied whole */
+
+struct pieces {
+    struct transfer transfer;
+    struct regcache *cache; /* of the parts that have a reg */
+    uint32_t count, next;   /* the part the next frame begins in ... */
+    uint64_t skip;          /* ... and how far inside */
+    struct part part[];
+};
+
+static struct pieces *pieces_of(struct sluice_msg *msg) {
+    return (struct pieces *)(void *)msg->data;
+}
+
+void region_done(struct sluice_msg *msg) {
+    if (msg->kind == MSG_ONE_SIDED) {
+        struct operation *op = (struct operation *)(void *)msg->data;
+        if (op->region)
+            region_drop(op->region);
+        return;
+    }
+    struct pieces *p = pieces_of(msg);
+    for (uint32_t i = 0; i < p->count; i++)
+        if (p->part[i].region)
+            region_drop(p->part[i].region);
+        else if (p->part[i].reg)
+            regcache_put(p->cache, p->part[i].reg);
+    p->count = 0;
+}
+
+/* ---- building -------------------------------------------------------------------------------- */
+
+/* Slices for one frame, behind the header's. Returns their bytes. */
+static uint32_t gather(struct session *s, struct pieces *p, struct ibv_sge *sge, unsigned *count) {
+    uint32_t bytes = 0;
+    *count = 0;
+    while (p->next < p->count && *count + 1 < s->send_sges && bytes < s->frame_payload) {
+        const struct part *part = &p->part[p->next];
+        uint64_t left = part->bytes - p->skip;
+        uint32_t room = s->frame_payload - bytes, size = left < room ? (uint32_t)left : room;
+        sge[(*count)++] = (struct ibv_sge){part->addr + p->skip, size, part->lkey};
+        bytes += size;
+        p->skip += size;
+        if (p->skip == part->bytes) {
+            p->skip = 0;
+            p->next++;
+        }
+    }
+    return bytes;
+}
+
+enum built pieces_build(struct sluice_loop *l, struct session *s, struct chain *chain,
+                        struct sluice_msg *msg) {
+    struct pieces *p = pieces_of(msg);
+    if (msg->sent == 0 && msg->size > s->rendezvous_above &&
+        rendezvous_has_way(s, p->part, p->count))
+        return rendezvous_build_pieces(l, s, chain, msg, p->part, p->count);
+    uint32_t lkey;
+    uint8_t *header = chain_header(l, s, &lkey);
+    if (!header)
+        return BUILT_NOTHING;
+    struct ibv_sge *sge = l->piece_sge[chain->count];
+    unsigned count;
+    uint32_t size = gather(s, p, sge + 1, &count);
+    bool first = msg->sent == 0, last = msg->sent + size == msg->size, whole = first && last;
+    sge[0] = (struct ibv_sge){(uintptr_t)header, FRAME_BYTES, lkey};
+    struct ibv_send_wr *wr = chain_wr(l, s, chain, count + 1, 0);
+    wr->sg_list = sge;
+    s->tx_sequence++;
+    post_header(s, header, whole ? FRAME_DATA : FRAME_FRAG,
+                whole ? 0 : (first ? FRAME_FIRST : 0) | (last ? FRAME_LAST : 0), size,
+                first && !last ? msg->size : 0);
+    s->tx_credits--;
+    chain_entry(s, msg, 0, SQ_PIECES);
+    p->transfer.posted++;
+    p->transfer.begun = true;
+    p->transfer.whole = last;
+    msg->sent += size;
+    chain->waited_for = true;
+    chain_signal(s, chain, wr);
+    l->totals.messages_sent += last;
+    l->totals.bytes_sent += size;
+    return last ? BUILT : BUILT_PART;
+}
+
+void pieces_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                      sluice_status status) {
+    if (!transfer_completed(s, msg, &status))
+        return;
+    if (msg->tag)
+        event_outcome(l, s, msg, status);
+    else
+        msg_discard(l, msg);
+}
+
+/* ---- the call -------------------------------------------------------------------------------- */
+
+/* What the message is made of, in bytes. EINVAL; EMSGSIZE: more than can be counted. */
+static int measure(const sluice_piece *pieces, int count, uint64_t *total, uint64_t *copied) {
+    *total = *copied = 0;
+    for (int i = 0; i < count; i++) {
+        const sluice_piece *piece = &pieces[i];
+        const sluice_region *r = piece->region;
+        uint64_t at = (uint64_t)(uintptr_t)piece->data;
+        if (r ? at < (uintptr_t)r->addr || !region_has(r, at - (uintptr_t)r->addr, piece->bytes)
+              : !piece->data && piece->bytes > 0)
+            return SLUICE_EINVAL;
+        if (piece->bytes > UINT64_MAX / 2 - *total)
+            return SLUICE_EMSGSIZE;
+        *total += piece->bytes;
+        *copied += r ? 0 : piece->bytes;
+    }
+    return SLUICE_OK;
+}
+
+struct wanted {
+    const sluice_piece *pieces;
+    int count;
+    uint64_t total;
+    sluice_node *node; /* entered, where pieces are sent in place; else NULL */
+    struct reg *reg[SLUICE_PIECES_MAX];
+};
+
+static int fits(const struct session *s, const void *arg) {
+    const struct wanted *wanted = arg;
+    for (int i = 0; i < wanted->count; i++)
+        if (wanted->pieces[i].region && wanted->pieces[i].region->node != s->node)
+            return SLUICE_EINVAL;
+    return wanted->total > s->message_max ? SLUICE_EMSGSIZE : SLUICE_OK;
+}
+
+/* Plain pieces that can be sent from where they lie. Returns the bytes that are not to be copied then. */
+static uint64_t registrations(struct wanted *wanted, sluice_session s) {
+    uint64_t bytes = 0;
+    sluice_node *n = node_at((uint32_t)(s.id >> 56));
+    if (!node_call_begin(n))
+        return 0; /* it is being closed, and its cache with it */
+    wanted->node = n;
+    if (wanted->total > n->options.message_bytes_max)
+        return 0; /* no session carries it */
+    for (int i = 0; i < wanted->count; i++) {
+        const sluice_piece *piece = &wanted->pieces[i];
+        if (piece->region || piece->bytes < SLUICE_IN_PLACE_MIN || piece->bytes > SIZE_MAX / 2)
+            continue;
+        wanted->reg[i] = registrations_get(n, piece->data, (size_t)piece->bytes);
+        if (wanted->reg[i])
+            bytes += piece->bytes;
+    }
+    return bytes;
+}
+
+/* Pins that no message took over, and the node. */
+static void leave(struct wanted *wanted) {
+    if (!wanted->node)
+        return;
+    for (int i = 0; i < wanted->count; i++)
+        if (wanted->reg[i])
+            regcache_put(atomic_load(&wanted->node->registrations.cache), wanted->reg[i]);
+    node_call_end(wanted->node);
+}
+
+/* The next part lies where the application has it. */
+static int add_part(struct pieces *p, struct wanted *wanted, int i) {
+    const sluice_piece *piece = &wanted->pieces[i];
+    struct part part = {.addr = (uintptr_t)piece->data, .bytes = piece->bytes};
+    if (piece->region) {
+        int status = region_hold(piece->region);
+        if (status != SLUICE_OK)
+            return status;
+        part.region = piece->region;
+        part.lkey = atomic_load_explicit(&piece->region->lkey, memory_order_relaxed);
+    } else {
+        p->cache = atomic_load_explicit(&wanted->node->registrations.cache, memory_order_relaxed);
+        part.reg = wanted->reg[i];
+        part.lkey = part.reg->lkey;
+        wanted->reg[i] = NULL; /* the message's now */
+    }
+    p->part[p->count++] = part;
+    return SLUICE_OK;
+}
+
+/* Fills the block in, every region of it held. Another status: none is. */
+static int fill(struct sluice_msg *msg, struct wanted *wanted) {
+    struct pieces *p = pieces_of(msg);
+    uint8_t *copy = (uint8_t *)&p->part[wanted->count];
+    *p = (struct pieces){.count = 0};
+    msg->kind = MSG_PIECES;
+    for (int i = 0; i < wanted->count; i++) {
+        const sluice_piece *piece = &wanted->pieces[i];
+        struct part *last = p->count > 0 ? &p->part[p->count - 1] : NULL;
+        if (piece->bytes == 0)
+            continue;
+        if (piece->region || wanted->reg[i]) {
+            int status = add_part(p, wanted, i);
+            if (status != SLUICE_OK) {
+                region_done(msg);
+                return status;
+            }
+            continue;
+        }
+        memcpy(copy, piece->data, (size_t)piece->bytes);
+        if (last && !last->region && !last->reg)
+            last->bytes += piece->bytes;
+        else
+            p->part[p->count++] =
+                (struct part){.addr = (uintptr_t)copy, .bytes = piece->bytes, .lkey = msg->lkey};
+        copy += piece->bytes;
+    }
+    return SLUICE_OK;
+}
+
+static void copy_whole(struct sluice_msg *msg, const struct wanted *wanted) {
+    uint8_t *to = msg->data;
+    for (int i = 0; i < wanted->count; i++) {
+        if (wanted->pieces[i].bytes > 0)
+            memcpy(to, wanted->pieces[i].data, (size_t)wanted->pieces[i].bytes);
+        to += wanted->pieces[i].bytes;
+    }
+}
+
+/* `copied` bytes of it go into the block. */
+static int submit(sluice_session s, struct wanted *wanted, uint64_t copied,
+                  struct send_args *args) {
+    struct sluice_msg *msg;
+    bool plain = wanted->total <= COPIED_MAX;
+    uint64_t bytes =
+        plain ? wanted->total
+              : sizeof(struct pieces) + (unsigned)wanted->count * sizeof(struct part) + copied;
+    int status = transfer_open(s, (size_t)bytes, fits, wanted, &msg);
+    if (status != SLUICE_OK)
+        return status;
+    args->kind = plain ? MSG_PLAIN : MSG_PIECES;
+    msg->size = wanted->total;
+    if (plain)
+        copy_whole(msg, wanted);
+    else
+        status = fill(msg, wanted);
+    if (status == SLUICE_OK && (status = send_submit(s, msg, args)) != SLUICE_OK && !plain)
+        region_done(msg);
+    if (status != SLUICE_OK)
+        sluice_free(msg);
+    return status;
+}
+
+int sluice_send_pieces(sluice_session s, const sluice_piece *pieces, int count,
+                       const sluice_send_options *o) {
+    struct send_args args = {0};
+    struct wanted wanted = {.pieces = pieces, .count = count};
+    uint64_t copied;
+    if (forked_id(s.id))
+        return SLUICE_EFORKED;
+    if (count < 0 || count > SLUICE_PIECES_MAX || (count > 0 && !pieces) ||
+        (o && pieces_options(&args, o) != 0))
+        return SLUICE_EINVAL;
+    int status = measure(pieces, count, &wanted.total, &copied);
+    if (status != SLUICE_OK)
+        return status;
+    if (args.flags & SLUICE_IN_PLACE)
+        copied -= registrations(&wanted, s);
+    args.flags &= ~SLUICE_IN_PLACE;
+    status = submit(s, &wanted, copied, &args);
+    leave(&wanted);
+    return status;
+}

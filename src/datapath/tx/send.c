@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * send.c - sluice_send(): the window, and which way a message takes.
+ *
+ * On the thread that owns the session's loop everything is plain: the window is two counters, and
+ * with an empty queue, a credit and room the work request is posted before the call returns. Any
+ * other thread enters through the gate, which counts the message against the window and pins the
+ * session, and puts it into the loop's inbox; the loop posts it in its next turn.
+ *
+ * The window. Own and foreign messages are counted apart, because only so the owner needs no atomic
+ * read-modify-write; each side looks at the other's counter. Both may accept the last free place at
+ * the same moment: the window is exceeded by at most one message for each thread that does.
+ *
+ * EAGAIN and WRITABLE. The owner notes that it owes an event. Another thread posts a WANT record,
+ * at most one at a time; the loop handles it after the completions that made room, or makes the
+ * event due itself: no window can open without the event. EAGAIN for want of memory is alloc_wait.c's.
+ */
+#include <string.h>
+
+#include "datapath/rx/alloc_wait.h"
+#include "datapath/tx/post.h"
+#include "node/node.h"
+
+static inline int options_of(struct send_args *args, const sluice_send_options *o, uint32_t flags);
+
+/* Of a caller that was compiled with another version of the header. */
+static int other_options(struct send_args *args, const sluice_send_options *o, uint32_t flags) {
+    sluice_send_options known = {0};
+    if (o->size < sizeof o->size)
+        return SLUICE_EINVAL;
+    memcpy(&known, o, o->size < sizeof known ? o->size : sizeof known);
+    for (size_t i = sizeof known; i < o->size; i++)
+        if (((const uint8_t *)o)[i] != 0)
+            return SLUICE_EINVAL;
+    known.size = sizeof known;
+    return options_of(args, &known, flags);
+}
+
+static inline int options_of(struct send_args *args, const sluice_send_options *o, uint32_t flags) {
+    if (unlikely(o->size != sizeof *o))
+        return other_options(args, o, flags);
+    if (unlikely(o->flags & ~flags || o->reserved))
+        return SLUICE_EINVAL;
+    args->tag = o->tag;
+    args->deadline_ns = o->deadline_ns;
+    args->flags = o->flags;
+    args->id = 0;
+    args->kind = MSG_PLAIN;
+    return 0;
+}
+
+int send_options(struct send_args *args, const sluice_send_options *o) {
+    return options_of(args, o, SLUICE_MORE);
+}
+
+int pieces_options(struct send_args *args, const sluice_send_options *o) {
+    return options_of(args, o, SLUICE_MORE | SLUICE_IN_PLACE);
+}
+
+/* One message always fits, however large. */
+static inline bool window_has_room(struct session *s, uint64_t count, uint64_t bytes,
+                                   uint64_t more) {
+    return count == 0 || (count < s->window_messages && bytes + more <= s->window_bytes);
+}
+
+void send_check_writable(struct sluice_loop *l, struct session *s) {
+    uint64_t count =
+        atomic_load_explicit(&s->own_messages, memory_order_relaxed) + gate_count(&s->gate);
+    uint64_t bytes = atomic_load_explicit(&s->own_bytes, memory_order_relaxed) +
+                     atomic_load_explicit(&s->foreign_bytes, memory_order_relaxed);
+    if (s->state != SESSION_UP)
+        return;
+    if (count == 0 || (count <= s->window_messages - (s->window_messages + 3) / 4 &&
+                       bytes <= s->window_bytes - s->window_bytes / 4)) {
+        s->want_writable = false;
+        event_notice(l, s, NOTICE_WRITABLE);
+    }
+}
+
+static inline void take(struct sluice_msg *msg, uint64_t id, const struct send_args *args,
+                        uint32_t flags) {
+    msg->state = MSG_SENDING;
+    msg->tag = args->tag;
+    msg->deadline_ns = args->deadline_ns;
+    msg->session_id = id;
+    msg->send_flags = args->flags | flags;
+    msg->sent = 0;
+    msg->kind = args->kind;
+    msg->id = args->id;
+}
+
+/* Of this node: allocated or received. */
+static inline bool is_mine(const struct session *s, const struct sluice_msg *msg) {
+    return msg->pool == s->pool || msg->pool == s->rx_pool;
+}
+
+/* ---- another thread -------------------------------------------------------------------------- */
+
+void send_wanted(struct sluice_loop *l, struct session *s) {
+    uint32_t wants = atomic_exchange_explicit(&s->foreign_wants, 0, memory_order_acquire);
+    if (wants & WANT_WINDOW) {
+        s->want_writable = true;
+        send_check_writable(l, s);
+    }
+    if (wants & WANT_PLACE)
+        request_want(l, s);
+    if (wants & WANT_MEMORY)
+        hunger_wanted(l, s);
+}
+
+/* What it wants is in foreign_wants by now. */
+static int foreign_full(struct session *s, struct sluice_loop *l) {
+    atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
+    if (gate_set(&s->gate, GATE_WANT))
+        loop_post(l, s, LOOP_VERB_WANT);
+    gate_leave(&s->gate);
+    return SLUICE_EAGAIN;
+}
+
+static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
+                        const struct send_args *args) {
+    if (!gate_enter(&s->gate, (uint32_t)id, GATE_OPEN, 1))
+        return SLUICE_ECLOSED;
+    /* Pinned, so these belong to the session of this handle. */
+    struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    int status = SLUICE_OK;
+    if (!is_mine(s, msg) || (msg->state != MSG_APP && msg->state != MSG_BORROWED))
+        status = SLUICE_EINVAL;
+    else if (msg->size > s->message_max && args->kind != MSG_ONE_SIDED)
+        status = SLUICE_EMSGSIZE;
+    if (status != SLUICE_OK) {
+        atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
+        gate_leave(&s->gate);
+        return status;
+    }
+    uint64_t size = msg->size;
+    uint64_t count =
+        gate_count(&s->gate) - 1 + atomic_load_explicit(&s->own_messages, memory_order_relaxed);
+    uint64_t bytes = atomic_fetch_add_explicit(&s->foreign_bytes, size, memory_order_relaxed) +
+                     atomic_load_explicit(&s->own_bytes, memory_order_relaxed);
+    if (!window_has_room(s, count, bytes, size) && args->kind != MSG_REPLY) {
+        atomic_fetch_sub_explicit(&s->foreign_bytes, size, memory_order_relaxed);
+        atomic_fetch_or_explicit(&s->foreign_wants, WANT_WINDOW, memory_order_relaxed);
+        return foreign_full(s, l);
+    }
+    if ((args->kind == MSG_REQUEST || args->kind == MSG_REPLY) &&
+        (status = request_admit(s, args, true)) != SLUICE_OK) {
+        atomic_fetch_sub_explicit(&s->foreign_bytes, size, memory_order_relaxed);
+        if (status == SLUICE_EAGAIN)
+            return foreign_full(s, l);
+        atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
+        gate_leave(&s->gate);
+        return status;
+    }
+    /* Kept from this very session: the loop sees to its credit, with buffers of its own cache. */
+    bool moves = msg->state == MSG_APP && (msg->flags & MSG_KEPT) && msg->session_id == id;
+    if (!moves && keep_holds(msg) && (status = keep_pass(msg)) != SLUICE_OK) {
+        if (args->kind == MSG_REQUEST || args->kind == MSG_REPLY)
+            request_admit_undo(s, args, true);
+        atomic_fetch_sub_explicit(&s->foreign_bytes, size, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
+        gate_leave(&s->gate);
+        return status;
+    }
+    take(msg, id, args, MSG_FOREIGN);
+    mailbox_post(&l->mailbox, &msg->item, LOOP_VERB_SEND, s->slot, (uint32_t)id);
+    gate_leave(&s->gate);
+    return SLUICE_OK;
+}
+
+void send_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
+    struct session *s = slot_known(msg->session_id);
+    s->foreign_taken++;
+    l->traffic = true;
+    if (msg->flags & MSG_KEPT)
+        keep_moved(l, s, msg);
+    if (s->state != SESSION_UP && s->state != SESSION_FLUSHING) {
+        finish_unsent(l, s, msg, SLUICE_ECLOSED);
+        return;
+    }
+    if (msg->deadline_ns)
+        loop_deadline(l, msg->deadline_ns);
+    msg_queue_push(msg->kind == MSG_REPLY ? &s->replies : &s->queue, msg);
+    loop_dirty(l, s);
+}
+
+/* ---- the owner's thread ---------------------------------------------------------------------- */
+
+/* Posts a whole message that fits into one frame; credit and room were checked. */
+static inline void post_one(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    uint32_t size = (uint32_t)msg->size, bytes = size + FRAME_BYTES;
+    uint8_t *at = msg->data - FRAME_BYTES;
+    s->tx_sequence++;
+    post_header(s, at, FRAME_DATA, 0, size, 0);
+
+    /* Inline, the buffer is free when the call returns, and nobody waits for a completion: one in
+     * signal_every keeps the send queue and the window moving. */
+    bool inlined = bytes <= s->inline_max;
+    bool keep = msg->tag != 0 || !inlined;
+    bool signal = keep || s->unsignalled + 1 >= s->signal_every;
+    s->unsignalled = signal ? 0 : s->unsignalled + 1;
+
+    uint32_t tail = s->sq_tail;
+    struct sq_entry *entry = &s->sq[tail & s->sq_mask];
+    entry->msg = keep ? msg : NULL;
+    entry->bytes = size | SQ_COUNTED;
+    s->sq_tail = tail + 1;
+    s->tx_credits--;
+
+    l->sge.addr = (uintptr_t)at;
+    l->sge.length = bytes;
+    l->sge.lkey = msg->lkey;
+    l->wr.wr_id = wr_send_id(s->slot, tail);
+    l->wr.send_flags = (inlined ? IBV_SEND_INLINE : 0u) | (signal ? IBV_SEND_SIGNALED : 0u);
+    struct ibv_send_wr *bad;
+    int error = ibv_post_send(s->qp, &l->wr, &bad);
+    if (unlikely(error != 0))
+        post_failed(l, s, tail, error);
+    if (!keep)
+        msg_discard(l, msg);
+    l->totals.posts++;
+    l->totals.send_wrs++;
+    l->totals.frames_sent++;
+    l->totals.messages_sent++;
+    l->totals.bytes_sent += size;
+}
+
+/* Always inline: a plain message without options is made a path of its own by the compiler. */
+static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l, struct session *s,
+                                                          uint64_t id, struct sluice_msg *msg,
+                                                          const struct send_args *args,
+                                                          bool nested) {
+    if (unlikely(atomic_load_explicit(&s->id, memory_order_relaxed) != id ||
+                 s->state != SESSION_UP))
+        return SLUICE_ECLOSED;
+    if (unlikely(!is_mine(s, msg) || (msg->state != MSG_APP && msg->state != MSG_BORROWED)))
+        return SLUICE_EINVAL;
+    if (unlikely(msg->size > s->message_max) && args->kind != MSG_ONE_SIDED)
+        return SLUICE_EMSGSIZE;
+    uint64_t own = atomic_load_explicit(&s->own_messages, memory_order_relaxed);
+    uint64_t own_bytes = atomic_load_explicit(&s->own_bytes, memory_order_relaxed);
+    uint64_t bytes = own_bytes + atomic_load_explicit(&s->foreign_bytes, memory_order_relaxed);
+    if (unlikely(!window_has_room(s, own + gate_count(&s->gate), bytes, msg->size)) &&
+        args->kind != MSG_REPLY) {
+        s->want_writable = true;
+        l->totals.window_full++;
+        l->totals_moved = true;
+        return SLUICE_EAGAIN;
+    }
+    int status = SLUICE_OK;
+    if ((args->kind == MSG_REQUEST || args->kind == MSG_REPLY) &&
+        (status = request_admit(s, args, false)) != SLUICE_OK) {
+        l->totals.window_full += status == SLUICE_EAGAIN;
+        return status;
+    }
+    if (unlikely(keep_holds(msg)) && (status = keep_pass(msg)) != SLUICE_OK) {
+        if (args->kind == MSG_REQUEST || args->kind == MSG_REPLY)
+            request_admit_undo(s, args, false);
+        return status;
+    }
+    take(msg, id, args, 0);
+    atomic_store_explicit(&s->own_messages, own + 1, memory_order_relaxed);
+    atomic_store_explicit(&s->own_bytes, own_bytes + msg->size, memory_order_relaxed);
+    l->totals_moved = true;
+
+    /* In a handler with more messages at hand, what several handlers send goes out together. */
+    bool later = (args->flags & SLUICE_MORE) ||
+                 (unlikely(nested) && (l->wc_next < l->wc_count || l->unpacking));
+    if (likely(!later && !s->queue.head && !args->deadline_ns && args->kind == MSG_PLAIN &&
+               msg->size <= s->frame_payload && s->tx_credits > CREDIT_RESERVE &&
+               sq_used(s) < s->sq_quick)) {
+        post_one(l, s, msg);
+        return SLUICE_OK;
+    }
+    if (args->deadline_ns) {
+        loop_clock(l);
+        loop_deadline(l, args->deadline_ns);
+    }
+    msg_queue_push(args->kind == MSG_REPLY ? &s->replies : &s->queue, msg);
+    if (later)
+        loop_dirty(l, s);
+    else
+        send_flush(l, s);
+    return SLUICE_OK;
+}
+
+static inline __attribute__((always_inline)) int
+submit(sluice_session handle, struct sluice_msg *msg, const struct send_args *args) {
+    struct session *s = slot_find(handle.id);
+    if (!s)
+        return SLUICE_ECLOSED;
+    struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    bool nested;
+    if (likely(l && loop_enter(l, &nested))) {
+        int status = send_own(l, s, handle.id, msg, args, nested);
+        loop_leave(l, nested);
+        return status;
+    }
+    return send_foreign(s, handle.id, msg, args);
+}
+
+int send_submit(sluice_session handle, struct sluice_msg *msg, const struct send_args *args) {
+    return submit(handle, msg, args);
+}
+
+int sluice_send(sluice_session handle, sluice_msg *msg, const sluice_send_options *o) {
+    static const struct send_args plain = {.kind = MSG_PLAIN};
+    struct send_args args;
+    if (forked_id(handle.id) || forked_msg(msg))
+        return SLUICE_EFORKED;
+    if (unlikely(!msg))
+        return SLUICE_EINVAL;
+    if (likely(!o))
+        return submit(handle, msg, &plain);
+    if (unlikely(send_options(&args, o) != 0))
+        return SLUICE_EINVAL;
+    return send_submit(handle, msg, &args);
+}
+
+int sluice_send_copy(sluice_session handle, const void *data, size_t bytes,
+                     const sluice_send_options *o) {
+    if (forked_id(handle.id))
+        return SLUICE_EFORKED;
+    if (!data && bytes > 0)
+        return SLUICE_EINVAL;
+    struct session *s = slot_find(handle.id);
+    if (!s)
+        return SLUICE_ECLOSED;
+    /* The owner needs no pin: while it is inside, only it could end the session. */
+    struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    bool nested, own = l && loop_enter(l, &nested);
+    if (!own && !gate_enter(&s->gate, (uint32_t)handle.id, GATE_OPEN, 0))
+        return SLUICE_ECLOSED;
+    bool up = !own || (s->state == SESSION_UP &&
+                       atomic_load_explicit(&s->id, memory_order_relaxed) == handle.id);
+    sluice_node *node = s->node;
+    uint64_t max = s->message_max;
+    if (own)
+        loop_leave(l, nested);
+    else
+        gate_leave(&s->gate);
+    if (!up)
+        return SLUICE_ECLOSED;
+    if (bytes > max)
+        return SLUICE_EMSGSIZE;
+    sluice_msg *msg = message_get(node->pool, bytes);
+    int status = likely(msg != NULL) ? SLUICE_OK : hunger_send(handle, bytes, &msg);
+    if (status != SLUICE_OK)
+        return status;
+    if (bytes > 0)
+        memcpy(sluice_data(msg), data, bytes);
+    status = sluice_send(handle, msg, o);
+    if (status != SLUICE_OK)
+        sluice_free(msg);
+    return status;
+}

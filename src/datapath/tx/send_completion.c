@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * send_completion.c - what happens when sends complete, or never will.
+ *
+ * Send completions of an RC queue pair come in order, and an error always completes: so an entry is done,
+ * successfully, once a later one completed; on iWARP once a READ behind it did (confirm.c). The entry of the
+ * ring says whose it is, and what the window of the session gets back.
+ *
+ * Owner: the loop's thread.
+ */
+#include "datapath/tx/post.h"
+#include "node/node.h"
+
+static void retire(struct sluice_loop *l, struct session *s, sluice_status status) {
+    struct sq_entry *entry = &s->sq[s->sq_head++ & s->sq_mask];
+    uint64_t bytes = entry->bytes;
+    struct sluice_msg *msg = entry->msg;
+    if (bytes & SQ_FAILED)
+        status = SLUICE_ECLOSED;
+    enum sq_what what = (enum sq_what)(bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK);
+    if (what >= SQ_PACK) {
+        if (what == SQ_PACK)
+            pack_completed(l, s, msg, bytes, status);
+        else
+            s->confirms_flying--;
+        return;
+    }
+    if (bytes & SQ_COUNTED)
+        window_release(s, 1, bytes & SQ_BYTES, (bytes & SQ_FOREIGN) != 0);
+    if (unlikely(bytes & SQ_FAILED) && what == SQ_REQUEST)
+        request_unposted(s, (uint32_t)bytes);
+    if (!msg)
+        return;
+    switch (what) {
+    case SQ_MESSAGE:
+    case SQ_PACK: /* above */
+    case SQ_CONFIRM:
+        break;
+    case SQ_RENDEZVOUS:
+        rendezvous_completed(l, s, msg, status);
+        return;
+    case SQ_ONE_SIDED:
+        one_sided_completed(l, s, msg, status);
+        return;
+    case SQ_PIECES:
+        pieces_completed(l, s, msg, status);
+        return;
+    case SQ_REQUEST:
+        request_completed(l, s, msg, status);
+        return;
+    }
+    if (msg->tag)
+        event_outcome(l, s, msg, status);
+    else
+        msg_discard(l, msg);
+}
+
+/*
+ * So many entries that were successful. Nearly all of them are messages of this thread that went
+ * inline and that nobody wants to hear of: their share of the window is given back together.
+ */
+static void retire_many(struct sluice_loop *l, struct session *s, uint32_t entries) {
+    const uint64_t common = SQ_COUNTED | (uint64_t)SQ_MESSAGE << SQ_WHAT_SHIFT;
+    uint32_t count = 0;
+    uint64_t bytes = 0;
+    for (; entries > 0; entries--) {
+        const struct sq_entry *entry = &s->sq[s->sq_head & s->sq_mask];
+        if (likely(!entry->msg && (entry->bytes & ~SQ_BYTES) == common)) {
+            s->sq_head++;
+            count++;
+            bytes += entry->bytes & SQ_BYTES;
+        } else {
+            retire(l, s, SLUICE_OK);
+        }
+    }
+    if (count > 0)
+        window_release(s, count, bytes, false);
+}
+
+/* What a failed completion says of the message: whether it arrived is mostly not known. */
+static sluice_status wc_outcome(const struct session *s, enum ibv_wc_status status) {
+    switch (status) {
+    case IBV_WC_SUCCESS:
+        return SLUICE_OK;
+    case IBV_WC_WR_FLUSH_ERR:
+    case IBV_WC_RETRY_EXC_ERR:
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+    case IBV_WC_REM_ABORT_ERR:
+    case IBV_WC_RESP_TIMEOUT_ERR:
+    case IBV_WC_BAD_RESP_ERR:
+        return SLUICE_EUNKNOWN;
+    case IBV_WC_LOC_QP_OP_ERR:
+    case IBV_WC_GENERAL_ERR: /* on iWARP: the connection under the device broke while it sent */
+        return s->node->traits.sent_is_local ? SLUICE_EUNKNOWN : SLUICE_EDEVICE;
+    case IBV_WC_REM_ACCESS_ERR:
+        return SLUICE_EACCESS;
+    case IBV_WC_LOC_LEN_ERR:
+    case IBV_WC_LOC_EEC_OP_ERR:
+    case IBV_WC_LOC_PROT_ERR:
+    case IBV_WC_MW_BIND_ERR:
+    case IBV_WC_LOC_ACCESS_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_REM_OP_ERR:
+    case IBV_WC_LOC_RDD_VIOL_ERR:
+    case IBV_WC_REM_INV_RD_REQ_ERR:
+    case IBV_WC_INV_EECN_ERR:
+    case IBV_WC_INV_EEC_STATE_ERR:
+    case IBV_WC_FATAL_ERR:
+    case IBV_WC_TM_ERR:
+    case IBV_WC_TM_RNDV_INCOMPLETE:
+        return SLUICE_EDEVICE;
+    }
+    return SLUICE_EDEVICE;
+}
+
+/* What needs no more than to be sent, as far as that is known; in order with what does. */
+static void retire_sent(struct sluice_loop *l, struct session *s) {
+    while ((int32_t)(s->sent_tail - s->sq_head) > 0 && sq_used(s) > 0 &&
+           !(s->sq[s->sq_head & s->sq_mask].bytes & SQ_BEHIND))
+        retire(l, s, SLUICE_OK);
+    confirm_again(l, s);
+}
+
+/* There is room again: who waited for it, goes on. */
+static void send_moved(struct sluice_loop *l, struct session *s) {
+    if (s->want_writable)
+        send_check_writable(l, s);
+    if (s->queue.head || s->replies.head || s->answers || s->cancels || s->blocked)
+        loop_dirty(l, s);
+    if (s->state >= SESSION_FLUSHING)
+        session_progress(l, s);
+}
+
+void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
+    struct session *s = slot_known(handle_make(l->node->index, (uint32_t)(wc->wr_id >> 32), 0));
+    uint16_t ahead = (uint16_t)((uint16_t)(wc->wr_id >> 8) - (uint16_t)s->sq_head);
+    if (unlikely(ahead >= sq_used(s)))
+        return; /* of a queue pair that was given up */
+    if (unlikely(s->confirms)) {
+        uint32_t end = s->sq_head + ahead + 1;
+        if ((int32_t)(end - s->sent_tail) > 0)
+            s->sent_tail = end;
+        if (wc->status == IBV_WC_SUCCESS && wc->opcode != IBV_WC_RDMA_READ) {
+            retire_sent(l, s);
+            send_moved(l, s);
+            return;
+        }
+        if (wc->status != IBV_WC_SUCCESS)
+            for (; ahead > 0; ahead--)
+                retire(l, s, SLUICE_EUNKNOWN);
+    }
+    retire_many(l, s, ahead);
+    unsigned what = s->sq[s->sq_head & s->sq_mask].bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK;
+    retire(l, s, wc_outcome(s, wc->status));
+    if (unlikely(wc->status == IBV_WC_REM_ACCESS_ERR && what == SQ_ONE_SIDED))
+        session_access_error(l, s, wc);
+    else if (unlikely(wc->status == IBV_WC_REM_ACCESS_ERR && what == SQ_RENDEZVOUS))
+        session_withdrawn(l, s, wc);
+    else if (unlikely(wc->status != IBV_WC_SUCCESS))
+        session_wc_error(l, s, wc);
+    else if (unlikely(s->confirms))
+        retire_sent(l, s);
+    send_moved(l, s);
+}
+
+void send_abandon(struct sluice_loop *l, struct session *s, sluice_status status) {
+    while (s->sq_head != s->sq_tail)
+        retire(l, s, status);
+}
+
+void send_drop_queue(struct sluice_loop *l, struct session *s, sluice_status status) {
+    struct sluice_msg *msg = s->queue.head;
+    if (msg && (msg->kind == MSG_ONE_SIDED || msg->kind == MSG_PIECES)) {
+        sluice_status own = status;
+        msg_queue_pop(&s->queue);
+        if (!transfer_cut(msg, &own))
+            finish_unsent(l, s, msg, own);
+    } else if (msg && msg->sent > 0 && s->sq_head != s->sq_tail) {
+        /* The device may still read the fragments posted: the message goes with the last entry that
+         * is one of them, or is behind them and has room for it. */
+        for (uint32_t i = s->sq_tail; i != s->sq_head; i--) {
+            struct sq_entry *entry = &s->sq[(i - 1) & s->sq_mask];
+            if (entry->msg || (entry->bytes & SQ_COUNTED))
+                continue;
+            msg_queue_pop(&s->queue);
+            entry->msg = msg;
+            entry->bytes = chain_counted(msg) | SQ_FAILED;
+            break;
+        }
+    }
+    while ((msg = msg_queue_pop(&s->queue)))
+        finish_unsent(l, s, msg, status);
+    while ((msg = msg_queue_pop(&s->replies)))
+        finish_unsent(l, s, msg, status);
+}
+
+void send_expire(struct sluice_loop *l, struct session *s) {
+    struct msg_queue left;
+    struct sluice_msg *msg;
+    msg_queue_init(&left);
+    while ((msg = msg_queue_pop(&s->queue))) {
+        if (msg->deadline_ns && msg->sent == 0 && l->now_ns >= msg->deadline_ns) {
+            finish_unsent(l, s, msg, SLUICE_ETIMEDOUT);
+            continue;
+        }
+        if (msg->deadline_ns && msg->sent == 0)
+            loop_deadline(l, msg->deadline_ns);
+        msg_queue_push(&left, msg);
+    }
+    if (left.head)
+        s->queue = left;
+    if (s->want_writable)
+        send_check_writable(l, s);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * memory_budget.h - the node's budget: what its sessions need at least, connections times depth times size, and
+ * whether the caps and the system's limits allow it.
+ *
+ * Every session has receives of its own from the first moment (GRANT_MIN frames), and gets more only
+ * as far as there is memory. So the least is what has to be there, and the cap on receive memory, the
+ * limit on locked memory and the cgroup's are each enough for it, or the node does not open.
+ *
+ * Pure: looks at what it is given. Any thread.
+ */
+#ifndef NODE_MEMORY_BUDGET_H
+#define NODE_MEMORY_BUDGET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/limits.h"
+
+struct need_input {
+    uint32_t sessions;    /* sessions_max */
+    bool chosen;          /* by the caller: too many are an error, else fewer are taken */
+    uint32_t depth, full; /* frames a session has at least, and by default at most */
+    uint64_t frame;       /* bytes one takes in the pool */
+    uint64_t receive_bytes_max, memory_bytes_max;
+    bool locks; /* the device locks what is registered */
+    const struct limits *limits;
+    uint8_t huge_log2; /* huge pages wished for, 0: none; and on which NUMA node, -1: any */
+    int16_t numa;
+    uint32_t files;      /* descriptors the node opens for itself */
+    uint32_t files_peer; /* and for each process it has sessions with, 0: none */
+};
+
+struct need {
+    uint32_t sessions;           /* as many as there is memory for */
+    uint64_t session_bytes;      /* one of them, at least */
+    uint64_t receive_bytes;      /* all of them, at least */
+    uint64_t receive_bytes_full; /* all of them with all the credits they have by default */
+    char warning[200];           /* "": nothing to say; serious: it will go wrong */
+    bool serious;
+    char files
+        [200]; /* the same of descriptors; "": there are enough for as many peers as sessions */
+};
+
+/* 0; -EINVAL: the options contradict each other; -ENOMEM, -EMFILE: a limit of the system is in the way. text: the
+ * limit, the need and the remedy, less than 160 bytes. */
+int need_make(struct need *need, const struct need_input *in, char *text, size_t size);
+
+/* Huge pages of 1 << log2 that are free on a NUMA node, -1: on all of them. */
+uint64_t need_huge_free(const struct limits *limits, unsigned log2, int numa);
+
+#endif

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * sessions.c - sessions and listeners from the application's side: dial, listen, answer, hang up.
+ *
+ * Any thread. What is done to a session goes through its gate (core/session_ref.h) and then by record
+ * to the thread that owns it; what is asked of a session's details is read under the node's lock.
+ */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "core/auth/keyring.h"
+#include "datapath/datapath.h"
+#include "node/node.h"
+#include "node/worker_select.h"
+
+/* ---- slots ----------------------------------------------------------------------------------- */
+
+/* NULL: *drained says whether that is for want of a worker. */
+static struct session *make_session(sluice_node *n, const struct link_config *link, bool *drained) {
+    /* The slot first: while it is taken sluice_close() waits, so the loops are there. But a listener's
+     * request is no call it has waited for before: it may have found no slot taken, and gone on. */
+    struct session *s = slot_take(n->index, n->options.sessions_max);
+    bool closing = !link->dialing && atomic_load(&n->state) != NODE_OPEN;
+    struct sluice_loop *l = s && !closing ? place_session(n, link) : NULL;
+    *drained = s && !l;
+    if (!l) {
+        if (s) {
+            slot_uncount(n->index);
+            slot_release(s, n->index);
+            node_session_ended(n);
+        }
+        return NULL;
+    }
+    /* The gate stays FREE: no handle reaches the session while it is filled. */
+    uint64_t word = atomic_load_explicit(&s->gate, memory_order_relaxed);
+    uint32_t slot = s->slot;
+    memset((char *)s + offsetof(struct session, qp), 0,
+           offsetof(struct session, gate) - offsetof(struct session, qp));
+    memset((char *)s + offsetof(struct session, foreign_bytes), 0,
+           sizeof *s - offsetof(struct session, foreign_bytes));
+    atomic_store_explicit(&s->gate, word, memory_order_relaxed);
+    s->slot = slot;
+    s->node = n;
+    s->pool = n->pool;
+    s->rx_pool = n->rx_pool;
+    s->rq = &s->own;
+    s->state = SESSION_OPENING;
+    s->link_config = *link;
+    keyring_hold(link->keys);    /* session_bury() drops it */
+    s->link_config.loops = NULL; /* the array is the listener's or the caller's, and may go */
+    s->link_config.loop_count = 0;
+    s->handler = link->handler;
+    s->handler_arg = link->handler_arg;
+    s->arg = link->arg;
+    s->window_messages = link->window_messages;
+    s->window_bytes = link->window_bytes;
+    s->credits = link->credits;
+    s->frame_bytes = 1u << n->options.eager_log2;
+    s->info.cm_event = s->info.cm_status = s->info.wc_status = -1;
+    msg_queue_init(&s->queue);
+    msg_queue_init(&s->replies);
+    msg_queue_init(&s->held);
+    atomic_store_explicit(&s->hangup_grace, UINT64_MAX, memory_order_relaxed);
+    atomic_store_explicit(&s->loop, l, memory_order_relaxed);
+    return s;
+}
+
+struct session *node_session(sluice_node *n, const struct link_config *link) {
+    bool drained;
+    return make_session(n, link, &drained);
+}
+
+void node_session_ended(sluice_node *n) {
+    if (atomic_load_explicit(&n->state, memory_order_relaxed) != NODE_CLOSING)
+        return;
+    pthread_mutex_lock(&n->lock);
+    pthread_cond_broadcast(&n->changed);
+    pthread_mutex_unlock(&n->lock);
+}
+
+/* ---- dialing --------------------------------------------------------------------------------- */
+
+/* What is tried without asking a name server: a number, or both of this host. */
+static void known_candidates(struct cm_conn *conn, const union cm_address *parsed) {
+    conn->candidates[0] = *parsed;
+    conn->candidate_count = 1;
+    if (strcasecmp(conn->host, "localhost") != 0)
+        return;
+    conn->host[0] = 0;
+    conn->candidates[0].v4.sin_family = AF_INET;
+    conn->candidates[0].v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    conn->candidates[1].v6.sin6_family = AF_INET6;
+    conn->candidates[1].v6.sin6_port = htons(conn->port);
+    conn->candidates[1].v6.sin6_addr = in6addr_loopback;
+    conn->candidate_count = 2;
+}
+
+static int dial(sluice_node *n, const char *address, const sluice_link_options *o,
+                sluice_session *out, sluice_error *e) {
+    struct link_config link;
+    union cm_address parsed;
+    char host[256];
+    int status = address_parse(address, false, &parsed, host, e);
+    if (status == SLUICE_OK)
+        status = options_link(&link, n, o, true, e);
+    if (status != SLUICE_OK)
+        return status;
+    bool drained;
+    struct session *s = make_session(n, &link, &drained);
+    keyring_drop(link.keys); /* the session has its own reference */
+    if (!s && drained)
+        return error_set(e, SLUICE_ELIMIT, 0, 0, "every worker of the node is drained");
+    if (!s)
+        return error_set(e, SLUICE_ELIMIT, 0, 0, "the node has its %u sessions, or no memory",
+                         n->options.sessions_max);
+    struct cm_conn *conn = &s->conn;
+    memcpy(conn->host, host, sizeof conn->host);
+    conn->port = ntohs(parsed.v4.sin_port); /* the same place in both families */
+    known_candidates(conn, &parsed);
+    s->known = true;
+    if (*host)
+        snprintf(s->peer.address, sizeof s->peer.address, "%.56s:%u", host, conn->port);
+    else
+        address_format(&parsed.any, s->peer.address);
+    /* ANSWER marks the record on its way: the slot cannot be freed before the CM thread took it,
+     * even if sluice_close() hangs the session up at this very moment. */
+    out->id = slot_publish(s, n->index, GATE_ANSWER);
+    cm_post(&n->cm, s, CM_VERB_DIAL);
+    return SLUICE_OK;
+}
+
+int sluice_dial(sluice_node *n, const char *address, const sluice_link_options *o,
+                sluice_session *out, sluice_error *e) {
+    if (forked_node(n))
+        return error_set(e, SLUICE_EFORKED, 0, 0, FORKED_TEXT);
+    if (!n || !out)
+        return error_set(e, SLUICE_EINVAL, 0, 0, "no node, or nowhere to put the session");
+    if (!node_call_begin(n))
+        return error_set(e, SLUICE_ECLOSED, SLUICE_REASON_NODE_CLOSED, 0, "the node is closed");
+    int status = dial(n, address, o, out, e);
+    node_call_end(n);
+    return status;
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static int answer(sluice_session handle, bool accepted, void *arg, uint16_t code,
+                  const char *text) {
+    if (forked_id(handle.id))
+        return SLUICE_EFORKED;
+    struct session *s = slot_find(handle.id);
+    if (!s || !gate_enter(&s->gate, (uint32_t)handle.id, GATE_ASKED, 0))
+        return SLUICE_ECLOSED;
+    int status = SLUICE_ECLOSED;
+    if (gate_set(&s->gate, GATE_ANSWERED)) {
+        struct cm_conn *conn = &s->conn;
+        conn->accepted = accepted;
+        conn->answer_arg = arg;
+        conn->refuse_code = code;
+        snprintf(conn->refuse_text, sizeof conn->refuse_text, "%s", text ? text : "");
+        gate_set(&s->gate, GATE_ANSWER);
+        cm_post(&s->node->cm, s, CM_VERB_ANSWER);
+        status = SLUICE_OK;
+    }
+    gate_leave(&s->gate);
+    return status;
+}
+
+int sluice_accept(sluice_session s, void *arg) {
+    return answer(s, true, arg, 0, NULL);
+}
+
+int sluice_refuse(sluice_session s, uint16_t code, const char *text) {
+    return answer(s, false, NULL, code, text);
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* Pinned by the caller. */
+static void ask_hangup(struct session *s, uint64_t grace_ns) {
+    uint64_t grace = atomic_load_explicit(&s->hangup_grace, memory_order_relaxed);
+    while (grace_ns < grace &&
+           !atomic_compare_exchange_weak_explicit(&s->hangup_grace, &grace, grace_ns,
+                                                  memory_order_acq_rel, memory_order_relaxed))
+        ;
+    if (gate_set(&s->gate, GATE_HANGUP))
+        loop_post(atomic_load_explicit(&s->loop, memory_order_relaxed), s, LOOP_VERB_HANGUP);
+}
+
+void sluice_hangup(sluice_session handle, uint64_t grace_ns) {
+    struct session *s = forked_id(handle.id) ? NULL : slot_find(handle.id);
+    if (!s || !gate_enter(&s->gate, (uint32_t)handle.id, 0, 0))
+        return;
+    ask_hangup(s, grace_ns);
+    gate_leave(&s->gate);
+}
+
+void node_hangup_all(sluice_node *n, uint64_t grace_ns) {
+    for (uint32_t slot = 0; slot < SLOTS_MAX; slot++) {
+        struct session *s = slot_find(handle_make(n->index, slot, 0));
+        if (!s)
+            break; /* chunks are made in order */
+        uint64_t word = atomic_load_explicit(&s->gate, memory_order_acquire);
+        if ((word & GATE_FREE) || !gate_enter(&s->gate, gate_generation(word), 0, 0))
+            continue;
+        ask_hangup(s, grace_ns);
+        gate_leave(&s->gate);
+    }
+}
+
+int sluice_session_get_info(sluice_session handle, sluice_session_info *info) {
+    if (forked_id(handle.id))
+        return SLUICE_EFORKED;
+    if (!info || info->size < sizeof info->size)
+        return SLUICE_EINVAL;
+    struct session *s = slot_find(handle.id);
+    if (!s || !gate_enter(&s->gate, (uint32_t)handle.id, 0, 0))
+        return SLUICE_ECLOSED;
+    sluice_session_info known = {.size = info->size};
+    pthread_mutex_lock(&s->node->lock);
+    memcpy(known.peer, s->peer.address, sizeof known.peer);
+    known.message_bytes_max = s->info.message_bytes_max;
+    known.eager_bytes = s->info.eager_bytes;
+    known.credits = s->info.credits;
+    known.close_code = s->info.close_code;
+    memcpy(known.close_text, s->info.close_text, sizeof known.close_text);
+    known.key_id = s->info.key_id;
+    known.keepalive_ns = s->info.keepalive_ns;
+    known.tries = s->info.tries;
+    known.cm_event = s->info.cm_event;
+    known.cm_status = s->info.cm_status;
+    known.wc_status = s->info.wc_status;
+    known.shared = s->info.shared;
+    pthread_mutex_unlock(&s->node->lock);
+    known.kept = atomic_load_explicit(&s->shown_kept, memory_order_relaxed);
+    known.granted = atomic_load_explicit(&s->shown_granted, memory_order_relaxed);
+    known.requests = request_count(s);
+    gate_leave(&s->gate);
+    size_t bytes = info->size < sizeof known ? info->size : sizeof known;
+    memcpy(info, &known, bytes);
+    return SLUICE_OK;
+}
+
+/* ---- listeners ------------------------------------------------------------------------------- */
+
+/* Until the CM thread has answered; in a node driven by hand, by doing its work. */
+static void await_listener(sluice_node *n, struct cm_listener *listener) {
+    while (n->manual && (uint32_t)atomic_load(&listener->word) == LISTENER_STARTING)
+        cm_turn(&n->cm, 0);
+    pthread_mutex_lock(&n->lock);
+    while ((uint32_t)atomic_load(&listener->word) == LISTENER_STARTING)
+        pthread_cond_wait(&n->changed, &n->lock);
+    pthread_mutex_unlock(&n->lock);
+}
+
+static int listen_at(sluice_node *n, const char *address, const sluice_link_options *o,
+                     sluice_listener *out, sluice_error *e) {
+    struct link_config link;
+    union cm_address parsed;
+    char host[256];
+    int status = address_parse(address, true, &parsed, host, e);
+    if (status == SLUICE_OK)
+        status = options_link(&link, n, o, false, e);
+    if (status != SLUICE_OK)
+        return status;
+    struct cm_listener *listener = listener_take(n);
+    if (!listener) {
+        keyring_drop(link.keys);
+        return error_set(e, SLUICE_ELIMIT, 0, 0, "a node has at most %d listeners", LISTENERS_MAX);
+    }
+    listener->address = parsed;
+    listener->link = link;     /* and with it the reference to the keys */
+    if (link.loop_count > 0) { /* the caller's array need not live on */
+        memcpy(listener->loops, link.loops, link.loop_count * sizeof *link.loops);
+        listener->link.loops = listener->loops;
+    }
+    place_hold(&listener->link);
+    mailbox_post(&n->cm.mailbox, &listener->item, CM_VERB_LISTEN, listener->slot,
+                 (uint32_t)listener_handle(listener));
+    await_listener(n, listener);
+    if ((uint32_t)atomic_load(&listener->word) == LISTENER_LISTENING) {
+        out->id = listener_handle(listener);
+        return SLUICE_OK;
+    }
+    status = listener->reason == SLUICE_REASON_DEVICE_REMOVED ? SLUICE_EDEVICE : SLUICE_EADDRESS;
+    error_set(e, (sluice_status)status, listener->reason, listener->os_errno, "%s", listener->text);
+    listener_give_back(listener);
+    return status;
+}
+
+int sluice_listen(sluice_node *n, const char *address, const sluice_link_options *o,
+                  sluice_listener *out, sluice_error *e) {
+    if (forked_node(n))
+        return error_set(e, SLUICE_EFORKED, 0, 0, FORKED_TEXT);
+    if (!n || !out)
+        return error_set(e, SLUICE_EINVAL, 0, 0, "no node, or nowhere to put the listener");
+    if (!node_call_begin(n))
+        return error_set(e, SLUICE_ECLOSED, SLUICE_REASON_NODE_CLOSED, 0, "the node is closed");
+    int status = listen_at(n, address, o, out, e);
+    node_call_end(n);
+    return status;
+}
+
+int sluice_listener_port(sluice_listener handle) {
+    if (forked_id(handle.id))
+        return SLUICE_EFORKED;
+    enum listener_life life;
+    struct cm_listener *listener = listener_find(handle.id, &life);
+    if (!listener)
+        return SLUICE_ECLOSED;
+    return life == LISTENER_LISTENING ? listener->port : SLUICE_EDEVICE;
+}
+
+void sluice_unlisten(sluice_listener handle) {
+    enum listener_life life;
+    struct cm_listener *listener = forked_id(handle.id) ? NULL : listener_find(handle.id, &life);
+    if (listener)
+        listener_stop(listener, (uint32_t)handle.id);
+}

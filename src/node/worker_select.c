@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * worker_select.c - which loop gets a new session, and which worker gets none.
+ *
+ * Any thread. One lock for all nodes: it is held for a look at every candidate, once when a session
+ * opens. Under it the session is counted too, so that two threads that place at the same time do not
+ * choose the same loop for the same reason. What is read of a loop is atomic and may be a moment old.
+ */
+#define _GNU_SOURCE /* secure_getenv */
+#include "node/worker_select.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/topology.h"
+#include "node/node.h"
+
+/* A rate older than this is that of a worker which has become idle. */
+#define RATE_OLD_NS (2 * LOOP_RATE_NS)
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t turns; /* lock: sessions placed so far */
+
+void place_fork(bool begins) {
+    if (begins)
+        pthread_mutex_lock(&lock);
+    else
+        pthread_mutex_unlock(&lock);
+}
+
+/* ---- the decision ------------------------------------------------------------------------------ */
+
+static uint64_t load_of(const struct place_candidate *c) {
+    uint64_t sessions = c->sessions * PLACE_SESSION_BYTES;
+    return c->bytes > UINT64_MAX - sessions ? UINT64_MAX : sessions + c->bytes;
+}
+
+static bool is_near(const struct place_candidate *c, int device_numa) {
+    return device_numa < 0 || c->numa < 0 || c->numa == device_numa;
+}
+
+/* Whether a goes before b; neither is drained. */
+static bool goes_before(const struct place_candidate *a, const struct place_candidate *b,
+                        int device_numa) {
+    bool near = is_near(a, device_numa);
+    if (near != is_near(b, device_numa))
+        return near;
+    uint64_t load = load_of(a), other = load_of(b);
+    if (load != other)
+        return load < other;
+    return a->turn < b->turn;
+}
+
+int place_pick(const struct place_candidate *list, uint32_t count, int device_numa) {
+    int best = -1;
+    for (uint32_t i = 0; i < count; i++)
+        if (!list[i].drained && (best < 0 || goes_before(&list[i], &list[best], device_numa)))
+            best = (int)i;
+    return best;
+}
+
+/* ---- candidates ----------------------------------------------------------------------------------- */
+
+static uint32_t sessions_of(struct sluice_loop *l) {
+    /* Read apart: a listener that comes or goes in between must not make it wrap. */
+    uint32_t listed = atomic_load_explicit(&l->listed, memory_order_relaxed);
+    uint32_t assigned = atomic_load_explicit(&l->assigned, memory_order_relaxed);
+    return assigned > listed ? assigned - listed : 0;
+}
+
+static uint64_t rate_of(struct sluice_loop *l, uint64_t now) {
+    uint64_t then = atomic_load_explicit(&l->rate_ns, memory_order_relaxed);
+    /* The clocks of two threads' readings may cross: a rate from the future is a fresh one. */
+    if (now > then && now - then > RATE_OLD_NS)
+        return 0;
+    return atomic_load_explicit(&l->rate, memory_order_relaxed);
+}
+
+static struct sluice_loop *pick_worker(sluice_node *n) {
+    struct place_candidate list[WORKERS_MAX];
+    uint64_t now = env_now(&n->env);
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        struct node_worker *worker = &n->workers[i];
+        list[i] = (struct place_candidate){
+            .numa = worker->numa,
+            .drained = atomic_load_explicit(&worker->drained, memory_order_relaxed),
+            .sessions = sessions_of(worker->loop),
+            .bytes = rate_of(worker->loop, now),
+            .turn = worker->loop->placed,
+        };
+    }
+    int at = place_pick(list, n->worker_count, n->device_numa);
+    return at < 0 ? NULL : n->workers[at].loop;
+}
+
+/* The application's own choice of loops: where they run is its business, only the sessions count. */
+static struct sluice_loop *pick_listed(const struct link_config *link) {
+    struct place_candidate list[STATS_LOOPS_MAX];
+    for (uint32_t i = 0; i < link->loop_count; i++)
+        list[i] = (struct place_candidate){
+            .numa = PLACE_NO_NUMA,
+            .sessions = sessions_of(link->loops[i]),
+            .turn = link->loops[i]->placed,
+        };
+    int at = place_pick(list, link->loop_count, PLACE_NO_NUMA);
+    return at < 0 ? NULL : link->loops[at];
+}
+
+struct sluice_loop *place_session(sluice_node *n, const struct link_config *link) {
+    pthread_mutex_lock(&lock);
+    struct sluice_loop *l = link->loop;
+    if (!l)
+        l = link->loop_count > 0 ? pick_listed(link) : pick_worker(n);
+    if (l) {
+        l->placed = ++turns;
+        atomic_fetch_add_explicit(&l->assigned, 1, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&lock);
+    return l;
+}
+
+/* ---- listeners ------------------------------------------------------------------------------------ */
+
+void place_hold(const struct link_config *link) {
+    for (uint32_t i = 0; i < link->loop_count + (link->loop != NULL); i++) {
+        struct sluice_loop *l = link->loop ? link->loop : link->loops[i];
+        atomic_fetch_add_explicit(&l->assigned, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&l->listed, 1, memory_order_relaxed);
+    }
+}
+
+/* Node's lock held: not closed, which sluice_close() does without asking listeners. */
+static bool is_open(sluice_node *n, const struct sluice_loop *l) {
+    for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++)
+        if (n->loops[i] == l)
+            return true;
+    return false;
+}
+
+void place_let_go(sluice_node *n, const struct link_config *link) {
+    pthread_mutex_lock(&n->lock);
+    for (uint32_t i = 0; i < link->loop_count + (link->loop != NULL); i++) {
+        struct sluice_loop *l = link->loop ? link->loop : link->loops[i];
+        if (!is_open(n, l))
+            continue; /* its struct may be another loop by now */
+        atomic_fetch_sub_explicit(&l->listed, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&l->assigned, 1, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&n->lock);
+}
+
+/* ---- workers -------------------------------------------------------------------------------------- */
+
+int sluice_worker_drain(sluice_node *n, uint32_t worker, int drain) {
+    if (forked_node(n))
+        return SLUICE_EFORKED;
+    if (!n)
+        return SLUICE_EINVAL;
+    if (!node_call_begin(n))
+        return SLUICE_ECLOSED;
+    int status = SLUICE_EINVAL;
+    if (worker < n->worker_count) {
+        struct node_worker *it = &n->workers[worker];
+        /* Under the lock: when this returns nobody is about to act upon the former word. */
+        pthread_mutex_lock(&lock);
+        atomic_store_explicit(&it->drained, drain != 0, memory_order_relaxed);
+        atomic_store_explicit(&it->loop->stats->drained, drain != 0, memory_order_relaxed);
+        pthread_mutex_unlock(&lock);
+        status = SLUICE_OK;
+    }
+    node_call_end(n);
+    return status;
+}
+
+/* ---- where everything is ---------------------------------------------------------------------------- */
+
+int place_read_numa(const char *path) {
+    char text[32], *end;
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return PLACE_NO_NUMA;
+    bool read = fgets(text, sizeof text, file) != NULL;
+    fclose(file);
+    long numa = read ? strtol(text, &end, 10) : -1;
+    bool valid = read && end != text && (*end == '\n' || *end == 0) && numa >= 0 && numa < 4096;
+    return valid ? (int)numa : PLACE_NO_NUMA;
+}
+
+/* The address on the PCI bus, the last part of where the device's link in sysfs leads; or "". */
+static void read_pci(const char *device, char *out, size_t bytes) {
+    char path[160], target[256];
+    out[0] = 0;
+    snprintf(path, sizeof path, "/sys/class/infiniband/%s/device", device);
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    if (length <= 0)
+        return;
+    target[length] = 0;
+    const char *last = strrchr(target, '/');
+    last = last ? last + 1 : target;
+    if (strlen(last) < bytes)
+        strcpy(out, last);
+}
+
+int place_plan(sluice_node *n) {
+    char path[160], pci[64] = "";
+    struct plan_nic nic = {n->choice.device, PLAN_NO_NUMA};
+    struct plan_input in = {
+        .topology = topology_here(),
+        .missing = topology_missing(),
+        .device = n->choice.device,
+        .software = n->fabric->software,
+        .nics = &nic,
+        .nic_count = 1,
+        .memory_numa = n->options.memory_numa,
+        .numa_environment = secure_getenv("SLUICE_NUMA"),
+        .worker_cpus = n->options.worker_cpus,
+        .environment = secure_getenv("SLUICE_CPUS"),
+        .workers = n->options.workers,
+    };
+    hwloc_bitmap_t cpus = NULL;
+    if (in.topology && (cpus = hwloc_bitmap_alloc()) != NULL &&
+        n->fabric->near_cpus(in.topology, n->context->device, cpus) == 0)
+        in.device_cpus = cpus;
+    if (!in.software && !strchr(nic.device, '/')) {
+        snprintf(path, sizeof path, "/sys/class/infiniband/%s/device/numa_node", nic.device);
+        nic.numa = place_read_numa(path);
+        read_pci(nic.device, pci, sizeof pci);
+        in.pci = *pci ? pci : NULL;
+    }
+    int error = plan_make(&n->plan, &in);
+    /* A node that is not there for this process is no worker's: none is nearer to it than another. Without a
+     * topology no worker's node is known, and the kernel's word does no harm. */
+    n->device_numa = in.topology ? n->plan.device_numa : nic.numa;
+    hwloc_bitmap_free(cpus);
+    return error;
+}
+
+void place_open(sluice_node *n) {
+    for (uint32_t i = 0; i < n->worker_count; i++)
+        n->workers[i].numa = cpu_numa_node(n->workers[i].claim.cpu);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * depot.c - the lists of free buffers that everybody may take from.
+ *
+ * A buffer that is free is in a magazine, on the return stack of a cache, or in the list of its class
+ * here. What is here belongs to nobody, and only what is here makes a span empty.
+ *
+ * Locks: see internal.h; every function takes the lock itself, where it does not say otherwise.
+ */
+#include "pool/internal.h"
+
+/* The lock. News for those who wait: a buffer as they want it, or pages for any buffer. */
+static void add(struct pool *pool, struct sluice_msg *msg) {
+    unsigned size_class = msg->size_class;
+    pool->out--;
+    if (spans_give(&pool->spans[size_class], msg) || (pool->waits_for.wanted >> size_class & 1))
+        pool->waits_for.news = true;
+}
+
+static void add_chain(struct pool *pool, struct sluice_msg *chain) {
+    for (struct sluice_msg *msg = chain, *next; msg; msg = next) {
+        next = msg->next;
+        add(pool, msg);
+    }
+}
+
+void shared_give(struct pool *pool, struct sluice_msg *chain) {
+    if (!chain)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    add_chain(pool, chain);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* The lock. Only the classes that the cache saw: each return does this while somebody waits. */
+static bool flush(struct pool *pool, struct pool_cache *cache) {
+    struct sluice_msg *msg;
+    for (uint64_t left = cache->seen; left != 0; left &= left - 1) {
+        struct bin *bin = &cache->bin[__builtin_ctzll(left)];
+        if (bin->active || bin->spare)
+            add_chain(pool, bin_empty(bin));
+    }
+    while ((msg = cache_next_returned(cache)) != NULL ||
+           (msg = cache_next_foreign(cache)) != NULL) {
+        cache_returned(cache, slot_bytes(msg));
+        count_add(&cache->bin[msg->size_class].returned, 1);
+        add(pool, msg);
+    }
+    return !cache->pending;
+}
+
+/* The lock. */
+static void collect(struct pool *pool) {
+    struct sluice_msg *msg;
+    for (struct pool_cache *cache = pool->caches; cache; cache = cache->next)
+        while ((msg = cache_next_foreign(cache)) != NULL ||
+               (!cache->open && (msg = cache_next_returned(cache)) != NULL)) {
+            cache_returned(cache, slot_bytes(msg));
+            add(pool, msg);
+        }
+}
+
+bool shared_gather(struct pool *pool, struct pool_cache *cache) {
+    bool all = !cache || flush(pool, cache);
+    collect(pool);
+    return all;
+}
+
+void pool_flush(struct pool_cache *cache) {
+    pthread_mutex_lock(&cache->pool->lock);
+    flush(cache->pool, cache);
+    pthread_mutex_unlock(&cache->pool->lock);
+}
+
+void shared_collect(struct pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    collect(pool);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+unsigned shared_take(struct pool *pool, unsigned size_class, unsigned max,
+                     struct sluice_msg **chain) {
+    pthread_mutex_lock(&pool->lock);
+    unsigned count = spans_take(&pool->spans[size_class], max, chain);
+    pool->out += count;
+    pthread_mutex_unlock(&pool->lock);
+    return count;
+}

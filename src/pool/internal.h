@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * internal.h - what the files of the pool share and nobody else includes.
+ *
+ * Two locks. `lock` guards the lists of free buffers and is held for a few list operations. `slow`
+ * guards arenas and the large mappings, is held across system calls, and is taken first. A thread
+ * whose cache has a buffer takes neither.
+ */
+#ifndef POOL_INTERNAL_H
+#define POOL_INTERNAL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "base/barrier.h"
+#include "pool/arena.h"
+#include "pool/magazine.h"
+#include "pool/debug.h"
+#include "pool/grow.h"
+#include "pool/large.h"
+#include "pool/pool.h"
+#include "pool/span.h"
+
+struct pool {
+    /* read at every get and put */
+    _Atomic bool waiting; /* somebody waits for memory; written under the lock */
+    bool debug;           /* constant: see debug.h */
+    uint16_t magazine_max[POOL_CLASSES];
+    int64_t return_bytes_max; /* on the return stack of one cache */
+    struct pool_cache *_Atomic by_number[CACHES_MAX];
+
+    struct budget budget;
+    pthread_mutex_t slow, lock;
+    struct arenas arenas; /* slow */
+    struct grower grower; /* slow */
+    struct spans spans[POOL_CLASSES];
+    struct larges larges;
+    struct pool_cache *caches; /* lock */
+    unsigned cache_count;
+    _Atomic uint64_t gets[POOL_CLASSES + 1]; /* of everybody without a cache, and of closed ones */
+    _Atomic uint64_t puts[POOL_CLASSES + 1];
+
+    struct {             /* lock; see waiters.c */
+        uint64_t wanted; /* bit: somebody waits for a buffer of this class */
+        bool news;       /* something came back that one of them may be able to use */
+        bool everywhere; /* every thread has seen the flag since it was set */
+        uint32_t round;  /* how often it was set */
+    } waits_for;
+    uint64_t out; /* lock: buffers, and mappings of their own, that are in no list */
+    void (*wake)(void *arg);
+    void *wake_arg;
+    _Atomic uint64_t waits, wakes;
+    _Atomic uint64_t note; /* the user's */
+    void (*report)(const char *text, void *arg);
+    void *report_arg;
+    void (*shortage)(const char *text, void *arg); /* slow */
+    void *shortage_arg;
+    bool shortage_locks;
+    _Atomic uint64_t seen; /* bit: somebody without a cache got or returned buffers of the class */
+};
+
+/* What a buffer takes. */
+static inline int64_t slot_bytes(const struct sluice_msg *msg) {
+    return (int64_t)(msg->capacity + POOL_HEADROOM);
+}
+
+/* ---- depot.c -------------------------------------------------------------------------------- */
+
+/* Returns buffers, chained by `next`, to their lists. */
+void shared_give(struct pool *pool, struct sluice_msg *chain);
+/* Up to max free buffers of the class, chained. Returns how many. */
+unsigned shared_take(struct pool *pool, unsigned size_class, unsigned max,
+                     struct sluice_msg **chain);
+/* Takes over what is on its way back to caches, whose owners may never ask for it. */
+void shared_collect(struct pool *pool);
+/* Returns what a cache holds to the shared lists. Its owner. */
+void pool_flush(struct pool_cache *cache);
+/*
+ * Both, with the lock held; no cache if NULL. False: something is still in the cache, because another thread is
+ * half way in returning a buffer.
+ */
+bool shared_gather(struct pool *pool, struct pool_cache *cache);
+
+/* ---- refill.c: no lock is held --------------------------------------------------------------- */
+
+/* The shared list of a class was empty: up to max buffers from elsewhere, chained. Returns how many. */
+unsigned supply_more(struct pool *pool, struct pool_cache *cache, unsigned size_class, unsigned max,
+                     struct sluice_msg **chain);
+/* A mapping of its own, kept or new. NULL: no memory. */
+struct sluice_msg *supply_large(struct pool *pool, struct pool_cache *cache, size_t bytes);
+void supply_put_large(struct pool *pool, struct sluice_msg *msg);
+
+/* ---- waiters.c: no lock is held -------------------------------------------------------------- */
+
+/* Somebody waits: calls wake once. */
+void pool_wake(struct pool *pool);
+/* Somebody waits: what lies in this cache (may be NULL) goes to all, and wake is called if that may help. */
+void pool_awaited(struct pool *pool, struct pool_cache *cache);
+
+/*
+ * After memory may have come into a cache or the lists, by whatever way: the other half of pool_wait(). The
+ * cache's owner.
+ */
+static inline void pool_look(struct pool *pool, struct pool_cache *cache) {
+    barrier_here(); /* between what came and whether somebody waits for it */
+    if (__builtin_expect(atomic_load_explicit(&pool->waiting, memory_order_relaxed), 0))
+        pool_awaited(pool, cache);
+}
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * magazine.c - magazines and the return stack.
+ *
+ * The stack is liburcu's wfstack. Taking all of it is one exchange too, so that any number of threads
+ * may do it at once; each then walks a chain of its own. A producer has exchanged the head before it
+ * writes its link: the walk stops there, keeps its place, and goes on the next time. Nobody waits.
+ */
+#include "pool/magazine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sanitize.h"
+
+struct pool_cache *cache_new(struct pool *pool, uint16_t number) {
+    struct pool_cache *cache = aligned_alloc(_Alignof(struct pool_cache), sizeof *cache);
+    if (!cache)
+        return NULL;
+    memset(cache, 0, sizeof *cache);
+    cache->pool = pool;
+    cache->number = number;
+    __cds_wfs_init(&cache->home.returns);
+    return cache;
+}
+
+/* ---- magazines ------------------------------------------------------------------------------- */
+
+struct sluice_msg *bin_rotate(struct bin *bin) {
+    struct sluice_msg *old = bin->spare;
+    bin->spare = bin->active;
+    count_set(&bin->spare_count, count_of(&bin->active_count));
+    bin->active = NULL;
+    count_set(&bin->active_count, 0);
+    return old;
+}
+
+bool bin_swap(struct bin *bin) {
+    if (!bin->spare)
+        return false;
+    bin->active = bin->spare;
+    count_set(&bin->active_count, count_of(&bin->spare_count));
+    bin->spare = NULL;
+    count_set(&bin->spare_count, 0);
+    return true;
+}
+
+struct sluice_msg *bin_empty(struct bin *bin) {
+    struct sluice_msg *chain = bin->active ? bin->active : bin->spare;
+    if (bin->active) {
+        struct sluice_msg *last = bin->active;
+        while (last->next)
+            last = last->next;
+        last->next = bin->spare;
+    }
+    bin->active = bin->spare = NULL;
+    count_set(&bin->active_count, 0);
+    count_set(&bin->spare_count, 0);
+    return chain;
+}
+
+/* ---- returns ----------------------------------------------------------------------------------- */
+
+bool cache_return(struct pool_cache *home, struct sluice_msg *msg, int64_t bytes,
+                  int64_t bytes_max) {
+    /* A look only: one more on a closed stack is found by whoever runs out. */
+    if (atomic_load_explicit(&home->home.closed, memory_order_relaxed) ||
+        atomic_load_explicit(&home->home.bytes, memory_order_relaxed) > bytes_max)
+        return false;
+    atomic_fetch_add_explicit(&home->home.bytes, bytes, memory_order_relaxed);
+    cds_wfs_node_init(&msg->returned);
+    SANITIZE_RELEASE(msg); /* liburcu's barriers are not visible to the thread sanitizer */
+    cds_wfs_push(&home->home.returns, &msg->returned);
+    return true;
+}
+
+/* Takes the first of a chain; *chain stays where it is while the next one's link is not written. */
+static struct sluice_msg *chain_next(struct cds_wfs_node **chain) {
+    struct cds_wfs_node *node = *chain;
+    if (!node)
+        return NULL;
+    struct cds_wfs_node *next = cds_wfs_next_nonblocking(node);
+    if (next == CDS_WFS_WOULDBLOCK)
+        return NULL;
+    *chain = next;
+    struct sluice_msg *msg = caa_container_of(node, struct sluice_msg, returned);
+    SANITIZE_ACQUIRE(msg);
+    return msg;
+}
+
+static struct cds_wfs_node *take_all(struct pool_cache *cache) {
+    if (cds_wfs_empty(&cache->home.returns))
+        return NULL;
+    struct cds_wfs_head *head = __cds_wfs_pop_all(&cache->home.returns);
+    return head ? cds_wfs_first(head) : NULL;
+}
+
+struct sluice_msg *cache_next_returned(struct pool_cache *cache) {
+    if (!cache->pending)
+        cache->pending = take_all(cache);
+    return chain_next(&cache->pending);
+}
+
+struct sluice_msg *cache_next_foreign(struct pool_cache *cache) {
+    if (!cache->home.half_way)
+        cache->home.half_way = take_all(cache);
+    return chain_next(&cache->home.half_way);
+}
+
+void cache_returned(struct pool_cache *cache, int64_t bytes) {
+    atomic_fetch_sub_explicit(&cache->home.bytes, bytes, memory_order_relaxed);
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * magazine.h - the buffers one thread keeps at hand, and the stack on which others return its own.
+ *
+ * A cache holds two stacks ("magazines") a class: it works on one and swaps before it asks the
+ * shared list, so that a thread at the edge of empty or full does not take the lock every time,
+ * and what it hands over is the stack it has not touched for longest.
+ *
+ * A buffer carries the number of the cache it was got from. Returned with another cache, or with
+ * none, it is pushed onto the home cache's return stack: one exchange. The owner splices the stack
+ * when it runs out. Anybody may empty it, under the pool's lock, before the pool says that there is
+ * no memory. Bytes on their way back are bounded; above the bound the buffer stays with the one who
+ * returned it.
+ *
+ * A cache is never freed before its pool, since somebody may be about to push onto it; a closed one
+ * is used again by the next that is opened.
+ *
+ * Owner: one thread at a time, but for `home`, where anybody pushes, and the counters, which anybody
+ * reads.
+ */
+#ifndef POOL_MAGAZINE_H
+#define POOL_MAGAZINE_H
+
+#include "pool/pool.h"
+
+#define CACHES_MAX 512 /* numbers; caches above that have none, and get no returns */
+
+struct bin {
+    struct sluice_msg *active, *spare;
+    /* one writer, the owner; read for figures */
+    _Atomic uint32_t active_count, spare_count;
+    _Atomic uint64_t gets, puts, returned, refills;
+} __attribute__((aligned(64)));
+
+struct pool_cache {
+    struct pool *pool;
+    struct pool_cache *next; /* all there ever were: constant once it is in the list */
+    uint16_t number;
+    bool open;                    /* under the pool's lock */
+    uint64_t seen;                /* bit: buffers of that class went through this cache */
+    struct cds_wfs_node *pending; /* spliced and not looked at yet */
+    struct bin bin[POOL_CLASSES + 1];
+    struct {
+        struct __cds_wfs_stack returns;
+        _Atomic int64_t bytes; /* about what is on it */
+        _Atomic bool closed;
+        struct cds_wfs_node *half_way; /* under the pool's lock: left by one who is not the owner */
+    } home __attribute__((aligned(128)));
+} __attribute__((aligned(128)));
+
+struct pool_cache *cache_new(struct pool *pool, uint16_t number);
+
+/* Counters with one writer. */
+static inline void count_add(_Atomic uint64_t *counter, uint64_t n) {
+    uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
+    /* Release: whoever sees a return counted also sees its hand-out counted. */
+    atomic_store_explicit(counter, value + n, memory_order_release);
+}
+
+static inline uint32_t count_of(const _Atomic uint32_t *counter) {
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+static inline void count_set(_Atomic uint32_t *counter, uint32_t value) {
+    atomic_store_explicit(counter, value, memory_order_relaxed);
+}
+
+static inline struct sluice_msg *bin_take(struct bin *bin) {
+    struct sluice_msg *msg = bin->active;
+    if (msg) {
+        bin->active = msg->next;
+        count_set(&bin->active_count, count_of(&bin->active_count) - 1);
+    }
+    return msg;
+}
+
+static inline void bin_add(struct bin *bin, struct sluice_msg *msg) {
+    msg->next = bin->active;
+    bin->active = msg;
+    count_set(&bin->active_count, count_of(&bin->active_count) + 1);
+}
+
+/* The full active magazine becomes the spare one; returns the former spare, a chain or NULL. */
+struct sluice_msg *bin_rotate(struct bin *bin);
+/* The active magazine is empty: the spare one takes its place. False: that is empty too. */
+bool bin_swap(struct bin *bin);
+/* Takes everything out, chained. */
+struct sluice_msg *bin_empty(struct bin *bin);
+
+/* Any thread: gives a buffer back to its home. False: it is closed, or has enough. */
+bool cache_return(struct pool_cache *home, struct sluice_msg *msg, int64_t bytes,
+                  int64_t bytes_max);
+/* The next returned buffer, NULL: none, or the one who returns it is half way. Owner. */
+struct sluice_msg *cache_next_returned(struct pool_cache *cache);
+/* The same for those who are not the owner; the pool's lock. */
+struct sluice_msg *cache_next_foreign(struct pool_cache *cache);
+/* A buffer left the return stack. */
+void cache_returned(struct pool_cache *cache, int64_t bytes);
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * stats.c - what the pool counts, and the statistics page.
+ *
+ * Any thread; counters with one writer are read without a lock, the lists under theirs.
+ */
+#include "base/stats.h"
+#include "pool/internal.h"
+
+uint64_t pool_bytes(const struct pool *pool) {
+    return atomic_load_explicit(&pool->budget.bytes, memory_order_relaxed);
+}
+
+void pool_belongs(struct sluice_msg *msg, uint64_t session, const char *peer) {
+    if (__builtin_expect(msg->pool->debug, 0))
+        debug_belongs(msg, session, peer);
+}
+
+void pool_put_again(const struct sluice_msg *msg) {
+    if (__builtin_expect(msg->pool->debug, 0))
+        debug_put_again(msg->pool, msg);
+}
+
+_Atomic uint64_t *pool_note(struct pool *pool) {
+    return &pool->note;
+}
+
+uint64_t pool_bytes_max(const struct pool *pool) {
+    return pool->budget.bytes_max;
+}
+
+size_t pool_class_bytes(unsigned size_class) {
+    return size_class < POOL_CLASSES ? class_capacity(size_class) : SIZE_MAX;
+}
+
+static uint64_t see(const _Atomic uint64_t *counter) {
+    return atomic_load_explicit(counter, memory_order_acquire);
+}
+
+/* Returns first: what is handed out in between then counts too much, never below zero. */
+static uint64_t sum_puts(const struct pool *pool, unsigned size_class) {
+    uint64_t puts = see(&pool->puts[size_class]);
+    for (const struct pool_cache *cache = pool->caches; cache; cache = cache->next)
+        puts += see(&cache->bin[size_class].puts);
+    return puts;
+}
+
+static uint64_t sum_gets(const struct pool *pool, unsigned size_class) {
+    uint64_t gets = see(&pool->gets[size_class]);
+    for (const struct pool_cache *cache = pool->caches; cache; cache = cache->next)
+        gets += see(&cache->bin[size_class].gets);
+    return gets;
+}
+
+uint64_t pool_in_use(const struct pool *pool) {
+    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&pool->lock;
+    uint64_t in_use = 0;
+    pthread_mutex_lock(lock);
+    for (unsigned i = 0; i <= POOL_CLASSES; i++) {
+        uint64_t puts = sum_puts(pool, i);
+        in_use += sum_gets(pool, i) - puts;
+    }
+    pthread_mutex_unlock(lock);
+    return in_use;
+}
+
+bool pool_cache_has(const struct pool_cache *cache) {
+    for (unsigned i = 0; i < POOL_CLASSES; i++)
+        if (count_of(&cache->bin[i].active_count) + count_of(&cache->bin[i].spare_count) > 0)
+            return true;
+    return atomic_load_explicit(&cache->home.bytes, memory_order_relaxed) > 0;
+}
+
+static void add_bin(struct pool_count *count, const struct bin *bin) {
+    count->cached += count_of(&bin->active_count);
+    count->cached += count_of(&bin->spare_count);
+    count->returned += see(&bin->returned);
+    count->refills += see(&bin->refills);
+}
+
+void pool_cache_figures(const struct pool_cache *cache, struct pool_count *out) {
+    *out = (struct pool_count){0};
+    for (unsigned i = 0; i <= POOL_CLASSES; i++) {
+        out->puts += see(&cache->bin[i].puts);
+        out->gets += see(&cache->bin[i].gets);
+        add_bin(out, &cache->bin[i]);
+    }
+}
+
+void pool_figures(struct pool *pool, struct pool_figures *out) {
+    *out = (struct pool_figures){.bytes = pool_bytes(pool), .bytes_max = pool_bytes_max(pool)};
+    pthread_mutex_lock(&pool->slow);
+    out->pages_free = arenas_free_bytes(&pool->arenas);
+    pthread_mutex_unlock(&pool->slow);
+    out->grown_ahead = see(&pool->grower.ahead);
+    out->grown_in_need = see(&pool->grower.in_need);
+    for (int i = 0; i < BACKING_KINDS; i++)
+        out->kind[i] = (uint64_t)atomic_load(&pool->budget.report.kind[i]);
+    out->bound = (uint64_t)atomic_load(&pool->budget.report.bound);
+    out->missed = (uint64_t)atomic_load(&pool->budget.report.missed);
+    out->waits = see(&pool->waits);
+    out->wakes = see(&pool->wakes);
+    pthread_mutex_lock(&pool->lock);
+    for (unsigned i = 0; i <= POOL_CLASSES; i++) {
+        struct pool_count *count = &out->count[i];
+        count->puts = sum_puts(pool, i);
+        count->gets = sum_gets(pool, i);
+        for (const struct pool_cache *cache = pool->caches; cache; cache = cache->next)
+            add_bin(count, &cache->bin[i]);
+    }
+    for (unsigned i = 0; i < POOL_CLASSES; i++)
+        for (const struct span *span = pool->spans[i].list; span; span = span->next)
+            out->shared[i] += span->slots_free;
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* ---- the statistics page ------------------------------------------------------------------------ */
+
+_Static_assert(STATS_CLASSES == POOL_CLASSES + 1, "sizes");
+
+static void show(const _Atomic uint64_t *from, _Atomic uint64_t *to) {
+    atomic_store_explicit(to, atomic_load_explicit(from, memory_order_relaxed),
+                          memory_order_relaxed);
+}
+
+void pool_cache_show(const struct pool_cache *cache, struct stats_buffers *out) {
+    for (uint64_t left = cache->seen; left != 0; left &= left - 1) {
+        unsigned i = (unsigned)__builtin_ctzll(left);
+        show(&cache->bin[i].puts, &out[i].puts);
+        show(&cache->bin[i].gets, &out[i].gets);
+    }
+}
+
+void pool_show(const struct pool *pool, struct stats_memory *out) {
+    const struct backing_report *report = &pool->budget.report;
+    const struct {
+        uint64_t value;
+        _Atomic uint64_t *to;
+    } list[] = {
+        {pool_bytes(pool), &out->bytes},
+        {pool->budget.bytes_max, &out->bytes_max},
+        {(uint64_t)atomic_load(&report->kind[BACKING_SMALL]), &out->ordinary},
+        {(uint64_t)atomic_load(&report->kind[BACKING_TRANSPARENT]), &out->transparent},
+        {(uint64_t)atomic_load(&report->kind[BACKING_2M]), &out->huge_2m},
+        {(uint64_t)atomic_load(&report->kind[BACKING_1G]), &out->huge_1g},
+        {(uint64_t)atomic_load(&report->bound), &out->bound},
+        {(uint64_t)atomic_load(&report->missed), &out->missed},
+        {see(&pool->grower.ahead), &out->grown_ahead},
+        {see(&pool->grower.in_need), &out->grown_in_need},
+        {see(&pool->waits), &out->waits},
+        {see(&pool->wakes), &out->wakes},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+        atomic_store_explicit(list[i].to, list[i].value, memory_order_relaxed);
+    atomic_store_explicit(&out->numa, pool->budget.wish.numa, memory_order_relaxed);
+    uint64_t left = atomic_load_explicit(&pool->seen, memory_order_relaxed);
+    for (; left != 0; left &= left - 1) {
+        unsigned i = (unsigned)__builtin_ctzll(left);
+        show(&pool->puts[i], &out->buffers[i].puts);
+        show(&pool->gets[i], &out->buffers[i].gets);
+    }
+}
+
+void pool_describe(struct pool *pool, char *text, size_t bytes) {
+    backing_describe(&pool->budget.report, &pool->budget.wish, text, bytes);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * waiters.c - who waits for memory, and who is told that some came back.
+ *
+ * A waiter says how much it wants, sets the flag, makes every thread pass a barrier, and tries once more.
+ * Whoever brings memory into a cache or the lists makes it visible, and then looks at the flag
+ * (pool_look()). One of the two sees the other. Who finds the flag set empties its cache and all return stacks
+ * into the lists, because a buffer in a thread's cache is of no use to the waiter, and calls wake, once, if
+ * there is news.
+ *
+ * No wake is lost, since an attempt that fails has used up all that could have helped, in whatever form:
+ * there was no free buffer of its class in the lists, no empty span, no kept mapping, no run of free pages
+ * long enough, and the pool could not grow. That stays so until one of these comes:
+ *   - a buffer of a class that is waited for, or the last one of a span, comes into the lists; a mapping of its own
+ *     is kept; the pool grows. Each sets `news`, under the lock under which it is done, and only the first
+ *     who waits, when nobody else does, takes it back;
+ *   - the helper has done what it was asked for (grow.h), or a cache is closed: these wake without asking.
+ * One buffer of a span of 500 does not wake who wants a MiB, nor could it have that. And when nothing is out any
+ * more that could come back, wake is called too: whoever waits for more than there is shall be told ENOMEM.
+ *
+ * Any thread. All but the flag is under the lock.
+ */
+#include "base/barrier.h"
+#include "pool/internal.h"
+
+void pool_on_wake(struct pool *pool, void (*wake)(void *arg), void *arg) {
+    pool->wake = wake;
+    pool->wake_arg = arg;
+}
+
+void pool_wait(struct pool *pool, size_t bytes) {
+    unsigned size_class = bytes > CLASS_BYTES_MAX ? POOL_CLASSES : class_of(bytes);
+    atomic_fetch_add_explicit(&pool->waits, 1, memory_order_relaxed);
+    pthread_mutex_lock(&pool->lock);
+    if (!atomic_load_explicit(&pool->waiting, memory_order_relaxed)) {
+        pool->waits_for.news = pool->waits_for.everywhere = false;
+        pool->waits_for.round++;
+        atomic_store_explicit(&pool->waiting, true, memory_order_relaxed);
+    }
+    pool->waits_for.wanted |= (uint64_t)1 << size_class;
+    bool everywhere = pool->waits_for.everywhere;
+    uint32_t round = pool->waits_for.round;
+    pthread_mutex_unlock(&pool->lock);
+    if (everywhere) /* the barrier is dear for all threads */
+        return;
+    barrier_everywhere();
+    pthread_mutex_lock(&pool->lock);
+    if (pool->waits_for.round == round)
+        pool->waits_for.everywhere = true;
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void pool_wake(struct pool *pool) {
+    if (!atomic_load_explicit(&pool->waiting, memory_order_relaxed))
+        return;
+    pthread_mutex_lock(&pool->lock);
+    bool waiting = atomic_load_explicit(&pool->waiting, memory_order_relaxed);
+    atomic_store_explicit(&pool->waiting, false, memory_order_relaxed);
+    pool->waits_for.wanted = 0;
+    pthread_mutex_unlock(&pool->lock);
+    if (!waiting)
+        return;
+    atomic_fetch_add_explicit(&pool->wakes, 1, memory_order_relaxed);
+    if (pool->wake)
+        pool->wake(pool->wake_arg);
+}
+
+void pool_awaited(struct pool *pool, struct pool_cache *cache) {
+    pthread_mutex_lock(&pool->lock);
+    /* Under the lock: of whoever returns the last one and whoever notes one more, one sees both. */
+    uint64_t for_good = atomic_load_explicit(&pool->note, memory_order_relaxed);
+    /* What another thread is half way in bringing that one cannot give to all by itself. */
+    bool stuck = !shared_gather(pool, cache);
+    bool wake = stuck || pool->waits_for.news || pool->out <= for_good;
+    pthread_mutex_unlock(&pool->lock);
+    if (wake)
+        pool_wake(pool);
+}
+
+void pool_noted(struct pool *pool, struct pool_cache *cache) {
+    atomic_fetch_add_explicit(&pool->note, 1, memory_order_relaxed);
+    pool_look(pool, cache);
+}
+
+void pool_cache_flush(struct pool_cache *cache) {
+    if (pool_cache_has(cache))
+        pool_awaited(cache->pool, cache);
+}
+
+bool pool_may_return(struct pool *pool) {
+    if (!atomic_load(&pool->budget.pd))
+        return false;
+    bool cached = false;
+    pthread_mutex_lock(&pool->lock);
+    for (const struct pool_cache *cache = pool->caches; cache && !cached; cache = cache->next)
+        cached = pool_cache_has(cache);
+    pthread_mutex_unlock(&pool->lock);
+    return cached || pool_in_use(pool) > atomic_load_explicit(&pool->note, memory_order_relaxed);
+}

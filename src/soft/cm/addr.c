@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * addr.c - socket addresses: comparison, locality, ports, GIDs. No state, any thread.
+ */
+#include "soft/cm/addr.h"
+
+#include <errno.h>
+#include <ifaddrs.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static const struct sockaddr_in *v4(const struct sockaddr *addr) {
+    return (const struct sockaddr_in *)addr;
+}
+
+static const struct sockaddr_in6 *v6(const struct sockaddr *addr) {
+    return (const struct sockaddr_in6 *)addr;
+}
+
+socklen_t cm_addr_bytes(const struct sockaddr *addr) {
+    if (!addr)
+        return 0;
+    if (addr->sa_family == AF_INET)
+        return sizeof(struct sockaddr_in);
+    if (addr->sa_family == AF_INET6)
+        return sizeof(struct sockaddr_in6);
+    return 0;
+}
+
+void cm_addr_copy(struct sockaddr_storage *to, const struct sockaddr *from) {
+    memset(to, 0, sizeof *to);
+    memcpy(to, from, cm_addr_bytes(from));
+}
+
+void cm_addr_any(struct sockaddr_storage *addr, int family) {
+    memset(addr, 0, sizeof *addr);
+    addr->ss_family = (sa_family_t)family;
+}
+
+void cm_addr_loopback(struct sockaddr_storage *addr, int family) {
+    cm_addr_any(addr, family);
+    if (family == AF_INET)
+        ((struct sockaddr_in *)addr)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    else
+        ((struct sockaddr_in6 *)addr)->sin6_addr = in6addr_loopback;
+}
+
+bool cm_addr_is_any(const struct sockaddr *addr) {
+    if (addr->sa_family == AF_INET)
+        return v4(addr)->sin_addr.s_addr == htonl(INADDR_ANY);
+    return IN6_IS_ADDR_UNSPECIFIED(&v6(addr)->sin6_addr);
+}
+
+bool cm_addr_equal(const struct sockaddr *a, const struct sockaddr *b) {
+    if (a->sa_family != b->sa_family)
+        return false;
+    if (a->sa_family == AF_INET)
+        return v4(a)->sin_addr.s_addr == v4(b)->sin_addr.s_addr;
+    return IN6_ARE_ADDR_EQUAL(&v6(a)->sin6_addr, &v6(b)->sin6_addr);
+}
+
+bool cm_addr_is_group(const struct sockaddr *addr) {
+    if (addr->sa_family == AF_INET)
+        return IN_MULTICAST(
+            ntohl(((const struct sockaddr_in *)(const void *)addr)->sin_addr.s_addr));
+    return addr->sa_family == AF_INET6 &&
+           IN6_IS_ADDR_MULTICAST(&((const struct sockaddr_in6 *)(const void *)addr)->sin6_addr);
+}
+
+int cm_addr_is_local(const struct sockaddr *addr) {
+    /* The whole of 127/8 is this host, though the interface carries one address of it. */
+    if (addr->sa_family == AF_INET && ntohl(v4(addr)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET)
+        return 1;
+    if (addr->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6(addr)->sin6_addr))
+        return 1;
+    struct ifaddrs *list;
+    if (getifaddrs(&list))
+        return -errno;
+    int found = 0;
+    for (struct ifaddrs *one = list; one && !found; one = one->ifa_next)
+        found = one->ifa_addr && cm_addr_bytes(one->ifa_addr) && cm_addr_equal(one->ifa_addr, addr);
+    freeifaddrs(list);
+    return found;
+}
+
+uint16_t cm_addr_port(const struct sockaddr *addr) {
+    if (addr->sa_family == AF_INET)
+        return ntohs(v4(addr)->sin_port);
+    if (addr->sa_family == AF_INET6)
+        return ntohs(v6(addr)->sin6_port);
+    return 0;
+}
+
+void cm_addr_set_port(struct sockaddr_storage *addr, uint16_t port) {
+    if (addr->ss_family == AF_INET)
+        ((struct sockaddr_in *)addr)->sin_port = htons(port);
+    else
+        ((struct sockaddr_in6 *)addr)->sin6_port = htons(port);
+}
+
+static unsigned long first_unprivileged_port(void) {
+    unsigned long port = IPPORT_RESERVED;
+    FILE *file = fopen("/proc/sys/net/ipv4/ip_unprivileged_port_start", "re");
+    if (file) {
+        if (fscanf(file, "%lu", &port) != 1)
+            port = IPPORT_RESERVED;
+        fclose(file);
+    }
+    return port;
+}
+
+static bool may_bind_privileged(void) {
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
+    if (syscall(SYS_capget, &head, data))
+        return geteuid() == 0;
+    return data[0].effective & (1u << CAP_NET_BIND_SERVICE);
+}
+
+bool cm_addr_port_allowed(uint16_t port) {
+    if (port >= IPPORT_RESERVED)
+        return true; /* the common case asks nobody */
+    return port >= first_unprivileged_port() || may_bind_privileged();
+}
+
+void cm_addr_gid(const struct sockaddr *addr, union ibv_gid *gid) {
+    memset(gid, 0, sizeof *gid);
+    if (addr->sa_family == AF_INET) {
+        gid->raw[10] = gid->raw[11] = 0xff;
+        memcpy(gid->raw + 12, &v4(addr)->sin_addr, 4);
+    } else if (addr->sa_family == AF_INET6) {
+        memcpy(gid->raw, &v6(addr)->sin6_addr, 16);
+    }
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * channel.h - event channels: a FIFO of events behind a pollable descriptor.
+ *
+ * The descriptor is an eventfd in semaphore mode that holds one token for every queued event, so
+ * blocking, EINTR, O_NONBLOCK and poll are the kernel's own. Fetching takes a token, then the event.
+ *
+ * Two ways in. Events of the engine and of calls are appended under the channel's mutex. USER events
+ * are pushed on a lock-free list out of a fixed set of nodes, because their writer may be a signal
+ * handler: whoever next holds the mutex moves them behind the rest. Events taken back unfetched
+ * (destroy, migrate) take their tokens along; a token that some fetcher has already read is noted as
+ * a debt, and that fetcher goes back to waiting.
+ *
+ * A channel may be closed while a thread waits in it: as with the kernel's, that thread goes on waiting,
+ * until a signal interrupts it, and what it looks at, the descriptor too, stays until it leaves.
+ *
+ * Lock order: control lock, channel mutex, an id's ack mutex. Any thread.
+ */
+#ifndef SOFT_CM_CHANNEL_H
+#define SOFT_CM_CHANNEL_H
+
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct cm_id;
+
+/* USER events that may be unfetched in the whole process; beyond it ENOMEM. */
+#define CM_USER_EVENTS_MAX 4096
+
+/* A queued event; embedded in a cm_event, or in a node for a USER event. */
+struct cm_node {
+    struct cm_node *next;
+    struct cm_id *id; /* the id it counts on once fetched */
+    bool user;
+};
+
+struct cm_user_node {
+    struct cm_node node;
+    int status;
+    uint64_t arg;
+    _Atomic uint32_t free_next; /* index + 1 of the next free one */
+};
+
+struct cm_queue {
+    struct cm_node *head, **tail;
+};
+
+struct cm_channel {
+    struct rdma_event_channel channel; /* first: what the application sees */
+    uint32_t generation;
+    struct ibv_context *context; /* control lock: kept open (device.h) */
+    pthread_mutex_t mutex;       /* guards queue and debt */
+    struct cm_queue queue;
+    uint64_t debt;   /* tokens read by fetchers, whose events have been taken back */
+    unsigned inside; /* threads that fetch; under the mutex, as is closed */
+    bool closed;
+    _Atomic(struct cm_node *) incoming; /* USER events, newest first */
+};
+
+void cm_queue_init(struct cm_queue *queue);
+struct cm_node *cm_queue_pop(struct cm_queue *queue);
+
+/* NULL and errno. Holds a reference on the engine. Control lock not held. */
+struct cm_channel *cm_channel_open(void);
+/* Nothing is queued and no id uses it any more. Control lock not held. */
+void cm_channel_close(struct cm_channel *channel);
+
+void cm_channel_append(struct cm_channel *channel, struct cm_node *node);
+void cm_channel_append_all(struct cm_channel *channel, struct cm_queue *queue);
+/* Async-signal-safe. 0 or an errno. */
+int cm_channel_push_user(struct cm_channel *channel, struct cm_id *id, int status, uint64_t arg);
+void cm_channel_free_user(struct cm_user_node *node);
+/* Around one or more fetches by the application's thread. leave takes a channel: a cancelled thread's too. */
+void cm_channel_enter(struct cm_channel *channel);
+void cm_channel_leave(void *channel);
+/*
+ * Takes a token and its event, waiting as the descriptor's mode says; the event is counted on its id
+ * before the mutex is released. NULL and errno. Control lock not held.
+ */
+struct cm_node *cm_channel_fetch(struct cm_channel *channel);
+/* Puts a fetched event back to the front, uncounted. */
+void cm_channel_unfetch(struct cm_channel *channel, struct cm_node *node);
+/* Moves the queued events that match to the end of out, in order. */
+void cm_channel_extract(struct cm_channel *channel,
+                        bool (*match)(const struct cm_node *node, const void *arg), const void *arg,
+                        struct cm_queue *out);
+
+#endif

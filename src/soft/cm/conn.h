@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * conn.h - one end of a connection (RC) or of a service resolution (UD): the part of an id that
+ * talks to a peer. Control lock for everything.
+ *
+ * A connection belongs to one peer (process) and to one number over there; messages from anybody
+ * else do not find it. Requests are kept and sent again until answered, as the fault layer may lose
+ * them and a full backlog drops them; one timer serves all states, since no state needs two.
+ */
+#ifndef SOFT_CM_CONN_H
+#define SOFT_CM_CONN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "soft/cm/wire.h"
+#include "soft/ipc/engine.h"
+
+enum cm_conn_state {
+    CM_CONN_NONE,
+    CM_CONN_REQ_SENT,
+    CM_CONN_REQ_RCVD,
+    CM_CONN_REP_SENT,
+    CM_CONN_REP_RCVD,
+    CM_CONN_UP,
+    CM_CONN_DREQ_SENT,
+    CM_CONN_DREQ_RCVD,
+    CM_CONN_TIMEWAIT,
+    CM_CONN_SIDR_SENT,
+    CM_CONN_SIDR_RCVD,
+    CM_CONN_SIDR_DONE,
+    CM_CONN_OVER, /* refused, timed out, or past timewait */
+};
+
+enum cm_reject {
+    CM_REJECT_TIMEOUT = 4,
+    CM_REJECT_NO_LISTENER = 8,
+    CM_REJECT_CONSUMER = 28,
+    CM_REJECT_ECE = 35,
+};
+
+enum cm_sidr {
+    CM_SIDR_OK = 0,
+    CM_SIDR_UNSUPPORTED = 1,
+    CM_SIDR_REJECTED = 2,
+    CM_SIDR_VERSION = 5,
+};
+
+struct cm_id;
+struct soft_peer;
+struct rdma_conn_param;
+
+struct cm_conn {
+    enum cm_conn_state state;
+    bool waiting;               /* the peer has our request and asked for time */
+    bool asked_the_dead;        /* a process that had our request is no more */
+    bool guessed, looked_again; /* whom we asked we remembered from before; and asked properly */
+    unsigned tries_left;
+    uint64_t refuse_ns; /* nobody listens: then it is refused; 0: somebody was not yet looked for */
+    struct soft_peer *peer; /* held, or NULL */
+    uint64_t remote;        /* the id's number over there, 0 while unknown */
+    struct soft_timer timer;
+    uint32_t local_qpn, remote_qpn;
+    uint32_t send_psn, recv_psn;
+    uint8_t responder_resources, initiator_depth; /* of our QP */
+    uint8_t retry_count, rnr_retry_count;         /* of our QP */
+    uint32_t qkey;
+    /* iWARP (mpa.c) */
+    int tcp_error;     /* what connect is to fail with, or accept: an errno */
+    uint64_t until_ns; /* when the answer is overdue */
+    /* The request that is repeated until answered. */
+    enum cm_wire_type request_type;
+    uint32_t request_bytes;
+    union cm_wire_any request;
+};
+
+/*
+ * Enters a state that waits for an answer: sends request (already set) and keeps repeating it. Where
+ * nobody can be asked the refusal is posted at once.
+ */
+void cm_conn_ask(struct cm_id *id, enum cm_conn_state state);
+void cm_conn_enter_timewait(struct cm_id *id);
+/* The connection is over; nothing is sent. */
+void cm_conn_over(struct cm_id *id);
+/* The id goes away: tells the peer what the kernel would tell it. */
+void cm_conn_kill(struct cm_id *id);
+/* Before the peer hears that the connection ends: what was taken from its QP is acknowledged. */
+void cm_conn_acknowledge(const struct cm_id *id);
+void cm_conn_peer_gone(struct cm_id *id);
+/* Passive side: tells the peer no. */
+void cm_conn_reject(struct cm_id *id, enum cm_reject reason, const void *data, uint8_t len);
+void cm_conn_sidr_reply(struct cm_id *id, enum cm_sidr status, const void *data, uint8_t len);
+
+/* As if the connection had failed with that event: it is over. */
+void cm_conn_fault(struct cm_id *id, int type, int status);
+/* An event about the connection, if the id is in a state to hear of it. */
+void cm_conn_event(struct cm_id *id, enum rdma_cm_event_type type, int status);
+
+void cm_conn_event_data(struct cm_id *id, enum rdma_cm_event_type type, int status,
+                        const uint8_t *data, size_t len);
+bool cm_conn_hears_of(const struct cm_id *id, enum rdma_cm_event_type type);
+/*
+ * Somebody who has no id for it refuses our request. True: we only remembered that the port was
+ * there, and have now asked whoever has it at present.
+ */
+bool cm_conn_guessed_wrong(struct cm_id *id);
+/* Nobody listens. True: it is asked again, in a while. */
+bool cm_conn_comes_again(struct cm_id *id);
+/* The peer asked for time: waits longer, and gives up then. */
+void cm_conn_wait(struct cm_id *id);
+
+/* The request that made this passive id arrived once more. */
+void cm_conn_on_duplicate(struct cm_id *id);
+/* Messages for this id from its peer; already checked for size. */
+void cm_conn_on_wait(struct cm_id *id, const struct cm_wire_head *head);
+void cm_conn_on_rep(struct cm_id *id, const struct cm_wire_rep *rep);
+void cm_conn_on_rtu(struct cm_id *id);
+void cm_conn_on_rej(struct cm_id *id, const struct cm_wire_rej *rej);
+void cm_conn_on_dreq(struct cm_id *id);
+void cm_conn_on_drep(struct cm_id *id);
+void cm_conn_on_sidr_rep(struct cm_id *id, const struct cm_wire_sidr_rep *rep);
+
+#endif

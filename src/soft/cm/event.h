@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * event.h - events: made by the control path, completed when they are fetched.
+ *
+ * Every event of every id passes cm_event_post (USER events excepted, whose writer may hold
+ * nothing): one place to delay or replace them. Control lock for making and posting.
+ */
+#ifndef SOFT_CM_EVENT_H
+#define SOFT_CM_EVENT_H
+
+#include <rdma/rdma_cma.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "soft/cm/channel.h"
+#include "soft/cm/wire.h"
+
+struct cm_id;
+struct cm_group;
+
+struct cm_event {
+    struct rdma_cm_event event; /* first: what the application sees */
+    struct cm_node node;
+    struct cm_id *request;  /* CONNECT_REQUEST: the new id */
+    struct cm_group *group; /* MULTICAST_*: counts there as well */
+    uint8_t data[CM_DATA_MAX];
+};
+
+/* NULL: no memory; the caller gives up, as the kernel does. */
+struct cm_event *cm_event_new(struct cm_id *id, int type, int status);
+/* Private data as conn or ud has it, by the QP type of the id. */
+void cm_event_set_data(struct cm_event *event, const uint8_t *data, size_t len);
+/* Hands the event to the id's channel; without one it is dropped. */
+void cm_event_post(struct cm_event *event);
+void cm_event_raise(struct cm_id *id, int type, int status);
+
+/* Takes back the id's unfetched events (those of one group, if group is not NULL). */
+void cm_event_discard_all(struct cm_channel *channel, struct cm_id *id, struct cm_group *group);
+void cm_event_discard_channel(struct cm_channel *channel);
+/* Moves the id's unfetched events from one channel to another. */
+void cm_event_move(struct cm_id *id, struct cm_channel *from, struct cm_channel *to);
+
+/* For the channel: an event was fetched. Takes only ack mutexes. */
+void cm_event_count(struct cm_node *node);
+
+#endif

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * id.c - making, finding, ending and freeing ids; acknowledgements; USER events.
+ *
+ * The table is guarded by the control lock. It belongs to one process: after a fork the child finds
+ * it empty, and what it inherited is refused by its generation.
+ */
+#include "soft/cm/id.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "soft/cm/event.h"
+#include "soft/cm/mcast.h"
+#include "soft/cm/mpa.h"
+#include "soft/cm/port_cache.h"
+#include "soft/verbs/profile.h"
+#include "soft/soft.h"
+
+struct slot {
+    struct cm_id *id;
+    uint32_t generation; /* of the id in the slot, or of the next one */
+    uint32_t next_free;  /* index + 1 */
+};
+
+static struct {
+    struct slot *slots;
+    uint32_t size, used; /* allocated; ever used */
+    uint32_t free;       /* index + 1 */
+    uint32_t count;
+    uint32_t generation; /* of the process */
+    struct soft_timer sweep;
+} table;
+
+/* ---- table ---------------------------------------------------------------------------------------- */
+
+static void table_check_fork(void) {
+    if (table.generation == soft_generation_now)
+        return;
+    memset(&table, 0, sizeof table); /* the parent's, never freed here */
+    table.generation = soft_generation_now;
+    cm_port_forked();
+}
+
+static int table_add(struct cm_id *id) {
+    uint32_t index;
+    if (table.free) {
+        index = table.free - 1;
+        table.free = table.slots[index].next_free;
+    } else {
+        if (table.used == table.size) {
+            uint32_t size = table.size ? 2 * table.size : 64;
+            struct slot *slots = realloc(table.slots, size * sizeof *slots);
+            if (!slots)
+                return -ENOMEM;
+            memset(slots + table.size, 0, (size - table.size) * sizeof *slots);
+            table.slots = slots;
+            table.size = size;
+        }
+        index = table.used++;
+        table.slots[index].generation = 1;
+    }
+    table.slots[index].id = id;
+    id->number = (uint64_t)table.slots[index].generation << 32 | (index + 1);
+    table.count++;
+    return 0;
+}
+
+static void table_remove(struct cm_id *id) {
+    if (!id->number)
+        return;
+    uint32_t index = (uint32_t)id->number - 1;
+    struct slot *slot = &table.slots[index];
+    slot->id = NULL;
+    slot->generation++;
+    slot->next_free = table.free;
+    table.free = index + 1;
+    id->number = 0;
+    /* An armed timer must not outlive the engine, which lives while there are ids. */
+    if (--table.count)
+        return;
+    soft_timer_cancel(&table.sweep);
+    free(table.slots);
+    table.slots = NULL;
+    table.size = table.used = table.free = 0;
+}
+
+struct cm_id *cm_id_find(uint64_t number) {
+    table_check_fork();
+    uint32_t index = (uint32_t)number - 1;
+    if (index >= table.used || !table.slots[index].id)
+        return NULL;
+    return table.slots[index].id->number == number ? table.slots[index].id : NULL;
+}
+
+void cm_id_each(void (*fn)(struct cm_id *id, void *arg), void *arg) {
+    table_check_fork();
+    for (uint32_t i = 0; i < table.used; i++)
+        if (table.slots[i].id)
+            fn(table.slots[i].id, arg);
+}
+
+struct search {
+    const struct soft_peer *peer;
+    uint64_t remote;
+    struct cm_id *found;
+};
+
+static void search_one(struct cm_id *id, void *arg) {
+    struct search *search = arg;
+    if (id->conn.peer == search->peer && id->conn.remote == search->remote)
+        search->found = id;
+}
+
+/* Only for what was repeated or given up early, so a walk through all ids will do. */
+struct cm_id *cm_id_find_remote(const struct soft_peer *peer, uint64_t remote) {
+    struct search search = {peer, remote, NULL};
+    cm_id_each(search_one, &search);
+    return search.found;
+}
+
+/* ---- peers that died --------------------------------------------------------------------------------- */
+
+static void sweep_one(struct cm_id *id, void *arg) {
+    (void)arg;
+    if (id->conn.peer && !soft_peer_alive(id->conn.peer))
+        cm_conn_peer_gone(id);
+}
+
+static void sweep(struct soft_timer *timer) {
+    (void)timer;
+    cm_id_each(sweep_one, NULL);
+}
+
+/* May be called out of a send of ours, in the middle of changing an id: done a moment later. */
+void soft_cm_on_peer_gone(struct soft_peer *peer) {
+    cm_owner_forget_peer(peer);
+    table_check_fork();
+    if (table.count)
+        soft_timer_arm(&table.sweep, soft_now_ns(), sweep);
+}
+
+/* ---- making --------------------------------------------------------------------------------------- */
+
+struct cm_id *cm_id_new(enum rdma_port_space ps, enum ibv_qp_type type, void *context) {
+    table_check_fork();
+    struct cm_id *id = calloc(1, sizeof *id);
+    if (!id)
+        return NULL;
+    if (table_add(id)) {
+        free(id);
+        return NULL;
+    }
+    id->generation = soft_generation_now;
+    id->fault.serial = soft_fault_id_serial();
+    id->id.context = context;
+    id->id.ps = ps;
+    id->id.qp_type = type;
+    pthread_mutex_init(&id->ack_mutex, NULL);
+    pthread_cond_init(&id->acked, NULL);
+    cm_port_init(&id->port);
+    if (getrandom(&id->conn.send_psn, sizeof id->conn.send_psn, 0) < 0)
+        id->conn.send_psn = (uint32_t)soft_now_ns();
+    id->conn.send_psn &= 0xffffff;
+    return id;
+}
+
+static int qp_type_of(enum rdma_port_space ps) {
+    switch (ps) {
+    case RDMA_PS_TCP:
+    case RDMA_PS_IB:
+        return IBV_QPT_RC;
+    case RDMA_PS_UDP:
+    case RDMA_PS_IPOIB:
+        return IBV_QPT_UD;
+    }
+    return -1;
+}
+
+int soft_create_id2(struct rdma_event_channel *channel, struct rdma_cm_id **out, void *context,
+                    enum rdma_port_space ps, enum ibv_qp_type type) {
+    if (!out || qp_type_of(ps) < 0 || (type != IBV_QPT_RC && type != IBV_QPT_UD) ||
+        (ps != RDMA_PS_IB && (int)type != qp_type_of(ps)))
+        return cm_fail(EINVAL);
+    struct cm_channel *own = (struct cm_channel *)channel;
+    if (own && own->generation != soft_generation_now)
+        return cm_fail(EPERM);
+    if (soft_engine_get())
+        return -1;
+    errno = soft_fault_call(FAULT_CALL_create_id);
+    if (errno)
+        goto put_engine;
+    if (!own)
+        own = cm_channel_open();
+    if (!own)
+        goto put_engine;
+    soft_lock();
+    struct cm_id *id = cm_id_new(ps, type, context);
+    if (id) {
+        id->engine_held = id->published = true;
+        id->sync = !channel;
+        cm_id_set_channel(id, own);
+    }
+    soft_unlock();
+    if (id) {
+        *out = &id->id;
+        return 0;
+    }
+    if (!channel)
+        cm_channel_close(own);
+    errno = ENOMEM;
+put_engine:;
+    int error = errno;
+    soft_engine_put();
+    return cm_fail(error);
+}
+
+int soft_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
+                   enum rdma_port_space ps) {
+    return soft_create_id2(channel, id, context, ps, (enum ibv_qp_type)qp_type_of(ps));
+}
+
+/* ---- ending --------------------------------------------------------------------------------------- */
+
+void cm_id_kill(struct cm_id *id) {
+    if (id->state == CM_DEAD)
+        return;
+    id->state = CM_DEAD;
+    cm_port_release(id);
+    cm_conn_kill(id);
+    table_remove(id);
+}
+
+/* What the application's pointers led to is released by its own calls, the rest here. */
+void cm_id_free(struct cm_id *id) {
+    struct ibv_context *context = id->context;
+    bool engine_held = id->engine_held;
+    pthread_cond_destroy(&id->acked);
+    pthread_mutex_destroy(&id->ack_mutex);
+    free(id->id.route.path_rec);
+    free(id->stored_qp_attr);
+    free(id->connect_prefix);
+    if (id->info)
+        soft_freeaddrinfo(id->info);
+    free(id);
+    if (context)
+        soft_cm_context_put(context);
+    if (engine_held)
+        soft_engine_put(); /* last: it may stop the engine */
+}
+
+void cm_id_unlink_request(struct cm_id *id) {
+    if (id->listener)
+        id->listener->request_count--;
+    id->listener = NULL;
+}
+
+void cm_id_drop_request(struct cm_id *id) {
+    cm_id_unlink_request(id);
+    cm_id_kill(id);
+    cm_id_free(id); /* holds neither context nor engine yet, so nothing is waited for */
+}
+
+int soft_destroy_id(struct rdma_cm_id *id) {
+    if (!id)
+        return cm_fail(EINVAL);
+    struct cm_id *own = cm_id_of(id);
+    if (own->generation != soft_generation_now)
+        return cm_fail(EPERM);
+    if (soft_profile()->iwarp)
+        cm_mpa_settle(own);
+    soft_lock();
+    struct cm_channel *channel = atomic_load(&own->channel);
+    cm_id_kill(own);
+    cm_id_set_channel(own, NULL);
+    if (channel)
+        cm_event_discard_all(channel, own, NULL);
+    soft_unlock();
+    if (own->sync && id->event) {
+        soft_ack_cm_event(id->event);
+        id->event = NULL;
+    }
+    cm_id_wait_acked(own);
+    cm_group_free_all(own);
+    if (own->sync && channel)
+        cm_channel_close(channel);
+    cm_id_free(own);
+    return 0;
+}
+
+static void kill_on_channel(struct cm_id *id, void *arg) {
+    if (atomic_load(&id->channel) != arg)
+        return;
+    cm_id_kill(id);
+    cm_id_set_channel(id, NULL);
+}
+
+struct rdma_event_channel *soft_create_event_channel(void) {
+    struct cm_channel *channel = cm_channel_open();
+    int refused = channel ? soft_fault_call(FAULT_CALL_create_event_channel) : 0;
+    if (refused) {
+        cm_channel_close(channel);
+        errno = refused;
+        return NULL;
+    }
+    return channel ? &channel->channel : NULL;
+}
+
+void soft_destroy_event_channel(struct rdma_event_channel *channel) {
+    struct cm_channel *own = (struct cm_channel *)channel;
+    if (!own)
+        return;
+    if (own->generation != soft_generation_now) {
+        /* The parent's: its queue stays where it is, our copy of the descriptor goes. */
+        close(channel->fd);
+        return;
+    }
+    soft_lock();
+    cm_id_each(kill_on_channel, own);
+    cm_event_discard_channel(own);
+    soft_unlock();
+    cm_channel_close(own);
+}
+
+/* ---- acknowledging ---------------------------------------------------------------------------------- */
+
+void cm_id_count(struct cm_id *id) {
+    pthread_mutex_lock(&id->ack_mutex);
+    id->unacked++;
+    pthread_mutex_unlock(&id->ack_mutex);
+}
+
+void cm_id_uncount(struct cm_id *id) {
+    pthread_mutex_lock(&id->ack_mutex);
+    id->unacked--;
+    pthread_cond_broadcast(&id->acked);
+    pthread_mutex_unlock(&id->ack_mutex);
+}
+
+void cm_id_wait_acked(struct cm_id *id) {
+    pthread_mutex_lock(&id->ack_mutex);
+    while (id->unacked)
+        pthread_cond_wait(&id->acked, &id->ack_mutex);
+    pthread_mutex_unlock(&id->ack_mutex);
+}
+
+/* ---- USER events ------------------------------------------------------------------------------------ */
+
+void cm_id_set_channel(struct cm_id *id, struct cm_channel *channel) {
+    atomic_store(&id->channel, channel);
+    id->id.channel = channel ? &channel->channel : NULL;
+    /* A writer is some instructions and one write() long, and never waits for us. */
+    while (atomic_load(&id->writers))
+        sched_yield();
+}
+
+/* Async-signal-safe: no lock, no allocation. */
+int soft_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
+                        uint64_t arg) {
+    if ((int)event != CM_EVENT_USER || !soft_profile()->user_events)
+        return cm_fail(EINVAL);
+    int error = cm_id_unusable(id);
+    if (error)
+        return cm_fail(error);
+    struct cm_id *own = cm_id_of(id);
+    atomic_fetch_add(&own->writers, 1);
+    struct cm_channel *channel = atomic_load(&own->channel);
+    error = channel ? cm_channel_push_user(channel, own, status, arg) : EINVAL;
+    atomic_fetch_sub(&own->writers, 1);
+    return error ? cm_fail(error) : 0;
+}

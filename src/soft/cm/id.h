@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * id.h - rdma_cm ids: what an id consists of, its states, the table of all ids.
+ *
+ * What the application sees (struct rdma_cm_id) comes first. Everything behind it is guarded by the
+ * control lock, but for the parts that say otherwise. An id exists for other processes as its
+ * number (index and generation): a stale or invented number finds nothing.
+ *
+ * A request that arrives creates an id that nobody has fetched yet: it is owned by the queued event
+ * and counts in its listener's backlog. The fetch makes it the application's.
+ */
+#ifndef SOFT_CM_ID_H
+#define SOFT_CM_ID_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "soft/cm/channel.h"
+#include "soft/cm/conn.h"
+#include "soft/cm/port.h"
+#include "soft/ipc/engine.h"
+#include "soft/fault/inject.h"
+
+/* Event numbers that headers before librdmacm 60 do not have. */
+enum {
+    CM_EVENT_ADDRINFO_RESOLVED = 16,
+    CM_EVENT_ADDRINFO_ERROR = 17,
+    CM_EVENT_USER = 18,
+    CM_EVENT_INTERNAL = 19,
+};
+
+#define CM_BACKLOG_MAX 1024
+
+/* The kernel's address and route queries finish within the call here, so they are no states. */
+enum cm_state {
+    CM_IDLE,
+    CM_BOUND,
+    CM_ADDR_RESOLVED,
+    CM_ROUTE_RESOLVED,
+    CM_CONNECT, /* from connect or an arrived request on, also after a refusal: single use */
+    CM_DISCONNECT,
+    CM_LISTEN,
+    CM_DEAD, /* being destroyed, or its channel or device is gone */
+};
+
+struct cm_group;
+
+struct cm_id {
+    struct rdma_cm_id id; /* first */
+    uint32_t generation;  /* of the process that made it; constant */
+
+    /* Where USER events go: read by writers, who say so in `writers`, without any lock. */
+    _Atomic(struct cm_channel *) channel;
+    atomic_uint writers;
+    atomic_bool removed; /* the device was removed: ENXIO */
+
+    /* Fetched and not acknowledged; its own lock, innermost. */
+    pthread_mutex_t ack_mutex;
+    pthread_cond_t acked;
+    unsigned unacked;
+
+    /* The application's side; touched by its calls on this id only. */
+    bool sync;
+    bool connect_failed; /* CONNECT_ERROR was reported: REJECTED and DISCONNECTED are swallowed */
+    struct ibv_qp_init_attr *stored_qp_attr; /* create_ep on a listener */
+    uint8_t *connect_prefix;                 /* create_ep: goes before the private data */
+    size_t connect_prefix_len;
+    struct rdma_addrinfo *info; /* result of resolve_addrinfo; control lock */
+    bool info_busy;
+
+    uint64_t number;
+    enum cm_state state;
+    bool published; /* the application knows it: false for a request until accept succeeded */
+    bool engine_held;
+    struct ibv_context *context; /* held, or NULL: the device it is bound to (device.h) */
+    struct soft_fault_id fault;
+    uint8_t tos;
+    bool ack_timeout_set;
+    uint8_t ack_timeout;
+    uint8_t gid_index;
+    struct cm_port port;
+    struct cm_conn conn;
+    struct cm_group *groups;
+
+    unsigned backlog, request_count; /* listener: requests queued and not fetched */
+    struct cm_id *listener;          /* unfetched request: whose */
+};
+
+static inline struct cm_id *cm_id_of(struct rdma_cm_id *id) {
+    return (struct cm_id *)id;
+}
+
+static inline struct sockaddr *cm_id_src(struct cm_id *id) {
+    return &id->id.route.addr.src_addr;
+}
+
+static inline struct sockaddr *cm_id_dst(struct cm_id *id) {
+    return &id->id.route.addr.dst_addr;
+}
+
+/* The port space as messages and names have it. */
+static inline int cm_id_ps(const struct cm_id *id) {
+    return (int)id->id.ps;
+}
+
+static inline bool cm_id_is_ud(const struct cm_id *id) {
+    return id->id.qp_type == IBV_QPT_UD;
+}
+
+static inline int cm_fail(int error) {
+    errno = error;
+    return -1;
+}
+
+/* An errno for an id no call may be made on, else 0. Signal-safe. */
+static inline int cm_id_unusable(struct rdma_cm_id *id) {
+    if (!id)
+        return EINVAL;
+    if (cm_id_of(id)->generation != soft_generation_now)
+        return EPERM;
+    return atomic_load(&cm_id_of(id)->removed) ? ENXIO : 0;
+}
+
+/* ---- table; control lock ----------------------------------------------------------------------- */
+
+/* A new id without channel, engine reference or address. NULL: no memory. */
+struct cm_id *cm_id_new(enum rdma_port_space ps, enum ibv_qp_type type, void *context);
+struct cm_id *cm_id_find(uint64_t number);
+/* The id whose connection is with that peer's id of that number. */
+struct cm_id *cm_id_find_remote(const struct soft_peer *peer, uint64_t remote);
+/* Calls fn for every id; fn may kill ids but not free them. */
+void cm_id_each(void (*fn)(struct cm_id *id, void *arg), void *arg);
+/*
+ * Ends what others see of an id: connection, port, requests nobody fetched, its number. Its events
+ * stay. Harmless when repeated.
+ */
+void cm_id_kill(struct cm_id *id);
+/* Kills and frees an id the application never saw, and that nobody began to fetch. */
+void cm_id_drop_request(struct cm_id *id);
+/* Frees a killed id. Not under the lock if it holds the engine or a context, which it gives back. */
+void cm_id_free(struct cm_id *id);
+/* The listener's unfetched request is one no more: it frees its place in the backlog. */
+void cm_id_unlink_request(struct cm_id *id);
+/* On return nobody writes USER events of this id to the former channel any more. */
+void cm_id_set_channel(struct cm_id *id, struct cm_channel *channel);
+
+/* ---- acknowledging; no lock needed --------------------------------------------------------------- */
+
+void cm_id_count(struct cm_id *id);
+void cm_id_uncount(struct cm_id *id);
+void cm_id_wait_acked(struct cm_id *id); /* control lock not held */
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * listen.c - listening: requests arrive, wait in a bounded queue, and are fetched.
+ *
+ * The backlog bounds requests that are queued and not fetched. One too many is dropped without a
+ * word and the peer asks again, as the kernel does it. Control lock as each function says.
+ */
+#include "soft/cm/listen.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "soft/cm/addr.h"
+#include "soft/cm/device.h"
+#include "soft/cm/event.h"
+#include "soft/cm/id.h"
+#include "soft/cm/qp.h"
+#include "soft/soft.h"
+
+/* ---- the call -------------------------------------------------------------------------------------- */
+
+static int listen_locked(struct cm_id *id, int backlog) {
+    if (id->state == CM_IDLE) {
+        cm_addr_any(&id->id.route.addr.src_storage, AF_INET);
+        int error = cm_port_claim(id);
+        if (error) {
+            memset(&id->id.route.addr.src_storage, 0, sizeof id->id.route.addr.src_storage);
+            return -error;
+        }
+        id->state = CM_BOUND;
+    }
+    if (id->state != CM_BOUND || id->port.name < 0)
+        return EINVAL;
+    if (id->port.reuse) {
+        /* A listener has its port for itself and loses the flag. */
+        id->port.reuse = false;
+        int error = cm_port_rename(id);
+        if (error) {
+            id->port.reuse = true;
+            return -error;
+        }
+    }
+    id->backlog = backlog <= 0 || backlog > CM_BACKLOG_MAX ? CM_BACKLOG_MAX : (unsigned)backlog;
+    id->state = CM_LISTEN;
+    return 0;
+}
+
+int soft_listen(struct rdma_cm_id *id, int backlog) {
+    int error = cm_id_unusable(id);
+    if (error)
+        return cm_fail(error);
+    soft_lock();
+    error = listen_locked(cm_id_of(id), backlog);
+    soft_unlock();
+    return error ? cm_fail(error) : 0;
+}
+
+/* ---- a request arrives; control lock held ------------------------------------------------------------ */
+
+/* The request was sent again: if the first one is here, it is answered once more. */
+static bool answered_before(struct soft_peer *peer, const struct cm_wire_head *head) {
+    struct cm_id *first = cm_id_find_remote(peer, head->from);
+    if (first)
+        cm_conn_on_duplicate(first);
+    return first;
+}
+
+static bool req_valid(const struct cm_wire_req *req) {
+    return !(req->qp_num >> 24) && !(req->psn >> 24) && req->retry_count <= 7 &&
+           req->rnr_retry_count <= 7;
+}
+
+static void take_req(struct cm_id *id, struct cm_event *event, const struct cm_wire_req *req) {
+    struct cm_conn *conn = &id->conn;
+    conn->state = CM_CONN_REQ_RCVD;
+    conn->remote_qpn = req->qp_num;
+    conn->recv_psn = req->psn;
+    conn->responder_resources = req->initiator_depth;
+    conn->initiator_depth = req->responder_resources;
+    conn->retry_count = req->retry_count;
+    conn->rnr_retry_count = req->rnr_retry_count;
+    struct rdma_conn_param *param = &event->event.param.conn;
+    param->responder_resources = req->initiator_depth;
+    param->initiator_depth = req->responder_resources;
+    param->flow_control = req->flow_control;
+    param->retry_count = req->retry_count;
+    param->rnr_retry_count = req->rnr_retry_count;
+    param->srq = req->srq;
+    param->qp_num = req->qp_num;
+    cm_event_set_data(event, req->data, sizeof req->data);
+}
+
+struct cm_id *cm_listen_for(uint32_t type, const union cm_wire_any *msg) {
+    bool ud = type == CM_WIRE_SIDR_REQ, known;
+    struct sockaddr_storage dst;
+    bool mpa = type == CM_WIRE_MPA_REQ;
+    const struct cm_wire_addr *to = ud ? &msg->sidr_req.dst : mpa ? &msg->mpa.dst : &msg->req.dst;
+    if (!cm_wire_addr_get(&dst, to))
+        return NULL;
+    return cm_port_listener(ud    ? msg->sidr_req.ps
+                            : mpa ? msg->mpa.ps
+                                  : msg->req.ps,
+                            (struct sockaddr *)&dst, &known);
+}
+
+void cm_listen_on_request(struct soft_peer *peer, uint32_t type, const union cm_wire_any *msg) {
+    bool ud = type == CM_WIRE_SIDR_REQ;
+    const struct cm_wire_req *req = &msg->req;
+    const struct cm_wire_sidr_req *sidr = &msg->sidr_req;
+    struct sockaddr_storage src, dst;
+    if (!msg->head.from || !cm_wire_addr_get(&src, ud ? &sidr->src : &req->src) ||
+        !cm_wire_addr_get(&dst, ud ? &sidr->dst : &req->dst) || src.ss_family != dst.ss_family ||
+        (!ud && !req_valid(req)))
+        return;
+    if ((ud ? sidr->again : req->again) && answered_before(peer, &msg->head))
+        return;
+    bool known;
+    struct cm_id *listener =
+        cm_port_listener(ud ? sidr->ps : req->ps, (struct sockaddr *)&dst, &known);
+    if (!listener || cm_id_is_ud(listener) != ud) {
+        cm_wire_refuse(peer, msg->head.from, (enum cm_wire_type)type, known);
+        return;
+    }
+    if (listener->request_count >= listener->backlog)
+        return;
+    struct cm_event *event = cm_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    struct cm_id *id =
+        event ? cm_id_new(listener->id.ps, listener->id.qp_type, listener->id.context) : NULL;
+    if (!id) {
+        free(event);
+        return; /* as if it had been lost */
+    }
+    id->id.route.addr.src_storage = dst;
+    id->id.route.addr.dst_storage = src;
+    id->state = CM_CONNECT;
+    id->tos = listener->tos;
+    id->ack_timeout_set = listener->ack_timeout_set;
+    id->ack_timeout = listener->ack_timeout;
+    id->listener = listener;
+    id->conn.peer = soft_peer_hold(peer);
+    id->conn.remote = msg->head.from;
+    event->event.id = &id->id;
+    event->event.listen_id = &listener->id;
+    event->request = id;
+    listener->request_count++;
+    if (ud) {
+        id->conn.state = CM_CONN_SIDR_RCVD;
+        cm_event_set_data(event, sidr->data, sizeof sidr->data);
+    } else {
+        take_req(id, event, req);
+    }
+    cm_event_post(event);
+}
+
+/* ---- a request is fetched ----------------------------------------------------------------------------- */
+
+int cm_listen_fetched(struct cm_channel *channel, struct cm_event *event) {
+    struct cm_id *id = event->request, *listener = event->node.id;
+    int error = 0;
+    if (soft_engine_get()) {
+        error = errno;
+    } else {
+        id->engine_held = true;
+        error = atomic_load(&id->removed) ? 0 : cm_device_attach(id, channel);
+    }
+    struct cm_channel *own = channel;
+    if (!error && listener->sync) {
+        own = cm_channel_open();
+        error = own ? 0 : errno;
+    }
+    soft_lock();
+    cm_id_unlink_request(id);
+    event->request = NULL;
+    if (!error) {
+        id->sync = listener->sync;
+        cm_id_set_channel(id, own);
+    } else {
+        cm_id_kill(id);
+    }
+    soft_unlock();
+    if (!error)
+        return 0;
+    cm_id_free(id);
+    return cm_fail(error);
+}

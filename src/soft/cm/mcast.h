@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * mcast.h - multicast groups an id has joined, and what becomes of its QP by it.
+ */
+#ifndef SOFT_CM_MCAST_H
+#define SOFT_CM_MCAST_H
+
+struct cm_id;
+struct cm_group;
+
+/* A fetched MULTICAST event counts on its group too; the id's ack mutex guards the count. */
+void cm_group_count(struct cm_group *group);
+void cm_group_uncount(struct cm_group *group);
+/*
+ * A join's event is fetched: the QP on the id enters the group, unless the id joined to send only. 0, or -1
+ * and errno. No lock held.
+ */
+int cm_group_attach(struct cm_group *group);
+void cm_group_detach_all(struct cm_id *id); /* its QP is about to go. No lock held */
+void cm_group_lost(void);                   /* port or device are down. Control lock */
+/* The id is destroyed, nothing of it is unacknowledged. */
+void cm_group_free_all(struct cm_id *id);
+
+#endif

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * mpa_answer.c - what a peer's messages, and its end, do to a connection of a device that is like iWARP;
+ * and its queue pair's attributes. Control lock held, on the engine thread; a message that does not fit the
+ * state it finds is dropped.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "soft/cm/event.h"
+#include "soft/cm/id.h"
+#include "soft/cm/listen.h"
+#include "soft/cm/mpa.h"
+#include "soft/cm/mpa_states.h"
+#include "soft/cm/port_cache.h"
+#include "soft/verbs/object.h"
+
+/* ---- the listener ------------------------------------------------------------------------------------ */
+
+static struct cm_id *request_id(struct soft_peer *peer, struct cm_id *listener,
+                                const struct cm_wire_mpa *req) {
+    struct cm_id *id = cm_id_new(listener->id.ps, listener->id.qp_type, listener->id.context);
+    if (!id)
+        return NULL;
+    (void)cm_wire_addr_get(&id->id.route.addr.src_storage, &req->dst);
+    (void)cm_wire_addr_get(&id->id.route.addr.dst_storage, &req->src);
+    id->state = CM_CONNECT;
+    id->tos = listener->tos;
+    id->listener = listener;
+    struct cm_conn *conn = &id->conn;
+    conn->state = CM_CONN_REQ_RCVD;
+    conn->peer = soft_peer_hold(peer);
+    conn->remote = req->head.from;
+    conn->remote_qpn = req->qp_num;
+    /* What the peer initiates is what we respond to. */
+    conn->responder_resources = req->initiator_depth;
+    conn->initiator_depth = req->responder_resources;
+    return id;
+}
+
+/* Its own future depths, exact data, and nothing that only InfiniBand's message has. */
+static void tell_request(struct cm_id *listener, struct cm_id *id, struct cm_event *event,
+                         const struct cm_wire_mpa *req) {
+    event->event.id = &id->id;
+    event->event.listen_id = &listener->id;
+    event->event.param.conn.responder_resources = id->conn.responder_resources;
+    event->event.param.conn.initiator_depth = id->conn.initiator_depth;
+    cm_event_set_data(event, req->data, req->bytes);
+    event->request = id;
+    listener->request_count++;
+    cm_event_post(event);
+}
+
+void cm_mpa_on_req(struct soft_peer *peer, const struct cm_wire_mpa *req) {
+    struct sockaddr_storage src, dst;
+    bool known;
+    if (!req->head.from || req->qp_num >> 24 || !cm_wire_addr_get(&src, &req->src) ||
+        !cm_wire_addr_get(&dst, &req->dst) || src.ss_family != dst.ss_family)
+        return;
+    struct cm_id *first = req->again ? cm_id_find_remote(peer, req->head.from) : NULL;
+    if (first) {
+        cm_wire_send_plain(first, CM_WIRE_MPA_SEEN);
+        return;
+    }
+    struct cm_id *listener = cm_port_listener(req->ps, (struct sockaddr *)&dst, &known);
+    if (!listener || cm_id_is_ud(listener)) {
+        cm_wire_close(peer, req->head.from, true);
+        return;
+    }
+    if (req->bytes > CM_MPA_DATA) {
+        cm_wire_close(peer, req->head.from, false); /* without a word: too much data */
+        return;
+    }
+    if (listener->request_count >= listener->backlog)
+        return;
+    struct cm_event *event = cm_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    struct cm_id *id = event ? request_id(peer, listener, req) : NULL;
+    if (!id) {
+        free(event);
+        return; /* as if it had been lost */
+    }
+    cm_wire_send_plain(id, CM_WIRE_MPA_SEEN);
+    tell_request(listener, id, event, req);
+}
+
+/* ---- the dialer -------------------------------------------------------------------------------------- */
+
+void cm_mpa_up(struct cm_id *id, const uint8_t *data, size_t len) {
+    struct cm_event *event = cm_conn_hears_of(id, RDMA_CM_EVENT_ESTABLISHED)
+                                 ? cm_event_new(id, RDMA_CM_EVENT_ESTABLISHED, 0)
+                                 : NULL;
+    if (!event)
+        return;
+    /* The peer's: it serves what we may ask for. */
+    event->event.param.conn.responder_resources = id->conn.initiator_depth;
+    event->event.param.conn.initiator_depth = id->conn.responder_resources;
+    if (data)
+        cm_event_set_data(event, data, len);
+    cm_event_post(event);
+}
+
+static void seen(struct cm_id *id, uint64_t remote) {
+    if (id->conn.waiting)
+        return;
+    id->conn.remote = remote;
+    id->conn.waiting = true;
+    cm_mpa_await_answer(id);
+    soft_lock_wake();
+}
+
+void cm_mpa_on_seen(struct cm_id *id, const struct cm_wire_head *head) {
+    if (id->conn.state == CM_CONN_REQ_SENT && head->from)
+        seen(id, head->from);
+}
+
+void cm_mpa_on_rep(struct cm_id *id, const struct cm_wire_mpa *rep) {
+    struct cm_conn *conn = &id->conn;
+    if (conn->state != CM_CONN_REQ_SENT || !rep->head.from || rep->qp_num >> 24 ||
+        rep->bytes > CM_MPA_DATA)
+        return;
+    seen(id, rep->head.from);
+    soft_timer_cancel(&conn->timer);
+    conn->remote_qpn = rep->qp_num;
+    conn->responder_resources = rep->initiator_depth;
+    conn->initiator_depth = rep->responder_resources;
+    struct soft_qp *qp = soft_qp_find(conn->local_qpn);
+    int error = EINVAL;
+    if (qp && qp->cm == id->number)
+        error =
+            soft_qp_up(qp, rep->qp_num, conn->responder_resources, conn->initiator_depth, false);
+    if (error) {
+        cm_wire_send_plain(id, CM_WIRE_FIN);
+        cm_mpa_failed(id, RDMA_CM_EVENT_CONNECT_ERROR, -error, NULL, 0);
+        return;
+    }
+    conn->state = CM_CONN_UP;
+    soft_lock_wake();
+    cm_mpa_up(id, rep->data, rep->bytes);
+}
+
+/* Nobody listens, says a process that we only remembered: has somebody else the port? */
+static bool looks_again(struct cm_id *id) {
+    struct cm_conn *conn = &id->conn;
+    if (conn->looked_again)
+        return false;
+    conn->looked_again = true;
+    cm_owner_forget(cm_id_ps(id), cm_id_dst(id));
+    soft_peer_release(conn->peer);
+    conn->peer = NULL;
+    cm_mpa_handshake(id);
+    return true;
+}
+
+void cm_mpa_on_rej(struct cm_id *id, const struct cm_wire_mpa *rej) {
+    if (id->conn.state != CM_CONN_REQ_SENT || rej->bytes > CM_MPA_DATA)
+        return;
+    if (!rej->reset || id->conn.waiting)
+        cm_mpa_failed(id, RDMA_CM_EVENT_REJECTED, -ECONNRESET, rej->data, rej->bytes);
+    else if (!looks_again(id))
+        cm_mpa_not_connected(id, ECONNREFUSED);
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------- */
+
+void cm_mpa_on_fin(struct cm_id *id) {
+    switch (id->conn.state) {
+    case CM_CONN_REQ_SENT:
+        cm_mpa_failed(id, RDMA_CM_EVENT_REJECTED, -ECONNRESET, NULL, 0);
+        return;
+    case CM_CONN_REQ_RCVD: /* the listener hears of it when it accepts */
+        id->conn.tcp_error = ECONNRESET;
+        cm_mpa_over(id);
+        return;
+    case CM_CONN_UP:
+        cm_mpa_down(id, false);
+        return;
+    case CM_CONN_NONE:
+    case CM_CONN_REP_SENT:
+    case CM_CONN_REP_RCVD:
+    case CM_CONN_DREQ_SENT:
+    case CM_CONN_DREQ_RCVD:
+    case CM_CONN_TIMEWAIT:
+    case CM_CONN_SIDR_SENT:
+    case CM_CONN_SIDR_RCVD:
+    case CM_CONN_SIDR_DONE:
+    case CM_CONN_OVER:
+        return;
+    }
+}
+
+/* Its kernel closes what it had. A handshake that was not answered goes to whoever has the port now. */
+void cm_mpa_peer_gone(struct cm_id *id) {
+    if (id->conn.state == CM_CONN_REQ_SENT && !id->conn.waiting)
+        cm_mpa_handshake(id);
+    else
+        cm_mpa_on_fin(id);
+}
+
+/* ---- attributes -------------------------------------------------------------------------------------- */
+
+/* The device moves the queue pair itself: there is little to say, and nothing of the path. */
+void cm_mpa_attr(const struct cm_id *id, struct ibv_qp_attr *attr, int *mask) {
+    attr->port_num = 1;
+    *mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
+    if (id->conn.state == CM_CONN_NONE)
+        return;
+    if (attr->qp_state == IBV_QPS_RTS)
+        *mask = IBV_QP_PORT;
+    else
+        attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * port.c - reserving ports on this host, and finding who has one. Control lock held throughout.
+ *
+ * A port is taken first and looked for conflicts after: of two processes that take overlapping
+ * addresses at the same moment, one or both give way, never none.
+ */
+#include "soft/cm/port.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "soft/cm/addr.h"
+#include "soft/cm/id.h"
+#include "soft/cm/port_name.h"
+#include "soft/cm/port_cache.h"
+
+#define BUCKETS 256
+#define EPHEMERAL_TRIES 64
+
+static struct cm_id *buckets[BUCKETS]; /* ids with a name, by port */
+static uint64_t ephemeral[65536 / 64]; /* ports handed out without a name */
+static uint16_t ephemeral_first, ephemeral_last, ephemeral_next;
+
+void cm_port_forked(void) {
+    memset(buckets, 0, sizeof buckets);
+    memset(ephemeral, 0, sizeof ephemeral);
+    ephemeral_next = 0;
+    cm_owner_forked();
+}
+
+void cm_port_init(struct cm_port *port) {
+    port->names[0].watch.fd = port->names[1].watch.fd = -1;
+    port->name = -1;
+}
+
+static uint16_t random_port(void) {
+    if (!ephemeral_first) {
+        unsigned first, last;
+        FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
+        if (!file || fscanf(file, "%u %u", &first, &last) != 2 || !first || last > UINT16_MAX ||
+            first > last) {
+            first = 32768;
+            last = 60999;
+        }
+        if (file)
+            fclose(file);
+        ephemeral_first = (uint16_t)first;
+        ephemeral_last = (uint16_t)last;
+    }
+    uint32_t value = 0;
+    if (getrandom(&value, sizeof value, 0) != sizeof value)
+        value = (uint32_t)soft_now_ns();
+    return (uint16_t)(ephemeral_first + value % (ephemeral_last - ephemeral_first + 1u));
+}
+
+/* ---- names ---------------------------------------------------------------------------------------- */
+
+static void name_of(struct cm_id *id, bool reuse, struct cm_name *name) {
+    name->ps = cm_id_ps(id);
+    cm_addr_copy(&name->addr, cm_id_src(id));
+    name->port = cm_addr_port(cm_id_src(id));
+    name->afonly = name->addr.ss_family == AF_INET || id->port.afonly;
+    name->reuse = reuse;
+}
+
+struct conflict {
+    const struct cm_name *mine;
+    const char *text, *former; /* own names, not in the way */
+    bool any_owner;            /* whoever has the port is in the way */
+    int error;
+};
+
+static bool see_conflict(const char *text, const struct cm_name *other, void *arg) {
+    struct conflict *conflict = arg;
+    const struct cm_name *mine = conflict->mine;
+    const struct sockaddr *a = (const struct sockaddr *)&mine->addr;
+    const struct sockaddr *b = (const struct sockaddr *)&other->addr;
+    if (!strcmp(text, conflict->text) || !strcmp(text, conflict->former))
+        return true;
+    if (conflict->any_owner) {
+        conflict->error = -EADDRINUSE;
+        return false;
+    }
+    if (mine->reuse && other->reuse)
+        return true;
+    if (mine->afonly && other->afonly && a->sa_family != b->sa_family)
+        return true;
+    if (cm_addr_is_any(a) || cm_addr_is_any(b))
+        conflict->error = -EADDRNOTAVAIL;
+    else if (cm_addr_equal(a, b))
+        conflict->error = -EADDRINUSE;
+    return !conflict->error;
+}
+
+/* Takes the name of the id's present address and options; a former one is given up on success. */
+static int take(struct cm_id *id, bool reuse, bool any_owner) {
+    struct cm_port *port = &id->port;
+    struct cm_name mine, old;
+    char text[CM_NAME_BYTES], former[CM_NAME_BYTES] = "";
+    name_of(id, reuse, &mine);
+    cm_name_format(&mine, id->number, text);
+    int next = port->name == 0;
+    if (port->name >= 0) {
+        old = port->taken;
+        cm_name_format(&old, id->number, former);
+        if (!strcmp(text, former))
+            return 0;
+    }
+    int error = soft_name_bind(&port->names[next], text, soft_peer_accepted);
+    if (error == -EADDRINUSE && cm_addr_is_any(cm_id_src(id)))
+        return -EADDRNOTAVAIL; /* two wildcards: the kernel says so */
+    if (error)
+        return error;
+    struct conflict conflict = {&mine, text, former, any_owner, 0};
+    (void)cm_name_scan(mine.ps, mine.port, see_conflict, &conflict);
+    if (conflict.error) {
+        soft_name_unbind(&port->names[next]);
+        return conflict.error;
+    }
+    if (port->name >= 0)
+        soft_name_unbind(&port->names[port->name]);
+    port->name = next;
+    port->taken = mine;
+    return 0;
+}
+
+static void link_port(struct cm_id *id) {
+    struct cm_id **bucket = &buckets[cm_addr_port(cm_id_src(id)) % BUCKETS];
+    id->port.next = *bucket;
+    id->port.link = bucket;
+    if (*bucket)
+        (*bucket)->port.link = &id->port.next;
+    *bucket = id;
+    id->port.linked = true;
+}
+
+int cm_port_claim(struct cm_id *id) {
+    struct sockaddr_storage *src = &id->id.route.addr.src_storage;
+    if (cm_addr_port(cm_id_src(id))) {
+        if (!cm_addr_port_allowed(cm_addr_port(cm_id_src(id))))
+            return -EACCES;
+        int error = take(id, id->port.reuse, false);
+        if (!error)
+            link_port(id);
+        return error;
+    }
+    for (int i = 0; i < EPHEMERAL_TRIES; i++) {
+        cm_addr_set_port(src, random_port());
+        int error = take(id, id->port.reuse, true);
+        if (!error) {
+            link_port(id);
+            return 0;
+        }
+        if (error != -EADDRINUSE && error != -EADDRNOTAVAIL) {
+            cm_addr_set_port(src, 0);
+            return error;
+        }
+    }
+    cm_addr_set_port(src, 0);
+    return -EADDRNOTAVAIL;
+}
+
+int cm_port_rename(struct cm_id *id) {
+    return id->port.name < 0 ? 0 : take(id, id->port.reuse, false);
+}
+
+int cm_port_claim_ephemeral(struct cm_id *id) {
+    if (!ephemeral_next) /* processes start at different places */
+        ephemeral_next = random_port();
+    unsigned range = ephemeral_last - ephemeral_first + 1u;
+    for (unsigned i = 0; i < range; i++) {
+        uint16_t port = ephemeral_next;
+        ephemeral_next = port == ephemeral_last ? ephemeral_first : (uint16_t)(port + 1);
+        uint64_t bit = 1ull << port % 64;
+        if (ephemeral[port / 64] & bit)
+            continue;
+        ephemeral[port / 64] |= bit;
+        id->port.ephemeral = true;
+        cm_addr_set_port(&id->id.route.addr.src_storage, port);
+        return 0;
+    }
+    return -EADDRNOTAVAIL;
+}
+
+void cm_port_release(struct cm_id *id) {
+    struct cm_port *port = &id->port;
+    if (port->ephemeral) {
+        uint16_t number = cm_addr_port(cm_id_src(id));
+        ephemeral[number / 64] &= ~(1ull << number % 64);
+        port->ephemeral = false;
+    }
+    if (port->linked) {
+        *port->link = port->next;
+        if (port->next)
+            port->next->port.link = port->link;
+        port->linked = false;
+    }
+    if (port->name >= 0)
+        soft_name_unbind(&port->names[port->name]);
+    port->name = -1;
+}
+
+/* ---- finding -------------------------------------------------------------------------------------- */
+
+struct cm_id *cm_port_listener(int ps, const struct sockaddr *dst, bool *known) {
+    struct cm_id *wildcard = NULL;
+    *known = false;
+    for (struct cm_id *id = buckets[cm_addr_port(dst) % BUCKETS]; id; id = id->port.next) {
+        const struct sockaddr *src = cm_id_src(id);
+        if (id->state != CM_LISTEN || cm_id_ps(id) != ps || cm_addr_port(src) != cm_addr_port(dst))
+            continue;
+        *known = true;
+        if (cm_addr_equal(src, dst))
+            return id;
+        bool family =
+            src->sa_family == dst->sa_family || (src->sa_family == AF_INET6 && !id->port.afonly);
+        if (cm_addr_is_any(src) && family)
+            wildcard = id;
+    }
+    return wildcard;
+}
+
+struct owner {
+    struct soft_peer *peer;
+    int error;
+};
+
+static bool see_owner(const char *text, const struct cm_name *name, void *arg) {
+    struct owner *owner = arg;
+    if (name->reuse)
+        return true;
+    owner->error = soft_peer_by_name(text, &owner->peer);
+    return owner->error == -ECONNREFUSED;
+}
+
+int cm_port_owner(int ps, const struct sockaddr *dst, struct soft_peer **peer) {
+    struct cm_name name = {.ps = ps, .port = cm_addr_port(dst)};
+    char text[CM_NAME_BYTES];
+    bool four = dst->sa_family == AF_INET;
+    /* The exact address, then the wildcards that include it: of both families for IPv4. */
+    for (int i = 0; i < 4; i++) {
+        bool wildcard = i >= 2;
+        name.afonly = four ? i == 2 : i & 1;
+        if (wildcard)
+            cm_addr_any(&name.addr, four && i == 2 ? AF_INET : AF_INET6);
+        else
+            cm_addr_copy(&name.addr, dst);
+        if (four && i == 1)
+            continue; /* the same name as before */
+        cm_name_format(&name, 0, text);
+        int error = soft_peer_by_name(text, peer);
+        if (!error)
+            cm_owner_note(ps, dst, *peer);
+        if (error != -ECONNREFUSED)
+            return error;
+    }
+    struct owner owner = {NULL, -ECONNREFUSED};
+    (void)cm_name_scan(ps, name.port, see_owner, &owner);
+    if (!owner.error)
+        *peer = owner.peer;
+    return owner.error;
+}

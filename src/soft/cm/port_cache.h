@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * port_cache.h - whom we found at a port lately. Asking the kernel for the owner of a name takes a
+ * connection; most requests go where the last one went. What is remembered is a guess: the process
+ * may have given the port up. It then says so, and the requester looks again. Control lock.
+ */
+#ifndef SOFT_CM_PORT_CACHE_H
+#define SOFT_CM_PORT_CACHE_H
+
+#include <sys/socket.h>
+
+struct soft_peer;
+
+/* A held peer that still can be reached, or NULL. */
+struct soft_peer *cm_owner_recall(int ps, const struct sockaddr *dst);
+void cm_owner_note(int ps, const struct sockaddr *dst, struct soft_peer *peer);
+void cm_owner_forget(int ps, const struct sockaddr *dst);
+void cm_owner_forget_peer(const struct soft_peer *peer);
+void cm_owner_forked(void); /* all of it is the parent's */
+
+#endif

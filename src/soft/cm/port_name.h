@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * port_name.h - the name by which other processes find a bound port.
+ *
+ * A bound rdma_cm port is an abstract unix socket, so it disappears with its process:
+ *
+ *   sluice-soft.1/cm/<port space>/<family><address>/<port>
+ *   sluice-soft.1/cm/<port space>/<family><address>/<port>/r<process>-<id>
+ *
+ * family is 4, 6, or o for an IPv6 address whose owner set AFONLY; address is hexadecimal, or "any".
+ * The second form is a port bound with REUSEADDR and not listening: it only stands in the way of
+ * others, nobody connects to it. Everything a client needs is in the first form, so a connect is a
+ * few failed attempts at most; conflicts between wildcards and addresses, which a plain bind does
+ * not notice, are found in the kernel's list of unix sockets. No state.
+ */
+#ifndef SOFT_CM_PORT_NAME_H
+#define SOFT_CM_PORT_NAME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#define CM_NAME_BYTES 108
+
+struct cm_name {
+    int ps; /* enum rdma_port_space */
+    struct sockaddr_storage addr;
+    uint16_t port; /* host order */
+    bool afonly;
+    bool reuse;
+};
+
+/* unique tells reuse names of one process apart. */
+void cm_name_format(const struct cm_name *name, uint64_t unique, char text[CM_NAME_BYTES]);
+/*
+ * Calls see for every bound name of that port space and port until it returns false. 0, or -errno
+ * where the kernel's list cannot be read. The list is a snapshot.
+ */
+int cm_name_scan(int ps, uint16_t port,
+                 bool (*see)(const char *text, const struct cm_name *name, void *arg), void *arg);
+
+#endif

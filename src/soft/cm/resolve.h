@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * resolve.h - the route of an id whose address is resolved.
+ */
+#ifndef SOFT_CM_RESOLVE_H
+#define SOFT_CM_RESOLVE_H
+
+struct cm_id;
+
+/* Posts ROUTE_RESOLVED. 0 or an errno. Control lock held. */
+int cm_resolve_route_locked(struct cm_id *id);
+
+#endif

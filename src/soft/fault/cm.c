@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * cm.c - faults of the connection manager: messages late or lost on either side, calls that end with another
+ * event, events that nothing caused. Control lock for everything.
+ *
+ * Late messages wait in one bounded list, sorted by their time; two for the same peer keep their
+ * order. A list that is full loses the message, which the cm repeats like any other that was lost.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "soft/cm/wire.h"
+#include "soft/verbs/device_state.h"
+#include "soft/fault/inject.h"
+
+#define LATE_MAX 4096
+
+struct late {
+    struct late *next;
+    struct soft_peer *peer;
+    uint64_t due_ns;
+    bool arrived; /* else: to be sent */
+    uint32_t type;
+    size_t bytes;
+    uint8_t data[sizeof(union cm_wire_any)];
+};
+
+static struct late *late_list;
+static unsigned late_count;
+static struct soft_timer late_timer;
+
+static void send_due(struct soft_timer *timer) {
+    uint64_t now = soft_now_ns();
+    while (late_list && late_list->due_ns <= now) {
+        struct late *late = late_list;
+        late_list = late->next;
+        late_count--;
+        if (late->arrived && timer && soft_peer_alive(late->peer))
+            cm_wire_deliver(late->peer, late->type, late->data, late->bytes);
+        else if (!late->arrived && !atomic_load(&soft_port_down))
+            (void)soft_peer_send(late->peer, late->type, late->data, late->bytes, -1);
+        soft_peer_release(late->peer);
+        free(late);
+    }
+    if (late_list)
+        soft_timer_arm(&late_timer, late_list->due_ns, send_due);
+}
+
+static void later(struct soft_peer *peer, bool arrived, uint32_t type, const void *msg,
+                  size_t bytes, uint64_t delay_ns) {
+    if (late_count == LATE_MAX || bytes > sizeof(union cm_wire_any))
+        return;
+    struct late *late = malloc(sizeof *late);
+    if (!late)
+        return;
+    *late = (struct late){.peer = soft_peer_hold(peer),
+                          .due_ns = soft_now_ns() + delay_ns,
+                          .arrived = arrived,
+                          .type = type,
+                          .bytes = bytes};
+    memcpy(late->data, msg, bytes);
+    for (struct late *one = late_list; one; one = one->next)
+        if (one->peer == peer && one->arrived == arrived && one->due_ns > late->due_ns)
+            late->due_ns = one->due_ns;
+    struct late **at = &late_list;
+    while (*at && (*at)->due_ns <= late->due_ns)
+        at = &(*at)->next;
+    late->next = *at;
+    *at = late;
+    late_count++;
+    soft_timer_arm(&late_timer, late_list->due_ns, send_due);
+}
+
+/* The engine stops: what is late goes out now, behind it there is no time; nobody is left to hear. */
+void soft_fault_messages_flush(void) {
+    for (struct late *one = late_list; one; one = one->next)
+        one->due_ns = 0;
+    soft_timer_cancel(&late_timer);
+    send_due(NULL);
+}
+
+void soft_fault_messages_forked(void) {
+    late_list = NULL; /* the parent's */
+    late_count = 0;
+    late_timer.due_ns = 0;
+}
+
+static bool waits_before(const struct soft_peer *peer, bool arrived) {
+    for (const struct late *one = late_list; one; one = one->next)
+        if (one->peer == peer && one->arrived == arrived)
+            return true;
+    return false;
+}
+
+static struct soft_fault_id nobody; /* whose answers and requests without an id are */
+
+bool soft_fault_message(struct soft_fault_id *id, struct soft_peer *peer, uint32_t type,
+                        const void *msg, size_t bytes) {
+    struct soft_rule rule;
+    unsigned index = type - CM_WIRE_REQ;
+    if (!id)
+        id = &nobody;
+    uint32_t n = ++id->sent[index];
+    bool found = soft_fault_decide(FAULT_CM, id->serial, 0, FAULT_NTH, (int)index, n, &rule);
+    if (atomic_load(&soft_port_down) || (found && rule.what == FAULT_LOSS))
+        return true;
+    if (!found && !waits_before(peer, false))
+        return false;
+    later(peer, false, type, msg, bytes, found ? rule.ns : 0);
+    return true;
+}
+
+bool soft_fault_arrival(struct soft_fault_id *id, struct soft_peer *peer, uint32_t type,
+                        const void *msg, size_t bytes) {
+    struct soft_rule rule;
+    unsigned index = type - CM_WIRE_REQ;
+    if (!id)
+        id = &nobody;
+    uint32_t n = ++id->received[index];
+    bool found = soft_fault_decide(FAULT_CM_IN, id->serial, 0, FAULT_NTH, (int)index, n, &rule);
+    if (found && rule.what == FAULT_LOSS)
+        return true;
+    if (!found && !waits_before(peer, true))
+        return false;
+    later(peer, true, type, msg, bytes, found ? rule.ns : 0);
+    return true;
+}
+
+bool soft_fault_id_call(struct soft_fault_id *id, enum soft_fault_when call, int *event,
+                        int *status) {
+    struct soft_rule rule;
+    uint32_t n = ++id->calls[call - FAULT_RESOLVE_ADDR];
+    if (!soft_fault_active() || !soft_fault_decide(FAULT_ID, id->serial, 0, call, 0, n, &rule) ||
+        rule.what != FAULT_EVENT)
+        return false;
+    *event = rule.event;
+    *status = (int)rule.value;
+    return true;
+}
+
+bool soft_fault_id_after(struct soft_fault_id *id, int type, int *event, int *status) {
+    struct soft_rule rule;
+    if (!soft_fault_decide(FAULT_ID, id->serial, 0, FAULT_AFTER, type, 1, &rule) ||
+        rule.what != FAULT_EVENT)
+        return false;
+    *event = rule.event;
+    *status = (int)rule.value;
+    return true;
+}

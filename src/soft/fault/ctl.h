@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * ctl.h - the control socket of a process that has the device open: "sluice-soft.1/ctl/PID", abstract,
+ * SOCK_SEQPACKET. Its user and root may ask; docs/faults.md has the commands.
+ *
+ * A request is one packet of text. The answer is one or more packets whose first byte says what they
+ * are: '+' more follows, '=' the last one, '!' the last one and a refusal, with the reason.
+ * Served by the engine thread, control lock held. All calls with the control lock held.
+ */
+#ifndef SOFT_FAULT_CTL_H
+#define SOFT_FAULT_CTL_H
+
+#define SOFT_CTL_NAME "sluice-soft.1/ctl/%d"
+#define SOFT_CTL_REQUEST 36864 /* longest request */
+#define SOFT_CTL_PACKET 16384  /* longest packet of an answer */
+
+/* Without the socket (its name is taken) the device works all the same. */
+void soft_ctl_start(void);
+void soft_ctl_stop(void);
+void soft_ctl_forked(void);
+
+#endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * inject.h - faults on demand: what the device asks before it does something, and the log of what it
+ * was told.
+ *
+ * Off, all of it costs one test of soft_faults_on where it is asked. On, a plan (plan.h)
+ * decides, per object and count: objects in order of their creation since the device was opened,
+ * operations by their number on that object. Nothing else goes into a decision, neither time nor
+ * chance, so the same plan decides the same again and the log of decisions is the same.
+ *
+ * Plan, counts of calls and logs lie under a spin lock of their own, a leaf.
+ */
+#ifndef SOFT_FAULT_INJECT_H
+#define SOFT_FAULT_INJECT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "soft/fault/plan.h"
+
+extern _Atomic bool soft_faults_on;
+static inline bool soft_fault_active(void) {
+    return __builtin_expect(atomic_load_explicit(&soft_faults_on, memory_order_relaxed), 0);
+}
+
+/* ---- life; control lock --------------------------------------------------------------------------- */
+
+/* The engine starts: numbers begin at 1, the plan of SLUICE_SOFT_FAULTS is read. */
+void soft_fault_start(void);
+void soft_fault_stop(void);
+void soft_fault_forked(void);
+/* Takes the plan over (NULL: none), forgets the log of the former one, runs its device actions. */
+/* What the environment's plan wants the device to be like; NULL: nothing. Any thread. */
+const struct soft_profile *soft_fault_profile(void);
+/* False, and why: the profile it is for is not in force, and cannot be any more. */
+bool soft_fault_fits(const struct soft_plan *plan, struct soft_plan_error *error);
+void soft_fault_install(struct soft_plan *plan);
+void soft_fault_clear(void); /* the plan ends, its log stays */
+/* Text of the decisions, object by object, at most size - 1 bytes; returns its length. */
+size_t soft_fault_log(char *out, size_t size);
+unsigned soft_fault_rules(void);
+void soft_fault_update(void); /* the port went down or up: is there anything to ask? */
+void soft_fault_run(void);    /* engine thread: device actions that operations have triggered */
+uint32_t soft_fault_qp_serial(void);
+uint32_t soft_fault_id_serial(void);
+
+/* ---- verbs ------------------------------------------------------------------------------------------ */
+
+struct soft_qp;
+struct soft_wqe;
+struct soft_ring;
+
+struct soft_fault_turn { /* the operation that is next on a QP, and what was decided for it */
+    uint32_t op, plan;   /* number of the operation (0: none yet) and of the plan */
+    int then;            /* status it ends with, 0: it goes on */
+    bool lost;           /* UC, UD: it ends well, and never arrives */
+    uint64_t until_ns;   /* not before */
+};
+
+struct soft_fault_qp { /* part of a QP, under its lock */
+    uint32_t serial;
+    uint32_t received; /* messages taken by shared receives */
+    struct soft_fault_turn send, recv;
+    uint64_t dark_since_ns;
+    bool stalled, holding; /* shown as not ready; a message is being held */
+};
+
+/* LOSE: an unreliable message that never arrives. */
+enum soft_fault_verdict { SOFT_FAULT_PASS, SOFT_FAULT_HOLD, SOFT_FAULT_BREAK, SOFT_FAULT_LOSE };
+
+/* qp->lock. The work request next in line; BREAK: *status is what it ends with. */
+enum soft_fault_verdict soft_fault_send(struct soft_qp *qp, int *status);
+/* qp->lock. The message next in line, which takes a receive. */
+enum soft_fault_verdict soft_fault_receive(struct soft_qp *qp, struct soft_ring *rx, int *status);
+
+int soft_fault_call_slow(enum soft_fault_call call);
+/* An errno the call shall fail with, or 0. Any thread, no lock needed. */
+static inline int soft_fault_call(enum soft_fault_call call) {
+    return soft_fault_active() ? soft_fault_call_slow(call) : 0;
+}
+
+/* ---- rdma_cm; control lock (cm.c) --------------------------------------------------------------- */
+
+struct cm_id;
+struct soft_peer;
+
+#define SOFT_FAULT_MESSAGES 14 /* types of cm messages */
+
+struct soft_fault_id { /* part of a cm id */
+    uint32_t serial;
+    uint32_t calls[FAULT_ID_CALLS];
+    uint32_t sent[SOFT_FAULT_MESSAGES], received[SOFT_FAULT_MESSAGES]; /* by type */
+};
+
+/* Of an id's (or, without one, the process's) next message. True: lost, or taken to be sent later. */
+bool soft_fault_message(struct soft_fault_id *id, struct soft_peer *peer, uint32_t type,
+                        const void *msg, size_t bytes);
+/* The same of one that arrived, for this id or nobody's: lost, or taken to be heard later. */
+bool soft_fault_arrival(struct soft_fault_id *id, struct soft_peer *peer, uint32_t type,
+                        const void *msg, size_t bytes);
+/* True: this call shall end with *event and *status. Counts calls, so ask once in each. */
+bool soft_fault_id_call(struct soft_fault_id *id, enum soft_fault_when call, int *event,
+                        int *status);
+/* True: another event shall follow the one of that type. */
+bool soft_fault_id_after(struct soft_fault_id *id, int type, int *event, int *status);
+void soft_fault_messages_flush(void);
+void soft_fault_messages_forked(void);
+
+/* For cm.c: the rule for the n-th operation of an object, noted in the log. */
+bool soft_fault_decide(enum soft_fault_scope scope, uint32_t who, uint32_t number,
+                       enum soft_fault_when when, int detail, uint32_t n, struct soft_rule *out);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * abstract_socket.c - abstract unix socket names: bind, accept, connect. Control lock.
+ */
+#define _GNU_SOURCE
+#include "soft/ipc/abstract_socket.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "soft/ipc/untrusted_fd.h"
+
+#define QUEUE 4096         /* connections nobody accepted yet; the kernel may allow fewer */
+#define BATCH 64           /* accepted in one turn */
+#define RETRY_NS 10000000u /* out of descriptors */
+
+static int address(struct sockaddr_un *sun, const char *text, socklen_t *len) {
+    size_t n = strlen(text);
+    if (n > sizeof sun->sun_path - 1)
+        return -ENAMETOOLONG;
+    memset(sun, 0, sizeof *sun);
+    sun->sun_family = AF_UNIX;
+    memcpy(sun->sun_path + 1, text, n);
+    *len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+    return 0;
+}
+
+static void on_retry(struct soft_timer *timer) {
+    struct soft_name *name =
+        (struct soft_name *)((char *)timer - offsetof(struct soft_name, retry));
+    soft_watch_modify(&name->watch, EPOLLIN);
+}
+
+static void on_name(struct soft_watch *watch, uint32_t events) {
+    (void)events;
+    struct soft_name *name =
+        (struct soft_name *)((char *)watch - offsetof(struct soft_name, watch));
+    for (int i = 0; i < BATCH; i++) {
+        int fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            name->accepted(fd);
+            continue;
+        }
+        if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
+            return;
+        /* No descriptor or no memory is left: what waits stays and would wake us again at once. */
+        soft_watch_modify(watch, 0);
+        soft_timer_arm(&name->retry, soft_now_ns() + RETRY_NS, on_retry);
+        return;
+    }
+}
+
+int soft_name_bind(struct soft_name *name, const char *text, void (*accepted)(int fd)) {
+    struct sockaddr_un sun;
+    socklen_t len;
+    *name = (struct soft_name){.watch = {.fd = -1}, .accepted = accepted};
+    int rc = address(&sun, text, &len);
+    if (rc != 0)
+        return rc;
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    name->watch = (struct soft_watch){.fd = fd, .fn = on_name};
+    if (bind(fd, (struct sockaddr *)&sun, len) != 0 || listen(fd, QUEUE) != 0)
+        rc = -errno;
+    else
+        rc = soft_watch_add(&name->watch, EPOLLIN);
+    if (rc != 0) {
+        close(fd);
+        name->watch.fd = -1;
+    }
+    return rc;
+}
+
+void soft_name_unbind(struct soft_name *name) {
+    if (name->watch.fd < 0)
+        return;
+    soft_timer_cancel(&name->retry);
+    soft_watch_remove(&name->watch);
+    /* Whoever waits to be accepted may have sent something already: see untrusted_fd.h. */
+    shutdown(name->watch.fd, SHUT_RD);
+    for (int i = 0; i < QUEUE; i++) {
+        int fd = accept4(name->watch.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0)
+            break;
+        soft_foreign_close_socket(fd);
+    }
+    close(name->watch.fd);
+    name->watch.fd = -1;
+}
+
+int soft_name_connect(const char *text) {
+    struct sockaddr_un sun;
+    socklen_t len;
+    int rc = address(&sun, text, &len);
+    if (rc != 0)
+        return rc;
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    if (connect(fd, (struct sockaddr *)&sun, len) != 0) {
+        rc = -errno;
+        close(fd);
+        return rc;
+    }
+    return fd;
+}

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * engine.c - the helper thread: epoll, watches, timers, start, stop and fork.
+ *
+ * Two locks: `life` serialises start and stop (held across thread creation and join, never taken
+ * by the engine thread), `control` is the control lock of engine.h. A fork makes the child's copy
+ * dead: every object remembers the generation it was made in, the child's generation is a new one,
+ * and the first use in the child starts a fresh engine.
+ */
+#define _GNU_SOURCE
+#include "soft/ipc/engine.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/thread.h"
+#include "soft/fault/ctl.h"
+#include "soft/ipc/untrusted_fd.h"
+#include "soft/ud/mcast.h"
+#include "soft/ud/ud.h"
+#include "soft/verbs/address_watch.h"
+#include "soft/verbs/object.h"
+
+#define BATCH 64
+#define NAP_NS 20000000ull   /* longest sleep while timers come and go */
+#define BUSY_NS 200000000ull /* behind the last one */
+
+static struct {
+    pthread_mutex_t life, control;
+    pthread_cond_t changed; /* with control: soft_lock_wait() */
+    unsigned waiters;
+    unsigned refs;
+    bool running, stopping;
+    pthread_t thread;
+    int epoll_fd, wake_fd;
+    struct soft_timer *timers, *last_timer; /* sorted by due_ns */
+    uint64_t asleep_until_ns;               /* when the thread wakes by itself; 0: never */
+    uint64_t armed_lately_ns;
+    struct epoll_event batch[BATCH];
+    int batch_next, batch_count;
+    uint32_t removals;                     /* watches removed so far */
+    struct soft_watch *watches[65536 / 4]; /* open descriptors, for the forked child to close */
+    unsigned watch_count;
+} engine = {
+    .life = PTHREAD_MUTEX_INITIALIZER,
+    /* Held for microseconds, by a thread that is often just about to let go: spins a little. */
+    .control = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP,
+    .epoll_fd = -1,
+    .wake_fd = -1};
+
+uint32_t soft_generation_now = 1;
+static bool forked;
+static _Thread_local bool on_engine;
+
+void soft_lock(void) {
+    pthread_mutex_lock(&engine.control);
+}
+
+void soft_unlock(void) {
+    pthread_mutex_unlock(&engine.control);
+}
+
+/* Whoever is cancelled while it waits would take the lock with it. */
+bool soft_lock_wait(uint64_t deadline_ns) {
+    struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u),
+                             .tv_nsec = (long)(deadline_ns % 1000000000u)};
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    engine.waiters++;
+    int rc = pthread_cond_timedwait(&engine.changed, &engine.control, &until);
+    engine.waiters--;
+    pthread_setcancelstate(state, NULL);
+    return rc != ETIMEDOUT;
+}
+
+unsigned soft_lock_waiters(void) {
+    return engine.waiters;
+}
+
+void soft_lock_wake(void) {
+    pthread_cond_broadcast(&engine.changed);
+}
+
+static void make_changed(void) {
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&engine.changed, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+bool soft_forked(void) {
+    return forked;
+}
+
+bool soft_on_engine_thread(void) {
+    return on_engine;
+}
+
+uint64_t soft_now_ns(void) {
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+void soft_engine_wake(void) {
+    uint64_t one = 1;
+    if (engine.wake_fd >= 0)
+        (void)!write(engine.wake_fd, &one, sizeof one);
+}
+
+/* ---- watches -------------------------------------------------------------------------------- */
+
+int soft_watch_add(struct soft_watch *watch, uint32_t events) {
+    if (engine.watch_count == sizeof engine.watches / sizeof engine.watches[0])
+        return -EMFILE;
+    struct epoll_event ev = {.events = events, .data.ptr = watch};
+    if (epoll_ctl(engine.epoll_fd, EPOLL_CTL_ADD, watch->fd, &ev) != 0)
+        return -errno;
+    watch->slot = engine.watch_count;
+    engine.watches[engine.watch_count++] = watch;
+    return 0;
+}
+
+int soft_watch_modify(struct soft_watch *watch, uint32_t events) {
+    struct epoll_event ev = {.events = events, .data.ptr = watch};
+    return epoll_ctl(engine.epoll_fd, EPOLL_CTL_MOD, watch->fd, &ev) != 0 ? -errno : 0;
+}
+
+void soft_watch_remove(struct soft_watch *watch) {
+    engine.removals++;
+    epoll_ctl(engine.epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
+    if (watch->slot < engine.watch_count && engine.watches[watch->slot] == watch) {
+        engine.watches[watch->slot] = engine.watches[--engine.watch_count];
+        engine.watches[watch->slot]->slot = watch->slot;
+    }
+    for (int i = engine.batch_next; i < engine.batch_count; i++)
+        if (engine.batch[i].data.ptr == watch)
+            engine.batch[i].data.ptr = NULL;
+}
+
+/* ---- timers --------------------------------------------------------------------------------- */
+
+static struct soft_timer *timer_before(const struct soft_timer *timer) {
+    if (timer->link == &engine.timers)
+        return NULL;
+    return (struct soft_timer *)((char *)timer->link - offsetof(struct soft_timer, next));
+}
+
+void soft_timer_cancel(struct soft_timer *timer) {
+    if (timer->due_ns == 0)
+        return;
+    if (engine.last_timer == timer)
+        engine.last_timer = timer_before(timer);
+    *timer->link = timer->next;
+    if (timer->next)
+        timer->next->link = timer->link;
+    timer->due_ns = 0;
+}
+
+void soft_timer_arm(struct soft_timer *timer, uint64_t due_ns, void (*fn)(struct soft_timer *)) {
+    soft_timer_cancel(timer);
+    /* From the back: nearly all timers are armed in the order in which they are due. */
+    struct soft_timer *before = engine.last_timer;
+    while (before && before->due_ns > due_ns)
+        before = timer_before(before);
+    struct soft_timer **at = before ? &before->next : &engine.timers;
+    timer->fn = fn;
+    timer->due_ns = due_ns ? due_ns : 1;
+    timer->next = *at;
+    timer->link = at;
+    if (*at)
+        (*at)->link = &timer->next;
+    else
+        engine.last_timer = timer;
+    *at = timer;
+    if (on_engine)
+        return;
+    engine.armed_lately_ns = soft_now_ns();
+    if (engine.asleep_until_ns == 0 || timer->due_ns < engine.asleep_until_ns)
+        soft_engine_wake();
+}
+
+static void run_timers(void) {
+    uint64_t now = soft_now_ns();
+    while (engine.timers && engine.timers->due_ns <= now) {
+        struct soft_timer *timer = engine.timers;
+        soft_timer_cancel(timer);
+        timer->fn(timer);
+    }
+}
+
+/*
+ * Whoever arms a timer must wake the thread if it sleeps for longer. While timers come and go all the
+ * time (connections are set up) it therefore never sleeps for long.
+ */
+static int next_timeout_ms(void) {
+    uint64_t now = soft_now_ns(), due = engine.timers ? engine.timers->due_ns : 0;
+    if (engine.armed_lately_ns && now - engine.armed_lately_ns > BUSY_NS)
+        engine.armed_lately_ns = 0;
+    if (engine.armed_lately_ns && (due == 0 || due > now + NAP_NS))
+        due = now + NAP_NS;
+    engine.asleep_until_ns = due;
+    if (due == 0)
+        return -1;
+    if (due <= now)
+        return 0;
+    uint64_t ms = (due - now + 999999) / 1000000;
+    return ms > 3600000 ? 3600000 : (int)ms;
+}
+
+/* ---- the thread ----------------------------------------------------------------------------- */
+
+static void *engine_main(void *unused) {
+    (void)unused;
+    on_engine = true;
+    soft_lock();
+    while (!engine.stopping) {
+        int timeout = next_timeout_ms();
+        uint32_t removals = engine.removals;
+        soft_unlock();
+        int n = epoll_wait(engine.epoll_fd, engine.batch, BATCH, timeout);
+        soft_lock();
+        /* A watch removed between the two may be gone with its memory. What is still there is
+         * level-triggered and reported again. */
+        engine.batch_count = n > 0 && removals == engine.removals ? n : 0;
+        for (engine.batch_next = 0; engine.batch_next < engine.batch_count;) {
+            struct epoll_event *ev = &engine.batch[engine.batch_next++];
+            struct soft_watch *watch = ev->data.ptr;
+            if (watch)
+                watch->fn(watch, ev->events);
+        }
+        engine.batch_count = 0;
+        soft_tick_if_wanted();
+        soft_ud_if_wanted();
+        soft_group_if_wanted();
+        soft_fault_run();
+        run_timers();
+    }
+    soft_unlock();
+    return NULL;
+}
+
+static void on_wake(struct soft_watch *watch, uint32_t events) {
+    (void)events;
+    uint64_t n;
+    (void)!read(watch->fd, &n, sizeof n);
+}
+
+static struct soft_watch wake_watch = {.fd = -1, .fn = on_wake};
+
+/* ---- fork ------------------------------------------------------------------------------------ */
+
+static void fork_prepare(void) {
+    soft_shared_fork(true);
+    pthread_mutex_lock(&engine.life);
+    soft_lock();
+}
+
+static void fork_parent(void) {
+    soft_unlock();
+    pthread_mutex_unlock(&engine.life);
+    soft_shared_fork(false);
+}
+
+/*
+ * The child keeps the parent's mappings but not its thread. Its copies of the sockets are closed so
+ * that they do not keep the parent's connections looking alive; the objects stay as they are and
+ * are refused by their generation.
+ */
+static void fork_child(void) {
+    if (engine.running) {
+        forked = true;
+        for (unsigned i = 0; i < engine.watch_count; i++)
+            if (engine.watches[i]->fd >= 0)
+                close(engine.watches[i]->fd);
+        close(engine.epoll_fd);
+    }
+    engine.watch_count = 0;
+    engine.timers = engine.last_timer = NULL;
+    engine.running = engine.stopping = false;
+    engine.refs = 0;
+    engine.epoll_fd = engine.wake_fd = -1;
+    wake_watch.fd = -1;
+    soft_generation_now++;
+    soft_peer_forked();
+    soft_qp_forked();
+    soft_ud_forked();
+    soft_group_forked();
+    soft_memory_forked();
+    soft_fault_forked();
+    soft_ctl_forked();
+    soft_address_watch_forked();
+    soft_foreign_forked();
+    make_changed(); /* those that waited are the parent's */
+    engine.waiters = 0;
+    soft_unlock(); /* the forking thread locked them and is the one that lives on */
+    pthread_mutex_unlock(&engine.life);
+    soft_shared_fork(false);
+}
+
+/* Once in a process that uses the engine. */
+static void prepare(void) {
+    make_changed();
+    pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+/* ---- start and stop -------------------------------------------------------------------------- */
+
+static int engine_start(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, prepare);
+    engine.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (engine.epoll_fd < 0)
+        return -errno;
+    int rc;
+    engine.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (engine.wake_fd < 0) {
+        rc = -errno;
+        goto close_epoll;
+    }
+    wake_watch.fd = engine.wake_fd;
+    rc = soft_watch_add(&wake_watch, EPOLLIN);
+    if (rc != 0)
+        goto close_wake;
+    rc = soft_peer_start();
+    if (rc != 0)
+        goto remove_wake;
+    engine.stopping = false;
+    rc = -thread_start(&engine.thread, "sluice-soft", engine_main, NULL);
+    if (rc != 0)
+        goto stop_peers;
+    engine.running = true;
+    soft_ctl_start();
+    soft_address_watch_start();
+    soft_fault_start();
+    return 0;
+stop_peers:
+    soft_peer_stop();
+remove_wake:
+    soft_watch_remove(&wake_watch);
+close_wake:
+    close(engine.wake_fd);
+    engine.wake_fd = -1;
+close_epoll:
+    close(engine.epoll_fd);
+    engine.epoll_fd = -1;
+    return rc;
+}
+
+int soft_engine_get(void) {
+    pthread_mutex_lock(&engine.life);
+    int rc = 0;
+    if (engine.refs == 0) {
+        soft_lock();
+        rc = engine_start();
+        soft_unlock();
+    }
+    if (rc == 0)
+        engine.refs++;
+    pthread_mutex_unlock(&engine.life);
+    if (rc != 0) {
+        errno = -rc;
+        return -1;
+    }
+    return 0;
+}
+
+void soft_engine_put(void) {
+    pthread_mutex_lock(&engine.life);
+    if (engine.refs > 0 && --engine.refs == 0 && engine.running) {
+        soft_lock();
+        engine.stopping = true;
+        soft_unlock();
+        soft_engine_wake();
+        pthread_join(engine.thread, NULL);
+        engine.running = false;
+        soft_lock();
+        soft_ctl_stop();
+        soft_address_watch_stop();
+        soft_fault_stop();
+        soft_peer_stop();
+        soft_watch_remove(&wake_watch);
+        close(engine.wake_fd);
+        close(engine.epoll_fd);
+        engine.wake_fd = engine.epoll_fd = -1;
+        engine.timers = engine.last_timer = NULL;
+        soft_unlock();
+    }
+    pthread_mutex_unlock(&engine.life);
+}

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * peer.c - control connections between processes: found, greeted, heard, dead.
+ *
+ * Owner: the engine thread and whoever holds the control lock. A peer's socket, its pidfd and its
+ * bell are engine watches. What pollers use without the lock (bell_out, board, mapped regions)
+ * stays valid until the last reference is gone, and every linked QP holds one.
+ */
+#define _GNU_SOURCE
+#include "soft/ipc/peer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/membarrier.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "soft/ipc/abstract_socket.h"
+#include "soft/ipc/peer_internal.h"
+#include "soft/ipc/shm_page.h"
+#include "soft/ipc/untrusted_fd.h"
+#include "soft/ud/mcast.h"
+
+#define FDS_MAX 253 /* the kernel's limit for one message */
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+struct soft_hello {
+    uint32_t magic, version;
+    uint8_t uuid[16];
+    uint32_t fence_free, zero;
+};
+
+struct soft_peer *soft_peers;
+uint8_t soft_own_uuid[16];
+static bool own_fence_free;
+
+static void on_socket(struct soft_watch *watch, uint32_t events);
+
+/* ---- references ------------------------------------------------------------------------------ */
+
+bool soft_peer_alive(const struct soft_peer *peer) {
+    return peer->alive;
+}
+
+uid_t soft_peer_uid(const struct soft_peer *peer) {
+    return peer->uid;
+}
+
+pid_t soft_peer_pid(const struct soft_peer *peer) {
+    return peer->pid;
+}
+
+struct soft_peer *soft_peer_hold(struct soft_peer *peer) {
+    atomic_fetch_add_explicit(&peer->refs, 1, memory_order_relaxed);
+    return peer;
+}
+
+void soft_peer_release(struct soft_peer *peer) {
+    if (!peer || atomic_fetch_sub_explicit(&peer->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    for (unsigned i = 0; i < SOFT_MAX_REGIONS; i++) {
+        const uint8_t *addr = atomic_load(&peer->regions[i].addr);
+        if (addr)
+            munmap((void *)(uintptr_t)addr, peer->regions[i].bytes);
+    }
+    if (peer->board)
+        munmap(peer->board, sizeof *peer->board);
+    if (atomic_load(&peer->keys))
+        munmap((void *)(uintptr_t)atomic_load(&peer->keys), SOFT_KEYS_BYTES);
+    if (peer->bell_out >= 0)
+        close(peer->bell_out);
+    if (peer->death.fd >= 0)
+        close(peer->death.fd);
+    free(peer);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static struct soft_peer *peer_new(int fd) {
+    struct ucred cred;
+    socklen_t len = sizeof cred;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) != 0)
+        return NULL;
+    struct soft_peer *peer = calloc(1, sizeof *peer);
+    if (!peer)
+        return NULL;
+    atomic_init(&peer->refs, 1);
+    peer->uid = cred.uid;
+    peer->pid = cred.pid;
+    peer->bell_out = peer->death.fd = peer->bell.fd = -1;
+    peer->out_tail = &peer->out_head;
+    peer->socket = (struct soft_watch){.fd = fd, .fn = on_socket};
+    if (soft_watch_add(&peer->socket, EPOLLIN) != 0) {
+        free(peer);
+        return NULL;
+    }
+    peer->alive = true;
+    peer->next = soft_peers;
+    peer->link = &soft_peers;
+    if (soft_peers)
+        soft_peers->link = &peer->next;
+    soft_peers = peer;
+    return peer;
+}
+
+static void close_watch(struct soft_watch *watch) {
+    if (watch->fd < 0)
+        return;
+    soft_watch_remove(watch);
+    close(watch->fd);
+    watch->fd = -1;
+}
+
+/* Takes the peer out of service; tells the links and the cm. The struct lives on while held. */
+void soft_peer_drop(struct soft_peer *peer) {
+    if (!peer->alive)
+        return;
+    peer->alive = false;
+    *peer->link = peer->next;
+    if (peer->next)
+        peer->next->link = peer->link;
+    bool known =
+        peer->greeted || peer->bell.fd >= 0; /* else a stranger nobody asked for anything */
+    soft_watch_remove(&peer->socket);
+    soft_foreign_close_socket(peer->socket.fd);
+    peer->socket.fd = -1;
+    if (peer->death.fd >=
+        0) /* not closed: who waits for the process asks it still (rkey_fence.c) */
+        soft_watch_remove(&peer->death);
+    close_watch(&peer->bell);
+    soft_peer_queue_drop(peer);
+    soft_link_on_peer_gone(peer);
+    if (known)
+        soft_cm_on_peer_gone(peer);
+    soft_peer_release(peer);
+}
+
+/* A process can die while a forked child keeps its socket open: the pidfd tells. */
+static void watch_death(struct soft_peer *peer) {
+    int fd = -1;
+    socklen_t len = sizeof fd;
+    if (getsockopt(peer->socket.fd, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) != 0 || fd < 0)
+        fd = peer->pid > 0 ? (int)syscall(SYS_pidfd_open, peer->pid, 0) : -1;
+    if (fd < 0)
+        return; /* the socket's end is then the only sign */
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    peer->death.fd = fd;
+    peer->death.fn = NULL;
+}
+
+static struct soft_peer *peer_of_death(struct soft_watch *watch) {
+    return (struct soft_peer *)((char *)watch - offsetof(struct soft_peer, death));
+}
+
+static void on_death(struct soft_watch *watch, uint32_t events) {
+    (void)events;
+    struct soft_peer *peer = soft_peer_hold(peer_of_death(watch));
+    on_socket(&peer->socket, EPOLLIN); /* what it said before it died counts */
+    soft_peer_drop(peer);
+    soft_peer_release(peer);
+}
+
+static void on_bell(struct soft_watch *watch, uint32_t events) {
+    (void)events;
+    uint8_t ring[8];
+    struct soft_peer *peer = (struct soft_peer *)((char *)watch - offsetof(struct soft_peer, bell));
+    for (int i = 0; i < 64 && recv(watch->fd, ring, sizeof ring, MSG_DONTWAIT) >= 0; i++)
+        ;
+    soft_link_on_bell(peer);
+}
+
+/* ---- greeting --------------------------------------------------------------------------------- */
+
+static int send_hello(struct soft_peer *peer) {
+    struct soft_hello hello = {
+        .magic = SOFT_WIRE_MAGIC, .version = SOFT_WIRE_VERSION, .fence_free = own_fence_free};
+    memcpy(hello.uuid, soft_own_uuid, sizeof hello.uuid);
+    /*
+     * A datagram socket, not an eventfd: whether a write to it blocks is the writer's own decision
+     * at every write, where the flags of an eventfd belong to both sides.
+     */
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
+        return -errno;
+    peer->bell.fd = pair[0];
+    peer->bell.fn = on_bell;
+    if (soft_watch_add(&peer->bell, EPOLLIN) != 0) {
+        close(pair[0]);
+        close(pair[1]);
+        peer->bell.fd = -1;
+        return -ENOMEM;
+    }
+    watch_death(peer);
+    if (peer->death.fd >= 0) {
+        peer->death.fn = on_death;
+        if (soft_watch_add(&peer->death, EPOLLIN) != 0) {
+            close(peer->death.fd);
+            peer->death.fd = -1;
+        }
+    }
+    int fds[2] = {pair[1], soft_board_fd()};
+    int rc = soft_peer_send_fds(peer, SOFT_MSG_HELLO, &hello, sizeof hello, fds, 2);
+    close(pair[1]);
+    return rc;
+}
+
+/* ---- receiving ------------------------------------------------------------------------------- */
+
+static bool on_hello(struct soft_peer *peer, const struct soft_hello *hello, int *fds, unsigned n) {
+    if (hello->magic != SOFT_WIRE_MAGIC || hello->version != SOFT_WIRE_VERSION || n != 2 ||
+        peer->greeted || !soft_foreign_memory(fds[1], sizeof(struct soft_board)) ||
+        !soft_foreign_bell(fds[0]))
+        return false;
+    struct soft_board *board = mmap(NULL, sizeof *board, PROT_READ, MAP_SHARED, fds[1], 0);
+    if (board == MAP_FAILED)
+        return false;
+    if (board->magic != SOFT_BOARD_MAGIC || board->version != SOFT_WIRE_VERSION) {
+        munmap(board, sizeof *board);
+        return false;
+    }
+    peer->bell_out = fds[0];
+    fds[0] = -1; /* ours now */
+    peer->board = board;
+    peer->fence_free = own_fence_free && hello->fence_free;
+    memcpy(peer->uuid, hello->uuid, sizeof peer->uuid);
+    peer->greeted = true;
+    soft_peer_limit_same(peer);
+    if (peer->bell.fd < 0 && send_hello(peer) != 0)
+        return false;
+    soft_link_announce_keys(peer);
+    soft_link_announce_regions(peer);
+    return true;
+}
+
+/* A descriptor it keeps is -1 afterwards. */
+static bool dispatch(struct soft_peer *peer, const uint8_t *buf, size_t got, int *fds, unsigned n) {
+    struct soft_wire wire;
+    if (got < sizeof wire)
+        return false;
+    memcpy(&wire, buf, sizeof wire);
+    const uint8_t *body = buf + sizeof wire;
+    size_t bytes = got - sizeof wire;
+    if (wire.bytes != bytes)
+        return false;
+    if (wire.type == SOFT_MSG_HELLO) {
+        struct soft_hello hello;
+        if (bytes != sizeof hello)
+            return false;
+        memcpy(&hello, body, sizeof hello);
+        return on_hello(peer, &hello, fds, n);
+    }
+    if (!peer->greeted)
+        return false;
+    if (wire.type >= SOFT_MSG_CM_FIRST && wire.type <= SOFT_MSG_CM_LAST)
+        soft_cm_on_message(peer, wire.type, body, bytes);
+    else
+        soft_link_on_message(peer, wire.type, body, bytes, n ? fds[0] : -1);
+    return true;
+}
+
+static void on_socket(struct soft_watch *watch, uint32_t events) {
+    struct soft_peer *peer =
+        (struct soft_peer *)((char *)watch - offsetof(struct soft_peer, socket));
+    if (!peer->alive)
+        return;
+    soft_peer_hold(peer);
+    bool ok = true;
+    /* A batch at a time, so that a flood from one peer does not starve the others. */
+    for (int i = 0; i < 64 && ok && peer->alive; i++) {
+        uint8_t buf[sizeof(struct soft_wire) + SOFT_MSG_BYTES_MAX + 1];
+        /* Room for all that can come: what does not fit is closed by the kernel, on this thread. */
+        char control[CMSG_SPACE(FDS_MAX * sizeof(int))];
+        struct iovec iov = {.iov_base = buf, .iov_len = sizeof buf};
+        struct msghdr msg = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof control};
+        ssize_t got = recvmsg(peer->socket.fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        if (got < 0 && (errno == EAGAIN || errno == EINTR))
+            break;
+        int fds[FDS_MAX];
+        unsigned n = 0;
+        if (got >= 0) /* descriptors come with empty messages too */
+            for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c))
+                if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+                    n = (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+                    n = n > FDS_MAX ? FDS_MAX : n;
+                    memcpy(fds, CMSG_DATA(c), n * sizeof(int));
+                }
+        ok = got > 0 && !(msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) &&
+             dispatch(peer, buf, (size_t)got, fds, n);
+        for (unsigned k = 0; k < n; k++)
+            if (fds[k] >= 0)
+                soft_foreign_close(fds[k]);
+    }
+    if (ok && peer->alive && (events & EPOLLOUT))
+        soft_peer_queue_flush(peer);
+    if (!ok)
+        soft_peer_drop(peer);
+    soft_peer_release(peer);
+}
+
+/* ---- finding ----------------------------------------------------------------------------------- */
+
+void soft_peer_accepted(int fd) {
+    if (peer_new(fd))
+        soft_peer_limit_ungreeted();
+    else
+        soft_foreign_close_socket(fd);
+}
+
+/*
+ * A process that closed the device and opened it again is found by its pid on a connection whose
+ * end our engine has not seen yet: what we said there would be lost.
+ */
+bool soft_peer_usable(const struct soft_peer *peer) {
+    struct pollfd p = {.fd = peer->socket.fd, .events = POLLRDHUP};
+    return peer->alive && peer->bell.fd >= 0 && poll(&p, 1, 0) == 0;
+}
+
+int soft_peer_by_name(const char *text, struct soft_peer **out) {
+    int fd = soft_name_connect(text);
+    if (fd < 0)
+        return fd;
+    struct ucred cred;
+    socklen_t len = sizeof cred;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid > 0)
+        for (struct soft_peer *peer = soft_peers; peer; peer = peer->next)
+            if (peer->pid == cred.pid && peer->uid == cred.uid && soft_peer_usable(peer)) {
+                close(fd); /* known: the probe ends here */
+                *out = soft_peer_hold(peer);
+                return 0;
+            }
+    struct soft_peer *peer = peer_new(fd);
+    if (!peer) {
+        close(fd);
+        return -ENOMEM;
+    }
+    int rc = send_hello(peer);
+    if (rc != 0) {
+        soft_peer_drop(peer);
+        return rc;
+    }
+    *out = soft_peer_hold(peer);
+    return 0;
+}
+
+/* ---- start and stop ------------------------------------------------------------------------------ */
+
+int soft_peer_start(void) {
+    if (getrandom(soft_own_uuid, sizeof soft_own_uuid, 0) != sizeof soft_own_uuid)
+        return -EIO;
+    own_fence_free = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+    return soft_board_start();
+}
+
+void soft_peer_stop(void) {
+    soft_group_stop();
+    while (soft_peers)
+        soft_peer_drop(soft_peers);
+    soft_peer_numbers_stop();
+    soft_qp_numbers_reset();
+    soft_tick_stop();
+}
+
+bool soft_own_fence_free(void) {
+    return own_fence_free;
+}
+
+void soft_peer_forked(void) {
+    soft_peers = NULL;
+    soft_peer_numbers_forked();
+    soft_board_forked();
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * peer.h - the control connection between two processes that use the software device.
+ *
+ * Names. Everything a process must be found by is an abstract unix socket, so the kernel removes
+ * it with the process however it dies, and nothing is ever left in a file system:
+ *   qpn block  - 1,024 queue pair numbers belong to the process that bound the block's name
+ *   cm port    - bound by a listening rdma_cm_id: (port space, address, port)
+ * Connecting to any of them reaches its owner's process; SO_PEERCRED says which process that is, so
+ * a known peer is reused and one SOCK_SEQPACKET connection carries all control messages of a pair
+ * of processes (HELLO, ring and region descriptors, cm messages).
+ *
+ * Trust. The kernel vouches for uid and pid of the other side. Peers of the same uid may map each
+ * other's registered memory. Bytes of a message are hostile: handlers get a private copy, lengths
+ * exact, and must check every value.
+ *
+ * All calls with the control lock held (engine.h). Owner: the engine.
+ */
+#ifndef SOFT_IPC_PEER_H
+#define SOFT_IPC_PEER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "soft/ipc/engine.h"
+
+enum soft_msg_type {
+    SOFT_MSG_HELLO = 1,
+    SOFT_MSG_LINK = 2,      /* here is the ring you write when you send to my QP */
+    SOFT_MSG_UNLINK = 3,    /* my QP is gone or in error */
+    SOFT_MSG_REGION = 4,    /* here is a memory region of mine */
+    SOFT_MSG_REGION_OK = 5, /* your region is mapped here */
+    SOFT_MSG_REGION_DROP = 6,
+    SOFT_MSG_KEYS = 7,       /* here is my key table (same uid only) */
+    SOFT_MSG_UD_RING = 8,    /* here is the ring I write when I send to your UD QP */
+    SOFT_MSG_UD_OK = 9,      /* I read it */
+    SOFT_MSG_UD_REFUSE = 10, /* I do not: there is no such QP, or not any more */
+    SOFT_MSG_UD_CLOSE = 11,  /* I write it no more */
+    SOFT_MSG_GROUP_ASK = 12, /* which of your QPs are in multicast groups? */
+    SOFT_MSG_GROUP_JOIN = 13,
+    SOFT_MSG_GROUP_LEAVE = 14,
+    SOFT_MSG_GROUP_OK = 15, /* all you said up to here is known */
+    SOFT_MSG_CM_FIRST = 32, /* 32..63 belong to the cm (wire.h) */
+    SOFT_MSG_CM_LAST = 63,
+};
+#define SOFT_MSG_BYTES_MAX 1024
+
+struct soft_peer; /* fields in peer_internal.h; the cm needs only these calls */
+
+bool soft_peer_alive(const struct soft_peer *peer);
+/* Its connection still leads to it, as far as anybody can know. */
+bool soft_peer_usable(const struct soft_peer *peer);
+uid_t soft_peer_uid(const struct soft_peer *peer);
+pid_t soft_peer_pid(const struct soft_peer *peer);
+/* A reference keeps the struct (not the connection) alive. */
+struct soft_peer *soft_peer_hold(struct soft_peer *peer);
+void soft_peer_release(struct soft_peer *peer);
+
+/*
+ * Sends one message; data is copied. fd -1 or a descriptor to pass (stays the caller's). Never
+ * blocks: what the socket does not take is queued up to a bound. 0, or -errno: ECONNRESET the peer
+ * is gone, ENOBUFS the bound is reached (the peer is then dropped).
+ */
+int soft_peer_send(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes, int fd);
+
+/*
+ * The process behind an abstract name (abstract_socket.h), connecting if it is not known yet.
+ * Returns 0 and a held peer, or -errno: ECONNREFUSED nobody has that name, EMFILE, EAGAIN its
+ * accept queue is full for the moment.
+ */
+int soft_peer_by_name(const char *name, struct soft_peer **peer);
+
+/* A socket that connected to one of our names (abstract_socket.h): its process will greet. */
+void soft_peer_accepted(int fd);
+
+/*
+ * Implemented by the cm (wire.c): a message of type CM_FIRST..CM_LAST arrived from a live peer;
+ * and the peer's process or connection died (each peer once; the cm turns its ids' states).
+ */
+void soft_cm_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes);
+void soft_cm_on_peer_gone(struct soft_peer *peer);
+
+#endif

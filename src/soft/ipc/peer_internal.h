@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * peer_internal.h - the peer struct, for peer*.c and ring_exchange.c only. Control lock unless said.
+ */
+#ifndef SOFT_IPC_PEER_INTERNAL_H
+#define SOFT_IPC_PEER_INTERNAL_H
+
+#include "soft/ipc/peer.h"
+#include "soft/verbs/object.h"
+
+#define SOFT_WIRE_MAGIC 0x53465731u /* "SFW1" */
+#define SOFT_WIRE_VERSION 2u
+#define SOFT_PEER_QUEUE_MAX 8192
+#define SOFT_PEER_BLOCKS 16
+
+struct soft_wire { /* head of a message */
+    uint32_t type, bytes;
+};
+
+/* A region of the peer's that is mapped here, read-only unless peers may write some of it. */
+struct soft_peer_region {
+    const uint8_t *_Atomic addr; /* NULL: not there; read by pollers that hold a QP of this peer */
+    _Atomic size_t bytes;
+    _Atomic bool writable;
+    _Atomic uint32_t serial; /* the peer's: which region of that index is mapped */
+};
+
+struct soft_peer {
+    struct soft_watch socket, death, bell; /* bell: our end of what the peer rings us with */
+    struct soft_peer *next, **link;
+    _Atomic unsigned refs;
+    bool alive, greeted; /* greeted: its HELLO arrived */
+    bool fence_free;     /* both sides can order memory with membarrier: no fence per post */
+    uid_t uid;
+    pid_t pid;
+    uint8_t uuid[16];
+    uint32_t blocks[SOFT_PEER_BLOCKS]; /* qpn blocks known to be its */
+    unsigned block_count;
+    int bell_out; /* the socket we ring it with; -1 until HELLO; closed with the last reference */
+    struct soft_board *board;
+    const struct soft_key *_Atomic keys; /* its key table; NULL: other uid, or not there yet */
+    bool keys_sent;
+    _Atomic bool vm_ok; /* process_vm reaches its memory: probed */
+    struct soft_qp *qps;
+    struct soft_queued *out_head, **out_tail;
+    unsigned out_count;
+    struct soft_timer out_retry;
+    _Atomic uint8_t region_sent[SOFT_MAX_REGIONS]; /* enum region_state of my regions there */
+    struct soft_peer_region regions[SOFT_MAX_REGIONS];
+    /* mcast.c */
+    bool group_peer;                   /* it wants to know of groups */
+    uint32_t group_sent, group_acked;  /* our last number it was told, and has confirmed */
+    uint32_t group_count, group_joins; /* groups it brought up, members it has */
+};
+
+enum region_state { REGION_UNSENT = 0, REGION_SENT = 1, REGION_READY = 2 };
+
+/* qpn_directory.c */
+/* The peer whose process owns a queue pair number. 0 and a held peer, or -errno. */
+int soft_peer_by_qpn(uint32_t qpn, struct soft_peer **peer);
+/* A fresh block of queue pair numbers for this process, or -errno. */
+int soft_peer_claim_block(uint32_t *block);
+void soft_peer_numbers_stop(void);
+void soft_peer_numbers_forked(void);
+
+extern struct soft_peer *soft_peers; /* newest first */
+/* Takes a peer out of service and tells links and cm; the struct lives on while it is held. */
+void soft_peer_drop(struct soft_peer *peer);
+
+/* peer_limit.c */
+void soft_peer_limit_same(const struct soft_peer *fresh);
+void soft_peer_limit_ungreeted(void);
+
+/* peer_queue.c */
+int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
+                       const int *fds, unsigned count);
+void soft_peer_queue_flush(struct soft_peer *peer);
+void soft_peer_queue_drop(struct soft_peer *peer);
+
+#endif

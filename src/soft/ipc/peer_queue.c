@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * peer_queue.c - control messages on their way out: sent at once, or queued up to a bound for a peer
+ * that does not read. Never blocks. Control lock; a peer that lets its queue fill is dropped.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "soft/ipc/peer_internal.h"
+
+#define RETRY_NS 1000000u
+
+/* What the socket did not take yet. */
+struct soft_queued {
+    struct soft_queued *next;
+    int fds[2];
+    unsigned fd_count;
+    size_t bytes;
+    uint8_t data[];
+};
+
+static void queued_free(struct soft_queued *q) {
+    for (unsigned i = 0; i < q->fd_count; i++)
+        close(q->fds[i]);
+    free(q);
+}
+
+static int send_now(int sock, const void *data, size_t bytes, const int *fds, unsigned count) {
+    char control[CMSG_SPACE(2 * sizeof(int))] = {0};
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    if (count) {
+        msg.msg_control = control;
+        msg.msg_controllen = CMSG_SPACE(count * sizeof(int));
+        struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+        cmsg->cmsg_level = SOL_SOCKET;
+        cmsg->cmsg_type = SCM_RIGHTS;
+        cmsg->cmsg_len = CMSG_LEN(count * sizeof(int));
+        memcpy(CMSG_DATA(cmsg), fds, count * sizeof(int));
+    }
+    return sendmsg(sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static void on_retry(struct soft_timer *timer);
+
+/*
+ * The socket is full, which its readiness ends; or something else is, of which nothing tells the end
+ * (too many descriptors in flight, memory): then the socket seems ready all the time.
+ */
+static void want_retry(struct soft_peer *peer, int err) {
+    soft_watch_modify(&peer->socket, err == -EAGAIN ? EPOLLIN | EPOLLOUT : EPOLLIN);
+    if (err != -EAGAIN)
+        soft_timer_arm(&peer->out_retry, soft_now_ns() + RETRY_NS, on_retry);
+}
+
+static bool later(int rc) {
+    return rc == -EAGAIN || rc == -ETOOMANYREFS || rc == -ENOBUFS || rc == -ENOMEM;
+}
+
+void soft_peer_queue_flush(struct soft_peer *peer) {
+    while (peer->out_head) {
+        struct soft_queued *q = peer->out_head;
+        int rc = send_now(peer->socket.fd, q->data, q->bytes, q->fds, q->fd_count);
+        if (later(rc)) {
+            want_retry(peer, rc);
+            return;
+        }
+        if (rc != 0)
+            return; /* the socket's end follows */
+        peer->out_head = q->next;
+        if (!peer->out_head)
+            peer->out_tail = &peer->out_head;
+        peer->out_count--;
+        queued_free(q);
+    }
+    soft_watch_modify(&peer->socket, EPOLLIN);
+}
+
+static void on_retry(struct soft_timer *timer) {
+    soft_peer_queue_flush(
+        (struct soft_peer *)((char *)timer - offsetof(struct soft_peer, out_retry)));
+}
+
+int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
+                       const int *fds, unsigned count) {
+    uint8_t buf[sizeof(struct soft_wire) + SOFT_MSG_BYTES_MAX];
+    if (!peer->alive)
+        return -ECONNRESET;
+    if (bytes > SOFT_MSG_BYTES_MAX)
+        return -EMSGSIZE;
+    struct soft_wire wire = {.type = type, .bytes = (uint32_t)bytes};
+    memcpy(buf, &wire, sizeof wire);
+    if (bytes)
+        memcpy(buf + sizeof wire, data, bytes);
+    bytes += sizeof wire;
+    int rc = peer->out_head ? -EAGAIN : send_now(peer->socket.fd, buf, bytes, fds, count);
+    if (rc == 0)
+        return 0;
+    if (!later(rc))
+        return -ECONNRESET; /* its watch reports the end */
+    if (peer->out_count >= SOFT_PEER_QUEUE_MAX) {
+        soft_peer_drop(peer);
+        return -ENOBUFS;
+    }
+    struct soft_queued *q = malloc(sizeof *q + bytes);
+    if (!q)
+        return -ENOMEM;
+    q->next = NULL;
+    q->bytes = bytes;
+    q->fd_count = 0;
+    memcpy(q->data, buf, bytes);
+    for (unsigned i = 0; i < count; i++) {
+        int copy = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
+        if (copy < 0) {
+            queued_free(q);
+            return -EMFILE;
+        }
+        q->fds[q->fd_count++] = copy;
+    }
+    *peer->out_tail = q;
+    peer->out_tail = &q->next;
+    peer->out_count++;
+    if (q == peer->out_head) /* else something waits already, and somebody will look */
+        want_retry(peer, rc);
+    return 0;
+}
+
+int soft_peer_send(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes, int fd) {
+    return soft_peer_send_fds(peer, type, data, bytes, &fd, fd >= 0);
+}
+
+/* What nobody will send any more. */
+void soft_peer_queue_drop(struct soft_peer *peer) {
+    soft_timer_cancel(&peer->out_retry);
+    while (peer->out_head) {
+        struct soft_queued *q = peer->out_head;
+        peer->out_head = q->next;
+        queued_free(q);
+    }
+    peer->out_tail = &peer->out_head;
+    peer->out_count = 0;
+}

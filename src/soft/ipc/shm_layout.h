@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * shm_layout.h - what a process shows its peers in shared memory, read-only for them: the board with the
+ * armed words of its CQs, and the table of its keys.
+ *
+ * Owner: the process itself. A reader reads each word once and believes it as far as its own memory
+ * is concerned only: the worst a lie does is to ring a bell too often, or to have an access refused.
+ */
+#ifndef SOFT_IPC_SHM_LAYOUT_H
+#define SOFT_IPC_SHM_LAYOUT_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define SOFT_MAX_MR 65536
+#define SOFT_BOARD_CQS 1024
+
+/* ---- board: what a process shows its peers, read-only for them --------------------------------- */
+
+#define SOFT_BOARD_MAGIC 0x53464244u /* "SFBD" */
+
+struct soft_board {
+    uint32_t magic, version;
+    uint8_t uuid[16];
+    uint8_t pad[40];
+    /* nonzero: somebody sleeps on this CQ, ring the bell after giving it something */
+    struct {
+        _Atomic uint32_t armed;
+        uint32_t pad[15];
+    } cq[SOFT_BOARD_CQS];
+};
+
+/*
+ * Keys a process shows to peers of its own uid, read-only: what their requesters check before they
+ * touch mapped memory. An entry is valid while its key matches, and read whole if the version was even
+ * and the same before and after.
+ */
+struct soft_key {
+    _Atomic uint32_t key; /* 0: nothing is shown */
+    uint32_t access;
+    uint64_t start, length; /* iova range */
+    uint64_t offset;        /* of start: in the region, or the address in private memory */
+    int32_t region;         /* -1: private memory, the target executes */
+    uint32_t pd;
+    uint32_t qpn; /* SOFT_KEY_WINDOW: of the QP it was bound on, whose peer alone may use it */
+    _Atomic uint32_t version;
+    uint32_t serial; /* of the region: another one may have its index by now */
+    uint8_t pad[12];
+};
+_Static_assert(sizeof(struct soft_key) == 64, "key layout");
+#define SOFT_KEY_WINDOW 0x80000000u /* access: a memory window, given and taken without a barrier */
+#define SOFT_KEYS_BYTES (SOFT_MAX_MR * sizeof(struct soft_key))
+
+#endif

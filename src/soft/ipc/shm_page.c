@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * shm_page.c - the board: one word per CQ that peers look at, in memory only its owner can write.
+ * Control lock; the words are their CQs'.
+ */
+#define _GNU_SOURCE
+#include "soft/ipc/shm_page.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "soft/verbs/object.h"
+#include "soft/ipc/peer_internal.h"
+
+struct soft_board *soft_board;
+static int board_fd = -1;
+
+static int board_create(void) {
+    int fd = memfd_create("sluice-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -errno;
+    if (ftruncate(fd, sizeof(struct soft_board)) != 0)
+        goto fail;
+    struct soft_board *board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (board == MAP_FAILED)
+        goto fail;
+    board->magic = SOFT_BOARD_MAGIC;
+    board->version = SOFT_WIRE_VERSION;
+    memcpy(board->uuid, soft_own_uuid, sizeof board->uuid);
+    /* From here on nobody can map it writable any more; our own mapping stays. */
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) !=
+        0) {
+        munmap(board, sizeof *board);
+        goto fail;
+    }
+    soft_board = board;
+    board_fd = fd;
+    return 0;
+fail:;
+    int rc = -errno;
+    close(fd);
+    return rc;
+}
+
+/* The board outlives a stopped engine: CQs may still point at their words. */
+int soft_board_start(void) {
+    return soft_board ? 0 : board_create();
+}
+
+int soft_board_fd(void) {
+    return board_fd;
+}
+
+/* The child makes its own; the inherited mapping is the parent's. */
+void soft_board_forked(void) {
+    soft_board = NULL;
+    if (board_fd >= 0)
+        close(board_fd);
+    board_fd = -1;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * untrusted_fd.h - descriptors that came from another process: what they are, and getting rid of them.
+ *
+ * A descriptor can be anything, and closing the last reference to some things waits: for a lingering
+ * TCP connection to send the rest, for a file system in user space to answer. It need not even be
+ * taken out of the socket it was sent through, for closing that socket closes it. So what is not
+ * known to be harmless is closed by a thread that exists only while there is such a thing to close.
+ *
+ * Any thread, no lock needed.
+ */
+#ifndef SOFT_IPC_UNTRUSTED_FD_H
+#define SOFT_IPC_UNTRUSTED_FD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Shared memory of exactly this size, which nobody can shrink under us. */
+bool soft_foreign_memory(int fd, size_t bytes);
+/*
+ * A datagram unix socket whose end nobody can fill with anything to be thrown away: sending on it
+ * with MSG_DONTWAIT does not wait, nor does closing it. From here on nothing can be received on it.
+ */
+bool soft_foreign_bell(int fd);
+
+/* Anything that was received. */
+void soft_foreign_close(int fd);
+/* An own socket that is connected to another process, which may have sent what was not received. */
+void soft_foreign_close_socket(int fd);
+
+unsigned soft_foreign_closers(void); /* threads started for it so far */
+unsigned soft_foreign_pending(void); /* descriptors given to them that are still open */
+void soft_foreign_forked(void);
+
+#endif

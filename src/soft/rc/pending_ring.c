@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* pending_ring.c - see pending_ring.h. Owner: the control lock. */
+#include "soft/rc/pending_ring.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "soft/ipc/peer_internal.h"
+
+#define OFFERS_MAX 8u
+
+bool soft_same_process(const struct soft_peer *a, const struct soft_peer *b) {
+    if (a == b)
+        return true;
+    if (a->pid > 0)
+        return a->pid == b->pid && a->uid == b->uid;
+    return a->uid == b->uid && memcmp(a->uuid, b->uuid, sizeof a->uuid) == 0;
+}
+
+static void drop(struct soft_offer **at) {
+    struct soft_offer *offer = *at;
+    *at = offer->next;
+    munmap(offer->ring, SOFT_RING_BYTES);
+    soft_peer_release(offer->peer);
+    free(offer);
+}
+
+/* The oldest of another user, else the oldest. */
+static void make_room(struct soft_qp *qp) {
+    struct soft_offer **oldest = NULL, **foreign = NULL;
+    unsigned count = 0;
+    for (struct soft_offer **at = &qp->offers; *at; at = &(*at)->next) {
+        count++;
+        oldest = at;
+        if ((*at)->peer->uid != geteuid())
+            foreign = at;
+    }
+    if (count >= OFFERS_MAX)
+        drop(foreign ? foreign : oldest);
+}
+
+bool soft_offer_keep(struct soft_qp *qp, const struct soft_offer *offer) {
+    struct soft_offer *kept = malloc(sizeof *kept);
+    if (!kept)
+        return false;
+    for (struct soft_offer **at = &qp->offers; *at;)
+        if (soft_same_process((*at)->peer, offer->peer))
+            drop(at);
+        else
+            at = &(*at)->next;
+    make_room(qp);
+    *kept = *offer;
+    kept->next = qp->offers;
+    qp->offers = kept;
+    return true;
+}
+
+/* A ring that is down belongs to the other side's time before a RESET: its next one is to come. */
+static bool fits(const struct soft_qp *qp, const struct soft_offer *offer) {
+    return offer->qpn == qp->attr.dest_qp_num && soft_same_process(offer->peer, qp->peer) &&
+           soft_peer_alive(offer->peer) && !atomic_load(&offer->ring->rx.down);
+}
+
+bool soft_offer_take(struct soft_qp *qp, struct soft_offer *out) {
+    bool found = false;
+    for (struct soft_offer **at = &qp->offers; *at && !found;) {
+        struct soft_offer *offer = *at;
+        if (fits(qp, offer)) {
+            found = true;
+            *out = *offer;
+            *at = offer->next;
+            free(offer);
+        } else {
+            at = &offer->next;
+        }
+    }
+    soft_offer_drop_all(qp);
+    return found;
+}
+
+void soft_offer_drop_all(struct soft_qp *qp) {
+    while (qp->offers)
+        drop(&qp->offers);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * pending_ring.h - rings that were offered to a QP which does not know its destination yet.
+ *
+ * Anybody who guesses its number may offer one. So each process has one offer at most, and a few wait;
+ * when there are more, one of another user goes first: that user cannot put aside what a process of
+ * ours has offered. Which of them is the destination's shows when the QP is connected.
+ *
+ * Owner: the control lock.
+ */
+#ifndef SOFT_RC_PENDING_RING_H
+#define SOFT_RC_PENDING_RING_H
+
+#include "soft/verbs/object.h"
+
+struct soft_offer {
+    struct soft_offer *next; /* newest first */
+    struct soft_ring *ring;
+    struct soft_peer *peer; /* held */
+    uint32_t qpn, cqs[2], pd;
+};
+
+bool soft_same_process(const struct soft_peer *a, const struct soft_peer *b);
+/* Keeps a copy, with the ring and the hold on the peer. False: neither is taken. */
+bool soft_offer_keep(struct soft_qp *qp, const struct soft_offer *offer);
+/* The destination's, now the caller's, or false; the others are gone. */
+bool soft_offer_take(struct soft_qp *qp, struct soft_offer *out);
+void soft_offer_drop_all(struct soft_qp *qp);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * progress.c - progress of one QP, by whoever comes: a poller, a poster, the engine.
+ *
+ * It places arrived messages into posted receives, retires acknowledged sends, moves queued sends
+ * into the ring, and in the ERR state flushes.
+ */
+#include "soft/rc/progress.h"
+
+#include "soft/ud/ud.h"
+#include "soft/rc/requester.h"
+
+static void answers(struct soft_qp *qp) {
+    soft_answers_transmit(qp);
+    if (qp->answer_head != qp->answer_tail) { /* the ring is full: go on when it is not */
+        st(qp->attention, true);
+        st(qp->need_tick, true);
+        soft_tick_want();
+    }
+}
+
+void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
+    st(qp->attention, false);
+    soft_tsan_observe(qp->ibv.qp_num);
+    if (__builtin_expect(
+            ld(soft_cq_of(qp->ibv.send_cq)->dead) || ld(soft_cq_of(qp->ibv.recv_cq)->dead), 0) &&
+        qp->state != IBV_QPS_RESET)
+        soft_qp_fail(qp);
+    /* The peer that has left may ask by the old key next, and that ends the QP: first what it waited for. */
+    if (__builtin_expect(qp->inside_ns != 0, 0) && ld(qp->tx))
+        soft_qp_transmit(qp);
+    soft_retire(qp, sink); /* before receives: a small array has room for few completions */
+    if (__builtin_expect(qp->ud != NULL, 0))
+        soft_ud_receive(qp, sink);
+    else
+        soft_responder(qp, sink);
+    soft_requester(qp, sink);
+    if (qp->state == IBV_QPS_ERR) {
+        if (!soft_flush(qp, sink))
+            st(qp->attention, true);
+    } else if (ld(qp->tx) || qp->unreliable) {
+        uint32_t before = qp->tx_published;
+        if (qp->answer_head != qp->answer_tail)
+            answers(qp);
+        if (qp->sq_next != qp->sq_tail)
+            soft_qp_transmit(qp);
+        if (qp->tx_published != before)
+            soft_qp_bell_receiver(qp);
+        if (qp->kick_wanted) {
+            qp->kick_wanted = false;
+            soft_qp_kick(qp);
+        }
+        if (qp->sq_head != qp->sq_next)
+            soft_requester(qp, sink); /* what needed no answer is complete already */
+    }
+    bool up = qp->state == IBV_QPS_RTS;
+    st(qp->backlog, up && qp->sq_next != qp->sq_tail);
+    qp->plain_rx = up && ld(qp->rx) && !qp->rx_partial && !ld(qp->rx_stalled) && !qp->srq_taken;
+    qp->plain_tx =
+        up && ld(qp->tx) && !qp->sq_broken && !qp->peer_gone && !qp->unreliable && !qp->iwarp;
+}
+
+void soft_qp_progress(struct soft_qp *qp) {
+    struct sink sink = {.cq = NULL};
+    spin_lock(&qp->lock);
+    soft_progress_locked(qp, &sink);
+    soft_qp_flush_ack(qp);
+    spin_unlock(&qp->lock);
+}

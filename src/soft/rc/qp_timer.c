@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * qp_timer.c - looking after queue pairs whose application does not poll, or whose peer does not.
+ *
+ * A QP with work that only time can finish (sends that found no room, sends of a CQ somebody sleeps
+ * on, a receiver that is not ready) asks for the tick: the engine then looks at it every
+ * millisecond until nothing is outstanding. Pollers need none of it.
+ *
+ * Owner: engine thread, control lock.
+ */
+#include "soft/cm/mpa.h"
+#include "soft/ud/ud.h"
+#include "soft/verbs/object.h"
+#include "soft/ipc/peer_internal.h"
+#include "soft/rc/progress.h"
+#include "soft/soft.h"
+
+#define TICK_NS 1000000u
+#define TICK_SLOW 10
+#define KICK_AFTER_POLLS 2048
+/* An acknowledgement in a slot waits behind a message the peer has no receive for: tell it again. */
+#define TELL_AGAIN_POLLS 1024
+#define NO_PEER_TIMEOUT_NS_MAX 10000000000ull
+#define UNRELIABLE_PATIENCE_NS 200000000u
+
+#ifdef __SANITIZE_THREAD__
+char soft_tsan_word[1024];
+#endif
+
+static _Atomic bool wanted;
+static struct soft_timer timer;
+
+void soft_tick_want(void) {
+    if (!atomic_load_explicit(&wanted, memory_order_relaxed) && !atomic_exchange(&wanted, true))
+        soft_engine_wake();
+}
+
+/* min_rnr_timer in nanoseconds: the encoding of the InfiniBand specification, table 45. */
+uint64_t soft_rnr_ns(unsigned code) {
+    static const uint32_t us10[32] = {65536, 1,    2,    3,     4,     6,     8,     12,
+                                      16,    24,   32,   48,    64,    96,    128,   192,
+                                      256,   384,  512,  768,   1024,  1536,  2048,  3072,
+                                      4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152};
+    return us10[code & 31] * 10000ull;
+}
+
+/* qp->lock. True when the head send has to die. */
+static enum ibv_wc_status patience(struct soft_qp *qp, uint64_t now) {
+    struct soft_ring *tx = ld(qp->tx);
+    if (!tx || ld(tx->rx.dark)) { /* nobody answers for the destination number */
+        if (qp->attr.timeout == 0)
+            return IBV_WC_SUCCESS;
+        uint64_t limit = (4096ull << qp->attr.timeout) * (qp->attr.retry_cnt + 1u);
+        limit = limit < NO_PEER_TIMEOUT_NS_MAX ? limit : NO_PEER_TIMEOUT_NS_MAX;
+        if (qp->stall_since_ns == 0)
+            qp->stall_since_ns = now;
+        return now - qp->stall_since_ns > limit ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS;
+    }
+    uint32_t stalled = atomic_load_explicit(&tx->rx.stalled, memory_order_acquire);
+    if (stalled == 0 || qp->attr.rnr_retry == 7) {
+        qp->stall_since_ns = 0;
+        return IBV_WC_SUCCESS;
+    }
+    if (qp->stall_since_ns == 0 || qp->stall_acked != stalled) {
+        qp->stall_since_ns = now;
+        qp->stall_acked = stalled;
+    }
+    uint64_t limit = soft_rnr_ns(ld(tx->rx.rnr_timer)) * (qp->attr.rnr_retry + 1u);
+    return now - qp->stall_since_ns > limit ? IBV_WC_RNR_RETRY_EXC_ERR : IBV_WC_SUCCESS;
+}
+
+/* qp->lock. True: an unreliable message that waits for so long may be dropped. */
+static bool loses_patience(struct soft_qp *qp, uint64_t now) {
+    if (qp->stall_since_ns == 0 || qp->stall_acked != qp->sq_next) {
+        qp->stall_since_ns = now;
+        qp->stall_acked = qp->sq_next;
+    }
+    if (now - qp->stall_since_ns <= UNRELIABLE_PATIENCE_NS || soft_fault_active())
+        return false;
+    qp->stall_since_ns = 0;
+    qp->impatient = true;
+    return true;
+}
+
+bool soft_qp_tick(struct soft_qp *qp, uint64_t now) {
+    spin_lock(&qp->lock);
+    bool moving = qp->sq_head != qp->tick_head;
+    qp->tick_head = qp->sq_head;
+    spin_unlock(&qp->lock);
+    if (moving) /* somebody polls: leave it alone */
+        return false;
+    soft_qp_progress(qp);
+    spin_lock(&qp->lock);
+    bool again = (qp->state == IBV_QPS_RTS && qp->sq_head != qp->sq_tail) || qp->fault.holding;
+    bool lose = again && qp->unreliable && loses_patience(qp, now);
+    enum ibv_wc_status status = again && !qp->unreliable ? patience(qp, now) : IBV_WC_SUCCESS;
+    if (status != IBV_WC_SUCCESS)
+        qp->give_up = (uint8_t)status;
+    if (!again)
+        st(qp->need_tick, false);
+    spin_unlock(&qp->lock);
+    if (status != IBV_WC_SUCCESS || lose)
+        soft_qp_progress(qp);
+    else if (again && qp->ud)
+        soft_ud_kick(qp);
+    else if (again)
+        soft_qp_kick(qp); /* its process may not be polling either */
+    return again;
+}
+
+static void on_tick(struct soft_timer *t) {
+    uint64_t now = soft_now_ns();
+    bool again = false, any = false;
+    atomic_store(&wanted, false);
+    for (unsigned b = 0; b < soft_qp_block_count; b++)
+        for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
+            struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
+            if (qp && ld(qp->fell)) {
+                st(qp->fell, false);
+                cm_mpa_qp_down(qp);
+                soft_iwarp_flush(qp);
+            }
+            if (qp && ld(qp->need_tick)) {
+                again |= soft_qp_tick(qp, now);
+                any |= ld(qp->need_tick);
+            }
+        }
+    if (any)
+        atomic_store(&wanted, true);
+    if (atomic_load(&wanted))
+        soft_timer_arm(t, now + (again ? TICK_NS : TICK_SLOW * TICK_NS), on_tick);
+}
+
+void soft_tick_if_wanted(void) {
+    if (atomic_load_explicit(&wanted, memory_order_relaxed) && timer.due_ns == 0)
+        soft_timer_arm(&timer, soft_now_ns() + TICK_NS, on_tick);
+}
+
+void soft_tick_stop(void) {
+    soft_timer_cancel(&timer);
+    atomic_store(&wanted, false);
+}
+
+/*
+ * Polls that found nothing. Tells the peer what was consumed. With sends out, has the long way look now
+ * and then for what pollers do not look at, and when they stay unanswered for many polls rings the
+ * peer's bell: its application may not be polling. No lock unless needed.
+ */
+void soft_qp_idle(struct soft_qp *qp) {
+    uint32_t pos = ld(qp->rx_pos), polls = ld(qp->empty_polls);
+    if (ld(qp->rx_word) != pos) {
+        if ((ld(qp->rx_told) != pos || polls >= TELL_AGAIN_POLLS) && spin_try(&qp->lock)) {
+            soft_qp_flush_ack(qp);
+            spin_unlock(&qp->lock);
+        }
+    } else if (ld(qp->unretired) == 0) {
+        st(qp->empty_polls, 0);
+    }
+    if (ld(qp->unretired) == 0)
+        return;
+    if (polls % SOFT_LOOK_EVERY == 0)
+        st(qp->attention, true);
+    if (polls < KICK_AFTER_POLLS)
+        return;
+    st(qp->empty_polls, 0);
+    uint64_t now = soft_now_ns();
+    if (now - ld(qp->kick_ns) < TICK_NS)
+        return;
+    st(qp->kick_ns, now);
+    st(qp->need_tick, true);
+    soft_tick_want();
+    /* The way to the peer may be coming or going: look at it under the lock. */
+    if (spin_try(&qp->lock)) {
+        soft_qp_kick(qp);
+        spin_unlock(&qp->lock);
+    }
+}

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * rdma.c - RDMA WRITE, RDMA READ and atomics.
+ *
+ * Mapped path: the requester's CPU is the DMA engine. When the target is of our uid, the key's entry
+ * in the target's key table says which of its regions the memory lies in, and that region is
+ * mapped here, the access is checked against the entry and then done with loads and stores; the
+ * target takes no part. Bytes are stored in increasing address order as far as a poller of the last
+ * byte can tell. While it touches foreign memory the requester says so in the ring's header, and
+ * a target that takes a key back waits for that, so a revoked key is useless at once.
+ *
+ * Private memory of a process of our uid is reached with process_vm_writev and process_vm_readv, once
+ * a probe has shown that the kernel lets us and that the pid is the process we talk to.
+ *
+ * Ring path, for peers of another uid and for memory that is not mapped: the request travels in the
+ * ring and whoever makes the target's progress checks and executes it; READs and atomics are
+ * answered through the opposite ring.
+ *
+ * Order: a mapped access never overtakes a request of the ring path or a message that waits for a
+ * receive. It may be seen before an earlier SEND is *polled*, never before it can be polled.
+ *
+ * Owner: the QP's lock.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "soft/ipc/peer_internal.h"
+#include "soft/rc/rdma.h"
+#include "soft/rc/requester.h"
+#include "soft/rc/rkey_cache.h"
+
+static inline int needed_access(unsigned opcode) {
+    switch (opcode) {
+    case IBV_WR_RDMA_READ:
+        return IBV_ACCESS_REMOTE_READ;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+        return IBV_ACCESS_REMOTE_ATOMIC;
+    default:
+        return IBV_ACCESS_REMOTE_WRITE;
+    }
+}
+
+static bool is_write(unsigned opcode) {
+    return opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
+/* ---- mapped path -------------------------------------------------------------------------------- */
+
+enum reach { REACH_MAPPED, REACH_PROCESS, REACH_RING, REACH_REFUSED };
+
+/* Entry of the key table, read once. False: the key is not (or no longer) in it. */
+static inline bool key_read(const struct soft_key *table, uint32_t rkey, struct soft_key *out) {
+    const struct soft_key *at = &table[rkey >> 16];
+    uint32_t version = atomic_load_explicit(&at->version, memory_order_acquire);
+    if (atomic_load_explicit(&at->key, memory_order_acquire) != rkey || rkey == 0)
+        return false;
+    out->access = at->access;
+    out->start = at->start;
+    out->length = at->length;
+    out->offset = at->offset;
+    out->region = at->region;
+    out->pd = at->pd;
+    out->qpn = at->qpn;
+    out->serial = at->serial;
+    soft_fence_acquire();
+    out->version = version;
+    return version % 2 == 0 && atomic_load_explicit(&at->version, memory_order_relaxed) == version;
+}
+
+/*
+ * A window is taken back without a system call: whoever does it cannot make us see it, so this fence
+ * stands between "I am inside" and the look that counts.
+ */
+static __attribute__((noinline)) bool window_read(const struct soft_qp *qp,
+                                                  const struct soft_key *table, uint32_t rkey,
+                                                  struct soft_key *out) {
+    soft_fence();
+    return key_read(table, rkey, out) && out->qpn == qp->attr.dest_qp_num;
+}
+
+/* Where the bytes an access names lie for us, and how they are reached. */
+static inline enum reach reach(struct soft_qp *qp, unsigned opcode, uint64_t at, uint32_t rkey,
+                               uint32_t length, uint8_t **addr) {
+    struct soft_peer *peer = qp->link_peer;
+    const struct soft_key *keys =
+        peer ? atomic_load_explicit(&peer->keys, memory_order_acquire) : NULL;
+    struct soft_key key;
+    int access = needed_access(opcode);
+    if (!keys)
+        return REACH_RING;
+    if (length == 0) {
+        *addr = NULL;
+        return REACH_MAPPED;
+    }
+    bool known = key_read(keys, rkey, &key);
+    if (__builtin_expect(known && (key.access & SOFT_KEY_WINDOW), 0))
+        known = window_read(qp, keys, rkey, &key);
+    if (!known || key.pd != qp->remote_pd || ((int)key.access & access) != access ||
+        at < key.start || length > key.length || at - key.start > key.length - length)
+        return REACH_REFUSED;
+    if (key.region < 0 && ld(peer->vm_ok) && !is_atomic(opcode)) {
+        *addr = (uint8_t *)(uintptr_t)(key.offset + (at - key.start));
+        return REACH_PROCESS;
+    }
+    if (key.region < 0 || key.region >= SOFT_MAX_REGIONS)
+        return REACH_RING;
+    const struct soft_peer_region *region = &peer->regions[key.region];
+    const uint8_t *base = atomic_load_explicit(&region->addr, memory_order_acquire);
+    uint64_t offset = key.offset + (at - key.start);
+    /* Not there yet, or still the one that had its index before: the target executes. */
+    if (!base || ld(region->serial) != key.serial ||
+        (access != IBV_ACCESS_REMOTE_READ && !ld(region->writable)))
+        return REACH_RING;
+    if (offset > region->bytes || length > region->bytes - offset)
+        return REACH_REFUSED; /* the table lies: stay inside the mapping */
+    *addr = (uint8_t *)(uintptr_t)base + offset;
+    if (is_atomic(opcode) && (uintptr_t)*addr % 8 != 0)
+        return REACH_REFUSED; /* no atomic operation there is atomic */
+    return REACH_MAPPED;
+}
+
+/*
+ * The same key once more: remembers where it leads. What reach() found was checked, but the table may
+ * have changed since, so all of it is looked at again; `to` is where `at` lies.
+ */
+static __attribute__((noinline)) void aim_take(struct soft_qp *qp, uint64_t at, uint32_t rkey,
+                                               uint8_t *to) {
+    struct soft_peer *peer = qp->link_peer;
+    const struct soft_key *keys = atomic_load_explicit(&peer->keys, memory_order_acquire);
+    struct soft_aim *aim = &qp->aim;
+    struct soft_key key;
+    uint32_t last = aim->rkey;
+    aim->entry = NULL;
+    aim->rkey = rkey;
+    if (last != rkey || !key_read(keys, rkey, &key) || (key.access & SOFT_KEY_WINDOW) ||
+        key.pd != qp->remote_pd || !(key.access & IBV_ACCESS_REMOTE_WRITE) || key.region < 0 ||
+        key.region >= SOFT_MAX_REGIONS || at < key.start || at - key.start > key.length)
+        return;
+    const struct soft_peer_region *region = &peer->regions[key.region];
+    const uint8_t *mapped = atomic_load_explicit(&region->addr, memory_order_acquire);
+    if (!mapped || ld(region->serial) != key.serial || !ld(region->writable) ||
+        key.offset > region->bytes || key.length > region->bytes - key.offset ||
+        mapped + key.offset + (at - key.start) != to)
+        return;
+    const struct soft_key *entry = &keys[rkey >> 16];
+    aim->start = key.start;
+    aim->length = key.length;
+    aim->base = to - (at - key.start);
+    aim->region = region;
+    aim->mapped = mapped;
+    aim->serial = key.serial;
+    aim->version = key.version;
+    aim->entry = entry;
+}
+
+/*
+ * The last byte is stored after all others, so a target that polls it sees the whole. Up to sixteen
+ * bytes that lie in one cache line become visible together.
+ */
+static inline void store_ordered(uint8_t *to, const uint8_t *from, size_t bytes, bool last) {
+    size_t tail = bytes >= 16 && ((uintptr_t)(to + bytes - 1) & 63) >= 15 ? 16 : 1;
+    if (!last || bytes == 0) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    if (bytes - tail <= SOFT_SLOT_PAYLOAD)
+        slot_copy(to, from, bytes - tail);
+    else
+        memcpy(to, from, bytes - tail);
+    soft_fence_release();
+    if (tail == 16)
+        memcpy(to + bytes - 16, from + bytes - 16, 16);
+    else
+        *(volatile uint8_t *)(to + bytes - 1) = from[bytes - 1];
+}
+
+static bool write_mapped(struct soft_qp *qp, const struct soft_wqe *wqe, const struct ibv_sge *sge,
+                         const uint8_t *inlined, uint8_t *to) {
+    if (inlined) {
+        store_ordered(to, inlined, wqe->total, true);
+        return true;
+    }
+    uint32_t left = wqe->total;
+    for (unsigned i = 0; i < wqe->num_sge && left; i++) {
+        const struct soft_mr *mr = soft_mr_find(sge[i].lkey, qp->ibv.pd);
+        const uint8_t *from = mr ? soft_mr_range(mr, sge[i].addr, sge[i].length, 0) : NULL;
+        if (!from)
+            return false;
+        left -= sge[i].length;
+        store_ordered(to, from, sge[i].length, left == 0);
+        to += sge[i].length;
+    }
+    return true;
+}
+
+static bool read_mapped(struct soft_qp *qp, const struct soft_wqe *wqe, const struct ibv_sge *sge,
+                        const uint8_t *from) {
+    for (unsigned i = 0; i < wqe->num_sge; i++) {
+        const struct soft_mr *mr = soft_mr_find(sge[i].lkey, qp->ibv.pd);
+        uint8_t *to =
+            mr ? soft_mr_range(mr, sge[i].addr, sge[i].length, IBV_ACCESS_LOCAL_WRITE) : NULL;
+        if (!to)
+            return false;
+        memcpy(to, from, sge[i].length);
+        from += sge[i].length;
+    }
+    return true;
+}
+
+static bool touch_mapped(struct soft_qp *qp, const struct soft_wqe *wqe, const struct ibv_sge *sge,
+                         const uint8_t *inlined, uint8_t *addr) {
+    if (wqe->total == 0)
+        return true;
+    if (is_write(wqe->opcode))
+        return write_mapped(qp, wqe, sge, inlined, addr);
+    if (wqe->opcode == IBV_WR_RDMA_READ)
+        return read_mapped(qp, wqe, sge, addr);
+    uint64_t probe = 0; /* the buffer must be usable before the atomic happens */
+    if (!soft_place_local(qp, wqe, sge, 0, &probe, 0) || wqe->num_sge == 0)
+        return false;
+    const struct soft_mr *mr = soft_mr_find(sge[0].lkey, qp->ibv.pd);
+    if (!mr || !soft_mr_range(mr, sge[0].addr, sge[0].length, IBV_ACCESS_LOCAL_WRITE))
+        return false;
+    const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
+    uint64_t old = atomic_run((uint64_t *)(void *)addr, wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP,
+                              to->compare_add, to->swap);
+    return soft_place_local(qp, wqe, sge, 0, &old, sizeof old);
+}
+
+/*
+ * Private memory of a process of our uid, through the kernel. Fails with REM_OP_ERR when the
+ * target has unmapped what it registered. A target that died is one that does not answer.
+ */
+static enum ibv_wc_status touch_process(struct soft_qp *qp, const struct soft_wqe *wqe,
+                                        const struct ibv_sge *sge, const uint8_t *inlined,
+                                        uint8_t *addr) {
+    bool write = is_write(wqe->opcode);
+    struct iovec local[SOFT_MAX_SGE];
+    unsigned n = 0;
+    if (inlined)
+        local[n++] = (struct iovec){(void *)(uintptr_t)inlined, wqe->total};
+    for (unsigned i = 0; !inlined && i < wqe->num_sge; i++) {
+        const struct soft_mr *mr = soft_mr_find(sge[i].lkey, qp->ibv.pd);
+        uint8_t *at =
+            mr ? soft_mr_range(mr, sge[i].addr, sge[i].length, write ? 0 : IBV_ACCESS_LOCAL_WRITE)
+               : NULL;
+        if (!at)
+            return IBV_WC_LOC_PROT_ERR;
+        local[n++] = (struct iovec){at, sge[i].length};
+    }
+    size_t left = wqe->total;
+    struct iovec *iov = local;
+    while (left) {
+        struct iovec remote = {addr, left};
+        ssize_t got = write ? process_vm_writev(qp->link_peer->pid, iov, n, &remote, 1, 0)
+                            : process_vm_readv(qp->link_peer->pid, iov, n, &remote, 1, 0);
+        if (got <= 0)
+            return got < 0 && errno == ESRCH ? IBV_WC_RETRY_EXC_ERR : IBV_WC_REM_OP_ERR;
+        left -= (size_t)got;
+        addr += got;
+        while (n && (size_t)got >= iov->iov_len) {
+            got -= (ssize_t)iov->iov_len;
+            iov++;
+            n--;
+        }
+        if (n && got) {
+            iov->iov_base = (uint8_t *)iov->iov_base + got;
+            iov->iov_len -= (size_t)got;
+        }
+    }
+    return IBV_WC_SUCCESS;
+}
+
+/* Makes "I am inside" visible before the key is checked: see soft_touch_wait(). */
+static void touch_begin(struct soft_qp *qp, struct soft_ring *ring) {
+    st(ring->tx.touching, ld(ring->tx.touching) | 1);
+    if (qp->fence_free)
+        atomic_signal_fence(memory_order_seq_cst);
+    else
+        soft_fence();
+}
+
+static void touch_end(struct soft_ring *ring) {
+    atomic_store_explicit(&ring->tx.touching, (ld(ring->tx.touching) | 1) + 1,
+                          memory_order_release);
+}
+
+/* ---- requests through the ring ------------------------------------------------------------------ */
+
+static enum soft_outcome write_stream(struct soft_qp *qp, struct soft_ring *ring,
+                                      struct soft_wqe *wqe, const struct ibv_sge *sge,
+                                      const uint8_t *inlined) {
+    const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
+    bool more;
+    do {
+        bool first = !wqe->started;
+        uint32_t head = first ? sizeof(struct soft_reth) : 0, left = wqe->total - wqe->sent;
+        uint32_t n = left < SOFT_SEGMENT_MAX - head ? left : SOFT_SEGMENT_MAX - head;
+        unsigned span = soft_span(head + n);
+        if (slot_room(qp) < span) {
+            slot_publish(qp, ring);
+            qp->kick_wanted = true;
+            return SOFT_NO_ROOM;
+        }
+        struct soft_writer w = {.ring = ring, .index = qp->tx_index};
+        if (first) {
+            struct soft_reth reth = {.addr = to->addr, .key = to->rkey, .length = wqe->total};
+            slot_write(&w, &reth, sizeof reth);
+        }
+        if (inlined)
+            slot_write(&w, inlined + wqe->sent, n);
+        else if (!soft_gather(qp, sge, wqe->num_sge, wqe->sent, n, &w))
+            return SOFT_BROKEN;
+        wqe->sent += n;
+        wqe->started = true;
+        more = wqe->sent < wqe->total;
+        unsigned flags = (first ? SOFT_F_FIRST : 0) | (more ? 0 : SOFT_F_LAST) |
+                         (wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM ? SOFT_F_IMM : 0) |
+                         (wqe->flags & IBV_SEND_SOLICITED ? SOFT_F_SOLICITED : 0);
+        slot_head(qp, ring, span, SOFT_OP_WRITE, flags, head + n, wqe->imm);
+    } while (more);
+    return SOFT_SENT;
+}
+
+static enum soft_outcome ask(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
+                             uint32_t index) {
+    const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
+    unsigned limit =
+        qp->attr.max_rd_atomic < SOFT_RD_ATOMIC ? qp->attr.max_rd_atomic : SOFT_RD_ATOMIC;
+    if (qp->waiting >= limit || slot_room(qp) < 1)
+        return SOFT_NO_ROOM;
+    struct soft_writer w = {.ring = ring, .index = qp->tx_index};
+    struct soft_reth reth = {.addr = to->addr, .key = to->rkey, .length = wqe->total};
+    slot_write(&w, &reth, sizeof reth);
+    unsigned len = sizeof reth;
+    if (is_atomic(wqe->opcode)) {
+        struct soft_atomic op = {.compare_add = to->compare_add,
+                                 .swap = to->swap,
+                                 .is_swap = wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP};
+        slot_write(&w, &op, sizeof op);
+        len += sizeof op;
+    }
+    slot_head(qp, ring, 1, is_atomic(wqe->opcode) ? SOFT_OP_ATOMIC : SOFT_OP_READ,
+              SOFT_F_FIRST | SOFT_F_LAST, len, 0);
+    if (qp->waiting++ == 0) {
+        qp->wait_index = index;
+        qp->wait_offset = 0;
+    }
+    wqe->waiting = true;
+    return SOFT_SENT;
+}
+
+/* Tells the target that we tried something we may not: both ends go down as on a device. */
+static enum soft_outcome violation(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
+                                   enum soft_nak nak) {
+    if (qp->unreliable) {
+        soft_drop(qp, SOFT_DROP_REFUSED);
+        return SOFT_SENT;
+    }
+    if (slot_room(qp) < 1)
+        return SOFT_NO_ROOM;
+    slot_head(qp, ring, 1, SOFT_OP_VIOLATION, SOFT_F_FIRST | SOFT_F_LAST, nak, 0);
+    slot_publish(qp, ring);
+    qp->kick_wanted = true;
+    wqe->status = nak == SOFT_NAK_REMOTE_ACCESS ? IBV_WC_REM_ACCESS_ERR : IBV_WC_REM_INV_REQ_ERR;
+    return SOFT_BROKEN;
+}
+
+/* What a READ brings arrives like the peer's WRITE: the memory must allow it. */
+static bool sink_allows(const struct soft_qp *qp, const struct soft_wqe *wqe,
+                        const struct ibv_sge *sge) {
+    if (!qp->iwarp || wqe->opcode != IBV_WR_RDMA_READ)
+        return true;
+    for (unsigned i = 0; i < wqe->num_sge; i++) {
+        const struct soft_mr *mr = soft_mr_find(sge[i].lkey, qp->ibv.pd);
+        if (!mr || !(mr->access & IBV_ACCESS_REMOTE_WRITE))
+            return false;
+    }
+    return true;
+}
+
+enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
+                                 const struct ibv_sge *sge, const uint8_t *inlined) {
+    const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
+    uint32_t granted = atomic_load_explicit(&ring->rx.access, memory_order_relaxed);
+    bool write = is_write(wqe->opcode);
+    if (!wqe->started) {
+        if ((wqe->flags & IBV_SEND_FENCE) && qp->waiting)
+            return SOFT_NO_ROOM;
+        if (!sink_allows(qp, wqe, sge))
+            return SOFT_BROKEN; /* LOC_PROT_ERR */
+        if (!write && (granted >> 16 == 0 || qp->attr.max_rd_atomic == 0))
+            return violation(qp, ring, wqe, SOFT_NAK_INVALID_REQUEST);
+        if (is_atomic(wqe->opcode) && to->addr % 8 != 0)
+            return violation(qp, ring, wqe, SOFT_NAK_INVALID_REQUEST);
+        if (!((int)granted & needed_access(wqe->opcode)))
+            return violation(qp, ring, wqe, SOFT_NAK_REMOTE_ACCESS);
+        bool behind = qp->one_sided_ring && (int32_t)(ld(qp->tx_acked) - qp->one_sided_end) < 0;
+        bool imm = wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+        if (imm && slot_room(qp) < 1)
+            return SOFT_NO_ROOM;
+        slot_publish(qp, ring); /* what was posted before can be polled before this is visible */
+        touch_begin(qp, ring);
+        uint8_t *addr = NULL;
+        enum reach how = reach(qp, wqe->opcode, to->addr, to->rkey, wqe->total, &addr);
+        bool direct = how == REACH_MAPPED || how == REACH_PROCESS;
+        /* A target that has left its states executes nothing; the send fails as soon as that is seen. */
+        bool wait = direct && (behind || ld(ring->rx.stalled) != 0 || ld(ring->rx.down) != 0);
+        if (direct && !wait) {
+            enum ibv_wc_status status = IBV_WC_SUCCESS;
+            if (how == REACH_PROCESS)
+                status = touch_process(qp, wqe, sge, inlined, addr);
+            else if (!touch_mapped(qp, wqe, sge, inlined, addr))
+                status = IBV_WC_LOC_PROT_ERR;
+            wqe->status = (uint8_t)status;
+        }
+        touch_end(ring);
+        if (how == REACH_REFUSED)
+            return violation(qp, ring, wqe, SOFT_NAK_REMOTE_ACCESS);
+        if (wait)
+            return SOFT_NO_ROOM;
+        if (direct) {
+            if (qp->unreliable && wqe->status != IBV_WC_SUCCESS &&
+                wqe->status != IBV_WC_LOC_PROT_ERR) {
+                wqe->status = IBV_WC_SUCCESS; /* the target's trouble */
+                return violation(qp, ring, wqe, SOFT_NAK_REMOTE_OPERATION);
+            }
+            if (wqe->status != IBV_WC_SUCCESS)
+                return SOFT_BROKEN;
+            if (imm) {
+                struct soft_writer w = {.ring = ring, .index = qp->tx_index};
+                struct soft_reth reth = {.length = wqe->total};
+                slot_write(&w, &reth, sizeof reth);
+                slot_head(qp, ring, 1, SOFT_OP_WRITE_DONE,
+                          SOFT_F_FIRST | SOFT_F_LAST | SOFT_F_IMM |
+                              (wqe->flags & IBV_SEND_SOLICITED ? SOFT_F_SOLICITED : 0),
+                          sizeof reth, wqe->imm);
+            }
+            return SOFT_SENT;
+        }
+    }
+    enum soft_outcome outcome = write ? write_stream(qp, ring, wqe, sge, inlined)
+                                      : ask(qp, ring, wqe, (uint32_t)qp->sq_next);
+    if (outcome == SOFT_SENT) {
+        qp->one_sided_ring = true;
+        qp->one_sided_end = qp->tx_pos;
+        qp->kick_wanted = true; /* nobody may be polling at the target */
+    }
+    return outcome;
+}
+
+bool soft_write_now(struct soft_qp *qp, struct soft_ring *ring, const struct ibv_send_wr *wr) {
+    const struct ibv_sge *sge = wr->sg_list;
+    const uint8_t *from = (const uint8_t *)(uintptr_t)sge->addr;
+    uint32_t length = sge->length;
+    if (length == 0 || length > SOFT_SLOT_PAYLOAD ||
+        (qp->one_sided_ring && (int32_t)(ld(qp->tx_acked) - qp->one_sided_end) < 0) ||
+        !(ld(ring->rx.access) & IBV_ACCESS_REMOTE_WRITE))
+        return false;
+    if (!(wr->send_flags & IBV_SEND_INLINE)) {
+        const struct soft_mr *mr = soft_mr_find(sge->lkey, qp->ibv.pd);
+        from = mr ? soft_mr_range(mr, sge->addr, length, 0) : NULL;
+        if (!from)
+            return false;
+    }
+    uint64_t at = wr->wr.rdma.remote_addr;
+    uint32_t rkey = wr->wr.rdma.rkey;
+    slot_publish(qp, ring); /* as in soft_one_sided() */
+    touch_begin(qp, ring);
+    uint8_t *to = aim_hit(qp, at, rkey, length);
+    if (__builtin_expect(!to, 0)) {
+        if (reach(qp, IBV_WR_RDMA_WRITE, at, rkey, length, &to) != REACH_MAPPED)
+            to = NULL;
+        else
+            aim_take(qp, at, rkey, to);
+    }
+    bool here = to && ld(ring->rx.stalled) == 0 && ld(ring->rx.down) == 0;
+    if (here)
+        store_ordered(to, from, length, true);
+    touch_end(ring);
+    return here;
+}

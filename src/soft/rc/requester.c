@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * requester.c - the requester: recorded work requests into the peer's ring, and the peer's bell.
+ *
+ * Payload up to SOFT_SEGMENT_MAX travels in the slots. Larger payload travels as descriptors when
+ * all of it lies in regions that the peer has mapped (the receiver then copies once, straight from
+ * the sender's memory), else as a stream of segments through the ring. What finds no room stays
+ * queued, and is moved by whoever makes progress later.
+ *
+ * Owner: the QP's lock.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "soft/ipc/peer_internal.h"
+#include "soft/rc/progress.h"
+#include "soft/rc/requester.h"
+#include "soft/ud/ud.h"
+
+/* ---- gathering ---------------------------------------------------------------------------------- */
+
+bool soft_gather(struct soft_qp *qp, const struct ibv_sge *sge, unsigned count, uint32_t skip,
+                 uint32_t bytes, struct soft_writer *w) {
+    for (unsigned i = 0; i < count && bytes; i++) {
+        uint32_t length = sge[i].length;
+        if (skip >= length) {
+            skip -= length;
+            continue;
+        }
+        const struct soft_mr *mr = soft_mr_find(sge[i].lkey, qp->ibv.pd);
+        const uint8_t *from = mr ? soft_mr_range(mr, sge[i].addr, length, 0) : NULL;
+        if (!from)
+            return false;
+        uint32_t n = length - skip < bytes ? length - skip : bytes;
+        slot_write(w, from + skip, n);
+        bytes -= n;
+        skip = 0;
+    }
+    return true;
+}
+
+/* Descriptors for all pieces, or 0 when one does not lie in a region the peer has; -1 bad key. */
+static int describe(struct soft_qp *qp, const struct ibv_sge *sge, unsigned count,
+                    struct soft_desc *desc) {
+    int n = 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (sge[i].length == 0)
+            continue;
+        const struct soft_mr *mr = soft_mr_find(sge[i].lkey, qp->ibv.pd);
+        if (!mr || !soft_mr_range(mr, sge[i].addr, sge[i].length, 0))
+            return -1;
+        if (mr->region < 0 || !qp->peer ||
+            atomic_load_explicit(&qp->peer->region_sent[mr->region], memory_order_acquire) !=
+                REGION_READY)
+            return 0;
+        desc[n++] = (struct soft_desc){.region = (uint32_t)mr->region,
+                                       .length = sge[i].length,
+                                       .offset = mr->region_offset + (sge[i].addr - mr->start)};
+    }
+    return n;
+}
+
+/* ---- transmitting ------------------------------------------------------------------------------- */
+
+static inline unsigned wire_flags(const struct soft_wqe *wqe) {
+    return (wqe->opcode == IBV_WR_SEND_WITH_IMM   ? SOFT_F_IMM
+            : wqe->opcode == IBV_WR_SEND_WITH_INV ? SOFT_F_INVALIDATE
+                                                  : 0) |
+           (wqe->flags & IBV_SEND_SOLICITED ? SOFT_F_SOLICITED : 0);
+}
+
+static enum soft_outcome transmit_desc(struct soft_qp *qp, struct soft_ring *ring,
+                                       struct soft_wqe *wqe, const struct soft_desc *desc,
+                                       unsigned n) {
+    unsigned span = soft_span(n * (unsigned)sizeof *desc);
+    if (slot_room(qp) < span)
+        return SOFT_NO_ROOM;
+    struct soft_writer w = {.ring = ring, .index = qp->tx_index};
+    slot_write(&w, desc, n * sizeof *desc);
+    slot_head(qp, ring, span, SOFT_OP_SEND_DESC, SOFT_F_FIRST | SOFT_F_LAST | wire_flags(wqe), n,
+              wqe->imm);
+    wqe->sent = wqe->total;
+    return SOFT_SENT;
+}
+
+/* As many segments as there is room for. */
+static enum soft_outcome transmit_stream(struct soft_qp *qp, struct soft_ring *ring,
+                                         struct soft_wqe *wqe, const struct ibv_sge *sge,
+                                         const uint8_t *inlined) {
+    do {
+        uint32_t left = wqe->total - wqe->sent;
+        uint32_t n = left < SOFT_SEGMENT_MAX ? left : SOFT_SEGMENT_MAX;
+        unsigned span = soft_span(n);
+        if (slot_room(qp) < span)
+            return SOFT_NO_ROOM;
+        struct soft_writer w = {.ring = ring, .index = qp->tx_index};
+        if (inlined && span == 1)
+            slot_copy(ring->slot[w.index].data, inlined + wqe->sent, n);
+        else if (inlined)
+            slot_write(&w, inlined + wqe->sent, n);
+        else if (!soft_gather(qp, sge, wqe->num_sge, wqe->sent, n, &w))
+            return SOFT_BROKEN;
+        unsigned flags = (wqe->sent == 0 ? SOFT_F_FIRST : 0) | (n == left ? SOFT_F_LAST : 0);
+        slot_head(qp, ring, span, SOFT_OP_SEND, flags | wire_flags(wqe), n, wqe->imm);
+        wqe->sent += n;
+        if (wqe->sent < wqe->total && slot_room(qp) < SOFT_SPAN_MAX)
+            slot_publish(qp, ring);
+    } while (wqe->sent < wqe->total);
+    return SOFT_SENT;
+}
+
+/* Bind and invalidate happen here, not at the peer; an error ends the QP like any other. */
+static enum soft_outcome run_local(struct soft_qp *qp, struct soft_wqe *wqe) {
+    if ((wqe->flags & IBV_SEND_FENCE) && qp->waiting)
+        return SOFT_NO_ROOM;
+    if (wqe->opcode == IBV_WR_BIND_MW)
+        wqe->status = (uint8_t)soft_mw_bind(qp, wqe);
+    else if (!soft_mw_invalidate_local(qp, wqe))
+        return SOFT_NO_ROOM;
+    return wqe->status == IBV_WC_SUCCESS ? SOFT_SENT : SOFT_BROKEN;
+}
+
+static enum soft_outcome transmit_other(struct soft_qp *qp, struct soft_ring *ring,
+                                        struct soft_wqe *wqe, const struct ibv_sge *sge,
+                                        const uint8_t *inlined) {
+    if (wqe->opcode == IBV_WR_BIND_MW || wqe->opcode == IBV_WR_LOCAL_INV)
+        return run_local(qp, wqe);
+    return soft_one_sided(qp, ring, wqe, sge, inlined);
+}
+
+static inline bool is_send(const struct soft_wqe *wqe) {
+    return wqe->opcode == IBV_WR_SEND || wqe->opcode == IBV_WR_SEND_WITH_IMM ||
+           wqe->opcode == IBV_WR_SEND_WITH_INV;
+}
+
+#define IN_PLACE 4096u /* bytes from which an iWARP device may send out of the caller's memory */
+
+static enum soft_outcome transmit_one(struct soft_qp *qp, struct soft_ring *ring,
+                                      struct soft_wqe *wqe, const struct ibv_sge *sge,
+                                      const uint8_t *inlined) {
+    if (__builtin_expect(!is_send(wqe), 0))
+        return transmit_other(qp, ring, wqe, sge, inlined);
+    if (__builtin_expect((wqe->flags & IBV_SEND_FENCE) && qp->waiting, 0))
+        return SOFT_NO_ROOM;
+    /* What is complete when it was handed over may be overwritten before it is read. */
+    bool copied = qp->unreliable || (qp->iwarp && wqe->total < IN_PLACE);
+    if (!inlined && wqe->total > SOFT_SEGMENT_MAX && wqe->sent == 0 && !copied) {
+        struct soft_desc desc[SOFT_MAX_SGE];
+        int n = describe(qp, sge, wqe->num_sge, desc);
+        if (n < 0)
+            return SOFT_BROKEN;
+        if (n > 0)
+            return transmit_desc(qp, ring, wqe, desc, (unsigned)n);
+    }
+    return transmit_stream(qp, ring, wqe, sge, inlined);
+}
+
+static void mark_broken(struct soft_qp *qp, struct soft_wqe *wqe) {
+    if (wqe->status == IBV_WC_SUCCESS)
+        wqe->status = IBV_WC_LOC_PROT_ERR;
+    qp->plain_tx = false;
+    qp->sq_broken = true; /* takes effect when everything before it completed */
+    st(qp->attention, true);
+}
+
+/*
+ * To TCP, which has a copy: the peer need not have it. Of a large one that nobody is told of there is none, and
+ * its memory is read when the peer takes it, whatever completes behind it.
+ */
+static bool handed_over(const struct soft_qp *qp, const struct soft_wqe *wqe) {
+    bool told = (wqe->flags & IBV_SEND_SIGNALED) && wqe->total >= IN_PLACE;
+    return qp->iwarp && !wqe->waiting && !told;
+}
+
+static void transmitted(struct soft_qp *qp, struct soft_wqe *wqe) {
+    wqe->end = qp->unreliable || handed_over(qp, wqe) ? ld(qp->tx_acked) : qp->tx_pos;
+    qp->sq_next++;
+    st(qp->unretired, qp->sq_tail - qp->sq_head);
+    if ((wqe->flags & IBV_SEND_SIGNALED) && !ld(qp->awaited))
+        soft_find_due(qp);
+}
+
+/* What a fault plan says about the work request next in line. */
+static bool may_go(struct soft_qp *qp, struct soft_wqe *wqe, bool *lost) {
+    int status = 0;
+    switch (soft_fault_send(qp, &status)) {
+    case SOFT_FAULT_PASS:
+        return true;
+    case SOFT_FAULT_HOLD:
+        return false;
+    case SOFT_FAULT_LOSE:
+        *lost = true;
+        return true;
+    case SOFT_FAULT_BREAK:
+        wqe->status = (uint8_t)status;
+        mark_broken(qp, wqe);
+        return false;
+    }
+    return true;
+}
+
+/*
+ * UC: to a peer that is not there, or takes nothing for too long, whole messages are dropped. One that was
+ * begun is ended, for the peer has a receive half filled.
+ */
+static enum soft_outcome transmit_uc(struct soft_qp *qp, struct soft_ring *ring,
+                                     struct soft_wqe *wqe, const struct ibv_sge *sge,
+                                     const uint8_t *inlined) {
+    bool local = wqe->opcode == IBV_WR_BIND_MW || wqe->opcode == IBV_WR_LOCAL_INV;
+    if (!local && (qp->peer_gone || (ring && (ld(ring->rx.down) || ld(ring->rx.dark))))) {
+        soft_drop(qp, SOFT_DROP_NOBODY);
+        return SOFT_SENT;
+    }
+    enum soft_outcome outcome =
+        ring || local ? transmit_one(qp, ring, wqe, sge, inlined) : SOFT_NO_ROOM;
+    if (outcome == SOFT_NO_ROOM && qp->impatient && wqe->sent == 0 && !wqe->started) {
+        soft_drop(qp, SOFT_DROP_NO_ROOM);
+        return SOFT_SENT;
+    }
+    if (outcome == SOFT_SENT && ring)
+        qp->impatient = false;
+    return outcome;
+}
+
+static enum soft_outcome transmit_next(struct soft_qp *qp, struct soft_ring *ring,
+                                       struct soft_wqe *wqe, bool lost) {
+    const struct ibv_sge *sge = wqe_sges(qp, qp->sq_next);
+    const uint8_t *inlined = wqe->inlined ? wqe_inline(qp, qp->sq_next) : NULL;
+    if (__builtin_expect(!qp->unreliable, 1))
+        return transmit_one(qp, ring, wqe, sge, inlined);
+    if (lost) {
+        soft_drop(qp, SOFT_DROP_ON_DEMAND);
+        return SOFT_SENT;
+    }
+    return qp->ud ? soft_ud_send(qp, wqe, sge, inlined) : transmit_uc(qp, ring, wqe, sge, inlined);
+}
+
+void soft_qp_transmit(struct soft_qp *qp) {
+    struct soft_ring *ring = ld(qp->tx);
+    if ((!ring && !qp->unreliable) || qp->state != IBV_QPS_RTS || qp->sq_broken)
+        return;
+    if (qp->iwarp && (qp->stuck || (qp->sq_next != qp->sq_tail && !soft_iwarp_may_speak(qp))))
+        return;
+    while (qp->sq_next != qp->sq_tail) {
+        struct soft_wqe *wqe = wqe_at(qp, qp->sq_next);
+        bool lost = false;
+        if (soft_fault_active() && !may_go(qp, wqe, &lost))
+            break;
+        enum soft_outcome outcome = transmit_next(qp, ring, wqe, lost);
+        if (outcome == SOFT_BROKEN)
+            mark_broken(qp, wqe);
+        if (outcome != SOFT_SENT)
+            break;
+        transmitted(qp, wqe);
+    }
+    if (ring)
+        slot_publish(qp, ring);
+}
+
+/* ---- the peer's bell ---------------------------------------------------------------------------- */
+
+void soft_qp_kick(struct soft_qp *qp) {
+    /* A full bell is a bell that rings already. */
+    if (qp->link_peer && qp->link_peer->bell_out >= 0)
+        (void)!send(qp->link_peer->bell_out, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void soft_qp_flush_ack(struct soft_qp *qp) {
+    struct soft_ring *rx = ld(qp->rx);
+    uint32_t pos = ld(qp->rx_pos);
+    if (!rx || pos == ld(qp->rx_word))
+        return;
+    soft_tsan_publish(qp->attr.dest_qp_num);
+    atomic_store_explicit(&rx->rx.acked, pos, memory_order_release);
+    st(qp->rx_told, pos);
+    st(qp->rx_word, pos);
+    bell_after(qp, qp->peer_send_armed);
+}
+
+/* Of any number: an application may have given one that is not its own. */
+void soft_qp_acknowledge(uint32_t qpn) {
+    struct soft_qp *qp = soft_qp_find(qpn);
+    if (!qp)
+        return;
+    spin_lock(&qp->lock);
+    soft_qp_flush_ack(qp);
+    spin_unlock(&qp->lock);
+}
+
+void soft_qp_bell_receiver(struct soft_qp *qp) {
+    bell_after(qp, qp->peer_recv_armed);
+}

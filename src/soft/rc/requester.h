@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * requester.h - what posting and progress share of the requester. Owner: the QP's lock.
+ */
+#ifndef SOFT_RC_REQUESTER_H
+#define SOFT_RC_REQUESTER_H
+
+#include "soft/rc/slot.h"
+
+static inline struct soft_wqe *wqe_at(struct soft_qp *qp, uint32_t index) {
+    return &qp->sq[index & qp->sq_mask];
+}
+
+static inline struct ibv_sge *wqe_sges(struct soft_qp *qp, uint32_t index) {
+    return &qp->sq_sge[(size_t)(index & qp->sq_mask) * qp->sq_max_sge];
+}
+
+static inline uint8_t *wqe_inline(struct soft_qp *qp, uint32_t index) {
+    return &qp->sq_inline[(size_t)(index & qp->sq_mask) * qp->max_inline];
+}
+
+/* bytes of a gather list from skip on, into slots. False: a key does not cover them. */
+bool soft_gather(struct soft_qp *qp, const struct ibv_sge *sge, unsigned count, uint32_t skip,
+                 uint32_t bytes, struct soft_writer *w);
+
+/* Moves recorded work into the ring, as far as there is room, and publishes it. */
+void soft_qp_transmit(struct soft_qp *qp);
+
+/*
+ * After something was published: if the other side sleeps, wake it. The sleeper orders its armed
+ * word before its last look with membarrier, which also orders us; where one of the two cannot
+ * do that, a fence here does.
+ */
+static inline bool bell_wanted(const struct soft_qp *qp, const _Atomic uint32_t *armed) {
+    if (!armed)
+        return false;
+    if (!qp->fence_free)
+        soft_fence();
+    else
+        atomic_signal_fence(memory_order_seq_cst);
+    return atomic_load_explicit(armed, memory_order_relaxed) != 0;
+}
+
+static inline void bell_after(struct soft_qp *qp, const _Atomic uint32_t *armed) {
+    if (__builtin_expect(bell_wanted(qp, armed), 0))
+        soft_qp_kick(qp);
+}
+
+/* rdma.c */
+enum soft_outcome { SOFT_SENT, SOFT_NO_ROOM, SOFT_BROKEN };
+enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
+                                 const struct ibv_sge *sge, const uint8_t *inlined);
+/* A WRITE of up to a slot's payload into mapped memory, done at once; false: take the long way. */
+bool soft_write_now(struct soft_qp *qp, struct soft_ring *ring, const struct ibv_send_wr *wr);
+
+#endif

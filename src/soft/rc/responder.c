@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * responder.c - arrived messages: into posted receives, or executed.
+ *
+ * A slot's head is copied once, checked, and then only the copy is used. A message without a receive
+ * stays in the ring (RNR) and is taken when one is posted.
+ *
+ * Owner: the QP's lock.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "soft/rc/progress.h"
+#include "soft/soft.h"
+#include "soft/verbs/device_state.h"
+
+struct head { /* private copy of a slot's head */
+    uint32_t ack, imm;
+    unsigned op, flags, len;
+};
+
+static void advance(struct soft_qp *qp, unsigned span) {
+    unsigned index = ld(qp->rx_index) + span;
+    st(qp->rx_index, index >= SOFT_RING_SLOTS ? index - SOFT_RING_SLOTS : index);
+    st(qp->rx_pos, ld(qp->rx_pos) + span);
+}
+
+/* ---- receives ----------------------------------------------------------------------------------- */
+
+static inline struct soft_rqe *receive_get(struct soft_qp *qp) {
+    if (__builtin_expect(qp->srq != NULL, 0)) {
+        if (!qp->srq_taken) {
+            st(qp->srq_seen, atomic_load_explicit(&qp->srq->posts, memory_order_acquire));
+            qp->srq_taken = soft_srq_take(qp->srq, qp->srq_rqe);
+        }
+        return qp->srq_taken ? qp->srq_rqe : NULL;
+    }
+    return qp->rq.head == qp->rq.tail ? NULL : rqe_head(&qp->rq);
+}
+
+static inline void receive_done(struct soft_qp *qp) {
+    if (qp->srq) {
+        qp->srq_taken = false;
+        qp->fault.received++;
+    } else {
+        qp->rq.head++;
+    }
+}
+
+struct soft_rqe *soft_receive_get(struct soft_qp *qp) {
+    return receive_get(qp);
+}
+
+void soft_receive_done(struct soft_qp *qp) {
+    receive_done(qp);
+}
+
+/* The receive at the head fails, the sender is told why, the QP goes down. */
+static void refuse(struct soft_qp *qp, struct sink *sink, struct soft_rqe *rqe,
+                   enum ibv_wc_status status, enum soft_nak nak) {
+    struct soft_ring *rx = ld(qp->rx);
+    uint32_t pos = ld(qp->rx_pos);
+    atomic_store_explicit(&rx->rx.acked, pos, memory_order_release);
+    atomic_store_explicit(&rx->rx.nak, (uint64_t)pos << 8 | nak, memory_order_release);
+    if (rqe) {
+        struct ibv_wc wc = error_wc(qp, rqe->wr_id, status, IBV_WC_RECV);
+        receive_done(qp);
+        emit(sink, qp->ibv.recv_cq, &wc, true);
+    }
+    soft_qp_fail(qp);
+    soft_qp_kick(qp);
+}
+
+/* The peer asked for something one-sided it may not have: no receive is involved. */
+static void refuse_request(struct soft_qp *qp, struct sink *sink, enum soft_nak nak) {
+    soft_async_event(qp->ibv.context,
+                     nak == SOFT_NAK_REMOTE_ACCESS ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR,
+                     &qp->ibv);
+    refuse(qp, sink, NULL, IBV_WC_SUCCESS, nak);
+}
+
+static bool answerable(unsigned op) {
+    return op == SOFT_OP_READ || op == SOFT_OP_ATOMIC || op == SOFT_OP_READ_RESPONSE ||
+           op == SOFT_OP_ATOMIC_RESPONSE || op == SOFT_OP_VIOLATION;
+}
+
+static bool head_valid(const struct soft_qp *qp, const struct head *h) {
+    unsigned known = SOFT_F_FIRST | SOFT_F_LAST | SOFT_F_IMM | SOFT_F_SOLICITED | SOFT_F_INVALIDATE;
+    unsigned whole = SOFT_F_FIRST | SOFT_F_LAST;
+    if (h->flags & ~known || (qp->unreliable && answerable(h->op)))
+        return false;
+    switch ((enum soft_op)h->op) {
+    case SOFT_OP_SEND:
+    case SOFT_OP_WRITE:
+        if (((h->flags & SOFT_F_FIRST) != 0) == qp->rx_partial ||
+            (qp->rx_partial && qp->rx_op != h->op))
+            return false;
+        if (h->op == SOFT_OP_WRITE && !qp->rx_partial && h->len < sizeof(struct soft_reth))
+            return false;
+        return h->len <= SOFT_SEGMENT_MAX;
+    case SOFT_OP_SEND_DESC:
+        return !qp->rx_partial && (h->flags & whole) == whole && h->len >= 1 &&
+               h->len <= SOFT_MAX_SGE;
+    case SOFT_OP_WRITE_DONE:
+        return !qp->rx_partial && (h->flags & whole) == whole && (h->flags & SOFT_F_IMM) &&
+               h->len == sizeof(struct soft_reth);
+    case SOFT_OP_READ:
+        return !qp->rx_partial && h->len == sizeof(struct soft_reth);
+    case SOFT_OP_ATOMIC:
+        return !qp->rx_partial && h->len == sizeof(struct soft_reth) + sizeof(struct soft_atomic);
+    case SOFT_OP_READ_RESPONSE:
+    case SOFT_OP_ATOMIC_RESPONSE:
+        return h->len <= SOFT_SEGMENT_MAX;
+    case SOFT_OP_VIOLATION:
+        return h->len == SOFT_NAK_REMOTE_ACCESS || h->len == SOFT_NAK_INVALID_REQUEST;
+    }
+    return false;
+}
+
+static unsigned head_span(const struct head *h) {
+    switch ((enum soft_op)h->op) {
+    case SOFT_OP_SEND_DESC:
+        return soft_span(h->len * (unsigned)sizeof(struct soft_desc));
+    case SOFT_OP_VIOLATION:
+        return 1;
+    case SOFT_OP_SEND:
+    case SOFT_OP_WRITE:
+    case SOFT_OP_WRITE_DONE:
+    case SOFT_OP_READ:
+    case SOFT_OP_ATOMIC:
+    case SOFT_OP_READ_RESPONSE:
+    case SOFT_OP_ATOMIC_RESPONSE:
+        break;
+    }
+    return soft_span(h->len);
+}
+
+_Atomic uint64_t soft_rnr;
+
+/* UC: this segment, and what is to come of the message, goes nowhere. */
+static bool drop_on(struct soft_qp *qp, const struct head *h) {
+    advance(qp, head_span(h));
+    qp->rx_drop = qp->rx_partial = !(h->flags & SOFT_F_LAST);
+    qp->rx_op = (uint8_t)h->op;
+    qp->rx_offset = 0;
+    qp->rx_left = 0;
+    return true;
+}
+
+static bool drop(struct soft_qp *qp, const struct head *h, enum soft_drop why) {
+    soft_drop(qp, why);
+    return drop_on(qp, h);
+}
+
+/* No receive is posted: the sender waits, or does not care. */
+static bool stall(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring,
+                  const struct head *h) {
+    if (qp->unreliable)
+        return drop(qp, h, SOFT_DROP_NO_RECEIVE);
+    if (qp->iwarp) { /* nobody waits: it is an error, and ends the connection */
+        refuse(qp, sink, NULL, IBV_WC_SUCCESS, SOFT_NAK_REMOTE_OPERATION);
+        return false;
+    }
+    atomic_fetch_add_explicit(&soft_rnr, 1, memory_order_relaxed);
+    atomic_store_explicit(&ring->rx.stalled, ld(qp->rx_pos) + 1, memory_order_release);
+    st(qp->rx_stalled, true); /* until a receive is posted */
+    return false;
+}
+
+static void complete_receive(struct soft_qp *qp, struct sink *sink, const struct soft_rqe *rqe,
+                             const struct head *h, enum ibv_wc_opcode opcode, uint32_t bytes) {
+    struct ibv_wc wc = {.wr_id = rqe->wr_id,
+                        .status = IBV_WC_SUCCESS,
+                        .opcode = opcode,
+                        .byte_len = bytes,
+                        .imm_data = h->imm,
+                        .qp_num = qp->ibv.qp_num,
+                        .src_qp = qp->attr.dest_qp_num,
+                        .wc_flags = h->flags & SOFT_F_IMM          ? IBV_WC_WITH_IMM
+                                    : h->flags & SOFT_F_INVALIDATE ? IBV_WC_WITH_INV
+                                                                   : 0};
+    qp->rx_offset = 0;
+    receive_done(qp);
+    emit(sink, qp->ibv.recv_cq, &wc, (h->flags & SOFT_F_SOLICITED) != 0);
+}
+
+static bool take_send(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring,
+                      const struct head *h) {
+    if ((h->flags & SOFT_F_LAST) && !room(sink, qp->ibv.recv_cq))
+        return false;
+    /* Its regions may be known here before its LINK was handled; attach() looks again. */
+    if (h->op == SOFT_OP_SEND_DESC && !qp->link_peer)
+        return false;
+    struct soft_rqe *rqe = receive_get(qp);
+    if (!rqe)
+        return stall(qp, sink, ring, h);
+    enum placed placed = h->op == SOFT_OP_SEND ? soft_place_slots(qp, rqe, ring, h->len)
+                                               : soft_place_desc(qp, rqe, ring, h->len);
+    if (placed == TOO_LONG && qp->unreliable)
+        return drop(qp, h, SOFT_DROP_TOO_LONG); /* the receive serves the next one */
+    if (placed != PLACED) {
+        bool too_long = placed == TOO_LONG;
+        refuse(qp, sink, rqe, too_long ? IBV_WC_LOC_LEN_ERR : IBV_WC_LOC_PROT_ERR,
+               too_long ? SOFT_NAK_INVALID_REQUEST : SOFT_NAK_REMOTE_OPERATION);
+        return false;
+    }
+    if ((h->flags & (SOFT_F_INVALIDATE | SOFT_F_LAST)) == (SOFT_F_INVALIDATE | SOFT_F_LAST) &&
+        soft_mw_invalidate(qp, h->imm) != IBV_WC_SUCCESS) {
+        refuse_request(qp, sink, SOFT_NAK_REMOTE_ACCESS);
+        return false;
+    }
+    advance(qp, head_span(h));
+    qp->rx_partial = !(h->flags & SOFT_F_LAST);
+    qp->rx_op = (uint8_t)h->op;
+    if (!qp->rx_partial)
+        complete_receive(qp, sink, rqe, h, IBV_WC_RECV, (uint32_t)qp->rx_offset);
+    return true;
+}
+
+static bool take_write(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring,
+                       const struct head *h) {
+    bool last = (h->flags & SOFT_F_LAST) != 0, imm = last && (h->flags & SOFT_F_IMM);
+    struct soft_rqe *rqe = NULL;
+    if (imm) {
+        if (!room(sink, qp->ibv.recv_cq))
+            return false;
+        rqe = receive_get(qp);
+        if (!rqe)
+            return stall(qp, sink, ring, h);
+    }
+    unsigned skip = 0, bytes = h->len;
+    enum soft_nak nak = SOFT_NAK_NONE;
+    if (h->flags & SOFT_F_FIRST) {
+        struct soft_reth reth;
+        skip = sizeof reth;
+        bytes -= skip;
+        soft_copy_slots(qp, ring, 0, &reth, sizeof reth);
+        nak = soft_execute(qp, SOFT_OP_WRITE, &reth, NULL);
+        qp->rx_offset = 0;
+    }
+    if (nak == SOFT_NAK_NONE && (bytes > qp->rx_left || last != (bytes == qp->rx_left)))
+        nak = SOFT_NAK_INVALID_REQUEST;
+    if (nak != SOFT_NAK_NONE && qp->unreliable)
+        return drop(qp, h, SOFT_DROP_REFUSED);
+    if (nak != SOFT_NAK_NONE) {
+        refuse_request(qp, sink, nak);
+        return false;
+    }
+    soft_copy_slots(qp, ring, skip, qp->rx_target, bytes);
+    if (bytes)
+        qp->rx_target += bytes;
+    qp->rx_left -= bytes;
+    qp->rx_offset += bytes;
+    advance(qp, head_span(h));
+    qp->rx_partial = !last;
+    qp->rx_op = (uint8_t)h->op;
+    uint32_t total = (uint32_t)qp->rx_offset;
+    if (last)
+        qp->rx_offset = 0;
+    if (imm)
+        complete_receive(qp, sink, rqe, h, IBV_WC_RECV_RDMA_WITH_IMM, total);
+    return true;
+}
+
+static bool take_write_done(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring,
+                            const struct head *h) {
+    struct soft_reth reth;
+    if (!room(sink, qp->ibv.recv_cq))
+        return false;
+    struct soft_rqe *rqe = receive_get(qp);
+    if (!rqe)
+        return stall(qp, sink, ring, h);
+    soft_copy_slots(qp, ring, 0, &reth, sizeof reth);
+    advance(qp, 1);
+    complete_receive(qp, sink, rqe, h, IBV_WC_RECV_RDMA_WITH_IMM, reth.length);
+    return true;
+}
+
+static bool take_request(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring,
+                         const struct head *h) {
+    struct soft_reth reth;
+    struct soft_atomic atomic = {0};
+    soft_copy_slots(qp, ring, 0, &reth, sizeof reth);
+    if (h->op == SOFT_OP_ATOMIC)
+        soft_copy_slots(qp, ring, sizeof reth, &atomic, sizeof atomic);
+    enum soft_nak nak = soft_execute(qp, h->op, &reth, &atomic);
+    if (nak != SOFT_NAK_NONE) {
+        refuse_request(qp, sink, nak);
+        return false;
+    }
+    advance(qp, 1);
+    return true;
+}
+
+static bool takes_receive(const struct head *h) {
+    switch ((enum soft_op)h->op) {
+    case SOFT_OP_SEND:
+    case SOFT_OP_SEND_DESC:
+        return (h->flags & SOFT_F_FIRST) != 0;
+    case SOFT_OP_WRITE:
+    case SOFT_OP_WRITE_DONE:
+        return (h->flags & (SOFT_F_LAST | SOFT_F_IMM)) == (SOFT_F_LAST | SOFT_F_IMM);
+    case SOFT_OP_READ:
+    case SOFT_OP_ATOMIC:
+    case SOFT_OP_READ_RESPONSE:
+    case SOFT_OP_ATOMIC_RESPONSE:
+    case SOFT_OP_VIOLATION:
+        break;
+    }
+    return false;
+}
+
+static enum soft_nak nak_of(enum ibv_wc_status status) {
+    return status == IBV_WC_LOC_LEN_ERR ? SOFT_NAK_INVALID_REQUEST : SOFT_NAK_REMOTE_OPERATION;
+}
+
+/* What a fault plan says about the message next in line. */
+static bool may_take(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring,
+                     const struct head *h) {
+    int status = 0;
+    struct soft_rqe *rqe;
+    if (atomic_load(&soft_port_down))
+        return false;
+    if (!takes_receive(h))
+        return true;
+    switch (soft_fault_receive(qp, ring, &status)) {
+    case SOFT_FAULT_PASS:
+        return true;
+    case SOFT_FAULT_HOLD:
+        return false;
+    case SOFT_FAULT_LOSE: /* asked for again where it is taken */
+        return true;
+    case SOFT_FAULT_BREAK:
+        rqe = receive_get(qp);
+        if (rqe && room(sink, qp->ibv.recv_cq))
+            refuse(qp, sink, rqe, (enum ibv_wc_status)status, nak_of((enum ibv_wc_status)status));
+        if (!rqe)
+            (void)stall(qp, sink, ring, h);
+        return false;
+    }
+    return true;
+}
+
+/* One message segment. False: stop (no receive, no room, or the QP went down). */
+static bool take_segment(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring) {
+    struct soft_slot *slot = &ring->slot[ld(qp->rx_index)];
+    uint32_t word = slot->word;
+    struct head h = {.ack = slot->ack,
+                     .imm = slot->imm,
+                     .op = word & 0xff,
+                     .flags = word >> 8 & 0xff,
+                     .len = word >> 16};
+    if (!note_ack(qp, h.ack) || !head_valid(qp, &h)) {
+        refuse(qp, sink, NULL, IBV_WC_SUCCESS, SOFT_NAK_INVALID_REQUEST);
+        return false;
+    }
+    if (__builtin_expect(qp->rx_drop, 0)) {
+        qp->rx_drop = qp->rx_partial;
+        if (qp->rx_drop)
+            return drop_on(qp, &h);
+    }
+    if (qp->unreliable && atomic_load(&soft_port_down))
+        return drop(qp, &h, SOFT_DROP_STATE);
+    if (soft_fault_active() && !may_take(qp, sink, ring, &h))
+        return false;
+    switch ((enum soft_op)h.op) {
+    case SOFT_OP_SEND:
+    case SOFT_OP_SEND_DESC:
+        return take_send(qp, sink, ring, &h);
+    case SOFT_OP_WRITE:
+        return take_write(qp, sink, ring, &h);
+    case SOFT_OP_WRITE_DONE:
+        return take_write_done(qp, sink, ring, &h);
+    case SOFT_OP_READ:
+    case SOFT_OP_ATOMIC:
+        return take_request(qp, sink, ring, &h);
+    case SOFT_OP_READ_RESPONSE:
+    case SOFT_OP_ATOMIC_RESPONSE:
+        if (!soft_answer_take(qp, ring, ld(qp->rx_index), h.op, h.flags, h.len)) {
+            refuse(qp, sink, NULL, IBV_WC_SUCCESS, SOFT_NAK_INVALID_REQUEST);
+            return false;
+        }
+        advance(qp, head_span(&h));
+        return true;
+    case SOFT_OP_VIOLATION:
+        refuse_request(qp, sink, (enum soft_nak)h.len);
+        return false;
+    }
+    return false;
+}
+
+void soft_responder(struct soft_qp *qp, struct sink *sink) {
+    struct soft_ring *ring = ld(qp->rx);
+    if (ring && qp->srq && ld(qp->rx_stalled) &&
+        atomic_load_explicit(&qp->srq->posts, memory_order_acquire) != ld(qp->srq_seen)) {
+        st(qp->rx_stalled, false);
+        atomic_store_explicit(&ring->rx.stalled, 0, memory_order_release);
+    }
+    if (!ring || (qp->state != IBV_QPS_RTR && qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD))
+        return;
+    /* Bounded: a sender that never stops must not keep the lock from our own posts. */
+    for (unsigned n = 0; n < 4 * SOFT_RING_SLOTS && !ld(qp->rx_stalled) && arrived(qp, ring); n++) {
+        if (sink->cq == soft_cq_of(qp->ibv.recv_cq) && sink->n == sink->ne)
+            break;
+        if (!take_segment(qp, sink, ring))
+            break;
+        if (ld(qp->rx_pos) - ld(qp->rx_told) >= SOFT_RING_SLOTS / 4)
+            soft_qp_flush_ack(qp);
+    }
+}

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * ring_exchange.c - how two QPs of two processes get at each other's rings, and peers at regions.
+ *
+ * At RTR a QP makes the ring it will read and sends it to the process that owns the destination
+ * number. The two sides reach RTR in any order: a ring that comes early waits in the QP as an
+ * offer. A ring is accepted only if it names this QP, comes from the process that owns the
+ * destination number and cannot be shrunk.
+ *
+ * Owner: control lock; what pollers see of it (qp->tx, qp->rx) changes under the QP's lock.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "soft/rc/rkey_cache.h"
+#include "soft/ud/ud.h"
+#include "soft/verbs/device_state.h"
+#include "soft/ipc/untrusted_fd.h"
+#include "soft/ud/mcast.h"
+#include "soft/verbs/object.h"
+#include "soft/rc/pending_ring.h"
+#include "soft/ipc/peer_internal.h"
+#include "soft/rc/progress.h"
+
+struct link_msg {
+    uint32_t from_qpn, to_qpn;
+    uint32_t recv_cq, send_cq; /* words of the sender's board */
+    uint32_t pd;               /* whose keys are good for this QP */
+    uint32_t unreliable;       /* both ends are UC, or both are RC */
+};
+
+struct keys_msg {
+    uint64_t probe; /* where the sender's uuid lies in its memory */
+};
+
+#define REGION_WRITABLE 1u
+struct region_msg {
+    uint32_t index, serial; /* serial: an answer to an older region of that index is void */
+    uint64_t bytes;
+    uint32_t flags, zero;
+};
+
+/* ---- rings -------------------------------------------------------------------------------------- */
+
+static int ring_create(struct soft_qp *qp, struct soft_ring **out) {
+    int fd = memfd_create("sluice-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -1;
+    struct soft_ring *ring = MAP_FAILED;
+    if (ftruncate(fd, SOFT_RING_BYTES) == 0 &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+        ring = mmap(NULL, SOFT_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (ring == MAP_FAILED) {
+        int err = errno;
+        close(fd);
+        errno = err;
+        return -1;
+    }
+    ring->fixed.magic = SOFT_RING_MAGIC;
+    ring->fixed.slots = SOFT_RING_SLOTS;
+    ring->fixed.receiver_qpn = qp->ibv.qp_num;
+    ring->fixed.sender_qpn = qp->attr.dest_qp_num;
+    atomic_store(&ring->rx.rnr_timer, qp->attr.min_rnr_timer);
+    atomic_store(&ring->rx.dark, atomic_load(&soft_port_down));
+    atomic_store(&ring->rx.access,
+                 qp->attr.qp_access_flags | (uint32_t)qp->attr.max_dest_rd_atomic << 16);
+    *out = ring;
+    return fd;
+}
+
+/* The peer's ring becomes ours to write. */
+static void attach(struct soft_qp *qp, struct soft_ring *ring, struct soft_peer *peer,
+                   const uint32_t cqs[2], uint32_t pd) {
+    spin_lock(&qp->lock);
+    qp->remote_pd = pd;
+    /* Two processes may have two connections. Regions and bells go by the one that carried LINK. */
+    qp->link_peer = soft_peer_hold(peer);
+    qp->peer_recv_armed = &peer->board->cq[cqs[0] % SOFT_BOARD_CQS].armed;
+    qp->peer_send_armed = &peer->board->cq[cqs[1] % SOFT_BOARD_CQS].armed;
+    qp->fence_free = peer->fence_free;
+    qp->tx_pos = qp->tx_index = qp->tx_published = 0;
+    st(qp->tx_acked, 0);
+    atomic_store_explicit(&qp->tx, ring, memory_order_release);
+    st(qp->attention, true);
+    spin_unlock(&qp->lock);
+    soft_qp_progress(qp); /* what was posted before the ring came */
+}
+
+static void take_offer(struct soft_qp *qp) {
+    struct soft_offer offer;
+    if (!qp->peer || ld(qp->tx) || !soft_offer_take(qp, &offer))
+        return;
+    attach(qp, offer.ring, offer.peer, offer.cqs, offer.pd);
+    soft_peer_release(offer.peer);
+}
+
+int soft_link_open(struct soft_qp *qp) {
+    struct soft_ring *ring;
+    int fd = ring_create(qp, &ring);
+    if (fd < 0)
+        return errno;
+    struct soft_peer *peer = NULL;
+    int rc = soft_peer_by_qpn(qp->attr.dest_qp_num, &peer);
+    if (rc == 0) {
+        struct link_msg msg = {.from_qpn = qp->ibv.qp_num,
+                               .to_qpn = qp->attr.dest_qp_num,
+                               .recv_cq = soft_cq_of(qp->ibv.recv_cq)->board_index,
+                               .send_cq = soft_cq_of(qp->ibv.send_cq)->board_index,
+                               .pd = soft_pd_of(qp->ibv.pd)->number,
+                               .unreliable = qp->unreliable};
+        rc = soft_peer_send(peer, SOFT_MSG_LINK, &msg, sizeof msg, fd);
+    }
+    close(fd);
+    if (rc != 0 && rc != -ECONNREFUSED && rc != -ECONNRESET) {
+        soft_peer_release(peer);
+        munmap(ring, SOFT_RING_BYTES);
+        return -rc;
+    }
+    spin_lock(&qp->lock);
+    st(qp->rx_index, 0);
+    st(qp->rx_pos, 0);
+    st(qp->rx_told, 0);
+    st(qp->rx_word, 0);
+    atomic_store_explicit(&qp->rx, ring, memory_order_release);
+    qp->peer_gone = rc != 0; /* nobody owns that number: sends will exhaust their retries */
+    spin_unlock(&qp->lock);
+    if (rc == 0) {
+        spin_lock(&qp->lock);
+        qp->peer = peer;
+        spin_unlock(&qp->lock);
+        qp->peer_next = peer->qps;
+        qp->peer_link = &peer->qps;
+        if (peer->qps)
+            peer->qps->peer_link = &qp->peer_next;
+        peer->qps = qp;
+        take_offer(qp);
+    } else {
+        soft_peer_release(peer);
+    }
+    return 0;
+}
+
+void soft_link_close(struct soft_qp *qp) {
+    soft_offer_drop_all(qp);
+    if (qp->peer_link) {
+        *qp->peer_link = qp->peer_next;
+        if (qp->peer_next)
+            qp->peer_next->peer_link = qp->peer_link;
+        qp->peer_link = NULL;
+        qp->peer_next = NULL;
+    }
+    spin_lock(&qp->lock);
+    struct soft_ring *rx = ld(qp->rx), *tx = ld(qp->tx);
+    qp->plain_rx = qp->plain_tx = false;
+    aim_clear(qp);
+    st(qp->rx, NULL);
+    st(qp->tx, NULL);
+    qp->peer_recv_armed = qp->peer_send_armed = NULL;
+    struct soft_peer *peer = qp->peer, *link_peer = qp->link_peer;
+    qp->peer = qp->link_peer = NULL;
+    spin_unlock(&qp->lock);
+    if (rx)
+        munmap(rx, SOFT_RING_BYTES);
+    if (tx)
+        munmap(tx, SOFT_RING_BYTES);
+    soft_peer_release(peer);
+    soft_peer_release(link_peer);
+}
+
+static void on_link(struct soft_peer *peer, const struct link_msg *msg, int fd) {
+    struct soft_qp *qp = soft_qp_find(msg->to_qpn);
+    if (!qp || fd < 0 || qp->ud || qp->unreliable != (msg->unreliable != 0) || ld(qp->tx) ||
+        !soft_foreign_memory(fd, SOFT_RING_BYTES))
+        return;
+    struct soft_ring *ring = mmap(NULL, SOFT_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (ring == MAP_FAILED)
+        return;
+    if (ring->fixed.magic != SOFT_RING_MAGIC || ring->fixed.slots != SOFT_RING_SLOTS ||
+        ring->fixed.receiver_qpn != msg->from_qpn || ring->fixed.sender_qpn != msg->to_qpn) {
+        munmap(ring, SOFT_RING_BYTES);
+        return;
+    }
+    const struct soft_offer offer = {.ring = ring,
+                                     .peer = soft_peer_hold(peer),
+                                     .qpn = msg->from_qpn,
+                                     .cqs = {msg->recv_cq, msg->send_cq},
+                                     .pd = msg->pd};
+    if (!soft_offer_keep(qp, &offer)) {
+        munmap(ring, SOFT_RING_BYTES);
+        soft_peer_release(peer);
+        return;
+    }
+    take_offer(qp);
+}
+
+/* ---- regions ------------------------------------------------------------------------------------ */
+
+static void send_region(struct soft_peer *peer, int index) {
+    const struct soft_region *r = &soft_regions[index];
+    if (!r->addr || !peer->greeted || peer->uid != geteuid() ||
+        ld(peer->region_sent[index]) != REGION_UNSENT)
+        return;
+    struct region_msg msg = {.index = (uint32_t)index,
+                             .serial = r->serial,
+                             .bytes = r->bytes,
+                             .flags = r->writable ? REGION_WRITABLE : 0};
+    if (soft_peer_send(peer, SOFT_MSG_REGION, &msg, sizeof msg, r->fd) == 0 && peer->alive)
+        st(peer->region_sent[index], REGION_SENT);
+}
+
+void soft_link_announce_regions(struct soft_peer *peer) {
+    for (int i = 0; i < SOFT_MAX_REGIONS && peer->alive; i++)
+        send_region(peer, i);
+}
+
+void soft_link_region_added(int index) {
+    for (struct soft_peer *peer = soft_peers, *next; peer; peer = next) {
+        next = peer->next;
+        st(peer->region_sent[index], REGION_UNSENT);
+        send_region(peer, index);
+    }
+}
+
+void soft_link_region_removed(int index) {
+    struct region_msg msg = {.index = (uint32_t)index};
+    for (struct soft_peer *peer = soft_peers, *next; peer; peer = next) {
+        next = peer->next;
+        if (ld(peer->region_sent[index]) != REGION_UNSENT)
+            soft_peer_send(peer, SOFT_MSG_REGION_DROP, &msg, sizeof msg, -1);
+        st(peer->region_sent[index], REGION_UNSENT);
+    }
+}
+
+/* Registered for remote writing later than announced: the same again, now with that right. */
+void soft_link_region_writable(int index) {
+    for (struct soft_peer *peer = soft_peers, *next; peer; peer = next) {
+        next = peer->next;
+        if (ld(peer->region_sent[index]) == REGION_UNSENT)
+            continue;
+        const struct soft_region *r = &soft_regions[index];
+        struct region_msg msg = {.index = (uint32_t)index,
+                                 .serial = r->serial,
+                                 .bytes = r->bytes,
+                                 .flags = REGION_WRITABLE};
+        soft_peer_send(peer, SOFT_MSG_REGION, &msg, sizeof msg, r->fd);
+    }
+}
+
+static void on_region(struct soft_peer *peer, const struct region_msg *msg, int fd) {
+    /* Memory of another user is not mapped: its messages travel through the rings. */
+    if (msg->index >= SOFT_MAX_REGIONS || fd < 0 || peer->uid != geteuid() || msg->bytes == 0 ||
+        msg->bytes > (1ull << 40) || !soft_foreign_memory(fd, msg->bytes))
+        return;
+    struct soft_peer_region *region = &peer->regions[msg->index];
+    bool writable = (msg->flags & REGION_WRITABLE) != 0;
+    const uint8_t *old = atomic_load(&region->addr);
+    if (old && (!writable || region->bytes != msg->bytes))
+        return;
+    void *addr = mmap(NULL, msg->bytes, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+    if (addr == MAP_FAILED)
+        return; /* more rights for a mapping in use, and we may not have them: it stays */
+    region->bytes = msg->bytes;
+    atomic_store(&region->serial, msg->serial);
+    atomic_store_explicit(&region->addr, addr, memory_order_release);
+    if (old) {
+        soft_qp_quiesce(); /* nobody who has seen the old one may learn that it can be written */
+        munmap((void *)(uintptr_t)old, msg->bytes);
+    }
+    atomic_store_explicit(&region->writable, writable, memory_order_release);
+    soft_peer_send(peer, SOFT_MSG_REGION_OK, msg, sizeof *msg, -1);
+}
+
+static void on_region_drop(struct soft_peer *peer, uint32_t index) {
+    if (index >= SOFT_MAX_REGIONS)
+        return;
+    void *addr = (void *)(uintptr_t)atomic_exchange(&peer->regions[index].addr, NULL);
+    if (!addr)
+        return;
+    atomic_store(&peer->regions[index].writable, false);
+    soft_qp_quiesce(); /* a poller may be copying from it */
+    munmap(addr, peer->regions[index].bytes);
+}
+
+/* ---- keys --------------------------------------------------------------------------------------- */
+
+void soft_link_announce_keys(struct soft_peer *peer) {
+    int fd = soft_keys_fd();
+    if (fd < 0 || peer->keys_sent || !peer->greeted || peer->uid != geteuid())
+        return;
+    struct keys_msg msg = {.probe = (uintptr_t)soft_own_uuid};
+    peer->keys_sent = soft_peer_send(peer, SOFT_MSG_KEYS, &msg, sizeof msg, fd) == 0;
+}
+
+/* Reads the peer's uuid from its own memory: allowed, and really that process? */
+static bool probe(const struct soft_peer *peer, uint64_t addr) {
+    uint8_t uuid[16];
+    struct iovec local = {uuid, sizeof uuid}, remote = {(void *)(uintptr_t)addr, sizeof uuid};
+    return peer->pid > 0 &&
+           process_vm_readv(peer->pid, &local, 1, &remote, 1, 0) == (ssize_t)sizeof uuid &&
+           memcmp(uuid, peer->uuid, sizeof uuid) == 0;
+}
+
+static void on_keys(struct soft_peer *peer, const struct keys_msg *msg, int fd) {
+    if (fd < 0 || peer->uid != geteuid() || atomic_load(&peer->keys) ||
+        !soft_foreign_memory(fd, SOFT_KEYS_BYTES))
+        return;
+    void *addr = mmap(NULL, SOFT_KEYS_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+    if (addr == MAP_FAILED)
+        return;
+    st(peer->vm_ok, probe(peer, msg->probe));
+    atomic_store_explicit(&peer->keys, addr, memory_order_release);
+}
+
+/* ---- entries ------------------------------------------------------------------------------------ */
+
+void soft_link_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
+                          int fd) {
+    struct link_msg link;
+    struct region_msg region;
+    struct keys_msg keys;
+    switch (type) {
+    case SOFT_MSG_LINK:
+        if (bytes == sizeof link) {
+            memcpy(&link, data, sizeof link);
+            on_link(peer, &link, fd);
+        }
+        break;
+    case SOFT_MSG_UD_RING:
+    case SOFT_MSG_UD_OK:
+    case SOFT_MSG_UD_REFUSE:
+    case SOFT_MSG_UD_CLOSE:
+        soft_ud_on_message(peer, type, data, bytes, fd);
+        break;
+    case SOFT_MSG_GROUP_ASK:
+    case SOFT_MSG_GROUP_JOIN:
+    case SOFT_MSG_GROUP_LEAVE:
+    case SOFT_MSG_GROUP_OK:
+        soft_group_on_message(peer, type, data, bytes);
+        break;
+    case SOFT_MSG_KEYS:
+        if (bytes == sizeof keys) {
+            memcpy(&keys, data, sizeof keys);
+            on_keys(peer, &keys, fd);
+        }
+        break;
+    case SOFT_MSG_REGION:
+    case SOFT_MSG_REGION_OK:
+    case SOFT_MSG_REGION_DROP:
+        if (bytes != sizeof region)
+            break;
+        memcpy(&region, data, sizeof region);
+        if (type == SOFT_MSG_REGION)
+            on_region(peer, &region, fd);
+        else if (type == SOFT_MSG_REGION_DROP)
+            on_region_drop(peer, region.index);
+        else if (region.index < SOFT_MAX_REGIONS &&
+                 ld(peer->region_sent[region.index]) == REGION_SENT &&
+                 soft_regions[region.index].serial == region.serial)
+            atomic_store(&peer->region_sent[region.index], REGION_READY);
+        break;
+    default: /* a newer peer's: not for us */
+        break;
+    }
+}
+
+void soft_link_on_peer_gone(struct soft_peer *peer) {
+    struct soft_qp *next;
+    soft_group_on_peer_gone(peer);
+    soft_ud_on_peer_gone(peer);
+    for (struct soft_qp *qp = peer->qps; qp; qp = next) {
+        next = qp->peer_next;
+        spin_lock(&qp->lock);
+        qp->peer_gone = true;
+        qp->plain_tx = false;
+        st(qp->attention, true);
+        spin_unlock(&qp->lock);
+        soft_qp_progress(qp);
+    }
+}
+
+/* A peer gave us something while a CQ of ours was armed, or waits for our acknowledgement. */
+void soft_link_on_bell(struct soft_peer *peer) {
+    /* One bell for all of a peer's QPs: those with nothing to do cost a look, not a lock. */
+    for (struct soft_qp *qp = peer->qps; qp; qp = qp->peer_next)
+        if (soft_qp_has_work(qp) || ld(qp->unretired) || ld(qp->rx_word) != ld(qp->rx_pos) ||
+            soft_fault_active())
+            soft_qp_progress(qp);
+    soft_ud_on_bell(peer);
+}

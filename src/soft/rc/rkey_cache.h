@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * rkey_cache.h - where the memory lies that a QP's WRITEs went to last.
+ *
+ * A key that is used again is not looked up again: it is enough that its entry in the target's table has
+ * the version it had, and that the region is mapped where it was. All else was checked and copied when the
+ * aim was taken. Not of windows, whose entry must be looked at anew behind a fence.
+ *
+ * Owner: the QP's lock. Whoever changes the link clears it.
+ */
+#ifndef SOFT_RC_RKEY_CACHE_H
+#define SOFT_RC_RKEY_CACHE_H
+
+#include "soft/verbs/object.h"
+#include "soft/ipc/peer_internal.h"
+
+/* The place for these bytes, NULL: look it up. The requester has said that it is inside. */
+static inline uint8_t *aim_hit(const struct soft_qp *qp, uint64_t at, uint32_t rkey,
+                               uint32_t length) {
+    const struct soft_aim *aim = &qp->aim;
+    uint64_t offset = at - aim->start;
+    if (!aim->entry || aim->rkey != rkey || offset > aim->length || length > aim->length - offset ||
+        atomic_load_explicit(&aim->entry->version, memory_order_acquire) != aim->version ||
+        atomic_load_explicit(&aim->region->addr, memory_order_relaxed) != aim->mapped ||
+        ld(aim->region->serial) != aim->serial)
+        return NULL;
+    return aim->base + offset;
+}
+
+static inline void aim_clear(struct soft_qp *qp) {
+    qp->aim.entry = NULL;
+    qp->aim.rkey = 0;
+}
+
+#endif

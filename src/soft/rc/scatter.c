@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * scatter.c - payload of arrived messages into memory: from slots, or from the sender's mapped
+ * regions that a message describes. Descriptors are copied once and then checked.
+ *
+ * Owner: the QP's lock.
+ */
+#include <string.h>
+
+#include "soft/ipc/peer_internal.h"
+#include "soft/rc/progress.h"
+
+enum placed soft_place(struct soft_qp *qp, const struct soft_rqe *rqe, const uint8_t *from,
+                       uint64_t bytes) {
+    uint64_t at = qp->rx_offset;
+    qp->rx_offset += bytes;
+    for (unsigned i = 0; bytes && i < rqe->num_sge; i++) {
+        const struct ibv_sge *sge = &rqe->sge[i];
+        if (at >= sge->length) {
+            at -= sge->length;
+            continue;
+        }
+        struct soft_mr *mr = soft_mr_find(sge->lkey, qp->ibv.pd);
+        uint8_t *to = mr ? soft_mr_range(mr, sge->addr, sge->length, IBV_ACCESS_LOCAL_WRITE) : NULL;
+        if (!to)
+            return BAD_BUFFER;
+        uint64_t n = sge->length - at < bytes ? sge->length - at : bytes;
+        memcpy(to + at, from, n);
+        from += n;
+        bytes -= n;
+        at = 0;
+    }
+    return bytes ? TOO_LONG : PLACED;
+}
+
+enum placed soft_place_slots(struct soft_qp *qp, const struct soft_rqe *rqe, struct soft_ring *ring,
+                             unsigned len) {
+    unsigned index = ld(qp->rx_index);
+    enum placed placed = PLACED;
+    do {
+        unsigned n = len < SOFT_SLOT_PAYLOAD ? len : SOFT_SLOT_PAYLOAD;
+        placed = soft_place(qp, rqe, ring->slot[index].data, n);
+        len -= n;
+        index = soft_slot_next(index);
+    } while (len && placed == PLACED);
+    return placed;
+}
+
+enum placed soft_place_desc(struct soft_qp *qp, const struct soft_rqe *rqe, struct soft_ring *ring,
+                            unsigned count) {
+    struct soft_desc desc[SOFT_MAX_SGE];
+    unsigned index = ld(qp->rx_index), per_slot = SOFT_SLOT_PAYLOAD / sizeof *desc;
+    for (unsigned i = 0; i < count; i++) {
+        memcpy(&desc[i], ring->slot[index].data + (i % per_slot) * sizeof *desc, sizeof *desc);
+        if (i % per_slot == per_slot - 1)
+            index = soft_slot_next(index);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        if (desc[i].region >= SOFT_MAX_REGIONS || !qp->link_peer)
+            return BAD_BUFFER;
+        const struct soft_peer_region *region = &qp->link_peer->regions[desc[i].region];
+        const uint8_t *from = atomic_load_explicit(&region->addr, memory_order_acquire);
+        if (!from || desc[i].length > region->bytes ||
+            desc[i].offset > region->bytes - desc[i].length)
+            return BAD_BUFFER;
+        enum placed placed = soft_place(qp, rqe, from + desc[i].offset, desc[i].length);
+        if (placed != PLACED)
+            return placed;
+    }
+    return PLACED;
+}
+
+/* Bytes of the slots of a message that starts at the reader's index, from offset on. */
+void soft_copy_slots(struct soft_qp *qp, struct soft_ring *ring, unsigned offset, void *out,
+                     unsigned bytes) {
+    unsigned index = ld(qp->rx_index) + offset / SOFT_SLOT_PAYLOAD;
+    uint8_t *to = out;
+    for (offset %= SOFT_SLOT_PAYLOAD; bytes; offset = 0, index++) {
+        unsigned n = SOFT_SLOT_PAYLOAD - offset < bytes ? SOFT_SLOT_PAYLOAD - offset : bytes;
+        memcpy(to, ring->slot[index % SOFT_RING_SLOTS].data + offset, n);
+        to += n;
+        bytes -= n;
+    }
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * slot.h - filling slots of the peer's ring, and making them visible.
+ *
+ * A slot is filled, then headed, then published: nothing of it counts before its sequence word is
+ * stored, so a list of work requests is filled first and published at once.
+ *
+ * Owner: the QP's lock.
+ */
+#ifndef SOFT_RC_SLOT_H
+#define SOFT_RC_SLOT_H
+
+#include <string.h>
+
+#include "soft/verbs/object.h"
+
+/*
+ * Copies what fits a slot. Sixteen bytes at a time and the last sixteen once more: a call into the
+ * C library costs as much as the copy itself.
+ */
+static inline void slot_copy(uint8_t *to, const uint8_t *from, size_t bytes) {
+    if (bytes < 16) {
+        for (size_t i = 0; i < bytes; i++)
+            to[i] = from[i];
+        return;
+    }
+    if (bytes >= 64) {
+        memcpy(to, from, 64);
+        if (bytes == 64)
+            return;
+    }
+    for (size_t at = bytes & 64; at + 16 < bytes; at += 16)
+        memcpy(to + at, from + at, 16);
+    memcpy(to + bytes - 16, from + bytes - 16, 16);
+}
+
+struct soft_writer {
+    struct soft_ring *ring;
+    unsigned index; /* slot being filled */
+    unsigned used;  /* payload bytes in it */
+};
+
+static inline void slot_write(struct soft_writer *w, const void *data, size_t bytes) {
+    const uint8_t *from = data;
+    while (bytes) {
+        if (w->used == SOFT_SLOT_PAYLOAD) {
+            w->index = soft_slot_next(w->index);
+            w->used = 0;
+        }
+        size_t n = SOFT_SLOT_PAYLOAD - w->used;
+        n = n < bytes ? n : bytes;
+        memcpy(w->ring->slot[w->index].data + w->used, from, n);
+        w->used += (unsigned)n;
+        from += n;
+        bytes -= n;
+    }
+}
+
+static inline unsigned slot_room(const struct soft_qp *qp) {
+    return SOFT_RING_SLOTS - (qp->tx_pos - ld(qp->tx_acked));
+}
+
+/* Heads the span of slots that was just filled. */
+static inline void slot_head(struct soft_qp *qp, struct soft_ring *ring, unsigned span, unsigned op,
+                             unsigned flags, unsigned len, uint32_t imm) {
+    struct soft_slot *slot = &ring->slot[qp->tx_index];
+    slot->word = soft_word(op, flags, len);
+    slot->imm = imm;
+    qp->tx_pos += span;
+    qp->tx_index += span;
+    if (qp->tx_index >= SOFT_RING_SLOTS)
+        qp->tx_index -= SOFT_RING_SLOTS;
+}
+
+/*
+ * Fills, heads and publishes one slot of a queue that has nothing unpublished. The receiver is
+ * polling the slot's first line: it is written last and in one go, else the line would go back and
+ * forth in between.
+ */
+static inline void slot_send(struct soft_qp *qp, struct soft_ring *ring, const uint8_t *from,
+                             unsigned bytes, unsigned flags, uint32_t imm) {
+    const unsigned first = 64 - (unsigned)offsetof(struct soft_slot, data);
+    unsigned index = qp->tx_index;
+    uint32_t ack = ld(qp->rx_pos), pos = qp->tx_pos + 1;
+    struct soft_slot *slot = &ring->slot[index];
+    if (bytes > first) {
+        slot_copy(slot->data + first, from + first, bytes - first);
+        memcpy(slot->data, from, first);
+    } else {
+        slot_copy(slot->data, from, bytes);
+    }
+    slot->word_imm = soft_word(SOFT_OP_SEND, flags, bytes) | (uint64_t)imm << 32;
+    soft_tsan_publish(qp->attr.dest_qp_num);
+    atomic_store_explicit(&slot->seq_ack, pos | (uint64_t)ack << 32, memory_order_release);
+    st(qp->rx_told, ack);
+    qp->tx_pos = qp->tx_published = pos;
+    qp->tx_index = soft_slot_next(index);
+    __asm__ volatile("prefetchw %0" : : "m"(ring->slot[qp->tx_index].data[48]));
+}
+
+/* Stores the sequence words of everything headed and not yet visible, oldest first. */
+static inline void slot_publish(struct soft_qp *qp, struct soft_ring *ring) {
+    uint32_t pos = qp->tx_published;
+    if (pos == qp->tx_pos)
+        return;
+    unsigned behind = qp->tx_pos - pos;
+    unsigned index =
+        qp->tx_index >= behind ? qp->tx_index - behind : qp->tx_index + SOFT_RING_SLOTS - behind;
+    uint32_t ack = ld(qp->rx_pos);
+    soft_tsan_publish(qp->attr.dest_qp_num);
+    for (; pos != qp->tx_pos; pos++, index = soft_slot_next(index)) {
+        uint64_t seq_ack = (pos + 1) | (uint64_t)ack << 32;
+        atomic_store_explicit(&ring->slot[index].seq_ack, seq_ack, memory_order_release);
+    }
+    st(qp->rx_told, ack);
+    qp->tx_published = pos;
+}
+
+#endif

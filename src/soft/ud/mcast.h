@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * mcast.h - multicast groups: which QPs of this host are in which.
+ *
+ * A process that has to do with groups, as a member or a sender, binds one of a fixed number of names and
+ * asks the processes behind all the others; from then on they tell each other of every change. So each
+ * has the whole table, bounded in everything, and there is no memory that several could write. The
+ * receiver checks at every datagram that its QP is in the group: a lie in the table only costs the liar's
+ * peers a ring.
+ *
+ * Control lock, but for what says otherwise.
+ */
+#ifndef SOFT_UD_MCAST_H
+#define SOFT_UD_MCAST_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct soft_peer;
+
+/* Any thread. False: the other processes have not been heard yet; they are being asked. */
+bool soft_group_known(void);
+/*
+ * Any thread. Numbers of the members, by their places: 0 where there is none. At most SOFT_UD_MEMBERS
+ * (ud.h); returns how many places there are.
+ */
+unsigned soft_group_members(const union ibv_gid *gid, uint32_t *qpns);
+
+void soft_group_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes);
+void soft_group_on_peer_gone(struct soft_peer *peer);
+void soft_group_if_wanted(void); /* engine thread, every turn */
+void soft_group_stop(void);
+void soft_group_forked(void);
+bool soft_gid_is_group(const union ibv_gid *gid);
+
+#endif

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * ud_link.c - how the rings of datagrams come to be, and their end.
+ *
+ * A sender that wants to reach a number makes a ring, writes to it at once, and offers it to the process
+ * that owns the number. That one takes it if it has such a UD QP and the number the ring says it comes
+ * from leads to the process that offers it or to nobody, and says so; else it refuses, and for a while the sender
+ * drops what is for that number.
+ *
+ * Owner: control lock; what pollers and posters see changes under the QP's lock too.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "soft/ud/ud.h"
+#include "soft/ipc/untrusted_fd.h"
+#include "soft/ud/mcast.h"
+#include "soft/rc/pending_ring.h"
+#include "soft/ipc/peer_internal.h"
+
+#define NOBODY_NS 10000000u /* a number that nobody has is not asked for again before */
+
+struct ud_msg {
+    uint32_t from_qpn, to_qpn; /* sender and receiver of the datagrams */
+    uint32_t recv_cq;          /* OK: word of the receiver's board */
+    uint32_t zero;
+};
+
+static struct soft_ud *all;
+static _Atomic bool wanted;
+
+void soft_ud_want(void) {
+    if (!ld(wanted) && !atomic_exchange(&wanted, true))
+        soft_engine_wake();
+}
+
+/* ---- rings we write ------------------------------------------------------------------------------- */
+
+static int ring_create(uint32_t from, uint32_t to, struct soft_ud_ring **out) {
+    int fd = memfd_create("sluice-datagrams", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -errno;
+    struct soft_ud_ring *ring = MAP_FAILED;
+    if (ftruncate(fd, SOFT_UD_RING_BYTES) == 0 &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+        ring = mmap(NULL, SOFT_UD_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (ring == MAP_FAILED) {
+        int err = errno;
+        close(fd);
+        return -err;
+    }
+    ring->fixed.magic = SOFT_UD_MAGIC;
+    ring->fixed.slots = SOFT_UD_SLOTS;
+    ring->fixed.sender_qpn = from;
+    ring->fixed.receiver_qpn = to;
+    *out = ring;
+    return fd;
+}
+
+static void way_free(struct soft_ud *ud, struct soft_ud_way *way, bool tell) {
+    if (way->ring && tell && soft_peer_alive(way->peer)) {
+        struct ud_msg msg = {.from_qpn = ud->qp->ibv.qp_num, .to_qpn = way->qpn};
+        soft_peer_send(way->peer, SOFT_MSG_UD_CLOSE, &msg, sizeof msg, -1);
+    }
+    if (way->ring)
+        munmap(way->ring, SOFT_UD_RING_BYTES);
+    soft_peer_release(way->peer);
+    free(way);
+}
+
+/* The way to a number, or NULL. */
+static struct soft_ud_way *way_find(const struct soft_ud *ud, uint32_t qpn, unsigned *at) {
+    for (*at = 0; *at < ud->way_count; ++*at)
+        if (ud->way[*at]->qpn == qpn)
+            return ud->way[*at];
+    return NULL;
+}
+
+/* Puts a way in the place of that of the same number, a free one, or the one longest unused. */
+static void way_add(struct soft_ud *ud, struct soft_ud_way *way) {
+    unsigned at;
+    spin_lock(&ud->qp->lock);
+    struct soft_ud_way *old = way_find(ud, way->qpn, &at);
+    if (!old && ud->way_count == SOFT_UD_WAYS) {
+        for (unsigned i = at = 0; i < ud->way_count; i++)
+            at = ud->way[i]->turn < ud->way[at]->turn ? i : at;
+        old = ud->way[at];
+    }
+    if (!old)
+        ud->way_count++;
+    way->turn = ++ud->turn;
+    ud->way[at] = way;
+    spin_unlock(&ud->qp->lock);
+    if (old)
+        way_free(ud, old, true);
+}
+
+static void way_open(struct soft_ud *ud, uint32_t qpn) {
+    unsigned at;
+    struct soft_ud_way *way = way_find(ud, qpn, &at);
+    if (way && way->ring && !atomic_load(&way->ring->rx.down))
+        return; /* wanted twice */
+    way = calloc(1, sizeof *way);
+    if (!way)
+        return; /* the sender loses its patience */
+    way->qpn = qpn;
+    struct soft_ud_ring *ring = NULL;
+    int fd = -1, rc = soft_peer_by_qpn(qpn, &way->peer);
+    if (rc == 0)
+        rc = fd = ring_create(ud->qp->ibv.qp_num, qpn, &ring);
+    if (rc >= 0) {
+        struct ud_msg msg = {.from_qpn = ud->qp->ibv.qp_num, .to_qpn = qpn};
+        rc = soft_peer_send(way->peer, SOFT_MSG_UD_RING, &msg, sizeof msg, fd);
+    }
+    if (fd >= 0)
+        close(fd);
+    if (rc == 0) {
+        way->ring = ring;
+    } else {
+        if (ring)
+            munmap(ring, SOFT_UD_RING_BYTES);
+        way->until_ns = soft_now_ns() + NOBODY_NS;
+    }
+    way_add(ud, way);
+}
+
+/* Its receiver is gone or does not want it; what it has not read is lost. */
+static void way_lost(struct soft_ud *ud, struct soft_ud_way *way) {
+    spin_lock(&ud->qp->lock);
+    struct soft_ud_ring *ring = way->ring;
+    way->ring = NULL;
+    way->taken = false;
+    way->armed = NULL;
+    way->waiting = false;
+    way->until_ns = soft_now_ns() + NOBODY_NS;
+    if (!ld(ring->rx.down) && way->pos != ld(ring->rx.acked))
+        soft_drop(ud->qp, SOFT_DROP_NOBODY);
+    st(ud->qp->attention, true);
+    spin_unlock(&ud->qp->lock);
+    munmap(ring, SOFT_UD_RING_BYTES);
+    soft_qp_progress(ud->qp); /* what waited for room */
+}
+
+static void on_answer(struct soft_peer *peer, uint32_t type, const struct ud_msg *msg) {
+    struct soft_qp *qp = soft_qp_find(msg->from_qpn);
+    unsigned at;
+    struct soft_ud_way *way = qp && qp->ud ? way_find(qp->ud, msg->to_qpn, &at) : NULL;
+    if (!way || way->peer != peer || !way->ring)
+        return;
+    if (type == SOFT_MSG_UD_REFUSE) {
+        way_lost(qp->ud, way);
+        return;
+    }
+    spin_lock(&qp->lock);
+    way->armed = &peer->board->cq[msg->recv_cq % SOFT_BOARD_CQS].armed;
+    way->fence_free = peer->fence_free;
+    way->taken = true;
+    soft_ud_ring_bell(way); /* for what was written before its bell could be rung */
+    spin_unlock(&qp->lock);
+}
+
+/* ---- rings we read -------------------------------------------------------------------------------- */
+
+/* Takes it out of the QP's list. */
+static void in_end(struct soft_ud *ud, unsigned at) {
+    struct soft_ud_in *in = ud->in[at];
+    spin_lock(&ud->qp->lock);
+    ud->in[at] = ud->in[--ud->in_count];
+    spin_unlock(&ud->qp->lock);
+    atomic_store(&in->ring->rx.down, 1);
+    munmap(in->ring, SOFT_UD_RING_BYTES);
+    soft_peer_release(in->peer);
+    free(in);
+}
+
+/* The same after a last look into it. */
+static void in_remove(struct soft_ud *ud, unsigned at) {
+    soft_qp_progress(ud->qp);
+    in_end(ud, at);
+}
+
+/*
+ * Another ring from that QP ends the former; beyond the bounds the one longest unused goes. The place of
+ * what has to go, or -1.
+ */
+static int in_to_go(const struct soft_ud *ud, const struct soft_peer *peer, uint32_t from) {
+    int oldest = -1, own_oldest = -1;
+    unsigned own = 0;
+    for (unsigned i = 0; i < ud->in_count; i++) {
+        const struct soft_ud_in *in = ud->in[i];
+        if (in->from_qpn == from)
+            return (int)i;
+        if (oldest < 0 || in->turn < ud->in[oldest]->turn)
+            oldest = (int)i;
+        if (!soft_same_process(in->peer, peer))
+            continue;
+        own++;
+        if (own_oldest < 0 || in->turn < ud->in[own_oldest]->turn)
+            own_oldest = (int)i;
+    }
+    return own >= SOFT_UD_INS_PEER ? own_oldest : ud->in_count == SOFT_UD_INS ? oldest : -1;
+}
+
+static void make_room(struct soft_ud *ud, const struct soft_peer *peer, uint32_t from) {
+    spin_lock(&ud->qp->lock);
+    int at = in_to_go(ud, peer, from);
+    spin_unlock(&ud->qp->lock);
+    if (at >= 0)
+        in_remove(ud, (unsigned)at);
+}
+
+/*
+ * The peer really is the process the number leads to, or nobody can tell. It may have died since it sent this:
+ * then the number leads to nobody.
+ */
+static bool owns(const struct soft_peer *peer, uint32_t qpn) {
+    struct soft_peer *owner;
+    if (peer->pid <= 0)
+        return true;
+    int rc = soft_peer_by_qpn(qpn, &owner);
+    if (rc != 0)
+        return rc == -ECONNREFUSED;
+    bool same = soft_same_process(owner, peer);
+    soft_peer_release(owner);
+    return same;
+}
+
+static struct soft_ud_in *in_new(struct soft_peer *peer, const struct ud_msg *msg, int fd) {
+    if (fd < 0 || !soft_foreign_memory(fd, SOFT_UD_RING_BYTES) || !owns(peer, msg->from_qpn))
+        return NULL;
+    struct soft_ud_in *in = calloc(1, sizeof *in);
+    struct soft_ud_ring *ring = MAP_FAILED;
+    if (in)
+        ring = mmap(NULL, SOFT_UD_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (ring == MAP_FAILED || ring->fixed.magic != SOFT_UD_MAGIC ||
+        ring->fixed.slots != SOFT_UD_SLOTS || ring->fixed.sender_qpn != msg->from_qpn ||
+        ring->fixed.receiver_qpn != msg->to_qpn) {
+        if (ring != MAP_FAILED)
+            munmap(ring, SOFT_UD_RING_BYTES);
+        free(in);
+        return NULL;
+    }
+    in->ring = ring;
+    in->peer = soft_peer_hold(peer);
+    in->from_qpn = msg->from_qpn;
+    return in;
+}
+
+static void on_ring(struct soft_peer *peer, const struct ud_msg *msg, int fd) {
+    struct soft_qp *qp = soft_qp_find(msg->to_qpn);
+    struct soft_ud_in *in = qp && qp->ud ? in_new(peer, msg, fd) : NULL;
+    struct ud_msg answer = *msg;
+    if (!in || !soft_peer_alive(peer)) {
+        if (in) {
+            munmap(in->ring, SOFT_UD_RING_BYTES);
+            soft_peer_release(in->peer);
+            free(in);
+        }
+        soft_peer_send(peer, SOFT_MSG_UD_REFUSE, &answer, sizeof answer, -1);
+        return;
+    }
+    make_room(qp->ud, peer, msg->from_qpn);
+    spin_lock(&qp->lock);
+    in->turn = ++qp->ud->turn;
+    qp->ud->in[qp->ud->in_count++] = in;
+    st(qp->attention, true);
+    spin_unlock(&qp->lock);
+    answer.recv_cq = soft_cq_of(qp->ibv.recv_cq)->board_index;
+    soft_peer_send(peer, SOFT_MSG_UD_OK, &answer, sizeof answer, -1);
+    soft_qp_progress(qp);
+}
+
+static void on_close(struct soft_peer *peer, const struct ud_msg *msg) {
+    struct soft_qp *qp = soft_qp_find(msg->to_qpn);
+    struct soft_ud *ud = qp ? qp->ud : NULL;
+    for (unsigned i = 0; ud && i < ud->in_count; i++)
+        if (ud->in[i]->from_qpn == msg->from_qpn && ud->in[i]->peer == peer) {
+            in_remove(ud, i);
+            return;
+        }
+}
+
+/* ---- entries -------------------------------------------------------------------------------------- */
+
+void soft_ud_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
+                        int fd) {
+    struct ud_msg msg;
+    if (bytes != sizeof msg)
+        return;
+    memcpy(&msg, data, sizeof msg);
+    if (type == SOFT_MSG_UD_RING)
+        on_ring(peer, &msg, fd);
+    else if (type == SOFT_MSG_UD_CLOSE)
+        on_close(peer, &msg);
+    else
+        on_answer(peer, type, &msg);
+}
+
+void soft_ud_on_peer_gone(struct soft_peer *peer) {
+    for (struct soft_ud *ud = all; ud; ud = ud->next) {
+        for (unsigned i = ud->in_count; i-- > 0;)
+            if (ud->in[i]->peer == peer)
+                in_remove(ud, i);
+        for (unsigned i = 0; i < ud->way_count; i++)
+            if (ud->way[i]->peer == peer && ud->way[i]->ring)
+                way_lost(ud, ud->way[i]);
+    }
+}
+
+void soft_ud_on_bell(struct soft_peer *peer) {
+    for (struct soft_ud *ud = all; ud; ud = ud->next)
+        for (unsigned i = 0; i < ud->in_count; i++)
+            if (ud->in[i]->peer == peer) {
+                soft_qp_progress(ud->qp);
+                break;
+            }
+}
+
+void soft_ud_progress_all(void) {
+    for (struct soft_ud *ud = all; ud; ud = ud->next)
+        soft_qp_progress(ud->qp);
+}
+
+void soft_ud_if_wanted(void) {
+    if (!ld(wanted) || !atomic_exchange(&wanted, false))
+        return;
+    for (struct soft_ud *ud = all; ud; ud = ud->next) {
+        uint32_t list[SOFT_UD_WANTED];
+        spin_lock(&ud->qp->lock);
+        unsigned n = ud->wanted_count;
+        memcpy(list, ud->wanted, n * sizeof *list);
+        ud->wanted_count = 0;
+        spin_unlock(&ud->qp->lock);
+        for (unsigned i = 0; i < n; i++)
+            way_open(ud, list[i]);
+        if (n)
+            soft_qp_progress(ud->qp);
+    }
+}
+
+void soft_ud_register(struct soft_qp *qp) {
+    struct soft_ud *ud = qp->ud;
+    if (!ud)
+        return;
+    ud->next = all;
+    ud->link = &all;
+    if (all)
+        all->link = &ud->next;
+    all = ud;
+}
+
+/*
+ * A NIC sends a datagram as soon as it is posted, so that programs post the last ones and destroy the QP.
+ * Once for the rings of the datagram at the head, once for those of the ones behind it.
+ */
+void soft_ud_hand_over(struct soft_qp *qp) {
+    for (int turn = 0; turn < 2 && qp->ud; turn++) {
+        spin_lock(&qp->lock);
+        bool waits = qp->state == IBV_QPS_RTS && qp->sq_next != qp->sq_tail;
+        spin_unlock(&qp->lock);
+        if (!waits)
+            return;
+        soft_qp_progress(qp); /* says what it wants */
+        soft_group_if_wanted();
+        soft_ud_if_wanted();
+    }
+}
+
+/* The QP is in no CQ's list any more. */
+void soft_ud_close(struct soft_qp *qp) {
+    struct soft_ud *ud = qp->ud;
+    if (!ud || !ud->link)
+        return;
+    *ud->link = ud->next;
+    if (ud->next)
+        ud->next->link = ud->link;
+    ud->link = NULL;
+    for (unsigned i = 0; i < ud->way_count; i++)
+        way_free(ud, ud->way[i], true);
+    ud->way_count = 0;
+    while (ud->in_count)
+        in_end(ud, ud->in_count - 1); /* no look: nothing may complete any more */
+}
+
+bool soft_ud_in_group(struct soft_qp *qp) {
+    return qp->ud && qp->ud->group_count != 0;
+}
+
+void soft_ud_forked(void) {
+    all = NULL;
+    atomic_store(&wanted, false);
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * address_watch.h - the kernel's news about the host's addresses: one that is taken off its link is
+ * told to the ids bound to it (device_state.h). Engine thread; control lock for all calls.
+ */
+#ifndef SOFT_VERBS_ADDRESS_WATCH_H
+#define SOFT_VERBS_ADDRESS_WATCH_H
+
+/* Where the kernel gives no such news the device works without them. */
+void soft_address_watch_start(void);
+void soft_address_watch_stop(void);
+void soft_address_watch_forked(void);
+
+#endif

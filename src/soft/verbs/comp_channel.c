@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * comp_channel.c - completion channels: CQs that fired, in a queue behind a counting eventfd.
+ *
+ * Owner: the channel's lock. A CQ is in the queue at most once for each time it was armed.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "soft/verbs/object.h"
+#include "soft/soft.h"
+
+struct ibv_comp_channel *soft_create_comp_channel(struct ibv_context *ctx) {
+    if (soft_stale(soft_context_of(ctx))) {
+        errno = EPERM;
+        return NULL;
+    }
+    int refused = soft_refuse(ctx, FAULT_CALL_create_comp_channel);
+    if (refused) {
+        errno = refused;
+        return NULL;
+    }
+    struct soft_channel *channel = calloc(1, sizeof *channel);
+    if (!channel)
+        return NULL;
+    channel->capacity = 16;
+    channel->queue = calloc(channel->capacity, sizeof *channel->queue);
+    channel->ibv.fd = channel->queue ? eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC) : -1;
+    if (channel->ibv.fd < 0) {
+        int err = errno;
+        free(channel->queue);
+        free(channel);
+        errno = err;
+        return NULL;
+    }
+    channel->ibv.context = ctx;
+    channel->generation = soft_generation_now;
+    pthread_mutex_init(&channel->lock, NULL);
+    atomic_fetch_add(&soft_context_of(ctx)->users, 1);
+    return &channel->ibv;
+}
+
+int soft_destroy_comp_channel(struct ibv_comp_channel *ibchannel) {
+    struct soft_channel *channel = soft_channel_of(ibchannel);
+    if (soft_stale(channel))
+        return EPERM;
+    pthread_mutex_lock(&channel->lock);
+    int busy = channel->ibv.refcnt;
+    pthread_mutex_unlock(&channel->lock);
+    if (busy)
+        return EBUSY;
+    atomic_fetch_sub(&soft_context_of(ibchannel->context)->users, 1);
+    close(channel->ibv.fd);
+    pthread_mutex_destroy(&channel->lock);
+    free(channel->queue);
+    free(channel);
+    return 0;
+}
+
+void soft_channel_push(struct soft_channel *channel, struct soft_cq *cq) {
+    pthread_mutex_lock(&channel->lock);
+    if (channel->count == channel->capacity) {
+        struct soft_cq **queue = calloc(2 * channel->capacity, sizeof *queue);
+        if (!queue) { /* the event is lost only if memory is: poll still finds the completion */
+            pthread_mutex_unlock(&channel->lock);
+            return;
+        }
+        for (unsigned i = 0; i < channel->count; i++)
+            queue[i] = channel->queue[(channel->head + i) % channel->capacity];
+        free(channel->queue);
+        channel->queue = queue;
+        channel->head = 0;
+        channel->capacity *= 2;
+    }
+    channel->queue[(channel->head + channel->count++) % channel->capacity] = cq;
+    uint64_t one = 1;
+    (void)!write(channel->ibv.fd, &one, sizeof one);
+    pthread_mutex_unlock(&channel->lock);
+}
+
+int soft_get_cq_event(struct ibv_comp_channel *ibchannel, struct ibv_cq **cq, void **cq_context) {
+    struct soft_channel *channel = soft_channel_of(ibchannel);
+    if (soft_stale(channel)) {
+        errno = EPERM;
+        return -1;
+    }
+    for (;;) {
+        uint64_t token;
+        if (read(channel->ibv.fd, &token, sizeof token) != sizeof token)
+            return -1;
+        struct soft_cq *got = NULL;
+        pthread_mutex_lock(&channel->lock);
+        if (channel->count) {
+            got = channel->queue[channel->head];
+            channel->head = (channel->head + 1) % channel->capacity;
+            channel->count--;
+            got->fetched++;
+        }
+        pthread_mutex_unlock(&channel->lock);
+        if (got) {
+            *cq = &got->ibv;
+            *cq_context = got->ibv.cq_context;
+            return 0;
+        } /* else its CQ was destroyed meanwhile: wait for the next */
+    }
+}
+
+void soft_ack_cq_events(struct ibv_cq *cq, unsigned int n) {
+    pthread_mutex_lock(&cq->mutex);
+    cq->comp_events_completed += n;
+    pthread_cond_broadcast(&cq->cond);
+    pthread_mutex_unlock(&cq->mutex);
+}
+
+/* Drops the CQ's events that nobody fetched, with their tokens. */
+unsigned soft_channel_forget(struct soft_channel *channel, struct soft_cq *cq) {
+    pthread_mutex_lock(&channel->lock);
+    unsigned kept = 0, count = channel->count;
+    for (unsigned i = 0; i < count; i++) {
+        struct soft_cq *at = channel->queue[(channel->head + i) % channel->capacity];
+        if (at != cq)
+            channel->queue[(channel->head + kept++) % channel->capacity] = at;
+    }
+    channel->count = kept;
+    for (unsigned i = kept; i < count; i++) {
+        uint64_t token;
+        struct iovec iov = {.iov_base = &token, .iov_len = sizeof token};
+        (void)!preadv2(channel->ibv.fd, &iov, 1, -1, RWF_NOWAIT);
+    }
+    channel->ibv.refcnt--;
+    unsigned fetched = cq->fetched;
+    pthread_mutex_unlock(&channel->lock);
+    return fetched;
+}

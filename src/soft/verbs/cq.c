@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * cq.c - completion queues: creation, what fires them, and the ring of completions that could not
+ * go straight into a poller's array. Polling is in poll.c, the list of the CQ's QPs in cq_pollset.c.
+ *
+ * Owner: the ring lock for the ring; the armed word is atomic.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "soft/soft.h"
+#include "soft/verbs/extended.h"
+#include "soft/verbs/object.h"
+
+static _Atomic uint32_t next_board_index;
+
+struct ibv_cq *soft_create_cq(struct ibv_context *ctx, int cqe, void *cq_context,
+                              struct ibv_comp_channel *channel, int comp_vector) {
+    if (soft_stale(soft_context_of(ctx)) || cqe < 1 || cqe > SOFT_MAX_CQE || comp_vector != 0) {
+        errno = soft_stale(soft_context_of(ctx)) ? EPERM : EINVAL;
+        return NULL;
+    }
+    int refused = soft_refuse(ctx, FAULT_CALL_create_cq);
+    if (refused) {
+        errno = refused;
+        return NULL;
+    }
+    struct soft_cq *cq = aligned_alloc(64, (sizeof *cq + 63) & ~(size_t)63);
+    if (!cq)
+        return NULL;
+    memset(cq, 0, sizeof *cq);
+    st(cq->ring_capacity, (uint32_t)cqe);
+    cq->ring = calloc((size_t)cqe, sizeof *cq->ring);
+    if (!cq->ring) {
+        free(cq);
+        return NULL;
+    }
+    cq->ibv.context = ctx;
+    cq->ibv.channel = channel;
+    cq->ibv.cq_context = cq_context;
+    cq->ibv.cqe = cqe;
+    pthread_mutex_init(&cq->ibv.mutex, NULL);
+    pthread_cond_init(&cq->ibv.cond, NULL);
+    cq->generation = soft_generation_now;
+    cq->board_index = atomic_fetch_add(&next_board_index, 1) % SOFT_BOARD_CQS;
+    if (channel) {
+        pthread_mutex_lock(&soft_channel_of(channel)->lock);
+        channel->refcnt++;
+        pthread_mutex_unlock(&soft_channel_of(channel)->lock);
+    }
+    atomic_fetch_add(&soft_context_of(ctx)->users, 1);
+    return &cq->ibv;
+}
+
+static void disarm(struct soft_cq *cq) {
+    if (atomic_exchange(&cq->armed, 0))
+        atomic_fetch_sub(&soft_board->cq[cq->board_index].armed, 1);
+}
+
+int soft_destroy_cq(struct ibv_cq *ibcq) {
+    struct soft_cq *cq = soft_cq_of(ibcq);
+    if (soft_stale(cq))
+        return EPERM;
+    spin_lock(&cq->poll_lock);
+    unsigned users = cq->qp_count;
+    spin_unlock(&cq->poll_lock);
+    if (users)
+        return EBUSY;
+    disarm(cq);
+    soft_async_drain(ibcq->context, ibcq);
+    if (ibcq->channel) {
+        unsigned fetched = soft_channel_forget(soft_channel_of(ibcq->channel), cq);
+        pthread_mutex_lock(&ibcq->mutex);
+        while (ibcq->comp_events_completed < fetched)
+            pthread_cond_wait(&ibcq->cond, &ibcq->mutex);
+        pthread_mutex_unlock(&ibcq->mutex);
+    }
+    atomic_fetch_sub(&soft_context_of(ibcq->context)->users, 1);
+    pthread_mutex_destroy(&ibcq->mutex);
+    pthread_cond_destroy(&ibcq->cond);
+    free(cq->qps);
+    soft_reader_free(cq);
+    free(cq->ring);
+    free(cq);
+    return 0;
+}
+
+void soft_cq_signal(struct soft_cq *cq, bool solicited) {
+    uint32_t armed = atomic_load(&cq->armed);
+    if (armed == 0 || (armed == 2 && !solicited) || !cq->ibv.channel)
+        return;
+    if (atomic_exchange(&cq->armed, 0) == 0)
+        return;
+    st(cq->untold, false);
+    atomic_fetch_sub(&soft_board->cq[cq->board_index].armed, 1);
+    soft_channel_push(soft_channel_of(cq->ibv.channel), cq);
+}
+
+bool soft_cq_push(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited) {
+    spin_lock(&cq->ring_lock);
+    uint32_t count = ld(cq->ring_count);
+    bool ok = count < cq->ring_capacity;
+    if (ok) {
+        uint32_t at = cq->ring_head + count;
+        cq->ring[at >= cq->ring_capacity ? at - cq->ring_capacity : at] = *wc;
+        atomic_store_explicit(&cq->ring_count, count + 1, memory_order_release);
+        st(cq->untold, true); /* until it fires */
+    }
+    spin_unlock(&cq->ring_lock);
+    if (ok)
+        soft_cq_signal(cq, solicited);
+    return ok;
+}
+
+/* More completions than it was made for: the application asked for too small a CQ. */
+void soft_cq_overrun(struct soft_cq *cq) {
+    if (!atomic_exchange(&cq->dead, true))
+        soft_async_event(cq->ibv.context, IBV_EVENT_CQ_ERR, &cq->ibv);
+}
+
+/* Takes up to ne completions out of the ring. */
+int soft_cq_pop(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
+    int n = 0;
+    spin_lock(&cq->ring_lock);
+    uint32_t count = ld(cq->ring_count);
+    while (n < ne && count) {
+        wc[n++] = cq->ring[cq->ring_head];
+        cq->ring_head = cq->ring_head + 1 == cq->ring_capacity ? 0 : cq->ring_head + 1;
+        count--;
+    }
+    st(cq->ring_count, count);
+    if (count == 0)
+        st(cq->untold, false);
+    spin_unlock(&cq->ring_lock);
+    return n;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * cq_pollset.c - the queue pairs of a CQ: hot ones, which every poll looks at, and cold ones.
+ *
+ * A QP is hot while it has unanswered sends or had anything lately. Of the cold ones a few are looked
+ * at per poll, round robin; a QP that somebody posts a send to comes back by way of the warm list.
+ *
+ * Owner: the CQ's poll lock; the warm list is lock-free.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "soft/verbs/object.h"
+
+#define HOT_MIN 8 /* up to this many QPs are always hot */
+
+/* Which of a QP's two CQs this is. */
+static inline unsigned role(const struct soft_cq *cq, const struct soft_qp *qp) {
+    return soft_cq_of(qp->ibv.recv_cq) == cq ? 0 : 1;
+}
+
+static inline void set(struct soft_cq *cq, unsigned i, struct soft_qp *qp) {
+    cq->qps[i] = qp;
+    qp->cq_at[role(cq, qp)] = i;
+}
+
+static inline void swap(struct soft_cq *cq, unsigned i, unsigned j) {
+    struct soft_qp *qp = cq->qps[i];
+    set(cq, i, cq->qps[j]);
+    set(cq, j, qp);
+}
+
+int soft_cq_add_qp(struct soft_cq *cq, struct soft_qp *qp) {
+    int rc = 0;
+    struct soft_qp **old = NULL, **grown = NULL;
+    unsigned capacity = 0;
+    for (;;) { /* memory is allocated outside the lock that pollers take */
+        spin_lock(&cq->poll_lock);
+        if (cq->qp_count < cq->qp_capacity)
+            break;
+        if (grown && capacity > cq->qp_count) {
+            if (cq->qp_count)
+                memcpy(grown, cq->qps, cq->qp_count * sizeof *grown);
+            old = cq->qps;
+            cq->qps = grown;
+            cq->qp_capacity = capacity;
+            grown = NULL;
+            break;
+        }
+        capacity = cq->qp_capacity ? 2 * cq->qp_capacity : 8;
+        spin_unlock(&cq->poll_lock);
+        free(grown);
+        grown = calloc(capacity, sizeof *grown);
+        if (!grown)
+            return ENOMEM;
+    }
+    /* new ones start hot */
+    cq->qp_count++;
+    set(cq, cq->qp_count - 1, qp);
+    swap(cq, cq->qp_count - 1, cq->hot_count++);
+    spin_unlock(&cq->poll_lock);
+    free(old);
+    free(grown);
+    return rc;
+}
+
+/* poll_lock held. A cold one, at i, had something. */
+void soft_cq_warm_up(struct soft_cq *cq, unsigned i) {
+    st(cq->qps[i]->cold[role(cq, cq->qps[i])], false);
+    swap(cq, i, cq->hot_count++);
+}
+
+/* Those that wait for an acknowledgement, or had something lately, stay. */
+void soft_cq_cool_down(struct soft_cq *cq) {
+    cq->idle_polls = 0;
+    if (cq->qp_count <= HOT_MIN)
+        return;
+    for (unsigned i = 0; i < cq->hot_count;) {
+        struct soft_qp *qp = cq->qps[i];
+        if (ld(qp->used_lately) || ld(qp->unretired)) {
+            st(qp->used_lately, false);
+            i++;
+            continue;
+        }
+        swap(cq, i, --cq->hot_count);
+        atomic_store(&qp->cold[role(cq, qp)], true);
+        if (ld(qp->unretired)) /* posted meanwhile, and did not see the flag */
+            soft_cq_warm(qp);
+    }
+}
+
+/* Any thread. Whoever takes the flag away owns the list entry. */
+static void warm_one(struct soft_cq *cq, struct soft_qp *qp) {
+    unsigned r = role(cq, qp);
+    if (!atomic_exchange(&qp->cold[r], false))
+        return;
+    struct soft_qp *head = atomic_load(&cq->warm);
+    do
+        qp->warm_next[r] = head;
+    while (!atomic_compare_exchange_weak(&cq->warm, &head, qp));
+}
+
+void soft_cq_warm(struct soft_qp *qp) {
+    warm_one(soft_cq_of(qp->ibv.recv_cq), qp);
+    if (qp->ibv.send_cq != qp->ibv.recv_cq)
+        warm_one(soft_cq_of(qp->ibv.send_cq), qp);
+}
+
+/* poll_lock held. */
+void soft_cq_take_warm(struct soft_cq *cq) {
+    struct soft_qp *qp = atomic_exchange(&cq->warm, NULL);
+    while (qp) {
+        unsigned r = role(cq, qp);
+        struct soft_qp *next = qp->warm_next[r];
+        if (qp->cq_at[r] >= cq->hot_count)
+            swap(cq, qp->cq_at[r], cq->hot_count++);
+        qp = next;
+    }
+}
+
+void soft_cq_remove_qp(struct soft_cq *cq, struct soft_qp *qp, bool purge) {
+    spin_lock(&cq->poll_lock);
+    soft_cq_take_warm(cq); /* so that no list points to it any more */
+    for (unsigned i = 0; i < cq->qp_count; i++) {
+        if (cq->qps[i] != qp)
+            continue;
+        if (i < cq->hot_count) {
+            swap(cq, i, --cq->hot_count);
+            i = cq->hot_count;
+        }
+        swap(cq, i, --cq->qp_count);
+        break;
+    }
+    st(qp->cold[role(cq, qp)], false);
+    if (purge) {
+        spin_lock(&cq->ring_lock);
+        uint32_t count = ld(cq->ring_count), kept = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            struct ibv_wc *from = &cq->ring[(cq->ring_head + i) % cq->ring_capacity];
+            if (from->qp_num != qp->ibv.qp_num)
+                cq->ring[(cq->ring_head + kept++) % cq->ring_capacity] = *from;
+        }
+        st(cq->ring_count, kept);
+        spin_unlock(&cq->ring_lock);
+    }
+    spin_unlock(&cq->poll_lock);
+}

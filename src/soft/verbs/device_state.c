@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * device_state.c - removal, port and addresses of the device. Control lock.
+ *
+ * A removal does what it does to a NIC: QPs go to ERR and flush, ids end and tell their peers, calls
+ * on the contexts that were open fail with EIO from then on, destroys work. Which of the two notices
+ * comes first, or at all, can be chosen, since nothing orders them on a real system either.
+ */
+#include "soft/verbs/device_state.h"
+
+#include <errno.h>
+
+#include "soft/cm/device.h"
+#include "soft/cm/mcast.h"
+#include "soft/fault/inject.h"
+#include "soft/verbs/object.h"
+
+_Atomic bool soft_device_gone, soft_port_down;
+static struct soft_context *contexts;
+
+void soft_context_register(struct soft_context *ctx) {
+    ctx->next = contexts;
+    contexts = ctx;
+}
+
+void soft_context_unregister(struct soft_context *ctx) {
+    for (struct soft_context **at = &contexts; *at; at = &(*at)->next)
+        if (*at == ctx) {
+            *at = ctx->next;
+            return;
+        }
+}
+
+unsigned soft_context_count(void) {
+    unsigned n = 0;
+    for (struct soft_context *ctx = contexts; ctx; ctx = ctx->next)
+        n++;
+    return n;
+}
+
+static void tell_all(enum ibv_event_type type) {
+    for (struct soft_context *ctx = contexts; ctx; ctx = ctx->next)
+        if (!atomic_load(&ctx->removed))
+            soft_async_event(&ctx->ibv, type, NULL);
+}
+
+static void each_qp(void (*fn)(struct soft_qp *qp)) {
+    for (unsigned b = 0; b < soft_qp_block_count; b++)
+        for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
+            struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
+            if (qp)
+                fn(qp);
+        }
+}
+
+/* ---- removal ------------------------------------------------------------------------------------------ */
+
+static void end_qp(struct soft_qp *qp) {
+    spin_lock(&qp->lock);
+    bool live = qp->state != IBV_QPS_RESET && qp->state != IBV_QPS_ERR;
+    if (live)
+        soft_qp_fail(qp);
+    spin_unlock(&qp->lock);
+    if (!live)
+        return;
+    soft_qp_kick(qp);
+    soft_qp_progress(qp);
+}
+
+static int remove_device(enum soft_device_order order) {
+    if (atomic_exchange(&soft_device_gone, true))
+        return -EALREADY;
+    bool fatal = order != ORDER_REMOVAL_ONLY;
+    static uint32_t removals;
+    removals++;
+    /* Contexts of an earlier removal have been told. */
+    for (struct soft_context *ctx = contexts; ctx; ctx = ctx->next)
+        if (!atomic_load(&ctx->removed))
+            atomic_store(&ctx->removed, removals);
+    if (order != ORDER_FATAL_ONLY)
+        cm_group_lost();
+    if (order == ORDER_REMOVAL_FIRST)
+        cm_device_removed();
+    for (struct soft_context *ctx = contexts; fatal && ctx; ctx = ctx->next)
+        if (atomic_load(&ctx->removed) == removals)
+            soft_async_event(&ctx->ibv, IBV_EVENT_DEVICE_FATAL, NULL);
+    each_qp(end_qp);
+    if (order == ORDER_FATAL_ONLY)
+        cm_device_removed_untold();
+    else if (order != ORDER_REMOVAL_FIRST)
+        cm_device_removed();
+    return 0;
+}
+
+/* ---- port --------------------------------------------------------------------------------------------- */
+
+static void show_port(struct soft_qp *qp) {
+    spin_lock(&qp->lock);
+    struct soft_ring *rx = ld(qp->rx);
+    if (rx)
+        atomic_store(&rx->rx.dark, atomic_load(&soft_port_down));
+    st(qp->attention, true);
+    spin_unlock(&qp->lock);
+    if (!atomic_load(&soft_port_down))
+        soft_qp_progress(qp);
+}
+
+static int set_port(bool down) {
+    if (atomic_exchange(&soft_port_down, down) == down)
+        return -EALREADY;
+    soft_fault_update();
+    each_qp(show_port);
+    tell_all(down ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE);
+    if (down)
+        cm_group_lost();
+    return 0;
+}
+
+/* ---- all ------------------------------------------------------------------------------------------------ */
+
+void soft_device_address_moved(const struct sockaddr *addr) {
+    tell_all(IBV_EVENT_GID_CHANGE);
+    cm_device_address_changed(addr);
+}
+
+int soft_device_act(const struct soft_device_action *action) {
+    switch (action->what) {
+    case DEVICE_REMOVE:
+        return remove_device(action->order);
+    case DEVICE_RESTORE:
+        return atomic_exchange(&soft_device_gone, false) ? 0 : -EALREADY;
+    case DEVICE_PORT_DOWN:
+        return set_port(true);
+    case DEVICE_PORT_UP:
+        return set_port(false);
+    case DEVICE_ADDRESS_CHANGE:
+        soft_device_address_moved(
+            action->address.ss_family ? (const struct sockaddr *)&action->address : NULL);
+        return 0;
+    }
+    return -EINVAL;
+}
+
+void soft_device_forget(void) {
+    contexts = NULL;
+    atomic_store(&soft_device_gone, false);
+    atomic_store(&soft_port_down, false);
+}

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * mr.c - protection domains, memory regions and memory that peers can map.
+ *
+ * A key is index << 16 | random: the index finds the MR in a table without a lock, the random part
+ * makes keys of other registrations useless. Indexes are handed out in turn, so that one that was given
+ * back rests for long, but among few at first: the tables' pages are touched as registrations that live
+ * need them, not as registrations come and go. Registration is bookkeeping only, and a look whether the
+ * memory is there; it costs the same for any length. Memory from soft_mem_alloc() lies in a memfd sealed against resizing (so that
+ * nobody can make a mapping fault), which same-uid peers map; a registration inside it is moved by
+ * one copy instead of two.
+ *
+ * Owner: control lock for the tables' changes; lookups are lock-free.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "soft/soft.h"
+#include "soft/verbs/extended.h"
+#include "soft/verbs/mr_mapped.h"
+#include "soft/verbs/object.h"
+
+struct soft_region soft_regions[SOFT_MAX_REGIONS];
+struct soft_mr *_Atomic soft_mr_table[SOFT_MAX_MR];
+/* Control lock. Indexes below the limit are handed out; it doubles once half of them are taken. */
+#define MR_LIMIT_FIRST 4096u
+static uint32_t mr_next = 1, mr_limit = MR_LIMIT_FIRST, mr_alive;
+static uint32_t region_serial;
+
+struct ibv_pd *soft_alloc_pd(struct ibv_context *ibctx) {
+    struct soft_context *ctx = soft_context_of(ibctx);
+    if (soft_stale(ctx)) {
+        errno = EPERM;
+        return NULL;
+    }
+    int refused = soft_refuse(ibctx, FAULT_CALL_alloc_pd);
+    if (refused) {
+        errno = refused;
+        return NULL;
+    }
+    struct soft_pd *pd = calloc(1, sizeof *pd);
+    if (!pd)
+        return NULL;
+    static _Atomic uint32_t next_number = 1;
+    pd->ibv.context = ibctx;
+    pd->number = atomic_fetch_add(&next_number, 1);
+    pd->generation = soft_generation_now;
+    atomic_fetch_add(&ctx->users, 1);
+    return &pd->ibv;
+}
+
+int soft_dealloc_pd(struct ibv_pd *ibpd) {
+    struct soft_pd *pd = soft_pd_of(ibpd);
+    if (soft_stale(pd))
+        return EPERM;
+    if (atomic_load(&pd->users) != 0)
+        return EBUSY;
+    atomic_fetch_sub(&soft_context_of(ibpd->context)->users, 1);
+    free(pd);
+    return 0;
+}
+
+/* ---- the key table that peers of this uid see -------------------------------------------------- */
+
+struct soft_key *soft_keys;
+static int keys_fd = -1;
+
+/* Made once, kept as long as the process: control lock. */
+int soft_keys_fd(void) {
+    if (keys_fd >= 0)
+        return keys_fd;
+    int fd = memfd_create("sluice-keys", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -1;
+    void *keys = MAP_FAILED;
+    if (ftruncate(fd, SOFT_KEYS_BYTES) == 0)
+        keys = mmap(NULL, SOFT_KEYS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (keys == MAP_FAILED ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)) {
+        if (keys != MAP_FAILED)
+            munmap(keys, SOFT_KEYS_BYTES);
+        close(fd);
+        return -1;
+    }
+    soft_keys = keys;
+    keys_fd = fd;
+    return fd;
+}
+
+/* Shows (or, with key 0, takes back) an entry, which is the caller's. */
+void soft_key_publish(const struct soft_mr *mr, uint32_t key) {
+    if (!soft_keys)
+        return; /* peers then go through the ring */
+    struct soft_key *at = &soft_keys[mr->index];
+    uint32_t version = ld(at->version);
+    st(at->version, version + 1);
+    soft_fence_release();
+    if (key) {
+        at->access = (mr->window ? SOFT_KEY_WINDOW : 0) | (uint32_t)mr->access;
+        at->start = mr->start;
+        at->length = mr->end - mr->start;
+        at->offset = mr->region >= 0 ? mr->region_offset : mr->start + (uint64_t)mr->shift;
+        at->region = mr->region;
+        at->serial = mr->region >= 0 ? soft_regions[mr->region].serial : 0;
+        at->pd = soft_pd_of(mr->window ? mr->window->ibv.pd : mr->ibv.pd)->number;
+        at->qpn = mr->window ? mr->window->qp->ibv.qp_num : 0;
+    }
+    atomic_store_explicit(&at->key, key, memory_order_release);
+    atomic_store_explicit(&at->version, version + 2, memory_order_release);
+}
+
+/* ---- memory regions ---------------------------------------------------------------------------- */
+
+/* The region that covers [addr, addr + length) whole, or -1. Control lock. */
+static int region_of(const uint8_t *addr, size_t length) {
+    for (int i = 0; i < SOFT_MAX_REGIONS; i++) {
+        const struct soft_region *r = &soft_regions[i];
+        if (r->addr && addr >= r->addr && length <= r->bytes &&
+            (size_t)(addr - r->addr) <= r->bytes - length)
+            return i;
+    }
+    return -1;
+}
+
+/* Two bytes nobody can guess. Control lock. */
+static uint16_t salts[256];
+static unsigned salts_left;
+
+static int salt_get(uint16_t *salt) {
+    if (salts_left == 0 && getrandom(salts, sizeof salts, 0) != sizeof salts)
+        return EIO;
+    salts_left = salts_left ? salts_left - 1 : sizeof salts / sizeof salts[0] - 1;
+    *salt = salts[salts_left];
+    salts[salts_left] = 0;
+    return 0;
+}
+
+/* Control lock. Takes a free index and a fresh key; the caller shows it. */
+int soft_mr_insert(struct soft_mr *mr) {
+    if (mr_alive >= mr_limit / 2 && mr_limit < SOFT_MAX_MR)
+        mr_limit *= 2;
+    for (uint32_t n = 0; n < mr_limit; n++) {
+        uint32_t index = mr_next;
+        mr_next = mr_next + 1 == mr_limit ? 1 : mr_next + 1;
+        if (atomic_load_explicit(&soft_mr_table[index], memory_order_relaxed))
+            continue;
+        uint16_t salt;
+        if (salt_get(&salt) != 0)
+            return EIO;
+        mr->index = index;
+        mr->ibv.lkey = mr->ibv.rkey = index << 16 | salt;
+        st(mr->key, mr->ibv.lkey);
+        atomic_store_explicit(&soft_mr_table[index], mr, memory_order_release);
+        mr_alive++;
+        return 0;
+    }
+    return ENOMEM;
+}
+
+struct ibv_mr *soft_reg_mr(struct ibv_pd *ibpd, void *addr, size_t length, int access) {
+    uint64_t iova = access & IBV_ACCESS_ZERO_BASED ? 0 : (uintptr_t)addr;
+    return soft_reg_mr_iova(ibpd, addr, length, iova, access);
+}
+
+/* What the kernel says of the bytes; those in a region of our own are there. 0 or an errno. */
+static int look(uint8_t *addr, size_t length, int access) {
+    const int writes = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC |
+                       IBV_ACCESS_MW_BIND;
+    soft_lock();
+    bool ours = region_of(addr, length) >= 0;
+    soft_unlock();
+    return ours ? 0 : soft_mapped(addr, length, (access & writes) != 0);
+}
+
+/* 0, or what is wrong with a registration. */
+int soft_mr_check(const struct soft_pd *pd, void *addr, size_t length, uint64_t iova, int access) {
+    const int known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                      IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED;
+    if (soft_stale(pd))
+        return EPERM;
+    if ((access & ~known & ~(int)IBV_ACCESS_OPTIONAL_RANGE) != 0)
+        return (access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB)) ? EOPNOTSUPP : EINVAL;
+    if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&
+        !(access & IBV_ACCESS_LOCAL_WRITE))
+        return EINVAL;
+    if (length > UINTPTR_MAX - (uintptr_t)addr || length > UINT64_MAX - iova)
+        return EINVAL;
+    return look(addr, length, access);
+}
+
+/* iova: what work requests will call addr. */
+struct ibv_mr *soft_reg_mr_iova(struct ibv_pd *ibpd, void *addr, size_t length, uint64_t iova,
+                                int access) {
+    struct soft_pd *pd = soft_pd_of(ibpd);
+    int err = soft_mr_check(pd, addr, length, iova, access);
+    if (err == 0)
+        err = soft_refuse(ibpd->context, FAULT_CALL_reg_mr);
+    if (err) {
+        errno = err;
+        return NULL;
+    }
+    struct soft_mr *mr = calloc(1, sizeof *mr);
+    if (!mr)
+        return NULL;
+    mr->ibv = (struct ibv_mr){.context = ibpd->context, .pd = ibpd, .addr = addr, .length = length};
+    mr->generation = soft_generation_now;
+    mr->start = iova;
+    mr->end = iova + length;
+    mr->shift = (int64_t)((uintptr_t)addr - iova);
+    mr->access = access;
+    soft_lock();
+    mr->region = region_of(addr, length);
+    if (mr->region >= 0)
+        mr->region_offset = (uint64_t)((uint8_t *)addr - soft_regions[mr->region].addr);
+    err = soft_mr_insert(mr);
+    const int remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                       IBV_ACCESS_MW_BIND;
+    if (err == 0 && (access & remote)) {
+        if (mr->region >= 0 && !soft_regions[mr->region].writable &&
+            (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND))) {
+            soft_regions[mr->region].writable = true;
+            soft_link_region_writable(mr->region);
+        }
+        (void)soft_keys_fd();
+        soft_key_publish(mr, mr->ibv.rkey);
+    }
+    soft_unlock();
+    if (err) {
+        free(mr);
+        errno = err;
+        return NULL;
+    }
+    atomic_fetch_add(&pd->users, 1);
+    return &mr->ibv;
+}
+
+/* A peer's WRITE that has begun to arrive, or a READ that is being answered: is it in there? */
+static bool in_use(const struct soft_qp *qp, uint32_t key) {
+    if (qp->rx_left && qp->rx_key == key)
+        return true;
+    for (uint32_t i = qp->answer_head; i != qp->answer_tail; i++) {
+        const struct soft_answer *a = &qp->answer[i % SOFT_RD_ATOMIC];
+        if (a->from && a->left && a->key == key)
+            return true;
+    }
+    return false;
+}
+
+/* What a device does that finds the key gone in the middle: both ends fail. */
+static bool take_back(struct soft_qp *qp, uint32_t key) {
+    spin_lock(&qp->lock);
+    struct soft_ring *rx = ld(qp->rx);
+    bool hit = rx && in_use(qp, key);
+    if (hit) {
+        uint32_t pos = ld(qp->rx_pos);
+        atomic_store_explicit(&rx->rx.acked, pos, memory_order_release);
+        atomic_store_explicit(&rx->rx.nak, (uint64_t)pos << 8 | SOFT_NAK_REMOTE_ACCESS,
+                              memory_order_release);
+        soft_qp_fail(qp);
+    }
+    spin_unlock(&qp->lock);
+    return hit;
+}
+
+/* Every holder of a QP's lock may have the pointer it looked up, until it lets go. */
+static void take_back_all(uint32_t key) {
+    for (unsigned b = 0; b < soft_qp_block_count; b++)
+        for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
+            struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
+            if (!qp || !take_back(qp, key))
+                continue;
+            soft_async_event(qp->ibv.context, IBV_EVENT_QP_ACCESS_ERR, &qp->ibv);
+            soft_qp_kick(qp);
+            soft_qp_progress(qp);
+        }
+}
+
+/* After it nobody, here or in a peer, touches memory through this key any more. Control lock. */
+void soft_mr_remove(struct soft_mr *mr) {
+    uint32_t key = ld(mr->key); /* 0: a window that is not bound */
+    atomic_store_explicit(&soft_mr_table[mr->index], NULL, memory_order_release);
+    mr_alive--;
+    st(mr->key, 0);
+    bool shown = soft_keys && ld(soft_keys[mr->index].key) != 0;
+    if (shown)
+        soft_key_publish(mr, 0);
+    take_back_all(key);
+    if (shown)
+        soft_touch_wait(soft_pd_of(mr->window ? mr->window->ibv.pd : mr->ibv.pd));
+}
+
+/* A window's inside has no PD, so that its key never passes for an lkey. */
+struct soft_mr *soft_mr_find_remote(uint32_t key, struct soft_qp *qp) {
+    struct soft_mr *mr = atomic_load_explicit(&soft_mr_table[key >> 16], memory_order_acquire);
+    if (!mr || atomic_load_explicit(&mr->key, memory_order_acquire) != key)
+        return NULL;
+    if (mr->window)
+        return mr->window->qp == qp ? mr : NULL;
+    return mr->ibv.pd == qp->ibv.pd ? mr : NULL;
+}
+
+int soft_dereg_mr(struct ibv_mr *ibmr) {
+    struct soft_mr *mr = soft_mr_of(ibmr);
+    if (soft_stale(mr))
+        return EPERM;
+    if (atomic_load(&mr->windows) != 0)
+        return EBUSY;
+    soft_lock();
+    soft_mr_remove(mr);
+    soft_unlock();
+    atomic_fetch_sub(&soft_pd_of(ibmr->pd)->users, 1);
+    free(mr);
+    return 0;
+}
+
+/* ---- memory that peers map --------------------------------------------------------------------- */
+
+static int memfd_sealed(size_t bytes, unsigned page_flags) {
+    int fd = memfd_create("sluice-region", MFD_CLOEXEC | MFD_ALLOW_SEALING | page_flags);
+    if (fd < 0)
+        return -1;
+    if (ftruncate(fd, (off_t)bytes) != 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        int err = errno;
+        close(fd);
+        errno = err;
+        return -1;
+    }
+    return fd;
+}
+
+static void *mem_alloc(size_t bytes, unsigned page_flags) {
+    if (soft_engine_get() != 0)
+        return NULL;
+    int refused = soft_fault_call(FAULT_CALL_mem_alloc);
+    if (refused) {
+        soft_engine_put();
+        errno = refused;
+        return NULL;
+    }
+    int fd = memfd_sealed(bytes, page_flags);
+    uint8_t *addr = MAP_FAILED;
+    if (fd >= 0)
+        addr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (addr == MAP_FAILED) {
+        int err = errno;
+        if (fd >= 0)
+            close(fd);
+        soft_engine_put();
+        errno = err;
+        return NULL;
+    }
+    soft_lock();
+    int slot = -1;
+    for (int i = 0; i < SOFT_MAX_REGIONS && slot < 0; i++)
+        if (!soft_regions[i].addr)
+            slot = i;
+    if (slot >= 0) {
+        soft_regions[slot] =
+            (struct soft_region){.addr = addr, .bytes = bytes, .fd = fd, .serial = ++region_serial};
+        soft_link_region_added(slot);
+    } else {
+        close(fd); /* more regions than peers are told of: still good memory, two copies */
+    }
+    soft_unlock();
+    return addr;
+}
+
+void *soft_mem_alloc(size_t bytes) {
+    return mem_alloc(bytes, 0);
+}
+
+void *soft_mem_alloc_huge(size_t bytes, unsigned page_log2) {
+    return mem_alloc(bytes, MFD_HUGETLB | page_log2 << MFD_HUGE_SHIFT);
+}
+
+void soft_mem_free(void *addr, size_t bytes) {
+    soft_lock();
+    for (int i = 0; i < SOFT_MAX_REGIONS; i++)
+        if (soft_regions[i].addr == addr) {
+            soft_link_region_removed(i);
+            close(soft_regions[i].fd);
+            soft_regions[i].addr = NULL;
+            break;
+        }
+    soft_unlock();
+    munmap(addr, bytes);
+    soft_engine_put();
+}
+
+void soft_memory_forked(void) {
+    if (keys_fd >= 0)
+        close(keys_fd);
+    keys_fd = -1;
+    soft_keys = NULL;
+    memset((void *)soft_mr_table, 0, sizeof soft_mr_table);
+    mr_next = 1;
+    mr_limit = MR_LIMIT_FIRST;
+    mr_alive = 0;
+    salts_left = 0; /* the parent hands out the others */
+    for (int i = 0; i < SOFT_MAX_REGIONS; i++)
+        if (soft_regions[i].addr) {
+            close(soft_regions[i].fd);
+            soft_regions[i].addr = NULL;
+        }
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * mw.c - memory windows of type 2: a key of its own for a part of an MR, bound and invalidated
+ * by work requests, good only for the QP it was bound on, which its entry in the key table names.
+ *
+ * Bind and invalidate run in the middle of the send queue, so they take no control lock and no system
+ * call: the window's place in the key table was reserved when it was allocated, and a requester
+ * that finds a window puts a fence between saying that it is inside and looking again.
+ * Owner: a bound window, the lock of its QP; allocation, the control lock.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "soft/verbs/object.h"
+#include "soft/verbs/profile.h"
+#include "soft/soft.h"
+
+struct ibv_mw *soft_alloc_mw(struct ibv_pd *ibpd, enum ibv_mw_type type) {
+    struct soft_pd *pd = soft_pd_of(ibpd);
+    if (soft_stale(pd) || type != IBV_MW_TYPE_2 || !soft_profile()->windows) {
+        errno = soft_stale(pd) ? EPERM : EOPNOTSUPP;
+        return NULL;
+    }
+    if (soft_removed(ibpd->context)) {
+        errno = EIO;
+        return NULL;
+    }
+    struct soft_mw *mw = calloc(1, sizeof *mw);
+    if (!mw)
+        return NULL;
+    mw->ibv.context = ibpd->context;
+    mw->ibv.pd = ibpd;
+    mw->ibv.type = type;
+    mw->generation = soft_generation_now;
+    mw->as_mr.region = -1;
+    mw->as_mr.window = mw;
+    soft_lock();
+    int err = soft_mr_insert(&mw->as_mr);
+    (void)soft_keys_fd();
+    soft_unlock();
+    if (err) {
+        free(mw);
+        errno = err;
+        return NULL;
+    }
+    mw->ibv.rkey = mw->as_mr.ibv.rkey;
+    st(mw->as_mr.key, 0); /* not bound: the slot is ours, the key opens nothing */
+    atomic_fetch_add(&pd->users, 1);
+    return &mw->ibv;
+}
+
+/* Its key opens nothing any more; who is inside is the caller's to wait for. */
+static void unbind(struct soft_mw *mw) {
+    if (!mw->mr)
+        return;
+    st(mw->as_mr.key, 0);
+    soft_key_publish(&mw->as_mr, 0);
+    atomic_fetch_sub(&mw->mr->windows, 1);
+    atomic_fetch_sub(&mw->qp->windows, 1);
+    mw->mr = NULL;
+    mw->qp = NULL;
+}
+
+int soft_dealloc_mw(struct ibv_mw *ibmw) {
+    struct soft_mw *mw = soft_mw_of(ibmw);
+    if (soft_stale(mw))
+        return EPERM;
+    soft_lock();
+    soft_mr_remove(&mw->as_mr);
+    unbind(mw);
+    soft_unlock();
+    atomic_fetch_sub(&soft_pd_of(ibmw->pd)->users, 1);
+    free(mw);
+    return 0;
+}
+
+int soft_mw_check(struct soft_qp *qp, const struct ibv_send_wr *wr) {
+    const struct ibv_mw_bind_info *info = &wr->bind_mw.bind_info;
+    if (!wr->bind_mw.mw || wr->bind_mw.mw->pd != qp->ibv.pd)
+        return EINVAL;
+    if (info->length && (!info->mr || info->mr->pd != qp->ibv.pd))
+        return EINVAL;
+    return 0;
+}
+
+enum ibv_wc_status soft_mw_bind(struct soft_qp *qp, const struct soft_wqe *wqe) {
+    const struct soft_wqe_remote *bind = soft_wqe_remote(qp, wqe);
+    struct soft_mw *mw = (struct soft_mw *)(uintptr_t)bind->bind_mw;
+    struct soft_mr *mr = (struct soft_mr *)(uintptr_t)bind->bind_mr;
+    /* the index part of the key is the window's; the low byte is the application's choice */
+    if ((bind->rkey & ~0xffu) != (mw->ibv.rkey & ~0xffu) || mw->mr)
+        return IBV_WC_MW_BIND_ERR;
+    if (bind->bind_length == 0)
+        return IBV_WC_SUCCESS;
+    const int rights = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+    bool writes = bind->bind_access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+    if (!(mr->access & IBV_ACCESS_MW_BIND) ||
+        !soft_mr_range(mr, bind->addr, bind->bind_length, 0) ||
+        (writes && !(mr->access & IBV_ACCESS_LOCAL_WRITE)))
+        return IBV_WC_MW_BIND_ERR;
+    mw->as_mr.start = bind->addr;
+    mw->as_mr.end = bind->addr + bind->bind_length;
+    mw->as_mr.shift = mr->shift;
+    mw->as_mr.access = (int)bind->bind_access & rights;
+    mw->as_mr.region = mr->region;
+    mw->as_mr.region_offset = mr->region_offset + (bind->addr - mr->start);
+    mw->qp = qp;
+    mw->mr = mr;
+    atomic_fetch_add(&mr->windows, 1);
+    atomic_fetch_add(&qp->windows, 1);
+    mw->ibv.rkey = bind->rkey;
+    soft_key_publish(&mw->as_mr, bind->rkey);
+    atomic_store_explicit(&mw->as_mr.key, bind->rkey, memory_order_release);
+    return IBV_WC_SUCCESS;
+}
+
+/* What the peer is doing through the window goes wrong with its next piece, at both ends. */
+static void cut_off(struct soft_qp *qp, uint32_t key) {
+    if (qp->rx_key == key)
+        qp->rx_left = 0;
+    for (uint32_t i = qp->answer_head; i != qp->answer_tail; i++) {
+        struct soft_answer *a = &qp->answer[i % SOFT_RD_ATOMIC];
+        if (a->from && a->left && a->key == key)
+            *a = (struct soft_answer){.from = NULL}; /* no READ is answered like that */
+    }
+}
+
+static bool take_back(struct soft_qp *qp, uint32_t rkey) {
+    struct soft_mr *mr = soft_mr_find_remote(rkey, qp);
+    if (!mr || !mr->window)
+        return false;
+    cut_off(qp, rkey);
+    unbind(mr->window);
+    return true;
+}
+
+/*
+ * SEND_WITH_INV. MW_BIND_ERR: no such bound window on this QP. RETRY_EXC_ERR: the peer does not leave the
+ * memory. Both end the QP.
+ */
+enum ibv_wc_status soft_mw_invalidate(struct soft_qp *qp, uint32_t rkey) {
+    if (!take_back(qp, rkey))
+        return IBV_WC_MW_BIND_ERR;
+    return soft_touch_wait_window(qp) ? IBV_WC_SUCCESS : IBV_WC_RETRY_EXC_ERR;
+}
+
+/*
+ * The queue waits, and nobody else: the peer may have lost its CPU while it was inside. `sent` is what its
+ * word said then.
+ */
+bool soft_mw_invalidate_local(struct soft_qp *qp, struct soft_wqe *wqe) {
+    wqe->status = IBV_WC_SUCCESS;
+    if (!wqe->started) {
+        if (!take_back(qp, soft_wqe_remote(qp, wqe)->rkey)) {
+            wqe->status = IBV_WC_MW_BIND_ERR;
+            return true;
+        }
+        wqe->sent = soft_touch_window(qp);
+        if (__builtin_expect(wqe->sent == 0, 1))
+            return true;
+        wqe->started = true;
+    }
+    enum soft_touch touch = soft_touch_again(qp, wqe->sent);
+    if (touch == SOFT_TOUCH_INSIDE)
+        return false;
+    qp->inside_ns = 0;
+    if (touch == SOFT_TOUCH_STUCK)
+        wqe->status = IBV_WC_RETRY_EXC_ERR;
+    return true;
+}
+
+void soft_mw_forget(struct soft_qp *qp) {
+    for (uint32_t i = 1; i < SOFT_MAX_MR && ld(qp->windows); i++) {
+        struct soft_mr *mr = atomic_load(&soft_mr_table[i]);
+        if (mr && mr->window && mr->window->qp == qp)
+            unbind(mr->window);
+    }
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * notify.c - ibv_req_notify_cq: arming a CQ whose owner is about to sleep.
+ *
+ * Owner: the CQ's poll lock.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "soft/ipc/shm_page.h"
+#include "soft/rc/progress.h"
+#include "soft/soft.h"
+#include "soft/ud/ud.h"
+
+/*
+ * After the arming: what another thread posted before it could see the armed word is found here,
+ * what it posts later it gives to the engine itself.
+ */
+static void look_after(struct soft_cq *cq) {
+    bool outstanding = false;
+    spin_lock(&cq->poll_lock);
+    for (unsigned i = 0; i < cq->qp_count; i++) {
+        struct soft_qp *qp = cq->qps[i];
+        if (ld(qp->unretired) || (qp->ud ? soft_ud_arrived(qp) : soft_qp_has_work(qp))) {
+            st(qp->need_tick, true);
+            outstanding = true;
+        }
+    }
+    spin_unlock(&cq->poll_lock);
+    if (outstanding)
+        soft_tick_want();
+}
+
+/* poll_lock held. What has arrived by now is moved into the ring. */
+static void collect(struct soft_cq *cq) {
+    for (unsigned i = 0; i < cq->qp_count; i++) {
+        if (soft_qp_has_any_work(cq->qps[i]))
+            soft_qp_progress(cq->qps[i]);
+        soft_qp_idle(cq->qps[i]);
+    }
+}
+
+/*
+ * NICs are armed with the number of completions that were taken: what came after those fires, when it was
+ * there before as well. Programs written for them do not all poll once more before they sleep. What has fired
+ * already does not fire again: other programs take each event for a completion that they have not seen.
+ */
+static void fire_for_untaken(struct soft_cq *cq) {
+    spin_lock(&cq->poll_lock);
+    collect(cq);
+    if (ld(cq->untold))
+        soft_cq_signal(cq, true);
+    spin_unlock(&cq->poll_lock);
+}
+
+/*
+ * What has arrived by now is moved into the ring first, as on a device, where it would lie in the
+ * CQ already and not fire; then the CQ is armed and the peers' view of it is ordered before
+ * whatever the caller polls next.
+ */
+int soft_req_notify_cq(struct ibv_cq *ibcq, int solicited_only) {
+    struct soft_cq *cq = soft_cq_of(ibcq);
+    if (soft_stale(cq))
+        return EPERM;
+    spin_lock(&cq->poll_lock);
+    if (!soft_dropin)
+        collect(cq);
+    uint32_t want = solicited_only ? 2 : 1, old = atomic_load(&cq->armed);
+    if (old == 0) {
+        atomic_store(&cq->armed, want);
+        atomic_fetch_add(&soft_board->cq[cq->board_index].armed, 1);
+    } else if (old == 2 && want == 1) {
+        atomic_store(&cq->armed, 1);
+    }
+    spin_unlock(&cq->poll_lock);
+    if (!soft_own_fence_free() ||
+        syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) != 0)
+        soft_fence();
+    if (soft_dropin)
+        fire_for_untaken(cq);
+    look_after(cq);
+    return 0;
+}

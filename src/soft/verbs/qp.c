@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * qp.c - queue pairs: numbers, creation, state transitions, attributes, destruction.
+ *
+ * A number is block << 10 | index: the block's abstract name leads other processes to this one.
+ * Numbers are handed out round robin, so that one is not used again soon after its QP died.
+ *
+ * Owner: control lock for the number table, links and transitions; the QP's lock for everything the
+ * data path sees.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "soft/cm/mpa.h"
+#include "soft/ipc/peer_internal.h"
+#include "soft/soft.h"
+#include "soft/ud/ud.h"
+#include "soft/verbs/extended.h"
+#include "soft/verbs/object.h"
+#include "soft/verbs/profile.h"
+#include "soft/verbs/qp_states.h"
+
+#define REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+
+struct soft_qp_block *soft_qp_blocks[SOFT_MAX_QP_BLOCKS];
+unsigned soft_qp_block_count;
+
+/* ---- numbers ------------------------------------------------------------------------------------ */
+
+static int number_take(struct soft_qp *qp) {
+    for (unsigned b = 0; b < soft_qp_block_count; b++) {
+        struct soft_qp_block *block = soft_qp_blocks[b];
+        for (unsigned n = 0; n < SOFT_QP_BLOCK; n++) {
+            uint32_t i = block->next++ % SOFT_QP_BLOCK;
+            if (!ld(block->qps[i])) {
+                qp->fault.serial = soft_fault_qp_serial();
+                st(block->qps[i], qp);
+                qp->ibv.qp_num = block->block * SOFT_QP_BLOCK + i;
+                return 0;
+            }
+        }
+    }
+    if (soft_qp_block_count == SOFT_MAX_QP_BLOCKS)
+        return ENOMEM;
+    struct soft_qp_block *block = calloc(1, sizeof *block);
+    if (!block)
+        return ENOMEM;
+    int rc = soft_peer_claim_block(&block->block);
+    if (rc != 0) {
+        free(block);
+        return -rc;
+    }
+    soft_qp_blocks[soft_qp_block_count++] = block;
+    return number_take(qp);
+}
+
+static void number_return(struct soft_qp *qp) {
+    for (unsigned b = 0; b < soft_qp_block_count; b++)
+        if (soft_qp_blocks[b]->block == qp->ibv.qp_num / SOFT_QP_BLOCK)
+            st(soft_qp_blocks[b]->qps[qp->ibv.qp_num % SOFT_QP_BLOCK], NULL);
+}
+
+struct soft_qp *soft_qp_find(uint32_t qpn) {
+    for (unsigned b = 0; b < soft_qp_block_count; b++)
+        if (soft_qp_blocks[b]->block == qpn / SOFT_QP_BLOCK)
+            return ld(soft_qp_blocks[b]->qps[qpn % SOFT_QP_BLOCK]);
+    return NULL;
+}
+
+/* The blocks' names belong to the engine; without it the numbers are void. Control lock. */
+void soft_qp_numbers_reset(void) {
+    for (unsigned b = 0; b < soft_qp_block_count; b++)
+        free(soft_qp_blocks[b]);
+    soft_qp_block_count = 0;
+}
+
+void soft_qp_forked(void) {
+    soft_qp_block_count = 0;
+}
+
+/* Every lock holder of before is gone once each lock was free or taken anew. */
+void soft_qp_quiesce(void) {
+    for (unsigned b = 0; b < soft_qp_block_count; b++)
+        for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
+            struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
+            if (!qp)
+                continue;
+            spin_lock(&qp->lock);
+            spin_unlock(&qp->lock);
+        }
+}
+
+/* ---- creation ------------------------------------------------------------------------------------ */
+
+static uint32_t power_of_two(uint32_t n) {
+    uint32_t p = 1;
+    while (p < n)
+        p *= 2;
+    return p;
+}
+
+static int queues_alloc(struct soft_qp *qp, const struct ibv_qp_cap *cap) {
+    uint32_t sends = power_of_two(cap->max_send_wr ? cap->max_send_wr : 1);
+    uint32_t recvs = power_of_two(cap->max_recv_wr ? cap->max_recv_wr : 1);
+    qp->sq_mask = sends - 1;
+    qp->sq_max_wr = cap->max_send_wr;
+    qp->sq_max_sge = cap->max_send_sge ? cap->max_send_sge : 1;
+    qp->max_inline = cap->max_inline_data;
+    qp->sq = calloc(sends, sizeof *qp->sq);
+    /* Written before they are read, and many entries never are: not cleared, so not resident. */
+    qp->sq_remote = malloc(sends * sizeof *qp->sq_remote);
+    qp->sq_sge = malloc((size_t)sends * qp->sq_max_sge * sizeof *qp->sq_sge);
+    qp->sq_inline = malloc((size_t)sends * (qp->max_inline ? qp->max_inline : 1));
+    qp->rq.mask = recvs - 1;
+    qp->rq.max_wr = cap->max_recv_wr;
+    qp->rq.max_sge = cap->max_recv_sge ? cap->max_recv_sge : 1;
+    qp->rq.stride = (uint32_t)(sizeof(struct soft_rqe) + qp->rq.max_sge * sizeof(struct ibv_sge));
+    if (qp->srq) {
+        qp->srq_rqe = calloc(1, qp->srq->rq.stride);
+        return qp->sq && qp->sq_remote && qp->sq_sge && qp->sq_inline && qp->srq_rqe ? 0 : ENOMEM;
+    }
+    qp->rq.entries = calloc(recvs, qp->rq.stride);
+    return qp->sq && qp->sq_remote && qp->sq_sge && qp->sq_inline && qp->rq.entries ? 0 : ENOMEM;
+}
+
+static void queues_free(struct soft_qp *qp) {
+    free(qp->sq);
+    free(qp->sq_remote);
+    free(qp->sq_sge);
+    free(qp->sq_inline);
+    free(qp->rq.entries);
+    free(qp->srq_rqe);
+    soft_batch_free(qp);
+}
+
+/* What there is but not here is told from what there is not: programs that ask for it go on without. */
+static int check_type(enum ibv_qp_type type, bool iwarp) {
+    switch (type) {
+    case IBV_QPT_RC:
+        return 0;
+    case IBV_QPT_UC:
+    case IBV_QPT_UD:
+        return iwarp ? EOPNOTSUPP : 0;
+    case IBV_QPT_RAW_PACKET:
+    case IBV_QPT_XRC_SEND:
+    case IBV_QPT_XRC_RECV:
+    case IBV_QPT_DRIVER:
+        return EOPNOTSUPP;
+    }
+    return EINVAL;
+}
+
+static int check_init(struct soft_pd *pd, const struct ibv_qp_init_attr *attr) {
+    if (soft_stale(pd))
+        return EPERM;
+    const struct soft_profile *like = soft_profile();
+    int err = check_type(attr->qp_type, like->iwarp);
+    if (err)
+        return err;
+    if (!attr->send_cq || !attr->recv_cq || attr->cap.max_send_wr > SOFT_MAX_WR ||
+        attr->cap.max_recv_wr > SOFT_MAX_WR || attr->cap.max_send_sge > like->sge_most ||
+        attr->cap.max_recv_sge > like->sge_most || attr->cap.max_inline_data > like->inline_most)
+        return EINVAL;
+    if (attr->srq && attr->srq->pd->context != pd->ibv.context)
+        return EINVAL;
+    return 0;
+}
+
+struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr) {
+    struct soft_qp *qp = NULL;
+    int err = check_init(soft_pd_of(ibpd), attr);
+    if (!err)
+        err = soft_refuse(ibpd->context, FAULT_CALL_create_qp);
+    if (err)
+        goto fail;
+    /* At least one cache line of inline data costs nothing: it is what a slot holds. */
+    struct ibv_qp_cap cap = attr->cap;
+    uint32_t inline_free = soft_profile()->inline_most < SOFT_SLOT_PAYLOAD
+                               ? soft_profile()->inline_most
+                               : SOFT_SLOT_PAYLOAD;
+    if (cap.max_inline_data < inline_free)
+        cap.max_inline_data = inline_free;
+    cap.max_send_sge = cap.max_send_sge ? cap.max_send_sge : 1;
+    cap.max_recv_sge = cap.max_recv_sge ? cap.max_recv_sge : 1;
+    qp = aligned_alloc(64, (sizeof *qp + 63) & ~(size_t)63);
+    err = ENOMEM;
+    if (!qp)
+        goto fail;
+    memset(qp, 0, sizeof *qp);
+    qp->srq = attr->srq ? soft_srq_of(attr->srq) : NULL;
+    err = queues_alloc(qp, &cap);
+    if (err)
+        goto free_queues;
+    attr->cap = cap;
+    qp->ibv.context = ibpd->context;
+    qp->ibv.qp_context = attr->qp_context;
+    qp->ibv.pd = ibpd;
+    qp->ibv.send_cq = attr->send_cq;
+    qp->ibv.recv_cq = attr->recv_cq;
+    qp->ibv.srq = attr->srq;
+    qp->ibv.qp_type = attr->qp_type;
+    qp->ibv.state = qp->state = IBV_QPS_RESET;
+    pthread_mutex_init(&qp->ibv.mutex, NULL);
+    pthread_cond_init(&qp->ibv.cond, NULL);
+    qp->sq_sig_all = attr->sq_sig_all != 0;
+    qp->unreliable = attr->qp_type != IBV_QPT_RC;
+    qp->iwarp = soft_profile()->iwarp;
+    if (qp->iwarp) /* it is born there */
+        qp->ibv.state = qp->state = IBV_QPS_INIT;
+    qp->long_recv = qp->srq || qp->unreliable;
+    err = attr->qp_type == IBV_QPT_UD ? soft_ud_create(qp) : 0;
+    if (err)
+        goto free_queues;
+    qp->init = *attr;
+    qp->generation = soft_generation_now;
+    soft_lock();
+    err = number_take(qp);
+    if (!err)
+        soft_ud_register(qp);
+    soft_unlock();
+    if (err)
+        goto free_queues;
+    err = soft_cq_add_qp(soft_cq_of(attr->recv_cq), qp);
+    if (err)
+        goto return_number;
+    if (attr->send_cq != attr->recv_cq) {
+        err = soft_cq_add_qp(soft_cq_of(attr->send_cq), qp);
+        if (err)
+            goto remove_recv;
+    }
+    atomic_fetch_add(&soft_pd_of(ibpd)->users, 1);
+    if (qp->srq)
+        atomic_fetch_add(&qp->srq->users, 1);
+    return &qp->ibv;
+remove_recv:
+    soft_cq_remove_qp(soft_cq_of(attr->recv_cq), qp, false);
+return_number:
+    soft_lock();
+    number_return(qp);
+    soft_ud_close(qp);
+    soft_unlock();
+free_queues:
+    soft_ud_free(qp);
+    queues_free(qp);
+    free(qp);
+fail:
+    errno = err;
+    return NULL;
+}
+
+/*
+ * Control lock. A poller of either CQ completes into both: only when the QP is in neither list are
+ * its completions purged for good.
+ */
+/* On an iWARP device what has completed stays, even of a queue pair that is no more. */
+static void leave_cqs(struct soft_qp *qp) {
+    struct soft_cq *recv_cq = soft_cq_of(qp->ibv.recv_cq), *send_cq = soft_cq_of(qp->ibv.send_cq);
+    soft_cq_remove_qp(recv_cq, qp, false);
+    if (send_cq != recv_cq)
+        soft_cq_remove_qp(send_cq, qp, !qp->iwarp);
+    soft_cq_remove_qp(recv_cq, qp, !qp->iwarp);
+}
+
+int soft_destroy_qp(struct ibv_qp *ibqp) {
+    struct soft_qp *qp = soft_qp_of(ibqp);
+    if (soft_stale(qp))
+        return EPERM;
+    soft_lock();
+    if (qp->iwarp)
+        cm_mpa_settle_qp(qp);
+    if (soft_ud_in_group(qp)) {
+        soft_unlock();
+        return EBUSY;
+    }
+    soft_ud_hand_over(qp);
+    number_return(qp);
+    spin_lock(&qp->lock);
+    if (qp->state != IBV_QPS_RESET && qp->state != IBV_QPS_ERR)
+        soft_qp_fail(qp);
+    bool told = ld(qp->tx) != NULL;
+    spin_unlock(&qp->lock);
+    if (qp->iwarp)
+        cm_mpa_qp_down(qp);
+    if (told)
+        soft_qp_kick(qp); /* the peer may sleep and wait for what will never be acknowledged */
+    if (told && qp->attr.qp_access_flags & REMOTE)
+        soft_touch_wait_qp(qp);
+    if (qp->iwarp)
+        soft_iwarp_flush(qp);
+    leave_cqs(qp);
+    soft_mw_forget(qp);
+    soft_link_close(qp);
+    soft_ud_close(qp);
+    soft_unlock();
+    soft_async_drain(ibqp->context, ibqp);
+    atomic_fetch_sub(&soft_pd_of(ibqp->pd)->users, 1);
+    if (qp->srq)
+        atomic_fetch_sub(&qp->srq->users, 1);
+    pthread_mutex_destroy(&ibqp->mutex);
+    pthread_cond_destroy(&ibqp->cond);
+    soft_ud_free(qp);
+    queues_free(qp);
+    free(qp);
+    return 0;
+}
+
+/* ---- transitions --------------------------------------------------------------------------------- */
+
+static int check_values(const struct ibv_qp_attr *attr, int mask) {
+    if ((mask & IBV_QP_PORT) && attr->port_num != 1)
+        return EINVAL;
+    if ((mask & IBV_QP_PKEY_INDEX) && attr->pkey_index != 0)
+        return EINVAL;
+    if ((mask & IBV_QP_PATH_MTU) && (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > IBV_MTU_4096))
+        return EINVAL;
+    if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) && attr->max_rd_atomic > 16)
+        return EINVAL;
+    if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) && attr->max_dest_rd_atomic > 16)
+        return EINVAL;
+    if ((mask & IBV_QP_TIMEOUT) && attr->timeout > 31)
+        return EINVAL;
+    if (((mask & IBV_QP_RETRY_CNT) && attr->retry_cnt > 7) ||
+        ((mask & IBV_QP_RNR_RETRY) && attr->rnr_retry > 7) ||
+        ((mask & IBV_QP_MIN_RNR_TIMER) && attr->min_rnr_timer > 31))
+        return EINVAL;
+    if ((mask & IBV_QP_DEST_QPN) && attr->dest_qp_num > 0xffffff)
+        return EINVAL;
+    return 0;
+}
+
+#define COPY(bit, field)                                                                           \
+    if (mask & (bit))                                                                              \
+    to->field = from->field
+
+static void merge(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int mask) {
+    COPY(IBV_QP_PKEY_INDEX, pkey_index);
+    COPY(IBV_QP_PORT, port_num);
+    COPY(IBV_QP_ACCESS_FLAGS, qp_access_flags);
+    COPY(IBV_QP_QKEY, qkey);
+    COPY(IBV_QP_AV, ah_attr);
+    COPY(IBV_QP_PATH_MTU, path_mtu);
+    COPY(IBV_QP_DEST_QPN, dest_qp_num);
+    COPY(IBV_QP_RQ_PSN, rq_psn);
+    COPY(IBV_QP_SQ_PSN, sq_psn);
+    COPY(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
+    COPY(IBV_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
+    COPY(IBV_QP_MIN_RNR_TIMER, min_rnr_timer);
+    COPY(IBV_QP_TIMEOUT, timeout);
+    COPY(IBV_QP_RETRY_CNT, retry_cnt);
+    COPY(IBV_QP_RNR_RETRY, rnr_retry);
+    COPY(IBV_QP_ALT_PATH, alt_ah_attr);
+    COPY(IBV_QP_ALT_PATH, alt_pkey_index);
+    COPY(IBV_QP_ALT_PATH, alt_port_num);
+    COPY(IBV_QP_ALT_PATH, alt_timeout);
+    COPY(IBV_QP_PATH_MIG_STATE, path_mig_state);
+}
+
+/* Control lock. The QP forgets everything but its number and its queues' memory. */
+static void reset(struct soft_qp *qp) {
+    spin_lock(&qp->lock);
+    if (qp->state != IBV_QPS_RESET && qp->state != IBV_QPS_ERR)
+        soft_qp_fail(qp);
+    qp->sq_free = qp->sq_head = qp->sq_next = qp->sq_tail = 0;
+    qp->sq_looked = 0;
+    qp->rq.head = qp->rq.tail = 0;
+    st(qp->unretired, 0);
+    st(qp->awaited, false);
+    st(qp->backlog, false);
+    st(qp->attention, false);
+    st(qp->rx_stalled, false);
+    st(qp->need_tick, false);
+    qp->down_since_ns = 0;
+    qp->rx_partial = qp->sq_broken = qp->peer_gone = qp->last_wqe_told = false;
+    qp->flushing = false;
+    qp->srq_taken = qp->one_sided_ring = qp->kick_wanted = false;
+    qp->answer_head = qp->answer_tail = qp->waiting = qp->rx_left = 0;
+    qp->rx_offset = 0;
+    qp->inside_ns = 0;
+    qp->give_up = 0;
+    qp->stall_since_ns = 0;
+    qp->rx_drop = qp->impatient = false;
+    qp->fault = (struct soft_fault_qp){.serial = qp->fault.serial};
+    memset(&qp->attr, 0, sizeof qp->attr);
+    qp->state = qp->ibv.state = IBV_QPS_RESET;
+    qp->plain_rx = qp->plain_tx = false;
+    spin_unlock(&qp->lock);
+    soft_link_close(qp);
+}
+
+/* What the peer's requester has to know of our attributes. */
+static void link_show(struct soft_qp *qp) {
+    struct soft_ring *rx = ld(qp->rx);
+    atomic_store(&rx->rx.rnr_timer, qp->attr.min_rnr_timer);
+    atomic_store(&rx->rx.access,
+                 qp->attr.qp_access_flags | (uint32_t)qp->attr.max_dest_rd_atomic << 16);
+}
+
+void soft_qp_to_error(struct soft_qp *qp) {
+    spin_lock(&qp->lock);
+    bool fell = qp->state == IBV_QPS_ERR;
+    soft_qp_fail(qp);
+    qp->flush_late &= fell;
+    spin_unlock(&qp->lock);
+    soft_qp_kick(qp);
+    if (qp->attr.qp_access_flags & REMOTE)
+        soft_touch_wait_qp(qp);
+    soft_qp_progress(qp);
+}
+
+int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
+    struct soft_qp *qp = soft_qp_of(ibqp);
+    if (soft_stale(qp))
+        return EPERM;
+    int refused = soft_refuse(ibqp->context, FAULT_CALL_modify_qp);
+    if (refused)
+        return refused;
+    soft_lock();
+    enum ibv_qp_state from = qp->state, to = mask & IBV_QP_STATE ? attr->qp_state : from;
+    int rc = EINVAL;
+    if ((mask & IBV_QP_CUR_STATE) && attr->cur_qp_state != from)
+        goto out;
+    if (qp->iwarp && to != IBV_QPS_ERR) {
+        rc = soft_iwarp_modify(qp, attr, mask);
+        goto out;
+    }
+    rc = soft_qp_check_transition(ibqp->qp_type, from, to, mask);
+    if (rc == 0)
+        rc = check_values(attr, mask);
+    if (rc != 0)
+        goto out;
+    if (to == IBV_QPS_RESET) {
+        leave_cqs(qp);
+        soft_mw_forget(qp);
+        reset(qp);
+        (void)soft_cq_add_qp(soft_cq_of(ibqp->recv_cq), qp); /* room was just freed */
+        if (ibqp->send_cq != ibqp->recv_cq)
+            (void)soft_cq_add_qp(soft_cq_of(ibqp->send_cq), qp);
+        goto out;
+    }
+    if (to == IBV_QPS_ERR) {
+        soft_qp_to_error(qp);
+        if (qp->iwarp)
+            cm_mpa_qp_down(qp);
+        goto out;
+    }
+    struct ibv_qp_attr saved = qp->attr;
+    merge(&qp->attr, attr, mask);
+    if (from == IBV_QPS_INIT && to == IBV_QPS_RTR)
+        rc = qp->ud ? 0 : soft_link_open(qp);
+    spin_lock(&qp->lock);
+    if (rc != 0) {
+        qp->attr = saved;
+    } else if (qp->state == from) { /* it may have failed meanwhile */
+        soft_ud_starts(qp, to);
+        qp->state = qp->ibv.state = to;
+        qp->plain_rx = qp->plain_tx = false; /* until the progress below */
+        if (ld(qp->rx))
+            link_show(qp);
+        st(qp->attention, true);
+    }
+    spin_unlock(&qp->lock);
+    if (rc == 0 && (to == IBV_QPS_RTS || to == IBV_QPS_RTR))
+        soft_qp_progress(qp);
+out:
+    soft_unlock();
+    return rc;
+}
+
+int soft_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
+                  struct ibv_qp_init_attr *init) {
+    (void)mask; /* everything is known at once */
+    struct soft_qp *qp = soft_qp_of(ibqp);
+    if (soft_stale(qp))
+        return EPERM;
+    if (soft_removed(ibqp->context))
+        return EIO;
+    spin_lock(&qp->lock);
+    *attr = qp->attr;
+    attr->qp_state = attr->cur_qp_state = qp->state;
+    attr->cap = qp->init.cap;
+    *init = qp->init;
+    spin_unlock(&qp->lock);
+    return 0;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * qp_iwarp.c - queue pairs of a device that is like iWARP: the connection moves them (mpa.h).
+ *
+ * Owner: the control lock.
+ */
+#include "soft/verbs/object.h"
+#include "soft/soft.h"
+
+static uint8_t at_most(uint8_t value, uint8_t most) {
+    return value < most ? value : most;
+}
+
+/* Below is what the others have, with values that never give up: TCP does that. */
+int soft_qp_up(struct soft_qp *qp, uint32_t remote_qpn, uint8_t responder_resources,
+               uint8_t initiator_depth, bool listener) {
+    if (qp->state != IBV_QPS_INIT || ld(qp->rx))
+        return EINVAL;
+    qp->attr.dest_qp_num = remote_qpn;
+    qp->attr.max_dest_rd_atomic = at_most(responder_resources, SOFT_RD_ATOMIC);
+    qp->attr.max_rd_atomic = at_most(initiator_depth, SOFT_RD_ATOMIC);
+    qp->attr.min_rnr_timer = 1;
+    qp->attr.rnr_retry = qp->attr.retry_cnt = 7;
+    qp->attr.timeout = 0;
+    qp->second = listener;
+    int rc = soft_link_open(qp);
+    if (rc != 0)
+        return rc;
+    spin_lock(&qp->lock);
+    if (qp->state == IBV_QPS_INIT)
+        qp->state = qp->ibv.state = IBV_QPS_RTS;
+    st(qp->attention, true);
+    spin_unlock(&qp->lock);
+    soft_qp_progress(qp);
+    return 0;
+}
+
+/* MPA's listener sends no frame before it has one: on a real one the dialer may take it for a part of the answer. */
+bool soft_iwarp_may_speak(struct soft_qp *qp) {
+    const struct soft_ring *rx = ld(qp->rx);
+    if (!qp->second)
+        return true;
+    qp->second = ld(qp->rx_pos) == 0 && (!rx || ld(rx->tx.touching) == 0);
+    if (qp->second)
+        soft_qp_fail(qp);
+    return !qp->second;
+}
+
+void soft_qp_end(struct soft_qp *qp) {
+    spin_lock(&qp->lock);
+    bool up = qp->state == IBV_QPS_RTS; /* whoever polls may find an error at any moment */
+    spin_unlock(&qp->lock);
+    if (up)
+        soft_qp_progress(qp);
+    soft_qp_to_error(qp);
+}
+
+/*
+ * A queue pair that falls, by the peer's doing or its own, is in ERR at once; its receives come back when the
+ * kernel's thread for the connection comes to it, or it is destroyed. Only modify_qp() flushes before it returns.
+ */
+void soft_iwarp_flush(struct soft_qp *qp) {
+    spin_lock(&qp->lock);
+    qp->flush_late = false;
+    spin_unlock(&qp->lock);
+    soft_qp_progress(qp);
+}
+
+/*
+ * RTR and RTS of a queue pair that the connection moved there already, and RTR before that, change nothing;
+ * RTS without a connection is impossible.
+ */
+int soft_iwarp_modify(struct soft_qp *qp, const struct ibv_qp_attr *attr, int mask) {
+    enum ibv_qp_state to = mask & IBV_QP_STATE ? attr->qp_state : qp->state;
+    bool early = qp->state == IBV_QPS_INIT && (to == IBV_QPS_INIT || to == IBV_QPS_RTR);
+    bool late = qp->state == IBV_QPS_RTS && (to == IBV_QPS_RTR || to == IBV_QPS_RTS);
+    if ((!early && !late) || ((mask & IBV_QP_PORT) && attr->port_num != 1))
+        return EINVAL;
+    if (!(mask & IBV_QP_ACCESS_FLAGS))
+        return 0;
+    qp->attr.qp_access_flags = attr->qp_access_flags;
+    struct soft_ring *rx = ld(qp->rx);
+    if (rx)
+        atomic_store(&rx->rx.access,
+                     attr->qp_access_flags | (uint32_t)qp->attr.max_dest_rd_atomic << 16);
+    return 0;
+}

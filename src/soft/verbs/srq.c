@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * srq.c - shared receive queues: one FIFO of receives for many QPs, with the limit event.
+ *
+ * Owner: the SRQ's lock, a leaf below the QP lock. A QP that found no receive remembers how many
+ * posts the queue had seen and looks again when there are more.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "soft/soft.h"
+#include "soft/verbs/object.h"
+
+struct ibv_srq *soft_create_srq(struct ibv_pd *ibpd, struct ibv_srq_init_attr *init) {
+    struct soft_pd *pd = soft_pd_of(ibpd);
+    if (soft_stale(pd) || init->attr.max_wr == 0 || init->attr.max_wr > SOFT_MAX_WR ||
+        init->attr.max_sge > SOFT_MAX_SGE) {
+        errno = soft_stale(pd) ? EPERM : EINVAL;
+        return NULL;
+    }
+    int refused = soft_refuse(ibpd->context, FAULT_CALL_create_srq);
+    if (refused) {
+        errno = refused;
+        return NULL;
+    }
+    struct soft_srq *srq = calloc(1, sizeof *srq);
+    if (!srq)
+        return NULL;
+    uint32_t size = 1;
+    while (size < init->attr.max_wr)
+        size *= 2;
+    struct soft_recv_queue *rq = &srq->rq;
+    rq->mask = size - 1;
+    rq->max_wr = init->attr.max_wr;
+    rq->max_sge = init->attr.max_sge ? init->attr.max_sge : 1;
+    rq->stride = (uint32_t)(sizeof(struct soft_rqe) + rq->max_sge * sizeof(struct ibv_sge));
+    rq->entries = calloc(size, rq->stride);
+    if (!rq->entries) {
+        free(srq);
+        return NULL;
+    }
+    srq->ibv.context = ibpd->context;
+    srq->ibv.srq_context = init->srq_context;
+    srq->ibv.pd = ibpd;
+    pthread_mutex_init(&srq->ibv.mutex, NULL);
+    pthread_cond_init(&srq->ibv.cond, NULL);
+    srq->generation = soft_generation_now;
+    init->attr.max_sge = rq->max_sge;
+    atomic_fetch_add(&pd->users, 1);
+    return &srq->ibv;
+}
+
+int soft_destroy_srq(struct ibv_srq *ibsrq) {
+    struct soft_srq *srq = soft_srq_of(ibsrq);
+    if (soft_stale(srq))
+        return EPERM;
+    if (atomic_load(&srq->users) != 0)
+        return EBUSY;
+    soft_async_drain(ibsrq->context, ibsrq);
+    atomic_fetch_sub(&soft_pd_of(ibsrq->pd)->users, 1);
+    pthread_mutex_destroy(&ibsrq->mutex);
+    pthread_cond_destroy(&ibsrq->cond);
+    free(srq->rq.entries);
+    free(srq);
+    return 0;
+}
+
+int soft_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask) {
+    struct soft_srq *srq = soft_srq_of(ibsrq);
+    if (soft_stale(srq))
+        return EPERM;
+    if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
+        return EINVAL;
+    if (mask & IBV_SRQ_MAX_WR)
+        return EOPNOTSUPP; /* no resizing: max_wr is what creation asked for */
+    if (mask & IBV_SRQ_LIMIT) {
+        if (attr->srq_limit > srq->rq.max_wr)
+            return EINVAL;
+        spin_lock(&srq->lock);
+        srq->limit = attr->srq_limit;
+        bool low = srq->limit && srq->rq.tail - srq->rq.head < srq->limit;
+        if (low)
+            srq->limit = 0;
+        spin_unlock(&srq->lock);
+        if (low)
+            soft_async_event(ibsrq->context, IBV_EVENT_SRQ_LIMIT_REACHED, ibsrq);
+    }
+    return 0;
+}
+
+int soft_query_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr) {
+    struct soft_srq *srq = soft_srq_of(ibsrq);
+    if (soft_stale(srq))
+        return EPERM;
+    spin_lock(&srq->lock);
+    *attr = (struct ibv_srq_attr){
+        .max_wr = srq->rq.max_wr, .max_sge = srq->rq.max_sge, .srq_limit = srq->limit};
+    spin_unlock(&srq->lock);
+    return 0;
+}
+
+int soft_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad) {
+    struct soft_srq *srq = soft_srq_of(ibsrq);
+    if (soft_stale(srq)) {
+        *bad = wr;
+        return EPERM;
+    }
+    spin_lock(&srq->lock);
+    int rc = soft_recv_push(&srq->rq, &wr);
+    /* Under the lock: whoever sees the count and then takes, finds what it counts. */
+    atomic_store_explicit(&srq->posts, ld(srq->posts) + 1, memory_order_release);
+    spin_unlock(&srq->lock);
+    if (rc != 0)
+        *bad = wr;
+    return rc;
+}
+
+void soft_srq_low(struct soft_srq *srq) {
+    soft_async_event(srq->ibv.context, IBV_EVENT_SRQ_LIMIT_REACHED, &srq->ibv);
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * softverbs_hostile.h - what the tests of hostile peers share: random numbers that break things, and
+ * the control connection spoken by hand.
+ */
+#ifndef SOFTVERBS_HOSTILE_H
+#define SOFTVERBS_HOSTILE_H
+
+#include "support/softverbs_util.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/un.h>
+
+SV_UNUSED static uint32_t random32(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 33);
+}
+
+/* Words that break things more often than any other. */
+SV_UNUSED static uint32_t nasty(uint64_t *state) {
+    const uint32_t edge[] = {0,  1,          2,          61,         62,
+                             63, 0x7fffffff, 0x80000000, UINT32_MAX, UINT32_MAX - 61};
+    uint32_t r = random32(state);
+    return r % 3 ? edge[r / 3 % 10] : random32(state);
+}
+
+SV_UNUSED static int dial_name(const char *name) {
+    struct sockaddr_un sun = {.sun_family = AF_UNIX};
+    size_t n = strlen(name);
+    must(n < sizeof sun.sun_path);
+    memcpy(sun.sun_path + 1, name, n);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    must(fd >= 0);
+    must(connect(fd, (struct sockaddr *)&sun,
+                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) == 0);
+    return fd;
+}
+
+SV_UNUSED static int dial(uint32_t qpn) {
+    char name[64];
+    snprintf(name, sizeof name, "sluice-soft.%u/q/%u", SOFT_WIRE_VERSION, qpn / SOFT_QP_BLOCK);
+    return dial_name(name);
+}
+
+SV_UNUSED static void say(int sock, const void *data, size_t bytes, const int *fds,
+                          unsigned count) {
+    char control[CMSG_SPACE(16 * sizeof(int))] = {0};
+    struct iovec iov = {(void *)(uintptr_t)data, bytes};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    if (count) {
+        msg.msg_control = control;
+        msg.msg_controllen = CMSG_SPACE(count * sizeof(int));
+        struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+        cmsg->cmsg_level = SOL_SOCKET;
+        cmsg->cmsg_type = SCM_RIGHTS;
+        cmsg->cmsg_len = CMSG_LEN(count * sizeof(int));
+        memcpy(CMSG_DATA(cmsg), fds, count * sizeof(int));
+    }
+    (void)!sendmsg(sock, &msg, MSG_NOSIGNAL | MSG_DONTWAIT); /* it may have hung up on us */
+}
+
+struct hello { /* as on the wire: head and body */
+    uint32_t type, bytes;
+    uint32_t magic, version;
+    uint8_t uuid[16];
+    uint32_t fence_free, zero;
+};
+
+SV_UNUSED static int board_file(bool sealed, size_t bytes, uint32_t magic) {
+    int fd = memfd_create("lie", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    must(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
+    const uint32_t head[2] = {magic, SOFT_WIRE_VERSION};
+    must(pwrite(fd, head, sizeof head, 0) == sizeof head || bytes < sizeof head);
+    if (sealed)
+        must(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0);
+    return fd;
+}
+
+/* A bell of ours that somebody can ring; the end that hears it, if anybody wants to. */
+SV_UNUSED static int bell(int *hears) {
+    int pair[2];
+    must(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
+    if (hears)
+        *hears = pair[0];
+    else
+        close(pair[0]);
+    return pair[1];
+}
+
+/* A greeting that is accepted; what follows is up to the caller. */
+SV_UNUSED static int greet(uint32_t qpn, const struct hello *hello, int board) {
+    int sock = dial(qpn), fds[2] = {bell(NULL), board};
+    say(sock, hello, sizeof *hello, fds, 2);
+    close(fds[0]);
+    return sock;
+}
+
+SV_UNUSED static const struct hello good_hello = {.type = SOFT_MSG_HELLO,
+                                                  .bytes = sizeof(struct hello) - 8,
+                                                  .magic = SOFT_WIRE_MAGIC,
+                                                  .version = SOFT_WIRE_VERSION,
+                                                  .uuid = "somebody else's"};
+
+/* ---- honest peers, both in this process, that go on meanwhile --------------------------------------- */
+
+static struct sv_end hostile_a, hostile_b;
+
+/* Nothing of ours is being set up any more: descriptors can be counted. */
+static bool hostile_settled(void) {
+    bool settled = true;
+    soft_lock();
+    for (struct soft_peer *peer = soft_peers; peer; peer = peer->next) {
+        settled = settled && peer->greeted && peer->bell.fd >= 0 && atomic_load(&peer->keys);
+        for (unsigned k = 0; k < SOFT_MAX_REGIONS; k++)
+            if (soft_regions[k].addr)
+                settled = settled && atomic_load(&peer->region_sent[k]) == REGION_READY;
+    }
+    soft_unlock();
+    return settled;
+}
+
+/* With none in the engine's hands. */
+SV_UNUSED static unsigned hostile_fds(void) {
+    soft_lock();
+    unsigned n = sv_fds();
+    soft_unlock();
+    return n;
+}
+
+SV_UNUSED static void hostile_pair_open(void) {
+    struct sv_options o = SV_OPTIONS(.mapped = true);
+    sv_pair(&hostile_a, o, &hostile_b, o);
+    sv_wait_mapped(&hostile_a);
+    sv_wait_mapped(&hostile_b);
+    /* Who called before this one, to see who is there, has been answered when it is. */
+    int sock = dial(hostile_b.qp->qp_num);
+    char byte;
+    say(sock, "nonsense", 8, NULL, 0);
+    must(recv(sock, &byte, 1, 0) <= 0); /* hung up on */
+    close(sock);
+    sv_until(hostile_settled());
+}
+
+SV_UNUSED static void still_serves(uint32_t seed) {
+    struct sv_end *a = &hostile_a, *b = &hostile_b;
+    sv_fill(a->buf, 30000, seed);
+    must(sv_recv(b, 1, 0, 65536) == 0);
+    must(sv_send(a, 2, 0, 30000, IBV_SEND_SIGNALED) == 0);
+    must(sv_poll(b->rcq).status == IBV_WC_SUCCESS);
+    must(sv_poll(a->scq).status == IBV_WC_SUCCESS);
+    sv_check(b->buf, 30000, seed);
+}
+
+SV_UNUSED static void hostile_pair_close(void) {
+    still_serves(99);
+    sv_unpair(&hostile_a, &hostile_b);
+}
+
+#endif

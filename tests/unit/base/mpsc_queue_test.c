@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* mpsc_queue_test.c - records come out once and in each producer's order; nobody ever waits. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "base/mpsc_queue.h"
+
+static void tells_when_the_consumer_must_be_woken(void **state) {
+    (void)state;
+    struct inbox box;
+    struct inbox_item items[3] = {0};
+    inbox_init(&box);
+    assert_true(inbox_empty(&box));
+    assert_null(inbox_take(&box));
+    assert_true(inbox_post(&box, &items[0]));
+    assert_false(inbox_post(&box, &items[1]));
+    assert_false(inbox_empty(&box));
+    assert_ptr_equal(inbox_take(&box), &items[0]);
+    assert_false(inbox_post(&box, &items[2]));
+    assert_ptr_equal(inbox_take(&box), &items[1]);
+    assert_ptr_equal(inbox_take(&box), &items[2]);
+    assert_true(inbox_empty(&box));
+    assert_null(inbox_take(&box));
+}
+
+static void a_taken_record_can_be_posted_again(void **state) {
+    (void)state;
+    struct inbox box;
+    struct inbox_item item = {.verb = 7, .slot = 9};
+    inbox_init(&box);
+    for (int i = 0; i < 100; i++) {
+        assert_true(inbox_post(&box, &item));
+        assert_ptr_equal(inbox_take(&box), &item);
+        assert_int_equal(item.verb, 7);
+        assert_int_equal(item.slot, 9);
+    }
+}
+
+/* The first half of a post by hand: the tail moved, the link not written yet. */
+static void a_preempted_producer_holds_nobody_up(void **state) {
+    (void)state;
+    struct inbox box;
+    struct inbox_item half = {0}, whole = {0};
+    inbox_init(&box);
+    cds_wfcq_node_init(&half.node);
+    struct cds_wfcq_node *old = __atomic_exchange_n(&box.tail.p, &half.node, __ATOMIC_SEQ_CST);
+    assert_false(inbox_empty(&box));
+    assert_null(inbox_take(&box));
+    assert_false(inbox_post(&box, &whole)); /* others post on */
+    assert_null(inbox_take(&box));
+    assert_false(inbox_empty(&box));
+    __atomic_store_n(&old->next, &half.node, __ATOMIC_RELEASE);
+    assert_ptr_equal(inbox_take(&box), &half);
+    assert_ptr_equal(inbox_take(&box), &whole);
+    assert_true(inbox_empty(&box));
+}
+
+enum { PRODUCERS = 4, RECORDS = 50000 };
+
+struct record {
+    struct inbox_item item;
+    uint32_t check;
+};
+struct producer {
+    pthread_t thread;
+    struct inbox *box;
+    struct record *records;
+    uint32_t number;
+    uint32_t woke; /* posts that found the inbox empty */
+};
+
+static void *produce(void *arg) {
+    struct producer *p = arg;
+    for (uint32_t i = 0; i < RECORDS; i++) {
+        struct record *record = &p->records[i];
+        record->item.verb = p->number;
+        record->item.slot = i;
+        record->check = i * 2654435761u + p->number;
+        p->woke += inbox_post(p->box, &record->item);
+    }
+    return NULL;
+}
+
+static void many_producers_keep_their_order(void **state) {
+    (void)state;
+    struct inbox box;
+    inbox_init(&box);
+    struct producer producers[PRODUCERS];
+    uint32_t next[PRODUCERS] = {0};
+    for (uint32_t i = 0; i < PRODUCERS; i++) {
+        producers[i] = (struct producer){.box = &box, .number = i};
+        producers[i].records = calloc(RECORDS, sizeof(struct record));
+        assert_non_null(producers[i].records);
+        assert_int_equal(pthread_create(&producers[i].thread, NULL, produce, &producers[i]), 0);
+    }
+    uint32_t wrong = 0;
+    for (uint32_t taken = 0; taken < PRODUCERS * RECORDS;) {
+        struct inbox_item *item = inbox_take(&box);
+        if (!item) {
+            sched_yield();
+            continue;
+        }
+        struct record *record = (struct record *)item;
+        wrong += item->verb >= PRODUCERS || item->slot != next[item->verb]++;
+        wrong += record->check != item->slot * 2654435761u + item->verb;
+        taken++;
+    }
+    uint32_t woke = 0;
+    for (uint32_t i = 0; i < PRODUCERS; i++) {
+        pthread_join(producers[i].thread, NULL);
+        woke += producers[i].woke;
+        free(producers[i].records);
+    }
+    assert_int_equal(wrong, 0);
+    assert_uint_in_range(woke, 1, PRODUCERS * RECORDS);
+    assert_true(inbox_empty(&box));
+}
+
+static void the_tail_has_a_cache_line_of_its_own(void **state) {
+    (void)state;
+    assert_int_equal(offsetof(struct inbox, tail) % 64, 0);
+    assert_true(offsetof(struct inbox, tail) >= 64);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tells_when_the_consumer_must_be_woken),
+        cmocka_unit_test(a_taken_record_can_be_posted_again),
+        cmocka_unit_test(a_preempted_producer_holds_nobody_up),
+        cmocka_unit_test(many_producers_keep_their_order),
+        cmocka_unit_test(the_tail_has_a_cache_line_of_its_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

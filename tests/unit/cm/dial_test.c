@@ -1,0 +1,683 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Dialing goes through every address, tries again what may pass, at intervals that grow and are
+ * spread, and ends in time. The dialer's clock, its random numbers and its name server are the
+ * test's; what a try ends with is scripted as faults of the software device.
+ */
+#include "support/dial.h"
+
+/* ---- one address after the other ------------------------------------------------------------- */
+
+static void failover_goes_through_every_address(void **state) {
+    (void)state;
+    struct pair p;
+    sluice_session_info info;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer_script((const char *[]){REJECT(8), NULL});
+    dialer_names((const char *[]){"127.0.0.2", "192.0.2.77", "127.0.0.1", NULL});
+    dialer_dial(&p, "three.test", PAIR_LINK());
+    pair_expect(&p, &p.b, SLUICE_UP);
+    pair_expect(&p, &p.a, SLUICE_UP);
+    info = dialer_info(&p);
+    assert_int_equal(info.tries, 3);
+    assert_string_equal(info.peer, p.address);
+    assert_int_equal(dialer.tries, 3);
+    assert_int_equal(dialer.connects, 2); /* 192.0.2.77 leads nowhere */
+    assert_int_equal(dialer.qps, 1);      /* one QP for all tries */
+    assert_true(strncmp(dialer.tried[0], "127.0.0.2:", 10) == 0);
+    assert_true(strncmp(dialer.tried[1], "192.0.2.77:", 11) == 0);
+    assert_string_equal(dialer.tried[2], p.address);
+    assert_int_equal(pair_send(&p.b, 1000, 1, NULL), 0);
+    sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
+    assert_true(pair_check(event.msg, 1000, 1));
+    pair_close(&p);
+}
+
+static void when_every_address_fails_the_last_failure_is_told(void **state) {
+    (void)state;
+    static const struct {
+        const char *script[3];
+        sluice_reason reason;
+        uint32_t vendor;
+        int32_t cm_event;
+    } rows[] = {
+        {{REJECT(8), "id=* resolve_addr=1 event=ADDR_ERROR status=-19", NULL},
+         SLUICE_REASON_ADDRESS,
+         ENODEV,
+         RDMA_CM_EVENT_ADDR_ERROR},
+        {{"id=* resolve_addr=1 event=ADDR_ERROR status=-19", REJECT(8), NULL},
+         SLUICE_REASON_NO_LISTENER,
+         8,
+         RDMA_CM_EVENT_REJECTED},
+        {{REJECT(8), "id=* resolve_route=1 event=ROUTE_ERROR status=-113", NULL},
+         SLUICE_REASON_UNREACHABLE,
+         EHOSTUNREACH,
+         RDMA_CM_EVENT_ROUTE_ERROR},
+        {{REJECT(8), "id=* connect=1 event=CONNECT_ERROR status=-5", NULL},
+         SLUICE_REASON_DEVICE_ERROR,
+         5,
+         RDMA_CM_EVENT_CONNECT_ERROR},
+    };
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct pair p;
+        dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+        dialer_script(rows[i].script);
+        dialer_names((const char *[]){"127.0.0.2", "127.0.0.1", NULL});
+        dialer_dial(&p, "two.test", PAIR_LINK());
+        sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED); /* the clock stands still */
+        sluice_session_info info = dialer_info(&p);
+        assert_int_equal(event.reason, rows[i].reason);
+        assert_int_equal(event.vendor, rows[i].vendor);
+        assert_int_equal(info.tries, 2);
+        assert_int_equal(info.cm_event, rows[i].cm_event);
+        pair_expect_nothing(&p, &p.a);
+        pair_close(&p);
+    }
+}
+
+static void a_final_answer_ends_the_dial_at_any_address(void **state) {
+    (void)state;
+    struct pair p;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK(.flags = SLUICE_ASK));
+    dialer_names((const char *[]){"127.0.0.1", "127.0.0.2", NULL});
+    dialer_dial(&p, "two.test", PAIR_LINK());
+    sluice_event event = pair_expect(&p, &p.a, SLUICE_CONNECT);
+    assert_int_equal(sluice_refuse(event.session, 7, "no"), 0);
+    event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+    assert_int_equal(event.reason, SLUICE_REASON_REFUSED);
+    assert_int_equal(event.vendor, 7);
+    assert_int_equal(dialer_info(&p).tries, 1);
+    assert_int_equal(dialer_info(&p).close_code, 7);
+    pair_close(&p);
+}
+
+static void an_address_behind_another_port_is_skipped(void **state) {
+    (void)state;
+    struct pair p;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer_script((const char *[]){REJECT(8), NULL});
+    dialer_names((const char *[]){"127.0.0.2", "127.0.0.3", "127.0.0.1", NULL});
+    dialer.other_port = 2; /* the second try */
+    dialer_dial(&p, "three.test", PAIR_LINK());
+    pair_expect(&p, &p.b, SLUICE_UP);
+    assert_int_equal(dialer_info(&p).tries, 3);
+    assert_int_equal(dialer.connects, 2);
+    pair_close(&p);
+
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer_script((const char *[]){REJECT(8), NULL});
+    dialer_names((const char *[]){"127.0.0.2", "127.0.0.1", NULL});
+    dialer.other_port = 2;
+    dialer_dial(&p, "two.test", PAIR_LINK());
+    sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+    assert_int_equal(event.reason, SLUICE_REASON_WRONG_DEVICE);
+    pair_close(&p);
+}
+
+/* ---- addresses of other hosts ---------------------------------------------------------------- */
+
+static void says_that_it_is_elsewhere(struct pair *p, const char *host) {
+    char text[160];
+    sluice_event event = pair_expect(p, &p->b, SLUICE_CLOSED);
+    sluice_session_info info = dialer_info(p);
+    snprintf(text, sizeof text,
+             "%s is not an address of this host; the software device has no other: "
+             "docs/two-hosts.md",
+             host);
+    assert_int_equal(event.reason, SLUICE_REASON_ADDRESS);
+    assert_int_equal(event.status, SLUICE_EADDRESS);
+    assert_int_equal(event.vendor, EREMOTE);
+    assert_int_equal(info.cm_event, RDMA_CM_EVENT_ADDR_ERROR);
+    assert_int_equal(info.cm_status, -EREMOTE);
+    assert_string_equal(info.close_text, text);
+    assert_int_equal(dialer.connects, 0);
+}
+
+static void another_hosts_address_is_told_as_that_with_the_page_that_helps(void **state) {
+    (void)state;
+    static const struct {
+        const char *dialed, *host;
+    } rows[] = {
+        {"192.0.2.77", "192.0.2.77"},
+        {"[2001:db8::77]", "2001:db8::77"},
+        /* the longest there is: nothing of the text is cut off */
+        {"[2001:db8:1111:2222:3333:4444:5555:6666]", "2001:db8:1111:2222:3333:4444:5555:6666"},
+    };
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct pair p;
+        dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+        dialer_dial(&p, rows[i].dialed, PAIR_LINK());
+        says_that_it_is_elsewhere(&p, rows[i].host); /* at once: the clock stands still */
+        assert_int_equal(dialer_info(&p).tries, 1);
+        pair_close(&p);
+    }
+}
+
+static void a_name_of_another_host_is_told_as_its_address(void **state) {
+    (void)state;
+    struct pair p;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer_names((const char *[]){"192.0.2.77", "2001:db8::77", NULL});
+    dialer_dial(&p, "far.test", PAIR_LINK());
+    says_that_it_is_elsewhere(&p, "192.0.2.77");
+    assert_int_equal(dialer_info(&p).tries, 2);
+    pair_close(&p);
+}
+
+/* The listener of this host that was not there is the news, wherever it stands among the others. */
+static void what_an_address_of_this_host_says_is_told_before_that_others_are_not(void **state) {
+    (void)state;
+    static const char *const orders[][4] = {
+        {"192.0.2.77", "127.0.0.2", NULL},
+        {"127.0.0.2", "192.0.2.77", NULL},
+        {"2001:db8::77", "127.0.0.2", "192.0.2.77", NULL},
+    };
+    for (unsigned i = 0; i < sizeof orders / sizeof *orders; i++) {
+        struct pair p;
+        dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+        dialer.always = REJECT(8);
+        dialer_names(orders[i]);
+        dialer_dial(&p, "mixed.test", PAIR_LINK());
+        sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+        assert_int_equal(event.reason, SLUICE_REASON_NO_LISTENER);
+        assert_int_equal(dialer.connects, 1);
+        pair_close(&p);
+    }
+}
+
+/* No route of a network's: that keeps its own words, on a device that has one. */
+static void a_host_that_cannot_be_reached_is_not_told_as_elsewhere(void **state) {
+    (void)state;
+    struct pair p;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer_script((const char *[]){"id=* resolve_addr=1 event=ADDR_ERROR status=-113", NULL});
+    dialer_dial(&p, "127.0.0.1", PAIR_LINK());
+    sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+    assert_int_equal(event.reason, SLUICE_REASON_UNREACHABLE);
+    assert_int_equal(event.vendor, EHOSTUNREACH);
+    assert_null(strstr(dialer_info(&p).close_text, "two-hosts"));
+    pair_close(&p);
+
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer_ops.software = false; /* whatever such a stack may mean by it */
+    dialer_dial(&p, "192.0.2.77", PAIR_LINK());
+    event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+    assert_int_equal(event.vendor, EREMOTE);
+    assert_null(strstr(dialer_info(&p).close_text, "two-hosts"));
+    dialer_ops.software = true;
+    pair_close(&p);
+}
+
+static void localhost_is_both_of_its_addresses(void **state) {
+    (void)state;
+    struct pair p;
+    sluice_listener listener;
+    sluice_error e;
+    char host[] = "LocalHost";
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    if (sluice_listen(p.a.node, "[::1]:0", SLUICE_LINK(.loop = p.a.loop), &listener, &e) != 0) {
+        pair_close(&p);
+        skip(); /* a host without IPv6 */
+    }
+    sluice_unlisten(p.listener);
+    snprintf(p.address, sizeof p.address, "[::1]:%d", sluice_listener_port(listener));
+    dialer_dial(&p, host, PAIR_LINK());
+    pair_expect(&p, &p.b, SLUICE_UP);
+    assert_int_equal(dialer_info(&p).tries, 2);
+    assert_string_equal(dialer_info(&p).peer, p.address);
+    assert_int_equal(dialer.lookups, 0);
+    assert_null(p.b.node->cm.resolver);
+    pair_close(&p);
+}
+
+static void a_name_has_eight_addresses_at_most_and_none_twice(void **state) {
+    (void)state;
+    struct pair p;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer_script((const char *[]){HANG, NULL});
+    dialer_names((const char *[]){"127.0.0.9", "127.0.0.9", "::1", "127.0.0.2", "::1", "127.0.0.3",
+                                  "127.0.0.9", "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7",
+                                  "127.0.0.8", NULL});
+    dialer_dial(&p, "many.test", PAIR_LINK());
+    struct cm_conn *conn = &pair_session(&p.b)->conn;
+    dialer_await(&p, conn->owner.state == CM_CONNECTING);
+    const char *const expected[] = {"127.0.0.9", "[::1]",     "127.0.0.2", "127.0.0.3",
+                                    "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7"};
+    assert_int_equal(conn->candidate_count, 8);
+    for (unsigned i = 0; i < 8; i++) {
+        char text[64];
+        address_format(&conn->candidates[i].any, text);
+        assert_true(strncmp(text, expected[i], strlen(expected[i])) == 0);
+        assert_string_equal(strrchr(text, ':'), strrchr(p.address, ':'));
+    }
+    pair_close(&p);
+}
+
+static void a_name_nobody_knows_is_told_at_once(void **state) {
+    (void)state;
+    struct pair p;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer_names((const char *[]){NULL});
+    dialer_dial(&p, "nobody.test", PAIR_LINK());
+    sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+    assert_int_equal(event.reason, SLUICE_REASON_ADDRESS);
+    assert_int_equal(dialer_info(&p).tries, 0);
+    assert_non_null(strstr(dialer_info(&p).close_text, "nobody.test"));
+    pair_close(&p);
+}
+
+/* ---- again ----------------------------------------------------------------------------------- */
+
+static void a_busy_listener_is_asked_again_until_it_has_room(void **state) {
+    (void)state;
+    struct pair p;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    pair_connect(&p, PAIR_LINK());
+    sluice_session first = p.b.session;
+    p.a.node->options.sessions_max = 1;
+    pair_dial(&p, PAIR_LINK());
+    struct cm_conn *conn = &pair_session(&p.b)->conn;
+    for (unsigned i = 1; i <= 5; i++) {
+        dialer_await(&p, conn->owner.state == CM_PAUSING);
+        assert_int_equal(dialer_info(&p).tries, i);
+        assert_int_equal(conn->last.reason, SLUICE_REASON_BUSY);
+        if (i < 5)
+            dialer.now_ns = conn->step_ns;
+        while (conn->owner.state == CM_PAUSING && i < 5)
+            pair_turn(&p);
+    }
+    sluice_session second = p.b.session;
+    sluice_hangup(first, 0);
+    pair_expect(&p, &p.b, SLUICE_CLOSED);
+    pair_expect(&p, &p.a, SLUICE_CLOSED);
+    pair_expect_nothing(&p, &p.a); /* and its slot is free */
+    dialer.now_ns = conn->step_ns;
+    sluice_event event = pair_expect(&p, &p.b, SLUICE_UP);
+    assert_int_equal(event.session.id, second.id);
+    assert_int_equal(dialer_info(&p).tries, 6);
+    pair_expect(&p, &p.a, SLUICE_UP);
+    assert_int_equal(pair_send(&p.b, 10, 1, NULL), 0);
+    pair_expect(&p, &p.a, SLUICE_MESSAGE);
+    pair_close(&p);
+}
+
+/* An address that is busy keeps the dial going, whatever the others say; and is what is told. */
+static void one_busy_address_is_reason_enough_to_go_on(void **state) {
+    (void)state;
+    struct pair p;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer_script(
+        (const char *[]){REJECT(4), REJECT(8), REJECT(8), REJECT(10), REJECT(8), REJECT(8), NULL});
+    dialer_names((const char *[]){"127.0.0.2", "127.0.0.1", NULL});
+    dialer_dial(&p, "two.test", PAIR_LINK());
+    struct cm_conn *conn = &pair_session(&p.b)->conn;
+    dialer_await(&p, conn->owner.state == CM_PAUSING);
+    assert_int_equal(conn->last.reason, SLUICE_REASON_UNREACHABLE);
+    dialer.now_ns = conn->step_ns;
+    dialer_await(&p, dialer.tries == 4 && conn->owner.state == CM_PAUSING);
+    assert_int_equal(conn->last.reason, SLUICE_REASON_PEER_LOST);
+    dialer.now_ns = conn->step_ns;
+    sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED); /* a round without hope */
+    assert_int_equal(event.reason, SLUICE_REASON_NO_LISTENER);
+    assert_int_equal(dialer_info(&p).tries, 6);
+    assert_int_equal(dialer.lookups, 1); /* a name is not resolved again */
+    pair_close(&p);
+}
+
+static void pauses_grow_and_are_spread(void **state) {
+    (void)state;
+    static const uint32_t spreads[] = {0, 0xffffffff, 0x80000000, 0x12345678};
+    static const uint64_t bases[] = {20, 40, 80, 160, 320, 640, 1280, 2000, 2000, 2000};
+    for (unsigned r = 0; r < sizeof spreads / sizeof *spreads; r++) {
+        struct pair p;
+        dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+        dialer.always = REJECT(4);
+        dialer.spread = spreads[r];
+        pair_dial(&p, PAIR_LINK(.timeout_ns = 1000 * 1000000000ull));
+        struct cm_conn *conn = &pair_session(&p.b)->conn;
+        for (unsigned i = 0; i < sizeof bases / sizeof *bases; i++) {
+            uint64_t base = bases[i] * 1000000;
+            dialer_await(&p, conn->owner.state == CM_PAUSING);
+            assert_int_equal(dialer.tries, i + 1);
+            uint64_t pause = conn->step_ns - dialer.now_ns;
+            assert_int_equal(pause, base / 2 + (base * spreads[r] >> 32));
+            assert_uint_in_range(pause, base / 2, base * 3 / 2 - 1);
+            dialer.now_ns = conn->step_ns - 1; /* not a moment earlier */
+            pair_expect_nothing(&p, &p.b);
+            assert_int_equal(dialer.tries, i + 1);
+            dialer.now_ns++;
+            dialer_await(&p, dialer.tries == i + 2);
+        }
+        pair_close(&p);
+    }
+}
+
+/* Its stack may have refused for a listener that made room for others; a few tries tell. */
+static void a_refusal_without_a_word_is_asked_a_few_times_more(void **state) {
+    (void)state;
+    struct pair p;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer.always = REJECT(28);
+    pair_dial(&p, PAIR_LINK(.timeout_ns = 1000 * 1000000000ull));
+    struct cm_conn *conn = &pair_session(&p.b)->conn;
+    for (unsigned tries = 1; tries < 4; tries++) {
+        dialer_await(&p, conn->owner.state == CM_PAUSING);
+        assert_int_equal(dialer.tries, tries);
+        dialer.now_ns = conn->step_ns;
+        dialer_await(&p, dialer.tries == tries + 1);
+    }
+    sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+    assert_int_equal(event.reason, SLUICE_REASON_REFUSED);
+    assert_int_equal(event.vendor, 28);
+    assert_int_equal(dialer.tries, 4);
+    pair_close(&p);
+}
+
+static void a_fresh_nonce_and_session_id_each_try(void **state) {
+    (void)state;
+    struct pair p;
+    static const uint8_t none[16];
+    uint8_t seen[8][16];
+    unsigned count = 0;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer_script((const char *[]){REJECT(8), REJECT(4), NULL});
+    dialer_names((const char *[]){"127.0.0.2", "127.0.0.1", NULL});
+    dialer_dial(&p, "two.test", PAIR_LINK());
+    struct cm_conn *conn = &pair_session(&p.b)->conn;
+    dialer_await(&p, conn->owner.state == CM_PAUSING);
+    dialer.now_ns = conn->step_ns;
+    pair_expect(&p, &p.b, SLUICE_UP);
+    pair_expect(&p, &p.a, SLUICE_UP);
+    assert_int_equal(dialer.connects, 4);
+    for (unsigned i = 0; i < dialer.connects; i++) {
+        memcpy(seen[count++], dialer.reqs[i].session_id, 16);
+        memcpy(seen[count++], dialer.reqs[i].nonce, 16);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        assert_memory_not_equal(seen[i], none, 16);
+        for (unsigned k = 0; k < i; k++)
+            assert_memory_not_equal(seen[i], seen[k], 16);
+    }
+    const struct record_req *req = &pair_session(&p.a)->conn.req;
+    assert_memory_equal(req->session_id, dialer.reqs[3].session_id, 16);
+    assert_memory_equal(req->nonce, dialer.reqs[3].nonce, 16);
+    assert_memory_equal(conn->rep.session_id, req->session_id, 16);
+    pair_close(&p);
+}
+
+static void once_means_once(void **state) {
+    (void)state;
+    static const char *const answers[] = {REJECT(4), REJECT(10), REJECT(8),
+                                          "id=* connect=1 event=UNREACHABLE status=-110"};
+    static const sluice_reason reasons[] = {SLUICE_REASON_UNREACHABLE, SLUICE_REASON_PEER_LOST,
+                                            SLUICE_REASON_NO_LISTENER, SLUICE_REASON_UNREACHABLE};
+    for (unsigned i = 0; i < 4; i++) {
+        struct pair p;
+        dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+        dialer_script((const char *[]){answers[i], NULL});
+        dialer_names((const char *[]){"127.0.0.2", "127.0.0.1", NULL});
+        dialer_dial(&p, "two.test", PAIR_LINK(.flags = SLUICE_ONCE));
+        sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+        assert_int_equal(event.reason, reasons[i]);
+        assert_int_equal(dialer_info(&p).tries, 1);
+        assert_int_equal(dialer.tries, 1);
+        pair_close(&p);
+    }
+}
+
+/* ---- in time --------------------------------------------------------------------------------- */
+
+static void the_deadline_bounds_all_tries_and_carries_the_last_reason(void **state) {
+    (void)state;
+    struct pair p;
+    const uint64_t second = 1000000000;
+    for (unsigned trying = 0; trying < 2; trying++) { /* it passes in a pause, and in a try */
+        dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+        dialer_script((const char *[]){REJECT(4), REJECT(10), trying ? HANG : REJECT(10), NULL});
+        uint64_t start = dialer.now_ns;
+        pair_dial(&p, PAIR_LINK(.timeout_ns = second));
+        struct cm_conn *conn = &pair_session(&p.b)->conn;
+        for (unsigned i = 1; i <= 2 + !trying; i++) {
+            dialer_await(&p, dialer.tries == i && conn->owner.state == CM_PAUSING);
+            if (i < 3)
+                dialer.now_ns = conn->step_ns;
+        }
+        if (trying)
+            dialer_await(&p, dialer.tries == 3 && conn->owner.state == CM_CONNECTING);
+        else
+            conn->step_ns = start + 2 * second; /* a pause that would last beyond */
+        dialer.now_ns = start + second - 1;
+        pair_expect_nothing(&p, &p.b);
+        dialer.now_ns++;
+        sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+        assert_int_equal(event.reason, SLUICE_REASON_PEER_LOST);
+        assert_int_equal(event.vendor, 10);
+        assert_int_equal(dialer_info(&p).tries, 3);
+        assert_non_null(strstr(dialer_info(&p).close_text, "time ran out"));
+        assert_int_equal(dialer_info(&p).cm_status, 10);
+        pair_close(&p);
+    }
+}
+
+static void a_first_try_without_an_answer_is_a_timeout(void **state) {
+    (void)state;
+    struct pair p;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer_script((const char *[]){HANG, NULL});
+    pair_dial(&p, PAIR_LINK(.timeout_ns = 1000000000));
+    dialer_await(&p, pair_session(&p.b)->conn.owner.state == CM_CONNECTING);
+    assert_int_equal(pair_session(&p.b)->conn.step_ns, 0); /* the only address: all the time */
+    dialer.now_ns += 1000000000;
+    sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+    assert_int_equal(event.reason, SLUICE_REASON_TIMEOUT);
+    pair_close(&p);
+}
+
+static void an_address_that_does_not_answer_has_its_share_of_the_time(void **state) {
+    (void)state;
+    struct pair p;
+    const uint64_t second = 1000000000;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer_script((const char *[]){HANG, HANG, NULL});
+    dialer_names((const char *[]){"127.0.0.2", "127.0.0.3", "127.0.0.1", NULL});
+    uint64_t start = dialer.now_ns;
+    dialer_dial(&p, "three.test", PAIR_LINK(.timeout_ns = 9 * second));
+    struct cm_conn *conn = &pair_session(&p.b)->conn;
+    for (unsigned i = 1; i <= 2; i++) {
+        dialer_await(&p, dialer.tries == i && conn->owner.state == CM_CONNECTING);
+        assert_int_equal(conn->step_ns, start + 3 * second * i);
+        dialer.now_ns = start + 3 * second * i - 1;
+        pair_expect_nothing(&p, &p.b);
+        assert_int_equal(dialer.tries, i);
+        dialer.now_ns++;
+    }
+    pair_expect(&p, &p.b, SLUICE_UP);
+    assert_int_equal(dialer_info(&p).tries, 3);
+    assert_int_equal(conn->step_ns, 0);
+    pair_close(&p);
+}
+
+#define NOBODY_ANSWERS "id=* resolve_addr=* event=ADDR_ERROR status=-110"
+
+/* A kernel that sees a neighbour's answer when the time it was given is over, and not before. */
+static void an_address_is_asked_for_in_short_slices(void **state) {
+    (void)state;
+    struct pair p;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer.slow = true;
+    dialer_script((const char *[]){NOBODY_ANSWERS, NOBODY_ANSWERS, NULL});
+    uint64_t start = dialer.now_ns;
+    pair_dial(&p, PAIR_LINK(.timeout_ns = 10000000000));
+    pair_expect(&p, &p.b, SLUICE_UP);
+    assert_int_equal(dialer.tries, 3); /* of the kernel; the dialer's own is the first */
+    assert_int_equal(dialer_info(&p).tries, 1);
+    for (unsigned i = 1; i < 3; i++)
+        assert_int_equal(dialer.times[i], 2 * dialer.times[i - 1]);
+    assert_uint_in_range(dialer.now_ns - start, 1, 1000000000);
+    pair_close(&p);
+}
+
+static void an_address_nobody_has_is_looked_for_as_long_as_there_is_time(void **state) {
+    (void)state;
+    struct pair p;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer.slow = true;
+    dialer.always = NOBODY_ANSWERS;
+    uint64_t start = dialer.now_ns;
+    pair_dial(&p, PAIR_LINK(.timeout_ns = 4000000000, .flags = SLUICE_ONCE));
+    sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+    assert_int_equal(event.reason, SLUICE_REASON_UNREACHABLE);
+    assert_int_equal(event.vendor, ETIMEDOUT);
+    assert_int_equal(dialer_info(&p).tries, 1);
+    assert_uint_in_range(dialer.now_ns - start, 3000000000, 4000000000);
+    assert_uint_in_range(dialer.tries, 5, DIALER_TRIES);
+    for (unsigned i = 0; i < dialer.tries; i++)
+        assert_uint_in_range(dialer.times[i], 1, 1000);
+    pair_close(&p);
+}
+
+static void without_a_deadline_a_dial_goes_on(void **state) {
+    (void)state;
+    struct pair p;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer.always = REJECT(4);
+    pair_dial(&p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
+    struct cm_conn *conn = &pair_session(&p.b)->conn;
+    for (unsigned i = 1; i <= 30; i++) {
+        dialer_await(&p, dialer.tries == i && conn->owner.state == CM_PAUSING);
+        assert_int_equal(conn->deadline_ns, 0);
+        dialer.now_ns += 3600 * 1000000000ull;
+    }
+    dialer.always = NULL;
+    pair_expect(&p, &p.b, SLUICE_UP);
+    pair_close(&p);
+}
+
+/* ---- ended from here ------------------------------------------------------------------------- */
+
+static void hanging_up_while_pausing_or_trying_ends_at_once(void **state) {
+    (void)state;
+    for (unsigned trying = 0; trying < 2; trying++) {
+        struct pair p;
+        dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+        dialer_script((const char *[]){REJECT(4), HANG, NULL});
+        pair_dial(&p, PAIR_LINK());
+        struct cm_conn *conn = &pair_session(&p.b)->conn;
+        dialer_await(&p, conn->owner.state == CM_PAUSING);
+        if (trying) {
+            dialer.now_ns = conn->step_ns;
+            dialer_await(&p, conn->owner.state == CM_CONNECTING);
+        }
+        sluice_hangup(p.b.session, 0);
+        sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED); /* the clock stands still */
+        assert_int_equal(event.reason, SLUICE_REASON_LOCAL_CLOSE);
+        dialer.now_ns += 60 * 1000000000ull;
+        pair_expect_nothing(&p, &p.b);
+        assert_int_equal(dialer.tries, 1 + trying);
+        pair_close(&p);
+    }
+}
+
+static void closing_the_node_ends_a_pause(void **state) {
+    (void)state;
+    struct pair p;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer.always = REJECT(4);
+    pair_dial(&p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
+    struct session *s = pair_session(&p.b);
+    dialer_await(&p, s->conn.owner.state == CM_PAUSING);
+    uint64_t start = env_now(&env_default);
+    pair_close(&p);
+    assert_true(env_now(&env_default) - start < 4 * 1000000000ull); /* not given up: ended */
+    assert_int_equal(s->conn.owner.state, CM_IDLE);
+    assert_int_equal(dialer.tries, 1);
+}
+
+static void a_device_that_goes_ends_a_pause(void **state) {
+    (void)state;
+    struct pair p;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer.always = REJECT(4);
+    pair_dial(&p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
+    dialer_await(&p, pair_session(&p.b)->conn.owner.state == CM_PAUSING);
+    dialer_remove_device();
+    sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+    assert_int_equal(event.reason, SLUICE_REASON_DEVICE_REMOVED);
+    assert_int_equal(dialer.tries, 1);
+    pair_close(&p);
+}
+
+/* ---- events of yesterday --------------------------------------------------------------------- */
+
+static void events_of_an_earlier_try_are_ignored(void **state) {
+    (void)state;
+    struct pair p;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    /* behind the refusal that ends the try there is another end of it, and of the device */
+    dialer_script((const char *[]){REJECT(8) "; id=* after=REJECTED event=DISCONNECTED",
+                                   REJECT(8) "; id=* after=REJECTED event=DEVICE_REMOVAL", NULL});
+    dialer_names((const char *[]){"127.0.0.2", "127.0.0.3", "127.0.0.1", NULL});
+    dialer_dial(&p, "three.test", PAIR_LINK());
+    pair_expect(&p, &p.b, SLUICE_UP);
+    assert_int_equal(dialer_info(&p).tries, 3);
+    pair_expect_nothing(&p, &p.b);
+    pair_close(&p);
+}
+
+static void an_id_that_is_not_the_connections_cannot_speak_for_it(void **state) {
+    (void)state;
+    struct pair p;
+    struct rdma_cm_id *stranger;
+    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer_script((const char *[]){HANG, NULL});
+    pair_dial(&p, PAIR_LINK());
+    struct cm *cm = &p.b.node->cm;
+    struct cm_conn *conn = &pair_session(&p.b)->conn;
+    dialer_await(&p, conn->owner.state == CM_CONNECTING);
+    assert_int_equal(soft_create_id(cm->channel, &stranger, &conn->owner, RDMA_PS_TCP), 0);
+    dialer_plan("id=* resolve_addr=1 event=ADDR_ERROR status=-110;"
+                "id=* after=ADDR_ERROR event=DISCONNECTED; cm=REQ loss");
+    _Atomic uint64_t *seen = &cm->stats->events[RDMA_CM_EVENT_DISCONNECTED];
+    uint64_t before = atomic_load(seen);
+    union cm_address to = conn->candidates[0];
+    assert_int_equal(soft_resolve_addr(stranger, NULL, &to.any, 1000), 0);
+    dialer_await(&p, atomic_load(seen) == before + 1);
+    assert_int_equal(conn->owner.state, CM_CONNECTING);
+    pair_expect_nothing(&p, &p.b);
+    soft_destroy_id(stranger);
+    pair_close(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(failover_goes_through_every_address),
+        cmocka_unit_test(when_every_address_fails_the_last_failure_is_told),
+        cmocka_unit_test(a_final_answer_ends_the_dial_at_any_address),
+        cmocka_unit_test(an_address_behind_another_port_is_skipped),
+        cmocka_unit_test(another_hosts_address_is_told_as_that_with_the_page_that_helps),
+        cmocka_unit_test(a_name_of_another_host_is_told_as_its_address),
+        cmocka_unit_test(what_an_address_of_this_host_says_is_told_before_that_others_are_not),
+        cmocka_unit_test(a_host_that_cannot_be_reached_is_not_told_as_elsewhere),
+        cmocka_unit_test(localhost_is_both_of_its_addresses),
+        cmocka_unit_test(a_name_has_eight_addresses_at_most_and_none_twice),
+        cmocka_unit_test(a_name_nobody_knows_is_told_at_once),
+        cmocka_unit_test(a_busy_listener_is_asked_again_until_it_has_room),
+        cmocka_unit_test(one_busy_address_is_reason_enough_to_go_on),
+        cmocka_unit_test(pauses_grow_and_are_spread),
+        cmocka_unit_test(a_refusal_without_a_word_is_asked_a_few_times_more),
+        cmocka_unit_test(a_fresh_nonce_and_session_id_each_try),
+        cmocka_unit_test(once_means_once),
+        cmocka_unit_test(the_deadline_bounds_all_tries_and_carries_the_last_reason),
+        cmocka_unit_test(a_first_try_without_an_answer_is_a_timeout),
+        cmocka_unit_test(an_address_that_does_not_answer_has_its_share_of_the_time),
+        cmocka_unit_test(an_address_is_asked_for_in_short_slices),
+        cmocka_unit_test(an_address_nobody_has_is_looked_for_as_long_as_there_is_time),
+        cmocka_unit_test(without_a_deadline_a_dial_goes_on),
+        cmocka_unit_test(hanging_up_while_pausing_or_trying_ends_at_once),
+        cmocka_unit_test(closing_the_node_ends_a_pause),
+        cmocka_unit_test(a_device_that_goes_ends_a_pause),
+        cmocka_unit_test(events_of_an_earlier_try_are_ignored),
+        cmocka_unit_test(an_id_that_is_not_the_connections_cannot_speak_for_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * rdma_names_test.c - a name is looked up through rdma_cm where it can be, never by the CM thread, and
+ * what comes of a dial is the same with and without: addresses, their order and number, reason and words.
+ *
+ * getaddrinfo() is the test's own, for the library and for the software device's rdma_cm alike. It tells
+ * the two apart by AI_ADDRCONFIG, which rdma_cm cannot be asked for. The CM thread is the test itself.
+ */
+#include "support/pair.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+
+#include "soft/verbs/device_state.h"
+#include "soft/verbs/object.h"
+
+/* ---- the name server ------------------------------------------------------------------------------- */
+
+enum { ADDRESSES_MAX = 13 };
+
+struct entry {
+    const char *name;
+    int system_error, rdma_error; /* EAI_ codes */
+    const char *addresses[ADDRESSES_MAX];
+    const char *rdma_address; /* NULL: the first of them, as librdmacm has it */
+};
+
+static const struct entry entries[] = {
+    {"one.test", 0, 0, {"127.0.0.1"}, NULL},
+    {"late.test", 0, 0, {"127.0.0.41", "127.0.0.42", "127.0.0.1"}, NULL},
+    {"twice.test", 0, 0, {"127.0.0.41", "127.0.0.41", "127.0.0.1", "127.0.0.41"}, NULL},
+    {"mixed.test", 0, 0, {"::1", "127.0.0.1"}, NULL},
+    {"many.test",
+     0,
+     0,
+     {"127.0.0.31", "127.0.0.32", "127.0.0.33", "127.0.0.34", "::1", "127.0.0.36", "127.0.0.37",
+      "127.0.0.38", "127.0.0.39", "127.0.0.40", "127.0.0.1"},
+     NULL},
+    {"strange.test", 0, 0, {"unix"}, NULL},
+    {"none.test", EAI_NONAME, EAI_NONAME, {NULL}, NULL},
+    {"again.test", EAI_AGAIN, EAI_AGAIN, {NULL}, NULL},
+    {"fail.test", EAI_FAIL, EAI_FAIL, {NULL}, NULL},
+    {"memory.test", EAI_MEMORY, EAI_MEMORY, {NULL}, NULL},
+    /* rdma_cm and the system are of two minds */
+    {"other.test", 0, 0, {"127.0.0.1"}, "127.0.0.99"},
+    {"shy.test", 0, EAI_NONAME, {"127.0.0.1"}, NULL},
+    {"elsewhere.test", EAI_NONAME, 0, {NULL}, "127.0.0.1"},
+    {"turned.test", 0, 0, {"127.0.0.41", "127.0.0.42", "127.0.0.1"}, "127.0.0.1"},
+    /* they hang, whoever asks first */
+    {"slow.test", 0, 0, {"127.0.0.1"}, NULL},
+    {"slow-system.test", 0, 0, {"127.0.0.1"}, NULL},
+};
+enum { ALIKE = 10 }; /* in those rdma_cm and the system agree */
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    unsigned inside;
+    bool go;
+} server = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void server_go(bool go) {
+    pthread_mutex_lock(&server.lock);
+    server.go = go;
+    pthread_cond_broadcast(&server.changed);
+    pthread_mutex_unlock(&server.lock);
+}
+
+static unsigned server_inside(void) {
+    pthread_mutex_lock(&server.lock);
+    unsigned inside = server.inside;
+    pthread_mutex_unlock(&server.lock);
+    return inside;
+}
+
+static void hang(void) {
+    pthread_mutex_lock(&server.lock);
+    server.inside++;
+    while (!server.go)
+        pthread_cond_wait(&server.changed, &server.lock);
+    server.inside--;
+    pthread_mutex_unlock(&server.lock);
+}
+
+static struct addrinfo *make_info(const char *text) {
+    struct {
+        struct addrinfo info;
+        struct sockaddr_storage address;
+    } *one = calloc(1, sizeof *one);
+    union cm_address *at = (union cm_address *)(void *)&one->address;
+    one->info.ai_socktype = SOCK_STREAM;
+    one->info.ai_addr = &at->any;
+    if (inet_pton(AF_INET, text, &at->v4.sin_addr) == 1) {
+        at->any.sa_family = AF_INET;
+        one->info.ai_addrlen = sizeof at->v4;
+    } else if (inet_pton(AF_INET6, text, &at->v6.sin6_addr) == 1) {
+        at->any.sa_family = AF_INET6;
+        one->info.ai_addrlen = sizeof at->v6;
+    } else {
+        at->any.sa_family = AF_UNIX;
+        one->info.ai_addrlen = sizeof at->v4;
+    }
+    one->info.ai_family = at->any.sa_family;
+    return &one->info;
+}
+
+int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+                struct addrinfo **out) {
+    bool system = hints && (hints->ai_flags & AI_ADDRCONFIG);
+    const struct entry *entry = NULL;
+    (void)service;
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
+        if (strcmp(node, entries[i].name) == 0)
+            entry = &entries[i];
+    if (!entry)
+        return EAI_NONAME;
+    if (strcmp(node, "slow.test") == 0 || (system && strcmp(node, "slow-system.test") == 0))
+        hang();
+    int error = system ? entry->system_error : entry->rdma_error;
+    if (error != 0)
+        return error;
+    if (!system && entry->rdma_address) {
+        *out = make_info(entry->rdma_address);
+        return 0;
+    }
+    for (unsigned i = 0; i < ADDRESSES_MAX && entry->addresses[i]; i++, out = &(*out)->ai_next)
+        *out = make_info(entry->addresses[i]);
+    return 0;
+}
+
+void freeaddrinfo(struct addrinfo *list) {
+    while (list) {
+        struct addrinfo *next = list->ai_next;
+        free(list);
+        list = next;
+    }
+}
+
+/* ---- the stack: what it has of the calls, and that nothing of a lookup is left ----------------------- */
+
+enum stack {
+    WITHOUT,   /* no such call in the fabric: the resolver threads alone */
+    ABLE,      /* as the software device has it */
+    LIBRDMACM, /* a name that is not found fails the call, with getaddrinfo()'s code as errno */
+    MISSING,   /* librdmacm before 60 */
+    MUTE,      /* the event comes, and there is nothing to be asked for */
+    STACKS
+};
+
+static struct {
+    _Atomic int asked, ids, channels;
+    _Atomic int by_cm; /* asked by the CM thread, which a lookup may keep for as long as it likes */
+    pthread_t cm;      /* the test's own thread, which takes the CM thread's turns */
+    enum stack stack;
+} calls;
+
+static struct fabric_ops ops;
+
+static int resolve(struct rdma_cm_id *id, const char *node, const char *service,
+                   const struct rdma_addrinfo *hints) {
+    calls.asked++;
+    calls.by_cm += pthread_equal(pthread_self(), calls.cm) != 0;
+    if (calls.stack == MISSING) {
+        errno = ENOSYS;
+        return -1;
+    }
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
+        if (calls.stack == LIBRDMACM && entries[i].rdma_error && !strcmp(node, entries[i].name)) {
+            errno = entries[i].rdma_error;
+            return -1;
+        }
+    return soft_resolve_addrinfo(id, node, service, hints);
+}
+
+static int query(struct rdma_cm_id *id, struct rdma_addrinfo **out) {
+    if (calls.stack != MUTE)
+        return soft_query_addrinfo(id, out);
+    errno = ENOENT;
+    return -1;
+}
+
+static struct rdma_event_channel *create_channel(void) {
+    struct rdma_event_channel *channel = soft_create_event_channel();
+    calls.channels += channel != NULL;
+    return channel;
+}
+
+static void destroy_channel(struct rdma_event_channel *channel) {
+    soft_destroy_event_channel(channel);
+    calls.channels--;
+}
+
+static int create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
+                     enum rdma_port_space ps) {
+    int rc = soft_create_id(channel, id, context, ps);
+    calls.ids += rc == 0;
+    return rc;
+}
+
+static int destroy_id(struct rdma_cm_id *id) {
+    calls.ids--;
+    return soft_destroy_id(id);
+}
+
+static void names_open(struct pair *p, enum stack stack) {
+    const sluice_node_options o = {
+        .size = sizeof o, .device = "soft", .workers = SLUICE_NO_WORKERS};
+    sluice_error e = {0};
+    server_go(false);
+    memset(p, 0, sizeof *p);
+    pair_clock = 0;
+    pair_open_side(&p->a, PAIR_NODE());
+    if (node_open_env(&p->b.node, &o, &pair_env, true, &e) != 0)
+        fail_msg("%s", e.text);
+    ops = *p->b.node->fabric;
+    ops.resolve_addrinfo = stack == WITHOUT ? NULL : resolve;
+    ops.query_addrinfo = query;
+    ops.create_event_channel = create_channel;
+    ops.destroy_event_channel = destroy_channel;
+    ops.create_id = create_id;
+    ops.destroy_id = destroy_id;
+    p->b.node->fabric = &ops;
+    calls.cm = pthread_self();
+    calls.stack = stack;
+    calls.asked = calls.ids = 0;
+    calls.channels = 1;                         /* the CM thread's, opened before; */
+    calls.ids = p->b.node->cm.watch.id ? 1 : 0; /* so is its watch */
+    assert_int_equal(sluice_loop_open(p->b.node, &p->b.loop, &e), 0);
+    pair_listen(p, PAIR_LINK());
+}
+
+/* The node is closed; lookups under way are let go and give back what they have. */
+static void expect_nothing_left(void) {
+    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+    server_go(true);
+    while ((calls.ids != 0 || calls.channels != 0) && env_now(&env_default) < limit)
+        sched_yield();
+    assert_int_equal(calls.ids, 0);
+    assert_int_equal(calls.channels, 0);
+    assert_int_equal(calls.by_cm, 0);
+}
+
+static void names_close(struct pair *p) {
+    pair_close(p);
+    expect_nothing_left();
+}
+
+static sluice_session names_dial(struct pair *p, const char *name) {
+    char address[64];
+    memcpy(address, p->address, sizeof address);
+    snprintf(p->address, sizeof p->address, "%.40s%.8s", name, strrchr(address, ':'));
+    pair_dial(p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
+    memcpy(p->address, address, sizeof address);
+    return p->b.session;
+}
+
+static uint64_t events(struct pair *p, unsigned type) {
+    return p->b.node->stats.page->cm.events[type];
+}
+
+#define names_await(p, condition)                                                                  \
+    do {                                                                                           \
+        uint64_t limit_ = env_now(&env_default) + PAIR_LIMIT_NS;                                   \
+        while (!(condition)) {                                                                     \
+            pair_turn(p);                                                                          \
+            sched_yield();                                                                         \
+            if (env_now(&env_default) > limit_)                                                    \
+                fail_msg("never came: %s", #condition);                                            \
+        }                                                                                          \
+    } while (0)
+
+/* ---- what comes of a dial ------------------------------------------------------------------------------ */
+
+struct outcome {
+    sluice_event_type type;
+    sluice_reason reason;
+    uint32_t vendor, tries;
+    char text[124];
+    unsigned count;
+    char addresses[CM_CANDIDATES][64];
+};
+
+static void dial_through(struct pair *p, const char *name, struct outcome *out) {
+    sluice_event event;
+    sluice_session session = names_dial(p, name);
+    if (!pair_next(p, &p->b, &event))
+        fail_msg("%s: nothing came", name);
+    sluice_session_info info = {.size = sizeof info};
+    assert_int_equal(sluice_session_get_info(session, &info), 0);
+    memset(out, 0, sizeof *out);
+    out->type = event.type;
+    out->reason = event.reason;
+    out->vendor = event.vendor;
+    out->tries = info.tries;
+    snprintf(out->text, sizeof out->text, "%s", info.close_text);
+    const struct cm_conn *conn = &slot_known(session.id)->conn;
+    out->count = event.reason == SLUICE_REASON_ADDRESS ? 0 : conn->candidate_count;
+    for (unsigned i = 0; i < out->count; i++) {
+        const union cm_address *at = &conn->candidates[i];
+        const void *host = at->any.sa_family == AF_INET ? (const void *)&at->v4.sin_addr
+                                                        : (const void *)&at->v6.sin6_addr;
+        assert_non_null(inet_ntop(at->any.sa_family, host, out->addresses[i], 64));
+    }
+    if (event.type == SLUICE_UP) {
+        pair_expect(p, &p->a, SLUICE_UP);
+        sluice_hangup(session, 0);
+        pair_expect(p, &p->b, SLUICE_CLOSED);
+        pair_expect(p, &p->a, SLUICE_CLOSED);
+    }
+}
+
+static void expect_same(const char *name, enum stack stack, const struct outcome *a,
+                        const struct outcome *b) {
+    bool same = a->type == b->type && a->reason == b->reason && a->vendor == b->vendor &&
+                a->tries == b->tries && a->count == b->count && strcmp(a->text, b->text) == 0 &&
+                memcmp(a->addresses, b->addresses, sizeof a->addresses) == 0;
+    if (!same)
+        fail_msg("%s, stack %d: %s %d \"%s\" after %u tries of %u; without rdma_cm %s %d \"%s\" "
+                 "after %u of %u",
+                 name, (int)stack, sluice_event_name(b->type), (int)b->reason, b->text, b->tries,
+                 b->count, sluice_event_name(a->type), (int)a->reason, a->text, a->tries, a->count);
+}
+
+static void a_dial_ends_the_same_way_with_and_without_rdma_cm(void **state) {
+    (void)state;
+    static struct outcome without[ALIKE];
+    for (enum stack stack = WITHOUT; stack < STACKS; stack++) {
+        struct pair p;
+        names_open(&p, stack);
+        for (unsigned i = 0; i < ALIKE; i++) {
+            struct outcome outcome;
+            dial_through(&p, entries[i].name, &outcome);
+            if (stack == WITHOUT)
+                without[i] = outcome;
+            expect_same(entries[i].name, stack, &without[i], &outcome);
+        }
+        const uint64_t resolved = events(&p, FABRIC_CM_ADDRINFO_RESOLVED),
+                       error = events(&p, FABRIC_CM_ADDRINFO_ERROR);
+        bool found = stack == ABLE || stack == LIBRDMACM || stack == MUTE;
+        assert_int_equal(resolved, found ? 6 : 0);
+        assert_int_equal(error, stack == ABLE || stack == MUTE ? 4 : 0);
+        assert_int_equal(calls.asked, stack == WITHOUT ? 0 : stack == MISSING ? 1 : ALIKE);
+        names_close(&p);
+    }
+    /* And what it is that is the same. */
+    assert_int_equal(without[0].type, SLUICE_UP);
+    assert_int_equal(without[1].type, SLUICE_UP);
+    assert_int_equal(without[1].tries, 3);
+    assert_int_equal(without[2].count, 2);
+    assert_string_equal(without[3].addresses[0], "::1");
+    assert_int_equal(without[4].count, CM_CANDIDATES);
+    assert_string_equal(without[4].addresses[7], "127.0.0.38");
+    for (unsigned i = 5; i < ALIKE; i++) {
+        assert_int_equal(without[i].reason, SLUICE_REASON_ADDRESS);
+        int error = i == 5 ? EAI_NONAME : entries[i].system_error;
+        assert_non_null(strstr(without[i].text, gai_strerror(error)));
+    }
+}
+
+static void the_system_says_which_addresses_there_are(void **state) {
+    (void)state;
+    struct pair p;
+    struct outcome outcome;
+    names_open(&p, ABLE);
+    dial_through(&p, "other.test", &outcome);
+    assert_int_equal(outcome.type, SLUICE_UP);
+    assert_int_equal(outcome.count, 1);
+    dial_through(&p, "elsewhere.test", &outcome);
+    assert_int_equal(outcome.reason, SLUICE_REASON_ADDRESS);
+    dial_through(&p, "shy.test", &outcome);
+    assert_int_equal(outcome.type, SLUICE_UP);
+    assert_int_equal(events(&p, FABRIC_CM_ADDRINFO_RESOLVED), 2);
+    assert_int_equal(events(&p, FABRIC_CM_ADDRINFO_ERROR), 1);
+    names_close(&p);
+}
+
+static void what_rdma_cm_found_is_tried_first(void **state) {
+    (void)state;
+    struct pair p;
+    struct outcome outcome;
+    names_open(&p, ABLE);
+    dial_through(&p, "turned.test", &outcome);
+    assert_int_equal(outcome.type, SLUICE_UP);
+    assert_int_equal(outcome.tries, 1);
+    assert_int_equal(outcome.count, 3);
+    assert_string_equal(outcome.addresses[0], "127.0.0.1");
+    assert_string_equal(outcome.addresses[1], "127.0.0.41"); /* the others as they were */
+    assert_string_equal(outcome.addresses[2], "127.0.0.42");
+    names_close(&p);
+}
+
+/* ---- meanwhile -------------------------------------------------------------------------------------------- */
+
+static void the_event_is_taken_when_it_comes(void **state) {
+    (void)state;
+    struct pair p;
+    names_open(&p, ABLE);
+    sluice_session session = names_dial(&p, "slow-system.test");
+    names_await(&p, events(&p, FABRIC_CM_ADDRINFO_RESOLVED) == 1);
+    assert_int_equal(slot_known(session.id)->conn.owner.state, CM_NAMING);
+    server_go(true);
+    assert_int_equal(pair_expect(&p, &p.b, SLUICE_UP).session.id, session.id);
+    names_close(&p);
+}
+
+static void a_cancelled_dial_leaves_its_lookup_to_itself(void **state) {
+    (void)state;
+    static const char *const slow[] = {"slow.test", "slow-system.test"};
+    for (unsigned i = 0; i < 2; i++) {
+        struct pair p;
+        names_open(&p, ABLE);
+        sluice_session session = names_dial(&p, slow[i]);
+        names_await(&p, server_inside() == 1);
+        sluice_hangup(session, 0);
+        assert_int_equal(pair_expect(&p, &p.b, SLUICE_CLOSED).reason, SLUICE_REASON_LOCAL_CLOSE);
+        pair_expect_nothing(&p, &p.b);
+        /* The slot serves another when the answer for the first comes. */
+        sluice_session next = names_dial(&p, "slow.test");
+        assert_int_equal((uint32_t)(next.id >> 32), (uint32_t)(session.id >> 32));
+        names_await(&p, server_inside() == 2);
+        server_go(true);
+        assert_int_equal(pair_expect(&p, &p.b, SLUICE_UP).session.id, next.id);
+        names_await(&p, events(&p, FABRIC_CM_ADDRINFO_RESOLVED) == 2);
+        pair_expect_nothing(&p, &p.b);
+        names_close(&p);
+    }
+}
+
+static void closing_waits_for_no_lookup_and_leaves_nothing(void **state) {
+    (void)state;
+    static const char *const slow[] = {"slow.test", "slow-system.test"};
+    for (unsigned hanging = 1; hanging <= 6; hanging++) { /* of more than four some only wait */
+        struct pair p;
+        unsigned threads = hanging < 4 ? hanging : 4;
+        names_open(&p, ABLE);
+        for (unsigned i = 0; i < hanging; i++)
+            names_dial(&p, slow[i % 2]);
+        names_await(&p, server_inside() == threads);
+        pair_close(&p);
+        assert_int_equal(server_inside(), threads); /* the node is gone, the lookups are not */
+        expect_nothing_left();
+    }
+}
+
+/* The last: there is no device afterwards. */
+static void a_lookup_outlives_the_device(void **state) {
+    (void)state;
+    struct soft_device_action action = {.what = DEVICE_REMOVE};
+    struct pair p;
+    names_open(&p, ABLE);
+    names_dial(&p, "slow.test");
+    names_dial(&p, "slow-system.test");
+    names_await(&p, server_inside() == 2);
+    soft_lock();
+    int rc = soft_device_act(&action);
+    soft_unlock();
+    assert_int_equal(rc, 0);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(pair_expect(&p, &p.b, SLUICE_CLOSED).reason, SLUICE_REASON_DEVICE_REMOVED);
+    assert_int_equal(server_inside(), 2);
+    server_go(true);
+    names_await(&p, server_inside() == 0 && calls.ids <= 1); /* the watch may be left */
+    pair_expect_nothing(&p, &p.b);
+    names_close(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_dial_ends_the_same_way_with_and_without_rdma_cm),
+        cmocka_unit_test(the_system_says_which_addresses_there_are),
+        cmocka_unit_test(what_rdma_cm_found_is_tried_first),
+        cmocka_unit_test(the_event_is_taken_when_it_comes),
+        cmocka_unit_test(a_cancelled_dial_leaves_its_lookup_to_itself),
+        cmocka_unit_test(closing_waits_for_no_lookup_and_leaves_nothing),
+        cmocka_unit_test(a_lookup_outlives_the_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * auth_replay_test.c - the memory of tags holds the last 4096 exactly, whoever uses it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/auth/auth.h"
+#include "core/auth/replay.h"
+
+struct tag {
+    uint8_t bytes[AUTH_REPLAY_TAG_BYTES];
+};
+
+/* One tag for each number; two differ in few bits. */
+static struct tag tag_of(uint32_t number) {
+    struct tag tag = {{0}};
+    memcpy(tag.bytes + 12, &number, sizeof number);
+    tag.bytes[number % 12] = 1;
+    return tag;
+}
+
+static struct auth_replay *open_replay(void) {
+    struct auth_replay *replay = auth_replay_open(&env_default);
+    assert_non_null(replay);
+    return replay;
+}
+
+static bool add(struct auth_replay *replay, uint32_t number) {
+    struct tag tag = tag_of(number);
+    return auth_replay_add(replay, tag.bytes);
+}
+
+static bool seen(struct auth_replay *replay, uint32_t number) {
+    struct tag tag = tag_of(number);
+    return auth_replay_seen(replay, tag.bytes);
+}
+
+static void the_last_4096_are_remembered_and_none_before(void **state) {
+    (void)state;
+    enum { ALL = 3 * AUTH_REPLAY_TAGS + 17 };
+    struct auth_replay *replay = open_replay();
+    for (uint32_t i = 0; i < ALL; i++) {
+        assert_false(seen(replay, i));
+        assert_false(add(replay, i));
+        assert_true(seen(replay, i));
+        if (i >= AUTH_REPLAY_TAGS) { /* exactly at the edge */
+            assert_false(seen(replay, i - AUTH_REPLAY_TAGS));
+            assert_true(seen(replay, i - AUTH_REPLAY_TAGS + 1));
+        }
+    }
+    for (uint32_t i = 0; i < ALL; i++)
+        assert_int_equal(seen(replay, i), i >= ALL - AUTH_REPLAY_TAGS);
+    auth_replay_close(replay);
+    auth_replay_close(NULL);
+}
+
+static void looking_and_adding_again_make_nothing_younger(void **state) {
+    (void)state;
+    struct auth_replay *replay = open_replay();
+    for (uint32_t i = 0; i < AUTH_REPLAY_TAGS; i++)
+        assert_false(add(replay, i));
+    for (uint32_t i = 0; i < AUTH_REPLAY_TAGS; i++) {
+        assert_true(seen(replay, i));
+        assert_true(add(replay, i));
+    }
+    assert_false(add(replay, AUTH_REPLAY_TAGS));
+    assert_false(seen(replay, 0));
+    assert_true(seen(replay, 1));
+    auth_replay_close(replay);
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+enum { THREADS = 4, SHARED = AUTH_REPLAY_TAGS };
+
+struct worker {
+    struct auth_replay *replay;
+    pthread_barrier_t *start;
+    atomic_uint *fresh; /* of each tag: threads that were told it is new */
+    uint32_t number;
+};
+
+static void *add_all(void *arg) {
+    struct worker *w = arg;
+    pthread_barrier_wait(w->start);
+    for (uint32_t i = 0; i < SHARED; i++) {
+        /* Two in the same order, two from elsewhere: they meet often. */
+        uint32_t number = w->number < 2 ? i : (i * 5 + w->number * 1000) % SHARED;
+        if (!add(w->replay, number))
+            atomic_fetch_add(&w->fresh[number], 1);
+        if (!seen(w->replay, number))
+            atomic_fetch_add(&w->fresh[number], 100); /* it was just put in */
+    }
+    return NULL;
+}
+
+static void of_several_threads_one_is_told_a_tag_is_new(void **state) {
+    (void)state;
+    static atomic_uint fresh[SHARED];
+    struct worker workers[THREADS];
+    pthread_t threads[THREADS];
+    pthread_barrier_t start;
+    struct auth_replay *replay = open_replay();
+    memset(fresh, 0, sizeof fresh);
+    assert_int_equal(pthread_barrier_init(&start, NULL, THREADS), 0);
+    for (uint32_t i = 0; i < THREADS; i++) {
+        workers[i] = (struct worker){replay, &start, fresh, i};
+        assert_int_equal(pthread_create(&threads[i], NULL, add_all, &workers[i]), 0);
+    }
+    for (uint32_t i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (uint32_t i = 0; i < SHARED; i++)
+        assert_int_equal(atomic_load(&fresh[i]), 1);
+    pthread_barrier_destroy(&start);
+    auth_replay_close(replay);
+}
+
+static void *add_own(void *arg) {
+    struct worker *w = arg;
+    pthread_barrier_wait(w->start);
+    for (uint32_t i = 0; i < 2 * AUTH_REPLAY_TAGS; i++)
+        if (add(w->replay, i * THREADS + w->number))
+            atomic_fetch_add(w->fresh, 1);
+    return NULL;
+}
+
+static void threads_that_push_each_other_out_leave_4096(void **state) {
+    (void)state;
+    struct worker workers[THREADS];
+    pthread_t threads[THREADS];
+    pthread_barrier_t start;
+    atomic_uint known = 0;
+    unsigned left = 0;
+    struct auth_replay *replay = open_replay();
+    assert_int_equal(pthread_barrier_init(&start, NULL, THREADS), 0);
+    for (uint32_t i = 0; i < THREADS; i++) {
+        workers[i] = (struct worker){replay, &start, &known, i};
+        assert_int_equal(pthread_create(&threads[i], NULL, add_own, &workers[i]), 0);
+    }
+    for (uint32_t i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (uint32_t i = 0; i < 2 * AUTH_REPLAY_TAGS * THREADS; i++)
+        left += seen(replay, i);
+    assert_int_equal(atomic_load(&known), 0);
+    assert_int_equal(left, AUTH_REPLAY_TAGS);
+    pthread_barrier_destroy(&start);
+    auth_replay_close(replay);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_last_4096_are_remembered_and_none_before),
+        cmocka_unit_test(looking_and_adding_again_make_nothing_younger),
+        cmocka_unit_test(of_several_threads_one_is_told_a_tag_is_new),
+        cmocka_unit_test(threads_that_push_each_other_out_leave_4096),
+    };
+    if (!auth_init())
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * record_decide_test.c - random records do no harm, a refusal's text is printable, a decision lies
+ * within both proposals, and the dialer's check refuses every value that does not.
+ */
+#include "support/record_util.h"
+
+#include "base/sanitize.h"
+
+#ifdef SANITIZE_THREAD
+enum { RANDOM_RECORDS = 100000 }; /* one thread: there is nothing to find, and it takes long */
+#else
+enum { RANDOM_RECORDS = 1000000 };
+#endif
+
+/* ---- texts ------------------------------------------------------------------------------------ */
+
+/* A refusal's text goes to a terminal: no control character of any kind survives. */
+static void refusal_texts_are_made_printable(void **state) {
+    (void)state;
+    const struct {
+        const char *sent, *shown;
+    } texts[] = {
+        {"plain text, 100 %", "plain text, 100 %"},
+        {"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80",
+         "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"\x1b[2J\a\r\n\t\x7f", "?[2J?????"},
+        {"\x9b"
+         "31m",
+         "?31m"}, /* 8-bit control */
+        {"\xc2\x9b"
+         "31m",
+         "??31m"},               /* the same as UTF-8 */
+        {"\xe0\x82\x9b", "???"}, /* and overlong */
+        {"\xf0\x80\x82\x9b", "????"},
+        {"\xff\xfe\xc0\x80\xf8", "?????"},
+        {"cut \xe2\x82", "cut ??"},
+        {"", ""},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        union any_record record = sample(REJ), got;
+        uint8_t bytes[256];
+        snprintf(record.rej.text, sizeof record.rej.text, "%s", texts[i].sent);
+        size_t used = encode(REJ, &record, bytes);
+        assert_int_equal(decode(REJ, &got, bytes, used), SLUICE_REASON_NONE);
+        assert_string_equal(got.rej.text, texts[i].shown);
+    }
+    /* A zero byte inside would end the text early for some readers and not for others. */
+    union any_record record = sample(REJ), got;
+    uint8_t bytes[256];
+    size_t used = encode(REJ, &record, bytes);
+    bytes[10] = 0;
+    assert_int_equal(decode(REJ, &got, bytes, used), SLUICE_REASON_NONE);
+    assert_string_equal(got.rej.text, "no? today");
+}
+
+/* ---- random records -------------------------------------------------------------------------- */
+
+/* A record that is right, then damaged a little: pure noise would never get past the magic. */
+static size_t random_record(enum kind kind, uint8_t out[256]) {
+    memset(out, 0, 256);
+    size_t bytes = kind_bytes[kind];
+    random_fill(out, bytes);
+    if (below(16) == 0)
+        return below(257);
+    out[0] = 'S';
+    out[1] = 'L';
+    out[2] = kind == REJ ? 0 : 1;
+    if (kind == REJ) {
+        out[3] = (uint8_t)(8 + below(121));
+        memset(out + out[3], 0, 256u - out[3]);
+    } else {
+        size_t features = kind == REQ ? 5 : 4;
+        out[3] = kind == REQ ? 1 + (uint8_t)below(3) : RECORD_REP_BYTES;
+        out[features + 2] = (uint8_t[]){0, 1, 3}[below(3)]; /* nothing, GREETING, and HMAC too */
+        if (kind == REQ) {
+            out[4] = RECORD_REQ_BYTES;
+            if (!(out[7] & 2))
+                memset(out + 36, 0, 4);
+        } else {
+            out[7] = 0;
+        }
+        out[8] = (uint8_t)(9 + below(8));
+        out[9] = (uint8_t)(out[8] + below(41u - out[8]));
+        uint32_t credits = 4 + below(1021);
+        out[12] = (uint8_t)credits;
+        out[13] = (uint8_t)(credits >> 8);
+    }
+    for (uint32_t damage = below(3); damage > 0; damage--)
+        out[below(256)] ^= (uint8_t)(1u << below(8));
+    return below(4) == 0 ? below(257) : bytes + below(257 - (uint32_t)bytes);
+}
+
+static void a_million_random_records(void **state) {
+    (void)state;
+    seed = 20240229;
+    unsigned good[KINDS] = {0};
+    unsigned reasons[32] = {0};
+    for (int i = 0; i < RANDOM_RECORDS; i++) {
+        enum kind kind = (enum kind)(i % KINDS);
+        uint8_t in[256], again[256];
+        union any_record record, back;
+        size_t len = random_record(kind, in);
+        /* Reads behind len are seen by the sanitizer: the record ends where the memory ends. */
+        uint8_t *exact = malloc(len ? len : 1);
+        assert_non_null(exact);
+        memcpy(exact, in, len);
+        sluice_reason reason = decode_exact(kind, &record, exact, len);
+        free(exact);
+        reasons[reason]++;
+        if (reason != SLUICE_REASON_NONE)
+            continue;
+        good[kind]++;
+        size_t used = encode(kind, &record, again);
+        if (kind != REJ) /* every byte of the input is in the record */
+            assert_memory_equal(in, again, used);
+        assert_int_equal(decode_exact(kind, &back, again, used), SLUICE_REASON_NONE);
+        assert_same(kind, &back, &record);
+    }
+    /* The generator reaches what it is meant to reach. */
+    for (enum kind kind = REQ; kind < KINDS; kind++)
+        assert_uint_in_range(good[kind], RANDOM_RECORDS / 100, RANDOM_RECORDS / 2);
+    const sluice_reason reached[] = {SLUICE_REASON_NOT_SLUICE, SLUICE_REASON_MALFORMED,
+                                     SLUICE_REASON_VERSION, SLUICE_REASON_UNSUPPORTED,
+                                     SLUICE_REASON_VALUE};
+    unsigned total = good[REQ] + good[REP] + good[REJ];
+    for (size_t i = 0; i < sizeof reached / sizeof reached[0]; i++) {
+        assert_true(reasons[reached[i]] > 100);
+        total += reasons[reached[i]];
+    }
+    assert_int_equal(total, RANDOM_RECORDS); /* and no other reason is ever given */
+}
+
+/* ---- decide and check ------------------------------------------------------------------------ */
+
+static struct record_req random_proposal(void) {
+    struct record_req req = {.version_min = 1, .version_max = (uint8_t)(1 + below(3))};
+    req.eager_log2 = (uint8_t)(9 + below(8));
+    req.message_log2 = (uint8_t)(req.eager_log2 + below(41u - req.eager_log2));
+    req.depth_in = (uint8_t)below(256);
+    req.depth_out = (uint8_t)below(256);
+    req.credits = (uint16_t)(4 + below(1021));
+    req.keepalive = below(4) ? (uint16_t)below(65536) : 0;
+    req.features = below(65536);
+    req.features |= below(2) ? RECORD_FEATURE_GREETING : 0;
+    random_fill(req.session_id, 16);
+    random_fill(req.nonce, 16);
+    return req;
+}
+
+static void decisions_lie_within_both_proposals(void **state) {
+    (void)state;
+    seed = 7;
+    for (int i = 0; i < 100000; i++) {
+        struct record_req req = random_proposal(), own = random_proposal();
+        own.version_max = RECORD_VERSION_MAX;
+        own.features = RECORD_FEATURES_KNOWN & ~RECORD_FEATURE_HMAC; /* what a node proposes */
+        if (below(2)) {
+            req.features |= RECORD_FEATURE_GREETING | RECORD_FEATURE_HMAC;
+            req.key_id = 1 + below(1000);
+            own.features |= RECORD_FEATURE_HMAC;
+        }
+        struct record_rep rep;
+        assert_int_equal(record_decide(&rep, &req, &own), SLUICE_REASON_NONE);
+        assert_int_equal(record_check(&rep, &req), SLUICE_REASON_NONE);
+        assert_true(rep.eager_log2 <= req.eager_log2 && rep.eager_log2 <= own.eager_log2);
+        assert_true(rep.message_log2 <= req.message_log2 && rep.message_log2 <= own.message_log2);
+        assert_true(rep.depth_in <= own.depth_in && rep.depth_in <= req.depth_out);
+        assert_true(rep.depth_out <= own.depth_out && rep.depth_out <= req.depth_in);
+        assert_int_equal(rep.credits, own.credits);
+        assert_true(rep.keepalive == 0
+                        ? !req.keepalive || !own.keepalive
+                        : rep.keepalive >= req.keepalive && rep.keepalive >= own.keepalive);
+        assert_int_equal(rep.version, RECORD_VERSION_MAX);
+        assert_int_equal(rep.features, req.features & own.features);
+        assert_int_equal(rep.features & RECORD_FEATURES_MUST, req.features & RECORD_FEATURES_MUST);
+        assert_int_equal(rep.last_sequence, 0);
+        assert_memory_equal(rep.session_id, req.session_id, 16);
+        assert_memory_equal(rep.nonce, own.nonce, 16);
+        /* What was decided can be sent. */
+        uint8_t bytes[RECORD_REP_BYTES];
+        struct record_rep back;
+        record_rep_encode(&rep, bytes);
+        assert_int_equal(record_rep_decode(&back, bytes, sizeof bytes), SLUICE_REASON_NONE);
+        assert_int_equal(record_check(&back, &req), SLUICE_REASON_NONE);
+    }
+}
+
+static void every_value_is_decided_as_the_table_says(void **state) {
+    (void)state;
+    struct record_req req = sample_req(), own = sample_req();
+    struct record_rep rep;
+    req.last_sequence = own.last_sequence = 0;
+#define DECIDED(change, condition)                                                                 \
+    do {                                                                                           \
+        change;                                                                                    \
+        assert_int_equal(record_decide(&rep, &req, &own), SLUICE_REASON_NONE);                     \
+        assert_true(condition);                                                                    \
+    } while (0)
+    DECIDED((req.version_max = 3, own.version_max = 2), rep.version == 2);
+    DECIDED((req.version_max = 1, own.version_max = 2), rep.version == 1);
+    DECIDED((req.version_min = 1, req.version_max = 255), rep.version == 2);
+    own.features = RECORD_FEATURES_KNOWN | 0x0101;
+    req.features = RECORD_FEATURES_KNOWN | 0x8001;
+    DECIDED(, rep.features == (RECORD_FEATURES_KNOWN | 0x0001));
+    DECIDED((req.eager_log2 = 12, own.eager_log2 = 11), rep.eager_log2 == 11);
+    DECIDED(req.eager_log2 = 10, rep.eager_log2 == 10);
+    DECIDED((req.message_log2 = 22, own.message_log2 = 21), rep.message_log2 == 21);
+    DECIDED(req.message_log2 = 20, rep.message_log2 == 20);
+    /* The listener serves what the dialer wants outstanding, and the other way round. */
+    req.depth_in = 3;
+    req.depth_out = 50;
+    own.depth_in = 16;
+    own.depth_out = 8;
+    DECIDED(, rep.depth_in == 16 && rep.depth_out == 3);
+    DECIDED((req.depth_in = 50, req.depth_out = 2), rep.depth_in == 2 && rep.depth_out == 8);
+    DECIDED((req.depth_in = 0, req.depth_out = 0), rep.depth_in == 0 && rep.depth_out == 0);
+    DECIDED((req.credits = 4, own.credits = 1024), rep.credits == 1024);
+    DECIDED((req.credits = 1024, own.credits = 4), rep.credits == 4);
+    DECIDED((req.keepalive = 5, own.keepalive = 7), rep.keepalive == 7);
+    DECIDED((req.keepalive = 9, own.keepalive = 7), rep.keepalive == 9);
+    DECIDED((req.keepalive = 0, own.keepalive = 7), rep.keepalive == 0);
+    DECIDED((req.keepalive = 5, own.keepalive = 0), rep.keepalive == 0);
+    DECIDED(own.session_id[3] ^= 1, memcmp(rep.session_id, req.session_id, 16) == 0);
+    DECIDED(own.nonce[3] ^= 1, memcmp(rep.nonce, own.nonce, 16) == 0);
+#undef DECIDED
+    /* The proof is not the decision's to make. */
+    const uint8_t zero[RECORD_MAC_BYTES] = {0};
+    assert_memory_equal(rep.mac, zero, RECORD_MAC_BYTES);
+    assert_memory_equal(rep.check, zero, RECORD_CHECK_BYTES);
+}
+
+/* A refusal leaves the output alone. */
+static sluice_reason refusal(const struct record_req *req, const struct record_req *own) {
+    struct record_rep rep, before;
+    memset(&before, 0xa5, sizeof before);
+    memcpy(&rep, &before, sizeof rep);
+    sluice_reason reason = record_decide(&rep, req, own);
+    if (reason != SLUICE_REASON_NONE)
+        assert_memory_equal(&rep, &before, sizeof rep);
+    return reason;
+}
+
+static void decide_refuses_what_it_cannot_do(void **state) {
+    (void)state;
+    struct record_req own = sample_req(), req = sample_req();
+    req.features = own.features = RECORD_FEATURE_GREETING;
+    req.key_id = req.last_sequence = 0;
+    assert_int_equal(refusal(&req, &own), SLUICE_REASON_NONE);
+    req.version_min = 2;
+    req.version_max = 3;
+    assert_int_equal(refusal(&req, &own), SLUICE_REASON_VERSION);
+    req.version_min = req.version_max = 1;
+    own.version_min = own.version_max = 2;
+    assert_int_equal(refusal(&req, &own), SLUICE_REASON_VERSION);
+    own.version_min = own.version_max = 1;
+
+    req.last_sequence = 1; /* wants to resume */
+    assert_int_equal(refusal(&req, &own), SLUICE_REASON_UNSUPPORTED);
+    req.last_sequence = 0;
+
+    req.key_id = 1; /* has a key, and the listener has none */
+    req.features |= RECORD_FEATURE_HMAC;
+    assert_int_equal(refusal(&req, &own), SLUICE_REASON_AUTH_KEY);
+    own.features |= RECORD_FEATURE_HMAC; /* both have one */
+    assert_int_equal(refusal(&req, &own), SLUICE_REASON_NONE);
+    req.key_id = 0; /* the listener wants one */
+    req.features &= ~RECORD_FEATURE_HMAC;
+    assert_int_equal(refusal(&req, &own), SLUICE_REASON_AUTH_REQUIRED);
+}
+
+static void check_refuses_more_than_was_proposed(void **state) {
+    (void)state;
+    struct record_req req = sample_req(), own = sample_req();
+    req.key_id = req.last_sequence = 0;
+    req.features = RECORD_FEATURE_GREETING | 0x0010;
+    own.features = RECORD_FEATURE_GREETING;
+    struct record_rep good, rep;
+    assert_int_equal(record_decide(&good, &req, &own), SLUICE_REASON_NONE);
+    assert_int_equal(record_check(&good, &req), SLUICE_REASON_NONE);
+#define REFUSED(change, reason)                                                                    \
+    do {                                                                                           \
+        rep = good;                                                                                \
+        change;                                                                                    \
+        assert_int_equal(record_check(&rep, &req), reason);                                        \
+    } while (0)
+    REFUSED(rep.version = 2, SLUICE_REASON_VERSION);
+    REFUSED(rep.version = 0, SLUICE_REASON_VERSION);
+    for (unsigned bit = 0; bit < 24; bit++)
+        if (!(req.features >> bit & 1))
+            REFUSED(rep.features |= 1u << bit, SLUICE_REASON_UNSUPPORTED);
+    REFUSED(rep.features |= 0x0010, SLUICE_REASON_NONE);
+    REFUSED(rep.eager_log2--, SLUICE_REASON_NONE);
+    REFUSED(rep.message_log2--, SLUICE_REASON_NONE);
+    REFUSED(rep.depth_in = rep.depth_out = 0, SLUICE_REASON_NONE);
+    REFUSED(rep.credits = 1024, SLUICE_REASON_NONE); /* the listener's own affair */
+    REFUSED(rep.eager_log2 = req.eager_log2 + 1, SLUICE_REASON_VALUE);
+    REFUSED(rep.message_log2 = req.message_log2 + 1, SLUICE_REASON_VALUE);
+    REFUSED(rep.depth_in = req.depth_out + 1, SLUICE_REASON_VALUE);
+    REFUSED(rep.depth_out = req.depth_in + 1, SLUICE_REASON_VALUE);
+    REFUSED(rep.keepalive = req.keepalive - 1, SLUICE_REASON_VALUE);
+    REFUSED(rep.keepalive = req.keepalive + 1, SLUICE_REASON_NONE);
+    REFUSED(rep.keepalive = 0, SLUICE_REASON_NONE);
+    for (unsigned at = 0; at < 16; at++)
+        REFUSED(rep.session_id[at] ^= 1, SLUICE_REASON_PROTOCOL);
+    REFUSED(rep.last_sequence = 1, SLUICE_REASON_PROTOCOL);
+    for (unsigned at = 0; at < RECORD_MAC_BYTES; at++)
+        REFUSED(rep.mac[at] = 1, SLUICE_REASON_PROTOCOL);
+    for (unsigned at = 0; at < RECORD_CHECK_BYTES; at++)
+        REFUSED(rep.check[at] = 1, SLUICE_REASON_PROTOCOL);
+    /* In the table's order: what is broken first is the reason. */
+    REFUSED((rep.session_id[0] ^= 1, rep.eager_log2 = 40), SLUICE_REASON_VALUE);
+    REFUSED((rep.eager_log2 = 40, rep.features = 0), SLUICE_REASON_UNSUPPORTED);
+    REFUSED((rep.features = 0, rep.version = 9), SLUICE_REASON_VERSION);
+    req.keepalive = 0;
+    REFUSED(rep.keepalive = 1, SLUICE_REASON_VALUE);
+#undef REFUSED
+}
+
+/* Between the two somebody strikes out the proof, or the greeting that carries it. */
+static void check_refuses_a_change_of_what_must_be_understood(void **state) {
+    (void)state;
+    struct record_req req = sample_req(), own = sample_req();
+    req.last_sequence = 0;
+    struct record_rep good, rep;
+    assert_int_equal(record_decide(&good, &req, &own), SLUICE_REASON_NONE);
+    memset(good.mac, 0x5a, sizeof good.mac);
+    memset(good.check, 0xa5, sizeof good.check);
+    assert_int_equal(record_check(&good, &req), SLUICE_REASON_NONE);
+    rep = good;
+    rep.features &= ~RECORD_FEATURE_HMAC;
+    assert_int_equal(record_check(&rep, &req), SLUICE_REASON_AUTH_ALTERED);
+    rep.features &= ~RECORD_FEATURE_GREETING;
+    assert_int_equal(record_check(&rep, &req), SLUICE_REASON_AUTH_ALTERED);
+    rep.features = good.features & ~RECORD_FEATURE_GREETING;
+    assert_int_equal(record_check(&rep, &req), SLUICE_REASON_UNSUPPORTED);
+    rep.features = good.features & RECORD_FEATURES_MUST; /* the optional ones may go */
+    assert_int_equal(record_check(&rep, &req), SLUICE_REASON_NONE);
+
+    /* A greeting without a proof may not be struck out either. */
+    req.key_id = 0;
+    req.features = own.features = RECORD_FEATURE_GREETING;
+    assert_int_equal(record_decide(&rep, &req, &own), SLUICE_REASON_NONE);
+    assert_int_equal(record_check(&rep, &req), SLUICE_REASON_NONE);
+    rep.features = 0;
+    assert_int_equal(record_check(&rep, &req), SLUICE_REASON_UNSUPPORTED);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refusal_texts_are_made_printable),
+        cmocka_unit_test(a_million_random_records),
+        cmocka_unit_test(decisions_lie_within_both_proposals),
+        cmocka_unit_test(every_value_is_decided_as_the_table_says),
+        cmocka_unit_test(decide_refuses_what_it_cannot_do),
+        cmocka_unit_test(check_refuses_more_than_was_proposed),
+        cmocka_unit_test(check_refuses_a_change_of_what_must_be_understood),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Credits: four at first, more as they are used, fewer after a while of silence; never more than is
+ * posted, with receives of one's own and with shared ones; receives for replies.
+ */
+#include "support/pair.h"
+
+#define SECOND 1000000000ull
+#define EACH_KIND(flag) for (uint32_t flag = 0; flag <= SLUICE_ISOLATED; flag += SLUICE_ISOLATED)
+
+static void raw_frame(struct side *side, const struct frame *f) {
+    struct session *s = pair_session(side);
+    struct ibv_send_wr wr = {.num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
+    sluice_msg *msg;
+    assert_int_equal(sluice_alloc(side->node, 64, &msg), 0);
+    uint8_t *at = (uint8_t *)sluice_data(msg) - FRAME_BYTES;
+    frame_put(at, f);
+    struct ibv_sge sge = {(uintptr_t)at, FRAME_BYTES + f->length, msg->lkey};
+    wr.sg_list = &sge;
+    assert_int_equal(ibv_post_send(s->qp, &wr, &bad), 0);
+}
+
+static void no_log(int level, const char *text, void *arg) {
+    (void)level, (void)text, (void)arg;
+}
+
+static void quiesce(struct pair *p) {
+    for (int quiet = 0; quiet < 50;) {
+        uint64_t before = p->a.loop->totals.completions + p->b.loop->totals.completions;
+        pair_turn(p);
+        quiet =
+            before == p->a.loop->totals.completions + p->b.loop->totals.completions ? quiet + 1 : 0;
+    }
+}
+
+/* Every receive the device has is a credit, reserved, or spare. */
+static void assert_covered(struct side *side) {
+    struct sluice_loop *l = side->loop;
+    uint32_t shared = l->shared.queue.spare;
+    for (struct session *s = l->sessions; s; s = s->next) {
+        if (!s->qp)
+            continue;
+        uint32_t promised = s->rx_granted + s->rx_owed + s->rx_reserved;
+        if (s->rq->srq)
+            shared += promised;
+        else
+            assert_int_equal(promised + s->own.spare, s->own.posted);
+        assert_true(promised + s->repost_count <= s->grant + s->rx_reserved + s->own.spare);
+        assert_true(s->grant <= s->credits);
+    }
+    if (l->shared.queue.srq)
+        assert_int_equal(shared, l->shared.queue.posted);
+}
+
+static uint32_t info_of(struct side *side, bool shared) {
+    sluice_session_info info = {.size = sizeof info};
+    assert_int_equal(sluice_session_get_info(side->session, &info), 0);
+    return shared ? info.shared : info.granted;
+}
+
+static void every_peer_begins_with_four(void **state) {
+    (void)state;
+    EACH_KIND(flag) {
+        struct pair p;
+        pair_open(&p, PAIR_NODE(), PAIR_LINK(.credits = 512, .flags = flag));
+        pair_connect(&p, PAIR_LINK(.credits = 4, .flags = flag));
+        quiesce(&p);
+        assert_int_equal(pair_session(&p.b)->tx_credits, 4);
+        assert_int_equal(pair_session(&p.a)->tx_credits, 4);
+        assert_int_equal(pair_session(&p.a)->grant, 4);
+        assert_int_equal(info_of(&p.a, true), flag == 0);
+        assert_covered(&p.a);
+        assert_covered(&p.b);
+        pair_close(&p);
+    }
+}
+
+static void a_stream_has_all_its_credits_after_a_few_round_trips(void **state) {
+    (void)state;
+    static const uint32_t most[] = {4, 5, 32, 33, 1024};
+    EACH_KIND(flag) {
+        for (unsigned i = 0; i < sizeof most / sizeof *most; i++) {
+            struct pair p;
+            pair_open(&p, PAIR_NODE(), PAIR_LINK(.credits = most[i], .flags = flag));
+            pair_connect(&p, PAIR_LINK());
+            unsigned sent = 0, received = 0;
+            uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+            while (pair_session(&p.a)->grant < most[i] || received < sent) {
+                if (sent < 5 * most[i] && pair_send(&p.b, 10, sent, NULL) == 0)
+                    sent++;
+                sluice_event event;
+                assert_true(sluice_poll(p.b.loop, NULL, 0, 0) >= 0);
+                if (sluice_poll(p.a.loop, &event, 1, 0) == 1)
+                    assert_true(pair_check(event.msg, 10, received++));
+                assert_covered(&p.a);
+                assert_true(env_now(&env_default) < limit);
+            }
+            assert_true(received <= 5 * most[i]); /* doubled each time half was used */
+            pair_close(&p);
+        }
+    }
+}
+
+static void a_peer_that_says_a_word_now_and_then_gets_no_more(void **state) {
+    (void)state;
+    struct pair p;
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    pair_connect(&p, PAIR_LINK());
+    for (unsigned i = 0; i < 50; i++) {
+        assert_int_equal(pair_send(&p.b, 10, i, NULL), 0);
+        pair_expect(&p, &p.a, SLUICE_MESSAGE);
+        pair_clock += 2 * SECOND;
+        quiesce(&p);
+    }
+    assert_uint_in_range(pair_session(&p.a)->grant, 4, 8);
+    pair_close(&p);
+}
+
+static void a_quiet_peer_gives_back_all_but_four(void **state) {
+    (void)state;
+    EACH_KIND(flag) {
+        struct pair p;
+        pair_open(&p, PAIR_NODE(), PAIR_LINK(.flags = flag));
+        pair_connect(&p, PAIR_LINK(.flags = flag));
+        for (unsigned round = 0; round < 5; round++) {
+            pair_grant_all(&p, pair_session(&p.b), pair_session(&p.a));
+            assert_int_equal(pair_session(&p.b)->tx_credits, 32);
+            for (unsigned i = 0; i < 5; i++) {
+                pair_clock += SECOND;
+                quiesce(&p);
+                assert_covered(&p.a);
+            }
+            assert_int_equal(pair_session(&p.a)->grant, GRANT_MIN);
+            assert_uint_in_range(pair_session(&p.b)->tx_credits, 3, 4);
+            assert_int_equal(p.a.loop->grant_look_ns, UINT64_MAX); /* nothing more to look at */
+            assert_int_equal(p.a.closed + p.b.closed, 0);
+            /* The receives are spare: the next growth takes them. */
+            assert_uint_in_range(pool_in_use(p.a.node->rx_pool), 32, 40);
+        }
+        pair_close(&p);
+    }
+}
+
+static void a_busy_peer_keeps_its_credits(void **state) {
+    (void)state;
+    struct pair p;
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    pair_connect(&p, PAIR_LINK());
+    pair_grant_all(&p, pair_session(&p.b), pair_session(&p.a));
+    for (unsigned i = 0; i < 20; i++) {
+        assert_int_equal(pair_send(&p.b, 10, i, NULL), 0);
+        pair_expect(&p, &p.a, SLUICE_MESSAGE);
+        pair_clock += SECOND * 6 / 10;
+        quiesce(&p);
+        assert_int_equal(pair_session(&p.a)->grant, 32);
+    }
+    pair_close(&p);
+}
+
+static void false_recalls_and_returns_close_the_session(void **state) {
+    (void)state;
+    static const struct frame lies[] = {
+        {.type = FRAME_RETURN, .total = 0},       {.type = FRAME_RETURN, .total = 1},
+        {.type = FRAME_RECALL, .total = 3},       {.type = FRAME_RECALL, .total = 0},
+        {.type = FRAME_RECALL, .total = 1 << 16}, {.type = FRAME_RECALL, .total = UINT64_MAX},
+        {.type = FRAME_RETURN, .total = 29},      {.type = FRAME_RETURN, .total = UINT64_MAX},
+    };
+    for (unsigned i = 0; i < sizeof lies / sizeof *lies; i++) {
+        struct pair p;
+        struct frame f = lies[i];
+        pair_open(&p, PAIR_NODE(.log = no_log), PAIR_LINK());
+        pair_connect(&p, PAIR_LINK());
+        if (i >= 6) { /* an answer, but a wrong one */
+            pair_grant_all(&p, pair_session(&p.b), pair_session(&p.a));
+            pair_session(&p.a)->recall = GRANT_MIN;
+            f.sequence = pair_session(&p.b)->tx_sequence;
+        }
+        raw_frame(&p.b, &f);
+        assert_int_equal(pair_expect(&p, &p.a, SLUICE_CLOSED).reason, SLUICE_REASON_PROTOCOL);
+        pair_expect(&p, &p.b, SLUICE_CLOSED);
+        pair_close(&p);
+    }
+}
+
+static void replies_have_receives_of_their_own(void **state) {
+    (void)state;
+    EACH_KIND(flag) {
+        struct pair p;
+        pair_open(&p, PAIR_NODE(), PAIR_LINK(.flags = flag));
+        pair_connect(&p, PAIR_LINK(.flags = flag, .requests = 16));
+        struct session *s = pair_session(&p.b);
+        uint32_t granted = s->rx_granted;
+        for (unsigned i = 0; i < 16; i++)
+            assert_true(grant_reserve(p.b.loop, s));
+        assert_int_equal(s->rx_reserved, 16);
+        assert_int_equal(s->rx_granted, granted);
+        assert_covered(&p.b);
+        for (unsigned i = 0; i < 16; i++)
+            grant_unreserve(p.b.loop, s, false);
+        assert_int_equal(s->rx_reserved, 0);
+        assert_covered(&p.b);
+        uint64_t buffers = pool_in_use(p.b.node->rx_pool);
+        for (unsigned i = 0; i < 1000; i++) { /* again and again: no more of them */
+            assert_true(grant_reserve(p.b.loop, s));
+            grant_unreserve(p.b.loop, s, false);
+        }
+        assert_int_equal(pool_in_use(p.b.node->rx_pool), buffers);
+        pair_close(&p);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_peer_begins_with_four),
+        cmocka_unit_test(a_stream_has_all_its_credits_after_a_few_round_trips),
+        cmocka_unit_test(a_peer_that_says_a_word_now_and_then_gets_no_more),
+        cmocka_unit_test(a_quiet_peer_gives_back_all_but_four),
+        cmocka_unit_test(a_busy_peer_keeps_its_credits),
+        cmocka_unit_test(false_recalls_and_returns_close_the_session),
+        cmocka_unit_test(replies_have_receives_of_their_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * keyed_test.c - large messages on a device like Soft-RoCE, whose keys are not for one message alone and whose
+ * READ is not to be trusted: what goes in frames, what is written, and a peer whose memory goes too early.
+ */
+#include "support/pair.h"
+
+#include "datapath/rndv/rndv.h"
+
+#define BYTES 65536u
+
+static void opened(struct pair *p, uint64_t rendezvous_bytes, sluice_rendezvous way) {
+    memset(p, 0, sizeof *p);
+    pair_open(p, PAIR_NODE(.rendezvous_bytes = rendezvous_bytes, .rendezvous = way), PAIR_LINK());
+    pair_connect(p, PAIR_LINK());
+    assert_true(p->b.node->traits.reads_unsafe && !p->b.node->traits.exact_windows);
+}
+
+static uint64_t announced(struct pair *p) {
+    const struct rendezvous *r = pair_session(&p->b)->rendezvous;
+    return r ? r->out_order : 0;
+}
+
+static void send_announced(struct pair *p) {
+    assert_int_equal(pair_send(&p->b, BYTES, 0, NULL), 0);
+    while (announced(p) == 0)
+        assert_int_equal(sluice_poll(p->b.loop, NULL, 0, 0), 0);
+}
+
+static void large_messages_go_in_frames_unless_asked_otherwise(void **state) {
+    (void)state;
+    struct pair p;
+    opened(&p, 0, SLUICE_RENDEZVOUS_AUTO);
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(pair_send(&p.b, BYTES, i, SLUICE_SEND(.flags = SLUICE_MORE)), 0);
+    for (unsigned i = 0; i < 4; i++)
+        assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, BYTES, i));
+    assert_int_equal(announced(&p), 0);
+    pair_close(&p);
+}
+
+/* Soft-RoCE's READ may deliver wrong bytes when packets were lost. */
+static void no_message_is_read_unless_it_is_asked_for(void **state) {
+    (void)state;
+    for (unsigned asked = 0; asked < 2; asked++) {
+        struct pair p;
+        opened(&p, BYTES - 1, asked ? SLUICE_RENDEZVOUS_READ : SLUICE_RENDEZVOUS_AUTO);
+        send_announced(&p);
+        assert_int_equal(pair_session(&p.b)->rendezvous->out[0].way, asked ? WAY_READ : WAY_WRITE);
+        assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, BYTES, 0));
+        pair_close(&p);
+    }
+}
+
+/* As a kernel does with a killed process, whose memory goes before its queue pairs. */
+static void memory_that_goes_before_it_was_read_is_the_peers_end(void **state) {
+    (void)state;
+    struct pair p;
+    opened(&p, BYTES - 1, SLUICE_RENDEZVOUS_READ);
+    send_announced(&p);
+    for (unsigned i = 0; i < NUMBERS; i++)
+        window_free(p.b.node, &pair_session(&p.b)->rendezvous->out[i].window);
+    sluice_event event = pair_expect(&p, &p.a, SLUICE_CLOSED);
+    assert_int_equal(event.reason, SLUICE_REASON_PEER_LOST);
+    assert_int_equal(event.vendor, IBV_WC_REM_ACCESS_ERR);
+    pair_expect(&p, &p.b, SLUICE_CLOSED);
+    pair_close(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(large_messages_go_in_frames_unless_asked_otherwise),
+        cmocka_unit_test(no_message_is_read_unless_it_is_asked_for),
+        cmocka_unit_test(memory_that_goes_before_it_was_read_is_the_peers_end),
+    };
+    setenv("SLUICE_SOFT_PROFILE", "rxe", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

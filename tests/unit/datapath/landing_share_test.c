@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * landing_share_test.c - memory for large messages, and peers that announce them and do not go on: what
+ * one session can hold of it, and for how long.
+ *
+ * b's sessions play both: a greedy one's receiving half is deaf, and its frames are the test's own.
+ */
+#include "datapath/rndv/rndv.h"
+#include "support/pair.h"
+
+#define MIB ((uint32_t)1 << 20)
+#define SECOND 1000000000ull
+
+/* 8 MiB for receiving. */
+static void open_pair(struct pair *p) {
+    pair_open(p,
+              PAIR_NODE(.memory_bytes_max = 32 << 20, .receive_bytes_max = 8 << 20,
+                        .message_bytes_max = 4 << 20, .log = NULL),
+              PAIR_LINK(.keepalive_ns = SLUICE_OFF));
+    pair_rnr_provoked = true;
+}
+
+static void another(struct pair *p) {
+    pair_connect(p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
+}
+
+static void forge(struct pair *p, enum frame_type type, unsigned flags, uint64_t total,
+                  const uint64_t *words, uint32_t bytes) {
+    struct session *s = pair_session(&p->b);
+    sluice_msg *msg;
+    assert_int_equal(sluice_alloc(p->b.node, 256, &msg), 0);
+    uint8_t *at = msg->data - FRAME_BYTES;
+    s->tx_sequence++;
+    post_header(s, at, type, flags, bytes, total);
+    memcpy(msg->data, words, bytes);
+    struct ibv_sge sge = {(uintptr_t)at, FRAME_BYTES + bytes, msg->lkey};
+    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->slot, s->sq_tail),
+                                   .sg_list = &sge,
+                                   .num_sge = 1,
+                                   .opcode = IBV_WR_SEND};
+    assert_int_equal(ibv_post_send(s->qp, &wr, &bad), 0);
+    s->tx_credits--;
+    for (int i = 0; i < 20; i++)
+        pair_turn(p);
+    sluice_free(msg);
+}
+
+static void announce(struct pair *p, unsigned number, uint64_t bytes) {
+    uint64_t words[ANNOUNCE_BYTES / sizeof(uint64_t)] = {
+        htole64(number | (uint64_t)FRAME_DATA << 16 | (uint64_t)WAY_WRITE << 24)};
+    forge(p, FRAME_ANNOUNCE, 0, bytes, words, ANNOUNCE_BYTES);
+}
+
+/* The session that was opened last announces as much as it may, each message of so many bytes. */
+static void be_greedy(struct pair *p, uint64_t bytes) {
+    struct session *s = pair_session(&p->b);
+    pair_grant_all(p, s, pair_session(&p->a));
+    pair_grant_all(p, pair_session(&p->a), s); /* for leave to write */
+    s->deaf = true;
+    for (unsigned i = 0; i < NUMBERS && s->tx_credits > 2; i++)
+        announce(p, i, bytes);
+}
+
+static void expect_large_message(struct pair *p, uint32_t bytes) {
+    assert_int_equal(pair_send(&p->b, bytes, 9, NULL), 0);
+    sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
+    assert_true(pair_check(event.msg, bytes, 9));
+}
+
+static void a_session_that_holds_nothing_gets_memory(void **state) {
+    static const uint64_t sizes[] = {100000, MIB, 2 * MIB, 4 * MIB};
+    (void)state;
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct pair p;
+        open_pair(&p);
+        another(&p);
+        struct session *greedy = pair_session(&p.a);
+        be_greedy(&p, sizes[i]);
+        assert_true(greedy->rendezvous->landing_bytes > 0);
+        another(&p);
+        for (unsigned k = 0; k < 5; k++)
+            expect_large_message(&p, MIB);
+        assert_int_equal(greedy->state, SESSION_UP); /* nobody had to go for that */
+        pair_close(&p);
+    }
+}
+
+/* Several of one peer's sessions hold all there is, one message each: announced, or begun with a fragment. */
+static void who_stands_still_goes_when_others_wait(bool fragments) {
+    struct pair p;
+    uint64_t word = 0;
+    open_pair(&p);
+    for (unsigned i = 0; i < 2; i++) {
+        another(&p);
+        if (fragments)
+            forge(&p, FRAME_FRAG, FRAME_FIRST, 3000000, &word, sizeof word);
+        else
+            be_greedy(&p, 3000000);
+    }
+    another(&p);
+    assert_int_equal(pair_send(&p.b, 2 * MIB, 9, NULL), 0);
+    pair_expect_nothing(&p, &p.a);
+    sluice_event event;
+    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+    unsigned closed = 0;
+    do {
+        pair_clock += SECOND / 10;
+        assert_true(env_now(&env_default) < limit);
+        cm_turn(&p.a.node->cm, 0);
+        cm_turn(&p.b.node->cm, 0);
+        assert_true(sluice_poll(p.b.loop, NULL, 0, 0) >= 0);
+        event.type = SLUICE_SENT;
+        if (sluice_poll(p.a.loop, &event, 1, 0) == 1 && event.type == SLUICE_CLOSED) {
+            assert_int_equal(event.reason, SLUICE_REASON_PROTOCOL);
+            assert_true(pair_clock >= 10 * SECOND);
+            closed++;
+        }
+    } while (event.type != SLUICE_MESSAGE);
+    assert_true(closed > 0);
+    assert_true(pair_check(event.msg, 2 * MIB, 9));
+    pair_close(&p);
+}
+
+static void who_announced_and_stands_still_goes_when_others_wait(void **state) {
+    (void)state;
+    who_stands_still_goes_when_others_wait(false);
+}
+
+static void who_began_and_stands_still_goes_when_others_wait(void **state) {
+    (void)state;
+    who_stands_still_goes_when_others_wait(true);
+}
+
+static void who_stands_still_stays_while_nobody_waits(void **state) {
+    (void)state;
+    struct pair p;
+    open_pair(&p);
+    another(&p);
+    be_greedy(&p, MIB);
+    another(&p);
+    for (unsigned i = 0; i < 300; i++) {
+        pair_clock += SECOND;
+        pair_turn(&p);
+    }
+    expect_large_message(&p, MIB);
+    pair_expect_nothing(&p, &p.a);
+    pair_close(&p);
+}
+
+/* A loop that was not polled for long looks once more, after it has seen what came meanwhile. */
+static void nobody_goes_because_this_loop_was_away(void **state) {
+    (void)state;
+    struct pair p;
+    open_pair(&p);
+    struct session *slow[2];
+    for (unsigned i = 0; i < 2; i++) {
+        another(&p);
+        slow[i] = pair_session(&p.a);
+        be_greedy(&p, 3000000);
+    }
+    another(&p);
+    assert_int_equal(pair_send(&p.b, 2 * MIB, 9, NULL), 0);
+    pair_expect_nothing(&p, &p.a);
+    pair_clock += 60 * SECOND;
+    pair_turn(&p);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(slow[i]->state, SESSION_UP);
+    pair_close(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_session_that_holds_nothing_gets_memory),
+        cmocka_unit_test(who_announced_and_stands_still_goes_when_others_wait),
+        cmocka_unit_test(who_began_and_stands_still_goes_when_others_wait),
+        cmocka_unit_test(who_stands_still_stays_while_nobody_waits),
+        cmocka_unit_test(nobody_goes_because_this_loop_was_away),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

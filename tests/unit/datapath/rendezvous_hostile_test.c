@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * rendezvous_hostile_test.c - announcements, answers and writes that break the rules end their session, with
+ * reason PROTOCOL, and nothing else: no memory is kept, and the node goes on.
+ */
+#include "datapath/rndv/rndv.h"
+#include "support/pair.h"
+
+/* One frame of the test's own making, on b's queue pair. */
+struct forged {
+    enum frame_type type;
+    unsigned flags;
+    uint64_t total;
+    uint32_t length;
+    uint64_t word[5];
+};
+
+static void post(struct pair *p, const struct forged *f) {
+    struct session *s = pair_session(&p->b);
+    sluice_msg *msg;
+    assert_int_equal(sluice_alloc(p->b.node, 256, &msg), 0);
+    uint8_t *at = msg->data - FRAME_BYTES;
+    if (FRAME_NUMBERED >> f->type & 1)
+        s->tx_sequence++;
+    post_header(s, at, f->type, f->flags, f->length, f->total);
+    for (unsigned i = 0; i < 5; i++)
+        ((uint64_t *)(void *)msg->data)[i] = htole64(f->word[i]);
+    struct ibv_sge sge = {(uintptr_t)at, FRAME_BYTES + f->length, msg->lkey};
+    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->slot, s->sq_tail),
+                                   .sg_list = &sge,
+                                   .num_sge = 1,
+                                   .opcode = IBV_WR_SEND};
+    assert_int_equal(ibv_post_send(s->qp, &wr, &bad), 0);
+    s->tx_credits--;
+    sluice_free(msg); /* nobody takes it before the bytes are gone: the test allocates no more */
+}
+
+static void write_imm(struct pair *p, uint32_t number) {
+    struct session *s = pair_session(&p->b);
+    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->slot, s->sq_tail),
+                                   .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+                                   .imm_data = htobe32(number)};
+    assert_int_equal(ibv_post_send(s->qp, &wr, &bad), 0);
+    s->tx_credits--;
+}
+
+static void expect_protocol(struct pair *p) {
+    sluice_event event = {0};
+    do
+        assert_true(pair_next(p, &p->a, &event));
+    while (event.type == SLUICE_SENT);
+    assert_int_equal(event.type, SLUICE_CLOSED);
+    assert_int_equal(event.reason, SLUICE_REASON_PROTOCOL);
+    assert_int_equal(pool_in_use(p->a.node->pool), 0);
+    pair_close(p);
+}
+
+static void open_pair(struct pair *p, sluice_rendezvous way) {
+    pair_open(p, PAIR_NODE(.rendezvous = way, .log = NULL), PAIR_LINK(.credits = 0));
+    pair_connect(p, PAIR_LINK(.credits = 0));
+}
+
+#define WORD(number, type, way, rkey)                                                              \
+    ((uint64_t)(number) | (uint64_t)(type) << 16 | (uint64_t)(way) << 24 | (uint64_t)(rkey) << 32)
+#define ANNOUNCE(size, ...)                                                                        \
+    {                                                                                              \
+        FRAME_ANNOUNCE, 0, size, ANNOUNCE_BYTES, {                                                 \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+
+static void announcements_out_of_bounds(void **state) {
+    static const struct forged wrong[] = {
+        ANNOUNCE(100000, WORD(16, FRAME_DATA, WAY_READ, 1), 4096),
+        ANNOUNCE(100000, WORD(0xffff, FRAME_DATA, WAY_READ, 1), 4096),
+        ANNOUNCE(100000, WORD(0, FRAME_FRAG, WAY_READ, 1), 4096),
+        ANNOUNCE(100000, WORD(0, 0, WAY_READ, 1), 4096),
+        ANNOUNCE(100000, WORD(0, FRAME_DATA, 0, 1), 4096),
+        ANNOUNCE(100000, WORD(0, FRAME_DATA, 3, 1), 4096),
+        ANNOUNCE(100000, WORD(0, FRAME_DATA, WAY_WRITE, 1), 0),
+        ANNOUNCE(100000, WORD(0, FRAME_DATA, WAY_WRITE, 0), 4096),
+        ANNOUNCE(100000, WORD(0, FRAME_DATA, WAY_READ, 1), 4096, 1),
+        ANNOUNCE(100000, WORD(0, FRAME_DATA, WAY_READ, 1), 4096, 0, 1),
+        ANNOUNCE(100000, WORD(0, FRAME_DATA, WAY_READ, 1), 4096, 0, 0, 1),
+        ANNOUNCE(0, WORD(0, FRAME_DATA, WAY_READ, 1), 4096),
+        ANNOUNCE(8168, WORD(0, FRAME_DATA, WAY_READ, 1), 4096),
+        ANNOUNCE((64u << 20) + 1, WORD(0, FRAME_DATA, WAY_READ, 1), 4096),
+        ANNOUNCE(UINT64_MAX, WORD(0, FRAME_DATA, WAY_WRITE, 0), 0),
+        ANNOUNCE(100000, WORD(0, FRAME_REPLY, WAY_READ, 1), 4096), /* takes a credit */
+        {FRAME_ANNOUNCE, 0, 100000, 32, {WORD(0, FRAME_DATA, WAY_READ, 1), 4096}},
+        {FRAME_ANNOUNCE, FRAME_FIRST, 100000, 40, {WORD(0, FRAME_DATA, WAY_READ, 1), 4096}},
+    };
+    (void)state;
+    for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct pair p;
+        open_pair(&p, SLUICE_RENDEZVOUS_READ);
+        post(&p, &wrong[i]);
+        expect_protocol(&p);
+    }
+}
+
+static void a_number_in_use_is_announced_again(void **state) {
+    struct forged f = ANNOUNCE(100000, WORD(3, FRAME_DATA, WAY_WRITE, 0));
+    struct pair p;
+    (void)state;
+    open_pair(&p, SLUICE_RENDEZVOUS_READ);
+    post(&p, &f);
+    post(&p, &f);
+    expect_protocol(&p);
+}
+
+static void answers_to_nothing(void **state) {
+    static const struct forged wrong[] = {
+        {FRAME_TAKEN, 0, 0, 0, {0}},
+        {FRAME_TAKEN, 0, 15, 0, {0}},
+        {FRAME_TAKEN, 0, 16, 0, {0}},
+        {FRAME_TAKEN, 0, UINT64_MAX, 0, {0}},
+        {FRAME_READY, 0, 0, READY_BYTES, {4096, 1, 100000}},
+        {FRAME_READY, 0, 1ull << 32, READY_BYTES, {4096, 1, 100000}},
+    };
+    (void)state;
+    for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct pair p;
+        open_pair(&p, SLUICE_RENDEZVOUS_READ);
+        post(&p, &wrong[i]);
+        expect_protocol(&p);
+    }
+}
+
+/* a announces by `way`, b answers with what does not fit. */
+static void answer(sluice_rendezvous way, const struct forged *f, unsigned times) {
+    struct pair p;
+    open_pair(&p, way);
+    assert_int_equal(pair_send(&p.a, 100000, 1, SLUICE_SEND(.tag = 1)), 0);
+    for (unsigned i = 0; i < times; i++)
+        post(&p, f);
+    expect_protocol(&p);
+}
+
+static void answers_that_do_not_fit(void **state) {
+    static const struct forged ready = {FRAME_READY, 0, 0, READY_BYTES, {4096, 1, 100000}};
+    static const struct forged other_size = {FRAME_READY, 0, 0, READY_BYTES, {4096, 1, 100001}};
+    static const struct forged padded = {
+        FRAME_READY, 0, 0, READY_BYTES, {4096, 1ull << 32, 100000}};
+    static const struct forged taken = {FRAME_TAKEN, 0, 0, 0, {0}};
+    static const struct forged outcome = {FRAME_TAKEN, 0, 2ull << 32, 0, {0}};
+    (void)state;
+    answer(SLUICE_RENDEZVOUS_READ, &ready, 1);
+    answer(SLUICE_RENDEZVOUS_READ, &taken, 2);
+    answer(SLUICE_RENDEZVOUS_READ, &outcome, 1);
+    answer(SLUICE_RENDEZVOUS_WRITE, &taken, 1);
+    answer(SLUICE_RENDEZVOUS_WRITE, &outcome, 1);
+    answer(SLUICE_RENDEZVOUS_WRITE, &other_size, 1);
+    answer(SLUICE_RENDEZVOUS_WRITE, &padded, 1);
+}
+
+static void writes_that_nobody_asked_for(void **state) {
+    static const uint32_t numbers[] = {0, 15, 16, UINT32_MAX};
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        struct pair p;
+        open_pair(&p, SLUICE_RENDEZVOUS_READ);
+        write_imm(&p, numbers[i]);
+        expect_protocol(&p);
+    }
+}
+
+/* An announcement that is never followed by anything holds memory until the session ends, and no longer. */
+static void a_peer_that_announces_and_goes(void **state) {
+    struct pair p;
+    sluice_event event;
+    (void)state;
+    open_pair(&p, SLUICE_RENDEZVOUS_READ);
+    pair_rnr_provoked = true; /* more at once than it has credits for */
+    for (unsigned i = 0; i < 8; i++) {
+        struct forged f = ANNOUNCE(8u << 20, WORD(i, FRAME_DATA, WAY_WRITE, 0));
+        post(&p, &f);
+    }
+    for (int i = 0; i < 100; i++)
+        pair_turn(&p);
+    assert_true(pair_session(&p.a)->rendezvous->landing_bytes <= 16u << 20); /* window_bytes */
+    sluice_hangup(p.a.session, 0);
+    do
+        assert_true(pair_next(&p, &p.a, &event));
+    while (event.type != SLUICE_CLOSED);
+    assert_int_equal(pool_in_use(p.a.node->pool), 0);
+    pair_close(&p);
+}
+
+/* ---- bytes that a peer did not send ------------------------------------------------------------- */
+
+#define LARGE 300000u
+#define LESS 290000u /* fits into the same buffer */
+
+/* b announces that it will write, does as if it had when it may, and nothing else. Returns the message. */
+static sluice_event write_nothing(struct pair *p, sluice_session at, uint32_t bytes) {
+    struct forged f = ANNOUNCE(bytes, WORD(0, FRAME_DATA, WAY_WRITE, 0));
+    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+    struct session *s = slot_known(at.id);
+    pair_session(&p->b)->deaf = true; /* to READY, which it did not ask for */
+    post(p, &f);
+    while (!s->rendezvous || !s->rendezvous->by_number[0] ||
+           s->rendezvous->by_number[0]->state != ARRIVAL_MOVES) {
+        sluice_event event;
+        cm_turn(&p->a.node->cm, 0);
+        cm_turn(&p->b.node->cm, 0);
+        assert_true(sluice_poll(p->b.loop, NULL, 0, 0) >= 0);
+        if (sluice_poll(p->a.loop, &event, 1, 0) == 1) {
+            assert_int_equal(event.type, SLUICE_LARGE);
+            return event;
+        }
+        assert_true(env_now(&env_default) < limit);
+    }
+    write_imm(p, 0);
+    return pair_expect(p, &p->a, SLUICE_MESSAGE);
+}
+
+static bool is_zero(const uint8_t *at, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++)
+        if (at[i] != 0)
+            return false;
+    return true;
+}
+
+/* Another connection than the one before; it sends `bytes` of pattern `seed`. Returns where they lay. */
+static const uint8_t *a_message_of_another(struct pair *p, uint32_t bytes, unsigned seed) {
+    pair_connect(p, PAIR_LINK(.credits = 0));
+    assert_int_equal(pair_send(&p->b, bytes, seed, NULL), 0);
+    sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
+    assert_true(pair_check(event.msg, bytes, seed));
+    return sluice_data(event.msg);
+}
+
+static void nobody_receives_bytes_of_another_session(void **state) {
+    static const sluice_rendezvous ways[] = {SLUICE_RENDEZVOUS_READ, SLUICE_RENDEZVOUS_WRITE};
+    (void)state;
+    for (unsigned way = 0; way < 2; way++) {
+        struct pair p;
+        open_pair(&p, ways[way]);
+        const uint8_t *old = a_message_of_another(&p, LARGE, 1);
+        pair_connect(&p, PAIR_LINK(.credits = 0));
+        sluice_event event = write_nothing(&p, p.a.session, LARGE);
+        assert_ptr_equal(sluice_data(event.msg), old); /* else it would say nothing */
+        assert_int_equal(sluice_size(event.msg), LARGE);
+        assert_true(is_zero(sluice_data(event.msg), LARGE));
+        pair_close(&p);
+    }
+}
+
+/* What a message of its own did not cover. */
+static void nobody_receives_what_lay_behind_a_shorter_message(void **state) {
+    struct pair p;
+    (void)state;
+    open_pair(&p, SLUICE_RENDEZVOUS_READ);
+    const uint8_t *old = a_message_of_another(&p, LARGE, 1);
+    assert_ptr_equal(a_message_of_another(&p, LESS, 2), old);
+    sluice_event event = write_nothing(&p, p.a.session, LARGE);
+    assert_ptr_equal(sluice_data(event.msg), old);
+#ifndef SLUICE_POOL_DEBUG                  /* which writes over what is freed */
+    assert_true(pair_holds(old, LESS, 2)); /* its own: nothing is written for nothing */
+#endif
+    assert_true(is_zero(old + LESS, LARGE - LESS));
+    pair_close(&p);
+}
+
+/* The application put something of its own into a message and passed it on. */
+static void nobody_receives_what_was_sent_from_a_buffer(void **state) {
+    struct pair p;
+    (void)state;
+    open_pair(&p, SLUICE_RENDEZVOUS_READ);
+    pair_connect(&p, PAIR_LINK(.credits = 0));
+    assert_int_equal(pair_send(&p.b, LARGE, 1, NULL), 0);
+    sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
+    uint8_t *at = sluice_data(event.msg);
+    sluice_keep(event.msg);
+    pair_fill(event.msg, 3);
+    assert_int_equal(sluice_send(p.a.session, event.msg, NULL), 0);
+    assert_true(pair_check(pair_expect(&p, &p.b, SLUICE_MESSAGE).msg, LARGE, 3));
+    pair_expect_nothing(&p, &p.a);
+    event = write_nothing(&p, p.a.session, LARGE);
+    assert_ptr_equal(sluice_data(event.msg), at);
+    assert_true(is_zero(at, LARGE));
+    pair_close(&p);
+}
+
+/* What the application chose is not delivered with what it has there. */
+static void nobody_receives_what_lay_where_it_was_placed(void **state) {
+    struct pair p;
+    sluice_error e;
+    sluice_region *region;
+    (void)state;
+    pair_open(&p, PAIR_NODE(.log = NULL), PAIR_LINK(.credits = 0, .flags = SLUICE_PLACE));
+    pair_connect(&p, PAIR_LINK(.credits = 0));
+    assert_int_equal(sluice_region_open(p.a.node, NULL, LARGE + 2, 0, &region, &e), 0);
+    uint8_t *at = sluice_region_data(region);
+    pair_fill_bytes(at, LARGE + 2, 5);
+    sluice_event event = write_nothing(&p, p.a.session, LARGE);
+    assert_int_equal(event.type, SLUICE_LARGE);
+    assert_int_equal(sluice_place(p.a.session, event.token, region, 1), 0);
+    struct session *s = pair_session(&p.a);
+    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+    while (s->rendezvous->by_number[0]->state != ARRIVAL_MOVES) {
+        pair_turn(&p);
+        assert_true(env_now(&env_default) < limit);
+    }
+    write_imm(&p, 0);
+    event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
+    assert_true(event.value == LARGE);
+    assert_true(is_zero(at + 1, LARGE));
+    assert_int_equal(at[0], pair_pattern(5)[0]);
+    assert_int_equal(at[LARGE + 1], pair_pattern(5)[(LARGE + 1) % PAIR_PATTERN]);
+    assert_int_equal(sluice_region_close(region), 0);
+    pair_close(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(announcements_out_of_bounds),
+        cmocka_unit_test(a_number_in_use_is_announced_again),
+        cmocka_unit_test(answers_to_nothing),
+        cmocka_unit_test(answers_that_do_not_fit),
+        cmocka_unit_test(writes_that_nobody_asked_for),
+        cmocka_unit_test(a_peer_that_announces_and_goes),
+        cmocka_unit_test(nobody_receives_bytes_of_another_session),
+        cmocka_unit_test(nobody_receives_what_lay_behind_a_shorter_message),
+        cmocka_unit_test(nobody_receives_what_was_sent_from_a_buffer),
+        cmocka_unit_test(nobody_receives_what_lay_where_it_was_placed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

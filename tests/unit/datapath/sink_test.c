@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * sink_test.c - on a device like iWARP: the memory that a READ goes to is registered for it, and what becomes of
+ * an operation where that fails; and that an outcome is the peer's device's, not this side's.
+ */
+#include "datapath/tx/post.h"
+#include "support/memory.h"
+#include "soft/verbs/object.h"
+#include "soft/fault/inject.h"
+#include "soft/fault/plan.h"
+
+static void plan(const char *text) {
+    struct soft_plan_error error;
+    struct soft_plan *parsed = text ? soft_plan_parse(text, &error) : NULL;
+    assert_true(parsed || !text);
+    soft_lock();
+    if (parsed)
+        soft_fault_install(parsed);
+    else
+        soft_fault_clear();
+    soft_unlock();
+}
+
+static int get(struct memory *m, uint64_t bytes, uint64_t tag) {
+    return sluice_get(m->pair.b.session, m->here, 0, bytes, &m->token, 0, SLUICE_SEND(.tag = tag));
+}
+
+static void opened(struct memory *m) {
+    memory_open(m, 4 << 20, PAIR_LINK());
+    assert_true(m->pair.b.node->traits.sink_is_target);
+    memory_fill(there(m), m->bytes, 5);
+}
+
+static void a_get_that_nothing_can_be_registered_for_is_enomem(void **state) {
+    (void)state;
+    struct memory m;
+    opened(&m);
+    plan("call=reg_mr errno=ENOMEM");
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(get(&m, i ? 2 << 20 : 100, i + 1), 0);
+        memory_done(&m, i + 1, SLUICE_ENOMEM);
+    }
+    assert_true(memory_untouched(here(&m), m.bytes));
+    plan(NULL);
+    assert_int_equal(get(&m, 2 << 20, 3), 0); /* the session lives */
+    memory_done(&m, 3, 0);
+    assert_true(memory_holds(here(&m), 2 << 20, 5));
+    assert_int_equal(sluice_region_close(m.here), 0); /* and nothing uses it any more */
+    m.here = NULL;
+    memory_close(&m);
+}
+
+/* The third of the eight chunks finds no registration, and is made when one before it is there. */
+static void a_large_get_goes_on_with_what_comes_back(void **state) {
+    (void)state;
+    struct memory m;
+    opened(&m);
+    plan("call=reg_mr n=3 errno=ENOMEM");
+    assert_int_equal(get(&m, 2 << 20, 1), 0);
+    memory_done(&m, 1, 0);
+    plan(NULL);
+    assert_true(memory_holds(here(&m), 2 << 20, 5));
+    assert_true(memory_untouched(here(&m) + (2 << 20), m.bytes - (2 << 20)));
+    memory_close(&m);
+}
+
+/* A put that the peer's device refuses was sent all the same. It is not told as done. */
+static void a_put_that_was_refused_is_not_done(void **state) {
+    (void)state;
+    struct memory m;
+    sluice_error e;
+    opened(&m);
+    sluice_token old = m.token;
+    assert_int_equal(sluice_region_revoke(m.there, &e), 0);
+    assert_int_equal(sluice_put(m.pair.b.session, m.here, 0, 100, &old, 0, SLUICE_SEND(.tag = 1)),
+                     0);
+    memory_done(&m, 1, SLUICE_EUNKNOWN);
+    assert_true(memory_holds(there(&m), m.bytes, 5));
+    assert_int_equal(pair_expect(&m.pair, &m.pair.b, SLUICE_CLOSED).reason,
+                     SLUICE_REASON_PEER_LOST);
+    memory_close(&m);
+}
+
+/* Nobody waits for the answer to a READ but who asked to hear of something. */
+static void only_what_has_a_tag_is_confirmed(void **state) {
+    (void)state;
+    struct memory m;
+    opened(&m);
+    struct session *s = pair_session(&m.pair.b);
+    assert_true(s->confirms && s->probe_known);
+    for (unsigned i = 0; i < 50; i++) {
+        assert_int_equal(pair_send(&m.pair.b, 100, i, NULL), 0);
+        assert_int_equal(s->confirms_flying, 0);
+        pair_expect(&m.pair, &m.pair.a, SLUICE_MESSAGE);
+    }
+    for (unsigned i = 0; i < 50; i++) {
+        assert_int_equal(pair_send(&m.pair.b, 100, i, SLUICE_SEND(.tag = i + 1)), 0);
+        assert_uint_in_range(s->confirms_flying, 0, CONFIRMS_MAX);
+        pair_expect(&m.pair, &m.pair.a, SLUICE_MESSAGE);
+        assert_int_equal(pair_expect(&m.pair, &m.pair.b, SLUICE_SENT).tag, i + 1);
+    }
+    memory_close(&m);
+}
+
+/* As if the device told of this receive now, once more. */
+static void tell_again(struct side *side, struct sluice_msg *msg, uint32_t qp_num) {
+    struct sluice_loop *l = side->loop;
+    assert_int_equal(l->wc_next, l->wc_count);
+    l->wc[0] =
+        (struct ibv_wc){.wr_id = (uintptr_t)msg, .qp_num = qp_num, .status = IBV_WC_WR_FLUSH_ERR};
+    l->wc_next = 0;
+    l->wc_count = 1;
+}
+
+/* Of one that completed and is nobody's; that another session has; that this session has posted again. */
+static void a_receive_that_is_told_of_twice_counts_once(void **state) {
+    (void)state;
+    struct memory m;
+    opened(&m);
+    struct session *s = pair_session(&m.pair.a);
+    struct receive_queue *q = &s->own;
+    assert_true(q->posted > 0 && q->posted < q->depth);
+    struct sluice_msg *msg = q->trail[q->trail_next ? q->trail_next - 1 : q->depth - 1];
+    uint32_t posted = q->posted, number = s->conn.qp_num;
+    tell_again(&m.pair.a, msg, number + 1); /* it was posted anew, elsewhere */
+    for (unsigned i = 0; i < 3; i++)
+        pair_turn(&m.pair);
+    assert_int_equal(q->posted, posted);
+    msg = NULL;
+    assert_int_equal(sluice_alloc(m.pair.a.node, 100, &msg), 0); /* of nobody */
+    tell_again(&m.pair.a, msg, number);
+    for (unsigned i = 0; i < 3; i++)
+        pair_turn(&m.pair);
+    msg->owner = s; /* it was this one's, and is not out */
+    tell_again(&m.pair.a, msg, number);
+    for (unsigned i = 0; i < 3; i++)
+        pair_turn(&m.pair);
+    assert_int_equal(q->posted, posted);
+    msg->owner = NULL;
+    sluice_free(msg);
+    assert_int_equal(pair_send(&m.pair.b, 100, 1, NULL), 0);
+    pair_expect(&m.pair, &m.pair.a, SLUICE_MESSAGE);
+    memory_close(&m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_get_that_nothing_can_be_registered_for_is_enomem),
+        cmocka_unit_test(a_large_get_goes_on_with_what_comes_back),
+        cmocka_unit_test(a_put_that_was_refused_is_not_done),
+        cmocka_unit_test(only_what_has_a_tag_is_confirmed),
+        cmocka_unit_test(a_receive_that_is_told_of_twice_counts_once),
+    };
+    setenv("SLUICE_SOFT_PROFILE", "iwarp", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

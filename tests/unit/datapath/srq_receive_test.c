@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Sessions of a loop share receives: who does and who does not, a peer that takes more than it may,
+ * the end of a queue pair and of the device, what an idle session costs.
+ */
+#include "support/pair.h"
+
+#include <sys/resource.h>
+
+static void no_log(int level, const char *text, void *arg) {
+    (void)level, (void)text, (void)arg;
+}
+
+static bool is_shared(sluice_session session) {
+    sluice_session_info info = {.size = sizeof info};
+    assert_int_equal(sluice_session_get_info(session, &info), 0);
+    return info.shared;
+}
+
+/* Every shared receive the device has is a credit, reserved, or spare. */
+static void assert_covered(struct sluice_loop *l) {
+    uint32_t promised = l->shared.queue.spare;
+    for (struct session *s = l->sessions; s; s = s->next)
+        if (s->qp && s->rq->srq)
+            promised += s->rx_granted + s->rx_owed + s->rx_reserved;
+    assert_int_equal(promised, l->shared.queue.posted);
+}
+
+static void sessions_share_unless_they_must_not(void **state) {
+    (void)state;
+    static const char secret[] = "0123456789abcdef";
+    static const sluice_key key = {.id = 7, .bytes = 16, .secret = secret};
+    struct pair p;
+    for (int i = 0; i < 4; i++) {
+        pair_open(&p, PAIR_NODE(.without = i == 3 ? SLUICE_WITHOUT_SRQ : 0),
+                  PAIR_LINK(.flags = i == 1 ? SLUICE_ISOLATED : 0, .key_count = i == 2,
+                            .keys = i == 2 ? &key : NULL));
+        pair_connect(&p, PAIR_LINK(.key_count = i == 2, .keys = i == 2 ? &key : NULL));
+        assert_int_equal(is_shared(p.a.session), i == 0);
+        assert_int_equal(is_shared(p.b.session), i != 3);
+        assert_int_equal(pair_session(&p.a)->own.posted, i == 0 ? 0 : GRANT_MIN);
+        assert_int_equal(pair_send(&p.b, 100, 1, NULL), 0);
+        assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 100, 1));
+        assert_int_equal(pair_send(&p.a, 100000, 2, NULL), 0);
+        assert_true(pair_check(pair_expect(&p, &p.b, SLUICE_MESSAGE).msg, 100000, 2));
+        pair_close(&p);
+    }
+}
+
+static void a_share_of_the_cq_is_only_for_sends(void **state) {
+    (void)state;
+    struct pair p;
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    uint32_t before = p.a.loop->cq_used;
+    assert_int_equal(before, p.a.loop->shared.queue.depth);
+    pair_connect(&p, PAIR_LINK());
+    assert_int_equal(p.a.loop->cq_used - before, 128);
+    pair_close(&p);
+}
+
+/* Three sessions; one overruns its credits by hand. The others go on, and nothing is lost of them. */
+static void a_peer_that_overruns_its_credits_loses_its_own_session_only(void **state) {
+    (void)state;
+    struct pair p;
+    sluice_session at_a[3], at_b[3];
+    pair_open(&p, PAIR_NODE(.log = no_log), PAIR_LINK());
+    struct sluice_loop *l = p.a.loop;
+    for (unsigned round = 0; round < 5; round++) {
+        for (int i = 0; i < 3; i++) {
+            pair_connect(&p, PAIR_LINK());
+            at_a[i] = p.a.session;
+            at_b[i] = p.b.session;
+        }
+        struct session *cheat = slot_find(at_b[1].id), *victim = slot_find(at_a[1].id);
+        for (int i = 0; i < 200; i++)
+            pair_turn(&p);
+        assert_covered(l);
+        uint32_t buffers = l->shared.next_place - l->shared.free_count;
+        l->shared.queue.spare += victim->rx_granted; /* as if it had been told of none */
+        victim->rx_granted = 0;
+        for (uint32_t i = 1; i <= 6; i++) { /* before a look is taken at any of it */
+            struct frame f = {.type = FRAME_DATA, .sequence = i, .length = 8};
+            sluice_msg *msg;
+            assert_int_equal(sluice_alloc(p.b.node, 64, &msg), 0);
+            uint8_t *at = (uint8_t *)sluice_data(msg) - FRAME_BYTES;
+            frame_put(at, &f);
+            struct ibv_sge sge = {(uintptr_t)at, FRAME_BYTES + 8, msg->lkey};
+            struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
+            assert_int_equal(ibv_post_send(cheat->qp, &wr, &bad), 0);
+        }
+        unsigned got[3] = {0}, sent[3] = {0}, closed_a = 0, closed_b = 0;
+        uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+        while (got[0] < 50 || got[2] < 50 || !closed_a || !closed_b) {
+            sluice_event event;
+            for (int i = 0; i < 3; i += 2) {
+                p.b.session = at_b[i];
+                if (sent[i] < 50 && pair_send(&p.b, 100, sent[i], NULL) == 0)
+                    sent[i]++;
+            }
+            cm_turn(&p.a.node->cm, 0);
+            cm_turn(&p.b.node->cm, 0);
+            if (sluice_poll(p.a.loop, &event, 1, 0) == 1) {
+                if (event.type == SLUICE_CLOSED) {
+                    assert_true(event.session.id == at_a[1].id);
+                    assert_int_equal(event.reason, SLUICE_REASON_CREDITS);
+                    closed_a++;
+                } else {
+                    int i = event.session.id == at_a[0].id   ? 0
+                            : event.session.id == at_a[2].id ? 2
+                                                             : 1;
+                    assert_int_equal(event.type, SLUICE_MESSAGE);
+                    if (i != 1)
+                        assert_true(pair_check(event.msg, 100, got[i]));
+                    got[i]++;
+                }
+            }
+            if (sluice_poll(p.b.loop, &event, 1, 0) == 1) {
+                assert_int_equal(event.type, SLUICE_CLOSED);
+                assert_true(event.session.id == at_b[1].id);
+                closed_b++;
+            }
+            assert_true(env_now(&env_default) < limit);
+        }
+        assert_int_equal(got[1], 0);
+        for (int i = 0; i < 200; i++)
+            pair_turn(&p);
+        assert_covered(l); /* what it took is there again */
+        assert_true(l->shared.next_place - l->shared.free_count >= buffers);
+        sluice_hangup(at_b[0], 0);
+        sluice_hangup(at_b[2], 0);
+        for (int i = 0; i < 2; i++)
+            pair_expect(&p, &p.a, SLUICE_CLOSED);
+        for (int i = 0; i < 2; i++)
+            pair_expect(&p, &p.b, SLUICE_CLOSED);
+        assert_int_equal(l->shared.queue.spare, l->shared.queue.posted);
+    }
+    pair_close(&p);
+}
+
+static void a_completion_of_nobody_goes_back(void **state) {
+    (void)state;
+    struct pair p;
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    pair_connect(&p, PAIR_LINK());
+    struct sluice_loop *l = p.a.loop;
+    struct sluice_msg *msg = l->shared.all[0];
+    uint32_t posted = l->shared.queue.posted;
+    assert_null(msg->owner);
+    assert_null(shared_session(l, 0xffffff));
+    assert_null(shared_session(l, UINT32_MAX));
+    assert_ptr_equal(shared_session(l, pair_session(&p.a)->qp->qp_num), pair_session(&p.a));
+    l->wc[0] = (struct ibv_wc){.wr_id = (uintptr_t)msg, .qp_num = 0xabcdef, .byte_len = 100};
+    l->wc_next = 0;
+    l->wc_count = 1;
+    for (int i = 0; i < 10; i++)
+        pair_turn(&p);
+    assert_int_equal(l->shared.queue.posted, posted);
+    assert_ptr_equal(l->shared.all[0], msg);
+    pair_close(&p);
+}
+
+static void ends_do_not_wait_for_the_limit(void **state) {
+    (void)state;
+    struct pair p;
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    for (unsigned i = 0; i < 50; i++) {
+        pair_connect(&p, PAIR_LINK());
+        struct session *s = pair_session(&p.a);
+        assert_int_equal(pair_send(&p.b, 100, i, NULL), 0);
+        pair_expect(&p, &p.a, SLUICE_MESSAGE);
+        sluice_hangup(i & 1 ? p.a.session : p.b.session, 0);
+        pair_expect(&p, &p.a, SLUICE_CLOSED);
+        pair_expect(&p, &p.b, SLUICE_CLOSED);
+        assert_true(s->settled); /* the device said it was done, and it was */
+        assert_int_equal(p.a.loop->settling + p.b.loop->settling, 0);
+        assert_int_equal(p.a.loop->shared.queue.spare, p.a.loop->shared.queue.posted);
+        assert_int_equal(p.a.loop->shared.queue.posted, 4);
+    }
+    pair_close(&p);
+}
+
+/* One after the other, a loop's own numbers: registered bytes and the process's memory. */
+static void a_thousand_idle_sessions_are_small(void **state) {
+    (void)state;
+    enum { N = 1000 };
+    struct pair p;
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    pair_connect(&p, PAIR_LINK()); /* what the first brings with it */
+    struct rusage before, after;
+    uint64_t bytes = pool_bytes(p.a.node->pool) + pool_bytes(p.a.node->rx_pool);
+    getrusage(RUSAGE_SELF, &before);
+    for (unsigned i = 0; i < N; i++)
+        pair_connect(&p, PAIR_LINK());
+    getrusage(RUSAGE_SELF, &after);
+    bytes = pool_bytes(p.a.node->pool) + pool_bytes(p.a.node->rx_pool) - bytes;
+    uint64_t resident = (uint64_t)(after.ru_maxrss - before.ru_maxrss) * 1024;
+    print_message("registered %lu, resident %lu bytes a session, both ends of it\n",
+                  (unsigned long)(bytes / N), (unsigned long)(resident / N));
+    assert_true(bytes / N <= 64 << 10);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    assert_true(resident / N <= 2 * (64 << 10));
+#endif
+    pair_close(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sessions_share_unless_they_must_not),
+        cmocka_unit_test(a_share_of_the_cq_is_only_for_sends),
+        cmocka_unit_test(a_peer_that_overruns_its_credits_loses_its_own_session_only),
+        cmocka_unit_test(a_completion_of_nobody_goes_back),
+        cmocka_unit_test(ends_do_not_wait_for_the_limit),
+        cmocka_unit_test(a_thousand_idle_sessions_are_small),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

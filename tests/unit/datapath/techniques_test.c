@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Each technique of the data path can be left out, and all of them: what arrives is the same. */
+#include "support/pair.h"
+
+#include "datapath/tx/post.h"
+
+static void traffic_without(uint32_t without) {
+    enum { COUNT = 600 };
+    static const size_t sizes[] = {64, 0, 65, 64, 8, 200, 1000, 64, 9000, 64, 4000, 20000};
+    const unsigned kinds = sizeof sizes / sizeof *sizes;
+    struct pair p;
+    unsigned sent[2] = {0}, received[2] = {0}, outcomes[2] = {0}, tagged[2] = {0};
+    bool told[2][COUNT + 1] = {{0}};
+    if (without & SLUICE_WITHOUT_CHAIN) /* a key and what tells it are always posted together */
+        without |= SLUICE_WITHOUT_RENDEZVOUS;
+    pair_open(&p, PAIR_NODE(.without = without), PAIR_LINK());
+    pair_connect(&p, PAIR_LINK(.window_messages = 50));
+    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+    while ((received[0] < COUNT || received[1] < COUNT || outcomes[0] < tagged[0] ||
+            outcomes[1] < tagged[1]) &&
+           env_now(&env_default) < limit) {
+        for (unsigned k = 0; k < 2; k++) {
+            struct side *side = k ? &p.b : &p.a;
+            sluice_event events[16];
+            for (; sent[k] < COUNT; sent[k]++) {
+                bool tag = sent[k] % 5 == 0;
+                if (pair_send(side, sizes[sent[k] % kinds], sent[k],
+                              SLUICE_SEND(.tag = tag ? sent[k] + 1 : 0,
+                                          .flags = sent[k] % 6 ? SLUICE_MORE : 0)) != 0)
+                    break;
+                tagged[k] += tag;
+            }
+            int n = sluice_poll(side->loop, events, 16, 0);
+            for (int i = 0; i < n; i++) {
+                if (events[i].type == SLUICE_SENT) {
+                    assert_int_equal(events[i].status, 0);
+                    /* Each once; that of a large message is not in line. */
+                    assert_int_equal(events[i].tag % 5, 1);
+                    assert_uint_in_range(events[i].tag, 1, COUNT);
+                    assert_false(told[k][events[i].tag]);
+                    told[k][events[i].tag] = true;
+                    outcomes[k]++;
+                } else if (events[i].type == SLUICE_MESSAGE) {
+                    unsigned at = received[k]++;
+                    assert_true(pair_check(events[i].msg, sizes[at % kinds], at));
+                }
+            }
+        }
+    }
+    assert_int_equal(received[0], COUNT);
+    assert_int_equal(received[1], COUNT);
+    const struct loop_totals *t = &p.a.loop->totals;
+    if (without & SLUICE_WITHOUT_CHAIN)
+        assert_int_equal(t->posts, t->send_wrs);
+    if (without & SLUICE_WITHOUT_PACK)
+        assert_true(t->frames_sent >= t->messages_sent);
+    else if (!(without & SLUICE_WITHOUT_CHAIN))
+        assert_true(t->posts < t->messages_sent);
+    if (without & SLUICE_WITHOUT_INLINE)
+        assert_int_equal(pair_session(&p.a)->inline_max, 0);
+    if (without & SLUICE_WITHOUT_SIGNALLING)
+        assert_int_equal(pair_session(&p.a)->signal_every, 1);
+    if (without & SLUICE_WITHOUT_BATCH)
+        assert_int_equal(p.a.loop->wc_max, 1);
+    pair_close(&p);
+}
+
+static void traffic_passes_without_each_technique(void **state) {
+    (void)state;
+    for (uint32_t bit = 1; bit <= SLUICE_WITHOUT_ALL; bit <<= 1)
+        traffic_without(bit);
+}
+
+static void traffic_passes_without_any_technique(void **state) {
+    (void)state;
+    traffic_without(SLUICE_WITHOUT_ALL);
+    traffic_without(0);
+}
+
+/* Like Soft-RoCE: each session has its own receives, and one poll finds messages of several. */
+static void completions_of_many_sessions_in_one_poll_need_no_shared_receives(void **state) {
+    enum { SESSIONS = 4 };
+    struct pair p;
+    struct side dialed[SESSIONS];
+    (void)state;
+    pair_open(&p, PAIR_NODE(.without = SLUICE_WITHOUT_SRQ), PAIR_LINK());
+    for (unsigned i = 0; i < SESSIONS; i++) {
+        pair_connect(&p, PAIR_LINK());
+        dialed[i] = p.b;
+    }
+    assert_null(p.a.loop->shared.queue.srq);
+    for (unsigned i = 0; i < SESSIONS; i++)
+        assert_int_equal(pair_send(&dialed[i], 64, i, NULL), 0);
+    uint64_t before = p.a.loop->totals.polls;
+    for (unsigned i = 0; i < SESSIONS; i++)
+        assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 64, i));
+    assert_true(p.a.loop->totals.polls - before < SESSIONS); /* some were found together */
+    pair_close(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(traffic_passes_without_each_technique),
+        cmocka_unit_test(traffic_passes_without_any_technique),
+        cmocka_unit_test(completions_of_many_sessions_in_one_poll_need_no_shared_receives),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * doorbell_test.c - no wake is lost, rings are merged, and each bell stands in for the other.
+ *
+ * Every promise is tested on three doorbells: the eventfd alone, the user events of the software
+ * device, and those of a made-up rdma_cm that can be told to fail. A lost wake shows as an
+ * epoll_wait() that runs into its limit.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "fabric/wakeup.h"
+#include "base/mpsc_queue.h"
+
+enum { LOST_MS = 20000 }; /* far above any scheduling delay: running into it means a lost wake */
+
+/* ---- a made-up rdma_cm: user events through a pipe, signal-safe as the real ones ------------- */
+
+static struct {
+    int channels, ids, unacked;
+    int write_fd;
+    _Atomic int write_errno; /* not 0: writes fail with it */
+    bool no_channel, no_id;
+} fake;
+
+struct fake_event {
+    int status;
+    uint64_t arg;
+};
+
+static struct rdma_event_channel *fake_create_channel(void) {
+    if (fake.no_channel) {
+        errno = ENODEV;
+        return NULL;
+    }
+    struct rdma_event_channel *channel = calloc(1, sizeof *channel);
+    assert_non_null(channel);
+    int fds[2];
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    channel->fd = fds[0];
+    fake.write_fd = fds[1];
+    fake.channels++;
+    return channel;
+}
+static void fake_destroy_channel(struct rdma_event_channel *channel) {
+    fake.channels--;
+    close(channel->fd);
+    close(fake.write_fd);
+    free(channel);
+}
+static int fake_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
+                          enum rdma_port_space ps) {
+    if (fake.no_id) {
+        errno = EMFILE;
+        return -1;
+    }
+    *id = calloc(1, sizeof **id);
+    assert_non_null(*id);
+    (*id)->channel = channel;
+    (*id)->context = context;
+    (*id)->ps = ps;
+    fake.ids++;
+    return 0;
+}
+static int fake_destroy_id(struct rdma_cm_id *id) {
+    fake.ids--;
+    free(id);
+    return 0;
+}
+static int fake_write(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
+                      uint64_t arg) {
+    int error = fake.write_errno;
+    struct fake_event said = {.status = status, .arg = arg};
+    if ((int)event != FABRIC_CM_USER)
+        error = EINVAL;
+    if (error) {
+        errno = error;
+        return -1;
+    }
+    (void)id;
+    return write(fake.write_fd, &said, sizeof said) == sizeof said ? 0 : -1;
+}
+static int fake_get(struct rdma_event_channel *channel, struct rdma_cm_event **event) {
+    struct fake_event said;
+    if (read(channel->fd, &said, sizeof said) != sizeof said)
+        return -1;
+    *event = calloc(1, sizeof **event);
+    assert_non_null(*event);
+    (*event)->event = (enum rdma_cm_event_type)FABRIC_CM_USER;
+    (*event)->status = said.status;
+    memcpy(&(*event)->param, &said.arg, sizeof said.arg);
+    fake.unacked++;
+    return 0;
+}
+static int fake_ack(struct rdma_cm_event *event) {
+    fake.unacked--;
+    free(event);
+    return 0;
+}
+
+static const struct fabric_ops fake_fabric = {
+    .name = "fake",
+    .create_event_channel = fake_create_channel,
+    .destroy_event_channel = fake_destroy_channel,
+    .create_id = fake_create_id,
+    .destroy_id = fake_destroy_id,
+    .get_cm_event = fake_get,
+    .ack_cm_event = fake_ack,
+    .write_cm_event = fake_write,
+};
+
+/* ---- the three doorbells --------------------------------------------------------------------- */
+
+struct kind {
+    const struct fabric_ops *fabric;
+    bool cm;
+};
+static struct kind kinds[] = {{&fake_fabric, false}, {&fake_fabric, true}, {&fabric_soft, true}};
+
+static struct doorbell bell;
+static int epoll_fd;
+
+static int open_bell(void **state) {
+    const struct kind *kind = *state;
+    fake.write_errno = 0;
+    fake.no_channel = fake.no_id = false;
+    epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (epoll_fd < 0 || doorbell_open(&bell, kind->fabric, kind->cm) != 0)
+        return -1;
+    if (doorbell_watch(&bell, epoll_fd, &bell) != 0)
+        return -1;
+    return kind->cm == (bell.channel != NULL) ? 0 : -1;
+}
+
+static int close_bell(void **state) {
+    (void)state;
+    doorbell_close(&bell);
+    doorbell_close(&bell); /* twice is harmless */
+    close(epoll_fd);
+    return fake.channels == 0 && fake.ids == 0 && fake.unacked == 0 ? 0 : -1;
+}
+
+static bool readable(int timeout_ms) {
+    struct epoll_event event;
+    int n;
+    do
+        n = epoll_wait(epoll_fd, &event, 1, timeout_ms);
+    while (n < 0 && errno == EINTR);
+    if (n == 1)
+        assert_ptr_equal(event.data.ptr, &bell);
+    return n == 1;
+}
+
+/* From now on the bell's events are fetched by a call that fails with failing_error, if that is not 0. */
+static struct fabric_ops failing_fabric;
+static const struct fabric_ops *failing_otherwise;
+static int failing_error;
+static unsigned failing_calls;
+
+static int failing_get(struct rdma_event_channel *channel, struct rdma_cm_event **event) {
+    if (failing_error == 0)
+        return failing_otherwise->get_cm_event(channel, event);
+    failing_calls++;
+    errno = failing_error;
+    return -1;
+}
+
+static void fail_fetching(int error) {
+    if (bell.fabric != &failing_fabric)
+        failing_otherwise = bell.fabric;
+    failing_fabric = *failing_otherwise;
+    failing_fabric.get_cm_event = failing_get;
+    bell.fabric = &failing_fabric;
+    failing_error = error;
+    failing_calls = 0;
+}
+
+static void starts_silent_and_cloexec(void **state) {
+    const struct kind *kind = *state;
+    assert_false(readable(0));
+    assert_true(fcntl(bell.event_fd, F_GETFD) & FD_CLOEXEC);
+    const char *text = doorbell_describe(&bell);
+    assert_true(strlen(text) > 0 && strlen(text) < 96);
+    assert_int_equal(strncmp(text, "eventfd", 7) != 0, kind->cm);
+}
+
+static void an_awake_owner_costs_no_system_call(void **state) {
+    (void)state;
+    for (int i = 0; i < 1000; i++)
+        doorbell_ring(&bell, 3, (uint64_t)i);
+    doorbell_arm(&bell);
+    doorbell_disarm(&bell);
+    for (int i = 0; i < 1000; i++)
+        doorbell_ring(&bell, 3, (uint64_t)i);
+    assert_int_equal(bell.merged, 0);
+    assert_int_equal(bell.writes + bell.fallbacks, 0);
+    assert_false(readable(0));
+}
+
+static void rings_are_merged_and_the_first_argument_travels(void **state) {
+    const struct kind *kind = *state;
+    for (uint64_t round = 1; round <= 100; round++) {
+        doorbell_arm(&bell);
+        assert_false(readable(0));
+        errno = 4711;
+        for (uint64_t i = 0; i < 50; i++)
+            doorbell_ring(&bell, (uint32_t)(round % DOORBELL_VERBS), round << 32 | i);
+        assert_int_equal(errno, 4711);
+        assert_true(readable(0));
+        doorbell_disarm(&bell);
+        doorbell_hear(&bell, EPOLLIN);
+        assert_false(readable(0));
+        assert_int_equal(bell.merged, round * 49);
+        assert_int_equal(bell.writes, kind->cm ? round : 0);
+        assert_int_equal(bell.fallbacks, kind->cm ? 0 : round);
+        if (kind->cm) {
+            assert_int_equal(bell.last_arg & 0xffffffffffffu, round << 32);
+            assert_int_equal(bell.last_status, round % DOORBELL_VERBS);
+        }
+        assert_int_equal(bell.heard, kind->cm ? round : 0);
+        assert_int_equal(bell.stray, 0);
+    }
+}
+
+/* What the owner shows of its bell is what happened to it, and nothing more. */
+static void every_wake_is_counted_once(void **state) {
+    const struct kind *kind = *state;
+    struct stats_bell shown;
+    doorbell_show(&bell, &shown);
+    assert_int_equal(shown.user_written + shown.user_heard + shown.user_stray, 0); /* no probe */
+    assert_int_equal(shown.wakes_merged + shown.wakes_by_eventfd, 0);
+    for (int i = 0; i < 10; i++) {
+        doorbell_arm(&bell);
+        doorbell_ring(&bell, 5, doorbell_record(7, 11));
+        doorbell_wake(&bell);
+        doorbell_disarm(&bell);
+        doorbell_hear(&bell, EPOLLIN);
+    }
+    doorbell_wake(&bell); /* awake: no wake */
+    doorbell_show(&bell, &shown);
+    assert_int_equal(shown.user_written, kind->cm ? 10 : 0);
+    assert_int_equal(shown.user_heard, kind->cm ? 10 : 0);
+    assert_int_equal(shown.user_stray, 0);
+    assert_int_equal(shown.wakes_merged, 10);
+    assert_int_equal(shown.wakes_by_eventfd, kind->cm ? 0 : 10);
+}
+
+/* Slot, generation and verb at their limits, and a handle with its node's index in it. */
+static void verb_slot_and_generation_travel(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t verb, slot, generation;
+    } cases[] = {{0, 0, 1},
+                 {DOORBELL_VERBS - 1, 65535, UINT32_MAX},
+                 {1, 65535, 0},
+                 {9, 0, UINT32_MAX},
+                 {DOORBELL_WAKE, 0, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint64_t record = doorbell_record(cases[i].slot, cases[i].generation);
+        doorbell_arm(&bell);
+        doorbell_ring(&bell, cases[i].verb, record | UINT64_C(63) << 56);
+        doorbell_disarm(&bell);
+        doorbell_hear(&bell, EPOLLIN);
+        assert_int_equal(bell.last_status, cases[i].verb);
+        assert_int_equal(bell.last_arg & ((UINT64_C(1) << DOORBELL_RECORD_BITS) - 1), record);
+        assert_int_equal(bell.heard, i + 1);
+        assert_int_equal(bell.stray, 0);
+    }
+}
+
+/* Undrained bells stay readable; draining takes all of them; draining nothing does not block. */
+static void nothing_is_lost_without_draining(void **state) {
+    (void)state;
+    doorbell_hear(&bell, EPOLLIN);
+    for (int i = 0; i < 20; i++) {
+        doorbell_arm(&bell);
+        doorbell_wake(&bell);
+        doorbell_disarm(&bell);
+    }
+    for (int drains = 0; readable(0); drains++) {
+        assert_uint_in_range(drains, 0, 20);
+        doorbell_hear(&bell, EPOLLIN);
+    }
+    doorbell_arm(&bell);
+    doorbell_wake(&bell);
+    assert_true(readable(0));
+    doorbell_disarm(&bell);
+    doorbell_hear(&bell, EPOLLIN);
+    assert_false(readable(0));
+}
+
+/* ---- lossless under contention --------------------------------------------------------------- */
+
+enum { RINGERS = 3, ITEMS = 10000 };
+
+struct ringer {
+    pthread_t thread;
+    struct inbox *box;
+    struct inbox_item item;
+    _Atomic uint32_t posted, taken;
+    unsigned number;
+};
+
+/* Posts a record, waits until it was taken, posts the next: the owner sleeps as often as can be. */
+static void *post_and_ring(void *arg) {
+    struct ringer *r = arg;
+    for (uint32_t i = 1; i <= ITEMS; i++) {
+        r->item.slot = r->number;
+        r->item.verb = i;
+        atomic_store(&r->posted, i);
+        if (inbox_post(r->box, &r->item))
+            doorbell_ring(&bell, 1, i);
+        while (atomic_load_explicit(&r->taken, memory_order_acquire) != i)
+            sched_yield();
+    }
+    return NULL;
+}
+
+static unsigned take_all(struct inbox *box, struct ringer *ringers) {
+    unsigned count = 0;
+    struct inbox_item *item;
+    while ((item = inbox_take(box)) != NULL) {
+        struct ringer *r = &ringers[item->slot];
+        assert_int_equal(item->verb, r->taken + 1);
+        atomic_store_explicit(&r->taken, item->verb, memory_order_release);
+        count++;
+    }
+    return count;
+}
+
+/* At `fail_at` records fetching events begins to fail. */
+static void run_ringers(unsigned fail_at) {
+    struct inbox box;
+    struct ringer ringers[RINGERS];
+    memset(ringers, 0, sizeof ringers);
+    inbox_init(&box);
+    for (unsigned i = 0; i < RINGERS; i++) {
+        ringers[i].box = &box;
+        ringers[i].number = i;
+        assert_int_equal(pthread_create(&ringers[i].thread, NULL, post_and_ring, &ringers[i]), 0);
+    }
+    unsigned taken = 0, sleeps = 0, lost = 0;
+    while (taken < RINGERS * ITEMS && !lost) {
+        taken += take_all(&box, ringers);
+        if (taken >= fail_at)
+            failing_error = EIO;
+        doorbell_arm(&bell);
+        if (inbox_empty(&box) && taken < RINGERS * ITEMS) {
+            sleeps++;
+            lost += !readable(LOST_MS);
+            doorbell_disarm(&bell);
+            doorbell_hear(&bell, EPOLLIN);
+        } else {
+            doorbell_disarm(&bell);
+        }
+    }
+    if (lost) /* the ringers wait for us: show what happened instead of hanging */
+        fail_msg("slept on with %u of %u taken", taken, RINGERS * ITEMS);
+    for (unsigned i = 0; i < RINGERS; i++)
+        pthread_join(ringers[i].thread, NULL);
+    assert_true(inbox_empty(&box));
+    assert_true(sleeps > 0);
+    assert_true(bell.writes + bell.fallbacks > 0);
+    while (readable(0)) /* a ringer that was late */
+        doorbell_hear(&bell, EPOLLIN);
+    assert_int_equal(bell.stray, 0);
+}
+
+static void no_wake_is_ever_lost(void **state) {
+    (void)state;
+    run_ringers(UINT_MAX);
+    assert_int_equal(bell.heard, bell.writes);
+}
+
+static void none_is_lost_when_events_cannot_be_fetched_any_more(void **state) {
+    (void)state;
+    fail_fetching(0);
+    run_ringers(RINGERS * ITEMS / 4);
+    assert_int_equal(bell.failed, 1);
+    assert_int_equal(failing_calls, 1);
+    assert_true(bell.writes > 0 && bell.fallbacks > 0);
+}
+
+/* ---- from a signal handler ------------------------------------------------------------------- */
+
+enum { SIGNALS = 200 };
+static _Atomic int published; /* signals handled */
+static _Atomic int noticed;   /* ... and seen by the owner */
+
+static void on_signal(int number) {
+    (void)number;
+    atomic_fetch_add(&published, 1);
+    doorbell_ring(&bell, 9, 9);
+}
+
+static void *send_signals(void *arg) {
+    pthread_t *owner = arg;
+    for (int i = 0; i < SIGNALS; i++) {
+        while (atomic_load(&noticed) != i)
+            sched_yield();
+        pthread_kill(*owner, SIGUSR1);
+    }
+    return NULL;
+}
+
+/* The handler runs on the sleeping thread itself, between any two of its instructions. */
+static void a_signal_handler_may_ring(void **state) {
+    (void)state;
+    struct sigaction action = {.sa_handler = on_signal}, old;
+    assert_int_equal(sigaction(SIGUSR1, &action, &old), 0);
+    pthread_t self = pthread_self(), sender;
+    published = noticed = 0;
+    assert_int_equal(pthread_create(&sender, NULL, send_signals, &self), 0);
+    bool lost = false;
+    while (noticed < SIGNALS && !lost) {
+        doorbell_arm(&bell);
+        if (atomic_load(&published) == noticed)
+            lost = !readable(LOST_MS);
+        doorbell_disarm(&bell);
+        doorbell_hear(&bell, EPOLLIN);
+        atomic_store(&noticed, atomic_load(&published));
+    }
+    if (lost)
+        fail_msg("slept on after %d signals", (int)noticed);
+    pthread_join(sender, NULL);
+    sigaction(SIGUSR1, &old, NULL);
+}
+
+/* ---- when the user events fail --------------------------------------------------------------- */
+
+static void a_failing_write_rings_the_eventfd(void **state) {
+    (void)state;
+    const int errors[] = {EINVAL, ENXIO, ENOMEM, ENOENT};
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        fake.write_errno = errors[i];
+        doorbell_arm(&bell);
+        doorbell_wake(&bell);
+        assert_true(readable(0));
+        assert_int_equal(bell.fallbacks, i + 1);
+        assert_int_equal(bell.writes, 0);
+        doorbell_disarm(&bell);
+        doorbell_hear(&bell, EPOLLIN);
+        assert_false(readable(0));
+    }
+    fake.write_errno = 0;
+    doorbell_arm(&bell);
+    doorbell_wake(&bell);
+    assert_int_equal(bell.writes, 1);
+}
+
+static void a_failing_fetch_is_the_last_and_the_eventfd_rings(void **state) {
+    static const int errors[] = {EBADF, EIO, ENODEV, ENOMEM, EINVAL};
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        struct stats_bell shown;
+        assert_int_equal(close_bell(state), 0);
+        assert_int_equal(open_bell(state), 0);
+        fail_fetching(errors[i]);
+        doorbell_arm(&bell);
+        doorbell_wake(&bell);
+        assert_true(readable(LOST_MS)); /* by an event that nobody will hear */
+        doorbell_disarm(&bell);
+        assert_int_equal(doorbell_hear(&bell, EPOLLIN), errors[i]);
+        assert_false(readable(0)); /* though it is still there */
+        assert_int_equal(doorbell_hear(&bell, EPOLLIN), 0);
+        for (unsigned wake = 1; wake <= 3; wake++) {
+            doorbell_arm(&bell);
+            doorbell_wake(&bell);
+            assert_true(readable(0));
+            doorbell_disarm(&bell);
+            assert_int_equal(doorbell_hear(&bell, EPOLLIN), 0);
+            assert_false(readable(0));
+            assert_int_equal(bell.fallbacks, wake);
+        }
+        assert_int_equal(failing_calls, 1);
+        assert_int_equal(bell.writes, 1);
+        doorbell_show(&bell, &shown);
+        assert_int_equal(shown.user_failed, 1);
+        assert_non_null(strstr(doorbell_describe(&bell), "cannot be fetched"));
+        assert_true(strlen(doorbell_describe(&bell)) < 96);
+    }
+}
+
+/* There is nothing, or a signal came, or the descriptor says something without an error. */
+static void what_is_no_failure_gives_nothing_up(void **state) {
+    (void)state;
+    static const int errors[] = {EAGAIN, EINTR};
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        fail_fetching(errors[i]);
+        doorbell_arm(&bell);
+        doorbell_wake(&bell);
+        assert_true(readable(LOST_MS));
+        doorbell_disarm(&bell);
+        assert_int_equal(doorbell_hear(&bell, EPOLLIN), 0);
+        assert_int_equal(bell.failed, 0);
+        fail_fetching(0);
+        assert_int_equal(doorbell_hear(&bell, EPOLLIN | EPOLLHUP), 0); /* it brought one */
+        assert_int_equal(bell.heard, i + 1);
+    }
+    assert_int_equal(bell.fallbacks, 0);
+}
+
+/* What a channel says whose driver is gone: it would be reported for ever. */
+static void an_error_of_the_channel_is_a_failure(void **state) {
+    (void)state;
+    fail_fetching(EAGAIN);
+    assert_int_equal(doorbell_hear(&bell, EPOLLERR), EIO);
+    assert_int_equal(bell.failed, 1);
+    doorbell_arm(&bell);
+    doorbell_wake(&bell);
+    assert_int_equal(bell.fallbacks, 1);
+    assert_true(readable(0));
+}
+
+static void expect_eventfd_only(const struct fabric_ops *fabric, const char *why) {
+    struct doorbell other;
+    assert_int_equal(doorbell_open(&other, fabric, true), 0);
+    assert_null(other.channel);
+    assert_null(other.id);
+    if (!strstr(doorbell_describe(&other), why))
+        fail_msg("\"%s\" does not say \"%s\"", doorbell_describe(&other), why);
+    assert_true(strlen(doorbell_describe(&other)) < 96);
+    doorbell_arm(&other);
+    doorbell_wake(&other);
+    assert_int_equal(other.fallbacks, 1);
+    doorbell_close(&other);
+}
+
+static void the_probe_tells_why_there_is_only_the_eventfd(void **state) {
+    (void)state;
+    fake.write_errno = ENOSYS;
+    expect_eventfd_only(&fake_fabric, "librdmacm before 60");
+    fake.write_errno = EINVAL;
+    expect_eventfd_only(&fake_fabric, "kernel");
+    fake.write_errno = 0;
+    fake.no_id = true;
+    expect_eventfd_only(&fake_fabric, "id");
+    fake.no_channel = true;
+    expect_eventfd_only(&fake_fabric, "channel");
+    struct fabric_ops without = fake_fabric;
+    without.write_cm_event = NULL;
+    expect_eventfd_only(&without, "rdma_write_cm_event");
+    assert_int_equal(fake.channels, 0);
+    assert_int_equal(fake.ids, 0);
+}
+
+/* On a machine without an RDMA device or with an old library this ends at the eventfd as well. */
+static void the_system_fabric_always_has_a_bell(void **state) {
+    (void)state;
+    struct doorbell other;
+    assert_int_equal(doorbell_open(&other, &fabric_system, true), 0);
+    doorbell_arm(&other);
+    doorbell_wake(&other);
+    assert_int_equal(other.writes + other.fallbacks, 1);
+    assert_int_equal(other.fallbacks, other.channel == NULL);
+    doorbell_hear(&other, EPOLLIN);
+    doorbell_close(&other);
+}
+
+#define ON(kind, f)                                                                                \
+    { #f " [" #kind "]", f, open_bell, close_bell, &kinds[kind] }
+#define ON_ALL(f) ON(0, f), ON(1, f), ON(2, f)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ON_ALL(starts_silent_and_cloexec),
+        ON_ALL(an_awake_owner_costs_no_system_call),
+        ON_ALL(rings_are_merged_and_the_first_argument_travels),
+        ON_ALL(every_wake_is_counted_once),
+        ON(1, verb_slot_and_generation_travel),
+        ON(2, verb_slot_and_generation_travel),
+        ON_ALL(nothing_is_lost_without_draining),
+        ON_ALL(no_wake_is_ever_lost),
+        ON_ALL(a_signal_handler_may_ring),
+        ON(1, a_failing_write_rings_the_eventfd),
+        ON(1, a_failing_fetch_is_the_last_and_the_eventfd_rings),
+        ON(2, a_failing_fetch_is_the_last_and_the_eventfd_rings),
+        ON(1, what_is_no_failure_gives_nothing_up),
+        ON(2, what_is_no_failure_gives_nothing_up),
+        ON(1, an_error_of_the_channel_is_a_failure),
+        ON(2, an_error_of_the_channel_is_a_failure),
+        ON(1, none_is_lost_when_events_cannot_be_fetched_any_more),
+        ON(2, none_is_lost_when_events_cannot_be_fetched_any_more),
+        cmocka_unit_test(the_probe_tells_why_there_is_only_the_eventfd),
+        cmocka_unit_test(the_system_fabric_always_has_a_bell),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

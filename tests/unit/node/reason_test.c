@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * reason_test.c - why a session ended: each reason that can be provoked at a dial or in a live session
+ * is, and both sides say it with its status, its code, its text, and what the stack itself said.
+ */
+#include "support/reason.h"
+
+/* ---- not connected ----------------------------------------------------------------------------- */
+
+static const struct {
+    const char *plan;
+    struct end end;
+} failures[] = {
+    {"id=* resolve_addr=1 event=ADDR_ERROR status=-19",
+     {SLUICE_REASON_ADDRESS, SLUICE_EADDRESS, 19, RDMA_CM_EVENT_ADDR_ERROR, -19, NOTHING, NULL}},
+    {"id=* resolve_addr=1 event=ADDR_ERROR status=-110",
+     {SLUICE_REASON_UNREACHABLE, SLUICE_ETIMEDOUT, 110, RDMA_CM_EVENT_ADDR_ERROR, -110, NOTHING,
+      NULL}},
+    {"id=* resolve_route=1 event=ROUTE_ERROR status=-113",
+     {SLUICE_REASON_UNREACHABLE, SLUICE_ETIMEDOUT, 113, RDMA_CM_EVENT_ROUTE_ERROR, -113, NOTHING,
+      NULL}},
+    {"id=* connect=1 event=UNREACHABLE status=-110",
+     {SLUICE_REASON_UNREACHABLE, SLUICE_ETIMEDOUT, 110, RDMA_CM_EVENT_UNREACHABLE, -110, NOTHING,
+      NULL}},
+    {"id=* connect=1 event=REJECTED status=10",
+     {SLUICE_REASON_PEER_LOST, SLUICE_EUNKNOWN, 10, RDMA_CM_EVENT_REJECTED, 10, NOTHING, NULL}},
+    {"id=* connect=1 event=CONNECT_ERROR status=-5",
+     {SLUICE_REASON_DEVICE_ERROR, SLUICE_EDEVICE, 5, RDMA_CM_EVENT_CONNECT_ERROR, -5, NOTHING,
+      NULL}},
+};
+
+static void a_dial_that_fails_says_where(void **state) {
+    (void)state;
+    struct pair p;
+    watched_open(&p, PAIR_LINK());
+    for (unsigned i = 0; i < sizeof failures / sizeof *failures; i++) {
+        watched_plan(failures[i].plan);
+        dial(&p);
+        expect_end(&p, &p.b, &failures[i].end);
+    }
+    watched_close(&p);
+}
+
+static void nobody_decides_in_time(void **state) {
+    (void)state;
+    struct pair p;
+    watched_open(&p, PAIR_LINK(.flags = SLUICE_ASK, .timeout_ns = 3000000000ull));
+    pair_dial(&p, PAIR_LINK(.flags = SLUICE_ONCE, .timeout_ns = 100000000000ull));
+    pair_expect(&p, &p.a, SLUICE_CONNECT);
+    pair_clock += 4000000000ull;
+    EXPECT_END(&p, &p.a, SLUICE_REASON_TIMEOUT, SLUICE_ETIMEDOUT, 0, NOTHING, NOTHING, NOTHING,
+               NULL);
+    EXPECT_END(&p, &p.b, SLUICE_REASON_TIMEOUT, SLUICE_ETIMEDOUT, 28, RDMA_CM_EVENT_REJECTED, 28,
+               NOTHING, NULL);
+    watched_close(&p);
+}
+
+static const char *two_names(struct ibv_device *device) {
+    static unsigned calls;
+    (void)device;
+    return calls++ % 2 ? "one" : "another";
+}
+
+static void the_address_is_of_another_device(void **state) {
+    (void)state;
+    struct pair p;
+    watched_open(&p, PAIR_LINK());
+    struct fabric_ops two = watched_fabric;
+    two.get_device_name = two_names;
+    p.b.node->fabric = &two;
+    dial(&p);
+    EXPECT_END(&p, &p.b, SLUICE_REASON_WRONG_DEVICE, SLUICE_EADDRESS, 0,
+               RDMA_CM_EVENT_ADDR_RESOLVED, 0, NOTHING, NULL);
+    p.b.node->fabric = &watched_fabric;
+    watched_close(&p);
+}
+
+/* ---- live sessions ------------------------------------------------------------------------------ */
+
+static void closed_by_either_side(void **state) {
+    (void)state;
+    struct pair p;
+    watched_open(&p, PAIR_LINK());
+    pair_connect(&p, ONCE);
+    sluice_hangup(p.b.session, 0);
+    /* Whether the disconnection is heard before CLOSED is a matter of who is faster. */
+    struct side *sides[] = {&p.a, &p.b};
+    for (int i = 0; i < 2; i++) {
+        sluice_event event = pair_expect(&p, sides[i], SLUICE_CLOSED);
+        sluice_session_info info = {.size = sizeof info};
+        assert_int_equal(sluice_session_get_info(event.session, &info), 0);
+        assert_int_equal(event.reason, i ? SLUICE_REASON_LOCAL_CLOSE : SLUICE_REASON_PEER_CLOSE);
+        assert_int_equal(event.status, SLUICE_OK);
+        assert_int_equal(event.vendor, 0);
+        assert_true(info.cm_event == NOTHING || info.cm_event == RDMA_CM_EVENT_DISCONNECTED);
+        assert_int_equal(info.wc_status, NOTHING);
+    }
+    watched_close(&p);
+}
+
+/* What a failed completion means, at the side that has it; the other is disconnected. */
+static void a_failed_completion_is_kept(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        enum ibv_wc_status wc;
+        sluice_reason reason;
+        sluice_status status;
+    } rows[] = {
+        {"RETRY_EXC_ERR", IBV_WC_RETRY_EXC_ERR, SLUICE_REASON_PEER_LOST, SLUICE_EUNKNOWN},
+        {"RNR_RETRY_EXC_ERR", IBV_WC_RNR_RETRY_EXC_ERR, SLUICE_REASON_PEER_LOST, SLUICE_EUNKNOWN},
+        {"LOC_PROT_ERR", IBV_WC_LOC_PROT_ERR, SLUICE_REASON_DEVICE_ERROR, SLUICE_EDEVICE},
+        {"REM_ACCESS_ERR", IBV_WC_REM_ACCESS_ERR, SLUICE_REASON_PROTOCOL, SLUICE_EDEVICE},
+        {"GENERAL_ERR", IBV_WC_GENERAL_ERR, SLUICE_REASON_DEVICE_ERROR, SLUICE_EDEVICE},
+    };
+    struct pair p;
+    char plan[64];
+    watched_open(&p, PAIR_LINK());
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pair_connect(&p, ONCE);
+        snprintf(plan, sizeof plan, "qp=* send=1 status=%s", rows[i].name);
+        watched_plan(plan);
+        assert_int_equal(pair_send(&p.b, 10, 1, NULL), 0);
+        EXPECT_END(&p, &p.b, rows[i].reason, rows[i].status, (uint32_t)rows[i].wc, NOTHING, NOTHING,
+                   (int32_t)rows[i].wc, NULL);
+        watched_plan(NULL);
+        EXPECT_END(&p, &p.a, LOST_LINE);
+    }
+    watched_close(&p);
+}
+
+static struct ibv_qp *failed_qp; /* what the device's next event says */
+
+static int one_async_event(struct ibv_context *context, struct ibv_async_event *event) {
+    (void)context;
+    if (!failed_qp)
+        return -1;
+    *event = (struct ibv_async_event){.element.qp = failed_qp, .event_type = IBV_EVENT_QP_FATAL};
+    failed_qp = NULL;
+    return 0;
+}
+
+static void no_async_ack(struct ibv_async_event *event) {
+    (void)event;
+}
+
+/* The device says that the queue pair broke, before its flushed receives are found or after. */
+static void a_queue_pair_that_broke_is_told_whatever_comes_first(void **state) {
+    (void)state;
+    struct pair p;
+    watched_open(&p, PAIR_LINK(.flags = SLUICE_ISOLATED)); /* shared receives are not flushed */
+    for (int flushes_first = 0; flushes_first < 2; flushes_first++) {
+        pair_connect(&p, ONCE);
+        struct session *s = pair_session(&p.a);
+        struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+        struct cm *cm = &p.a.node->cm;
+        watched_fabric.get_async_event = one_async_event;
+        watched_fabric.ack_async_event = no_async_ack;
+        if (flushes_first) {
+            uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+            assert_true(session_modify(s, &attr, IBV_QP_STATE));
+            while (s->state < SESSION_RELEASED) {
+                assert_int_equal(sluice_poll(p.a.loop, NULL, 0, 0), 0);
+                assert_true(env_now(&env_default) < limit);
+            }
+            assert_int_equal(s->reason, SLUICE_REASON_PEER_LOST);
+            while (s->conn.owner.state != CM_RELEASED) {
+                cm_turn(cm, 0);
+                assert_true(env_now(&env_default) < limit);
+            }
+        }
+        failed_qp = s->qp;
+        unsigned count;
+        cm_async(cm, &count);
+        assert_int_equal(count, 1);
+        watched_fabric.get_async_event = fabric_soft.get_async_event;
+        watched_fabric.ack_async_event = fabric_soft.ack_async_event;
+        EXPECT_END(&p, &p.a, SLUICE_REASON_DEVICE_ERROR, SLUICE_EDEVICE, IBV_EVENT_QP_FATAL,
+                   NOTHING, NOTHING, flushes_first ? IBV_WC_WR_FLUSH_ERR : NOTHING,
+                   "the queue pair failed (event 1)");
+        EXPECT_END(&p, &p.b, LOST_LINE);
+    }
+    watched_close(&p);
+}
+
+/* Fault plans number sends from the beginning of a queue pair; lies are told by altering the liar. */
+static void a_peer_that_breaks_the_protocol(void **state) {
+    (void)state;
+    struct pair p;
+    watched_open(&p, PAIR_LINK());
+    for (unsigned i = 0; i < 2; i++) {
+        pair_connect(&p, ONCE);
+        if (i == 0)
+            pair_session(&p.b)->tx_sequence += 5;
+        else
+            pair_session(&p.a)->rx_granted = 0; /* as if the frames had come before */
+        assert_int_equal(pair_send(&p.b, 10, 1, NULL), 0);
+        EXPECT_END(&p, &p.a, i == 0 ? SLUICE_REASON_PROTOCOL : SLUICE_REASON_CREDITS,
+                   SLUICE_EDEVICE, 0, NOTHING, NOTHING, NOTHING, NULL);
+        EXPECT_END(&p, &p.b, LOST_LINE);
+    }
+    watched_close(&p);
+}
+
+static void the_device_is_removed(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct pair p;
+        watched_open(&p, PAIR_LINK());
+        pair_connect(&p, ONCE);
+        watched_device(DEVICE_REMOVE, i ? ORDER_FATAL_ONLY : ORDER_REMOVAL_ONLY);
+        struct side *sides[] = {&p.a, &p.b};
+        for (int k = 0; k < 2; k++) {
+            sluice_event event = pair_expect(&p, sides[k], SLUICE_CLOSED);
+            sluice_session_info info = {.size = sizeof info};
+            assert_int_equal(sluice_session_get_info(event.session, &info), 0);
+            assert_int_equal(event.reason, SLUICE_REASON_DEVICE_REMOVED);
+            assert_int_equal(event.status, SLUICE_EDEVICE);
+            /* The queue pair's flushes are told, or not, by who is faster. */
+            assert_true(info.wc_status == NOTHING || info.wc_status == IBV_WC_WR_FLUSH_ERR);
+            if (i == 0)
+                assert_int_equal(info.cm_event, RDMA_CM_EVENT_DEVICE_REMOVAL);
+        }
+        watched_close(&p);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_dial_that_fails_says_where),
+        cmocka_unit_test(nobody_decides_in_time),
+        cmocka_unit_test(the_address_is_of_another_device),
+        cmocka_unit_test(closed_by_either_side),
+        cmocka_unit_test(a_failed_completion_is_kept),
+        cmocka_unit_test(a_queue_pair_that_broke_is_told_whatever_comes_first),
+        cmocka_unit_test(a_peer_that_breaks_the_protocol),
+        cmocka_unit_test(the_device_is_removed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

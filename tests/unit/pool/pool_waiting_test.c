@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * pool_waiting_test.c - who waits for much memory is not told of every little that comes back, and is told
+ * of everything that may be enough, by whatever ways it comes.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <semaphore.h>
+
+#include "support/fake_memory.h"
+#include "pool/internal.h"
+
+static _Atomic int woken;
+
+static void wake(void *arg) {
+    (void)arg;
+    woken++;
+}
+
+static struct pool *starving_pool(uint64_t bytes_max) {
+    struct pool *pool = open_pool(bytes_max);
+    pool_on_wake(pool, wake, NULL);
+    woken = 0;
+    return pool;
+}
+
+static uint64_t random_state;
+
+static uint32_t random_below(uint32_t n) {
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((random_state >> 33) % n);
+}
+
+static struct sluice_msg **use_up(struct pool *pool, struct pool_cache *cache, size_t bytes,
+                                  size_t *count) {
+    size_t max = pool_bytes_max(pool) / 64;
+    struct sluice_msg **held = calloc(max, sizeof(struct sluice_msg *));
+    assert_non_null(held);
+    for (*count = 0; (held[*count] = pool_get(pool, cache, bytes)) != NULL; ++*count)
+        assert_true(*count + 1 < max);
+    return held;
+}
+
+static void shuffle(struct sluice_msg **held, size_t count) {
+    for (size_t i = count; i > 1; i--) {
+        size_t at = random_below((uint32_t)i);
+        struct sluice_msg *msg = held[at];
+        held[at] = held[i - 1];
+        held[i - 1] = msg;
+    }
+}
+
+/* ---- one waits for a MiB while 10,000 messages of 64 bytes come back --------------------------- */
+
+enum { MANY = 10000 };
+
+/* Each is all given back once, and that is when the waiter may hope. */
+static int spans_of_64(const struct pool *pool) {
+    int count = 0;
+    for (const struct span *span = pool->spans[class_of(64)].all; span; span = span->all_next)
+        count++;
+    return count;
+}
+
+/* Whoever returns them; how often the waiter was told and found nothing, and whether it got its MiB. */
+static int vain_wakes(struct pool *pool, struct pool_cache *back, struct sluice_msg **held,
+                      size_t count, struct sluice_msg **got) {
+    int vain = 0, seen = woken;
+    *got = NULL;
+    assert_null(pool_get(pool, NULL, MIB));
+    pool_wait(pool, MIB);
+    assert_null(pool_get(pool, NULL, MIB));
+    for (size_t i = 0; i < count; i++) {
+        pool_put(pool, back, held[i]);
+        if (woken == seen || *got)
+            continue;
+        seen = woken;
+        if ((*got = pool_get(pool, NULL, MIB)) != NULL)
+            continue;
+        pool_wait(pool, MIB);
+        if ((*got = pool_get(pool, NULL, MIB)) == NULL)
+            vain++;
+    }
+    return vain;
+}
+
+static void small_returns_do_not_wake_who_waits_for_much(void **state) {
+    (void)state;
+    for (int way = 0; way < 6;
+         way++) { /* returned with no cache, its own, another; in order or not */
+        struct pool *pool = starving_pool(8 * MIB);
+        struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
+        struct pool_cache *const with[] = {NULL, a, b};
+        size_t count;
+        struct sluice_msg **held = use_up(pool, a, 64, &count), *got;
+        assert_true(count > MANY);
+        pool_flush(a);
+        if (way % 2)
+            shuffle(held, count);
+        int vain_max = spans_of_64(pool);
+        assert_true(vain_max < MANY / 20);
+        int vain = vain_wakes(pool, with[way / 2], held, MANY, &got);
+        print_message("way %d: %d vain wakes%s\n", way, vain, got ? ", served" : "");
+        assert_true(vain <= vain_max);
+        assert_true(way % 2 || got); /* in order they leave a MiB free in one piece */
+        if (!got) /* it is told in time in any case: when all is back at the latest */
+            assert_true(vain_wakes(pool, with[way / 2], held + MANY, count - MANY, &got) <=
+                        vain_max);
+        else
+            while (count > MANY)
+                pool_put(pool, NULL, held[--count]);
+        assert_non_null(got);
+        pool_put(pool, NULL, got);
+        pool_cache_close(a);
+        pool_cache_close(b);
+        free(held);
+        close_pool(pool);
+    }
+}
+
+/* What serves one size wakes who waits for that size, and who waits for another beside it. */
+static void a_buffer_of_the_size_waited_for_wakes_at_once(void **state) {
+    (void)state;
+    struct pool *pool = starving_pool(2 * MIB);
+    size_t count;
+    struct sluice_msg **held = use_up(pool, NULL, 1000, &count);
+    pool_wait(pool, MIB);
+    pool_put(pool, NULL, held[--count]);
+    assert_int_equal(woken, 0);
+    pool_wait(pool, 900); /* the same class, and there it is */
+    assert_non_null(held[count] = pool_get(pool, NULL, 900));
+    pool_put(pool, NULL, held[count]);
+    assert_int_equal(woken, 1);
+    assert_non_null(held[count++] = pool_get(pool, NULL, 900));
+    while (count > 0)
+        pool_put(pool, NULL, held[--count]);
+    assert_int_equal(woken, 1); /* nobody waits */
+    free(held);
+    close_pool(pool);
+}
+
+/* Nothing is out but what stays out for good: who waits is told, to hear that there is no hope. */
+static void who_waits_in_vain_is_told_when_nothing_is_left_to_come_back(void **state) {
+    (void)state;
+    struct pool *pool = starving_pool(2 * MIB);
+    struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
+    struct sluice_msg *for_good = pool_get(pool, a, 1000), *msg = pool_get(pool, a, 1000);
+    pool_flush(a);
+    atomic_fetch_add(pool_note(pool), 1);
+    assert_null(pool_get(pool, NULL, 1900 * KIB));
+    pool_wait(pool, 1900 * KIB);
+    assert_null(pool_get(pool, NULL, 1900 * KIB));
+    assert_true(pool_may_return(pool));
+    assert_int_equal(woken, 0);
+    pool_put(pool, b, msg); /* the span it is in is not empty */
+    assert_int_equal(woken, 1);
+    assert_null(pool_get(pool, NULL, 1900 * KIB));
+    assert_false(pool_may_return(pool));
+    pool_put(pool, a, for_good);
+    pool_cache_close(a);
+    pool_cache_close(b);
+    close_pool(pool);
+}
+
+/* Somebody begins to wait while memory for another thread is being registered. */
+static struct pool *waits_meanwhile;
+
+static struct ibv_mr *register_while_somebody_waits(struct ibv_pd *p, void *addr, size_t length,
+                                                    int access) {
+    if (waits_meanwhile)
+        pool_wait(waits_meanwhile, 1000);
+    return fake_reg_mr(p, addr, length, access);
+}
+
+static void who_gets_more_than_it_needs_gives_it_to_who_began_to_wait(void **state) {
+    (void)state;
+    struct fabric_ops fabric = fake_fabric;
+    fabric.reg_mr = register_while_somebody_waits;
+    struct pool_config config = {&fabric, &pd, 64 * MIB, {0, false, -1}};
+    struct pool *pool = NULL;
+    assert_int_equal(pool_open_with(&pool, &config), 0);
+    pool_on_wake(pool, wake, NULL);
+    woken = 0;
+    struct pool_cache *a = pool_cache_open(pool);
+    struct sluice_msg *held[POOL_CLASSES];
+    unsigned count = 0;
+    waits_meanwhile = pool;
+    while (woken ==
+           0) { /* of each class the first in this cache: one of them makes the pool grow */
+        assert_true(count < POOL_CLASSES);
+        assert_non_null(held[count] = pool_get(pool, a, pool_class_bytes(count)));
+        count++;
+    }
+    assert_true(pool->magazine_max[count - 1] > 1);
+    assert_false(pool_cache_has(a));
+    waits_meanwhile = NULL;
+    while (count > 0)
+        pool_put(pool, a, held[--count]);
+    pool_cache_close(a);
+    close_pool(pool);
+}
+
+/* The other way round: when the last came back, nobody had said yet that the other stays. */
+static void who_waits_in_vain_is_told_when_what_is_out_turns_out_to_stay(void **state) {
+    (void)state;
+    struct pool *pool = starving_pool(2 * MIB);
+    struct pool_cache *a = pool_cache_open(pool);
+    struct sluice_msg *stays = pool_get(pool, a, 1000), *msg = pool_get(pool, a, 1000);
+    pool_flush(a);
+    pool_wait(pool, 1900 * KIB);
+    assert_null(pool_get(pool, NULL, 1900 * KIB));
+    pool_put(pool, NULL, msg);
+    assert_int_equal(woken, 0);
+    pool_noted(pool, a);
+    assert_int_equal(woken, 1);
+    assert_false(pool_may_return(pool));
+    pool_put(pool, a, stays);
+    pool_cache_close(a);
+    close_pool(pool);
+}
+
+/* A cache may have what is waited for from before. Its owner flushes it when it needs memory itself. */
+static void who_empties_its_cache_for_itself_wakes_who_waits_for_it(void **state) {
+    (void)state;
+    for (int way = 0; way < 2; way++) {
+        struct pool *pool = starving_pool(2 * MIB);
+        struct pool_cache *a = pool_cache_open(pool);
+        size_t count;
+        struct sluice_msg **held = use_up(pool, NULL, 1000, &count);
+        pool_put(pool, a, held[--count]);
+        pool_wait(pool, 1000);
+        assert_null(pool_get(pool, NULL, 1000));
+        assert_int_equal(woken, 0);
+        assert_null(pool_get(pool, a, way ? MIB : 1100 * KIB));
+        assert_int_equal(woken, 1);
+        assert_non_null(held[count++] = pool_get(pool, NULL, 1000));
+        while (count > 0)
+            pool_put(pool, NULL, held[--count]);
+        pool_cache_close(a);
+        free(held);
+        close_pool(pool);
+    }
+}
+
+/* Of what the pool grows by for one buffer there may be enough for who waits, too. */
+static void growth_for_one_wakes_who_waits(void **state) {
+    (void)state;
+    struct pool *pool = starving_pool(16 * MIB);
+    fake.fail_reg = 1;
+    size_t count;
+    struct sluice_msg **held = use_up(pool, NULL, 60000, &count);
+    pool_wait(pool, 60000);
+    assert_null(pool_get(pool, NULL, 60000));
+    fake.fail_reg = 0;
+    struct sluice_msg *small = pool_get(pool, NULL, 64);
+    assert_non_null(small);
+    assert_int_equal(woken, 1);
+    assert_non_null(held[count++] = pool_get(pool, NULL, 60000));
+    pool_put(pool, NULL, small);
+    while (count > 0)
+        pool_put(pool, NULL, held[--count]);
+    free(held);
+    close_pool(pool);
+}
+
+/* ---- whatever happens -------------------------------------------------------------------------- */
+
+/*
+ * Random sizes are got and returned with random caches, and somebody waits for a random size: as long as it
+ * was not told it must not be able to get that, whenever it looks.
+ */
+enum { HELD_MAX = 30000, CACHES = 3, STEPS = 3000 };
+
+struct play {
+    struct pool *pool;
+    struct pool_cache *caches[CACHES + 1]; /* the last: none */
+    struct sluice_msg *held[HELD_MAX];
+    size_t count;
+    size_t wants; /* 0: nobody waits */
+    int seen;
+    uint64_t looks, served;
+};
+
+static size_t play_size(void) {
+    static const size_t up_to[] = {64, 512, 4096, 70000, 1 << 20, 3 << 20};
+    return 1 + random_below((uint32_t)up_to[random_below(sizeof up_to / sizeof up_to[0])]);
+}
+
+static void play_get(struct play *p) {
+    size_t bytes = play_size(), many = 1 + random_below(bytes < 600 ? 300 : 3);
+    struct pool_cache *cache = p->caches[random_below(CACHES + 1)];
+    struct sluice_msg *msg;
+    while (many-- > 0 && p->count < HELD_MAX && (msg = pool_get(p->pool, cache, bytes)) != NULL)
+        p->held[p->count++] = msg;
+}
+
+static void play_put(struct play *p) {
+    struct pool_cache *cache = p->caches[random_below(CACHES + 1)];
+    for (size_t many = 1 + random_below(300); many > 0 && p->count > 0; many--) {
+        size_t at = random_below(8) ? p->count - 1 : random_below((uint32_t)p->count);
+        struct sluice_msg *msg = p->held[at];
+        p->held[at] = p->held[--p->count];
+        pool_put(p->pool, cache, msg);
+    }
+}
+
+/* As one who waits does: what lies in caches from before is asked for, as its owners do when they are rung. */
+static void play_wait(struct play *p) {
+    size_t bytes = play_size();
+    p->seen = woken;
+    pool_wait(p->pool, bytes);
+    struct sluice_msg *msg = pool_get(p->pool, NULL, bytes);
+    if (msg) {
+        pool_put(p->pool, NULL, msg);
+        return;
+    }
+    for (int i = 0; i < CACHES; i++)
+        pool_cache_flush(p->caches[i]);
+    p->wants = bytes;
+}
+
+static void play_look(struct play *p) {
+    if (woken != p->seen) {
+        p->wants = 0;
+        p->served++;
+        return;
+    }
+    p->looks++;
+    struct sluice_msg *msg = pool_get(p->pool, NULL, p->wants);
+    if (msg)
+        fail_msg("%zu bytes are there, and who waits for them was not told", p->wants);
+    if (woken != p->seen)
+        p->wants = 0;
+    else if (p->count == 0)
+        fail_msg("nothing is out, and who waits for %zu bytes was not told", p->wants);
+}
+
+static void play(struct play *p, uint64_t seed) {
+    random_state = seed;
+    int lean = 0;
+    for (int i = 0; i < STEPS; i++) {
+        if (i % 50 == 0)
+            lean = (int)random_below(3);
+        if (lean == 1 || (lean == 2 && random_below(2)))
+            play_put(p);
+        else
+            play_get(p);
+        if (p->wants == 0 && random_below(3) == 0)
+            play_wait(p);
+        else if (p->wants != 0 && random_below(4) == 0)
+            play_look(p);
+    }
+}
+
+static void whatever_happens_who_waits_is_told_when_it_could_be_served(void **state) {
+    (void)state;
+    static struct play p;
+    uint64_t looks = 0, served = 0,
+             seeds = debug_wanted() ? 12 : 60; /* debugging looks at each byte */
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
+        p = (struct play){.pool = starving_pool((3 + seed % 6) * MIB + 4 * KIB * (seed % 7))};
+        for (int i = 0; i < CACHES; i++)
+            assert_non_null(p.caches[i] = pool_cache_open(p.pool));
+        play(&p, seed);
+        looks += p.looks;
+        served += p.served;
+        if (p.wants == 0)
+            play_wait(&p);
+        while (p.count > 0)
+            play_put(&p);
+        if (p.wants != 0)
+            play_look(&p);
+        for (int i = 0; i < CACHES; i++)
+            pool_cache_close(p.caches[i]);
+        close_pool(p.pool);
+    }
+    print_message("%llu looks in vain, %llu wakes\n", (unsigned long long)looks,
+                  (unsigned long long)served);
+    assert_true(looks > 50 * seeds && served > 20 * seeds); /* it was worth something */
+}
+
+/* ---- threads that want different sizes of what is too little for all -------------------------------- */
+
+enum { THREADS = 3, TURNS = 100, WAKES = 200 };
+
+struct waiter {
+    struct pool *pool;
+    size_t bytes, wants;
+    sem_t bell;
+    pthread_t thread;
+};
+
+static struct waiter waiters[THREADS];
+
+static void ring_all(void *arg) {
+    (void)arg;
+    for (int i = 0; i < THREADS; i++)
+        sem_post(&waiters[i].bell);
+}
+
+static void *want(void *arg) {
+    struct waiter *w = arg;
+    struct pool_cache *cache = pool_cache_open(w->pool);
+    struct sluice_msg **held = calloc(w->wants, sizeof(struct sluice_msg *));
+    /* Until they have been in each other's way often enough, however they are scheduled. */
+    for (int i = 0; i < TURNS || atomic_load(&w->pool->wakes) < WAKES; i++) {
+        size_t count = 0;
+        while (count < w->wants) {
+            held[count] = pool_get(w->pool, cache, w->bytes);
+            if (!held[count]) {
+                pool_wait(w->pool, w->bytes);
+                held[count] = pool_get(w->pool, cache, w->bytes);
+            }
+            if (held[count]) {
+                count++;
+                continue;
+            }
+            while (count > 0) /* others wait for what this one has */
+                pool_put(w->pool, cache, held[--count]);
+            while (sem_wait(&w->bell) != 0)
+                ;
+        }
+        while (count > 0)
+            pool_put(w->pool, i % 2 ? cache : NULL, held[--count]);
+    }
+    free(held);
+    pool_cache_close(cache);
+    return NULL;
+}
+
+/* A wake that is lost leaves it asleep for ever. */
+static void no_wake_is_lost_between_threads_that_want_different_sizes(void **state) {
+    (void)state;
+    struct pool *pool = open_pool(3 * MIB);
+    pool_on_wake(pool, ring_all, NULL);
+    static const size_t wants[THREADS][2] = {{60000, 30}, {100, 6000}, {1200000, 1}};
+    for (int i = 0; i < THREADS; i++) {
+        waiters[i] = (struct waiter){.pool = pool, .bytes = wants[i][0], .wants = wants[i][1]};
+        sem_init(&waiters[i].bell, 0, 0);
+    }
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&waiters[i].thread, NULL, want, &waiters[i]), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(waiters[i].thread, NULL);
+    struct pool_figures figures;
+    pool_figures(pool, &figures);
+    print_message("%llu waits, %llu wakes\n", (unsigned long long)figures.waits,
+                  (unsigned long long)figures.wakes);
+    assert_true(figures.wakes >= WAKES);
+    assert_int_equal(pool_in_use(pool), 0);
+    close_pool(pool);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        POOL_TEST(small_returns_do_not_wake_who_waits_for_much),
+        POOL_TEST(a_buffer_of_the_size_waited_for_wakes_at_once),
+        POOL_TEST(who_waits_in_vain_is_told_when_nothing_is_left_to_come_back),
+        POOL_TEST(who_waits_in_vain_is_told_when_what_is_out_turns_out_to_stay),
+        POOL_TEST(who_gets_more_than_it_needs_gives_it_to_who_began_to_wait),
+        POOL_TEST(who_empties_its_cache_for_itself_wakes_who_waits_for_it),
+        POOL_TEST(growth_for_one_wakes_who_waits),
+        POOL_TEST(whatever_happens_who_waits_is_told_when_it_could_be_served),
+        POOL_TEST(no_wake_is_lost_between_threads_that_want_different_sizes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Regions: opening, closing, tokens, and what becomes of them when the device or the process changes. */
+#include "support/memory.h"
+#include "support/watched.h"
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/wire/token.h"
+
+static void memory_is_found_zeroed_and_page_aligned(void **state) {
+    (void)state;
+    struct side side;
+    sluice_error e = {0};
+    pair_open_side(&side, PAIR_NODE());
+    const uint64_t sizes[] = {1, 4095, 4096, 4097, 10 << 20};
+    for (unsigned i = 0; i < 5; i++) {
+        sluice_region *r;
+        assert_int_equal(sluice_region_open(side.node, NULL, sizes[i], 0, &r, &e), 0);
+        uint8_t *data = sluice_region_data(r);
+        assert_int_equal((uintptr_t)data % 4096, 0);
+        assert_int_equal(sluice_region_size(r), sizes[i]);
+        for (uint64_t k = 0; k < sizes[i]; k++)
+            assert_int_equal(data[k], 0);
+        memset(data, 1, sizes[i]);
+        assert_int_equal(sluice_region_close(r), 0);
+    }
+    assert_int_equal(sluice_region_close(NULL), 0);
+    assert_null(sluice_region_data(NULL));
+    assert_int_equal(sluice_region_size(NULL), 0);
+    sluice_close(side.node, 0);
+}
+
+static void wrong_regions_have_clear_answers(void **state) {
+    (void)state;
+    struct side side;
+    sluice_error e = {0};
+    sluice_region *r = NULL;
+    static uint8_t memory[64];
+    pair_open_side(&side, PAIR_NODE());
+    sluice_node *n = side.node;
+    assert_int_equal(sluice_region_open(NULL, memory, 64, 0, &r, &e), SLUICE_EINVAL);
+    assert_int_equal(sluice_region_open(n, memory, 64, 0, NULL, &e), SLUICE_EINVAL);
+    assert_int_equal(sluice_region_open(n, memory, 0, 0, &r, &e), SLUICE_EINVAL);
+    assert_int_equal(sluice_region_open(n, memory, UINT64_MAX, 0, &r, &e), SLUICE_EINVAL);
+    assert_int_equal(sluice_region_open(n, NULL, 1ull << 55, 0, &r, &e), SLUICE_ENOMEM);
+    assert_true(e.text[0] != 0);
+    assert_null(r);
+    assert_int_equal(sluice_region_revoke(NULL, &e), SLUICE_EINVAL);
+    sluice_close(n, 0);
+    assert_int_equal(sluice_region_open(n, memory, 64, 0, &r, &e), SLUICE_ECLOSED);
+}
+
+/* At once, and not when the first put arrives. */
+static void memory_that_cannot_be_used_is_refused_when_it_is_registered(void **state) {
+    (void)state;
+    struct side side;
+    sluice_error e = {0};
+    sluice_region *r = NULL;
+    pair_open_side(&side, PAIR_NODE());
+    uint8_t *pages = mmap(NULL, 8192, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(pages != MAP_FAILED);
+    assert_int_equal(sluice_region_open(side.node, pages, 8192, 0, &r, &e), SLUICE_EINVAL);
+    assert_int_equal(e.os_errno, EFAULT);
+    assert_non_null(strstr(e.text, "not writable"));
+    assert_int_equal(sluice_region_open(side.node, pages, 1ull << 45, 0, &r, &e), SLUICE_ENOMEM);
+    assert_int_equal(e.os_errno, ENOMEM);
+    assert_int_equal(munmap(pages, 8192), 0);
+    e = (sluice_error){0};
+    assert_int_equal(sluice_region_open(side.node, pages, 8192, 0, &r, &e), SLUICE_EINVAL);
+    assert_int_equal(e.os_errno, EFAULT);
+    assert_non_null(strstr(e.text, "not mapped"));
+    assert_null(r);
+    sluice_close(side.node, 0);
+}
+
+static void a_token_says_no_more_than_its_region(void **state) {
+    (void)state;
+    struct side side;
+    sluice_error e = {0};
+    sluice_region *r;
+    sluice_token out;
+    struct token token;
+    pair_open_side(&side, PAIR_NODE());
+    assert_int_equal(
+        sluice_region_open(side.node, NULL, 1000, SLUICE_MAY_READ | SLUICE_MAY_WRITE, &r, &e), 0);
+    assert_int_equal(sluice_region_token(r, 10, 990, SLUICE_MAY_READ, &out), 0);
+    assert_true(token_get(&token, &out));
+    assert_int_equal(token.addr, (uintptr_t)sluice_region_data(r) + 10);
+    assert_int_equal(token.bytes, 990);
+    assert_int_equal(token.rights, SLUICE_MAY_READ);
+    assert_int_equal(sluice_region_token(r, 10, 991, SLUICE_MAY_READ, &out), SLUICE_EINVAL);
+    assert_int_equal(sluice_region_token(r, 1000, 0, SLUICE_MAY_READ, &out), SLUICE_EINVAL);
+    assert_int_equal(sluice_region_token(r, UINT64_MAX, 2, SLUICE_MAY_READ, &out), SLUICE_EINVAL);
+    assert_int_equal(sluice_region_token(r, 2, UINT64_MAX, SLUICE_MAY_READ, &out), SLUICE_EINVAL);
+    assert_int_equal(sluice_region_token(r, 0, 8, 0, &out), SLUICE_EINVAL);
+    assert_int_equal(sluice_region_token(r, 0, 8, SLUICE_MAY_ATOMIC, &out), SLUICE_EINVAL);
+    assert_int_equal(sluice_region_token(r, 0, 8, 9, &out), SLUICE_EINVAL);
+    assert_int_equal(sluice_region_token(NULL, 0, 8, 1, &out), SLUICE_EINVAL);
+    assert_int_equal(sluice_region_token(r, 0, 8, 1, NULL), SLUICE_EINVAL);
+    sluice_close(side.node, 0); /* and with it the region */
+}
+
+static void a_region_in_use_stays(void **state) {
+    (void)state;
+    struct memory m;
+    sluice_error e = {0};
+    memory_open(&m, 1 << 20, PAIR_LINK());
+    sluice_session s = m.pair.b.session;
+    assert_int_equal(sluice_put(s, m.here, 0, 1 << 20, &m.token, 0, NULL), 0);
+    assert_int_equal(sluice_get(s, m.here, 0, 8, &m.token, 0, SLUICE_SEND(.tag = 1)), 0);
+    assert_int_equal(sluice_region_close(m.here), SLUICE_EINVAL);
+    assert_int_equal(sluice_region_revoke(m.here, &e), SLUICE_EINVAL);
+    memory_done(&m, 1, 0);
+    assert_int_equal(sluice_region_close(m.here), 0);
+    memory_close(&m);
+}
+
+/* Nobody waits for an untagged one, but the region is free all the same. */
+static void an_operation_without_a_tag_lets_the_region_go(void **state) {
+    (void)state;
+    struct memory m;
+    memory_open(&m, 4096, PAIR_LINK());
+    assert_int_equal(sluice_put(m.pair.b.session, m.here, 0, 8, &m.token, 0, NULL), 0);
+    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+    while (sluice_region_close(m.here) != 0) {
+        assert_true(env_now(&env_default) < limit);
+        pair_turn(&m.pair);
+    }
+    memory_close(&m);
+}
+
+static void a_registration_that_fails_is_told(void **state) {
+    (void)state;
+    struct side side;
+    sluice_error e = {0};
+    sluice_region *r;
+    sluice_token token;
+    pair_open_side(&side, PAIR_NODE());
+    watched_plan("call=reg_mr errno=ENOMEM");
+    assert_int_equal(sluice_region_open(side.node, NULL, 4096, 0, &r, &e), SLUICE_ENOMEM);
+    assert_non_null(
+        strstr(e.text, "4 KiB cannot be registered")); /* what is in the way: limit_text_test */
+    watched_plan(NULL);
+    assert_int_equal(sluice_region_open(side.node, NULL, 4096, 7, &r, &e), 0);
+    watched_plan("call=reg_mr errno=ENOMEM");
+    assert_int_equal(sluice_region_revoke(r, &e), SLUICE_ENOMEM);
+    assert_int_equal(sluice_region_token(r, 0, 8, 1, &token), SLUICE_EDEVICE);
+    watched_plan(NULL);
+    assert_int_equal(sluice_region_revoke(r, &e), 0); /* there is another try */
+    assert_int_equal(sluice_region_token(r, 0, 8, 1, &token), 0);
+    assert_int_equal(sluice_region_close(r), 0);
+    sluice_close(side.node, 0);
+}
+
+static void a_removed_device_takes_the_registration_and_leaves_the_memory(void **state) {
+    (void)state;
+    struct memory m;
+    sluice_error e = {0};
+    sluice_token token;
+    sluice_region *more;
+    memset(&m, 0, sizeof m);
+    watched_open(&m.pair, PAIR_LINK());
+    pair_connect(&m.pair, PAIR_LINK());
+    memory_regions(&m, 4096, ALL_RIGHTS);
+    watched_device(DEVICE_REMOVE, ORDER_FATAL_ONLY);
+    struct side *sides[] = {&m.pair.a, &m.pair.b};
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pair_expect(&m.pair, sides[i], SLUICE_CLOSED).reason,
+                         SLUICE_REASON_DEVICE_REMOVED);
+    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+    while (sluice_region_token(m.there, 0, 8, 1, &token) == 0) {
+        pair_turn(&m.pair);
+        assert_true(env_now(&env_default) < limit);
+    }
+    assert_int_equal(sluice_region_token(m.there, 0, 8, 1, &token), SLUICE_EDEVICE);
+    assert_int_equal(sluice_region_revoke(m.there, &e), SLUICE_EDEVICE);
+    assert_int_equal(sluice_region_open(m.pair.a.node, NULL, 4096, 0, &more, &e), SLUICE_EDEVICE);
+    memset(there(&m), 1, m.bytes); /* still memory */
+    assert_int_equal(sluice_region_close(m.there), 0);
+    watched_close(&m.pair);
+}
+
+static void a_child_has_no_regions(void **state) {
+    (void)state;
+    struct memory m;
+    memory_open(&m, 4096, PAIR_LINK());
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        sluice_token token;
+        sluice_region *r;
+        sluice_session s = m.pair.b.session;
+        bool good = sluice_region_open(m.pair.a.node, NULL, 8, 0, &r, NULL) == SLUICE_EFORKED &&
+                    sluice_region_token(m.there, 0, 8, 1, &token) == SLUICE_EFORKED &&
+                    sluice_region_revoke(m.there, NULL) == SLUICE_EFORKED &&
+                    sluice_region_close(m.there) == SLUICE_EFORKED &&
+                    sluice_put(s, m.here, 0, 8, &m.token, 0, NULL) == SLUICE_EFORKED &&
+                    sluice_get(s, m.here, 0, 8, &m.token, 0, NULL) == SLUICE_EFORKED &&
+                    sluice_put_notify(s, m.here, 0, 8, &m.token, 0, 1, NULL) == SLUICE_EFORKED &&
+                    sluice_fetch_add(s, &m.token, 0, 8, NULL) == SLUICE_EFORKED &&
+                    sluice_compare_swap(s, &m.token, 0, 8, 8, NULL) == SLUICE_EFORKED &&
+                    sluice_fence(s, NULL) == SLUICE_EFORKED &&
+                    sluice_send_pieces(s, NULL, 0, NULL) == SLUICE_EFORKED;
+        _exit(good ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(sluice_put(m.pair.b.session, m.here, 0, 8, &m.token, 0, SLUICE_SEND(.tag = 1)),
+                     0);
+    memory_done(&m, 1, 0);
+    memory_close(&m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_is_found_zeroed_and_page_aligned),
+        cmocka_unit_test(wrong_regions_have_clear_answers),
+        cmocka_unit_test(memory_that_cannot_be_used_is_refused_when_it_is_registered),
+        cmocka_unit_test(a_token_says_no_more_than_its_region),
+        cmocka_unit_test(a_region_in_use_stays),
+        cmocka_unit_test(an_operation_without_a_tag_lets_the_region_go),
+        cmocka_unit_test(a_registration_that_fails_is_told),
+        cmocka_unit_test(a_removed_device_takes_the_registration_and_leaves_the_memory),
+        cmocka_unit_test(a_child_has_no_regions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

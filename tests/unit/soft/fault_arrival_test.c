@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fault_arrival_test.c - messages of the connection manager that get lost or are late where they
+ * arrive: what is repeated only costs time, what is not ends as documented.
+ */
+#include "support/fault_util.h"
+#include "support/softcm.h"
+
+static int setup(void **state) {
+    (void)state;
+    softcm_start();
+    return 0;
+}
+
+/* Both sides come up and go down again, and hear what they should. */
+static void whole_life(struct softcm_pair *pair) {
+    pair->active = softcm_connect(pair->active_channel, pair->port);
+    pair->passive = softcm_request(pair->passive_channel);
+    softcm_pair_accept(pair);
+    assert_int_equal(softcm_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    assert_int_equal(soft_establish(pair->active), 0);
+    assert_int_equal(softcm_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(soft_disconnect(pair->active), 0);
+    assert_int_equal(softcm_take(pair->passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(soft_disconnect(pair->passive), 0);
+    assert_int_equal(softcm_take(pair->active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+}
+
+static const char *const repeated[] = {"REQ", "REP", "RTU", "DREQ", "DREP"};
+
+static void each_message(const char *scope, const char *effect, uint64_t least_ns) {
+    for (size_t i = 0; i < sizeof repeated / sizeof *repeated; i++) {
+        struct softcm_pair pair;
+        char plan[64], line[64];
+        static char log[16384];
+        softcm_pair_listen(&pair);
+        snprintf(plan, sizeof plan, "%s=%s n=1 %s", scope, repeated[i], effect);
+        fault_plan(plan);
+        uint64_t start = soft_now_ns();
+        whole_life(&pair);
+        assert_true(soft_now_ns() - start >= least_ns);
+        fault_log(log, sizeof log);
+        snprintf(line, sizeof line, " %s 1: ", repeated[i]);
+        if (strncmp(log, scope, strlen(scope)) != 0 || !strstr(log, line))
+            fail_msg("%s: nothing of it in '%s'", plan, log);
+        softcm_pair_free(&pair);
+    }
+}
+
+static void a_message_lost_on_arrival_is_repeated(void **state) {
+    (void)state;
+    each_message("cm_in", "loss", 0);
+}
+
+static void a_message_lost_on_its_way_out_is_repeated(void **state) {
+    (void)state;
+    each_message("cm", "loss", 0);
+}
+
+static void a_message_late_on_arrival_only_costs_time(void **state) {
+    (void)state;
+    each_message("cm_in", "delay=15ms", 0);
+    struct softcm_pair pair;
+    softcm_pair_listen(&pair);
+    fault_plan("cm_in=REQ delay=20ms; cm_in=REP delay=20ms; cm_in=RTU delay=20ms; "
+               "cm_in=DREQ delay=20ms; cm_in=DREP delay=20ms");
+    uint64_t start = soft_now_ns();
+    whole_life(&pair);
+    assert_true(soft_now_ns() - start >= 100000000);
+    softcm_pair_free(&pair);
+}
+
+/* A message is repeated after 100 ms, which a loaded machine may take: then the whole life once more. */
+static void arrivals_count_for_the_id_they_are_for(void **state) {
+    (void)state;
+    bool repeated = true;
+    for (unsigned life = 0; repeated && life < 50; life++) {
+        static char log[65536];
+        struct softcm_pair pair;
+        softcm_pair_listen(&pair); /* id 1; the active one is 2, the request's 3 */
+        fault_plan("cm_in=* delay=1us");
+        whole_life(&pair);
+        fault_log(log, sizeof log);
+        repeated = strstr(log, " 2: ") || strstr(log, " MRA ");
+        if (!repeated)
+            assert_string_equal(log, "cm_in id#1 REQ 1: delay 1us (line 1)\n"
+                                     "cm_in id#2 REP 1: delay 1us (line 1)\n"
+                                     "cm_in id#2 DREP 1: delay 1us (line 1)\n"
+                                     "cm_in id#3 RTU 1: delay 1us (line 1)\n"
+                                     "cm_in id#3 DREQ 1: delay 1us (line 1)\n");
+        softcm_pair_free(&pair);
+    }
+    assert_false(repeated);
+}
+
+static bool waits(struct rdma_cm_id *id) {
+    soft_lock();
+    bool yes = cm_id_of(id)->conn.waiting;
+    soft_unlock();
+    return yes;
+}
+
+/* An application that takes its time has its process ask for more, again if need be. */
+static void a_plea_for_time_that_gets_lost_is_repeated(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_listen(&pair);
+    fault_plan("cm_in=MRA n=1 loss");
+    pair.active = softcm_connect(pair.active_channel, pair.port);
+    pair.passive = softcm_request(pair.passive_channel);
+    softcm_until(waits(pair.active));
+    softcm_pair_accept(&pair);
+    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    softcm_until(waits(pair.passive)); /* nor has the active one fetched it yet */
+    assert_int_equal(soft_establish(pair.active), 0);
+    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    static char log[16384];
+    fault_log(log, sizeof log);
+    assert_non_null(strstr(log, "MRA 1: loss (line 1)\n"));
+    softcm_pair_free(&pair);
+}
+
+static void a_request_that_never_arrives_is_unreachable(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_listen(&pair);
+    fault_plan("cm_in=REQ loss");
+    pair.active = softcm_connect(pair.active_channel, pair.port);
+    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
+    assert_false(softcm_readable(pair.passive_channel, 0));
+    softcm_pair_free(&pair);
+}
+
+static void a_reply_that_never_arrives_is_unreachable_on_both_sides(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_listen(&pair);
+    fault_plan("cm_in=REP loss");
+    pair.active = softcm_connect(pair.active_channel, pair.port);
+    pair.passive = softcm_request(pair.passive_channel);
+    softcm_pair_accept(&pair);
+    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
+    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
+    softcm_pair_free(&pair);
+}
+
+static void a_confirmation_that_never_arrives_is_unreachable_at_the_passive_side(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_listen(&pair);
+    fault_plan("cm_in=RTU loss");
+    pair.active = softcm_connect(pair.active_channel, pair.port);
+    pair.passive = softcm_request(pair.passive_channel);
+    softcm_pair_accept(&pair);
+    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    assert_int_equal(soft_establish(pair.active), 0);
+    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
+    softcm_pair_free(&pair);
+}
+
+static void a_refusal_that_never_arrives_is_unreachable(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_listen(&pair);
+    fault_plan("cm_in=REJ loss");
+    pair.active = softcm_connect(pair.active_channel, pair.port);
+    pair.passive = softcm_request(pair.passive_channel);
+    assert_int_equal(soft_reject(pair.passive, NULL, 0), 0);
+    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
+    softcm_pair_free(&pair);
+}
+
+static void a_disconnect_that_never_arrives_times_out(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_up(&pair);
+    fault_plan("cm_in=DREQ loss");
+    assert_int_equal(soft_disconnect(pair.active), 0);
+    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), -ETIMEDOUT);
+    assert_false(softcm_readable(pair.passive_channel, 0));
+    softcm_pair_free(&pair);
+}
+
+/* What is late when its sender dies is heard no more; nothing is left of it. */
+static void asks_and_dies(int fd) {
+    softcm_start();
+    struct rdma_event_channel *channel = soft_create_event_channel();
+    (void)softcm_connect(channel, (uint16_t)sv_hear(fd));
+    must(sv_hear(fd) == 1);
+    _exit(0);
+}
+
+static bool request_is_late(void) {
+    char log[256];
+    soft_lock();
+    soft_fault_log(log, sizeof log);
+    soft_unlock();
+    return strstr(log, "REQ 1") != NULL;
+}
+
+static void a_late_request_of_a_dead_process_is_forgotten(void **state) {
+    (void)state;
+    FAULT_NO_FORK();
+    struct sv_child child = sv_fork(asks_and_dies);
+    struct softcm_pair pair;
+    softcm_pair_listen(&pair);
+    fault_plan("cm_in=REQ delay=200ms");
+    uint64_t start = soft_now_ns();
+    sv_tell(child.fd, pair.port);
+    sv_until(request_is_late());
+    sv_tell(child.fd, 1);
+    assert_int_equal(sv_join(&child), 0);
+    /* Its time comes, and nothing is heard. */
+    fault_clear();
+    assert_false(
+        softcm_readable(pair.passive_channel, 250 - (int)((soft_now_ns() - start) / 1000000)));
+    softcm_pair_free(&pair);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_late_request_of_a_dead_process_is_forgotten),
+        cmocka_unit_test(a_message_lost_on_arrival_is_repeated),
+        cmocka_unit_test(a_message_lost_on_its_way_out_is_repeated),
+        cmocka_unit_test(a_message_late_on_arrival_only_costs_time),
+        cmocka_unit_test(a_plea_for_time_that_gets_lost_is_repeated),
+        cmocka_unit_test(arrivals_count_for_the_id_they_are_for),
+        cmocka_unit_test(a_request_that_never_arrives_is_unreachable),
+        cmocka_unit_test(a_reply_that_never_arrives_is_unreachable_on_both_sides),
+        cmocka_unit_test(a_confirmation_that_never_arrives_is_unreachable_at_the_passive_side),
+        cmocka_unit_test(a_refusal_that_never_arrives_is_unreachable),
+        cmocka_unit_test(a_disconnect_that_never_arrives_times_out),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}

@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * softcm_address_test.c - binding, ports and their conflicts, resolving, options, getaddrinfo.
+ */
+#include "support/softcm.h"
+
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <sys/wait.h>
+
+static struct rdma_event_channel *channel;
+
+static int setup(void **state) {
+    (void)state;
+    channel = soft_create_event_channel();
+    return channel ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    soft_destroy_event_channel(channel);
+    return 0;
+}
+
+static int bind4(struct rdma_cm_id *id, const char *text, uint16_t port) {
+    struct sockaddr_in addr = softcm_in(text, port);
+    return soft_bind_addr(id, (struct sockaddr *)&addr);
+}
+
+static int bind6(struct rdma_cm_id *id, const char *text, uint16_t port) {
+    struct sockaddr_in6 addr = softcm_in6(text, port);
+    return soft_bind_addr(id, (struct sockaddr *)&addr);
+}
+
+static uint16_t port_of(struct rdma_cm_id *id) {
+    return ntohs(soft_get_src_port(id));
+}
+
+static void set_flag(struct rdma_cm_id *id, int name, int value) {
+    assert_int_equal(soft_set_option(id, RDMA_OPTION_ID, name, &value, sizeof value), 0);
+}
+
+/* ---- bind_addr ------------------------------------------------------------------------------------- */
+
+static void bind_to_an_address_binds_the_device(void **state) {
+    (void)state;
+    struct rdma_cm_id *id = softcm_id(channel);
+    assert_null(id->verbs);
+    assert_int_equal(bind4(id, "127.0.0.1", 0), 0);
+    assert_non_null(id->verbs);
+    assert_non_null(id->pd);
+    assert_int_equal(id->port_num, 1);
+    assert_true(port_of(id) >= 1024);
+    soft_destroy_id(id);
+}
+
+static void bind_to_the_wildcard_binds_no_device(void **state) {
+    (void)state;
+    struct rdma_cm_id *id = softcm_id(channel);
+    assert_int_equal(bind4(id, "0.0.0.0", 0), 0);
+    assert_null(id->verbs);
+    assert_true(port_of(id) != 0);
+    soft_destroy_id(id);
+}
+
+static void bind_errors(void **state) {
+    (void)state;
+    struct rdma_cm_id *id = softcm_id(channel);
+    struct sockaddr unknown = {.sa_family = AF_UNIX};
+    assert_fails(soft_bind_addr(id, NULL), EINVAL);
+    assert_fails(soft_bind_addr(id, &unknown), EINVAL);
+    assert_fails(bind4(id, "203.0.113.77", 0), EADDRNOTAVAIL);
+    assert_int_equal(bind4(id, "127.0.0.1", 0), 0);
+    assert_fails(bind4(id, "127.0.0.1", 0), EINVAL); /* not fresh */
+    soft_destroy_id(id);
+}
+
+static void every_local_address_belongs_to_the_device(void **state) {
+    (void)state;
+    struct ifaddrs *list;
+    assert_int_equal(getifaddrs(&list), 0);
+    int seen = 0;
+    for (struct ifaddrs *one = list; one; one = one->ifa_next) {
+        if (!one->ifa_addr ||
+            (one->ifa_addr->sa_family != AF_INET && one->ifa_addr->sa_family != AF_INET6))
+            continue;
+        struct rdma_cm_id *id = softcm_id(channel);
+        assert_int_equal(soft_bind_addr(id, one->ifa_addr), 0);
+        assert_non_null(id->verbs);
+        soft_destroy_id(id);
+        seen++;
+    }
+    freeifaddrs(list);
+    assert_true(seen > 0);
+    struct rdma_cm_id *id = softcm_id(channel);
+    assert_int_equal(bind4(id, "127.77.66.55", 0), 0); /* the whole of 127/8 */
+    soft_destroy_id(id);
+}
+
+static void privileged_port_needs_privilege(void **state) {
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    pid_t child = fork(); /* nothing of the device is used by this process yet or ever */
+    assert_true(child >= 0);
+    if (!child) {
+        if (setuid(65534))
+            _exit(9);
+        struct rdma_event_channel *own = soft_create_event_channel();
+        struct rdma_cm_id *id;
+        struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons(1)};
+        if (!own || soft_create_id(own, &id, NULL, RDMA_PS_TCP))
+            _exit(8);
+        _exit(soft_bind_addr(id, (struct sockaddr *)&addr) == -1 && errno == EACCES ? 0 : 7);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* ---- conflicts ------------------------------------------------------------------------------------- */
+
+static void exact_clash_is_eaddrinuse(void **state) {
+    (void)state;
+    struct rdma_cm_id *a = softcm_id(channel), *b = softcm_id(channel);
+    assert_int_equal(bind4(a, "127.0.0.1", 0), 0);
+    assert_fails(bind4(b, "127.0.0.1", port_of(a)), EADDRINUSE);
+    assert_int_equal(bind4(b, "127.0.0.2", port_of(a)), 0); /* another address */
+    soft_destroy_id(a);
+    soft_destroy_id(b);
+}
+
+static void wildcard_clash_is_eaddrnotavail(void **state) {
+    (void)state;
+    struct rdma_cm_id *a = softcm_id(channel), *b = softcm_id(channel);
+    assert_int_equal(bind4(a, "0.0.0.0", 0), 0);
+    assert_fails(bind4(b, "127.0.0.1", port_of(a)), EADDRNOTAVAIL);
+    assert_fails(bind4(b, "0.0.0.0", port_of(a)), EADDRNOTAVAIL);
+    assert_fails(bind6(b, "::", port_of(a)), EADDRNOTAVAIL); /* both families, by default */
+    assert_fails(bind6(b, "::1", port_of(a)), EADDRNOTAVAIL);
+    soft_destroy_id(a);
+    assert_int_equal(bind4(b, "127.0.0.1", 0), 0);
+    a = softcm_id(channel);
+    assert_fails(bind4(a, "0.0.0.0", port_of(b)), EADDRNOTAVAIL);
+    soft_destroy_id(a);
+    soft_destroy_id(b);
+}
+
+static void port_spaces_do_not_clash(void **state) {
+    (void)state;
+    struct rdma_cm_id *a = softcm_id(channel), *b = softcm_ud_id(channel);
+    assert_int_equal(bind4(a, "127.0.0.1", 0), 0);
+    assert_int_equal(bind4(b, "127.0.0.1", port_of(a)), 0);
+    soft_destroy_id(a);
+    soft_destroy_id(b);
+}
+
+static void port_is_free_again_after_destroy(void **state) {
+    (void)state;
+    struct rdma_cm_id *a = softcm_id(channel), *b = softcm_id(channel);
+    assert_int_equal(bind4(a, "0.0.0.0", 0), 0);
+    uint16_t port = port_of(a);
+    soft_destroy_id(a);
+    assert_int_equal(bind4(b, "127.0.0.1", port), 0);
+    soft_destroy_id(b);
+}
+
+static void afonly_lets_both_families_have_a_port(void **state) {
+    (void)state;
+    struct rdma_cm_id *a = softcm_id(channel), *b = softcm_id(channel);
+    assert_int_equal(bind4(a, "0.0.0.0", 0), 0);
+    set_flag(b, RDMA_OPTION_ID_AFONLY, 1);
+    assert_int_equal(bind6(b, "::", port_of(a)), 0);
+    assert_int_equal(soft_listen(a, 1), 0);
+    assert_int_equal(soft_listen(b, 1), 0);
+    soft_destroy_id(a);
+    soft_destroy_id(b);
+}
+
+static void reuseaddr_shares_a_port_until_somebody_listens(void **state) {
+    (void)state;
+    struct rdma_cm_id *a = softcm_id(channel), *b = softcm_id(channel), *c = softcm_id(channel);
+    set_flag(a, RDMA_OPTION_ID_REUSEADDR, 1);
+    set_flag(b, RDMA_OPTION_ID_REUSEADDR, 1);
+    assert_int_equal(bind4(a, "127.0.0.1", 0), 0);
+    assert_int_equal(bind4(b, "127.0.0.1", port_of(a)), 0);
+    assert_fails(bind4(c, "127.0.0.1", port_of(a)), EADDRINUSE); /* both must want it */
+    assert_fails(soft_listen(a, 1), EADDRINUSE);                 /* a listener is alone */
+    soft_destroy_id(b);
+    assert_int_equal(soft_listen(a, 1), 0);
+    set_flag(c, RDMA_OPTION_ID_REUSEADDR, 1);
+    assert_fails(bind4(c, "127.0.0.1", port_of(a)), EADDRINUSE); /* it lost the flag */
+    int one = 1;
+    assert_fails(soft_set_option(a, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &one, sizeof one),
+                 EINVAL);
+    soft_destroy_id(a);
+    soft_destroy_id(c);
+}
+
+static void reuseaddr_may_be_set_while_bound_but_not_taken_back(void **state) {
+    (void)state;
+    struct rdma_cm_id *a = softcm_id(channel), *b = softcm_id(channel);
+    int zero = 0;
+    assert_int_equal(bind4(a, "127.0.0.1", 0), 0);
+    set_flag(a, RDMA_OPTION_ID_REUSEADDR, 1);
+    assert_fails(soft_set_option(a, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &zero, sizeof zero),
+                 EINVAL);
+    set_flag(b, RDMA_OPTION_ID_REUSEADDR, 1);
+    assert_int_equal(bind4(b, "127.0.0.1", port_of(a)), 0);
+    soft_destroy_id(a);
+    soft_destroy_id(b);
+}
+
+/* ---- listen ------------------------------------------------------------------------------------------ */
+
+static void listen_binds_by_itself(void **state) {
+    (void)state;
+    struct rdma_cm_id *id = softcm_id(channel);
+    assert_int_equal(soft_listen(id, 1), 0);
+    assert_true(port_of(id) != 0);
+    assert_fails(soft_listen(id, 1), EINVAL); /* listens already */
+    soft_destroy_id(id);
+}
+
+static void backlog_is_clamped(void **state) {
+    (void)state;
+    const int asked[] = {0, -5, 1, 1024, 1025};
+    const unsigned got[] = {1024, 1024, 1, 1024, 1024};
+    for (int i = 0; i < 5; i++) {
+        struct rdma_cm_id *id = softcm_id(channel);
+        softcm_listen(id, asked[i]);
+        assert_int_equal(cm_id_of(id)->backlog, got[i]);
+        soft_destroy_id(id);
+    }
+}
+
+/* ---- resolving --------------------------------------------------------------------------------------- */
+
+static void resolve_addr_fills_the_route(void **state) {
+    (void)state;
+    struct rdma_cm_id *id = softcm_id(channel);
+    struct sockaddr_in dst = softcm_in("127.0.0.1", 4711);
+    assert_int_equal(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000), 0);
+    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
+    assert_non_null(id->verbs);
+    assert_non_null(id->pd);
+    assert_int_equal(id->port_num, 1);
+    assert_int_equal(ntohs(soft_get_dst_port(id)), 4711);
+    assert_true(port_of(id) != 0);
+    assert_int_equal(id->route.addr.src_sin.sin_addr.s_addr, htonl(INADDR_LOOPBACK));
+    static const uint8_t mapped[16] = {[10] = 0xff, 0xff, 127, 0, 0, 1};
+    assert_memory_equal(id->route.addr.addr.ibaddr.dgid.raw, mapped, 16);
+    assert_memory_equal(id->route.addr.addr.ibaddr.sgid.raw, mapped, 16);
+    assert_int_equal(soft_resolve_route(id, 1000), 0);
+    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_ROUTE_RESOLVED), 0);
+    assert_int_equal(id->route.num_paths, 1);
+    assert_memory_equal(id->route.path_rec->dgid.raw, mapped, 16);
+    soft_destroy_id(id);
+}
+
+static void resolve_addr_of_another_host_is_an_addr_error(void **state) {
+    (void)state;
+    struct rdma_cm_id *id = softcm_id(channel);
+    struct sockaddr_in dst = softcm_in("203.0.113.77", 4711);
+    assert_int_equal(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000), 0);
+    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_ADDR_ERROR), -EREMOTE);
+    assert_null(id->verbs);
+    softcm_resolve(id, 4711); /* the same id may try again */
+    soft_destroy_id(id);
+}
+
+static void resolve_errors(void **state) {
+    (void)state;
+    struct rdma_cm_id *id = softcm_id(channel);
+    struct sockaddr_in dst = softcm_in("127.0.0.1", 4711), far = softcm_in("203.0.113.77", 0);
+    struct sockaddr_in6 other = softcm_in6("::1", 0);
+    struct sockaddr unknown = {.sa_family = AF_UNIX};
+    assert_fails(soft_resolve_addr(id, NULL, NULL, 1000), EINVAL);
+    assert_fails(soft_resolve_addr(id, NULL, &unknown, 1000), EINVAL);
+    assert_fails(soft_resolve_addr(id, (struct sockaddr *)&other, (struct sockaddr *)&dst, 1000),
+                 EINVAL);
+    assert_fails(soft_resolve_addr(id, (struct sockaddr *)&far, (struct sockaddr *)&dst, 1000),
+                 EADDRNOTAVAIL);
+    assert_fails(soft_resolve_route(id, 1000), EINVAL); /* too early */
+    assert_int_equal(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000), 0);
+    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
+    assert_fails(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000), EINVAL);
+    assert_fails(soft_resolve_route(id, 0), EINVAL);
+    assert_false(softcm_readable(channel, 0));
+    soft_destroy_id(id);
+    id = softcm_id(channel);
+    assert_int_equal(bind6(id, "::1", 0), 0);
+    assert_fails(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000), EINVAL);
+    soft_destroy_id(id);
+}
+
+static void resolve_keeps_what_was_bound(void **state) {
+    (void)state;
+    struct rdma_cm_id *id = softcm_id(channel);
+    assert_int_equal(bind4(id, "127.0.0.5", 0), 0);
+    uint16_t port = port_of(id);
+    softcm_resolve(id, 4711);
+    assert_int_equal(port_of(id), port);
+    assert_int_equal(id->route.addr.src_sin.sin_addr.s_addr, inet_addr("127.0.0.5"));
+    soft_destroy_id(id);
+    id = softcm_id(channel);
+    assert_int_equal(bind4(id, "0.0.0.0", 0), 0);
+    port = port_of(id);
+    softcm_resolve(id, 4711);
+    assert_int_equal(port_of(id), port);
+    assert_int_equal(id->route.addr.src_sin.sin_addr.s_addr, htonl(INADDR_LOOPBACK));
+    soft_destroy_id(id);
+}
+
+static void connecting_ids_get_different_source_ports(void **state) {
+    (void)state;
+    struct rdma_cm_id *a = softcm_id(channel), *b = softcm_id(channel);
+    softcm_resolve(a, 4711);
+    softcm_resolve(b, 4711);
+    assert_int_not_equal(port_of(a), port_of(b));
+    soft_destroy_id(a);
+    soft_destroy_id(b);
+}
+
+/* ---- options ----------------------------------------------------------------------------------------- */
+
+static void option_errors(void **state) {
+    (void)state;
+    struct rdma_cm_id *id = softcm_id(channel), *ud = softcm_ud_id(channel);
+    uint8_t byte = 14;
+    int word = 1;
+    assert_int_equal(soft_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &byte, 1), 0);
+    assert_fails(soft_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &word, 4), EINVAL);
+    assert_fails(soft_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &byte, 1), EINVAL);
+    assert_fails(soft_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &byte, 1), EINVAL);
+    assert_fails(soft_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &word, 4), EINVAL);
+    assert_int_equal(soft_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &byte, 1), 0);
+    assert_fails(soft_set_option(ud, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &byte, 1), EINVAL);
+    assert_fails(soft_set_option(id, RDMA_OPTION_ID, 99, &byte, 1), ENOSYS);
+    assert_fails(soft_set_option(id, RDMA_OPTION_IB, 99, &byte, 1), ENOSYS);
+    assert_fails(soft_set_option(id, 99, 0, &byte, 1), ENOSYS);
+    assert_fails(soft_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, NULL, 1), EINVAL);
+    softcm_resolve(id, 4711);
+    assert_fails(soft_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &word, 4), EINVAL);
+    soft_destroy_id(id);
+    soft_destroy_id(ud);
+}
+
+static void ib_path_resolves_the_route(void **state) {
+    (void)state;
+    struct rdma_cm_id *id = softcm_id(channel);
+    struct sockaddr_in dst = softcm_in("127.0.0.1", 4711);
+    struct ibv_path_data path = {.flags = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY |
+                                          IBV_PATH_FLAG_BIDIRECTIONAL};
+    struct ibv_path_data wrong = {.flags = IBV_PATH_FLAG_ALTERNATE};
+    assert_fails(soft_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, sizeof path),
+                 EINVAL);
+    assert_int_equal(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000), 0);
+    softcm_take(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+    assert_fails(soft_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, 3), EINVAL);
+    assert_fails(soft_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, 0), EINVAL);
+    assert_fails(soft_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &wrong, sizeof wrong),
+                 EINVAL);
+    assert_int_equal(soft_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, sizeof path),
+                     0);
+    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_ROUTE_RESOLVED), 0);
+    soft_destroy_id(id);
+}
+
+static void ece_is_not_supported(void **state) {
+    (void)state;
+    struct rdma_cm_id *id = softcm_id(channel);
+    struct ibv_ece ece = {0};
+    assert_fails(soft_set_local_ece(id, &ece), EOPNOTSUPP);
+    assert_fails(soft_get_remote_ece(id, &ece), EOPNOTSUPP);
+    assert_fails(soft_set_local_ece(id, NULL), EINVAL);
+    soft_destroy_id(id);
+}
+
+/* ---- getaddrinfo -------------------------------------------------------------------------------------- */
+
+static void getaddrinfo_of_a_server_and_a_client(void **state) {
+    (void)state;
+    struct rdma_addrinfo hints = {.ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP}, *res;
+    assert_int_equal(soft_getaddrinfo("127.0.0.1", "4711", &hints, &res), 0);
+    assert_int_equal(res->ai_qp_type, IBV_QPT_RC);
+    assert_int_equal(res->ai_port_space, RDMA_PS_TCP);
+    assert_non_null(res->ai_src_addr);
+    assert_null(res->ai_dst_addr);
+    assert_int_equal(((struct sockaddr_in *)res->ai_src_addr)->sin_port, htons(4711));
+    soft_freeaddrinfo(res);
+    hints.ai_flags = RAI_NUMERICHOST;
+    assert_int_equal(soft_getaddrinfo("127.0.0.1", "4711", &hints, &res), 0);
+    assert_non_null(res->ai_dst_addr);
+    assert_int_equal(res->ai_dst_len, sizeof(struct sockaddr_in));
+    soft_freeaddrinfo(res);
+    hints = (struct rdma_addrinfo){.ai_port_space = RDMA_PS_UDP, .ai_flags = RAI_NUMERICHOST};
+    assert_int_equal(soft_getaddrinfo("127.0.0.1", "4711", &hints, &res), 0);
+    assert_int_equal(res->ai_qp_type, IBV_QPT_UD);
+    soft_freeaddrinfo(res);
+}
+
+static void getaddrinfo_without_names_copies_the_hints(void **state) {
+    (void)state;
+    struct sockaddr_in src = softcm_in("127.0.0.1", 1), dst = softcm_in("127.0.0.2", 2);
+    struct rdma_addrinfo *res, hints = {.ai_port_space = RDMA_PS_TCP,
+                                        .ai_src_addr = (struct sockaddr *)&src,
+                                        .ai_src_len = sizeof src,
+                                        .ai_dst_addr = (struct sockaddr *)&dst,
+                                        .ai_dst_len = sizeof dst};
+    assert_int_equal(soft_getaddrinfo(NULL, NULL, &hints, &res), 0);
+    assert_memory_equal(res->ai_src_addr, &src, sizeof src);
+    assert_memory_equal(res->ai_dst_addr, &dst, sizeof dst);
+    assert_ptr_not_equal(res->ai_dst_addr, &dst);
+    soft_freeaddrinfo(res);
+}
+
+static void getaddrinfo_errors(void **state) {
+    (void)state;
+    struct rdma_addrinfo hints = {.ai_flags = RAI_NUMERICHOST}, *res = NULL;
+    assert_fails(soft_getaddrinfo(NULL, NULL, NULL, &res), EINVAL);
+    assert_int_equal(soft_getaddrinfo("no address", "4711", &hints, &res), EAI_NONAME);
+    assert_null(res);
+}
+
+static void resolve_addrinfo_reports_by_event(void **state) {
+    (void)state;
+    struct rdma_cm_id *id = softcm_id(channel);
+    struct rdma_addrinfo hints = {.ai_flags = RAI_NUMERICHOST}, *res;
+    assert_fails(soft_query_addrinfo(id, &res), ENOENT);
+    assert_int_equal(soft_resolve_addrinfo(id, "127.0.0.1", "4711", &hints), 0);
+    assert_fails(soft_resolve_addrinfo(id, "127.0.0.1", "4711", &hints), EBUSY);
+    assert_int_equal(softcm_take(channel, CM_EVENT_ADDRINFO_RESOLVED), 0);
+    assert_int_equal(soft_query_addrinfo(id, &res), 0);
+    soft_freeaddrinfo(res);
+    assert_int_equal(soft_resolve_addrinfo(id, "no address", "4711", &hints), 0);
+    assert_int_equal(softcm_take(channel, CM_EVENT_ADDRINFO_ERROR), ENOENT); /* positive */
+    soft_destroy_id(id);
+}
+
+static void get_devices_returns_the_device(void **state) {
+    (void)state;
+    int count = 0;
+    struct ibv_context **list = soft_get_devices(&count);
+    assert_non_null(list);
+    assert_int_equal(count, 1);
+    assert_string_equal(soft_get_device_name(list[0]->device), SOFT_DEVICE_NAME);
+    assert_null(list[1]);
+    soft_free_devices(list);
+}
+
+#define test(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void) {
+    softcm_start();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(privileged_port_needs_privilege), /* forks: before any thread */
+        test(bind_to_an_address_binds_the_device),
+        test(bind_to_the_wildcard_binds_no_device),
+        test(bind_errors),
+        test(every_local_address_belongs_to_the_device),
+        test(exact_clash_is_eaddrinuse),
+        test(wildcard_clash_is_eaddrnotavail),
+        test(port_spaces_do_not_clash),
+        test(port_is_free_again_after_destroy),
+        test(afonly_lets_both_families_have_a_port),
+        test(reuseaddr_shares_a_port_until_somebody_listens),
+        test(reuseaddr_may_be_set_while_bound_but_not_taken_back),
+        test(listen_binds_by_itself),
+        test(backlog_is_clamped),
+        test(resolve_addr_fills_the_route),
+        test(resolve_addr_of_another_host_is_an_addr_error),
+        test(resolve_errors),
+        test(resolve_keeps_what_was_bound),
+        test(connecting_ids_get_different_source_ports),
+        test(option_errors),
+        test(ib_path_resolves_the_route),
+        test(ece_is_not_supported),
+        test(getaddrinfo_of_a_server_and_a_client),
+        test(getaddrinfo_without_names_copies_the_hints),
+        test(getaddrinfo_errors),
+        test(resolve_addrinfo_reports_by_event),
+        test(get_devices_returns_the_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

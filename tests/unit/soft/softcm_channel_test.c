@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * softcm_channel_test.c - event channels: fetching, polling, acknowledging, USER events, migration.
+ */
+#include "support/softcm.h"
+
+#include <sys/time.h>
+
+static struct rdma_event_channel *channel;
+static struct rdma_cm_id *id;
+
+static int setup(void **state) {
+    (void)state;
+    channel = soft_create_event_channel();
+    id = channel ? softcm_id(channel) : NULL;
+    return id ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL); /* of a test that failed */
+    if (id)
+        soft_destroy_id(id);
+    soft_destroy_event_channel(channel);
+    return 0;
+}
+
+static void write_user(struct rdma_cm_id *to, int status, uint64_t arg) {
+    assert_int_equal(soft_write_cm_event(to, (enum rdma_cm_event_type)CM_EVENT_USER, status, arg),
+                     0);
+}
+
+static uint64_t arg_of(const struct rdma_cm_event *event) {
+    uint64_t arg;
+    memcpy(&arg, &event->param, sizeof arg);
+    return arg;
+}
+
+static void set_nonblock(struct rdma_event_channel *on) {
+    assert_int_equal(fcntl(on->fd, F_SETFL, fcntl(on->fd, F_GETFL) | O_NONBLOCK), 0);
+}
+
+/* ---- fetching ------------------------------------------------------------------------------------- */
+
+static void channel_is_close_on_exec(void **state) {
+    (void)state;
+    assert_true(fcntl(channel->fd, F_GETFD) & FD_CLOEXEC);
+}
+
+static void empty_nonblocking_channel_gives_eagain(void **state) {
+    (void)state;
+    struct rdma_cm_event *event;
+    set_nonblock(channel);
+    assert_fails(soft_get_cm_event(channel, &event), EAGAIN);
+}
+
+static void null_arguments_give_einval(void **state) {
+    (void)state;
+    assert_fails(soft_get_cm_event(channel, NULL), EINVAL);
+    assert_fails(soft_ack_cm_event(NULL), EINVAL);
+    assert_fails(soft_destroy_id(NULL), EINVAL);
+    assert_fails(soft_create_id(channel, NULL, NULL, RDMA_PS_TCP), EINVAL);
+    struct rdma_cm_id *other;
+    assert_fails(soft_create_id(channel, &other, NULL, (enum rdma_port_space)77), EINVAL);
+}
+
+static void fd_is_readable_exactly_while_events_are_queued(void **state) {
+    (void)state;
+    struct rdma_cm_event *event[2];
+    assert_false(softcm_readable(channel, 0));
+    write_user(id, 0, 1);
+    write_user(id, 0, 2);
+    assert_true(softcm_readable(channel, 0));
+    assert_int_equal(soft_get_cm_event(channel, &event[0]), 0);
+    assert_true(softcm_readable(channel, 0));
+    assert_int_equal(soft_get_cm_event(channel, &event[1]), 0);
+    assert_false(softcm_readable(channel, 0));
+    soft_ack_cm_event(event[1]); /* any order */
+    soft_ack_cm_event(event[0]);
+}
+
+static void on_alarm(int number) {
+    (void)number;
+}
+
+static void signal_interrupts_a_blocking_fetch(void **state) {
+    (void)state;
+    struct sigaction action = {.sa_handler = on_alarm}, old;
+    sigaction(SIGALRM, &action, &old); /* no SA_RESTART */
+    struct itimerval timer = {.it_value.tv_usec = 20000, .it_interval.tv_usec = 20000};
+    setitimer(ITIMER_REAL, &timer, NULL);
+    struct rdma_cm_event *event;
+    assert_fails(soft_get_cm_event(channel, &event), EINTR);
+    setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
+    sigaction(SIGALRM, &old, NULL);
+}
+
+#define FETCHERS 4
+#define FETCHES 200
+
+static int fetch_many(void *sum) {
+    for (int i = 0; i < FETCHES; i++) {
+        struct rdma_cm_event *event;
+        if (soft_get_cm_event(channel, &event))
+            return -1;
+        atomic_fetch_add((atomic_ulong *)sum, arg_of(event));
+        soft_ack_cm_event(event);
+    }
+    return 0;
+}
+
+static void several_threads_fetch_each_event_once(void **state) {
+    (void)state;
+    atomic_ulong sum = 0;
+    struct softcm_blocked fetchers[FETCHERS];
+    for (int i = 0; i < FETCHERS; i++)
+        softcm_block(&fetchers[i], fetch_many, &sum);
+    unsigned long expected = 0;
+    for (unsigned long i = 1; i <= FETCHERS * FETCHES; i++) {
+        write_user(id, 0, i);
+        expected += i;
+    }
+    for (int i = 0; i < FETCHERS; i++)
+        assert_int_equal(softcm_join(&fetchers[i]), 0);
+    assert_int_equal(sum, expected);
+    assert_false(softcm_readable(channel, 0));
+}
+
+static void ids_of_a_channel_share_one_fifo(void **state) {
+    (void)state;
+    struct rdma_cm_id *other = softcm_id(channel);
+    struct sockaddr_in dst = softcm_in("127.0.0.1", 1);
+    write_user(id, 0, 1);
+    soft_resolve_addr(other, NULL, (struct sockaddr *)&dst, 1000);
+    write_user(other, 0, 2);
+    struct rdma_cm_event *event = softcm_expect(channel, CM_EVENT_USER);
+    assert_ptr_equal(event->id, id);
+    soft_ack_cm_event(event);
+    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
+    event = softcm_expect(channel, CM_EVENT_USER);
+    assert_ptr_equal(event->id, other);
+    soft_ack_cm_event(event);
+    soft_destroy_id(other);
+}
+
+/* ---- rdma_write_cm_event --------------------------------------------------------------------------- */
+
+static void user_event_arrives_verbatim(void **state) {
+    (void)state;
+    write_user(id, -12345, 0xfedcba9876543210u);
+    struct rdma_cm_event *event = softcm_expect(channel, CM_EVENT_USER);
+    assert_ptr_equal(event->id, id);
+    assert_null(event->listen_id);
+    assert_int_equal(event->status, -12345);
+    assert_true(arg_of(event) == 0xfedcba9876543210u);
+    soft_ack_cm_event(event);
+}
+
+static void only_user_events_may_be_written(void **state) {
+    (void)state;
+    for (int type = 0; type < 32; type++)
+        if (type != CM_EVENT_USER)
+            assert_fails(soft_write_cm_event(id, (enum rdma_cm_event_type)type, 0, 0), EINVAL);
+    assert_fails(soft_write_cm_event(NULL, (enum rdma_cm_event_type)CM_EVENT_USER, 0, 0), EINVAL);
+    assert_false(softcm_readable(channel, 0));
+}
+
+static void write_from_handler(int number) {
+    (void)soft_write_cm_event(id, (enum rdma_cm_event_type)CM_EVENT_USER, number, 77);
+}
+
+static void user_event_from_a_signal_handler(void **state) {
+    (void)state;
+    struct sigaction action = {.sa_handler = write_from_handler}, old;
+    sigaction(SIGUSR1, &action, &old);
+    raise(SIGUSR1);
+    struct rdma_cm_event *event = softcm_expect(channel, CM_EVENT_USER);
+    assert_int_equal(event->status, SIGUSR1);
+    assert_int_equal(arg_of(event), 77);
+    soft_ack_cm_event(event);
+    sigaction(SIGUSR1, &old, NULL);
+}
+
+static atomic_int written_by_handler;
+
+static void count_from_handler(int number) {
+    (void)number;
+    int saved = errno;
+    if (!soft_write_cm_event(id, (enum rdma_cm_event_type)CM_EVENT_USER, 1, 0))
+        atomic_fetch_add(&written_by_handler, 1);
+    errno = saved;
+}
+
+/* The handler runs in the middle of fetches, writes and acknowledgements of the same thread. */
+static void signal_handler_may_write_at_any_instruction(void **state) {
+    (void)state;
+    struct sigaction action = {.sa_handler = count_from_handler, .sa_flags = SA_RESTART}, old;
+    sigaction(SIGALRM, &action, &old);
+    struct itimerval timer = {.it_value.tv_usec = 100, .it_interval.tv_usec = 100};
+    setitimer(ITIMER_REAL, &timer, NULL);
+    int seen = 0, own = 0;
+    while (own < 10000) {
+        write_user(id, 0, 0);
+        struct rdma_cm_event *event = softcm_expect(channel, CM_EVENT_USER);
+        event->status ? seen++ : own++;
+        soft_ack_cm_event(event);
+    }
+    setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
+    while (softcm_readable(channel, 0)) {
+        struct rdma_cm_event *event = softcm_expect(channel, CM_EVENT_USER);
+        seen += event->status;
+        soft_ack_cm_event(event);
+    }
+    sigaction(SIGALRM, &old, NULL);
+    assert_int_equal(seen, atomic_load(&written_by_handler));
+    assert_true(seen > 0);
+}
+
+static void user_events_are_bounded_by_enomem(void **state) {
+    (void)state;
+    for (int i = 0; i < CM_USER_EVENTS_MAX; i++)
+        write_user(id, i, 0);
+    assert_fails(soft_write_cm_event(id, (enum rdma_cm_event_type)CM_EVENT_USER, 0, 0), ENOMEM);
+    for (int i = 0; i < CM_USER_EVENTS_MAX; i++)
+        assert_int_equal(softcm_take(channel, CM_EVENT_USER), i);
+    write_user(id, 0, 0);
+    softcm_take(channel, CM_EVENT_USER);
+}
+
+static void user_event_in_every_state(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_up(&pair);
+    write_user(pair.listener, 1, 0);
+    assert_int_equal(softcm_take(pair.passive_channel, CM_EVENT_USER), 1);
+    write_user(pair.active, 2, 0);
+    assert_int_equal(softcm_take(pair.active_channel, CM_EVENT_USER), 2);
+    soft_disconnect(pair.active);
+    softcm_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
+    write_user(pair.passive, 3, 0);
+    assert_int_equal(softcm_take(pair.passive_channel, CM_EVENT_USER), 3);
+    softcm_pair_free(&pair);
+}
+
+/* ---- acknowledging and destroying -------------------------------------------------------------------- */
+
+static void destroy_blocks_until_every_fetched_event_is_acked(void **state) {
+    (void)state;
+    write_user(id, 0, 0);
+    write_user(id, 0, 0);
+    struct rdma_cm_event *first = softcm_expect(channel, CM_EVENT_USER);
+    struct rdma_cm_event *second = softcm_expect(channel, CM_EVENT_USER);
+    struct softcm_blocked destroyer;
+    softcm_block(&destroyer, softcm_destroy_call, id);
+    softcm_until(softcm_state(id) == CM_DEAD);
+    soft_ack_cm_event(first);
+    assert_false(atomic_load(&destroyer.done));
+    soft_ack_cm_event(second);
+    assert_int_equal(softcm_join(&destroyer), 0);
+    id = NULL;
+}
+
+static void destroy_discards_unfetched_events_and_their_tokens(void **state) {
+    (void)state;
+    struct rdma_cm_id *other = softcm_id(channel);
+    write_user(other, 1, 0);
+    write_user(id, 2, 0);
+    write_user(other, 3, 0);
+    assert_int_equal(soft_destroy_id(other), 0);
+    assert_true(softcm_readable(channel, 0));
+    assert_int_equal(softcm_take(channel, CM_EVENT_USER), 2);
+    assert_false(softcm_readable(channel, 0));
+}
+
+static int fetch_one(void *out) {
+    return soft_get_cm_event(channel, out);
+}
+
+/* A fetcher that took the token of a discarded event goes back to waiting and loses nothing. */
+static void discarding_never_disturbs_a_waiting_fetcher(void **state) {
+    (void)state;
+    for (int round = 0; round < 300; round++) {
+        struct rdma_cm_event *event = NULL;
+        struct rdma_cm_id *other = softcm_id(channel);
+        struct softcm_blocked fetcher, destroyer;
+        softcm_block(&fetcher, fetch_one, &event);
+        write_user(other, 1, 0);
+        softcm_block(&destroyer, softcm_destroy_call, other);
+        write_user(id, 2, 0);
+        assert_int_equal(softcm_join(&fetcher), 0);
+        int status = event->status;
+        soft_ack_cm_event(event);
+        assert_int_equal(softcm_join(&destroyer), 0);
+        if (status == 1)
+            assert_int_equal(softcm_take(channel, CM_EVENT_USER), 2);
+        assert_false(softcm_readable(channel, 0));
+    }
+}
+
+static void destroying_the_channel_ends_its_ids(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_up(&pair);
+    soft_destroy_event_channel(pair.passive_channel); /* ids still on it: peers see them die */
+    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    soft_destroy_id(pair.active);
+    struct rdma_cm_id *late = softcm_connect(pair.active_channel, pair.port);
+    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 8);
+    soft_destroy_id(late);
+    soft_destroy_id(pair.passive);
+    soft_destroy_id(pair.listener);
+    soft_destroy_event_channel(pair.active_channel);
+}
+
+static int fetch_once(void *arg) {
+    struct rdma_cm_event *event;
+    if (soft_get_cm_event(arg, &event) != 0)
+        return errno;
+    soft_ack_cm_event(event);
+    return 0;
+}
+
+static void interrupted(int number) {
+    (void)number;
+}
+
+static bool waits_in(struct rdma_event_channel *of) {
+    struct cm_channel *own = (struct cm_channel *)of;
+    pthread_mutex_lock(&own->mutex);
+    bool inside = own->inside != 0;
+    pthread_mutex_unlock(&own->mutex);
+    return inside;
+}
+
+/* As where the kernel holds it: programs end so, with a thread in rdma_get_cm_event. */
+static void whoever_waits_in_a_channel_is_not_woken_by_its_end(void **state) {
+    (void)state;
+    struct sigaction action = {.sa_handler = interrupted}, before;
+    sigaction(SIGUSR1, &action, &before);
+    for (int i = 0; i < 300; i++) {
+        struct rdma_event_channel *mine = soft_create_event_channel();
+        struct rdma_cm_id *other = softcm_id(mine);
+        struct softcm_blocked fetcher;
+        softcm_block(&fetcher, fetch_once, mine);
+        while (!waits_in(mine))
+            sched_yield();
+        write_user(other, 1,
+                   0); /* fetched, or taken back from a thread that has its token already */
+        assert_int_equal(soft_destroy_id(other), 0);
+        soft_destroy_event_channel(mine);
+        while (!atomic_load(&fetcher.done)) {
+            pthread_kill(fetcher.thread, SIGUSR1);
+            sched_yield();
+        }
+        int result = softcm_join(&fetcher);
+        assert_true(result == 0 || result == EINTR);
+    }
+    sigaction(SIGUSR1, &before, NULL);
+}
+
+/* ---- migration ---------------------------------------------------------------------------------------- */
+
+static void migrate_moves_unfetched_events_in_order(void **state) {
+    (void)state;
+    struct rdma_event_channel *to = soft_create_event_channel();
+    struct rdma_cm_id *other = softcm_id(to);
+    write_user(id, 1, 0);
+    write_user(id, 2, 0);
+    write_user(other, 9, 0);
+    assert_int_equal(soft_migrate_id(id, to), 0);
+    assert_ptr_equal(id->channel, to);
+    assert_false(softcm_readable(channel, 0));
+    write_user(id, 3, 0);
+    assert_int_equal(softcm_take(to, CM_EVENT_USER), 9);
+    for (int i = 1; i <= 3; i++)
+        assert_int_equal(softcm_take(to, CM_EVENT_USER), i);
+    assert_int_equal(soft_migrate_id(id, channel), 0);
+    soft_destroy_id(other);
+    soft_destroy_event_channel(to);
+}
+
+struct migration {
+    struct rdma_cm_id *id;
+    struct rdma_event_channel *to;
+};
+
+static int migrate_call(void *arg) {
+    struct migration *migration = arg;
+    return soft_migrate_id(migration->id, migration->to);
+}
+
+static void migrate_blocks_until_fetched_events_are_acked(void **state) {
+    (void)state;
+    struct migration migration = {id, soft_create_event_channel()};
+    write_user(id, 1, 0);
+    struct rdma_cm_event *event = softcm_expect(channel, CM_EVENT_USER);
+    write_user(id, 2, 0);
+    struct softcm_blocked migrator;
+    softcm_block(&migrator, migrate_call, &migration);
+    assert_true(softcm_readable(migration.to, SOFTCM_WAIT_MS)); /* already moved */
+    assert_false(atomic_load(&migrator.done));
+    soft_ack_cm_event(event);
+    assert_int_equal(softcm_join(&migrator), 0);
+    assert_int_equal(softcm_take(migration.to, CM_EVENT_USER), 2);
+    assert_int_equal(soft_migrate_id(id, channel), 0);
+    soft_destroy_event_channel(migration.to);
+}
+
+static void migrated_listener_takes_its_requests_along(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_listen(&pair);
+    pair.active = softcm_connect(pair.active_channel, pair.port);
+    assert_true(softcm_readable(pair.passive_channel, SOFTCM_WAIT_MS));
+    assert_int_equal(soft_migrate_id(pair.listener, channel), 0);
+    assert_false(softcm_readable(pair.passive_channel, 0));
+    pair.passive = softcm_request(channel);
+    assert_ptr_equal(pair.passive->channel, channel);
+    /* Later ones come here as well. */
+    struct rdma_cm_id *second = softcm_connect(pair.active_channel, pair.port);
+    struct rdma_cm_id *request = softcm_request(channel);
+    soft_destroy_id(request);
+    softcm_take(pair.active_channel, RDMA_CM_EVENT_REJECTED);
+    soft_destroy_id(second);
+    softcm_pair_free(&pair);
+}
+
+static void request_may_be_migrated_before_it_is_acked(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_listen(&pair);
+    pair.active = softcm_connect(pair.active_channel, pair.port);
+    struct rdma_cm_event *event =
+        softcm_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    pair.passive = event->id;
+    assert_int_equal(soft_migrate_id(pair.passive, channel), 0);
+    soft_ack_cm_event(event);
+    softcm_pair_accept(&pair);
+    softcm_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    soft_establish(pair.active);
+    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    softcm_pair_free(&pair);
+}
+
+static atomic_bool stop_writing;
+static atomic_ulong wrote;
+
+static int write_until_stopped(void *to) {
+    while (!atomic_load(&stop_writing))
+        if (!soft_write_cm_event(to, (enum rdma_cm_event_type)CM_EVENT_USER, 0, 0))
+            atomic_fetch_add(&wrote, 1);
+    return 0;
+}
+
+/* Written while the id changes channels: every event is on one of them, and the token with it. */
+static void migration_loses_no_event_of_a_concurrent_writer(void **state) {
+    (void)state;
+    struct rdma_event_channel *to[2] = {channel, soft_create_event_channel()};
+    struct softcm_blocked writer;
+    atomic_store(&stop_writing, false);
+    softcm_block(&writer, write_until_stopped, id);
+    unsigned long seen = 0;
+    for (int i = 1; i <= 500; i++) {
+        assert_int_equal(soft_migrate_id(id, to[i % 2]), 0);
+        for (int n = 0; n < 20 && softcm_readable(to[i % 2], 0); n++, seen++)
+            softcm_take(to[i % 2], CM_EVENT_USER);
+    }
+    atomic_store(&stop_writing, true);
+    softcm_join(&writer);
+    for (int i = 0; i < 2; i++)
+        for (; softcm_readable(to[i], 0); seen++)
+            softcm_take(to[i], CM_EVENT_USER);
+    assert_int_equal(seen, atomic_load(&wrote));
+    soft_migrate_id(id, channel);
+    soft_destroy_event_channel(to[1]);
+}
+
+#define test(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void) {
+    softcm_start();
+    const struct CMUnitTest tests[] = {
+        test(channel_is_close_on_exec),
+        test(empty_nonblocking_channel_gives_eagain),
+        test(null_arguments_give_einval),
+        test(fd_is_readable_exactly_while_events_are_queued),
+        test(signal_interrupts_a_blocking_fetch),
+        test(several_threads_fetch_each_event_once),
+        test(ids_of_a_channel_share_one_fifo),
+        test(user_event_arrives_verbatim),
+        test(only_user_events_may_be_written),
+        test(user_event_from_a_signal_handler),
+        test(signal_handler_may_write_at_any_instruction),
+        test(user_events_are_bounded_by_enomem),
+        test(user_event_in_every_state),
+        test(destroy_blocks_until_every_fetched_event_is_acked),
+        test(destroy_discards_unfetched_events_and_their_tokens),
+        test(discarding_never_disturbs_a_waiting_fetcher),
+        test(destroying_the_channel_ends_its_ids),
+        test(whoever_waits_in_a_channel_is_not_woken_by_its_end),
+        test(migrate_moves_unfetched_events_in_order),
+        test(migrate_blocks_until_fetched_events_are_acked),
+        test(migrated_listener_takes_its_requests_along),
+        test(request_may_be_migrated_before_it_is_acked),
+        test(migration_loses_no_event_of_a_concurrent_writer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * softcm_contract_test.c - where rdma_cm's documentation and its code differ, the code is the
+ * contract: one test for each of the fifteen known places.
+ */
+#include "support/softcm.h"
+
+static void c01_unreachable_reaches_the_passive_side(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_request(&pair);
+    softcm_pair_accept(&pair); /* and the active side never answers the reply */
+    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
+    softcm_pair_free(&pair);
+}
+
+static void c02_event_str_does_not_know_user(void **state) {
+    (void)state;
+    assert_string_equal(soft_event_str(RDMA_CM_EVENT_ADDR_RESOLVED), "RDMA_CM_EVENT_ADDR_RESOLVED");
+    assert_string_equal(soft_event_str(RDMA_CM_EVENT_TIMEWAIT_EXIT), "RDMA_CM_EVENT_TIMEWAIT_EXIT");
+    assert_string_equal(soft_event_str((enum rdma_cm_event_type)17),
+                        "RDMA_CM_EVENT_ADDRINFO_ERROR");
+    for (int i = 0; i <= 17; i++)
+        assert_memory_equal(soft_event_str((enum rdma_cm_event_type)i), "RDMA_CM_EVENT_", 14);
+    const int unknown[] = {18, 19, 20, -1, 1000000};
+    for (int i = 0; i < 5; i++)
+        assert_string_equal(soft_event_str((enum rdma_cm_event_type)unknown[i]), "UNKNOWN EVENT");
+}
+
+static void c03_status_may_be_a_positive_errno_or_minus_one(void **state) {
+    (void)state;
+    struct rdma_event_channel *channel = soft_create_event_channel();
+    struct rdma_cm_id *id = softcm_id(channel);
+    struct rdma_addrinfo hints = {.ai_flags = RAI_NUMERICHOST};
+    assert_int_equal(soft_resolve_addrinfo(id, "no address", "1", &hints), 0);
+    assert_int_equal(softcm_take(channel, CM_EVENT_ADDRINFO_ERROR), ENOENT);
+    soft_destroy_id(id);
+    soft_destroy_event_channel(channel);
+    /* -1: softcm_qp_test, a QP that cannot be moved when the reply is fetched. */
+}
+
+static void c04_private_data_len_is_constant(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_listen(&pair);
+    for (uint8_t len = 0; len <= 56; len += 28) {
+        struct rdma_cm_id *id = softcm_id(pair.active_channel);
+        softcm_resolve(id, pair.port);
+        char data[56] = {1};
+        struct rdma_conn_param param = softcm_param(data, len);
+        assert_int_equal(soft_connect(id, &param), 0);
+        struct rdma_cm_event *event =
+            softcm_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+        assert_int_equal(event->param.conn.private_data_len, 56);
+        assert_non_null(event->param.conn.private_data);
+        struct rdma_cm_id *request = event->id;
+        soft_ack_cm_event(event);
+        soft_destroy_id(request);
+        softcm_take(pair.active_channel, RDMA_CM_EVENT_REJECTED);
+        soft_destroy_id(id);
+    }
+    softcm_pair_free(&pair);
+}
+
+static void c05_backlog_overflow_is_silent(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_listen(&pair);
+    struct rdma_cm_id *small = softcm_id(pair.passive_channel);
+    uint16_t port = softcm_listen(small, 1);
+    pair.active = softcm_connect(pair.active_channel, port);
+    assert_true(softcm_readable(pair.passive_channel, SOFTCM_WAIT_MS));
+    struct rdma_event_channel *other = soft_create_event_channel();
+    struct rdma_cm_id *second = softcm_connect(other, port);
+    assert_int_equal(softcm_take(other, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT); /* not 8 or 28 */
+    soft_destroy_id(second);
+    soft_destroy_event_channel(other);
+    soft_destroy_id(small);
+    softcm_pair_free(&pair);
+}
+
+static void c06_passive_established_needs_the_active_event_loop(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_request(&pair);
+    softcm_pair_accept(&pair);
+    /* The reply has arrived: its event is there. The passive side still knows nothing. */
+    assert_true(softcm_readable(pair.active_channel, SOFTCM_WAIT_MS));
+    assert_false(softcm_readable(pair.passive_channel, 0));
+    softcm_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    assert_int_equal(soft_establish(pair.active), 0);
+    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    softcm_pair_free(&pair);
+}
+
+static void c07_establish_is_not_followed_by_an_active_established(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_up(&pair);
+    assert_false(softcm_readable(pair.active_channel, 0));
+    /* The next thing the active side ever hears is the end. */
+    soft_disconnect(pair.passive);
+    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    softcm_pair_free(&pair);
+}
+
+static void c08_second_disconnect_succeeds_without_an_event(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_up(&pair);
+    assert_int_equal(soft_disconnect(pair.active), 0);
+    assert_int_equal(soft_disconnect(pair.active), 0);
+    softcm_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
+    soft_disconnect(pair.passive);
+    softcm_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED);
+    softcm_take(pair.active_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT); /* not a second DISCONNECTED */
+    assert_int_equal(soft_disconnect(pair.active), 0);
+    assert_false(softcm_readable(pair.active_channel, 0));
+    softcm_pair_free(&pair);
+}
+
+static void c09_rejected_id_is_not_reusable(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_request(&pair);
+    soft_reject(pair.passive, NULL, 0);
+    softcm_take(pair.active_channel, RDMA_CM_EVENT_REJECTED);
+    struct rdma_conn_param param = softcm_param(NULL, 0);
+    assert_fails(soft_connect(pair.active, &param), EINVAL);
+    softcm_pair_free(&pair);
+}
+
+/* The system's library dereferences NULL here; this device says EINVAL and the request stays. */
+static void c10_accept_null_without_a_qp(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_request(&pair);
+    assert_fails(soft_accept(pair.passive, NULL), EINVAL);
+    softcm_pair_accept(&pair);
+    softcm_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    softcm_pair_free(&pair);
+}
+
+/* The kernel loses them; this device delivers them, and nobody may rely on either. */
+static void c11_user_event_on_an_unaccepted_id(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_request(&pair);
+    assert_int_equal(
+        soft_write_cm_event(pair.passive, (enum rdma_cm_event_type)CM_EVENT_USER, 5, 6), 0);
+    struct rdma_cm_event *event = softcm_expect(pair.passive_channel, CM_EVENT_USER);
+    assert_ptr_equal(event->id, pair.passive);
+    assert_int_equal(event->status, 5);
+    soft_ack_cm_event(event);
+    softcm_pair_free(&pair);
+}
+
+static void c12_synchronous_call_returns_on_any_event(void **state) {
+    (void)state;
+    struct rdma_cm_id *id = softcm_id(NULL);
+    struct sockaddr_in dst = softcm_in("127.0.0.1", 4711);
+    soft_write_cm_event(id, (enum rdma_cm_event_type)CM_EVENT_USER, -EXDEV, 0);
+    assert_fails(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000), EXDEV);
+    assert_int_equal(id->event->event, CM_EVENT_USER);
+    /* What that call was waiting for completes the next one. */
+    assert_int_equal(soft_resolve_route(id, 1000), 0);
+    assert_int_equal(id->event->event, RDMA_CM_EVENT_ADDR_RESOLVED);
+    soft_destroy_id(id);
+}
+
+static void c13_responder_and_initiator_values_arrive_swapped(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_listen(&pair);
+    pair.active = softcm_id(pair.active_channel);
+    softcm_resolve(pair.active, pair.port);
+    struct rdma_conn_param param = softcm_param(NULL, 0);
+    param.responder_resources = 2;
+    param.initiator_depth = 4;
+    assert_int_equal(soft_connect(pair.active, &param), 0);
+    struct rdma_cm_event *event =
+        softcm_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    assert_int_equal(event->param.conn.responder_resources, 4);
+    assert_int_equal(event->param.conn.initiator_depth, 2);
+    pair.passive = event->id;
+    soft_ack_cm_event(event);
+    param.responder_resources = 3;
+    param.initiator_depth = 1;
+    assert_int_equal(soft_accept(pair.passive, &param), 0);
+    event = softcm_expect(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    assert_int_equal(event->param.conn.responder_resources, 1);
+    assert_int_equal(event->param.conn.initiator_depth, 3);
+    soft_ack_cm_event(event);
+    softcm_pair_free(&pair);
+}
+
+static void c14_wildcard_clash_and_exact_clash_differ(void **state) {
+    (void)state;
+    struct rdma_event_channel *channel = soft_create_event_channel();
+    struct rdma_cm_id *exact = softcm_id(channel), *any = softcm_id(channel);
+    struct rdma_cm_id *third = softcm_id(channel);
+    struct sockaddr_in addr = softcm_in("127.0.0.1", 0);
+    assert_int_equal(soft_bind_addr(exact, (struct sockaddr *)&addr), 0);
+    addr.sin_port = soft_get_src_port(exact);
+    assert_fails(soft_bind_addr(third, (struct sockaddr *)&addr), EADDRINUSE);
+    struct sockaddr_in wildcard = softcm_in("0.0.0.0", 0);
+    assert_int_equal(soft_bind_addr(any, (struct sockaddr *)&wildcard), 0);
+    addr.sin_port = soft_get_src_port(any);
+    assert_fails(soft_bind_addr(third, (struct sockaddr *)&addr), EADDRNOTAVAIL);
+    soft_destroy_id(exact);
+    soft_destroy_id(any);
+    soft_destroy_id(third);
+    soft_destroy_event_channel(channel);
+}
+
+static void c15_ud_reject_is_unreachable_2(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_listen(&pair);
+    struct rdma_cm_id *listener = softcm_ud_id(pair.passive_channel);
+    uint16_t port = softcm_listen(listener, 1);
+    pair.active = softcm_ud_id(pair.active_channel);
+    softcm_resolve(pair.active, port);
+    assert_int_equal(soft_connect(pair.active, NULL), 0);
+    pair.passive = softcm_request(pair.passive_channel);
+    assert_int_equal(soft_reject(pair.passive, "no", 2), 0);
+    struct rdma_cm_event *event = softcm_expect(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE);
+    assert_int_equal(event->status, 2);
+    assert_int_equal(event->param.ud.private_data_len, 136);
+    assert_memory_equal(event->param.ud.private_data, "no", 3);
+    soft_ack_cm_event(event);
+    soft_destroy_id(listener);
+    softcm_pair_free(&pair);
+}
+
+int main(void) {
+    softcm_start();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(c01_unreachable_reaches_the_passive_side),
+        cmocka_unit_test(c02_event_str_does_not_know_user),
+        cmocka_unit_test(c03_status_may_be_a_positive_errno_or_minus_one),
+        cmocka_unit_test(c04_private_data_len_is_constant),
+        cmocka_unit_test(c05_backlog_overflow_is_silent),
+        cmocka_unit_test(c06_passive_established_needs_the_active_event_loop),
+        cmocka_unit_test(c07_establish_is_not_followed_by_an_active_established),
+        cmocka_unit_test(c08_second_disconnect_succeeds_without_an_event),
+        cmocka_unit_test(c09_rejected_id_is_not_reusable),
+        cmocka_unit_test(c10_accept_null_without_a_qp),
+        cmocka_unit_test(c11_user_event_on_an_unaccepted_id),
+        cmocka_unit_test(c12_synchronous_call_returns_on_any_event),
+        cmocka_unit_test(c13_responder_and_initiator_values_arrive_swapped),
+        cmocka_unit_test(c14_wildcard_clash_and_exact_clash_differ),
+        cmocka_unit_test(c15_ud_reject_is_unreachable_2),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

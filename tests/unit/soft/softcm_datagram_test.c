@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * softcm_datagram_test.c - UD: service resolution and multicast groups, the events only.
+ */
+#include "support/softcm.h"
+
+struct ends {
+    struct rdma_event_channel *passive_channel, *active_channel;
+    struct rdma_cm_id *listener, *passive, *active;
+    uint16_t port;
+};
+
+static void ends_open(struct ends *ends) {
+    memset(ends, 0, sizeof *ends);
+    ends->passive_channel = soft_create_event_channel();
+    ends->active_channel = soft_create_event_channel();
+    ends->listener = softcm_ud_id(ends->passive_channel);
+    ends->port = softcm_listen(ends->listener, 4);
+    ends->active = softcm_ud_id(ends->active_channel);
+    softcm_resolve(ends->active, ends->port);
+}
+
+static void ends_close(struct ends *ends) {
+    soft_destroy_id(ends->active);
+    if (ends->passive)
+        soft_destroy_id(ends->passive);
+    if (ends->listener)
+        soft_destroy_id(ends->listener);
+    soft_destroy_event_channel(ends->active_channel);
+    soft_destroy_event_channel(ends->passive_channel);
+}
+
+static void service_resolution(void **state) {
+    (void)state;
+    struct ends ends;
+    ends_open(&ends);
+    struct rdma_conn_param param = {.private_data = "who", .private_data_len = 3};
+    assert_int_equal(soft_connect(ends.active, &param), 0);
+    struct rdma_cm_event *event =
+        softcm_expect(ends.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    assert_int_equal(event->param.ud.private_data_len, 180);
+    assert_memory_equal(event->param.ud.private_data, "who", 4);
+    assert_int_equal(event->param.ud.qp_num, 0);
+    ends.passive = event->id;
+    soft_ack_cm_event(event);
+    param = (struct rdma_conn_param){.private_data = "me", .private_data_len = 2, .qp_num = 0x77};
+    assert_int_equal(soft_accept(ends.passive, &param), 0);
+    event = softcm_expect(ends.active_channel, RDMA_CM_EVENT_ESTABLISHED);
+    assert_int_equal(event->status, 0);
+    assert_int_equal(event->param.ud.qp_num, 0x77);
+    assert_int_equal(event->param.ud.qkey, RDMA_UDP_QKEY);
+    assert_int_equal(event->param.ud.ah_attr.is_global, 1);
+    assert_int_equal(event->param.ud.ah_attr.port_num, 1);
+    assert_memory_equal(event->param.ud.ah_attr.grh.dgid.raw,
+                        ends.active->route.addr.addr.ibaddr.dgid.raw, 16);
+    assert_int_equal(event->param.ud.private_data_len, 136);
+    assert_memory_equal(event->param.ud.private_data, "me", 3);
+    soft_ack_cm_event(event);
+    assert_false(softcm_readable(ends.passive_channel, 0)); /* nothing after accept */
+    assert_fails(soft_accept(ends.passive, &param), EINVAL);
+    ends_close(&ends);
+}
+
+static void service_nobody_offers_is_unreachable_1(void **state) {
+    (void)state;
+    struct ends ends;
+    ends_open(&ends);
+    soft_destroy_id(ends.listener);
+    ends.listener = NULL;
+    assert_int_equal(soft_connect(ends.active, NULL), 0);
+    struct rdma_cm_event *event = softcm_expect(ends.active_channel, RDMA_CM_EVENT_UNREACHABLE);
+    assert_int_equal(event->status, 1);
+    assert_int_equal(event->param.ud.private_data_len, 136);
+    soft_ack_cm_event(event);
+    ends_close(&ends);
+}
+
+static void request_nobody_answers_is_unreachable(void **state) {
+    (void)state;
+    struct ends ends;
+    ends_open(&ends);
+    assert_int_equal(soft_connect(ends.active, NULL), 0);
+    ends.passive = softcm_request(ends.passive_channel);
+    assert_int_equal(softcm_take(ends.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
+    assert_false(softcm_readable(ends.passive_channel, 0)); /* the repetitions were recognised */
+    ends_close(&ends);
+}
+
+static void destroying_an_unanswered_request_is_unreachable_2(void **state) {
+    (void)state;
+    struct ends ends;
+    ends_open(&ends);
+    assert_int_equal(soft_connect(ends.active, NULL), 0);
+    ends.passive = softcm_request(ends.passive_channel);
+    soft_destroy_id(ends.passive);
+    ends.passive = NULL;
+    assert_int_equal(softcm_take(ends.active_channel, RDMA_CM_EVENT_UNREACHABLE), 2);
+    ends_close(&ends);
+}
+
+static void private_data_limits(void **state) {
+    (void)state;
+    struct ends ends;
+    ends_open(&ends);
+    char data[200];
+    memset(data, 'x', sizeof data);
+    struct rdma_conn_param param = {.private_data = data, .private_data_len = 181};
+    assert_fails(soft_connect(ends.active, &param), EINVAL);
+    param.private_data_len = 180;
+    assert_int_equal(soft_connect(ends.active, &param), 0);
+    ends.passive = softcm_request(ends.passive_channel);
+    assert_fails(soft_reject(ends.passive, data, 137), EINVAL);
+    param.private_data_len = 137;
+    assert_fails(soft_accept(ends.passive, &param), EINVAL);
+    assert_int_equal(softcm_take(ends.active_channel, RDMA_CM_EVENT_UNREACHABLE), 2);
+    ends_close(&ends);
+}
+
+/* ---- multicast --------------------------------------------------------------------------------------- */
+
+static void join_reports_the_group(void **state) {
+    (void)state;
+    struct ends ends;
+    ends_open(&ends);
+    struct sockaddr_in group = softcm_in("239.1.2.3", 0);
+    int context;
+    assert_fails(soft_join_multicast(ends.active, NULL, &context), EINVAL);
+    assert_fails(soft_join_multicast(ends.active, (struct sockaddr *)&group, &context), EINVAL);
+    soft_destroy_id(ends.active); /* its route is resolved: too late for a join */
+    ends.active = softcm_ud_id(ends.active_channel);
+    struct sockaddr_in own = softcm_in("127.0.0.1", 0);
+    assert_int_equal(soft_bind_addr(ends.active, (struct sockaddr *)&own), 0);
+    assert_int_equal(soft_join_multicast(ends.active, (struct sockaddr *)&group, &context), 0);
+    struct rdma_cm_event *event = softcm_expect(ends.active_channel, RDMA_CM_EVENT_MULTICAST_JOIN);
+    assert_int_equal(event->status, 0);
+    assert_ptr_equal(event->param.ud.private_data, &context);
+    assert_int_equal(event->param.ud.qp_num, 0xFFFFFF);
+    assert_int_equal(event->param.ud.qkey, RDMA_UDP_QKEY);
+    static const uint8_t mgid[16] = {[10] = 0xff, 0xff, 239, 1, 2, 3};
+    assert_memory_equal(event->param.ud.ah_attr.grh.dgid.raw, mgid, 16);
+    soft_ack_cm_event(event);
+    assert_int_equal(soft_leave_multicast(ends.active, (struct sockaddr *)&group), 0);
+    assert_fails(soft_leave_multicast(ends.active, (struct sockaddr *)&group), EADDRNOTAVAIL);
+    struct rdma_cm_join_mc_attr_ex attr = {.comp_mask = RDMA_CM_JOIN_MC_ATTR_RESERVED};
+    assert_fails(soft_join_multicast_ex(ends.active, &attr, NULL), ENOTSUP);
+    attr.comp_mask = RDMA_CM_JOIN_MC_ATTR_ADDRESS;
+    assert_fails(soft_join_multicast_ex(ends.active, &attr, NULL), EINVAL);
+    attr.comp_mask |= RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
+    attr.join_flags = RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER;
+    attr.addr = (struct sockaddr *)&group;
+    assert_int_equal(soft_join_multicast_ex(ends.active, &attr, NULL), 0);
+    softcm_take(ends.active_channel, RDMA_CM_EVENT_MULTICAST_JOIN);
+    ends_close(&ends); /* leaves by itself */
+}
+
+static void join_needs_a_datagram_id(void **state) {
+    (void)state;
+    struct rdma_event_channel *channel = soft_create_event_channel();
+    struct rdma_cm_id *id = softcm_id(channel);
+    struct sockaddr_in own = softcm_in("127.0.0.1", 0), group = softcm_in("239.1.2.3", 0);
+    soft_bind_addr(id, (struct sockaddr *)&own);
+    assert_fails(soft_join_multicast(id, (struct sockaddr *)&group, NULL), EINVAL);
+    soft_destroy_id(id);
+    soft_destroy_event_channel(channel);
+}
+
+struct leave {
+    struct rdma_cm_id *id;
+    struct sockaddr_in group;
+};
+
+static int leave_call(void *arg) {
+    struct leave *leave = arg;
+    return soft_leave_multicast(leave->id, (struct sockaddr *)&leave->group);
+}
+
+static bool has_left(struct rdma_cm_id *id, struct cm_group *last) {
+    soft_lock();
+    bool left = cm_id_of(id)->groups == last;
+    soft_unlock();
+    return left;
+}
+
+static void leave_waits_for_the_events_of_its_group_only(void **state) {
+    (void)state;
+    struct rdma_event_channel *channel = soft_create_event_channel();
+    struct leave leave = {softcm_ud_id(channel), softcm_in("239.1.2.3", 0)};
+    struct sockaddr_in own = softcm_in("127.0.0.1", 0), other = softcm_in("239.9.9.9", 0);
+    soft_bind_addr(leave.id, (struct sockaddr *)&own);
+    soft_join_multicast(leave.id, (struct sockaddr *)&other, NULL);
+    struct cm_group *stays = cm_id_of(leave.id)->groups;
+    soft_join_multicast(leave.id, (struct sockaddr *)&leave.group, NULL);
+    struct rdma_cm_event *of_other = softcm_expect(channel, RDMA_CM_EVENT_MULTICAST_JOIN);
+    struct rdma_cm_event *event = softcm_expect(channel, RDMA_CM_EVENT_MULTICAST_JOIN);
+    struct softcm_blocked leaver;
+    softcm_block(&leaver, leave_call, &leave);
+    softcm_until(has_left(leave.id, stays));
+    assert_false(atomic_load(&leaver.done));
+    soft_ack_cm_event(event);
+    assert_int_equal(softcm_join(&leaver), 0); /* the other group's event is still out */
+    soft_ack_cm_event(of_other);
+    soft_destroy_id(leave.id);
+    soft_destroy_event_channel(channel);
+}
+
+static void leave_discards_unfetched_events_of_its_group(void **state) {
+    (void)state;
+    struct rdma_event_channel *channel = soft_create_event_channel();
+    struct rdma_cm_id *id = softcm_ud_id(channel);
+    struct sockaddr_in own = softcm_in("127.0.0.1", 0), group = softcm_in("239.1.2.3", 0);
+    soft_bind_addr(id, (struct sockaddr *)&own);
+    soft_join_multicast(id, (struct sockaddr *)&group, NULL);
+    assert_true(softcm_readable(channel, 0));
+    assert_int_equal(soft_leave_multicast(id, (struct sockaddr *)&group), 0);
+    assert_false(softcm_readable(channel, 0));
+    soft_destroy_id(id);
+    soft_destroy_event_channel(channel);
+}
+
+int main(void) {
+    softcm_start();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(service_resolution),
+        cmocka_unit_test(service_nobody_offers_is_unreachable_1),
+        cmocka_unit_test(request_nobody_answers_is_unreachable),
+        cmocka_unit_test(destroying_an_unanswered_request_is_unreachable_2),
+        cmocka_unit_test(private_data_limits),
+        cmocka_unit_test(join_reports_the_group),
+        cmocka_unit_test(join_needs_a_datagram_id),
+        cmocka_unit_test(leave_waits_for_the_events_of_its_group_only),
+        cmocka_unit_test(leave_discards_unfetched_events_of_its_group),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

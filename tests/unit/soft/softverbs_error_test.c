@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * softverbs_error_test.c - completion errors on both sides: length, protection, receiver not ready,
+ * nobody there. Each row says what the requester and the responder must see.
+ */
+#include "support/softverbs_util.h"
+
+static struct sv_end a, b;
+
+static int open_default(void **state) {
+    (void)state;
+    sv_pair(&a, SV_OPTIONS(), &b, SV_OPTIONS());
+    return 0;
+}
+
+static int open_mapped(void **state) {
+    (void)state;
+    struct sv_options o = SV_OPTIONS(.mapped = true);
+    sv_pair(&a, o, &b, o);
+    sv_wait_mapped(&a);
+    return 0;
+}
+
+/* RNR: 10 us twice (code 1, retry 1) and 20 ms thrice (code 23 = 20.48 ms, retry 2). */
+static int open_rnr_short(void **state) {
+    (void)state;
+    struct sv_options o = SV_OPTIONS(.finite_rnr = true, .rnr_retry = 1, .rnr_timer = 1);
+    sv_pair(&a, o, &b, o);
+    return 0;
+}
+
+static int open_rnr_long(void **state) {
+    (void)state;
+    struct sv_options o = SV_OPTIONS(.finite_rnr = true, .rnr_retry = 2, .rnr_timer = 23);
+    sv_pair(&a, o, &b, o);
+    return 0;
+}
+
+static int close_pair(void **state) {
+    (void)state;
+    sv_unpair(&a, &b);
+    return 0;
+}
+
+static void expect(struct sv_end *e, struct ibv_cq *cq, uint64_t wr_id, enum ibv_wc_status status) {
+    struct ibv_wc wc = sv_poll(cq);
+    assert_int_equal(wc.status, status);
+    assert_int_equal(wc.wr_id, wr_id);
+    assert_int_equal(wc.qp_num, e->qp->qp_num);
+}
+
+static enum ibv_qp_state state_of(struct sv_end *e) {
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr init;
+    must(soft_query_qp(e->qp, &attr, IBV_QP_STATE, &init) == 0);
+    return attr.qp_state;
+}
+
+/* ---- length ------------------------------------------------------------------------------------ */
+
+static void too_long(size_t bytes, size_t room) {
+    assert_int_equal(sv_recv(&b, 50, 0, room), 0);
+    assert_int_equal(sv_recv(&b, 51, 0, 65536), 0);
+    memset(b.buf, 0x77, 65536);
+    assert_int_equal(sv_send(&a, 1, 0, bytes, 0), 0); /* unsignaled: an error completes anyway */
+    assert_int_equal(sv_send(&a, 2, 0, 8, IBV_SEND_SIGNALED), 0);
+    expect(&b, b.rcq, 50, IBV_WC_LOC_LEN_ERR);
+    expect(&b, b.rcq, 51, IBV_WC_WR_FLUSH_ERR);
+    expect(&a, a.scq, 1, IBV_WC_REM_INV_REQ_ERR);
+    expect(&a, a.scq, 2, IBV_WC_WR_FLUSH_ERR);
+    assert_int_equal(state_of(&a), IBV_QPS_ERR);
+    assert_int_equal(state_of(&b), IBV_QPS_ERR);
+    for (size_t i = room; i < 65536; i++) /* not a byte outside the receive */
+        assert_int_equal(b.buf[i], 0x77);
+}
+
+static void a_small_message_longer_than_its_receive(void **state) {
+    (void)state;
+    too_long(101, 100);
+}
+
+static void a_stream_longer_than_its_receive(void **state) {
+    (void)state;
+    too_long(60000, 59999);
+}
+
+static void a_mapped_message_longer_than_its_receive(void **state) {
+    (void)state;
+    too_long(60000, 59999);
+}
+
+static void a_message_for_a_receive_without_buffers(void **state) {
+    (void)state;
+    struct ibv_recv_wr wr = {.wr_id = 8, .num_sge = 0}, *bad;
+    assert_int_equal(ibv_post_recv(b.qp, &wr, &bad), 0);
+    assert_int_equal(ibv_post_recv(b.qp, &wr, &bad), 0);
+    assert_int_equal(sv_send(&a, 1, 0, 0, IBV_SEND_SIGNALED), 0); /* nothing fits into nothing */
+    expect(&b, b.rcq, 8, IBV_WC_SUCCESS);
+    expect(&a, a.scq, 1, IBV_WC_SUCCESS);
+    assert_int_equal(sv_send(&a, 2, 0, 1, IBV_SEND_SIGNALED), 0);
+    expect(&b, b.rcq, 8, IBV_WC_LOC_LEN_ERR);
+    expect(&a, a.scq, 2, IBV_WC_REM_INV_REQ_ERR);
+}
+
+/* ---- protection -------------------------------------------------------------------------------- */
+
+/* The ways in which a buffer can be wrong; the registration is [buf, buf + 65536). */
+enum { BAD_KEY, KEY_PLUS_ONE, BEHIND, BEFORE, AROUND_THE_END, OTHER_PD, DEREGISTERED, WAYS };
+
+static struct ibv_pd *other_pd;
+static struct ibv_mr *other_mr;
+
+static struct ibv_sge wrong(struct sv_end *e, unsigned way, uint32_t bytes) {
+    struct ibv_sge sge = sv_sge(e, 0, bytes);
+    other_pd = NULL;
+    switch (way) {
+    case BAD_KEY:
+        sge.lkey = 0;
+        break;
+    case KEY_PLUS_ONE:
+        sge.lkey += 1;
+        break;
+    case BEHIND:
+        sge.addr += 65536 - bytes + 1;
+        break;
+    case BEFORE:
+        sge.addr -= 1;
+        break;
+    case AROUND_THE_END:
+        sge.addr = UINT64_MAX - 3;
+        break;
+    case OTHER_PD:
+        other_pd = soft_alloc_pd(e->ctx);
+        must(other_pd);
+        other_mr = soft_reg_mr(other_pd, e->buf, 65536, IBV_ACCESS_LOCAL_WRITE);
+        must(other_mr);
+        sge.lkey = other_mr->lkey;
+        break;
+    case DEREGISTERED:
+        other_mr = soft_reg_mr(e->pd, e->buf, 65536, IBV_ACCESS_LOCAL_WRITE);
+        must(other_mr);
+        sge.lkey = other_mr->lkey;
+        must(soft_dereg_mr(other_mr) == 0);
+        break;
+    }
+    return sge;
+}
+
+static void wrong_done(void) {
+    if (!other_pd)
+        return;
+    must(soft_dereg_mr(other_mr) == 0);
+    must(soft_dealloc_pd(other_pd) == 0);
+}
+
+static void a_bad_send_buffer_ends_the_sender_only(void **state) {
+    (void)state;
+    const uint32_t sizes[] = {8, 400, 20000};
+    for (unsigned way = 0; way < WAYS; way++)
+        for (unsigned s = 0; s < 3; s++)
+            for (int second = 0; second < 2; second++) {
+                open_default(NULL);
+                /* As the only buffer, or behind a good one that goes out in several segments. */
+                struct ibv_sge sge[2] = {sv_sge(&a, 0, 1000), wrong(&a, way, sizes[s])};
+                struct ibv_send_wr wr = {.wr_id = 4,
+                                         .sg_list = second ? sge : sge + 1,
+                                         .num_sge = 1 + second,
+                                         .opcode = IBV_WR_SEND},
+                                   *bad;
+                assert_int_equal(sv_recv(&b, 1, 0, 64), 0);
+                assert_int_equal(sv_recv(&b, 2, 0, 65536), 0);
+                assert_int_equal(sv_send(&a, 3, 0, 8, 0), 0); /* this one is good */
+                assert_int_equal(ibv_post_send(a.qp, &wr, &bad), 0);
+                assert_int_equal(sv_send(&a, 5, 0, 8, 0), 0);
+                expect(&b, b.rcq, 1, IBV_WC_SUCCESS);
+                expect(&a, a.scq, 4, IBV_WC_LOC_PROT_ERR);
+                expect(&a, a.scq, 5, IBV_WC_WR_FLUSH_ERR);
+                assert_int_equal(state_of(&a), IBV_QPS_ERR);
+                assert_int_equal(state_of(&b), IBV_QPS_RTS);
+                sv_stays_empty(b.rcq, a.scq);
+                wrong_done();
+                close_pair(NULL);
+            }
+}
+
+static void a_bad_receive_buffer_ends_both_sides(void **state) {
+    (void)state;
+    const uint32_t sizes[] = {8, 400, 20000};
+    for (unsigned way = 0; way < WAYS; way++)
+        for (unsigned s = 0; s < 3; s++)
+            for (int mapped = 0; mapped < 2; mapped++) {
+                if (mapped)
+                    open_mapped(NULL);
+                else
+                    open_default(NULL);
+                struct ibv_sge sge = wrong(&b, way, sizes[s]);
+                struct ibv_recv_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1}, *bad;
+                assert_int_equal(ibv_post_recv(b.qp, &wr, &bad), 0);
+                assert_int_equal(sv_recv(&b, 2, 0, 64), 0);
+                assert_int_equal(sv_send(&a, 3, 0, sizes[s], 0), 0);
+                assert_int_equal(sv_send(&a, 4, 0, 8, 0), 0);
+                expect(&b, b.rcq, 1, IBV_WC_LOC_PROT_ERR);
+                expect(&b, b.rcq, 2, IBV_WC_WR_FLUSH_ERR);
+                expect(&a, a.scq, 3, IBV_WC_REM_OP_ERR);
+                expect(&a, a.scq, 4, IBV_WC_WR_FLUSH_ERR);
+                wrong_done();
+                close_pair(NULL);
+            }
+}
+
+static void a_receive_needs_the_right_to_write_and_a_send_does_not(void **state) {
+    (void)state;
+    struct ibv_mr *from = soft_reg_mr(a.pd, a.buf, 65536, 0);
+    struct ibv_mr *to = soft_reg_mr(b.pd, b.buf, 65536, 0);
+    struct ibv_sge sge = {(uintptr_t)b.buf, 64, to->lkey};
+    struct ibv_recv_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1}, *bad;
+    struct ibv_sge source = {(uintptr_t)a.buf, 8, from->lkey};
+    struct ibv_send_wr send = {.wr_id = 3,
+                               .sg_list = &source,
+                               .num_sge = 1,
+                               .opcode = IBV_WR_SEND,
+                               .send_flags = IBV_SEND_SIGNALED},
+                       *bad_send;
+    assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
+    assert_int_equal(ibv_post_recv(b.qp, &wr, &bad), 0);
+    assert_int_equal(ibv_post_send(a.qp, &send, &bad_send), 0);
+    expect(&b, b.rcq, 0, IBV_WC_SUCCESS);
+    expect(&a, a.scq, 3, IBV_WC_SUCCESS);
+    assert_int_equal(ibv_post_send(a.qp, &send, &bad_send), 0);
+    expect(&b, b.rcq, 1, IBV_WC_LOC_PROT_ERR);
+    expect(&a, a.scq, 3, IBV_WC_REM_OP_ERR);
+    assert_int_equal(soft_dereg_mr(from), 0);
+    assert_int_equal(soft_dereg_mr(to), 0);
+}
+
+/* ---- receiver not ready ------------------------------------------------------------------------ */
+
+static void rnr_retry_7_waits_for_ever(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        sv_fill(a.buf + i * 64, 64, i);
+        assert_int_equal(sv_send(&a, i, i * 64, 64, IBV_SEND_SIGNALED), 0);
+    }
+    sv_stays_empty(a.scq, b.rcq);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(sv_recv(&b, i, i * 64, 64), 0);
+        expect(&b, b.rcq, i, IBV_WC_SUCCESS);
+        sv_check(b.buf + i * 64, 64, i);
+        expect(&a, a.scq, i, IBV_WC_SUCCESS);
+    }
+}
+
+static void finite_rnr_retries_run_out(void **state) {
+    (void)state;
+    assert_int_equal(sv_send(&a, 1, 0, 8, 0), 0);
+    assert_int_equal(sv_send(&a, 2, 0, 8, 0), 0);
+    expect(&a, a.scq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
+    expect(&a, a.scq, 2, IBV_WC_WR_FLUSH_ERR);
+    assert_int_equal(state_of(&a), IBV_QPS_ERR);
+    assert_int_equal(state_of(&b), IBV_QPS_RTS); /* stays usable */
+    sv_stays_empty(b.rcq, NULL);
+}
+
+static void a_receive_within_the_retries_is_in_time(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) { /* each message has its own patience */
+        assert_int_equal(sv_send(&a, i, 0, 8, IBV_SEND_SIGNALED), 0);
+        struct ibv_wc wc;
+        uint64_t until = soft_now_ns() + 30000000; /* of 3 x 20 ms */
+        while (soft_now_ns() < until) {
+            assert_int_equal(ibv_poll_cq(a.scq, 1, &wc), 0);
+            assert_int_equal(ibv_poll_cq(b.rcq, 1, &wc), 0);
+        }
+        assert_int_equal(sv_recv(&b, i, 0, 64), 0);
+        expect(&b, b.rcq, i, IBV_WC_SUCCESS);
+        expect(&a, a.scq, i, IBV_WC_SUCCESS);
+    }
+}
+
+/* ---- nobody there ------------------------------------------------------------------------------ */
+
+static void no_retries_last_for(uint32_t dest, uint64_t ns_min) {
+    struct sv_end e;
+    sv_open(&e, SV_OPTIONS(.timeout = 13, .retry_cnt = 1)); /* 33.6 ms, twice */
+    sv_connect(&e, dest);
+    uint64_t start = soft_now_ns();
+    assert_int_equal(sv_recv(&e, 9, 0, 64), 0);
+    assert_int_equal(sv_send(&e, 1, 0, 8, 0), 0);
+    assert_int_equal(sv_send(&e, 2, 0, 8, IBV_SEND_SIGNALED), 0);
+    expect(&e, e.scq, 1, IBV_WC_RETRY_EXC_ERR);
+    assert_true(soft_now_ns() - start >= ns_min);
+    expect(&e, e.scq, 2, IBV_WC_WR_FLUSH_ERR);
+    expect(&e, e.rcq, 9, IBV_WC_WR_FLUSH_ERR);
+    sv_close(&e);
+}
+
+static void a_number_nobody_has_exhausts_the_retries(void **state) {
+    (void)state;
+    no_retries_last_for(0x00fffffe, 0);
+}
+
+static void a_number_of_a_process_without_that_pair_exhausts_the_retries(void **state) {
+    (void)state;
+    uint32_t unused = (b.qp->qp_num & ~1023u) | ((b.qp->qp_num + 500) & 1023);
+    no_retries_last_for(unused, 60000000);
+}
+
+/* b exists but its destination is somebody else: it takes no message of ours. */
+static void a_pair_connected_elsewhere_does_not_listen(void **state) {
+    (void)state;
+    struct sv_end e;
+    sv_open(&e, SV_OPTIONS(.timeout = 13, .retry_cnt = 1));
+    sv_connect(&e, b.qp->qp_num);
+    assert_int_equal(sv_recv(&b, 1, 0, 64), 0);
+    assert_int_equal(sv_send(&e, 1, 0, 8, 0), 0);
+    expect(&e, e.scq, 1, IBV_WC_RETRY_EXC_ERR);
+    assert_int_equal(sv_send(&a, 2, 0, 8, IBV_SEND_SIGNALED), 0); /* the right one gets through */
+    expect(&b, b.rcq, 1, IBV_WC_SUCCESS);
+    expect(&a, a.scq, 2, IBV_WC_SUCCESS);
+    sv_close(&e);
+}
+
+static void timeout_0_waits_until_the_peer_appears(void **state) {
+    (void)state;
+    struct sv_end c, d;
+    sv_open(&c, SV_OPTIONS());
+    sv_open(&d, SV_OPTIONS());
+    must(sv_to_init(&c) == 0 && sv_to_rtr(&c, d.qp->qp_num) == 0);
+    struct ibv_qp_attr attr = sv_attr(&c, IBV_QPS_RTS, 0);
+    attr.timeout = 0;
+    assert_int_equal(soft_modify_qp(c.qp, &attr, SV_RTS_MASK), 0);
+    assert_int_equal(sv_send(&c, 1, 0, 8, IBV_SEND_SIGNALED), 0);
+    uint64_t until = soft_now_ns() + 50000000;
+    struct ibv_wc wc;
+    while (soft_now_ns() < until)
+        assert_int_equal(ibv_poll_cq(c.scq, 1, &wc), 0);
+    sv_connect(&d, c.qp->qp_num);
+    assert_int_equal(sv_recv(&d, 2, 0, 64), 0);
+    expect(&d, d.rcq, 2, IBV_WC_SUCCESS);
+    expect(&c, c.scq, 1, IBV_WC_SUCCESS);
+    sv_unpair(&c, &d);
+}
+
+static void a_peer_in_error_or_reset_exhausts_the_retries(void **state) {
+    (void)state;
+    const enum ibv_qp_state ends[] = {IBV_QPS_ERR, IBV_QPS_RESET};
+    for (unsigned i = 0; i < 2; i++) {
+        open_default(NULL);
+        sv_wait_linked(&a);
+        assert_int_equal(sv_send(&a, 1, 0, 8, 0), 0);
+        assert_int_equal(sv_to(&b, ends[i]), 0);
+        assert_int_equal(sv_send(&a, 2, 0, 8, 0), 0);
+        expect(&a, a.scq, 1, IBV_WC_RETRY_EXC_ERR);
+        expect(&a, a.scq, 2, IBV_WC_WR_FLUSH_ERR);
+        close_pair(NULL);
+    }
+}
+
+/* Completions that nobody polls and that do not fit: the CQ and its QPs are dead. */
+static void cq_overrun_is_a_cq_error(void **state) {
+    (void)state;
+    struct sv_end a, b;
+    sv_pair(&a, SV_OPTIONS(.one_cq = true), &b, SV_OPTIONS(.one_cq = true, .cqe = 4));
+    sv_wait_linked(&a);
+    for (unsigned i = 0; i < 6; i++) {
+        must(sv_recv(&b, i, 0, 64) == 0);
+        must(sv_send(&a, i, 0, 8, IBV_SEND_SIGNALED) == 0);
+    }
+    struct ibv_wc wc;
+    struct ibv_async_event event;
+    sv_until(ibv_poll_cq(a.rcq, 1, &wc) == 1); /* the engine over there took the messages */
+    must(soft_get_async_event(b.ctx, &event) == 0);
+    must(event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == b.rcq);
+    soft_ack_async_event(&event);
+    sv_until((soft_qp_progress(soft_qp_of(b.qp)), b.qp->state == IBV_QPS_ERR));
+    sv_unpair(&a, &b);
+}
+
+int main(void) {
+#define WITH(open, fn) cmocka_unit_test_setup_teardown(fn, open, close_pair)
+    const struct CMUnitTest tests[] = {
+        WITH(open_default, a_small_message_longer_than_its_receive),
+        WITH(open_default, a_stream_longer_than_its_receive),
+        WITH(open_mapped, a_mapped_message_longer_than_its_receive),
+        WITH(open_default, a_message_for_a_receive_without_buffers),
+        cmocka_unit_test(a_bad_send_buffer_ends_the_sender_only),
+        cmocka_unit_test(a_bad_receive_buffer_ends_both_sides),
+        WITH(open_default, a_receive_needs_the_right_to_write_and_a_send_does_not),
+        WITH(open_default, rnr_retry_7_waits_for_ever),
+        WITH(open_rnr_short, finite_rnr_retries_run_out),
+        WITH(open_rnr_long, finite_rnr_retries_run_out),
+        WITH(open_rnr_long, a_receive_within_the_retries_is_in_time),
+        cmocka_unit_test(a_number_nobody_has_exhausts_the_retries),
+        WITH(open_default, a_number_of_a_process_without_that_pair_exhausts_the_retries),
+        WITH(open_default, a_pair_connected_elsewhere_does_not_listen),
+        cmocka_unit_test(timeout_0_waits_until_the_peer_appears),
+        cmocka_unit_test(a_peer_in_error_or_reset_exhausts_the_retries),
+        cmocka_unit_test(cq_overrun_is_a_cq_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * softverbs_event_test.c - completion channels: one event per arming, pollable descriptor,
+ * solicited only, acknowledgement, and that no sleeper is forgotten whatever its peer does.
+ */
+#include "support/softverbs_util.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <time.h>
+
+static struct sv_end a, b;
+
+static void open_pair(bool one_cq) {
+    struct sv_options o = SV_OPTIONS(.channel = true, .one_cq = one_cq);
+    sv_pair(&a, o, &b, o);
+    sv_wait_linked(&a);
+    sv_wait_linked(&b);
+}
+
+static int open_default(void **state) {
+    (void)state;
+    open_pair(false);
+    return 0;
+}
+
+static int open_one_cq(void **state) {
+    (void)state;
+    open_pair(true);
+    return 0;
+}
+
+static int close_pair(void **state) {
+    (void)state;
+    sv_unpair(&a, &b);
+    return 0;
+}
+
+static bool readable(const struct sv_end *e, int ms) {
+    struct pollfd p = {.fd = e->channel->fd, .events = POLLIN};
+    int n = poll(&p, 1, ms);
+    must(n >= 0);
+    return n == 1;
+}
+
+/* The event that must come, with its CQ and context; acknowledged. */
+static void expect_event(const struct sv_end *e, struct ibv_cq *cq) {
+    struct ibv_cq *got = NULL;
+    void *context = NULL;
+    must(readable(e, 30000));
+    must(soft_get_cq_event(e->channel, &got, &context) == 0);
+    must(got == cq && context == e);
+    soft_ack_cq_events(got, 1);
+}
+
+/* The engine had its turns and nothing came. */
+static void expect_no_event(const struct sv_end *e) {
+    assert_false(readable(e, 20));
+}
+
+static void one_message(unsigned flags) {
+    assert_int_equal(sv_send(&a, 1, 0, 32, flags), 0);
+}
+
+static void take_one(void) {
+    assert_int_equal(sv_poll(b.rcq).status, IBV_WC_SUCCESS);
+}
+
+/* ---- arming ------------------------------------------------------------------------------------ */
+
+static void an_armed_queue_gives_one_event_and_must_be_armed_again(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 6; i++)
+        assert_int_equal(sv_recv(&b, i, 0, 64), 0);
+    assert_int_equal(ibv_req_notify_cq(b.rcq, 0), 0);
+    one_message(0);
+    expect_event(&b, b.rcq);
+    take_one();
+    one_message(0);
+    take_one();
+    expect_no_event(&b); /* not armed */
+    assert_int_equal(ibv_req_notify_cq(b.rcq, 0), 0);
+    assert_int_equal(ibv_req_notify_cq(b.rcq, 0), 0); /* twice is once */
+    one_message(0);
+    one_message(0);
+    expect_event(&b, b.rcq);
+    take_one();
+    take_one();
+    expect_no_event(&b);
+}
+
+static void an_unarmed_queue_is_silent(void **state) {
+    (void)state;
+    assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
+    one_message(IBV_SEND_SIGNALED | IBV_SEND_SOLICITED);
+    take_one();
+    assert_int_equal(sv_poll(a.scq).status, IBV_WC_SUCCESS);
+    expect_no_event(&b);
+    expect_no_event(&a);
+}
+
+/* Applications poll again after arming, and need not be told of what they find there. */
+static void a_completion_from_before_the_arming_does_not_fire(void **state) {
+    (void)state;
+    assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
+    assert_int_equal(sv_recv(&b, 1, 0, 64), 0);
+    one_message(IBV_SEND_SIGNALED);
+    assert_int_equal(sv_poll(a.scq).status, IBV_WC_SUCCESS); /* so it was received */
+    assert_int_equal(ibv_req_notify_cq(b.rcq, 0), 0);
+    expect_no_event(&b);
+    take_one();
+    one_message(0);
+    expect_event(&b, b.rcq);
+    take_one();
+}
+
+/* A NIC is armed with the number of completions taken; some programs do not poll again. */
+static void where_programs_expect_a_nic_it_fires_once(void **state) {
+    (void)state;
+    assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
+    one_message(IBV_SEND_SIGNALED);
+    assert_int_equal(sv_poll(a.scq).status, IBV_WC_SUCCESS); /* so it was received */
+    soft_dropin = true;
+    int rc = ibv_req_notify_cq(b.rcq, 0);
+    expect_event(&b, b.rcq);
+    rc |= ibv_req_notify_cq(b.rcq, 0);
+    bool again = readable(&b, 20); /* not taken, but told */
+    take_one();
+    soft_dropin = false;
+    assert_int_equal(rc, 0);
+    assert_false(again);
+}
+
+static void send_completions_fire_too(void **state) {
+    (void)state;
+    assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
+    assert_int_equal(ibv_req_notify_cq(a.scq, 0), 0);
+    one_message(IBV_SEND_SIGNALED);
+    take_one();
+    expect_event(&a, a.scq);
+    assert_int_equal(sv_poll(a.scq).status, IBV_WC_SUCCESS);
+}
+
+static void solicited_only_waits_for_a_solicited_message(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(sv_recv(&b, i, 0, 64), 0);
+    assert_int_equal(ibv_req_notify_cq(b.rcq, 1), 0);
+    one_message(0);
+    expect_no_event(&b);
+    one_message(IBV_SEND_SOLICITED);
+    expect_event(&b, b.rcq);
+    take_one();
+    take_one();
+    assert_int_equal(ibv_req_notify_cq(b.rcq, 1), 0);
+    assert_int_equal(ibv_req_notify_cq(b.rcq, 0), 0); /* the wider arming wins ... */
+    one_message(0);
+    expect_event(&b, b.rcq);
+    take_one();
+    assert_int_equal(ibv_req_notify_cq(b.rcq, 0), 0);
+    assert_int_equal(ibv_req_notify_cq(b.rcq, 1), 0); /* ... in either order */
+    one_message(0);
+    expect_event(&b, b.rcq);
+    take_one();
+}
+
+static void an_error_completion_counts_as_solicited(void **state) {
+    (void)state;
+    assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
+    assert_int_equal(ibv_req_notify_cq(b.rcq, 1), 0);
+    assert_int_equal(sv_to(&b, IBV_QPS_ERR), 0);
+    expect_event(&b, b.rcq);
+    assert_int_equal(sv_poll(b.rcq).status, IBV_WC_WR_FLUSH_ERR);
+}
+
+/* ---- the descriptor ---------------------------------------------------------------------------- */
+
+static void the_descriptor_is_readable_exactly_while_an_event_waits(void **state) {
+    (void)state;
+    struct ibv_cq *cq;
+    void *context;
+    int flags = fcntl(b.channel->fd, F_GETFL);
+    assert_int_equal(fcntl(b.channel->fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    assert_int_equal(fcntl(b.channel->fd, F_SETFL, flags | O_NONBLOCK), 0);
+    assert_int_equal(soft_get_cq_event(b.channel, &cq, &context), -1);
+    assert_int_equal(errno, EAGAIN);
+    assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
+    assert_int_equal(ibv_req_notify_cq(b.rcq, 0), 0);
+    assert_int_equal(ibv_req_notify_cq(b.scq, 0), 0);
+    assert_false(readable(&b, 0));
+    one_message(0);
+    assert_true(readable(&b, 30000));
+    assert_true(readable(&b, 0)); /* level, not edge */
+    assert_int_equal(sv_send(&b, 5, 0, 8, IBV_SEND_SIGNALED), 0);
+    assert_int_equal(sv_recv(&a, 0, 0, 64), 0);
+    assert_int_equal(sv_poll(a.rcq).status, IBV_WC_SUCCESS);
+    assert_int_equal(sv_poll(b.scq).status, IBV_WC_SUCCESS);
+    expect_event(&b, b.rcq);
+    expect_event(&b, b.scq); /* two queues of one channel, in the order they fired */
+    assert_false(readable(&b, 0));
+    assert_int_equal(soft_get_cq_event(b.channel, &cq, &context), -1);
+    assert_int_equal(errno, EAGAIN);
+    take_one();
+}
+
+static void *wait_for_event(void *arg) {
+    struct ibv_cq *cq;
+    void *context;
+    (void)arg;
+    if (soft_get_cq_event(b.channel, &cq, &context) != 0 || cq != b.rcq)
+        return (void *)1;
+    soft_ack_cq_events(cq, 1);
+    return NULL;
+}
+
+static void a_blocked_thread_is_woken(void **state) {
+    (void)state;
+    pthread_t thread;
+    void *result;
+    assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
+    assert_int_equal(ibv_req_notify_cq(b.rcq, 0), 0);
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_event, NULL), 0);
+    one_message(0);
+    pthread_join(thread, &result);
+    assert_null(result);
+    take_one();
+}
+
+/* ---- destruction ------------------------------------------------------------------------------- */
+
+static void *destroy_cq(void *cq) {
+    return (void *)(intptr_t)soft_destroy_cq(cq);
+}
+
+static void destroying_a_queue_waits_for_the_acknowledgement(void **state) {
+    (void)state;
+    struct ibv_cq *cq;
+    void *context, *result;
+    assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
+    assert_int_equal(sv_recv(&b, 1, 0, 64), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(ibv_req_notify_cq(b.rcq, 0), 0);
+        one_message(0);
+        assert_true(readable(&b, 30000));
+        assert_int_equal(soft_get_cq_event(b.channel, &cq, &context), 0);
+        take_one();
+    }
+    assert_int_equal(soft_destroy_qp(b.qp), 0);
+    b.qp = NULL;
+    pthread_t thread;
+    struct timespec until;
+    assert_int_equal(pthread_create(&thread, NULL, destroy_cq, b.rcq), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 20000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        assert_int_equal(pthread_timedjoin_np(thread, &result, &until), ETIMEDOUT);
+        soft_ack_cq_events(cq, 1);
+    }
+    pthread_join(thread, &result);
+    assert_null(result);
+    b.rcq = soft_create_cq(b.ctx, 1, &b, b.channel, 0); /* for the teardown */
+    assert_non_null(b.rcq);
+}
+
+static void an_event_nobody_fetched_goes_with_its_queue(void **state) {
+    (void)state;
+    assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
+    assert_int_equal(ibv_req_notify_cq(b.rcq, 0), 0);
+    one_message(0);
+    assert_true(readable(&b, 30000));
+    assert_int_equal(soft_destroy_qp(b.qp), 0);
+    b.qp = NULL;
+    assert_int_equal(soft_destroy_cq(b.rcq), 0);
+    assert_false(readable(&b, 0));
+    b.rcq = soft_create_cq(b.ctx, 1, &b, b.channel, 0);
+    assert_non_null(b.rcq);
+}
+
+/* ---- nobody sleeps for ever -------------------------------------------------------------------- */
+
+/* The peer polls once, takes the message and never looks again: an adapter would have answered. */
+static void a_send_completes_though_its_receiver_stopped_polling(void **state) {
+    (void)state;
+    assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
+    assert_int_equal(ibv_req_notify_cq(a.scq, 0), 0); /* armed before the post */
+    one_message(IBV_SEND_SIGNALED);
+    take_one();
+    expect_event(&a, a.scq);
+    struct ibv_wc wc;
+    assert_int_equal(ibv_poll_cq(a.scq, 1, &wc), 1);
+}
+
+/* The acknowledgement travels with a reply, whose own queue nobody has armed. */
+static void a_send_completes_though_its_answer_is_not_looked_at(void **state) {
+    (void)state;
+    assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
+    assert_int_equal(sv_recv(&a, 0, 0, 64), 0);
+    assert_int_equal(ibv_req_notify_cq(a.scq, 0), 0);
+    one_message(IBV_SEND_SIGNALED);
+    take_one();
+    assert_int_equal(sv_send(&b, 1, 0, 8, IBV_SEND_SIGNALED), 0);
+    assert_int_equal(ibv_req_notify_cq(b.rcq, 0), 0); /* and it goes to sleep */
+    expect_event(&a, a.scq);
+}
+
+/* Nobody polls and nobody is armed on the far side: its engine does the work. */
+static void a_message_is_received_and_answered_without_any_poll(void **state) {
+    (void)state;
+    assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
+    assert_int_equal(ibv_req_notify_cq(a.scq, 0), 0);
+    one_message(IBV_SEND_SIGNALED);
+    expect_event(&a, a.scq);
+    take_one();
+}
+
+/* A long private message needs many laps: every one through sleeping processes. */
+static void a_stream_moves_between_sleepers(void **state) {
+    (void)state;
+    sv_fill(a.buf, 60000, 3);
+    assert_int_equal(sv_recv(&b, 0, 0, 65536), 0);
+    assert_int_equal(ibv_req_notify_cq(a.scq, 0), 0);
+    assert_int_equal(ibv_req_notify_cq(b.rcq, 0), 0);
+    assert_int_equal(sv_send(&a, 1, 0, 60000, IBV_SEND_SIGNALED), 0);
+    expect_event(&b, b.rcq);
+    expect_event(&a, a.scq);
+    take_one();
+    sv_check(b.buf, 60000, 3);
+}
+
+static void a_send_that_waited_for_a_receive_wakes_its_sleeper(void **state) {
+    (void)state;
+    assert_int_equal(ibv_req_notify_cq(a.scq, 0), 0);
+    assert_int_equal(ibv_req_notify_cq(b.rcq, 0), 0);
+    one_message(IBV_SEND_SIGNALED);
+    expect_no_event(&b);
+    assert_int_equal(sv_recv(&b, 0, 0, 64), 0); /* posted late, nobody polls */
+    expect_event(&b, b.rcq);
+    expect_event(&a, a.scq);
+}
+
+static void a_receive_posted_in_error_wakes_its_sleeper(void **state) {
+    (void)state;
+    assert_int_equal(sv_to(&b, IBV_QPS_ERR), 0);
+    assert_int_equal(ibv_req_notify_cq(b.rcq, 0), 0);
+    assert_int_equal(sv_recv(&b, 7, 0, 64), 0);
+    expect_event(&b, b.rcq);
+    assert_int_equal(sv_poll(b.rcq).wr_id, 7);
+}
+
+static void a_send_posted_in_error_wakes_its_sleeper(void **state) {
+    (void)state;
+    assert_int_equal(sv_to(&a, IBV_QPS_ERR), 0);
+    assert_int_equal(ibv_req_notify_cq(a.scq, 0), 0);
+    one_message(0); /* unsignaled: flushed all the same */
+    expect_event(&a, a.scq);
+    assert_int_equal(sv_poll(a.scq).status, IBV_WC_WR_FLUSH_ERR);
+}
+
+static void a_destroyed_peer_wakes_the_sleeper(void **state) {
+    (void)state;
+    struct sv_end c, d;
+    struct sv_options o = SV_OPTIONS(.channel = true);
+    sv_pair(&c, o, &d, o);
+    sv_wait_linked(&c);
+    assert_int_equal(ibv_req_notify_cq(c.scq, 0), 0);
+    assert_int_equal(sv_send(&c, 1, 0, 8, IBV_SEND_SIGNALED), 0); /* no receive there */
+    sv_close(&d);
+    expect_event(&c, c.scq);
+    assert_int_equal(sv_poll(c.scq).status, IBV_WC_RETRY_EXC_ERR);
+    sv_close(&c);
+}
+
+/* ---- no event is lost in a race ---------------------------------------------------------------- */
+
+enum { ROUNDS = 3000 };
+
+/* The textbook loop: poll until empty, arm, poll again, sleep. */
+static void sleep_for_completion(struct sv_end *e, struct ibv_wc *wc) {
+    for (;;) {
+        int n = ibv_poll_cq(e->rcq, 1, wc);
+        must(n >= 0);
+        if (n)
+            return;
+        must(ibv_req_notify_cq(e->rcq, 0) == 0);
+        n = ibv_poll_cq(e->rcq, 1, wc);
+        must(n >= 0);
+        if (n)
+            return;
+        expect_event(e, e->rcq);
+    }
+}
+
+static void ping_pong(struct sv_end *e, bool first) {
+    struct ibv_wc wc;
+    unsigned received = 0, sent = 0, completed = 0;
+    must(sv_recv(e, 0, 0, 64) == 0);
+    if (first) {
+        must(sv_send(e, 1, 64, 8, IBV_SEND_SIGNALED) == 0);
+        sent++;
+    }
+    while (received < ROUNDS || completed < sent) {
+        sleep_for_completion(e, &wc);
+        must(wc.status == IBV_WC_SUCCESS);
+        if (wc.opcode == IBV_WC_SEND) {
+            completed++;
+            continue;
+        }
+        received++;
+        if (received < ROUNDS)
+            must(sv_recv(e, 0, 0, 64) == 0);
+        if (sent < ROUNDS) {
+            must(sv_send(e, 1, 64, 8, IBV_SEND_SIGNALED) == 0);
+            sent++;
+        }
+    }
+}
+
+static void *pong(void *arg) {
+    (void)arg;
+    ping_pong(&b, false);
+    return NULL;
+}
+
+static void no_wake_is_lost_when_both_sides_sleep_all_the_time(void **state) {
+    (void)state;
+    pthread_t thread;
+    sv_in_child = true; /* failures of either thread end the process with a message */
+    assert_int_equal(pthread_create(&thread, NULL, pong, NULL), 0);
+    ping_pong(&a, true);
+    pthread_join(thread, NULL);
+    sv_in_child = false;
+}
+
+int main(void) {
+#define WITH(open, fn) cmocka_unit_test_setup_teardown(fn, open, close_pair)
+    const struct CMUnitTest tests[] = {
+        WITH(open_default, an_armed_queue_gives_one_event_and_must_be_armed_again),
+        WITH(open_default, an_unarmed_queue_is_silent),
+        WITH(open_default, a_completion_from_before_the_arming_does_not_fire),
+        WITH(open_default, where_programs_expect_a_nic_it_fires_once),
+        WITH(open_default, send_completions_fire_too),
+        WITH(open_default, solicited_only_waits_for_a_solicited_message),
+        WITH(open_default, an_error_completion_counts_as_solicited),
+        WITH(open_default, the_descriptor_is_readable_exactly_while_an_event_waits),
+        WITH(open_default, a_blocked_thread_is_woken),
+        WITH(open_default, destroying_a_queue_waits_for_the_acknowledgement),
+        WITH(open_default, an_event_nobody_fetched_goes_with_its_queue),
+        WITH(open_default, a_send_completes_though_its_receiver_stopped_polling),
+        WITH(open_default, a_send_completes_though_its_answer_is_not_looked_at),
+        WITH(open_default, a_message_is_received_and_answered_without_any_poll),
+        WITH(open_default, a_stream_moves_between_sleepers),
+        WITH(open_default, a_send_that_waited_for_a_receive_wakes_its_sleeper),
+        WITH(open_default, a_receive_posted_in_error_wakes_its_sleeper),
+        WITH(open_default, a_send_posted_in_error_wakes_its_sleeper),
+        WITH(open_default, a_destroyed_peer_wakes_the_sleeper),
+        WITH(open_one_cq, no_wake_is_lost_when_both_sides_sleep_all_the_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

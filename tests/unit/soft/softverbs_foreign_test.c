@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * softverbs_foreign_test.c - descriptors that come from another process, and processes that come and
+ * say nothing: whatever they pass and however many they are, no thread of ours waits, spins or dies
+ * for it, and honest peers are served.
+ */
+#include "support/softverbs_hostile.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "base/sanitize.h"
+#include "soft/cm/id.h"
+#include "soft/ipc/untrusted_fd.h"
+
+/* ---- what is memory, what is a bell ---------------------------------------------------------------- */
+
+static void refused_as_memory(int fd, size_t bytes) {
+    must(fd >= 0);
+    assert_false(soft_foreign_memory(fd, bytes));
+    close(fd);
+}
+
+static void memory_that_could_fail_under_us_is_refused(void **state) {
+    (void)state;
+    int good = board_file(true, 8192, 0);
+    assert_true(soft_foreign_memory(good, 8192));
+    assert_false(soft_foreign_memory(good, 4096));
+    assert_false(soft_foreign_memory(good, 8193));
+    close(good);
+    refused_as_memory(board_file(false, 8192, 0), 8192);
+    refused_as_memory(board_file(true, 0, 0), 8192);
+    refused_as_memory(board_file(true, (size_t)1 << 50, 0), 8192);
+    refused_as_memory(open("/dev/null", O_RDWR | O_CLOEXEC), 8192);
+    refused_as_memory(open("/proc/self/exe", O_RDONLY | O_CLOEXEC), 8192);
+    refused_as_memory(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC), 4096);
+    refused_as_memory(eventfd(0, EFD_CLOEXEC), 0);
+    refused_as_memory(epoll_create1(EPOLL_CLOEXEC), 0);
+    refused_as_memory(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), 0);
+    int pipes[2];
+    must(pipe(pipes) == 0);
+    refused_as_memory(pipes[0], 0);
+    refused_as_memory(pipes[1], 0);
+    /* Huge pages can run out when a hole is filled again. Not every kernel has them. */
+    int huge = memfd_create("lie", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+    if (huge >= 0) {
+        must(ftruncate(huge, 2 << 20) == 0 && fcntl(huge, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+        refused_as_memory(huge, 2 << 20);
+    }
+}
+
+static void refused_as_bell(int fd) {
+    must(fd >= 0);
+    assert_false(soft_foreign_bell(fd));
+    close(fd);
+}
+
+static void only_an_empty_datagram_socket_is_a_bell(void **state) {
+    (void)state;
+    int pair[2], hears;
+    refused_as_bell(eventfd(0, EFD_CLOEXEC));
+    refused_as_bell(open("/dev/null", O_RDWR | O_CLOEXEC));
+    refused_as_bell(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    refused_as_bell(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    must(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+    refused_as_bell(pair[0]);
+    refused_as_bell(pair[1]);
+    int full = bell(&hears); /* what lies in it could be anything, and closing it closes that */
+    say(hears, NULL, 0, &full, 1);
+    refused_as_bell(full);
+    close(hears);
+    int good = bell(&hears);
+    assert_true(soft_foreign_bell(good));
+    assert_int_equal(send(hears, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL), -1); /* nor later */
+    must(fcntl(good, F_SETFL, 0) == 0);
+    int rings = 0;
+    while (send(good, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
+        rings++;
+    assert_true(rings > 0 && errno == EAGAIN); /* full: said so, not waited */
+    close(good);
+    close(hears);
+}
+
+/* ---- what is slow to close -------------------------------------------------------------------------- */
+
+/*
+ * One end of a TCP connection with unsent data that lingers for an hour: closing its last reference
+ * waits until the other end is gone.
+ */
+static int lingering(int *other) {
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct linger hour = {.l_onoff = 1, .l_linger = 3600};
+    socklen_t len = sizeof addr;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), small = 4096;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    must(listener >= 0 && fd >= 0);
+    must(setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0);
+    must(bind(listener, (struct sockaddr *)&addr, len) == 0 && listen(listener, 1) == 0);
+    must(getsockname(listener, (struct sockaddr *)&addr, &len) == 0);
+    must(connect(fd, (struct sockaddr *)&addr, len) == 0);
+    *other = accept(listener, NULL, NULL);
+    must(*other >= 0);
+    close(listener);
+    static const char data[65536];
+    while (send(fd, data, sizeof data, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+        ;
+    must(setsockopt(fd, SOL_SOCKET, SO_LINGER, &hour, sizeof hour) == 0);
+    return fd;
+}
+
+#define SOON_NS 2000000000ull
+
+static void a_descriptor_that_is_slow_to_close_holds_nobody_up(void **state) {
+    (void)state;
+    int other[6];
+    must(soft_close_device(sv_context()) == 0); /* threads that come with the first one are there */
+    unsigned fds = hostile_fds();
+    uint64_t start = soft_now_ns();
+    for (unsigned i = 0; i < 6; i++) /* more than there are threads for it */
+        soft_foreign_close(lingering(&other[i]));
+    assert_true(soft_now_ns() - start < SOON_NS);
+    assert_uint_in_range(sv_closers(), 1, 4);
+    for (unsigned i = 0; i < 6; i++)
+        close(other[i]);
+    sv_until(sv_closers() == 0);
+    assert_int_equal(hostile_fds(), fds);
+}
+
+static uint32_t victim_qpn;
+
+/*
+ * Each way one can come. The process exits right behind, which does not wait for anything: what it
+ * has sent is then in nobody's hands but ours. We close ours before, or that would be the wait.
+ */
+static int slow;
+
+static void in_a_greeting(int fd) {
+    must(sv_hear(fd) == 1);
+    say(dial(victim_qpn), &good_hello, sizeof good_hello, &slow, 1);
+}
+
+static void behind_nonsense(int fd) {
+    must(sv_hear(fd) == 1);
+    int sock = dial(victim_qpn);
+    say(sock, "nonsense", 8, NULL, 0);
+    for (unsigned i = 0; i < 70; i++)
+        say(sock, NULL, 0, &slow, 1); /* an empty message: only its descriptor counts */
+}
+
+static void behind_a_greeting(int fd) {
+    must(sv_hear(fd) == 1);
+    int sock = greet(victim_qpn, &good_hello,
+                     board_file(true, sizeof(struct soft_board), SOFT_BOARD_MAGIC));
+    say(sock, NULL, 0, &slow, 1);
+}
+
+static void inside_a_bell(int fd) {
+    must(sv_hear(fd) == 1);
+    int sock = dial(victim_qpn), hears;
+    int fds[2] = {bell(&hears), board_file(true, sizeof(struct soft_board), SOFT_BOARD_MAGIC)};
+    say(hears, NULL, 0, &slow, 1);
+    say(sock, &good_hello, sizeof good_hello, fds, 2);
+}
+
+static void a_peer_that_passes_slow_descriptors_holds_nobody_up(void **state) {
+    (void)state;
+    void (*const ways[])(int) = {in_a_greeting, behind_nonsense, behind_a_greeting, inside_a_bell};
+    hostile_pair_open();
+    unsigned fds = hostile_fds();
+    victim_qpn = hostile_b.qp->qp_num;
+    for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++) {
+        int other;
+        slow = lingering(&other);
+        struct sv_child child = sv_fork(ways[i]);
+        close(slow);
+        soft_lock(); /* the engine shall not be the quicker one */
+        sv_tell(child.fd, 1);
+        int status = sv_join(&child);
+        uint64_t start = soft_now_ns();
+        soft_unlock();
+        assert_int_equal(status, 0);
+        sv_until(sv_closers() > 0); /* somebody else closes it */
+        still_serves(i);
+        soft_lock(); /* and not the engine */
+        soft_unlock();
+        assert_true(soft_now_ns() - start < SOON_NS);
+        close(other);
+        sv_until(sv_closers() == 0);
+        sv_until(hostile_fds() == fds);
+    }
+    hostile_pair_close();
+}
+
+/* ---- who comes and says nothing --------------------------------------------------------------------- */
+
+#define CALLERS 400 /* more than may wait without a greeting */
+
+static bool hung_up(int sock) {
+    struct pollfd p = {.fd = sock, .events = POLLRDHUP};
+    return poll(&p, 1, 0) == 1;
+}
+
+static unsigned how_many_hung_up(const int *sock) {
+    unsigned n = 0;
+    for (unsigned i = 0; i < CALLERS; i++)
+        n += hung_up(sock[i]);
+    return n;
+}
+
+/* In the ordinary run of things there is nothing that anybody else would have to close. */
+static void honest_peers_need_no_thread_for_it(void **state) {
+    (void)state;
+    unsigned threads = sv_threads(), started = soft_foreign_closers();
+    for (unsigned i = 0; i < 3; i++) {
+        hostile_pair_open();
+        assert_int_equal(sv_threads(), threads + 1); /* the engine */
+        hostile_pair_close();
+    }
+    assert_int_equal(soft_foreign_closers(), started);
+}
+
+static void of_those_who_never_greet_the_oldest_go(void **state) {
+    (void)state;
+    hostile_pair_open();
+    unsigned fds = hostile_fds();
+    struct rdma_event_channel *channel = soft_create_event_channel();
+    struct rdma_cm_id *id;
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    must(soft_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
+    must(soft_bind_addr(id, (struct sockaddr *)&addr) == 0 && soft_listen(id, 8) == 0);
+    char name[CM_NAME_BYTES];
+    cm_name_format(&cm_id_of(id)->port.taken, 0, name);
+    unsigned before = hostile_fds();
+    int sock[CALLERS];
+    for (unsigned i = 0; i < CALLERS; i++) /* on either kind of name */
+        sock[i] = i % 2 ? dial_name(name) : dial(hostile_b.qp->qp_num);
+    sv_until(how_many_hung_up(sock) == CALLERS - 256);
+    for (unsigned i = 0; i < 2; i++) { /* in what order two names are served is open */
+        assert_true(hung_up(sock[i]));
+        assert_false(hung_up(sock[CALLERS - 1 - i]));
+    }
+    assert_true(hostile_fds() <= before + CALLERS + 256);
+    still_serves(1);
+    for (unsigned i = 0; i < CALLERS; i++)
+        close(sock[i]);
+    sv_until(hostile_fds() == before);
+    must(soft_destroy_id(id) == 0);
+    soft_destroy_event_channel(channel);
+    sv_until(hostile_fds() == fds);
+    hostile_pair_close();
+}
+
+static void greets_often(int fd) {
+    int sock[40], board = board_file(true, sizeof(struct soft_board), SOFT_BOARD_MAGIC);
+    for (unsigned i = 0; i < 40; i++) {
+        uint8_t answer[1024];
+        sock[i] = greet(victim_qpn, &good_hello, board);
+        must(recv(sock[i], answer, sizeof answer, 0) > 0);
+    }
+    for (unsigned i = 0; i < 40; i++)
+        must(hung_up(sock[i]) == (i < 32)); /* eight are more than anybody needs */
+    sv_tell(fd, 1);
+    must(sv_hear(fd) == 2);
+}
+
+static void one_process_has_few_connections(void **state) {
+    (void)state;
+    hostile_pair_open();
+    unsigned fds = hostile_fds();
+    victim_qpn = hostile_b.qp->qp_num;
+    struct sv_child child = sv_fork(greets_often);
+    assert_int_equal(sv_hear(child.fd), 1);
+    assert_true(hostile_fds() <= fds + 1 + 8 * 4); /* of each: socket, pidfd, two bells */
+    still_serves(1);
+    sv_tell(child.fd, 2);
+    assert_int_equal(sv_join(&child), 0);
+    sv_until(hostile_fds() == fds);
+    hostile_pair_close();
+}
+
+/* ---- no descriptor left ----------------------------------------------------------------------------- */
+
+static uint64_t cpu_ns(void) {
+    struct timespec ts;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static void calls_and_waits(int fd) {
+    int sock[8];
+    for (unsigned i = 0; i < 8; i++)
+        sock[i] = dial(victim_qpn);
+    sv_tell(fd, 1);
+    must(sv_hear(fd) == 2);
+    for (unsigned i = 0; i < 8; i++)
+        close(sock[i]);
+}
+
+static void callers_that_cannot_be_accepted_do_not_make_it_spin(void **state) {
+    (void)state;
+    hostile_pair_open();
+    unsigned fds = hostile_fds();
+    victim_qpn = hostile_b.qp->qp_num;
+    struct sv_child child = sv_fork(calls_and_waits);
+    struct rlimit limit, none;
+    must(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    none = limit;
+    none.rlim_cur = 3;
+    must(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    assert_int_equal(sv_hear(child.fd), 1);
+    uint64_t used = cpu_ns();
+    poll(NULL, 0, 300); /* nothing is waited for: this is how long it could have spun */
+    used = cpu_ns() - used;
+    must(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    print_message("    %llu us of CPU in 300 ms\n", (unsigned long long)used / 1000);
+    assert_true(used < 100000000);
+    sv_until(hostile_fds() == fds + 1 + 8); /* accepted after all */
+    still_serves(1);
+    sv_tell(child.fd, 2);
+    assert_int_equal(sv_join(&child), 0);
+    sv_until(hostile_fds() == fds);
+    hostile_pair_close();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_that_could_fail_under_us_is_refused),
+        cmocka_unit_test(only_an_empty_datagram_socket_is_a_bell),
+        cmocka_unit_test(a_descriptor_that_is_slow_to_close_holds_nobody_up),
+        cmocka_unit_test(a_peer_that_passes_slow_descriptors_holds_nobody_up),
+        cmocka_unit_test(honest_peers_need_no_thread_for_it),
+        cmocka_unit_test(of_those_who_never_greet_the_oldest_go),
+        cmocka_unit_test(one_process_has_few_connections),
+        cmocka_unit_test(callers_that_cannot_be_accepted_do_not_make_it_spin),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

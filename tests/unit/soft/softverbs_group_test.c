@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * softverbs_group_test.c - multicast: members of one process and of several, attaching and leaving, what
+ * happens when a member dies.
+ */
+#include "support/softverbs_datagram.h"
+
+enum { GRH = 40 };
+
+static int attach(struct sv_end *e, uint8_t group) {
+    union ibv_gid gid = ud_group(group);
+    return soft_attach_mcast(e->qp, &gid, 0);
+}
+
+static int detach(struct sv_end *e, uint8_t group) {
+    union ibv_gid gid = ud_group(group);
+    return soft_detach_mcast(e->qp, &gid, 0);
+}
+
+static void every_member_gets_it_the_sender_too_unless_it_says_no(void **state) {
+    (void)state;
+    struct sv_end a, b, c;
+    ud_open(&a, UD_OPTIONS(0));
+    ud_open(&b, UD_OPTIONS(0));
+    ud_open(&c, UD_OPTIONS(0));
+    struct ibv_ah *ah = ud_group_ah(&a, 1);
+    must(attach(&a, 1) == 0 && attach(&b, 1) == 0 && attach(&c, 2) == 0);
+    must(attach(&b, 1) == 0); /* twice is once */
+    must(sv_recv(&a, 1, 0, 64) == 0 && sv_recv(&b, 2, 0, 64) == 0 && sv_recv(&c, 3, 0, 64) == 0);
+    ud_send(&a, ah, SOFT_UD_MULTICAST_QPN, 0, 8);
+    struct ibv_wc wc = sv_poll(b.rcq);
+    must(wc.status == IBV_WC_SUCCESS && wc.src_qp == a.qp->qp_num && wc.byte_len == GRH + 8);
+    union ibv_gid group = ud_group(1);
+    assert_memory_equal(&((struct ibv_grh *)(void *)b.buf)->dgid, &group, 16);
+    must(sv_poll(a.rcq).wr_id == 1);
+    soft_block_self_mcast(a.qp);
+    must(sv_recv(&a, 4, 0, 64) == 0 && sv_recv(&b, 5, 0, 64) == 0);
+    ud_send(&a, ah, SOFT_UD_MULTICAST_QPN, 0, 8);
+    must(sv_poll(b.rcq).wr_id == 5);
+    sv_stays_empty(a.rcq, c.rcq);
+    must(detach(&a, 1) == 0 && detach(&b, 1) == 0 && detach(&c, 2) == 0);
+    must(soft_destroy_ah(ah) == 0);
+    sv_unpair(&a, &b);
+    sv_close(&c);
+}
+
+static void who_has_left_or_has_another_qkey_gets_nothing(void **state) {
+    (void)state;
+    struct sv_end a, b;
+    ud_open(&a, UD_OPTIONS(0));
+    ud_open(&b, UD_OPTIONS(0));
+    struct ibv_ah *ah = ud_group_ah(&a, 3);
+    ud_send(&a, ah, SOFT_UD_MULTICAST_QPN, 0, 8); /* nobody there at all */
+    assert_int_equal(ud_drops(&a, SOFT_DROP_NOBODY), 1);
+    must(attach(&b, 3) == 0 && sv_recv(&b, 1, 0, 64) == 0);
+    struct ibv_sge sge = sv_sge(&a, 0, 8);
+    struct ibv_send_wr wr = ud_wr(ah, SOFT_UD_MULTICAST_QPN, &sge, 0);
+    wr.wr.ud.remote_qkey = 1;
+    must(ud_post(&a, &wr) == 0 && sv_poll(a.scq).status == IBV_WC_SUCCESS);
+    sv_until(ud_dropped(&b, SOFT_DROP_QKEY, 1));
+    must(detach(&b, 3) == 0);
+    ud_send(&a, ah, SOFT_UD_MULTICAST_QPN, 0, 8);
+    sv_stays_empty(b.rcq, a.rcq);
+    assert_int_equal(detach(&b, 3), EINVAL);
+    must(soft_destroy_ah(ah) == 0);
+    sv_unpair(&a, &b);
+}
+
+static void what_attaching_refuses(void **state) {
+    (void)state;
+    struct sv_end a, rc;
+    ud_open(&a, UD_OPTIONS(0));
+    sv_open(&rc, SV_OPTIONS(0));
+    assert_int_equal(attach(&rc, 1), EINVAL);
+    union ibv_gid plain = {.raw = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 1}};
+    assert_int_equal(soft_attach_mcast(a.qp, &plain, 0), EINVAL);
+    for (uint8_t i = 0; i < SOFT_UD_GROUPS; i++)
+        assert_int_equal(attach(&a, i), 0);
+    assert_int_equal(attach(&a, 200), ENOMEM);
+    assert_int_equal(soft_destroy_qp(a.qp), EBUSY);
+    for (uint8_t i = 0; i < SOFT_UD_GROUPS; i++)
+        assert_int_equal(detach(&a, i), 0);
+    sv_unpair(&a, &rc);
+}
+
+/* ---- several processes ------------------------------------------------------------------------------ */
+
+enum { CHILDREN = 3, ROUNDS = 40 };
+
+/* Two members each; says what arrived. */
+static void member(int fd) {
+    struct sv_end one, two;
+    ud_open(&one, UD_OPTIONS(0));
+    ud_open(&two, UD_OPTIONS(0));
+    for (unsigned i = 0; i < ROUNDS + 1; i++)
+        must(sv_recv(&one, i, 0, 64) == 0 && sv_recv(&two, i, 0, 64) == 0);
+    must(attach(&one, 9) == 0 && attach(&two, 9) == 0);
+    sv_tell(fd, 1);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        must(sv_poll(one.rcq).wr_id == i && sv_poll(two.rcq).wr_id == i);
+        sv_tell(fd, i);
+    }
+    (void)sv_hear(fd);
+    must(detach(&one, 9) == 0 && detach(&two, 9) == 0);
+    sv_unpair(&one, &two);
+}
+
+static void members_in_several_processes_all_get_it(void **state) {
+    (void)state;
+    struct sv_child child[CHILDREN];
+    struct sv_end a, own;
+    for (unsigned i = 0; i < CHILDREN; i++)
+        child[i] = sv_fork(member);
+    ud_open(&a, UD_OPTIONS(0));
+    ud_open(&own, UD_OPTIONS(0));
+    struct ibv_ah *ah = ud_group_ah(&a, 9);
+    must(attach(&own, 9) == 0);
+    for (unsigned i = 0; i < CHILDREN; i++)
+        (void)sv_hear(child[i].fd); /* attached: from here on nothing may be missing */
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        must(sv_recv(&own, i, 0, 64) == 0);
+        ud_send(&a, ah, SOFT_UD_MULTICAST_QPN, 0, 8);
+        must(sv_poll(own.rcq).wr_id == i);
+        for (unsigned k = 0; k < CHILDREN; k++)
+            must(sv_hear(child[k].fd) == i);
+    }
+    for (unsigned i = 0; i < CHILDREN; i++) {
+        sv_tell(child[i].fd, 1);
+        assert_int_equal(sv_join(&child[i]), 0);
+    }
+    must(detach(&own, 9) == 0 && soft_destroy_ah(ah) == 0);
+    sv_unpair(&a, &own);
+}
+
+static void who_only_sends_learns_of_members_that_were_there_before(void **state) {
+    (void)state;
+    struct sv_child child = sv_fork(member);
+    struct sv_end a;
+    (void)sv_hear(child.fd);
+    ud_open(&a, UD_OPTIONS(0)); /* this process has nothing to do with groups yet */
+    struct ibv_ah *ah = ud_group_ah(&a, 9);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        ud_send(&a, ah, SOFT_UD_MULTICAST_QPN, 0, 8);
+        must(sv_hear(child.fd) == i);
+    }
+    sv_tell(child.fd, 1);
+    assert_int_equal(sv_join(&child), 0);
+    must(soft_destroy_ah(ah) == 0);
+    sv_close(&a);
+}
+
+static void a_killed_member_is_forgotten(void **state) {
+    (void)state;
+    struct sv_child child = sv_fork(member);
+    struct sv_end a, b;
+    ud_open(&a, UD_OPTIONS(0));
+    ud_open(&b, UD_OPTIONS(0));
+    struct ibv_ah *ah = ud_group_ah(&a, 9);
+    must(attach(&b, 9) == 0);
+    (void)sv_hear(child.fd);
+    must(sv_recv(&b, 1, 0, 64) == 0);
+    ud_send(&a, ah, SOFT_UD_MULTICAST_QPN, 0, 8);
+    must(sv_poll(b.rcq).wr_id == 1 && sv_hear(child.fd) == 0);
+    must(kill(child.pid, SIGKILL) == 0);
+    must(sv_join(&child) == SIGKILL);
+    for (unsigned i = 0; i < 100; i++) {
+        must(sv_recv(&b, i, 0, 64) == 0);
+        ud_send(&a, ah, SOFT_UD_MULTICAST_QPN, 0, 8);
+        must(sv_poll(b.rcq).wr_id == i);
+    }
+    must(detach(&b, 9) == 0 && soft_destroy_ah(ah) == 0);
+    sv_unpair(&a, &b);
+}
+
+int main(void) {
+    ud_run = (uint32_t)getpid();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_member_gets_it_the_sender_too_unless_it_says_no),
+        cmocka_unit_test(who_has_left_or_has_another_qkey_gets_nothing),
+        cmocka_unit_test(what_attaching_refuses),
+        cmocka_unit_test(members_in_several_processes_all_get_it),
+        cmocka_unit_test(who_only_sends_learns_of_members_that_were_there_before),
+        cmocka_unit_test(a_killed_member_is_forgotten),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

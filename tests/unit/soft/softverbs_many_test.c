@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * softverbs_many_test.c - thousands of queue pairs on one completion queue: what an idle one costs,
+ * and that a poll looks at the active ones and at few others.
+ */
+#include "support/softverbs_util.h"
+
+/* Both ends in this process: 4,000 QPs, half of them on each CQ; a tenth where each load is watched. */
+#if defined(__SANITIZE_THREAD__)
+#define PAIRS 200
+#else
+#define PAIRS 2000
+#endif
+#define IDLE_BYTES_MAX (20 * 1024)
+
+struct many {
+    struct sv_end a, b;
+    struct ibv_qp *qa[PAIRS], *qb[PAIRS];
+};
+
+static struct ibv_qp *small_qp(struct sv_end *e) {
+    struct ibv_qp_init_attr attr = {
+        .send_cq = e->scq,
+        .recv_cq = e->rcq,
+        .cap = {.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1},
+        .qp_type = IBV_QPT_RC};
+    struct ibv_qp *qp = soft_create_qp(e->pd, &attr);
+    must(qp);
+    return qp;
+}
+
+static void connect_qp(struct sv_end *e, struct ibv_qp *qp, uint32_t dest) {
+    struct ibv_qp *own = e->qp;
+    e->qp = qp;
+    sv_connect(e, dest);
+    e->qp = own;
+}
+
+/* Proportional set size: shared pages count once however often they are mapped. */
+static uint64_t memory_used(void) {
+    FILE *f = fopen("/proc/self/smaps_rollup", "r");
+    must(f);
+    char line[256];
+    unsigned long kib = 0;
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "Pss: %lu kB", &kib) == 1)
+            break;
+    fclose(f);
+    must(kib > 0);
+    return (uint64_t)kib * 1024;
+}
+
+static void open_many(struct many *m) {
+    sv_open(&m->a, SV_OPTIONS(.mapped = true, .one_cq = true, .cqe = 8192));
+    sv_open(&m->b, SV_OPTIONS(.mapped = true, .one_cq = true, .cqe = 8192));
+    for (int i = 0; i < PAIRS; i++) {
+        m->qa[i] = small_qp(&m->a);
+        m->qb[i] = small_qp(&m->b);
+        connect_qp(&m->a, m->qa[i], m->qb[i]->qp_num);
+        connect_qp(&m->b, m->qb[i], m->qa[i]->qp_num);
+    }
+    for (int i = 0; i < PAIRS; i++) {
+        sv_until(atomic_load(&soft_qp_of(m->qa[i])->tx) != NULL);
+        sv_until(atomic_load(&soft_qp_of(m->qb[i])->tx) != NULL);
+    }
+}
+
+static void close_many(struct many *m) {
+    for (int i = 0; i < PAIRS; i++) {
+        must(soft_destroy_qp(m->qa[i]) == 0);
+        must(soft_destroy_qp(m->qb[i]) == 0);
+    }
+    sv_close(&m->a);
+    sv_close(&m->b);
+}
+
+static void one_message(struct many *m, int i) {
+    struct ibv_sge to = sv_sge(&m->b, 0, 64), from = sv_sge(&m->a, 0, 32);
+    struct ibv_recv_wr rwr = {.wr_id = (uint64_t)i, .sg_list = &to, .num_sge = 1}, *rbad;
+    struct ibv_send_wr swr = {.wr_id = (uint64_t)i,
+                              .sg_list = &from,
+                              .num_sge = 1,
+                              .opcode = IBV_WR_SEND,
+                              .send_flags = IBV_SEND_SIGNALED},
+                       *sbad;
+    must(ibv_post_recv(m->qb[i], &rwr, &rbad) == 0);
+    must(ibv_post_send(m->qa[i], &swr, &sbad) == 0);
+    struct ibv_wc wc = sv_poll(m->b.rcq);
+    must(wc.status == IBV_WC_SUCCESS && wc.wr_id == (uint64_t)i && wc.qp_num == m->qb[i]->qp_num);
+    must(sv_poll(m->a.rcq).status == IBV_WC_SUCCESS);
+}
+
+static struct many many;
+static unsigned fds_before, threads_before;
+
+static void an_idle_connected_qp_is_small(void **state) {
+    (void)state;
+    sv_open(&many.a, SV_OPTIONS(.mapped = true)); /* what is made once, by anybody, is made */
+    sv_close(&many.a);
+    fds_before = sv_fds();
+    threads_before = sv_threads();
+    uint64_t before = memory_used();
+    open_many(&many);
+    uint64_t each = (memory_used() - before) / (2 * PAIRS);
+    print_message("    %lu bytes each\n", (unsigned long)each);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    must(each <= IDLE_BYTES_MAX); /* a sanitizer's own memory is not the device's */
+#endif
+}
+
+static void every_one_of_them_is_served(void **state) {
+    (void)state;
+    for (int i = 0; i < PAIRS; i++)
+        one_message(&many, i);
+}
+
+/* After a while without work a QP leaves the list that every poll looks at. */
+static void a_poll_looks_at_the_active_ones(void **state) {
+    (void)state;
+    struct soft_cq *cq = soft_cq_of(many.b.rcq);
+    struct ibv_wc wc;
+    for (int turn = 0; turn < 6; turn++) {
+        for (int i = 0; i < 5000; i++)
+            must(ibv_poll_cq(many.b.rcq, 1, &wc) == 0);
+        for (int i = 0; i < 4; i++)
+            one_message(&many, i * 3);
+    }
+    print_message("    %u of %u hot\n", cq->hot_count, cq->qp_count);
+    must(cq->qp_count == PAIRS + 1);
+    must(cq->hot_count <= 8);
+}
+
+static void they_go_without_a_trace(void **state) {
+    (void)state;
+    must(sv_fds() < fds_before + 64); /* none per QP */
+    close_many(&many);
+    must(sv_threads() == threads_before);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_idle_connected_qp_is_small),
+        cmocka_unit_test(every_one_of_them_is_served),
+        cmocka_unit_test(a_poll_looks_at_the_active_ones),
+        cmocka_unit_test(they_go_without_a_trace),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * softverbs_profile_test.c - SLUICE_SOFT_PROFILE: what each profile says and does, that without it nothing
+ * changes, and that a word which names none is refused.
+ *
+ * A process has one profile, so each case is a process.
+ */
+#include "support/softverbs_util.h"
+
+#include <poll.h>
+
+#include "base/sanitize.h"
+#include "fabric/fabric.h"
+#include "soft/fault/inject.h"
+#include "soft/verbs/profile.h"
+
+/* The thread sanitizer forbids threads in a child of a process that has some; this one has none. */
+static void in_a_process(const char *profile, void (*run)(void)) {
+    int status;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (profile)
+            setenv("SLUICE_SOFT_PROFILE", profile, 1);
+        else
+            unsetenv("SLUICE_SOFT_PROFILE");
+        run();
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* What a node would go by. */
+static void look(struct ibv_device_attr *attr, struct fabric_traits *traits) {
+    struct ibv_device **list = soft_get_device_list(NULL);
+    must(list && list[0]);
+    struct ibv_context *ctx = soft_open_device(list[0]);
+    must(ctx);
+    must(soft_query_device(ctx, attr) == 0);
+    fabric_soft.get_traits(ctx->device, attr, traits);
+    must(strstr(soft_get_device_name(list[0]), "soft"));
+    must(soft_close_device(ctx) == 0);
+    soft_free_device_list(list);
+}
+
+static bool user_events(void) {
+    struct rdma_event_channel *channel = soft_create_event_channel();
+    struct rdma_cm_id *id;
+    must(channel);
+    must(soft_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
+    int rc = soft_write_cm_event(id, (enum rdma_cm_event_type)FABRIC_CM_USER, 0, 0);
+    must(rc == 0 || errno == EINVAL);
+    must(soft_destroy_id(id) == 0);
+    soft_destroy_event_channel(channel);
+    return rc == 0;
+}
+
+/* A queue pair with an SRQ goes to ERR: whether the device says that it takes no more. */
+static bool says_last_wqe(void) {
+    struct sv_end e;
+    sv_open(&e, SV_OPTIONS(.recvs = 4));
+    struct ibv_srq_init_attr srq_attr = {.attr = {.max_wr = 4, .max_sge = 1}};
+    struct ibv_srq *srq = soft_create_srq(e.pd, &srq_attr);
+    must(srq);
+    struct ibv_qp_init_attr init = {.send_cq = e.scq,
+                                    .recv_cq = e.rcq,
+                                    .srq = srq,
+                                    .cap = {.max_send_wr = 4, .max_send_sge = 1},
+                                    .qp_type = IBV_QPT_RC};
+    struct ibv_qp *own = e.qp;
+    e.qp = soft_create_qp(e.pd, &init);
+    must(e.qp);
+    must(sv_to_init(&e) == 0 && sv_to(&e, IBV_QPS_ERR) == 0);
+    struct pollfd fd = {.fd = e.ctx->async_fd, .events = POLLIN};
+    bool said = false;
+    if (soft_profile()->last_wqe_event || poll(&fd, 1, 0) > 0) {
+        struct ibv_async_event event;
+        must(poll(&fd, 1, -1) == 1 && soft_get_async_event(e.ctx, &event) == 0);
+        said = event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED;
+        soft_ack_async_event(&event);
+    }
+    must(soft_destroy_qp(e.qp) == 0);
+    must(soft_destroy_srq(srq) == 0);
+    e.qp = own;
+    sv_close(&e);
+    return said;
+}
+
+static int make_inline(uint32_t bytes, uint32_t *got) {
+    struct sv_end e;
+    sv_open(&e, SV_OPTIONS(.recvs = 4));
+    struct ibv_qp_init_attr init = {
+        .send_cq = e.scq,
+        .recv_cq = e.rcq,
+        .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1},
+        .qp_type = IBV_QPT_RC};
+    init.cap.max_inline_data = bytes;
+    struct ibv_qp *qp = soft_create_qp(e.pd, &init);
+    int error = qp ? 0 : errno;
+    *got = init.cap.max_inline_data;
+    must(!qp || soft_destroy_qp(qp) == 0);
+    sv_close(&e);
+    return error;
+}
+
+/* ---- none ------------------------------------------------------------------------------------ */
+
+static void plain(void) {
+    struct ibv_device_attr attr;
+    struct fabric_traits traits;
+    uint32_t got;
+    look(&attr, &traits);
+    must(attr.vendor_id == 0xffffff && attr.vendor_part_id == SOFT_PART_PLAIN);
+    must(traits.drains_shared && traits.exact_windows && fabric_soft.get_profile() == NULL);
+    must(user_events() && says_last_wqe());
+    must(make_inline(100, &got) == 0 && got >= 100);
+}
+
+static void without_a_profile_it_is_itself(void **state) {
+    (void)state;
+    in_a_process(NULL, plain);
+    in_a_process("", plain);
+}
+
+/* ---- nic, rxe -------------------------------------------------------------------------------- */
+
+static void nic(void) {
+    struct ibv_device_attr attr;
+    struct fabric_traits traits;
+    uint32_t got;
+    look(&attr, &traits);
+    must(attr.vendor_part_id != SOFT_PART_PLAIN);
+    must(traits.drains_shared && traits.exact_windows);
+    must(strcmp(fabric_soft.get_profile(), "nic") == 0);
+    must(user_events() && says_last_wqe());
+    must(make_inline(65, &got) == EINVAL);
+    must(make_inline(0, &got) == 0 && got == 64);
+}
+
+static void a_nic_is_trusted_and_refuses_much_inline_data(void **state) {
+    (void)state;
+    in_a_process("nic", nic);
+}
+
+static void rxe(void) {
+    struct ibv_device_attr attr;
+    struct fabric_traits traits;
+    look(&attr, &traits);
+    must(attr.vendor_id == 0xffffff && attr.vendor_part_id != SOFT_PART_PLAIN);
+    must(!traits.drains_shared && !traits.exact_windows);
+    must(strcmp(fabric_soft.get_profile(), "rxe") == 0);
+    must(!user_events() && !says_last_wqe());
+}
+
+static void soft_roce_has_no_user_events_and_does_not_say_last_wqe(void **state) {
+    (void)state;
+    in_a_process("rxe", rxe);
+}
+
+/* ---- iwarp ----------------------------------------------------------------------------------- */
+
+static void iwarp(void) {
+    struct ibv_device_attr attr;
+    struct fabric_traits traits;
+    struct ibv_mw *window;
+    uint32_t got;
+    look(&attr, &traits);
+    must(attr.vendor_id == 0x626d74 && attr.vendor_part_id != SOFT_PART_PLAIN);
+    must(attr.max_mw == 0 && attr.atomic_cap == IBV_ATOMIC_NONE && attr.max_sge == 6);
+    must(attr.max_sge_rd == 1 && attr.max_qp_rd_atom == 128 && attr.max_qp_init_rd_atom == 128);
+    must(!traits.drains_shared && !traits.exact_windows);
+    must(strcmp(fabric_soft.get_profile(), "iwarp") == 0);
+    must(user_events() && !says_last_wqe());
+    must(make_inline(81, &got) == EINVAL);
+    must(make_inline(0, &got) == 0 && got == 80);
+    struct sv_end e;
+    sv_open(&e, SV_OPTIONS(.recvs = 4));
+    must(e.ctx->device->transport_type == IBV_TRANSPORT_IWARP);
+    must(e.ctx->device->node_type == IBV_NODE_RNIC);
+    errno = 0;
+    window = soft_alloc_mw(e.pd, IBV_MW_TYPE_2);
+    must(!window && errno == EOPNOTSUPP);
+    struct ibv_qp_init_attr init = {.send_cq = e.scq, .recv_cq = e.rcq, .qp_type = IBV_QPT_UD};
+    errno = 0;
+    must(!soft_create_qp(e.pd, &init) && errno == EOPNOTSUPP);
+    init.qp_type = IBV_QPT_RC;
+    init.cap.max_send_sge = 7;
+    must(!soft_create_qp(e.pd, &init) && errno == EINVAL);
+    sv_close(&e);
+}
+
+static void iwarp_has_connections_alone_and_neither_windows_nor_atomics(void **state) {
+    (void)state;
+    in_a_process("iwarp", iwarp);
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+static void unknown(void) {
+    int ends[2];
+    char text[256];
+    must(pipe(ends) == 0 && dup2(ends[1], STDERR_FILENO) == STDERR_FILENO);
+    struct ibv_device **list = soft_get_device_list(NULL);
+    must(list && list[0]);
+    for (int i = 0; i < 2; i++) {
+        errno = 0;
+        must(!soft_open_device(list[0]) && errno == EINVAL);
+    }
+    soft_free_device_list(list);
+    close(ends[1]);
+    close(STDERR_FILENO);
+    ssize_t n = read(ends[0], text, sizeof text - 1);
+    if (n <= 0)
+        _exit(3);
+    text[n] = 0;
+    if (strcmp(
+            text,
+            "sluice: SLUICE_SOFT_PROFILE: no profile \"toaster\"; there is: nic, rxe, iwarp\n") !=
+        0)
+        _exit(4);
+}
+
+static void a_word_that_names_no_profile_is_refused_and_told_once(void **state) {
+    (void)state;
+    in_a_process("toaster", unknown);
+}
+
+/* ---- in a plan of faults ---------------------------------------------------------------------- */
+
+static void by_plan(void) {
+    struct ibv_device_attr attr;
+    struct fabric_traits traits;
+    setenv("SLUICE_SOFT_FAULTS", "profile=rxe\ncall=create_srq errno=ENOMEM", 1);
+    look(&attr, &traits);
+    must(strcmp(soft_profile()->name, "rxe") == 0);
+    must(!traits.drains_shared);
+    struct sv_end e;
+    sv_open(&e, SV_OPTIONS(.recvs = 4));
+    struct ibv_srq_init_attr srq_attr = {.attr = {.max_wr = 4, .max_sge = 1}};
+    must(!soft_create_srq(e.pd, &srq_attr) && errno == ENOMEM); /* and its rules hold */
+    sv_close(&e);
+}
+
+static void a_plan_of_faults_may_say_it(void **state) {
+    (void)state;
+    in_a_process(NULL, by_plan);
+}
+
+/* The environment's own word is stronger, and a plan for another device is none for this one. */
+static void against_the_plan(void) {
+    struct ibv_device_attr attr;
+    struct fabric_traits traits;
+    setenv("SLUICE_SOFT_FAULTS", "profile=rxe\ncall=create_srq errno=ENOMEM", 1);
+    must(freopen("/dev/null", "w", stderr));
+    look(&attr, &traits);
+    must(strcmp(soft_profile()->name, "nic") == 0);
+    must(!soft_fault_active());
+    struct soft_plan_error error;
+    struct soft_plan *plan = soft_plan_parse("profile=iwarp", &error);
+    must(plan && !soft_fault_fits(plan, &error) && strstr(error.reason, "another profile"));
+    free(plan);
+    plan = soft_plan_parse("profile=nic\ncall=create_srq errno=ENOMEM", &error);
+    must(plan && soft_fault_fits(plan, &error));
+    free(plan);
+}
+
+static void a_plan_for_another_device_is_refused(void **state) {
+    (void)state;
+    in_a_process("nic", against_the_plan);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_a_profile_it_is_itself),
+        cmocka_unit_test(a_nic_is_trusted_and_refuses_much_inline_data),
+        cmocka_unit_test(soft_roce_has_no_user_events_and_does_not_say_last_wqe),
+        cmocka_unit_test(iwarp_has_connections_alone_and_neither_windows_nor_atomics),
+        cmocka_unit_test(a_word_that_names_no_profile_is_refused_and_told_once),
+        cmocka_unit_test(a_plan_of_faults_may_say_it),
+        cmocka_unit_test(a_plan_for_another_device_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
