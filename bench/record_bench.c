@@ -5,35 +5,35 @@
 #include "core/wire/private_data.h"
 #include "shim.h"
 
-static struct record_req proposal(void) {
-    return (struct record_req){.version_min = 1,
-                               .version_max = 1,
-                               .eager_log2 = 14,
-                               .message_log2 = 26,
-                               .depth_in = 16,
-                               .depth_out = 16,
-                               .credits = 32};
+static struct private_data_req proposal(void) {
+    return (struct private_data_req){.version_min = 1,
+                                     .version_max = 1,
+                                     .eager_log2 = 14,
+                                     .message_log2 = 26,
+                                     .depth_in = 16,
+                                     .depth_out = 16,
+                                     .credits = 32};
 }
 
 static void req_encode(bench_state *state, void *arg) {
     (void)arg;
-    struct record_req req = proposal();
-    uint8_t bytes[RECORD_REQ_BYTES];
+    struct private_data_req req = proposal();
+    uint8_t bytes[PRIVATE_DATA_REQ_BYTES];
     while (bench_next(state)) {
         bench_keep(&req);
-        record_req_encode(&req, bytes);
+        private_data_req_encode(&req, bytes);
         bench_keep(bytes);
     }
 }
 
 static void req_decode(bench_state *state, void *arg) {
     (void)arg;
-    struct record_req req = proposal(), out;
-    uint8_t bytes[RECORD_REQ_BYTES];
-    record_req_encode(&req, bytes);
+    struct private_data_req req = proposal(), out;
+    uint8_t bytes[PRIVATE_DATA_REQ_BYTES];
+    private_data_req_encode(&req, bytes);
     while (bench_next(state)) {
         bench_keep(bytes);
-        if (record_req_decode(&out, bytes, sizeof bytes) != SLUICE_REASON_NONE) {
+        if (private_data_req_decode(&out, bytes, sizeof bytes) != SLUICE_REASON_NONE) {
             bench_skip(state, "the record does not decode");
             return;
         }
@@ -44,21 +44,21 @@ static void req_decode(bench_state *state, void *arg) {
 /* What a listener does with a proposal, and the dialer with the answer. */
 static void negotiate(bench_state *state, void *arg) {
     (void)arg;
-    struct record_req req = proposal(), own = proposal(), got;
-    struct record_rep rep, back;
-    uint8_t req_bytes[RECORD_REQ_BYTES], rep_bytes[196];
+    struct private_data_req req = proposal(), own = proposal(), got;
+    struct private_data_rep rep, back;
+    uint8_t req_bytes[PRIVATE_DATA_REQ_BYTES], rep_bytes[196];
     memset(rep_bytes, 0, sizeof rep_bytes);
     while (bench_next(state)) {
-        record_req_encode(&req, req_bytes);
-        sluice_reason reason = record_req_decode(&got, req_bytes, sizeof req_bytes);
+        private_data_req_encode(&req, req_bytes);
+        sluice_reason reason = private_data_req_decode(&got, req_bytes, sizeof req_bytes);
         if (reason == SLUICE_REASON_NONE)
-            reason = record_decide(&rep, &got, &own);
+            reason = private_data_decide(&rep, &got, &own);
         if (reason == SLUICE_REASON_NONE) {
-            record_rep_encode(&rep, rep_bytes);
-            reason = record_rep_decode(&back, rep_bytes, sizeof rep_bytes);
+            private_data_rep_encode(&rep, rep_bytes);
+            reason = private_data_rep_decode(&back, rep_bytes, sizeof rep_bytes);
         }
         if (reason == SLUICE_REASON_NONE)
-            reason = record_check(&back, &req);
+            reason = private_data_check(&back, &req);
         if (reason != SLUICE_REASON_NONE) {
             bench_skip(state, "the negotiation fails");
             return;
@@ -69,13 +69,13 @@ static void negotiate(bench_state *state, void *arg) {
 
 static void rej_decode(bench_state *state, void *arg) {
     (void)arg;
-    struct record_rej rej = {.reason = 5, .code = 1}, out;
-    memset(rej.text, 'x', RECORD_REJ_TEXT);
+    struct private_data_rej rej = {.reason = 5, .code = 1}, out;
+    memset(rej.text, 'x', PRIVATE_DATA_REJ_TEXT);
     uint8_t bytes[148] = {0};
-    record_rej_encode(&rej, bytes);
+    private_data_rej_encode(&rej, bytes);
     while (bench_next(state)) {
         bench_keep(bytes);
-        if (record_rej_decode(&out, bytes, sizeof bytes) != SLUICE_REASON_NONE) {
+        if (private_data_rej_decode(&out, bytes, sizeof bytes) != SLUICE_REASON_NONE) {
             bench_skip(state, "the record does not decode");
             return;
         }

@@ -24,10 +24,10 @@ const char cm_no_random[] = "the system gives no random numbers to connect with"
 /* Refuses a request that never became a session. */
 static void refuse_request(struct cm *cm, struct rdma_cm_id *id, sluice_reason reason,
                            const char *text) {
-    struct record_rej rej = {.reason = (uint16_t)reason};
-    uint8_t data[RECORD_REJ_BYTES];
+    struct private_data_rej rej = {.reason = (uint16_t)reason};
+    uint8_t data[PRIVATE_DATA_REJ_BYTES];
     snprintf(rej.text, sizeof rej.text, "%s", text ? text : sluice_reason_text((int)reason));
-    size_t bytes = record_rej_encode(&rej, data);
+    size_t bytes = private_data_rej_encode(&rej, data);
     cm->node->fabric->reject(id, data, (uint8_t)bytes);
     cm->node->fabric->destroy_id(id);
     stats_add(&cm->stats->refused, 1);
@@ -59,8 +59,8 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
     struct cm_listener *listener = (struct cm_listener *)(void *)owner;
     sluice_node *n = cm->node;
     struct rdma_cm_id *id = event->id;
-    struct record_req req, own;
-    struct record_rep rep;
+    struct private_data_req req, own;
+    struct private_data_rep rep;
     id->context = NULL; /* it had the listener's; until it has its own its events mean nothing */
     stats_add(&cm->stats->requests, 1);
     if (atomic_load(&n->state) != NODE_OPEN) {
@@ -75,7 +75,7 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
         refuse_request(cm, id, SLUICE_REASON_WRONG_DEVICE, NULL);
         return;
     }
-    sluice_reason reason = record_req_decode(&req, event->data, event->data_bytes);
+    sluice_reason reason = private_data_req_decode(&req, event->data, event->data_bytes);
     if (reason == SLUICE_REASON_NONE &&
         (event->retry_count > CM_RETRIES_MAX || event->rnr_retry_count > CM_RETRIES_MAX))
         reason = SLUICE_REASON_VALUE;
@@ -86,11 +86,11 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
         return;
     }
     if (reason == SLUICE_REASON_NONE)
-        reason = record_decide(&rep, &req, &own);
+        reason = private_data_decide(&rep, &req, &own);
     if (reason == SLUICE_REASON_NONE && req.key_id != 0 && auth_replay_seen(cm->replay, req.nonce))
         reason = SLUICE_REASON_AUTH_REPLAY;
     if (reason == SLUICE_REASON_NONE && n->traits.dialer_first &&
-        !(rep.features & RECORD_FEATURE_GREETING))
+        !(rep.features & PRIVATE_DATA_FEATURE_GREETING))
         reason = SLUICE_REASON_UNSUPPORTED; /* it may wait for us to speak first */
     if (reason != SLUICE_REASON_NONE) {
         char peer[64];
@@ -102,7 +102,7 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
     }
     /* Where the two greet, the application is asked after HELLO; room for that there must be now. */
     bool will_ask = listener->link.flags & SLUICE_ASK;
-    bool asks = will_ask && !(rep.features & RECORD_FEATURE_GREETING);
+    bool asks = will_ask && !(rep.features & PRIVATE_DATA_FEATURE_GREETING);
     struct session *s = admit_room(cm, will_ask) ? node_session(n, &listener->link) : NULL;
     if (!s && atomic_load(&n->state) != NODE_OPEN) {
         refuse_request(cm, id, SLUICE_REASON_NODE_CLOSED, NULL);
@@ -150,18 +150,18 @@ void cm_answered(struct cm *cm, struct cm_conn *conn) {
         admit_start(cm, conn);
         return;
     }
-    struct record_rej rej = {.reason = SLUICE_REASON_REFUSED, .code = conn->refuse_code};
-    uint8_t data[RECORD_REJ_BYTES];
+    struct private_data_rej rej = {.reason = SLUICE_REASON_REFUSED, .code = conn->refuse_code};
+    uint8_t data[PRIVATE_DATA_REJ_BYTES];
     memcpy(rej.text, conn->refuse_text, sizeof rej.text);
-    size_t bytes = record_rej_encode(&rej, data);
+    size_t bytes = private_data_rej_encode(&rej, data);
     cm->node->fabric->reject(conn->owner.id, data, (uint8_t)bytes);
     conn->rejectable = false;
     cm_fail(cm, conn, SLUICE_REASON_LOCAL_CLOSE, 0, "refused by this side's application");
 }
 
 void cm_accept_now(struct cm *cm, struct cm_conn *conn) {
-    uint8_t data[RECORD_REP_BYTES];
-    record_rep_encode(&conn->rep, data);
+    uint8_t data[PRIVATE_DATA_REP_BYTES];
+    private_data_rep_encode(&conn->rep, data);
     struct rdma_conn_param param = {
         .private_data = data,
         .private_data_len = sizeof data,

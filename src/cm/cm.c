@@ -110,7 +110,7 @@ void cm_up(struct cm *cm, struct cm_conn *conn) {
 void cm_adopt(struct cm *cm, struct cm_conn *conn) {
     struct session *s = session_of_conn(conn);
     conn->rejectable = false;
-    if (conn->rep.features & RECORD_FEATURE_GREETING)
+    if (conn->rep.features & PRIVATE_DATA_FEATURE_GREETING)
         cm_enter(cm, conn, CM_GREETING);
     else
         cm_up(cm, conn);
@@ -126,8 +126,8 @@ void cm_release(struct cm *cm, struct cm_conn *conn) {
     if (conn->call && cm_leave(cm, conn)) {
         /* the id goes as soon as the kernel lets it */
     } else if (conn->rejectable) {
-        uint8_t data[RECORD_REJ_BYTES];
-        size_t bytes = record_rej_encode(&conn->release, data);
+        uint8_t data[PRIVATE_DATA_REJ_BYTES];
+        size_t bytes = private_data_rej_encode(&conn->release, data);
         fabric->reject(conn->owner.id, data, (uint8_t)bytes);
         conn->rejectable = false;
         if (conn->passive && !conn->reported)

@@ -254,7 +254,7 @@ bool cm_same_device(struct cm *cm, struct rdma_cm_id *id);
 /* Attributes of one QP state from rdma_cm, with what it leaves at bad values set right. */
 bool cm_attributes(struct cm *cm, struct cm_conn *conn, enum ibv_qp_state state,
                    struct ibv_qp_attr *attr, int *mask);
-void cm_proposal(struct cm *cm, const struct link_config *link, struct record_req *out);
+void cm_proposal(struct cm *cm, const struct link_config *link, struct private_data_req *out);
 int cm_async(struct cm *cm, unsigned *count); /* device events; the errno it ended with */
 /* What a device says that changes nothing here: counted, and told to the application's log (async_event.c). */
 void cm_news_counted(struct cm *cm, const struct ibv_async_event *event); /* every event */

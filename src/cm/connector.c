@@ -40,7 +40,7 @@ struct cm_connect {
     struct rdma_cm_id *id;
     struct ibv_qp *qp;
     struct rdma_conn_param param;
-    uint8_t data[RECORD_REQ_BYTES];
+    uint8_t data[PRIVATE_DATA_REQ_BYTES];
     union cm_address host;
     int error; /* errno of the call */
     enum connect_step step;

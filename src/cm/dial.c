@@ -181,7 +181,7 @@ void cm_on_route_error(struct cm *cm, struct cm_owner *owner, const struct cm_ev
 
 static void connect_now(struct cm *cm, struct cm_conn *conn) {
     struct session *s = session_of_conn(conn);
-    uint8_t data[RECORD_REQ_BYTES];
+    uint8_t data[PRIVATE_DATA_REQ_BYTES];
     cm_proposal(cm, &s->link_config, &conn->req);
     const struct sluice_env *env = &cm->node->env;
     if (!env->random_bytes(env->arg, conn->req.session_id, sizeof conn->req.session_id) ||
@@ -189,7 +189,7 @@ static void connect_now(struct cm *cm, struct cm_conn *conn) {
         cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, 0, "%s", cm_no_random);
         return;
     }
-    record_req_encode(&conn->req, data);
+    private_data_req_encode(&conn->req, data);
     struct rdma_conn_param param = {
         .private_data = data,
         .private_data_len = sizeof data,
@@ -236,9 +236,9 @@ void cm_on_response(struct cm *cm, struct cm_owner *owner, const struct cm_event
     conn->rejectable = !traits->answer_is_up; /* until we establish, the listener can be told no */
     conn->step_ns = 0; /* somebody is there: from here on nothing else is tried */
     cm_decided(conn);
-    sluice_reason reason = record_rep_decode(&conn->rep, event->data, event->data_bytes);
+    sluice_reason reason = private_data_rep_decode(&conn->rep, event->data, event->data_bytes);
     if (reason == SLUICE_REASON_NONE)
-        reason = record_check(&conn->rep, &conn->req);
+        reason = private_data_check(&conn->rep, &conn->req);
     if (reason != SLUICE_REASON_NONE) {
         cm_fail(cm, conn, reason, 0, "the listener's answer: %s", sluice_reason_text((int)reason));
         return;
@@ -294,11 +294,11 @@ static sluice_reason reason_of_rej(int status, bool empty) {
 
 void cm_on_rejected(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
-    struct record_rej rej;
+    struct private_data_rej rej;
     conn->rejectable = false;
     conn->established = false; /* there is nothing to disconnect */
     cm_decided(conn);
-    bool ours = record_rej_decode(&rej, event->data, event->data_bytes) == SLUICE_REASON_NONE;
+    bool ours = private_data_rej_decode(&rej, event->data, event->data_bytes) == SLUICE_REASON_NONE;
     if (conn->passive) {
         cm_fail(cm, conn, ours && rej.reason ? (sluice_reason)rej.reason : SLUICE_REASON_PEER_LOST,
                 cm_code(event->status), "%s",

@@ -72,19 +72,19 @@ static uint8_t depth(int device_max) {
 static uint32_t features(const struct cm *cm, const struct link_config *link) {
     uint32_t bits = 0;
     if (!link->dialing || link->private_bytes > 0 || cm->node->traits.dialer_first)
-        bits |= RECORD_FEATURE_GREETING;
+        bits |= PRIVATE_DATA_FEATURE_GREETING;
     if (link->keys)
-        bits |= RECORD_FEATURE_GREETING | RECORD_FEATURE_HMAC;
+        bits |= PRIVATE_DATA_FEATURE_GREETING | PRIVATE_DATA_FEATURE_HMAC;
     if (cm->node->traits.sent_is_local)
-        bits |= RECORD_FEATURE_PROBE;
+        bits |= PRIVATE_DATA_FEATURE_PROBE;
     return bits;
 }
 
-void cm_proposal(struct cm *cm, const struct link_config *link, struct record_req *out) {
+void cm_proposal(struct cm *cm, const struct link_config *link, struct private_data_req *out) {
     const struct node_options *options = &cm->node->options;
-    *out = (struct record_req){
-        .version_min = RECORD_VERSION_MIN,
-        .version_max = RECORD_VERSION_MAX,
+    *out = (struct private_data_req){
+        .version_min = PRIVATE_DATA_VERSION_MIN,
+        .version_max = PRIVATE_DATA_VERSION_MAX,
         .features = features(cm, link),
         .eager_log2 = (uint8_t)options->eager_log2,
         .message_log2 = (uint8_t)options->message_log2,

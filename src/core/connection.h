@@ -109,8 +109,8 @@ struct cm_conn {
     uint64_t open_ns;             /* OPEN: since when */
     uint64_t way_deadline_ns;     /* OPEN: the deadline it had before */
     struct cm_listener *listener; /* passive: valid while that listens */
-    struct record_req req;        /* dialer: what was proposed; listener: what the peer proposed */
-    struct record_rep rep;        /* what was decided */
+    struct private_data_req req;  /* dialer: what was proposed; listener: what the peer proposed */
+    struct private_data_rep rep;  /* what was decided */
     /* of our QP: the dialer chooses how often packets are repeated on both sides, and each side how
      * often the other repeats what found no receive */
     uint8_t retry_count, rnr_retry_count;
@@ -150,11 +150,11 @@ struct cm_conn {
     /* ANSWER: written by the application's thread */
     bool accepted;
     uint16_t refuse_code;
-    char refuse_text[RECORD_REJ_TEXT + 1];
+    char refuse_text[PRIVATE_DATA_REJ_TEXT + 1];
     void *answer_arg;
 
     /* RELEASE: written by the loop; what to tell a peer that still waits for an answer */
-    struct record_rej release;
+    struct private_data_rej release;
 
     /* DOWN: written by the CM thread, read by the loop */
     struct cm_failure down;

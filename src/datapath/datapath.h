@@ -448,9 +448,9 @@ void session_close(struct sluice_loop *l, struct session *s, sluice_reason reaso
 void session_peer_bye(struct sluice_loop *l, struct session *s);
 /* To a peer that has greeted: no. The session ends for `reason` on this side. */
 void session_refuse(struct sluice_loop *l, struct session *s, sluice_reason reason,
-                    const struct record_rej *rej);
+                    const struct private_data_rej *rej);
 /* From a listener that was greeted: no. */
-void session_refused(struct sluice_loop *l, struct session *s, const struct record_rej *rej);
+void session_refused(struct sluice_loop *l, struct session *s, const struct private_data_rej *rej);
 /* A completion failed: what that says of the peer or the device. */
 void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc);
 /* The peer's device did not allow an operation of the application. */

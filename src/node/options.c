@@ -128,9 +128,9 @@ static int read_keepalive(uint32_t *out, uint64_t given, sluice_error *e) {
     *out = 0;
     if (ns == SLUICE_OFF)
         return SLUICE_OK;
-    if (ns < RECORD_KEEPALIVE_NS || ns > UINT16_MAX * RECORD_KEEPALIVE_NS)
+    if (ns < PRIVATE_DATA_KEEPALIVE_NS || ns > UINT16_MAX * PRIVATE_DATA_KEEPALIVE_NS)
         REFUSE("keepalive_ns %llu is not between 10 ms and 655 s", (unsigned long long)ns);
-    *out = (uint32_t)((ns + RECORD_KEEPALIVE_NS - 1) / RECORD_KEEPALIVE_NS);
+    *out = (uint32_t)((ns + PRIVATE_DATA_KEEPALIVE_NS - 1) / PRIVATE_DATA_KEEPALIVE_NS);
     return SLUICE_OK;
 }
 

@@ -11,14 +11,14 @@
 
 #define PROPOSAL_BYTES 12
 
-static inline struct record_req proposal_take(struct fuzz_input *in) {
-    struct record_req own = {
-        .version_min = RECORD_VERSION_MIN,
-        .version_max = RECORD_VERSION_MAX,
-        .features = (uint32_t)fuzz_take(in, 2) | RECORD_FEATURE_GREETING,
+static inline struct private_data_req proposal_take(struct fuzz_input *in) {
+    struct private_data_req own = {
+        .version_min = PRIVATE_DATA_VERSION_MIN,
+        .version_max = PRIVATE_DATA_VERSION_MAX,
+        .features = (uint32_t)fuzz_take(in, 2) | PRIVATE_DATA_FEATURE_GREETING,
     };
     if (fuzz_take(in, 1) & 1) {
-        own.features |= RECORD_FEATURE_HMAC;
+        own.features |= PRIVATE_DATA_FEATURE_HMAC;
         own.key_id = 7;
     }
     own.eager_log2 = (uint8_t)(9 + fuzz_take(in, 1) % 8);

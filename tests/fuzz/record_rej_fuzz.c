@@ -19,20 +19,20 @@ static void prove_printable(const char *text) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    struct record_rej rej, again, before;
+    struct private_data_rej rej, again, before;
     memset(&before, 0xa5, sizeof before);
     memcpy(&rej, &before, sizeof rej);
-    if (record_rej_decode(&rej, data, size) != SLUICE_REASON_NONE) {
+    if (private_data_rej_decode(&rej, data, size) != SLUICE_REASON_NONE) {
         PROVE(memcmp(&rej, &before, sizeof rej) == 0);
         return 0;
     }
     size_t length = strnlen(rej.text, sizeof rej.text);
-    PROVE(length == data[3] - 8u && length <= RECORD_REJ_TEXT);
+    PROVE(length == data[3] - 8u && length <= PRIVATE_DATA_REJ_TEXT);
     prove_printable(rej.text);
-    uint8_t bytes[RECORD_REJ_BYTES];
-    size_t used = record_rej_encode(&rej, bytes);
+    uint8_t bytes[PRIVATE_DATA_REJ_BYTES];
+    size_t used = private_data_rej_encode(&rej, bytes);
     PROVE(used == data[3] && memcmp(bytes, data, 8) == 0);
-    PROVE(record_rej_decode(&again, bytes, used) == SLUICE_REASON_NONE);
+    PROVE(private_data_rej_decode(&again, bytes, used) == SLUICE_REASON_NONE);
     PROVE(again.reason == rej.reason && again.code == rej.code);
     PROVE(strcmp(again.text, rej.text) == 0);
     return 0;

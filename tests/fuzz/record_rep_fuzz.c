@@ -14,10 +14,11 @@ static bool zero(const uint8_t *at, size_t bytes) {
     return true;
 }
 
-static void prove_within(const struct record_rep *rep, const struct record_req *req) {
+static void prove_within(const struct private_data_rep *rep, const struct private_data_req *req) {
     PROVE(rep->version >= req->version_min && rep->version <= req->version_max);
     PROVE((rep->features & ~req->features) == 0);
-    PROVE((rep->features & RECORD_FEATURES_MUST) == (req->features & RECORD_FEATURES_MUST));
+    PROVE((rep->features & PRIVATE_DATA_FEATURES_MUST) ==
+          (req->features & PRIVATE_DATA_FEATURES_MUST));
     PROVE(rep->eager_log2 >= 9 && rep->eager_log2 <= req->eager_log2);
     PROVE(rep->message_log2 >= rep->eager_log2 && rep->message_log2 <= req->message_log2);
     PROVE(rep->depth_in <= req->depth_out && rep->depth_out <= req->depth_in);
@@ -30,19 +31,19 @@ static void prove_within(const struct record_rep *rep, const struct record_req *
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct fuzz_input in = {data, size};
-    struct record_req req = proposal_take(&in);
-    struct record_rep rep, before;
+    struct private_data_req req = proposal_take(&in);
+    struct private_data_rep rep, before;
     memset(&before, 0xa5, sizeof before);
     memcpy(&rep, &before, sizeof rep);
-    if (record_rep_decode(&rep, in.at, in.left) != SLUICE_REASON_NONE) {
+    if (private_data_rep_decode(&rep, in.at, in.left) != SLUICE_REASON_NONE) {
         PROVE(memcmp(&rep, &before, sizeof rep) == 0);
         return 0;
     }
-    PROVE(in.left >= RECORD_REP_BYTES);
-    uint8_t again[RECORD_REP_BYTES];
-    record_rep_encode(&rep, again);
+    PROVE(in.left >= PRIVATE_DATA_REP_BYTES);
+    uint8_t again[PRIVATE_DATA_REP_BYTES];
+    private_data_rep_encode(&rep, again);
     PROVE(memcmp(again, in.at, sizeof again) == 0);
-    if (record_check(&rep, &req) == SLUICE_REASON_NONE)
+    if (private_data_check(&rep, &req) == SLUICE_REASON_NONE)
         prove_within(&rep, &req);
     return 0;
 }

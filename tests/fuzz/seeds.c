@@ -37,50 +37,50 @@ static void write_seed(const void *front, size_t front_bytes, const void *data, 
 static const uint8_t plain[12] = {0x41, 0, 0, 5, 10, 16, 8, 60, 0, 100, 0, 0};
 static const uint8_t keyed[12] = {0x41, 0, 1, 5, 10, 16, 8, 60, 0, 100, 0, 0};
 
-static struct record_req sample_req(int key) {
-    struct record_req req = {.version_min = 1,
-                             .version_max = 3,
-                             .features = 0x41 | (key ? RECORD_FEATURES_KNOWN : 0),
-                             .eager_log2 = 14,
-                             .message_log2 = 24,
-                             .depth_in = 16,
-                             .depth_out = 8,
-                             .credits = 64,
-                             .keepalive = 100,
-                             .key_id = key ? 7 : 0};
+static struct private_data_req sample_req(int key) {
+    struct private_data_req req = {.version_min = 1,
+                                   .version_max = 3,
+                                   .features = 0x41 | (key ? PRIVATE_DATA_FEATURES_KNOWN : 0),
+                                   .eager_log2 = 14,
+                                   .message_log2 = 24,
+                                   .depth_in = 16,
+                                   .depth_out = 8,
+                                   .credits = 64,
+                                   .keepalive = 100,
+                                   .key_id = key ? 7 : 0};
     memset(req.session_id, 0x51, sizeof req.session_id);
     return req;
 }
 
 static void reqs(void) {
     for (int key = 0; key < 2; key++) {
-        struct record_req req = sample_req(key);
+        struct private_data_req req = sample_req(key);
         uint8_t bytes[148] = {0};
-        record_req_encode(&req, bytes);
-        write_seed(key ? keyed : plain, 12, bytes, RECORD_REQ_BYTES);
+        private_data_req_encode(&req, bytes);
+        write_seed(key ? keyed : plain, 12, bytes, PRIVATE_DATA_REQ_BYTES);
         write_seed(key ? keyed : plain, 12, bytes, sizeof bytes);
         bytes[32] = 1; /* resume */
-        write_seed(plain, 12, bytes, RECORD_REQ_BYTES);
+        write_seed(plain, 12, bytes, PRIVATE_DATA_REQ_BYTES);
     }
 }
 
 static void reps(void) {
     for (int key = 0; key < 2; key++) {
-        struct record_rep rep = {.version = 1,
-                                 .features =
-                                     RECORD_FEATURE_GREETING | (key ? RECORD_FEATURE_HMAC : 0),
-                                 .eager_log2 = 12,
-                                 .message_log2 = 20,
-                                 .depth_in = 4,
-                                 .depth_out = 3,
-                                 .credits = 32,
-                                 .keepalive = 200};
+        struct private_data_rep rep = {.version = 1,
+                                       .features = PRIVATE_DATA_FEATURE_GREETING |
+                                                   (key ? PRIVATE_DATA_FEATURE_HMAC : 0),
+                                       .eager_log2 = 12,
+                                       .message_log2 = 20,
+                                       .depth_in = 4,
+                                       .depth_out = 3,
+                                       .credits = 32,
+                                       .keepalive = 200};
         memset(rep.session_id, 0x51, sizeof rep.session_id);
         if (key)
             memset(rep.mac, 0x33, sizeof rep.mac + sizeof rep.check);
         uint8_t bytes[196] = {0};
-        record_rep_encode(&rep, bytes);
-        write_seed(key ? keyed : plain, 12, bytes, RECORD_REP_BYTES);
+        private_data_rep_encode(&rep, bytes);
+        write_seed(key ? keyed : plain, 12, bytes, PRIVATE_DATA_REP_BYTES);
         write_seed(key ? keyed : plain, 12, bytes, sizeof bytes);
     }
 }
@@ -90,10 +90,10 @@ static void rejs(void) {
                                         "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80",
                                         "\x1b[2J\xc2\x9b\xe0\x82\x9b"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        struct record_rej rej = {.reason = (uint16_t)(5 + i), .code = 4711};
-        uint8_t bytes[RECORD_REJ_BYTES + 20] = {0};
+        struct private_data_rej rej = {.reason = (uint16_t)(5 + i), .code = 4711};
+        uint8_t bytes[PRIVATE_DATA_REJ_BYTES + 20] = {0};
         snprintf(rej.text, sizeof rej.text, "%s", texts[i]);
-        write_seed(NULL, 0, bytes, record_rej_encode(&rej, bytes));
+        write_seed(NULL, 0, bytes, private_data_rej_encode(&rej, bytes));
         write_seed(NULL, 0, bytes, sizeof bytes);
     }
 }

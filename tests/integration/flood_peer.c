@@ -45,14 +45,14 @@ static void make_qp(struct ibv_context *verbs) {
 }
 
 static void ask(struct rdma_cm_id *id) {
-    uint8_t data[RECORD_REQ_BYTES];
-    struct record_req req = {.version_min = 1,
-                             .version_max = 1,
-                             .eager_log2 = 10,
-                             .message_log2 = 20,
-                             .credits = 4,
-                             .session_id = {(uint8_t)requests, (uint8_t)(requests >> 8)}};
-    record_req_encode(&req, data);
+    uint8_t data[PRIVATE_DATA_REQ_BYTES];
+    struct private_data_req req = {.version_min = 1,
+                                   .version_max = 1,
+                                   .eager_log2 = 10,
+                                   .message_log2 = 20,
+                                   .credits = 4,
+                                   .session_id = {(uint8_t)requests, (uint8_t)(requests >> 8)}};
+    private_data_req_encode(&req, data);
     if (!qp)
         make_qp(id->verbs);
     struct rdma_conn_param param = {.private_data = data,

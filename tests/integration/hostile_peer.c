@@ -178,25 +178,25 @@ static struct rdma_conn_param parameters(const void *data, uint8_t bytes, uint32
                                     .qp_num = qp_num};
 }
 
-static uint8_t request(uint8_t data[RECORD_REQ_BYTES]) {
-    struct record_req req = {.version_min = 1,
-                             .version_max = 1,
-                             .eager_log2 = 12,
-                             .message_log2 = 20,
-                             .credits = 16,
-                             .session_id = {1, 2, 3, (uint8_t)random32()}};
-    uint8_t bytes = RECORD_REQ_BYTES;
-    record_req_encode(&req, data);
-    tamper(data, &bytes, RECORD_REQ_BYTES);
+static uint8_t request(uint8_t data[PRIVATE_DATA_REQ_BYTES]) {
+    struct private_data_req req = {.version_min = 1,
+                                   .version_max = 1,
+                                   .eager_log2 = 12,
+                                   .message_log2 = 20,
+                                   .credits = 16,
+                                   .session_id = {1, 2, 3, (uint8_t)random32()}};
+    uint8_t bytes = PRIVATE_DATA_REQ_BYTES;
+    private_data_req_encode(&req, data);
+    tamper(data, &bytes, PRIVATE_DATA_REQ_BYTES);
     return bytes;
 }
 
-static uint8_t answer(uint8_t data[RECORD_REP_BYTES]) {
-    struct record_rep rep = {
+static uint8_t answer(uint8_t data[PRIVATE_DATA_REP_BYTES]) {
+    struct private_data_rep rep = {
         .version = 1, .eager_log2 = 12, .message_log2 = 20, .credits = 16, .session_id = {1}};
-    uint8_t bytes = RECORD_REP_BYTES;
-    record_rep_encode(&rep, data);
-    tamper(data, &bytes, RECORD_REP_BYTES);
+    uint8_t bytes = PRIVATE_DATA_REP_BYTES;
+    private_data_rep_encode(&rep, data);
+    tamper(data, &bytes, PRIVATE_DATA_REP_BYTES);
     return bytes;
 }
 
@@ -291,7 +291,7 @@ static void dial(unsigned port) {
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons((uint16_t)port),
                                   .sin_addr.s_addr = inet_addr(it_host())};
-    uint8_t data[RECORD_REQ_BYTES];
+    uint8_t data[PRIVATE_DATA_REQ_BYTES];
     must(fabric->create_id(channel, &l.id, NULL, RDMA_PS_TCP) == 0);
     must(fabric->resolve_addr(l.id, NULL, (struct sockaddr *)&address, 3000) == 0);
     must(next_event() == RDMA_CM_EVENT_ADDR_RESOLVED);

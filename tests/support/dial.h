@@ -39,7 +39,7 @@ static struct {
     _Atomic unsigned lookups;
     char tried[DIALER_TRIES][64];
     int times[DIALER_TRIES]; /* ms, to look for an address */
-    struct record_req reqs[DIALER_TRIES];
+    struct private_data_req reqs[DIALER_TRIES];
 } dialer;
 
 /* ---- its environment ------------------------------------------------------------------------- */
@@ -101,8 +101,8 @@ static int dialer_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, stru
 
 static int dialer_connect(struct rdma_cm_id *id, struct rdma_conn_param *param) {
     if (dialer.connects < DIALER_TRIES)
-        assert_int_equal(record_req_decode(&dialer.reqs[dialer.connects], param->private_data,
-                                           param->private_data_len),
+        assert_int_equal(private_data_req_decode(&dialer.reqs[dialer.connects], param->private_data,
+                                                 param->private_data_len),
                          0);
     dialer.connects++;
     return soft_connect(id, param);

@@ -43,25 +43,26 @@ static inline void random_fill(uint8_t *out, size_t bytes) {
 /* ---- the three kinds behind one face --------------------------------------------------------- */
 
 union any_record {
-    struct record_req req;
-    struct record_rep rep;
-    struct record_rej rej;
+    struct private_data_req req;
+    struct private_data_rep rep;
+    struct private_data_rej rej;
 };
 enum kind { REQ, REP, REJ, KINDS };
-static const size_t kind_bytes[KINDS] = {RECORD_REQ_BYTES, RECORD_REP_BYTES, RECORD_REJ_BYTES};
+static const size_t kind_bytes[KINDS] = {PRIVATE_DATA_REQ_BYTES, PRIVATE_DATA_REP_BYTES,
+                                         PRIVATE_DATA_REJ_BYTES};
 
 static inline sluice_reason decode_exact(enum kind kind, union any_record *out, const void *data,
                                          size_t len) {
     switch (kind) {
     case REQ:
-        return record_req_decode(&out->req, data, len);
+        return private_data_req_decode(&out->req, data, len);
     case REP:
-        return record_rep_decode(&out->rep, data, len);
+        return private_data_rep_decode(&out->rep, data, len);
     case REJ:
     case KINDS:
         break;
     }
-    return record_rej_decode(&out->rej, data, len);
+    return private_data_rej_decode(&out->rej, data, len);
 }
 
 /* From a copy of exactly len bytes; checks that a refusal leaves the output alone. */
@@ -84,23 +85,23 @@ static inline size_t encode(enum kind kind, const union any_record *record, uint
     memset(out, 0, 256);
     switch (kind) {
     case REQ:
-        record_req_encode(&record->req, out);
-        return RECORD_REQ_BYTES;
+        private_data_req_encode(&record->req, out);
+        return PRIVATE_DATA_REQ_BYTES;
     case REP:
-        record_rep_encode(&record->rep, out);
-        return RECORD_REP_BYTES;
+        private_data_rep_encode(&record->rep, out);
+        return PRIVATE_DATA_REP_BYTES;
     case REJ:
     case KINDS:
         break;
     }
-    return record_rej_encode(&record->rej, out);
+    return private_data_rej_encode(&record->rej, out);
 }
 
 /* Everything a peer may propose: authentication, and two features nobody has defined yet. */
-#define SAMPLE_FEATURES (RECORD_FEATURE_GREETING | RECORD_FEATURE_HMAC | 0x8041u)
+#define SAMPLE_FEATURES (PRIVATE_DATA_FEATURE_GREETING | PRIVATE_DATA_FEATURE_HMAC | 0x8041u)
 
-static inline struct record_req sample_req(void) {
-    struct record_req req = {
+static inline struct private_data_req sample_req(void) {
+    struct private_data_req req = {
         .version_min = 1,
         .version_max = 1,
         .features = SAMPLE_FEATURES,
@@ -120,8 +121,8 @@ static inline struct record_req sample_req(void) {
     return req;
 }
 
-static inline struct record_rep sample_rep(void) {
-    struct record_rep rep = {
+static inline struct private_data_rep sample_rep(void) {
+    struct private_data_rep rep = {
         .version = 1,
         .features = SAMPLE_FEATURES,
         .eager_log2 = 12,
@@ -149,7 +150,7 @@ static inline union any_record sample(enum kind kind) {
     else if (kind == REP)
         record.rep = sample_rep();
     else
-        record.rej = (struct record_rej){.reason = 5, .code = 4711, .text = "not today"};
+        record.rej = (struct private_data_rej){.reason = 5, .code = 4711, .text = "not today"};
     return record;
 }
 

@@ -25,8 +25,8 @@ static const char label_mac[] = "mac";
 #define TEXT(array) ((struct auth_piece){(array), sizeof(array) - 1})
 
 _Static_assert(AUTH_HMAC_BYTES == crypto_auth_hmacsha256_BYTES, "what HMAC-SHA-256 returns");
-_Static_assert(RECORD_MAC_BYTES == AUTH_HMAC_BYTES, "a MAC is not cut short");
-_Static_assert(RECORD_CHECK_BYTES <= AUTH_HMAC_BYTES, "a check is the front of one");
+_Static_assert(PRIVATE_DATA_MAC_BYTES == AUTH_HMAC_BYTES, "a MAC is not cut short");
+_Static_assert(PRIVATE_DATA_CHECK_BYTES <= AUTH_HMAC_BYTES, "a check is the front of one");
 
 bool auth_init(void) {
     return sodium_init() >= 0;
@@ -68,19 +68,21 @@ static void prove(struct auth_proof *out, const struct auth_secret *secret, stru
 }
 
 void auth_prove_listener(struct auth_proof *out, const struct auth_secret *secret,
-                         const uint8_t req[RECORD_REQ_BYTES], const uint8_t rep[RECORD_REP_BYTES]) {
-    const struct auth_piece covered[] = {{req, RECORD_REQ_BYTES}, {rep, AUTH_REP_COVERED}};
+                         const uint8_t req[PRIVATE_DATA_REQ_BYTES],
+                         const uint8_t rep[PRIVATE_DATA_REP_BYTES]) {
+    const struct auth_piece covered[] = {{req, PRIVATE_DATA_REQ_BYTES}, {rep, AUTH_REP_COVERED}};
     prove(out, secret, TEXT(role_listener), req, rep, covered, 2);
 }
 
 void auth_prove_dialer(struct auth_proof *out, const struct auth_secret *secret,
-                       const uint8_t req[RECORD_REQ_BYTES], const uint8_t rep[RECORD_REP_BYTES],
-                       const void *private_data, uint32_t private_bytes) {
+                       const uint8_t req[PRIVATE_DATA_REQ_BYTES],
+                       const uint8_t rep[PRIVATE_DATA_REP_BYTES], const void *private_data,
+                       uint32_t private_bytes) {
     const uint8_t length[4] = {(uint8_t)private_bytes, (uint8_t)(private_bytes >> 8),
                                (uint8_t)(private_bytes >> 16), (uint8_t)(private_bytes >> 24)};
     const struct auth_piece covered[COVERED_MAX] = {
-        {req, RECORD_REQ_BYTES},
-        {rep, RECORD_REP_BYTES},
+        {req, PRIVATE_DATA_REQ_BYTES},
+        {rep, PRIVATE_DATA_REP_BYTES},
         {length, sizeof length},
         {private_data, private_bytes},
     };
@@ -97,17 +99,17 @@ static sluice_reason verify(const struct auth_proof *proof, struct auth_proof *r
 }
 
 sluice_reason auth_verify_listener(const struct auth_proof *proof, const struct auth_secret *secret,
-                                   const uint8_t req[RECORD_REQ_BYTES],
-                                   const uint8_t rep[RECORD_REP_BYTES]) {
+                                   const uint8_t req[PRIVATE_DATA_REQ_BYTES],
+                                   const uint8_t rep[PRIVATE_DATA_REP_BYTES]) {
     struct auth_proof right;
     auth_prove_listener(&right, secret, req, rep);
     return verify(proof, &right);
 }
 
 sluice_reason auth_verify_dialer(const struct auth_proof *proof, const struct auth_secret *secret,
-                                 const uint8_t req[RECORD_REQ_BYTES],
-                                 const uint8_t rep[RECORD_REP_BYTES], const void *private_data,
-                                 uint32_t private_bytes) {
+                                 const uint8_t req[PRIVATE_DATA_REQ_BYTES],
+                                 const uint8_t rep[PRIVATE_DATA_REP_BYTES],
+                                 const void *private_data, uint32_t private_bytes) {
     struct auth_proof right;
     auth_prove_dialer(&right, secret, req, rep, private_data, private_bytes);
     return verify(proof, &right);
@@ -116,8 +118,8 @@ sluice_reason auth_verify_dialer(const struct auth_proof *proof, const struct au
 /* ---- HELLO ----------------------------------------------------------------------------------- */
 
 size_t auth_hello_encode(const struct auth_hello *hello, uint8_t out[HELLO_BYTES_MAX]) {
-    memcpy(out + HELLO_CHECK_AT, hello->proof.check, RECORD_CHECK_BYTES);
-    memcpy(out + HELLO_MAC_AT, hello->proof.mac, RECORD_MAC_BYTES);
+    memcpy(out + HELLO_CHECK_AT, hello->proof.check, PRIVATE_DATA_CHECK_BYTES);
+    memcpy(out + HELLO_MAC_AT, hello->proof.mac, PRIVATE_DATA_MAC_BYTES);
     out[HELLO_LENGTH_AT] = (uint8_t)hello->private_bytes;
     out[HELLO_LENGTH_AT + 1] = (uint8_t)(hello->private_bytes >> 8);
     memcpy(out + HELLO_DATA_AT, hello->private_data, hello->private_bytes);
@@ -136,8 +138,8 @@ sluice_reason auth_hello_decode(struct auth_hello *hello, const void *data, size
     if (private_bytes > SLUICE_PRIVATE_MAX)
         return SLUICE_REASON_VALUE;
     struct auth_hello got = {.private_bytes = private_bytes};
-    memcpy(got.proof.check, in + HELLO_CHECK_AT, RECORD_CHECK_BYTES);
-    memcpy(got.proof.mac, in + HELLO_MAC_AT, RECORD_MAC_BYTES);
+    memcpy(got.proof.check, in + HELLO_CHECK_AT, PRIVATE_DATA_CHECK_BYTES);
+    memcpy(got.proof.mac, in + HELLO_MAC_AT, PRIVATE_DATA_MAC_BYTES);
     memcpy(got.private_data, in + HELLO_DATA_AT, private_bytes);
     if (!authenticated && !sodium_is_zero((const uint8_t *)&got.proof, sizeof got.proof))
         return SLUICE_REASON_PROTOCOL;

@@ -27,8 +27,8 @@
 #define AUTH_REP_COVERED 52 /* of the REP, what the listener's MAC covers: all in front of it */
 
 struct auth_proof {
-    uint8_t check[RECORD_CHECK_BYTES];
-    uint8_t mac[RECORD_MAC_BYTES];
+    uint8_t check[PRIVATE_DATA_CHECK_BYTES];
+    uint8_t mac[PRIVATE_DATA_MAC_BYTES];
 };
 
 /* A secret as keyring_find() returns it. */
@@ -50,24 +50,26 @@ void auth_hmac(uint8_t out[AUTH_HMAC_BYTES], const void *key, size_t key_bytes,
 
 /* The listener's proof; of the REP only the first AUTH_REP_COVERED bytes are read. */
 void auth_prove_listener(struct auth_proof *out, const struct auth_secret *secret,
-                         const uint8_t req[RECORD_REQ_BYTES], const uint8_t rep[RECORD_REP_BYTES]);
+                         const uint8_t req[PRIVATE_DATA_REQ_BYTES],
+                         const uint8_t rep[PRIVATE_DATA_REP_BYTES]);
 
 /* The dialer's, over the whole REP, the listener's proof included, and its own private data. */
 void auth_prove_dialer(struct auth_proof *out, const struct auth_secret *secret,
-                       const uint8_t req[RECORD_REQ_BYTES], const uint8_t rep[RECORD_REP_BYTES],
-                       const void *private_data, uint32_t private_bytes);
+                       const uint8_t req[PRIVATE_DATA_REQ_BYTES],
+                       const uint8_t rep[PRIVATE_DATA_REP_BYTES], const void *private_data,
+                       uint32_t private_bytes);
 
 /*
  * NONE: the proof is good. AUTH_FAILED: the check is wrong, the other side does not have the key.
  * AUTH_ALTERED: the check is right and the MAC is not. Both are always computed.
  */
 sluice_reason auth_verify_listener(const struct auth_proof *proof, const struct auth_secret *secret,
-                                   const uint8_t req[RECORD_REQ_BYTES],
-                                   const uint8_t rep[RECORD_REP_BYTES]);
+                                   const uint8_t req[PRIVATE_DATA_REQ_BYTES],
+                                   const uint8_t rep[PRIVATE_DATA_REP_BYTES]);
 sluice_reason auth_verify_dialer(const struct auth_proof *proof, const struct auth_secret *secret,
-                                 const uint8_t req[RECORD_REQ_BYTES],
-                                 const uint8_t rep[RECORD_REP_BYTES], const void *private_data,
-                                 uint32_t private_bytes);
+                                 const uint8_t req[PRIVATE_DATA_REQ_BYTES],
+                                 const uint8_t rep[PRIVATE_DATA_REP_BYTES],
+                                 const void *private_data, uint32_t private_bytes);
 
 /* ---- HELLO ----------------------------------------------------------------------------------- */
 

@@ -59,16 +59,17 @@ static bool all_zero(const uint8_t *at, size_t bytes) {
 }
 
 static bool has_magic(const uint8_t *bytes, size_t len) {
-    return bytes && len >= 2 && get16(bytes) == RECORD_MAGIC;
+    return bytes && len >= 2 && get16(bytes) == PRIVATE_DATA_MAGIC;
 }
 
 /* ---- encode ---------------------------------------------------------------------------------- */
 
-void record_req_encode(const struct record_req *req, uint8_t out[RECORD_REQ_BYTES]) {
-    put16(out, RECORD_MAGIC);
+void private_data_req_encode(const struct private_data_req *req,
+                             uint8_t out[PRIVATE_DATA_REQ_BYTES]) {
+    put16(out, PRIVATE_DATA_MAGIC);
     out[2] = req->version_min;
     out[3] = req->version_max;
-    out[REQ_LENGTH_AT] = RECORD_REQ_BYTES;
+    out[REQ_LENGTH_AT] = PRIVATE_DATA_REQ_BYTES;
     put24(out + 5, req->features);
     out[8] = req->eager_log2;
     out[9] = req->message_log2;
@@ -82,10 +83,11 @@ void record_req_encode(const struct record_req *req, uint8_t out[RECORD_REQ_BYTE
     memcpy(out + 40, req->nonce, 16);
 }
 
-void record_rep_encode(const struct record_rep *rep, uint8_t out[RECORD_REP_BYTES]) {
-    put16(out, RECORD_MAGIC);
+void private_data_rep_encode(const struct private_data_rep *rep,
+                             uint8_t out[PRIVATE_DATA_REP_BYTES]) {
+    put16(out, PRIVATE_DATA_MAGIC);
     out[2] = rep->version;
-    out[REP_LENGTH_AT] = RECORD_REP_BYTES;
+    out[REP_LENGTH_AT] = PRIVATE_DATA_REP_BYTES;
     put24(out + 4, rep->features);
     out[7] = 0;
     out[8] = rep->eager_log2;
@@ -97,14 +99,15 @@ void record_rep_encode(const struct record_rep *rep, uint8_t out[RECORD_REP_BYTE
     memcpy(out + 16, rep->session_id, 16);
     put32(out + 32, rep->last_sequence);
     memcpy(out + 36, rep->nonce, 16);
-    memcpy(out + 52, rep->mac, RECORD_MAC_BYTES);
-    memcpy(out + 84, rep->check, RECORD_CHECK_BYTES);
+    memcpy(out + 52, rep->mac, PRIVATE_DATA_MAC_BYTES);
+    memcpy(out + 84, rep->check, PRIVATE_DATA_CHECK_BYTES);
 }
 
-size_t record_rej_encode(const struct record_rej *rej, uint8_t out[RECORD_REJ_BYTES]) {
-    size_t text = strnlen(rej->text, RECORD_REJ_TEXT);
-    memset(out, 0, RECORD_REJ_BYTES);
-    put16(out, RECORD_MAGIC);
+size_t private_data_rej_encode(const struct private_data_rej *rej,
+                               uint8_t out[PRIVATE_DATA_REJ_BYTES]) {
+    size_t text = strnlen(rej->text, PRIVATE_DATA_REJ_TEXT);
+    memset(out, 0, PRIVATE_DATA_REJ_BYTES);
+    put16(out, PRIVATE_DATA_MAGIC);
     out[REJ_LENGTH_AT] = (uint8_t)(REJ_TEXT_AT + text);
     put16(out + 4, rej->reason);
     put16(out + 6, rej->code);
@@ -121,16 +124,16 @@ static bool limits_in_range(uint8_t eager_log2, uint8_t message_log2, uint16_t c
 }
 
 static bool asks_too_much(uint32_t features) {
-    return (features & RECORD_FEATURES_MUST & ~RECORD_FEATURES_KNOWN) != 0;
+    return (features & PRIVATE_DATA_FEATURES_MUST & ~PRIVATE_DATA_FEATURES_KNOWN) != 0;
 }
 
 /* An authentication needs a key, a key an authentication, and both the frames that carry it. */
 static bool features_fit(uint32_t features, uint32_t key_id) {
-    bool hmac = features & RECORD_FEATURE_HMAC;
-    return hmac == (key_id != 0) && (!hmac || (features & RECORD_FEATURE_GREETING));
+    bool hmac = features & PRIVATE_DATA_FEATURE_HMAC;
+    return hmac == (key_id != 0) && (!hmac || (features & PRIVATE_DATA_FEATURE_GREETING));
 }
 
-sluice_reason record_req_decode(struct record_req *req, const void *data, size_t len) {
+sluice_reason private_data_req_decode(struct private_data_req *req, const void *data, size_t len) {
     const uint8_t *in = data;
     if (!has_magic(in, len))
         return SLUICE_REASON_NOT_SLUICE;
@@ -139,11 +142,11 @@ sluice_reason record_req_decode(struct record_req *req, const void *data, size_t
     uint8_t version_min = in[2], version_max = in[3];
     if (version_min == 0 || version_min > version_max)
         return SLUICE_REASON_VALUE;
-    if (version_min > RECORD_VERSION_MAX || version_max < RECORD_VERSION_MIN)
+    if (version_min > PRIVATE_DATA_VERSION_MAX || version_max < PRIVATE_DATA_VERSION_MIN)
         return SLUICE_REASON_VERSION;
-    if (in[REQ_LENGTH_AT] != RECORD_REQ_BYTES || len < RECORD_REQ_BYTES)
+    if (in[REQ_LENGTH_AT] != PRIVATE_DATA_REQ_BYTES || len < PRIVATE_DATA_REQ_BYTES)
         return SLUICE_REASON_MALFORMED;
-    struct record_req got = {
+    struct private_data_req got = {
         .version_min = version_min,
         .version_max = version_max,
         .features = get24(in + 5),
@@ -163,24 +166,24 @@ sluice_reason record_req_decode(struct record_req *req, const void *data, size_t
     if (!limits_in_range(got.eager_log2, got.message_log2, got.credits) ||
         !features_fit(got.features, got.key_id))
         return SLUICE_REASON_VALUE;
-    if (!all_zero(in + RECORD_REQ_BYTES, len - RECORD_REQ_BYTES))
+    if (!all_zero(in + PRIVATE_DATA_REQ_BYTES, len - PRIVATE_DATA_REQ_BYTES))
         return SLUICE_REASON_MALFORMED;
     *req = got;
     return SLUICE_REASON_NONE;
 }
 
-sluice_reason record_rep_decode(struct record_rep *rep, const void *data, size_t len) {
+sluice_reason private_data_rep_decode(struct private_data_rep *rep, const void *data, size_t len) {
     const uint8_t *in = data;
     if (!has_magic(in, len))
         return SLUICE_REASON_NOT_SLUICE;
     if (len <= REP_LENGTH_AT)
         return SLUICE_REASON_MALFORMED;
     uint8_t version = in[2];
-    if (version < RECORD_VERSION_MIN || version > RECORD_VERSION_MAX)
+    if (version < PRIVATE_DATA_VERSION_MIN || version > PRIVATE_DATA_VERSION_MAX)
         return SLUICE_REASON_VERSION;
-    if (in[REP_LENGTH_AT] != RECORD_REP_BYTES || len < RECORD_REP_BYTES)
+    if (in[REP_LENGTH_AT] != PRIVATE_DATA_REP_BYTES || len < PRIVATE_DATA_REP_BYTES)
         return SLUICE_REASON_MALFORMED;
-    struct record_rep got = {
+    struct private_data_rep got = {
         .version = version,
         .features = get24(in + 4),
         .eager_log2 = in[8],
@@ -193,13 +196,13 @@ sluice_reason record_rep_decode(struct record_rep *rep, const void *data, size_t
     };
     memcpy(got.session_id, in + 16, 16);
     memcpy(got.nonce, in + 36, 16);
-    memcpy(got.mac, in + 52, RECORD_MAC_BYTES);
-    memcpy(got.check, in + 84, RECORD_CHECK_BYTES);
+    memcpy(got.mac, in + 52, PRIVATE_DATA_MAC_BYTES);
+    memcpy(got.check, in + 84, PRIVATE_DATA_CHECK_BYTES);
     if (asks_too_much(got.features))
         return SLUICE_REASON_UNSUPPORTED;
     if (!limits_in_range(got.eager_log2, got.message_log2, got.credits))
         return SLUICE_REASON_VALUE;
-    if (in[7] != 0 || !all_zero(in + RECORD_REP_BYTES, len - RECORD_REP_BYTES))
+    if (in[7] != 0 || !all_zero(in + PRIVATE_DATA_REP_BYTES, len - PRIVATE_DATA_REP_BYTES))
         return SLUICE_REASON_MALFORMED;
     *rep = got;
     return SLUICE_REASON_NONE;
@@ -232,7 +235,7 @@ static void copy_printable(char *out, const uint8_t *in, size_t bytes) {
     }
 }
 
-sluice_reason record_rej_decode(struct record_rej *rej, const void *data, size_t len) {
+sluice_reason private_data_rej_decode(struct private_data_rej *rej, const void *data, size_t len) {
     const uint8_t *in = data;
     if (!has_magic(in, len))
         return SLUICE_REASON_NOT_SLUICE;
@@ -242,11 +245,11 @@ sluice_reason record_rej_decode(struct record_rej *rej, const void *data, size_t
     if (in[2] != 0)
         return SLUICE_REASON_VERSION;
     size_t used = in[REJ_LENGTH_AT];
-    if (used < REJ_TEXT_AT || used > RECORD_REJ_BYTES || used > len)
+    if (used < REJ_TEXT_AT || used > PRIVATE_DATA_REJ_BYTES || used > len)
         return SLUICE_REASON_MALFORMED;
     if (!all_zero(in + used, len - used))
         return SLUICE_REASON_MALFORMED;
-    struct record_rej got = {.reason = get16(in + 4), .code = get16(in + 6)};
+    struct private_data_rej got = {.reason = get16(in + 4), .code = get16(in + 6)};
     copy_printable(got.text, in + REJ_TEXT_AT, used - REJ_TEXT_AT);
     *rej = got;
     return SLUICE_REASON_NONE;
@@ -265,18 +268,18 @@ static uint16_t slower_keepalive(uint16_t a, uint16_t b) {
     return a > b ? a : b;
 }
 
-sluice_reason record_decide(struct record_rep *rep, const struct record_req *req,
-                            const struct record_req *own) {
+sluice_reason private_data_decide(struct private_data_rep *rep, const struct private_data_req *req,
+                                  const struct private_data_req *own) {
     uint8_t version = smaller(req->version_max, own->version_max);
     if (version < req->version_min || version < own->version_min)
         return SLUICE_REASON_VERSION;
     if (req->last_sequence != 0) /* this version does not resume */
         return SLUICE_REASON_UNSUPPORTED;
-    if ((own->features & RECORD_FEATURE_HMAC) && req->key_id == 0)
+    if ((own->features & PRIVATE_DATA_FEATURE_HMAC) && req->key_id == 0)
         return SLUICE_REASON_AUTH_REQUIRED;
-    if (req->key_id != 0 && !(own->features & RECORD_FEATURE_HMAC))
+    if (req->key_id != 0 && !(own->features & PRIVATE_DATA_FEATURE_HMAC))
         return SLUICE_REASON_AUTH_KEY;
-    struct record_rep decided = {
+    struct private_data_rep decided = {
         .version = version,
         .features = req->features & own->features,
         .eager_log2 = smaller(req->eager_log2, own->eager_log2),
@@ -292,14 +295,15 @@ sluice_reason record_decide(struct record_rep *rep, const struct record_req *req
     return SLUICE_REASON_NONE;
 }
 
-sluice_reason record_check(const struct record_rep *rep, const struct record_req *req) {
+sluice_reason private_data_check(const struct private_data_rep *rep,
+                                 const struct private_data_req *req) {
     if (rep->version < req->version_min || rep->version > req->version_max)
         return SLUICE_REASON_VERSION;
     if (rep->features & ~req->features)
         return SLUICE_REASON_UNSUPPORTED;
-    if (req->features & ~rep->features & RECORD_FEATURE_HMAC)
+    if (req->features & ~rep->features & PRIVATE_DATA_FEATURE_HMAC)
         return SLUICE_REASON_AUTH_ALTERED; /* somebody would rather have no authentication */
-    if (req->features & ~rep->features & RECORD_FEATURES_MUST)
+    if (req->features & ~rep->features & PRIVATE_DATA_FEATURES_MUST)
         return SLUICE_REASON_UNSUPPORTED;
     if (rep->eager_log2 > req->eager_log2 || rep->message_log2 > req->message_log2 ||
         rep->depth_in > req->depth_out || rep->depth_out > req->depth_in)

@@ -14,31 +14,31 @@
 
 #include <sluice/status.h>
 
-#define RECORD_MAGIC 0x4c53u /* "SL" */
-#define RECORD_VERSION_MIN 1
-#define RECORD_VERSION_MAX 1
-#define RECORD_REQ_BYTES 56
-#define RECORD_REP_BYTES 100 /* used part; rdma_cm pads to 196 with zeros */
-#define RECORD_REJ_BYTES 128 /* used part, at most; fits 148 */
-#define RECORD_REJ_TEXT 120
+#define PRIVATE_DATA_MAGIC 0x4c53u /* "SL" */
+#define PRIVATE_DATA_VERSION_MIN 1
+#define PRIVATE_DATA_VERSION_MAX 1
+#define PRIVATE_DATA_REQ_BYTES 56
+#define PRIVATE_DATA_REP_BYTES 100 /* used part; rdma_cm pads to 196 with zeros */
+#define PRIVATE_DATA_REJ_BYTES 128 /* used part, at most; fits 148 */
+#define PRIVATE_DATA_REJ_TEXT 120
 
 /*
  * Features, 24 bits. A proposal's unknown bits of the lower 16 are left out of the decision; one of the
  * upper 8 must be understood, else the proposal is refused (UNSUPPORTED).
  */
-#define RECORD_FEATURE_PROBE                                                                       \
+#define PRIVATE_DATA_FEATURE_PROBE                                                                 \
     (1u << 0) /* HELLO and WELCOME name a byte of their sender's that the other may READ */
-#define RECORD_FEATURE_GREETING                                                                    \
+#define PRIVATE_DATA_FEATURE_GREETING                                                              \
     (1u << 16) /* the dialer's first frame is HELLO, the answer WELCOME */
-#define RECORD_FEATURE_HMAC                                                                        \
+#define PRIVATE_DATA_FEATURE_HMAC                                                                  \
     (1u << 17) /* both sides prove with HMAC-SHA-256 that they have key_id */
-#define RECORD_FEATURES_MUST 0xff0000u
-#define RECORD_FEATURES_KNOWN (RECORD_FEATURE_GREETING | RECORD_FEATURE_HMAC)
-#define RECORD_CHECK_BYTES 16
-#define RECORD_MAC_BYTES 32
-#define RECORD_KEEPALIVE_NS 10000000ull /* unit of the keepalive interval */
+#define PRIVATE_DATA_FEATURES_MUST 0xff0000u
+#define PRIVATE_DATA_FEATURES_KNOWN (PRIVATE_DATA_FEATURE_GREETING | PRIVATE_DATA_FEATURE_HMAC)
+#define PRIVATE_DATA_CHECK_BYTES 16
+#define PRIVATE_DATA_MAC_BYTES 32
+#define PRIVATE_DATA_KEEPALIVE_NS 10000000ull /* unit of the keepalive interval */
 
-struct record_req {
+struct private_data_req {
     uint8_t version_min, version_max;
     uint32_t features;           /* 24 bits */
     uint8_t eager_log2;          /* frame bytes, header included: 9..16 */
@@ -52,7 +52,7 @@ struct record_req {
     uint8_t nonce[16];
 };
 
-struct record_rep {
+struct private_data_rep {
     uint8_t version;
     uint32_t features;
     uint8_t eager_log2, message_log2, depth_in, depth_out;
@@ -62,20 +62,23 @@ struct record_rep {
     uint32_t last_sequence;
     uint8_t nonce[16];
     /* the listener's proof (auth.h); zero without authentication */
-    uint8_t mac[RECORD_MAC_BYTES];
-    uint8_t check[RECORD_CHECK_BYTES];
+    uint8_t mac[PRIVATE_DATA_MAC_BYTES];
+    uint8_t check[PRIVATE_DATA_CHECK_BYTES];
 };
 
-struct record_rej {
+struct private_data_rej {
     uint16_t reason; /* sluice_reason of the refusing side */
     uint16_t code;   /* application's code with REASON_REFUSED */
-    char text[RECORD_REJ_TEXT + 1];
+    char text[PRIVATE_DATA_REJ_TEXT + 1];
 };
 
 /* Write exactly RECORD_*_BYTES into out. rej: returns the bytes used. */
-void record_req_encode(const struct record_req *req, uint8_t out[RECORD_REQ_BYTES]);
-void record_rep_encode(const struct record_rep *rep, uint8_t out[RECORD_REP_BYTES]);
-size_t record_rej_encode(const struct record_rej *rej, uint8_t out[RECORD_REJ_BYTES]);
+void private_data_req_encode(const struct private_data_req *req,
+                             uint8_t out[PRIVATE_DATA_REQ_BYTES]);
+void private_data_rep_encode(const struct private_data_rep *rep,
+                             uint8_t out[PRIVATE_DATA_REP_BYTES]);
+size_t private_data_rej_encode(const struct private_data_rej *rej,
+                               uint8_t out[PRIVATE_DATA_REJ_BYTES]);
 
 /*
  * Decode len bytes of private data (longer is fine when the rest is zero padding). Return
@@ -84,14 +87,15 @@ size_t record_rej_encode(const struct record_rej *rej, uint8_t out[RECORD_REJ_BY
  * understood), VALUE (range).
  * The output is written only on success.
  */
-sluice_reason record_req_decode(struct record_req *req, const void *data, size_t len);
-sluice_reason record_rep_decode(struct record_rep *rep, const void *data, size_t len);
-sluice_reason record_rej_decode(struct record_rej *rej, const void *data, size_t len);
+sluice_reason private_data_req_decode(struct private_data_req *req, const void *data, size_t len);
+sluice_reason private_data_rep_decode(struct private_data_rep *rep, const void *data, size_t len);
+sluice_reason private_data_rej_decode(struct private_data_rej *rej, const void *data, size_t len);
 
 /* The listener's decision: the common subset of a proposal and its own limits (as a proposal). */
-sluice_reason record_decide(struct record_rep *rep, const struct record_req *req,
-                            const struct record_req *own);
+sluice_reason private_data_decide(struct private_data_rep *rep, const struct private_data_req *req,
+                                  const struct private_data_req *own);
 /* The dialer's check that the decision lies within what it proposed. */
-sluice_reason record_check(const struct record_rep *rep, const struct record_req *req);
+sluice_reason private_data_check(const struct private_data_rep *rep,
+                                 const struct private_data_req *req);
 
 #endif

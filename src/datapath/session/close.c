@@ -79,7 +79,7 @@ void close_settle(struct session *s, sluice_reason reason, uint32_t vendor, cons
 }
 
 static void release(struct sluice_loop *l, struct session *s) {
-    struct record_rej *rej = &s->conn.release;
+    struct private_data_rej *rej = &s->conn.release;
     send_drop_queue(l, s, SLUICE_ECLOSED);
     s->state = SESSION_RELEASED;
     s->deadline_ns = 0;
@@ -92,7 +92,7 @@ static void release(struct sluice_loop *l, struct session *s) {
     memset(rej, 0, sizeof *rej);
     rej->reason =
         s->reason == SLUICE_REASON_LOCAL_CLOSE ? SLUICE_REASON_REFUSED : (uint16_t)s->reason;
-    snprintf(rej->text, sizeof rej->text, "%.*s", RECORD_REJ_TEXT, s->info.close_text);
+    snprintf(rej->text, sizeof rej->text, "%.*s", PRIVATE_DATA_REJ_TEXT, s->info.close_text);
     cm_post(&l->node->cm, s, CM_VERB_RELEASE);
 }
 
@@ -134,8 +134,8 @@ void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns)
     if (s->state > SESSION_FLUSHING)
         return;
     if (s->state == SESSION_OPENING && may_refuse(s)) {
-        struct record_rej rej = {.reason =
-                                     closing ? SLUICE_REASON_NODE_CLOSED : SLUICE_REASON_REFUSED};
+        struct private_data_rej rej = {.reason = closing ? SLUICE_REASON_NODE_CLOSED
+                                                         : SLUICE_REASON_REFUSED};
         snprintf(rej.text, sizeof rej.text, "%s", sluice_reason_text(rej.reason));
         session_refuse(l, s, reason, &rej);
         return;
@@ -161,9 +161,9 @@ void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns)
 }
 
 void session_refuse(struct sluice_loop *l, struct session *s, sluice_reason reason,
-                    const struct record_rej *rej) {
-    uint8_t data[RECORD_REJ_BYTES];
-    size_t bytes = record_rej_encode(rej, data);
+                    const struct private_data_rej *rej) {
+    uint8_t data[PRIVATE_DATA_REJ_BYTES];
+    size_t bytes = private_data_rej_encode(rej, data);
     if (s->state != SESSION_OPENING)
         return;
     gate_set(&s->gate, GATE_ANSWERED);
@@ -173,7 +173,7 @@ void session_refuse(struct sluice_loop *l, struct session *s, sluice_reason reas
     s->bye_posted = send_control_with(l, s, FRAME_REFUSE, data, (uint32_t)bytes);
 }
 
-void session_refused(struct sluice_loop *l, struct session *s, const struct record_rej *rej) {
+void session_refused(struct sluice_loop *l, struct session *s, const struct private_data_rej *rej) {
     sluice_reason reason = rej->reason ? (sluice_reason)rej->reason : SLUICE_REASON_REFUSED;
     uint32_t vendor = reason == SLUICE_REASON_REFUSED ? rej->code : 0;
     set_reason(s, reason, vendor, rej->code, rej->text);
@@ -192,11 +192,11 @@ void session_peer_bye(struct sluice_loop *l, struct session *s) {
 /* This side's own decision, with the connection as good as ever: the peer is told. */
 static bool told_no(struct sluice_loop *l, struct session *s) {
     sluice_reason reason = s->conn.down.reason;
-    struct record_rej rej = {.reason = (uint16_t)reason};
+    struct private_data_rej rej = {.reason = (uint16_t)reason};
     if (!may_refuse(s) || (reason != SLUICE_REASON_TIMEOUT && reason != SLUICE_REASON_NO_LISTENER &&
                            reason != SLUICE_REASON_BUSY))
         return false;
-    snprintf(rej.text, sizeof rej.text, "%.*s", RECORD_REJ_TEXT, s->conn.down.text);
+    snprintf(rej.text, sizeof rej.text, "%.*s", PRIVATE_DATA_REJ_TEXT, s->conn.down.text);
     session_refuse(l, s, reason, &rej);
     return true;
 }

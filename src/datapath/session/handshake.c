@@ -26,7 +26,7 @@
 #define NUDGE_LAST_NS 640000000ull
 
 static bool authenticated(const struct session *s) {
-    return s->conn.rep.features & RECORD_FEATURE_HMAC;
+    return s->conn.rep.features & PRIVATE_DATA_FEATURE_HMAC;
 }
 
 /* ---- the byte that the other side may READ (confirm.c) ----------------------------------------- */
@@ -34,7 +34,7 @@ static bool authenticated(const struct session *s) {
 #define PROBE_BYTES 12u /* behind HELLO's payload, or all of WELCOME's: its address and its key */
 
 static bool names_probe(const struct session *s) {
-    return s->conn.rep.features & RECORD_FEATURE_PROBE;
+    return s->conn.rep.features & PRIVATE_DATA_FEATURE_PROBE;
 }
 
 /* Returns the bytes used: none where it was not agreed. */
@@ -63,12 +63,12 @@ static uint32_t take_probe(struct session *s, const uint8_t *data, uint32_t byte
 
 /* The two records as they crossed; encoding is exact, so both sides get the same bytes. */
 struct transcript {
-    uint8_t req[RECORD_REQ_BYTES], rep[RECORD_REP_BYTES];
+    uint8_t req[PRIVATE_DATA_REQ_BYTES], rep[PRIVATE_DATA_REP_BYTES];
 };
 
 static void transcribe(const struct session *s, struct transcript *out) {
-    record_req_encode(&s->conn.req, out->req);
-    record_rep_encode(&s->conn.rep, out->rep);
+    private_data_req_encode(&s->conn.req, out->req);
+    private_data_rep_encode(&s->conn.rep, out->rep);
 }
 
 /* False: there is no such key (any more). */
@@ -189,7 +189,7 @@ static void done(struct sluice_loop *l, struct session *s) {
 }
 
 static void refuse(struct sluice_loop *l, struct session *s, sluice_reason reason) {
-    struct record_rej rej = {.reason = (uint16_t)reason};
+    struct private_data_rej rej = {.reason = (uint16_t)reason};
     node_log(l->node, SLUICE_LOG_INFO, "%s refused: %s", s->peer.address,
              sluice_reason_text((int)reason));
     snprintf(rej.text, sizeof rej.text, "%s", sluice_reason_text((int)reason));
@@ -220,7 +220,7 @@ void greet_answered(struct sluice_loop *l, struct session *s) {
         welcome(l, s);
         return;
     }
-    struct record_rej rej = {.reason = SLUICE_REASON_REFUSED, .code = conn->refuse_code};
+    struct private_data_rej rej = {.reason = SLUICE_REASON_REFUSED, .code = conn->refuse_code};
     memcpy(rej.text, conn->refuse_text, sizeof rej.text);
     session_refuse(l, s, SLUICE_REASON_LOCAL_CLOSE, &rej);
 }
@@ -294,8 +294,8 @@ static void hear_hello(struct sluice_loop *l, struct session *s, const uint8_t *
 
 static void hear_refuse(struct sluice_loop *l, struct session *s, const uint8_t *data,
                         uint32_t bytes) {
-    struct record_rej rej;
-    if (record_rej_decode(&rej, data, bytes) == SLUICE_REASON_NONE)
+    struct private_data_rej rej;
+    if (private_data_rej_decode(&rej, data, bytes) == SLUICE_REASON_NONE)
         session_refused(l, s, &rej);
     else
         session_close(l, s, SLUICE_REASON_PROTOCOL, 0, "a malformed refusal");
@@ -304,7 +304,7 @@ static void hear_refuse(struct sluice_loop *l, struct session *s, const uint8_t 
 /* The header's fields lie in the control block, where receive.c has put them. */
 static void hear(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     uint8_t data[HELLO_BYTES_MAX + PROBE_BYTES];
-    _Static_assert(RECORD_REJ_BYTES <= sizeof data, "a refusal fits as well");
+    _Static_assert(PRIVATE_DATA_REJ_BYTES <= sizeof data, "a refusal fits as well");
     uint32_t type = msg->send_flags;
     uint64_t bytes = msg->size;
     bool fits = bytes <= sizeof data;

@@ -72,7 +72,7 @@ static void set_mark(struct sluice_loop *l, uint64_t now) {
 
 void keepalive_start(struct sluice_loop *l, struct session *s) {
     struct keepalive *k = &s->keepalive;
-    uint64_t interval = s->conn.rep.keepalive * RECORD_KEEPALIVE_NS;
+    uint64_t interval = s->conn.rep.keepalive * PRIVATE_DATA_KEEPALIVE_NS;
     if (interval == 0)
         return;
     uint64_t now = loop_clock(l), step = interval / LOOKS;

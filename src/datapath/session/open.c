@@ -36,7 +36,7 @@ void session_attach(struct sluice_loop *l, struct session *s) {
 
 /* What both sides agreed on, before the first frame can come or go. */
 static void agree(struct session *s) {
-    const struct record_rep *rep = &s->conn.rep;
+    const struct private_data_rep *rep = &s->conn.rep;
     const struct node_options *options = &s->node->options;
     uint64_t agreed = 1ull << rep->message_log2;
     s->frame_payload = (1u << rep->eager_log2) - FRAME_BYTES;
@@ -59,7 +59,7 @@ static void agree(struct session *s) {
     s->info.message_bytes_max = s->message_max;
     s->info.eager_bytes = s->frame_payload;
     s->info.credits = s->tx_credits_max;
-    s->info.keepalive_ns = rep->keepalive * RECORD_KEEPALIVE_NS;
+    s->info.keepalive_ns = rep->keepalive * PRIVATE_DATA_KEEPALIVE_NS;
     pthread_mutex_unlock(&s->node->lock);
 }
 
@@ -178,7 +178,7 @@ static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_rea
     l->cq_used += s->cq_share;
     if (!session_modify(s, &conn->init, conn->init_mask))
         return "the queue pair cannot be moved to INIT";
-    if (conn->passive && (conn->rep.features & RECORD_FEATURE_GREETING))
+    if (conn->passive && (conn->rep.features & PRIVATE_DATA_FEATURE_GREETING))
         s->greeting = GREET_HELLO;
     if (s->rq->srq && !shared_join(l, s))
         return "no place for the queue pair among those that share receives";
@@ -248,7 +248,7 @@ void session_apply(struct sluice_loop *l, struct session *s) {
         session_close(l, s, reason, 0, NULL);
         return;
     }
-    if (conn->rep.features & RECORD_FEATURE_GREETING)
+    if (conn->rep.features & PRIVATE_DATA_FEATURE_GREETING)
         s->greeting = GREET_HELLO;
     agree(s);
     s->heard = true;

@@ -91,9 +91,10 @@ static void expect_a_message_crosses(struct pair *p) {
     }
 }
 
-static struct record_rep sent_rep(void) {
-    struct record_rep rep;
-    assert_int_equal(record_rep_decode(&rep, rep_wire.data, rep_wire.bytes), SLUICE_REASON_NONE);
+static struct private_data_rep sent_rep(void) {
+    struct private_data_rep rep;
+    assert_int_equal(private_data_rep_decode(&rep, rep_wire.data, rep_wire.bytes),
+                     SLUICE_REASON_NONE);
     return rep;
 }
 
@@ -111,7 +112,7 @@ static void a_newer_dialer_gets_the_common_subset(void **state) {
     struct pair p;
     open_altering(&p, newer_dialer, NULL, LINK_LONG());
     pair_connect(&p, LINK_LONG());
-    struct record_rep rep = sent_rep();
+    struct private_data_rep rep = sent_rep();
     assert_int_equal(rep.version, 1);
     assert_int_equal(rep.features, 0);
     assert_int_equal(pair_session(&p.a)->peer.version, 1);
@@ -121,17 +122,18 @@ static void a_newer_dialer_gets_the_common_subset(void **state) {
 
 /* What a listener of version 3 decides on the proposal that went over the wire. */
 static uint8_t newer_listener(uint8_t *data, uint8_t bytes) {
-    struct record_req req, own;
-    struct record_rep rep;
-    assert_int_equal(record_req_decode(&req, req_wire.data, req_wire.bytes), SLUICE_REASON_NONE);
+    struct private_data_req req, own;
+    struct private_data_rep rep;
+    assert_int_equal(private_data_req_decode(&req, req_wire.data, req_wire.bytes),
+                     SLUICE_REASON_NONE);
     own = req;
     own.version_max = 3;
     own.features = 0xffff;
     own.eager_log2 = 10;
     own.message_log2 = 20;
     own.credits = 8;
-    assert_int_equal(record_decide(&rep, &req, &own), SLUICE_REASON_NONE);
-    record_rep_encode(&rep, data);
+    assert_int_equal(private_data_decide(&rep, &req, &own), SLUICE_REASON_NONE);
+    private_data_rep_encode(&rep, data);
     return bytes;
 }
 
@@ -271,7 +273,7 @@ ALTER(rep_mac_unasked, data[83] = 1)
 ALTER(rep_check_unasked, data[99] = 1)
 
 static uint8_t old_answer[256];
-ALTER(rep_replayed, memcpy(data, old_answer, RECORD_REP_BYTES))
+ALTER(rep_replayed, memcpy(data, old_answer, PRIVATE_DATA_REP_BYTES))
 
 static const struct refusal refused_reps[] = {
     {"later version", rep_later_version, SLUICE_REASON_VERSION},
@@ -303,7 +305,7 @@ static void a_wrong_decision_is_refused_and_the_listener_hears_of_it(void **stat
     struct pair p;
     open_altering(&p, NULL, NULL, LINK_LONG());
     pair_connect(&p, LINK_LONG());
-    memcpy(old_answer, rep_wire.data, RECORD_REP_BYTES);
+    memcpy(old_answer, rep_wire.data, PRIVATE_DATA_REP_BYTES);
     sluice_hangup(p.b.session, 0);
     pair_expect(&p, &p.a, SLUICE_CLOSED);
     pair_expect(&p, &p.b, SLUICE_CLOSED);

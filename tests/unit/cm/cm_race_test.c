@@ -230,11 +230,12 @@ static void a_request_of_any_length_is_answered(void **state) {
     struct cm *cm = &v.p.a.node->cm;
     struct cm_owner *listener = place_owner(&v, place_of(CM_LISTENING, true));
     for (unsigned bytes = 0; bytes < 256; bytes++) {
-        struct record_req proposal;
+        struct private_data_req proposal;
         struct rdma_cm_id *id;
         cm_proposal(cm, &cm_listener_at(cm, 0)->link, &proposal);
-        record_req_encode(&proposal, data); /* whole only from its own length on */
-        memset(data + RECORD_REQ_BYTES, bytes & 1 ? 0 : 0xa5, sizeof data - RECORD_REQ_BYTES);
+        private_data_req_encode(&proposal, data); /* whole only from its own length on */
+        memset(data + PRIVATE_DATA_REQ_BYTES, bytes & 1 ? 0 : 0xa5,
+               sizeof data - PRIVATE_DATA_REQ_BYTES);
         uint64_t refused = atomic_load(&cm->stats->refused);
         assert_int_equal(soft_create_id(cm->channel, &id, listener, RDMA_PS_TCP), 0);
         struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000001)};
@@ -243,7 +244,8 @@ static void a_request_of_any_length_is_answered(void **state) {
             .id = id, .listen_id = listener->id, .event = RDMA_CM_EVENT_CONNECT_REQUEST};
         assert_true(watched_forge(&request, bytes ? data : NULL, bytes));
         cm_turn(cm, 0);
-        bool whole = bytes == RECORD_REQ_BYTES || (bytes > RECORD_REQ_BYTES && (bytes & 1));
+        bool whole =
+            bytes == PRIVATE_DATA_REQ_BYTES || (bytes > PRIVATE_DATA_REQ_BYTES && (bytes & 1));
         if (whole) { /* it gets as far as the id, which is no request */
             uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
             while (slots_taken(v.p.a.node->index) > 0 && env_now(&env_default) < limit)

@@ -398,7 +398,7 @@ static void a_fresh_nonce_and_session_id_each_try(void **state) {
         for (unsigned k = 0; k < i; k++)
             assert_memory_not_equal(seen[i], seen[k], 16);
     }
-    const struct record_req *req = &pair_session(&p.a)->conn.req;
+    const struct private_data_req *req = &pair_session(&p.a)->conn.req;
     assert_memory_equal(req->session_id, dialer.reqs[3].session_id, 16);
     assert_memory_equal(req->nonce, dialer.reqs[3].nonce, 16);
     assert_memory_equal(conn->rep.session_id, req->session_id, 16);

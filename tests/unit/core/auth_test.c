@@ -28,7 +28,7 @@ _Static_assert(HELLO_BYTES_MAX <= 512 - FRAME_BYTES, "HELLO fits the smallest fr
 struct greeting {
     uint8_t key[32];
     struct auth_secret secret;
-    uint8_t req[RECORD_REQ_BYTES], rep[RECORD_REP_BYTES];
+    uint8_t req[PRIVATE_DATA_REQ_BYTES], rep[PRIVATE_DATA_REP_BYTES];
     uint8_t private_data[PRIVATE_BYTES];
     uint32_t private_bytes;
     struct auth_proof listener, dialer;

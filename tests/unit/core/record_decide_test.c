@@ -71,10 +71,10 @@ static size_t random_record(enum kind kind, uint8_t out[256]) {
         memset(out + out[3], 0, 256u - out[3]);
     } else {
         size_t features = kind == REQ ? 5 : 4;
-        out[3] = kind == REQ ? 1 + (uint8_t)below(3) : RECORD_REP_BYTES;
+        out[3] = kind == REQ ? 1 + (uint8_t)below(3) : PRIVATE_DATA_REP_BYTES;
         out[features + 2] = (uint8_t[]){0, 1, 3}[below(3)]; /* nothing, GREETING, and HMAC too */
         if (kind == REQ) {
-            out[4] = RECORD_REQ_BYTES;
+            out[4] = PRIVATE_DATA_REQ_BYTES;
             if (!(out[7] & 2))
                 memset(out + 36, 0, 4);
         } else {
@@ -133,8 +133,8 @@ static void a_million_random_records(void **state) {
 
 /* ---- decide and check ------------------------------------------------------------------------ */
 
-static struct record_req random_proposal(void) {
-    struct record_req req = {.version_min = 1, .version_max = (uint8_t)(1 + below(3))};
+static struct private_data_req random_proposal(void) {
+    struct private_data_req req = {.version_min = 1, .version_max = (uint8_t)(1 + below(3))};
     req.eager_log2 = (uint8_t)(9 + below(8));
     req.message_log2 = (uint8_t)(req.eager_log2 + below(41u - req.eager_log2));
     req.depth_in = (uint8_t)below(256);
@@ -142,7 +142,7 @@ static struct record_req random_proposal(void) {
     req.credits = (uint16_t)(4 + below(1021));
     req.keepalive = below(4) ? (uint16_t)below(65536) : 0;
     req.features = below(65536);
-    req.features |= below(2) ? RECORD_FEATURE_GREETING : 0;
+    req.features |= below(2) ? PRIVATE_DATA_FEATURE_GREETING : 0;
     random_fill(req.session_id, 16);
     random_fill(req.nonce, 16);
     return req;
@@ -152,17 +152,18 @@ static void decisions_lie_within_both_proposals(void **state) {
     (void)state;
     seed = 7;
     for (int i = 0; i < 100000; i++) {
-        struct record_req req = random_proposal(), own = random_proposal();
-        own.version_max = RECORD_VERSION_MAX;
-        own.features = RECORD_FEATURES_KNOWN & ~RECORD_FEATURE_HMAC; /* what a node proposes */
+        struct private_data_req req = random_proposal(), own = random_proposal();
+        own.version_max = PRIVATE_DATA_VERSION_MAX;
+        own.features =
+            PRIVATE_DATA_FEATURES_KNOWN & ~PRIVATE_DATA_FEATURE_HMAC; /* what a node proposes */
         if (below(2)) {
-            req.features |= RECORD_FEATURE_GREETING | RECORD_FEATURE_HMAC;
+            req.features |= PRIVATE_DATA_FEATURE_GREETING | PRIVATE_DATA_FEATURE_HMAC;
             req.key_id = 1 + below(1000);
-            own.features |= RECORD_FEATURE_HMAC;
+            own.features |= PRIVATE_DATA_FEATURE_HMAC;
         }
-        struct record_rep rep;
-        assert_int_equal(record_decide(&rep, &req, &own), SLUICE_REASON_NONE);
-        assert_int_equal(record_check(&rep, &req), SLUICE_REASON_NONE);
+        struct private_data_rep rep;
+        assert_int_equal(private_data_decide(&rep, &req, &own), SLUICE_REASON_NONE);
+        assert_int_equal(private_data_check(&rep, &req), SLUICE_REASON_NONE);
         assert_true(rep.eager_log2 <= req.eager_log2 && rep.eager_log2 <= own.eager_log2);
         assert_true(rep.message_log2 <= req.message_log2 && rep.message_log2 <= own.message_log2);
         assert_true(rep.depth_in <= own.depth_in && rep.depth_in <= req.depth_out);
@@ -171,38 +172,39 @@ static void decisions_lie_within_both_proposals(void **state) {
         assert_true(rep.keepalive == 0
                         ? !req.keepalive || !own.keepalive
                         : rep.keepalive >= req.keepalive && rep.keepalive >= own.keepalive);
-        assert_int_equal(rep.version, RECORD_VERSION_MAX);
+        assert_int_equal(rep.version, PRIVATE_DATA_VERSION_MAX);
         assert_int_equal(rep.features, req.features & own.features);
-        assert_int_equal(rep.features & RECORD_FEATURES_MUST, req.features & RECORD_FEATURES_MUST);
+        assert_int_equal(rep.features & PRIVATE_DATA_FEATURES_MUST,
+                         req.features & PRIVATE_DATA_FEATURES_MUST);
         assert_int_equal(rep.last_sequence, 0);
         assert_memory_equal(rep.session_id, req.session_id, 16);
         assert_memory_equal(rep.nonce, own.nonce, 16);
         /* What was decided can be sent. */
-        uint8_t bytes[RECORD_REP_BYTES];
-        struct record_rep back;
-        record_rep_encode(&rep, bytes);
-        assert_int_equal(record_rep_decode(&back, bytes, sizeof bytes), SLUICE_REASON_NONE);
-        assert_int_equal(record_check(&back, &req), SLUICE_REASON_NONE);
+        uint8_t bytes[PRIVATE_DATA_REP_BYTES];
+        struct private_data_rep back;
+        private_data_rep_encode(&rep, bytes);
+        assert_int_equal(private_data_rep_decode(&back, bytes, sizeof bytes), SLUICE_REASON_NONE);
+        assert_int_equal(private_data_check(&back, &req), SLUICE_REASON_NONE);
     }
 }
 
 static void every_value_is_decided_as_the_table_says(void **state) {
     (void)state;
-    struct record_req req = sample_req(), own = sample_req();
-    struct record_rep rep;
+    struct private_data_req req = sample_req(), own = sample_req();
+    struct private_data_rep rep;
     req.last_sequence = own.last_sequence = 0;
 #define DECIDED(change, condition)                                                                 \
     do {                                                                                           \
         change;                                                                                    \
-        assert_int_equal(record_decide(&rep, &req, &own), SLUICE_REASON_NONE);                     \
+        assert_int_equal(private_data_decide(&rep, &req, &own), SLUICE_REASON_NONE);               \
         assert_true(condition);                                                                    \
     } while (0)
     DECIDED((req.version_max = 3, own.version_max = 2), rep.version == 2);
     DECIDED((req.version_max = 1, own.version_max = 2), rep.version == 1);
     DECIDED((req.version_min = 1, req.version_max = 255), rep.version == 2);
-    own.features = RECORD_FEATURES_KNOWN | 0x0101;
-    req.features = RECORD_FEATURES_KNOWN | 0x8001;
-    DECIDED(, rep.features == (RECORD_FEATURES_KNOWN | 0x0001));
+    own.features = PRIVATE_DATA_FEATURES_KNOWN | 0x0101;
+    req.features = PRIVATE_DATA_FEATURES_KNOWN | 0x8001;
+    DECIDED(, rep.features == (PRIVATE_DATA_FEATURES_KNOWN | 0x0001));
     DECIDED((req.eager_log2 = 12, own.eager_log2 = 11), rep.eager_log2 == 11);
     DECIDED(req.eager_log2 = 10, rep.eager_log2 == 10);
     DECIDED((req.message_log2 = 22, own.message_log2 = 21), rep.message_log2 == 21);
@@ -225,17 +227,18 @@ static void every_value_is_decided_as_the_table_says(void **state) {
     DECIDED(own.nonce[3] ^= 1, memcmp(rep.nonce, own.nonce, 16) == 0);
 #undef DECIDED
     /* The proof is not the decision's to make. */
-    const uint8_t zero[RECORD_MAC_BYTES] = {0};
-    assert_memory_equal(rep.mac, zero, RECORD_MAC_BYTES);
-    assert_memory_equal(rep.check, zero, RECORD_CHECK_BYTES);
+    const uint8_t zero[PRIVATE_DATA_MAC_BYTES] = {0};
+    assert_memory_equal(rep.mac, zero, PRIVATE_DATA_MAC_BYTES);
+    assert_memory_equal(rep.check, zero, PRIVATE_DATA_CHECK_BYTES);
 }
 
 /* A refusal leaves the output alone. */
-static sluice_reason refusal(const struct record_req *req, const struct record_req *own) {
-    struct record_rep rep, before;
+static sluice_reason refusal(const struct private_data_req *req,
+                             const struct private_data_req *own) {
+    struct private_data_rep rep, before;
     memset(&before, 0xa5, sizeof before);
     memcpy(&rep, &before, sizeof rep);
-    sluice_reason reason = record_decide(&rep, req, own);
+    sluice_reason reason = private_data_decide(&rep, req, own);
     if (reason != SLUICE_REASON_NONE)
         assert_memory_equal(&rep, &before, sizeof rep);
     return reason;
@@ -243,8 +246,8 @@ static sluice_reason refusal(const struct record_req *req, const struct record_r
 
 static void decide_refuses_what_it_cannot_do(void **state) {
     (void)state;
-    struct record_req own = sample_req(), req = sample_req();
-    req.features = own.features = RECORD_FEATURE_GREETING;
+    struct private_data_req own = sample_req(), req = sample_req();
+    req.features = own.features = PRIVATE_DATA_FEATURE_GREETING;
     req.key_id = req.last_sequence = 0;
     assert_int_equal(refusal(&req, &own), SLUICE_REASON_NONE);
     req.version_min = 2;
@@ -260,29 +263,29 @@ static void decide_refuses_what_it_cannot_do(void **state) {
     req.last_sequence = 0;
 
     req.key_id = 1; /* has a key, and the listener has none */
-    req.features |= RECORD_FEATURE_HMAC;
+    req.features |= PRIVATE_DATA_FEATURE_HMAC;
     assert_int_equal(refusal(&req, &own), SLUICE_REASON_AUTH_KEY);
-    own.features |= RECORD_FEATURE_HMAC; /* both have one */
+    own.features |= PRIVATE_DATA_FEATURE_HMAC; /* both have one */
     assert_int_equal(refusal(&req, &own), SLUICE_REASON_NONE);
     req.key_id = 0; /* the listener wants one */
-    req.features &= ~RECORD_FEATURE_HMAC;
+    req.features &= ~PRIVATE_DATA_FEATURE_HMAC;
     assert_int_equal(refusal(&req, &own), SLUICE_REASON_AUTH_REQUIRED);
 }
 
 static void check_refuses_more_than_was_proposed(void **state) {
     (void)state;
-    struct record_req req = sample_req(), own = sample_req();
+    struct private_data_req req = sample_req(), own = sample_req();
     req.key_id = req.last_sequence = 0;
-    req.features = RECORD_FEATURE_GREETING | 0x0010;
-    own.features = RECORD_FEATURE_GREETING;
-    struct record_rep good, rep;
-    assert_int_equal(record_decide(&good, &req, &own), SLUICE_REASON_NONE);
-    assert_int_equal(record_check(&good, &req), SLUICE_REASON_NONE);
+    req.features = PRIVATE_DATA_FEATURE_GREETING | 0x0010;
+    own.features = PRIVATE_DATA_FEATURE_GREETING;
+    struct private_data_rep good, rep;
+    assert_int_equal(private_data_decide(&good, &req, &own), SLUICE_REASON_NONE);
+    assert_int_equal(private_data_check(&good, &req), SLUICE_REASON_NONE);
 #define REFUSED(change, reason)                                                                    \
     do {                                                                                           \
         rep = good;                                                                                \
         change;                                                                                    \
-        assert_int_equal(record_check(&rep, &req), reason);                                        \
+        assert_int_equal(private_data_check(&rep, &req), reason);                                  \
     } while (0)
     REFUSED(rep.version = 2, SLUICE_REASON_VERSION);
     REFUSED(rep.version = 0, SLUICE_REASON_VERSION);
@@ -304,9 +307,9 @@ static void check_refuses_more_than_was_proposed(void **state) {
     for (unsigned at = 0; at < 16; at++)
         REFUSED(rep.session_id[at] ^= 1, SLUICE_REASON_PROTOCOL);
     REFUSED(rep.last_sequence = 1, SLUICE_REASON_PROTOCOL);
-    for (unsigned at = 0; at < RECORD_MAC_BYTES; at++)
+    for (unsigned at = 0; at < PRIVATE_DATA_MAC_BYTES; at++)
         REFUSED(rep.mac[at] = 1, SLUICE_REASON_PROTOCOL);
-    for (unsigned at = 0; at < RECORD_CHECK_BYTES; at++)
+    for (unsigned at = 0; at < PRIVATE_DATA_CHECK_BYTES; at++)
         REFUSED(rep.check[at] = 1, SLUICE_REASON_PROTOCOL);
     /* In the table's order: what is broken first is the reason. */
     REFUSED((rep.session_id[0] ^= 1, rep.eager_log2 = 40), SLUICE_REASON_VALUE);
@@ -320,30 +323,30 @@ static void check_refuses_more_than_was_proposed(void **state) {
 /* Between the two somebody strikes out the proof, or the greeting that carries it. */
 static void check_refuses_a_change_of_what_must_be_understood(void **state) {
     (void)state;
-    struct record_req req = sample_req(), own = sample_req();
+    struct private_data_req req = sample_req(), own = sample_req();
     req.last_sequence = 0;
-    struct record_rep good, rep;
-    assert_int_equal(record_decide(&good, &req, &own), SLUICE_REASON_NONE);
+    struct private_data_rep good, rep;
+    assert_int_equal(private_data_decide(&good, &req, &own), SLUICE_REASON_NONE);
     memset(good.mac, 0x5a, sizeof good.mac);
     memset(good.check, 0xa5, sizeof good.check);
-    assert_int_equal(record_check(&good, &req), SLUICE_REASON_NONE);
+    assert_int_equal(private_data_check(&good, &req), SLUICE_REASON_NONE);
     rep = good;
-    rep.features &= ~RECORD_FEATURE_HMAC;
-    assert_int_equal(record_check(&rep, &req), SLUICE_REASON_AUTH_ALTERED);
-    rep.features &= ~RECORD_FEATURE_GREETING;
-    assert_int_equal(record_check(&rep, &req), SLUICE_REASON_AUTH_ALTERED);
-    rep.features = good.features & ~RECORD_FEATURE_GREETING;
-    assert_int_equal(record_check(&rep, &req), SLUICE_REASON_UNSUPPORTED);
-    rep.features = good.features & RECORD_FEATURES_MUST; /* the optional ones may go */
-    assert_int_equal(record_check(&rep, &req), SLUICE_REASON_NONE);
+    rep.features &= ~PRIVATE_DATA_FEATURE_HMAC;
+    assert_int_equal(private_data_check(&rep, &req), SLUICE_REASON_AUTH_ALTERED);
+    rep.features &= ~PRIVATE_DATA_FEATURE_GREETING;
+    assert_int_equal(private_data_check(&rep, &req), SLUICE_REASON_AUTH_ALTERED);
+    rep.features = good.features & ~PRIVATE_DATA_FEATURE_GREETING;
+    assert_int_equal(private_data_check(&rep, &req), SLUICE_REASON_UNSUPPORTED);
+    rep.features = good.features & PRIVATE_DATA_FEATURES_MUST; /* the optional ones may go */
+    assert_int_equal(private_data_check(&rep, &req), SLUICE_REASON_NONE);
 
     /* A greeting without a proof may not be struck out either. */
     req.key_id = 0;
-    req.features = own.features = RECORD_FEATURE_GREETING;
-    assert_int_equal(record_decide(&rep, &req, &own), SLUICE_REASON_NONE);
-    assert_int_equal(record_check(&rep, &req), SLUICE_REASON_NONE);
+    req.features = own.features = PRIVATE_DATA_FEATURE_GREETING;
+    assert_int_equal(private_data_decide(&rep, &req, &own), SLUICE_REASON_NONE);
+    assert_int_equal(private_data_check(&rep, &req), SLUICE_REASON_NONE);
     rep.features = 0;
-    assert_int_equal(record_check(&rep, &req), SLUICE_REASON_UNSUPPORTED);
+    assert_int_equal(private_data_check(&rep, &req), SLUICE_REASON_UNSUPPORTED);
 }
 
 int main(void) {

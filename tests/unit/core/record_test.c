@@ -10,7 +10,7 @@
 static void req_layout(void **state) {
     (void)state;
     union any_record record = sample(REQ);
-    const uint8_t expected[RECORD_REQ_BYTES] = {
+    const uint8_t expected[PRIVATE_DATA_REQ_BYTES] = {
         'S',  'L',  1,    1,    56,   0x41, 0x80, 0x03, 14,   26,   16,   8,    0x23, 0x01,
         0x67, 0x45, 0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x1b,
         0x1c, 0x1d, 0x1e, 0x1f, 0xef, 0xcd, 0xab, 0x89, 0x04, 0x03, 0x02, 0x01, 0xf0, 0xef,
@@ -30,7 +30,7 @@ static void rep_layout(void **state) {
     union any_record record = sample(REP);
     uint8_t got[256];
     encode(REP, &record, got);
-    const uint8_t expected[RECORD_REP_BYTES] = {
+    const uint8_t expected[PRIVATE_DATA_REP_BYTES] = {
         'S',  'L',  1,    100,  0x41, 0x80, 0x03, 0,    12,   20,   4,    3,    0x21, 0x03, 0x54,
         0x76, 0x20, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 0x29, 0x2a, 0x2b, 0x2c, 0x2d,
         0x2e, 0x2f, 0x98, 0xba, 0xdc, 0xfe, 0xe0, 0xdf, 0xde, 0xdd, 0xdc, 0xdb, 0xda, 0xd9, 0xd8,
@@ -55,7 +55,7 @@ static void every_field_is_read_where_it_is_written(void **state) {
     union any_record record = sample(REQ);
     encode(REQ, &record, bytes);
     assert_int_equal(decode(REQ, &got, bytes, 56), SLUICE_REASON_NONE);
-    struct record_req req = sample_req();
+    struct private_data_req req = sample_req();
     assert_int_equal(got.req.version_min, req.version_min);
     assert_int_equal(got.req.version_max, req.version_max);
     assert_int_equal(got.req.features, req.features);
@@ -73,7 +73,7 @@ static void every_field_is_read_where_it_is_written(void **state) {
     record = sample(REP);
     encode(REP, &record, bytes);
     assert_int_equal(decode(REP, &got, bytes, 196), SLUICE_REASON_NONE);
-    struct record_rep rep = sample_rep();
+    struct private_data_rep rep = sample_rep();
     assert_int_equal(got.rep.version, rep.version);
     assert_int_equal(got.rep.features, rep.features);
     assert_int_equal(got.rep.eager_log2, rep.eager_log2);
@@ -117,9 +117,9 @@ static void rej_layout(void **state) {
     uint8_t got[256];
     assert_int_equal(encode(REJ, &record, got), sizeof expected);
     assert_memory_equal(got, expected, sizeof expected);
-    memset(record.rej.text, 'x', RECORD_REJ_TEXT);
-    assert_int_equal(encode(REJ, &record, got), RECORD_REJ_BYTES);
-    assert_int_equal(got[3], RECORD_REJ_BYTES);
+    memset(record.rej.text, 'x', PRIVATE_DATA_REJ_TEXT);
+    assert_int_equal(encode(REJ, &record, got), PRIVATE_DATA_REJ_BYTES);
+    assert_int_equal(got[3], PRIVATE_DATA_REJ_BYTES);
 }
 
 /* What rdma_cm delivers is padded; what iWARP delivers is not. */
@@ -218,7 +218,7 @@ static void wrong_version(void **state) {
             sluice_reason expected = SLUICE_REASON_NONE;
             if (low == 0 || low > high)
                 expected = SLUICE_REASON_VALUE;
-            else if (low > RECORD_VERSION_MAX || high < RECORD_VERSION_MIN)
+            else if (low > PRIVATE_DATA_VERSION_MAX || high < PRIVATE_DATA_VERSION_MIN)
                 expected = SLUICE_REASON_VERSION;
             assert_int_equal(decode(REQ, &got, bytes, 56), expected);
             /* A later version may be longer or shorter; it is still told that it is the version. */
@@ -227,7 +227,7 @@ static void wrong_version(void **state) {
                              expected ? expected : SLUICE_REASON_MALFORMED);
         }
     for (unsigned version = 0; version < 256; version++) {
-        if (version < RECORD_VERSION_MIN || version > RECORD_VERSION_MAX)
+        if (version < PRIVATE_DATA_VERSION_MIN || version > PRIVATE_DATA_VERSION_MAX)
             assert_int_equal(with_byte(REP, 2, (uint8_t)version), SLUICE_REASON_VERSION);
         if (version != 0)
             assert_int_equal(with_byte(REJ, 2, (uint8_t)version), SLUICE_REASON_VERSION);
@@ -253,8 +253,8 @@ static sluice_reason with_features(enum kind kind, uint32_t features, uint32_t k
 /* Bits 0 to 15 may be anything; of bits 16 to 23 those nobody defined must not be set. */
 static void unknown_features(void **state) {
     (void)state;
-    assert_int_equal(RECORD_FEATURE_GREETING, 1u << 16);
-    assert_int_equal(RECORD_FEATURE_HMAC, 1u << 17);
+    assert_int_equal(PRIVATE_DATA_FEATURE_GREETING, 1u << 16);
+    assert_int_equal(PRIVATE_DATA_FEATURE_HMAC, 1u << 17);
     for (unsigned bit = 0; bit < 24; bit++) {
         if (bit == 17) /* HMAC alone has a test of its own */
             continue;
@@ -274,7 +274,7 @@ static void authentication_comes_with_a_key_and_a_greeting(void **state) {
     for (unsigned bits = 0; bits < 8; bits++) {
         bool greeting = bits & 1, hmac = bits & 2, key = bits & 4;
         uint32_t features =
-            (greeting ? RECORD_FEATURE_GREETING : 0) | (hmac ? RECORD_FEATURE_HMAC : 0);
+            (greeting ? PRIVATE_DATA_FEATURE_GREETING : 0) | (hmac ? PRIVATE_DATA_FEATURE_HMAC : 0);
         bool good = hmac == key && (greeting || !hmac);
         sluice_reason expected = good ? SLUICE_REASON_NONE : SLUICE_REASON_VALUE;
         for (unsigned shift = 0; shift < 32; shift++)
@@ -349,9 +349,9 @@ static void values_out_of_range(void **state) {
         uint8_t bytes[256];
         req.req.credits = rep.rep.credits = (uint16_t)credits;
         encode(REQ, &req, bytes);
-        assert_int_equal(record_req_decode(&got.req, bytes, 56), expected);
+        assert_int_equal(private_data_req_decode(&got.req, bytes, 56), expected);
         encode(REP, &rep, bytes);
-        assert_int_equal(record_rep_decode(&got.rep, bytes, 196), expected);
+        assert_int_equal(private_data_rep_decode(&got.rep, bytes, 196), expected);
     }
 }
 

@@ -339,14 +339,14 @@ static void a_replayed_request_is_refused(void **state) {
 static void a_replayed_proof_is_refused(void **state) {
     (void)state;
     struct pair p;
-    uint8_t req[RECORD_REQ_BYTES], rep[RECORD_REP_BYTES], recorded[HELLO_BYTES_MAX];
+    uint8_t req[PRIVATE_DATA_REQ_BYTES], rep[PRIVATE_DATA_REP_BYTES], recorded[HELLO_BYTES_MAX];
     struct auth_hello hello = {0};
     const struct auth_secret secret = {(const uint8_t *)good, 32};
     pair_open(&p, PAIR_NODE(), PAIR_LINK(WITH_KEY));
     pair_connect(&p, PAIR_LINK(WITH_KEY));
     struct session *s = pair_session(&p.b);
-    record_req_encode(&s->conn.req, req);
-    record_rep_encode(&s->conn.rep, rep);
+    private_data_req_encode(&s->conn.req, req);
+    private_data_rep_encode(&s->conn.rep, rep);
     auth_prove_dialer(&hello.proof, &secret, req, rep, NULL, 0); /* as it was overheard */
     uint32_t bytes = (uint32_t)auth_hello_encode(&hello, recorded);
     sluice_hangup(p.b.session, SECOND);
@@ -367,7 +367,7 @@ static unsigned change_at;
 static uint8_t change_with;
 
 static int changed_connect(struct rdma_cm_id *id, struct rdma_conn_param *param) {
-    uint8_t data[RECORD_REQ_BYTES];
+    uint8_t data[PRIVATE_DATA_REQ_BYTES];
     memcpy(data, param->private_data, sizeof data);
     data[change_at] ^= change_with;
     param->private_data = data;
@@ -375,7 +375,7 @@ static int changed_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 }
 
 static int changed_accept(struct rdma_cm_id *id, struct rdma_conn_param *param) {
-    uint8_t data[RECORD_REP_BYTES];
+    uint8_t data[PRIVATE_DATA_REP_BYTES];
     memcpy(data, param->private_data, sizeof data);
     data[change_at] ^= change_with;
     param->private_data = data;

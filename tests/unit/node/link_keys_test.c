@@ -35,11 +35,11 @@ static sluice_link_options link_of(const sluice_link_options *given, sluice_loop
 
 /* ---- what is proposed ------------------------------------------------------------------------ */
 
-static struct record_req proposal(struct side *side, const sluice_link_options *given,
-                                  bool dialing) {
+static struct private_data_req proposal(struct side *side, const sluice_link_options *given,
+                                        bool dialing) {
     sluice_link_options o = link_of(given, side->loop);
     struct link_config link;
-    struct record_req req;
+    struct private_data_req req;
     sluice_error e = {0};
     if (options_link(&link, side->node, &o, dialing, &e) != 0)
         fail_msg("%s", e.text);
@@ -50,10 +50,10 @@ static struct record_req proposal(struct side *side, const sluice_link_options *
 
 static void a_link_proposes_what_its_options_need(void **state) {
     (void)state;
-    const uint32_t greeting = RECORD_FEATURE_GREETING, hmac = RECORD_FEATURE_HMAC;
+    const uint32_t greeting = PRIVATE_DATA_FEATURE_GREETING, hmac = PRIVATE_DATA_FEATURE_HMAC;
     struct side side;
     pair_open_side(&side, PAIR_NODE());
-    struct record_req req = proposal(&side, PAIR_LINK(), true);
+    struct private_data_req req = proposal(&side, PAIR_LINK(), true);
     assert_int_equal(req.features, 0);
     assert_int_equal(req.key_id, 0);
     req = proposal(&side, PAIR_LINK(.private_data = "x", .private_bytes = 1), true);

@@ -106,7 +106,7 @@ static void raw_listen(struct raw *raw, struct pair *p) {
 }
 
 /* The pair's dialer asks; the request's private data go into asked. */
-static void raw_asked(struct raw *raw, struct pair *p, uint8_t asked[RECORD_REQ_BYTES]) {
+static void raw_asked(struct raw *raw, struct pair *p, uint8_t asked[PRIVATE_DATA_REQ_BYTES]) {
     struct rdma_cm_event *event;
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     dial(p);
@@ -116,7 +116,7 @@ static void raw_asked(struct raw *raw, struct pair *p, uint8_t asked[RECORD_REQ_
     }
     assert_int_equal(event->event, RDMA_CM_EVENT_CONNECT_REQUEST);
     raw->request = event->id;
-    memcpy(asked, event->param.conn.private_data, RECORD_REQ_BYTES);
+    memcpy(asked, event->param.conn.private_data, PRIVATE_DATA_REQ_BYTES);
     soft_ack_cm_event(event);
 }
 
@@ -138,7 +138,7 @@ static void a_reject_says_what_it_means(void **state) {
     static const char foreign[] = "HTTP/1.1 400 Bad Request";
     struct pair p;
     struct raw raw;
-    uint8_t asked[RECORD_REQ_BYTES], data[RECORD_REJ_BYTES];
+    uint8_t asked[PRIVATE_DATA_REQ_BYTES], data[PRIVATE_DATA_REJ_BYTES];
     watched_open(&p, PAIR_LINK());
     raw_listen(&raw, &p);
     raw_asked(&raw, &p, asked);
@@ -155,10 +155,11 @@ static void a_reject_says_what_it_means(void **state) {
     static const sluice_reason reasons[] = {SLUICE_REASON_LIST(SLUICE_X)};
 #undef SLUICE_X
     for (unsigned i = 1; i < sizeof reasons / sizeof *reasons; i++) {
-        struct record_rej rej = {.reason = (uint16_t)reasons[i], .code = 99, .text = "a text"};
+        struct private_data_rej rej = {
+            .reason = (uint16_t)reasons[i], .code = 99, .text = "a text"};
         sluice_status status = reason_status(reasons[i]);
         raw_asked(&raw, &p, asked);
-        size_t bytes = record_rej_encode(&rej, data);
+        size_t bytes = private_data_rej_encode(&rej, data);
         assert_int_equal(soft_reject(raw.request, data, (uint8_t)bytes), 0);
         EXPECT_END(&p, &p.b, reasons[i], status == SLUICE_OK ? SLUICE_EREJECTED : status,
                    reasons[i] == SLUICE_REASON_REFUSED ? 99 : 28, RDMA_CM_EVENT_REJECTED, 28,
@@ -182,16 +183,16 @@ static void a_wrong_acceptance_says_what_is_wrong(void **state) {
     };
     struct pair p;
     struct raw raw;
-    uint8_t asked[RECORD_REQ_BYTES], data[RECORD_REP_BYTES];
+    uint8_t asked[PRIVATE_DATA_REQ_BYTES], data[PRIVATE_DATA_REP_BYTES];
     watched_open(&p, PAIR_LINK());
     raw_listen(&raw, &p);
     for (unsigned i = 0; i < sizeof wrongs / sizeof *wrongs; i++) {
-        struct record_req req;
-        struct record_rep rep;
+        struct private_data_req req;
+        struct private_data_rep rep;
         raw_asked(&raw, &p, asked);
-        assert_int_equal(record_req_decode(&req, asked, sizeof asked), 0);
-        assert_int_equal(record_decide(&rep, &req, &req), 0);
-        record_rep_encode(&rep, data);
+        assert_int_equal(private_data_req_decode(&req, asked, sizeof asked), 0);
+        assert_int_equal(private_data_decide(&rep, &req, &req), 0);
+        private_data_rep_encode(&rep, data);
         data[wrongs[i].at] = (uint8_t)wrongs[i].value;
         struct rdma_conn_param param = {
             .private_data = data, .private_data_len = sizeof data, .qp_num = 77};
