@@ -17,20 +17,20 @@
 
 static void empty(bench_state *state, void *arg) {
     (void)arg;
-    struct inbox box;
-    inbox_init(&box);
+    struct mpsc_queue box;
+    mpsc_queue_init(&box);
     while (bench_next(state))
-        bench_keep(inbox_take(&box));
+        bench_keep(mpsc_queue_take(&box));
 }
 
 static void post_take(bench_state *state, void *arg) {
     (void)arg;
-    struct inbox box;
-    struct inbox_item item = {0};
-    inbox_init(&box);
+    struct mpsc_queue box;
+    struct mpsc_queue_item item = {0};
+    mpsc_queue_init(&box);
     while (bench_next(state)) {
-        inbox_post(&box, &item);
-        bench_keep(inbox_take(&box));
+        mpsc_queue_post(&box, &item);
+        bench_keep(mpsc_queue_take(&box));
     }
 }
 
@@ -39,8 +39,8 @@ static void post_take(bench_state *state, void *arg) {
 #define WINDOW 64
 
 struct pair {
-    struct inbox there, back;
-    struct inbox_item stop, items[WINDOW];
+    struct mpsc_queue there, back;
+    struct mpsc_queue_item stop, items[WINDOW];
     _Alignas(64) _Atomic uint64_t taken;
     int cpu;
 };
@@ -53,13 +53,13 @@ static void *other_side(void *arg) {
     cpu_pin_self(pair->cpu);
     uint64_t taken = 0;
     for (;;) {
-        struct inbox_item *item = inbox_take(&pair->there);
+        struct mpsc_queue_item *item = mpsc_queue_take(&pair->there);
         if (!item)
             continue;
         if (item->verb == STOP)
             return NULL;
         if (item->verb == ECHO)
-            inbox_post(&pair->back, item);
+            mpsc_queue_post(&pair->back, item);
         else
             atomic_store_explicit(&pair->taken, ++taken, memory_order_release);
     }
@@ -77,8 +77,8 @@ static struct pair *pair_open(bench_state *state, pthread_t *thread, struct floo
     if (!pair)
         return NULL;
     memset(pair, 0, sizeof *pair);
-    inbox_init(&pair->there);
-    inbox_init(&pair->back);
+    mpsc_queue_init(&pair->there);
+    mpsc_queue_init(&pair->back);
     pair->cpu = cpu_b;
     cpu_pin_self(cpu_a);
     pthread_create(thread, NULL, other_side, pair);
@@ -87,7 +87,7 @@ static struct pair *pair_open(bench_state *state, pthread_t *thread, struct floo
 
 static void pair_close(struct pair *pair, pthread_t thread, const cpu_set_t *before) {
     pair->stop.verb = STOP;
-    inbox_post(&pair->there, &pair->stop);
+    mpsc_queue_post(&pair->there, &pair->stop);
     pthread_join(thread, NULL);
     sched_setaffinity(0, sizeof *before, before);
     free(pair);
@@ -104,8 +104,8 @@ static void round_trip(bench_state *state, void *arg) {
         return;
     pair->items[0].verb = ECHO;
     while (bench_next(state)) {
-        inbox_post(&pair->there, &pair->items[0]);
-        while (!inbox_take(&pair->back))
+        mpsc_queue_post(&pair->there, &pair->items[0]);
+        while (!mpsc_queue_take(&pair->back))
             ;
     }
     bench_counter(state, "one_way_ns", bench_ns(state) / 2);
@@ -125,9 +125,9 @@ static void stream(bench_state *state, void *arg) {
     while (bench_next(state)) {
         while (posted - atomic_load_explicit(&pair->taken, memory_order_acquire) == WINDOW)
             ;
-        struct inbox_item *item = &pair->items[posted++ % WINDOW];
+        struct mpsc_queue_item *item = &pair->items[posted++ % WINDOW];
         item->verb = COUNT;
-        inbox_post(&pair->there, item);
+        mpsc_queue_post(&pair->there, item);
     }
     bench_items(state, bench_iterations(state));
     bench_counter(state, "floor_ns", floor.p50_ns);

@@ -16,22 +16,22 @@
 #include <stdint.h>
 #include <urcu/wfcqueue.h>
 
-struct inbox_item {
+struct mpsc_queue_item {
     struct cds_wfcq_node node;
     uint32_t verb; /* meaning belongs to the inbox's owner */
     uint32_t slot; /* which object (free use; carried in the doorbell's argument) */
 };
 
-struct inbox {
+struct mpsc_queue {
     struct cds_wfcq_head head;
     struct cds_wfcq_tail tail __attribute__((aligned(64)));
 };
 
-void inbox_init(struct inbox *box);
+void mpsc_queue_init(struct mpsc_queue *box);
 /* Returns true when the inbox was empty before: then the consumer must be woken. */
-bool inbox_post(struct inbox *box, struct inbox_item *item);
-/* Next record, or NULL: empty, or a producer is half way (then inbox_empty() is false). */
-struct inbox_item *inbox_take(struct inbox *box);
-bool inbox_empty(struct inbox *box);
+bool mpsc_queue_post(struct mpsc_queue *box, struct mpsc_queue_item *item);
+/* Next record, or NULL: empty, or a producer is half way (then mpsc_queue_empty() is false). */
+struct mpsc_queue_item *mpsc_queue_take(struct mpsc_queue *box);
+bool mpsc_queue_empty(struct mpsc_queue *box);
 
 #endif

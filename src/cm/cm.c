@@ -162,7 +162,7 @@ void cm_drained(struct cm *cm, struct cm_conn *conn) {
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-static void take_record(struct cm *cm, struct inbox_item *item) {
+static void take_record(struct cm *cm, struct mpsc_queue_item *item) {
     if (item->verb == CM_VERB_LISTEN) {
         cm_listen(cm, cm_listener_at(cm, item->slot));
         return;
@@ -206,8 +206,8 @@ static void take_record(struct cm *cm, struct inbox_item *item) {
 
 static unsigned take_records(struct cm *cm) {
     unsigned count = 0;
-    struct inbox_item *item;
-    while (count < RECORDS_MAX && (item = inbox_take(&cm->mailbox.inbox))) {
+    struct mpsc_queue_item *item;
+    while (count < RECORDS_MAX && (item = mpsc_queue_take(&cm->mailbox.inbox))) {
         take_record(cm, item);
         count++;
     }
@@ -328,7 +328,7 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
     if (cm->device_lost && !cm->device_gone)
         cm_let_go(cm); /* sets a deadline, as long as something is left */
     doorbell_arm(&cm->mailbox.bell);
-    bool more = done > 0 || !inbox_empty(&cm->mailbox.inbox) || atomic_load(&cm->stop) ||
+    bool more = done > 0 || !mpsc_queue_empty(&cm->mailbox.inbox) || atomic_load(&cm->stop) ||
                 (cm->resolver && resolver_has_answers(cm->resolver)) ||
                 (cm->connector && connector_has_answers(cm->connector));
     int n = epoll_wait(cm->epoll_fd, ready, 4, more ? 0 : sleep_ms(cm, wait_ns));
@@ -380,7 +380,7 @@ int cm_open(struct cm *cm, sluice_node *node, bool thread, sluice_error *e) {
     cm->next_deadline_ns = UINT64_MAX;
     admit_init(cm);
     cm->stats = &node->stats.page->cm;
-    inbox_init(&cm->mailbox.inbox);
+    mpsc_queue_init(&cm->mailbox.inbox);
     cm->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (cm->epoll_fd < 0) {
         error = -errno;

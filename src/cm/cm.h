@@ -68,7 +68,7 @@ struct cm_listener {
     struct sluice_node *node;
     _Atomic uint64_t word; /* generation << 32 | life */
     uint32_t slot;
-    struct inbox_item item;
+    struct mpsc_queue_item item;
     struct link_config link;
     union cm_address address;
     struct sluice_loop *loops[STATS_LOOPS_MAX]; /* what link.loops points to */

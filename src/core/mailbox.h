@@ -13,7 +13,7 @@
 #include "base/mpsc_queue.h"
 
 struct mailbox {
-    struct inbox inbox;
+    struct mpsc_queue inbox;
     struct doorbell bell __attribute__((aligned(64)));
 };
 
@@ -21,11 +21,11 @@ struct mailbox {
  * slot and generation: of what the record is part of. The generation travels with the event only and is
  * the poster's: once the record is published, its reader may have been there and the slot be free.
  */
-static inline void mailbox_post(struct mailbox *box, struct inbox_item *item, uint32_t verb,
+static inline void mailbox_post(struct mailbox *box, struct mpsc_queue_item *item, uint32_t verb,
                                 uint32_t slot, uint32_t generation) {
     item->verb = verb;
     item->slot = slot;
-    inbox_post(&box->inbox, item);
+    mpsc_queue_post(&box->inbox, item);
     doorbell_ring(&box->bell, verb, doorbell_record(slot, generation));
 }
 

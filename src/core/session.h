@@ -295,8 +295,8 @@ struct session {
     uint32_t one_sided, one_sided_reads, one_sided_large;
     uint32_t frameless; /* work requests posted so far that were no frames */
     uint32_t send_sges; /* pieces of memory one send can be made of */
-    struct inbox_item to_loop[LOOP_VERB_SESSION_COUNT];
-    struct inbox_item to_cm[CM_VERB_SESSION_COUNT];
+    struct mpsc_queue_item to_loop[LOOP_VERB_SESSION_COUNT];
+    struct mpsc_queue_item to_cm[CM_VERB_SESSION_COUNT];
 
     struct link_config link_config;
     sluice_peer peer;

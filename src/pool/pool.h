@@ -36,7 +36,7 @@ struct pool_cache;
 /* Control block. The public sluice_msg is this struct. */
 struct sluice_msg {
     union {
-        struct inbox_item item;       /* cross-thread send */
+        struct mpsc_queue_item item;  /* cross-thread send */
         struct cds_wfs_node returned; /* the pool's: on its way back to its cache */
     };
     struct sluice_msg *next; /* free lists and queues of its owner */

@@ -82,7 +82,7 @@ struct shared {
     uint32_t free_count, next_place;
     struct qp_chunk **sessions; /* by queue pair number, two times 12 bits */
     bool armed;                 /* LOW will come */
-    struct inbox_item low_item;
+    struct mpsc_queue_item low_item;
     _Atomic bool low_posted;
 };
 
@@ -177,7 +177,7 @@ struct sluice_loop {
 
     struct ibv_sge piece_sge[LOOP_CHAIN][LOOP_SGES]; /* instead of send_sge: of iov.c */
 
-    struct inbox_item lost_item;
+    struct mpsc_queue_item lost_item;
 
     /* any thread */
     _Atomic uint32_t wake /* LOOP_WAKE_... */ __attribute__((aligned(64)));

@@ -22,7 +22,7 @@ static void on_hangup(struct sluice_loop *l, struct session *s) {
     session_hangup(l, s, grace);
 }
 
-static void take_record(struct sluice_loop *l, struct inbox_item *item) {
+static void take_record(struct sluice_loop *l, struct mpsc_queue_item *item) {
     if (item->verb == LOOP_VERB_SEND) {
         send_arrived(
             l, (struct sluice_msg *)(void *)((char *)item - offsetof(struct sluice_msg, item)));
@@ -93,8 +93,8 @@ static void take_record(struct sluice_loop *l, struct inbox_item *item) {
 
 static unsigned take_records(struct sluice_loop *l) {
     unsigned count = 0;
-    struct inbox_item *item;
-    while (count < LOOP_INBOX && (item = inbox_take(&l->mailbox.inbox))) {
+    struct mpsc_queue_item *item;
+    while (count < LOOP_INBOX && (item = mpsc_queue_take(&l->mailbox.inbox))) {
         take_record(l, item);
         count++;
     }
@@ -300,7 +300,7 @@ unsigned loop_turn(struct sluice_loop *l) {
     unsigned found = 0;
     uint32_t turn = ++l->turn;
     l->totals.turns++;
-    if (!inbox_empty(&l->mailbox.inbox))
+    if (!mpsc_queue_empty(&l->mailbox.inbox))
         found += take_records(l);
     if (l->wc_next == l->wc_count)
         poll_completions(l);

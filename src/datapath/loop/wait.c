@@ -153,7 +153,7 @@ void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
     unsigned found = loop_turn(l);
     /* Not empty though nothing was taken: a producer is half way. And whoever switched to spinning may
      * have rung before the bell was armed. */
-    if (found == 0 && inbox_empty(&l->mailbox.inbox) && l->wc_next == l->wc_count &&
+    if (found == 0 && mpsc_queue_empty(&l->mailbox.inbox) && l->wc_next == l->wc_count &&
         loop_idle(l) != SLUICE_IDLE_SPIN) {
         end_span(l);
         int timeout = timeout_ms(l, until_ns);
@@ -233,7 +233,7 @@ static void arm_for_others(struct sluice_loop *l) {
     wait_and_drain(l, 0);
     for (int i = 0; i < REARM_TURNS && l->out_count == 0; i++) {
         arm(l);
-        if (loop_turn(l) == 0 && inbox_empty(&l->mailbox.inbox))
+        if (loop_turn(l) == 0 && mpsc_queue_empty(&l->mailbox.inbox))
             break;
     }
     if (l->out_count > 0)

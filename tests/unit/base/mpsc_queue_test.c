@@ -14,30 +14,30 @@
 
 static void tells_when_the_consumer_must_be_woken(void **state) {
     (void)state;
-    struct inbox box;
-    struct inbox_item items[3] = {0};
-    inbox_init(&box);
-    assert_true(inbox_empty(&box));
-    assert_null(inbox_take(&box));
-    assert_true(inbox_post(&box, &items[0]));
-    assert_false(inbox_post(&box, &items[1]));
-    assert_false(inbox_empty(&box));
-    assert_ptr_equal(inbox_take(&box), &items[0]);
-    assert_false(inbox_post(&box, &items[2]));
-    assert_ptr_equal(inbox_take(&box), &items[1]);
-    assert_ptr_equal(inbox_take(&box), &items[2]);
-    assert_true(inbox_empty(&box));
-    assert_null(inbox_take(&box));
+    struct mpsc_queue box;
+    struct mpsc_queue_item items[3] = {0};
+    mpsc_queue_init(&box);
+    assert_true(mpsc_queue_empty(&box));
+    assert_null(mpsc_queue_take(&box));
+    assert_true(mpsc_queue_post(&box, &items[0]));
+    assert_false(mpsc_queue_post(&box, &items[1]));
+    assert_false(mpsc_queue_empty(&box));
+    assert_ptr_equal(mpsc_queue_take(&box), &items[0]);
+    assert_false(mpsc_queue_post(&box, &items[2]));
+    assert_ptr_equal(mpsc_queue_take(&box), &items[1]);
+    assert_ptr_equal(mpsc_queue_take(&box), &items[2]);
+    assert_true(mpsc_queue_empty(&box));
+    assert_null(mpsc_queue_take(&box));
 }
 
 static void a_taken_record_can_be_posted_again(void **state) {
     (void)state;
-    struct inbox box;
-    struct inbox_item item = {.verb = 7, .slot = 9};
-    inbox_init(&box);
+    struct mpsc_queue box;
+    struct mpsc_queue_item item = {.verb = 7, .slot = 9};
+    mpsc_queue_init(&box);
     for (int i = 0; i < 100; i++) {
-        assert_true(inbox_post(&box, &item));
-        assert_ptr_equal(inbox_take(&box), &item);
+        assert_true(mpsc_queue_post(&box, &item));
+        assert_ptr_equal(mpsc_queue_take(&box), &item);
         assert_int_equal(item.verb, 7);
         assert_int_equal(item.slot, 9);
     }
@@ -46,31 +46,31 @@ static void a_taken_record_can_be_posted_again(void **state) {
 /* The first half of a post by hand: the tail moved, the link not written yet. */
 static void a_preempted_producer_holds_nobody_up(void **state) {
     (void)state;
-    struct inbox box;
-    struct inbox_item half = {0}, whole = {0};
-    inbox_init(&box);
+    struct mpsc_queue box;
+    struct mpsc_queue_item half = {0}, whole = {0};
+    mpsc_queue_init(&box);
     cds_wfcq_node_init(&half.node);
     struct cds_wfcq_node *old = __atomic_exchange_n(&box.tail.p, &half.node, __ATOMIC_SEQ_CST);
-    assert_false(inbox_empty(&box));
-    assert_null(inbox_take(&box));
-    assert_false(inbox_post(&box, &whole)); /* others post on */
-    assert_null(inbox_take(&box));
-    assert_false(inbox_empty(&box));
+    assert_false(mpsc_queue_empty(&box));
+    assert_null(mpsc_queue_take(&box));
+    assert_false(mpsc_queue_post(&box, &whole)); /* others post on */
+    assert_null(mpsc_queue_take(&box));
+    assert_false(mpsc_queue_empty(&box));
     __atomic_store_n(&old->next, &half.node, __ATOMIC_RELEASE);
-    assert_ptr_equal(inbox_take(&box), &half);
-    assert_ptr_equal(inbox_take(&box), &whole);
-    assert_true(inbox_empty(&box));
+    assert_ptr_equal(mpsc_queue_take(&box), &half);
+    assert_ptr_equal(mpsc_queue_take(&box), &whole);
+    assert_true(mpsc_queue_empty(&box));
 }
 
 enum { PRODUCERS = 4, RECORDS = 50000 };
 
 struct record {
-    struct inbox_item item;
+    struct mpsc_queue_item item;
     uint32_t check;
 };
 struct producer {
     pthread_t thread;
-    struct inbox *box;
+    struct mpsc_queue *box;
     struct record *records;
     uint32_t number;
     uint32_t woke; /* posts that found the inbox empty */
@@ -83,15 +83,15 @@ static void *produce(void *arg) {
         record->item.verb = p->number;
         record->item.slot = i;
         record->check = i * 2654435761u + p->number;
-        p->woke += inbox_post(p->box, &record->item);
+        p->woke += mpsc_queue_post(p->box, &record->item);
     }
     return NULL;
 }
 
 static void many_producers_keep_their_order(void **state) {
     (void)state;
-    struct inbox box;
-    inbox_init(&box);
+    struct mpsc_queue box;
+    mpsc_queue_init(&box);
     struct producer producers[PRODUCERS];
     uint32_t next[PRODUCERS] = {0};
     for (uint32_t i = 0; i < PRODUCERS; i++) {
@@ -102,7 +102,7 @@ static void many_producers_keep_their_order(void **state) {
     }
     uint32_t wrong = 0;
     for (uint32_t taken = 0; taken < PRODUCERS * RECORDS;) {
-        struct inbox_item *item = inbox_take(&box);
+        struct mpsc_queue_item *item = mpsc_queue_take(&box);
         if (!item) {
             sched_yield();
             continue;
@@ -120,13 +120,13 @@ static void many_producers_keep_their_order(void **state) {
     }
     assert_int_equal(wrong, 0);
     assert_uint_in_range(woke, 1, PRODUCERS * RECORDS);
-    assert_true(inbox_empty(&box));
+    assert_true(mpsc_queue_empty(&box));
 }
 
 static void the_tail_has_a_cache_line_of_its_own(void **state) {
     (void)state;
-    assert_int_equal(offsetof(struct inbox, tail) % 64, 0);
-    assert_true(offsetof(struct inbox, tail) >= 64);
+    assert_int_equal(offsetof(struct mpsc_queue, tail) % 64, 0);
+    assert_true(offsetof(struct mpsc_queue, tail) >= 64);
 }
 
 int main(void) {

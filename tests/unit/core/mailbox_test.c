@@ -43,7 +43,7 @@ static int open_box(void **state) {
     let_through = INT32_MAX;
     user_events = *state != NULL;
     memset(&box, 0, sizeof box);
-    inbox_init(&box.inbox);
+    mpsc_queue_init(&box.inbox);
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (epoll_fd < 0 || doorbell_open(&box.bell, &fabric, user_events) != 0)
         return -1;
@@ -70,7 +70,7 @@ static bool readable(int timeout_ms) {
 static bool rest(void) {
     bool woken = true;
     doorbell_arm(&box.bell);
-    if (inbox_empty(&box.inbox)) {
+    if (mpsc_queue_empty(&box.inbox)) {
         woken = readable(LOST_MS);
         doorbell_hear(&box.bell, EPOLLIN);
     }
@@ -80,7 +80,7 @@ static bool rest(void) {
 
 static void posts_are_coalesced_into_one_ring(void **state) {
     (void)state;
-    struct inbox_item items[50];
+    struct mpsc_queue_item items[50];
     for (unsigned round = 1; round <= 200; round++) {
         doorbell_arm(&box.bell);
         for (unsigned i = 0; i < 50; i++)
@@ -95,7 +95,7 @@ static void posts_are_coalesced_into_one_ring(void **state) {
             assert_int_equal(box.bell.last_arg & 0xffffffffffffu, doorbell_record(100, 5));
         }
         for (unsigned i = 0; i < 50; i++)
-            assert_ptr_equal(inbox_take(&box.inbox), &items[i]);
+            assert_ptr_equal(mpsc_queue_take(&box.inbox), &items[i]);
         assert_int_equal(box.bell.stray, 0);
     }
 }
@@ -104,7 +104,7 @@ static void posts_are_coalesced_into_one_ring(void **state) {
 
 struct producer {
     pthread_t thread;
-    struct inbox_item item;
+    struct mpsc_queue_item item;
     _Atomic uint32_t taken;
 };
 
@@ -126,7 +126,7 @@ static void no_record_is_slept_on(void **state) {
         assert_int_equal(pthread_create(&producers[i].thread, NULL, post, &producers[i]), 0);
     unsigned taken = 0;
     while (taken < PRODUCERS * POSTS) {
-        struct inbox_item *item = inbox_take(&box.inbox);
+        struct mpsc_queue_item *item = mpsc_queue_take(&box.inbox);
         if (!item) {
             if (!rest()) /* the producers wait for us: no join */
                 fail_msg("slept on with %u of %u taken", taken, PRODUCERS * POSTS);
@@ -142,11 +142,11 @@ static void no_record_is_slept_on(void **state) {
         pthread_join(producers[i].thread, NULL);
     while (readable(0)) /* rung late */
         doorbell_hear(&box.bell, EPOLLIN);
-    assert_true(inbox_empty(&box.inbox));
+    assert_true(mpsc_queue_empty(&box.inbox));
     assert_int_equal(box.bell.stray, 0);
 }
 
-static struct inbox_item signal_items[SIGNALS];
+static struct mpsc_queue_item signal_items[SIGNALS];
 static _Atomic int posted, noticed;
 
 static void on_signal(int number) {
@@ -173,7 +173,7 @@ static void a_signal_handler_may_post(void **state) {
     assert_int_equal(sigaction(SIGUSR1, &action, &old), 0);
     assert_int_equal(pthread_create(&sender, NULL, send_signals, &self), 0);
     while (noticed < SIGNALS) {
-        struct inbox_item *item = inbox_take(&box.inbox);
+        struct mpsc_queue_item *item = mpsc_queue_take(&box.inbox);
         if (item) {
             assert_int_equal(item->slot, noticed);
             atomic_fetch_add(&noticed, 1);
@@ -214,24 +214,24 @@ static void a_forged_event_is_stray_and_wakes_for_nothing(void **state) {
         assert_false(readable(0));
         assert_int_equal(box.bell.stray, i + 1);
         assert_int_equal(box.bell.heard, 0);
-        assert_null(inbox_take(&box.inbox)); /* and there is nothing to do */
+        assert_null(mpsc_queue_take(&box.inbox)); /* and there is nothing to do */
     }
 }
 
 static void an_event_that_comes_twice_is_stray_once(void **state) {
     (void)state;
-    struct inbox_item item;
+    struct mpsc_queue_item item;
     doorbell_arm(&box.bell);
     mailbox_post(&box, &item, 3, 4, 5);
     doorbell_disarm(&box.bell);
     doorbell_hear(&box.bell, EPOLLIN);
     assert_int_equal(box.bell.stray, 0);
-    assert_ptr_equal(inbox_take(&box.inbox), &item);
+    assert_ptr_equal(mpsc_queue_take(&box.inbox), &item);
     forge(box.bell.last_status, box.bell.last_arg);
     assert_true(rest());
     assert_int_equal(box.bell.stray, 1);
     assert_int_equal(box.bell.heard, 1);
-    assert_null(inbox_take(&box.inbox));
+    assert_null(mpsc_queue_take(&box.inbox));
 }
 
 /*
@@ -245,7 +245,7 @@ static void an_event_of_another_generation_slot_or_verb_is_stray(void **state) {
         int verb;
         uint32_t slot, generation;
     } wrong[] = {{3, 4, 4}, {3, 4, 6}, {3, 5, 5}, {4, 4, 5}, {DOORBELL_WAKE, 4, 5}, {-3, 4, 5}};
-    struct inbox_item item;
+    struct mpsc_queue_item item;
     for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         uint64_t number = UINT64_C(0x8000) | (box.bell.sequence & 0x7fff);
         forge(wrong[i].verb,
@@ -262,24 +262,24 @@ static void an_event_of_another_generation_slot_or_verb_is_stray(void **state) {
         doorbell_hear(&box.bell, EPOLLIN);
         assert_int_equal(box.bell.stray, i + 1);
         assert_int_equal(box.bell.heard, i + 1);
-        assert_ptr_equal(inbox_take(&box.inbox), &item);
-        assert_null(inbox_take(&box.inbox));
+        assert_ptr_equal(mpsc_queue_take(&box.inbox), &item);
+        assert_null(mpsc_queue_take(&box.inbox));
     }
 }
 
 /* The record was taken before its event is read: that is no stray, and no work twice. */
 static void an_event_may_come_after_its_record_was_taken(void **state) {
     (void)state;
-    struct inbox_item item;
+    struct mpsc_queue_item item;
     for (unsigned i = 0; i < 30; i++) { /* not drained in between */
         doorbell_arm(&box.bell);
         mailbox_post(&box, &item, 3, i, 1);
         doorbell_disarm(&box.bell);
-        assert_ptr_equal(inbox_take(&box.inbox), &item);
+        assert_ptr_equal(mpsc_queue_take(&box.inbox), &item);
     }
     while (readable(0)) {
         doorbell_hear(&box.bell, EPOLLIN);
-        assert_null(inbox_take(&box.inbox));
+        assert_null(mpsc_queue_take(&box.inbox));
     }
     assert_int_equal(box.bell.stray, 0);
 }
@@ -287,12 +287,12 @@ static void an_event_may_come_after_its_record_was_taken(void **state) {
 /* More rings than are remembered, none of them heard: late ones are forgiven, and no more than those. */
 static void late_rings_are_not_called_stray(void **state) {
     (void)state;
-    struct inbox_item item;
+    struct mpsc_queue_item item;
     for (unsigned i = 0; i < 3 * DOORBELL_ANNOUNCED; i++) {
         doorbell_arm(&box.bell);
         mailbox_post(&box, &item, 3, i, 1);
         doorbell_disarm(&box.bell);
-        assert_ptr_equal(inbox_take(&box.inbox), &item);
+        assert_ptr_equal(mpsc_queue_take(&box.inbox), &item);
     }
     while (readable(0))
         doorbell_hear(&box.bell, EPOLLIN);

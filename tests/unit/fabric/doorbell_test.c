@@ -310,8 +310,8 @@ enum { RINGERS = 3, ITEMS = 10000 };
 
 struct ringer {
     pthread_t thread;
-    struct inbox *box;
-    struct inbox_item item;
+    struct mpsc_queue *box;
+    struct mpsc_queue_item item;
     _Atomic uint32_t posted, taken;
     unsigned number;
 };
@@ -323,7 +323,7 @@ static void *post_and_ring(void *arg) {
         r->item.slot = r->number;
         r->item.verb = i;
         atomic_store(&r->posted, i);
-        if (inbox_post(r->box, &r->item))
+        if (mpsc_queue_post(r->box, &r->item))
             doorbell_ring(&bell, 1, i);
         while (atomic_load_explicit(&r->taken, memory_order_acquire) != i)
             sched_yield();
@@ -331,10 +331,10 @@ static void *post_and_ring(void *arg) {
     return NULL;
 }
 
-static unsigned take_all(struct inbox *box, struct ringer *ringers) {
+static unsigned take_all(struct mpsc_queue *box, struct ringer *ringers) {
     unsigned count = 0;
-    struct inbox_item *item;
-    while ((item = inbox_take(box)) != NULL) {
+    struct mpsc_queue_item *item;
+    while ((item = mpsc_queue_take(box)) != NULL) {
         struct ringer *r = &ringers[item->slot];
         assert_int_equal(item->verb, r->taken + 1);
         atomic_store_explicit(&r->taken, item->verb, memory_order_release);
@@ -345,10 +345,10 @@ static unsigned take_all(struct inbox *box, struct ringer *ringers) {
 
 /* At `fail_at` records fetching events begins to fail. */
 static void run_ringers(unsigned fail_at) {
-    struct inbox box;
+    struct mpsc_queue box;
     struct ringer ringers[RINGERS];
     memset(ringers, 0, sizeof ringers);
-    inbox_init(&box);
+    mpsc_queue_init(&box);
     for (unsigned i = 0; i < RINGERS; i++) {
         ringers[i].box = &box;
         ringers[i].number = i;
@@ -360,7 +360,7 @@ static void run_ringers(unsigned fail_at) {
         if (taken >= fail_at)
             failing_error = EIO;
         doorbell_arm(&bell);
-        if (inbox_empty(&box) && taken < RINGERS * ITEMS) {
+        if (mpsc_queue_empty(&box) && taken < RINGERS * ITEMS) {
             sleeps++;
             lost += !readable(LOST_MS);
             doorbell_disarm(&bell);
@@ -373,7 +373,7 @@ static void run_ringers(unsigned fail_at) {
         fail_msg("slept on with %u of %u taken", taken, RINGERS * ITEMS);
     for (unsigned i = 0; i < RINGERS; i++)
         pthread_join(ringers[i].thread, NULL);
-    assert_true(inbox_empty(&box));
+    assert_true(mpsc_queue_empty(&box));
     assert_true(sleeps > 0);
     assert_true(bell.writes + bell.fallbacks > 0);
     while (readable(0)) /* a ringer that was late */
