@@ -128,8 +128,8 @@ static int not_registered(sluice_error *e, int error, uint64_t bytes, bool locks
                          "the device is gone");
     if (error == ENOMEM || error == EAGAIN || error == EPERM) {
         char why[200];
-        struct shortage shortage = {bytes, UINT64_MAX, error, locks, 0};
-        shortage_explain(why, sizeof why, &shortage);
+        struct limit_text shortage = {bytes, UINT64_MAX, error, locks, 0};
+        limit_text_explain(why, sizeof why, &shortage);
         return error_set(e, SLUICE_ENOMEM, SLUICE_REASON_NO_MEMORY, error, "%s", why);
     }
     if (error == EINVAL || error == EFAULT)

@@ -82,8 +82,8 @@ int node_memory_open(sluice_node *n, sluice_error *e) {
     }
     if (error != 0) {
         char why[200];
-        struct shortage shortage = {POOL_PAGE, config.bytes_max, -error, !n->fabric->software, 0};
-        shortage_explain(why, sizeof why, &shortage);
+        struct limit_text shortage = {POOL_PAGE, config.bytes_max, -error, !n->fabric->software, 0};
+        limit_text_explain(why, sizeof why, &shortage);
         return error_set(e, SLUICE_ENOMEM, SLUICE_REASON_NO_MEMORY, -error, "%s", why);
     }
     hunger_open(n);

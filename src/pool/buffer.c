@@ -20,7 +20,7 @@ static bool too_large(const struct pool *pool, size_t bytes) {
 static void put_here(struct pool *pool, struct pool_cache *cache, struct sluice_msg *msg) {
     struct bin *bin = &cache->bin[msg->size_class];
     if (__builtin_expect(count_of(&bin->active_count) >= pool->magazine_max[msg->size_class], 0))
-        shared_give(pool, bin_rotate(bin));
+        depot_give(pool, bin_rotate(bin));
     bin_add(bin, msg);
 }
 
@@ -42,8 +42,8 @@ static void splice(struct pool *pool, struct pool_cache *cache, unsigned size_cl
 static struct sluice_msg *refill(struct pool *pool, struct pool_cache *cache, unsigned size_class) {
     struct sluice_msg *chain = NULL;
     if (!cache) {
-        if (shared_take(pool, size_class, 1, &chain) == 0)
-            supply_more(pool, NULL, size_class, 1, &chain);
+        if (depot_take(pool, size_class, 1, &chain) == 0)
+            refill_more(pool, NULL, size_class, 1, &chain);
         return chain;
     }
     struct bin *bin = &cache->bin[size_class];
@@ -53,9 +53,9 @@ static struct sluice_msg *refill(struct pool *pool, struct pool_cache *cache, un
             /* While somebody waits what is too much for now goes back at once: see pool_look(). */
             bool spare = !atomic_load_explicit(&pool->waiting, memory_order_relaxed);
             unsigned max = spare ? pool->magazine_max[size_class] : 1;
-            unsigned count = shared_take(pool, size_class, max, &chain);
+            unsigned count = depot_take(pool, size_class, max, &chain);
             if (count == 0)
-                count = supply_more(pool, cache, size_class, max, &chain);
+                count = refill_more(pool, cache, size_class, max, &chain);
             bin->active = chain;
             count_set(&bin->active_count, count);
             count_add(&bin->refills, 1);
@@ -78,7 +78,7 @@ static struct sluice_msg *get_slow(struct pool *pool, struct pool_cache *cache, 
         errno = EMSGSIZE;
         return NULL;
     }
-    struct sluice_msg *msg = bytes > CLASS_BYTES_MAX ? supply_large(pool, cache, bytes)
+    struct sluice_msg *msg = bytes > CLASS_BYTES_MAX ? refill_large(pool, cache, bytes)
                                                      : refill(pool, cache, class_of(bytes));
     if (msg) /* before the look, which empties only classes that the cache saw */
         saw(pool, cache, msg->size_class);
@@ -141,7 +141,7 @@ struct sluice_msg *pool_get(struct pool *pool, struct pool_cache *cache, size_t 
 static void put_away(struct pool *pool, struct pool_cache *cache, struct sluice_msg *msg) {
     saw(pool, cache, msg->size_class);
     if (msg->size_class >= POOL_CLASSES) {
-        supply_put_large(pool, msg);
+        refill_put_large(pool, msg);
         return;
     }
     if (msg->cache != 0) {
@@ -155,7 +155,7 @@ static void put_away(struct pool *pool, struct pool_cache *cache, struct sluice_
         put_here(pool, cache, msg);
     } else {
         msg->next = NULL;
-        shared_give(pool, msg);
+        depot_give(pool, msg);
     }
 }
 

@@ -24,7 +24,7 @@ static void add_chain(struct pool *pool, struct sluice_msg *chain) {
     }
 }
 
-void shared_give(struct pool *pool, struct sluice_msg *chain) {
+void depot_give(struct pool *pool, struct sluice_msg *chain) {
     if (!chain)
         return;
     pthread_mutex_lock(&pool->lock);
@@ -60,7 +60,7 @@ static void collect(struct pool *pool) {
         }
 }
 
-bool shared_gather(struct pool *pool, struct pool_cache *cache) {
+bool depot_gather(struct pool *pool, struct pool_cache *cache) {
     bool all = !cache || flush(pool, cache);
     collect(pool);
     return all;
@@ -72,14 +72,14 @@ void pool_flush(struct pool_cache *cache) {
     pthread_mutex_unlock(&cache->pool->lock);
 }
 
-void shared_collect(struct pool *pool) {
+void depot_collect(struct pool *pool) {
     pthread_mutex_lock(&pool->lock);
     collect(pool);
     pthread_mutex_unlock(&pool->lock);
 }
 
-unsigned shared_take(struct pool *pool, unsigned size_class, unsigned max,
-                     struct sluice_msg **chain) {
+unsigned depot_take(struct pool *pool, unsigned size_class, unsigned max,
+                    struct sluice_msg **chain) {
     pthread_mutex_lock(&pool->lock);
     unsigned count = spans_take(&pool->spans[size_class], max, chain);
     pool->out += count;

@@ -28,15 +28,15 @@ static void tell(struct pool *pool, uint32_t what, uint64_t need, int error) {
     if ((pool->grower.told & what) || !pool->shortage || error == ENODEV) /* it was removed */
         return;
     pool->grower.told |= what;
-    struct shortage shortage = {
+    struct limit_text shortage = {
         .need = need,
         .bytes_max = pool->budget.bytes_max,
         .error = error,
-        .locks = pool->shortage_locks,
+        .locks = pool->limit_text_locks,
         .huge_log2 = what == TOLD_HUGE ? pool->budget.wish.huge_log2 : 0,
     };
-    shortage_explain(text, sizeof text, &shortage);
-    pool->shortage(text, pool->shortage_arg);
+    limit_text_explain(text, sizeof text, &shortage);
+    pool->shortage(text, pool->limit_text_arg);
 }
 
 static void tell_huge(struct pool *pool) {
@@ -49,8 +49,8 @@ void pool_on_shortage(struct pool *pool, bool locks, void (*call)(const char *te
                       void *arg) {
     pthread_mutex_lock(&pool->slow);
     pool->shortage = call;
-    pool->shortage_arg = arg;
-    pool->shortage_locks = locks;
+    pool->limit_text_arg = arg;
+    pool->limit_text_locks = locks;
     tell_huge(pool); /* of the first arena */
     pthread_mutex_unlock(&pool->slow);
 }

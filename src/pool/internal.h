@@ -54,8 +54,8 @@ struct pool {
     void (*report)(const char *text, void *arg);
     void *report_arg;
     void (*shortage)(const char *text, void *arg); /* slow */
-    void *shortage_arg;
-    bool shortage_locks;
+    void *limit_text_arg;
+    bool limit_text_locks;
     _Atomic uint64_t seen; /* bit: somebody without a cache got or returned buffers of the class */
 };
 
@@ -67,28 +67,28 @@ static inline int64_t slot_bytes(const struct sluice_msg *msg) {
 /* ---- depot.c -------------------------------------------------------------------------------- */
 
 /* Returns buffers, chained by `next`, to their lists. */
-void shared_give(struct pool *pool, struct sluice_msg *chain);
+void depot_give(struct pool *pool, struct sluice_msg *chain);
 /* Up to max free buffers of the class, chained. Returns how many. */
-unsigned shared_take(struct pool *pool, unsigned size_class, unsigned max,
-                     struct sluice_msg **chain);
+unsigned depot_take(struct pool *pool, unsigned size_class, unsigned max,
+                    struct sluice_msg **chain);
 /* Takes over what is on its way back to caches, whose owners may never ask for it. */
-void shared_collect(struct pool *pool);
+void depot_collect(struct pool *pool);
 /* Returns what a cache holds to the shared lists. Its owner. */
 void pool_flush(struct pool_cache *cache);
 /*
  * Both, with the lock held; no cache if NULL. False: something is still in the cache, because another thread is
  * half way in returning a buffer.
  */
-bool shared_gather(struct pool *pool, struct pool_cache *cache);
+bool depot_gather(struct pool *pool, struct pool_cache *cache);
 
 /* ---- refill.c: no lock is held --------------------------------------------------------------- */
 
 /* The shared list of a class was empty: up to max buffers from elsewhere, chained. Returns how many. */
-unsigned supply_more(struct pool *pool, struct pool_cache *cache, unsigned size_class, unsigned max,
+unsigned refill_more(struct pool *pool, struct pool_cache *cache, unsigned size_class, unsigned max,
                      struct sluice_msg **chain);
 /* A mapping of its own, kept or new. NULL: no memory. */
-struct sluice_msg *supply_large(struct pool *pool, struct pool_cache *cache, size_t bytes);
-void supply_put_large(struct pool *pool, struct sluice_msg *msg);
+struct sluice_msg *refill_large(struct pool *pool, struct pool_cache *cache, size_t bytes);
+void refill_put_large(struct pool *pool, struct sluice_msg *msg);
 
 /* ---- waiters.c: no lock is held -------------------------------------------------------------- */
 

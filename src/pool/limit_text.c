@@ -17,7 +17,7 @@ static bool is_refusal(int error) {
     return error == ENOMEM || error == EPERM || error == EAGAIN;
 }
 
-static void explain_huge(char *text, size_t size, const struct shortage *s) {
+static void explain_huge(char *text, size_t size, const struct limit_text *s) {
     uint64_t page = (uint64_t)1 << s->huge_log2;
     /* By so many for this pool: there are others, and what others have is not known here. */
     uint64_t all = s->bytes_max / page + (s->bytes_max % page != 0);
@@ -27,7 +27,7 @@ static void explain_huge(char *text, size_t size, const struct shortage *s) {
              kib(s->need), page >> 10, page >> 10, all);
 }
 
-static void explain_memlock(char *text, size_t size, const struct shortage *s, uint64_t memlock) {
+static void explain_memlock(char *text, size_t size, const struct limit_text *s, uint64_t memlock) {
     uint64_t wanted = s->bytes_max != UINT64_MAX ? s->bytes_max : memlock + s->need;
     snprintf(text, size,
              "%" PRIu64 " KiB cannot be registered: the limit on locked memory is %" PRIu64
@@ -35,7 +35,7 @@ static void explain_memlock(char *text, size_t size, const struct shortage *s, u
              kib(s->need), kib(memlock), kib(wanted));
 }
 
-void shortage_explain(char *text, size_t size, const struct shortage *s) {
+void limit_text_explain(char *text, size_t size, const struct limit_text *s) {
     uint64_t memlock = s->locks ? limits_memlock() : LIMITS_NONE;
     if (s->huge_log2 > 0)
         explain_huge(text, size, s);

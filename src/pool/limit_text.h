@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct shortage {
+struct limit_text {
     uint64_t need;      /* bytes that were asked for */
     uint64_t bytes_max; /* the pool's cap, UINT64_MAX: there is none */
     int error;          /* errno of what failed */
@@ -19,6 +19,6 @@ struct shortage {
 };
 
 /* One sentence or two, less than 160 bytes. */
-void shortage_explain(char *text, size_t size, const struct shortage *shortage);
+void limit_text_explain(char *text, size_t size, const struct limit_text *shortage);
 
 #endif

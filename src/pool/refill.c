@@ -17,7 +17,7 @@
 static bool reclaim_spans(struct pool *pool, struct pool_cache *cache) {
     if (cache)
         pool_flush(cache);
-    shared_collect(pool);
+    depot_collect(pool);
     bool any = false;
     pthread_mutex_lock(&pool->lock);
     for (unsigned i = 0; i < POOL_CLASSES; i++)
@@ -74,17 +74,17 @@ static unsigned cut_or_grow(struct pool *pool, unsigned size_class, uint32_t pag
  * a new arena; the empty spans of other classes; the kept large mappings; and the same for a
  * shorter run of pages, down to that of a single buffer.
  */
-unsigned supply_more(struct pool *pool, struct pool_cache *cache, unsigned size_class, unsigned max,
+unsigned refill_more(struct pool *pool, struct pool_cache *cache, unsigned size_class, unsigned max,
                      struct sluice_msg **chain) {
     uint32_t pages = span_pages(size_class, SPAN_BEST, pool->debug);
     uint32_t usual = span_pages(size_class, SPAN_USUAL, pool->debug);
     uint32_t least = span_pages(size_class, SPAN_SINGLE, pool->debug);
     pthread_mutex_lock(&pool->slow);
     /* Somebody may have fetched more while this thread waited. */
-    unsigned count = shared_take(pool, size_class, max, chain);
+    unsigned count = depot_take(pool, size_class, max, chain);
     if (count == 0) {
-        shared_collect(pool);
-        count = shared_take(pool, size_class, max, chain);
+        depot_collect(pool);
+        count = depot_take(pool, size_class, max, chain);
     }
     if (count == 0)
         count = cut_or_grow(pool, size_class, pages, max, chain);
@@ -133,7 +133,7 @@ static struct large *map_large(struct pool *pool, struct pool_cache *cache, size
     return large;
 }
 
-struct sluice_msg *supply_large(struct pool *pool, struct pool_cache *cache, size_t bytes) {
+struct sluice_msg *refill_large(struct pool *pool, struct pool_cache *cache, size_t bytes) {
     struct large *large = take_kept(pool, bytes);
     if (!large) {
         pthread_mutex_lock(&pool->slow);
@@ -143,7 +143,7 @@ struct sluice_msg *supply_large(struct pool *pool, struct pool_cache *cache, siz
     return large ? &large->msg : NULL;
 }
 
-void supply_put_large(struct pool *pool, struct sluice_msg *msg) {
+void refill_put_large(struct pool *pool, struct sluice_msg *msg) {
     uint64_t keep_bytes = pool->budget.bytes_max / 2;
     pthread_mutex_lock(&pool->lock);
     larges_keep(&pool->larges, msg->home);

@@ -70,7 +70,7 @@ void pool_awaited(struct pool *pool, struct pool_cache *cache) {
     /* Under the lock: of whoever returns the last one and whoever notes one more, one sees both. */
     uint64_t for_good = atomic_load_explicit(&pool->note, memory_order_relaxed);
     /* What another thread is half way in bringing that one cannot give to all by itself. */
-    bool stuck = !shared_gather(pool, cache);
+    bool stuck = !depot_gather(pool, cache);
     bool wake = stuck || pool->waits_for.news || pool->out <= for_good;
     pthread_mutex_unlock(&pool->lock);
     if (wake)

@@ -41,8 +41,8 @@ static int in_child(void) {
     struct sluice_msg *msg = pool_get(pool, NULL, 4 * MIB);
     if (msg || errno != ENOMEM)
         return 2;
-    struct shortage shortage = {4 * MIB, 64 * MIB, ENOMEM, true, 0};
-    shortage_explain(text, sizeof text, &shortage);
+    struct limit_text shortage = {4 * MIB, 64 * MIB, ENOMEM, true, 0};
+    limit_text_explain(text, sizeof text, &shortage);
     printf("%s\n", text);
     pool_close(pool);
     return strstr(text, "4096 KiB cannot be registered") && strstr(text, "is 64 KiB") &&
@@ -68,11 +68,11 @@ static void a_limit_on_locked_memory_is_named_with_need_and_remedy(void **state)
 static void the_cap_is_named_where_it_is_the_limit(void **state) {
     (void)state;
     char text[200];
-    struct shortage shortage = {9 * MIB, 8 * MIB, ENOMEM, true, 0};
-    shortage_explain(text, sizeof text, &shortage);
+    struct limit_text shortage = {9 * MIB, 8 * MIB, ENOMEM, true, 0};
+    limit_text_explain(text, sizeof text, &shortage);
     assert_string_equal(text, "9216 KiB are needed and memory_bytes_max allows 8192 KiB: raise it");
-    shortage = (struct shortage){MIB, 8 * MIB, ENODEV, true, 0};
-    shortage_explain(text, sizeof text, &shortage);
+    shortage = (struct limit_text){MIB, 8 * MIB, ENODEV, true, 0};
+    limit_text_explain(text, sizeof text, &shortage);
     assert_non_null(strstr(text, "No such device"));
     assert_null(strstr(text, "RLIMIT"));
 }
@@ -81,11 +81,11 @@ static void the_cap_is_named_where_it_is_the_limit(void **state) {
 static void a_limit_that_does_not_count_is_not_blamed(void **state) {
     (void)state;
     char text[200];
-    struct shortage shortage = {4 * MIB, UINT64_MAX, ENOMEM, false, 0};
-    shortage_explain(text, sizeof text, &shortage);
+    struct limit_text shortage = {4 * MIB, UINT64_MAX, ENOMEM, false, 0};
+    limit_text_explain(text, sizeof text, &shortage);
     assert_null(strstr(text, "RLIMIT_MEMLOCK"));
     shortage.error = EMFILE;
-    shortage_explain(text, sizeof text, &shortage);
+    limit_text_explain(text, sizeof text, &shortage);
     assert_non_null(strstr(text, "4096 KiB cannot be had"));
     assert_non_null(strstr(text, "ulimit -n"));
 }
@@ -93,8 +93,8 @@ static void a_limit_that_does_not_count_is_not_blamed(void **state) {
 static void missing_huge_pages_are_told_with_need_and_remedy(void **state) {
     (void)state;
     char text[200];
-    struct shortage shortage = {4 * MIB, 65 * MIB, ENOMEM, false, 21};
-    shortage_explain(text, sizeof text, &shortage);
+    struct limit_text shortage = {4 * MIB, 65 * MIB, ENOMEM, false, 21};
+    limit_text_explain(text, sizeof text, &shortage);
     assert_true(strlen(text) < 160);
     assert_non_null(strstr(text, "4096 KiB are not to be had on pages of 2048 KiB"));
     assert_non_null(strstr(text, "raise hugepages-2048kB/nr_hugepages by 33"));
