@@ -364,7 +364,7 @@ SV_UNUSED static unsigned sv_entries(const char *path) {
 
 /* What the last peer left behind is closed by a thread of its own, in its own time. */
 SV_UNUSED static unsigned sv_fds(void) {
-    sv_until(soft_foreign_pending() == 0);
+    sv_until(soft_untrusted_fd_pending() == 0);
     return sv_entries("/proc/self/fd");
 }
 

@@ -181,7 +181,7 @@ static void drop(struct client *c) {
     if (!c->used)
         return;
     soft_watch_remove(&c->watch);
-    soft_foreign_close_socket(c->watch.fd);
+    soft_untrusted_fd_close_socket(c->watch.fd);
     free(c->answer);
     memset(c, 0, sizeof *c);
 }
@@ -264,13 +264,13 @@ static void on_accepted(int fd) {
     socklen_t len = sizeof who;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) != 0 ||
         (who.uid != geteuid() && who.uid != 0)) {
-        soft_foreign_close_socket(fd);
+        soft_untrusted_fd_close_socket(fd);
         return;
     }
     struct client *c = place();
     *c = (struct client){.watch = {.fd = fd, .fn = on_client}, .since = ++turns, .used = true};
     if (soft_watch_add(&c->watch, EPOLLIN) != 0) {
-        soft_foreign_close_socket(fd);
+        soft_untrusted_fd_close_socket(fd);
         c->used = false;
     }
 }

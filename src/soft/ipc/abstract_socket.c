@@ -88,7 +88,7 @@ void soft_name_unbind(struct soft_name *name) {
         int fd = accept4(name->watch.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0)
             break;
-        soft_foreign_close_socket(fd);
+        soft_untrusted_fd_close_socket(fd);
     }
     close(name->watch.fd);
     name->watch.fd = -1;

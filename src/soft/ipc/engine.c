@@ -297,7 +297,7 @@ static void fork_child(void) {
     soft_fault_forked();
     soft_ctl_forked();
     soft_address_watch_forked();
-    soft_foreign_forked();
+    soft_untrusted_fd_forked();
     make_changed(); /* those that waited are the parent's */
     engine.waiters = 0;
     soft_unlock(); /* the forking thread locked them and is the one that lives on */

@@ -134,7 +134,7 @@ void soft_peer_drop(struct soft_peer *peer) {
     bool known =
         peer->greeted || peer->bell.fd >= 0; /* else a stranger nobody asked for anything */
     soft_watch_remove(&peer->socket);
-    soft_foreign_close_socket(peer->socket.fd);
+    soft_untrusted_fd_close_socket(peer->socket.fd);
     peer->socket.fd = -1;
     if (peer->death.fd >=
         0) /* not closed: who waits for the process asks it still (rkey_fence.c) */
@@ -220,8 +220,8 @@ static int send_hello(struct soft_peer *peer) {
 
 static bool on_hello(struct soft_peer *peer, const struct soft_hello *hello, int *fds, unsigned n) {
     if (hello->magic != SOFT_WIRE_MAGIC || hello->version != SOFT_WIRE_VERSION || n != 2 ||
-        peer->greeted || !soft_foreign_memory(fds[1], sizeof(struct soft_board)) ||
-        !soft_foreign_bell(fds[0]))
+        peer->greeted || !soft_untrusted_fd_memory(fds[1], sizeof(struct soft_board)) ||
+        !soft_untrusted_fd_bell(fds[0]))
         return false;
     struct soft_board *board = mmap(NULL, sizeof *board, PROT_READ, MAP_SHARED, fds[1], 0);
     if (board == MAP_FAILED)
@@ -303,7 +303,7 @@ static void on_socket(struct soft_watch *watch, uint32_t events) {
              dispatch(peer, buf, (size_t)got, fds, n);
         for (unsigned k = 0; k < n; k++)
             if (fds[k] >= 0)
-                soft_foreign_close(fds[k]);
+                soft_untrusted_fd_close(fds[k]);
     }
     if (ok && peer->alive && (events & EPOLLOUT))
         soft_peer_queue_flush(peer);
@@ -318,7 +318,7 @@ void soft_peer_accepted(int fd) {
     if (peer_new(fd))
         soft_peer_limit_ungreeted();
     else
-        soft_foreign_close_socket(fd);
+        soft_untrusted_fd_close_socket(fd);
 }
 
 /*

@@ -32,7 +32,7 @@ static int seals_of(int fd) {
     return fcntl(fd, F_GET_SEALS);
 }
 
-bool soft_foreign_memory(int fd, size_t bytes) {
+bool soft_untrusted_fd_memory(int fd, size_t bytes) {
     struct stat st;
     struct statfs fs;
     int seals = seals_of(fd);
@@ -43,7 +43,7 @@ bool soft_foreign_memory(int fd, size_t bytes) {
     return fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC;
 }
 
-bool soft_foreign_bell(int fd) {
+bool soft_untrusted_fd_bell(int fd) {
     int domain = 0, type = 0;
     socklen_t len = sizeof domain;
     char byte;
@@ -97,21 +97,21 @@ static void close_elsewhere(int fd) {
         close(fd);
 }
 
-unsigned soft_foreign_closers(void) {
+unsigned soft_untrusted_fd_closers(void) {
     pthread_mutex_lock(&mutex);
     unsigned n = started;
     pthread_mutex_unlock(&mutex);
     return n;
 }
 
-unsigned soft_foreign_pending(void) {
+unsigned soft_untrusted_fd_pending(void) {
     pthread_mutex_lock(&mutex);
     unsigned n = count + closing;
     pthread_mutex_unlock(&mutex);
     return n;
 }
 
-void soft_foreign_close(int fd) {
+void soft_untrusted_fd_close(int fd) {
     if (seals_of(fd) >= 0)
         close(fd);
     else
@@ -134,7 +134,7 @@ static bool drained(int fd) {
     return got < 0 || (got == 0 && msg.msg_controllen == 0 && !(msg.msg_flags & MSG_CTRUNC));
 }
 
-void soft_foreign_close_socket(int fd) {
+void soft_untrusted_fd_close_socket(int fd) {
     struct ucred who;
     socklen_t len = sizeof who;
     bool own = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 && who.pid == getpid();
@@ -146,7 +146,7 @@ void soft_foreign_close_socket(int fd) {
 }
 
 /* The thread is the parent's; what it had not closed yet is closed again here. */
-void soft_foreign_forked(void) {
+void soft_untrusted_fd_forked(void) {
     pthread_mutex_init(&mutex, NULL);
     closers = closing = 0;
     for (unsigned i = 0; i < count; i++)

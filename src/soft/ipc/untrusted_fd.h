@@ -16,20 +16,20 @@
 #include <stddef.h>
 
 /* Shared memory of exactly this size, which nobody can shrink under us. */
-bool soft_foreign_memory(int fd, size_t bytes);
+bool soft_untrusted_fd_memory(int fd, size_t bytes);
 /*
  * A datagram unix socket whose end nobody can fill with anything to be thrown away: sending on it
  * with MSG_DONTWAIT does not wait, nor does closing it. From here on nothing can be received on it.
  */
-bool soft_foreign_bell(int fd);
+bool soft_untrusted_fd_bell(int fd);
 
 /* Anything that was received. */
-void soft_foreign_close(int fd);
+void soft_untrusted_fd_close(int fd);
 /* An own socket that is connected to another process, which may have sent what was not received. */
-void soft_foreign_close_socket(int fd);
+void soft_untrusted_fd_close_socket(int fd);
 
-unsigned soft_foreign_closers(void); /* threads started for it so far */
-unsigned soft_foreign_pending(void); /* descriptors given to them that are still open */
-void soft_foreign_forked(void);
+unsigned soft_untrusted_fd_closers(void); /* threads started for it so far */
+unsigned soft_untrusted_fd_pending(void); /* descriptors given to them that are still open */
+void soft_untrusted_fd_forked(void);
 
 #endif

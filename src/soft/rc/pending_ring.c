@@ -19,8 +19,8 @@ bool soft_same_process(const struct soft_peer *a, const struct soft_peer *b) {
     return a->uid == b->uid && memcmp(a->uuid, b->uuid, sizeof a->uuid) == 0;
 }
 
-static void drop(struct soft_offer **at) {
-    struct soft_offer *offer = *at;
+static void drop(struct soft_pending_ring **at) {
+    struct soft_pending_ring *offer = *at;
     *at = offer->next;
     munmap(offer->ring, SOFT_RING_BYTES);
     soft_peer_release(offer->peer);
@@ -29,9 +29,9 @@ static void drop(struct soft_offer **at) {
 
 /* The oldest of another user, else the oldest. */
 static void make_room(struct soft_qp *qp) {
-    struct soft_offer **oldest = NULL, **foreign = NULL;
+    struct soft_pending_ring **oldest = NULL, **foreign = NULL;
     unsigned count = 0;
-    for (struct soft_offer **at = &qp->offers; *at; at = &(*at)->next) {
+    for (struct soft_pending_ring **at = &qp->offers; *at; at = &(*at)->next) {
         count++;
         oldest = at;
         if ((*at)->peer->uid != geteuid())
@@ -41,11 +41,11 @@ static void make_room(struct soft_qp *qp) {
         drop(foreign ? foreign : oldest);
 }
 
-bool soft_offer_keep(struct soft_qp *qp, const struct soft_offer *offer) {
-    struct soft_offer *kept = malloc(sizeof *kept);
+bool soft_pending_ring_keep(struct soft_qp *qp, const struct soft_pending_ring *offer) {
+    struct soft_pending_ring *kept = malloc(sizeof *kept);
     if (!kept)
         return false;
-    for (struct soft_offer **at = &qp->offers; *at;)
+    for (struct soft_pending_ring **at = &qp->offers; *at;)
         if (soft_same_process((*at)->peer, offer->peer))
             drop(at);
         else
@@ -58,15 +58,15 @@ bool soft_offer_keep(struct soft_qp *qp, const struct soft_offer *offer) {
 }
 
 /* A ring that is down belongs to the other side's time before a RESET: its next one is to come. */
-static bool fits(const struct soft_qp *qp, const struct soft_offer *offer) {
+static bool fits(const struct soft_qp *qp, const struct soft_pending_ring *offer) {
     return offer->qpn == qp->attr.dest_qp_num && soft_same_process(offer->peer, qp->peer) &&
            soft_peer_alive(offer->peer) && !atomic_load(&offer->ring->rx.down);
 }
 
-bool soft_offer_take(struct soft_qp *qp, struct soft_offer *out) {
+bool soft_pending_ring_take(struct soft_qp *qp, struct soft_pending_ring *out) {
     bool found = false;
-    for (struct soft_offer **at = &qp->offers; *at && !found;) {
-        struct soft_offer *offer = *at;
+    for (struct soft_pending_ring **at = &qp->offers; *at && !found;) {
+        struct soft_pending_ring *offer = *at;
         if (fits(qp, offer)) {
             found = true;
             *out = *offer;
@@ -76,11 +76,11 @@ bool soft_offer_take(struct soft_qp *qp, struct soft_offer *out) {
             at = &offer->next;
         }
     }
-    soft_offer_drop_all(qp);
+    soft_pending_ring_drop_all(qp);
     return found;
 }
 
-void soft_offer_drop_all(struct soft_qp *qp) {
+void soft_pending_ring_drop_all(struct soft_qp *qp) {
     while (qp->offers)
         drop(&qp->offers);
 }

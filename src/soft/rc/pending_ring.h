@@ -13,8 +13,8 @@
 
 #include "soft/verbs/object.h"
 
-struct soft_offer {
-    struct soft_offer *next; /* newest first */
+struct soft_pending_ring {
+    struct soft_pending_ring *next; /* newest first */
     struct soft_ring *ring;
     struct soft_peer *peer; /* held */
     uint32_t qpn, cqs[2], pd;
@@ -22,9 +22,9 @@ struct soft_offer {
 
 bool soft_same_process(const struct soft_peer *a, const struct soft_peer *b);
 /* Keeps a copy, with the ring and the hold on the peer. False: neither is taken. */
-bool soft_offer_keep(struct soft_qp *qp, const struct soft_offer *offer);
+bool soft_pending_ring_keep(struct soft_qp *qp, const struct soft_pending_ring *offer);
 /* The destination's, now the caller's, or false; the others are gone. */
-bool soft_offer_take(struct soft_qp *qp, struct soft_offer *out);
-void soft_offer_drop_all(struct soft_qp *qp);
+bool soft_pending_ring_take(struct soft_qp *qp, struct soft_pending_ring *out);
+void soft_pending_ring_drop_all(struct soft_qp *qp);
 
 #endif

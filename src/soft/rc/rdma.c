@@ -126,15 +126,15 @@ static inline enum reach reach(struct soft_qp *qp, unsigned opcode, uint64_t at,
  * The same key once more: remembers where it leads. What reach() found was checked, but the table may
  * have changed since, so all of it is looked at again; `to` is where `at` lies.
  */
-static __attribute__((noinline)) void aim_take(struct soft_qp *qp, uint64_t at, uint32_t rkey,
-                                               uint8_t *to) {
+static __attribute__((noinline)) void rkey_cache_take(struct soft_qp *qp, uint64_t at,
+                                                      uint32_t rkey, uint8_t *to) {
     struct soft_peer *peer = qp->link_peer;
     const struct soft_key *keys = atomic_load_explicit(&peer->keys, memory_order_acquire);
-    struct soft_aim *aim = &qp->aim;
+    struct soft_rkey_cache *cache = &qp->rkey_cache;
     struct soft_key key;
-    uint32_t last = aim->rkey;
-    aim->entry = NULL;
-    aim->rkey = rkey;
+    uint32_t last = cache->rkey;
+    cache->entry = NULL;
+    cache->rkey = rkey;
     if (last != rkey || !key_read(keys, rkey, &key) || (key.access & SOFT_KEY_WINDOW) ||
         key.pd != qp->remote_pd || !(key.access & IBV_ACCESS_REMOTE_WRITE) || key.region < 0 ||
         key.region >= SOFT_MAX_REGIONS || at < key.start || at - key.start > key.length)
@@ -146,14 +146,14 @@ static __attribute__((noinline)) void aim_take(struct soft_qp *qp, uint64_t at, 
         mapped + key.offset + (at - key.start) != to)
         return;
     const struct soft_key *entry = &keys[rkey >> 16];
-    aim->start = key.start;
-    aim->length = key.length;
-    aim->base = to - (at - key.start);
-    aim->region = region;
-    aim->mapped = mapped;
-    aim->serial = key.serial;
-    aim->version = key.version;
-    aim->entry = entry;
+    cache->start = key.start;
+    cache->length = key.length;
+    cache->base = to - (at - key.start);
+    cache->region = region;
+    cache->mapped = mapped;
+    cache->serial = key.serial;
+    cache->version = key.version;
+    cache->entry = entry;
 }
 
 /*
@@ -274,7 +274,7 @@ static enum ibv_wc_status touch_process(struct soft_qp *qp, const struct soft_wq
     return IBV_WC_SUCCESS;
 }
 
-/* Makes "I am inside" visible before the key is checked: see soft_touch_wait(). */
+/* Makes "I am inside" visible before the key is checked: see soft_rkey_fence_wait(). */
 static void touch_begin(struct soft_qp *qp, struct soft_ring *ring) {
     st(ring->tx.touching, ld(ring->tx.touching) | 1);
     if (qp->fence_free)
@@ -470,12 +470,12 @@ bool soft_write_now(struct soft_qp *qp, struct soft_ring *ring, const struct ibv
     uint32_t rkey = wr->wr.rdma.rkey;
     slot_publish(qp, ring); /* as in soft_one_sided() */
     touch_begin(qp, ring);
-    uint8_t *to = aim_hit(qp, at, rkey, length);
+    uint8_t *to = rkey_cache_hit(qp, at, rkey, length);
     if (__builtin_expect(!to, 0)) {
         if (reach(qp, IBV_WR_RDMA_WRITE, at, rkey, length, &to) != REACH_MAPPED)
             to = NULL;
         else
-            aim_take(qp, at, rkey, to);
+            rkey_cache_take(qp, at, rkey, to);
     }
     bool here = to && ld(ring->rx.stalled) == 0 && ld(ring->rx.down) == 0;
     if (here)

@@ -92,8 +92,8 @@ static void attach(struct soft_qp *qp, struct soft_ring *ring, struct soft_peer 
 }
 
 static void take_offer(struct soft_qp *qp) {
-    struct soft_offer offer;
-    if (!qp->peer || ld(qp->tx) || !soft_offer_take(qp, &offer))
+    struct soft_pending_ring offer;
+    if (!qp->peer || ld(qp->tx) || !soft_pending_ring_take(qp, &offer))
         return;
     attach(qp, offer.ring, offer.peer, offer.cqs, offer.pd);
     soft_peer_release(offer.peer);
@@ -146,7 +146,7 @@ int soft_link_open(struct soft_qp *qp) {
 }
 
 void soft_link_close(struct soft_qp *qp) {
-    soft_offer_drop_all(qp);
+    soft_pending_ring_drop_all(qp);
     if (qp->peer_link) {
         *qp->peer_link = qp->peer_next;
         if (qp->peer_next)
@@ -157,7 +157,7 @@ void soft_link_close(struct soft_qp *qp) {
     spin_lock(&qp->lock);
     struct soft_ring *rx = ld(qp->rx), *tx = ld(qp->tx);
     qp->plain_rx = qp->plain_tx = false;
-    aim_clear(qp);
+    rkey_cache_clear(qp);
     st(qp->rx, NULL);
     st(qp->tx, NULL);
     qp->peer_recv_armed = qp->peer_send_armed = NULL;
@@ -175,7 +175,7 @@ void soft_link_close(struct soft_qp *qp) {
 static void on_link(struct soft_peer *peer, const struct link_msg *msg, int fd) {
     struct soft_qp *qp = soft_qp_find(msg->to_qpn);
     if (!qp || fd < 0 || qp->ud || qp->unreliable != (msg->unreliable != 0) || ld(qp->tx) ||
-        !soft_foreign_memory(fd, SOFT_RING_BYTES))
+        !soft_untrusted_fd_memory(fd, SOFT_RING_BYTES))
         return;
     struct soft_ring *ring = mmap(NULL, SOFT_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (ring == MAP_FAILED)
@@ -185,12 +185,12 @@ static void on_link(struct soft_peer *peer, const struct link_msg *msg, int fd) 
         munmap(ring, SOFT_RING_BYTES);
         return;
     }
-    const struct soft_offer offer = {.ring = ring,
-                                     .peer = soft_peer_hold(peer),
-                                     .qpn = msg->from_qpn,
-                                     .cqs = {msg->recv_cq, msg->send_cq},
-                                     .pd = msg->pd};
-    if (!soft_offer_keep(qp, &offer)) {
+    const struct soft_pending_ring offer = {.ring = ring,
+                                            .peer = soft_peer_hold(peer),
+                                            .qpn = msg->from_qpn,
+                                            .cqs = {msg->recv_cq, msg->send_cq},
+                                            .pd = msg->pd};
+    if (!soft_pending_ring_keep(qp, &offer)) {
         munmap(ring, SOFT_RING_BYTES);
         soft_peer_release(peer);
         return;
@@ -254,7 +254,7 @@ void soft_link_region_writable(int index) {
 static void on_region(struct soft_peer *peer, const struct region_msg *msg, int fd) {
     /* Memory of another user is not mapped: its messages travel through the rings. */
     if (msg->index >= SOFT_MAX_REGIONS || fd < 0 || peer->uid != geteuid() || msg->bytes == 0 ||
-        msg->bytes > (1ull << 40) || !soft_foreign_memory(fd, msg->bytes))
+        msg->bytes > (1ull << 40) || !soft_untrusted_fd_memory(fd, msg->bytes))
         return;
     struct soft_peer_region *region = &peer->regions[msg->index];
     bool writable = (msg->flags & REGION_WRITABLE) != 0;
@@ -307,7 +307,7 @@ static bool probe(const struct soft_peer *peer, uint64_t addr) {
 
 static void on_keys(struct soft_peer *peer, const struct keys_msg *msg, int fd) {
     if (fd < 0 || peer->uid != geteuid() || atomic_load(&peer->keys) ||
-        !soft_foreign_memory(fd, SOFT_KEYS_BYTES))
+        !soft_untrusted_fd_memory(fd, SOFT_KEYS_BYTES))
         return;
     void *addr = mmap(NULL, SOFT_KEYS_BYTES, PROT_READ, MAP_SHARED, fd, 0);
     if (addr == MAP_FAILED)

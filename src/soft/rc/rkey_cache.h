@@ -15,21 +15,22 @@
 #include "soft/ipc/peer_internal.h"
 
 /* The place for these bytes, NULL: look it up. The requester has said that it is inside. */
-static inline uint8_t *aim_hit(const struct soft_qp *qp, uint64_t at, uint32_t rkey,
-                               uint32_t length) {
-    const struct soft_aim *aim = &qp->aim;
-    uint64_t offset = at - aim->start;
-    if (!aim->entry || aim->rkey != rkey || offset > aim->length || length > aim->length - offset ||
-        atomic_load_explicit(&aim->entry->version, memory_order_acquire) != aim->version ||
-        atomic_load_explicit(&aim->region->addr, memory_order_relaxed) != aim->mapped ||
-        ld(aim->region->serial) != aim->serial)
+static inline uint8_t *rkey_cache_hit(const struct soft_qp *qp, uint64_t at, uint32_t rkey,
+                                      uint32_t length) {
+    const struct soft_rkey_cache *cache = &qp->rkey_cache;
+    uint64_t offset = at - cache->start;
+    if (!cache->entry || cache->rkey != rkey || offset > cache->length ||
+        length > cache->length - offset ||
+        atomic_load_explicit(&cache->entry->version, memory_order_acquire) != cache->version ||
+        atomic_load_explicit(&cache->region->addr, memory_order_relaxed) != cache->mapped ||
+        ld(cache->region->serial) != cache->serial)
         return NULL;
-    return aim->base + offset;
+    return cache->base + offset;
 }
 
-static inline void aim_clear(struct soft_qp *qp) {
-    qp->aim.entry = NULL;
-    qp->aim.rkey = 0;
+static inline void rkey_cache_clear(struct soft_qp *qp) {
+    qp->rkey_cache.entry = NULL;
+    qp->rkey_cache.rkey = 0;
 }
 
 #endif

@@ -57,7 +57,7 @@ static void touch_order(void) {
         soft_fence();
 }
 
-void soft_touch_wait(struct soft_pd *pd) {
+void soft_rkey_fence_wait(struct soft_pd *pd) {
     touch_order();
     uint64_t deadline = soft_now_ns() + TOUCH_WAIT_NS; /* for all: a peer may have died inside */
     for (unsigned b = 0; b < soft_qp_block_count; b++)
@@ -68,7 +68,7 @@ void soft_touch_wait(struct soft_pd *pd) {
         }
 }
 
-void soft_touch_wait_qp(struct soft_qp *qp) {
+void soft_rkey_fence_wait_qp(struct soft_qp *qp) {
     touch_order();
     if (may_be_inside(qp))
         (void)outside(qp, soft_now_ns() + TOUCH_WAIT_NS, qp->peer);
@@ -85,11 +85,11 @@ uint32_t soft_touch_window(struct soft_qp *qp) {
     return seen & 1 ? seen : 0;
 }
 
-enum soft_touch soft_touch_again(struct soft_qp *qp, uint32_t seen) {
+enum soft_rkey_fence soft_touch_again(struct soft_qp *qp, uint32_t seen) {
     if (!inside_since(qp, seen))
-        return SOFT_TOUCH_LEFT;
+        return SOFT_RKEY_FENCE_LEFT;
     uint64_t now = soft_now_ns();
     if (qp->inside_ns == 0)
         qp->inside_ns = now;
-    return now - qp->inside_ns < TOUCH_WAIT_NS ? SOFT_TOUCH_INSIDE : SOFT_TOUCH_STUCK;
+    return now - qp->inside_ns < TOUCH_WAIT_NS ? SOFT_RKEY_FENCE_INSIDE : SOFT_RKEY_FENCE_STUCK;
 }

@@ -231,7 +231,7 @@ static bool owns(const struct soft_peer *peer, uint32_t qpn) {
 }
 
 static struct soft_ud_in *in_new(struct soft_peer *peer, const struct ud_msg *msg, int fd) {
-    if (fd < 0 || !soft_foreign_memory(fd, SOFT_UD_RING_BYTES) || !owns(peer, msg->from_qpn))
+    if (fd < 0 || !soft_untrusted_fd_memory(fd, SOFT_UD_RING_BYTES) || !owns(peer, msg->from_qpn))
         return NULL;
     struct soft_ud_in *in = calloc(1, sizeof *in);
     struct soft_ud_ring *ring = MAP_FAILED;

@@ -293,7 +293,7 @@ void soft_mr_remove(struct soft_mr *mr) {
         soft_key_publish(mr, 0);
     take_back_all(key);
     if (shown)
-        soft_touch_wait(soft_pd_of(mr->window ? mr->window->ibv.pd : mr->ibv.pd));
+        soft_rkey_fence_wait(soft_pd_of(mr->window ? mr->window->ibv.pd : mr->ibv.pd));
 }
 
 /* A window's inside has no PD, so that its key never passes for an lkey. */

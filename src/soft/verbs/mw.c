@@ -160,11 +160,11 @@ bool soft_mw_invalidate_local(struct soft_qp *qp, struct soft_wqe *wqe) {
             return true;
         wqe->started = true;
     }
-    enum soft_touch touch = soft_touch_again(qp, wqe->sent);
-    if (touch == SOFT_TOUCH_INSIDE)
+    enum soft_rkey_fence touch = soft_touch_again(qp, wqe->sent);
+    if (touch == SOFT_RKEY_FENCE_INSIDE)
         return false;
     qp->inside_ns = 0;
-    if (touch == SOFT_TOUCH_STUCK)
+    if (touch == SOFT_RKEY_FENCE_STUCK)
         wqe->status = IBV_WC_RETRY_EXC_ERR;
     return true;
 }

@@ -197,7 +197,7 @@ struct soft_rqe {
     struct ibv_sge sge[]; /* qp->rq.max_sge of them */
 };
 
-struct soft_offer;
+struct soft_pending_ring;
 struct soft_peer;
 struct soft_peer_region;
 struct soft_key;
@@ -216,7 +216,7 @@ enum soft_drop {
 };
 #define SOFT_DROPS 8
 
-struct soft_aim {                 /* see rkey_cache.h */
+struct soft_rkey_cache {          /* see rkey_cache.h */
     const struct soft_key *entry; /* of the target's table; NULL: none was taken */
     uint64_t start, length;       /* what the key covers */
     uint8_t *base;                /* of start, for us */
@@ -274,7 +274,7 @@ struct soft_qp {
     uint8_t *sq_inline;
     const _Atomic uint32_t *peer_recv_armed, *peer_send_armed;
     bool fence_free;
-    struct soft_aim aim;
+    struct soft_rkey_cache rkey_cache;
 
     /* receive queue */
     struct soft_recv_queue rq;
@@ -317,7 +317,7 @@ struct soft_qp {
     struct soft_peer *link_peer;  /* the connection that carried the tx ring */
     uint32_t tick_head;           /* sq_head at the last tick */
     struct soft_qp *peer_next, **peer_link; /* peer's list of QPs; control lock */
-    struct soft_offer *offers;              /* rings offered before RTR; control lock */
+    struct soft_pending_ring *offers;       /* rings offered before RTR; control lock */
     struct ibv_qp_attr attr;
     struct ibv_qp_init_attr init;
     struct soft_fault_qp fault;
@@ -434,14 +434,14 @@ enum soft_nak soft_execute(struct soft_qp *qp, unsigned op, const struct soft_re
                            const struct soft_atomic *atomic);
 bool soft_answers_transmit(struct soft_qp *qp); /* true: something was written */
 /* No peer is inside memory it reached through pd's QPs, through this QP: control lock, none held. */
-void soft_touch_wait(struct soft_pd *pd);
-void soft_touch_wait_qp(struct soft_qp *qp);
+void soft_rkey_fence_wait(struct soft_pd *pd);
+void soft_rkey_fence_wait_qp(struct soft_qp *qp);
 /* qp->lock: nor through a window of this QP whose entry was just taken back. False: it does not end. */
 bool soft_touch_wait_window(struct soft_qp *qp);
 /* The same without waiting. 0: nobody is inside; else what soft_touch_again() asks for, later. */
-enum soft_touch { SOFT_TOUCH_LEFT, SOFT_TOUCH_INSIDE, SOFT_TOUCH_STUCK };
+enum soft_rkey_fence { SOFT_RKEY_FENCE_LEFT, SOFT_RKEY_FENCE_INSIDE, SOFT_RKEY_FENCE_STUCK };
 uint32_t soft_touch_window(struct soft_qp *qp);
-enum soft_touch soft_touch_again(struct soft_qp *qp, uint32_t seen);
+enum soft_rkey_fence soft_touch_again(struct soft_qp *qp, uint32_t seen);
 
 /* mw.c */
 struct ibv_mw *soft_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);

@@ -285,7 +285,7 @@ int soft_destroy_qp(struct ibv_qp *ibqp) {
     if (told)
         soft_qp_kick(qp); /* the peer may sleep and wait for what will never be acknowledged */
     if (told && qp->attr.qp_access_flags & REMOTE)
-        soft_touch_wait_qp(qp);
+        soft_rkey_fence_wait_qp(qp);
     if (qp->iwarp)
         soft_iwarp_flush(qp);
     leave_cqs(qp);
@@ -404,7 +404,7 @@ void soft_qp_to_error(struct soft_qp *qp) {
     spin_unlock(&qp->lock);
     soft_qp_kick(qp);
     if (qp->attr.qp_access_flags & REMOTE)
-        soft_touch_wait_qp(qp);
+        soft_rkey_fence_wait_qp(qp);
     soft_qp_progress(qp);
 }
 

@@ -21,16 +21,16 @@
 
 static void refused_as_memory(int fd, size_t bytes) {
     must(fd >= 0);
-    assert_false(soft_foreign_memory(fd, bytes));
+    assert_false(soft_untrusted_fd_memory(fd, bytes));
     close(fd);
 }
 
 static void memory_that_could_fail_under_us_is_refused(void **state) {
     (void)state;
     int good = board_file(true, 8192, 0);
-    assert_true(soft_foreign_memory(good, 8192));
-    assert_false(soft_foreign_memory(good, 4096));
-    assert_false(soft_foreign_memory(good, 8193));
+    assert_true(soft_untrusted_fd_memory(good, 8192));
+    assert_false(soft_untrusted_fd_memory(good, 4096));
+    assert_false(soft_untrusted_fd_memory(good, 8193));
     close(good);
     refused_as_memory(board_file(false, 8192, 0), 8192);
     refused_as_memory(board_file(true, 0, 0), 8192);
@@ -55,7 +55,7 @@ static void memory_that_could_fail_under_us_is_refused(void **state) {
 
 static void refused_as_bell(int fd) {
     must(fd >= 0);
-    assert_false(soft_foreign_bell(fd));
+    assert_false(soft_untrusted_fd_bell(fd));
     close(fd);
 }
 
@@ -74,7 +74,7 @@ static void only_an_empty_datagram_socket_is_a_bell(void **state) {
     refused_as_bell(full);
     close(hears);
     int good = bell(&hears);
-    assert_true(soft_foreign_bell(good));
+    assert_true(soft_untrusted_fd_bell(good));
     assert_int_equal(send(hears, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL), -1); /* nor later */
     must(fcntl(good, F_SETFL, 0) == 0);
     int rings = 0;
@@ -121,7 +121,7 @@ static void a_descriptor_that_is_slow_to_close_holds_nobody_up(void **state) {
     unsigned fds = hostile_fds();
     uint64_t start = soft_now_ns();
     for (unsigned i = 0; i < 6; i++) /* more than there are threads for it */
-        soft_foreign_close(lingering(&other[i]));
+        soft_untrusted_fd_close(lingering(&other[i]));
     assert_true(soft_now_ns() - start < SOON_NS);
     assert_uint_in_range(sv_closers(), 1, 4);
     for (unsigned i = 0; i < 6; i++)
@@ -214,13 +214,13 @@ static unsigned how_many_hung_up(const int *sock) {
 /* In the ordinary run of things there is nothing that anybody else would have to close. */
 static void honest_peers_need_no_thread_for_it(void **state) {
     (void)state;
-    unsigned threads = sv_threads(), started = soft_foreign_closers();
+    unsigned threads = sv_threads(), started = soft_untrusted_fd_closers();
     for (unsigned i = 0; i < 3; i++) {
         hostile_pair_open();
         assert_int_equal(sv_threads(), threads + 1); /* the engine */
         hostile_pair_close();
     }
-    assert_int_equal(soft_foreign_closers(), started);
+    assert_int_equal(soft_untrusted_fd_closers(), started);
 }
 
 static void of_those_who_never_greet_the_oldest_go(void **state) {

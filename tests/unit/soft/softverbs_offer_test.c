@@ -10,7 +10,7 @@
 static unsigned offers_of(struct sv_end *e) {
     unsigned count = 0;
     soft_lock();
-    for (struct soft_offer *offer = soft_qp_of(e->qp)->offers; offer; offer = offer->next)
+    for (struct soft_pending_ring *offer = soft_qp_of(e->qp)->offers; offer; offer = offer->next)
         count++;
     soft_unlock();
     return count;
@@ -84,11 +84,12 @@ static void a_queue_pair_keeps_few_offers_and_forgets_them_with_itself(void **st
         peers[i].pid = (pid_t)(100000 + i);
         peers[i].uid = i < 4 || i % 2 ? geteuid() : geteuid() + 1;
         atomic_init(&peers[i].refs, 1000);
-        const struct soft_offer offer = {.ring = ring, .peer = soft_peer_hold(&peers[i]), .qpn = i};
-        must(soft_offer_keep(qp, &offer));
+        const struct soft_pending_ring offer = {
+            .ring = ring, .peer = soft_peer_hold(&peers[i]), .qpn = i};
+        must(soft_pending_ring_keep(qp, &offer));
     }
     unsigned count = 0, foreign = 0;
-    for (struct soft_offer *offer = qp->offers; offer; offer = offer->next) {
+    for (struct soft_pending_ring *offer = qp->offers; offer; offer = offer->next) {
         count++;
         foreign += offer->peer->uid != geteuid();
     }
