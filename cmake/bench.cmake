@@ -3,6 +3,9 @@
 # One program, sluice-bench: the C files of bench/ over Google Benchmark through the shim, which is
 # the only C++ in it. Not installed.
 
+set(bin "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
+
 if(EXISTS "${PROJECT_SOURCE_DIR}/bench/shim.cc")
   enable_language(CXX)
   find_package(benchmark REQUIRED)
@@ -53,3 +56,5 @@ if(nng_library AND nng_headers)
   target_include_directories(peer-nng SYSTEM PRIVATE ${nng_headers})
   target_link_libraries(peer-nng PRIVATE ${nng_library} Threads::Threads)
 endif()
+
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${bin}")

@@ -31,7 +31,7 @@ nap() { # until something may have changed
 }
 
 floor_now() {
-    "$bin/raw-verbs" --floor --cpus "$a,$b"
+    "$benches/raw-verbs" --floor --cpus "$a,$b"
 }
 
 # ---- Sluice --------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ has_flag() { # has_flag TOOL FLAG: does this build of the tool know it
 raw() {
     local quick_flag=()
     [ "$quick" = 0 ] || quick_flag=(--quick)
-    timeout 300 "$bin/raw-verbs" --json --cpus "$a,$b" ${quick_flag[@]+"${quick_flag[@]}"} >"$1" ||
+    timeout 300 "$benches/raw-verbs" --json --cpus "$a,$b" ${quick_flag[@]+"${quick_flag[@]}"} >"$1" ||
         fail "raw-verbs failed"
 }
 raw_value() {
@@ -159,5 +159,5 @@ libfabric() {
 
 # local_peer NAME lat|bw SIZE COUNT: its JSON line
 local_peer() {
-    timeout 120 "$bin/peer-$1" "$2" "$3" "$4" "$a" "$b" || fail "peer-$1 failed"
+    timeout 120 "$benches/peer-$1" "$2" "$3" "$4" "$a" "$b" || fail "peer-$1 failed"
 }

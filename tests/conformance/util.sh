@@ -101,7 +101,7 @@ skip() { # skip WHY WHAT...
 
 # has WORD - does the device say that it has it (probe prints what there is)?
 has() {
-    [[ " $(on "$bin/conformance_probe" 2> /dev/null) " == *" $1 "* ]]
+    [[ " $(on "$bin/../tests/conformance_probe" 2> /dev/null) " == *" $1 "* ]]
 }
 
 one() { # one PROGRAM ARGUMENTS... - a program alone

@@ -8,8 +8,8 @@ set -euo pipefail
     exit 77
 }
 bin=${SLUICE_BIN_DIR:?SLUICE_BIN_DIR is not set}
-[ -x "$bin/lib-cost" ] || {
+[ -x "$bin/../bench/lib-cost" ] || {
     echo "SKIPPED: BUILT WITHOUT THE BENCHMARKS (SLUICE_BENCH)" >&2
     exit 77
 }
-exec "$(dirname "$0")/../../bench/cost" --bin "$bin"
+exec "$(dirname "$0")/../../bench/cost" --bin "$bin/../bench"

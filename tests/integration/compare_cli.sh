@@ -27,7 +27,7 @@ skip() {
 }
 
 [ -z "${SLUICE_SANITIZE:-}" ] || skip "WITH A SANITIZER EVERYTHING IS TOO SLOW TO BE MEASURED"
-[ -x "$bin/raw-verbs" ] || skip "BUILT WITHOUT THE BENCHMARKS (SLUICE_BENCH)"
+[ -x "$bin/../bench/raw-verbs" ] || skip "BUILT WITHOUT THE BENCHMARKS (SLUICE_BENCH)"
 [ "$(nproc)" -ge 2 ] || skip "ONE CPU ONLY: THERE IS NOTHING TO COMPARE"
 
 usage() { # usage ARGUMENTS...: must be refused with status 2 and one line or the usage

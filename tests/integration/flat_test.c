@@ -9,7 +9,7 @@
  * FLAT_CYCLES sessions are opened and closed (default 1200), and traffic goes for FLAT_SECONDS (default 2); both with
  * a loop that is polled and with a worker. The long one, ten minutes of traffic:
  *
- *   FLAT_CYCLES=10000 FLAT_SECONDS=300 SLUICE_DEVICE=soft build/release/bin/flat_test
+ *   FLAT_CYCLES=10000 FLAT_SECONDS=300 SLUICE_DEVICE=soft build/release/tests/flat_test
  */
 #include "util.h"
 

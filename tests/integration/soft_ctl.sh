@@ -118,7 +118,7 @@ server=
 wait "$reader"
 check "a server without its device: status $status" [ "$status" = 1 ]
 check "a server without its device does not say so: $(cat "$work/server.err")" \
-    grep -q 'cannot listen on .* any more: the RDMA device was removed' "$work/server.err"
+    grep -q 'cannot listen at .* any more: the RDMA device failed or was removed' "$work/server.err"
 
 # ---- a plan in the environment -----------------------------------------------------------------------------
 

@@ -64,6 +64,7 @@ serve() {
     shift 2
     rm -f "$work/$name.fifo"
     mkfifo "$work/$name.fifo"
+    [[ $tool == sluice-* ]] || tool=../tests/$tool
     "$bin/$tool" "$@" >"$work/$name.out" 2>"$work/$name.fifo" &
     server=$!
     running[$server]=1
@@ -345,7 +346,7 @@ for mode in reject garbage accept; do
     unset "running[$server]"
 done
 serve native sluice-lat -p 0
-timeout 60 "$bin/foreign_peer" dial "$port" >"$work/out" 2>"$work/err" </dev/null
+timeout 60 "$bin/../tests/foreign_peer" dial "$port" >"$work/out" 2>"$work/err" </dev/null
 check "a foreign client is not refused: status $?" [ $? = 0 ]
 run sluice-lat "127.0.0.1:$port" -n 50 --json </dev/null
 check "a foreign client disturbs the server" lines_are 1 "$lat_line" "$work/out"

@@ -510,7 +510,8 @@ IT_UNUSED static void peer_start(struct peer *peer, const char *program,
     char *argv[16] = {path};
     int in[2], out[2];
     must(bin);
-    snprintf(path, sizeof path, "%s/%s", bin ? bin : ".", program);
+    snprintf(path, sizeof path, "%s%s/%s", bin ? bin : ".",
+             strncmp(program, "sluice-", 7) == 0 ? "" : "/../tests", program);
     for (unsigned i = 0; words[i]; i++) {
         must(i < 14);
         argv[i + 1] = (char *)(uintptr_t)words[i];

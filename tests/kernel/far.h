@@ -99,10 +99,10 @@ __attribute__((format(printf, 2, 3))) static void far_start(struct peer *peer, c
     must(vsnprintf(program, sizeof program, format, list) < (int)sizeof program);
     va_end(list);
     snprintf(line, sizeof line,
-             "PATH=%s:$PATH SLUICE_DEVICE=%s SLUICE_TEST_HOST=%s; "
+             "PATH=%s:%s/../tests:$PATH SLUICE_DEVICE=%s SLUICE_TEST_HOST=%s; "
              "export PATH SLUICE_DEVICE SLUICE_TEST_HOST; exec 2>&1; %s",
-             guest_setting("SLUICE_BIN_DIR"), guest_setting("SLUICE_DEVICE_2"), far_host(),
-             program);
+             guest_setting("SLUICE_BIN_DIR"), guest_setting("SLUICE_BIN_DIR"),
+             guest_setting("SLUICE_DEVICE_2"), far_host(), program);
     snprintf(there, sizeof there, "%s", guest_setting("SLUICE_TEST_NS"));
     for (char *word, *rest = there; (word = strtok_r(rest, " ", &rest)) != NULL;) {
         must(n < 12);

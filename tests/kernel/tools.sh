@@ -7,6 +7,7 @@
 # Runs in the guest; servers say when they listen, everything else is waited for by its end.
 set -uo pipefail
 bin=${SLUICE_BIN_DIR:?} host=${SLUICE_TEST_HOST:?} device=${SLUICE_DEVICE:?}
+PATH=$bin:$bin/../examples:$PATH
 unset SLUICE_DEVICE # each call names its own
 checks=0 failures=0
 
@@ -26,7 +27,7 @@ serve() {
     local line fd
     rm -f fifo
     mkfifo fifo
-    timeout 60 "$bin/$1" "${@:2}" > served 2> fifo &
+    timeout 60 "$@" > served 2> fifo &
     server=$!
     exec {fd}< fifo
     port=''
@@ -40,7 +41,7 @@ serve() {
 }
 
 run() { # TOOL ARGUMENTS...
-    timeout 60 "$bin/$1" "${@:2}" > out 2> err
+    timeout 60 "$@" > out 2> err
     status=$?
 }
 

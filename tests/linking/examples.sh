@@ -4,7 +4,7 @@
 # examples.sh SOURCE - the programs of the README work, are the programs in examples/, and are short.
 set -euo pipefail
 source=$1
-bin=$SLUICE_BIN_DIR
+bin=$SLUICE_BIN_DIR/../examples
 work=$(mktemp -d)
 pong=
 cleanup() {

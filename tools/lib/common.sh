@@ -175,10 +175,11 @@ packages_elsewhere() {
 
 # ---- building -------------------------------------------------------------------------------------
 
-# build_preset NAME [PREFIX...] - configures and builds build/NAME. On a terminal the compiler's progress
-# shows; elsewhere the output is shown only when something failed. PREFIX: before the commands.
+# build_preset NAME [PREFIX...] - configures and builds build/NAME, all of it or the target BUILD_TARGET. On a
+# terminal the compiler's progress shows; elsewhere the output is shown only when something failed. PREFIX: before
+# the commands.
 build_preset() {
-    local preset=$1 log=$WORK/build.log started=$SECONDS
+    local preset=$1 log=$WORK/build.log started=$SECONDS target=${BUILD_TARGET:-all}
     shift
     step "building preset $preset in build/$preset"
     spawn 600 "$@" cmake --preset "$preset" > "$log" 2>&1 < /dev/null
@@ -186,11 +187,12 @@ build_preset() {
         cat "$log" >&2
         return 1
     fi
+    ninja -C "build/$preset" -t cleandead > /dev/null 2>&1 || true # what is built elsewhere now, or nowhere
     if [[ -t 2 && -z ${CI:-} ]]; then
-        spawn 3600 "$@" cmake --build --preset "$preset" >&2 < /dev/null
+        spawn 3600 "$@" cmake --build --preset "$preset" --target "$target" >&2 < /dev/null
         reap "$CHILD" || return 1
     else
-        spawn 3600 "$@" cmake --build --preset "$preset" > "$log" 2>&1 < /dev/null
+        spawn 3600 "$@" cmake --build --preset "$preset" --target "$target" > "$log" 2>&1 < /dev/null
         if ! reap "$CHILD"; then
             cat "$log" >&2
             return 1

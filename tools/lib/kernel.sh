@@ -373,7 +373,7 @@ kernel_cables() {
 
 # ---- Sluice in the later root -----------------------------------------------------------------------
 
-# kernel_build TARGETS... - builds the programs (patterns) of bin/ inside of KERNEL_ROOT with its own
+# kernel_build TARGETS... - builds the programs (patterns) inside of KERNEL_ROOT with its own
 # compiler, from a copy of the checkout: nothing is mounted for it. Sets KERNEL_BUILD, the build's path
 # as the guest has it. False: it does not build.
 kernel_build() {
@@ -393,10 +393,12 @@ kernel_build() {
     spawn 3600 chroot "$KERNEL_ROOT" env -i PATH=/usr/bin:/bin HOME=/root LC_ALL=C.UTF-8 \
         sh -ec 'home=$1; shift; cd "$home/src"
             cmake -G Ninja -B "$home/build" -DCMAKE_BUILD_TYPE=Release -DSLUICE_BENCH=OFF .
+            ninja -C "$home/build" -t cleandead # programs that are built elsewhere now, or nowhere
             wanted=""
-            for target in $(ninja -C "$home/build" -t targets all | sed -n "s/^bin\/\([^:/]*\): .*/\1/p"); do
+            for target in $(ninja -C "$home/build" -t targets all |
+                sed -n -E "s/^((bin|tests|examples)\/[^:\/]*): .*_EXECUTABLE_LINKER__.*/\1/p"); do
                 for pattern; do
-                    case $target in $pattern) wanted="$wanted bin/$target"; break ;; esac
+                    case ${target##*/} in $pattern) wanted="$wanted $target"; break ;; esac
                 done
             done
             ninja -C "$home/build" -j "$(nproc)" $wanted' sh "$home" "$@" > "$WORK/build.log" 2>&1 < /dev/null
