@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * address.c - "host:port", "[v6]:port", "*:port", with or without "sluice://" in front.
- *
- * Pure functions. Nothing here asks a name server.
+ * address.c - see address.h.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -11,7 +9,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "node/node.h"
+#include "base/address.h"
+#include "base/error.h"
 
 #define SCHEME "sluice://"
 #define REFUSE(...) return error_set(e, SLUICE_EADDRESS, SLUICE_REASON_ADDRESS, 0, __VA_ARGS__)
@@ -28,11 +27,24 @@ static int parse_port(const char *text, bool listening, uint16_t *port) {
     return 0;
 }
 
-int address_parse(const char *text, bool listening, union cm_address *out, char *host,
+/* Numbers with a colon in them. */
+static int parse_v6(const char *name, bool bracketed, struct in6_addr *out, sluice_error *e) {
+    if (inet_pton(AF_INET6, name, out) == 1)
+        return SLUICE_OK;
+    if (strchr(name, '%'))
+        REFUSE("\"%.100s\": addresses with a zone are not supported", name);
+    if (bracketed)
+        REFUSE("\"%.100s\" is not an IPv6 address, and brackets are for those", name);
+    REFUSE("\"%.100s\" is neither a host nor an IPv6 address", name);
+}
+
+int address_parse(const char *text, bool listening, union address *out, char *host,
                   sluice_error *e) {
     if (!text)
         REFUSE("no address given");
-    const char *at = strncmp(text, SCHEME, strlen(SCHEME)) == 0 ? text + strlen(SCHEME) : text;
+    const char *at = strncasecmp(text, SCHEME, strlen(SCHEME)) == 0 ? text + strlen(SCHEME) : text;
+    if (strstr(at, "://"))
+        REFUSE("\"%.100s\" has another scheme than \"" SCHEME "\"", text);
     bool bracketed = *at == '[';
     const char *begin = at + bracketed;
     const char *end = bracketed ? strchr(begin, ']') : strrchr(begin, ':');
@@ -43,8 +55,11 @@ int address_parse(const char *text, bool listening, union cm_address *out, char 
         REFUSE("\"%.100s\" has no valid port (%s to 65535)", text, listening ? "0" : "1");
     size_t length = (size_t)(end - begin);
     char name[256];
-    if (length == 0 || length >= sizeof name)
+    if (length == 0)
         REFUSE("\"%.100s\" has no host", text);
+    if (length >= sizeof name)
+        REFUSE("\"%.60s...\" has a host of %zu characters, above %zu", text, length,
+               sizeof name - 1);
     memcpy(name, begin, length);
     name[length] = 0;
 
@@ -53,9 +68,7 @@ int address_parse(const char *text, bool listening, union cm_address *out, char 
     if (bracketed || strchr(name, ':')) {
         out->v6.sin6_family = AF_INET6;
         out->v6.sin6_port = htons(port);
-        if (inet_pton(AF_INET6, name, &out->v6.sin6_addr) != 1)
-            REFUSE("\"%.100s\" is not an IPv6 address", name);
-        return SLUICE_OK;
+        return parse_v6(name, bracketed, &out->v6.sin6_addr, e);
     }
     out->v4.sin_family = AF_INET;
     out->v4.sin_port = htons(port);
@@ -80,7 +93,7 @@ int address_parse(const char *text, bool listening, union cm_address *out, char 
 }
 
 void address_format(const struct sockaddr *addr, char out[64]) {
-    const union cm_address *a = (const union cm_address *)(const void *)addr;
+    const union address *a = (const union address *)(const void *)addr;
     char host[INET6_ADDRSTRLEN] = "?";
     if (addr->sa_family == AF_INET) {
         inet_ntop(AF_INET, &a->v4.sin_addr, host, sizeof host);

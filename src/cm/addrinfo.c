@@ -69,7 +69,7 @@ void cm_on_addrinfo_error(struct cm *cm, struct cm_owner *owner, const struct cm
     node_log(cm->node, SLUICE_LOG_DEBUG, "rdma_cm does not find a name (status %d)", event->status);
 }
 
-bool cm_same_host(const union cm_address *a, const union cm_address *b) {
+bool cm_same_host(const union address *a, const union address *b) {
     if (a->any.sa_family != b->any.sa_family)
         return false;
     if (a->any.sa_family == AF_INET)
@@ -82,7 +82,7 @@ void cm_query_prefer(const struct cm_query *query, struct cm_names *names) {
     if (!query->found.any.sa_family)
         return;
     for (unsigned i = 0; i < names->count; i++) {
-        union cm_address preferred = names->addresses[i];
+        union address preferred = names->addresses[i];
         if (!cm_same_host(&preferred, &query->found))
             continue;
         memmove(&names->addresses[1], &names->addresses[0], i * sizeof names->addresses[0]);

@@ -70,7 +70,7 @@ struct cm_listener {
     uint32_t slot;
     struct mpsc_queue_item item;
     struct link_config link;
-    union cm_address address;
+    union address address;
     struct sluice_loop *loops[STATS_LOOPS_MAX]; /* what link.loops points to */
     /* written by the CM thread before it answers under the node's lock */
     uint16_t port;
@@ -329,7 +329,7 @@ struct cm_names {
     uint64_t id;
     int error; /* of getaddrinfo(), or 0 and at least one address, with port 0 */
     unsigned count;
-    union cm_address addresses[CM_CANDIDATES];
+    union address addresses[CM_CANDIDATES];
 };
 /*
  * Starts no thread. 0 or -errno. rdma_cm is asked too where it can be: if it takes user events (then the
@@ -354,8 +354,8 @@ const char *resolver_text(int error);
 
 /* ---- what rdma_cm knows of a name (addrinfo.c) -------------------------------------------------- */
 struct cm_query {
-    struct cm_owner owner;  /* first; its id is there from the call to the answer */
-    union cm_address found; /* of no family: nothing was */
+    struct cm_owner owner; /* first; its id is there from the call to the answer */
+    union address found;   /* of no family: nothing was */
 };
 /* A resolver thread, for as long as it takes. 0: an event is on its way, or was taken; or -errno. */
 int cm_query_ask(struct cm_query *query, const struct fabric_ops *fabric,
@@ -363,7 +363,7 @@ int cm_query_ask(struct cm_query *query, const struct fabric_ops *fabric,
 void cm_query_end(struct cm_query *query, const struct fabric_ops *fabric);
 /* What rdma_cm found comes first, if it is among them. */
 void cm_query_prefer(const struct cm_query *query, struct cm_names *names);
-bool cm_same_host(const union cm_address *a, const union cm_address *b);
+bool cm_same_host(const union address *a, const union address *b);
 #define CM_EVENTS_MAX 64 /* taken in one round; the descriptor stays readable */
 /* The events of a channel, up to a limit; how many, and the errno with which it ended, or 0. */
 unsigned cm_take_events(struct cm *cm, struct rdma_event_channel *channel, int *error);

@@ -41,7 +41,7 @@ struct cm_connect {
     struct ibv_qp *qp;
     struct rdma_conn_param param;
     uint8_t data[PRIVATE_DATA_REQ_BYTES];
-    union cm_address host;
+    union address host;
     int error; /* errno of the call */
     enum connect_step step;
     bool left, given; /* given: qp is known, or that there is none */

@@ -32,7 +32,7 @@
 /* ---- noticing -------------------------------------------------------------------------------- */
 
 /* A GID of a RoCE device is an IP address of its interface. */
-static bool address_of(const union ibv_gid *gid, union cm_address *out) {
+static bool address_of(const union ibv_gid *gid, union address *out) {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff}, none[16] = {0};
     memset(out, 0, sizeof *out);
     if (memcmp(gid->raw, mapped, sizeof mapped) == 0) {
@@ -48,7 +48,7 @@ static bool address_of(const union ibv_gid *gid, union cm_address *out) {
     return true;
 }
 
-static bool watch_at(struct cm *cm, union cm_address *address) {
+static bool watch_at(struct cm *cm, union address *address) {
     const struct fabric_ops *fabric = cm->node->fabric;
     if (fabric->create_id(cm->channel, &cm->watch.id, &cm->watch, RDMA_PS_TCP) != 0) {
         cm->watch.id = NULL;
@@ -71,7 +71,7 @@ static bool watch_at_interface(struct cm *cm, const struct ifaddrs *list, const 
     unsigned tries = 0;
     for (const struct ifaddrs *at = list; at && tries < ADDRESSES_MAX; at = at->ifa_next) {
         int family = at->ifa_addr ? at->ifa_addr->sa_family : AF_UNSPEC;
-        union cm_address address;
+        union address address;
         if (strcmp(at->ifa_name, name) != 0 || (family != AF_INET && family != AF_INET6))
             continue;
         memset(&address, 0, sizeof address);
@@ -98,7 +98,7 @@ bool cm_watch_by_hardware(struct cm *cm, const union ibv_gid *gid, const struct 
 }
 
 static bool watch_at_gid(struct cm *cm, const union ibv_gid *gid) {
-    union cm_address address;
+    union address address;
     struct ifaddrs *list = NULL;
     if (address_of(gid, &address) && watch_at(cm, &address))
         return true;

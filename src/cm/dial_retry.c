@@ -57,7 +57,7 @@ static bool trying(const struct cm_conn *conn) {
 
 /* A user with a second machine has to learn that it is the device, not the network, that ends here. */
 static void address_elsewhere(struct cm *cm, struct cm_conn *conn) {
-    union cm_address *address = &conn->candidates[conn->candidate];
+    union address *address = &conn->candidates[conn->candidate];
     char host[INET6_ADDRSTRLEN] = "the address";
     inet_ntop(address->any.sa_family,
               address->any.sa_family == AF_INET ? (void *)&address->v4.sin_addr
@@ -89,7 +89,7 @@ static void address_failed(struct cm *cm, struct cm_conn *conn, int error) {
  * little at first, and asked again: its own questions to the neighbour go on meanwhile.
  */
 static bool search(struct cm *cm, struct cm_conn *conn) {
-    union cm_address *address = &conn->candidates[conn->candidate];
+    union address *address = &conn->candidates[conn->candidate];
     uint64_t left = conn->search_ns > cm->now_ns ? (conn->search_ns - cm->now_ns) / 1000000 : 0;
     int ms = left < 1 ? 1 : left < conn->slice_ms ? (int)left : (int)conn->slice_ms;
     conn->slice_ns = cm->now_ns;
@@ -117,7 +117,7 @@ void cm_on_addr_error(struct cm *cm, struct cm_owner *owner, const struct cm_eve
 static void try_candidate(struct cm *cm, struct cm_conn *conn) {
     const struct fabric_ops *fabric = cm->node->fabric;
     struct session *s = session_of_conn(conn);
-    union cm_address *address = &conn->candidates[conn->candidate];
+    union address *address = &conn->candidates[conn->candidate];
     cm->cause = NULL; /* what comes now is not the doing of the event that ended the last try */
     conn->down.code = 0;
     pthread_mutex_lock(&cm->node->lock);

@@ -70,7 +70,7 @@ static int ask_system(void *arg, const char *host, struct sockaddr_storage *out,
 }
 
 static void add(struct cm_names *names, const struct sockaddr_storage *found) {
-    union cm_address address = {0};
+    union address address = {0};
     size_t bytes = found->ss_family == AF_INET    ? sizeof address.v4
                    : found->ss_family == AF_INET6 ? sizeof address.v6
                                                   : 0;

@@ -9,10 +9,10 @@
 #ifndef CORE_CONNECTION_H
 #define CORE_CONNECTION_H
 
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/address.h"
 #include "core/wire/private_data.h"
 #include "fabric/fabric.h"
 
@@ -52,12 +52,6 @@ struct cm_owner {
     bool
         listener; /* a struct cm_listener; else a struct cm_conn, in LOOKING a struct cm_query, or in
                       WATCHING none of them */
-};
-
-union cm_address {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
 };
 
 #define CM_CANDIDATES 8 /* addresses of one name that are tried */
@@ -132,7 +126,7 @@ struct cm_conn {
     bool answered, decided; /* `call` has returned; its outcome is known */
 
     /* DIAL: written by the dialing thread; the candidates, of a name, with the resolver's answer */
-    union cm_address candidates[CM_CANDIDATES];
+    union address candidates[CM_CANDIDATES];
     uint8_t candidate_count;
     char host[256]; /* a name to be resolved, or empty */
     uint16_t port;

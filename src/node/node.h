@@ -20,6 +20,7 @@
 
 #include "base/cpus.h"
 #include "base/env.h"
+#include "base/error.h"
 #include "base/stats.h"
 #include "cm/cm.h"
 #include "core/probe.h"
@@ -173,7 +174,7 @@ int options_link(struct link_config *out, sluice_node *n, const sluice_link_opti
  * Takes an address apart. Numeric hosts and, listening, "localhost" and "*" end up in *out; another
  * name is copied into host (256 bytes) and only the port is set. 0 or EADDRESS with *e.
  */
-int address_parse(const char *text, bool listening, union cm_address *out, char *host,
+int address_parse(const char *text, bool listening, union address *out, char *host,
                   sluice_error *e);
 void address_format(const struct sockaddr *addr, char out[64]);
 

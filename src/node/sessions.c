@@ -83,7 +83,7 @@ void node_session_ended(sluice_node *n) {
 /* ---- dialing --------------------------------------------------------------------------------- */
 
 /* What is tried without asking a name server: a number, or both of this host. */
-static void known_candidates(struct cm_conn *conn, const union cm_address *parsed) {
+static void known_candidates(struct cm_conn *conn, const union address *parsed) {
     conn->candidates[0] = *parsed;
     conn->candidate_count = 1;
     if (strcasecmp(conn->host, "localhost") != 0)
@@ -100,7 +100,7 @@ static void known_candidates(struct cm_conn *conn, const union cm_address *parse
 static int dial(sluice_node *n, const char *address, const sluice_link_options *o,
                 sluice_session *out, sluice_error *e) {
     struct link_config link;
-    union cm_address parsed;
+    union address parsed;
     char host[256];
     int status = address_parse(address, false, &parsed, host, e);
     if (status == SLUICE_OK)
@@ -258,7 +258,7 @@ static void await_listener(sluice_node *n, struct cm_listener *listener) {
 static int listen_at(sluice_node *n, const char *address, const sluice_link_options *o,
                      sluice_listener *out, sluice_error *e) {
     struct link_config link;
-    union cm_address parsed;
+    union address parsed;
     char host[256];
     int status = address_parse(address, true, &parsed, host, e);
     if (status == SLUICE_OK)

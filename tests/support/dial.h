@@ -165,7 +165,7 @@ PAIR_UNUSED static void dialer_names(const char *const *names) {
     dialer.name_count = 0;
     memset(dialer.names, 0, sizeof dialer.names);
     for (; *names; names++) {
-        union cm_address *at = (union cm_address *)(void *)&dialer.names[dialer.name_count++];
+        union address *at = (union address *)(void *)&dialer.names[dialer.name_count++];
         bool six = strchr(*names, ':') != NULL;
         at->any.sa_family = six ? AF_INET6 : AF_INET;
         assert_int_equal(inet_pton(at->any.sa_family, *names,

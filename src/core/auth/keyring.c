@@ -16,7 +16,7 @@
 #include <sodium.h>
 
 #include "core/auth/auth.h"
-#include "node/node.h"
+#include "base/error.h"
 
 struct key {
     uint32_t id, bytes;

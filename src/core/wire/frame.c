@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "datapath/datapath.h"
+#include "base/error.h"
 
 struct rule {
     uint8_t flags;            /* that may be set */

@@ -639,7 +639,7 @@ static void an_id_that_is_not_the_connections_cannot_speak_for_it(void **state) 
                 "id=* after=ADDR_ERROR event=DISCONNECTED; cm=REQ loss");
     _Atomic uint64_t *seen = &cm->stats->events[RDMA_CM_EVENT_DISCONNECTED];
     uint64_t before = atomic_load(seen);
-    union cm_address to = conn->candidates[0];
+    union address to = conn->candidates[0];
     assert_int_equal(soft_resolve_addr(stranger, NULL, &to.any, 1000), 0);
     dialer_await(&p, atomic_load(seen) == before + 1);
     assert_int_equal(conn->owner.state, CM_CONNECTING);

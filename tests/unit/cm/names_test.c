@@ -19,7 +19,7 @@ static struct {
 
 static int slow_resolve(void *arg, const char *host, struct sockaddr_storage *out, unsigned max,
                         unsigned *count) {
-    union cm_address *address = (union cm_address *)(void *)out;
+    union address *address = (union address *)(void *)out;
     (void)arg, (void)max;
     pthread_mutex_lock(&server.lock);
     server.asked++;

@@ -88,7 +88,7 @@ static struct addrinfo *make_info(const char *text) {
         struct addrinfo info;
         struct sockaddr_storage address;
     } *one = calloc(1, sizeof *one);
-    union cm_address *at = (union cm_address *)(void *)&one->address;
+    union address *at = (union address *)(void *)&one->address;
     one->info.ai_socktype = SOCK_STREAM;
     one->info.ai_addr = &at->any;
     if (inet_pton(AF_INET, text, &at->v4.sin_addr) == 1) {
@@ -297,7 +297,7 @@ static void dial_through(struct pair *p, const char *name, struct outcome *out) 
     const struct cm_conn *conn = &slot_known(session.id)->conn;
     out->count = event.reason == SLUICE_REASON_ADDRESS ? 0 : conn->candidate_count;
     for (unsigned i = 0; i < out->count; i++) {
-        const union cm_address *at = &conn->candidates[i];
+        const union address *at = &conn->candidates[i];
         const void *host = at->any.sa_family == AF_INET ? (const void *)&at->v4.sin_addr
                                                         : (const void *)&at->v6.sin6_addr;
         assert_non_null(inet_ntop(at->any.sa_family, host, out->addresses[i], 64));

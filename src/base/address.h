@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * address.h - addresses as text: "host:port", "[v6]:port", "*:port", with or without "sluice://" in front.
+ *
+ * Pure functions, any thread. Nothing here asks a name server.
+ */
+#ifndef BASE_ADDRESS_H
+#define BASE_ADDRESS_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+
+#include <sluice/sluice.h>
+
+union address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+/*
+ * Takes an address apart. Numeric hosts and, listening, "localhost" and "*" end up in *out; another
+ * name is copied into host (256 bytes) and only the port is set. 0 or EADDRESS with *e.
+ */
+int address_parse(const char *text, bool listening, union address *out, char *host,
+                  sluice_error *e);
+void address_format(const struct sockaddr *addr, char out[64]);
+
+#endif
