@@ -14,10 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cm/cm.h"
 #include "core/auth/replay.h"
+#include "cm/cm.h"
 #include "core/session_table.h"
-#include "node/node.h"
+#include "core/context.h"
 
 const char cm_no_random[] = "the system gives no random numbers to connect with";
 
@@ -52,7 +52,7 @@ void cm_answer(struct cm *cm, struct cm_conn *conn) {
     conn->rtr.max_dest_rd_atomic = conn->rep.depth_in;
     conn->rts.max_rd_atomic = conn->rep.depth_out;
     cm_enter(cm, conn, CM_ANSWERING);
-    loop_post(atomic_load(&s->loop), s, LOOP_VERB_PREPARE);
+    cm_tell_loop(s, LOOP_VERB_PREPARE);
 }
 
 void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
@@ -81,13 +81,14 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
         reason = SLUICE_REASON_VALUE;
     cm_proposal(cm, &listener->link, &own);
     if (!n->env.random_bytes(n->env.arg, own.nonce, sizeof own.nonce)) {
-        node_log(n, SLUICE_LOG_ERROR, "a request refused: %s", cm_no_random);
+        log_write(&n->log, SLUICE_LOG_ERROR, "a request refused: %s", cm_no_random);
         refuse_request(cm, id, SLUICE_REASON_DEVICE_ERROR, cm_no_random);
         return;
     }
     if (reason == SLUICE_REASON_NONE)
         reason = private_data_decide(&rep, &req, &own);
-    if (reason == SLUICE_REASON_NONE && req.key_id != 0 && auth_replay_seen(cm->replay, req.nonce))
+    if (reason == SLUICE_REASON_NONE && req.key_id != 0 &&
+        auth_replay_seen(cm->node->replay, req.nonce))
         reason = SLUICE_REASON_AUTH_REPLAY;
     if (reason == SLUICE_REASON_NONE && n->traits.dialer_first &&
         !(rep.features & PRIVATE_DATA_FEATURE_GREETING))
@@ -95,15 +96,16 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
     if (reason != SLUICE_REASON_NONE) {
         char peer[64];
         address_format(rdma_get_peer_addr(id), peer);
-        node_log(n, SLUICE_LOG_INFO, "a request from %s refused: %s", peer,
-                 sluice_reason_text((int)reason));
+        log_write(&n->log, SLUICE_LOG_INFO, "a request from %s refused: %s", peer,
+                  sluice_reason_text((int)reason));
         refuse_request(cm, id, reason, NULL);
         return;
     }
     /* Where the two greet, the application is asked after HELLO; room for that there must be now. */
     bool will_ask = listener->link.flags & SLUICE_ASK;
     bool asks = will_ask && !(rep.features & PRIVATE_DATA_FEATURE_GREETING);
-    struct session *s = admit_room(cm, will_ask) ? node_session(n, &listener->link) : NULL;
+    struct session *s =
+        admit_room(cm, will_ask) ? n->upcalls->session_new(n, &listener->link) : NULL;
     if (!s && atomic_load(&n->state) != NODE_OPEN) {
         refuse_request(cm, id, SLUICE_REASON_NODE_CLOSED, NULL);
         return;
@@ -130,7 +132,7 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
     slot_publish(s, n->index, 0);
     if (asks) {
         cm_enter(cm, conn, CM_ASKING);
-        loop_post(atomic_load(&s->loop), s, LOOP_VERB_ASK);
+        cm_tell_loop(s, LOOP_VERB_ASK);
     } else {
         admit_start(cm, conn);
     }
@@ -143,7 +145,7 @@ void cm_answered(struct cm *cm, struct cm_conn *conn) {
         struct session *s = session_of_conn(conn);
         if (conn->accepted)
             cm_up(cm, conn);
-        loop_post(atomic_load(&s->loop), s, LOOP_VERB_WELCOME);
+        cm_tell_loop(s, LOOP_VERB_WELCOME);
         return;
     }
     if (conn->accepted) {

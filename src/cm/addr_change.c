@@ -15,7 +15,7 @@
  * Owner: the CM thread.
  */
 #include "cm/cm.h"
-#include "node/node.h"
+#include "core/context.h"
 
 #define TOLD_NS 1000000000ull  /* between two warnings */
 #define MOVED_NS 1000000000ull /* for the answer to a request that was sent before */
@@ -24,10 +24,10 @@ static void tell(struct cm *cm, const char *what, const char *whose, const char 
     bool first = cm->moved_ns == 0 || cm->now_ns - cm->moved_ns >= TOLD_NS;
     if (first) {
         cm->moved_ns = cm->now_ns;
-        node_log(cm->node, SLUICE_LOG_WARNING, "an address of %s changed (ADDR_CHANGE)",
-                 cm->node->choice.device);
+        log_write(&cm->node->log, SLUICE_LOG_WARNING, "an address of %s changed (ADDR_CHANGE)",
+                  cm->node->choice.device);
     }
-    node_log(cm->node, SLUICE_LOG_DEBUG, "ADDR_CHANGE: %s%s: %s", what, whose, outcome);
+    log_write(&cm->node->log, SLUICE_LOG_DEBUG, "ADDR_CHANGE: %s%s: %s", what, whose, outcome);
 }
 
 /* What is known of the way there may be wrong. */

@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "cm/cm.h"
-#include "node/node.h"
+#include "core/context.h"
 
 int cm_query_ask(struct cm_query *query, const struct fabric_ops *fabric,
                  struct rdma_event_channel *channel, const char *host) {
@@ -66,7 +66,8 @@ void cm_on_addrinfo_resolved(struct cm *cm, struct cm_owner *owner, const struct
 /* The status is a positive errno, or the subnet administrator's: the system has better words. */
 void cm_on_addrinfo_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     (void)owner;
-    node_log(cm->node, SLUICE_LOG_DEBUG, "rdma_cm does not find a name (status %d)", event->status);
+    log_write(&cm->node->log, SLUICE_LOG_DEBUG, "rdma_cm does not find a name (status %d)",
+              event->status);
 }
 
 bool cm_same_host(const union address *a, const union address *b) {

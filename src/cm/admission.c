@@ -26,7 +26,7 @@
 #include "cm/admission.h"
 
 #include "cm/cm.h"
-#include "node/node.h"
+#include "core/context.h"
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
  * Owner: the CM thread.
  */
 #include "cm/cm.h"
-#include "node/node.h"
+#include "core/context.h"
 
 _Static_assert(STATS_ASYNC_WQ_FATAL == (int)IBV_EVENT_WQ_FATAL, "the same order, none left out");
 #ifdef HAVE_IBV_EVENT_DEVICE_SPEED_CHANGE
@@ -39,8 +39,8 @@ void cm_news_counted(struct cm *cm, const struct ibv_async_event *event) {
 }
 
 void cm_news_of_device(struct cm *cm, const struct ibv_async_event *event) {
-    node_log(cm->node, SLUICE_LOG_INFO, "device %s: %s (event %d)", cm->node->choice.device,
-             name_of((unsigned)event->event_type), (int)event->event_type);
+    log_write(&cm->node->log, SLUICE_LOG_INFO, "device %s: %s (event %d)", cm->node->choice.device,
+              name_of((unsigned)event->event_type), (int)event->event_type);
 }
 
 /* Whether it was down as far as was told. */
@@ -56,13 +56,13 @@ void cm_news_of_port(struct cm *cm, const struct ibv_async_event *event) {
     int port = event->element.port_num;
     if (event->event_type == IBV_EVENT_PORT_ERR) {
         set_down(cm, (unsigned)port, true);
-        node_log(cm->node, SLUICE_LOG_WARNING, "port %d of %s is down", port, device);
+        log_write(&cm->node->log, SLUICE_LOG_WARNING, "port %d of %s is down", port, device);
     } else if (event->event_type == IBV_EVENT_PORT_ACTIVE) {
         bool back = set_down(cm, (unsigned)port, false);
-        node_log(cm->node, back ? SLUICE_LOG_WARNING : SLUICE_LOG_INFO, "port %d of %s is active%s",
-                 port, device, back ? " again" : "");
+        log_write(&cm->node->log, back ? SLUICE_LOG_WARNING : SLUICE_LOG_INFO,
+                  "port %d of %s is active%s", port, device, back ? " again" : "");
     } else {
-        node_log(cm->node, SLUICE_LOG_INFO, "port %d of %s: %s (event %d)", port, device,
-                 name_of((unsigned)event->event_type), (int)event->event_type);
+        log_write(&cm->node->log, SLUICE_LOG_INFO, "port %d of %s: %s (event %d)", port, device,
+                  name_of((unsigned)event->event_type), (int)event->event_type);
     }
 }

@@ -18,7 +18,7 @@
 #include "core/auth/auth.h"
 #include "core/auth/replay.h"
 #include "core/session_table.h"
-#include "node/node.h"
+#include "core/context.h"
 
 #define RECORDS_MAX 256 /* records taken in one round */
 
@@ -95,10 +95,10 @@ void cm_end(struct cm *cm, struct cm_conn *conn, const struct cm_failure *why) {
     conn->down = *why;
     if (!was_up)
         stats_add(conn->passive ? &cm->stats->refused : &cm->stats->failed, 1);
-    node_log(cm->node, SLUICE_LOG_DEBUG, "%s %s: %s (%s)", conn->passive ? "from" : "to",
-             s->peer.address, sluice_reason_text((int)why->reason), conn->down.text);
+    log_write(&cm->node->log, SLUICE_LOG_DEBUG, "%s %s: %s (%s)", conn->passive ? "from" : "to",
+              s->peer.address, sluice_reason_text((int)why->reason), conn->down.text);
     cm_enter(cm, conn, CM_FAILED);
-    loop_post(atomic_load(&s->loop), s, LOOP_VERB_DOWN);
+    cm_tell_loop(s, LOOP_VERB_DOWN);
 }
 
 void cm_up(struct cm *cm, struct cm_conn *conn) {
@@ -114,7 +114,7 @@ void cm_adopt(struct cm *cm, struct cm_conn *conn) {
         cm_enter(cm, conn, CM_GREETING);
     else
         cm_up(cm, conn);
-    loop_post(atomic_load(&s->loop), s, LOOP_VERB_ADOPT);
+    cm_tell_loop(s, LOOP_VERB_ADOPT);
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
@@ -139,7 +139,7 @@ void cm_release(struct cm *cm, struct cm_conn *conn) {
         fabric->disconnect(conn->owner.id); /* an error means that it was over already */
     }
     cm_enter(cm, conn, CM_RELEASED);
-    loop_post(atomic_load(&s->loop), s, LOOP_VERB_DRAIN);
+    cm_tell_loop(s, LOOP_VERB_DRAIN);
 }
 
 void cm_drained(struct cm *cm, struct cm_conn *conn) {
@@ -157,7 +157,7 @@ void cm_drained(struct cm *cm, struct cm_conn *conn) {
         conn->linked = false;
     }
     stats_add(&cm->stats->closed, 1);
-    loop_post(atomic_load(&s->loop), s, LOOP_VERB_GONE);
+    cm_tell_loop(s, LOOP_VERB_GONE);
 }
 
 /* ---- records --------------------------------------------------------------------------------- */
@@ -207,7 +207,7 @@ static void take_record(struct cm *cm, struct mpsc_queue_item *item) {
 static unsigned take_records(struct cm *cm) {
     unsigned count = 0;
     struct mpsc_queue_item *item;
-    while (count < RECORDS_MAX && (item = mpsc_queue_take(&cm->mailbox.inbox))) {
+    while (count < RECORDS_MAX && (item = mpsc_queue_take(&cm->mailbox->inbox))) {
         take_record(cm, item);
         count++;
     }
@@ -256,8 +256,8 @@ static void dispatch(struct cm *cm, const struct cm_event *event) {
     if (cell->run)
         cell->run(cm, owner, event);
     else
-        node_log(cm->node, SLUICE_LOG_DEBUG, "%s while waiting for %s ignored: %s",
-                 cm_event_name(event->type), cm_state_name(owner->state), cell->ignored);
+        log_write(&cm->node->log, SLUICE_LOG_DEBUG, "%s while waiting for %s ignored: %s",
+                  cm_event_name(event->type), cm_state_name(owner->state), cell->ignored);
     cm->cause = NULL;
 }
 
@@ -306,11 +306,11 @@ static int sleep_ms(struct cm *cm, uint64_t wait_ns) {
 
 /* The bell has a channel of its own; what comes on it are rdma_cm events like the others. */
 static void hear_bell(struct cm *cm, uint32_t events) {
-    const struct doorbell *bell = &cm->mailbox.bell;
+    const struct doorbell *bell = &cm->mailbox->bell;
     uint64_t before = bell->heard + bell->stray;
-    int error = doorbell_hear(&cm->mailbox.bell, events);
+    int error = doorbell_hear(&cm->mailbox->bell, events);
     if (error != 0)
-        node_log(cm->node, SLUICE_LOG_WARNING, DOORBELL_FAILED, strerror(error));
+        log_write(&cm->node->log, SLUICE_LOG_WARNING, DOORBELL_FAILED, strerror(error));
     stats_add(&cm->stats->events[FABRIC_CM_USER], bell->heard + bell->stray - before);
 }
 
@@ -321,18 +321,18 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
     atomic_store_explicit(&cm->node->stats.page->memory_bytes,
                           pool_bytes(cm->node->pool) + pool_bytes(cm->node->rx_pool),
                           memory_order_relaxed);
-    doorbell_show(&cm->mailbox.bell, &cm->stats->bell); /* before it may sleep for long */
+    doorbell_show(&cm->mailbox->bell, &cm->stats->bell); /* before it may sleep for long */
     unsigned done = take_records(cm) + cm_take_names(cm) + cm_take_calls(cm);
     done += check_deadlines(cm);
     cm_hear_again(cm);
     if (cm->device_lost && !cm->device_gone)
         cm_let_go(cm); /* sets a deadline, as long as something is left */
-    doorbell_arm(&cm->mailbox.bell);
-    bool more = done > 0 || !mpsc_queue_empty(&cm->mailbox.inbox) || atomic_load(&cm->stop) ||
+    doorbell_arm(&cm->mailbox->bell);
+    bool more = done > 0 || !mpsc_queue_empty(&cm->mailbox->inbox) || atomic_load(&cm->stop) ||
                 (cm->resolver && resolver_has_answers(cm->resolver)) ||
                 (cm->connector && connector_has_answers(cm->connector));
     int n = epoll_wait(cm->epoll_fd, ready, 4, more ? 0 : sleep_ms(cm, wait_ns));
-    doorbell_disarm(&cm->mailbox.bell);
+    doorbell_disarm(&cm->mailbox->bell);
     cm->now_ns = env_now(&cm->node->env);
     bool seen = true;
     for (int i = 0; i < n; i++) {
@@ -340,7 +340,7 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
             unsigned events = cm_hear_channel(cm, ready[i].events);
             seen = events < CM_EVENTS_MAX;
             done += events;
-        } else if (ready[i].data.ptr == &cm->mailbox)
+        } else if (ready[i].data.ptr == cm->mailbox)
             hear_bell(cm, ready[i].events);
         else if (cm->resolver && ready[i].data.ptr == cm->resolver)
             done += cm_hear_names(cm, ready[i].events);
@@ -377,10 +377,11 @@ int cm_open(struct cm *cm, sluice_node *node, bool thread, sluice_error *e) {
     int error;
     memset(cm, 0, sizeof *cm);
     cm->node = node;
+    cm->mailbox = &node->cm_mailbox;
     cm->next_deadline_ns = UINT64_MAX;
     admit_init(cm);
     cm->stats = &node->stats.page->cm;
-    mpsc_queue_init(&cm->mailbox.inbox);
+    mpsc_queue_init(&cm->mailbox->inbox);
     cm->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (cm->epoll_fd < 0) {
         error = -errno;
@@ -391,25 +392,25 @@ int cm_open(struct cm *cm, sluice_node *node, bool thread, sluice_error *e) {
         error = -errno;
         goto close_epoll;
     }
-    if ((error = doorbell_open(&cm->mailbox.bell, fabric, true)) != 0)
+    if ((error = doorbell_open(&cm->mailbox->bell, fabric, true)) != 0)
         goto destroy_channel;
     if ((error = nonblocking(cm->channel->fd)) != 0 ||
         (error = nonblocking(node->context->async_fd)) != 0 ||
         (error = source_open(&cm->source, cm->epoll_fd, cm->channel->fd, cm->channel)) != 0 ||
         (error = source_open(&cm->async_source, cm->epoll_fd, node->context->async_fd,
                              node->context)) != 0 ||
-        (error = doorbell_watch(&cm->mailbox.bell, cm->epoll_fd, &cm->mailbox)) != 0)
+        (error = doorbell_watch(&cm->mailbox->bell, cm->epoll_fd, cm->mailbox)) != 0)
         goto close_bell;
     if (!node->env.random_bytes(node->env.arg, &random, sizeof random)) {
         error = -ENODATA; /* libsodium would end the process for it */
         goto close_bell;
     }
-    if (!auth_init() || !(cm->replay = auth_replay_open(&node->env))) {
+    if (!auth_init() || !(node->replay = auth_replay_open(&node->env))) {
         error = -ENOMEM;
         goto close_bell;
     }
     if (node->traits.connect_blocks &&
-        (error = connector_open(&cm->connector, &cm->mailbox, fabric)) != 0)
+        (error = connector_open(&cm->connector, cm->mailbox, fabric)) != 0)
         goto close_bell;
     cm_watch_device(cm);
     if (thread && (error = start(cm)) != 0)
@@ -422,8 +423,8 @@ close_bell:
     if (cm->connector)
         (void)connector_close(cm->connector, NULL, NULL);
     cm->connector = NULL;
-    auth_replay_close(cm->replay);
-    doorbell_close(&cm->mailbox.bell);
+    auth_replay_close(node->replay);
+    doorbell_close(&cm->mailbox->bell);
 destroy_channel:
     fabric->destroy_event_channel(cm->channel);
 close_epoll:
@@ -436,7 +437,7 @@ fail:
 
 void cm_close(struct cm *cm) {
     atomic_store(&cm->stop, true);
-    doorbell_wake(&cm->mailbox.bell);
+    doorbell_wake(&cm->mailbox->bell);
     if (cm->started)
         pthread_join(cm->thread, NULL);
     while (take_records(cm) > 0)
@@ -451,8 +452,8 @@ void cm_close(struct cm *cm) {
     for (struct cm_conn *conn = cm->conns; conn; conn = conn->next)
         if (!(conn->call && cm_leave(cm, conn)) && conn->owner.id)
             cm->node->fabric->destroy_id(conn->owner.id);
-    auth_replay_close(cm->replay);
-    doorbell_close(&cm->mailbox.bell);
+    auth_replay_close(cm->node->replay);
+    doorbell_close(&cm->mailbox->bell);
     if (!cm->connector || !connector_inherit_channel(cm->connector, cm->channel))
         cm->node->fabric->destroy_event_channel(cm->channel);
     close(cm->epoll_fd);

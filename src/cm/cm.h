@@ -28,6 +28,8 @@
 #include "base/stats.h"
 #include "cm/admission.h"
 #include "core/connection.h"
+#include "core/context.h"
+#include "core/listener_end.h"
 #include "core/mailbox.h"
 #include "core/session.h"
 #include "core/session_table.h"
@@ -82,7 +84,6 @@ struct cm_listener {
 struct cm_resolver;
 struct cm_lookup;
 struct cm_connector;
-struct auth_replay;
 
 struct cm {
     struct sluice_node *node;
@@ -93,7 +94,6 @@ struct cm {
     uint64_t now_ns;
     struct admit admit;
     const struct cm_event *cause;   /* the event that is being handled, or NULL */
-    struct auth_replay *replay;     /* authentications seen lately; has a lock of its own */
     struct cm_resolver *resolver;   /* NULL until a host name was dialed */
     struct cm_connector *connector; /* NULL: connecting does not block on this device */
     struct source source, async_source,
@@ -109,7 +109,7 @@ struct cm {
     bool started;
     _Atomic bool stop;
     struct stats_cm *stats;
-    struct mailbox mailbox;
+    struct mailbox *mailbox; /* the node's cm_mailbox */
 };
 
 struct sluice_node;
@@ -123,8 +123,9 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns);
 
 _Static_assert(CM_VERB_UNLISTEN < DOORBELL_VERBS, "the doorbell carries them");
 
-static inline void cm_post(struct cm *cm, struct session *s, enum cm_verb verb) {
-    mailbox_post(&cm->mailbox, &s->to_cm[verb], (uint32_t)verb, s->slot, session_generation(s));
+/* A record of a session for its loop. */
+static inline void cm_tell_loop(struct session *s, enum loop_verb verb) {
+    s->node->upcalls->loop_post(atomic_load(&s->loop), s, verb);
 }
 
 /*
@@ -158,9 +159,6 @@ static inline sluice_reason cm_reason_of_answer(int error) {
 #define LISTENER_SLOT 0x800000u
 _Static_assert(SLOTS_MAX <= LISTENER_SLOT, "and no session's like a listener's");
 
-/* Said where something is begun on a node whose device is gone. */
-#define DEVICE_LOST_TEXT "the device was removed; the node must be closed and opened again"
-
 /* A fork waits until nobody is inside: before it, and on both sides after it. */
 void listeners_fork(bool begins);
 struct cm_listener *listener_take(struct sluice_node *node); /* STARTING; NULL: none free */
@@ -170,18 +168,7 @@ uint64_t listener_handle(struct cm_listener *listener);
 void listener_stop(struct cm_listener *listener, uint32_t generation);
 void listener_give_back(struct cm_listener *listener);
 
-/* A listener that came to its end without being asked to, and what its event needs. */
-struct listener_end {
-    uint64_t id;
-    sluice_handler handler;
-    void *handler_arg, *arg;
-};
-enum listener_news {
-    LISTENERS_TOLD, /* none of this loop's is left to be told of */
-    LISTENERS_WAIT, /* one is, and there is no room for it */
-    LISTENERS_NEXT, /* *out is one, and is told of by that */
-};
-/* For the loop's thread. array, handlers: there is room in the caller's array; handlers may be called. */
+/* For the loop's thread: upcalls.h. */
 enum listener_news listener_next_end(struct sluice_node *node, const struct sluice_loop *l,
                                      bool array, bool handlers, struct listener_end *out);
 
@@ -321,6 +308,9 @@ bool connector_inherit_cq(struct cm_connector *c, struct ibv_cq *cq,
 bool connector_inherit_channel(struct cm_connector *c, struct rdma_event_channel *channel);
 /* No answers any more. */
 void connector_mute(struct cm_connector *c);
+/* The same of a node, which may have none. A loop's thread. */
+bool cm_connect_inherits(struct sluice_node *n, struct ibv_cq *cq,
+                         struct ibv_comp_channel *completions);
 /* Waits for nobody. True: PD and context are left to it as well. */
 bool connector_close(struct cm_connector *c, struct ibv_pd *pd, struct ibv_context *context);
 

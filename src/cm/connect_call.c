@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "cm/cm.h"
-#include "node/node.h"
+#include "core/context.h"
 
 /* ---- what the call itself says ---------------------------------------------------------------- */
 

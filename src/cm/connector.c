@@ -412,6 +412,11 @@ bool connector_inherit_cq(struct cm_connector *c, struct ibv_cq *cq,
     return leave_heir(c, &(struct connect_heir){.cq = cq, .completions = completions});
 }
 
+bool cm_connect_inherits(struct sluice_node *n, struct ibv_cq *cq,
+                         struct ibv_comp_channel *completions) {
+    return n->cm->connector && connector_inherit_cq(n->cm->connector, cq, completions);
+}
+
 bool connector_inherit_channel(struct cm_connector *c, struct rdma_event_channel *channel) {
     return leave_heir(c, &(struct connect_heir){.channel = channel});
 }

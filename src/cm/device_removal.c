@@ -5,7 +5,7 @@
  * A device that is removed may have to wait for whoever holds something of it: ids, queue pairs,
  * completion queues, memory, a context. So a node whose device is gone gives all of it back, though
  * it stays open itself, and nothing of that depends on the application: loops that nobody polls are
- * run by this thread after a grace (loop_care). What an application has to be told waits for it.
+ * run by this thread after a grace (upcalls.h, loop_assist). What an application has to be told waits for it.
  *
  *   DEVICE_FATAL or DEVICE_REMOVAL, whichever is first
  *     -> every connection fails, every listener is closed, every loop is told (LOST)
@@ -21,8 +21,7 @@
 #include <sys/epoll.h>
 
 #include "cm/cm.h"
-#include "datapath/loop/loop.h"
-#include "node/node.h"
+#include "core/context.h"
 
 #define GRACE_NS 500000000ull /* how long a loop may go without being polled */
 #define STEP_NS 10000000ull   /* between two looks at what is left */
@@ -145,7 +144,7 @@ static void tell_loops(struct cm *cm) {
     pthread_mutex_lock(&n->lock);
     for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++)
         if (n->loops[i])
-            mailbox_post(&n->loops[i]->mailbox, &n->loops[i]->lost_item, LOOP_VERB_LOST, 0, 0);
+            n->upcalls->loop_device_lost(n->loops[i]);
     pthread_mutex_unlock(&n->lock);
     pthread_mutex_unlock(&n->care);
 }
@@ -155,8 +154,8 @@ void cm_device_lost(struct cm *cm) {
         return;
     cm->device_lost = true;
     cm->lost_ns = cm->now_ns;
-    node_log(cm->node, SLUICE_LOG_ERROR, "device %s failed or was removed",
-             cm->node->choice.device);
+    log_write(&cm->node->log, SLUICE_LOG_ERROR, "device %s failed or was removed",
+              cm->node->choice.device);
     for (struct cm_conn *conn = cm->conns; conn; conn = conn->next)
         cm_fail(cm, conn, SLUICE_REASON_DEVICE_REMOVED, 0, "the device was removed");
     cm_listeners_lost(cm);
@@ -176,7 +175,7 @@ static void care_for_loops(struct cm *cm) {
         struct sluice_loop *l = n->loops[i];
         pthread_mutex_unlock(&n->lock);
         if (l)
-            loop_care(l);
+            n->upcalls->loop_assist(l);
         pthread_mutex_unlock(&n->care);
     }
 }
@@ -201,8 +200,8 @@ void cm_let_go(struct cm *cm) {
     pthread_mutex_lock(&n->care);
     epoll_ctl(cm->epoll_fd, EPOLL_CTL_DEL, n->context->async_fd, NULL);
     cm->async_source.out = false; /* and is never put back */
-    node_let_go(n);
+    n->upcalls->device_put(n);
     pthread_mutex_unlock(&n->care);
     n->fabric->cm_let_go(&cm->mark);
-    node_log(n, SLUICE_LOG_INFO, "device %s is let go of", n->choice.device);
+    log_write(&n->log, SLUICE_LOG_INFO, "device %s is let go of", n->choice.device);
 }

@@ -17,7 +17,7 @@
 
 #include "cm/cm.h"
 #include "core/session_table.h"
-#include "node/node.h"
+#include "core/context.h"
 
 #define REJ_CONSUMER 28  /* the reject reason of a listener's own */
 #define WORDLESS_TRIES 4 /* at most, with a peer that refuses without a word */
@@ -41,7 +41,7 @@ void cm_begin(struct cm *cm, struct cm_conn *conn) {
 
 /* At the first name. */
 static int open_resolver(struct cm *cm) {
-    int error = resolver_open(&cm->resolver, &cm->mailbox, cm->node->fabric, &cm->node->env);
+    int error = resolver_open(&cm->resolver, cm->mailbox, cm->node->fabric, &cm->node->env);
     struct rdma_event_channel *channel = error == 0 ? resolver_channel(cm->resolver) : NULL;
     /* If it cannot be watched, its events wait until their lookups are answered. */
     if (channel)
@@ -115,7 +115,7 @@ static bool prepare_another(struct cm *cm, struct cm_conn *conn) {
     struct session *s = session_of_conn(conn);
     (void)cm;
     conn->used_up = conn->prepared = false;
-    loop_post(atomic_load(&s->loop), s, LOOP_VERB_PREPARE);
+    cm_tell_loop(s, LOOP_VERB_PREPARE);
     return true;
 }
 
@@ -143,7 +143,7 @@ static bool prepare(struct cm *cm, struct cm_conn *conn) {
     conn->preparing = true;
     conn->init = init;
     conn->init_mask = mask;
-    loop_post(atomic_load(&s->loop), s, LOOP_VERB_PREPARE);
+    cm_tell_loop(s, LOOP_VERB_PREPARE);
     return true;
 }
 
@@ -258,7 +258,7 @@ void cm_on_response(struct cm *cm, struct cm_owner *owner, const struct cm_event
         return;
     }
     cm_enter(cm, conn, CM_APPLYING);
-    loop_post(atomic_load(&s->loop), s, LOOP_VERB_APPLY);
+    cm_tell_loop(s, LOOP_VERB_APPLY);
 }
 
 void cm_ready(struct cm *cm, struct cm_conn *conn) {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "cm/cm.h"
-#include "node/node.h"
+#include "core/context.h"
 
 static void failed(struct cm *cm, struct source *source, int error, const char *what) {
     if (source != &cm->async_source)
@@ -24,8 +24,8 @@ static void failed(struct cm *cm, struct source *source, int error, const char *
         break;
     case SOURCE_FIRST:
         /* Of a device that is removed this is to be expected. */
-        node_log(cm->node, cm->device_lost ? SLUICE_LOG_DEBUG : SLUICE_LOG_WARNING,
-                 "%s cannot be fetched: %s; tried again", what, strerror(error));
+        log_write(&cm->node->log, cm->device_lost ? SLUICE_LOG_DEBUG : SLUICE_LOG_WARNING,
+                  "%s cannot be fetched: %s; tried again", what, strerror(error));
         break;
     case SOURCE_LASTS:
         if (source == &cm->names_source || cm->device_lost)

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "cm/cm.h"
-#include "node/node.h"
+#include "core/context.h"
 
 static bool set(const struct fabric_ops *fabric, struct rdma_cm_id *id, int name, void *value,
                 size_t bytes) {

@@ -20,8 +20,8 @@
 
 #include "core/auth/keyring.h"
 #include "core/session_table.h"
-#include "node/node.h"
-#include "node/worker_select.h"
+#include "cm/cm.h"
+#include "core/context.h"
 
 #define BACKLOG 1024
 
@@ -81,7 +81,7 @@ struct cm_listener *listener_take(sluice_node *node) {
 void listener_give_back(struct cm_listener *listener) {
     uint32_t next = (uint32_t)(atomic_load(&listener->word) >> 32) + 1;
     sluice_node *node = listener->node; /* another's, as soon as the place is free */
-    place_let_go(node, &listener->link);
+    node->upcalls->listener_put_loops(node, &listener->link);
     keyring_drop(listener->link.keys);
     listener->link.keys = NULL;
     pthread_mutex_lock(&node->lock); /* nobody reads the link any more */
@@ -118,7 +118,7 @@ void listener_stop(struct cm_listener *listener, uint32_t generation) {
             return;
     while (
         !atomic_compare_exchange_weak(&listener->word, &word, with_life(word, LISTENER_STOPPING)));
-    mailbox_post(&listener->node->cm.mailbox, &listener->item, CM_VERB_UNLISTEN, listener->slot,
+    mailbox_post(&listener->node->cm_mailbox, &listener->item, CM_VERB_UNLISTEN, listener->slot,
                  generation);
 }
 

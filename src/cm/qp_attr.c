@@ -11,8 +11,7 @@
 #include "cm/cm.h"
 #include "core/auth/keyring.h"
 #include "core/session_table.h"
-#include "datapath/datapath.h"
-#include "node/node.h"
+#include "core/context.h"
 
 #define MIN_RNR_TIMER 12 /* 0.64 ms; 0 would mean 655 ms */
 #define ACK_TIMEOUT 14   /* 67 ms, where rdma_cm leaves 0, which means for ever */
@@ -122,7 +121,7 @@ static void qp_failed(struct cm *cm, struct ibv_qp *qp, enum ibv_event_type type
     s->conn.reported = true;
     s->conn.down = (struct cm_failure){.reason = reason, .vendor = (uint32_t)type, .cm_event = -1};
     snprintf(s->conn.down.text, sizeof s->conn.down.text, "%s (event %d)", what, (int)type);
-    loop_post(atomic_load(&s->loop), s, LOOP_VERB_DOWN);
+    cm_tell_loop(s, LOOP_VERB_DOWN);
 }
 
 static void on_async(struct cm *cm, const struct ibv_async_event *event) {
@@ -144,26 +143,25 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
         break;
     }
     case IBV_EVENT_CQ_ERR:
-        node_log(cm->node, SLUICE_LOG_ERROR, "a completion queue overran");
+        log_write(&cm->node->log, SLUICE_LOG_ERROR, "a completion queue overran");
         for (struct cm_conn *conn = cm->conns; conn; conn = conn->next) {
-            struct sluice_loop *l = atomic_load(&session_of_conn(conn)->loop);
-            if (l->cq == event->element.cq)
+            if (atomic_load(&session_of_conn(conn)->loop) == event->element.cq->cq_context)
                 cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)event->event_type,
                         "the completion queue overran");
         }
         break;
     case IBV_EVENT_SRQ_LIMIT_REACHED:
-        shared_say_low(event->element.srq->srq_context);
+        cm->node->upcalls->loop_srq_low(event->element.srq->srq_context);
         break;
     case IBV_EVENT_QP_LAST_WQE_REACHED: {
         /* Once in a queue pair's life; while it lives GONE is still to be posted, behind this. */
         struct session *s = event->element.qp->qp_context;
         if (s)
-            loop_post(atomic_load(&s->loop), s, LOOP_VERB_LAST);
+            cm_tell_loop(s, LOOP_VERB_LAST);
         break;
     }
     case IBV_EVENT_SRQ_ERR:
-        node_log(cm->node, SLUICE_LOG_ERROR, "a shared receive queue failed");
+        log_write(&cm->node->log, SLUICE_LOG_ERROR, "a shared receive queue failed");
         for (struct cm_conn *conn = cm->conns; conn; conn = conn->next) {
             struct sluice_loop *l = atomic_load(&session_of_conn(conn)->loop);
             if (l == event->element.srq->srq_context)

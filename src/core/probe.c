@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-#include "node/node.h"
+#include "core/context.h"
 #include "pool/arena.h"
 
 int probe_open(sluice_node *n) {
@@ -38,7 +38,7 @@ void probe_close(sluice_node *n) {
     if (p->sink)
         gone = n->fabric->dereg_mr(p->sink) == 0 && gone;
     if (!gone)
-        node_log(n, SLUICE_LOG_ERROR, "a registration cannot be ended");
+        log_write(&n->log, SLUICE_LOG_ERROR, "a registration cannot be ended");
     else if (p->memory) /* what a device may still write to is never unmapped */
         n->fabric->mem_free(p->memory, 2 * page_round(1));
     *p = (struct probe){0};

@@ -14,7 +14,8 @@
 #include <string.h>
 
 #include "core/wire/token.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "core/forked.h"
 #include "pool/arena.h"
 #include "pool/limit_text.h"
 
@@ -180,10 +181,10 @@ int sluice_region_open(sluice_node *n, void *addr, uint64_t bytes, uint32_t righ
                          (unsigned long long)bytes);
     if (rights & ~TOKEN_RIGHTS)
         return error_set(e, SLUICE_EINVAL, 0, 0, "unknown rights 0x%x", rights);
-    if (!node_call_begin(n))
+    if (!context_call_begin(n))
         return error_set(e, SLUICE_ECLOSED, 0, 0, "the node is closed");
     if ((rights & SLUICE_MAY_ATOMIC) && n->device_attr.atomic_cap == IBV_ATOMIC_NONE) {
-        node_call_end(n);
+        context_call_end(n);
         return error_set(e, SLUICE_EDEVICE, 0, 0, "device %s has no atomic operations",
                          n->choice.device);
     }
@@ -202,7 +203,7 @@ int sluice_region_open(sluice_node *n, void *addr, uint64_t bytes, uint32_t righ
         *out = r;
     else
         free(r);
-    node_call_end(n);
+    context_call_end(n);
     return status;
 }
 

@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "core/session_table.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "core/forked.h"
 
 void registrations_init(struct registrations *set) {
     pthread_mutex_init(&set->lock, NULL);
@@ -45,8 +46,8 @@ static void open_cache(sluice_node *n) {
         return;
     regcache_figures(cache, &figures);
     if (!figures.on)
-        node_log(n, SLUICE_LOG_INFO, "no registrations are kept, plain memory is copied: %s",
-                 figures.why);
+        log_write(&n->log, SLUICE_LOG_INFO, "no registrations are kept, plain memory is copied: %s",
+                  figures.why);
     atomic_store_explicit(&set->cache, cache, memory_order_release);
 }
 
@@ -72,14 +73,14 @@ void sluice_memory_gone(const void *addr, size_t bytes) {
     if (bytes == 0 || (uintptr_t)addr > UINTPTR_MAX - bytes)
         return;
     for (uint32_t i = 0; i < NODES_MAX; i++) {
-        sluice_node *n = node_at(i);
-        if (!node_call_begin(n))
+        sluice_node *n = context_at(i);
+        if (!context_call_begin(n))
             continue;
         struct regcache *cache =
             atomic_load_explicit(&n->registrations.cache, memory_order_acquire);
         if (cache)
             regcache_gone(cache, addr, bytes);
-        node_call_end(n);
+        context_call_end(n);
     }
 }
 
@@ -88,7 +89,7 @@ int sluice_registration_get_info(sluice_node *n, sluice_registration_info *info)
         return SLUICE_EFORKED;
     if (!n || !info || info->size < sizeof info->size)
         return SLUICE_EINVAL;
-    if (!node_call_begin(n))
+    if (!context_call_begin(n))
         return SLUICE_ECLOSED;
     struct regcache_figures figures = {.on = false};
     struct regcache *cache = atomic_load_explicit(&n->registrations.cache, memory_order_acquire);
@@ -112,7 +113,7 @@ int sluice_registration_get_info(sluice_node *n, sluice_registration_info *info)
         .copied = atomic_load_explicit(&n->registrations.copied, memory_order_relaxed),
     };
     memcpy(known.why, figures.why, sizeof known.why);
-    node_call_end(n);
+    context_call_end(n);
     memcpy(info, &known, info->size < sizeof known ? info->size : sizeof known);
     return SLUICE_OK;
 }

@@ -5,7 +5,7 @@
  * The cache, with the thread that watches for the kernel, is opened by the first such message: who sends
  * none has neither. From then on the pointer is constant until the node closes.
  *
- * Owner: the node. Any thread that is inside of a call (node_call_begin()).
+ * Owner: the node. Any thread that is inside of a call (context_call_begin()).
  */
 #ifndef CORE_REGISTRATIONS_H
 #define CORE_REGISTRATIONS_H

@@ -15,10 +15,10 @@ int sluice_loop_open(sluice_node *n, sluice_loop **out, sluice_error *e) {
         return error_set(e, SLUICE_EFORKED, 0, 0, FORKED_TEXT);
     if (!n || !out)
         return error_set(e, SLUICE_EINVAL, 0, 0, "no node, or nowhere to put the loop");
-    if (!node_call_begin(n))
+    if (!context_call_begin(n))
         return error_set(e, SLUICE_ECLOSED, SLUICE_REASON_NODE_CLOSED, 0, "the node is closed");
     int status = loop_open(out, n, -1, e);
-    node_call_end(n);
+    context_call_end(n);
     return status;
 }
 
@@ -70,10 +70,10 @@ int sluice_loop_set_idle(sluice_loop *l, sluice_idle idle) {
     if (!l || !is_idle(idle))
         return SLUICE_EINVAL;
     sluice_node *n = l->node;
-    if (loop_is_seized(l) || !node_call_begin(n))
+    if (loop_is_seized(l) || !context_call_begin(n))
         return SLUICE_ECLOSED;
     loop_set_idle(l, idle);
-    node_call_end(n);
+    context_call_end(n);
     return SLUICE_OK;
 }
 
@@ -82,14 +82,14 @@ int sluice_worker_set_idle(sluice_node *n, uint32_t worker, sluice_idle idle) {
         return SLUICE_EFORKED;
     if (!n || !is_idle(idle))
         return SLUICE_EINVAL;
-    if (!node_call_begin(n))
+    if (!context_call_begin(n))
         return SLUICE_ECLOSED;
     int status = SLUICE_EINVAL;
     if (worker < n->worker_count) {
         loop_set_idle(n->workers[worker].loop, idle);
         status = SLUICE_OK;
     }
-    node_call_end(n);
+    context_call_end(n);
     return status;
 }
 
@@ -104,7 +104,7 @@ int sluice_loop_close(sluice_loop *l) {
     if (status != SLUICE_OK)
         return status;
     sluice_node *n = l->node;
-    if (!node_call_begin(n)) {
+    if (!context_call_begin(n)) {
         loop_unclaim(l);
         return SLUICE_ECLOSED; /* sluice_close() does it */
     }
@@ -119,7 +119,7 @@ int sluice_loop_close(sluice_loop *l) {
         loop_seize(l);
         loop_close(l);
     }
-    node_call_end(n);
+    context_call_end(n);
     return status;
 }
 
@@ -143,12 +143,12 @@ int sluice_node_get_info(sluice_node *n, sluice_node_info *info) {
         return SLUICE_EFORKED;
     if (!n || !info || info->size < sizeof info->size)
         return SLUICE_EINVAL;
-    if (!node_call_begin(n))
+    if (!context_call_begin(n))
         return SLUICE_ECLOSED;
     sluice_node_info known = {.size = info->size};
     memcpy(known.device, n->choice.device, sizeof known.device);
     memcpy(known.why, n->choice.why, sizeof known.why);
-    snprintf(known.wake, sizeof known.wake, "%s", doorbell_describe(&n->cm.mailbox.bell));
+    snprintf(known.wake, sizeof known.wake, "%s", doorbell_describe(&n->cm_mailbox.bell));
     known.software = n->fabric->software;
     known.workers = n->worker_count;
     for (uint32_t i = 0; i < 64; i++)
@@ -163,16 +163,16 @@ int sluice_node_get_info(sluice_node *n, sluice_node_info *info) {
     known.sessions_max = n->options.sessions_max;
     known.sessions = slots_open(n->index);
     known.device_numa = n->device_numa;
-    known.memory_numa = n->plan.arena_numa;
+    known.memory_numa = n->plan->arena_numa;
     known.receive_bytes_max = n->options.receive_bytes_max;
-    known.session_bytes = n->need.session_bytes;
-    known.sessions_bytes = n->need.receive_bytes;
-    known.sessions_bytes_full = n->need.receive_bytes_full;
+    known.session_bytes = n->need->session_bytes;
+    known.sessions_bytes = n->need->receive_bytes;
+    known.sessions_bytes_full = n->need->receive_bytes_full;
     add_limits(&known);
     pool_describe(n->pool, known.memory, sizeof known.memory);
     pool_describe(n->rx_pool, known.receive_memory, sizeof known.receive_memory);
-    memcpy(known.placement, n->plan.why, sizeof known.placement);
-    node_call_end(n);
+    memcpy(known.placement, n->plan->why, sizeof known.placement);
+    context_call_end(n);
     memcpy(info, &known, info->size < sizeof known ? info->size : sizeof known);
     return SLUICE_OK;
 }

@@ -38,18 +38,19 @@ static int check_need(sluice_node *n, const struct backing_wish *wish, sluice_er
         .files = FILES_NODE + FILES_LOOP * n->options.workers,
         .files_peer = n->fabric->software ? FILES_PEER : 0,
     };
-    int error = need_make(&n->need, &in, why, sizeof why);
+    int error = need_make(n->need, &in, why, sizeof why);
     if (error == -EMFILE)
         return error_set(e, SLUICE_ELIMIT, SLUICE_REASON_NONE, EMFILE, "%s", why);
     if (error != 0)
         return error_set(e, error == -EINVAL ? SLUICE_EINVAL : SLUICE_ENOMEM,
                          error == -EINVAL ? SLUICE_REASON_NONE : SLUICE_REASON_NO_MEMORY, -error,
                          "%s", why);
-    n->options.sessions_max = n->need.sessions;
-    if (n->need.files[0])
-        node_log(n, SLUICE_LOG_INFO, "%s", n->need.files);
-    if (n->need.warning[0])
-        node_log(n, n->need.serious ? SLUICE_LOG_WARNING : SLUICE_LOG_INFO, "%s", n->need.warning);
+    n->options.sessions_max = n->need->sessions;
+    if (n->need->files[0])
+        log_write(&n->log, SLUICE_LOG_INFO, "%s", n->need->files);
+    if (n->need->warning[0])
+        log_write(&n->log, n->need->serious ? SLUICE_LOG_WARNING : SLUICE_LOG_INFO, "%s",
+                  n->need->warning);
     return SLUICE_OK;
 }
 
@@ -61,12 +62,12 @@ static void show_memory(sluice_node *n) {
 }
 
 static void on_shortage(const char *text, void *arg) {
-    node_log(arg, SLUICE_LOG_WARNING, "%s", text);
+    log_write(&((sluice_node *)arg)->log, SLUICE_LOG_WARNING, "%s", text);
 }
 
 int node_memory_open(sluice_node *n, sluice_error *e) {
     struct pool_config config = {n->fabric, n->pd, 0, {0}};
-    config.wish.numa = (int16_t)n->plan.arena_numa;
+    config.wish.numa = (int16_t)n->plan->arena_numa;
     if (backing_from_environment(&config.wish) != 0)
         return error_set(e, SLUICE_EINVAL, SLUICE_REASON_NONE, 0,
                          "SLUICE_HUGE_PAGES is none of 1G, 2M and no");

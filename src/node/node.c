@@ -28,10 +28,14 @@
 
 #define FILES_DEVICE 64u /* descriptors that are enough to go on with */
 
-static struct sluice_node nodes[NODES_MAX];
+/* What a node has for single folders. */
+static struct node_parts {
+    struct cm cm;
+    struct plan plan;
+    struct need need;
+} parts[NODES_MAX];
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-_Atomic uint64_t node_inherited;
 
 /* ---- fork -------------------------------------------------------------------------------------- */
 
@@ -69,13 +73,13 @@ static void leave_to_parent(sluice_node *n) {
             cpu_claim_release(&n->workers[i].claim);
     if (state == NODE_OPEN)
         stats_forked(&n->stats);
-    atomic_fetch_or(&node_inherited, 1ull << n->index);
+    atomic_fetch_or(&forked_nodes, 1ull << n->index);
     atomic_store(&n->state, NODE_INHERITED);
 }
 
 static void in_child(void) {
     for (uint32_t i = 0; i < NODES_MAX; i++)
-        leave_to_parent(&nodes[i]);
+        leave_to_parent(context_at(i));
     own_forked();
     after_fork();
 }
@@ -84,27 +88,41 @@ static void watch_fork(void) {
     pthread_atfork(before_fork, after_fork, in_child);
 }
 
-bool node_forked_pool(const struct pool *pool) {
-    uint64_t bits = forked_bits();
-    for (uint32_t i = 0; i < NODES_MAX; i++)
-        if ((bits >> i & 1) && (nodes[i].pool == pool || nodes[i].rx_pool == pool))
-            return true;
-    return false;
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static void post_to_loop(struct sluice_loop *l, struct session *s, enum loop_verb verb) {
+    loop_post(l, s, verb);
 }
 
-/* ---- opening --------------------------------------------------------------------------------- */
+static const struct upcalls upcalls = {
+    .session_new = node_session,
+    .listener_put_loops = place_let_go,
+    .device_put = node_let_go,
+    .loop_post = post_to_loop,
+    .loop_device_lost = loop_device_lost,
+    .loop_assist = loop_care,
+    .loop_srq_low = shared_say_low,
+    .session_ended = node_session_ended,
+    .connect_inherits = cm_connect_inherits,
+    .listener_next_end = listener_next_end,
+};
 
 static sluice_node *take_node(void) {
     sluice_node *found = NULL;
     pthread_mutex_lock(&table_lock);
     for (uint32_t i = 0; i < NODES_MAX && !found; i++) {
-        if (atomic_load(&nodes[i].state) != NODE_CLOSED || slots_taken(i) > 0)
+        if (atomic_load(&context_at(i)->state) != NODE_CLOSED || slots_taken(i) > 0)
             continue;
-        found = &nodes[i];
+        found = context_at(i);
         /* callers and state are looked at by stale callers at any time: never plainly written */
         memset((char *)found + offsetof(sluice_node, index), 0,
                sizeof *found - offsetof(sluice_node, index));
+        memset(&parts[i], 0, sizeof parts[i]);
         found->index = i;
+        found->upcalls = &upcalls;
+        found->cm = &parts[i].cm;
+        found->plan = &parts[i].plan;
+        found->need = &parts[i].need;
         atomic_store(&found->state, NODE_OPENING);
     }
     pthread_mutex_unlock(&table_lock);
@@ -169,15 +187,15 @@ static void close_device(sluice_node *n) {
     if (!n->context)
         return; /* it was removed and is let go of */
     probe_close(n);
-    struct cm_connector *connector = n->cm.connector;
-    n->cm.connector = NULL;
+    struct cm_connector *connector = n->cm->connector;
+    n->cm->connector = NULL;
     bool left = connector && connector_close(connector, n->pd, n->context);
     int error = left ? 0 : n->fabric->dealloc_pd(n->pd);
     if (error == 0 && !left)
         error = n->fabric->close_device(n->context);
     if (error != 0)
-        node_log(n, SLUICE_LOG_ERROR, "device %s cannot be closed: errno %d", n->choice.device,
-                 error);
+        log_write(&n->log, SLUICE_LOG_ERROR, "device %s cannot be closed: errno %d",
+                  n->choice.device, error);
     n->context = NULL;
     n->pd = NULL;
 }
@@ -203,6 +221,9 @@ int node_open_env(sluice_node **out, const sluice_node_options *o, const struct 
     if (!n)
         return error_set(e, SLUICE_ELIMIT, 0, 0, "a process has at most %d nodes", NODES_MAX);
     n->options = options;
+    n->log.name = n->options.name;
+    n->log.sink = options.log;
+    n->log.arg = options.log_arg;
     n->env = *env;
     n->manual = manual;
     atomic_store(&n->inline_bytes, INLINE_WANTED);
@@ -221,12 +242,12 @@ int node_open_env(sluice_node **out, const sluice_node_options *o, const struct 
     if ((status = open_device(n, e)) != SLUICE_OK)
         goto give_back;
     if (place_plan(n) != 0) {
-        status = error_set(e, SLUICE_EINVAL, 0, EINVAL, "%s", n->plan.why);
+        status = error_set(e, SLUICE_EINVAL, 0, EINVAL, "%s", n->plan->why);
         goto close_device;
     }
     if ((status = node_memory_open(n, e)) != SLUICE_OK)
         goto close_device;
-    if ((status = cm_open(&n->cm, n, !manual, e)) != SLUICE_OK)
+    if ((status = cm_open(n->cm, n, !manual, e)) != SLUICE_OK)
         goto close_memory;
     if ((status = workers_start(n, e)) != SLUICE_OK)
         goto close_cm;
@@ -236,7 +257,7 @@ int node_open_env(sluice_node **out, const sluice_node_options *o, const struct 
     return SLUICE_OK;
 
 close_cm:
-    cm_close(&n->cm);
+    cm_close(n->cm);
 close_memory:
     node_memory_close(n);
 close_device:
@@ -289,7 +310,7 @@ static unsigned run_seized(sluice_node *n) {
             found += loop_turn(l);
     }
     if (n->manual)
-        found += cm_turn(&n->cm, 0);
+        found += cm_turn(n->cm, 0);
     return found;
 }
 
@@ -324,8 +345,8 @@ static void end_sessions(sluice_node *n, uint64_t grace_ns) {
         node_hangup_all(n, grace_ns);
         seize_loops(n, real >= seize_all);
         if (seize_all != UINT64_MAX && real >= seize_all + CLOSE_EXTRA_NS) {
-            node_log(n, SLUICE_LOG_ERROR, "%u sessions did not end; given up",
-                     slots_taken(n->index));
+            log_write(&n->log, SLUICE_LOG_ERROR, "%u sessions did not end; given up",
+                      slots_taken(n->index));
             break;
         }
         if (run_seized(n) == 0)
@@ -359,7 +380,7 @@ void sluice_close(sluice_node *n, uint64_t grace_ns) {
     if (!n || forked_node(n))
         return;
     if (in_handler(n)) {
-        node_log(n, SLUICE_LOG_ERROR, "sluice_close() must not be called from a handler");
+        log_write(&n->log, SLUICE_LOG_ERROR, "sluice_close() must not be called from a handler");
         return;
     }
     uint32_t open = NODE_OPEN;
@@ -367,14 +388,14 @@ void sluice_close(sluice_node *n, uint64_t grace_ns) {
         return;
     while (atomic_load(&n->callers) > 0) {
         if (n->manual)
-            cm_turn(&n->cm, 0);
+            cm_turn(n->cm, 0);
         sched_yield();
     }
-    cm_unlisten_all(&n->cm);
+    cm_unlisten_all(n->cm);
     end_sessions(n, grace_ns);
     workers_stop(n);
     close_loops(n);
-    cm_close(&n->cm);
+    cm_close(n->cm);
     registrations_close(&n->registrations);
     regions_close(&n->regions);
     node_memory_close(n);
@@ -384,20 +405,4 @@ void sluice_close(sluice_node *n, uint64_t grace_ns) {
     pthread_mutex_destroy(&n->lock);
     pthread_mutex_destroy(&n->care);
     atomic_store(&n->state, NODE_CLOSED);
-}
-
-sluice_node *node_at(uint32_t index) {
-    return &nodes[index % NODES_MAX];
-}
-
-bool node_call_begin(sluice_node *n) {
-    atomic_fetch_add(&n->callers, 1);
-    if (atomic_load(&n->state) == NODE_OPEN)
-        return true;
-    atomic_fetch_sub(&n->callers, 1);
-    return false;
-}
-
-void node_call_end(sluice_node *n) {
-    atomic_fetch_sub(&n->callers, 1);
 }

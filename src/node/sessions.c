@@ -12,6 +12,7 @@
 
 #include "core/auth/keyring.h"
 #include "datapath/datapath.h"
+#include "datapath/rx/alloc_wait.h"
 #include "node/node.h"
 #include "node/worker_select.h"
 
@@ -127,7 +128,7 @@ static int dial(sluice_node *n, const char *address, const sluice_link_options *
     /* ANSWER marks the record on its way: the slot cannot be freed before the CM thread took it,
      * even if sluice_close() hangs the session up at this very moment. */
     out->id = slot_publish(s, n->index, GATE_ANSWER);
-    cm_post(&n->cm, s, CM_VERB_DIAL);
+    cm_post(n, s, CM_VERB_DIAL);
     return SLUICE_OK;
 }
 
@@ -137,10 +138,10 @@ int sluice_dial(sluice_node *n, const char *address, const sluice_link_options *
         return error_set(e, SLUICE_EFORKED, 0, 0, FORKED_TEXT);
     if (!n || !out)
         return error_set(e, SLUICE_EINVAL, 0, 0, "no node, or nowhere to put the session");
-    if (!node_call_begin(n))
+    if (!context_call_begin(n))
         return error_set(e, SLUICE_ECLOSED, SLUICE_REASON_NODE_CLOSED, 0, "the node is closed");
     int status = dial(n, address, o, out, e);
-    node_call_end(n);
+    context_call_end(n);
     return status;
 }
 
@@ -161,7 +162,7 @@ static int answer(sluice_session handle, bool accepted, void *arg, uint16_t code
         conn->refuse_code = code;
         snprintf(conn->refuse_text, sizeof conn->refuse_text, "%s", text ? text : "");
         gate_set(&s->gate, GATE_ANSWER);
-        cm_post(&s->node->cm, s, CM_VERB_ANSWER);
+        cm_post(s->node, s, CM_VERB_ANSWER);
         status = SLUICE_OK;
     }
     gate_leave(&s->gate);
@@ -248,7 +249,7 @@ int sluice_session_get_info(sluice_session handle, sluice_session_info *info) {
 /* Until the CM thread has answered; in a node driven by hand, by doing its work. */
 static void await_listener(sluice_node *n, struct cm_listener *listener) {
     while (n->manual && (uint32_t)atomic_load(&listener->word) == LISTENER_STARTING)
-        cm_turn(&n->cm, 0);
+        cm_turn(n->cm, 0);
     pthread_mutex_lock(&n->lock);
     while ((uint32_t)atomic_load(&listener->word) == LISTENER_STARTING)
         pthread_cond_wait(&n->changed, &n->lock);
@@ -277,7 +278,7 @@ static int listen_at(sluice_node *n, const char *address, const sluice_link_opti
         listener->link.loops = listener->loops;
     }
     place_hold(&listener->link);
-    mailbox_post(&n->cm.mailbox, &listener->item, CM_VERB_LISTEN, listener->slot,
+    mailbox_post(&n->cm_mailbox, &listener->item, CM_VERB_LISTEN, listener->slot,
                  (uint32_t)listener_handle(listener));
     await_listener(n, listener);
     if ((uint32_t)atomic_load(&listener->word) == LISTENER_LISTENING) {
@@ -296,10 +297,10 @@ int sluice_listen(sluice_node *n, const char *address, const sluice_link_options
         return error_set(e, SLUICE_EFORKED, 0, 0, FORKED_TEXT);
     if (!n || !out)
         return error_set(e, SLUICE_EINVAL, 0, 0, "no node, or nowhere to put the listener");
-    if (!node_call_begin(n))
+    if (!context_call_begin(n))
         return error_set(e, SLUICE_ECLOSED, SLUICE_REASON_NODE_CLOSED, 0, "the node is closed");
     int status = listen_at(n, address, o, out, e);
-    node_call_end(n);
+    context_call_end(n);
     return status;
 }
 

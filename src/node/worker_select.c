@@ -158,7 +158,7 @@ int sluice_worker_drain(sluice_node *n, uint32_t worker, int drain) {
         return SLUICE_EFORKED;
     if (!n)
         return SLUICE_EINVAL;
-    if (!node_call_begin(n))
+    if (!context_call_begin(n))
         return SLUICE_ECLOSED;
     int status = SLUICE_EINVAL;
     if (worker < n->worker_count) {
@@ -170,7 +170,7 @@ int sluice_worker_drain(sluice_node *n, uint32_t worker, int drain) {
         pthread_mutex_unlock(&lock);
         status = SLUICE_OK;
     }
-    node_call_end(n);
+    context_call_end(n);
     return status;
 }
 
@@ -229,10 +229,10 @@ int place_plan(sluice_node *n) {
         read_pci(nic.device, pci, sizeof pci);
         in.pci = *pci ? pci : NULL;
     }
-    int error = plan_make(&n->plan, &in);
+    int error = plan_make(n->plan, &in);
     /* A node that is not there for this process is no worker's: none is nearer to it than another. Without a
      * topology no worker's node is known, and the kernel's word does no harm. */
-    n->device_numa = in.topology ? n->plan.device_numa : nic.numa;
+    n->device_numa = in.topology ? n->plan->device_numa : nic.numa;
     hwloc_bitmap_free(cpus);
     return error;
 }

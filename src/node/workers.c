@@ -24,8 +24,8 @@ static int start_thread(sluice_node *n, struct node_worker *worker, const char *
     int error = thread_start_on(&worker->thread, claim->cpu, name, worker_main, worker);
     if (error == 0)
         return 0;
-    node_log(n, SLUICE_LOG_WARNING, "a worker cannot be pinned to CPU %d: %s", claim->cpu,
-             strerror(error));
+    log_write(&n->log, SLUICE_LOG_WARNING, "a worker cannot be pinned to CPU %d: %s", claim->cpu,
+              strerror(error));
     cpu_claim_release(claim);
     loop_set_cpu(worker->loop, -1);
     return thread_start(&worker->thread, name, worker_main, worker);
@@ -37,7 +37,7 @@ static int claim_cpu(sluice_node *n, uint32_t i, sluice_error *e) {
     if (n->manual)
         return SLUICE_OK;
     if (!n->options.worker_cpus) {
-        if (cpu_claim_of(claim, n->plan.cpus, n->plan.cpu_count, n->plan.chosen) != 0)
+        if (cpu_claim_of(claim, n->plan->cpus, n->plan->cpu_count, n->plan->chosen) != 0)
             *claim = (struct cpu_claim){-1, -1}; /* not pinned is not worse than not started */
         return SLUICE_OK;
     }

@@ -73,7 +73,7 @@ static uint32_t visit_listener_slot(const struct visit *v) {
 
 /* The connection that is on its way there, or what is there already; NULL: not yet. */
 static struct cm_owner *place_owner(struct visit *v, const struct place *place) {
-    struct cm *cm = &place_side(v, place)->node->cm;
+    struct cm *cm = place_side(v, place)->node->cm;
     if (place->state == CM_WATCHING)
         return &cm->watch;
     if (place->state == CM_LISTENING)
@@ -98,12 +98,12 @@ static bool visit_at(struct visit *v, const struct place *place, enum cm_state s
 /* One step of the side that is to stop somewhere. */
 static bool visit_step(struct visit *v, const struct place *place, enum cm_state state) {
     struct side *side = place_side(v, place);
-    cm_turn(&side->node->cm, 0); /* records alone */
+    cm_turn(side->node->cm, 0); /* records alone */
     if (visit_at(v, place, state))
         return true;
     watched.let_through = 1;
     watched_nudge(side->node);
-    cm_turn(&side->node->cm, 0);
+    cm_turn(side->node->cm, 0);
     watched.let_through = 0;
     if (visit_at(v, place, state))
         return true;
@@ -117,7 +117,7 @@ static void visit_go(struct visit *v, const struct place *place, enum cm_state s
     struct side *other = place->passive ? &v->p.b : &v->p.a;
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while (!visit_at(v, place, state) && !visit_step(v, place, state)) {
-        cm_turn(&other->node->cm, 0);
+        cm_turn(other->node->cm, 0);
         assert_true(sluice_poll(other->loop, NULL, 0, 0) >= 0);
         if (env_now(&env_default) >= limit)
             fail_msg("never waits for %s", cm_state_name(state));
@@ -127,7 +127,7 @@ static void visit_go(struct visit *v, const struct place *place, enum cm_state s
 static const sluice_key visit_key = {.id = 7, .bytes = 16, .secret = "sixteen letters."};
 
 static struct cm_listener *visit_listener(struct visit *v) {
-    return cm_listener_at(&v->p.a.node->cm, visit_listener_slot(v));
+    return cm_listener_at(v->p.a.node->cm, visit_listener_slot(v));
 }
 
 static void visit_dial(struct visit *v, const struct place *place) {
@@ -159,7 +159,7 @@ static void visit_furnish(struct visit *v, const struct place *place) {
 
 /* The first takes the only handshake, and its loop does nothing for it; the second waits. */
 static void visit_wait(struct visit *v, const struct place *place) {
-    struct cm *cm = &v->p.a.node->cm;
+    struct cm *cm = v->p.a.node->cm;
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     visit_go(v, place, CM_ANSWERING);
     cm->admit.due_ns = UINT64_MAX / 2; /* nobody makes room, however slow this host is */
@@ -169,7 +169,7 @@ static void visit_wait(struct visit *v, const struct place *place) {
         watched_nudge(v->p.a.node);
         cm_turn(cm, 0);
         watched.let_through = 0;
-        cm_turn(&v->p.b.node->cm, 0);
+        cm_turn(v->p.b.node->cm, 0);
         assert_true(sluice_poll(v->p.b.loop, NULL, 0, 0) >= 0);
         assert_true(env_now(&env_default) < limit);
     }
@@ -181,7 +181,7 @@ static struct cm_owner *visit(struct visit *v, const struct place *place) {
     v->known = v->dials = v->p.a.closed = v->p.b.closed = 0;
     v->p.a.session.id = 0;
     visit_furnish(v, place);
-    watched.held = side->node->cm.channel;
+    watched.held = side->node->cm->channel;
     watched.let_through = 0;
     visit_dial(v, place);
     struct cm_owner *owner;
@@ -200,7 +200,7 @@ static struct cm_owner *visit(struct visit *v, const struct place *place) {
                                                           .event = RDMA_CM_EVENT_UNREACHABLE,
                                                           .status = -ETIMEDOUT},
                                   NULL, 0));
-        cm_turn(&side->node->cm, 0);
+        cm_turn(side->node->cm, 0);
         break;
     case BY_HANGING_UP:
         visit_go(v, place, CM_UP);
@@ -226,13 +226,13 @@ static struct cm_owner *visit(struct visit *v, const struct place *place) {
 
 /* What the place's node has to hear now, and nothing else. */
 static void visit_hear(struct visit *v, const struct place *place) {
-    cm_turn(&place_side(v, place)->node->cm, 0);
+    cm_turn(place_side(v, place)->node->cm, 0);
 }
 
 /* An event of the place's id, with whatever it says. False: the id has no device any more. */
 static bool visit_say(struct visit *v, const struct place *place, struct cm_owner *owner,
                       struct rdma_cm_event *event, const void *data, size_t bytes) {
-    struct cm *cm = &place_side(v, place)->node->cm;
+    struct cm *cm = place_side(v, place)->node->cm;
     struct rdma_cm_id *stray = NULL;
     event->id = owner->id;
     /* Between two tries there is no id, only what somebody may have in hand of the last one's. */
@@ -273,7 +273,7 @@ static void visit_turn(struct visit *v) {
     struct side *sides[] = {&v->p.a, &v->p.b};
     for (int i = 0; i < 2; i++) {
         sluice_event event;
-        cm_turn(&sides[i]->node->cm, 0);
+        cm_turn(sides[i]->node->cm, 0);
         int n = sluice_poll(sides[i]->loop, &event, 1, 0);
         assert_true(n >= 0);
         if (n == 1)
@@ -284,7 +284,7 @@ static void visit_turn(struct visit *v) {
 static void visit_let_go(struct visit *v) {
     v->p.a.node->options.handshakes_max = v->handshakes_max;
     v->p.a.node->options.requests_max = v->requests_max;
-    v->p.a.node->cm.admit.due_ns = 0;
+    v->p.a.node->cm->admit.due_ns = 0;
     pair_clock += 100000000; /* a pause is over */
     watched.held = NULL;
     watched_nudge(v->p.a.node);
@@ -320,12 +320,12 @@ static void visit_settle(struct visit *v) {
     }
     assert_int_equal(v->p.b.closed, v->dials);
     assert_int_equal(v->p.a.closed, v->known);
-    const struct admit *admit = &v->p.a.node->cm.admit;
+    const struct admit *admit = &v->p.a.node->cm->admit;
     assert_int_equal(admit->open.count + admit->queue.count + admit->asking, 0);
     expect_no_entries(v->p.a.loop);
     expect_no_entries(v->p.b.loop);
-    assert_null(v->p.a.node->cm.conns);
-    assert_null(v->p.b.node->cm.conns);
+    assert_null(v->p.a.node->cm->conns);
+    assert_null(v->p.b.node->cm->conns);
 }
 
 /* Every session comes about, and is accepted where that is asked. */

@@ -235,8 +235,8 @@ WATCHED_UNUSED static bool watched_forge(const struct rdma_cm_event *says, const
 
 /* The node looks for events, even if there are only some that were kept. */
 WATCHED_UNUSED static void watched_nudge(sluice_node *n) {
-    if (n->cm.watch.id)
-        (void)soft_write_cm_event(n->cm.watch.id, (enum rdma_cm_event_type)FABRIC_CM_USER, 0, 0);
+    if (n->cm->watch.id)
+        (void)soft_write_cm_event(n->cm->watch.id, (enum rdma_cm_event_type)FABRIC_CM_USER, 0, 0);
 }
 
 /* When no node of the test is left. */

@@ -15,7 +15,8 @@
 #include <string.h>
 
 #include "datapath/tx/post.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
 
 static inline sluice_session handle_of(struct session *s) {
     return (sluice_session){atomic_load_explicit(&s->id, memory_order_relaxed)};
@@ -321,7 +322,7 @@ unsigned event_listeners(struct sluice_loop *l) {
     for (;;) {
         bool array = l->discard || (l->out_count < l->out_max && l->lent_count < LOOP_LENT);
         enum listener_news news =
-            listener_next_end(l->node, l, array, l->discard || !l->mute, &end);
+            l->node->upcalls->listener_next_end(l->node, l, array, l->discard || !l->mute, &end);
         l->unheard = news != LISTENERS_TOLD;
         if (news != LISTENERS_NEXT)
             return count;

@@ -15,7 +15,7 @@
 
 #include "datapath/datapath.h"
 #include "datapath/loop/ownership.h"
-#include "node/node.h"
+#include "core/context.h"
 
 #define CQ_ENTRIES_MIN 4096u
 #define CQ_ENTRIES_MAX 262144u
@@ -86,14 +86,14 @@ static void close_cq(struct sluice_loop *l) {
     if (l->cq_armed)
         loop_drain_completions(l); /* an event that was never fetched must not count as unacked */
     shared_close(l);
-    struct cm_connector *connector = l->node->cm.connector;
-    if (connector) /* the descriptor may be there for longer */
+    bool blocks = l->node->traits.connect_blocks;
+    if (blocks) /* the descriptor may be there for longer */
         epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, l->channel->fd, NULL);
-    if (!connector || !connector_inherit_cq(connector, l->cq, l->channel)) {
+    if (!blocks || !l->node->upcalls->connect_inherits(l->node, l->cq, l->channel)) {
         int error = fabric->destroy_cq(l->cq);
         if (error != 0)
-            node_log(l->node, SLUICE_LOG_ERROR, "a completion queue cannot be destroyed: errno %d",
-                     error);
+            log_write(&l->node->log, SLUICE_LOG_ERROR,
+                      "a completion queue cannot be destroyed: errno %d", error);
         fabric->destroy_comp_channel(l->channel); /* its descriptor leaves the epoll set by that */
     }
     l->cq = &no_cq;

@@ -33,6 +33,7 @@
 
 #include "base/epoll_source.h"
 #include "base/stats.h"
+#include "core/forked.h"
 #include "core/mailbox.h"
 #include "core/session.h"
 #include "core/session_table.h"
@@ -283,6 +284,13 @@ void loop_close(struct sluice_loop *l);
 void loop_let_go(struct sluice_loop *l);
 
 _Static_assert(LOOP_VERB_LOW < DOORBELL_VERBS, "the doorbell carries them");
+
+static inline bool forked_loop(const struct sluice_loop *l) {
+    return __builtin_expect(forked_bits() != 0, 0) && l && forked_node(l->node);
+}
+
+/* Tells it that the device is gone. Once; the CM thread. */
+void loop_device_lost(struct sluice_loop *l);
 
 /* Hands a record of a session to its loop. Any thread. */
 static inline void loop_post(struct sluice_loop *l, struct session *s, enum loop_verb verb) {

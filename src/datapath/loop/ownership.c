@@ -97,6 +97,10 @@ int loop_claim_slow(struct sluice_loop *l) {
     }
 }
 
+void loop_device_lost(struct sluice_loop *l) {
+    mailbox_post(&l->mailbox, &l->lost_item, LOOP_VERB_LOST, 0, 0);
+}
+
 void loop_care(struct sluice_loop *l) {
     atomic_fetch_add(&l->care, 1);
     if (claim(l) == SLUICE_OK) {

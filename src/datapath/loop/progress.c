@@ -9,7 +9,7 @@
  */
 #include "datapath/datapath.h"
 #include "datapath/rx/alloc_wait.h"
-#include "node/node.h"
+#include "core/context.h"
 
 #define PUBLISH_TURNS 255u /* busy turns between two updates of the statistics page, less one */
 #define CLOCK_TURNS 63u    /* busy turns between two looks at the clock, less one */

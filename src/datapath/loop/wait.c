@@ -25,7 +25,7 @@
 
 #include "datapath/datapath.h"
 #include "datapath/loop/ownership.h"
-#include "node/node.h"
+#include "core/context.h"
 
 #define SPIN_LOOKS 63u      /* empty turns between two looks at the clock, less one */
 #define SPIN_PUBLISH 1023u  /* between two updates of the statistics page, less one */
@@ -63,8 +63,8 @@ static void channel_failed(struct sluice_loop *l, int error) {
     case SOURCE_SAME:
         break;
     case SOURCE_FIRST:
-        node_log(l->node, l->lost ? SLUICE_LOG_DEBUG : SLUICE_LOG_WARNING,
-                 "completion events cannot be fetched: errno %d; tried again", error);
+        log_write(&l->node->log, l->lost ? SLUICE_LOG_DEBUG : SLUICE_LOG_WARNING,
+                  "completion events cannot be fetched: errno %d; tried again", error);
         break;
     case SOURCE_LASTS:
         for (struct session *s = l->sessions; s && !l->lost; s = s->next)
@@ -87,7 +87,7 @@ static void hear_completions(struct sluice_loop *l, uint32_t events) {
 static void hear_bell(struct sluice_loop *l, uint32_t events) {
     int error = doorbell_hear(&l->mailbox.bell, events);
     if (error != 0)
-        node_log(l->node, SLUICE_LOG_WARNING, DOORBELL_FAILED, strerror(error));
+        log_write(&l->node->log, SLUICE_LOG_WARNING, DOORBELL_FAILED, strerror(error));
 }
 
 /* Waits up to timeout_ms and fetches what made the set readable. */

@@ -20,7 +20,9 @@
 #include <errno.h>
 
 #include "datapath/rx/alloc_wait.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
+#include "core/forked.h"
 
 #define CHUNK (256u << 10)
 #define LARGE (16u << 10)   /* operations above that count as large ... */
@@ -89,7 +91,7 @@ static void close_sink(const struct session *s, struct operation *op) {
     if (op->sink_count == 0)
         return;
     if (s->node->fabric->dereg_mr(op->sinks[op->sink_first]) != 0)
-        node_log(s->node, SLUICE_LOG_ERROR, "a registration cannot be ended");
+        log_write(&s->node->log, SLUICE_LOG_ERROR, "a registration cannot be ended");
     op->sink_first = (op->sink_first + 1) % SINKS_MAX;
     op->sink_count--;
 }

@@ -9,10 +9,12 @@
  */
 #include <sluice/memory.h>
 
-#include "core/region.h"
 #include "datapath/rndv/rndv.h"
 #include "datapath/rpc/client.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
+#include "core/forked.h"
+#include "core/region.h"
 
 /* ---- delivering ------------------------------------------------------------------------------ */
 

@@ -19,7 +19,8 @@
 #include <errno.h>
 
 #include "datapath/rndv/rndv.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
 
 #define STILL_NS 10000000000ull /* without any progress */
 #define BYTE_NS 1000u           /* and this for each byte of the message: 1 MB/s */

@@ -6,7 +6,8 @@
  */
 #include "datapath/rndv/mw.h"
 
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
 
 static bool has_windows(const sluice_node *n) {
     return n->traits.exact_windows &&
@@ -51,7 +52,7 @@ bool window_open(sluice_node *n, struct window *w, const struct window_bytes *of
 
 static void close_registration(sluice_node *n, struct window *w) {
     if (w->mr && n->fabric->dereg_mr(w->mr) != 0)
-        node_log(n, SLUICE_LOG_ERROR, "a registration cannot be ended");
+        log_write(&n->log, SLUICE_LOG_ERROR, "a registration cannot be ended");
     w->mr = NULL;
     w->open = false;
 }
@@ -71,7 +72,7 @@ void window_free(sluice_node *n, struct window *w) {
     if (w->mr)
         close_registration(n, w);
     if (w->mw && ibv_dealloc_mw(w->mw) != 0)
-        node_log(n, SLUICE_LOG_ERROR, "a memory window cannot be given back");
+        log_write(&n->log, SLUICE_LOG_ERROR, "a memory window cannot be given back");
     *w = (struct window){0};
 }
 

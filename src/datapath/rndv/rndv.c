@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
 
 /*
  * Measured with sluice-bw on the software device. A NIC's was not measured: a round trip more and two

@@ -14,10 +14,11 @@
 
 #include <sluice/memory.h>
 
-#include "core/region.h"
 #include "datapath/rndv/rndv.h"
 #include "datapath/rpc/client.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
+#include "core/region.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */
 

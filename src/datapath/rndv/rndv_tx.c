@@ -10,7 +10,8 @@
  * Owner: the loop's thread. What a peer answers is hostile.
  */
 #include "datapath/rndv/rndv.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
 
 static unsigned way_of(const struct session *s) {
     if (s->node->traits.no_immediate)

@@ -14,7 +14,9 @@
 #include <string.h>
 
 #include "datapath/rpc/client.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
+#include "core/forked.h"
 
 void request_send_cancels(struct sluice_loop *l, struct session *s) {
     struct requests *r = requests_of(s);

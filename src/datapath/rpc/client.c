@@ -23,7 +23,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
+#include "core/forked.h"
 
 /* Any thread that owns the session or is inside its gate. NULL: no memory. */
 static struct requests *requests_make(struct session *s) {

@@ -16,7 +16,9 @@
 #include <stdlib.h>
 
 #include "datapath/rpc/client.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
+#include "core/forked.h"
 
 #define COUNT_BITS (64 - PLACE_BITS - SERVING_SHIFT)
 

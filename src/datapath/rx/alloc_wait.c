@@ -26,7 +26,8 @@
 #include <errno.h>
 
 #include "datapath/tx/post.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
 
 /* A loop that is not closed while the lock is held. */
 static void tell(struct sluice_loop *l, uint32_t bits) {
@@ -85,7 +86,7 @@ static int try_again(struct sluice_node *n, size_t bytes, struct sluice_msg **ou
 
 int hunger_alloc(struct sluice_node *n, size_t bytes, struct sluice_msg **out) {
     uint64_t seen;
-    if (!node_call_begin(n))
+    if (!context_call_begin(n))
         return SLUICE_ECLOSED;
     int status = try_again(n, bytes, out, &seen);
     struct sluice_loop *mine = loop_self.current;
@@ -96,7 +97,7 @@ int hunger_alloc(struct sluice_node *n, size_t bytes, struct sluice_msg **out) {
         if (atomic_load(&n->memory_back) != seen)
             tell_loops(n, mine, HUNGER_LOOK);
     }
-    node_call_end(n);
+    context_call_end(n);
     return status;
 }
 
@@ -137,14 +138,14 @@ static int wait_on_session(sluice_session handle, uint64_t seen) {
 }
 
 int hunger_send(sluice_session handle, size_t bytes, struct sluice_msg **out) {
-    struct sluice_node *n = node_at((uint32_t)(handle.id >> 56));
+    struct sluice_node *n = context_at((uint32_t)(handle.id >> 56));
     uint64_t seen;
-    if (!node_call_begin(n))
+    if (!context_call_begin(n))
         return SLUICE_ECLOSED; /* being closed: the session is about to end */
     int status = try_again(n, bytes, out, &seen);
     if (status == SLUICE_EAGAIN)
         status = wait_on_session(handle, seen);
-    node_call_end(n);
+    context_call_end(n);
     return status;
 }
 

@@ -20,7 +20,8 @@
  * Owner: the loop's thread.
  */
 #include "datapath/tx/post.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
 
 #define LOOK_NS 1000000000ull
 #define GROW_SIXTEENTHS                                                                            \

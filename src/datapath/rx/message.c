@@ -9,7 +9,9 @@
 
 #include "datapath/rx/alloc_wait.h"
 #include "datapath/tx/post.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
+#include "core/forked.h"
 
 /* The loop this thread polled last, if it has a cache of this pool and is still its own. */
 static inline struct sluice_loop *cache_enter(const struct pool *pool, bool *nested) {

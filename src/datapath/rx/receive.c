@@ -17,7 +17,6 @@
 #include <string.h>
 
 #include "datapath/tx/post.h"
-#include "node/node.h"
 
 /* What was found in the header of a frame that is held lies in its control block. */
 static inline void hold_fields(struct sluice_msg *msg, const struct frame *f) {

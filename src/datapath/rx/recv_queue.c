@@ -14,7 +14,8 @@
  * Owner: the loop's thread.
  */
 #include "datapath/tx/post.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
 
 _Static_assert(FRAME_BYTES <= POOL_HEADER, "the header fits in front");
 

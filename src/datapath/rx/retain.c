@@ -15,7 +15,6 @@
  * Owner: as said at each function.
  */
 #include "datapath/tx/post.h"
-#include "node/node.h"
 
 /* ---- keeping: the thread that has the message ------------------------------------------------ */
 

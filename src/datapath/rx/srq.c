@@ -24,7 +24,8 @@
 #include <string.h>
 
 #include "datapath/tx/post.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
 
 #define DEPTH_MIN 2048u
 #define SPARE_MAX 256u      /* spare receives that stay posted */
@@ -251,8 +252,8 @@ void shared_close(struct sluice_loop *l) {
         return;
     int error = l->node->fabric->destroy_srq(shared->queue.srq);
     if (error != 0)
-        node_log(l->node, SLUICE_LOG_ERROR, "a shared receive queue cannot be destroyed: errno %d",
-                 error);
+        log_write(&l->node->log, SLUICE_LOG_ERROR,
+                  "a shared receive queue cannot be destroyed: errno %d", error);
     l->cq_used -= shared->queue.depth;
     shared->queue.srq = NULL;
     /* Those that somebody still looks at come back later. */

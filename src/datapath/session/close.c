@@ -23,7 +23,8 @@
 #include "core/auth/keyring.h"
 #include "datapath/session/close.h"
 #include "datapath/tx/post.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
 
 #define DOWN_POLLS 4u      /* empty polls after which nothing that had arrived is left */
 #define DOWN_POLLS_MAX 64u /* and with other sessions busy */
@@ -93,7 +94,7 @@ static void release(struct sluice_loop *l, struct session *s) {
     rej->reason =
         s->reason == SLUICE_REASON_LOCAL_CLOSE ? SLUICE_REASON_REFUSED : (uint16_t)s->reason;
     snprintf(rej->text, sizeof rej->text, "%.*s", PRIVATE_DATA_REJ_TEXT, s->info.close_text);
-    cm_post(&l->node->cm, s, CM_VERB_RELEASE);
+    cm_post(l->node, s, CM_VERB_RELEASE);
 }
 
 void session_close(struct sluice_loop *l, struct session *s, sluice_reason reason, uint32_t vendor,
@@ -107,8 +108,8 @@ void session_close(struct sluice_loop *l, struct session *s, sluice_reason reaso
         /* Nothing more may come from this peer. */
         struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
         session_modify(s, &attr, IBV_QP_STATE);
-        node_log(l->node, SLUICE_LOG_WARNING, "session with %s closed: %s", s->peer.address,
-                 s->info.close_text);
+        log_write(&l->node->log, SLUICE_LOG_WARNING, "session with %s closed: %s", s->peer.address,
+                  s->info.close_text);
     }
     release(l, s);
 }
@@ -434,6 +435,6 @@ void session_bury(struct sluice_loop *l) {
         s->link_config.keys = NULL;
         slot_release(s, l->node->index);
         atomic_fetch_sub_explicit(&l->assigned, 1, memory_order_relaxed);
-        node_session_ended(l->node);
+        l->node->upcalls->session_ended(l->node);
     }
 }

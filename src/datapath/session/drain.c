@@ -18,7 +18,8 @@
 
 #include "datapath/session/close.h"
 #include "datapath/tx/post.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
 
 #define DRAIN_EXTENSIONS 10u /* of DRAIN_NS, while completions come */
 
@@ -39,7 +40,8 @@ static void let_qp_go(struct sluice_loop *l, struct session *s) {
     else
         error = s->node->fabric->destroy_qp(s->qp);
     if (error != 0)
-        node_log(l->node, SLUICE_LOG_ERROR, "a queue pair cannot be destroyed: errno %d", error);
+        log_write(&l->node->log, SLUICE_LOG_ERROR, "a queue pair cannot be destroyed: errno %d",
+                  error);
     s->qp = s->own.qp = NULL;
     s->qp_ended = true;
 }
@@ -80,7 +82,7 @@ static void drained(struct sluice_loop *l, struct session *s) {
     if (s->headers)
         msg_discard(l, s->headers);
     s->headers = NULL;
-    cm_post(&l->node->cm, s, CM_VERB_DRAINED);
+    cm_post(l->node, s, CM_VERB_DRAINED);
 }
 
 /* The device does not flush: completions of the dying QP that were polled already are forgotten. */
@@ -188,9 +190,9 @@ static bool drain_goes_on(struct sluice_loop *l, struct session *s) {
 void drain_expired(struct sluice_loop *l, struct session *s) {
     if (drain_goes_on(l, s))
         return;
-    node_log(l->node, SLUICE_LOG_WARNING,
-             "the device did not flush a queue pair: %u receives, %u sends outstanding",
-             has_receives(s) ? s->own.posted + s->rx_granted : 0, s->sq_tail - s->sq_head);
+    log_write(&l->node->log, SLUICE_LOG_WARNING,
+              "the device did not flush a queue pair: %u receives, %u sends outstanding",
+              has_receives(s) ? s->own.posted + s->rx_granted : 0, s->sq_tail - s->sq_head);
     forget_completions(l, s);
     receive_swallowed(l, s);
     finish(l, s);

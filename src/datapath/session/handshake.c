@@ -17,10 +17,11 @@
 #include <string.h>
 
 #include "core/auth/auth.h"
-#include "core/auth/keyring.h"
 #include "core/auth/replay.h"
+#include "core/auth/keyring.h"
 #include "datapath/tx/post.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
 
 #define NUDGE_FIRST_NS 10000000ull
 #define NUDGE_LAST_NS 640000000ull
@@ -190,8 +191,8 @@ static void done(struct sluice_loop *l, struct session *s) {
 
 static void refuse(struct sluice_loop *l, struct session *s, sluice_reason reason) {
     struct private_data_rej rej = {.reason = (uint16_t)reason};
-    node_log(l->node, SLUICE_LOG_INFO, "%s refused: %s", s->peer.address,
-             sluice_reason_text((int)reason));
+    log_write(&l->node->log, SLUICE_LOG_INFO, "%s refused: %s", s->peer.address,
+              sluice_reason_text((int)reason));
     snprintf(rej.text, sizeof rej.text, "%s", sluice_reason_text((int)reason));
     session_refuse(l, s, reason, &rej);
 }
@@ -246,7 +247,7 @@ const char *greet_check(const struct session *s, const struct frame *f) {
 
 /* Its proof holds, and was never used before. */
 static sluice_reason check_proof(struct session *s, const struct auth_hello *hello) {
-    struct auth_replay *replay = s->node->cm.replay;
+    struct auth_replay *replay = s->node->replay;
     struct auth_secret secret;
     struct transcript said;
     uint8_t room[SLUICE_SECRET_MAX];
@@ -279,7 +280,7 @@ static void hear_hello(struct sluice_loop *l, struct session *s, const uint8_t *
         return;
     }
     s->greeting = GREET_ANSWER;
-    cm_post(&l->node->cm, s, CM_VERB_GREETED);
+    cm_post(l->node, s, CM_VERB_GREETED);
     /* The listener's link has none of its own: the place is free for the peer's. */
     s->link_config.private_bytes = hello.private_bytes;
     memcpy(s->link_config.private_data, hello.private_data, hello.private_bytes);
@@ -322,7 +323,7 @@ static void hear(struct sluice_loop *l, struct session *s, struct sluice_msg *ms
         hear_refuse(l, s, data, (uint32_t)bytes);
     } else {
         take_probe(s, data, (uint32_t)bytes);
-        cm_post(&l->node->cm, s, CM_VERB_GREETED);
+        cm_post(l->node, s, CM_VERB_GREETED);
         done(l, s);
     }
 }

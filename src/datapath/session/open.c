@@ -17,7 +17,8 @@
 
 #include "datapath/session/close.h"
 #include "datapath/tx/post.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
 
 #define SQ_DEPTH 128u
 #define SIGNAL_EVERY 16u
@@ -229,7 +230,7 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
     }
     s->conn.qp_num = s->qp->qp_num;
     s->conn.srq = s->rq->srq != NULL;
-    cm_post(&l->node->cm, s, CM_VERB_PREPARED);
+    cm_post(l->node, s, CM_VERB_PREPARED);
 }
 
 /* The queue pair of the last try is gone, or no longer this session's. */
@@ -256,7 +257,7 @@ void session_apply(struct sluice_loop *l, struct session *s) {
         session_close(l, s, SLUICE_REASON_DEVICE_ERROR, 0, "the queue pair cannot be moved to RTS");
         return;
     }
-    cm_post(&l->node->cm, s, CM_VERB_READY);
+    cm_post(l->node, s, CM_VERB_READY);
 }
 
 /* Messages may go: UP is the first event, and from now on each side hears of the other. */

@@ -21,7 +21,8 @@
 
 #include "datapath/tx/coalesce.h"
 #include "datapath/tx/post.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
 
 /*
  * Up to here copying a message costs less than a frame of its own does. Two always fit a frame.

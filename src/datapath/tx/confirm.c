@@ -14,7 +14,8 @@
  * Owner: the loop's thread.
  */
 #include "datapath/tx/post.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
 
 void confirm_init(struct session *s) {
     s->confirms = true;

@@ -18,7 +18,9 @@
 
 #include "datapath/rma/one_sided.h"
 #include "datapath/rndv/rndv.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
+#include "core/forked.h"
 
 #define COPIED_MAX 192u /* bytes of a message that is copied whole */
 
@@ -154,8 +156,8 @@ static int fits(const struct session *s, const void *arg) {
 /* Plain pieces that can be sent from where they lie. Returns the bytes that are not to be copied then. */
 static uint64_t registrations(struct wanted *wanted, sluice_session s) {
     uint64_t bytes = 0;
-    sluice_node *n = node_at((uint32_t)(s.id >> 56));
-    if (!node_call_begin(n))
+    sluice_node *n = context_at((uint32_t)(s.id >> 56));
+    if (!context_call_begin(n))
         return 0; /* it is being closed, and its cache with it */
     wanted->node = n;
     if (wanted->total > n->options.message_bytes_max)
@@ -178,7 +180,7 @@ static void leave(struct wanted *wanted) {
     for (int i = 0; i < wanted->count; i++)
         if (wanted->reg[i])
             regcache_put(atomic_load(&wanted->node->registrations.cache), wanted->reg[i]);
-    node_call_end(wanted->node);
+    context_call_end(wanted->node);
 }
 
 /* The next part lies where the application has it. */

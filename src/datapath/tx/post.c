@@ -21,7 +21,8 @@
 #include <string.h>
 
 #include "datapath/tx/post.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
 
 /* ---- building -------------------------------------------------------------------------------- */
 

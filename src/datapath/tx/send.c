@@ -19,7 +19,9 @@
 
 #include "datapath/rx/alloc_wait.h"
 #include "datapath/tx/post.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
+#include "core/forked.h"
 
 static inline int options_of(struct send_args *args, const sluice_send_options *o, uint32_t flags);
 

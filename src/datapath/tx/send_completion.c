@@ -9,7 +9,8 @@
  * Owner: the loop's thread.
  */
 #include "datapath/tx/post.h"
-#include "node/node.h"
+#include "core/context.h"
+#include "datapath/loop/loop.h"
 
 static void retire(struct sluice_loop *l, struct session *s, sluice_status status) {
     struct sq_entry *entry = &s->sq[s->sq_head++ & s->sq_mask];

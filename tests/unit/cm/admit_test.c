@@ -62,7 +62,7 @@ static void still_close(struct still *t) {
 }
 
 static struct cm *cm_of(struct still *t) {
-    return &t->p.a.node->cm;
+    return t->p.a.node->cm;
 }
 
 static uint64_t stat_of(_Atomic uint64_t *counter) {
@@ -120,7 +120,7 @@ static void turn(struct still *t, unsigned who) {
         check_places(t);
     }
     if (who & B_CM)
-        cm_turn(&t->p.b.node->cm, 0);
+        cm_turn(t->p.b.node->cm, 0);
     if (who & A_LOOP && sluice_poll(t->p.a.loop, &event, 1, 0) == 1)
         note_a(t, &event);
     if (who & B_LOOP && sluice_poll(t->p.b.loop, &event, 1, 0) == 1)

@@ -69,8 +69,8 @@ static void expect_nothing_left(struct pair *p) {
         if (env_now(&env_default) >= limit)
             fail_msg("%u and %u sessions do not end", slots_taken(p->a.node->index),
                      slots_taken(p->b.node->index));
-        cm_turn(&p->a.node->cm, 0);
-        cm_turn(&p->b.node->cm, 0);
+        cm_turn(p->a.node->cm, 0);
+        cm_turn(p->b.node->cm, 0);
         assert_int_equal(sluice_poll(p->a.loop, &event, 1, 0), 0);
         assert_int_equal(sluice_poll(p->b.loop, &event, 1, 0), 0);
     }
@@ -78,8 +78,8 @@ static void expect_nothing_left(struct pair *p) {
     pair_expect_nothing(p, &p->b);
     assert_null(p->a.loop->sessions);
     assert_null(p->b.loop->sessions);
-    assert_null(p->a.node->cm.conns);
-    assert_null(p->b.node->cm.conns);
+    assert_null(p->a.node->cm->conns);
+    assert_null(p->b.node->cm->conns);
 }
 
 static void expect_a_message_crosses(struct pair *p) {
@@ -235,11 +235,11 @@ static void a_wrong_proposal_is_refused_with_its_reason(void **state) {
     for (size_t i = 0; i < sizeof refused_reqs / sizeof refused_reqs[0]; i++) {
         const struct refusal *r = &refused_reqs[i];
         req_wire.alter = r->alter;
-        uint64_t refused = atomic_load(&p.a.node->cm.stats->refused);
+        uint64_t refused = atomic_load(&p.a.node->cm->stats->refused);
         pair_dial(&p, LINK_LONG());
         expect_closed(&p, r->name, r->reason, RDMA_CM_EVENT_REJECTED);
         expect_nothing_left(&p);
-        assert_int_equal(atomic_load(&p.a.node->cm.stats->refused), refused + 1);
+        assert_int_equal(atomic_load(&p.a.node->cm->stats->refused), refused + 1);
     }
     assert_int_equal(rep_wire.records, 0); /* nothing was ever accepted */
     req_wire.alter = NULL;

@@ -184,7 +184,7 @@ static void hints_and_unknown_events_change_nothing_in_any_state(void **state) {
     for (unsigned i = 0; i < PLACES; i++)
         for (unsigned k = 0; k < sizeof types / sizeof *types; k++) {
             const struct place *place = &places[i];
-            struct cm *cm = &place_side(&v, place)->node->cm;
+            struct cm *cm = place_side(&v, place)->node->cm;
             if (types[k] == RDMA_CM_EVENT_ADDR_CHANGE && is_searching(place))
                 continue;
             unsigned column = k < 2 ? (unsigned)types[k] : CM_EVENT_UNKNOWN;
@@ -207,7 +207,7 @@ static void an_event_of_an_id_without_context_is_only_counted(void **state) {
     struct visit v;
     struct rdma_cm_id *id;
     visit_open(&v);
-    struct cm *cm = &v.p.b.node->cm;
+    struct cm *cm = v.p.b.node->cm;
     assert_int_equal(soft_create_id(cm->channel, &id, NULL, RDMA_PS_TCP), 0);
     for (unsigned column = 0; column < CM_EVENT_COUNT; column++) {
         uint64_t before = atomic_load(&cm->stats->events[column]);
@@ -227,7 +227,7 @@ static void a_request_of_any_length_is_answered(void **state) {
     uint8_t data[255];
     memset(data, 0xa5, sizeof data);
     visit_open(&v);
-    struct cm *cm = &v.p.a.node->cm;
+    struct cm *cm = v.p.a.node->cm;
     struct cm_owner *listener = place_owner(&v, place_of(CM_LISTENING, true));
     for (unsigned bytes = 0; bytes < 256; bytes++) {
         struct private_data_req proposal;
@@ -271,7 +271,7 @@ static void removal_ends_everything_once_in_every_order(void **state) {
         struct side *sides[] = {&p.a, &p.b};
         for (unsigned i = 0; i < UP; i++)
             pair_connect(&p, PAIR_LINK(.flags = SLUICE_ONCE));
-        cm_listener_at(&p.a.node->cm, 0)->link.flags = SLUICE_ASK;
+        cm_listener_at(p.a.node->cm, 0)->link.flags = SLUICE_ASK;
         pair_dial(&p, PAIR_LINK(.flags = SLUICE_ONCE));
         pair_expect(&p, &p.a, SLUICE_CONNECT);
         expected[0]++;
@@ -279,9 +279,9 @@ static void removal_ends_everything_once_in_every_order(void **state) {
         expected[1] += 2;
         watched_device(DEVICE_REMOVE, (enum soft_device_order)order);
         uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-        while (!p.a.node->cm.device_gone || !p.b.node->cm.device_gone) {
+        while (!p.a.node->cm->device_gone || !p.b.node->cm->device_gone) {
             for (int i = 0; i < 2; i++) {
-                cm_turn(&sides[i]->node->cm, 0);
+                cm_turn(sides[i]->node->cm, 0);
                 if (sluice_poll(sides[i]->loop, &event, 1, 0) != 1)
                     continue;
                 assert_int_equal(event.type, SLUICE_CLOSED);
@@ -300,7 +300,7 @@ static void removal_ends_everything_once_in_every_order(void **state) {
             assert_int_equal(sides[i]->listeners_lost, i == 0);
             assert_int_equal(slots_taken(sides[i]->node->index), 0);
             assert_null(sides[i]->node->context);
-            assert_null(sides[i]->node->cm.watch.id);
+            assert_null(sides[i]->node->cm->watch.id);
         }
         watched_close(&p);
     }

@@ -32,7 +32,7 @@ static void close_in_time(struct visit *v) {
 
 /* A node whose device is said to be removed is of no more use. */
 static void renew(struct visit *v) {
-    if (!v->p.a.node->cm.device_lost && !v->p.b.node->cm.device_lost)
+    if (!v->p.a.node->cm->device_lost && !v->p.b.node->cm->device_lost)
         return;
     close_in_time(v);
     visit_open(v);
@@ -57,7 +57,7 @@ static int number_of(unsigned column) {
 /* False: there is nobody left it could be said to. */
 static bool say(struct visit *v, const struct place *place, const struct says *says) {
     struct cm_owner *owner = place_owner(v, place);
-    struct cm *cm = &place_side(v, place)->node->cm;
+    struct cm *cm = place_side(v, place)->node->cm;
     if (!owner || (!owner->id && owner->state != CM_PAUSING))
         return false;
     struct rdma_cm_event event = {

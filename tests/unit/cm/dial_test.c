@@ -226,7 +226,7 @@ static void localhost_is_both_of_its_addresses(void **state) {
     assert_int_equal(dialer_info(&p).tries, 2);
     assert_string_equal(dialer_info(&p).peer, p.address);
     assert_int_equal(dialer.lookups, 0);
-    assert_null(p.b.node->cm.resolver);
+    assert_null(p.b.node->cm->resolver);
     pair_close(&p);
 }
 
@@ -631,7 +631,7 @@ static void an_id_that_is_not_the_connections_cannot_speak_for_it(void **state) 
     dialer_open(&p, PAIR_NODE(), PAIR_LINK());
     dialer_script((const char *[]){HANG, NULL});
     pair_dial(&p, PAIR_LINK());
-    struct cm *cm = &p.b.node->cm;
+    struct cm *cm = p.b.node->cm;
     struct cm_conn *conn = &pair_session(&p.b)->conn;
     dialer_await(&p, conn->owner.state == CM_CONNECTING);
     assert_int_equal(soft_create_id(cm->channel, &stranger, &conn->owner, RDMA_PS_TCP), 0);

@@ -224,8 +224,8 @@ static void names_open(struct pair *p, enum stack stack) {
     calls.cm = pthread_self();
     calls.stack = stack;
     calls.asked = calls.ids = 0;
-    calls.channels = 1;                         /* the CM thread's, opened before; */
-    calls.ids = p->b.node->cm.watch.id ? 1 : 0; /* so is its watch */
+    calls.channels = 1;                          /* the CM thread's, opened before; */
+    calls.ids = p->b.node->cm->watch.id ? 1 : 0; /* so is its watch */
     assert_int_equal(sluice_loop_open(p->b.node, &p->b.loop, &e), 0);
     pair_listen(p, PAIR_LINK());
 }

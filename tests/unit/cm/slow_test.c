@@ -123,7 +123,7 @@ static void others_go_on(void (*break_it)(struct fabric_ops *ops)) {
     atomic_store(&slow, true);
     dial(b, port, &first);
     wait_for(&entered); /* on one of the two workers, so the others go to the other one */
-    assert_false(pthread_equal(inside, b->cm.thread));
+    assert_false(pthread_equal(inside, b->cm->thread));
     struct sluice_loop *busy = NULL;
     for (unsigned w = 0; w < 2; w++)
         if (pthread_equal(inside, b->workers[w].thread))

@@ -75,7 +75,7 @@ static void make_readable(struct pair *p, bool device) {
         soft_device_address_moved(NULL); /* GID_CHANGE */
         soft_unlock();
     } else {
-        assert_int_equal(soft_write_cm_event(p->b.node->cm.watch.id,
+        assert_int_equal(soft_write_cm_event(p->b.node->cm->watch.id,
                                              (enum rdma_cm_event_type)FABRIC_CM_USER, 0, 0),
                          0);
     }
@@ -84,7 +84,7 @@ static void make_readable(struct pair *p, bool device) {
 /* The loops live by their own clocks and see nothing of this; the CM thread sleeps as it would. */
 static void turn(struct pair *p, uint64_t ns) {
     pair_clock += ns;
-    cm_turn(&p->b.node->cm, 0);
+    cm_turn(p->b.node->cm, 0);
 }
 
 /* Until so many calls have failed; the clock moves only while nothing is to be done. */
@@ -116,7 +116,7 @@ static void a_failing_fetch_never_spins(void **state) {
         for (int i = 0; i < 1000; i++) /* within the pause */
             turn(&p, 0);
         assert_int_equal(unheard.calls, 1);
-        assert_true(source_due(device ? &p.b.node->cm.async_source : &p.b.node->cm.source) <
+        assert_true(source_due(device ? &p.b.node->cm->async_source : &p.b.node->cm->source) <
                     UINT64_MAX); /* it wakes by itself to try again */
         for (int ms = 0; ms < 2000; ms++)
             turn(&p, 1000000);
@@ -162,8 +162,8 @@ static void a_failure_that_passes_ends_nothing(void **state) {
         unheard.error = 0;
         pair_clock += SOURCE_PAUSE_MAX_NS;
         pair_expect_nothing(&p, &p.b);
-        assert_int_equal(device ? p.b.node->cm.async_source.failures : p.b.node->cm.source.failures,
-                         0);
+        assert_int_equal(
+            device ? p.b.node->cm->async_source.failures : p.b.node->cm->source.failures, 0);
         /* What came meanwhile is heard: the end of the connection too. */
         sluice_hangup(p.a.session, 0);
         assert_int_equal(pair_expect(&p, &p.b, SLUICE_CLOSED).reason, SLUICE_REASON_PEER_CLOSE);
@@ -224,7 +224,7 @@ static void a_failing_doorbell_never_spins_and_ends_nothing(void **state) {
     (void)state;
     struct pair p;
     unheard_open(&p, &fabric_soft);
-    struct doorbell *bells[] = {&p.b.node->cm.mailbox.bell, &p.b.loop->mailbox.bell};
+    struct doorbell *bells[] = {&p.b.node->cm_mailbox.bell, &p.b.loop->mailbox.bell};
     const struct stats_page *page = p.b.node->stats.page;
     const struct stats_bell *shown[] = {&page->cm.bell, &page->loops[p.b.loop->index].bell};
     assert_int_equal(sluice_loop_set_idle(p.b.loop, SLUICE_IDLE_BLOCK), 0);
@@ -233,7 +233,7 @@ static void a_failing_doorbell_never_spins_and_ends_nothing(void **state) {
         bells[i]->fabric = &unheard_cm;
         for (int n = 0; n < 100; n++) { /* only the first is heard of */
             ring(bells[i]);
-            cm_turn(&p.b.node->cm, 0);
+            cm_turn(p.b.node->cm, 0);
             pair_step = 10; /* a poll's own wait ends */
             assert_true(sluice_poll(p.b.loop, NULL, 0, 1) >= 0);
             pair_step = 0;

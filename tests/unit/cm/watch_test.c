@@ -74,7 +74,7 @@ static struct cm *open_node(struct side *side) {
     pair_clock = pair_frozen = pair_step = 0;
     bound[0] = 0;
     pair_open_side(side, PAIR_NODE());
-    struct cm *cm = &side->node->cm;
+    struct cm *cm = side->node->cm;
     assert_non_null(cm->watch.id);
     fabric_soft.destroy_id(cm->watch.id);
     cm->watch.id = NULL;

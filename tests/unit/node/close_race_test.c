@@ -63,7 +63,7 @@ static void a_request_does_not_become_a_session_of_a_closed_node(void **state) {
     }
     uint32_t index = n->index;
     assert_int_equal(pthread_create(&thread, NULL, closer, n), 0);
-    wait_for(&n->cm.stop); /* no session was left, no loop is: it waits for the CM thread only */
+    wait_for(&n->cm->stop); /* no session was left, no loop is: it waits for the CM thread only */
     atomic_store(&hold.go_on, true);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(slots_taken(index), 0);

@@ -43,7 +43,7 @@ static struct private_data_req proposal(struct side *side, const sluice_link_opt
     sluice_error e = {0};
     if (options_link(&link, side->node, &o, dialing, &e) != 0)
         fail_msg("%s", e.text);
-    cm_proposal(&side->node->cm, &link, &req);
+    cm_proposal(side->node->cm, &link, &req);
     keyring_drop(link.keys);
     return req;
 }

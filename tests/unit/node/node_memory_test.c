@@ -23,6 +23,8 @@
 #include "node/node.h"
 #include "pool/internal.h"
 
+static struct plan plan_made;
+static struct need need_made;
 static struct sluice_node made;
 static sluice_error why;
 
@@ -67,13 +69,20 @@ static int open_memory(const sluice_node_options *o) {
     mine.log = tell;
     mine.log_arg = &made;
     memset(&made, 0, sizeof made);
+    memset(&plan_made, 0, sizeof plan_made);
+    memset(&need_made, 0, sizeof need_made);
+    made.plan = &plan_made;
+    made.need = &need_made;
     pthread_mutex_init(&made.lock, NULL);
     pthread_mutex_init(&made.bells, NULL);
     made.fabric = &fake_fabric;
     made.pd = &pd;
-    made.plan.arena_numa = PLAN_NO_NUMA;
+    made.plan->arena_numa = PLAN_NO_NUMA;
     snprintf(made.choice.device, sizeof made.choice.device, "made_0");
     assert_int_equal(options_node(&made.options, &mine, &why), 0);
+    made.log.name = made.options.name;
+    made.log.sink = made.options.log;
+    made.log.arg = made.options.log_arg;
     return node_memory_open(&made, &why);
 }
 
@@ -246,7 +255,7 @@ static void compare(struct pool *pool) {
                      (unsigned long long)list[i].shown);
     assert_true(f.kind[BACKING_2M] > 0 && f.missed > 0 && f.grown_ahead > 0);
     assert_true(f.grown_in_need > 0 && f.waits > 0 && f.wakes > 0);
-    assert_int_equal(shown->numa, made.plan.arena_numa);
+    assert_int_equal(shown->numa, made.plan->arena_numa);
     assert_true(f.bound == 0 || f.bound == f.bytes);
     free(shown);
 }
@@ -261,7 +270,7 @@ static void both_pools_grow_ahead_and_show_their_figures(void **state) {
     assert_int_equal(open_memory(SLUICE_NODE(.memory_bytes_max = 128 * MIB)), 0);
     close_memory();
     fake.huge_2m = 4 * MIB;
-    made.plan.arena_numa = node ? (int)node->os_index : PLAN_NO_NUMA;
+    made.plan->arena_numa = node ? (int)node->os_index : PLAN_NO_NUMA;
     assert_int_equal(node_memory_open(&made, &why), 0);
     struct pool *const pools[] = {made.pool, made.rx_pool};
     for (int i = 0; i < 2; i++) {

@@ -131,8 +131,8 @@ static void pin(void) {
     sluice_node *node = open_node(SLUICE_NODE(.device = "soft", .workers = 2));
     sluice_node_info info = info_of(node);
     for (int i = 0; i < 2; i++) {
-        EXPECT(info.worker_cpu[i] == node->plan.cpus[i]);
-        EXPECT(cpu_of_thread(i ? "sluice-w1" : "sluice-w0") == node->plan.cpus[i]);
+        EXPECT(info.worker_cpu[i] == node->plan->cpus[i]);
+        EXPECT(cpu_of_thread(i ? "sluice-w1" : "sluice-w0") == node->plan->cpus[i]);
     }
     sluice_close(node, 0);
     snprintf(text, sizeof text, "%d,%d", cpus[0], cpus[1]);
@@ -272,6 +272,8 @@ static void a_worker_that_cannot_be_pinned_is_told_of_and_works(void **state) {
 
 /* From here on hwloc is made to believe that a machine which is not here is. */
 
+static struct plan plan_made;
+static struct need need_made;
 static struct sluice_node made; /* as far as its plan needs it */
 static struct ibv_device device;
 static struct ibv_context context = {.device = &device};
@@ -290,18 +292,22 @@ static const struct fabric_ops nic_fabric = {.name = "nic", .near_cpus = near_cp
 
 static void plan_for(const char *name) {
     memset(&made, 0, sizeof made);
+    memset(&plan_made, 0, sizeof plan_made);
+    memset(&need_made, 0, sizeof need_made);
+    made.plan = &plan_made;
+    made.need = &need_made;
     made.fabric = &nic_fabric;
     made.context = &context;
     snprintf(made.choice.device, sizeof made.choice.device, "%s", name);
     made.options.workers = 2;
     EXPECT(place_plan(&made) == 0);
-    fprintf(stderr, "%s\n", made.plan.why);
+    fprintf(stderr, "%s\n", made.plan->why);
 }
 
 static void check_plan(int numa, int first_cpu, const char *source) {
-    EXPECT(made.device_numa == numa && made.plan.arena_numa == numa);
-    EXPECT(made.plan.cpus[0] == first_cpu && made.plan.worker_cpu[1] == first_cpu + 1);
-    EXPECT(strstr(made.plan.why, source));
+    EXPECT(made.device_numa == numa && made.plan->arena_numa == numa);
+    EXPECT(made.plan->cpus[0] == first_cpu && made.plan->worker_cpu[1] == first_cpu + 1);
+    EXPECT(strstr(made.plan->why, source));
 }
 
 static void ask_the_helper(void) {

@@ -153,7 +153,7 @@ static void a_queue_pair_that_broke_is_told_whatever_comes_first(void **state) {
         pair_connect(&p, ONCE);
         struct session *s = pair_session(&p.a);
         struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-        struct cm *cm = &p.a.node->cm;
+        struct cm *cm = p.a.node->cm;
         watched_fabric.get_async_event = one_async_event;
         watched_fabric.ack_async_event = no_async_ack;
         if (flushes_first) {

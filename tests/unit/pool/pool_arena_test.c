@@ -19,6 +19,7 @@
 #include "base/topology.h"
 #include "pool/internal.h"
 #include "support/fake_memory.h"
+#include "pool/internal.h"
 
 /* ---- pages --------------------------------------------------------------------------------------- */
 

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* context.c - the table of nodes, and the calls that are inside of them. */
+#include "core/context.h"
+
+#include "core/forked.h"
+
+static struct sluice_node nodes[NODES_MAX];
+_Atomic uint64_t forked_nodes;
+
+sluice_node *context_at(uint32_t index) {
+    return &nodes[index % NODES_MAX];
+}
+
+/* Not counted at all once it is closing: who calls again and again is in nobody's way. */
+bool context_call_begin(sluice_node *n) {
+    if (atomic_load(&n->state) != NODE_OPEN)
+        return false;
+    atomic_fetch_add(&n->callers, 1);
+    if (atomic_load(&n->state) == NODE_OPEN)
+        return true;
+    atomic_fetch_sub(&n->callers, 1);
+    return false;
+}
+
+void context_call_end(sluice_node *n) {
+    atomic_fetch_sub(&n->callers, 1);
+}
+
+bool forked_pool(const struct pool *pool) {
+    uint64_t bits = forked_bits();
+    for (uint32_t i = 0; i < NODES_MAX; i++)
+        if ((bits >> i & 1) && (nodes[i].pool == pool || nodes[i].rx_pool == pool))
+            return true;
+    return false;
+}

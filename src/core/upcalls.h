@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * upcalls.h - what a folder asks of one beside or above it: each call once, with who makes it and who
+ * answers. There are no others: includes point down, and so do all other calls.
+ *
+ * None is on the path of a message. node/node.c fills the table in; it is constant.
+ */
+#ifndef CORE_UPCALLS_H
+#define CORE_UPCALLS_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+
+#include <sluice/sluice.h>
+
+#include "core/listener_end.h"
+#include "core/session.h"
+
+struct upcalls {
+    /* ---- the connection manager asks the node: the CM thread ---- */
+
+    /* A session for a request at a listener: a slot on a loop, not published yet. NULL: none to be had. */
+    struct session *(*session_new)(sluice_node *n, const struct link_config *link);
+    /* A listener lets go of the loops it named. */
+    void (*listener_put_loops)(sluice_node *n, const struct link_config *link);
+    /* The device is gone and nobody uses it: gives it back, with all memory registered on it. Once. */
+    void (*device_put)(sluice_node *n);
+
+    /* ---- the connection manager asks the data path: the CM thread ---- */
+
+    /* A record of a session for its loop. */
+    void (*loop_post)(struct sluice_loop *l, struct session *s, enum loop_verb verb);
+    /* The device is gone: once for each loop, under the node's lock. */
+    void (*loop_device_lost)(struct sluice_loop *l);
+    /* Then runs a loop that no thread polls for a moment. n->care is held. */
+    void (*loop_assist)(struct sluice_loop *l);
+    /* Few receives are left in the SRQ of this loop. */
+    void (*loop_srq_low)(struct sluice_loop *l);
+
+    /* ---- the data path asks the node: a loop's thread ---- */
+
+    /* A session ended and its slot is free. */
+    void (*session_ended)(sluice_node *n);
+
+    /* ---- the data path asks the connection manager: a loop's thread ---- */
+
+    /* Takes CQ and channel over, if a connecting call still uses them. False: they are the caller's. */
+    bool (*connect_inherits)(sluice_node *n, struct ibv_cq *cq, struct ibv_comp_channel *channel);
+    /* array, handlers: there is room in the caller's array; handlers may be called. */
+    enum listener_news (*listener_next_end)(sluice_node *n, const struct sluice_loop *l, bool array,
+                                            bool handlers, struct listener_end *out);
+};
+
+#endif
