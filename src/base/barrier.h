@@ -11,7 +11,10 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-extern bool barrier_needed; /* constant after barrier_init() */
+#define BARRIER_PAUSE_NS                                                                           \
+    1000000 /* of the first that finds membarrier() gone, and of all who come meanwhile */
+
+extern _Atomic bool barrier_needed; /* from barrier_init() on it can only become true */
 
 void barrier_init(void); /* before any use; as often as one likes */
 /* When it returns, every thread has passed a full barrier after the call began. */
@@ -19,7 +22,7 @@ void barrier_everywhere(void);
 
 /* The side that runs often, between its store and its load. */
 static inline void barrier_here(void) {
-    if (__builtin_expect(barrier_needed, 0))
+    if (__builtin_expect(atomic_load_explicit(&barrier_needed, memory_order_relaxed), 0))
         atomic_thread_fence(memory_order_seq_cst);
     else
         atomic_signal_fence(memory_order_seq_cst);

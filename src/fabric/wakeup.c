@@ -191,12 +191,14 @@ int doorbell_watch(struct doorbell *bell, int epoll_fd, void *data) {
 
 void doorbell_arm(struct doorbell *bell) {
     atomic_store_explicit(&bell->state, ARMED, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst); /* before the caller's last look */
+    atomic_thread_fence(
+        memory_order_seq_cst); /* before the caller's last look; partner: doorbell_ring() */
 }
 
 void doorbell_disarm(struct doorbell *bell) {
     atomic_store_explicit(&bell->state, AWAKE, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst); /* before the look that finds merged rings' work */
+    atomic_thread_fence(
+        memory_order_seq_cst); /* before the look that finds merged rings' work; likewise */
 }
 
 /*
@@ -251,7 +253,8 @@ static bool ring_user_event(struct doorbell *bell, uint32_t verb, uint64_t recor
 }
 
 void doorbell_ring(struct doorbell *bell, uint32_t verb, uint64_t record) {
-    atomic_thread_fence(memory_order_seq_cst); /* after the caller's publication */
+    atomic_thread_fence(
+        memory_order_seq_cst); /* after the caller's publication; partner: doorbell_arm() */
     uint32_t state = atomic_load_explicit(&bell->state, memory_order_relaxed);
     if (state == AWAKE)
         return;

@@ -102,7 +102,7 @@ void pool_awaited(struct pool *pool, struct pool_cache *cache);
  * cache's owner.
  */
 static inline void pool_look(struct pool *pool, struct pool_cache *cache) {
-    barrier_here(); /* between what came and whether somebody waits for it */
+    barrier_here(); /* between what came and whether somebody waits for it; partner: pool_wait() */
     if (__builtin_expect(atomic_load_explicit(&pool->waiting, memory_order_relaxed), 0))
         pool_awaited(pool, cache);
 }

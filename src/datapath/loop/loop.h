@@ -31,6 +31,7 @@
 
 #include <sluice/sluice.h>
 
+#include "base/barrier.h"
 #include "base/epoll_source.h"
 #include "base/stats.h"
 #include "core/forked.h"
@@ -193,7 +194,6 @@ struct loop_self {
     struct sluice_loop *current; /* the loop this thread polled last */
 };
 extern __thread struct loop_self loop_self __attribute__((tls_model("initial-exec")));
-extern bool loop_needs_fence;  /* no membarrier: constant after the first loop was opened */
 extern const char loop_seized; /* its address is the token of a loop that is closed or being so */
 
 static inline const void *loop_me(void) {
@@ -220,10 +220,7 @@ static inline bool loop_enter(struct sluice_loop *l, bool *nested) {
     if (*nested) /* in a handler: this thread's own poll is the busy one */
         return true;
     atomic_store_explicit(&l->send_busy, 1, memory_order_relaxed);
-    if (unlikely(loop_needs_fence))
-        atomic_thread_fence(memory_order_seq_cst);
-    else
-        atomic_signal_fence(memory_order_seq_cst); /* see the head of this file */
+    barrier_here(); /* see the head of this file */
     if (likely(loop_is_mine(l)))
         return true;
     atomic_store_explicit(&l->send_busy, 0, memory_order_release);
@@ -237,10 +234,7 @@ static inline void loop_leave(struct sluice_loop *l, bool nested) {
 
 static inline bool loop_mark_polling(struct sluice_loop *l) {
     atomic_store_explicit(&l->poll_busy, 1, memory_order_relaxed);
-    if (unlikely(loop_needs_fence))
-        atomic_thread_fence(memory_order_seq_cst);
-    else
-        atomic_signal_fence(memory_order_seq_cst);
+    barrier_here();
     if (likely(loop_is_mine(l)))
         return true;
     atomic_store_explicit(&l->poll_busy, 0, memory_order_release);

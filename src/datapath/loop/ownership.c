@@ -10,35 +10,23 @@
 #define _GNU_SOURCE
 #include "datapath/loop/ownership.h"
 
-#include <linux/membarrier.h>
-#include <pthread.h>
 #include <sched.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "base/barrier.h"
 #include "datapath/loop/loop.h"
 
 #define CARE_TURNS 64 /* in a row, at most, while a thread that wants to poll may wait */
 
 __thread struct loop_self loop_self __attribute__((tls_model("initial-exec")));
-bool loop_needs_fence;
 const char loop_seized;
-
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void register_membarrier(void) {
-    loop_needs_fence =
-        syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
-}
 
 void own_forked(void) {
     loop_self.current = NULL;
-    register_membarrier(); /* for this process too */
 }
 
 void own_init(void) {
-    pthread_once(&once, register_membarrier);
+    barrier_init();
 }
 
 bool own_one_cpu(void) {
@@ -46,18 +34,12 @@ bool own_one_cpu(void) {
     return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) == 1;
 }
 
-/* Every thread of the process passes a full barrier before this returns. */
-static void barrier(void) {
-    if (loop_needs_fence || syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0)
-        atomic_thread_fence(memory_order_seq_cst);
-}
-
 static int take_over(struct sluice_loop *l, const void *owner) {
     if (atomic_load_explicit(&l->poll_busy, memory_order_acquire))
         return SLUICE_EINVAL; /* another thread is in it */
     if (!atomic_compare_exchange_strong(&l->owner, &owner, loop_me()))
         return owner == &loop_seized ? SLUICE_ECLOSED : SLUICE_EINVAL;
-    barrier();
+    barrier_everywhere();
     const void *me = loop_me();
     if (atomic_load_explicit(&l->poll_busy, memory_order_acquire)) {
         /* The earlier owner came in first; leave it the loop. */
@@ -117,7 +99,7 @@ void loop_care(struct sluice_loop *l) {
 void loop_seize(struct sluice_loop *l) {
     const struct timespec pause = {.tv_nsec = 50000};
     atomic_store(&l->owner, &loop_seized);
-    barrier();
+    barrier_everywhere();
     /* A poller that sleeps is woken and finds the loop taken; one in a handler is waited for. */
     while (atomic_load_explicit(&l->send_busy, memory_order_acquire) ||
            atomic_load_explicit(&l->poll_busy, memory_order_acquire)) {
