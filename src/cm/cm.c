@@ -14,6 +14,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/deadline.h"
 #include "base/thread.h"
 #include "core/auth/auth.h"
 #include "core/auth/replay.h"
@@ -296,12 +297,7 @@ static int sleep_ms(struct cm *cm, uint64_t wait_ns) {
         until = admits;
     if (hears < until)
         until = hears;
-    if (until == UINT64_MAX)
-        return -1;
-    if (until <= cm->now_ns)
-        return 0;
-    uint64_t ms = (until - cm->now_ns + 999999) / 1000000;
-    return ms > 3600000 ? 3600000 : (int)ms;
+    return deadline_timeout_ms(until, cm->now_ns);
 }
 
 /* The bell has a channel of its own; what comes on it are rdma_cm events like the others. */

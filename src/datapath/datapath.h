@@ -213,8 +213,6 @@ void request_answers(struct sluice_loop *l, struct session *s, struct chain *cha
 void request_send_cancels(struct sluice_loop *l, struct session *s);
 /* The request with this id never reached the device. */
 void request_unposted(struct session *s, uint32_t id);
-/* For whoever takes one off the wire that cannot be delivered: answered FAILED. False: no place. */
-bool request_fail(struct sluice_loop *l, struct session *s, uint64_t total);
 /* The slot is free, nobody is inside. */
 void request_forget(struct session *s);
 

@@ -356,6 +356,14 @@ static inline void loop_dirty(struct sluice_loop *l, struct session *s) {
     }
 }
 
+/* The session waits for memory: it is looked at again after a pause. True: it did not wait before. */
+static inline bool loop_retry(struct sluice_loop *l, struct session *s) {
+    bool first = !s->retry;
+    s->retry = true;
+    l->retries += first;
+    return first;
+}
+
 /* Whether an event of this session could be delivered now. */
 static inline bool loop_room(const struct sluice_loop *l, const struct session *s) {
     return (s->handler && likely(!l->mute)) || l->discard ||

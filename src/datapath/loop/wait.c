@@ -23,6 +23,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "base/deadline.h"
 #include "datapath/datapath.h"
 #include "datapath/loop/ownership.h"
 #include "core/context.h"
@@ -131,13 +132,7 @@ static uint64_t own_deadline(struct sluice_loop *l) {
 static int timeout_ms(struct sluice_loop *l, uint64_t until_ns) {
     uint64_t due = own_deadline(l);
     due = until_ns < due ? until_ns : due;
-    if (due == UINT64_MAX)
-        return -1;
-    uint64_t now = loop_clock(l);
-    if (due <= now)
-        return 0;
-    uint64_t ms = (due - now + 999999) / 1000000;
-    return ms > 3600000 ? 3600000 : (int)ms;
+    return due == DEADLINE_NEVER ? -1 : deadline_timeout_ms(due, loop_clock(l));
 }
 
 /* Before a rest. */

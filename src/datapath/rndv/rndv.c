@@ -46,10 +46,7 @@ void rendezvous_retry(struct sluice_loop *l, struct session *s) {
     l->totals.memory_stalls++;
     l->totals_moved = true;
     s->blocked = true;
-    if (!s->retry) {
-        s->retry = true;
-        l->retries++;
-    }
+    (void)loop_retry(l, s);
 }
 
 struct rendezvous *rendezvous_get(struct sluice_loop *l, struct session *s) {

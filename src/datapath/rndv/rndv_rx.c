@@ -210,10 +210,7 @@ static bool wipe(struct sluice_loop *l, struct session *s, struct arrival *a, ui
     if (a->old == a->bytes)
         return true;
     s->rendezvous->wiping = s->blocked = true;
-    if (!s->retry) {
-        s->retry = true;
-        l->retries++;
-    }
+    (void)loop_retry(l, s);
     return false;
 }
 

@@ -184,14 +184,6 @@ enum taken request_take(struct sluice_loop *l, struct session *s, struct sluice_
     return request_deliver(l, s, msg, msg->tag);
 }
 
-bool request_fail(struct sluice_loop *l, struct session *s, uint64_t total) {
-    const char *wrong = NULL;
-    if (!take_place(s, total, &wrong))
-        return false;
-    answer_now(l, s, serving_of(s), (uint32_t)total & (PLACES - 1), CODE_FAILED);
-    return true;
-}
-
 const char *request_cancelled(struct sluice_loop *l, struct session *s, const struct frame *f) {
     (void)l;
     if (f->total > UINT32_MAX)

@@ -56,10 +56,7 @@ static struct sluice_msg *fresh(struct sluice_loop *l, struct session *s) {
 void want_retry(struct sluice_loop *l, struct session *s) {
     l->totals.memory_stalls++;
     l->totals_moved = true;
-    if (!s->retry) {
-        s->retry = true;
-        l->retries++;
-    }
+    (void)loop_retry(l, s);
 }
 
 /* ---- posting --------------------------------------------------------------------------------- */

@@ -144,11 +144,8 @@ static bool have_headers(struct sluice_loop *l, struct session *s) {
         s->headers->send_flags = 0;
         return true;
     }
-    if (!s->retry) {
-        s->retry = true;
-        l->retries++;
+    if (loop_retry(l, s))
         l->totals.memory_stalls++;
-    }
     return false;
 }
 

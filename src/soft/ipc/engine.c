@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/deadline.h"
 #include "base/thread.h"
 #include "soft/fault/ctl.h"
 #include "soft/ipc/untrusted_fd.h"
@@ -207,12 +208,7 @@ static int next_timeout_ms(void) {
     if (engine.armed_lately_ns && (due == 0 || due > now + NAP_NS))
         due = now + NAP_NS;
     engine.asleep_until_ns = due;
-    if (due == 0)
-        return -1;
-    if (due <= now)
-        return 0;
-    uint64_t ms = (due - now + 999999) / 1000000;
-    return ms > 3600000 ? 3600000 : (int)ms;
+    return deadline_timeout_ms(due == 0 ? DEADLINE_NEVER : due, now);
 }
 
 /* ---- the thread ----------------------------------------------------------------------------- */
