@@ -19,7 +19,8 @@
  *    default, an unknown non-zero tail is refused with SLUICE_EINVAL.
  *  - Handlers never run inside a call and never on the connection-management thread. Handlers of
  *    one session never run at the same time as each other.
- *  - Only sluice_open() and sluice_close() block for longer than a hand-over between threads.
+ *  - Only sluice_open() and sluice_close() block for longer than a hand-over between threads, and the first
+ *    sluice_node_get_info() of a node, which may have to ask the device.
  *  - Times are nanoseconds; deadlines are absolute, on the clock that sluice_now() reads.
  *  - Threads: unless a call says otherwise it may be made from any thread, handlers included.
  *  - fork(): whatever came through it belongs to the parent, and calls of the child with it answer
@@ -331,7 +332,7 @@ typedef struct sluice_node_info {
     uint32_t workers;
     int32_t worker_cpu[64]; /* -1 = not pinned */
     uint32_t eager_bytes;
-    uint32_t inline_bytes;
+    uint32_t inline_bytes; /* so much of a frame goes with its work request, 0: nothing */
     uint64_t message_bytes_max;
     uint64_t memory_bytes_max;
     uint64_t memory_bytes; /* registered now */

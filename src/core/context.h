@@ -105,7 +105,8 @@ struct sluice_node {
     struct need *need; /* node/memory_budget.h */
     struct node_worker workers[WORKERS_MAX];
     uint32_t worker_count;
-    _Atomic uint32_t inline_bytes; /* what a queue pair is asked to have */
+    /* queue_pair.c: what a queue pair is asked to have, and what the last one was granted */
+    _Atomic uint32_t inline_wanted, inline_granted;
     _Atomic uint64_t
         close_deadline_ns; /* while closing: no session takes longer; else UINT64_MAX */
 

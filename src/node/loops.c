@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "datapath/session/queue_pair.h"
 #include "node/node.h"
 
 int sluice_loop_open(sluice_node *n, sluice_loop **out, sluice_error *e) {
@@ -156,7 +157,7 @@ int sluice_node_get_info(sluice_node *n, sluice_node_info *info) {
     for (uint32_t i = 0; i < 64; i++)
         known.worker_numa[i] = i < n->worker_count ? n->workers[i].numa : -1;
     known.eager_bytes = 1u << n->options.eager_log2;
-    known.inline_bytes = atomic_load_explicit(&n->inline_bytes, memory_order_relaxed);
+    known.inline_bytes = queue_pair_inline(n);
     known.message_bytes_max = n->options.message_bytes_max;
     known.memory_bytes_max = n->options.memory_bytes_max;
     known.memory_bytes = pool_bytes(n->pool) + pool_bytes(n->rx_pool);

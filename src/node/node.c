@@ -226,7 +226,8 @@ int node_open_env(sluice_node **out, const sluice_node_options *o, const struct 
     n->log.arg = options.log_arg;
     n->env = *env;
     n->manual = manual;
-    atomic_store(&n->inline_bytes, INLINE_WANTED);
+    atomic_store(&n->inline_wanted, INLINE_WANTED);
+    atomic_store(&n->inline_granted, INLINE_UNKNOWN);
     atomic_store(&n->close_deadline_ns, UINT64_MAX);
     pthread_mutex_init(&n->care, NULL);
     pthread_mutex_init(&n->lock, NULL);

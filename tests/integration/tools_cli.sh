@@ -431,6 +431,8 @@ check "info: not on the pages that were chosen" \
 SLUICE_NUMA=4000 run sluice-info </dev/null
 check "info on a NUMA node that is not there: status $status" [ "$status" = 1 ]
 check "info on such a node: $(cat "$work/err")" grep -q "SLUICE_NUMA names NUMA node 4000" "$work/err"
+SLUICE_SOFT_PROFILE=nic run sluice-info </dev/null
+check "info: not the inline data that the device grants" grep -q "^inline  *64 bytes" "$work/out"
 run sluice-info --json --workers 0 </dev/null
 check "info --json: status $status" [ "$status" = 0 ]
 check "info --json: keys" has_keys "$work/out" version device software why wake worker_cpus \

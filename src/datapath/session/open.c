@@ -17,12 +17,11 @@
 
 #include "datapath/session/close.h"
 #include "datapath/tx/post.h"
+#include "datapath/session/queue_pair.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
 
-#define SQ_DEPTH 128u
 #define SIGNAL_EVERY 16u
-#define SEND_SGES_MIN 2u /* a header and a slice */
 
 void session_attach(struct sluice_loop *l, struct session *s) {
     if (s->attached)
@@ -95,41 +94,24 @@ bool session_admit(struct session *s) {
 }
 
 static struct ibv_qp *create_qp(struct sluice_loop *l, struct session *s) {
-    sluice_node *n = l->node;
-    uint32_t inline_wanted = atomic_load_explicit(&n->inline_bytes, memory_order_relaxed);
-    if (n->options.without & SLUICE_WITHOUT_INLINE)
-        inline_wanted = 0;
-    for (;;) {
-        struct ibv_qp_init_attr init = {
-            .qp_context = s,
-            .send_cq = l->cq,
-            .recv_cq = l->cq,
-            .srq = s->rq->srq,
-            .cap = {.max_send_wr = s->sq_depth,
-                    .max_recv_wr = s->rq->srq ? 0 : s->rq->depth,
-                    .max_send_sge = s->send_sges,
-                    .max_recv_sge = 1,
-                    .max_inline_data = inline_wanted},
-            .qp_type = IBV_QPT_RC,
-        };
-        struct ibv_qp *qp = n->fabric->create_qp(n->pd, &init);
-        if (qp) {
-            s->inline_max = inline_wanted ? init.cap.max_inline_data : 0;
-            atomic_store_explicit(&n->inline_bytes, inline_wanted, memory_order_relaxed);
-            return qp;
-        }
-        /* Some devices answer EINVAL to more inline data than they have. */
-        if (errno != EINVAL && errno != ENOMEM)
-            return NULL;
-        if (inline_wanted > 0) {
-            inline_wanted = inline_wanted > 64 ? inline_wanted / 2 : 0;
-        } else if (s->send_sges > SEND_SGES_MIN) { /* nor so many entries of such a size */
-            s->send_sges = SEND_SGES_MIN;
-            inline_wanted = atomic_load_explicit(&n->inline_bytes, memory_order_relaxed);
-        } else {
-            return NULL;
-        }
+    struct ibv_qp_init_attr init = {
+        .qp_context = s,
+        .send_cq = l->cq,
+        .recv_cq = l->cq,
+        .srq = s->rq->srq,
+        .cap = {.max_send_wr = s->sq_depth,
+                .max_recv_wr = s->rq->srq ? 0 : s->rq->depth,
+                .max_send_sge = s->send_sges,
+                .max_recv_sge = 1},
+        .qp_type = IBV_QPT_RC,
+    };
+    struct ibv_qp *qp = queue_pair_create(l->node, &init);
+    if (qp) {
+        s->inline_max = init.cap.max_inline_data;
+        if (init.cap.max_send_sge < s->send_sges)
+            s->send_sges = init.cap.max_send_sge;
     }
+    return qp;
 }
 
 /*
@@ -211,16 +193,10 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
     }
     if (s->conn.passive && s->conn.accepted)
         s->arg = s->conn.answer_arg;
-    uint32_t depth = SQ_DEPTH;
-    while (depth > 8 && depth > (uint32_t)l->node->device_attr.max_qp_wr)
-        depth /= 2;
-    s->sq_depth = depth;
-    int sges = l->node->device_attr.max_sge;
-    s->send_sges = sges > (int)LOOP_SGES       ? LOOP_SGES
-                   : sges < (int)SEND_SGES_MIN ? SEND_SGES_MIN
-                                               : (uint32_t)sges;
-    s->sq_mask = depth - 1;
-    s->sq_limit = s->sq_quick = depth - SQ_RESERVE;
+    s->sq_depth = queue_pair_sends(l->node);
+    s->send_sges = queue_pair_sges(l->node);
+    s->sq_mask = s->sq_depth - 1;
+    s->sq_limit = s->sq_quick = s->sq_depth - SQ_RESERVE;
     if (l->node->traits.sent_is_local)
         confirm_init(s);
     const char *wrong = build_qp(l, s, &reason);

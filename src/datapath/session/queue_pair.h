@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * queue_pair.h - the queue pairs of sessions: how large they are, and how much inline data they have.
+ *
+ * What a device grants is known when it made one, and not before: its attributes do not say.
+ */
+#ifndef DATAPATH_SESSION_QUEUE_PAIR_H
+#define DATAPATH_SESSION_QUEUE_PAIR_H
+
+#include <infiniband/verbs.h>
+#include <stdint.h>
+
+struct sluice_node;
+
+/* Entries of a send queue, and pieces of a request, on the node's device. Any thread. */
+uint32_t queue_pair_sends(const struct sluice_node *n);
+uint32_t queue_pair_sges(const struct sluice_node *n);
+/*
+ * One with as much inline data as the device grants, at most what is wanted or a little more: init->cap says
+ * how much. Fewer pieces (max_send_sge) where the device has no such entries. NULL: errno. Any thread.
+ */
+struct ibv_qp *queue_pair_create(struct sluice_node *n, struct ibv_qp_init_attr *init);
+/*
+ * Bytes of inline data that a session has: as the last one was granted, or, before there was any, as one is granted
+ * that is made for that, once. 0: none, or nothing could be made. Any thread that may wait for the device.
+ */
+uint32_t queue_pair_inline(struct sluice_node *n);
+
+#endif
