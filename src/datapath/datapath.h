@@ -411,12 +411,6 @@ struct sluice_msg *landing_for(struct sluice_loop *l, struct session *s, uint64_
 void landing_done(struct sluice_loop *l, struct session *s, uint64_t bytes);
 /* Whether a session that has a landing may have another one. */
 bool landing_may(const struct sluice_loop *l, uint64_t bytes);
-/*
- * The buffer is this session's to fill, without a look at what comes. Returns from where on it holds bytes
- * that its peer may not have sent: a peer that WRITEs says itself when it is done, and how much it wrote
- * nobody knows.
- */
-uint64_t landing_claim(const struct session *s, struct sluice_msg *msg);
 /* A part came. */
 static inline void landing_moved(struct session *s) {
     s->landing_moves++;

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * landing.c - memory for messages that arrive in parts: whose it was, who may have it, and for how long.
- *
- * Whose. A buffer of the reserve remembers while it is free whose large message it held last, and how much of
- * that: in what sending it (send.c) or using it otherwise overwrites. Most peers get back what they had. The
- * reserve only: of what is sent from, the application may write into any buffer.
+ * landing.c - memory for messages that arrive in parts: who may have it, and for how long.
  *
  * Who. The sessions of a node share the reserve, and it is the peer that decides how long a message takes.
  * So a session that has a landing gets another one only while all that wait for their peers hold no
@@ -34,7 +30,7 @@ struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes) {
         msg = pool_get(l->pool, l->cache, bytes);
     if (msg) {
         msg->state = MSG_RECEIVE;
-        msg->tag = msg->send_flags == MSG_LANDED && msg->pool == l->rx_pool ? msg->session_id : 0;
+        msg->tag = 0;
         msg->send_flags = 0;
     }
     return msg;
@@ -116,17 +112,4 @@ struct sluice_msg *landing_for(struct sluice_loop *l, struct session *s, uint64_
     else if (errno != EMSGSIZE)
         wanted(l, s);
     return msg;
-}
-
-/* ---- whose ----------------------------------------------------------------------------------- */
-
-uint64_t landing_claim(const struct session *s, struct sluice_msg *msg) {
-    uint64_t id = atomic_load_explicit(&s->id, memory_order_relaxed);
-    uint64_t known = msg->tag == id ? msg->sent : 0;
-    msg->tag = 0;
-    msg->send_flags = MSG_LANDED;
-    msg->session_id = id;
-    /* Before it is there: if it never is, the session is over, and nobody has its id again. */
-    msg->sent = known > msg->size ? known : msg->size;
-    return known < msg->size ? known : msg->size;
 }

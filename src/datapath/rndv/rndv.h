@@ -92,7 +92,7 @@ struct arrival {
     uint64_t address, bytes, total;
     uint64_t arrived_ns;          /* a request with a deadline was announced */
     uint64_t offset;              /* READ: posted so far */
-    uint64_t old;                 /* WRITE: from there on its memory is to be wiped */
+    uint64_t wiped;               /* WRITE: so much of its memory is zeroed */
     struct sluice_msg *landing;   /* memory of the node */
     struct sluice_region *region; /* or of the application */
     uint64_t region_offset, token;

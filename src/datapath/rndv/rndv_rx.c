@@ -160,7 +160,6 @@ static bool find_memory(struct sluice_loop *l, struct session *s, struct arrival
         return false; /* what is delivered makes the session dirty */
     a->landing = landing_for(l, s, a->bytes);
     if (a->landing) {
-        a->old = landing_claim(s, a->landing);
         r->landing_bytes += a->bytes;
         return true;
     }
@@ -195,19 +194,20 @@ void arrival_let_go(struct sluice_loop *l, struct session *s, struct arrival *a)
 }
 
 /*
- * WRITE: nobody proves that all of it was written, so nothing of others may lie there. What the application
- * chose it may have written into itself: all of that. False: the rest in the next turn.
+ * WRITE: nobody proves that all of it was written, so nothing may lie there that the peer did not send. That a
+ * buffer held a message of the same peer is no proof: the application may write into what it was given, and
+ * into what it chose itself. False: the rest in the next turn.
  */
 static bool wipe(struct sluice_loop *l, struct session *s, struct arrival *a, uint32_t *left) {
     uint32_t lkey;
     uint8_t *at = place_of(a, &lkey);
-    uint64_t bytes = a->bytes - a->old;
+    uint64_t bytes = a->bytes - a->wiped;
     if (bytes > *left)
         bytes = *left;
-    memset(at + a->old, 0, bytes);
-    a->old += bytes;
+    memset(at + a->wiped, 0, bytes);
+    a->wiped += bytes;
     *left -= (uint32_t)bytes;
-    if (a->old == a->bytes)
+    if (a->wiped == a->bytes)
         return true;
     s->rendezvous->wiping = s->blocked = true;
     (void)loop_retry(l, s);

@@ -9,7 +9,6 @@
 
 #include "datapath/datapath.h"
 
-#define MSG_LANDED (1u << 30)  /* in msg->send_flags while it is free: landing_for() */
 #define MSG_FOREIGN (1u << 31) /* in msg->send_flags: accepted from another thread */
 
 /* What a call that sends was given. */
