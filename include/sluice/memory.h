@@ -56,7 +56,7 @@ typedef struct sluice_token {
  * software device: memory that peers map, which saves a copy). `rights`: the most that tokens of it may
  * give; 0 = none, it is for this side's own use. Blocks for a moment; any thread. Counts against no limit
  * but the device's own. The memory must be writable. Errors: ENOMEM (text says which limit and what
- * helps), EINVAL (with os_errno EFAULT: not all of it is mapped, or writable), ECLOSED, EDEVICE (also where
+ * helps), EINVAL (with os_errno EFAULT or EACCES: not all of it is mapped, or writable), ECLOSED, EDEVICE (also where
  * the device has no atomics and they are asked for).
  * ibv_reg_mr(3).
  */

@@ -48,7 +48,7 @@ static bool shut(sluice_region *r) {
                                                    memory_order_acquire, memory_order_relaxed);
 }
 
-/* ---- registration: the lock for regions is held ------------------------------------------------ */
+/* ---- registration: the call has it, or the lock for regions is held ----------------------------- */
 
 static struct ibv_mr *reg(const sluice_region *r) {
     const sluice_node *n = r->node;
@@ -68,8 +68,6 @@ static struct ibv_mr *reg(const sluice_region *r) {
 }
 
 static int enroll(sluice_region *r) {
-    if (r->node->regions.gone)
-        return ENODEV;
     r->mr = reg(r);
     if (!r->mr)
         return errno ? errno : ENOMEM;
@@ -92,30 +90,62 @@ static bool expel(sluice_region *r) {
 static void free_region(sluice_region *r) {
     if (r->found && !r->mr)
         r->node->fabric->mem_free(r->addr, r->found);
-    *r->link = r->next;
-    if (r->next)
-        r->next->link = r->link;
     free(r);
 }
 
 /* ---- the node's -------------------------------------------------------------------------------- */
 
+static void enlist(struct regions *set, sluice_region *r) {
+    r->next = set->head;
+    r->link = &set->head;
+    if (r->next)
+        r->next->link = &r->next;
+    set->head = r;
+}
+
+static void unlist(sluice_region *r) {
+    *r->link = r->next;
+    if (r->next)
+        r->next->link = r->link;
+}
+
+/* From here to call_end() the caller has its region's registration for itself. False: the device is gone. */
+static bool call_begin(struct regions *set) {
+    pthread_mutex_lock(&set->lock);
+    bool there = !set->gone;
+    set->calls++;
+    pthread_mutex_unlock(&set->lock);
+    return there;
+}
+
+/* The lock is held. */
+static void call_end(struct regions *set) {
+    if (--set->calls == 0)
+        pthread_cond_broadcast(&set->idle);
+}
+
 void regions_init(struct regions *set) {
     pthread_mutex_init(&set->lock, NULL);
+    pthread_cond_init(&set->idle, NULL);
     set->head = NULL;
+    set->calls = 0;
 }
 
 void regions_close(struct regions *set) {
-    while (set->head) {
-        expel(set->head);
-        free_region(set->head);
+    for (sluice_region *r; (r = set->head);) {
+        unlist(r);
+        expel(r);
+        free_region(r);
     }
+    pthread_cond_destroy(&set->idle);
     pthread_mutex_destroy(&set->lock);
 }
 
 void regions_let_go(struct regions *set) {
     pthread_mutex_lock(&set->lock);
     set->gone = true;
+    while (set->calls > 0) /* they began before; what begins now registers nothing */
+        pthread_cond_wait(&set->idle, &set->lock);
     for (sluice_region *r = set->head; r; r = r->next)
         expel(r);
     pthread_mutex_unlock(&set->lock);
@@ -133,7 +163,7 @@ static int not_registered(sluice_error *e, int error, uint64_t bytes, bool locks
         limit_text_explain(why, sizeof why, &shortage);
         return error_set(e, SLUICE_ENOMEM, SLUICE_REASON_NO_MEMORY, error, "%s", why);
     }
-    if (error == EINVAL || error == EFAULT)
+    if (error == EINVAL || error == EFAULT || error == EACCES)
         return error_set(e, SLUICE_EINVAL, 0, error,
                          "%llu bytes cannot be registered: not mapped, or not writable",
                          (unsigned long long)bytes);
@@ -153,15 +183,11 @@ static int open_region(sluice_region *r, sluice_error *e) {
                              "no memory of %llu bytes: %s", (unsigned long long)r->bytes,
                              strerror(errno ? errno : ENOMEM));
     }
+    int error = call_begin(&n->regions) ? enroll(r) : ENODEV;
     pthread_mutex_lock(&n->regions.lock);
-    int error = enroll(r);
-    if (error == 0) {
-        r->next = n->regions.head;
-        r->link = &n->regions.head;
-        if (r->next)
-            r->next->link = &r->next;
-        n->regions.head = r;
-    }
+    if (error == 0)
+        enlist(&n->regions, r);
+    call_end(&n->regions);
     pthread_mutex_unlock(&n->regions.lock);
     if (error == 0)
         return SLUICE_OK;
@@ -177,7 +203,9 @@ int sluice_region_open(sluice_node *n, void *addr, uint64_t bytes, uint32_t righ
     if (!n || !out)
         return error_set(e, SLUICE_EINVAL, 0, 0, "no node, or nowhere to put the region");
     if (bytes == 0 || bytes > SIZE_MAX / 2 || (uintptr_t)addr > UINTPTR_MAX - (size_t)bytes)
-        return error_set(e, SLUICE_EINVAL, 0, 0, "a region of %llu bytes",
+        return error_set(e, SLUICE_EINVAL, 0, 0,
+                         bytes == 0 ? "a region of %llu bytes"
+                                    : "a region of %llu bytes ends beyond all addresses",
                          (unsigned long long)bytes);
     if (rights & ~TOKEN_RIGHTS)
         return error_set(e, SLUICE_EINVAL, 0, 0, "unknown rights 0x%x", rights);
@@ -215,13 +243,17 @@ int sluice_region_close(sluice_region *r) {
     if (!shut(r))
         return SLUICE_EINVAL;
     struct regions *set = &r->node->regions;
-    pthread_mutex_lock(&set->lock);
+    (void)call_begin(set); /* without a device it has no registration to end */
     bool gone = expel(r);
+    pthread_mutex_lock(&set->lock);
     if (gone)
-        free_region(r);
+        unlist(r);
+    call_end(set);
     pthread_mutex_unlock(&set->lock);
-    if (gone)
+    if (gone) {
+        free_region(r);
         return SLUICE_OK;
+    }
     atomic_store_explicit(&r->uses, 0, memory_order_release); /* it can be tried again */
     return SLUICE_EDEVICE;
 }
@@ -250,7 +282,7 @@ int sluice_region_token(const sluice_region *r, uint64_t offset, uint64_t bytes,
     return SLUICE_OK;
 }
 
-/* The lock is held, nobody uses it. 0 or errno: then it has no registration, or one nobody knows. */
+/* Nobody uses it. 0 or errno: then it has no registration, or one nobody knows. */
 static int renew(sluice_region *r) {
     uint32_t before = atomic_load_explicit(&r->rkey, memory_order_relaxed);
     if (!expel(r))
@@ -275,9 +307,13 @@ int sluice_region_revoke(sluice_region *r, sluice_error *e) {
         return error_set(e, SLUICE_EINVAL, 0, 0, "no region");
     if (!shut(r))
         return error_set(e, SLUICE_EINVAL, 0, 0, "the region is in use");
-    pthread_mutex_lock(&r->node->regions.lock);
-    int error = renew(r);
-    pthread_mutex_unlock(&r->node->regions.lock);
+    struct regions *set = &r->node->regions;
+    int error = ENODEV;
+    if (call_begin(set))
+        error = renew(r);
+    pthread_mutex_lock(&set->lock);
+    call_end(set);
+    pthread_mutex_unlock(&set->lock);
     atomic_store_explicit(&r->uses, 0, memory_order_release);
     return error == 0 ? SLUICE_OK : not_registered(e, error, r->bytes, !r->node->fabric->software);
 }

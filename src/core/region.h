@@ -7,7 +7,9 @@
  * the device takes it away and revoking makes another: neither happens while somebody who holds the
  * region has a queue pair to use it with. So who holds it may use `mr` on the thread of a loop.
  *
- * Owner: the application. The list is under the node's lock for regions, and so is `mr`.
+ * Owner: the application. The list is under the node's lock for regions. `mr` is the opening, closing or
+ * revoking call's, which the list waits for, and the lock's while there is none: so a registration that the
+ * device is slow to end (soft/rc/rkey_fence.c) holds up its own call, and no other.
  */
 #ifndef CORE_REGION_H
 #define CORE_REGION_H
@@ -37,9 +39,11 @@ struct sluice_region {
 };
 
 struct regions {
-    pthread_mutex_t lock; /* held across system calls, never by a loop */
+    pthread_mutex_t lock; /* never a loop's */
+    pthread_cond_t idle;  /* no call is under way */
     struct sluice_region *head;
-    bool gone; /* so is the device: nothing is registered any more */
+    uint32_t calls; /* that have a region's registration for themselves */
+    bool gone;      /* so is the device: nothing is registered any more */
 };
 
 void regions_init(struct regions *set);

@@ -3,6 +3,8 @@
 #include "support/memory.h"
 #include "support/watched.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -214,6 +216,117 @@ static void a_child_has_no_regions(void **state) {
     memory_close(&m);
 }
 
+/* ---- a device that is slow to let go ------------------------------------------------------------- */
+
+static struct {
+    const struct fabric_ops *quick;
+    struct fabric_ops ops;
+    _Atomic bool may_leave;
+    _Atomic unsigned inside, left; /* calls of the device that began; that ended */
+} slow;
+
+static int slow_dereg_mr(struct ibv_mr *mr) {
+    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+    atomic_fetch_add(&slow.inside, 1);
+    while (!atomic_load(&slow.may_leave) && env_now(&env_default) < limit)
+        sched_yield();
+    int error = slow.quick->dereg_mr(mr);
+    atomic_fetch_add(&slow.left, 1);
+    return error;
+}
+
+static void slow_open(struct side *side, sluice_region *r[3]) {
+    sluice_error e = {0};
+    pair_open_side(side, PAIR_NODE());
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(sluice_region_open(side->node, NULL, 4096, ALL_RIGHTS, &r[i], &e), 0);
+    slow.ops = *(slow.quick = side->node->fabric);
+    slow.ops.dereg_mr = slow_dereg_mr;
+    side->node->fabric = &slow.ops;
+    atomic_store(&slow.may_leave, false);
+    atomic_store(&slow.inside, 0);
+    atomic_store(&slow.left, 0);
+}
+
+static void slow_until_inside(unsigned count) {
+    while (atomic_load(&slow.inside) < count)
+        sched_yield();
+}
+
+static void *close_one(void *region) {
+    return sluice_region_close(region) == 0 ? region : NULL;
+}
+
+static void *revoke_one(void *region) {
+    sluice_error e;
+    return sluice_region_revoke(region, &e) == 0 ? region : NULL;
+}
+
+/* A peer that is inside of memory may make the device wait: then for one call, and not for all. */
+static void no_call_waits_for_the_registration_of_another(void **state) {
+    (void)state;
+    struct side side;
+    sluice_error e = {0};
+    sluice_region *r[3], *another;
+    pthread_t thread[3];
+    void *good;
+    slow_open(&side, r);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, i ? close_one : revoke_one, r[i]), 0);
+    slow_until_inside(3);
+    assert_int_equal(sluice_region_open(side.node, NULL, 4096, ALL_RIGHTS, &another, &e), 0);
+    assert_int_equal(atomic_load(&slow.left), 0); /* all of them still wait */
+    atomic_store(&slow.may_leave, true);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(pthread_join(thread[i], &good), 0);
+        assert_ptr_equal(good, r[i]);
+    }
+    assert_int_equal(sluice_region_close(r[0]), 0);
+    sluice_close(side.node, 0); /* and `another` with it */
+}
+
+static void *let_go(void *node) {
+    regions_let_go(&((sluice_node *)node)->regions);
+    return NULL;
+}
+
+static bool is_gone(struct regions *set) {
+    pthread_mutex_lock(&set->lock);
+    bool gone = set->gone;
+    pthread_mutex_unlock(&set->lock);
+    return gone;
+}
+
+/* What is under way ends before the device does, and what begins then finds none. */
+static void a_device_does_not_end_under_a_call(void **state) {
+    (void)state;
+    struct side side;
+    sluice_error e = {0};
+    sluice_token token;
+    sluice_region *r[3], *another;
+    pthread_t thread[2];
+    void *good;
+    slow_open(&side, r);
+    assert_int_equal(pthread_create(&thread[0], NULL, close_one, r[0]), 0);
+    slow_until_inside(1);
+    assert_int_equal(pthread_create(&thread[1], NULL, let_go, side.node), 0);
+    while (!is_gone(&side.node->regions))
+        sched_yield();
+    assert_int_equal(sluice_region_open(side.node, NULL, 4096, 0, &another, &e), SLUICE_EDEVICE);
+    assert_int_equal(sluice_region_revoke(r[1], &e), SLUICE_EDEVICE);
+    assert_int_equal(atomic_load(&slow.inside), 1); /* it has not begun to end the others */
+    atomic_store(&slow.may_leave, true);
+    assert_int_equal(pthread_join(thread[0], &good), 0);
+    assert_ptr_equal(good, r[0]);
+    assert_int_equal(pthread_join(thread[1], NULL), 0);
+    for (unsigned i = 1; i < 3; i++) {
+        assert_int_equal(sluice_region_token(r[i], 0, 8, SLUICE_MAY_READ, &token), SLUICE_EDEVICE);
+        assert_int_equal(sluice_region_close(r[i]), 0);
+    }
+    assert_int_equal(atomic_load(&slow.left), 3);
+    sluice_close(side.node, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_found_zeroed_and_page_aligned),
@@ -225,6 +338,8 @@ int main(void) {
         cmocka_unit_test(a_registration_that_fails_is_told),
         cmocka_unit_test(a_removed_device_takes_the_registration_and_leaves_the_memory),
         cmocka_unit_test(a_child_has_no_regions),
+        cmocka_unit_test(no_call_waits_for_the_registration_of_another),
+        cmocka_unit_test(a_device_does_not_end_under_a_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
