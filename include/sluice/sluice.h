@@ -447,7 +447,19 @@ typedef struct sluice_session_info {
     uint32_t granted;  /* frames the peer may send now */
     uint32_t requests; /* requests of mine without a reply */
     uint32_t shared;   /* 1 = it shares receives with other sessions */
+    uint32_t waits;    /* SLUICE_WAITS_WINDOW ...: what its next SLUICE_WRITABLE is waited for */
+    uint32_t window_messages_used; /* accepted sends without outcome yet, of window_messages */
+    uint64_t window_bytes_used;    /* and their bytes, of window_bytes */
 } sluice_session_info;
+/*
+ * After SLUICE_EAGAIN: which limit it was that was met, by any thread. A bit goes when the
+ * SLUICE_WRITABLE is on its way. So it is there for who asks at once on the session's own thread; another
+ * thread may find none left, and then it is time to try again. MEMORY is there after EAGAIN of
+ * sluice_alloc() too, for every session that the event will come to.
+ */
+#define SLUICE_WAITS_WINDOW 1u   /* window_messages or window_bytes of the link: outcomes */
+#define SLUICE_WAITS_REQUESTS 2u /* `requests` of the link: replies */
+#define SLUICE_WAITS_MEMORY 4u   /* memory_bytes_max of the node: messages that are sent or freed */
 /* Also answers inside the SLUICE_CLOSED event of the session; ECLOSED afterwards. */
 SLUICE_API int sluice_session_get_info(sluice_session s, sluice_session_info *info);
 
@@ -516,7 +528,8 @@ SLUICE_API void sluice_keep(sluice_msg *m);
 /*
  * Sends a message. Messages of one session arrive whole, once and in the order accepted (per
  * sending thread). Never blocks. 0: taken, do not touch it again. EAGAIN: window full, one
- * SLUICE_WRITABLE follows. ECLOSED: not up, closing or gone. EMSGSIZE: above the agreed maximum.
+ * SLUICE_WRITABLE follows; where a call can meet several limits, `waits` of sluice_session_get_info() tells
+ * which it was. ECLOSED: not up, closing or gone. EMSGSIZE: above the agreed maximum.
  * EINVAL: the message belongs to another node. The outcome "sent" (status 0) means that the
  * peer's device acknowledged it. A message borrowed from an event may be sent on, and so may a kept
  * one: ENOMEM if no other buffer can take its place among the receives. (What another thread than the

@@ -104,9 +104,9 @@ enum loop_verb {
 #define NOTICE_CLOSED 16u
 
 /* What another thread was told EAGAIN for. */
-#define WANT_WINDOW 1u
-#define WANT_PLACE 2u
-#define WANT_MEMORY 4u
+#define WANT_WINDOW SLUICE_WAITS_WINDOW
+#define WANT_PLACE SLUICE_WAITS_REQUESTS
+#define WANT_MEMORY SLUICE_WAITS_MEMORY
 
 #define GRANT_MIN 4u        /* credits every peer has at first; no more than CREDITS_MIN */
 #define CREDITS_DEFAULT 32u /* that a peer may come to have */
@@ -291,6 +291,7 @@ struct session {
     bool last, settled;        /* it takes no more shared receives; their completions were polled */
     uint32_t last_poll;        /* the poll before that was known */
     _Atomic uint32_t shown_kept, shown_granted; /* for any thread */
+    _Atomic uint32_t shown_waits; /* WANT_WINDOW ...: of EAGAIN whose event is not noticed yet */
     /* one_sided.c: its work requests that are not complete; of them those that READ, and the large */
     uint32_t one_sided, one_sided_reads, one_sided_large;
     uint32_t frameless; /* work requests posted so far that were no frames */
@@ -316,6 +317,15 @@ struct session {
 
     struct cm_conn conn;
 } __attribute__((aligned(64)));
+
+/* What EAGAIN was for, as sluice_session_get_info() tells it; off the steady path of a message. */
+static inline void session_waits(struct session *s, uint32_t what) {
+    atomic_fetch_or_explicit(&s->shown_waits, what, memory_order_relaxed);
+}
+
+static inline void session_waits_no_more(struct session *s, uint32_t what) {
+    atomic_fetch_and_explicit(&s->shown_waits, ~what, memory_order_relaxed);
+}
 
 /* Of the session's handle. While a record of it is posted, or a thread is inside, it does not move. */
 static inline uint32_t session_generation(struct session *s) {

@@ -238,6 +238,14 @@ int sluice_session_get_info(sluice_session handle, sluice_session_info *info) {
     known.kept = atomic_load_explicit(&s->shown_kept, memory_order_relaxed);
     known.granted = atomic_load_explicit(&s->shown_granted, memory_order_relaxed);
     known.requests = request_count(s);
+    known.waits = atomic_load_explicit(&s->shown_waits, memory_order_relaxed);
+    if (hunger_waits(atomic_load_explicit(&s->loop, memory_order_relaxed)))
+        known.waits |= SLUICE_WAITS_MEMORY;
+    known.window_messages_used =
+        (uint32_t)atomic_load_explicit(&s->own_messages, memory_order_relaxed) +
+        (uint32_t)gate_count(&s->gate);
+    known.window_bytes_used = atomic_load_explicit(&s->own_bytes, memory_order_relaxed) +
+                              atomic_load_explicit(&s->foreign_bytes, memory_order_relaxed);
     gate_leave(&s->gate);
     size_t bytes = info->size < sizeof known ? info->size : sizeof known;
     memcpy(info, &known, bytes);

@@ -82,11 +82,13 @@ int request_admit(struct session *s, const struct send_args *args, bool foreign)
         if (likely(accepted(r) <= r->limit))
             return SLUICE_OK;
         atomic_fetch_sub_explicit(&r->foreign, 1, memory_order_relaxed);
+        session_waits(s, WANT_PLACE);
         atomic_fetch_or_explicit(&s->foreign_wants, WANT_PLACE, memory_order_relaxed);
         return SLUICE_EAGAIN;
     }
     if (unlikely(accepted(r) >= r->limit)) {
         r->want = true;
+        session_waits(s, WANT_PLACE);
         return SLUICE_EAGAIN;
     }
     /* One writer: a plain load and store that others may read. */
@@ -122,6 +124,7 @@ void request_check_writable(struct sluice_loop *l, struct session *s) {
     if (!r->want || s->state != SESSION_UP || (count > 0 && count > r->limit - (r->limit + 3) / 4))
         return;
     r->want = false;
+    session_waits_no_more(s, WANT_PLACE);
     event_notice(l, s, NOTICE_WRITABLE);
 }
 

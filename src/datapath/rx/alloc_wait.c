@@ -104,6 +104,7 @@ int hunger_alloc(struct sluice_node *n, size_t bytes, struct sluice_msg **out) {
 /* The loop's thread: the session waits since the count was `seen`. */
 static void note_waiting(struct sluice_loop *l, struct session *s, uint64_t seen) {
     s->want_memory = true;
+    session_waits(s, WANT_MEMORY);
     l->totals.memory_stalls++;
     l->totals_moved = true;
     atomic_fetch_or(&l->hunger, HUNGER_WAITS);
@@ -130,6 +131,7 @@ static int wait_on_session(sluice_session handle, uint64_t seen) {
     l = atomic_load_explicit(&s->loop, memory_order_relaxed);
     /* Of several threads the last one's count stands: who failed last found no memory either. */
     atomic_store_explicit(&s->memory_seen, seen, memory_order_relaxed);
+    session_waits(s, WANT_MEMORY);
     atomic_fetch_or_explicit(&s->foreign_wants, WANT_MEMORY, memory_order_release);
     if (gate_set(&s->gate, GATE_WANT))
         loop_post(l, s, LOOP_VERB_WANT);
@@ -153,6 +155,10 @@ void hunger_wanted(struct sluice_loop *l, struct session *s) {
     note_waiting(l, s, atomic_load_explicit(&s->memory_seen, memory_order_relaxed));
 }
 
+bool hunger_waits(const struct sluice_loop *l) {
+    return atomic_load(&l->hunger) & HUNGER_ALL;
+}
+
 unsigned hunger_turn(struct sluice_loop *l) {
     atomic_fetch_and(&l->wake, ~LOOP_WAKE_HUNGER); /* first: what comes later sets it again */
     uint32_t bits = atomic_load(&l->hunger), taken = HUNGER_FLUSH;
@@ -168,6 +174,7 @@ unsigned hunger_turn(struct sluice_loop *l) {
         if (!s->want_memory && !(bits & HUNGER_ALL))
             continue;
         s->want_memory = false;
+        session_waits_no_more(s, WANT_MEMORY);
         if (s->state == SESSION_UP) {
             event_notice(l, s, NOTICE_WRITABLE);
             count++;

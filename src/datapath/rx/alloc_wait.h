@@ -33,6 +33,8 @@ int hunger_send(sluice_session handle, size_t bytes, struct sluice_msg **out);
 
 /* Another thread's hunger_send() answered EAGAIN: its record was taken. */
 void hunger_wanted(struct sluice_loop *l, struct session *s);
+/* A hunger_alloc() answered EAGAIN to whom all sessions of the loop stand for. Any thread. */
+bool hunger_waits(const struct sluice_loop *l);
 /* LOOP_WAKE_HUNGER is set. Returns how many sessions were noticed. */
 unsigned hunger_turn(struct sluice_loop *l);
 

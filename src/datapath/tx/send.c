@@ -75,6 +75,7 @@ void send_check_writable(struct sluice_loop *l, struct session *s) {
     if (count == 0 || (count <= s->window_messages - (s->window_messages + 3) / 4 &&
                        bytes <= s->window_bytes - s->window_bytes / 4)) {
         s->want_writable = false;
+        session_waits_no_more(s, WANT_WINDOW);
         event_notice(l, s, NOTICE_WRITABLE);
     }
 }
@@ -100,6 +101,7 @@ static inline bool is_mine(const struct session *s, const struct sluice_msg *msg
 
 void send_wanted(struct sluice_loop *l, struct session *s) {
     uint32_t wants = atomic_exchange_explicit(&s->foreign_wants, 0, memory_order_acquire);
+    session_waits(s, wants); /* again: what the loop noticed meanwhile was for an earlier one */
     if (wants & WANT_WINDOW) {
         s->want_writable = true;
         send_check_writable(l, s);
@@ -110,7 +112,12 @@ void send_wanted(struct sluice_loop *l, struct session *s) {
         hunger_wanted(l, s);
 }
 
-/* What it wants is in foreign_wants by now. */
+/* Before foreign_full(): what it wants. */
+static void foreign_want(struct session *s, uint32_t what) {
+    session_waits(s, what);
+    atomic_fetch_or_explicit(&s->foreign_wants, what, memory_order_relaxed);
+}
+
 static int foreign_full(struct session *s, struct sluice_loop *l) {
     atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
     if (gate_set(&s->gate, GATE_WANT))
@@ -142,7 +149,7 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
                      atomic_load_explicit(&s->own_bytes, memory_order_relaxed);
     if (!window_has_room(s, count, bytes, size) && args->kind != MSG_REPLY) {
         atomic_fetch_sub_explicit(&s->foreign_bytes, size, memory_order_relaxed);
-        atomic_fetch_or_explicit(&s->foreign_wants, WANT_WINDOW, memory_order_relaxed);
+        foreign_want(s, WANT_WINDOW);
         return foreign_full(s, l);
     }
     if ((args->kind == MSG_REQUEST || args->kind == MSG_REPLY) &&
@@ -245,6 +252,7 @@ static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l,
     if (unlikely(!window_has_room(s, own + gate_count(&s->gate), bytes, msg->size)) &&
         args->kind != MSG_REPLY) {
         s->want_writable = true;
+        session_waits(s, WANT_WINDOW);
         l->totals.window_full++;
         l->totals_moved = true;
         return SLUICE_EAGAIN;

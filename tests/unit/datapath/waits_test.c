@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * waits_test.c - who is told EAGAIN can ask of the session which limit it met: window, requests or memory; and is
+ * told so until the WRITABLE is on its way, whichever thread it was.
+ */
+#include "support/pair.h"
+
+#include "datapath/tx/post.h"
+
+enum { SIZE = 2000, HOARD = 8192, MIB = 1 << 20 };
+
+static uint8_t text[SIZE];
+
+static sluice_session_info info_of(struct side *side) {
+    sluice_session_info info = {.size = sizeof info};
+    assert_int_equal(sluice_session_get_info(side->session, &info), 0);
+    return info;
+}
+
+/* ---- the calls, by the loop's thread or by one that has no loop ------------------------------------ */
+
+struct call {
+    struct pair *p;
+    int (*make)(struct pair *p);
+    int status;
+};
+
+static int copy(struct pair *p) {
+    return sluice_send_copy(p->b.session, text, SIZE, NULL);
+}
+
+static int request(struct pair *p) {
+    sluice_msg *msg;
+    int status = sluice_alloc(p->b.node, 16, &msg);
+    if (status != 0)
+        return status;
+    memset(sluice_data(msg), 0, 16);
+    status = sluice_request(p->b.session, msg, NULL);
+    if (status != 0)
+        sluice_free(msg);
+    return status;
+}
+
+static int alloc(struct pair *p) {
+    sluice_msg *msg;
+    int status = sluice_alloc(p->b.node, SIZE, &msg);
+    if (status == 0)
+        sluice_free(msg);
+    return status;
+}
+
+static void *make(void *arg) {
+    struct call *call = arg;
+    call->status = call->make(call->p);
+    return NULL;
+}
+
+static int ask(struct pair *p, int (*what)(struct pair *p), bool elsewhere) {
+    struct call call = {p, what, 0};
+    pthread_t thread;
+    if (!elsewhere)
+        return what(p);
+    assert_int_equal(pthread_create(&thread, NULL, make, &call), 0);
+    pthread_join(thread, NULL);
+    return call.status;
+}
+
+/* ---- what it is told ------------------------------------------------------------------------------- */
+
+static void expect_waits(struct pair *p, uint32_t waits) {
+    assert_int_equal(info_of(&p->b).waits, waits);
+}
+
+/* Of messages, or of bytes. */
+static void a_full_window(const sluice_link_options *link, unsigned fits, bool elsewhere) {
+    struct pair p;
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    pair_connect(&p, link);
+    for (unsigned i = 0; i < fits; i++)
+        assert_int_equal(copy(&p), 0);
+    expect_waits(&p, 0);
+    assert_int_equal(info_of(&p.b).window_messages_used, fits);
+    assert_int_equal(info_of(&p.b).window_bytes_used, fits * SIZE);
+    assert_int_equal(ask(&p, copy, elsewhere), SLUICE_EAGAIN);
+    expect_waits(&p, SLUICE_WAITS_WINDOW);
+    for (unsigned i = 0; i < fits; i++)
+        pair_expect(&p, &p.a, SLUICE_MESSAGE);
+    pair_expect(&p, &p.b, SLUICE_WRITABLE);
+    expect_waits(&p, 0);
+    assert_int_equal(ask(&p, copy, elsewhere), 0);
+    expect_waits(&p, 0);
+    pair_close(&p);
+}
+
+static void a_full_window_is_told_as_such(void **state) {
+    (void)state;
+    for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
+        a_full_window(PAIR_LINK(.window_messages = 4), 4, elsewhere);
+        a_full_window(PAIR_LINK(.window_bytes = 3 * SIZE), 3, elsewhere);
+    }
+}
+
+static void requests_in_flight_are_told_as_such(void **state) {
+    (void)state;
+    for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
+        struct pair p;
+        uint64_t tokens[4];
+        pair_open(&p, PAIR_NODE(), PAIR_LINK());
+        pair_connect(&p, PAIR_LINK(.requests = 4));
+        for (unsigned i = 0; i < 4; i++)
+            assert_int_equal(request(&p), 0);
+        expect_waits(&p, 0);
+        assert_int_equal(ask(&p, request, elsewhere), SLUICE_EAGAIN);
+        expect_waits(&p, SLUICE_WAITS_REQUESTS);
+        assert_int_equal(copy(&p), 0); /* that is no request */
+        for (unsigned i = 0; i < 4; i++)
+            tokens[i] = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
+        pair_expect(&p, &p.a, SLUICE_MESSAGE);
+        expect_waits(&p, SLUICE_WAITS_REQUESTS);
+        assert_int_equal(sluice_reply_error(p.a.session, tokens[0], 7), 0);
+        pair_expect(&p, &p.b, SLUICE_REPLY);
+        pair_expect(&p, &p.b, SLUICE_WRITABLE);
+        expect_waits(&p, 0);
+        pair_close(&p);
+    }
+}
+
+static void memory_is_told_as_such(void **state) {
+    (void)state;
+    static sluice_msg *hoard[HOARD];
+    int (*const calls[])(struct pair *) = {copy, alloc};
+    for (unsigned k = 0; k < 4; k++) {
+        int (*call)(struct pair *) = calls[k / 2];
+        bool elsewhere = k % 2;
+        struct pair p;
+        unsigned hoarded = 0;
+        pair_open(&p, PAIR_NODE(.memory_bytes_max = 4 * MIB, .message_bytes_max = 256 << 10),
+                  PAIR_LINK());
+        pair_connect(&p, PAIR_LINK());
+        assert_true(sluice_poll(p.b.loop, NULL, 0, 0) >= 0);
+        while (hoarded < HOARD && (hoard[hoarded] = message_get(p.b.node->pool, SIZE)))
+            hoarded++;
+        assert_uint_in_range(hoarded, 1, HOARD - 1);
+        expect_waits(&p, 0);
+        assert_int_equal(ask(&p, call, elsewhere), SLUICE_EAGAIN);
+        expect_waits(&p, SLUICE_WAITS_MEMORY);
+        pair_expect_nothing(&p, &p.b);
+        expect_waits(&p, SLUICE_WAITS_MEMORY);
+        sluice_free(hoard[--hoarded]);
+        pair_expect(&p, &p.b, SLUICE_WRITABLE);
+        expect_waits(&p, 0);
+        assert_int_equal(ask(&p, call, elsewhere), 0);
+        assert_true(sluice_poll(p.b.loop, NULL, 0, 0) >= 0);
+        while (hoarded > 0)
+            sluice_free(hoard[--hoarded]);
+        pair_close(&p);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_full_window_is_told_as_such),
+        cmocka_unit_test(requests_in_flight_are_told_as_such),
+        cmocka_unit_test(memory_is_told_as_such),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
