@@ -313,6 +313,13 @@ SLUICE_API SLUICE_CHECK int sluice_open(sluice_node **out, const sluice_node_opt
  * Closes everything of the node. Sessions get up to grace_ns to deliver what was accepted, then
  * each ends with SLUICE_CLOSED on its handler; events of a loop nobody polls are dropped. Blocks;
  * not from a handler. After it every handle of the node is stale and its messages are gone.
+ *
+ * A thread of the application that is inside of a handler, of the log or of a call and does not come back is not
+ * waited for: one second after the grace the call returns all the same, or half a second after the thread was seen
+ * to go in where that was later. The log (SLUICE_LOG_ERROR) says who is in the way and what stays until that is
+ * over: sessions, their memory, the device, a thread of the library; it says nothing where it is the log that does
+ * not return, and is itself not waited for. From then on no handler, no key_lookup and no log is called any more;
+ * what runs by then, because it does not return, may use what it was given.
  */
 SLUICE_API void sluice_close(sluice_node *n, uint64_t grace_ns);
 

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * node.c - opening a node step by step, and closing it whatever its sessions are doing.
+ * node.c - the nodes there are, and opening one step by step. close.c has the way back.
  *
- * Closing. No call may enter any more, and those inside are waited for; every session is hung up;
- * workers and loops somebody polls bring theirs to an end themselves. A loop nobody polls is
- * seized, and the closing thread runs it with its events going nowhere. When no session is left
- * the threads are stopped and everything goes in the reverse order of opening. A session that does
- * not end (a device that answers no more) is given up after a limit, with an error in the log.
- *
- * Owner: the thread in sluice_open() or sluice_close().
+ * Owner: the thread in sluice_open().
  */
 #define _GNU_SOURCE
 #include "node/node.h"
@@ -183,7 +177,7 @@ static int open_device(sluice_node *n, sluice_error *e) {
                      n->choice.device, strerror(error));
 }
 
-static void close_device(sluice_node *n) {
+void node_close_device(sluice_node *n) {
     if (!n->context)
         return; /* it was removed and is let go of */
     probe_close(n);
@@ -205,7 +199,7 @@ void node_let_go(sluice_node *n) {
     pool_let_go(n->rx_pool);
     regions_let_go(&n->regions);
     registrations_let_go(&n->registrations);
-    close_device(n);
+    node_close_device(n);
 }
 
 int node_open_env(sluice_node **out, const sluice_node_options *o, const struct sluice_env *env,
@@ -262,7 +256,7 @@ close_cm:
 close_memory:
     node_memory_close(n);
 close_device:
-    close_device(n);
+    node_close_device(n);
 give_back:
     registrations_close(&n->registrations);
     regions_close(&n->regions);
@@ -276,134 +270,4 @@ give_back:
 
 int sluice_open(sluice_node **out, const sluice_node_options *o, sluice_error *e) {
     return node_open_env(out, o, &env_default, false, e);
-}
-
-/* ---- closing --------------------------------------------------------------------------------- */
-
-#define STEP_NS 1000000u /* between two looks at loops that may need to be seized */
-
-/* Takes every loop of the application that nobody is inside of, or all of them. */
-static void seize_loops(sluice_node *n, bool all) {
-    for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++) {
-        pthread_mutex_lock(&n->lock);
-        struct sluice_loop *l = n->loops[i];
-        pthread_mutex_unlock(&n->lock);
-        bool worker = false;
-        for (uint32_t w = 0; w < n->worker_count; w++)
-            worker |= l == n->workers[w].loop;
-        if (!l || l->discard || (worker && !n->manual) || (!all && atomic_load(&l->poll_busy) != 0))
-            continue;
-        loop_seize(l);
-        l->discard = true; /* from here on this thread is the one that runs it */
-        l->out_max = l->out_count = 0;
-        event_take_back(l);
-    }
-}
-
-/* Runs what this thread has seized; returns how much it found. */
-static unsigned run_seized(sluice_node *n) {
-    unsigned found = 0;
-    for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++) {
-        pthread_mutex_lock(&n->lock);
-        struct sluice_loop *l = n->loops[i];
-        pthread_mutex_unlock(&n->lock);
-        if (l && l->discard)
-            found += loop_turn(l);
-    }
-    if (n->manual)
-        found += cm_turn(n->cm, 0);
-    return found;
-}
-
-static void wait_step(sluice_node *n) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += STEP_NS;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
-    pthread_mutex_lock(&n->lock);
-    if (slots_taken(n->index) > 0)
-        pthread_cond_timedwait(&n->changed, &n->lock, &until);
-    pthread_mutex_unlock(&n->lock);
-}
-
-/* The real clock: a test's may stand still. */
-static uint64_t real_now(void) {
-    return env_now(&env_default);
-}
-
-static void end_sessions(sluice_node *n, uint64_t grace_ns) {
-    uint64_t limit = grace_ns > LINGER_NS ? grace_ns : LINGER_NS;
-    uint64_t start = real_now(), now = env_now(&n->env);
-    uint64_t due = limit > UINT64_MAX - 1 - now ? UINT64_MAX - 1 : now + limit;
-    uint64_t seize_all = limit > UINT64_MAX / 2 - start ? UINT64_MAX : start + limit;
-    atomic_store(&n->close_deadline_ns, due);
-    while (slots_taken(n->index) > 0) {
-        uint64_t real = real_now();
-        /* Again and again: a request that was being decided becomes a session only now. */
-        node_hangup_all(n, grace_ns);
-        seize_loops(n, real >= seize_all);
-        if (seize_all != UINT64_MAX && real >= seize_all + CLOSE_EXTRA_NS) {
-            log_write(&n->log, SLUICE_LOG_ERROR, "%u sessions did not end; given up",
-                      slots_taken(n->index));
-            break;
-        }
-        if (run_seized(n) == 0)
-            wait_step(n);
-    }
-    seize_loops(n, true);
-}
-
-static void close_loops(sluice_node *n) {
-    for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++) {
-        struct sluice_loop *l = n->loops[i];
-        bool worker = false;
-        for (uint32_t w = 0; w < n->worker_count; w++)
-            worker |= l == n->workers[w].loop;
-        if (l && !worker)
-            loop_close(l);
-    }
-}
-
-/* From a handler the thread to be joined would be the caller's own. */
-static bool in_handler(const sluice_node *n) {
-    struct sluice_loop *l = loop_self.current;
-    bool nested = false;
-    if (!l || l->node != n || !loop_enter(l, &nested))
-        return false;
-    loop_leave(l, nested);
-    return nested;
-}
-
-void sluice_close(sluice_node *n, uint64_t grace_ns) {
-    if (!n || forked_node(n))
-        return;
-    if (in_handler(n)) {
-        log_write(&n->log, SLUICE_LOG_ERROR, "sluice_close() must not be called from a handler");
-        return;
-    }
-    uint32_t open = NODE_OPEN;
-    if (!atomic_compare_exchange_strong(&n->state, &open, NODE_CLOSING))
-        return;
-    while (atomic_load(&n->callers) > 0) {
-        if (n->manual)
-            cm_turn(n->cm, 0);
-        sched_yield();
-    }
-    cm_unlisten_all(n->cm);
-    end_sessions(n, grace_ns);
-    workers_stop(n);
-    close_loops(n);
-    cm_close(n->cm);
-    registrations_close(&n->registrations);
-    regions_close(&n->regions);
-    node_memory_close(n);
-    close_device(n);
-    pthread_cond_destroy(&n->changed);
-    pthread_mutex_destroy(&n->bells);
-    pthread_mutex_destroy(&n->lock);
-    pthread_mutex_destroy(&n->care);
-    atomic_store(&n->state, NODE_CLOSED);
 }

@@ -79,6 +79,9 @@ release_cpu:
 }
 
 void workers_stop(sluice_node *n) {
+    /* All at once: one that does not return keeps itself, and not those behind it. */
+    for (uint32_t i = 0; i < n->worker_count; i++)
+        loop_seize_begin(n->workers[i].loop);
     for (uint32_t i = 0; i < n->worker_count; i++) {
         struct node_worker *worker = &n->workers[i];
         loop_seize(worker->loop);
@@ -88,7 +91,9 @@ void workers_stop(sluice_node *n) {
         if (worker->claim.fd >= 0)
             cpu_claim_release(&worker->claim);
     }
+    pthread_mutex_lock(&n->lock); /* the caller of sluice_close() may be looking */
     n->worker_count = 0;
+    pthread_mutex_unlock(&n->lock);
 }
 
 int workers_start(sluice_node *n, sluice_error *e) {

@@ -22,10 +22,23 @@ static inline sluice_session handle_of(struct session *s) {
     return (sluice_session){atomic_load_explicit(&s->id, memory_order_relaxed)};
 }
 
+/* The same as below, where it is looked at who calls the application. */
+static void emit_closing(struct sluice_loop *l, struct session *s, const sluice_event *event) {
+    if (s->handler && loop_call_begin(l, LOOP_NOWHERE)) {
+        l->handled++;
+        s->handler(event, s->handler_arg);
+        loop_call_end(l);
+    } else if (!s->handler && !loop_discards(l)) {
+        l->out[l->out_count++] = *event;
+    }
+}
+
 /* Room was checked. */
 static inline void emit(struct sluice_loop *l, struct session *s, const sluice_event *event) {
-    if (unlikely(l->discard))
+    if (unlikely(loop_is_closing(l))) {
+        emit_closing(l, s, event);
         return;
+    }
     if (s->handler) {
         l->handled++;
         s->handler(event, s->handler_arg);
@@ -94,7 +107,7 @@ static inline void describe(struct session *s, struct sluice_msg *msg, sluice_ev
 }
 
 void event_message(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
-    if (s->handler || unlikely(l->discard)) {
+    if (s->handler || unlikely(loop_discards(l))) {
         sluice_event event = {.type = SLUICE_MESSAGE};
         event_lend(l, s, msg, &event);
         return;
@@ -117,7 +130,7 @@ void event_plain(struct sluice_loop *l, struct session *s, sluice_event *event) 
 void event_lend(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                 sluice_event *event) {
     struct loop_lent *lent = enter_lent(l, s, msg);
-    if (unlikely(l->discard)) {
+    if (unlikely(loop_discards(l))) {
         take_back(l, lent);
         return;
     }
@@ -225,7 +238,7 @@ static sluice_status status_of(const struct session *s) {
 static bool deliver_closed(struct sluice_loop *l, struct session *s) {
     if (s->outcomes > 0)
         return false;
-    if (s->held.head && s->announced && !s->hungup && !s->deaf && !l->discard)
+    if (s->held.head && s->announced && !s->hungup && !s->deaf && !loop_discards(l))
         return false; /* what arrived is delivered before the end; memory is short */
     if (atomic_load_explicit(&s->gate, memory_order_acquire) & (GATE_USERS | GATE_COUNT)) {
         /* Another thread is about to hand over a message that was accepted: it has an outcome. */
@@ -292,7 +305,7 @@ static bool deliver_session(struct sluice_loop *l, struct session *s, unsigned *
 }
 
 static unsigned deliver_wake(struct sluice_loop *l) {
-    bool nowhere = l->discard || l->out_max == 0;
+    bool nowhere = loop_discards(l) || l->out_max == 0;
     if (l->mute || (!nowhere && l->out_count == l->out_max) ||
         !(atomic_fetch_and_explicit(&l->wake, ~LOOP_WAKE_EVENT, memory_order_acquire) &
           LOOP_WAKE_EVENT))
@@ -320,9 +333,9 @@ unsigned event_listeners(struct sluice_loop *l) {
     unsigned count = 0;
     struct listener_end end;
     for (;;) {
-        bool array = l->discard || (l->out_count < l->out_max && l->lent_count < LOOP_LENT);
-        enum listener_news news =
-            l->node->upcalls->listener_next_end(l->node, l, array, l->discard || !l->mute, &end);
+        bool array = loop_discards(l) || (l->out_count < l->out_max && l->lent_count < LOOP_LENT);
+        enum listener_news news = l->node->upcalls->listener_next_end(
+            l->node, l, array, loop_discards(l) || !l->mute, &end);
         l->unheard = news != LISTENERS_TOLD;
         if (news != LISTENERS_NEXT)
             return count;
@@ -334,12 +347,11 @@ unsigned event_listeners(struct sluice_loop *l) {
             .session = {end.id},
             .arg = end.arg,
         };
-        if (l->discard)
-            continue;
-        if (end.handler) {
+        if (end.handler && loop_call_begin(l, LOOP_NOWHERE)) {
             l->handled++;
             end.handler(&event, end.handler_arg);
-        } else {
+            loop_call_end(l);
+        } else if (!end.handler && !loop_discards(l)) {
             l->out[l->out_count++] = event;
         }
     }

@@ -60,6 +60,12 @@ struct loop_totals {
 #undef STATS_X
 };
 
+/* While the node is being closed: why events go nowhere, and that calls of the application are counted. */
+#define LOOP_SEIZED 1u   /* the closing thread runs it */
+#define LOOP_GIVEN_UP 2u /* sluice_close() returns, and a thread may still be inside */
+#define LOOP_NOWHERE (LOOP_SEIZED | LOOP_GIVEN_UP)
+#define LOOP_WATCHED 4u
+
 enum loop_lent_what {
     LENT_OUT,      /* it comes back */
     LENT_KEPT,     /* the application made it its own */
@@ -104,17 +110,17 @@ struct sluice_loop {
     sluice_event *out; /* the caller's array */
     uint32_t out_count, out_max;
     uint32_t lent_count;
-    bool discard;       /* seized: events go nowhere */
-    bool mute;          /* being cared for: events wait for the thread that polls */
-    bool lost;          /* the device is gone: once no QP is left, so is the CQ */
-    bool unheard;       /* the same, and its listeners may have to be told of */
-    bool totals_moved;  /* since they were published */
-    bool flushes_twice; /* constant: the device does (fabric.h) */
-    bool unpacking;     /* the message being delivered is not the last of its frame */
-    bool worked;        /* a turn found something since span_ns */
-    uint32_t handled;   /* handlers called since the poll began */
-    uint64_t now_ns;    /* last time read */
-    uint64_t span_ns;   /* see loop_span(); 0: no span begun */
+    _Atomic uint8_t closing; /* LOOP_SEIZED ... */
+    bool mute;               /* being cared for: events wait for the thread that polls */
+    bool lost;               /* the device is gone: once no QP is left, so is the CQ */
+    bool unheard;            /* the same, and its listeners may have to be told of */
+    bool totals_moved;       /* since they were published */
+    bool flushes_twice;      /* constant: the device does (fabric.h) */
+    bool unpacking;          /* the message being delivered is not the last of its frame */
+    bool worked;             /* a turn found something since span_ns */
+    uint32_t handled;        /* handlers called since the poll began */
+    uint64_t now_ns;         /* last time read */
+    uint64_t span_ns;        /* see loop_span(); 0: no span begun */
     uint64_t next_deadline_ns;
     uint64_t grant_look_ns; /* the same of credits.c */
     uint64_t look_ns;       /* of keepalive.c: the next look at the sessions; UINT64_MAX: none */
@@ -129,7 +135,8 @@ struct sluice_loop {
     uint32_t polls;           /* of the CQ */
     bool wc_short;            /* the last of them left nothing there */
     uint8_t wc_max, recv_max; /* completions polled, receives posted at once */
-    uint32_t turn;
+    _Atomic uint32_t turn;    /* written by who runs it */
+    _Atomic uint32_t calls;   /* likewise: begun and ended, see loop_call_begin(); odd: inside */
 
     struct shared shared;
     struct ibv_send_wr wr;
@@ -204,6 +211,32 @@ static inline bool loop_is_mine(struct sluice_loop *l) {
     return atomic_load_explicit(&l->owner, memory_order_relaxed) == loop_me();
 }
 
+/* Whether events go nowhere. */
+static inline unsigned loop_discards(const struct sluice_loop *l) {
+    return atomic_load_explicit(&l->closing, memory_order_relaxed) & LOOP_NOWHERE;
+}
+
+static inline bool loop_is_closing(const struct sluice_loop *l) {
+    return atomic_load_explicit(&l->closing, memory_order_relaxed) != 0;
+}
+
+/*
+ * Around a call of the application that is none of the steady path, and around every one while the node is being
+ * closed. False: for one of these reasons it is not made any more. Either this sees GIVEN_UP, or who sets it sees
+ * that the call is being made.
+ */
+static inline bool loop_call_begin(struct sluice_loop *l, unsigned reasons) {
+    atomic_fetch_add(&l->calls, 1);
+    if (!(atomic_load(&l->closing) & reasons))
+        return true;
+    atomic_fetch_add(&l->calls, 1);
+    return false;
+}
+
+static inline void loop_call_end(struct sluice_loop *l) {
+    atomic_fetch_add(&l->calls, 1);
+}
+
 /*
  * Taken for good. A thread that is inside asks this and not whether the loop is its own: whoever tries
  * to take the loop over stands in `owner` for a moment before it finds somebody inside.
@@ -256,7 +289,14 @@ static inline void loop_unclaim(struct sluice_loop *l) {
     atomic_store_explicit(&l->poll_busy, 0, memory_order_release);
 }
 
-/* For the closing thread: takes the loop for good, waiting until its owner is out of every call. */
+/*
+ * For the closing thread: takes loops for good. Each is begun with, then barrier_everywhere(), once for all of them;
+ * each is taken when it is done: its owner is out of every call. Until then asking wakes a poller that sleeps, who
+ * finds the loop taken; one in a handler is waited for.
+ */
+void loop_seize_begin(struct sluice_loop *l);
+bool loop_seize_done(struct sluice_loop *l);
+/* All of it, of one loop, waiting. */
 void loop_seize(struct sluice_loop *l);
 
 /*
@@ -366,7 +406,7 @@ static inline bool loop_retry(struct sluice_loop *l, struct session *s) {
 
 /* Whether an event of this session could be delivered now. */
 static inline bool loop_room(const struct sluice_loop *l, const struct session *s) {
-    return (s->handler && likely(!l->mute)) || l->discard ||
+    return (s->handler && likely(!l->mute)) || loop_discards(l) ||
            (l->out_count < l->out_max && l->lent_count < LOOP_LENT);
 }
 

@@ -16,6 +16,8 @@
 #include "base/barrier.h"
 #include "datapath/loop/loop.h"
 
+#define SEIZE_PAUSE_NS 50000
+#define SEIZE_PAUSE_MAX_NS 5000000
 #define CARE_TURNS 64 /* in a row, at most, while a thread that wants to poll may wait */
 
 __thread struct loop_self loop_self __attribute__((tls_model("initial-exec")));
@@ -96,14 +98,25 @@ void loop_care(struct sluice_loop *l) {
     atomic_fetch_add(&l->care, 1);
 }
 
-void loop_seize(struct sluice_loop *l) {
-    const struct timespec pause = {.tv_nsec = 50000};
+void loop_seize_begin(struct sluice_loop *l) {
     atomic_store(&l->owner, &loop_seized);
+}
+
+bool loop_seize_done(struct sluice_loop *l) {
+    if (!atomic_load_explicit(&l->send_busy, memory_order_acquire) &&
+        !atomic_load_explicit(&l->poll_busy, memory_order_acquire))
+        return true;
+    doorbell_wake(&l->mailbox.bell);
+    return false;
+}
+
+void loop_seize(struct sluice_loop *l) {
+    struct timespec pause = {.tv_nsec = SEIZE_PAUSE_NS};
+    loop_seize_begin(l);
     barrier_everywhere();
-    /* A poller that sleeps is woken and finds the loop taken; one in a handler is waited for. */
-    while (atomic_load_explicit(&l->send_busy, memory_order_acquire) ||
-           atomic_load_explicit(&l->poll_busy, memory_order_acquire)) {
-        doorbell_wake(&l->mailbox.bell);
+    while (!loop_seize_done(l)) {
         nanosleep(&pause, NULL);
+        if (pause.tv_nsec < SEIZE_PAUSE_MAX_NS)
+            pause.tv_nsec *= 2; /* a handler may take its time */
     }
 }

@@ -298,7 +298,8 @@ static inline bool has_news(struct sluice_loop *l) {
 
 unsigned loop_turn(struct sluice_loop *l) {
     unsigned found = 0;
-    uint32_t turn = ++l->turn;
+    uint32_t turn = atomic_load_explicit(&l->turn, memory_order_relaxed) + 1;
+    atomic_store_explicit(&l->turn, turn, memory_order_relaxed);
     l->totals.turns++;
     if (!mpsc_queue_empty(&l->mailbox.inbox))
         found += take_records(l);

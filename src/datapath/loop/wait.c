@@ -152,7 +152,8 @@ void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
         loop_idle(l) != SLUICE_IDLE_SPIN) {
         end_span(l);
         int timeout = timeout_ms(l, until_ns);
-        bool taken = loop_is_seized(l) && !l->discard; /* its thread shall leave */
+        bool taken =
+            loop_is_seized(l) && !(loop_discards(l) & LOOP_SEIZED); /* its thread shall leave */
         l->totals.sleeps++;
         loop_publish(l); /* it may be a long time */
         loop_publish_memory(l);
@@ -263,8 +264,9 @@ int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wai
         if (l->out_count > 0 || l->handled > 0 || wait_ns == 0)
             break;
         /* The clock is read now and then only: a short wait may take a few turns longer. */
-        bool look = found == 0 ? !spins(l) || (l->spins & SPIN_LOOKS) == SPIN_LOOKS
-                               : (l->turn & SPIN_LOOKS) == 0;
+        bool look = found == 0
+                        ? !spins(l) || (l->spins & SPIN_LOOKS) == SPIN_LOOKS
+                        : (atomic_load_explicit(&l->turn, memory_order_relaxed) & SPIN_LOOKS) == 0;
         if (until == 0 && look) {
             uint64_t now = loop_clock(l);
             until = wait_ns > UINT64_MAX - 1 - now ? UINT64_MAX : now + wait_ns;

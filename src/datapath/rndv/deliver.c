@@ -80,7 +80,7 @@ static enum taken deliver_nothing(struct sluice_loop *l, struct session *s, stru
 }
 
 static enum taken ask(struct sluice_loop *l, struct session *s, struct arrival *a) {
-    if (l->discard) {
+    if (loop_discards(l)) {
         a->state = ARRIVAL_WAITS;
     } else {
         sluice_event event = {.type = SLUICE_LARGE, .value = a->bytes};

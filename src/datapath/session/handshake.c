@@ -72,11 +72,16 @@ static void transcribe(const struct session *s, struct transcript *out) {
     private_data_rep_encode(&s->conn.rep, out->rep);
 }
 
-/* False: there is no such key (any more). */
-static bool find_secret(const struct session *s, struct auth_secret *out,
+/* False: there is no such key (any more), or the application is not to be asked for it any more. */
+static bool find_secret(struct session *s, struct auth_secret *out,
                         uint8_t room[SLUICE_SECRET_MAX]) {
+    struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
     out->bytes = room;
+    out->count = 0;
+    if (!loop_call_begin(l, LOOP_GIVEN_UP))
+        return false;
     out->count = keyring_find(s->link_config.keys, s->conn.req.key_id, room);
+    loop_call_end(l);
     return out->count > 0;
 }
 

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * close.c - closing a node.
+ *
+ * Sessions get their grace. Then what is left of each is ended by its own worker; loops nobody polls are
+ * seized, and the closing thread runs them with their events going nowhere. When no session is left, everything that
+ * stands on the device goes, then the device.
+ *
+ * The closing thread is one of its own: it waits for threads of the application that are inside of a handler or a
+ * call, and those may never come back. The caller of sluice_close() does not wait for them for longer than a second
+ * after the grace. He is told what stays; from then on no handler and no log is called, and whenever
+ * the last of them returns the closing thread finishes.
+ *
+ * Owner: the closing thread; of what stands below "waiting for it", its caller.
+ */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/aside_thread.h"
+#include "base/barrier.h"
+#include "datapath/datapath.h"
+#include "datapath/loop/ownership.h"
+#include "core/session_table.h"
+#include "node/memory.h"
+#include "node/node.h"
+#include "node/stuck.h"
+#include "node/workers.h"
+
+#define GIVE_UP_NS                                                                                 \
+    900000000ull /* behind the grace, when a thread of the application is in the way */
+#define TOO_LONG_NS                                                                                \
+    15000000000ull /* the same when none is: the machine is busy, or a device does not flush */
+#define TELLING_PAUSE_NS 5000000
+
+#define STEP_NS 1000000u /* between two looks at loops that may need to be seized */
+
+/* Of those the closing thread runs itself; a worker has its own, but in a node that a test drives. */
+static bool is_worker(const sluice_node *n, const struct sluice_loop *l) {
+    for (uint32_t w = 0; w < n->worker_count; w++)
+        if (l == n->workers[w].loop)
+            return !n->manual;
+    return false;
+}
+
+/* n->lock. Marks every loop of the application that nobody is inside of, or all; returns those not taken yet. */
+static uint32_t mark_loops(sluice_node *n, bool all, struct sluice_loop *marked[STATS_LOOPS_MAX]) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++) {
+        struct sluice_loop *l = n->loops[i];
+        if (!l || is_worker(n, l) || (loop_discards(l) & LOOP_SEIZED) ||
+            (!all && !loop_is_seized(l) && atomic_load(&l->poll_busy) != 0))
+            continue;
+        loop_seize_begin(l);
+        marked[count++] = l;
+    }
+    return count;
+}
+
+/*
+ * Takes every loop of the application that nobody is inside of, or all of them. None is waited for: a thread that
+ * does not come back keeps its loop, and not the others. False: there are such.
+ */
+static bool seize_loops(sluice_node *n, bool all) {
+    struct sluice_loop *marked[STATS_LOOPS_MAX];
+    bool done = true;
+    pthread_mutex_lock(&n->lock);
+    uint32_t count = mark_loops(n, all, marked);
+    pthread_mutex_unlock(&n->lock);
+    if (count > 0)
+        barrier_everywhere();
+    for (uint32_t i = 0; i < count; i++) {
+        struct sluice_loop *l = marked[i];
+        if (!loop_seize_done(l)) {
+            done = false;
+            continue;
+        }
+        atomic_fetch_or(&l->closing, LOOP_SEIZED); /* this thread is the one that runs it now */
+        l->out_max = l->out_count = 0;
+        event_take_back(l);
+    }
+    return done;
+}
+
+/* Runs what this thread has seized; returns how much it found. */
+static unsigned run_seized(sluice_node *n) {
+    unsigned found = 0;
+    for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++) {
+        pthread_mutex_lock(&n->lock);
+        struct sluice_loop *l = n->loops[i];
+        pthread_mutex_unlock(&n->lock);
+        if (l && (loop_discards(l) & LOOP_SEIZED))
+            found += loop_turn(l);
+    }
+    if (n->manual)
+        found += cm_turn(n->cm, 0);
+    return found;
+}
+
+static void wait_step(sluice_node *n) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += STEP_NS;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    pthread_mutex_lock(&n->lock);
+    if (slots_taken(n->index) > 0)
+        pthread_cond_timedwait(&n->changed, &n->lock, &until);
+    pthread_mutex_unlock(&n->lock);
+}
+
+/* The real clock: a test's may stand still. */
+static uint64_t real_now(void) {
+    return env_now(&env_default);
+}
+
+/* For how long sessions may take to end after the grace, as the closing thread sees it. */
+struct patience {
+    struct stuck stuck; /* its own looks */
+    uint64_t look_ns, until_ns;
+};
+
+/* Time counts while nobody is in the way: one who is keeps his sessions, and they end when he is out. */
+static bool is_patient(struct patience *patience, uint64_t real) {
+    if (real >= patience->look_ns) {
+        stuck_look(&patience->stuck);
+        patience->look_ns = real + STUCK_LOOK_NS;
+    }
+    if (stuck_any(&patience->stuck) || patience->until_ns == 0)
+        patience->until_ns = real + CLOSE_EXTRA_NS;
+    return real < patience->until_ns;
+}
+
+static void end_sessions(sluice_node *n, uint64_t grace_ns) {
+    uint64_t limit = grace_ns > LINGER_NS ? grace_ns : LINGER_NS;
+    uint64_t start = real_now(), now = env_now(&n->env);
+    uint64_t due = limit > UINT64_MAX - 1 - now ? UINT64_MAX - 1 : now + limit;
+    uint64_t seize_all = limit > UINT64_MAX / 2 - start ? UINT64_MAX : start + limit;
+    struct patience patience = {.stuck = {.n = n, .calls_over = true}};
+    atomic_store(&n->close_deadline_ns, due);
+    while (slots_taken(n->index) > 0) {
+        uint64_t real = real_now();
+        /* Again and again: a request that was being decided becomes a session only now. */
+        node_hangup_all(n, grace_ns);
+        seize_loops(n, real >= seize_all);
+        if (real >= seize_all && !is_patient(&patience, real)) {
+            log_write(&n->log, SLUICE_LOG_ERROR, "%u sessions did not end; given up",
+                      slots_taken(n->index));
+            break;
+        }
+        if (run_seized(n) == 0)
+            wait_step(n);
+    }
+    const struct timespec step = {.tv_nsec = STEP_NS};
+    while (!seize_loops(n, true))
+        nanosleep(&step, NULL);
+}
+
+static void close_loops(sluice_node *n) {
+    for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++) {
+        struct sluice_loop *l = n->loops[i];
+        if (l)
+            loop_close(l);
+    }
+}
+
+/* From a handler the thread to be joined would be the caller's own. */
+static bool in_handler(const sluice_node *n) {
+    struct sluice_loop *l = loop_self.current;
+    bool nested = false;
+    if (!l || l->node != n || !loop_enter(l, &nested))
+        return false;
+    loop_leave(l, nested);
+    return nested;
+}
+
+struct closing {
+    sluice_node *n;
+    uint64_t grace_ns, start_ns;
+    struct stuck stuck; /* the caller's */
+};
+
+static void close_all(struct closing *c) {
+    sluice_node *n = c->n;
+    while (atomic_load(&n->callers) > 0) {
+        if (n->manual)
+            cm_turn(n->cm, 0);
+        sched_yield();
+    }
+    atomic_store(&c->stuck.calls_over, true);
+    cm_unlisten_all(n->cm);
+    end_sessions(n, c->grace_ns);
+    workers_stop(n);
+    close_loops(n);
+    cm_close(n->cm);
+    registrations_close(&n->registrations);
+    regions_close(&n->regions);
+    node_memory_close(n);
+    node_close_device(n);
+}
+
+/* Nobody looks at it any more: the place may have a new node. */
+static void close_end(sluice_node *n) {
+    pthread_cond_destroy(&n->changed);
+    pthread_mutex_destroy(&n->bells);
+    pthread_mutex_destroy(&n->lock);
+    pthread_mutex_destroy(&n->care);
+    atomic_store(&n->state, NODE_CLOSED);
+}
+
+/* ---- waiting for it ---------------------------------------------------------------------------- */
+
+/* The node's place is not given away while a thread still speaks of it. */
+static void run_close(void *arg) {
+    struct closing *c = arg;
+    const struct timespec pause = {.tv_nsec = TELLING_PAUSE_NS};
+    close_all(c);
+    while (atomic_load(&c->stuck.telling))
+        nanosleep(&pause, NULL);
+}
+
+static void end_close(void *arg) {
+    struct closing *c = arg;
+    close_end(c->n);
+    free(c);
+}
+
+static uint64_t later(uint64_t at, uint64_t by) {
+    return by > UINT64_MAX - 1 - at ? UINT64_MAX : at + by;
+}
+
+static void look_until(struct closing *c, bool (*is_so)(const struct stuck *s)) {
+    while (!is_so(&c->stuck)) {
+        const struct timespec pause = {.tv_nsec = STUCK_LOOK_NS};
+        nanosleep(&pause, NULL);
+        stuck_look(&c->stuck);
+    }
+}
+
+/*
+ * From here on nothing of the application's is called. What is running is waited for, but for those who are stuck:
+ * whoever is not named is out when the caller returns. True: it is closed all the same.
+ */
+static bool give_up(struct closing *c, struct aside *aside) {
+    stuck_forbid_calls(&c->stuck);
+    look_until(c, stuck_calls_over);
+    if (aside_wait(aside, 0))
+        return true;
+    stuck_tell(&c->stuck);
+    stuck_forbid_log(&c->stuck);
+    look_until(c, stuck_log_over);
+    return aside_leave(aside);
+}
+
+/* False: it is not closed, and the caller is to go. */
+static bool wait_while_useful(struct closing *c, struct aside *aside) {
+    uint64_t grace_over = later(c->start_ns, c->grace_ns);
+    bool closed = aside_wait(aside, grace_over);
+    while (!closed) {
+        stuck_look(&c->stuck);
+        uint64_t now = real_now();
+        if (now >= later(grace_over, TOO_LONG_NS) ||
+            (now >= later(grace_over, GIVE_UP_NS) && stuck_any(&c->stuck)))
+            return false;
+        closed = aside_wait(aside, now + STUCK_LOOK_NS);
+    }
+    return true;
+}
+
+static void wait_closed(struct closing *c, struct aside *aside) {
+    if (wait_while_useful(c, aside) || give_up(c, aside))
+        end_close(c);
+}
+
+void sluice_close(sluice_node *n, uint64_t grace_ns) {
+    if (!n || forked_node(n))
+        return;
+    if (in_handler(n)) {
+        log_write(&n->log, SLUICE_LOG_ERROR, "sluice_close() must not be called from a handler");
+        return;
+    }
+    uint32_t open = NODE_OPEN;
+    if (!atomic_compare_exchange_strong(&n->state, &open, NODE_CLOSING))
+        return;
+    struct closing closing = {
+        .n = n, .grace_ns = grace_ns, .start_ns = real_now(), .stuck = {.n = n}};
+    struct closing *c = n->manual ? NULL : malloc(sizeof *c);
+    struct aside *aside = NULL;
+    if (c) {
+        *c = closing;
+        aside = aside_start("sluice-close", run_close, end_close, c);
+    }
+    if (aside) {
+        wait_closed(c, aside);
+    } else { /* without a thread it takes as long as it takes */
+        free(c);
+        close_all(&closing);
+        close_end(n);
+    }
+}
