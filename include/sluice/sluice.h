@@ -203,7 +203,7 @@ typedef struct sluice_node_options {
         registration_bytes_max; /* cap on these, beside memory_bytes_max; default a quarter of it */
 } sluice_node_options;
 
-/* link flags */
+/* link flags; what is for the other side is EINVAL */
 #define SLUICE_ASK 1u  /* listen: deliver SLUICE_CONNECT and wait for accept or refuse */
 #define SLUICE_ONCE 2u /* dial: one try, at one address; else see sluice_dial() */
 #define SLUICE_REUSE                                                                               \
@@ -269,7 +269,7 @@ typedef struct sluice_link_options {
     const sluice_key *keys;
     sluice_key_lookup key_lookup;
     void *key_lookup_arg;
-    /* dial: shown to a listener with SLUICE_ASK before it decides; up to SLUICE_PRIVATE_MAX bytes */
+    /* dial only: shown to a listener with SLUICE_ASK before it decides; up to SLUICE_PRIVATE_MAX bytes */
     const void *private_data;
     uint32_t private_bytes;
     uint32_t tos; /* type of service of the connection's packets, 0..255: RDMA_OPTION_ID_TOS */
@@ -386,7 +386,7 @@ SLUICE_API int sluice_worker_set_idle(sluice_node *n, uint32_t worker, sluice_id
  * Listens at "host:port", "[v6]:port" or "*:port" (an optional "sluice://" in front is skipped);
  * port 0 picks one, see sluice_listener_port(). The host must be a local address of the device.
  * Errors: EADDRESS (malformed, not local, in use: text says which), ELIMIT, EINVAL, EDEVICE (the
- * node's device was removed).
+ * node's device was removed, or the system refused a call: os_errno), ENOMEM.
  *
  * A listener ends with sluice_unlisten(), of which no event tells, with its node, or with its device. Then
  * there is one SLUICE_CLOSED of it, with reason DEVICE_REMOVED, status EDEVICE, the link's arg, and the
@@ -439,10 +439,10 @@ typedef struct sluice_session_info {
     uint32_t eager_bytes;       /* largest message that travels in one frame */
     uint32_t credits;           /* frames the peer lets us have in flight */
     uint32_t close_code;        /* refusal code of the peer, after a refused dial */
-    char close_text[124];       /* refusal text of the peer, or what went wrong */
-    uint32_t key_id;            /* key with which both sides authenticated themselves, or 0 */
-    uint64_t keepalive_ns;      /* interval agreed with the peer, 0 = off */
-    uint32_t tries;             /* connection attempts of a dial, the first included */
+    char close_text[124];  /* refusal text of the peer, or what went wrong: a line of its own */
+    uint32_t key_id;       /* key with which both sides authenticated themselves, or 0 */
+    uint64_t keepalive_ns; /* interval agreed with the peer, 0 = off */
+    uint32_t tries;        /* connection attempts of a dial, the first included */
     /* what the stack itself said of the end, behind the reason; -1 where it did not speak */
     int32_t cm_event; /* enum rdma_cm_event_type */
     int32_t

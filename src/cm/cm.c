@@ -18,6 +18,7 @@
 #include "base/thread.h"
 #include "core/auth/auth.h"
 #include "core/auth/replay.h"
+#include "core/failure_text.h"
 #include "core/session_table.h"
 #include "core/context.h"
 
@@ -96,8 +97,10 @@ void cm_end(struct cm *cm, struct cm_conn *conn, const struct cm_failure *why) {
     conn->down = *why;
     if (!was_up)
         stats_add(conn->passive ? &cm->stats->refused : &cm->stats->failed, 1);
-    log_write(&cm->node->log, SLUICE_LOG_DEBUG, "%s %s: %s (%s)", conn->passive ? "from" : "to",
-              s->peer.address, sluice_reason_text((int)why->reason), conn->down.text);
+    char text[256];
+    failure_text_of_end(text, sizeof text, why->reason, why->text);
+    log_write(&cm->node->log, SLUICE_LOG_DEBUG, "%s %s: %s", conn->passive ? "from" : "to",
+              s->peer.address, text);
     cm_enter(cm, conn, CM_FAILED);
     cm_tell_loop(s, LOOP_VERB_DOWN);
 }

@@ -22,6 +22,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/env.h"
 #include "base/epoll_source.h"
@@ -139,9 +140,18 @@ static inline uint32_t cm_code(int status) {
     return status < 0 ? 0u - (uint32_t)status : (uint32_t)status;
 }
 
-/* Behind a status in a text. */
-static inline const char *cm_unexplained(int status) {
-    return status == -1 ? ", the stack gives no reason" : "";
+/* A status in a text, with what it means if it is an errno: for the format and for its arguments. */
+#define CM_STATUS_FORMAT "status %d%s%s"
+#define CM_STATUS(status) (status), cm_colon(status), cm_meaning(status)
+
+static inline const char *cm_colon(int status) {
+    return status == -1 ? ", " : status < 0 ? ": " : "";
+}
+
+static inline const char *cm_meaning(int status) {
+    return status == -1 ? "the stack gives no reason"
+           : status < 0 ? strerror((int)cm_code(status))
+                        : "";
 }
 
 /*

@@ -18,9 +18,13 @@
 
 /* ---- what the call itself says ---------------------------------------------------------------- */
 
+/*
+ * Where rdma_connect() itself asks the peer (iWARP) its errno is the peer's or the network's answer; every
+ * other one is this side's own, and says nothing of the peer.
+ */
 void cm_connect_failed(struct cm *cm, struct cm_conn *conn, int error) {
     enum cm_hope hope = CM_HOPE_ELSEWHERE;
-    sluice_reason reason = SLUICE_REASON_UNREACHABLE;
+    sluice_reason reason = SLUICE_REASON_DEVICE_ERROR;
     const char *text = strerror(error);
     switch (error) {
     case ECONNREFUSED:
@@ -31,8 +35,20 @@ void cm_connect_failed(struct cm *cm, struct cm_conn *conn, int error) {
     case EHOSTUNREACH:
     case ECONNRESET:
         hope = CM_HOPE_LATER;
+        reason = SLUICE_REASON_UNREACHABLE;
+        break;
+    case ENETUNREACH:
+    case EHOSTDOWN:
+    case ENETDOWN:
+    case ECONNABORTED:
+        reason = SLUICE_REASON_UNREACHABLE;
+        break;
+    case EMFILE:
+    case ENFILE:
+        hope = CM_HOPE_LATER;
         break;
     case ENOMEM:
+    case ENOBUFS:
     case EAGAIN:
         reason = SLUICE_REASON_NO_MEMORY;
         break;

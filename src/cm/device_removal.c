@@ -157,7 +157,8 @@ void cm_device_lost(struct cm *cm) {
     log_write(&cm->node->log, SLUICE_LOG_ERROR, "device %s failed or was removed",
               cm->node->choice.device);
     for (struct cm_conn *conn = cm->conns; conn; conn = conn->next)
-        cm_fail(cm, conn, SLUICE_REASON_DEVICE_REMOVED, 0, "the device was removed");
+        cm_fail(cm, conn, SLUICE_REASON_DEVICE_REMOVED, 0, "%s failed or was removed",
+                cm->node->choice.device);
     cm_listeners_lost(cm);
     if (cm->watch.id)
         cm->node->fabric->destroy_id(cm->watch.id);

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "cm/cm.h"
+#include "core/failure_text.h"
 #include "core/session_table.h"
 #include "core/context.h"
 
@@ -67,8 +68,8 @@ void cm_dial(struct cm *cm, struct cm_conn *conn) {
     if (error == 0)
         error = resolver_ask(cm->resolver, atomic_load(&session_of_conn(conn)->id), conn->host);
     if (error != 0)
-        cm_fail(cm, conn, SLUICE_REASON_ADDRESS, 0, "%.80s cannot be looked up: %s", conn->host,
-                strerror(-error));
+        cm_fail(cm, conn, failure_text_reason_of_call(-error), (uint32_t)-error,
+                "%.80s cannot be looked up: %s", conn->host, strerror(-error));
 }
 
 static void named(struct cm *cm, struct cm_conn *conn, const struct cm_names *names) {
@@ -129,7 +130,7 @@ static bool prepare(struct cm *cm, struct cm_conn *conn) {
     int mask;
     if (!cm_attributes(cm, conn, IBV_QPS_INIT, &init, &mask)) {
         cm_try_failed(cm, conn, CM_HOPE_ELSEWHERE, SLUICE_REASON_DEVICE_ERROR, (uint32_t)errno,
-                      "no INIT attributes");
+                      "no INIT attributes: %s", strerror(errno));
         return false;
     }
     if (conn->preparing) {
@@ -175,8 +176,7 @@ void cm_on_route_error(struct cm *cm, struct cm_owner *owner, const struct cm_ev
     int error = (int)cm_code(event->status);
     cm_try_failed(cm, (struct cm_conn *)(void *)owner,
                   error == ETIMEDOUT ? CM_HOPE_LATER : CM_HOPE_ELSEWHERE, SLUICE_REASON_UNREACHABLE,
-                  (uint32_t)error, "no route: status %d%s", event->status,
-                  cm_unexplained(event->status));
+                  (uint32_t)error, "no route: " CM_STATUS_FORMAT, CM_STATUS(event->status));
 }
 
 static void connect_now(struct cm *cm, struct cm_conn *conn) {
@@ -254,7 +254,8 @@ void cm_on_response(struct cm *cm, struct cm_owner *owner, const struct cm_event
     if (!traits->answer_is_up &&
         (!cm_attributes(cm, conn, IBV_QPS_RTR, &conn->rtr, &conn->rtr_mask) ||
          !cm_attributes(cm, conn, IBV_QPS_RTS, &conn->rts, &conn->rts_mask))) {
-        cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)errno, "no RTR or RTS attributes");
+        cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)errno,
+                "no RTR or RTS attributes: %s", strerror(errno));
         return;
     }
     cm_enter(cm, conn, CM_APPLYING);
@@ -299,21 +300,22 @@ void cm_on_rejected(struct cm *cm, struct cm_owner *owner, const struct cm_event
     conn->established = false; /* there is nothing to disconnect */
     cm_decided(conn);
     bool ours = private_data_rej_decode(&rej, event->data, event->data_bytes) == SLUICE_REASON_NONE;
+    char text[sizeof conn->down.text];
+    if (ours)
+        failure_text_of_refusal(text, sizeof text, &rej, !conn->passive);
     if (conn->passive) {
-        cm_fail(cm, conn, ours && rej.reason ? (sluice_reason)rej.reason : SLUICE_REASON_PEER_LOST,
+        cm_fail(cm, conn,
+                ours && rej.reason ? failure_text_reason_of_refusal(&rej) : SLUICE_REASON_PEER_LOST,
                 cm_code(event->status), "%s",
-                ours && rej.text[0] ? rej.text
-                                    : "the peer gave up before the session was established");
+                ours && text[0] ? text : "the peer gave up before the session was established");
         return;
     }
     if (ours) {
-        sluice_reason reason = (sluice_reason)rej.reason;
-        if (reason == SLUICE_REASON_NONE)
-            reason = SLUICE_REASON_REFUSED;
+        sluice_reason reason = failure_text_reason_of_refusal(&rej);
         conn->down.code = rej.code;
         cm_try_failed(cm, conn, cm_hope_of(reason), reason,
                       reason == SLUICE_REASON_REFUSED ? rej.code : cm_code(event->status), "%s",
-                      rej.text);
+                      text);
         return;
     }
     bool empty = true;
@@ -331,13 +333,8 @@ void cm_on_rejected(struct cm *cm, struct cm_owner *owner, const struct cm_event
             session_of_conn(conn)->info.tries < WORDLESS_TRIES ? CM_HOPE_LATER : CM_HOPE_ELSEWHERE;
     /* By its application only with the code for that; the others are the transport's own. */
     bool consumer = event->status == REJ_CONSUMER || event->status == -ECONNRESET;
-    if (reason == SLUICE_REASON_REFUSED && !consumer)
-        cm_try_failed(cm, conn, hope, reason, cm_code(event->status),
-                      "the peer's stack rejected the connection (status %d%s)", event->status,
-                      cm_unexplained(event->status));
-    else
-        cm_try_failed(cm, conn, hope, reason, cm_code(event->status), "%s",
-                      sluice_reason_text((int)reason));
+    cm_try_failed(cm, conn, hope, reason, cm_code(event->status), "%s (" CM_STATUS_FORMAT ")",
+                  failure_text_of_rejection(reason, consumer, empty), CM_STATUS(event->status));
 }
 
 /* ---- losses: either side, any time ----------------------------------------------------------- */
@@ -348,18 +345,17 @@ void cm_on_lost(struct cm *cm, struct cm_owner *owner, const struct cm_event *ev
     cm_decided(conn);
     cm_try_failed(cm, conn, CM_HOPE_LATER,
                   early ? SLUICE_REASON_UNREACHABLE : SLUICE_REASON_PEER_LOST,
-                  cm_code(event->status), "the peer %s (status %d%s)",
+                  cm_code(event->status), "the peer %s (" CM_STATUS_FORMAT ")",
                   owner->state == CM_UP ? "cannot be reached any more" : "did not answer",
-                  event->status, cm_unexplained(event->status));
+                  CM_STATUS(event->status));
 }
 
 void cm_on_connect_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     cm_decided((struct cm_conn *)(void *)owner);
     cm_try_failed(cm, (struct cm_conn *)(void *)owner, CM_HOPE_ELSEWHERE,
                   SLUICE_REASON_DEVICE_ERROR, cm_code(event->status),
-                  "the connection %s (status %d%s)",
-                  owner->state == CM_UP ? "failed" : "could not be made", event->status,
-                  cm_unexplained(event->status));
+                  "the connection %s (" CM_STATUS_FORMAT ")",
+                  owner->state == CM_UP ? "failed" : "could not be made", CM_STATUS(event->status));
 }
 
 /* Whether the peer said good-bye first is known to the loop, which has its BYE, or not. */
@@ -375,5 +371,5 @@ void cm_on_device_removal(struct cm *cm, struct cm_owner *owner, const struct cm
     conn->rejectable = false;
     if (cm_same_device(cm, owner->id))
         cm_device_lost(cm);
-    cm_fail(cm, conn, SLUICE_REASON_DEVICE_REMOVED, 0, "the device was removed");
+    cm_fail(cm, conn, SLUICE_REASON_DEVICE_REMOVED, 0, "%s was removed", cm->node->choice.device);
 }

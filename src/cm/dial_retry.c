@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "cm/cm.h"
+#include "core/failure_text.h"
 #include "core/context.h"
 
 #define PAUSE_FIRST_NS 20000000ull
@@ -230,8 +231,10 @@ void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluic
         cm_end(cm, conn, &why);
         return;
     }
-    log_write(&cm->node->log, SLUICE_LOG_DEBUG, "try %u, %s: %s (%s)", s->info.tries,
-              s->peer.address, sluice_reason_text((int)reason), why.text);
+    char line[256];
+    failure_text_of_end(line, sizeof line, reason, why.text);
+    log_write(&cm->node->log, SLUICE_LOG_DEBUG, "try %u, %s: %s", s->info.tries, s->peer.address,
+              line);
     /* A busy address keeps a dial going, so it is what a dial that ends in vain is told. What an
      * address of this host ended with is told rather than that another one is not of this host. */
     bool elsewhere = reason == SLUICE_REASON_ADDRESS && vendor == EREMOTE;

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "core/auth/keyring.h"
+#include "core/failure_text.h"
 #include "core/session_table.h"
 #include "cm/cm.h"
 #include "core/context.h"
@@ -174,25 +175,14 @@ static void settle(struct cm_listener *listener, enum listener_life life) {
     pthread_mutex_unlock(&n->lock);
 }
 
-static const char *bind_text(int error) {
-    switch (error) {
-    case EADDRINUSE:
-        return "in use"; /* by a listener, or an id that is bound and does not share it */
-    case EADDRNOTAVAIL:
-        return "not a local address, or its port is taken by a wildcard listener";
-    case ENODEV:
-        return "not on an RDMA device";
-    case EACCES:
-        return "ports below 1024 need the right to bind them";
-    default:
-        return strerror(error);
-    }
-}
-
 static void refuse(struct cm_listener *listener, sluice_reason reason, int error,
                    const char *text) {
     char address[64];
-    address_format(&listener->address.any, address);
+    if (listener->address.any.sa_family == AF_INET &&
+        listener->address.v4.sin_addr.s_addr == htonl(INADDR_ANY)) /* as it is asked for */
+        snprintf(address, sizeof address, "*:%u", ntohs(listener->address.v4.sin_port));
+    else
+        address_format(&listener->address.any, address);
     snprintf(listener->text, sizeof listener->text, "cannot listen at %s: %s", address, text);
     listener->reason = reason;
     listener->os_errno = error;
@@ -201,6 +191,13 @@ static void refuse(struct cm_listener *listener, sluice_reason reason, int error
     listener->owner.id = NULL;
     listener->owner.state = CM_IDLE;
     settle(listener, LISTENER_FAILED);
+}
+
+/* The address is not to be had, or the call says nothing of it. */
+static void refuse_address(struct cm_listener *listener, int error) {
+    char text[96];
+    failure_text_of_bind(text, sizeof text, &listener->address.any, error);
+    refuse(listener, failure_text_reason_of_bind(error), error, text);
 }
 
 void cm_listen(struct cm *cm, struct cm_listener *listener) {
@@ -213,7 +210,7 @@ void cm_listen(struct cm *cm, struct cm_listener *listener) {
     if (fabric->create_id(cm->channel, &owner->id, owner, RDMA_PS_TCP) != 0) {
         int error = errno;
         owner->id = NULL;
-        refuse(listener, SLUICE_REASON_DEVICE_ERROR, error, strerror(error));
+        refuse(listener, failure_text_reason_of_bind(error), error, strerror(error));
         return;
     }
     const char *refused = cm_set_options(cm, owner->id, &listener->link, true);
@@ -225,8 +222,7 @@ void cm_listen(struct cm *cm, struct cm_listener *listener) {
         return;
     }
     if (fabric->bind_addr(owner->id, &listener->address.any) != 0) {
-        int error = errno;
-        refuse(listener, SLUICE_REASON_ADDRESS, error, bind_text(error));
+        refuse_address(listener, errno);
         return;
     }
     if (owner->id->verbs && !cm_same_device(cm, owner->id)) {
@@ -235,8 +231,7 @@ void cm_listen(struct cm *cm, struct cm_listener *listener) {
     }
     owner->state = CM_LISTENING; /* requests may come before listen() returns */
     if (fabric->listen(owner->id, BACKLOG) != 0) {
-        int error = errno;
-        refuse(listener, SLUICE_REASON_ADDRESS, error, bind_text(error));
+        refuse_address(listener, errno);
         return;
     }
     listener->port = ntohs(fabric->get_src_port(owner->id));

@@ -420,7 +420,7 @@ void landing_look(struct sluice_loop *l, struct session *s);
 
 /* ---- open.c and close.c ---------------------------------------------------------------------- */
 
-/* Moves the QP to another state; false when the device refuses. */
+/* Moves the QP to another state; false and errno when the device refuses. */
 bool session_modify(struct session *s, struct ibv_qp_attr *attr, int mask);
 void session_prepare(struct sluice_loop *l, struct session *s);
 void session_apply(struct sluice_loop *l, struct session *s);
@@ -470,6 +470,7 @@ void session_down_now(struct sluice_loop *l, struct session *s);
 sluice_reason greet_prove(struct session *s);
 /* Dialer, before its QP can receive: whether the listener has proven itself. */
 sluice_reason greet_verify(struct session *s);
+extern const char greet_no_key[]; /* to prove with */
 /* The connection is there: the dialer says HELLO, the listener looks whether it came already. */
 void greet_begin(struct sluice_loop *l, struct session *s);
 /* NULL, or what is wrong with this frame while greeting. */

@@ -16,11 +16,11 @@
 
 #include "fabric/dropin.h"
 
-/* What is behind a name on one fabric. */
-enum finding {
-    FOUND_NONE,
-    FOUND_DOWN, /* it exists, but no port is active or it cannot be opened */
-    FOUND_UP,
+/* What is behind a name, or behind any, on one fabric; the first of each kind. */
+struct finding {
+    char up[64];             /* or empty: there is none */
+    char down[64], shut[64]; /* no port is active; it cannot be opened */
+    int error;               /* behind `shut`; without it, of the list itself */
 };
 
 static void explain(struct fabric_choice *choice, const char *format, ...)
@@ -35,46 +35,68 @@ static void explain(struct fabric_choice *choice, const char *format, ...) {
     va_end(args);
 }
 
-static bool has_active_port(const struct fabric_ops *ops, struct ibv_device *device) {
+/* 0, and whether one is active; or the errno with which it cannot be known. */
+static int look_at_ports(const struct fabric_ops *ops, struct ibv_device *device, bool *active) {
+    *active = false;
+    errno = 0;
     struct ibv_context *ctx = ops->open_device(device);
     if (!ctx)
-        return false;
-    bool active = false;
+        return errno ? errno : EIO;
     struct ibv_device_attr attr;
-    if (ops->query_device(ctx, &attr) == 0) {
-        for (unsigned port = 1; port <= attr.phys_port_cnt && !active; port++) {
-            struct ibv_port_attr port_attr;
-            active = ops->query_port(ctx, (uint8_t)port, &port_attr) == 0 &&
-                     port_attr.state == IBV_PORT_ACTIVE;
-        }
+    int error = ops->query_device(ctx, &attr);
+    for (unsigned port = 1; error == 0 && port <= attr.phys_port_cnt && !*active; port++) {
+        struct ibv_port_attr port_attr;
+        *active = ops->query_port(ctx, (uint8_t)port, &port_attr) == 0 &&
+                  port_attr.state == IBV_PORT_ACTIVE;
     }
     ops->close_device(ctx);
-    return active;
+    return error < 0 ? EIO : error;
+}
+
+static void note(char kept[64], const char *device) {
+    if (!*kept)
+        snprintf(kept, 64, "%s", device);
 }
 
 /*
- * Looks for a device: of this name, or of any name (NULL), then preferring one that is up. Only a
- * NIC is asked for its ports; the software device is always up.
+ * Looks for a device: of this name, or of any name (NULL), and stops at one that is up. Only a NIC is asked
+ * for its ports; the software device is always up.
  */
-static enum finding find_device(const struct fabric_ops *ops, const char *name, char found[64]) {
+static struct finding find_device(const struct fabric_ops *ops, const char *name) {
+    struct finding found = {.error = 0};
     int count = 0;
+    errno = 0;
     struct ibv_device **list = ops->get_device_list(&count);
-    if (!list)
-        return FOUND_NONE; /* no RDMA support at all reads like no device */
-    enum finding best = FOUND_NONE;
-    for (int i = 0; i < count && best != FOUND_UP; i++) {
+    if (!list) {
+        /* No RDMA support at all reads like no device. */
+        found.error = errno == ENOSYS || errno == ENODEV || errno == ENOENT ? 0 : errno;
+        return found;
+    }
+    for (int i = 0; i < count && !*found.up; i++) {
         const char *device = ops->get_device_name(list[i]);
+        bool active = true;
         if (!device || (name && strcmp(device, name) != 0))
             continue;
-        enum finding finding =
-            ops->software || has_active_port(ops, list[i]) ? FOUND_UP : FOUND_DOWN;
-        if (finding > best) {
-            best = finding;
-            snprintf(found, 64, "%s", device);
-        }
+        int error = ops->software ? 0 : look_at_ports(ops, list[i], &active);
+        if (error != 0 && !*found.shut)
+            found.error = error;
+        note(error != 0 ? found.shut : active ? found.up : found.down, device);
     }
     ops->free_device_list(list);
-    return best;
+    return found;
+}
+
+/* Behind "auto: " or for a name: what there was, and why it is not taken; false: there was nothing. */
+static bool explain_finding(struct fabric_choice *choice, const struct finding *found,
+                            const char *what, const char *asked) {
+    if (*found->down)
+        explain(choice, "%s %s%s has no active port", what, found->down, asked);
+    if (*found->shut)
+        explain(choice, "%s%s %s%s cannot be opened: %s", *found->down ? ", " : "", what,
+                found->shut, asked, strerror(found->error));
+    else if (found->error != 0)
+        explain(choice, "the RDMA devices cannot be listed: %s", strerror(found->error));
+    return *found->down || found->error != 0;
 }
 
 /* Names what could have been chosen, behind a refusal. */
@@ -100,40 +122,42 @@ static int take(struct fabric_choice *choice, const struct fabric_ops *ops) {
     return 0;
 }
 
-static int refuse(struct fabric_choice *choice) {
+static int refuse(struct fabric_choice *choice, int error) {
     choice->ops = NULL;
     choice->device[0] = '\0';
-    errno = ENODEV;
+    errno = error;
     return -1;
 }
 
 static int choose_auto(const struct fabric_ops *system, const struct fabric_ops *soft,
                        struct fabric_choice *choice) {
-    char nic[64] = "";
-    enum finding finding = find_device(system, NULL, nic);
-    if (finding == FOUND_UP) {
-        memcpy(choice->device, nic, sizeof nic);
+    struct finding nic = find_device(system, NULL);
+    if (*nic.up) {
+        memcpy(choice->device, nic.up, sizeof nic.up);
         explain(choice, "auto: an RDMA NIC with an active port");
         return take(choice, system);
     }
-    if (finding == FOUND_DOWN)
-        explain(choice, "auto: no RDMA NIC has an active port (%s)", nic);
-    else
-        explain(choice, "auto: no RDMA NIC here");
-    if (find_device(soft, NULL, choice->device) != FOUND_UP) {
+    explain(choice, "auto: ");
+    if (!explain_finding(choice, &nic, "RDMA NIC", ""))
+        explain(choice, "no RDMA NIC here");
+    struct finding own = find_device(soft, NULL);
+    if (!*own.up) {
         explain(choice, ", and the software device is not available");
-        return refuse(choice);
+        return refuse(choice, ENODEV);
     }
+    memcpy(choice->device, own.up, sizeof own.up);
     explain(choice, ", so the software device");
     return take(choice, soft);
 }
 
 static int choose_soft(const struct fabric_ops *soft, const char *asked,
                        struct fabric_choice *choice) {
-    if (find_device(soft, NULL, choice->device) != FOUND_UP) {
+    struct finding own = find_device(soft, NULL);
+    if (!*own.up) {
         explain(choice, "the software device is not available");
-        return refuse(choice);
+        return refuse(choice, ENODEV);
     }
+    memcpy(choice->device, own.up, sizeof own.up);
     explain(choice, "asked for the software device%s", asked);
     return take(choice, soft);
 }
@@ -141,17 +165,24 @@ static int choose_soft(const struct fabric_ops *soft, const char *asked,
 static int choose_named(const struct fabric_ops *system, const struct fabric_ops *soft,
                         const char *name, const char *asked, struct fabric_choice *choice) {
     const struct fabric_ops *fabrics[] = {system, soft};
+    int unlisted = 0;
     for (int i = 0; i < 2; i++) {
-        switch (find_device(fabrics[i], name, choice->device)) {
-        case FOUND_UP:
+        struct finding found = find_device(fabrics[i], name);
+        if (*found.up) {
+            memcpy(choice->device, found.up, sizeof found.up);
             explain(choice, "asked for by name%s", asked);
             return take(choice, fabrics[i]);
-        case FOUND_DOWN:
-            explain(choice, "device %.64s%s has no active port or cannot be opened", name, asked);
-            return refuse(choice);
-        case FOUND_NONE:
-            break;
         }
+        if (*found.down || *found.shut) {
+            explain_finding(choice, &found, "device", asked);
+            return refuse(choice, *found.shut ? found.error : ENODEV);
+        }
+        unlisted = unlisted ? unlisted : found.error;
+    }
+    if (unlisted) { /* it may well be there */
+        explain(choice, "device %.48s%s: the RDMA devices cannot be listed: %s", name, asked,
+                strerror(unlisted));
+        return refuse(choice, unlisted);
     }
     unsigned named = 0;
     explain(choice, "no device \"%.48s\"%s; there is: ", name, asked);
@@ -159,7 +190,7 @@ static int choose_named(const struct fabric_ops *system, const struct fabric_ops
     explain_devices(soft, choice, &named);
     if (!named)
         explain(choice, "none");
-    return refuse(choice);
+    return refuse(choice, ENODEV);
 }
 
 int fabric_choose_between(const struct fabric_ops *system, const struct fabric_ops *soft,

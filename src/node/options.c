@@ -151,6 +151,21 @@ static int check_loops(const sluice_link_options *o, sluice_node *n, sluice_erro
     return SLUICE_OK;
 }
 
+/* What means nothing on that side would be a wish that nobody hears. */
+static int check_side(const sluice_link_options *o, bool dialing, sluice_error *e) {
+    if (o->flags & ~LINK_FLAGS)
+        REFUSE("unknown link flags 0x%x", o->flags & ~LINK_FLAGS);
+    if (dialing && (o->flags & SLUICE_ASK))
+        REFUSE("SLUICE_ASK is for listening: a dial asks, and is not asked");
+    if (dialing && (o->flags & SLUICE_REUSE))
+        REFUSE("SLUICE_REUSE is for listening: a dial takes no address");
+    if (!dialing && (o->flags & SLUICE_ONCE))
+        REFUSE("SLUICE_ONCE is for dialing: a listener tries nothing");
+    if (!dialing && o->private_bytes > 0)
+        REFUSE("private data is for dialing: a listener is shown it");
+    return SLUICE_OK;
+}
+
 int options_link(struct link_config *out, sluice_node *n, const sluice_link_options *given,
                  bool dialing, sluice_error *e) {
     sluice_link_options o = {0};
@@ -162,8 +177,8 @@ int options_link(struct link_config *out, sluice_node *n, const sluice_link_opti
     uint32_t keepalive;
     if ((status = read_keepalive(&keepalive, o.keepalive_ns, e)) != SLUICE_OK)
         return status;
-    if (o.flags & ~LINK_FLAGS)
-        REFUSE("unknown link flags 0x%x", o.flags & ~LINK_FLAGS);
+    if ((status = check_side(&o, dialing, e)) != SLUICE_OK)
+        return status;
     if (o.private_bytes > SLUICE_PRIVATE_MAX || (o.private_bytes > 0 && !o.private_data))
         REFUSE("private data of %u bytes: more than %u, or missing", o.private_bytes,
                SLUICE_PRIVATE_MAX);

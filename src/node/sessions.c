@@ -277,7 +277,8 @@ static int listen_at(sluice_node *n, const char *address, const sluice_link_opti
     struct cm_listener *listener = listener_take(n);
     if (!listener) {
         keyring_drop(link.keys);
-        return error_set(e, SLUICE_ELIMIT, 0, 0, "a node has at most %d listeners", LISTENERS_MAX);
+        return error_set(e, SLUICE_ELIMIT, 0, 0,
+                         "a node has at most %d listeners, or there is no memory", LISTENERS_MAX);
     }
     listener->address = parsed;
     listener->link = link;     /* and with it the reference to the keys */
@@ -293,7 +294,7 @@ static int listen_at(sluice_node *n, const char *address, const sluice_link_opti
         out->id = listener_handle(listener);
         return SLUICE_OK;
     }
-    status = listener->reason == SLUICE_REASON_DEVICE_REMOVED ? SLUICE_EDEVICE : SLUICE_EADDRESS;
+    status = reason_status(listener->reason);
     error_set(e, (sluice_status)status, listener->reason, listener->os_errno, "%s", listener->text);
     listener_give_back(listener);
     return status;

@@ -268,7 +268,8 @@ expect 1 "the server gave up: the client is sluice-bw, this is sluice-lat" \
     sluice-bw "127.0.0.1:$port" -n 5
 expect 1 "the server gave up: the sender is sluice-cat, this is sluice-lat|the receiver gave up" \
     sluice-cat "127.0.0.1:$port"
-expect 1 "cannot listen on .*:$port" sluice-lat -p "$port"
+expect 1 "cannot listen at [^ ]*:$port: the (port is taken|address is in use)" sluice-lat -p "$port"
+check "a port that is taken is told twice" [ "$(grep -o 'cannot listen' "$work/err" | wc -l)" = 1 ]
 run sluice-lat "127.0.0.1:$port" -n 50 --json </dev/null
 check "lat: --keep did not survive the wrong clients" lines_are 1 "$lat_line" "$work/out"
 kill -TERM "$server"
@@ -316,7 +317,7 @@ expect 1 "cannot connect to 127.0.0.1:$port: .*start the server" sluice-lat "127
 expect 1 "cannot connect to 127.0.0.1:$port" sluice-bw "127.0.0.1:$port"
 expect 1 "cannot connect to 127.0.0.1:$port" sluice-cat "127.0.0.1:$port"
 expect 1 "cannot connect to no-such-host.invalid:18515" sluice-lat no-such-host.invalid
-expect 1 "cannot listen on 192.0.2.1:" sluice-lat --bind 192.0.2.1
+expect 1 "cannot listen at 192.0.2.1:[0-9]*: it is not an address of this host" sluice-lat --bind 192.0.2.1
 
 # Another host: that it is the device that ends here, and where it says what to do. The last one is no
 # address as it stands, so it is looked up like a name, and needs no name server for it.

@@ -39,6 +39,9 @@ static void expect_end(struct pair *p, struct side *side, const struct end *end)
         assert_string_equal(info.close_text, end->text);
     else
         assert_true(info.close_text[0] != 0);
+    /* Who prints both does not say the same twice. */
+    if (strcmp(info.close_text, sluice_reason_text(event.reason)) == 0)
+        fail_msg("%s (%s)", sluice_reason_text(event.reason), info.close_text);
 }
 #define EXPECT_END(p, side, ...) expect_end(p, side, &(struct end){__VA_ARGS__})
 

@@ -110,7 +110,7 @@ bool rendezvous_announced(struct sluice_loop *l, struct session *s, struct sluic
     if (!r) {
         s->deaf = true;
         receive_give_back(l, s, msg);
-        session_close(l, s, SLUICE_REASON_NO_MEMORY, 0, NULL);
+        session_close(l, s, SLUICE_REASON_NO_MEMORY, 0, "no memory to take large messages");
         return false;
     }
     for (unsigned i = 0; i < sizeof word / sizeof word[0]; i++)

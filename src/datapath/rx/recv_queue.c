@@ -13,6 +13,10 @@
  *
  * Owner: the loop's thread.
  */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "datapath/tx/post.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
@@ -129,7 +133,7 @@ static unsigned post_failed_at(const struct sluice_loop *l, struct receive_queue
     return posted;
 }
 
-/* Posts some of the repost list; false when the device refused. */
+/* Posts some of the repost list; false and errno when the device refused. */
 static bool post_some(struct sluice_loop *l, struct receive_queue *q, const struct session *self) {
     unsigned n = 0, spares = 0;
     struct sluice_msg *msg;
@@ -148,6 +152,7 @@ static bool post_some(struct sluice_loop *l, struct receive_queue *q, const stru
     struct ibv_recv_wr *bad = NULL, *last = &l->recv_wr[n - 1];
     last->next = NULL;
     int error = q->srq ? ibv_post_srq_recv(q->srq, l->recv_wr, &bad) : post_own(l, q, n, &bad);
+    int why = error < 0 ? errno : error; /* some providers say it as system calls do */
     if (n < LOOP_CHAIN)
         last->next = last + 1;
     l->totals.receive_posts++;
@@ -160,6 +165,8 @@ static bool post_some(struct sluice_loop *l, struct receive_queue *q, const stru
         count_posted(l, q, (struct sluice_msg *)(uintptr_t)l->recv_wr[i].wr_id, self);
     for (unsigned i = posted; i < n; i++)
         buffer_drop(l, (struct sluice_msg *)(uintptr_t)l->recv_wr[i].wr_id);
+    if (unlikely(error != 0))
+        errno = why;
     return error == 0;
 }
 
@@ -182,10 +189,14 @@ bool buffers_post(struct sluice_loop *l, struct receive_queue *q, const struct s
     return true;
 }
 
+/* Behind buffers_post(): errno says why. */
 static void refused(struct sluice_loop *l, const struct receive_queue *q) {
+    int error = errno;
+    char text[80];
+    snprintf(text, sizeof text, "the device refused a receive: %s", strerror(error));
     for (struct session *s = l->sessions; s; s = s->next)
         if (s->rq == q)
-            session_close(l, s, SLUICE_REASON_DEVICE_ERROR, 0, "the device refused a receive");
+            session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error, text);
 }
 
 void receive_repost(struct sluice_loop *l, struct session *s) {

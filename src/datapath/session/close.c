@@ -16,11 +16,13 @@
  *
  * Owner: the loop's thread.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/auth/keyring.h"
+#include "core/failure_text.h"
 #include "datapath/session/close.h"
 #include "datapath/tx/post.h"
 #include "core/context.h"
@@ -30,7 +32,10 @@
 #define DOWN_POLLS_MAX 64u /* and with other sessions busy */
 
 bool session_modify(struct session *s, struct ibv_qp_attr *attr, int mask) {
-    return s->node->fabric->modify_qp(s->qp, attr, mask) == 0;
+    int error = s->node->fabric->modify_qp(s->qp, attr, mask);
+    if (error > 0)
+        errno = error;
+    return error == 0;
 }
 
 /* ---- reasons and steps ----------------------------------------------------------------------- */
@@ -79,6 +84,12 @@ void close_settle(struct session *s, sluice_reason reason, uint32_t vendor, cons
     s->doubtful = false;
 }
 
+/* Of this side's application, or of its node. */
+static const char *own_end(sluice_reason reason) {
+    return reason == SLUICE_REASON_NODE_CLOSED ? "sluice_close() of this side's node"
+                                               : "this side's application hung up";
+}
+
 static void release(struct sluice_loop *l, struct session *s) {
     struct private_data_rej *rej = &s->conn.release;
     send_drop_queue(l, s, SLUICE_ECLOSED);
@@ -91,9 +102,10 @@ static void release(struct sluice_loop *l, struct session *s) {
     }
     /* What a peer is told that still waits for an answer. */
     memset(rej, 0, sizeof *rej);
-    rej->reason =
-        s->reason == SLUICE_REASON_LOCAL_CLOSE ? SLUICE_REASON_REFUSED : (uint16_t)s->reason;
-    snprintf(rej->text, sizeof rej->text, "%.*s", PRIVATE_DATA_REJ_TEXT, s->info.close_text);
+    bool own = s->reason == SLUICE_REASON_LOCAL_CLOSE;
+    rej->reason = own ? SLUICE_REASON_REFUSED : (uint16_t)s->reason;
+    snprintf(rej->text, sizeof rej->text, "%.*s", PRIVATE_DATA_REJ_TEXT,
+             own ? "the application hung up" : s->info.close_text);
     cm_post(l->node, s, CM_VERB_RELEASE);
 }
 
@@ -137,12 +149,13 @@ void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns)
     if (s->state == SESSION_OPENING && may_refuse(s)) {
         struct private_data_rej rej = {.reason = closing ? SLUICE_REASON_NODE_CLOSED
                                                          : SLUICE_REASON_REFUSED};
-        snprintf(rej.text, sizeof rej.text, "%s", sluice_reason_text(rej.reason));
+        snprintf(rej.text, sizeof rej.text, "%s",
+                 closing ? own_end(reason) : "the application hung up");
         session_refuse(l, s, reason, &rej);
         return;
     }
     if (s->state == SESSION_OPENING) {
-        session_close(l, s, reason, 0, NULL);
+        session_close(l, s, reason, 0, own_end(reason));
         return;
     }
     uint64_t now = loop_clock(l);
@@ -153,7 +166,7 @@ void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns)
         return;
     }
     gate_clear(&s->gate, GATE_OPEN);
-    set_reason(s, reason, 0, 0, NULL);
+    set_reason(s, reason, 0, 0, own_end(reason));
     s->state = SESSION_FLUSHING;
     set_deadline(l, s, due);
     send_flush(l, s);
@@ -168,26 +181,32 @@ void session_refuse(struct sluice_loop *l, struct session *s, sluice_reason reas
     if (s->state != SESSION_OPENING)
         return;
     gate_set(&s->gate, GATE_ANSWERED);
-    set_reason(s, reason, 0, 0, NULL);
+    set_reason(s, reason, 0, 0,
+               reason == SLUICE_REASON_LOCAL_CLOSE ? "this side's application refused or hung up"
+                                                   : rej->text);
     s->state = SESSION_LEAVING;
     set_deadline(l, s, loop_clock(l) + LINGER_NS);
     s->bye_posted = send_control_with(l, s, FRAME_REFUSE, data, (uint32_t)bytes);
 }
 
 void session_refused(struct sluice_loop *l, struct session *s, const struct private_data_rej *rej) {
-    sluice_reason reason = rej->reason ? (sluice_reason)rej->reason : SLUICE_REASON_REFUSED;
+    sluice_reason reason = failure_text_reason_of_refusal(rej);
     uint32_t vendor = reason == SLUICE_REASON_REFUSED ? rej->code : 0;
-    set_reason(s, reason, vendor, rej->code, rej->text);
-    session_close(l, s, reason, vendor, rej->text);
+    char text[sizeof s->info.close_text];
+    failure_text_of_refusal(text, sizeof text, rej, true); /* only a listener sends one */
+    set_reason(s, reason, vendor, rej->code, text);
+    session_close(l, s, reason, vendor, text);
 }
+
+static const char said_bye[] = "the peer's application hung up, or its node was closed";
 
 void session_peer_bye(struct sluice_loop *l, struct session *s) {
     if (s->state < SESSION_RELEASED) {
-        session_close(l, s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
+        session_close(l, s, SLUICE_REASON_PEER_CLOSE, 0, said_bye);
         return;
     }
     if (s->doubtful) /* it had said good-bye before its connection went down */
-        close_settle(s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
+        close_settle(s, SLUICE_REASON_PEER_CLOSE, 0, said_bye);
 }
 
 /* This side's own decision, with the connection as good as ever: the peer is told. */
@@ -292,14 +311,18 @@ void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv
         break;
     }
     s->doubtful = reason == SLUICE_REASON_PEER_LOST && s->reason == SLUICE_REASON_NONE;
-    session_close(l, s, reason, (uint32_t)wc->status, NULL);
+    char text[sizeof s->info.close_text];
+    failure_text_of_completion(text, sizeof text, wc->status);
+    session_close(l, s, reason, (uint32_t)wc->status, text);
 }
 
 void session_access_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc) {
+    char text[sizeof s->info.close_text];
+    failure_text_of_completion(text, sizeof text, wc->status);
     note_cause(s, -1, 0, (int32_t)wc->status);
     if (s->state >= SESSION_RELEASED && s->doubtful && s->reason == SLUICE_REASON_PEER_LOST)
-        close_settle(s, SLUICE_REASON_ACCESS, (uint32_t)wc->status, NULL);
-    session_close(l, s, SLUICE_REASON_ACCESS, (uint32_t)wc->status, NULL);
+        close_settle(s, SLUICE_REASON_ACCESS, (uint32_t)wc->status, text);
+    session_close(l, s, SLUICE_REASON_ACCESS, (uint32_t)wc->status, text);
 }
 
 /*

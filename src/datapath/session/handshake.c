@@ -126,6 +126,8 @@ sluice_reason greet_verify(struct session *s) {
     return reason;
 }
 
+const char greet_no_key[] = "this side's key is not there any more";
+
 /* ---- saying ---------------------------------------------------------------------------------- */
 
 static bool prove_hello(struct session *s, struct auth_hello *hello) {
@@ -159,7 +161,7 @@ static void say_hello(struct sluice_loop *l, struct session *s) {
     uint8_t data[HELLO_BYTES_MAX + PROBE_BYTES];
     memcpy(hello.private_data, link->private_data, link->private_bytes);
     if (!prove_hello(s, &hello)) {
-        session_close(l, s, SLUICE_REASON_AUTH_KEY, 0, NULL);
+        session_close(l, s, SLUICE_REASON_AUTH_KEY, 0, greet_no_key);
         return;
     }
     uint32_t bytes = (uint32_t)auth_hello_encode(&hello, data);

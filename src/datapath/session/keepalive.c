@@ -26,6 +26,8 @@
  *
  * Owner: the loop's thread.
  */
+#include <stdio.h>
+
 #include "datapath/datapath.h"
 
 #define LOOKS 8u   /* in an interval */
@@ -147,7 +149,10 @@ static void look_at(struct sluice_loop *l, struct session *s) {
     }
     /* A BYE among what the application has not looked at yet would say it better. */
     s->doubtful = s->reason == SLUICE_REASON_NONE;
-    session_close(l, s, SLUICE_REASON_KEEPALIVE, 0, NULL);
+    char text[sizeof s->info.close_text];
+    snprintf(text, sizeof text, "nothing was heard of the peer for two intervals of %llu ms",
+             (unsigned long long)(s->keepalive.interval_ns / 1000000));
+    session_close(l, s, SLUICE_REASON_KEEPALIVE, 0, text);
 }
 
 void keepalive_look(struct sluice_loop *l) {

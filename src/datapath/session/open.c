@@ -13,7 +13,9 @@
  * Owner: the loop's thread.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "datapath/session/close.h"
 #include "datapath/tx/post.h"
@@ -163,6 +165,7 @@ static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_rea
         return "the queue pair cannot be moved to INIT";
     if (conn->passive && (conn->rep.features & PRIVATE_DATA_FEATURE_GREETING))
         s->greeting = GREET_HELLO;
+    errno = ENOMEM; /* of what is not the device's */
     if (s->rq->srq && !shared_join(l, s))
         return "no place for the queue pair among those that share receives";
     if (!receive_prime(l, s)) {
@@ -176,6 +179,14 @@ static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_rea
     if (!modify_up(s))
         return "the queue pair cannot be moved to RTS";
     return NULL;
+}
+
+/* The device refused a call, and errno says why. */
+static void refused(struct sluice_loop *l, struct session *s, const char *what) {
+    char text[sizeof s->info.close_text];
+    int error = errno;
+    snprintf(text, sizeof text, "%s: %s", what, strerror(error));
+    session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error, text);
 }
 
 void session_prepare(struct sluice_loop *l, struct session *s) {
@@ -201,7 +212,10 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
         confirm_init(s);
     const char *wrong = build_qp(l, s, &reason);
     if (wrong) {
-        session_close(l, s, reason, 0, wrong);
+        if (reason == SLUICE_REASON_DEVICE_ERROR)
+            refused(l, s, wrong);
+        else
+            session_close(l, s, reason, 0, wrong);
         return;
     }
     s->conn.qp_num = s->qp->qp_num;
@@ -222,7 +236,9 @@ void session_apply(struct sluice_loop *l, struct session *s) {
         return;
     sluice_reason reason = greet_verify(s);
     if (reason != SLUICE_REASON_NONE) {
-        session_close(l, s, reason, 0, NULL);
+        char text[sizeof s->info.close_text];
+        snprintf(text, sizeof text, "the listener's answer: %s", sluice_reason_text((int)reason));
+        session_close(l, s, reason, 0, reason == SLUICE_REASON_AUTH_KEY ? greet_no_key : text);
         return;
     }
     if (conn->rep.features & PRIVATE_DATA_FEATURE_GREETING)
@@ -230,7 +246,7 @@ void session_apply(struct sluice_loop *l, struct session *s) {
     agree(s);
     s->heard = true;
     if (!modify_up(s)) {
-        session_close(l, s, SLUICE_REASON_DEVICE_ERROR, 0, "the queue pair cannot be moved to RTS");
+        refused(l, s, "the queue pair cannot be moved to RTS");
         return;
     }
     cm_post(l->node, s, CM_VERB_READY);

@@ -18,6 +18,7 @@
  * Owner: the loop's thread.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "datapath/tx/post.h"
@@ -236,14 +237,16 @@ static void build(struct sluice_loop *l, struct session *s, struct chain *chain)
 void post_failed(struct sluice_loop *l, struct session *s, uint32_t from, int error) {
     if (error < 0) /* some providers say it as system calls do */
         error = errno;
+    char text[sizeof s->info.close_text];
+    snprintf(text, sizeof text, "the device refused a send: %s", strerror(error));
     for (uint32_t i = from; i != s->sq_tail; i++)
         s->sq[i & s->sq_mask].bytes |= SQ_FAILED;
     if (s->node->traits.answer_is_up) { /* the kernel takes nothing when the connection is down */
         s->doubtful = s->reason == SLUICE_REASON_NONE;
-        session_close(l, s, SLUICE_REASON_PEER_LOST, (uint32_t)error, NULL);
+        session_close(l, s, SLUICE_REASON_PEER_LOST, (uint32_t)error, text);
         return;
     }
-    session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error, "the device refused a send");
+    session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error, text);
 }
 
 static void post_chain(struct sluice_loop *l, struct session *s, struct chain *chain) {

@@ -218,7 +218,7 @@ static void one_above_the_bound_is_told_to_try_again(void **state) {
     assert_int_equal(t.events[3].type, SLUICE_CLOSED);
     assert_int_equal(t.events[3].reason, SLUICE_REASON_BUSY);
     assert_int_equal(sluice_session_get_info(t.dials[3], &info), 0);
-    assert_string_equal(info.close_text, "busy, try again");
+    assert_string_equal(info.close_text, "told by the listener: busy, try again");
     assert_int_equal(STAT(&t, busy), 1);
     assert_int_equal(STAT(&t, queued), 2);
     UNTIL(&t, ALL, t.up_a == 3 && t.up_b == 3);

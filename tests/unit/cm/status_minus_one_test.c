@@ -93,7 +93,7 @@ static void any_other_failure_of_minus_one_says_that_nobody_knows(void **state) 
         {RDMA_CM_EVENT_CONNECT_ERROR, -1, 0, SLUICE_REASON_DEVICE_ERROR,
          "could not be made (status -1, the stack gives no reason)"},
         {RDMA_CM_EVENT_CONNECT_ERROR, -1, EIO, SLUICE_REASON_DEVICE_ERROR,
-         "could not be made (status -5)"},
+         "could not be made (status -5: Input/output error)"},
         {RDMA_CM_EVENT_CONNECT_ERROR, ENOMEM, 0, SLUICE_REASON_DEVICE_ERROR,
          "could not be made (status 12)"},
         {RDMA_CM_EVENT_UNREACHABLE, -1, 0, SLUICE_REASON_UNREACHABLE,

@@ -247,7 +247,11 @@ static void expect_refused(struct pair *p, sluice_reason reason, enum refuser re
     sluice_session_info info = info_of(event.session);
     assert_int_equal(event.status, SLUICE_EREJECTED);
     assert_int_equal(event.vendor, refuser == BY_REJECT ? 28 : 0);
-    assert_string_equal(info.close_text, sluice_reason_text((int)reason));
+    char text[sizeof info.close_text];
+    snprintf(text, sizeof text, "%s: %s",
+             refuser == BY_DIALER ? "the listener's answer" : "told by the listener",
+             sluice_reason_text((int)reason));
+    assert_string_equal(info.close_text, text);
     assert_int_equal(info.close_code, 0);
     assert_int_equal(info.key_id, 0); /* nobody has proven anything */
     if (refuser == BY_REJECT) {

@@ -29,7 +29,8 @@ struct fake {
     int count; /* -1: no RDMA support */
 };
 static struct fake nics, softs;
-static int lists, contexts; /* open ones: nothing may be left open */
+static int list_error = ENOSYS; /* why there is none */
+static int lists, contexts;     /* open ones: nothing may be left open */
 
 static struct ibv_device ibv_devices[2][8];
 
@@ -40,7 +41,7 @@ static const struct fake_device *device_of(const struct ibv_device *device) {
 
 static struct ibv_device **list_of(const struct fake *fake, int row, int *num) {
     if (fake->count < 0) {
-        errno = ENOSYS;
+        errno = list_error;
         return NULL;
     }
     struct ibv_device **list = calloc((size_t)fake->count + 1, sizeof *list);
@@ -134,11 +135,11 @@ static void chosen(const char *spec, const char *env, const struct fabric_ops *o
     assert_int_equal(contexts, 0);
 }
 
-static void refused(const char *spec, const char *env, const char *why) {
+static void refused_with(const char *spec, const char *env, int error, const char *why) {
     memset(&choice, 0xa5, sizeof choice);
     errno = 0;
     assert_int_equal(fabric_choose_between(&fake_system, &fake_soft, spec, env, &choice), -1);
-    assert_int_equal(errno, ENODEV);
+    assert_int_equal(errno, error);
     assert_null(choice.ops);
     assert_string_equal(choice.device, "");
     assert_non_null(memchr(choice.why, 0, sizeof choice.why));
@@ -146,6 +147,10 @@ static void refused(const char *spec, const char *env, const char *why) {
         fail_msg("\"%s\" does not say \"%s\"", choice.why, why);
     assert_int_equal(lists, 0);
     assert_int_equal(contexts, 0);
+}
+
+static void refused(const char *spec, const char *env, const char *why) {
+    refused_with(spec, env, ENODEV, why);
 }
 
 /* ---- auto ------------------------------------------------------------------------------------ */
@@ -163,7 +168,29 @@ static void auto_prefers_a_nic_with_an_active_port(void **state) {
     chosen("auto", "auto", &fake_system, "mlx5_3");
     nics.count = 3; /* down, without ports, not openable */
     chosen(NULL, NULL, &fake_soft, "sluice_soft0");
-    assert_non_null(strstr(choice.why, "mlx5_0"));
+    assert_string_equal(choice.why,
+                        "auto: RDMA NIC mlx5_0 has no active port, RDMA NIC mlx5_2 cannot "
+                        "be opened: Permission denied, so the software device");
+}
+
+/* That a NIC may not be used is not that it is not there. */
+static void a_nic_that_cannot_be_opened_says_why(void **state) {
+    (void)state;
+    const struct fake_device devices[] = {{"mlx5_0", 1, 1, true}};
+    nics = (struct fake){devices, 1};
+    chosen("auto", NULL, &fake_soft, "sluice_soft0");
+    assert_string_equal(choice.why, "auto: RDMA NIC mlx5_0 cannot be opened: Permission denied, so "
+                                    "the software device");
+    refused_with("mlx5_0", NULL, EACCES, "device mlx5_0 cannot be opened: Permission denied");
+    list_error = EMFILE;
+    nics.count = -1;
+    chosen("auto", NULL, &fake_soft, "sluice_soft0");
+    assert_string_equal(choice.why,
+                        "auto: the RDMA devices cannot be listed: Too many open files, so "
+                        "the software device");
+    refused_with("mlx5_0", NULL, EMFILE,
+                 "device mlx5_0: the RDMA devices cannot be listed: Too many open files");
+    list_error = ENOSYS;
 }
 
 static void without_a_nic_auto_is_the_software_device(void **state) {
@@ -350,6 +377,7 @@ static void the_system_answers_without_a_device(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         FABRIC_TEST(auto_prefers_a_nic_with_an_active_port),
+        FABRIC_TEST(a_nic_that_cannot_be_opened_says_why),
         FABRIC_TEST(without_a_nic_auto_is_the_software_device),
         FABRIC_TEST(the_environment_stands_in_for_auto_only),
         FABRIC_TEST(a_name_is_looked_for_on_both_fabrics),

@@ -17,7 +17,7 @@ static void nobody_listens(void **state) {
     snprintf(p.address, sizeof p.address, "127.0.0.1:1");
     dial(&p);
     EXPECT_END(&p, &p.b, SLUICE_REASON_NO_LISTENER, SLUICE_EREJECTED, 8, RDMA_CM_EVENT_REJECTED, 8,
-               NOTHING, NULL);
+               NOTHING, "nobody listens there, says the peer's stack (status 8)");
     watched_close(&p);
 }
 
@@ -30,7 +30,8 @@ static void the_application_refuses(void **state) {
     assert_int_equal(sluice_refuse(event.session, 4711, "not today"), 0);
     EXPECT_END(&p, &p.b, SLUICE_REASON_REFUSED, SLUICE_EREJECTED, 4711, RDMA_CM_EVENT_REJECTED, 28,
                NOTHING, "not today");
-    EXPECT_END(&p, &p.a, SLUICE_REASON_LOCAL_CLOSE, SLUICE_OK, 0, NOTHING, NOTHING, NOTHING, NULL);
+    EXPECT_END(&p, &p.a, SLUICE_REASON_LOCAL_CLOSE, SLUICE_OK, 0, NOTHING, NOTHING, NOTHING,
+               "refused by this side's application");
     watched_close(&p);
 }
 
@@ -45,7 +46,7 @@ static void a_listener_has_its_sessions(void **state) {
     pair_connect(&p, ONCE);
     dial(&p);
     EXPECT_END(&p, &p.b, SLUICE_REASON_BUSY, SLUICE_EREJECTED, 28, RDMA_CM_EVENT_REJECTED, 28,
-               NOTHING, NULL);
+               NOTHING, "told by the listener: busy, try again");
     pair_close(&p);
 }
 
@@ -62,7 +63,7 @@ static void a_listener_has_no_memory(void **state) {
             ; /* given back with the node */
     dial(&p);
     EXPECT_END(&p, &p.b, SLUICE_REASON_NO_MEMORY, SLUICE_ENOMEM, 28, RDMA_CM_EVENT_REJECTED, 28,
-               NOTHING, "no registered memory for the receive buffers");
+               NOTHING, "told by the listener: no registered memory for the receive buffers");
     pair_close(&p);
 }
 
@@ -144,12 +145,12 @@ static void a_reject_says_what_it_means(void **state) {
     raw_asked(&raw, &p, asked);
     assert_int_equal(soft_reject(raw.request, foreign, sizeof foreign), 0);
     EXPECT_END(&p, &p.b, SLUICE_REASON_NOT_SLUICE, SLUICE_EREJECTED, 28, RDMA_CM_EVENT_REJECTED, 28,
-               NOTHING, NULL);
+               NOTHING, "rejected in words of another program (status 28)");
     soft_destroy_id(raw.request);
     raw_asked(&raw, &p, asked);
     assert_int_equal(soft_reject(raw.request, NULL, 0), 0);
     EXPECT_END(&p, &p.b, SLUICE_REASON_REFUSED, SLUICE_EREJECTED, 28, RDMA_CM_EVENT_REJECTED, 28,
-               NOTHING, NULL);
+               NOTHING, "rejected without a word (status 28)");
     soft_destroy_id(raw.request);
 #define SLUICE_X(name, value, text) SLUICE_REASON_##name,
     static const sluice_reason reasons[] = {SLUICE_REASON_LIST(SLUICE_X)};
@@ -157,13 +158,18 @@ static void a_reject_says_what_it_means(void **state) {
     for (unsigned i = 1; i < sizeof reasons / sizeof *reasons; i++) {
         struct private_data_rej rej = {
             .reason = (uint16_t)reasons[i], .code = 99, .text = "a text"};
-        sluice_status status = reason_status(reasons[i]);
+        /* That somebody closed himself is not for another one to say. */
+        bool closed =
+            reasons[i] == SLUICE_REASON_LOCAL_CLOSE || reasons[i] == SLUICE_REASON_PEER_CLOSE;
+        sluice_reason reason = closed ? SLUICE_REASON_REFUSED : reasons[i];
+        bool refused = reason == SLUICE_REASON_REFUSED;
+        sluice_status status = reason_status(reason);
         raw_asked(&raw, &p, asked);
         size_t bytes = private_data_rej_encode(&rej, data);
         assert_int_equal(soft_reject(raw.request, data, (uint8_t)bytes), 0);
-        EXPECT_END(&p, &p.b, reasons[i], status == SLUICE_OK ? SLUICE_EREJECTED : status,
-                   reasons[i] == SLUICE_REASON_REFUSED ? 99 : 28, RDMA_CM_EVENT_REJECTED, 28,
-                   NOTHING, "a text");
+        EXPECT_END(&p, &p.b, reason, status == SLUICE_OK ? SLUICE_EREJECTED : status,
+                   refused ? 99 : 28, RDMA_CM_EVENT_REJECTED, 28, NOTHING,
+                   refused ? "a text" : "told by the listener: a text");
         soft_destroy_id(raw.request);
     }
     raw.request = NULL;
@@ -176,10 +182,12 @@ static void a_wrong_acceptance_says_what_is_wrong(void **state) {
     static const struct {
         unsigned at, value;
         sluice_reason reason;
+        const char *text;
     } wrongs[] = {
-        {0, 'X', SLUICE_REASON_NOT_SLUICE},
-        {2, 77, SLUICE_REASON_VERSION},
-        {7, 1, SLUICE_REASON_MALFORMED},
+        {0, 'X', SLUICE_REASON_NOT_SLUICE,
+         "the listener's answer: the peer does not speak this protocol"},
+        {2, 77, SLUICE_REASON_VERSION, "the listener's answer: no protocol version in common"},
+        {7, 1, SLUICE_REASON_MALFORMED, "the listener's answer: malformed negotiation record"},
     };
     struct pair p;
     struct raw raw;
@@ -198,7 +206,7 @@ static void a_wrong_acceptance_says_what_is_wrong(void **state) {
             .private_data = data, .private_data_len = sizeof data, .qp_num = 77};
         assert_int_equal(soft_accept(raw.request, &param), 0);
         EXPECT_END(&p, &p.b, wrongs[i].reason, SLUICE_EREJECTED, 0, RDMA_CM_EVENT_CONNECT_RESPONSE,
-                   0, NOTHING, NULL);
+                   0, NOTHING, wrongs[i].text);
         soft_destroy_id(raw.request);
     }
     raw.request = NULL;

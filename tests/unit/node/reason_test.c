@@ -12,21 +12,23 @@ static const struct {
     struct end end;
 } failures[] = {
     {"id=* resolve_addr=1 event=ADDR_ERROR status=-19",
-     {SLUICE_REASON_ADDRESS, SLUICE_EADDRESS, 19, RDMA_CM_EVENT_ADDR_ERROR, -19, NOTHING, NULL}},
+     {SLUICE_REASON_ADDRESS, SLUICE_EADDRESS, 19, RDMA_CM_EVENT_ADDR_ERROR, -19, NOTHING,
+      "the address cannot be resolved: no RDMA device leads there"}},
     {"id=* resolve_addr=1 event=ADDR_ERROR status=-110",
      {SLUICE_REASON_UNREACHABLE, SLUICE_ETIMEDOUT, 110, RDMA_CM_EVENT_ADDR_ERROR, -110, NOTHING,
-      NULL}},
+      "the address cannot be resolved: Connection timed out"}},
     {"id=* resolve_route=1 event=ROUTE_ERROR status=-113",
      {SLUICE_REASON_UNREACHABLE, SLUICE_ETIMEDOUT, 113, RDMA_CM_EVENT_ROUTE_ERROR, -113, NOTHING,
-      NULL}},
+      "no route: status -113: No route to host"}},
     {"id=* connect=1 event=UNREACHABLE status=-110",
      {SLUICE_REASON_UNREACHABLE, SLUICE_ETIMEDOUT, 110, RDMA_CM_EVENT_UNREACHABLE, -110, NOTHING,
-      NULL}},
+      "the peer did not answer (status -110: Connection timed out)"}},
     {"id=* connect=1 event=REJECTED status=10",
-     {SLUICE_REASON_PEER_LOST, SLUICE_EUNKNOWN, 10, RDMA_CM_EVENT_REJECTED, 10, NOTHING, NULL}},
+     {SLUICE_REASON_PEER_LOST, SLUICE_EUNKNOWN, 10, RDMA_CM_EVENT_REJECTED, 10, NOTHING,
+      "the peer's stack still has an older connection, or none any more (status 10)"}},
     {"id=* connect=1 event=CONNECT_ERROR status=-5",
      {SLUICE_REASON_DEVICE_ERROR, SLUICE_EDEVICE, 5, RDMA_CM_EVENT_CONNECT_ERROR, -5, NOTHING,
-      NULL}},
+      "the connection could not be made (status -5: Input/output error)"}},
 };
 
 static void a_dial_that_fails_says_where(void **state) {
@@ -90,6 +92,9 @@ static void closed_by_either_side(void **state) {
         sluice_session_info info = {.size = sizeof info};
         assert_int_equal(sluice_session_get_info(event.session, &info), 0);
         assert_int_equal(event.reason, i ? SLUICE_REASON_LOCAL_CLOSE : SLUICE_REASON_PEER_CLOSE);
+        assert_string_equal(info.close_text,
+                            i ? "this side's application hung up"
+                              : "the peer's application hung up, or its node was closed");
         assert_int_equal(event.status, SLUICE_OK);
         assert_int_equal(event.vendor, 0);
         assert_true(info.cm_event == NOTHING || info.cm_event == RDMA_CM_EVENT_DISCONNECTED);
@@ -129,13 +134,53 @@ static void a_failed_completion_is_kept(void **state) {
     watched_close(&p);
 }
 
+static int no_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {
+    (void)qp;
+    *bad = wr;
+    return ENOSPC;
+}
+
+static int no_receive(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad) {
+    (void)qp;
+    *bad = wr;
+    return EFBIG;
+}
+
+/* What the device says when it takes a work request no more is handed on. */
+static void a_device_that_refuses_is_quoted(void **state) {
+    (void)state;
+    for (int receiving = 0; receiving < 2; receiving++) {
+        struct pair p;
+        watched_open(&p, PAIR_LINK(.flags = SLUICE_ISOLATED));
+        pair_connect(&p, PAIR_LINK(.flags = SLUICE_ONCE | SLUICE_ISOLATED));
+        struct ibv_context_ops *ops = &pair_session(&p.b)->qp->context->ops;
+        struct ibv_context_ops before = *ops;
+        if (receiving) {
+            ops->post_recv = no_receive;
+            for (unsigned i = 0; i < 4; i++) /* what it has taken it gives back */
+                assert_int_equal(pair_send(&p.a, 10, i, NULL), 0);
+            EXPECT_END(&p, &p.b, SLUICE_REASON_DEVICE_ERROR, SLUICE_EDEVICE, EFBIG, NOTHING,
+                       NOTHING, NOTHING, "the device refused a receive: File too large");
+        } else {
+            ops->post_send = no_send;
+            assert_int_equal(pair_send(&p.b, 10, 1, NULL), 0);
+            EXPECT_END(&p, &p.b, SLUICE_REASON_DEVICE_ERROR, SLUICE_EDEVICE, ENOSPC, NOTHING,
+                       NOTHING, NOTHING, "the device refused a send: No space left on device");
+        }
+        *ops = before;
+        EXPECT_END(&p, &p.a, LOST_LINE);
+        watched_close(&p);
+    }
+}
+
 static struct ibv_qp *failed_qp; /* what the device's next event says */
+static enum ibv_event_type failed_type = IBV_EVENT_QP_FATAL;
 
 static int one_async_event(struct ibv_context *context, struct ibv_async_event *event) {
     (void)context;
     if (!failed_qp)
         return -1;
-    *event = (struct ibv_async_event){.element.qp = failed_qp, .event_type = IBV_EVENT_QP_FATAL};
+    *event = (struct ibv_async_event){.element.qp = failed_qp, .event_type = failed_type};
     failed_qp = NULL;
     return 0;
 }
@@ -183,6 +228,46 @@ static void a_queue_pair_that_broke_is_told_whatever_comes_first(void **state) {
     watched_close(&p);
 }
 
+/* A killed iWARP peer may show first as the answer to its READ, which cannot be sent. */
+static void a_connection_that_breaks_under_an_answer_is_the_peers_loss(void **state) {
+    (void)state;
+    static const struct {
+        enum ibv_event_type type;
+        bool iwarp;
+        sluice_reason reason;
+        sluice_status status;
+        const char *text;
+    } cases[] = {
+        {IBV_EVENT_QP_REQ_ERR, true, SLUICE_REASON_PEER_LOST, SLUICE_EUNKNOWN,
+         "the connection broke while something was sent (event 2)"},
+        {IBV_EVENT_QP_FATAL, true, SLUICE_REASON_PEER_LOST, SLUICE_EUNKNOWN,
+         "the connection broke while something was sent (event 1)"},
+        {IBV_EVENT_QP_REQ_ERR, false, SLUICE_REASON_DEVICE_ERROR, SLUICE_EDEVICE,
+         "the queue pair failed (event 2)"},
+    };
+    struct pair p;
+    watched_open(&p, PAIR_LINK());
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        unsigned count;
+        pair_connect(&p, ONCE);
+        watched_fabric.get_async_event = one_async_event;
+        watched_fabric.ack_async_event = no_async_ack;
+        failed_type = cases[i].type;
+        failed_qp = pair_session(&p.a)->qp;
+        p.a.node->traits.sent_is_local = cases[i].iwarp;
+        cm_async(p.a.node->cm, &count);
+        p.a.node->traits.sent_is_local = false;
+        assert_int_equal(count, 1);
+        watched_fabric.get_async_event = fabric_soft.get_async_event;
+        watched_fabric.ack_async_event = fabric_soft.ack_async_event;
+        EXPECT_END(&p, &p.a, cases[i].reason, cases[i].status, cases[i].type, NOTHING, NOTHING,
+                   NOTHING, cases[i].text);
+        EXPECT_END(&p, &p.b, LOST_LINE);
+    }
+    failed_type = IBV_EVENT_QP_FATAL;
+    watched_close(&p);
+}
+
 /* Fault plans number sends from the beginning of a queue pair; lies are told by altering the liar. */
 static void a_peer_that_breaks_the_protocol(void **state) {
     (void)state;
@@ -225,6 +310,53 @@ static void the_device_is_removed(void **state) {
     }
 }
 
+static struct {
+    struct pair *pair;
+    unsigned looks;
+    int order;
+    bool closed;
+    sluice_event event;
+} late;
+
+/*
+ * Behind the back of the CM thread, while it has no eye on the device's news: the device goes, the loop sees the
+ * flush, and takes each step as soon as the CM thread has answered the one before.
+ */
+static void loop_is_faster(void) {
+    if (++late.looks == 2)
+        watched_device(DEVICE_REMOVE, late.order);
+    for (int i = 0; i < 10 && !late.closed; i++) {
+        late.closed = sluice_poll(late.pair->a.loop, &late.event, 1, 0) == 1;
+        if (late.closed)
+            pair_note(&late.pair->a, &late.event);
+    }
+}
+
+static void a_removal_is_told_when_the_loop_is_faster_than_the_news(void **state) {
+    (void)state;
+    const int orders[] = {ORDER_REMOVAL_ONLY, ORDER_FATAL_ONLY, ORDER_FATAL_FIRST};
+    for (unsigned i = 0; i < 3; i++) {
+        struct pair p;
+        pair_open(&p, PAIR_NODE(.without = SLUICE_WITHOUT_SRQ),
+                  PAIR_LINK()); /* else there is no flush */
+        pair_connect(&p, ONCE);
+        cm_turn(p.a.node->cm, 0);
+        memset(&late, 0, sizeof late);
+        late.pair = &p;
+        late.order = orders[i];
+        uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+        pair_on_clock = loop_is_faster;
+        while (!late.closed && env_now(&env_default) < limit)
+            cm_turn(p.a.node->cm, 0);
+        pair_on_clock = NULL;
+        assert_true(late.closed);
+        assert_int_equal(late.event.type, SLUICE_CLOSED);
+        assert_int_equal(late.event.reason, SLUICE_REASON_DEVICE_REMOVED);
+        assert_int_equal(pair_expect(&p, &p.b, SLUICE_CLOSED).reason, SLUICE_REASON_DEVICE_REMOVED);
+        pair_close(&p);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dial_that_fails_says_where),
@@ -232,9 +364,12 @@ int main(void) {
         cmocka_unit_test(the_address_is_of_another_device),
         cmocka_unit_test(closed_by_either_side),
         cmocka_unit_test(a_failed_completion_is_kept),
+        cmocka_unit_test(a_device_that_refuses_is_quoted),
         cmocka_unit_test(a_queue_pair_that_broke_is_told_whatever_comes_first),
+        cmocka_unit_test(a_connection_that_breaks_under_an_answer_is_the_peers_loss),
         cmocka_unit_test(a_peer_that_breaks_the_protocol),
         cmocka_unit_test(the_device_is_removed),
+        cmocka_unit_test(a_removal_is_told_when_the_loop_is_faster_than_the_news),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

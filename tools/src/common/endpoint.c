@@ -107,12 +107,15 @@ int endpoint_listen(struct endpoint *ep, const char *address) {
     sluice_error error;
     sluice_link_options link = link_options(ep);
     link.flags = SLUICE_ASK;
-    if (sluice_listen(ep->node, address, &link, &ep->listener, &error) != 0)
-        return tool_fail("cannot listen on %s: %s", address, error.text);
+    if (sluice_listen(ep->node, address, &link, &ep->listener, &error) != 0) {
+        bool whole = strncmp(error.text, "cannot listen", strlen("cannot listen")) == 0;
+        return whole ? tool_fail("%s", error.text)
+                     : tool_fail("cannot listen at %s: %s", address, error.text);
+    }
     ep->listening = true;
     int port = sluice_listener_port(ep->listener);
     if (port < 0)
-        return tool_fail("cannot listen on %s: %s", address, sluice_strerror(port));
+        return tool_fail("cannot listen at %s: %s", address, sluice_strerror(port));
     const char *colon = strrchr(address, ':');
     snprintf(ep->address, sizeof ep->address, "%.*s:%d", (int)(colon - address), address, port);
     fprintf(stderr, "listening on %s\n", ep->address);
@@ -231,7 +234,7 @@ int endpoint_accept(struct endpoint *ep) {
             continue;
         }
         if (ep->deaf)
-            return tool_fail("cannot listen on %s any more: %s", ep->address,
+            return tool_fail("cannot listen at %s any more: %s", ep->address,
                              sluice_reason_text(SLUICE_REASON_DEVICE_REMOVED));
         sluice_event event;
         if (endpoint_wait(ep, &event, SLUICE_OFF, -1, 0, NULL) < 0)
