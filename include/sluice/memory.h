@@ -102,18 +102,16 @@ SLUICE_API SLUICE_CHECK int sluice_region_revoke(sluice_region *r, sluice_error 
  * are allowed, and r may then be NULL. On iWARP the peer can write what a get has not brought yet, as long
  * as that is under way, and each get registers its bytes anew: its outcome is ENOMEM where that fails.
  */
-SLUICE_API SLUICE_CHECK int sluice_put(sluice_session s, const sluice_region *r, uint64_t local,
-                                       uint64_t bytes, const sluice_token *token, uint64_t remote,
-                                       const sluice_send_options *o);
+SLUICE_API int sluice_put(sluice_session s, const sluice_region *r, uint64_t local, uint64_t bytes,
+                          const sluice_token *token, uint64_t remote, const sluice_send_options *o);
 SLUICE_API SLUICE_CHECK int sluice_get(sluice_session s, const sluice_region *r, uint64_t local,
                                        uint64_t bytes, const sluice_token *token, uint64_t remote,
                                        const sluice_send_options *o);
 /* A put after which the peer gets SLUICE_NOTIFIED with `value`, in order with the session's messages.
  * It takes a credit, as a message does; the others do not. */
-SLUICE_API SLUICE_CHECK int sluice_put_notify(sluice_session s, const sluice_region *r,
-                                              uint64_t local, uint64_t bytes,
-                                              const sluice_token *token, uint64_t remote,
-                                              uint32_t value, const sluice_send_options *o);
+SLUICE_API int sluice_put_notify(sluice_session s, const sluice_region *r, uint64_t local,
+                                 uint64_t bytes, const sluice_token *token, uint64_t remote,
+                                 uint32_t value, const sluice_send_options *o);
 /* Adds to 8 bytes in the peer's own byte order. What was there before is in the outcome's value. EINVAL:
  * not aligned to 8 bytes there. EDEVICE: the device has no atomics. */
 SLUICE_API SLUICE_CHECK int sluice_fetch_add(sluice_session s, const sluice_token *token,
@@ -144,8 +142,8 @@ typedef struct sluice_piece {
  * A large message that is a single piece of a region may be read by the peer, by a key for these bytes alone
  * that is void before the outcome; the region's rights are for tokens and do not matter here.
  */
-SLUICE_API SLUICE_CHECK int sluice_send_pieces(sluice_session s, const sluice_piece *pieces,
-                                               int count, const sluice_send_options *o);
+SLUICE_API int sluice_send_pieces(sluice_session s, const sluice_piece *pieces, int count,
+                                  const sluice_send_options *o);
 /*
  * With SLUICE_IN_PLACE in o->flags plain pieces of SLUICE_IN_PLACE_MIN bytes and more are not copied either,
  * if it can be helped: until the outcome they must stay mapped and must not change. They are registered

@@ -40,6 +40,7 @@ extern "C" {
 #endif
 
 #define SLUICE_API __attribute__((visibility("default")))
+/* On calls whose result is not looked at by mistake only: something is lost, leaked or wrongly believed. */
 #define SLUICE_CHECK __attribute__((warn_unused_result))
 
 #define SLUICE_VERSION_MAJOR 0
@@ -423,8 +424,8 @@ SLUICE_API SLUICE_CHECK int sluice_dial(sluice_node *n, const char *address,
  * to 120 bytes to the peer, whose SLUICE_CLOSED has reason REFUSED and the code in `vendor`.
  * ECLOSED when the request is gone or was answered before.
  */
-SLUICE_API SLUICE_CHECK int sluice_accept(sluice_session s, void *arg);
-SLUICE_API SLUICE_CHECK int sluice_refuse(sluice_session s, uint16_t code, const char *text);
+SLUICE_API int sluice_accept(sluice_session s, void *arg);
+SLUICE_API int sluice_refuse(sluice_session s, uint16_t code, const char *text);
 
 /*
  * Closes a session in either direction, in any state, any number of times; returns at once.
@@ -545,8 +546,8 @@ SLUICE_API void sluice_keep(sluice_msg *m);
 SLUICE_API SLUICE_CHECK int sluice_send(sluice_session s, sluice_msg *m,
                                         const sluice_send_options *o);
 /* The same from plain memory: allocates, copies, sends. EAGAIN for want of memory, and ENOMEM, too. */
-SLUICE_API SLUICE_CHECK int sluice_send_copy(sluice_session s, const void *data, size_t bytes,
-                                             const sluice_send_options *o);
+SLUICE_API int sluice_send_copy(sluice_session s, const void *data, size_t bytes,
+                                const sluice_send_options *o);
 
 /*
  * ---- requests ----------------------------------------------------------------------------------
@@ -590,7 +591,7 @@ SLUICE_API SLUICE_CHECK int sluice_reply_with(sluice_session s, uint64_t token, 
  * Answers without a message: the requester's REPLY has status EREJECTED and `code` in vendor, 0 to
  * 2^32 - 257. Needs no memory; else as sluice_reply().
  */
-SLUICE_API SLUICE_CHECK int sluice_reply_error(sluice_session s, uint64_t token, uint32_t code);
+SLUICE_API int sluice_reply_error(sluice_session s, uint64_t token, uint32_t code);
 /*
  * Whether somebody still waits for the answer: 1, or 0 when the requester gave up (cancelled, or its
  * deadline passed). It is to be answered all the same. EINVAL, ECLOSED: as sluice_reply(). Answers

@@ -132,8 +132,8 @@ static void begin_session(struct endpoint *ep, sluice_session session) {
 }
 
 static void refuse_busy(sluice_session session) {
-    int unused = sluice_refuse(session, BUSY_CODE, "busy with another client: try again later");
-    (void)unused; /* it may have gone by itself */
+    /* It may have gone by itself. */
+    sluice_refuse(session, BUSY_CODE, "busy with another client: try again later");
 }
 
 static void forget_waiting(struct endpoint *ep, uint32_t at) {
