@@ -248,6 +248,7 @@ enum taken request_take(struct sluice_loop *l, struct session *s, struct sluice_
 enum taken reply_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 /* A frame that claims the room of a reply has arrived: false, there is none. */
 bool request_reserved(struct session *s);
+uint32_t request_arrived(struct session *s); /* so many have, and were not looked at */
 /* CANCEL: NULL, or what is wrong. */
 const char *request_cancelled(struct sluice_loop *l, struct session *s, const struct frame *f);
 /* Deadlines; tells the loop the next. */

@@ -344,6 +344,11 @@ bool request_reserved(struct session *s) {
     return true;
 }
 
+uint32_t request_arrived(struct session *s) {
+    struct requests *r = requests_of(s);
+    return r ? r->reserved : 0;
+}
+
 void request_give_up(struct sluice_loop *l, struct session *s, struct requests *r,
                      struct place *place, sluice_status status) {
     struct sluice_msg *msg = place->msg, *carrier = msg;

@@ -74,7 +74,8 @@ void shared_leave(struct sluice_loop *l, struct session *s, bool drained) {
             msg->flags |= MSG_RESERVED;
         }
     s->repost_count = 0;
-    q->spare += s->rx_granted + s->rx_owed + s->rx_reserved;
+    /* A receive set aside that a frame took is posted no more, or is spare once it is posted again. */
+    q->spare += s->rx_granted + s->rx_owed + s->rx_reserved - request_arrived(s);
     s->rx_granted = s->rx_owed = s->rx_reserved = 0;
 }
 
