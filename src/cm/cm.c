@@ -148,6 +148,8 @@ void cm_release(struct cm *cm, struct cm_conn *conn) {
 
 void cm_drained(struct cm *cm, struct cm_conn *conn) {
     struct session *s = session_of_conn(conn);
+    /* Its flush may have been faster than the news of why, which were there before its queue pair was gone. */
+    cm_hear_now(cm);
     if (conn->owner.id)
         cm->node->fabric->destroy_id(conn->owner.id); /* unfetched events vanish with it */
     conn->owner.id = NULL;

@@ -262,6 +262,7 @@ void cm_news_of_device(struct cm *cm, const struct ibv_async_event *event);
 unsigned cm_hear_channel(struct cm *cm, uint32_t events); /* epoll reported these */
 unsigned cm_hear_names(struct cm *cm, uint32_t events);
 void cm_hear_device(struct cm *cm, uint32_t events);
+void cm_hear_now(struct cm *cm);           /* what was said until now, ahead of epoll */
 void cm_hear_again(struct cm *cm);         /* each round: pauses that are over */
 uint64_t cm_hear_due(const struct cm *cm); /* the first of them, or UINT64_MAX */
 

@@ -9,7 +9,9 @@
  *
  * Owner: the CM thread.
  */
+#include <poll.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 #include "cm/cm.h"
 #include "core/context.h"
@@ -71,6 +73,21 @@ void cm_hear_device(struct cm *cm, uint32_t events) {
     int error = cm_async(cm, &count);
     if (!cm->device_gone)
         settle(cm, &cm->async_source, events, count, error);
+}
+
+/* Before a decision that the device's news may change. Nothing more is heard of one that is known to be lost. */
+void cm_hear_now(struct cm *cm) {
+    struct pollfd fds[2] = {{.fd = cm->source.out ? -1 : cm->channel->fd, .events = POLLIN}};
+    if (cm->device_lost)
+        return;
+    fds[1] = (struct pollfd){.fd = cm->async_source.out ? -1 : cm->node->context->async_fd,
+                             .events = POLLIN};
+    if (poll(fds, 2, 0) <= 0)
+        return;
+    if (fds[0].revents & POLLIN)
+        (void)cm_hear_channel(cm, EPOLLIN);
+    if (fds[1].revents & POLLIN)
+        cm_hear_device(cm, EPOLLIN);
 }
 
 void cm_hear_again(struct cm *cm) {

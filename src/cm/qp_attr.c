@@ -102,8 +102,9 @@ static void qp_failed(struct cm *cm, struct ibv_qp *qp, enum ibv_event_type type
     if (!s)
         return; /* left to the connector */
     bool access = type == IBV_EVENT_QP_ACCESS_ERR;
-    /* An iWARP device says so when the connection under a queue pair breaks while it sends. */
-    bool broke = type == IBV_EVENT_QP_FATAL && cm->node->traits.sent_is_local;
+    /* An iWARP device says so when the connection under a queue pair breaks while it sends: FATAL of what was
+     * posted, REQ_ERR of the answer to a READ of the peer. */
+    bool broke = !access && cm->node->traits.sent_is_local;
     sluice_reason reason = access  ? SLUICE_REASON_ACCESS
                            : broke ? SLUICE_REASON_PEER_LOST
                                    : SLUICE_REASON_DEVICE_ERROR;

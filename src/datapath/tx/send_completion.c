@@ -79,7 +79,7 @@ static void retire_many(struct sluice_loop *l, struct session *s, uint32_t entri
 }
 
 /* What a failed completion says of the message: whether it arrived is mostly not known. */
-static sluice_status wc_outcome(const struct session *s, enum ibv_wc_status status) {
+static sluice_status wc_outcome(const struct session *s, enum ibv_wc_status status, unsigned what) {
     switch (status) {
     case IBV_WC_SUCCESS:
         return SLUICE_OK;
@@ -93,8 +93,8 @@ static sluice_status wc_outcome(const struct session *s, enum ibv_wc_status stat
     case IBV_WC_LOC_QP_OP_ERR:
     case IBV_WC_GENERAL_ERR: /* on iWARP: the connection under the device broke while it sent */
         return s->node->traits.sent_is_local ? SLUICE_EUNKNOWN : SLUICE_EDEVICE;
-    case IBV_WC_REM_ACCESS_ERR:
-        return SLUICE_EACCESS;
+    case IBV_WC_REM_ACCESS_ERR: /* of a large message: see session_withdrawn() */
+        return what == SQ_RENDEZVOUS ? SLUICE_EUNKNOWN : SLUICE_EACCESS;
     case IBV_WC_LOC_LEN_ERR:
     case IBV_WC_LOC_EEC_OP_ERR:
     case IBV_WC_LOC_PROT_ERR:
@@ -152,7 +152,7 @@ void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
     }
     retire_many(l, s, ahead);
     unsigned what = s->sq[s->sq_head & s->sq_mask].bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK;
-    retire(l, s, wc_outcome(s, wc->status));
+    retire(l, s, wc_outcome(s, wc->status, what));
     if (unlikely(wc->status == IBV_WC_REM_ACCESS_ERR && what == SQ_ONE_SIDED))
         session_access_error(l, s, wc);
     else if (unlikely(wc->status == IBV_WC_REM_ACCESS_ERR && what == SQ_RENDEZVOUS))

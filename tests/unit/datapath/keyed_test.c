@@ -67,11 +67,38 @@ static void memory_that_goes_before_it_was_read_is_the_peers_end(void **state) {
     pair_close(&p);
 }
 
+static struct arrival *moving(struct pair *p) {
+    struct rendezvous *r = pair_session(&p->a)->rendezvous;
+    return r && r->first && r->first->state == ARRIVAL_MOVES ? r->first : NULL;
+}
+
+/* The same where the message is written there: whether it arrived is not known, and it was no one's mistake. */
+static void memory_that_goes_before_it_was_written_is_the_peers_end(void **state) {
+    (void)state;
+    struct pair p;
+    opened(&p, BYTES - 1, SLUICE_RENDEZVOUS_WRITE);
+    assert_int_equal(pair_send(&p.b, BYTES, 0, SLUICE_SEND(.tag = 9)), 0);
+    while (!announced(&p))
+        assert_int_equal(sluice_poll(p.b.loop, NULL, 0, 0), 0);
+    while (!moving(&p))
+        assert_int_equal(sluice_poll(p.a.loop, NULL, 0, 0), 0);
+    window_free(p.a.node, moving(&p)->window);
+    sluice_event event = pair_expect(&p, &p.b, SLUICE_SENT);
+    assert_int_equal(event.tag, 9);
+    assert_int_equal(event.status, SLUICE_EUNKNOWN);
+    event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+    assert_int_equal(event.reason, SLUICE_REASON_PEER_LOST);
+    assert_int_equal(event.vendor, IBV_WC_REM_ACCESS_ERR);
+    pair_expect(&p, &p.a, SLUICE_CLOSED);
+    pair_close(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_messages_go_in_frames_unless_asked_otherwise),
         cmocka_unit_test(no_message_is_read_unless_it_is_asked_for),
         cmocka_unit_test(memory_that_goes_before_it_was_read_is_the_peers_end),
+        cmocka_unit_test(memory_that_goes_before_it_was_written_is_the_peers_end),
     };
     setenv("SLUICE_SOFT_PROFILE", "rxe", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
