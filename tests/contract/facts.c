@@ -7,62 +7,13 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/utsname.h>
 
 struct facts facts;
 
-#ifdef CONTRACT_SOFT
-
-static const struct facts soft = {
-    .device = "the software device",
-    /* Nothing takes longer than a timer of the device; loaded machines and sanitizers do. */
-    .wait_ms = 20000,
-    .silence_ms = 20,
-    .limit_s = 110,
-    .patience_ms = 20000, /* ct_start makes it 0.6 and 1.5 s */
-    .hesitation_ends = true,
-    .resolve_elsewhere_event = -EREMOTE, /* it has this host's addresses and no other */
-    .ece_error = EOPNOTSUPP,             /* it has nothing to negotiate */
-    .reject_of_dead_client = 4,
-    .reject_of_lost_request = 8, /* asks again, and nobody listens any more */
-    .access_events = true,
-    .request_events = true,
-    .refusal_ends_target = true,
-    .qp_right_status = IBV_WC_REM_ACCESS_ERR,
-    .qp_right_event = IBV_EVENT_QP_ACCESS_ERR,
-    .too_long_receive = IBV_WC_LOC_LEN_ERR,
-    .too_long_send = IBV_WC_REM_INV_REQ_ERR,
-    .wrong_send_key = IBV_WC_LOC_PROT_ERR,
-    .wrong_send_range = IBV_WC_LOC_PROT_ERR,
-    .wrong_receive_buffer = IBV_WC_LOC_PROT_ERR,
-    .wrong_read_buffer = IBV_WC_LOC_PROT_ERR,
-    .no_qp_retries_ms = 0, /* a number that no process has is seen at once */
-    .checks_sender = true,
-    .timeout_0_waits = true,
-    .reset_to_err = true,
-    .bad_wr_of_state = true,
-    .last_wqe_event = true,
-    .err_flushes_later_receives = true,
-    .rts_resumes = true,
-    .window_bounds = true,
-    .invalidate_shown = true,
-    .dereg_under_window = EBUSY,
-    .comm_est_event = false,
-    .flush_is_solicited = true,
-    .bind_refused = IBV_WC_MW_BIND_ERR,
-    .passive_access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
-};
-
-void facts_choose(void) {
-    facts = soft;
-}
-
-#else
-
-#define LATER                                                                                      \
-    7 /* the first of the kernels that the second table is of; between the two nobody has looked */
-
-static const struct facts rxe = {
+/* Soft-RoCE of Linux 6.1. */
+static const struct facts soft_roce = {
     .device = "the kernel's rxe",
     /* An emulated guest on a loaded machine is slow, and the kernel works in the background. */
     .wait_ms = 30000,
@@ -82,6 +33,21 @@ static const struct facts rxe = {
     .refusal_ends_target = true,
     .qp_right_status = IBV_WC_REM_INV_REQ_ERR,
     .qp_right_event = IBV_EVENT_QP_REQ_ERR,
+    .wr_most = 1u << 20,
+    .srq_wr_most = 1u << 20,
+    .by_hand = true,
+    .srq_query = true,
+    .cqe_most = 32767,
+    .members_most = 56,
+    .sge_most = 32,
+    .srq_sge_most = 27,
+    .depth_most = 128,
+    .inline_most = 512,
+    .inline_is_pieces = true,
+    .rounding = CT_POWER_LESS_1,
+    .cq_rounding = CT_POWER_LESS_1,
+    .depth_rounding = CT_POWER,
+    .rounds_silently = true,
     .queue_spare = 63, /* rounded up to a power of two */
     .too_long_receive = IBV_WC_LOC_QP_OP_ERR,
     .too_long_send = IBV_WC_REM_OP_ERR,
@@ -107,10 +73,11 @@ static const struct facts rxe = {
     .passive_access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
 };
 
-/* What has changed since: most of it for what the specification asks for. */
+/* Of Linux 7.2: what has changed since, most of it for what the specification asks for. */
 static void make_later(struct facts *f) {
     f->access_events = true;
-    f->queue_spare = 0; /* creating a QP tells the size that was made of it */
+    f->rounds_silently = false; /* creating a QP tells the size that was made of it */
+    f->queue_spare = 0;
     f->last_wqe_event = true;
     f->err_may_flush = true;
     f->wrong_send_key = f->wrong_send_range = IBV_WC_WR_FLUSH_ERR;
@@ -121,11 +88,166 @@ static void make_later(struct facts *f) {
         0x300; /* IBV_ACCESS_FLUSH_GLOBAL and _PERSISTENT, which older headers lack */
 }
 
+/*
+ * Soft-iWARP of Linux 7.2, for what is not InfiniBand's alone: limits. What else the suite asks is not iWARP's.
+ */
+static void be_siw(struct facts *f) {
+    f->device = "Soft-iWARP";
+    f->wr_most = 32768;
+    f->srq_wr_most = 327680;
+    f->cqe_most = 3276800;
+    f->members_most = 0;
+    f->sge_most = f->srq_sge_most = 6;
+    f->depth_most = 128;
+    f->inline_most = 80;
+    f->inline_free = 0;
+    f->inline_is_pieces = false;
+    f->inline_silently = true;
+    f->by_hand = f->srq_query = false;
+    f->rounding = f->cq_rounding = CT_POWER;
+    f->depth_rounding = CT_EXACT;
+    f->rounds_silently = true;
+}
+
+#ifdef CONTRACT_SOFT
+
+static const struct facts soft = {
+    .device = "the software device",
+    /* Nothing takes longer than a timer of the device; loaded machines and sanitizers do. */
+    .wait_ms = 20000,
+    .silence_ms = 20,
+    .limit_s = 110,
+    .patience_ms = 20000, /* ct_start makes it 0.6 and 1.5 s */
+    .hesitation_ends = true,
+    .resolve_elsewhere_event = -EREMOTE, /* it has this host's addresses and no other */
+    .ece_error = EOPNOTSUPP,             /* it has nothing to negotiate */
+    .reject_of_dead_client = 4,
+    .reject_of_lost_request = 8, /* asks again, and nobody listens any more */
+    .access_events = true,
+    .request_events = true,
+    .refusal_ends_target = true,
+    .wr_most = 16384,
+    .srq_wr_most = 16384,
+    .by_hand = true,
+    .srq_query = true,
+    .cqe_most = 1u << 20,
+    .members_most = 128,
+    .sge_most = 16,
+    .srq_sge_most = 16,
+    .depth_most = 16,
+    .inline_most = 448,
+    .inline_free = 112,
+    .qp_right_status = IBV_WC_REM_ACCESS_ERR,
+    .qp_right_event = IBV_EVENT_QP_ACCESS_ERR,
+    .too_long_receive = IBV_WC_LOC_LEN_ERR,
+    .too_long_send = IBV_WC_REM_INV_REQ_ERR,
+    .wrong_send_key = IBV_WC_LOC_PROT_ERR,
+    .wrong_send_range = IBV_WC_LOC_PROT_ERR,
+    .wrong_receive_buffer = IBV_WC_LOC_PROT_ERR,
+    .wrong_read_buffer = IBV_WC_LOC_PROT_ERR,
+    .no_qp_retries_ms = 0, /* a number that no process has is seen at once */
+    .checks_sender = true,
+    .timeout_0_waits = true,
+    .reset_to_err = true,
+    .bad_wr_of_state = true,
+    .last_wqe_event = true,
+    .err_flushes_later_receives = true,
+    .rts_resumes = true,
+    .window_bounds = true,
+    .invalidate_shown = true,
+    .dereg_under_window = EBUSY,
+    .comm_est_event = false,
+    .flush_is_solicited = true,
+    .bind_refused = IBV_WC_MW_BIND_ERR,
+    .passive_access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+};
+
+/* SLUICE_SOFT_PROFILE=nic: as the specification says, and narrow. */
+static void be_like_nic(struct facts *f) {
+    f->device = "the software device, like a NIC";
+    f->wr_most = f->srq_wr_most = 32768;
+    f->sge_most = f->srq_sge_most = 30;
+    f->inline_most = f->inline_free = 64;
+    f->rounding = CT_POWER;
+    f->cq_rounding = CT_POWER_LESS_1;
+}
+
+/*
+ * SLUICE_SOFT_PROFILE=rxe and rxe7: what these say of Soft-RoCE is what was seen of it above. The rest is the
+ * software device's own: its connection manager, how it waits for a peer, and where it is stricter.
+ */
+static void be_like_rxe(struct facts *f, bool later) {
+    struct facts rxe = soft_roce;
+    if (later)
+        make_later(&rxe);
+    f->device = later ? "the software device, like rxe of 7.x" : "the software device, like rxe";
+    f->access_events = rxe.access_events;
+    f->request_events = rxe.request_events;
+    f->refusal_ends_target = rxe.refusal_ends_target;
+    f->wr_most = rxe.wr_most;
+    f->srq_wr_most = rxe.srq_wr_most;
+    f->cqe_most = rxe.cqe_most;
+    f->members_most = rxe.members_most;
+    f->sge_most = rxe.sge_most;
+    f->srq_sge_most = rxe.srq_sge_most;
+    f->depth_most = rxe.depth_most;
+    f->inline_most = rxe.inline_most;
+    f->inline_free = rxe.inline_free;
+    f->inline_is_pieces = rxe.inline_is_pieces;
+    f->rounding = rxe.rounding;
+    f->cq_rounding = rxe.cq_rounding;
+    f->depth_rounding = rxe.depth_rounding;
+    f->rounds_silently = rxe.rounds_silently;
+    f->queue_spare = rxe.queue_spare;
+    f->qp_right_status = rxe.qp_right_status;
+    f->qp_right_event = rxe.qp_right_event;
+    f->too_long_receive = rxe.too_long_receive;
+    f->too_long_send = rxe.too_long_send;
+    f->wrong_send_key = rxe.wrong_send_key;
+    f->wrong_send_range = rxe.wrong_send_range;
+    f->wrong_receive_buffer = rxe.wrong_receive_buffer;
+    f->wrong_read_buffer = rxe.wrong_read_buffer;
+    f->misaligned_post_fails = rxe.misaligned_post_fails;
+    f->reset_to_err = rxe.reset_to_err;
+    f->destroy_keeps_completions = rxe.destroy_keeps_completions;
+    f->err_flushes_later_receives = rxe.err_flushes_later_receives;
+    f->err_may_flush = rxe.err_may_flush;
+    f->comm_est_event = rxe.comm_est_event;
+    f->last_wqe_event = rxe.last_wqe_event;
+    f->empty_srq = rxe.empty_srq;
+    f->window_bounds = rxe.window_bounds;
+    f->invalidate_shown = rxe.invalidate_shown;
+    f->dereg_under_window = rxe.dereg_under_window;
+    f->flush_is_solicited = rxe.flush_is_solicited;
+    f->bind_refused = rxe.bind_refused;
+}
+
+void facts_choose(void) {
+    const char *profile = getenv("SLUICE_SOFT_PROFILE");
+    facts = soft;
+    if (profile && strcmp(profile, "nic") == 0)
+        be_like_nic(&facts);
+    if (profile && strcmp(profile, "rxe") == 0)
+        be_like_rxe(&facts, false);
+    if (profile && strcmp(profile, "rxe7") == 0)
+        be_like_rxe(&facts, true);
+    if (profile && strcmp(profile, "iwarp") == 0)
+        be_siw(&facts);
+}
+
+#else
+
+#define LATER                                                                                      \
+    7 /* the first of the kernels that the second table is of; between the two nobody has looked */
+
 void facts_choose(void) {
     struct utsname kernel;
-    facts = rxe;
+    facts = soft_roce;
     if (uname(&kernel) == 0 && atoi(kernel.release) >= LATER)
         make_later(&facts);
+    const char *driver = getenv("KERNEL_DRIVER"); /* of the guest: docs/kernel.md */
+    if (driver && strcmp(driver, "siw") == 0)
+        be_siw(&facts);
 }
 
 #endif

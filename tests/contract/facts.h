@@ -9,6 +9,12 @@
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 
+enum ct_rounding {
+    CT_EXACT,
+    CT_POWER,       /* up to a power of two */
+    CT_POWER_LESS_1 /* up to one less than that */
+};
+
 struct facts {
     const char *device;
     /* Time: how long to wait for what must come, and for what must not. */
@@ -37,6 +43,17 @@ struct facts {
     /* An unfetched request is lost when its listener migrates: its id stays on the old channel. */
     bool migration_loses_requests;
     /* ---- verbs */
+    /* The most that there is of each. */
+    unsigned wr_most, srq_wr_most, cqe_most, sge_most, srq_sge_most, depth_most, inline_most;
+    unsigned members_most; /* of a multicast group */
+    /* What a QP has of inline data unasked; or as much as its pieces take, which then are as many as fit there. */
+    unsigned inline_free;
+    bool inline_is_pieces;
+    bool inline_silently; /* each has the most, which only a query tells */
+    bool by_hand;         /* ibv_modify_qp() connects queue pairs */
+    /* Sizes of queues of requests, of completions, and of READs under way, for what was asked for. */
+    enum ct_rounding rounding, cq_rounding, depth_rounding;
+    bool rounds_silently; /* creation says what was asked for, a query what there is */
     /* How many requests a queue of 64 takes beyond the size that its QP was said to have. */
     unsigned queue_spare;
     /* A refused one-sided request: does the target hear of it (where access was refused, or the request
@@ -75,6 +92,8 @@ struct facts {
     bool destroy_keeps_completions;
     /* IBV_EVENT_QP_LAST_WQE_REACHED of a QP with an SRQ that enters ERR. */
     bool last_wqe_event;
+    /* Can an SRQ be asked for its size? */
+    bool srq_query;
     /* How many receives an SRQ takes beyond the size that a query tells. */
     unsigned srq_spare;
     /* May an SRQ be made for no receives at all? */

@@ -24,7 +24,7 @@ static int open_sig_all(void **state) {
 
 static int open_inline(void **state) {
     (void)state;
-    return open_with(CT_OPTIONS(.inline_bytes = 128));
+    return open_with(CT_OPTIONS(.inline_bytes = facts.inline_most));
 }
 
 static int close_pair(void **state) {
@@ -219,40 +219,69 @@ static void sq_sig_all_completes_every_send(void **state) {
 
 /* ---- inline ------------------------------------------------------------------------------------------------ */
 
+static int post_inline(enum ibv_wr_opcode opcode, struct ibv_sge *sge, int count) {
+    struct ibv_send_wr wr = {.wr_id = 9,
+                             .sg_list = sge,
+                             .num_sge = count,
+                             .opcode = opcode,
+                             .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE,
+                             .wr.rdma = {(uintptr_t)b.buf, b.mr->rkey}},
+                       *bad = NULL;
+    int rc = ibv_post_send(a.qp, &wr, &bad);
+    assert_true(rc == 0 || bad == &wr);
+    return rc;
+}
+
 /* Copied before the post returns; the key is not looked at. */
 static void inline_payload_is_taken_at_once(void **state) {
     (void)state;
-    uint8_t data[128];
-    ct_fill(data, sizeof data, 3);
-    struct ibv_sge sge[2] = {{(uintptr_t)data, 100, 0}, {(uintptr_t)data + 100, 28, 12345}};
-    struct ibv_send_wr wr = {.wr_id = 9,
-                             .sg_list = sge,
-                             .num_sge = 2,
-                             .opcode = IBV_WR_SEND,
-                             .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE},
-                       *bad;
-    assert_true(a.cap.max_inline_data >= 128);
-    assert_int_equal(ibv_post_send(a.qp, &wr, &bad), 0); /* nobody can receive it yet */
+    const uint32_t sizes[] = {1, 64, 80, 100, 101, 112, 113, 128, 224, 256, 447, 448, 449, 512};
+    static uint8_t data[1024];
+    assert_true(a.cap.max_inline_data >= facts.inline_most);
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        uint32_t size = sizes[i], some = size / 3;
+        struct ibv_sge sge[2] = {{(uintptr_t)data, some, 0},
+                                 {(uintptr_t)data + some, size - some, 12345}};
+        if (size > facts.inline_most)
+            break;
+        ct_fill(data, size, i);
+        assert_int_equal(post_inline(IBV_WR_SEND, sge, 2), 0); /* nobody can receive it yet */
+        memset(data, 0, size);
+        memset(b.buf, 0x77, size + 1);
+        assert_int_equal(ct_recv(&b, 8, 0, size), 0);
+        received(8, size);
+        sent(9);
+        ct_check(b.buf, size, i);
+        assert_int_equal(b.buf[size], 0x77);
+    }
+}
+
+static void an_inline_write_may_be_as_long(void **state) {
+    (void)state;
+    static uint8_t data[1024];
+    struct ibv_sge sge = {(uintptr_t)data, facts.inline_most, 12345};
+    ct_fill(data, sizeof data, 7);
+    memset(b.buf, 0x77, sizeof data);
+    assert_int_equal(post_inline(IBV_WR_RDMA_WRITE, &sge, 1), 0);
     memset(data, 0, sizeof data);
-    assert_int_equal(ct_recv(&b, 8, 0, 128), 0);
-    received(8, 128);
-    sent(9);
-    ct_check(b.buf, 128, 3);
+    ct_wc(a.scq, 9, IBV_WC_SUCCESS);
+    ct_check(b.buf, facts.inline_most, 7);
+    assert_int_equal(b.buf[facts.inline_most], 0x77);
 }
 
 static void more_inline_than_the_queue_pair_has_is_einval(void **state) {
     (void)state;
     static uint8_t data[65536];
+    const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND, IBV_WR_RDMA_WRITE};
     struct ibv_sge sge = {(uintptr_t)data, a.cap.max_inline_data + 1, 0};
-    struct ibv_send_wr wr = {.sg_list = &sge,
-                             .num_sge = 1,
-                             .opcode = IBV_WR_SEND,
-                             .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE},
-                       *bad = NULL;
     assert_true(sge.length <= sizeof data);
-    assert_int_equal(ibv_post_send(a.qp, &wr, &bad), EINVAL);
-    assert_ptr_equal(bad, &wr);
-    ct_empty(a.scq);
+    memset(b.buf, 0x77, sge.length);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(post_inline(opcodes[i], &sge, 1), EINVAL);
+        ct_empty(a.scq);
+    }
+    for (unsigned i = 0; i < sge.length; i++)
+        assert_int_equal(b.buf[i], 0x77);
 }
 
 /* ---- limits of the queues ------------------------------------------------------------------------------------ */
@@ -336,7 +365,10 @@ int main(void) {
         WITH(open_default, poll_returns_no_more_than_asked),
         WITH(open_sig_all, sq_sig_all_completes_every_send),
         WITH(open_inline, inline_payload_is_taken_at_once),
+        WITH(open_inline, an_inline_write_may_be_as_long),
         WITH(open_inline, more_inline_than_the_queue_pair_has_is_einval),
+        {"more_inline_than_was_granted_unasked_is_einval",
+         more_inline_than_the_queue_pair_has_is_einval, open_default, close_pair, NULL},
         WITH(open_default, a_full_send_queue_names_the_first_that_did_not_fit),
         WITH(open_default, a_full_receive_queue_names_the_first_that_did_not_fit),
         WITH(open_default, a_list_stops_at_the_first_bad_request),

@@ -35,6 +35,8 @@ int soft_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 #define ibv_destroy_cq soft_destroy_cq
 #define ibv_get_cq_event soft_get_cq_event
 #define ibv_ack_cq_events soft_ack_cq_events
+#define ibv_attach_mcast soft_attach_mcast
+#define ibv_detach_mcast soft_detach_mcast
 #define ibv_create_srq soft_create_srq
 #define ibv_destroy_srq soft_destroy_srq
 #define ibv_modify_srq soft_modify_srq

@@ -161,7 +161,7 @@ static void what_is_revoked_is_out_of_reach_of_other_processes(void **state) {
     must(sluice_send_copy(note.event.session, &old, sizeof old, NULL) == 0);
     must(side_next(&t.side, &note, LIMIT_NS) && note.event.type == SLUICE_CLOSED);
     must(note.event.reason == SLUICE_REASON_ACCESS ||
-         (!it_soft() && note.event.reason == SLUICE_REASON_PEER_LOST));
+         (!it_tells_target() && note.event.reason == SLUICE_REASON_PEER_LOST));
     peer_expect(&peer, "done ");
     peer_expect(&peer, "closed ");
     long reason = peer_number(&peer, "reason");

@@ -142,14 +142,26 @@ IT_UNUSED static bool it_soft(void) {
     return strcmp(it_device(), "soft") == 0;
 }
 
+/* The software device, told to be like that one. */
+IT_UNUSED static bool it_like(const char *wanted) {
+    const char *profile = getenv("SLUICE_SOFT_PROFILE");
+    return it_soft() && profile && strcmp(profile, wanted) == 0;
+}
+
+/*
+ * The target of a request that was refused hears why. Soft-RoCE's does on some kernels; on iWARP the end of the
+ * connection may be there first.
+ */
+IT_UNUSED static bool it_tells_target(void) {
+    return it_soft() && !it_like("rxe") && !it_like("iwarp");
+}
+
 /*
  * Soft-iWARP, or the software device being like it: a connection is there when a listener is asked, because the
  * two have greeted; and there are no atomics and no windows.
  */
 IT_UNUSED static bool it_iwarp(void) {
-    const char *profile = getenv("SLUICE_SOFT_PROFILE");
-    return strncmp(it_device(), "siw", 3) == 0 ||
-           (it_soft() && profile && strcmp(profile, "iwarp") == 0);
+    return strncmp(it_device(), "siw", 3) == 0 || it_like("iwarp");
 }
 
 /* What was sent is acknowledged, up to the credits, whether the peer's process runs or not. */

@@ -10,6 +10,7 @@
 #include "soft/cm/addr.h"
 #include "soft/cm/event.h"
 #include "soft/cm/id.h"
+#include "soft/verbs/profile.h"
 #include "soft/soft.h"
 
 /* ---- rdma_getaddrinfo ------------------------------------------------------------------------------ */
@@ -149,10 +150,11 @@ static int errno_of(int code) {
     return ENOENT;
 }
 
+/* Its event is one that librdmacm writes itself: a kernel that lets nobody write any refuses it. */
 int soft_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service,
                           const struct rdma_addrinfo *hints) {
     int error = cm_id_unusable(id);
-    if (!error && !node && !service && !hints)
+    if (!error && ((!node && !service && !hints) || !soft_profile()->user_events))
         error = EINVAL;
     if (error)
         return cm_fail(error);

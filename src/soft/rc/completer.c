@@ -37,6 +37,7 @@ void soft_qp_fail(struct soft_qp *qp) {
         soft_tick_want();
     }
     qp->state = qp->ibv.state = IBV_QPS_ERR;
+    qp->rq_flush_end = qp->rq.tail;
     qp->plain_rx = qp->plain_tx = false;
     qp->sq_broken = false;
     qp->answer_head = qp->answer_tail;
@@ -54,6 +55,7 @@ bool soft_flush(struct soft_qp *qp, struct sink *sink) {
     if (!qp->flushing && head_acked(qp))
         return false;
     qp->flushing = true;
+    bool solicited = soft_profile()->flush_is_solicited;
     st(qp->awaited, false);
     while (qp->sq_head != qp->sq_tail) {
         if (!room_to_flush(sink, qp->ibv.send_cq))
@@ -61,7 +63,7 @@ bool soft_flush(struct soft_qp *qp, struct sink *sink) {
         struct soft_wqe *wqe = &qp->sq[qp->sq_head++ & qp->sq_mask];
         struct ibv_wc wc = error_wc(qp, wqe->wr_id, IBV_WC_WR_FLUSH_ERR, IBV_WC_SEND);
         qp->sq_free = qp->sq_next = qp->sq_head; /* from here on no acknowledgement counts */
-        emit(sink, qp->ibv.send_cq, &wc, true);
+        emit(sink, qp->ibv.send_cq, &wc, solicited);
     }
     if (qp->srq) {
         /* shared receives stay for the others; one half filled is ours to end */
@@ -70,7 +72,7 @@ bool soft_flush(struct soft_qp *qp, struct sink *sink) {
                 return false;
             struct ibv_wc wc = error_wc(qp, qp->srq_rqe->wr_id, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV);
             qp->srq_taken = false;
-            emit(sink, qp->ibv.recv_cq, &wc, true);
+            emit(sink, qp->ibv.recv_cq, &wc, solicited);
         }
         if (!qp->last_wqe_told) {
             qp->last_wqe_told = true;
@@ -79,12 +81,13 @@ bool soft_flush(struct soft_qp *qp, struct sink *sink) {
         }
         return true;
     }
-    while (qp->rq.head != qp->rq.tail && !qp->flush_late) {
+    uint32_t end = soft_profile()->flushes_later ? qp->rq.tail : qp->rq_flush_end;
+    while (qp->rq.head != end && !qp->flush_late) {
         if (!room_to_flush(sink, qp->ibv.recv_cq))
             return false;
         struct ibv_wc wc = error_wc(qp, rqe_head(&qp->rq)->wr_id, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV);
         qp->rq.head++;
-        emit(sink, qp->ibv.recv_cq, &wc, true);
+        emit(sink, qp->ibv.recv_cq, &wc, solicited);
     }
     return true;
 }

@@ -26,10 +26,11 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#include "soft/ipc/peer_internal.h"
-#include "soft/rc/rdma.h"
-#include "soft/rc/requester.h"
 #include "soft/rc/rkey_cache.h"
+#include "soft/rc/rdma.h"
+#include "soft/verbs/profile.h"
+#include "soft/ipc/peer_internal.h"
+#include "soft/rc/requester.h"
 
 static inline int needed_access(unsigned opcode) {
     switch (opcode) {
@@ -397,7 +398,7 @@ enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, str
         if (is_atomic(wqe->opcode) && to->addr % 8 != 0)
             return violation(qp, ring, wqe, SOFT_NAK_INVALID_REQUEST);
         if (!((int)granted & needed_access(wqe->opcode)))
-            return violation(qp, ring, wqe, SOFT_NAK_REMOTE_ACCESS);
+            return violation(qp, ring, wqe, (enum soft_nak)soft_profile()->no_right_nak);
         bool behind = qp->one_sided_ring && (int32_t)(ld(qp->tx_acked) - qp->one_sided_end) < 0;
         bool imm = wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
         if (imm && slot_room(qp) < 1)
@@ -460,7 +461,10 @@ bool soft_write_now(struct soft_qp *qp, struct soft_ring *ring, const struct ibv
         (qp->one_sided_ring && (int32_t)(ld(qp->tx_acked) - qp->one_sided_end) < 0) ||
         !(ld(ring->rx.access) & IBV_ACCESS_REMOTE_WRITE))
         return false;
-    if (!(wr->send_flags & IBV_SEND_INLINE)) {
+    if (wr->send_flags & IBV_SEND_INLINE) {
+        if (length > qp->max_inline)
+            return false; /* the long way says what is wrong with it */
+    } else {
         const struct soft_mr *mr = soft_mr_find(sge->lkey, qp->ibv.pd);
         from = mr ? soft_mr_range(mr, sge->addr, length, 0) : NULL;
         if (!from)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "soft/rc/rdma.h"
+#include "soft/verbs/profile.h"
 #include "soft/rc/slot.h"
 
 bool soft_place_local(struct soft_qp *qp, const struct soft_wqe *wqe, const struct ibv_sge *sge,
@@ -106,7 +107,7 @@ enum soft_nak soft_execute(struct soft_qp *qp, unsigned op, const struct soft_re
                  : op == SOFT_OP_READ ? IBV_ACCESS_REMOTE_READ
                                       : IBV_ACCESS_REMOTE_ATOMIC;
     if (!((int)qp->attr.qp_access_flags & access))
-        return SOFT_NAK_REMOTE_ACCESS;
+        return (enum soft_nak)soft_profile()->no_right_nak;
     if (op == SOFT_OP_ATOMIC && (reth->addr % 8 != 0 || reth->length != 8))
         return SOFT_NAK_INVALID_REQUEST;
     if (op != SOFT_OP_WRITE &&

@@ -14,10 +14,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "soft/ud/ud.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/verbs/profile.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
-#include "soft/ud/ud.h"
 
 /* ---- gathering ---------------------------------------------------------------------------------- */
 
@@ -151,15 +152,24 @@ static enum soft_outcome transmit_one(struct soft_qp *qp, struct soft_ring *ring
         int n = describe(qp, sge, wqe->num_sge, desc);
         if (n < 0)
             return SOFT_BROKEN;
-        if (n > 0)
+        if (n > 0 && (size_t)n <= SOFT_MAX_DESC)
             return transmit_desc(qp, ring, wqe, desc, (unsigned)n);
     }
     return transmit_stream(qp, ring, wqe, sge, inlined);
 }
 
-static void mark_broken(struct soft_qp *qp, struct soft_wqe *wqe) {
-    if (wqe->status == IBV_WC_SUCCESS)
-        wqe->status = IBV_WC_LOC_PROT_ERR;
+/* Memory of our own that cannot be used. Some devices tell a key that they do not know from a wrong range. */
+static enum ibv_wc_status wrong_buffer(struct soft_qp *qp, const struct soft_wqe *wqe) {
+    const struct ibv_sge *sge = wqe_sges(qp, qp->sq_next);
+    bool out = !wqe->inlined && (is_send(wqe) || wqe->opcode == IBV_WR_RDMA_WRITE ||
+                                 wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM);
+    for (unsigned i = 0; out && i < wqe->num_sge; i++)
+        if (sge[i].length && !soft_mr_find(sge[i].lkey, qp->ibv.pd))
+            return (enum ibv_wc_status)soft_profile()->wrong_send_key;
+    return out ? (enum ibv_wc_status)soft_profile()->wrong_send_range : IBV_WC_LOC_PROT_ERR;
+}
+
+static void mark_broken(struct soft_qp *qp) {
     qp->plain_tx = false;
     qp->sq_broken = true; /* takes effect when everything before it completed */
     st(qp->attention, true);
@@ -195,10 +205,15 @@ static bool may_go(struct soft_qp *qp, struct soft_wqe *wqe, bool *lost) {
         return true;
     case SOFT_FAULT_BREAK:
         wqe->status = (uint8_t)status;
-        mark_broken(qp, wqe);
+        mark_broken(qp);
         return false;
     }
     return true;
+}
+
+/* It has nothing to do with the peer, and is never lost. */
+static bool is_local(const struct soft_wqe *wqe) {
+    return wqe->opcode == IBV_WR_BIND_MW || wqe->opcode == IBV_WR_LOCAL_INV;
 }
 
 /*
@@ -208,14 +223,14 @@ static bool may_go(struct soft_qp *qp, struct soft_wqe *wqe, bool *lost) {
 static enum soft_outcome transmit_uc(struct soft_qp *qp, struct soft_ring *ring,
                                      struct soft_wqe *wqe, const struct ibv_sge *sge,
                                      const uint8_t *inlined) {
-    bool local = wqe->opcode == IBV_WR_BIND_MW || wqe->opcode == IBV_WR_LOCAL_INV;
+    bool local = is_local(wqe);
     if (!local && (qp->peer_gone || (ring && (ld(ring->rx.down) || ld(ring->rx.dark))))) {
         soft_drop(qp, SOFT_DROP_NOBODY);
         return SOFT_SENT;
     }
     enum soft_outcome outcome =
         ring || local ? transmit_one(qp, ring, wqe, sge, inlined) : SOFT_NO_ROOM;
-    if (outcome == SOFT_NO_ROOM && qp->impatient && wqe->sent == 0 && !wqe->started) {
+    if (outcome == SOFT_NO_ROOM && !local && qp->impatient && wqe->sent == 0 && !wqe->started) {
         soft_drop(qp, SOFT_DROP_NO_ROOM);
         return SOFT_SENT;
     }
@@ -230,7 +245,7 @@ static enum soft_outcome transmit_next(struct soft_qp *qp, struct soft_ring *rin
     const uint8_t *inlined = wqe->inlined ? wqe_inline(qp, qp->sq_next) : NULL;
     if (__builtin_expect(!qp->unreliable, 1))
         return transmit_one(qp, ring, wqe, sge, inlined);
-    if (lost) {
+    if (lost && !is_local(wqe)) {
         soft_drop(qp, SOFT_DROP_ON_DEMAND);
         return SOFT_SENT;
     }
@@ -249,8 +264,11 @@ void soft_qp_transmit(struct soft_qp *qp) {
         if (soft_fault_active() && !may_go(qp, wqe, &lost))
             break;
         enum soft_outcome outcome = transmit_next(qp, ring, wqe, lost);
-        if (outcome == SOFT_BROKEN)
-            mark_broken(qp, wqe);
+        if (outcome == SOFT_BROKEN) {
+            if (wqe->status == IBV_WC_SUCCESS || wqe->status == IBV_WC_LOC_PROT_ERR)
+                wqe->status = (uint8_t)wrong_buffer(qp, wqe);
+            mark_broken(qp);
+        }
         if (outcome != SOFT_SENT)
             break;
         transmitted(qp, wqe);

@@ -10,9 +10,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "soft/verbs/device_state.h"
+#include "soft/verbs/profile.h"
 #include "soft/rc/progress.h"
 #include "soft/soft.h"
-#include "soft/verbs/device_state.h"
 
 struct head { /* private copy of a slot's head */
     uint32_t ack, imm;
@@ -73,9 +74,10 @@ static void refuse(struct soft_qp *qp, struct sink *sink, struct soft_rqe *rqe,
 
 /* The peer asked for something one-sided it may not have: no receive is involved. */
 static void refuse_request(struct soft_qp *qp, struct sink *sink, enum soft_nak nak) {
-    soft_async_event(qp->ibv.context,
-                     nak == SOFT_NAK_REMOTE_ACCESS ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR,
-                     &qp->ibv);
+    bool access = nak == SOFT_NAK_REMOTE_ACCESS;
+    if (access ? soft_profile()->tells_target_access : soft_profile()->tells_target_request)
+        soft_async_event(qp->ibv.context, access ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR,
+                         &qp->ibv);
     refuse(qp, sink, NULL, IBV_WC_SUCCESS, nak);
 }
 
@@ -100,7 +102,7 @@ static bool head_valid(const struct soft_qp *qp, const struct head *h) {
         return h->len <= SOFT_SEGMENT_MAX;
     case SOFT_OP_SEND_DESC:
         return !qp->rx_partial && (h->flags & whole) == whole && h->len >= 1 &&
-               h->len <= SOFT_MAX_SGE;
+               h->len <= SOFT_MAX_DESC;
     case SOFT_OP_WRITE_DONE:
         return !qp->rx_partial && (h->flags & whole) == whole && (h->flags & SOFT_F_IMM) &&
                h->len == sizeof(struct soft_reth);
@@ -179,6 +181,8 @@ static void complete_receive(struct soft_qp *qp, struct sink *sink, const struct
                         .wc_flags = h->flags & SOFT_F_IMM          ? IBV_WC_WITH_IMM
                                     : h->flags & SOFT_F_INVALIDATE ? IBV_WC_WITH_INV
                                                                    : 0};
+    if (__builtin_expect(wc.wc_flags == IBV_WC_WITH_INV, 0) && !soft_profile()->shows_invalidation)
+        wc.wc_flags = 0;
     qp->rx_offset = 0;
     receive_done(qp);
     emit(sink, qp->ibv.recv_cq, &wc, (h->flags & SOFT_F_SOLICITED) != 0);

@@ -75,6 +75,8 @@ struct soft_desc {
     uint64_t offset;
 };
 
+#define SOFT_MAX_DESC (SOFT_SPAN_MAX * (SOFT_SLOT_PAYLOAD / sizeof(struct soft_desc)))
+
 struct soft_reth {
     uint64_t addr;
     uint32_t key, length;

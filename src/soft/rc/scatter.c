@@ -48,7 +48,7 @@ enum placed soft_place_slots(struct soft_qp *qp, const struct soft_rqe *rqe, str
 
 enum placed soft_place_desc(struct soft_qp *qp, const struct soft_rqe *rqe, struct soft_ring *ring,
                             unsigned count) {
-    struct soft_desc desc[SOFT_MAX_SGE];
+    struct soft_desc desc[SOFT_MAX_DESC];
     unsigned index = ld(qp->rx_index), per_slot = SOFT_SLOT_PAYLOAD / sizeof *desc;
     for (unsigned i = 0; i < count; i++) {
         memcpy(&desc[i], ring->slot[index].data + (i % per_slot) * sizeof *desc, sizeof *desc);

@@ -9,15 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "soft/soft.h"
 #include "soft/verbs/extended.h"
 #include "soft/verbs/object.h"
+#include "soft/verbs/profile.h"
+#include "soft/soft.h"
 
 static _Atomic uint32_t next_board_index;
 
 struct ibv_cq *soft_create_cq(struct ibv_context *ctx, int cqe, void *cq_context,
                               struct ibv_comp_channel *channel, int comp_vector) {
-    if (soft_stale(soft_context_of(ctx)) || cqe < 1 || cqe > SOFT_MAX_CQE || comp_vector != 0) {
+    const struct soft_profile *like = soft_profile();
+    if (soft_stale(soft_context_of(ctx)) || cqe < 1 || (uint32_t)cqe > like->cqe_most ||
+        comp_vector != 0) {
         errno = soft_stale(soft_context_of(ctx)) ? EPERM : EINVAL;
         return NULL;
     }

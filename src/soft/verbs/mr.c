@@ -22,10 +22,11 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "soft/soft.h"
 #include "soft/verbs/extended.h"
 #include "soft/verbs/mr_mapped.h"
 #include "soft/verbs/object.h"
+#include "soft/verbs/profile.h"
+#include "soft/soft.h"
 
 struct soft_region soft_regions[SOFT_MAX_REGIONS];
 struct soft_mr *_Atomic soft_mr_table[SOFT_MAX_MR];
@@ -276,7 +277,8 @@ static void take_back_all(uint32_t key) {
             struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
             if (!qp || !take_back(qp, key))
                 continue;
-            soft_async_event(qp->ibv.context, IBV_EVENT_QP_ACCESS_ERR, &qp->ibv);
+            if (soft_profile()->tells_target_access)
+                soft_async_event(qp->ibv.context, IBV_EVENT_QP_ACCESS_ERR, &qp->ibv);
             soft_qp_kick(qp);
             soft_qp_progress(qp);
         }
@@ -311,7 +313,7 @@ int soft_dereg_mr(struct ibv_mr *ibmr) {
     if (soft_stale(mr))
         return EPERM;
     if (atomic_load(&mr->windows) != 0)
-        return EBUSY;
+        return soft_profile()->dereg_bound;
     soft_lock();
     soft_mr_remove(mr);
     soft_unlock();

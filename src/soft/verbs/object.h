@@ -23,8 +23,7 @@
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
 
-#define SOFT_MAX_SGE 16
-#define SOFT_MAX_WR 16384
+#define SOFT_MAX_SGE 32 /* of any profile; what one has of it is said there */
 #define SOFT_MAX_CQE (1 << 20)
 #define SOFT_MAX_INLINE SOFT_SEGMENT_MAX
 #define SOFT_MAX_MSG (1u << 31)
@@ -326,6 +325,7 @@ struct soft_qp {
     uint64_t cm;              /* iWARP: the id that connects it, 0: none yet; control lock */
     bool stuck;               /* iWARP: a send was posted too early, and nothing goes any more */
     bool second;              /* iWARP: the listener's, which must hear before it speaks */
+    uint32_t rq_flush_end;    /* the receives before it are flushed in ERR, those behind it wait */
     bool flush_late; /* iWARP: fell by itself, and the engine has not come to flush its receives */
 
     /* UC and UD */

@@ -155,6 +155,8 @@ static int check_opcode(struct soft_qp *qp, const struct ibv_send_wr *wr) {
         uint64_t sum = 0;
         for (int i = 0; i < wr->num_sge && i < SOFT_MAX_SGE; i++)
             sum += wr->sg_list[i].length;
+        if (wr->wr.atomic.remote_addr % 8 != 0 && !soft_profile()->posts_misaligned)
+            return EINVAL;
         return inlined || sum != 8 ? EINVAL : 0;
     }
     case IBV_WR_LOCAL_INV:

@@ -3,23 +3,56 @@
 #define _GNU_SOURCE /* secure_getenv */
 #include "soft/verbs/profile.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "soft/ud/ud.h"
 #include "soft/fault/inject.h"
 #include "soft/verbs/object.h"
+#include "soft/rc/ring.h"
+
+#define SPECIFIED                                                                                  \
+    .tells_target_access = true, .tells_target_request = true, .reset_to_err = true,               \
+    .flushes_later = true, .flush_is_solicited = true, .checks_window_end = true,                  \
+    .shows_invalidation = true, .posts_misaligned = true, .too_long_receive = IBV_WC_LOC_LEN_ERR,  \
+    .too_long_nak = SOFT_NAK_INVALID_REQUEST, .wrong_receive = IBV_WC_LOC_PROT_ERR,                \
+    .wrong_send_key = IBV_WC_LOC_PROT_ERR, .wrong_send_range = IBV_WC_LOC_PROT_ERR,                \
+    .bind_refused = IBV_WC_MW_BIND_ERR, .no_right_nak = SOFT_NAK_REMOTE_ACCESS,                    \
+    .dereg_bound = EBUSY
+
+/* What the kernel's has in common in all versions that were looked at. */
+#define SOFT_ROCE                                                                                  \
+    .vendor_id = 0xffffff, .inline_most = 512, .inline_is_pieces = true, .depth_most = 128,        \
+    .sge_most = 32, .sge_read_most = 32, .srq_sge_most = 27, .wr_most = 1u << 20,                  \
+    .srq_wr_most = 1u << 20, .cqe_most = 32767, .members_most = 56, .rounding = SOFT_POWER_LESS_1, \
+    .cq_rounding = SOFT_POWER_LESS_1, .depth_rounding = SOFT_POWER, .srq_query = true,             \
+    .windows = true, .atomics = true, .keeps_completions = true,                                   \
+    .too_long_receive = IBV_WC_LOC_QP_OP_ERR, .too_long_nak = SOFT_NAK_REMOTE_OPERATION,           \
+    .wrong_receive = IBV_WC_LOC_QP_OP_ERR, .no_right_nak = SOFT_NAK_INVALID_REQUEST,               \
+    .dereg_bound = EINVAL
+
+#define PLAIN_SGE 16
+#define PLAIN_WR 16384
 
 /* Vendors, as src/fabric tells devices apart: rxe gives nobody's number, a NIC an organisation's. */
 static const struct soft_profile plain = {
+    SPECIFIED,
+    .srq_query = true,
     .vendor_id = 0xffffff,
     .vendor_part_id = SOFT_PART_PLAIN,
     .inline_most = SOFT_MAX_INLINE,
     .last_wqe_event = true,
     .depth_most = SOFT_RD_ATOMIC,
-    .sge_most = SOFT_MAX_SGE,
+    .sge_most = PLAIN_SGE,
+    .srq_sge_most = PLAIN_SGE,
+    .wr_most = PLAIN_WR,
+    .srq_wr_most = PLAIN_WR,
+    .cqe_most = SOFT_MAX_CQE,
+    .members_most = SOFT_UD_MEMBERS,
     .windows = true,
     .atomics = true,
     .user_events = true,
@@ -27,30 +60,50 @@ static const struct soft_profile plain = {
 
 static const struct soft_profile profiles[] = {
     {
+        SPECIFIED,
+        .srq_query = true,
         .name = "nic", /* an InfiniBand or RoCE adapter on a new kernel: all of the specification */
         .vendor_id = 0x02c9,
         .vendor_part_id = 2,
         .inline_most = 64, /* a small adapter's; more is refused, as it is there */
         .last_wqe_event = true,
         .depth_most = SOFT_RD_ATOMIC,
-        .sge_most = SOFT_MAX_SGE,
+        .sge_most = 30,
+        .srq_sge_most = 30,
+        .wr_most = 32768,
+        .srq_wr_most = 32768,
+        .cqe_most = SOFT_MAX_CQE,
+        .members_most = SOFT_UD_MEMBERS,
+        .rounding = SOFT_POWER,
+        .cq_rounding = SOFT_POWER_LESS_1,
         .windows = true,
         .atomics = true,
         .user_events = true,
     },
     {
-        .name = "rxe", /* Soft-RoCE of Linux 6.1 */
-        .vendor_id = 0xffffff,
+        SOFT_ROCE,
+        .name = "rxe", /* of Linux 6.1 */
         .vendor_part_id = 3,
-        .inline_most = SOFT_MAX_INLINE,
-        .last_wqe_event = false,
-        .depth_most = SOFT_RD_ATOMIC,
-        .sge_most = SOFT_MAX_SGE,
-        .windows = true,
-        .atomics = true,
-        .user_events = false,
+        .rounds_silently = true,
+        .flush_is_solicited = true,
+        .wrong_send_key = IBV_WC_LOC_QP_OP_ERR,
+        .wrong_send_range = IBV_WC_LOC_PROT_ERR,
+        .bind_refused = IBV_WC_MW_BIND_ERR,
     },
     {
+        SOFT_ROCE,
+        .name = "rxe7", /* of Linux 7.2 */
+        .vendor_part_id = 5,
+        .last_wqe_event = true,
+        .user_events = true,
+        .tells_target_access = true,
+        .wrong_send_key = IBV_WC_WR_FLUSH_ERR,
+        .wrong_send_range = IBV_WC_WR_FLUSH_ERR,
+        .bind_refused = IBV_WC_WR_FLUSH_ERR,
+    },
+    {
+        SPECIFIED,
+        .keeps_completions = true,
         .name = "iwarp", /* Soft-iWARP of Linux 7.2 */
         .vendor_id = 0x626d74,
         .vendor_part_id = 4,
@@ -59,6 +112,14 @@ static const struct soft_profile profiles[] = {
         .depth_most = 128,
         .sge_most = 6,
         .sge_read_most = 1,
+        .srq_sge_most = 6,
+        .wr_most = 32768,
+        .srq_wr_most = 327680,
+        .cqe_most = 3276800,
+        .rounding = SOFT_POWER,
+        .cq_rounding = SOFT_POWER,
+        .rounds_silently = true,
+        .inline_silently = true,
         .user_events = true,
     },
 };
@@ -94,6 +155,15 @@ const struct soft_profile *soft_profile(void) {
 const char *soft_profile_unknown(void) {
     pthread_once(&once, choose);
     return unknown[0] ? unknown : NULL;
+}
+
+uint32_t soft_rounded(enum soft_rounding rounding, uint32_t wanted) {
+    uint32_t less = rounding == SOFT_POWER_LESS_1, power = 1;
+    if (rounding == SOFT_EXACT || wanted == 0)
+        return wanted;
+    while (power < wanted + less)
+        power *= 2;
+    return power - less;
 }
 
 static pthread_once_t listed = PTHREAD_ONCE_INIT;

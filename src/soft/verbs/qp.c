@@ -19,6 +19,7 @@
 #include "soft/verbs/extended.h"
 #include "soft/verbs/object.h"
 #include "soft/verbs/profile.h"
+#include "soft/verbs/qp_queues.h"
 #include "soft/verbs/qp_states.h"
 
 #define REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
@@ -93,47 +94,6 @@ void soft_qp_quiesce(void) {
 
 /* ---- creation ------------------------------------------------------------------------------------ */
 
-static uint32_t power_of_two(uint32_t n) {
-    uint32_t p = 1;
-    while (p < n)
-        p *= 2;
-    return p;
-}
-
-static int queues_alloc(struct soft_qp *qp, const struct ibv_qp_cap *cap) {
-    uint32_t sends = power_of_two(cap->max_send_wr ? cap->max_send_wr : 1);
-    uint32_t recvs = power_of_two(cap->max_recv_wr ? cap->max_recv_wr : 1);
-    qp->sq_mask = sends - 1;
-    qp->sq_max_wr = cap->max_send_wr;
-    qp->sq_max_sge = cap->max_send_sge ? cap->max_send_sge : 1;
-    qp->max_inline = cap->max_inline_data;
-    qp->sq = calloc(sends, sizeof *qp->sq);
-    /* Written before they are read, and many entries never are: not cleared, so not resident. */
-    qp->sq_remote = malloc(sends * sizeof *qp->sq_remote);
-    qp->sq_sge = malloc((size_t)sends * qp->sq_max_sge * sizeof *qp->sq_sge);
-    qp->sq_inline = malloc((size_t)sends * (qp->max_inline ? qp->max_inline : 1));
-    qp->rq.mask = recvs - 1;
-    qp->rq.max_wr = cap->max_recv_wr;
-    qp->rq.max_sge = cap->max_recv_sge ? cap->max_recv_sge : 1;
-    qp->rq.stride = (uint32_t)(sizeof(struct soft_rqe) + qp->rq.max_sge * sizeof(struct ibv_sge));
-    if (qp->srq) {
-        qp->srq_rqe = calloc(1, qp->srq->rq.stride);
-        return qp->sq && qp->sq_remote && qp->sq_sge && qp->sq_inline && qp->srq_rqe ? 0 : ENOMEM;
-    }
-    qp->rq.entries = calloc(recvs, qp->rq.stride);
-    return qp->sq && qp->sq_remote && qp->sq_sge && qp->sq_inline && qp->rq.entries ? 0 : ENOMEM;
-}
-
-static void queues_free(struct soft_qp *qp) {
-    free(qp->sq);
-    free(qp->sq_remote);
-    free(qp->sq_sge);
-    free(qp->sq_inline);
-    free(qp->rq.entries);
-    free(qp->srq_rqe);
-    soft_batch_free(qp);
-}
-
 /* What there is but not here is told from what there is not: programs that ask for it go on without. */
 static int check_type(enum ibv_qp_type type, bool iwarp) {
     switch (type) {
@@ -158,8 +118,8 @@ static int check_init(struct soft_pd *pd, const struct ibv_qp_init_attr *attr) {
     int err = check_type(attr->qp_type, like->iwarp);
     if (err)
         return err;
-    if (!attr->send_cq || !attr->recv_cq || attr->cap.max_send_wr > SOFT_MAX_WR ||
-        attr->cap.max_recv_wr > SOFT_MAX_WR || attr->cap.max_send_sge > like->sge_most ||
+    if (!attr->send_cq || !attr->recv_cq || attr->cap.max_send_wr > like->wr_most ||
+        attr->cap.max_recv_wr > like->wr_most || attr->cap.max_send_sge > like->sge_most ||
         attr->cap.max_recv_sge > like->sge_most || attr->cap.max_inline_data > like->inline_most)
         return EINVAL;
     if (attr->srq && attr->srq->pd->context != pd->ibv.context)
@@ -174,25 +134,17 @@ struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr
         err = soft_refuse(ibpd->context, FAULT_CALL_create_qp);
     if (err)
         goto fail;
-    /* At least one cache line of inline data costs nothing: it is what a slot holds. */
-    struct ibv_qp_cap cap = attr->cap;
-    uint32_t inline_free = soft_profile()->inline_most < SOFT_SLOT_PAYLOAD
-                               ? soft_profile()->inline_most
-                               : SOFT_SLOT_PAYLOAD;
-    if (cap.max_inline_data < inline_free)
-        cap.max_inline_data = inline_free;
-    cap.max_send_sge = cap.max_send_sge ? cap.max_send_sge : 1;
-    cap.max_recv_sge = cap.max_recv_sge ? cap.max_recv_sge : 1;
+    struct ibv_qp_cap cap = attr->cap, have = soft_qp_grant(&cap, attr->srq != NULL);
     qp = aligned_alloc(64, (sizeof *qp + 63) & ~(size_t)63);
     err = ENOMEM;
     if (!qp)
         goto fail;
     memset(qp, 0, sizeof *qp);
     qp->srq = attr->srq ? soft_srq_of(attr->srq) : NULL;
-    err = queues_alloc(qp, &cap);
+    err = soft_qp_queues_alloc(qp, &have);
     if (err)
         goto free_queues;
-    attr->cap = cap;
+    attr->cap = soft_profile()->rounds_silently ? cap : have;
     qp->ibv.context = ibpd->context;
     qp->ibv.qp_context = attr->qp_context;
     qp->ibv.pd = ibpd;
@@ -213,6 +165,7 @@ struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr
     if (err)
         goto free_queues;
     qp->init = *attr;
+    qp->init.cap = have;
     qp->generation = soft_generation_now;
     soft_lock();
     err = number_take(qp);
@@ -242,7 +195,7 @@ return_number:
     soft_unlock();
 free_queues:
     soft_ud_free(qp);
-    queues_free(qp);
+    soft_qp_queues_free(qp);
     free(qp);
 fail:
     errno = err;
@@ -250,16 +203,15 @@ fail:
 }
 
 /*
- * Control lock. A poller of either CQ completes into both: only when the QP is in neither list are
- * its completions purged for good.
+ * Control lock. A poller of either CQ completes into both: only when the QP is in neither list can its
+ * completions be purged for good. On some devices they stay, even of a queue pair that is no more.
  */
-/* On an iWARP device what has completed stays, even of a queue pair that is no more. */
-static void leave_cqs(struct soft_qp *qp) {
+static void leave_cqs(struct soft_qp *qp, bool purge) {
     struct soft_cq *recv_cq = soft_cq_of(qp->ibv.recv_cq), *send_cq = soft_cq_of(qp->ibv.send_cq);
     soft_cq_remove_qp(recv_cq, qp, false);
     if (send_cq != recv_cq)
-        soft_cq_remove_qp(send_cq, qp, !qp->iwarp);
-    soft_cq_remove_qp(recv_cq, qp, !qp->iwarp);
+        soft_cq_remove_qp(send_cq, qp, purge);
+    soft_cq_remove_qp(recv_cq, qp, purge);
 }
 
 int soft_destroy_qp(struct ibv_qp *ibqp) {
@@ -288,7 +240,7 @@ int soft_destroy_qp(struct ibv_qp *ibqp) {
         soft_rkey_fence_wait_qp(qp);
     if (qp->iwarp)
         soft_iwarp_flush(qp);
-    leave_cqs(qp);
+    leave_cqs(qp, !soft_profile()->keeps_completions);
     soft_mw_forget(qp);
     soft_link_close(qp);
     soft_ud_close(qp);
@@ -300,7 +252,7 @@ int soft_destroy_qp(struct ibv_qp *ibqp) {
     pthread_mutex_destroy(&ibqp->mutex);
     pthread_cond_destroy(&ibqp->cond);
     soft_ud_free(qp);
-    queues_free(qp);
+    soft_qp_queues_free(qp);
     free(qp);
     return 0;
 }
@@ -314,9 +266,9 @@ static int check_values(const struct ibv_qp_attr *attr, int mask) {
         return EINVAL;
     if ((mask & IBV_QP_PATH_MTU) && (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > IBV_MTU_4096))
         return EINVAL;
-    if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) && attr->max_rd_atomic > 16)
-        return EINVAL;
-    if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) && attr->max_dest_rd_atomic > 16)
+    unsigned depth = soft_profile()->depth_most;
+    if (((mask & IBV_QP_MAX_QP_RD_ATOMIC) && attr->max_rd_atomic > depth) ||
+        ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) && attr->max_dest_rd_atomic > depth))
         return EINVAL;
     if ((mask & IBV_QP_TIMEOUT) && attr->timeout > 31)
         return EINVAL;
@@ -354,6 +306,9 @@ static void merge(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int ma
     COPY(IBV_QP_ALT_PATH, alt_port_num);
     COPY(IBV_QP_ALT_PATH, alt_timeout);
     COPY(IBV_QP_PATH_MIG_STATE, path_mig_state);
+    enum soft_rounding rounding = soft_profile()->depth_rounding;
+    to->max_rd_atomic = (uint8_t)soft_rounded(rounding, to->max_rd_atomic);
+    to->max_dest_rd_atomic = (uint8_t)soft_rounded(rounding, to->max_dest_rd_atomic);
 }
 
 /* Control lock. The QP forgets everything but its number and its queues' memory. */
@@ -401,6 +356,7 @@ void soft_qp_to_error(struct soft_qp *qp) {
     bool fell = qp->state == IBV_QPS_ERR;
     soft_qp_fail(qp);
     qp->flush_late &= fell;
+    qp->rq_flush_end = qp->rq.tail;
     spin_unlock(&qp->lock);
     soft_qp_kick(qp);
     if (qp->attr.qp_access_flags & REMOTE)
@@ -430,7 +386,7 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
     if (rc != 0)
         goto out;
     if (to == IBV_QPS_RESET) {
-        leave_cqs(qp);
+        leave_cqs(qp, true);
         soft_mw_forget(qp);
         reset(qp);
         (void)soft_cq_add_qp(soft_cq_of(ibqp->recv_cq), qp); /* room was just freed */

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <stdint.h>
 
+#include "soft/verbs/profile.h"
+
 struct transition {
     uint8_t from, to;
     int required, optional;
@@ -66,6 +68,8 @@ static const struct transition ud[] = {
 int soft_qp_check_transition(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_state to,
                              int mask) {
     mask &= ~IBV_QP_STATE;
+    if (from == IBV_QPS_RESET && to == IBV_QPS_ERR && !soft_profile()->reset_to_err)
+        return EINVAL;
     if (to == IBV_QPS_ERR || to == IBV_QPS_RESET)
         return mask & ~IBV_QP_CUR_STATE ? EINVAL : 0;
     const struct transition *at = type == IBV_QPT_UD ? ud : type == IBV_QPT_UC ? uc : rc;

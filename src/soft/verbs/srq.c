@@ -9,13 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "soft/soft.h"
 #include "soft/verbs/object.h"
+#include "soft/verbs/profile.h"
+#include "soft/soft.h"
 
 struct ibv_srq *soft_create_srq(struct ibv_pd *ibpd, struct ibv_srq_init_attr *init) {
     struct soft_pd *pd = soft_pd_of(ibpd);
-    if (soft_stale(pd) || init->attr.max_wr == 0 || init->attr.max_wr > SOFT_MAX_WR ||
-        init->attr.max_sge > SOFT_MAX_SGE) {
+    const struct soft_profile *like = soft_profile();
+    if (soft_stale(pd) || init->attr.max_wr == 0 || init->attr.max_wr > like->srq_wr_most ||
+        init->attr.max_sge > like->srq_sge_most) {
         errno = soft_stale(pd) ? EPERM : EINVAL;
         return NULL;
     }
@@ -27,12 +29,10 @@ struct ibv_srq *soft_create_srq(struct ibv_pd *ibpd, struct ibv_srq_init_attr *i
     struct soft_srq *srq = calloc(1, sizeof *srq);
     if (!srq)
         return NULL;
-    uint32_t size = 1;
-    while (size < init->attr.max_wr)
-        size *= 2;
     struct soft_recv_queue *rq = &srq->rq;
+    rq->max_wr = soft_rounded(like->rounding, init->attr.max_wr);
+    uint32_t size = soft_rounded(SOFT_POWER, rq->max_wr);
     rq->mask = size - 1;
-    rq->max_wr = init->attr.max_wr;
     rq->max_sge = init->attr.max_sge ? init->attr.max_sge : 1;
     rq->stride = (uint32_t)(sizeof(struct soft_rqe) + rq->max_sge * sizeof(struct ibv_sge));
     rq->entries = calloc(size, rq->stride);
@@ -47,6 +47,8 @@ struct ibv_srq *soft_create_srq(struct ibv_pd *ibpd, struct ibv_srq_init_attr *i
     pthread_cond_init(&srq->ibv.cond, NULL);
     srq->generation = soft_generation_now;
     init->attr.max_sge = rq->max_sge;
+    if (!like->rounds_silently)
+        init->attr.max_wr = rq->max_wr;
     atomic_fetch_add(&pd->users, 1);
     return &srq->ibv;
 }
@@ -93,6 +95,8 @@ int soft_query_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr) {
     struct soft_srq *srq = soft_srq_of(ibsrq);
     if (soft_stale(srq))
         return EPERM;
+    if (!soft_profile()->srq_query)
+        return EOPNOTSUPP;
     spin_lock(&srq->lock);
     *attr = (struct ibv_srq_attr){
         .max_wr = srq->rq.max_wr, .max_sge = srq->rq.max_sge, .srq_limit = srq->limit};

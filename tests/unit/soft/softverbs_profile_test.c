@@ -24,6 +24,7 @@ static void in_a_process(const char *profile, void (*run)(void)) {
             setenv("SLUICE_SOFT_PROFILE", profile, 1);
         else
             unsetenv("SLUICE_SOFT_PROFILE");
+        sv_in_child = true; /* what fails ends it, and does not go on to the next test */
         run();
         _exit(0);
     }
@@ -52,6 +53,31 @@ static bool user_events(void) {
     must(soft_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
     int rc = soft_write_cm_event(id, (enum rdma_cm_event_type)FABRIC_CM_USER, 0, 0);
     must(rc == 0 || errno == EINVAL);
+    must(soft_destroy_id(id) == 0);
+    soft_destroy_event_channel(channel);
+    return rc == 0;
+}
+
+/* The same kernel has both; without it a name is refused, and nothing comes of it later. */
+static bool names(void) {
+    const struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP, .ai_qp_type = IBV_QPT_RC};
+    struct rdma_event_channel *channel = soft_create_event_channel();
+    struct rdma_addrinfo *list = NULL;
+    struct rdma_cm_id *id;
+    must(channel);
+    must(soft_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
+    int rc = soft_resolve_addrinfo(id, "127.0.0.1", "4711", &hints);
+    must(rc == 0 || errno == EINVAL);
+    struct pollfd fd = {.fd = channel->fd, .events = POLLIN};
+    must(poll(&fd, 1, rc == 0 ? -1 : 0) == (rc == 0));
+    if (rc == 0) {
+        struct rdma_cm_event *event;
+        must(soft_get_cm_event(channel, &event) == 0);
+        must((int)event->event == FABRIC_CM_ADDRINFO_RESOLVED);
+        must(soft_ack_cm_event(event) == 0);
+    }
+    must(soft_query_addrinfo(id, &list) == rc && (list != NULL) == (rc == 0));
+    soft_freeaddrinfo(list);
     must(soft_destroy_id(id) == 0);
     soft_destroy_event_channel(channel);
     return rc == 0;
@@ -114,7 +140,7 @@ static void plain(void) {
     look(&attr, &traits);
     must(attr.vendor_id == 0xffffff && attr.vendor_part_id == SOFT_PART_PLAIN);
     must(traits.drains_shared && traits.exact_windows && fabric_soft.get_profile() == NULL);
-    must(user_events() && says_last_wqe());
+    must(user_events() && names() && says_last_wqe());
     must(make_inline(100, &got) == 0 && got >= 100);
 }
 
@@ -134,7 +160,7 @@ static void nic(void) {
     must(attr.vendor_part_id != SOFT_PART_PLAIN);
     must(traits.drains_shared && traits.exact_windows);
     must(strcmp(fabric_soft.get_profile(), "nic") == 0);
-    must(user_events() && says_last_wqe());
+    must(user_events() && names() && says_last_wqe());
     must(make_inline(65, &got) == EINVAL);
     must(make_inline(0, &got) == 0 && got == 64);
 }
@@ -144,6 +170,48 @@ static void a_nic_is_trusted_and_refuses_much_inline_data(void **state) {
     in_a_process("nic", nic);
 }
 
+static void open_to_writes(struct sv_end *e, uint32_t dest) {
+    struct ibv_qp_attr attr = sv_attr(e, IBV_QPS_INIT, 0);
+    attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+    must(soft_modify_qp(e->qp, &attr, SV_INIT_MASK) == 0);
+    must(sv_to_rtr(e, dest) == 0 && sv_to_rts(e) == 0);
+}
+
+/* Into memory that the writer has mapped, where a WRITE is a store: what a slot would hold is still too much. */
+static void write_inline(void) {
+    static uint8_t data[128];
+    struct sv_end a, b;
+    sv_open(&a, SV_OPTIONS(.recvs = 4));
+    sv_open(&b, SV_OPTIONS(.mapped = true));
+    struct ibv_mr *mr =
+        soft_reg_mr(b.pd, b.buf, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    must(mr);
+    open_to_writes(&b, a.qp->qp_num);
+    open_to_writes(&a, b.qp->qp_num);
+    sv_wait_linked(&a);
+    sv_wait_mapped(&b);
+    for (uint32_t bytes = 60; bytes <= 112; bytes++) {
+        struct ibv_sge sge = {(uintptr_t)data, bytes, 0};
+        struct ibv_send_wr wr = {.sg_list = &sge,
+                                 .num_sge = 1,
+                                 .opcode = IBV_WR_RDMA_WRITE,
+                                 .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE,
+                                 .wr.rdma = {(uintptr_t)b.buf, mr->rkey}},
+                           *bad = NULL;
+        memset(data, (int)bytes, sizeof data);
+        must(ibv_post_send(a.qp, &wr, &bad) == (bytes <= 64 ? 0 : EINVAL));
+        must(bytes <= 64 ? sv_poll(a.scq).status == IBV_WC_SUCCESS : bad == &wr);
+        must(b.buf[0] == (bytes <= 64 ? bytes : 64) && b.buf[64] == 0);
+    }
+    must(soft_dereg_mr(mr) == 0);
+    sv_unpair(&a, &b);
+}
+
+static void a_nic_refuses_much_inline_data_of_a_write(void **state) {
+    (void)state;
+    in_a_process("nic", write_inline);
+}
+
 static void rxe(void) {
     struct ibv_device_attr attr;
     struct fabric_traits traits;
@@ -151,10 +219,58 @@ static void rxe(void) {
     must(attr.vendor_id == 0xffffff && attr.vendor_part_id != SOFT_PART_PLAIN);
     must(!traits.drains_shared && !traits.exact_windows);
     must(strcmp(fabric_soft.get_profile(), "rxe") == 0);
-    must(!user_events() && !says_last_wqe());
+    must(!user_events() && !names() && !says_last_wqe());
 }
 
-static void soft_roce_has_no_user_events_and_does_not_say_last_wqe(void **state) {
+/* Of memory that the peer has mapped: 28 pieces are described in one message of the ring, and more are not. */
+static void many_pieces(void) {
+    enum { SIZE = 400, MOST = 32 };
+    struct sv_end a, b;
+    struct sv_options o = SV_OPTIONS(.send_sge = MOST, .mapped = true);
+    sv_pair(&a, o, &b, o);
+    sv_wait_mapped(&a);
+    for (unsigned n = 26; n <= MOST; n++) {
+        struct ibv_sge sge[MOST];
+        sv_fill(a.buf, n * SIZE, n);
+        for (unsigned i = 0; i < n; i++)
+            sge[i] = (struct ibv_sge){(uintptr_t)a.buf + i * SIZE, SIZE, a.mr->lkey};
+        struct ibv_send_wr wr = {.wr_id = n,
+                                 .sg_list = sge,
+                                 .num_sge = (int)n,
+                                 .opcode = IBV_WR_SEND,
+                                 .send_flags = IBV_SEND_SIGNALED},
+                           *bad;
+        must(sv_recv(&b, n, 0, MOST * SIZE) == 0);
+        must(ibv_post_send(a.qp, &wr, &bad) == 0);
+        struct ibv_wc wc = sv_poll(b.rcq);
+        must(wc.status == IBV_WC_SUCCESS && wc.byte_len == n * SIZE);
+        must(sv_poll(a.scq).status == IBV_WC_SUCCESS);
+        sv_check(b.buf, n * SIZE, n);
+    }
+    sv_unpair(&a, &b);
+}
+
+static void soft_roce_sends_as_many_pieces_as_it_says(void **state) {
+    (void)state;
+    in_a_process("rxe", many_pieces);
+}
+
+static void rxe7(void) {
+    struct ibv_device_attr attr;
+    struct fabric_traits traits;
+    look(&attr, &traits);
+    must(attr.vendor_id == 0xffffff && attr.vendor_part_id != SOFT_PART_PLAIN);
+    must(!traits.drains_shared && !traits.exact_windows);
+    must(strcmp(fabric_soft.get_profile(), "rxe7") == 0);
+    must(user_events() && names() && says_last_wqe());
+}
+
+static void soft_roce_of_later_kernels_has_them(void **state) {
+    (void)state;
+    in_a_process("rxe7", rxe7);
+}
+
+static void soft_roce_has_no_user_events_no_names_and_does_not_say_last_wqe(void **state) {
     (void)state;
     in_a_process("rxe", rxe);
 }
@@ -172,9 +288,9 @@ static void iwarp(void) {
     must(attr.max_sge_rd == 1 && attr.max_qp_rd_atom == 128 && attr.max_qp_init_rd_atom == 128);
     must(!traits.drains_shared && !traits.exact_windows);
     must(strcmp(fabric_soft.get_profile(), "iwarp") == 0);
-    must(user_events() && !says_last_wqe());
+    must(user_events() && names() && !says_last_wqe());
     must(make_inline(81, &got) == EINVAL);
-    must(make_inline(0, &got) == 0 && got == 80);
+    must(make_inline(0, &got) == 0 && got == 0 && make_inline(80, &got) == 0 && got == 80);
     struct sv_end e;
     sv_open(&e, SV_OPTIONS(.recvs = 4));
     must(e.ctx->device->transport_type == IBV_TRANSPORT_IWARP);
@@ -215,10 +331,8 @@ static void unknown(void) {
     if (n <= 0)
         _exit(3);
     text[n] = 0;
-    if (strcmp(
-            text,
-            "sluice: SLUICE_SOFT_PROFILE: no profile \"toaster\"; there is: nic, rxe, iwarp\n") !=
-        0)
+    if (strcmp(text, "sluice: SLUICE_SOFT_PROFILE: no profile \"toaster\"; there is: nic, rxe, "
+                     "rxe7, iwarp\n") != 0)
         _exit(4);
 }
 
@@ -275,8 +389,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_profile_it_is_itself),
         cmocka_unit_test(a_nic_is_trusted_and_refuses_much_inline_data),
-        cmocka_unit_test(soft_roce_has_no_user_events_and_does_not_say_last_wqe),
+        cmocka_unit_test(a_nic_refuses_much_inline_data_of_a_write),
+        cmocka_unit_test(soft_roce_has_no_user_events_no_names_and_does_not_say_last_wqe),
         cmocka_unit_test(iwarp_has_connections_alone_and_neither_windows_nor_atomics),
+        cmocka_unit_test(soft_roce_of_later_kernels_has_them),
+        cmocka_unit_test(soft_roce_sends_as_many_pieces_as_it_says),
         cmocka_unit_test(a_word_that_names_no_profile_is_refused_and_told_once),
         cmocka_unit_test(a_plan_of_faults_may_say_it),
         cmocka_unit_test(a_plan_for_another_device_is_refused),
