@@ -3,7 +3,7 @@
  * engine.c - the helper thread: epoll, watches, timers, start, stop and fork.
  *
  * Two locks: `life` serialises start and stop (held across thread creation and join, never taken
- * by the engine thread), `control` is the control lock of engine.h. A fork makes the child's copy
+ * by the engine thread), and the control lock (control_lock.h). A fork makes the child's copy
  * dead: every object remembers the generation it was made in, the child's generation is a new one,
  * and the first use in the child starts a fresh engine.
  */
@@ -21,21 +21,19 @@
 
 #include "base/deadline.h"
 #include "base/thread.h"
+#include "soft/verbs/address_watch.h"
 #include "soft/fault/ctl.h"
+#include "soft/ud/ud.h"
 #include "soft/ipc/untrusted_fd.h"
 #include "soft/ud/mcast.h"
-#include "soft/ud/ud.h"
-#include "soft/verbs/address_watch.h"
 #include "soft/verbs/object.h"
 
-#define BATCH 64
+#define BATCH 16             /* a turn holds the control lock, for which others wait */
 #define NAP_NS 20000000ull   /* longest sleep while timers come and go */
 #define BUSY_NS 200000000ull /* behind the last one */
 
 static struct {
-    pthread_mutex_t life, control;
-    pthread_cond_t changed; /* with control: soft_lock_wait() */
-    unsigned waiters;
+    pthread_mutex_t life;
     unsigned refs;
     bool running, stopping;
     pthread_t thread;
@@ -48,57 +46,10 @@ static struct {
     uint32_t removals;                     /* watches removed so far */
     struct soft_watch *watches[65536 / 4]; /* open descriptors, for the forked child to close */
     unsigned watch_count;
-} engine = {
-    .life = PTHREAD_MUTEX_INITIALIZER,
-    /* Held for microseconds, by a thread that is often just about to let go: spins a little. */
-    .control = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP,
-    .epoll_fd = -1,
-    .wake_fd = -1};
+} engine = {.life = PTHREAD_MUTEX_INITIALIZER, .epoll_fd = -1, .wake_fd = -1};
 
 uint32_t soft_generation_now = 1;
-static bool forked;
 static _Thread_local bool on_engine;
-
-void soft_lock(void) {
-    pthread_mutex_lock(&engine.control);
-}
-
-void soft_unlock(void) {
-    pthread_mutex_unlock(&engine.control);
-}
-
-/* Whoever is cancelled while it waits would take the lock with it. */
-bool soft_lock_wait(uint64_t deadline_ns) {
-    struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u),
-                             .tv_nsec = (long)(deadline_ns % 1000000000u)};
-    int state;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-    engine.waiters++;
-    int rc = pthread_cond_timedwait(&engine.changed, &engine.control, &until);
-    engine.waiters--;
-    pthread_setcancelstate(state, NULL);
-    return rc != ETIMEDOUT;
-}
-
-unsigned soft_lock_waiters(void) {
-    return engine.waiters;
-}
-
-void soft_lock_wake(void) {
-    pthread_cond_broadcast(&engine.changed);
-}
-
-static void make_changed(void) {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&engine.changed, &attr);
-    pthread_condattr_destroy(&attr);
-}
-
-bool soft_forked(void) {
-    return forked;
-}
 
 bool soft_on_engine_thread(void) {
     return on_engine;
@@ -272,7 +223,6 @@ static void fork_parent(void) {
  */
 static void fork_child(void) {
     if (engine.running) {
-        forked = true;
         for (unsigned i = 0; i < engine.watch_count; i++)
             if (engine.watches[i]->fd >= 0)
                 close(engine.watches[i]->fd);
@@ -294,8 +244,7 @@ static void fork_child(void) {
     soft_ctl_forked();
     soft_address_watch_forked();
     soft_untrusted_fd_forked();
-    make_changed(); /* those that waited are the parent's */
-    engine.waiters = 0;
+    soft_lock_forked();
     soft_unlock(); /* the forking thread locked them and is the one that lives on */
     pthread_mutex_unlock(&engine.life);
     soft_shared_fork(false);
@@ -303,7 +252,7 @@ static void fork_child(void) {
 
 /* Once in a process that uses the engine. */
 static void prepare(void) {
-    make_changed();
+    soft_lock_start();
     pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * engine.h - the software device's one helper thread and its control lock.
+ * engine.h - the software device's one helper thread. It shares everything of the control path with callers, by control_lock.h.
  *
  * The engine thread sits in epoll without a timeout (except for timers) and so costs nothing while
  * pollers make the progress themselves. It owns the sockets between processes, the listening
  * sockets, peer-death notification and timers, and progresses queue pairs only when a peer rings.
  *
- * The control lock guards everything of the control path: peers, cm ids, listeners, links. It is
- * never taken by post_send, post_recv or poll_cq. Lock order: control lock, then qp lock, then cq
- * lock; event channels have leaf locks of their own. Callbacks run on the engine thread with the
- * control lock held and must not block.
+ * Callbacks run on the engine thread with the control lock held and must not block.
  *
  * The engine lives while somebody holds a reference: an open context, an event channel or a cm id.
  */
@@ -19,21 +16,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "soft/ipc/control_lock.h"
+
 /* 0 or -1 with errno (EMFILE, ENOMEM, EPERM in a forked child). Not with the control lock held. */
 int soft_engine_get(void);
 void soft_engine_put(void);
 
-void soft_lock(void);
-void soft_unlock(void);
-/*
- * For the few calls that block as they do on a device: gives the control lock up until soft_lock_wake()
- * or the deadline, and has it again. False: the deadline. Not on the engine thread. Look again, always.
- */
-bool soft_lock_wait(uint64_t deadline_ns);
-void soft_lock_wake(void);        /* all that wait; control lock */
-unsigned soft_lock_waiters(void); /* how many there are; control lock */
-/* True in a process that was forked from one that had an engine: inherited objects are dead. */
-bool soft_forked(void);
 /*
  * Changes with every fork. An object stores the value at its creation; if it differs from the
  * present one the object was inherited through fork() and every call on it fails with EPERM.

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * control_lock.c - see control_lock.h.
+ *
+ * A mutex alone goes to who is quickest. That is whoever has just let go and wants it again: the engine, with peers
+ * that give it work all the time, or a call that waits for a peer and looks again and again. So whoever waits for the
+ * lock holds the entry meanwhile, and nobody passes him.
+ */
+#define _GNU_SOURCE
+#include "soft/ipc/control_lock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <time.h>
+
+static pthread_mutex_t entry = PTHREAD_MUTEX_INITIALIZER;
+/* Held for microseconds, by a thread that is often just about to let go: spins a little. */
+static pthread_mutex_t control = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
+static pthread_cond_t changed; /* with control */
+static unsigned waiters;
+
+void soft_lock(void) {
+    pthread_mutex_lock(&entry);
+    pthread_mutex_lock(&control);
+    pthread_mutex_unlock(&entry);
+}
+
+void soft_unlock(void) {
+    pthread_mutex_unlock(&control);
+}
+
+/* Whoever is cancelled while it waits would take the lock with it. */
+bool soft_lock_wait(uint64_t deadline_ns) {
+    struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u),
+                             .tv_nsec = (long)(deadline_ns % 1000000000u)};
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    waiters++;
+    int rc = pthread_cond_timedwait(&changed, &control, &until);
+    waiters--;
+    pthread_setcancelstate(state, NULL);
+    return rc != ETIMEDOUT;
+}
+
+unsigned soft_lock_waiters(void) {
+    return waiters;
+}
+
+void soft_lock_wake(void) {
+    pthread_cond_broadcast(&changed);
+}
+
+void soft_lock_start(void) {
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&changed, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+void soft_lock_forked(void) {
+    soft_lock_start(); /* those that waited are the parent's, */
+    waiters = 0;
+    pthread_mutex_init(&entry, NULL); /* as who had this one */
+}
