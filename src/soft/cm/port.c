@@ -5,12 +5,15 @@
  * A port is taken first and looked for conflicts after: of two processes that take overlapping
  * addresses at the same moment, one or both give way, never none.
  */
+#define _GNU_SOURCE
 #include "soft/cm/port.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "soft/cm/addr.h"
 #include "soft/cm/id.h"
@@ -223,25 +226,57 @@ struct cm_id *cm_port_listener(int ps, const struct sockaddr *dst, bool *known) 
     return wildcard;
 }
 
+/* Whom the names lead to that are in the way of an address. */
 struct owner {
-    struct soft_peer *peer;
+    struct soft_peer *peer; /* of our own user; else the first other user's process: */
+    pid_t stranger;         /* 0: none */
+    char name[CM_NAME_BYTES];
+    bool disputed; /* more than one of those, and nobody can tell who was first */
+    unsigned looks;
     int error;
 };
 
+/* True: that settles it. */
+static bool own(struct owner *owner, const char *text) {
+    struct ucred who;
+    int error = soft_peer_own_by_name(text, &who, &owner->peer);
+    if (error == 0) {
+        owner->error = 0;
+        return true;
+    }
+    owner->peer = NULL;
+    if (error != -EPERM) {
+        if (error != -ECONNREFUSED)
+            owner->error = error;
+        return false;
+    }
+    owner->disputed |= owner->stranger && owner->stranger != who.pid;
+    if (!owner->stranger)
+        snprintf(owner->name, sizeof owner->name, "%s", text);
+    owner->stranger = who.pid;
+    return false;
+}
+
+/* Anybody can make many names: there is an end to looking whose they are. */
 static bool see_owner(const char *text, const struct cm_name *name, void *arg) {
     struct owner *owner = arg;
     if (name->reuse)
         return true;
-    owner->error = soft_peer_by_name(text, &owner->peer);
-    return owner->error == -ECONNREFUSED;
+    return ++owner->looks <= SOFT_NAME_LOOKS && !own(owner, text);
 }
 
+/*
+ * Names of a port that overlap cannot belong to different processes that are honest: the later one gives way. A
+ * process that does not could take the connections of another user's listener with a more exact name. So whoever
+ * is of our own user comes first, and others only where they are one.
+ */
 int cm_port_owner(int ps, const struct sockaddr *dst, struct soft_peer **peer) {
     struct cm_name name = {.ps = ps, .port = cm_addr_port(dst)};
+    struct owner owner = {.peer = NULL};
     char text[CM_NAME_BYTES];
-    bool four = dst->sa_family == AF_INET;
+    bool four = dst->sa_family == AF_INET, settled = false;
     /* The exact address, then the wildcards that include it: of both families for IPv4. */
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4 && !settled; i++) {
         bool wildcard = i >= 2;
         name.afonly = four ? i == 2 : i & 1;
         if (wildcard)
@@ -251,15 +286,16 @@ int cm_port_owner(int ps, const struct sockaddr *dst, struct soft_peer **peer) {
         if (four && i == 1)
             continue; /* the same name as before */
         cm_name_format(&name, 0, text);
-        int error = soft_peer_by_name(text, peer);
-        if (!error)
-            cm_owner_note(ps, dst, *peer);
-        if (error != -ECONNREFUSED)
-            return error;
+        settled = own(&owner, text);
     }
-    struct owner owner = {NULL, -ECONNREFUSED};
-    (void)cm_name_scan(ps, name.port, see_owner, &owner);
-    if (!owner.error)
-        *peer = owner.peer;
-    return owner.error;
+    if (!owner.peer && !owner.stranger && !owner.error)
+        (void)cm_name_scan(ps, name.port, see_owner, &owner);
+    *peer = owner.peer;
+    if (owner.peer) {
+        cm_owner_note(ps, dst, *peer); /* another user's may be somebody else's next time */
+        return 0;
+    }
+    if (owner.error || !owner.stranger || owner.disputed)
+        return owner.error ? owner.error : -ECONNREFUSED;
+    return soft_peer_by_name(owner.name, peer);
 }

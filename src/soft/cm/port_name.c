@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "soft/cm/addr.h"
+#include "soft/ipc/abstract_socket.h"
 #include "soft/verbs/profile.h"
 
 /*
@@ -70,6 +71,18 @@ static bool parse_addr(char family, const char *text, size_t len, struct cm_name
     return true;
 }
 
+/* Whether this is how it is written: without its suffix, where several share a port. */
+static bool is_written(const char *text, const struct cm_name *name) {
+    struct cm_name plain = *name;
+    char again[CM_NAME_BYTES];
+    plain.reuse = false;
+    cm_name_format(&plain, 0, again);
+    size_t length = strlen(again);
+    if (strncmp(text, again, length))
+        return false;
+    return name->reuse ? text[length] == '/' && text[length + 1] == 'r' : !text[length];
+}
+
 /* Any user can create sockets with any name: accept nothing but what cm_name_format writes. */
 static bool parse(const char *text, struct cm_name *name) {
     memset(name, 0, sizeof *name);
@@ -89,34 +102,25 @@ static bool parse(const char *text, struct cm_name *name) {
         return false;
     name->port = (uint16_t)port;
     name->reuse = end[0] == '/' && end[1] == 'r';
-    return name->reuse || !end[0];
+    return is_written(text, name);
+}
+
+struct scan {
+    int ps;
+    uint16_t port;
+    bool (*see)(const char *text, const struct cm_name *name, void *arg);
+    void *arg;
+};
+
+static bool see_text(const char *text, void *arg) {
+    const struct scan *scan = arg;
+    struct cm_name name;
+    return !parse(text, &name) || name.ps != scan->ps || name.port != scan->port ||
+           scan->see(text, &name, scan->arg);
 }
 
 int cm_name_scan(int ps, uint16_t port,
                  bool (*see)(const char *text, const struct cm_name *name, void *arg), void *arg) {
-    FILE *file = fopen("/proc/self/net/unix", "re");
-    if (!file)
-        return -errno;
-    char *line = NULL;
-    size_t size = 0;
-    for (ssize_t len; (len = getline(&line, &size, file)) > 0;) {
-        if (line[len - 1] == '\n')
-            line[len - 1] = 0;
-        /* "Num RefCount Protocol Flags Type St Inode @name"; an abstract name starts with @. */
-        unsigned flags;
-        char *text = strchr(line, '@');
-        if (!text || strncmp(text + 1, prefix(), strlen(prefix())) ||
-            sscanf(line, "%*s %*s %*s %x", &flags) != 1)
-            continue;
-        /* Accepted connections carry the listener's name but do not hold it. */
-        if (!(flags & 0x10000))
-            continue;
-        struct cm_name name;
-        if (parse(text + 1, &name) && name.ps == ps && name.port == port &&
-            !see(text + 1, &name, arg))
-            break;
-    }
-    free(line);
-    fclose(file);
-    return 0;
+    struct scan scan = {.ps = ps, .port = port, .see = see, .arg = arg};
+    return soft_name_scan(prefix(), see_text, &scan);
 }

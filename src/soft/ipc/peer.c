@@ -330,22 +330,17 @@ bool soft_peer_usable(const struct soft_peer *peer) {
     return peer->alive && peer->bell.fd >= 0 && poll(&p, 1, 0) == 0;
 }
 
-int soft_peer_by_name(const char *text, struct soft_peer **out) {
-    int fd = soft_name_connect(text);
-    if (fd < 0)
-        return fd;
-    struct ucred cred;
-    socklen_t len = sizeof cred;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid > 0)
-        for (struct soft_peer *peer = soft_peers; peer; peer = peer->next)
-            if (peer->pid == cred.pid && peer->uid == cred.uid && soft_peer_usable(peer)) {
-                close(fd); /* known: the probe ends here */
-                *out = soft_peer_hold(peer);
-                return 0;
-            }
+/* Known already? Else fd, which leads to it, becomes a peer's. */
+static int meet(int fd, const struct ucred *cred, struct soft_peer **out) {
+    for (struct soft_peer *peer = soft_peers; cred->pid > 0 && peer; peer = peer->next)
+        if (peer->pid == cred->pid && peer->uid == cred->uid && soft_peer_usable(peer)) {
+            soft_untrusted_fd_close_socket(fd); /* the probe ends here */
+            *out = soft_peer_hold(peer);
+            return 0;
+        }
     struct soft_peer *peer = peer_new(fd);
     if (!peer) {
-        close(fd);
+        soft_untrusted_fd_close_socket(fd);
         return -ENOMEM;
     }
     int rc = send_hello(peer);
@@ -355,6 +350,22 @@ int soft_peer_by_name(const char *text, struct soft_peer **out) {
     }
     *out = soft_peer_hold(peer);
     return 0;
+}
+
+int soft_peer_by_name(const char *text, struct soft_peer **out) {
+    struct ucred cred;
+    int fd = soft_name_reach(text, &cred);
+    return fd < 0 ? fd : meet(fd, &cred, out);
+}
+
+int soft_peer_own_by_name(const char *text, struct ucred *who, struct soft_peer **out) {
+    int fd = soft_name_reach(text, who);
+    if (fd < 0)
+        return fd;
+    if (who->uid == geteuid())
+        return meet(fd, who, out);
+    soft_untrusted_fd_close_socket(fd);
+    return -EPERM;
 }
 
 /* ---- start and stop ------------------------------------------------------------------------------ */

@@ -72,6 +72,9 @@ int soft_peer_send(struct soft_peer *peer, uint32_t type, const void *data, size
  * accept queue is full for the moment.
  */
 int soft_peer_by_name(const char *name, struct soft_peer **peer);
+/* The same only of our own user's: else -EPERM, and who has the name is told and not greeted. */
+struct ucred;
+int soft_peer_own_by_name(const char *name, struct ucred *who, struct soft_peer **peer);
 
 /* A socket that connected to one of our names (abstract_socket.h): its process will greet. */
 void soft_peer_accepted(int fd);

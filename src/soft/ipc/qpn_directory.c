@@ -6,29 +6,67 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "soft/ipc/abstract_socket.h"
 #include "soft/ipc/peer_internal.h"
 
+#define TRIES 1000
+#define TRIES_ALONE 900 /* with blocks that nobody has, of any user; then also besides a stranger */
+
 static struct soft_name own_names[SOFT_MAX_QP_BLOCKS];
 static unsigned own_block_count;
 
+/*
+ * The name of a block that all users share. It cannot be kept from anybody, so a stranger may sit on it, and
+ * listen or not; then a block belongs to the process of its user that has a name beside it.
+ */
 static void block_name(char *text, size_t size, uint32_t block) {
     snprintf(text, size, "sluice-soft.%u/q/%u", SOFT_WIRE_VERSION, block);
+}
+
+static bool see_any(const char *text, void *arg) {
+    (void)text;
+    *(bool *)arg = true;
+    return false;
+}
+
+/* A process of our user, this one included, has the block by another name than `mine`. */
+static bool is_ours(const char *shared, const char *mine) {
+    bool ours = strcmp(mine, shared) != 0 && soft_name_is_ours(shared);
+    if (!ours)
+        soft_name_find_besides(shared, mine, see_any, &ours);
+    return ours;
+}
+
+/* Taken first and looked for others after: of two that take the same block, one or both give way. */
+static int claim(struct soft_name *name, uint32_t block, bool besides) {
+    char shared[SOFT_NAME_BYTES], mine[SOFT_NAME_BYTES];
+    block_name(shared, sizeof shared, block);
+    memcpy(mine, shared, sizeof mine);
+    int rc = soft_name_bind(name, shared, soft_peer_accepted);
+    if (rc == -EADDRINUSE && besides && !soft_name_is_ours(shared))
+        rc = soft_name_bind_besides(name, shared, mine, soft_peer_accepted);
+    if (rc == 0 && is_ours(shared, mine)) {
+        soft_name_unbind(name);
+        rc = -EADDRINUSE;
+    }
+    return rc;
 }
 
 int soft_peer_claim_block(uint32_t *block) {
     if (own_block_count == SOFT_MAX_QP_BLOCKS)
         return -ENOMEM;
-    for (int tries = 0; tries < 1000; tries++) {
-        char text[64];
+    for (int tries = 0; tries < TRIES; tries++) {
         uint32_t random;
         if (getrandom(&random, sizeof random, 0) != sizeof random)
             return -EIO;
         random = 1 + random % 16382;
-        block_name(text, sizeof text, random);
-        int rc = soft_name_bind(&own_names[own_block_count], text, soft_peer_accepted);
+        /* Numbers that two users share lead each to his own: between the two they lead nowhere. */
+        int rc = claim(&own_names[own_block_count], random, tries >= TRIES_ALONE);
         if (rc == -EADDRINUSE)
             continue;
         if (rc != 0)
@@ -40,17 +78,36 @@ int soft_peer_claim_block(uint32_t *block) {
     return -EADDRINUSE;
 }
 
+static bool meet_ours(const char *text, void *arg) {
+    struct ucred who;
+    struct soft_peer **out = arg;
+    return soft_peer_own_by_name(text, &who, out) != 0;
+}
+
+/* Who has the block: of our own user by any of its names, else whoever has the first. */
+static int find(uint32_t block, struct soft_peer **out) {
+    char shared[SOFT_NAME_BYTES];
+    struct ucred who;
+    block_name(shared, sizeof shared, block);
+    int rc = soft_peer_own_by_name(shared, &who, out);
+    if (rc == 0)
+        return 0;
+    *out = NULL;
+    soft_name_find_besides(shared, "", meet_ours, out);
+    if (*out)
+        return 0;
+    return rc == -EPERM ? soft_peer_by_name(shared, out) : rc;
+}
+
 int soft_peer_by_qpn(uint32_t qpn, struct soft_peer **out) {
     uint32_t block = qpn / SOFT_QP_BLOCK;
     for (struct soft_peer *peer = soft_peers; peer; peer = peer->next)
         for (unsigned i = 0; i < peer->block_count; i++)
-            if (peer->blocks[i] == block && soft_peer_usable(peer)) {
+            if (peer->blocks[i] == block && peer->uid == geteuid() && soft_peer_usable(peer)) {
                 *out = soft_peer_hold(peer);
                 return 0;
             }
-    char text[64];
-    block_name(text, sizeof text, block);
-    int rc = soft_peer_by_name(text, out);
+    int rc = find(block, out);
     if (rc == 0 && (*out)->block_count < SOFT_PEER_BLOCKS)
         (*out)->blocks[(*out)->block_count++] = block;
     return rc;

@@ -16,10 +16,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "soft/ud/ud.h"
 #include "soft/ipc/abstract_socket.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/verbs/profile.h"
 #include "soft/soft.h"
-#include "soft/ud/ud.h"
 
 #define GROUPS_MAX 256
 #define GROUPS_OWN 64 /* kept free for our own */
@@ -199,28 +200,52 @@ static void on_patience(struct soft_timer *timer) {
     }
 }
 
+/* The names of those who have to do with groups. Our user has others beside them, for when strangers have these. */
+static void name_of(char *text, size_t size, int i) {
+    snprintf(text, size, "sluice-soft.%u/g/%d", SOFT_WIRE_VERSION, i);
+}
+
+static void names_besides(char *text, size_t size) {
+    snprintf(text, size, "sluice-soft.%u/g", SOFT_WIRE_VERSION);
+}
+
+static void take_name(char mine[SOFT_NAME_BYTES]) {
+    char besides[SOFT_NAME_BYTES];
+    for (int i = 0; i < NAMES; i++) {
+        name_of(mine, SOFT_NAME_BYTES, i);
+        if (soft_name_bind(&own_name, mine, soft_peer_accepted) == 0)
+            return;
+    }
+    names_besides(besides, sizeof besides);
+    (void)soft_name_bind_besides(&own_name, besides, mine, soft_peer_accepted);
+}
+
+static bool ask(const char *text, void *unused) {
+    struct soft_peer *peer;
+    (void)unused;
+    if (soft_peer_by_name(text, &peer) != 0)
+        return true;
+    if (peer->pid != getpid())
+        tell(peer, SOFT_MSG_GROUP_ASK, NULL, 0);
+    soft_peer_release(peer);
+    return true;
+}
+
 /* Asks everybody who has to do with groups, once. */
 static void involve(void) {
+    char text[SOFT_NAME_BYTES], mine[SOFT_NAME_BYTES];
     if (atomic_load(&known) != STRANGER)
         return;
-    int mine = -1;
-    char text[64];
-    for (int i = 0; i < NAMES && mine < 0; i++) {
-        snprintf(text, sizeof text, "sluice-soft.%u/g/%d", SOFT_WIRE_VERSION, i);
-        if (soft_name_bind(&own_name, text, soft_peer_accepted) == 0)
-            mine = i;
-    }
+    take_name(mine);
     atomic_store(&known, ASKING);
     number++;
     for (int i = 0; i < NAMES; i++) {
-        struct soft_peer *peer;
-        snprintf(text, sizeof text, "sluice-soft.%u/g/%d", SOFT_WIRE_VERSION, i);
-        if (i == mine || soft_peer_by_name(text, &peer) != 0)
-            continue;
-        if (peer->pid != getpid())
-            tell(peer, SOFT_MSG_GROUP_ASK, NULL, 0);
-        soft_peer_release(peer);
+        name_of(text, sizeof text, i);
+        if (strcmp(text, mine) != 0)
+            (void)ask(text, NULL);
     }
+    names_besides(text, sizeof text);
+    soft_name_find_besides(text, mine, ask, NULL);
     soft_timer_arm(&patience, soft_now_ns() + KNOWN_NS, on_patience);
     there_is_news(); /* nobody to ask? */
 }
@@ -351,7 +376,10 @@ int soft_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t li
         return 0;
     }
     spin_lock(&table_lock);
-    bool added = qp->ud->group_count < SOFT_UD_GROUPS && add(gid, ibqp->qp_num, NULL);
+    const struct group *g = find(gid);
+    bool full =
+        qp->ud->group_count >= SOFT_UD_GROUPS || (g && g->count >= soft_profile()->members_most);
+    bool added = !full && add(gid, ibqp->qp_num, NULL);
     spin_unlock(&table_lock);
     if (added) {
         spin_lock(&qp->lock);

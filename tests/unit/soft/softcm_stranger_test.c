@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * softcm_stranger_test.c - a process of another user that takes names which a listener's address includes: it gets
+ * none of the listener's connections. Needs root to become somebody else; says so loudly and skips where it cannot.
+ */
+#define _GNU_SOURCE
+#include "support/softcm.h"
+
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "soft/cm/addr.h"
+#include "soft/cm/port_name.h"
+
+#define OTHER_UID 65534
+#define THIRD_UID 65533
+
+/* Another user's process that has the name, and listens. */
+static pid_t squatter(uid_t uid, const char *address, uint16_t port) {
+    int ready[2];
+    char byte;
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (setresgid(uid, uid, uid) != 0 || setresuid(uid, uid, uid) != 0)
+            _exit(1);
+        struct cm_name name = {.ps = RDMA_PS_TCP, .port = port, .afonly = true};
+        struct sockaddr_in addr = softcm_in(address, 0);
+        struct sockaddr_un sun = {.sun_family = AF_UNIX};
+        memcpy(&name.addr, &addr, sizeof addr);
+        char text[CM_NAME_BYTES];
+        cm_name_format(&name, 0, text);
+        memcpy(sun.sun_path + 1, text, strlen(text));
+        int sock = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+        if (bind(sock, (struct sockaddr *)&sun,
+                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(text))) != 0 ||
+            listen(sock, 8) != 0 || write(ready[1], "x", 1) != 1)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    return pid;
+}
+
+static void end(pid_t pid) {
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static void needs_root(void) {
+    if (geteuid() == 0)
+        return;
+    fprintf(stderr, "SKIPPED: needs root to run processes of other users\n");
+    skip();
+}
+
+static void a_more_exact_name_of_another_user_gets_nothing(void **state) {
+    (void)state;
+    needs_root();
+    struct softcm_pair pair = {.active_channel = soft_create_event_channel(),
+                               .passive_channel = soft_create_event_channel()};
+    pair.listener = softcm_id(pair.passive_channel);
+    struct sockaddr_in any = softcm_in("0.0.0.0", 0);
+    assert_int_equal(soft_bind_addr(pair.listener, (struct sockaddr *)&any), 0);
+    assert_int_equal(soft_listen(pair.listener, 8), 0);
+    pair.port = ntohs(soft_get_src_port(pair.listener));
+    pid_t pid = squatter(OTHER_UID, "127.0.0.1", pair.port);
+    pair.active = softcm_connect(pair.active_channel, pair.port);
+    pair.passive = softcm_request(pair.passive_channel);
+    assert_non_null(pair.passive);
+    softcm_pair_free(&pair);
+    end(pid);
+}
+
+/* Nobody of our own, and two others: who was first cannot be told. */
+static void a_port_that_other_users_dispute_is_refused(void **state) {
+    (void)state;
+    needs_root();
+    struct softcm_pair pair = {.active_channel = soft_create_event_channel(),
+                               .passive_channel = soft_create_event_channel()};
+    pair.listener = softcm_id(pair.passive_channel);
+    pair.port = softcm_listen(pair.listener, 8);
+    assert_int_equal(soft_destroy_id(pair.listener), 0); /* the port is free */
+    pair.listener = NULL;
+    pid_t one = squatter(OTHER_UID, "127.0.0.1", pair.port);
+    pid_t two = squatter(THIRD_UID, "0.0.0.0", pair.port);
+    pair.active = softcm_connect(pair.active_channel, pair.port);
+    assert_int_not_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 0);
+    softcm_pair_free(&pair);
+    end(one);
+    end(two);
+}
+
+int main(void) {
+    softcm_start();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_more_exact_name_of_another_user_gets_nothing),
+        cmocka_unit_test(a_port_that_other_users_dispute_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
