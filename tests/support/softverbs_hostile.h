@@ -8,6 +8,7 @@
 
 #include "support/softverbs_util.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/un.h>
@@ -45,7 +46,7 @@ SV_UNUSED static int dial(uint32_t qpn) {
 
 SV_UNUSED static void say(int sock, const void *data, size_t bytes, const int *fds,
                           unsigned count) {
-    char control[CMSG_SPACE(16 * sizeof(int))] = {0};
+    char control[CMSG_SPACE(SOFT_FOREIGN_FDS * sizeof(int))] = {0};
     struct iovec iov = {(void *)(uintptr_t)data, bytes};
     struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
     if (count) {
@@ -101,6 +102,54 @@ SV_UNUSED static const struct hello good_hello = {.type = SOFT_MSG_HELLO,
                                                   .magic = SOFT_WIRE_MAGIC,
                                                   .version = SOFT_WIRE_VERSION,
                                                   .uuid = "somebody else's"};
+
+SV_UNUSED static void messages_of_noise(uint32_t qpn, uint64_t *seed) {
+    int good = board_file(true, sizeof(struct soft_board), SOFT_BOARD_MAGIC);
+    int ring = board_file(true, SOFT_RING_BYTES, SOFT_RING_MAGIC);
+    for (unsigned round = 0; round < 40; round++) {
+        int sock = round % 4 ? greet(qpn, &good_hello, good) : dial(qpn);
+        for (unsigned i = 0; i < 60; i++) {
+            uint32_t words[300];
+            size_t bytes = random32(seed) % (i % 10 == 9 ? sizeof words : 60);
+            for (unsigned k = 0; k < 300; k++)
+                words[k] = random32(seed) % 4 ? nasty(seed) : qpn;
+            words[0] = random32(seed) % 10;
+            words[1] = bytes >= 8 ? (uint32_t)bytes - 8 : 0;
+            if (random32(seed) % 16 == 0)
+                words[1] = nasty(seed);
+            int fds[3] = {i % 2 ? ring : good, sock, good};
+            say(sock, words, bytes, fds, random32(seed) % 4);
+        }
+        close(sock);
+    }
+    close(ring);
+    close(good);
+}
+
+/*
+ * One end of a TCP connection with unsent data that lingers for an hour: closing its last reference
+ * waits until the other end is gone.
+ */
+SV_UNUSED static int lingering(int *other) {
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct linger hour = {.l_onoff = 1, .l_linger = 3600};
+    socklen_t len = sizeof addr;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), small = 4096;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    must(listener >= 0 && fd >= 0);
+    must(setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0);
+    must(bind(listener, (struct sockaddr *)&addr, len) == 0 && listen(listener, 1) == 0);
+    must(getsockname(listener, (struct sockaddr *)&addr, &len) == 0);
+    must(connect(fd, (struct sockaddr *)&addr, len) == 0);
+    *other = accept(listener, NULL, NULL);
+    must(*other >= 0);
+    close(listener);
+    static const char data[65536];
+    while (send(fd, data, sizeof data, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+        ;
+    must(setsockopt(fd, SOL_SOCKET, SO_LINGER, &hour, sizeof hour) == 0);
+    return fd;
+}
 
 /* ---- honest peers, both in this process, that go on meanwhile --------------------------------------- */
 

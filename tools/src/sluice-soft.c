@@ -61,6 +61,24 @@ static int compose(const char *const *words, int count, char *text, size_t *leng
     return 0;
 }
 
+/*
+ * Anybody can take a name: whoever answers must be the process that was asked for, and belong to who asks, unless
+ * that is root. The kernel says who listens. 0 or an exit status.
+ */
+static int check_who(int fd, int pid) {
+    struct ucred who;
+    socklen_t len = sizeof who;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) != 0)
+        return tool_fail("process %d: %s", pid, strerror(errno));
+    if (who.pid != pid)
+        return tool_fail("process %d does not answer: process %d of user %u has its control socket",
+                         pid, (int)who.pid, (unsigned)who.uid);
+    if (geteuid() != 0 && who.uid != geteuid())
+        return tool_fail("process %d belongs to user %u: only its user and root may ask", pid,
+                         (unsigned)who.uid);
+    return 0;
+}
+
 static int reach(int pid, int *out) {
     struct sockaddr_un sun = {.sun_family = AF_UNIX};
     int n = snprintf(sun.sun_path + 1, sizeof sun.sun_path - 1, SOFT_CTL_NAME, pid);
@@ -69,8 +87,11 @@ static int reach(int pid, int *out) {
     if (fd < 0)
         return tool_fail("no socket: %s", strerror(errno));
     if (connect(fd, (struct sockaddr *)&sun, len) == 0) {
+        int rc = check_who(fd, pid);
+        if (rc != 0)
+            close(fd);
         *out = fd;
-        return 0;
+        return rc;
     }
     int error = errno;
     close(fd);

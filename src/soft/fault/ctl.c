@@ -31,6 +31,7 @@
 struct client {
     struct soft_watch watch;
     uint64_t since;
+    uint64_t who;
     bool used, failed;
     char *answer;
     size_t length, sent;
@@ -223,11 +224,12 @@ static void on_client(struct soft_watch *watch, uint32_t events) {
         send_answer(c);
         return;
     }
-    struct iovec iov = {.iov_base = text, .iov_len = sizeof text - 1};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1}; /* descriptors are dropped */
-    ssize_t got = recvmsg(c->watch.fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+    struct soft_untrusted_fd_fds fds; /* nobody asked for any */
+    bool cut;
+    ssize_t got = soft_untrusted_fd_recv(c->watch.fd, text, sizeof text - 1, &fds, &cut);
+    if (got == -EAGAIN || got == -EINTR)
         return;
+    soft_untrusted_fd_close_all(&fds, c->who);
     if (got <= 0) {
         drop(c);
         return;
@@ -240,7 +242,7 @@ static void on_client(struct soft_watch *watch, uint32_t events) {
     c->length = c->sent = 0;
     c->failed = false;
     text[got] = '\0';
-    if (msg.msg_flags & MSG_TRUNC)
+    if (cut)
         refuse(c, "the request is too long");
     else
         obey(c, text, (size_t)got);
@@ -268,7 +270,10 @@ static void on_accepted(int fd) {
         return;
     }
     struct client *c = place();
-    *c = (struct client){.watch = {.fd = fd, .fn = on_client}, .since = ++turns, .used = true};
+    *c = (struct client){.watch = {.fd = fd, .fn = on_client},
+                         .since = ++turns,
+                         .who = soft_untrusted_fd_who(who.uid, who.pid),
+                         .used = true};
     if (soft_watch_add(&c->watch, EPOLLIN) != 0) {
         soft_untrusted_fd_close_socket(fd);
         c->used = false;

@@ -208,9 +208,11 @@ static void fork_prepare(void) {
     soft_shared_fork(true);
     pthread_mutex_lock(&engine.life);
     soft_lock();
+    soft_untrusted_fd_fork(true);
 }
 
 static void fork_parent(void) {
+    soft_untrusted_fd_fork(false);
     soft_unlock();
     pthread_mutex_unlock(&engine.life);
     soft_shared_fork(false);

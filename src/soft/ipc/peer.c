@@ -24,13 +24,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "soft/ipc/abstract_socket.h"
-#include "soft/ipc/peer_internal.h"
 #include "soft/ipc/shm_page.h"
 #include "soft/ipc/untrusted_fd.h"
 #include "soft/ud/mcast.h"
-
-#define FDS_MAX 253 /* the kernel's limit for one message */
+#include "soft/ipc/abstract_socket.h"
+#include "soft/ipc/peer_internal.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -86,6 +84,10 @@ void soft_peer_release(struct soft_peer *peer) {
     free(peer);
 }
 
+static uint64_t who(const struct soft_peer *peer) {
+    return soft_untrusted_fd_who(peer->uid, peer->pid);
+}
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static struct soft_peer *peer_new(int fd) {
@@ -115,12 +117,30 @@ static struct soft_peer *peer_new(int fd) {
     return peer;
 }
 
-static void close_watch(struct soft_watch *watch) {
-    if (watch->fd < 0)
+/* Rings, and what should not come with them. False: there may be more. */
+static bool hear(int fd, uint64_t sender) {
+    uint8_t ring[8];
+    struct soft_untrusted_fd_fds fds;
+    bool cut;
+    for (int i = 0; i < 64; i++) {
+        if (soft_untrusted_fd_recv(fd, ring, sizeof ring, &fds, &cut) < 0)
+            return true;
+        soft_untrusted_fd_close_all(&fds, sender);
+    }
+    return false;
+}
+
+/* Our end: the peer may have put anything into it. */
+static void close_bell(struct soft_peer *peer) {
+    if (peer->bell.fd < 0)
         return;
-    soft_watch_remove(watch);
-    close(watch->fd);
-    watch->fd = -1;
+    soft_watch_remove(&peer->bell);
+    (void)shutdown(peer->bell.fd, SHUT_RDWR);
+    if (hear(peer->bell.fd, who(peer)))
+        close(peer->bell.fd);
+    else
+        soft_untrusted_fd_close(peer->bell.fd, who(peer));
+    peer->bell.fd = -1;
 }
 
 /* Takes the peer out of service; tells the links and the cm. The struct lives on while held. */
@@ -139,7 +159,7 @@ void soft_peer_drop(struct soft_peer *peer) {
     if (peer->death.fd >=
         0) /* not closed: who waits for the process asks it still (rkey_fence.c) */
         soft_watch_remove(&peer->death);
-    close_watch(&peer->bell);
+    close_bell(peer);
     soft_peer_queue_drop(peer);
     soft_link_on_peer_gone(peer);
     if (known)
@@ -174,11 +194,12 @@ static void on_death(struct soft_watch *watch, uint32_t events) {
 
 static void on_bell(struct soft_watch *watch, uint32_t events) {
     (void)events;
-    uint8_t ring[8];
     struct soft_peer *peer = (struct soft_peer *)((char *)watch - offsetof(struct soft_peer, bell));
-    for (int i = 0; i < 64 && recv(watch->fd, ring, sizeof ring, MSG_DONTWAIT) >= 0; i++)
-        ;
-    soft_link_on_bell(peer);
+    (void)hear(watch->fd, who(peer));
+    if (soft_untrusted_fd_burdened(who(peer)))
+        soft_peer_drop(peer);
+    else
+        soft_link_on_bell(peer);
 }
 
 /* ---- greeting --------------------------------------------------------------------------------- */
@@ -237,6 +258,8 @@ static bool on_hello(struct soft_peer *peer, const struct soft_hello *hello, int
     memcpy(peer->uuid, hello->uuid, sizeof peer->uuid);
     peer->greeted = true;
     soft_peer_limit_same(peer);
+    if (!peer->alive) /* it was the oldest itself */
+        return false;
     if (peer->bell.fd < 0 && send_hello(peer) != 0)
         return false;
     soft_link_announce_keys(peer);
@@ -280,30 +303,14 @@ static void on_socket(struct soft_watch *watch, uint32_t events) {
     /* A batch at a time, so that a flood from one peer does not starve the others. */
     for (int i = 0; i < 64 && ok && peer->alive; i++) {
         uint8_t buf[sizeof(struct soft_wire) + SOFT_MSG_BYTES_MAX + 1];
-        /* Room for all that can come: what does not fit is closed by the kernel, on this thread. */
-        char control[CMSG_SPACE(FDS_MAX * sizeof(int))];
-        struct iovec iov = {.iov_base = buf, .iov_len = sizeof buf};
-        struct msghdr msg = {.msg_iov = &iov,
-                             .msg_iovlen = 1,
-                             .msg_control = control,
-                             .msg_controllen = sizeof control};
-        ssize_t got = recvmsg(peer->socket.fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-        if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        struct soft_untrusted_fd_fds fds;
+        bool cut;
+        ssize_t got = soft_untrusted_fd_recv(peer->socket.fd, buf, sizeof buf, &fds, &cut);
+        if (got == -EAGAIN || got == -EINTR)
             break;
-        int fds[FDS_MAX];
-        unsigned n = 0;
-        if (got >= 0) /* descriptors come with empty messages too */
-            for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c))
-                if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
-                    n = (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-                    n = n > FDS_MAX ? FDS_MAX : n;
-                    memcpy(fds, CMSG_DATA(c), n * sizeof(int));
-                }
-        ok = got > 0 && !(msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) &&
-             dispatch(peer, buf, (size_t)got, fds, n);
-        for (unsigned k = 0; k < n; k++)
-            if (fds[k] >= 0)
-                soft_untrusted_fd_close(fds[k]);
+        ok = got > 0 && !cut && dispatch(peer, buf, (size_t)got, fds.fd, fds.count);
+        soft_untrusted_fd_close_all(&fds, who(peer));
+        ok = ok && !soft_untrusted_fd_burdened(who(peer));
     }
     if (ok && peer->alive && (events & EPOLLOUT))
         soft_peer_queue_flush(peer);
@@ -315,7 +322,10 @@ static void on_socket(struct soft_watch *watch, uint32_t events) {
 /* ---- finding ----------------------------------------------------------------------------------- */
 
 void soft_peer_accepted(int fd) {
-    if (peer_new(fd))
+    struct soft_peer *peer = peer_new(fd);
+    if (peer && (soft_untrusted_fd_burdened(who(peer)) || !soft_peer_limit_foreign(peer)))
+        soft_peer_drop(peer);
+    else if (peer)
         soft_peer_limit_ungreeted();
     else
         soft_untrusted_fd_close_socket(fd);
@@ -327,7 +337,7 @@ void soft_peer_accepted(int fd) {
  */
 bool soft_peer_usable(const struct soft_peer *peer) {
     struct pollfd p = {.fd = peer->socket.fd, .events = POLLRDHUP};
-    return peer->alive && peer->bell.fd >= 0 && poll(&p, 1, 0) == 0;
+    return peer->alive && !peer->doomed && peer->bell.fd >= 0 && poll(&p, 1, 0) == 0;
 }
 
 /* Known already? Else fd, which leads to it, becomes a peer's. */
@@ -343,7 +353,7 @@ static int meet(int fd, const struct ucred *cred, struct soft_peer **out) {
         soft_untrusted_fd_close_socket(fd);
         return -ENOMEM;
     }
-    int rc = send_hello(peer);
+    int rc = soft_peer_limit_foreign(peer) ? send_hello(peer) : -EAGAIN;
     if (rc != 0) {
         soft_peer_drop(peer);
         return rc;
@@ -392,6 +402,7 @@ bool soft_own_fence_free(void) {
 
 void soft_peer_forked(void) {
     soft_peers = NULL;
+    soft_peer_queues_forked();
     soft_peer_numbers_forked();
     soft_board_forked();
 }

@@ -29,8 +29,10 @@ struct soft_peer {
     struct soft_watch socket, death, bell; /* bell: our end of what the peer rings us with */
     struct soft_peer *next, **link;
     _Atomic unsigned refs;
-    bool alive, greeted; /* greeted: its HELLO arrived */
-    bool fence_free;     /* both sides can order memory with membarrier: no fence per post */
+    bool alive, greeted;    /* greeted: its HELLO arrived */
+    bool doomed;            /* it does not read: the engine is about to drop it */
+    _Atomic uint8_t fences; /* enum soft_fences: what it does */
+    bool fence_free;        /* both sides can order memory with membarrier: no fence per post */
     uid_t uid;
     pid_t pid;
     uint8_t uuid[16];
@@ -43,7 +45,7 @@ struct soft_peer {
     _Atomic bool vm_ok; /* process_vm reaches its memory: probed */
     struct soft_qp *qps;
     struct soft_queued *out_head, **out_tail;
-    unsigned out_count;
+    unsigned out_count, out_fds; /* messages that wait, and descriptors with them */
     struct soft_timer out_retry;
     _Atomic uint8_t region_sent[SOFT_MAX_REGIONS]; /* enum region_state of my regions there */
     struct soft_peer_region regions[SOFT_MAX_REGIONS];
@@ -70,11 +72,15 @@ void soft_peer_drop(struct soft_peer *peer);
 /* peer_limit.c */
 void soft_peer_limit_same(const struct soft_peer *fresh);
 void soft_peer_limit_ungreeted(void);
+/* Of another user: false where there are too many, and none that nobody uses. */
+bool soft_peer_limit_foreign(const struct soft_peer *fresh);
+unsigned soft_peer_fd_limit(void); /* what this process may have open */
 
 /* peer_queue.c */
 int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
                        const int *fds, unsigned count);
 void soft_peer_queue_flush(struct soft_peer *peer);
 void soft_peer_queue_drop(struct soft_peer *peer);
+void soft_peer_queues_forked(void);
 
 #endif

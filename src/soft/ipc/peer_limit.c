@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * peer_limit.c - how many connections strangers may have: each costs descriptors and memory of ours.
- * Control lock. The oldest gives way, so that who comes honestly finds room.
+ * Control lock. The oldest that nobody uses gives way, so that who comes honestly finds room. Other users together have
+ * a quarter of the descriptors of this process, and one of them half of that.
  */
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include "soft/ipc/peer_internal.h"
 
 #define SAME_MAX 8 /* of one process */
 #define UNGREETED_MAX 256
+#define FDS_OF_PEER 4 /* socket, pidfd, two bells */
+#define FD_LIMIT_MAX 65536u
 
 /*
  * A process has one connection to us, two where both sides called at once. Beyond a few it is after
@@ -35,4 +41,46 @@ void soft_peer_limit_ungreeted(void) {
         }
     if (count > UNGREETED_MAX)
         soft_peer_drop(oldest);
+}
+
+unsigned soft_peer_fd_limit(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > FD_LIMIT_MAX)
+        return FD_LIMIT_MAX;
+    return (unsigned)limit.rlim_cur;
+}
+
+struct crowd {
+    unsigned count;
+    struct soft_peer *idle; /* the oldest that nobody uses: only the list holds it */
+};
+
+static void join(struct crowd *crowd, struct soft_peer *peer, const struct soft_peer *fresh) {
+    crowd->count++;
+    if (peer != fresh && atomic_load_explicit(&peer->refs, memory_order_relaxed) == 1)
+        crowd->idle = peer; /* the list begins with the newest */
+}
+
+static bool make_room(struct crowd *crowd, unsigned most) {
+    if (crowd->count <= most)
+        return true;
+    if (!crowd->idle)
+        return false;
+    soft_peer_drop(crowd->idle);
+    return true;
+}
+
+bool soft_peer_limit_foreign(const struct soft_peer *fresh) {
+    struct crowd user = {0}, all = {0};
+    unsigned most = soft_peer_fd_limit() / 4 / FDS_OF_PEER;
+    if (fresh->uid == geteuid())
+        return true;
+    for (struct soft_peer *peer = soft_peers; peer; peer = peer->next) {
+        if (peer->uid != geteuid())
+            join(&all, peer, fresh);
+        if (peer->uid == fresh->uid)
+            join(&user, peer, fresh);
+    }
+    bool both = user.count > most / 2;
+    return make_room(&user, most / 2) && (both || make_room(&all, most));
 }

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * peer_queue.c - control messages on their way out: sent at once, or queued up to a bound for a peer
- * that does not read. Never blocks. Control lock; a peer that lets its queue fill is dropped.
+ * that does not read. Never blocks. Control lock.
+ *
+ * A peer that lets its queue fill is dropped, by the engine and a little later: whoever sends goes on using it, and
+ * often the list it is in. What waits may hold copies of our descriptors: few for one peer, and a share of what the
+ * process may have open for all of them; what would be more is not sent.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,6 +20,9 @@
 #include "soft/ipc/peer_internal.h"
 
 #define RETRY_NS 1000000u
+#define FDS_OF_STRANGER 128u
+
+static unsigned fds_waiting; /* of all peers */
 
 /* What the socket did not take yet. */
 struct soft_queued {
@@ -26,9 +33,11 @@ struct soft_queued {
     uint8_t data[];
 };
 
-static void queued_free(struct soft_queued *q) {
+static void queued_free(struct soft_peer *peer, struct soft_queued *q) {
     for (unsigned i = 0; i < q->fd_count; i++)
         close(q->fds[i]);
+    peer->out_fds -= q->fd_count;
+    fds_waiting -= q->fd_count;
     free(q);
 }
 
@@ -78,20 +87,48 @@ void soft_peer_queue_flush(struct soft_peer *peer) {
         if (!peer->out_head)
             peer->out_tail = &peer->out_head;
         peer->out_count--;
-        queued_free(q);
+        queued_free(peer, q);
     }
     soft_watch_modify(&peer->socket, EPOLLIN);
 }
 
 static void on_retry(struct soft_timer *timer) {
-    soft_peer_queue_flush(
-        (struct soft_peer *)((char *)timer - offsetof(struct soft_peer, out_retry)));
+    struct soft_peer *peer =
+        (struct soft_peer *)((char *)timer - offsetof(struct soft_peer, out_retry));
+    if (peer->doomed)
+        soft_peer_drop(peer);
+    else
+        soft_peer_queue_flush(peer);
+}
+
+static void doom(struct soft_peer *peer) {
+    peer->doomed = true;
+    soft_timer_arm(&peer->out_retry, soft_now_ns(), on_retry);
+}
+
+/* Copies of the descriptors go into q. 0 or -errno. */
+static int take_fds(struct soft_peer *peer, struct soft_queued *q, const int *fds, unsigned count) {
+    unsigned limit = soft_peer_fd_limit();
+    unsigned most = peer->uid == geteuid() ? limit / 2 : FDS_OF_STRANGER;
+    bool ourselves = peer->pid == getpid(); /* the engine reads it, as soon as it comes to that */
+    if (count && !ourselves &&
+        (peer->out_fds + count > most || fds_waiting + count > limit / 4 * 3))
+        return -ENOBUFS;
+    for (unsigned i = 0; i < count; i++) {
+        int copy = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
+        if (copy < 0)
+            return -EMFILE;
+        q->fds[q->fd_count++] = copy;
+        peer->out_fds++;
+        fds_waiting++;
+    }
+    return 0;
 }
 
 int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
                        const int *fds, unsigned count) {
     uint8_t buf[sizeof(struct soft_wire) + SOFT_MSG_BYTES_MAX];
-    if (!peer->alive)
+    if (!peer->alive || peer->doomed)
         return -ECONNRESET;
     if (bytes > SOFT_MSG_BYTES_MAX)
         return -EMSGSIZE;
@@ -106,7 +143,7 @@ int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, 
     if (!later(rc))
         return -ECONNRESET; /* its watch reports the end */
     if (peer->out_count >= SOFT_PEER_QUEUE_MAX) {
-        soft_peer_drop(peer);
+        doom(peer);
         return -ENOBUFS;
     }
     struct soft_queued *q = malloc(sizeof *q + bytes);
@@ -116,13 +153,10 @@ int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, 
     q->bytes = bytes;
     q->fd_count = 0;
     memcpy(q->data, buf, bytes);
-    for (unsigned i = 0; i < count; i++) {
-        int copy = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
-        if (copy < 0) {
-            queued_free(q);
-            return -EMFILE;
-        }
-        q->fds[q->fd_count++] = copy;
+    int error = take_fds(peer, q, fds, count);
+    if (error) {
+        queued_free(peer, q);
+        return error;
     }
     *peer->out_tail = q;
     peer->out_tail = &q->next;
@@ -142,8 +176,12 @@ void soft_peer_queue_drop(struct soft_peer *peer) {
     while (peer->out_head) {
         struct soft_queued *q = peer->out_head;
         peer->out_head = q->next;
-        queued_free(q);
+        queued_free(peer, q);
     }
     peer->out_tail = &peer->out_head;
     peer->out_count = 0;
+}
+
+void soft_peer_queues_forked(void) {
+    fds_waiting = 0;
 }

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * untrusted_fd.c - judging and closing descriptors that came from another process.
+ * untrusted_fd.c - judging, receiving and closing descriptors that came from another process.
  *
- * `mutex` guards the list of what is to be closed; a leaf, never held across close().
+ * `mutex` guards the list of what is to be closed; a leaf, never held across close(). Who sends descriptors that do not
+ * get closed keeps some of the threads and some of the list, and is read no more (soft_untrusted_fd_burdened()); the
+ * rest is for everybody else. Nothing but those threads ever closes what is in the list.
  */
 #define _GNU_SOURCE
 #include "soft/ipc/untrusted_fd.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -18,12 +22,18 @@
 
 #include "base/thread.h"
 
-#define LIST 256
-#define CLOSERS 4
+#define LIST 4096 /* more than a process can have open, as a rule */
+#define CLOSERS 16
+#define CLOSERS_OF_ONE 4
+#define BURDEN 64 /* waiting of one: what he sends cannot be closed, or there is too much of it */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static int list[LIST];
-static unsigned count, closing, closers, started; /* closing: taken from the list, in close() */
+static struct foreign {
+    int fd;
+    uint64_t who;
+} list[LIST];
+static uint64_t closing[CLOSERS]; /* whose descriptor each thread that is in close() closes */
+static unsigned count, closing_count, closers, started;
 
 /* ---- what is it ---------------------------------------------------------------------------------- */
 
@@ -54,47 +64,92 @@ bool soft_untrusted_fd_bell(int fd) {
     return recv(fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT) < 0;
 }
 
+uint64_t soft_untrusted_fd_who(uid_t uid, pid_t pid) {
+    return uid == geteuid() ? 1ull << 32 | (uint32_t)pid : uid;
+}
+
 /* ---- closing ------------------------------------------------------------------------------------- */
+
+static unsigned closing_of(uint64_t who) {
+    unsigned n = 0;
+    for (unsigned i = 0; i < closing_count; i++)
+        n += closing[i] == who;
+    return n;
+}
+
+static unsigned waiting_of(uint64_t who) {
+    unsigned n = 0;
+    for (unsigned i = 0; i < count; i++)
+        n += list[i].who == who;
+    return n;
+}
+
+/* The oldest whose sender may have another thread, or `count`. */
+static unsigned next(void) {
+    unsigned i = 0;
+    while (i < count && closing_of(list[i].who) >= CLOSERS_OF_ONE)
+        i++;
+    return i;
+}
+
+static bool pick(struct foreign *out) {
+    unsigned i = next();
+    if (i == count)
+        return false;
+    *out = list[i];
+    memmove(&list[i], &list[i + 1], (--count - i) * sizeof list[0]);
+    return true;
+}
+
+static void *closer(void *unused);
+
+/*
+ * Mutex held. Those that there are may all be stuck in close(). Detached: it touches nothing but the above. One
+ * that cannot be had now is started for the next descriptor, and then serves what waits.
+ */
+static void start_closer(void) {
+    if (next() == count || closers == CLOSERS || closers != closing_count)
+        return;
+    closers++;
+    started++;
+    if (thread_start_detached("sluice-close", closer, NULL) != 0)
+        closers--;
+}
 
 static void *closer(void *unused) {
     (void)unused;
+    struct foreign mine;
     pthread_mutex_lock(&mutex);
-    while (count) {
-        int fd = list[--count];
-        closing++;
+    while (pick(&mine)) {
+        closing[closing_count++] = mine.who;
+        start_closer();
         pthread_mutex_unlock(&mutex);
-        close(fd);
+        close(mine.fd);
         pthread_mutex_lock(&mutex);
-        closing--;
+        unsigned at = 0;
+        while (closing[at] != mine.who)
+            at++;
+        closing[at] = closing[--closing_count];
     }
     closers--;
     pthread_mutex_unlock(&mutex);
     return NULL;
 }
 
-/* Mutex held. Detached: it may take as long as it likes, and touches nothing but the above. */
-static bool start_closer(void) {
-    return thread_start_detached("sluice-close", closer, NULL) == 0;
+static void close_elsewhere(int fd, uint64_t who) {
+    pthread_mutex_lock(&mutex);
+    if (count < LIST) {
+        list[count++] = (struct foreign){fd, who};
+        start_closer();
+    } /* else it stays open: who cannot be closed is not worth waiting for */
+    pthread_mutex_unlock(&mutex);
 }
 
-static void close_elsewhere(int fd) {
+bool soft_untrusted_fd_burdened(uint64_t who) {
     pthread_mutex_lock(&mutex);
-    bool taken = count < LIST;
-    if (taken) {
-        list[count++] = fd;
-        /* One for what is there, more only where it does not get on. */
-        if (closers < CLOSERS && count > closers * (LIST / CLOSERS)) {
-            closers++;
-            started++;
-            if (!start_closer() && --closers == 0) {
-                count--;
-                taken = false;
-            }
-        }
-    }
+    bool burdened = count >= BURDEN && waiting_of(who) >= BURDEN;
     pthread_mutex_unlock(&mutex);
-    if (!taken)
-        close(fd);
+    return burdened;
 }
 
 unsigned soft_untrusted_fd_closers(void) {
@@ -106,16 +161,16 @@ unsigned soft_untrusted_fd_closers(void) {
 
 unsigned soft_untrusted_fd_pending(void) {
     pthread_mutex_lock(&mutex);
-    unsigned n = count + closing;
+    unsigned n = count + closing_count;
     pthread_mutex_unlock(&mutex);
     return n;
 }
 
-void soft_untrusted_fd_close(int fd) {
+void soft_untrusted_fd_close(int fd, uint64_t who) {
     if (seals_of(fd) >= 0)
         close(fd);
     else
-        close_elsewhere(fd);
+        close_elsewhere(fd, who);
 }
 
 /*
@@ -135,21 +190,61 @@ static bool drained(int fd) {
 }
 
 void soft_untrusted_fd_close_socket(int fd) {
-    struct ucred who;
-    socklen_t len = sizeof who;
-    bool own = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 && who.pid == getpid();
+    struct ucred cred = {.uid = geteuid()};
+    socklen_t len = sizeof cred;
+    bool own = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid == getpid();
     (void)shutdown(fd, SHUT_RDWR); /* from here on nothing more arrives */
     if (own || drained(fd))
         close(fd);
     else
-        close_elsewhere(fd);
+        close_elsewhere(fd, soft_untrusted_fd_who(cred.uid, cred.pid));
 }
 
-/* The thread is the parent's; what it had not closed yet is closed again here. */
+/* ---- receiving ------------------------------------------------------------------------------------ */
+
+ssize_t soft_untrusted_fd_recv(int sock, void *data, size_t bytes,
+                               struct soft_untrusted_fd_fds *fds, bool *cut) {
+    /* Room for all that can come: what does not fit is closed by the kernel, on this thread. */
+    char control[CMSG_SPACE(SOFT_FOREIGN_FDS * sizeof(int))];
+    struct iovec iov = {.iov_base = data, .iov_len = bytes};
+    struct msghdr msg = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    fds->count = 0;
+    ssize_t got = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0)
+        return -errno;
+    *cut = (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c))
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+            unsigned n = (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+            fds->count = n > SOFT_FOREIGN_FDS ? SOFT_FOREIGN_FDS : n;
+            memcpy(fds->fd, CMSG_DATA(c), fds->count * sizeof(int));
+        }
+    return got;
+}
+
+void soft_untrusted_fd_close_all(struct soft_untrusted_fd_fds *fds, uint64_t who) {
+    for (unsigned i = 0; i < fds->count; i++)
+        if (fds->fd[i] >= 0)
+            soft_untrusted_fd_close(fds->fd[i], who);
+    fds->count = 0;
+}
+
+/* ---- fork ------------------------------------------------------------------------------------------ */
+
+/* The child's list is whole: no thread is in the middle of changing it. */
+void soft_untrusted_fd_fork(bool begins) {
+    if (begins)
+        pthread_mutex_lock(&mutex);
+    else
+        pthread_mutex_unlock(&mutex);
+}
+
+/*
+ * The threads are the parent's. What they had not closed yet is open here too, and may be as slow to close:
+ * it waits for the first thread that is started here.
+ */
 void soft_untrusted_fd_forked(void) {
-    pthread_mutex_init(&mutex, NULL);
-    closers = closing = 0;
-    for (unsigned i = 0; i < count; i++)
-        close(list[i]);
-    count = 0;
+    closers = closing_count = 0;
+    soft_untrusted_fd_fork(false); /* of this thread, as in the parent */
 }

@@ -14,6 +14,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 /* Shared memory of exactly this size, which nobody can shrink under us. */
 bool soft_untrusted_fd_memory(int fd, size_t bytes);
@@ -23,13 +25,28 @@ bool soft_untrusted_fd_memory(int fd, size_t bytes);
  */
 bool soft_untrusted_fd_bell(int fd);
 
+/* Who sent it: another user as a whole, a process of our own. */
+uint64_t soft_untrusted_fd_who(uid_t uid, pid_t pid);
 /* Anything that was received. */
-void soft_untrusted_fd_close(int fd);
+void soft_untrusted_fd_close(int fd, uint64_t who);
 /* An own socket that is connected to another process, which may have sent what was not received. */
 void soft_untrusted_fd_close_socket(int fd);
+/* What he sent does not get closed: take no more from him. */
+bool soft_untrusted_fd_burdened(uint64_t who);
+
+#define SOFT_FOREIGN_FDS 253 /* the kernel's limit for one message */
+struct soft_untrusted_fd_fds {
+    int fd[SOFT_FOREIGN_FDS]; /* -1: kept by whom they were shown to */
+    unsigned count;
+};
+/* One message, without waiting, with whatever it carries. -errno; cut: some of it is lost. */
+ssize_t soft_untrusted_fd_recv(int sock, void *data, size_t bytes,
+                               struct soft_untrusted_fd_fds *fds, bool *cut);
+void soft_untrusted_fd_close_all(struct soft_untrusted_fd_fds *fds, uint64_t who);
 
 unsigned soft_untrusted_fd_closers(void); /* threads started for it so far */
 unsigned soft_untrusted_fd_pending(void); /* descriptors given to them that are still open */
+void soft_untrusted_fd_fork(bool begins); /* around a fork; the innermost lock */
 void soft_untrusted_fd_forked(void);
 
 #endif

@@ -258,6 +258,41 @@ static void another_user_is_not_heard(void **state) {
     must(soft_close_device(ctx) == 0);
 }
 
+/* Says that it does what it is told, by the name of a process that never opened the device. */
+static void poses_as_the_parent(int fd) {
+    struct sockaddr_un sun = {.sun_family = AF_UNIX};
+    int n = snprintf(sun.sun_path + 1, sizeof sun.sun_path - 1, SOFT_CTL_NAME, (int)getppid());
+    int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    must(bind(sock, (struct sockaddr *)&sun,
+              (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0);
+    must(listen(sock, 1) == 0);
+    sv_tell(fd, 1);
+    int client = accept(sock, NULL, NULL);
+    char request[64];
+    ssize_t got = recv(client, request, sizeof request, 0);
+    (void)!send(client, "=forged\n", 8, MSG_NOSIGNAL);
+    sv_tell(fd, got > 0);
+}
+
+static void the_tool_hears_only_the_process_it_asks(void **state) {
+    (void)state;
+    FAULT_NO_FORK();
+    char command[512], said[512] = "", who[64];
+    const char *bin = getenv("SLUICE_BIN_DIR");
+    must(bin);
+    struct sv_child child = sv_fork(poses_as_the_parent);
+    must(sv_hear(child.fd) == 1);
+    snprintf(command, sizeof command, "%s/sluice-soft ctl %d status 2>&1", bin, (int)getpid());
+    FILE *tool = popen(command, "re");
+    must(tool && fread(said, 1, sizeof said - 1, tool) > 0);
+    must(WEXITSTATUS(pclose(tool)) == 1);
+    snprintf(who, sizeof who, "process %d of user %u has its control socket", (int)child.pid,
+             (unsigned)geteuid());
+    must(strstr(said, who) && !strstr(said, "forged"));
+    must(sv_hear(child.fd) == 0); /* nor was it told what was asked */
+    must(sv_join(&child) == 0);
+}
+
 static void child_of_a_user(int fd) {
     (void)fd;
     must(dial(getpid()) < 0);
@@ -287,6 +322,7 @@ int main(void) {
         cmocka_unit_test(messages_that_find_no_receive_are_counted_and_shown),
         cmocka_unit_test(another_process_gives_a_plan_reads_the_log_and_removes_the_device),
         cmocka_unit_test(another_user_is_not_heard),
+        cmocka_unit_test(the_tool_hears_only_the_process_it_asks),
         cmocka_unit_test(a_forked_child_has_a_socket_of_its_own),
         cmocka_unit_test(wrong_requests_are_refused_with_a_reason),
         cmocka_unit_test(hostile_bytes_and_clients_that_do_not_read_hurt_nobody),

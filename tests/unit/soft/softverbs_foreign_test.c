@@ -6,7 +6,6 @@
  */
 #include "support/softverbs_hostile.h"
 
-#include <arpa/inet.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -15,6 +14,7 @@
 
 #include "base/sanitize.h"
 #include "soft/cm/id.h"
+#include "soft/fault/ctl.h"
 #include "soft/ipc/untrusted_fd.h"
 
 /* ---- what is memory, what is a bell ---------------------------------------------------------------- */
@@ -87,31 +87,6 @@ static void only_an_empty_datagram_socket_is_a_bell(void **state) {
 
 /* ---- what is slow to close -------------------------------------------------------------------------- */
 
-/*
- * One end of a TCP connection with unsent data that lingers for an hour: closing its last reference
- * waits until the other end is gone.
- */
-static int lingering(int *other) {
-    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    struct linger hour = {.l_onoff = 1, .l_linger = 3600};
-    socklen_t len = sizeof addr;
-    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), small = 4096;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    must(listener >= 0 && fd >= 0);
-    must(setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0);
-    must(bind(listener, (struct sockaddr *)&addr, len) == 0 && listen(listener, 1) == 0);
-    must(getsockname(listener, (struct sockaddr *)&addr, &len) == 0);
-    must(connect(fd, (struct sockaddr *)&addr, len) == 0);
-    *other = accept(listener, NULL, NULL);
-    must(*other >= 0);
-    close(listener);
-    static const char data[65536];
-    while (send(fd, data, sizeof data, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
-        ;
-    must(setsockopt(fd, SOL_SOCKET, SO_LINGER, &hour, sizeof hour) == 0);
-    return fd;
-}
-
 #define SOON_NS 2000000000ull
 
 static void a_descriptor_that_is_slow_to_close_holds_nobody_up(void **state) {
@@ -120,14 +95,51 @@ static void a_descriptor_that_is_slow_to_close_holds_nobody_up(void **state) {
     must(soft_close_device(sv_context()) == 0); /* threads that come with the first one are there */
     unsigned fds = hostile_fds();
     uint64_t start = soft_now_ns();
-    for (unsigned i = 0; i < 6; i++) /* more than there are threads for it */
-        soft_untrusted_fd_close(lingering(&other[i]));
+    for (unsigned i = 0; i < 6; i++) /* more than there are threads for one user */
+        soft_untrusted_fd_close(lingering(&other[i]), soft_untrusted_fd_who(geteuid(), 1));
     assert_true(soft_now_ns() - start < SOON_NS);
-    assert_uint_in_range(sv_closers(), 1, 4);
+    sv_until(sv_closers() == 4);
     for (unsigned i = 0; i < 6; i++)
         close(other[i]);
     sv_until(sv_closers() == 0);
     assert_int_equal(hostile_fds(), fds);
+}
+
+#define MANY 300
+#define SOMEBODY 4711
+#define SOMEBODY_ELSE 4712
+
+/* Whatever is stuck, and however much waits behind it: no call closes it itself, and others are served. */
+static void a_user_whose_descriptors_do_not_close_burdens_himself(void **state) {
+    (void)state;
+    int other[7], ends[2];
+    char byte;
+    must(soft_close_device(sv_context()) == 0);
+    unsigned fds = hostile_fds();
+    for (unsigned i = 0; i < 6; i++)
+        soft_untrusted_fd_close(lingering(&other[i]), SOMEBODY);
+    sv_until(sv_closers() == 4);
+    assert_false(soft_untrusted_fd_burdened(SOMEBODY));
+    for (unsigned i = 0; i < MANY; i++)
+        soft_untrusted_fd_close(eventfd(0, EFD_CLOEXEC), SOMEBODY);
+    soft_untrusted_fd_close(lingering(&other[6]),
+                            SOMEBODY); /* this thread would wait for an hour */
+    assert_true(soft_untrusted_fd_burdened(SOMEBODY));
+    assert_false(soft_untrusted_fd_burdened(SOMEBODY_ELSE));
+    must(pipe2(ends, O_CLOEXEC) == 0);
+    soft_untrusted_fd_close(ends[1], SOMEBODY_ELSE);
+    assert_int_equal(read(ends[0], &byte, 1), 0); /* it was closed */
+    close(ends[0]);
+    sv_until(soft_untrusted_fd_pending() == MANY + 7);
+    pid_t child = fork(); /* nor does fork() wait, or the child */
+    must(child >= 0);
+    if (child == 0)
+        _exit(0);
+    must(waitpid(child, NULL, 0) == child);
+    for (unsigned i = 0; i < 7; i++)
+        close(other[i]);
+    assert_int_equal(hostile_fds(), fds);
+    assert_false(soft_untrusted_fd_burdened(SOMEBODY));
 }
 
 static uint32_t victim_qpn;
@@ -166,9 +178,32 @@ static void inside_a_bell(int fd) {
     say(sock, &good_hello, sizeof good_hello, fds, 2);
 }
 
+/* The bell that we hand out, as a datagram that carries it. */
+static void through_the_bell(int fd) {
+    int sock = greet(victim_qpn, &good_hello,
+                     board_file(true, sizeof(struct soft_board), SOFT_BOARD_MAGIC));
+    uint8_t answer[1024];
+    struct soft_untrusted_fd_fds fds;
+    bool cut;
+    struct pollfd p = {.fd = sock, .events = POLLIN};
+    must(poll(&p, 1, 20000) == 1);
+    must(soft_untrusted_fd_recv(sock, answer, sizeof answer, &fds, &cut) > 0 && fds.count == 2);
+    sv_tell(fd, 3);
+    must(sv_hear(fd) == 1);
+    say(fds.fd[0], "x", 1, &slow, 1);
+}
+
+static void to_the_control_socket(int fd) {
+    char name[64];
+    must(sv_hear(fd) == 1);
+    snprintf(name, sizeof name, SOFT_CTL_NAME, (int)getppid());
+    say(dial_name(name), "status", 6, &slow, 1);
+}
+
 static void a_peer_that_passes_slow_descriptors_holds_nobody_up(void **state) {
     (void)state;
-    void (*const ways[])(int) = {in_a_greeting, behind_nonsense, behind_a_greeting, inside_a_bell};
+    void (*const ways[])(int) = {in_a_greeting, behind_nonsense,  behind_a_greeting,
+                                 inside_a_bell, through_the_bell, to_the_control_socket};
     hostile_pair_open();
     unsigned fds = hostile_fds();
     victim_qpn = hostile_b.qp->qp_num;
@@ -177,7 +212,9 @@ static void a_peer_that_passes_slow_descriptors_holds_nobody_up(void **state) {
         slow = lingering(&other);
         struct sv_child child = sv_fork(ways[i]);
         close(slow);
-        soft_lock(); /* the engine shall not be the quicker one */
+        if (ways[i] == through_the_bell)
+            must(sv_hear(child.fd) == 3); /* it has the bell */
+        soft_lock();                      /* the engine shall not be the quicker one */
         sv_tell(child.fd, 1);
         int status = sv_join(&child);
         uint64_t start = soft_now_ns();
@@ -331,6 +368,7 @@ int main(void) {
         cmocka_unit_test(memory_that_could_fail_under_us_is_refused),
         cmocka_unit_test(only_an_empty_datagram_socket_is_a_bell),
         cmocka_unit_test(a_descriptor_that_is_slow_to_close_holds_nobody_up),
+        cmocka_unit_test(a_user_whose_descriptors_do_not_close_burdens_himself),
         cmocka_unit_test(a_peer_that_passes_slow_descriptors_holds_nobody_up),
         cmocka_unit_test(honest_peers_need_no_thread_for_it),
         cmocka_unit_test(of_those_who_never_greet_the_oldest_go),

@@ -291,29 +291,6 @@ static void greetings_that_lie(uint32_t qpn) {
     close(good);
 }
 
-static void messages_of_noise(uint32_t qpn, uint64_t *seed) {
-    int good = board_file(true, sizeof(struct soft_board), SOFT_BOARD_MAGIC);
-    int ring = board_file(true, SOFT_RING_BYTES, SOFT_RING_MAGIC);
-    for (unsigned round = 0; round < 40; round++) {
-        int sock = round % 4 ? greet(qpn, &good_hello, good) : dial(qpn);
-        for (unsigned i = 0; i < 60; i++) {
-            uint32_t words[300];
-            size_t bytes = random32(seed) % (i % 10 == 9 ? sizeof words : 60);
-            for (unsigned k = 0; k < 300; k++)
-                words[k] = random32(seed) % 4 ? nasty(seed) : qpn;
-            words[0] = random32(seed) % 10;
-            words[1] = bytes >= 8 ? (uint32_t)bytes - 8 : 0;
-            if (random32(seed) % 16 == 0)
-                words[1] = nasty(seed);
-            int fds[3] = {i % 2 ? ring : good, sock, good};
-            say(sock, words, bytes, fds, random32(seed) % 4);
-        }
-        close(sock);
-    }
-    close(ring);
-    close(good);
-}
-
 /* A ring for a pair that is connected to somebody else, and for one that waits. */
 static void rings_for_strangers(uint32_t qpn) {
     struct {

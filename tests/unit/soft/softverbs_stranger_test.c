@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * softverbs_stranger_test.c - processes that do not read, and processes of another user: what they can take of this
+ * one's descriptors and of the host's names is bounded, and whoever belongs to our own user is served meanwhile.
+ *
+ * It runs in a network namespace of its own where it may: names that are taken away here would be missing elsewhere.
+ */
+#include "support/softverbs_hostile.h"
+
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#define OTHER_UID 65534
+#define FILES 1024 /* that this process may have open, as it usually is */
+#define OF_PEER 512
+#define OF_USER 32
+
+static bool own_namespace;
+
+static bool separate(void) {
+    struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+    if (geteuid() != 0 || unshare(CLONE_NEWNET) != 0)
+        return false;
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool up = fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &lo) == 0;
+    close(fd);
+    return up;
+}
+
+static void needs_other_users(void) {
+    if (own_namespace)
+        return;
+    fprintf(stderr, "SKIPPED: needs root to be another user, and a network namespace of its own\n");
+    skip();
+}
+
+static void become_another_user(void) {
+    must(setresgid(OTHER_UID, OTHER_UID, OTHER_UID) == 0);
+    must(setresuid(OTHER_UID, OTHER_UID, OTHER_UID) == 0);
+}
+
+static uint32_t victim_qpn;
+
+/* ---- who does not read ------------------------------------------------------------------------------ */
+
+static void greets_and_sleeps(int fd) {
+    greet(victim_qpn, &good_hello, board_file(true, sizeof(struct soft_board), SOFT_BOARD_MAGIC));
+    sv_tell(fd, 1);
+    (void)sv_hear(fd); /* until it is killed */
+}
+
+/* Control lock. */
+static struct soft_peer *peer_of(pid_t pid) {
+    struct soft_peer *peer = soft_peers;
+    while (peer && (peer->pid != pid || !peer->greeted))
+        peer = peer->next;
+    return peer;
+}
+
+static bool is_known(pid_t pid) {
+    soft_lock();
+    bool known = peer_of(pid) != NULL;
+    soft_unlock();
+    return known;
+}
+
+static void begin(struct sv_child *child) {
+    hostile_pair_open();
+    victim_qpn = hostile_b.qp->qp_num;
+    *child = sv_fork(greets_and_sleeps);
+    must(sv_hear(child->fd) == 1);
+    sv_until(is_known(child->pid));
+}
+
+static void end(struct sv_child *child) {
+    must(kill(child->pid, SIGKILL) == 0);
+    (void)sv_join(child);
+    sv_until(!is_known(child->pid));
+    still_serves(1);
+    hostile_pair_close();
+}
+
+static void a_peer_that_does_not_read_is_there_until_the_sender_is_done(void **state) {
+    (void)state;
+    struct sv_child child;
+    begin(&child);
+    soft_lock();
+    struct soft_peer *peer = peer_of(child.pid);
+    while (soft_peer_send(peer, SOFT_MSG_GROUP_ASK, NULL, 0, -1) == 0)
+        ;
+    must(peer_of(child.pid) == peer && !soft_peer_usable(peer));
+    must(soft_peer_send(peer, SOFT_MSG_GROUP_ASK, NULL, 0, -1) != 0);
+    soft_unlock();
+    sv_until(!is_known(child.pid)); /* the engine's doing */
+    end(&child);
+}
+
+/* Memory that goes is told to all peers, also to one that this fills up. */
+static void memory_goes_though_a_peer_does_not_read(void **state) {
+    (void)state;
+    struct sv_child child;
+    begin(&child);
+    void *addr = soft_mem_alloc(4096);
+    must(addr);
+    soft_lock();
+    struct soft_peer *peer = peer_of(child.pid);
+    while (peer->out_count < SOFT_PEER_QUEUE_MAX)
+        must(soft_peer_send(peer, SOFT_MSG_GROUP_ASK, NULL, 0, -1) == 0);
+    soft_unlock();
+    soft_mem_free(addr, 4096);
+    end(&child);
+}
+
+static void a_peer_that_does_not_read_holds_few_descriptors(void **state) {
+    (void)state;
+    struct sv_child child;
+    struct rlimit limit, few = {FILES, FILES};
+    must(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    few.rlim_max = limit.rlim_max;
+    begin(&child);
+    must(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    int file = board_file(true, 4096, 0), error = 0;
+    unsigned fds = hostile_fds();
+    soft_lock();
+    struct soft_peer *peer = peer_of(child.pid);
+    for (unsigned i = 0; i < 4 * FILES; i++) {
+        int rc = soft_peer_send(peer, SOFT_MSG_REGION_OK, NULL, 0, file);
+        error = rc ? rc : error;
+    }
+    must(error == -ENOBUFS && !peer->doomed && peer->out_fds == OF_PEER);
+    soft_unlock();
+    assert_uint_in_range(sv_entries("/proc/self/fd"), fds, fds + OF_PEER);
+    must(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    end(&child);
+    close(file);
+}
+
+/* ---- strangers -------------------------------------------------------------------------------------- */
+
+static void calls_without_end(int fd) {
+    become_another_user();
+    for (unsigned i = 0; i < 500; i++)
+        (void)dial(victim_qpn);
+    sv_tell(fd, 1);
+    (void)sv_hear(fd);
+}
+
+static void another_user_has_a_share_of_the_connections(void **state) {
+    (void)state;
+    needs_other_users();
+    struct rlimit limit, few = {FILES, FILES};
+    must(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    few.rlim_max = limit.rlim_max;
+    hostile_pair_open();
+    must(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    unsigned fds = hostile_fds();
+    victim_qpn = hostile_b.qp->qp_num;
+    struct sv_child child = sv_fork(calls_without_end);
+    must(sv_hear(child.fd) == 1);
+    int sock = dial(victim_qpn); /* they are served in order: all of the others were */
+    char byte;
+    say(sock, "nonsense", 8, NULL, 0);
+    must(recv(sock, &byte, 1, 0) <= 0);
+    close(sock);
+    assert_uint_in_range(hostile_fds(), fds + 1, fds + 1 + OF_USER + 2);
+    still_serves(1);
+    must(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    must(kill(child.pid, SIGKILL) == 0);
+    (void)sv_join(&child);
+    sv_until(hostile_fds() == fds);
+    hostile_pair_close();
+}
+
+static bool listens =
+    true; /* who only binds a name keeps it as well, and nobody can ask him who he is */
+
+static void take_name(const char *kind, unsigned number) {
+    struct sockaddr_un sun = {.sun_family = AF_UNIX};
+    int n = snprintf(sun.sun_path + 1, sizeof sun.sun_path - 1, "sluice-soft.%u/%s/%u",
+                     SOFT_WIRE_VERSION, kind, number);
+    int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    must(sock >= 0);
+    must(bind(sock, (struct sockaddr *)&sun,
+              (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0);
+    must(!listens || listen(sock, 1) == 0);
+}
+
+static void take_blocks(unsigned step) {
+    struct rlimit many = {20000, 20000};
+    must(setrlimit(RLIMIT_NOFILE, &many) == 0);
+    become_another_user();
+    for (unsigned i = 0; i < 16384; i += step)
+        take_name("q", i);
+}
+
+/* All there are for queue pair numbers, and for who has to do with groups. */
+static void takes_all_names(int fd) {
+    take_blocks(1);
+    for (unsigned i = 0; i < 128; i++)
+        take_name("g", i);
+    sv_tell(fd, 1);
+    (void)sv_hear(fd);
+}
+
+/* The even blocks, as a user with many processes would have them. */
+static void takes_every_other_block(int fd) {
+    take_blocks(2);
+    sv_tell(fd, 1);
+    (void)sv_hear(fd);
+}
+
+static void tells_its_number(int fd) {
+    struct sv_end e;
+    sv_open(&e, SV_OPTIONS());
+    sv_tell(fd, e.qp->qp_num);
+    sv_close(&e);
+}
+
+/* Where two users share a block, neither finds the other one's queue pairs. */
+static void two_users_share_no_block_of_numbers(void **state) {
+    (void)state;
+    needs_other_users();
+    struct rlimit limit;
+    must(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    if (limit.rlim_max < 20000) {
+        fprintf(stderr, "SKIPPED: a process may not open 20,000 files\n");
+        skip();
+    }
+    struct sv_child stranger = sv_fork(takes_every_other_block);
+    must(sv_hear(stranger.fd) == 1);
+    for (int i = 0; i < 16; i++) {
+        struct sv_child child = sv_fork(tells_its_number);
+        assert_int_equal(sv_hear(child.fd) / SOFT_QP_BLOCK % 2, 1);
+        must(sv_join(&child) == 0);
+    }
+    must(kill(stranger.pid, SIGKILL) == 0);
+    (void)sv_join(&stranger);
+}
+
+static void meets(int fd) {
+    struct sv_end e;
+    sv_open(&e, SV_OPTIONS());
+    sv_meet(&e, fd);
+    must(sv_recv(&e, 1, 0, 64) == 0);
+    sv_barrier(fd);
+    must(sv_poll(e.rcq).status == IBV_WC_SUCCESS);
+    sv_barrier(fd);
+    sv_close(&e);
+}
+
+static void keeps_nobody_apart(void) {
+    needs_other_users();
+    struct rlimit limit;
+    must(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    if (limit.rlim_max < 20000) {
+        fprintf(stderr, "SKIPPED: a process may not open 20,000 files\n");
+        skip();
+    }
+    struct sv_child stranger = sv_fork(takes_all_names), child;
+    must(sv_hear(stranger.fd) == 1);
+    child = sv_fork(meets);
+    struct sv_end e;
+    sv_open(&e, SV_OPTIONS());
+    sv_meet(&e, child.fd);
+    sv_barrier(child.fd);
+    must(sv_send(&e, 2, 0, 64, IBV_SEND_SIGNALED) == 0);
+    must(sv_poll(e.scq).status == IBV_WC_SUCCESS);
+    sv_barrier(child.fd);
+    must(sv_join(&child) == 0);
+    sv_close(&e);
+    must(kill(stranger.pid, SIGKILL) == 0);
+    (void)sv_join(&stranger);
+}
+
+static void a_stranger_with_all_names_keeps_nobody_of_ours_apart(void **state) {
+    (void)state;
+    keeps_nobody_apart();
+}
+
+static void nor_does_one_who_does_not_even_listen(void **state) {
+    (void)state;
+    listens = false;
+    keeps_nobody_apart();
+    listens = true;
+}
+
+/* Each of them is a process of its own, which is asked when somebody here has to do with groups. */
+static void are_many_members(int fd) {
+    must(setpgid(0, 0) == 0); /* all of them end together */
+    become_another_user();
+    for (unsigned i = 0; i < 128; i++) {
+        if (fork() != 0)
+            continue;
+        must(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
+        take_name("g", i);
+        sv_tell(fd, 1);
+        pause();
+    }
+    (void)sv_hear(fd);
+}
+
+static void joins_a_group(int fd) {
+    struct rlimit few = {FILES, FILES};
+    struct sv_end e;
+    union ibv_gid gid = {.raw = {0xff, 0x12, [15] = 1}};
+    must(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    sv_open(&e, SV_OPTIONS(.type = IBV_QPT_UD));
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 1};
+    must(soft_modify_qp(e.qp, &attr,
+                        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY) == 0);
+    unsigned before = sv_entries("/proc/self/fd");
+    must(soft_attach_mcast(e.qp, &gid, 0) == 0);
+    sv_tell(fd, sv_entries("/proc/self/fd") - before);
+    must(soft_detach_mcast(e.qp, &gid, 0) == 0);
+    sv_close(&e);
+}
+
+/* Also of those whom this process calls. */
+static void strangers_who_are_called_have_the_same_share(void **state) {
+    (void)state;
+    needs_other_users();
+    struct sv_child strangers = sv_fork(are_many_members);
+    for (unsigned i = 0; i < 128; i++)
+        must(sv_hear(strangers.fd) == 1);
+    struct sv_child child = sv_fork(joins_a_group);
+    assert_uint_in_range(sv_hear(child.fd), 1, 4 * OF_USER + 8);
+    must(sv_join(&child) == 0);
+    must(kill(-strangers.pid, SIGKILL) == 0);
+    (void)sv_join(&strangers);
+}
+
+int main(void) {
+    own_namespace = separate();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_peer_that_does_not_read_is_there_until_the_sender_is_done),
+        cmocka_unit_test(memory_goes_though_a_peer_does_not_read),
+        cmocka_unit_test(a_peer_that_does_not_read_holds_few_descriptors),
+        cmocka_unit_test(another_user_has_a_share_of_the_connections),
+        cmocka_unit_test(two_users_share_no_block_of_numbers),
+        cmocka_unit_test(a_stranger_with_all_names_keeps_nobody_of_ours_apart),
+        cmocka_unit_test(nor_does_one_who_does_not_even_listen),
+        cmocka_unit_test(strangers_who_are_called_have_the_same_share),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
