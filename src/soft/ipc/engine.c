@@ -24,6 +24,7 @@
 #include "soft/verbs/address_watch.h"
 #include "soft/fault/ctl.h"
 #include "soft/ud/ud.h"
+#include "soft/ipc/process_fence.h"
 #include "soft/ipc/untrusted_fd.h"
 #include "soft/ud/mcast.h"
 #include "soft/verbs/object.h"
@@ -184,6 +185,7 @@ static void *engine_main(void *unused) {
                 watch->fn(watch, ev->events);
         }
         engine.batch_count = 0;
+        soft_fence_if_wanted();
         soft_tick_if_wanted();
         soft_ud_if_wanted();
         soft_group_if_wanted();

@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/membarrier.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -42,7 +41,6 @@ struct soft_hello {
 
 struct soft_peer *soft_peers;
 uint8_t soft_own_uuid[16];
-static bool own_fence_free;
 
 static void on_socket(struct soft_watch *watch, uint32_t events);
 
@@ -164,6 +162,7 @@ void soft_peer_drop(struct soft_peer *peer) {
     soft_link_on_peer_gone(peer);
     if (known)
         soft_cm_on_peer_gone(peer);
+    soft_fence_recount();
     soft_peer_release(peer);
 }
 
@@ -206,7 +205,8 @@ static void on_bell(struct soft_watch *watch, uint32_t events) {
 
 static int send_hello(struct soft_peer *peer) {
     struct soft_hello hello = {
-        .magic = SOFT_WIRE_MAGIC, .version = SOFT_WIRE_VERSION, .fence_free = own_fence_free};
+        .magic = SOFT_WIRE_MAGIC, .version = SOFT_WIRE_VERSION, .fence_free = soft_fence_able()};
+    atomic_store(&peer->fences, hello.fence_free ? SOFT_FENCES_OMITTED : SOFT_FENCES_PUT);
     memcpy(hello.uuid, soft_own_uuid, sizeof hello.uuid);
     /*
      * A datagram socket, not an eventfd: whether a write to it blocks is the writer's own decision
@@ -254,7 +254,7 @@ static bool on_hello(struct soft_peer *peer, const struct soft_hello *hello, int
     peer->bell_out = fds[0];
     fds[0] = -1; /* ours now */
     peer->board = board;
-    peer->fence_free = own_fence_free && hello->fence_free;
+    peer->fence_free = soft_fence_able() && hello->fence_free;
     memcpy(peer->uuid, hello->uuid, sizeof peer->uuid);
     peer->greeted = true;
     soft_peer_limit_same(peer);
@@ -383,7 +383,7 @@ int soft_peer_own_by_name(const char *text, struct ucred *who, struct soft_peer 
 int soft_peer_start(void) {
     if (getrandom(soft_own_uuid, sizeof soft_own_uuid, 0) != sizeof soft_own_uuid)
         return -EIO;
-    own_fence_free = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+    soft_fence_start();
     return soft_board_start();
 }
 
@@ -396,13 +396,10 @@ void soft_peer_stop(void) {
     soft_tick_stop();
 }
 
-bool soft_own_fence_free(void) {
-    return own_fence_free;
-}
-
 void soft_peer_forked(void) {
     soft_peers = NULL;
     soft_peer_queues_forked();
     soft_peer_numbers_forked();
+    soft_fence_forked();
     soft_board_forked();
 }

@@ -43,6 +43,9 @@ enum soft_msg_type {
     SOFT_MSG_GROUP_JOIN = 13,
     SOFT_MSG_GROUP_LEAVE = 14,
     SOFT_MSG_GROUP_OK = 15, /* all you said up to here is known */
+    SOFT_MSG_FENCE = 16,    /* I cannot make you see what I stored any more: put your fences in */
+    SOFT_MSG_FENCE_OK = 17, /* they are in, and who went without is through */
+    SOFT_MSG_TYPES,         /* so far */
     SOFT_MSG_CM_FIRST = 32, /* 32..63 belong to the cm (wire.h) */
     SOFT_MSG_CM_LAST = 63,
 };

@@ -5,8 +5,9 @@
 #ifndef SOFT_IPC_PEER_INTERNAL_H
 #define SOFT_IPC_PEER_INTERNAL_H
 
-#include "soft/ipc/peer.h"
+#include "soft/ipc/process_fence.h"
 #include "soft/verbs/object.h"
+#include "soft/ipc/peer.h"
 
 #define SOFT_WIRE_MAGIC 0x53465731u /* "SFW1" */
 #define SOFT_WIRE_VERSION 2u

@@ -96,7 +96,7 @@ bool soft_qp_tick(struct soft_qp *qp, uint64_t now) {
     enum ibv_wc_status status = again && !qp->unreliable ? patience(qp, now) : IBV_WC_SUCCESS;
     if (status != IBV_WC_SUCCESS)
         qp->give_up = (uint8_t)status;
-    if (!again)
+    if (!again && !soft_fence_any_unsure()) /* else nobody may tell us of what comes */
         st(qp->need_tick, false);
     spin_unlock(&qp->lock);
     if (status != IBV_WC_SUCCESS || lose)

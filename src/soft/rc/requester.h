@@ -27,8 +27,8 @@ bool soft_gather(struct soft_qp *qp, const struct ibv_sge *sge, unsigned count, 
 void soft_qp_transmit(struct soft_qp *qp);
 
 /*
- * After something was published: if the other side sleeps, wake it. The sleeper orders its armed
- * word before its last look with membarrier, which also orders us; where one of the two cannot
+ * After something was published: if the other side sleeps, wake it. The sleeper (soft_req_notify_cq()) orders its
+ * armed word before its last look with membarrier, which also orders us; where one of the two cannot
  * do that, a fence here does.
  */
 static inline bool bell_wanted(const struct soft_qp *qp, const _Atomic uint32_t *armed) {

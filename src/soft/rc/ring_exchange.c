@@ -336,6 +336,12 @@ void soft_link_on_message(struct soft_peer *peer, uint32_t type, const void *dat
     case SOFT_MSG_UD_CLOSE:
         soft_ud_on_message(peer, type, data, bytes, fd);
         break;
+    case SOFT_MSG_FENCE:
+        soft_fence_on_ask(peer);
+        break;
+    case SOFT_MSG_FENCE_OK:
+        soft_fence_on_done(peer);
+        break;
     case SOFT_MSG_GROUP_ASK:
     case SOFT_MSG_GROUP_JOIN:
     case SOFT_MSG_GROUP_LEAVE:

@@ -52,9 +52,7 @@ static bool outside(struct soft_qp *qp, uint64_t deadline, const struct soft_pee
 
 /* From here on every requester that did not say it is inside sees what was stored before. */
 static void touch_order(void) {
-    if (!soft_own_fence_free() ||
-        syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) != 0)
-        soft_fence();
+    soft_fence_all();
 }
 
 void soft_rkey_fence_wait(struct soft_pd *pd) {

@@ -4,27 +4,24 @@
  *
  * Owner: the CQ's poll lock.
  */
-#define _GNU_SOURCE
 #include <errno.h>
-#include <linux/membarrier.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "soft/ipc/shm_page.h"
+#include "soft/ud/ud.h"
+#include "soft/ipc/process_fence.h"
 #include "soft/rc/progress.h"
 #include "soft/soft.h"
-#include "soft/ud/ud.h"
 
 /*
  * After the arming: what another thread posted before it could see the armed word is found here,
  * what it posts later it gives to the engine itself.
  */
 static void look_after(struct soft_cq *cq) {
-    bool outstanding = false;
+    bool outstanding = false, unsure = soft_fence_any_unsure(); /* some peer may not see it */
     spin_lock(&cq->poll_lock);
     for (unsigned i = 0; i < cq->qp_count; i++) {
         struct soft_qp *qp = cq->qps[i];
-        if (ld(qp->unretired) || (qp->ud ? soft_ud_arrived(qp) : soft_qp_has_work(qp))) {
+        if (unsure || ld(qp->unretired) || (qp->ud ? soft_ud_arrived(qp) : soft_qp_has_work(qp))) {
             st(qp->need_tick, true);
             outstanding = true;
         }
@@ -76,9 +73,7 @@ int soft_req_notify_cq(struct ibv_cq *ibcq, int solicited_only) {
         atomic_store(&cq->armed, 1);
     }
     spin_unlock(&cq->poll_lock);
-    if (!soft_own_fence_free() ||
-        syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) != 0)
-        soft_fence();
+    soft_fence_all();
     if (soft_dropin)
         fire_for_untaken(cq);
     look_after(cq);

@@ -493,7 +493,6 @@ extern struct soft_qp_block {
     struct soft_qp *_Atomic qps[SOFT_QP_BLOCK];
 } * soft_qp_blocks[SOFT_MAX_QP_BLOCKS]; /* control lock */
 extern unsigned soft_qp_block_count;
-bool soft_own_fence_free(void);
 void soft_tick_if_wanted(void);
 void soft_tick_want(void);
 void soft_tick_stop(void);

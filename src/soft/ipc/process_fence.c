@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * process_fence.c - membarrier(), and what follows when it is taken away.
+ *
+ * Owner: the control lock, but for the flags, which any thread reads and a failed call sets.
+ */
+#define _GNU_SOURCE
+#include "soft/ipc/process_fence.h"
+
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "soft/ud/ud.h"
+#include "soft/verbs/object.h"
+#include "soft/ipc/peer_internal.h"
+
+static _Atomic bool able;       /* to make others see */
+static _Atomic bool asking;     /* the engine shall ask the peers */
+static _Atomic bool any_unsure; /* not all have confirmed */
+
+void soft_fence_start(void) {
+    atomic_store(&able,
+                 syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0);
+    atomic_store(&asking, false);
+    atomic_store(&any_unsure, false);
+}
+
+void soft_fence_forked(void) {
+    atomic_store(&able, false);
+    atomic_store(&asking, false);
+    atomic_store(&any_unsure, false);
+}
+
+bool soft_fence_able(void) {
+    return atomic_load(&able);
+}
+
+/* Who finds it lost finds the peers unsure as well: in this order. */
+static void lost(void) {
+    atomic_store(&any_unsure, true);
+    atomic_store(&asking, true);
+    atomic_store(&able, false);
+    soft_engine_wake();
+}
+
+void soft_fence_all(void) {
+    if (__builtin_expect(atomic_load(&able), 1)) {
+        if (__builtin_expect(syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0,
+                             1))
+            return;
+        lost();
+    }
+    soft_fence();
+}
+
+bool soft_fence_unsure(const struct soft_peer *peer) {
+    return __builtin_expect(!atomic_load(&able), 0) && peer &&
+           atomic_load(&peer->fences) != SOFT_FENCES_PUT;
+}
+
+bool soft_fence_any_unsure(void) {
+    return __builtin_expect(atomic_load(&any_unsure), 0);
+}
+
+/* Control lock. Not before all have been asked: a call may have failed just now. */
+void soft_fence_recount(void) {
+    if (!atomic_load(&any_unsure) || atomic_load(&asking))
+        return;
+    bool any = false;
+    for (const struct soft_peer *peer = soft_peers; peer && !any; peer = peer->next)
+        any = soft_fence_unsure(peer);
+    atomic_store(&any_unsure, any);
+}
+
+void soft_fence_if_wanted(void) {
+    if (__builtin_expect(!atomic_load_explicit(&asking, memory_order_relaxed), 1) ||
+        atomic_load(&able)) /* half said */
+        return;
+    atomic_store(&asking, false);
+    uint32_t nothing = 0;
+    for (struct soft_peer *peer = soft_peers, *next; peer; peer = next) {
+        next = peer->next;
+        if (atomic_load(&peer->fences) != SOFT_FENCES_OMITTED)
+            continue;
+        atomic_store(&peer->fences, SOFT_FENCES_ASKED);
+        (void)soft_peer_send(peer, SOFT_MSG_FENCE, &nothing, sizeof nothing, -1);
+    }
+    soft_fence_recount();
+}
+
+/* Control lock. Who is in the middle of something with a QP holds its lock: it is through with it after this. */
+void soft_fence_on_ask(struct soft_peer *peer) {
+    uint32_t nothing = 0;
+    peer->fence_free = false;
+    for (unsigned b = 0; b < soft_qp_block_count; b++)
+        for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
+            struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
+            if (!qp)
+                continue;
+            spin_lock(&qp->lock);
+            if (qp->link_peer == peer)
+                qp->fence_free = false;
+            for (unsigned w = 0; qp->ud && w < qp->ud->way_count; w++)
+                if (qp->ud->way[w]->peer == peer)
+                    qp->ud->way[w]->fence_free = false;
+            spin_unlock(&qp->lock);
+        }
+    (void)soft_peer_send(peer, SOFT_MSG_FENCE_OK, &nothing, sizeof nothing, -1);
+}
+
+void soft_fence_on_done(struct soft_peer *peer) {
+    if (atomic_load(&peer->fences) != SOFT_FENCES_ASKED)
+        return;
+    atomic_store(&peer->fences, SOFT_FENCES_PUT);
+    soft_fence_recount();
+}
