@@ -12,7 +12,9 @@ enum way { MAPPED, PROCESS, RING, WAYS };
 SV_UNUSED static const char *const way_name[WAYS] = {"mapped", "process", "ring"};
 
 #define ALL_REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#ifndef BYTES
 #define BYTES (1u << 20)
+#endif
 
 struct pair {
     struct sv_end a, b;  /* a asks, b is the target and never has to poll */

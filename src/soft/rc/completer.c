@@ -36,6 +36,8 @@ void soft_qp_fail(struct soft_qp *qp) {
         st(qp->need_tick, true);
         soft_tick_want();
     }
+    if (rx && qp->opened)
+        soft_rkey_fence_begin(qp);
     qp->state = qp->ibv.state = IBV_QPS_ERR;
     qp->rq_flush_end = qp->rq.tail;
     qp->plain_rx = qp->plain_tx = false;
@@ -43,6 +45,7 @@ void soft_qp_fail(struct soft_qp *qp) {
     qp->answer_head = qp->answer_tail;
     qp->waiting = 0;
     qp->rx_left = 0;
+    qp->sq_inside = qp->rx_inside = (struct soft_rkey_wait){0};
     st(qp->unretired, 0);
     st(qp->awaited, false);
     st(qp->backlog, false);
@@ -54,6 +57,12 @@ bool soft_flush(struct soft_qp *qp, struct sink *sink) {
     /* What was acknowledged before completes as such; from the first flush on nothing does any more. */
     if (!qp->flushing && head_acked(qp))
         return false;
+    if (__builtin_expect(qp->leaving.seen != 0, 0) &&
+        soft_rkey_fence_poll(qp, &qp->leaving) == SOFT_RKEY_FENCE_INSIDE) {
+        st(qp->need_tick, true);
+        soft_tick_want();
+        return false;
+    }
     qp->flushing = true;
     bool solicited = soft_profile()->flush_is_solicited;
     st(qp->awaited, false);

@@ -27,7 +27,7 @@ void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
         qp->state != IBV_QPS_RESET)
         soft_qp_fail(qp);
     /* The peer that has left may ask by the old key next, and that ends the QP: first what it waited for. */
-    if (__builtin_expect(qp->inside_ns != 0, 0) && ld(qp->tx))
+    if (__builtin_expect(qp->sq_inside.seen != 0, 0) && ld(qp->tx))
         soft_qp_transmit(qp);
     soft_retire(qp, sink); /* before receives: a small array has room for few completions */
     if (__builtin_expect(qp->ud != NULL, 0))
@@ -55,7 +55,8 @@ void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
     }
     bool up = qp->state == IBV_QPS_RTS;
     st(qp->backlog, up && qp->sq_next != qp->sq_tail);
-    qp->plain_rx = up && ld(qp->rx) && !qp->rx_partial && !ld(qp->rx_stalled) && !qp->srq_taken;
+    qp->plain_rx = up && ld(qp->rx) && !qp->rx_partial && !ld(qp->rx_stalled) && !qp->srq_taken &&
+                   qp->rx_inside.seen == 0;
     qp->plain_tx =
         up && ld(qp->tx) && !qp->sq_broken && !qp->peer_gone && !qp->unreliable && !qp->iwarp;
 }

@@ -91,9 +91,10 @@ bool soft_qp_tick(struct soft_qp *qp, uint64_t now) {
         return false;
     soft_qp_progress(qp);
     spin_lock(&qp->lock);
-    bool again = (qp->state == IBV_QPS_RTS && qp->sq_head != qp->sq_tail) || qp->fault.holding;
-    bool lose = again && qp->unreliable && loses_patience(qp, now);
-    enum ibv_wc_status status = again && !qp->unreliable ? patience(qp, now) : IBV_WC_SUCCESS;
+    bool sends = (qp->state == IBV_QPS_RTS && qp->sq_head != qp->sq_tail) || qp->fault.holding;
+    bool again = sends || qp->leaving.seen || qp->rx_inside.seen;
+    bool lose = sends && qp->unreliable && loses_patience(qp, now);
+    enum ibv_wc_status status = sends && !qp->unreliable ? patience(qp, now) : IBV_WC_SUCCESS;
     if (status != IBV_WC_SUCCESS)
         qp->give_up = (uint8_t)status;
     if (!again && !soft_fence_any_unsure()) /* else nobody may tell us of what comes */

@@ -48,6 +48,8 @@ static bool is_write(unsigned opcode) {
     return opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
+#define TOUCH_PIECE (1u << 20) /* bytes copied in one stay in the target's memory: about 0.1 ms */
+
 /* ---- mapped path -------------------------------------------------------------------------------- */
 
 enum reach { REACH_MAPPED, REACH_PROCESS, REACH_RING, REACH_REFUSED };
@@ -73,7 +75,7 @@ static inline bool key_read(const struct soft_key *table, uint32_t rkey, struct 
 
 /*
  * A window is taken back without a system call: whoever does it cannot make us see it, so this fence
- * stands between "I am inside" and the look that counts.
+ * stands between "I am inside" and the look that counts. Partner: soft_rkey_fence_begin_window().
  */
 static __attribute__((noinline)) bool window_read(const struct soft_qp *qp,
                                                   const struct soft_key *table, uint32_t rkey,
@@ -231,29 +233,39 @@ static bool touch_mapped(struct soft_qp *qp, const struct soft_wqe *wqe, const s
     return soft_place_local(qp, wqe, sge, 0, &old, sizeof old);
 }
 
+/* Bytes at .. at + n of the local buffers. 0: a key is not good, or they are shorter. */
+static unsigned local_piece(const struct soft_qp *qp, const struct soft_wqe *wqe,
+                            const struct ibv_sge *sge, const uint8_t *inlined, uint32_t at,
+                            uint32_t n, struct iovec *iov) {
+    int access = is_write(wqe->opcode) ? 0 : IBV_ACCESS_LOCAL_WRITE;
+    unsigned count = 0;
+    if (inlined) {
+        iov[0] = (struct iovec){(void *)(uintptr_t)(inlined + at), n};
+        return 1;
+    }
+    for (unsigned i = 0; i < wqe->num_sge && n; i++) {
+        if (at >= sge[i].length) {
+            at -= sge[i].length;
+            continue;
+        }
+        const struct soft_mr *mr = soft_mr_find(sge[i].lkey, qp->ibv.pd);
+        uint8_t *from = mr ? soft_mr_range(mr, sge[i].addr, sge[i].length, access) : NULL;
+        uint32_t here = sge[i].length - at < n ? sge[i].length - at : n;
+        if (!from)
+            return 0;
+        iov[count++] = (struct iovec){from + at, here};
+        n -= here;
+        at = 0;
+    }
+    return n ? 0 : count;
+}
+
 /*
  * Private memory of a process of our uid, through the kernel. Fails with REM_OP_ERR when the
  * target has unmapped what it registered. A target that died is one that does not answer.
  */
-static enum ibv_wc_status touch_process(struct soft_qp *qp, const struct soft_wqe *wqe,
-                                        const struct ibv_sge *sge, const uint8_t *inlined,
-                                        uint8_t *addr) {
-    bool write = is_write(wqe->opcode);
-    struct iovec local[SOFT_MAX_SGE];
-    unsigned n = 0;
-    if (inlined)
-        local[n++] = (struct iovec){(void *)(uintptr_t)inlined, wqe->total};
-    for (unsigned i = 0; !inlined && i < wqe->num_sge; i++) {
-        const struct soft_mr *mr = soft_mr_find(sge[i].lkey, qp->ibv.pd);
-        uint8_t *at =
-            mr ? soft_mr_range(mr, sge[i].addr, sge[i].length, write ? 0 : IBV_ACCESS_LOCAL_WRITE)
-               : NULL;
-        if (!at)
-            return IBV_WC_LOC_PROT_ERR;
-        local[n++] = (struct iovec){at, sge[i].length};
-    }
-    size_t left = wqe->total;
-    struct iovec *iov = local;
+static enum ibv_wc_status copy_process(struct soft_qp *qp, bool write, struct iovec *iov,
+                                       unsigned n, uint8_t *addr, size_t left) {
     while (left) {
         struct iovec remote = {addr, left};
         ssize_t got = write ? process_vm_writev(qp->link_peer->pid, iov, n, &remote, 1, 0)
@@ -275,6 +287,30 @@ static enum ibv_wc_status touch_process(struct soft_qp *qp, const struct soft_wq
     return IBV_WC_SUCCESS;
 }
 
+static void copy_mapped(bool write, const struct iovec *iov, unsigned n, uint8_t *addr, bool last) {
+    for (unsigned i = 0; i < n; i++) {
+        if (write)
+            store_ordered(addr, iov[i].iov_base, iov[i].iov_len, last && i + 1 == n);
+        else
+            memcpy(iov[i].iov_base, addr, iov[i].iov_len);
+        addr += iov[i].iov_len;
+    }
+}
+
+static enum ibv_wc_status touch_piece(struct soft_qp *qp, const struct soft_wqe *wqe,
+                                      const struct ibv_sge *sge, const uint8_t *inlined,
+                                      enum reach how, uint32_t at, uint32_t n, uint8_t *addr) {
+    struct iovec iov[SOFT_MAX_SGE];
+    bool write = is_write(wqe->opcode);
+    unsigned count = local_piece(qp, wqe, sge, inlined, at, n, iov);
+    if (count == 0)
+        return IBV_WC_LOC_PROT_ERR;
+    if (how == REACH_PROCESS)
+        return copy_process(qp, write, iov, count, addr, n);
+    copy_mapped(write, iov, count, addr, at + n == wqe->total);
+    return IBV_WC_SUCCESS;
+}
+
 /* Makes "I am inside" visible before the key is checked: see soft_rkey_fence_wait(). */
 static void touch_begin(struct soft_qp *qp, struct soft_ring *ring) {
     st(ring->tx.touching, ld(ring->tx.touching) | 1);
@@ -287,6 +323,32 @@ static void touch_begin(struct soft_qp *qp, struct soft_ring *ring) {
 static void touch_end(struct soft_ring *ring) {
     atomic_store_explicit(&ring->tx.touching, (ld(ring->tx.touching) | 1) + 1,
                           memory_order_release);
+}
+
+/*
+ * What is long is copied in pieces, and between two the target may take its key back: it waits for one piece
+ * at most. The key is looked at before each. False: the whole has to be done again, another way or later.
+ */
+static bool touch_pieces(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
+                         const struct ibv_sge *sge, const uint8_t *inlined, enum reach *how,
+                         uint8_t *addr) {
+    const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
+    uint32_t at = 0;
+    enum ibv_wc_status status = IBV_WC_SUCCESS;
+    for (;;) {
+        uint32_t left = wqe->total - at, n = left < TOUCH_PIECE ? left : TOUCH_PIECE;
+        status = touch_piece(qp, wqe, sge, inlined, *how, at, n, addr);
+        at += n;
+        if (status != IBV_WC_SUCCESS || at == wqe->total)
+            break;
+        touch_end(ring);
+        touch_begin(qp, ring);
+        *how = reach(qp, wqe->opcode, to->addr + at, to->rkey, wqe->total - at, &addr);
+        if ((*how != REACH_MAPPED && *how != REACH_PROCESS) || ld(ring->rx.down) != 0)
+            return false;
+    }
+    wqe->status = (uint8_t)status;
+    return true;
 }
 
 /* ---- requests through the ring ------------------------------------------------------------------ */
@@ -411,17 +473,17 @@ enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, str
         /* A target that has left its states executes nothing; the send fails as soon as that is seen. */
         bool wait = direct && (behind || ld(ring->rx.stalled) != 0 || ld(ring->rx.down) != 0);
         if (direct && !wait) {
-            enum ibv_wc_status status = IBV_WC_SUCCESS;
-            if (how == REACH_PROCESS)
-                status = touch_process(qp, wqe, sge, inlined, addr);
-            else if (!touch_mapped(qp, wqe, sge, inlined, addr))
-                status = IBV_WC_LOC_PROT_ERR;
-            wqe->status = (uint8_t)status;
+            if (how == REACH_PROCESS || wqe->total > TOUCH_PIECE) {
+                wait = !touch_pieces(qp, ring, wqe, sge, inlined, &how, addr);
+                direct = how == REACH_MAPPED || how == REACH_PROCESS;
+            } else if (!touch_mapped(qp, wqe, sge, inlined, addr)) {
+                wqe->status = IBV_WC_LOC_PROT_ERR;
+            }
         }
         touch_end(ring);
         if (how == REACH_REFUSED)
             return violation(qp, ring, wqe, SOFT_NAK_REMOTE_ACCESS);
-        if (wait)
+        if (wait && direct)
             return SOFT_NO_ROOM;
         if (direct) {
             if (qp->unreliable && wqe->status != IBV_WC_SUCCESS &&

@@ -188,6 +188,20 @@ static void complete_receive(struct soft_qp *qp, struct sink *sink, const struct
     emit(sink, qp->ibv.recv_cq, &wc, (h->flags & SOFT_F_SOLICITED) != 0);
 }
 
+/* The window the message names is the application's again. False: not yet, or that ended the QP. */
+static bool invalidated(struct soft_qp *qp, struct sink *sink, uint32_t rkey) {
+    enum ibv_wc_status status;
+    if (!soft_mw_invalidate(qp, rkey, &status)) {
+        st(qp->attention, true);
+        st(qp->need_tick, true);
+        soft_tick_want();
+        return false;
+    }
+    if (status != IBV_WC_SUCCESS)
+        refuse_request(qp, sink, SOFT_NAK_REMOTE_ACCESS);
+    return status == IBV_WC_SUCCESS;
+}
+
 static bool take_send(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring,
                       const struct head *h) {
     if ((h->flags & SOFT_F_LAST) && !room(sink, qp->ibv.recv_cq))
@@ -198,19 +212,21 @@ static bool take_send(struct soft_qp *qp, struct sink *sink, struct soft_ring *r
     struct soft_rqe *rqe = receive_get(qp);
     if (!rqe)
         return stall(qp, sink, ring, h);
+    if (__builtin_expect((h->flags & (SOFT_F_INVALIDATE | SOFT_F_LAST)) ==
+                             (SOFT_F_INVALIDATE | SOFT_F_LAST),
+                         0) &&
+        !invalidated(qp, sink, h->imm))
+        return false;
     enum placed placed = h->op == SOFT_OP_SEND ? soft_place_slots(qp, rqe, ring, h->len)
                                                : soft_place_desc(qp, rqe, ring, h->len);
     if (placed == TOO_LONG && qp->unreliable)
         return drop(qp, h, SOFT_DROP_TOO_LONG); /* the receive serves the next one */
     if (placed != PLACED) {
+        const struct soft_profile *like = soft_profile();
         bool too_long = placed == TOO_LONG;
-        refuse(qp, sink, rqe, too_long ? IBV_WC_LOC_LEN_ERR : IBV_WC_LOC_PROT_ERR,
-               too_long ? SOFT_NAK_INVALID_REQUEST : SOFT_NAK_REMOTE_OPERATION);
-        return false;
-    }
-    if ((h->flags & (SOFT_F_INVALIDATE | SOFT_F_LAST)) == (SOFT_F_INVALIDATE | SOFT_F_LAST) &&
-        soft_mw_invalidate(qp, h->imm) != IBV_WC_SUCCESS) {
-        refuse_request(qp, sink, SOFT_NAK_REMOTE_ACCESS);
+        refuse(qp, sink, rqe,
+               (enum ibv_wc_status)(too_long ? like->too_long_receive : like->wrong_receive),
+               too_long ? (enum soft_nak)like->too_long_nak : SOFT_NAK_REMOTE_OPERATION);
         return false;
     }
     advance(qp, head_span(h));

@@ -1,93 +1,121 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rkey_fence.c - waiting, at the target, for requesters that are inside of its memory.
+ * rkey_fence.c - seeing, at the target, that requesters have left its memory.
  *
- * A requester says that it is inside before it looks at a key (touch_begin() in rdma.c). Whoever takes
- * a key back stores that first, sees to it that requesters see it, and waits for those that are inside: so
- * a key that was taken back opens nothing.
+ * A requester says that it is inside before it looks at a key (touch_begin() in rdma.c), and stays for
+ * no longer than a piece of what it copies. Whoever takes a key back stores that first, sees to it that
+ * requesters see it, and lets those that are inside leave: so a key that was taken back opens nothing.
  *
- * Owner: the QP's lock, or the control lock where all QPs of a PD are waited for.
+ * Nobody else waits for them. A queue pair that ends, or takes a window back, goes on later and lets its
+ * own queue wait. A call that must know before it returns (destroy_qp, dereg_mr) waits without any lock, and
+ * not for long: who is still inside then has lost its CPU in the middle of it, or lies.
+ *
+ * Owner: the QP's lock; the control lock where all QPs of a PD are looked at.
  */
 #define _GNU_SOURCE
-#include <linux/membarrier.h>
 #include <poll.h>
 #include <sched.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "soft/verbs/object.h"
 #include "soft/ipc/peer_internal.h"
 
 /* A peer that is alive may lose its CPU while it is inside: how long that is not taken for its end. */
-#define TOUCH_WAIT_NS 2000000000u
-#define TOUCH_LOOK_TURNS 64u /* between two looks whether it is alive */
+#define QUEUE_WAIT_NS 2000000000u /* where only the QP's own queue waits */
+#define FLUSH_WAIT_NS 1000000000u /* where its flush does: shorter than applications wait for one */
+#define CALL_WAIT_NS 80000000u    /* where a call of the application does, whatever it is about */
 
-static bool inside_since(const struct soft_qp *qp, uint32_t seen) {
-    const struct soft_ring *rx = ld(qp->rx);
-    return rx && atomic_load_explicit(&rx->tx.touching, memory_order_acquire) == seen;
-}
-
-/* Control lock. The engine, which would say so, may be waiting for us. */
+/* The engine, which would say so, may come later. */
 static bool died(const struct soft_peer *peer) {
     struct pollfd death = {.fd = peer ? peer->death.fd : -1, .events = POLLIN};
     return death.fd >= 0 && poll(&death, 1, 0) > 0;
 }
 
-/* Who belongs to another user has nothing of ours mapped, whatever its ring says. */
-static bool may_be_inside(const struct soft_qp *qp) {
-    return !qp->peer || qp->peer->uid == geteuid();
-}
-
-/* False: the peer was inside all the time until then, or died there. peer: NULL where nobody may ask. */
-static bool outside(struct soft_qp *qp, uint64_t deadline, const struct soft_peer *peer) {
+/* What the peer's word says, 0: it is not inside. Who belongs to another user has nothing of ours mapped. */
+static uint32_t word(const struct soft_qp *qp) {
     const struct soft_ring *rx = ld(qp->rx);
-    uint32_t seen = rx ? atomic_load_explicit(&rx->tx.touching, memory_order_acquire) : 0;
-    for (unsigned turn = 1; (seen & 1) && inside_since(qp, seen); turn++) {
-        if (soft_now_ns() >= deadline || (turn % TOUCH_LOOK_TURNS == 0 && died(peer)))
-            return false;
-        sched_yield();
+    if (!rx || (qp->peer && qp->peer->uid != geteuid()))
+        return 0;
+    uint32_t now = atomic_load_explicit(&rx->tx.touching, memory_order_acquire);
+    return now & 1 ? now : 0;
+}
+
+/* In the place of a word: the peer may be inside without saying so, as it puts no fence behind the word. */
+#define UNSURE 2u
+
+/* Behind soft_fence_all(): 0, what the word says, or UNSURE. */
+static uint32_t look(const struct soft_qp *qp) {
+    bool other = qp->peer && qp->peer->uid != geteuid();
+    return !other && ld(qp->rx) && soft_fence_unsure(qp->peer) ? UNSURE : word(qp);
+}
+
+/* Not any more. What a peer says that has become sure meanwhile counts from then on. */
+static bool left(const struct soft_qp *qp, uint32_t *seen) {
+    if (*seen == UNSURE) {
+        *seen = look(qp);
+        return *seen == 0;
     }
-    return true;
+    return word(qp) != *seen;
 }
 
-/* From here on every requester that did not say it is inside sees what was stored before. */
-static void touch_order(void) {
-    soft_fence_all();
+void soft_rkey_fence_begin(struct soft_qp *qp) {
+    soft_fence_all(); /* who did not say that it is inside sees what was stored before: touch_begin() */
+    qp->leaving = (struct soft_rkey_wait){.seen = look(qp)};
 }
 
-void soft_rkey_fence_wait(struct soft_pd *pd) {
-    touch_order();
-    uint64_t deadline = soft_now_ns() + TOUCH_WAIT_NS; /* for all: a peer may have died inside */
-    for (unsigned b = 0; b < soft_qp_block_count; b++)
-        for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
-            struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
-            if (qp && soft_pd_of(qp->ibv.pd) == pd && may_be_inside(qp))
-                (void)outside(qp, deadline, qp->peer);
-        }
+/* With a window everybody puts a fence there: window_read() in rdma.c is the partner. */
+struct soft_rkey_wait soft_rkey_fence_begin_window(const struct soft_qp *qp) {
+    soft_fence();
+    return (struct soft_rkey_wait){.seen = word(qp)};
+}
+
+enum soft_rkey_fence soft_rkey_fence_poll(const struct soft_qp *qp, struct soft_rkey_wait *inside) {
+    enum soft_rkey_fence touch = SOFT_RKEY_FENCE_LEFT;
+    if (inside->seen && !left(qp, &inside->seen) && !died(qp->peer)) {
+        uint64_t now = soft_now_ns();
+        if (inside->since_ns == 0)
+            inside->since_ns = now;
+        if (now - inside->since_ns < (inside == &qp->leaving ? FLUSH_WAIT_NS : QUEUE_WAIT_NS))
+            return SOFT_RKEY_FENCE_INSIDE;
+        touch = SOFT_RKEY_FENCE_STUCK;
+    }
+    *inside = (struct soft_rkey_wait){0};
+    return touch;
+}
+
+/* ---- calls that wait ----------------------------------------------------------------------------- */
+
+static bool still_inside(struct soft_qp *qp, uint32_t *seen) {
+    spin_lock(&qp->lock);
+    bool is = !left(qp, seen) && !died(qp->peer);
+    spin_unlock(&qp->lock);
+    return is;
 }
 
 void soft_rkey_fence_wait_qp(struct soft_qp *qp) {
-    touch_order();
-    if (may_be_inside(qp))
-        (void)outside(qp, soft_now_ns() + TOUCH_WAIT_NS, qp->peer);
+    spin_lock(&qp->lock); /* the engine may still look after its flush */
+    uint32_t seen = qp->leaving.seen;
+    spin_unlock(&qp->lock);
+    uint64_t deadline = soft_now_ns() + CALL_WAIT_NS;
+    while (seen && still_inside(qp, &seen) && soft_now_ns() < deadline)
+        sched_yield();
 }
 
-bool soft_touch_wait_window(struct soft_qp *qp) {
-    return soft_touch_window(qp) == 0 || outside(qp, soft_now_ns() + TOUCH_WAIT_NS, NULL);
+/* Control lock, given up while we wait: QPs come and go, and one in the same place is as good. */
+static void wait_at(struct soft_qp *_Atomic *place, struct soft_pd *pd, uint64_t deadline) {
+    struct soft_qp *qp = ld(*place);
+    uint32_t seen = qp && soft_pd_of(qp->ibv.pd) == pd ? look(qp) : 0;
+    while (seen && ld(*place) == qp && still_inside(qp, &seen) && soft_now_ns() < deadline) {
+        soft_unlock();
+        sched_yield();
+        soft_lock();
+    }
 }
 
-uint32_t soft_touch_window(struct soft_qp *qp) {
-    soft_fence();
-    const struct soft_ring *rx = ld(qp->rx);
-    uint32_t seen = rx ? atomic_load_explicit(&rx->tx.touching, memory_order_acquire) : 0;
-    return seen & 1 ? seen : 0;
-}
-
-enum soft_rkey_fence soft_touch_again(struct soft_qp *qp, uint32_t seen) {
-    if (!inside_since(qp, seen))
-        return SOFT_RKEY_FENCE_LEFT;
-    uint64_t now = soft_now_ns();
-    if (qp->inside_ns == 0)
-        qp->inside_ns = now;
-    return now - qp->inside_ns < TOUCH_WAIT_NS ? SOFT_RKEY_FENCE_INSIDE : SOFT_RKEY_FENCE_STUCK;
+void soft_rkey_fence_wait(struct soft_pd *pd) {
+    soft_fence_all();
+    uint64_t deadline = soft_now_ns() + CALL_WAIT_NS; /* for all of them */
+    for (unsigned b = 0; b < soft_qp_block_count; b++)
+        for (unsigned i = 0; i < SOFT_QP_BLOCK; i++)
+            wait_at(&soft_qp_blocks[b]->qps[i], pd, deadline);
 }

@@ -111,7 +111,7 @@ void soft_key_publish(const struct soft_mr *mr, uint32_t key) {
         at->region = mr->region;
         at->serial = mr->region >= 0 ? soft_regions[mr->region].serial : 0;
         at->pd = soft_pd_of(mr->window ? mr->window->ibv.pd : mr->ibv.pd)->number;
-        at->qpn = mr->window ? mr->window->qp->ibv.qp_num : 0;
+        at->qpn = mr->window ? ld(mr->window->qp)->ibv.qp_num : 0;
     }
     atomic_store_explicit(&at->key, key, memory_order_release);
     atomic_store_explicit(&at->version, version + 2, memory_order_release);
@@ -304,7 +304,7 @@ struct soft_mr *soft_mr_find_remote(uint32_t key, struct soft_qp *qp) {
     if (!mr || atomic_load_explicit(&mr->key, memory_order_acquire) != key)
         return NULL;
     if (mr->window)
-        return mr->window->qp == qp ? mr : NULL;
+        return ld(mr->window->qp) == qp ? mr : NULL;
     return mr->ibv.pd == qp->ibv.pd ? mr : NULL;
 }
 

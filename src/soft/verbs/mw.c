@@ -49,16 +49,19 @@ struct ibv_mw *soft_alloc_mw(struct ibv_pd *ibpd, enum ibv_mw_type type) {
     return &mw->ibv;
 }
 
-/* Its key opens nothing any more; who is inside is the caller's to wait for. */
-static void unbind(struct soft_mw *mw) {
-    if (!mw->mr)
-        return;
+/* The QP's lock. It belongs to nobody any more, and nobody begins to use it. */
+static void detach(struct soft_mw *mw, struct soft_qp *qp) {
+    atomic_fetch_sub(&mw->mr->windows, 1);
+    atomic_fetch_sub(&qp->windows, 1);
+    mw->mr = NULL;
+    atomic_store_explicit(&mw->qp, NULL, memory_order_release);
+}
+
+/* The QP's lock. Its key opens nothing any more; who is inside is the caller's to wait for. */
+static void unbind(struct soft_mw *mw, struct soft_qp *qp) {
     st(mw->as_mr.key, 0);
     soft_key_publish(&mw->as_mr, 0);
-    atomic_fetch_sub(&mw->mr->windows, 1);
-    atomic_fetch_sub(&mw->qp->windows, 1);
-    mw->mr = NULL;
-    mw->qp = NULL;
+    detach(mw, qp);
 }
 
 int soft_dealloc_mw(struct ibv_mw *ibmw) {
@@ -66,8 +69,14 @@ int soft_dealloc_mw(struct ibv_mw *ibmw) {
     if (soft_stale(mw))
         return EPERM;
     soft_lock();
+    struct soft_qp *qp = ld(mw->qp); /* it forgets its windows before it goes */
+    if (qp) {
+        spin_lock(&qp->lock);
+        if (ld(mw->qp) == qp) /* it may be taking the window back */
+            detach(mw, qp);
+        spin_unlock(&qp->lock);
+    }
     soft_mr_remove(&mw->as_mr);
-    unbind(mw);
     soft_unlock();
     atomic_fetch_sub(&soft_pd_of(ibmw->pd)->users, 1);
     free(mw);
@@ -88,7 +97,7 @@ enum ibv_wc_status soft_mw_bind(struct soft_qp *qp, const struct soft_wqe *wqe) 
     struct soft_mw *mw = (struct soft_mw *)(uintptr_t)bind->bind_mw;
     struct soft_mr *mr = (struct soft_mr *)(uintptr_t)bind->bind_mr;
     /* the index part of the key is the window's; the low byte is the application's choice */
-    if ((bind->rkey & ~0xffu) != (mw->ibv.rkey & ~0xffu) || mw->mr)
+    if ((bind->rkey & ~0xffu) != (mw->as_mr.ibv.rkey & ~0xffu) || ld(mw->qp))
         return IBV_WC_MW_BIND_ERR;
     if (bind->bind_length == 0)
         return IBV_WC_SUCCESS;
@@ -97,14 +106,16 @@ enum ibv_wc_status soft_mw_bind(struct soft_qp *qp, const struct soft_wqe *wqe) 
     if (!(mr->access & IBV_ACCESS_MW_BIND) ||
         !soft_mr_range(mr, bind->addr, bind->bind_length, 0) ||
         (writes && !(mr->access & IBV_ACCESS_LOCAL_WRITE)))
-        return IBV_WC_MW_BIND_ERR;
+        return (enum ibv_wc_status)soft_profile()->bind_refused;
+    struct soft_qp *nobody = NULL; /* two QPs may try at once: one gets it */
+    if (!atomic_compare_exchange_strong(&mw->qp, &nobody, qp))
+        return (enum ibv_wc_status)soft_profile()->bind_refused;
     mw->as_mr.start = bind->addr;
-    mw->as_mr.end = bind->addr + bind->bind_length;
+    mw->as_mr.end = soft_profile()->checks_window_end ? bind->addr + bind->bind_length : mr->end;
     mw->as_mr.shift = mr->shift;
     mw->as_mr.access = (int)bind->bind_access & rights;
     mw->as_mr.region = mr->region;
     mw->as_mr.region_offset = mr->region_offset + (bind->addr - mr->start);
-    mw->qp = qp;
     mw->mr = mr;
     atomic_fetch_add(&mr->windows, 1);
     atomic_fetch_add(&qp->windows, 1);
@@ -130,49 +141,56 @@ static bool take_back(struct soft_qp *qp, uint32_t rkey) {
     if (!mr || !mr->window)
         return false;
     cut_off(qp, rkey);
-    unbind(mr->window);
+    unbind(mr->window, qp);
     return true;
 }
 
 /*
- * SEND_WITH_INV. MW_BIND_ERR: no such bound window on this QP. RETRY_EXC_ERR: the peer does not leave the
- * memory. Both end the QP.
+ * The queue waits, and nobody else: the peer may have lost its CPU while it was inside. MW_BIND_ERR: no such bound
+ * window on this QP. RETRY_EXC_ERR: the peer does not leave the memory. Both end the QP.
  */
-enum ibv_wc_status soft_mw_invalidate(struct soft_qp *qp, uint32_t rkey) {
-    if (!take_back(qp, rkey))
-        return IBV_WC_MW_BIND_ERR;
-    return soft_touch_wait_window(qp) ? IBV_WC_SUCCESS : IBV_WC_RETRY_EXC_ERR;
-}
-
-/*
- * The queue waits, and nobody else: the peer may have lost its CPU while it was inside. `sent` is what its
- * word said then.
- */
-bool soft_mw_invalidate_local(struct soft_qp *qp, struct soft_wqe *wqe) {
-    wqe->status = IBV_WC_SUCCESS;
-    if (!wqe->started) {
-        if (!take_back(qp, soft_wqe_remote(qp, wqe)->rkey)) {
-            wqe->status = IBV_WC_MW_BIND_ERR;
+static bool invalidate(struct soft_qp *qp, uint32_t rkey, struct soft_rkey_wait *inside,
+                       enum ibv_wc_status *status) {
+    *status = IBV_WC_SUCCESS;
+    if (inside->seen == 0) {
+        if (!take_back(qp, rkey)) {
+            *status = IBV_WC_MW_BIND_ERR;
             return true;
         }
-        wqe->sent = soft_touch_window(qp);
-        if (__builtin_expect(wqe->sent == 0, 1))
+        *inside = soft_rkey_fence_begin_window(qp);
+        if (__builtin_expect(inside->seen == 0, 1))
             return true;
-        wqe->started = true;
+        inside->rkey = rkey;
+    } else if (inside->rkey != rkey) { /* a peer's message that reads otherwise now */
+        *inside = (struct soft_rkey_wait){0};
+        *status = IBV_WC_MW_BIND_ERR;
+        return true;
     }
-    enum soft_rkey_fence touch = soft_touch_again(qp, wqe->sent);
-    if (touch == SOFT_RKEY_FENCE_INSIDE)
-        return false;
-    qp->inside_ns = 0;
+    enum soft_rkey_fence touch = soft_rkey_fence_poll(qp, inside);
     if (touch == SOFT_RKEY_FENCE_STUCK)
-        wqe->status = IBV_WC_RETRY_EXC_ERR;
-    return true;
+        *status = IBV_WC_RETRY_EXC_ERR;
+    return touch != SOFT_RKEY_FENCE_INSIDE;
+}
+
+bool soft_mw_invalidate(struct soft_qp *qp, uint32_t rkey, enum ibv_wc_status *status) {
+    return invalidate(qp, rkey, &qp->rx_inside, status);
+}
+
+bool soft_mw_invalidate_local(struct soft_qp *qp, struct soft_wqe *wqe) {
+    enum ibv_wc_status status;
+    bool done = invalidate(qp, soft_wqe_remote(qp, wqe)->rkey, &qp->sq_inside, &status);
+    wqe->status = (uint8_t)status;
+    return done;
 }
 
 void soft_mw_forget(struct soft_qp *qp) {
     for (uint32_t i = 1; i < SOFT_MAX_MR && ld(qp->windows); i++) {
         struct soft_mr *mr = atomic_load(&soft_mr_table[i]);
-        if (mr && mr->window && mr->window->qp == qp)
-            unbind(mr->window);
+        if (!mr || !mr->window || ld(mr->window->qp) != qp)
+            continue;
+        spin_lock(&qp->lock);
+        if (ld(mr->window->qp) == qp) /* a poster may be taking it back */
+            unbind(mr->window, qp);
+        spin_unlock(&qp->lock);
     }
 }

@@ -3,9 +3,10 @@
  * object.h - the software device's objects behind the public verbs structs, and who may touch what.
  *
  * Locks, outermost first: control lock (engine.h) > cq->poll_lock > qp->lock > cq->ring_lock,
- * channel->lock. The data path (post, poll, notify) takes only the spin locks, which are never held
- * across a system call other than a doorbell write. Each public struct is the first member of its
- * object, and zero bytes follow it, as vendor libraries look behind the public part.
+ * channel->lock. The data path (post, poll, notify) takes only the spin locks. They are held across no system
+ * call that may wait: a doorbell is written, a process's memory is copied from or to, and a QP that ends asks for a
+ * barrier. Each public struct is the first member of its object, and zero bytes follow it, as vendor
+ * libraries look behind the public part.
  */
 #ifndef SOFT_VERBS_OBJECT_H
 #define SOFT_VERBS_OBJECT_H
@@ -94,8 +95,9 @@ struct soft_mw {
     uint8_t zero[64];
     uint32_t generation;
     struct soft_mr as_mr; /* what the key table and the target path see while it is bound */
-    struct soft_mr *mr;   /* NULL: not bound */
-    struct soft_qp *qp;   /* a type 2 window serves the QP it was bound on */
+    struct soft_mr *mr;   /* NULL: not bound; the lock of the QP */
+    /* A type 2 window serves the QP it was bound on. Changed under its lock, looked at by others. */
+    struct soft_qp *_Atomic qp;
 };
 
 /* ---- shared receive queue */
@@ -224,6 +226,16 @@ struct soft_rkey_cache {          /* see rkey_cache.h */
     uint32_t rkey, version, serial;
 };
 
+#define SOFT_REMOTE_ACCESS                                                                         \
+    (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+
+/* Somebody waits for the peer to leave memory here. */
+struct soft_rkey_wait {
+    uint32_t seen;     /* what the peer's word said, 0: nobody waits */
+    uint32_t rkey;     /* of the window that was taken back, if it is one */
+    uint64_t since_ns; /* 0: not asked yet */
+};
+
 /*
  * What a poller looks at without the lock, when there is nothing to do, comes first. Those fields are
  * written under the lock only; atomic (relaxed) because they are read without it.
@@ -296,17 +308,19 @@ struct soft_qp {
     uint32_t wait_index;    /* sq index of the oldest of them */
     uint32_t wait_offset;   /* bytes of its answer already placed */
     uint32_t one_sided_end; /* slot position behind the last one-sided request in the ring */
-    uint64_t inside_ns;  /* since when an invalidation waits for the peer to leave, 0: none does */
-    bool kick_wanted;    /* ring the peer whatever its armed word says */
-    bool one_sided_ring; /* there is one that may not have been executed */
+    struct soft_rkey_wait sq_inside, rx_inside; /* an invalidation, posted or received, waits */
+    bool kick_wanted;                           /* ring the peer whatever its armed word says */
+    bool one_sided_ring;                        /* there is one that may not have been executed */
     uint32_t remote_pd;
 
     /* life */
     enum ibv_qp_state state;
-    bool sq_broken;  /* the wqe at sq_next carries the status that ends the QP */
-    bool flushing;   /* the ERR state began to flush */
-    bool peer_gone;  /* process died, or nobody has the destination number */
-    uint8_t give_up; /* status the engine lost its patience with, else 0 */
+    bool sq_broken;                /* the wqe at sq_next carries the status that ends the QP */
+    bool flushing;                 /* the ERR state began to flush */
+    struct soft_rkey_wait leaving; /* ERR: the flush waits, so that nothing is written after it */
+    bool opened;                   /* its peer had a right to memory here, since RESET */
+    bool peer_gone;                /* process died, or nobody has the destination number */
+    uint8_t give_up;               /* status the engine lost its patience with, else 0 */
     uint32_t stall_acked;
     uint64_t stall_since_ns;
     uint64_t down_since_ns;       /* soft_dropin: the peer is seen to be gone */
@@ -433,23 +447,26 @@ bool soft_answer_take(struct soft_qp *qp, struct soft_ring *ring, unsigned index
 enum soft_nak soft_execute(struct soft_qp *qp, unsigned op, const struct soft_reth *reth,
                            const struct soft_atomic *atomic);
 bool soft_answers_transmit(struct soft_qp *qp); /* true: something was written */
-/* No peer is inside memory it reached through pd's QPs, through this QP: control lock, none held. */
-void soft_rkey_fence_wait(struct soft_pd *pd);
+/*
+ * rkey_fence.c. No peer is inside memory that it reached through this QP, or through any of pd's QPs. Both wait, a bounded
+ * time. The first without a lock; the second with the control lock, which it gives up meanwhile.
+ */
 void soft_rkey_fence_wait_qp(struct soft_qp *qp);
-/* qp->lock: nor through a window of this QP whose entry was just taken back. False: it does not end. */
-bool soft_touch_wait_window(struct soft_qp *qp);
-/* The same without waiting. 0: nobody is inside; else what soft_touch_again() asks for, later. */
+void soft_rkey_fence_wait(struct soft_pd *pd);
+/* qp->lock: the same without waiting. Look, and ask again until the answer is another than INSIDE. */
 enum soft_rkey_fence { SOFT_RKEY_FENCE_LEFT, SOFT_RKEY_FENCE_INSIDE, SOFT_RKEY_FENCE_STUCK };
-uint32_t soft_touch_window(struct soft_qp *qp);
-enum soft_rkey_fence soft_touch_again(struct soft_qp *qp, uint32_t seen);
+void soft_rkey_fence_begin(struct soft_qp *qp); /* into qp->leaving */
+struct soft_rkey_wait
+soft_rkey_fence_begin_window(const struct soft_qp *qp); /* a window's entry was taken back */
+enum soft_rkey_fence soft_rkey_fence_poll(const struct soft_qp *qp, struct soft_rkey_wait *inside);
 
 /* mw.c */
 struct ibv_mw *soft_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int soft_dealloc_mw(struct ibv_mw *mw);
 int soft_mw_check(struct soft_qp *qp, const struct ibv_send_wr *wr);
 enum ibv_wc_status soft_mw_bind(struct soft_qp *qp, const struct soft_wqe *wqe);
-enum ibv_wc_status soft_mw_invalidate(struct soft_qp *qp, uint32_t rkey);
-/* LOCAL_INV: false while the peer is still inside; to be called again, until it sets the status. */
+/* SEND_WITH_INV and LOCAL_INV: false while the peer is still inside; to be called again, until it sets the status. */
+bool soft_mw_invalidate(struct soft_qp *qp, uint32_t rkey, enum ibv_wc_status *status);
 bool soft_mw_invalidate_local(struct soft_qp *qp, struct soft_wqe *wqe);
 void soft_mw_forget(struct soft_qp *qp); /* control lock: the QP is not what they were bound on */
 

@@ -13,16 +13,14 @@
 #include <string.h>
 
 #include "soft/cm/mpa.h"
-#include "soft/ipc/peer_internal.h"
-#include "soft/soft.h"
 #include "soft/ud/ud.h"
 #include "soft/verbs/extended.h"
 #include "soft/verbs/object.h"
+#include "soft/ipc/peer_internal.h"
 #include "soft/verbs/profile.h"
 #include "soft/verbs/qp_queues.h"
 #include "soft/verbs/qp_states.h"
-
-#define REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#include "soft/soft.h"
 
 struct soft_qp_block *soft_qp_blocks[SOFT_MAX_QP_BLOCKS];
 unsigned soft_qp_block_count;
@@ -214,6 +212,30 @@ static void leave_cqs(struct soft_qp *qp, bool purge) {
     soft_cq_remove_qp(recv_cq, qp, purge);
 }
 
+/*
+ * Control lock, given up meanwhile. When it returns, the peer has left memory here; until then the QP can be
+ * found, so that whoever takes that memory back waits for the peer as well.
+ */
+static void end_traffic(struct soft_qp *qp) {
+    spin_lock(&qp->lock);
+    if (qp->state != IBV_QPS_RESET && qp->state != IBV_QPS_ERR)
+        soft_qp_fail(qp);
+    bool told = ld(qp->tx) != NULL, inside = qp->leaving.seen != 0;
+    spin_unlock(&qp->lock);
+    if (qp->iwarp)
+        cm_mpa_qp_down(qp);
+    if (told)
+        soft_qp_kick(qp); /* the peer may sleep and wait for what will never be acknowledged */
+    if (!inside)
+        return;
+    soft_unlock();
+    soft_rkey_fence_wait_qp(qp);
+    soft_lock();
+    spin_lock(&qp->lock);
+    qp->leaving = (struct soft_rkey_wait){0};
+    spin_unlock(&qp->lock);
+}
+
 int soft_destroy_qp(struct ibv_qp *ibqp) {
     struct soft_qp *qp = soft_qp_of(ibqp);
     if (soft_stale(qp))
@@ -226,18 +248,8 @@ int soft_destroy_qp(struct ibv_qp *ibqp) {
         return EBUSY;
     }
     soft_ud_hand_over(qp);
+    end_traffic(qp);
     number_return(qp);
-    spin_lock(&qp->lock);
-    if (qp->state != IBV_QPS_RESET && qp->state != IBV_QPS_ERR)
-        soft_qp_fail(qp);
-    bool told = ld(qp->tx) != NULL;
-    spin_unlock(&qp->lock);
-    if (qp->iwarp)
-        cm_mpa_qp_down(qp);
-    if (told)
-        soft_qp_kick(qp); /* the peer may sleep and wait for what will never be acknowledged */
-    if (told && qp->attr.qp_access_flags & REMOTE)
-        soft_rkey_fence_wait_qp(qp);
     if (qp->iwarp)
         soft_iwarp_flush(qp);
     leave_cqs(qp, !soft_profile()->keeps_completions);
@@ -331,7 +343,8 @@ static void reset(struct soft_qp *qp) {
     qp->srq_taken = qp->one_sided_ring = qp->kick_wanted = false;
     qp->answer_head = qp->answer_tail = qp->waiting = qp->rx_left = 0;
     qp->rx_offset = 0;
-    qp->inside_ns = 0;
+    qp->sq_inside = qp->rx_inside = qp->leaving = (struct soft_rkey_wait){0};
+    qp->opened = false;
     qp->give_up = 0;
     qp->stall_since_ns = 0;
     qp->rx_drop = qp->impatient = false;
@@ -359,8 +372,6 @@ void soft_qp_to_error(struct soft_qp *qp) {
     qp->rq_flush_end = qp->rq.tail;
     spin_unlock(&qp->lock);
     soft_qp_kick(qp);
-    if (qp->attr.qp_access_flags & REMOTE)
-        soft_rkey_fence_wait_qp(qp);
     soft_qp_progress(qp);
 }
 
@@ -386,9 +397,11 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
     if (rc != 0)
         goto out;
     if (to == IBV_QPS_RESET) {
+        if (qp->opened)
+            end_traffic(qp);
         leave_cqs(qp, true);
-        soft_mw_forget(qp);
         reset(qp);
+        soft_mw_forget(qp);                                  /* from here on none is bound */
         (void)soft_cq_add_qp(soft_cq_of(ibqp->recv_cq), qp); /* room was just freed */
         if (ibqp->send_cq != ibqp->recv_cq)
             (void)soft_cq_add_qp(soft_cq_of(ibqp->send_cq), qp);
@@ -402,6 +415,7 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
     }
     struct ibv_qp_attr saved = qp->attr;
     merge(&qp->attr, attr, mask);
+    qp->opened |= (qp->attr.qp_access_flags & SOFT_REMOTE_ACCESS) != 0;
     if (from == IBV_QPS_INIT && to == IBV_QPS_RTR)
         rc = qp->ud ? 0 : soft_link_open(qp);
     spin_lock(&qp->lock);

@@ -79,6 +79,7 @@ int soft_iwarp_modify(struct soft_qp *qp, const struct ibv_qp_attr *attr, int ma
     if (!(mask & IBV_QP_ACCESS_FLAGS))
         return 0;
     qp->attr.qp_access_flags = attr->qp_access_flags;
+    qp->opened |= (attr->qp_access_flags & SOFT_REMOTE_ACCESS) != 0;
     struct soft_ring *rx = ld(qp->rx);
     if (rx)
         atomic_store(&rx->rx.access,

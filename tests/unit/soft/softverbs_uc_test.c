@@ -236,6 +236,71 @@ static void a_loss_on_demand_is_a_message_that_never_comes(void **state) {
     sv_unpair(&a, &b);
 }
 
+/* Bound to the first bytes of b's memory; its key. */
+static uint32_t bind_window(struct sv_end *b, struct ibv_mr *mr, struct ibv_mw *mw) {
+    struct ibv_send_wr wr = {.opcode = IBV_WR_BIND_MW,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .bind_mw = {.mw = mw,
+                                         .rkey = ibv_inc_rkey(mw->rkey),
+                                         .bind_info = {.mr = mr,
+                                                       .addr = (uintptr_t)mr->addr,
+                                                       .length = 64,
+                                                       .mw_access_flags =
+                                                           IBV_ACCESS_REMOTE_WRITE}}},
+                       *bad;
+    must(ibv_post_send(b->qp, &wr, &bad) == 0);
+    must(sv_poll(b->scq).status == IBV_WC_SUCCESS);
+    return wr.bind_mw.rkey;
+}
+
+static void take_back(struct sv_end *b, uint32_t rkey) {
+    struct ibv_send_wr wr = {.opcode = IBV_WR_LOCAL_INV,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .invalidate_rkey = rkey},
+                       *bad;
+    must(ibv_post_send(b->qp, &wr, &bad) == 0);
+}
+
+static bool is_impatient(struct soft_qp *qp) {
+    spin_lock(&qp->lock);
+    bool is = qp->impatient;
+    spin_unlock(&qp->lock);
+    return is;
+}
+
+/* Messages are dropped where the peer keeps them waiting; what is done here is not. */
+static void a_window_is_taken_back_however_long_the_peer_stays(void **state) {
+    (void)state;
+    struct sv_end a, b;
+    uc_pair(&a, &b, SV_OPTIONS(0));
+    sv_wait_linked(&a);
+    sv_wait_linked(&b);
+    struct soft_qp *qp = soft_qp_of(b.qp);
+    struct ibv_mr *mr = soft_reg_mr(b.pd, b.buf, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+    struct ibv_mw *mw[2];
+    uint32_t rkey[2];
+    struct ibv_wc wc;
+    for (unsigned i = 0; i < 2; i++) {
+        mw[i] = ibv_alloc_mw(b.pd, IBV_MW_TYPE_2);
+        must(mr && mw[i]);
+        rkey[i] = bind_window(&b, mr, mw[i]);
+    }
+    struct soft_ring *ring = atomic_load(&qp->rx);
+    atomic_fetch_or(&ring->tx.touching, 1);
+    take_back(&b, rkey[0]);
+    sv_until(is_impatient(qp));
+    for (unsigned i = 0; i < 10; i++)
+        must(ibv_poll_cq(b.scq, 1, &wc) == 0);
+    atomic_fetch_add(&ring->tx.touching, 1);
+    must(sv_poll(b.scq).status == IBV_WC_SUCCESS);
+    must(soft_mw_of(mw[0])->mr == NULL && soft_mw_of(mw[1])->mr != NULL);
+    take_back(&b, rkey[1]);
+    must(sv_poll(b.scq).status == IBV_WC_SUCCESS);
+    must(soft_mw_of(mw[1])->mr == NULL);
+    must(ibv_dealloc_mw(mw[0]) == 0 && ibv_dealloc_mw(mw[1]) == 0 && soft_dereg_mr(mr) == 0);
+    sv_unpair(&a, &b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sends_of_every_size_arrive),
@@ -247,6 +312,7 @@ int main(void) {
         cmocka_unit_test(a_peer_that_is_not_there_costs_nothing_but_the_messages),
         cmocka_unit_test(bad_local_memory_ends_its_own_side_only),
         cmocka_unit_test(transitions_are_those_of_its_type),
+        cmocka_unit_test(a_window_is_taken_back_however_long_the_peer_stays),
         cmocka_unit_test(a_loss_on_demand_is_a_message_that_never_comes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -247,6 +247,35 @@ static void a_peer_that_is_slow_to_leave_costs_time_only(void **state) {
     close_windowed(&w);
 }
 
+/* The same where the peer asks for it: the message waits, and who polls does not. */
+static void a_message_that_invalidates_waits_for_the_peer_to_leave(void **state) {
+    (void)state;
+    struct windowed w;
+    open_windowed(&w, IBV_ACCESS_REMOTE_WRITE);
+    struct pair *p = &w.pair;
+    struct soft_ring *ring = atomic_load(&soft_qp_of(p->b.qp)->rx);
+    must(sv_recv(&p->b, 7, 0, 64) == 0);
+    atomic_fetch_or(&ring->tx.touching, 1);
+    struct ibv_sge sge = sv_sge(&p->a, 0, 8);
+    struct ibv_send_wr wr = {.sg_list = &sge,
+                             .num_sge = 1,
+                             .opcode = IBV_WR_SEND_WITH_INV,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .invalidate_rkey = w.rkey},
+                       *bad;
+    sv_fill(p->a.buf, 8, 3);
+    must(ibv_post_send(p->a.qp, &wr, &bad) == 0);
+    sv_until(ibv_poll_cq(p->b.rcq, 1, &(struct ibv_wc){0}) == 0 && soft_mw_of(w.mw)->mr == NULL);
+    sv_stays_empty(p->b.rcq, p->a.rcq);
+    atomic_fetch_add(&ring->tx.touching, 1);
+    struct ibv_wc wc = sv_poll(p->b.rcq);
+    must(wc.status == IBV_WC_SUCCESS && wc.wr_id == 7 && wc.byte_len == 8);
+    must((wc.wc_flags & IBV_WC_WITH_INV) && wc.invalidated_rkey == w.rkey);
+    sv_check(p->b.buf, 8, 3);
+    must(sv_poll(p->a.rcq).status == IBV_WC_SUCCESS);
+    close_windowed(&w);
+}
+
 /* A peer that says it is inside and never leaves ends the QP, not the caller. */
 static void a_peer_that_never_leaves_costs_its_queue_pair(void **state) {
     (void)state;
@@ -273,6 +302,7 @@ int main(void) {
         cmocka_unit_test(a_destroyed_queue_pair_leaves_no_window_bound),
         cmocka_unit_test(nobody_is_inside_when_the_window_is_taken_back),
         cmocka_unit_test(a_peer_that_is_slow_to_leave_costs_time_only),
+        cmocka_unit_test(a_message_that_invalidates_waits_for_the_peer_to_leave),
         cmocka_unit_test(a_peer_that_never_leaves_costs_its_queue_pair),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
