@@ -18,14 +18,6 @@ EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size
     return none();
 }
 
-/* The registration stays as it is. */
-EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
-                        int access) {
-    (void)mr, (void)flags, (void)pd, (void)addr, (void)length, (void)access;
-    errno = EOPNOTSUPP;
-    return IBV_REREG_MR_ERR_INPUT;
-}
-
 EXPORT struct ibv_context *ibv_import_device(int fd) {
     (void)fd;
     return none();

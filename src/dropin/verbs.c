@@ -84,6 +84,11 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len
     return soft_reg_mr_iova(pd, addr, length, iova, (int)access);
 }
 
+EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
+                        int access) {
+    return soft_rereg_mr(mr, flags, pd, addr, length, access);
+}
+
 EXPORT int ibv_dereg_mr(struct ibv_mr *mr) {
     return soft_dereg_mr(mr);
 }

@@ -27,7 +27,7 @@ static inline bool room_to_flush(const struct sink *sink, struct ibv_cq *ibcq) {
     struct soft_cq *cq = soft_cq_of(ibcq);
     if (cq == sink->cq)
         return sink->n < sink->ne;
-    return ld(cq->ring_count) < cq->ring_capacity || ld(cq->dead);
+    return ld(cq->ring_count) < ld(cq->limit) || ld(cq->dead);
 }
 
 static inline bool room(const struct sink *sink, struct ibv_cq *ibcq) {

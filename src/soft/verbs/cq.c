@@ -33,7 +33,9 @@ struct ibv_cq *soft_create_cq(struct ibv_context *ctx, int cqe, void *cq_context
     if (!cq)
         return NULL;
     memset(cq, 0, sizeof *cq);
-    st(cq->ring_capacity, (uint32_t)cqe);
+    cqe = (int)soft_rounded(like->cq_rounding, (uint32_t)cqe);
+    cq->ring_capacity = (uint32_t)cqe;
+    st(cq->limit, (uint32_t)cqe);
     cq->ring = calloc((size_t)cqe, sizeof *cq->ring);
     if (!cq->ring) {
         free(cq);

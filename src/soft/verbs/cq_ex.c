@@ -12,9 +12,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "soft/soft.h"
 #include "soft/verbs/extended.h"
-#include "soft/verbs/object.h"
+#include "soft/verbs/profile.h"
+#include "soft/rc/progress.h"
+#include "soft/soft.h"
 
 struct soft_reader {
     soft_spin lock;
@@ -131,7 +132,7 @@ static int check(const struct ibv_cq_init_attr_ex *attr) {
         return EOPNOTSUPP; /* an overrun is never ignored */
     if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) && attr->parent_domain)
         return EOPNOTSUPP;
-    if (attr->cqe > SOFT_MAX_CQE || attr->comp_vector != 0)
+    if (attr->cqe > soft_profile()->cqe_most || attr->comp_vector != 0)
         return EINVAL;
     return attr->wc_flags & ~readable ? EOPNOTSUPP : 0;
 }
@@ -181,31 +182,76 @@ void soft_reader_free(struct soft_cq *cq) {
 
 /* ---- size ------------------------------------------------------------------------------------------------ */
 
-/* It only ever grows: who makes progress on it may have looked at its size already. */
+#define AT_ONCE 16
+#define SPARE 64 /* places in the ring for what others push while we move ours, having seen room */
+
+/* poll_lock. The ring itself never shrinks: who pushes may have looked for room under the old limit. */
+static struct ibv_wc *ring_replace(struct soft_cq *cq, struct ibv_wc *ring, uint32_t capacity) {
+    struct ibv_wc *unused = ring;
+    spin_lock(&cq->ring_lock);
+    if (capacity > cq->ring_capacity) {
+        uint32_t count = ld(cq->ring_count);
+        for (uint32_t i = 0; i < count; i++)
+            ring[i] = cq->ring[(cq->ring_head + i) % cq->ring_capacity];
+        unused = cq->ring;
+        cq->ring = ring;
+        cq->ring_head = 0;
+        cq->ring_capacity = capacity;
+    }
+    spin_unlock(&cq->ring_lock);
+    return unused;
+}
+
+/*
+ * poll_lock. Most completions are made when somebody polls for them; on a device they would lie in the CQ
+ * already. Those of this QP are moved into the ring, until it holds more than cqe.
+ */
+static void collect(struct soft_cq *cq, struct soft_qp *qp, uint32_t cqe) {
+    struct ibv_wc wc[AT_ONCE];
+    bool armed = ld(cq->armed) != 0;
+    for (bool more = true; more && ld(cq->ring_count) <= cqe;) {
+        uint32_t places = cqe + 1 - ld(cq->ring_count);
+        struct sink sink = {.cq = cq, .wc = wc, .ne = places < AT_ONCE ? (int)places : AT_ONCE};
+        spin_lock(&qp->lock); /* until they are in the ring: nobody else's may come between */
+        soft_progress_locked(qp, &sink);
+        soft_qp_flush_ack(qp);
+        for (int i = 0; i < sink.n; i++)
+            if (!soft_cq_push(cq, &wc[i], false))
+                soft_cq_overrun(cq);
+        spin_unlock(&qp->lock);
+        more = sink.n > 0;
+    }
+    if (armed && ld(cq->armed) == 0)
+        st(cq->untold, false); /* it fired for them */
+}
+
+/* A device refuses to make a CQ smaller than what is in it: EINVAL, and it stays as it is. */
 int soft_resize_cq(struct ibv_cq *ibcq, int cqe) {
     struct soft_cq *cq = soft_cq_of(ibcq);
     if (soft_stale(cq))
         return EPERM;
     if (soft_removed(ibcq->context))
         return EIO;
-    if (cqe < 1 || cqe > SOFT_MAX_CQE)
+    if (cqe < 1 || (uint32_t)cqe > soft_profile()->cqe_most)
         return EINVAL;
-    struct ibv_wc *ring = calloc((size_t)cqe, sizeof *ring), *unused = ring;
+    cqe = (int)soft_rounded(soft_profile()->cq_rounding, (uint32_t)cqe);
+    uint32_t limit = (uint32_t)cqe, before = ld(cq->limit);
+    uint32_t capacity = (limit > before ? limit : before) + SPARE;
+    struct ibv_wc *ring = calloc(capacity, sizeof *ring);
     if (!ring)
         return ENOMEM;
+    spin_lock(&cq->poll_lock);
+    ring = ring_replace(cq, ring, capacity);
+    for (unsigned i = 0; i < cq->qp_count; i++)
+        collect(cq, cq->qps[i], limit);
     spin_lock(&cq->ring_lock);
-    uint32_t count = ld(cq->ring_count), old = ld(cq->ring_capacity);
-    bool fits = count <= (uint32_t)cqe;
-    if (fits && (uint32_t)cqe > old) {
-        for (uint32_t i = 0; i < count; i++)
-            ring[i] = cq->ring[(cq->ring_head + i) % old];
-        unused = cq->ring;
-        cq->ring = ring;
-        cq->ring_head = 0;
-        st(cq->ring_capacity, (uint32_t)cqe);
+    bool fits = ld(cq->ring_count) <= limit;
+    if (fits) {
+        st(cq->limit, limit);
         ibcq->cqe = cqe;
     }
     spin_unlock(&cq->ring_lock);
-    free(unused);
+    spin_unlock(&cq->poll_lock);
+    free(ring);
     return fits ? 0 : EINVAL;
 }

@@ -30,6 +30,8 @@ int soft_qp_extend(struct ibv_qp *qp, uint64_t send_ops);
 __be64 soft_device_guid(void);
 struct ibv_mr *soft_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
                                 int access);
+int soft_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
+                  int access);
 int soft_resize_cq(struct ibv_cq *cq, int cqe);
 struct ibv_cq_ex *soft_create_cq_ex(struct ibv_context *ctx, struct ibv_cq_init_attr_ex *attr);
 struct ibv_qp *soft_create_qp_ex(struct ibv_context *ctx, struct ibv_qp_init_attr_ex *attr);

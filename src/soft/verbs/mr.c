@@ -196,6 +196,30 @@ int soft_mr_check(const struct soft_pd *pd, void *addr, size_t length, uint64_t 
     return look(addr, length, access);
 }
 
+void soft_mr_describe(struct soft_mr *mr, void *addr, size_t length, uint64_t iova, int access) {
+    mr->ibv.addr = addr;
+    mr->ibv.length = length;
+    mr->start = iova;
+    mr->end = iova + length;
+    mr->shift = (int64_t)((uintptr_t)addr - iova);
+    mr->access = access;
+    mr->region = region_of(addr, length);
+    mr->region_offset =
+        mr->region >= 0 ? (uint64_t)((uint8_t *)addr - soft_regions[mr->region].addr) : 0;
+}
+
+void soft_mr_show(struct soft_mr *mr) {
+    const int writes = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
+    if (!(mr->access & (writes | IBV_ACCESS_REMOTE_READ)))
+        return;
+    if (mr->region >= 0 && !soft_regions[mr->region].writable && (mr->access & writes)) {
+        soft_regions[mr->region].writable = true;
+        soft_link_region_writable(mr->region);
+    }
+    (void)soft_keys_fd();
+    soft_key_publish(mr, mr->ibv.rkey);
+}
+
 /* iova: what work requests will call addr. */
 struct ibv_mr *soft_reg_mr_iova(struct ibv_pd *ibpd, void *addr, size_t length, uint64_t iova,
                                 int access) {
@@ -210,28 +234,13 @@ struct ibv_mr *soft_reg_mr_iova(struct ibv_pd *ibpd, void *addr, size_t length, 
     struct soft_mr *mr = calloc(1, sizeof *mr);
     if (!mr)
         return NULL;
-    mr->ibv = (struct ibv_mr){.context = ibpd->context, .pd = ibpd, .addr = addr, .length = length};
+    mr->ibv = (struct ibv_mr){.context = ibpd->context, .pd = ibpd};
     mr->generation = soft_generation_now;
-    mr->start = iova;
-    mr->end = iova + length;
-    mr->shift = (int64_t)((uintptr_t)addr - iova);
-    mr->access = access;
     soft_lock();
-    mr->region = region_of(addr, length);
-    if (mr->region >= 0)
-        mr->region_offset = (uint64_t)((uint8_t *)addr - soft_regions[mr->region].addr);
+    soft_mr_describe(mr, addr, length, iova, access);
     err = soft_mr_insert(mr);
-    const int remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-                       IBV_ACCESS_MW_BIND;
-    if (err == 0 && (access & remote)) {
-        if (mr->region >= 0 && !soft_regions[mr->region].writable &&
-            (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND))) {
-            soft_regions[mr->region].writable = true;
-            soft_link_region_writable(mr->region);
-        }
-        (void)soft_keys_fd();
-        soft_key_publish(mr, mr->ibv.rkey);
-    }
+    if (err == 0)
+        soft_mr_show(mr);
     soft_unlock();
     if (err) {
         free(mr);
@@ -284,11 +293,8 @@ static void take_back_all(uint32_t key) {
         }
 }
 
-/* After it nobody, here or in a peer, touches memory through this key any more. Control lock. */
-void soft_mr_remove(struct soft_mr *mr) {
+void soft_mr_withdraw(struct soft_mr *mr) {
     uint32_t key = ld(mr->key); /* 0: a window that is not bound */
-    atomic_store_explicit(&soft_mr_table[mr->index], NULL, memory_order_release);
-    mr_alive--;
     st(mr->key, 0);
     bool shown = soft_keys && ld(soft_keys[mr->index].key) != 0;
     if (shown)
@@ -296,6 +302,12 @@ void soft_mr_remove(struct soft_mr *mr) {
     take_back_all(key);
     if (shown)
         soft_rkey_fence_wait(soft_pd_of(mr->window ? mr->window->ibv.pd : mr->ibv.pd));
+}
+
+void soft_mr_remove(struct soft_mr *mr) {
+    atomic_store_explicit(&soft_mr_table[mr->index], NULL, memory_order_release);
+    mr_alive--;
+    soft_mr_withdraw(mr);
 }
 
 /* A window's inside has no PD, so that its key never passes for an lkey. */

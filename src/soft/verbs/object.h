@@ -145,8 +145,9 @@ struct soft_cq {
     soft_spin ring_lock __attribute__((aligned(64)));
     _Atomic uint32_t ring_count;
     uint32_t ring_head;
-    _Atomic uint32_t ring_capacity; /* only grows */
-    _Atomic bool untold;            /* the ring has some for which nothing fired */
+    uint32_t ring_capacity; /* only grows */
+    _Atomic uint32_t limit; /* what the application asked for; at most the capacity */
+    _Atomic bool untold;    /* the ring has some for which nothing fired */
     struct ibv_wc *ring;
     struct soft_reader *reader; /* an extended one's; cq_ex.c */
 };
@@ -402,7 +403,10 @@ extern struct soft_mr *_Atomic soft_mr_table[SOFT_MAX_MR]; /* changes: control l
 /* Any thread; NULL: no such key in this PD. */
 static inline struct soft_mr *soft_mr_find(uint32_t key, const struct ibv_pd *pd) {
     struct soft_mr *mr = atomic_load_explicit(&soft_mr_table[key >> 16], memory_order_acquire);
-    return mr && ld(mr->key) == key && mr->ibv.pd == pd ? mr : NULL;
+    /* Acquire: its key may have been stored again, over what it stands for now. */
+    return mr && atomic_load_explicit(&mr->key, memory_order_acquire) == key && mr->ibv.pd == pd
+               ? mr
+               : NULL;
 }
 /* The MR (or bound window) a peer's key names on this QP, or NULL. */
 struct soft_mr *soft_mr_find_remote(uint32_t key, struct soft_qp *qp);
@@ -420,6 +424,13 @@ static inline uint8_t *soft_mr_range(const struct soft_mr *mr, uint64_t addr, ui
 void soft_key_publish(const struct soft_mr *mr, uint32_t key); /* who registers or binds it */
 int soft_mr_insert(struct soft_mr *mr);                        /* control lock */
 void soft_mr_remove(struct soft_mr *mr);                       /* control lock */
+/*
+ * mr_rereg.c too; control lock. What it stands for; peers see it, if they may use it; after it nobody, here or
+ * in a peer, touches memory through its key, which is nobody's until it is stored again.
+ */
+void soft_mr_describe(struct soft_mr *mr, void *addr, size_t length, uint64_t iova, int access);
+void soft_mr_show(struct soft_mr *mr);
+void soft_mr_withdraw(struct soft_mr *mr);
 /* 0, or the errno of a registration that asks for what cannot be. Not with the control lock held. */
 int soft_mr_check(const struct soft_pd *pd, void *addr, size_t length, uint64_t iova, int access);
 void soft_memory_forked(void);
