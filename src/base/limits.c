@@ -4,6 +4,7 @@
 #include "base/limits.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,8 +140,8 @@ static uint64_t count_files(const char *root) {
     uint64_t count = 0;
     snprintf(path, sizeof path, "%s/proc/self/fd", root);
     DIR *dir = opendir(path);
-    if (!dir)
-        return 0;
+    if (!dir) /* that it cannot be counted says it as well */
+        return errno == EMFILE ? soft_limit(RLIMIT_NOFILE) : 0;
     for (struct dirent *at; (at = readdir(dir)) != NULL;)
         count += at->d_name[0] != '.';
     closedir(dir);

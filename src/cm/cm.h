@@ -239,6 +239,8 @@ void cm_watch(struct cm *cm, struct cm_conn *conn, uint64_t deadline_ns);
 void cm_watch_step(struct cm *cm, struct cm_conn *conn, uint64_t step_ns);
 void cm_adopt(struct cm *cm, struct cm_conn *conn);
 void cm_up(struct cm *cm, struct cm_conn *conn);
+/* A try that got no answer because this process may open no more files. */
+bool cm_short_of_files(struct cm *cm, struct cm_conn *conn, const struct cm_event *event);
 extern const char cm_no_random[]; /* instead of a nonce that could be guessed */
 /* The connection cannot be or is no more: tells the loop once, and waits for its RELEASE. */
 void cm_fail(struct cm *cm, struct cm_conn *conn, sluice_reason reason, uint32_t vendor,
@@ -328,7 +330,8 @@ bool connector_close(struct cm_connector *c, struct ibv_pd *pd, struct ibv_conte
 /* ---- the resolver (resolver.c) --------------------------------------------------------------- */
 struct cm_names {
     uint64_t id;
-    int error; /* of getaddrinfo(), or 0 and at least one address, with port 0 */
+    int error;    /* of getaddrinfo(), or 0 and at least one address, with port 0 */
+    int os_errno; /* behind that error, or 0 */
     unsigned count;
     union address addresses[CM_CANDIDATES];
 };

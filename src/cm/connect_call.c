@@ -58,6 +58,15 @@ void cm_connect_failed(struct cm *cm, struct cm_conn *conn, int error) {
     cm_try_failed(cm, conn, hope, reason, (uint32_t)error, "connect: %s", text);
 }
 
+/* What the software device found out on its own side says more than that nobody answered. */
+bool cm_short_of_files(struct cm *cm, struct cm_conn *conn, const struct cm_event *event) {
+    int error = (int)cm_code(event->status);
+    if (error != EMFILE && error != ENFILE)
+        return false;
+    cm_connect_failed(cm, conn, error);
+    return true;
+}
+
 void cm_connect(struct cm *cm, struct cm_conn *conn, struct rdma_conn_param *param) {
     if (!cm->connector) {
         if (cm->node->fabric->connect(conn->owner.id, param) != 0)

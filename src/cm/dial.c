@@ -12,6 +12,7 @@
  * Owner: the CM thread.
  */
 #include <errno.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -74,8 +75,10 @@ void cm_dial(struct cm *cm, struct cm_conn *conn) {
 
 static void named(struct cm *cm, struct cm_conn *conn, const struct cm_names *names) {
     if (names->error != 0) {
-        cm_fail(cm, conn, SLUICE_REASON_ADDRESS, 0, "%.80s: %s", conn->host,
-                resolver_text(names->error));
+        int own = names->error == EAI_MEMORY ? ENOMEM : names->os_errno;
+        cm_fail(cm, conn, own ? failure_text_reason_of_call(own) : SLUICE_REASON_ADDRESS,
+                (uint32_t)own, "%.80s: %s", conn->host,
+                names->os_errno ? strerror(own) : resolver_text(names->error));
         return;
     }
     for (unsigned i = 0; i < names->count; i++) {
@@ -343,6 +346,8 @@ void cm_on_lost(struct cm *cm, struct cm_owner *owner, const struct cm_event *ev
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     bool early = !conn->passive && owner->state != CM_UP;
     cm_decided(conn);
+    if (cm_short_of_files(cm, conn, event))
+        return;
     cm_try_failed(cm, conn, CM_HOPE_LATER,
                   early ? SLUICE_REASON_UNREACHABLE : SLUICE_REASON_PEER_LOST,
                   cm_code(event->status), "the peer %s (" CM_STATUS_FORMAT ")",
@@ -352,6 +357,8 @@ void cm_on_lost(struct cm *cm, struct cm_owner *owner, const struct cm_event *ev
 
 void cm_on_connect_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     cm_decided((struct cm_conn *)(void *)owner);
+    if (cm_short_of_files(cm, (struct cm_conn *)(void *)owner, event))
+        return;
     cm_try_failed(cm, (struct cm_conn *)(void *)owner, CM_HOPE_ELSEWHERE,
                   SLUICE_REASON_DEVICE_ERROR, cm_code(event->status),
                   "the connection %s (" CM_STATUS_FORMAT ")",

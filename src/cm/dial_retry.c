@@ -76,6 +76,13 @@ static void address_failed(struct cm *cm, struct cm_conn *conn, int error) {
         address_elsewhere(cm, conn);
         return;
     }
+    if (failure_text_short_of_files(error) || error == ENOMEM || error == ENOBUFS) {
+        cm_try_failed(cm, conn,
+                      failure_text_short_of_files(error) ? CM_HOPE_LATER : CM_HOPE_ELSEWHERE,
+                      failure_text_reason_of_call(error), (uint32_t)error,
+                      "the address cannot be looked at: %s", strerror(error));
+        return;
+    }
     bool unreachable = error == ETIMEDOUT || error == ENETUNREACH || error == EHOSTUNREACH;
     cm_try_failed(cm, conn, error == ETIMEDOUT ? CM_HOPE_LATER : CM_HOPE_ELSEWHERE,
                   unreachable ? SLUICE_REASON_UNREACHABLE : SLUICE_REASON_ADDRESS, (uint32_t)error,
@@ -130,8 +137,10 @@ static void try_candidate(struct cm *cm, struct cm_conn *conn) {
     if (fabric->create_id(cm->channel, &conn->owner.id, &conn->owner, RDMA_PS_TCP) != 0) {
         int error = errno;
         conn->owner.id = NULL;
-        cm_try_failed(cm, conn, CM_HOPE_ELSEWHERE, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error,
-                      "no rdma_cm id: %s", strerror(error));
+        cm_try_failed(cm, conn,
+                      failure_text_short_of_files(error) ? CM_HOPE_LATER : CM_HOPE_ELSEWHERE,
+                      failure_text_reason_of_call(error), (uint32_t)error, "no rdma_cm id: %s",
+                      strerror(error));
         return;
     }
     if (!cm_conn_options(cm, conn))

@@ -17,6 +17,7 @@
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/thread.h"
 #include "cm/cm.h"
@@ -83,6 +84,15 @@ static void add(struct cm_names *names, const struct sockaddr_storage *found) {
     names->addresses[names->count++] = address;
 }
 
+/* Without files nobody can be asked, and that is no answer of his, whatever getaddrinfo() makes of it. */
+static int short_of_files(void) {
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int error = fd < 0 ? errno : 0;
+    if (fd >= 0)
+        close(fd);
+    return error == EMFILE || error == ENFILE ? error : 0;
+}
+
 static void look_up(struct cm_resolver *r, struct cm_lookup *lookup) {
     const struct sluice_env *env = &r->env;
     struct sockaddr_storage found[FOUND_MAX];
@@ -92,8 +102,10 @@ static void look_up(struct cm_resolver *r, struct cm_lookup *lookup) {
     if (r->channel && !atomic_load_explicit(&r->unable, memory_order_relaxed) &&
         cm_query_ask(&lookup->query, r->fabric, r->channel, lookup->host) == -ENOSYS)
         atomic_store_explicit(&r->unable, true, memory_order_relaxed);
+    errno = 0;
     names->error = (env->resolve ? env->resolve : ask_system)(env->arg, lookup->host, found,
                                                               FOUND_MAX, &count);
+    names->os_errno = names->error == EAI_SYSTEM ? errno : names->error ? short_of_files() : 0;
     for (unsigned i = 0; names->error == 0 && i < count && i < FOUND_MAX; i++)
         add(names, &found[i]);
     if (names->error == 0 && names->count == 0)

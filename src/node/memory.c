@@ -101,7 +101,8 @@ int node_memory_open(sluice_node *n, sluice_error *e) {
     }
     pool_close(n->rx_pool);
     pool_close(n->pool);
-    return error_set(e, SLUICE_ENOMEM, 0, -error, "no statistics page: %s", strerror(-error));
+    return error_set(e, error == -EMFILE || error == -ENFILE ? SLUICE_ELIMIT : SLUICE_ENOMEM, 0,
+                     -error, "no statistics page: %s", strerror(-error));
 }
 
 void node_memory_close(sluice_node *n) {

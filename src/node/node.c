@@ -138,7 +138,8 @@ static int no_device(sluice_node *n, int error, sluice_error *e) {
 
 static int open_device(sluice_node *n, sluice_error *e) {
     if (fabric_choose(n->options.device, &n->choice) != 0)
-        return error_set(e, SLUICE_EDEVICE, 0, errno, "%s", n->choice.why);
+        return error_set(e, errno == EMFILE || errno == ENFILE ? SLUICE_ELIMIT : SLUICE_EDEVICE, 0,
+                         errno, "%s", n->choice.why);
     n->fabric = n->choice.ops;
     n->options.device = n->choice.device; /* the caller's string need not live on */
     int count = 0;

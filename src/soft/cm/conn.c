@@ -16,6 +16,7 @@
 #include "soft/cm/mpa.h"
 #include "soft/cm/port_cache.h"
 #include "soft/cm/timers.h"
+#include "soft/ipc/fd_shortage.h"
 #include "soft/verbs/object.h"
 #include "soft/verbs/profile.h"
 
@@ -217,8 +218,14 @@ static bool find_peer(struct cm_id *id) {
     if (!error)
         return true;
     id->conn.peer = NULL;
+    if (error == -EMFILE ||
+        error == -ENFILE) { /* ours, and whoever asked can do something about it */
+        cm_conn_over(id);
+        cm_conn_event(id, RDMA_CM_EVENT_UNREACHABLE, error);
+        return false;
+    }
     if (error != -ECONNREFUSED)
-        return true; /* its queue is full, or we lack descriptors: the next try may do */
+        return true; /* its queue is full: the next try may do */
     if (!cm_conn_comes_again(id))
         refused(id);
     return false;
@@ -252,6 +259,7 @@ bool cm_conn_guessed_wrong(struct cm_id *id) {
 
 void cm_conn_ask(struct cm_id *id, enum cm_conn_state state) {
     id->conn.state = state;
+    id->conn.asked_ns = soft_now_ns();
     id->conn.waiting = false;
     id->conn.refuse_ns = 0;
     id->conn.tries_left = cm_times()->tries;
@@ -271,7 +279,7 @@ static void on_timer(struct soft_timer *timer) {
             return;
         }
         cm_conn_over(id);
-        cm_conn_event(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
+        cm_conn_event(id, RDMA_CM_EVENT_UNREACHABLE, -soft_files_or(conn->asked_ns, ETIMEDOUT));
         return;
     case CM_CONN_DREQ_SENT:
         if (!exhausted) {
@@ -299,6 +307,16 @@ static void on_timer(struct soft_timer *timer) {
 
 /* ---- the peer's process died ------------------------------------------------------------------------ */
 
+/* It was we who left, because its descriptors found no place here: it is not to blame. */
+static bool left_for_files(struct cm_id *id) {
+    int error = soft_files_or(id->conn.asked_ns, 0);
+    if (error == 0)
+        return false;
+    cm_conn_over(id);
+    cm_conn_event(id, RDMA_CM_EVENT_UNREACHABLE, -error);
+    return true;
+}
+
 /* What its kernel would have sent when it closed everything. */
 void cm_conn_peer_gone(struct cm_id *id) {
     if (soft_profile()->iwarp) {
@@ -307,6 +325,8 @@ void cm_conn_peer_gone(struct cm_id *id) {
     }
     switch (id->conn.state) {
     case CM_CONN_REQ_SENT:
+        if (left_for_files(id))
+            return;
         if (!id->conn.waiting) {
             forget_peer(id); /* somebody else may have the port: the next try finds out */
             id->conn.asked_the_dead = true;
@@ -321,6 +341,8 @@ void cm_conn_peer_gone(struct cm_id *id) {
         rejected(id, CM_REJECT_TIMEOUT);
         return;
     case CM_CONN_REP_RCVD:
+        if (left_for_files(id))
+            return;
         cm_conn_over(id);
         rejected(id, CM_REJECT_CONSUMER);
         return;

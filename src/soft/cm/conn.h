@@ -56,6 +56,7 @@ struct cm_conn {
     bool asked_the_dead;        /* a process that had our request is no more */
     bool guessed, looked_again; /* whom we asked we remembered from before; and asked properly */
     unsigned tries_left;
+    uint64_t asked_ns;  /* when asking began */
     uint64_t refuse_ns; /* nobody listens: then it is refused; 0: somebody was not yet looked for */
     struct soft_peer *peer; /* held, or NULL */
     uint64_t remote;        /* the id's number over there, 0 while unknown */

@@ -18,6 +18,7 @@
 #include "soft/cm/port_cache.h"
 #include "soft/cm/qp.h"
 #include "soft/cm/timers.h"
+#include "soft/ipc/fd_shortage.h"
 #include "soft/verbs/object.h"
 
 /* ---- ends; control lock held ------------------------------------------------------------------------- */
@@ -119,9 +120,10 @@ static bool find_peer(struct cm_id *id) {
     if (!error)
         return true;
     conn->peer = NULL;
-    if (error == -ECONNREFUSED)
-        cm_mpa_not_connected(id, ECONNREFUSED);
-    return false; /* else its queue is full, or we lack descriptors: the next try may do */
+    /* A descriptor that we lack is ours, and whoever asked can do something about it. */
+    if (error == -ECONNREFUSED || error == -EMFILE || error == -ENFILE)
+        cm_mpa_not_connected(id, -error);
+    return false; /* else its queue is full: the next try may do */
 }
 
 static void on_timer(struct soft_timer *timer) {
@@ -199,6 +201,7 @@ static int begin(struct cm_id *id, const struct rdma_conn_param *param) {
         return 0;
     }
     conn->state = CM_CONN_REQ_SENT;
+    conn->asked_ns = soft_now_ns();
     cm_mpa_handshake(id);
     return 0;
 }
@@ -210,7 +213,7 @@ int cm_mpa_connect(struct cm_id *id, const struct rdma_conn_param *param) {
     uint64_t until = soft_now_ns() + (uint64_t)cm_times()->answer_ms * 1000000;
     while (!error && conn->state == CM_CONN_REQ_SENT && !conn->waiting)
         if (!soft_lock_wait(until) && conn->state == CM_CONN_REQ_SENT && !conn->waiting)
-            cm_mpa_not_connected(id, ETIMEDOUT);
+            cm_mpa_not_connected(id, soft_files_or(conn->asked_ns, ETIMEDOUT));
     if (!error)
         error = conn->tcp_error;
     soft_unlock();

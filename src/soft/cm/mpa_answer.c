@@ -13,6 +13,7 @@
 #include "soft/cm/mpa.h"
 #include "soft/cm/mpa_states.h"
 #include "soft/cm/port_cache.h"
+#include "soft/ipc/fd_shortage.h"
 #include "soft/verbs/object.h"
 
 /* ---- the listener ------------------------------------------------------------------------------------ */
@@ -190,7 +191,14 @@ void cm_mpa_on_fin(struct cm_id *id) {
 
 /* Its kernel closes what it had. A handshake that was not answered goes to whoever has the port now. */
 void cm_mpa_peer_gone(struct cm_id *id) {
-    if (id->conn.state == CM_CONN_REQ_SENT && !id->conn.waiting)
+    bool asking = id->conn.state == CM_CONN_REQ_SENT;
+    int error = asking ? soft_files_or(id->conn.asked_ns, 0) : 0;
+    /* It was we who left, because its descriptors found no place here: it is not to blame. */
+    if (error != 0 && id->conn.waiting)
+        cm_mpa_failed(id, RDMA_CM_EVENT_UNREACHABLE, -error, NULL, 0);
+    else if (error != 0)
+        cm_mpa_not_connected(id, error);
+    else if (asking && !id->conn.waiting)
         cm_mpa_handshake(id);
     else
         cm_mpa_on_fin(id);

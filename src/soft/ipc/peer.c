@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "soft/ipc/shm_page.h"
+#include "soft/ipc/fd_shortage.h"
 #include "soft/ipc/untrusted_fd.h"
 #include "soft/ud/mcast.h"
 #include "soft/ipc/abstract_socket.h"
@@ -308,6 +309,8 @@ static void on_socket(struct soft_watch *watch, uint32_t events) {
         ssize_t got = soft_untrusted_fd_recv(peer->socket.fd, buf, sizeof buf, &fds, &cut);
         if (got == -EAGAIN || got == -EINTR)
             break;
+        if (got >= 0 && cut) /* before any that came is closed */
+            soft_files_missed(peer->socket.fd);
         ok = got > 0 && !cut && dispatch(peer, buf, (size_t)got, fds.fd, fds.count);
         soft_untrusted_fd_close_all(&fds, who(peer));
         ok = ok && !soft_untrusted_fd_burdened(who(peer));

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fd_shortage.h - whether this process lacked file descriptors lately. Who is asked for a connection seems not to
+ * answer then; that it is our own limit is only known where the descriptor was missing.
+ *
+ * Any thread.
+ */
+#ifndef SOFT_IPC_FD_SHORTAGE_H
+#define SOFT_IPC_FD_SHORTAGE_H
+
+#include <stdint.h>
+
+/* Descriptors that were sent to us did not arrive: another one than ours may be to blame. */
+void soft_files_missed(int any_fd);
+/* The errno, if one was missing since that time; else `otherwise`. */
+int soft_files_or(uint64_t since_ns, int otherwise);
+
+#endif
