@@ -18,6 +18,7 @@ fail() {
 while read -r program name; do
     case $program in
         contract/*) sources=$root/tests/contract/${program#contract/}_test.c ;;
+        hostile/*) sources=$root/tests/hostile/${program#hostile/}_test.c ;;
         '*') sources=$root/tests/unit/*/*_test.c ;;
         *) sources=$root/tests/unit/*/${program}_test.c ;;
     esac

@@ -46,7 +46,8 @@
 #define LIMIT_NS 60000000000ull
 #define MS 1000000ull
 
-static bool it_no_cmocka; /* set by programs that are not tests */
+/* Set by programs that are not tests; one for all files of a program. */
+bool it_no_cmocka __attribute__((weak));
 
 #define must(expr)                                                                                 \
     do {                                                                                           \

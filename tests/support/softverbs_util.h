@@ -41,7 +41,7 @@
 #define SV_UNUSED __attribute__((unused))
 #define SV_DEADLINE_NS 30000000000ull /* far above what a loaded machine with a sanitizer needs */
 
-static bool sv_in_child;
+bool sv_in_child __attribute__((weak)); /* one for all files of a program */
 
 #define must(expr)                                                                                 \
     do {                                                                                           \

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * hostile_test.c - peers that lie, flood, fall silent or scribble: their own session ends with a
+ * noise_test.c - peers that lie, flood, fall silent or scribble: their own session ends with a
  * reason, every tagged send has its outcome, an honest session beside it never notices, and nothing
  * is left behind.
  */
-#include "util.h"
+#include "integration/util.h"
 
 static void no_log(int level, const char *text, void *arg) {
     (void)level;
