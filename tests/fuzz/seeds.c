@@ -3,10 +3,14 @@
  * seeds.c - writes the inputs a fuzz target starts from: for each kind a few that are right, so that
  * the fuzzer does not have to find the magic, the lengths and the ranges by itself.
  *
- * usage: fuzz_seeds TARGET FOLDER
+ * usage: fuzz_seeds TARGET FOLDER [COUNT SEED]
+ * COUNT: so many more, made of these by numbers that only look random: several behind one another, some bytes
+ * of them changed. For targets whose search is not the same every time when it is led by coverage, because
+ * the device's thread has a part in that.
  */
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/auth/auth.h"
@@ -14,12 +18,40 @@
 #include "core/wire/frame.h"
 #include "core/session.h"
 #include "core/wire/token.h"
+#include "seeds.h"
+
+#define KNOWN_MAX 256
+#define BYTES_MAX 320
 
 static const char *folder;
 static unsigned written;
 static int failed;
 
-static void write_seed(const void *front, size_t front_bytes, const void *data, size_t bytes) {
+static struct {
+    uint8_t bytes[BYTES_MAX], marks[BYTES_MAX];
+    size_t count;
+} known[KNOWN_MAX];
+static unsigned known_count;
+static uint8_t marks[BYTES_MAX];
+
+void seed_mark(size_t at, enum seed_change change) {
+    if (at < BYTES_MAX)
+        marks[at] = (uint8_t)change;
+}
+
+static void remember(const void *front, size_t front_bytes, const void *data, size_t bytes) {
+    if (known_count == KNOWN_MAX || front_bytes + bytes > BYTES_MAX)
+        return;
+    if (front_bytes > 0)
+        memcpy(known[known_count].bytes, front, front_bytes);
+    if (bytes > 0)
+        memcpy(known[known_count].bytes + front_bytes, data, bytes);
+    memcpy(known[known_count].marks, marks, sizeof marks);
+    memset(marks, 0, sizeof marks);
+    known[known_count++].count = front_bytes + bytes;
+}
+
+void seed_write(const void *front, size_t front_bytes, const void *data, size_t bytes) {
     char path[4096];
     snprintf(path, sizeof path, "%s/seed%u", folder, written++);
     FILE *file = fopen(path, "wb");
@@ -29,8 +61,72 @@ static void write_seed(const void *front, size_t front_bytes, const void *data, 
         return;
     }
     failed |= fwrite(front, 1, front_bytes, file) != front_bytes;
-    failed |= fwrite(data, 1, bytes, file) != bytes;
+    failed |= bytes > 0 && fwrite(data, 1, bytes, file) != bytes;
     failed |= fclose(file) != 0;
+    remember(front, front_bytes, data, bytes);
+}
+
+/* ---- more of them -------------------------------------------------------------------------------- */
+
+static uint64_t random_next;
+
+static uint32_t random_below(uint32_t limit) {
+    random_next = random_next * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(random_next >> 33) % limit;
+}
+
+static void change_bytes(uint8_t *bytes, size_t count) {
+    for (uint32_t left = random_below(5); left > 0; left--) {
+        uint8_t *at = &bytes[random_below((uint32_t)count)];
+        *at = random_below(2) ? (uint8_t)random_below(256) : (uint8_t)(*at ^ 1u << random_below(8));
+    }
+}
+
+/* One change, of as many bytes as are taken for it. Returns how many. */
+static size_t make_change(uint8_t *at, enum seed_change change) {
+    size_t n = 2;
+    if (change == SEED_TELL) {
+        at[0] = (uint8_t)(208 + random_below(16));
+        at[1] = (uint8_t)(random_below(4) ? random_below(24) : random_below(256));
+        n += 4;
+    } else if (change == SEED_ANY) {
+        at[0] = (uint8_t)(random_below(2) ? 208 + random_below(32) : 240 + 2 * random_below(8));
+        at[1] = (uint8_t)random_below(256);
+        n = at[0] < 240 ? 1 : 5;
+    } else {
+        at[0] = (uint8_t)(224 + random_below(32));
+        at[1] = (uint8_t)random_below(10);
+        n += at[1] < 7 ? 1 : 2;
+    }
+    for (size_t i = 2; i < n; i++)
+        at[i] = (uint8_t)(random_below(3) ? 0 : random_below(256));
+    return n;
+}
+
+/* Behind each other, here and there with a change. Returns how many bytes there are then. */
+static size_t append(uint8_t *bytes, size_t n, unsigned from, size_t skip) {
+    for (size_t i = skip; i < known[from].count && n < BYTES_MAX - 8; i++) {
+        enum seed_change change = (enum seed_change)known[from].marks[i];
+        if (change != SEED_SAME && random_below(6) == 0)
+            n += make_change(bytes + n, change);
+        else
+            bytes[n++] = known[from].bytes[i];
+    }
+    return n;
+}
+
+/* The first byte of an input says how it begins: of those behind it is left out. */
+static void write_more(unsigned count) {
+    unsigned seeds = known_count;
+    for (unsigned i = 0; i < count; i++) {
+        uint8_t bytes[BYTES_MAX];
+        size_t n = 0;
+        for (uint32_t parts = 1 + random_below(6); parts > 0; parts--)
+            n = append(bytes, n, random_below(seeds), n > 0);
+        if (n > 0 && random_below(2))
+            change_bytes(bytes, n);
+        seed_write("", 0, bytes, n);
+    }
 }
 
 /* What proposal_take() makes frames of 16 KiB, messages of 16 MiB, 16 and 8 deep, of; no keys. */
@@ -57,10 +153,10 @@ static void reqs(void) {
         struct private_data_req req = sample_req(key);
         uint8_t bytes[148] = {0};
         private_data_req_encode(&req, bytes);
-        write_seed(key ? keyed : plain, 12, bytes, PRIVATE_DATA_REQ_BYTES);
-        write_seed(key ? keyed : plain, 12, bytes, sizeof bytes);
+        seed_write(key ? keyed : plain, 12, bytes, PRIVATE_DATA_REQ_BYTES);
+        seed_write(key ? keyed : plain, 12, bytes, sizeof bytes);
         bytes[32] = 1; /* resume */
-        write_seed(plain, 12, bytes, PRIVATE_DATA_REQ_BYTES);
+        seed_write(plain, 12, bytes, PRIVATE_DATA_REQ_BYTES);
     }
 }
 
@@ -80,8 +176,8 @@ static void reps(void) {
             memset(rep.mac, 0x33, sizeof rep.mac + sizeof rep.check);
         uint8_t bytes[196] = {0};
         private_data_rep_encode(&rep, bytes);
-        write_seed(key ? keyed : plain, 12, bytes, PRIVATE_DATA_REP_BYTES);
-        write_seed(key ? keyed : plain, 12, bytes, sizeof bytes);
+        seed_write(key ? keyed : plain, 12, bytes, PRIVATE_DATA_REP_BYTES);
+        seed_write(key ? keyed : plain, 12, bytes, sizeof bytes);
     }
 }
 
@@ -93,8 +189,8 @@ static void rejs(void) {
         struct private_data_rej rej = {.reason = (uint16_t)(5 + i), .code = 4711};
         uint8_t bytes[PRIVATE_DATA_REJ_BYTES + 20] = {0};
         snprintf(rej.text, sizeof rej.text, "%s", texts[i]);
-        write_seed(NULL, 0, bytes, private_data_rej_encode(&rej, bytes));
-        write_seed(NULL, 0, bytes, sizeof bytes);
+        seed_write(NULL, 0, bytes, private_data_rej_encode(&rej, bytes));
+        seed_write(NULL, 0, bytes, sizeof bytes);
     }
 }
 
@@ -108,7 +204,7 @@ static void hellos(void) {
                 memset(&hello.proof, 0x33, sizeof hello.proof);
             memset(hello.private_data, 'x', sizes[i]);
             uint8_t bytes[HELLO_BYTES_MAX];
-            write_seed(&proven, 1, bytes, auth_hello_encode(&hello, bytes));
+            seed_write(&proven, 1, bytes, auth_hello_encode(&hello, bytes));
         }
 }
 
@@ -136,7 +232,7 @@ static void frames(void) {
                           .total = type == FRAME_FRAG ? 100000 : 0};
         uint64_t wire[FRAME_BYTES / 8];
         frame_put((uint8_t *)wire, &f);
-        write_seed(front, sizeof front, wire, sizeof wire);
+        seed_write(front, sizeof front, wire, sizeof wire);
     }
 }
 
@@ -147,7 +243,7 @@ static void tokens(void) {
         for (uint8_t right = 0; right < 2; right++) {
             sluice_token token;
             token_put(&token, &kinds[i]);
-            write_seed(&right, 1, token.bytes, sizeof token.bytes);
+            seed_write(&right, 1, token.bytes, sizeof token.bytes);
         }
 }
 
@@ -167,24 +263,67 @@ static void packs(void) {
                 memset(item + 2, 'x', length);
                 end = (uint32_t)((uint8_t *)(item + 2) - (uint8_t *)words) + length;
             }
-            write_seed(front, sizeof front, words, end);
+            seed_write(front, sizeof front, words, end);
         }
+}
+
+static void texts_of(const char *const *texts, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        seed_write("", 0, texts[i], strlen(texts[i]));
+}
+
+static void plans(void) {
+    static const char *const texts[] = {
+        "qp=1 send=100 status=RETRY_EXC_ERR",
+        "qp=* recv=3 rnr=10\n# a remark\nqp=0x123401 send=* delay=1us",
+        "cm=REQ n=2 loss; cm_in=REP delay=5ms",
+        "seed=7 qp=* send=1/100 loss",
+        "call=reg_mr n=3 error=ENOMEM",
+        "event=CONNECT_REQUEST n=1 lose",
+        "profile=rxe",
+        "device=remove"};
+    texts_of(texts, sizeof texts / sizeof *texts);
+}
+
+static void names(void) {
+    static const char *const texts[] = {
+        "sluice-soft.1/cm/106/47f000001/7471", "sluice-soft.1/cm/106/4any/1",
+        "sluice-soft.1/cm/111/oany/65535/r1f-2a",
+        "sluice-soft.1/cm/106/600000000000000000000000000000001/80"};
+    texts_of(texts, sizeof texts / sizeof *texts);
 }
 
 int main(int argc, char **argv) {
     const struct {
         const char *target;
         void (*write)(void);
-    } kinds[] = {{"record_req_fuzz", reqs}, {"record_rep_fuzz", reps}, {"record_rej_fuzz", rejs},
-                 {"hello_fuzz", hellos},    {"frame_fuzz", frames},    {"token_fuzz", tokens},
-                 {"pack_fuzz", packs}};
-    if (argc != 3) {
-        fprintf(stderr, "usage: fuzz_seeds TARGET FOLDER\n");
+    } kinds[] = {{"record_req_fuzz", reqs},
+                 {"record_rep_fuzz", reps},
+                 {"record_rej_fuzz", rejs},
+                 {"hello_fuzz", hellos},
+                 {"frame_fuzz", frames},
+                 {"token_fuzz", tokens},
+                 {"pack_fuzz", packs},
+                 {"plan_fuzz", plans},
+                 {"name_fuzz", names},
+                 {"rendezvous_fuzz", scenario_rendezvous},
+                 {"credit_fuzz", scenario_credit},
+                 {"request_fuzz", scenario_request},
+                 {"greeting_fuzz", scenario_greeting},
+                 {"control_fuzz", scenario_control},
+                 {"slot_fuzz", scenario_slot},
+                 {"stats_fuzz", scenario_stats}};
+    if (argc != 3 && argc != 5) {
+        fprintf(stderr, "usage: fuzz_seeds TARGET FOLDER [COUNT SEED]\n");
         return 2;
     }
     folder = argv[2];
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(argv[1], kinds[i].target) == 0)
             kinds[i].write();
+    if (argc == 5 && known_count > 0) {
+        random_next = strtoul(argv[4], NULL, 10);
+        write_more((unsigned)strtoul(argv[3], NULL, 10));
+    }
     return failed || written == 0;
 }
