@@ -90,7 +90,7 @@ static void copy_text(char out[64], const char *in) {
     memcpy(out, in, 64);
     out[63] = '\0';
     for (char *at = out; *at != '\0'; at++)
-        if (*at < ' ' || *at == 0x7f)
+        if ((unsigned char)*at < ' ' || (unsigned char)*at > '~')
             *at = '?';
 }
 
