@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * soft.h - entry points of the software RDMA device, one for each libibverbs and librdmacm call,
- * with that call's signature and errno conventions (see its man page). soft_table.c puts them
- * behind the fabric; nothing else outside this folder names them.
+ * with that call's signature and errno conventions (see its man page). src/fabric/soft.c puts
+ * them behind the fabric; nothing else outside this folder names them.
  */
 #ifndef SOFT_SOFT_H
 #define SOFT_SOFT_H

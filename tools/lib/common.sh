@@ -200,3 +200,24 @@ build_preset() {
     fi
     note "built in $((SECONDS - started)) s"
 }
+
+# ---- counting -------------------------------------------------------------------------------------
+
+# count_results FILE - prints "PASSED FAILED SKIPPED" and the names of failed tests from ctest's JUnit
+# file. A test whose program is missing is "notrun" there like a skipped one, but it did not skip: it failed.
+count_results() {
+    awk '
+        function settle() {
+            if (status == "run") passed++
+            else if (status == "disabled" || (status == "notrun" && excused)) skipped++
+            else if (status != "") { failed++; names = names " " name }
+            status = ""; excused = 0
+        }
+        /^[ \t]*<testcase / {
+            settle()
+            name = $0; sub(/.*<testcase name="/, "", name); sub(/".*/, "", name)
+            status = $0; sub(/.* status="/, "", status); sub(/".*/, "", status)
+        }
+        /^[ \t]*<skipped message="SKIP_/ { excused = 1 }
+        END { settle(); printf "%d %d %d%s\n", passed, failed, skipped, names }' "$1"
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * shm_page.h - life of the board that peers look at (struct soft_board, object.h). Control lock.
+ * shm_page.h - life of the board that peers look at (struct soft_board, shm_layout.h). Control lock.
  */
 #ifndef SOFT_IPC_SHM_PAGE_H
 #define SOFT_IPC_SHM_PAGE_H

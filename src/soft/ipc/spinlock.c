@@ -4,11 +4,22 @@
  */
 #include "soft/ipc/spinlock.h"
 
+/* Leaves the core to whoever shares it, for some ten cycles. */
+static inline void pause_briefly(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory"); /* the yield instruction does nothing on most of them */
+#else
+    __asm__ volatile("" ::: "memory");
+#endif
+}
+
 void soft_spin_wait(soft_spin *lock) {
     /* The holder may have been preempted on our CPU: give it away rather than wait for the tick. */
     for (unsigned tries = 0; !spin_try(lock); tries++) {
         if (tries < 64)
-            __builtin_ia32_pause();
+            pause_briefly();
         else
             sched_yield();
     }

@@ -92,6 +92,7 @@ static inline bool note_ack(struct soft_qp *qp, uint32_t ack) {
         return true; /* slots and the ring's header tell the same story, not in step */
     if (ack - acked > qp->tx_published - acked)
         return false;
+    soft_tsan_observe(qp->ibv.qp_num); /* it may have come since the lock was taken */
     st(qp->tx_acked, ack);
     return true;
 }
@@ -100,6 +101,7 @@ static inline bool arrived(struct soft_qp *qp, struct soft_ring *ring) {
     const struct soft_slot *slot = &ring->slot[ld(qp->rx_index)];
     if (atomic_load_explicit(&slot->seq, memory_order_acquire) != ld(qp->rx_pos) + 1)
         return false;
+    soft_tsan_observe(qp->ibv.qp_num);
     /* The second line comes from the other CPU too: ask for it while the first is looked at. */
     __builtin_prefetch((const uint8_t *)slot + 64);
     return true;

@@ -68,7 +68,7 @@ static inline bool key_read(const struct soft_key *table, uint32_t rkey, struct 
     out->pd = at->pd;
     out->qpn = at->qpn;
     out->serial = at->serial;
-    soft_fence_acquire();
+    soft_fence_acquire(); /* partner: the release fence in soft_key_publish() */
     out->version = version;
     return version % 2 == 0 && atomic_load_explicit(&at->version, memory_order_relaxed) == version;
 }
@@ -160,11 +160,16 @@ static __attribute__((noinline)) void rkey_cache_take(struct soft_qp *qp, uint64
 }
 
 /*
- * The last byte is stored after all others, so a target that polls it sees the whole. Up to sixteen
- * bytes that lie in one cache line become visible together.
+ * The last byte is stored after all others, so a target that polls it sees the whole. On x86-64 up to sixteen
+ * bytes that lie in one cache line become visible together. The fence's partner is in the target: it
+ * loads that byte with acquire order, and then the others.
  */
 static inline void store_ordered(uint8_t *to, const uint8_t *from, size_t bytes, bool last) {
+#if defined(__x86_64__)
     size_t tail = bytes >= 16 && ((uintptr_t)(to + bytes - 1) & 63) >= 15 ? 16 : 1;
+#else
+    const size_t tail = 1; /* sixteen bytes are no single store, and their parts are in no order */
+#endif
     if (!last || bytes == 0) {
         memcpy(to, from, bytes);
         return;

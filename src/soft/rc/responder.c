@@ -61,6 +61,7 @@ static void refuse(struct soft_qp *qp, struct sink *sink, struct soft_rqe *rqe,
                    enum ibv_wc_status status, enum soft_nak nak) {
     struct soft_ring *rx = ld(qp->rx);
     uint32_t pos = ld(qp->rx_pos);
+    soft_tsan_publish(qp->attr.dest_qp_num);
     atomic_store_explicit(&rx->rx.acked, pos, memory_order_release);
     atomic_store_explicit(&rx->rx.nak, (uint64_t)pos << 8 | nak, memory_order_release);
     if (rqe) {

@@ -56,6 +56,15 @@ static inline void slot_write(struct soft_writer *w, const void *data, size_t by
     }
 }
 
+/* What is written next comes into this core's cache, alone: a hint, not an order. */
+static inline void slot_fetch_to_write(const uint8_t *at) {
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw %0" : : "m"(*at)); /* for which compilers must be told of the CPU */
+#else
+    __builtin_prefetch(at, 1);
+#endif
+}
+
 static inline unsigned slot_room(const struct soft_qp *qp) {
     return SOFT_RING_SLOTS - (qp->tx_pos - ld(qp->tx_acked));
 }
@@ -95,7 +104,7 @@ static inline void slot_send(struct soft_qp *qp, struct soft_ring *ring, const u
     st(qp->rx_told, ack);
     qp->tx_pos = qp->tx_published = pos;
     qp->tx_index = soft_slot_next(index);
-    __asm__ volatile("prefetchw %0" : : "m"(ring->slot[qp->tx_index].data[48]));
+    slot_fetch_to_write(&ring->slot[qp->tx_index].data[48]);
 }
 
 /* Stores the sequence words of everything headed and not yet visible, oldest first. */

@@ -81,6 +81,7 @@ static inline __attribute__((always_inline)) bool receive_one(struct soft_qp *qp
     uint64_t seq_ack = atomic_load_explicit(&slot->seq_ack, memory_order_acquire);
     if ((uint32_t)seq_ack != run->pos + 1)
         return false;
+    soft_tsan_observe(qp->ibv.qp_num);
     /* read once: the copies are checked and used */
     uint64_t word_imm = slot->word_imm;
     uint32_t word = (uint32_t)word_imm, len = word >> 16, ack = (uint32_t)(seq_ack >> 32);

@@ -58,7 +58,8 @@ static int post_recv_long(struct soft_qp *qp, struct ibv_recv_wr *wr, struct ibv
     if (qp->state == IBV_QPS_ERR)
         st(qp->attention, true);
     if (__builtin_expect(stalled || qp->state == IBV_QPS_ERR, 0)) {
-        /* Something can complete now. A sleeper will not poll for it: look after what we stored. */
+        /* Something can complete now. A sleeper will not poll for it: look after what we stored. Partner: the fence
+           between arming and the last look in soft_req_notify_cq(). */
         soft_fence();
         tick = ld(soft_cq_of(qp->ibv.recv_cq)->armed) != 0;
         if (tick)

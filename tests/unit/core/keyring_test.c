@@ -16,6 +16,7 @@
 
 #include "core/auth/keyring.h"
 #include "support/wipes.h"
+#include "emulated.h"
 
 #define KEY(number) ((sluice_key){(number), WIPES_MARK_BYTES, WIPES_MARK})
 
@@ -218,6 +219,7 @@ static bool is_left_out_of_core_files(const void *at) {
 
 static void secrets_are_left_out_of_core_files(void **state) {
     (void)state;
+    skip_emulated("SHOWS NO FLAGS OF MAPPINGS");
     sluice_key key = KEY(7);
     struct keyring *ring = make(&(sluice_link_options){.keys = &key, .key_count = 1}, true);
     assert_true(is_left_out_of_core_files(ring));

@@ -17,7 +17,7 @@
 
 #include "base/limits.h"
 #include "base/topology.h"
-#include "pool/internal.h"
+#include "emulated.h"
 #include "support/fake_memory.h"
 #include "pool/internal.h"
 
@@ -113,6 +113,7 @@ static bool has_flag(const void *addr, const char *flag) {
 /* Asked for where the report says so, and forbidden where the environment does. */
 static void transparent_pages_are_asked_for_or_forbidden(void **state) {
     (void)state;
+    skip_emulated("SHOWS NO FLAGS OF MAPPINGS");
     const struct fabric_ops *const list[] = {&fabric_system, &fabric_soft};
     if (access("/sys/kernel/mm/transparent_hugepage", F_OK) != 0) {
         print_message("SKIPPED: THIS KERNEL HAS NO TRANSPARENT HUGE PAGES\n");
@@ -245,6 +246,7 @@ static bool are_touched_at_once(const struct fabric_ops *real) {
 /* The real thing, where this process may reserve some for a moment. */
 static void reserved_huge_pages_are_got_and_reported(void **state) {
     (void)state;
+    skip_emulated("MAPS NO HUGE PAGES");
     const struct fabric_ops *const list[] = {&fabric_system, &fabric_soft};
     uint64_t got[2] = {0};
     char text[2][200] = {"", ""};

@@ -5,6 +5,8 @@
  */
 #include "support/softverbs_util.h"
 
+#include "emulated.h"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <time.h>
@@ -266,6 +268,7 @@ static void destroying_a_queue_waits_for_the_acknowledgement(void **state) {
 
 static void an_event_nobody_fetched_goes_with_its_queue(void **state) {
     (void)state;
+    skip_emulated("HAS NO PREADV2");
     assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
     assert_int_equal(ibv_req_notify_cq(b.rcq, 0), 0);
     one_message(0);
