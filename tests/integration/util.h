@@ -552,9 +552,12 @@ IT_UNUSED static bool peer_ready(struct peer *peer) {
     return p.revents != 0 || memchr(peer->buffer, '\n', peer->held) != NULL;
 }
 
-/* The next line it prints, without its end. */
+/*
+ * The next line it prints, without its end. The kernel's connection manager repeats a message that was lost for about
+ * LIMIT_NS, and one is lost now and then where an emulated machine gets no processor.
+ */
 IT_UNUSED static const char *peer_line(struct peer *peer) {
-    uint64_t until = sluice_now() + LIMIT_NS;
+    uint64_t until = sluice_now() + 4 * LIMIT_NS;
     for (;;) {
         char *end = memchr(peer->buffer, '\n', peer->held);
         if (end) {
