@@ -50,7 +50,7 @@ static void get_put(bench_state *state, void *arg) {
     const struct setting *setting = arg;
     struct pool *pool;
     if (pool_open(&pool, &memory_only, &pd, (uint64_t)1 << 30) != 0) {
-        bench_skip(state, "no memory");
+        bench_fail(state, "no memory");
         return;
     }
     struct pool_cache *cache = setting->cached ? pool_cache_open(pool) : NULL;
@@ -77,7 +77,7 @@ static void batches(bench_state *state, void *arg) {
     const struct setting *setting = arg;
     struct pool *pool;
     if (pool_open(&pool, &memory_only, &pd, (uint64_t)1 << 30) != 0) {
-        bench_skip(state, "no memory");
+        bench_fail(state, "no memory");
         return;
     }
     struct pool_cache *cache = pool_cache_open(pool);
@@ -98,7 +98,7 @@ static void misses(bench_state *state, void *arg) {
     const struct setting *setting = arg;
     struct pool *pool;
     if (pool_open(&pool, &memory_only, &pd, (uint64_t)1 << 30) != 0) {
-        bench_skip(state, "no memory");
+        bench_fail(state, "no memory");
         return;
     }
     struct sluice_msg *held[DEPTH_MAX];
@@ -180,7 +180,7 @@ struct contest {
 static bool contest_pool(bench_state *state, struct pool **pool) {
     if (pool_open(pool, &memory_only, &pd, (uint64_t)1 << 30) == 0)
         return true;
-    bench_skip(state, "no memory");
+    bench_fail(state, "no memory");
     return false;
 }
 

@@ -34,7 +34,7 @@ static void req_decode(bench_state *state, void *arg) {
     while (bench_next(state)) {
         bench_keep(bytes);
         if (private_data_req_decode(&out, bytes, sizeof bytes) != SLUICE_REASON_NONE) {
-            bench_skip(state, "the record does not decode");
+            bench_fail(state, "the record does not decode");
             return;
         }
         bench_keep(&out);
@@ -60,7 +60,7 @@ static void negotiate(bench_state *state, void *arg) {
         if (reason == SLUICE_REASON_NONE)
             reason = private_data_check(&back, &req);
         if (reason != SLUICE_REASON_NONE) {
-            bench_skip(state, "the negotiation fails");
+            bench_fail(state, "the negotiation fails");
             return;
         }
         bench_keep(&back);
@@ -76,7 +76,7 @@ static void rej_decode(bench_state *state, void *arg) {
     while (bench_next(state)) {
         bench_keep(bytes);
         if (private_data_rej_decode(&out, bytes, sizeof bytes) != SLUICE_REASON_NONE) {
-            bench_skip(state, "the record does not decode");
+            bench_fail(state, "the record does not decode");
             return;
         }
         bench_keep(&out);

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <vector>
 
 using clock_type = std::chrono::steady_clock;
@@ -22,6 +23,7 @@ struct bench_state {
     benchmark::State *state;
     clock_type::time_point start, batch_start;
     uint64_t done;
+    bool ended;                   /* skipped, or failed */
     std::vector<double> batch_ns; /* an iteration of each batch took so long */
 };
 
@@ -32,12 +34,15 @@ static double ns_between(clock_type::time_point from, clock_type::time_point to)
 /* Filled by constructors, which run before main() in no particular order across files. */
 static void (*setups[64])(void);
 static unsigned setup_count;
+static bool any_failed;
 
 static benchmark::internal::Benchmark *add(const char *name, bench_fn *fn, void *arg) {
     return benchmark::RegisterBenchmark(name, [fn, arg](benchmark::State &state) {
-        bench_state wrapped = {&state, {}, {}, 0, {}};
+        bench_state wrapped = {&state, {}, {}, 0, false, {}};
         wrapped.batch_ns.reserve(batches_max); /* not in the middle of a loop */
         fn(&wrapped, arg);
+        if (wrapped.done == 0 && !wrapped.ended)
+            bench_fail(&wrapped, "it did not begin");
     });
 }
 
@@ -122,7 +127,13 @@ void bench_floor(bench_state *state, double floor_ns, double floors) {
 }
 
 void bench_skip(bench_state *state, const char *why) {
-    state->state->SkipWithError(why);
+    state->ended = true;
+    state->state->SkipWithError(("not here: " + std::string(why)).c_str());
+}
+
+void bench_fail(bench_state *state, const char *why) {
+    state->ended = any_failed = true;
+    state->state->SkipWithError(("failed: " + std::string(why)).c_str());
 }
 
 } // extern "C"
@@ -135,5 +146,5 @@ int main(int argc, char **argv) {
         setups[i]();
     benchmark::RunSpecifiedBenchmarks();
     benchmark::Shutdown();
-    return 0;
+    return any_failed;
 }

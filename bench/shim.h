@@ -60,8 +60,9 @@ void bench_counter(bench_state *state, const char *name, double value);
 double bench_ns(bench_state *state);
 /* Counters floor_ns and x_floor: what an iteration took over this many floors. */
 void bench_floor(bench_state *state, double floor_ns, double floors);
-/* Ends a case that cannot run here; return from it at once. */
+/* Ends a case; return from it at once. It cannot run on this machine, or: it should, and went wrong. */
 void bench_skip(bench_state *state, const char *why);
+void bench_fail(bench_state *state, const char *why); /* main() ends with status 1 */
 
 /* Keeps the compiler from dropping a result. */
 static inline void bench_keep(const void *value) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * cost.c - messages between two ends in one thread, so that their instructions can be counted: through
+ * lib_cost.c - messages between two ends in one thread, so that their instructions can be counted: through
  * the library, or through plain verbs, over the software device in both cases.
  *
  * Both ends are turned by the same thread, in the same order every time, so a run under callgrind gives
