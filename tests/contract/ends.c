@@ -2,6 +2,7 @@
 /*
  * ends.c - opening, connecting and using RC queue pairs by hand. Every wait is bounded.
  */
+#include "common/verdict.h"
 #include "contract/ends.h"
 
 #include <sched.h>
@@ -254,6 +255,8 @@ void ct_fill(uint8_t *p, size_t bytes, unsigned seed) {
 
 void ct_check(const uint8_t *p, size_t bytes, unsigned seed) {
     for (size_t i = 0; i < bytes; i++)
-        if (p[i] != pattern(i, seed))
-            fail_msg("byte %zu of %zu differs", i, bytes);
+        if (p[i] != pattern(i, seed)) {
+            verdict_wrong_data("byte %zu of %zu differs", i, bytes);
+            fail();
+        }
 }

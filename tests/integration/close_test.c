@@ -21,7 +21,7 @@ static void tally_note(struct tally *t, struct note *note) {
     switch ((sluice_event_type)note->event.type) {
     case SLUICE_SENT:
         must(note->event.tag >= 1 && note->event.tag <= t->accepted);
-        must(!t->seen[note->event.tag]);
+        must_data(!t->seen[note->event.tag]);
         t->seen[note->event.tag] = 1;
         t->outcomes++;
         break;

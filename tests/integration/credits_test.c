@@ -31,10 +31,10 @@ static void count(struct counts *counts, struct note *note, size_t bytes) {
         counts->outcomes++;
         must(note->event.status == 0 && note->event.tag > 0);
         if (bytes > 8192) {
-            must(note->event.tag < 1024 && !counts->seen[note->event.tag]);
+            must_data(note->event.tag < 1024 && !counts->seen[note->event.tag]);
             counts->seen[note->event.tag] = true;
         } else {
-            must(note->event.tag == counts->outcomes);
+            must_data(note->event.tag == counts->outcomes);
         }
         break;
     case SLUICE_WRITABLE:

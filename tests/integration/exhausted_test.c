@@ -165,7 +165,7 @@ static void on_receiver(const sluice_event *event, void *arg) {
         return;
     must(sluice_size(event->msg) >= sizeof mark);
     memcpy(&mark, sluice_data(event->msg), sizeof mark);
-    must(mark.stream < SESSIONS && mark.number == f->expected[mark.stream]);
+    must_data(mark.stream < SESSIONS && mark.number == f->expected[mark.stream]);
     f->expected[mark.stream]++;
     atomic_fetch_add(&f->received, 1);
 }

@@ -245,7 +245,7 @@ static void flow_up(struct flow *f, const struct note *note) {
 static void flow_closed(struct flow *f, const struct note *note) {
     f->closed = true;
     f->end = *note;
-    must(f->outcomes == f->accepted);
+    must_data(f->outcomes == f->accepted);
     must(!f->starved || note->event.reason == SLUICE_REASON_DEVICE_REMOVED);
     note_free(&f->held);
     must(sluice_region_close(f->region) == 0);

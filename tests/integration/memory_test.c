@@ -60,7 +60,7 @@ static void atomics_of_processes_sum_up(void **state) {
     }
     memcpy(&value, sluice_region_data(t.region), sizeof value);
     must(value == PEERS * EACH);
-    must(sum == value * (value - 1) / 2); /* each number was seen by exactly one */
+    must_data(sum == value * (value - 1) / 2); /* each number was seen by exactly one */
     for (unsigned i = 0; i < PEERS; i++)
         peer_kill(&peers[i]);
     side_close(&t.side, 0);
@@ -138,7 +138,7 @@ static void a_killed_target_leaves_no_outcome_out(void **state) {
             }
             note_free(&note);
         }
-        must(outcomes == accepted);
+        must_data(outcomes == accepted);
         must(sluice_region_close(region) == 0);
         side_close(&side, 0);
     }

@@ -70,7 +70,7 @@ static void asker_event(struct asker *a, const sluice_event *event) {
         a->full = false;
     } else if (event->type == SLUICE_REPLY) {
         must(event->tag >= 1 && event->tag <= a->accepted);
-        must(a->seen[event->tag - 1]++ == 0);
+        must_data(a->seen[event->tag - 1]++ == 0);
         must(event->status == 0 || event->status == SLUICE_EREJECTED ||
              event->status == SLUICE_EUNKNOWN || event->status == SLUICE_ECLOSED);
         if (event->status == 0)
@@ -129,7 +129,7 @@ static void each_request_has_one_outcome_when_the_peer_is_killed(void **state) {
             must(sluice_now() - start < LIMIT_NS);
         }
         must(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
-        must(a.outcomes == a.accepted);
+        must_data(a.outcomes == a.accepted);
         unanswered += a.outcomes - a.good;
         answered += a.good;
     }

@@ -150,7 +150,7 @@ static void on_outcome(const sluice_event *event) {
         memset(flow.seen + flow.seen_size, 0, size - flow.seen_size);
         flow.seen_size = size;
     }
-    must(!flow.seen[event->tag]);
+    must_data(!flow.seen[event->tag]);
     flow.seen[event->tag] = 1;
     flow.outcomes++;
     flow.unknown += event->status == SLUICE_EUNKNOWN;

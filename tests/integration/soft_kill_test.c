@@ -53,7 +53,7 @@ static void flood_turn(struct flood *f) {
     for (int i = 0; i < n; i++) {
         if (wc[i].status != IBV_WC_SUCCESS)
             continue;
-        must(wc[i].byte_len == size_of(f->received));
+        must_data(wc[i].byte_len == size_of(f->received));
         sv_check(e->buf + f->received % DEPTH * SLOT, wc[i].byte_len, (uint32_t)f->received);
         if (!f->down)
             must(sv_recv(e, 0, f->received % DEPTH * SLOT, SLOT) == 0);

@@ -490,7 +490,7 @@ for bytes in 0 1 176 177 262127 262128 262129 3000000; do
     check "cat of $bytes bytes: status $?" [ $? = 0 ]
     check "cat of $bytes bytes: the sender talks" [ ! -s "$work/out" -a ! -s "$work/err" ]
     served "$server" 0 "cat of $bytes bytes"
-    check "cat of $bytes bytes: something else arrived" cmp -s "$work/in" "$work/cat.out"
+    check "wrong data: cat of $bytes bytes: something else arrived" cmp -s "$work/in" "$work/cat.out"
 done
 # A pipe that trickles.
 serve cat sluice-cat -l 127.0.0.1:0

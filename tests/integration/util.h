@@ -41,6 +41,7 @@
 #include <sluice/sluice.h>
 
 #include "soft/fault/ctl.h"
+#include "verdict.h"
 
 #define IT_UNUSED __attribute__((unused))
 #define LIMIT_NS 60000000000ull
@@ -60,7 +61,7 @@ static void it_fail(const char *file, int line, const char *what) {
         fprintf(stderr, "%s:%d: in pid %d: %s (errno %d)\n", file, line, (int)getpid(), what,
                 errno);
         fflush(NULL);
-        _exit(1);
+        _exit(verdict_status(1));
     }
     print_error("%s (errno %d)\n", what, errno);
     _fail(file, line);
@@ -100,8 +101,8 @@ IT_UNUSED static void it_fill(sluice_msg *msg, uint64_t seed) {
 IT_UNUSED static bool it_matches(const sluice_msg *msg, size_t bytes, uint64_t seed) {
     const uint8_t *p = sluice_data(msg);
     if (sluice_size(msg) != bytes) {
-        fprintf(stderr, "message %llu has %zu bytes, not %zu\n", (unsigned long long)seed,
-                sluice_size(msg), bytes);
+        verdict_wrong_data("message %llu has %zu bytes, not %zu", (unsigned long long)seed,
+                           sluice_size(msg), bytes);
         return false;
     }
     for (size_t i = 0; i < bytes; i += IT_PART) {
@@ -112,8 +113,8 @@ IT_UNUSED static bool it_matches(const sluice_msg *msg, size_t bytes, uint64_t s
         size_t at = 0;
         while (at < n - 1 && p[i + at] == part[at])
             at++;
-        fprintf(stderr, "message %llu: byte %zu of %zu differs\n", (unsigned long long)seed, i + at,
-                bytes);
+        verdict_wrong_data("message %llu: byte %zu of %zu differs", (unsigned long long)seed,
+                           i + at, bytes);
         return false;
     }
     return true;

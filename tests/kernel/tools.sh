@@ -89,7 +89,7 @@ for bytes in 0 1 262129 3000000; do
     timeout 60 "$bin/sluice-cat" --device "$device" "$host:$port" < in > out 2> err
     check "cat of $bytes bytes: status $?" [ $? = 0 ]
     check "cat of $bytes bytes: the server" wait "$server"
-    check "cat of $bytes bytes: others arrived" cmp in served
+    check "wrong data: cat of $bytes bytes: others arrived" cmp in served
 done
 
 # ---- the examples of the README ---------------------------------------------------------------------

@@ -23,6 +23,7 @@
 #include "datapath/datapath.h"
 #include "node/node.h"
 #include "soft/soft.h"
+#include "verdict.h"
 
 #define PAIR_LIMIT_NS 20000000000ull /* far above what a loaded machine with a sanitizer needs */
 #define PAIR_UNUSED __attribute__((unused))
@@ -268,7 +269,11 @@ PAIR_UNUSED static void pair_fill(sluice_msg *msg, unsigned seed) {
 }
 
 PAIR_UNUSED static bool pair_check(const sluice_msg *msg, size_t bytes, unsigned seed) {
-    return sluice_size(msg) == bytes && pair_holds(sluice_data(msg), bytes, seed);
+    if (sluice_size(msg) == bytes && pair_holds(sluice_data(msg), bytes, seed))
+        return true;
+    verdict_wrong_data("a message of %zu bytes that should have %zu of pattern %u",
+                       sluice_size(msg), bytes, seed);
+    return false;
 }
 
 PAIR_UNUSED static int pair_send(struct side *side, size_t bytes, unsigned seed,

@@ -37,6 +37,7 @@
 #include "soft/ipc/peer_internal.h"
 #include "soft/soft.h"
 #include "tasks.h"
+#include "verdict.h"
 
 #define SV_UNUSED __attribute__((unused))
 #define SV_DEADLINE_NS 30000000000ull /* far above what a loaded machine with a sanitizer needs */
@@ -346,7 +347,7 @@ SV_UNUSED static void sv_check(const uint8_t *p, size_t bytes, uint32_t seed) {
     while (i < bytes && p[i] == sv_byte(i, seed))
         i++;
     if (i != bytes)
-        fprintf(stderr, "byte %zu of %zu differs (seed %u)\n", i, bytes, (unsigned)seed);
+        verdict_wrong_data("byte %zu of %zu differs (seed %u)", i, bytes, (unsigned)seed);
     must(i == bytes);
 }
 
