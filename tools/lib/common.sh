@@ -15,10 +15,15 @@ PACKAGES_BUILD=(
 # ... and what the full test run uses on top.
 # shellcheck disable=SC2034 # used by the scripts that source this file
 PACKAGES_TEST=(clang libclang-rt-dev)
-# ... and what single tests use, which are skipped where it is missing.
+# ... and what single tests and passes use, which are skipped where it is missing.
 # shellcheck disable=SC2034
-PACKAGES_WISHED=(spin strace valgrind
-    rdmacm-utils ibverbs-utils perftest libfabric-bin ucx-utils)
+PACKAGES_WISHED=(strace valgrind)
+# shellcheck disable=SC2034
+PACKAGES_FORMAT=(clang-format)
+# shellcheck disable=SC2034
+PACKAGES_MODELS=(spin)
+# shellcheck disable=SC2034
+PACKAGES_CONFORMANCE=(rdmacm-utils ibverbs-utils perftest libfabric-bin ucx-utils)
 
 # ---- messages: on standard error, so that standard output stays the result ------------------------
 
@@ -141,8 +146,11 @@ packages_wish() {
         as_root=(sudo -n)
         command -v sudo > /dev/null && sudo -n true 2> /dev/null < /dev/null || as_root=(false)
     fi
-    # One by one: where one cannot be had, the others are installed all the same.
-    [[ ${as_root[*]} == false ]] || apt_run update -q || true
+    # At once, which is quicker; or one by one: where one cannot be had, the others are installed all the same.
+    if [[ ${as_root[*]} != false ]]; then
+        apt_run update -q || true
+        ! apt_run install -q -y --no-install-recommends "${missing[@]}" || return 0
+    fi
     for package in "${missing[@]}"; do
         [[ ${as_root[*]} != false ]] &&
             apt_run install -q -y --no-install-recommends "$package" && continue
