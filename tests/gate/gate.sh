@@ -21,7 +21,7 @@ cat > tools/run-kernel-tests << 'END'
 #!/bin/sh
 case "$*" in
     *--prepare*) exit 0 ;;
-    *"--only connect_test --only"*) echo 'passed   stock/connect_test (1.0 s)'
+    *"--short --only connect_test --only"*) echo 'passed   stock/connect_test (1.0 s)'
         echo '1 passed, 0 failed, 0 skipped' ;;
 esac
 END

@@ -41,6 +41,7 @@
 #include <sluice/sluice.h>
 
 #include "soft/fault/ctl.h"
+#include "pattern.h"
 #include "verdict.h"
 
 #define IT_UNUSED __attribute__((unused))
@@ -69,24 +70,16 @@ static void it_fail(const char *file, int line, const char *what) {
 
 /* ---- patterns ----------------------------------------------------------------------------------- */
 
-#define IT_BYTE(i, seed) ((uint8_t)((i)*131 + ((i) >> 8) * 29 + ((i) >> 16) * 7 + (seed)*61 + 17))
-
 static inline uint8_t it_byte(size_t i, uint64_t seed) {
-    return IT_BYTE(i, seed);
+    return pattern_byte(i, seed);
 }
 
-/*
- * A part of the pattern, in memory of this thread's own: there a sanitizer looks at every byte for
- * nothing. At messages it looks as they are copied and compared.
- */
+/* A part of the pattern, in memory of this thread's own. */
 #define IT_PART ((size_t)16384)
 
-#define IT_UNWATCHED __attribute__((no_sanitize("thread"), no_sanitize("address")))
-
-IT_UNUSED IT_UNWATCHED static const uint8_t *it_pattern(size_t from, size_t bytes, uint64_t seed) {
+IT_UNUSED static const uint8_t *it_pattern(size_t from, size_t bytes, uint64_t seed) {
     static __thread uint8_t part[IT_PART];
-    for (size_t i = 0; i < bytes; i++)
-        part[i] = IT_BYTE(from + i, seed);
+    pattern_fill(part, from, bytes, seed);
     return part;
 }
 

@@ -36,6 +36,7 @@
 #include "soft/verbs/object.h"
 #include "soft/ipc/peer_internal.h"
 #include "soft/soft.h"
+#include "pattern.h"
 #include "tasks.h"
 #include "verdict.h"
 
@@ -334,16 +335,22 @@ SV_UNUSED static int sv_send(struct sv_end *e, uint64_t wr_id, size_t offset, si
 /* ---- patterns ---------------------------------------------------------------------------------- */
 
 static inline uint8_t sv_byte(size_t i, uint32_t seed) {
-    return (uint8_t)(i * 131 + (i >> 8) * 29 + (i >> 16) * 7 + seed * 61 + 17);
+    return pattern_byte(i, seed);
 }
 
 SV_UNUSED static void sv_fill(uint8_t *p, size_t bytes, uint32_t seed) {
-    for (size_t i = 0; i < bytes; i++)
-        p[i] = sv_byte(i, seed);
+    pattern_fill(p, 0, bytes, seed);
 }
 
 SV_UNUSED static void sv_check(const uint8_t *p, size_t bytes, uint32_t seed) {
+    uint8_t part[256];
     size_t i = 0;
+    for (size_t n; i < bytes; i += n) {
+        n = bytes - i < sizeof part ? bytes - i : sizeof part;
+        pattern_fill(part, i, n, seed);
+        if (memcmp(p + i, part, n) != 0)
+            break;
+    }
     while (i < bytes && p[i] == sv_byte(i, seed))
         i++;
     if (i != bytes)
