@@ -194,10 +194,11 @@ struct session {
     uint8_t state;     /* enum session_state */
     uint8_t greeting;  /* enum session_greeting */
     bool dirty, want_writable, want_memory, stalled;
-    bool tell;        /* credits are returned even if they are few */
-    bool answers;     /* server.c: codes wait to be posted */
-    uint16_t cancels; /* client.c: CANCEL frames that wait */
-    bool blocked;     /* rndv.c waits for credits or room in the send queue */
+    bool tell;         /* credits are returned even if they are few */
+    bool answers;      /* server.c: codes wait to be posted */
+    uint16_t cancels;  /* client.c: CANCEL frames that wait */
+    bool blocked;      /* rndv.c waits for credits or room in the send queue */
+    bool wants_signal; /* send.c: the window waits for sends that may have no completion */
     uint32_t tx_credits;
     uint32_t unsignalled, signal_every;
     uint32_t pack_bound; /* larger messages have a frame of their own; 0: all have */

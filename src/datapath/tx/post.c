@@ -251,7 +251,8 @@ void post_failed(struct sluice_loop *l, struct session *s, uint32_t from, int er
 
 static void post_chain(struct sluice_loop *l, struct session *s, struct chain *chain) {
     struct ibv_send_wr *last = &l->send_wr[chain->count - 1], *bad = NULL;
-    if (chain->waited_for && !(last->send_flags & IBV_SEND_SIGNALED)) {
+    /* Who waits for the window waits for all of them. */
+    if ((chain->waited_for || s->want_writable) && !(last->send_flags & IBV_SEND_SIGNALED)) {
         last->send_flags |= IBV_SEND_SIGNALED;
         s->unsignalled = 0;
     }
@@ -386,6 +387,10 @@ void send_flush(struct sluice_loop *l, struct session *s) {
             if (chain.count < l->chain_max || s->state > SESSION_FLUSHING)
                 break;
         }
+        /* An entry is a message or more: more of them than unsignalled messages have a signalled one among them. */
+        if (unlikely(s->wants_signal) && s->unsignalled > 0 && sq_used(s) <= s->unsignalled)
+            send_nothing(l, s);
+        s->wants_signal = false;
     }
     if (unlikely(s->cancels) && (s->state == SESSION_UP || s->state == SESSION_FLUSHING))
         request_send_cancels(l, s);

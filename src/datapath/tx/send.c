@@ -65,6 +65,16 @@ static inline bool window_has_room(struct session *s, uint64_t count, uint64_t b
     return count == 0 || (count < s->window_messages && bytes + more <= s->window_bytes);
 }
 
+/*
+ * The window opens when sends complete, and those that went inline complete with the next signalled one. Where the
+ * window keeps that one out, send_flush() has an empty WRITE signalled in its place: WRITABLE depends on it. Not
+ * here: who asks may be building a chain.
+ */
+static void want_signal(struct sluice_loop *l, struct session *s) {
+    s->wants_signal = true;
+    loop_dirty(l, s);
+}
+
 void send_check_writable(struct sluice_loop *l, struct session *s) {
     uint64_t count =
         atomic_load_explicit(&s->own_messages, memory_order_relaxed) + gate_count(&s->gate);
@@ -77,6 +87,8 @@ void send_check_writable(struct sluice_loop *l, struct session *s) {
         s->want_writable = false;
         session_waits_no_more(s, WANT_WINDOW);
         event_notice(l, s, NOTICE_WRITABLE);
+    } else {
+        want_signal(l, s);
     }
 }
 
@@ -104,6 +116,8 @@ void send_wanted(struct sluice_loop *l, struct session *s) {
     session_waits(s, wants); /* again: what the loop noticed meanwhile was for an earlier one */
     if (wants & WANT_WINDOW) {
         s->want_writable = true;
+        /* Also where WRITABLE is due at once: a large message needs them gone. */
+        want_signal(l, s);
         send_check_writable(l, s);
     }
     if (wants & WANT_PLACE)
@@ -253,6 +267,7 @@ static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l,
         args->kind != MSG_REPLY) {
         s->want_writable = true;
         session_waits(s, WANT_WINDOW);
+        want_signal(l, s);
         l->totals.window_full++;
         l->totals_moved = true;
         return SLUICE_EAGAIN;

@@ -14,7 +14,7 @@
 /* ---- driving --------------------------------------------------------------------------------- */
 
 static uint32_t posted(struct side *side) {
-    return pair_session(side)->sq_tail;
+    return pair_session(side)->sq_tail - pair_session(side)->frameless;
 }
 
 static uint32_t arrived(struct side *side) {

@@ -49,6 +49,12 @@ static int alloc(struct pair *p) {
     return status;
 }
 
+static sluice_msg *large;
+
+static int send_large(struct pair *p) {
+    return sluice_send(p->b.session, large, NULL);
+}
+
 static void *make(void *arg) {
     struct call *call = arg;
     call->status = call->make(call->p);
@@ -157,11 +163,68 @@ static void memory_is_told_as_such(void **state) {
     }
 }
 
+/* The peer takes what comes until the call is not told EAGAIN; each time it is, WRITABLE follows. */
+static int until_taken(struct pair *p, int (*what)(struct pair *p), bool elsewhere,
+                       unsigned *arrived) {
+    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+    sluice_event event;
+    int status;
+    while ((status = ask(p, what, elsewhere)) == SLUICE_EAGAIN) {
+        do {
+            if (env_now(&env_default) > limit)
+                fail_msg("it is not taken; %u messages arrived", *arrived);
+            pair_turn(p);
+            while (sluice_poll(p->a.loop, &event, 1, 0) == 1) {
+                assert_int_equal(event.type, SLUICE_MESSAGE);
+                ++*arrived;
+            }
+        } while (sluice_poll(p->b.loop, &event, 1, 0) == 0);
+        assert_int_equal(event.type, SLUICE_WRITABLE);
+    }
+    return status;
+}
+
+static const sluice_send_options *small_options;
+
+static int send_small(struct pair *p) {
+    return sluice_send_copy(p->b.session, "x", 1, small_options);
+}
+
+/*
+ * Small messages that go inline leave no completion of their own. What does not fit behind them is told EAGAIN, and
+ * then WRITABLE, however few they are, whichever way they went.
+ */
+static void a_window_of_unsignalled_messages_opens(void **state) {
+    (void)state;
+    enum { LARGE = 64 << 10 };
+    for (unsigned k = 0; k < 2 * 2 * 6; k++) {
+        bool elsewhere = k % 2, together = k / 2 % 2;
+        unsigned smalls = k / 4 + 1;
+        const sluice_send_options o = {.size = sizeof o, .flags = together ? SLUICE_MORE : 0};
+        struct pair p;
+        small_options = &o;
+        pair_open(&p, PAIR_NODE(), PAIR_LINK());
+        pair_connect(&p, PAIR_LINK(.window_bytes = LARGE));
+        for (unsigned round = 0; round < 20; round++) {
+            unsigned arrived = 0;
+            for (unsigned i = 0; i < smalls; i++)
+                assert_int_equal(until_taken(&p, send_small, false, &arrived), 0);
+            assert_int_equal(sluice_alloc(p.b.node, LARGE, &large), 0);
+            memset(sluice_data(large), (int)round, LARGE);
+            assert_int_equal(until_taken(&p, send_large, elsewhere, &arrived), 0);
+            while (arrived++ < smalls + 1)
+                pair_expect(&p, &p.a, SLUICE_MESSAGE);
+        }
+        pair_close(&p);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_window_is_told_as_such),
         cmocka_unit_test(requests_in_flight_are_told_as_such),
         cmocka_unit_test(memory_is_told_as_such),
+        cmocka_unit_test(a_window_of_unsignalled_messages_opens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
