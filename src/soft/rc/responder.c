@@ -203,12 +203,29 @@ static bool invalidated(struct soft_qp *qp, struct sink *sink, uint32_t rkey) {
     return status == IBV_WC_SUCCESS;
 }
 
+/*
+ * A described message lies in the sender's memory, which is the sender's again once its queue pair is down: what was
+ * not acknowledged is flushed then. Asked before the copy, it spares that; asked behind it, no means that every
+ * byte was read in time. Pairs with the fence in soft_qp_fail().
+ */
+static bool withdrawn(struct soft_qp *qp, const struct soft_ring *ring) {
+    atomic_thread_fence(memory_order_acquire);
+    if (__builtin_expect(atomic_load_explicit(&ring->tx.down, memory_order_relaxed) == 0, 1))
+        return false;
+    qp->rx_offset = 0; /* the receive is as good as new, and the message never arrives */
+    if (qp->srq)
+        st(qp->srq_seen, atomic_load_explicit(&qp->srq->posts, memory_order_acquire));
+    st(qp->rx_stalled, true);
+    return true;
+}
+
 static bool take_send(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring,
                       const struct head *h) {
     if ((h->flags & SOFT_F_LAST) && !room(sink, qp->ibv.recv_cq))
         return false;
     /* Its regions may be known here before its LINK was handled; attach() looks again. */
-    if (h->op == SOFT_OP_SEND_DESC && !qp->link_peer)
+    bool described = h->op == SOFT_OP_SEND_DESC;
+    if (described && (!qp->link_peer || withdrawn(qp, ring)))
         return false;
     struct soft_rqe *rqe = receive_get(qp);
     if (!rqe)
@@ -218,8 +235,10 @@ static bool take_send(struct soft_qp *qp, struct sink *sink, struct soft_ring *r
                          0) &&
         !invalidated(qp, sink, h->imm))
         return false;
-    enum placed placed = h->op == SOFT_OP_SEND ? soft_place_slots(qp, rqe, ring, h->len)
-                                               : soft_place_desc(qp, rqe, ring, h->len);
+    enum placed placed = described ? soft_place_desc(qp, rqe, ring, h->len)
+                                   : soft_place_slots(qp, rqe, ring, h->len);
+    if (described && withdrawn(qp, ring))
+        return false;
     if (placed == TOO_LONG && qp->unreliable)
         return drop(qp, h, SOFT_DROP_TOO_LONG); /* the receive serves the next one */
     if (placed != PLACED) {
