@@ -184,6 +184,12 @@ void cm_accept_now(struct cm *cm, struct cm_conn *conn) {
     conn->established = true;
 }
 
+/* Data came before the handshake's last message: it counts as that message, which may be lost. */
+void cm_arrived(struct cm *cm, struct cm_conn *conn) {
+    if (conn->owner.state == CM_ACCEPTING)
+        cm->node->fabric->notify(conn->owner.id, IBV_EVENT_COMM_EST);
+}
+
 void cm_on_established(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     if (conn->passive)
@@ -191,6 +197,15 @@ void cm_on_established(struct cm *cm, struct cm_owner *owner, const struct cm_ev
     else if (cm->node->traits.answer_is_up)
         cm_on_response(cm, owner, event);
     /* Else it is nonsense: a dialer's is raised only with a QP on the id, which there is not. */
+}
+
+/*
+ * The dialer closed what it had before its confirmation was seen: the connection was there, and what came over it
+ * was acknowledged. So the session is up first.
+ */
+void cm_on_closed_early(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    cm_adopt(cm, (struct cm_conn *)(void *)owner);
+    cm_on_disconnected(cm, owner, event);
 }
 
 /* The loop found the peer's HELLO or WELCOME in order: the session is up, or the application decides. */

@@ -195,6 +195,9 @@ static void take_record(struct cm *cm, struct mpsc_queue_item *item) {
         cm_answered(cm, conn);
         gate_clear(&s->gate, GATE_ANSWER);
         break;
+    case CM_VERB_ARRIVED:
+        cm_arrived(cm, conn);
+        break;
     case CM_VERB_GREETED:
         cm_greeted(cm, conn);
         break;

@@ -197,8 +197,9 @@ const char *cm_event_name(unsigned type);
 /* Handlers of the table. */
 cm_run cm_on_request, cm_on_addr_resolved, cm_on_addr_error, cm_on_route_resolved,
     cm_on_route_error, cm_on_response, cm_on_rejected, cm_on_lost, cm_on_connect_error,
-    cm_on_established, cm_on_disconnected, cm_on_device_removal, cm_on_listener_removal,
-    cm_on_watch_removal, cm_on_addrinfo_resolved, cm_on_addrinfo_error, cm_on_addr_change;
+    cm_on_established, cm_on_closed_early, cm_on_disconnected, cm_on_device_removal,
+    cm_on_listener_removal, cm_on_watch_removal, cm_on_addrinfo_resolved, cm_on_addrinfo_error,
+    cm_on_addr_change;
 
 /* Records of loops and of the application. */
 void cm_dial(struct cm *cm, struct cm_conn *conn);
@@ -238,6 +239,7 @@ void cm_enter(struct cm *cm, struct cm_conn *conn, enum cm_state state);
 void cm_watch(struct cm *cm, struct cm_conn *conn, uint64_t deadline_ns);
 void cm_watch_step(struct cm *cm, struct cm_conn *conn, uint64_t step_ns);
 void cm_adopt(struct cm *cm, struct cm_conn *conn);
+void cm_arrived(struct cm *cm, struct cm_conn *conn);
 void cm_up(struct cm *cm, struct cm_conn *conn);
 /* A try that got no answer because this process may open no more files. */
 bool cm_short_of_files(struct cm *cm, struct cm_conn *conn, const struct cm_event *event);

@@ -137,10 +137,9 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
         qp_failed(cm, event->element.qp, event->event_type);
         break;
     case IBV_EVENT_COMM_EST: {
-        /* Data came before the handshake's last message: it counts as that message. */
         struct session *s = event->element.qp->qp_context;
-        if (s && s->conn.owner.state == CM_ACCEPTING)
-            cm->node->fabric->notify(s->conn.owner.id, IBV_EVENT_COMM_EST);
+        if (s)
+            cm_arrived(cm, &s->conn);
         break;
     }
     case IBV_EVENT_CQ_ERR:

@@ -71,6 +71,7 @@ enum cm_verb {
     CM_VERB_PREPARED,
     CM_VERB_READY,
     CM_VERB_ANSWER,
+    CM_VERB_ARRIVED, /* the dialer's first frame, before its handshake's last message */
     CM_VERB_GREETED, /* the peer's HELLO (listener) or WELCOME (dialer) is in order */
     CM_VERB_RELEASE,
     CM_VERB_DRAINED,

@@ -275,6 +275,8 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
     } else if (unlikely(f.type == FRAME_ANNOUNCE) && !rendezvous_announced(l, s, msg)) {
         return; /* refused */
     } else if (unlikely(!s->announced || s->held.head || !loop_room(l, s))) {
+        if (unlikely(!s->announced && !s->held.head))
+            session_arrived(l, s);
         hold(l, s, msg);
         if (s->announced && !s->retry && !s->held_pending)
             event_notice(l, s, NOTICE_HELD);

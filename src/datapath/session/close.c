@@ -232,7 +232,8 @@ void session_down(struct sluice_loop *l, struct session *s) {
         close_settle(s, s->conn.down.reason, s->conn.down.vendor, s->conn.down.text);
     if (s->state >= SESSION_RELEASED || s->down_polls || told_no(l, s))
         return;
-    if (s->announced || s->adopted) {
+    /* What had arrived at a listener's side shows that the dialer was up: session_down_now(). */
+    if (s->announced || s->adopted || (s->conn.passive && s->heard)) {
         s->down_polls = 1;
         l->downs++;
     } else {
@@ -243,6 +244,9 @@ void session_down(struct sluice_loop *l, struct session *s) {
 void session_down_now(struct sluice_loop *l, struct session *s) {
     if (s->state >= SESSION_RELEASED)
         return;
+    /* The dialer was told that these arrived. So it is up first, whatever became of its confirmation. */
+    if (!s->adopted && s->conn.passive && !s->greeting && s->held.head)
+        session_adopt(l, s);
     s->doubtful = s->conn.down.reason == SLUICE_REASON_PEER_LOST && s->reason == SLUICE_REASON_NONE;
     set_reason(s, s->conn.down.reason, s->conn.down.vendor, s->conn.down.code, s->conn.down.text);
     session_close(l, s, s->conn.down.reason, s->conn.down.vendor, s->conn.down.text);

@@ -341,6 +341,8 @@ void greet_arrived(struct sluice_loop *l, struct session *s, struct sluice_msg *
         return;
     }
     msg_queue_push(&s->held, msg);
+    if (s->greeting != GREET_HELD)
+        session_arrived(l, s);
     s->greeting = GREET_HELD;
 }
 

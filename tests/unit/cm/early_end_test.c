@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * early_end_test.c - a dialer is up, sends, and is gone before its listener has seen the handshake's last message, or
+ * that message is lost: what the dialer was told has arrived is delivered, after UP and before CLOSED.
+ */
+#include "support/fault_util.h"
+#include "support/pair.h"
+
+/* As many as a dialer has credits for before its listener gives it some: a device takes them alone. */
+enum { MESSAGES = GRANT_MIN - CREDIT_RESERVE };
+
+static size_t size_of(unsigned i) {
+    return i % 3 * 2000;
+}
+
+enum end { HANGS_UP, CLOSES_ITS_NODE, STAYS, END_COUNT };
+
+/* The next event of the listener's side, whose other side is still or gone. */
+static sluice_event next_alone(struct pair *p) {
+    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+    sluice_event event = {0};
+    while (env_now(&env_default) < limit) {
+        cm_turn(p->a.node->cm, 0);
+        int n = sluice_poll(p->a.loop, &event, 1, 0);
+        assert_true(n >= 0);
+        if (n > 0)
+            return event;
+        sched_yield();
+    }
+    fail_msg("the listener's side has no event");
+    return event;
+}
+
+/* Both sides go on until the dialer was told of each message; then it ends. */
+static unsigned end_of_dialer(struct pair *p, unsigned count, enum end end) {
+    unsigned told = 0;
+    for (; told < count; told++)
+        assert_int_equal(pair_expect(p, &p->b, SLUICE_SENT).status, 0);
+    if (end == HANGS_UP) {
+        sluice_hangup(p->b.session, UINT64_MAX);
+        pair_expect(p, &p->b, SLUICE_CLOSED);
+    } else if (end == CLOSES_ITS_NODE) {
+        sluice_close(p->b.node, 0);
+    }
+    return told;
+}
+
+static void early_end(const char *plan, unsigned count, enum end end) {
+    struct pair p;
+    unsigned arrived = 0;
+    sluice_event event;
+    sluice_send_options tagged = {.size = sizeof tagged};
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    fault_plan(plan);
+    pair_dial(&p, PAIR_LINK());
+    pair_expect(&p, &p.b, SLUICE_UP);
+    for (unsigned i = 0; i < count; i++) {
+        tagged.tag = i + 1;
+        assert_int_equal(pair_send(&p.b, size_of(i), i, &tagged), 0);
+    }
+    unsigned told = end_of_dialer(&p, count, end);
+    event = next_alone(&p);
+    assert_int_equal(event.type, SLUICE_UP);
+    for (; arrived < count && (event = next_alone(&p)).type == SLUICE_MESSAGE; arrived++)
+        assert_true(pair_check(event.msg, size_of(arrived), arrived));
+    if (arrived < told)
+        verdict_wrong_data("%u of %u messages that were acknowledged", arrived, told);
+    assert_int_equal(arrived, count);
+    if (end != STAYS) {
+        event = next_alone(&p);
+        assert_int_equal(event.type, SLUICE_CLOSED);
+        assert_int_equal(event.reason, SLUICE_REASON_PEER_CLOSE);
+    } else {
+        pair_expect_nothing(&p, &p.a);
+    }
+    fault_clear();
+    sluice_close(p.a.node, 0);
+    if (end != CLOSES_ITS_NODE)
+        sluice_close(p.b.node, 0);
+}
+
+static void what_was_acknowledged_is_delivered_before_the_end(void **state) {
+    (void)state;
+    static const char *const plans[] = {
+        "cm_in=RTU loss",
+        "cm_in=RTU delay=50ms",
+        "cm_in=RTU loss; cm_in=DREQ n=1 loss",
+        "cm_in=RTU loss; cm_in=DREQ delay=20ms",
+    };
+    for (unsigned i = 0; i < sizeof plans / sizeof *plans; i++)
+        for (unsigned count = 0; count <= MESSAGES; count++)
+            for (enum end end = HANGS_UP; end < STAYS; end++) {
+                print_message("%s, %u messages, %s\n", plans[i], count,
+                              end == HANGS_UP ? "hangs up" : "closes its node");
+                early_end(plans[i], count, end);
+            }
+}
+
+/* Data is as good as the message that is lost: the session lives. */
+static void a_confirmation_that_is_lost_is_not_missed_where_data_comes(void **state) {
+    (void)state;
+    early_end("cm_in=RTU loss", 1, STAYS);
+    early_end("cm_in=RTU loss", MESSAGES, STAYS);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_acknowledged_is_delivered_before_the_end),
+        cmocka_unit_test(a_confirmation_that_is_lost_is_not_missed_where_data_comes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
