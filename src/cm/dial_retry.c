@@ -27,6 +27,8 @@
 #define UNLIMITED_MS 10000 /* for one step of a dial without a deadline */
 #define SLICE_FIRST_MS 50  /* of looking for an address */
 #define SLICE_LAST_MS 1000
+#define SLICE_EARLY_NS                                                                             \
+    12000000u /* the kernel's clock may tick early: 100 times a second on the slowest */
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
@@ -105,8 +107,8 @@ static bool search(struct cm *cm, struct cm_conn *conn) {
 }
 
 static bool slice_is_over(const struct cm *cm, const struct cm_conn *conn) {
-    return cm->now_ns - conn->slice_ns >= conn->slice_ms * 1000000ull &&
-           cm->now_ns + 1000000 <= conn->search_ns;
+    return cm->now_ns - conn->slice_ns + SLICE_EARLY_NS >= conn->slice_ms * 1000000ull &&
+           cm->now_ns + SLICE_EARLY_NS <= conn->search_ns;
 }
 
 void cm_on_addr_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {

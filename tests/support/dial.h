@@ -30,7 +30,8 @@ static struct {
     const char *always; /* the fault of every try beyond the script */
     const char *script[DIALER_TRIES];
     unsigned scripted;
-    bool slow;           /* looking for an address takes all the time it is given */
+    bool slow;    /* looking for an address takes all the time it is given, but for early_ms */
+    int early_ms; /* and a millisecond at least */
     unsigned other_port; /* this try is behind another port of the device */
     struct sockaddr_storage names[32];
     unsigned name_count;
@@ -94,7 +95,7 @@ static int dialer_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, stru
         dialer.times[i] = ms;
     }
     if (dialer.slow)
-        dialer.now_ns += (uint64_t)ms * 1000000;
+        dialer.now_ns += (uint64_t)(ms > dialer.early_ms ? ms - dialer.early_ms : 1) * 1000000;
     dialer_plan(i < dialer.scripted ? dialer.script[i] : dialer.always);
     return soft_resolve_addr(id, src, dst, ms);
 }
