@@ -170,6 +170,7 @@ second_try() {
     ctest_run "$((left > 600 ? 600 : left))" "$WORK/again.xml" "$WORK/again.log" "$dir" -R "^$name\$" || true
     if [[ $(junit_results "$WORK/again.xml" 2> /dev/null) == "run $name" ]]; then
         unsteady+=("$name ($title)")
+        cp "$WORK/again.xml" "build/results/again.$name.xml"
         return 0
     fi
     return 1
