@@ -27,8 +27,7 @@
 #define UNLIMITED_MS 10000 /* for one step of a dial without a deadline */
 #define SLICE_FIRST_MS 50  /* of looking for an address */
 #define SLICE_LAST_MS 1000
-#define SLICE_EARLY_NS                                                                             \
-    12000000u /* the kernel's clock may tick early: 100 times a second on the slowest */
+#define SLICE_EARLY_NS 12000000u /* a tick of the slowest kernel, by which it may be early */
 
 /* ---- time ------------------------------------------------------------------------------------ */
 

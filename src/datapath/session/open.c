@@ -270,9 +270,9 @@ void session_adopt(struct sluice_loop *l, struct session *s) {
 }
 
 /*
- * The first frame of a dialer whose confirmation was not seen yet. It is as good as that: the software device is told so,
- * where a confirmation that is lost stays lost. The kernel asks for it again by itself, and 6.1 keeps an id for a
- * minute that is told and then disconnected at once.
+ * The first frame of a dialer whose confirmation was not seen yet. It is as good as that: the software device is
+ * told so, where a confirmation that is lost stays lost. The kernel asks for it again by itself, and 6.1 keeps an id
+ * for a minute that is told and then disconnected at once.
  */
 void session_arrived(struct sluice_loop *l, struct session *s) {
     if (!s->adopted && s->conn.passive && s->state == SESSION_OPENING && l->node->fabric->software)
