@@ -25,16 +25,16 @@ static struct stats_page *page_of(const struct side *side) {
     return side->node->stats.page;
 }
 
-/* The bell of a thread: the CM thread's, or of a loop. */
-static const struct stats_bell *bell_of(const struct side *side, int loop) {
-    return loop < 0 ? &page_of(side)->cm.bell : &page_of(side)->loops[loop].bell;
+/* The wakeup of a thread: the CM thread's, or of a loop. */
+static const struct stats_wakeup *wakeup_of(const struct side *side, int loop) {
+    return loop < 0 ? &page_of(side)->cm.wakeup : &page_of(side)->loops[loop].wakeup;
 }
 
 static uint64_t sleeps_of(const struct side *side) {
     return atomic_load(&page_of(side)->loops[0].sleeps);
 }
 
-/* Until the worker has armed its bell and found nothing once more. */
+/* Until the worker has armed its wakeup and found nothing once more. */
 static void wait_asleep(const struct side *side, uint64_t before) {
     uint64_t until = sluice_now() + LIMIT_NS;
     while (sleeps_of(side) == before) {
@@ -62,9 +62,9 @@ static void talk_to_sleepers(struct couple *c, unsigned rounds) {
 
 /* Every user event that was written has been heard, as far as is shown. */
 static void wait_heard(const struct side *side, int loop) {
-    const struct stats_bell *bell = bell_of(side, loop);
+    const struct stats_wakeup *wakeup = wakeup_of(side, loop);
     uint64_t until = sluice_now() + LIMIT_NS;
-    while (atomic_load(&bell->user_written) != atomic_load(&bell->user_heard)) {
+    while (atomic_load(&wakeup->user_written) != atomic_load(&wakeup->user_heard)) {
         must(sluice_now() < until);
         sched_yield();
     }
@@ -72,20 +72,20 @@ static void wait_heard(const struct side *side, int loop) {
 
 /* Wakes of all kinds that this thread has seen. */
 static uint64_t wakes_of(const struct side *side, int loop) {
-    const struct stats_bell *bell = bell_of(side, loop);
-    return atomic_load(&bell->user_written) + atomic_load(&bell->wakes_by_eventfd);
+    const struct stats_wakeup *wakeup = wakeup_of(side, loop);
+    return atomic_load(&wakeup->user_written) + atomic_load(&wakeup->wakes_by_eventfd);
 }
 
 /* All of a thread's wakes were of the one kind, and nobody rang who was not to. */
 static void expect_wakes(const struct side *side, int loop, bool user_events) {
-    const struct stats_bell *bell = bell_of(side, loop);
+    const struct stats_wakeup *wakeup = wakeup_of(side, loop);
     wait_heard(side, loop);
-    uint64_t written = atomic_load(&bell->user_written), heard = atomic_load(&bell->user_heard),
-             eventfd = atomic_load(&bell->wakes_by_eventfd);
+    uint64_t written = atomic_load(&wakeup->user_written), heard = atomic_load(&wakeup->user_heard),
+             eventfd = atomic_load(&wakeup->wakes_by_eventfd);
     print_message("loop %d: %llu user events, %llu by eventfd, %llu merged\n", loop,
                   (unsigned long long)written, (unsigned long long)eventfd,
-                  (unsigned long long)atomic_load(&bell->wakes_merged));
-    assert_int_equal(bell->user_stray, 0);
+                  (unsigned long long)atomic_load(&wakeup->wakes_merged));
+    assert_int_equal(wakeup->user_stray, 0);
     assert_int_equal(heard, written);
     if (user_events)
         assert_int_equal(eventfd, 0);
@@ -172,7 +172,7 @@ static void check_public_wake(bool user_events) {
 
 /* ---- events that nobody rang ------------------------------------------------------------------------- */
 
-/* To the worker's own bell, as late and as wrong as can be; the session goes on meanwhile. */
+/* To the worker's own wakeup, as late and as wrong as can be; the session goes on meanwhile. */
 static void check_forged_events(void) {
     static const uint64_t generations[] = {0, 1, UINT32_MAX};
     struct couple c;
@@ -180,28 +180,28 @@ static void check_forged_events(void) {
     couple_connect(&c, NULL);
     talk_to_sleepers(&c, 3);
     struct session *s = slot_find(c.at_b.id);
-    struct doorbell *bell = &atomic_load(&s->loop)->mailbox.bell;
+    struct wakeup *wakeup = &atomic_load(&s->loop)->mailbox.wakeup;
     const struct fabric_ops *fabric = c.b.node->fabric;
     uint64_t forged = 0;
-    for (int verb = -1; verb <= (int)DOORBELL_WAKE; verb += 8)
+    for (int verb = -1; verb <= (int)WAKEUP_FLAG; verb += 8)
         for (unsigned g = 0; g < sizeof generations / sizeof *generations; g++, forged++) {
-            uint64_t arg = UINT64_C(0x8000) << DOORBELL_RECORD_BITS |
-                           doorbell_record(s->slot, (uint32_t)generations[g]);
-            must(fabric->write_cm_event(bell->id, (enum rdma_cm_event_type)FABRIC_CM_USER, verb,
+            uint64_t arg =
+                UINT64_C(0x8000) << WAKEUP_ARG_BITS | wakeup_arg(s->slot, (uint32_t)generations[g]);
+            must(fabric->write_cm_event(wakeup->id, (enum rdma_cm_event_type)FABRIC_CM_USER, verb,
                                         arg) == 0);
             talk_to_sleepers(&c, 1);
         }
     uint64_t until = sluice_now() + LIMIT_NS;
-    while (atomic_load(&bell_of(&c.b, 0)->user_stray) < forged)
+    while (atomic_load(&wakeup_of(&c.b, 0)->user_stray) < forged)
         must(sluice_now() < until);
     wait_heard(&c.b, 0);
-    assert_int_equal(bell_of(&c.b, 0)->user_stray, forged);
-    assert_int_equal(bell_of(&c.b, 0)->wakes_by_eventfd, 0);
-    assert_int_equal(bell_of(&c.b, -1)->user_stray, 0);
+    assert_int_equal(wakeup_of(&c.b, 0)->user_stray, forged);
+    assert_int_equal(wakeup_of(&c.b, 0)->wakes_by_eventfd, 0);
+    assert_int_equal(wakeup_of(&c.b, -1)->user_stray, 0);
     couple_close(&c);
 }
 
-/* The CM thread's events by type have those of its bell in them. */
+/* The CM thread's events by type have those of its wakeup in them. */
 static void check_counted_as_cm_events(bool user_events) {
     struct couple c;
     couple_open(&c, true, &blocking);
@@ -211,7 +211,7 @@ static void check_counted_as_cm_events(bool user_events) {
         uint64_t heard, counted, until = sluice_now() + LIMIT_NS;
         for (;;) { /* who was awake whenever it was told something was not woken */
             wait_heard(sides[i], -1);
-            heard = atomic_load(&bell_of(sides[i], -1)->user_heard);
+            heard = atomic_load(&wakeup_of(sides[i], -1)->user_heard);
             counted = page_of(sides[i])->cm.events[FABRIC_CM_USER];
             if (counted == heard && (heard > 0 || !user_events)) /* else one comes just now */
                 break;

@@ -289,7 +289,7 @@ typedef struct sluice_send_options {
     uint32_t flags;       /* SLUICE_MORE */
     uint32_t reserved;
 } sluice_send_options;
-#define SLUICE_MORE 1u     /* another send follows at once: the doorbell of this one may wait */
+#define SLUICE_MORE 1u     /* another send follows at once: the wakeup of this one may wait */
 #define SLUICE_IN_PLACE 2u /* sluice_send_pieces() only: plain memory is not copied, see memory.h */
 
 /* C only; in C++ zero the struct and set .size yourself. */

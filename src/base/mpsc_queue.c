@@ -4,7 +4,7 @@
  *
  * Memory order. wfcqueue's enqueue is one exchange of the tail: a full barrier, so everything
  * written before mpsc_queue_post() is seen by whoever takes the record, and a producer that reads the
- * doorbell's state after posting reads it after its record became visible.
+ * wakeup's state after posting reads it after its record became visible.
  *
  * Owner: the consuming thread takes; any thread posts.
  */

@@ -19,7 +19,7 @@
 struct mpsc_queue_item {
     struct cds_wfcq_node node;
     uint32_t verb; /* meaning belongs to the inbox's owner */
-    uint32_t slot; /* which object (free use; carried in the doorbell's argument) */
+    uint32_t slot; /* which object (free use; carried in the wakeup's argument) */
 };
 
 struct mpsc_queue {

@@ -113,10 +113,10 @@ enum {
     X(wakes, "times that was told")
 
 /*
- * X(name, what it counts) - how one thread was woken that slept; a ring of one that is awake is none.
- * user_written and wakes_merged are raised by whoever rings, and shown by the thread that was woken.
+ * X(name, what it counts) - how one thread was woken that slept; a signal to one that is awake is none.
+ * user_written and wakes_merged are raised by the thread that signals, and shown by the thread that was woken.
  */
-#define STATS_BELL_LIST(X)                                                                         \
+#define STATS_WAKEUP_LIST(X)                                                                       \
     X(user_written, "wakes by a user event of rdma_cm")                                            \
     X(user_heard, "user events heard")                                                             \
     X(user_stray, "user events that nobody rang")                                                  \
@@ -124,9 +124,9 @@ enum {
     X(wakes_merged, "wakes while another was on its way")                                          \
     X(wakes_by_eventfd, "wakes by eventfd, where user events cannot be had")
 
-struct stats_bell {
+struct stats_wakeup {
 #define STATS_X(name, text) _Atomic uint64_t name;
-    STATS_BELL_LIST(STATS_X)
+    STATS_WAKEUP_LIST(STATS_X)
 #undef STATS_X
 };
 
@@ -151,7 +151,7 @@ struct stats_loop {
 #define STATS_X(name, text) _Atomic uint64_t name;
     STATS_LOOP_LIST(STATS_X)
 #undef STATS_X
-    struct stats_bell bell;
+    struct stats_wakeup wakeup;
     _Atomic int64_t cpu;      /* -1 = not pinned */
     _Atomic uint64_t in_use;  /* 0 = slot free */
     _Atomic uint64_t drained; /* 1 = a worker that gets no new sessions; by any thread */
@@ -164,7 +164,7 @@ struct stats_cm {
 #define STATS_X(name, text) _Atomic uint64_t name;
     STATS_CM_LIST(STATS_X)
 #undef STATS_X
-    struct stats_bell bell;
+    struct stats_wakeup wakeup;
     _Atomic uint64_t events[STATS_CM_EVENTS];   /* by rdma_cm event number, last = unknown */
     _Atomic uint64_t async[STATS_ASYNC_EVENTS]; /* the device's, likewise */
 } __attribute__((aligned(256)));

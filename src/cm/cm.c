@@ -308,14 +308,14 @@ static int sleep_ms(struct cm *cm, uint64_t wait_ns) {
     return deadline_timeout_ms(until, cm->now_ns);
 }
 
-/* The bell has a channel of its own; what comes on it are rdma_cm events like the others. */
-static void hear_bell(struct cm *cm, uint32_t events) {
-    const struct doorbell *bell = &cm->mailbox->bell;
-    uint64_t before = bell->heard + bell->stray;
-    int error = doorbell_hear(&cm->mailbox->bell, events);
+/* The wakeup has a channel of its own; what comes on it are rdma_cm events like the others. */
+static void drain_wakeup(struct cm *cm, uint32_t events) {
+    const struct wakeup *wakeup = &cm->mailbox->wakeup;
+    uint64_t before = wakeup->heard + wakeup->stray;
+    int error = wakeup_drain(&cm->mailbox->wakeup, events);
     if (error != 0)
-        log_write(&cm->node->log, SLUICE_LOG_WARNING, DOORBELL_FAILED, strerror(error));
-    stats_add(&cm->stats->events[FABRIC_CM_USER], bell->heard + bell->stray - before);
+        log_write(&cm->node->log, SLUICE_LOG_WARNING, WAKEUP_FAILED_TEXT, strerror(error));
+    stats_add(&cm->stats->events[FABRIC_CM_USER], wakeup->heard + wakeup->stray - before);
 }
 
 unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
@@ -325,18 +325,18 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
     atomic_store_explicit(&cm->node->stats.page->memory_bytes,
                           pool_bytes(cm->node->pool) + pool_bytes(cm->node->rx_pool),
                           memory_order_relaxed);
-    doorbell_show(&cm->mailbox->bell, &cm->stats->bell); /* before it may sleep for long */
+    wakeup_publish(&cm->mailbox->wakeup, &cm->stats->wakeup); /* before it may sleep for long */
     unsigned done = take_records(cm) + cm_take_names(cm) + cm_take_calls(cm);
     done += check_deadlines(cm);
     cm_hear_again(cm);
     if (cm->device_lost && !cm->device_gone)
         cm_let_go(cm); /* sets a deadline, as long as something is left */
-    doorbell_arm(&cm->mailbox->bell);
+    wakeup_arm(&cm->mailbox->wakeup);
     bool more = done > 0 || !mpsc_queue_empty(&cm->mailbox->inbox) || atomic_load(&cm->stop) ||
                 (cm->resolver && resolver_has_answers(cm->resolver)) ||
                 (cm->connector && connector_has_answers(cm->connector));
     int n = epoll_wait(cm->epoll_fd, ready, 4, more ? 0 : sleep_ms(cm, wait_ns));
-    doorbell_disarm(&cm->mailbox->bell);
+    wakeup_disarm(&cm->mailbox->wakeup);
     cm->now_ns = env_now(&cm->node->env);
     bool seen = true;
     for (int i = 0; i < n; i++) {
@@ -345,7 +345,7 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
             seen = events < CM_EVENTS_MAX;
             done += events;
         } else if (ready[i].data.ptr == cm->mailbox)
-            hear_bell(cm, ready[i].events);
+            drain_wakeup(cm, ready[i].events);
         else if (cm->resolver && ready[i].data.ptr == cm->resolver)
             done += cm_hear_names(cm, ready[i].events);
         else
@@ -396,39 +396,39 @@ int cm_open(struct cm *cm, sluice_node *node, bool thread, sluice_error *e) {
         error = -errno;
         goto close_epoll;
     }
-    if ((error = doorbell_open(&cm->mailbox->bell, fabric, true)) != 0)
+    if ((error = wakeup_open(&cm->mailbox->wakeup, fabric, true)) != 0)
         goto destroy_channel;
     if ((error = nonblocking(cm->channel->fd)) != 0 ||
         (error = nonblocking(node->context->async_fd)) != 0 ||
         (error = source_open(&cm->source, cm->epoll_fd, cm->channel->fd, cm->channel)) != 0 ||
         (error = source_open(&cm->async_source, cm->epoll_fd, node->context->async_fd,
                              node->context)) != 0 ||
-        (error = doorbell_watch(&cm->mailbox->bell, cm->epoll_fd, cm->mailbox)) != 0)
-        goto close_bell;
+        (error = wakeup_add_to(&cm->mailbox->wakeup, cm->epoll_fd, cm->mailbox)) != 0)
+        goto close_wakeup;
     if (!node->env.random_bytes(node->env.arg, &random, sizeof random)) {
         error = -ENODATA; /* libsodium would end the process for it */
-        goto close_bell;
+        goto close_wakeup;
     }
     if (!auth_init() || !(node->replay = auth_replay_open(&node->env))) {
         error = -ENOMEM;
-        goto close_bell;
+        goto close_wakeup;
     }
     if (node->traits.connect_blocks &&
         (error = connector_open(&cm->connector, cm->mailbox, fabric)) != 0)
-        goto close_bell;
+        goto close_wakeup;
     cm_watch_device(cm);
     if (thread && (error = start(cm)) != 0)
-        goto close_bell;
+        goto close_wakeup;
     return SLUICE_OK;
 
-close_bell:
+close_wakeup:
     if (cm->watch.id)
         fabric->destroy_id(cm->watch.id);
     if (cm->connector)
         (void)connector_close(cm->connector, NULL, NULL);
     cm->connector = NULL;
     auth_replay_close(node->replay);
-    doorbell_close(&cm->mailbox->bell);
+    wakeup_close(&cm->mailbox->wakeup);
 destroy_channel:
     fabric->destroy_event_channel(cm->channel);
 close_epoll:
@@ -441,7 +441,7 @@ fail:
 
 void cm_close(struct cm *cm) {
     atomic_store(&cm->stop, true);
-    doorbell_wake(&cm->mailbox->bell);
+    wakeup_signal_flag(&cm->mailbox->wakeup);
     if (cm->started)
         pthread_join(cm->thread, NULL);
     while (take_records(cm) > 0)
@@ -457,7 +457,7 @@ void cm_close(struct cm *cm) {
         if (!(conn->call && cm_leave(cm, conn)) && conn->owner.id)
             cm->node->fabric->destroy_id(conn->owner.id);
     auth_replay_close(cm->node->replay);
-    doorbell_close(&cm->mailbox->bell);
+    wakeup_close(&cm->mailbox->wakeup);
     if (!cm->connector || !connector_inherit_channel(cm->connector, cm->channel))
         cm->node->fabric->destroy_event_channel(cm->channel);
     close(cm->epoll_fd);

@@ -3,7 +3,7 @@
  * cm.h - the connection-management thread: every rdma_cm_id of a node, listeners, timers, device
  * events.
  *
- * One epoll over the event channel, the device's async events, and the thread's doorbell. Events
+ * One epoll over the event channel, the device's async events, and the thread's wakeup. Events
  * are copied and acknowledged before anything else is done with them, so that rdma_destroy_id()
  * can never wait for this thread itself. What an event does in which state is in cm_table.c. The
  * thread never runs application code and never touches a QP: it tells loops what to do by records
@@ -122,7 +122,7 @@ void cm_close(struct cm *cm);
 /* One round; sleeps up to wait_ns when there is nothing. Returns how many things it did. */
 unsigned cm_turn(struct cm *cm, uint64_t wait_ns);
 
-_Static_assert(CM_VERB_UNLISTEN < DOORBELL_VERBS, "the doorbell carries them");
+_Static_assert(CM_VERB_UNLISTEN < WAKEUP_VERBS, "the wakeup carries them");
 
 /* A record of a session for its loop. */
 static inline void cm_tell_loop(struct session *s, enum loop_verb verb) {
@@ -339,7 +339,7 @@ struct cm_names {
 };
 /*
  * Starts no thread. 0 or -errno. rdma_cm is asked too where it can be: if it takes user events (then the
- * bell of `wake` is one), and if nobody has a resolver of his own in env.
+ * wakeup of `wake` is one), and if nobody has a resolver of his own in env.
  */
 int resolver_open(struct cm_resolver **out, struct mailbox *wake, const struct fabric_ops *fabric,
                   const struct sluice_env *env);

@@ -185,7 +185,8 @@ static void make_call(struct cm_connector *c, struct cm_connect *call) {
     list_push(&c->answers, call);
     atomic_store(&c->has_answers, true);
     if (c->wake)
-        doorbell_wake(&c->wake->bell); /* under the lock: the bell is not closed meanwhile */
+        wakeup_signal_flag(
+            &c->wake->wakeup); /* under the lock: the wakeup is not closed meanwhile */
 }
 
 static void end_heir(const struct fabric_ops *fabric, struct connect_heir *heir) {

@@ -151,7 +151,8 @@ static void *run(void *arg) {
         r->answers_tail = &lookup->next;
         atomic_store(&r->has_answers, true);
         if (r->wake)
-            doorbell_wake(&r->wake->bell); /* under the lock: the bell is not closed meanwhile */
+            wakeup_signal_flag(
+                &r->wake->wakeup); /* under the lock: the wakeup is not closed meanwhile */
     }
     bool last = --r->threads == 0;
     pthread_mutex_unlock(&r->lock);
@@ -191,7 +192,7 @@ int resolver_open(struct cm_resolver **out, struct mailbox *wake, const struct f
     r->wake = wake;
     r->env = *env;
     r->fabric = fabric;
-    if (wake->bell.channel && fabric->resolve_addrinfo && !env->resolve)
+    if (wake->wakeup.channel && fabric->resolve_addrinfo && !env->resolve)
         r->channel = open_channel(fabric);
     r->requests_tail = &r->requests;
     r->answers_tail = &r->answers;

@@ -116,10 +116,11 @@ struct sluice_node {
 
     pthread_mutex_t care; /* taken before lock: no loop is opened or closed, and the device stays */
     pthread_mutex_t lock;
-    pthread_mutex_t bells;                      /* taken last: loops may be looked up and rung */
-    pthread_cond_t changed;                     /* a session was freed, or a listener answered */
-    struct sluice_loop *loops[STATS_LOOPS_MAX]; /* lock, written under bells too: all there are */
-    _Atomic uint64_t memory_back;               /* see alloc_wait.c */
+    pthread_mutex_t wakeup_lock; /* taken last: loops may be looked up and woken */
+    pthread_cond_t changed;      /* a session was freed, or a listener answered */
+    struct sluice_loop
+        *loops[STATS_LOOPS_MAX];  /* lock, written under wakeup_lock too: all there are */
+    _Atomic uint64_t memory_back; /* see alloc_wait.c */
     /* see landing.c: what all sessions hold; when one that holds nothing last waited */
     _Atomic uint64_t landing_bytes, landing_wanted_ns;
 };

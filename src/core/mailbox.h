@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * mailbox.h - an inbox and the doorbell of the thread that reads it.
+ * mailbox.h - a queue and the wakeup of the thread that reads it.
  *
- * Owner: the reading thread. Any thread may post; the record is published before the bell is rung,
- * and the bell is rung every time, because a producer that found the inbox empty may be preempted
- * before it rings: with nobody asleep a ring is one fence and one load.
+ * Owner: the reading thread. Any thread may post; the record is published before the wakeup is signalled,
+ * and it is signalled every time, because a producer that found the inbox empty may be preempted
+ * before it signals: with nobody asleep a signal is one fence and one load.
  */
 #ifndef CORE_MAILBOX_H
 #define CORE_MAILBOX_H
@@ -14,7 +14,7 @@
 
 struct mailbox {
     struct mpsc_queue inbox;
-    struct doorbell bell __attribute__((aligned(64)));
+    struct wakeup wakeup __attribute__((aligned(64)));
 };
 
 /*
@@ -26,7 +26,7 @@ static inline void mailbox_post(struct mailbox *box, struct mpsc_queue_item *ite
     item->verb = verb;
     item->slot = slot;
     mpsc_queue_post(&box->inbox, item);
-    doorbell_ring(&box->bell, verb, doorbell_record(slot, generation));
+    wakeup_signal(&box->wakeup, verb, wakeup_arg(slot, generation));
 }
 
 #endif

@@ -10,7 +10,7 @@
  * not taken yet, the slot is not freed. So a stale handle can never reach the next session of the
  * slot, and a record that is in some inbox always belongs to the session that lives.
  *
- * `users` covers a call from its check until it has rung the doorbell, so that a loop is never
+ * `users` covers a call from its check until it has signalled the wakeup, so that a loop is never
  * closed under a thread about to write to its descriptors.
  *
  * ANSWER marks a record on its way to the CM thread (the answer to a request, or the dial itself),

@@ -25,8 +25,8 @@
 #define SLOT_CHUNK (1u << SLOT_CHUNK_LOG2)
 #define SLOT_CHUNKS 1024u
 #define SLOTS_MAX (SLOT_CHUNKS * SLOT_CHUNK)
-/* An event of a doorbell says for which slot it was rung, and has 16 bits for that. */
-_Static_assert(SLOTS_MAX <= 1u << (DOORBELL_RECORD_BITS - 32), "a slot fits into an event");
+/* An event of a wakeup says for which slot it was signalled, and has 16 bits for that. */
+_Static_assert(SLOTS_MAX <= 1u << (WAKEUP_ARG_BITS - 32), "a slot fits into an event");
 
 struct slot_table {
     _Atomic(struct session *) chunk[SLOT_CHUNKS];

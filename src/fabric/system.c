@@ -65,7 +65,7 @@ static void *find(const char *name) {
     return symbol;
 }
 
-/* The first call must not come from a signal handler, as dlsym locks: a doorbell's probe is it. */
+/* The first call must not come from a signal handler, as dlsym locks: a wakeup's probe is it. */
 static int system_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
                                  uint64_t arg) {
     static _Atomic(write_cm_event_fn *) found;

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * wakeup.c - the doorbell's state word and its two bells.
+ * wakeup.c - the wakeup's state word and its two ways to wake.
  *
- *   AWAKE --arm--> ARMED --ring--> RUNG       disarm leads from any state back to AWAKE
+ *   AWAKE --arm--> ARMED --signal--> SIGNALLED       disarm leads from any state back to AWAKE
  *
- * Why no wake is lost. The ringer writes its work, fences, reads the state; the owner writes ARMED,
+ * Why no wake is lost. The signaller writes its work, fences, reads the state; the owner writes ARMED,
  * fences, looks for work. With both fences sequentially consistent one of the two must see the
- * other: either the owner finds the work, or the ringer finds ARMED (and rings, if its exchange
- * wins) or RUNG (somebody else's system call is on its way and the owner looks for work after it).
- * A ringer that saw AWAKE or RUNG saw it before the owner's next ARMED, so its work is visible to
+ * other: either the owner finds the work, or the signaller finds ARMED (and signals, if its exchange
+ * wins) or SIGNALLED (somebody else's system call is on its way and the owner looks for work after it).
+ * A signaller that saw AWAKE or SIGNALLED saw it before the owner's next ARMED, so its work is visible to
  * the look that follows that ARMED. disarm fences as well, so the look after waking sees the work
- * of every ring that was merged into RUNG.
+ * of every signal that was merged into SIGNALLED.
  *
- * Stray events. The one ringer that won writes what it rings into a table before it makes the system
- * call, and the owner strikes it out when the event comes: the ring's number, in the upper bits of the
+ * Stray events. The one signaller that won writes what it signals into a table before it makes the system
+ * call, and the owner strikes it out when the event comes: the number of the signal, in the upper bits of the
  * event's argument, says where to look. What stands there is the argument with the bits that name the
  * place replaced by the verb: slot, generation, verb and number are compared at once. An event that was
- * struck out before, or never written, was rung by nobody. A ringer so late that a newer one took its
+ * struck out before, or never written, was signalled by no thread. A signaller so late that a newer one took its
  * place is counted, and as many events are forgiven.
  *
- * A ringer may be preempted between its exchange and its system call; the bell then rings late and
+ * A signaller may be preempted between its exchange and its system call; the signal is then late and
  * the owner wakes once for nothing. One arm lets at most one system call through, so what a kernel
  * queues is bounded by the number of times the owner slept and is emptied by drain.
  *
  * A channel whose events cannot be fetched would stay readable, and whoever sleeps on it would spin. A
- * doorbell can do without it: at the first failure the channel leaves the set for good, and only the
- * eventfd rings.
+ * wakeup can do without it: at the first failure the channel leaves the set for good, and only the
+ * eventfd signals.
  *
- * Signal safety: ring is atomics and one system call, and keeps errno.
+ * Signal safety: wakeup_signal() is atomics and one system call, and keeps errno.
  */
 #include "fabric/wakeup.h"
 
@@ -40,20 +40,21 @@
 
 #include "base/epoll_source.h"
 
-enum { AWAKE, ARMED, RUNG };
+enum { AWAKE, ARMED, SIGNALLED };
 
 #define DRAIN_MAX 64 /* events taken in one drain; the descriptor stays readable for the rest */
 
 #define USER_EVENT ((enum rdma_cm_event_type)FABRIC_CM_USER)
 
-#define PLACE_SHIFT DOORBELL_RECORD_BITS /* of the ring's number its lowest bits are the place */
-#define PLACE_MASK ((uint64_t)(DOORBELL_ANNOUNCED - 1) << PLACE_SHIFT)
-#define RECORD_MASK ((UINT64_C(1) << DOORBELL_RECORD_BITS) - 1)
-#define RING_MARK UINT64_C(0x8000) /* in every ring's number, so that no ring looks like no ring */
-_Static_assert(DOORBELL_WAKE < DOORBELL_ANNOUNCED, "a verb fits where the place was");
+#define PLACE_SHIFT WAKEUP_ARG_BITS /* of the number of the signal its lowest bits are the place */
+#define PLACE_MASK ((uint64_t)(WAKEUP_PENDING_MAX - 1) << PLACE_SHIFT)
+#define RECORD_MASK ((UINT64_C(1) << WAKEUP_ARG_BITS) - 1)
+#define SIGNAL_MARK                                                                                \
+    UINT64_C(0x8000) /* in the number of each signal, so that none looks like no signal */
+_Static_assert(WAKEUP_FLAG < WAKEUP_PENDING_MAX, "a verb fits where the place was");
 
-static _Atomic uint64_t *place_of(struct doorbell *bell, uint64_t arg) {
-    return &bell->announced[(arg & PLACE_MASK) >> PLACE_SHIFT];
+static _Atomic uint64_t *place_of(struct wakeup *wakeup, uint64_t arg) {
+    return &wakeup->pending[(arg & PLACE_MASK) >> PLACE_SHIFT];
 }
 
 /* Argument and verb in one word, as long as it is known which place it is about. */
@@ -61,62 +62,62 @@ static uint64_t both(uint64_t arg, uint32_t verb) {
     return (arg & ~PLACE_MASK) | (uint64_t)verb << PLACE_SHIFT;
 }
 
-/* The winning ringer: returns what its event will carry. */
-static uint64_t announce(struct doorbell *bell, uint32_t verb, uint64_t record) {
-    uint64_t number = atomic_fetch_add_explicit(&bell->sequence, 1, memory_order_relaxed);
-    uint64_t arg = (record & RECORD_MASK) | ((number & 0x7fff) | RING_MARK) << DOORBELL_RECORD_BITS;
-    _Atomic uint64_t *place = place_of(bell, arg);
+/* The winning signaller: returns what its event will carry. */
+static uint64_t announce(struct wakeup *wakeup, uint32_t verb, uint64_t record) {
+    uint64_t number = atomic_fetch_add_explicit(&wakeup->sequence, 1, memory_order_relaxed);
+    uint64_t arg = (record & RECORD_MASK) | ((number & 0x7fff) | SIGNAL_MARK) << WAKEUP_ARG_BITS;
+    _Atomic uint64_t *place = place_of(wakeup, arg);
     /* Before it is lost: its event may be heard at once. */
     bool taken = atomic_load(place) != 0;
     if (taken)
-        atomic_fetch_add(&bell->overwritten, 1);
+        atomic_fetch_add(&wakeup->overwritten, 1);
     if (atomic_exchange(place, both(arg, verb)) != 0 && !taken)
-        atomic_fetch_add(&bell->overwritten, 1);
+        atomic_fetch_add(&wakeup->overwritten, 1);
     return arg;
 }
 
 /* True: it stood there, and does no more. */
-static bool strike_out(struct doorbell *bell, uint64_t arg, uint32_t verb) {
+static bool strike_out(struct wakeup *wakeup, uint64_t arg, uint32_t verb) {
     uint64_t expected = both(arg, verb);
-    return expected != 0 && atomic_compare_exchange_strong(place_of(bell, arg), &expected, 0);
+    return expected != 0 && atomic_compare_exchange_strong(place_of(wakeup, arg), &expected, 0);
 }
 
-static void heard(struct doorbell *bell, uint64_t arg, int status) {
-    bell->last_arg = arg;
-    bell->last_status = status;
+static void heard(struct wakeup *wakeup, uint64_t arg, int status) {
+    wakeup->last_arg = arg;
+    wakeup->last_status = status;
     /* The event's own word may be anything. */
-    if (status >= 0 && status <= (int)DOORBELL_WAKE && strike_out(bell, arg, (uint32_t)status))
-        bell->heard += status != (int)DOORBELL_PROBE;
-    else if (bell->excused < atomic_load(&bell->overwritten)) {
-        bell->excused++;
-        bell->heard++;
+    if (status >= 0 && status <= (int)WAKEUP_FLAG && strike_out(wakeup, arg, (uint32_t)status))
+        wakeup->heard += status != (int)WAKEUP_PROBE;
+    else if (wakeup->excused < atomic_load(&wakeup->overwritten)) {
+        wakeup->excused++;
+        wakeup->heard++;
     } else {
-        bell->stray++;
+        wakeup->stray++;
     }
 }
 
-static void cm_close(struct doorbell *bell) {
-    if (bell->id)
-        bell->fabric->destroy_id(bell->id);
-    if (bell->channel)
-        bell->fabric->destroy_event_channel(bell->channel);
-    bell->id = NULL;
-    bell->channel = NULL;
+static void cm_close(struct wakeup *wakeup) {
+    if (wakeup->id)
+        wakeup->fabric->destroy_id(wakeup->id);
+    if (wakeup->channel)
+        wakeup->fabric->destroy_event_channel(wakeup->channel);
+    wakeup->id = NULL;
+    wakeup->channel = NULL;
 }
 
 /* Takes one event: true, or false and *error, which is EAGAIN if there was none. */
-static bool cm_take(struct doorbell *bell, int *error) {
+static bool cm_take(struct wakeup *wakeup, int *error) {
     struct rdma_cm_event *event;
     errno = 0;
-    if (bell->fabric->get_cm_event(bell->channel, &event) != 0) {
+    if (wakeup->fabric->get_cm_event(wakeup->channel, &event) != 0) {
         *error = errno ? errno : EIO;
         return false;
     }
     /* Copied before the acknowledgement. Anything but USER on an unbound id is the stack's own
      * business and a wake like any other. */
     if (event->event == USER_EVENT)
-        heard(bell, fabric_event_arg(event), event->status);
-    bell->fabric->ack_cm_event(event);
+        heard(wakeup, fabric_event_arg(event), event->status);
+    wakeup->fabric->ack_cm_event(event);
     return true;
 }
 
@@ -126,165 +127,166 @@ static int set_nonblocking(int fd) {
 }
 
 /* An unbound id on a channel of its own, and one event through it. NULL, or why it cannot be. */
-static const char *cm_open(struct doorbell *bell) {
-    const struct fabric_ops *fabric = bell->fabric;
+static const char *cm_open(struct wakeup *wakeup) {
+    const struct fabric_ops *fabric = wakeup->fabric;
     if (!fabric->write_cm_event)
         return "eventfd (this fabric has no rdma_write_cm_event)";
-    bell->channel = fabric->create_event_channel();
-    if (!bell->channel)
+    wakeup->channel = fabric->create_event_channel();
+    if (!wakeup->channel)
         return "eventfd (no rdma_cm event channel can be opened)";
-    if (set_nonblocking(bell->channel->fd) != 0)
+    if (set_nonblocking(wakeup->channel->fd) != 0)
         return "eventfd (the event channel cannot be made non-blocking)";
-    if (fabric->create_id(bell->channel, &bell->id, bell, RDMA_PS_TCP) != 0) {
-        bell->id = NULL;
+    if (fabric->create_id(wakeup->channel, &wakeup->id, wakeup, RDMA_PS_TCP) != 0) {
+        wakeup->id = NULL;
         return "eventfd (no rdma_cm id can be made)";
     }
-    if (fabric->write_cm_event(bell->id, USER_EVENT, (int)DOORBELL_PROBE,
-                               announce(bell, DOORBELL_PROBE, 0)) != 0)
+    if (fabric->write_cm_event(wakeup->id, USER_EVENT, (int)WAKEUP_PROBE,
+                               announce(wakeup, WAKEUP_PROBE, 0)) != 0)
         return errno == ENOSYS ? "eventfd (librdmacm before 60 has no rdma_write_cm_event)"
                                : "eventfd (the kernel takes no user events: before Linux 6.18)";
     /* Delivery is not checked: an event that comes late is a wake too many, nothing else. */
     int error;
-    (void)cm_take(bell, &error);
+    (void)cm_take(wakeup, &error);
     return NULL;
 }
 
-int doorbell_open(struct doorbell *bell, const struct fabric_ops *fabric, bool use_cm) {
-    memset(bell, 0, sizeof *bell);
-    bell->fabric = fabric;
-    bell->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (bell->event_fd < 0)
+int wakeup_open(struct wakeup *wakeup, const struct fabric_ops *fabric, bool use_cm) {
+    memset(wakeup, 0, sizeof *wakeup);
+    wakeup->fabric = fabric;
+    wakeup->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (wakeup->event_fd < 0)
         return -errno;
     if (!use_cm) {
-        bell->why = "eventfd";
+        wakeup->why = "eventfd";
         return 0;
     }
-    bell->why = cm_open(bell);
-    if (bell->why)
-        cm_close(bell);
+    wakeup->why = cm_open(wakeup);
+    if (wakeup->why)
+        cm_close(wakeup);
     else
-        bell->why = fabric->software
-                        ? "rdma_write_cm_event of the software device, eventfd beside it"
-                        : "rdma_write_cm_event of the system's rdma_cm, eventfd beside it";
+        wakeup->why = fabric->software
+                          ? "rdma_write_cm_event of the software device, eventfd beside it"
+                          : "rdma_write_cm_event of the system's rdma_cm, eventfd beside it";
     return 0;
 }
 
-void doorbell_close(struct doorbell *bell) {
-    cm_close(bell);
-    if (bell->event_fd >= 0)
-        close(bell->event_fd);
-    bell->event_fd = -1;
+void wakeup_close(struct wakeup *wakeup) {
+    cm_close(wakeup);
+    if (wakeup->event_fd >= 0)
+        close(wakeup->event_fd);
+    wakeup->event_fd = -1;
 }
 
-int doorbell_watch(struct doorbell *bell, int epoll_fd, void *data) {
+int wakeup_add_to(struct wakeup *wakeup, int epoll_fd, void *data) {
     struct epoll_event interest = {.events = EPOLLIN, .data.ptr = data};
-    bell->epoll_fd = epoll_fd;
-    if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, bell->event_fd, &interest) != 0)
+    wakeup->epoll_fd = epoll_fd;
+    if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, wakeup->event_fd, &interest) != 0)
         return -errno;
-    if (bell->channel && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, bell->channel->fd, &interest) != 0) {
+    if (wakeup->channel &&
+        epoll_ctl(epoll_fd, EPOLL_CTL_ADD, wakeup->channel->fd, &interest) != 0) {
         int error = errno;
-        epoll_ctl(epoll_fd, EPOLL_CTL_DEL, bell->event_fd, NULL);
+        epoll_ctl(epoll_fd, EPOLL_CTL_DEL, wakeup->event_fd, NULL);
         return -error;
     }
     return 0;
 }
 
-void doorbell_arm(struct doorbell *bell) {
-    atomic_store_explicit(&bell->state, ARMED, memory_order_relaxed);
+void wakeup_arm(struct wakeup *wakeup) {
+    atomic_store_explicit(&wakeup->state, ARMED, memory_order_relaxed);
     atomic_thread_fence(
-        memory_order_seq_cst); /* before the caller's last look; partner: doorbell_ring() */
+        memory_order_seq_cst); /* before the caller's last look; partner: wakeup_signal() */
 }
 
-void doorbell_disarm(struct doorbell *bell) {
-    atomic_store_explicit(&bell->state, AWAKE, memory_order_relaxed);
+void wakeup_disarm(struct wakeup *wakeup) {
+    atomic_store_explicit(&wakeup->state, AWAKE, memory_order_relaxed);
     atomic_thread_fence(
-        memory_order_seq_cst); /* before the look that finds merged rings' work; likewise */
+        memory_order_seq_cst); /* before the look that finds the work of merged signals; likewise */
 }
 
 /*
- * Nothing is lost by that. Whoever rang with an event that is not heard any more did so while the owner
- * slept, which is awake now, and looks for work before it sleeps again; whoever rings after that sees
+ * Nothing is lost by that. A thread that signalled with an event that is not heard any more did so while the owner
+ * slept, which is awake now, and looks for work before it sleeps again; one that signals after that sees
  * `broken`, or is so late that his work was found.
  */
-static void give_up_events(struct doorbell *bell) {
-    atomic_store(&bell->broken, true);
-    bell->failed++;
+static void give_up_events(struct wakeup *wakeup) {
+    atomic_store(&wakeup->broken, true);
+    wakeup->failed++;
     /* EBADF: it left the set when it was closed. */
-    (void)epoll_ctl(bell->epoll_fd, EPOLL_CTL_DEL, bell->channel->fd, NULL);
-    bell->why = "eventfd (rdma_cm's user events cannot be fetched any more)";
+    (void)epoll_ctl(wakeup->epoll_fd, EPOLL_CTL_DEL, wakeup->channel->fd, NULL);
+    wakeup->why = "eventfd (rdma_cm's user events cannot be fetched any more)";
 }
 
-int doorbell_hear(struct doorbell *bell, uint32_t events) {
+int wakeup_drain(struct wakeup *wakeup, uint32_t events) {
     uint64_t count;
-    /* One read empties an eventfd; EAGAIN means it was not this bell. */
-    while (read(bell->event_fd, &count, sizeof count) < 0 && errno == EINTR)
+    /* One read empties an eventfd; EAGAIN means it was not this one. */
+    while (read(wakeup->event_fd, &count, sizeof count) < 0 && errno == EINTR)
         ;
-    if (!bell->channel || atomic_load_explicit(&bell->broken, memory_order_relaxed))
+    if (!wakeup->channel || atomic_load_explicit(&wakeup->broken, memory_order_relaxed))
         return 0;
     unsigned taken = 0;
     int error = 0;
-    while (taken < DRAIN_MAX && cm_take(bell, &error))
+    while (taken < DRAIN_MAX && cm_take(wakeup, &error))
         taken++;
     error = source_verdict(events, taken, error); /* an eventfd reports no errors */
     if (error != 0)
-        give_up_events(bell);
+        give_up_events(wakeup);
     return error;
 }
 
-static void ring_event_fd(struct doorbell *bell) {
+static void signal_event_fd(struct wakeup *wakeup) {
     uint64_t one = 1;
-    atomic_fetch_add_explicit(&bell->fallbacks, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&wakeup->fallbacks, 1, memory_order_relaxed);
     /* EAGAIN would mean a full counter: the descriptor is readable then. */
-    while (write(bell->event_fd, &one, sizeof one) < 0 && errno == EINTR)
+    while (write(wakeup->event_fd, &one, sizeof one) < 0 && errno == EINTR)
         ;
 }
 
-static bool ring_user_event(struct doorbell *bell, uint32_t verb, uint64_t record) {
-    if (!bell->id || atomic_load(&bell->broken))
+static bool signal_user_event(struct wakeup *wakeup, uint32_t verb, uint64_t record) {
+    if (!wakeup->id || atomic_load(&wakeup->broken))
         return false;
-    uint64_t arg = announce(bell, verb, record);
+    uint64_t arg = announce(wakeup, verb, record);
     /* Counted before it is heard: nobody ever sees more heard than written. */
-    atomic_fetch_add_explicit(&bell->writes, 1, memory_order_relaxed);
-    if (bell->fabric->write_cm_event(bell->id, USER_EVENT, (int)verb, arg) == 0)
+    atomic_fetch_add_explicit(&wakeup->writes, 1, memory_order_relaxed);
+    if (wakeup->fabric->write_cm_event(wakeup->id, USER_EVENT, (int)verb, arg) == 0)
         return true;
-    atomic_fetch_sub_explicit(&bell->writes, 1, memory_order_relaxed);
-    strike_out(bell, arg, verb);
+    atomic_fetch_sub_explicit(&wakeup->writes, 1, memory_order_relaxed);
+    strike_out(wakeup, arg, verb);
     return false;
 }
 
-void doorbell_ring(struct doorbell *bell, uint32_t verb, uint64_t record) {
+void wakeup_signal(struct wakeup *wakeup, uint32_t verb, uint64_t record) {
     atomic_thread_fence(
-        memory_order_seq_cst); /* after the caller's publication; partner: doorbell_arm() */
-    uint32_t state = atomic_load_explicit(&bell->state, memory_order_relaxed);
+        memory_order_seq_cst); /* after the caller's publication; partner: wakeup_arm() */
+    uint32_t state = atomic_load_explicit(&wakeup->state, memory_order_relaxed);
     if (state == AWAKE)
         return;
-    if (state == RUNG ||
-        !atomic_compare_exchange_strong_explicit(&bell->state, &state, RUNG, memory_order_seq_cst,
-                                                 memory_order_relaxed)) {
-        if (state == RUNG) /* rung by somebody else; if not, the owner is awake again */
-            atomic_fetch_add_explicit(&bell->merged, 1, memory_order_relaxed);
+    if (state == SIGNALLED ||
+        !atomic_compare_exchange_strong_explicit(&wakeup->state, &state, SIGNALLED,
+                                                 memory_order_seq_cst, memory_order_relaxed)) {
+        if (state == SIGNALLED) /* signalled by another thread; if not, the owner is awake again */
+            atomic_fetch_add_explicit(&wakeup->merged, 1, memory_order_relaxed);
         return;
     }
     int saved_errno = errno;
-    if (!ring_user_event(bell, verb, record))
-        ring_event_fd(bell);
+    if (!signal_user_event(wakeup, verb, record))
+        signal_event_fd(wakeup);
     errno = saved_errno;
 }
 
-void doorbell_show(const struct doorbell *bell, struct stats_bell *out) {
-    const uint64_t writes = atomic_load_explicit(&bell->writes, memory_order_relaxed);
+void wakeup_publish(const struct wakeup *wakeup, struct stats_wakeup *out) {
+    const uint64_t writes = atomic_load_explicit(&wakeup->writes, memory_order_relaxed);
     atomic_store_explicit(&out->user_written, writes, memory_order_relaxed);
-    atomic_store_explicit(&out->user_heard, bell->heard, memory_order_relaxed);
-    atomic_store_explicit(&out->user_stray, bell->stray, memory_order_relaxed);
-    atomic_store_explicit(&out->user_failed, bell->failed, memory_order_relaxed);
+    atomic_store_explicit(&out->user_heard, wakeup->heard, memory_order_relaxed);
+    atomic_store_explicit(&out->user_stray, wakeup->stray, memory_order_relaxed);
+    atomic_store_explicit(&out->user_failed, wakeup->failed, memory_order_relaxed);
     atomic_store_explicit(&out->wakes_merged,
-                          atomic_load_explicit(&bell->merged, memory_order_relaxed),
+                          atomic_load_explicit(&wakeup->merged, memory_order_relaxed),
                           memory_order_relaxed);
     atomic_store_explicit(&out->wakes_by_eventfd,
-                          atomic_load_explicit(&bell->fallbacks, memory_order_relaxed),
+                          atomic_load_explicit(&wakeup->fallbacks, memory_order_relaxed),
                           memory_order_relaxed);
 }
 
-const char *doorbell_describe(const struct doorbell *bell) {
-    return bell->why;
+const char *wakeup_describe(const struct wakeup *wakeup) {
+    return wakeup->why;
 }

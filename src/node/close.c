@@ -205,7 +205,7 @@ static void close_all(struct closing *c) {
 /* Nobody looks at it any more: the place may have a new node. */
 static void close_end(sluice_node *n) {
     pthread_cond_destroy(&n->changed);
-    pthread_mutex_destroy(&n->bells);
+    pthread_mutex_destroy(&n->wakeup_lock);
     pthread_mutex_destroy(&n->lock);
     pthread_mutex_destroy(&n->care);
     atomic_store(&n->state, NODE_CLOSED);

@@ -56,7 +56,7 @@ void sluice_wake(sluice_loop *l) {
     if (!l || forked_loop(l))
         return;
     atomic_fetch_or_explicit(&l->wake, LOOP_WAKE_EVENT, memory_order_release);
-    doorbell_wake(&l->mailbox.bell);
+    wakeup_signal_flag(&l->mailbox.wakeup);
 }
 
 /* ---- the idle policy of a live loop ---------------------------------------------------------- */
@@ -149,7 +149,7 @@ int sluice_node_get_info(sluice_node *n, sluice_node_info *info) {
     sluice_node_info known = {.size = info->size};
     memcpy(known.device, n->choice.device, sizeof known.device);
     memcpy(known.why, n->choice.why, sizeof known.why);
-    snprintf(known.wake, sizeof known.wake, "%s", doorbell_describe(&n->cm_mailbox.bell));
+    snprintf(known.wake, sizeof known.wake, "%s", wakeup_describe(&n->cm_mailbox.wakeup));
     known.software = n->fabric->software;
     known.workers = n->worker_count;
     for (uint32_t i = 0; i < 64; i++)

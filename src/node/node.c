@@ -226,7 +226,7 @@ int node_open_env(sluice_node **out, const sluice_node_options *o, const struct 
     atomic_store(&n->close_deadline_ns, UINT64_MAX);
     pthread_mutex_init(&n->care, NULL);
     pthread_mutex_init(&n->lock, NULL);
-    pthread_mutex_init(&n->bells, NULL);
+    pthread_mutex_init(&n->wakeup_lock, NULL);
     regions_init(&n->regions);
     registrations_init(&n->registrations);
     pthread_condattr_t attr;
@@ -262,7 +262,7 @@ give_back:
     registrations_close(&n->registrations);
     regions_close(&n->regions);
     pthread_cond_destroy(&n->changed);
-    pthread_mutex_destroy(&n->bells);
+    pthread_mutex_destroy(&n->wakeup_lock);
     pthread_mutex_destroy(&n->lock);
     pthread_mutex_destroy(&n->care);
     atomic_store(&n->state, NODE_CLOSED);

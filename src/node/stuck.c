@@ -65,7 +65,7 @@ void stuck_look(struct stuck *s) {
         }
         look_at(&s->loops[i], atomic_load(&l->poll_busy) || (atomic_load(&l->calls) & 1),
                 moves_of(l));
-        doorbell_wake(&l->mailbox.bell);
+        wakeup_signal_flag(&l->mailbox.wakeup);
     }
     pthread_mutex_unlock(&n->lock);
 }

@@ -44,7 +44,7 @@ struct stuck {
     _Atomic bool telling; /* a thread says what there is: the node and this stay meanwhile */
 };
 
-/* Looks, and rings: who sleeps makes another turn, and who is in the middle of one does not. */
+/* Looks, and wakes: who sleeps makes another turn, and who is in the middle of one does not. */
 void stuck_look(struct stuck *s);
 /* Somebody is in the way. */
 bool stuck_any(const struct stuck *s);

@@ -3,9 +3,9 @@
  * wakeup_test.c - where librdmacm (60) and the kernel (6.18) have rdma_write_cm_event, every wake of a
  * sleeping thread is a user event of the kernel, whatever the headers the library was built with; where
  * one of them has not, every wake is the eventfd's and the node says which it is.
- * links: static (the counters of threads, doorbells to be rung by nobody)
+ * links: static (the counters of threads, wakeups that no thread signals)
  *
- * What is to be expected is asked of the system, and not of the doorbell: is there such a function, and
+ * What is to be expected is asked of the system, and not of the wakeup: is there such a function, and
  * which kernel is this?
  */
 #include "guest.h"
@@ -61,7 +61,7 @@ static void the_node_says_which_kind_and_why(void **state) {
 static void an_event_that_nobody_rang_is_counted_and_does_nothing(void **state) {
     (void)state;
     if (!user_events())
-        skip(); /* nobody can ring the bell that is not there */
+        skip(); /* no thread can signal what is not there */
     check_forged_events();
 }
 
@@ -70,7 +70,7 @@ static void user_events_are_among_the_cm_events(void **state) {
     check_counted_as_cm_events(user_events());
 }
 
-/* Removing the device takes no bell away: they hang on no device. */
+/* Removing the device takes no wakeup away: they hang on no device. */
 static void threads_are_woken_when_the_device_is_gone(void **state) {
     (void)state;
     struct couple c;

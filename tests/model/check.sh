@@ -5,7 +5,7 @@
 # of it must have one, else the model proves nothing.
 #
 # Compiling a search takes longer than most searches: those for a mutant's error, which end at once, are
-# compiled without optimisation. In the doorbell's model the right protocol is searched for both kinds of
+# compiled without optimisation. In the wakeup's model the right protocol is searched for both kinds of
 # reader, its mutants for one of them, and for both in a long run (SLUICE_TEST_LONG=1).
 #
 # usage: check.sh MODEL.pml
@@ -60,11 +60,11 @@ mutant() {
 }
 
 case $(basename "$model") in
-    doorbell.pml)
+    wakeup.pml)
         for order in LOOP CM_TURN; do
-            for bell in EVENTFD USER; do
-                right safety "$order" "$bell"
-                right stops "$order" "$bell" RECORDS=1
+            for way in EVENTFD USER; do
+                right safety "$order" "$way"
+                right stops "$order" "$way" RECORDS=1
             done
             [[ $order == LOOP || ${SLUICE_TEST_LONG:-0} != 0 ]] || continue
             for broken in NO_FENCE NO_RING_FENCE NO_RECHECK ARM_AFTER_LOOK RING_BEFORE_POST \

@@ -41,14 +41,14 @@ struct counter {
 #define STATS_X(name, text) {#name, text},
 static const struct counter loop_counters[] = {STATS_LOOP_LIST(STATS_X)};
 static const struct counter cm_counters[] = {STATS_CM_LIST(STATS_X)};
-static const struct counter bell_counters[] = {STATS_BELL_LIST(STATS_X)};
+static const struct counter wakeup_counters[] = {STATS_WAKEUP_LIST(STATS_X)};
 static const struct counter memory_counters[] = {STATS_MEMORY_LIST(STATS_X)};
 #undef STATS_X
 /* Where a counter stands in the list: INDEX_stalls and so on. */
 #define STATS_X(name, text) INDEX_##name,
 enum { STATS_LOOP_LIST(STATS_X) LOOP_COUNTERS };
 #undef STATS_X
-#define BELL_COUNTERS (sizeof bell_counters / sizeof bell_counters[0])
+#define WAKEUP_COUNTERS (sizeof wakeup_counters / sizeof wakeup_counters[0])
 #define MEMORY_COUNTERS (sizeof memory_counters / sizeof memory_counters[0])
 #define CM_COUNTERS (sizeof cm_counters / sizeof cm_counters[0])
 
@@ -63,7 +63,7 @@ struct buffers {
 struct snapshot {
     char name[64], device[64];
     uint64_t age_ns, memory_bytes;
-    uint64_t cm[CM_COUNTERS], cm_bell[BELL_COUNTERS], events[STATS_CM_EVENTS];
+    uint64_t cm[CM_COUNTERS], cm_wakeup[WAKEUP_COUNTERS], events[STATS_CM_EVENTS];
     uint64_t async[STATS_ASYNC_EVENTS];
     uint32_t loops, drained;
     struct {
@@ -72,7 +72,7 @@ struct snapshot {
         bool drained;
         const char *idle;
         int64_t numa;
-        uint64_t counters[LOOP_COUNTERS], bell[BELL_COUNTERS];
+        uint64_t counters[LOOP_COUNTERS], wakeup[WAKEUP_COUNTERS];
         struct buffers buffers[STATS_POOLS][STATS_CLASSES];
     } loop[STATS_LOOPS_MAX];
     struct {
@@ -81,7 +81,7 @@ struct snapshot {
         struct buffers others[STATS_CLASSES], all[STATS_CLASSES];
     } memory[STATS_POOLS];
     uint64_t class_bytes[STATS_CLASSES];
-    uint64_t total[LOOP_COUNTERS], total_bell[BELL_COUNTERS];
+    uint64_t total[LOOP_COUNTERS], total_wakeup[WAKEUP_COUNTERS];
 };
 
 #define LOAD(field) atomic_load_explicit(&(field), memory_order_relaxed)
@@ -120,10 +120,10 @@ static void take_buffers(struct buffers *out, struct buffers *all,
     }
 }
 
-static void take_bell(uint64_t out[BELL_COUNTERS], const struct stats_bell *bell) {
+static void take_wakeup(uint64_t out[WAKEUP_COUNTERS], const struct stats_wakeup *wakeup) {
     size_t i = 0;
-#define STATS_X(name, text) out[i++] = LOAD(bell->name);
-    STATS_BELL_LIST(STATS_X)
+#define STATS_X(name, text) out[i++] = LOAD(wakeup->name);
+    STATS_WAKEUP_LIST(STATS_X)
 #undef STATS_X
 }
 
@@ -148,9 +148,9 @@ static void take_loop(struct snapshot *s, const struct stats_loop *loop, int slo
     STATS_LOOP_LIST(STATS_X)
 #undef STATS_X
     add_total(s->total, out);
-    take_bell(s->loop[s->loops].bell, &loop->bell);
-    for (i = 0; i < BELL_COUNTERS; i++)
-        s->total_bell[i] += s->loop[s->loops].bell[i];
+    take_wakeup(s->loop[s->loops].wakeup, &loop->wakeup);
+    for (i = 0; i < WAKEUP_COUNTERS; i++)
+        s->total_wakeup[i] += s->loop[s->loops].wakeup[i];
     s->loop[s->loops].numa = LOAD(loop->numa);
     for (int p = 0; p < STATS_POOLS; p++)
         take_buffers(s->loop[s->loops].buffers[p], s->memory[p].all, loop->buffers[p]);
@@ -168,7 +168,7 @@ static void take_snapshot(struct snapshot *s, const struct stats_page *page) {
 #define STATS_X(name, text) s->cm[i++] = LOAD(page->cm.name);
     STATS_CM_LIST(STATS_X)
 #undef STATS_X
-    take_bell(s->cm_bell, &page->cm.bell);
+    take_wakeup(s->cm_wakeup, &page->cm.wakeup);
     for (i = 0; i < STATS_CM_EVENTS; i++)
         s->events[i] = LOAD(page->cm.events[i]);
     for (i = 0; i < STATS_ASYNC_EVENTS; i++)
@@ -229,7 +229,7 @@ static void print_json(const struct snapshot *s, uint64_t pid) {
     json_number(&j, "memory_bytes", s->memory_bytes);
     json_object(&j, "total");
     json_counters(&j, loop_counters, s->total, LOOP_COUNTERS);
-    json_counters(&j, bell_counters, s->total_bell, BELL_COUNTERS);
+    json_counters(&j, wakeup_counters, s->total_wakeup, WAKEUP_COUNTERS);
     json_close_object(&j);
     json_list(&j, "loops");
     for (uint32_t i = 0; i < s->loops; i++) {
@@ -240,7 +240,7 @@ static void print_json(const struct snapshot *s, uint64_t pid) {
         json_bool(&j, "drained", s->loop[i].drained);
         json_signed(&j, "numa", s->loop[i].numa);
         json_counters(&j, loop_counters, s->loop[i].counters, LOOP_COUNTERS);
-        json_counters(&j, bell_counters, s->loop[i].bell, BELL_COUNTERS);
+        json_counters(&j, wakeup_counters, s->loop[i].wakeup, WAKEUP_COUNTERS);
         for (int p = 0; p < STATS_POOLS; p++)
             json_buffers(&j, pool_names[p], s, s->loop[i].buffers[p]);
         json_close_object(&j);
@@ -249,7 +249,7 @@ static void print_json(const struct snapshot *s, uint64_t pid) {
     json_memory(&j, s);
     json_object(&j, "cm");
     json_counters(&j, cm_counters, s->cm, CM_COUNTERS);
-    json_counters(&j, bell_counters, s->cm_bell, BELL_COUNTERS);
+    json_counters(&j, wakeup_counters, s->cm_wakeup, WAKEUP_COUNTERS);
     json_object(&j, "events");
     for (size_t i = 0; i < STATS_CM_EVENTS; i++)
         json_number(&j, cm_event_names[i], s->events[i]);
@@ -349,11 +349,11 @@ static void print_text(const struct snapshot *s, uint64_t pid) {
             printf(" %14llu", (unsigned long long)s->loop[i].counters[c]);
         printf("   %s\n", loop_counters[c].text);
     }
-    for (size_t c = 0; c < BELL_COUNTERS; c++) {
-        printf("  %-17s %13llu", bell_counters[c].name, (unsigned long long)s->total_bell[c]);
+    for (size_t c = 0; c < WAKEUP_COUNTERS; c++) {
+        printf("  %-17s %13llu", wakeup_counters[c].name, (unsigned long long)s->total_wakeup[c]);
         for (uint32_t i = 0; i < s->loops; i++)
-            printf(" %14llu", (unsigned long long)s->loop[i].bell[c]);
-        printf("   %s\n", bell_counters[c].text);
+            printf(" %14llu", (unsigned long long)s->loop[i].wakeup[c]);
+        printf("   %s\n", wakeup_counters[c].text);
     }
     printf("  %-17s %13u", "drained", s->drained);
     for (uint32_t i = 0; i < s->loops; i++)
@@ -366,9 +366,9 @@ static void print_text(const struct snapshot *s, uint64_t pid) {
     for (size_t c = 0; c < CM_COUNTERS; c++)
         printf("  %-17s %13llu   %s\n", cm_counters[c].name, (unsigned long long)s->cm[c],
                cm_counters[c].text);
-    for (size_t c = 0; c < BELL_COUNTERS; c++)
-        printf("  %-17s %13llu   %s\n", bell_counters[c].name, (unsigned long long)s->cm_bell[c],
-               bell_counters[c].text);
+    for (size_t c = 0; c < WAKEUP_COUNTERS; c++)
+        printf("  %-17s %13llu   %s\n", wakeup_counters[c].name,
+               (unsigned long long)s->cm_wakeup[c], wakeup_counters[c].text);
     printf("CM events\n");
     for (size_t c = 0; c < STATS_CM_EVENTS; c++)
         printf("  %-17s %13llu\n", cm_event_names[c], (unsigned long long)s->events[c]);

@@ -119,7 +119,7 @@ static int open_watch(struct sluice_loop *l) {
     if (flags < 0 || fcntl(l->channel->fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
         source_open(&l->source, l->epoll_fd, l->channel->fd, l->channel) != 0)
         return -errno;
-    return doorbell_watch(&l->mailbox.bell, l->epoll_fd, &l->mailbox);
+    return wakeup_add_to(&l->mailbox.wakeup, l->epoll_fd, &l->mailbox);
 }
 
 static int open_device(struct sluice_loop *l, const struct fabric_ops *fabric) {
@@ -138,14 +138,14 @@ static int open_device(struct sluice_loop *l, const struct fabric_ops *fabric) {
         goto destroy_channel;
     }
     l->cq_size = l->cq->cqe;
-    if ((error = doorbell_open(&l->mailbox.bell, fabric, true)) != 0)
+    if ((error = wakeup_open(&l->mailbox.wakeup, fabric, true)) != 0)
         goto destroy_cq;
     if ((error = open_watch(l)) != 0)
-        goto close_bell;
+        goto close_wakeup;
     return 0;
 
-close_bell:
-    doorbell_close(&l->mailbox.bell);
+close_wakeup:
+    wakeup_close(&l->mailbox.wakeup);
 destroy_cq:
     fabric->destroy_cq(l->cq);
 destroy_channel:
@@ -163,9 +163,9 @@ static bool enlist(struct sluice_loop *l) {
     for (uint32_t i = 0; i < STATS_LOOPS_MAX && !found; i++)
         if (!n->loops[i]) {
             l->index = i;
-            pthread_mutex_lock(&n->bells);
+            pthread_mutex_lock(&n->wakeup_lock);
             n->loops[i] = l;
-            pthread_mutex_unlock(&n->bells);
+            pthread_mutex_unlock(&n->wakeup_lock);
             found = true;
         }
     pthread_mutex_unlock(&n->lock);
@@ -176,9 +176,9 @@ static bool enlist(struct sluice_loop *l) {
 static void delist(struct sluice_loop *l) {
     pthread_mutex_lock(&l->node->care);
     pthread_mutex_lock(&l->node->lock);
-    pthread_mutex_lock(&l->node->bells);
+    pthread_mutex_lock(&l->node->wakeup_lock);
     l->node->loops[l->index] = NULL;
-    pthread_mutex_unlock(&l->node->bells);
+    pthread_mutex_unlock(&l->node->wakeup_lock);
     pthread_mutex_unlock(&l->node->lock);
     pthread_mutex_unlock(&l->node->care);
 }
@@ -245,7 +245,7 @@ close_rx_cache:
 close_cache:
     pool_cache_close(l->cache);
 close_device:
-    doorbell_close(&l->mailbox.bell);
+    wakeup_close(&l->mailbox.wakeup);
     n->fabric->destroy_cq(l->cq);
     n->fabric->destroy_comp_channel(l->channel);
     close(l->epoll_fd);
@@ -278,7 +278,7 @@ void loop_close(struct sluice_loop *l) {
     pool_cache_close(l->rx_cache);
     pool_cache_close(l->cache);
     loop_publish_memory(l); /* what its caches counted is the pool's now */
-    doorbell_close(&l->mailbox.bell);
+    wakeup_close(&l->mailbox.wakeup);
     if (l->timer_fd >= 0)
         close(l->timer_fd);
     close(l->epoll_fd);
@@ -291,7 +291,7 @@ void loop_clear_stats(struct sluice_loop *l) {
 #define STATS_X(name, text) atomic_store_explicit(&l->stats->name, 0, memory_order_relaxed);
     STATS_LOOP_LIST(STATS_X)
 #undef STATS_X
-    doorbell_show(&l->mailbox.bell, &l->stats->bell); /* it is as new as the loop */
+    wakeup_publish(&l->mailbox.wakeup, &l->stats->wakeup); /* it is as new as the loop */
     for (int p = 0; p < STATS_POOLS; p++)
         for (int i = 0; i < STATS_CLASSES; i++) {
             atomic_store_explicit(&l->stats->buffers[p][i].gets, 0, memory_order_relaxed);
@@ -319,7 +319,7 @@ void loop_publish(struct sluice_loop *l) {
     atomic_store_explicit(&l->stats->name, l->totals.name, memory_order_relaxed);
     STATS_LOOP_LIST(STATS_X)
 #undef STATS_X
-    doorbell_show(&l->mailbox.bell, &l->stats->bell);
+    wakeup_publish(&l->mailbox.wakeup, &l->stats->wakeup);
     /* The pool's own count: whichever loop stores it last stores the truth. */
     atomic_store_explicit(&l->node->stats.page->memory_bytes,
                           pool_bytes(l->pool) + pool_bytes(l->rx_pool), memory_order_relaxed);

@@ -19,7 +19,7 @@
  * the CM thread takes the loops nobody is inside of for single turns (loop_care). A thread that
  * wants to poll at that moment waits for the turn's end; it is not told.
  *
- * Structs of loops are never freed, so a thread that rings a loop that was just closed touches
+ * Structs of loops are never freed, so a thread that wakes a loop that was just closed touches
  * memory of a loop and nothing else.
  */
 #ifndef DATAPATH_LOOP_LOOP_H
@@ -317,7 +317,7 @@ void loop_close(struct sluice_loop *l);
 /* The owner, after LOST: gives the CQ back as soon as no session has a QP any more. */
 void loop_let_go(struct sluice_loop *l);
 
-_Static_assert(LOOP_VERB_LOW < DOORBELL_VERBS, "the doorbell carries them");
+_Static_assert(LOOP_VERB_LOW < WAKEUP_VERBS, "the wakeup carries them");
 
 static inline bool forked_loop(const struct sluice_loop *l) {
     return __builtin_expect(forked_bits() != 0, 0) && l && forked_node(l->node);

@@ -106,7 +106,7 @@ bool loop_seize_done(struct sluice_loop *l) {
     if (!atomic_load_explicit(&l->send_busy, memory_order_acquire) &&
         !atomic_load_explicit(&l->poll_busy, memory_order_acquire))
         return true;
-    doorbell_wake(&l->mailbox.bell);
+    wakeup_signal_flag(&l->mailbox.wakeup);
     return false;
 }
 

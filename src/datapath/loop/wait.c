@@ -6,7 +6,7 @@
  * Spinning is for messages: a loop that was woken for a record, to open or close a session, sleeps again
  * at once, because the CM thread it works with may need the CPU.
  *
- * Sleeping loses nothing: arm the CQ and the doorbell, take one more turn, and sleep only if that
+ * Sleeping loses nothing: arm the CQ and the wakeup, take one more turn, and sleep only if that
  * found nothing either. The CQ's arming is one shot and stays until its event came, so a loop that
  * alternates between spinning and sleeping asks for it once.
  *
@@ -38,7 +38,7 @@ void loop_set_idle(struct sluice_loop *l, sluice_idle idle) {
         idle = (sluice_idle)l->node->options.idle;
     atomic_store_explicit(&l->idle, (uint8_t)idle, memory_order_relaxed);
     atomic_store_explicit(&l->stats->idle, (uint64_t)idle, memory_order_relaxed);
-    doorbell_wake(&l->mailbox.bell);
+    wakeup_signal_flag(&l->mailbox.wakeup);
 }
 
 /* ---- sleeping -------------------------------------------------------------------------------- */
@@ -85,10 +85,10 @@ static void hear_completions(struct sluice_loop *l, uint32_t events) {
         source_fine(&l->source);
 }
 
-static void hear_bell(struct sluice_loop *l, uint32_t events) {
-    int error = doorbell_hear(&l->mailbox.bell, events);
+static void drain_wakeup(struct sluice_loop *l, uint32_t events) {
+    int error = wakeup_drain(&l->mailbox.wakeup, events);
     if (error != 0)
-        log_write(&l->node->log, SLUICE_LOG_WARNING, DOORBELL_FAILED, strerror(error));
+        log_write(&l->node->log, SLUICE_LOG_WARNING, WAKEUP_FAILED_TEXT, strerror(error));
 }
 
 /* Waits up to timeout_ms and fetches what made the set readable. */
@@ -100,7 +100,7 @@ static void wait_and_drain(struct sluice_loop *l, int timeout_ms) {
         if (events[i].data.ptr == l->channel)
             hear_completions(l, events[i].events);
         else if (events[i].data.ptr == &l->mailbox)
-            hear_bell(l, events[i].events);
+            drain_wakeup(l, events[i].events);
         else if (read(l->timer_fd, &expirations, sizeof expirations) < 0)
             continue; /* EAGAIN: set anew meanwhile */
     }
@@ -114,7 +114,7 @@ static void arm(struct sluice_loop *l) {
         l->cq_armed = true;
         ibv_req_notify_cq(l->cq, 0);
     }
-    doorbell_arm(&l->mailbox.bell);
+    wakeup_arm(&l->mailbox.wakeup);
 }
 
 /* When the loop must look again on its own account. */
@@ -147,7 +147,7 @@ void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
     arm(l);
     unsigned found = loop_turn(l);
     /* Not empty though nothing was taken: a producer is half way. And whoever switched to spinning may
-     * have rung before the bell was armed. */
+     * have signalled before the wakeup was armed. */
     if (found == 0 && mpsc_queue_empty(&l->mailbox.inbox) && l->wc_next == l->wc_count &&
         loop_idle(l) != SLUICE_IDLE_SPIN) {
         end_span(l);
@@ -161,7 +161,7 @@ void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
         loop_clock(l);
         loop_span_begin(l);
     }
-    doorbell_disarm(&l->mailbox.bell);
+    wakeup_disarm(&l->mailbox.wakeup);
     l->spins = 0;
     l->traffic = false;
 }
@@ -233,7 +233,7 @@ static void arm_for_others(struct sluice_loop *l) {
             break;
     }
     if (l->out_count > 0)
-        doorbell_disarm(&l->mailbox.bell);
+        wakeup_disarm(&l->mailbox.wakeup);
     else
         arm_timer(l);
     if (l->out_count == 0) { /* what the thread does now is rest as far as the loop knows */
@@ -245,7 +245,7 @@ static void arm_for_others(struct sluice_loop *l) {
 int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns) {
     uint64_t until = wait_ns == SLUICE_OFF ? UINT64_MAX : 0; /* 0: not known yet */
     if (l->fd_used) {
-        doorbell_disarm(&l->mailbox.bell);
+        wakeup_disarm(&l->mailbox.wakeup);
         if (l->span_ns == 0) {
             loop_clock(l);
             loop_span_begin(l);
@@ -300,8 +300,8 @@ int loop_fd(struct sluice_loop *l) {
         }
         l->fd_used = true;
         /* Polls before this one armed nothing: readable once, so that the next poll does. */
-        doorbell_arm(&l->mailbox.bell);
-        doorbell_wake(&l->mailbox.bell);
+        wakeup_arm(&l->mailbox.wakeup);
+        wakeup_signal_flag(&l->mailbox.wakeup);
     }
     return l->epoll_fd;
 }

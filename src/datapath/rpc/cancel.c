@@ -114,7 +114,7 @@ void sluice_cancel(sluice_session handle, uint64_t tag) {
     if (loop_enter(l, &nested)) {
         cancel(l, s, tag);
         if (!nested) /* who sleeps on the loop's descriptor next must hear of the outcome */
-            doorbell_wake(&l->mailbox.bell);
+            wakeup_signal_flag(&l->mailbox.wakeup);
         loop_leave(l, nested);
     } else {
         cancel_foreign(s, tag);

@@ -11,13 +11,13 @@
  * The pool wakes when what came back may be enough (pool/waiters.c): a session that waits for a large buffer
  * hears nothing of the small ones that come back one by one.
  *
- * Buffers that lie free in the caches of other loops help nobody. These loops are rung and give them
+ * Buffers that lie free in the caches of other loops help nobody. These loops are woken and give them
  * back in their next turn, and so does every thread at its next return of a buffer while somebody
  * waits. What a loop has that is never polled stays where it is until it is: in each class two
  * buffers, or a 256th of the memory, at most 1 MiB.
  *
- * Bells. The lock is for loops that are opened and closed meanwhile, and held for as many rings as there
- * are loops. A ring of a loop that is awake makes no system call.
+ * Wakeups. The lock is for loops that are opened and closed meanwhile, and held for as many signals as there
+ * are loops. A signal to a loop that is awake makes no system call.
  *
  * Owner: see alloc_wait.h.
  */
@@ -35,27 +35,27 @@ static void tell(struct sluice_loop *l, uint32_t bits) {
     if ((atomic_fetch_or(&l->hunger, bits) & bits) == bits || !news)
         return;
     atomic_fetch_or(&l->wake, LOOP_WAKE_HUNGER);
-    doorbell_wake(&l->mailbox.bell);
+    wakeup_signal_flag(&l->mailbox.wakeup);
 }
 
 /* Tells one loop, or all. */
 static void tell_loops(struct sluice_node *n, const struct sluice_loop *only, uint32_t bits) {
-    pthread_mutex_lock(&n->bells);
+    pthread_mutex_lock(&n->wakeup_lock);
     for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++)
         if (n->loops[i] && (!only || n->loops[i] == only))
             tell(n->loops[i], bits);
-    pthread_mutex_unlock(&n->bells);
+    pthread_mutex_unlock(&n->wakeup_lock);
 }
 
 /* From the pool: any thread, none of its locks held. */
 static void memory_is_back(void *arg) {
     struct sluice_node *n = arg;
     atomic_fetch_add(&n->memory_back, 1);
-    pthread_mutex_lock(&n->bells);
+    pthread_mutex_lock(&n->wakeup_lock);
     for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++)
         if (n->loops[i] && (atomic_load(&n->loops[i]->hunger) & HUNGER_WAITS))
             tell(n->loops[i], HUNGER_LOOK);
-    pthread_mutex_unlock(&n->bells);
+    pthread_mutex_unlock(&n->wakeup_lock);
 }
 
 void hunger_open(struct sluice_node *n) {
@@ -63,13 +63,13 @@ void hunger_open(struct sluice_node *n) {
     pool_on_wake(n->pool, memory_is_back, n);
 }
 
-/* Those that have something; a starving process shall not ring its loops for nothing. */
+/* Those that have something; a starving process shall not wake its loops for nothing. */
 static void ask_caches(struct sluice_node *n) {
-    pthread_mutex_lock(&n->bells);
+    pthread_mutex_lock(&n->wakeup_lock);
     for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++)
         if (n->loops[i] && pool_cache_has(n->loops[i]->cache))
             tell(n->loops[i], HUNGER_FLUSH);
-    pthread_mutex_unlock(&n->bells);
+    pthread_mutex_unlock(&n->wakeup_lock);
 }
 
 static int try_again(struct sluice_node *n, size_t bytes, struct sluice_msg **out, uint64_t *seen) {

@@ -130,7 +130,7 @@ static bool hear(int fd, uint64_t sender) {
 }
 
 /* Our end: the peer may have put anything into it. */
-static void close_bell(struct soft_peer *peer) {
+static void close_wakeup(struct soft_peer *peer) {
     if (peer->bell.fd < 0)
         return;
     soft_watch_remove(&peer->bell);
@@ -158,7 +158,7 @@ void soft_peer_drop(struct soft_peer *peer) {
     if (peer->death.fd >=
         0) /* not closed: who waits for the process asks it still (rkey_fence.c) */
         soft_watch_remove(&peer->death);
-    close_bell(peer);
+    close_wakeup(peer);
     soft_peer_queue_drop(peer);
     soft_link_on_peer_gone(peer);
     if (known)

@@ -214,25 +214,25 @@ static void a_failing_completion_channel_never_spins_and_ends_the_sessions(void 
     unheard_close(&p);
 }
 
-static void ring(struct doorbell *bell) {
-    doorbell_arm(bell);
-    doorbell_wake(bell);
+static void ring(struct wakeup *bell) {
+    wakeup_arm(bell);
+    wakeup_signal_flag(bell);
 }
 
-/* The doorbells have channels of their own, without which the threads can do. */
+/* The wakeups have channels of their own, without which the threads can do. */
 static void a_failing_doorbell_never_spins_and_ends_nothing(void **state) {
     (void)state;
     struct pair p;
     unheard_open(&p, &fabric_soft);
-    struct doorbell *bells[] = {&p.b.node->cm_mailbox.bell, &p.b.loop->mailbox.bell};
+    struct wakeup *wakeups[] = {&p.b.node->cm_mailbox.wakeup, &p.b.loop->mailbox.wakeup};
     const struct stats_page *page = p.b.node->stats.page;
-    const struct stats_bell *shown[] = {&page->cm.bell, &page->loops[p.b.loop->index].bell};
+    const struct stats_wakeup *shown[] = {&page->cm.wakeup, &page->loops[p.b.loop->index].wakeup};
     assert_int_equal(sluice_loop_set_idle(p.b.loop, SLUICE_IDLE_BLOCK), 0);
     unheard.error = EBADF;
     for (unsigned i = 0; i < 2; i++) {
-        bells[i]->fabric = &unheard_cm;
+        wakeups[i]->fabric = &unheard_cm;
         for (int n = 0; n < 100; n++) { /* only the first is heard of */
-            ring(bells[i]);
+            ring(wakeups[i]);
             cm_turn(p.b.node->cm, 0);
             pair_step = 10; /* a poll's own wait ends */
             assert_true(sluice_poll(p.b.loop, NULL, 0, 1) >= 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * mailbox_test.c - the inbox decides, the bell only wakes: on both bells no posted record is ever slept
+ * mailbox_test.c - the queue decides, the wakeup only wakes: by both ways no posted record is ever slept
  * on, whoever posts; an event that nobody rang wakes for nothing and is counted.
  */
 #define _GNU_SOURCE
@@ -45,14 +45,14 @@ static int open_box(void **state) {
     memset(&box, 0, sizeof box);
     mpsc_queue_init(&box.inbox);
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (epoll_fd < 0 || doorbell_open(&box.bell, &fabric, user_events) != 0)
+    if (epoll_fd < 0 || wakeup_open(&box.wakeup, &fabric, user_events) != 0)
         return -1;
-    return doorbell_watch(&box.bell, epoll_fd, &box);
+    return wakeup_add_to(&box.wakeup, epoll_fd, &box);
 }
 
 static int close_box(void **state) {
     (void)state;
-    doorbell_close(&box.bell);
+    wakeup_close(&box.wakeup);
     close(epoll_fd);
     return 0;
 }
@@ -69,12 +69,12 @@ static bool readable(int timeout_ms) {
 /* Sleeps as a loop does; false: slept on although something should have come. */
 static bool rest(void) {
     bool woken = true;
-    doorbell_arm(&box.bell);
+    wakeup_arm(&box.wakeup);
     if (mpsc_queue_empty(&box.inbox)) {
         woken = readable(LOST_MS);
-        doorbell_hear(&box.bell, EPOLLIN);
+        wakeup_drain(&box.wakeup, EPOLLIN);
     }
-    doorbell_disarm(&box.bell);
+    wakeup_disarm(&box.wakeup);
     return woken;
 }
 
@@ -82,21 +82,21 @@ static void posts_are_coalesced_into_one_ring(void **state) {
     (void)state;
     struct mpsc_queue_item items[50];
     for (unsigned round = 1; round <= 200; round++) {
-        doorbell_arm(&box.bell);
+        wakeup_arm(&box.wakeup);
         for (unsigned i = 0; i < 50; i++)
             mailbox_post(&box, &items[i], 7, 100 + i, 5);
         assert_true(readable(0));
-        doorbell_disarm(&box.bell);
-        doorbell_hear(&box.bell, EPOLLIN);
+        wakeup_disarm(&box.wakeup);
+        wakeup_drain(&box.wakeup, EPOLLIN);
         assert_false(readable(0));
-        assert_int_equal(box.bell.writes + box.bell.fallbacks, round);
+        assert_int_equal(box.wakeup.writes + box.wakeup.fallbacks, round);
         if (user_events) { /* the first record is the one that was rung for */
-            assert_int_equal(box.bell.last_status, 7);
-            assert_int_equal(box.bell.last_arg & 0xffffffffffffu, doorbell_record(100, 5));
+            assert_int_equal(box.wakeup.last_status, 7);
+            assert_int_equal(box.wakeup.last_arg & 0xffffffffffffu, wakeup_arg(100, 5));
         }
         for (unsigned i = 0; i < 50; i++)
             assert_ptr_equal(mpsc_queue_take(&box.inbox), &items[i]);
-        assert_int_equal(box.bell.stray, 0);
+        assert_int_equal(box.wakeup.stray, 0);
     }
 }
 
@@ -141,9 +141,9 @@ static void no_record_is_slept_on(void **state) {
     for (int i = 0; i < PRODUCERS; i++)
         pthread_join(producers[i].thread, NULL);
     while (readable(0)) /* rung late */
-        doorbell_hear(&box.bell, EPOLLIN);
+        wakeup_drain(&box.wakeup, EPOLLIN);
     assert_true(mpsc_queue_empty(&box.inbox));
-    assert_int_equal(box.bell.stray, 0);
+    assert_int_equal(box.wakeup.stray, 0);
 }
 
 static struct mpsc_queue_item signal_items[SIGNALS];
@@ -183,14 +183,14 @@ static void a_signal_handler_may_post(void **state) {
     }
     pthread_join(sender, NULL);
     sigaction(SIGUSR1, &old, NULL);
-    assert_int_equal(box.bell.stray, 0);
+    assert_int_equal(box.wakeup.stray, 0);
 }
 
 /* ---- events that nobody rang ----------------------------------------------------------------- */
 
 static void forge(int status, uint64_t arg) {
     const enum rdma_cm_event_type user = (enum rdma_cm_event_type)FABRIC_CM_USER;
-    assert_int_equal(fabric_soft.write_cm_event(box.bell.id, user, status, arg), 0);
+    assert_int_equal(fabric_soft.write_cm_event(box.wakeup.id, user, status, arg), 0);
 }
 
 static void a_forged_event_is_stray_and_wakes_for_nothing(void **state) {
@@ -201,9 +201,9 @@ static void a_forged_event_is_stray_and_wakes_for_nothing(void **state) {
     } forged[] = {
         {0, 0},
         {3, 7},
-        {DOORBELL_WAKE, 0},
-        {DOORBELL_PROBE, 0},
-        {DOORBELL_PROBE, UINT64_C(0x8000) << 48}, /* it was heard when the bell was opened */
+        {WAKEUP_FLAG, 0},
+        {WAKEUP_PROBE, 0},
+        {WAKEUP_PROBE, UINT64_C(0x8000) << 48}, /* it was heard when the bell was opened */
         {-1, UINT64_MAX},
         {64, UINT64_C(0x8000) << 48},
         {INT32_MIN, UINT64_C(0x8000) << 48},
@@ -212,8 +212,8 @@ static void a_forged_event_is_stray_and_wakes_for_nothing(void **state) {
         forge(forged[i].status, forged[i].arg);
         assert_true(rest()); /* woken */
         assert_false(readable(0));
-        assert_int_equal(box.bell.stray, i + 1);
-        assert_int_equal(box.bell.heard, 0);
+        assert_int_equal(box.wakeup.stray, i + 1);
+        assert_int_equal(box.wakeup.heard, 0);
         assert_null(mpsc_queue_take(&box.inbox)); /* and there is nothing to do */
     }
 }
@@ -221,16 +221,16 @@ static void a_forged_event_is_stray_and_wakes_for_nothing(void **state) {
 static void an_event_that_comes_twice_is_stray_once(void **state) {
     (void)state;
     struct mpsc_queue_item item;
-    doorbell_arm(&box.bell);
+    wakeup_arm(&box.wakeup);
     mailbox_post(&box, &item, 3, 4, 5);
-    doorbell_disarm(&box.bell);
-    doorbell_hear(&box.bell, EPOLLIN);
-    assert_int_equal(box.bell.stray, 0);
+    wakeup_disarm(&box.wakeup);
+    wakeup_drain(&box.wakeup, EPOLLIN);
+    assert_int_equal(box.wakeup.stray, 0);
     assert_ptr_equal(mpsc_queue_take(&box.inbox), &item);
-    forge(box.bell.last_status, box.bell.last_arg);
+    forge(box.wakeup.last_status, box.wakeup.last_arg);
     assert_true(rest());
-    assert_int_equal(box.bell.stray, 1);
-    assert_int_equal(box.bell.heard, 1);
+    assert_int_equal(box.wakeup.stray, 1);
+    assert_int_equal(box.wakeup.heard, 1);
     assert_null(mpsc_queue_take(&box.inbox));
 }
 
@@ -244,24 +244,24 @@ static void an_event_of_another_generation_slot_or_verb_is_stray(void **state) {
     static const struct {
         int verb;
         uint32_t slot, generation;
-    } wrong[] = {{3, 4, 4}, {3, 4, 6}, {3, 5, 5}, {4, 4, 5}, {DOORBELL_WAKE, 4, 5}, {-3, 4, 5}};
+    } wrong[] = {{3, 4, 4}, {3, 4, 6}, {3, 5, 5}, {4, 4, 5}, {WAKEUP_FLAG, 4, 5}, {-3, 4, 5}};
     struct mpsc_queue_item item;
     for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        uint64_t number = UINT64_C(0x8000) | (box.bell.sequence & 0x7fff);
+        uint64_t number = UINT64_C(0x8000) | (box.wakeup.sequence & 0x7fff);
         forge(wrong[i].verb,
-              number << DOORBELL_RECORD_BITS | doorbell_record(wrong[i].slot, wrong[i].generation));
-        doorbell_arm(&box.bell);
+              number << WAKEUP_ARG_BITS | wakeup_arg(wrong[i].slot, wrong[i].generation));
+        wakeup_arm(&box.wakeup);
         mailbox_post(&box, &item, 3, 4, 5); /* its number is that one */
-        doorbell_disarm(&box.bell);
+        wakeup_disarm(&box.wakeup);
         let_through = 1;
-        doorbell_hear(&box.bell, EPOLLIN);
-        assert_int_equal(box.bell.last_arg >> DOORBELL_RECORD_BITS, number);
-        assert_int_equal(box.bell.stray, i + 1);
-        assert_int_equal(box.bell.heard, i);
+        wakeup_drain(&box.wakeup, EPOLLIN);
+        assert_int_equal(box.wakeup.last_arg >> WAKEUP_ARG_BITS, number);
+        assert_int_equal(box.wakeup.stray, i + 1);
+        assert_int_equal(box.wakeup.heard, i);
         let_through = INT32_MAX;
-        doorbell_hear(&box.bell, EPOLLIN);
-        assert_int_equal(box.bell.stray, i + 1);
-        assert_int_equal(box.bell.heard, i + 1);
+        wakeup_drain(&box.wakeup, EPOLLIN);
+        assert_int_equal(box.wakeup.stray, i + 1);
+        assert_int_equal(box.wakeup.heard, i + 1);
         assert_ptr_equal(mpsc_queue_take(&box.inbox), &item);
         assert_null(mpsc_queue_take(&box.inbox));
     }
@@ -272,34 +272,34 @@ static void an_event_may_come_after_its_record_was_taken(void **state) {
     (void)state;
     struct mpsc_queue_item item;
     for (unsigned i = 0; i < 30; i++) { /* not drained in between */
-        doorbell_arm(&box.bell);
+        wakeup_arm(&box.wakeup);
         mailbox_post(&box, &item, 3, i, 1);
-        doorbell_disarm(&box.bell);
+        wakeup_disarm(&box.wakeup);
         assert_ptr_equal(mpsc_queue_take(&box.inbox), &item);
     }
     while (readable(0)) {
-        doorbell_hear(&box.bell, EPOLLIN);
+        wakeup_drain(&box.wakeup, EPOLLIN);
         assert_null(mpsc_queue_take(&box.inbox));
     }
-    assert_int_equal(box.bell.stray, 0);
+    assert_int_equal(box.wakeup.stray, 0);
 }
 
 /* More rings than are remembered, none of them heard: late ones are forgiven, and no more than those. */
 static void late_rings_are_not_called_stray(void **state) {
     (void)state;
     struct mpsc_queue_item item;
-    for (unsigned i = 0; i < 3 * DOORBELL_ANNOUNCED; i++) {
-        doorbell_arm(&box.bell);
+    for (unsigned i = 0; i < 3 * WAKEUP_PENDING_MAX; i++) {
+        wakeup_arm(&box.wakeup);
         mailbox_post(&box, &item, 3, i, 1);
-        doorbell_disarm(&box.bell);
+        wakeup_disarm(&box.wakeup);
         assert_ptr_equal(mpsc_queue_take(&box.inbox), &item);
     }
     while (readable(0))
-        doorbell_hear(&box.bell, EPOLLIN);
-    assert_int_equal(box.bell.stray, 0);
+        wakeup_drain(&box.wakeup, EPOLLIN);
+    assert_int_equal(box.wakeup.stray, 0);
     forge(3, 7);
-    doorbell_hear(&box.bell, EPOLLIN);
-    assert_int_equal(box.bell.stray, 1);
+    wakeup_drain(&box.wakeup, EPOLLIN);
+    assert_int_equal(box.wakeup.stray, 1);
 }
 
 static int with_user_events;

@@ -249,7 +249,7 @@ static void a_loop_that_sleeps_gives_back_what_its_cache_has(void **state) {
     use_up(&p);
     order(&h, FREE);
     assert_int_equal(pthread_create(&sleeper, NULL, sleep_in_poll, &h), 0);
-    while (!atomic_load(&h.loop->mailbox.bell.state)) /* armed: about to sleep, or asleep */
+    while (!atomic_load(&h.loop->mailbox.wakeup.state)) /* armed: about to sleep, or asleep */
         sched_yield();
     int status = ask_copy(&p);
     if (status == SLUICE_EAGAIN) { /* else it was quicker */

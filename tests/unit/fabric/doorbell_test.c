@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * doorbell_test.c - no wake is lost, rings are merged, and each bell stands in for the other.
+ * doorbell_test.c - no wake is lost, rings are merged, and each way stands in for the other.
  *
- * Every promise is tested on three doorbells: the eventfd alone, the user events of the software
+ * Every promise is tested on three wakeups: the eventfd alone, the user events of the software
  * device, and those of a made-up rdma_cm that can be told to fail. A lost wake shows as an
  * epoll_wait() that runs into its limit.
  */
@@ -124,7 +124,7 @@ static const struct fabric_ops fake_fabric = {
     .write_cm_event = fake_write,
 };
 
-/* ---- the three doorbells --------------------------------------------------------------------- */
+/* ---- the three wakeups --------------------------------------------------------------------- */
 
 struct kind {
     const struct fabric_ops *fabric;
@@ -132,7 +132,7 @@ struct kind {
 };
 static struct kind kinds[] = {{&fake_fabric, false}, {&fake_fabric, true}, {&fabric_soft, true}};
 
-static struct doorbell bell;
+static struct wakeup bell;
 static int epoll_fd;
 
 static int open_bell(void **state) {
@@ -140,17 +140,17 @@ static int open_bell(void **state) {
     fake.write_errno = 0;
     fake.no_channel = fake.no_id = false;
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (epoll_fd < 0 || doorbell_open(&bell, kind->fabric, kind->cm) != 0)
+    if (epoll_fd < 0 || wakeup_open(&bell, kind->fabric, kind->cm) != 0)
         return -1;
-    if (doorbell_watch(&bell, epoll_fd, &bell) != 0)
+    if (wakeup_add_to(&bell, epoll_fd, &bell) != 0)
         return -1;
     return kind->cm == (bell.channel != NULL) ? 0 : -1;
 }
 
-static int close_bell(void **state) {
+static int close_wakeup(void **state) {
     (void)state;
-    doorbell_close(&bell);
-    doorbell_close(&bell); /* twice is harmless */
+    wakeup_close(&bell);
+    wakeup_close(&bell); /* twice is harmless */
     close(epoll_fd);
     return fake.channels == 0 && fake.ids == 0 && fake.unacked == 0 ? 0 : -1;
 }
@@ -194,7 +194,7 @@ static void starts_silent_and_cloexec(void **state) {
     const struct kind *kind = *state;
     assert_false(readable(0));
     assert_true(fcntl(bell.event_fd, F_GETFD) & FD_CLOEXEC);
-    const char *text = doorbell_describe(&bell);
+    const char *text = wakeup_describe(&bell);
     assert_true(strlen(text) > 0 && strlen(text) < 96);
     assert_int_equal(strncmp(text, "eventfd", 7) != 0, kind->cm);
 }
@@ -202,11 +202,11 @@ static void starts_silent_and_cloexec(void **state) {
 static void an_awake_owner_costs_no_system_call(void **state) {
     (void)state;
     for (int i = 0; i < 1000; i++)
-        doorbell_ring(&bell, 3, (uint64_t)i);
-    doorbell_arm(&bell);
-    doorbell_disarm(&bell);
+        wakeup_signal(&bell, 3, (uint64_t)i);
+    wakeup_arm(&bell);
+    wakeup_disarm(&bell);
     for (int i = 0; i < 1000; i++)
-        doorbell_ring(&bell, 3, (uint64_t)i);
+        wakeup_signal(&bell, 3, (uint64_t)i);
     assert_int_equal(bell.merged, 0);
     assert_int_equal(bell.writes + bell.fallbacks, 0);
     assert_false(readable(0));
@@ -215,22 +215,22 @@ static void an_awake_owner_costs_no_system_call(void **state) {
 static void rings_are_merged_and_the_first_argument_travels(void **state) {
     const struct kind *kind = *state;
     for (uint64_t round = 1; round <= 100; round++) {
-        doorbell_arm(&bell);
+        wakeup_arm(&bell);
         assert_false(readable(0));
         errno = 4711;
         for (uint64_t i = 0; i < 50; i++)
-            doorbell_ring(&bell, (uint32_t)(round % DOORBELL_VERBS), round << 32 | i);
+            wakeup_signal(&bell, (uint32_t)(round % WAKEUP_VERBS), round << 32 | i);
         assert_int_equal(errno, 4711);
         assert_true(readable(0));
-        doorbell_disarm(&bell);
-        doorbell_hear(&bell, EPOLLIN);
+        wakeup_disarm(&bell);
+        wakeup_drain(&bell, EPOLLIN);
         assert_false(readable(0));
         assert_int_equal(bell.merged, round * 49);
         assert_int_equal(bell.writes, kind->cm ? round : 0);
         assert_int_equal(bell.fallbacks, kind->cm ? 0 : round);
         if (kind->cm) {
             assert_int_equal(bell.last_arg & 0xffffffffffffu, round << 32);
-            assert_int_equal(bell.last_status, round % DOORBELL_VERBS);
+            assert_int_equal(bell.last_status, round % WAKEUP_VERBS);
         }
         assert_int_equal(bell.heard, kind->cm ? round : 0);
         assert_int_equal(bell.stray, 0);
@@ -240,19 +240,19 @@ static void rings_are_merged_and_the_first_argument_travels(void **state) {
 /* What the owner shows of its bell is what happened to it, and nothing more. */
 static void every_wake_is_counted_once(void **state) {
     const struct kind *kind = *state;
-    struct stats_bell shown;
-    doorbell_show(&bell, &shown);
+    struct stats_wakeup shown;
+    wakeup_publish(&bell, &shown);
     assert_int_equal(shown.user_written + shown.user_heard + shown.user_stray, 0); /* no probe */
     assert_int_equal(shown.wakes_merged + shown.wakes_by_eventfd, 0);
     for (int i = 0; i < 10; i++) {
-        doorbell_arm(&bell);
-        doorbell_ring(&bell, 5, doorbell_record(7, 11));
-        doorbell_wake(&bell);
-        doorbell_disarm(&bell);
-        doorbell_hear(&bell, EPOLLIN);
+        wakeup_arm(&bell);
+        wakeup_signal(&bell, 5, wakeup_arg(7, 11));
+        wakeup_signal_flag(&bell);
+        wakeup_disarm(&bell);
+        wakeup_drain(&bell, EPOLLIN);
     }
-    doorbell_wake(&bell); /* awake: no wake */
-    doorbell_show(&bell, &shown);
+    wakeup_signal_flag(&bell); /* awake: no wake */
+    wakeup_publish(&bell, &shown);
     assert_int_equal(shown.user_written, kind->cm ? 10 : 0);
     assert_int_equal(shown.user_heard, kind->cm ? 10 : 0);
     assert_int_equal(shown.user_stray, 0);
@@ -266,18 +266,18 @@ static void verb_slot_and_generation_travel(void **state) {
     static const struct {
         uint32_t verb, slot, generation;
     } cases[] = {{0, 0, 1},
-                 {DOORBELL_VERBS - 1, 65535, UINT32_MAX},
+                 {WAKEUP_VERBS - 1, 65535, UINT32_MAX},
                  {1, 65535, 0},
                  {9, 0, UINT32_MAX},
-                 {DOORBELL_WAKE, 0, 0}};
+                 {WAKEUP_FLAG, 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        uint64_t record = doorbell_record(cases[i].slot, cases[i].generation);
-        doorbell_arm(&bell);
-        doorbell_ring(&bell, cases[i].verb, record | UINT64_C(63) << 56);
-        doorbell_disarm(&bell);
-        doorbell_hear(&bell, EPOLLIN);
+        uint64_t record = wakeup_arg(cases[i].slot, cases[i].generation);
+        wakeup_arm(&bell);
+        wakeup_signal(&bell, cases[i].verb, record | UINT64_C(63) << 56);
+        wakeup_disarm(&bell);
+        wakeup_drain(&bell, EPOLLIN);
         assert_int_equal(bell.last_status, cases[i].verb);
-        assert_int_equal(bell.last_arg & ((UINT64_C(1) << DOORBELL_RECORD_BITS) - 1), record);
+        assert_int_equal(bell.last_arg & ((UINT64_C(1) << WAKEUP_ARG_BITS) - 1), record);
         assert_int_equal(bell.heard, i + 1);
         assert_int_equal(bell.stray, 0);
     }
@@ -286,21 +286,21 @@ static void verb_slot_and_generation_travel(void **state) {
 /* Undrained bells stay readable; draining takes all of them; draining nothing does not block. */
 static void nothing_is_lost_without_draining(void **state) {
     (void)state;
-    doorbell_hear(&bell, EPOLLIN);
+    wakeup_drain(&bell, EPOLLIN);
     for (int i = 0; i < 20; i++) {
-        doorbell_arm(&bell);
-        doorbell_wake(&bell);
-        doorbell_disarm(&bell);
+        wakeup_arm(&bell);
+        wakeup_signal_flag(&bell);
+        wakeup_disarm(&bell);
     }
     for (int drains = 0; readable(0); drains++) {
         assert_uint_in_range(drains, 0, 20);
-        doorbell_hear(&bell, EPOLLIN);
+        wakeup_drain(&bell, EPOLLIN);
     }
-    doorbell_arm(&bell);
-    doorbell_wake(&bell);
+    wakeup_arm(&bell);
+    wakeup_signal_flag(&bell);
     assert_true(readable(0));
-    doorbell_disarm(&bell);
-    doorbell_hear(&bell, EPOLLIN);
+    wakeup_disarm(&bell);
+    wakeup_drain(&bell, EPOLLIN);
     assert_false(readable(0));
 }
 
@@ -324,7 +324,7 @@ static void *post_and_ring(void *arg) {
         r->item.verb = i;
         atomic_store(&r->posted, i);
         if (mpsc_queue_post(r->box, &r->item))
-            doorbell_ring(&bell, 1, i);
+            wakeup_signal(&bell, 1, i);
         while (atomic_load_explicit(&r->taken, memory_order_acquire) != i)
             sched_yield();
     }
@@ -359,14 +359,14 @@ static void run_ringers(unsigned fail_at) {
         taken += take_all(&box, ringers);
         if (taken >= fail_at)
             failing_error = EIO;
-        doorbell_arm(&bell);
+        wakeup_arm(&bell);
         if (mpsc_queue_empty(&box) && taken < RINGERS * ITEMS) {
             sleeps++;
             lost += !readable(LOST_MS);
-            doorbell_disarm(&bell);
-            doorbell_hear(&bell, EPOLLIN);
+            wakeup_disarm(&bell);
+            wakeup_drain(&bell, EPOLLIN);
         } else {
-            doorbell_disarm(&bell);
+            wakeup_disarm(&bell);
         }
     }
     if (lost) /* the ringers wait for us: show what happened instead of hanging */
@@ -377,7 +377,7 @@ static void run_ringers(unsigned fail_at) {
     assert_true(sleeps > 0);
     assert_true(bell.writes + bell.fallbacks > 0);
     while (readable(0)) /* a ringer that was late */
-        doorbell_hear(&bell, EPOLLIN);
+        wakeup_drain(&bell, EPOLLIN);
     assert_int_equal(bell.stray, 0);
 }
 
@@ -405,7 +405,7 @@ static _Atomic int noticed;   /* ... and seen by the owner */
 static void on_signal(int number) {
     (void)number;
     atomic_fetch_add(&published, 1);
-    doorbell_ring(&bell, 9, 9);
+    wakeup_signal(&bell, 9, 9);
 }
 
 static void *send_signals(void *arg) {
@@ -428,11 +428,11 @@ static void a_signal_handler_may_ring(void **state) {
     assert_int_equal(pthread_create(&sender, NULL, send_signals, &self), 0);
     bool lost = false;
     while (noticed < SIGNALS && !lost) {
-        doorbell_arm(&bell);
+        wakeup_arm(&bell);
         if (atomic_load(&published) == noticed)
             lost = !readable(LOST_MS);
-        doorbell_disarm(&bell);
-        doorbell_hear(&bell, EPOLLIN);
+        wakeup_disarm(&bell);
+        wakeup_drain(&bell, EPOLLIN);
         atomic_store(&noticed, atomic_load(&published));
     }
     if (lost)
@@ -448,50 +448,50 @@ static void a_failing_write_rings_the_eventfd(void **state) {
     const int errors[] = {EINVAL, ENXIO, ENOMEM, ENOENT};
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
         fake.write_errno = errors[i];
-        doorbell_arm(&bell);
-        doorbell_wake(&bell);
+        wakeup_arm(&bell);
+        wakeup_signal_flag(&bell);
         assert_true(readable(0));
         assert_int_equal(bell.fallbacks, i + 1);
         assert_int_equal(bell.writes, 0);
-        doorbell_disarm(&bell);
-        doorbell_hear(&bell, EPOLLIN);
+        wakeup_disarm(&bell);
+        wakeup_drain(&bell, EPOLLIN);
         assert_false(readable(0));
     }
     fake.write_errno = 0;
-    doorbell_arm(&bell);
-    doorbell_wake(&bell);
+    wakeup_arm(&bell);
+    wakeup_signal_flag(&bell);
     assert_int_equal(bell.writes, 1);
 }
 
 static void a_failing_fetch_is_the_last_and_the_eventfd_rings(void **state) {
     static const int errors[] = {EBADF, EIO, ENODEV, ENOMEM, EINVAL};
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
-        struct stats_bell shown;
-        assert_int_equal(close_bell(state), 0);
+        struct stats_wakeup shown;
+        assert_int_equal(close_wakeup(state), 0);
         assert_int_equal(open_bell(state), 0);
         fail_fetching(errors[i]);
-        doorbell_arm(&bell);
-        doorbell_wake(&bell);
+        wakeup_arm(&bell);
+        wakeup_signal_flag(&bell);
         assert_true(readable(LOST_MS)); /* by an event that nobody will hear */
-        doorbell_disarm(&bell);
-        assert_int_equal(doorbell_hear(&bell, EPOLLIN), errors[i]);
+        wakeup_disarm(&bell);
+        assert_int_equal(wakeup_drain(&bell, EPOLLIN), errors[i]);
         assert_false(readable(0)); /* though it is still there */
-        assert_int_equal(doorbell_hear(&bell, EPOLLIN), 0);
+        assert_int_equal(wakeup_drain(&bell, EPOLLIN), 0);
         for (unsigned wake = 1; wake <= 3; wake++) {
-            doorbell_arm(&bell);
-            doorbell_wake(&bell);
+            wakeup_arm(&bell);
+            wakeup_signal_flag(&bell);
             assert_true(readable(0));
-            doorbell_disarm(&bell);
-            assert_int_equal(doorbell_hear(&bell, EPOLLIN), 0);
+            wakeup_disarm(&bell);
+            assert_int_equal(wakeup_drain(&bell, EPOLLIN), 0);
             assert_false(readable(0));
             assert_int_equal(bell.fallbacks, wake);
         }
         assert_int_equal(failing_calls, 1);
         assert_int_equal(bell.writes, 1);
-        doorbell_show(&bell, &shown);
+        wakeup_publish(&bell, &shown);
         assert_int_equal(shown.user_failed, 1);
-        assert_non_null(strstr(doorbell_describe(&bell), "cannot be fetched"));
-        assert_true(strlen(doorbell_describe(&bell)) < 96);
+        assert_non_null(strstr(wakeup_describe(&bell), "cannot be fetched"));
+        assert_true(strlen(wakeup_describe(&bell)) < 96);
     }
 }
 
@@ -501,14 +501,14 @@ static void what_is_no_failure_gives_nothing_up(void **state) {
     static const int errors[] = {EAGAIN, EINTR};
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
         fail_fetching(errors[i]);
-        doorbell_arm(&bell);
-        doorbell_wake(&bell);
+        wakeup_arm(&bell);
+        wakeup_signal_flag(&bell);
         assert_true(readable(LOST_MS));
-        doorbell_disarm(&bell);
-        assert_int_equal(doorbell_hear(&bell, EPOLLIN), 0);
+        wakeup_disarm(&bell);
+        assert_int_equal(wakeup_drain(&bell, EPOLLIN), 0);
         assert_int_equal(bell.failed, 0);
         fail_fetching(0);
-        assert_int_equal(doorbell_hear(&bell, EPOLLIN | EPOLLHUP), 0); /* it brought one */
+        assert_int_equal(wakeup_drain(&bell, EPOLLIN | EPOLLHUP), 0); /* it brought one */
         assert_int_equal(bell.heard, i + 1);
     }
     assert_int_equal(bell.fallbacks, 0);
@@ -518,26 +518,26 @@ static void what_is_no_failure_gives_nothing_up(void **state) {
 static void an_error_of_the_channel_is_a_failure(void **state) {
     (void)state;
     fail_fetching(EAGAIN);
-    assert_int_equal(doorbell_hear(&bell, EPOLLERR), EIO);
+    assert_int_equal(wakeup_drain(&bell, EPOLLERR), EIO);
     assert_int_equal(bell.failed, 1);
-    doorbell_arm(&bell);
-    doorbell_wake(&bell);
+    wakeup_arm(&bell);
+    wakeup_signal_flag(&bell);
     assert_int_equal(bell.fallbacks, 1);
     assert_true(readable(0));
 }
 
 static void expect_eventfd_only(const struct fabric_ops *fabric, const char *why) {
-    struct doorbell other;
-    assert_int_equal(doorbell_open(&other, fabric, true), 0);
+    struct wakeup other;
+    assert_int_equal(wakeup_open(&other, fabric, true), 0);
     assert_null(other.channel);
     assert_null(other.id);
-    if (!strstr(doorbell_describe(&other), why))
-        fail_msg("\"%s\" does not say \"%s\"", doorbell_describe(&other), why);
-    assert_true(strlen(doorbell_describe(&other)) < 96);
-    doorbell_arm(&other);
-    doorbell_wake(&other);
+    if (!strstr(wakeup_describe(&other), why))
+        fail_msg("\"%s\" does not say \"%s\"", wakeup_describe(&other), why);
+    assert_true(strlen(wakeup_describe(&other)) < 96);
+    wakeup_arm(&other);
+    wakeup_signal_flag(&other);
     assert_int_equal(other.fallbacks, 1);
-    doorbell_close(&other);
+    wakeup_close(&other);
 }
 
 static void the_probe_tells_why_there_is_only_the_eventfd(void **state) {
@@ -561,18 +561,18 @@ static void the_probe_tells_why_there_is_only_the_eventfd(void **state) {
 /* On a machine without an RDMA device or with an old library this ends at the eventfd as well. */
 static void the_system_fabric_always_has_a_bell(void **state) {
     (void)state;
-    struct doorbell other;
-    assert_int_equal(doorbell_open(&other, &fabric_system, true), 0);
-    doorbell_arm(&other);
-    doorbell_wake(&other);
+    struct wakeup other;
+    assert_int_equal(wakeup_open(&other, &fabric_system, true), 0);
+    wakeup_arm(&other);
+    wakeup_signal_flag(&other);
     assert_int_equal(other.writes + other.fallbacks, 1);
     assert_int_equal(other.fallbacks, other.channel == NULL);
-    doorbell_hear(&other, EPOLLIN);
-    doorbell_close(&other);
+    wakeup_drain(&other, EPOLLIN);
+    wakeup_close(&other);
 }
 
 #define ON(kind, f)                                                                                \
-    { #f " [" #kind "]", f, open_bell, close_bell, &kinds[kind] }
+    { #f " [" #kind "]", f, open_bell, close_wakeup, &kinds[kind] }
 #define ON_ALL(f) ON(0, f), ON(1, f), ON(2, f)
 
 int main(void) {

@@ -74,7 +74,7 @@ static int open_memory(const sluice_node_options *o) {
     made.plan = &plan_made;
     made.need = &need_made;
     pthread_mutex_init(&made.lock, NULL);
-    pthread_mutex_init(&made.bells, NULL);
+    pthread_mutex_init(&made.wakeup_lock, NULL);
     made.fabric = &fake_fabric;
     made.pd = &pd;
     made.plan->arena_numa = PLAN_NO_NUMA;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * doorbell.pml - src/fabric/wakeup.c and mailbox.h with the two threads' loops that sleep on them.
+ * wakeup.pml - src/fabric/wakeup.c and mailbox.h with the two threads' loops that sleep on them.
  *
  * Two producers post records and ring, a stopper sets a flag and rings, one owner sleeps. Relaxed
  * stores wait in a store buffer of one entry a thread until a fence or until the memory feels like it;
@@ -12,7 +12,7 @@
  * Mutants, each of which must fail: NO_FENCE, NO_RING_FENCE, NO_RECHECK, ARM_AFTER_LOOK,
  * RING_BEFORE_POST, NO_MERGE, DRAIN_AFTER_ARM, NO_STOP_CHECK, NO_FALLBACK (with USER).
  *
- * Proved: an owner that sleeps for good has no record, no stop and no readable bell (the assertion at
+ * Proved: an owner that sleeps for good has no record, no stop and no readable descriptor (the assertion at
  * `timeout`, which is true when nobody else can move); a stop ends the owner (stops); and one arming
  * lets one system call through, so a kernel never queues more events than the owner slept times.
  */
@@ -25,7 +25,7 @@
 #endif
 #define DRAIN_MAX 1 /* user events taken in one drain, smaller than what can be queued */
 
-byte state = AWAKE;  /* the bell's word, in memory */
+byte state = AWAKE;  /* the wakeup's word, in memory */
 byte buffered = 0;   /* the owner's store on its way there */
 bool pending = false;
 byte inbox = 0;      /* records that can be taken */
@@ -178,7 +178,7 @@ inline drain() {
     }
 }
 
-/* Returns when a bell is readable. Nobody can move and none is: then there must be no reason to. */
+/* Returns when a descriptor is readable. Nobody can move and none is: then there must be no reason to. */
 inline sleep() {
     if
     :: event_fd || queued > 0

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * doorbell_bench.c - ringing an owner that is awake, and waking one that sleeps.
+ * wakeup_bench.c - signalling an owner that is awake, and waking one that sleeps.
  *
- * A wake is timed from before the ring until the woken thread's answer in memory is seen, in turns
+ * A wake is timed from before the signal until the woken thread's answer in memory is seen, in turns
  * with the same wake through a bare eventfd and epoll: x_bare is the ratio of the two medians of
  * one run. Waker and sleeper have a CPU each.
  */
@@ -29,52 +29,52 @@ struct kind {
 static struct kind event_fd = {&fabric_system, false}, soft = {&fabric_soft, true},
                    kernel = {&fabric_system, true};
 
-static void ring_awake(bench_state *state, void *arg) {
+static void signal_awake(bench_state *state, void *arg) {
     const struct kind *kind = arg;
-    struct doorbell bell;
-    if (doorbell_open(&bell, kind->fabric, kind->cm) != 0) {
-        bench_fail(state, "no doorbell");
+    struct wakeup wakeup;
+    if (wakeup_open(&wakeup, kind->fabric, kind->cm) != 0) {
+        bench_fail(state, "no wakeup");
         return;
     }
     while (bench_next(state))
-        doorbell_ring(&bell, 1, 1);
-    doorbell_close(&bell);
+        wakeup_signal(&wakeup, 1, 1);
+    wakeup_close(&wakeup);
 }
 
-/* False: no doorbell, or the kernel (or librdmacm) has no user events and it would be the eventfd. */
-static bool open_as(struct doorbell *bell, const struct kind *kind) {
-    if (doorbell_open(bell, kind->fabric, kind->cm) != 0)
+/* False: no wakeup, or the kernel (or librdmacm) has no user events and it would be the eventfd. */
+static bool open_as(struct wakeup *wakeup, const struct kind *kind) {
+    if (wakeup_open(wakeup, kind->fabric, kind->cm) != 0)
         return false;
-    if (kind->cm && !bell->channel) {
-        doorbell_close(bell);
+    if (kind->cm && !wakeup->channel) {
+        wakeup_close(wakeup);
         return false;
     }
     return true;
 }
 
 /* The kernel's are the only ones that a machine may lack. */
-static void no_doorbell(bench_state *state, const struct kind *kind) {
+static void no_wakeup(bench_state *state, const struct kind *kind) {
     if (kind == &kernel)
         bench_skip(state, "no user events");
     else
-        bench_fail(state, "no doorbell");
+        bench_fail(state, "no wakeup");
 }
 
 /* What the ringer alone pays for a ring that makes the system call. */
-static void ring_armed(bench_state *state, void *arg) {
+static void signal_armed(bench_state *state, void *arg) {
     const struct kind *kind = arg;
-    struct doorbell bell;
-    if (!open_as(&bell, kind)) {
-        no_doorbell(state, kind);
+    struct wakeup wakeup;
+    if (!open_as(&wakeup, kind)) {
+        no_wakeup(state, kind);
         return;
     }
     while (bench_next(state)) {
-        doorbell_arm(&bell);
-        doorbell_ring(&bell, 1, 1);
-        doorbell_disarm(&bell);
-        doorbell_hear(&bell, EPOLLIN);
+        wakeup_arm(&wakeup);
+        wakeup_signal(&wakeup, 1, 1);
+        wakeup_disarm(&wakeup);
+        wakeup_drain(&wakeup, EPOLLIN);
     }
-    doorbell_close(&bell);
+    wakeup_close(&wakeup);
 }
 
 /* ---- waking ---------------------------------------------------------------------------------- */
@@ -83,8 +83,8 @@ enum { BARE, BELL, STOP };
 #define SAMPLES_MAX 4096
 
 struct sleeper {
-    struct doorbell bell;
-    int bare_fd, bell_epoll, bare_epoll;
+    struct wakeup wakeup;
+    int bare_fd, wakeup_epoll, bare_epoll;
     int cpu;
     _Alignas(128) _Atomic uint32_t mode; /* how the next sleep is woken */
     _Atomic uint64_t order;              /* work: the number of the turn */
@@ -103,21 +103,21 @@ static void sleep_bare(struct sleeper *s, uint64_t turn) {
         return;
 }
 
-static void sleep_bell(struct sleeper *s, uint64_t turn) {
+static void sleep_once(struct sleeper *s, uint64_t turn) {
     struct epoll_event event;
     atomic_store(&s->about_to_sleep, turn);
     for (;;) {
-        doorbell_arm(&s->bell);
+        wakeup_arm(&s->wakeup);
         bool nothing = atomic_load(&s->order) != turn;
         if (nothing)
-            epoll_wait(s->bell_epoll, &event, 1, -1);
-        doorbell_disarm(&s->bell);
+            epoll_wait(s->wakeup_epoll, &event, 1, -1);
+        wakeup_disarm(&s->wakeup);
         if (atomic_load(&s->order) == turn)
             break;
-        doorbell_hear(&s->bell, EPOLLIN);
+        wakeup_drain(&s->wakeup, EPOLLIN);
     }
     atomic_store_explicit(&s->done, turn, memory_order_release);
-    doorbell_hear(&s->bell, EPOLLIN);
+    wakeup_drain(&s->wakeup, EPOLLIN);
 }
 
 static void *sleeper_main(void *arg) {
@@ -130,7 +130,7 @@ static void *sleeper_main(void *arg) {
         if (atomic_load(&s->mode) == STOP)
             return NULL;
         if (mode == BELL)
-            sleep_bell(s, turn);
+            sleep_once(s, turn);
         else
             sleep_bare(s, turn);
         if (atomic_load(&s->mode) == STOP)
@@ -151,7 +151,7 @@ static uint64_t wake(struct sleeper *s, uint64_t turn) {
     uint64_t start = now();
     atomic_store(&s->order, turn);
     if (turn % 2) {
-        doorbell_ring(&s->bell, 1, turn);
+        wakeup_signal(&s->wakeup, 1, turn);
     } else {
         uint64_t one = 1;
         if (write(s->bare_fd, &one, sizeof one) != sizeof one)
@@ -174,20 +174,20 @@ static double median(uint64_t *samples, unsigned count) {
 
 static bool sleeper_open(struct sleeper *s, const struct kind *kind) {
     memset(s, 0, sizeof *s);
-    if (!open_as(&s->bell, kind))
+    if (!open_as(&s->wakeup, kind))
         return false;
     s->bare_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    s->bell_epoll = epoll_create1(EPOLL_CLOEXEC);
+    s->wakeup_epoll = epoll_create1(EPOLL_CLOEXEC);
     s->bare_epoll = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event interest = {.events = EPOLLIN};
-    return doorbell_watch(&s->bell, s->bell_epoll, NULL) == 0 &&
+    return wakeup_add_to(&s->wakeup, s->wakeup_epoll, NULL) == 0 &&
            epoll_ctl(s->bare_epoll, EPOLL_CTL_ADD, s->bare_fd, &interest) == 0;
 }
 
 static void sleeper_close(struct sleeper *s) {
-    doorbell_close(&s->bell);
+    wakeup_close(&s->wakeup);
     close(s->bare_fd);
-    close(s->bell_epoll);
+    close(s->wakeup_epoll);
     close(s->bare_epoll);
     free(s);
 }
@@ -197,7 +197,7 @@ static void wake_sleeper(bench_state *state, void *arg) {
     static uint64_t bell_ns[SAMPLES_MAX], bare_ns[SAMPLES_MAX];
     struct sleeper *s = aligned_alloc(_Alignof(struct sleeper), sizeof *s);
     if (!s || !sleeper_open(s, kind)) {
-        no_doorbell(state, kind);
+        no_wakeup(state, kind);
         free(s);
         return;
     }
@@ -227,23 +227,23 @@ static void wake_sleeper(bench_state *state, void *arg) {
     pthread_join(thread, NULL);
     if (count > SAMPLES_MAX)
         count = SAMPLES_MAX;
-    double bell = median(bell_ns, count), bare = median(bare_ns, count);
-    bench_counter(state, "p50_ns", bell);
+    double wakeup = median(bell_ns, count), bare = median(bare_ns, count);
+    bench_counter(state, "p50_ns", wakeup);
     bench_counter(state, "bare_p50_ns", bare);
     if (bare > 0)
-        bench_counter(state, "x_bare", bell / bare);
-    bench_counter(state, "user_events", (double)s->bell.writes);
-    bench_counter(state, "by_eventfd", (double)s->bell.fallbacks);
+        bench_counter(state, "x_bare", wakeup / bare);
+    bench_counter(state, "user_events", (double)s->wakeup.writes);
+    bench_counter(state, "by_eventfd", (double)s->wakeup.fallbacks);
     sched_setaffinity(0, sizeof before, &before);
     sleeper_close(s);
 }
 
 BENCH_SETUP {
-    bench_register("doorbell/ring_awake", ring_awake, &event_fd);
-    bench_register("doorbell/ring_and_drain/eventfd", ring_armed, &event_fd);
-    bench_register("doorbell/ring_and_drain/soft_user_event", ring_armed, &soft);
-    bench_register("doorbell/ring_and_drain/kernel_user_event", ring_armed, &kernel);
-    bench_register_timed("doorbell/wake/eventfd", wake_sleeper, &event_fd);
-    bench_register_timed("doorbell/wake/soft_user_event", wake_sleeper, &soft);
-    bench_register_timed("doorbell/wake/kernel_user_event", wake_sleeper, &kernel);
+    bench_register("wakeup/signal_awake", signal_awake, &event_fd);
+    bench_register("wakeup/signal_and_drain/eventfd", signal_armed, &event_fd);
+    bench_register("wakeup/signal_and_drain/soft_user_event", signal_armed, &soft);
+    bench_register("wakeup/signal_and_drain/kernel_user_event", signal_armed, &kernel);
+    bench_register_timed("wakeup/wake/eventfd", wake_sleeper, &event_fd);
+    bench_register_timed("wakeup/wake/soft_user_event", wake_sleeper, &soft);
+    bench_register_timed("wakeup/wake/kernel_user_event", wake_sleeper, &kernel);
 }
