@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * mpsc_queue.c - the inbox on liburcu's wfcqueue.
+ * mpsc_queue.c - a queue with one consumer, on liburcu's wfcqueue.
  *
  * Memory order. wfcqueue's enqueue is one exchange of the tail: a full barrier, so everything
- * written before mpsc_queue_post() is seen by whoever takes the record, and a producer that reads the
- * wakeup's state after posting reads it after its record became visible.
+ * written before mpsc_queue_post() is seen by the thread that takes the item, and a producer that reads the
+ * wakeup's state after posting reads it after its item became visible.
  *
  * Owner: the consuming thread takes; any thread posts.
  */
@@ -37,7 +37,7 @@ struct mpsc_queue_item *mpsc_queue_take(struct mpsc_queue *box) {
 
 /*
  * The first thing a producer does is to move the tail, and the last thing the consumer does when
- * it takes the last record is to move the tail back to the head: the tail alone tells, also while
+ * it takes the last item is to move the tail back to the head: the tail alone tells, also while
  * a producer is half way.
  */
 bool mpsc_queue_empty(struct mpsc_queue *box) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * mpsc_queue.h - many producers, one consumer: how threads hand records to a thread that may sleep.
+ * mpsc_queue.h - many producers, one consumer: how threads hand items to a thread that may sleep.
  *
- * A record is embedded in the object it speaks of, so that posting allocates nothing and cannot
- * fail; a record may be posted again only after the consumer has taken it. Built on liburcu's
+ * An item is embedded in the object it speaks of, so that posting allocates nothing and cannot
+ * fail; an item may be posted again only after the consumer has taken it. Built on liburcu's
  * wfcqueue, non-blocking variants only: a producer that was preempted half way makes the consumer
  * see "nothing yet" and look again next turn, it never makes it wait.
  *
@@ -18,7 +18,7 @@
 
 struct mpsc_queue_item {
     struct cds_wfcq_node node;
-    uint32_t verb; /* meaning belongs to the inbox's owner */
+    uint32_t verb; /* meaning belongs to the queue's owner */
     uint32_t slot; /* which object (free use; carried in the wakeup's argument) */
 };
 
@@ -28,9 +28,9 @@ struct mpsc_queue {
 };
 
 void mpsc_queue_init(struct mpsc_queue *box);
-/* Returns true when the inbox was empty before: then the consumer must be woken. */
+/* Returns true when the queue was empty before: then the consumer must be woken. */
 bool mpsc_queue_post(struct mpsc_queue *box, struct mpsc_queue_item *item);
-/* Next record, or NULL: empty, or a producer is half way (then mpsc_queue_empty() is false). */
+/* Next item, or NULL: empty, or a producer is half way (then mpsc_queue_empty() is false). */
 struct mpsc_queue_item *mpsc_queue_take(struct mpsc_queue *box);
 bool mpsc_queue_empty(struct mpsc_queue *box);
 

@@ -52,7 +52,7 @@ void cm_answer(struct cm *cm, struct cm_conn *conn) {
     conn->rtr.max_dest_rd_atomic = conn->rep.depth_in;
     conn->rts.max_rd_atomic = conn->rep.depth_out;
     cm_enter(cm, conn, CM_ANSWERING);
-    cm_tell_loop(s, LOOP_VERB_PREPARE);
+    cm_tell_loop(s, LOOP_MSG_PREPARE);
 }
 
 void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
@@ -132,7 +132,7 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
     slot_publish(s, n->index, 0);
     if (asks) {
         cm_enter(cm, conn, CM_ASKING);
-        cm_tell_loop(s, LOOP_VERB_ASK);
+        cm_tell_loop(s, LOOP_MSG_ASK);
     } else {
         admit_start(cm, conn);
     }
@@ -145,7 +145,7 @@ void cm_answered(struct cm *cm, struct cm_conn *conn) {
         struct session *s = session_of_conn(conn);
         if (conn->accepted)
             cm_up(cm, conn);
-        cm_tell_loop(s, LOOP_VERB_WELCOME);
+        cm_tell_loop(s, LOOP_MSG_HANDSHAKE_ANSWER);
         return;
     }
     if (conn->accepted) {

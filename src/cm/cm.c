@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * cm.c - the CM thread: its round, its events, its records, its deadlines.
+ * cm.c - the CM thread: its round, its events, its messages, its deadlines.
  *
  * Owner: the CM thread; cm_open() and cm_close() the thread that opens and closes the node.
  */
@@ -22,7 +22,7 @@
 #include "core/session_table.h"
 #include "core/context.h"
 
-#define RECORDS_MAX 256 /* records taken in one round */
+#define MSGS_MAX 256 /* messages taken in one round */
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
 
@@ -102,7 +102,7 @@ void cm_end(struct cm *cm, struct cm_conn *conn, const struct cm_failure *why) {
     log_write(&cm->node->log, SLUICE_LOG_DEBUG, "%s %s: %s", conn->passive ? "from" : "to",
               s->peer.address, text);
     cm_enter(cm, conn, CM_FAILED);
-    cm_tell_loop(s, LOOP_VERB_DOWN);
+    cm_tell_loop(s, LOOP_MSG_DOWN);
 }
 
 void cm_up(struct cm *cm, struct cm_conn *conn) {
@@ -118,7 +118,7 @@ void cm_adopt(struct cm *cm, struct cm_conn *conn) {
         cm_enter(cm, conn, CM_GREETING);
     else
         cm_up(cm, conn);
-    cm_tell_loop(s, LOOP_VERB_ADOPT);
+    cm_tell_loop(s, LOOP_MSG_ADOPT);
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
@@ -143,7 +143,7 @@ void cm_release(struct cm *cm, struct cm_conn *conn) {
         fabric->disconnect(conn->owner.id); /* an error means that it was over already */
     }
     cm_enter(cm, conn, CM_RELEASED);
-    cm_tell_loop(s, LOOP_VERB_DRAIN);
+    cm_tell_loop(s, LOOP_MSG_DRAIN);
 }
 
 void cm_drained(struct cm *cm, struct cm_conn *conn) {
@@ -163,61 +163,61 @@ void cm_drained(struct cm *cm, struct cm_conn *conn) {
         conn->linked = false;
     }
     stats_add(&cm->stats->closed, 1);
-    cm_tell_loop(s, LOOP_VERB_GONE);
+    cm_tell_loop(s, LOOP_MSG_GONE);
 }
 
-/* ---- records --------------------------------------------------------------------------------- */
+/* ---- messages --------------------------------------------------------------------------------- */
 
-static void take_record(struct cm *cm, struct mpsc_queue_item *item) {
-    if (item->verb == CM_VERB_LISTEN) {
+static void take_msg(struct cm *cm, struct mpsc_queue_item *item) {
+    if (item->verb == CM_MSG_LISTEN) {
         cm_listen(cm, cm_listener_at(cm, item->slot));
         return;
     }
-    if (item->verb == CM_VERB_UNLISTEN) {
+    if (item->verb == CM_MSG_UNLISTEN) {
         cm_unlisten(cm, cm_listener_at(cm, item->slot));
         return;
     }
     struct session *s = slot_known(handle_make(cm->node->index, item->slot, 0));
     struct cm_conn *conn = &s->conn;
-    switch ((enum cm_verb)item->verb) {
-    case CM_VERB_DIAL:
+    switch ((enum cm_msg)item->verb) {
+    case CM_MSG_DIAL:
         if (!conn->over) /* hung up before it was begun */
             cm_dial(cm, conn);
         gate_clear(&s->gate, GATE_ANSWER); /* last: the slot may be freed from here on */
         break;
-    case CM_VERB_PREPARED:
+    case CM_MSG_PREPARED:
         cm_prepared(cm, conn);
         break;
-    case CM_VERB_READY:
+    case CM_MSG_READY:
         cm_ready(cm, conn);
         break;
-    case CM_VERB_ANSWER:
+    case CM_MSG_ANSWER:
         cm_answered(cm, conn);
         gate_clear(&s->gate, GATE_ANSWER);
         break;
-    case CM_VERB_ARRIVED:
+    case CM_MSG_ARRIVED:
         cm_arrived(cm, conn);
         break;
-    case CM_VERB_GREETED:
+    case CM_MSG_HANDSHAKE_DONE:
         cm_greeted(cm, conn);
         break;
-    case CM_VERB_RELEASE:
+    case CM_MSG_RELEASE:
         cm_release(cm, conn);
         break;
-    case CM_VERB_DRAINED:
+    case CM_MSG_DRAINED:
         cm_drained(cm, conn);
         break;
-    case CM_VERB_LISTEN: /* above */
-    case CM_VERB_UNLISTEN:
+    case CM_MSG_LISTEN: /* above */
+    case CM_MSG_UNLISTEN:
         break;
     }
 }
 
-static unsigned take_records(struct cm *cm) {
+static unsigned take_msgs(struct cm *cm) {
     unsigned count = 0;
     struct mpsc_queue_item *item;
-    while (count < RECORDS_MAX && (item = mpsc_queue_take(&cm->mailbox->inbox))) {
-        take_record(cm, item);
+    while (count < MSGS_MAX && (item = mpsc_queue_take(&cm->mailbox->queue))) {
+        take_msg(cm, item);
         count++;
     }
     return count;
@@ -326,13 +326,13 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
                           pool_bytes(cm->node->pool) + pool_bytes(cm->node->rx_pool),
                           memory_order_relaxed);
     wakeup_publish(&cm->mailbox->wakeup, &cm->stats->wakeup); /* before it may sleep for long */
-    unsigned done = take_records(cm) + cm_take_names(cm) + cm_take_calls(cm);
+    unsigned done = take_msgs(cm) + cm_take_names(cm) + cm_take_calls(cm);
     done += check_deadlines(cm);
     cm_hear_again(cm);
     if (cm->device_lost && !cm->device_gone)
         cm_let_go(cm); /* sets a deadline, as long as something is left */
     wakeup_arm(&cm->mailbox->wakeup);
-    bool more = done > 0 || !mpsc_queue_empty(&cm->mailbox->inbox) || atomic_load(&cm->stop) ||
+    bool more = done > 0 || !mpsc_queue_empty(&cm->mailbox->queue) || atomic_load(&cm->stop) ||
                 (cm->resolver && resolver_has_answers(cm->resolver)) ||
                 (cm->connector && connector_has_answers(cm->connector));
     int n = epoll_wait(cm->epoll_fd, ready, 4, more ? 0 : sleep_ms(cm, wait_ns));
@@ -351,7 +351,7 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
         else
             cm_hear_device(cm, ready[i].events);
     }
-    done += take_records(cm);
+    done += take_msgs(cm);
     return done + admit_turn(cm, seen);
 }
 
@@ -385,7 +385,7 @@ int cm_open(struct cm *cm, sluice_node *node, bool thread, sluice_error *e) {
     cm->next_deadline_ns = UINT64_MAX;
     admit_init(cm);
     cm->stats = &node->stats.page->cm;
-    mpsc_queue_init(&cm->mailbox->inbox);
+    mpsc_queue_init(&cm->mailbox->queue);
     cm->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (cm->epoll_fd < 0) {
         error = -errno;
@@ -444,7 +444,7 @@ void cm_close(struct cm *cm) {
     wakeup_signal_flag(&cm->mailbox->wakeup);
     if (cm->started)
         pthread_join(cm->thread, NULL);
-    while (take_records(cm) > 0)
+    while (take_msgs(cm) > 0)
         ;
     if (cm->resolver)
         resolver_close(cm->resolver);

@@ -6,8 +6,8 @@
  * One epoll over the event channel, the device's async events, and the thread's wakeup. Events
  * are copied and acknowledged before anything else is done with them, so that rdma_destroy_id()
  * can never wait for this thread itself. What an event does in which state is in cm_table.c. The
- * thread never runs application code and never touches a QP: it tells loops what to do by records
- * (loop_post) and is told by records (cm_post). One exception: when the device is gone it lends a
+ * thread never runs application code and never touches a QP: it tells loops what to do by messages
+ * (loop_post) and is told by messages (cm_post). One exception: when the device is gone it lends a
  * hand to loops that nobody polls (device_removal.c).
  *
  * Owner: the CM thread, except where marked. cm_turn() is one round of it and may be called from a
@@ -122,10 +122,10 @@ void cm_close(struct cm *cm);
 /* One round; sleeps up to wait_ns when there is nothing. Returns how many things it did. */
 unsigned cm_turn(struct cm *cm, uint64_t wait_ns);
 
-_Static_assert(CM_VERB_UNLISTEN < WAKEUP_VERBS, "the wakeup carries them");
+_Static_assert(CM_MSG_UNLISTEN < WAKEUP_VERBS, "the wakeup carries them");
 
-/* A record of a session for its loop. */
-static inline void cm_tell_loop(struct session *s, enum loop_verb verb) {
+/* A message of a session for its loop. */
+static inline void cm_tell_loop(struct session *s, enum loop_msg verb) {
     s->node->upcalls->loop_post(atomic_load(&s->loop), s, verb);
 }
 
@@ -231,7 +231,7 @@ void cm_unlisten(struct cm *cm, struct cm_listener *listener);
 const char *cm_set_options(struct cm *cm, struct rdma_cm_id *id, const struct link_config *link,
                            bool listening);
 bool cm_conn_options(struct cm *cm, struct cm_conn *conn);
-void cm_unlisten_all(struct cm *cm); /* any thread: posts the records */
+void cm_unlisten_all(struct cm *cm); /* any thread: posts the messages */
 void cm_listeners_lost(struct cm *cm);
 struct cm_listener *cm_listener_at(struct cm *cm, uint32_t slot);
 

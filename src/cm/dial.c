@@ -119,7 +119,7 @@ static bool prepare_another(struct cm *cm, struct cm_conn *conn) {
     struct session *s = session_of_conn(conn);
     (void)cm;
     conn->used_up = conn->prepared = false;
-    cm_tell_loop(s, LOOP_VERB_PREPARE);
+    cm_tell_loop(s, LOOP_MSG_PREPARE);
     return true;
 }
 
@@ -147,7 +147,7 @@ static bool prepare(struct cm *cm, struct cm_conn *conn) {
     conn->preparing = true;
     conn->init = init;
     conn->init_mask = mask;
-    cm_tell_loop(s, LOOP_VERB_PREPARE);
+    cm_tell_loop(s, LOOP_MSG_PREPARE);
     return true;
 }
 
@@ -262,7 +262,7 @@ void cm_on_response(struct cm *cm, struct cm_owner *owner, const struct cm_event
         return;
     }
     cm_enter(cm, conn, CM_APPLYING);
-    cm_tell_loop(s, LOOP_VERB_APPLY);
+    cm_tell_loop(s, LOOP_MSG_APPLY);
 }
 
 void cm_ready(struct cm *cm, struct cm_conn *conn) {

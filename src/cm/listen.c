@@ -119,7 +119,7 @@ void listener_stop(struct cm_listener *listener, uint32_t generation) {
             return;
     while (
         !atomic_compare_exchange_weak(&listener->word, &word, with_life(word, LISTENER_STOPPING)));
-    mailbox_post(&listener->node->cm_mailbox, &listener->item, CM_VERB_UNLISTEN, listener->slot,
+    mailbox_post(&listener->node->cm_mailbox, &listener->item, CM_MSG_UNLISTEN, listener->slot,
                  generation);
 }
 

@@ -118,11 +118,11 @@ static void qp_failed(struct cm *cm, struct ibv_qp *qp, enum ibv_event_type type
     if (s->conn.reported || s->conn.owner.state != CM_RELEASED)
         return;
     /* Its completions were faster, and nothing said why. As long as the QP lives, GONE is still to be
-     * posted: the record arrives while there is a session. */
+     * posted: the message arrives while there is a session. */
     s->conn.reported = true;
     s->conn.down = (struct cm_failure){.reason = reason, .vendor = (uint32_t)type, .cm_event = -1};
     snprintf(s->conn.down.text, sizeof s->conn.down.text, "%s (event %d)", what, (int)type);
-    cm_tell_loop(s, LOOP_VERB_DOWN);
+    cm_tell_loop(s, LOOP_MSG_DOWN);
 }
 
 static void on_async(struct cm *cm, const struct ibv_async_event *event) {
@@ -157,7 +157,7 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
         /* Once in a queue pair's life; while it lives GONE is still to be posted, behind this. */
         struct session *s = event->element.qp->qp_context;
         if (s)
-            cm_tell_loop(s, LOOP_VERB_LAST);
+            cm_tell_loop(s, LOOP_MSG_LAST_WQE);
         break;
     }
     case IBV_EVENT_SRQ_ERR:

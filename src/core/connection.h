@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * connection.h - what the CM thread keeps of a connection, and the fields handed over with each record.
+ * connection.h - what the CM thread keeps of a connection, and the fields handed over with each message.
  *
  * A conn is part of a session. Everything in it belongs to the CM thread except the groups marked
- * otherwise, which are written by one side before it posts the record named there and read by the
- * other after it took that record.
+ * otherwise, which are written by one side before it posts the message named there and read by the
+ * other after it took that message.
  */
 #ifndef CORE_CONNECTION_H
 #define CORE_CONNECTION_H
@@ -66,18 +66,18 @@ struct cm_failure {
 };
 
 /* Records the CM thread takes. */
-enum cm_verb {
-    CM_VERB_DIAL,
-    CM_VERB_PREPARED,
-    CM_VERB_READY,
-    CM_VERB_ANSWER,
-    CM_VERB_ARRIVED, /* the dialer's first frame, before its handshake's last message */
-    CM_VERB_GREETED, /* the peer's HELLO (listener) or WELCOME (dialer) is in order */
-    CM_VERB_RELEASE,
-    CM_VERB_DRAINED,
-    CM_VERB_SESSION_COUNT,
-    CM_VERB_LISTEN = CM_VERB_SESSION_COUNT,
-    CM_VERB_UNLISTEN,
+enum cm_msg {
+    CM_MSG_DIAL,
+    CM_MSG_PREPARED,
+    CM_MSG_READY,
+    CM_MSG_ANSWER,
+    CM_MSG_ARRIVED,        /* the dialer's first frame, before its handshake's last message */
+    CM_MSG_HANDSHAKE_DONE, /* the peer's HELLO (listener) or WELCOME (dialer) is in order */
+    CM_MSG_RELEASE,
+    CM_MSG_DRAINED,
+    CM_MSG_SESSION_COUNT,
+    CM_MSG_LISTEN = CM_MSG_SESSION_COUNT,
+    CM_MSG_UNLISTEN,
 };
 
 /* What a listener's connection takes of the node's admission (admission.h). */

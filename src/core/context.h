@@ -97,7 +97,7 @@ struct sluice_node {
     struct regions regions;
     struct registrations registrations;
     struct stats stats;
-    struct mailbox cm_mailbox;  /* records for the CM thread */
+    struct mailbox cm_mailbox;  /* messages for the CM thread */
     struct auth_replay *replay; /* authentications seen lately; has a lock of its own; or NULL */
     /* Parts of single folders: NULL or theirs. */
     struct cm *cm;
@@ -131,8 +131,8 @@ sluice_node *context_at(uint32_t index);
 bool context_call_begin(sluice_node *n);
 void context_call_end(sluice_node *n);
 
-/* Hands a record of a session to the CM thread. Any thread. */
-static inline void cm_post(sluice_node *n, struct session *s, enum cm_verb verb) {
+/* Hands a message of a session to the CM thread. Any thread. */
+static inline void cm_post(sluice_node *n, struct session *s, enum cm_msg verb) {
     mailbox_post(&n->cm_mailbox, &s->to_cm[verb], (uint32_t)verb, s->slot, session_generation(s));
 }
 

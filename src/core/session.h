@@ -50,7 +50,7 @@ enum msg_state {
     MSG_FREE,     /* the pool */
     MSG_APP,      /* the application */
     MSG_BORROWED, /* lent to the application until its handler returns or it polls again */
-    MSG_SENDING,  /* the data path, for sending: inbox, queue, device or waiting outcome */
+    MSG_SENDING,  /* the data path, for sending: mailbox, queue, device or waiting outcome */
     MSG_RECEIVE,  /* the data path, for receiving: posted, held, or being put together */
 };
 
@@ -76,24 +76,24 @@ enum msg_kind {
  * Records a loop takes. SEND and FREE are embedded in their message, LOST and LOW in the loop, the
  * others in the session.
  */
-enum loop_verb {
-    LOOP_VERB_WANT,
-    LOOP_VERB_REQUESTS, /* another thread answered without a message, or gave requests up */
-    LOOP_VERB_HANGUP,
-    LOOP_VERB_ASK,
-    LOOP_VERB_PREPARE,
-    LOOP_VERB_APPLY,
-    LOOP_VERB_ADOPT,
-    LOOP_VERB_WELCOME, /* the application answered a peer that has said HELLO */
-    LOOP_VERB_DOWN,
-    LOOP_VERB_DRAIN,
-    LOOP_VERB_GONE,
-    LOOP_VERB_LAST, /* a queue pair in ERR takes no more of the shared receives */
-    LOOP_VERB_SESSION_COUNT,
-    LOOP_VERB_SEND = LOOP_VERB_SESSION_COUNT,
-    LOOP_VERB_LOST,
-    LOOP_VERB_FREE, /* a kept message, freed by another thread */
-    LOOP_VERB_LOW,  /* few shared receives are left */
+enum loop_msg {
+    LOOP_MSG_WRITABLE_WAIT,
+    LOOP_MSG_REQUESTS, /* another thread answered without a message, or gave requests up */
+    LOOP_MSG_HANGUP,
+    LOOP_MSG_ASK,
+    LOOP_MSG_PREPARE,
+    LOOP_MSG_APPLY,
+    LOOP_MSG_ADOPT,
+    LOOP_MSG_HANDSHAKE_ANSWER, /* the application answered a peer that has said HELLO */
+    LOOP_MSG_DOWN,
+    LOOP_MSG_DRAIN,
+    LOOP_MSG_GONE,
+    LOOP_MSG_LAST_WQE, /* a queue pair in ERR takes no more of the shared receives */
+    LOOP_MSG_SESSION_COUNT,
+    LOOP_MSG_SEND = LOOP_MSG_SESSION_COUNT,
+    LOOP_MSG_DEVICE_LOST,
+    LOOP_MSG_FREE,    /* a kept message, freed by another thread */
+    LOOP_MSG_SRQ_LOW, /* few shared receives are left */
 };
 
 /* Events of the session itself that wait to be delivered. */
@@ -266,7 +266,8 @@ struct session {
     uint32_t lasts_seen; /* the loop's, when that was given or the drain began */
     uint8_t down_polls;  /* the connection is down; polls until that is acted upon */
     uint32_t bye_index, outcomes, acked;
-    uint32_t foreign_taken; /* of the messages the gate counts, those that came out of the inbox */
+    uint32_t
+        foreign_taken; /* of the messages the gate counts, those that came out of the mailbox */
     uint32_t sq_depth;
     uint64_t deadline_ns; /* of FLUSHING, LEAVING, DRAINING, renewing, a nudge; 0 none */
     uint64_t nudge_ns;    /* handshake.c: to the next nudge */
@@ -297,8 +298,8 @@ struct session {
     uint32_t one_sided, one_sided_reads, one_sided_large;
     uint32_t frameless; /* work requests posted so far that were no frames */
     uint32_t send_sges; /* pieces of memory one send can be made of */
-    struct mpsc_queue_item to_loop[LOOP_VERB_SESSION_COUNT];
-    struct mpsc_queue_item to_cm[CM_VERB_SESSION_COUNT];
+    struct mpsc_queue_item to_loop[LOOP_MSG_SESSION_COUNT];
+    struct mpsc_queue_item to_cm[CM_MSG_SESSION_COUNT];
 
     struct link_config link_config;
     sluice_peer peer;
@@ -328,7 +329,7 @@ static inline void session_waits_no_more(struct session *s, uint32_t what) {
     atomic_fetch_and_explicit(&s->shown_waits, ~what, memory_order_relaxed);
 }
 
-/* Of the session's handle. While a record of it is posted, or a thread is inside, it does not move. */
+/* Of the session's handle. While a message of it is posted, or a thread is inside, it does not move. */
 static inline uint32_t session_generation(struct session *s) {
     return gate_generation(atomic_load_explicit(&s->gate, memory_order_relaxed));
 }

@@ -6,14 +6,14 @@
  *    24 REQUESTS  23..17 users   16..0 messages accepted from other threads and without outcome yet
  *
  * A handle is checked and the session pinned in one compare-and-swap: the generation must match,
- * and while `users` or the message count is not zero, or a posted record (WANT, HANGUP, ANSWER, REQUESTS) was
+ * and while `users` or the message count is not zero, or a posted message (WANT, HANGUP, ANSWER, REQUESTS) was
  * not taken yet, the slot is not freed. So a stale handle can never reach the next session of the
- * slot, and a record that is in some inbox always belongs to the session that lives.
+ * slot, and a message that is in some mailbox always belongs to the session that lives.
  *
  * `users` covers a call from its check until it has signalled the wakeup, so that a loop is never
  * closed under a thread about to write to its descriptors.
  *
- * ANSWER marks a record on its way to the CM thread (the answer to a request, or the dial itself),
+ * ANSWER marks a message on its way to the CM thread (the answer to a request, or the dial itself),
  * WANT, HANGUP and REQUESTS one on its way to the loop.
  *
  * Owner: nobody; every access is atomic. Only the loop sets OPEN and FREE and moves the generation.

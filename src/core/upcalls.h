@@ -28,8 +28,8 @@ struct upcalls {
 
     /* ---- the connection manager asks the data path: the CM thread ---- */
 
-    /* A record of a session for its loop. */
-    void (*loop_post)(struct sluice_loop *l, struct session *s, enum loop_verb verb);
+    /* A message of a session for its loop. */
+    void (*loop_post)(struct sluice_loop *l, struct session *s, enum loop_msg verb);
     /* The device is gone: once for each loop, under the node's lock. */
     void (*loop_device_lost)(struct sluice_loop *l);
     /* Then runs a loop that no thread polls for a moment. n->care is held. */

@@ -206,7 +206,7 @@ void request_want(struct sluice_loop *l, struct session *s);
 void request_check_writable(struct sluice_loop *l, struct session *s);
 /* Of mine without a reply. Inside the gate. */
 uint32_t request_count(struct session *s);
-/* LOOP_VERB_REQUESTS. */
+/* LOOP_MSG_REQUESTS. */
 void request_record(struct sluice_loop *l, struct session *s);
 /* Answers without a message (session->answers), and CANCELs (session->cancels). */
 void request_answers(struct sluice_loop *l, struct session *s, struct chain *chain);

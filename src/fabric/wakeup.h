@@ -25,20 +25,20 @@
 #include "fabric/fabric.h"
 
 /*
- * What a user event carries. status is the verb of the record that was signalled for. arg names the object
- * the record is part of, by slot and generation (the session's handle without its node), and the signal:
+ * What a user event carries. status is the verb of the message that was signalled for. arg names the object
+ * the message is part of, by slot and generation (the session's handle without its node), and the signal:
  *
  *   63..48 the number of the signal   47..32 slot   31..0 generation
  *
- * It decides nothing: what is to be done stands in the inbox. Every bit of it is compared with what was
+ * It decides nothing: what is to be done stands in the mailbox. Every bit of it is compared with what was
  * signalled, so an event with another verb, slot or generation, one that comes twice, and one that no thread
  * signalled are found out; they wake for nothing and are counted.
  */
 #define WAKEUP_ARG_BITS 48u    /* of arg: slot and generation */
 #define WAKEUP_PENDING_MAX 64u /* signals remembered; a power of two */
-#define WAKEUP_VERBS 62u       /* verbs of records are below; the two above: */
+#define WAKEUP_VERBS 62u       /* verbs of messages are below; the two above: */
 #define WAKEUP_PROBE 62u       /* nobody is woken: does a user event come through? */
-#define WAKEUP_FLAG 63u        /* no record, a flag somewhere was set */
+#define WAKEUP_FLAG 63u        /* no message, a flag somewhere was set */
 
 struct wakeup {
     const struct fabric_ops *fabric;
@@ -51,7 +51,7 @@ struct wakeup {
      * that came while another was on its way. Signals to an owner that is awake touch nothing. */
     _Atomic uint64_t writes, fallbacks, merged;
     /* What was signalled and not heard yet, by the number of the signal: an event that is not in here came from
-     * nobody who posted a record. Written by the one signaller that makes the system call. */
+     * nobody who posted a message. Written by the one signaller that makes the system call. */
     _Atomic uint32_t sequence;
     _Atomic uint64_t overwritten; /* signals that were so late that a newer one took their place */
     _Atomic uint64_t pending[WAKEUP_PENDING_MAX];
@@ -80,14 +80,14 @@ int wakeup_drain(struct wakeup *wakeup, uint32_t events);
 #define WAKEUP_FAILED_TEXT                                                                         \
     "user events of rdma_cm cannot be fetched: %s; a thread is woken by eventfd"
 
-/* The object of a record, as it travels in the argument. */
+/* The object of a message, as it travels in the argument. */
 static inline uint64_t wakeup_arg(uint32_t slot, uint32_t generation) {
     return (uint64_t)slot << 32 | generation;
 }
 
 /*
- * Signals for a record that was posted: its verb, below WAKEUP_VERBS, and what it is part of. More bits
- * than a record has are cut off, so a handle may be given. Signal-safe.
+ * Signals for a message that was posted: its verb, below WAKEUP_VERBS, and what it is part of. More bits
+ * than a message has are cut off, so a handle may be given. Signal-safe.
  */
 void wakeup_signal(struct wakeup *wakeup, uint32_t verb, uint64_t record);
 /* Signals for something else that the owner looks at before it sleeps. Signal-safe. */

@@ -84,7 +84,7 @@ static void watch_fork(void) {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static void post_to_loop(struct sluice_loop *l, struct session *s, enum loop_verb verb) {
+static void post_to_loop(struct sluice_loop *l, struct session *s, enum loop_msg verb) {
     loop_post(l, s, verb);
 }
 

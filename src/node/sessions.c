@@ -2,7 +2,7 @@
 /*
  * sessions.c - sessions and listeners from the application's side: dial, listen, answer, hang up.
  *
- * Any thread. What is done to a session goes through its gate (core/session_ref.h) and then by record
+ * Any thread. What is done to a session goes through its gate (core/session_ref.h) and then by message
  * to the thread that owns it; what is asked of a session's details is read under the node's lock.
  */
 #include <arpa/inet.h>
@@ -125,10 +125,10 @@ static int dial(sluice_node *n, const char *address, const sluice_link_options *
         snprintf(s->peer.address, sizeof s->peer.address, "%.56s:%u", host, conn->port);
     else
         address_format(&parsed.any, s->peer.address);
-    /* ANSWER marks the record on its way: the slot cannot be freed before the CM thread took it,
+    /* ANSWER marks the message on its way: the slot cannot be freed before the CM thread took it,
      * even if sluice_close() hangs the session up at this very moment. */
     out->id = slot_publish(s, n->index, GATE_ANSWER);
-    cm_post(n, s, CM_VERB_DIAL);
+    cm_post(n, s, CM_MSG_DIAL);
     return SLUICE_OK;
 }
 
@@ -162,7 +162,7 @@ static int answer(sluice_session handle, bool accepted, void *arg, uint16_t code
         conn->refuse_code = code;
         snprintf(conn->refuse_text, sizeof conn->refuse_text, "%s", text ? text : "");
         gate_set(&s->gate, GATE_ANSWER);
-        cm_post(s->node, s, CM_VERB_ANSWER);
+        cm_post(s->node, s, CM_MSG_ANSWER);
         status = SLUICE_OK;
     }
     gate_leave(&s->gate);
@@ -187,7 +187,7 @@ static void ask_hangup(struct session *s, uint64_t grace_ns) {
                                                   memory_order_acq_rel, memory_order_relaxed))
         ;
     if (gate_set(&s->gate, GATE_HANGUP))
-        loop_post(atomic_load_explicit(&s->loop, memory_order_relaxed), s, LOOP_VERB_HANGUP);
+        loop_post(atomic_load_explicit(&s->loop, memory_order_relaxed), s, LOOP_MSG_HANGUP);
 }
 
 void sluice_hangup(sluice_session handle, uint64_t grace_ns) {
@@ -287,7 +287,7 @@ static int listen_at(sluice_node *n, const char *address, const sluice_link_opti
         listener->link.loops = listener->loops;
     }
     place_hold(&listener->link);
-    mailbox_post(&n->cm_mailbox, &listener->item, CM_VERB_LISTEN, listener->slot,
+    mailbox_post(&n->cm_mailbox, &listener->item, CM_MSG_LISTEN, listener->slot,
                  (uint32_t)listener_handle(listener));
     await_listener(n, listener);
     if ((uint32_t)atomic_load(&listener->word) == LISTENER_LISTENING) {

@@ -28,7 +28,7 @@
 byte state = AWAKE;  /* the wakeup's word, in memory */
 byte buffered = 0;   /* the owner's store on its way there */
 bool pending = false;
-byte inbox = 0;      /* records that can be taken */
+byte queue = 0;      /* records that can be taken */
 byte unseen[2];      /* records a producer has written and nobody sees yet */
 bool stop = false, stop_unseen = false;
 bool event_fd = false;
@@ -67,8 +67,8 @@ active proctype memory() {
 end:
     do
     :: d_step { pending -> reach_memory() }
-    :: atomic { unseen[0] > 0 -> unseen[0]--; inbox++ }
-    :: atomic { unseen[1] > 0 -> unseen[1]--; inbox++ }
+    :: atomic { unseen[0] > 0 -> unseen[0]--; queue++ }
+    :: atomic { unseen[1] > 0 -> unseen[1]--; queue++ }
     :: atomic { stop_unseen -> stop_unseen = false; stop = true }
     od
 }
@@ -125,7 +125,7 @@ proctype producer(byte me) {
 #endif
         unseen[me]++;
 #ifndef NO_RING_FENCE
-        atomic { inbox = inbox + unseen[me]; unseen[me] = 0 }
+        atomic { queue = queue + unseen[me]; unseen[me] = 0 }
 #endif
 #ifndef RING_BEFORE_POST
         ring()
@@ -148,9 +148,9 @@ proctype stopper() {
 /* A turn's records: bounded, and here by the smallest bound. */
 inline look() {
     d_step {
-        found = (inbox > 0);
+        found = (queue > 0);
         if
-        :: found -> inbox--
+        :: found -> queue--
         :: else
         fi
     }
@@ -182,7 +182,7 @@ inline drain() {
 inline sleep() {
     if
     :: event_fd || queued > 0
-    :: timeout -> assert(inbox == 0 && !stop); goto asleep
+    :: timeout -> assert(queue == 0 && !stop); goto asleep
     fi
 }
 
@@ -208,7 +208,7 @@ active proctype owner() {
         fi;
 #else
 #ifdef ARM_AFTER_LOOK
-        found = found || inbox > 0;
+        found = found || queue > 0;
         arm();
         if
         :: found || MUST_LEAVE
@@ -220,7 +220,7 @@ active proctype owner() {
         drain();
 #endif
         if
-        :: found || inbox > 0 || MUST_LEAVE
+        :: found || queue > 0 || MUST_LEAVE
         :: else ->
 #ifdef DRAIN_AFTER_ARM
             drain();
@@ -247,7 +247,7 @@ active proctype owner() {
 #endif
 #endif
             if
-            :: !found && (inbox == 0
+            :: !found && (queue == 0
 #if defined(NO_RECHECK) || defined(ARM_AFTER_LOOK)
                 || true
 #endif

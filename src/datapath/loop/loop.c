@@ -207,7 +207,7 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
     l->alone = own_one_cpu();
     buffers_prepare(l);
     msg_queue_init(&l->outcomes);
-    mpsc_queue_init(&l->mailbox.inbox);
+    mpsc_queue_init(&l->mailbox.queue);
     own_init();
 
     int status = SLUICE_ENOMEM, error = open_device(l, n->fabric);

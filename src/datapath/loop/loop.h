@@ -3,7 +3,7 @@
  * loop.h - one progress engine: a CQ, the sessions on it, and the one thread that may touch them.
  *
  * The same code serves a library worker (its thread runs turn after turn) and an application's loop
- * (sluice_poll() runs them). A turn takes records from the inbox, polls the CQ, delivers events,
+ * (sluice_poll() runs them). A turn takes messages from the mailbox, polls the CQ, delivers events,
  * posts what is queued and returns how much it found. Events go to the session's handler or into
  * the caller's array; nothing is buffered in between: what does not fit into the array stays in
  * the place it came from (completions not looked at, outcomes, notices) until the next poll.
@@ -43,7 +43,7 @@
 #define LOOP_CHAIN 16       /* work requests posted at once */
 #define LOOP_SGES 17u       /* of one of them, made of pieces: a header, and SLUICE_PIECES_MAX */
 #define LOOP_LENT 256       /* messages lent at once, and so events of one poll */
-#define LOOP_INBOX 256      /* records taken in one turn */
+#define LOOP_MSGS_MAX 256   /* messages taken in one turn */
 #define LOOP_WAKE_EVENT 1u  /* sluice_wake() was called */
 #define LOOP_WAKE_HUNGER 2u /* there is something to do in `hunger` */
 #define LOOP_SPIN_NS 50000u
@@ -90,7 +90,7 @@ struct shared {
     uint32_t free_count, next_place;
     struct qp_chunk **sessions; /* by queue pair number, two times 12 bits */
     bool armed;                 /* LOW will come */
-    struct mpsc_queue_item low_item;
+    struct mpsc_queue_item low_node;
     _Atomic bool low_posted;
 };
 
@@ -186,7 +186,7 @@ struct sluice_loop {
 
     struct ibv_sge piece_sge[LOOP_CHAIN][LOOP_SGES]; /* instead of send_sge: of iov.c */
 
-    struct mpsc_queue_item lost_item;
+    struct mpsc_queue_item device_lost_node;
 
     /* any thread */
     _Atomic uint32_t wake /* LOOP_WAKE_... */ __attribute__((aligned(64)));
@@ -317,7 +317,7 @@ void loop_close(struct sluice_loop *l);
 /* The owner, after LOST: gives the CQ back as soon as no session has a QP any more. */
 void loop_let_go(struct sluice_loop *l);
 
-_Static_assert(LOOP_VERB_LOW < WAKEUP_VERBS, "the wakeup carries them");
+_Static_assert(LOOP_MSG_SRQ_LOW < WAKEUP_VERBS, "the wakeup carries them");
 
 static inline bool forked_loop(const struct sluice_loop *l) {
     return __builtin_expect(forked_bits() != 0, 0) && l && forked_node(l->node);
@@ -326,8 +326,8 @@ static inline bool forked_loop(const struct sluice_loop *l) {
 /* Tells it that the device is gone. Once; the CM thread. */
 void loop_device_lost(struct sluice_loop *l);
 
-/* Hands a record of a session to its loop. Any thread. */
-static inline void loop_post(struct sluice_loop *l, struct session *s, enum loop_verb verb) {
+/* Hands a message of a session to its loop. Any thread. */
+static inline void loop_post(struct sluice_loop *l, struct session *s, enum loop_msg verb) {
     mailbox_post(&l->mailbox, &s->to_loop[verb], (uint32_t)verb, s->slot, session_generation(s));
 }
 

@@ -82,7 +82,7 @@ int loop_claim_slow(struct sluice_loop *l) {
 }
 
 void loop_device_lost(struct sluice_loop *l) {
-    mailbox_post(&l->mailbox, &l->lost_item, LOOP_VERB_LOST, 0, 0);
+    mailbox_post(&l->mailbox, &l->device_lost_node, LOOP_MSG_DEVICE_LOST, 0, 0);
 }
 
 void loop_care(struct sluice_loop *l) {

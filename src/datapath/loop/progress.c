@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * progress.c - one turn of a loop: records, completions, events, posts, and now and then the clock.
+ * progress.c - one turn of a loop: messages, completions, events, posts, and now and then the clock.
  *
  * Nothing in here waits, and every part of a turn is bounded, so a session cannot keep the others
  * from their share for longer than one batch.
@@ -22,80 +22,80 @@ static void on_hangup(struct sluice_loop *l, struct session *s) {
     session_hangup(l, s, grace);
 }
 
-static void take_record(struct sluice_loop *l, struct mpsc_queue_item *item) {
-    if (item->verb == LOOP_VERB_SEND) {
+static void take_msg(struct sluice_loop *l, struct mpsc_queue_item *item) {
+    if (item->verb == LOOP_MSG_SEND) {
         send_arrived(
             l, (struct sluice_msg *)(void *)((char *)item - offsetof(struct sluice_msg, item)));
         return;
     }
-    if (item->verb == LOOP_VERB_FREE) {
+    if (item->verb == LOOP_MSG_FREE) {
         keep_arrived(
             l, (struct sluice_msg *)(void *)((char *)item - offsetof(struct sluice_msg, item)));
         return;
     }
-    if (item->verb == LOOP_VERB_LOST) {
+    if (item->verb == LOOP_MSG_DEVICE_LOST) {
         l->lost = l->unheard = true;
         for (struct session *s = l->sessions; s; s = s->next)
             if (s->state == SESSION_DRAINING && s->qp && s->rq->srq)
                 shared_drain(l, s);
         return;
     }
-    if (item->verb == LOOP_VERB_LOW) {
+    if (item->verb == LOOP_MSG_SRQ_LOW) {
         shared_low(l);
         return;
     }
     struct session *s = slot_known(handle_make(l->node->index, item->slot, 0));
-    switch ((enum loop_verb)item->verb) {
-    case LOOP_VERB_WANT:
+    switch ((enum loop_msg)item->verb) {
+    case LOOP_MSG_WRITABLE_WAIT:
         gate_clear(&s->gate, GATE_WANT);
         send_wanted(l, s);
         break;
-    case LOOP_VERB_REQUESTS:
+    case LOOP_MSG_REQUESTS:
         request_record(l, s);
         break;
-    case LOOP_VERB_HANGUP:
+    case LOOP_MSG_HANGUP:
         on_hangup(l, s);
         break;
-    case LOOP_VERB_ASK:
+    case LOOP_MSG_ASK:
         session_ask(l, s);
         break;
-    case LOOP_VERB_PREPARE:
+    case LOOP_MSG_PREPARE:
         session_prepare(l, s);
         break;
-    case LOOP_VERB_APPLY:
+    case LOOP_MSG_APPLY:
         session_apply(l, s);
         break;
-    case LOOP_VERB_ADOPT:
+    case LOOP_MSG_ADOPT:
         session_adopt(l, s);
         break;
-    case LOOP_VERB_WELCOME:
+    case LOOP_MSG_HANDSHAKE_ANSWER:
         greet_answered(l, s);
         break;
-    case LOOP_VERB_DOWN:
+    case LOOP_MSG_DOWN:
         session_down(l, s);
         break;
-    case LOOP_VERB_DRAIN:
+    case LOOP_MSG_DRAIN:
         session_drain(l, s);
         break;
-    case LOOP_VERB_GONE:
+    case LOOP_MSG_GONE:
         session_gone(l, s);
         break;
-    case LOOP_VERB_LAST:
+    case LOOP_MSG_LAST_WQE:
         shared_last(l, s);
         break;
-    case LOOP_VERB_SEND: /* above */
-    case LOOP_VERB_LOST:
-    case LOOP_VERB_FREE:
-    case LOOP_VERB_LOW:
+    case LOOP_MSG_SEND: /* above */
+    case LOOP_MSG_DEVICE_LOST:
+    case LOOP_MSG_FREE:
+    case LOOP_MSG_SRQ_LOW:
         break;
     }
 }
 
-static unsigned take_records(struct sluice_loop *l) {
+static unsigned take_msgs(struct sluice_loop *l) {
     unsigned count = 0;
     struct mpsc_queue_item *item;
-    while (count < LOOP_INBOX && (item = mpsc_queue_take(&l->mailbox.inbox))) {
-        take_record(l, item);
+    while (count < LOOP_MSGS_MAX && (item = mpsc_queue_take(&l->mailbox.queue))) {
+        take_msg(l, item);
         count++;
     }
     return count;
@@ -301,8 +301,8 @@ unsigned loop_turn(struct sluice_loop *l) {
     uint32_t turn = atomic_load_explicit(&l->turn, memory_order_relaxed) + 1;
     atomic_store_explicit(&l->turn, turn, memory_order_relaxed);
     l->totals.turns++;
-    if (!mpsc_queue_empty(&l->mailbox.inbox))
-        found += take_records(l);
+    if (!mpsc_queue_empty(&l->mailbox.queue))
+        found += take_msgs(l);
     if (l->wc_next == l->wc_count)
         poll_completions(l);
     bool first = unlikely(l->crowded);

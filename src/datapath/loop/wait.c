@@ -3,7 +3,7 @@
  * wait.c - what a loop does when a turn found nothing: spin, sleep, and being slept on by somebody
  * else's epoll.
  *
- * Spinning is for messages: a loop that was woken for a record, to open or close a session, sleeps again
+ * Spinning is for messages: a loop that was woken for a message, to open or close a session, sleeps again
  * at once, because the CM thread it works with may need the CPU.
  *
  * Sleeping loses nothing: arm the CQ and the wakeup, take one more turn, and sleep only if that
@@ -148,7 +148,7 @@ void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
     unsigned found = loop_turn(l);
     /* Not empty though nothing was taken: a producer is half way. And whoever switched to spinning may
      * have signalled before the wakeup was armed. */
-    if (found == 0 && mpsc_queue_empty(&l->mailbox.inbox) && l->wc_next == l->wc_count &&
+    if (found == 0 && mpsc_queue_empty(&l->mailbox.queue) && l->wc_next == l->wc_count &&
         loop_idle(l) != SLUICE_IDLE_SPIN) {
         end_span(l);
         int timeout = timeout_ms(l, until_ns);
@@ -229,7 +229,7 @@ static void arm_for_others(struct sluice_loop *l) {
     wait_and_drain(l, 0);
     for (int i = 0; i < REARM_TURNS && l->out_count == 0; i++) {
         arm(l);
-        if (loop_turn(l) == 0 && mpsc_queue_empty(&l->mailbox.inbox))
+        if (loop_turn(l) == 0 && mpsc_queue_empty(&l->mailbox.queue))
             break;
     }
     if (l->out_count > 0)

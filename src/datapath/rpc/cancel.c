@@ -5,9 +5,9 @@
  * What is not posted leaves the queue. What is has its outcome at once, and CANCEL goes to the peer as
  * soon as a credit can be spared; if the reply is faster, it does not go.
  *
- * Giving up from another thread. The tag goes into a list under a lock, and one record to the loop
- * says that there is something. The loop looks at a tag only when the record has come round once
- * more: then everything that was accepted before the call has left the inbox.
+ * Giving up from another thread. The tag goes into a list under a lock, and one message to the loop
+ * says that there is something. The loop looks at a tag only when the message has come round once
+ * more: then everything that was accepted before the call has left the mailbox.
  *
  * Owner: the loop's thread; sluice_cancel() is for any thread.
  */
@@ -69,7 +69,7 @@ void request_record(struct sluice_loop *l, struct session *s) {
     uint64_t tags[CANCELS_MAX];
     uint32_t due = 0, left = 0;
     if (r) {
-        /* What is in the list now may be looked at when this record has come round again. */
+        /* What is in the list now may be looked at when this message has come round again. */
         pthread_mutex_lock(&r->lock);
         due = r->cancel_ripe;
         memcpy(tags, r->cancel, due * sizeof *tags);
@@ -85,7 +85,7 @@ void request_record(struct sluice_loop *l, struct session *s) {
         pthread_mutex_unlock(&r->lock);
     }
     if (left > 0 && gate_set(&s->gate, GATE_REQUESTS))
-        loop_post(l, s, LOOP_VERB_REQUESTS);
+        loop_post(l, s, LOOP_MSG_REQUESTS);
     for (uint32_t i = 0; i < due; i++)
         cancel(l, s, tags[i]);
     s->answers = serving_due(s);
@@ -102,7 +102,7 @@ static void cancel_foreign(struct session *s, uint64_t tag) {
         r->cancel[r->cancel_count++] = tag;
     pthread_mutex_unlock(&r->lock);
     if (noted && gate_set(&s->gate, GATE_REQUESTS))
-        loop_post(atomic_load_explicit(&s->loop, memory_order_relaxed), s, LOOP_VERB_REQUESTS);
+        loop_post(atomic_load_explicit(&s->loop, memory_order_relaxed), s, LOOP_MSG_REQUESTS);
 }
 
 void sluice_cancel(sluice_session handle, uint64_t tag) {

@@ -134,7 +134,7 @@ static int wait_on_session(sluice_session handle, uint64_t seen) {
     session_waits(s, WANT_MEMORY);
     atomic_fetch_or_explicit(&s->foreign_wants, WANT_MEMORY, memory_order_release);
     if (gate_set(&s->gate, GATE_WANT))
-        loop_post(l, s, LOOP_VERB_WANT);
+        loop_post(l, s, LOOP_MSG_WRITABLE_WAIT);
     gate_leave(&s->gate);
     return SLUICE_EAGAIN;
 }

@@ -31,7 +31,7 @@ int hunger_alloc(struct sluice_node *n, size_t bytes, struct sluice_msg **out);
 /* The same for a message of this session, which gets the WRITABLE; ECLOSED too. */
 int hunger_send(sluice_session handle, size_t bytes, struct sluice_msg **out);
 
-/* Another thread's hunger_send() answered EAGAIN: its record was taken. */
+/* Another thread's hunger_send() answered EAGAIN: its message was taken. */
 void hunger_wanted(struct sluice_loop *l, struct session *s);
 /* A hunger_alloc() answered EAGAIN to whom all sessions of the loop stand for. Any thread. */
 bool hunger_waits(const struct sluice_loop *l);

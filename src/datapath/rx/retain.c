@@ -6,8 +6,8 @@
  * being posted again. What came otherwise (put together from fragments, as a reply, in a buffer of
  * its own, in a frame with others) withholds the credit of the next buffer that comes back: the
  * session's `debt`. Two credits are never withheld: what is kept beyond that stays debt. Freed, from
- * whatever thread, the credit returns: on the loop's own thread at once, from another by record, the
- * message being the record; and where the session is gone the message just goes back to the pool.
+ * whatever thread, the credit returns: on the loop's own thread at once, from another by message, the
+ * sluice_msg being that message; and where the session is gone the message just goes back to the pool.
  *
  * What is sent on leaves the reserve, so another buffer takes its place at that moment; without one
  * the send fails, and nothing has happened.
@@ -167,7 +167,7 @@ void keep_free(struct sluice_msg *msg) {
     }
     l = atomic_load_explicit(&s->loop, memory_order_relaxed);
     msg->state = MSG_RECEIVE;
-    mailbox_post(&l->mailbox, &msg->item, LOOP_VERB_FREE, s->slot, (uint32_t)id);
+    mailbox_post(&l->mailbox, &msg->item, LOOP_MSG_FREE, s->slot, (uint32_t)id);
     gate_leave(&s->gate);
 }
 

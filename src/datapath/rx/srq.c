@@ -156,7 +156,7 @@ void shared_low(struct sluice_loop *l) {
 /* Any thread; the queue cannot go before its event was acknowledged. */
 void shared_say_low(struct sluice_loop *l) {
     if (!atomic_exchange(&l->shared.low_posted, true))
-        mailbox_post(&l->mailbox, &l->shared.low_item, LOOP_VERB_LOW, 0, 0);
+        mailbox_post(&l->mailbox, &l->shared.low_node, LOOP_MSG_SRQ_LOW, 0, 0);
 }
 
 /* ---- the end of a queue pair ----------------------------------------------------------------- */
@@ -224,7 +224,7 @@ void shared_free(struct sluice_loop *l) {
     free((void *)shared->sessions);
     free((void *)shared->all);
     free(shared->free_places);
-    memset(shared, 0, offsetof(struct shared, low_item));
+    memset(shared, 0, offsetof(struct shared, low_node));
 }
 
 void shared_open(struct sluice_loop *l) {

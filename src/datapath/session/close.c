@@ -106,7 +106,7 @@ static void release(struct sluice_loop *l, struct session *s) {
     rej->reason = own ? SLUICE_REASON_REFUSED : (uint16_t)s->reason;
     snprintf(rej->text, sizeof rej->text, "%.*s", PRIVATE_DATA_REJ_TEXT,
              own ? "the application hung up" : s->info.close_text);
-    cm_post(l->node, s, CM_VERB_RELEASE);
+    cm_post(l->node, s, CM_MSG_RELEASE);
 }
 
 void session_close(struct sluice_loop *l, struct session *s, sluice_reason reason, uint32_t vendor,
@@ -359,7 +359,7 @@ void session_progress(struct sluice_loop *l, struct session *s) {
         if (gate_count(&s->gate) == s->foreign_taken)
             leave(l, s);
         else
-            session_part(l, s); /* a message was accepted and is not in the inbox yet */
+            session_part(l, s); /* a message was accepted and is not in the mailbox yet */
         break;
     case SESSION_LEAVING:
         if (!s->bye_posted)

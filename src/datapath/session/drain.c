@@ -82,7 +82,7 @@ static void drained(struct sluice_loop *l, struct session *s) {
     if (s->headers)
         msg_discard(l, s->headers);
     s->headers = NULL;
-    cm_post(l->node, s, CM_VERB_DRAINED);
+    cm_post(l->node, s, CM_MSG_DRAINED);
 }
 
 /* The device does not flush: completions of the dying QP that were polled already are forgotten. */

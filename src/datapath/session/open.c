@@ -220,7 +220,7 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
     }
     s->conn.qp_num = s->qp->qp_num;
     s->conn.srq = s->rq->srq != NULL;
-    cm_post(l->node, s, CM_VERB_PREPARED);
+    cm_post(l->node, s, CM_MSG_PREPARED);
 }
 
 /* The queue pair of the last try is gone, or no longer this session's. */
@@ -249,7 +249,7 @@ void session_apply(struct sluice_loop *l, struct session *s) {
         refused(l, s, "the queue pair cannot be moved to RTS");
         return;
     }
-    cm_post(l->node, s, CM_VERB_READY);
+    cm_post(l->node, s, CM_MSG_READY);
 }
 
 /* Messages may go: UP is the first event, and from now on each side hears of the other. */
@@ -276,7 +276,7 @@ void session_adopt(struct sluice_loop *l, struct session *s) {
  */
 void session_arrived(struct sluice_loop *l, struct session *s) {
     if (!s->adopted && s->conn.passive && s->state == SESSION_OPENING && l->node->fabric->software)
-        cm_post(l->node, s, CM_VERB_ARRIVED);
+        cm_post(l->node, s, CM_MSG_ARRIVED);
 }
 
 void session_ask(struct sluice_loop *l, struct session *s) {

@@ -5,13 +5,13 @@
  * On the thread that owns the session's loop everything is plain: the window is two counters, and
  * with an empty queue, a credit and room the work request is posted before the call returns. Any
  * other thread enters through the gate, which counts the message against the window and pins the
- * session, and puts it into the loop's inbox; the loop posts it in its next turn.
+ * session, and puts it into the loop's mailbox; the loop posts it in its next turn.
  *
  * The window. Own and foreign messages are counted apart, because only so the owner needs no atomic
  * read-modify-write; each side looks at the other's counter. Both may accept the last free place at
  * the same moment: the window is exceeded by at most one message for each thread that does.
  *
- * EAGAIN and WRITABLE. The owner notes that it owes an event. Another thread posts a WANT record,
+ * EAGAIN and WRITABLE. The owner notes that it owes an event. Another thread posts a WANT message,
  * at most one at a time; the loop handles it after the completions that made room, or makes the
  * event due itself: no window can open without the event. EAGAIN for want of memory is alloc_wait.c's.
  */
@@ -135,7 +135,7 @@ static void foreign_want(struct session *s, uint32_t what) {
 static int foreign_full(struct session *s, struct sluice_loop *l) {
     atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
     if (gate_set(&s->gate, GATE_WANT))
-        loop_post(l, s, LOOP_VERB_WANT);
+        loop_post(l, s, LOOP_MSG_WRITABLE_WAIT);
     gate_leave(&s->gate);
     return SLUICE_EAGAIN;
 }
@@ -186,7 +186,7 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
         return status;
     }
     take(msg, id, args, MSG_FOREIGN);
-    mailbox_post(&l->mailbox, &msg->item, LOOP_VERB_SEND, s->slot, (uint32_t)id);
+    mailbox_post(&l->mailbox, &msg->item, LOOP_MSG_SEND, s->slot, (uint32_t)id);
     gate_leave(&s->gate);
     return SLUICE_OK;
 }

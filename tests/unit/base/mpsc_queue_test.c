@@ -73,7 +73,7 @@ struct producer {
     struct mpsc_queue *box;
     struct record *records;
     uint32_t number;
-    uint32_t woke; /* posts that found the inbox empty */
+    uint32_t woke; /* posts that found the queue empty */
 };
 
 static void *produce(void *arg) {

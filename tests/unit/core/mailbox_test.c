@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * mailbox_test.c - the queue decides, the wakeup only wakes: by both ways no posted record is ever slept
+ * mailbox_test.c - the queue decides, the wakeup only wakes: by both ways no posted message is ever slept
  * on, whoever posts; an event that nobody rang wakes for nothing and is counted.
  */
 #define _GNU_SOURCE
@@ -43,7 +43,7 @@ static int open_box(void **state) {
     let_through = INT32_MAX;
     user_events = *state != NULL;
     memset(&box, 0, sizeof box);
-    mpsc_queue_init(&box.inbox);
+    mpsc_queue_init(&box.queue);
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (epoll_fd < 0 || wakeup_open(&box.wakeup, &fabric, user_events) != 0)
         return -1;
@@ -70,7 +70,7 @@ static bool readable(int timeout_ms) {
 static bool rest(void) {
     bool woken = true;
     wakeup_arm(&box.wakeup);
-    if (mpsc_queue_empty(&box.inbox)) {
+    if (mpsc_queue_empty(&box.queue)) {
         woken = readable(LOST_MS);
         wakeup_drain(&box.wakeup, EPOLLIN);
     }
@@ -90,12 +90,12 @@ static void posts_are_coalesced_into_one_ring(void **state) {
         wakeup_drain(&box.wakeup, EPOLLIN);
         assert_false(readable(0));
         assert_int_equal(box.wakeup.writes + box.wakeup.fallbacks, round);
-        if (user_events) { /* the first record is the one that was rung for */
+        if (user_events) { /* the first message is the one that was signalled for */
             assert_int_equal(box.wakeup.last_status, 7);
             assert_int_equal(box.wakeup.last_arg & 0xffffffffffffu, wakeup_arg(100, 5));
         }
         for (unsigned i = 0; i < 50; i++)
-            assert_ptr_equal(mpsc_queue_take(&box.inbox), &items[i]);
+            assert_ptr_equal(mpsc_queue_take(&box.queue), &items[i]);
         assert_int_equal(box.wakeup.stray, 0);
     }
 }
@@ -126,7 +126,7 @@ static void no_record_is_slept_on(void **state) {
         assert_int_equal(pthread_create(&producers[i].thread, NULL, post, &producers[i]), 0);
     unsigned taken = 0;
     while (taken < PRODUCERS * POSTS) {
-        struct mpsc_queue_item *item = mpsc_queue_take(&box.inbox);
+        struct mpsc_queue_item *item = mpsc_queue_take(&box.queue);
         if (!item) {
             if (!rest()) /* the producers wait for us: no join */
                 fail_msg("slept on with %u of %u taken", taken, PRODUCERS * POSTS);
@@ -142,7 +142,7 @@ static void no_record_is_slept_on(void **state) {
         pthread_join(producers[i].thread, NULL);
     while (readable(0)) /* rung late */
         wakeup_drain(&box.wakeup, EPOLLIN);
-    assert_true(mpsc_queue_empty(&box.inbox));
+    assert_true(mpsc_queue_empty(&box.queue));
     assert_int_equal(box.wakeup.stray, 0);
 }
 
@@ -173,7 +173,7 @@ static void a_signal_handler_may_post(void **state) {
     assert_int_equal(sigaction(SIGUSR1, &action, &old), 0);
     assert_int_equal(pthread_create(&sender, NULL, send_signals, &self), 0);
     while (noticed < SIGNALS) {
-        struct mpsc_queue_item *item = mpsc_queue_take(&box.inbox);
+        struct mpsc_queue_item *item = mpsc_queue_take(&box.queue);
         if (item) {
             assert_int_equal(item->slot, noticed);
             atomic_fetch_add(&noticed, 1);
@@ -214,7 +214,7 @@ static void a_forged_event_is_stray_and_wakes_for_nothing(void **state) {
         assert_false(readable(0));
         assert_int_equal(box.wakeup.stray, i + 1);
         assert_int_equal(box.wakeup.heard, 0);
-        assert_null(mpsc_queue_take(&box.inbox)); /* and there is nothing to do */
+        assert_null(mpsc_queue_take(&box.queue)); /* and there is nothing to do */
     }
 }
 
@@ -226,12 +226,12 @@ static void an_event_that_comes_twice_is_stray_once(void **state) {
     wakeup_disarm(&box.wakeup);
     wakeup_drain(&box.wakeup, EPOLLIN);
     assert_int_equal(box.wakeup.stray, 0);
-    assert_ptr_equal(mpsc_queue_take(&box.inbox), &item);
+    assert_ptr_equal(mpsc_queue_take(&box.queue), &item);
     forge(box.wakeup.last_status, box.wakeup.last_arg);
     assert_true(rest());
     assert_int_equal(box.wakeup.stray, 1);
     assert_int_equal(box.wakeup.heard, 1);
-    assert_null(mpsc_queue_take(&box.inbox));
+    assert_null(mpsc_queue_take(&box.queue));
 }
 
 /*
@@ -262,12 +262,12 @@ static void an_event_of_another_generation_slot_or_verb_is_stray(void **state) {
         wakeup_drain(&box.wakeup, EPOLLIN);
         assert_int_equal(box.wakeup.stray, i + 1);
         assert_int_equal(box.wakeup.heard, i + 1);
-        assert_ptr_equal(mpsc_queue_take(&box.inbox), &item);
-        assert_null(mpsc_queue_take(&box.inbox));
+        assert_ptr_equal(mpsc_queue_take(&box.queue), &item);
+        assert_null(mpsc_queue_take(&box.queue));
     }
 }
 
-/* The record was taken before its event is read: that is no stray, and no work twice. */
+/* The message was taken before its event is read: that is no stray, and no work twice. */
 static void an_event_may_come_after_its_record_was_taken(void **state) {
     (void)state;
     struct mpsc_queue_item item;
@@ -275,11 +275,11 @@ static void an_event_may_come_after_its_record_was_taken(void **state) {
         wakeup_arm(&box.wakeup);
         mailbox_post(&box, &item, 3, i, 1);
         wakeup_disarm(&box.wakeup);
-        assert_ptr_equal(mpsc_queue_take(&box.inbox), &item);
+        assert_ptr_equal(mpsc_queue_take(&box.queue), &item);
     }
     while (readable(0)) {
         wakeup_drain(&box.wakeup, EPOLLIN);
-        assert_null(mpsc_queue_take(&box.inbox));
+        assert_null(mpsc_queue_take(&box.queue));
     }
     assert_int_equal(box.wakeup.stray, 0);
 }
@@ -292,7 +292,7 @@ static void late_rings_are_not_called_stray(void **state) {
         wakeup_arm(&box.wakeup);
         mailbox_post(&box, &item, 3, i, 1);
         wakeup_disarm(&box.wakeup);
-        assert_ptr_equal(mpsc_queue_take(&box.inbox), &item);
+        assert_ptr_equal(mpsc_queue_take(&box.queue), &item);
     }
     while (readable(0))
         wakeup_drain(&box.wakeup, EPOLLIN);

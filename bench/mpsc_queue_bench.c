@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * inbox_bench.c - handing records to another thread: posting and taking alone, a hand-over one way
+ * mpsc_queue_bench.c - handing records to another thread: posting and taking alone, a hand-over one way
  * between two pinned threads beside the cache-line floor, and a stream.
  */
 #define _GNU_SOURCE
@@ -135,8 +135,8 @@ static void stream(bench_state *state, void *arg) {
 }
 
 BENCH_SETUP {
-    bench_register("inbox/take_empty", empty, NULL);
-    bench_register("inbox/post_take/one_thread", post_take, NULL);
-    bench_register("inbox/round_trip/two_threads", round_trip, NULL);
-    bench_register("inbox/stream/two_threads", stream, NULL);
+    bench_register("mpsc_queue/take_empty", empty, NULL);
+    bench_register("mpsc_queue/post_take/one_thread", post_take, NULL);
+    bench_register("mpsc_queue/round_trip/two_threads", round_trip, NULL);
+    bench_register("mpsc_queue/stream/two_threads", stream, NULL);
 }
