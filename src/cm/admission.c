@@ -219,7 +219,7 @@ static void evict(struct cm *cm) {
     cm_fail(cm, admit->open.first, SLUICE_REASON_BUSY, 0, ADMIT_BUSY_TEXT);
 }
 
-unsigned admit_turn(struct cm *cm, bool seen) {
+unsigned admission_progress(struct cm *cm, bool seen) {
     struct admit *admit = &cm->admit;
     unsigned count = 0;
     while (admit->queue.first) {

@@ -65,6 +65,6 @@ uint64_t admit_due(const struct cm *cm);
  * seen: no event is left in the channel. Otherwise the end of a handshake may be among those, and
  * one is given more time. Returns how many things it did.
  */
-unsigned admit_turn(struct cm *cm, bool seen);
+unsigned admission_progress(struct cm *cm, bool seen);
 
 #endif

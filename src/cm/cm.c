@@ -318,7 +318,7 @@ static void drain_wakeup(struct cm *cm, uint32_t events) {
     stats_add(&cm->stats->events[FABRIC_CM_USER], wakeup->heard + wakeup->stray - before);
 }
 
-unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
+unsigned cm_progress(struct cm *cm, uint64_t wait_ns) {
     struct epoll_event ready[4];
     cm->now_ns = env_now(&cm->node->env);
     stats_add(&cm->stats->turns, 1);
@@ -352,13 +352,13 @@ unsigned cm_turn(struct cm *cm, uint64_t wait_ns) {
             cm_hear_device(cm, ready[i].events);
     }
     done += take_msgs(cm);
-    return done + admit_turn(cm, seen);
+    return done + admission_progress(cm, seen);
 }
 
 static void *run(void *arg) {
     struct cm *cm = arg;
     while (!atomic_load(&cm->stop))
-        cm_turn(cm, UINT64_MAX);
+        cm_progress(cm, UINT64_MAX);
     return NULL;
 }
 

@@ -10,7 +10,7 @@
  * (loop_post) and is told by messages (cm_post). One exception: when the device is gone it lends a
  * hand to loops that nobody polls (device_removal.c).
  *
- * Owner: the CM thread, except where marked. cm_turn() is one round of it and may be called from a
+ * Owner: the CM thread, except where marked. cm_progress() is one round of it and may be called from a
  * test instead of the thread.
  */
 #ifndef CM_CM_H
@@ -115,12 +115,12 @@ struct cm {
 
 struct sluice_node;
 
-/* 0 or a negative status with *e. thread false: the caller drives cm_turn(). */
+/* 0 or a negative status with *e. thread false: the caller drives cm_progress(). */
 int cm_open(struct cm *cm, struct sluice_node *node, bool thread, sluice_error *e);
 /* Every session is gone; listeners that are left are closed. */
 void cm_close(struct cm *cm);
 /* One round; sleeps up to wait_ns when there is nothing. Returns how many things it did. */
-unsigned cm_turn(struct cm *cm, uint64_t wait_ns);
+unsigned cm_progress(struct cm *cm, uint64_t wait_ns);
 
 _Static_assert(CM_MSG_UNLISTEN < WAKEUP_VERBS, "the wakeup carries them");
 

@@ -289,7 +289,7 @@ const char *rendezvous_answered(struct sluice_loop *l, struct session *s, const 
 const char *rendezvous_written(struct sluice_loop *l, struct session *s, uint32_t immediate);
 /* Whether messages of mine wait for the peer to take them. */
 bool rendezvous_pending(const struct session *s);
-/* Memory is being wiped: another turn goes on, without a rest. */
+/* Memory is being wiped: another turn goes on, without a wait. */
 bool rendezvous_wiping(const struct session *s);
 /* The queue pair is gone, and nothing of it moves any more. */
 void rendezvous_end(struct sluice_loop *l, struct session *s);

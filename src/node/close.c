@@ -91,10 +91,10 @@ static unsigned run_seized(sluice_node *n) {
         struct sluice_loop *l = n->loops[i];
         pthread_mutex_unlock(&n->lock);
         if (l && (loop_discards(l) & LOOP_SEIZED))
-            found += loop_turn(l);
+            found += loop_progress(l);
     }
     if (n->manual)
-        found += cm_turn(n->cm, 0);
+        found += cm_progress(n->cm, 0);
     return found;
 }
 
@@ -187,7 +187,7 @@ static void close_all(struct closing *c) {
     sluice_node *n = c->n;
     while (atomic_load(&n->callers) > 0) {
         if (n->manual)
-            cm_turn(n->cm, 0);
+            cm_progress(n->cm, 0);
         sched_yield();
     }
     atomic_store(&c->stuck.calls_over, true);

@@ -111,7 +111,7 @@ int sluice_loop_close(sluice_loop *l) {
     }
     /* What the last poll delivered is over: the sessions it ended may go now. */
     l->out_max = l->out_count = 0;
-    loop_turn(l);
+    loop_progress(l);
     if (atomic_load_explicit(&l->assigned, memory_order_relaxed) > 0) {
         status = SLUICE_EINVAL;
         loop_unclaim(l);

@@ -257,7 +257,7 @@ int sluice_session_get_info(sluice_session handle, sluice_session_info *info) {
 /* Until the CM thread has answered; in a node driven by hand, by doing its work. */
 static void await_listener(sluice_node *n, struct cm_listener *listener) {
     while (n->manual && (uint32_t)atomic_load(&listener->word) == LISTENER_STARTING)
-        cm_turn(n->cm, 0);
+        cm_progress(n->cm, 0);
     pthread_mutex_lock(&n->lock);
     while ((uint32_t)atomic_load(&listener->word) == LISTENER_STARTING)
         pthread_cond_wait(&n->changed, &n->lock);

@@ -213,7 +213,7 @@ static void on_event(struct honest *h, const sluice_event *event) {
 /* Borrowed messages end with the next poll, so what is in them is looked at before. */
 bool honest_turn(struct honest *h) {
     sluice_event events[4];
-    cm_turn(h->node->cm, 0);
+    cm_progress(h->node->cm, 0);
     int n = sluice_poll(h->loop, events, 4, 0);
     PROVE(n >= 0);
     for (int i = 0; i < n; i++)

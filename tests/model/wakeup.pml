@@ -8,7 +8,7 @@
  * of loads, which the fences order too. A record is one step: a producer that is half way has not rung.
  *
  * Variants: USER (rdma_write_cm_event, which may fail; else eventfd alone) and CM_TURN (the order of
- * cm_turn(); else that of loop_sleep()).
+ * cm_progress(); else that of loop_sleep()).
  * Mutants, each of which must fail: NO_FENCE, NO_RING_FENCE, NO_RECHECK, ARM_AFTER_LOOK,
  * RING_BEFORE_POST, NO_MERGE, DRAIN_AFTER_ARM, NO_STOP_CHECK, NO_FALLBACK (with USER).
  *

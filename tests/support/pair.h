@@ -132,8 +132,8 @@ static void pair_dial(struct pair *p, const sluice_link_options *given) {
 
 /* One turn of everything that makes no events; the loops only make progress. */
 static void pair_turn(struct pair *p) {
-    cm_turn(p->a.node->cm, 0);
-    cm_turn(p->b.node->cm, 0);
+    cm_progress(p->a.node->cm, 0);
+    cm_progress(p->b.node->cm, 0);
     assert_true(sluice_poll(p->a.loop, NULL, 0, 0) >= 0);
     assert_true(sluice_poll(p->b.loop, NULL, 0, 0) >= 0);
 }
@@ -157,8 +157,8 @@ static bool pair_next(struct pair *p, struct side *side, sluice_event *event) {
     struct side *other = side == &p->a ? &p->b : &p->a;
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     for (unsigned i = 0; (i & 255) || env_now(&env_default) < limit; i++) {
-        cm_turn(p->a.node->cm, 0);
-        cm_turn(p->b.node->cm, 0);
+        cm_progress(p->a.node->cm, 0);
+        cm_progress(p->b.node->cm, 0);
         int n = sluice_poll(side->loop, event, 1, 0);
         assert_true(n >= 0);
         if (n > 0) {

@@ -98,12 +98,12 @@ static bool visit_at(struct visit *v, const struct place *place, enum cm_state s
 /* One step of the side that is to stop somewhere. */
 static bool visit_step(struct visit *v, const struct place *place, enum cm_state state) {
     struct side *side = place_side(v, place);
-    cm_turn(side->node->cm, 0); /* records alone */
+    cm_progress(side->node->cm, 0); /* records alone */
     if (visit_at(v, place, state))
         return true;
     watched.let_through = 1;
     watched_nudge(side->node);
-    cm_turn(side->node->cm, 0);
+    cm_progress(side->node->cm, 0);
     watched.let_through = 0;
     if (visit_at(v, place, state))
         return true;
@@ -117,7 +117,7 @@ static void visit_go(struct visit *v, const struct place *place, enum cm_state s
     struct side *other = place->passive ? &v->p.b : &v->p.a;
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while (!visit_at(v, place, state) && !visit_step(v, place, state)) {
-        cm_turn(other->node->cm, 0);
+        cm_progress(other->node->cm, 0);
         assert_true(sluice_poll(other->loop, NULL, 0, 0) >= 0);
         if (env_now(&env_default) >= limit)
             fail_msg("never waits for %s", cm_state_name(state));
@@ -167,9 +167,9 @@ static void visit_wait(struct visit *v, const struct place *place) {
     while (!visit_at(v, place, CM_QUEUED)) {
         watched.let_through = 1;
         watched_nudge(v->p.a.node);
-        cm_turn(cm, 0);
+        cm_progress(cm, 0);
         watched.let_through = 0;
-        cm_turn(v->p.b.node->cm, 0);
+        cm_progress(v->p.b.node->cm, 0);
         assert_true(sluice_poll(v->p.b.loop, NULL, 0, 0) >= 0);
         assert_true(env_now(&env_default) < limit);
     }
@@ -200,7 +200,7 @@ static struct cm_owner *visit(struct visit *v, const struct place *place) {
                                                           .event = RDMA_CM_EVENT_UNREACHABLE,
                                                           .status = -ETIMEDOUT},
                                   NULL, 0));
-        cm_turn(side->node->cm, 0);
+        cm_progress(side->node->cm, 0);
         break;
     case BY_HANGING_UP:
         visit_go(v, place, CM_UP);
@@ -226,7 +226,7 @@ static struct cm_owner *visit(struct visit *v, const struct place *place) {
 
 /* What the place's node has to hear now, and nothing else. */
 static void visit_hear(struct visit *v, const struct place *place) {
-    cm_turn(place_side(v, place)->node->cm, 0);
+    cm_progress(place_side(v, place)->node->cm, 0);
 }
 
 /* An event of the place's id, with whatever it says. False: the id has no device any more. */
@@ -273,7 +273,7 @@ static void visit_turn(struct visit *v) {
     struct side *sides[] = {&v->p.a, &v->p.b};
     for (int i = 0; i < 2; i++) {
         sluice_event event;
-        cm_turn(sides[i]->node->cm, 0);
+        cm_progress(sides[i]->node->cm, 0);
         int n = sluice_poll(sides[i]->loop, &event, 1, 0);
         assert_true(n >= 0);
         if (n == 1)

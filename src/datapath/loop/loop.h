@@ -3,7 +3,7 @@
  * loop.h - one progress engine: a CQ, the sessions on it, and the one thread that may touch them.
  *
  * The same code serves a library worker (its thread runs turn after turn) and an application's loop
- * (sluice_poll() runs them). A turn takes messages from the mailbox, polls the CQ, delivers events,
+ * (sluice_poll() runs them). A turn, one loop_progress(), takes messages from the mailbox, polls the CQ, delivers events,
  * posts what is queued and returns how much it found. Events go to the session's handler or into
  * the caller's array; nothing is buffered in between: what does not fit into the array stays in
  * the place it came from (completions not looked at, outcomes, notices) until the next poll.
@@ -46,7 +46,7 @@
 #define LOOP_MSGS_MAX 256   /* messages taken in one turn */
 #define LOOP_WAKE_EVENT 1u  /* sluice_wake() was called */
 #define LOOP_WAKE_HUNGER 2u /* there is something to do in `hunger` */
-#define LOOP_SPIN_NS 50000u
+#define LOOP_WAIT_SPIN_NS 50000u
 #define LOOP_RATE_NS 1000000000ull /* over how long traffic is measured, at least */
 #define LOOP_STALL_NS 1000000u     /* at work for longer without a look around: a stall */
 
@@ -126,8 +126,8 @@ struct sluice_loop {
     uint64_t look_ns;       /* of keepalive.c: the next look at the sessions; UINT64_MAX: none */
     uint32_t lasts; /* queue pairs of which was heard that they take no more shared receives */
     bool crowded;   /* events other than messages found no room: they come first in the next turn */
-    bool slow_turns;          /* so slow that every turn looks at the clock */
-    bool glance;              /* this poll may be the only turn for a long time */
+    bool slow_progress;       /* so slow that every turn looks at the clock */
+    bool poll_once;           /* this poll may be the only turn for a long time */
     uint32_t retries;         /* sessions that wait for memory */
     uint32_t partings;        /* sessions whose end waits for a thread inside of a call */
     uint32_t downs;           /* sessions whose connection is down, and that still look for data */
@@ -336,9 +336,9 @@ static inline void loop_post(struct sluice_loop *l, struct session *s, enum loop
 /* A fork waits until nobody is inside: before it, and on both sides after it. */
 void loops_fork(bool begins);
 /* One turn; returns how many things it found to do. */
-unsigned loop_turn(struct sluice_loop *l);
+unsigned loop_progress(struct sluice_loop *l);
 /* After a turn that found nothing: spins or sleeps, until until_ns (UINT64_MAX: no limit). */
-void loop_rest(struct sluice_loop *l, uint64_t until_ns);
+void loop_wait(struct sluice_loop *l, uint64_t until_ns);
 /* Sleeps regardless of the idle policy, at most until until_ns, unless a turn finds something. */
 void loop_sleep(struct sluice_loop *l, uint64_t until_ns);
 /* A worker's thread: turns until the loop is seized. */

@@ -89,7 +89,7 @@ void loop_care(struct sluice_loop *l) {
     atomic_fetch_add(&l->care, 1);
     if (claim(l) == SLUICE_OK) {
         l->mute = true;
-        for (int turns = 0; turns < CARE_TURNS && loop_turn(l) > 0; turns++)
+        for (int turns = 0; turns < CARE_TURNS && loop_progress(l) > 0; turns++)
             ;
         l->mute = false;
         loop_unclaim(l);

@@ -263,11 +263,11 @@ static void look_at_clock(struct sluice_loop *l, uint32_t turn) {
  * turn looks in any case, for the spans.
  */
 static inline bool is_clock_due(const struct sluice_loop *l, unsigned found, uint32_t turn) {
-    if ((turn & CLOCK_TURNS) == 0 || l->slow_turns)
+    if ((turn & CLOCK_TURNS) == 0 || l->slow_progress)
         return true;
     return found == 0 && l->next_deadline_ns != UINT64_MAX &&
            ((l->next_deadline_ns < l->look_ns && l->next_deadline_ns < l->grant_look_ns) ||
-            l->now_ns >= l->next_deadline_ns || l->glance);
+            l->now_ns >= l->next_deadline_ns || l->poll_once);
 }
 
 /* What most turns have nothing of. */
@@ -296,7 +296,7 @@ static inline bool has_news(struct sluice_loop *l) {
     return l->notices || l->outcomes.head || atomic_load_explicit(&l->wake, memory_order_relaxed);
 }
 
-unsigned loop_turn(struct sluice_loop *l) {
+unsigned loop_progress(struct sluice_loop *l) {
     unsigned found = 0;
     uint32_t turn = atomic_load_explicit(&l->turn, memory_order_relaxed) + 1;
     atomic_store_explicit(&l->turn, turn, memory_order_relaxed);

@@ -145,7 +145,7 @@ static void end_span(struct sluice_loop *l) {
 
 void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
     arm(l);
-    unsigned found = loop_turn(l);
+    unsigned found = loop_progress(l);
     /* Not empty though nothing was taken: a producer is half way. And whoever switched to spinning may
      * have signalled before the wakeup was armed. */
     if (found == 0 && mpsc_queue_empty(&l->mailbox.queue) && l->wc_next == l->wc_count &&
@@ -174,7 +174,7 @@ static bool spins(const struct sluice_loop *l) {
     return idle == SLUICE_IDLE_ADAPTIVE && l->traffic && l->totals.sessions > 0 && !l->alone;
 }
 
-void loop_rest(struct sluice_loop *l, uint64_t until_ns) {
+void loop_wait(struct sluice_loop *l, uint64_t until_ns) {
     if (!spins(l)) {
         loop_sleep(l, until_ns);
         return;
@@ -193,7 +193,7 @@ void loop_rest(struct sluice_loop *l, uint64_t until_ns) {
         loop_publish(l);
     if (l->spins == SPIN_LOOKS + 1)
         l->idle_since_ns = now;
-    if (loop_idle(l) != SLUICE_IDLE_SPIN && now - l->idle_since_ns >= LOOP_SPIN_NS)
+    if (loop_idle(l) != SLUICE_IDLE_SPIN && now - l->idle_since_ns >= LOOP_WAIT_SPIN_NS)
         loop_sleep(l, until_ns);
 }
 
@@ -201,8 +201,8 @@ void loop_run(struct sluice_loop *l) {
     if (loop_claim(l) != SLUICE_OK)
         return;
     while (!loop_is_seized(l)) {
-        if (loop_turn(l) == 0)
-            loop_rest(l, UINT64_MAX);
+        if (loop_progress(l) == 0)
+            loop_wait(l, UINT64_MAX);
         else
             l->spins = 0;
     }
@@ -229,7 +229,7 @@ static void arm_for_others(struct sluice_loop *l) {
     wait_and_drain(l, 0);
     for (int i = 0; i < REARM_TURNS && l->out_count == 0; i++) {
         arm(l);
-        if (loop_turn(l) == 0 && mpsc_queue_empty(&l->mailbox.queue))
+        if (loop_progress(l) == 0 && mpsc_queue_empty(&l->mailbox.queue))
             break;
     }
     if (l->out_count > 0)
@@ -256,11 +256,11 @@ int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wai
     l->out_count = 0;
     l->handled = 0;
     l->spins = 0;
-    l->glance = wait_ns == 0;
+    l->poll_once = wait_ns == 0;
     if (l->lent_count > 0)
         event_take_back(l);
     for (;;) {
-        unsigned found = loop_turn(l);
+        unsigned found = loop_progress(l);
         if (l->out_count > 0 || l->handled > 0 || wait_ns == 0)
             break;
         /* The clock is read now and then only: a short wait may take a few turns longer. */
@@ -272,7 +272,7 @@ int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wai
             until = wait_ns > UINT64_MAX - 1 - now ? UINT64_MAX : now + wait_ns;
         }
         if (found == 0)
-            loop_rest(l, until ? until : UINT64_MAX);
+            loop_wait(l, until ? until : UINT64_MAX);
         else
             l->spins = 0;
         if (l->out_count > 0 || l->handled > 0 || loop_is_seized(l) ||

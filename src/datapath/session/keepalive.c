@@ -88,7 +88,7 @@ void keepalive_start(struct sluice_loop *l, struct session *s) {
     };
     if (l->look_ns == UINT64_MAX) {
         l->caught_ns = now;
-        l->slow_turns = true; /* until 64 turns show otherwise */
+        l->slow_progress = true; /* until 64 turns show otherwise */
         l->stride_ns = now;
         set_mark(l, now);
         set_look(l, now + step, step);
@@ -174,7 +174,7 @@ void keepalive_look(struct sluice_loop *l) {
     }
     if (shortest == UINT64_MAX) {
         set_look(l, UINT64_MAX, 0);
-        l->slow_turns = false;
+        l->slow_progress = false;
         return;
     }
     /* On a grid, so that what a look is late by does not add up. */
@@ -183,6 +183,6 @@ void keepalive_look(struct sluice_loop *l) {
 }
 
 void keepalive_pace(struct sluice_loop *l) {
-    l->slow_turns = l->look_ns != UINT64_MAX && l->now_ns - l->stride_ns > l->look_step_ns / 2;
+    l->slow_progress = l->look_ns != UINT64_MAX && l->now_ns - l->stride_ns > l->look_step_ns / 2;
     l->stride_ns = l->now_ns;
 }

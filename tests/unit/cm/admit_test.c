@@ -116,11 +116,11 @@ static void check_places(struct still *t) {
 static void turn(struct still *t, unsigned who) {
     sluice_event event;
     if (who & A_CM) {
-        cm_turn(cm_of(t), 0);
+        cm_progress(cm_of(t), 0);
         check_places(t);
     }
     if (who & B_CM)
-        cm_turn(t->p.b.node->cm, 0);
+        cm_progress(t->p.b.node->cm, 0);
     if (who & A_LOOP && sluice_poll(t->p.a.loop, &event, 1, 0) == 1)
         note_a(t, &event);
     if (who & B_LOOP && sluice_poll(t->p.b.loop, &event, 1, 0) == 1)

@@ -69,8 +69,8 @@ static void expect_nothing_left(struct pair *p) {
         if (env_now(&env_default) >= limit)
             fail_msg("%u and %u sessions do not end", slots_taken(p->a.node->index),
                      slots_taken(p->b.node->index));
-        cm_turn(p->a.node->cm, 0);
-        cm_turn(p->b.node->cm, 0);
+        cm_progress(p->a.node->cm, 0);
+        cm_progress(p->b.node->cm, 0);
         assert_int_equal(sluice_poll(p->a.loop, &event, 1, 0), 0);
         assert_int_equal(sluice_poll(p->b.loop, &event, 1, 0), 0);
     }

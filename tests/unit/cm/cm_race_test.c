@@ -213,7 +213,7 @@ static void an_event_of_an_id_without_context_is_only_counted(void **state) {
         uint64_t before = atomic_load(&cm->stats->events[column]);
         assert_true(watched_forge(
             &(struct rdma_cm_event){.id = id, .event = (enum rdma_cm_event_type)column}, NULL, 0));
-        cm_turn(cm, 0);
+        cm_progress(cm, 0);
         assert_int_equal(atomic_load(&cm->stats->events[column]), before + 1);
     }
     soft_destroy_id(id);
@@ -243,7 +243,7 @@ static void a_request_of_any_length_is_answered(void **state) {
         struct rdma_cm_event request = {
             .id = id, .listen_id = listener->id, .event = RDMA_CM_EVENT_CONNECT_REQUEST};
         assert_true(watched_forge(&request, bytes ? data : NULL, bytes));
-        cm_turn(cm, 0);
+        cm_progress(cm, 0);
         bool whole =
             bytes == PRIVATE_DATA_REQ_BYTES || (bytes > PRIVATE_DATA_REQ_BYTES && (bytes & 1));
         if (whole) { /* it gets as far as the id, which is no request */
@@ -281,7 +281,7 @@ static void removal_ends_everything_once_in_every_order(void **state) {
         uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
         while (!p.a.node->cm->device_gone || !p.b.node->cm->device_gone) {
             for (int i = 0; i < 2; i++) {
-                cm_turn(sides[i]->node->cm, 0);
+                cm_progress(sides[i]->node->cm, 0);
                 if (sluice_poll(sides[i]->loop, &event, 1, 0) != 1)
                     continue;
                 assert_int_equal(event.type, SLUICE_CLOSED);

@@ -17,7 +17,7 @@ static void *engine_main(void *arg) {
     struct engine *engine = arg;
     atomic_store(&watched.threads[engine->node->index], watched_self());
     while (!atomic_load(&engine->stop))
-        cm_turn(engine->node->cm, 2000000);
+        cm_progress(engine->node->cm, 2000000);
     return NULL;
 }
 

@@ -148,7 +148,7 @@ static void every_word_of_a_device_is_counted_and_told(void **state) {
         soft_unlock();
         memset(&told, 0, sizeof told);
         while (made_up.acked == i || told.lines < 2) {
-            cm_turn(p.b.node->cm, 0);
+            cm_progress(p.b.node->cm, 0);
             assert_true(env_now(&env_default) < limit);
         }
         if (strncmp(told.first, words[i].text, strlen(words[i].text)) != 0)

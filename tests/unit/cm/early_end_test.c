@@ -20,7 +20,7 @@ static sluice_event next_alone(struct pair *p) {
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     sluice_event event = {0};
     while (env_now(&env_default) < limit) {
-        cm_turn(p->a.node->cm, 0);
+        cm_progress(p->a.node->cm, 0);
         int n = sluice_poll(p->a.loop, &event, 1, 0);
         assert_true(n >= 0);
         if (n > 0)

@@ -81,7 +81,7 @@ static void also_with_a_route_that_was_found_before(void **state) {
     struct cm_conn *conn = &pair_session(&p.b)->conn;
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while (conn->owner.state != CM_PREPARING) { /* its loop does not run */
-        cm_turn(p.b.node->cm, 0);
+        cm_progress(p.b.node->cm, 0);
         assert_true(env_now(&env_default) < limit);
     }
     addresses_move();

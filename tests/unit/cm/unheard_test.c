@@ -84,7 +84,7 @@ static void make_readable(struct pair *p, bool device) {
 /* The loops live by their own clocks and see nothing of this; the CM thread sleeps as it would. */
 static void turn(struct pair *p, uint64_t ns) {
     pair_clock += ns;
-    cm_turn(p->b.node->cm, 0);
+    cm_progress(p->b.node->cm, 0);
 }
 
 /* Until so many calls have failed; the clock moves only while nothing is to be done. */
@@ -233,7 +233,7 @@ static void a_failing_doorbell_never_spins_and_ends_nothing(void **state) {
         wakeups[i]->fabric = &unheard_cm;
         for (int n = 0; n < 100; n++) { /* only the first is heard of */
             ring(wakeups[i]);
-            cm_turn(p.b.node->cm, 0);
+            cm_progress(p.b.node->cm, 0);
             pair_step = 10; /* a poll's own wait ends */
             assert_true(sluice_poll(p.b.loop, NULL, 0, 1) >= 0);
             pair_step = 0;

@@ -104,7 +104,7 @@ static void a_device_is_watched_by_its_hardware_address(void **state) {
     assert_int_equal(rc, 0);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while (!cm->device_gone) {
-        cm_turn(cm, 0);
+        cm_progress(cm, 0);
         assert_true(sluice_poll(side.loop, NULL, 0, 0) >= 0);
         assert_true(env_now(&env_default) < limit);
     }

@@ -44,7 +44,7 @@ static void fill(struct crowd *c) {
         /* All it may say, before a look is taken at any of it. */
         while (backlog(c) == 0 && s->tx_credits > CREDIT_RESERVE) {
             (void)pair_send(&c->p.b, 20, 0, NULL);
-            cm_turn(c->p.b.node->cm, 0);
+            cm_progress(c->p.b.node->cm, 0);
             assert_true(sluice_poll(c->p.b.loop, NULL, 0, 0) >= 0);
             assert_true(env_now(&env_default) < limit);
         }
@@ -62,14 +62,14 @@ static void closed_is_not_crowded_out(void **state) {
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     sluice_hangup(c.other, 0);
     while (s->state != SESSION_DRAINED) {
-        cm_turn(c.p.a.node->cm, 0);
-        cm_turn(c.p.b.node->cm, 0);
+        cm_progress(c.p.a.node->cm, 0);
+        cm_progress(c.p.b.node->cm, 0);
         assert_true(sluice_poll(c.p.b.loop, NULL, 0, 0) >= 0);
         assert_int_equal(poll_one(&c).type, 0);
         assert_true(env_now(&env_default) < limit);
     }
     fill(&c);
-    cm_turn(c.p.a.node->cm, 0); /* the id is destroyed: all that is left is to say so */
+    cm_progress(c.p.a.node->cm, 0); /* the id is destroyed: all that is left is to say so */
     unsigned polls = 1;
     while (poll_one(&c).type != SLUICE_CLOSED && polls < BACKLOG)
         polls++;

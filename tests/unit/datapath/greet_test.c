@@ -290,9 +290,9 @@ static struct session *stop_before_hello(struct pair *p) {
     struct session *s = pair_session(&p->b);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while (s->greeting != GREET_HELLO) {
-        cm_turn(p->a.node->cm, 0);
+        cm_progress(p->a.node->cm, 0);
         assert_true(sluice_poll(p->a.loop, NULL, 0, 0) >= 0);
-        cm_turn(p->b.node->cm, 0);
+        cm_progress(p->b.node->cm, 0);
         assert_true(sluice_poll(p->b.loop, NULL, 0, 0) >= 0);
         assert_true(env_now(&env_default) < limit);
     }
@@ -447,8 +447,8 @@ static void before_the_proof_a_few_receives_are_at_stake(void **state) {
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     for (int quiet = 0; quiet < 100; quiet += theirs->adopted) { /* the dialer is silent */
         assert_true(env_now(&env_default) < limit);
-        cm_turn(p.b.node->cm, 0);
-        cm_turn(p.a.node->cm, 0);
+        cm_progress(p.b.node->cm, 0);
+        cm_progress(p.a.node->cm, 0);
         assert_int_equal(sluice_poll(p.a.loop, NULL, 0, 0), 0);
     }
     assert_int_equal(theirs->state, SESSION_OPENING);

@@ -42,7 +42,7 @@ static unsigned keep_all(struct pair *p, sluice_msg **msgs, unsigned max) {
     sluice_event event;
     unsigned count = 0;
     for (int quiet = 0; quiet < 500; quiet++) {
-        cm_turn(p->b.node->cm, 0);
+        cm_progress(p->b.node->cm, 0);
         assert_true(sluice_poll(p->b.loop, NULL, 0, 0) >= 0);
         if (sluice_poll(p->a.loop, &event, 1, 0) != 1)
             continue;
@@ -221,7 +221,7 @@ static void large_messages_of_one_poll_hold_a_credit_each(void **state) {
             for (unsigned quiet = 0; quiet < 500; quiet++) {
                 sluice_event events[COUNT];
                 for (unsigned i = 0; i < 20; i++) { /* what can arrive has */
-                    cm_turn(p.b.node->cm, 0);
+                    cm_progress(p.b.node->cm, 0);
                     assert_true(sluice_poll(p.b.loop, NULL, 0, 0) >= 0);
                     assert_true(sluice_poll(p.a.loop, NULL, 0, 0) >= 0);
                 }

@@ -44,8 +44,8 @@ static void quiesce(struct pair *p) {
         if (env_now(&env_default) > limit)
             fail_msg("%u frames of %u arrived, %u of %u", arrived(&p->b), posted(&p->a),
                      arrived(&p->a), posted(&p->b));
-        cm_turn(p->a.node->cm, 0);
-        cm_turn(p->b.node->cm, 0);
+        cm_progress(p->a.node->cm, 0);
+        cm_progress(p->b.node->cm, 0);
     }
 }
 
@@ -203,7 +203,7 @@ static unsigned ticks_until_closed(struct side *side, sluice_event *end, unsigne
         /* Ending takes both threads of the node; nothing of it takes the clock. */
         for (unsigned i = 0; i < 2000; i++) {
             sluice_event event;
-            cm_turn(side->node->cm, 0);
+            cm_progress(side->node->cm, 0);
             if (sluice_poll(side->loop, &event, 1, 0) != 1)
                 continue;
             pair_note(side, &event);
@@ -253,7 +253,7 @@ static void a_silent_peer_is_closed(void **state) {
         pair_turn(&p);
         for (unsigned k = 0; k < 100; k++) {
             sluice_event event;
-            cm_turn(side->node->cm, 0);
+            cm_progress(side->node->cm, 0);
             assert_int_equal(sluice_poll(side->loop, &event, 1, 0), 0);
         }
         assert_int_equal(side->closed, 1);
@@ -332,7 +332,7 @@ static void a_silent_peer_is_closed_beside_traffic(void **state) {
         pair_clock += TICK;
         for (unsigned i = 0; i < 24 && watch.closed.id == 0; i++) {
             talk(&p.b, heard);
-            cm_turn(p.a.node->cm, 0);
+            cm_progress(p.a.node->cm, 0);
             assert_int_equal(sluice_poll(p.a.loop, NULL, 0, 0), 0);
             waiting += p.a.loop->wc_count == 0;
         }
@@ -384,7 +384,7 @@ static void a_loop_polled_once_in_an_interval_stays_and_notices(void **state) {
         pair_clock += INTERVAL;
         int n = sluice_poll(p.a.loop, &event, 1, 0);
         for (unsigned k = 0; k < 2000 && n == 0 && pair_session(&p.a)->state > SESSION_UP; k++) {
-            cm_turn(p.a.node->cm, 0);
+            cm_progress(p.a.node->cm, 0);
             n = sluice_poll(p.a.loop, &event, 1, 0);
         }
         if (n == 1)
@@ -411,7 +411,7 @@ static void a_backlog_is_no_silence(void **state) {
         assert_true(sluice_poll(p.b.loop, &event, 1, 0) >= 0);
     while (sluice_poll(p.a.loop, &event, 1, 0) != 1)
         assert_int_equal(s->state, SESSION_UP);
-    p.a.loop->slow_turns = true;              /* as they are from now on */
+    p.a.loop->slow_progress = true;           /* as they are from now on */
     for (unsigned i = 0; i < TICKS(3); i++) { /* one message in 1/16: its session is heard, */
         pair_clock += TICK;
         assert_int_equal(sluice_poll(p.a.loop, &event, 1, 0), 1);

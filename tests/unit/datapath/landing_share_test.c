@@ -106,8 +106,8 @@ static void who_stands_still_goes_when_others_wait(bool fragments) {
     do {
         pair_clock += SECOND / 10;
         assert_true(env_now(&env_default) < limit);
-        cm_turn(p.a.node->cm, 0);
-        cm_turn(p.b.node->cm, 0);
+        cm_progress(p.a.node->cm, 0);
+        cm_progress(p.b.node->cm, 0);
         assert_true(sluice_poll(p.b.loop, NULL, 0, 0) >= 0);
         event.type = SLUICE_SENT;
         if (sluice_poll(p.a.loop, &event, 1, 0) == 1 && event.type == SLUICE_CLOSED) {

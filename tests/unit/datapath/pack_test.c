@@ -527,8 +527,8 @@ static void a_session_ends_while_its_packs_are_lent(void **state) {
             session_close(p.a.loop, pair_session(&p.a), SLUICE_REASON_DEVICE_ERROR, 0, "test");
         assert_true(pair_check(events[7].msg, 64, 8)); /* until the next poll */
         while (p.a.closed == 0 && env_now(&env_default) < limit) {
-            cm_turn(p.a.node->cm, 0);
-            cm_turn(p.b.node->cm, 0);
+            cm_progress(p.a.node->cm, 0);
+            cm_progress(p.b.node->cm, 0);
             int n = sluice_poll(p.a.loop, events, 2, 0);
             for (int i = 0; i < n; i++)
                 pair_note(&p.a, &events[i]);

@@ -202,8 +202,8 @@ static sluice_event write_nothing(struct pair *p, sluice_session at, uint32_t by
     while (!s->rendezvous || !s->rendezvous->by_number[0] ||
            s->rendezvous->by_number[0]->state != ARRIVAL_MOVES) {
         sluice_event event;
-        cm_turn(p->a.node->cm, 0);
-        cm_turn(p->b.node->cm, 0);
+        cm_progress(p->a.node->cm, 0);
+        cm_progress(p->b.node->cm, 0);
         assert_true(sluice_poll(p->b.loop, NULL, 0, 0) >= 0);
         if (sluice_poll(p->a.loop, &event, 1, 0) == 1) {
             assert_int_equal(event.type, SLUICE_LARGE);

@@ -99,8 +99,8 @@ static void a_peer_that_overruns_its_credits_loses_its_own_session_only(void **s
                 if (sent[i] < 50 && pair_send(&p.b, 100, sent[i], NULL) == 0)
                     sent[i]++;
             }
-            cm_turn(p.a.node->cm, 0);
-            cm_turn(p.b.node->cm, 0);
+            cm_progress(p.a.node->cm, 0);
+            cm_progress(p.b.node->cm, 0);
             if (sluice_poll(p.a.loop, &event, 1, 0) == 1) {
                 if (event.type == SLUICE_CLOSED) {
                     assert_true(event.session.id == at_a[1].id);

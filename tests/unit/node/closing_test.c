@@ -25,8 +25,8 @@ static void settle(struct pair *p) {
         struct side *sides[] = {&p->a, &p->b};
         if (env_now(&env_default) >= limit)
             fail_stuck(p);
-        cm_turn(p->a.node->cm, 0);
-        cm_turn(p->b.node->cm, 0);
+        cm_progress(p->a.node->cm, 0);
+        cm_progress(p->b.node->cm, 0);
         for (int i = 0; i < 2; i++)
             if (sluice_poll(sides[i]->loop, &event, 1, 0) == 1)
                 pair_note(sides[i], &event);
@@ -151,10 +151,10 @@ static void step(struct pair *p, unsigned *seed) {
     *seed = *seed * 1103515245u + 12345u;
     switch (*seed >> 16 & 3) {
     case 0:
-        cm_turn(p->a.node->cm, 0);
+        cm_progress(p->a.node->cm, 0);
         break;
     case 1:
-        cm_turn(p->b.node->cm, 0);
+        cm_progress(p->b.node->cm, 0);
         break;
     default: {
         struct side *side = *seed >> 16 & 1 ? &p->a : &p->b;
@@ -182,10 +182,10 @@ static void closing_in_a_hurry_gives_no_queue_pair_up(void **state) {
     while (s->state != SESSION_DRAINING) {
         assert_true(env_now(&env_default) < limit);
         sluice_event event;
-        cm_turn(p.a.node->cm, 0);
+        cm_progress(p.a.node->cm, 0);
         if (s->state < SESSION_RELEASED)
             sluice_poll(p.b.loop, &event, 1, 0);
-        cm_turn(p.b.node->cm, 0);
+        cm_progress(p.b.node->cm, 0);
         if (s->state < SESSION_DRAINING)
             sluice_poll(p.b.loop, &event, 1, 0);
     }

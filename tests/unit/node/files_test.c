@@ -36,7 +36,7 @@ static void start_listener(void) {
         if (write(ends[1], &port, sizeof port) != sizeof port)
             _exit(1);
         for (;;) {
-            cm_turn(p.a.node->cm, 0);
+            cm_progress(p.a.node->cm, 0);
             sluice_event event;
             (void)sluice_poll(p.a.loop, &event, 1, 0);
             sched_yield();
@@ -62,7 +62,7 @@ static sluice_event dial(struct side *side, const char *address) {
         fail_msg("%s", e.text);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     for (;;) {
-        cm_turn(side->node->cm, 0);
+        cm_progress(side->node->cm, 0);
         if (sluice_poll(side->loop, &event, 1, 0) == 1)
             return event;
         assert_true(env_now(&env_default) < limit);

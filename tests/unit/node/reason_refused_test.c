@@ -78,7 +78,7 @@ static void the_listeners_node_is_closed(void **state) {
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     int n;
     while ((n = sluice_poll(p.b.loop, &event, 1, 0)) == 0 && env_now(&env_default) < limit)
-        cm_turn(p.b.node->cm, 0);
+        cm_progress(p.b.node->cm, 0);
     assert_int_equal(n, 1);
     assert_int_equal(event.type, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_NODE_CLOSED);

@@ -210,7 +210,7 @@ static void a_queue_pair_that_broke_is_told_whatever_comes_first(void **state) {
             }
             assert_int_equal(s->reason, SLUICE_REASON_PEER_LOST);
             while (s->conn.owner.state != CM_RELEASED) {
-                cm_turn(cm, 0);
+                cm_progress(cm, 0);
                 assert_true(env_now(&env_default) < limit);
             }
         }
@@ -340,14 +340,14 @@ static void a_removal_is_told_when_the_loop_is_faster_than_the_news(void **state
         pair_open(&p, PAIR_NODE(.without = SLUICE_WITHOUT_SRQ),
                   PAIR_LINK()); /* else there is no flush */
         pair_connect(&p, ONCE);
-        cm_turn(p.a.node->cm, 0);
+        cm_progress(p.a.node->cm, 0);
         memset(&late, 0, sizeof late);
         late.pair = &p;
         late.order = orders[i];
         uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
         pair_on_clock = loop_is_faster;
         while (!late.closed && env_now(&env_default) < limit)
-            cm_turn(p.a.node->cm, 0);
+            cm_progress(p.a.node->cm, 0);
         pair_on_clock = NULL;
         assert_true(late.closed);
         assert_int_equal(late.event.type, SLUICE_CLOSED);

@@ -95,8 +95,8 @@ static void poll_into(sluice_loop *l, struct seen *seen) {
 }
 
 static void turn(struct spread *t) {
-    cm_turn(t->a->cm, 0);
-    cm_turn(t->b->cm, 0);
+    cm_progress(t->a->cm, 0);
+    cm_progress(t->b->cm, 0);
     for (int i = 0; i < LOOPS; i++)
         if (t->loop[i])
             poll_into(t->loop[i], &t->seen[i]);

@@ -48,8 +48,8 @@ static void turn(struct crowd *c, bool there, size_t bytes) {
         for (unsigned k = 0; k < EACH && pair_send(&c->p.b, bytes, k, NULL) == 0; k++)
             ;
     }
-    cm_turn(c->p.a.node->cm, 0);
-    cm_turn(c->p.b.node->cm, 0);
+    cm_progress(c->p.a.node->cm, 0);
+    cm_progress(c->p.b.node->cm, 0);
     int n = sluice_poll(c->p.b.loop, events, 64, 0);
     for (int i = 0; i < n; i++)
         assert_int_equal(events[i].type, SLUICE_WRITABLE);

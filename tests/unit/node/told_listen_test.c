@@ -51,9 +51,9 @@ static void give_back(sluice_listener listener) {
     sluice_unlisten(listener);
     for (int i = 0; sluice_listener_port(listener) != SLUICE_ECLOSED; i++) {
         assert_true(i < 100000);
-        cm_turn(side.node->cm, 0);
+        cm_progress(side.node->cm, 0);
     }
-    cm_turn(side.node->cm, 0);
+    cm_progress(side.node->cm, 0);
 }
 
 static void a_port_that_is_taken_says_by_whom(void **state) {
