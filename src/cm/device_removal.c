@@ -139,14 +139,14 @@ void cm_on_watch_removal(struct cm *cm, struct cm_owner *owner, const struct cm_
 /* Under the node's lock: a loop that is being closed is off the list, or not closed yet. */
 static void tell_loops(struct cm *cm) {
     sluice_node *n = cm->node;
-    pthread_mutex_lock(&n->care);
+    pthread_mutex_lock(&n->assist_lock);
     atomic_store(&n->device_lost, true);
     pthread_mutex_lock(&n->lock);
     for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++)
         if (n->loops[i])
             n->upcalls->loop_device_lost(n->loops[i]);
     pthread_mutex_unlock(&n->lock);
-    pthread_mutex_unlock(&n->care);
+    pthread_mutex_unlock(&n->assist_lock);
 }
 
 void cm_device_lost(struct cm *cm) {
@@ -168,16 +168,16 @@ void cm_device_lost(struct cm *cm) {
 
 /* ---- letting go ------------------------------------------------------------------------------ */
 
-static void care_for_loops(struct cm *cm) {
+static void assist_loops(struct cm *cm) {
     sluice_node *n = cm->node;
     for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++) {
-        pthread_mutex_lock(&n->care);
+        pthread_mutex_lock(&n->assist_lock);
         pthread_mutex_lock(&n->lock);
         struct sluice_loop *l = n->loops[i];
         pthread_mutex_unlock(&n->lock);
         if (l)
             n->upcalls->loop_assist(l);
-        pthread_mutex_unlock(&n->care);
+        pthread_mutex_unlock(&n->assist_lock);
     }
 }
 
@@ -192,17 +192,17 @@ void cm_let_go(struct cm *cm) {
     sluice_node *n = cm->node;
     if (atomic_load(&n->device_users) > 0 || ids_left(cm)) {
         if (cm->now_ns - cm->lost_ns >= GRACE_NS)
-            care_for_loops(cm);
+            assist_loops(cm);
         if (cm->now_ns + STEP_NS < cm->next_deadline_ns)
             cm->next_deadline_ns = cm->now_ns + STEP_NS; /* and look again */
         return;
     }
     cm->device_gone = true;
-    pthread_mutex_lock(&n->care);
+    pthread_mutex_lock(&n->assist_lock);
     epoll_ctl(cm->epoll_fd, EPOLL_CTL_DEL, n->context->async_fd, NULL);
     cm->async_source.out = false; /* and is never put back */
     n->upcalls->device_put(n);
-    pthread_mutex_unlock(&n->care);
+    pthread_mutex_unlock(&n->assist_lock);
     n->fabric->cm_let_go(&cm->mark);
     log_write(&n->log, SLUICE_LOG_INFO, "device %s is let go of", n->choice.device);
 }

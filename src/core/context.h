@@ -114,7 +114,8 @@ struct sluice_node {
     _Atomic bool device_lost;      /* it failed or was removed: written by the CM thread */
     _Atomic uint32_t device_users; /* loops that hold a CQ of it */
 
-    pthread_mutex_t care; /* taken before lock: no loop is opened or closed, and the device stays */
+    pthread_mutex_t
+        assist_lock; /* taken before lock: no loop is opened or closed, and the device stays */
     pthread_mutex_t lock;
     pthread_mutex_t wakeup_lock; /* taken last: loops may be looked up and woken */
     pthread_cond_t changed;      /* a session was freed, or a listener answered */

@@ -32,7 +32,7 @@ struct upcalls {
     void (*loop_post)(struct sluice_loop *l, struct session *s, enum loop_msg verb);
     /* The device is gone: once for each loop, under the node's lock. */
     void (*loop_device_lost)(struct sluice_loop *l);
-    /* Then runs a loop that no thread polls for a moment. n->care is held. */
+    /* Then runs a loop that no thread polls for a moment. n->assist_lock is held. */
     void (*loop_assist)(struct sluice_loop *l);
     /* Few receives are left in the SRQ of this loop. */
     void (*loop_srq_low)(struct sluice_loop *l);

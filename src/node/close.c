@@ -3,7 +3,7 @@
  * close.c - closing a node.
  *
  * Sessions get their grace. Then what is left of each is ended by its own worker; loops nobody polls are
- * seized, and the closing thread runs them with their events going nowhere. When no session is left, everything that
+ * revoked, and the closing thread runs them with their events going nowhere. When no session is left, everything that
  * stands on the device goes, then the device.
  *
  * The closing thread is one of its own: it waits for threads of the application that are inside of a handler or a
@@ -34,7 +34,7 @@
     15000000000ull /* the same when none is: the machine is busy, or a device does not flush */
 #define TELLING_PAUSE_NS 5000000
 
-#define STEP_NS 1000000u /* between two looks at loops that may need to be seized */
+#define STEP_NS 1000000u /* between two looks at loops that may need to be revoked */
 
 /* Of those the closing thread runs itself; a worker has its own, but in a node that a test drives. */
 static bool is_worker(const sluice_node *n, const struct sluice_loop *l) {
@@ -49,10 +49,10 @@ static uint32_t mark_loops(sluice_node *n, bool all, struct sluice_loop *marked[
     uint32_t count = 0;
     for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++) {
         struct sluice_loop *l = n->loops[i];
-        if (!l || is_worker(n, l) || (loop_discards(l) & LOOP_SEIZED) ||
-            (!all && !loop_is_seized(l) && atomic_load(&l->poll_busy) != 0))
+        if (!l || is_worker(n, l) || (loop_discards(l) & LOOP_REVOKED) ||
+            (!all && !loop_is_revoked(l) && atomic_load(&l->poll_busy) != 0))
             continue;
-        loop_seize_begin(l);
+        loop_revoke_begin(l);
         marked[count++] = l;
     }
     return count;
@@ -62,7 +62,7 @@ static uint32_t mark_loops(sluice_node *n, bool all, struct sluice_loop *marked[
  * Takes every loop of the application that nobody is inside of, or all of them. None is waited for: a thread that
  * does not come back keeps its loop, and not the others. False: there are such.
  */
-static bool seize_loops(sluice_node *n, bool all) {
+static bool revoke_loops(sluice_node *n, bool all) {
     struct sluice_loop *marked[STATS_LOOPS_MAX];
     bool done = true;
     pthread_mutex_lock(&n->lock);
@@ -72,25 +72,25 @@ static bool seize_loops(sluice_node *n, bool all) {
         barrier_everywhere();
     for (uint32_t i = 0; i < count; i++) {
         struct sluice_loop *l = marked[i];
-        if (!loop_seize_done(l)) {
+        if (!loop_revoke_done(l)) {
             done = false;
             continue;
         }
-        atomic_fetch_or(&l->closing, LOOP_SEIZED); /* this thread is the one that runs it now */
+        atomic_fetch_or(&l->closing, LOOP_REVOKED); /* this thread is the one that runs it now */
         l->out_max = l->out_count = 0;
         event_take_back(l);
     }
     return done;
 }
 
-/* Runs what this thread has seized; returns how much it found. */
-static unsigned run_seized(sluice_node *n) {
+/* Runs what this thread has revoked; returns how much it found. */
+static unsigned run_revoked(sluice_node *n) {
     unsigned found = 0;
     for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++) {
         pthread_mutex_lock(&n->lock);
         struct sluice_loop *l = n->loops[i];
         pthread_mutex_unlock(&n->lock);
-        if (l && (loop_discards(l) & LOOP_SEIZED))
+        if (l && (loop_discards(l) & LOOP_REVOKED))
             found += loop_progress(l);
     }
     if (n->manual)
@@ -138,24 +138,24 @@ static void end_sessions(sluice_node *n, uint64_t grace_ns) {
     uint64_t limit = grace_ns > LINGER_NS ? grace_ns : LINGER_NS;
     uint64_t start = real_now(), now = env_now(&n->env);
     uint64_t due = limit > UINT64_MAX - 1 - now ? UINT64_MAX - 1 : now + limit;
-    uint64_t seize_all = limit > UINT64_MAX / 2 - start ? UINT64_MAX : start + limit;
+    uint64_t revoke_all = limit > UINT64_MAX / 2 - start ? UINT64_MAX : start + limit;
     struct patience patience = {.stuck = {.n = n, .calls_over = true}};
     atomic_store(&n->close_deadline_ns, due);
     while (slots_taken(n->index) > 0) {
         uint64_t real = real_now();
         /* Again and again: a request that was being decided becomes a session only now. */
         node_hangup_all(n, grace_ns);
-        seize_loops(n, real >= seize_all);
-        if (real >= seize_all && !is_patient(&patience, real)) {
+        revoke_loops(n, real >= revoke_all);
+        if (real >= revoke_all && !is_patient(&patience, real)) {
             log_write(&n->log, SLUICE_LOG_ERROR, "%u sessions did not end; given up",
                       slots_taken(n->index));
             break;
         }
-        if (run_seized(n) == 0)
+        if (run_revoked(n) == 0)
             wait_step(n);
     }
     const struct timespec step = {.tv_nsec = STEP_NS};
-    while (!seize_loops(n, true))
+    while (!revoke_loops(n, true))
         nanosleep(&step, NULL);
 }
 
@@ -169,7 +169,7 @@ static void close_loops(sluice_node *n) {
 
 /* From a handler the thread to be joined would be the caller's own. */
 static bool in_handler(const sluice_node *n) {
-    struct sluice_loop *l = loop_self.current;
+    struct sluice_loop *l = loop_thread.current;
     bool nested = false;
     if (!l || l->node != n || !loop_enter(l, &nested))
         return false;
@@ -207,7 +207,7 @@ static void close_end(sluice_node *n) {
     pthread_cond_destroy(&n->changed);
     pthread_mutex_destroy(&n->wakeup_lock);
     pthread_mutex_destroy(&n->lock);
-    pthread_mutex_destroy(&n->care);
+    pthread_mutex_destroy(&n->assist_lock);
     atomic_store(&n->state, NODE_CLOSED);
 }
 

@@ -28,14 +28,14 @@ int sluice_poll(sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns)
         return SLUICE_EFORKED;
     if (!l || max < 0 || (max > 0 && !events))
         return SLUICE_EINVAL;
-    int status = loop_claim(l);
+    int status = loop_acquire(l);
     if (status != SLUICE_OK)
         return status;
     status = loop_poll(l, events, max, wait_ns);
     /* Taken by sluice_close() meanwhile: what this poll found is delivered all the same. */
-    if (status == 0 && loop_is_seized(l))
+    if (status == 0 && loop_is_revoked(l))
         status = SLUICE_ECLOSED;
-    loop_unclaim(l);
+    loop_unmark_polling(l);
     return status;
 }
 
@@ -44,11 +44,11 @@ int sluice_fd(sluice_loop *l) {
         return SLUICE_EFORKED;
     if (!l)
         return SLUICE_EINVAL;
-    int status = loop_claim(l);
+    int status = loop_acquire(l);
     if (status != SLUICE_OK)
         return status;
     status = loop_fd(l);
-    loop_unclaim(l);
+    loop_unmark_polling(l);
     return status;
 }
 
@@ -71,7 +71,7 @@ int sluice_loop_set_idle(sluice_loop *l, sluice_idle idle) {
     if (!l || !is_idle(idle))
         return SLUICE_EINVAL;
     sluice_node *n = l->node;
-    if (loop_is_seized(l) || !context_call_begin(n))
+    if (loop_is_revoked(l) || !context_call_begin(n))
         return SLUICE_ECLOSED;
     loop_set_idle(l, idle);
     context_call_end(n);
@@ -101,12 +101,12 @@ int sluice_loop_close(sluice_loop *l) {
         return SLUICE_EFORKED;
     if (!l)
         return SLUICE_EINVAL;
-    int status = loop_claim(l);
+    int status = loop_acquire(l);
     if (status != SLUICE_OK)
         return status;
     sluice_node *n = l->node;
     if (!context_call_begin(n)) {
-        loop_unclaim(l);
+        loop_unmark_polling(l);
         return SLUICE_ECLOSED; /* sluice_close() does it */
     }
     /* What the last poll delivered is over: the sessions it ended may go now. */
@@ -114,10 +114,10 @@ int sluice_loop_close(sluice_loop *l) {
     loop_progress(l);
     if (atomic_load_explicit(&l->assigned, memory_order_relaxed) > 0) {
         status = SLUICE_EINVAL;
-        loop_unclaim(l);
+        loop_unmark_polling(l);
     } else {
-        loop_unclaim(l);
-        loop_seize(l);
+        loop_unmark_polling(l);
+        loop_revoke(l);
         loop_close(l);
     }
     context_call_end(n);

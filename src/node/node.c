@@ -74,7 +74,7 @@ static void leave_to_parent(sluice_node *n) {
 static void in_child(void) {
     for (uint32_t i = 0; i < NODES_MAX; i++)
         leave_to_parent(context_at(i));
-    own_forked();
+    ownership_forked();
     after_fork();
 }
 
@@ -94,7 +94,7 @@ static const struct upcalls upcalls = {
     .device_put = node_let_go,
     .loop_post = post_to_loop,
     .loop_device_lost = loop_device_lost,
-    .loop_assist = loop_care,
+    .loop_assist = loop_assist,
     .loop_srq_low = shared_say_low,
     .session_ended = node_session_ended,
     .connect_inherits = cm_connect_inherits,
@@ -224,7 +224,7 @@ int node_open_env(sluice_node **out, const sluice_node_options *o, const struct 
     atomic_store(&n->inline_wanted, INLINE_WANTED);
     atomic_store(&n->inline_granted, INLINE_UNKNOWN);
     atomic_store(&n->close_deadline_ns, UINT64_MAX);
-    pthread_mutex_init(&n->care, NULL);
+    pthread_mutex_init(&n->assist_lock, NULL);
     pthread_mutex_init(&n->lock, NULL);
     pthread_mutex_init(&n->wakeup_lock, NULL);
     regions_init(&n->regions);
@@ -264,7 +264,7 @@ give_back:
     pthread_cond_destroy(&n->changed);
     pthread_mutex_destroy(&n->wakeup_lock);
     pthread_mutex_destroy(&n->lock);
-    pthread_mutex_destroy(&n->care);
+    pthread_mutex_destroy(&n->assist_lock);
     atomic_store(&n->state, NODE_CLOSED);
     return status;
 }

@@ -70,7 +70,7 @@ static int start_worker(sluice_node *n, uint32_t i, sluice_error *e) {
     }
     status = error_set(e, SLUICE_ELIMIT, 0, error, "worker %u cannot be started: %s", i,
                        strerror(error));
-    loop_seize(worker->loop);
+    loop_revoke(worker->loop);
     loop_close(worker->loop);
 release_cpu:
     if (worker->claim.fd >= 0)
@@ -81,10 +81,10 @@ release_cpu:
 void workers_stop(sluice_node *n) {
     /* All at once: one that does not return keeps itself, and not those behind it. */
     for (uint32_t i = 0; i < n->worker_count; i++)
-        loop_seize_begin(n->workers[i].loop);
+        loop_revoke_begin(n->workers[i].loop);
     for (uint32_t i = 0; i < n->worker_count; i++) {
         struct node_worker *worker = &n->workers[i];
-        loop_seize(worker->loop);
+        loop_revoke(worker->loop);
         if (worker->started)
             pthread_join(worker->thread, NULL);
         loop_close(worker->loop);

@@ -306,7 +306,7 @@ static bool deliver_session(struct sluice_loop *l, struct session *s, unsigned *
 
 static unsigned deliver_wake(struct sluice_loop *l) {
     bool nowhere = loop_discards(l) || l->out_max == 0;
-    if (l->mute || (!nowhere && l->out_count == l->out_max) ||
+    if (l->defer_events || (!nowhere && l->out_count == l->out_max) ||
         !(atomic_fetch_and_explicit(&l->wake, ~LOOP_WAKE_EVENT, memory_order_acquire) &
           LOOP_WAKE_EVENT))
         return 0;
@@ -335,7 +335,7 @@ unsigned event_listeners(struct sluice_loop *l) {
     for (;;) {
         bool array = loop_discards(l) || (l->out_count < l->out_max && l->lent_count < LOOP_LENT);
         enum listener_news news = l->node->upcalls->listener_next_end(
-            l->node, l, array, loop_discards(l) || !l->mute, &end);
+            l->node, l, array, loop_discards(l) || !l->defer_events, &end);
         l->unheard = news != LISTENERS_TOLD;
         if (news != LISTENERS_NEXT)
             return count;

@@ -46,7 +46,7 @@ static struct sluice_loop *take_struct(void) {
 }
 
 static void give_struct(struct sluice_loop *l) {
-    atomic_store(&l->owner, &loop_seized);
+    atomic_store(&l->owner, &loop_revoked);
     pthread_mutex_lock(&free_lock);
     l->next = free_loops;
     free_loops = l;
@@ -172,15 +172,15 @@ static bool enlist(struct sluice_loop *l) {
     return found;
 }
 
-/* Under care too: the CM thread may be looking at it. */
+/* Under assist_lock too: the CM thread may be looking at it. */
 static void delist(struct sluice_loop *l) {
-    pthread_mutex_lock(&l->node->care);
+    pthread_mutex_lock(&l->node->assist_lock);
     pthread_mutex_lock(&l->node->lock);
     pthread_mutex_lock(&l->node->wakeup_lock);
     l->node->loops[l->index] = NULL;
     pthread_mutex_unlock(&l->node->wakeup_lock);
     pthread_mutex_unlock(&l->node->lock);
-    pthread_mutex_unlock(&l->node->care);
+    pthread_mutex_unlock(&l->node->assist_lock);
 }
 
 static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_error *e) {
@@ -204,11 +204,11 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
     l->notices_tail = &l->notices;
     l->wr = (struct ibv_send_wr){.sg_list = &l->sge, .num_sge = 1, .opcode = IBV_WR_SEND};
     l->chain_max = n->options.without & SLUICE_WITHOUT_CHAIN ? 1 : LOOP_CHAIN;
-    l->alone = own_one_cpu();
+    l->alone = ownership_one_cpu();
     buffers_prepare(l);
     msg_queue_init(&l->outcomes);
     mpsc_queue_init(&l->mailbox.queue);
-    own_init();
+    ownership_init();
 
     int status = SLUICE_ENOMEM, error = open_device(l, n->fabric);
     if (error != 0) {
@@ -261,9 +261,9 @@ void loop_set_cpu(struct sluice_loop *l, int cpu) {
 }
 
 int loop_open(struct sluice_loop **out, sluice_node *n, int cpu, sluice_error *e) {
-    pthread_mutex_lock(&n->care); /* the device does not go meanwhile */
+    pthread_mutex_lock(&n->assist_lock); /* the device does not go meanwhile */
     int status = open_loop(out, n, cpu, e);
-    pthread_mutex_unlock(&n->care);
+    pthread_mutex_unlock(&n->assist_lock);
     return status;
 }
 

@@ -16,7 +16,7 @@
  * Without membarrier both sides use a real fence.
  *
  * A device that is removed must be let go of by everybody, whether the application polls or not. So
- * the CM thread takes the loops nobody is inside of for single turns (loop_care). A thread that
+ * the CM thread takes the loops nobody is inside of for single turns (loop_assist). A thread that
  * wants to poll at that moment waits for the turn's end; it is not told.
  *
  * Structs of loops are never freed, so a thread that wakes a loop that was just closed touches
@@ -61,9 +61,9 @@ struct loop_totals {
 };
 
 /* While the node is being closed: why events go nowhere, and that calls of the application are counted. */
-#define LOOP_SEIZED 1u   /* the closing thread runs it */
+#define LOOP_REVOKED 1u  /* the closing thread runs it */
 #define LOOP_GIVEN_UP 2u /* sluice_close() returns, and a thread may still be inside */
-#define LOOP_NOWHERE (LOOP_SEIZED | LOOP_GIVEN_UP)
+#define LOOP_NOWHERE (LOOP_REVOKED | LOOP_GIVEN_UP)
 #define LOOP_WATCHED 4u
 
 enum loop_lent_what {
@@ -110,8 +110,8 @@ struct sluice_loop {
     sluice_event *out; /* the caller's array */
     uint32_t out_count, out_max;
     uint32_t lent_count;
-    _Atomic uint8_t closing; /* LOOP_SEIZED ... */
-    bool mute;               /* being cared for: events wait for the thread that polls */
+    _Atomic uint8_t closing; /* LOOP_REVOKED ... */
+    bool defer_events;       /* being cared for: events wait for the thread that polls */
     bool lost;               /* the device is gone: once no QP is left, so is the CQ */
     bool unheard;            /* the same, and its listeners may have to be told of */
     bool totals_moved;       /* since they were published */
@@ -191,24 +191,24 @@ struct sluice_loop {
     /* any thread */
     _Atomic uint32_t wake /* LOOP_WAKE_... */ __attribute__((aligned(64)));
     _Atomic uint32_t hunger; /* HUNGER_WAITS ... of alloc_wait.h */
-    _Atomic uint32_t care;   /* odd: the CM thread is in it, or tries to */
+    _Atomic uint32_t assist; /* odd: the CM thread is in it, or tries to */
     struct mailbox mailbox;
 };
 
 /* ---- ownership ------------------------------------------------------------------------------- */
 
-struct loop_self {
+struct loop_thread {
     struct sluice_loop *current; /* the loop this thread polled last */
 };
-extern __thread struct loop_self loop_self __attribute__((tls_model("initial-exec")));
-extern const char loop_seized; /* its address is the token of a loop that is closed or being so */
+extern __thread struct loop_thread loop_thread __attribute__((tls_model("initial-exec")));
+extern const char loop_revoked; /* its address is the token of a loop that is closed or being so */
 
-static inline const void *loop_me(void) {
-    return &loop_self;
+static inline const void *loop_this_thread(void) {
+    return &loop_thread;
 }
 
-static inline bool loop_is_mine(struct sluice_loop *l) {
-    return atomic_load_explicit(&l->owner, memory_order_relaxed) == loop_me();
+static inline bool loop_is_owned(struct sluice_loop *l) {
+    return atomic_load_explicit(&l->owner, memory_order_relaxed) == loop_this_thread();
 }
 
 /* Whether events go nowhere. */
@@ -241,20 +241,20 @@ static inline void loop_call_end(struct sluice_loop *l) {
  * Taken for good. A thread that is inside asks this and not whether the loop is its own: whoever tries
  * to take the loop over stands in `owner` for a moment before it finds somebody inside.
  */
-static inline bool loop_is_seized(struct sluice_loop *l) {
-    return atomic_load_explicit(&l->owner, memory_order_relaxed) == &loop_seized;
+static inline bool loop_is_revoked(struct sluice_loop *l) {
+    return atomic_load_explicit(&l->owner, memory_order_relaxed) == &loop_revoked;
 }
 
 /* True when the calling thread owns the loop and is now busy with it; loop_leave() must follow. */
 static inline bool loop_enter(struct sluice_loop *l, bool *nested) {
-    if (!loop_is_mine(l))
+    if (!loop_is_owned(l))
         return false;
     *nested = atomic_load_explicit(&l->poll_busy, memory_order_relaxed) != 0;
     if (*nested) /* in a handler: this thread's own poll is the busy one */
         return true;
     atomic_store_explicit(&l->send_busy, 1, memory_order_relaxed);
     barrier_here(); /* see the head of this file */
-    if (likely(loop_is_mine(l)))
+    if (likely(loop_is_owned(l)))
         return true;
     atomic_store_explicit(&l->send_busy, 0, memory_order_release);
     return false;
@@ -268,24 +268,24 @@ static inline void loop_leave(struct sluice_loop *l, bool nested) {
 static inline bool loop_mark_polling(struct sluice_loop *l) {
     atomic_store_explicit(&l->poll_busy, 1, memory_order_relaxed);
     barrier_here();
-    if (likely(loop_is_mine(l)))
+    if (likely(loop_is_owned(l)))
         return true;
     atomic_store_explicit(&l->poll_busy, 0, memory_order_release);
     return false;
 }
 
-int loop_claim_slow(struct sluice_loop *l);
+int loop_acquire_slow(struct sluice_loop *l);
 
 /* Makes the calling thread the owner, polling. 0, ECLOSED, or EINVAL: polled elsewhere. */
-static inline int loop_claim(struct sluice_loop *l) {
-    if (unlikely(!loop_is_mine(l) || atomic_load_explicit(&l->poll_busy, memory_order_relaxed)))
-        return loop_claim_slow(l);
-    loop_self.current = l;
-    return likely(loop_mark_polling(l)) ? SLUICE_OK : loop_claim_slow(l);
+static inline int loop_acquire(struct sluice_loop *l) {
+    if (unlikely(!loop_is_owned(l) || atomic_load_explicit(&l->poll_busy, memory_order_relaxed)))
+        return loop_acquire_slow(l);
+    loop_thread.current = l;
+    return likely(loop_mark_polling(l)) ? SLUICE_OK : loop_acquire_slow(l);
 }
 
 /* No longer polling; still the owner. */
-static inline void loop_unclaim(struct sluice_loop *l) {
+static inline void loop_unmark_polling(struct sluice_loop *l) {
     atomic_store_explicit(&l->poll_busy, 0, memory_order_release);
 }
 
@@ -294,17 +294,17 @@ static inline void loop_unclaim(struct sluice_loop *l) {
  * each is taken when it is done: its owner is out of every call. Until then asking wakes a poller that sleeps, who
  * finds the loop taken; one in a handler is waited for.
  */
-void loop_seize_begin(struct sluice_loop *l);
-bool loop_seize_done(struct sluice_loop *l);
+void loop_revoke_begin(struct sluice_loop *l);
+bool loop_revoke_done(struct sluice_loop *l);
 /* All of it, of one loop, waiting. */
-void loop_seize(struct sluice_loop *l);
+void loop_revoke(struct sluice_loop *l);
 
 /*
  * For the CM thread, when the device is gone: runs the loop for a moment in place of a thread that
  * does not poll. No event is delivered: what there is to tell waits for the next poll. Does nothing
- * if a thread is inside. n->care is held, so that the loop is not closed meanwhile.
+ * if a thread is inside. n->assist_lock is held, so that the loop is not closed meanwhile.
  */
-void loop_care(struct sluice_loop *l);
+void loop_assist(struct sluice_loop *l);
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -341,7 +341,7 @@ unsigned loop_progress(struct sluice_loop *l);
 void loop_wait(struct sluice_loop *l, uint64_t until_ns);
 /* Sleeps regardless of the idle policy, at most until until_ns, unless a turn finds something. */
 void loop_sleep(struct sluice_loop *l, uint64_t until_ns);
-/* A worker's thread: turns until the loop is seized. */
+/* A worker's thread: turns until the loop is revoked. */
 void loop_run(struct sluice_loop *l);
 /* What sluice_poll() does once the loop is claimed. */
 int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns);
@@ -406,7 +406,7 @@ static inline bool loop_retry(struct sluice_loop *l, struct session *s) {
 
 /* Whether an event of this session could be delivered now. */
 static inline bool loop_room(const struct sluice_loop *l, const struct session *s) {
-    return (s->handler && likely(!l->mute)) || loop_discards(l) ||
+    return (s->handler && likely(!l->defer_events)) || loop_discards(l) ||
            (l->out_count < l->out_max && l->lent_count < LOOP_LENT);
 }
 

@@ -16,22 +16,22 @@
 #include "base/barrier.h"
 #include "datapath/loop/loop.h"
 
-#define SEIZE_PAUSE_NS 50000
-#define SEIZE_PAUSE_MAX_NS 5000000
-#define CARE_TURNS 64 /* in a row, at most, while a thread that wants to poll may wait */
+#define REVOKE_PAUSE_NS 50000
+#define REVOKE_PAUSE_MAX_NS 5000000
+#define ASSIST_MAX 64 /* in a row, at most, while a thread that wants to poll may wait */
 
-__thread struct loop_self loop_self __attribute__((tls_model("initial-exec")));
-const char loop_seized;
+__thread struct loop_thread loop_thread __attribute__((tls_model("initial-exec")));
+const char loop_revoked;
 
-void own_forked(void) {
-    loop_self.current = NULL;
+void ownership_forked(void) {
+    loop_thread.current = NULL;
 }
 
-void own_init(void) {
+void ownership_init(void) {
     barrier_init();
 }
 
-bool own_one_cpu(void) {
+bool ownership_one_cpu(void) {
     cpu_set_t set;
     return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) == 1;
 }
@@ -39,10 +39,10 @@ bool own_one_cpu(void) {
 static int take_over(struct sluice_loop *l, const void *owner) {
     if (atomic_load_explicit(&l->poll_busy, memory_order_acquire))
         return SLUICE_EINVAL; /* another thread is in it */
-    if (!atomic_compare_exchange_strong(&l->owner, &owner, loop_me()))
-        return owner == &loop_seized ? SLUICE_ECLOSED : SLUICE_EINVAL;
+    if (!atomic_compare_exchange_strong(&l->owner, &owner, loop_this_thread()))
+        return owner == &loop_revoked ? SLUICE_ECLOSED : SLUICE_EINVAL;
     barrier_everywhere();
-    const void *me = loop_me();
+    const void *me = loop_this_thread();
     if (atomic_load_explicit(&l->poll_busy, memory_order_acquire)) {
         /* The earlier owner came in first; leave it the loop. */
         atomic_compare_exchange_strong(&l->owner, &me, owner);
@@ -53,29 +53,29 @@ static int take_over(struct sluice_loop *l, const void *owner) {
     return SLUICE_OK;
 }
 
-static int claim(struct sluice_loop *l) {
+static int acquire(struct sluice_loop *l) {
     const void *owner = atomic_load_explicit(&l->owner, memory_order_relaxed);
-    if (owner == &loop_seized)
+    if (owner == &loop_revoked)
         return SLUICE_ECLOSED;
-    if (owner != loop_me()) {
+    if (owner != loop_this_thread()) {
         int status = take_over(l, owner);
         if (status != SLUICE_OK)
             return status;
     } else if (atomic_load_explicit(&l->poll_busy, memory_order_relaxed)) {
         return SLUICE_EINVAL; /* from a handler of this very poll */
     }
-    loop_self.current = l;
+    loop_thread.current = l;
     return loop_mark_polling(l) ? SLUICE_OK : SLUICE_ECLOSED;
 }
 
-int loop_claim_slow(struct sluice_loop *l) {
+int loop_acquire_slow(struct sluice_loop *l) {
     for (;;) {
-        uint32_t care = atomic_load(&l->care);
-        int status = claim(l);
-        if (status == SLUICE_OK || atomic_load(&l->owner) == &loop_seized)
+        uint32_t assist = atomic_load(&l->assist);
+        int status = acquire(l);
+        if (status == SLUICE_OK || atomic_load(&l->owner) == &loop_revoked)
             return status;
         /* In the way was the CM thread, which leaves after a turn, or was it somebody to be told of? */
-        if (!(care & 1) && atomic_load(&l->care) == care && status == SLUICE_EINVAL)
+        if (!(assist & 1) && atomic_load(&l->assist) == assist && status == SLUICE_EINVAL)
             return status;
         sched_yield();
     }
@@ -85,24 +85,24 @@ void loop_device_lost(struct sluice_loop *l) {
     mailbox_post(&l->mailbox, &l->device_lost_node, LOOP_MSG_DEVICE_LOST, 0, 0);
 }
 
-void loop_care(struct sluice_loop *l) {
-    atomic_fetch_add(&l->care, 1);
-    if (claim(l) == SLUICE_OK) {
-        l->mute = true;
-        for (int turns = 0; turns < CARE_TURNS && loop_progress(l) > 0; turns++)
+void loop_assist(struct sluice_loop *l) {
+    atomic_fetch_add(&l->assist, 1);
+    if (acquire(l) == SLUICE_OK) {
+        l->defer_events = true;
+        for (int turns = 0; turns < ASSIST_MAX && loop_progress(l) > 0; turns++)
             ;
-        l->mute = false;
-        loop_unclaim(l);
+        l->defer_events = false;
+        loop_unmark_polling(l);
     }
-    loop_self.current = NULL;
-    atomic_fetch_add(&l->care, 1);
+    loop_thread.current = NULL;
+    atomic_fetch_add(&l->assist, 1);
 }
 
-void loop_seize_begin(struct sluice_loop *l) {
-    atomic_store(&l->owner, &loop_seized);
+void loop_revoke_begin(struct sluice_loop *l) {
+    atomic_store(&l->owner, &loop_revoked);
 }
 
-bool loop_seize_done(struct sluice_loop *l) {
+bool loop_revoke_done(struct sluice_loop *l) {
     if (!atomic_load_explicit(&l->send_busy, memory_order_acquire) &&
         !atomic_load_explicit(&l->poll_busy, memory_order_acquire))
         return true;
@@ -110,13 +110,13 @@ bool loop_seize_done(struct sluice_loop *l) {
     return false;
 }
 
-void loop_seize(struct sluice_loop *l) {
-    struct timespec pause = {.tv_nsec = SEIZE_PAUSE_NS};
-    loop_seize_begin(l);
+void loop_revoke(struct sluice_loop *l) {
+    struct timespec pause = {.tv_nsec = REVOKE_PAUSE_NS};
+    loop_revoke_begin(l);
     barrier_everywhere();
-    while (!loop_seize_done(l)) {
+    while (!loop_revoke_done(l)) {
         nanosleep(&pause, NULL);
-        if (pause.tv_nsec < SEIZE_PAUSE_MAX_NS)
+        if (pause.tv_nsec < REVOKE_PAUSE_MAX_NS)
             pause.tv_nsec *= 2; /* a handler may take its time */
     }
 }

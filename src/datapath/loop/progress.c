@@ -169,7 +169,7 @@ static unsigned process_completions(struct sluice_loop *l) {
             }
             /* Into an array of no length nothing will ever go: such a poll takes what comes, for
              * the credits, and the session holds the messages. */
-            if (!loop_room(l, msg->owner) && l->out_max > 0 && !l->mute)
+            if (!loop_room(l, msg->owner) && l->out_max > 0 && !l->defer_events)
                 break;
             l->wc_next++;
             receive_completed(l, wc);

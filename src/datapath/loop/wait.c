@@ -153,7 +153,7 @@ void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
         end_span(l);
         int timeout = timeout_ms(l, until_ns);
         bool taken =
-            loop_is_seized(l) && !(loop_discards(l) & LOOP_SEIZED); /* its thread shall leave */
+            loop_is_revoked(l) && !(loop_discards(l) & LOOP_REVOKED); /* its thread shall leave */
         l->totals.sleeps++;
         loop_publish(l); /* it may be a long time */
         loop_publish_memory(l);
@@ -198,15 +198,15 @@ void loop_wait(struct sluice_loop *l, uint64_t until_ns) {
 }
 
 void loop_run(struct sluice_loop *l) {
-    if (loop_claim(l) != SLUICE_OK)
+    if (loop_acquire(l) != SLUICE_OK)
         return;
-    while (!loop_is_seized(l)) {
+    while (!loop_is_revoked(l)) {
         if (loop_progress(l) == 0)
             loop_wait(l, UINT64_MAX);
         else
             l->spins = 0;
     }
-    loop_unclaim(l);
+    loop_unmark_polling(l);
 }
 
 /* ---- polling --------------------------------------------------------------------------------- */
@@ -275,11 +275,11 @@ int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wai
             loop_wait(l, until ? until : UINT64_MAX);
         else
             l->spins = 0;
-        if (l->out_count > 0 || l->handled > 0 || loop_is_seized(l) ||
+        if (l->out_count > 0 || l->handled > 0 || loop_is_revoked(l) ||
             (look && l->now_ns >= until && until != UINT64_MAX))
             break;
     }
-    if (l->out_count == 0 && l->fd_used && !loop_is_seized(l))
+    if (l->out_count == 0 && l->fd_used && !loop_is_revoked(l))
         arm_for_others(l);
     uint32_t count = l->out_count;
     /* Until the next poll nothing goes into the array. */

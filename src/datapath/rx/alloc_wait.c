@@ -89,8 +89,8 @@ int hunger_alloc(struct sluice_node *n, size_t bytes, struct sluice_msg **out) {
     if (!context_call_begin(n))
         return SLUICE_ECLOSED;
     int status = try_again(n, bytes, out, &seen);
-    struct sluice_loop *mine = loop_self.current;
-    if (mine && (!loop_is_mine(mine) || mine->pool != n->pool))
+    struct sluice_loop *mine = loop_thread.current;
+    if (mine && (!loop_is_owned(mine) || mine->pool != n->pool))
         mine = NULL;
     if (status == SLUICE_EAGAIN) {
         tell_loops(n, mine, HUNGER_WAITS | HUNGER_ALL);

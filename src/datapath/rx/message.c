@@ -15,7 +15,7 @@
 
 /* The loop this thread polled last, if it has a cache of this pool and is still its own. */
 static inline struct sluice_loop *cache_enter(const struct pool *pool, bool *nested) {
-    struct sluice_loop *l = loop_self.current;
+    struct sluice_loop *l = loop_thread.current;
     if (!l || !loop_enter(l, nested))
         return NULL;
     if (l->pool == pool || l->rx_pool == pool)

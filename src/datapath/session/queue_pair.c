@@ -55,7 +55,7 @@ struct ibv_qp *queue_pair_create(struct sluice_node *n, struct ibv_qp_init_attr 
     }
 }
 
-/* Made as for a session, and taken away again. The device stays meanwhile: under care. False: not made. */
+/* Made as for a session, and taken away again. The device stays meanwhile: under assist_lock. False: not made. */
 static bool try_one(sluice_node *n) {
     uint32_t depth = queue_pair_sends(n);
     struct ibv_cq *cq = n->fabric->create_cq(n->context, (int)depth, NULL, NULL, 0);
@@ -75,7 +75,7 @@ static bool try_one(sluice_node *n) {
     return qp != NULL;
 }
 
-/* Once, whatever comes of it: a device that has nothing to give is not asked by every call. Under care. */
+/* Once, whatever comes of it: a device that has nothing to give is not asked by every call. Under assist_lock. */
 static void find_out(sluice_node *n) {
     uint32_t unknown = INLINE_UNKNOWN;
     if (atomic_load(&n->inline_granted) == INLINE_UNKNOWN && !try_one(n))
@@ -87,10 +87,10 @@ uint32_t queue_pair_inline(sluice_node *n) {
     uint32_t granted = atomic_load_explicit(&n->inline_granted, memory_order_relaxed);
     if (granted != INLINE_UNKNOWN)
         return granted;
-    pthread_mutex_lock(&n->care);
+    pthread_mutex_lock(&n->assist_lock);
     if (!atomic_load(&n->device_lost))
         find_out(n);
-    pthread_mutex_unlock(&n->care);
+    pthread_mutex_unlock(&n->assist_lock);
     granted = atomic_load_explicit(&n->inline_granted, memory_order_relaxed);
     return granted == INLINE_UNKNOWN ? 0 : granted;
 }

@@ -105,7 +105,7 @@ static inline void take(struct sluice_msg *msg, uint64_t id, const struct send_a
 }
 
 /* Of this node: allocated or received. */
-static inline bool is_mine(const struct session *s, const struct sluice_msg *msg) {
+static inline bool is_owned(const struct session *s, const struct sluice_msg *msg) {
     return msg->pool == s->pool || msg->pool == s->rx_pool;
 }
 
@@ -147,7 +147,7 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
     /* Pinned, so these belong to the session of this handle. */
     struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
     int status = SLUICE_OK;
-    if (!is_mine(s, msg) || (msg->state != MSG_APP && msg->state != MSG_BORROWED))
+    if (!is_owned(s, msg) || (msg->state != MSG_APP && msg->state != MSG_BORROWED))
         status = SLUICE_EINVAL;
     else if (msg->size > s->message_max && args->kind != MSG_ONE_SIDED)
         status = SLUICE_EMSGSIZE;
@@ -256,7 +256,7 @@ static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l,
     if (unlikely(atomic_load_explicit(&s->id, memory_order_relaxed) != id ||
                  s->state != SESSION_UP))
         return SLUICE_ECLOSED;
-    if (unlikely(!is_mine(s, msg) || (msg->state != MSG_APP && msg->state != MSG_BORROWED)))
+    if (unlikely(!is_owned(s, msg) || (msg->state != MSG_APP && msg->state != MSG_BORROWED)))
         return SLUICE_EINVAL;
     if (unlikely(msg->size > s->message_max) && args->kind != MSG_ONE_SIDED)
         return SLUICE_EMSGSIZE;

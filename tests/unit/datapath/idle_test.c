@@ -201,7 +201,7 @@ static void adaptive_spins_after_a_message_and_block_does_not(void **state) {
     sluice_session dialed;
     memset(&seen, 0, sizeof seen);
     open_node(SLUICE_IDLE_BLOCK, 1);
-    if (own_one_cpu()) { /* it would give the CPU away instead */
+    if (ownership_one_cpu()) { /* it would give the CPU away instead */
         sluice_close(node, 0);
         skip();
     }
