@@ -183,7 +183,8 @@ static void take_msg(struct cm *cm, struct mpsc_queue_item *item) {
     case CM_MSG_DIAL:
         if (!conn->over) /* hung up before it was begun */
             cm_dial(cm, conn);
-        gate_clear(&s->gate, GATE_ANSWER); /* last: the slot may be freed from here on */
+        session_ref_clear(&s->ref,
+                          SESSION_REF_ANSWER); /* last: the slot may be freed from here on */
         break;
     case CM_MSG_PREPARED:
         cm_prepared(cm, conn);
@@ -193,7 +194,7 @@ static void take_msg(struct cm *cm, struct mpsc_queue_item *item) {
         break;
     case CM_MSG_ANSWER:
         cm_answered(cm, conn);
-        gate_clear(&s->gate, GATE_ANSWER);
+        session_ref_clear(&s->ref, SESSION_REF_ANSWER);
         break;
     case CM_MSG_ARRIVED:
         cm_arrived(cm, conn);

@@ -103,11 +103,11 @@ unsigned cm_take_names(struct cm *cm) {
         resolver_answer(cm->resolver, lookup, &names);
         struct session *s = slot_known(names.id);
         /* The session may be gone; while this thread has its conn linked it cannot be. */
-        if (!gate_enter(&s->gate, (uint32_t)names.id, 0, 0))
+        if (!session_ref_tryget(&s->ref, (uint32_t)names.id, 0, 0))
             continue;
         if (s->conn.owner.state == CM_NAMING)
             named(cm, &s->conn, &names);
-        gate_leave(&s->gate);
+        session_ref_put(&s->ref);
     }
     return count;
 }

@@ -3,9 +3,9 @@
  * session.h - one connection to one peer, as the data path sees it.
  *
  * A session lives in a slot of its node's table. Slots are never given back to the system, so a
- * stale handle can always be looked up; the gate (session_ref.h) tells that it is stale. From the moment
+ * stale handle can always be looked up; the reference (session_ref.h) tells that it is stale. From the moment
  * a slot is taken until it is freed the session belongs to one loop, and only that loop's thread
- * touches it, except for: the gate and the foreign_* counters (atomic, any thread), `conn` (the CM
+ * touches it, except for: the reference and the foreign_* counters (atomic, any thread), `conn` (the CM
  * thread's, see connection.h), what is constant after opening, and `info` (under the node's lock).
  *
  * Life, as the loop sees it:
@@ -233,7 +233,7 @@ struct session {
     struct receive_queue own; /* unused where they are shared */
 
     /* any thread */
-    gate gate __attribute__((aligned(64)));
+    session_ref ref __attribute__((aligned(64)));
     _Atomic uint64_t foreign_bytes;
     _Atomic bool
         accessed; /* the device says that the peer accessed what it may not: the CM thread */
@@ -267,7 +267,7 @@ struct session {
     uint8_t down_polls;  /* the connection is down; polls until that is acted upon */
     uint32_t bye_index, outcomes, acked;
     uint32_t
-        foreign_taken; /* of the messages the gate counts, those that came out of the mailbox */
+        foreign_taken; /* of the messages the reference counts, those that came out of the mailbox */
     uint32_t sq_depth;
     uint64_t deadline_ns; /* of FLUSHING, LEAVING, DRAINING, renewing, a nudge; 0 none */
     uint64_t nudge_ns;    /* handshake.c: to the next nudge */
@@ -331,7 +331,7 @@ static inline void session_waits_no_more(struct session *s, uint32_t what) {
 
 /* Of the session's handle. While a message of it is posted, or a thread is inside, it does not move. */
 static inline uint32_t session_generation(struct session *s) {
-    return gate_generation(atomic_load_explicit(&s->gate, memory_order_relaxed));
+    return session_ref_generation(atomic_load_explicit(&s->ref, memory_order_relaxed));
 }
 
 static inline struct session *session_of_conn(struct cm_conn *conn) {

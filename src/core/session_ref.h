@@ -2,19 +2,19 @@
 /*
  * session_ref.h - the one word through which a thread that does not own a session gets at it.
  *
- *    63..32 generation   31 FREE  30 OPEN  29 WANT  28 HANGUP  27 ASKED  26 ANSWERED  25 ANSWER
+ *    63..32 generation   31 FREE  30 OPEN  29 WRITABLE_WAIT  28 HANGUP  27 ASKED  26 ANSWERED  25 ANSWER
  *    24 REQUESTS  23..17 users   16..0 messages accepted from other threads and without outcome yet
  *
  * A handle is checked and the session pinned in one compare-and-swap: the generation must match,
- * and while `users` or the message count is not zero, or a posted message (WANT, HANGUP, ANSWER, REQUESTS) was
- * not taken yet, the slot is not freed. So a stale handle can never reach the next session of the
+ * and while `users` or the message count is not zero, or a posted message (WRITABLE_WAIT, HANGUP, ANSWER,
+ * REQUESTS) was not taken yet, the slot is not freed. So a stale handle can never reach the next session of the
  * slot, and a message that is in some mailbox always belongs to the session that lives.
  *
  * `users` covers a call from its check until it has signalled the wakeup, so that a loop is never
  * closed under a thread about to write to its descriptors.
  *
  * ANSWER marks a message on its way to the CM thread (the answer to a request, or the dial itself),
- * WANT, HANGUP and REQUESTS one on its way to the loop.
+ * WRITABLE_WAIT, HANGUP and REQUESTS one on its way to the loop.
  *
  * Owner: nobody; every access is atomic. Only the loop sets OPEN and FREE and moves the generation.
  */
@@ -26,39 +26,43 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef _Atomic uint64_t gate;
+typedef _Atomic uint64_t session_ref;
 
-#define GATE_FREE (1ull << 31)
-#define GATE_OPEN (1ull << 30)
-#define GATE_WANT (1ull << 29)
-#define GATE_HANGUP (1ull << 28)
-#define GATE_ASKED (1ull << 27)
-#define GATE_ANSWERED (1ull << 26)
-#define GATE_ANSWER (1ull << 25)
-#define GATE_REQUESTS (1ull << 24)
-#define GATE_USER (1ull << 17)
-#define GATE_USERS (0x7full << 17)
-#define GATE_COUNT (GATE_USER - 1)
-#define GATE_BUSY (GATE_WANT | GATE_HANGUP | GATE_ANSWER | GATE_REQUESTS | GATE_USERS | GATE_COUNT)
+#define SESSION_REF_FREE (1ull << 31)
+#define SESSION_REF_OPEN (1ull << 30)
+#define SESSION_REF_WRITABLE_WAIT (1ull << 29)
+#define SESSION_REF_HANGUP (1ull << 28)
+#define SESSION_REF_ASKED (1ull << 27)
+#define SESSION_REF_ANSWERED (1ull << 26)
+#define SESSION_REF_ANSWER (1ull << 25)
+#define SESSION_REF_REQUESTS (1ull << 24)
+#define SESSION_REF_USER (1ull << 17)
+#define SESSION_REF_USERS (0x7full << 17)
+#define SESSION_REF_COUNT (SESSION_REF_USER - 1)
+#define SESSION_REF_BUSY                                                                           \
+    (SESSION_REF_WRITABLE_WAIT | SESSION_REF_HANGUP | SESSION_REF_ANSWER | SESSION_REF_REQUESTS |  \
+     SESSION_REF_USERS | SESSION_REF_COUNT)
 
-static inline uint32_t gate_generation(uint64_t word) {
+static inline uint32_t session_ref_generation(uint64_t word) {
     return (uint32_t)(word >> 32);
 }
 
 /*
  * Pins the session if it is the one of this generation and all of `need` is set; `add` goes in with
- * the pin. False: stale, or not in that state. gate_leave() must follow.
+ * the pin. False: stale, or not in that state. session_ref_put() must follow.
  */
-static inline bool gate_enter(gate *g, uint32_t generation, uint64_t need, uint64_t add) {
+static inline bool session_ref_tryget(session_ref *g, uint32_t generation, uint64_t need,
+                                      uint64_t add) {
     uint64_t word = atomic_load_explicit(g, memory_order_relaxed);
     for (;;) {
-        if (gate_generation(word) != generation || (word & GATE_FREE) || (word & need) != need)
+        if (session_ref_generation(word) != generation || (word & SESSION_REF_FREE) ||
+            (word & need) != need)
             return false;
-        if ((word & GATE_USERS) == GATE_USERS) {
+        if ((word & SESSION_REF_USERS) == SESSION_REF_USERS) {
             /* 127 threads inside at once: they are about to leave. */
             sched_yield();
             word = atomic_load_explicit(g, memory_order_relaxed);
-        } else if (atomic_compare_exchange_weak_explicit(g, &word, word + add + GATE_USER,
+        } else if (atomic_compare_exchange_weak_explicit(g, &word, word + add + SESSION_REF_USER,
                                                          memory_order_acq_rel,
                                                          memory_order_relaxed)) {
             return true;
@@ -66,30 +70,30 @@ static inline bool gate_enter(gate *g, uint32_t generation, uint64_t need, uint6
     }
 }
 
-static inline void gate_leave(gate *g) {
-    atomic_fetch_sub_explicit(g, GATE_USER, memory_order_release);
+static inline void session_ref_put(session_ref *g) {
+    atomic_fetch_sub_explicit(g, SESSION_REF_USER, memory_order_release);
 }
 
 /* Sets a bit; true if this call was the one that set it. */
-static inline bool gate_set(gate *g, uint64_t bit) {
+static inline bool session_ref_set(session_ref *g, uint64_t bit) {
     return !(atomic_fetch_or_explicit(g, bit, memory_order_acq_rel) & bit);
 }
 
-static inline void gate_clear(gate *g, uint64_t bit) {
+static inline void session_ref_clear(session_ref *g, uint64_t bit) {
     atomic_fetch_and_explicit(g, ~bit, memory_order_acq_rel);
 }
 
-static inline uint64_t gate_count(gate *g) {
-    return atomic_load_explicit(g, memory_order_relaxed) & GATE_COUNT;
+static inline uint64_t session_ref_count(session_ref *g) {
+    return atomic_load_explicit(g, memory_order_relaxed) & SESSION_REF_COUNT;
 }
 
 /* Frees the slot if nobody is inside and nothing is on its way: the next generation, FREE. */
-static inline bool gate_close(gate *g) {
+static inline bool session_ref_tryfree(session_ref *g) {
     uint64_t word = atomic_load_explicit(g, memory_order_acquire);
-    if (word & GATE_BUSY)
+    if (word & SESSION_REF_BUSY)
         return false;
-    uint32_t next = gate_generation(word) + 1;
-    uint64_t closed = (uint64_t)(next ? next : 1) << 32 | GATE_FREE;
+    uint32_t next = session_ref_generation(word) + 1;
+    uint64_t closed = (uint64_t)(next ? next : 1) << 32 | SESSION_REF_FREE;
     return atomic_compare_exchange_strong_explicit(g, &word, closed, memory_order_acq_rel,
                                                    memory_order_relaxed);
 }

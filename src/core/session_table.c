@@ -32,7 +32,7 @@ static struct session *make(struct slot_table *table) {
             return NULL;
         memset(chunk, 0, SLOT_CHUNK * sizeof *chunk);
         for (uint32_t i = 0; i < SLOT_CHUNK; i++)
-            atomic_init(&chunk[i].gate, 1ull << 32 | GATE_FREE);
+            atomic_init(&chunk[i].ref, 1ull << 32 | SESSION_REF_FREE);
         atomic_store_explicit(&table->chunk[at], chunk, memory_order_release);
     }
     struct session *s = &chunk[table->made & (SLOT_CHUNK - 1)];
@@ -60,10 +60,10 @@ struct session *slot_take(uint32_t node, uint32_t max) {
 }
 
 uint64_t slot_publish(struct session *s, uint32_t node, uint64_t bits) {
-    uint64_t word = atomic_load_explicit(&s->gate, memory_order_relaxed);
-    uint64_t id = handle_make(node, s->slot, gate_generation(word));
+    uint64_t word = atomic_load_explicit(&s->ref, memory_order_relaxed);
+    uint64_t id = handle_make(node, s->slot, session_ref_generation(word));
     atomic_store_explicit(&s->id, id, memory_order_relaxed);
-    atomic_store_explicit(&s->gate, (word & ~GATE_FREE) | bits, memory_order_release);
+    atomic_store_explicit(&s->ref, (word & ~SESSION_REF_FREE) | bits, memory_order_release);
     return id;
 }
 

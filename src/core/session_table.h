@@ -61,15 +61,15 @@ static inline struct session *slot_known(uint64_t id) {
 }
 
 /*
- * A free slot, not visible to handles yet (gate still FREE), or NULL: max are used, or no memory.
+ * A free slot, not visible to handles yet (reference still FREE), or NULL: max are used, or no memory.
  * The caller fills the session and opens it with slot_publish().
  */
 struct session *slot_take(uint32_t node, uint32_t max);
-/* Makes the handle valid, with these bits of the gate set; returns it. */
+/* Makes the handle valid, with these bits of the reference set; returns it. */
 uint64_t slot_publish(struct session *s, uint32_t node, uint64_t bits);
 /* The session counts no longer: before its CLOSED is delivered, so that its place is free then. */
 void slot_uncount(uint32_t node);
-/* After gate_close() succeeded. */
+/* After session_ref_tryfree() succeeded. */
 void slot_release(struct session *s, uint32_t node);
 uint32_t slots_open(uint32_t node);
 uint32_t slots_taken(uint32_t node);

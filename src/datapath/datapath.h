@@ -194,7 +194,7 @@ struct send_args; /* post.h */
 
 /*
  * Whether a request is accepted, or who answers: 0, EAGAIN, ENOMEM, or EINVAL for a token that is none.
- * The last check of a call; any thread that owns the session or is inside its gate.
+ * The last check of a call; any thread that owns the session or holds a reference.
  */
 int request_admit(struct session *s, const struct send_args *args, bool foreign);
 /* It was not accepted after all. */
@@ -204,7 +204,7 @@ void request_unsent(struct sluice_loop *l, struct session *s, const struct sluic
 /* Another thread was told EAGAIN; it, or the loop's own, is told when to come again. */
 void request_want(struct sluice_loop *l, struct session *s);
 void request_check_writable(struct sluice_loop *l, struct session *s);
-/* Of mine without a reply. Inside the gate. */
+/* Of mine without a reply. With a reference held. */
 uint32_t request_count(struct session *s);
 /* LOOP_MSG_REQUESTS. */
 void request_record(struct sluice_loop *l, struct session *s);

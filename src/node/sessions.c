@@ -2,7 +2,7 @@
 /*
  * sessions.c - sessions and listeners from the application's side: dial, listen, answer, hang up.
  *
- * Any thread. What is done to a session goes through its gate (core/session_ref.h) and then by message
+ * Any thread. What is done to a session goes through its reference (core/session_ref.h) and then by message
  * to the thread that owns it; what is asked of a session's details is read under the node's lock.
  */
 #include <arpa/inet.h>
@@ -34,14 +34,14 @@ static struct session *make_session(sluice_node *n, const struct link_config *li
         }
         return NULL;
     }
-    /* The gate stays FREE: no handle reaches the session while it is filled. */
-    uint64_t word = atomic_load_explicit(&s->gate, memory_order_relaxed);
+    /* The reference stays FREE: no handle reaches the session while it is filled. */
+    uint64_t word = atomic_load_explicit(&s->ref, memory_order_relaxed);
     uint32_t slot = s->slot;
     memset((char *)s + offsetof(struct session, qp), 0,
-           offsetof(struct session, gate) - offsetof(struct session, qp));
+           offsetof(struct session, ref) - offsetof(struct session, qp));
     memset((char *)s + offsetof(struct session, foreign_bytes), 0,
            sizeof *s - offsetof(struct session, foreign_bytes));
-    atomic_store_explicit(&s->gate, word, memory_order_relaxed);
+    atomic_store_explicit(&s->ref, word, memory_order_relaxed);
     s->slot = slot;
     s->node = n;
     s->pool = n->pool;
@@ -127,7 +127,7 @@ static int dial(sluice_node *n, const char *address, const sluice_link_options *
         address_format(&parsed.any, s->peer.address);
     /* ANSWER marks the message on its way: the slot cannot be freed before the CM thread took it,
      * even if sluice_close() hangs the session up at this very moment. */
-    out->id = slot_publish(s, n->index, GATE_ANSWER);
+    out->id = slot_publish(s, n->index, SESSION_REF_ANSWER);
     cm_post(n, s, CM_MSG_DIAL);
     return SLUICE_OK;
 }
@@ -152,20 +152,20 @@ static int answer(sluice_session handle, bool accepted, void *arg, uint16_t code
     if (forked_id(handle.id))
         return SLUICE_EFORKED;
     struct session *s = slot_find(handle.id);
-    if (!s || !gate_enter(&s->gate, (uint32_t)handle.id, GATE_ASKED, 0))
+    if (!s || !session_ref_tryget(&s->ref, (uint32_t)handle.id, SESSION_REF_ASKED, 0))
         return SLUICE_ECLOSED;
     int status = SLUICE_ECLOSED;
-    if (gate_set(&s->gate, GATE_ANSWERED)) {
+    if (session_ref_set(&s->ref, SESSION_REF_ANSWERED)) {
         struct cm_conn *conn = &s->conn;
         conn->accepted = accepted;
         conn->answer_arg = arg;
         conn->refuse_code = code;
         snprintf(conn->refuse_text, sizeof conn->refuse_text, "%s", text ? text : "");
-        gate_set(&s->gate, GATE_ANSWER);
+        session_ref_set(&s->ref, SESSION_REF_ANSWER);
         cm_post(s->node, s, CM_MSG_ANSWER);
         status = SLUICE_OK;
     }
-    gate_leave(&s->gate);
+    session_ref_put(&s->ref);
     return status;
 }
 
@@ -186,16 +186,16 @@ static void ask_hangup(struct session *s, uint64_t grace_ns) {
            !atomic_compare_exchange_weak_explicit(&s->hangup_grace, &grace, grace_ns,
                                                   memory_order_acq_rel, memory_order_relaxed))
         ;
-    if (gate_set(&s->gate, GATE_HANGUP))
+    if (session_ref_set(&s->ref, SESSION_REF_HANGUP))
         loop_post(atomic_load_explicit(&s->loop, memory_order_relaxed), s, LOOP_MSG_HANGUP);
 }
 
 void sluice_hangup(sluice_session handle, uint64_t grace_ns) {
     struct session *s = forked_id(handle.id) ? NULL : slot_find(handle.id);
-    if (!s || !gate_enter(&s->gate, (uint32_t)handle.id, 0, 0))
+    if (!s || !session_ref_tryget(&s->ref, (uint32_t)handle.id, 0, 0))
         return;
     ask_hangup(s, grace_ns);
-    gate_leave(&s->gate);
+    session_ref_put(&s->ref);
 }
 
 void node_hangup_all(sluice_node *n, uint64_t grace_ns) {
@@ -203,11 +203,12 @@ void node_hangup_all(sluice_node *n, uint64_t grace_ns) {
         struct session *s = slot_find(handle_make(n->index, slot, 0));
         if (!s)
             break; /* chunks are made in order */
-        uint64_t word = atomic_load_explicit(&s->gate, memory_order_acquire);
-        if ((word & GATE_FREE) || !gate_enter(&s->gate, gate_generation(word), 0, 0))
+        uint64_t word = atomic_load_explicit(&s->ref, memory_order_acquire);
+        if ((word & SESSION_REF_FREE) ||
+            !session_ref_tryget(&s->ref, session_ref_generation(word), 0, 0))
             continue;
         ask_hangup(s, grace_ns);
-        gate_leave(&s->gate);
+        session_ref_put(&s->ref);
     }
 }
 
@@ -217,7 +218,7 @@ int sluice_session_get_info(sluice_session handle, sluice_session_info *info) {
     if (!info || info->size < sizeof info->size)
         return SLUICE_EINVAL;
     struct session *s = slot_find(handle.id);
-    if (!s || !gate_enter(&s->gate, (uint32_t)handle.id, 0, 0))
+    if (!s || !session_ref_tryget(&s->ref, (uint32_t)handle.id, 0, 0))
         return SLUICE_ECLOSED;
     sluice_session_info known = {.size = info->size};
     pthread_mutex_lock(&s->node->lock);
@@ -243,10 +244,10 @@ int sluice_session_get_info(sluice_session handle, sluice_session_info *info) {
         known.waits |= SLUICE_WAITS_MEMORY;
     known.window_messages_used =
         (uint32_t)atomic_load_explicit(&s->own_messages, memory_order_relaxed) +
-        (uint32_t)gate_count(&s->gate);
+        (uint32_t)session_ref_count(&s->ref);
     known.window_bytes_used = atomic_load_explicit(&s->own_bytes, memory_order_relaxed) +
                               atomic_load_explicit(&s->foreign_bytes, memory_order_relaxed);
-    gate_leave(&s->gate);
+    session_ref_put(&s->ref);
     size_t bytes = info->size < sizeof known ? info->size : sizeof known;
     memcpy(info, &known, bytes);
     return SLUICE_OK;

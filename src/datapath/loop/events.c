@@ -212,7 +212,7 @@ static void deliver_up(struct sluice_loop *l, struct session *s) {
     l->totals_moved = true;
     if (s->state == SESSION_OPENING) {
         s->state = SESSION_UP;
-        gate_set(&s->gate, GATE_OPEN);
+        session_ref_set(&s->ref, SESSION_REF_OPEN);
     }
     if (s->held.head)
         s->notices |= NOTICE_HELD;
@@ -240,7 +240,8 @@ static bool deliver_closed(struct sluice_loop *l, struct session *s) {
         return false;
     if (s->held.head && s->announced && !s->hungup && !s->deaf && !loop_discards(l))
         return false; /* what arrived is delivered before the end; memory is short */
-    if (atomic_load_explicit(&s->gate, memory_order_acquire) & (GATE_USERS | GATE_COUNT)) {
+    if (atomic_load_explicit(&s->ref, memory_order_acquire) &
+        (SESSION_REF_USERS | SESSION_REF_COUNT)) {
         /* Another thread is about to hand over a message that was accepted: it has an outcome. */
         session_part(l, s);
         return false;

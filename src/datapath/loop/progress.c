@@ -17,7 +17,8 @@
 /* ---- the turn -------------------------------------------------------------------------------- */
 
 static void on_hangup(struct sluice_loop *l, struct session *s) {
-    gate_clear(&s->gate, GATE_HANGUP); /* first: a later call posts again or is seen below */
+    session_ref_clear(&s->ref,
+                      SESSION_REF_HANGUP); /* first: a later call posts again or is seen below */
     uint64_t grace = atomic_exchange_explicit(&s->hangup_grace, UINT64_MAX, memory_order_acq_rel);
     session_hangup(l, s, grace);
 }
@@ -47,7 +48,7 @@ static void take_msg(struct sluice_loop *l, struct mpsc_queue_item *item) {
     struct session *s = slot_known(handle_make(l->node->index, item->slot, 0));
     switch ((enum loop_msg)item->verb) {
     case LOOP_MSG_WRITABLE_WAIT:
-        gate_clear(&s->gate, GATE_WANT);
+        session_ref_clear(&s->ref, SESSION_REF_WRITABLE_WAIT);
         send_wanted(l, s);
         break;
     case LOOP_MSG_REQUESTS:
@@ -222,8 +223,9 @@ static unsigned retry(struct sluice_loop *l) {
 static unsigned part(struct sluice_loop *l) {
     unsigned count = 0;
     for (struct session *s = l->sessions; s && l->partings > 0; s = s->next) {
-        uint64_t inside = atomic_load_explicit(&s->gate, memory_order_acquire);
-        if (!s->parting || (s->state == SESSION_GONE && (inside & (GATE_USERS | GATE_COUNT))))
+        uint64_t inside = atomic_load_explicit(&s->ref, memory_order_acquire);
+        if (!s->parting ||
+            (s->state == SESSION_GONE && (inside & (SESSION_REF_USERS | SESSION_REF_COUNT))))
             continue;
         s->parting = false;
         l->partings--;

@@ -273,7 +273,7 @@ int transfer_open(sluice_session handle, size_t bytes,
     /* The owner needs no pin: while it is inside, only it could end the session. */
     struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
     bool nested, own = l && loop_enter(l, &nested);
-    if (!own && !gate_enter(&s->gate, (uint32_t)handle.id, GATE_OPEN, 0))
+    if (!own && !session_ref_tryget(&s->ref, (uint32_t)handle.id, SESSION_REF_OPEN, 0))
         return SLUICE_ECLOSED;
     int status = SLUICE_OK;
     if (own &&
@@ -291,7 +291,7 @@ int transfer_open(sluice_session handle, size_t bytes,
     if (own)
         loop_leave(l, nested);
     else
-        gate_leave(&s->gate);
+        session_ref_put(&s->ref);
     if (unlikely(status == SLUICE_ENOMEM) && (status = hunger_send(handle, bytes, &msg)) == 0)
         msg->state = MSG_APP;
     *out = msg;

@@ -78,13 +78,13 @@ void request_record(struct sluice_loop *l, struct session *s) {
         left = r->cancel_ripe = r->cancel_count;
         pthread_mutex_unlock(&r->lock);
     }
-    gate_clear(&s->gate, GATE_REQUESTS);
+    session_ref_clear(&s->ref, SESSION_REF_REQUESTS);
     if (r && left == 0) { /* or came since, from a thread that found the bit set */
         pthread_mutex_lock(&r->lock);
         left = r->cancel_count;
         pthread_mutex_unlock(&r->lock);
     }
-    if (left > 0 && gate_set(&s->gate, GATE_REQUESTS))
+    if (left > 0 && session_ref_set(&s->ref, SESSION_REF_REQUESTS))
         loop_post(l, s, LOOP_MSG_REQUESTS);
     for (uint32_t i = 0; i < due; i++)
         cancel(l, s, tags[i]);
@@ -101,13 +101,13 @@ static void cancel_foreign(struct session *s, uint64_t tag) {
     if (noted)
         r->cancel[r->cancel_count++] = tag;
     pthread_mutex_unlock(&r->lock);
-    if (noted && gate_set(&s->gate, GATE_REQUESTS))
+    if (noted && session_ref_set(&s->ref, SESSION_REF_REQUESTS))
         loop_post(atomic_load_explicit(&s->loop, memory_order_relaxed), s, LOOP_MSG_REQUESTS);
 }
 
 void sluice_cancel(sluice_session handle, uint64_t tag) {
     struct session *s = forked_id(handle.id) ? NULL : slot_find(handle.id);
-    if (!s || !gate_enter(&s->gate, (uint32_t)handle.id, 0, 0))
+    if (!s || !session_ref_tryget(&s->ref, (uint32_t)handle.id, 0, 0))
         return;
     struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
     bool nested;
@@ -119,5 +119,5 @@ void sluice_cancel(sluice_session handle, uint64_t tag) {
     } else {
         cancel_foreign(s, tag);
     }
-    gate_leave(&s->gate);
+    session_ref_put(&s->ref);
 }

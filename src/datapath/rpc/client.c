@@ -27,7 +27,7 @@
 #include "datapath/loop/loop.h"
 #include "core/forked.h"
 
-/* Any thread that owns the session or is inside its gate. NULL: no memory. */
+/* Any thread that owns the session or holds a reference. NULL: no memory. */
 static struct requests *requests_make(struct session *s) {
     struct requests *r = requests_of(s), *expected = NULL;
     if (likely(r != NULL))
@@ -390,7 +390,7 @@ void request_expire(struct sluice_loop *l, struct session *s) {
 bool request_pending(struct session *s) {
     struct requests *r = requests_of(s);
     return (r && r->waiting > 0) || serving_due(s) ||
-           (atomic_load_explicit(&s->gate, memory_order_acquire) & GATE_REQUESTS);
+           (atomic_load_explicit(&s->ref, memory_order_acquire) & SESSION_REF_REQUESTS);
 }
 
 void request_end(struct sluice_loop *l, struct session *s) {

@@ -4,7 +4,7 @@
  * and of the peer's that are not answered (server.c).
  *
  * Each is allocated when the first request is sent, or arrives, and freed with the session's slot,
- * because other threads look into them while they are inside the gate. Everything is the loop
+ * because other threads look into them while they hold a reference. Everything is the loop
  * thread's but what is marked as atomic or under the lock.
  */
 #ifndef DATAPATH_RPC_CLIENT_H
@@ -105,7 +105,7 @@ static inline struct requests *requests_of(struct session *s) {
 
 /* ---- server.c -------------------------------------------------------------------------------- */
 
-/* Any thread that owns the session or is inside its gate: makes the caller the one who answers. */
+/* Any thread that owns the session or holds a reference: makes the caller the one who answers. */
 bool serving_claim(struct session *s, uint64_t token);
 /* It was not, after all. */
 void serving_unclaim(struct session *s, uint64_t token);

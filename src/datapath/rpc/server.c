@@ -236,18 +236,18 @@ static int error_own(struct sluice_loop *l, struct session *s, uint64_t id, uint
     return SLUICE_OK;
 }
 
-/* The count in the gate keeps a session that is hung up from leaving before the message is posted. */
+/* The count in the reference keeps a session that is hung up from leaving before the message is posted. */
 static int error_foreign(struct session *s, uint64_t id, uint64_t token, uint32_t code) {
-    if (!gate_enter(&s->gate, (uint32_t)id, GATE_OPEN, 1))
+    if (!session_ref_tryget(&s->ref, (uint32_t)id, SESSION_REF_OPEN, 1))
         return SLUICE_ECLOSED;
     int status = serving_claim(s, token) ? SLUICE_OK : SLUICE_EINVAL;
     if (status == SLUICE_OK) {
         make_due(serving_of(s), (uint32_t)token & (PLACES - 1), code);
-        if (gate_set(&s->gate, GATE_REQUESTS))
+        if (session_ref_set(&s->ref, SESSION_REF_REQUESTS))
             loop_post(atomic_load_explicit(&s->loop, memory_order_relaxed), s, LOOP_MSG_REQUESTS);
     }
-    atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
-    gate_leave(&s->gate);
+    atomic_fetch_sub_explicit(&s->ref, 1, memory_order_release);
+    session_ref_put(&s->ref);
     return status;
 }
 

@@ -126,16 +126,16 @@ static int wait_on_session(sluice_session handle, uint64_t seen) {
         loop_leave(l, nested);
         return up ? SLUICE_EAGAIN : SLUICE_ECLOSED;
     }
-    if (!gate_enter(&s->gate, (uint32_t)handle.id, GATE_OPEN, 0))
+    if (!session_ref_tryget(&s->ref, (uint32_t)handle.id, SESSION_REF_OPEN, 0))
         return SLUICE_ECLOSED;
     l = atomic_load_explicit(&s->loop, memory_order_relaxed);
     /* Of several threads the last one's count stands: who failed last found no memory either. */
     atomic_store_explicit(&s->memory_seen, seen, memory_order_relaxed);
     session_waits(s, WANT_MEMORY);
     atomic_fetch_or_explicit(&s->foreign_wants, WANT_MEMORY, memory_order_release);
-    if (gate_set(&s->gate, GATE_WANT))
+    if (session_ref_set(&s->ref, SESSION_REF_WRITABLE_WAIT))
         loop_post(l, s, LOOP_MSG_WRITABLE_WAIT);
-    gate_leave(&s->gate);
+    session_ref_put(&s->ref);
     return SLUICE_EAGAIN;
 }
 

@@ -122,7 +122,7 @@ void keep_moved(struct sluice_loop *l, struct session *s, struct sluice_msg *msg
 void keep_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
     struct session *s = slot_known(msg->session_id);
     returned(l, s, msg);
-    atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
+    atomic_fetch_sub_explicit(&s->ref, 1, memory_order_release);
 }
 
 void keep_end(struct sluice_loop *l, struct session *s) {
@@ -161,14 +161,14 @@ void keep_free(struct sluice_msg *msg) {
             put(msg);
         return;
     }
-    if (!s || !gate_enter(&s->gate, (uint32_t)id, 0, 1)) {
+    if (!s || !session_ref_tryget(&s->ref, (uint32_t)id, 0, 1)) {
         put(msg);
         return;
     }
     l = atomic_load_explicit(&s->loop, memory_order_relaxed);
     msg->state = MSG_RECEIVE;
     mailbox_post(&l->mailbox, &msg->item, LOOP_MSG_FREE, s->slot, (uint32_t)id);
-    gate_leave(&s->gate);
+    session_ref_put(&s->ref);
 }
 
 /* ---- sending on: the thread that has the message --------------------------------------------- */
@@ -207,7 +207,7 @@ static int pass_borrowed(struct sluice_msg *msg) {
 /* Its place takes another, which is freed as this one would have been. */
 static int pass_kept(struct sluice_msg *msg) {
     struct session *s = slot_find(msg->session_id);
-    if (s && gate_enter(&s->gate, (uint32_t)msg->session_id, 0, 0)) {
+    if (s && session_ref_tryget(&s->ref, (uint32_t)msg->session_id, 0, 0)) {
         struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
         struct sluice_msg *other = replacement(l, l->rx_pool, s->frame_bytes);
         if (other) {
@@ -217,7 +217,7 @@ static int pass_kept(struct sluice_msg *msg) {
             other->session_id = msg->session_id;
             keep_free(other);
         }
-        gate_leave(&s->gate);
+        session_ref_put(&s->ref);
         if (!other)
             return SLUICE_ENOMEM;
     }

@@ -95,7 +95,7 @@ static void release(struct sluice_loop *l, struct session *s) {
     send_drop_queue(l, s, SLUICE_ECLOSED);
     s->state = SESSION_RELEASED;
     s->deadline_ns = 0;
-    gate_set(&s->gate, GATE_ANSWERED); /* too late to accept or refuse */
+    session_ref_set(&s->ref, SESSION_REF_ANSWERED); /* too late to accept or refuse */
     if (s->down_polls > 0) {
         s->down_polls = 0;
         l->downs--;
@@ -115,7 +115,7 @@ void session_close(struct sluice_loop *l, struct session *s, sluice_reason reaso
     if (s->state >= SESSION_RELEASED)
         return;
     set_reason(s, reason, vendor, 0, text);
-    gate_clear(&s->gate, GATE_OPEN);
+    session_ref_clear(&s->ref, SESSION_REF_OPEN);
     if (s->qp && (reason == SLUICE_REASON_CREDITS || reason == SLUICE_REASON_PROTOCOL)) {
         /* Nothing more may come from this peer. */
         struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
@@ -165,7 +165,7 @@ void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns)
             set_deadline(l, s, due);
         return;
     }
-    gate_clear(&s->gate, GATE_OPEN);
+    session_ref_clear(&s->ref, SESSION_REF_OPEN);
     set_reason(s, reason, 0, 0, own_end(reason));
     s->state = SESSION_FLUSHING;
     set_deadline(l, s, due);
@@ -180,7 +180,7 @@ void session_refuse(struct sluice_loop *l, struct session *s, sluice_reason reas
     size_t bytes = private_data_rej_encode(rej, data);
     if (s->state != SESSION_OPENING)
         return;
-    gate_set(&s->gate, GATE_ANSWERED);
+    session_ref_set(&s->ref, SESSION_REF_ANSWERED);
     set_reason(s, reason, 0, 0,
                reason == SLUICE_REASON_LOCAL_CLOSE ? "this side's application refused or hung up"
                                                    : rej->text);
@@ -356,7 +356,7 @@ void session_progress(struct sluice_loop *l, struct session *s) {
     case SESSION_FLUSHING:
         if (s->queue.head || s->replies.head || request_pending(s) || rendezvous_pending(s))
             break;
-        if (gate_count(&s->gate) == s->foreign_taken)
+        if (session_ref_count(&s->ref) == s->foreign_taken)
             leave(l, s);
         else
             session_part(l, s); /* a message was accepted and is not in the mailbox yet */
@@ -444,7 +444,7 @@ void session_free(struct sluice_loop *l, struct session *s) {
 void session_bury(struct sluice_loop *l) {
     struct session **at = &l->dying, *s;
     while ((s = *at)) {
-        if (s->dirty || s->noticed || !gate_close(&s->gate)) {
+        if (s->dirty || s->noticed || !session_ref_tryfree(&s->ref)) {
             at = &s->dying_next; /* next turn */
             continue;
         }

@@ -283,6 +283,6 @@ void session_ask(struct sluice_loop *l, struct session *s) {
     session_attach(l, s);
     if (s->state != SESSION_OPENING)
         return;
-    gate_set(&s->gate, GATE_ASKED);
+    session_ref_set(&s->ref, SESSION_REF_ASKED);
     event_notice(l, s, NOTICE_CONNECT);
 }

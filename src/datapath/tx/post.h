@@ -102,7 +102,7 @@ static inline void window_release(struct session *s, uint32_t count, uint64_t by
     if (foreign) {
         atomic_fetch_sub_explicit(&s->foreign_bytes, bytes, memory_order_relaxed);
         s->foreign_taken -= count;
-        atomic_fetch_sub_explicit(&s->gate, count, memory_order_release);
+        atomic_fetch_sub_explicit(&s->ref, count, memory_order_release);
         return;
     }
     /* One writer: plain loads and stores that others may read. */

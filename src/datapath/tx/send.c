@@ -4,14 +4,14 @@
  *
  * On the thread that owns the session's loop everything is plain: the window is two counters, and
  * with an empty queue, a credit and room the work request is posted before the call returns. Any
- * other thread enters through the gate, which counts the message against the window and pins the
+ * other thread takes a reference, which counts the message against the window and pins the
  * session, and puts it into the loop's mailbox; the loop posts it in its next turn.
  *
  * The window. Own and foreign messages are counted apart, because only so the owner needs no atomic
  * read-modify-write; each side looks at the other's counter. Both may accept the last free place at
  * the same moment: the window is exceeded by at most one message for each thread that does.
  *
- * EAGAIN and WRITABLE. The owner notes that it owes an event. Another thread posts a WANT message,
+ * EAGAIN and WRITABLE. The owner notes that it owes an event. Another thread posts a WRITABLE_WAIT message,
  * at most one at a time; the loop handles it after the completions that made room, or makes the
  * event due itself: no window can open without the event. EAGAIN for want of memory is alloc_wait.c's.
  */
@@ -77,7 +77,7 @@ static void want_signal(struct sluice_loop *l, struct session *s) {
 
 void send_check_writable(struct sluice_loop *l, struct session *s) {
     uint64_t count =
-        atomic_load_explicit(&s->own_messages, memory_order_relaxed) + gate_count(&s->gate);
+        atomic_load_explicit(&s->own_messages, memory_order_relaxed) + session_ref_count(&s->ref);
     uint64_t bytes = atomic_load_explicit(&s->own_bytes, memory_order_relaxed) +
                      atomic_load_explicit(&s->foreign_bytes, memory_order_relaxed);
     if (s->state != SESSION_UP)
@@ -133,16 +133,16 @@ static void foreign_want(struct session *s, uint32_t what) {
 }
 
 static int foreign_full(struct session *s, struct sluice_loop *l) {
-    atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
-    if (gate_set(&s->gate, GATE_WANT))
+    atomic_fetch_sub_explicit(&s->ref, 1, memory_order_release);
+    if (session_ref_set(&s->ref, SESSION_REF_WRITABLE_WAIT))
         loop_post(l, s, LOOP_MSG_WRITABLE_WAIT);
-    gate_leave(&s->gate);
+    session_ref_put(&s->ref);
     return SLUICE_EAGAIN;
 }
 
 static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
                         const struct send_args *args) {
-    if (!gate_enter(&s->gate, (uint32_t)id, GATE_OPEN, 1))
+    if (!session_ref_tryget(&s->ref, (uint32_t)id, SESSION_REF_OPEN, 1))
         return SLUICE_ECLOSED;
     /* Pinned, so these belong to the session of this handle. */
     struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
@@ -152,13 +152,13 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
     else if (msg->size > s->message_max && args->kind != MSG_ONE_SIDED)
         status = SLUICE_EMSGSIZE;
     if (status != SLUICE_OK) {
-        atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
-        gate_leave(&s->gate);
+        atomic_fetch_sub_explicit(&s->ref, 1, memory_order_release);
+        session_ref_put(&s->ref);
         return status;
     }
     uint64_t size = msg->size;
-    uint64_t count =
-        gate_count(&s->gate) - 1 + atomic_load_explicit(&s->own_messages, memory_order_relaxed);
+    uint64_t count = session_ref_count(&s->ref) - 1 +
+                     atomic_load_explicit(&s->own_messages, memory_order_relaxed);
     uint64_t bytes = atomic_fetch_add_explicit(&s->foreign_bytes, size, memory_order_relaxed) +
                      atomic_load_explicit(&s->own_bytes, memory_order_relaxed);
     if (!window_has_room(s, count, bytes, size) && args->kind != MSG_REPLY) {
@@ -171,8 +171,8 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
         atomic_fetch_sub_explicit(&s->foreign_bytes, size, memory_order_relaxed);
         if (status == SLUICE_EAGAIN)
             return foreign_full(s, l);
-        atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
-        gate_leave(&s->gate);
+        atomic_fetch_sub_explicit(&s->ref, 1, memory_order_release);
+        session_ref_put(&s->ref);
         return status;
     }
     /* Kept from this very session: the loop sees to its credit, with buffers of its own cache. */
@@ -181,13 +181,13 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
         if (args->kind == MSG_REQUEST || args->kind == MSG_REPLY)
             request_admit_undo(s, args, true);
         atomic_fetch_sub_explicit(&s->foreign_bytes, size, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&s->gate, 1, memory_order_release);
-        gate_leave(&s->gate);
+        atomic_fetch_sub_explicit(&s->ref, 1, memory_order_release);
+        session_ref_put(&s->ref);
         return status;
     }
     take(msg, id, args, MSG_FOREIGN);
     mailbox_post(&l->mailbox, &msg->item, LOOP_MSG_SEND, s->slot, (uint32_t)id);
-    gate_leave(&s->gate);
+    session_ref_put(&s->ref);
     return SLUICE_OK;
 }
 
@@ -263,7 +263,7 @@ static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l,
     uint64_t own = atomic_load_explicit(&s->own_messages, memory_order_relaxed);
     uint64_t own_bytes = atomic_load_explicit(&s->own_bytes, memory_order_relaxed);
     uint64_t bytes = own_bytes + atomic_load_explicit(&s->foreign_bytes, memory_order_relaxed);
-    if (unlikely(!window_has_room(s, own + gate_count(&s->gate), bytes, msg->size)) &&
+    if (unlikely(!window_has_room(s, own + session_ref_count(&s->ref), bytes, msg->size)) &&
         args->kind != MSG_REPLY) {
         s->want_writable = true;
         session_waits(s, WANT_WINDOW);
@@ -354,7 +354,7 @@ int sluice_send_copy(sluice_session handle, const void *data, size_t bytes,
     /* The owner needs no pin: while it is inside, only it could end the session. */
     struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
     bool nested, own = l && loop_enter(l, &nested);
-    if (!own && !gate_enter(&s->gate, (uint32_t)handle.id, GATE_OPEN, 0))
+    if (!own && !session_ref_tryget(&s->ref, (uint32_t)handle.id, SESSION_REF_OPEN, 0))
         return SLUICE_ECLOSED;
     bool up = !own || (s->state == SESSION_UP &&
                        atomic_load_explicit(&s->id, memory_order_relaxed) == handle.id);
@@ -363,7 +363,7 @@ int sluice_send_copy(sluice_session handle, const void *data, size_t bytes,
     if (own)
         loop_leave(l, nested);
     else
-        gate_leave(&s->gate);
+        session_ref_put(&s->ref);
     if (!up)
         return SLUICE_ECLOSED;
     if (bytes > max)

@@ -48,7 +48,7 @@ static void expect_window_empty(const struct side *side) {
     assert_int_equal(atomic_load(&s->own_messages), 0);
     assert_int_equal(atomic_load(&s->own_bytes), 0);
     assert_int_equal(atomic_load(&s->foreign_bytes), 0);
-    assert_int_equal(gate_count(&s->gate), 0);
+    assert_int_equal(session_ref_count(&s->ref), 0);
     assert_int_equal(s->foreign_taken, 0);
 }
 

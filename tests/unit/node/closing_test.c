@@ -10,9 +10,9 @@ static void fail_stuck(struct pair *p) {
     for (int i = 0; i < 2; i++)
         for (struct session *s = sides[i]->loop->sessions; s; s = s->next)
             print_error("%s: session state %u, CM waits for %s, receives %u, sends %u, reason %u, "
-                        "gate %llx\n",
+                        "ref %llx\n",
                         i ? "b" : "a", s->state, cm_state_name(s->conn.owner.state), s->own.posted,
-                        s->sq_tail - s->sq_head, s->reason, (unsigned long long)s->gate);
+                        s->sq_tail - s->sq_head, s->reason, (unsigned long long)s->ref);
     fail_msg("%u and %u sessions do not end", slots_taken(p->a.node->index),
              slots_taken(p->b.node->index));
 }
