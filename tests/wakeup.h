@@ -179,7 +179,7 @@ static void check_forged_events(void) {
     couple_open(&c, true, &blocking);
     couple_connect(&c, NULL);
     talk_to_sleepers(&c, 3);
-    struct session *s = slot_find(c.at_b.id);
+    struct session *s = session_table_find(c.at_b.id);
     struct wakeup *wakeup = &atomic_load(&s->loop)->mailbox.wakeup;
     const struct fabric_ops *fabric = c.b.node->fabric;
     uint64_t forged = 0;

@@ -129,7 +129,7 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
     s->peer.version = rep.version;
     s->peer.message_bytes = req.message_log2;
     cm_begin(cm, conn);
-    slot_publish(s, n->index, 0);
+    session_table_publish(s, n->index, 0);
     if (asks) {
         cm_enter(cm, conn, CM_ASKING);
         cm_tell_loop(s, LOOP_MSG_ASK);

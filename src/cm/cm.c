@@ -177,7 +177,7 @@ static void take_msg(struct cm *cm, struct mpsc_queue_item *item) {
         cm_unlisten(cm, cm_listener_at(cm, item->slot));
         return;
     }
-    struct session *s = slot_known(handle_make(cm->node->index, item->slot, 0));
+    struct session *s = session_table_at(session_handle_make(cm->node->index, item->slot, 0));
     struct cm_conn *conn = &s->conn;
     switch ((enum cm_msg)item->verb) {
     case CM_MSG_DIAL:

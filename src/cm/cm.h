@@ -167,7 +167,7 @@ static inline sluice_reason cm_reason_of_answer(int error) {
 /* ---- listeners, any thread (listen.c) -------------------------------------------------------- */
 /* Set in the slot of a listener's handle: it never looks like a session's. */
 #define LISTENER_SLOT 0x800000u
-_Static_assert(SLOTS_MAX <= LISTENER_SLOT, "and no session's like a listener's");
+_Static_assert(SESSION_TABLE_MAX <= LISTENER_SLOT, "and no session's like a listener's");
 
 /* A fork waits until nobody is inside: before it, and on both sides after it. */
 void listeners_fork(bool begins);

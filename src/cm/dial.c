@@ -101,7 +101,7 @@ unsigned cm_take_names(struct cm *cm) {
         while (channel && cm_take_events(cm, channel, &error) > 0)
             ;
         resolver_answer(cm->resolver, lookup, &names);
-        struct session *s = slot_known(names.id);
+        struct session *s = session_table_at(names.id);
         /* The session may be gone; while this thread has its conn linked it cannot be. */
         if (!session_ref_tryget(&s->ref, (uint32_t)names.id, 0, 0))
             continue;

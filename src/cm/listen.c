@@ -108,8 +108,8 @@ struct cm_listener *listener_find(uint64_t id, enum listener_life *life) {
 }
 
 uint64_t listener_handle(struct cm_listener *listener) {
-    return handle_make(listener->node->index, LISTENER_SLOT | listener->slot,
-                       (uint32_t)(atomic_load(&listener->word) >> 32));
+    return session_handle_make(listener->node->index, LISTENER_SLOT | listener->slot,
+                               (uint32_t)(atomic_load(&listener->word) >> 32));
 }
 
 void listener_stop(struct cm_listener *listener, uint32_t generation) {

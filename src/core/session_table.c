@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct slot_table slot_tables[NODES_MAX];
+struct session_table session_tables[NODES_MAX];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-void slots_fork(bool begins) {
+void session_table_fork(bool begins) {
     if (begins)
         pthread_mutex_lock(&lock);
     else
@@ -21,27 +21,27 @@ void slots_fork(bool begins) {
 }
 
 /* Lock held: a slot that was never used, or NULL. */
-static struct session *make(struct slot_table *table) {
-    if (table->made == SLOTS_MAX)
+static struct session *make(struct session_table *table) {
+    if (table->made == SESSION_TABLE_MAX)
         return NULL;
-    uint32_t at = table->made >> SLOT_CHUNK_LOG2;
+    uint32_t at = table->made >> SESSION_TABLE_CHUNK_LOG2;
     struct session *chunk = atomic_load_explicit(&table->chunk[at], memory_order_relaxed);
     if (!chunk) {
-        chunk = aligned_alloc(_Alignof(struct session), SLOT_CHUNK * sizeof *chunk);
+        chunk = aligned_alloc(_Alignof(struct session), SESSION_TABLE_CHUNK * sizeof *chunk);
         if (!chunk)
             return NULL;
-        memset(chunk, 0, SLOT_CHUNK * sizeof *chunk);
-        for (uint32_t i = 0; i < SLOT_CHUNK; i++)
+        memset(chunk, 0, SESSION_TABLE_CHUNK * sizeof *chunk);
+        for (uint32_t i = 0; i < SESSION_TABLE_CHUNK; i++)
             atomic_init(&chunk[i].ref, 1ull << 32 | SESSION_REF_FREE);
         atomic_store_explicit(&table->chunk[at], chunk, memory_order_release);
     }
-    struct session *s = &chunk[table->made & (SLOT_CHUNK - 1)];
+    struct session *s = &chunk[table->made & (SESSION_TABLE_CHUNK - 1)];
     s->slot = table->made++;
     return s;
 }
 
-struct session *slot_take(uint32_t node, uint32_t max) {
-    struct slot_table *table = &slot_tables[node];
+struct session *session_table_alloc(uint32_t node, uint32_t max) {
+    struct session_table *table = &session_tables[node];
     struct session *s = NULL;
     pthread_mutex_lock(&lock);
     if (table->open < max) {
@@ -59,16 +59,16 @@ struct session *slot_take(uint32_t node, uint32_t max) {
     return s;
 }
 
-uint64_t slot_publish(struct session *s, uint32_t node, uint64_t bits) {
+uint64_t session_table_publish(struct session *s, uint32_t node, uint64_t bits) {
     uint64_t word = atomic_load_explicit(&s->ref, memory_order_relaxed);
-    uint64_t id = handle_make(node, s->slot, session_ref_generation(word));
+    uint64_t id = session_handle_make(node, s->slot, session_ref_generation(word));
     atomic_store_explicit(&s->id, id, memory_order_relaxed);
     atomic_store_explicit(&s->ref, (word & ~SESSION_REF_FREE) | bits, memory_order_release);
     return id;
 }
 
-void slot_release(struct session *s, uint32_t node) {
-    struct slot_table *table = &slot_tables[node];
+void session_table_free(struct session *s, uint32_t node) {
+    struct session_table *table = &session_tables[node];
     pthread_mutex_lock(&lock);
     s->next = table->free;
     table->free = s;
@@ -76,22 +76,22 @@ void slot_release(struct session *s, uint32_t node) {
     pthread_mutex_unlock(&lock);
 }
 
-void slot_uncount(uint32_t node) {
+void session_table_uncount(uint32_t node) {
     pthread_mutex_lock(&lock);
-    slot_tables[node].open--;
+    session_tables[node].open--;
     pthread_mutex_unlock(&lock);
 }
 
-uint32_t slots_open(uint32_t node) {
+uint32_t session_table_open_count(uint32_t node) {
     pthread_mutex_lock(&lock);
-    uint32_t open = slot_tables[node].open;
+    uint32_t open = session_tables[node].open;
     pthread_mutex_unlock(&lock);
     return open;
 }
 
-uint32_t slots_taken(uint32_t node) {
+uint32_t session_table_used_count(uint32_t node) {
     pthread_mutex_lock(&lock);
-    uint32_t taken = slot_tables[node].taken;
+    uint32_t taken = session_tables[node].taken;
     pthread_mutex_unlock(&lock);
     return taken;
 }

@@ -107,7 +107,7 @@ static void wait_step(sluice_node *n) {
         until.tv_nsec -= 1000000000;
     }
     pthread_mutex_lock(&n->lock);
-    if (slots_taken(n->index) > 0)
+    if (session_table_used_count(n->index) > 0)
         pthread_cond_timedwait(&n->changed, &n->lock, &until);
     pthread_mutex_unlock(&n->lock);
 }
@@ -141,14 +141,14 @@ static void end_sessions(sluice_node *n, uint64_t grace_ns) {
     uint64_t revoke_all = limit > UINT64_MAX / 2 - start ? UINT64_MAX : start + limit;
     struct patience patience = {.stuck = {.n = n, .calls_over = true}};
     atomic_store(&n->close_deadline_ns, due);
-    while (slots_taken(n->index) > 0) {
+    while (session_table_used_count(n->index) > 0) {
         uint64_t real = real_now();
         /* Again and again: a request that was being decided becomes a session only now. */
         node_hangup_all(n, grace_ns);
         revoke_loops(n, real >= revoke_all);
         if (real >= revoke_all && !is_patient(&patience, real)) {
             log_write(&n->log, SLUICE_LOG_ERROR, "%u sessions did not end; given up",
-                      slots_taken(n->index));
+                      session_table_used_count(n->index));
             break;
         }
         if (run_revoked(n) == 0)

@@ -162,7 +162,7 @@ int sluice_node_get_info(sluice_node *n, sluice_node_info *info) {
     known.memory_bytes_max = n->options.memory_bytes_max;
     known.memory_bytes = pool_bytes(n->pool) + pool_bytes(n->rx_pool);
     known.sessions_max = n->options.sessions_max;
-    known.sessions = slots_open(n->index);
+    known.sessions = session_table_open_count(n->index);
     known.device_numa = n->device_numa;
     known.memory_numa = n->plan->arena_numa;
     known.receive_bytes_max = n->options.receive_bytes_max;

@@ -42,11 +42,11 @@ static void before_fork(void) {
     place_fork(true);
     listeners_fork(true);
     loops_fork(true);
-    slots_fork(true);
+    session_table_fork(true);
 }
 
 static void after_fork(void) {
-    slots_fork(false);
+    session_table_fork(false);
     loops_fork(false);
     listeners_fork(false);
     place_fork(false);
@@ -105,7 +105,7 @@ static sluice_node *take_node(void) {
     sluice_node *found = NULL;
     pthread_mutex_lock(&table_lock);
     for (uint32_t i = 0; i < NODES_MAX && !found; i++) {
-        if (atomic_load(&context_at(i)->state) != NODE_CLOSED || slots_taken(i) > 0)
+        if (atomic_load(&context_at(i)->state) != NODE_CLOSED || session_table_used_count(i) > 0)
             continue;
         found = context_at(i);
         /* callers and state are looked at by stale callers at any time: never plainly written */

@@ -77,8 +77,8 @@ int options_node(struct node_options *out, const sluice_node_options *given, slu
         REFUSE("workers %u is above %u", workers, WORKERS_MAX);
     if (o.idle > SLUICE_IDLE_BLOCK)
         REFUSE("idle %u is not one of sluice_idle", o.idle);
-    if (sessions > SLOTS_MAX)
-        REFUSE("sessions_max %u is above %u", sessions, SLOTS_MAX);
+    if (sessions > SESSION_TABLE_MAX)
+        REFUSE("sessions_max %u is above %u", sessions, SESSION_TABLE_MAX);
     if (memory < 1u << 20)
         REFUSE("memory_bytes_max %llu is below 1 MiB", (unsigned long long)memory);
     uint64_t receive = o.receive_bytes_max ? o.receive_bytes_max : memory / 4;

@@ -22,14 +22,14 @@
 static struct session *make_session(sluice_node *n, const struct link_config *link, bool *drained) {
     /* The slot first: while it is taken sluice_close() waits, so the loops are there. But a listener's
      * request is no call it has waited for before: it may have found no slot taken, and gone on. */
-    struct session *s = slot_take(n->index, n->options.sessions_max);
+    struct session *s = session_table_alloc(n->index, n->options.sessions_max);
     bool closing = !link->dialing && atomic_load(&n->state) != NODE_OPEN;
     struct sluice_loop *l = s && !closing ? place_session(n, link) : NULL;
     *drained = s && !l;
     if (!l) {
         if (s) {
-            slot_uncount(n->index);
-            slot_release(s, n->index);
+            session_table_uncount(n->index);
+            session_table_free(s, n->index);
             node_session_ended(n);
         }
         return NULL;
@@ -127,7 +127,7 @@ static int dial(sluice_node *n, const char *address, const sluice_link_options *
         address_format(&parsed.any, s->peer.address);
     /* ANSWER marks the message on its way: the slot cannot be freed before the CM thread took it,
      * even if sluice_close() hangs the session up at this very moment. */
-    out->id = slot_publish(s, n->index, SESSION_REF_ANSWER);
+    out->id = session_table_publish(s, n->index, SESSION_REF_ANSWER);
     cm_post(n, s, CM_MSG_DIAL);
     return SLUICE_OK;
 }
@@ -151,7 +151,7 @@ static int answer(sluice_session handle, bool accepted, void *arg, uint16_t code
                   const char *text) {
     if (forked_id(handle.id))
         return SLUICE_EFORKED;
-    struct session *s = slot_find(handle.id);
+    struct session *s = session_table_find(handle.id);
     if (!s || !session_ref_tryget(&s->ref, (uint32_t)handle.id, SESSION_REF_ASKED, 0))
         return SLUICE_ECLOSED;
     int status = SLUICE_ECLOSED;
@@ -191,7 +191,7 @@ static void ask_hangup(struct session *s, uint64_t grace_ns) {
 }
 
 void sluice_hangup(sluice_session handle, uint64_t grace_ns) {
-    struct session *s = forked_id(handle.id) ? NULL : slot_find(handle.id);
+    struct session *s = forked_id(handle.id) ? NULL : session_table_find(handle.id);
     if (!s || !session_ref_tryget(&s->ref, (uint32_t)handle.id, 0, 0))
         return;
     ask_hangup(s, grace_ns);
@@ -199,8 +199,8 @@ void sluice_hangup(sluice_session handle, uint64_t grace_ns) {
 }
 
 void node_hangup_all(sluice_node *n, uint64_t grace_ns) {
-    for (uint32_t slot = 0; slot < SLOTS_MAX; slot++) {
-        struct session *s = slot_find(handle_make(n->index, slot, 0));
+    for (uint32_t slot = 0; slot < SESSION_TABLE_MAX; slot++) {
+        struct session *s = session_table_find(session_handle_make(n->index, slot, 0));
         if (!s)
             break; /* chunks are made in order */
         uint64_t word = atomic_load_explicit(&s->ref, memory_order_acquire);
@@ -217,7 +217,7 @@ int sluice_session_get_info(sluice_session handle, sluice_session_info *info) {
         return SLUICE_EFORKED;
     if (!info || info->size < sizeof info->size)
         return SLUICE_EINVAL;
-    struct session *s = slot_find(handle.id);
+    struct session *s = session_table_find(handle.id);
     if (!s || !session_ref_tryget(&s->ref, (uint32_t)handle.id, 0, 0))
         return SLUICE_ECLOSED;
     sluice_session_info known = {.size = info->size};

@@ -138,7 +138,7 @@ static void find(struct stuck *s) {
     pthread_mutex_unlock(&n->lock);
     news->calls = is_stuck(&s->calls) ? s->calls.moves : 0;
     news->nobody = !stuck_any(s);
-    news->sessions = slots_taken(n->index);
+    news->sessions = session_table_used_count(n->index);
 }
 
 static void tell(void *arg) {

@@ -110,7 +110,7 @@ void honest_dial(struct honest *h, uint16_t port, enum honest_link link) {
 }
 
 struct session *honest_session(const struct honest *h) {
-    return h->session.id ? slot_known(h->session.id) : NULL;
+    return h->session.id ? session_table_at(h->session.id) : NULL;
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -255,7 +255,7 @@ void honest_prove(const struct honest *h) {
 }
 
 bool honest_over(const struct honest *h) {
-    return slots_taken(h->node->index) == 0;
+    return session_table_used_count(h->node->index) == 0;
 }
 
 void honest_settle(struct honest *h) {

@@ -267,7 +267,7 @@ unsigned victim_welcome(void) {
 }
 
 uint32_t victim_qpn(void) {
-    return slot_known(victim.there.id)->qp->qp_num;
+    return session_table_at(victim.there.id)->qp->qp_num;
 }
 
 const sluice_token *victim_token(uint8_t fill) {

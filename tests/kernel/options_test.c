@@ -14,7 +14,7 @@
 
 /* The end of a session that is up belongs to nobody else here: the test polls its loop. */
 static struct ibv_qp_attr queried(sluice_session session) {
-    struct session *s = slot_find(session.id);
+    struct session *s = session_table_find(session.id);
     struct ibv_qp_attr attr = {0};
     struct ibv_qp_init_attr init;
     must(s && s->qp);

@@ -221,7 +221,7 @@ PAIR_UNUSED static void pair_close(struct pair *p) {
 }
 
 PAIR_UNUSED static struct session *pair_session(struct side *side) {
-    return slot_known(side->session.id);
+    return session_table_at(side->session.id);
 }
 
 #define PAIR_NODE(...) (&(sluice_node_options){.size = 0, __VA_ARGS__})

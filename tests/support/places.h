@@ -292,7 +292,8 @@ static void visit_let_go(struct visit *v) {
 }
 
 static unsigned visit_sessions(struct visit *v) {
-    return slots_taken(v->p.a.node->index) + slots_taken(v->p.b.node->index);
+    return session_table_used_count(v->p.a.node->index) +
+           session_table_used_count(v->p.b.node->index);
 }
 
 /* But those of the shared receives, which go with the device. */
@@ -316,7 +317,8 @@ static void visit_settle(struct visit *v) {
         }
         if (now - start >= PAIR_LIMIT_NS)
             fail_msg("%u sessions of the listener and %u of the dialer do not end",
-                     slots_taken(v->p.a.node->index), slots_taken(v->p.b.node->index));
+                     session_table_used_count(v->p.a.node->index),
+                     session_table_used_count(v->p.b.node->index));
     }
     assert_int_equal(v->p.b.closed, v->dials);
     assert_int_equal(v->p.a.closed, v->known);

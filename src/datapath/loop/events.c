@@ -156,7 +156,7 @@ static unsigned deliver_outcomes(struct sluice_loop *l) {
     unsigned count = 0;
     struct sluice_msg *msg;
     while ((msg = l->outcomes.head)) {
-        struct session *s = slot_known(msg->session_id);
+        struct session *s = session_table_at(msg->session_id);
         if (!loop_room(l, s))
             break;
         msg_queue_pop(&l->outcomes);
@@ -248,7 +248,7 @@ static bool deliver_closed(struct sluice_loop *l, struct session *s) {
     }
     receive_drop(l, s);
     pop_notice(l, s);
-    slot_uncount(l->node->index);
+    session_table_uncount(l->node->index);
     if (s->announced) {
         l->totals.sessions--;
         l->totals_moved = true;

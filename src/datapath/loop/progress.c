@@ -45,7 +45,7 @@ static void take_msg(struct sluice_loop *l, struct mpsc_queue_item *item) {
         shared_low(l);
         return;
     }
-    struct session *s = slot_known(handle_make(l->node->index, item->slot, 0));
+    struct session *s = session_table_at(session_handle_make(l->node->index, item->slot, 0));
     switch ((enum loop_msg)item->verb) {
     case LOOP_MSG_WRITABLE_WAIT:
         session_ref_clear(&s->ref, SESSION_REF_WRITABLE_WAIT);

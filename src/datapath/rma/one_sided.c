@@ -267,7 +267,7 @@ enum taken notify_take(struct sluice_loop *l, struct session *s, struct sluice_m
 int transfer_open(sluice_session handle, size_t bytes,
                   int (*fits)(const struct session *s, const void *arg), const void *arg,
                   struct sluice_msg **out) {
-    struct session *s = slot_find(handle.id);
+    struct session *s = session_table_find(handle.id);
     if (!s)
         return SLUICE_ECLOSED;
     /* The owner needs no pin: while it is inside, only it could end the session. */

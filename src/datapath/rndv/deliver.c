@@ -153,7 +153,7 @@ static int place(struct sluice_loop *l, struct session *s, uint64_t token, sluic
 int sluice_place(sluice_session handle, uint64_t token, sluice_region *r, uint64_t offset) {
     if (forked_id(handle.id) || forked_region(r))
         return SLUICE_EFORKED;
-    struct session *s = slot_find(handle.id);
+    struct session *s = session_table_find(handle.id);
     if (!s)
         return SLUICE_ECLOSED;
     struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);

@@ -106,7 +106,7 @@ static void cancel_foreign(struct session *s, uint64_t tag) {
 }
 
 void sluice_cancel(sluice_session handle, uint64_t tag) {
-    struct session *s = forked_id(handle.id) ? NULL : slot_find(handle.id);
+    struct session *s = forked_id(handle.id) ? NULL : session_table_find(handle.id);
     if (!s || !session_ref_tryget(&s->ref, (uint32_t)handle.id, 0, 0))
         return;
     struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);

@@ -256,7 +256,7 @@ int sluice_reply_error(sluice_session handle, uint64_t token, uint32_t code) {
         return SLUICE_EFORKED;
     if (code > UINT32_MAX - CODE_APPLICATION)
         return SLUICE_EINVAL;
-    struct session *s = slot_find(handle.id);
+    struct session *s = session_table_find(handle.id);
     if (!s)
         return SLUICE_ECLOSED;
     code += CODE_APPLICATION;
@@ -283,7 +283,7 @@ static int wanted(struct sluice_loop *l, struct session *s, uint64_t id, uint64_
 int sluice_request_wanted(sluice_session handle, uint64_t token) {
     if (forked_id(handle.id))
         return SLUICE_EFORKED;
-    struct session *s = slot_find(handle.id);
+    struct session *s = session_table_find(handle.id);
     if (!s)
         return SLUICE_ECLOSED;
     struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);

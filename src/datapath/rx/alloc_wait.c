@@ -113,7 +113,7 @@ static void note_waiting(struct sluice_loop *l, struct session *s, uint64_t seen
 }
 
 static int wait_on_session(sluice_session handle, uint64_t seen) {
-    struct session *s = slot_find(handle.id);
+    struct session *s = session_table_find(handle.id);
     if (!s)
         return SLUICE_ECLOSED;
     struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);

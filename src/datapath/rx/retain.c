@@ -120,7 +120,7 @@ void keep_moved(struct sluice_loop *l, struct session *s, struct sluice_msg *msg
 }
 
 void keep_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
-    struct session *s = slot_known(msg->session_id);
+    struct session *s = session_table_at(msg->session_id);
     returned(l, s, msg);
     atomic_fetch_sub_explicit(&s->ref, 1, memory_order_release);
 }
@@ -145,7 +145,7 @@ static void put(struct sluice_msg *msg) {
 
 void keep_free(struct sluice_msg *msg) {
     uint64_t id = msg->session_id;
-    struct session *s = slot_find(id);
+    struct session *s = session_table_find(id);
     struct sluice_loop *l = s ? atomic_load_explicit(&s->loop, memory_order_relaxed) : NULL;
     bool nested;
     if (l && loop_enter(l, &nested)) {
@@ -206,7 +206,7 @@ static int pass_borrowed(struct sluice_msg *msg) {
 
 /* Its place takes another, which is freed as this one would have been. */
 static int pass_kept(struct sluice_msg *msg) {
-    struct session *s = slot_find(msg->session_id);
+    struct session *s = session_table_find(msg->session_id);
     if (s && session_ref_tryget(&s->ref, (uint32_t)msg->session_id, 0, 0)) {
         struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
         struct sluice_msg *other = replacement(l, l->rx_pool, s->frame_bytes);

@@ -460,7 +460,7 @@ void session_bury(struct sluice_loop *l) {
         request_forget(s);
         keyring_drop(s->link_config.keys);
         s->link_config.keys = NULL;
-        slot_release(s, l->node->index);
+        session_table_free(s, l->node->index);
         atomic_fetch_sub_explicit(&l->assigned, 1, memory_order_relaxed);
         l->node->upcalls->session_ended(l->node);
     }

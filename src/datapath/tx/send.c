@@ -192,7 +192,7 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
 }
 
 void send_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
-    struct session *s = slot_known(msg->session_id);
+    struct session *s = session_table_at(msg->session_id);
     s->foreign_taken++;
     l->traffic = true;
     if (msg->flags & MSG_KEPT)
@@ -311,7 +311,7 @@ static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l,
 
 static inline __attribute__((always_inline)) int
 submit(sluice_session handle, struct sluice_msg *msg, const struct send_args *args) {
-    struct session *s = slot_find(handle.id);
+    struct session *s = session_table_find(handle.id);
     if (!s)
         return SLUICE_ECLOSED;
     struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
@@ -348,7 +348,7 @@ int sluice_send_copy(sluice_session handle, const void *data, size_t bytes,
         return SLUICE_EFORKED;
     if (!data && bytes > 0)
         return SLUICE_EINVAL;
-    struct session *s = slot_find(handle.id);
+    struct session *s = session_table_find(handle.id);
     if (!s)
         return SLUICE_ECLOSED;
     /* The owner needs no pin: while it is inside, only it could end the session. */

@@ -133,7 +133,8 @@ static void send_moved(struct sluice_loop *l, struct session *s) {
 }
 
 void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
-    struct session *s = slot_known(handle_make(l->node->index, (uint32_t)(wc->wr_id >> 32), 0));
+    struct session *s =
+        session_table_at(session_handle_make(l->node->index, (uint32_t)(wc->wr_id >> 32), 0));
     uint16_t ahead = (uint16_t)((uint16_t)(wc->wr_id >> 8) - (uint16_t)s->sq_head);
     if (unlikely(ahead >= sq_used(s)))
         return; /* of a queue pair that was given up */

@@ -64,11 +64,12 @@ static void open_altering(struct pair *p, alter *req, alter *rep, const sluice_l
 /* Until neither side has a session; no event comes up on the way. */
 static void expect_nothing_left(struct pair *p) {
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    while (slots_taken(p->a.node->index) + slots_taken(p->b.node->index) > 0) {
+    while (session_table_used_count(p->a.node->index) + session_table_used_count(p->b.node->index) >
+           0) {
         sluice_event event;
         if (env_now(&env_default) >= limit)
-            fail_msg("%u and %u sessions do not end", slots_taken(p->a.node->index),
-                     slots_taken(p->b.node->index));
+            fail_msg("%u and %u sessions do not end", session_table_used_count(p->a.node->index),
+                     session_table_used_count(p->b.node->index));
         cm_progress(p->a.node->cm, 0);
         cm_progress(p->b.node->cm, 0);
         assert_int_equal(sluice_poll(p->a.loop, &event, 1, 0), 0);

@@ -248,10 +248,10 @@ static void a_request_of_any_length_is_answered(void **state) {
             bytes == PRIVATE_DATA_REQ_BYTES || (bytes > PRIVATE_DATA_REQ_BYTES && (bytes & 1));
         if (whole) { /* it gets as far as the id, which is no request */
             uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-            while (slots_taken(v.p.a.node->index) > 0 && env_now(&env_default) < limit)
+            while (session_table_used_count(v.p.a.node->index) > 0 && env_now(&env_default) < limit)
                 visit_turn(&v);
         }
-        assert_int_equal(slots_taken(v.p.a.node->index), 0);
+        assert_int_equal(session_table_used_count(v.p.a.node->index), 0);
         assert_int_equal(atomic_load(&cm->stats->refused), refused + 1);
     }
     visit_close(&v);
@@ -298,7 +298,7 @@ static void removal_ends_everything_once_in_every_order(void **state) {
                 pair_note(sides[i], &event);
             assert_int_equal(sides[i]->closed, expected[i]);
             assert_int_equal(sides[i]->listeners_lost, i == 0);
-            assert_int_equal(slots_taken(sides[i]->node->index), 0);
+            assert_int_equal(session_table_used_count(sides[i]->node->index), 0);
             assert_null(sides[i]->node->context);
             assert_null(sides[i]->node->cm->watch.id);
         }

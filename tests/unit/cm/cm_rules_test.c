@@ -69,7 +69,8 @@ static void crowd_poll(struct crowd *c) {
 }
 
 static unsigned crowd_sessions(struct crowd *c) {
-    return slots_taken(c->p.a.node->index) + slots_taken(c->p.b.node->index);
+    return session_table_used_count(c->p.a.node->index) +
+           session_table_used_count(c->p.b.node->index);
 }
 
 /* Dials, accepts, refusals, hang-ups, broken queue pairs, lost and slow messages, one removal. */

@@ -149,7 +149,7 @@ static void a_resolver_that_takes_long_delays_nobody(void **state) {
     sluice_session fifth = names_dial(&p, "fast.test");
     come_and_go(&p, "127.0.0.1");
     exchange(&p, standing);
-    assert_int_equal(slot_find(fifth.id)->conn.owner.state, CM_NAMING);
+    assert_int_equal(session_table_find(fifth.id)->conn.owner.state, CM_NAMING);
     assert_int_equal(server_inside(), 4);
     server_go(true);
     for (unsigned i = 0; i < 5; i++) {
@@ -191,7 +191,7 @@ static void hanging_up_does_not_wait_for_the_resolver(void **state) {
     names_await(&p, server_inside() == 2);
     server_go(true);
     assert_int_equal(pair_expect(&p, &p.b, SLUICE_UP).session.id, next.id);
-    assert_int_equal(slot_find(next.id)->info.tries, 1);
+    assert_int_equal(session_table_find(next.id)->info.tries, 1);
     pair_expect_nothing(&p, &p.b);
     pair_close(&p);
 }

@@ -38,7 +38,7 @@ static uint32_t backlog(struct crowd *c) {
 /* The one side goes on talking until the other has so much polled and not looked at. */
 static void fill(struct crowd *c) {
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    struct session *s = slot_find(c->talker.id);
+    struct session *s = session_table_find(c->talker.id);
     while (backlog(c) < BACKLOG) {
         c->p.b.session = c->talker;
         /* All it may say, before a look is taken at any of it. */

@@ -37,7 +37,8 @@ static void cross(struct pair *p) {
 /* Until nothing is left of the last session on either side. */
 static void settle(struct pair *p) {
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    while (slots_taken(p->a.node->index) + slots_taken(p->b.node->index) > 0) {
+    while (session_table_used_count(p->a.node->index) + session_table_used_count(p->b.node->index) >
+           0) {
         pair_turn(p);
         assert_true(env_now(&env_default) < limit);
     }
@@ -208,7 +209,7 @@ static void hanging_up_while_greeting_ends_both_sides(void **state) {
         uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
         while (p.b.closed == 0)
             assert_true(pair_next(&p, &p.b, &event));
-        while (slots_taken(p.a.node->index) > 0) {
+        while (session_table_used_count(p.a.node->index) > 0) {
             pair_turn(&p);
             sluice_poll(p.a.loop, &event, 1, 0);
             assert_true(env_now(&env_default) < limit);

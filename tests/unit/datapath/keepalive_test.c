@@ -257,7 +257,7 @@ static void a_silent_peer_is_closed(void **state) {
             assert_int_equal(sluice_poll(side->loop, &event, 1, 0), 0);
         }
         assert_int_equal(side->closed, 1);
-        assert_int_equal(slots_taken(side->node->index), 0);
+        assert_int_equal(session_table_used_count(side->node->index), 0);
         pair_close(&p);
     }
 }
@@ -320,12 +320,12 @@ static void a_silent_peer_is_closed_beside_traffic(void **state) {
         }
         p.a.session = i == 0 ? watch.up : p.a.session; /* the silent one */
     }
-    pair_grant_all(&p, pair_session(&p.b), slot_find(watch.up.id));
+    pair_grant_all(&p, pair_session(&p.b), session_table_find(watch.up.id));
     while (pair_send(&p.b, 10, 0, NULL) == 0)
         ;
     while (watch.messages == 0)
         pair_turn(&p);
-    struct session *heard = slot_find(watch.up.id);
+    struct session *heard = session_table_find(watch.up.id);
     uint64_t empty = p.a.loop->totals.empty_turns, waiting = 0;
     unsigned ticks = 0;
     for (; ticks < TICKS(3) && watch.closed.id == 0; ticks++) {

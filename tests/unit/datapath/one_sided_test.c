@@ -259,7 +259,7 @@ static void atomics_of_two_sessions_sum_up(void **state) {
             while (given[k] < COUNT &&
                    sluice_fetch_add(s[k], &m.token, 0, 1, SLUICE_SEND(.tag = k + 1)) == 0)
                 given[k]++;
-            uint32_t out = slot_find(s[k].id)->one_sided_reads;
+            uint32_t out = session_table_find(s[k].id)->one_sided_reads;
             most = out > most ? out : most;
         }
         sluice_event events[8];

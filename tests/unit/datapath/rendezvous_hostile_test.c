@@ -196,7 +196,7 @@ static void a_peer_that_announces_and_goes(void **state) {
 static sluice_event write_nothing(struct pair *p, sluice_session at, uint32_t bytes) {
     struct forged f = ANNOUNCE(bytes, WORD(0, FRAME_DATA, WAY_WRITE, 0));
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    struct session *s = slot_known(at.id);
+    struct session *s = session_table_at(at.id);
     pair_session(&p->b)->deaf = true; /* to READY, which it did not ask for */
     post(p, &f);
     while (!s->rendezvous || !s->rendezvous->by_number[0] ||

@@ -73,7 +73,8 @@ static void a_peer_that_overruns_its_credits_loses_its_own_session_only(void **s
             at_a[i] = p.a.session;
             at_b[i] = p.b.session;
         }
-        struct session *cheat = slot_find(at_b[1].id), *victim = slot_find(at_a[1].id);
+        struct session *cheat = session_table_find(at_b[1].id),
+                       *victim = session_table_find(at_a[1].id);
         for (int i = 0; i < 200; i++)
             pair_turn(&p);
         assert_covered(l);
@@ -171,7 +172,7 @@ static void the_receive_of_a_reply_that_is_wrong_is_spare_once(void **state) {
         assert_int_equal(pair_expect(&p, &p.a, SLUICE_REPLY).status, SLUICE_EUNKNOWN);
         event = pair_expect(&p, &p.a, SLUICE_CLOSED);
         assert_int_equal(event.reason, SLUICE_REASON_PROTOCOL);
-        while (slots_taken(p.a.node->index) > 0)
+        while (session_table_used_count(p.a.node->index) > 0)
             pair_turn(&p);
         assert_true(buffers_post(l, &l->shared.queue, NULL)); /* what is on its way back */
         assert_covered(l);

@@ -66,7 +66,7 @@ static void a_request_does_not_become_a_session_of_a_closed_node(void **state) {
     wait_for(&n->cm->stop); /* no session was left, no loop is: it waits for the CM thread only */
     atomic_store(&hold.go_on, true);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_int_equal(slots_taken(index), 0);
+    assert_int_equal(session_table_used_count(index), 0);
 
     assert_int_equal(sluice_poll(other, &event, 1, PAIR_LIMIT_NS), 1);
     assert_int_equal(event.type, SLUICE_CLOSED);

@@ -13,14 +13,15 @@ static void fail_stuck(struct pair *p) {
                         "ref %llx\n",
                         i ? "b" : "a", s->state, cm_state_name(s->conn.owner.state), s->own.posted,
                         s->sq_tail - s->sq_head, s->reason, (unsigned long long)s->ref);
-    fail_msg("%u and %u sessions do not end", slots_taken(p->a.node->index),
-             slots_taken(p->b.node->index));
+    fail_msg("%u and %u sessions do not end", session_table_used_count(p->a.node->index),
+             session_table_used_count(p->b.node->index));
 }
 
 /* Turns until neither node has a session; events are counted. */
 static void settle(struct pair *p) {
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    while (slots_taken(p->a.node->index) + slots_taken(p->b.node->index) > 0) {
+    while (session_table_used_count(p->a.node->index) + session_table_used_count(p->b.node->index) >
+           0) {
         sluice_event event;
         struct side *sides[] = {&p->a, &p->b};
         if (env_now(&env_default) >= limit)
@@ -51,7 +52,9 @@ static void both_sides_learn_who_closed(void **state) {
         assert_int_equal(event.status, 0);
         pair_expect_nothing(&p, &p.a);
         pair_expect_nothing(&p, &p.b);
-        assert_int_equal(slots_taken(p.a.node->index) + slots_taken(p.b.node->index), 0);
+        assert_int_equal(session_table_used_count(p.a.node->index) +
+                             session_table_used_count(p.b.node->index),
+                         0);
     }
     pair_close(&p);
 }
@@ -256,7 +259,7 @@ static void closing_the_node_in_every_state(void **state) {
         uint64_t start = env_now(&env_default);
         sluice_close(i & 2 ? p.a.node : p.b.node, 0);
         assert_true(env_now(&env_default) - start < 20000000000ull);
-        assert_int_equal(slots_taken((i & 2 ? &p.a : &p.b)->node->index), 0);
+        assert_int_equal(session_table_used_count((i & 2 ? &p.a : &p.b)->node->index), 0);
         sluice_close(i & 2 ? p.b.node : p.a.node, 0);
         assert_int_equal(sluice_poll(p.a.loop, NULL, 0, 0), SLUICE_ECLOSED);
     }
@@ -462,12 +465,12 @@ static void a_session_nobody_heard_of_ends_without_room_for_events(void **state)
     pair_dial(&p, PAIR_LINK());
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     /* The listener's side is asked, and the dialer gone before it answers. */
-    while (slots_taken(p.a.node->index) == 0) {
+    while (session_table_used_count(p.a.node->index) == 0) {
         pair_turn(&p);
         assert_true(env_now(&env_default) < limit);
     }
     sluice_hangup(p.b.session, 0);
-    while (slots_taken(p.a.node->index) > 0) {
+    while (session_table_used_count(p.a.node->index) > 0) {
         pair_turn(&p);
         assert_true(env_now(&env_default) < limit);
     }

@@ -274,7 +274,7 @@ static uint32_t dial(struct bench *b, sluice_session *out) {
     sluice_error e = {0};
     if (try_dial(b, out ? out : &s, &e) != 0)
         fail_msg("%s", e.text);
-    struct sluice_loop *l = atomic_load(&slot_find(out ? out->id : s.id)->loop);
+    struct sluice_loop *l = atomic_load(&session_table_find(out ? out->id : s.id)->loop);
     for (uint32_t i = 0; i < b->near->worker_count; i++)
         if (worker(b, i) == l)
             return i;
@@ -346,8 +346,8 @@ static void with_all_workers_drained_a_dial_is_told_the_limit(void **state) {
         assert_int_equal(sluice_worker_drain(b.near, i, 1), 0);
     assert_int_equal(try_dial(&b, &s, &e), SLUICE_ELIMIT);
     assert_non_null(strstr(e.text, "drained"));
-    assert_int_equal(slots_taken(b.near->index), 0);
-    assert_int_equal(slots_open(b.near->index), 0);
+    assert_int_equal(session_table_used_count(b.near->index), 0);
+    assert_int_equal(session_table_open_count(b.near->index), 0);
     sluice_loop *own; /* a loop of the application has nothing to do with it */
     assert_int_equal(sluice_loop_open(b.near, &own, &e), 0);
     assert_int_equal(sluice_dial(b.near, b.address, SLUICE_LINK(.loop = own), &s, &e), 0);
@@ -505,7 +505,7 @@ static void *dial_and_look(void *arg) {
         if (try_dial(b, &s, &e) != 0)
             wrong = b;
         else if ((before & 1) && before == atomic_load(&phase)) {
-            if (atomic_load(&slot_find(s.id)->loop) == worker(b, 0))
+            if (atomic_load(&session_table_find(s.id)->loop) == worker(b, 0))
                 wrong = b;
             atomic_fetch_add(&verified, 1);
         }

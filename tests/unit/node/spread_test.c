@@ -135,7 +135,7 @@ static uint32_t assigned(sluice_loop *l) {
 }
 
 static struct sluice_loop *loop_of(sluice_session s) {
-    return atomic_load(&slot_find(s.id)->loop);
+    return atomic_load(&session_table_find(s.id)->loop);
 }
 
 /* ---- listening ------------------------------------------------------------------------------- */
@@ -245,7 +245,7 @@ static void sessions_outlive_the_listener_on_their_loops(void **state) {
     sluice_unlisten(t.listener);
     UNTIL(&t, atomic_load(&t.loop[2]->listed) == 0);
     for (int i = 0; i < LOOPS; i++) {
-        const struct session *s = slot_find(t.seen[i].sessions[0].id);
+        const struct session *s = session_table_find(t.seen[i].sessions[0].id);
         assert_null(s->link_config.loops);
         assert_int_equal(s->link_config.loop_count, 0);
         assert_int_equal(sluice_loop_close(t.loop[i]), SLUICE_EINVAL); /* it has sessions */
@@ -273,7 +273,7 @@ static void a_dial_with_loops_takes_one_at_once(void **state) {
         const sluice_link_options *link = SLUICE_LINK(.loops = loops, .loop_count = 2);
         assert_int_equal(sluice_dial(t.b, t.address, link, &s[i], &e), 0);
         assert_ptr_equal(loop_of(s[i]), own[i % 2]);
-        assert_null(slot_find(s[i].id)->link_config.loops);
+        assert_null(session_table_find(s[i].id)->link_config.loops);
     }
     struct seen seen[2] = {{0}};
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
