@@ -104,9 +104,9 @@ enum loop_msg {
 #define NOTICE_CLOSED 16u
 
 /* What another thread was told EAGAIN for. */
-#define WANT_WINDOW SLUICE_WAITS_WINDOW
-#define WANT_PLACE SLUICE_WAITS_REQUESTS
-#define WANT_MEMORY SLUICE_WAITS_MEMORY
+#define WAIT_WINDOW SLUICE_WAITS_WINDOW
+#define WAIT_REQUEST_ID SLUICE_WAITS_REQUESTS
+#define WAIT_MEMORY SLUICE_WAITS_MEMORY
 
 #define GRANT_MIN 4u        /* credits every peer has at first; no more than CREDITS_MIN */
 #define CREDITS_DEFAULT 32u /* that a peer may come to have */
@@ -193,7 +193,7 @@ struct session {
     uint32_t sq_quick; /* sq_limit, or 0: nothing is posted but as a chain */
     uint8_t state;     /* enum session_state */
     uint8_t greeting;  /* enum session_greeting */
-    bool dirty, want_writable, want_memory, stalled;
+    bool dirty, waits_writable, waits_memory, stalled;
     bool tell;         /* credits are returned even if they are few */
     bool answers;      /* server.c: codes wait to be posted */
     uint16_t cancels;  /* client.c: CANCEL frames that wait */
@@ -237,8 +237,8 @@ struct session {
     _Atomic uint64_t foreign_bytes;
     _Atomic bool
         accessed; /* the device says that the peer accessed what it may not: the CM thread */
-    _Atomic uint32_t foreign_wants; /* WANT_WINDOW ... of other threads, since the loop looked */
-    _Atomic uint64_t memory_seen;   /* of WANT_MEMORY, see alloc_wait.c */
+    _Atomic uint32_t foreign_waits; /* WAIT_WINDOW ... of other threads, since the loop looked */
+    _Atomic uint64_t memory_seen;   /* of WAIT_MEMORY, see alloc_wait.c */
     _Atomic uint64_t hangup_grace;  /* smallest asked for since the loop looked */
 
     /* life */
@@ -293,7 +293,7 @@ struct session {
     bool last, settled;        /* it takes no more shared receives; their completions were polled */
     uint32_t last_poll;        /* the poll before that was known */
     _Atomic uint32_t shown_kept, shown_granted; /* for any thread */
-    _Atomic uint32_t shown_waits; /* WANT_WINDOW ...: of EAGAIN whose event is not noticed yet */
+    _Atomic uint32_t shown_waits; /* WAIT_WINDOW ...: of EAGAIN whose event is not noticed yet */
     /* one_sided.c: its work requests that are not complete; of them those that READ, and the large */
     uint32_t one_sided, one_sided_reads, one_sided_large;
     uint32_t frameless; /* work requests posted so far that were no frames */

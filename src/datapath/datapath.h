@@ -36,7 +36,7 @@ void send_drop_queue(struct sluice_loop *l, struct session *s, sluice_status sta
 /* Ends queued messages whose deadline passed; tells the loop the next deadline. */
 void send_expire(struct sluice_loop *l, struct session *s);
 /* What other threads were told EAGAIN for. */
-void send_wanted(struct sluice_loop *l, struct session *s);
+void send_wait_requested(struct sluice_loop *l, struct session *s);
 /* Posts a frame without payload, from the reserve. False: no credit, no room, or the QP is dead. */
 bool send_control(struct sluice_loop *l, struct session *s, enum frame_type type);
 /* The same with a total in its header. */
@@ -143,14 +143,14 @@ static inline bool session_has_qp(const struct session *s) {
     return s->qp || s->qp_ended;
 }
 
-static inline bool wants_receives(const struct session *s) {
+static inline bool session_takes_receives(const struct session *s) {
     return s->qp && s->state < SESSION_DRAINING;
 }
 
 /* A receive buffer whose frame is done with; its credit was counted. */
 static inline void receive_give_back(struct sluice_loop *l, struct session *s,
                                      struct sluice_msg *msg) {
-    if (unlikely(!wants_receives(s))) {
+    if (unlikely(!session_takes_receives(s))) {
         buffer_drop(l, msg);
         return;
     }

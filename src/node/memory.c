@@ -87,7 +87,7 @@ int node_memory_open(sluice_node *n, sluice_error *e) {
         limit_text_explain(why, sizeof why, &shortage);
         return error_set(e, SLUICE_ENOMEM, SLUICE_REASON_NO_MEMORY, -error, "%s", why);
     }
-    hunger_open(n);
+    alloc_wait_open(n);
     pool_on_shortage(n->pool, !n->fabric->software, on_shortage, n);
     pool_on_shortage(n->rx_pool, !n->fabric->software, on_shortage, n);
     if (!n->manual) {

@@ -240,7 +240,7 @@ int sluice_session_get_info(sluice_session handle, sluice_session_info *info) {
     known.granted = atomic_load_explicit(&s->shown_granted, memory_order_relaxed);
     known.requests = request_count(s);
     known.waits = atomic_load_explicit(&s->shown_waits, memory_order_relaxed);
-    if (hunger_waits(atomic_load_explicit(&s->loop, memory_order_relaxed)))
+    if (alloc_wait_pending(atomic_load_explicit(&s->loop, memory_order_relaxed)))
         known.waits |= SLUICE_WAITS_MEMORY;
     known.window_messages_used =
         (uint32_t)atomic_load_explicit(&s->own_messages, memory_order_relaxed) +

@@ -39,13 +39,13 @@
 #include "core/session.h"
 #include "core/session_table.h"
 
-#define LOOP_BATCH 32       /* completions polled at once */
-#define LOOP_CHAIN 16       /* work requests posted at once */
-#define LOOP_SGES 17u       /* of one of them, made of pieces: a header, and SLUICE_PIECES_MAX */
-#define LOOP_LENT 256       /* messages lent at once, and so events of one poll */
-#define LOOP_MSGS_MAX 256   /* messages taken in one turn */
-#define LOOP_WAKE_EVENT 1u  /* sluice_wake() was called */
-#define LOOP_WAKE_HUNGER 2u /* there is something to do in `hunger` */
+#define LOOP_BATCH 32      /* completions polled at once */
+#define LOOP_CHAIN 16      /* work requests posted at once */
+#define LOOP_SGES 17u      /* of one of them, made of pieces: a header, and SLUICE_PIECES_MAX */
+#define LOOP_LENT 256      /* messages lent at once, and so events of one poll */
+#define LOOP_MSGS_MAX 256  /* messages taken in one turn */
+#define LOOP_WAKE_EVENT 1u /* sluice_wake() was called */
+#define LOOP_WAKE_ALLOC_WAIT 2u /* there is something to do in `alloc_wait` */
 #define LOOP_WAIT_SPIN_NS 50000u
 #define LOOP_RATE_NS 1000000000ull /* over how long traffic is measured, at least */
 #define LOOP_STALL_NS 1000000u     /* at work for longer without a look around: a stall */
@@ -190,8 +190,8 @@ struct sluice_loop {
 
     /* any thread */
     _Atomic uint32_t wake /* LOOP_WAKE_... */ __attribute__((aligned(64)));
-    _Atomic uint32_t hunger; /* HUNGER_WAITS ... of alloc_wait.h */
-    _Atomic uint32_t assist; /* odd: the CM thread is in it, or tries to */
+    _Atomic uint32_t alloc_wait; /* ALLOC_WAIT_ARMED ... of alloc_wait.h */
+    _Atomic uint32_t assist;     /* odd: the CM thread is in it, or tries to */
     struct mailbox mailbox;
 };
 

@@ -49,7 +49,7 @@ static void take_msg(struct sluice_loop *l, struct mpsc_queue_item *item) {
     switch ((enum loop_msg)item->verb) {
     case LOOP_MSG_WRITABLE_WAIT:
         session_ref_clear(&s->ref, SESSION_REF_WRITABLE_WAIT);
-        send_wanted(l, s);
+        send_wait_requested(l, s);
         break;
     case LOOP_MSG_REQUESTS:
         request_record(l, s);
@@ -322,8 +322,8 @@ unsigned loop_progress(struct sluice_loop *l) {
     if (is_clock_due(l, found, turn))
         look_at_clock(l, turn);
     if (has_news(l)) {
-        if (unlikely(atomic_load_explicit(&l->wake, memory_order_relaxed) & LOOP_WAKE_HUNGER))
-            found += hunger_turn(l);
+        if (unlikely(atomic_load_explicit(&l->wake, memory_order_relaxed) & LOOP_WAKE_ALLOC_WAIT))
+            found += alloc_wait_progress(l);
         unsigned delivered = event_deliver(l);
         found += delivered;
         l->worked |= delivered > 0;

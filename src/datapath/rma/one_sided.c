@@ -104,7 +104,7 @@ static enum built no_sink(struct sluice_loop *l, struct session *s, struct sluic
         return BUILT_NOTHING;
     msg_queue_pop(&s->queue);
     finish_unsent(l, s, msg, SLUICE_ENOMEM);
-    if (s->want_writable)
+    if (s->waits_writable)
         send_check_writable(l, s);
     return BUILT_PART; /* look at the queue again */
 }
@@ -179,7 +179,7 @@ static enum built build_fence(struct sluice_loop *l, struct session *s, struct s
         return BUILT_NOTHING;
     msg_queue_pop(&s->queue);
     finish_unsent(l, s, msg, SLUICE_OK);
-    if (s->want_writable)
+    if (s->waits_writable)
         send_check_writable(l, s);
     return BUILT_PART; /* look at the queue again */
 }
@@ -292,7 +292,8 @@ int transfer_open(sluice_session handle, size_t bytes,
         loop_leave(l, nested);
     else
         session_ref_put(&s->ref);
-    if (unlikely(status == SLUICE_ENOMEM) && (status = hunger_send(handle, bytes, &msg)) == 0)
+    if (unlikely(status == SLUICE_ENOMEM) &&
+        (status = alloc_wait_get_for(handle, bytes, &msg)) == 0)
         msg->state = MSG_APP;
     *out = msg;
     return status;

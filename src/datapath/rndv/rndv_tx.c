@@ -60,7 +60,7 @@ static void finish(struct sluice_loop *l, struct session *s, struct departing *d
         event_outcome(l, s, msg, status);
     else
         msg_discard(l, msg);
-    if (s->want_writable)
+    if (s->waits_writable)
         send_check_writable(l, s);
     if (s->queue.head || s->replies.head)
         loop_dirty(l, s); /* who waited for a number */

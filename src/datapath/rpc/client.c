@@ -82,13 +82,13 @@ int request_admit(struct session *s, const struct send_args *args, bool foreign)
         if (likely(accepted(r) <= r->limit))
             return SLUICE_OK;
         atomic_fetch_sub_explicit(&r->foreign, 1, memory_order_relaxed);
-        session_waits(s, WANT_PLACE);
-        atomic_fetch_or_explicit(&s->foreign_wants, WANT_PLACE, memory_order_relaxed);
+        session_waits(s, WAIT_REQUEST_ID);
+        atomic_fetch_or_explicit(&s->foreign_waits, WAIT_REQUEST_ID, memory_order_relaxed);
         return SLUICE_EAGAIN;
     }
     if (unlikely(accepted(r) >= r->limit)) {
         r->want = true;
-        session_waits(s, WANT_PLACE);
+        session_waits(s, WAIT_REQUEST_ID);
         return SLUICE_EAGAIN;
     }
     /* One writer: a plain load and store that others may read. */
@@ -124,7 +124,7 @@ void request_check_writable(struct sluice_loop *l, struct session *s) {
     if (!r->want || s->state != SESSION_UP || (count > 0 && count > r->limit - (r->limit + 3) / 4))
         return;
     r->want = false;
-    session_waits_no_more(s, WANT_PLACE);
+    session_waits_no_more(s, WAIT_REQUEST_ID);
     event_notice(l, s, NOTICE_WRITABLE);
 }
 
@@ -208,7 +208,7 @@ static void request_drop(struct sluice_loop *l, struct sluice_msg *msg) {
 
 static void window_back(struct sluice_loop *l, struct session *s, const struct sluice_msg *msg) {
     window_release(s, 1, msg->size, (msg->send_flags & MSG_FOREIGN) != 0);
-    if (unlikely(s->want_writable))
+    if (unlikely(s->waits_writable))
         send_check_writable(l, s);
 }
 

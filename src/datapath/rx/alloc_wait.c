@@ -31,10 +31,10 @@
 
 /* A loop that is not closed while the lock is held. */
 static void tell(struct sluice_loop *l, uint32_t bits) {
-    bool news = bits & (HUNGER_LOOK | HUNGER_FLUSH);
-    if ((atomic_fetch_or(&l->hunger, bits) & bits) == bits || !news)
+    bool news = bits & (ALLOC_WAIT_CHECK | ALLOC_WAIT_FLUSH);
+    if ((atomic_fetch_or(&l->alloc_wait, bits) & bits) == bits || !news)
         return;
-    atomic_fetch_or(&l->wake, LOOP_WAKE_HUNGER);
+    atomic_fetch_or(&l->wake, LOOP_WAKE_ALLOC_WAIT);
     wakeup_signal_flag(&l->mailbox.wakeup);
 }
 
@@ -53,12 +53,12 @@ static void memory_is_back(void *arg) {
     atomic_fetch_add(&n->memory_back, 1);
     pthread_mutex_lock(&n->wakeup_lock);
     for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++)
-        if (n->loops[i] && (atomic_load(&n->loops[i]->hunger) & HUNGER_WAITS))
-            tell(n->loops[i], HUNGER_LOOK);
+        if (n->loops[i] && (atomic_load(&n->loops[i]->alloc_wait) & ALLOC_WAIT_ARMED))
+            tell(n->loops[i], ALLOC_WAIT_CHECK);
     pthread_mutex_unlock(&n->wakeup_lock);
 }
 
-void hunger_open(struct sluice_node *n) {
+void alloc_wait_open(struct sluice_node *n) {
     atomic_store(&n->memory_back, 0);
     pool_on_wake(n->pool, memory_is_back, n);
 }
@@ -68,7 +68,7 @@ static void ask_caches(struct sluice_node *n) {
     pthread_mutex_lock(&n->wakeup_lock);
     for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++)
         if (n->loops[i] && pool_cache_has(n->loops[i]->cache))
-            tell(n->loops[i], HUNGER_FLUSH);
+            tell(n->loops[i], ALLOC_WAIT_FLUSH);
     pthread_mutex_unlock(&n->wakeup_lock);
 }
 
@@ -84,7 +84,7 @@ static int try_again(struct sluice_node *n, size_t bytes, struct sluice_msg **ou
     return pool_may_return(n->pool) ? SLUICE_EAGAIN : SLUICE_ENOMEM;
 }
 
-int hunger_alloc(struct sluice_node *n, size_t bytes, struct sluice_msg **out) {
+int alloc_wait_get(struct sluice_node *n, size_t bytes, struct sluice_msg **out) {
     uint64_t seen;
     if (!context_call_begin(n))
         return SLUICE_ECLOSED;
@@ -93,9 +93,9 @@ int hunger_alloc(struct sluice_node *n, size_t bytes, struct sluice_msg **out) {
     if (mine && (!loop_is_owned(mine) || mine->pool != n->pool))
         mine = NULL;
     if (status == SLUICE_EAGAIN) {
-        tell_loops(n, mine, HUNGER_WAITS | HUNGER_ALL);
+        tell_loops(n, mine, ALLOC_WAIT_ARMED | ALLOC_WAIT_ALL);
         if (atomic_load(&n->memory_back) != seen)
-            tell_loops(n, mine, HUNGER_LOOK);
+            tell_loops(n, mine, ALLOC_WAIT_CHECK);
     }
     context_call_end(n);
     return status;
@@ -103,13 +103,13 @@ int hunger_alloc(struct sluice_node *n, size_t bytes, struct sluice_msg **out) {
 
 /* The loop's thread: the session waits since the count was `seen`. */
 static void note_waiting(struct sluice_loop *l, struct session *s, uint64_t seen) {
-    s->want_memory = true;
-    session_waits(s, WANT_MEMORY);
+    s->waits_memory = true;
+    session_waits(s, WAIT_MEMORY);
     l->totals.memory_stalls++;
     l->totals_moved = true;
-    atomic_fetch_or(&l->hunger, HUNGER_WAITS);
+    atomic_fetch_or(&l->alloc_wait, ALLOC_WAIT_ARMED);
     if (atomic_load(&l->node->memory_back) != seen)
-        tell(l, HUNGER_LOOK);
+        tell(l, ALLOC_WAIT_CHECK);
 }
 
 static int wait_on_session(sluice_session handle, uint64_t seen) {
@@ -131,15 +131,15 @@ static int wait_on_session(sluice_session handle, uint64_t seen) {
     l = atomic_load_explicit(&s->loop, memory_order_relaxed);
     /* Of several threads the last one's count stands: who failed last found no memory either. */
     atomic_store_explicit(&s->memory_seen, seen, memory_order_relaxed);
-    session_waits(s, WANT_MEMORY);
-    atomic_fetch_or_explicit(&s->foreign_wants, WANT_MEMORY, memory_order_release);
+    session_waits(s, WAIT_MEMORY);
+    atomic_fetch_or_explicit(&s->foreign_waits, WAIT_MEMORY, memory_order_release);
     if (session_ref_set(&s->ref, SESSION_REF_WRITABLE_WAIT))
         loop_post(l, s, LOOP_MSG_WRITABLE_WAIT);
     session_ref_put(&s->ref);
     return SLUICE_EAGAIN;
 }
 
-int hunger_send(sluice_session handle, size_t bytes, struct sluice_msg **out) {
+int alloc_wait_get_for(sluice_session handle, size_t bytes, struct sluice_msg **out) {
     struct sluice_node *n = context_at((uint32_t)(handle.id >> 56));
     uint64_t seen;
     if (!context_call_begin(n))
@@ -151,30 +151,30 @@ int hunger_send(sluice_session handle, size_t bytes, struct sluice_msg **out) {
     return status;
 }
 
-void hunger_wanted(struct sluice_loop *l, struct session *s) {
+void alloc_wait_requested(struct sluice_loop *l, struct session *s) {
     note_waiting(l, s, atomic_load_explicit(&s->memory_seen, memory_order_relaxed));
 }
 
-bool hunger_waits(const struct sluice_loop *l) {
-    return atomic_load(&l->hunger) & HUNGER_ALL;
+bool alloc_wait_pending(const struct sluice_loop *l) {
+    return atomic_load(&l->alloc_wait) & ALLOC_WAIT_ALL;
 }
 
-unsigned hunger_turn(struct sluice_loop *l) {
-    atomic_fetch_and(&l->wake, ~LOOP_WAKE_HUNGER); /* first: what comes later sets it again */
-    uint32_t bits = atomic_load(&l->hunger), taken = HUNGER_FLUSH;
-    if (bits & HUNGER_LOOK)
-        taken |= HUNGER_LOOK | HUNGER_WAITS | HUNGER_ALL;
-    bits = atomic_fetch_and(&l->hunger, ~taken) & taken;
-    if (bits & HUNGER_FLUSH)
+unsigned alloc_wait_progress(struct sluice_loop *l) {
+    atomic_fetch_and(&l->wake, ~LOOP_WAKE_ALLOC_WAIT); /* first: what comes later sets it again */
+    uint32_t bits = atomic_load(&l->alloc_wait), taken = ALLOC_WAIT_FLUSH;
+    if (bits & ALLOC_WAIT_CHECK)
+        taken |= ALLOC_WAIT_CHECK | ALLOC_WAIT_ARMED | ALLOC_WAIT_ALL;
+    bits = atomic_fetch_and(&l->alloc_wait, ~taken) & taken;
+    if (bits & ALLOC_WAIT_FLUSH)
         pool_cache_flush(l->cache);
-    if (!(bits & HUNGER_LOOK))
+    if (!(bits & ALLOC_WAIT_CHECK))
         return 0;
     unsigned count = 0;
     for (struct session *s = l->sessions; s; s = s->next) {
-        if (!s->want_memory && !(bits & HUNGER_ALL))
+        if (!s->waits_memory && !(bits & ALLOC_WAIT_ALL))
             continue;
-        s->want_memory = false;
-        session_waits_no_more(s, WANT_MEMORY);
+        s->waits_memory = false;
+        session_waits_no_more(s, WAIT_MEMORY);
         if (s->state == SESSION_UP) {
             event_notice(l, s, NOTICE_WRITABLE);
             count++;

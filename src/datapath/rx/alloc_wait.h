@@ -13,29 +13,29 @@
 
 #include "datapath/loop/loop.h"
 
-/* Bits of a loop's `hunger`. */
-#define HUNGER_WAITS 1u /* it is to be told when memory comes back */
-#define HUNGER_ALL 2u   /* and with it every session, since nobody knows for which one it was */
-#define HUNGER_LOOK 4u  /* memory came back */
-#define HUNGER_FLUSH 8u /* somebody else has none: what lies free in its cache goes to all */
+/* Bits of a loop's `alloc_wait`. */
+#define ALLOC_WAIT_ARMED 1u /* it is to be told when memory comes back */
+#define ALLOC_WAIT_ALL 2u   /* and with it every session, since nobody knows for which one it was */
+#define ALLOC_WAIT_CHECK 4u /* memory came back */
+#define ALLOC_WAIT_FLUSH 8u /* somebody else has none: what lies free in its cache goes to all */
 
 /* Before the pool of the node is used. */
-void hunger_open(struct sluice_node *n);
+void alloc_wait_open(struct sluice_node *n);
 
 /*
  * Tries once more, in case memory came back meanwhile. OK and *out; EMSGSIZE; ENOMEM: no memory is on its
  * way back that could help; EAGAIN: the sessions of the loop that is the calling thread's get WRITABLE,
  * those of every loop of the node if it has none.
  */
-int hunger_alloc(struct sluice_node *n, size_t bytes, struct sluice_msg **out);
+int alloc_wait_get(struct sluice_node *n, size_t bytes, struct sluice_msg **out);
 /* The same for a message of this session, which gets the WRITABLE; ECLOSED too. */
-int hunger_send(sluice_session handle, size_t bytes, struct sluice_msg **out);
+int alloc_wait_get_for(sluice_session handle, size_t bytes, struct sluice_msg **out);
 
-/* Another thread's hunger_send() answered EAGAIN: its message was taken. */
-void hunger_wanted(struct sluice_loop *l, struct session *s);
-/* A hunger_alloc() answered EAGAIN to whom all sessions of the loop stand for. Any thread. */
-bool hunger_waits(const struct sluice_loop *l);
-/* LOOP_WAKE_HUNGER is set. Returns how many sessions were noticed. */
-unsigned hunger_turn(struct sluice_loop *l);
+/* Another thread's alloc_wait_get_for() answered EAGAIN: its message was taken. */
+void alloc_wait_requested(struct sluice_loop *l, struct session *s);
+/* A alloc_wait_get() answered EAGAIN to whom all sessions of the loop stand for. Any thread. */
+bool alloc_wait_pending(const struct sluice_loop *l);
+/* LOOP_WAKE_ALLOC_WAIT is set. Returns how many sessions were noticed. */
+unsigned alloc_wait_progress(struct sluice_loop *l);
 
 #endif

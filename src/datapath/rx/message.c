@@ -50,7 +50,7 @@ int sluice_alloc(sluice_node *n, size_t bytes, sluice_msg **out) {
         return SLUICE_EMSGSIZE;
     struct sluice_msg *msg = get(n->pool, bytes);
     if (unlikely(!msg))
-        return errno == EMSGSIZE ? SLUICE_EMSGSIZE : hunger_alloc(n, bytes, out);
+        return errno == EMSGSIZE ? SLUICE_EMSGSIZE : alloc_wait_get(n, bytes, out);
     *out = msg;
     return SLUICE_OK;
 }

@@ -200,7 +200,7 @@ static void refused(struct sluice_loop *l, const struct receive_queue *q) {
 }
 
 void receive_repost(struct sluice_loop *l, struct session *s) {
-    if (!wants_receives(s))
+    if (!session_takes_receives(s))
         return;
     while (s->rx_missing > 0) {
         struct sluice_msg *msg = fresh(l, s);
@@ -249,7 +249,7 @@ uint32_t buffers_spare(struct sluice_loop *l, struct session *s, uint32_t want,
     uint32_t more = q->spare < want ? want - q->spare : 0;
     if (!q->srq && more > own_room(s))
         more = own_room(s);
-    while (more > 0 && reserve_allows(l, 1, sixteenths) && wants_receives(s)) {
+    while (more > 0 && reserve_allows(l, 1, sixteenths) && session_takes_receives(s)) {
         struct sluice_msg *msg = fresh(l, s);
         if (!msg)
             break;

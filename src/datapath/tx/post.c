@@ -252,7 +252,7 @@ void post_failed(struct sluice_loop *l, struct session *s, uint32_t from, int er
 static void post_chain(struct sluice_loop *l, struct session *s, struct chain *chain) {
     struct ibv_send_wr *last = &l->send_wr[chain->count - 1], *bad = NULL;
     /* Who waits for the window waits for all of them. */
-    if ((chain->waited_for || s->want_writable) && !(last->send_flags & IBV_SEND_SIGNALED)) {
+    if ((chain->waited_for || s->waits_writable) && !(last->send_flags & IBV_SEND_SIGNALED)) {
         last->send_flags |= IBV_SEND_SIGNALED;
         s->unsignalled = 0;
     }

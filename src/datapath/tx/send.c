@@ -84,8 +84,8 @@ void send_check_writable(struct sluice_loop *l, struct session *s) {
         return;
     if (count == 0 || (count <= s->window_messages - (s->window_messages + 3) / 4 &&
                        bytes <= s->window_bytes - s->window_bytes / 4)) {
-        s->want_writable = false;
-        session_waits_no_more(s, WANT_WINDOW);
+        s->waits_writable = false;
+        session_waits_no_more(s, WAIT_WINDOW);
         event_notice(l, s, NOTICE_WRITABLE);
     } else {
         want_signal(l, s);
@@ -111,25 +111,25 @@ static inline bool is_owned(const struct session *s, const struct sluice_msg *ms
 
 /* ---- another thread -------------------------------------------------------------------------- */
 
-void send_wanted(struct sluice_loop *l, struct session *s) {
-    uint32_t wants = atomic_exchange_explicit(&s->foreign_wants, 0, memory_order_acquire);
+void send_wait_requested(struct sluice_loop *l, struct session *s) {
+    uint32_t wants = atomic_exchange_explicit(&s->foreign_waits, 0, memory_order_acquire);
     session_waits(s, wants); /* again: what the loop noticed meanwhile was for an earlier one */
-    if (wants & WANT_WINDOW) {
-        s->want_writable = true;
+    if (wants & WAIT_WINDOW) {
+        s->waits_writable = true;
         /* Also where WRITABLE is due at once: a large message needs them gone. */
         want_signal(l, s);
         send_check_writable(l, s);
     }
-    if (wants & WANT_PLACE)
+    if (wants & WAIT_REQUEST_ID)
         request_want(l, s);
-    if (wants & WANT_MEMORY)
-        hunger_wanted(l, s);
+    if (wants & WAIT_MEMORY)
+        alloc_wait_requested(l, s);
 }
 
 /* Before foreign_full(): what it wants. */
 static void foreign_want(struct session *s, uint32_t what) {
     session_waits(s, what);
-    atomic_fetch_or_explicit(&s->foreign_wants, what, memory_order_relaxed);
+    atomic_fetch_or_explicit(&s->foreign_waits, what, memory_order_relaxed);
 }
 
 static int foreign_full(struct session *s, struct sluice_loop *l) {
@@ -163,7 +163,7 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
                      atomic_load_explicit(&s->own_bytes, memory_order_relaxed);
     if (!window_has_room(s, count, bytes, size) && args->kind != MSG_REPLY) {
         atomic_fetch_sub_explicit(&s->foreign_bytes, size, memory_order_relaxed);
-        foreign_want(s, WANT_WINDOW);
+        foreign_want(s, WAIT_WINDOW);
         return foreign_full(s, l);
     }
     if ((args->kind == MSG_REQUEST || args->kind == MSG_REPLY) &&
@@ -265,8 +265,8 @@ static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l,
     uint64_t bytes = own_bytes + atomic_load_explicit(&s->foreign_bytes, memory_order_relaxed);
     if (unlikely(!window_has_room(s, own + session_ref_count(&s->ref), bytes, msg->size)) &&
         args->kind != MSG_REPLY) {
-        s->want_writable = true;
-        session_waits(s, WANT_WINDOW);
+        s->waits_writable = true;
+        session_waits(s, WAIT_WINDOW);
         want_signal(l, s);
         l->totals.window_full++;
         l->totals_moved = true;
@@ -369,7 +369,7 @@ int sluice_send_copy(sluice_session handle, const void *data, size_t bytes,
     if (bytes > max)
         return SLUICE_EMSGSIZE;
     sluice_msg *msg = message_get(node->pool, bytes);
-    int status = likely(msg != NULL) ? SLUICE_OK : hunger_send(handle, bytes, &msg);
+    int status = likely(msg != NULL) ? SLUICE_OK : alloc_wait_get_for(handle, bytes, &msg);
     if (status != SLUICE_OK)
         return status;
     if (bytes > 0)

@@ -124,7 +124,7 @@ static void retire_sent(struct sluice_loop *l, struct session *s) {
 
 /* There is room again: who waited for it, goes on. */
 static void send_moved(struct sluice_loop *l, struct session *s) {
-    if (s->want_writable)
+    if (s->waits_writable)
         send_check_writable(l, s);
     if (s->queue.head || s->replies.head || s->answers || s->cancels || s->blocked)
         loop_dirty(l, s);
@@ -211,6 +211,6 @@ void send_expire(struct sluice_loop *l, struct session *s) {
     }
     if (left.head)
         s->queue = left;
-    if (s->want_writable)
+    if (s->waits_writable)
         send_check_writable(l, s);
 }
