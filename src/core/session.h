@@ -108,7 +108,7 @@ enum loop_msg {
 #define WAIT_REQUEST_ID SLUICE_WAITS_REQUESTS
 #define WAIT_MEMORY SLUICE_WAITS_MEMORY
 
-#define GRANT_MIN 4u        /* credits every peer has at first; no more than CREDITS_MIN */
+#define CREDITS_INITIAL 4u  /* credits every peer has at first; no more than CREDITS_MIN */
 #define CREDITS_DEFAULT 32u /* that a peer may come to have */
 #define CREDIT_RESERVE 2u   /* kept back for CREDIT and BYE, so that credits can always flow back */
 #define SQ_RESERVE 3u       /* send queue entries kept back for CREDIT, BYE and the drain marker */
@@ -144,7 +144,7 @@ struct msg_queue {
 /* What keepalive.c remembers of a session, from look to look. */
 struct keepalive {
     uint64_t interval_ns;      /* agreed; 0: not watched */
-    uint64_t looked_ns;        /* the last look */
+    uint64_t checked_ns;       /* the last look */
     uint64_t rx_ns, tx_ns;     /* the look that first saw the counts below */
     uint32_t rx_seen, tx_seen; /* frames received, frames posted */
     bool excused;              /* the silence was forgiven once, because the loop was away */
@@ -194,7 +194,7 @@ struct session {
     uint8_t state;     /* enum session_state */
     uint8_t greeting;  /* enum session_greeting */
     bool dirty, waits_writable, waits_memory, stalled;
-    bool tell;         /* credits are returned even if they are few */
+    bool update_due;   /* credits are returned even if they are few */
     bool answers;      /* server.c: codes wait to be posted */
     uint16_t cancels;  /* client.c: CANCEL frames that wait */
     bool blocked;      /* rndv.c waits for credits or room in the send queue */
@@ -204,9 +204,9 @@ struct session {
     uint32_t pack_bound; /* larger messages have a frame of their own; 0: all have */
 
     uint32_t tx_sequence, rx_sequence __attribute__((aligned(64)));
-    uint32_t rx_told;    /* rx_sequence when the last frame was posted */
-    uint32_t rx_owed;    /* receives posted again and not told to the peer yet */
-    uint32_t rx_granted; /* frames the peer may still send */
+    uint32_t rx_updated;    /* rx_sequence when the last frame was posted */
+    uint32_t rx_unreported; /* receives posted again and not told to the peer yet */
+    uint32_t rx_granted;    /* frames the peer may still send */
     uint32_t frame_payload, inline_max;
     uint32_t window_messages, tx_credits_max;
     _Atomic uint64_t own_messages, own_bytes; /* accepted here, no outcome yet; read by others */
@@ -221,13 +221,13 @@ struct session {
     struct receive_queue *rq;            /* its own, or the loop's */
     uint32_t repost_count, repost_batch; /* buffers of its frames that are to be posted again */
     uint32_t rx_missing;                 /* buffers that could not be replaced for want of memory */
-    uint32_t grant;          /* credits the peer has, wherever they are just now; see credits.c */
-    uint32_t grant_low;      /* below so many rx_granted the peer wants more */
-    uint32_t credits;        /* the most it will ever have */
-    uint32_t frame_bytes;    /* of one receive buffer */
-    uint64_t rx_message_max; /* largest message the peer may send */
-    uint32_t rx_controls;    /* CREDIT and ALIVE frames: what rx_sequence does not count */
-    struct msg_queue held;   /* frames that came before UP, or while memory is short */
+    uint32_t credits_granted; /* credits the peer has, wherever they are just now; see credits.c */
+    uint32_t credits_low;     /* below so many rx_granted the peer wants more */
+    uint32_t credits;         /* the most it will ever have */
+    uint32_t frame_bytes;     /* of one receive buffer */
+    uint64_t rx_message_max;  /* largest message the peer may send */
+    uint32_t rx_controls;     /* CREDIT and ALIVE frames: what rx_sequence does not count */
+    struct msg_queue held;    /* frames that came before UP, or while memory is short */
     struct sluice_msg *partial; /* message being put together from fragments */
     uint64_t partial_bytes;
     struct receive_queue own; /* unused where they are shared */
@@ -282,16 +282,16 @@ struct session {
     _Atomic(struct serving *) serving;   /* server.c: of the peer's, not answered yet */
     struct rendezvous *rendezvous;       /* rndv.c: large messages in both directions */
     /* credits.c and retain.c */
-    uint32_t kept;        /* messages of the peer the application keeps; for a moment one too few */
-    uint32_t debt;        /* credits still to be withheld for some of them; likewise */
-    uint32_t rx_reserved; /* receives set aside for replies */
-    uint32_t grant_seen;  /* rx_sequence when grant_ns was */
-    uint32_t recall, returned; /* credits the peer was asked to keep; or that I was; 0: none */
-    uint64_t grant_ns;         /* when it was looked at last */
-    bool heard;                /* the queue pair can receive: frames may have come */
-    bool qp_ended;             /* drain.c: the QP is gone, its completions are still to be polled */
-    bool last, settled;        /* it takes no more shared receives; their completions were polled */
-    uint32_t last_poll;        /* the poll before that was known */
+    uint32_t kept; /* messages of the peer the application keeps; for a moment one too few */
+    uint32_t withheld_due;       /* credits still to be withheld for some of them; likewise */
+    uint32_t rx_reserved;        /* receives set aside for replies */
+    uint32_t credits_seen;       /* rx_sequence when credits_checked_ns was */
+    uint32_t recall, returned;   /* credits the peer was asked to keep; or that I was; 0: none */
+    uint64_t credits_checked_ns; /* when it was looked at last */
+    bool heard;                  /* the queue pair can receive: frames may have come */
+    bool qp_ended;      /* drain.c: the QP is gone, its completions are still to be polled */
+    bool last, settled; /* it takes no more shared receives; their completions were polled */
+    uint32_t last_poll; /* the poll before that was known */
     _Atomic uint32_t shown_kept, shown_granted; /* for any thread */
     _Atomic uint32_t shown_waits; /* WAIT_WINDOW ...: of EAGAIN whose event is not noticed yet */
     /* one_sided.c: its work requests that are not complete; of them those that READ, and the large */

@@ -339,40 +339,40 @@ void pack_unlend(struct sluice_msg *view);
 /* ---- credits.c: how many credits the peer has -------------------------------------------------- */
 
 /* RECALL or RETURN: NULL, or what is wrong. */
-const char *grant_control(struct sluice_loop *l, struct session *s, const struct frame *f);
+const char *credits_control(struct sluice_loop *l, struct session *s, const struct frame *f);
 /* Gives back what the peer has recalled. */
-void grant_answer(struct sluice_loop *l, struct session *s);
+void credits_return(struct sluice_loop *l, struct session *s);
 /* Whether credits are owed that must be told now. */
-bool grant_due(const struct session *s);
+bool credits_update_due(const struct session *s);
 /* The session is up. */
-void grant_start(struct sluice_loop *l, struct session *s);
+void credits_start(struct sluice_loop *l, struct session *s);
 /*
  * So much has come lately that receives should be posted again in larger batches, even if the peer
  * never has many frames on their way.
  */
-static inline bool grant_is_used(const struct session *s) {
-    return s->rx_sequence - s->grant_seen >= 256;
+static inline bool credits_are_used(const struct session *s) {
+    return s->rx_sequence - s->credits_seen >= 256;
 }
 /* The peer has used much of what it had: more, if it may have more. */
-void grant_grow(struct sluice_loop *l, struct session *s);
-/* `grant` or `kept` has changed; figures for other threads. */
-void grant_set(struct session *s);
-void grant_show(struct session *s);
+void credits_grow(struct sluice_loop *l, struct session *s);
+/* `credits_granted` or `retained` has changed; figures for other threads. */
+void credits_changed(struct session *s);
+void credits_publish(struct session *s);
 /* Looks at the sessions if it is time to; l->now_ns was just read. */
-void grant_look(struct sluice_loop *l);
+void credits_check(struct sluice_loop *l);
 /*
  * A receive for the reply of a request: false, none can be had now; what ends the wait makes the
  * session dirty. Its reply came: taken, in that receive (FRAME_RESERVED); else in another frame.
  */
-bool grant_reserve(struct sluice_loop *l, struct session *s);
-void grant_unreserve(struct sluice_loop *l, struct session *s, bool taken);
+bool credits_reserve(struct sluice_loop *l, struct session *s);
+void credits_unreserve(struct sluice_loop *l, struct session *s, bool taken);
 
 /* ---- keepalive.c ----------------------------------------------------------------------------- */
 
 /* From now on the session says that it lives, and the peer must. */
 void keepalive_start(struct sluice_loop *l, struct session *s);
 /* Looks at the sessions if it is time to; l->now_ns was just read. */
-void keepalive_look(struct sluice_loop *l);
+void keepalive_check(struct sluice_loop *l);
 /* Every 64th turn, l->now_ns just read: whether the turns became too slow to count them. */
 void keepalive_pace(struct sluice_loop *l);
 
@@ -417,7 +417,7 @@ static inline void landing_moved(struct session *s) {
     s->landing_moves++;
 }
 /* Now and then: whether the peer goes on. */
-void landing_look(struct sluice_loop *l, struct session *s);
+void landing_check(struct sluice_loop *l, struct session *s);
 
 /* ---- open.c and close.c ---------------------------------------------------------------------- */
 

@@ -26,7 +26,7 @@ static int check_need(sluice_node *n, const struct backing_wish *wish, sluice_er
     const struct need_input in = {
         .sessions = n->options.sessions_max,
         .chosen = n->options.sessions_chosen,
-        .depth = GRANT_MIN,
+        .depth = CREDITS_INITIAL,
         .full = CREDITS_DEFAULT,
         .frame = ((uint64_t)1 << n->options.eager_log2) + POOL_HEADROOM,
         .receive_bytes_max = n->options.receive_bytes_max,

@@ -3,7 +3,7 @@
  * memory_budget.h - the node's budget: what its sessions need at least, connections times depth times size, and
  * whether the caps and the system's limits allow it.
  *
- * Every session has receives of its own from the first moment (GRANT_MIN frames), and gets more only
+ * Every session has receives of its own from the first moment (CREDITS_INITIAL frames), and gets more only
  * as far as there is memory. So the least is what has to be there, and the cap on receive memory, the
  * limit on locked memory and the cgroup's are each enough for it, or the node does not open.
  *

@@ -248,9 +248,9 @@ void honest_prove(const struct honest *h) {
     if (!s || h->closed || s->state != SESSION_UP || !s->qp)
         return;
     /* Each credit the peer has, or is about to have, is a receive that is posted. */
-    PROVE(s->grant <= s->credits);
-    PROVE(s->rx_granted + s->rx_owed <= s->grant);
-    PROVE(s->rx_granted + s->rx_owed + s->rq->spare <= s->rq->posted);
+    PROVE(s->credits_granted <= s->credits);
+    PROVE(s->rx_granted + s->rx_unreported <= s->credits_granted);
+    PROVE(s->rx_granted + s->rx_unreported + s->rq->spare <= s->rq->posted);
     PROVE(s->tx_credits <= s->tx_credits_max);
 }
 

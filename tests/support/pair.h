@@ -298,23 +298,23 @@ PAIR_UNUSED static void pair_grant_all(struct pair *p, struct session *sender,
     struct session *r = receiver;
     struct sluice_loop *l = atomic_load(&r->loop);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    while (r->grant < r->credits) {
-        uint32_t before = r->grant;
-        r->grant_ns = l->now_ns;
-        r->grant_seen = r->rx_sequence - r->grant;
-        grant_grow(l, r);
-        if (r->grant == before)
-            fail_msg("%u credits of %u, and no more", r->grant, r->credits);
+    while (r->credits_granted < r->credits) {
+        uint32_t before = r->credits_granted;
+        r->credits_checked_ns = l->now_ns;
+        r->credits_seen = r->rx_sequence - r->credits_granted;
+        credits_grow(l, r);
+        if (r->credits_granted == before)
+            fail_msg("%u credits of %u, and no more", r->credits_granted, r->credits);
     }
     receive_repost(l, r);
-    if (r->rx_owed > 0)
+    if (r->rx_unreported > 0)
         assert_true(send_control(l, r, FRAME_CREDIT));
-    while (sender->tx_credits < r->grant - r->kept) {
+    while (sender->tx_credits < r->credits_granted - r->kept) {
         pair_turn(p);
         if (env_now(&env_default) >= limit)
             fail_msg("%u credits of %u: %u kept, %u with the peer, %u owed, %u to be posted",
-                     sender->tx_credits, r->grant, r->kept, r->rx_granted, r->rx_owed,
-                     r->repost_count);
+                     sender->tx_credits, r->credits_granted, r->kept, r->rx_granted,
+                     r->rx_unreported, r->repost_count);
     }
 }
 

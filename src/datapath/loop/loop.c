@@ -199,8 +199,8 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
     l->timer_fd = -1;
     l->next_deadline_ns = UINT64_MAX;
     l->sample_ns = loop_clock(l);
-    l->look_ns = UINT64_MAX;
-    l->grant_look_ns = UINT64_MAX;
+    l->keepalive_check_ns = UINT64_MAX;
+    l->credits_check_ns = UINT64_MAX;
     l->notices_tail = &l->notices;
     l->wr = (struct ibv_send_wr){.sg_list = &l->sge, .num_sge = 1, .opcode = IBV_WR_SEND};
     l->chain_max = n->options.without & SLUICE_WITHOUT_CHAIN ? 1 : LOOP_CHAIN;

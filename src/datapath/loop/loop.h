@@ -122,8 +122,9 @@ struct sluice_loop {
     uint64_t now_ns;         /* last time read */
     uint64_t span_ns;        /* see loop_span(); 0: no span begun */
     uint64_t next_deadline_ns;
-    uint64_t grant_look_ns; /* the same of credits.c */
-    uint64_t look_ns;       /* of keepalive.c: the next look at the sessions; UINT64_MAX: none */
+    uint64_t credits_check_ns; /* the same of credits.c */
+    uint64_t
+        keepalive_check_ns; /* of keepalive.c: the next look at the sessions; UINT64_MAX: none */
     uint32_t lasts; /* queue pairs of which was heard that they take no more shared receives */
     bool crowded;   /* events other than messages found no room: they come first in the next turn */
     bool slow_progress;       /* so slow that every turn looks at the clock */
@@ -159,11 +160,11 @@ struct sluice_loop {
     uint64_t idle_since_ns;
 
     /* keepalive.c */
-    uint64_t look_step_ns;       /* between two looks */
-    uint64_t caught_ns;          /* what had arrived by then was taken from the CQ */
-    uint64_t mark_ns, mark;      /* that will hold of mark_ns after so many completions */
-    uint64_t stride_ns;          /* when the last 64 turns began */
-    uint64_t looks, look_visits; /* so far; for tests */
+    uint64_t keepalive_step_ns; /* between two looks */
+    uint64_t caught_ns;         /* what had arrived by then was taken from the CQ */
+    uint64_t mark_ns, mark;     /* that will hold of mark_ns after so many completions */
+    uint64_t stride_ns;         /* when the last 64 turns began */
+    uint64_t keepalive_checks, keepalive_visits; /* so far; for tests */
 
     /* life */
     struct session *sessions;

@@ -185,7 +185,7 @@ static void flush_dirty(struct sluice_loop *l) {
     while ((s = l->dirty)) {
         l->dirty = s->dirty_next;
         s->dirty = false;
-        if (s->qp && (s->rq->repost || s->rx_missing || s->rx_granted < s->grant_low))
+        if (s->qp && (s->rq->repost || s->rx_missing || s->rx_granted < s->credits_low))
             receive_repost(l, s);
         send_flush(l, s); /* what is queued, or the credits that are owed by now */
         if (s->state == SESSION_FLUSHING || s->state == SESSION_LEAVING)
@@ -252,10 +252,10 @@ static void look_at_clock(struct sluice_loop *l, uint32_t turn) {
         if (s->requests)
             request_expire(l, s);
         session_timer(l, s);
-        landing_look(l, s);
+        landing_check(l, s);
     }
-    keepalive_look(l);
-    grant_look(l);
+    keepalive_check(l);
+    credits_check(l);
 }
 
 /*
@@ -268,7 +268,8 @@ static inline bool is_clock_due(const struct sluice_loop *l, unsigned found, uin
     if ((turn & CLOCK_TURNS) == 0 || l->slow_progress)
         return true;
     return found == 0 && l->next_deadline_ns != UINT64_MAX &&
-           ((l->next_deadline_ns < l->look_ns && l->next_deadline_ns < l->grant_look_ns) ||
+           ((l->next_deadline_ns < l->keepalive_check_ns &&
+             l->next_deadline_ns < l->credits_check_ns) ||
             l->now_ns >= l->next_deadline_ns || l->poll_once);
 }
 

@@ -52,7 +52,7 @@ static uint64_t owed(const struct session *s) {
     return 0;
 }
 
-void landing_look(struct sluice_loop *l, struct session *s) {
+void landing_check(struct sluice_loop *l, struct session *s) {
     if (s->landing_bytes == 0 || s->state > SESSION_FLUSHING)
         return;
     uint64_t bytes = owed(s);

@@ -74,7 +74,7 @@ bool rendezvous_room(struct sluice_loop *l, struct session *s, struct chain *cha
 
 bool rendezvous_room_control(struct sluice_loop *l, struct session *s, struct chain *chain) {
     /* Who takes the last credit returns some, or both sides could be without. */
-    if (s->tx_credits > 1 || (s->tx_credits == 1 && s->rx_owed > 0))
+    if (s->tx_credits > 1 || (s->tx_credits == 1 && s->rx_unreported > 0))
         return rendezvous_room(l, s, chain);
     s->blocked = true;
     return false;
@@ -157,7 +157,7 @@ static void move(struct sluice_loop *l, struct session *s) {
  */
 static bool credit_due(const struct session *s) {
     const struct rendezvous *r = s->rendezvous;
-    return (r->ready > 0 || r->out_writes > 0) && s->rx_granted <= 1 && s->rx_owed > 0 &&
+    return (r->ready > 0 || r->out_writes > 0) && s->rx_granted <= 1 && s->rx_unreported > 0 &&
            s->tx_credits >= (s->conn.passive ? 2 : 1);
 }
 

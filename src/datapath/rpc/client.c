@@ -163,7 +163,7 @@ bool request_assign(struct sluice_loop *l, struct session *s, struct sluice_msg 
         return true;
     }
     struct requests *r = requests_of(s);
-    if (r->free_count == 0 || !grant_reserve(l, s))
+    if (r->free_count == 0 || !credits_reserve(l, s))
         return false;
     uint32_t index = r->free[--r->free_count];
     struct place *place = &r->place[index];
@@ -192,7 +192,7 @@ static void place_free(struct sluice_loop *l, struct session *s, struct requests
     place->state = PLACE_FREE;
     place->msg = NULL;
     r->free[r->free_count++] = (uint8_t)(place - r->place);
-    grant_unreserve(l, s, took);
+    credits_unreserve(l, s, took);
     uncount(l, s, r, place->foreign);
     if (s->queue.head || s->state == SESSION_FLUSHING)
         loop_dirty(l, s);

@@ -33,7 +33,7 @@ int alloc_wait_get_for(sluice_session handle, size_t bytes, struct sluice_msg **
 
 /* Another thread's alloc_wait_get_for() answered EAGAIN: its message was taken. */
 void alloc_wait_requested(struct sluice_loop *l, struct session *s);
-/* A alloc_wait_get() answered EAGAIN to whom all sessions of the loop stand for. Any thread. */
+/* An alloc_wait_get() answered EAGAIN to whom all sessions of the loop stand for. Any thread. */
 bool alloc_wait_pending(const struct sluice_loop *l);
 /* LOOP_WAKE_ALLOC_WAIT is set. Returns how many sessions were noticed. */
 unsigned alloc_wait_progress(struct sluice_loop *l);

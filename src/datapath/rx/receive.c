@@ -127,7 +127,7 @@ static void control(struct sluice_loop *l, struct session *s, struct sluice_msg 
     else if (f->type == FRAME_CANCEL)
         wrong = request_cancelled(l, s, f);
     else if (f->type == FRAME_RECALL || f->type == FRAME_RETURN)
-        wrong = grant_control(l, s, f);
+        wrong = credits_control(l, s, f);
     if (unlikely(wrong != NULL))
         receive_broken(l, s, msg, wrong);
     else
@@ -208,7 +208,7 @@ static void written(struct sluice_loop *l, struct session *s, struct sluice_msg 
         receive_broken(l, s, msg, wrong);
         return;
     }
-    if (s->rx_granted < s->grant_low)
+    if (s->rx_granted < s->credits_low)
         loop_dirty(l, s);
     receive_give_back(l, s, msg);
     if (s->state >= SESSION_FLUSHING)
@@ -256,7 +256,7 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
     } else {
         s->rx_granted--;
     }
-    if (unlikely(s->rx_granted < s->grant_low))
+    if (unlikely(s->rx_granted < s->credits_low))
         loop_dirty(l, s);
     s->rx_sequence = f.sequence;
     s->acked = f.ack;

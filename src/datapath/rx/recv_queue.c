@@ -3,7 +3,7 @@
  * recv_queue.c - receive buffers: taken from the reserve, posted, given back, posted again.
  *
  * A queue of receives is a session's own, or shared by sessions of the loop. What is said here holds
- * for both. Every receive the device has is one of three: a credit (of rx_granted or rx_owed of some
+ * for both. Every receive the device has is one of three: a credit (of rx_granted or rx_unreported of some
  * session), reserved for the reply of a request (rx_reserved), or spare. So the peers together can
  * never use more than is posted.
  *
@@ -78,14 +78,15 @@ static inline bool is_excess(struct sluice_loop *l, struct receive_queue *q, str
         return false;
     s->repost_count--;
     bool credit = !(msg->flags & MSG_RESERVED);
-    if (likely(credit && (int32_t)s->debt <= 0 && q->spare <= q->spare_max))
+    if (likely(credit && (int32_t)s->withheld_due <= 0 && q->spare <= q->spare_max))
         return false;
-    if (credit && unlikely((int32_t)s->debt > 0) && keep_may_withhold(s)) {
-        s->debt--;
+    if (credit && unlikely((int32_t)s->withheld_due > 0) && keep_may_withhold(s)) {
+        s->withheld_due--;
     } else if (unlikely(q->spare > q->spare_max)) {
         q->spare -= credit;
-        s->rx_owed += credit;
-    } else if (credit || q->srq || s->grant + s->rx_reserved + q->spare + spares < q->depth) {
+        s->rx_unreported += credit;
+    } else if (credit || q->srq ||
+               s->credits_granted + s->rx_reserved + q->spare + spares < q->depth) {
         return false;
     }
     buffer_drop(l, msg);
@@ -108,8 +109,8 @@ static inline void count_posted(struct sluice_loop *l, struct receive_queue *q,
         msg->flags &= (uint16_t)~MSG_RESERVED;
         q->spare++;
     } else if (likely(s != NULL)) {
-        s->rx_owed++;
-        if (s != self && grant_due(s))
+        s->rx_unreported++;
+        if (s != self && credits_update_due(s))
             loop_dirty(l, s);
     }
     if (q->srq)
@@ -217,9 +218,9 @@ void receive_repost(struct sluice_loop *l, struct session *s) {
         refused(l, s->rq);
         return;
     }
-    if (s->grant_low > 0 && (s->rx_granted < s->grant_low || grant_is_used(s)))
-        grant_grow(l, s);
-    grant_show(s);
+    if (s->credits_low > 0 && (s->rx_granted < s->credits_low || credits_are_used(s)))
+        credits_grow(l, s);
+    credits_publish(s);
 }
 
 /* ---- spare receives -------------------------------------------------------------------------- */
@@ -233,7 +234,7 @@ static bool reserve_allows(const struct sluice_loop *l, uint64_t more, unsigned 
 
 static uint32_t own_room(const struct session *s) {
     const struct receive_queue *q = s->rq;
-    uint32_t used = s->grant + s->rx_reserved + q->spare;
+    uint32_t used = s->credits_granted + s->rx_reserved + q->spare;
     return q->depth > used ? q->depth - used : 0;
 }
 
@@ -266,10 +267,10 @@ uint32_t buffers_spare(struct sluice_loop *l, struct session *s, uint32_t want,
 }
 
 bool receive_prime(struct sluice_loop *l, struct session *s) {
-    if (buffers_spare(l, s, GRANT_MIN, 16) < GRANT_MIN)
+    if (buffers_spare(l, s, CREDITS_INITIAL, 16) < CREDITS_INITIAL)
         return false;
-    s->rq->spare -= GRANT_MIN;
-    s->rx_granted = s->grant = GRANT_MIN;
+    s->rq->spare -= CREDITS_INITIAL;
+    s->rx_granted = s->credits_granted = CREDITS_INITIAL;
     return true;
 }
 

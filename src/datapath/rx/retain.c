@@ -5,7 +5,7 @@
  * A kept message withholds one credit of the session it came by. A receive buffer does so by not
  * being posted again. What came otherwise (put together from fragments, as a reply, in a buffer of
  * its own, in a frame with others) withholds the credit of the next buffer that comes back: the
- * session's `debt`. Two credits are never withheld: what is kept beyond that stays debt. Freed, from
+ * session's `withheld_due`. Two credits are never withheld: what is kept beyond that stays due. Freed, from
  * whatever thread, the credit returns: on the loop's own thread at once, from another by message, the
  * sluice_msg being that message; and where the session is gone the message just goes back to the pool.
  *
@@ -45,13 +45,13 @@ static void count_kept(struct sluice_loop *l, struct session *s, uint32_t more) 
     s->kept += more;
     l->totals.kept += (int32_t)more;
     l->totals_moved = true;
-    grant_set(s);
-    grant_show(s);
+    credits_changed(s);
+    credits_publish(s);
 }
 
 bool keep_may_withhold(const struct session *s) {
-    int32_t withheld = (int32_t)(s->kept - s->debt); /* kept may be one too few */
-    return (int32_t)s->grant - withheld > (int32_t)CREDIT_RESERVE;
+    int32_t withheld = (int32_t)(s->kept - s->withheld_due); /* kept may be one too few */
+    return (int32_t)s->credits_granted - withheld > (int32_t)CREDIT_RESERVE;
 }
 
 void keep_taken(struct sluice_loop *l, const struct loop_lent *lent) {
@@ -61,26 +61,27 @@ void keep_taken(struct sluice_loop *l, const struct loop_lent *lent) {
     if (s->state >= SESSION_DRAINED)
         return;
     if ((lent->flags & (MSG_RX | MSG_RESERVED)) != MSG_RX) {
-        s->debt++;
+        s->withheld_due++;
     } else if (!keep_may_withhold(s)) { /* its credit returns by another buffer */
-        s->debt++;
+        s->withheld_due++;
         s->rx_missing++;
     }
     count_kept(l, s, 1);
-    if (s->repost_count + s->rx_missing >= s->repost_batch || grant_due(s) ||
-        s->rx_granted < s->grant_low)
+    if (s->repost_count + s->rx_missing >= s->repost_batch || credits_update_due(s) ||
+        s->rx_granted < s->credits_low)
         loop_dirty(l, s);
 }
 
 /* A credit that was withheld is to return, by this buffer or without one. */
 static void give_credit(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     bool buffer = (msg->flags & MSG_RX) != 0;
-    bool none = (int32_t)(s->kept - s->debt) <= 0; /* withheld: it is freed before it was counted */
+    bool none =
+        (int32_t)(s->kept - s->withheld_due) <= 0; /* withheld: it is freed before it was counted */
     msg->flags &= MSG_RX;
-    if ((int32_t)s->debt > 0 || !buffer || s->state >= SESSION_DRAINING ||
+    if ((int32_t)s->withheld_due > 0 || !buffer || s->state >= SESSION_DRAINING ||
         (s->rq->srq && !shared_enter(l, msg))) {
-        if ((int32_t)s->debt > 0 || (!buffer && none))
-            s->debt--;
+        if ((int32_t)s->withheld_due > 0 || (!buffer && none))
+            s->withheld_due--;
         else
             s->rx_missing++;
         buffer_drop(l, msg);
@@ -98,7 +99,7 @@ static void returned(struct sluice_loop *l, struct session *s, struct sluice_msg
     give_credit(l, s, msg);
     count_kept(l, s, UINT32_MAX);
     if (s->rx_granted <= CREDIT_RESERVE)
-        s->tell = true; /* it waits for this one */
+        s->update_due = true; /* it waits for this one */
     loop_dirty(l, s);
 }
 
@@ -109,13 +110,13 @@ void keep_moved(struct sluice_loop *l, struct session *s, struct sluice_msg *msg
     msg->flags = 0;
     if (s->state >= SESSION_DRAINED)
         return;
-    if ((int32_t)s->debt > 0 || (!buffer && (int32_t)(s->kept - s->debt) <= 0))
-        s->debt--;
+    if ((int32_t)s->withheld_due > 0 || (!buffer && (int32_t)(s->kept - s->withheld_due) <= 0))
+        s->withheld_due--;
     else
         s->rx_missing++;
     count_kept(l, s, UINT32_MAX);
     if (s->rx_granted <= CREDIT_RESERVE)
-        s->tell = true;
+        s->update_due = true;
     loop_dirty(l, s);
 }
 
@@ -127,8 +128,8 @@ void keep_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
 
 void keep_end(struct sluice_loop *l, struct session *s) {
     l->totals.kept -= (uint64_t)(int64_t)(int32_t)s->kept;
-    s->kept = s->debt = 0;
-    grant_show(s);
+    s->kept = s->withheld_due = 0;
+    credits_publish(s);
 }
 
 /* ---- freeing: any thread --------------------------------------------------------------------- */

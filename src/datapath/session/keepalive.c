@@ -54,8 +54,8 @@ static inline uint64_t sixteenths(uint64_t interval_ns, unsigned count) {
 }
 
 static void set_look(struct sluice_loop *l, uint64_t due_ns, uint64_t step_ns) {
-    l->look_ns = due_ns;
-    l->look_step_ns = step_ns;
+    l->keepalive_check_ns = due_ns;
+    l->keepalive_step_ns = step_ns;
     if (due_ns != UINT64_MAX)
         loop_deadline(l, due_ns);
 }
@@ -80,20 +80,20 @@ void keepalive_start(struct sluice_loop *l, struct session *s) {
     uint64_t now = loop_clock(l), step = interval / LOOKS;
     *k = (struct keepalive){
         .interval_ns = interval,
-        .looked_ns = now,
+        .checked_ns = now,
         .rx_ns = now,
         .tx_ns = now,
         .rx_seen = received(s),
         .tx_seen = posted(s),
     };
-    if (l->look_ns == UINT64_MAX) {
+    if (l->keepalive_check_ns == UINT64_MAX) {
         l->caught_ns = now;
         l->slow_progress = true; /* until 64 turns show otherwise */
         l->stride_ns = now;
         set_mark(l, now);
         set_look(l, now + step, step);
-    } else if (step < l->look_step_ns) {
-        set_look(l, now + step < l->look_ns ? now + step : l->look_ns, step);
+    } else if (step < l->keepalive_step_ns) {
+        set_look(l, now + step < l->keepalive_check_ns ? now + step : l->keepalive_check_ns, step);
     }
 }
 
@@ -133,7 +133,7 @@ static void speak(struct sluice_loop *l, struct session *s) {
         return;
     }
     if (l->now_ns - k->tx_ns < sixteenths(k->interval_ns, QUIET) ||
-        (s->tx_credits < 2 && s->rx_owed == 0) || !send_control(l, s, FRAME_ALIVE))
+        (s->tx_credits < 2 && s->rx_unreported == 0) || !send_control(l, s, FRAME_ALIVE))
         return;
     k->tx_seen = posted(s);
     k->tx_ns = l->now_ns;
@@ -141,8 +141,8 @@ static void speak(struct sluice_loop *l, struct session *s) {
 
 static void look_at(struct sluice_loop *l, struct session *s) {
     struct keepalive *k = &s->keepalive;
-    bool away = l->now_ns - k->looked_ns > sixteenths(k->interval_ns, AWAY);
-    k->looked_ns = l->now_ns;
+    bool away = l->now_ns - k->checked_ns > sixteenths(k->interval_ns, AWAY);
+    k->checked_ns = l->now_ns;
     if (hear(l, s, away)) {
         speak(l, s);
         return;
@@ -155,17 +155,17 @@ static void look_at(struct sluice_loop *l, struct session *s) {
     session_close(l, s, SLUICE_REASON_KEEPALIVE, 0, text);
 }
 
-void keepalive_look(struct sluice_loop *l) {
-    if (l->now_ns < l->look_ns) {
-        if (l->look_ns != UINT64_MAX)
-            loop_deadline(l, l->look_ns);
+void keepalive_check(struct sluice_loop *l) {
+    if (l->now_ns < l->keepalive_check_ns) {
+        if (l->keepalive_check_ns != UINT64_MAX)
+            loop_deadline(l, l->keepalive_check_ns);
         return;
     }
     uint64_t shortest = UINT64_MAX;
-    l->looks++;
+    l->keepalive_checks++;
     catch_up(l);
     for (struct session *s = l->sessions; s; s = s->next) {
-        l->look_visits++;
+        l->keepalive_visits++;
         if (!is_watched(s))
             continue;
         if (s->keepalive.interval_ns < shortest)
@@ -178,11 +178,12 @@ void keepalive_look(struct sluice_loop *l) {
         return;
     }
     /* On a grid, so that what a look is late by does not add up. */
-    uint64_t step = shortest / LOOKS, due = l->look_ns + step;
+    uint64_t step = shortest / LOOKS, due = l->keepalive_check_ns + step;
     set_look(l, due > l->now_ns ? due : l->now_ns + step, step);
 }
 
 void keepalive_pace(struct sluice_loop *l) {
-    l->slow_progress = l->look_ns != UINT64_MAX && l->now_ns - l->stride_ns > l->look_step_ns / 2;
+    l->slow_progress =
+        l->keepalive_check_ns != UINT64_MAX && l->now_ns - l->stride_ns > l->keepalive_step_ns / 2;
     l->stride_ns = l->now_ns;
 }

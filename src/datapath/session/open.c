@@ -45,7 +45,7 @@ static void agree(struct session *s) {
     s->rx_message_max = agreed;
     s->message_max = agreed < options->message_bytes_max ? agreed : options->message_bytes_max;
     s->rendezvous_above = rendezvous_switch(s);
-    s->tx_credits = GRANT_MIN;
+    s->tx_credits = CREDITS_INITIAL;
     s->tx_credits_max = s->conn.passive ? s->conn.req.credits : rep->credits;
     /* So often that a window that is full always has a signalled send in it. */
     uint64_t inline_max = s->inline_max ? s->inline_max : 1;
@@ -127,11 +127,11 @@ static void choose_receives(struct sluice_loop *l, struct session *s) {
     struct receive_queue *shared = &l->shared.queue;
     s->rq = &s->own;
     if (shared->srq && !stranger && !(link->flags & SLUICE_ISOLATED) &&
-        shared_room(l) + shared->spare >= GRANT_MIN)
+        shared_room(l) + shared->spare >= CREDITS_INITIAL)
         s->rq = shared;
     s->own.depth = s->credits + link->requests < most ? s->credits + link->requests : most;
     s->own.spare_max = link->requests;
-    s->grant = 0;
+    s->credits_granted = 0;
     s->repost_batch = 1;
     pthread_mutex_lock(&s->node->lock);
     s->info.shared = s->rq == shared;
@@ -226,7 +226,7 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
 /* The queue pair of the last try is gone, or no longer this session's. */
 void session_renewed(struct sluice_loop *l, struct session *s) {
     s->own = (struct receive_queue){0};
-    s->rx_granted = s->grant = 0;
+    s->rx_granted = s->credits_granted = 0;
     session_prepare(l, s);
 }
 
@@ -255,7 +255,7 @@ void session_apply(struct sluice_loop *l, struct session *s) {
 /* Messages may go: UP is the first event, and from now on each side hears of the other. */
 void session_begin(struct sluice_loop *l, struct session *s) {
     keepalive_start(l, s);
-    grant_start(l, s);
+    credits_start(l, s);
     event_notice(l, s, NOTICE_UP);
 }
 

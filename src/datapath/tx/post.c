@@ -397,7 +397,7 @@ void send_flush(struct sluice_loop *l, struct session *s) {
     if (s->state < SESSION_UP || s->state > SESSION_LEAVING || s->bye_posted)
         return;
     if (unlikely(s->returned))
-        grant_answer(l, s);
-    if (grant_due(s))
+        credits_return(l, s);
+    if (credits_update_due(s))
         send_control(l, s, FRAME_CREDIT);
 }

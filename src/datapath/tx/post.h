@@ -84,16 +84,16 @@ static inline void post_header(struct session *s, uint8_t *at, unsigned type, un
     struct frame f = {
         .type = (uint8_t)type,
         .flags = (uint8_t)flags,
-        .credits = (uint16_t)s->rx_owed,
+        .credits = (uint16_t)s->rx_unreported,
         .sequence = s->tx_sequence,
         .ack = s->rx_sequence,
         .length = length,
         .total = total,
     };
-    s->rx_granted += s->rx_owed;
-    s->rx_owed = 0;
-    s->rx_told = s->rx_sequence;
-    s->tell = false;
+    s->rx_granted += s->rx_unreported;
+    s->rx_unreported = 0;
+    s->rx_updated = s->rx_sequence;
+    s->update_due = false;
     frame_put(at, &f);
 }
 

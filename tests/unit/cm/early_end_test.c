@@ -7,7 +7,7 @@
 #include "support/pair.h"
 
 /* As many as a dialer has credits for before its listener gives it some: a device takes them alone. */
-enum { MESSAGES = GRANT_MIN - CREDIT_RESERVE };
+enum { MESSAGES = CREDITS_INITIAL - CREDIT_RESERVE };
 
 static size_t size_of(unsigned i) {
     return i % 3 * 2000;

@@ -40,13 +40,14 @@ static void assert_covered(struct side *side) {
     for (struct session *s = l->sessions; s; s = s->next) {
         if (!s->qp)
             continue;
-        uint32_t promised = s->rx_granted + s->rx_owed + s->rx_reserved;
+        uint32_t promised = s->rx_granted + s->rx_unreported + s->rx_reserved;
         if (s->rq->srq)
             shared += promised;
         else
             assert_int_equal(promised + s->own.spare, s->own.posted);
-        assert_true(promised + s->repost_count <= s->grant + s->rx_reserved + s->own.spare);
-        assert_true(s->grant <= s->credits);
+        assert_true(promised + s->repost_count <=
+                    s->credits_granted + s->rx_reserved + s->own.spare);
+        assert_true(s->credits_granted <= s->credits);
     }
     if (l->shared.queue.srq)
         assert_int_equal(shared, l->shared.queue.posted);
@@ -67,7 +68,7 @@ static void every_peer_begins_with_four(void **state) {
         quiesce(&p);
         assert_int_equal(pair_session(&p.b)->tx_credits, 4);
         assert_int_equal(pair_session(&p.a)->tx_credits, 4);
-        assert_int_equal(pair_session(&p.a)->grant, 4);
+        assert_int_equal(pair_session(&p.a)->credits_granted, 4);
         assert_int_equal(info_of(&p.a, true), flag == 0);
         assert_covered(&p.a);
         assert_covered(&p.b);
@@ -85,7 +86,7 @@ static void a_stream_has_all_its_credits_after_a_few_round_trips(void **state) {
             pair_connect(&p, PAIR_LINK());
             unsigned sent = 0, received = 0;
             uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-            while (pair_session(&p.a)->grant < most[i] || received < sent) {
+            while (pair_session(&p.a)->credits_granted < most[i] || received < sent) {
                 if (sent < 5 * most[i] && pair_send(&p.b, 10, sent, NULL) == 0)
                     sent++;
                 sluice_event event;
@@ -112,7 +113,7 @@ static void a_peer_that_says_a_word_now_and_then_gets_no_more(void **state) {
         pair_clock += 2 * SECOND;
         quiesce(&p);
     }
-    assert_uint_in_range(pair_session(&p.a)->grant, 4, 8);
+    assert_uint_in_range(pair_session(&p.a)->credits_granted, 4, 8);
     pair_close(&p);
 }
 
@@ -130,9 +131,9 @@ static void a_quiet_peer_gives_back_all_but_four(void **state) {
                 quiesce(&p);
                 assert_covered(&p.a);
             }
-            assert_int_equal(pair_session(&p.a)->grant, GRANT_MIN);
+            assert_int_equal(pair_session(&p.a)->credits_granted, CREDITS_INITIAL);
             assert_uint_in_range(pair_session(&p.b)->tx_credits, 3, 4);
-            assert_int_equal(p.a.loop->grant_look_ns, UINT64_MAX); /* nothing more to look at */
+            assert_int_equal(p.a.loop->credits_check_ns, UINT64_MAX); /* nothing more to look at */
             assert_int_equal(p.a.closed + p.b.closed, 0);
             /* The receives are spare: the next growth takes them. */
             assert_uint_in_range(pool_in_use(p.a.node->rx_pool), 32, 40);
@@ -152,7 +153,7 @@ static void a_busy_peer_keeps_its_credits(void **state) {
         pair_expect(&p, &p.a, SLUICE_MESSAGE);
         pair_clock += SECOND * 6 / 10;
         quiesce(&p);
-        assert_int_equal(pair_session(&p.a)->grant, 32);
+        assert_int_equal(pair_session(&p.a)->credits_granted, 32);
     }
     pair_close(&p);
 }
@@ -172,7 +173,7 @@ static void false_recalls_and_returns_close_the_session(void **state) {
         pair_connect(&p, PAIR_LINK());
         if (i >= 6) { /* an answer, but a wrong one */
             pair_grant_all(&p, pair_session(&p.b), pair_session(&p.a));
-            pair_session(&p.a)->recall = GRANT_MIN;
+            pair_session(&p.a)->recall = CREDITS_INITIAL;
             f.sequence = pair_session(&p.b)->tx_sequence;
         }
         raw_frame(&p.b, &f);
@@ -191,18 +192,18 @@ static void replies_have_receives_of_their_own(void **state) {
         struct session *s = pair_session(&p.b);
         uint32_t granted = s->rx_granted;
         for (unsigned i = 0; i < 16; i++)
-            assert_true(grant_reserve(p.b.loop, s));
+            assert_true(credits_reserve(p.b.loop, s));
         assert_int_equal(s->rx_reserved, 16);
         assert_int_equal(s->rx_granted, granted);
         assert_covered(&p.b);
         for (unsigned i = 0; i < 16; i++)
-            grant_unreserve(p.b.loop, s, false);
+            credits_unreserve(p.b.loop, s, false);
         assert_int_equal(s->rx_reserved, 0);
         assert_covered(&p.b);
         uint64_t buffers = pool_in_use(p.b.node->rx_pool);
         for (unsigned i = 0; i < 1000; i++) { /* again and again: no more of them */
-            assert_true(grant_reserve(p.b.loop, s));
-            grant_unreserve(p.b.loop, s, false);
+            assert_true(credits_reserve(p.b.loop, s));
+            credits_unreserve(p.b.loop, s, false);
         }
         assert_int_equal(pool_in_use(p.b.node->rx_pool), buffers);
         pair_close(&p);

@@ -77,7 +77,7 @@ static uint64_t agreed(struct side *side) {
 /* Credits are with the sender, or owed, or about to be: none got lost. */
 static void assert_credits_complete(struct side *sender, struct side *receiver) {
     struct session *s = pair_session(sender), *r = pair_session(receiver);
-    assert_int_equal(s->tx_credits + r->rx_owed + r->repost_count, r->grant);
+    assert_int_equal(s->tx_credits + r->rx_unreported + r->repost_count, r->credits_granted);
     assert_int_equal(r->rx_granted, s->tx_credits);
 }
 
@@ -144,7 +144,7 @@ static void off_on_one_side_is_off(void **state) {
             tick(&p);
         assert_up(&p);
         assert_int_equal(posted(&p.a) - a + posted(&p.b) - b, 0);
-        assert_int_equal(p.a.loop->looks + p.b.loop->looks, 0);
+        assert_int_equal(p.a.loop->keepalive_checks + p.b.loop->keepalive_checks, 0);
         pair_close(&p);
     }
 }
@@ -543,10 +543,10 @@ static void a_thousand_idle_sessions_cost_nothing_to_speak_of(void **state) {
         }
         assert_int_equal(sluice_poll(l, NULL, 0, 0), 0);
     }
-    assert_uint_in_range(l->looks, SECONDS * 8 / 10 - 10, SECONDS * 8 / 10 + 10);
-    assert_int_equal(l->look_visits, l->looks * N);
+    assert_uint_in_range(l->keepalive_checks, SECONDS * 8 / 10 - 10, SECONDS * 8 / 10 + 10);
+    assert_int_equal(l->keepalive_visits, l->keepalive_checks * N);
     /* 800 visits in a second: at far more than a microsecond for each still below 1 % of a CPU. */
-    assert_true(l->look_visits / SECONDS <= 1000);
+    assert_true(l->keepalive_visits / SECONDS <= 1000);
     l->sessions = NULL;
     pair_close(&p);
 }

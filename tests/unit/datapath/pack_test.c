@@ -38,7 +38,7 @@ static void settle(struct pair *p) {
     pair_turn(p);
     for (unsigned k = 0; k < 2; k++) { /* and every frame that came is posted, or about to be */
         const struct session *s = pair_session(k ? &p->a : &p->b);
-        assert_int_equal(s->rq->posted + s->repost_count, s->grant);
+        assert_int_equal(s->rq->posted + s->repost_count, s->credits_granted);
         assert_null(s->held.head);
     }
 }
@@ -401,7 +401,8 @@ static void what_is_kept_or_sent_on_pins_no_frame(void **state) {
     assert_null(a->held.head);
     /* But for the credits that are withheld. */
     assert_int_equal(a->kept, COUNT);
-    assert_int_equal(a->rq->posted + a->repost_count + a->kept - a->debt, a->grant + a->rq->spare);
+    assert_int_equal(a->rq->posted + a->repost_count + a->kept - a->withheld_due,
+                     a->credits_granted + a->rq->spare);
     while (back < COUNT) {
         sluice_event event = pair_expect(&p, &p.b, SLUICE_MESSAGE);
         assert_true(pair_check(event.msg, 77, 1 + 3 * back++));
