@@ -47,18 +47,18 @@ enum session_state {
 
 /* Who owns a message. */
 enum msg_state {
-    MSG_FREE,     /* the pool */
-    MSG_APP,      /* the application */
-    MSG_BORROWED, /* lent to the application until its handler returns or it polls again */
-    MSG_SENDING,  /* the data path, for sending: mailbox, queue, device or waiting outcome */
-    MSG_RECEIVE,  /* the data path, for receiving: posted, held, or being put together */
+    MSG_FREE,    /* the pool */
+    MSG_APP,     /* the application */
+    MSG_LOANED,  /* on loan to the application until its handler returns or it polls again */
+    MSG_SENDING, /* the data path, for sending: mailbox, queue, device or waiting outcome */
+    MSG_RECEIVE, /* the data path, for receiving: posted, held, or being put together */
 };
 
 /* msg->flags */
 #define MSG_RX 1u        /* a receive buffer: of the size of a frame, and posted again */
 #define MSG_SHARED 2u    /* it belongs to the loop's shared queue; session_id is its place there */
 #define MSG_RESERVED 4u  /* its receive is no credit: posted again it is spare */
-#define MSG_KEPT 8u      /* the application's, and a credit of session_id is withheld for it */
+#define MSG_RETAINED 8u  /* the application's, and a credit of session_id is withheld for it */
 #define MSG_VIEW 32u     /* its data lies in the pack it came with (coalesce.c) */
 #define MSG_ESCORTED 16u /* next is the frame that announced or ended it, and goes back with it */
 #define MSG_OPENED 64u   /* a pack that is being taken apart, or in which lent messages lie */
@@ -282,7 +282,7 @@ struct session {
     _Atomic(struct serving *) serving;   /* server.c: of the peer's, not answered yet */
     struct rendezvous *rendezvous;       /* rndv.c: large messages in both directions */
     /* credits.c and retain.c */
-    uint32_t kept; /* messages of the peer the application keeps; for a moment one too few */
+    uint32_t retained; /* messages of the peer the application keeps; for a moment one too few */
     uint32_t withheld_due;       /* credits still to be withheld for some of them; likewise */
     uint32_t rx_reserved;        /* receives set aside for replies */
     uint32_t credits_seen;       /* rx_sequence when credits_checked_ns was */
@@ -292,7 +292,7 @@ struct session {
     bool qp_ended;      /* drain.c: the QP is gone, its completions are still to be polled */
     bool last, settled; /* it takes no more shared receives; their completions were polled */
     uint32_t last_poll; /* the poll before that was known */
-    _Atomic uint32_t shown_kept, shown_granted; /* for any thread */
+    _Atomic uint32_t published_retained, published_credits; /* for any thread */
     _Atomic uint32_t shown_waits; /* WAIT_WINDOW ...: of EAGAIN whose event is not noticed yet */
     /* one_sided.c: its work requests that are not complete; of them those that READ, and the large */
     uint32_t one_sided, one_sided_reads, one_sided_large;

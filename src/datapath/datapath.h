@@ -165,23 +165,23 @@ static inline void receive_give_back(struct sluice_loop *l, struct session *s,
 /* ---- retain.c: messages that were received and stay -------------------------------------------- */
 
 /* The application is through with an event, and has kept its message. */
-void keep_taken(struct sluice_loop *l, const struct loop_lent *lent);
+void retain_taken(struct sluice_loop *l, const struct loop_loan *loan);
 /* Whether one more credit may be withheld: two are left to the peer. */
-bool keep_may_withhold(const struct session *s);
+bool retain_may_withhold(const struct session *s);
 /* A kept message that another thread freed. */
-void keep_arrived(struct sluice_loop *l, struct sluice_msg *msg);
+void retain_free_arrived(struct sluice_loop *l, struct sluice_msg *msg);
 /* The queue pair is gone: nothing is withheld any more. */
-void keep_end(struct sluice_loop *l, struct session *s);
+void retain_end(struct sluice_loop *l, struct session *s);
 /* The application frees a kept message. Any thread. */
-void keep_free(struct sluice_msg *msg);
+void retain_free(struct sluice_msg *msg);
 /* Whether another buffer must take its place when it is sent. */
-static inline bool keep_holds(const struct sluice_msg *msg) {
-    return msg->state == MSG_BORROWED || (msg->flags & MSG_KEPT);
+static inline bool retain_holds(const struct sluice_msg *msg) {
+    return msg->state == MSG_LOANED || (msg->flags & MSG_RETAINED);
 }
 /* Another thread has sent on what it kept of this session: its credit returns, by another buffer. */
-void keep_moved(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+void retain_moved(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 /* The message is sent on. 0, or ENOMEM and nothing has happened. The thread that has the message. */
-int keep_pass(struct sluice_msg *msg);
+int retain_pass(struct sluice_msg *msg);
 
 /* ---- frame.c --------------------------------------------------------------------------------- */
 
@@ -334,7 +334,7 @@ void pack_return(struct sluice_loop *l, struct session *s, struct sluice_msg *vi
 /* One of those that need this frame is done with it: messages in it, and whoever takes it apart. */
 void pack_release(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);
 /* The application makes a message that lies in a pack its own: its bytes move to its own buffer. */
-void pack_unlend(struct sluice_msg *view);
+void coalesce_retain(struct sluice_msg *view);
 
 /* ---- credits.c: how many credits the peer has -------------------------------------------------- */
 
@@ -380,7 +380,7 @@ void keepalive_pace(struct sluice_loop *l);
 
 void event_message(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 /* The same as another event (REQUEST, REPLY), which the caller began to fill in. Room was checked. */
-void event_lend(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+void event_loan(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                 sluice_event *event);
 /* A message that was received and is not lent after all. */
 void event_return(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
@@ -400,8 +400,8 @@ unsigned event_deliver(struct sluice_loop *l);
 unsigned event_listeners(struct sluice_loop *l); /* those whose device is gone */
 /* Takes back what was lent, and frees sessions whose CLOSED was delivered. */
 void event_take_back(struct sluice_loop *l);
-/* The application makes a borrowed message its own. Its thread, see sluice_keep(). */
-void event_unlend(struct sluice_msg *msg);
+/* The application makes a loaned message its own. Its thread, see sluice_keep(). */
+void event_retain(struct sluice_msg *msg);
 
 /* ---- landing.c ------------------------------------------------------------------------------- */
 

@@ -309,11 +309,11 @@ PAIR_UNUSED static void pair_grant_all(struct pair *p, struct session *sender,
     receive_repost(l, r);
     if (r->rx_unreported > 0)
         assert_true(send_control(l, r, FRAME_CREDIT));
-    while (sender->tx_credits < r->credits_granted - r->kept) {
+    while (sender->tx_credits < r->credits_granted - r->retained) {
         pair_turn(p);
         if (env_now(&env_default) >= limit)
             fail_msg("%u credits of %u: %u kept, %u with the peer, %u owed, %u to be posted",
-                     sender->tx_credits, r->credits_granted, r->kept, r->rx_granted,
+                     sender->tx_credits, r->credits_granted, r->retained, r->rx_granted,
                      r->rx_unreported, r->repost_count);
     }
 }

@@ -63,39 +63,39 @@ void event_return(struct sluice_loop *l, struct session *s, struct sluice_msg *m
     }
 }
 
-static void take_back(struct sluice_loop *l, const struct loop_lent *lent) {
-    if (likely(lent->what == LENT_OUT)) {
-        event_return(l, lent->session, lent->msg);
+static void take_back(struct sluice_loop *l, const struct loop_loan *loan) {
+    if (likely(loan->what == LOAN_OUT)) {
+        event_return(l, loan->session, loan->msg);
         return;
     }
-    if (lent->flags & MSG_VIEW)
-        pack_release(l, lent->session, lent->frame);
-    else if (lent->flags & MSG_ESCORTED)
-        receive_give_back(l, lent->session, lent->frame);
-    if (lent->what == LENT_KEPT)
-        keep_taken(l, lent);
-    if (lent->what != LENT_REPLACED)
+    if (loan->flags & MSG_VIEW)
+        pack_release(l, loan->session, loan->frame);
+    else if (loan->flags & MSG_ESCORTED)
+        receive_give_back(l, loan->session, loan->frame);
+    if (loan->what == LOAN_RETAINED)
+        retain_taken(l, loan);
+    if (loan->what != LOAN_REPLACED)
         return;
-    if (lent->flags & MSG_SHARED)
-        shared_put(l, lent->msg, lent->place);
-    receive_give_back(l, lent->session, lent->msg);
+    if (loan->flags & MSG_SHARED)
+        shared_put(l, loan->msg, loan->place);
+    receive_give_back(l, loan->session, loan->msg);
 }
 
-/* Enters it among what is lent; lent_count is counted by the caller. */
-static inline struct loop_lent *enter_lent(struct sluice_loop *l, struct session *s,
-                                           struct sluice_msg *msg) {
-    struct loop_lent *lent = &l->lent[l->lent_count];
-    *lent = (struct loop_lent){.msg = msg,
+/* Enters it among what is loaned; loan_count is counted by the caller. */
+static inline struct loop_loan *add_loan(struct sluice_loop *l, struct session *s,
+                                         struct sluice_msg *msg) {
+    struct loop_loan *loan = &l->loans[l->loan_count];
+    *loan = (struct loop_loan){.msg = msg,
                                .session = s,
                                .frame = msg->flags & (MSG_VIEW | MSG_ESCORTED) ? msg->next : NULL,
                                .place = msg->session_id,
                                .flags = msg->flags,
-                               .what = LENT_OUT};
-    msg->state = MSG_BORROWED;
-    msg->pieces = l->lent_count;
+                               .what = LOAN_OUT};
+    msg->state = MSG_LOANED;
+    msg->pieces = l->loan_count;
     l->totals.messages_received++;
     l->totals.bytes_received += msg->size;
-    return lent;
+    return loan;
 }
 
 static inline void describe(struct session *s, struct sluice_msg *msg, sluice_event *event) {
@@ -109,13 +109,13 @@ static inline void describe(struct session *s, struct sluice_msg *msg, sluice_ev
 void event_message(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     if (s->handler || unlikely(loop_discards(l))) {
         sluice_event event = {.type = SLUICE_MESSAGE};
-        event_lend(l, s, msg, &event);
+        event_loan(l, s, msg, &event);
         return;
     }
     /* Filled in where the application finds it: a copy would read what was written a moment ago. */
     sluice_event *event = &l->out[l->out_count++];
-    enter_lent(l, s, msg);
-    l->lent_count++;
+    add_loan(l, s, msg);
+    l->loan_count++;
     memset(event, 0, sizeof *event);
     event->type = SLUICE_MESSAGE;
     describe(s, msg, event);
@@ -127,19 +127,19 @@ void event_plain(struct sluice_loop *l, struct session *s, sluice_event *event) 
     emit(l, s, event);
 }
 
-void event_lend(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+void event_loan(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                 sluice_event *event) {
-    struct loop_lent *lent = enter_lent(l, s, msg);
+    struct loop_loan *loan = add_loan(l, s, msg);
     if (unlikely(loop_discards(l))) {
-        take_back(l, lent);
+        take_back(l, loan);
         return;
     }
-    l->lent_count++;
+    l->loan_count++;
     describe(s, msg, event);
     emit(l, s, event);
     if (s->handler) {
-        l->lent_count--;
-        take_back(l, lent);
+        l->loan_count--;
+        take_back(l, loan);
     }
 }
 
@@ -334,7 +334,8 @@ unsigned event_listeners(struct sluice_loop *l) {
     unsigned count = 0;
     struct listener_end end;
     for (;;) {
-        bool array = loop_discards(l) || (l->out_count < l->out_max && l->lent_count < LOOP_LENT);
+        bool array =
+            loop_discards(l) || (l->out_count < l->out_max && l->loan_count < LOOP_LOANS_MAX);
         enum listener_news news = l->node->upcalls->listener_next_end(
             l->node, l, array, loop_discards(l) || !l->defer_events, &end);
         l->unheard = news != LISTENERS_TOLD;
@@ -359,7 +360,7 @@ unsigned event_listeners(struct sluice_loop *l) {
 }
 
 void event_take_back(struct sluice_loop *l) {
-    for (uint32_t i = 0; i < l->lent_count; i++)
-        take_back(l, &l->lent[i]);
-    l->lent_count = 0;
+    for (uint32_t i = 0; i < l->loan_count; i++)
+        take_back(l, &l->loans[i]);
+    l->loan_count = 0;
 }

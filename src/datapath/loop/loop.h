@@ -42,7 +42,7 @@
 #define LOOP_BATCH 32      /* completions polled at once */
 #define LOOP_CHAIN 16      /* work requests posted at once */
 #define LOOP_SGES 17u      /* of one of them, made of pieces: a header, and SLUICE_PIECES_MAX */
-#define LOOP_LENT 256      /* messages lent at once, and so events of one poll */
+#define LOOP_LOANS_MAX 256 /* messages lent at once, and so events of one poll */
 #define LOOP_MSGS_MAX 256  /* messages taken in one turn */
 #define LOOP_WAKE_EVENT 1u /* sluice_wake() was called */
 #define LOOP_WAKE_ALLOC_WAIT 2u /* there is something to do in `alloc_wait` */
@@ -66,20 +66,20 @@ struct loop_totals {
 #define LOOP_NOWHERE (LOOP_REVOKED | LOOP_GIVEN_UP)
 #define LOOP_WATCHED 4u
 
-enum loop_lent_what {
-    LENT_OUT,      /* it comes back */
-    LENT_KEPT,     /* the application made it its own */
-    LENT_REPLACED, /* it was sent on; msg is another buffer in its place */
-    LENT_PASSED,   /* it was sent on, and nothing takes its place */
+enum loop_loan_end {
+    LOAN_OUT,      /* it comes back */
+    LOAN_RETAINED, /* the application made it its own */
+    LOAN_REPLACED, /* it was sent on; msg is another buffer in its place */
+    LOAN_PASSED,   /* it was sent on, and nothing takes its place */
 };
 
-struct loop_lent { /* a message in the application's hands until it returns or polls again */
+struct loop_loan { /* a message in the application's hands until it returns or polls again */
     struct sluice_msg *msg;
     struct session *session;
     struct sluice_msg *frame; /* that it lies in, or that goes back with it; or NULL */
     uint64_t place;           /* of a shared buffer */
     uint16_t flags;           /* the message's */
-    uint8_t what;             /* enum loop_lent_what */
+    uint8_t what;             /* enum loop_loan_end */
 };
 
 /* Shared receives of a loop. */
@@ -109,7 +109,7 @@ struct sluice_loop {
 
     sluice_event *out; /* the caller's array */
     uint32_t out_count, out_max;
-    uint32_t lent_count;
+    uint32_t loan_count;
     _Atomic uint8_t closing; /* LOOP_REVOKED ... */
     bool defer_events;       /* being cared for: events wait for the thread that polls */
     bool lost;               /* the device is gone: once no QP is left, so is the CQ */
@@ -149,7 +149,7 @@ struct sluice_loop {
     struct ibv_sge send_sge[LOOP_CHAIN][2];
     struct ibv_recv_wr recv_wr[LOOP_CHAIN];
     struct ibv_sge recv_sge[LOOP_CHAIN];
-    struct loop_lent lent[LOOP_LENT + 1]; /* one more for a handler's */
+    struct loop_loan loans[LOOP_LOANS_MAX + 1]; /* one more for a handler's */
 
     /* idling */
     _Atomic uint8_t idle; /* sluice_idle, never DEFAULT; any thread writes it */
@@ -408,7 +408,7 @@ static inline bool loop_retry(struct sluice_loop *l, struct session *s) {
 /* Whether an event of this session could be delivered now. */
 static inline bool loop_room(const struct sluice_loop *l, const struct session *s) {
     return (s->handler && likely(!l->defer_events)) || loop_discards(l) ||
-           (l->out_count < l->out_max && l->lent_count < LOOP_LENT);
+           (l->out_count < l->out_max && l->loan_count < LOOP_LOANS_MAX);
 }
 
 #endif

@@ -30,7 +30,7 @@ static void take_msg(struct sluice_loop *l, struct mpsc_queue_item *item) {
         return;
     }
     if (item->verb == LOOP_MSG_FREE) {
-        keep_arrived(
+        retain_free_arrived(
             l, (struct sluice_msg *)(void *)((char *)item - offsetof(struct sluice_msg, item)));
         return;
     }

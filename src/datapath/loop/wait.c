@@ -252,12 +252,12 @@ int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wai
         }
     }
     l->out = events;
-    l->out_max = max < LOOP_LENT ? (uint32_t)max : LOOP_LENT;
+    l->out_max = max < LOOP_LOANS_MAX ? (uint32_t)max : LOOP_LOANS_MAX;
     l->out_count = 0;
     l->handled = 0;
     l->spins = 0;
     l->poll_once = wait_ns == 0;
-    if (l->lent_count > 0)
+    if (l->loan_count > 0)
         event_take_back(l);
     for (;;) {
         unsigned found = loop_progress(l);

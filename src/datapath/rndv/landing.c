@@ -41,7 +41,7 @@ struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes) {
 /* The message its peer is to go on with, in bytes; 0: none, or it is not the peer's turn. */
 static uint64_t owed(const struct session *s) {
     const struct arrival *a = s->rendezvous ? s->rendezvous->first : NULL;
-    if (s->rx_granted < 2 && s->kept > 0)
+    if (s->rx_granted < 2 && s->retained > 0)
         return 0; /* nor is it while the application keeps its credits */
     if (s->partial && !s->held.head)
         return s->partial->size;

@@ -318,7 +318,7 @@ enum taken reply_deliver(struct sluice_loop *l, struct session *s, struct sluice
     }
     place_free(l, s, r, place);
     if (likely(waited_for && code == CODE_REPLY)) {
-        event_lend(l, s, msg, &event);
+        event_loan(l, s, msg, &event);
         return TAKEN;
     }
     event_return(l, s, msg);

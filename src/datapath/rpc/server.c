@@ -176,7 +176,7 @@ enum taken request_deliver(struct sluice_loop *l, struct session *s, struct slui
     uint64_t token = new_token(v, index);
     atomic_store_explicit(&place->word, word_of(token, SERVING_OPEN), memory_order_release);
     sluice_event event = {.type = SLUICE_REQUEST, .token = token, .value = deadline};
-    event_lend(l, s, msg, &event);
+    event_loan(l, s, msg, &event);
     return TAKEN;
 }
 

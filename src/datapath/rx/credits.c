@@ -30,7 +30,7 @@
 #define RESERVE_STEP 8u
 
 static uint32_t kept(const struct session *s) {
-    return (int32_t)s->kept > 0 ? s->kept : 0;
+    return (int32_t)s->retained > 0 ? s->retained : 0;
 }
 
 /* What is not withheld. One frame can bring many messages: the two a peer keeps back stay its own. */
@@ -69,8 +69,8 @@ void credits_changed(struct session *s) {
 }
 
 void credits_publish(struct session *s) {
-    atomic_store_explicit(&s->shown_kept, kept(s), memory_order_relaxed);
-    atomic_store_explicit(&s->shown_granted, s->rx_granted, memory_order_relaxed);
+    atomic_store_explicit(&s->published_retained, kept(s), memory_order_relaxed);
+    atomic_store_explicit(&s->published_credits, s->rx_granted, memory_order_relaxed);
 }
 
 void credits_start(struct sluice_loop *l, struct session *s) {

@@ -58,13 +58,13 @@ int sluice_alloc(sluice_node *n, size_t bytes, sluice_msg **out) {
 void sluice_free(sluice_msg *msg) {
     if (!msg || forked_msg(msg))
         return;
-    /* A borrowed message comes back by itself; one that was sent or freed is not the caller's. */
+    /* A loaned message comes back by itself; one that was sent or freed is not the caller's. */
     if (unlikely(msg->state != MSG_APP)) {
         pool_put_again(msg);
         return;
     }
-    if (msg->flags & MSG_KEPT) {
-        keep_free(msg);
+    if (msg->flags & MSG_RETAINED) {
+        retain_free(msg);
         return;
     }
     bool nested;
@@ -92,6 +92,6 @@ void sluice_trim(sluice_msg *msg, size_t bytes) {
 }
 
 void sluice_keep(sluice_msg *msg) {
-    if (msg && !forked_msg(msg) && msg->state == MSG_BORROWED)
-        event_unlend(msg);
+    if (msg && !forked_msg(msg) && msg->state == MSG_LOANED)
+        event_retain(msg);
 }

@@ -80,7 +80,7 @@ static inline bool is_excess(struct sluice_loop *l, struct receive_queue *q, str
     bool credit = !(msg->flags & MSG_RESERVED);
     if (likely(credit && (int32_t)s->withheld_due <= 0 && q->spare <= q->spare_max))
         return false;
-    if (credit && unlikely((int32_t)s->withheld_due > 0) && keep_may_withhold(s)) {
+    if (credit && unlikely((int32_t)s->withheld_due > 0) && retain_may_withhold(s)) {
         s->withheld_due--;
     } else if (unlikely(q->spare > q->spare_max)) {
         q->spare -= credit;

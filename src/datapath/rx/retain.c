@@ -18,22 +18,22 @@
 
 /* ---- keeping: the thread that has the message ------------------------------------------------ */
 
-static struct loop_lent *lent_of(const struct sluice_msg *msg, struct sluice_loop **l) {
+static struct loop_loan *loan_of(const struct sluice_msg *msg, struct sluice_loop **l) {
     const struct session *s = msg->owner;
     *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
-    return &(*l)->lent[msg->pieces];
+    return &(*l)->loans[msg->pieces];
 }
 
-void event_unlend(struct sluice_msg *msg) {
+void event_retain(struct sluice_msg *msg) {
     struct session *s = msg->owner;
     struct sluice_loop *l;
-    struct loop_lent *lent = lent_of(msg, &l);
+    struct loop_loan *loan = loan_of(msg, &l);
     if (msg->flags & MSG_VIEW)
-        pack_unlend(msg);
-    lent->msg = NULL;
-    lent->what = LENT_KEPT;
+        coalesce_retain(msg);
+    loan->msg = NULL;
+    loan->what = LOAN_RETAINED;
     msg->owner = NULL;
-    msg->flags = (uint16_t)((msg->flags & MSG_RX) | MSG_KEPT);
+    msg->flags = (uint16_t)((msg->flags & MSG_RX) | MSG_RETAINED);
     msg->session_id = atomic_load_explicit(&s->id, memory_order_relaxed);
     msg->state = MSG_APP;
     pool_belongs(msg, msg->session_id, s->peer.address);
@@ -42,27 +42,27 @@ void event_unlend(struct sluice_msg *msg) {
 /* ---- the loop's thread ----------------------------------------------------------------------- */
 
 static void count_kept(struct sluice_loop *l, struct session *s, uint32_t more) {
-    s->kept += more;
+    s->retained += more;
     l->totals.kept += (int32_t)more;
     l->totals_moved = true;
     credits_changed(s);
     credits_publish(s);
 }
 
-bool keep_may_withhold(const struct session *s) {
-    int32_t withheld = (int32_t)(s->kept - s->withheld_due); /* kept may be one too few */
+bool retain_may_withhold(const struct session *s) {
+    int32_t withheld = (int32_t)(s->retained - s->withheld_due); /* kept may be one too few */
     return (int32_t)s->credits_granted - withheld > (int32_t)CREDIT_RESERVE;
 }
 
-void keep_taken(struct sluice_loop *l, const struct loop_lent *lent) {
-    struct session *s = lent->session;
-    if (lent->flags & MSG_SHARED)
-        shared_forget(l, lent->place);
+void retain_taken(struct sluice_loop *l, const struct loop_loan *loan) {
+    struct session *s = loan->session;
+    if (loan->flags & MSG_SHARED)
+        shared_forget(l, loan->place);
     if (s->state >= SESSION_DRAINED)
         return;
-    if ((lent->flags & (MSG_RX | MSG_RESERVED)) != MSG_RX) {
+    if ((loan->flags & (MSG_RX | MSG_RESERVED)) != MSG_RX) {
         s->withheld_due++;
-    } else if (!keep_may_withhold(s)) { /* its credit returns by another buffer */
+    } else if (!retain_may_withhold(s)) { /* its credit returns by another buffer */
         s->withheld_due++;
         s->rx_missing++;
     }
@@ -75,8 +75,8 @@ void keep_taken(struct sluice_loop *l, const struct loop_lent *lent) {
 /* A credit that was withheld is to return, by this buffer or without one. */
 static void give_credit(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     bool buffer = (msg->flags & MSG_RX) != 0;
-    bool none =
-        (int32_t)(s->kept - s->withheld_due) <= 0; /* withheld: it is freed before it was counted */
+    bool none = (int32_t)(s->retained - s->withheld_due) <=
+                0; /* withheld: it is freed before it was counted */
     msg->flags &= MSG_RX;
     if ((int32_t)s->withheld_due > 0 || !buffer || s->state >= SESSION_DRAINING ||
         (s->rq->srq && !shared_enter(l, msg))) {
@@ -103,14 +103,14 @@ static void returned(struct sluice_loop *l, struct session *s, struct sluice_msg
     loop_dirty(l, s);
 }
 
-void keep_moved(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+void retain_moved(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     bool buffer = (msg->flags & MSG_RX) != 0;
     if (buffer)
         atomic_fetch_sub_explicit(pool_note(msg->pool), 1, memory_order_relaxed);
     msg->flags = 0;
     if (s->state >= SESSION_DRAINED)
         return;
-    if ((int32_t)s->withheld_due > 0 || (!buffer && (int32_t)(s->kept - s->withheld_due) <= 0))
+    if ((int32_t)s->withheld_due > 0 || (!buffer && (int32_t)(s->retained - s->withheld_due) <= 0))
         s->withheld_due--;
     else
         s->rx_missing++;
@@ -120,15 +120,15 @@ void keep_moved(struct sluice_loop *l, struct session *s, struct sluice_msg *msg
     loop_dirty(l, s);
 }
 
-void keep_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
+void retain_free_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
     struct session *s = session_table_at(msg->session_id);
     returned(l, s, msg);
     atomic_fetch_sub_explicit(&s->ref, 1, memory_order_release);
 }
 
-void keep_end(struct sluice_loop *l, struct session *s) {
-    l->totals.kept -= (uint64_t)(int64_t)(int32_t)s->kept;
-    s->kept = s->withheld_due = 0;
+void retain_end(struct sluice_loop *l, struct session *s) {
+    l->totals.kept -= (uint64_t)(int64_t)(int32_t)s->retained;
+    s->retained = s->withheld_due = 0;
     credits_publish(s);
 }
 
@@ -144,7 +144,7 @@ static void put(struct sluice_msg *msg) {
     pool_put(pool, NULL, msg);
 }
 
-void keep_free(struct sluice_msg *msg) {
+void retain_free(struct sluice_msg *msg) {
     uint64_t id = msg->session_id;
     struct session *s = session_table_find(id);
     struct sluice_loop *l = s ? atomic_load_explicit(&s->loop, memory_order_relaxed) : NULL;
@@ -186,21 +186,21 @@ static struct sluice_msg *replacement(struct sluice_loop *l, struct pool *pool, 
 static int pass_borrowed(struct sluice_msg *msg) {
     struct session *s = msg->owner;
     struct sluice_loop *l;
-    struct loop_lent *lent = lent_of(msg, &l);
+    struct loop_loan *loan = loan_of(msg, &l);
     if (msg->flags & MSG_RX) {
         struct sluice_msg *other = replacement(l, l->rx_pool, s->frame_bytes);
         if (!other)
             return SLUICE_ENOMEM;
         other->flags = msg->flags;
         other->owner = s;
-        lent->msg = other;
-        lent->what = LENT_REPLACED;
+        loan->msg = other;
+        loan->what = LOAN_REPLACED;
         atomic_fetch_sub_explicit(pool_note(msg->pool), 1, memory_order_relaxed);
     } else {
         if (msg->flags & MSG_VIEW)
-            pack_unlend(msg);
-        lent->msg = NULL;
-        lent->what = LENT_PASSED;
+            coalesce_retain(msg);
+        loan->msg = NULL;
+        loan->what = LOAN_PASSED;
     }
     return SLUICE_OK;
 }
@@ -212,11 +212,11 @@ static int pass_kept(struct sluice_msg *msg) {
         struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
         struct sluice_msg *other = replacement(l, l->rx_pool, s->frame_bytes);
         if (other) {
-            other->flags = (uint16_t)(msg->flags & (MSG_RX | MSG_KEPT));
+            other->flags = (uint16_t)(msg->flags & (MSG_RX | MSG_RETAINED));
             if (!(msg->flags & MSG_RX)) /* nor did that bring a buffer */
                 atomic_fetch_sub_explicit(pool_note(other->pool), 1, memory_order_relaxed);
             other->session_id = msg->session_id;
-            keep_free(other);
+            retain_free(other);
         }
         session_ref_put(&s->ref);
         if (!other)
@@ -227,8 +227,8 @@ static int pass_kept(struct sluice_msg *msg) {
     return SLUICE_OK;
 }
 
-int keep_pass(struct sluice_msg *msg) {
-    int status = msg->state == MSG_BORROWED ? pass_borrowed(msg) : pass_kept(msg);
+int retain_pass(struct sluice_msg *msg) {
+    int status = msg->state == MSG_LOANED ? pass_borrowed(msg) : pass_kept(msg);
     if (status != SLUICE_OK)
         return status;
     msg->owner = NULL;

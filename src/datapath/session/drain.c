@@ -71,7 +71,7 @@ static void drained(struct sluice_loop *l, struct session *s) {
         part_with_qp(l, s);
     s->state = SESSION_DRAINED;
     s->deadline_ns = 0;
-    keep_end(l, s);
+    retain_end(l, s);
     send_abandon(l, s, SLUICE_EUNKNOWN);
     send_drop_queue(l, s, SLUICE_ECLOSED);
     rendezvous_end(l, s);

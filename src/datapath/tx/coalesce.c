@@ -218,7 +218,7 @@ void pack_return(struct sluice_loop *l, struct session *s, struct sluice_msg *vi
     pack_release(l, s, frame);
 }
 
-void pack_unlend(struct sluice_msg *view) {
+void coalesce_retain(struct sluice_msg *view) {
     const uint8_t *from = view->data;
     view->data = own_of(view);
     memcpy(view->data, from, view->size);

@@ -147,7 +147,7 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
     /* Pinned, so these belong to the session of this handle. */
     struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
     int status = SLUICE_OK;
-    if (!is_owned(s, msg) || (msg->state != MSG_APP && msg->state != MSG_BORROWED))
+    if (!is_owned(s, msg) || (msg->state != MSG_APP && msg->state != MSG_LOANED))
         status = SLUICE_EINVAL;
     else if (msg->size > s->message_max && args->kind != MSG_ONE_SIDED)
         status = SLUICE_EMSGSIZE;
@@ -176,8 +176,8 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
         return status;
     }
     /* Kept from this very session: the loop sees to its credit, with buffers of its own cache. */
-    bool moves = msg->state == MSG_APP && (msg->flags & MSG_KEPT) && msg->session_id == id;
-    if (!moves && keep_holds(msg) && (status = keep_pass(msg)) != SLUICE_OK) {
+    bool moves = msg->state == MSG_APP && (msg->flags & MSG_RETAINED) && msg->session_id == id;
+    if (!moves && retain_holds(msg) && (status = retain_pass(msg)) != SLUICE_OK) {
         if (args->kind == MSG_REQUEST || args->kind == MSG_REPLY)
             request_admit_undo(s, args, true);
         atomic_fetch_sub_explicit(&s->foreign_bytes, size, memory_order_relaxed);
@@ -195,8 +195,8 @@ void send_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
     struct session *s = session_table_at(msg->session_id);
     s->foreign_taken++;
     l->traffic = true;
-    if (msg->flags & MSG_KEPT)
-        keep_moved(l, s, msg);
+    if (msg->flags & MSG_RETAINED)
+        retain_moved(l, s, msg);
     if (s->state != SESSION_UP && s->state != SESSION_FLUSHING) {
         finish_unsent(l, s, msg, SLUICE_ECLOSED);
         return;
@@ -256,7 +256,7 @@ static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l,
     if (unlikely(atomic_load_explicit(&s->id, memory_order_relaxed) != id ||
                  s->state != SESSION_UP))
         return SLUICE_ECLOSED;
-    if (unlikely(!is_owned(s, msg) || (msg->state != MSG_APP && msg->state != MSG_BORROWED)))
+    if (unlikely(!is_owned(s, msg) || (msg->state != MSG_APP && msg->state != MSG_LOANED)))
         return SLUICE_EINVAL;
     if (unlikely(msg->size > s->message_max) && args->kind != MSG_ONE_SIDED)
         return SLUICE_EMSGSIZE;
@@ -278,7 +278,7 @@ static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l,
         l->totals.window_full += status == SLUICE_EAGAIN;
         return status;
     }
-    if (unlikely(keep_holds(msg)) && (status = keep_pass(msg)) != SLUICE_OK) {
+    if (unlikely(retain_holds(msg)) && (status = retain_pass(msg)) != SLUICE_OK) {
         if (args->kind == MSG_REQUEST || args->kind == MSG_REPLY)
             request_admit_undo(s, args, false);
         return status;

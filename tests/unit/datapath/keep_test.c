@@ -25,7 +25,7 @@ static uint32_t kept(struct side *side) {
 /* Credits are with the sender, owed, to be posted, or withheld. */
 static void assert_complete(struct pair *p, uint32_t withheld) {
     struct session *s = pair_session(&p->b), *r = pair_session(&p->a);
-    assert_int_equal(r->kept, withheld);
+    assert_int_equal(r->retained, withheld);
     assert_int_equal(s->tx_credits + r->rx_unreported + r->repost_count + withheld -
                          r->withheld_due,
                      r->credits_granted);
@@ -150,7 +150,7 @@ static void more_kept_than_credits_leave_the_peer_two(void **state) {
             struct session *r = pair_session(&p.a);
             assert_uint_in_range(count, r->credits_granted + 1, COUNT);
             assert_int_equal(kept(&p.a), count);
-            assert_int_equal(r->credits_granted - (r->kept - r->withheld_due), CREDIT_RESERVE);
+            assert_int_equal(r->credits_granted - (r->retained - r->withheld_due), CREDIT_RESERVE);
             assert_complete(&p, count);
             for (unsigned i = 0; i < count; i++)
                 assert_int_equal(sluice_send(p.a.session, msgs[i], NULL), 0);
@@ -394,7 +394,7 @@ static void after_the_session_it_just_goes_back(void **state) {
         assert_int_equal(pthread_join(thread, NULL), 0);
         quiesce(&p);
         assert_int_equal(pool_in_use(p.a.node->rx_pool), before - MOST);
-        assert_int_equal(pair_session(&p.a)->kept, 0);
+        assert_int_equal(pair_session(&p.a)->retained, 0);
         assert_int_equal(pair_session(&p.a)->credits_granted, CREDITS_INITIAL);
         pair_close(&p);
     }

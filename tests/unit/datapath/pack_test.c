@@ -400,8 +400,8 @@ static void what_is_kept_or_sent_on_pins_no_frame(void **state) {
     assert_int_equal(sluice_poll(p.a.loop, NULL, 0, 0), 0);
     assert_null(a->held.head);
     /* But for the credits that are withheld. */
-    assert_int_equal(a->kept, COUNT);
-    assert_int_equal(a->rq->posted + a->repost_count + a->kept - a->withheld_due,
+    assert_int_equal(a->retained, COUNT);
+    assert_int_equal(a->rq->posted + a->repost_count + a->retained - a->withheld_due,
                      a->credits_granted + a->rq->spare);
     while (back < COUNT) {
         sluice_event event = pair_expect(&p, &p.b, SLUICE_MESSAGE);
