@@ -190,7 +190,7 @@ struct session {
     struct pool *pool, *rx_pool; /* of the node */
     struct sq_entry *sq;
     uint32_t sq_head, sq_tail, sq_mask, sq_limit;
-    uint32_t sq_quick; /* sq_limit, or 0: nothing is posted but as a chain */
+    uint32_t sq_quick; /* sq_limit, or 0: nothing is posted but as a batch */
     uint8_t state;     /* enum session_state */
     uint8_t greeting;  /* enum session_greeting */
     bool dirty, waits_writable, waits_memory, stalled;

@@ -9,13 +9,13 @@
 #include "core/wire/frame.h"
 #include "datapath/loop/loop.h"
 
-struct chain; /* post.h */
-struct part;  /* rndv.h */
+struct wr_batch; /* post.h */
+struct part;     /* rndv.h */
 
-enum built {
-    BUILT,      /* wholly posted: it leaves the queue (its links are not touched before) */
-    BUILT_PART, /* some of it: again, if there is room */
-    BUILT_NOTHING, /* credits, room or memory are missing; what ends the wait makes the session dirty */
+enum build_result {
+    BUILD_DONE,    /* wholly posted: it leaves the queue (its links are not touched before) */
+    BUILD_PARTIAL, /* some of it: again, if there is room */
+    BUILD_NONE, /* credits, room or memory are missing; what ends the wait makes the session dirty */
 };
 
 /* ---- wr_id: a receive's is its buffer (bit 0 clear), a send's its slot and queue index ------- */
@@ -63,11 +63,11 @@ bool receive_broken(struct sluice_loop *l, struct session *s, struct sluice_msg 
                     const char *text);
 
 /* What became of a frame whose turn it was. */
-enum taken {
-    TAKEN,           /* done with: delivered, dropped, or the session is ending */
-    TAKEN_NO_MEMORY, /* it stays first in line and is tried again */
-    TAKEN_PENDING,   /* likewise, until what it waits for says event_notice(NOTICE_HELD) */
-    TAKEN_NO_ROOM,   /* likewise, until the application takes events again */
+enum recv_result {
+    RECV_DONE,      /* done with: delivered, dropped, or the session is ending */
+    RECV_NO_MEMORY, /* it stays first in line and is tried again */
+    RECV_PENDING,   /* likewise, until what it waits for says event_notice(NOTICE_HELD) */
+    RECV_NO_ROOM,   /* likewise, until the application takes events again */
 };
 
 /* ---- recv_queue.c: receive buffers -------------------------------------------------------------- */
@@ -209,7 +209,7 @@ uint32_t request_count(struct session *s);
 /* LOOP_MSG_REQUESTS. */
 void request_record(struct sluice_loop *l, struct session *s);
 /* Answers without a message (session->answers), and CANCELs (session->cancels). */
-void request_answers(struct sluice_loop *l, struct session *s, struct chain *chain);
+void request_answers(struct sluice_loop *l, struct session *s, struct wr_batch *batch);
 void request_send_cancels(struct sluice_loop *l, struct session *s);
 /* The request with this id never reached the device. */
 void request_unposted(struct session *s, uint32_t id);
@@ -217,8 +217,8 @@ void request_unposted(struct session *s, uint32_t id);
 void request_forget(struct session *s);
 
 /* Sending. The room for the reply is taken with the request. */
-enum built request_build(struct sluice_loop *l, struct session *s, struct chain *chain,
-                         struct sluice_msg *msg);
+enum build_result request_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                                struct sluice_msg *msg);
 /*
  * For whoever puts a request or reply on the wire (a frame of its own, an item of a pack, an
  * announcement): the `total` of its header. A request takes its place; a reply gives the peer's back.
@@ -231,10 +231,10 @@ bool request_assign(struct sluice_loop *l, struct session *s, struct sluice_msg 
  * answers it, or drops it, and gives msg back (event_return). Room was checked. msg->deadline_ns: when
  * its frame arrived, 0 if just now.
  */
-enum taken request_deliver(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                           uint64_t total);
-enum taken reply_deliver(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                         uint64_t total);
+enum recv_result request_deliver(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                                 uint64_t total);
+enum recv_result reply_deliver(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                               uint64_t total);
 /* A request went as a copy: its buffer is not read any more. */
 void request_copied(struct sluice_msg *msg);
 /* The device is done with a request's buffer, which stays until its outcome. */
@@ -244,8 +244,8 @@ void request_completed(struct sluice_loop *l, struct session *s, struct sluice_m
 void request_refused(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                      sluice_status status);
 /* Receiving, in order. */
-enum taken request_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
-enum taken reply_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+enum recv_result request_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+enum recv_result reply_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 /* A frame that claims the room of a reply has arrived: false, there is none. */
 bool request_reserved(struct session *s);
 uint32_t request_arrived(struct session *s); /* so many have, and were not looked at */
@@ -262,15 +262,15 @@ void request_end(struct sluice_loop *l, struct session *s);
 
 /* Above how many bytes this session's messages go by rendezvous. */
 uint64_t rendezvous_switch(const struct session *s);
-enum built rendezvous_build(struct sluice_loop *l, struct session *s, struct chain *chain,
-                            struct sluice_msg *msg);
+enum build_result rendezvous_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                                   struct sluice_msg *msg);
 /*
  * The same of a message that is a list of pieces, which stays where it is until region_done(): written by
  * the sender, so that no key of this side's memory leaves.
  */
-enum built rendezvous_build_pieces(struct sluice_loop *l, struct session *s, struct chain *chain,
-                                   struct sluice_msg *msg, const struct part *parts,
-                                   unsigned count);
+enum build_result rendezvous_build_pieces(struct sluice_loop *l, struct session *s,
+                                          struct wr_batch *batch, struct sluice_msg *msg,
+                                          const struct part *parts, unsigned count);
 /* False: not so on this device; they go as fragments, whatever their size. */
 bool rendezvous_has_way(const struct session *s, const struct part *parts, unsigned count);
 /* Posts what may be posted of the transfers under way. */
@@ -281,7 +281,7 @@ void rendezvous_completed(struct sluice_loop *l, struct session *s, struct sluic
 /* An announcement arrived: reading may begin, ahead of its turn. False: refused. */
 bool rendezvous_announced(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 /* Its turn has come: delivered, or PENDING until the bytes are here. */
-enum taken rendezvous_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+enum recv_result rendezvous_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 /* READY or TAKEN, with its payload (hostile, to be read once). NULL, or what is wrong. */
 const char *rendezvous_answered(struct sluice_loop *l, struct session *s, const struct frame *f,
                                 const uint8_t *payload);
@@ -298,13 +298,13 @@ void rendezvous_drop(struct sluice_loop *l, struct session *s);
 
 /* ---- one_sided.c and iov.c ---------------------------------------------------------------- */
 
-enum built one_sided_build(struct sluice_loop *l, struct session *s, struct chain *chain,
-                           struct sluice_msg *msg);
+enum build_result one_sided_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                                  struct sluice_msg *msg);
 void one_sided_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                          sluice_status status);
-enum taken notify_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
-enum built pieces_build(struct sluice_loop *l, struct session *s, struct chain *chain,
-                        struct sluice_msg *msg);
+enum recv_result notify_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+enum build_result pieces_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                               struct sluice_msg *msg);
 void pieces_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                       sluice_status status);
 /* A message of kind PIECES or ONE_SIDED no longer uses its regions. */
@@ -323,12 +323,12 @@ uint32_t pack_bound(const struct session *s);
  * Sending: takes what fits one frame off the head of this queue; room and, unless all of it are
  * replies, a credit were checked. NOTHING: no place for a request.
  */
-enum built pack_build(struct sluice_loop *l, struct session *s, struct chain *chain,
-                      struct msg_queue *queue);
+enum build_result pack_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                             struct msg_queue *queue);
 /* An entry of the send queue that was a pack. msg: the first of those that were to hear of it. */
 void pack_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                     uint64_t bytes, sluice_status status);
-enum taken pack_take(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);
+enum recv_result pack_take(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);
 /* A message that lies in a pack is no longer needed. */
 void pack_return(struct sluice_loop *l, struct session *s, struct sluice_msg *view);
 /* One of those that need this frame is done with it: messages in it, and whoever takes it apart. */

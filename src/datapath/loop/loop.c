@@ -192,8 +192,8 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
     l->node = n;
     l->pool = n->pool;
     l->rx_pool = n->rx_pool;
-    l->wc_max = n->options.without & SLUICE_WITHOUT_BATCH ? 1 : LOOP_BATCH;
-    l->recv_max = n->options.without & SLUICE_WITHOUT_BATCH ? 1 : LOOP_CHAIN;
+    l->wc_max = n->options.without & SLUICE_WITHOUT_BATCH ? 1 : LOOP_WC_BATCH;
+    l->recv_max = n->options.without & SLUICE_WITHOUT_BATCH ? 1 : LOOP_WR_BATCH;
     l->cpu = cpu;
     atomic_store_explicit(&l->idle, (uint8_t)n->options.idle, memory_order_relaxed);
     l->timer_fd = -1;
@@ -203,7 +203,7 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
     l->credits_check_ns = UINT64_MAX;
     l->notices_tail = &l->notices;
     l->wr = (struct ibv_send_wr){.sg_list = &l->sge, .num_sge = 1, .opcode = IBV_WR_SEND};
-    l->chain_max = n->options.without & SLUICE_WITHOUT_CHAIN ? 1 : LOOP_CHAIN;
+    l->wr_batch_max = n->options.without & SLUICE_WITHOUT_CHAIN ? 1 : LOOP_WR_BATCH;
     l->alone = ownership_one_cpu();
     buffers_prepare(l);
     msg_queue_init(&l->outcomes);

@@ -39,8 +39,8 @@
 #include "core/session.h"
 #include "core/session_table.h"
 
-#define LOOP_BATCH 32      /* completions polled at once */
-#define LOOP_CHAIN 16      /* work requests posted at once */
+#define LOOP_WC_BATCH 32   /* completions polled at once */
+#define LOOP_WR_BATCH 16   /* work requests posted at once */
 #define LOOP_SGES 17u      /* of one of them, made of pieces: a header, and SLUICE_PIECES_MAX */
 #define LOOP_LOANS_MAX 256 /* messages lent at once, and so events of one poll */
 #define LOOP_MSGS_MAX 256  /* messages taken in one turn */
@@ -103,7 +103,7 @@ struct sluice_loop {
     struct pool *pool, *rx_pool; /* messages of the application; what is received */
     struct sluice_node *node;
     uint32_t wc_next, wc_count;
-    uint32_t chain_max; /* sends posted at once: LOOP_CHAIN, or one */
+    uint32_t wr_batch_max; /* sends posted at once: LOOP_WR_BATCH, or one */
     struct session *dirty, *notices, **notices_tail, *dying;
     struct msg_queue outcomes; /* messages whose SENT event is due */
 
@@ -144,11 +144,11 @@ struct sluice_loop {
     struct ibv_sge sge;
     struct loop_totals totals;
 
-    struct ibv_wc wc[LOOP_BATCH];
-    struct ibv_send_wr send_wr[LOOP_CHAIN];
-    struct ibv_sge send_sge[LOOP_CHAIN][2];
-    struct ibv_recv_wr recv_wr[LOOP_CHAIN];
-    struct ibv_sge recv_sge[LOOP_CHAIN];
+    struct ibv_wc wc[LOOP_WC_BATCH];
+    struct ibv_send_wr send_wr[LOOP_WR_BATCH];
+    struct ibv_sge send_sge[LOOP_WR_BATCH][2];
+    struct ibv_recv_wr recv_wr[LOOP_WR_BATCH];
+    struct ibv_sge recv_sge[LOOP_WR_BATCH];
     struct loop_loan loans[LOOP_LOANS_MAX + 1]; /* one more for a handler's */
 
     /* idling */
@@ -185,7 +185,7 @@ struct sluice_loop {
     struct stats_loop *stats;
     struct sluice_loop *next; /* free list */
 
-    struct ibv_sge piece_sge[LOOP_CHAIN][LOOP_SGES]; /* instead of send_sge: of iov.c */
+    struct ibv_sge piece_sge[LOOP_WR_BATCH][LOOP_SGES]; /* instead of send_sge: of iov.c */
 
     struct mpsc_queue_item device_lost_node;
 

@@ -11,7 +11,7 @@
  * atomics are posted as far as the agreed depth allows; so a fence, and what waits for the depth, waits in
  * our queue, and a completion goes on with it.
  *
- * Every one of them is signalled at the end of its chain: a region is in use until then.
+ * Every one of them is signalled at the end of its batch: a region is in use until then.
  *
  * Owner: the loop's thread; the public calls are for any thread.
  */
@@ -45,31 +45,31 @@ static uint32_t depth_of(const struct session *s) {
 /* ---- building -------------------------------------------------------------------------------- */
 
 /* A work request with one piece of memory, none if it has no bytes. */
-static struct ibv_send_wr *add(struct sluice_loop *l, struct session *s, struct chain *chain,
+static struct ibv_send_wr *add(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                struct sluice_msg *msg, enum ibv_wr_opcode opcode, uint64_t addr,
                                uint32_t bytes, uint32_t lkey) {
     struct operation *op = operation_of(msg);
     bool sends = opcode == IBV_WR_SEND || opcode == IBV_WR_RDMA_WRITE;
     bool inlined = sends && bytes > 0 && bytes <= s->inline_max;
-    l->send_sge[chain->count][0] = (struct ibv_sge){addr, bytes, lkey};
+    l->send_sge[batch->count][0] = (struct ibv_sge){addr, bytes, lkey};
     struct ibv_send_wr *wr =
-        chain_wr(l, s, chain, bytes > 0 ? 1 : 0, inlined ? IBV_SEND_INLINE : 0);
+        wr_batch_add(l, s, batch, bytes > 0 ? 1 : 0, inlined ? IBV_SEND_INLINE : 0);
     wr->opcode = opcode;
-    chain_entry(s, msg, 0, SQ_ONE_SIDED);
+    wr_batch_entry(s, msg, 0, SQ_ONE_SIDED);
     op->transfer.posted++;
     op->transfer.begun = true;
     s->one_sided++;
-    chain->frameless += opcode != IBV_WR_SEND;
-    chain->waited_for = true;
+    batch->frameless += opcode != IBV_WR_SEND;
+    batch->waited_for = true;
     if (!is_read(op)) {
-        chain_signal(s, chain, wr);
+        wr_batch_signal(s, batch, wr);
         return wr;
     }
     /* The next one waits for this one's place. */
     s->one_sided_reads++;
     wr->send_flags |= IBV_SEND_SIGNALED;
     s->unsignalled = 0;
-    chain->waited_for = false;
+    batch->waited_for = false;
     return wr;
 }
 
@@ -97,25 +97,25 @@ static void close_sink(const struct session *s, struct operation *op) {
 }
 
 /* It goes on when some of it, or of another, is complete; with nothing under way there is no memory for it. */
-static enum built no_sink(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+static enum build_result no_sink(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     l->totals.memory_stalls++;
     l->totals_moved = true;
     if (s->one_sided_reads > 0)
-        return BUILT_NOTHING;
+        return BUILD_NONE;
     msg_queue_pop(&s->queue);
     finish_unsent(l, s, msg, SLUICE_ENOMEM);
     if (s->waits_writable)
         send_check_writable(l, s);
-    return BUILT_PART; /* look at the queue again */
+    return BUILD_PARTIAL; /* look at the queue again */
 }
 
 /* The next chunk of a put or a get. */
-static enum built build_chunk(struct sluice_loop *l, struct session *s, struct chain *chain,
-                              struct sluice_msg *msg) {
+static enum build_result build_chunk(struct sluice_loop *l, struct session *s,
+                                     struct wr_batch *batch, struct sluice_msg *msg) {
     struct operation *op = operation_of(msg);
     bool get = op->code == OPERATION_GET, large = msg->size > LARGE;
     if ((large && s->one_sided_large >= LARGE_MAX) || (get && s->one_sided_reads >= depth_of(s)))
-        return BUILT_NOTHING;
+        return BUILD_NONE;
     uint64_t left = msg->size - msg->sent;
     uint32_t bytes = left < CHUNK ? (uint32_t)left : CHUNK, lkey = op->lkey;
     if (get && bytes > 0 && s->node->traits.sink_is_target) {
@@ -125,44 +125,44 @@ static enum built build_chunk(struct sluice_loop *l, struct session *s, struct c
         lkey = sink->lkey;
     }
     struct ibv_send_wr *wr =
-        add(l, s, chain, msg, get && bytes > 0 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+        add(l, s, batch, msg, get && bytes > 0 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
             op->local + msg->sent, bytes, lkey);
     wr->wr.rdma.remote_addr = op->remote + msg->sent;
     wr->wr.rdma.rkey = op->rkey;
     s->one_sided_large += large;
     msg->sent += bytes;
     if (bytes < left || op->code == OPERATION_NOTIFY)
-        return BUILT_PART;
+        return BUILD_PARTIAL;
     op->transfer.whole = true;
-    return BUILT;
+    return BUILD_DONE;
 }
 
-static enum built build_notify(struct sluice_loop *l, struct session *s, struct chain *chain,
-                               struct sluice_msg *msg) {
+static enum build_result build_notify(struct sluice_loop *l, struct session *s,
+                                      struct wr_batch *batch, struct sluice_msg *msg) {
     struct operation *op = operation_of(msg);
     if (msg->sent < msg->size)
-        return build_chunk(l, s, chain, msg);
+        return build_chunk(l, s, batch, msg);
     if (s->tx_credits <= CREDIT_RESERVE) {
         l->totals.credit_stalls += !s->stalled;
         s->stalled = true;
-        return BUILT_NOTHING;
+        return BUILD_NONE;
     }
     uint8_t *at = msg->data - FRAME_BYTES;
     s->tx_sequence++;
     post_header(s, at, FRAME_NOTIFY, 0, 0, op->compare_add);
     s->tx_credits--;
     op->transfer.whole = op->notified = true;
-    add(l, s, chain, msg, IBV_WR_SEND, (uintptr_t)at, FRAME_BYTES, msg->lkey);
-    return BUILT;
+    add(l, s, batch, msg, IBV_WR_SEND, (uintptr_t)at, FRAME_BYTES, msg->lkey);
+    return BUILD_DONE;
 }
 
-static enum built build_atomic(struct sluice_loop *l, struct session *s, struct chain *chain,
-                               struct sluice_msg *msg) {
+static enum build_result build_atomic(struct sluice_loop *l, struct session *s,
+                                      struct wr_batch *batch, struct sluice_msg *msg) {
     struct operation *op = operation_of(msg);
     if (s->one_sided_reads >= depth_of(s))
-        return BUILT_NOTHING;
+        return BUILD_NONE;
     struct ibv_send_wr *wr =
-        add(l, s, chain, msg,
+        add(l, s, batch, msg,
             op->code == OPERATION_ADD ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_ATOMIC_CMP_AND_SWP,
             (uintptr_t)&op->result, sizeof op->result, msg->lkey);
     wr->wr.atomic.remote_addr = op->remote;
@@ -170,35 +170,36 @@ static enum built build_atomic(struct sluice_loop *l, struct session *s, struct 
     wr->wr.atomic.compare_add = op->compare_add;
     wr->wr.atomic.swap = op->swap;
     op->transfer.whole = true;
-    return BUILT;
+    return BUILD_DONE;
 }
 
 /* It is no work request: it ends, and leaves the queue, as soon as nothing before it is left. */
-static enum built build_fence(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+static enum build_result build_fence(struct sluice_loop *l, struct session *s,
+                                     struct sluice_msg *msg) {
     if (s->one_sided > 0)
-        return BUILT_NOTHING;
+        return BUILD_NONE;
     msg_queue_pop(&s->queue);
     finish_unsent(l, s, msg, SLUICE_OK);
     if (s->waits_writable)
         send_check_writable(l, s);
-    return BUILT_PART; /* look at the queue again */
+    return BUILD_PARTIAL; /* look at the queue again */
 }
 
-enum built one_sided_build(struct sluice_loop *l, struct session *s, struct chain *chain,
-                           struct sluice_msg *msg) {
+enum build_result one_sided_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                                  struct sluice_msg *msg) {
     switch ((enum operation_code)operation_of(msg)->code) {
     case OPERATION_PUT:
     case OPERATION_GET:
-        return build_chunk(l, s, chain, msg);
+        return build_chunk(l, s, batch, msg);
     case OPERATION_NOTIFY:
-        return build_notify(l, s, chain, msg);
+        return build_notify(l, s, batch, msg);
     case OPERATION_ADD:
     case OPERATION_SWAP:
-        return build_atomic(l, s, chain, msg);
+        return build_atomic(l, s, batch, msg);
     case OPERATION_FENCE:
         return build_fence(l, s, msg);
     }
-    return BUILT_NOTHING; /* cannot be */
+    return BUILD_NONE; /* cannot be */
 }
 
 /* ---- completion ------------------------------------------------------------------------------ */
@@ -251,15 +252,15 @@ void one_sided_completed(struct sluice_loop *l, struct session *s, struct sluice
         msg_discard(l, msg);
 }
 
-enum taken notify_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+enum recv_result notify_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     sluice_event event = {.type = SLUICE_NOTIFIED, .value = msg->tag};
     if (msg->tag > UINT32_MAX) {
         receive_broken(l, s, msg, "a notification of more than 32 bits");
-        return TAKEN;
+        return RECV_DONE;
     }
     event_return(l, s, msg);
     event_plain(l, s, &event);
-    return TAKEN;
+    return RECV_DONE;
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */

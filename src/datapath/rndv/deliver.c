@@ -18,7 +18,8 @@
 
 /* ---- delivering ------------------------------------------------------------------------------ */
 
-static enum taken deliver_placed(struct sluice_loop *l, struct session *s, struct arrival *a) {
+static enum recv_result deliver_placed(struct sluice_loop *l, struct session *s,
+                                       struct arrival *a) {
     sluice_event event = {
         .type = SLUICE_MESSAGE,
         .token = a->token,
@@ -30,12 +31,12 @@ static enum taken deliver_placed(struct sluice_loop *l, struct session *s, struc
     arrival_let_go(l, s, a);
     arrival_done(l, s, a);
     event_plain(l, s, &event);
-    return TAKEN;
+    return RECV_DONE;
 }
 
 /* The frame that announced it goes back when the message does: until then its credit is used. */
-static enum taken deliver(struct sluice_loop *l, struct session *s, struct arrival *a,
-                          struct sluice_msg *frame) {
+static enum recv_result deliver(struct sluice_loop *l, struct session *s, struct arrival *a,
+                                struct sluice_msg *frame) {
     struct sluice_msg *landing = a->landing;
     if (a->region) {
         receive_give_back(l, s, frame);
@@ -43,17 +44,17 @@ static enum taken deliver(struct sluice_loop *l, struct session *s, struct arriv
     }
     landing->owner = s;
     landing->deadline_ns = a->arrived_ns;
-    enum taken taken = TAKEN;
+    enum recv_result taken = RECV_DONE;
     if (a->type == FRAME_REPLY) { /* that of a reply is no credit */
         taken = reply_deliver(l, s, landing, a->total);
-        if (taken == TAKEN)
+        if (taken == RECV_DONE)
             receive_give_back(l, s, frame);
     } else {
         event_escort(landing, frame);
         if (a->type == FRAME_REQUEST)
             taken = request_deliver(l, s, landing, a->total);
     }
-    if (taken != TAKEN) {
+    if (taken != RECV_DONE) {
         landing->flags = 0;
         return taken;
     }
@@ -63,23 +64,24 @@ static enum taken deliver(struct sluice_loop *l, struct session *s, struct arriv
     arrival_done(l, s, a);
     if (a->type == FRAME_DATA)
         event_message(l, s, landing);
-    return TAKEN;
+    return RECV_DONE;
 }
 
 /* Nobody gets it. A request has no reply then: its sender knows from TAKEN. */
-static enum taken deliver_nothing(struct sluice_loop *l, struct session *s, struct arrival *a) {
+static enum recv_result deliver_nothing(struct sluice_loop *l, struct session *s,
+                                        struct arrival *a) {
     if (a->type == FRAME_REPLY) {
         struct sluice_msg *msg = landing_get(l, 0);
         if (!msg)
-            return TAKEN_NO_MEMORY;
+            return RECV_NO_MEMORY;
         msg->owner = s;
         reply_deliver(l, s, msg, (uint32_t)a->total | (uint64_t)CODE_FAILED << 32);
     }
     arrival_done(l, s, a);
-    return TAKEN;
+    return RECV_DONE;
 }
 
-static enum taken ask(struct sluice_loop *l, struct session *s, struct arrival *a) {
+static enum recv_result ask(struct sluice_loop *l, struct session *s, struct arrival *a) {
     if (loop_discards(l)) {
         a->state = ARRIVAL_WAITS;
     } else {
@@ -89,24 +91,24 @@ static enum taken ask(struct sluice_loop *l, struct session *s, struct arrival *
         event_plain(l, s, &event);
     }
     rendezvous_dirty(l, s);
-    return TAKEN_PENDING;
+    return RECV_PENDING;
 }
 
-enum taken rendezvous_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+enum recv_result rendezvous_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     struct arrival *a = &s->rendezvous->arrivals[msg->id];
-    enum taken taken = TAKEN_PENDING;
+    enum recv_result taken = RECV_PENDING;
     switch ((enum arrival_state)a->state) {
     case ARRIVAL_ASK:
         return ask(l, s, a);
     case ARRIVAL_ASKED:
-        return TAKEN_PENDING;
+        return RECV_PENDING;
     case ARRIVAL_WAITS:
     case ARRIVAL_BEGINS:
     case ARRIVAL_MOVES:
     case ARRIVAL_CLOSES:
     case ARRIVAL_CLOSING:
         rendezvous_dirty(l, s); /* perhaps it arrived before UP */
-        return TAKEN_PENDING;
+        return RECV_PENDING;
     case ARRIVAL_HERE:
         return deliver(l, s, a, msg);
     case ARRIVAL_REFUSED:
@@ -116,13 +118,13 @@ enum taken rendezvous_take(struct sluice_loop *l, struct session *s, struct slui
         s->deaf = true;
         if (s->state == SESSION_GONE)
             event_notice(l, s, NOTICE_CLOSED);
-        taken = TAKEN;
+        taken = RECV_DONE;
         break;
     case ARRIVAL_FREE: /* cannot be: their frames are gone */
     case ARRIVAL_DONE:
         break;
     }
-    if (taken == TAKEN)
+    if (taken == RECV_DONE)
         receive_give_back(l, s, msg);
     return taken;
 }

@@ -63,38 +63,38 @@ struct rendezvous *rendezvous_get(struct sluice_loop *l, struct session *s) {
 
 /* ---- posting --------------------------------------------------------------------------------- */
 
-bool rendezvous_room(struct sluice_loop *l, struct session *s, struct chain *chain) {
-    if (chain->count == LOOP_CHAIN)
-        chain_post(l, s, chain);
+bool rendezvous_room(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
+    if (batch->count == LOOP_WR_BATCH)
+        wr_batch_post(l, s, batch);
     if (sq_used(s) < s->sq_limit && s->state <= SESSION_FLUSHING)
         return true;
     s->blocked = true;
     return false;
 }
 
-bool rendezvous_room_control(struct sluice_loop *l, struct session *s, struct chain *chain) {
+bool rendezvous_room_control(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
     /* Who takes the last credit returns some, or both sides could be without. */
     if (s->tx_credits > 1 || (s->tx_credits == 1 && s->rx_unreported > 0))
-        return rendezvous_room(l, s, chain);
+        return rendezvous_room(l, s, batch);
     s->blocked = true;
     return false;
 }
 
-struct ibv_send_wr *rendezvous_wr(struct sluice_loop *l, struct session *s, struct chain *chain,
+struct ibv_send_wr *rendezvous_wr(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                   void *whose, uint64_t counted) {
-    struct ibv_send_wr *wr = chain_wr(l, s, chain, 0, 0);
+    struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 0, 0);
     wr->sg_list = NULL;
-    chain_entry(s, whose, counted, SQ_RENDEZVOUS);
-    chain->frameless++;
+    wr_batch_entry(s, whose, counted, SQ_RENDEZVOUS);
+    batch->frameless++;
     if (whose)
-        chain->waited_for = true;
-    chain_signal(s, chain, wr);
+        batch->waited_for = true;
+    wr_batch_signal(s, batch, wr);
     return wr;
 }
 
-void rendezvous_post_window(struct sluice_loop *l, struct session *s, struct chain *chain,
+void rendezvous_post_window(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                             const struct ibv_send_wr *as, void *whose, uint64_t counted) {
-    struct ibv_send_wr *wr = rendezvous_wr(l, s, chain, whose, counted);
+    struct ibv_send_wr *wr = rendezvous_wr(l, s, batch, whose, counted);
     wr->opcode = as->opcode;
     if (as->opcode == IBV_WR_BIND_MW)
         wr->bind_mw = as->bind_mw;
@@ -102,22 +102,23 @@ void rendezvous_post_window(struct sluice_loop *l, struct session *s, struct cha
         wr->invalidate_rkey = as->invalidate_rkey;
 }
 
-bool rendezvous_post_frame(struct sluice_loop *l, struct session *s, struct chain *chain,
+bool rendezvous_post_frame(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                            struct frame f, const uint64_t *payload) {
     uint32_t lkey;
-    uint8_t *at = chain_header(l, s, &lkey);
+    uint8_t *at = wr_batch_header(l, s, &lkey);
     if (!at)
         return false;
     uint32_t bytes = FRAME_BYTES + f.length;
-    l->send_sge[chain->count][0] = (struct ibv_sge){(uintptr_t)at, bytes, lkey};
-    struct ibv_send_wr *wr = chain_wr(l, s, chain, 1, bytes <= s->inline_max ? IBV_SEND_INLINE : 0);
+    l->send_sge[batch->count][0] = (struct ibv_sge){(uintptr_t)at, bytes, lkey};
+    struct ibv_send_wr *wr =
+        wr_batch_add(l, s, batch, 1, bytes <= s->inline_max ? IBV_SEND_INLINE : 0);
     post_header(s, at, f.type, f.flags, f.length, f.total);
     if (f.length > 0)
         memcpy(at + FRAME_BYTES, payload, f.length);
     if (!(f.flags & FRAME_RESERVED))
         s->tx_credits--;
-    chain_entry(s, NULL, 0, SQ_RENDEZVOUS);
-    chain_signal(s, chain, wr);
+    wr_batch_entry(s, NULL, 0, SQ_RENDEZVOUS);
+    wr_batch_signal(s, batch, wr);
     return true;
 }
 
@@ -140,13 +141,13 @@ uint32_t rendezvous_slice(const struct part *parts, uint32_t part_count, uint64_
 }
 
 static void move(struct sluice_loop *l, struct session *s) {
-    struct chain chain;
+    struct wr_batch batch;
     uint32_t bytes = s->node->fabric->software ? TURN_SOFTWARE : TURN_NIC;
     s->rendezvous->todo = s->rendezvous->wiping = s->blocked = false;
-    chain_begin(&chain);
-    arrival_flush(l, s, &chain, &bytes);
-    departing_flush(l, s, &chain, &bytes);
-    chain_post(l, s, &chain);
+    wr_batch_begin(&batch);
+    arrival_flush(l, s, &batch, &bytes);
+    departing_flush(l, s, &batch, &bytes);
+    wr_batch_post(l, s, &batch);
     s->rendezvous->todo |= s->blocked;
 }
 

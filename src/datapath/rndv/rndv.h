@@ -131,19 +131,19 @@ void rendezvous_retry(struct sluice_loop *l, struct session *s);
 uint32_t rendezvous_depth(const struct session *s);
 
 /*
- * Posting. Room for one more request of mine in this chain (posting what is there if it is full), and
+ * Posting. Room for one more request of mine in this batch (posting what is there if it is full), and
  * with a credit for a control frame; false: not now.
  */
-bool rendezvous_room(struct sluice_loop *l, struct session *s, struct chain *chain);
-bool rendezvous_room_control(struct sluice_loop *l, struct session *s, struct chain *chain);
+bool rendezvous_room(struct sluice_loop *l, struct session *s, struct wr_batch *batch);
+bool rendezvous_room_control(struct sluice_loop *l, struct session *s, struct wr_batch *batch);
 /* A request with its entry: whose (NULL: nobody's) is told when it completed. */
-struct ibv_send_wr *rendezvous_wr(struct sluice_loop *l, struct session *s, struct chain *chain,
+struct ibv_send_wr *rendezvous_wr(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                   void *whose, uint64_t counted);
 /* BIND or LOCAL_INV, as mw.c filled it in. */
-void rendezvous_post_window(struct sluice_loop *l, struct session *s, struct chain *chain,
+void rendezvous_post_window(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                             const struct ibv_send_wr *as, void *whose, uint64_t counted);
 /* A frame of these few bytes behind its header; flags and total are the header's. */
-bool rendezvous_post_frame(struct sluice_loop *l, struct session *s, struct chain *chain,
+bool rendezvous_post_frame(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                            struct frame f, const uint64_t *payload);
 
 /*
@@ -161,7 +161,7 @@ static inline uint32_t rendezvous_chunk(uint64_t bytes, uint64_t offset) {
 /* ---- rndv_tx.c ------------------------------------------------------------------------------ */
 
 /* Posts what can be; `bytes` are left of this turn's share. */
-void departing_flush(struct sluice_loop *l, struct session *s, struct chain *chain,
+void departing_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                      uint32_t *bytes);
 void departing_completed(struct sluice_loop *l, struct session *s, struct departing *d,
                          sluice_status status);
@@ -169,7 +169,8 @@ void departing_end(struct sluice_loop *l, struct session *s);
 
 /* ---- rndv_rx.c ------------------------------------------------------------------------------- */
 
-void arrival_flush(struct sluice_loop *l, struct session *s, struct chain *chain, uint32_t *bytes);
+void arrival_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                   uint32_t *bytes);
 void arrival_completed(struct sluice_loop *l, struct session *s, struct arrival *a,
                        sluice_status status);
 void arrival_end(struct sluice_loop *l, struct session *s);

@@ -228,7 +228,7 @@ static struct window *free_window(struct rendezvous *r) {
 }
 
 /* WRITE: a key for exactly these bytes, and the peer is told. */
-static bool say_ready(struct sluice_loop *l, struct session *s, struct chain *chain,
+static bool say_ready(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                       struct arrival *a) {
     struct rendezvous *r = s->rendezvous;
     struct window *window = free_window(r);
@@ -237,11 +237,11 @@ static bool say_ready(struct sluice_loop *l, struct session *s, struct chain *ch
     uint32_t lkey;
     if (!window || r->waiting + r->ready >= ARRIVALS - NUMBERS)
         return false; /* what is delivered makes the session dirty */
-    if (chain->count + 2 > LOOP_CHAIN)
-        chain_post(l, s, chain);
-    if (!rendezvous_room_control(l, s, chain))
+    if (batch->count + 2 > LOOP_WR_BATCH)
+        wr_batch_post(l, s, batch);
+    if (!rendezvous_room_control(l, s, batch))
         return false;
-    if (sq_used(s) + 2 > s->sq_limit || !chain_header(l, s, &lkey)) {
+    if (sq_used(s) + 2 > s->sq_limit || !wr_batch_header(l, s, &lkey)) {
         s->blocked = true;
         return false;
     }
@@ -254,13 +254,13 @@ static bool say_ready(struct sluice_loop *l, struct session *s, struct chain *ch
     }
     a->window = window;
     if (bind)
-        rendezvous_post_window(l, s, chain, &wr, NULL, 0);
+        rendezvous_post_window(l, s, batch, &wr, NULL, 0);
     uint64_t payload[READY_BYTES / sizeof(uint64_t)] = {htole64((uintptr_t)at),
                                                         htole64(window->rkey), htole64(a->bytes)};
     struct frame f = {.type = FRAME_READY, .length = READY_BYTES, .total = a->number};
     a->state = ARRIVAL_MOVES;
     r->ready++;
-    return rendezvous_post_frame(l, s, chain, f, payload);
+    return rendezvous_post_frame(l, s, batch, f, payload);
 }
 
 /*
@@ -284,13 +284,13 @@ static bool open_sink(struct sluice_loop *l, struct session *s, struct arrival *
 }
 
 /* READ: as many as the depth, the send queue and this turn's share allow. */
-static bool read_some(struct sluice_loop *l, struct session *s, struct chain *chain,
+static bool read_some(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                       struct arrival *a, uint32_t *left) {
     struct rendezvous *r = s->rendezvous;
     while (a->offset < a->bytes) {
         if (*left == 0 || r->flying >= rendezvous_depth(s))
             return false; /* a READ that completes makes the session dirty */
-        if (!rendezvous_room(l, s, chain))
+        if (!rendezvous_room(l, s, batch))
             return false;
         if (s->node->traits.sink_is_target && !a->sink && !open_sink(l, s, a))
             return false;
@@ -298,9 +298,9 @@ static bool read_some(struct sluice_loop *l, struct session *s, struct chain *ch
         uint8_t *to = place_of(a, &lkey) + a->offset;
         if (a->sink)
             lkey = a->sink->mr->lkey;
-        l->send_sge[chain->count][0] = (struct ibv_sge){(uintptr_t)to, bytes, lkey};
-        struct ibv_send_wr *wr = rendezvous_wr(l, s, chain, a, 0);
-        wr->sg_list = l->send_sge[chain->count - 1];
+        l->send_sge[batch->count][0] = (struct ibv_sge){(uintptr_t)to, bytes, lkey};
+        struct ibv_send_wr *wr = rendezvous_wr(l, s, batch, a, 0);
+        wr->sg_list = l->send_sge[batch->count - 1];
         wr->num_sge = 1;
         wr->opcode = IBV_WR_RDMA_READ;
         wr->send_flags |= IBV_SEND_SIGNALED;
@@ -314,14 +314,14 @@ static bool read_some(struct sluice_loop *l, struct session *s, struct chain *ch
     return true;
 }
 
-static void close_window(struct sluice_loop *l, struct session *s, struct chain *chain,
+static void close_window(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                          struct arrival *a) {
     struct ibv_send_wr wr;
-    if (!rendezvous_room(l, s, chain))
+    if (!rendezvous_room(l, s, batch))
         return;
     if (window_close(l->node, a->window, &wr)) {
         a->state = ARRIVAL_CLOSING;
-        rendezvous_post_window(l, s, chain, &wr, a, 0);
+        rendezvous_post_window(l, s, batch, &wr, a, 0);
     } else {
         a->window = NULL;
         settled(l, s, a, ARRIVAL_HERE);
@@ -329,25 +329,26 @@ static void close_window(struct sluice_loop *l, struct session *s, struct chain 
 }
 
 /* TAKEN; the number is the peer's again. */
-static void say_taken(struct sluice_loop *l, struct session *s, struct chain *chain,
+static void say_taken(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                       struct arrival *a) {
     struct rendezvous *r = s->rendezvous;
     uint32_t lkey;
     if (a->state != ARRIVAL_DONE && r->waiting + r->ready >= ARRIVALS - NUMBERS)
         return; /* what is delivered makes the session dirty */
-    if (!rendezvous_room_control(l, s, chain))
+    if (!rendezvous_room_control(l, s, batch))
         return;
-    if (!chain_header(l, s, &lkey)) {
+    if (!wr_batch_header(l, s, &lkey)) {
         s->blocked = true;
         return;
     }
     struct frame f = {.type = FRAME_TAKEN, .total = (uint64_t)a->outcome << 32 | a->number};
-    rendezvous_post_frame(l, s, chain, f, NULL);
+    rendezvous_post_frame(l, s, batch, f, NULL);
     a->answer = false;
     release_number(r, a);
 }
 
-void arrival_flush(struct sluice_loop *l, struct session *s, struct chain *chain, uint32_t *bytes) {
+void arrival_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                   uint32_t *bytes) {
     bool more = true; /* memory and reading: in order */
     for (struct arrival *a = s->rendezvous->first, *next; a; a = next) {
         next = a->next;
@@ -362,13 +363,13 @@ void arrival_flush(struct sluice_loop *l, struct session *s, struct chain *chain
                 more = false;
         }
         if (a->state == ARRIVAL_BEGINS && more)
-            more = wipe(l, s, a, bytes) && say_ready(l, s, chain, a);
+            more = wipe(l, s, a, bytes) && say_ready(l, s, batch, a);
         if (a->state == ARRIVAL_MOVES && a->way == WAY_READ && more)
-            more = read_some(l, s, chain, a, bytes);
+            more = read_some(l, s, batch, a, bytes);
         if (a->state == ARRIVAL_CLOSES)
-            close_window(l, s, chain, a);
+            close_window(l, s, batch, a);
         if (a->answer)
-            say_taken(l, s, chain, a);
+            say_taken(l, s, batch, a);
     }
 }
 

@@ -114,16 +114,16 @@ static enum frame_type type_of(const struct sluice_msg *msg) {
 }
 
 /* Two requests; a credit there is. */
-static bool may_announce(struct sluice_loop *l, struct session *s, struct chain *chain) {
+static bool may_announce(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
     uint32_t lkey;
-    if (chain->count + 2 > LOOP_CHAIN) {
-        loop_dirty(l, s); /* with the next chain, in this turn still */
+    if (batch->count + 2 > LOOP_WR_BATCH) {
+        loop_dirty(l, s); /* with the next batch, in this turn still */
         return false;
     }
-    return sq_used(s) + 2 <= s->sq_limit && chain_header(l, s, &lkey) != NULL;
+    return sq_used(s) + 2 <= s->sq_limit && wr_batch_header(l, s, &lkey) != NULL;
 }
 
-static void post_announcement(struct sluice_loop *l, struct session *s, struct chain *chain,
+static void post_announcement(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                               const struct departing *d, const void *at, uint64_t total) {
     enum frame_type type = type_of(d->msg);
     bool read = d->way == WAY_READ;
@@ -139,7 +139,7 @@ static void post_announcement(struct sluice_loop *l, struct session *s, struct c
                       .length = ANNOUNCE_BYTES,
                       .total = d->msg->size};
     s->tx_sequence++;
-    rendezvous_post_frame(l, s, chain, f, payload); /* room for its header was made sure of */
+    rendezvous_post_frame(l, s, batch, f, payload); /* room for its header was made sure of */
 }
 
 /* What the peer is to READ: the message's payload, or its only part. */
@@ -150,12 +150,12 @@ static struct window_bytes readable(const struct sluice_msg *msg, const struct p
     return of;
 }
 
-static enum built announce(struct sluice_loop *l, struct session *s, struct chain *chain,
-                           struct sluice_msg *msg, unsigned way, struct departing with) {
+static enum build_result announce(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                                  struct sluice_msg *msg, unsigned way, struct departing with) {
     struct rendezvous *r = rendezvous_get(l, s);
     struct departing *d = r ? free_number(r) : NULL;
-    if (!d || !may_announce(l, s, chain))
-        return BUILT_NOTHING;
+    if (!d || !may_announce(l, s, batch))
+        return BUILD_NONE;
     struct ibv_send_wr wr;
     bool bind = false;
     uint64_t total = 0;
@@ -164,12 +164,12 @@ static enum built announce(struct sluice_loop *l, struct session *s, struct chai
         of = readable(msg, with.parts);
     if (way == WAY_READ && !window_open(l->node, &d->window, &of, &wr, &bind)) {
         rendezvous_retry(l, s);
-        return BUILT_NOTHING;
+        return BUILD_NONE;
     }
     if ((msg->kind == MSG_REQUEST || msg->kind == MSG_REPLY) &&
         !request_assign(l, s, msg, &total)) {
         window_forget(l->node, &d->window);
-        return BUILT_NOTHING;
+        return BUILD_NONE;
     }
     with.window = d->window;
     with.state = DEPARTING_ANNOUNCED;
@@ -182,28 +182,28 @@ static enum built announce(struct sluice_loop *l, struct session *s, struct chai
     r->out_count++;
     r->out_writes += way == WAY_WRITE;
     if (bind)
-        rendezvous_post_window(l, s, chain, &wr, NULL, 0);
-    post_announcement(l, s, chain, d, of.addr, total);
+        rendezvous_post_window(l, s, batch, &wr, NULL, 0);
+    post_announcement(l, s, batch, d, of.addr, total);
     l->totals.messages_sent++;
     l->totals.bytes_sent += msg->size;
-    return BUILT;
+    return BUILD_DONE;
 }
 
-enum built rendezvous_build(struct sluice_loop *l, struct session *s, struct chain *chain,
-                            struct sluice_msg *msg) {
-    return announce(l, s, chain, msg, way_of(s), (struct departing){0});
+enum build_result rendezvous_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                                   struct sluice_msg *msg) {
+    return announce(l, s, batch, msg, way_of(s), (struct departing){0});
 }
 
 bool rendezvous_has_way(const struct session *s, const struct part *parts, unsigned count) {
     return !s->node->traits.no_immediate || (count == 1 && parts->region);
 }
 
-enum built rendezvous_build_pieces(struct sluice_loop *l, struct session *s, struct chain *chain,
-                                   struct sluice_msg *msg, const struct part *parts,
-                                   unsigned count) {
+enum build_result rendezvous_build_pieces(struct sluice_loop *l, struct session *s,
+                                          struct wr_batch *batch, struct sluice_msg *msg,
+                                          const struct part *parts, unsigned count) {
     /* A key opens one range, and only regions are registered so that a window can be bound on them. */
     unsigned way = count == 1 && parts->region ? way_of(s) : WAY_WRITE;
-    return announce(l, s, chain, msg, way, (struct departing){.parts = parts, .part_count = count});
+    return announce(l, s, batch, msg, way, (struct departing){.parts = parts, .part_count = count});
 }
 
 /* ---- the peer's answer ----------------------------------------------------------------------- */
@@ -249,23 +249,23 @@ const char *rendezvous_answered(struct sluice_loop *l, struct session *s, const 
 
 /* What its last entry gives back to the window. */
 static uint64_t count_by_entry(struct departing *d) {
-    uint64_t counted = d->counted ? chain_counted(d->msg) : 0;
+    uint64_t counted = d->counted ? wr_batch_counted(d->msg) : 0;
     d->counted = false;
     return counted;
 }
 
 /* True: its end is posted, or it had one. */
-static bool take_back(struct sluice_loop *l, struct session *s, struct chain *chain,
+static bool take_back(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                       struct departing *d) {
     struct ibv_send_wr wr;
-    if (!rendezvous_room(l, s, chain))
+    if (!rendezvous_room(l, s, batch))
         return false;
     if (!window_close(l->node, &d->window, &wr)) {
         finish(l, s, d, d->outcome);
         return true;
     }
     d->state = DEPARTING_CLOSING;
-    rendezvous_post_window(l, s, chain, &wr, d, count_by_entry(d));
+    rendezvous_post_window(l, s, batch, &wr, d, count_by_entry(d));
     return true;
 }
 
@@ -280,7 +280,7 @@ static unsigned slice(const struct departing *d, struct ibv_sge sge[2], uint32_t
 }
 
 /* False: credits, room or this turn's share are used up. */
-static bool write_some(struct sluice_loop *l, struct session *s, struct chain *chain,
+static bool write_some(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                        struct departing *d, uint32_t *left) {
     while (d->state == DEPARTING_WRITING) {
         uint32_t bytes;
@@ -289,42 +289,42 @@ static bool write_some(struct sluice_loop *l, struct session *s, struct chain *c
             s->blocked = true;
             return false;
         }
-        if (!rendezvous_room(l, s, chain))
+        if (!rendezvous_room(l, s, batch))
             return false;
-        unsigned count = slice(d, l->send_sge[chain->count], &bytes);
+        unsigned count = slice(d, l->send_sge[batch->count], &bytes);
         if (bytes == 0)
             return false; /* cannot be: the pieces are the message */
         uint64_t offset = d->offset;
         bool last = (d->offset += bytes) == d->msg->size;
         struct ibv_send_wr *wr =
-            rendezvous_wr(l, s, chain, last ? d : NULL, last ? count_by_entry(d) : 0);
-        wr->sg_list = l->send_sge[chain->count - 1];
+            rendezvous_wr(l, s, batch, last ? d : NULL, last ? count_by_entry(d) : 0);
+        wr->sg_list = l->send_sge[batch->count - 1];
         wr->num_sge = (int)count;
         wr->opcode = last ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
         wr->wr.rdma.remote_addr = d->address + offset;
         wr->wr.rdma.rkey = d->rkey;
-        chain->waited_for = true;
+        batch->waited_for = true;
         *left -= bytes < *left ? bytes : *left;
         if (last) {
             wr->imm_data = htobe32((uint32_t)(d - s->rendezvous->out));
             s->tx_credits--;
-            chain->frameless--; /* the peer hears of this one */
+            batch->frameless--; /* the peer hears of this one */
             d->state = DEPARTING_WRITTEN;
         }
     }
     return true;
 }
 
-void departing_flush(struct sluice_loop *l, struct session *s, struct chain *chain,
+void departing_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                      uint32_t *bytes) {
     struct rendezvous *r = s->rendezvous;
     struct departing *d;
     if (r->out_count == 0)
         return;
     while (r->out_count > 0 && (d = oldest(r, DEPARTING_TAKEN, DEPARTING_TAKEN)))
-        if (!take_back(l, s, chain, d))
+        if (!take_back(l, s, batch, d))
             return;
     while (r->out_writes > 0 && (d = oldest(r, DEPARTING_WRITING, DEPARTING_WRITING)))
-        if (!write_some(l, s, chain, d, bytes))
+        if (!write_some(l, s, batch, d, bytes))
             return;
 }

@@ -214,38 +214,38 @@ static void window_back(struct sluice_loop *l, struct session *s, const struct s
 
 /* ---- posting --------------------------------------------------------------------------------- */
 
-enum built request_build(struct sluice_loop *l, struct session *s, struct chain *chain,
-                         struct sluice_msg *msg) {
+enum build_result request_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                                struct sluice_msg *msg) {
     uint64_t total;
     if (unlikely(msg->size > s->frame_payload))
-        return rendezvous_build(l, s, chain, msg);
+        return rendezvous_build(l, s, batch, msg);
     if (!request_assign(l, s, msg, &total))
-        return BUILT_NOTHING;
+        return BUILD_NONE;
     bool reply = msg->kind == MSG_REPLY;
     uint32_t size = (uint32_t)msg->size, bytes = size + FRAME_BYTES;
     uint8_t *at = msg->data - FRAME_BYTES;
     bool inlined = bytes <= s->inline_max;
-    l->send_sge[chain->count][0] = (struct ibv_sge){(uintptr_t)at, bytes, msg->lkey};
-    struct ibv_send_wr *wr = chain_wr(l, s, chain, 1, inlined ? IBV_SEND_INLINE : 0);
+    l->send_sge[batch->count][0] = (struct ibv_sge){(uintptr_t)at, bytes, msg->lkey};
+    struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 1, inlined ? IBV_SEND_INLINE : 0);
     s->tx_sequence++;
     if (reply) {
         post_header(s, at, FRAME_REPLY, FRAME_RESERVED, size, total);
-        chain_entry(s, inlined ? NULL : msg, chain_counted(msg), SQ_MESSAGE);
+        wr_batch_entry(s, inlined ? NULL : msg, wr_batch_counted(msg), SQ_MESSAGE);
         if (inlined)
-            chain->done[chain->done_count++] = msg;
+            batch->done[batch->done_count++] = msg;
     } else {
         post_header(s, at, FRAME_REQUEST, 0, size, total);
         s->tx_credits--;
-        chain_entry(s, inlined ? NULL : msg, msg->id, SQ_REQUEST);
+        wr_batch_entry(s, inlined ? NULL : msg, msg->id, SQ_REQUEST);
         if (inlined)
             msg->flags &= (uint16_t)~MSG_BUSY;
     }
     if (!inlined)
-        chain->waited_for = true;
-    chain_signal(s, chain, wr);
+        batch->waited_for = true;
+    wr_batch_signal(s, batch, wr);
     l->totals.messages_sent++;
     l->totals.bytes_sent += size;
-    return BUILT;
+    return BUILD_DONE;
 }
 
 void request_copied(struct sluice_msg *msg) {
@@ -298,8 +298,8 @@ static sluice_status code_status(uint32_t code) {
     return code == CODE_FAILED ? SLUICE_ENOMEM : SLUICE_EREJECTED;
 }
 
-enum taken reply_deliver(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                         uint64_t total) {
+enum recv_result reply_deliver(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                               uint64_t total) {
     struct requests *r = requests_of(s);
     uint32_t id = (uint32_t)total, code = (uint32_t)(total >> 32);
     struct place *place = r ? &r->place[id & (PLACES - 1)] : NULL;
@@ -319,7 +319,7 @@ enum taken reply_deliver(struct sluice_loop *l, struct session *s, struct sluice
     place_free(l, s, r, place);
     if (likely(waited_for && code == CODE_REPLY)) {
         event_loan(l, s, msg, &event);
-        return TAKEN;
+        return RECV_DONE;
     }
     event_return(l, s, msg);
     if (waited_for) {
@@ -327,10 +327,10 @@ enum taken reply_deliver(struct sluice_loop *l, struct session *s, struct sluice
         event.vendor = code >= CODE_APPLICATION ? code - CODE_APPLICATION : 0;
         event_plain(l, s, &event);
     }
-    return TAKEN;
+    return RECV_DONE;
 }
 
-enum taken reply_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+enum recv_result reply_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     if (unlikely(!(msg->pieces & FRAME_RESERVED)))
         return request_broken(l, s, msg, "a reply that takes a credit");
     return reply_deliver(l, s, msg, msg->tag);

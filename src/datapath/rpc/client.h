@@ -89,10 +89,10 @@ struct serving {
 /* ---- client.c -------------------------------------------------------------------------------- */
 
 /* receive_broken() for those who say what became of a frame. Always TAKEN. */
-static inline enum taken request_broken(struct sluice_loop *l, struct session *s,
-                                        struct sluice_msg *msg, const char *text) {
+static inline enum recv_result request_broken(struct sluice_loop *l, struct session *s,
+                                              struct sluice_msg *msg, const char *text) {
     receive_broken(l, s, msg, text);
-    return TAKEN;
+    return RECV_DONE;
 }
 
 /* The outcome is told before the reply came; nobody waits for that any more. */

@@ -89,31 +89,31 @@ static void make_due(struct serving *v, uint32_t index, uint32_t code) {
     atomic_fetch_or_explicit(&v->due[index / 64], 1ull << index % 64, memory_order_release);
 }
 
-static bool build_answer(struct sluice_loop *l, struct session *s, struct chain *chain,
+static bool build_answer(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                          struct serving_place *place) {
     uint32_t lkey;
-    uint8_t *at = chain_header(l, s, &lkey);
+    uint8_t *at = wr_batch_header(l, s, &lkey);
     if (!at)
         return false;
     bool inlined = s->inline_max >= FRAME_BYTES;
-    l->send_sge[chain->count][0] = (struct ibv_sge){(uintptr_t)at, FRAME_BYTES, lkey};
-    struct ibv_send_wr *wr = chain_wr(l, s, chain, 1, inlined ? IBV_SEND_INLINE : 0);
+    l->send_sge[batch->count][0] = (struct ibv_sge){(uintptr_t)at, FRAME_BYTES, lkey};
+    struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 1, inlined ? IBV_SEND_INLINE : 0);
     s->tx_sequence++;
     post_header(s, at, FRAME_REPLY, FRAME_RESERVED, 0, place->id | (uint64_t)place->code << 32);
-    chain_entry(s, NULL, 0, SQ_MESSAGE);
-    chain_signal(s, chain, wr);
+    wr_batch_entry(s, NULL, 0, SQ_MESSAGE);
+    wr_batch_signal(s, batch, wr);
     atomic_store_explicit(&place->word, 0, memory_order_relaxed);
     return true;
 }
 
-void request_answers(struct sluice_loop *l, struct session *s, struct chain *chain) {
+void request_answers(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
     struct serving *v = serving_of(s);
     for (uint32_t i = 0; i < PLACES / 64; i++) {
         uint64_t due = atomic_load_explicit(&v->due[i], memory_order_acquire);
         for (; due; due &= due - 1) {
             uint32_t bit = (uint32_t)__builtin_ctzll(due);
-            if (chain->count == LOOP_CHAIN || sq_used(s) >= s->sq_limit ||
-                !build_answer(l, s, chain, &v->place[i * 64 + bit]))
+            if (batch->count == LOOP_WR_BATCH || sq_used(s) >= s->sq_limit ||
+                !build_answer(l, s, batch, &v->place[i * 64 + bit]))
                 return;
             atomic_fetch_and_explicit(&v->due[i], ~(1ull << bit), memory_order_relaxed);
         }
@@ -149,12 +149,12 @@ static struct serving_place *take_place(struct session *s, uint64_t total, const
     return place;
 }
 
-enum taken request_deliver(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                           uint64_t total) {
+enum recv_result request_deliver(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                                 uint64_t total) {
     const char *wrong = NULL;
     struct serving_place *place = take_place(s, total, &wrong);
     if (unlikely(!place))
-        return wrong ? request_broken(l, s, msg, wrong) : TAKEN_NO_MEMORY;
+        return wrong ? request_broken(l, s, msg, wrong) : RECV_NO_MEMORY;
     struct serving *v = serving_of(s);
     uint32_t index = (uint32_t)total & (PLACES - 1);
     uint64_t left_us = total >> 32, deadline = 0;
@@ -165,22 +165,22 @@ enum taken request_deliver(struct sluice_loop *l, struct session *s, struct slui
         if (now >= deadline || place->cancelled) {
             answer_now(l, s, v, index, place->cancelled ? CODE_CANCELLED : CODE_EXPIRED);
             event_return(l, s, msg);
-            return TAKEN;
+            return RECV_DONE;
         }
     } else if (unlikely(place->cancelled)) {
         answer_now(l, s, v, index, CODE_CANCELLED);
         event_return(l, s, msg);
-        return TAKEN;
+        return RECV_DONE;
     }
     place->deadline_ns = deadline;
     uint64_t token = new_token(v, index);
     atomic_store_explicit(&place->word, word_of(token, SERVING_OPEN), memory_order_release);
     sluice_event event = {.type = SLUICE_REQUEST, .token = token, .value = deadline};
     event_loan(l, s, msg, &event);
-    return TAKEN;
+    return RECV_DONE;
 }
 
-enum taken request_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+enum recv_result request_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     return request_deliver(l, s, msg, msg->tag);
 }
 

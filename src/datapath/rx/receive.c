@@ -79,17 +79,17 @@ static bool process_fragment(struct sluice_loop *l, struct session *s, struct sl
     return true;
 }
 
-static enum taken process(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+static enum recv_result process(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     switch ((enum frame_type)msg->send_flags) {
     case FRAME_DATA:
         event_message(l, s, msg);
-        return TAKEN;
+        return RECV_DONE;
     case FRAME_FRAG:
-        return process_fragment(l, s, msg) ? TAKEN : TAKEN_NO_MEMORY;
+        return process_fragment(l, s, msg) ? RECV_DONE : RECV_NO_MEMORY;
     case FRAME_BYE:
         receive_give_back(l, s, msg);
         session_peer_bye(l, s);
-        return TAKEN;
+        return RECV_DONE;
     case FRAME_REQUEST:
         return request_take(l, s, msg);
     case FRAME_REPLY:
@@ -114,7 +114,7 @@ static enum taken process(struct sluice_loop *l, struct session *s, struct sluic
         break;
     }
     receive_broken(l, s, msg, "a frame of unknown type"); /* cannot be: checked on arrival */
-    return TAKEN;
+    return RECV_DONE;
 }
 
 /* What is taken at once, whatever waits before it. */
@@ -139,11 +139,11 @@ unsigned receive_held(struct sluice_loop *l, struct session *s) {
     struct sluice_msg *msg;
     while (!s->deaf && (msg = s->held.head) && loop_room(l, s)) {
         struct sluice_msg *next = msg->next;
-        enum taken taken = process(l, s, msg);
-        if (taken == TAKEN_NO_MEMORY)
+        enum recv_result taken = process(l, s, msg);
+        if (taken == RECV_NO_MEMORY)
             want_retry(l, s);
-        s->held_pending = taken == TAKEN_PENDING;
-        if (taken != TAKEN)
+        s->held_pending = taken == RECV_PENDING;
+        if (taken != RECV_DONE)
             break;
         /* process() may have linked the buffer elsewhere: unlink by what was next. */
         s->held.head = next;
@@ -281,13 +281,13 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
         if (s->announced && !s->retry && !s->held_pending)
             event_notice(l, s, NOTICE_HELD);
     } else {
-        enum taken taken = process(l, s, msg);
-        if (unlikely(taken != TAKEN)) {
+        enum recv_result taken = process(l, s, msg);
+        if (unlikely(taken != RECV_DONE)) {
             hold(l, s, msg);
-            s->held_pending = taken == TAKEN_PENDING;
-            if (taken == TAKEN_NO_MEMORY)
+            s->held_pending = taken == RECV_PENDING;
+            if (taken == RECV_NO_MEMORY)
                 want_retry(l, s);
-            else if (taken == TAKEN_NO_ROOM)
+            else if (taken == RECV_NO_ROOM)
                 event_notice(l, s, NOTICE_HELD);
         }
     }

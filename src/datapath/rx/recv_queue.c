@@ -154,7 +154,7 @@ static bool post_some(struct sluice_loop *l, struct receive_queue *q, const stru
     last->next = NULL;
     int error = q->srq ? ibv_post_srq_recv(q->srq, l->recv_wr, &bad) : post_own(l, q, n, &bad);
     int why = error < 0 ? errno : error; /* some providers say it as system calls do */
-    if (n < LOOP_CHAIN)
+    if (n < LOOP_WR_BATCH)
         last->next = last + 1;
     l->totals.receive_posts++;
     l->totals.receive_wrs += n;
@@ -172,12 +172,12 @@ static bool post_some(struct sluice_loop *l, struct receive_queue *q, const stru
 }
 
 void buffers_prepare(struct sluice_loop *l) {
-    for (unsigned i = 0; i < LOOP_CHAIN; i++) {
+    for (unsigned i = 0; i < LOOP_WR_BATCH; i++) {
         l->recv_sge[i].length = 1u << l->node->options.eager_log2;
         l->recv_wr[i] =
             (struct ibv_recv_wr){.sg_list = &l->recv_sge[i],
                                  .num_sge = 1,
-                                 .next = i + 1 < LOOP_CHAIN ? &l->recv_wr[i + 1] : NULL};
+                                 .next = i + 1 < LOOP_WR_BATCH ? &l->recv_wr[i + 1] : NULL};
     }
 }
 

@@ -116,38 +116,38 @@ static bool fill(struct sluice_loop *l, struct session *s, struct packing *p, ui
     return true;
 }
 
-static void post_pack(struct sluice_loop *l, struct session *s, struct chain *chain,
+static void post_pack(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                       const struct packing *p, bool reserved) {
     struct sluice_msg *frame = p->frame;
     uint8_t *at = frame->data - FRAME_BYTES;
     bool inlined = p->at + FRAME_BYTES <= s->inline_max;
-    l->send_sge[chain->count][0] =
+    l->send_sge[batch->count][0] =
         (struct ibv_sge){(uintptr_t)at, p->at + FRAME_BYTES, frame->lkey};
-    struct ibv_send_wr *wr = chain_wr(l, s, chain, 1, inlined ? IBV_SEND_INLINE : 0);
+    struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 1, inlined ? IBV_SEND_INLINE : 0);
     s->tx_sequence++;
     post_header(s, at, FRAME_PACK, reserved ? FRAME_RESERVED : 0, p->at, 0);
     if (!reserved)
         s->tx_credits--;
     frame->next = p->told;
-    chain_entry(s, inlined ? p->told : frame, p->window | SQ_COUNTED, SQ_PACK);
+    wr_batch_entry(s, inlined ? p->told : frame, p->window | SQ_COUNTED, SQ_PACK);
     if (inlined)
-        chain->done[chain->done_count++] = frame;
+        batch->done[batch->done_count++] = frame;
     if (!inlined || p->told)
-        chain->waited_for = true;
+        batch->waited_for = true;
     s->unsignalled += p->count - 1; /* signal_every is in messages: the window is */
-    chain_signal(s, chain, wr);
+    wr_batch_signal(s, batch, wr);
 }
 
-enum built pack_build(struct sluice_loop *l, struct session *s, struct chain *chain,
-                      struct msg_queue *queue) {
+enum build_result pack_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                             struct msg_queue *queue) {
     uint32_t bytes = measure(s, queue->head);
     struct packing p = {.frame = pool_get(l->pool, l->cache, pack_round(bytes))};
     p.told_tail = &p.told;
     if (!p.frame) { /* then each by itself: that needs no memory */
-        enum built built = chain_message(l, s, chain, queue->head);
-        if (built == BUILT)
+        enum build_result built = wr_batch_message(l, s, batch, queue->head);
+        if (built == BUILD_DONE)
             msg_queue_pop(queue);
-        return built == BUILT ? BUILT_PART : built;
+        return built == BUILD_DONE ? BUILD_PARTIAL : built;
     }
     p.frame->state = MSG_SENDING;
     p.frame->tag = 0;
@@ -155,10 +155,10 @@ enum built pack_build(struct sluice_loop *l, struct session *s, struct chain *ch
     bool free = fill(l, s, &p, bytes, queue);
     if (p.count == 0) {
         msg_discard(l, p.frame);
-        return free ? BUILT_PART : BUILT_NOTHING;
+        return free ? BUILD_PARTIAL : BUILD_NONE;
     }
-    post_pack(l, s, chain, &p, queue == &s->replies);
-    return BUILT_PART;
+    post_pack(l, s, batch, &p, queue == &s->replies);
+    return BUILD_PARTIAL;
 }
 
 static void release_share(struct session *s, uint64_t share, bool foreign) {
@@ -241,7 +241,8 @@ static struct sluice_msg *view_of(struct sluice_loop *l, struct session *s,
     return view;
 }
 
-static enum taken take_item(struct sluice_loop *l, struct session *s, struct sluice_msg *frame) {
+static enum recv_result take_item(struct sluice_loop *l, struct session *s,
+                                  struct sluice_msg *frame) {
     struct pack_item item;
     uint32_t length = (uint32_t)frame->size;
     bool reserved = (frame->pieces & FRAME_RESERVED) != 0;
@@ -249,12 +250,12 @@ static enum taken take_item(struct sluice_loop *l, struct session *s, struct slu
     if (unlikely(wrong != NULL)) { /* it was right before: somebody writes to it */
         s->deaf = true;
         session_close(l, s, SLUICE_REASON_PROTOCOL, 0, wrong);
-        return TAKEN;
+        return RECV_DONE;
     }
     struct sluice_msg *view = view_of(l, s, frame, &item);
     if (!view)
-        return TAKEN_NO_MEMORY;
-    enum taken taken = TAKEN;
+        return RECV_NO_MEMORY;
+    enum recv_result taken = RECV_DONE;
     l->unpacking = item.next < length;
     if (item.type == FRAME_DATA)
         event_message(l, s, view);
@@ -262,30 +263,30 @@ static enum taken take_item(struct sluice_loop *l, struct session *s, struct slu
         taken = request_deliver(l, s, view, item.total);
     else
         taken = reply_deliver(l, s, view, item.total);
-    if (likely(taken == TAKEN))
+    if (likely(taken == RECV_DONE))
         frame->sent = item.next;
     else
         pack_return(l, s, view);
     return taken;
 }
 
-enum taken pack_take(struct sluice_loop *l, struct session *s, struct sluice_msg *frame) {
-    enum taken taken = TAKEN;
+enum recv_result pack_take(struct sluice_loop *l, struct session *s, struct sluice_msg *frame) {
+    enum recv_result taken = RECV_DONE;
     if (!(frame->flags & MSG_OPENED)) {
         const char *wrong =
             wrong_pack(frame->data, (uint32_t)frame->size, (frame->pieces & FRAME_RESERVED) != 0);
         if (wrong) {
             receive_broken(l, s, frame, wrong);
-            return TAKEN;
+            return RECV_DONE;
         }
         frame->flags |= MSG_OPENED;
         frame->sent = 0;
         frame->id = 1; /* this function's own, until the last item is delivered */
     }
-    while (taken == TAKEN && frame->sent < frame->size && !s->deaf)
-        taken = likely(loop_room(l, s)) ? take_item(l, s, frame) : TAKEN_NO_ROOM;
+    while (taken == RECV_DONE && frame->sent < frame->size && !s->deaf)
+        taken = likely(loop_room(l, s)) ? take_item(l, s, frame) : RECV_NO_ROOM;
     l->unpacking = false;
-    if (taken == TAKEN)
+    if (taken == RECV_DONE)
         pack_release(l, s, frame);
     return taken;
 }

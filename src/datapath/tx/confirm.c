@@ -42,7 +42,7 @@ static void post(struct sluice_loop *l, struct session *s) {
                              .wr.rdma = {s->probe_address, s->probe_rkey}};
     struct ibv_send_wr *bad;
     uint32_t at = s->sq_tail;
-    chain_entry(s, NULL, 0, SQ_CONFIRM)->bytes |= SQ_BEHIND;
+    wr_batch_entry(s, NULL, 0, SQ_CONFIRM)->bytes |= SQ_BEHIND;
     s->confirms_flying++;
     s->confirm_owed = false;
     s->frameless++;
@@ -79,7 +79,7 @@ static bool is_wanted(const struct sq_entry *entry) {
     return false;
 }
 
-void confirm_chain(struct sluice_loop *l, struct session *s, unsigned count) {
+void confirm_batch(struct sluice_loop *l, struct session *s, unsigned count) {
     bool wanted = false;
     for (unsigned i = 0; i < count; i++) {
         struct sq_entry *entry = &s->sq[(s->sq_tail - count + i) & s->sq_mask];

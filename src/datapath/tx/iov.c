@@ -73,38 +73,38 @@ static uint32_t gather(struct session *s, struct pieces *p, struct ibv_sge *sge,
     return bytes;
 }
 
-enum built pieces_build(struct sluice_loop *l, struct session *s, struct chain *chain,
-                        struct sluice_msg *msg) {
+enum build_result pieces_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                               struct sluice_msg *msg) {
     struct pieces *p = pieces_of(msg);
     if (msg->sent == 0 && msg->size > s->rendezvous_above &&
         rendezvous_has_way(s, p->part, p->count))
-        return rendezvous_build_pieces(l, s, chain, msg, p->part, p->count);
+        return rendezvous_build_pieces(l, s, batch, msg, p->part, p->count);
     uint32_t lkey;
-    uint8_t *header = chain_header(l, s, &lkey);
+    uint8_t *header = wr_batch_header(l, s, &lkey);
     if (!header)
-        return BUILT_NOTHING;
-    struct ibv_sge *sge = l->piece_sge[chain->count];
+        return BUILD_NONE;
+    struct ibv_sge *sge = l->piece_sge[batch->count];
     unsigned count;
     uint32_t size = gather(s, p, sge + 1, &count);
     bool first = msg->sent == 0, last = msg->sent + size == msg->size, whole = first && last;
     sge[0] = (struct ibv_sge){(uintptr_t)header, FRAME_BYTES, lkey};
-    struct ibv_send_wr *wr = chain_wr(l, s, chain, count + 1, 0);
+    struct ibv_send_wr *wr = wr_batch_add(l, s, batch, count + 1, 0);
     wr->sg_list = sge;
     s->tx_sequence++;
     post_header(s, header, whole ? FRAME_DATA : FRAME_FRAG,
                 whole ? 0 : (first ? FRAME_FIRST : 0) | (last ? FRAME_LAST : 0), size,
                 first && !last ? msg->size : 0);
     s->tx_credits--;
-    chain_entry(s, msg, 0, SQ_PIECES);
+    wr_batch_entry(s, msg, 0, SQ_PIECES);
     p->transfer.posted++;
     p->transfer.begun = true;
     p->transfer.whole = last;
     msg->sent += size;
-    chain->waited_for = true;
-    chain_signal(s, chain, wr);
+    batch->waited_for = true;
+    wr_batch_signal(s, batch, wr);
     l->totals.messages_sent += last;
     l->totals.bytes_sent += size;
-    return last ? BUILT : BUILT_PART;
+    return last ? BUILD_DONE : BUILD_PARTIAL;
 }
 
 void pieces_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,

@@ -5,7 +5,7 @@
  * A queued message that fits a frame is one work request with one sge: the header lies in front of
  * the payload. A larger one goes as fragments, each with two sges: a header from the session's ring
  * of headers (one place for every entry of the send queue, so a place is free when its entry is)
- * and a slice of the message. Up to LOOP_CHAIN requests are posted with one call.
+ * and a slice of the message. Up to LOOP_WR_BATCH requests are posted with one call.
  *
  * Signalling. One in signal_every is signalled, and always the last of what somebody waits for: a tagged
  * send, or a buffer the device still reads. It stands for all before it (send_completion.c).
@@ -27,13 +27,13 @@
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-static inline void chain_init(struct chain *chain, bool waited_for) {
-    chain->count = chain->done_count = chain->frameless = 0;
-    chain->waited_for = waited_for;
+static inline void wr_batch_init(struct wr_batch *batch, bool waited_for) {
+    batch->count = batch->done_count = batch->frameless = 0;
+    batch->waited_for = waited_for;
 }
 
-struct sq_entry *chain_entry(struct session *s, struct sluice_msg *msg, uint64_t bytes,
-                             enum sq_what what) {
+struct sq_entry *wr_batch_entry(struct session *s, struct sluice_msg *msg, uint64_t bytes,
+                                enum sq_what what) {
     struct sq_entry *entry = &s->sq[s->sq_tail & s->sq_mask];
     entry->msg = msg;
     entry->bytes = bytes | (uint64_t)what << SQ_WHAT_SHIFT;
@@ -43,12 +43,12 @@ struct sq_entry *chain_entry(struct session *s, struct sluice_msg *msg, uint64_t
 
 static struct sq_entry *push_entry(struct session *s, struct sluice_msg *msg, uint64_t bytes) {
     s->tx_credits--;
-    return chain_entry(s, msg, bytes, SQ_MESSAGE);
+    return wr_batch_entry(s, msg, bytes, SQ_MESSAGE);
 }
 
-struct ibv_send_wr *chain_wr(struct sluice_loop *l, struct session *s, struct chain *chain,
-                             unsigned sges, unsigned flags) {
-    unsigned n = chain->count++;
+struct ibv_send_wr *wr_batch_add(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                                 unsigned sges, unsigned flags) {
+    unsigned n = batch->count++;
     struct ibv_send_wr *wr = &l->send_wr[n];
     wr->wr_id = wr_send_id(s->slot, s->sq_tail);
     wr->sg_list = l->send_sge[n];
@@ -61,58 +61,58 @@ struct ibv_send_wr *chain_wr(struct sluice_loop *l, struct session *s, struct ch
     return wr;
 }
 
-void chain_signal(struct session *s, struct chain *chain, struct ibv_send_wr *wr) {
+void wr_batch_signal(struct session *s, struct wr_batch *batch, struct ibv_send_wr *wr) {
     if (++s->unsignalled >= s->signal_every) {
         wr->send_flags |= IBV_SEND_SIGNALED;
         s->unsignalled = 0;
-        chain->waited_for = false;
+        batch->waited_for = false;
     }
 }
 
-uint64_t chain_counted(const struct sluice_msg *msg) {
+uint64_t wr_batch_counted(const struct sluice_msg *msg) {
     return msg->size | SQ_COUNTED | (msg->send_flags & MSG_FOREIGN ? SQ_FOREIGN : 0);
 }
 
-static void add_whole(struct sluice_loop *l, struct session *s, struct chain *chain,
+static void add_whole(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                       struct sluice_msg *msg) {
     uint32_t size = (uint32_t)msg->size;
     uint8_t *at = msg->data - FRAME_BYTES;
     bool inlined = size + FRAME_BYTES <= s->inline_max;
     bool keep = msg->tag != 0 || !inlined;
-    struct ibv_sge *sge = l->send_sge[chain->count];
+    struct ibv_sge *sge = l->send_sge[batch->count];
     sge[0] = (struct ibv_sge){(uintptr_t)at, size + FRAME_BYTES, msg->lkey};
-    struct ibv_send_wr *wr = chain_wr(l, s, chain, 1, inlined ? IBV_SEND_INLINE : 0);
+    struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 1, inlined ? IBV_SEND_INLINE : 0);
     s->tx_sequence++;
     post_header(s, at, FRAME_DATA, 0, size, 0);
-    push_entry(s, keep ? msg : NULL, chain_counted(msg));
+    push_entry(s, keep ? msg : NULL, wr_batch_counted(msg));
     if (keep)
-        chain->waited_for = true;
+        batch->waited_for = true;
     else
-        chain->done[chain->done_count++] = msg;
-    chain_signal(s, chain, wr);
+        batch->done[batch->done_count++] = msg;
+    wr_batch_signal(s, batch, wr);
     l->totals.messages_sent++;
     l->totals.bytes_sent += size;
 }
 
 /* The next fragment; true when it was the last. */
-static bool add_fragment(struct sluice_loop *l, struct session *s, struct chain *chain,
+static bool add_fragment(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                          struct sluice_msg *msg) {
     uint64_t left = msg->size - msg->sent;
     uint32_t size = left < s->frame_payload ? (uint32_t)left : s->frame_payload;
     bool first = msg->sent == 0, last = left == size;
     uint8_t *header = s->headers->data + (s->sq_tail & s->sq_mask) * HEADER_BYTES;
-    struct ibv_sge *sge = l->send_sge[chain->count];
+    struct ibv_sge *sge = l->send_sge[batch->count];
     sge[0] = (struct ibv_sge){(uintptr_t)header, FRAME_BYTES, s->headers->lkey};
     sge[1] = (struct ibv_sge){(uintptr_t)(msg->data + msg->sent), size, msg->lkey};
-    struct ibv_send_wr *wr = chain_wr(l, s, chain, 2, 0);
+    struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 2, 0);
     s->tx_sequence++;
     post_header(s, header, FRAME_FRAG, (first ? FRAME_FIRST : 0) | (last ? FRAME_LAST : 0), size,
                 first ? msg->size : 0);
-    push_entry(s, last ? msg : NULL, last ? chain_counted(msg) : 0);
+    push_entry(s, last ? msg : NULL, last ? wr_batch_counted(msg) : 0);
     msg->sent += size;
     if (last)
-        chain->waited_for = true;
-    chain_signal(s, chain, wr);
+        batch->waited_for = true;
+    wr_batch_signal(s, batch, wr);
     l->totals.messages_sent += last;
     l->totals.bytes_sent += size;
     return last;
@@ -150,40 +150,40 @@ static bool have_headers(struct sluice_loop *l, struct session *s) {
     return false;
 }
 
-uint8_t *chain_header(struct sluice_loop *l, struct session *s, uint32_t *lkey) {
+uint8_t *wr_batch_header(struct sluice_loop *l, struct session *s, uint32_t *lkey) {
     if (!have_headers(l, s))
         return NULL;
     *lkey = s->headers->lkey;
     return s->headers->data + (s->sq_tail & s->sq_mask) * HEADER_BYTES;
 }
 
-static enum built build_frames(struct sluice_loop *l, struct session *s, struct chain *chain,
-                               struct sluice_msg *msg) {
+static enum build_result build_frames(struct sluice_loop *l, struct session *s,
+                                      struct wr_batch *batch, struct sluice_msg *msg) {
     if (msg->size <= s->frame_payload) {
-        add_whole(l, s, chain, msg);
-        return BUILT;
+        add_whole(l, s, batch, msg);
+        return BUILD_DONE;
     }
     if (msg->sent == 0 && msg->size > s->rendezvous_above)
-        return rendezvous_build(l, s, chain, msg);
+        return rendezvous_build(l, s, batch, msg);
     if (!have_headers(l, s))
-        return BUILT_NOTHING;
-    return add_fragment(l, s, chain, msg) ? BUILT : BUILT_PART;
+        return BUILD_NONE;
+    return add_fragment(l, s, batch, msg) ? BUILD_DONE : BUILD_PARTIAL;
 }
 
-enum built chain_message(struct sluice_loop *l, struct session *s, struct chain *chain,
-                         struct sluice_msg *msg) {
+enum build_result wr_batch_message(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                                   struct sluice_msg *msg) {
     switch ((enum msg_kind)msg->kind) {
     case MSG_PLAIN:
-        return build_frames(l, s, chain, msg);
+        return build_frames(l, s, batch, msg);
     case MSG_REQUEST:
     case MSG_REPLY:
-        return request_build(l, s, chain, msg);
+        return request_build(l, s, batch, msg);
     case MSG_PIECES:
-        return pieces_build(l, s, chain, msg);
+        return pieces_build(l, s, batch, msg);
     case MSG_ONE_SIDED:
-        return one_sided_build(l, s, chain, msg);
+        return one_sided_build(l, s, batch, msg);
     }
-    return BUILT_NOTHING; /* cannot be */
+    return BUILD_NONE; /* cannot be */
 }
 
 /* Whether a pack begins with this message: it and the next are small, and nothing else is in the way. */
@@ -192,25 +192,25 @@ static inline bool packs(const struct session *s, const struct sluice_msg *msg) 
 }
 
 /* Replies: no credit is needed, so nothing but room holds them up. */
-static void build_replies(struct sluice_loop *l, struct session *s, struct chain *chain) {
+static void build_replies(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
     struct sluice_msg *msg;
     if (unlikely(s->answers))
-        request_answers(l, s, chain);
-    while (chain->count < l->chain_max && (msg = s->replies.head) && sq_used(s) < s->sq_limit) {
-        enum built built =
-            packs(s, msg) ? pack_build(l, s, chain, &s->replies) : chain_message(l, s, chain, msg);
-        if (built == BUILT_NOTHING)
+        request_answers(l, s, batch);
+    while (batch->count < l->wr_batch_max && (msg = s->replies.head) && sq_used(s) < s->sq_limit) {
+        enum build_result built = packs(s, msg) ? pack_build(l, s, batch, &s->replies)
+                                                : wr_batch_message(l, s, batch, msg);
+        if (built == BUILD_NONE)
             return;
-        if (built == BUILT)
+        if (built == BUILD_DONE)
             msg_queue_pop(&s->replies);
     }
 }
 
-static void build(struct sluice_loop *l, struct session *s, struct chain *chain) {
+static void build(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
     struct sluice_msg *msg;
     if (s->replies.head || s->answers)
-        build_replies(l, s, chain);
-    while (chain->count < l->chain_max && (msg = s->queue.head)) {
+        build_replies(l, s, batch);
+    while (batch->count < l->wr_batch_max && (msg = s->queue.head)) {
         if (msg->deadline_ns && msg->sent == 0 && l->now_ns >= msg->deadline_ns) {
             finish_unsent(l, s, msg_queue_pop(&s->queue), SLUICE_ETIMEDOUT);
             continue;
@@ -223,11 +223,11 @@ static void build(struct sluice_loop *l, struct session *s, struct chain *chain)
         if (sq_used(s) >= s->sq_limit)
             return;
         s->stalled = s->tx_credits <= CREDIT_RESERVE && s->stalled;
-        enum built built =
-            packs(s, msg) ? pack_build(l, s, chain, &s->queue) : chain_message(l, s, chain, msg);
-        if (built == BUILT_NOTHING)
+        enum build_result built =
+            packs(s, msg) ? pack_build(l, s, batch, &s->queue) : wr_batch_message(l, s, batch, msg);
+        if (built == BUILD_NONE)
             return;
-        if (built == BUILT)
+        if (built == BUILD_DONE)
             msg_queue_pop(&s->queue);
     }
 }
@@ -249,39 +249,39 @@ void post_failed(struct sluice_loop *l, struct session *s, uint32_t from, int er
     session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error, text);
 }
 
-static void post_chain(struct sluice_loop *l, struct session *s, struct chain *chain) {
-    struct ibv_send_wr *last = &l->send_wr[chain->count - 1], *bad = NULL;
+static void post_batch(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
+    struct ibv_send_wr *last = &l->send_wr[batch->count - 1], *bad = NULL;
     /* Who waits for the window waits for all of them. */
-    if ((chain->waited_for || s->waits_writable) && !(last->send_flags & IBV_SEND_SIGNALED)) {
+    if ((batch->waited_for || s->waits_writable) && !(last->send_flags & IBV_SEND_SIGNALED)) {
         last->send_flags |= IBV_SEND_SIGNALED;
         s->unsignalled = 0;
     }
-    uint32_t first = s->sq_tail - chain->count;
+    uint32_t first = s->sq_tail - batch->count;
     int error = ibv_post_send(s->qp, l->send_wr, &bad);
     l->totals.posts++;
-    l->totals.send_wrs += chain->count;
-    l->totals.frames_sent += chain->count - chain->frameless;
-    s->frameless += chain->frameless;
+    l->totals.send_wrs += batch->count;
+    l->totals.frames_sent += batch->count - batch->frameless;
+    s->frameless += batch->frameless;
     l->totals_moved = true;
     if (unlikely(error != 0)) {
         uint32_t posted =
-            bad >= l->send_wr && bad < l->send_wr + chain->count ? (uint32_t)(bad - l->send_wr) : 0;
+            bad >= l->send_wr && bad < l->send_wr + batch->count ? (uint32_t)(bad - l->send_wr) : 0;
         post_failed(l, s, first + posted, error);
     } else if (unlikely(s->confirms)) {
-        confirm_chain(l, s, chain->count);
+        confirm_batch(l, s, batch->count);
     }
-    for (unsigned i = 0; i < chain->done_count; i++)
-        msg_discard(l, chain->done[i]);
+    for (unsigned i = 0; i < batch->done_count; i++)
+        msg_discard(l, batch->done[i]);
 }
 
-void chain_begin(struct chain *chain) {
-    chain_init(chain, false);
+void wr_batch_begin(struct wr_batch *batch) {
+    wr_batch_init(batch, false);
 }
 
-void chain_post(struct sluice_loop *l, struct session *s, struct chain *chain) {
-    if (chain->count > 0)
-        post_chain(l, s, chain);
-    chain_init(chain, false);
+void wr_batch_post(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
+    if (batch->count > 0)
+        post_batch(l, s, batch);
+    wr_batch_init(batch, false);
 }
 
 bool send_control(struct sluice_loop *l, struct session *s, enum frame_type type) {
@@ -292,25 +292,25 @@ bool send_control_total(struct sluice_loop *l, struct session *s, enum frame_typ
                         uint64_t total) {
     if (s->tx_credits == 0 || sq_used(s) >= s->sq_depth - 1 || !s->qp)
         return false;
-    struct chain chain;
+    struct wr_batch batch;
     uint64_t local[FRAME_BYTES / sizeof(uint64_t)];
     bool inlined = s->inline_max >= FRAME_BYTES;
-    chain_init(&chain, type == FRAME_BYE);
+    wr_batch_init(&batch, type == FRAME_BYE);
     if (!inlined && !have_headers(l, s))
         return false;
     uint8_t *at =
         inlined ? (uint8_t *)local : s->headers->data + (s->sq_tail & s->sq_mask) * HEADER_BYTES;
     l->send_sge[0][0] =
         (struct ibv_sge){(uintptr_t)at, FRAME_BYTES, inlined ? 0 : s->headers->lkey};
-    struct ibv_send_wr *wr = chain_wr(l, s, &chain, 1, inlined ? IBV_SEND_INLINE : 0);
+    struct ibv_send_wr *wr = wr_batch_add(l, s, &batch, 1, inlined ? IBV_SEND_INLINE : 0);
     post_header(s, at, type, 0, 0, total);
     struct sq_entry *entry = push_entry(s, NULL, 0);
     if (type != FRAME_BYE)
-        chain_signal(s, &chain, wr);
+        wr_batch_signal(s, &batch, wr);
     else if (unlikely(s->probe_known))
         entry->bytes |= SQ_BEHIND; /* a connection that is closed may take it along */
     s->bye_index = s->sq_tail - 1;
-    post_chain(l, s, &chain);
+    post_batch(l, s, &batch);
     return s->state <= SESSION_LEAVING;
 }
 
@@ -323,48 +323,48 @@ bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type
         msg = pool_get(l->rx_pool, l->rx_cache, bytes);
     if (!msg)
         return false;
-    struct chain chain;
+    struct wr_batch batch;
     uint8_t *at = msg->data - FRAME_BYTES;
     msg->state = MSG_SENDING;
     msg->tag = 0;
     msg->send_flags = 0;
     memcpy(msg->data, payload, bytes);
-    chain_init(&chain, true); /* the buffer is read until it completes */
+    wr_batch_init(&batch, true); /* the buffer is read until it completes */
     l->send_sge[0][0] = (struct ibv_sge){(uintptr_t)at, bytes + FRAME_BYTES, msg->lkey};
-    chain_wr(l, s, &chain, 1, 0);
+    wr_batch_add(l, s, &batch, 1, 0);
     post_header(s, at, type, 0, bytes, 0);
     struct sq_entry *entry = push_entry(s, msg, 0);
     if (type == FRAME_REFUSE && unlikely(s->probe_known))
         entry->bytes |= SQ_BEHIND;
     s->bye_index = s->sq_tail - 1;
-    post_chain(l, s, &chain);
+    post_batch(l, s, &batch);
     return s->state <= SESSION_LEAVING;
 }
 
 void send_nothing(struct sluice_loop *l, struct session *s) {
-    struct chain chain;
+    struct wr_batch batch;
     if (sq_used(s) >= s->sq_limit)
         return; /* there is more on its way already */
-    chain_init(&chain, true);
-    struct ibv_send_wr *wr = chain_wr(l, s, &chain, 0, 0);
+    wr_batch_init(&batch, true);
+    struct ibv_send_wr *wr = wr_batch_add(l, s, &batch, 0, 0);
     wr->sg_list = NULL;
     wr->opcode = IBV_WR_RDMA_WRITE;
     wr->wr.rdma.remote_addr = 0;
     wr->wr.rdma.rkey = 0;
-    chain_entry(s, NULL, 0, SQ_MESSAGE);
-    chain.frameless++;
-    post_chain(l, s, &chain);
+    wr_batch_entry(s, NULL, 0, SQ_MESSAGE);
+    batch.frameless++;
+    post_batch(l, s, &batch);
 }
 
 bool send_marker(struct sluice_loop *l, struct session *s) {
     /* An empty inline-less send: in ERR it is never executed, only flushed, after all others. */
-    struct chain chain;
-    chain_init(&chain, true);
+    struct wr_batch batch;
+    wr_batch_init(&batch, true);
     if (sq_used(s) >= s->sq_depth)
         return false;
-    struct ibv_send_wr *wr = chain_wr(l, s, &chain, 0, IBV_SEND_SIGNALED), *bad;
+    struct ibv_send_wr *wr = wr_batch_add(l, s, &batch, 0, IBV_SEND_SIGNALED), *bad;
     wr->sg_list = NULL;
-    chain_entry(s, NULL, 0, SQ_MESSAGE);
+    wr_batch_entry(s, NULL, 0, SQ_MESSAGE);
     l->totals.posts++;
     l->totals.send_wrs++;
     if (ibv_post_send(s->qp, wr, &bad) == 0)
@@ -378,13 +378,13 @@ void send_flush(struct sluice_loop *l, struct session *s) {
         if (s->rendezvous)
             rendezvous_flush(l, s);
         while (s->queue.head || s->replies.head || s->answers) {
-            struct chain chain;
-            chain_init(&chain, false);
-            build(l, s, &chain);
-            if (chain.count == 0)
+            struct wr_batch batch;
+            wr_batch_init(&batch, false);
+            build(l, s, &batch);
+            if (batch.count == 0)
                 break;
-            post_chain(l, s, &chain);
-            if (chain.count < l->chain_max || s->state > SESSION_FLUSHING)
+            post_batch(l, s, &batch);
+            if (batch.count < l->wr_batch_max || s->state > SESSION_FLUSHING)
                 break;
         }
         /* An entry is a message or more: more of them than unsignalled messages have a signalled one among them. */

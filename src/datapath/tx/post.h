@@ -29,34 +29,34 @@ int send_submit(sluice_session handle, struct sluice_msg *msg, const struct send
 
 /*
  * Work requests that are posted with one call. Whoever builds one takes an entry of the send queue
- * for it, in the same order; room for both was checked (chain->count < l->chain_max, sq_used()).
+ * for it, in the same order; room for both was checked (batch->count < l->wr_batch_max, sq_used()).
  */
-struct chain {
+struct wr_batch {
     unsigned count;
     unsigned frameless; /* of these: no frames */
     bool waited_for;    /* somebody waits for an entry behind the last signalled one */
     unsigned done_count;
-    struct sluice_msg *done[LOOP_CHAIN]; /* inline and untagged: free once posted */
+    struct sluice_msg *done[LOOP_WR_BATCH]; /* inline and untagged: free once posted */
 };
 
 /* A work request of type SEND with so many sges (in l->send_sge[], filled by the caller). */
-struct ibv_send_wr *chain_wr(struct sluice_loop *l, struct session *s, struct chain *chain,
-                             unsigned sges, unsigned flags);
+struct ibv_send_wr *wr_batch_add(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                                 unsigned sges, unsigned flags);
 /* Its entry; a frame takes a credit besides: s->tx_credits--. */
-struct sq_entry *chain_entry(struct session *s, struct sluice_msg *msg, uint64_t bytes,
-                             enum sq_what what);
-void chain_begin(struct chain *chain);
-/* Posts them, if there are any; the chain is empty afterwards. */
-void chain_post(struct sluice_loop *l, struct session *s, struct chain *chain);
-/* One in signal_every; chain->waited_for makes the last of the chain signalled. */
-void chain_signal(struct session *s, struct chain *chain, struct ibv_send_wr *wr);
+struct sq_entry *wr_batch_entry(struct session *s, struct sluice_msg *msg, uint64_t bytes,
+                                enum sq_what what);
+void wr_batch_begin(struct wr_batch *batch);
+/* Posts them, if there are any; the batch is empty afterwards. */
+void wr_batch_post(struct sluice_loop *l, struct session *s, struct wr_batch *batch);
+/* One in signal_every; batch->waited_for makes the last of the batch signalled. */
+void wr_batch_signal(struct session *s, struct wr_batch *batch, struct ibv_send_wr *wr);
 /* Registered memory for this entry's header, HEADER_BYTES; NULL: no memory, tried again later. */
-uint8_t *chain_header(struct sluice_loop *l, struct session *s, uint32_t *lkey);
+uint8_t *wr_batch_header(struct sluice_loop *l, struct session *s, uint32_t *lkey);
 /* The work requests of one message, or some of them: room and, where it needs one, a credit were checked. */
-enum built chain_message(struct sluice_loop *l, struct session *s, struct chain *chain,
-                         struct sluice_msg *msg);
+enum build_result wr_batch_message(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                                   struct sluice_msg *msg);
 /* What the window gets back with the entry at which this message ends. */
-uint64_t chain_counted(const struct sluice_msg *msg);
+uint64_t wr_batch_counted(const struct sluice_msg *msg);
 /* The message ends before any of it was posted. */
 void finish_unsent(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_status status);
@@ -68,7 +68,7 @@ void confirm_init(struct session *s);
 /* The peer has named a byte to READ. */
 void confirm_begin(struct session *s, uint64_t address, uint32_t rkey);
 /* The last entries of the send queue, so many, were posted from l->send_wr[]. */
-void confirm_chain(struct sluice_loop *l, struct session *s, unsigned count);
+void confirm_batch(struct sluice_loop *l, struct session *s, unsigned count);
 /* Entries were retired: what could not be posted before may be now. */
 void confirm_again(struct sluice_loop *l, struct session *s);
 

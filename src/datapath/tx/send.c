@@ -68,7 +68,7 @@ static inline bool window_has_room(struct session *s, uint64_t count, uint64_t b
 /*
  * The window opens when sends complete, and those that went inline complete with the next signalled one. Where the
  * window keeps that one out, send_flush() has an empty WRITE signalled in its place: WRITABLE depends on it. Not
- * here: who asks may be building a chain.
+ * here: who asks may be building a batch.
  */
 static void want_signal(struct sluice_loop *l, struct session *s) {
     s->wants_signal = true;

@@ -186,7 +186,7 @@ void send_drop_queue(struct sluice_loop *l, struct session *s, sluice_status sta
                 continue;
             msg_queue_pop(&s->queue);
             entry->msg = msg;
-            entry->bytes = chain_counted(msg) | SQ_FAILED;
+            entry->bytes = wr_batch_counted(msg) | SQ_FAILED;
             break;
         }
     }

@@ -292,7 +292,8 @@ static void talk(struct side *talker, struct session *heard) {
             ;
         (void)sluice_poll(talker->loop, &event, 1, 0);
         assert_true(env_now(&env_default) < limit);
-    } while (pair_session(talker)->sq_head - heard->rx_sequence - heard->rx_controls - LOOP_BATCH >=
+    } while (pair_session(talker)->sq_head - heard->rx_sequence - heard->rx_controls -
+                 LOOP_WC_BATCH >=
              UINT32_MAX / 2);
 }
 

@@ -74,7 +74,7 @@ static struct ibv_wc outcome_of(const struct spare *spare, enum ibv_wr_opcode op
         if (n == 1 && wc.wr_id == 77)
             return wc;
         if (n == 1) {
-            assert_true(l->wc_count < LOOP_BATCH);
+            assert_true(l->wc_count < LOOP_WC_BATCH);
             l->wc[l->wc_count++] = wc;
             l->totals.completions++;
         }

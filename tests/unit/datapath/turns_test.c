@@ -242,25 +242,25 @@ static void posts_and_polls_are_counted_with_what_was_in_them(void **state) {
     assert_int_equal(a_before.receive_wrs, 32);
     assert_int_equal(a_before.receive_posts, 4);
 
-    for (int i = 0; i < LOOP_CHAIN; i++)
-        assert_int_equal(pair_send(&pair.b, 8, 0, i + 1 < LOOP_CHAIN ? &more : NULL), 0);
+    for (int i = 0; i < LOOP_WR_BATCH; i++)
+        assert_int_equal(pair_send(&pair.b, 8, 0, i + 1 < LOOP_WR_BATCH ? &more : NULL), 0);
     assert_int_equal(b->posts - before.posts, 1);
-    assert_int_equal(b->send_wrs - before.send_wrs, LOOP_CHAIN);
-    assert_int_equal(b->messages_sent - before.messages_sent, LOOP_CHAIN);
+    assert_int_equal(b->send_wrs - before.send_wrs, LOOP_WR_BATCH);
+    assert_int_equal(b->messages_sent - before.messages_sent, LOOP_WR_BATCH);
     for (int i = 0; i < 3; i++)
         assert_int_equal(pair_send(&pair.b, 8, 0, NULL), 0);
     assert_int_equal(b->posts - before.posts, 4);
-    assert_int_equal(b->send_wrs - before.send_wrs, LOOP_CHAIN + 3);
+    assert_int_equal(b->send_wrs - before.send_wrs, LOOP_WR_BATCH + 3);
 
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    while (handled.messages < LOOP_CHAIN + 3 && env_now(&env_default) < limit)
+    while (handled.messages < LOOP_WR_BATCH + 3 && env_now(&env_default) < limit)
         pair_turn(&pair);
-    assert_int_equal(handled.messages, LOOP_CHAIN + 3);
+    assert_int_equal(handled.messages, LOOP_WR_BATCH + 3);
     turn(64);
     uint64_t completions = totals()->completions - a_before.completions;
-    assert_true(completions >= LOOP_CHAIN + 3);
+    assert_true(completions >= LOOP_WR_BATCH + 3);
     assert_uint_in_range(totals()->polls - a_before.polls,
-                         (completions + LOOP_BATCH - 1) / LOOP_BATCH, completions);
+                         (completions + LOOP_WC_BATCH - 1) / LOOP_WC_BATCH, completions);
     uint64_t empty = totals()->polls;
     turn(64);
     assert_int_equal(totals()->polls, empty); /* one that finds nothing does not count */
