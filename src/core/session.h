@@ -128,13 +128,13 @@ struct sq_entry {
 
 /* Whose the entry is: who is told of its completion. */
 enum sq_what {
-    SQ_MESSAGE,    /* post.c: the message ends with it */
-    SQ_RENDEZVOUS, /* rndv.c */
-    SQ_ONE_SIDED,  /* one_sided.c: a part of the operation, which has the message */
-    SQ_PIECES,     /* iov.c: likewise of a message made of pieces */
-    SQ_REQUEST,    /* client.c: the message stays until the reply */
-    SQ_PACK,       /* coalesce.c: several messages end with it; bytes is made otherwise */
-    SQ_CONFIRM,    /* confirm.c: what was posted before it is the peer's */
+    SQ_MESSAGE,   /* post.c: the message ends with it */
+    SQ_RNDV,      /* rndv.c */
+    SQ_ONE_SIDED, /* one_sided.c: a part of the operation, which has the message */
+    SQ_PIECES,    /* iov.c: likewise of a message made of pieces */
+    SQ_REQUEST,   /* client.c: the message stays until the reply */
+    SQ_PACK,      /* coalesce.c: several messages end with it; bytes is made otherwise */
+    SQ_CONFIRM,   /* confirm.c: what was posted before it is the peer's */
 };
 
 struct msg_queue {
@@ -211,9 +211,9 @@ struct session {
     uint32_t window_messages, tx_credits_max;
     _Atomic uint64_t own_messages, own_bytes; /* accepted here, no outcome yet; read by others */
     uint64_t window_bytes, message_max;
-    uint64_t rendezvous_above; /* larger messages go by rendezvous; never below frame_payload */
-    struct msg_queue queue;    /* accepted, not posted or not wholly posted */
-    struct msg_queue replies;  /* the same of replies, which wait for no credit */
+    uint64_t rndv_above;      /* larger messages go by rendezvous; never below frame_payload */
+    struct msg_queue queue;   /* accepted, not posted or not wholly posted */
+    struct msg_queue replies; /* the same of replies, which wait for no credit */
 
     /* receiving */
     sluice_handler handler __attribute__((aligned(64)));
@@ -280,7 +280,7 @@ struct session {
     _Atomic(struct requests *) requests; /* client.c: of mine, without a reply; until the slot is
                                             free, as the next */
     _Atomic(struct serving *) serving;   /* server.c: of the peer's, not answered yet */
-    struct rendezvous *rendezvous;       /* rndv.c: large messages in both directions */
+    struct rndv *rndv;                   /* rndv.c: large messages in both directions */
     /* credits.c and retain.c */
     uint32_t retained; /* messages of the peer the application keeps; for a moment one too few */
     uint32_t withheld_due;       /* credits still to be withheld for some of them; likewise */

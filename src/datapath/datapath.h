@@ -261,40 +261,40 @@ void request_end(struct sluice_loop *l, struct session *s);
 /* ---- rndv.c, rndv_tx.c, rndv_rx.c: messages too large for a frame --------------------- */
 
 /* Above how many bytes this session's messages go by rendezvous. */
-uint64_t rendezvous_switch(const struct session *s);
-enum build_result rendezvous_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                                   struct sluice_msg *msg);
+uint64_t rndv_threshold(const struct session *s);
+enum build_result rndv_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                             struct sluice_msg *msg);
 /*
  * The same of a message that is a list of pieces, which stays where it is until region_done(): written by
  * the sender, so that no key of this side's memory leaves.
  */
-enum build_result rendezvous_build_pieces(struct sluice_loop *l, struct session *s,
-                                          struct wr_batch *batch, struct sluice_msg *msg,
-                                          const struct part *parts, unsigned count);
+enum build_result rndv_build_pieces(struct sluice_loop *l, struct session *s,
+                                    struct wr_batch *batch, struct sluice_msg *msg,
+                                    const struct part *parts, unsigned count);
 /* False: not so on this device; they go as fragments, whatever their size. */
-bool rendezvous_has_way(const struct session *s, const struct part *parts, unsigned count);
+bool rndv_has_way(const struct session *s, const struct part *parts, unsigned count);
 /* Posts what may be posted of the transfers under way. */
-void rendezvous_flush(struct sluice_loop *l, struct session *s);
+void rndv_flush(struct sluice_loop *l, struct session *s);
 /* An entry of the send queue that was rndv.c's. */
-void rendezvous_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                          sluice_status status);
+void rndv_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                    sluice_status status);
 /* An announcement arrived: reading may begin, ahead of its turn. False: refused. */
-bool rendezvous_announced(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+bool rndv_rts_arrived(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 /* Its turn has come: delivered, or PENDING until the bytes are here. */
-enum recv_result rendezvous_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
-/* READY or TAKEN, with its payload (hostile, to be read once). NULL, or what is wrong. */
-const char *rendezvous_answered(struct sluice_loop *l, struct session *s, const struct frame *f,
+enum recv_result rndv_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+/* RTR or ATS, with its payload (hostile, to be read once). NULL, or what is wrong. */
+const char *rndv_answer_arrived(struct sluice_loop *l, struct session *s, const struct frame *f,
                                 const uint8_t *payload);
 /* A WRITE with this immediate arrived. NULL, or what is wrong. */
-const char *rendezvous_written(struct sluice_loop *l, struct session *s, uint32_t immediate);
+const char *rndv_write_arrived(struct sluice_loop *l, struct session *s, uint32_t immediate);
 /* Whether messages of mine wait for the peer to take them. */
-bool rendezvous_pending(const struct session *s);
+bool rndv_pending(const struct session *s);
 /* Memory is being wiped: another turn goes on, without a wait. */
-bool rendezvous_wiping(const struct session *s);
+bool rndv_wiping(const struct session *s);
 /* The queue pair is gone, and nothing of it moves any more. */
-void rendezvous_end(struct sluice_loop *l, struct session *s);
+void rndv_end(struct sluice_loop *l, struct session *s);
 /* Frees what was received and not delivered. */
-void rendezvous_drop(struct sluice_loop *l, struct session *s);
+void rndv_drop(struct sluice_loop *l, struct session *s);
 
 /* ---- one_sided.c and iov.c ---------------------------------------------------------------- */
 

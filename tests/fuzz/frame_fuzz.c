@@ -26,8 +26,7 @@ static void prove_greeting(const struct session *s, const struct frame *f) {
 /* The table of docs/protocol.md. */
 static bool is_numbered(unsigned type) {
     return type == FRAME_DATA || type == FRAME_FRAG || type == FRAME_REQUEST ||
-           type == FRAME_REPLY || type == FRAME_PACK || type == FRAME_ANNOUNCE ||
-           type == FRAME_NOTIFY;
+           type == FRAME_REPLY || type == FRAME_PACK || type == FRAME_RTS || type == FRAME_NOTIFY;
 }
 
 static void prove_in_order(const struct session *s, const struct frame *f, uint32_t bytes) {
@@ -41,7 +40,7 @@ static void prove_in_order(const struct session *s, const struct frame *f, uint3
         prove_greeting(s, f);
         return;
     }
-    bool reserves = f->type == FRAME_REPLY || f->type == FRAME_PACK || f->type == FRAME_ANNOUNCE;
+    bool reserves = f->type == FRAME_REPLY || f->type == FRAME_PACK || f->type == FRAME_RTS;
     PROVE(f->type > 0 && f->type < FRAME_TYPES);
     PROVE(f->type != FRAME_HELLO && f->type != FRAME_WELCOME && f->type != FRAME_REFUSE);
     PROVE(f->type == FRAME_FRAG ? f->flags <= 3 : reserves ? (f->flags & ~4) == 0 : f->flags == 0);
@@ -52,8 +51,8 @@ static void prove_in_order(const struct session *s, const struct frame *f, uint3
         PROVE(f->length > 0);
     else if (f->type == FRAME_PACK)
         PROVE(f->length >= 16);
-    else if (f->type == FRAME_ANNOUNCE || f->type == FRAME_READY)
-        PROVE(f->length == (f->type == FRAME_READY ? 24 : 40));
+    else if (f->type == FRAME_RTS || f->type == FRAME_RTR)
+        PROVE(f->length == (f->type == FRAME_RTR ? 24 : 40));
     else if (f->type != FRAME_DATA && f->type != FRAME_REQUEST && f->type != FRAME_REPLY)
         PROVE(f->length == 0);
 }

@@ -16,7 +16,7 @@ static uint64_t word_at(const uint8_t *at, unsigned index) {
 }
 
 static bool header_breaks(const struct stranger *st, const struct frame *f, uint32_t bytes) {
-    bool reserves = f->type == FRAME_REPLY || f->type == FRAME_PACK || f->type == FRAME_ANNOUNCE;
+    bool reserves = f->type == FRAME_REPLY || f->type == FRAME_PACK || f->type == FRAME_RTS;
     unsigned flags = f->type == FRAME_FRAG ? 3 : reserves ? 4 : 0;
     bool plain = f->type == FRAME_DATA || f->type == FRAME_CREDIT || f->type == FRAME_BYE ||
                  f->type == FRAME_ALIVE || f->type == FRAME_PACK;
@@ -32,8 +32,8 @@ static bool announcement_breaks(const struct stranger *st, const struct frame *f
                                 const uint8_t *payload) {
     uint64_t word = word_at(payload, 0);
     unsigned number = word & 0xffff, type = word >> 16 & 0xff, way = word >> 24 & 0xff;
-    if (f->length != ANNOUNCE_BYTES || number >= STRANGER_NUMBERS || way < WAY_READ ||
-        way > WAY_WRITE || f->total > LARGEST || f->total <= STRANGER_PAYLOAD)
+    if (f->length != FRAME_RTS_BYTES || number >= STRANGER_NUMBERS || way < RNDV_BY_READ ||
+        way > RNDV_BY_WRITE || f->total > LARGEST || f->total <= STRANGER_PAYLOAD)
         return true;
     if (type != FRAME_DATA && type != FRAME_REQUEST && type != FRAME_REPLY)
         return true;
@@ -54,10 +54,10 @@ static bool answer_breaks(const struct stranger *st, const struct frame *f) {
     switch (f->type) {
     case FRAME_REPLY: /* a reply is looked at in its turn */
         return st->asked_count < STRANGER_ASKED && !is_asked(st, (uint32_t)f->total) && !st->moving;
-    case FRAME_READY:
-        return f->length != READY_BYTES || f->total >= STRANGER_NUMBERS ||
+    case FRAME_RTR:
+        return f->length != FRAME_RTR_BYTES || f->total >= STRANGER_NUMBERS ||
                !(st->answered >> f->total & 1);
-    case FRAME_TAKEN:
+    case FRAME_ATS:
         return (uint32_t)f->total >= STRANGER_NUMBERS || outcome > 1 ||
                !(st->answered >> (uint32_t)f->total & 1);
     case FRAME_RETURN:
@@ -78,7 +78,7 @@ bool stranger_breaks(const struct stranger *st, const struct frame *f, const uin
     bool none = st->asked_count == 0 && st->answering == UINT32_MAX;
     if (f->type != FRAME_FRAG && (f->flags & FRAME_RESERVED) && st->calm && none && !st->moving)
         return true; /* the room of a reply that nobody waits for */
-    if (f->type == FRAME_ANNOUNCE)
+    if (f->type == FRAME_RTS)
         return announcement_breaks(st, f, payload);
     if (f->type == FRAME_CANCEL && f->total > UINT32_MAX)
         return true;

@@ -90,7 +90,7 @@ static void say_announce(struct stranger *st, struct stranger_frame *f, struct f
     uint64_t how = fuzz_take(in, 1), number = 0, total = 0;
     while (number < STRANGER_NUMBERS - 1 && st->mine[number].announced)
         number++;
-    unsigned way = how & 1 ? WAY_WRITE : WAY_READ;
+    unsigned way = how & 1 ? RNDV_BY_WRITE : RNDV_BY_READ;
     st->trusted &= !st->mine[number].announced;
     unsigned type = how & 2 ? FRAME_DATA : how & 4 ? FRAME_REPLY : FRAME_REQUEST;
     uint64_t bytes = STRANGER_PAYLOAD + 1 + (how >> 3) * 3000;
@@ -107,8 +107,8 @@ static void say_announce(struct stranger *st, struct stranger_frame *f, struct f
     f->head.total = bytes;
     put(f, 0,
         number | type << 16 | way << 24 |
-            (way == WAY_READ ? (uint64_t)st->source_mr->rkey << 32 : 0));
-    put(f, 1, way == WAY_READ ? (uintptr_t)stranger_pattern(st, from) : 0);
+            (way == RNDV_BY_READ ? (uint64_t)st->source_mr->rkey << 32 : 0));
+    put(f, 1, way == RNDV_BY_READ ? (uintptr_t)stranger_pattern(st, from) : 0);
     put(f, 2, total);
     put(f, 3, 0);
     put(f, 4, 0);
@@ -135,7 +135,7 @@ static bool is_announced(const struct stranger_transfer *t) {
 }
 
 static bool is_to_write(const struct stranger_transfer *t) {
-    return is_announced(t) && t->way == WAY_WRITE;
+    return is_announced(t) && t->way == RNDV_BY_WRITE;
 }
 
 static bool is_ready(const struct stranger_transfer *t) {
@@ -168,8 +168,8 @@ static void forget_asked(struct stranger *st, uint32_t id) {
 static void say_taken(struct stranger *st, struct stranger_frame *f, struct fuzz_input *in) {
     uint64_t how = fuzz_take(in, 1), number;
     struct stranger_transfer *t = one_of(st->theirs, how >> 4, is_announced, &number);
-    f->head.total = number | (how & 3 || (t && t->way == WAY_READ) ? 0 : 1ull << 32);
-    if (t && t->way == WAY_WRITE)
+    f->head.total = number | (how & 3 || (t && t->way == RNDV_BY_READ) ? 0 : 1ull << 32);
+    if (t && t->way == RNDV_BY_WRITE)
         f->head.total |= 1ull << 32;
     if (t && t->type == FRAME_REQUEST && f->head.total >> 32)
         forget_asked(st, t->word);
@@ -218,7 +218,7 @@ static void write_landing(struct stranger *st, struct fuzz_input *in) {
         if (how % 16 != 15)
             return;
         st->broke = st->calm && st->trusted && st->credits > 0 && !st->mine[number].ready;
-        st->trusted = false; /* READY may be on its way */
+        st->trusted = false; /* RTR may be on its way */
         stranger_touch(st, IBV_WR_RDMA_WRITE_WITH_IMM, 0, 0, 0, 0, (uint32_t)number);
         return;
     }
@@ -240,7 +240,7 @@ static void write_landing(struct stranger *st, struct fuzz_input *in) {
 static void read_announced(struct stranger *st, struct fuzz_input *in) {
     uint64_t how = fuzz_take(in, 1), number;
     struct stranger_transfer *t = one_of(st->theirs, how, is_announced, &number);
-    if (t && t->way == WAY_READ)
+    if (t && t->way == RNDV_BY_READ)
         stranger_touch(st, IBV_WR_RDMA_READ, t->address, t->rkey, 0,
                        (uint32_t)(t->bytes < STRANGER_TARGET ? t->bytes : STRANGER_TARGET), 0);
 }
@@ -263,8 +263,8 @@ static void go_wild(struct stranger *st, struct fuzz_input *in) {
 static const uint8_t types[ACTS] = {
     [SAY_DATA] = FRAME_DATA,     [SAY_FRAGMENT] = FRAME_FRAG,   [SAY_CREDIT] = FRAME_CREDIT,
     [SAY_BYE] = FRAME_BYE,       [SAY_ALIVE] = FRAME_ALIVE,     [SAY_REQUEST] = FRAME_REQUEST,
-    [SAY_REPLY] = FRAME_REPLY,   [SAY_PACK] = FRAME_PACK,       [SAY_ANNOUNCE] = FRAME_ANNOUNCE,
-    [SAY_READY] = FRAME_READY,   [SAY_TAKEN] = FRAME_TAKEN,     [SAY_CANCEL] = FRAME_CANCEL,
+    [SAY_REPLY] = FRAME_REPLY,   [SAY_PACK] = FRAME_PACK,       [SAY_ANNOUNCE] = FRAME_RTS,
+    [SAY_READY] = FRAME_RTR,     [SAY_TAKEN] = FRAME_ATS,       [SAY_CANCEL] = FRAME_CANCEL,
     [SAY_NOTIFY] = FRAME_NOTIFY, [SAY_RECALL] = FRAME_RECALL,   [SAY_RETURN] = FRAME_RETURN,
     [SAY_HELLO] = FRAME_HELLO,   [SAY_WELCOME] = FRAME_WELCOME, [SAY_REFUSE] = FRAME_REFUSE,
     [SAY_NOISE] = FRAME_TYPES,

@@ -143,7 +143,7 @@ static uint32_t change(struct stranger *st, struct stranger_frame *f, struct fuz
     else if (which == 7) /* as long as it says, but of another length */
         head->length = (uint32_t)(fuzz_take(in, 2) % (STRANGER_PAYLOAD + 1));
     if (which >= 8) {
-        uint64_t words = which == 8 ? ANNOUNCE_BYTES / 8 : STRANGER_PAYLOAD / 8, word;
+        uint64_t words = which == 8 ? FRAME_RTS_BYTES / 8 : STRANGER_PAYLOAD / 8, word;
         uint64_t at = fuzz_take(in, 1) % words;
         memcpy(&word, f->payload + at * 8, sizeof word);
         word = changed(word, in);

@@ -213,10 +213,10 @@ static void hellos(void) {
 static void frames(void) {
     for (uint8_t type = FRAME_DATA; type < FRAME_TYPES; type++) {
         int numbered = FRAME_NUMBERED >> type & 1;
-        bool any = numbered && type != FRAME_NOTIFY && type != FRAME_ANNOUNCE;
+        bool any = numbered && type != FRAME_NOTIFY && type != FRAME_RTS;
         uint8_t payload = any || type == FRAME_HELLO || type == FRAME_REFUSE ? 64
-                          : type == FRAME_ANNOUNCE                           ? ANNOUNCE_BYTES
-                          : type == FRAME_READY                              ? READY_BYTES
+                          : type == FRAME_RTS                                ? FRAME_RTS_BYTES
+                          : type == FRAME_RTR                                ? FRAME_RTR_BYTES
                                                                              : 0;
         uint8_t greeting = type == FRAME_HELLO                             ? 4 | GREET_HELLO
                            : type == FRAME_WELCOME || type == FRAME_REFUSE ? GREET_ANSWER

@@ -38,7 +38,7 @@ enum act {
     SAY_REFUSE,
     SAY_NOISE, /* any bytes */
     /* of its device */
-    DEV_WRITE, /* to where it was told READY */
+    DEV_WRITE, /* to where it was told RTR */
     DEV_READ,  /* what was announced */
     DEV_WILD,  /* anywhere, by any key */
     DEV_LEAVE, /* disconnects */

@@ -193,7 +193,7 @@ static void hear_pack(struct stranger *st, const uint8_t *payload, uint32_t byte
 
 static void hear_answer(struct stranger *st, const struct frame *f, const uint8_t *payload) {
     struct stranger_transfer *t = &st->mine[f->total % STRANGER_NUMBERS];
-    if (f->type == FRAME_TAKEN) {
+    if (f->type == FRAME_ATS) {
         t->announced = false;
     } else {
         t->ready = true;
@@ -228,9 +228,9 @@ static void hear(struct stranger *st, const uint8_t *frame, uint32_t bytes) {
         st->requests--;
     else if (f.type == FRAME_PACK)
         hear_pack(st, payload, f.length);
-    else if (f.type == FRAME_ANNOUNCE)
+    else if (f.type == FRAME_RTS)
         hear_announce(st, &f, payload);
-    else if (f.type == FRAME_READY || f.type == FRAME_TAKEN)
+    else if (f.type == FRAME_RTR || f.type == FRAME_ATS)
         hear_answer(st, &f, payload);
     else if (f.type == FRAME_RECALL)
         st->recalled = (int32_t)f.total;

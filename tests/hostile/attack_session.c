@@ -25,9 +25,9 @@ static void up(struct link *l, const struct attack_target *target, const struct 
 }
 
 static void announce(struct link *l, uint64_t number, uint64_t bytes) {
-    const uint64_t words[ANNOUNCE_BYTES / 8] = {
+    const uint64_t words[FRAME_RTS_BYTES / 8] = {
         htole64(number | (uint64_t)FRAME_DATA << 16 | 2ull << 24)};
-    const struct frame f = {.type = FRAME_ANNOUNCE, .length = ANNOUNCE_BYTES, .total = bytes};
+    const struct frame f = {.type = FRAME_RTS, .length = FRAME_RTS_BYTES, .total = bytes};
     must(link_say(l, f, words));
 }
 
@@ -71,7 +71,7 @@ void attack_inside_while_others_end(const struct attack_target *target, unsigned
             up(&others[i], target, &plain);
             for (unsigned k = 0; k < 4; k++)
                 announce(&others[i], k, LANDING_BYTES);
-            must(link_hear(&others[i], FRAME_READY));
+            must(link_hear(&others[i], FRAME_RTR));
         }
         for (unsigned i = 0; i < 4; i++)
             link_close(&others[i]);
@@ -84,7 +84,7 @@ void attack_writes_nothing(const struct attack_target *target, unsigned arg) {
     (void)arg;
     up(&l, target, &plain);
     announce(&l, 0, FORM_LARGE);
-    must(link_hear(&l, FRAME_READY));
+    must(link_hear(&l, FRAME_RTR));
     must(link_write_nothing(&l, 0));
     attack_stay();
 }
@@ -118,7 +118,7 @@ void attack_holds_landings(const struct attack_target *target, unsigned arg) {
             up(l, target, &plain);
         announce(l, i % 4, LANDING_BYTES);
     }
-    must(link_hear(&links[0], FRAME_READY));
+    must(link_hear(&links[0], FRAME_RTR));
     attack_stay();
 }
 
@@ -172,7 +172,7 @@ void attack_dies(const struct attack_target *target, unsigned step) {
     up(&l, target, &plain);
     announce(&l, 0, LANDING_BYTES);
     link_step(9);
-    must(link_hear(&l, FRAME_READY));
+    must(link_hear(&l, FRAME_RTR));
     link_step(10);
     must(!"a step at which it dies");
 }

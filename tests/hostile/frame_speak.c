@@ -79,7 +79,7 @@ static enum frame_type first_word(enum form_need need) {
         return FRAME_REQUEST;
     case NEED_LARGE:
     case NEED_PIECES:
-        return FRAME_ANNOUNCE;
+        return FRAME_RTS;
     }
     return FRAME_DATA;
 }

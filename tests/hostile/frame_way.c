@@ -17,12 +17,12 @@ const struct form_step frame_specimen[FRAME_TYPES] = {
     [FRAME_REQUEST] = {.type = FRAME_REQUEST, .length = 16, .total = 0x100},
     [FRAME_REPLY] = {.type = FRAME_REPLY, .length = 16, .total = 0x100},
     [FRAME_PACK] = {.type = FRAME_PACK, .length = 24, .word = {FRAME_DATA | 8ull << 32, 0, 1}},
-    [FRAME_ANNOUNCE] = {.type = FRAME_ANNOUNCE,
-                        .length = ANNOUNCE_BYTES,
-                        .total = FORM_LARGE,
-                        .word = {FRAME_DATA << 16 | 2 << 24}},
-    [FRAME_READY] = {.type = FRAME_READY, .length = READY_BYTES, .word = {4096, 1, FORM_LARGE}},
-    [FRAME_TAKEN] = {.type = FRAME_TAKEN},
+    [FRAME_RTS] = {.type = FRAME_RTS,
+                   .length = FRAME_RTS_BYTES,
+                   .total = FORM_LARGE,
+                   .word = {FRAME_DATA << 16 | 2 << 24}},
+    [FRAME_RTR] = {.type = FRAME_RTR, .length = FRAME_RTR_BYTES, .word = {4096, 1, FORM_LARGE}},
+    [FRAME_ATS] = {.type = FRAME_ATS},
     [FRAME_CANCEL] = {.type = FRAME_CANCEL, .total = 0x100},
     [FRAME_NOTIFY] = {.type = FRAME_NOTIFY, .total = 7},
     [FRAME_RECALL] = {.type = FRAME_RECALL, .total = 4},
@@ -32,12 +32,11 @@ const struct form_step frame_specimen[FRAME_TYPES] = {
 #define GREETS (FRAME_BIT(FRAME_HELLO) | FRAME_BIT(FRAME_WELCOME) | FRAME_BIT(FRAME_REFUSE))
 #define EXACT                                                                                      \
     (FRAME_BIT(FRAME_CREDIT) | FRAME_BIT(FRAME_BYE) | FRAME_BIT(FRAME_ALIVE) |                     \
-     FRAME_BIT(FRAME_ANNOUNCE) | FRAME_BIT(FRAME_READY) | FRAME_BIT(FRAME_TAKEN) |                 \
+     FRAME_BIT(FRAME_RTS) | FRAME_BIT(FRAME_RTR) | FRAME_BIT(FRAME_ATS) |                          \
      FRAME_BIT(FRAME_CANCEL) | FRAME_BIT(FRAME_NOTIFY) | FRAME_BIT(FRAME_RECALL) |                 \
      FRAME_BIT(FRAME_RETURN) | FRAME_BIT(FRAME_PACK))
 #define FILLED                                                                                     \
-    (FRAME_BIT(FRAME_FRAG) | FRAME_BIT(FRAME_PACK) | FRAME_BIT(FRAME_ANNOUNCE) |                   \
-     FRAME_BIT(FRAME_READY))
+    (FRAME_BIT(FRAME_FRAG) | FRAME_BIT(FRAME_PACK) | FRAME_BIT(FRAME_RTS) | FRAME_BIT(FRAME_RTR))
 #define PACKED (FRAME_BIT(FRAME_DATA) | FRAME_BIT(FRAME_REQUEST))
 #define ALL (FRAME_BIT(FRAME_TYPES) - 2)
 

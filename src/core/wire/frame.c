@@ -29,9 +29,9 @@ static const struct rule rules[FRAME_TYPES] = {
     [FRAME_REQUEST] = {0, true, 0, ANY},
     [FRAME_REPLY] = {FRAME_RESERVED, true, 0, ANY},
     [FRAME_PACK] = {FRAME_RESERVED, false, PACK_ITEM_BYTES, ANY},
-    [FRAME_ANNOUNCE] = {FRAME_RESERVED, true, ANNOUNCE_BYTES, ANNOUNCE_BYTES},
-    [FRAME_READY] = {0, true, READY_BYTES, READY_BYTES},
-    [FRAME_TAKEN] = {0, true, 0, 0},
+    [FRAME_RTS] = {FRAME_RESERVED, true, FRAME_RTS_BYTES, FRAME_RTS_BYTES},
+    [FRAME_RTR] = {0, true, FRAME_RTR_BYTES, FRAME_RTR_BYTES},
+    [FRAME_ATS] = {0, true, 0, 0},
     [FRAME_CANCEL] = {0, true, 0, 0},
     [FRAME_NOTIFY] = {0, true, 0, 0},
     [FRAME_RECALL] = {0, true, 0, 0},
@@ -48,9 +48,9 @@ const char *frame_wrong(const struct frame *f) {
     case FRAME_REQUEST:
     case FRAME_REPLY:
     case FRAME_PACK:
-    case FRAME_ANNOUNCE:
-    case FRAME_READY:
-    case FRAME_TAKEN:
+    case FRAME_RTS:
+    case FRAME_RTR:
+    case FRAME_ATS:
     case FRAME_CANCEL:
     case FRAME_NOTIFY:
     case FRAME_RECALL:

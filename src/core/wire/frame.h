@@ -28,13 +28,13 @@ enum frame_type {
     FRAME_REQUEST = 9, /* a message to be answered; total: its id and the time that is left */
     FRAME_REPLY = 10,  /* the answer; total: the request's id and a code */
     FRAME_PACK = 11,   /* several small messages, requests and replies */
-    FRAME_ANNOUNCE = 12, /* a large message is there: to be read, or to be written (rndv.h) */
-    FRAME_READY = 13,    /* the answer to an announcement: where the message may be written */
-    FRAME_TAKEN = 14,    /* the other answer: it was read, or is not wanted */
-    FRAME_CANCEL = 15,   /* the requester gave up; total: the request's id */
-    FRAME_NOTIFY = 16,   /* the put before it is complete; total: a value of the application's */
-    FRAME_RECALL = 17,   /* the receiver wants credits back; total: how many may be kept */
-    FRAME_RETURN = 18,   /* here they are; total: how many */
+    FRAME_RTS = 12,    /* a large message is there: to be read, or to be written (rndv.h) */
+    FRAME_RTR = 13,    /* the answer to an announcement: where the message may be written */
+    FRAME_ATS = 14,    /* the other answer: it was read, or is not wanted */
+    FRAME_CANCEL = 15, /* the requester gave up; total: the request's id */
+    FRAME_NOTIFY = 16, /* the put before it is complete; total: a value of the application's */
+    FRAME_RECALL = 17, /* the receiver wants credits back; total: how many may be kept */
+    FRAME_RETURN = 18, /* here they are; total: how many */
     FRAME_TYPES
 };
 
@@ -46,17 +46,17 @@ enum frame_type {
 /* Numbered by `sequence`, delivered in order. */
 #define FRAME_NUMBERED                                                                             \
     (FRAME_BIT(FRAME_DATA) | FRAME_BIT(FRAME_FRAG) | FRAME_BIT(FRAME_REQUEST) |                    \
-     FRAME_BIT(FRAME_REPLY) | FRAME_BIT(FRAME_PACK) | FRAME_BIT(FRAME_ANNOUNCE) |                  \
+     FRAME_BIT(FRAME_REPLY) | FRAME_BIT(FRAME_PACK) | FRAME_BIT(FRAME_RTS) |                       \
      FRAME_BIT(FRAME_NOTIFY))
 /* Taken when they arrive, whatever waits before them. (BYE is in order too, and has no number.) */
 #define FRAME_CONTROLS                                                                             \
-    (FRAME_BIT(FRAME_CREDIT) | FRAME_BIT(FRAME_ALIVE) | FRAME_BIT(FRAME_READY) |                   \
-     FRAME_BIT(FRAME_TAKEN) | FRAME_BIT(FRAME_CANCEL) | FRAME_BIT(FRAME_RECALL) |                  \
+    (FRAME_BIT(FRAME_CREDIT) | FRAME_BIT(FRAME_ALIVE) | FRAME_BIT(FRAME_RTR) |                     \
+     FRAME_BIT(FRAME_ATS) | FRAME_BIT(FRAME_CANCEL) | FRAME_BIT(FRAME_RECALL) |                    \
      FRAME_BIT(FRAME_RETURN))
 
 #define PACK_ITEM_BYTES 16u /* in front of each message of a PACK */
-#define ANNOUNCE_BYTES 40u  /* payload of ANNOUNCE, READY */
-#define READY_BYTES 24u
+#define FRAME_RTS_BYTES 40u /* payload of RTS, RTR */
+#define FRAME_RTR_BYTES 24u
 
 struct frame {
     uint8_t type;
@@ -65,7 +65,7 @@ struct frame {
     uint32_t sequence; /* numbered: one more than the last of these; others: that of the last */
     uint32_t ack;      /* sequence of the last numbered frame the sender received */
     uint32_t length;   /* payload bytes of this frame */
-    uint64_t total;    /* first FRAG, ANNOUNCE: bytes of the whole message; others: by type, or 0 */
+    uint64_t total;    /* first FRAG, RTS: bytes of the whole message; others: by type, or 0 */
 };
 _Static_assert(sizeof(struct frame) == FRAME_BYTES, "frame header layout");
 

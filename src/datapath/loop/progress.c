@@ -210,7 +210,7 @@ static unsigned retry(struct sluice_loop *l) {
         if (s->rx_missing)
             receive_repost(l, s);
         count += missing - s->rx_missing;
-        count += rendezvous_wiping(s);
+        count += rndv_wiping(s);
         if (s->queue.head || s->replies.head || s->answers || s->blocked)
             loop_dirty(l, s);
         if (s->state == SESSION_GONE && !s->held.head)

@@ -19,7 +19,7 @@
 /* ---- delivering ------------------------------------------------------------------------------ */
 
 static enum recv_result deliver_placed(struct sluice_loop *l, struct session *s,
-                                       struct arrival *a) {
+                                       struct rndv_rx *a) {
     sluice_event event = {
         .type = SLUICE_MESSAGE,
         .token = a->token,
@@ -28,14 +28,14 @@ static enum recv_result deliver_placed(struct sluice_loop *l, struct session *s,
     };
     l->totals.messages_received++;
     l->totals.bytes_received += a->bytes;
-    arrival_let_go(l, s, a);
-    arrival_done(l, s, a);
+    rndv_rx_detach(l, s, a);
+    rndv_rx_done(l, s, a);
     event_plain(l, s, &event);
     return RECV_DONE;
 }
 
 /* The frame that announced it goes back when the message does: until then its credit is used. */
-static enum recv_result deliver(struct sluice_loop *l, struct session *s, struct arrival *a,
+static enum recv_result deliver(struct sluice_loop *l, struct session *s, struct rndv_rx *a,
                                 struct sluice_msg *frame) {
     struct sluice_msg *landing = a->landing;
     if (a->region) {
@@ -59,17 +59,17 @@ static enum recv_result deliver(struct sluice_loop *l, struct session *s, struct
         return taken;
     }
     a->landing = NULL;
-    s->rendezvous->landing_bytes -= a->bytes;
+    s->rndv->landing_bytes -= a->bytes;
     landing_done(l, s, a->bytes);
-    arrival_done(l, s, a);
+    rndv_rx_done(l, s, a);
     if (a->type == FRAME_DATA)
         event_message(l, s, landing);
     return RECV_DONE;
 }
 
-/* Nobody gets it. A request has no reply then: its sender knows from TAKEN. */
+/* Nobody gets it. A request has no reply then: its sender knows from ATS. */
 static enum recv_result deliver_nothing(struct sluice_loop *l, struct session *s,
-                                        struct arrival *a) {
+                                        struct rndv_rx *a) {
     if (a->type == FRAME_REPLY) {
         struct sluice_msg *msg = landing_get(l, 0);
         if (!msg)
@@ -77,51 +77,51 @@ static enum recv_result deliver_nothing(struct sluice_loop *l, struct session *s
         msg->owner = s;
         reply_deliver(l, s, msg, (uint32_t)a->total | (uint64_t)CODE_FAILED << 32);
     }
-    arrival_done(l, s, a);
+    rndv_rx_done(l, s, a);
     return RECV_DONE;
 }
 
-static enum recv_result ask(struct sluice_loop *l, struct session *s, struct arrival *a) {
+static enum recv_result ask(struct sluice_loop *l, struct session *s, struct rndv_rx *a) {
     if (loop_discards(l)) {
-        a->state = ARRIVAL_WAITS;
+        a->state = RNDV_RX_WAITS;
     } else {
         sluice_event event = {.type = SLUICE_LARGE, .value = a->bytes};
-        a->state = ARRIVAL_ASKED;
-        event.token = a->token = ++s->rendezvous->tokens;
+        a->state = RNDV_RX_ASKED;
+        event.token = a->token = ++s->rndv->tokens;
         event_plain(l, s, &event);
     }
-    rendezvous_dirty(l, s);
+    rndv_dirty(l, s);
     return RECV_PENDING;
 }
 
-enum recv_result rendezvous_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
-    struct arrival *a = &s->rendezvous->arrivals[msg->id];
+enum recv_result rndv_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    struct rndv_rx *a = &s->rndv->arrivals[msg->id];
     enum recv_result taken = RECV_PENDING;
-    switch ((enum arrival_state)a->state) {
-    case ARRIVAL_ASK:
+    switch ((enum rndv_rx_state)a->state) {
+    case RNDV_RX_ASK:
         return ask(l, s, a);
-    case ARRIVAL_ASKED:
+    case RNDV_RX_ASKED:
         return RECV_PENDING;
-    case ARRIVAL_WAITS:
-    case ARRIVAL_BEGINS:
-    case ARRIVAL_MOVES:
-    case ARRIVAL_CLOSES:
-    case ARRIVAL_CLOSING:
-        rendezvous_dirty(l, s); /* perhaps it arrived before UP */
+    case RNDV_RX_WAITS:
+    case RNDV_RX_BEGINS:
+    case RNDV_RX_MOVES:
+    case RNDV_RX_CLOSES:
+    case RNDV_RX_CLOSING:
+        rndv_dirty(l, s); /* perhaps it arrived before UP */
         return RECV_PENDING;
-    case ARRIVAL_HERE:
+    case RNDV_RX_HERE:
         return deliver(l, s, a, msg);
-    case ARRIVAL_REFUSED:
+    case RNDV_RX_REFUSED:
         taken = deliver_nothing(l, s, a);
         break;
-    case ARRIVAL_FAILED: /* and what came behind it is not delivered either */
+    case RNDV_RX_FAILED: /* and what came behind it is not delivered either */
         s->deaf = true;
         if (s->state == SESSION_GONE)
             event_notice(l, s, NOTICE_CLOSED);
         taken = RECV_DONE;
         break;
-    case ARRIVAL_FREE: /* cannot be: their frames are gone */
-    case ARRIVAL_DONE:
+    case RNDV_RX_FREE: /* cannot be: their frames are gone */
+    case RNDV_RX_DONE:
         break;
     }
     if (taken == RECV_DONE)
@@ -133,8 +133,8 @@ enum recv_result rendezvous_take(struct sluice_loop *l, struct session *s, struc
 
 static int place(struct sluice_loop *l, struct session *s, uint64_t token, sluice_region *region,
                  uint64_t offset) {
-    struct arrival *a = s->rendezvous ? s->rendezvous->first : NULL;
-    while (a && (a->state != ARRIVAL_ASKED || a->token != token))
+    struct rndv_rx *a = s->rndv ? s->rndv->first : NULL;
+    while (a && (a->state != RNDV_RX_ASKED || a->token != token))
         a = a->next;
     if (!a || token == 0)
         return SLUICE_EINVAL;
@@ -147,8 +147,8 @@ static int place(struct sluice_loop *l, struct session *s, uint64_t token, sluic
         a->region = region;
         a->region_offset = offset;
     }
-    a->state = ARRIVAL_WAITS;
-    rendezvous_dirty(l, s);
+    a->state = RNDV_RX_WAITS;
+    rndv_dirty(l, s);
     return SLUICE_OK;
 }
 

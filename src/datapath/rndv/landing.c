@@ -40,14 +40,14 @@ struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes) {
 
 /* The message its peer is to go on with, in bytes; 0: none, or it is not the peer's turn. */
 static uint64_t owed(const struct session *s) {
-    const struct arrival *a = s->rendezvous ? s->rendezvous->first : NULL;
+    const struct rndv_rx *a = s->rndv ? s->rndv->first : NULL;
     if (s->rx_granted < 2 && s->retained > 0)
         return 0; /* nor is it while the application keeps its credits */
     if (s->partial && !s->held.head)
         return s->partial->size;
-    while (a && a->state == ARRIVAL_DONE)
+    while (a && a->state == RNDV_RX_DONE)
         a = a->next;
-    if (a && (a->state == ARRIVAL_MOVES || (a->state == ARRIVAL_BEGINS && s->tx_credits < 2)))
+    if (a && (a->state == RNDV_RX_MOVES || (a->state == RNDV_RX_BEGINS && s->tx_credits < 2)))
         return a->bytes;
     return 0;
 }

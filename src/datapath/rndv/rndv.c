@@ -24,7 +24,7 @@
  */
 #define SWITCH_OTHER UINT64_MAX
 
-uint64_t rendezvous_switch(const struct session *s) {
+uint64_t rndv_threshold(const struct session *s) {
     const struct node_options *options = &s->node->options;
     uint64_t above = options->rendezvous_bytes;
     if (options->without & SLUICE_WITHOUT_RENDEZVOUS)
@@ -36,34 +36,34 @@ uint64_t rendezvous_switch(const struct session *s) {
     return above > s->frame_payload ? above : s->frame_payload;
 }
 
-uint32_t rendezvous_depth(const struct session *s) {
+uint32_t rndv_depth(const struct session *s) {
     /* The record's depths are the listener's point of view. */
     uint32_t depth = s->conn.passive ? s->conn.rep.depth_out : s->conn.rep.depth_in;
     return depth ? depth : 1;
 }
 
-void rendezvous_retry(struct sluice_loop *l, struct session *s) {
+void rndv_retry(struct sluice_loop *l, struct session *s) {
     l->totals.memory_stalls++;
     l->totals_moved = true;
     s->blocked = true;
     (void)loop_retry(l, s);
 }
 
-struct rendezvous *rendezvous_get(struct sluice_loop *l, struct session *s) {
-    if (!s->rendezvous) {
-        s->rendezvous = calloc(1, sizeof *s->rendezvous);
-        if (!s->rendezvous) {
-            rendezvous_retry(l, s);
+struct rndv *rndv_get(struct sluice_loop *l, struct session *s) {
+    if (!s->rndv) {
+        s->rndv = calloc(1, sizeof *s->rndv);
+        if (!s->rndv) {
+            rndv_retry(l, s);
             return NULL;
         }
-        s->rendezvous->last = &s->rendezvous->first;
+        s->rndv->last = &s->rndv->first;
     }
-    return s->rendezvous;
+    return s->rndv;
 }
 
 /* ---- posting --------------------------------------------------------------------------------- */
 
-bool rendezvous_room(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
+bool rndv_room(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
     if (batch->count == LOOP_WR_BATCH)
         wr_batch_post(l, s, batch);
     if (sq_used(s) < s->sq_limit && s->state <= SESSION_FLUSHING)
@@ -72,19 +72,19 @@ bool rendezvous_room(struct sluice_loop *l, struct session *s, struct wr_batch *
     return false;
 }
 
-bool rendezvous_room_control(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
+bool rndv_room_control(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
     /* Who takes the last credit returns some, or both sides could be without. */
     if (s->tx_credits > 1 || (s->tx_credits == 1 && s->rx_unreported > 0))
-        return rendezvous_room(l, s, batch);
+        return rndv_room(l, s, batch);
     s->blocked = true;
     return false;
 }
 
-struct ibv_send_wr *rendezvous_wr(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                                  void *whose, uint64_t counted) {
+struct ibv_send_wr *rndv_wr(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                            void *whose, uint64_t counted) {
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 0, 0);
     wr->sg_list = NULL;
-    wr_batch_entry(s, whose, counted, SQ_RENDEZVOUS);
+    wr_batch_entry(s, whose, counted, SQ_RNDV);
     batch->frameless++;
     if (whose)
         batch->waited_for = true;
@@ -92,9 +92,9 @@ struct ibv_send_wr *rendezvous_wr(struct sluice_loop *l, struct session *s, stru
     return wr;
 }
 
-void rendezvous_post_window(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                            const struct ibv_send_wr *as, void *whose, uint64_t counted) {
-    struct ibv_send_wr *wr = rendezvous_wr(l, s, batch, whose, counted);
+void rndv_post_mw(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                  const struct ibv_send_wr *as, void *whose, uint64_t counted) {
+    struct ibv_send_wr *wr = rndv_wr(l, s, batch, whose, counted);
     wr->opcode = as->opcode;
     if (as->opcode == IBV_WR_BIND_MW)
         wr->bind_mw = as->bind_mw;
@@ -102,8 +102,8 @@ void rendezvous_post_window(struct sluice_loop *l, struct session *s, struct wr_
         wr->invalidate_rkey = as->invalidate_rkey;
 }
 
-bool rendezvous_post_frame(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                           struct frame f, const uint64_t *payload) {
+bool rndv_post_frame(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                     struct frame f, const uint64_t *payload) {
     uint32_t lkey;
     uint8_t *at = wr_batch_header(l, s, &lkey);
     if (!at)
@@ -117,13 +117,13 @@ bool rendezvous_post_frame(struct sluice_loop *l, struct session *s, struct wr_b
         memcpy(at + FRAME_BYTES, payload, f.length);
     if (!(f.flags & FRAME_RESERVED))
         s->tx_credits--;
-    wr_batch_entry(s, NULL, 0, SQ_RENDEZVOUS);
+    wr_batch_entry(s, NULL, 0, SQ_RNDV);
     wr_batch_signal(s, batch, wr);
     return true;
 }
 
-uint32_t rendezvous_slice(const struct part *parts, uint32_t part_count, uint64_t offset,
-                          uint32_t max, struct ibv_sge out[2], unsigned *count) {
+uint32_t rndv_slice(const struct part *parts, uint32_t part_count, uint64_t offset, uint32_t max,
+                    struct ibv_sge out[2], unsigned *count) {
     uint32_t bytes = 0;
     *count = 0;
     for (uint32_t i = 0; i < part_count && *count < 2 && bytes < max; i++) {
@@ -142,13 +142,13 @@ uint32_t rendezvous_slice(const struct part *parts, uint32_t part_count, uint64_
 
 static void move(struct sluice_loop *l, struct session *s) {
     struct wr_batch batch;
-    uint32_t bytes = s->node->fabric->software ? TURN_SOFTWARE : TURN_NIC;
-    s->rendezvous->todo = s->rendezvous->wiping = s->blocked = false;
+    uint32_t bytes = s->node->fabric->software ? RNDV_SHARE_SOFTWARE : RNDV_SHARE_NIC;
+    s->rndv->todo = s->rndv->wiping = s->blocked = false;
     wr_batch_begin(&batch);
-    arrival_flush(l, s, &batch, &bytes);
-    departing_flush(l, s, &batch, &bytes);
+    rndv_rx_flush(l, s, &batch, &bytes);
+    rndv_tx_flush(l, s, &batch, &bytes);
     wr_batch_post(l, s, &batch);
-    s->rendezvous->todo |= s->blocked;
+    s->rndv->todo |= s->blocked;
 }
 
 /*
@@ -157,13 +157,13 @@ static void move(struct sluice_loop *l, struct session *s) {
  * do that for ever; so the listener does it only if it keeps one itself, and the dialer in any case.
  */
 static bool credit_due(const struct session *s) {
-    const struct rendezvous *r = s->rendezvous;
+    const struct rndv *r = s->rndv;
     return (r->ready > 0 || r->out_writes > 0) && s->rx_granted <= 1 && s->rx_unreported > 0 &&
            s->tx_credits >= (s->conn.passive ? 2 : 1);
 }
 
-void rendezvous_flush(struct sluice_loop *l, struct session *s) {
-    if (s->rendezvous->todo)
+void rndv_flush(struct sluice_loop *l, struct session *s) {
+    if (s->rndv->todo)
         move(l, s);
     if (s->state <= SESSION_FLUSHING && credit_due(s))
         send_control(l, s, FRAME_CREDIT);
@@ -171,39 +171,39 @@ void rendezvous_flush(struct sluice_loop *l, struct session *s) {
 
 /* ---- completion and end ---------------------------------------------------------------------- */
 
-static bool is_departing(const struct rendezvous *r, const void *whose) {
+static bool is_rndv_tx(const struct rndv *r, const void *whose) {
     const char *at = whose, *from = (const char *)r->out;
     return at >= from && at < from + sizeof r->out;
 }
 
-void rendezvous_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                          sluice_status status) {
+void rndv_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                    sluice_status status) {
     void *whose = msg; /* not a message: what the entry was posted for */
-    if (is_departing(s->rendezvous, whose))
-        departing_completed(l, s, whose, status);
+    if (is_rndv_tx(s->rndv, whose))
+        rndv_tx_completed(l, s, whose, status);
     else
-        arrival_completed(l, s, whose, status);
+        rndv_rx_completed(l, s, whose, status);
 }
 
-bool rendezvous_wiping(const struct session *s) {
-    return s->rendezvous && s->rendezvous->wiping;
+bool rndv_wiping(const struct session *s) {
+    return s->rndv && s->rndv->wiping;
 }
 
-bool rendezvous_pending(const struct session *s) {
-    return s->rendezvous && s->rendezvous->out_count > 0;
+bool rndv_pending(const struct session *s) {
+    return s->rndv && s->rndv->out_count > 0;
 }
 
-void rendezvous_end(struct sluice_loop *l, struct session *s) {
-    if (!s->rendezvous)
+void rndv_end(struct sluice_loop *l, struct session *s) {
+    if (!s->rndv)
         return;
-    arrival_end(l, s);
-    departing_end(l, s);
+    rndv_rx_end(l, s);
+    rndv_tx_end(l, s);
 }
 
-void rendezvous_drop(struct sluice_loop *l, struct session *s) {
-    if (!s->rendezvous)
+void rndv_drop(struct sluice_loop *l, struct session *s) {
+    if (!s->rndv)
         return;
-    arrival_drop(l, s);
-    free(s->rendezvous);
-    s->rendezvous = NULL;
+    rndv_rx_drop(l, s);
+    free(s->rndv);
+    s->rndv = NULL;
 }

@@ -22,11 +22,11 @@
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static struct arrival *arrival_new(struct rendezvous *r, unsigned number) {
-    struct arrival *a = r->arrivals;
-    while (a->state != ARRIVAL_FREE) /* there is one: see ARRIVALS */
+static struct rndv_rx *rndv_rx_new(struct rndv *r, unsigned number) {
+    struct rndv_rx *a = r->arrivals;
+    while (a->state != RNDV_RX_FREE) /* there is one: see RNDV_RX_MAX */
         a++;
-    *a = (struct arrival){.number = (uint8_t)number, .numbered = true};
+    *a = (struct rndv_rx){.number = (uint8_t)number, .numbered = true};
     r->by_number[number] = a;
     *r->last = a;
     r->last = &a->next;
@@ -34,39 +34,39 @@ static struct arrival *arrival_new(struct rendezvous *r, unsigned number) {
 }
 
 /* Delivered, and its number is the peer's: nobody refers to it. */
-static void arrival_free(struct rendezvous *r, struct arrival *a) {
-    struct arrival **link = &r->first;
+static void rndv_rx_free(struct rndv *r, struct rndv_rx *a) {
+    struct rndv_rx **link = &r->first;
     while (*link != a)
         link = &(*link)->next;
     *link = a->next;
     if (r->last == &a->next)
         r->last = link;
-    a->state = ARRIVAL_FREE;
+    a->state = RNDV_RX_FREE;
 }
 
-static void release_number(struct rendezvous *r, struct arrival *a) {
+static void release_number(struct rndv *r, struct rndv_rx *a) {
     r->by_number[a->number] = NULL;
     a->numbered = false;
-    if (a->state == ARRIVAL_DONE)
-        arrival_free(r, a);
+    if (a->state == RNDV_RX_DONE)
+        rndv_rx_free(r, a);
     else
         r->waiting++;
 }
 
-void arrival_done(struct sluice_loop *l, struct session *s, struct arrival *a) {
-    struct rendezvous *r = s->rendezvous;
-    a->state = ARRIVAL_DONE;
+void rndv_rx_done(struct sluice_loop *l, struct session *s, struct rndv_rx *a) {
+    struct rndv *r = s->rndv;
+    a->state = RNDV_RX_DONE;
     if (!a->numbered) {
         r->waiting--;
-        arrival_free(r, a);
+        rndv_rx_free(r, a);
     }
     if (r->first)
-        rendezvous_dirty(l, s); /* memory and numbers that others wait for */
+        rndv_dirty(l, s); /* memory and numbers that others wait for */
 }
 
 /* Its turn may have come. */
-static void settled(struct sluice_loop *l, struct session *s, struct arrival *a,
-                    enum arrival_state state) {
+static void settled(struct sluice_loop *l, struct session *s, struct rndv_rx *a,
+                    enum rndv_rx_state state) {
     a->state = (uint8_t)state;
     if (!s->announced)
         return; /* looked at after UP */
@@ -74,27 +74,27 @@ static void settled(struct sluice_loop *l, struct session *s, struct arrival *a,
     event_notice(l, s, NOTICE_HELD);
 }
 
-static void refuse(struct sluice_loop *l, struct session *s, struct arrival *a) {
+static void refuse(struct sluice_loop *l, struct session *s, struct rndv_rx *a) {
     a->answer = true;
-    a->outcome = OUTCOME_NO_MEMORY;
-    settled(l, s, a, ARRIVAL_REFUSED);
+    a->outcome = RNDV_OUTCOME_NO_MEMORY;
+    settled(l, s, a, RNDV_RX_REFUSED);
 }
 
 /* ---- announcements --------------------------------------------------------------------------- */
 
-static const char *wrong_announcement(const struct rendezvous *r, const struct session *s,
-                                      uint64_t size, unsigned flags, const uint64_t word[5]) {
+static const char *wrong_rts(const struct rndv *r, const struct session *s, uint64_t size,
+                             unsigned flags, const uint64_t word[5]) {
     unsigned number = word[0] & 0xffff, type = word[0] >> 16 & 0xff, way = word[0] >> 24 & 0xff;
     bool reply = type == FRAME_REPLY;
-    if (number >= NUMBERS || r->by_number[number])
+    if (number >= RNDV_NUMBERS || r->by_number[number])
         return "an announcement whose number is in use, or none";
     if (type != FRAME_DATA && type != FRAME_REQUEST && !reply)
         return "an announcement of no message";
     if (reply != ((flags & FRAME_RESERVED) != 0))
         return "an announcement with the credit of another frame";
-    if (way != WAY_READ && (way != WAY_WRITE || word[0] >> 32 || word[1]))
+    if (way != RNDV_BY_READ && (way != RNDV_BY_WRITE || word[0] >> 32 || word[1]))
         return "an announcement of an unknown way";
-    if (way == WAY_WRITE && s->node->traits.no_immediate)
+    if (way == RNDV_BY_WRITE && s->node->traits.no_immediate)
         return "an announcement of a way that these devices do not have";
     if ((type == FRAME_DATA && word[2]) || word[3] || word[4])
         return "an announcement with content that its type does not have";
@@ -103,10 +103,10 @@ static const char *wrong_announcement(const struct rendezvous *r, const struct s
     return NULL;
 }
 
-bool rendezvous_announced(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+bool rndv_rts_arrived(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     const uint64_t *from = (const uint64_t *)(const void *)msg->data;
-    uint64_t word[ANNOUNCE_BYTES / sizeof(uint64_t)];
-    struct rendezvous *r = rendezvous_get(l, s);
+    uint64_t word[FRAME_RTS_BYTES / sizeof(uint64_t)];
+    struct rndv *r = rndv_get(l, s);
     if (!r) {
         s->deaf = true;
         receive_give_back(l, s, msg);
@@ -115,10 +115,10 @@ bool rendezvous_announced(struct sluice_loop *l, struct session *s, struct sluic
     }
     for (unsigned i = 0; i < sizeof word / sizeof word[0]; i++)
         word[i] = le64toh(__atomic_load_n(&from[i], __ATOMIC_RELAXED));
-    const char *wrong = wrong_announcement(r, s, msg->tag, msg->pieces, word);
+    const char *wrong = wrong_rts(r, s, msg->tag, msg->pieces, word);
     if (wrong)
         return !receive_broken(l, s, msg, wrong);
-    struct arrival *a = arrival_new(r, word[0] & 0xffff);
+    struct rndv_rx *a = rndv_rx_new(r, word[0] & 0xffff);
     a->type = word[0] >> 16 & 0xff;
     a->way = word[0] >> 24 & 0xff;
     a->rkey = (uint32_t)(word[0] >> 32);
@@ -128,30 +128,30 @@ bool rendezvous_announced(struct sluice_loop *l, struct session *s, struct sluic
     if (a->type == FRAME_REQUEST && word[2] >> 32) /* time goes on while it moves */
         a->arrived_ns = loop_clock(l);
     bool ask = (s->link_config.flags & SLUICE_PLACE) && a->type == FRAME_DATA;
-    a->state = ask ? ARRIVAL_ASK : ARRIVAL_WAITS;
+    a->state = ask ? RNDV_RX_ASK : RNDV_RX_WAITS;
     msg->id = (uint32_t)(a - r->arrivals);
-    rendezvous_dirty(l, s);
+    rndv_dirty(l, s);
     return true;
 }
 
-const char *rendezvous_written(struct sluice_loop *l, struct session *s, uint32_t immediate) {
-    struct rendezvous *r = s->rendezvous;
-    struct arrival *a = r && immediate < NUMBERS ? r->by_number[immediate] : NULL;
-    if (!a || a->way != WAY_WRITE || a->state != ARRIVAL_MOVES)
+const char *rndv_write_arrived(struct sluice_loop *l, struct session *s, uint32_t immediate) {
+    struct rndv *r = s->rndv;
+    struct rndv_rx *a = r && immediate < RNDV_NUMBERS ? r->by_number[immediate] : NULL;
+    if (!a || a->way != RNDV_BY_WRITE || a->state != RNDV_RX_MOVES)
         return "a write that was not asked for";
     r->ready--;
     landing_moved(s);
-    a->state = ARRIVAL_CLOSES;
+    a->state = RNDV_RX_CLOSES;
     release_number(r, a);
-    rendezvous_dirty(l, s);
+    rndv_dirty(l, s);
     return NULL;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* False: not now, or never (and then it is refused). */
-static bool find_memory(struct sluice_loop *l, struct session *s, struct arrival *a) {
-    struct rendezvous *r = s->rendezvous;
+static bool find_memory(struct sluice_loop *l, struct session *s, struct rndv_rx *a) {
+    struct rndv *r = s->rndv;
     if (a->region)
         return true;
     if (r->landing_bytes > 0 &&
@@ -166,24 +166,24 @@ static bool find_memory(struct sluice_loop *l, struct session *s, struct arrival
     if (errno == EMSGSIZE)
         refuse(l, s, a);
     else
-        rendezvous_retry(l, s);
+        rndv_retry(l, s);
     return false;
 }
 
-static uint8_t *place_of(const struct arrival *a, uint32_t *lkey) {
+static uint8_t *place_of(const struct rndv_rx *a, uint32_t *lkey) {
     *lkey = a->region ? a->region->mr->lkey : a->landing->lkey;
     return a->region ? a->region->addr + a->region_offset : a->landing->data;
 }
 
-static void close_sink(struct sluice_loop *l, struct arrival *a) {
+static void close_sink(struct sluice_loop *l, struct rndv_rx *a) {
     struct ibv_send_wr none;
     window_close(l->node, a->sink, &none); /* a registration: nothing is to be posted */
     a->sink = NULL;
 }
 
-void arrival_let_go(struct sluice_loop *l, struct session *s, struct arrival *a) {
+void rndv_rx_detach(struct sluice_loop *l, struct session *s, struct rndv_rx *a) {
     if (a->landing) {
-        s->rendezvous->landing_bytes -= a->bytes;
+        s->rndv->landing_bytes -= a->bytes;
         landing_done(l, s, a->bytes);
         msg_discard(l, a->landing);
     }
@@ -198,7 +198,7 @@ void arrival_let_go(struct sluice_loop *l, struct session *s, struct arrival *a)
  * buffer held a message of the same peer is no proof: the application may write into what it was given, and
  * into what it chose itself. False: the rest in the next turn.
  */
-static bool wipe(struct sluice_loop *l, struct session *s, struct arrival *a, uint32_t *left) {
+static bool wipe(struct sluice_loop *l, struct session *s, struct rndv_rx *a, uint32_t *left) {
     uint32_t lkey;
     uint8_t *at = place_of(a, &lkey);
     uint64_t bytes = a->bytes - a->wiped;
@@ -209,17 +209,17 @@ static bool wipe(struct sluice_loop *l, struct session *s, struct arrival *a, ui
     *left -= (uint32_t)bytes;
     if (a->wiped == a->bytes)
         return true;
-    s->rendezvous->wiping = s->blocked = true;
+    s->rndv->wiping = s->blocked = true;
     (void)loop_retry(l, s);
     return false;
 }
 
 /* ---- posting --------------------------------------------------------------------------------- */
 
-static struct window *free_window(struct rendezvous *r) {
-    for (unsigned i = 0; i < NUMBERS; i++) {
+static struct window *free_window(struct rndv *r) {
+    for (unsigned i = 0; i < RNDV_NUMBERS; i++) {
         bool used = false;
-        for (const struct arrival *a = r->first; a && !used; a = a->next)
+        for (const struct rndv_rx *a = r->first; a && !used; a = a->next)
             used = a->window == &r->windows[i] || a->sink == &r->windows[i];
         if (!used)
             return &r->windows[i];
@@ -228,18 +228,18 @@ static struct window *free_window(struct rendezvous *r) {
 }
 
 /* WRITE: a key for exactly these bytes, and the peer is told. */
-static bool say_ready(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                      struct arrival *a) {
-    struct rendezvous *r = s->rendezvous;
+static bool send_rtr(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                     struct rndv_rx *a) {
+    struct rndv *r = s->rndv;
     struct window *window = free_window(r);
     struct ibv_send_wr wr;
     bool bind;
     uint32_t lkey;
-    if (!window || r->waiting + r->ready >= ARRIVALS - NUMBERS)
+    if (!window || r->waiting + r->ready >= RNDV_RX_MAX - RNDV_NUMBERS)
         return false; /* what is delivered makes the session dirty */
     if (batch->count + 2 > LOOP_WR_BATCH)
         wr_batch_post(l, s, batch);
-    if (!rendezvous_room_control(l, s, batch))
+    if (!rndv_room_control(l, s, batch))
         return false;
     if (sq_used(s) + 2 > s->sq_limit || !wr_batch_header(l, s, &lkey)) {
         s->blocked = true;
@@ -249,26 +249,26 @@ static bool say_ready(struct sluice_loop *l, struct session *s, struct wr_batch 
     struct window_bytes of = {at, a->bytes, a->landing ? pool_mr(a->landing) : a->region->mr,
                               IBV_ACCESS_REMOTE_WRITE};
     if (!window_open(l->node, window, &of, &wr, &bind)) {
-        rendezvous_retry(l, s);
+        rndv_retry(l, s);
         return false;
     }
     a->window = window;
     if (bind)
-        rendezvous_post_window(l, s, batch, &wr, NULL, 0);
-    uint64_t payload[READY_BYTES / sizeof(uint64_t)] = {htole64((uintptr_t)at),
-                                                        htole64(window->rkey), htole64(a->bytes)};
-    struct frame f = {.type = FRAME_READY, .length = READY_BYTES, .total = a->number};
-    a->state = ARRIVAL_MOVES;
+        rndv_post_mw(l, s, batch, &wr, NULL, 0);
+    uint64_t payload[FRAME_RTR_BYTES / sizeof(uint64_t)] = {
+        htole64((uintptr_t)at), htole64(window->rkey), htole64(a->bytes)};
+    struct frame f = {.type = FRAME_RTR, .length = FRAME_RTR_BYTES, .total = a->number};
+    a->state = RNDV_RX_MOVES;
     r->ready++;
-    return rendezvous_post_frame(l, s, batch, f, payload);
+    return rndv_post_frame(l, s, batch, f, payload);
 }
 
 /*
  * READ, where the peer's answer is a WRITE like another's: a registration of exactly these bytes, which the
  * peer may write until all of them are here.
  */
-static bool open_sink(struct sluice_loop *l, struct session *s, struct arrival *a) {
-    struct window *window = free_window(s->rendezvous);
+static bool open_sink(struct sluice_loop *l, struct session *s, struct rndv_rx *a) {
+    struct window *window = free_window(s->rndv);
     struct ibv_send_wr none;
     bool bind;
     uint32_t lkey;
@@ -276,7 +276,7 @@ static bool open_sink(struct sluice_loop *l, struct session *s, struct arrival *
         return false; /* a READ that completes makes the session dirty */
     struct window_bytes of = {place_of(a, &lkey), a->bytes, NULL, IBV_ACCESS_REMOTE_WRITE};
     if (!window_open(l->node, window, &of, &none, &bind)) {
-        rendezvous_retry(l, s);
+        rndv_retry(l, s);
         return false;
     }
     a->sink = window;
@@ -285,21 +285,21 @@ static bool open_sink(struct sluice_loop *l, struct session *s, struct arrival *
 
 /* READ: as many as the depth, the send queue and this turn's share allow. */
 static bool read_some(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                      struct arrival *a, uint32_t *left) {
-    struct rendezvous *r = s->rendezvous;
+                      struct rndv_rx *a, uint32_t *left) {
+    struct rndv *r = s->rndv;
     while (a->offset < a->bytes) {
-        if (*left == 0 || r->flying >= rendezvous_depth(s))
+        if (*left == 0 || r->flying >= rndv_depth(s))
             return false; /* a READ that completes makes the session dirty */
-        if (!rendezvous_room(l, s, batch))
+        if (!rndv_room(l, s, batch))
             return false;
         if (s->node->traits.sink_is_target && !a->sink && !open_sink(l, s, a))
             return false;
-        uint32_t lkey, bytes = rendezvous_chunk(a->bytes, a->offset);
+        uint32_t lkey, bytes = rndv_chunk(a->bytes, a->offset);
         uint8_t *to = place_of(a, &lkey) + a->offset;
         if (a->sink)
             lkey = a->sink->mr->lkey;
         l->send_sge[batch->count][0] = (struct ibv_sge){(uintptr_t)to, bytes, lkey};
-        struct ibv_send_wr *wr = rendezvous_wr(l, s, batch, a, 0);
+        struct ibv_send_wr *wr = rndv_wr(l, s, batch, a, 0);
         wr->sg_list = l->send_sge[batch->count - 1];
         wr->num_sge = 1;
         wr->opcode = IBV_WR_RDMA_READ;
@@ -315,113 +315,113 @@ static bool read_some(struct sluice_loop *l, struct session *s, struct wr_batch 
 }
 
 static void close_window(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                         struct arrival *a) {
+                         struct rndv_rx *a) {
     struct ibv_send_wr wr;
-    if (!rendezvous_room(l, s, batch))
+    if (!rndv_room(l, s, batch))
         return;
     if (window_close(l->node, a->window, &wr)) {
-        a->state = ARRIVAL_CLOSING;
-        rendezvous_post_window(l, s, batch, &wr, a, 0);
+        a->state = RNDV_RX_CLOSING;
+        rndv_post_mw(l, s, batch, &wr, a, 0);
     } else {
         a->window = NULL;
-        settled(l, s, a, ARRIVAL_HERE);
+        settled(l, s, a, RNDV_RX_HERE);
     }
 }
 
-/* TAKEN; the number is the peer's again. */
-static void say_taken(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                      struct arrival *a) {
-    struct rendezvous *r = s->rendezvous;
+/* ATS; the number is the peer's again. */
+static void send_ats(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                     struct rndv_rx *a) {
+    struct rndv *r = s->rndv;
     uint32_t lkey;
-    if (a->state != ARRIVAL_DONE && r->waiting + r->ready >= ARRIVALS - NUMBERS)
+    if (a->state != RNDV_RX_DONE && r->waiting + r->ready >= RNDV_RX_MAX - RNDV_NUMBERS)
         return; /* what is delivered makes the session dirty */
-    if (!rendezvous_room_control(l, s, batch))
+    if (!rndv_room_control(l, s, batch))
         return;
     if (!wr_batch_header(l, s, &lkey)) {
         s->blocked = true;
         return;
     }
-    struct frame f = {.type = FRAME_TAKEN, .total = (uint64_t)a->outcome << 32 | a->number};
-    rendezvous_post_frame(l, s, batch, f, NULL);
+    struct frame f = {.type = FRAME_ATS, .total = (uint64_t)a->outcome << 32 | a->number};
+    rndv_post_frame(l, s, batch, f, NULL);
     a->answer = false;
     release_number(r, a);
 }
 
-void arrival_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+void rndv_rx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                    uint32_t *bytes) {
     bool more = true; /* memory and reading: in order */
-    for (struct arrival *a = s->rendezvous->first, *next; a; a = next) {
+    for (struct rndv_rx *a = s->rndv->first, *next; a; a = next) {
         next = a->next;
-        if (a->state == ARRIVAL_ASK || a->state == ARRIVAL_ASKED)
+        if (a->state == RNDV_RX_ASK || a->state == RNDV_RX_ASKED)
             more = false;
-        if (a->state == ARRIVAL_WAITS && a->way == WAY_READ && *bytes == 0)
+        if (a->state == RNDV_RX_WAITS && a->way == RNDV_BY_READ && *bytes == 0)
             more = false; /* its memory may be that of a message which is delivered first */
-        if (a->state == ARRIVAL_WAITS && more) {
+        if (a->state == RNDV_RX_WAITS && more) {
             if (find_memory(l, s, a))
-                a->state = a->way == WAY_READ ? ARRIVAL_MOVES : ARRIVAL_BEGINS;
-            else if (a->state == ARRIVAL_WAITS)
+                a->state = a->way == RNDV_BY_READ ? RNDV_RX_MOVES : RNDV_RX_BEGINS;
+            else if (a->state == RNDV_RX_WAITS)
                 more = false;
         }
-        if (a->state == ARRIVAL_BEGINS && more)
-            more = wipe(l, s, a, bytes) && say_ready(l, s, batch, a);
-        if (a->state == ARRIVAL_MOVES && a->way == WAY_READ && more)
+        if (a->state == RNDV_RX_BEGINS && more)
+            more = wipe(l, s, a, bytes) && send_rtr(l, s, batch, a);
+        if (a->state == RNDV_RX_MOVES && a->way == RNDV_BY_READ && more)
             more = read_some(l, s, batch, a, bytes);
-        if (a->state == ARRIVAL_CLOSES)
+        if (a->state == RNDV_RX_CLOSES)
             close_window(l, s, batch, a);
         if (a->answer)
-            say_taken(l, s, batch, a);
+            send_ats(l, s, batch, a);
     }
 }
 
-void arrival_completed(struct sluice_loop *l, struct session *s, struct arrival *a,
+void rndv_rx_completed(struct sluice_loop *l, struct session *s, struct rndv_rx *a,
                        sluice_status status) {
-    bool reading = a->state == ARRIVAL_MOVES;
+    bool reading = a->state == RNDV_RX_MOVES;
     if (reading) {
         a->flying--;
-        s->rendezvous->flying--;
+        s->rndv->flying--;
         landing_moved(s);
     }
     if (status != SLUICE_OK)
-        return; /* the session ends: arrival_end() */
+        return; /* the session ends: rndv_rx_end() */
     if (!reading) {
         a->window = NULL;
-        settled(l, s, a, ARRIVAL_HERE);
+        settled(l, s, a, RNDV_RX_HERE);
     } else if (a->flying == 0 && a->offset == a->bytes) {
         if (a->sink)
             close_sink(l, a); /* before anybody looks at what came */
         a->answer = true;
-        settled(l, s, a, ARRIVAL_HERE);
+        settled(l, s, a, RNDV_RX_HERE);
     }
-    rendezvous_dirty(l, s);
+    rndv_dirty(l, s);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-void arrival_end(struct sluice_loop *l, struct session *s) {
-    struct rendezvous *r = s->rendezvous;
-    for (unsigned i = 0; i < NUMBERS; i++)
+void rndv_rx_end(struct sluice_loop *l, struct session *s) {
+    struct rndv *r = s->rndv;
+    for (unsigned i = 0; i < RNDV_NUMBERS; i++)
         window_free(l->node, &r->windows[i]); /* before any of the memory is anybody else's */
-    for (struct arrival *a = r->first; a; a = a->next) {
+    for (struct rndv_rx *a = r->first; a; a = a->next) {
         a->window = a->sink = NULL;
         a->answer = false;
-        switch ((enum arrival_state)a->state) {
-        case ARRIVAL_ASK:
-        case ARRIVAL_ASKED:
-        case ARRIVAL_WAITS:
-        case ARRIVAL_BEGINS:
-        case ARRIVAL_MOVES:
-            arrival_let_go(l, s, a);
-            a->state = ARRIVAL_FAILED;
+        switch ((enum rndv_rx_state)a->state) {
+        case RNDV_RX_ASK:
+        case RNDV_RX_ASKED:
+        case RNDV_RX_WAITS:
+        case RNDV_RX_BEGINS:
+        case RNDV_RX_MOVES:
+            rndv_rx_detach(l, s, a);
+            a->state = RNDV_RX_FAILED;
             break;
-        case ARRIVAL_CLOSES: /* all of it was written */
-        case ARRIVAL_CLOSING:
-            a->state = ARRIVAL_HERE;
+        case RNDV_RX_CLOSES: /* all of it was written */
+        case RNDV_RX_CLOSING:
+            a->state = RNDV_RX_HERE;
             break;
-        case ARRIVAL_HERE:
-        case ARRIVAL_REFUSED:
-        case ARRIVAL_FAILED:
-        case ARRIVAL_DONE:
-        case ARRIVAL_FREE:
+        case RNDV_RX_HERE:
+        case RNDV_RX_REFUSED:
+        case RNDV_RX_FAILED:
+        case RNDV_RX_DONE:
+        case RNDV_RX_FREE:
             break;
         }
     }
@@ -430,7 +430,7 @@ void arrival_end(struct sluice_loop *l, struct session *s) {
         event_notice(l, s, NOTICE_HELD);
 }
 
-void arrival_drop(struct sluice_loop *l, struct session *s) {
-    for (struct arrival *a = s->rendezvous->first; a; a = a->next)
-        arrival_let_go(l, s, a);
+void rndv_rx_drop(struct sluice_loop *l, struct session *s) {
+    for (struct rndv_rx *a = s->rndv->first; a; a = a->next)
+        rndv_rx_detach(l, s, a);
 }

@@ -15,23 +15,22 @@
 
 static unsigned way_of(const struct session *s) {
     if (s->node->traits.no_immediate)
-        return WAY_READ;
+        return RNDV_BY_READ;
     switch ((sluice_rendezvous)s->node->options.rendezvous) {
     case SLUICE_RENDEZVOUS_READ:
-        return WAY_READ;
+        return RNDV_BY_READ;
     case SLUICE_RENDEZVOUS_WRITE:
-        return WAY_WRITE;
+        return RNDV_BY_WRITE;
     case SLUICE_RENDEZVOUS_AUTO: /* READ is one message less; see docs/architecture.md */
         break;
     }
-    return s->node->traits.reads_unsafe ? WAY_WRITE : WAY_READ;
+    return s->node->traits.reads_unsafe ? RNDV_BY_WRITE : RNDV_BY_READ;
 }
 
 /* In the order of the announcements, as the peer delivers them. */
-static struct departing *oldest(struct rendezvous *r, enum departing_state from,
-                                enum departing_state to) {
-    struct departing *found = NULL;
-    for (unsigned i = 0; i < NUMBERS; i++)
+static struct rndv_tx *oldest(struct rndv *r, enum rndv_tx_state from, enum rndv_tx_state to) {
+    struct rndv_tx *found = NULL;
+    for (unsigned i = 0; i < RNDV_NUMBERS; i++)
         if (r->out[i].state >= from && r->out[i].state <= to &&
             (!found || r->out[i].order < found->order))
             found = &r->out[i];
@@ -40,15 +39,15 @@ static struct departing *oldest(struct rendezvous *r, enum departing_state from,
 
 /* ---- the end of one -------------------------------------------------------------------------- */
 
-static void finish(struct sluice_loop *l, struct session *s, struct departing *d,
+static void finish(struct sluice_loop *l, struct session *s, struct rndv_tx *d,
                    sluice_status status) {
-    struct rendezvous *r = s->rendezvous;
+    struct rndv *r = s->rndv;
     struct sluice_msg *msg = d->msg;
     r->out_count--;
-    r->out_writes -= d->way == WAY_WRITE;
+    r->out_writes -= d->way == RNDV_BY_WRITE;
     if (d->counted)
         window_release(s, 1, msg->size, (msg->send_flags & MSG_FOREIGN) != 0);
-    d->state = DEPARTING_FREE;
+    d->state = RNDV_TX_FREE;
     d->msg = NULL;
     if (msg->kind == MSG_PIECES)
         region_done(msg);
@@ -66,32 +65,32 @@ static void finish(struct sluice_loop *l, struct session *s, struct departing *d
         loop_dirty(l, s); /* who waited for a number */
 }
 
-void departing_completed(struct sluice_loop *l, struct session *s, struct departing *d,
-                         sluice_status status) {
-    bool taken = d->state == DEPARTING_CLOSING;
+void rndv_tx_completed(struct sluice_loop *l, struct session *s, struct rndv_tx *d,
+                       sluice_status status) {
+    bool taken = d->state == RNDV_TX_CLOSING;
     if (status == SLUICE_OK)
         finish(l, s, d, taken ? d->outcome : SLUICE_OK);
     else if (!taken)
-        d->outcome = status; /* the session ends: departing_end() */
+        d->outcome = status; /* the session ends: rndv_tx_end() */
 }
 
-void departing_end(struct sluice_loop *l, struct session *s) {
-    struct rendezvous *r = s->rendezvous;
-    for (unsigned i = 0; i < NUMBERS; i++)
+void rndv_tx_end(struct sluice_loop *l, struct session *s) {
+    struct rndv *r = s->rndv;
+    for (unsigned i = 0; i < RNDV_NUMBERS; i++)
         window_free(l->node, &r->out[i].window); /* before any of the memory is anybody else's */
-    for (struct departing *d; (d = oldest(r, DEPARTING_ANNOUNCED, DEPARTING_CLOSING));) {
-        switch ((enum departing_state)d->state) {
-        case DEPARTING_FREE:
+    for (struct rndv_tx *d; (d = oldest(r, RNDV_TX_RTS, RNDV_TX_CLOSING));) {
+        switch ((enum rndv_tx_state)d->state) {
+        case RNDV_TX_FREE:
             break;
-        case DEPARTING_ANNOUNCED: /* it may have been read */
-            finish(l, s, d, d->way == WAY_READ ? SLUICE_EUNKNOWN : SLUICE_ECLOSED);
+        case RNDV_TX_RTS: /* it may have been read */
+            finish(l, s, d, d->way == RNDV_BY_READ ? SLUICE_EUNKNOWN : SLUICE_ECLOSED);
             break;
-        case DEPARTING_WRITING:
+        case RNDV_TX_WRITING:
             finish(l, s, d, SLUICE_ECLOSED);
             break;
-        case DEPARTING_WRITTEN:
-        case DEPARTING_TAKEN:
-        case DEPARTING_CLOSING:
+        case RNDV_TX_WRITTEN:
+        case RNDV_TX_ATS:
+        case RNDV_TX_CLOSING:
             finish(l, s, d, d->outcome);
             break;
         }
@@ -100,9 +99,9 @@ void departing_end(struct sluice_loop *l, struct session *s) {
 
 /* ---- announcing ------------------------------------------------------------------------------ */
 
-static struct departing *free_number(struct rendezvous *r) {
-    for (unsigned i = 0; i < NUMBERS; i++)
-        if (r->out[i].state == DEPARTING_FREE)
+static struct rndv_tx *free_number(struct rndv *r) {
+    for (unsigned i = 0; i < RNDV_NUMBERS; i++)
+        if (r->out[i].state == RNDV_TX_FREE)
             return &r->out[i];
     return NULL;
 }
@@ -114,7 +113,7 @@ static enum frame_type type_of(const struct sluice_msg *msg) {
 }
 
 /* Two requests; a credit there is. */
-static bool may_announce(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
+static bool may_send_rts(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
     uint32_t lkey;
     if (batch->count + 2 > LOOP_WR_BATCH) {
         loop_dirty(l, s); /* with the next batch, in this turn still */
@@ -123,23 +122,23 @@ static bool may_announce(struct sluice_loop *l, struct session *s, struct wr_bat
     return sq_used(s) + 2 <= s->sq_limit && wr_batch_header(l, s, &lkey) != NULL;
 }
 
-static void post_announcement(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                              const struct departing *d, const void *at, uint64_t total) {
+static void post_rts(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                     const struct rndv_tx *d, const void *at, uint64_t total) {
     enum frame_type type = type_of(d->msg);
-    bool read = d->way == WAY_READ;
-    uint64_t number = (uint64_t)(d - s->rendezvous->out);
-    uint64_t payload[ANNOUNCE_BYTES / sizeof(uint64_t)] = {
+    bool read = d->way == RNDV_BY_READ;
+    uint64_t number = (uint64_t)(d - s->rndv->out);
+    uint64_t payload[FRAME_RTS_BYTES / sizeof(uint64_t)] = {
         htole64(number | (uint64_t)type << 16 | (uint64_t)d->way << 24 |
                 (uint64_t)(read ? d->window.rkey : 0) << 32),
         htole64(read ? (uintptr_t)at : 0),
         htole64(total),
     };
-    struct frame f = {.type = FRAME_ANNOUNCE,
+    struct frame f = {.type = FRAME_RTS,
                       .flags = type == FRAME_REPLY ? FRAME_RESERVED : 0,
-                      .length = ANNOUNCE_BYTES,
+                      .length = FRAME_RTS_BYTES,
                       .total = d->msg->size};
     s->tx_sequence++;
-    rendezvous_post_frame(l, s, batch, f, payload); /* room for its header was made sure of */
+    rndv_post_frame(l, s, batch, f, payload); /* room for its header was made sure of */
 }
 
 /* What the peer is to READ: the message's payload, or its only part. */
@@ -150,20 +149,20 @@ static struct window_bytes readable(const struct sluice_msg *msg, const struct p
     return of;
 }
 
-static enum build_result announce(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                                  struct sluice_msg *msg, unsigned way, struct departing with) {
-    struct rendezvous *r = rendezvous_get(l, s);
-    struct departing *d = r ? free_number(r) : NULL;
-    if (!d || !may_announce(l, s, batch))
+static enum build_result send_rts(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                                  struct sluice_msg *msg, unsigned way, struct rndv_tx with) {
+    struct rndv *r = rndv_get(l, s);
+    struct rndv_tx *d = r ? free_number(r) : NULL;
+    if (!d || !may_send_rts(l, s, batch))
         return BUILD_NONE;
     struct ibv_send_wr wr;
     bool bind = false;
     uint64_t total = 0;
     struct window_bytes of = {0};
-    if (way == WAY_READ)
+    if (way == RNDV_BY_READ)
         of = readable(msg, with.parts);
-    if (way == WAY_READ && !window_open(l->node, &d->window, &of, &wr, &bind)) {
-        rendezvous_retry(l, s);
+    if (way == RNDV_BY_READ && !window_open(l->node, &d->window, &of, &wr, &bind)) {
+        rndv_retry(l, s);
         return BUILD_NONE;
     }
     if ((msg->kind == MSG_REQUEST || msg->kind == MSG_REPLY) &&
@@ -172,7 +171,7 @@ static enum build_result announce(struct sluice_loop *l, struct session *s, stru
         return BUILD_NONE;
     }
     with.window = d->window;
-    with.state = DEPARTING_ANNOUNCED;
+    with.state = RNDV_TX_RTS;
     with.way = (uint8_t)way;
     with.counted = msg->kind != MSG_REQUEST; /* a request's place has its share */
     with.outcome = SLUICE_EUNKNOWN;
@@ -180,75 +179,76 @@ static enum build_result announce(struct sluice_loop *l, struct session *s, stru
     with.order = ++r->out_order;
     *d = with;
     r->out_count++;
-    r->out_writes += way == WAY_WRITE;
+    r->out_writes += way == RNDV_BY_WRITE;
     if (bind)
-        rendezvous_post_window(l, s, batch, &wr, NULL, 0);
-    post_announcement(l, s, batch, d, of.addr, total);
+        rndv_post_mw(l, s, batch, &wr, NULL, 0);
+    post_rts(l, s, batch, d, of.addr, total);
     l->totals.messages_sent++;
     l->totals.bytes_sent += msg->size;
     return BUILD_DONE;
 }
 
-enum build_result rendezvous_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                                   struct sluice_msg *msg) {
-    return announce(l, s, batch, msg, way_of(s), (struct departing){0});
+enum build_result rndv_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                             struct sluice_msg *msg) {
+    return send_rts(l, s, batch, msg, way_of(s), (struct rndv_tx){0});
 }
 
-bool rendezvous_has_way(const struct session *s, const struct part *parts, unsigned count) {
+bool rndv_has_way(const struct session *s, const struct part *parts, unsigned count) {
     return !s->node->traits.no_immediate || (count == 1 && parts->region);
 }
 
-enum build_result rendezvous_build_pieces(struct sluice_loop *l, struct session *s,
-                                          struct wr_batch *batch, struct sluice_msg *msg,
-                                          const struct part *parts, unsigned count) {
+enum build_result rndv_build_pieces(struct sluice_loop *l, struct session *s,
+                                    struct wr_batch *batch, struct sluice_msg *msg,
+                                    const struct part *parts, unsigned count) {
     /* A key opens one range, and only regions are registered so that a window can be bound on them. */
-    unsigned way = count == 1 && parts->region ? way_of(s) : WAY_WRITE;
-    return announce(l, s, batch, msg, way, (struct departing){.parts = parts, .part_count = count});
+    unsigned way = count == 1 && parts->region ? way_of(s) : RNDV_BY_WRITE;
+    return send_rts(l, s, batch, msg, way, (struct rndv_tx){.parts = parts, .part_count = count});
 }
 
 /* ---- the peer's answer ----------------------------------------------------------------------- */
 
-static const char *ready(struct departing *d, const uint8_t *payload) {
+static const char *ready(struct rndv_tx *d, const uint8_t *payload) {
     const uint64_t *word = (const uint64_t *)(const void *)payload;
     uint64_t address = le64toh(__atomic_load_n(&word[0], __ATOMIC_RELAXED));
     uint64_t key = le64toh(__atomic_load_n(&word[1], __ATOMIC_RELAXED));
     uint64_t bytes = le64toh(__atomic_load_n(&word[2], __ATOMIC_RELAXED));
-    if (d->way != WAY_WRITE)
+    if (d->way != RNDV_BY_WRITE)
         return "leave to write what was to be read";
     if (bytes != d->msg->size || key >> 32)
         return "leave to write that does not fit its message";
     d->address = address;
     d->rkey = (uint32_t)key;
-    d->state = DEPARTING_WRITING;
+    d->state = RNDV_TX_WRITING;
     return NULL;
 }
 
-const char *rendezvous_answered(struct sluice_loop *l, struct session *s, const struct frame *f,
+const char *rndv_answer_arrived(struct sluice_loop *l, struct session *s, const struct frame *f,
                                 const uint8_t *payload) {
-    struct rendezvous *r = s->rendezvous;
-    uint64_t number = f->type == FRAME_TAKEN ? (uint32_t)f->total : f->total;
-    uint64_t outcome = f->type == FRAME_TAKEN ? f->total >> 32 : 0;
-    if (!r || number >= NUMBERS || r->out[number].state != DEPARTING_ANNOUNCED)
+    struct rndv *r = s->rndv;
+    uint64_t number = f->type == FRAME_ATS ? (uint32_t)f->total : f->total;
+    uint64_t outcome = f->type == FRAME_ATS ? f->total >> 32 : 0;
+    if (!r || number >= RNDV_NUMBERS || r->out[number].state != RNDV_TX_RTS)
         return "an answer to no announcement";
-    struct departing *d = &r->out[number];
-    if (f->type == FRAME_READY) {
+    struct rndv_tx *d = &r->out[number];
+    if (f->type == FRAME_RTR) {
         const char *wrong = ready(d, payload);
         if (wrong)
             return wrong;
     } else {
-        if (outcome > OUTCOME_NO_MEMORY || (d->way == WAY_WRITE && outcome == OUTCOME_TAKEN))
+        if (outcome > RNDV_OUTCOME_NO_MEMORY ||
+            (d->way == RNDV_BY_WRITE && outcome == RNDV_OUTCOME_OK))
             return "an outcome that cannot be";
-        d->outcome = outcome == OUTCOME_TAKEN ? SLUICE_OK : SLUICE_EMSGSIZE;
-        d->state = DEPARTING_TAKEN;
+        d->outcome = outcome == RNDV_OUTCOME_OK ? SLUICE_OK : SLUICE_EMSGSIZE;
+        d->state = RNDV_TX_ATS;
     }
-    rendezvous_dirty(l, s);
+    rndv_dirty(l, s);
     return NULL;
 }
 
 /* ---- posting --------------------------------------------------------------------------------- */
 
 /* What its last entry gives back to the window. */
-static uint64_t count_by_entry(struct departing *d) {
+static uint64_t count_by_entry(struct rndv_tx *d) {
     uint64_t counted = d->counted ? wr_batch_counted(d->msg) : 0;
     d->counted = false;
     return counted;
@@ -256,24 +256,24 @@ static uint64_t count_by_entry(struct departing *d) {
 
 /* True: its end is posted, or it had one. */
 static bool take_back(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                      struct departing *d) {
+                      struct rndv_tx *d) {
     struct ibv_send_wr wr;
-    if (!rendezvous_room(l, s, batch))
+    if (!rndv_room(l, s, batch))
         return false;
     if (!window_close(l->node, &d->window, &wr)) {
         finish(l, s, d, d->outcome);
         return true;
     }
-    d->state = DEPARTING_CLOSING;
-    rendezvous_post_window(l, s, batch, &wr, d, count_by_entry(d));
+    d->state = RNDV_TX_CLOSING;
+    rndv_post_mw(l, s, batch, &wr, d, count_by_entry(d));
     return true;
 }
 
-static unsigned slice(const struct departing *d, struct ibv_sge sge[2], uint32_t *bytes) {
+static unsigned slice(const struct rndv_tx *d, struct ibv_sge sge[2], uint32_t *bytes) {
     unsigned count = 1;
-    *bytes = rendezvous_chunk(d->msg->size, d->offset);
+    *bytes = rndv_chunk(d->msg->size, d->offset);
     if (d->parts)
-        *bytes = rendezvous_slice(d->parts, d->part_count, d->offset, *bytes, sge, &count);
+        *bytes = rndv_slice(d->parts, d->part_count, d->offset, *bytes, sge, &count);
     else
         sge[0] = (struct ibv_sge){(uintptr_t)d->msg->data + d->offset, *bytes, d->msg->lkey};
     return count;
@@ -281,15 +281,15 @@ static unsigned slice(const struct departing *d, struct ibv_sge sge[2], uint32_t
 
 /* False: credits, room or this turn's share are used up. */
 static bool write_some(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                       struct departing *d, uint32_t *left) {
-    while (d->state == DEPARTING_WRITING) {
+                       struct rndv_tx *d, uint32_t *left) {
+    while (d->state == RNDV_TX_WRITING) {
         uint32_t bytes;
         /* One credit stays: a WRITE returns none, and both sides could be without. */
         if (*left == 0 || s->tx_credits < 2) {
             s->blocked = true;
             return false;
         }
-        if (!rendezvous_room(l, s, batch))
+        if (!rndv_room(l, s, batch))
             return false;
         unsigned count = slice(d, l->send_sge[batch->count], &bytes);
         if (bytes == 0)
@@ -297,7 +297,7 @@ static bool write_some(struct sluice_loop *l, struct session *s, struct wr_batch
         uint64_t offset = d->offset;
         bool last = (d->offset += bytes) == d->msg->size;
         struct ibv_send_wr *wr =
-            rendezvous_wr(l, s, batch, last ? d : NULL, last ? count_by_entry(d) : 0);
+            rndv_wr(l, s, batch, last ? d : NULL, last ? count_by_entry(d) : 0);
         wr->sg_list = l->send_sge[batch->count - 1];
         wr->num_sge = (int)count;
         wr->opcode = last ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
@@ -306,25 +306,25 @@ static bool write_some(struct sluice_loop *l, struct session *s, struct wr_batch
         batch->waited_for = true;
         *left -= bytes < *left ? bytes : *left;
         if (last) {
-            wr->imm_data = htobe32((uint32_t)(d - s->rendezvous->out));
+            wr->imm_data = htobe32((uint32_t)(d - s->rndv->out));
             s->tx_credits--;
             batch->frameless--; /* the peer hears of this one */
-            d->state = DEPARTING_WRITTEN;
+            d->state = RNDV_TX_WRITTEN;
         }
     }
     return true;
 }
 
-void departing_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                     uint32_t *bytes) {
-    struct rendezvous *r = s->rendezvous;
-    struct departing *d;
+void rndv_tx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                   uint32_t *bytes) {
+    struct rndv *r = s->rndv;
+    struct rndv_tx *d;
     if (r->out_count == 0)
         return;
-    while (r->out_count > 0 && (d = oldest(r, DEPARTING_TAKEN, DEPARTING_TAKEN)))
+    while (r->out_count > 0 && (d = oldest(r, RNDV_TX_ATS, RNDV_TX_ATS)))
         if (!take_back(l, s, batch, d))
             return;
-    while (r->out_writes > 0 && (d = oldest(r, DEPARTING_WRITING, DEPARTING_WRITING)))
+    while (r->out_writes > 0 && (d = oldest(r, RNDV_TX_WRITING, RNDV_TX_WRITING)))
         if (!write_some(l, s, batch, d, bytes))
             return;
 }

@@ -218,7 +218,7 @@ enum build_result request_build(struct sluice_loop *l, struct session *s, struct
                                 struct sluice_msg *msg) {
     uint64_t total;
     if (unlikely(msg->size > s->frame_payload))
-        return rendezvous_build(l, s, batch, msg);
+        return rndv_build(l, s, batch, msg);
     if (!request_assign(l, s, msg, &total))
         return BUILD_NONE;
     bool reply = msg->kind == MSG_REPLY;

@@ -88,7 +88,7 @@ struct serving {
 
 /* ---- client.c -------------------------------------------------------------------------------- */
 
-/* receive_broken() for those who say what became of a frame. Always TAKEN. */
+/* receive_broken() for those who say what became of a frame. Always RECV_DONE. */
 static inline enum recv_result request_broken(struct sluice_loop *l, struct session *s,
                                               struct sluice_msg *msg, const char *text) {
     receive_broken(l, s, msg, text);

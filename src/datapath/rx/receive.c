@@ -96,8 +96,8 @@ static enum recv_result process(struct sluice_loop *l, struct session *s, struct
         return reply_take(l, s, msg);
     case FRAME_PACK:
         return pack_take(l, s, msg);
-    case FRAME_ANNOUNCE:
-        return rendezvous_take(l, s, msg);
+    case FRAME_RTS:
+        return rndv_take(l, s, msg);
     case FRAME_NOTIFY:
         return notify_take(l, s, msg);
     case FRAME_HELLO: /* not here: handshake.c takes these before the session is up */
@@ -105,8 +105,8 @@ static enum recv_result process(struct sluice_loop *l, struct session *s, struct
     case FRAME_REFUSE:
     case FRAME_CREDIT: /* nor these: controls, taken on arrival */
     case FRAME_ALIVE:
-    case FRAME_READY:
-    case FRAME_TAKEN:
+    case FRAME_RTR:
+    case FRAME_ATS:
     case FRAME_CANCEL:
     case FRAME_RECALL:
     case FRAME_RETURN:
@@ -122,8 +122,8 @@ static void control(struct sluice_loop *l, struct session *s, struct sluice_msg 
                     const struct frame *f) {
     const char *wrong = NULL;
     s->rx_controls++;
-    if (f->type == FRAME_READY || f->type == FRAME_TAKEN)
-        wrong = rendezvous_answered(l, s, f, msg->data);
+    if (f->type == FRAME_RTR || f->type == FRAME_ATS)
+        wrong = rndv_answer_arrived(l, s, f, msg->data);
     else if (f->type == FRAME_CANCEL)
         wrong = request_cancelled(l, s, f);
     else if (f->type == FRAME_RECALL || f->type == FRAME_RETURN)
@@ -203,7 +203,7 @@ static void written(struct sluice_loop *l, struct session *s, struct sluice_msg 
     l->totals.frames_received++;
     l->totals_moved = true;
     const char *wrong =
-        s->announced ? rendezvous_written(l, s, be32toh(wc->imm_data)) : "a write before UP";
+        s->announced ? rndv_write_arrived(l, s, be32toh(wc->imm_data)) : "a write before UP";
     if (wrong) {
         receive_broken(l, s, msg, wrong);
         return;
@@ -272,7 +272,7 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
         greet_arrived(l, s, msg);
     } else if (FRAME_CONTROLS >> f.type & 1) {
         control(l, s, msg, &f);
-    } else if (unlikely(f.type == FRAME_ANNOUNCE) && !rendezvous_announced(l, s, msg)) {
+    } else if (unlikely(f.type == FRAME_RTS) && !rndv_rts_arrived(l, s, msg)) {
         return; /* refused */
     } else if (unlikely(!s->announced || s->held.head || !loop_room(l, s))) {
         if (unlikely(!s->announced && !s->held.head))

@@ -300,7 +300,7 @@ void receive_swallowed(struct sluice_loop *l, struct session *s) {
 
 void receive_drop(struct sluice_loop *l, struct session *s) {
     struct sluice_msg *msg;
-    rendezvous_drop(l, s);
+    rndv_drop(l, s);
     while ((msg = msg_queue_pop(&s->held))) {
         if (msg->flags & MSG_OPENED)
             pack_release(l, s, msg); /* messages of it may be lent */

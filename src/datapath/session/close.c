@@ -354,7 +354,7 @@ void session_part(struct sluice_loop *l, struct session *s) {
 void session_progress(struct sluice_loop *l, struct session *s) {
     switch ((enum session_state)s->state) {
     case SESSION_FLUSHING:
-        if (s->queue.head || s->replies.head || request_pending(s) || rendezvous_pending(s))
+        if (s->queue.head || s->replies.head || request_pending(s) || rndv_pending(s))
             break;
         if (session_ref_count(&s->ref) == s->foreign_taken)
             leave(l, s);

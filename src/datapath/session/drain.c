@@ -74,7 +74,7 @@ static void drained(struct sluice_loop *l, struct session *s) {
     retain_end(l, s);
     send_abandon(l, s, SLUICE_EUNKNOWN);
     send_drop_queue(l, s, SLUICE_ECLOSED);
-    rendezvous_end(l, s);
+    rndv_end(l, s);
     request_end(l, s);
     free_queues(s);
     if (s->headers && s->headers->pool == l->pool)

@@ -44,7 +44,7 @@ static void agree(struct session *s) {
     s->frame_payload = (1u << rep->eager_log2) - FRAME_BYTES;
     s->rx_message_max = agreed;
     s->message_max = agreed < options->message_bytes_max ? agreed : options->message_bytes_max;
-    s->rendezvous_above = rendezvous_switch(s);
+    s->rndv_above = rndv_threshold(s);
     s->tx_credits = CREDITS_INITIAL;
     s->tx_credits_max = s->conn.passive ? s->conn.req.credits : rep->credits;
     /* So often that a window that is full always has a signalled send in it. */

@@ -71,7 +71,7 @@ static bool is_wanted(const struct sq_entry *entry) {
         return true;
     case SQ_PACK: /* the frame itself has no tag, those that are told have */
         return msg && (msg->tag != 0 || msg->next);
-    case SQ_RENDEZVOUS:
+    case SQ_RNDV:
     case SQ_REQUEST:
     case SQ_CONFIRM:
         return false;

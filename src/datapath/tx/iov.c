@@ -76,9 +76,8 @@ static uint32_t gather(struct session *s, struct pieces *p, struct ibv_sge *sge,
 enum build_result pieces_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                struct sluice_msg *msg) {
     struct pieces *p = pieces_of(msg);
-    if (msg->sent == 0 && msg->size > s->rendezvous_above &&
-        rendezvous_has_way(s, p->part, p->count))
-        return rendezvous_build_pieces(l, s, batch, msg, p->part, p->count);
+    if (msg->sent == 0 && msg->size > s->rndv_above && rndv_has_way(s, p->part, p->count))
+        return rndv_build_pieces(l, s, batch, msg, p->part, p->count);
     uint32_t lkey;
     uint8_t *header = wr_batch_header(l, s, &lkey);
     if (!header)

@@ -163,8 +163,8 @@ static enum build_result build_frames(struct sluice_loop *l, struct session *s,
         add_whole(l, s, batch, msg);
         return BUILD_DONE;
     }
-    if (msg->sent == 0 && msg->size > s->rendezvous_above)
-        return rendezvous_build(l, s, batch, msg);
+    if (msg->sent == 0 && msg->size > s->rndv_above)
+        return rndv_build(l, s, batch, msg);
     if (!have_headers(l, s))
         return BUILD_NONE;
     return add_fragment(l, s, batch, msg) ? BUILD_DONE : BUILD_PARTIAL;
@@ -375,8 +375,8 @@ bool send_marker(struct sluice_loop *l, struct session *s) {
 
 void send_flush(struct sluice_loop *l, struct session *s) {
     if (s->state == SESSION_UP || s->state == SESSION_FLUSHING) {
-        if (s->rendezvous)
-            rendezvous_flush(l, s);
+        if (s->rndv)
+            rndv_flush(l, s);
         while (s->queue.head || s->replies.head || s->answers) {
             struct wr_batch batch;
             wr_batch_init(&batch, false);

@@ -37,8 +37,8 @@ static void retire(struct sluice_loop *l, struct session *s, sluice_status statu
     case SQ_PACK: /* above */
     case SQ_CONFIRM:
         break;
-    case SQ_RENDEZVOUS:
-        rendezvous_completed(l, s, msg, status);
+    case SQ_RNDV:
+        rndv_completed(l, s, msg, status);
         return;
     case SQ_ONE_SIDED:
         one_sided_completed(l, s, msg, status);
@@ -94,7 +94,7 @@ static sluice_status wc_outcome(const struct session *s, enum ibv_wc_status stat
     case IBV_WC_GENERAL_ERR: /* on iWARP: the connection under the device broke while it sent */
         return s->node->traits.sent_is_local ? SLUICE_EUNKNOWN : SLUICE_EDEVICE;
     case IBV_WC_REM_ACCESS_ERR: /* of a large message: see session_withdrawn() */
-        return what == SQ_RENDEZVOUS ? SLUICE_EUNKNOWN : SLUICE_EACCESS;
+        return what == SQ_RNDV ? SLUICE_EUNKNOWN : SLUICE_EACCESS;
     case IBV_WC_LOC_LEN_ERR:
     case IBV_WC_LOC_EEC_OP_ERR:
     case IBV_WC_LOC_PROT_ERR:
@@ -156,7 +156,7 @@ void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
     retire(l, s, wc_outcome(s, wc->status, what));
     if (unlikely(wc->status == IBV_WC_REM_ACCESS_ERR && what == SQ_ONE_SIDED))
         session_access_error(l, s, wc);
-    else if (unlikely(wc->status == IBV_WC_REM_ACCESS_ERR && what == SQ_RENDEZVOUS))
+    else if (unlikely(wc->status == IBV_WC_REM_ACCESS_ERR && what == SQ_RNDV))
         session_withdrawn(l, s, wc);
     else if (unlikely(wc->status != IBV_WC_SUCCESS))
         session_wc_error(l, s, wc);

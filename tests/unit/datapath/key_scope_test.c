@@ -148,19 +148,19 @@ static void expect_write(struct side *thief, struct side *owner, uint8_t *at, ui
 }
 
 /* b announces a message by READ; a has not looked yet. What b told, from b's own books. */
-static struct departing *announced(struct pair *p) {
+static struct rndv_tx *announced(struct pair *p) {
     pair_open(p, PAIR_NODE(.rendezvous = SLUICE_RENDEZVOUS_READ, .rendezvous_bytes = ABOVE),
               PAIR_LINK(.credits = 0));
     pair_connect(p, PAIR_LINK(.credits = 0));
     assert_int_equal(pair_send(&p->b, BYTES, 1, SLUICE_SEND(.tag = 1)), 0);
-    struct departing *d = &pair_session(&p->b)->rendezvous->out[0];
-    assert_int_equal(d->state, DEPARTING_ANNOUNCED);
+    struct rndv_tx *d = &pair_session(&p->b)->rndv->out[0];
+    assert_int_equal(d->state, RNDV_TX_RTS);
     return d;
 }
 
 static void read_with(int64_t from, size_t bytes, bool opens) {
     struct pair p;
-    struct departing *d = announced(&p);
+    struct rndv_tx *d = announced(&p);
     expect_read(&p, d->msg->data + from, d->window.rkey, bytes, opens);
     pair_close(&p);
 }
@@ -186,7 +186,7 @@ static void one_byte_behind_it_is_refused(void **state) {
 static void writing_with_it_is_refused(void **state) {
     struct pair p;
     (void)state;
-    struct departing *d = announced(&p);
+    struct rndv_tx *d = announced(&p);
     expect_write(&p.a, &p.b, d->msg->data, d->window.rkey, 8, false);
     pair_close(&p);
 }
@@ -204,9 +204,9 @@ static void piece_with(int64_t from, size_t bytes, bool opens) {
         at[i] = (uint8_t)(i * 7);
     sluice_piece piece = {at, BYTES, region};
     assert_int_equal(sluice_send_pieces(p.b.session, &piece, 1, SLUICE_SEND(.tag = 1)), 0);
-    struct departing *d = &pair_session(&p.b)->rendezvous->out[0];
-    assert_int_equal(d->state, DEPARTING_ANNOUNCED);
-    assert_int_equal(d->way, WAY_READ);
+    struct rndv_tx *d = &pair_session(&p.b)->rndv->out[0];
+    assert_int_equal(d->state, RNDV_TX_RTS);
+    assert_int_equal(d->way, RNDV_BY_READ);
     expect_read(&p, at + from, d->window.rkey, bytes, opens);
     pair_close(&p); /* the region ends with its node */
 }
@@ -221,7 +221,7 @@ static void the_key_of_a_piece_opens_no_more_of_its_region(void **state) {
 static void after_the_outcome_it_opens_nothing(void **state) {
     struct pair p;
     (void)state;
-    struct departing *d = announced(&p);
+    struct rndv_tx *d = announced(&p);
     const uint8_t *at = d->msg->data;
     uint32_t key = d->window.rkey;
     pair_expect(&p, &p.b, SLUICE_SENT);
@@ -233,7 +233,7 @@ static void after_the_outcome_it_opens_nothing(void **state) {
 static void on_another_queue_pair_it_opens_nothing(void **state) {
     struct pair p;
     (void)state;
-    struct departing *d = announced(&p);
+    struct rndv_tx *d = announced(&p);
     if (!p.b.node->traits.exact_windows) {
         pair_close(&p);
         skip();
@@ -252,7 +252,7 @@ static void on_another_queue_pair_it_opens_nothing(void **state) {
         up += event.type == SLUICE_UP;
     }
     assert_true(p.a.session.id != first_a.session.id && p.b.session.id != first_b.session.id);
-    assert_int_equal(d->state, DEPARTING_ANNOUNCED);
+    assert_int_equal(d->state, RNDV_TX_RTS);
     expect_read(&p, d->msg->data, d->window.rkey, 8, false);
     pair_close(&p);
 }
@@ -269,24 +269,24 @@ static void skip_without_immediate(void) {
         skip();
 }
 
-/* a has said READY, and b has not looked yet. */
-static struct arrival *readied(struct pair *p) {
+/* a has said RTR, and b has not looked yet. */
+static struct rndv_rx *readied(struct pair *p) {
     pair_open(p, PAIR_NODE(.rendezvous = SLUICE_RENDEZVOUS_WRITE, .rendezvous_bytes = ABOVE),
               PAIR_LINK(.credits = 0));
     pair_connect(p, PAIR_LINK(.credits = 0));
     assert_int_equal(pair_send(&p->b, BYTES, 1, SLUICE_SEND(.tag = 1)), 0);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     struct session *s = pair_session(&p->a);
-    while (!s->rendezvous || !s->rendezvous->ready) {
+    while (!s->rndv || !s->rndv->ready) {
         assert_true(env_now(&env_default) < limit);
         sluice_poll(p->a.loop, NULL, 0, 0);
     }
-    return s->rendezvous->first;
+    return s->rndv->first;
 }
 
 static void write_with(int64_t to, size_t bytes, bool opens) {
     struct pair p;
-    struct arrival *a = readied(&p);
+    struct rndv_rx *a = readied(&p);
     expect_write(&p.b, &p.a, a->landing->data + to, a->window->rkey, bytes, opens);
     pair_close(&p);
 }
@@ -303,7 +303,7 @@ static void writing_after_the_message_is_there_is_refused(void **state) {
     struct pair p;
     (void)state;
     skip_without_immediate();
-    struct arrival *a = readied(&p);
+    struct rndv_rx *a = readied(&p);
     uint8_t *at = a->landing->data;
     uint32_t key = a->window->rkey;
     pair_expect(&p, &p.a, SLUICE_MESSAGE);

@@ -17,7 +17,7 @@ static void opened(struct pair *p, uint64_t rendezvous_bytes, sluice_rendezvous 
 }
 
 static uint64_t announced(struct pair *p) {
-    const struct rendezvous *r = pair_session(&p->b)->rendezvous;
+    const struct rndv *r = pair_session(&p->b)->rndv;
     return r ? r->out_order : 0;
 }
 
@@ -46,7 +46,8 @@ static void no_message_is_read_unless_it_is_asked_for(void **state) {
         struct pair p;
         opened(&p, BYTES - 1, asked ? SLUICE_RENDEZVOUS_READ : SLUICE_RENDEZVOUS_AUTO);
         send_announced(&p);
-        assert_int_equal(pair_session(&p.b)->rendezvous->out[0].way, asked ? WAY_READ : WAY_WRITE);
+        assert_int_equal(pair_session(&p.b)->rndv->out[0].way,
+                         asked ? RNDV_BY_READ : RNDV_BY_WRITE);
         assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, BYTES, 0));
         pair_close(&p);
     }
@@ -58,8 +59,8 @@ static void memory_that_goes_before_it_was_read_is_the_peers_end(void **state) {
     struct pair p;
     opened(&p, BYTES - 1, SLUICE_RENDEZVOUS_READ);
     send_announced(&p);
-    for (unsigned i = 0; i < NUMBERS; i++)
-        window_free(p.b.node, &pair_session(&p.b)->rendezvous->out[i].window);
+    for (unsigned i = 0; i < RNDV_NUMBERS; i++)
+        window_free(p.b.node, &pair_session(&p.b)->rndv->out[i].window);
     sluice_event event = pair_expect(&p, &p.a, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_PEER_LOST);
     assert_int_equal(event.vendor, IBV_WC_REM_ACCESS_ERR);
@@ -67,9 +68,9 @@ static void memory_that_goes_before_it_was_read_is_the_peers_end(void **state) {
     pair_close(&p);
 }
 
-static struct arrival *moving(struct pair *p) {
-    struct rendezvous *r = pair_session(&p->a)->rendezvous;
-    return r && r->first && r->first->state == ARRIVAL_MOVES ? r->first : NULL;
+static struct rndv_rx *moving(struct pair *p) {
+    struct rndv *r = pair_session(&p->a)->rndv;
+    return r && r->first && r->first->state == RNDV_RX_MOVES ? r->first : NULL;
 }
 
 /* The same where the message is written there: whether it arrived is not known, and it was no one's mistake. */

@@ -46,9 +46,9 @@ static void forge(struct pair *p, enum frame_type type, unsigned flags, uint64_t
 }
 
 static void announce(struct pair *p, unsigned number, uint64_t bytes) {
-    uint64_t words[ANNOUNCE_BYTES / sizeof(uint64_t)] = {
-        htole64(number | (uint64_t)FRAME_DATA << 16 | (uint64_t)WAY_WRITE << 24)};
-    forge(p, FRAME_ANNOUNCE, 0, bytes, words, ANNOUNCE_BYTES);
+    uint64_t words[FRAME_RTS_BYTES / sizeof(uint64_t)] = {
+        htole64(number | (uint64_t)FRAME_DATA << 16 | (uint64_t)RNDV_BY_WRITE << 24)};
+    forge(p, FRAME_RTS, 0, bytes, words, FRAME_RTS_BYTES);
 }
 
 /* The session that was opened last announces as much as it may, each message of so many bytes. */
@@ -57,7 +57,7 @@ static void be_greedy(struct pair *p, uint64_t bytes) {
     pair_grant_all(p, s, pair_session(&p->a));
     pair_grant_all(p, pair_session(&p->a), s); /* for leave to write */
     s->deaf = true;
-    for (unsigned i = 0; i < NUMBERS && s->tx_credits > 2; i++)
+    for (unsigned i = 0; i < RNDV_NUMBERS && s->tx_credits > 2; i++)
         announce(p, i, bytes);
 }
 
@@ -76,7 +76,7 @@ static void a_session_that_holds_nothing_gets_memory(void **state) {
         another(&p);
         struct session *greedy = pair_session(&p.a);
         be_greedy(&p, sizes[i]);
-        assert_true(greedy->rendezvous->landing_bytes > 0);
+        assert_true(greedy->rndv->landing_bytes > 0);
         another(&p);
         for (unsigned k = 0; k < 5; k++)
             expect_large_message(&p, MIB);

@@ -46,7 +46,7 @@ static void assert_idle(struct pair *p) {
             assert_int_equal(s->own_bytes, 0);
         }
         assert_int_equal(s->rx_reserved, 0);
-        assert_false(rendezvous_pending(s));
+        assert_false(rndv_pending(s));
     }
 }
 

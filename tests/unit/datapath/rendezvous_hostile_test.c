@@ -62,33 +62,33 @@ static void open_pair(struct pair *p, sluice_rendezvous way) {
 
 #define WORD(number, type, way, rkey)                                                              \
     ((uint64_t)(number) | (uint64_t)(type) << 16 | (uint64_t)(way) << 24 | (uint64_t)(rkey) << 32)
-#define ANNOUNCE(size, ...)                                                                        \
+#define RTS(size, ...)                                                                             \
     {                                                                                              \
-        FRAME_ANNOUNCE, 0, size, ANNOUNCE_BYTES, {                                                 \
+        FRAME_RTS, 0, size, FRAME_RTS_BYTES, {                                                     \
             __VA_ARGS__                                                                            \
         }                                                                                          \
     }
 
 static void announcements_out_of_bounds(void **state) {
     static const struct forged wrong[] = {
-        ANNOUNCE(100000, WORD(16, FRAME_DATA, WAY_READ, 1), 4096),
-        ANNOUNCE(100000, WORD(0xffff, FRAME_DATA, WAY_READ, 1), 4096),
-        ANNOUNCE(100000, WORD(0, FRAME_FRAG, WAY_READ, 1), 4096),
-        ANNOUNCE(100000, WORD(0, 0, WAY_READ, 1), 4096),
-        ANNOUNCE(100000, WORD(0, FRAME_DATA, 0, 1), 4096),
-        ANNOUNCE(100000, WORD(0, FRAME_DATA, 3, 1), 4096),
-        ANNOUNCE(100000, WORD(0, FRAME_DATA, WAY_WRITE, 1), 0),
-        ANNOUNCE(100000, WORD(0, FRAME_DATA, WAY_WRITE, 0), 4096),
-        ANNOUNCE(100000, WORD(0, FRAME_DATA, WAY_READ, 1), 4096, 1),
-        ANNOUNCE(100000, WORD(0, FRAME_DATA, WAY_READ, 1), 4096, 0, 1),
-        ANNOUNCE(100000, WORD(0, FRAME_DATA, WAY_READ, 1), 4096, 0, 0, 1),
-        ANNOUNCE(0, WORD(0, FRAME_DATA, WAY_READ, 1), 4096),
-        ANNOUNCE(8168, WORD(0, FRAME_DATA, WAY_READ, 1), 4096),
-        ANNOUNCE((64u << 20) + 1, WORD(0, FRAME_DATA, WAY_READ, 1), 4096),
-        ANNOUNCE(UINT64_MAX, WORD(0, FRAME_DATA, WAY_WRITE, 0), 0),
-        ANNOUNCE(100000, WORD(0, FRAME_REPLY, WAY_READ, 1), 4096), /* takes a credit */
-        {FRAME_ANNOUNCE, 0, 100000, 32, {WORD(0, FRAME_DATA, WAY_READ, 1), 4096}},
-        {FRAME_ANNOUNCE, FRAME_FIRST, 100000, 40, {WORD(0, FRAME_DATA, WAY_READ, 1), 4096}},
+        RTS(100000, WORD(16, FRAME_DATA, RNDV_BY_READ, 1), 4096),
+        RTS(100000, WORD(0xffff, FRAME_DATA, RNDV_BY_READ, 1), 4096),
+        RTS(100000, WORD(0, FRAME_FRAG, RNDV_BY_READ, 1), 4096),
+        RTS(100000, WORD(0, 0, RNDV_BY_READ, 1), 4096),
+        RTS(100000, WORD(0, FRAME_DATA, 0, 1), 4096),
+        RTS(100000, WORD(0, FRAME_DATA, 3, 1), 4096),
+        RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_WRITE, 1), 0),
+        RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_WRITE, 0), 4096),
+        RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_READ, 1), 4096, 1),
+        RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_READ, 1), 4096, 0, 1),
+        RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_READ, 1), 4096, 0, 0, 1),
+        RTS(0, WORD(0, FRAME_DATA, RNDV_BY_READ, 1), 4096),
+        RTS(8168, WORD(0, FRAME_DATA, RNDV_BY_READ, 1), 4096),
+        RTS((64u << 20) + 1, WORD(0, FRAME_DATA, RNDV_BY_READ, 1), 4096),
+        RTS(UINT64_MAX, WORD(0, FRAME_DATA, RNDV_BY_WRITE, 0), 0),
+        RTS(100000, WORD(0, FRAME_REPLY, RNDV_BY_READ, 1), 4096), /* takes a credit */
+        {FRAME_RTS, 0, 100000, 32, {WORD(0, FRAME_DATA, RNDV_BY_READ, 1), 4096}},
+        {FRAME_RTS, FRAME_FIRST, 100000, 40, {WORD(0, FRAME_DATA, RNDV_BY_READ, 1), 4096}},
     };
     (void)state;
     for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -100,7 +100,7 @@ static void announcements_out_of_bounds(void **state) {
 }
 
 static void a_number_in_use_is_announced_again(void **state) {
-    struct forged f = ANNOUNCE(100000, WORD(3, FRAME_DATA, WAY_WRITE, 0));
+    struct forged f = RTS(100000, WORD(3, FRAME_DATA, RNDV_BY_WRITE, 0));
     struct pair p;
     (void)state;
     open_pair(&p, SLUICE_RENDEZVOUS_READ);
@@ -111,12 +111,12 @@ static void a_number_in_use_is_announced_again(void **state) {
 
 static void answers_to_nothing(void **state) {
     static const struct forged wrong[] = {
-        {FRAME_TAKEN, 0, 0, 0, {0}},
-        {FRAME_TAKEN, 0, 15, 0, {0}},
-        {FRAME_TAKEN, 0, 16, 0, {0}},
-        {FRAME_TAKEN, 0, UINT64_MAX, 0, {0}},
-        {FRAME_READY, 0, 0, READY_BYTES, {4096, 1, 100000}},
-        {FRAME_READY, 0, 1ull << 32, READY_BYTES, {4096, 1, 100000}},
+        {FRAME_ATS, 0, 0, 0, {0}},
+        {FRAME_ATS, 0, 15, 0, {0}},
+        {FRAME_ATS, 0, 16, 0, {0}},
+        {FRAME_ATS, 0, UINT64_MAX, 0, {0}},
+        {FRAME_RTR, 0, 0, FRAME_RTR_BYTES, {4096, 1, 100000}},
+        {FRAME_RTR, 0, 1ull << 32, FRAME_RTR_BYTES, {4096, 1, 100000}},
     };
     (void)state;
     for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -138,12 +138,12 @@ static void answer(sluice_rendezvous way, const struct forged *f, unsigned times
 }
 
 static void answers_that_do_not_fit(void **state) {
-    static const struct forged ready = {FRAME_READY, 0, 0, READY_BYTES, {4096, 1, 100000}};
-    static const struct forged other_size = {FRAME_READY, 0, 0, READY_BYTES, {4096, 1, 100001}};
+    static const struct forged ready = {FRAME_RTR, 0, 0, FRAME_RTR_BYTES, {4096, 1, 100000}};
+    static const struct forged other_size = {FRAME_RTR, 0, 0, FRAME_RTR_BYTES, {4096, 1, 100001}};
     static const struct forged padded = {
-        FRAME_READY, 0, 0, READY_BYTES, {4096, 1ull << 32, 100000}};
-    static const struct forged taken = {FRAME_TAKEN, 0, 0, 0, {0}};
-    static const struct forged outcome = {FRAME_TAKEN, 0, 2ull << 32, 0, {0}};
+        FRAME_RTR, 0, 0, FRAME_RTR_BYTES, {4096, 1ull << 32, 100000}};
+    static const struct forged taken = {FRAME_ATS, 0, 0, 0, {0}};
+    static const struct forged outcome = {FRAME_ATS, 0, 2ull << 32, 0, {0}};
     (void)state;
     answer(SLUICE_RENDEZVOUS_READ, &ready, 1);
     answer(SLUICE_RENDEZVOUS_READ, &taken, 2);
@@ -173,12 +173,12 @@ static void a_peer_that_announces_and_goes(void **state) {
     open_pair(&p, SLUICE_RENDEZVOUS_READ);
     pair_rnr_provoked = true; /* more at once than it has credits for */
     for (unsigned i = 0; i < 8; i++) {
-        struct forged f = ANNOUNCE(8u << 20, WORD(i, FRAME_DATA, WAY_WRITE, 0));
+        struct forged f = RTS(8u << 20, WORD(i, FRAME_DATA, RNDV_BY_WRITE, 0));
         post(&p, &f);
     }
     for (int i = 0; i < 100; i++)
         pair_turn(&p);
-    assert_true(pair_session(&p.a)->rendezvous->landing_bytes <= 16u << 20); /* window_bytes */
+    assert_true(pair_session(&p.a)->rndv->landing_bytes <= 16u << 20); /* window_bytes */
     sluice_hangup(p.a.session, 0);
     do
         assert_true(pair_next(&p, &p.a, &event));
@@ -194,13 +194,12 @@ static void a_peer_that_announces_and_goes(void **state) {
 
 /* b announces that it will write, does as if it had when it may, and nothing else. Returns the message. */
 static sluice_event write_nothing(struct pair *p, sluice_session at, uint32_t bytes) {
-    struct forged f = ANNOUNCE(bytes, WORD(0, FRAME_DATA, WAY_WRITE, 0));
+    struct forged f = RTS(bytes, WORD(0, FRAME_DATA, RNDV_BY_WRITE, 0));
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     struct session *s = session_table_at(at.id);
-    pair_session(&p->b)->deaf = true; /* to READY, which it did not ask for */
+    pair_session(&p->b)->deaf = true; /* to RTR, which it did not ask for */
     post(p, &f);
-    while (!s->rendezvous || !s->rendezvous->by_number[0] ||
-           s->rendezvous->by_number[0]->state != ARRIVAL_MOVES) {
+    while (!s->rndv || !s->rndv->by_number[0] || s->rndv->by_number[0]->state != RNDV_RX_MOVES) {
         sluice_event event;
         cm_progress(p->a.node->cm, 0);
         cm_progress(p->b.node->cm, 0);
@@ -319,7 +318,7 @@ static void nobody_receives_what_lay_where_it_was_placed(void **state) {
     assert_int_equal(sluice_place(p.a.session, event.token, region, 1), 0);
     struct session *s = pair_session(&p.a);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    while (s->rendezvous->by_number[0]->state != ARRIVAL_MOVES) {
+    while (s->rndv->by_number[0]->state != RNDV_RX_MOVES) {
         pair_turn(&p);
         assert_true(env_now(&env_default) < limit);
     }

@@ -51,7 +51,7 @@ static void large_messages_arrive_whole(void **state) {
         struct session *s = pair_session(&p.b);
         assert_int_equal(atomic_load(&s->own_messages), 0);
         assert_int_equal(atomic_load(&s->own_bytes), 0);
-        assert_false(rendezvous_pending(s));
+        assert_false(rndv_pending(s));
         pair_close(&p);
     }
 }
@@ -83,7 +83,7 @@ static void several_are_under_way_at_once(void **state) {
         pair_grant_all(&p, pair_session(&p.b), pair_session(&p.a));
         for (unsigned i = 0; i < 5; i++)
             assert_int_equal(pair_send(&p.b, 100 * KIB, i, SLUICE_SEND(.tag = i + 1)), 0);
-        assert_int_equal(pair_session(&p.b)->rendezvous->out_count, 5);
+        assert_int_equal(pair_session(&p.b)->rndv->out_count, 5);
         for (unsigned i = 0; i < 5; i++)
             assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 100 * KIB, i));
         for (unsigned i = 0; i < 5; i++)
@@ -164,13 +164,13 @@ static void the_option_says_which_messages_are_announced(void **state) {
     (void)state;
     pair_open(&p, PAIR_NODE(.rendezvous_bytes = 100000), PAIR_LINK(.credits = 0));
     pair_connect(&p, PAIR_LINK(.credits = 0));
-    assert_int_equal(pair_session(&p.b)->rendezvous_above, 100000);
+    assert_int_equal(pair_session(&p.b)->rndv_above, 100000);
     assert_int_equal(pair_send(&p.b, 100000, 1, NULL), 0);
     assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 100000, 1));
-    assert_null(pair_session(&p.b)->rendezvous);
+    assert_null(pair_session(&p.b)->rndv);
     assert_int_equal(pair_send(&p.b, 100001, 2, NULL), 0);
     assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 100001, 2));
-    assert_non_null(pair_session(&p.b)->rendezvous);
+    assert_non_null(pair_session(&p.b)->rndv);
     pair_close(&p);
 }
 
@@ -181,8 +181,8 @@ static void without_rendezvous_messages_are_cut(void **state) {
     pair_connect(&p, PAIR_LINK(.credits = 0));
     assert_int_equal(pair_send(&p.b, 1000000, 1, NULL), 0);
     assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 1000000, 1));
-    assert_null(pair_session(&p.b)->rendezvous);
-    assert_null(pair_session(&p.a)->rendezvous);
+    assert_null(pair_session(&p.b)->rndv);
+    assert_null(pair_session(&p.a)->rndv);
     pair_close(&p);
 }
 
@@ -329,13 +329,13 @@ static void chunks_reach_beyond_4_gib(void **state) {
     (void)state;
     uint64_t offset = 0, count = 0;
     while (offset < bytes) {
-        uint32_t chunk = rendezvous_chunk(bytes, offset);
-        assert_true(chunk > 0 && chunk <= CHUNK_BYTES);
+        uint32_t chunk = rndv_chunk(bytes, offset);
+        assert_true(chunk > 0 && chunk <= RNDV_CHUNK_BYTES);
         offset += chunk;
         count++;
     }
     assert_true(offset == bytes);
-    assert_true(count == bytes / CHUNK_BYTES + 1);
+    assert_true(count == bytes / RNDV_CHUNK_BYTES + 1);
     /* The same of pieces: 4 GiB less one, two bytes, and what is none of it. */
     struct part parts[3] = {{1ull << 40, UINT32_MAX, NULL, NULL, 1},
                             {1ull << 44, 1, NULL, NULL, 2},
@@ -343,16 +343,16 @@ static void chunks_reach_beyond_4_gib(void **state) {
     struct ibv_sge out[2];
     unsigned n;
     offset = (uint64_t)UINT32_MAX - 5;
-    assert_int_equal(rendezvous_slice(parts, 3, offset, 1000, out, &n), 6);
+    assert_int_equal(rndv_slice(parts, 3, offset, 1000, out, &n), 6);
     assert_int_equal(n, 2);
     assert_true(out[0].addr == (1ull << 40) + offset && out[0].length == 5 && out[0].lkey == 1);
     assert_true(out[1].addr == 1ull << 44 && out[1].length == 1 && out[1].lkey == 2);
-    assert_int_equal(rendezvous_slice(parts, 3, bytes - 1, 1000, out, &n), 1);
+    assert_int_equal(rndv_slice(parts, 3, bytes - 1, 1000, out, &n), 1);
     assert_true(out[0].addr == 1ull << 45 && out[0].lkey == 3);
-    assert_int_equal(rendezvous_slice(parts, 3, bytes, 1000, out, &n), 0);
-    assert_int_equal(rendezvous_slice(parts, 3, 0, 1000, out, &n), 1000);
+    assert_int_equal(rndv_slice(parts, 3, bytes, 1000, out, &n), 0);
+    assert_int_equal(rndv_slice(parts, 3, 0, 1000, out, &n), 1000);
     struct part huge = {1ull << 40, bytes, NULL, NULL, 4};
-    assert_int_equal(rendezvous_slice(&huge, 1, bytes - 7, 1000, out, &n), 7);
+    assert_int_equal(rndv_slice(&huge, 1, bytes - 7, 1000, out, &n), 7);
     assert_true(n == 1 && out[0].addr == (1ull << 40) + bytes - 7 && out[0].length == 7);
 }
 

@@ -20,7 +20,7 @@ static const struct forged {
     {FRAME_REPLY, 17ull << 32 | 0x100, 0, {0}}, /* a code that there is not */
     {FRAME_PACK, 0, 16, {ITEM(FRAME_DATA, 0)}},
     {FRAME_PACK, 0, 16, {ITEM(FRAME_REPLY, 0), 0xff00}},
-    {FRAME_ANNOUNCE, 100000, ANNOUNCE_BYTES, {(uint64_t)FRAME_DATA << 16 | 2 << 24}},
+    {FRAME_RTS, 100000, FRAME_RTS_BYTES, {(uint64_t)FRAME_DATA << 16 | 2 << 24}},
 };
 
 static void post(struct pair *p, const struct forged *f) {
@@ -30,7 +30,7 @@ static void post(struct pair *p, const struct forged *f) {
     uint8_t *at = msg->data - FRAME_BYTES;
     s->tx_sequence++;
     post_header(s, at, f->type, FRAME_RESERVED, f->length, f->total);
-    memset(msg->data, 0, ANNOUNCE_BYTES);
+    memset(msg->data, 0, FRAME_RTS_BYTES);
     for (unsigned i = 0; i < 2; i++)
         ((uint64_t *)(void *)msg->data)[i] = htole64(f->word[i]);
     struct ibv_sge sge = {(uintptr_t)at, FRAME_BYTES + f->length, msg->lkey};
