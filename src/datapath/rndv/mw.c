@@ -9,13 +9,13 @@
 #include "core/context.h"
 #include "datapath/loop/loop.h"
 
-static bool has_windows(const sluice_node *n) {
+static bool has_mw(const sluice_node *n) {
     return n->traits.exact_windows &&
            (n->device_attr.device_cap_flags &
             (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)) != 0;
 }
 
-static bool open_registration(sluice_node *n, struct window *w, const struct window_bytes *of) {
+static bool open_registration(sluice_node *n, struct mw *w, const struct mw_bytes *of) {
     int access =
         (int)of->rights | (of->rights & IBV_ACCESS_REMOTE_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0);
     w->mr = n->fabric->reg_mr(n->pd, of->addr, of->bytes, access);
@@ -26,10 +26,10 @@ static bool open_registration(sluice_node *n, struct window *w, const struct win
     return true;
 }
 
-bool window_open(sluice_node *n, struct window *w, const struct window_bytes *of,
-                 struct ibv_send_wr *wr, bool *bind) {
+bool mw_open(sluice_node *n, struct mw *w, const struct mw_bytes *of, struct ibv_send_wr *wr,
+             bool *bind) {
     *bind = false;
-    if (of->mr && !w->mw && has_windows(n)) {
+    if (of->mr && !w->mw && has_mw(n)) {
         w->mw = ibv_alloc_mw(n->pd, IBV_MW_TYPE_2);
         w->bound = w->mw ? w->mw->rkey : 0;
     }
@@ -50,14 +50,14 @@ bool window_open(sluice_node *n, struct window *w, const struct window_bytes *of
     return true;
 }
 
-static void close_registration(sluice_node *n, struct window *w) {
+static void close_registration(sluice_node *n, struct mw *w) {
     if (w->mr && n->fabric->dereg_mr(w->mr) != 0)
         log_write(&n->log, SLUICE_LOG_ERROR, "a registration cannot be ended");
     w->mr = NULL;
     w->open = false;
 }
 
-bool window_close(sluice_node *n, struct window *w, struct ibv_send_wr *wr) {
+bool mw_close(sluice_node *n, struct mw *w, struct ibv_send_wr *wr) {
     if (w->mr || !w->open) {
         close_registration(n, w);
         return false;
@@ -68,15 +68,15 @@ bool window_close(sluice_node *n, struct window *w, struct ibv_send_wr *wr) {
     return true;
 }
 
-void window_free(sluice_node *n, struct window *w) {
+void mw_free(sluice_node *n, struct mw *w) {
     if (w->mr)
         close_registration(n, w);
     if (w->mw && ibv_dealloc_mw(w->mw) != 0)
         log_write(&n->log, SLUICE_LOG_ERROR, "a memory window cannot be given back");
-    *w = (struct window){0};
+    *w = (struct mw){0};
 }
 
-void window_forget(sluice_node *n, struct window *w) {
+void mw_forget(sluice_node *n, struct mw *w) {
     if (w->open)
         close_registration(n, w);
 }

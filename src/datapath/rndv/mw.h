@@ -18,7 +18,7 @@
 
 struct sluice_node;
 
-struct window {
+struct mw {
     struct ibv_mw *mw; /* kept from transfer to transfer */
     struct ibv_mr *mr; /* instead of it: of these bytes */
     uint32_t rkey;
@@ -27,7 +27,7 @@ struct window {
 };
 
 /* What a key is to be for. */
-struct window_bytes {
+struct mw_bytes {
     void *addr;
     uint64_t bytes;
     struct ibv_mr *mr; /* memory a window may be bound on; NULL: register these bytes */
@@ -38,13 +38,13 @@ struct window_bytes {
  * A new key. *bind says whether wr, filled in but for wr_id and flags, has to be posted to make it good.
  * False: the device has no more, now.
  */
-bool window_open(struct sluice_node *n, struct window *w, const struct window_bytes *of,
-                 struct ibv_send_wr *wr, bool *bind);
+bool mw_open(struct sluice_node *n, struct mw *w, const struct mw_bytes *of, struct ibv_send_wr *wr,
+             bool *bind);
 /* Takes the key back. True: wr has to be posted, and nothing is safe before it completed. */
-bool window_close(struct sluice_node *n, struct window *w, struct ibv_send_wr *wr);
+bool mw_close(struct sluice_node *n, struct mw *w, struct ibv_send_wr *wr);
 /* A key that was made, and nothing of it posted. */
-void window_forget(struct sluice_node *n, struct window *w);
+void mw_forget(struct sluice_node *n, struct mw *w);
 /* Without the help of a queue pair, which is gone: no key of it opens anything afterwards. */
-void window_free(struct sluice_node *n, struct window *w);
+void mw_free(struct sluice_node *n, struct mw *w);
 
 #endif

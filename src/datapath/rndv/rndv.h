@@ -63,7 +63,7 @@ struct rndv_tx {
     uint64_t address;
     uint32_t rkey;
     uint64_t order;
-    struct window window; /* READ */
+    struct mw mw; /* READ */
 };
 
 enum rndv_rx_state {
@@ -96,9 +96,9 @@ struct rndv_rx {
     struct sluice_msg *landing;   /* memory of the node */
     struct sluice_region *region; /* or of the application */
     uint64_t region_offset, token;
-    struct window *window; /* WRITE, one of rndv.windows */
-    struct window *sink;   /* READ: one of them too, where these must be opened to the peer */
-    struct rndv_rx *next;  /* in the order of the announcements */
+    struct mw *mw;        /* WRITE, one of rndv.mws */
+    struct mw *sink;      /* READ: one of them too, where these must be opened to the peer */
+    struct rndv_rx *next; /* in the order of the announcements */
 };
 
 struct rndv {
@@ -108,14 +108,14 @@ struct rndv {
     struct rndv_rx arrivals[RNDV_RX_MAX];
     struct rndv_rx *first, **last; /* those not delivered */
     struct rndv_rx *by_number[RNDV_NUMBERS];
-    uint32_t waiting;                    /* arrivals without a number, not delivered */
-    uint32_t ready;                      /* RTR was posted, and not all was written */
-    uint32_t flying;                     /* READs posted and not completed */
-    uint64_t landing_bytes;              /* of memory of the node, not delivered */
-    uint64_t tokens;                     /* given out with LARGE */
-    bool todo;                           /* rndv_flush() may find something to post */
-    bool wiping;                         /* goes on in the next turn, which is soon */
-    struct window windows[RNDV_NUMBERS]; /* of arrivals */
+    uint32_t waiting;            /* arrivals without a number, not delivered */
+    uint32_t ready;              /* RTR was posted, and not all was written */
+    uint32_t flying;             /* READs posted and not completed */
+    uint64_t landing_bytes;      /* of memory of the node, not delivered */
+    uint64_t tokens;             /* given out with LARGE */
+    bool todo;                   /* rndv_flush() may find something to post */
+    bool wiping;                 /* goes on in the next turn, which is soon */
+    struct mw mws[RNDV_NUMBERS]; /* of arrivals */
 };
 
 static inline void rndv_dirty(struct sluice_loop *l, struct session *s) {

@@ -177,7 +177,7 @@ static uint8_t *place_of(const struct rndv_rx *a, uint32_t *lkey) {
 
 static void close_sink(struct sluice_loop *l, struct rndv_rx *a) {
     struct ibv_send_wr none;
-    window_close(l->node, a->sink, &none); /* a registration: nothing is to be posted */
+    mw_close(l->node, a->sink, &none); /* a registration: nothing is to be posted */
     a->sink = NULL;
 }
 
@@ -216,13 +216,13 @@ static bool wipe(struct sluice_loop *l, struct session *s, struct rndv_rx *a, ui
 
 /* ---- posting --------------------------------------------------------------------------------- */
 
-static struct window *free_window(struct rndv *r) {
+static struct mw *free_mw(struct rndv *r) {
     for (unsigned i = 0; i < RNDV_NUMBERS; i++) {
         bool used = false;
         for (const struct rndv_rx *a = r->first; a && !used; a = a->next)
-            used = a->window == &r->windows[i] || a->sink == &r->windows[i];
+            used = a->mw == &r->mws[i] || a->sink == &r->mws[i];
         if (!used)
-            return &r->windows[i];
+            return &r->mws[i];
     }
     return NULL;
 }
@@ -231,7 +231,7 @@ static struct window *free_window(struct rndv *r) {
 static bool send_rtr(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                      struct rndv_rx *a) {
     struct rndv *r = s->rndv;
-    struct window *window = free_window(r);
+    struct mw *window = free_mw(r);
     struct ibv_send_wr wr;
     bool bind;
     uint32_t lkey;
@@ -246,13 +246,13 @@ static bool send_rtr(struct sluice_loop *l, struct session *s, struct wr_batch *
         return false;
     }
     uint8_t *at = place_of(a, &lkey);
-    struct window_bytes of = {at, a->bytes, a->landing ? pool_mr(a->landing) : a->region->mr,
-                              IBV_ACCESS_REMOTE_WRITE};
-    if (!window_open(l->node, window, &of, &wr, &bind)) {
+    struct mw_bytes of = {at, a->bytes, a->landing ? pool_mr(a->landing) : a->region->mr,
+                          IBV_ACCESS_REMOTE_WRITE};
+    if (!mw_open(l->node, window, &of, &wr, &bind)) {
         rndv_retry(l, s);
         return false;
     }
-    a->window = window;
+    a->mw = window;
     if (bind)
         rndv_post_mw(l, s, batch, &wr, NULL, 0);
     uint64_t payload[FRAME_RTR_BYTES / sizeof(uint64_t)] = {
@@ -268,14 +268,14 @@ static bool send_rtr(struct sluice_loop *l, struct session *s, struct wr_batch *
  * peer may write until all of them are here.
  */
 static bool open_sink(struct sluice_loop *l, struct session *s, struct rndv_rx *a) {
-    struct window *window = free_window(s->rndv);
+    struct mw *window = free_mw(s->rndv);
     struct ibv_send_wr none;
     bool bind;
     uint32_t lkey;
     if (!window)
         return false; /* a READ that completes makes the session dirty */
-    struct window_bytes of = {place_of(a, &lkey), a->bytes, NULL, IBV_ACCESS_REMOTE_WRITE};
-    if (!window_open(l->node, window, &of, &none, &bind)) {
+    struct mw_bytes of = {place_of(a, &lkey), a->bytes, NULL, IBV_ACCESS_REMOTE_WRITE};
+    if (!mw_open(l->node, window, &of, &none, &bind)) {
         rndv_retry(l, s);
         return false;
     }
@@ -314,16 +314,16 @@ static bool read_some(struct sluice_loop *l, struct session *s, struct wr_batch 
     return true;
 }
 
-static void close_window(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                         struct rndv_rx *a) {
+static void close_mw(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                     struct rndv_rx *a) {
     struct ibv_send_wr wr;
     if (!rndv_room(l, s, batch))
         return;
-    if (window_close(l->node, a->window, &wr)) {
+    if (mw_close(l->node, a->mw, &wr)) {
         a->state = RNDV_RX_CLOSING;
         rndv_post_mw(l, s, batch, &wr, a, 0);
     } else {
-        a->window = NULL;
+        a->mw = NULL;
         settled(l, s, a, RNDV_RX_HERE);
     }
 }
@@ -367,7 +367,7 @@ void rndv_rx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *ba
         if (a->state == RNDV_RX_MOVES && a->way == RNDV_BY_READ && more)
             more = read_some(l, s, batch, a, bytes);
         if (a->state == RNDV_RX_CLOSES)
-            close_window(l, s, batch, a);
+            close_mw(l, s, batch, a);
         if (a->answer)
             send_ats(l, s, batch, a);
     }
@@ -384,7 +384,7 @@ void rndv_rx_completed(struct sluice_loop *l, struct session *s, struct rndv_rx 
     if (status != SLUICE_OK)
         return; /* the session ends: rndv_rx_end() */
     if (!reading) {
-        a->window = NULL;
+        a->mw = NULL;
         settled(l, s, a, RNDV_RX_HERE);
     } else if (a->flying == 0 && a->offset == a->bytes) {
         if (a->sink)
@@ -400,9 +400,9 @@ void rndv_rx_completed(struct sluice_loop *l, struct session *s, struct rndv_rx 
 void rndv_rx_end(struct sluice_loop *l, struct session *s) {
     struct rndv *r = s->rndv;
     for (unsigned i = 0; i < RNDV_NUMBERS; i++)
-        window_free(l->node, &r->windows[i]); /* before any of the memory is anybody else's */
+        mw_free(l->node, &r->mws[i]); /* before any of the memory is anybody else's */
     for (struct rndv_rx *a = r->first; a; a = a->next) {
-        a->window = a->sink = NULL;
+        a->mw = a->sink = NULL;
         a->answer = false;
         switch ((enum rndv_rx_state)a->state) {
         case RNDV_RX_ASK:

@@ -77,7 +77,7 @@ void rndv_tx_completed(struct sluice_loop *l, struct session *s, struct rndv_tx 
 void rndv_tx_end(struct sluice_loop *l, struct session *s) {
     struct rndv *r = s->rndv;
     for (unsigned i = 0; i < RNDV_NUMBERS; i++)
-        window_free(l->node, &r->out[i].window); /* before any of the memory is anybody else's */
+        mw_free(l->node, &r->out[i].mw); /* before any of the memory is anybody else's */
     for (struct rndv_tx *d; (d = oldest(r, RNDV_TX_RTS, RNDV_TX_CLOSING));) {
         switch ((enum rndv_tx_state)d->state) {
         case RNDV_TX_FREE:
@@ -129,7 +129,7 @@ static void post_rts(struct sluice_loop *l, struct session *s, struct wr_batch *
     uint64_t number = (uint64_t)(d - s->rndv->out);
     uint64_t payload[FRAME_RTS_BYTES / sizeof(uint64_t)] = {
         htole64(number | (uint64_t)type << 16 | (uint64_t)d->way << 24 |
-                (uint64_t)(read ? d->window.rkey : 0) << 32),
+                (uint64_t)(read ? d->mw.rkey : 0) << 32),
         htole64(read ? (uintptr_t)at : 0),
         htole64(total),
     };
@@ -142,8 +142,8 @@ static void post_rts(struct sluice_loop *l, struct session *s, struct wr_batch *
 }
 
 /* What the peer is to READ: the message's payload, or its only part. */
-static struct window_bytes readable(const struct sluice_msg *msg, const struct part *part) {
-    struct window_bytes of = {.bytes = msg->size, .rights = IBV_ACCESS_REMOTE_READ};
+static struct mw_bytes readable(const struct sluice_msg *msg, const struct part *part) {
+    struct mw_bytes of = {.bytes = msg->size, .rights = IBV_ACCESS_REMOTE_READ};
     of.addr = part ? (void *)(uintptr_t)part->addr : msg->data;
     of.mr = part ? part->region->mr : pool_mr(msg);
     return of;
@@ -158,19 +158,19 @@ static enum build_result send_rts(struct sluice_loop *l, struct session *s, stru
     struct ibv_send_wr wr;
     bool bind = false;
     uint64_t total = 0;
-    struct window_bytes of = {0};
+    struct mw_bytes of = {0};
     if (way == RNDV_BY_READ)
         of = readable(msg, with.parts);
-    if (way == RNDV_BY_READ && !window_open(l->node, &d->window, &of, &wr, &bind)) {
+    if (way == RNDV_BY_READ && !mw_open(l->node, &d->mw, &of, &wr, &bind)) {
         rndv_retry(l, s);
         return BUILD_NONE;
     }
     if ((msg->kind == MSG_REQUEST || msg->kind == MSG_REPLY) &&
         !request_assign(l, s, msg, &total)) {
-        window_forget(l->node, &d->window);
+        mw_forget(l->node, &d->mw);
         return BUILD_NONE;
     }
-    with.window = d->window;
+    with.mw = d->mw;
     with.state = RNDV_TX_RTS;
     with.way = (uint8_t)way;
     with.counted = msg->kind != MSG_REQUEST; /* a request's place has its share */
@@ -260,7 +260,7 @@ static bool take_back(struct sluice_loop *l, struct session *s, struct wr_batch 
     struct ibv_send_wr wr;
     if (!rndv_room(l, s, batch))
         return false;
-    if (!window_close(l->node, &d->window, &wr)) {
+    if (!mw_close(l->node, &d->mw, &wr)) {
         finish(l, s, d, d->outcome);
         return true;
     }

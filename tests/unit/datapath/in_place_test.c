@@ -146,8 +146,8 @@ static void plain_memory_is_sent_from_where_it_lies(void **state) {
     assert_int_equal(d->parts[0].addr, (uintptr_t)addr);
     /* A peer reads nothing of it: no key was made. */
     assert_int_equal(d->way, RNDV_BY_WRITE);
-    assert_int_equal(d->window.rkey, 0);
-    assert_false(d->window.open);
+    assert_int_equal(d->mw.rkey, 0);
+    assert_false(d->mw.open);
     assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, LARGE, 1));
     pair_expect(&p, &p.b, SLUICE_SENT);
     for (unsigned i = 0; i < 50; i++)

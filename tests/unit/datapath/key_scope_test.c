@@ -161,7 +161,7 @@ static struct rndv_tx *announced(struct pair *p) {
 static void read_with(int64_t from, size_t bytes, bool opens) {
     struct pair p;
     struct rndv_tx *d = announced(&p);
-    expect_read(&p, d->msg->data + from, d->window.rkey, bytes, opens);
+    expect_read(&p, d->msg->data + from, d->mw.rkey, bytes, opens);
     pair_close(&p);
 }
 
@@ -187,7 +187,7 @@ static void writing_with_it_is_refused(void **state) {
     struct pair p;
     (void)state;
     struct rndv_tx *d = announced(&p);
-    expect_write(&p.a, &p.b, d->msg->data, d->window.rkey, 8, false);
+    expect_write(&p.a, &p.b, d->msg->data, d->mw.rkey, 8, false);
     pair_close(&p);
 }
 
@@ -207,7 +207,7 @@ static void piece_with(int64_t from, size_t bytes, bool opens) {
     struct rndv_tx *d = &pair_session(&p.b)->rndv->out[0];
     assert_int_equal(d->state, RNDV_TX_RTS);
     assert_int_equal(d->way, RNDV_BY_READ);
-    expect_read(&p, at + from, d->window.rkey, bytes, opens);
+    expect_read(&p, at + from, d->mw.rkey, bytes, opens);
     pair_close(&p); /* the region ends with its node */
 }
 
@@ -223,7 +223,7 @@ static void after_the_outcome_it_opens_nothing(void **state) {
     (void)state;
     struct rndv_tx *d = announced(&p);
     const uint8_t *at = d->msg->data;
-    uint32_t key = d->window.rkey;
+    uint32_t key = d->mw.rkey;
     pair_expect(&p, &p.b, SLUICE_SENT);
     pair_expect(&p, &p.a, SLUICE_MESSAGE);
     expect_read(&p, at, key, 8, false);
@@ -253,7 +253,7 @@ static void on_another_queue_pair_it_opens_nothing(void **state) {
     }
     assert_true(p.a.session.id != first_a.session.id && p.b.session.id != first_b.session.id);
     assert_int_equal(d->state, RNDV_TX_RTS);
-    expect_read(&p, d->msg->data, d->window.rkey, 8, false);
+    expect_read(&p, d->msg->data, d->mw.rkey, 8, false);
     pair_close(&p);
 }
 
@@ -287,7 +287,7 @@ static struct rndv_rx *readied(struct pair *p) {
 static void write_with(int64_t to, size_t bytes, bool opens) {
     struct pair p;
     struct rndv_rx *a = readied(&p);
-    expect_write(&p.b, &p.a, a->landing->data + to, a->window->rkey, bytes, opens);
+    expect_write(&p.b, &p.a, a->landing->data + to, a->mw->rkey, bytes, opens);
     pair_close(&p);
 }
 
@@ -305,7 +305,7 @@ static void writing_after_the_message_is_there_is_refused(void **state) {
     skip_without_immediate();
     struct rndv_rx *a = readied(&p);
     uint8_t *at = a->landing->data;
-    uint32_t key = a->window->rkey;
+    uint32_t key = a->mw->rkey;
     pair_expect(&p, &p.a, SLUICE_MESSAGE);
     pair_expect(&p, &p.b, SLUICE_SENT);
     expect_write(&p.b, &p.a, at, key, 8, false);

@@ -60,7 +60,7 @@ static void memory_that_goes_before_it_was_read_is_the_peers_end(void **state) {
     opened(&p, BYTES - 1, SLUICE_RENDEZVOUS_READ);
     send_announced(&p);
     for (unsigned i = 0; i < RNDV_NUMBERS; i++)
-        window_free(p.b.node, &pair_session(&p.b)->rndv->out[i].window);
+        mw_free(p.b.node, &pair_session(&p.b)->rndv->out[i].mw);
     sluice_event event = pair_expect(&p, &p.a, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_PEER_LOST);
     assert_int_equal(event.vendor, IBV_WC_REM_ACCESS_ERR);
@@ -83,7 +83,7 @@ static void memory_that_goes_before_it_was_written_is_the_peers_end(void **state
         assert_int_equal(sluice_poll(p.b.loop, NULL, 0, 0), 0);
     while (!moving(&p))
         assert_int_equal(sluice_poll(p.a.loop, NULL, 0, 0), 0);
-    window_free(p.a.node, moving(&p)->window);
+    mw_free(p.a.node, moving(&p)->mw);
     sluice_event event = pair_expect(&p, &p.b, SLUICE_SENT);
     assert_int_equal(event.tag, 9);
     assert_int_equal(event.status, SLUICE_EUNKNOWN);
