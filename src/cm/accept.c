@@ -101,7 +101,7 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
         refuse_request(cm, id, reason, NULL);
         return;
     }
-    /* Where the two greet, the application is asked after HELLO; room for that there must be now. */
+    /* Where there is a handshake, the application is asked after HELLO; room for that there must be now. */
     bool will_ask = listener->link.flags & SLUICE_ASK;
     bool asks = will_ask && !(rep.features & PRIVATE_DATA_FEATURE_GREETING);
     struct session *s =
@@ -209,7 +209,7 @@ void cm_on_closed_early(struct cm *cm, struct cm_owner *owner, const struct cm_e
 }
 
 /* The loop found the peer's HELLO or WELCOME in order: the session is up, or the application decides. */
-void cm_greeted(struct cm *cm, struct cm_conn *conn) {
+void cm_handshake_done(struct cm *cm, struct cm_conn *conn) {
     struct session *s = session_of_conn(conn);
     if (conn->owner.state != CM_GREETING)
         return; /* it failed meanwhile */

@@ -4,7 +4,7 @@
  *
  * Three places, by the state a listener's connection is in: ASKING (the application decides),
  * QUEUED (a line in order of arrival), and the handshakes: ANSWERING, ACCEPTING, GREETING. Of the
- * last there are handshakes_max, of the first two together requests_max; a peer that greets is asked
+ * last there are handshakes_max, of the first two together requests_max; a peer with a handshake is asked
  * about after its handshake, so of those there may be handshakes_max more. Whoever finds no room is
  * told BUSY. cm_enter() is the only way from state to state, and calls admit_move(), so a place is
  * given back exactly once, however a connection ends.

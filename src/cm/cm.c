@@ -110,7 +110,7 @@ void cm_up(struct cm *cm, struct cm_conn *conn) {
     stats_add(conn->passive ? &cm->stats->accepted : &cm->stats->connected, 1);
 }
 
-/* The connection is there: the session is up, unless the two sides greet each other first. */
+/* The connection is there: the session is up, unless there is a handshake first. */
 void cm_adopt(struct cm *cm, struct cm_conn *conn) {
     struct session *s = session_of_conn(conn);
     conn->rejectable = false;
@@ -200,7 +200,7 @@ static void take_msg(struct cm *cm, struct mpsc_queue_item *item) {
         cm_arrived(cm, conn);
         break;
     case CM_MSG_HANDSHAKE_DONE:
-        cm_greeted(cm, conn);
+        cm_handshake_done(cm, conn);
         break;
     case CM_MSG_RELEASE:
         cm_release(cm, conn);

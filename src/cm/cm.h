@@ -213,7 +213,7 @@ void cm_ready(struct cm *cm, struct cm_conn *conn);
 void cm_answered(struct cm *cm, struct cm_conn *conn);
 void cm_release(struct cm *cm, struct cm_conn *conn);
 void cm_drained(struct cm *cm, struct cm_conn *conn);
-void cm_greeted(struct cm *cm, struct cm_conn *conn);
+void cm_handshake_done(struct cm *cm, struct cm_conn *conn);
 /* rdma_connect(), which may be going on when this returns (connect_call.c); and what its errno means. */
 void cm_connect(struct cm *cm, struct cm_conn *conn, struct rdma_conn_param *param);
 void cm_connect_failed(struct cm *cm, struct cm_conn *conn, int error);

@@ -66,7 +66,7 @@ static uint8_t depth(int device_max) {
     return (uint8_t)(device_max < 0 ? 0 : device_max > DEPTH_MAX ? DEPTH_MAX : device_max);
 }
 
-/* A listener can greet whoever wants to; a dialer asks for it when it has something to say, or has to speak
+/* A listener can make a handshake with every peer; a dialer asks for it when it has something to say, or has to speak
  * first. */
 static uint32_t features(const struct cm *cm, const struct link_config *link) {
     uint32_t bits = 0;

@@ -25,12 +25,12 @@
 #include "core/session_ref.h"
 #include "pool/pool.h"
 
-/* Where two sides that greet each other are (handshake.c); frames other than the one awaited are refused. */
-enum session_greeting {
-    GREET_NONE,   /* nothing was agreed, or it is done */
-    GREET_HELLO,  /* dialer: to be sent; listener: awaited */
-    GREET_HELD,   /* listener: HELLO came before the connection was announced */
-    GREET_ANSWER, /* dialer: WELCOME or REFUSE awaited; listener: the application decides */
+/* Where a handshake is (handshake.c); frames other than the one awaited are refused. */
+enum session_handshake {
+    HANDSHAKE_NONE,   /* nothing was agreed, or it is done */
+    HANDSHAKE_HELLO,  /* dialer: to be sent; listener: awaited */
+    HANDSHAKE_HELD,   /* listener: HELLO came before the connection was announced */
+    HANDSHAKE_ANSWER, /* dialer: WELCOME or REFUSE awaited; listener: the application decides */
 };
 
 enum session_state {
@@ -192,7 +192,7 @@ struct session {
     uint32_t sq_head, sq_tail, sq_mask, sq_limit;
     uint32_t sq_quick; /* sq_limit, or 0: nothing is posted but as a batch */
     uint8_t state;     /* enum session_state */
-    uint8_t greeting;  /* enum session_greeting */
+    uint8_t handshake; /* enum session_handshake */
     bool dirty, waits_writable, waits_memory, stalled;
     bool update_due;   /* credits are returned even if they are few */
     bool answers;      /* server.c: codes wait to be posted */

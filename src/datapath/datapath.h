@@ -440,10 +440,10 @@ void session_gone(struct sluice_loop *l, struct session *s);
 void session_close(struct sluice_loop *l, struct session *s, sluice_reason reason, uint32_t vendor,
                    const char *text);
 void session_peer_bye(struct sluice_loop *l, struct session *s);
-/* To a peer that has greeted: no. The session ends for `reason` on this side. */
+/* To a peer whose handshake is made: no. The session ends for `reason` on this side. */
 void session_refuse(struct sluice_loop *l, struct session *s, sluice_reason reason,
                     const struct private_data_rej *rej);
-/* From a listener that was greeted: no. */
+/* From a listener with a handshake: no. */
 void session_refused(struct sluice_loop *l, struct session *s, const struct private_data_rej *rej);
 /* A completion failed: what that says of the peer or the device. */
 void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc);
@@ -469,18 +469,18 @@ void session_down_now(struct sluice_loop *l, struct session *s);
 /* ---- handshake.c --------------------------------------------------------------------------------- */
 
 /* Listener, before it answers: its proof, into conn->rep. NONE, or why the peer is refused. */
-sluice_reason greet_prove(struct session *s);
+sluice_reason handshake_prove(struct session *s);
 /* Dialer, before its QP can receive: whether the listener has proven itself. */
-sluice_reason greet_verify(struct session *s);
+sluice_reason handshake_verify(struct session *s);
 extern const char greet_no_key[]; /* to prove with */
 /* The connection is there: the dialer says HELLO, the listener looks whether it came already. */
-void greet_begin(struct sluice_loop *l, struct session *s);
-/* NULL, or what is wrong with this frame while greeting. */
-const char *greet_check(const struct session *s, const struct frame *f);
-void greet_arrived(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+void handshake_begin(struct sluice_loop *l, struct session *s);
+/* NULL, or what is wrong with this frame during the handshake. */
+const char *handshake_check(const struct session *s, const struct frame *f);
+void handshake_arrived(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 /* Dialer: what it said has had no answer for a while. */
-void greet_nudge(struct sluice_loop *l, struct session *s);
+void handshake_nudge(struct sluice_loop *l, struct session *s);
 /* The application's answer. */
-void greet_answered(struct sluice_loop *l, struct session *s);
+void handshake_answered(struct sluice_loop *l, struct session *s);
 
 #endif

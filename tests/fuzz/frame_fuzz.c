@@ -15,10 +15,10 @@ static struct session session;
 static void prove_greeting(const struct session *s, const struct frame *f) {
     PROVE(f->flags == 0 && f->total == 0);
     if (s->conn.passive) {
-        PROVE(f->type == FRAME_HELLO && s->greeting == GREET_HELLO);
+        PROVE(f->type == FRAME_HELLO && s->handshake == HANDSHAKE_HELLO);
     } else {
         PROVE(f->type == FRAME_WELCOME || f->type == FRAME_REFUSE);
-        PROVE(s->greeting == GREET_ANSWER);
+        PROVE(s->handshake == HANDSHAKE_ANSWER);
         PROVE(f->type == FRAME_REFUSE || f->length == 0);
     }
 }
@@ -36,7 +36,7 @@ static void prove_in_order(const struct session *s, const struct frame *f, uint3
     PROVE((uint32_t)(f->ack - s->acked) <= (uint32_t)(s->tx_sequence - s->acked));
     bool numbered = is_numbered(f->type);
     PROVE(f->sequence == (uint32_t)(s->rx_sequence + (numbered ? 1 : 0)));
-    if (s->greeting) {
+    if (s->handshake) {
         prove_greeting(s, f);
         return;
     }
@@ -67,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     session.rx_sequence = (uint32_t)fuzz_take(&in, 4);
     uint32_t bytes = FRAME_BYTES + (uint32_t)fuzz_take(&in, 2) % (session.frame_payload + 1);
     uint64_t greets = fuzz_take(&in, 1);
-    session.greeting = greets & 3; /* all there are */
+    session.handshake = greets & 3; /* all there are */
     session.conn.passive = greets & 4;
     if (in.left < FRAME_BYTES)
         return 0;

@@ -218,9 +218,9 @@ static void frames(void) {
                           : type == FRAME_RTS                                ? FRAME_RTS_BYTES
                           : type == FRAME_RTR                                ? FRAME_RTR_BYTES
                                                                              : 0;
-        uint8_t greeting = type == FRAME_HELLO                             ? 4 | GREET_HELLO
-                           : type == FRAME_WELCOME || type == FRAME_REFUSE ? GREET_ANSWER
-                                                                           : GREET_NONE;
+        uint8_t greeting = type == FRAME_HELLO                             ? 4 | HANDSHAKE_HELLO
+                           : type == FRAME_WELCOME || type == FRAME_REFUSE ? HANDSHAKE_ANSWER
+                                                                           : HANDSHAKE_NONE;
         const uint8_t front[18] = {5,  60, 0,   32, 0, 100, 0,       0, 0,
                                    10, 0,  200, 0,  0, 0,   payload, 0, greeting};
         struct frame f = {.type = type,

@@ -56,7 +56,7 @@ const char *frame_wrong(const struct frame *f) {
     case FRAME_RECALL:
     case FRAME_RETURN:
         break;
-    case FRAME_HELLO: /* only while greeting */
+    case FRAME_HELLO: /* only during the handshake */
     case FRAME_WELCOME:
     case FRAME_REFUSE:
     case FRAME_TYPES:

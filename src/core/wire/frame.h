@@ -17,11 +17,12 @@
 #define FRAME_BYTES 24u
 
 enum frame_type {
-    FRAME_DATA = 1,    /* a whole message */
-    FRAME_FRAG = 2,    /* a piece of a message; flags say first and last */
-    FRAME_CREDIT = 3,  /* nothing but the header */
-    FRAME_BYE = 4,     /* the sender sends nothing after this frame and wants the session closed */
-    FRAME_HELLO = 5,   /* dialer's first frame, where greeting was agreed: proof and private data */
+    FRAME_DATA = 1,   /* a whole message */
+    FRAME_FRAG = 2,   /* a piece of a message; flags say first and last */
+    FRAME_CREDIT = 3, /* nothing but the header */
+    FRAME_BYE = 4,    /* the sender sends nothing after this frame and wants the session closed */
+    FRAME_HELLO =
+        5, /* dialer's first frame, where a handshake was agreed: proof and private data */
     FRAME_WELCOME = 6, /* listener's answer: the session is up */
     FRAME_REFUSE = 7,  /* or not: a REJ record; like BYE otherwise */
     FRAME_ALIVE = 8,   /* nothing but the header: the sender lives */

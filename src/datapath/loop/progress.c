@@ -70,7 +70,7 @@ static void take_msg(struct sluice_loop *l, struct mpsc_queue_item *item) {
         session_adopt(l, s);
         break;
     case LOOP_MSG_HANDSHAKE_ANSWER:
-        greet_answered(l, s);
+        handshake_answered(l, s);
         break;
     case LOOP_MSG_DOWN:
         session_down(l, s);

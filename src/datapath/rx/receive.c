@@ -164,14 +164,14 @@ static const char *check_header(struct session *s, const struct frame *f, uint32
         return "more credits returned than were taken";
     if (f->ack - s->acked > s->tx_sequence - s->acked)
         return "an acknowledgement of what was never sent";
-    if (likely(f->type == FRAME_DATA && f->sequence == s->rx_sequence + 1 && !s->greeting))
+    if (likely(f->type == FRAME_DATA && f->sequence == s->rx_sequence + 1 && !s->handshake))
         return unlikely(f->flags || f->total) ? "a data frame with unknown flags" : NULL;
     if (f->type >= FRAME_TYPES)
         return "a frame of unknown type";
     if (f->sequence != s->rx_sequence + (FRAME_NUMBERED >> f->type & 1))
         return "a frame out of sequence";
-    if (unlikely(s->greeting))
-        return greet_check(s, f);
+    if (unlikely(s->handshake))
+        return handshake_check(s, f);
     if (f->type == FRAME_DATA)
         return f->flags || f->total ? "a data frame with unknown flags" : NULL;
     return frame_wrong(f);
@@ -268,8 +268,8 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
     hold_fields(msg, &f);
     l->totals.frames_received++;
     l->totals_moved = true;
-    if (unlikely(s->greeting)) {
-        greet_arrived(l, s, msg);
+    if (unlikely(s->handshake)) {
+        handshake_arrived(l, s, msg);
     } else if (FRAME_CONTROLS >> f.type & 1) {
         control(l, s, msg, &f);
     } else if (unlikely(f.type == FRAME_RTS) && !rndv_rts_arrived(l, s, msg)) {

@@ -135,8 +135,8 @@ static void leave(struct sluice_loop *l, struct session *s) {
 
 /* A listener's connection that is there, with a dialer that waits for WELCOME or REFUSE. */
 static bool may_refuse(const struct session *s) {
-    bool early = s->node->traits.dialer_first && s->greeting == GREET_HELLO;
-    return s->greeting && !early && s->adopted && s->conn.passive && s->state == SESSION_OPENING;
+    bool early = s->node->traits.dialer_first && s->handshake == HANDSHAKE_HELLO;
+    return s->handshake && !early && s->adopted && s->conn.passive && s->state == SESSION_OPENING;
 }
 
 void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns) {
@@ -245,7 +245,7 @@ void session_down_now(struct sluice_loop *l, struct session *s) {
     if (s->state >= SESSION_RELEASED)
         return;
     /* The dialer was told that these arrived. So it is up first, whatever became of its confirmation. */
-    if (!s->adopted && s->conn.passive && !s->greeting && s->held.head)
+    if (!s->adopted && s->conn.passive && !s->handshake && s->held.head)
         session_adopt(l, s);
     s->doubtful = s->conn.down.reason == SLUICE_REASON_PEER_LOST && s->reason == SLUICE_REASON_NONE;
     set_reason(s, s->conn.down.reason, s->conn.down.vendor, s->conn.down.code, s->conn.down.text);
@@ -405,7 +405,7 @@ void session_timer(struct sluice_loop *l, struct session *s) {
         if (s->renewing)
             drain_expired(l, s);
         else
-            greet_nudge(l, s);
+            handshake_nudge(l, s);
         break;
     case SESSION_FREE:
     case SESSION_UP:

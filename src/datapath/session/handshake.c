@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * handshake.c - HELLO, WELCOME and REFUSE: what is said between a connection and a session, where the two
- * sides agreed to greet each other (docs/protocol.md, "Greeting").
+ * sides agreed to make a handshake (docs/protocol.md, "Handshake").
  *
  *   dialer    the listener's proof checked (APPLY) -> HELLO: own proof, private data -> WELCOME: up
  *   listener  own proof (PREPARE) -> HELLO checked -> the application asked, or not -> WELCOME: up
@@ -91,7 +91,7 @@ static void forget_secret(uint8_t room[SLUICE_SECRET_MAX]) {
 
 /* ---- the listener's proof -------------------------------------------------------------------- */
 
-sluice_reason greet_prove(struct session *s) {
+sluice_reason handshake_prove(struct session *s) {
     struct cm_conn *conn = &s->conn;
     struct auth_secret secret;
     struct auth_proof proof;
@@ -109,7 +109,7 @@ sluice_reason greet_prove(struct session *s) {
     return SLUICE_REASON_NONE;
 }
 
-sluice_reason greet_verify(struct session *s) {
+sluice_reason handshake_verify(struct session *s) {
     struct auth_secret secret;
     struct auth_proof proof;
     struct transcript said;
@@ -166,7 +166,7 @@ static void say_hello(struct sluice_loop *l, struct session *s) {
     }
     uint32_t bytes = (uint32_t)auth_hello_encode(&hello, data);
     bytes += put_probe(s, data + bytes);
-    s->greeting = GREET_ANSWER;
+    s->handshake = HANDSHAKE_ANSWER;
     if (!send_control_with(l, s, FRAME_HELLO, data, bytes)) {
         session_close(l, s, SLUICE_REASON_NO_MEMORY, 0, "no registered memory to greet the peer");
     } else if (l->node->traits.first_may_stick) {
@@ -175,8 +175,8 @@ static void say_hello(struct sluice_loop *l, struct session *s) {
     }
 }
 
-void greet_nudge(struct sluice_loop *l, struct session *s) {
-    if (s->greeting != GREET_ANSWER || s->conn.passive) {
+void handshake_nudge(struct sluice_loop *l, struct session *s) {
+    if (s->handshake != HANDSHAKE_ANSWER || s->conn.passive) {
         s->deadline_ns = 0;
         return;
     }
@@ -186,7 +186,7 @@ void greet_nudge(struct sluice_loop *l, struct session *s) {
 }
 
 static void done(struct sluice_loop *l, struct session *s) {
-    s->greeting = GREET_NONE;
+    s->handshake = HANDSHAKE_NONE;
     s->deadline_ns = 0;
     if (authenticated(s)) {
         pthread_mutex_lock(&s->node->lock);
@@ -219,9 +219,9 @@ static void welcome(struct sluice_loop *l, struct session *s) {
         session_close(l, s, SLUICE_REASON_NO_MEMORY, 0, "no way to welcome the peer");
 }
 
-void greet_answered(struct sluice_loop *l, struct session *s) {
+void handshake_answered(struct sluice_loop *l, struct session *s) {
     struct cm_conn *conn = &s->conn;
-    if (s->state != SESSION_OPENING || s->greeting != GREET_ANSWER || !conn->passive)
+    if (s->state != SESSION_OPENING || s->handshake != HANDSHAKE_ANSWER || !conn->passive)
         return;
     if (conn->accepted) {
         s->arg = conn->answer_arg;
@@ -235,18 +235,20 @@ void greet_answered(struct sluice_loop *l, struct session *s) {
 
 /* ---- hearing --------------------------------------------------------------------------------- */
 
-const char *greet_check(const struct session *s, const struct frame *f) {
+const char *handshake_check(const struct session *s, const struct frame *f) {
     if (f->flags || f->total)
         return "a greeting with unknown flags";
     switch (f->type) {
     case FRAME_HELLO:
-        return s->conn.passive && s->greeting == GREET_HELLO ? NULL : "a HELLO out of place";
+        return s->conn.passive && s->handshake == HANDSHAKE_HELLO ? NULL : "a HELLO out of place";
     case FRAME_WELCOME:
         if (f->length != (names_probe(s) ? PROBE_BYTES : 0))
             return "a WELCOME with other content than agreed";
-        return !s->conn.passive && s->greeting == GREET_ANSWER ? NULL : "a WELCOME out of place";
+        return !s->conn.passive && s->handshake == HANDSHAKE_ANSWER ? NULL
+                                                                    : "a WELCOME out of place";
     case FRAME_REFUSE:
-        return !s->conn.passive && s->greeting == GREET_ANSWER ? NULL : "a REFUSE out of place";
+        return !s->conn.passive && s->handshake == HANDSHAKE_ANSWER ? NULL
+                                                                    : "a REFUSE out of place";
     default:
         return "a frame before the greeting";
     }
@@ -286,7 +288,7 @@ static void hear_hello(struct sluice_loop *l, struct session *s, const uint8_t *
         refuse(l, s, reason);
         return;
     }
-    s->greeting = GREET_ANSWER;
+    s->handshake = HANDSHAKE_ANSWER;
     cm_post(l->node, s, CM_MSG_HANDSHAKE_DONE);
     /* The listener's link has none of its own: the place is free for the peer's. */
     s->link_config.private_bytes = hello.private_bytes;
@@ -335,25 +337,25 @@ static void hear(struct sluice_loop *l, struct session *s, struct sluice_msg *ms
     }
 }
 
-void greet_arrived(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+void handshake_arrived(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     if (s->adopted) {
         hear(l, s, msg);
         return;
     }
     msg_queue_push(&s->held, msg);
-    if (s->greeting != GREET_HELD)
+    if (s->handshake != HANDSHAKE_HELD)
         session_arrived(l, s);
-    s->greeting = GREET_HELD;
+    s->handshake = HANDSHAKE_HELD;
 }
 
-void greet_begin(struct sluice_loop *l, struct session *s) {
+void handshake_begin(struct sluice_loop *l, struct session *s) {
     if (!s->conn.passive) {
         say_hello(l, s);
         return;
     }
     struct sluice_msg *msg = msg_queue_pop(&s->held);
     if (msg) {
-        s->greeting = GREET_HELLO;
+        s->handshake = HANDSHAKE_HELLO;
         hear(l, s, msg);
     }
 }

@@ -5,7 +5,7 @@
  *   PREPARE  create the QP on this loop's CQ, INIT, post the receives        -> PREPARED
  *            again: the last try has used that one up: drain it, create another
  *   APPLY    RTR and RTS (a listener's session gets these with PREPARE)      -> READY
- *   ADOPT    the connection is up, and with it the session, unless the two greet (handshake.c)
+ *   ADOPT    the connection is up, and with it the session, unless there is a handshake (handshake.c)
  *   ASK      the application decides first
  *
  * Whatever fails ends in session_close(), and from there on the way of close.c.
@@ -77,14 +77,14 @@ static unsigned remote_rights(const struct session *s) {
 }
 
 /*
- * RTR and RTS, where they are not the kernel's. A dialer that has yet to greet may do nothing but send: until
+ * RTR and RTS, where they are not the kernel's. A dialer that has yet to make its handshake may do nothing but send: until
  * WELCOME its queue pair reaches no region, whatever keys it has learnt.
  */
 static bool modify_up(struct session *s) {
     struct cm_conn *conn = &s->conn;
     if (s->node->traits.answer_is_up)
         return true; /* it is, or will be */
-    conn->rtr.qp_access_flags = conn->passive && s->greeting ? 0 : remote_rights(s);
+    conn->rtr.qp_access_flags = conn->passive && s->handshake ? 0 : remote_rights(s);
     return session_modify(s, &conn->rtr, conn->rtr_mask | IBV_QP_ACCESS_FLAGS) &&
            session_modify(s, &conn->rts, conn->rts_mask);
 }
@@ -164,7 +164,7 @@ static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_rea
     if (!session_modify(s, &conn->init, conn->init_mask))
         return "the queue pair cannot be moved to INIT";
     if (conn->passive && (conn->rep.features & PRIVATE_DATA_FEATURE_GREETING))
-        s->greeting = GREET_HELLO;
+        s->handshake = HANDSHAKE_HELLO;
     errno = ENOMEM; /* of what is not the device's */
     if (s->rq->srq && !shared_join(l, s))
         return "no place for the queue pair among those that share receives";
@@ -197,7 +197,7 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
         drain_begin(l, s);
         return;
     }
-    sluice_reason reason = greet_prove(s);
+    sluice_reason reason = handshake_prove(s);
     if (reason != SLUICE_REASON_NONE) {
         session_close(l, s, reason, 0, NULL);
         return;
@@ -234,7 +234,7 @@ void session_apply(struct sluice_loop *l, struct session *s) {
     struct cm_conn *conn = &s->conn;
     if (s->state != SESSION_OPENING)
         return;
-    sluice_reason reason = greet_verify(s);
+    sluice_reason reason = handshake_verify(s);
     if (reason != SLUICE_REASON_NONE) {
         char text[sizeof s->info.close_text];
         snprintf(text, sizeof text, "the listener's answer: %s", sluice_reason_text((int)reason));
@@ -242,7 +242,7 @@ void session_apply(struct sluice_loop *l, struct session *s) {
         return;
     }
     if (conn->rep.features & PRIVATE_DATA_FEATURE_GREETING)
-        s->greeting = GREET_HELLO;
+        s->handshake = HANDSHAKE_HELLO;
     agree(s);
     s->heard = true;
     if (!modify_up(s)) {
@@ -263,8 +263,8 @@ void session_adopt(struct sluice_loop *l, struct session *s) {
     if (s->state != SESSION_OPENING)
         return;
     s->adopted = true;
-    if (s->greeting)
-        greet_begin(l, s);
+    if (s->handshake)
+        handshake_begin(l, s);
     else
         session_begin(l, s);
 }

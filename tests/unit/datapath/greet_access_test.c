@@ -60,10 +60,10 @@ static void open_listener(struct memory *m, uint32_t flags) {
     memory_regions(m, BYTES, ALL_RIGHTS);
 }
 
-static void turn_until(struct memory *m, enum session_greeting greeting) {
+static void turn_until(struct memory *m, enum session_handshake greeting) {
     struct session *s = pair_session(&m->pair.b);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    while (s->greeting != greeting) {
+    while (s->handshake != greeting) {
         pair_turn(&m->pair);
         assert_true(env_now(&env_default) < limit);
     }
@@ -86,7 +86,7 @@ static void before_the_proof_no_region_can_be_reached(void **state) {
         open_listener(&m, 0);
         memset(sluice_region_data(m.here), UNTOUCHED, BYTES);
         pair_dial(&m.pair, PAIR_LINK(WITH_KEY));
-        turn_until(&m, GREET_HELLO); /* its queue pair is ready, and nothing was said */
+        turn_until(&m, HANDSHAKE_HELLO); /* its queue pair is ready, and nothing was said */
         expect_nothing_reached(&m, ways[i]);
         memory_close(&m);
     }

@@ -290,7 +290,7 @@ static void a_wrong_key_is_refused(void **state) {
 static struct session *stop_before_hello(struct pair *p) {
     struct session *s = pair_session(&p->b);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    while (s->greeting != GREET_HELLO) {
+    while (s->handshake != HANDSHAKE_HELLO) {
         cm_progress(p->a.node->cm, 0);
         assert_true(sluice_poll(p->a.loop, NULL, 0, 0) >= 0);
         cm_progress(p->b.node->cm, 0);
@@ -303,7 +303,7 @@ static struct session *stop_before_hello(struct pair *p) {
 /* In place of its own HELLO. */
 static void say_instead(struct pair *p, struct session *s, const void *payload, uint32_t bytes) {
     assert_true(send_control_with(p->b.loop, s, FRAME_HELLO, payload, bytes));
-    s->greeting = GREET_ANSWER;
+    s->handshake = HANDSHAKE_ANSWER;
     s->conn.passive = true; /* says nothing when the connection is announced */
     while (!s->adopted)
         pair_turn(p);
