@@ -68,7 +68,7 @@ enum msg_kind {
     MSG_PLAIN,     /* a message */
     MSG_REQUEST,   /* client.c: its outcome is REPLY */
     MSG_REPLY,     /* client.c: no outcome, outside of the window */
-    MSG_PIECES,    /* iov.c: payload is a struct pieces, what is sent lies elsewhere */
+    MSG_IOV,       /* iov.c: payload is a struct iov_msg, what is sent lies elsewhere */
     MSG_ONE_SIDED, /* one_sided.c: payload is a struct operation; its outcome is DONE */
 };
 
@@ -131,7 +131,7 @@ enum sq_what {
     SQ_MESSAGE,   /* post.c: the message ends with it */
     SQ_RNDV,      /* rndv.c */
     SQ_ONE_SIDED, /* one_sided.c: a part of the operation, which has the message */
-    SQ_PIECES,    /* iov.c: likewise of a message made of pieces */
+    SQ_IOV,       /* iov.c: likewise of a message made of pieces */
     SQ_REQUEST,   /* client.c: the message stays until the reply */
     SQ_PACK,      /* coalesce.c: several messages end with it; bytes is made otherwise */
     SQ_CONFIRM,   /* confirm.c: what was posted before it is the peer's */

@@ -10,7 +10,7 @@
 #include "datapath/loop/loop.h"
 
 struct wr_batch; /* post.h */
-struct part;     /* rndv.h */
+struct iov_part; /* rndv.h */
 
 enum build_result {
     BUILD_DONE,    /* wholly posted: it leaves the queue (its links are not touched before) */
@@ -265,14 +265,14 @@ uint64_t rndv_threshold(const struct session *s);
 enum build_result rndv_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                              struct sluice_msg *msg);
 /*
- * The same of a message that is a list of pieces, which stays where it is until region_done(): written by
+ * The same of a message that is a list of pieces, which stays where it is until iov_regions_done(): written by
  * the sender, so that no key of this side's memory leaves.
  */
 enum build_result rndv_build_pieces(struct sluice_loop *l, struct session *s,
                                     struct wr_batch *batch, struct sluice_msg *msg,
-                                    const struct part *parts, unsigned count);
+                                    const struct iov_part *parts, unsigned count);
 /* False: not so on this device; they go as fragments, whatever their size. */
-bool rndv_has_way(const struct session *s, const struct part *parts, unsigned count);
+bool rndv_has_way(const struct session *s, const struct iov_part *parts, unsigned count);
 /* Posts what may be posted of the transfers under way. */
 void rndv_flush(struct sluice_loop *l, struct session *s);
 /* An entry of the send queue that was rndv.c's. */
@@ -303,12 +303,12 @@ enum build_result one_sided_build(struct sluice_loop *l, struct session *s, stru
 void one_sided_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                          sluice_status status);
 enum recv_result notify_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
-enum build_result pieces_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                               struct sluice_msg *msg);
-void pieces_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                      sluice_status status);
+enum build_result iov_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                            struct sluice_msg *msg);
+void iov_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                   sluice_status status);
 /* A message of kind PIECES or ONE_SIDED no longer uses its regions. */
-void region_done(struct sluice_msg *msg);
+void iov_regions_done(struct sluice_msg *msg);
 /*
  * Nothing more of a message of these kinds will be posted. True: the device has a part of it, and it ends
  * when that has completed. False: it may end now, with *status, which is made what is true of it.

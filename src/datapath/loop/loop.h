@@ -185,7 +185,7 @@ struct sluice_loop {
     struct stats_loop *stats;
     struct sluice_loop *next; /* free list */
 
-    struct ibv_sge piece_sge[LOOP_WR_BATCH][LOOP_SGES]; /* instead of send_sge: of iov.c */
+    struct ibv_sge iov_sge[LOOP_WR_BATCH][LOOP_SGES]; /* instead of send_sge: of iov.c */
 
     struct mpsc_queue_item device_lost_node;
 

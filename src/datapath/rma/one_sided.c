@@ -213,7 +213,7 @@ bool transfer_completed(struct session *s, struct sluice_msg *msg, sluice_status
         return false;
     *status = (sluice_status)t->status;
     window_release(s, 1, msg->size, (msg->send_flags & MSG_FOREIGN) != 0);
-    region_done(msg);
+    iov_regions_done(msg);
     return true;
 }
 

@@ -122,8 +122,8 @@ bool rndv_post_frame(struct sluice_loop *l, struct session *s, struct wr_batch *
     return true;
 }
 
-uint32_t rndv_slice(const struct part *parts, uint32_t part_count, uint64_t offset, uint32_t max,
-                    struct ibv_sge out[2], unsigned *count) {
+uint32_t rndv_slice(const struct iov_part *parts, uint32_t part_count, uint64_t offset,
+                    uint32_t max, struct ibv_sge out[2], unsigned *count) {
     uint32_t bytes = 0;
     *count = 0;
     for (uint32_t i = 0; i < part_count && *count < 2 && bytes < max; i++) {

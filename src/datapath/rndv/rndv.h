@@ -35,7 +35,7 @@
 #define RNDV_OUTCOME_NO_MEMORY 1u
 
 /* Of a message made of pieces: where one lies. */
-struct part {
+struct iov_part {
     uint64_t addr, bytes;
     const struct sluice_region *region; /* held; NULL: in the message's block, or reg */
     struct reg *reg;                    /* pinned: of plain memory that is sent in place */
@@ -57,7 +57,7 @@ struct rndv_tx {
     bool counted;          /* the window of the session has its bytes still */
     sluice_status outcome; /* from ATS on */
     struct sluice_msg *msg;
-    const struct part *parts; /* pieces: in the message; NULL: its payload is what is sent */
+    const struct iov_part *parts; /* pieces: in the message; NULL: its payload is what is sent */
     uint32_t part_count;
     uint64_t offset; /* WRITE: posted so far */
     uint64_t address;
@@ -150,8 +150,8 @@ bool rndv_post_frame(struct sluice_loop *l, struct session *s, struct wr_batch *
  * The next slice of a message of parts: up to `max` bytes from `offset` on, in two sges at most. Returns
  * how many bytes; *count sges are filled in.
  */
-uint32_t rndv_slice(const struct part *parts, uint32_t part_count, uint64_t offset, uint32_t max,
-                    struct ibv_sge out[2], unsigned *count);
+uint32_t rndv_slice(const struct iov_part *parts, uint32_t part_count, uint64_t offset,
+                    uint32_t max, struct ibv_sge out[2], unsigned *count);
 /* How much of `bytes` the request at `offset` moves. */
 static inline uint32_t rndv_chunk(uint64_t bytes, uint64_t offset) {
     uint64_t left = bytes - offset;

@@ -49,8 +49,8 @@ static void finish(struct sluice_loop *l, struct session *s, struct rndv_tx *d,
         window_release(s, 1, msg->size, (msg->send_flags & MSG_FOREIGN) != 0);
     d->state = RNDV_TX_FREE;
     d->msg = NULL;
-    if (msg->kind == MSG_PIECES)
-        region_done(msg);
+    if (msg->kind == MSG_IOV)
+        iov_regions_done(msg);
     if (msg->kind == MSG_REQUEST && status == SLUICE_EMSGSIZE)
         request_refused(l, s, msg, status);
     else if (msg->kind == MSG_REQUEST)
@@ -142,7 +142,7 @@ static void post_rts(struct sluice_loop *l, struct session *s, struct wr_batch *
 }
 
 /* What the peer is to READ: the message's payload, or its only part. */
-static struct mw_bytes readable(const struct sluice_msg *msg, const struct part *part) {
+static struct mw_bytes readable(const struct sluice_msg *msg, const struct iov_part *part) {
     struct mw_bytes of = {.bytes = msg->size, .rights = IBV_ACCESS_REMOTE_READ};
     of.addr = part ? (void *)(uintptr_t)part->addr : msg->data;
     of.mr = part ? part->region->mr : pool_mr(msg);
@@ -193,13 +193,13 @@ enum build_result rndv_build(struct sluice_loop *l, struct session *s, struct wr
     return send_rts(l, s, batch, msg, way_of(s), (struct rndv_tx){0});
 }
 
-bool rndv_has_way(const struct session *s, const struct part *parts, unsigned count) {
+bool rndv_has_way(const struct session *s, const struct iov_part *parts, unsigned count) {
     return !s->node->traits.no_immediate || (count == 1 && parts->region);
 }
 
 enum build_result rndv_build_pieces(struct sluice_loop *l, struct session *s,
                                     struct wr_batch *batch, struct sluice_msg *msg,
-                                    const struct part *parts, unsigned count) {
+                                    const struct iov_part *parts, unsigned count) {
     /* A key opens one range, and only regions are registered so that a window can be bound on them. */
     unsigned way = count == 1 && parts->region ? way_of(s) : RNDV_BY_WRITE;
     return send_rts(l, s, batch, msg, way, (struct rndv_tx){.parts = parts, .part_count = count});

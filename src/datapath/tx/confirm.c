@@ -65,7 +65,7 @@ static bool is_wanted(const struct sq_entry *entry) {
     const struct sluice_msg *msg = entry->msg;
     switch ((enum sq_what)(entry->bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK)) {
     case SQ_MESSAGE:
-    case SQ_PIECES:
+    case SQ_IOV:
         return msg && msg->tag != 0;
     case SQ_ONE_SIDED:
         return true;

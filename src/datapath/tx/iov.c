@@ -24,26 +24,26 @@
 
 #define COPIED_MAX 192u /* bytes of a message that is copied whole */
 
-struct pieces {
+struct iov_msg {
     struct transfer transfer;
     struct regcache *cache; /* of the parts that have a reg */
     uint32_t count, next;   /* the part the next frame begins in ... */
     uint64_t skip;          /* ... and how far inside */
-    struct part part[];
+    struct iov_part part[];
 };
 
-static struct pieces *pieces_of(struct sluice_msg *msg) {
-    return (struct pieces *)(void *)msg->data;
+static struct iov_msg *iov_of(struct sluice_msg *msg) {
+    return (struct iov_msg *)(void *)msg->data;
 }
 
-void region_done(struct sluice_msg *msg) {
+void iov_regions_done(struct sluice_msg *msg) {
     if (msg->kind == MSG_ONE_SIDED) {
         struct operation *op = (struct operation *)(void *)msg->data;
         if (op->region)
             region_drop(op->region);
         return;
     }
-    struct pieces *p = pieces_of(msg);
+    struct iov_msg *p = iov_of(msg);
     for (uint32_t i = 0; i < p->count; i++)
         if (p->part[i].region)
             region_drop(p->part[i].region);
@@ -55,11 +55,11 @@ void region_done(struct sluice_msg *msg) {
 /* ---- building -------------------------------------------------------------------------------- */
 
 /* Slices for one frame, behind the header's. Returns their bytes. */
-static uint32_t gather(struct session *s, struct pieces *p, struct ibv_sge *sge, unsigned *count) {
+static uint32_t gather(struct session *s, struct iov_msg *p, struct ibv_sge *sge, unsigned *count) {
     uint32_t bytes = 0;
     *count = 0;
     while (p->next < p->count && *count + 1 < s->send_sges && bytes < s->frame_payload) {
-        const struct part *part = &p->part[p->next];
+        const struct iov_part *part = &p->part[p->next];
         uint64_t left = part->bytes - p->skip;
         uint32_t room = s->frame_payload - bytes, size = left < room ? (uint32_t)left : room;
         sge[(*count)++] = (struct ibv_sge){part->addr + p->skip, size, part->lkey};
@@ -73,16 +73,16 @@ static uint32_t gather(struct session *s, struct pieces *p, struct ibv_sge *sge,
     return bytes;
 }
 
-enum build_result pieces_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                               struct sluice_msg *msg) {
-    struct pieces *p = pieces_of(msg);
+enum build_result iov_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                            struct sluice_msg *msg) {
+    struct iov_msg *p = iov_of(msg);
     if (msg->sent == 0 && msg->size > s->rndv_above && rndv_has_way(s, p->part, p->count))
         return rndv_build_pieces(l, s, batch, msg, p->part, p->count);
     uint32_t lkey;
     uint8_t *header = wr_batch_header(l, s, &lkey);
     if (!header)
         return BUILD_NONE;
-    struct ibv_sge *sge = l->piece_sge[batch->count];
+    struct ibv_sge *sge = l->iov_sge[batch->count];
     unsigned count;
     uint32_t size = gather(s, p, sge + 1, &count);
     bool first = msg->sent == 0, last = msg->sent + size == msg->size, whole = first && last;
@@ -94,7 +94,7 @@ enum build_result pieces_build(struct sluice_loop *l, struct session *s, struct 
                 whole ? 0 : (first ? FRAME_FIRST : 0) | (last ? FRAME_LAST : 0), size,
                 first && !last ? msg->size : 0);
     s->tx_credits--;
-    wr_batch_entry(s, msg, 0, SQ_PIECES);
+    wr_batch_entry(s, msg, 0, SQ_IOV);
     p->transfer.posted++;
     p->transfer.begun = true;
     p->transfer.whole = last;
@@ -106,8 +106,8 @@ enum build_result pieces_build(struct sluice_loop *l, struct session *s, struct 
     return last ? BUILD_DONE : BUILD_PARTIAL;
 }
 
-void pieces_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                      sluice_status status) {
+void iov_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                   sluice_status status) {
     if (!transfer_completed(s, msg, &status))
         return;
     if (msg->tag)
@@ -183,9 +183,9 @@ static void leave(struct wanted *wanted) {
 }
 
 /* The next part lies where the application has it. */
-static int add_part(struct pieces *p, struct wanted *wanted, int i) {
+static int add_part(struct iov_msg *p, struct wanted *wanted, int i) {
     const sluice_piece *piece = &wanted->pieces[i];
-    struct part part = {.addr = (uintptr_t)piece->data, .bytes = piece->bytes};
+    struct iov_part part = {.addr = (uintptr_t)piece->data, .bytes = piece->bytes};
     if (piece->region) {
         int status = region_hold(piece->region);
         if (status != SLUICE_OK)
@@ -204,19 +204,19 @@ static int add_part(struct pieces *p, struct wanted *wanted, int i) {
 
 /* Fills the block in, every region of it held. Another status: none is. */
 static int fill(struct sluice_msg *msg, struct wanted *wanted) {
-    struct pieces *p = pieces_of(msg);
+    struct iov_msg *p = iov_of(msg);
     uint8_t *copy = (uint8_t *)&p->part[wanted->count];
-    *p = (struct pieces){.count = 0};
-    msg->kind = MSG_PIECES;
+    *p = (struct iov_msg){.count = 0};
+    msg->kind = MSG_IOV;
     for (int i = 0; i < wanted->count; i++) {
         const sluice_piece *piece = &wanted->pieces[i];
-        struct part *last = p->count > 0 ? &p->part[p->count - 1] : NULL;
+        struct iov_part *last = p->count > 0 ? &p->part[p->count - 1] : NULL;
         if (piece->bytes == 0)
             continue;
         if (piece->region || wanted->reg[i]) {
             int status = add_part(p, wanted, i);
             if (status != SLUICE_OK) {
-                region_done(msg);
+                iov_regions_done(msg);
                 return status;
             }
             continue;
@@ -225,8 +225,8 @@ static int fill(struct sluice_msg *msg, struct wanted *wanted) {
         if (last && !last->region && !last->reg)
             last->bytes += piece->bytes;
         else
-            p->part[p->count++] =
-                (struct part){.addr = (uintptr_t)copy, .bytes = piece->bytes, .lkey = msg->lkey};
+            p->part[p->count++] = (struct iov_part){
+                .addr = (uintptr_t)copy, .bytes = piece->bytes, .lkey = msg->lkey};
         copy += piece->bytes;
     }
     return SLUICE_OK;
@@ -248,18 +248,18 @@ static int submit(sluice_session s, struct wanted *wanted, uint64_t copied,
     bool plain = wanted->total <= COPIED_MAX;
     uint64_t bytes =
         plain ? wanted->total
-              : sizeof(struct pieces) + (unsigned)wanted->count * sizeof(struct part) + copied;
+              : sizeof(struct iov_msg) + (unsigned)wanted->count * sizeof(struct iov_part) + copied;
     int status = transfer_open(s, (size_t)bytes, fits, wanted, &msg);
     if (status != SLUICE_OK)
         return status;
-    args->kind = plain ? MSG_PLAIN : MSG_PIECES;
+    args->kind = plain ? MSG_PLAIN : MSG_IOV;
     msg->size = wanted->total;
     if (plain)
         copy_whole(msg, wanted);
     else
         status = fill(msg, wanted);
     if (status == SLUICE_OK && (status = send_submit(s, msg, args)) != SLUICE_OK && !plain)
-        region_done(msg);
+        iov_regions_done(msg);
     if (status != SLUICE_OK)
         sluice_free(msg);
     return status;
@@ -273,7 +273,7 @@ int sluice_send_pieces(sluice_session s, const sluice_piece *pieces, int count,
     if (forked_id(s.id))
         return SLUICE_EFORKED;
     if (count < 0 || count > SLUICE_PIECES_MAX || (count > 0 && !pieces) ||
-        (o && pieces_options(&args, o) != 0))
+        (o && iov_send_options(&args, o) != 0))
         return SLUICE_EINVAL;
     int status = measure(pieces, count, &wanted.total, &copied);
     if (status != SLUICE_OK)

@@ -123,8 +123,8 @@ void finish_unsent(struct sluice_loop *l, struct session *s, struct sluice_msg *
     window_release(s, 1, msg->size, (msg->send_flags & MSG_FOREIGN) != 0);
     if (msg->kind == MSG_REQUEST)
         request_unsent(l, s, msg);
-    if (msg->kind == MSG_PIECES || msg->kind == MSG_ONE_SIDED)
-        region_done(msg);
+    if (msg->kind == MSG_IOV || msg->kind == MSG_ONE_SIDED)
+        iov_regions_done(msg);
     if (msg->kind == MSG_ONE_SIDED)
         msg->sent = 0; /* the value of the outcome */
     if (msg->tag || msg->kind == MSG_REQUEST)
@@ -178,8 +178,8 @@ enum build_result wr_batch_message(struct sluice_loop *l, struct session *s, str
     case MSG_REQUEST:
     case MSG_REPLY:
         return request_build(l, s, batch, msg);
-    case MSG_PIECES:
-        return pieces_build(l, s, batch, msg);
+    case MSG_IOV:
+        return iov_build(l, s, batch, msg);
     case MSG_ONE_SIDED:
         return one_sided_build(l, s, batch, msg);
     }

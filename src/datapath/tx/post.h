@@ -21,7 +21,8 @@ struct send_args {
 
 /* Takes the caller's options apart: 0 or EINVAL. */
 int send_options(struct send_args *args, const sluice_send_options *o);
-int pieces_options(struct send_args *args, const sluice_send_options *o); /* IN_PLACE is allowed */
+int iov_send_options(struct send_args *args,
+                     const sluice_send_options *o); /* IN_PLACE is allowed */
 /* A message of the application's, of any size; any thread. NULL and errno. */
 struct sluice_msg *message_get(struct pool *pool, size_t bytes);
 /* sluice_send() for every kind of message; any thread. 0: taken. */

@@ -55,7 +55,7 @@ int send_options(struct send_args *args, const sluice_send_options *o) {
     return options_of(args, o, SLUICE_MORE);
 }
 
-int pieces_options(struct send_args *args, const sluice_send_options *o) {
+int iov_send_options(struct send_args *args, const sluice_send_options *o) {
     return options_of(args, o, SLUICE_MORE | SLUICE_IN_PLACE);
 }
 

@@ -43,8 +43,8 @@ static void retire(struct sluice_loop *l, struct session *s, sluice_status statu
     case SQ_ONE_SIDED:
         one_sided_completed(l, s, msg, status);
         return;
-    case SQ_PIECES:
-        pieces_completed(l, s, msg, status);
+    case SQ_IOV:
+        iov_completed(l, s, msg, status);
         return;
     case SQ_REQUEST:
         request_completed(l, s, msg, status);
@@ -172,7 +172,7 @@ void send_abandon(struct sluice_loop *l, struct session *s, sluice_status status
 
 void send_drop_queue(struct sluice_loop *l, struct session *s, sluice_status status) {
     struct sluice_msg *msg = s->queue.head;
-    if (msg && (msg->kind == MSG_ONE_SIDED || msg->kind == MSG_PIECES)) {
+    if (msg && (msg->kind == MSG_ONE_SIDED || msg->kind == MSG_IOV)) {
         sluice_status own = status;
         msg_queue_pop(&s->queue);
         if (!transfer_cut(msg, &own))

@@ -337,9 +337,9 @@ static void chunks_reach_beyond_4_gib(void **state) {
     assert_true(offset == bytes);
     assert_true(count == bytes / RNDV_CHUNK_BYTES + 1);
     /* The same of pieces: 4 GiB less one, two bytes, and what is none of it. */
-    struct part parts[3] = {{1ull << 40, UINT32_MAX, NULL, NULL, 1},
-                            {1ull << 44, 1, NULL, NULL, 2},
-                            {1ull << 45, 1, NULL, NULL, 3}};
+    struct iov_part parts[3] = {{1ull << 40, UINT32_MAX, NULL, NULL, 1},
+                                {1ull << 44, 1, NULL, NULL, 2},
+                                {1ull << 45, 1, NULL, NULL, 3}};
     struct ibv_sge out[2];
     unsigned n;
     offset = (uint64_t)UINT32_MAX - 5;
@@ -351,7 +351,7 @@ static void chunks_reach_beyond_4_gib(void **state) {
     assert_true(out[0].addr == 1ull << 45 && out[0].lkey == 3);
     assert_int_equal(rndv_slice(parts, 3, bytes, 1000, out, &n), 0);
     assert_int_equal(rndv_slice(parts, 3, 0, 1000, out, &n), 1000);
-    struct part huge = {1ull << 40, bytes, NULL, NULL, 4};
+    struct iov_part huge = {1ull << 40, bytes, NULL, NULL, 4};
     assert_int_equal(rndv_slice(&huge, 1, bytes - 7, 1000, out, &n), 7);
     assert_true(n == 1 && out[0].addr == (1ull << 40) + bytes - 7 && out[0].length == 7);
 }
