@@ -59,9 +59,10 @@ enum msg_state {
 #define MSG_SHARED 2u    /* it belongs to the loop's shared queue; session_id is its place there */
 #define MSG_RESERVED 4u  /* its receive is no credit: posted again it is spare */
 #define MSG_RETAINED 8u  /* the application's, and a credit of session_id is withheld for it */
-#define MSG_VIEW 32u     /* its data lies in the pack it came with (coalesce.c) */
+#define MSG_VIEW 32u     /* its data lies in the coalesced frame it came with (coalesce.c) */
 #define MSG_ESCORTED 16u /* next is the frame that announced or ended it, and goes back with it */
-#define MSG_OPENED 64u   /* a pack that is being taken apart, or in which lent messages lie */
+#define MSG_OPENED                                                                                 \
+    64u /* a coalesced frame that is being taken apart, or in which lent messages lie */
 
 /* What is sent, or was received: how post.c builds it, and which outcome it has. */
 enum msg_kind {
@@ -133,7 +134,7 @@ enum sq_what {
     SQ_ONE_SIDED, /* one_sided.c: a part of the operation, which has the message */
     SQ_IOV,       /* iov.c: likewise of a message made of pieces */
     SQ_REQUEST,   /* client.c: the message stays until the reply */
-    SQ_PACK,      /* coalesce.c: several messages end with it; bytes is made otherwise */
+    SQ_COALESCED, /* coalesce.c: several messages end with it; bytes is made otherwise */
     SQ_CONFIRM,   /* confirm.c: what was posted before it is the peer's */
 };
 
@@ -201,7 +202,7 @@ struct session {
     bool wants_signal; /* send.c: the window waits for sends that may have no completion */
     uint32_t tx_credits;
     uint32_t unsignalled, signal_every;
-    uint32_t pack_bound; /* larger messages have a frame of their own; 0: all have */
+    uint32_t coalesce_bound; /* larger messages have a frame of their own; 0: all have */
 
     uint32_t tx_sequence, rx_sequence __attribute__((aligned(64)));
     uint32_t rx_updated;    /* rx_sequence when the last frame was posted */

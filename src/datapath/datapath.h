@@ -220,7 +220,7 @@ void request_forget(struct session *s);
 enum build_result request_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                 struct sluice_msg *msg);
 /*
- * For whoever puts a request or reply on the wire (a frame of its own, an item of a pack, an
+ * For whoever puts a request or reply on the wire (a frame of its own, an item of a coalesced frame, an
  * announcement): the `total` of its header. A request takes its place; a reply gives the peer's back.
  * False: no place is free, or no room for the reply; what ends the wait makes the session dirty.
  */
@@ -318,22 +318,22 @@ bool transfer_cut(struct sluice_msg *msg, sluice_status *status);
 /* ---- coalesce.c: several small messages in one frame --------------------------------------------- */
 
 /* The bound of what goes into one: 0, none does. */
-uint32_t pack_bound(const struct session *s);
+uint32_t coalesce_bound(const struct session *s);
 /*
  * Sending: takes what fits one frame off the head of this queue; room and, unless all of it are
  * replies, a credit were checked. NOTHING: no place for a request.
  */
-enum build_result pack_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                             struct msg_queue *queue);
-/* An entry of the send queue that was a pack. msg: the first of those that were to hear of it. */
-void pack_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                    uint64_t bytes, sluice_status status);
-enum recv_result pack_take(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);
-/* A message that lies in a pack is no longer needed. */
-void pack_return(struct sluice_loop *l, struct session *s, struct sluice_msg *view);
+enum build_result coalesce_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                                 struct msg_queue *queue);
+/* An entry of the send queue that was a coalesced frame. msg: the first of those that were to hear of it. */
+void coalesce_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                        uint64_t bytes, sluice_status status);
+enum recv_result coalesce_take(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);
+/* A message that lies in a coalesced frame is no longer needed. */
+void coalesce_return(struct sluice_loop *l, struct session *s, struct sluice_msg *view);
 /* One of those that need this frame is done with it: messages in it, and whoever takes it apart. */
-void pack_release(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);
-/* The application makes a message that lies in a pack its own: its bytes move to its own buffer. */
+void coalesce_release(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);
+/* The application makes a message that lies in a coalesced frame its own: its bytes move to its own buffer. */
 void coalesce_retain(struct sluice_msg *view);
 
 /* ---- credits.c: how many credits the peer has -------------------------------------------------- */

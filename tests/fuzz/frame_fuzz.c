@@ -26,7 +26,8 @@ static void prove_greeting(const struct session *s, const struct frame *f) {
 /* The table of docs/protocol.md. */
 static bool is_numbered(unsigned type) {
     return type == FRAME_DATA || type == FRAME_FRAG || type == FRAME_REQUEST ||
-           type == FRAME_REPLY || type == FRAME_PACK || type == FRAME_RTS || type == FRAME_NOTIFY;
+           type == FRAME_REPLY || type == FRAME_COALESCED || type == FRAME_RTS ||
+           type == FRAME_NOTIFY;
 }
 
 static void prove_in_order(const struct session *s, const struct frame *f, uint32_t bytes) {
@@ -40,16 +41,16 @@ static void prove_in_order(const struct session *s, const struct frame *f, uint3
         prove_greeting(s, f);
         return;
     }
-    bool reserves = f->type == FRAME_REPLY || f->type == FRAME_PACK || f->type == FRAME_RTS;
+    bool reserves = f->type == FRAME_REPLY || f->type == FRAME_COALESCED || f->type == FRAME_RTS;
     PROVE(f->type > 0 && f->type < FRAME_TYPES);
     PROVE(f->type != FRAME_HELLO && f->type != FRAME_WELCOME && f->type != FRAME_REFUSE);
     PROVE(f->type == FRAME_FRAG ? f->flags <= 3 : reserves ? (f->flags & ~4) == 0 : f->flags == 0);
     if (f->type == FRAME_DATA || f->type == FRAME_CREDIT || f->type == FRAME_BYE ||
-        f->type == FRAME_ALIVE || f->type == FRAME_PACK)
+        f->type == FRAME_ALIVE || f->type == FRAME_COALESCED)
         PROVE(f->total == 0);
     if (f->type == FRAME_FRAG)
         PROVE(f->length > 0);
-    else if (f->type == FRAME_PACK)
+    else if (f->type == FRAME_COALESCED)
         PROVE(f->length >= 16);
     else if (f->type == FRAME_RTS || f->type == FRAME_RTR)
         PROVE(f->length == (f->type == FRAME_RTR ? 24 : 40));

@@ -36,16 +36,16 @@ static bool is_canonical(const uint8_t *payload, uint32_t bytes, bool reserved) 
     }
 }
 
-/* As pack_take() goes through it. */
+/* As coalesce_take() goes through it. */
 static void walk(const uint8_t *payload, uint32_t bytes, bool reserved, bool must_pass) {
     uint32_t at = 0;
     while (at < bytes) {
-        struct pack_item item;
-        const char *wrong = pack_item_get(&item, payload, bytes, at, reserved);
+        struct coalesce_item item;
+        const char *wrong = coalesce_item_get(&item, payload, bytes, at, reserved);
         PROVE(!wrong || !must_pass);
         if (wrong)
             return;
-        PROVE(item.at == at + PACK_ITEM_BYTES && item.length <= bytes - item.at);
+        PROVE(item.at == at + COALESCE_ITEM_BYTES && item.length <= bytes - item.at);
         PROVE(item.next > at && item.next <= bytes && item.next - item.at >= item.length);
         PROVE(item.next == bytes || item.next % 8 == 0);
         at = item.next;
@@ -58,13 +58,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bool reserved = fuzz_take(&in, 1) & 1;
     size_t where = fuzz_take(&in, 2);
     uint8_t value = (uint8_t)fuzz_take(&in, 1);
-    if (in.left < PACK_ITEM_BYTES) /* frame_wrong() sees to that */
+    if (in.left < COALESCE_ITEM_BYTES) /* frame_wrong() sees to that */
         return 0;
     uint32_t bytes = (uint32_t)in.left;
     uint8_t *payload = malloc(bytes); /* aligned, and nothing may be read behind it */
     PROVE(payload != NULL);
     memcpy(payload, in.at, bytes);
-    bool right = wrong_pack(payload, bytes, reserved) == NULL;
+    bool right = wrong_coalesced(payload, bytes, reserved) == NULL;
     PROVE(right == is_canonical(payload, bytes, reserved));
     if (right)
         walk(payload, bytes, reserved, true);

@@ -181,13 +181,13 @@ static void hear_announce(struct stranger *st, const struct frame *f, const uint
 }
 
 static void hear_pack(struct stranger *st, const uint8_t *payload, uint32_t bytes) {
-    for (uint32_t at = 0; at + PACK_ITEM_BYTES <= bytes;) {
+    for (uint32_t at = 0; at + COALESCE_ITEM_BYTES <= bytes;) {
         uint64_t head = word_at(payload + at, 0);
         if ((head & 0xff) == FRAME_REQUEST)
             hear_request(st, word_at(payload + at, 1));
         else if ((head & 0xff) == FRAME_REPLY && st->requests > 0)
             st->requests--;
-        at += PACK_ITEM_BYTES + (((uint32_t)(head >> 32) + 7) & ~7u);
+        at += COALESCE_ITEM_BYTES + (((uint32_t)(head >> 32) + 7) & ~7u);
     }
 }
 
@@ -226,7 +226,7 @@ static void hear(struct stranger *st, const uint8_t *frame, uint32_t bytes) {
         hear_request(st, f.total);
     else if (f.type == FRAME_REPLY && st->requests > 0)
         st->requests--;
-    else if (f.type == FRAME_PACK)
+    else if (f.type == FRAME_COALESCED)
         hear_pack(st, payload, f.length);
     else if (f.type == FRAME_RTS)
         hear_announce(st, &f, payload);

@@ -29,9 +29,9 @@
     { .type = FRAME_REQUEST, .total = (id), .length = 8 }
 #define REPLY(f, tw, id, bytes)                                                                    \
     { .type = FRAME_REPLY, .flags = (f), .twist = (tw), .total = (id), .length = (bytes) }
-#define PACK(f, bytes, ...)                                                                        \
+#define COALESCED(f, bytes, ...)                                                                   \
     {                                                                                              \
-        .type = FRAME_PACK, .flags = (f), .length = (bytes), .word = { __VA_ARGS__ }               \
+        .type = FRAME_COALESCED, .flags = (f), .length = (bytes), .word = { __VA_ARGS__ }          \
     }
 #define ITEM(type, length) ((uint64_t)(type) | (uint64_t)(length) << 32)
 #define RTS(f, size, ...)                                                                          \
@@ -150,22 +150,28 @@ static const struct frame_form forms[] = {
     UP("more than 32 bits", FRAME_NOTIFY, ENDS(PROTOCOL), WITH_TOTAL(FRAME_NOTIFY, 1ull << 32)),
     UP("of no put", FRAME_NOTIFY, GOES_ON, WITH_TOTAL(FRAME_NOTIFY, UINT32_MAX)),
     /* ---- packs ---- */
-    UP("shorter than an item", FRAME_PACK, ENDS(PROTOCOL), PACK(0, 8, ITEM(DATA, 0))),
-    UP("an item longer than the frame", FRAME_PACK, ENDS(PROTOCOL), PACK(0, 24, ITEM(DATA, 9))),
-    UP("an item of 4 GiB", FRAME_PACK, ENDS(PROTOCOL), PACK(0, 24, ITEM(DATA, UINT32_MAX))),
-    UP("a length that wraps", FRAME_PACK, ENDS(PROTOCOL), PACK(0, 24, ITEM(DATA, UINT32_MAX - 15))),
-    UP("a second item cut off", FRAME_PACK, ENDS(PROTOCOL),
-       PACK(0, 32, ITEM(DATA, 8), 0, 0, ITEM(DATA, 0))),
-    UP("a word behind the last item", FRAME_PACK, ENDS(PROTOCOL), PACK(0, 24, ITEM(DATA, 0))),
-    UP("an item of no type", FRAME_PACK, ENDS(PROTOCOL), PACK(0, 16, ITEM(0, 0))),
-    UP("bytes next to the type", FRAME_PACK, ENDS(PROTOCOL), PACK(0, 16, ITEM(DATA | 0x100, 0))),
-    UP("a message with a total", FRAME_PACK, ENDS(PROTOCOL), PACK(0, 16, ITEM(DATA, 0), 1)),
-    UP("a request of a place that is taken", FRAME_PACK, ENDS(PROTOCOL),
-       PACK(0, 32, ITEM(FRAME_REQUEST, 0), 0x107, ITEM(FRAME_REQUEST, 0), 0x107)),
-    UP("replies to nothing, without a credit", FRAME_PACK, ENDS(CREDITS),
-       PACK(FRAME_RESERVED, 16, ITEM(FRAME_REPLY, 0), 0x100)),
-    AFTER(NEED_REQUEST, "a message in the place of a reply", FRAME_PACK, ENDS(PROTOCOL),
-          PACK(FRAME_RESERVED, 16, ITEM(DATA, 0))),
+    UP("shorter than an item", FRAME_COALESCED, ENDS(PROTOCOL), COALESCED(0, 8, ITEM(DATA, 0))),
+    UP("an item longer than the frame", FRAME_COALESCED, ENDS(PROTOCOL),
+       COALESCED(0, 24, ITEM(DATA, 9))),
+    UP("an item of 4 GiB", FRAME_COALESCED, ENDS(PROTOCOL),
+       COALESCED(0, 24, ITEM(DATA, UINT32_MAX))),
+    UP("a length that wraps", FRAME_COALESCED, ENDS(PROTOCOL),
+       COALESCED(0, 24, ITEM(DATA, UINT32_MAX - 15))),
+    UP("a second item cut off", FRAME_COALESCED, ENDS(PROTOCOL),
+       COALESCED(0, 32, ITEM(DATA, 8), 0, 0, ITEM(DATA, 0))),
+    UP("a word behind the last item", FRAME_COALESCED, ENDS(PROTOCOL),
+       COALESCED(0, 24, ITEM(DATA, 0))),
+    UP("an item of no type", FRAME_COALESCED, ENDS(PROTOCOL), COALESCED(0, 16, ITEM(0, 0))),
+    UP("bytes next to the type", FRAME_COALESCED, ENDS(PROTOCOL),
+       COALESCED(0, 16, ITEM(DATA | 0x100, 0))),
+    UP("a message with a total", FRAME_COALESCED, ENDS(PROTOCOL),
+       COALESCED(0, 16, ITEM(DATA, 0), 1)),
+    UP("a request of a place that is taken", FRAME_COALESCED, ENDS(PROTOCOL),
+       COALESCED(0, 32, ITEM(FRAME_REQUEST, 0), 0x107, ITEM(FRAME_REQUEST, 0), 0x107)),
+    UP("replies to nothing, without a credit", FRAME_COALESCED, ENDS(CREDITS),
+       COALESCED(FRAME_RESERVED, 16, ITEM(FRAME_REPLY, 0), 0x100)),
+    AFTER(NEED_REQUEST, "a message in the place of a reply", FRAME_COALESCED, ENDS(PROTOCOL),
+          COALESCED(FRAME_RESERVED, 16, ITEM(DATA, 0))),
     /* ---- large messages ---- */
     UP("a number that there is not", FRAME_RTS, ENDS(PROTOCOL),
        RTS(0, FORM_LARGE, WORD(16, DATA, WRITE, 0))),

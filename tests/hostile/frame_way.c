@@ -16,7 +16,9 @@ const struct form_step frame_specimen[FRAME_TYPES] = {
     [FRAME_ALIVE] = {.type = FRAME_ALIVE},
     [FRAME_REQUEST] = {.type = FRAME_REQUEST, .length = 16, .total = 0x100},
     [FRAME_REPLY] = {.type = FRAME_REPLY, .length = 16, .total = 0x100},
-    [FRAME_PACK] = {.type = FRAME_PACK, .length = 24, .word = {FRAME_DATA | 8ull << 32, 0, 1}},
+    [FRAME_COALESCED] = {.type = FRAME_COALESCED,
+                         .length = 24,
+                         .word = {FRAME_DATA | 8ull << 32, 0, 1}},
     [FRAME_RTS] = {.type = FRAME_RTS,
                    .length = FRAME_RTS_BYTES,
                    .total = FORM_LARGE,
@@ -34,9 +36,10 @@ const struct form_step frame_specimen[FRAME_TYPES] = {
     (FRAME_BIT(FRAME_CREDIT) | FRAME_BIT(FRAME_BYE) | FRAME_BIT(FRAME_ALIVE) |                     \
      FRAME_BIT(FRAME_RTS) | FRAME_BIT(FRAME_RTR) | FRAME_BIT(FRAME_ATS) |                          \
      FRAME_BIT(FRAME_CANCEL) | FRAME_BIT(FRAME_NOTIFY) | FRAME_BIT(FRAME_RECALL) |                 \
-     FRAME_BIT(FRAME_RETURN) | FRAME_BIT(FRAME_PACK))
+     FRAME_BIT(FRAME_RETURN) | FRAME_BIT(FRAME_COALESCED))
 #define FILLED                                                                                     \
-    (FRAME_BIT(FRAME_FRAG) | FRAME_BIT(FRAME_PACK) | FRAME_BIT(FRAME_RTS) | FRAME_BIT(FRAME_RTR))
+    (FRAME_BIT(FRAME_FRAG) | FRAME_BIT(FRAME_COALESCED) | FRAME_BIT(FRAME_RTS) |                   \
+     FRAME_BIT(FRAME_RTR))
 #define PACKED (FRAME_BIT(FRAME_DATA) | FRAME_BIT(FRAME_REQUEST))
 #define ALL (FRAME_BIT(FRAME_TYPES) - 2)
 
@@ -91,7 +94,8 @@ static const struct way {
 
 static void pack(struct form_step *step) {
     struct form_step inner = *step;
-    *step = (struct form_step){.type = FRAME_PACK, .length = PACK_ITEM_BYTES + inner.length};
+    *step =
+        (struct form_step){.type = FRAME_COALESCED, .length = COALESCE_ITEM_BYTES + inner.length};
     step->word[0] = inner.type | (uint64_t)inner.length << 32;
     step->word[1] = inner.total;
     for (unsigned i = 0; i + 2 < FORM_WORDS; i++)

@@ -28,7 +28,7 @@ static const struct rule rules[FRAME_TYPES] = {
     [FRAME_ALIVE] = {0, false, 0, 0},
     [FRAME_REQUEST] = {0, true, 0, ANY},
     [FRAME_REPLY] = {FRAME_RESERVED, true, 0, ANY},
-    [FRAME_PACK] = {FRAME_RESERVED, false, PACK_ITEM_BYTES, ANY},
+    [FRAME_COALESCED] = {FRAME_RESERVED, false, COALESCE_ITEM_BYTES, ANY},
     [FRAME_RTS] = {FRAME_RESERVED, true, FRAME_RTS_BYTES, FRAME_RTS_BYTES},
     [FRAME_RTR] = {0, true, FRAME_RTR_BYTES, FRAME_RTR_BYTES},
     [FRAME_ATS] = {0, true, 0, 0},
@@ -47,7 +47,7 @@ const char *frame_wrong(const struct frame *f) {
     case FRAME_ALIVE:
     case FRAME_REQUEST:
     case FRAME_REPLY:
-    case FRAME_PACK:
+    case FRAME_COALESCED:
     case FRAME_RTS:
     case FRAME_RTR:
     case FRAME_ATS:

@@ -23,19 +23,19 @@ enum frame_type {
     FRAME_BYE = 4,    /* the sender sends nothing after this frame and wants the session closed */
     FRAME_HELLO =
         5, /* dialer's first frame, where a handshake was agreed: proof and private data */
-    FRAME_WELCOME = 6, /* listener's answer: the session is up */
-    FRAME_REFUSE = 7,  /* or not: a REJ record; like BYE otherwise */
-    FRAME_ALIVE = 8,   /* nothing but the header: the sender lives */
-    FRAME_REQUEST = 9, /* a message to be answered; total: its id and the time that is left */
-    FRAME_REPLY = 10,  /* the answer; total: the request's id and a code */
-    FRAME_PACK = 11,   /* several small messages, requests and replies */
-    FRAME_RTS = 12,    /* a large message is there: to be read, or to be written (rndv.h) */
-    FRAME_RTR = 13,    /* the answer to an announcement: where the message may be written */
-    FRAME_ATS = 14,    /* the other answer: it was read, or is not wanted */
-    FRAME_CANCEL = 15, /* the requester gave up; total: the request's id */
-    FRAME_NOTIFY = 16, /* the put before it is complete; total: a value of the application's */
-    FRAME_RECALL = 17, /* the receiver wants credits back; total: how many may be kept */
-    FRAME_RETURN = 18, /* here they are; total: how many */
+    FRAME_WELCOME = 6,    /* listener's answer: the session is up */
+    FRAME_REFUSE = 7,     /* or not: a REJ record; like BYE otherwise */
+    FRAME_ALIVE = 8,      /* nothing but the header: the sender lives */
+    FRAME_REQUEST = 9,    /* a message to be answered; total: its id and the time that is left */
+    FRAME_REPLY = 10,     /* the answer; total: the request's id and a code */
+    FRAME_COALESCED = 11, /* several small messages, requests and replies */
+    FRAME_RTS = 12,       /* a large message is there: to be read, or to be written (rndv.h) */
+    FRAME_RTR = 13,       /* the answer to an announcement: where the message may be written */
+    FRAME_ATS = 14,       /* the other answer: it was read, or is not wanted */
+    FRAME_CANCEL = 15,    /* the requester gave up; total: the request's id */
+    FRAME_NOTIFY = 16,    /* the put before it is complete; total: a value of the application's */
+    FRAME_RECALL = 17,    /* the receiver wants credits back; total: how many may be kept */
+    FRAME_RETURN = 18,    /* here they are; total: how many */
     FRAME_TYPES
 };
 
@@ -47,7 +47,7 @@ enum frame_type {
 /* Numbered by `sequence`, delivered in order. */
 #define FRAME_NUMBERED                                                                             \
     (FRAME_BIT(FRAME_DATA) | FRAME_BIT(FRAME_FRAG) | FRAME_BIT(FRAME_REQUEST) |                    \
-     FRAME_BIT(FRAME_REPLY) | FRAME_BIT(FRAME_PACK) | FRAME_BIT(FRAME_RTS) |                       \
+     FRAME_BIT(FRAME_REPLY) | FRAME_BIT(FRAME_COALESCED) | FRAME_BIT(FRAME_RTS) |                  \
      FRAME_BIT(FRAME_NOTIFY))
 /* Taken when they arrive, whatever waits before them. (BYE is in order too, and has no number.) */
 #define FRAME_CONTROLS                                                                             \
@@ -55,8 +55,8 @@ enum frame_type {
      FRAME_BIT(FRAME_ATS) | FRAME_BIT(FRAME_CANCEL) | FRAME_BIT(FRAME_RECALL) |                    \
      FRAME_BIT(FRAME_RETURN))
 
-#define PACK_ITEM_BYTES 16u /* in front of each message of a PACK */
-#define FRAME_RTS_BYTES 40u /* payload of RTS, RTR */
+#define COALESCE_ITEM_BYTES 16u /* in front of each message of a COALESCED frame */
+#define FRAME_RTS_BYTES 40u     /* payload of RTS, RTR */
 #define FRAME_RTR_BYTES 24u
 
 struct frame {

@@ -53,7 +53,7 @@ void event_return(struct sluice_loop *l, struct session *s, struct sluice_msg *m
     if (likely(msg->flags & MSG_RX)) {
         receive_give_back(l, s, msg);
     } else if (msg->flags & MSG_VIEW) {
-        pack_return(l, s, msg);
+        coalesce_return(l, s, msg);
     } else {
         if (msg->flags & MSG_ESCORTED)
             receive_give_back(l, s, msg->next);
@@ -69,7 +69,7 @@ static void take_back(struct sluice_loop *l, const struct loop_loan *loan) {
         return;
     }
     if (loan->flags & MSG_VIEW)
-        pack_release(l, loan->session, loan->frame);
+        coalesce_release(l, loan->session, loan->frame);
     else if (loan->flags & MSG_ESCORTED)
         receive_give_back(l, loan->session, loan->frame);
     if (loan->what == LOAN_RETAINED)

@@ -94,8 +94,8 @@ static enum recv_result process(struct sluice_loop *l, struct session *s, struct
         return request_take(l, s, msg);
     case FRAME_REPLY:
         return reply_take(l, s, msg);
-    case FRAME_PACK:
-        return pack_take(l, s, msg);
+    case FRAME_COALESCED:
+        return coalesce_take(l, s, msg);
     case FRAME_RTS:
         return rndv_take(l, s, msg);
     case FRAME_NOTIFY:

@@ -303,7 +303,7 @@ void receive_drop(struct sluice_loop *l, struct session *s) {
     rndv_drop(l, s);
     while ((msg = msg_queue_pop(&s->held))) {
         if (msg->flags & MSG_OPENED)
-            pack_release(l, s, msg); /* messages of it may be lent */
+            coalesce_release(l, s, msg); /* messages of it may be lent */
         else
             buffer_drop(l, msg);
     }

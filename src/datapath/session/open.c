@@ -56,7 +56,7 @@ static void agree(struct session *s) {
     if ((options->without & SLUICE_WITHOUT_SIGNALLING) || s->node->traits.sends_in_place)
         every = 1; /* no completion stands for another's memory */
     s->signal_every = every ? (uint32_t)every : 1;
-    s->pack_bound = pack_bound(s);
+    s->coalesce_bound = coalesce_bound(s);
     pthread_mutex_lock(&s->node->lock);
     s->info.message_bytes_max = s->message_max;
     s->info.eager_bytes = s->frame_payload;

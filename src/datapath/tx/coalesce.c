@@ -7,7 +7,7 @@
  * Nothing waits for a frame to fill. Whoever is to hear of an outcome hangs on the frame's entry of
  * the send queue, in a list; the window is counted there too, own and foreign messages apart.
  *
- * Receiving. A pack is checked from end to end before the first message of it is delivered. Then each
+ * Receiving. A coalesced frame is checked from end to end before the first message of it is delivered. Then each
  * is delivered where it lies: a block of the pool lends its control block, whose `data` points into
  * the frame. The frame is posted again when it was taken apart and all such views came back. Of a
  * view that the application keeps or sends on the bytes move into the block's own buffer, which is
@@ -27,37 +27,39 @@
 /*
  * Up to here copying a message costs less than a frame of its own does. Two always fit a frame.
  */
-#define PACK_BYTES_MAX 512u /* measured (sluice-bw): to copy more costs more than a frame */
+#define COALESCE_BYTES_MAX 512u /* measured (sluice-bw): to copy more costs more than a frame */
 
 /* An entry's `bytes`: how many messages, and how many bytes of them; own ones and foreign ones. */
-#define PACK_COUNT_BITS 10
-#define PACK_SIZE_BITS 17
-#define PACK_ITEMS_MAX ((1u << PACK_COUNT_BITS) - 1)
-_Static_assert(2 * (PACK_COUNT_BITS + PACK_SIZE_BITS) <= SQ_WHAT_SHIFT, "counts fit an entry");
-_Static_assert((1u << PACK_SIZE_BITS) > 65536, "a frame's bytes fit their count");
+#define COALESCE_COUNT_BITS 10
+#define COALESCE_SIZE_BITS 17
+#define COALESCE_ITEMS_MAX ((1u << COALESCE_COUNT_BITS) - 1)
+_Static_assert(2 * (COALESCE_COUNT_BITS + COALESCE_SIZE_BITS) <= SQ_WHAT_SHIFT,
+               "counts fit an entry");
+_Static_assert((1u << COALESCE_SIZE_BITS) > 65536, "a frame's bytes fit their count");
 
-uint32_t pack_bound(const struct session *s) {
+uint32_t coalesce_bound(const struct session *s) {
     if (s->node->options.without & SLUICE_WITHOUT_PACK)
         return 0;
     uint32_t quarter = s->frame_payload / 4;
-    return (quarter < PACK_BYTES_MAX ? quarter : PACK_BYTES_MAX) + 1;
+    return (quarter < COALESCE_BYTES_MAX ? quarter : COALESCE_BYTES_MAX) + 1;
 }
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-struct packing {
+struct coalescing {
     struct sluice_msg *frame;
     uint32_t at;                          /* end of what is in it */
     uint32_t count;                       /* of messages */
-    uint64_t window;                      /* what the entry gives back: see PACK_COUNT_BITS */
+    uint64_t window;                      /* what the entry gives back: see COALESCE_COUNT_BITS */
     struct sluice_msg *told, **told_tail; /* those that hear of the frame's completion */
 };
 
 /* How long a frame is that takes as many of these as there are and fit. */
 static uint32_t measure(const struct session *s, const struct sluice_msg *msg) {
     uint32_t end = 0;
-    for (unsigned count = 0; msg && count < PACK_ITEMS_MAX && pack_takes(s, msg); count++) {
-        uint32_t next = pack_round(end) + PACK_ITEM_BYTES + (uint32_t)msg->size;
+    for (unsigned count = 0; msg && count < COALESCE_ITEMS_MAX && coalesce_accepts(s, msg);
+         count++) {
+        uint32_t next = coalesce_round(end) + COALESCE_ITEM_BYTES + (uint32_t)msg->size;
         if (next > s->frame_payload)
             break;
         end = next;
@@ -66,11 +68,11 @@ static uint32_t measure(const struct session *s, const struct sluice_msg *msg) {
     return end;
 }
 
-static void put_item(struct sluice_loop *l, struct packing *p, struct sluice_msg *msg,
+static void put_item(struct sluice_loop *l, struct coalescing *p, struct sluice_msg *msg,
                      uint64_t total) {
     static const uint8_t types[] = {
         [MSG_PLAIN] = FRAME_DATA, [MSG_REQUEST] = FRAME_REQUEST, [MSG_REPLY] = FRAME_REPLY};
-    uint32_t size = (uint32_t)msg->size, at = pack_round(p->at);
+    uint32_t size = (uint32_t)msg->size, at = coalesce_round(p->at);
     bool foreign = (msg->send_flags & MSG_FOREIGN) != 0;
     uint64_t *word = (uint64_t *)(void *)(p->frame->data + at);
     word[0] = htole64(types[msg->kind] | (uint64_t)size << 32);
@@ -78,7 +80,7 @@ static void put_item(struct sluice_loop *l, struct packing *p, struct sluice_msg
     if (size & 7)
         word[2 + size / 8] = 0; /* nobody's bytes lie between two items */
     memcpy(word + 2, msg->data, size);
-    p->at = at + PACK_ITEM_BYTES + size;
+    p->at = at + COALESCE_ITEM_BYTES + size;
     p->count++;
     l->totals.messages_sent++;
     l->totals.bytes_sent += size;
@@ -86,8 +88,8 @@ static void put_item(struct sluice_loop *l, struct packing *p, struct sluice_msg
         request_copied(msg); /* it counts until its outcome, and needs no frame for that */
         return;
     }
-    p->window += (1ull | (uint64_t)size << PACK_COUNT_BITS)
-                 << (foreign ? PACK_COUNT_BITS + PACK_SIZE_BITS : 0);
+    p->window += (1ull | (uint64_t)size << COALESCE_COUNT_BITS)
+                 << (foreign ? COALESCE_COUNT_BITS + COALESCE_SIZE_BITS : 0);
     if (msg->tag == 0) {
         msg_discard(l, msg);
         return;
@@ -98,15 +100,15 @@ static void put_item(struct sluice_loop *l, struct packing *p, struct sluice_msg
 }
 
 /* False: the head of the queue waits for something. */
-static bool fill(struct sluice_loop *l, struct session *s, struct packing *p, uint32_t bytes,
+static bool fill(struct sluice_loop *l, struct session *s, struct coalescing *p, uint32_t bytes,
                  struct msg_queue *queue) {
     struct sluice_msg *msg;
-    while ((msg = queue->head) && p->count < PACK_ITEMS_MAX && pack_takes(s, msg)) {
+    while ((msg = queue->head) && p->count < COALESCE_ITEMS_MAX && coalesce_accepts(s, msg)) {
         if (msg->deadline_ns && l->now_ns >= msg->deadline_ns) {
             finish_unsent(l, s, msg_queue_pop(queue), SLUICE_ETIMEDOUT);
             continue;
         }
-        if (pack_round(p->at) + PACK_ITEM_BYTES + msg->size > bytes)
+        if (coalesce_round(p->at) + COALESCE_ITEM_BYTES + msg->size > bytes)
             return true;
         uint64_t total = 0;
         if (msg->kind != MSG_PLAIN && !request_assign(l, s, msg, &total))
@@ -116,8 +118,8 @@ static bool fill(struct sluice_loop *l, struct session *s, struct packing *p, ui
     return true;
 }
 
-static void post_pack(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                      const struct packing *p, bool reserved) {
+static void post_coalesced(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                           const struct coalescing *p, bool reserved) {
     struct sluice_msg *frame = p->frame;
     uint8_t *at = frame->data - FRAME_BYTES;
     bool inlined = p->at + FRAME_BYTES <= s->inline_max;
@@ -125,11 +127,11 @@ static void post_pack(struct sluice_loop *l, struct session *s, struct wr_batch 
         (struct ibv_sge){(uintptr_t)at, p->at + FRAME_BYTES, frame->lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 1, inlined ? IBV_SEND_INLINE : 0);
     s->tx_sequence++;
-    post_header(s, at, FRAME_PACK, reserved ? FRAME_RESERVED : 0, p->at, 0);
+    post_header(s, at, FRAME_COALESCED, reserved ? FRAME_RESERVED : 0, p->at, 0);
     if (!reserved)
         s->tx_credits--;
     frame->next = p->told;
-    wr_batch_entry(s, inlined ? p->told : frame, p->window | SQ_COUNTED, SQ_PACK);
+    wr_batch_entry(s, inlined ? p->told : frame, p->window | SQ_COUNTED, SQ_COALESCED);
     if (inlined)
         batch->done[batch->done_count++] = frame;
     if (!inlined || p->told)
@@ -138,10 +140,10 @@ static void post_pack(struct sluice_loop *l, struct session *s, struct wr_batch 
     wr_batch_signal(s, batch, wr);
 }
 
-enum build_result pack_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                             struct msg_queue *queue) {
+enum build_result coalesce_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                                 struct msg_queue *queue) {
     uint32_t bytes = measure(s, queue->head);
-    struct packing p = {.frame = pool_get(l->pool, l->cache, pack_round(bytes))};
+    struct coalescing p = {.frame = pool_get(l->pool, l->cache, coalesce_round(bytes))};
     p.told_tail = &p.told;
     if (!p.frame) { /* then each by itself: that needs no memory */
         enum build_result built = wr_batch_message(l, s, batch, queue->head);
@@ -157,20 +159,21 @@ enum build_result pack_build(struct sluice_loop *l, struct session *s, struct wr
         msg_discard(l, p.frame);
         return free ? BUILD_PARTIAL : BUILD_NONE;
     }
-    post_pack(l, s, batch, &p, queue == &s->replies);
+    post_coalesced(l, s, batch, &p, queue == &s->replies);
     return BUILD_PARTIAL;
 }
 
 static void release_share(struct session *s, uint64_t share, bool foreign) {
-    uint32_t count = (uint32_t)share & PACK_ITEMS_MAX;
+    uint32_t count = (uint32_t)share & COALESCE_ITEMS_MAX;
     if (count > 0)
-        window_release(s, count, share >> PACK_COUNT_BITS & ((1u << PACK_SIZE_BITS) - 1), foreign);
+        window_release(s, count, share >> COALESCE_COUNT_BITS & ((1u << COALESCE_SIZE_BITS) - 1),
+                       foreign);
 }
 
-void pack_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                    uint64_t bytes, sluice_status status) {
+void coalesce_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                        uint64_t bytes, sluice_status status) {
     release_share(s, bytes, false);
-    release_share(s, bytes >> (PACK_COUNT_BITS + PACK_SIZE_BITS), true);
+    release_share(s, bytes >> (COALESCE_COUNT_BITS + COALESCE_SIZE_BITS), true);
     for (struct sluice_msg *next; msg; msg = next) {
         next = msg->next;
         if (msg->tag)
@@ -182,10 +185,10 @@ void pack_completed(struct sluice_loop *l, struct session *s, struct sluice_msg 
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-static const char *wrong_pack(const uint8_t *payload, uint32_t length, bool reserved) {
-    struct pack_item item = {0};
+static const char *wrong_coalesced(const uint8_t *payload, uint32_t length, bool reserved) {
+    struct coalesce_item item = {0};
     while (item.next < length) {
-        const char *wrong = pack_item_get(&item, payload, length, item.next, reserved);
+        const char *wrong = coalesce_item_get(&item, payload, length, item.next, reserved);
         if (wrong)
             return wrong;
     }
@@ -202,20 +205,20 @@ static inline uint8_t *own_of(const struct sluice_msg *view) {
     return (uint8_t *)view->item.node.next;
 }
 
-void pack_release(struct sluice_loop *l, struct session *s, struct sluice_msg *frame) {
+void coalesce_release(struct sluice_loop *l, struct session *s, struct sluice_msg *frame) {
     if (--frame->id > 0)
         return;
     frame->flags &= (uint16_t)~MSG_OPENED;
     receive_give_back(l, s, frame);
 }
 
-void pack_return(struct sluice_loop *l, struct session *s, struct sluice_msg *view) {
+void coalesce_return(struct sluice_loop *l, struct session *s, struct sluice_msg *view) {
     struct sluice_msg *frame = view->next;
     view->data = own_of(view);
     view->flags = 0;
     view->owner = NULL;
     msg_discard(l, view);
-    pack_release(l, s, frame);
+    coalesce_release(l, s, frame);
 }
 
 void coalesce_retain(struct sluice_msg *view) {
@@ -226,7 +229,7 @@ void coalesce_retain(struct sluice_msg *view) {
 
 /* NULL: no memory. */
 static struct sluice_msg *view_of(struct sluice_loop *l, struct session *s,
-                                  struct sluice_msg *frame, const struct pack_item *item) {
+                                  struct sluice_msg *frame, const struct coalesce_item *item) {
     struct sluice_msg *view = pool_get(l->rx_pool, l->rx_cache, item->length);
     if (!view)
         return NULL;
@@ -243,10 +246,11 @@ static struct sluice_msg *view_of(struct sluice_loop *l, struct session *s,
 
 static enum recv_result take_item(struct sluice_loop *l, struct session *s,
                                   struct sluice_msg *frame) {
-    struct pack_item item;
+    struct coalesce_item item;
     uint32_t length = (uint32_t)frame->size;
     bool reserved = (frame->pieces & FRAME_RESERVED) != 0;
-    const char *wrong = pack_item_get(&item, frame->data, length, (uint32_t)frame->sent, reserved);
+    const char *wrong =
+        coalesce_item_get(&item, frame->data, length, (uint32_t)frame->sent, reserved);
     if (unlikely(wrong != NULL)) { /* it was right before: somebody writes to it */
         s->deaf = true;
         session_close(l, s, SLUICE_REASON_PROTOCOL, 0, wrong);
@@ -266,15 +270,15 @@ static enum recv_result take_item(struct sluice_loop *l, struct session *s,
     if (likely(taken == RECV_DONE))
         frame->sent = item.next;
     else
-        pack_return(l, s, view);
+        coalesce_return(l, s, view);
     return taken;
 }
 
-enum recv_result pack_take(struct sluice_loop *l, struct session *s, struct sluice_msg *frame) {
+enum recv_result coalesce_take(struct sluice_loop *l, struct session *s, struct sluice_msg *frame) {
     enum recv_result taken = RECV_DONE;
     if (!(frame->flags & MSG_OPENED)) {
-        const char *wrong =
-            wrong_pack(frame->data, (uint32_t)frame->size, (frame->pieces & FRAME_RESERVED) != 0);
+        const char *wrong = wrong_coalesced(frame->data, (uint32_t)frame->size,
+                                            (frame->pieces & FRAME_RESERVED) != 0);
         if (wrong) {
             receive_broken(l, s, frame, wrong);
             return RECV_DONE;
@@ -287,6 +291,6 @@ enum recv_result pack_take(struct sluice_loop *l, struct session *s, struct slui
         taken = likely(loop_room(l, s)) ? take_item(l, s, frame) : RECV_NO_ROOM;
     l->unpacking = false;
     if (taken == RECV_DONE)
-        pack_release(l, s, frame);
+        coalesce_release(l, s, frame);
     return taken;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * coalesce.h - what an item of a PACK looks like, and how one is taken off the wire. docs/protocol.md
+ * coalesce.h - what an item of a COALESCED frame looks like, and how one is taken off the wire. docs/protocol.md
  * holds the byte table.
  *
- * The payload of a pack is hostile and may change while it is looked at: pack_item_get() reads
+ * The payload of a coalesced frame is hostile and may change while it is looked at: coalesce_item_get() reads
  * everything once. Pure functions, any thread.
  */
 #ifndef DATAPATH_TX_COALESCE_H
@@ -14,7 +14,7 @@
 
 #include "core/wire/frame.h"
 
-struct pack_item {
+struct coalesce_item {
     uint32_t type;   /* FRAME_DATA, FRAME_REQUEST, FRAME_REPLY */
     uint32_t length; /* bytes of the message */
     uint32_t at;     /* where they begin in the payload */
@@ -23,7 +23,7 @@ struct pack_item {
 };
 
 /* Where the item behind one that ends here begins. */
-static inline uint32_t pack_round(uint32_t end) {
+static inline uint32_t coalesce_round(uint32_t end) {
     return (end + 7) & ~7u;
 }
 
@@ -32,16 +32,16 @@ static inline uint32_t pack_round(uint32_t end) {
  * aligned to 8. reserved: the frame has that flag, so that only replies may be in it. NULL, or what
  * is wrong; then *out is not to be used.
  */
-static inline const char *pack_item_get(struct pack_item *out, const uint8_t *payload,
-                                        uint32_t length, uint32_t at, bool reserved) {
-    if (length - at < PACK_ITEM_BYTES)
+static inline const char *coalesce_item_get(struct coalesce_item *out, const uint8_t *payload,
+                                            uint32_t length, uint32_t at, bool reserved) {
+    if (length - at < COALESCE_ITEM_BYTES)
         return "a pack that ends within an item";
     const uint64_t *word = (const uint64_t *)(const void *)(payload + at);
     uint64_t head = le64toh(__atomic_load_n(&word[0], __ATOMIC_RELAXED));
     out->total = le64toh(__atomic_load_n(&word[1], __ATOMIC_RELAXED));
     out->type = (uint32_t)head; /* with the three bytes that are 0 */
     out->length = (uint32_t)(head >> 32);
-    out->at = at + PACK_ITEM_BYTES;
+    out->at = at + COALESCE_ITEM_BYTES;
     if (out->length > length - out->at)
         return "an item longer than its pack";
     if (out->type == FRAME_DATA) {
@@ -57,7 +57,7 @@ static inline const char *pack_item_get(struct pack_item *out, const uint8_t *pa
     out->next = end;
     if (end == length)
         return NULL;
-    out->next = pack_round(end);
+    out->next = coalesce_round(end);
     if (out->next >= length)
         return "a pack that is longer than its items";
     if (out->next != end) {

@@ -69,7 +69,7 @@ static bool is_wanted(const struct sq_entry *entry) {
         return msg && msg->tag != 0;
     case SQ_ONE_SIDED:
         return true;
-    case SQ_PACK: /* the frame itself has no tag, those that are told have */
+    case SQ_COALESCED: /* the frame itself has no tag, those that are told have */
         return msg && (msg->tag != 0 || msg->next);
     case SQ_RNDV:
     case SQ_REQUEST:

@@ -186,9 +186,9 @@ enum build_result wr_batch_message(struct sluice_loop *l, struct session *s, str
     return BUILD_NONE; /* cannot be */
 }
 
-/* Whether a pack begins with this message: it and the next are small, and nothing else is in the way. */
-static inline bool packs(const struct session *s, const struct sluice_msg *msg) {
-    return msg->next && pack_takes(s, msg) && pack_takes(s, msg->next);
+/* Whether a coalesced frame begins with this message: it and the next are small, and nothing else is in the way. */
+static inline bool may_coalesce(const struct session *s, const struct sluice_msg *msg) {
+    return msg->next && coalesce_accepts(s, msg) && coalesce_accepts(s, msg->next);
 }
 
 /* Replies: no credit is needed, so nothing but room holds them up. */
@@ -197,8 +197,8 @@ static void build_replies(struct sluice_loop *l, struct session *s, struct wr_ba
     if (unlikely(s->answers))
         request_answers(l, s, batch);
     while (batch->count < l->wr_batch_max && (msg = s->replies.head) && sq_used(s) < s->sq_limit) {
-        enum build_result built = packs(s, msg) ? pack_build(l, s, batch, &s->replies)
-                                                : wr_batch_message(l, s, batch, msg);
+        enum build_result built = may_coalesce(s, msg) ? coalesce_build(l, s, batch, &s->replies)
+                                                       : wr_batch_message(l, s, batch, msg);
         if (built == BUILD_NONE)
             return;
         if (built == BUILD_DONE)
@@ -223,8 +223,8 @@ static void build(struct sluice_loop *l, struct session *s, struct wr_batch *bat
         if (sq_used(s) >= s->sq_limit)
             return;
         s->stalled = s->tx_credits <= CREDIT_RESERVE && s->stalled;
-        enum build_result built =
-            packs(s, msg) ? pack_build(l, s, batch, &s->queue) : wr_batch_message(l, s, batch, msg);
+        enum build_result built = may_coalesce(s, msg) ? coalesce_build(l, s, batch, &s->queue)
+                                                       : wr_batch_message(l, s, batch, msg);
         if (built == BUILD_NONE)
             return;
         if (built == BUILD_DONE)

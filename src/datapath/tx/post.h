@@ -122,8 +122,8 @@ static inline void msg_discard(struct sluice_loop *l, struct sluice_msg *msg) {
 }
 
 /* Whether this message may share a frame. */
-static inline bool pack_takes(const struct session *s, const struct sluice_msg *msg) {
-    return msg->size < s->pack_bound && msg->kind <= MSG_REPLY;
+static inline bool coalesce_accepts(const struct session *s, const struct sluice_msg *msg) {
+    return msg->size < s->coalesce_bound && msg->kind <= MSG_REPLY;
 }
 
 /* Entries from `from` on never reached the device. */

@@ -19,9 +19,9 @@ static void retire(struct sluice_loop *l, struct session *s, sluice_status statu
     if (bytes & SQ_FAILED)
         status = SLUICE_ECLOSED;
     enum sq_what what = (enum sq_what)(bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK);
-    if (what >= SQ_PACK) {
-        if (what == SQ_PACK)
-            pack_completed(l, s, msg, bytes, status);
+    if (what >= SQ_COALESCED) {
+        if (what == SQ_COALESCED)
+            coalesce_completed(l, s, msg, bytes, status);
         else
             s->confirms_flying--;
         return;
@@ -34,7 +34,7 @@ static void retire(struct sluice_loop *l, struct session *s, sluice_status statu
         return;
     switch (what) {
     case SQ_MESSAGE:
-    case SQ_PACK: /* above */
+    case SQ_COALESCED: /* above */
     case SQ_CONFIRM:
         break;
     case SQ_RNDV:

@@ -20,7 +20,7 @@ static const struct hostile {
     {"bytes behind the last item", 24, 0, {ITEM(FRAME_DATA, 7)}},
     {"a word behind the last item", 24, 0, {ITEM(FRAME_DATA, 0)}},
     {"type 0", 16, 0, {ITEM(0, 0)}},
-    {"a pack in a pack", 16, 0, {ITEM(FRAME_PACK, 0)}},
+    {"a pack in a pack", 16, 0, {ITEM(FRAME_COALESCED, 0)}},
     {"a fragment", 24, 0, {ITEM(FRAME_FRAG, 8), 8}},
     {"a control frame", 16, 0, {ITEM(FRAME_BYE, 0)}},
     {"bytes next to the type", 16, 0, {ITEM(FRAME_DATA | 0x100, 0)}},
@@ -38,7 +38,7 @@ static void a_pack_that_is_wrong_delivers_nothing(void **state) {
         pair_connect(&p, PAIR_LINK());
         struct session *b = pair_session(&p.b);
         b->tx_sequence++;
-        assert_true(send_control_with(p.b.loop, b, FRAME_PACK, h->words, h->bytes));
+        assert_true(send_control_with(p.b.loop, b, FRAME_COALESCED, h->words, h->bytes));
         sluice_event event = {0};
         assert_true(pair_next(&p, &p.a, &event));
         if (event.type != SLUICE_CLOSED || event.reason != SLUICE_REASON_PROTOCOL)
@@ -50,19 +50,19 @@ static void a_pack_that_is_wrong_delivers_nothing(void **state) {
 
 static void requests_and_replies_are_known_in_packs(void **state) {
     (void)state;
-    struct pack_item item;
+    struct coalesce_item item;
     uint64_t words[] = {ITEM(FRAME_REQUEST, 8), 77, 5, ITEM(FRAME_REPLY, 3), 78, 5};
     const uint8_t *payload = (const uint8_t *)words;
-    assert_null(pack_item_get(&item, payload, 43, 0, false));
+    assert_null(coalesce_item_get(&item, payload, 43, 0, false));
     assert_int_equal(item.type, FRAME_REQUEST);
     assert_int_equal(item.total, 77);
     assert_int_equal(item.at, 16);
     assert_int_equal(item.next, 24);
-    assert_null(pack_item_get(&item, payload, 43, 24, true));
+    assert_null(coalesce_item_get(&item, payload, 43, 24, true));
     assert_int_equal(item.type, FRAME_REPLY);
     assert_int_equal(item.length, 3);
     assert_int_equal(item.next, 43);
-    assert_non_null(pack_item_get(&item, payload, 43, 0, true)); /* no place for a request */
+    assert_non_null(coalesce_item_get(&item, payload, 43, 0, true)); /* no place for a request */
 }
 
 /* A peer that can write to the frame does so after it was checked. */
@@ -72,7 +72,7 @@ static void a_pack_that_changes_while_it_waits_ends_the_session(void **state) {
         unsigned word;
         uint64_t value;
     } changes[] = {{4, ITEM(FRAME_DATA, 9000)},
-                   {4, ITEM(FRAME_PACK, 8)},
+                   {4, ITEM(FRAME_COALESCED, 8)},
                    {5, 1},
                    {4, ITEM(FRAME_DATA, 64)},
                    {4, ITEM(FRAME_DATA, UINT32_MAX)}};

@@ -140,14 +140,14 @@ static void every_small_size_is_packed_whole_and_aligned(void **state) {
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.credits = 1024));
     pair_connect(&p, PAIR_LINK(.window_messages = 4096));
     struct session *b = pair_session(&p.b);
-    assert_true(b->pack_bound >= 66 && b->pack_bound <= b->frame_payload / 4 + 1);
-    for (unsigned size = 0; size < b->pack_bound; size += 2) {
+    assert_true(b->coalesce_bound >= 66 && b->coalesce_bound <= b->frame_payload / 4 + 1);
+    for (unsigned size = 0; size < b->coalesce_bound; size += 2) {
         settle(&p);
         uint64_t frames = p.b.loop->totals.frames_sent;
         assert_int_equal(pair_send(&p.b, size, size, MORE), 0);
         assert_int_equal(pair_send(&p.b, size + 1, size, MORE), 0);
         assert_int_equal(pair_send(&p.b, 3, size, NULL), 0);
-        if (size + 1 < b->pack_bound)
+        if (size + 1 < b->coalesce_bound)
             assert_int_equal(p.b.loop->totals.frames_sent, frames + 1);
         for (unsigned i = 0; i < 3; i++) {
             sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
@@ -156,9 +156,9 @@ static void every_small_size_is_packed_whole_and_aligned(void **state) {
         }
     }
     uint64_t frames = p.b.loop->totals.frames_sent;
-    send_together(&p.b, 3, b->pack_bound, 5); /* too large: each by itself */
+    send_together(&p.b, 3, b->coalesce_bound, 5); /* too large: each by itself */
     assert_int_equal(p.b.loop->totals.frames_sent, frames + 3);
-    expect_all(&p, &p.a, 3, b->pack_bound, 5);
+    expect_all(&p, &p.a, 3, b->coalesce_bound, 5);
     pair_close(&p);
 }
 
@@ -167,7 +167,7 @@ static void the_smallest_frames_carry_packs_too(void **state) {
     struct pair p;
     pair_open(&p, PAIR_NODE(.eager_bytes = 512), PAIR_LINK());
     pair_connect(&p, PAIR_LINK(.window_messages = 200));
-    size_t bytes = pair_session(&p.b)->pack_bound - 1;
+    size_t bytes = pair_session(&p.b)->coalesce_bound - 1;
     send_together(&p.b, 30, bytes, 1);
     assert_true(p.b.loop->totals.frames_sent < 30);
     expect_all(&p, &p.a, 30, bytes, 1);

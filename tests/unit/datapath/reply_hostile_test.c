@@ -18,8 +18,8 @@ static const struct forged {
     {FRAME_REPLY, 0xff00, 8, {0}},              /* to nothing */
     {FRAME_REPLY, 1ull << 32 | 0x100, 8, {0}},  /* a code, and more */
     {FRAME_REPLY, 17ull << 32 | 0x100, 0, {0}}, /* a code that there is not */
-    {FRAME_PACK, 0, 16, {ITEM(FRAME_DATA, 0)}},
-    {FRAME_PACK, 0, 16, {ITEM(FRAME_REPLY, 0), 0xff00}},
+    {FRAME_COALESCED, 0, 16, {ITEM(FRAME_DATA, 0)}},
+    {FRAME_COALESCED, 0, 16, {ITEM(FRAME_REPLY, 0), 0xff00}},
     {FRAME_RTS, 100000, FRAME_RTS_BYTES, {(uint64_t)FRAME_DATA << 16 | 2 << 24}},
 };
 
