@@ -19,14 +19,14 @@
 #include "shim.h"
 #include "soft/rc/ring.h"
 
-struct place {
+struct rpc_pending {
     int cpu_a, cpu_b;
     struct floor_result floor;
     cpu_set_t before;
 };
 
 /* Measures the floor and pins the caller to its first CPU. */
-static bool place_take(bench_state *state, struct place *place) {
+static bool place_take(bench_state *state, struct rpc_pending *place) {
     if (sched_getaffinity(0, sizeof place->before, &place->before) != 0 ||
         !floor_two_cpus(&place->cpu_a, &place->cpu_b) ||
         floor_measure(place->cpu_a, place->cpu_b, &place->floor) != 0) {
@@ -37,7 +37,7 @@ static bool place_take(bench_state *state, struct place *place) {
     return true;
 }
 
-static void place_leave(const struct place *place) {
+static void place_leave(const struct rpc_pending *place) {
     sched_setaffinity(0, sizeof place->before, &place->before);
 }
 
@@ -93,7 +93,7 @@ static void *slot_side(void *arg) {
 }
 
 static void slot_case(bench_state *state, void *arg, bool echo) {
-    struct place place;
+    struct rpc_pending place;
     if (!place_take(state, &place))
         return;
     struct slots *s = aligned_alloc(4096, (sizeof *s + 4095) & ~(size_t)4095);
@@ -306,7 +306,7 @@ static bool verbs_turn(struct pair *p) {
 }
 
 static void verbs_case(bench_state *state, void *arg, bool echo) {
-    struct place place;
+    struct rpc_pending place;
     if (!place_take(state, &place))
         return;
     struct pair *p = aligned_alloc(_Alignof(struct pair), sizeof *p);

@@ -278,10 +278,11 @@ struct session {
     uint32_t landing_moves, landing_seen;
     struct sluice_msg *headers; /* registered memory for the headers of fragments */
     /* each NULL until it is needed; given back when the queue pair is gone */
-    _Atomic(struct requests *) requests; /* client.c: of mine, without a reply; until the slot is
+    _Atomic(struct rpc_client *)
+        rpc_client; /* client.c: of mine, without a reply; until the slot is
                                             free, as the next */
-    _Atomic(struct serving *) serving;   /* server.c: of the peer's, not answered yet */
-    struct rndv *rndv;                   /* rndv.c: large messages in both directions */
+    _Atomic(struct rpc_server *) rpc_server; /* server.c: of the peer's, not answered yet */
+    struct rndv *rndv;                       /* rndv.c: large messages in both directions */
     /* credits.c and retain.c */
     uint32_t retained; /* messages of the peer the application keeps; for a moment one too few */
     uint32_t withheld_due;       /* credits still to be withheld for some of them; likewise */

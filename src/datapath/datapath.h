@@ -196,67 +196,68 @@ struct send_args; /* post.h */
  * Whether a request is accepted, or who answers: 0, EAGAIN, ENOMEM, or EINVAL for a token that is none.
  * The last check of a call; any thread that owns the session or holds a reference.
  */
-int request_admit(struct session *s, const struct send_args *args, bool foreign);
+int rpc_client_admit(struct session *s, const struct send_args *args, bool foreign);
 /* It was not accepted after all. */
-void request_admit_undo(struct session *s, const struct send_args *args, bool foreign);
+void rpc_client_admit_undo(struct session *s, const struct send_args *args, bool foreign);
 /* One that was accepted ends before it was posted. */
-void request_unsent(struct sluice_loop *l, struct session *s, const struct sluice_msg *msg);
+void rpc_client_unsent(struct sluice_loop *l, struct session *s, const struct sluice_msg *msg);
 /* Another thread was told EAGAIN; it, or the loop's own, is told when to come again. */
-void request_want(struct sluice_loop *l, struct session *s);
-void request_check_writable(struct sluice_loop *l, struct session *s);
+void rpc_client_want(struct sluice_loop *l, struct session *s);
+void rpc_client_check_writable(struct sluice_loop *l, struct session *s);
 /* Of mine without a reply. With a reference held. */
-uint32_t request_count(struct session *s);
+uint32_t rpc_client_count(struct session *s);
 /* LOOP_MSG_REQUESTS. */
-void request_record(struct sluice_loop *l, struct session *s);
+void rpc_cancel_take_msg(struct sluice_loop *l, struct session *s);
 /* Answers without a message (session->answers), and CANCELs (session->cancels). */
-void request_answers(struct sluice_loop *l, struct session *s, struct wr_batch *batch);
-void request_send_cancels(struct sluice_loop *l, struct session *s);
+void rpc_server_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch);
+void rpc_cancel_flush(struct sluice_loop *l, struct session *s);
 /* The request with this id never reached the device. */
-void request_unposted(struct session *s, uint32_t id);
+void rpc_client_unposted(struct session *s, uint32_t id);
 /* The slot is free, nobody is inside. */
-void request_forget(struct session *s);
+void rpc_client_forget(struct session *s);
 
 /* Sending. The room for the reply is taken with the request. */
-enum build_result request_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                                struct sluice_msg *msg);
+enum build_result rpc_client_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                                   struct sluice_msg *msg);
 /*
  * For whoever puts a request or reply on the wire (a frame of its own, an item of a coalesced frame, an
- * announcement): the `total` of its header. A request takes its place; a reply gives the peer's back.
- * False: no place is free, or no room for the reply; what ends the wait makes the session dirty.
+ * announcement): the `total` of its header. A request takes its entry; a reply gives the peer's back.
+ * False: no entry is free, or no room for the reply; what ends the wait makes the session dirty.
  */
-bool request_assign(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                    uint64_t *total);
+bool rpc_client_assign(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                       uint64_t *total);
 /*
  * For whoever takes one off the wire: delivers msg, which holds its bytes, as REQUEST or REPLY; or
  * answers it, or drops it, and gives msg back (event_return). Room was checked. msg->deadline_ns: when
  * its frame arrived, 0 if just now.
  */
-enum recv_result request_deliver(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                                 uint64_t total);
-enum recv_result reply_deliver(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                               uint64_t total);
+enum recv_result rpc_server_deliver(struct sluice_loop *l, struct session *s,
+                                    struct sluice_msg *msg, uint64_t total);
+enum recv_result rpc_client_reply_deliver(struct sluice_loop *l, struct session *s,
+                                          struct sluice_msg *msg, uint64_t total);
 /* A request went as a copy: its buffer is not read any more. */
-void request_copied(struct sluice_msg *msg);
+void rpc_client_copied(struct sluice_msg *msg);
 /* The device is done with a request's buffer, which stays until its outcome. */
-void request_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                       sluice_status status);
+void rpc_client_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                          sluice_status status);
 /* The peer has no memory for it: it ends, and no reply will come. */
-void request_refused(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                     sluice_status status);
+void rpc_client_refused(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                        sluice_status status);
 /* Receiving, in order. */
-enum recv_result request_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
-enum recv_result reply_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+enum recv_result rpc_server_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+enum recv_result rpc_client_reply_take(struct sluice_loop *l, struct session *s,
+                                       struct sluice_msg *msg);
 /* A frame that claims the room of a reply has arrived: false, there is none. */
-bool request_reserved(struct session *s);
-uint32_t request_arrived(struct session *s); /* so many have, and were not looked at */
+bool rpc_client_reserved(struct session *s);
+uint32_t rpc_client_arrived(struct session *s); /* so many have, and were not looked at */
 /* CANCEL: NULL, or what is wrong. */
-const char *request_cancelled(struct sluice_loop *l, struct session *s, const struct frame *f);
+const char *rpc_server_cancelled(struct sluice_loop *l, struct session *s, const struct frame *f);
 /* Deadlines; tells the loop the next. */
-void request_expire(struct sluice_loop *l, struct session *s);
+void rpc_client_expire(struct sluice_loop *l, struct session *s);
 /* Whether requests of mine wait for a reply, or answers without a message to be posted. */
-bool request_pending(struct session *s);
+bool rpc_client_pending(struct session *s);
 /* The queue pair is gone: every request ends, UNKNOWN. */
-void request_end(struct sluice_loop *l, struct session *s);
+void rpc_client_end(struct sluice_loop *l, struct session *s);
 
 /* ---- rndv.c, rndv_tx.c, rndv_rx.c: messages too large for a frame --------------------- */
 
@@ -321,7 +322,7 @@ bool transfer_cut(struct sluice_msg *msg, sluice_status *status);
 uint32_t coalesce_bound(const struct session *s);
 /*
  * Sending: takes what fits one frame off the head of this queue; room and, unless all of it are
- * replies, a credit were checked. NOTHING: no place for a request.
+ * replies, a credit were checked. NOTHING: no entry for a request.
  */
 enum build_result coalesce_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                  struct msg_queue *queue);

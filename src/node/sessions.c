@@ -238,7 +238,7 @@ int sluice_session_get_info(sluice_session handle, sluice_session_info *info) {
     pthread_mutex_unlock(&s->node->lock);
     known.kept = atomic_load_explicit(&s->published_retained, memory_order_relaxed);
     known.granted = atomic_load_explicit(&s->published_credits, memory_order_relaxed);
-    known.requests = request_count(s);
+    known.requests = rpc_client_count(s);
     known.waits = atomic_load_explicit(&s->shown_waits, memory_order_relaxed);
     if (alloc_wait_pending(atomic_load_explicit(&s->loop, memory_order_relaxed)))
         known.waits |= SLUICE_WAITS_MEMORY;

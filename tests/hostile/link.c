@@ -20,7 +20,7 @@ static struct {
     struct rdma_cm_id *id;
     uint8_t session_id[16];
 } requests[256]; /* not looked at yet */
-static unsigned request_count;
+static unsigned rpc_client_count;
 static const struct rdma_cm_id *news_of; /* whose the last event was */
 static unsigned last_step;               /* 0: none */
 
@@ -58,11 +58,11 @@ int link_event(uint64_t wait_ns) {
     news_of = event->id;
     if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
         struct private_data_req req;
-        must(request_count < sizeof requests / sizeof requests[0]);
+        must(rpc_client_count < sizeof requests / sizeof requests[0]);
         must(private_data_req_decode(&req, event->param.conn.private_data,
                                      event->param.conn.private_data_len) == SLUICE_REASON_NONE);
-        memcpy(requests[request_count].session_id, req.session_id, sizeof req.session_id);
-        requests[request_count++].id = event->id;
+        memcpy(requests[rpc_client_count].session_id, req.session_id, sizeof req.session_id);
+        requests[rpc_client_count++].id = event->id;
     }
     fabric->ack_cm_event(event);
     return type;
@@ -340,11 +340,11 @@ void link_unlisten(void) {
 
 bool link_asked(struct link *l, const struct link_terms *terms) {
     *l = (struct link){0};
-    while (request_count == 0)
+    while (rpc_client_count == 0)
         link_event(LINK_STEP_NS);
     l->id = requests[0].id;
     memcpy(l->session_id, requests[0].session_id, sizeof l->session_id);
-    memmove(requests, requests + 1, --request_count * sizeof requests[0]);
+    memmove(requests, requests + 1, --rpc_client_count * sizeof requests[0]);
     return link_open(l, terms);
 }
 

@@ -17,7 +17,7 @@
 enum place_way { ON_THE_WAY, BY_WAITING, BY_BUSY, BY_FAILING, BY_HANGING_UP, OF_THE_NODE };
 enum place_greets { SILENTLY, WITH_DATA, WITH_KEY };
 
-struct place {
+struct rpc_pending {
     uint8_t state;
     bool passive; /* at the listener's side */
     enum place_way way;
@@ -25,7 +25,7 @@ struct place {
     enum place_greets greets;
 };
 
-static const struct place places[] = {
+static const struct rpc_pending places[] = {
     {CM_ADDRESSING, false, ON_THE_WAY, 0, SILENTLY},
     {CM_ROUTING, false, ON_THE_WAY, 0, SILENTLY},
     {CM_PREPARING, false, ON_THE_WAY, 0, SILENTLY},
@@ -50,7 +50,7 @@ static const struct place places[] = {
     {CM_LISTENING, true, OF_THE_NODE, 0, SILENTLY},
     {CM_WATCHING, false, OF_THE_NODE, 0, SILENTLY},
 };
-#define PLACES (sizeof places / sizeof places[0])
+#define RPC_IDS_MAX (sizeof places / sizeof places[0])
 
 struct visit {
     struct pair p;
@@ -63,7 +63,7 @@ struct visit {
     sluice_session_info info[2];
 };
 
-static struct side *place_side(struct visit *v, const struct place *place) {
+static struct side *place_side(struct visit *v, const struct rpc_pending *place) {
     return place->passive ? &v->p.a : &v->p.b;
 }
 
@@ -72,7 +72,7 @@ static uint32_t visit_listener_slot(const struct visit *v) {
 }
 
 /* The connection that is on its way there, or what is there already; NULL: not yet. */
-static struct cm_owner *place_owner(struct visit *v, const struct place *place) {
+static struct cm_owner *place_owner(struct visit *v, const struct rpc_pending *place) {
     struct cm *cm = place_side(v, place)->node->cm;
     if (place->state == CM_WATCHING)
         return &cm->watch;
@@ -88,7 +88,7 @@ static struct cm_owner *place_owner(struct visit *v, const struct place *place) 
     return NULL;
 }
 
-static bool visit_at(struct visit *v, const struct place *place, enum cm_state state) {
+static bool visit_at(struct visit *v, const struct rpc_pending *place, enum cm_state state) {
     struct cm_owner *owner = place_owner(v, place);
     return owner && owner->state == state;
 }
@@ -96,7 +96,7 @@ static bool visit_at(struct visit *v, const struct place *place, enum cm_state s
 /* ---- going there ----------------------------------------------------------------------------- */
 
 /* One step of the side that is to stop somewhere. */
-static bool visit_step(struct visit *v, const struct place *place, enum cm_state state) {
+static bool visit_step(struct visit *v, const struct rpc_pending *place, enum cm_state state) {
     struct side *side = place_side(v, place);
     cm_progress(side->node->cm, 0); /* records alone */
     if (visit_at(v, place, state))
@@ -113,7 +113,7 @@ static bool visit_step(struct visit *v, const struct place *place, enum cm_state
     return visit_at(v, place, state);
 }
 
-static void visit_go(struct visit *v, const struct place *place, enum cm_state state) {
+static void visit_go(struct visit *v, const struct rpc_pending *place, enum cm_state state) {
     struct side *other = place->passive ? &v->p.b : &v->p.a;
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while (!visit_at(v, place, state) && !visit_step(v, place, state)) {
@@ -130,7 +130,7 @@ static struct cm_listener *visit_listener(struct visit *v) {
     return cm_listener_at(v->p.a.node->cm, visit_listener_slot(v));
 }
 
-static void visit_dial(struct visit *v, const struct place *place) {
+static void visit_dial(struct visit *v, const struct rpc_pending *place) {
     sluice_link_options o = {.flags = place->way == BY_BUSY ? 0 : SLUICE_ONCE};
     if (place->greets == WITH_DATA) {
         o.private_data = "who I am";
@@ -144,7 +144,7 @@ static void visit_dial(struct visit *v, const struct place *place) {
 }
 
 /* What the listener is like until the place is left. */
-static void visit_furnish(struct visit *v, const struct place *place) {
+static void visit_furnish(struct visit *v, const struct rpc_pending *place) {
     struct cm_listener *listener = visit_listener(v);
     struct keyring *keys = place->greets == WITH_KEY ? v->keys : NULL;
     keyring_hold(keys);
@@ -158,7 +158,7 @@ static void visit_furnish(struct visit *v, const struct place *place) {
 }
 
 /* The first takes the only handshake, and its loop does nothing for it; the second waits. */
-static void visit_wait(struct visit *v, const struct place *place) {
+static void visit_wait(struct visit *v, const struct rpc_pending *place) {
     struct cm *cm = v->p.a.node->cm;
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     visit_go(v, place, CM_ANSWERING);
@@ -176,7 +176,7 @@ static void visit_wait(struct visit *v, const struct place *place) {
 }
 
 /* A new connection, up to there. */
-static struct cm_owner *visit(struct visit *v, const struct place *place) {
+static struct cm_owner *visit(struct visit *v, const struct rpc_pending *place) {
     struct side *side = place_side(v, place);
     v->known = v->dials = v->p.a.closed = v->p.b.closed = 0;
     v->p.a.session.id = 0;
@@ -225,12 +225,12 @@ static struct cm_owner *visit(struct visit *v, const struct place *place) {
 }
 
 /* What the place's node has to hear now, and nothing else. */
-static void visit_hear(struct visit *v, const struct place *place) {
+static void visit_hear(struct visit *v, const struct rpc_pending *place) {
     cm_progress(place_side(v, place)->node->cm, 0);
 }
 
 /* An event of the place's id, with whatever it says. False: the id has no device any more. */
-static bool visit_say(struct visit *v, const struct place *place, struct cm_owner *owner,
+static bool visit_say(struct visit *v, const struct rpc_pending *place, struct cm_owner *owner,
                       struct rdma_cm_event *event, const void *data, size_t bytes) {
     struct cm *cm = place_side(v, place)->node->cm;
     struct rdma_cm_id *stray = NULL;

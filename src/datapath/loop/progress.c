@@ -52,7 +52,7 @@ static void take_msg(struct sluice_loop *l, struct mpsc_queue_item *item) {
         send_wait_requested(l, s);
         break;
     case LOOP_MSG_REQUESTS:
-        request_record(l, s);
+        rpc_cancel_take_msg(l, s);
         break;
     case LOOP_MSG_HANGUP:
         on_hangup(l, s);
@@ -249,8 +249,8 @@ static void look_at_clock(struct sluice_loop *l, uint32_t turn) {
     for (struct session *s = l->sessions; s; s = s->next) {
         if (s->queue.head)
             send_expire(l, s);
-        if (s->requests)
-            request_expire(l, s);
+        if (s->rpc_client)
+            rpc_client_expire(l, s);
         session_timer(l, s);
         landing_check(l, s);
     }

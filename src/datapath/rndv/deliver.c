@@ -46,13 +46,13 @@ static enum recv_result deliver(struct sluice_loop *l, struct session *s, struct
     landing->deadline_ns = a->arrived_ns;
     enum recv_result taken = RECV_DONE;
     if (a->type == FRAME_REPLY) { /* that of a reply is no credit */
-        taken = reply_deliver(l, s, landing, a->total);
+        taken = rpc_client_reply_deliver(l, s, landing, a->total);
         if (taken == RECV_DONE)
             receive_give_back(l, s, frame);
     } else {
         event_escort(landing, frame);
         if (a->type == FRAME_REQUEST)
-            taken = request_deliver(l, s, landing, a->total);
+            taken = rpc_server_deliver(l, s, landing, a->total);
     }
     if (taken != RECV_DONE) {
         landing->flags = 0;
@@ -75,7 +75,7 @@ static enum recv_result deliver_nothing(struct sluice_loop *l, struct session *s
         if (!msg)
             return RECV_NO_MEMORY;
         msg->owner = s;
-        reply_deliver(l, s, msg, (uint32_t)a->total | (uint64_t)CODE_FAILED << 32);
+        rpc_client_reply_deliver(l, s, msg, (uint32_t)a->total | (uint64_t)CODE_FAILED << 32);
     }
     rndv_rx_done(l, s, a);
     return RECV_DONE;

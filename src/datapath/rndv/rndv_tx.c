@@ -52,9 +52,9 @@ static void finish(struct sluice_loop *l, struct session *s, struct rndv_tx *d,
     if (msg->kind == MSG_IOV)
         iov_regions_done(msg);
     if (msg->kind == MSG_REQUEST && status == SLUICE_EMSGSIZE)
-        request_refused(l, s, msg, status);
+        rpc_client_refused(l, s, msg, status);
     else if (msg->kind == MSG_REQUEST)
-        request_completed(l, s, msg, status);
+        rpc_client_completed(l, s, msg, status);
     else if (msg->tag)
         event_outcome(l, s, msg, status);
     else
@@ -166,7 +166,7 @@ static enum build_result send_rts(struct sluice_loop *l, struct session *s, stru
         return BUILD_NONE;
     }
     if ((msg->kind == MSG_REQUEST || msg->kind == MSG_REPLY) &&
-        !request_assign(l, s, msg, &total)) {
+        !rpc_client_assign(l, s, msg, &total)) {
         mw_forget(l->node, &d->mw);
         return BUILD_NONE;
     }

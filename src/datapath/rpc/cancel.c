@@ -18,18 +18,18 @@
 #include "datapath/loop/loop.h"
 #include "core/forked.h"
 
-void request_send_cancels(struct sluice_loop *l, struct session *s) {
-    struct requests *r = requests_of(s);
+void rpc_cancel_flush(struct sluice_loop *l, struct session *s) {
+    struct rpc_client *r = rpc_client_of(s);
     for (uint32_t i = 0; i < r->limit && s->cancels > 0; i++) {
-        struct place *place = &r->place[i];
-        if (!place->cancel_due)
+        struct rpc_pending *pending = &r->pending[i];
+        if (!pending->cancel_due)
             continue;
         /* It may return no credit, so unlike CREDIT it must leave some. */
         if (s->tx_credits <= CREDIT_RESERVE || sq_used(s) >= s->sq_limit)
             return;
-        place->cancel_due = false;
+        pending->cancel_due = false;
         s->cancels--;
-        if (!send_control_total(l, s, FRAME_CANCEL, place->id))
+        if (!send_control_total(l, s, FRAME_CANCEL, pending->id))
             return;
     }
 }
@@ -49,23 +49,23 @@ static void cancel_queued(struct sluice_loop *l, struct session *s, uint64_t tag
 }
 
 static void cancel(struct sluice_loop *l, struct session *s, uint64_t tag) {
-    struct requests *r = requests_of(s);
+    struct rpc_client *r = rpc_client_of(s);
     if (!r || (s->state != SESSION_UP && s->state != SESSION_FLUSHING))
         return;
     cancel_queued(l, s, tag);
     for (uint32_t i = 0; i < r->limit && r->waiting > 0; i++) {
-        struct place *place = &r->place[i];
-        if (place->state != PLACE_WAITING || place->msg->tag != tag)
+        struct rpc_pending *pending = &r->pending[i];
+        if (pending->state != RPC_PENDING_WAITING || pending->msg->tag != tag)
             continue;
-        place->cancel_due = true;
+        pending->cancel_due = true;
         s->cancels++;
-        request_give_up(l, s, r, place, SLUICE_ECANCELLED);
+        rpc_client_give_up(l, s, r, pending, SLUICE_ECANCELLED);
     }
     loop_dirty(l, s);
 }
 
-void request_record(struct sluice_loop *l, struct session *s) {
-    struct requests *r = requests_of(s);
+void rpc_cancel_take_msg(struct sluice_loop *l, struct session *s) {
+    struct rpc_client *r = rpc_client_of(s);
     uint64_t tags[CANCELS_MAX];
     uint32_t due = 0, left = 0;
     if (r) {
@@ -88,12 +88,12 @@ void request_record(struct sluice_loop *l, struct session *s) {
         loop_post(l, s, LOOP_MSG_REQUESTS);
     for (uint32_t i = 0; i < due; i++)
         cancel(l, s, tags[i]);
-    s->answers = serving_due(s);
+    s->answers = rpc_server_due(s);
     loop_dirty(l, s);
 }
 
 static void cancel_foreign(struct session *s, uint64_t tag) {
-    struct requests *r = requests_of(s);
+    struct rpc_client *r = rpc_client_of(s);
     if (!r)
         return;
     pthread_mutex_lock(&r->lock);

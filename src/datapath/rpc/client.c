@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * client.c - requests of this side: their places, their outcomes, and what ends them.
+ * client.c - requests of this side: their entries, their outcomes, and what ends them.
  *
- * A request goes through the send queue like a message. When it is posted it takes a place, and with
+ * A request goes through the send queue like a message. When it is posted it takes an entry, and with
  * it room for the reply: a receive that the peer may use without a credit. Its message stays in the
  * place until the outcome is known: it holds its share of the window, and it is the record in which
  * an outcome without a reply waits to be delivered. So no outcome needs memory, with one exception:
  * a request given up while the device still reads it lends its outcome to another record; if there is
  * no memory for that, the outcome comes when the device is done.
  *
- * A request whose outcome was told leaves its place only when the reply comes, so that a reply can
+ * A request whose outcome was told leaves its entry only when the reply comes, so that a reply can
  * never be taken for that of another request.
  *
- * Counts. What was accepted and has no free place again is counted apart for the loop's thread and
+ * Counts. What was accepted and has no free entry again is counted apart for the loop's thread and
  * for others, like the window (send.c), and bounded by `limit`: so a request that is accepted finds a
  * place, unless several threads took the last one at once; then it waits in the queue for the next.
  *
@@ -28,8 +28,8 @@
 #include "core/forked.h"
 
 /* Any thread that owns the session or holds a reference. NULL: no memory. */
-static struct requests *requests_make(struct session *s) {
-    struct requests *r = requests_of(s), *expected = NULL;
+static struct rpc_client *rpc_client_make(struct session *s) {
+    struct rpc_client *r = rpc_client_of(s), *expected = NULL;
     if (likely(r != NULL))
         return r;
     r = calloc(1, sizeof *r);
@@ -38,43 +38,43 @@ static struct requests *requests_make(struct session *s) {
     r->limit = r->free_count = s->link_config.requests;
     for (uint32_t i = 0; i < r->limit; i++) {
         r->free[i] = (uint8_t)(r->limit - 1 - i);
-        r->place[i].id = i;
+        r->pending[i].id = i;
     }
     pthread_mutex_init(&r->lock, NULL);
-    if (atomic_compare_exchange_strong(&s->requests, &expected, r))
+    if (atomic_compare_exchange_strong(&s->rpc_client, &expected, r))
         return r;
     pthread_mutex_destroy(&r->lock);
     free(r);
     return expected;
 }
 
-void request_forget(struct session *s) {
-    struct requests *r = requests_of(s);
+void rpc_client_forget(struct session *s) {
+    struct rpc_client *r = rpc_client_of(s);
     if (r) {
         pthread_mutex_destroy(&r->lock);
         free(r);
     }
-    atomic_store_explicit(&s->requests, NULL, memory_order_relaxed);
-    free(atomic_load_explicit(&s->serving, memory_order_relaxed));
-    atomic_store_explicit(&s->serving, NULL, memory_order_relaxed);
+    atomic_store_explicit(&s->rpc_client, NULL, memory_order_relaxed);
+    free(atomic_load_explicit(&s->rpc_server, memory_order_relaxed));
+    atomic_store_explicit(&s->rpc_server, NULL, memory_order_relaxed);
 }
 
 /* ---- being accepted -------------------------------------------------------------------------- */
 
-static inline uint32_t accepted(struct requests *r) {
+static inline uint32_t accepted(struct rpc_client *r) {
     return atomic_load_explicit(&r->own, memory_order_relaxed) +
            atomic_load_explicit(&r->foreign, memory_order_relaxed);
 }
 
-uint32_t request_count(struct session *s) {
-    struct requests *r = requests_of(s);
+uint32_t rpc_client_count(struct session *s) {
+    struct rpc_client *r = rpc_client_of(s);
     return r ? accepted(r) : 0;
 }
 
-int request_admit(struct session *s, const struct send_args *args, bool foreign) {
+int rpc_client_admit(struct session *s, const struct send_args *args, bool foreign) {
     if (args->kind == MSG_REPLY)
-        return serving_claim(s, args->token) ? SLUICE_OK : SLUICE_EINVAL;
-    struct requests *r = requests_make(s);
+        return rpc_server_claim(s, args->token) ? SLUICE_OK : SLUICE_EINVAL;
+    struct rpc_client *r = rpc_client_make(s);
     if (!r)
         return SLUICE_ENOMEM;
     if (foreign) {
@@ -97,12 +97,12 @@ int request_admit(struct session *s, const struct send_args *args, bool foreign)
     return SLUICE_OK;
 }
 
-void request_admit_undo(struct session *s, const struct send_args *args, bool foreign) {
+void rpc_client_admit_undo(struct session *s, const struct send_args *args, bool foreign) {
     if (args->kind == MSG_REPLY) {
-        serving_unclaim(s, args->token);
+        rpc_server_unclaim(s, args->token);
         return;
     }
-    struct requests *r = requests_of(s);
+    struct rpc_client *r = rpc_client_of(s);
     if (foreign)
         atomic_fetch_sub_explicit(&r->foreign, 1, memory_order_relaxed);
     else
@@ -110,16 +110,16 @@ void request_admit_undo(struct session *s, const struct send_args *args, bool fo
                               memory_order_relaxed);
 }
 
-void request_want(struct sluice_loop *l, struct session *s) {
-    struct requests *r = requests_of(s);
+void rpc_client_want(struct sluice_loop *l, struct session *s) {
+    struct rpc_client *r = rpc_client_of(s);
     if (!r)
         return;
     r->want = true;
-    request_check_writable(l, s);
+    rpc_client_check_writable(l, s);
 }
 
-void request_check_writable(struct sluice_loop *l, struct session *s) {
-    struct requests *r = requests_of(s);
+void rpc_client_check_writable(struct sluice_loop *l, struct session *s) {
+    struct rpc_client *r = rpc_client_of(s);
     uint32_t count = accepted(r);
     if (!r->want || s->state != SESSION_UP || (count > 0 && count > r->limit - (r->limit + 3) / 4))
         return;
@@ -129,7 +129,7 @@ void request_check_writable(struct sluice_loop *l, struct session *s) {
 }
 
 /* One that was accepted is through, wholly. */
-static void uncount(struct sluice_loop *l, struct session *s, struct requests *r, bool foreign) {
+static void uncount(struct sluice_loop *l, struct session *s, struct rpc_client *r, bool foreign) {
     if (foreign) {
         atomic_fetch_sub_explicit(&r->foreign, 1, memory_order_relaxed);
     } else {
@@ -137,14 +137,14 @@ static void uncount(struct sluice_loop *l, struct session *s, struct requests *r
         atomic_store_explicit(&r->own, own - 1, memory_order_relaxed);
     }
     if (unlikely(r->want))
-        request_check_writable(l, s);
+        rpc_client_check_writable(l, s);
 }
 
-void request_unsent(struct sluice_loop *l, struct session *s, const struct sluice_msg *msg) {
-    uncount(l, s, requests_of(s), (msg->send_flags & MSG_FOREIGN) != 0);
+void rpc_client_unsent(struct sluice_loop *l, struct session *s, const struct sluice_msg *msg) {
+    uncount(l, s, rpc_client_of(s), (msg->send_flags & MSG_FOREIGN) != 0);
 }
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* ---- entries --------------------------------------------------------------------------------- */
 
 /* Microseconds left, as they travel. */
 static uint64_t time_left(struct sluice_loop *l, const struct sluice_msg *msg) {
@@ -156,50 +156,50 @@ static uint64_t time_left(struct sluice_loop *l, const struct sluice_msg *msg) {
     return left < UINT32_MAX ? left : UINT32_MAX;
 }
 
-bool request_assign(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                    uint64_t *total) {
+bool rpc_client_assign(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                       uint64_t *total) {
     if (msg->kind == MSG_REPLY) {
-        serving_assign(s, msg, total);
+        rpc_server_assign(s, msg, total);
         return true;
     }
-    struct requests *r = requests_of(s);
+    struct rpc_client *r = rpc_client_of(s);
     if (r->free_count == 0 || !credits_reserve(l, s))
         return false;
     uint32_t index = r->free[--r->free_count];
-    struct place *place = &r->place[index];
-    place->id += PLACES;
-    place->msg = msg;
-    place->state = PLACE_WAITING;
-    place->foreign = (msg->send_flags & MSG_FOREIGN) != 0;
-    place->deadline_ns = msg->deadline_ns;
-    msg->id = place->id;
+    struct rpc_pending *pending = &r->pending[index];
+    pending->id += RPC_IDS_MAX;
+    pending->msg = msg;
+    pending->state = RPC_PENDING_WAITING;
+    pending->foreign = (msg->send_flags & MSG_FOREIGN) != 0;
+    pending->deadline_ns = msg->deadline_ns;
+    msg->id = pending->id;
     msg->flags |= MSG_BUSY;
     r->taken++;
     r->waiting++;
-    *total = place->id | time_left(l, msg) << 32;
+    *total = pending->id | time_left(l, msg) << 32;
     return true;
 }
 
 /* The reply has come, or never will. */
-static void place_free(struct sluice_loop *l, struct session *s, struct requests *r,
-                       struct place *place) {
+static void pending_free(struct sluice_loop *l, struct session *s, struct rpc_client *r,
+                         struct rpc_pending *pending) {
     bool took = r->reserved > 0;
     r->reserved -= took;
     r->taken--;
-    r->waiting -= place->state == PLACE_WAITING;
-    s->cancels -= place->cancel_due;
-    place->cancel_due = false;
-    place->state = PLACE_FREE;
-    place->msg = NULL;
-    r->free[r->free_count++] = (uint8_t)(place - r->place);
+    r->waiting -= pending->state == RPC_PENDING_WAITING;
+    s->cancels -= pending->cancel_due;
+    pending->cancel_due = false;
+    pending->state = RPC_PENDING_FREE;
+    pending->msg = NULL;
+    r->free[r->free_count++] = (uint8_t)(pending - r->pending);
     credits_unreserve(l, s, took);
-    uncount(l, s, r, place->foreign);
+    uncount(l, s, r, pending->foreign);
     if (s->queue.head || s->state == SESSION_FLUSHING)
         loop_dirty(l, s);
 }
 
 /* Nobody waits for this message any more. */
-static void request_drop(struct sluice_loop *l, struct sluice_msg *msg) {
+static void rpc_client_drop(struct sluice_loop *l, struct sluice_msg *msg) {
     if (unlikely(msg->flags & MSG_BUSY))
         msg->flags |= MSG_ORPHAN;
     else
@@ -214,12 +214,12 @@ static void window_back(struct sluice_loop *l, struct session *s, const struct s
 
 /* ---- posting --------------------------------------------------------------------------------- */
 
-enum build_result request_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                                struct sluice_msg *msg) {
+enum build_result rpc_client_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                                   struct sluice_msg *msg) {
     uint64_t total;
     if (unlikely(msg->size > s->frame_payload))
         return rndv_build(l, s, batch, msg);
-    if (!request_assign(l, s, msg, &total))
+    if (!rpc_client_assign(l, s, msg, &total))
         return BUILD_NONE;
     bool reply = msg->kind == MSG_REPLY;
     uint32_t size = (uint32_t)msg->size, bytes = size + FRAME_BYTES;
@@ -248,44 +248,44 @@ enum build_result request_build(struct sluice_loop *l, struct session *s, struct
     return BUILD_DONE;
 }
 
-void request_copied(struct sluice_msg *msg) {
+void rpc_client_copied(struct sluice_msg *msg) {
     msg->flags &= (uint16_t)~MSG_BUSY;
 }
 
-void request_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                       sluice_status status) {
+void rpc_client_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                          sluice_status status) {
     msg->flags &= (uint16_t)~MSG_BUSY;
     if (msg->flags & MSG_ORPHAN)
         msg_discard(l, msg);
     else if (msg->flags & MSG_LATE)
         event_outcome(l, s, msg, (sluice_status)(int32_t)msg->deadline_ns);
     else if (status == SLUICE_ECLOSED)
-        request_unposted(s, msg->id);
+        rpc_client_unposted(s, msg->id);
 }
 
-void request_refused(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                     sluice_status status) {
-    struct requests *r = requests_of(s);
-    struct place *place = &r->place[msg->id & (PLACES - 1)];
-    bool taken = place->state != PLACE_FREE && place->id == msg->id;
-    bool waited_for = taken && place->state == PLACE_WAITING;
+void rpc_client_refused(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                        sluice_status status) {
+    struct rpc_client *r = rpc_client_of(s);
+    struct rpc_pending *pending = &r->pending[msg->id & (RPC_IDS_MAX - 1)];
+    bool taken = pending->state != RPC_PENDING_FREE && pending->id == msg->id;
+    bool waited_for = taken && pending->state == RPC_PENDING_WAITING;
     if (waited_for)
         window_back(l, s, msg);
     if (taken)
-        place_free(l, s, r, place);
+        pending_free(l, s, r, pending);
     if (!waited_for) {
-        request_completed(l, s, msg, status);
+        rpc_client_completed(l, s, msg, status);
         return;
     }
     msg->flags &= (uint16_t)~MSG_BUSY;
     event_outcome(l, s, msg, status);
 }
 
-void request_unposted(struct session *s, uint32_t id) {
-    struct requests *r = requests_of(s);
-    struct place *place = &r->place[id & (PLACES - 1)];
-    if (place->state == PLACE_WAITING && place->id == id)
-        place->unposted = true;
+void rpc_client_unposted(struct session *s, uint32_t id) {
+    struct rpc_client *r = rpc_client_of(s);
+    struct rpc_pending *pending = &r->pending[id & (RPC_IDS_MAX - 1)];
+    if (pending->state == RPC_PENDING_WAITING && pending->id == id)
+        pending->unposted = true;
 }
 
 /* ---- outcomes -------------------------------------------------------------------------------- */
@@ -298,25 +298,25 @@ static sluice_status code_status(uint32_t code) {
     return code == CODE_FAILED ? SLUICE_ENOMEM : SLUICE_EREJECTED;
 }
 
-enum recv_result reply_deliver(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                               uint64_t total) {
-    struct requests *r = requests_of(s);
+enum recv_result rpc_client_reply_deliver(struct sluice_loop *l, struct session *s,
+                                          struct sluice_msg *msg, uint64_t total) {
+    struct rpc_client *r = rpc_client_of(s);
     uint32_t id = (uint32_t)total, code = (uint32_t)(total >> 32);
-    struct place *place = r ? &r->place[id & (PLACES - 1)] : NULL;
-    if (unlikely(!place || place->state == PLACE_FREE || place->id != id))
-        return request_broken(l, s, msg, "a reply to no request");
+    struct rpc_pending *pending = r ? &r->pending[id & (RPC_IDS_MAX - 1)] : NULL;
+    if (unlikely(!pending || pending->state == RPC_PENDING_FREE || pending->id != id))
+        return rpc_broken(l, s, msg, "a reply to no request");
     if (unlikely(code != CODE_REPLY &&
                  (msg->size > 0 || (code > CODE_FAILED && code < CODE_APPLICATION))))
-        return request_broken(l, s, msg, "a reply with an unknown code, or with a code and more");
-    struct sluice_msg *request = place->msg;
-    bool waited_for = place->state == PLACE_WAITING;
+        return rpc_broken(l, s, msg, "a reply with an unknown code, or with a code and more");
+    struct sluice_msg *request = pending->msg;
+    bool waited_for = pending->state == RPC_PENDING_WAITING;
     sluice_event event = {.type = SLUICE_REPLY};
     if (likely(waited_for)) {
         event.tag = request->tag;
         window_back(l, s, request);
-        request_drop(l, request);
+        rpc_client_drop(l, request);
     }
-    place_free(l, s, r, place);
+    pending_free(l, s, r, pending);
     if (likely(waited_for && code == CODE_REPLY)) {
         event_loan(l, s, msg, &event);
         return RECV_DONE;
@@ -330,30 +330,31 @@ enum recv_result reply_deliver(struct sluice_loop *l, struct session *s, struct 
     return RECV_DONE;
 }
 
-enum recv_result reply_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+enum recv_result rpc_client_reply_take(struct sluice_loop *l, struct session *s,
+                                       struct sluice_msg *msg) {
     if (unlikely(!(msg->pieces & FRAME_RESERVED)))
-        return request_broken(l, s, msg, "a reply that takes a credit");
-    return reply_deliver(l, s, msg, msg->tag);
+        return rpc_broken(l, s, msg, "a reply that takes a credit");
+    return rpc_client_reply_deliver(l, s, msg, msg->tag);
 }
 
-bool request_reserved(struct session *s) {
-    struct requests *r = requests_of(s);
+bool rpc_client_reserved(struct session *s) {
+    struct rpc_client *r = rpc_client_of(s);
     if (unlikely(!r || r->reserved >= r->taken))
         return false;
     r->reserved++;
     return true;
 }
 
-uint32_t request_arrived(struct session *s) {
-    struct requests *r = requests_of(s);
+uint32_t rpc_client_arrived(struct session *s) {
+    struct rpc_client *r = rpc_client_of(s);
     return r ? r->reserved : 0;
 }
 
-void request_give_up(struct sluice_loop *l, struct session *s, struct requests *r,
-                     struct place *place, sluice_status status) {
-    struct sluice_msg *msg = place->msg, *carrier = msg;
-    place->state = PLACE_DEAD;
-    place->msg = NULL;
+void rpc_client_give_up(struct sluice_loop *l, struct session *s, struct rpc_client *r,
+                        struct rpc_pending *pending, sluice_status status) {
+    struct sluice_msg *msg = pending->msg, *carrier = msg;
+    pending->state = RPC_PENDING_DEAD;
+    pending->msg = NULL;
     r->waiting--;
     window_back(l, s, msg);
     if (s->state == SESSION_FLUSHING)
@@ -374,36 +375,36 @@ void request_give_up(struct sluice_loop *l, struct session *s, struct requests *
     event_outcome(l, s, carrier, status);
 }
 
-void request_expire(struct sluice_loop *l, struct session *s) {
-    struct requests *r = requests_of(s);
+void rpc_client_expire(struct sluice_loop *l, struct session *s) {
+    struct rpc_client *r = rpc_client_of(s);
     for (uint32_t i = 0; i < r->limit && r->waiting > 0; i++) {
-        struct place *place = &r->place[i];
-        if (place->state != PLACE_WAITING || place->deadline_ns == 0)
+        struct rpc_pending *pending = &r->pending[i];
+        if (pending->state != RPC_PENDING_WAITING || pending->deadline_ns == 0)
             continue;
-        if (l->now_ns >= place->deadline_ns)
-            request_give_up(l, s, r, place, SLUICE_ETIMEDOUT);
+        if (l->now_ns >= pending->deadline_ns)
+            rpc_client_give_up(l, s, r, pending, SLUICE_ETIMEDOUT);
         else
-            loop_deadline(l, place->deadline_ns);
+            loop_deadline(l, pending->deadline_ns);
     }
 }
 
-bool request_pending(struct session *s) {
-    struct requests *r = requests_of(s);
-    return (r && r->waiting > 0) || serving_due(s) ||
+bool rpc_client_pending(struct session *s) {
+    struct rpc_client *r = rpc_client_of(s);
+    return (r && r->waiting > 0) || rpc_server_due(s) ||
            (atomic_load_explicit(&s->ref, memory_order_acquire) & SESSION_REF_REQUESTS);
 }
 
-void request_end(struct sluice_loop *l, struct session *s) {
-    struct requests *r = requests_of(s);
+void rpc_client_end(struct sluice_loop *l, struct session *s) {
+    struct rpc_client *r = rpc_client_of(s);
     for (uint32_t i = 0; r && i < r->limit; i++) {
-        struct place *place = &r->place[i];
-        if (place->state == PLACE_WAITING) {
-            place->msg->flags = 0; /* there is no queue pair that could read it */
-            window_release(s, 1, place->msg->size, place->foreign);
-            event_outcome(l, s, place->msg, place->unposted ? SLUICE_ECLOSED : SLUICE_EUNKNOWN);
+        struct rpc_pending *pending = &r->pending[i];
+        if (pending->state == RPC_PENDING_WAITING) {
+            pending->msg->flags = 0; /* there is no queue pair that could read it */
+            window_release(s, 1, pending->msg->size, pending->foreign);
+            event_outcome(l, s, pending->msg, pending->unposted ? SLUICE_ECLOSED : SLUICE_EUNKNOWN);
         }
-        place->msg = NULL;
-        place->state = PLACE_DEAD;
+        pending->msg = NULL;
+        pending->state = RPC_PENDING_DEAD;
     }
     if (r)
         r->waiting = 0;

@@ -14,11 +14,11 @@
 
 #include "datapath/tx/post.h"
 
-#define PLACES 256u      /* an id has its place in the lowest 8 bits */
-#define PLACE_BITS 8u    /* and a count in the rest */
+#define RPC_IDS_MAX 256u /* an id has its entry in the lowest 8 bits */
+#define RPC_ID_BITS 8u   /* and a count in the rest */
 #define CANCELS_MAX 256u /* tags that wait for the loop: more requests cannot be in flight */
 
-/* msg->flags of a request that has its place */
+/* msg->flags of a request that has its entry */
 #define MSG_BUSY 128u   /* the device, or a transfer, still reads it */
 #define MSG_ORPHAN 256u /* the outcome was told without it: to be freed when it is not busy */
 #define MSG_LATE 512u   /* the outcome, in deadline_ns, is told when it is not busy */
@@ -32,46 +32,46 @@ enum reply_code {
     CODE_APPLICATION = 256, /* and above: refused by the application with what is above */
 };
 
-enum place_state {
-    PLACE_FREE,
-    PLACE_WAITING, /* the outcome is the reply */
-    PLACE_DEAD,    /* the outcome was told; the place is free when the reply comes */
+enum rpc_pending_state {
+    RPC_PENDING_FREE,
+    RPC_PENDING_WAITING, /* the outcome is the reply */
+    RPC_PENDING_DEAD,    /* the outcome was told; the entry is free when the reply comes */
 };
 
-struct place {
+struct rpc_pending {
     struct sluice_msg *msg; /* WAITING: the request */
     uint64_t deadline_ns;
     uint32_t id;
-    uint8_t state;   /* enum place_state */
+    uint8_t state;   /* enum rpc_pending_state */
     bool foreign;    /* accepted from another thread */
     bool cancel_due; /* CANCEL waits for a credit */
     bool unposted;   /* the device refused it */
 };
 
-struct requests {
-    uint32_t limit;    /* places in use, at most */
-    uint32_t waiting;  /* places WAITING */
-    uint32_t taken;    /* places not FREE */
+struct rpc_client {
+    uint32_t limit;    /* entries in use, at most */
+    uint32_t waiting;  /* entries WAITING */
+    uint32_t taken;    /* entries not FREE */
     uint32_t reserved; /* frames with RESERVED that arrived and whose reply was not looked at */
-    bool want;         /* EAGAIN for want of a place: WRITABLE is owed */
+    bool want;         /* EAGAIN for want of an entry: WRITABLE is owed */
     uint32_t free_count;
-    uint8_t free[PLACES];
-    /* Accepted and without a free place again; as the window, one for the owner, one for others. */
+    uint8_t free[RPC_IDS_MAX];
+    /* Accepted and without a free entry again; as the window, one for the owner, one for others. */
     _Atomic uint32_t own, foreign;
-    struct place place[PLACES];
+    struct rpc_pending pending[RPC_IDS_MAX];
 
     pthread_mutex_t lock; /* of what follows: only sluice_cancel() of other threads takes it */
     uint32_t cancel_count, cancel_ripe;
     uint64_t cancel[CANCELS_MAX];
 };
 
-/* Low bits of a serving place's word; the rest is the token. */
-#define SERVING_OPEN 1u     /* the application has it */
-#define SERVING_ANSWERED 2u /* a reply, or a code, waits to be posted */
-#define SERVING_STATES 3u
-#define SERVING_SHIFT 2u
+/* Low bits of an inbound entry's word; the rest is the token. */
+#define RPC_INBOUND_OPEN 1u     /* the application has it */
+#define RPC_INBOUND_ANSWERED 2u /* a reply, or a code, waits to be posted */
+#define RPC_INBOUND_STATES 3u
+#define RPC_INBOUND_SHIFT 2u
 
-struct serving_place {
+struct rpc_inbound {
     _Atomic uint64_t word; /* 0: free. Whoever makes OPEN ANSWERED answers: once, on any thread */
     uint64_t deadline_ns;
     uint32_t id, code;
@@ -80,37 +80,37 @@ struct serving_place {
     bool cancelled_ahead; /* cancelled_id is valid */
 };
 
-struct serving {
-    uint64_t count;                    /* in a token above its place: one is never given twice */
-    _Atomic uint64_t due[PLACES / 64]; /* places whose code waits to be posted */
-    struct serving_place place[PLACES];
+struct rpc_server {
+    uint64_t count; /* in a token above its entry: one is never given twice */
+    _Atomic uint64_t due[RPC_IDS_MAX / 64]; /* entries whose code waits to be posted */
+    struct rpc_inbound inbound[RPC_IDS_MAX];
 };
 
 /* ---- client.c -------------------------------------------------------------------------------- */
 
 /* receive_broken() for those who say what became of a frame. Always RECV_DONE. */
-static inline enum recv_result request_broken(struct sluice_loop *l, struct session *s,
-                                              struct sluice_msg *msg, const char *text) {
+static inline enum recv_result rpc_broken(struct sluice_loop *l, struct session *s,
+                                          struct sluice_msg *msg, const char *text) {
     receive_broken(l, s, msg, text);
     return RECV_DONE;
 }
 
 /* The outcome is told before the reply came; nobody waits for that any more. */
-void request_give_up(struct sluice_loop *l, struct session *s, struct requests *r,
-                     struct place *place, sluice_status status);
+void rpc_client_give_up(struct sluice_loop *l, struct session *s, struct rpc_client *r,
+                        struct rpc_pending *pending, sluice_status status);
 
-static inline struct requests *requests_of(struct session *s) {
-    return atomic_load_explicit(&s->requests, memory_order_acquire);
+static inline struct rpc_client *rpc_client_of(struct session *s) {
+    return atomic_load_explicit(&s->rpc_client, memory_order_acquire);
 }
 
 /* ---- server.c -------------------------------------------------------------------------------- */
 
 /* Any thread that owns the session or holds a reference: makes the caller the one who answers. */
-bool serving_claim(struct session *s, uint64_t token);
+bool rpc_server_claim(struct session *s, uint64_t token);
 /* It was not, after all. */
-void serving_unclaim(struct session *s, uint64_t token);
-void serving_assign(struct session *s, struct sluice_msg *msg, uint64_t *total);
+void rpc_server_unclaim(struct session *s, uint64_t token);
+void rpc_server_assign(struct session *s, struct sluice_msg *msg, uint64_t *total);
 /* Whether codes wait to be posted. */
-bool serving_due(struct session *s);
+bool rpc_server_due(struct session *s);
 
 #endif

@@ -2,13 +2,13 @@
 /*
  * server.c - requests of the peer, and what answers them.
  *
- * Each request has a place in a table, the one its id names. The place's word holds the token the
+ * Each request has an entry in a table, the one its id names. The entry's word holds the token the
  * application was given and whether it was answered: who moves it from OPEN to ANSWERED, with one
  * compare-and-swap and on whatever thread, is the one who answers, so that a request has exactly one
- * answer and a wrong or old token does nothing. The place is free when the reply is posted, which is
+ * answer and a wrong or old token does nothing. The entry is free when the reply is posted, which is
  * before the peer could know.
  *
- * An answer without a message is a code in the place and a bit in a map of places: it needs no
+ * An answer without a message is a code in the entry and a bit in a map of entries: it needs no
  * memory and cannot fail. Replies take the room their request brought, so neither needs a credit.
  *
  * Owner: the loop's thread, but for the words, the codes of who answers, and the map.
@@ -20,20 +20,20 @@
 #include "datapath/loop/loop.h"
 #include "core/forked.h"
 
-#define COUNT_BITS (64 - PLACE_BITS - SERVING_SHIFT)
+#define COUNT_BITS (64 - RPC_ID_BITS - RPC_INBOUND_SHIFT)
 
-static inline struct serving *serving_of(struct session *s) {
-    return atomic_load_explicit(&s->serving, memory_order_acquire);
+static inline struct rpc_server *rpc_server_of(struct session *s) {
+    return atomic_load_explicit(&s->rpc_server, memory_order_acquire);
 }
 
 static inline uint64_t word_of(uint64_t token, unsigned state) {
-    return token << SERVING_SHIFT | state;
+    return token << RPC_INBOUND_SHIFT | state;
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-static struct serving *serving_make(struct session *s) {
-    struct serving *v = serving_of(s);
+static struct rpc_server *rpc_server_make(struct session *s) {
+    struct rpc_server *v = rpc_server_of(s);
     if (likely(v != NULL))
         return v;
     v = calloc(1, sizeof *v);
@@ -41,56 +41,56 @@ static struct serving *serving_make(struct session *s) {
         return NULL;
     /* Tokens of two sessions should differ, for the application that mixes them up. */
     v->count = atomic_load_explicit(&s->id, memory_order_relaxed) * 0x9e3779b97f4a7c15u;
-    atomic_store_explicit(&s->serving, v, memory_order_release);
+    atomic_store_explicit(&s->rpc_server, v, memory_order_release);
     return v;
 }
 
-static uint64_t new_token(struct serving *v, uint32_t place) {
+static uint64_t new_token(struct rpc_server *v, uint32_t inbound) {
     v->count = (v->count + 1) & ((1ull << COUNT_BITS) - 1);
     if (v->count == 0) /* 0 is no token */
         v->count = 1;
-    return v->count << PLACE_BITS | place;
+    return v->count << RPC_ID_BITS | inbound;
 }
 
-bool serving_claim(struct session *s, uint64_t token) {
-    struct serving *v = serving_of(s);
-    if (!v || token >> (64 - SERVING_SHIFT))
+bool rpc_server_claim(struct session *s, uint64_t token) {
+    struct rpc_server *v = rpc_server_of(s);
+    if (!v || token >> (64 - RPC_INBOUND_SHIFT))
         return false;
-    uint64_t word = word_of(token, SERVING_OPEN);
-    return atomic_compare_exchange_strong_explicit(&v->place[token & (PLACES - 1)].word, &word,
-                                                   word_of(token, SERVING_ANSWERED),
+    uint64_t word = word_of(token, RPC_INBOUND_OPEN);
+    return atomic_compare_exchange_strong_explicit(&v->inbound[token & (RPC_IDS_MAX - 1)].word,
+                                                   &word, word_of(token, RPC_INBOUND_ANSWERED),
                                                    memory_order_acq_rel, memory_order_relaxed);
 }
 
-void serving_unclaim(struct session *s, uint64_t token) {
-    atomic_store_explicit(&serving_of(s)->place[token & (PLACES - 1)].word,
-                          word_of(token, SERVING_OPEN), memory_order_release);
+void rpc_server_unclaim(struct session *s, uint64_t token) {
+    atomic_store_explicit(&rpc_server_of(s)->inbound[token & (RPC_IDS_MAX - 1)].word,
+                          word_of(token, RPC_INBOUND_OPEN), memory_order_release);
 }
 
 /* ---- answering ------------------------------------------------------------------------------- */
 
-void serving_assign(struct session *s, struct sluice_msg *msg, uint64_t *total) {
-    struct serving_place *place = &serving_of(s)->place[msg->id];
-    *total = place->id;
-    atomic_store_explicit(&place->word, 0, memory_order_relaxed);
+void rpc_server_assign(struct session *s, struct sluice_msg *msg, uint64_t *total) {
+    struct rpc_inbound *inbound = &rpc_server_of(s)->inbound[msg->id];
+    *total = inbound->id;
+    atomic_store_explicit(&inbound->word, 0, memory_order_relaxed);
 }
 
-bool serving_due(struct session *s) {
-    struct serving *v = serving_of(s);
+bool rpc_server_due(struct session *s) {
+    struct rpc_server *v = rpc_server_of(s);
     uint64_t any = 0;
-    for (uint32_t i = 0; v && i < PLACES / 64; i++)
+    for (uint32_t i = 0; v && i < RPC_IDS_MAX / 64; i++)
         any |= atomic_load_explicit(&v->due[i], memory_order_acquire);
     return any != 0;
 }
 
 /* Whoever claimed it. */
-static void make_due(struct serving *v, uint32_t index, uint32_t code) {
-    v->place[index].code = code;
+static void make_due(struct rpc_server *v, uint32_t index, uint32_t code) {
+    v->inbound[index].code = code;
     atomic_fetch_or_explicit(&v->due[index / 64], 1ull << index % 64, memory_order_release);
 }
 
 static bool build_answer(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                         struct serving_place *place) {
+                         struct rpc_inbound *inbound) {
     uint32_t lkey;
     uint8_t *at = wr_batch_header(l, s, &lkey);
     if (!at)
@@ -99,34 +99,34 @@ static bool build_answer(struct sluice_loop *l, struct session *s, struct wr_bat
     l->send_sge[batch->count][0] = (struct ibv_sge){(uintptr_t)at, FRAME_BYTES, lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 1, inlined ? IBV_SEND_INLINE : 0);
     s->tx_sequence++;
-    post_header(s, at, FRAME_REPLY, FRAME_RESERVED, 0, place->id | (uint64_t)place->code << 32);
+    post_header(s, at, FRAME_REPLY, FRAME_RESERVED, 0, inbound->id | (uint64_t)inbound->code << 32);
     wr_batch_entry(s, NULL, 0, SQ_MESSAGE);
     wr_batch_signal(s, batch, wr);
-    atomic_store_explicit(&place->word, 0, memory_order_relaxed);
+    atomic_store_explicit(&inbound->word, 0, memory_order_relaxed);
     return true;
 }
 
-void request_answers(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
-    struct serving *v = serving_of(s);
-    for (uint32_t i = 0; i < PLACES / 64; i++) {
+void rpc_server_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
+    struct rpc_server *v = rpc_server_of(s);
+    for (uint32_t i = 0; i < RPC_IDS_MAX / 64; i++) {
         uint64_t due = atomic_load_explicit(&v->due[i], memory_order_acquire);
         for (; due; due &= due - 1) {
             uint32_t bit = (uint32_t)__builtin_ctzll(due);
             if (batch->count == LOOP_WR_BATCH || sq_used(s) >= s->sq_limit ||
-                !build_answer(l, s, batch, &v->place[i * 64 + bit]))
+                !build_answer(l, s, batch, &v->inbound[i * 64 + bit]))
                 return;
             atomic_fetch_and_explicit(&v->due[i], ~(1ull << bit), memory_order_relaxed);
         }
     }
-    s->answers = serving_due(s);
+    s->answers = rpc_server_due(s);
 }
 
 /* ---- requests that arrive -------------------------------------------------------------------- */
 
-static void answer_now(struct sluice_loop *l, struct session *s, struct serving *v, uint32_t index,
-                       uint32_t code) {
-    struct serving_place *place = &v->place[index];
-    atomic_store_explicit(&place->word, word_of(new_token(v, index), SERVING_ANSWERED),
+static void answer_now(struct sluice_loop *l, struct session *s, struct rpc_server *v,
+                       uint32_t index, uint32_t code) {
+    struct rpc_inbound *inbound = &v->inbound[index];
+    atomic_store_explicit(&inbound->word, word_of(new_token(v, index), RPC_INBOUND_ANSWERED),
                           memory_order_relaxed);
     make_due(v, index, code);
     s->answers = true;
@@ -134,71 +134,71 @@ static void answer_now(struct sluice_loop *l, struct session *s, struct serving 
 }
 
 /* NULL: it broke the protocol (*wrong), or there is no memory. */
-static struct serving_place *take_place(struct session *s, uint64_t total, const char **wrong) {
-    struct serving *v = serving_make(s);
+static struct rpc_inbound *take_place(struct session *s, uint64_t total, const char **wrong) {
+    struct rpc_server *v = rpc_server_make(s);
     if (!v)
         return NULL;
-    struct serving_place *place = &v->place[total & (PLACES - 1)];
-    if (unlikely(atomic_load_explicit(&place->word, memory_order_relaxed) != 0)) {
+    struct rpc_inbound *inbound = &v->inbound[total & (RPC_IDS_MAX - 1)];
+    if (unlikely(atomic_load_explicit(&inbound->word, memory_order_relaxed) != 0)) {
         *wrong = "a request for a place that is taken";
         return NULL;
     }
-    place->id = (uint32_t)total;
-    place->cancelled = place->cancelled_ahead && place->cancelled_id == place->id;
-    place->cancelled_ahead = false;
-    return place;
+    inbound->id = (uint32_t)total;
+    inbound->cancelled = inbound->cancelled_ahead && inbound->cancelled_id == inbound->id;
+    inbound->cancelled_ahead = false;
+    return inbound;
 }
 
-enum recv_result request_deliver(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                                 uint64_t total) {
+enum recv_result rpc_server_deliver(struct sluice_loop *l, struct session *s,
+                                    struct sluice_msg *msg, uint64_t total) {
     const char *wrong = NULL;
-    struct serving_place *place = take_place(s, total, &wrong);
-    if (unlikely(!place))
-        return wrong ? request_broken(l, s, msg, wrong) : RECV_NO_MEMORY;
-    struct serving *v = serving_of(s);
-    uint32_t index = (uint32_t)total & (PLACES - 1);
+    struct rpc_inbound *inbound = take_place(s, total, &wrong);
+    if (unlikely(!inbound))
+        return wrong ? rpc_broken(l, s, msg, wrong) : RECV_NO_MEMORY;
+    struct rpc_server *v = rpc_server_of(s);
+    uint32_t index = (uint32_t)total & (RPC_IDS_MAX - 1);
     uint64_t left_us = total >> 32, deadline = 0;
     if (unlikely(left_us != 0)) {
         /* A frame that was held has the time it arrived at. */
         uint64_t now = loop_clock(l);
         deadline = (msg->deadline_ns ? msg->deadline_ns : now) + left_us * 1000;
-        if (now >= deadline || place->cancelled) {
-            answer_now(l, s, v, index, place->cancelled ? CODE_CANCELLED : CODE_EXPIRED);
+        if (now >= deadline || inbound->cancelled) {
+            answer_now(l, s, v, index, inbound->cancelled ? CODE_CANCELLED : CODE_EXPIRED);
             event_return(l, s, msg);
             return RECV_DONE;
         }
-    } else if (unlikely(place->cancelled)) {
+    } else if (unlikely(inbound->cancelled)) {
         answer_now(l, s, v, index, CODE_CANCELLED);
         event_return(l, s, msg);
         return RECV_DONE;
     }
-    place->deadline_ns = deadline;
+    inbound->deadline_ns = deadline;
     uint64_t token = new_token(v, index);
-    atomic_store_explicit(&place->word, word_of(token, SERVING_OPEN), memory_order_release);
+    atomic_store_explicit(&inbound->word, word_of(token, RPC_INBOUND_OPEN), memory_order_release);
     sluice_event event = {.type = SLUICE_REQUEST, .token = token, .value = deadline};
     event_loan(l, s, msg, &event);
     return RECV_DONE;
 }
 
-enum recv_result request_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
-    return request_deliver(l, s, msg, msg->tag);
+enum recv_result rpc_server_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    return rpc_server_deliver(l, s, msg, msg->tag);
 }
 
-const char *request_cancelled(struct sluice_loop *l, struct session *s, const struct frame *f) {
+const char *rpc_server_cancelled(struct sluice_loop *l, struct session *s, const struct frame *f) {
     (void)l;
     if (f->total > UINT32_MAX)
         return "a cancellation of no request";
-    struct serving *v = serving_make(s);
+    struct rpc_server *v = rpc_server_make(s);
     if (!v)
         return NULL; /* work is done that nobody waits for, no more */
-    struct serving_place *place = &v->place[f->total & (PLACES - 1)];
-    if (atomic_load_explicit(&place->word, memory_order_relaxed) != 0) {
-        place->cancelled |= place->id == f->total;
+    struct rpc_inbound *inbound = &v->inbound[f->total & (RPC_IDS_MAX - 1)];
+    if (atomic_load_explicit(&inbound->word, memory_order_relaxed) != 0) {
+        inbound->cancelled |= inbound->id == f->total;
         return NULL;
     }
     /* Its request is held; or it was answered, and the next one of this place will not match. */
-    place->cancelled_id = (uint32_t)f->total;
-    place->cancelled_ahead = true;
+    inbound->cancelled_id = (uint32_t)f->total;
+    inbound->cancelled_ahead = true;
     return NULL;
 }
 
@@ -213,7 +213,7 @@ int sluice_reply_with(sluice_session handle, uint64_t token, sluice_msg *msg,
         return SLUICE_EINVAL;
     args.token = token;
     args.kind = MSG_REPLY;
-    args.id = (uint32_t)token & (PLACES - 1);
+    args.id = (uint32_t)token & (RPC_IDS_MAX - 1);
     return send_submit(handle, msg, &args);
 }
 
@@ -225,9 +225,9 @@ static int error_own(struct sluice_loop *l, struct session *s, uint64_t id, uint
                      uint32_t code, bool nested) {
     if (atomic_load_explicit(&s->id, memory_order_relaxed) != id || s->state != SESSION_UP)
         return SLUICE_ECLOSED;
-    if (!serving_claim(s, token))
+    if (!rpc_server_claim(s, token))
         return SLUICE_EINVAL;
-    make_due(serving_of(s), (uint32_t)token & (PLACES - 1), code);
+    make_due(rpc_server_of(s), (uint32_t)token & (RPC_IDS_MAX - 1), code);
     s->answers = true;
     if (nested && l->wc_next < l->wc_count)
         loop_dirty(l, s);
@@ -240,9 +240,9 @@ static int error_own(struct sluice_loop *l, struct session *s, uint64_t id, uint
 static int error_foreign(struct session *s, uint64_t id, uint64_t token, uint32_t code) {
     if (!session_ref_tryget(&s->ref, (uint32_t)id, SESSION_REF_OPEN, 1))
         return SLUICE_ECLOSED;
-    int status = serving_claim(s, token) ? SLUICE_OK : SLUICE_EINVAL;
+    int status = rpc_server_claim(s, token) ? SLUICE_OK : SLUICE_EINVAL;
     if (status == SLUICE_OK) {
-        make_due(serving_of(s), (uint32_t)token & (PLACES - 1), code);
+        make_due(rpc_server_of(s), (uint32_t)token & (RPC_IDS_MAX - 1), code);
         if (session_ref_set(&s->ref, SESSION_REF_REQUESTS))
             loop_post(atomic_load_explicit(&s->loop, memory_order_relaxed), s, LOOP_MSG_REQUESTS);
     }
@@ -272,12 +272,14 @@ int sluice_reply_error(sluice_session handle, uint64_t token, uint32_t code) {
 static int wanted(struct sluice_loop *l, struct session *s, uint64_t id, uint64_t token) {
     if (atomic_load_explicit(&s->id, memory_order_relaxed) != id || s->state > SESSION_FLUSHING)
         return SLUICE_ECLOSED;
-    struct serving *v = serving_of(s);
-    struct serving_place *place = v ? &v->place[token & (PLACES - 1)] : NULL;
-    if (!place || token >> (64 - SERVING_SHIFT) ||
-        atomic_load_explicit(&place->word, memory_order_acquire) != word_of(token, SERVING_OPEN))
+    struct rpc_server *v = rpc_server_of(s);
+    struct rpc_inbound *inbound = v ? &v->inbound[token & (RPC_IDS_MAX - 1)] : NULL;
+    if (!inbound || token >> (64 - RPC_INBOUND_SHIFT) ||
+        atomic_load_explicit(&inbound->word, memory_order_acquire) !=
+            word_of(token, RPC_INBOUND_OPEN))
         return SLUICE_EINVAL;
-    return !place->cancelled && (place->deadline_ns == 0 || loop_clock(l) < place->deadline_ns);
+    return !inbound->cancelled &&
+           (inbound->deadline_ns == 0 || loop_clock(l) < inbound->deadline_ns);
 }
 
 int sluice_request_wanted(sluice_session handle, uint64_t token) {

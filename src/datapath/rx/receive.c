@@ -91,9 +91,9 @@ static enum recv_result process(struct sluice_loop *l, struct session *s, struct
         session_peer_bye(l, s);
         return RECV_DONE;
     case FRAME_REQUEST:
-        return request_take(l, s, msg);
+        return rpc_server_take(l, s, msg);
     case FRAME_REPLY:
-        return reply_take(l, s, msg);
+        return rpc_client_reply_take(l, s, msg);
     case FRAME_COALESCED:
         return coalesce_take(l, s, msg);
     case FRAME_RTS:
@@ -125,7 +125,7 @@ static void control(struct sluice_loop *l, struct session *s, struct sluice_msg 
     if (f->type == FRAME_RTR || f->type == FRAME_ATS)
         wrong = rndv_answer_arrived(l, s, f, msg->data);
     else if (f->type == FRAME_CANCEL)
-        wrong = request_cancelled(l, s, f);
+        wrong = rpc_server_cancelled(l, s, f);
     else if (f->type == FRAME_RECALL || f->type == FRAME_RETURN)
         wrong = credits_control(l, s, f);
     if (unlikely(wrong != NULL))
@@ -245,7 +245,7 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
         return;
     }
     if (unlikely(f.flags & FRAME_RESERVED)) {
-        if (!request_reserved(s)) {
+        if (!rpc_client_reserved(s)) {
             refuse(l, s, msg, SLUICE_REASON_CREDITS, "a reply without a request");
             return;
         }

@@ -75,7 +75,7 @@ void shared_leave(struct sluice_loop *l, struct session *s, bool drained) {
         }
     s->repost_count = 0;
     /* A receive set aside that a frame took is posted no more, or is spare once it is posted again. */
-    q->spare += s->rx_granted + s->rx_unreported + s->rx_reserved - request_arrived(s);
+    q->spare += s->rx_granted + s->rx_unreported + s->rx_reserved - rpc_client_arrived(s);
     s->rx_granted = s->rx_unreported = s->rx_reserved = 0;
 }
 

@@ -354,7 +354,7 @@ void session_part(struct sluice_loop *l, struct session *s) {
 void session_progress(struct sluice_loop *l, struct session *s) {
     switch ((enum session_state)s->state) {
     case SESSION_FLUSHING:
-        if (s->queue.head || s->replies.head || request_pending(s) || rndv_pending(s))
+        if (s->queue.head || s->replies.head || rpc_client_pending(s) || rndv_pending(s))
             break;
         if (session_ref_count(&s->ref) == s->foreign_taken)
             leave(l, s);
@@ -457,7 +457,7 @@ void session_bury(struct sluice_loop *l) {
         s->state = SESSION_FREE;
         atomic_store_explicit(&s->id, 0, memory_order_relaxed);
         atomic_store_explicit(&s->loop, NULL, memory_order_relaxed);
-        request_forget(s);
+        rpc_client_forget(s);
         keyring_drop(s->link_config.keys);
         s->link_config.keys = NULL;
         session_table_free(s, l->node->index);

@@ -75,7 +75,7 @@ static void drained(struct sluice_loop *l, struct session *s) {
     send_abandon(l, s, SLUICE_EUNKNOWN);
     send_drop_queue(l, s, SLUICE_ECLOSED);
     rndv_end(l, s);
-    request_end(l, s);
+    rpc_client_end(l, s);
     free_queues(s);
     if (s->headers && s->headers->pool == l->pool)
         atomic_fetch_sub_explicit(pool_note(l->pool), 1, memory_order_relaxed);

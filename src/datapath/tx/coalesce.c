@@ -85,7 +85,7 @@ static void put_item(struct sluice_loop *l, struct coalescing *p, struct sluice_
     l->totals.messages_sent++;
     l->totals.bytes_sent += size;
     if (msg->kind == MSG_REQUEST) {
-        request_copied(msg); /* it counts until its outcome, and needs no frame for that */
+        rpc_client_copied(msg); /* it counts until its outcome, and needs no frame for that */
         return;
     }
     p->window += (1ull | (uint64_t)size << COALESCE_COUNT_BITS)
@@ -111,7 +111,7 @@ static bool fill(struct sluice_loop *l, struct session *s, struct coalescing *p,
         if (coalesce_round(p->at) + COALESCE_ITEM_BYTES + msg->size > bytes)
             return true;
         uint64_t total = 0;
-        if (msg->kind != MSG_PLAIN && !request_assign(l, s, msg, &total))
+        if (msg->kind != MSG_PLAIN && !rpc_client_assign(l, s, msg, &total))
             return false;
         put_item(l, p, msg_queue_pop(queue), total);
     }
@@ -264,9 +264,9 @@ static enum recv_result take_item(struct sluice_loop *l, struct session *s,
     if (item.type == FRAME_DATA)
         event_message(l, s, view);
     else if (item.type == FRAME_REQUEST)
-        taken = request_deliver(l, s, view, item.total);
+        taken = rpc_server_deliver(l, s, view, item.total);
     else
-        taken = reply_deliver(l, s, view, item.total);
+        taken = rpc_client_reply_deliver(l, s, view, item.total);
     if (likely(taken == RECV_DONE))
         frame->sent = item.next;
     else

@@ -122,7 +122,7 @@ void finish_unsent(struct sluice_loop *l, struct session *s, struct sluice_msg *
                    sluice_status status) {
     window_release(s, 1, msg->size, (msg->send_flags & MSG_FOREIGN) != 0);
     if (msg->kind == MSG_REQUEST)
-        request_unsent(l, s, msg);
+        rpc_client_unsent(l, s, msg);
     if (msg->kind == MSG_IOV || msg->kind == MSG_ONE_SIDED)
         iov_regions_done(msg);
     if (msg->kind == MSG_ONE_SIDED)
@@ -177,7 +177,7 @@ enum build_result wr_batch_message(struct sluice_loop *l, struct session *s, str
         return build_frames(l, s, batch, msg);
     case MSG_REQUEST:
     case MSG_REPLY:
-        return request_build(l, s, batch, msg);
+        return rpc_client_build(l, s, batch, msg);
     case MSG_IOV:
         return iov_build(l, s, batch, msg);
     case MSG_ONE_SIDED:
@@ -195,7 +195,7 @@ static inline bool may_coalesce(const struct session *s, const struct sluice_msg
 static void build_replies(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
     struct sluice_msg *msg;
     if (unlikely(s->answers))
-        request_answers(l, s, batch);
+        rpc_server_flush(l, s, batch);
     while (batch->count < l->wr_batch_max && (msg = s->replies.head) && sq_used(s) < s->sq_limit) {
         enum build_result built = may_coalesce(s, msg) ? coalesce_build(l, s, batch, &s->replies)
                                                        : wr_batch_message(l, s, batch, msg);
@@ -393,7 +393,7 @@ void send_flush(struct sluice_loop *l, struct session *s) {
         s->wants_signal = false;
     }
     if (unlikely(s->cancels) && (s->state == SESSION_UP || s->state == SESSION_FLUSHING))
-        request_send_cancels(l, s);
+        rpc_cancel_flush(l, s);
     if (s->state < SESSION_UP || s->state > SESSION_LEAVING || s->bye_posted)
         return;
     if (unlikely(s->returned))

@@ -121,7 +121,7 @@ void send_wait_requested(struct sluice_loop *l, struct session *s) {
         send_check_writable(l, s);
     }
     if (wants & WAIT_REQUEST_ID)
-        request_want(l, s);
+        rpc_client_want(l, s);
     if (wants & WAIT_MEMORY)
         alloc_wait_requested(l, s);
 }
@@ -167,7 +167,7 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
         return foreign_full(s, l);
     }
     if ((args->kind == MSG_REQUEST || args->kind == MSG_REPLY) &&
-        (status = request_admit(s, args, true)) != SLUICE_OK) {
+        (status = rpc_client_admit(s, args, true)) != SLUICE_OK) {
         atomic_fetch_sub_explicit(&s->foreign_bytes, size, memory_order_relaxed);
         if (status == SLUICE_EAGAIN)
             return foreign_full(s, l);
@@ -179,7 +179,7 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
     bool moves = msg->state == MSG_APP && (msg->flags & MSG_RETAINED) && msg->session_id == id;
     if (!moves && retain_holds(msg) && (status = retain_pass(msg)) != SLUICE_OK) {
         if (args->kind == MSG_REQUEST || args->kind == MSG_REPLY)
-            request_admit_undo(s, args, true);
+            rpc_client_admit_undo(s, args, true);
         atomic_fetch_sub_explicit(&s->foreign_bytes, size, memory_order_relaxed);
         atomic_fetch_sub_explicit(&s->ref, 1, memory_order_release);
         session_ref_put(&s->ref);
@@ -274,13 +274,13 @@ static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l,
     }
     int status = SLUICE_OK;
     if ((args->kind == MSG_REQUEST || args->kind == MSG_REPLY) &&
-        (status = request_admit(s, args, false)) != SLUICE_OK) {
+        (status = rpc_client_admit(s, args, false)) != SLUICE_OK) {
         l->totals.window_full += status == SLUICE_EAGAIN;
         return status;
     }
     if (unlikely(retain_holds(msg)) && (status = retain_pass(msg)) != SLUICE_OK) {
         if (args->kind == MSG_REQUEST || args->kind == MSG_REPLY)
-            request_admit_undo(s, args, false);
+            rpc_client_admit_undo(s, args, false);
         return status;
     }
     take(msg, id, args, 0);

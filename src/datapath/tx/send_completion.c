@@ -29,7 +29,7 @@ static void retire(struct sluice_loop *l, struct session *s, sluice_status statu
     if (bytes & SQ_COUNTED)
         window_release(s, 1, bytes & SQ_BYTES, (bytes & SQ_FOREIGN) != 0);
     if (unlikely(bytes & SQ_FAILED) && what == SQ_REQUEST)
-        request_unposted(s, (uint32_t)bytes);
+        rpc_client_unposted(s, (uint32_t)bytes);
     if (!msg)
         return;
     switch (what) {
@@ -47,7 +47,7 @@ static void retire(struct sluice_loop *l, struct session *s, sluice_status statu
         iov_completed(l, s, msg, status);
         return;
     case SQ_REQUEST:
-        request_completed(l, s, msg, status);
+        rpc_client_completed(l, s, msg, status);
         return;
     }
     if (msg->tag)

@@ -254,7 +254,7 @@ void cm_id_free(struct cm_id *id) {
 
 void cm_id_unlink_request(struct cm_id *id) {
     if (id->listener)
-        id->listener->request_count--;
+        id->listener->rpc_client_count--;
     id->listener = NULL;
 }
 

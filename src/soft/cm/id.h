@@ -86,8 +86,8 @@ struct cm_id {
     struct cm_conn conn;
     struct cm_group *groups;
 
-    unsigned backlog, request_count; /* listener: requests queued and not fetched */
-    struct cm_id *listener;          /* unfetched request: whose */
+    unsigned backlog, rpc_client_count; /* listener: requests queued and not fetched */
+    struct cm_id *listener;             /* unfetched request: whose */
 };
 
 static inline struct cm_id *cm_id_of(struct rdma_cm_id *id) {

@@ -121,7 +121,7 @@ void cm_listen_on_request(struct soft_peer *peer, uint32_t type, const union cm_
         cm_wire_refuse(peer, msg->head.from, (enum cm_wire_type)type, known);
         return;
     }
-    if (listener->request_count >= listener->backlog)
+    if (listener->rpc_client_count >= listener->backlog)
         return;
     struct cm_event *event = cm_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
     struct cm_id *id =
@@ -142,7 +142,7 @@ void cm_listen_on_request(struct soft_peer *peer, uint32_t type, const union cm_
     event->event.id = &id->id;
     event->event.listen_id = &listener->id;
     event->request = id;
-    listener->request_count++;
+    listener->rpc_client_count++;
     if (ud) {
         id->conn.state = CM_CONN_SIDR_RCVD;
         cm_event_set_data(event, sidr->data, sizeof sidr->data);

@@ -48,7 +48,7 @@ static void tell_request(struct cm_id *listener, struct cm_id *id, struct cm_eve
     event->event.param.conn.initiator_depth = id->conn.initiator_depth;
     cm_event_set_data(event, req->data, req->bytes);
     event->request = id;
-    listener->request_count++;
+    listener->rpc_client_count++;
     cm_event_post(event);
 }
 
@@ -72,7 +72,7 @@ void cm_mpa_on_req(struct soft_peer *peer, const struct cm_wire_mpa *req) {
         cm_wire_close(peer, req->head.from, false); /* without a word: too much data */
         return;
     }
-    if (listener->request_count >= listener->backlog)
+    if (listener->rpc_client_count >= listener->backlog)
         return;
     struct cm_event *event = cm_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
     struct cm_id *id = event ? request_id(peer, listener, req) : NULL;

@@ -432,10 +432,10 @@ static void nobody_is_ended_while_there_is_room(void **state) {
 
 /* ---- every end ------------------------------------------------------------------------------- */
 
-enum place { ANSWERING, ACCEPTING, QUEUED, ASKING, PLACES };
+enum rpc_pending { ANSWERING, ACCEPTING, QUEUED, ASKING, RPC_IDS_MAX };
 enum way { ESTABLISHED, TIMEOUT, PEER_GONE, HANGUP, REFUSED, UNLISTEN, DEVICE, WAYS };
 
-static void bring_to(struct still *t, enum place place) {
+static void bring_to(struct still *t, enum rpc_pending place) {
     dial_stuck(t);
     if (place == QUEUED) {
         dial_stuck(t);
@@ -451,7 +451,7 @@ static void bring_to(struct still *t, enum place place) {
     }
 }
 
-static void end_by(struct still *t, enum place place, enum way way) {
+static void end_by(struct still *t, enum rpc_pending place, enum way way) {
     switch (way) {
     case ESTABLISHED:
         if (place == ASKING)
@@ -499,9 +499,9 @@ static void no_log(int level, const char *text, void *arg) {
 
 static void a_place_is_given_back_however_a_handshake_ends(void **state) {
     (void)state;
-    for (unsigned k = 0; k < PLACES * WAYS; k++) {
-        enum place place = k % PLACES;
-        enum way way = k / PLACES;
+    for (unsigned k = 0; k < RPC_IDS_MAX * WAYS; k++) {
+        enum rpc_pending place = k % RPC_IDS_MAX;
+        enum way way = k / RPC_IDS_MAX;
         struct still t;
         if (way == REFUSED && place != ASKING)
             continue;

@@ -179,7 +179,7 @@ static void a_request_is_answered_once_and_with_its_own_token(void **state) {
         for (unsigned k = 0; k < 5; k++)
             assert_int_equal(reply(&p.a, none[k], 1, 1), SLUICE_EINVAL);
         assert_int_equal(reply(&p.a, token + 1, 1, 1), SLUICE_EINVAL);
-        assert_int_equal(reply(&p.a, token + PLACES, 1, 1), SLUICE_EINVAL);
+        assert_int_equal(reply(&p.a, token + RPC_IDS_MAX, 1, 1), SLUICE_EINVAL);
         assert_int_equal(reply(&p.a, token | 1ull << 62, 1, 1), SLUICE_EINVAL);
         assert_int_equal(reply(&p.a, old, 1, 1), SLUICE_EINVAL); /* of the place's last request */
         assert_int_equal(sluice_reply_error(p.a.session, old, 1), SLUICE_EINVAL);
@@ -323,8 +323,8 @@ struct busy {
     struct side *side;
     unsigned asked, answered, total;
     unsigned count; /* deferred */
-    uint64_t tokens[PLACES];
-    sluice_msg *kept[PLACES];
+    uint64_t tokens[RPC_IDS_MAX];
+    sluice_msg *kept[RPC_IDS_MAX];
     bool defer, keep;
     size_t bytes;
 };
