@@ -331,7 +331,7 @@ unsigned cm_progress(struct cm *cm, uint64_t wait_ns) {
     done += check_deadlines(cm);
     cm_hear_again(cm);
     if (cm->device_lost && !cm->device_gone)
-        cm_let_go(cm); /* sets a deadline, as long as something is left */
+        cm_detach(cm); /* sets a deadline, as long as something is left */
     wakeup_arm(&cm->mailbox->wakeup);
     bool more = done > 0 || !mpsc_queue_empty(&cm->mailbox->queue) || atomic_load(&cm->stop) ||
                 (cm->resolver && resolver_has_answers(cm->resolver)) ||

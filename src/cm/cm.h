@@ -276,7 +276,7 @@ void cm_watch_device(struct cm *cm); /* at opening */
 struct ifaddrs;
 bool cm_watch_by_hardware(struct cm *cm, const union ibv_gid *gid, const struct ifaddrs *list);
 void cm_device_lost(struct cm *cm); /* it failed or is being removed; again and again is fine */
-void cm_let_go(struct cm *cm);      /* each round afterwards */
+void cm_detach(struct cm *cm);      /* each round afterwards */
 
 /* ---- the dialer's tries (dial_retry.c) ------------------------------------------------------------ */
 enum cm_hope {

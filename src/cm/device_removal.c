@@ -188,7 +188,7 @@ static bool ids_left(const struct cm *cm) {
     return cm->connector && connector_busy(cm->connector);
 }
 
-void cm_let_go(struct cm *cm) {
+void cm_detach(struct cm *cm) {
     sluice_node *n = cm->node;
     if (atomic_load(&n->device_users) > 0 || ids_left(cm)) {
         if (cm->now_ns - cm->lost_ns >= GRACE_NS)
@@ -203,6 +203,6 @@ void cm_let_go(struct cm *cm) {
     cm->async_source.out = false; /* and is never put back */
     n->upcalls->device_put(n);
     pthread_mutex_unlock(&n->assist_lock);
-    n->fabric->cm_let_go(&cm->mark);
+    n->fabric->cm_detach(&cm->mark);
     log_write(&n->log, SLUICE_LOG_INFO, "device %s is let go of", n->choice.device);
 }

@@ -141,7 +141,7 @@ void regions_close(struct regions *set) {
     pthread_mutex_destroy(&set->lock);
 }
 
-void regions_let_go(struct regions *set) {
+void regions_detach(struct regions *set) {
     pthread_mutex_lock(&set->lock);
     set->gone = true;
     while (set->calls > 0) /* they began before; what begins now registers nothing */

@@ -50,7 +50,7 @@ void regions_init(struct regions *set);
 /* Every region dies; no session is left. */
 void regions_close(struct regions *set);
 /* The device is gone: ends every registration. The application's memory is its own business. */
-void regions_let_go(struct regions *set);
+void regions_detach(struct regions *set);
 
 /* For an operation or a message: it stays, and stays registered, until dropped. Any thread. 0, EINVAL
  * (it is being closed or revoked), EDEVICE. */

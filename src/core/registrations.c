@@ -26,7 +26,7 @@ void registrations_let_go(struct registrations *set) {
     set->done = true;
     struct regcache *cache = atomic_load(&set->cache);
     if (cache)
-        regcache_let_go(cache);
+        regcache_detach(cache);
     pthread_mutex_unlock(&set->lock);
 }
 

@@ -165,7 +165,7 @@ struct fabric_ops {
      * device is gone and so is every id; closes what that context has open.
      */
     void (*cm_mark)(struct fabric_mark *mark, struct ibv_context *ctx);
-    void (*cm_let_go)(const struct fabric_mark *mark);
+    void (*cm_detach)(const struct fabric_mark *mark);
 
     /*
      * Which CPUs are next to a device, on this machine: 0, or -1 and errno (the device is nowhere).

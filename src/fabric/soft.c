@@ -15,7 +15,7 @@ static void mark_nothing(struct fabric_mark *mark, struct ibv_context *ctx) {
     (void)mark, (void)ctx;
 }
 
-static void let_go_of_nothing(const struct fabric_mark *mark) {
+static void detach_nothing(const struct fabric_mark *mark) {
     (void)mark;
 }
 
@@ -101,6 +101,6 @@ const struct fabric_ops fabric_soft = {
     .mem_free = soft_mem_free,
     .mem_alloc_huge = soft_mem_alloc_huge,
     .cm_mark = mark_nothing,
-    .cm_let_go = let_go_of_nothing,
+    .cm_detach = detach_nothing,
     .near_cpus = near_nothing,
 };

@@ -171,7 +171,7 @@ static bool is_async_fd(int fd) {
     return strstr(target, "infinibandevent") != NULL;
 }
 
-static void system_cm_let_go(const struct fabric_mark *mark) {
+static void system_cm_detach(const struct fabric_mark *mark) {
     if (!mark->set || mark->device == 0 || device_behind(mark->cmd_fd) != mark->device)
         return;
     int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -245,6 +245,6 @@ const struct fabric_ops fabric_system = {
     .mem_free = system_mem_free,
     .mem_alloc_huge = system_mem_alloc_huge,
     .cm_mark = system_cm_mark,
-    .cm_let_go = system_cm_let_go,
+    .cm_detach = system_cm_detach,
     .near_cpus = fabric_near_cpus,
 };

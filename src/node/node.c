@@ -91,7 +91,7 @@ static void post_to_loop(struct sluice_loop *l, struct session *s, enum loop_msg
 static const struct upcalls upcalls = {
     .session_new = node_session,
     .listener_put_loops = place_let_go,
-    .device_put = node_let_go,
+    .device_put = node_detach_device,
     .loop_post = post_to_loop,
     .loop_device_lost = loop_device_lost,
     .loop_assist = loop_assist,
@@ -195,10 +195,10 @@ void node_close_device(sluice_node *n) {
     n->pd = NULL;
 }
 
-void node_let_go(sluice_node *n) {
-    pool_let_go(n->pool);
-    pool_let_go(n->rx_pool);
-    regions_let_go(&n->regions);
+void node_detach_device(sluice_node *n) {
+    pool_detach(n->pool);
+    pool_detach(n->rx_pool);
+    regions_detach(&n->regions);
     registrations_let_go(&n->registrations);
     node_close_device(n);
 }

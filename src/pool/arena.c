@@ -75,16 +75,16 @@ void block_close(struct block *block, struct budget *budget) {
     unreserve(budget, block->bytes);
 }
 
-void block_let_go(struct block *block, struct budget *budget) {
+void block_detach(struct block *block, struct budget *budget) {
     if (block->mr && budget->fabric->dereg_mr(block->mr) == 0)
         block->mr = NULL;
 }
 
 /* ---- arenas ---------------------------------------------------------------------------------- */
 
-void arenas_let_go(struct arenas *set, struct budget *budget) {
+void arenas_detach(struct arenas *set, struct budget *budget) {
     for (struct arena *arena = set->list; arena; arena = arena->next)
-        block_let_go(&arena->block, budget);
+        block_detach(&arena->block, budget);
 }
 
 void arenas_init(struct arenas *set, struct budget *budget) {

@@ -50,7 +50,7 @@ struct block {
 int block_open(struct block *block, struct budget *budget, size_t bytes);
 void block_close(struct block *block, struct budget *budget);
 /* Ends the registration and keeps the memory. */
-void block_let_go(struct block *block, struct budget *budget);
+void block_detach(struct block *block, struct budget *budget);
 
 /* ---- arenas ---------------------------------------------------------------------------------- */
 
@@ -85,7 +85,7 @@ int arenas_grow(struct arenas *set, struct budget *budget, size_t min_bytes);
 /* Gives back every arena without a used page; all: the used ones too. True if there was one. */
 bool arenas_release(struct arenas *set, struct budget *budget, bool all);
 
-void arenas_let_go(struct arenas *set, struct budget *budget);
+void arenas_detach(struct arenas *set, struct budget *budget);
 
 /* A run of pages and its arena; NULL if there is none that long. */
 uint8_t *arenas_take(struct arenas *set, uint32_t pages, struct arena **from);

@@ -79,13 +79,13 @@ void pool_close(struct pool *pool) {
     free(pool);
 }
 
-void pool_let_go(struct pool *pool) {
+void pool_detach(struct pool *pool) {
     pthread_mutex_lock(&pool->slow);
     atomic_store(&pool->budget.pd, NULL);
     grow_wait(pool); /* what it registers now belongs to that device still */
-    arenas_let_go(&pool->arenas, &pool->budget);
+    arenas_detach(&pool->arenas, &pool->budget);
     for (struct large *large = pool->larges.all; large; large = large->all_next)
-        block_let_go(&large->block, &pool->budget);
+        block_detach(&large->block, &pool->budget);
     pthread_mutex_unlock(&pool->slow);
 }
 

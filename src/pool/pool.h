@@ -82,7 +82,7 @@ void pool_grow_settle(struct pool *pool); /* waits until the helper has nothing 
 /* Every message of the pool dies with it. */
 void pool_close(struct pool *pool);
 /* The device is gone: ends every registration. Messages keep their memory; no more is registered. */
-void pool_let_go(struct pool *pool);
+void pool_detach(struct pool *pool);
 
 /*
  * A buffer with room for bytes (and POOL_HEADROOM before it), size = bytes. cache may be NULL (any

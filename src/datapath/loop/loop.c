@@ -103,7 +103,7 @@ static void close_cq(struct sluice_loop *l) {
     atomic_fetch_sub(&l->node->device_users, 1);
 }
 
-void loop_let_go(struct sluice_loop *l) {
+void loop_detach(struct sluice_loop *l) {
     if (l->cq == &no_cq)
         return;
     for (struct session *s = l->sessions; s; s = s->next)

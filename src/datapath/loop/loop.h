@@ -316,7 +316,7 @@ void loop_set_cpu(struct sluice_loop *l, int cpu);
 /* Seized or owned by the caller, and without sessions. */
 void loop_close(struct sluice_loop *l);
 /* The owner, after LOST: gives the CQ back as soon as no session has a QP any more. */
-void loop_let_go(struct sluice_loop *l);
+void loop_detach(struct sluice_loop *l);
 
 _Static_assert(LOOP_MSG_SRQ_LOW < WAKEUP_VERBS, "the wakeup carries them");
 

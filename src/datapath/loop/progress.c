@@ -287,7 +287,7 @@ static unsigned uncommon(struct sluice_loop *l) {
     if (l->dying && l->out_count == 0)
         session_bury(l);
     if (l->lost) {
-        loop_let_go(l);
+        loop_detach(l);
         if (l->unheard)
             count += event_listeners(l);
     }

@@ -32,7 +32,7 @@ static bool said_bye(const struct session *s) {
 }
 
 /* Destroyed, or left to whoever connects with it still (cm/connector.c). */
-static void let_qp_go(struct sluice_loop *l, struct session *s) {
+static void detach_qp(struct sluice_loop *l, struct session *s) {
     struct cm_conn *conn = &s->conn;
     int error = 0;
     if (conn->qp_left && !conn->left_qp)
@@ -52,7 +52,7 @@ static void part_with_qp(struct sluice_loop *l, struct session *s) {
     else
         shared_unsettle(l, s);
     if (s->qp)
-        let_qp_go(l, s);
+        detach_qp(l, s);
     s->qp_ended = false;
     l->cq_used -= s->cq_share;
 }
@@ -122,7 +122,7 @@ static void end_qp(struct sluice_loop *l, struct session *s) {
     bool ended = s->qp && session_modify(s, &attr, IBV_QP_STATE);
     if (is_silent(s)) {
         if (s->qp)
-            let_qp_go(l, s);
+            detach_qp(l, s);
         shared_await(l, s);
     } else if (!s->renewing && !(ended && send_marker(l, s))) {
         send_abandon(l, s, SLUICE_EUNKNOWN);

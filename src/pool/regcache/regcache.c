@@ -295,7 +295,7 @@ int regcache_open(struct regcache **out, const struct regcache_config *config) {
     return 0;
 }
 
-void regcache_let_go(struct regcache *cache) {
+void regcache_detach(struct regcache *cache) {
     pthread_mutex_lock(&cache->registering);
     cache->gone_device = true;
     if (atomic_exchange(&cache->on, false))

@@ -62,7 +62,7 @@ struct regcache_figures {
 int regcache_open(struct regcache **out, const struct regcache_config *config);
 void regcache_close(struct regcache *cache); /* nothing is pinned any more; see regtable_stop() */
 /* The device is gone: ends every registration, pinned or not, and the cache is off. Any thread. */
-void regcache_let_go(struct regcache *cache);
+void regcache_detach(struct regcache *cache);
 
 /*
  * A registration that covers [addr, addr + bytes), pinned until regcache_put(). NULL and errno:

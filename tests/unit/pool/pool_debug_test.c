@@ -276,7 +276,7 @@ static void right_use_is_silent(void **state) {
 static void buffers_can_be_got_when_the_device_is_gone(void **state) {
     (void)state;
     struct pool *pool = open_pool(8 * MIB);
-    pool_let_go(pool);
+    pool_detach(pool);
     struct sluice_msg *msg = pool_get(pool, NULL, 1000);
     assert_non_null(msg);
     assert_int_equal(msg->lkey, 0);

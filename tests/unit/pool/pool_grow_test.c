@@ -320,7 +320,7 @@ static void a_device_that_goes_finds_the_helper_idle(void **state) {
     for (int round = 0; round < 50; round++) {
         struct pool *pool = open_with(64 * MIB, (struct backing_wish){0, false, -1});
         pool_grow_ahead(pool, 32 * MIB);
-        pool_let_go(pool);
+        pool_detach(pool);
         assert_int_equal(fake.registered, 0);
         assert_null(pool_get(pool, NULL, 64 * MIB - POOL_HEADROOM));
         assert_int_equal(fake.registered, 0);

@@ -376,7 +376,7 @@ static void a_device_that_is_gone_has_nothing_registered(void **state) {
     struct reg *pinned = regcache_get(cache, addr, PAGE);
     assert_non_null(pinned);
     look_up(cache, addr + 2 * PAGE, PAGE);
-    regcache_let_go(cache);
+    regcache_detach(cache);
     assert_int_equal(registered, 0);
     regcache_figures(cache, &f);
     assert_false(f.on);

@@ -286,7 +286,7 @@ static void no_call_waits_for_the_registration_of_another(void **state) {
 }
 
 static void *let_go(void *node) {
-    regions_let_go(&((sluice_node *)node)->regions);
+    regions_detach(&((sluice_node *)node)->regions);
     return NULL;
 }
 
