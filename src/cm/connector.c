@@ -52,8 +52,8 @@ struct connect_list {
 };
 
 /* What must not go before the queue pairs that were left, in the order in which it goes then. */
-struct connect_heir {
-    struct connect_heir *next;
+struct connect_orphan {
+    struct connect_orphan *next;
     struct ibv_cq *cq;
     struct ibv_comp_channel *completions;
     struct rdma_event_channel *channel;
@@ -71,8 +71,8 @@ struct cm_connector {
     struct connect_list queue, burials, answers;
     struct cm_connect *calls[THREADS_MAX]; /* under way */
     unsigned left;                         /* calls that were left and not ended */
-    struct connect_heir *heirs, **heirs_tail;
-    bool settling; /* a thread ends the heirs */
+    struct connect_orphan *orphans, **orphans_tail;
+    bool settling; /* a thread ends the orphans */
     _Atomic bool has_answers;
 };
 
@@ -143,7 +143,7 @@ static void end(struct cm_connector *c, struct cm_connect *call) {
     free(call);
 }
 
-static void bury(struct cm_connector *c, struct cm_connect *call) {
+static void reap(struct cm_connector *c, struct cm_connect *call) {
     list_push(&c->burials, call);
     c->waiting++;
     pthread_cond_signal(&c->work);
@@ -152,7 +152,7 @@ static void bury(struct cm_connector *c, struct cm_connect *call) {
 /* ---- the threads ------------------------------------------------------------------------------ */
 
 /* The id, which waits for what it is connecting to, and the queue pair if it is there already. */
-static void lay_to_rest(struct cm_connector *c, struct cm_connect *call) {
+static void reap_later(struct cm_connector *c, struct cm_connect *call) {
     while (call->id || (call->given && call->qp)) {
         struct rdma_cm_id *id = call->id;
         struct ibv_qp *qp = id ? NULL : call->qp;
@@ -179,7 +179,7 @@ static void make_call(struct cm_connector *c, struct cm_connect *call) {
     call->error = error;
     call_returned(c, call);
     if (call->left) {
-        lay_to_rest(c, call);
+        reap_later(c, call);
         return;
     }
     list_push(&c->answers, call);
@@ -189,29 +189,29 @@ static void make_call(struct cm_connector *c, struct cm_connect *call) {
             &c->wake->wakeup); /* under the lock: the wakeup is not closed meanwhile */
 }
 
-static void end_heir(const struct fabric_ops *fabric, struct connect_heir *heir) {
-    if (heir->cq)
-        (void)fabric->destroy_cq(heir->cq);
-    if (heir->completions)
-        (void)fabric->destroy_comp_channel(heir->completions);
-    if (heir->channel)
-        fabric->destroy_event_channel(heir->channel);
-    if (heir->pd)
-        (void)fabric->dealloc_pd(heir->pd);
-    if (heir->context)
-        (void)fabric->close_device(heir->context);
-    free(heir);
+static void end_orphan(const struct fabric_ops *fabric, struct connect_orphan *orphan) {
+    if (orphan->cq)
+        (void)fabric->destroy_cq(orphan->cq);
+    if (orphan->completions)
+        (void)fabric->destroy_comp_channel(orphan->completions);
+    if (orphan->channel)
+        fabric->destroy_event_channel(orphan->channel);
+    if (orphan->pd)
+        (void)fabric->dealloc_pd(orphan->pd);
+    if (orphan->context)
+        (void)fabric->close_device(orphan->context);
+    free(orphan);
 }
 
 /* Nothing holds them any more. */
-static void settle_heirs(struct cm_connector *c) {
+static void settle_orphans(struct cm_connector *c) {
     c->settling = true;
-    struct connect_heir *heir;
-    while ((heir = c->heirs)) {
-        if (!(c->heirs = heir->next))
-            c->heirs_tail = &c->heirs;
+    struct connect_orphan *orphan;
+    while ((orphan = c->orphans)) {
+        if (!(c->orphans = orphan->next))
+            c->orphans_tail = &c->orphans;
         pthread_mutex_unlock(&c->lock);
-        end_heir(c->fabric, heir);
+        end_orphan(c->fabric, orphan);
         pthread_mutex_lock(&c->lock);
     }
     c->settling = false;
@@ -231,12 +231,12 @@ static void *run(void *arg) {
         if ((call = c->burials.head)) {
             list_remove(&c->burials, call);
             c->waiting--;
-            lay_to_rest(c, call);
+            reap_later(c, call);
         } else if ((call = take_call(c))) {
             make_call(c, call);
-        } else if (c->heirs && c->left == 0 && !c->settling) {
-            settle_heirs(c);
-        } else if (c->closed && c->left == 0 && !c->heirs) {
+        } else if (c->orphans && c->left == 0 && !c->settling) {
+            settle_orphans(c);
+        } else if (c->closed && c->left == 0 && !c->orphans) {
             break;
         } else {
             c->idle++;
@@ -278,7 +278,7 @@ int connector_open(struct cm_connector **out, struct mailbox *wake,
     list_init(&c->queue);
     list_init(&c->burials);
     list_init(&c->answers);
-    c->heirs_tail = &c->heirs;
+    c->orphans_tail = &c->orphans;
     *out = c;
     return 0;
 }
@@ -336,7 +336,7 @@ bool connector_leave(struct cm_connector *c, struct cm_connect *call) {
         c->left++;
         if (call->step == CONNECT_RETURNED) {
             (void)need_thread(c); /* else one of those there are comes round */
-            bury(c, call);
+            reap(c, call);
         }
     }
     pthread_mutex_unlock(&c->lock);
@@ -351,7 +351,7 @@ void connector_give(struct cm_connector *c, struct cm_connect *call, struct ibv_
     call->given = true;
     if (call->step == CONNECT_ENDED) {
         (void)need_thread(c);
-        bury(c, call);
+        reap(c, call);
     }
     pthread_mutex_unlock(&c->lock);
 }
@@ -385,32 +385,32 @@ void connector_end(struct cm_connect *call) {
 
 bool connector_busy(struct cm_connector *c) {
     pthread_mutex_lock(&c->lock);
-    bool busy = c->left > 0 || c->heirs || c->settling;
+    bool busy = c->left > 0 || c->orphans || c->settling;
     pthread_mutex_unlock(&c->lock);
     return busy;
 }
 
 /* False: nothing holds it, so it is the caller's to end; also without memory, when nothing helps. */
-static bool leave_heir(struct cm_connector *c, const struct connect_heir *what) {
-    struct connect_heir *heir = malloc(sizeof *heir);
+static bool leave_orphan(struct cm_connector *c, const struct connect_orphan *what) {
+    struct connect_orphan *orphan = malloc(sizeof *orphan);
     pthread_mutex_lock(&c->lock);
-    bool busy = c->left > 0 || c->heirs || c->settling;
-    if (heir && busy) {
-        *heir = *what;
-        *c->heirs_tail = heir;
-        c->heirs_tail = &heir->next;
-        heir = NULL;
+    bool busy = c->left > 0 || c->orphans || c->settling;
+    if (orphan && busy) {
+        *orphan = *what;
+        *c->orphans_tail = orphan;
+        c->orphans_tail = &orphan->next;
+        orphan = NULL;
     } else {
         busy = false;
     }
     pthread_mutex_unlock(&c->lock);
-    free(heir);
+    free(orphan);
     return busy;
 }
 
 bool connector_inherit_cq(struct cm_connector *c, struct ibv_cq *cq,
                           struct ibv_comp_channel *completions) {
-    return leave_heir(c, &(struct connect_heir){.cq = cq, .completions = completions});
+    return leave_orphan(c, &(struct connect_orphan){.cq = cq, .completions = completions});
 }
 
 bool cm_connect_inherits(struct sluice_node *n, struct ibv_cq *cq,
@@ -419,7 +419,7 @@ bool cm_connect_inherits(struct sluice_node *n, struct ibv_cq *cq,
 }
 
 bool connector_inherit_channel(struct cm_connector *c, struct rdma_event_channel *channel) {
-    return leave_heir(c, &(struct connect_heir){.channel = channel});
+    return leave_orphan(c, &(struct connect_orphan){.channel = channel});
 }
 
 void connector_mute(struct cm_connector *c) {
@@ -429,7 +429,7 @@ void connector_mute(struct cm_connector *c) {
 }
 
 bool connector_close(struct cm_connector *c, struct ibv_pd *pd, struct ibv_context *context) {
-    bool left = leave_heir(c, &(struct connect_heir){.pd = pd, .context = context});
+    bool left = leave_orphan(c, &(struct connect_orphan){.pd = pd, .context = context});
     pthread_mutex_lock(&c->lock);
     c->wake = NULL;
     c->closed = true;

@@ -252,12 +252,13 @@ struct session {
     uint32_t cq_share; /* entries of the CQ set aside for it */
     uint8_t notices;
     bool known; /* the application has its handle */
-    bool noticed, attached, adopted, announced, hungup, bye_posted, doubtful, retry, deaf;
-    bool held_pending; /* the first held frame waits for its transfer, not for room */
-    bool parting;      /* CLOSED waits for a thread that is inside */
-    bool confirms;     /* confirm.c: a completion says only that this side has sent something */
-    bool confirm_owed; /* something was sent that a READ is wanted behind */
-    bool probe_known;  /* the byte that the peer has named */
+    bool noticed, attached, adopted, announced, hungup, bye_posted, reason_provisional, retry,
+        recv_stopped;
+    bool held_pending;   /* the first held frame waits for its transfer, not for room */
+    bool waits_for_pins; /* CLOSED waits for a thread that is inside */
+    bool confirms;       /* confirm.c: a completion says only that this side has sent something */
+    bool confirm_owed;   /* something was sent that a READ is wanted behind */
+    bool probe_known;    /* the byte that the peer has named */
     uint8_t confirms_flying;
     uint32_t probe_rkey;
     uint32_t sent_tail; /* entries before it were sent */

@@ -455,13 +455,13 @@ void session_withdrawn(struct sluice_loop *l, struct session *s, const struct ib
 /* A completion came back while leaving or draining: on to the next step if it was the last. */
 void session_progress(struct sluice_loop *l, struct session *s);
 /* The session waits for a thread that is inside of a call: looked at again every turn. */
-void session_part(struct sluice_loop *l, struct session *s);
+void session_wait_for_pins(struct sluice_loop *l, struct session *s);
 /* A deadline of the session may have passed. */
 void session_timer(struct sluice_loop *l, struct session *s);
 /* CLOSED was delivered (or is not wanted): the slot is free as soon as nobody is inside. */
 void session_free(struct sluice_loop *l, struct session *s);
 /* Frees what session_free() marked, as far as nobody is inside any more. */
-void session_bury(struct sluice_loop *l);
+void session_reap(struct sluice_loop *l);
 void session_attach(struct sluice_loop *l, struct session *s);
 /* After a poll: sessions whose connection is down and for which nothing more comes. */
 unsigned session_check_downs(struct sluice_loop *l);

@@ -49,7 +49,7 @@ static struct session *make_session(sluice_node *n, const struct link_config *li
     s->rq = &s->own;
     s->state = SESSION_OPENING;
     s->link_config = *link;
-    keyring_hold(link->keys);    /* session_bury() drops it */
+    keyring_hold(link->keys);    /* session_reap() drops it */
     s->link_config.loops = NULL; /* the array is the listener's or the caller's, and may go */
     s->link_config.loop_count = 0;
     s->handler = link->handler;

@@ -238,12 +238,12 @@ static sluice_status status_of(const struct session *s) {
 static bool deliver_closed(struct sluice_loop *l, struct session *s) {
     if (s->outcomes > 0)
         return false;
-    if (s->held.head && s->announced && !s->hungup && !s->deaf && !loop_discards(l))
+    if (s->held.head && s->announced && !s->hungup && !s->recv_stopped && !loop_discards(l))
         return false; /* what arrived is delivered before the end; memory is short */
     if (atomic_load_explicit(&s->ref, memory_order_acquire) &
         (SESSION_REF_USERS | SESSION_REF_COUNT)) {
         /* Another thread is about to hand over a message that was accepted: it has an outcome. */
-        session_part(l, s);
+        session_wait_for_pins(l, s);
         return false;
     }
     receive_drop(l, s);
@@ -286,7 +286,7 @@ static bool deliver_session(struct sluice_loop *l, struct session *s, unsigned *
             deliver_up(l, s);
         } else if (s->notices & NOTICE_HELD) {
             receive_held(l, s);
-            if (s->held.head && !s->retry && !s->deaf && !s->held_pending)
+            if (s->held.head && !s->retry && !s->recv_stopped && !s->held_pending)
                 return false;
             s->notices &= (uint8_t)~NOTICE_HELD;
             if (!s->held.head && s->state == SESSION_GONE)

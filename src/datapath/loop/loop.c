@@ -269,7 +269,7 @@ int loop_open(struct sluice_loop **out, sluice_node *n, int cpu, sluice_error *e
 
 void loop_close(struct sluice_loop *l) {
     event_take_back(l);
-    session_bury(l);
+    session_reap(l);
     loop_publish(l);
     atomic_store_explicit(&l->stats->in_use, 0, memory_order_relaxed);
     delist(l);

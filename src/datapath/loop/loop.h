@@ -130,7 +130,7 @@ struct sluice_loop {
     bool slow_progress;       /* so slow that every turn looks at the clock */
     bool poll_once;           /* this poll may be the only turn for a long time */
     uint32_t retries;         /* sessions that wait for memory */
-    uint32_t partings;        /* sessions whose end waits for a thread inside of a call */
+    uint32_t pin_waits;       /* sessions whose end waits for a thread inside of a call */
     uint32_t downs;           /* sessions whose connection is down, and that still look for data */
     uint32_t settling;        /* sessions whose queue pair is done with the shared receives */
     uint32_t polls;           /* of the CQ */

@@ -220,20 +220,20 @@ static unsigned retry(struct sluice_loop *l) {
 }
 
 /* Sessions whose end waits for a thread that is inside of a call. */
-static unsigned part(struct sluice_loop *l) {
+static unsigned wait_for_pins(struct sluice_loop *l) {
     unsigned count = 0;
-    for (struct session *s = l->sessions; s && l->partings > 0; s = s->next) {
+    for (struct session *s = l->sessions; s && l->pin_waits > 0; s = s->next) {
         uint64_t inside = atomic_load_explicit(&s->ref, memory_order_acquire);
-        if (!s->parting ||
+        if (!s->waits_for_pins ||
             (s->state == SESSION_GONE && (inside & (SESSION_REF_USERS | SESSION_REF_COUNT))))
             continue;
-        s->parting = false;
-        l->partings--;
+        s->waits_for_pins = false;
+        l->pin_waits--;
         if (s->state == SESSION_GONE)
             event_notice(l, s, NOTICE_CLOSED);
         else
             session_progress(l, s);
-        count += !s->parting;
+        count += !s->waits_for_pins;
     }
     return count;
 }
@@ -282,10 +282,10 @@ static unsigned uncommon(struct sluice_loop *l) {
         count += shared_settle(l);
     if (l->retries > 0)
         count += retry(l);
-    if (l->partings > 0)
-        count += part(l);
+    if (l->pin_waits > 0)
+        count += wait_for_pins(l);
     if (l->dying && l->out_count == 0)
-        session_bury(l);
+        session_reap(l);
     if (l->lost) {
         loop_detach(l);
         if (l->unheard)
@@ -316,7 +316,7 @@ unsigned loop_progress(struct sluice_loop *l) {
         found += process_completions(l);
     if (l->dirty)
         flush_dirty(l);
-    if (unlikely(l->downs | l->retries | l->partings | l->settling | l->lost) ||
+    if (unlikely(l->downs | l->retries | l->pin_waits | l->settling | l->lost) ||
         unlikely(l->dying != NULL))
         found += uncommon(l);
     l->worked |= found > 0;

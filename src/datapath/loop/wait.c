@@ -122,7 +122,7 @@ static uint64_t own_deadline(struct sluice_loop *l) {
     uint64_t due = l->next_deadline_ns;
     if (source_due(&l->source) < due)
         due = source_due(&l->source);
-    if (l->retries || l->dying || l->downs || l->partings || l->settling) {
+    if (l->retries || l->dying || l->downs || l->pin_waits || l->settling) {
         uint64_t soon = loop_clock(l) + (l->downs || l->settling ? 0 : RETRY_NS);
         due = soon < due ? soon : due;
     }

@@ -38,7 +38,7 @@ static void give_up(struct sluice_loop *l, struct sluice_msg *msg) {
 
 bool receive_broken(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                     const char *text) {
-    s->deaf = true;
+    s->recv_stopped = true;
     event_return(l, s, msg); /* a frame, or a message that lies in one */
     session_close(l, s, SLUICE_REASON_PROTOCOL, 0, text);
     return true;
@@ -137,7 +137,7 @@ static void control(struct sluice_loop *l, struct session *s, struct sluice_msg 
 unsigned receive_held(struct sluice_loop *l, struct session *s) {
     unsigned count = 0;
     struct sluice_msg *msg;
-    while (!s->deaf && (msg = s->held.head) && loop_room(l, s)) {
+    while (!s->recv_stopped && (msg = s->held.head) && loop_room(l, s)) {
         struct sluice_msg *next = msg->next;
         enum recv_result taken = process(l, s, msg);
         if (taken == RECV_NO_MEMORY)
@@ -179,7 +179,7 @@ static const char *check_header(struct session *s, const struct frame *f, uint32
 
 static void refuse(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_reason reason, const char *text) {
-    s->deaf = true;
+    s->recv_stopped = true;
     give_up(l, msg);
     session_close(l, s, reason, 0, text);
 }
@@ -225,7 +225,7 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
         session_progress(l, s);
         return;
     }
-    if (unlikely(s->deaf)) {
+    if (unlikely(s->recv_stopped)) {
         give_up(l, msg);
         session_progress(l, s);
         return;

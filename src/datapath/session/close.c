@@ -81,7 +81,7 @@ void close_settle(struct session *s, sluice_reason reason, uint32_t vendor, cons
     snprintf(s->info.close_text, sizeof s->info.close_text, "%s",
              text ? text : sluice_reason_text((int)reason));
     pthread_mutex_unlock(&s->node->lock);
-    s->doubtful = false;
+    s->reason_provisional = false;
 }
 
 /* Of this side's application, or of its node. */
@@ -205,7 +205,7 @@ void session_peer_bye(struct sluice_loop *l, struct session *s) {
         session_close(l, s, SLUICE_REASON_PEER_CLOSE, 0, said_bye);
         return;
     }
-    if (s->doubtful) /* it had said good-bye before its connection went down */
+    if (s->reason_provisional) /* it had said good-bye before its connection went down */
         close_settle(s, SLUICE_REASON_PEER_CLOSE, 0, said_bye);
 }
 
@@ -226,7 +226,8 @@ void session_down(struct sluice_loop *l, struct session *s) {
     session_attach(l, s);
     note_cause(s, s->conn.down.cm_event, s->conn.down.cm_status, -1);
     /* A flush says that the queue pair broke; the device's event, which comes later, says why. */
-    if (s->state >= SESSION_RELEASED && s->doubtful && s->reason == SLUICE_REASON_PEER_LOST &&
+    if (s->state >= SESSION_RELEASED && s->reason_provisional &&
+        s->reason == SLUICE_REASON_PEER_LOST &&
         (s->conn.down.reason == SLUICE_REASON_DEVICE_ERROR ||
          s->conn.down.reason == SLUICE_REASON_ACCESS))
         close_settle(s, s->conn.down.reason, s->conn.down.vendor, s->conn.down.text);
@@ -247,7 +248,8 @@ void session_down_now(struct sluice_loop *l, struct session *s) {
     /* The dialer was told that these arrived. So it is up first, whatever became of its confirmation. */
     if (!s->adopted && s->conn.passive && !s->handshake && s->held.head)
         session_adopt(l, s);
-    s->doubtful = s->conn.down.reason == SLUICE_REASON_PEER_LOST && s->reason == SLUICE_REASON_NONE;
+    s->reason_provisional =
+        s->conn.down.reason == SLUICE_REASON_PEER_LOST && s->reason == SLUICE_REASON_NONE;
     set_reason(s, s->conn.down.reason, s->conn.down.vendor, s->conn.down.code, s->conn.down.text);
     session_close(l, s, s->conn.down.reason, s->conn.down.vendor, s->conn.down.text);
 }
@@ -314,7 +316,7 @@ void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv
             reason = SLUICE_REASON_PEER_LOST;
         break;
     }
-    s->doubtful = reason == SLUICE_REASON_PEER_LOST && s->reason == SLUICE_REASON_NONE;
+    s->reason_provisional = reason == SLUICE_REASON_PEER_LOST && s->reason == SLUICE_REASON_NONE;
     char text[sizeof s->info.close_text];
     failure_text_of_completion(text, sizeof text, wc->status);
     session_close(l, s, reason, (uint32_t)wc->status, text);
@@ -324,7 +326,8 @@ void session_access_error(struct sluice_loop *l, struct session *s, const struct
     char text[sizeof s->info.close_text];
     failure_text_of_completion(text, sizeof text, wc->status);
     note_cause(s, -1, 0, (int32_t)wc->status);
-    if (s->state >= SESSION_RELEASED && s->doubtful && s->reason == SLUICE_REASON_PEER_LOST)
+    if (s->state >= SESSION_RELEASED && s->reason_provisional &&
+        s->reason == SLUICE_REASON_PEER_LOST)
         close_settle(s, SLUICE_REASON_ACCESS, (uint32_t)wc->status, text);
     session_close(l, s, SLUICE_REASON_ACCESS, (uint32_t)wc->status, text);
 }
@@ -337,17 +340,17 @@ void session_withdrawn(struct sluice_loop *l, struct session *s, const struct ib
     if (s->state >= SESSION_RELEASED)
         return;
     note_cause(s, -1, 0, (int32_t)wc->status);
-    s->doubtful = s->reason == SLUICE_REASON_NONE;
+    s->reason_provisional = s->reason == SLUICE_REASON_NONE;
     session_close(l, s, SLUICE_REASON_PEER_LOST, (uint32_t)wc->status,
                   "the peer's memory of a large message is gone");
 }
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
-void session_part(struct sluice_loop *l, struct session *s) {
-    if (!s->parting) {
-        s->parting = true;
-        l->partings++;
+void session_wait_for_pins(struct sluice_loop *l, struct session *s) {
+    if (!s->waits_for_pins) {
+        s->waits_for_pins = true;
+        l->pin_waits++;
     }
 }
 
@@ -359,7 +362,7 @@ void session_progress(struct sluice_loop *l, struct session *s) {
         if (session_ref_count(&s->ref) == s->foreign_taken)
             leave(l, s);
         else
-            session_part(l, s); /* a message was accepted and is not in the mailbox yet */
+            session_wait_for_pins(l, s); /* a message was accepted and is not in the mailbox yet */
         break;
     case SESSION_LEAVING:
         if (!s->bye_posted)
@@ -418,13 +421,13 @@ void session_timer(struct sluice_loop *l, struct session *s) {
 
 /* Its completions, or calls that failed, were faster than the news that the device is gone. */
 static bool device_in_doubt(const struct session *s) {
-    return s->doubtful || s->reason == SLUICE_REASON_DEVICE_ERROR ||
+    return s->reason_provisional || s->reason == SLUICE_REASON_DEVICE_ERROR ||
            (s->reason == SLUICE_REASON_UNREACHABLE && s->info.cm_event < 0);
 }
 
 void session_gone(struct sluice_loop *l, struct session *s) {
     /* What the device had to say of the queue pair was said: it could not be destroyed before. */
-    if (s->doubtful && s->reason == SLUICE_REASON_PEER_LOST && atomic_load(&s->accessed))
+    if (s->reason_provisional && s->reason == SLUICE_REASON_PEER_LOST && atomic_load(&s->accessed))
         close_settle(s, SLUICE_REASON_ACCESS, IBV_EVENT_QP_ACCESS_ERR,
                      "the peer accessed memory that it may not");
     s->state = SESSION_GONE;
@@ -441,7 +444,7 @@ void session_free(struct sluice_loop *l, struct session *s) {
 }
 
 /* Sessions whose last event was delivered and that nobody is inside of. */
-void session_bury(struct sluice_loop *l) {
+void session_reap(struct sluice_loop *l) {
     struct session **at = &l->dying, *s;
     while ((s = *at)) {
         if (s->dirty || s->noticed || !session_ref_tryfree(&s->ref)) {
@@ -453,7 +456,7 @@ void session_bury(struct sluice_loop *l) {
         if (s->next)
             s->next->link = s->link;
         l->retries -= s->retry;
-        l->partings -= s->parting;
+        l->pin_waits -= s->waits_for_pins;
         s->state = SESSION_FREE;
         atomic_store_explicit(&s->id, 0, memory_order_relaxed);
         atomic_store_explicit(&s->loop, NULL, memory_order_relaxed);

@@ -46,7 +46,7 @@ static void detach_qp(struct sluice_loop *l, struct session *s) {
     s->qp_ended = true;
 }
 
-static void part_with_qp(struct sluice_loop *l, struct session *s) {
+static void release_qp(struct sluice_loop *l, struct session *s) {
     if (s->rq->srq)
         shared_leave(l, s, s->settled);
     else
@@ -65,10 +65,10 @@ static void free_queues(struct session *s) {
 }
 
 static void drained(struct sluice_loop *l, struct session *s) {
-    if (s->doubtful && s->reason == SLUICE_REASON_PEER_LOST && said_bye(s))
+    if (s->reason_provisional && s->reason == SLUICE_REASON_PEER_LOST && said_bye(s))
         close_settle(s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
     if (session_has_qp(s))
-        part_with_qp(l, s);
+        release_qp(l, s);
     s->state = SESSION_DRAINED;
     s->deadline_ns = 0;
     retain_end(l, s);
@@ -159,7 +159,7 @@ static void finish(struct sluice_loop *l, struct session *s) {
         drained(l, s);
         return;
     }
-    part_with_qp(l, s);
+    release_qp(l, s);
     free_queues(s);
     s->renewing = false;
     s->deadline_ns = 0;

@@ -148,7 +148,7 @@ static void look_at(struct sluice_loop *l, struct session *s) {
         return;
     }
     /* A BYE among what the application has not looked at yet would say it better. */
-    s->doubtful = s->reason == SLUICE_REASON_NONE;
+    s->reason_provisional = s->reason == SLUICE_REASON_NONE;
     char text[sizeof s->info.close_text];
     snprintf(text, sizeof text, "nothing was heard of the peer for two intervals of %llu ms",
              (unsigned long long)(s->keepalive.interval_ns / 1000000));

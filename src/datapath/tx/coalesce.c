@@ -252,7 +252,7 @@ static enum recv_result take_item(struct sluice_loop *l, struct session *s,
     const char *wrong =
         coalesce_item_get(&item, frame->data, length, (uint32_t)frame->sent, reserved);
     if (unlikely(wrong != NULL)) { /* it was right before: somebody writes to it */
-        s->deaf = true;
+        s->recv_stopped = true;
         session_close(l, s, SLUICE_REASON_PROTOCOL, 0, wrong);
         return RECV_DONE;
     }
@@ -287,7 +287,7 @@ enum recv_result coalesce_take(struct sluice_loop *l, struct session *s, struct 
         frame->sent = 0;
         frame->id = 1; /* this function's own, until the last item is delivered */
     }
-    while (taken == RECV_DONE && frame->sent < frame->size && !s->deaf)
+    while (taken == RECV_DONE && frame->sent < frame->size && !s->recv_stopped)
         taken = likely(loop_room(l, s)) ? take_item(l, s, frame) : RECV_NO_ROOM;
     l->unpacking = false;
     if (taken == RECV_DONE)

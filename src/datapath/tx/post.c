@@ -242,7 +242,7 @@ void post_failed(struct sluice_loop *l, struct session *s, uint32_t from, int er
     for (uint32_t i = from; i != s->sq_tail; i++)
         s->sq[i & s->sq_mask].bytes |= SQ_FAILED;
     if (s->node->traits.answer_is_up) { /* the kernel takes nothing when the connection is down */
-        s->doubtful = s->reason == SLUICE_REASON_NONE;
+        s->reason_provisional = s->reason == SLUICE_REASON_NONE;
         session_close(l, s, SLUICE_REASON_PEER_LOST, (uint32_t)error, text);
         return;
     }

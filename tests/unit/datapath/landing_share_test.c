@@ -56,7 +56,7 @@ static void be_greedy(struct pair *p, uint64_t bytes) {
     struct session *s = pair_session(&p->b);
     pair_grant_all(p, s, pair_session(&p->a));
     pair_grant_all(p, pair_session(&p->a), s); /* for leave to write */
-    s->deaf = true;
+    s->recv_stopped = true;
     for (unsigned i = 0; i < RNDV_NUMBERS && s->tx_credits > 2; i++)
         announce(p, i, bytes);
 }

@@ -197,7 +197,7 @@ static sluice_event write_nothing(struct pair *p, sluice_session at, uint32_t by
     struct forged f = RTS(bytes, WORD(0, FRAME_DATA, RNDV_BY_WRITE, 0));
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     struct session *s = session_table_at(at.id);
-    pair_session(&p->b)->deaf = true; /* to RTR, which it did not ask for */
+    pair_session(&p->b)->recv_stopped = true; /* to RTR, which it did not ask for */
     post(p, &f);
     while (!s->rndv || !s->rndv->by_number[0] || s->rndv->by_number[0]->state != RNDV_RX_MOVES) {
         sluice_event event;
