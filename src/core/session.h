@@ -170,7 +170,7 @@ struct link_config {
 };
 
 /* Receives posted ahead: a session's own, or those that the sessions of a loop share (srq.c). */
-struct receive_queue {
+struct recv_queue {
     struct ibv_qp *qp;         /* own */
     struct ibv_srq *srq;       /* shared */
     struct sluice_msg *repost; /* buffers to be posted again */
@@ -219,7 +219,7 @@ struct session {
     /* receiving */
     sluice_handler handler __attribute__((aligned(64)));
     void *handler_arg, *arg;
-    struct receive_queue *rq;            /* its own, or the loop's */
+    struct recv_queue *rq;               /* its own, or the loop's */
     uint32_t repost_count, repost_batch; /* buffers of its frames that are to be posted again */
     uint32_t rx_missing;                 /* buffers that could not be replaced for want of memory */
     uint32_t credits_granted; /* credits the peer has, wherever they are just now; see credits.c */
@@ -231,7 +231,7 @@ struct session {
     struct msg_queue held;    /* frames that came before UP, or while memory is short */
     struct sluice_msg *partial; /* message being put together from fragments */
     uint64_t partial_bytes;
-    struct receive_queue own; /* unused where they are shared */
+    struct recv_queue own; /* unused where they are shared */
 
     /* any thread */
     session_ref ref __attribute__((aligned(64)));

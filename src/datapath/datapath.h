@@ -73,29 +73,29 @@ enum recv_result {
 /* ---- recv_queue.c: receive buffers -------------------------------------------------------------- */
 
 /* The first receives, before the QP may connect. False: no memory or the device refused. */
-bool receive_prime(struct sluice_loop *l, struct session *s);
+bool recv_queue_prime(struct sluice_loop *l, struct session *s);
 /* Posts receives again, and grants the peer more if it wants more. */
-void receive_repost(struct sluice_loop *l, struct session *s);
+void recv_queue_repost(struct sluice_loop *l, struct session *s);
 /* Frees held frames, the partial message and buffers waiting to be posted. */
-void receive_drop(struct sluice_loop *l, struct session *s);
+void recv_queue_drop(struct sluice_loop *l, struct session *s);
 /* The queue pair is in ERR and its completions are back: receives that it will never give back. */
-void receive_swallowed(struct sluice_loop *l, struct session *s);
+void recv_queue_swallowed(struct sluice_loop *l, struct session *s);
 /* Where there is a trail: whether the device has it; if so, it counts as the oldest from here on. */
-bool receive_is_out(struct session *s, const struct sluice_msg *msg);
+bool recv_queue_is_out(struct session *s, const struct sluice_msg *msg);
 /* Tries again later, when there may be memory. */
-void want_retry(struct sluice_loop *l, struct session *s);
+void recv_queue_retry(struct sluice_loop *l, struct session *s);
 /* One of the reserve, for receives. cache may be NULL: any thread. */
-struct sluice_msg *buffer_take(struct pool *pool, struct pool_cache *cache, uint32_t bytes);
+struct sluice_msg *recv_buffer_get(struct pool *pool, struct pool_cache *cache, uint32_t bytes);
 /* A received message or receive buffer back to its pool. */
-void buffer_drop(struct sluice_loop *l, struct sluice_msg *msg);
+void recv_buffer_put(struct sluice_loop *l, struct sluice_msg *msg);
 /* A new loop: what is the same in every list of receives it posts. */
-void buffers_prepare(struct sluice_loop *l);
+void recv_queue_prepare(struct sluice_loop *l);
 /* Posts all of a queue's repost list, for this session (NULL: none). False: the device refused. */
-bool buffers_post(struct sluice_loop *l, struct receive_queue *q, const struct session *self);
+bool recv_queue_post(struct sluice_loop *l, struct recv_queue *q, const struct session *self);
 /* Sees to spare receives; returns how many of those wanted there are. `sixteenths` of the reserve may
  * be receives for that. */
-uint32_t buffers_spare(struct sluice_loop *l, struct session *s, uint32_t want,
-                       unsigned sixteenths);
+uint32_t recv_queue_spare(struct sluice_loop *l, struct session *s, uint32_t want,
+                          unsigned sixteenths);
 
 /* ---- srq.c: the receives that sessions of a loop share ------------------------------------ */
 
@@ -106,37 +106,37 @@ struct qp_chunk {
 };
 
 /* Without one (the device, the options), every session has its own. */
-void shared_open(struct sluice_loop *l);
-void shared_close(struct sluice_loop *l); /* gives it back to the device */
-void shared_free(struct sluice_loop *l);  /* no session is left */
+void srq_open(struct sluice_loop *l);
+void srq_close(struct sluice_loop *l); /* gives it back to the device */
+void srq_free(struct sluice_loop *l);  /* no session is left */
 /* The session's QP uses them from now on, or no more. False: no memory, or its number is taken. */
-bool shared_join(struct sluice_loop *l, struct session *s);
-void shared_leave(struct sluice_loop *l, struct session *s, bool drained);
+bool srq_join(struct sluice_loop *l, struct session *s);
+void srq_leave(struct sluice_loop *l, struct session *s, bool drained);
 /* NULL: none has this number (any more). Only where the loop shares receives: shared.sessions. */
-extern struct session shared_tombstone; /* of one whose queue pair was given up */
-static inline struct session *shared_session(const struct sluice_loop *l, uint32_t qp_num) {
-    const struct qp_chunk *chunk = l->shared.sessions[qp_num >> 12 & 0xfff];
+extern struct session srq_tombstone; /* of one whose queue pair was given up */
+static inline struct session *srq_session(const struct sluice_loop *l, uint32_t qp_num) {
+    const struct qp_chunk *chunk = l->srq.sessions[qp_num >> 12 & 0xfff];
     struct session *s = likely(chunk != NULL) ? chunk->at[qp_num & 0xfff] : NULL;
-    return unlikely(s == &shared_tombstone) ? NULL : s;
+    return unlikely(s == &srq_tombstone) ? NULL : s;
 }
 /* A place for a buffer that joins; false: they are taken. Another in its place; none. */
-bool shared_enter(struct sluice_loop *l, struct sluice_msg *msg);
-void shared_put(struct sluice_loop *l, struct sluice_msg *msg, uint64_t place);
-void shared_forget(struct sluice_loop *l, uint64_t place);
-uint32_t shared_room(const struct sluice_loop *l);
+bool srq_enter(struct sluice_loop *l, struct sluice_msg *msg);
+void srq_put(struct sluice_loop *l, struct sluice_msg *msg, uint64_t place);
+void srq_forget(struct sluice_loop *l, uint64_t place);
+uint32_t srq_room(const struct sluice_loop *l);
 /* A buffer that a frame took without a credit is posted again; stray: nobody knows whose it was. */
-void shared_restore(struct sluice_loop *l, struct sluice_msg *msg);
-void shared_stray(struct sluice_loop *l, struct sluice_msg *msg);
-void shared_arm(struct sluice_loop *l);
-void shared_low(struct sluice_loop *l);
-void shared_say_low(struct sluice_loop *l); /* any thread */
+void srq_restore(struct sluice_loop *l, struct sluice_msg *msg);
+void srq_stray(struct sluice_loop *l, struct sluice_msg *msg);
+void srq_arm(struct sluice_loop *l);
+void srq_low(struct sluice_loop *l);
+void srq_say_low(struct sluice_loop *l); /* any thread */
 /* A queue pair in ERR: it takes no more; it is to be drained; whether it is; it is given up. */
-void shared_last(struct sluice_loop *l, struct session *s);
-void shared_drain(struct sluice_loop *l, struct session *s);
-unsigned shared_settle(struct sluice_loop *l);
+void srq_last(struct sluice_loop *l, struct session *s);
+void srq_drain(struct sluice_loop *l, struct session *s);
+unsigned srq_settle(struct sluice_loop *l);
 /* Any queue pair: it is settled when the CQ was found empty once from now on; and that is over. */
-void shared_await(struct sluice_loop *l, struct session *s);
-void shared_unsettle(struct sluice_loop *l, struct session *s);
+void srq_await(struct sluice_loop *l, struct session *s);
+void srq_unsettle(struct sluice_loop *l, struct session *s);
 
 /* One that is or was the device's, of which there may be completions. */
 static inline bool session_has_qp(const struct session *s) {
@@ -148,13 +148,13 @@ static inline bool session_takes_receives(const struct session *s) {
 }
 
 /* A receive buffer whose frame is done with; its credit was counted. */
-static inline void receive_give_back(struct sluice_loop *l, struct session *s,
-                                     struct sluice_msg *msg) {
+static inline void recv_queue_give_back(struct sluice_loop *l, struct session *s,
+                                        struct sluice_msg *msg) {
     if (unlikely(!session_takes_receives(s))) {
-        buffer_drop(l, msg);
+        recv_buffer_put(l, msg);
         return;
     }
-    struct receive_queue *q = s->rq;
+    struct recv_queue *q = s->rq;
     msg->state = MSG_RECEIVE;
     msg->next = q->repost;
     q->repost = msg;

@@ -267,8 +267,8 @@ void honest_settle(struct honest *h) {
     PROVE(h->closed == (h->session.id != 0));
     PROVE(pool_in_use(h->node->pool) == 0);
     /* Of what is received only receives are left that are posted for the next session. */
-    struct receive_queue *shared = &h->loop->shared.queue;
-    PROVE(buffers_post(h->loop, shared, NULL));
+    struct recv_queue *shared = &h->loop->srq.queue;
+    PROVE(recv_queue_post(h->loop, shared, NULL));
     PROVE(pool_in_use(h->node->rx_pool) == shared->posted && shared->spare == shared->posted);
     PROVE(atomic_load(&h->node->landing_bytes) == 0);
 }

@@ -385,7 +385,7 @@ static struct belongings count(void) {
 
 /* Receives that sessions share: one that is counted and not there is missed by somebody, later. */
 static void count_receives(void) {
-    const struct receive_queue *q = &victim.loop->shared.queue;
+    const struct recv_queue *q = &victim.loop->srq.queue;
     uint32_t counted = q->spare;
     for (const struct session *s = victim.loop->sessions; s; s = s->next)
         if (s->rq == q)

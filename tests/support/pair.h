@@ -306,7 +306,7 @@ PAIR_UNUSED static void pair_grant_all(struct pair *p, struct session *sender,
         if (r->credits_granted == before)
             fail_msg("%u credits of %u, and no more", r->credits_granted, r->credits);
     }
-    receive_repost(l, r);
+    recv_queue_repost(l, r);
     if (r->rx_unreported > 0)
         assert_true(send_control(l, r, FRAME_CREDIT));
     while (sender->tx_credits < r->credits_granted - r->retained) {

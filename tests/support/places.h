@@ -298,7 +298,7 @@ static unsigned visit_sessions(struct visit *v) {
 
 /* But those of the shared receives, which go with the device. */
 static void expect_no_entries(const struct sluice_loop *l) {
-    const struct receive_queue *shared = &l->shared.queue;
+    const struct recv_queue *shared = &l->srq.queue;
     assert_int_equal(l->cq_used, shared->srq ? shared->depth : 0);
 }
 

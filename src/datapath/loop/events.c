@@ -51,12 +51,12 @@ static inline void emit(struct sluice_loop *l, struct session *s, const sluice_e
 
 void event_return(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     if (likely(msg->flags & MSG_RX)) {
-        receive_give_back(l, s, msg);
+        recv_queue_give_back(l, s, msg);
     } else if (msg->flags & MSG_VIEW) {
         coalesce_return(l, s, msg);
     } else {
         if (msg->flags & MSG_ESCORTED)
-            receive_give_back(l, s, msg->next);
+            recv_queue_give_back(l, s, msg->next);
         msg->flags = 0;
         msg->owner = NULL;
         msg_discard(l, msg);
@@ -71,14 +71,14 @@ static void take_back(struct sluice_loop *l, const struct loop_loan *loan) {
     if (loan->flags & MSG_VIEW)
         coalesce_release(l, loan->session, loan->frame);
     else if (loan->flags & MSG_ESCORTED)
-        receive_give_back(l, loan->session, loan->frame);
+        recv_queue_give_back(l, loan->session, loan->frame);
     if (loan->what == LOAN_RETAINED)
         retain_taken(l, loan);
     if (loan->what != LOAN_REPLACED)
         return;
     if (loan->flags & MSG_SHARED)
-        shared_put(l, loan->msg, loan->place);
-    receive_give_back(l, loan->session, loan->msg);
+        srq_put(l, loan->msg, loan->srq_slot);
+    recv_queue_give_back(l, loan->session, loan->msg);
 }
 
 /* Enters it among what is loaned; loan_count is counted by the caller. */
@@ -88,7 +88,7 @@ static inline struct loop_loan *add_loan(struct sluice_loop *l, struct session *
     *loan = (struct loop_loan){.msg = msg,
                                .session = s,
                                .frame = msg->flags & (MSG_VIEW | MSG_ESCORTED) ? msg->next : NULL,
-                               .place = msg->session_id,
+                               .srq_slot = msg->session_id,
                                .flags = msg->flags,
                                .what = LOAN_OUT};
     msg->state = MSG_LOANED;
@@ -246,7 +246,7 @@ static bool deliver_closed(struct sluice_loop *l, struct session *s) {
         session_wait_for_pins(l, s);
         return false;
     }
-    receive_drop(l, s);
+    recv_queue_drop(l, s);
     pop_notice(l, s);
     session_table_uncount(l->node->index);
     if (s->announced) {

@@ -85,7 +85,7 @@ static void close_cq(struct sluice_loop *l) {
         return;
     if (l->cq_armed)
         loop_drain_completions(l); /* an event that was never fetched must not count as unacked */
-    shared_close(l);
+    srq_close(l);
     bool blocks = l->node->traits.connect_blocks;
     if (blocks) /* the descriptor may be there for longer */
         epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, l->channel->fd, NULL);
@@ -205,7 +205,7 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
     l->wr = (struct ibv_send_wr){.sg_list = &l->sge, .num_sge = 1, .opcode = IBV_WR_SEND};
     l->wr_batch_max = n->options.without & SLUICE_WITHOUT_CHAIN ? 1 : LOOP_WR_BATCH;
     l->alone = ownership_one_cpu();
-    buffers_prepare(l);
+    recv_queue_prepare(l);
     msg_queue_init(&l->outcomes);
     mpsc_queue_init(&l->mailbox.queue);
     ownership_init();
@@ -228,7 +228,7 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
         status = error_set(e, SLUICE_ELIMIT, 0, 0, "a node has at most %d loops", STATS_LOOPS_MAX);
         goto close_rx_cache;
     }
-    shared_open(l);
+    srq_open(l);
     l->flushes_twice = n->traits.flushes_twice;
     l->stats = &n->stats.page->loops[l->index];
     loop_clear_stats(l);
@@ -274,7 +274,7 @@ void loop_close(struct sluice_loop *l) {
     atomic_store_explicit(&l->stats->in_use, 0, memory_order_relaxed);
     delist(l);
     close_cq(l); /* and the shared receives: their buffers go through the cache */
-    shared_free(l);
+    srq_free(l);
     pool_cache_close(l->rx_cache);
     pool_cache_close(l->cache);
     loop_publish_memory(l); /* what its caches counted is the pool's now */

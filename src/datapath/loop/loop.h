@@ -77,16 +77,16 @@ struct loop_loan { /* a message in the application's hands until it returns or p
     struct sluice_msg *msg;
     struct session *session;
     struct sluice_msg *frame; /* that it lies in, or that goes back with it; or NULL */
-    uint64_t place;           /* of a shared buffer */
+    uint64_t srq_slot;        /* of a shared buffer */
     uint16_t flags;           /* the message's */
     uint8_t what;             /* enum loop_loan_end */
 };
 
 /* Shared receives of a loop. */
-struct shared {
-    struct receive_queue queue;
+struct loop_srq {
+    struct recv_queue queue;
     struct sluice_msg **all; /* every buffer of the queue, wherever it is, at its place */
-    uint32_t *free_places;
+    uint32_t *free_slots;
     uint32_t free_count, next_place;
     struct qp_chunk **sessions; /* by queue pair number, two times 12 bits */
     bool armed;                 /* LOW will come */
@@ -139,7 +139,7 @@ struct sluice_loop {
     _Atomic uint32_t turn;    /* written by who runs it */
     _Atomic uint32_t calls;   /* likewise: begun and ended, see loop_call_begin(); odd: inside */
 
-    struct shared shared;
+    struct loop_srq srq;
     struct ibv_send_wr wr;
     struct ibv_sge sge;
     struct loop_totals totals;

@@ -38,11 +38,11 @@ static void take_msg(struct sluice_loop *l, struct mpsc_queue_item *item) {
         l->lost = l->unheard = true;
         for (struct session *s = l->sessions; s; s = s->next)
             if (s->state == SESSION_DRAINING && s->qp && s->rq->srq)
-                shared_drain(l, s);
+                srq_drain(l, s);
         return;
     }
     if (item->verb == LOOP_MSG_SRQ_LOW) {
-        shared_low(l);
+        srq_low(l);
         return;
     }
     struct session *s = session_table_at(session_handle_make(l->node->index, item->slot, 0));
@@ -82,7 +82,7 @@ static void take_msg(struct sluice_loop *l, struct mpsc_queue_item *item) {
         session_gone(l, s);
         break;
     case LOOP_MSG_LAST_WQE:
-        shared_last(l, s);
+        srq_last(l, s);
         break;
     case LOOP_MSG_SEND: /* above */
     case LOOP_MSG_DEVICE_LOST:
@@ -131,8 +131,8 @@ static inline void look_ahead(struct sluice_loop *l) {
     if (left > 2)
         __builtin_prefetch((void *)(uintptr_t)(next[1].wr_id & ~(uint64_t)1));
     const struct session *s = NULL;
-    if (l->shared.sessions && !(next->wr_id & 1) && next->qp_num != l->wc[l->wc_next].qp_num)
-        s = shared_session(l, next->qp_num);
+    if (l->srq.sessions && !(next->wr_id & 1) && next->qp_num != l->wc[l->wc_next].qp_num)
+        s = srq_session(l, next->qp_num);
     for (unsigned i = 0; s && i < 6; i++)
         __builtin_prefetch((const char *)s + (size_t)i * 64);
 }
@@ -143,7 +143,7 @@ static inline void look_ahead(struct sluice_loop *l) {
  */
 static bool is_told_again(const struct sluice_msg *msg, const struct ibv_wc *wc) {
     struct session *s = msg->owner;
-    return !s || s->conn.qp_num != wc->qp_num || !receive_is_out(s, msg);
+    return !s || s->conn.qp_num != wc->qp_num || !recv_queue_is_out(s, msg);
 }
 
 /* Looks at polled completions until the caller's array is full; the rest waits. */
@@ -163,9 +163,9 @@ static unsigned process_completions(struct sluice_loop *l) {
                 l->wc_next++;
                 continue;
             }
-            if (!msg->owner && !(msg->owner = shared_session(l, wc->qp_num))) {
+            if (!msg->owner && !(msg->owner = srq_session(l, wc->qp_num))) {
                 l->wc_next++;
-                shared_stray(l, msg);
+                srq_stray(l, msg);
                 continue;
             }
             /* Into an array of no length nothing will ever go: such a poll takes what comes, for
@@ -186,7 +186,7 @@ static void flush_dirty(struct sluice_loop *l) {
         l->dirty = s->dirty_next;
         s->dirty = false;
         if (s->qp && (s->rq->repost || s->rx_missing || s->rx_granted < s->credits_low))
-            receive_repost(l, s);
+            recv_queue_repost(l, s);
         send_flush(l, s); /* what is queued, or the credits that are owed by now */
         if (s->state == SESSION_FLUSHING || s->state == SESSION_LEAVING)
             session_progress(l, s);
@@ -208,7 +208,7 @@ static unsigned retry(struct sluice_loop *l) {
                 event_notice(l, s, NOTICE_HELD); /* now it is room that is missing */
         }
         if (s->rx_missing)
-            receive_repost(l, s);
+            recv_queue_repost(l, s);
         count += missing - s->rx_missing;
         count += rndv_wiping(s);
         if (s->queue.head || s->replies.head || s->answers || s->blocked)
@@ -279,7 +279,7 @@ static unsigned uncommon(struct sluice_loop *l) {
     if (l->downs > 0)
         count += session_check_downs(l);
     if (l->settling > 0)
-        count += shared_settle(l);
+        count += srq_settle(l);
     if (l->retries > 0)
         count += retry(l);
     if (l->pin_waits > 0)

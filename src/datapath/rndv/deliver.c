@@ -39,7 +39,7 @@ static enum recv_result deliver(struct sluice_loop *l, struct session *s, struct
                                 struct sluice_msg *frame) {
     struct sluice_msg *landing = a->landing;
     if (a->region) {
-        receive_give_back(l, s, frame);
+        recv_queue_give_back(l, s, frame);
         return deliver_placed(l, s, a);
     }
     landing->owner = s;
@@ -48,7 +48,7 @@ static enum recv_result deliver(struct sluice_loop *l, struct session *s, struct
     if (a->type == FRAME_REPLY) { /* that of a reply is no credit */
         taken = rpc_client_reply_deliver(l, s, landing, a->total);
         if (taken == RECV_DONE)
-            receive_give_back(l, s, frame);
+            recv_queue_give_back(l, s, frame);
     } else {
         event_escort(landing, frame);
         if (a->type == FRAME_REQUEST)
@@ -125,7 +125,7 @@ enum recv_result rndv_take(struct sluice_loop *l, struct session *s, struct slui
         break;
     }
     if (taken == RECV_DONE)
-        receive_give_back(l, s, msg);
+        recv_queue_give_back(l, s, msg);
     return taken;
 }
 

@@ -98,7 +98,7 @@ void credits_grow(struct sluice_loop *l, struct session *s) {
         return; /* it does not need them, or nobody takes what it says */
     uint32_t left = s->credits - s->credits_granted,
              want = s->credits_granted < left ? s->credits_granted : left;
-    uint32_t got = buffers_spare(l, s, want, GROW_SIXTEENTHS);
+    uint32_t got = recv_queue_spare(l, s, want, GROW_SIXTEENTHS);
     if (s->state >= SESSION_DRAINING || !s->qp)
         return;
     s->rq->spare -= got;
@@ -195,11 +195,11 @@ const char *credits_control(struct sluice_loop *l, struct session *s, const stru
 /* ---- requests -------------------------------------------------------------------------------- */
 
 bool credits_reserve(struct sluice_loop *l, struct session *s) {
-    struct receive_queue *q = s->rq;
+    struct recv_queue *q = s->rq;
     if (unlikely(q->spare == 0)) {
         uint32_t step = s->rx_reserved + 1 < RESERVE_STEP ? s->rx_reserved + 1 : RESERVE_STEP;
-        if (buffers_spare(l, s, step, RESERVE_SIXTEENTHS) == 0) {
-            want_retry(l, s);
+        if (recv_queue_spare(l, s, step, RESERVE_SIXTEENTHS) == 0) {
+            recv_queue_retry(l, s);
             return false;
         }
     }

@@ -31,9 +31,9 @@ static inline void hold_fields(struct sluice_msg *msg, const struct frame *f) {
 /* A frame that was not counted: its receive was no credit of this session, or the session is over. */
 static void give_up(struct sluice_loop *l, struct sluice_msg *msg) {
     if (msg->flags & MSG_SHARED)
-        shared_restore(l, msg);
+        srq_restore(l, msg);
     else
-        buffer_drop(l, msg);
+        recv_buffer_put(l, msg);
 }
 
 bool receive_broken(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
@@ -74,7 +74,7 @@ static bool process_fragment(struct sluice_loop *l, struct session *s, struct sl
         event_escort(whole, msg);
         event_message(l, s, whole);
     } else {
-        receive_give_back(l, s, msg);
+        recv_queue_give_back(l, s, msg);
     }
     return true;
 }
@@ -87,7 +87,7 @@ static enum recv_result process(struct sluice_loop *l, struct session *s, struct
     case FRAME_FRAG:
         return process_fragment(l, s, msg) ? RECV_DONE : RECV_NO_MEMORY;
     case FRAME_BYE:
-        receive_give_back(l, s, msg);
+        recv_queue_give_back(l, s, msg);
         session_peer_bye(l, s);
         return RECV_DONE;
     case FRAME_REQUEST:
@@ -131,7 +131,7 @@ static void control(struct sluice_loop *l, struct session *s, struct sluice_msg 
     if (unlikely(wrong != NULL))
         receive_broken(l, s, msg, wrong);
     else
-        receive_give_back(l, s, msg);
+        recv_queue_give_back(l, s, msg);
 }
 
 unsigned receive_held(struct sluice_loop *l, struct session *s) {
@@ -141,7 +141,7 @@ unsigned receive_held(struct sluice_loop *l, struct session *s) {
         struct sluice_msg *next = msg->next;
         enum recv_result taken = process(l, s, msg);
         if (taken == RECV_NO_MEMORY)
-            want_retry(l, s);
+            recv_queue_retry(l, s);
         s->held_pending = taken == RECV_PENDING;
         if (taken != RECV_DONE)
             break;
@@ -210,7 +210,7 @@ static void written(struct sluice_loop *l, struct session *s, struct sluice_msg 
     }
     if (s->rx_granted < s->credits_low)
         loop_dirty(l, s);
-    receive_give_back(l, s, msg);
+    recv_queue_give_back(l, s, msg);
     if (s->state >= SESSION_FLUSHING)
         session_progress(l, s);
 }
@@ -286,7 +286,7 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
             hold(l, s, msg);
             s->held_pending = taken == RECV_PENDING;
             if (taken == RECV_NO_MEMORY)
-                want_retry(l, s);
+                recv_queue_retry(l, s);
             else if (taken == RECV_NO_ROOM)
                 event_notice(l, s, NOTICE_HELD);
         }

@@ -23,9 +23,9 @@
 
 _Static_assert(FRAME_BYTES <= POOL_HEADER, "the header fits in front");
 
-void buffer_drop(struct sluice_loop *l, struct sluice_msg *msg) {
+void recv_buffer_put(struct sluice_loop *l, struct sluice_msg *msg) {
     if (msg->flags & MSG_SHARED)
-        shared_forget(l, msg->session_id);
+        srq_forget(l, msg->session_id);
     if (msg->flags & MSG_RX)
         atomic_fetch_sub_explicit(pool_note(msg->pool), 1, memory_order_relaxed);
     msg->owner = NULL;
@@ -33,7 +33,7 @@ void buffer_drop(struct sluice_loop *l, struct sluice_msg *msg) {
     msg_discard(l, msg);
 }
 
-struct sluice_msg *buffer_take(struct pool *pool, struct pool_cache *cache, uint32_t bytes) {
+struct sluice_msg *recv_buffer_get(struct pool *pool, struct pool_cache *cache, uint32_t bytes) {
     struct sluice_msg *msg = pool_get(pool, cache, bytes);
     if (!msg)
         return NULL;
@@ -46,18 +46,18 @@ struct sluice_msg *buffer_take(struct pool *pool, struct pool_cache *cache, uint
 
 /* Into the queue of this session; NULL: no memory, or no place. */
 static struct sluice_msg *fresh(struct sluice_loop *l, struct session *s) {
-    struct sluice_msg *msg = buffer_take(l->rx_pool, l->rx_cache, s->frame_bytes);
+    struct sluice_msg *msg = recv_buffer_get(l->rx_pool, l->rx_cache, s->frame_bytes);
     if (!msg)
         return NULL;
-    if (s->rq->srq && !shared_enter(l, msg)) {
-        buffer_drop(l, msg);
+    if (s->rq->srq && !srq_enter(l, msg)) {
+        recv_buffer_put(l, msg);
         return NULL;
     }
     msg->owner = s;
     return msg;
 }
 
-void want_retry(struct sluice_loop *l, struct session *s) {
+void recv_queue_retry(struct sluice_loop *l, struct session *s) {
     l->totals.memory_stalls++;
     l->totals_moved = true;
     (void)loop_retry(l, s);
@@ -71,7 +71,7 @@ void want_retry(struct sluice_loop *l, struct session *s) {
  * been posted in its place meanwhile, and the queue has room for what was counted only. `spares`: reserved
  * ones of the same list that are not counted yet.
  */
-static inline bool is_excess(struct sluice_loop *l, struct receive_queue *q, struct sluice_msg *msg,
+static inline bool is_excess(struct sluice_loop *l, struct recv_queue *q, struct sluice_msg *msg,
                              unsigned spares) {
     struct session *s = msg->owner;
     if (!s)
@@ -89,12 +89,12 @@ static inline bool is_excess(struct sluice_loop *l, struct receive_queue *q, str
                s->credits_granted + s->rx_reserved + q->spare + spares < q->depth) {
         return false;
     }
-    buffer_drop(l, msg);
+    recv_buffer_put(l, msg);
     return true;
 }
 
 /* What the device may swallow: receives are used in the order in which they are posted. */
-static void leave_trail(const struct sluice_loop *l, struct receive_queue *q, unsigned count) {
+static void leave_trail(const struct sluice_loop *l, struct recv_queue *q, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         q->trail[q->trail_next] = (struct sluice_msg *)(uintptr_t)l->recv_wr[i].wr_id;
         q->trail_next = q->trail_next + 1 < q->depth ? q->trail_next + 1 : 0;
@@ -102,8 +102,8 @@ static void leave_trail(const struct sluice_loop *l, struct receive_queue *q, un
 }
 
 /* It is posted. Sessions other than `self` are told that they may have to tell. */
-static inline void count_posted(struct sluice_loop *l, struct receive_queue *q,
-                                struct sluice_msg *msg, const struct session *self) {
+static inline void count_posted(struct sluice_loop *l, struct recv_queue *q, struct sluice_msg *msg,
+                                const struct session *self) {
     struct session *s = msg->owner;
     if (unlikely(msg->flags & MSG_RESERVED)) {
         msg->flags &= (uint16_t)~MSG_RESERVED;
@@ -117,7 +117,7 @@ static inline void count_posted(struct sluice_loop *l, struct receive_queue *q,
         msg->owner = NULL; /* who gets it is known when it is used */
 }
 
-static inline int post_own(struct sluice_loop *l, struct receive_queue *q, unsigned count,
+static inline int post_own(struct sluice_loop *l, struct recv_queue *q, unsigned count,
                            struct ibv_recv_wr **bad) {
     if (unlikely(q->trail != NULL))
         leave_trail(l, q, count);
@@ -125,7 +125,7 @@ static inline int post_own(struct sluice_loop *l, struct receive_queue *q, unsig
 }
 
 /* How many of them were posted. */
-static unsigned post_failed_at(const struct sluice_loop *l, struct receive_queue *q, unsigned count,
+static unsigned post_failed_at(const struct sluice_loop *l, struct recv_queue *q, unsigned count,
                                const struct ibv_recv_wr *bad) {
     bool known = bad >= l->recv_wr && bad < l->recv_wr + count;
     unsigned posted = known ? (unsigned)(bad - l->recv_wr) : 0;
@@ -135,7 +135,7 @@ static unsigned post_failed_at(const struct sluice_loop *l, struct receive_queue
 }
 
 /* Posts some of the repost list; false and errno when the device refused. */
-static bool post_some(struct sluice_loop *l, struct receive_queue *q, const struct session *self) {
+static bool post_some(struct sluice_loop *l, struct recv_queue *q, const struct session *self) {
     unsigned n = 0, spares = 0;
     struct sluice_msg *msg;
     while (n < l->recv_max && (msg = q->repost)) {
@@ -165,13 +165,13 @@ static bool post_some(struct sluice_loop *l, struct receive_queue *q, const stru
     for (unsigned i = 0; i < posted; i++)
         count_posted(l, q, (struct sluice_msg *)(uintptr_t)l->recv_wr[i].wr_id, self);
     for (unsigned i = posted; i < n; i++)
-        buffer_drop(l, (struct sluice_msg *)(uintptr_t)l->recv_wr[i].wr_id);
+        recv_buffer_put(l, (struct sluice_msg *)(uintptr_t)l->recv_wr[i].wr_id);
     if (unlikely(error != 0))
         errno = why;
     return error == 0;
 }
 
-void buffers_prepare(struct sluice_loop *l) {
+void recv_queue_prepare(struct sluice_loop *l) {
     for (unsigned i = 0; i < LOOP_WR_BATCH; i++) {
         l->recv_sge[i].length = 1u << l->node->options.eager_log2;
         l->recv_wr[i] =
@@ -181,17 +181,17 @@ void buffers_prepare(struct sluice_loop *l) {
     }
 }
 
-bool buffers_post(struct sluice_loop *l, struct receive_queue *q, const struct session *self) {
+bool recv_queue_post(struct sluice_loop *l, struct recv_queue *q, const struct session *self) {
     while (q->repost)
         if (!post_some(l, q, self))
             return false;
     if (q->srq)
-        shared_arm(l);
+        srq_arm(l);
     return true;
 }
 
-/* Behind buffers_post(): errno says why. */
-static void refused(struct sluice_loop *l, const struct receive_queue *q) {
+/* Behind recv_queue_post(): errno says why. */
+static void refused(struct sluice_loop *l, const struct recv_queue *q) {
     int error = errno;
     char text[80];
     snprintf(text, sizeof text, "the device refused a receive: %s", strerror(error));
@@ -200,13 +200,13 @@ static void refused(struct sluice_loop *l, const struct receive_queue *q) {
             session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error, text);
 }
 
-void receive_repost(struct sluice_loop *l, struct session *s) {
+void recv_queue_repost(struct sluice_loop *l, struct session *s) {
     if (!session_takes_receives(s))
         return;
     while (s->rx_missing > 0) {
         struct sluice_msg *msg = fresh(l, s);
         if (!msg) {
-            want_retry(l, s);
+            recv_queue_retry(l, s);
             break;
         }
         s->rx_missing--;
@@ -214,7 +214,7 @@ void receive_repost(struct sluice_loop *l, struct session *s) {
         msg->next = s->rq->repost;
         s->rq->repost = msg;
     }
-    if (s->rq->repost && !buffers_post(l, s->rq, s)) {
+    if (s->rq->repost && !recv_queue_post(l, s->rq, s)) {
         refused(l, s->rq);
         return;
     }
@@ -233,19 +233,19 @@ static bool reserve_allows(const struct sluice_loop *l, uint64_t more, unsigned 
 }
 
 static uint32_t own_room(const struct session *s) {
-    const struct receive_queue *q = s->rq;
+    const struct recv_queue *q = s->rq;
     uint32_t used = s->credits_granted + s->rx_reserved + q->spare;
     return q->depth > used ? q->depth - used : 0;
 }
 
-uint32_t buffers_spare(struct sluice_loop *l, struct session *s, uint32_t want,
-                       unsigned sixteenths) {
-    struct receive_queue *q = s->rq;
+uint32_t recv_queue_spare(struct sluice_loop *l, struct session *s, uint32_t want,
+                          unsigned sixteenths) {
+    struct recv_queue *q = s->rq;
     uint32_t spare_max = q->spare_max;
     if (q->spare >= want)
         return want;
     q->spare_max = UINT32_MAX; /* just now they are wanted */
-    if (q->repost && !buffers_post(l, q, s))
+    if (q->repost && !recv_queue_post(l, q, s))
         refused(l, q);
     uint32_t more = q->spare < want ? want - q->spare : 0;
     if (!q->srq && more > own_room(s))
@@ -260,22 +260,22 @@ uint32_t buffers_spare(struct sluice_loop *l, struct session *s, uint32_t want,
         q->repost = msg;
         more--;
     }
-    if (q->repost && !buffers_post(l, q, s))
+    if (q->repost && !recv_queue_post(l, q, s))
         refused(l, q);
     q->spare_max = spare_max;
     return q->spare < want ? q->spare : want;
 }
 
-bool receive_prime(struct sluice_loop *l, struct session *s) {
-    if (buffers_spare(l, s, CREDITS_INITIAL, 16) < CREDITS_INITIAL)
+bool recv_queue_prime(struct sluice_loop *l, struct session *s) {
+    if (recv_queue_spare(l, s, CREDITS_INITIAL, 16) < CREDITS_INITIAL)
         return false;
     s->rq->spare -= CREDITS_INITIAL;
     s->rx_granted = s->credits_granted = CREDITS_INITIAL;
     return true;
 }
 
-bool receive_is_out(struct session *s, const struct sluice_msg *msg) {
-    struct receive_queue *q = &s->own;
+bool recv_queue_is_out(struct session *s, const struct sluice_msg *msg) {
+    struct recv_queue *q = &s->own;
     if (!q->trail)
         return false;
     uint32_t oldest = (q->trail_next + q->depth - q->posted % q->depth) % q->depth;
@@ -289,23 +289,23 @@ bool receive_is_out(struct session *s, const struct sluice_msg *msg) {
     return false;
 }
 
-void receive_swallowed(struct sluice_loop *l, struct session *s) {
-    struct receive_queue *q = &s->own;
+void recv_queue_swallowed(struct sluice_loop *l, struct session *s) {
+    struct recv_queue *q = &s->own;
     while (q->trail && q->posted > 0) {
         q->trail_next = (q->trail_next ? q->trail_next : q->depth) - 1;
         q->posted--;
-        buffer_drop(l, q->trail[q->trail_next]);
+        recv_buffer_put(l, q->trail[q->trail_next]);
     }
 }
 
-void receive_drop(struct sluice_loop *l, struct session *s) {
+void recv_queue_drop(struct sluice_loop *l, struct session *s) {
     struct sluice_msg *msg;
     rndv_drop(l, s);
     while ((msg = msg_queue_pop(&s->held))) {
         if (msg->flags & MSG_OPENED)
             coalesce_release(l, s, msg); /* messages of it may be lent */
         else
-            buffer_drop(l, msg);
+            recv_buffer_put(l, msg);
     }
     if (s->partial) {
         landing_done(l, s, s->partial->size);
@@ -314,7 +314,7 @@ void receive_drop(struct sluice_loop *l, struct session *s) {
     s->partial = NULL;
     while ((msg = s->own.repost)) {
         s->own.repost = msg->next;
-        buffer_drop(l, msg);
+        recv_buffer_put(l, msg);
     }
     s->repost_count = 0;
 }

@@ -57,7 +57,7 @@ bool retain_may_withhold(const struct session *s) {
 void retain_taken(struct sluice_loop *l, const struct loop_loan *loan) {
     struct session *s = loan->session;
     if (loan->flags & MSG_SHARED)
-        shared_forget(l, loan->place);
+        srq_forget(l, loan->srq_slot);
     if (s->state >= SESSION_DRAINED)
         return;
     if ((loan->flags & (MSG_RX | MSG_RESERVED)) != MSG_RX) {
@@ -79,21 +79,21 @@ static void give_credit(struct sluice_loop *l, struct session *s, struct sluice_
                 0; /* withheld: it is freed before it was counted */
     msg->flags &= MSG_RX;
     if ((int32_t)s->withheld_due > 0 || !buffer || s->state >= SESSION_DRAINING ||
-        (s->rq->srq && !shared_enter(l, msg))) {
+        (s->rq->srq && !srq_enter(l, msg))) {
         if ((int32_t)s->withheld_due > 0 || (!buffer && none))
             s->withheld_due--;
         else
             s->rx_missing++;
-        buffer_drop(l, msg);
+        recv_buffer_put(l, msg);
         return;
     }
     msg->owner = s;
-    receive_give_back(l, s, msg);
+    recv_queue_give_back(l, s, msg);
 }
 
 static void returned(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     if (s->state >= SESSION_DRAINED) {
-        buffer_drop(l, msg);
+        recv_buffer_put(l, msg);
         return;
     }
     give_credit(l, s, msg);
@@ -154,7 +154,7 @@ void retain_free(struct sluice_msg *msg) {
         if (lives)
             returned(l, s, msg);
         if (lives && !nested && s->state < SESSION_RELEASED) { /* the next poll may be far */
-            receive_repost(l, s);
+            recv_queue_repost(l, s);
             send_flush(l, s);
         }
         loop_leave(l, nested);
@@ -177,7 +177,7 @@ void retain_free(struct sluice_msg *msg) {
 /* Whether this thread owns the loop; then its cache serves. */
 static struct sluice_msg *replacement(struct sluice_loop *l, struct pool *pool, uint32_t bytes) {
     bool nested, mine = l && loop_enter(l, &nested);
-    struct sluice_msg *msg = buffer_take(pool, mine ? l->rx_cache : NULL, bytes);
+    struct sluice_msg *msg = recv_buffer_get(pool, mine ? l->rx_cache : NULL, bytes);
     if (mine)
         loop_leave(l, nested);
     return msg;

@@ -35,11 +35,11 @@
 
 /* ---- queue pair numbers ---------------------------------------------------------------------- */
 
-struct session shared_tombstone;
+struct session srq_tombstone;
 
-bool shared_join(struct sluice_loop *l, struct session *s) {
+bool srq_join(struct sluice_loop *l, struct session *s) {
     uint32_t number = s->qp->qp_num & 0xffffff;
-    struct qp_chunk **chunk = &l->shared.sessions[number >> 12];
+    struct qp_chunk **chunk = &l->srq.sessions[number >> 12];
     if (!*chunk && !(*chunk = calloc(1, sizeof **chunk)))
         return false;
     if ((*chunk)->at[number & 0xfff])
@@ -50,17 +50,17 @@ bool shared_join(struct sluice_loop *l, struct session *s) {
 }
 
 /* What it had been granted and did not use stays posted, and is spare. */
-void shared_leave(struct sluice_loop *l, struct session *s, bool drained) {
-    struct receive_queue *q = &l->shared.queue;
+void srq_leave(struct sluice_loop *l, struct session *s, bool drained) {
+    struct recv_queue *q = &l->srq.queue;
     uint32_t number = s->qp->qp_num & 0xffffff;
-    struct qp_chunk **chunk = &l->shared.sessions[number >> 12];
+    struct qp_chunk **chunk = &l->srq.sessions[number >> 12];
     if (!*chunk || (*chunk)->at[number & 0xfff] != s)
         return;
     if (s->last_poll != 0 && !s->settled)
         l->settling--;
     s->last_poll = 0;
     if (!drained) {
-        (*chunk)->at[number & 0xfff] = &shared_tombstone;
+        (*chunk)->at[number & 0xfff] = &srq_tombstone;
     } else {
         (*chunk)->at[number & 0xfff] = NULL;
         if (--(*chunk)->count == 0) {
@@ -81,56 +81,56 @@ void shared_leave(struct sluice_loop *l, struct session *s, bool drained) {
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-static uint32_t in_use(const struct shared *shared) {
+static uint32_t in_use(const struct loop_srq *shared) {
     return shared->next_place - shared->free_count;
 }
 
-uint32_t shared_room(const struct sluice_loop *l) {
-    return l->shared.queue.depth - in_use(&l->shared);
+uint32_t srq_room(const struct sluice_loop *l) {
+    return l->srq.queue.depth - in_use(&l->srq);
 }
 
-bool shared_enter(struct sluice_loop *l, struct sluice_msg *msg) {
-    struct shared *shared = &l->shared;
+bool srq_enter(struct sluice_loop *l, struct sluice_msg *msg) {
+    struct loop_srq *shared = &l->srq;
     uint32_t place;
     if (shared->free_count > 0)
-        place = shared->free_places[--shared->free_count];
+        place = shared->free_slots[--shared->free_count];
     else if (shared->next_place < shared->queue.depth)
         place = shared->next_place++;
     else
         return false;
     msg->flags |= MSG_SHARED;
-    shared_put(l, msg, place);
+    srq_put(l, msg, place);
     return true;
 }
 
-void shared_put(struct sluice_loop *l, struct sluice_msg *msg, uint64_t place) {
-    l->shared.all[place] = msg;
+void srq_put(struct sluice_loop *l, struct sluice_msg *msg, uint64_t place) {
+    l->srq.all[place] = msg;
     msg->session_id = place;
 }
 
-void shared_forget(struct sluice_loop *l, uint64_t place) {
-    l->shared.all[place] = NULL;
-    l->shared.free_places[l->shared.free_count++] = (uint32_t)place;
+void srq_forget(struct sluice_loop *l, uint64_t place) {
+    l->srq.all[place] = NULL;
+    l->srq.free_slots[l->srq.free_count++] = (uint32_t)place;
 }
 
 /* ---- receives that nobody was granted -------------------------------------------------------- */
 
-void shared_restore(struct sluice_loop *l, struct sluice_msg *msg) {
-    struct receive_queue *q = &l->shared.queue;
+void srq_restore(struct sluice_loop *l, struct sluice_msg *msg) {
+    struct recv_queue *q = &l->srq.queue;
     msg->owner = NULL;
     msg->state = MSG_RECEIVE;
     msg->next = q->repost;
     q->repost = msg;
-    (void)buffers_post(l, q, NULL); /* refused: the next session that posts says so */
+    (void)recv_queue_post(l, q, NULL); /* refused: the next session that posts says so */
 }
 
-void shared_stray(struct sluice_loop *l, struct sluice_msg *msg) {
-    l->shared.queue.posted--;
-    shared_restore(l, msg);
+void srq_stray(struct sluice_loop *l, struct sluice_msg *msg) {
+    l->srq.queue.posted--;
+    srq_restore(l, msg);
 }
 
-void shared_arm(struct sluice_loop *l) {
-    struct shared *shared = &l->shared;
+void srq_arm(struct sluice_loop *l) {
+    struct loop_srq *shared = &l->srq;
     struct ibv_srq_attr attr = {.srq_limit = LOW};
     if (shared->armed || in_use(shared) < LOW_LEAST || shared->queue.posted < 2 * LOW)
         return;
@@ -138,59 +138,59 @@ void shared_arm(struct sluice_loop *l) {
 }
 
 /* Few are left: those at hand are posted, and some more that nobody was granted. */
-void shared_low(struct sluice_loop *l) {
-    struct receive_queue *q = &l->shared.queue;
-    atomic_store(&l->shared.low_posted, false);
+void srq_low(struct sluice_loop *l) {
+    struct recv_queue *q = &l->srq.queue;
+    atomic_store(&l->srq.low_posted, false);
     if (!q->srq)
         return;
-    l->shared.armed = false;
+    l->srq.armed = false;
     l->totals.receives_low++;
     l->totals_moved = true;
     for (struct session *s = l->sessions; s; s = s->next)
         if (s->rq == q && s->qp && s->state < SESSION_RELEASED) {
-            buffers_spare(l, s, LOW_SPARE, 8);
+            recv_queue_spare(l, s, LOW_SPARE, 8);
             break;
         }
 }
 
 /* Any thread; the queue cannot go before its event was acknowledged. */
-void shared_say_low(struct sluice_loop *l) {
-    if (!atomic_exchange(&l->shared.low_posted, true))
-        mailbox_post(&l->mailbox, &l->shared.low_node, LOOP_MSG_SRQ_LOW, 0, 0);
+void srq_say_low(struct sluice_loop *l) {
+    if (!atomic_exchange(&l->srq.low_posted, true))
+        mailbox_post(&l->mailbox, &l->srq.low_node, LOOP_MSG_SRQ_LOW, 0, 0);
 }
 
 /* ---- the end of a queue pair ----------------------------------------------------------------- */
 
-void shared_await(struct sluice_loop *l, struct session *s) {
+void srq_await(struct sluice_loop *l, struct session *s) {
     if (s->settled || s->last_poll != 0)
         return;
     s->last_poll = l->polls ? l->polls : 1;
     l->settling++;
 }
 
-void shared_last(struct sluice_loop *l, struct session *s) {
+void srq_last(struct sluice_loop *l, struct session *s) {
     s->last = true;
     l->lasts++;
     if (s->qp && s->rq->srq)
-        shared_await(l, s);
+        srq_await(l, s);
 }
 
-void shared_drain(struct sluice_loop *l, struct session *s) {
+void srq_drain(struct sluice_loop *l, struct session *s) {
     /* One that could never receive has taken nothing; and a device that is gone says no more. */
     if (!s->heard)
         s->settled = true;
     else if (l->lost)
-        shared_await(l, s);
+        srq_await(l, s);
 }
 
-void shared_unsettle(struct sluice_loop *l, struct session *s) {
+void srq_unsettle(struct sluice_loop *l, struct session *s) {
     if (s->last_poll != 0 && !s->settled)
         l->settling--;
     s->last_poll = 0;
     s->settled = false;
 }
 
-unsigned shared_settle(struct sluice_loop *l) {
+unsigned srq_settle(struct sluice_loop *l) {
     unsigned count = 0;
     if (!l->wc_short || l->wc_next != l->wc_count)
         return 0;
@@ -217,38 +217,38 @@ static uint32_t shared_depth(const sluice_node *n, uint32_t cq_entries) {
     return depth < (uint32_t)attr->max_srq_wr ? depth : (uint32_t)attr->max_srq_wr;
 }
 
-void shared_free(struct sluice_loop *l) {
-    struct shared *shared = &l->shared;
+void srq_free(struct sluice_loop *l) {
+    struct loop_srq *shared = &l->srq;
     for (unsigned i = 0; shared->sessions && i < QP_CHUNKS; i++)
         free(shared->sessions[i]);
     free((void *)shared->sessions);
     free((void *)shared->all);
-    free(shared->free_places);
-    memset(shared, 0, offsetof(struct shared, low_node));
+    free(shared->free_slots);
+    memset(shared, 0, offsetof(struct loop_srq, low_node));
 }
 
-void shared_open(struct sluice_loop *l) {
-    struct shared *shared = &l->shared;
+void srq_open(struct sluice_loop *l) {
+    struct loop_srq *shared = &l->srq;
     uint32_t depth = shared_depth(l->node, (uint32_t)l->cq_size);
     if (depth == 0)
         return;
     shared->all = (struct sluice_msg **)calloc(depth, sizeof *shared->all);
-    shared->free_places = calloc(depth, sizeof *shared->free_places);
+    shared->free_slots = calloc(depth, sizeof *shared->free_slots);
     shared->sessions = (struct qp_chunk **)calloc(QP_CHUNKS, sizeof *shared->sessions);
     struct ibv_srq_init_attr attr = {.srq_context = l, .attr = {.max_wr = depth, .max_sge = 1}};
     struct ibv_srq *srq = NULL;
-    if (shared->all && shared->free_places && shared->sessions)
+    if (shared->all && shared->free_slots && shared->sessions)
         srq = l->node->fabric->create_srq(l->node->pd, &attr);
     if (!srq) { /* every session has its own, then */
-        shared_free(l);
+        srq_free(l);
         return;
     }
-    shared->queue = (struct receive_queue){.srq = srq, .depth = depth, .spare_max = SPARE_MAX};
+    shared->queue = (struct recv_queue){.srq = srq, .depth = depth, .spare_max = SPARE_MAX};
     l->cq_used += depth;
 }
 
-void shared_close(struct sluice_loop *l) {
-    struct shared *shared = &l->shared;
+void srq_close(struct sluice_loop *l) {
+    struct loop_srq *shared = &l->srq;
     if (!shared->queue.srq)
         return;
     int error = l->node->fabric->destroy_srq(shared->queue.srq);
@@ -260,6 +260,6 @@ void shared_close(struct sluice_loop *l) {
     /* Those that somebody still looks at come back later. */
     for (uint32_t i = 0; i < shared->next_place; i++)
         if (shared->all[i] && !shared->all[i]->owner && error == 0)
-            buffer_drop(l, shared->all[i]);
+            recv_buffer_put(l, shared->all[i]);
     shared->queue.repost = NULL;
 }

@@ -48,9 +48,9 @@ static void detach_qp(struct sluice_loop *l, struct session *s) {
 
 static void release_qp(struct sluice_loop *l, struct session *s) {
     if (s->rq->srq)
-        shared_leave(l, s, s->settled);
+        srq_leave(l, s, s->settled);
     else
-        shared_unsettle(l, s);
+        srq_unsettle(l, s);
     if (s->qp)
         detach_qp(l, s);
     s->qp_ended = false;
@@ -96,9 +96,9 @@ static void forget_completions(struct sluice_loop *l, struct session *s) {
             (!(id & 1) && msg->owner != s && !shared))
             continue;
         if (shared) {
-            shared_stray(l, msg);
+            srq_stray(l, msg);
         } else if (!(id & 1)) {
-            buffer_drop(l, msg);
+            recv_buffer_put(l, msg);
             s->rq->posted--;
         }
         l->wc[i].wr_id = 0;
@@ -123,7 +123,7 @@ static void end_qp(struct sluice_loop *l, struct session *s) {
     if (is_silent(s)) {
         if (s->qp)
             detach_qp(l, s);
-        shared_await(l, s);
+        srq_await(l, s);
     } else if (!s->renewing && !(ended && send_marker(l, s))) {
         send_abandon(l, s, SLUICE_EUNKNOWN);
     }
@@ -145,7 +145,7 @@ void session_drain(struct sluice_loop *l, struct session *s) {
     }
     end_qp(l, s);
     if (s->rq->srq)
-        shared_drain(l, s);
+        srq_drain(l, s);
     session_progress(l, s);
 }
 
@@ -169,7 +169,7 @@ static void finish(struct sluice_loop *l, struct session *s) {
 void drain_progress(struct sluice_loop *l, struct session *s) {
     if (s->settled && is_silent(s)) {
         send_abandon(l, s, SLUICE_EUNKNOWN);
-        receive_swallowed(l, s);
+        recv_queue_swallowed(l, s);
     }
     if (!has_receives(s) && s->sq_head == s->sq_tail)
         finish(l, s);
@@ -194,6 +194,6 @@ void drain_expired(struct sluice_loop *l, struct session *s) {
               "the device did not flush a queue pair: %u receives, %u sends outstanding",
               has_receives(s) ? s->own.posted + s->rx_granted : 0, s->sq_tail - s->sq_head);
     forget_completions(l, s);
-    receive_swallowed(l, s);
+    recv_queue_swallowed(l, s);
     finish(l, s);
 }

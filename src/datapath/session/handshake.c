@@ -321,7 +321,7 @@ static void hear(struct sluice_loop *l, struct session *s, struct sluice_msg *ms
     if (fits)
         memcpy(data, msg->data,
                bytes); /* read once: the peer may write on where memory is shared */
-    receive_give_back(l, s, msg);
+    recv_queue_give_back(l, s, msg);
     if (s->state != SESSION_OPENING)
         return; /* ended meanwhile */
     if (!fits) {

@@ -65,7 +65,7 @@ static void set_look(struct sluice_loop *l, uint64_t due_ns, uint64_t step_ns) {
  * and each send the device has. What the CQ has room for is far more where receives are shared.
  */
 static void set_mark(struct sluice_loop *l, uint64_t now) {
-    uint64_t most = l->shared.queue.posted;
+    uint64_t most = l->srq.queue.posted;
     for (const struct session *s = l->sessions; s; s = s->next)
         most += s->own.posted + (s->sq_tail - s->sq_head);
     l->mark_ns = now;

@@ -124,10 +124,10 @@ static void choose_receives(struct sluice_loop *l, struct session *s) {
     const struct link_config *link = &s->link_config;
     bool stranger = s->conn.passive && link->keys;
     uint32_t most = (uint32_t)l->node->device_attr.max_qp_wr;
-    struct receive_queue *shared = &l->shared.queue;
+    struct recv_queue *shared = &l->srq.queue;
     s->rq = &s->own;
     if (shared->srq && !stranger && !(link->flags & SLUICE_ISOLATED) &&
-        shared_room(l) + shared->spare >= CREDITS_INITIAL)
+        srq_room(l) + shared->spare >= CREDITS_INITIAL)
         s->rq = shared;
     s->own.depth = s->credits + link->requests < most ? s->credits + link->requests : most;
     s->own.spare_max = link->requests;
@@ -166,9 +166,9 @@ static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_rea
     if (conn->passive && (conn->rep.features & PRIVATE_DATA_FEATURE_GREETING))
         s->handshake = HANDSHAKE_HELLO;
     errno = ENOMEM; /* of what is not the device's */
-    if (s->rq->srq && !shared_join(l, s))
+    if (s->rq->srq && !srq_join(l, s))
         return "no place for the queue pair among those that share receives";
-    if (!receive_prime(l, s)) {
+    if (!recv_queue_prime(l, s)) {
         *reason = SLUICE_REASON_NO_MEMORY;
         return "no registered memory for the receive buffers";
     }
@@ -225,7 +225,7 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
 
 /* The queue pair of the last try is gone, or no longer this session's. */
 void session_renewed(struct sluice_loop *l, struct session *s) {
-    s->own = (struct receive_queue){0};
+    s->own = (struct recv_queue){0};
     s->rx_granted = s->credits_granted = 0;
     session_prepare(l, s);
 }

@@ -209,7 +209,7 @@ void coalesce_release(struct sluice_loop *l, struct session *s, struct sluice_ms
     if (--frame->id > 0)
         return;
     frame->flags &= (uint16_t)~MSG_OPENED;
-    receive_give_back(l, s, frame);
+    recv_queue_give_back(l, s, frame);
 }
 
 void coalesce_return(struct sluice_loop *l, struct session *s, struct sluice_msg *view) {

@@ -63,7 +63,7 @@ static void on_retry(struct soft_timer *timer);
  * The socket is full, which its readiness ends; or something else is, of which nothing tells the end
  * (too many descriptors in flight, memory): then the socket seems ready all the time.
  */
-static void want_retry(struct soft_peer *peer, int err) {
+static void recv_queue_retry(struct soft_peer *peer, int err) {
     soft_watch_modify(&peer->socket, err == -EAGAIN ? EPOLLIN | EPOLLOUT : EPOLLIN);
     if (err != -EAGAIN)
         soft_timer_arm(&peer->out_retry, soft_now_ns() + RETRY_NS, on_retry);
@@ -78,7 +78,7 @@ void soft_peer_queue_flush(struct soft_peer *peer) {
         struct soft_queued *q = peer->out_head;
         int rc = send_now(peer->socket.fd, q->data, q->bytes, q->fds, q->fd_count);
         if (later(rc)) {
-            want_retry(peer, rc);
+            recv_queue_retry(peer, rc);
             return;
         }
         if (rc != 0)
@@ -162,7 +162,7 @@ int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, 
     peer->out_tail = &q->next;
     peer->out_count++;
     if (q == peer->out_head) /* else something waits already, and somebody will look */
-        want_retry(peer, rc);
+        recv_queue_retry(peer, rc);
     return 0;
 }
 

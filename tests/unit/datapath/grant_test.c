@@ -36,7 +36,7 @@ static void quiesce(struct pair *p) {
 /* Every receive the device has is a credit, reserved, or spare. */
 static void assert_covered(struct side *side) {
     struct sluice_loop *l = side->loop;
-    uint32_t shared = l->shared.queue.spare;
+    uint32_t shared = l->srq.queue.spare;
     for (struct session *s = l->sessions; s; s = s->next) {
         if (!s->qp)
             continue;
@@ -49,8 +49,8 @@ static void assert_covered(struct side *side) {
                     s->credits_granted + s->rx_reserved + s->own.spare);
         assert_true(s->credits_granted <= s->credits);
     }
-    if (l->shared.queue.srq)
-        assert_int_equal(shared, l->shared.queue.posted);
+    if (l->srq.queue.srq)
+        assert_int_equal(shared, l->srq.queue.posted);
 }
 
 static uint32_t info_of(struct side *side, bool shared) {

@@ -512,7 +512,7 @@ static void a_session_ends_while_its_packs_are_lent(void **state) {
         sluice_msg *kept = NULL;
         pair_open(&p, PAIR_NODE(), PAIR_LINK());
         pair_connect(&p, PAIR_LINK());
-        const struct shared *shared = &p.a.loop->shared;
+        const struct loop_srq *shared = &p.a.loop->srq;
         assert_true(pool_in_use(p.a.node->rx_pool) > 0);
         send_together(&p.b, 40, 64, 1);
         uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;

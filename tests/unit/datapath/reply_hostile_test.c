@@ -61,7 +61,7 @@ static void a_wrong_reply_takes_no_receive_from_others(void **state) {
     struct pair p;
     (void)state;
     pair_open(&p, PAIR_NODE(.log = NULL), PAIR_LINK());
-    const struct receive_queue *shared = &p.a.loop->shared.queue;
+    const struct recv_queue *shared = &p.a.loop->srq.queue;
     for (unsigned i = 0; shared->srq && i < sizeof forged / sizeof forged[0]; i++) {
         pair_connect(&p, PAIR_LINK());
         ask(&p);

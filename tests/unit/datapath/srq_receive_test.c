@@ -21,11 +21,11 @@ static bool is_shared(sluice_session session) {
 
 /* Every shared receive the device has is a credit, reserved, or spare. */
 static void assert_covered(struct sluice_loop *l) {
-    uint32_t promised = l->shared.queue.spare;
+    uint32_t promised = l->srq.queue.spare;
     for (struct session *s = l->sessions; s; s = s->next)
         if (s->qp && s->rq->srq)
             promised += s->rx_granted + s->rx_unreported + s->rx_reserved;
-    assert_int_equal(promised, l->shared.queue.posted);
+    assert_int_equal(promised, l->srq.queue.posted);
 }
 
 static void sessions_share_unless_they_must_not(void **state) {
@@ -54,7 +54,7 @@ static void a_share_of_the_cq_is_only_for_sends(void **state) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     uint32_t before = p.a.loop->cq_used;
-    assert_int_equal(before, p.a.loop->shared.queue.depth);
+    assert_int_equal(before, p.a.loop->srq.queue.depth);
     pair_connect(&p, PAIR_LINK());
     assert_int_equal(p.a.loop->cq_used - before, 128);
     pair_close(&p);
@@ -78,8 +78,8 @@ static void a_peer_that_overruns_its_credits_loses_its_own_session_only(void **s
         for (int i = 0; i < 200; i++)
             pair_turn(&p);
         assert_covered(l);
-        uint32_t buffers = l->shared.next_place - l->shared.free_count;
-        l->shared.queue.spare += victim->rx_granted; /* as if it had been told of none */
+        uint32_t buffers = l->srq.next_place - l->srq.free_count;
+        l->srq.queue.spare += victim->rx_granted; /* as if it had been told of none */
         victim->rx_granted = 0;
         for (uint32_t i = 1; i <= 6; i++) { /* before a look is taken at any of it */
             struct frame f = {.type = FRAME_DATA, .sequence = i, .length = 8};
@@ -128,14 +128,14 @@ static void a_peer_that_overruns_its_credits_loses_its_own_session_only(void **s
         for (int i = 0; i < 200; i++)
             pair_turn(&p);
         assert_covered(l); /* what it took is there again */
-        assert_true(l->shared.next_place - l->shared.free_count >= buffers);
+        assert_true(l->srq.next_place - l->srq.free_count >= buffers);
         sluice_hangup(at_b[0], 0);
         sluice_hangup(at_b[2], 0);
         for (int i = 0; i < 2; i++)
             pair_expect(&p, &p.a, SLUICE_CLOSED);
         for (int i = 0; i < 2; i++)
             pair_expect(&p, &p.b, SLUICE_CLOSED);
-        assert_int_equal(l->shared.queue.spare, l->shared.queue.posted);
+        assert_int_equal(l->srq.queue.spare, l->srq.queue.posted);
     }
     pair_close(&p);
 }
@@ -174,7 +174,7 @@ static void the_receive_of_a_reply_that_is_wrong_is_spare_once(void **state) {
         assert_int_equal(event.reason, SLUICE_REASON_PROTOCOL);
         while (session_table_used_count(p.a.node->index) > 0)
             pair_turn(&p);
-        assert_true(buffers_post(l, &l->shared.queue, NULL)); /* what is on its way back */
+        assert_true(recv_queue_post(l, &l->srq.queue, NULL)); /* what is on its way back */
         assert_covered(l);
         do
             assert_true(pair_next(&p, &p.b, &event));
@@ -189,19 +189,19 @@ static void a_completion_of_nobody_goes_back(void **state) {
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     pair_connect(&p, PAIR_LINK());
     struct sluice_loop *l = p.a.loop;
-    struct sluice_msg *msg = l->shared.all[0];
-    uint32_t posted = l->shared.queue.posted;
+    struct sluice_msg *msg = l->srq.all[0];
+    uint32_t posted = l->srq.queue.posted;
     assert_null(msg->owner);
-    assert_null(shared_session(l, 0xffffff));
-    assert_null(shared_session(l, UINT32_MAX));
-    assert_ptr_equal(shared_session(l, pair_session(&p.a)->qp->qp_num), pair_session(&p.a));
+    assert_null(srq_session(l, 0xffffff));
+    assert_null(srq_session(l, UINT32_MAX));
+    assert_ptr_equal(srq_session(l, pair_session(&p.a)->qp->qp_num), pair_session(&p.a));
     l->wc[0] = (struct ibv_wc){.wr_id = (uintptr_t)msg, .qp_num = 0xabcdef, .byte_len = 100};
     l->wc_next = 0;
     l->wc_count = 1;
     for (int i = 0; i < 10; i++)
         pair_turn(&p);
-    assert_int_equal(l->shared.queue.posted, posted);
-    assert_ptr_equal(l->shared.all[0], msg);
+    assert_int_equal(l->srq.queue.posted, posted);
+    assert_ptr_equal(l->srq.all[0], msg);
     pair_close(&p);
 }
 
@@ -219,8 +219,8 @@ static void ends_do_not_wait_for_the_limit(void **state) {
         pair_expect(&p, &p.b, SLUICE_CLOSED);
         assert_true(s->settled); /* the device said it was done, and it was */
         assert_int_equal(p.a.loop->settling + p.b.loop->settling, 0);
-        assert_int_equal(p.a.loop->shared.queue.spare, p.a.loop->shared.queue.posted);
-        assert_int_equal(p.a.loop->shared.queue.posted, 4);
+        assert_int_equal(p.a.loop->srq.queue.spare, p.a.loop->srq.queue.posted);
+        assert_int_equal(p.a.loop->srq.queue.posted, 4);
     }
     pair_close(&p);
 }

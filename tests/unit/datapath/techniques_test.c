@@ -88,7 +88,7 @@ static void completions_of_many_sessions_in_one_poll_need_no_shared_receives(voi
         pair_connect(&p, PAIR_LINK());
         dialed[i] = p.b;
     }
-    assert_null(p.a.loop->shared.queue.srq);
+    assert_null(p.a.loop->srq.queue.srq);
     for (unsigned i = 0; i < SESSIONS; i++)
         assert_int_equal(pair_send(&dialed[i], 64, i, NULL), 0);
     uint64_t before = p.a.loop->totals.polls;

@@ -302,9 +302,9 @@ static void cycles_leave_nothing_behind(void **state) {
                          pool_bytes(p.a.node->rx_pool) + pool_bytes(p.b.node->rx_pool),
                      bytes);
     /* What is left is spare, for the next session. */
-    assert_int_equal(pool_in_use(p.a.node->rx_pool), p.a.loop->shared.queue.spare);
-    assert_int_equal(pool_in_use(p.b.node->rx_pool), p.b.loop->shared.queue.spare);
-    assert_uint_in_range(p.a.loop->shared.queue.spare, CREDITS_INITIAL, 32);
+    assert_int_equal(pool_in_use(p.a.node->rx_pool), p.a.loop->srq.queue.spare);
+    assert_int_equal(pool_in_use(p.b.node->rx_pool), p.b.loop->srq.queue.spare);
+    assert_uint_in_range(p.a.loop->srq.queue.spare, CREDITS_INITIAL, 32);
     assert_int_equal(p.a.loop->cq_used + p.b.loop->cq_used, entries);
     assert_int_equal(sluice_loop_close(p.b.loop), 0);
     pair_close(&p);

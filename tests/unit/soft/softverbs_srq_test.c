@@ -8,7 +8,7 @@
 #define PEERS 3
 #define WRS 32
 
-struct shared {        /* PEERS senders, one receiving side whose QPs share a queue */
+struct loop_srq {      /* PEERS senders, one receiving side whose QPs share a queue */
     struct sv_end hub; /* its own qp is the first on the SRQ */
     struct sv_end from[PEERS];
     struct ibv_srq *srq;
@@ -22,7 +22,7 @@ static void connect_qp(struct sv_end *e, struct ibv_qp *qp, uint32_t dest) {
     e->qp = own;
 }
 
-static void open_shared(struct shared *s) {
+static void open_shared(struct loop_srq *s) {
     sv_open(&s->hub, SV_OPTIONS(.mapped = true, .one_cq = true));
     struct ibv_srq_init_attr init = {.attr = {.max_wr = WRS, .max_sge = 2}};
     s->srq = soft_create_srq(s->hub.pd, &init);
@@ -42,7 +42,7 @@ static void open_shared(struct shared *s) {
     }
 }
 
-static void close_shared(struct shared *s) {
+static void close_shared(struct loop_srq *s) {
     for (int i = 0; i < PEERS; i++) {
         if (s->qp[i])
             must(soft_destroy_qp(s->qp[i]) == 0);
@@ -52,7 +52,7 @@ static void close_shared(struct shared *s) {
     sv_close(&s->hub);
 }
 
-static int post(struct shared *s, uint64_t wr_id, size_t offset, size_t bytes) {
+static int post(struct loop_srq *s, uint64_t wr_id, size_t offset, size_t bytes) {
     struct ibv_sge sge = sv_sge(&s->hub, offset, bytes);
     struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1}, *bad = NULL;
     int rc = ibv_post_srq_recv(s->srq, &wr, &bad);
@@ -62,7 +62,7 @@ static int post(struct shared *s, uint64_t wr_id, size_t offset, size_t bytes) {
 
 static void receives_are_taken_in_order_by_all_qps(void **state) {
     (void)state;
-    struct shared s;
+    struct loop_srq s;
     open_shared(&s);
     for (uint32_t round = 0; round < 100; round++)
         for (int i = 0; i < PEERS; i++) {
@@ -83,7 +83,7 @@ static void receives_are_taken_in_order_by_all_qps(void **state) {
 /* All wait for a receive; each post lets exactly one message through. */
 static void a_post_wakes_a_waiting_qp(void **state) {
     (void)state;
-    struct shared s;
+    struct loop_srq s;
     open_shared(&s);
     for (int i = 0; i < PEERS; i++) {
         sv_fill(s.from[i].buf, 64, (uint32_t)i);
@@ -107,7 +107,7 @@ static void a_post_wakes_a_waiting_qp(void **state) {
 /* A message in many segments keeps the receive it began with, whatever the others do meanwhile. */
 static void a_long_message_keeps_its_receive(void **state) {
     (void)state;
-    struct shared s;
+    struct loop_srq s;
     open_shared(&s);
     atomic_store(&soft_qp_of(s.from[0].qp)->link_peer->vm_ok, false);
     must(soft_dereg_mr(s.from[0].mr) == 0); /* private memory: a stream of segments */
@@ -142,7 +142,7 @@ static void a_long_message_keeps_its_receive(void **state) {
 
 static void limit_fires_once_and_reads_zero(void **state) {
     (void)state;
-    struct shared s;
+    struct loop_srq s;
     open_shared(&s);
     for (unsigned i = 0; i < 4; i++)
         must(post(&s, i, 0, 64) == 0);
@@ -164,7 +164,7 @@ static void limit_fires_once_and_reads_zero(void **state) {
 
 static void error_state_leaves_the_receives_to_the_others(void **state) {
     (void)state;
-    struct shared s;
+    struct loop_srq s;
     open_shared(&s);
     must(post(&s, 5, 0, 64) == 0);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
@@ -182,7 +182,7 @@ static void error_state_leaves_the_receives_to_the_others(void **state) {
 
 static void what_an_srq_refuses(void **state) {
     (void)state;
-    struct shared s;
+    struct loop_srq s;
     open_shared(&s);
     struct ibv_recv_wr wr = {.wr_id = 1}, *bad = NULL;
     must(ibv_post_recv(s.qp[0], &wr, &bad) == EINVAL && bad == &wr);
