@@ -19,7 +19,7 @@
 #define GROW_AHEAD_BYTES ((uint64_t)1 << 20) /* free memory below this: more, ahead of need */
 
 /* Connections times depth times size, before any of it is allocated. */
-static int check_need(sluice_node *n, const struct backing_wish *wish, sluice_error *e) {
+static int check_need(sluice_node *n, const struct hugepages_wish *wish, sluice_error *e) {
     struct limits limits;
     char why[200];
     limits_read(&limits, "");
@@ -68,7 +68,7 @@ static void on_shortage(const char *text, void *arg) {
 int node_memory_open(sluice_node *n, sluice_error *e) {
     struct pool_config config = {n->fabric, n->pd, 0, {0}};
     config.wish.numa = (int16_t)n->plan->arena_numa;
-    if (backing_from_environment(&config.wish) != 0)
+    if (hugepages_from_environment(&config.wish) != 0)
         return error_set(e, SLUICE_EINVAL, SLUICE_REASON_NONE, 0,
                          "SLUICE_HUGE_PAGES is none of 1G, 2M and no");
     int status = check_need(n, &config.wish, e);

@@ -38,9 +38,9 @@ int block_open(struct block *block, struct budget *budget, size_t bytes) {
         return -ENODEV;
     }
     const struct fabric_ops *fabric = budget->fabric;
-    struct backing backing;
+    struct hugepages backing;
     errno = 0;
-    uint8_t *addr = backing_alloc(fabric, bytes, &budget->wish, &backing);
+    uint8_t *addr = hugepages_alloc(fabric, bytes, &budget->wish, &backing);
     if (!addr) {
         int error = errno ? errno : ENOMEM;
         unreserve(budget, bytes);
@@ -58,8 +58,8 @@ int block_open(struct block *block, struct budget *budget, size_t bytes) {
         return -error;
     }
     *block = (struct block){addr, bytes, mr, backing};
-    backing_count(&budget->report, &backing, (int64_t)bytes);
-    backing_miss(&budget->report, &budget->wish, &backing, bytes);
+    hugepages_count(&budget->report, &backing, (int64_t)bytes);
+    hugepages_miss(&budget->report, &budget->wish, &backing, bytes);
     return 0;
 }
 
@@ -71,7 +71,7 @@ void block_close(struct block *block, struct budget *budget) {
     SANITIZE_UNPOISON(block->addr,
                       block->bytes); /* the addresses may come back as another mapping */
     budget->fabric->mem_free(block->addr, block->bytes);
-    backing_count(&budget->report, &block->backing, -(int64_t)block->bytes);
+    hugepages_count(&budget->report, &block->backing, -(int64_t)block->bytes);
     unreserve(budget, block->bytes);
 }
 
@@ -88,7 +88,7 @@ void arenas_detach(struct arenas *set, struct budget *budget) {
 }
 
 void arenas_init(struct arenas *set, struct budget *budget) {
-    backing_fit(&budget->wish, budget->bytes_max);
+    hugepages_fit(&budget->wish, budget->bytes_max);
     size_t huge = budget->wish.huge_log2 > 0 ? (size_t)1 << budget->wish.huge_log2 : 0;
     set->list = NULL;
     set->next_bytes = huge > ARENA_FIRST ? huge : ARENA_FIRST;

@@ -33,16 +33,16 @@ struct budget {
     const struct fabric_ops *fabric;
     struct ibv_pd *_Atomic pd; /* NULL: the device is gone */
     uint64_t bytes_max;
-    struct backing_wish wish;
+    struct hugepages_wish wish;
     _Atomic uint64_t bytes; /* what blocks have, and what is about to be one */
-    struct backing_report report;
+    struct hugepages_report report;
 };
 
 struct block {
     uint8_t *addr;
     size_t bytes;
     struct ibv_mr *mr;
-    struct backing backing;
+    struct hugepages backing;
 };
 
 /* Allocates and registers page-rounded bytes within the budget; any thread. 0 or -errno (ENOMEM: the

@@ -18,21 +18,21 @@ static bool too_large(const struct pool *pool, size_t bytes) {
 
 /* Into the cache, whoever got it; what does not fit goes to the shared list. */
 static void put_here(struct pool *pool, struct pool_cache *cache, struct sluice_msg *msg) {
-    struct bin *bin = &cache->bin[msg->size_class];
+    struct magazines *bin = &cache->bin[msg->size_class];
     if (__builtin_expect(count_of(&bin->active_count) >= pool->magazine_max[msg->size_class], 0))
-        depot_give(pool, bin_rotate(bin));
-    bin_add(bin, msg);
+        depot_give(pool, magazine_rotate(bin));
+    magazine_add(bin, msg);
 }
 
 /* Takes returned buffers until the class that is wanted has a magazine full. */
 static void splice(struct pool *pool, struct pool_cache *cache, unsigned size_class) {
-    struct bin *wanted = &cache->bin[size_class];
+    struct magazines *wanted = &cache->bin[size_class];
     uint16_t max = pool->magazine_max[size_class];
     struct sluice_msg *msg;
     for (int i = 0; i < SPLICE_MAX && count_of(&wanted->active_count) < max &&
-                    (msg = cache_next_returned(cache)) != NULL;
+                    (msg = pool_cache_next_returned(cache)) != NULL;
          i++) {
-        cache_returned(cache, slot_bytes(msg));
+        pool_cache_returned(cache, slot_bytes(msg));
         count_add(&cache->bin[msg->size_class].returned, 1);
         put_here(pool, cache, msg);
     }
@@ -46,8 +46,8 @@ static struct sluice_msg *refill(struct pool *pool, struct pool_cache *cache, un
             refill_more(pool, NULL, size_class, 1, &chain);
         return chain;
     }
-    struct bin *bin = &cache->bin[size_class];
-    if (!bin_swap(bin)) {
+    struct magazines *bin = &cache->bin[size_class];
+    if (!magazine_swap(bin)) {
         splice(pool, cache, size_class);
         if (!bin->active) {
             /* While somebody waits what is too much for now goes back at once: see pool_look(). */
@@ -61,7 +61,7 @@ static struct sluice_msg *refill(struct pool *pool, struct pool_cache *cache, un
             count_add(&bin->refills, 1);
         }
     }
-    return bin_take(bin);
+    return magazine_take(bin);
 }
 
 /* For the statistics and for flushing: the class has counters, and may have buffers, worth a look. */
@@ -112,7 +112,7 @@ static __attribute__((noinline)) struct sluice_msg *
 get_otherwise(struct pool *pool, struct pool_cache *cache, size_t bytes) {
     struct sluice_msg *msg = NULL;
     if (cache && bytes <= CLASS_BYTES_MAX)
-        msg = bin_take(&cache->bin[class_of(bytes)]);
+        msg = magazine_take(&cache->bin[class_of(bytes)]);
     if (!msg && !(msg = get_slow(pool, cache, bytes)))
         return NULL;
     if (cache)
@@ -129,8 +129,8 @@ get_otherwise(struct pool *pool, struct pool_cache *cache, size_t bytes) {
 struct sluice_msg *pool_get(struct pool *pool, struct pool_cache *cache, size_t bytes) {
     if (__builtin_expect(!cache || bytes - 1 >= CLASS_BYTES_MAX || pool->debug, 0))
         return get_otherwise(pool, cache, bytes); /* 0 bytes too: that is seldom */
-    struct bin *bin = &cache->bin[class_of(bytes)];
-    struct sluice_msg *msg = bin_take(bin);
+    struct magazines *bin = &cache->bin[class_of(bytes)];
+    struct sluice_msg *msg = magazine_take(bin);
     if (__builtin_expect(!msg, 0))
         return get_otherwise(pool, cache, bytes);
     count_add(&bin->gets, 1);
@@ -148,7 +148,7 @@ static void put_away(struct pool *pool, struct pool_cache *cache, struct sluice_
         /* Constant from before the buffer had the number on. */
         struct pool_cache *home =
             atomic_load_explicit(&pool->by_number[msg->cache], memory_order_relaxed);
-        if (home != cache && cache_return(home, msg, slot_bytes(msg), pool->return_bytes_max))
+        if (home != cache && pool_cache_return(home, msg, slot_bytes(msg), pool->return_bytes_max))
             return;
     }
     if (cache) {
@@ -186,7 +186,7 @@ void pool_put(struct pool *pool, struct pool_cache *cache, struct sluice_msg *ms
         put_otherwise(pool, cache, msg);
         return;
     }
-    struct bin *bin = &cache->bin[size_class];
+    struct magazines *bin = &cache->bin[size_class];
     if (__builtin_expect(count_of(&bin->active_count) >= pool->magazine_max[size_class], 0)) {
         put_otherwise(pool, cache, msg);
         return;
@@ -194,7 +194,7 @@ void pool_put(struct pool *pool, struct pool_cache *cache, struct sluice_msg *ms
     /* Whoever touches it from now on is wrong: the address sanitizer tells. */
     SANITIZE_POISON(msg->data - POOL_HEADROOM, msg->capacity + POOL_HEADROOM);
     count_add(&bin->puts, 1);
-    bin_add(bin, msg);
+    magazine_add(bin, msg);
     pool_look(pool, cache);
 }
 

@@ -36,13 +36,13 @@ void depot_give(struct pool *pool, struct sluice_msg *chain) {
 static bool flush(struct pool *pool, struct pool_cache *cache) {
     struct sluice_msg *msg;
     for (uint64_t left = cache->seen; left != 0; left &= left - 1) {
-        struct bin *bin = &cache->bin[__builtin_ctzll(left)];
+        struct magazines *bin = &cache->bin[__builtin_ctzll(left)];
         if (bin->active || bin->spare)
-            add_chain(pool, bin_empty(bin));
+            add_chain(pool, magazine_empty(bin));
     }
-    while ((msg = cache_next_returned(cache)) != NULL ||
-           (msg = cache_next_foreign(cache)) != NULL) {
-        cache_returned(cache, slot_bytes(msg));
+    while ((msg = pool_cache_next_returned(cache)) != NULL ||
+           (msg = pool_cache_next_foreign(cache)) != NULL) {
+        pool_cache_returned(cache, slot_bytes(msg));
         count_add(&cache->bin[msg->size_class].returned, 1);
         add(pool, msg);
     }
@@ -53,9 +53,9 @@ static bool flush(struct pool *pool, struct pool_cache *cache) {
 static void collect(struct pool *pool) {
     struct sluice_msg *msg;
     for (struct pool_cache *cache = pool->caches; cache; cache = cache->next)
-        while ((msg = cache_next_foreign(cache)) != NULL ||
-               (!cache->open && (msg = cache_next_returned(cache)) != NULL)) {
-            cache_returned(cache, slot_bytes(msg));
+        while ((msg = pool_cache_next_foreign(cache)) != NULL ||
+               (!cache->open && (msg = pool_cache_next_returned(cache)) != NULL)) {
+            pool_cache_returned(cache, slot_bytes(msg));
             add(pool, msg);
         }
 }

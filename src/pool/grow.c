@@ -32,11 +32,11 @@ static void tell(struct pool *pool, uint32_t what, uint64_t need, int error) {
         .need = need,
         .bytes_max = pool->budget.bytes_max,
         .error = error,
-        .locks = pool->limit_text_locks,
+        .locks = pool->shortage_locks,
         .huge_log2 = what == TOLD_HUGE ? pool->budget.wish.huge_log2 : 0,
     };
     limit_text_explain(text, sizeof text, &shortage);
-    pool->shortage(text, pool->limit_text_arg);
+    pool->shortage(text, pool->shortage_arg);
 }
 
 static void tell_huge(struct pool *pool) {
@@ -49,8 +49,8 @@ void pool_on_shortage(struct pool *pool, bool locks, void (*call)(const char *te
                       void *arg) {
     pthread_mutex_lock(&pool->slow);
     pool->shortage = call;
-    pool->limit_text_arg = arg;
-    pool->limit_text_locks = locks;
+    pool->shortage_arg = arg;
+    pool->shortage_locks = locks;
     tell_huge(pool); /* of the first arena */
     pthread_mutex_unlock(&pool->slow);
 }

@@ -21,7 +21,7 @@
 #define GIGABYTE_LOG2 30
 
 static void *alloc_huge(const struct fabric_ops *fabric, size_t bytes, unsigned log2,
-                        const struct backing_wish *wish, struct backing *got) {
+                        const struct hugepages_wish *wish, struct hugepages *got) {
     if (!fabric->mem_alloc_huge || bytes % ((size_t)1 << log2) != 0)
         return NULL;
     void *addr = fabric->mem_alloc_huge(bytes, log2);
@@ -33,15 +33,15 @@ static void *alloc_huge(const struct fabric_ops *fabric, size_t bytes, unsigned 
         fabric->mem_free(addr, bytes);
         return NULL;
     }
-    got->kind = log2 == GIGABYTE_LOG2 ? BACKING_1G : BACKING_2M;
+    got->kind = log2 == GIGABYTE_LOG2 ? HUGEPAGES_1G : HUGEPAGES_2M;
     return addr;
 }
 
-void *backing_alloc(const struct fabric_ops *fabric, size_t bytes, const struct backing_wish *wish,
-                    struct backing *got) {
+void *hugepages_alloc(const struct fabric_ops *fabric, size_t bytes,
+                      const struct hugepages_wish *wish, struct hugepages *got) {
     static const uint8_t sizes[] = {GIGABYTE_LOG2, TRANSPARENT_LOG2};
     void *addr = NULL;
-    *got = (struct backing){.kind = BACKING_SMALL};
+    *got = (struct hugepages){.kind = HUGEPAGES_SMALL};
     for (size_t i = 0; i < sizeof sizes && !addr; i++)
         if (sizes[i] <= wish->huge_log2)
             addr = alloc_huge(fabric, bytes, sizes[i], wish, got);
@@ -54,26 +54,27 @@ void *backing_alloc(const struct fabric_ops *fabric, size_t bytes, const struct 
     if (wish->no_transparent)
         madvise(addr, bytes, MADV_NOHUGEPAGE);
     else if (large && madvise(addr, bytes, MADV_HUGEPAGE) == 0)
-        got->kind = BACKING_TRANSPARENT;
+        got->kind = HUGEPAGES_TRANSPARENT;
     got->bound = topology_bind(addr, bytes, wish->numa) == 0;
     return addr;
 }
 
-void backing_count(struct backing_report *report, const struct backing *backing, int64_t bytes) {
+void hugepages_count(struct hugepages_report *report, const struct hugepages *backing,
+                     int64_t bytes) {
     atomic_fetch_add_explicit(&report->kind[backing->kind], bytes, memory_order_relaxed);
     if (backing->bound)
         atomic_fetch_add_explicit(&report->bound, bytes, memory_order_relaxed);
 }
 
-void backing_miss(struct backing_report *report, const struct backing_wish *wish,
-                  const struct backing *backing, size_t bytes) {
-    bool huge = backing->kind == BACKING_2M || backing->kind == BACKING_1G;
+void hugepages_miss(struct hugepages_report *report, const struct hugepages_wish *wish,
+                    const struct hugepages *backing, size_t bytes) {
+    bool huge = backing->kind == HUGEPAGES_2M || backing->kind == HUGEPAGES_1G;
     /* What such pages do not divide is never on them. */
     if (wish->huge_log2 > 0 && !huge && bytes % ((size_t)1 << TRANSPARENT_LOG2) == 0)
         atomic_fetch_add_explicit(&report->missed, (int64_t)bytes, memory_order_relaxed);
 }
 
-int backing_from_environment(struct backing_wish *wish) {
+int hugepages_from_environment(struct hugepages_wish *wish) {
     const char *text = secure_getenv("SLUICE_HUGE_PAGES");
     if (!text || !*text)
         return 0;
@@ -88,23 +89,23 @@ int backing_from_environment(struct backing_wish *wish) {
     return 0;
 }
 
-void backing_fit(struct backing_wish *wish, uint64_t bytes_max) {
+void hugepages_fit(struct hugepages_wish *wish, uint64_t bytes_max) {
     if (wish->huge_log2 == GIGABYTE_LOG2 && bytes_max >> GIGABYTE_LOG2 == 0)
         wish->huge_log2 = TRANSPARENT_LOG2;
 }
 
-void backing_describe(struct backing_report *report, const struct backing_wish *wish, char *text,
-                      size_t bytes) {
-    static const char *const names[BACKING_KINDS] = {
-        [BACKING_SMALL] = "ordinary pages",
-        [BACKING_TRANSPARENT] = "transparent huge pages, where the system has them",
-        [BACKING_2M] = "2 MiB pages",
-        [BACKING_1G] = "1 GiB pages",
+void hugepages_describe(struct hugepages_report *report, const struct hugepages_wish *wish,
+                        char *text, size_t bytes) {
+    static const char *const names[HUGEPAGES_KINDS] = {
+        [HUGEPAGES_SMALL] = "ordinary pages",
+        [HUGEPAGES_TRANSPARENT] = "transparent huge pages, where the system has them",
+        [HUGEPAGES_2M] = "2 MiB pages",
+        [HUGEPAGES_1G] = "1 GiB pages",
     };
     size_t at = 0;
     int64_t all = 0;
     text[0] = 0;
-    for (int i = BACKING_KINDS - 1; i >= 0; i--) {
+    for (int i = HUGEPAGES_KINDS - 1; i >= 0; i--) {
         int64_t count = atomic_load_explicit(&report->kind[i], memory_order_relaxed);
         all += count;
         if (count > 0 && at < bytes)

@@ -19,47 +19,48 @@
 
 struct fabric_ops;
 
-#define BACKING_NO_NUMA (-1)
+#define HUGEPAGES_NO_NUMA (-1)
 
-enum backing_kind {
-    BACKING_SMALL,       /* ordinary pages */
-    BACKING_TRANSPARENT, /* the same, huge ones asked for: the system may or may not */
-    BACKING_2M,
-    BACKING_1G,
-    BACKING_KINDS,
+enum hugepages_kind {
+    HUGEPAGES_SMALL,       /* ordinary pages */
+    HUGEPAGES_TRANSPARENT, /* the same, huge ones asked for: the system may or may not */
+    HUGEPAGES_2M,
+    HUGEPAGES_1G,
+    HUGEPAGES_KINDS,
 };
 
-struct backing_wish {
+struct hugepages_wish {
     uint8_t huge_log2;   /* 30, 21, or 0: none that are kept apart */
     bool no_transparent; /* ordinary pages only */
-    int16_t numa;        /* the node the memory is bound to, or BACKING_NO_NUMA */
+    int16_t numa;        /* the node the memory is bound to, or HUGEPAGES_NO_NUMA */
 };
 
-struct backing {  /* of one block */
-    uint8_t kind; /* enum backing_kind */
-    bool bound;   /* to the node wished for */
+struct hugepages { /* of one block */
+    uint8_t kind;  /* enum hugepages_kind */
+    bool bound;    /* to the node wished for */
 };
 
-struct backing_report { /* bytes */
-    _Atomic int64_t kind[BACKING_KINDS];
+struct hugepages_report { /* bytes */
+    _Atomic int64_t kind[HUGEPAGES_KINDS];
     _Atomic int64_t bound;
     _Atomic int64_t missed; /* so far: huge pages were wished for and not there */
 };
 
 /* Memory of the fabric, to be given back with its mem_free. NULL and errno. */
-void *backing_alloc(const struct fabric_ops *fabric, size_t bytes, const struct backing_wish *wish,
-                    struct backing *got);
+void *hugepages_alloc(const struct fabric_ops *fabric, size_t bytes,
+                      const struct hugepages_wish *wish, struct hugepages *got);
 /* A new block, that might have been on the huge pages wished for. */
-void backing_miss(struct backing_report *report, const struct backing_wish *wish,
-                  const struct backing *backing, size_t bytes);
-void backing_count(struct backing_report *report, const struct backing *backing, int64_t bytes);
+void hugepages_miss(struct hugepages_report *report, const struct hugepages_wish *wish,
+                    const struct hugepages *backing, size_t bytes);
+void hugepages_count(struct hugepages_report *report, const struct hugepages *backing,
+                     int64_t bytes);
 
 /* The environment's SLUICE_HUGE_PAGES: "1G", "2M", "no"; none, or "", is the default. Else -EINVAL. */
-int backing_from_environment(struct backing_wish *wish);
+int hugepages_from_environment(struct hugepages_wish *wish);
 /* Pages of a GiB are of no use to a pool that never has so much: those of 2 MiB are meant, then. */
-void backing_fit(struct backing_wish *wish, uint64_t bytes_max);
+void hugepages_fit(struct hugepages_wish *wish, uint64_t bytes_max);
 /* One line for people: "2048 KiB on 2 MiB pages, 64 KiB on ordinary ones; all on NUMA node 1". */
-void backing_describe(struct backing_report *report, const struct backing_wish *wish, char *text,
-                      size_t bytes);
+void hugepages_describe(struct hugepages_report *report, const struct hugepages_wish *wish,
+                        char *text, size_t bytes);
 
 #endif

@@ -27,7 +27,7 @@ struct pool {
     bool debug;           /* constant: see debug.h */
     uint16_t magazine_max[POOL_CLASSES];
     int64_t return_bytes_max; /* on the return stack of one cache */
-    struct pool_cache *_Atomic by_number[CACHES_MAX];
+    struct pool_cache *_Atomic by_number[POOL_CACHES_MAX];
 
     struct budget budget;
     pthread_mutex_t slow, lock;
@@ -54,8 +54,8 @@ struct pool {
     void (*report)(const char *text, void *arg);
     void *report_arg;
     void (*shortage)(const char *text, void *arg); /* slow */
-    void *limit_text_arg;
-    bool limit_text_locks;
+    void *shortage_arg;
+    bool shortage_locks;
     _Atomic uint64_t seen; /* bit: somebody without a cache got or returned buffers of the class */
 };
 
@@ -95,7 +95,7 @@ void refill_put_large(struct pool *pool, struct sluice_msg *msg);
 /* Somebody waits: calls wake once. */
 void pool_wake(struct pool *pool);
 /* Somebody waits: what lies in this cache (may be NULL) goes to all, and wake is called if that may help. */
-void pool_awaited(struct pool *pool, struct pool_cache *cache);
+void pool_has_waiters(struct pool *pool, struct pool_cache *cache);
 
 /*
  * After memory may have come into a cache or the lists, by whatever way: the other half of pool_wait(). The
@@ -104,7 +104,7 @@ void pool_awaited(struct pool *pool, struct pool_cache *cache);
 static inline void pool_look(struct pool *pool, struct pool_cache *cache) {
     barrier_here(); /* between what came and whether somebody waits for it; partner: pool_wait() */
     if (__builtin_expect(atomic_load_explicit(&pool->waiting, memory_order_relaxed), 0))
-        pool_awaited(pool, cache);
+        pool_has_waiters(pool, cache);
 }
 
 #endif

@@ -19,6 +19,6 @@ struct limit_text {
 };
 
 /* One sentence or two, less than 160 bytes. */
-void limit_text_explain(char *text, size_t size, const struct limit_text *shortage);
+void limit_text_explain(char *text, size_t size, const struct limit_text *limit);
 
 #endif

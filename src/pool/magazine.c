@@ -13,7 +13,7 @@
 
 #include "base/sanitize.h"
 
-struct pool_cache *cache_new(struct pool *pool, uint16_t number) {
+struct pool_cache *pool_cache_new(struct pool *pool, uint16_t number) {
     struct pool_cache *cache = aligned_alloc(_Alignof(struct pool_cache), sizeof *cache);
     if (!cache)
         return NULL;
@@ -26,7 +26,7 @@ struct pool_cache *cache_new(struct pool *pool, uint16_t number) {
 
 /* ---- magazines ------------------------------------------------------------------------------- */
 
-struct sluice_msg *bin_rotate(struct bin *bin) {
+struct sluice_msg *magazine_rotate(struct magazines *bin) {
     struct sluice_msg *old = bin->spare;
     bin->spare = bin->active;
     count_set(&bin->spare_count, count_of(&bin->active_count));
@@ -35,7 +35,7 @@ struct sluice_msg *bin_rotate(struct bin *bin) {
     return old;
 }
 
-bool bin_swap(struct bin *bin) {
+bool magazine_swap(struct magazines *bin) {
     if (!bin->spare)
         return false;
     bin->active = bin->spare;
@@ -45,7 +45,7 @@ bool bin_swap(struct bin *bin) {
     return true;
 }
 
-struct sluice_msg *bin_empty(struct bin *bin) {
+struct sluice_msg *magazine_empty(struct magazines *bin) {
     struct sluice_msg *chain = bin->active ? bin->active : bin->spare;
     if (bin->active) {
         struct sluice_msg *last = bin->active;
@@ -61,8 +61,8 @@ struct sluice_msg *bin_empty(struct bin *bin) {
 
 /* ---- returns ----------------------------------------------------------------------------------- */
 
-bool cache_return(struct pool_cache *home, struct sluice_msg *msg, int64_t bytes,
-                  int64_t bytes_max) {
+bool pool_cache_return(struct pool_cache *home, struct sluice_msg *msg, int64_t bytes,
+                       int64_t bytes_max) {
     /* A look only: one more on a closed stack is found by whoever runs out. */
     if (atomic_load_explicit(&home->home.closed, memory_order_relaxed) ||
         atomic_load_explicit(&home->home.bytes, memory_order_relaxed) > bytes_max)
@@ -95,18 +95,18 @@ static struct cds_wfs_node *take_all(struct pool_cache *cache) {
     return head ? cds_wfs_first(head) : NULL;
 }
 
-struct sluice_msg *cache_next_returned(struct pool_cache *cache) {
+struct sluice_msg *pool_cache_next_returned(struct pool_cache *cache) {
     if (!cache->pending)
         cache->pending = take_all(cache);
     return chain_next(&cache->pending);
 }
 
-struct sluice_msg *cache_next_foreign(struct pool_cache *cache) {
+struct sluice_msg *pool_cache_next_foreign(struct pool_cache *cache) {
     if (!cache->home.half_way)
         cache->home.half_way = take_all(cache);
     return chain_next(&cache->home.half_way);
 }
 
-void cache_returned(struct pool_cache *cache, int64_t bytes) {
+void pool_cache_returned(struct pool_cache *cache, int64_t bytes) {
     atomic_fetch_sub_explicit(&cache->home.bytes, bytes, memory_order_relaxed);
 }

@@ -23,9 +23,9 @@
 
 #include "pool/pool.h"
 
-#define CACHES_MAX 512 /* numbers; caches above that have none, and get no returns */
+#define POOL_CACHES_MAX 512 /* numbers; caches above that have none, and get no returns */
 
-struct bin {
+struct magazines {
     struct sluice_msg *active, *spare;
     /* one writer, the owner; read for figures */
     _Atomic uint32_t active_count, spare_count;
@@ -39,7 +39,7 @@ struct pool_cache {
     bool open;                    /* under the pool's lock */
     uint64_t seen;                /* bit: buffers of that class went through this cache */
     struct cds_wfs_node *pending; /* spliced and not looked at yet */
-    struct bin bin[POOL_CLASSES + 1];
+    struct magazines bin[POOL_CLASSES + 1];
     struct {
         struct __cds_wfs_stack returns;
         _Atomic int64_t bytes; /* about what is on it */
@@ -48,7 +48,7 @@ struct pool_cache {
     } home __attribute__((aligned(128)));
 } __attribute__((aligned(128)));
 
-struct pool_cache *cache_new(struct pool *pool, uint16_t number);
+struct pool_cache *pool_cache_new(struct pool *pool, uint16_t number);
 
 /* Counters with one writer. */
 static inline void count_add(_Atomic uint64_t *counter, uint64_t n) {
@@ -65,7 +65,7 @@ static inline void count_set(_Atomic uint32_t *counter, uint32_t value) {
     atomic_store_explicit(counter, value, memory_order_relaxed);
 }
 
-static inline struct sluice_msg *bin_take(struct bin *bin) {
+static inline struct sluice_msg *magazine_take(struct magazines *bin) {
     struct sluice_msg *msg = bin->active;
     if (msg) {
         bin->active = msg->next;
@@ -74,27 +74,27 @@ static inline struct sluice_msg *bin_take(struct bin *bin) {
     return msg;
 }
 
-static inline void bin_add(struct bin *bin, struct sluice_msg *msg) {
+static inline void magazine_add(struct magazines *bin, struct sluice_msg *msg) {
     msg->next = bin->active;
     bin->active = msg;
     count_set(&bin->active_count, count_of(&bin->active_count) + 1);
 }
 
 /* The full active magazine becomes the spare one; returns the former spare, a chain or NULL. */
-struct sluice_msg *bin_rotate(struct bin *bin);
+struct sluice_msg *magazine_rotate(struct magazines *bin);
 /* The active magazine is empty: the spare one takes its place. False: that is empty too. */
-bool bin_swap(struct bin *bin);
+bool magazine_swap(struct magazines *bin);
 /* Takes everything out, chained. */
-struct sluice_msg *bin_empty(struct bin *bin);
+struct sluice_msg *magazine_empty(struct magazines *bin);
 
 /* Any thread: gives a buffer back to its home. False: it is closed, or has enough. */
-bool cache_return(struct pool_cache *home, struct sluice_msg *msg, int64_t bytes,
-                  int64_t bytes_max);
+bool pool_cache_return(struct pool_cache *home, struct sluice_msg *msg, int64_t bytes,
+                       int64_t bytes_max);
 /* The next returned buffer, NULL: none, or the one who returns it is half way. Owner. */
-struct sluice_msg *cache_next_returned(struct pool_cache *cache);
+struct sluice_msg *pool_cache_next_returned(struct pool_cache *cache);
 /* The same for those who are not the owner; the pool's lock. */
-struct sluice_msg *cache_next_foreign(struct pool_cache *cache);
+struct sluice_msg *pool_cache_next_foreign(struct pool_cache *cache);
 /* A buffer left the return stack. */
-void cache_returned(struct pool_cache *cache, int64_t bytes);
+void pool_cache_returned(struct pool_cache *cache, int64_t bytes);
 
 #endif

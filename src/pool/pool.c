@@ -24,8 +24,8 @@
 int pool_open(struct pool **out, const struct fabric_ops *fabric, struct ibv_pd *pd,
               uint64_t bytes_max) {
     struct pool_config config = {
-        .fabric = fabric, .pd = pd, .bytes_max = bytes_max, .wish = {.numa = BACKING_NO_NUMA}};
-    backing_from_environment(&config.wish);
+        .fabric = fabric, .pd = pd, .bytes_max = bytes_max, .wish = {.numa = HUGEPAGES_NO_NUMA}};
+    hugepages_from_environment(&config.wish);
     return pool_open_with(out, &config);
 }
 
@@ -98,7 +98,7 @@ struct pool_cache *pool_cache_open(struct pool *pool) {
         cache = cache->next;
     if (!cache) {
         unsigned number = pool->cache_count + 1;
-        cache = cache_new(pool, (uint16_t)(number < CACHES_MAX ? number : 0));
+        cache = pool_cache_new(pool, (uint16_t)(number < POOL_CACHES_MAX ? number : 0));
         if (cache) {
             pool->cache_count++;
             cache->next = pool->caches;
@@ -121,7 +121,7 @@ void pool_cache_close(struct pool_cache *cache) {
     pool_flush(cache);
     pthread_mutex_lock(&pool->lock);
     for (unsigned i = 0; i <= POOL_CLASSES; i++) {
-        struct bin *bin = &cache->bin[i];
+        struct magazines *bin = &cache->bin[i];
         atomic_fetch_add(&pool->gets[i], atomic_exchange(&bin->gets, 0));
         atomic_fetch_add(&pool->puts[i], atomic_exchange(&bin->puts, 0));
         if (cache->seen >> i & 1)

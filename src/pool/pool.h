@@ -70,7 +70,7 @@ struct pool_config {
     const struct fabric_ops *fabric;
     struct ibv_pd *pd;
     uint64_t bytes_max;
-    struct backing_wish wish;
+    struct hugepages_wish wish;
 };
 int pool_open_with(struct pool **out, const struct pool_config *config);
 /*
@@ -164,20 +164,20 @@ struct pool_count {
     uint64_t refills;    /* so far: times the shared lists were asked */
 };
 
-struct pool_figures {
+struct pool_stats {
     uint64_t bytes, bytes_max;
-    uint64_t pages_free;                 /* bytes of arenas that are in no buffer */
-    uint64_t grown_ahead, grown_in_need; /* arenas: by the helper, by who had none */
-    uint64_t kind[BACKING_KINDS], bound; /* bytes: of which pages, on the NUMA node wished for */
-    uint64_t missed;                     /* bytes so far: huge pages were not there */
-    uint64_t waits, wakes;               /* calls of pool_wait(), of wake */
-    uint64_t shared[POOL_CLASSES];       /* free buffers in the shared lists */
+    uint64_t pages_free;                   /* bytes of arenas that are in no buffer */
+    uint64_t grown_ahead, grown_in_need;   /* arenas: by the helper, by who had none */
+    uint64_t kind[HUGEPAGES_KINDS], bound; /* bytes: of which pages, on the NUMA node wished for */
+    uint64_t missed;                       /* bytes so far: huge pages were not there */
+    uint64_t waits, wakes;                 /* calls of pool_wait(), of wake */
+    uint64_t shared[POOL_CLASSES];         /* free buffers in the shared lists */
     struct pool_count count[POOL_CLASSES + 1]; /* last: mappings of their own */
 };
 
-void pool_figures(struct pool *pool, struct pool_figures *out);
+void pool_get_stats(struct pool *pool, struct pool_stats *out);
 /* One cache, all its classes together. */
-void pool_cache_figures(const struct pool_cache *cache, struct pool_count *out);
+void pool_cache_get_stats(const struct pool_cache *cache, struct pool_count *out);
 /* Which pages the memory is made of, one line. */
 void pool_describe(struct pool *pool, char *text, size_t bytes);
 /* The same for the statistics page, without a lock: of a cache (its owner), and of what no cache counts. */

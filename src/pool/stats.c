@@ -71,14 +71,14 @@ bool pool_cache_has(const struct pool_cache *cache) {
     return atomic_load_explicit(&cache->home.bytes, memory_order_relaxed) > 0;
 }
 
-static void add_bin(struct pool_count *count, const struct bin *bin) {
+static void add_bin(struct pool_count *count, const struct magazines *bin) {
     count->cached += count_of(&bin->active_count);
     count->cached += count_of(&bin->spare_count);
     count->returned += see(&bin->returned);
     count->refills += see(&bin->refills);
 }
 
-void pool_cache_figures(const struct pool_cache *cache, struct pool_count *out) {
+void pool_cache_get_stats(const struct pool_cache *cache, struct pool_count *out) {
     *out = (struct pool_count){0};
     for (unsigned i = 0; i <= POOL_CLASSES; i++) {
         out->puts += see(&cache->bin[i].puts);
@@ -87,14 +87,14 @@ void pool_cache_figures(const struct pool_cache *cache, struct pool_count *out) 
     }
 }
 
-void pool_figures(struct pool *pool, struct pool_figures *out) {
-    *out = (struct pool_figures){.bytes = pool_bytes(pool), .bytes_max = pool_bytes_max(pool)};
+void pool_get_stats(struct pool *pool, struct pool_stats *out) {
+    *out = (struct pool_stats){.bytes = pool_bytes(pool), .bytes_max = pool_bytes_max(pool)};
     pthread_mutex_lock(&pool->slow);
     out->pages_free = arenas_free_bytes(&pool->arenas);
     pthread_mutex_unlock(&pool->slow);
     out->grown_ahead = see(&pool->grower.ahead);
     out->grown_in_need = see(&pool->grower.in_need);
-    for (int i = 0; i < BACKING_KINDS; i++)
+    for (int i = 0; i < HUGEPAGES_KINDS; i++)
         out->kind[i] = (uint64_t)atomic_load(&pool->budget.report.kind[i]);
     out->bound = (uint64_t)atomic_load(&pool->budget.report.bound);
     out->missed = (uint64_t)atomic_load(&pool->budget.report.missed);
@@ -132,17 +132,17 @@ void pool_cache_show(const struct pool_cache *cache, struct stats_buffers *out) 
 }
 
 void pool_show(const struct pool *pool, struct stats_memory *out) {
-    const struct backing_report *report = &pool->budget.report;
+    const struct hugepages_report *report = &pool->budget.report;
     const struct {
         uint64_t value;
         _Atomic uint64_t *to;
     } list[] = {
         {pool_bytes(pool), &out->bytes},
         {pool->budget.bytes_max, &out->bytes_max},
-        {(uint64_t)atomic_load(&report->kind[BACKING_SMALL]), &out->ordinary},
-        {(uint64_t)atomic_load(&report->kind[BACKING_TRANSPARENT]), &out->transparent},
-        {(uint64_t)atomic_load(&report->kind[BACKING_2M]), &out->huge_2m},
-        {(uint64_t)atomic_load(&report->kind[BACKING_1G]), &out->huge_1g},
+        {(uint64_t)atomic_load(&report->kind[HUGEPAGES_SMALL]), &out->ordinary},
+        {(uint64_t)atomic_load(&report->kind[HUGEPAGES_TRANSPARENT]), &out->transparent},
+        {(uint64_t)atomic_load(&report->kind[HUGEPAGES_2M]), &out->huge_2m},
+        {(uint64_t)atomic_load(&report->kind[HUGEPAGES_1G]), &out->huge_1g},
         {(uint64_t)atomic_load(&report->bound), &out->bound},
         {(uint64_t)atomic_load(&report->missed), &out->missed},
         {see(&pool->grower.ahead), &out->grown_ahead},
@@ -162,5 +162,5 @@ void pool_show(const struct pool *pool, struct stats_memory *out) {
 }
 
 void pool_describe(struct pool *pool, char *text, size_t bytes) {
-    backing_describe(&pool->budget.report, &pool->budget.wish, text, bytes);
+    hugepages_describe(&pool->budget.report, &pool->budget.wish, text, bytes);
 }

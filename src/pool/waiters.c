@@ -65,7 +65,7 @@ void pool_wake(struct pool *pool) {
         pool->wake(pool->wake_arg);
 }
 
-void pool_awaited(struct pool *pool, struct pool_cache *cache) {
+void pool_has_waiters(struct pool *pool, struct pool_cache *cache) {
     pthread_mutex_lock(&pool->lock);
     /* Under the lock: of whoever returns the last one and whoever notes one more, one sees both. */
     uint64_t for_good = atomic_load_explicit(&pool->note, memory_order_relaxed);
@@ -84,7 +84,7 @@ void pool_noted(struct pool *pool, struct pool_cache *cache) {
 
 void pool_cache_flush(struct pool_cache *cache) {
     if (pool_cache_has(cache))
-        pool_awaited(cache->pool, cache);
+        pool_has_waiters(cache->pool, cache);
 }
 
 bool pool_may_return(struct pool *pool) {

@@ -43,9 +43,9 @@ static void take_device_away(pid_t pid) {
 
 /* Messages that somebody holds: all of the application's, and what is received that is no frame. */
 static uint64_t buffers_of(const struct side *side) {
-    struct pool_figures figures;
+    struct pool_stats figures;
     uint64_t buffers = pool_in_use(side->node->pool);
-    pool_figures(side->node->rx_pool, &figures);
+    pool_get_stats(side->node->rx_pool, &figures);
     for (unsigned i = 0; i <= POOL_CLASSES; i++)
         if (i == POOL_CLASSES || pool_class_bytes(i) > FLOW_RENDEZVOUS)
             buffers += figures.count[i].gets - figures.count[i].puts;

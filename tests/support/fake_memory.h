@@ -114,7 +114,7 @@ __attribute__((unused)) static void close_pool(struct pool *pool) {
 }
 
 __attribute__((unused)) static struct pool *open_with(uint64_t bytes_max,
-                                                      struct backing_wish wish) {
+                                                      struct hugepages_wish wish) {
     struct pool *pool = NULL;
     struct pool_config config = {&fake_fabric, &pd, bytes_max, wish};
     assert_int_equal(pool_open_with(&pool, &config), 0);

@@ -268,9 +268,9 @@ static uint64_t shown(sluice_node *n, int pool, unsigned size_class, bool puts) 
 static void check_shown(sluice_node *n) {
     struct pool *const pools[] = {[STATS_SEND] = n->pool, [STATS_RECEIVE] = n->rx_pool};
     for (int p = 0; p < STATS_POOLS; p++) {
-        struct pool_figures f;
+        struct pool_stats f;
         const struct stats_memory *memory = &n->stats.page->memory[p];
-        pool_figures(pools[p], &f);
+        pool_get_stats(pools[p], &f);
         for (unsigned i = 0; i <= POOL_CLASSES; i++) {
             assert_int_equal(shown(n, p, i, false), f.count[i].gets);
             assert_int_equal(shown(n, p, i, true), f.count[i].puts);

@@ -228,20 +228,20 @@ static struct sluice_msg *take(struct pool *pool, size_t bytes, int count) {
 
 static void compare(struct pool *pool) {
     struct stats_memory *shown = aligned_alloc(_Alignof(struct stats_memory), sizeof *shown);
-    struct pool_figures f;
+    struct pool_stats f;
     assert_non_null(shown);
     memset(shown, 0, sizeof *shown);
-    pool_figures(pool, &f);
+    pool_get_stats(pool, &f);
     pool_show(pool, shown);
     const struct {
         uint64_t is, shown;
     } list[] = {
         {f.bytes, shown->bytes},
         {f.bytes_max, shown->bytes_max},
-        {f.kind[BACKING_SMALL], shown->ordinary},
-        {f.kind[BACKING_TRANSPARENT], shown->transparent},
-        {f.kind[BACKING_2M], shown->huge_2m},
-        {f.kind[BACKING_1G], shown->huge_1g},
+        {f.kind[HUGEPAGES_SMALL], shown->ordinary},
+        {f.kind[HUGEPAGES_TRANSPARENT], shown->transparent},
+        {f.kind[HUGEPAGES_2M], shown->huge_2m},
+        {f.kind[HUGEPAGES_1G], shown->huge_1g},
         {f.bound, shown->bound},
         {f.missed, shown->missed},
         {f.grown_ahead, shown->grown_ahead},
@@ -253,7 +253,7 @@ static void compare(struct pool *pool) {
         if (list[i].is != list[i].shown)
             fail_msg("figure %zu: %llu, shown %llu", i, (unsigned long long)list[i].is,
                      (unsigned long long)list[i].shown);
-    assert_true(f.kind[BACKING_2M] > 0 && f.missed > 0 && f.grown_ahead > 0);
+    assert_true(f.kind[HUGEPAGES_2M] > 0 && f.missed > 0 && f.grown_ahead > 0);
     assert_true(f.grown_in_need > 0 && f.waits > 0 && f.wakes > 0);
     assert_int_equal(shown->numa, made.plan->arena_numa);
     assert_true(f.bound == 0 || f.bound == f.bytes);
@@ -274,11 +274,11 @@ static void both_pools_grow_ahead_and_show_their_figures(void **state) {
     assert_int_equal(node_memory_open(&made, &why), 0);
     struct pool *const pools[] = {made.pool, made.rx_pool};
     for (int i = 0; i < 2; i++) {
-        struct pool_figures f;
+        struct pool_stats f;
         fake.last_thread = 0;
         struct sluice_msg *low = take(pools[i], 60000, 20); /* less than 1 MiB of 2 is left */
         pool_grow_settle(pools[i]);
-        pool_figures(pools[i], &f);
+        pool_get_stats(pools[i], &f);
         assert_int_equal(f.grown_ahead, 1);
         assert_int_equal(f.bytes, 6 * MIB);
         assert_true(fake.last_thread != pthread_self());

@@ -27,12 +27,12 @@ static void huge_pages_are_used_while_there_are_any(void **state) {
     (void)state;
     char text[200];
     fake.huge_2m = 6 * MIB; /* the first arena of 2 MiB and the second of 4 */
-    struct pool *pool = open_with(30 * MIB, (struct backing_wish){21, false, -1});
+    struct pool *pool = open_with(30 * MIB, (struct hugepages_wish){21, false, -1});
     struct sluice_msg *chain = fill(pool, NULL, 60000);
-    struct pool_figures f;
-    pool_figures(pool, &f);
-    assert_int_equal(f.kind[BACKING_2M], 6 * MIB);
-    assert_int_equal(f.kind[BACKING_2M] + f.kind[BACKING_TRANSPARENT] + f.kind[BACKING_SMALL],
+    struct pool_stats f;
+    pool_get_stats(pool, &f);
+    assert_int_equal(f.kind[HUGEPAGES_2M], 6 * MIB);
+    assert_int_equal(f.kind[HUGEPAGES_2M] + f.kind[HUGEPAGES_TRANSPARENT] + f.kind[HUGEPAGES_SMALL],
                      pool_bytes(pool));
     assert_int_equal(pool_bytes(pool), 30 * MIB);
     assert_int_equal(f.bound, 0);
@@ -47,15 +47,15 @@ static void huge_pages_are_used_while_there_are_any(void **state) {
 static void huge_pages_kept_apart_are_not_touched_unasked(void **state) {
     (void)state;
     fake.huge_2m = 64 * MIB;
-    struct pool *pool = open_with(8 * MIB, (struct backing_wish){0, false, -1});
-    struct pool_figures f;
-    pool_figures(pool, &f);
+    struct pool *pool = open_with(8 * MIB, (struct hugepages_wish){0, false, -1});
+    struct pool_stats f;
+    pool_get_stats(pool, &f);
     assert_int_equal(fake.huge_asked, 0);
-    assert_int_equal(f.kind[BACKING_2M], 0);
+    assert_int_equal(f.kind[HUGEPAGES_2M], 0);
     close_pool(pool);
-    pool = open_with(8 * MIB, (struct backing_wish){0, true, -1});
-    pool_figures(pool, &f);
-    assert_int_equal(f.kind[BACKING_SMALL], 2 * MIB);
+    pool = open_with(8 * MIB, (struct hugepages_wish){0, true, -1});
+    pool_get_stats(pool, &f);
+    assert_int_equal(f.kind[HUGEPAGES_SMALL], 2 * MIB);
     close_pool(pool);
 }
 
@@ -63,13 +63,13 @@ static void huge_pages_kept_apart_are_not_touched_unasked(void **state) {
 static void what_is_not_there_falls_back(void **state) {
     (void)state;
     fake.reg_bytes_max = 64 * MIB;
-    struct pool *pool = open_with(2048 * MIB, (struct backing_wish){30, false, -1});
+    struct pool *pool = open_with(2048 * MIB, (struct hugepages_wish){30, false, -1});
     assert_int_equal(fake.huge_asked, 1u << 30 | 1u << 21);
     assert_int_equal(pool_bytes(pool), 2 * MIB);
     close_pool(pool);
     fake.huge_asked = 0;
     /* A cap below a GiB: nobody asks for such a page. */
-    pool = open_with(512 * MIB, (struct backing_wish){30, false, -1});
+    pool = open_with(512 * MIB, (struct hugepages_wish){30, false, -1});
     assert_int_equal(fake.huge_asked, 1u << 21);
     close_pool(pool);
 }
@@ -84,9 +84,9 @@ static void the_environment_chooses_pages(void **state) {
     } list[] = {{"1G", 30, false, 0}, {"2M", 21, false, 0},      {"no", 0, true, 0},
                 {"", 0, false, 0},    {"4K", 0, false, -EINVAL}, {"2M ", 0, false, -EINVAL}};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
-        struct backing_wish wish = {.numa = -1};
+        struct hugepages_wish wish = {.numa = -1};
         setenv("SLUICE_HUGE_PAGES", list[i].text, 1);
-        assert_int_equal(backing_from_environment(&wish), list[i].error);
+        assert_int_equal(hugepages_from_environment(&wish), list[i].error);
         assert_int_equal(wish.huge_log2, list[i].huge_log2);
         assert_int_equal(wish.no_transparent, list[i].no_transparent);
     }
@@ -121,11 +121,11 @@ static void transparent_pages_are_asked_for_or_forbidden(void **state) {
     }
     for (size_t i = 0; i < 2; i++)
         for (int no = 0; no < 2; no++) {
-            struct backing got;
-            struct backing_wish wish = {0, no, -1};
-            uint8_t *addr = backing_alloc(list[i], 4 * MIB, &wish, &got);
+            struct hugepages got;
+            struct hugepages_wish wish = {0, no, -1};
+            uint8_t *addr = hugepages_alloc(list[i], 4 * MIB, &wish, &got);
             assert_non_null(addr);
-            assert_int_equal(got.kind, no ? BACKING_SMALL : BACKING_TRANSPARENT);
+            assert_int_equal(got.kind, no ? HUGEPAGES_SMALL : HUGEPAGES_TRANSPARENT);
             assert_int_equal(has_flag(addr, " hg"), !no);
             assert_int_equal(has_flag(addr, " nh"), no);
             list[i]->mem_free(addr, 4 * MIB);
@@ -167,12 +167,12 @@ static void fabrics_have_huge_pages_or_say_so(void **state) {
     const struct fabric_ops *const list[] = {&fabric_system, &fabric_soft};
     int alone = lock_huge_pages();
     for (size_t i = 0; i < 2; i++) {
-        struct backing got;
-        struct backing_wish wish = {21, false, -1};
-        uint8_t *addr = backing_alloc(list[i], 4 * MIB, &wish, &got);
+        struct hugepages got;
+        struct hugepages_wish wish = {21, false, -1};
+        uint8_t *addr = hugepages_alloc(list[i], 4 * MIB, &wish, &got);
         assert_non_null(addr);
         print_message("%s: %s\n", list[i]->name,
-                      got.kind == BACKING_2M ? "2 MiB pages" : "none to be had, ordinary ones");
+                      got.kind == HUGEPAGES_2M ? "2 MiB pages" : "none to be had, ordinary ones");
         memset(addr, 0x5a, 4 * MIB);
         list[i]->mem_free(addr, 4 * MIB);
     }
@@ -203,7 +203,7 @@ static uint64_t huge_of(const struct fabric_ops *real, char *text, size_t bytes)
     struct fabric_ops fabric = fake_fabric;
     struct pool_config config = {&fabric, &pd, 16 * MIB, {21, false, -1}};
     struct pool *pool = NULL;
-    struct pool_figures f;
+    struct pool_stats f;
     fabric.mem_alloc = real->mem_alloc;
     fabric.mem_free = real->mem_free;
     fabric.mem_alloc_huge = real->mem_alloc_huge;
@@ -212,11 +212,11 @@ static uint64_t huge_of(const struct fabric_ops *real, char *text, size_t bytes)
     struct sluice_msg *chain = fill(pool, NULL, 60000);
     for (struct sluice_msg *msg = chain; msg; msg = msg->next)
         memset(msg->data, 0x5a, msg->size);
-    pool_figures(pool, &f);
+    pool_get_stats(pool, &f);
     pool_describe(pool, text, bytes);
     drop(pool, NULL, chain);
     pool_close(pool);
-    return f.missed == 0 ? f.kind[BACKING_2M] : 0;
+    return f.missed == 0 ? f.kind[HUGEPAGES_2M] : 0;
 }
 
 /* Whether every page is there, without its having been written to. */
@@ -233,10 +233,10 @@ static bool is_resident(uint8_t *addr, size_t bytes) {
 
 /* Touched at once: a cgroup that allows fewer than there are must refuse here, not end the process later. */
 static bool are_touched_at_once(const struct fabric_ops *real) {
-    struct backing got;
-    struct backing_wish wish = {21, false, -1};
-    uint8_t *addr = backing_alloc(real, 4 * MIB, &wish, &got);
-    bool there = got.kind == BACKING_2M && is_resident(addr, 4 * MIB);
+    struct hugepages got;
+    struct hugepages_wish wish = {21, false, -1};
+    uint8_t *addr = hugepages_alloc(real, 4 * MIB, &wish, &got);
+    bool there = got.kind == HUGEPAGES_2M && is_resident(addr, 4 * MIB);
     /* A kernel before 5.14 cannot be asked to. */
     bool old = madvise(addr, 4 * MIB, 23 /* MADV_POPULATE_WRITE */) != 0 && errno == EINVAL;
     real->mem_free(addr, 4 * MIB);
@@ -293,13 +293,13 @@ static void memory_is_bound_to_the_node_it_is_wished_on(void **state) {
     if (!node || !hwloc_topology_get_support(topology)->membind->set_area_membind)
         skip();
     struct pool *pool =
-        open_with(8 * MIB, (struct backing_wish){0, false, (int16_t)node->os_index});
+        open_with(8 * MIB, (struct hugepages_wish){0, false, (int16_t)node->os_index});
     struct sluice_msg *msg = pool_get(pool, NULL, 5000);
     assert_non_null(msg);
     hwloc_bitmap_t set = hwloc_bitmap_alloc();
     hwloc_membind_policy_t policy = HWLOC_MEMBIND_DEFAULT;
-    struct pool_figures f;
-    pool_figures(pool, &f);
+    struct pool_stats f;
+    pool_get_stats(pool, &f);
     if (f.bound == 0) {
         hwloc_bitmap_free(set);
         pool_put(pool, NULL, msg);
@@ -322,9 +322,9 @@ static void memory_is_bound_to_the_node_it_is_wished_on(void **state) {
 static void a_node_that_does_not_exist_costs_nothing(void **state) {
     (void)state;
     char text[200];
-    struct pool *pool = open_with(8 * MIB, (struct backing_wish){0, false, 4000});
-    struct pool_figures f;
-    pool_figures(pool, &f);
+    struct pool *pool = open_with(8 * MIB, (struct hugepages_wish){0, false, 4000});
+    struct pool_stats f;
+    pool_get_stats(pool, &f);
     assert_int_equal(f.bound, 0);
     pool_describe(pool, text, sizeof text);
     assert_non_null(strstr(text, "not bound"));

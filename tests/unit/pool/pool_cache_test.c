@@ -16,7 +16,7 @@
 #include "support/fake_memory.h"
 #include "pool/internal.h"
 
-static uint64_t in_use_of(const struct pool_figures *f, unsigned size_class) {
+static uint64_t in_use_of(const struct pool_stats *f, unsigned size_class) {
     return f->count[size_class].gets - f->count[size_class].puts;
 }
 
@@ -35,9 +35,9 @@ static void a_buffer_returned_elsewhere_goes_home(void **state) {
             pool_put(pool, i % 2 ? b : NULL, held[i]);
     }
     struct pool_count count_a, count_b;
-    pool_cache_figures(a, &count_a);
-    pool_cache_figures(b, &count_b);
-    assert_true(count_a.returned >= 49 * COUNT - CACHES_MAX);
+    pool_cache_get_stats(a, &count_a);
+    pool_cache_get_stats(b, &count_b);
+    assert_true(count_a.returned >= 49 * COUNT - POOL_CACHES_MAX);
     assert_int_equal(count_b.puts, 50 * COUNT / 2);
     assert_int_equal(count_b.cached, 0); /* it kept none of them */
     /* The same few buffers went around all the time: the first round asked for them, and no other. */
@@ -65,7 +65,7 @@ static void a_home_that_has_enough_gets_no_more(void **state) {
         pool_put(pool, b, held[i]);
     assert_uint_in_range(atomic_load(&a->home.bytes), 0, 8 * MIB / 64 + 2 * KIB);
     struct pool_count count;
-    pool_cache_figures(b, &count);
+    pool_cache_get_stats(b, &count);
     assert_true(count.cached > 0);
     pool_cache_close(a);
     pool_cache_close(b);
@@ -141,7 +141,7 @@ static void returns_to_a_sleeping_cache_are_not_lost_to_others(void **state) {
 
 static void more_caches_than_numbers_work(void **state) {
     (void)state;
-    enum { COUNT = CACHES_MAX + 20 };
+    enum { COUNT = POOL_CACHES_MAX + 20 };
     struct pool *pool = open_pool(64 * MIB);
     static struct pool_cache *caches[COUNT];
     for (int i = 0; i < COUNT; i++)
@@ -205,10 +205,10 @@ static void a_steady_load_asks_the_system_for_nothing(void **state) {
     (void)state;
     struct pool *pool = open_pool(256 * MIB);
     struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
-    struct pool_figures before, after;
+    struct pool_stats before, after;
     for (int pass = 0; pass < 2; pass++) {
         if (pass == 1) {
-            pool_figures(pool, &before);
+            pool_get_stats(pool, &before);
             fake.calls = 0;
         }
         for (unsigned i = 0; i < 100000; i++) {
@@ -218,7 +218,7 @@ static void a_steady_load_asks_the_system_for_nothing(void **state) {
             pool_put(pool, i % 5 ? a : b, y);
         }
     }
-    pool_figures(pool, &after);
+    pool_get_stats(pool, &after);
     assert_int_equal(fake.calls, 0);
     for (unsigned i = 0; i <= POOL_CLASSES; i++)
         assert_int_equal(before.count[i].refills, after.count[i].refills); /* no lock either */
@@ -282,8 +282,8 @@ static void who_waits_for_memory_is_woken_once_and_finds_it(void **state) {
         pool_flush(a);
         pool_flush(b);
     }
-    struct pool_figures figures;
-    pool_figures(pool, &figures);
+    struct pool_stats figures;
+    pool_get_stats(pool, &figures);
     assert_int_equal(figures.waits, 4);
     assert_int_equal(figures.wakes, 4);
     pool_cache_close(a);
@@ -384,9 +384,9 @@ static void the_figures_add_up(void **state) {
         assert_non_null(small[i] = pool_get(pool, i < 10 ? NULL : a, 5000));
     for (int i = 5; i < 30; i++)
         pool_put(pool, i < 20 ? b : i < 25 ? a : NULL, small[i]);
-    struct pool_figures f;
+    struct pool_stats f;
     struct pool_count count;
-    pool_figures(pool, &f);
+    pool_get_stats(pool, &f);
     assert_int_equal(f.bytes, pool_bytes(pool));
     assert_int_equal(f.bytes_max, 64 * MIB);
     assert_true(pool_class_bytes(size_class) >= 5000);
@@ -395,16 +395,16 @@ static void the_figures_add_up(void **state) {
     assert_int_equal(in_use_of(&f, size_class), 5);
     assert_int_equal(in_use_of(&f, POOL_CLASSES), 1);
     /* Of 25: 5 belonged to nobody and b keeps them; 5 a has; 15 are on their way back to a. */
-    pool_cache_figures(b, &count);
+    pool_cache_get_stats(b, &count);
     assert_int_equal(count.puts, 15);
     assert_int_equal(count.cached, 5);
     assert_int_equal(count.refills, 0);
-    pool_cache_figures(a, &count);
+    pool_cache_get_stats(a, &count);
     assert_int_equal(count.gets, 21);
     assert_int_equal(count.returned, 0);
     assert_true(count.refills > 0);
     pool_flush(a);
-    pool_cache_figures(a, &count);
+    pool_cache_get_stats(a, &count);
     assert_int_equal(count.returned, 15);
     assert_int_equal(count.cached, 0);
     for (int i = 0; i < 5; i++)
@@ -412,7 +412,7 @@ static void the_figures_add_up(void **state) {
     pool_put(pool, b, big);
     pool_cache_close(a);
     pool_cache_close(b);
-    pool_figures(pool, &f);
+    pool_get_stats(pool, &f);
     assert_int_equal(f.count[size_class].gets, 30); /* closed caches are counted still */
     assert_int_equal(f.count[size_class].cached, 0);
     for (unsigned i = 0; i <= POOL_CLASSES; i++)

@@ -24,7 +24,7 @@
 
 static void a_load_that_grows_steadily_never_registers_memory_itself(void **state) {
     (void)state;
-    struct pool *pool = open_with(64 * MIB, (struct backing_wish){0, false, -1});
+    struct pool *pool = open_with(64 * MIB, (struct hugepages_wish){0, false, -1});
     struct pool_cache *cache = pool_cache_open(pool);
     pool_grow_ahead(pool, MIB);
     atomic_store(&fake.last_thread, 0);
@@ -38,8 +38,8 @@ static void a_load_that_grows_steadily_never_registers_memory_itself(void **stat
         chain = msg;
         pool_grow_settle(pool); /* as a load does that takes longer than the helper */
     }
-    struct pool_figures f;
-    pool_figures(pool, &f);
+    struct pool_stats f;
+    pool_get_stats(pool, &f);
     assert_int_equal(f.grown_in_need, 0);
     assert_true(f.grown_ahead >= 4);
     drop(pool, cache, chain);
@@ -50,7 +50,7 @@ static void a_load_that_grows_steadily_never_registers_memory_itself(void **stat
 /* A worker asks and waits; what it gets was registered by the helper, arenas and large mappings. */
 static void a_burst_makes_no_worker_register_memory(void **state) {
     (void)state;
-    struct pool *pool = open_with(64 * MIB, (struct backing_wish){0, false, -1});
+    struct pool *pool = open_with(64 * MIB, (struct hugepages_wish){0, false, -1});
     struct pool_cache *cache = pool_cache_open(pool);
     pool_grow_ahead(pool, MIB);
     atomic_store(&fake.last_thread, 0);
@@ -72,8 +72,8 @@ static void a_burst_makes_no_worker_register_memory(void **state) {
     chain = fill(pool, cache, 60000);
     assert_true(atomic_load(&fake.last_thread) != pthread_self());
     pool_grow_settle(pool);
-    struct pool_figures f;
-    pool_figures(pool, &f);
+    struct pool_stats f;
+    pool_get_stats(pool, &f);
     assert_null(pool_get(pool, cache, 60000));
     assert_true(pool_bytes(pool) <= 64 * MIB);
     drop(pool, cache, chain);
@@ -103,7 +103,7 @@ static void *take_some(void *arg) {
 static void all_who_wait_for_the_helper_are_served(void **state) {
     (void)state;
     for (int round = 0; round < 5; round++) {
-        struct pool *pool = open_with(256 * MIB, (struct backing_wish){0, false, -1});
+        struct pool *pool = open_with(256 * MIB, (struct hugepages_wish){0, false, -1});
         pthread_t threads[4];
         pool_grow_ahead(pool, MIB);
         for (int i = 0; i < 4; i++)
@@ -166,7 +166,7 @@ static void expect_no_helper(void) {
 static void the_helper_starts_when_it_is_needed_and_ends_with_the_pool(void **state) {
     (void)state;
     expect_no_helper(); /* of the test before */
-    struct pool *pool = open_with(16 * MIB, (struct backing_wish){0, false, -1});
+    struct pool *pool = open_with(16 * MIB, (struct hugepages_wish){0, false, -1});
     pool_grow_ahead(pool, MIB);
     drop(pool, NULL, pool_get(pool, NULL, 1000));
     assert_int_equal(helpers_now(), 0);
@@ -195,7 +195,7 @@ static void the_helper_is_not_pinned_with_the_worker_that_starts_it(void **state
     (void)state;
     cpu_set_t all, its;
     pthread_t worker;
-    struct pool *pool = open_with(16 * MIB, (struct backing_wish){0, false, -1});
+    struct pool *pool = open_with(16 * MIB, (struct hugepages_wish){0, false, -1});
     pool_grow_ahead(pool, MIB);
     assert_int_equal(pthread_create(&worker, NULL, first_cpu_only, pool), 0);
     pthread_join(worker, NULL);
@@ -267,7 +267,7 @@ static void nobody_waits_while_the_helper_registers(void **state) {
 /* The helper's failure is nobody else's, and does not make it run hot. */
 static void a_helper_that_gets_no_memory_gives_up_for_a_while(void **state) {
     (void)state;
-    struct pool *pool = open_with(64 * MIB, (struct backing_wish){0, false, -1});
+    struct pool *pool = open_with(64 * MIB, (struct hugepages_wish){0, false, -1});
     fake.fail_reg = 1;
     pool_grow_ahead(pool, 2 * MIB + 1);
     pool_grow_settle(pool);
@@ -297,7 +297,7 @@ static void wake(void *arg) {
 
 static void growth_wakes_who_waits(void **state) {
     (void)state;
-    struct pool *pool = open_with(16 * MIB, (struct backing_wish){0, false, -1});
+    struct pool *pool = open_with(16 * MIB, (struct hugepages_wish){0, false, -1});
     pool_on_wake(pool, wake, NULL);
     woken = 0;
     fake.fail_reg = 1;
@@ -318,7 +318,7 @@ static void growth_wakes_who_waits(void **state) {
 static void a_device_that_goes_finds_the_helper_idle(void **state) {
     (void)state;
     for (int round = 0; round < 50; round++) {
-        struct pool *pool = open_with(64 * MIB, (struct backing_wish){0, false, -1});
+        struct pool *pool = open_with(64 * MIB, (struct hugepages_wish){0, false, -1});
         pool_grow_ahead(pool, 32 * MIB);
         pool_detach(pool);
         assert_int_equal(fake.registered, 0);
@@ -347,7 +347,7 @@ static void *use_and_return(void *arg) {
 
 static void the_cap_holds_with_helper_and_threads(void **state) {
     (void)state;
-    struct pool *pool = open_with(24 * MIB, (struct backing_wish){0, false, -1});
+    struct pool *pool = open_with(24 * MIB, (struct hugepages_wish){0, false, -1});
     pthread_t threads[3];
     pool_grow_ahead(pool, 4 * MIB);
     for (int i = 0; i < 3; i++)

@@ -129,8 +129,8 @@ static size_t mixed_size(uint64_t *random, enum mix mix) {
 
 /* As the pool itself counts: what is registered, less what is free in it. */
 static uint64_t bytes_taken(struct pool *pool) {
-    struct pool_figures figures;
-    pool_figures(pool, &figures);
+    struct pool_stats figures;
+    pool_get_stats(pool, &figures);
     uint64_t taken = figures.bytes - figures.pages_free;
     for (unsigned i = 0; i < POOL_CLASSES; i++)
         taken -= figures.shared[i] * class_slot(i, false);

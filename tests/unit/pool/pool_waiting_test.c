@@ -447,8 +447,8 @@ static void no_wake_is_lost_between_threads_that_want_different_sizes(void **sta
         assert_int_equal(pthread_create(&waiters[i].thread, NULL, want, &waiters[i]), 0);
     for (int i = 0; i < THREADS; i++)
         pthread_join(waiters[i].thread, NULL);
-    struct pool_figures figures;
-    pool_figures(pool, &figures);
+    struct pool_stats figures;
+    pool_get_stats(pool, &figures);
     print_message("%llu waits, %llu wakes\n", (unsigned long long)figures.waits,
                   (unsigned long long)figures.wakes);
     assert_true(figures.wakes >= WAKES);
