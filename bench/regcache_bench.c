@@ -42,13 +42,13 @@ static void look_up(bench_state *state, void *arg) {
         bench_fail(state, "no memory");
         return;
     }
-    struct regcache_figures figures;
-    regcache_figures(cache, &figures);
+    struct regcache_stats figures;
+    regcache_get_stats(cache, &figures);
     if (!figures.on)
         (setting->told ? bench_fail : bench_skip)(state, figures.why);
     unsigned at = 0;
     while (figures.on && bench_next(state)) {
-        struct reg *found = regcache_get(cache, addr + 2 * STEP * at, STEP);
+        struct regcache_entry *found = regcache_get(cache, addr + 2 * STEP * at, STEP);
         bench_keep(found);
         if (found)
             regcache_put(cache, found);

@@ -95,7 +95,7 @@ struct sluice_node {
     int device_numa;             /* NUMA node of the device, -1: none, or not known */
     struct pool *pool, *rx_pool; /* for the application and sending; for receiving */
     struct regions regions;
-    struct registrations registrations;
+    struct regcache_lazy regcache;
     struct stats stats;
     struct mailbox cm_mailbox;  /* messages for the CM thread */
     struct auth_replay *replay; /* authentications seen lately; has a lock of its own; or NULL */

@@ -10,18 +10,18 @@
 #include "core/context.h"
 #include "core/forked.h"
 
-void registrations_init(struct registrations *set) {
+void regcache_lazy_init(struct regcache_lazy *set) {
     pthread_mutex_init(&set->lock, NULL);
 }
 
-void registrations_close(struct registrations *set) {
+void regcache_lazy_close(struct regcache_lazy *set) {
     struct regcache *cache = atomic_exchange(&set->cache, NULL);
     if (cache)
         regcache_close(cache);
     pthread_mutex_destroy(&set->lock);
 }
 
-void registrations_let_go(struct registrations *set) {
+void regcache_lazy_detach(struct regcache_lazy *set) {
     pthread_mutex_lock(&set->lock);
     set->done = true;
     struct regcache *cache = atomic_load(&set->cache);
@@ -31,9 +31,9 @@ void registrations_let_go(struct registrations *set) {
 }
 
 static void open_cache(sluice_node *n) {
-    struct registrations *set = &n->registrations;
+    struct regcache_lazy *set = &n->regcache;
     struct regcache *cache;
-    struct regcache_figures figures;
+    struct regcache_stats figures;
     struct regcache_config config = {
         .fabric = n->fabric,
         .pd = n->pd,
@@ -44,15 +44,15 @@ static void open_cache(sluice_node *n) {
     set->done = true;
     if (n->options.registrations == SLUICE_REGISTRATIONS_OFF || regcache_open(&cache, &config) != 0)
         return;
-    regcache_figures(cache, &figures);
+    regcache_get_stats(cache, &figures);
     if (!figures.on)
         log_write(&n->log, SLUICE_LOG_INFO, "no registrations are kept, plain memory is copied: %s",
                   figures.why);
     atomic_store_explicit(&set->cache, cache, memory_order_release);
 }
 
-struct reg *registrations_get(sluice_node *n, const void *addr, size_t bytes) {
-    struct registrations *set = &n->registrations;
+struct regcache_entry *regcache_lazy_get(sluice_node *n, const void *addr, size_t bytes) {
+    struct regcache_lazy *set = &n->regcache;
     struct regcache *cache = atomic_load_explicit(&set->cache, memory_order_acquire);
     if (!cache && n->options.registrations != SLUICE_REGISTRATIONS_OFF) {
         pthread_mutex_lock(&set->lock);
@@ -61,7 +61,7 @@ struct reg *registrations_get(sluice_node *n, const void *addr, size_t bytes) {
         pthread_mutex_unlock(&set->lock);
         cache = atomic_load_explicit(&set->cache, memory_order_acquire);
     }
-    struct reg *reg = cache ? regcache_get(cache, addr, bytes) : NULL;
+    struct regcache_entry *reg = cache ? regcache_get(cache, addr, bytes) : NULL;
     if (!reg)
         atomic_fetch_add_explicit(&set->copied, 1, memory_order_relaxed);
     return reg;
@@ -76,8 +76,7 @@ void sluice_memory_gone(const void *addr, size_t bytes) {
         sluice_node *n = context_at(i);
         if (!context_call_begin(n))
             continue;
-        struct regcache *cache =
-            atomic_load_explicit(&n->registrations.cache, memory_order_acquire);
+        struct regcache *cache = atomic_load_explicit(&n->regcache.cache, memory_order_acquire);
         if (cache)
             regcache_gone(cache, addr, bytes);
         context_call_end(n);
@@ -91,10 +90,10 @@ int sluice_registration_get_info(sluice_node *n, sluice_registration_info *info)
         return SLUICE_EINVAL;
     if (!context_call_begin(n))
         return SLUICE_ECLOSED;
-    struct regcache_figures figures = {.on = false};
-    struct regcache *cache = atomic_load_explicit(&n->registrations.cache, memory_order_acquire);
+    struct regcache_stats figures = {.on = false};
+    struct regcache *cache = atomic_load_explicit(&n->regcache.cache, memory_order_acquire);
     if (cache)
-        regcache_figures(cache, &figures);
+        regcache_get_stats(cache, &figures);
     else
         snprintf(figures.why, sizeof figures.why, "%s",
                  n->options.registrations == SLUICE_REGISTRATIONS_OFF ? "off: by option"
@@ -110,7 +109,7 @@ int sluice_registration_get_info(sluice_node *n, sluice_registration_info *info)
         .dropped = figures.evicted,
         .invalidated = figures.gone,
         .merged = figures.merged,
-        .copied = atomic_load_explicit(&n->registrations.copied, memory_order_relaxed),
+        .copied = atomic_load_explicit(&n->regcache.copied, memory_order_relaxed),
     };
     memcpy(known.why, figures.why, sizeof known.why);
     context_call_end(n);

@@ -18,19 +18,19 @@
 
 struct sluice_node;
 
-struct registrations {
+struct regcache_lazy {
     struct regcache *_Atomic cache; /* NULL: not opened yet, or not to be */
     pthread_mutex_t lock;           /* who opens it */
     bool done;                      /* lock: it was tried, or the device is gone */
     _Atomic uint64_t copied;
 };
 
-void registrations_init(struct registrations *set);
-void registrations_close(struct registrations *set); /* no message is left */
+void regcache_lazy_init(struct regcache_lazy *set);
+void regcache_lazy_close(struct regcache_lazy *set); /* no message is left */
 /* The device is gone: ends every registration. */
-void registrations_let_go(struct registrations *set);
+void regcache_lazy_detach(struct regcache_lazy *set);
 
 /* A registration of these bytes, pinned for regcache_put(); NULL: they have to be copied. */
-struct reg *registrations_get(struct sluice_node *n, const void *addr, size_t bytes);
+struct regcache_entry *regcache_lazy_get(struct sluice_node *n, const void *addr, size_t bytes);
 
 #endif

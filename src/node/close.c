@@ -196,7 +196,7 @@ static void close_all(struct closing *c) {
     workers_stop(n);
     close_loops(n);
     cm_close(n->cm);
-    registrations_close(&n->registrations);
+    regcache_lazy_close(&n->regcache);
     regions_close(&n->regions);
     node_memory_close(n);
     node_close_device(n);

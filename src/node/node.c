@@ -199,7 +199,7 @@ void node_detach_device(sluice_node *n) {
     pool_detach(n->pool);
     pool_detach(n->rx_pool);
     regions_detach(&n->regions);
-    registrations_let_go(&n->registrations);
+    regcache_lazy_detach(&n->regcache);
     node_close_device(n);
 }
 
@@ -228,7 +228,7 @@ int node_open_env(sluice_node **out, const sluice_node_options *o, const struct 
     pthread_mutex_init(&n->lock, NULL);
     pthread_mutex_init(&n->wakeup_lock, NULL);
     regions_init(&n->regions);
-    registrations_init(&n->registrations);
+    regcache_lazy_init(&n->regcache);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -259,7 +259,7 @@ close_memory:
 close_device:
     node_close_device(n);
 give_back:
-    registrations_close(&n->registrations);
+    regcache_lazy_close(&n->regcache);
     regions_close(&n->regions);
     pthread_cond_destroy(&n->changed);
     pthread_mutex_destroy(&n->wakeup_lock);

@@ -38,7 +38,7 @@
 struct iov_part {
     uint64_t addr, bytes;
     const struct sluice_region *region; /* held; NULL: in the message's block, or reg */
-    struct reg *reg;                    /* pinned: of plain memory that is sent in place */
+    struct regcache_entry *reg;         /* pinned: of plain memory that is sent in place */
     uint32_t lkey;
 };
 

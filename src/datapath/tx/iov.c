@@ -141,7 +141,7 @@ struct wanted {
     int count;
     uint64_t total;
     sluice_node *node; /* entered, where pieces are sent in place; else NULL */
-    struct reg *reg[SLUICE_PIECES_MAX];
+    struct regcache_entry *reg[SLUICE_PIECES_MAX];
 };
 
 static int fits(const struct session *s, const void *arg) {
@@ -165,7 +165,7 @@ static uint64_t registrations(struct wanted *wanted, sluice_session s) {
         const sluice_piece *piece = &wanted->pieces[i];
         if (piece->region || piece->bytes < SLUICE_IN_PLACE_MIN || piece->bytes > SIZE_MAX / 2)
             continue;
-        wanted->reg[i] = registrations_get(n, piece->data, (size_t)piece->bytes);
+        wanted->reg[i] = regcache_lazy_get(n, piece->data, (size_t)piece->bytes);
         if (wanted->reg[i])
             bytes += piece->bytes;
     }
@@ -178,7 +178,7 @@ static void leave(struct wanted *wanted) {
         return;
     for (int i = 0; i < wanted->count; i++)
         if (wanted->reg[i])
-            regcache_put(atomic_load(&wanted->node->registrations.cache), wanted->reg[i]);
+            regcache_put(atomic_load(&wanted->node->regcache.cache), wanted->reg[i]);
     context_call_end(wanted->node);
 }
 
@@ -193,7 +193,7 @@ static int add_part(struct iov_msg *p, struct wanted *wanted, int i) {
         part.region = piece->region;
         part.lkey = atomic_load_explicit(&piece->region->lkey, memory_order_relaxed);
     } else {
-        p->cache = atomic_load_explicit(&wanted->node->registrations.cache, memory_order_relaxed);
+        p->cache = atomic_load_explicit(&wanted->node->regcache.cache, memory_order_relaxed);
         part.reg = wanted->reg[i];
         part.lkey = part.reg->lkey;
         wanted->reg[i] = NULL; /* the message's now */

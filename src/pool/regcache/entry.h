@@ -20,15 +20,15 @@
 
 struct ibv_mr;
 
-#define REG_PIN ((uint64_t)1)
-#define REG_PINS_MAX ((uint64_t)1 << 27) /* this bit: so many, no more of them */
-#define REG_FREE ((uint64_t)1 << 28)     /* not in use, or being ended */
-#define REG_DEAD ((uint64_t)1 << 29)     /* ended with its last pin */
-#define REG_USE ((uint64_t)UINT32_MAX)   /* all of these */
-#define REG_HIT ((uint64_t)1 << 32)
-#define REG_HITS_FULL ((uint64_t)1 << 48) /* so many are counted elsewhere */
+#define REGCACHE_ENTRY_PIN ((uint64_t)1)
+#define REGCACHE_ENTRY_PINS_MAX ((uint64_t)1 << 27) /* this bit: so many, no more of them */
+#define REGCACHE_ENTRY_FREE ((uint64_t)1 << 28)     /* not in use, or being ended */
+#define REGCACHE_ENTRY_DEAD ((uint64_t)1 << 29)     /* ended with its last pin */
+#define REGCACHE_ENTRY_USE ((uint64_t)UINT32_MAX)   /* all of these */
+#define REGCACHE_ENTRY_HIT ((uint64_t)1 << 32)
+#define REGCACHE_ENTRY_HITS_FULL ((uint64_t)1 << 48) /* so many are counted elsewhere */
 
-struct reg {
+struct regcache_entry {
     _Atomic uint64_t state;
     _Atomic uintptr_t start, end;
     struct ibv_mr *mr; /* the cache's `registering`; NULL: none any more */
@@ -37,70 +37,72 @@ struct reg {
 } __attribute__((aligned(64)));
 
 /* False: it is dead. *hits: to be counted elsewhere. */
-static inline bool reg_pin(struct reg *reg, uint64_t *hits) {
+static inline bool regcache_entry_pin(struct regcache_entry *reg, uint64_t *hits) {
     uint64_t state = atomic_load_explicit(&reg->state, memory_order_relaxed), next;
     do {
-        if (state & (REG_DEAD | REG_FREE | REG_PINS_MAX))
+        if (state & (REGCACHE_ENTRY_DEAD | REGCACHE_ENTRY_FREE | REGCACHE_ENTRY_PINS_MAX))
             return false;
-        next = state + REG_HIT + REG_PIN;
-    } while (!atomic_compare_exchange_weak(&reg->state, &state, next & ~REG_HITS_FULL));
-    *hits = (next & REG_HITS_FULL) / REG_HIT;
+        next = state + REGCACHE_ENTRY_HIT + REGCACHE_ENTRY_PIN;
+    } while (!atomic_compare_exchange_weak(&reg->state, &state, next & ~REGCACHE_ENTRY_HITS_FULL));
+    *hits = (next & REGCACHE_ENTRY_HITS_FULL) / REGCACHE_ENTRY_HIT;
     return true;
 }
 
 /* True: that was the last pin of a dead one. */
-static inline bool reg_unpin(struct reg *reg) {
-    return (atomic_fetch_sub(&reg->state, REG_PIN) & REG_USE) == (REG_DEAD | REG_PIN);
+static inline bool regcache_entry_unpin(struct regcache_entry *reg) {
+    return (atomic_fetch_sub(&reg->state, REGCACHE_ENTRY_PIN) & REGCACHE_ENTRY_USE) ==
+           (REGCACHE_ENTRY_DEAD | REGCACHE_ENTRY_PIN);
 }
 
 /* True: nobody has it pinned. */
-static inline bool reg_kill(struct reg *reg) {
-    return (atomic_fetch_or(&reg->state, REG_DEAD) & REG_USE) == 0;
+static inline bool regcache_entry_kill(struct regcache_entry *reg) {
+    return (atomic_fetch_or(&reg->state, REGCACHE_ENTRY_DEAD) & REGCACHE_ENTRY_USE) == 0;
 }
 
 /* Whoever gets true ends a dead one without pins, nobody else does. */
-static inline bool reg_claim(struct reg *reg) {
+static inline bool regcache_entry_claim(struct regcache_entry *reg) {
     uint64_t state = atomic_load_explicit(&reg->state, memory_order_relaxed);
     do {
-        if ((state & REG_USE) != REG_DEAD)
+        if ((state & REGCACHE_ENTRY_USE) != REGCACHE_ENTRY_DEAD)
             return false;
-    } while (!atomic_compare_exchange_weak(&reg->state, &state, state | REG_FREE));
+    } while (!atomic_compare_exchange_weak(&reg->state, &state, state | REGCACHE_ENTRY_FREE));
     return true;
 }
 
-static inline bool reg_is(const struct reg *reg, uint64_t use) {
-    return (atomic_load_explicit(&reg->state, memory_order_relaxed) & REG_USE) == use;
+static inline bool regcache_entry_is(const struct regcache_entry *reg, uint64_t use) {
+    return (atomic_load_explicit(&reg->state, memory_order_relaxed) & REGCACHE_ENTRY_USE) == use;
 }
 
-static inline uint64_t reg_hits(const struct reg *reg) {
-    return atomic_load_explicit(&reg->state, memory_order_relaxed) / REG_HIT;
+static inline uint64_t regcache_entry_hits(const struct regcache_entry *reg) {
+    return atomic_load_explicit(&reg->state, memory_order_relaxed) / REGCACHE_ENTRY_HIT;
 }
 
-static inline uintptr_t reg_start(const struct reg *reg) {
+static inline uintptr_t regcache_entry_start(const struct regcache_entry *reg) {
     return atomic_load_explicit(&reg->start, memory_order_relaxed);
 }
 
-static inline uintptr_t reg_end(const struct reg *reg) {
+static inline uintptr_t regcache_entry_end(const struct regcache_entry *reg) {
     return atomic_load_explicit(&reg->end, memory_order_relaxed);
 }
 
-static inline bool reg_covers(const struct reg *reg, uintptr_t start, uintptr_t end) {
-    return reg_start(reg) <= start && reg_end(reg) >= end;
+static inline bool regcache_entry_covers(const struct regcache_entry *reg, uintptr_t start,
+                                         uintptr_t end) {
+    return regcache_entry_start(reg) <= start && regcache_entry_end(reg) >= end;
 }
 
 /*
  * Pins one that was seen to cover a range, unless it is another registration's by now: *last, it died meanwhile
  * and this was its last pin.
  */
-static inline bool reg_hold(struct reg *reg, uintptr_t start, uintptr_t end, uint64_t *hits,
-                            bool *last) {
+static inline bool regcache_entry_hold(struct regcache_entry *reg, uintptr_t start, uintptr_t end,
+                                       uint64_t *hits, bool *last) {
     *last = false;
-    if (!reg_pin(reg, hits))
+    if (!regcache_entry_pin(reg, hits))
         return false;
-    if (reg_covers(reg, start, end)) /* now it stays as it is */
+    if (regcache_entry_covers(reg, start, end)) /* now it stays as it is */
         return true;
     --*hits; /* that was none; may be below 0, as long as both are added up */
-    *last = reg_unpin(reg);
+    *last = regcache_entry_unpin(reg);
     return false;
 }
 

@@ -27,8 +27,9 @@
 
 /* ---- lookups ------------------------------------------------------------------------------------ */
 
-static struct reg *search(struct regtable *table, const struct regtable_shown *shown,
-                          uintptr_t start, uintptr_t end, uint64_t *hits, bool *last) {
+static struct regcache_entry *search(struct regcache_index *table,
+                                     const struct regcache_index_table *shown, uintptr_t start,
+                                     uintptr_t end, uint64_t *hits, bool *last) {
     uint32_t low = 0, high = shown->count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
@@ -39,32 +40,36 @@ static struct reg *search(struct regtable *table, const struct regtable_shown *s
     }
     if (low == shown->count || shown->end[low] < end)
         return NULL;
-    struct reg *reg = &table->places[shown->place[low]];
-    return reg_covers(reg, start, end) && reg_hold(reg, start, end, hits, last) ? reg : NULL;
+    struct regcache_entry *reg = &table->places[shown->place[low]];
+    return regcache_entry_covers(reg, start, end) &&
+                   regcache_entry_hold(reg, start, end, hits, last)
+               ? reg
+               : NULL;
 }
 
-struct reg *regtable_look(struct regtable *table, uintptr_t start, uintptr_t end, bool *locked,
-                          uint64_t *hits) {
+struct regcache_entry *regcache_index_look(struct regcache_index *table, uintptr_t start,
+                                           uintptr_t end, bool *locked, uint64_t *hits) {
     bool last = false;
     urcu_bp_read_lock();
-    const struct regtable_shown *shown = atomic_load_explicit(&table->shown, memory_order_acquire);
-    struct reg *reg = shown ? search(table, shown, start, end, hits, &last) : NULL;
+    const struct regcache_index_table *shown =
+        atomic_load_explicit(&table->shown, memory_order_acquire);
+    struct regcache_entry *reg = shown ? search(table, shown, start, end, hits, &last) : NULL;
     *locked = !shown;
     SANITIZE_RELEASE(&table->passed); /* to the thread that waits for grace periods */
     urcu_bp_read_unlock();
     if (__builtin_expect(last, 0)) {
         pthread_mutex_lock(&table->lock);
-        regtable_leave(table);
+        regcache_index_leave(table);
         pthread_mutex_unlock(&table->lock);
     }
     return reg;
 }
 
-struct reg *regtable_look_locked(struct regtable *table, uintptr_t start, uintptr_t end,
-                                 uint64_t *hits) {
+struct regcache_entry *regcache_index_look_locked(struct regcache_index *table, uintptr_t start,
+                                                  uintptr_t end, uint64_t *hits) {
     pthread_mutex_lock(&table->lock);
-    struct reg *reg = regtable_at(table, regtable_find(table, start));
-    if (reg && !(reg_covers(reg, start, end) && reg_pin(reg, hits)))
+    struct regcache_entry *reg = regcache_index_at(table, regcache_index_find(table, start));
+    if (reg && !(regcache_entry_covers(reg, start, end) && regcache_entry_pin(reg, hits)))
         reg = NULL;
     pthread_mutex_unlock(&table->lock);
     return reg;
@@ -72,11 +77,11 @@ struct reg *regtable_look_locked(struct regtable *table, uintptr_t start, uintpt
 
 /* ---- the order: the lock ------------------------------------------------------------------------ */
 
-uint32_t regtable_find(const struct regtable *table, uintptr_t addr) {
+uint32_t regcache_index_find(const struct regcache_index *table, uintptr_t addr) {
     uint32_t low = 0, high = table->count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        if (reg_end(&table->places[table->order[middle]]) <= addr)
+        if (regcache_entry_end(&table->places[table->order[middle]]) <= addr)
             low = middle + 1;
         else
             high = middle;
@@ -84,16 +89,18 @@ uint32_t regtable_find(const struct regtable *table, uintptr_t addr) {
     return low;
 }
 
-struct reg *regtable_at(struct regtable *table, uint32_t i) {
+struct regcache_entry *regcache_index_at(struct regcache_index *table, uint32_t i) {
     return i < table->count ? &table->places[table->order[i]] : NULL;
 }
 
-void regtable_widen(struct regtable *table, uintptr_t *start, uintptr_t *end, uint64_t most) {
-    uint32_t i = regtable_find(table, *start > 0 ? *start - 1 : 0);
+void regcache_index_widen(struct regcache_index *table, uintptr_t *start, uintptr_t *end,
+                          uint64_t most) {
+    uint32_t i = regcache_index_find(table, *start > 0 ? *start - 1 : 0);
     uintptr_t low = *start, high = *end;
-    for (struct reg *reg; (reg = regtable_at(table, i)) != NULL && reg_start(reg) <= high; i++) {
-        low = reg_start(reg) < low ? reg_start(reg) : low;
-        high = reg_end(reg) > high ? reg_end(reg) : high;
+    for (struct regcache_entry *reg;
+         (reg = regcache_index_at(table, i)) != NULL && regcache_entry_start(reg) <= high; i++) {
+        low = regcache_entry_start(reg) < low ? regcache_entry_start(reg) : low;
+        high = regcache_entry_end(reg) > high ? regcache_entry_end(reg) : high;
     }
     if (high - low <= most) {
         *start = low;
@@ -101,12 +108,12 @@ void regtable_widen(struct regtable *table, uintptr_t *start, uintptr_t *end, ui
     }
 }
 
-uint32_t regtable_oldest(const struct regtable *table, uint32_t tick) {
+uint32_t regcache_index_oldest(const struct regcache_index *table, uint32_t tick) {
     uint32_t best = table->count, best_age = 0;
     for (uint32_t i = 0; i < table->count; i++) {
-        const struct reg *reg = &table->places[table->order[i]];
+        const struct regcache_entry *reg = &table->places[table->order[i]];
         uint32_t age = tick - atomic_load_explicit(&reg->used, memory_order_relaxed);
-        if (reg_is(reg, 0) && (best == table->count || age > best_age)) {
+        if (regcache_entry_is(reg, 0) && (best == table->count || age > best_age)) {
             best_age = age;
             best = i;
         }
@@ -114,35 +121,35 @@ uint32_t regtable_oldest(const struct regtable *table, uint32_t tick) {
     return best;
 }
 
-bool regtable_unlink(struct regtable *table, uint32_t i) {
-    struct reg *reg = regtable_at(table, i);
+bool regcache_index_unlink(struct regcache_index *table, uint32_t i) {
+    struct regcache_entry *reg = regcache_index_at(table, i);
     memmove(&table->order[i], &table->order[i + 1],
             (table->count - i - 1) * sizeof table->order[0]);
     table->count--;
-    return reg_kill(reg);
+    return regcache_entry_kill(reg);
 }
 
-void regtable_link(struct regtable *table, struct reg *reg) {
-    uint32_t at = regtable_find(table, reg_start(reg));
+void regcache_index_link(struct regcache_index *table, struct regcache_entry *reg) {
+    uint32_t at = regcache_index_find(table, regcache_entry_start(reg));
     memmove(&table->order[at + 1], &table->order[at], (table->count - at) * sizeof table->order[0]);
     table->order[at] = (uint16_t)(reg - table->places);
     table->count++;
 }
 
-struct reg *regtable_take(struct regtable *table) {
-    struct reg *reg = &table->places[table->unused[--table->unused_count]];
-    atomic_store(&reg->state, REG_DEAD | REG_FREE);
+struct regcache_entry *regcache_index_take(struct regcache_index *table) {
+    struct regcache_entry *reg = &table->places[table->unused[--table->unused_count]];
+    atomic_store(&reg->state, REGCACHE_ENTRY_DEAD | REGCACHE_ENTRY_FREE);
     return reg;
 }
 
-void regtable_give(struct regtable *table, struct reg *reg) {
+void regcache_index_give(struct regcache_index *table, struct regcache_entry *reg) {
     table->unused[table->unused_count++] = (uint16_t)(reg - table->places);
-    atomic_store(&reg->state, REG_FREE);
+    atomic_store(&reg->state, REGCACHE_ENTRY_FREE);
 }
 
 /* ---- what is shown: the lock -------------------------------------------------------------------- */
 
-static void want_grace(struct regtable *table) {
+static void want_grace(struct regcache_index *table) {
     if (!table->wanted) {
         table->wanted = true;
         pthread_cond_signal(&table->wake);
@@ -150,11 +157,12 @@ static void want_grace(struct regtable *table) {
 }
 
 /* A table nobody looks at, and how many there are. */
-static struct regtable_shown *spare(struct regtable *table, uint32_t *count) {
-    struct regtable_shown *found = NULL;
-    const struct regtable_shown *shown = atomic_load_explicit(&table->shown, memory_order_relaxed);
+static struct regcache_index_table *spare(struct regcache_index *table, uint32_t *count) {
+    struct regcache_index_table *found = NULL;
+    const struct regcache_index_table *shown =
+        atomic_load_explicit(&table->shown, memory_order_relaxed);
     *count = 0;
-    for (uint32_t i = 0; i < REGTABLE_TABLES; i++)
+    for (uint32_t i = 0; i < REGCACHE_INDEX_TABLES; i++)
         if (&table->tables[i] != shown && table->tables[i].retired <= table->passed) {
             found = &table->tables[i];
             ++*count;
@@ -162,33 +170,33 @@ static struct regtable_shown *spare(struct regtable *table, uint32_t *count) {
     return found;
 }
 
-void regtable_show(struct regtable *table) {
+void regcache_index_show(struct regcache_index *table) {
     uint32_t count;
-    struct regtable_shown *before = atomic_load_explicit(&table->shown, memory_order_relaxed);
-    struct regtable_shown *next = spare(table, &count);
+    struct regcache_index_table *before = atomic_load_explicit(&table->shown, memory_order_relaxed);
+    struct regcache_index_table *next = spare(table, &count);
     if (next) {
         next->count = table->count;
         memcpy(next->place, table->order, table->count * sizeof table->order[0]);
         for (uint32_t i = 0; i < table->count; i++)
-            next->end[i] = reg_end(&table->places[table->order[i]]);
+            next->end[i] = regcache_entry_end(&table->places[table->order[i]]);
     }
     atomic_store_explicit(&table->shown, next, memory_order_release);
     table->version++;
     if (before)
         before->retired = table->version;
-    if (count <= REGTABLE_TABLES / 2) /* before there is none */
+    if (count <= REGCACHE_INDEX_TABLES / 2) /* before there is none */
         want_grace(table);
 }
 
-struct regtable_shown *regtable_withdraw(struct regtable *table) {
+struct regcache_index_table *regcache_index_withdraw(struct regcache_index *table) {
     return atomic_exchange(&table->shown, NULL);
 }
 
-void regtable_restore(struct regtable *table, struct regtable_shown *shown) {
+void regcache_index_restore(struct regcache_index *table, struct regcache_index_table *shown) {
     atomic_store_explicit(&table->shown, shown, memory_order_release);
 }
 
-void regtable_leave(struct regtable *table) {
+void regcache_index_leave(struct regcache_index *table) {
     atomic_store(&table->left, true);
     pthread_cond_signal(&table->wake);
 }
@@ -196,7 +204,7 @@ void regtable_leave(struct regtable *table) {
 /* ---- grace periods ------------------------------------------------------------------------------ */
 
 static void *grace_main(void *arg) {
-    struct regtable *table = arg;
+    struct regcache_index *table = arg;
     pthread_mutex_lock(&table->lock);
     for (;;) {
         while (!table->wanted && !table->stop && !atomic_load(&table->left))
@@ -217,14 +225,14 @@ static void *grace_main(void *arg) {
         pthread_mutex_lock(&table->lock);
         table->passed = version;
         if (!atomic_load_explicit(&table->shown, memory_order_relaxed))
-            regtable_show(table);
+            regcache_index_show(table);
         pthread_cond_broadcast(&table->settled);
     }
     pthread_mutex_unlock(&table->lock);
     return NULL;
 }
 
-void regtable_settle(struct regtable *table) {
+void regcache_index_settle(struct regcache_index *table) {
     pthread_mutex_lock(&table->lock);
     uint64_t version = table->version;
     while (table->passed < version) {
@@ -234,15 +242,16 @@ void regtable_settle(struct regtable *table) {
     pthread_mutex_unlock(&table->lock);
 }
 
-bool regtable_open(struct regtable *table) {
-    *table = (struct regtable){.unused_count = REGTABLE_ENTRIES};
-    table->places = aligned_alloc(_Alignof(struct reg), REGTABLE_ENTRIES * sizeof *table->places);
+bool regcache_index_open(struct regcache_index *table) {
+    *table = (struct regcache_index){.unused_count = REGCACHE_INDEX_ENTRIES};
+    table->places = aligned_alloc(_Alignof(struct regcache_entry),
+                                  REGCACHE_INDEX_ENTRIES * sizeof *table->places);
     if (!table->places)
         return false;
-    memset(table->places, 0, REGTABLE_ENTRIES * sizeof *table->places);
-    for (uint32_t i = 0; i < REGTABLE_ENTRIES; i++) {
+    memset(table->places, 0, REGCACHE_INDEX_ENTRIES * sizeof *table->places);
+    for (uint32_t i = 0; i < REGCACHE_INDEX_ENTRIES; i++) {
         table->unused[i] = (uint16_t)i;
-        atomic_init(&table->places[i].state, REG_FREE);
+        atomic_init(&table->places[i].state, REGCACHE_ENTRY_FREE);
     }
     atomic_init(&table->shown, &table->tables[0]);
     pthread_mutex_init(&table->lock, NULL);
@@ -251,7 +260,7 @@ bool regtable_open(struct regtable *table) {
     return true;
 }
 
-int regtable_start(struct regtable *table, void (*reap)(void *arg), void *arg) {
+int regcache_index_start(struct regcache_index *table, void (*reap)(void *arg), void *arg) {
     table->reap = reap;
     table->reap_arg = arg;
     int error = thread_start(&table->thread, "sluice-grace", grace_main, table);
@@ -259,7 +268,7 @@ int regtable_start(struct regtable *table, void (*reap)(void *arg), void *arg) {
     return error;
 }
 
-void regtable_stop(struct regtable *table) {
+void regcache_index_stop(struct regcache_index *table) {
     pthread_mutex_lock(&table->lock);
     table->stop = true;
     pthread_cond_signal(&table->wake);
@@ -269,7 +278,7 @@ void regtable_stop(struct regtable *table) {
     table->started = false;
 }
 
-void regtable_close(struct regtable *table) {
+void regcache_index_close(struct regcache_index *table) {
     pthread_cond_destroy(&table->settled);
     pthread_cond_destroy(&table->wake);
     pthread_mutex_destroy(&table->lock);

@@ -14,7 +14,7 @@
 #include "pool/regcache/monitor.h"
 
 struct regcache {
-    struct regtable table;
+    struct regcache_index table;
     _Atomic uint32_t tick;
     pthread_mutex_t registering;
     struct regcache_config config;
@@ -25,7 +25,7 @@ struct regcache {
     bool watched;         /* there is a watching thread */
     _Atomic bool on;
     char why[120];
-    struct regwatch watch;
+    struct regcache_monitor watch;
     _Atomic uint64_t hits; /* but for those that the entries count */
     _Atomic uint64_t misses, merged, evicted, gone;
 };
@@ -39,7 +39,7 @@ static inline void regcache_unlock(struct regcache *cache) {
 }
 
 /* A dead registration, by whoever finds it without a pin first. Without the locks. */
-void regcache_release(struct regcache *cache, struct reg *reg);
+void regcache_release(struct regcache *cache, struct regcache_entry *reg);
 
 /* ---- evict.c: without the locks ----------------------------------------------------------------- */
 
@@ -47,14 +47,14 @@ void regcache_release(struct regcache *cache, struct reg *reg);
  * A place for one more registration of so many bytes, which are counted from now on; the least recently
  * used ones without a pin make room. NULL and ENOSPC: everything within the limits is pinned.
  */
-struct reg *regroom_take(struct regcache *cache, uint64_t bytes);
+struct regcache_entry *regcache_evict_reserve(struct regcache *cache, uint64_t bytes);
 /* The place was not used. */
-void regroom_give(struct regcache *cache, struct reg *reg, uint64_t bytes);
+void regcache_evict_unreserve(struct regcache *cache, struct regcache_entry *reg, uint64_t bytes);
 /*
  * What the system refuses for want of memory that may be locked, it may grant once idle registrations are
  * given back, the least recently used first. Of as many bytes as are wanted: if these do not help, they were
  * not in the way. False: no more.
  */
-bool regroom_make(struct regcache *cache, uint64_t *wanted);
+bool regcache_evict_idle(struct regcache *cache, uint64_t *wanted);
 
 #endif

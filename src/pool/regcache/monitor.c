@@ -23,7 +23,7 @@
 
 /* Not poll(): that fails once RLIMIT_NOFILE is lowered below what it waits for, and nobody would read. */
 static void *watch_main(void *arg) {
-    struct regwatch *watch = arg;
+    struct regcache_monitor *watch = arg;
     struct epoll_event ready;
     for (;;) {
         int count = epoll_wait(watch->wait_fd, &ready, 1, -1);
@@ -36,7 +36,7 @@ static void *watch_main(void *arg) {
     }
 }
 
-static bool wait_for(struct regwatch *watch, int fd) {
+static bool wait_for(struct regcache_monitor *watch, int fd) {
     struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
     return epoll_ctl(watch->wait_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
@@ -107,7 +107,7 @@ static int open_watched(void) {
     return error ? -error : fd;
 }
 
-static void close_all(struct regwatch *watch) {
+static void close_all(struct regcache_monitor *watch) {
     if (watch->fd >= 0)
         close_watched(watch->fd);
     if (watch->wait_fd >= 0)
@@ -116,19 +116,21 @@ static void close_all(struct regwatch *watch) {
         close(watch->stop_fd);
 }
 
-static bool refuse(struct regwatch *watch, char *why, size_t size, const char *what, int error) {
+static bool refuse(struct regcache_monitor *watch, char *why, size_t size, const char *what,
+                   int error) {
     snprintf(why, size, "off: %s: %s", what, strerror(error));
     close_all(watch);
     return false;
 }
 
-bool regwatch_open(struct regwatch *watch, void (*on_event)(void *arg), void *arg, char *why,
-                   size_t size) {
+bool regcache_monitor_open(struct regcache_monitor *watch, void (*on_event)(void *arg), void *arg,
+                           char *why, size_t size) {
     struct uffdio_api api = {.api = UFFD_API,
                              .features = UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMAP |
                                          UFFD_FEATURE_EVENT_REMOVE |
                                          UFFD_FEATURE_PAGEFAULT_FLAG_WP};
-    *watch = (struct regwatch){.stop_fd = -1, .wait_fd = -1, .on_event = on_event, .arg = arg};
+    *watch =
+        (struct regcache_monitor){.stop_fd = -1, .wait_fd = -1, .on_event = on_event, .arg = arg};
     watch->fd = open_watched();
     if (watch->fd < 0)
         return refuse(watch, why, size,
@@ -149,7 +151,7 @@ bool regwatch_open(struct regwatch *watch, void (*on_event)(void *arg), void *ar
 }
 
 /* Whoever sleeps in munmap() is let go when the descriptor closes. */
-void regwatch_close(struct regwatch *watch) {
+void regcache_monitor_close(struct regcache_monitor *watch) {
     uint64_t one = 1;
     while (write(watch->stop_fd, &one, sizeof one) < 0 && errno == EINTR)
         ;
@@ -157,7 +159,7 @@ void regwatch_close(struct regwatch *watch) {
     close_all(watch);
 }
 
-int regwatch_add(struct regwatch *watch, uintptr_t start, uintptr_t end) {
+int regcache_monitor_add(struct regcache_monitor *watch, uintptr_t start, uintptr_t end) {
     struct uffdio_register range = {.range = {.start = start, .len = end - start},
                                     .mode = UFFDIO_REGISTER_MODE_WP};
     if (ioctl(watch->fd, UFFDIO_REGISTER, &range) == 0)
@@ -166,7 +168,7 @@ int regwatch_add(struct regwatch *watch, uintptr_t start, uintptr_t end) {
     return errno == ENOMEM ? ENOMEM : EOPNOTSUPP;
 }
 
-bool regwatch_read(struct regwatch *watch, uintptr_t *start, uintptr_t *end) {
+bool regcache_monitor_read(struct regcache_monitor *watch, uintptr_t *start, uintptr_t *end) {
     struct uffd_msg msg;
     while (read(watch->fd, &msg, sizeof msg) == (ssize_t)sizeof msg) {
         switch (msg.event) {

@@ -6,7 +6,7 @@
  * anything that may itself unmap. No page fault is asked for: where the process may have a userfaultfd
  * at all (user faults only), it needs no privilege.
  *
- * Owner: the registration cache. The thread calls on_event; regwatch_read() only from there.
+ * Owner: the registration cache. The thread calls on_event; regcache_monitor_read() only from there.
  */
 #ifndef POOL_REGCACHE_MONITOR_H
 #define POOL_REGCACHE_MONITOR_H
@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct regwatch {
+struct regcache_monitor {
     int fd, stop_fd, wait_fd;
     pthread_t thread;
     void (*on_event)(void *arg);
@@ -24,12 +24,12 @@ struct regwatch {
 };
 
 /* False: it is not allowed or not there; why says so. */
-bool regwatch_open(struct regwatch *watch, void (*on_event)(void *arg), void *arg, char *why,
-                   size_t size);
-void regwatch_close(struct regwatch *watch);
+bool regcache_monitor_open(struct regcache_monitor *watch, void (*on_event)(void *arg), void *arg,
+                           char *why, size_t size);
+void regcache_monitor_close(struct regcache_monitor *watch);
 /* Watches whole pages. 0 or an errno: EOPNOTSUPP memory that cannot be (a file's, somebody else's). */
-int regwatch_add(struct regwatch *watch, uintptr_t start, uintptr_t end);
+int regcache_monitor_add(struct regcache_monitor *watch, uintptr_t start, uintptr_t end);
 /* The next range that went. False: there is none. */
-bool regwatch_read(struct regwatch *watch, uintptr_t *start, uintptr_t *end);
+bool regcache_monitor_read(struct regcache_monitor *watch, uintptr_t *start, uintptr_t *end);
 
 #endif

@@ -23,24 +23,24 @@ static void count_one(_Atomic uint64_t *counter) {
 /* ---- ending registrations ----------------------------------------------------------------------- */
 
 /* Registering is locked. False: the device keeps it. */
-static bool end_registration(struct regcache *cache, struct reg *reg) {
+static bool end_registration(struct regcache *cache, struct regcache_entry *reg) {
     if (reg->mr && cache->config.fabric->dereg_mr(reg->mr) != 0)
         return false;
     reg->mr = NULL;
     return true;
 }
 
-void regcache_release(struct regcache *cache, struct reg *reg) {
-    if (!reg_claim(reg))
+void regcache_release(struct regcache *cache, struct regcache_entry *reg) {
+    if (!regcache_entry_claim(reg))
         return;
     pthread_mutex_lock(&cache->registering);
     bool done = end_registration(cache, reg);
     pthread_mutex_unlock(&cache->registering);
     regcache_lock(cache);
     if (done) { /* else the device keeps it, and it stays counted */
-        cache->bytes -= reg_end(reg) - reg_start(reg);
-        cache->hits += reg_hits(reg);
-        regtable_give(&cache->table, reg);
+        cache->bytes -= regcache_entry_end(reg) - regcache_entry_start(reg);
+        cache->hits += regcache_entry_hits(reg);
+        regcache_index_give(&cache->table, reg);
     }
     regcache_unlock(cache);
 }
@@ -52,7 +52,7 @@ void regcache_release(struct regcache *cache, struct reg *reg) {
 static void reap(void *arg) {
     struct regcache *cache = arg;
     for (uint32_t i = 0; i < REGCACHE_ENTRIES; i++)
-        if (reg_is(&cache->table.places[i], REG_DEAD))
+        if (regcache_entry_is(&cache->table.places[i], REGCACHE_ENTRY_DEAD))
             regcache_release(cache, &cache->table.places[i]);
 }
 
@@ -62,33 +62,34 @@ static void reap_left(struct regcache *cache) {
         reap(cache);
 }
 
-static void release_list(struct regcache *cache, struct reg **list, uint32_t count) {
+static void release_list(struct regcache *cache, struct regcache_entry **list, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
         regcache_release(cache, list[i]);
 }
 
 /* Locked. Entries that touch [start, end) leave the table; those without a pin are put into list. */
 static uint32_t unlink_range(struct regcache *cache, uintptr_t start, uintptr_t end,
-                             struct reg **list, uint32_t *found) {
-    uint32_t count = 0, i = regtable_find(&cache->table, start);
-    for (struct reg *reg; (reg = regtable_at(&cache->table, i)) != NULL && reg_start(reg) < end;) {
+                             struct regcache_entry **list, uint32_t *found) {
+    uint32_t count = 0, i = regcache_index_find(&cache->table, start);
+    for (struct regcache_entry *reg;
+         (reg = regcache_index_at(&cache->table, i)) != NULL && regcache_entry_start(reg) < end;) {
         ++*found;
-        if (regtable_unlink(&cache->table, i))
+        if (regcache_index_unlink(&cache->table, i))
             list[count++] = reg;
     }
     return count;
 }
 
-void regcache_put(struct regcache *cache, struct reg *reg) {
-    if (reg_unpin(reg))
+void regcache_put(struct regcache *cache, struct regcache_entry *reg) {
+    if (regcache_entry_unpin(reg))
         regcache_release(cache, reg);
 }
 
 /* ---- memory that goes --------------------------------------------------------------------------- */
 
 /* Locked. */
-static void range_gone(struct regcache *cache, uintptr_t start, uintptr_t end, struct reg **list,
-                       uint32_t *count) {
+static void range_gone(struct regcache *cache, uintptr_t start, uintptr_t end,
+                       struct regcache_entry **list, uint32_t *count) {
     uint32_t found = 0;
     cache->gone_events++;
     *count += unlink_range(cache, start, end, list + *count, &found);
@@ -96,7 +97,7 @@ static void range_gone(struct regcache *cache, uintptr_t start, uintptr_t end, s
 }
 
 void regcache_gone(struct regcache *cache, const void *addr, size_t bytes) {
-    struct reg *list[REGCACHE_ENTRIES];
+    struct regcache_entry *list[REGCACHE_ENTRIES];
     uint32_t count = 0;
     uintptr_t start = (uintptr_t)addr & ~(cache->page - 1);
     regcache_lock(cache);
@@ -111,16 +112,17 @@ void regcache_gone(struct regcache *cache, const void *addr, size_t bytes) {
  */
 static void on_event(void *arg) {
     struct regcache *cache = arg;
-    struct reg *list[REGCACHE_ENTRIES];
+    struct regcache_entry *list[REGCACHE_ENTRIES];
     uint32_t count = 0;
     uintptr_t start, end;
     regcache_lock(cache);
-    struct regtable_shown *shown = regtable_withdraw(&cache->table); /* then munmap() returns */
-    for (int i = 0; i < EVENTS_MAX && regwatch_read(&cache->watch, &start, &end); i++)
+    struct regcache_index_table *shown =
+        regcache_index_withdraw(&cache->table); /* then munmap() returns */
+    for (int i = 0; i < EVENTS_MAX && regcache_monitor_read(&cache->watch, &start, &end); i++)
         range_gone(cache, start, end, list, &count);
-    regtable_restore(&cache->table, shown);
+    regcache_index_restore(&cache->table, shown);
     if (count > 0)
-        regtable_leave(&cache->table);
+        regcache_index_leave(&cache->table);
     regcache_unlock(cache);
 }
 
@@ -133,7 +135,7 @@ static struct ibv_mr *watch_and_register(struct regcache *cache, uintptr_t start
     struct ibv_mr *mr = NULL;
     *error = cache->gone_device ? EOPNOTSUPP
              : config->told     ? 0
-                                : regwatch_add(&cache->watch, start, end);
+                                : regcache_monitor_add(&cache->watch, start, end);
     if (*error == 0) {
         errno = 0;
         mr = config->fabric->reg_mr(config->pd, (void *)start, end - start, config->access);
@@ -143,9 +145,9 @@ static struct ibv_mr *watch_and_register(struct regcache *cache, uintptr_t start
 }
 
 /* Puts a registration that was just made into the table, pinned. False: memory went away meanwhile. */
-static bool enter(struct regcache *cache, struct reg *reg, uintptr_t start, uintptr_t end,
-                  struct ibv_mr *mr, uint64_t events) {
-    struct reg *list[REGCACHE_ENTRIES];
+static bool enter(struct regcache *cache, struct regcache_entry *reg, uintptr_t start,
+                  uintptr_t end, struct ibv_mr *mr, uint64_t events) {
+    struct regcache_entry *list[REGCACHE_ENTRIES];
     uint32_t count = 0, found = 0;
     regcache_lock(cache);
     bool stale = cache->gone_events != events;
@@ -156,9 +158,9 @@ static bool enter(struct regcache *cache, struct reg *reg, uintptr_t start, uint
         reg->mr = mr;
         reg->lkey = mr->lkey;
         atomic_store(&reg->used, atomic_fetch_add(&cache->tick, 1) + 1);
-        atomic_store(&reg->state, REG_PIN);
-        regtable_link(&cache->table, reg);
-        regtable_show(&cache->table);
+        atomic_store(&reg->state, REGCACHE_ENTRY_PIN);
+        regcache_index_link(&cache->table, reg);
+        regcache_index_show(&cache->table);
     }
     regcache_unlock(cache);
     if (stale)
@@ -173,10 +175,11 @@ static bool enter(struct regcache *cache, struct reg *reg, uintptr_t start, uint
  * Registering is locked. Threads that miss the same at the same time come here one after the other: the
  * first registers it, the others find that.
  */
-static struct reg *made_meanwhile(struct regcache *cache, uintptr_t start, uintptr_t end) {
+static struct regcache_entry *made_meanwhile(struct regcache *cache, uintptr_t start,
+                                             uintptr_t end) {
     uint64_t hits = 0;
-    struct reg *reg =
-        cache->gone_device ? NULL : regtable_look_locked(&cache->table, start, end, &hits);
+    struct regcache_entry *reg =
+        cache->gone_device ? NULL : regcache_index_look_locked(&cache->table, start, end, &hits);
     if (!reg)
         return NULL;
     atomic_fetch_add_explicit(&cache->hits, hits, memory_order_relaxed);
@@ -189,16 +192,16 @@ static struct reg *made_meanwhile(struct regcache *cache, uintptr_t start, uintp
  * adjoins; false afterwards if there was none.
  */
 static int add(struct regcache *cache, uintptr_t start, uintptr_t end, bool *wide,
-               struct reg **out) {
+               struct regcache_entry **out) {
     int error = 0;
     uintptr_t from = start, to = end;
     regcache_lock(cache);
     uint64_t events = cache->gone_events;
     if (*wide)
-        regtable_widen(&cache->table, &start, &end, cache->config.bytes_max / 4);
+        regcache_index_widen(&cache->table, &start, &end, cache->config.bytes_max / 4);
     *wide = end - start > to - from;
     regcache_unlock(cache);
-    struct reg *reg = regroom_take(cache, end - start);
+    struct regcache_entry *reg = regcache_evict_reserve(cache, end - start);
     if (!reg)
         return errno;
     pthread_mutex_lock(&cache->registering);
@@ -211,17 +214,17 @@ static int add(struct regcache *cache, uintptr_t start, uintptr_t end, bool *wid
     else
         error = EAGAIN;
     if (*out != reg)
-        regroom_give(cache, reg, end - start);
+        regcache_evict_unreserve(cache, reg, end - start);
     return error;
 }
 
-static struct reg *find(struct regcache *cache, uintptr_t start, uintptr_t end) {
+static struct regcache_entry *find(struct regcache *cache, uintptr_t start, uintptr_t end) {
     bool locked;
     uint64_t hits = 0;
-    struct reg *reg = regtable_look(&cache->table, start, end, &locked, &hits);
+    struct regcache_entry *reg = regcache_index_look(&cache->table, start, end, &locked, &hits);
     if (locked)
-        reg = regtable_look_locked(&cache->table, start, end, &hits);
-    if (hits > 0) /* also where none was found: see regtable_look() */
+        reg = regcache_index_look_locked(&cache->table, start, end, &hits);
+    if (hits > 0) /* also where none was found: see regcache_index_look() */
         atomic_fetch_add_explicit(&cache->hits, hits, memory_order_relaxed);
     if (!reg) {
         count_one(&cache->misses);
@@ -233,14 +236,14 @@ static struct reg *find(struct regcache *cache, uintptr_t start, uintptr_t end) 
     return reg;
 }
 
-struct reg *regcache_get(struct regcache *cache, const void *addr, size_t bytes) {
+struct regcache_entry *regcache_get(struct regcache *cache, const void *addr, size_t bytes) {
     uintptr_t start = (uintptr_t)addr, end = start + bytes, rest = cache->page - 1;
     bool on = atomic_load_explicit(&cache->on, memory_order_acquire);
     if (!on || bytes == 0 || end < start || end > UINTPTR_MAX - cache->page) {
         errno = on ? EINVAL : EOPNOTSUPP;
         return NULL;
     }
-    struct reg *reg = find(cache, start, end);
+    struct regcache_entry *reg = find(cache, start, end);
     if (reg)
         return reg;
     reap_left(cache);
@@ -252,8 +255,8 @@ struct reg *regcache_get(struct regcache *cache, const void *addr, size_t bytes)
         error = add(cache, start & ~rest, (end + rest) & ~rest, &wide, &reg);
     }
     uint64_t wanted = ((end + rest) & ~rest) - (start & ~rest);
-    for (uint32_t i = 0; error == ENOMEM && i < REGCACHE_ENTRIES && regroom_make(cache, &wanted);
-         i++) {
+    for (uint32_t i = 0;
+         error == ENOMEM && i < REGCACHE_ENTRIES && regcache_evict_idle(cache, &wanted); i++) {
         wide = false;
         error = add(cache, start & ~rest, (end + rest) & ~rest, &wide, &reg);
     }
@@ -270,10 +273,10 @@ static bool turn_on(struct regcache *cache) {
         snprintf(cache->why, sizeof cache->why, "the application tells of memory that goes");
     else
         cache->watched =
-            regwatch_open(&cache->watch, on_event, cache, cache->why, sizeof cache->why);
+            regcache_monitor_open(&cache->watch, on_event, cache, cache->why, sizeof cache->why);
     if (!cache->config.told && !cache->watched)
         return false;
-    int error = regtable_start(&cache->table, reap, cache);
+    int error = regcache_index_start(&cache->table, reap, cache);
     if (error != 0)
         snprintf(cache->why, sizeof cache->why, "off: no thread: %s", strerror(error));
     return error == 0;
@@ -281,7 +284,7 @@ static bool turn_on(struct regcache *cache) {
 
 int regcache_open(struct regcache **out, const struct regcache_config *config) {
     struct regcache *cache = calloc(1, sizeof *cache);
-    if (!cache || !regtable_open(&cache->table)) {
+    if (!cache || !regcache_index_open(&cache->table)) {
         free(cache);
         return -ENOMEM;
     }
@@ -307,21 +310,21 @@ void regcache_detach(struct regcache *cache) {
 
 void regcache_close(struct regcache *cache) {
     if (cache->watched)
-        regwatch_close(&cache->watch); /* ends the watch over every range */
-    regtable_stop(&cache->table);
+        regcache_monitor_close(&cache->watch); /* ends the watch over every range */
+    regcache_index_stop(&cache->table);
     for (uint32_t i = 0; i < REGCACHE_ENTRIES; i++)
         end_registration(cache, &cache->table.places[i]);
-    regtable_close(&cache->table);
+    regcache_index_close(&cache->table);
     pthread_mutex_destroy(&cache->registering);
     free(cache);
 }
 
 void regcache_settle(struct regcache *cache) {
-    regtable_settle(&cache->table);
+    regcache_index_settle(&cache->table);
 }
 
-void regcache_figures(struct regcache *cache, struct regcache_figures *out) {
-    *out = (struct regcache_figures){.on = atomic_load(&cache->on)};
+void regcache_get_stats(struct regcache *cache, struct regcache_stats *out) {
+    *out = (struct regcache_stats){.on = atomic_load(&cache->on)};
     reap_left(cache);
     out->misses = atomic_load(&cache->misses);
     out->merged = atomic_load(&cache->merged);
@@ -330,7 +333,7 @@ void regcache_figures(struct regcache *cache, struct regcache_figures *out) {
     regcache_lock(cache);
     out->hits = atomic_load(&cache->hits);
     for (uint32_t i = 0; i < REGCACHE_ENTRIES; i++)
-        out->hits += reg_hits(&cache->table.places[i]);
+        out->hits += regcache_entry_hits(&cache->table.places[i]);
     out->bytes = cache->bytes;
     out->entries = cache->table.count;
     regcache_unlock(cache);

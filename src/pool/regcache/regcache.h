@@ -37,7 +37,7 @@
 #include "fabric/fabric.h"
 #include "pool/regcache/index.h"
 
-#define REGCACHE_ENTRIES REGTABLE_ENTRIES /* at most, whatever is asked for */
+#define REGCACHE_ENTRIES REGCACHE_INDEX_ENTRIES /* at most, whatever is asked for */
 
 struct regcache;
 
@@ -50,7 +50,7 @@ struct regcache_config {
     bool told;            /* the application calls regcache_gone(): no userfaultfd is needed */
 };
 
-struct regcache_figures {
+struct regcache_stats {
     uint64_t hits, misses, merged, evicted, gone; /* gone: entries whose memory went away */
     uint64_t bytes;
     uint32_t entries;
@@ -60,7 +60,8 @@ struct regcache_figures {
 
 /* 0, also when the cache is off; or -errno. */
 int regcache_open(struct regcache **out, const struct regcache_config *config);
-void regcache_close(struct regcache *cache); /* nothing is pinned any more; see regtable_stop() */
+void regcache_close(
+    struct regcache *cache); /* nothing is pinned any more; see regcache_index_stop() */
 /* The device is gone: ends every registration, pinned or not, and the cache is off. Any thread. */
 void regcache_detach(struct regcache *cache);
 
@@ -69,13 +70,13 @@ void regcache_detach(struct regcache *cache);
  * EOPNOTSUPP the cache is off, or this memory cannot be watched (a file's): register it for once;
  * ENOSPC everything within the limits is pinned; or what registering failed with.
  */
-struct reg *regcache_get(struct regcache *cache, const void *addr, size_t bytes);
-void regcache_put(struct regcache *cache, struct reg *reg);
+struct regcache_entry *regcache_get(struct regcache *cache, const void *addr, size_t bytes);
+void regcache_put(struct regcache *cache, struct regcache_entry *reg);
 
 /* Memory is about to go away: its registrations are not found any more when this returns. */
 void regcache_gone(struct regcache *cache, const void *addr, size_t bytes);
 
-void regcache_figures(struct regcache *cache, struct regcache_figures *out);
+void regcache_get_stats(struct regcache *cache, struct regcache_stats *out);
 
 /* For tests: waits until no lookup from before looks at anything. Not inside of a read-side section. */
 void regcache_settle(struct regcache *cache);

@@ -538,7 +538,7 @@ static void a_device_that_is_gone_keeps_none(void **state) {
     open_pair(&p, SLUICE_REGISTRATIONS_TOLD, 0);
     assert_true(arrives(&p, addr, LARGE, 1));
     assert_int_equal(send_in_place(&p, addr, SMALL), 0); /* pinned */
-    registrations_let_go(&p.b.node->registrations);
+    regcache_lazy_detach(&p.b.node->regcache);
     assert_int_equal(kept, 0);
     assert_int_equal(info_of(&p).on, 0);
     assert_string_equal(info_of(&p).why, "off: the device is gone");

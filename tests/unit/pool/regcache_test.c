@@ -85,7 +85,7 @@ static int see_dereg_mr(struct ibv_mr *mr) {
 
 static const struct fabric_ops seeing = {.reg_mr = see_reg_mr, .dereg_mr = see_dereg_mr};
 
-static uint64_t content(const struct reg *reg) {
+static uint64_t content(const struct regcache_entry *reg) {
     return ((const struct seen *)reg->mr)->content;
 }
 
@@ -97,8 +97,8 @@ static struct regcache *cache_with(uint64_t bytes_max, uint32_t entries_max, boo
 }
 
 static bool is_on(struct regcache *cache) {
-    struct regcache_figures f;
-    regcache_figures(cache, &f);
+    struct regcache_stats f;
+    regcache_get_stats(cache, &f);
     if (!f.on)
         print_message("%s\n", f.why);
     return f.on;
@@ -119,7 +119,7 @@ static uint8_t *map_at(void *where, size_t bytes, uint64_t value) {
 }
 
 static uint64_t look_up(struct regcache *cache, const void *addr, size_t bytes) {
-    struct reg *reg = regcache_get(cache, addr, bytes);
+    struct regcache_entry *reg = regcache_get(cache, addr, bytes);
     assert_non_null(reg);
     assert_true((uint8_t *)reg->mr->addr <= (const uint8_t *)addr);
     assert_true((uint8_t *)reg->mr->addr + reg->mr->length >= (const uint8_t *)addr + bytes);
@@ -137,8 +137,8 @@ static void memory_is_registered_once(void **state) {
     assert_int_equal(calls, 1);
     look_up(cache, addr + 5 * PAGE + 1, 100); /* inside */
     assert_int_equal(calls, 1);
-    struct regcache_figures f;
-    regcache_figures(cache, &f);
+    struct regcache_stats f;
+    regcache_get_stats(cache, &f);
     assert_int_equal(f.hits, 100);
     assert_int_equal(f.misses, 1);
     assert_int_equal(f.bytes, 21 * PAGE);
@@ -152,17 +152,17 @@ static void overlapping_and_adjacent_ranges_become_one(void **state) {
     uint8_t *addr = map_at(NULL, 64 * PAGE, 7);
     look_up(cache, addr, 4 * PAGE);
     look_up(cache, addr + 8 * PAGE, 4 * PAGE);
-    struct regcache_figures f;
-    regcache_figures(cache, &f);
+    struct regcache_stats f;
+    regcache_get_stats(cache, &f);
     assert_int_equal(f.entries, 2);
     look_up(cache, addr + 3 * PAGE, 6 * PAGE); /* touches both */
-    regcache_figures(cache, &f);
+    regcache_get_stats(cache, &f);
     assert_int_equal(f.entries, 1);
     assert_int_equal(f.merged, 2);
     assert_int_equal(f.bytes, 12 * PAGE);
     assert_int_equal(registered, 12 * PAGE);
     look_up(cache, addr + 12 * PAGE, PAGE); /* next to it */
-    regcache_figures(cache, &f);
+    regcache_get_stats(cache, &f);
     assert_int_equal(f.entries, 1);
     assert_int_equal(registered, 13 * PAGE);
     munmap(addr, 64 * PAGE);
@@ -202,7 +202,7 @@ static void limits_hold_and_the_least_used_goes(void **state) {
     look_up(cache, addr + 100 * PAGE, 8 * PAGE);
     assert_true(registered <= (int64_t)(10 * PAGE));
     /* Pinned ones stay, and then there is no room. */
-    struct reg *reg = regcache_get(cache, addr + 100 * PAGE, 8 * PAGE);
+    struct regcache_entry *reg = regcache_get(cache, addr + 100 * PAGE, 8 * PAGE);
     assert_non_null(reg);
     assert_null(regcache_get(cache, addr + 150 * PAGE, 3 * PAGE));
     assert_int_equal(errno, ENOSPC);
@@ -226,8 +226,8 @@ static void idle_ones_give_way_to_what_the_system_refuses(void **state) {
     look_up(cache, addr, 2 * PAGE); /* used again, after the others */
     lockable = 8 * PAGE;
     look_up(cache, addr + 100 * PAGE, 3 * PAGE); /* two have to go */
-    struct regcache_figures f;
-    regcache_figures(cache, &f);
+    struct regcache_stats f;
+    regcache_get_stats(cache, &f);
     assert_int_equal(f.evicted, 2);
     assert_int_equal(f.entries, 3);
     assert_int_equal(f.bytes, registered);
@@ -239,14 +239,14 @@ static void idle_ones_give_way_to_what_the_system_refuses(void **state) {
     lockable = 0;
     assert_null(regcache_get(cache, addr + 50 * PAGE, PAGE));
     assert_int_equal(errno, ENOMEM);
-    regcache_figures(cache, &f);
+    regcache_get_stats(cache, &f);
     assert_int_equal(f.entries, 2);
     /* What is in use stays. */
-    struct reg *pinned = regcache_get(cache, addr + 24 * PAGE, 2 * PAGE);
+    struct regcache_entry *pinned = regcache_get(cache, addr + 24 * PAGE, 2 * PAGE);
     assert_non_null(pinned);
     assert_null(regcache_get(cache, addr + 50 * PAGE, 20 * PAGE));
     assert_int_equal(errno, ENOMEM);
-    regcache_figures(cache, &f);
+    regcache_get_stats(cache, &f);
     assert_int_equal(f.entries, 1);
     assert_int_equal(f.bytes, 2 * PAGE);
     regcache_put(cache, pinned);
@@ -260,7 +260,7 @@ static void what_the_application_says_is_gone_is_gone(void **state) {
     (void)state;
     struct regcache *cache = cache_with(64 * MIB, 0, true);
     uint8_t *addr = map_at(NULL, 8 * PAGE, 1);
-    struct reg *pinned = regcache_get(cache, addr, 2 * PAGE);
+    struct regcache_entry *pinned = regcache_get(cache, addr, 2 * PAGE);
     assert_non_null(pinned);
     regcache_gone(cache, addr + PAGE, 1);
     addr = map_at(addr, 8 * PAGE, 2);
@@ -287,12 +287,12 @@ static void every_hit_is_counted(void **state) {
     look_up(cache, addr, PAGE);
     for (int i = 0; i < hits; i++)
         look_up(cache, addr, PAGE);
-    struct regcache_figures f;
-    regcache_figures(cache, &f);
+    struct regcache_stats f;
+    regcache_get_stats(cache, &f);
     assert_int_equal(f.hits, hits);
     look_up(cache, addr + 2 * PAGE, PAGE); /* its place is another's */
     look_up(cache, addr + 2 * PAGE, PAGE);
-    regcache_figures(cache, &f);
+    regcache_get_stats(cache, &f);
     assert_int_equal(f.hits, hits + 1);
     assert_int_equal(f.evicted, 1);
     munmap(addr, 4 * PAGE);
@@ -340,8 +340,8 @@ static void no_registration_outlives_its_memory(void **state) {
         }
         map_at(addr, 16 * PAGE, round + 1);
     }
-    struct regcache_figures f;
-    regcache_figures(cache, &f);
+    struct regcache_stats f;
+    regcache_get_stats(cache, &f);
     assert_true(f.gone >= 1999);
     assert_true(f.hits >= 1999);
     munmap(addr, 16 * PAGE);
@@ -371,14 +371,14 @@ static void what_is_gone_is_ended_though_nobody_calls(void **state) {
 static void a_device_that_is_gone_has_nothing_registered(void **state) {
     (void)state;
     struct regcache *cache = cache_with(64 * MIB, 0, true);
-    struct regcache_figures f;
+    struct regcache_stats f;
     uint8_t *addr = map_at(NULL, 4 * PAGE, 1);
-    struct reg *pinned = regcache_get(cache, addr, PAGE);
+    struct regcache_entry *pinned = regcache_get(cache, addr, PAGE);
     assert_non_null(pinned);
     look_up(cache, addr + 2 * PAGE, PAGE);
     regcache_detach(cache);
     assert_int_equal(registered, 0);
-    regcache_figures(cache, &f);
+    regcache_get_stats(cache, &f);
     assert_false(f.on);
     assert_int_equal(f.bytes, 0);
     assert_int_equal(f.entries, 0);
@@ -427,7 +427,7 @@ struct second {
     struct regcache *cache;
     const uint8_t *addr;
     pthread_barrier_t begun;
-    struct reg *reg;
+    struct regcache_entry *reg;
 };
 
 static void *miss_too(void *arg) {
@@ -442,7 +442,7 @@ static void *miss_too(void *arg) {
 static void threads_that_miss_the_same_register_it_once(void **state) {
     (void)state;
     struct regcache *cache = cache_with(64 * MIB, 0, true);
-    struct regcache_figures f;
+    struct regcache_stats f;
     enum { TURNS = 50 };
     uint8_t *addr = map_at(NULL, 4 * TURNS * PAGE, 1);
     for (unsigned i = 0; i < TURNS; i++) {
@@ -451,7 +451,7 @@ static void threads_that_miss_the_same_register_it_once(void **state) {
         pthread_barrier_init(&second.begun, NULL, 2);
         assert_int_equal(pthread_create(&thread, NULL, miss_too, &second), 0);
         pthread_barrier_wait(&second.begun);
-        struct reg *reg = regcache_get(cache, second.addr, 2 * PAGE);
+        struct regcache_entry *reg = regcache_get(cache, second.addr, 2 * PAGE);
         pthread_join(thread, NULL);
         awaited = 0;
         pthread_barrier_destroy(&second.begun);
@@ -461,7 +461,7 @@ static void threads_that_miss_the_same_register_it_once(void **state) {
         regcache_put(cache, reg);
     }
     assert_int_equal(calls, TURNS);
-    regcache_figures(cache, &f);
+    regcache_get_stats(cache, &f);
     assert_int_equal(f.misses, TURNS);
     assert_int_equal(f.hits, TURNS);
     assert_int_equal(f.entries, TURNS);
@@ -492,7 +492,7 @@ static void *remap_and_look(void *arg) {
         for (size_t at = 0; at < 8 * PAGE; at += PAGE)
             __atomic_store_n((uint64_t *)(area->addr + at), area->value, __ATOMIC_RELAXED);
         for (int j = 0; j < 3; j++) {
-            struct reg *reg = regcache_get(area->cache, area->addr + PAGE, 2 * PAGE);
+            struct regcache_entry *reg = regcache_get(area->cache, area->addr + PAGE, 2 * PAGE);
             if (!reg)
                 continue; /* others unmapped something each time it was tried */
             area->wrong += content(reg) != area->value;
@@ -505,7 +505,7 @@ static void *remap_and_look(void *arg) {
 static void *only_look(void *arg) {
     struct area *area = arg;
     while (!atomic_load(area->stop)) {
-        struct reg *reg = regcache_get(area->cache, area->addr + PAGE, 2 * PAGE);
+        struct regcache_entry *reg = regcache_get(area->cache, area->addr + PAGE, 2 * PAGE);
         if (!reg)
             continue;
         area->wrong += content(reg) != area->value;

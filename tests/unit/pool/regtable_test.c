@@ -28,58 +28,60 @@ static void no_reaping(void *arg) {
     (void)arg;
 }
 
-static struct regtable *opened(void) {
-    struct regtable *table = malloc(sizeof *table);
+static struct regcache_index *opened(void) {
+    struct regcache_index *table = malloc(sizeof *table);
     assert_non_null(table);
-    assert_true(regtable_open(table));
-    assert_int_equal(regtable_start(table, no_reaping, NULL), 0);
+    assert_true(regcache_index_open(table));
+    assert_int_equal(regcache_index_start(table, no_reaping, NULL), 0);
     return table;
 }
 
-static void closed(struct regtable *table) {
-    regtable_stop(table);
-    regtable_close(table);
+static void closed(struct regcache_index *table) {
+    regcache_index_stop(table);
+    regcache_index_close(table);
     free(table);
 }
 
 /* A registration of [start, end), pinned by nobody, shown. */
-static struct reg *enter(struct regtable *table, uintptr_t start, uintptr_t end) {
+static struct regcache_entry *enter(struct regcache_index *table, uintptr_t start, uintptr_t end) {
     pthread_mutex_lock(&table->lock);
     assert_true(table->unused_count > 0);
-    struct reg *reg = regtable_take(table);
+    struct regcache_entry *reg = regcache_index_take(table);
     atomic_store(&reg->start, start);
     atomic_store(&reg->end, end);
     reg->lkey = (uint32_t)(start / STEP);
     atomic_store(&reg->state, 0);
-    regtable_link(table, reg);
-    regtable_show(table);
+    regcache_index_link(table, reg);
+    regcache_index_show(table);
     pthread_mutex_unlock(&table->lock);
     return reg;
 }
 
 /* The lock is held. Nobody has it pinned. */
-static void drop(struct regtable *table, uintptr_t start) {
-    uint32_t i = regtable_find(table, start);
-    struct reg *reg = regtable_at(table, i);
+static void drop(struct regcache_index *table, uintptr_t start) {
+    uint32_t i = regcache_index_find(table, start);
+    struct regcache_entry *reg = regcache_index_at(table, i);
     assert_non_null(reg);
-    assert_true(regtable_unlink(table, i));
-    assert_true(reg_claim(reg));
-    regtable_give(table, reg);
+    assert_true(regcache_index_unlink(table, i));
+    assert_true(regcache_entry_claim(reg));
+    regcache_index_give(table, reg);
 }
 
-static struct reg *look(struct regtable *table, uintptr_t start, uintptr_t end, bool *locked) {
+static struct regcache_entry *look(struct regcache_index *table, uintptr_t start, uintptr_t end,
+                                   bool *locked) {
     uint64_t hits = 0;
-    struct reg *reg = regtable_look(table, start, end, locked, &hits);
+    struct regcache_entry *reg = regcache_index_look(table, start, end, locked, &hits);
     if (reg)
-        assert_false(reg_unpin(reg));
+        assert_false(regcache_entry_unpin(reg));
     return reg;
 }
 
 static void a_lookup_takes_no_lock(void **state) {
     (void)state;
-    struct regtable *table = opened();
+    struct regcache_index *table = opened();
     bool locked;
-    struct reg *one = enter(table, 2 * STEP, 3 * STEP), *two = enter(table, 5 * STEP, 6 * STEP);
+    struct regcache_entry *one = enter(table, 2 * STEP, 3 * STEP),
+                          *two = enter(table, 5 * STEP, 6 * STEP);
     pthread_mutex_lock(&table->lock); /* whoever wanted it would wait for ever */
     assert_ptr_equal(look(table, 2 * STEP, 3 * STEP, &locked), one);
     assert_ptr_equal(look(table, 2 * STEP + 1, 2 * STEP + 2, &locked), one);
@@ -108,23 +110,23 @@ static void on_fault(int signal) {
 
 static void a_lookup_is_a_read_side_section(void **state) {
     (void)state;
-    struct regtable *table = opened();
+    struct regcache_index *table = opened();
     struct sigaction before, fault = {.sa_handler = on_fault};
     bool locked;
     /* One whose page has nothing but places. */
-    struct reg *reg = NULL;
+    struct regcache_entry *reg = NULL;
     for (uintptr_t i = 1; !reg; i++) {
         reg = enter(table, 2 * i * STEP, (2 * i + 1) * STEP);
         met_at = (uint8_t *)((uintptr_t)reg & ~(PAGE - 1));
         if (met_at < (uint8_t *)table->places ||
-            met_at + PAGE > (uint8_t *)(table->places + REGTABLE_ENTRIES))
+            met_at + PAGE > (uint8_t *)(table->places + REGCACHE_INDEX_ENTRIES))
             reg = NULL;
     }
-    regtable_settle(table); /* nobody else is in that page from now on */
-    uintptr_t start = reg_start(reg);
+    regcache_index_settle(table); /* nobody else is in that page from now on */
+    uintptr_t start = regcache_entry_start(reg);
     assert_int_equal(sigaction(SIGSEGV, &fault, &before), 0);
     assert_int_equal(mprotect(met_at, PAGE, PROT_NONE), 0);
-    struct reg *found = look(table, start, start + STEP, &locked);
+    struct regcache_entry *found = look(table, start, start + STEP, &locked);
     assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
     assert_ptr_equal(found, reg);
     assert_true(met && in_section);
@@ -134,24 +136,24 @@ static void a_lookup_is_a_read_side_section(void **state) {
 
 static void a_table_somebody_may_look_at_is_not_written(void **state) {
     (void)state;
-    struct regtable *table = opened();
+    struct regcache_index *table = opened();
     enter(table, STEP, 2 * STEP);
     urcu_bp_read_lock();
-    struct regtable_shown *seen = atomic_load(&table->shown);
+    struct regcache_index_table *seen = atomic_load(&table->shown);
     assert_non_null(seen);
-    struct regtable_shown *copy = malloc(sizeof *copy);
+    struct regcache_index_table *copy = malloc(sizeof *copy);
     assert_non_null(copy);
     memcpy(copy, seen, sizeof *copy);
-    for (uintptr_t i = 2; i < 10 * REGTABLE_TABLES; i++)
+    for (uintptr_t i = 2; i < 10 * REGCACHE_INDEX_TABLES; i++)
         enter(table, 2 * i * STEP, (2 * i + 1) * STEP);
     assert_int_equal(seen->count, copy->count);
     assert_memory_equal(seen->end, copy->end, sizeof copy->end);
     assert_memory_equal(seen->place, copy->place, sizeof copy->place);
     urcu_bp_read_unlock();
     /* And is written then: else tables would run out. */
-    for (uintptr_t i = 10 * REGTABLE_TABLES; i < 20 * REGTABLE_TABLES; i++) {
+    for (uintptr_t i = 10 * REGCACHE_INDEX_TABLES; i < 20 * REGCACHE_INDEX_TABLES; i++) {
         enter(table, 2 * i * STEP, (2 * i + 1) * STEP);
-        regtable_settle(table);
+        regcache_index_settle(table);
         assert_non_null(atomic_load(&table->shown));
     }
     assert_true(seen->count > copy->count);
@@ -161,7 +163,7 @@ static void a_table_somebody_may_look_at_is_not_written(void **state) {
 
 static void while_no_table_may_be_written_the_lock_is_taken(void **state) {
     (void)state;
-    struct regtable *table = opened();
+    struct regcache_index *table = opened();
     bool locked = false;
     uint64_t hits = 0;
     uintptr_t last = 1;
@@ -169,19 +171,20 @@ static void while_no_table_may_be_written_the_lock_is_taken(void **state) {
     while (!locked) {
         last++;
         enter(table, 2 * last * STEP, (2 * last + 1) * STEP);
-        struct reg *reg = look(table, 2 * last * STEP, (2 * last + 1) * STEP, &locked);
+        struct regcache_entry *reg = look(table, 2 * last * STEP, (2 * last + 1) * STEP, &locked);
         assert_true(reg || locked);
-        assert_true(last < 4 * REGTABLE_TABLES);
+        assert_true(last < 4 * REGCACHE_INDEX_TABLES);
     }
-    assert_true(last >= REGTABLE_TABLES); /* not earlier than need be */
+    assert_true(last >= REGCACHE_INDEX_TABLES); /* not earlier than need be */
     for (uintptr_t i = 2; i <= last; i++) {
-        struct reg *reg = regtable_look_locked(table, 2 * i * STEP, 2 * i * STEP + 1, &hits);
+        struct regcache_entry *reg =
+            regcache_index_look_locked(table, 2 * i * STEP, 2 * i * STEP + 1, &hits);
         assert_non_null(reg);
         assert_int_equal(reg->lkey, 2 * i);
-        assert_false(reg_unpin(reg));
+        assert_false(regcache_entry_unpin(reg));
     }
     urcu_bp_read_unlock();
-    regtable_settle(table);
+    regcache_index_settle(table);
     assert_non_null(look(table, 2 * last * STEP, (2 * last + 1) * STEP, &locked));
     assert_false(locked);
     closed(table);
@@ -190,58 +193,59 @@ static void while_no_table_may_be_written_the_lock_is_taken(void **state) {
 /* A lookup that began before the place was used again sees an old table. */
 static void a_place_that_is_used_again_is_not_mistaken(void **state) {
     (void)state;
-    struct regtable *table = opened();
+    struct regcache_index *table = opened();
     bool locked;
-    struct reg *reg = enter(table, 2 * STEP, 3 * STEP);
+    struct regcache_entry *reg = enter(table, 2 * STEP, 3 * STEP);
     pthread_mutex_lock(&table->lock);
-    struct regtable_shown *old = regtable_withdraw(table);
+    struct regcache_index_table *old = regcache_index_withdraw(table);
     assert_null(look(table, 2 * STEP, 3 * STEP, &locked));
     assert_true(locked);
     drop(table, 2 * STEP);
-    regtable_restore(table, old);
+    regcache_index_restore(table, old);
     assert_null(look(table, 2 * STEP, 3 * STEP, &locked)); /* dead, at once */
     assert_false(locked);
     pthread_mutex_unlock(&table->lock);
     assert_ptr_equal(enter(table, 7 * STEP, 8 * STEP), reg); /* the same place */
-    struct regtable_shown *new = regtable_withdraw(table);
-    regtable_restore(table, old);
+    struct regcache_index_table *new = regcache_index_withdraw(table);
+    regcache_index_restore(table, old);
     assert_null(look(table, 2 * STEP, 3 * STEP, &locked));
-    assert_int_equal(atomic_load(&reg->state) & REG_USE, 0); /* and not kept */
-    regtable_restore(table, new);
+    assert_int_equal(atomic_load(&reg->state) & REGCACHE_ENTRY_USE, 0); /* and not kept */
+    regcache_index_restore(table, new);
     assert_ptr_equal(look(table, 7 * STEP, 8 * STEP, &locked), reg);
     closed(table);
 }
 
 static void who_pins_sees_the_range_it_pinned(void **state) {
     (void)state;
-    struct reg reg = {.state = 0};
+    struct regcache_entry reg = {.state = 0};
     uint64_t hits = 0;
-    assert_true(reg_pin(&reg, &hits));
-    assert_int_equal(reg_hits(&reg), 1);
-    assert_false(reg_kill(&reg)); /* pinned: the last pin ends it */
-    assert_false(reg_pin(&reg, &hits));
-    assert_false(reg_claim(&reg));
-    assert_true(reg_unpin(&reg));
-    assert_true(reg_claim(&reg));
-    assert_false(reg_claim(&reg)); /* once */
-    atomic_store(&reg.state, REG_PINS_MAX);
-    assert_false(reg_pin(&reg, &hits));
-    atomic_store(&reg.state, REG_HITS_FULL - REG_HIT);
-    assert_true(reg_pin(&reg, &hits));
-    assert_int_equal(hits + reg_hits(&reg), REG_HITS_FULL / REG_HIT);
-    assert_int_equal(atomic_load(&reg.state) & REG_USE, REG_PIN);
+    assert_true(regcache_entry_pin(&reg, &hits));
+    assert_int_equal(regcache_entry_hits(&reg), 1);
+    assert_false(regcache_entry_kill(&reg)); /* pinned: the last pin ends it */
+    assert_false(regcache_entry_pin(&reg, &hits));
+    assert_false(regcache_entry_claim(&reg));
+    assert_true(regcache_entry_unpin(&reg));
+    assert_true(regcache_entry_claim(&reg));
+    assert_false(regcache_entry_claim(&reg)); /* once */
+    atomic_store(&reg.state, REGCACHE_ENTRY_PINS_MAX);
+    assert_false(regcache_entry_pin(&reg, &hits));
+    atomic_store(&reg.state, REGCACHE_ENTRY_HITS_FULL - REGCACHE_ENTRY_HIT);
+    assert_true(regcache_entry_pin(&reg, &hits));
+    assert_int_equal(hits + regcache_entry_hits(&reg),
+                     REGCACHE_ENTRY_HITS_FULL / REGCACHE_ENTRY_HIT);
+    assert_int_equal(atomic_load(&reg.state) & REGCACHE_ENTRY_USE, REGCACHE_ENTRY_PIN);
     /* It was another's when it was looked at. */
     bool last = true;
     hits = 0;
     atomic_store(&reg.state, 0);
     atomic_store(&reg.start, 7 * STEP);
     atomic_store(&reg.end, 8 * STEP);
-    assert_false(reg_hold(&reg, 2 * STEP, 3 * STEP, &hits, &last));
-    assert_int_equal(atomic_load(&reg.state) & REG_USE, 0);
+    assert_false(regcache_entry_hold(&reg, 2 * STEP, 3 * STEP, &hits, &last));
+    assert_int_equal(atomic_load(&reg.state) & REGCACHE_ENTRY_USE, 0);
     assert_false(last);
-    assert_int_equal(hits + reg_hits(&reg), 0); /* and that was no hit */
-    assert_true(reg_hold(&reg, 7 * STEP, 8 * STEP, &hits, &last));
-    assert_int_equal(atomic_load(&reg.state) & REG_USE, REG_PIN);
+    assert_int_equal(hits + regcache_entry_hits(&reg), 0); /* and that was no hit */
+    assert_true(regcache_entry_hold(&reg, 7 * STEP, 8 * STEP, &hits, &last));
+    assert_int_equal(atomic_load(&reg.state) & REGCACHE_ENTRY_USE, REGCACHE_ENTRY_PIN);
 }
 
 /* ---- threads --------------------------------------------------------------------------------------- */
@@ -249,7 +253,7 @@ static void who_pins_sees_the_range_it_pinned(void **state) {
 enum { AREAS = 40, READERS = 3, ROUNDS = 5000 };
 
 struct readers {
-    struct regtable *table;
+    struct regcache_index *table;
     _Atomic bool stop;
     _Atomic uint64_t found, wrong;
 };
@@ -260,24 +264,25 @@ static void *read_on(void *arg) {
         bool locked;
         uint64_t hits = 0;
         uintptr_t start = (2 * i + 2) * STEP;
-        struct reg *reg = regtable_look(r->table, start, start + STEP, &locked, &hits);
+        struct regcache_entry *reg =
+            regcache_index_look(r->table, start, start + STEP, &locked, &hits);
         if (locked)
-            reg = regtable_look_locked(r->table, start, start + STEP, &hits);
+            reg = regcache_index_look_locked(r->table, start, start + STEP, &hits);
         if (!reg)
             continue;
         r->found++;
-        r->wrong += reg->lkey != start / STEP || !reg_covers(reg, start, start + STEP);
-        (void)reg_unpin(reg); /* if it is dead the other thread ends it */
+        r->wrong += reg->lkey != start / STEP || !regcache_entry_covers(reg, start, start + STEP);
+        (void)regcache_entry_unpin(reg); /* if it is dead the other thread ends it */
     }
     return NULL;
 }
 
 /* Ends what others had pinned when it was dropped. */
-static void reap(struct regtable *table) {
+static void reap(struct regcache_index *table) {
     pthread_mutex_lock(&table->lock);
-    for (uint32_t i = 0; i < REGTABLE_ENTRIES; i++)
-        if (reg_claim(&table->places[i]))
-            regtable_give(table, &table->places[i]);
+    for (uint32_t i = 0; i < REGCACHE_INDEX_ENTRIES; i++)
+        if (regcache_entry_claim(&table->places[i]))
+            regcache_index_give(table, &table->places[i]);
     pthread_mutex_unlock(&table->lock);
 }
 
@@ -295,9 +300,9 @@ static void lookups_beside_changes_find_what_they_asked_for(void **state) {
         start[1] = start[0] + AREAS / 2 * 2 * STEP;
         for (int i = 0; i < 2; i++) {
             pthread_mutex_lock(&r.table->lock);
-            uint32_t at = regtable_find(r.table, start[i]);
-            assert_int_equal(regtable_at(r.table, at)->lkey, start[i] / STEP);
-            regtable_unlink(r.table, at);
+            uint32_t at = regcache_index_find(r.table, start[i]);
+            assert_int_equal(regcache_index_at(r.table, at)->lkey, start[i] / STEP);
+            regcache_index_unlink(r.table, at);
             pthread_mutex_unlock(&r.table->lock);
         }
         reap(r.table);
@@ -309,7 +314,7 @@ static void lookups_beside_changes_find_what_they_asked_for(void **state) {
         pthread_join(threads[i], NULL);
     assert_int_equal(r.wrong, 0);
     reap(r.table);
-    assert_int_equal(r.table->unused_count, REGTABLE_ENTRIES - AREAS);
+    assert_int_equal(r.table->unused_count, REGCACHE_INDEX_ENTRIES - AREAS);
     closed(r.table);
 }
 

@@ -25,13 +25,13 @@ static _Atomic unsigned told;
 
 static void count_all(void *arg) {
     uintptr_t start, end;
-    while (regwatch_read(arg, &start, &end))
+    while (regcache_monitor_read(arg, &start, &end))
         told++;
 }
 
-static void open_watch(struct regwatch *watch) {
+static void open_watch(struct regcache_monitor *watch) {
     char why[120];
-    if (!regwatch_open(watch, count_all, watch, why, sizeof why)) {
+    if (!regcache_monitor_open(watch, count_all, watch, why, sizeof why)) {
         print_message("%s\n", why);
         skip();
     }
@@ -47,10 +47,10 @@ static uint8_t *map(size_t bytes) {
 static void without_descriptors_events_are_read_still(void **state) {
     (void)state;
     struct rlimit before, none;
-    struct regwatch watch;
+    struct regcache_monitor watch;
     open_watch(&watch);
     uint8_t *addr = map(8 * PAGE);
-    assert_int_equal(regwatch_add(&watch, (uintptr_t)addr, (uintptr_t)addr + 8 * PAGE), 0);
+    assert_int_equal(regcache_monitor_add(&watch, (uintptr_t)addr, (uintptr_t)addr + 8 * PAGE), 0);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     none = before;
     none.rlim_cur = 0;
@@ -60,24 +60,24 @@ static void without_descriptors_events_are_read_still(void **state) {
         madvise(addr + i * PAGE, PAGE, MADV_DONTNEED); /* returns when it was read */
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     munmap(addr, 8 * PAGE);
-    regwatch_close(&watch);
+    regcache_monitor_close(&watch);
     assert_int_equal(told - was, 9);
 }
 
 static void a_file_cannot_be_watched(void **state) {
     (void)state;
-    struct regwatch watch;
+    struct regcache_monitor watch;
     open_watch(&watch);
     int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     void *file = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
     assert_ptr_not_equal(file, MAP_FAILED);
     uintptr_t start = (uintptr_t)file;
-    int error = regwatch_add(&watch, start, start + PAGE);
+    int error = regcache_monitor_add(&watch, start, start + PAGE);
     assert_true(error == 0 || error == EOPNOTSUPP); /* a later kernel may */
     munmap(file, PAGE);
-    assert_int_equal(regwatch_add(&watch, start, start + PAGE), EOPNOTSUPP);
+    assert_int_equal(regcache_monitor_add(&watch, start, start + PAGE), EOPNOTSUPP);
     close(fd);
-    regwatch_close(&watch);
+    regcache_monitor_close(&watch);
 }
 
 int main(void) {
