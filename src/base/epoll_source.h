@@ -4,7 +4,7 @@
  *
  * Such a descriptor stays readable when the call fails, or reports an error for ever, and whoever sleeps on
  * it would spin. So after a failure it leaves the set for a pause, which doubles with each failure in a row.
- * A failure lasts when they went on for SOURCE_LASTS_NS, four at least: something may fail once for want of
+ * A failure lasts when they went on for EVENT_SOURCE_LASTS_NS, four at least: something may fail once for want of
  * memory, and what comes back is no reason to end anything.
  *
  * Owner: the thread that waits on the set.
@@ -16,12 +16,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SOURCE_PAUSE_NS 1000000ull        /* the first */
-#define SOURCE_PAUSE_MAX_NS 1024000000ull /* about a second, the longest */
-#define SOURCE_LASTS_NS 1000000000ull     /* from the first failure in a row */
-#define SOURCE_LASTS_FAILURES 4u          /* so many of them at least */
+#define EVENT_SOURCE_PAUSE_NS 1000000ull        /* the first */
+#define EVENT_SOURCE_PAUSE_MAX_NS 1024000000ull /* about a second, the longest */
+#define EVENT_SOURCE_LASTS_NS 1000000000ull     /* from the first failure in a row */
+#define EVENT_SOURCE_LASTS_FAILURES 4u          /* so many of them at least */
 
-struct source {
+struct event_source {
     int epoll_fd, fd;
     void *data;
     bool out;          /* of the set, until again_ns */
@@ -30,30 +30,30 @@ struct source {
     uint64_t since_ns, pause_ns, again_ns;
 };
 
-enum source_news {
-    SOURCE_SAME,
-    SOURCE_FIRST, /* the first failure ever: to be logged */
-    SOURCE_LASTS, /* it lasts; again with each further failure */
+enum event_source_news {
+    EVENT_SOURCE_SAME,
+    EVENT_SOURCE_FIRST, /* the first failure ever: to be logged */
+    EVENT_SOURCE_LASTS, /* it lasts; again with each further failure */
 };
 
 /* EAGAIN means that there is nothing, EINTR that a signal came. */
-static inline bool source_failed(int error) {
+static inline bool event_source_failed(int error) {
     return error != 0 && error != EAGAIN && error != EWOULDBLOCK && error != EINTR;
 }
 
 /* Puts it into the set. 0 or -errno. */
-int source_open(struct source *source, int epoll_fd, int fd, void *data);
+int event_source_open(struct event_source *source, int epoll_fd, int fd, void *data);
 /*
  * The descriptor was reported with these epoll events, and fetching ended with this errno, which may be
  * EAGAIN. An error that epoll reports of the descriptor itself counts as EIO unless something was fetched.
  * Returns the failure, or 0.
  */
-int source_verdict(uint32_t events, unsigned fetched, int error);
-void source_fine(struct source *source);
-enum source_news source_pause(struct source *source, uint64_t now_ns);
+int event_source_result(uint32_t events, unsigned fetched, int error);
+void event_source_ok(struct event_source *source);
+enum event_source_news event_source_pause(struct event_source *source, uint64_t now_ns);
 /* When the pause is over it is put into the set again. 0, or the errno of why it cannot be: another failure. */
-int source_resume(struct source *source, uint64_t now_ns);
-static inline uint64_t source_due(const struct source *source) {
+int event_source_resume(struct event_source *source, uint64_t now_ns);
+static inline uint64_t event_source_due(const struct event_source *source) {
     return source->out ? source->again_ns : UINT64_MAX;
 }
 

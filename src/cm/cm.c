@@ -301,7 +301,7 @@ static int sleep_ms(struct cm *cm, uint64_t wait_ns) {
     if (cm->next_deadline_ns < until)
         until = cm->next_deadline_ns;
     /* Of their own: a look at every connection would find nothing. */
-    uint64_t admits = admit_due(cm), hears = cm_hear_due(cm);
+    uint64_t admits = admit_due(cm), hears = cm_event_sources_due(cm);
     if (admits < until)
         until = admits;
     if (hears < until)
@@ -329,7 +329,7 @@ unsigned cm_progress(struct cm *cm, uint64_t wait_ns) {
     wakeup_publish(&cm->mailbox->wakeup, &cm->stats->wakeup); /* before it may sleep for long */
     unsigned done = take_msgs(cm) + cm_take_names(cm) + cm_take_calls(cm);
     done += check_deadlines(cm);
-    cm_hear_again(cm);
+    cm_event_sources_resume(cm);
     if (cm->device_lost && !cm->device_gone)
         cm_detach(cm); /* sets a deadline, as long as something is left */
     wakeup_arm(&cm->mailbox->wakeup);
@@ -342,15 +342,15 @@ unsigned cm_progress(struct cm *cm, uint64_t wait_ns) {
     bool seen = true;
     for (int i = 0; i < n; i++) {
         if (ready[i].data.ptr == cm->channel) {
-            unsigned events = cm_hear_channel(cm, ready[i].events);
+            unsigned events = cm_event_sources_channel(cm, ready[i].events);
             seen = events < CM_EVENTS_MAX;
             done += events;
         } else if (ready[i].data.ptr == cm->mailbox)
             drain_wakeup(cm, ready[i].events);
         else if (cm->resolver && ready[i].data.ptr == cm->resolver)
-            done += cm_hear_names(cm, ready[i].events);
+            done += cm_event_sources_addrinfo(cm, ready[i].events);
         else
-            cm_hear_device(cm, ready[i].events);
+            cm_event_sources_device(cm, ready[i].events);
     }
     done += take_msgs(cm);
     return done + admission_progress(cm, seen);
@@ -401,9 +401,9 @@ int cm_open(struct cm *cm, sluice_node *node, bool thread, sluice_error *e) {
         goto destroy_channel;
     if ((error = nonblocking(cm->channel->fd)) != 0 ||
         (error = nonblocking(node->context->async_fd)) != 0 ||
-        (error = source_open(&cm->source, cm->epoll_fd, cm->channel->fd, cm->channel)) != 0 ||
-        (error = source_open(&cm->async_source, cm->epoll_fd, node->context->async_fd,
-                             node->context)) != 0 ||
+        (error = event_source_open(&cm->source, cm->epoll_fd, cm->channel->fd, cm->channel)) != 0 ||
+        (error = event_source_open(&cm->async_source, cm->epoll_fd, node->context->async_fd,
+                                   node->context)) != 0 ||
         (error = wakeup_add_to(&cm->mailbox->wakeup, cm->epoll_fd, cm->mailbox)) != 0)
         goto close_wakeup;
     if (!node->env.random_bytes(node->env.arg, &random, sizeof random)) {

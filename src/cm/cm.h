@@ -97,7 +97,7 @@ struct cm {
     const struct cm_event *cause;   /* the event that is being handled, or NULL */
     struct cm_resolver *resolver;   /* NULL until a host name was dialed */
     struct cm_connector *connector; /* NULL: connecting does not block on this device */
-    struct source source, async_source,
+    struct event_source source, async_source,
         names_source; /* the last: with a resolver that has a channel */
     /* the device's end (device_removal.c) */
     struct cm_owner watch;   /* an id bound to the device and nothing more */
@@ -263,12 +263,12 @@ void cm_news_of_port(struct cm *cm, const struct ibv_async_event *event);
 void cm_news_of_device(struct cm *cm, const struct ibv_async_event *event);
 
 /* ---- descriptors that fail (event_source.c) --------------------------------------------------------- */
-unsigned cm_hear_channel(struct cm *cm, uint32_t events); /* epoll reported these */
-unsigned cm_hear_names(struct cm *cm, uint32_t events);
-void cm_hear_device(struct cm *cm, uint32_t events);
-void cm_hear_now(struct cm *cm);           /* what was said until now, ahead of epoll */
-void cm_hear_again(struct cm *cm);         /* each round: pauses that are over */
-uint64_t cm_hear_due(const struct cm *cm); /* the first of them, or UINT64_MAX */
+unsigned cm_event_sources_channel(struct cm *cm, uint32_t events); /* epoll reported these */
+unsigned cm_event_sources_addrinfo(struct cm *cm, uint32_t events);
+void cm_event_sources_device(struct cm *cm, uint32_t events);
+void cm_hear_now(struct cm *cm);                    /* what was said until now, ahead of epoll */
+void cm_event_sources_resume(struct cm *cm);        /* each round: pauses that are over */
+uint64_t cm_event_sources_due(const struct cm *cm); /* the first of them, or UINT64_MAX */
 
 /* ---- the end of a device (device_removal.c) ------------------------------------------------------------ */
 void cm_watch_device(struct cm *cm); /* at opening */

@@ -47,7 +47,7 @@ static int open_resolver(struct cm *cm) {
     struct rdma_event_channel *channel = error == 0 ? resolver_channel(cm->resolver) : NULL;
     /* If it cannot be watched, its events wait until their lookups are answered. */
     if (channel)
-        (void)source_open(&cm->names_source, cm->epoll_fd, channel->fd, cm->resolver);
+        (void)event_source_open(&cm->names_source, cm->epoll_fd, channel->fd, cm->resolver);
     return error;
 }
 

@@ -16,20 +16,20 @@
 #include "cm/cm.h"
 #include "core/context.h"
 
-static void failed(struct cm *cm, struct source *source, int error, const char *what) {
+static void failed(struct cm *cm, struct event_source *source, int error, const char *what) {
     if (source != &cm->async_source)
         stats_add(&cm->stats->fetch_failed, 1);
     else
         stats_add(&cm->stats->async_failed, 1);
-    switch (source_pause(source, cm->now_ns)) {
-    case SOURCE_SAME:
+    switch (event_source_pause(source, cm->now_ns)) {
+    case EVENT_SOURCE_SAME:
         break;
-    case SOURCE_FIRST:
+    case EVENT_SOURCE_FIRST:
         /* Of a device that is removed this is to be expected. */
         log_write(&cm->node->log, cm->device_lost ? SLUICE_LOG_DEBUG : SLUICE_LOG_WARNING,
                   "%s cannot be fetched: %s; tried again", what, strerror(error));
         break;
-    case SOURCE_LASTS:
+    case EVENT_SOURCE_LASTS:
         if (source == &cm->names_source || cm->device_lost)
             break;
         for (struct cm_conn *conn = cm->conns; conn; conn = conn->next)
@@ -39,36 +39,36 @@ static void failed(struct cm *cm, struct source *source, int error, const char *
     }
 }
 
-static const char *name_of(const struct cm *cm, const struct source *source) {
+static const char *name_of(const struct cm *cm, const struct event_source *source) {
     return source == &cm->async_source ? "events of the device"
            : source == &cm->source     ? "events of rdma_cm"
                                        : "lookups of rdma_cm";
 }
 
-static void settle(struct cm *cm, struct source *source, uint32_t events, unsigned count,
+static void settle(struct cm *cm, struct event_source *source, uint32_t events, unsigned count,
                    int error) {
-    error = source_verdict(events, count, error);
+    error = event_source_result(events, count, error);
     if (error != 0)
         failed(cm, source, error, name_of(cm, source));
     else
-        source_fine(source);
+        event_source_ok(source);
 }
 
-unsigned cm_hear_channel(struct cm *cm, uint32_t events) {
+unsigned cm_event_sources_channel(struct cm *cm, uint32_t events) {
     int error;
     unsigned count = cm_take_events(cm, cm->channel, &error);
     settle(cm, &cm->source, events, count, error);
     return count;
 }
 
-unsigned cm_hear_names(struct cm *cm, uint32_t events) {
+unsigned cm_event_sources_addrinfo(struct cm *cm, uint32_t events) {
     int error;
     unsigned count = cm_take_events(cm, resolver_channel(cm->resolver), &error);
     settle(cm, &cm->names_source, events, count, error);
     return count;
 }
 
-void cm_hear_device(struct cm *cm, uint32_t events) {
+void cm_event_sources_device(struct cm *cm, uint32_t events) {
     unsigned count;
     int error = cm_async(cm, &count);
     if (!cm->device_gone)
@@ -85,23 +85,23 @@ void cm_hear_now(struct cm *cm) {
     if (poll(fds, 2, 0) <= 0)
         return;
     if (fds[0].revents & POLLIN)
-        (void)cm_hear_channel(cm, EPOLLIN);
+        (void)cm_event_sources_channel(cm, EPOLLIN);
     if (fds[1].revents & POLLIN)
-        cm_hear_device(cm, EPOLLIN);
+        cm_event_sources_device(cm, EPOLLIN);
 }
 
-void cm_hear_again(struct cm *cm) {
-    struct source *const sources[] = {&cm->source, &cm->async_source, &cm->names_source};
+void cm_event_sources_resume(struct cm *cm) {
+    struct event_source *const sources[] = {&cm->source, &cm->async_source, &cm->names_source};
     for (unsigned i = 0; i < sizeof sources / sizeof sources[0]; i++) {
-        int error = source_resume(sources[i], cm->now_ns);
+        int error = event_source_resume(sources[i], cm->now_ns);
         if (error != 0)
             failed(cm, sources[i], error, name_of(cm, sources[i]));
     }
 }
 
-uint64_t cm_hear_due(const struct cm *cm) {
-    uint64_t due = source_due(&cm->source), device = source_due(&cm->async_source);
-    uint64_t names = source_due(&cm->names_source);
+uint64_t cm_event_sources_due(const struct cm *cm) {
+    uint64_t due = event_source_due(&cm->source), device = event_source_due(&cm->async_source);
+    uint64_t names = event_source_due(&cm->names_source);
     due = device < due ? device : due;
     return names < due ? names : due;
 }

@@ -227,7 +227,7 @@ int wakeup_drain(struct wakeup *wakeup, uint32_t events) {
     int error = 0;
     while (taken < DRAIN_MAX && cm_take(wakeup, &error))
         taken++;
-    error = source_verdict(events, taken, error); /* an eventfd reports no errors */
+    error = event_source_result(events, taken, error); /* an eventfd reports no errors */
     if (error != 0)
         give_up_events(wakeup);
     return error;

@@ -117,7 +117,7 @@ void loop_detach(struct sluice_loop *l) {
 static int open_watch(struct sluice_loop *l) {
     int flags = fcntl(l->channel->fd, F_GETFL);
     if (flags < 0 || fcntl(l->channel->fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
-        source_open(&l->source, l->epoll_fd, l->channel->fd, l->channel) != 0)
+        event_source_open(&l->source, l->epoll_fd, l->channel->fd, l->channel) != 0)
         return -errno;
     return wakeup_add_to(&l->mailbox.wakeup, l->epoll_fd, &l->mailbox);
 }

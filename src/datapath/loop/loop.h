@@ -176,8 +176,8 @@ struct sluice_loop {
     uint64_t sample_ns, sample_bytes;
     _Atomic uint64_t rate, rate_ns; /* bytes a second, and when that was found */
     struct ibv_comp_channel *channel;
-    struct source source;   /* the channel in epoll_fd */
-    int epoll_fd, timer_fd; /* timer: only once the application asked for the descriptor */
+    struct event_source source; /* the channel in epoll_fd */
+    int epoll_fd, timer_fd;     /* timer: only once the application asked for the descriptor */
     int cq_size;
     uint32_t cq_used;
     uint32_t index; /* in the node and in its statistics page */

@@ -60,14 +60,14 @@ static void channel_failed(struct sluice_loop *l, int error) {
     l->totals.fetch_failed++;
     l->totals_moved = true;
     l->cq_armed = false; /* its event may be lost */
-    switch (source_pause(&l->source, loop_clock(l))) {
-    case SOURCE_SAME:
+    switch (event_source_pause(&l->source, loop_clock(l))) {
+    case EVENT_SOURCE_SAME:
         break;
-    case SOURCE_FIRST:
+    case EVENT_SOURCE_FIRST:
         log_write(&l->node->log, l->lost ? SLUICE_LOG_DEBUG : SLUICE_LOG_WARNING,
                   "completion events cannot be fetched: errno %d; tried again", error);
         break;
-    case SOURCE_LASTS:
+    case EVENT_SOURCE_LASTS:
         for (struct session *s = l->sessions; s && !l->lost; s = s->next)
             if (s->qp)
                 session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error,
@@ -78,11 +78,11 @@ static void channel_failed(struct sluice_loop *l, int error) {
 
 static void hear_completions(struct sluice_loop *l, uint32_t events) {
     int error = loop_drain_completions(l);
-    error = source_verdict(events, error == 0, error);
+    error = event_source_result(events, error == 0, error);
     if (error != 0)
         channel_failed(l, error);
     else
-        source_fine(&l->source);
+        event_source_ok(&l->source);
 }
 
 static void drain_wakeup(struct sluice_loop *l, uint32_t events) {
@@ -107,7 +107,7 @@ static void wait_and_drain(struct sluice_loop *l, int timeout_ms) {
 }
 
 static void arm(struct sluice_loop *l) {
-    int error = l->source.out ? source_resume(&l->source, loop_clock(l)) : 0;
+    int error = l->source.out ? event_source_resume(&l->source, loop_clock(l)) : 0;
     if (unlikely(error != 0))
         channel_failed(l, error);
     if (!l->cq_armed) {
@@ -120,8 +120,8 @@ static void arm(struct sluice_loop *l) {
 /* When the loop must look again on its own account. */
 static uint64_t own_deadline(struct sluice_loop *l) {
     uint64_t due = l->next_deadline_ns;
-    if (source_due(&l->source) < due)
-        due = source_due(&l->source);
+    if (event_source_due(&l->source) < due)
+        due = event_source_due(&l->source);
     if (l->retries || l->dying || l->downs || l->pin_waits || l->settling) {
         uint64_t soon = loop_clock(l) + (l->downs || l->settling ? 0 : RETRY_NS);
         due = soon < due ? soon : due;

@@ -116,7 +116,7 @@ static void a_failing_fetch_never_spins(void **state) {
         for (int i = 0; i < 1000; i++) /* within the pause */
             turn(&p, 0);
         assert_int_equal(unheard.calls, 1);
-        assert_true(source_due(device ? &p.b.node->cm->async_source : &p.b.node->cm->source) <
+        assert_true(event_source_due(device ? &p.b.node->cm->async_source : &p.b.node->cm->source) <
                     UINT64_MAX); /* it wakes by itself to try again */
         for (int ms = 0; ms < 2000; ms++)
             turn(&p, 1000000);
@@ -160,7 +160,7 @@ static void a_failure_that_passes_ends_nothing(void **state) {
         unheard.error = ENOMEM;
         fail_times(&p, 3, 1000000);
         unheard.error = 0;
-        pair_clock += SOURCE_PAUSE_MAX_NS;
+        pair_clock += EVENT_SOURCE_PAUSE_MAX_NS;
         pair_expect_nothing(&p, &p.b);
         assert_int_equal(
             device ? p.b.node->cm->async_source.failures : p.b.node->cm->source.failures, 0);
@@ -257,12 +257,12 @@ static void a_failing_doorbell_never_spins_and_ends_nothing(void **state) {
 /* What a device says whose driver is gone: an error of the descriptor, and nothing to be fetched. */
 static void an_error_of_the_descriptor_is_a_failure(void **state) {
     (void)state;
-    assert_int_equal(source_verdict(EPOLLIN, 0, EAGAIN), 0);
-    assert_int_equal(source_verdict(EPOLLIN, 1, 0), 0);
-    assert_int_equal(source_verdict(EPOLLIN | EPOLLERR, 1, EAGAIN), 0);
-    assert_int_equal(source_verdict(EPOLLERR, 0, EAGAIN), EIO);
-    assert_int_equal(source_verdict(EPOLLHUP, 0, EINTR), EIO);
-    assert_int_equal(source_verdict(EPOLLIN, 3, ENODEV), ENODEV);
+    assert_int_equal(event_source_result(EPOLLIN, 0, EAGAIN), 0);
+    assert_int_equal(event_source_result(EPOLLIN, 1, 0), 0);
+    assert_int_equal(event_source_result(EPOLLIN | EPOLLERR, 1, EAGAIN), 0);
+    assert_int_equal(event_source_result(EPOLLERR, 0, EAGAIN), EIO);
+    assert_int_equal(event_source_result(EPOLLHUP, 0, EINTR), EIO);
+    assert_int_equal(event_source_result(EPOLLIN, 3, ENODEV), ENODEV);
 }
 
 int main(void) {
