@@ -12,9 +12,9 @@
 #include "dropin/dropin.h"
 #include "soft/verbs/object.h"
 
-extern const struct fabric_door sluice_soft_door;
-EXPORT const struct fabric_door sluice_soft_door = {
-    .mark = FABRIC_DOOR_MARK, .size = sizeof(struct fabric_ops), .ops = &fabric_soft};
+extern const struct fabric_export sluice_soft_door;
+EXPORT const struct fabric_export sluice_soft_door = {
+    .mark = FABRIC_EXPORT_MARK, .size = sizeof(struct fabric_ops), .ops = &fabric_soft};
 
 /* The programs were written for NICs: see object.h. */
 __attribute__((constructor)) static void serve_strangers(void) {

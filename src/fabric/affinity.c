@@ -7,7 +7,7 @@
 
 #include "fabric/fabric.h"
 
-int fabric_near_cpus(struct hwloc_topology *topology, struct ibv_device *dev,
-                     struct hwloc_bitmap_s *set) {
+int fabric_affinity_cpus(struct hwloc_topology *topology, struct ibv_device *dev,
+                         struct hwloc_bitmap_s *set) {
     return hwloc_ibv_get_device_cpuset(topology, dev, set);
 }

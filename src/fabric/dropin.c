@@ -16,10 +16,10 @@ static struct ibv_device **no_devices(int *num) {
 /* The drop-in has taken the system's place: asked for devices, it would show its own. */
 static const struct fabric_ops nothing = {.name = "system", .get_device_list = no_devices};
 
-struct fabric_pair fabric_pair_here(void) {
+struct fabric_pair fabric_preloaded_pair(void) {
     struct fabric_pair own = {.system = &fabric_system, .soft = &fabric_soft};
-    const struct fabric_door *door = dlsym(RTLD_DEFAULT, FABRIC_DOOR_SYMBOL);
-    if (!door || door->mark != FABRIC_DOOR_MARK || door->size != sizeof(struct fabric_ops))
+    const struct fabric_export *door = dlsym(RTLD_DEFAULT, FABRIC_EXPORT_SYMBOL);
+    if (!door || door->mark != FABRIC_EXPORT_MARK || door->size != sizeof(struct fabric_ops))
         return own;
     return (struct fabric_pair){.system = &nothing, .soft = door->ops};
 }

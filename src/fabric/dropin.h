@@ -9,10 +9,10 @@
 
 #include "fabric/fabric.h"
 
-#define FABRIC_DOOR_MARK 0x736c7563736f6674ull
-#define FABRIC_DOOR_SYMBOL "sluice_soft_door"
+#define FABRIC_EXPORT_MARK 0x736c7563736f6674ull
+#define FABRIC_EXPORT_SYMBOL "sluice_soft_door"
 
-struct fabric_door {
+struct fabric_export {
     uint64_t mark;
     uint64_t size; /* of the table: another release's is not used */
     const struct fabric_ops *ops;
@@ -22,6 +22,6 @@ struct fabric_door {
 struct fabric_pair {
     const struct fabric_ops *system, *soft;
 };
-struct fabric_pair fabric_pair_here(void);
+struct fabric_pair fabric_preloaded_pair(void);
 
 #endif

@@ -171,17 +171,17 @@ struct fabric_ops {
      * Which CPUs are next to a device, on this machine: 0, or -1 and errno (the device is nowhere).
      * Nobody knows: all of them.
      */
-    int (*near_cpus)(struct hwloc_topology *topology, struct ibv_device *dev,
-                     struct hwloc_bitmap_s *set);
+    int (*affinity_cpus)(struct hwloc_topology *topology, struct ibv_device *dev,
+                         struct hwloc_bitmap_s *set);
 };
 
 /* What a device of this transport and vendor does, told from what it says of itself (traits.c). */
 void fabric_traits_of(enum ibv_transport_type transport, const struct ibv_device_attr *attr,
                       struct fabric_traits *traits);
 
-/* The system's near_cpus. */
-int fabric_near_cpus(struct hwloc_topology *topology, struct ibv_device *dev,
-                     struct hwloc_bitmap_s *set);
+/* The system's affinity_cpus. */
+int fabric_affinity_cpus(struct hwloc_topology *topology, struct ibv_device *dev,
+                         struct hwloc_bitmap_s *set);
 
 /* The event's 64-bit argument (USER events); headers before 60 have no name for it. */
 static inline uint64_t fabric_event_arg(const struct rdma_cm_event *event) {
@@ -205,6 +205,6 @@ struct fabric_choice {
  * either fabric. The environment's SLUICE_DEVICE stands in for "auto" only.
  * Returns 0, or -1 with errno ENODEV and the reason in choice->why.
  */
-int fabric_choose(const char *spec, struct fabric_choice *choice);
+int fabric_select(const char *spec, struct fabric_choice *choice);
 
 #endif

@@ -193,7 +193,7 @@ static int choose_named(const struct fabric_ops *system, const struct fabric_ops
     return refuse(choice, ENODEV);
 }
 
-int fabric_choose_between(const struct fabric_ops *system, const struct fabric_ops *soft,
+int fabric_select_between(const struct fabric_ops *system, const struct fabric_ops *soft,
                           const char *spec, const char *env, struct fabric_choice *choice) {
     memset(choice, 0, sizeof *choice);
     const char *asked = "";
@@ -211,8 +211,8 @@ int fabric_choose_between(const struct fabric_ops *system, const struct fabric_o
     return choose_named(system, soft, spec, asked, choice);
 }
 
-int fabric_choose(const char *spec, struct fabric_choice *choice) {
-    struct fabric_pair here = fabric_pair_here();
-    return fabric_choose_between(here.system, here.soft, spec, secure_getenv("SLUICE_DEVICE"),
+int fabric_select(const char *spec, struct fabric_choice *choice) {
+    struct fabric_pair here = fabric_preloaded_pair();
+    return fabric_select_between(here.system, here.soft, spec, secure_getenv("SLUICE_DEVICE"),
                                  choice);
 }

@@ -102,5 +102,5 @@ const struct fabric_ops fabric_soft = {
     .mem_alloc_huge = soft_mem_alloc_huge,
     .cm_mark = mark_nothing,
     .cm_detach = detach_nothing,
-    .near_cpus = near_nothing,
+    .affinity_cpus = near_nothing,
 };

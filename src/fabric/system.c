@@ -246,5 +246,5 @@ const struct fabric_ops fabric_system = {
     .mem_alloc_huge = system_mem_alloc_huge,
     .cm_mark = system_cm_mark,
     .cm_detach = system_cm_detach,
-    .near_cpus = fabric_near_cpus,
+    .affinity_cpus = fabric_affinity_cpus,
 };

@@ -137,7 +137,7 @@ static int no_device(sluice_node *n, int error, sluice_error *e) {
 }
 
 static int open_device(sluice_node *n, sluice_error *e) {
-    if (fabric_choose(n->options.device, &n->choice) != 0)
+    if (fabric_select(n->options.device, &n->choice) != 0)
         return error_set(e, errno == EMFILE || errno == ENFILE ? SLUICE_ELIMIT : SLUICE_EDEVICE, 0,
                          errno, "%s", n->choice.why);
     n->fabric = n->choice.ops;

@@ -221,7 +221,7 @@ int place_plan(sluice_node *n) {
     };
     hwloc_bitmap_t cpus = NULL;
     if (in.topology && (cpus = hwloc_bitmap_alloc()) != NULL &&
-        n->fabric->near_cpus(in.topology, n->context->device, cpus) == 0)
+        n->fabric->affinity_cpus(in.topology, n->context->device, cpus) == 0)
         in.device_cpus = cpus;
     if (!in.software && !strchr(nic.device, '/')) {
         snprintf(path, sizeof path, "/sys/class/infiniband/%s/device/numa_node", nic.device);

@@ -127,7 +127,7 @@ static struct fabric_choice choice;
 static void chosen(const char *spec, const char *env, const struct fabric_ops *ops,
                    const char *device) {
     memset(&choice, 0xa5, sizeof choice);
-    assert_int_equal(fabric_choose_between(&fake_system, &fake_soft, spec, env, &choice), 0);
+    assert_int_equal(fabric_select_between(&fake_system, &fake_soft, spec, env, &choice), 0);
     assert_ptr_equal(choice.ops, ops);
     assert_string_equal(choice.device, device);
     assert_true(strlen(choice.why) > 10 && strlen(choice.why) < sizeof choice.why);
@@ -138,7 +138,7 @@ static void chosen(const char *spec, const char *env, const struct fabric_ops *o
 static void refused_with(const char *spec, const char *env, int error, const char *why) {
     memset(&choice, 0xa5, sizeof choice);
     errno = 0;
-    assert_int_equal(fabric_choose_between(&fake_system, &fake_soft, spec, env, &choice), -1);
+    assert_int_equal(fabric_select_between(&fake_system, &fake_soft, spec, env, &choice), -1);
     assert_int_equal(errno, error);
     assert_null(choice.ops);
     assert_string_equal(choice.device, "");
@@ -365,10 +365,10 @@ static void the_system_answers_without_a_device(void **state) {
         fabric_system.free_device_list(list);
     }
     struct fabric_choice real;
-    assert_int_equal(fabric_choose("soft", &real), 0);
+    assert_int_equal(fabric_select("soft", &real), 0);
     assert_ptr_equal(real.ops, &fabric_soft);
     assert_true(strlen(real.device) > 0);
-    assert_int_equal(fabric_choose("no-such-device", &real), -1);
+    assert_int_equal(fabric_select("no-such-device", &real), -1);
     assert_non_null(strstr(real.why, "no-such-device"));
 }
 

@@ -279,8 +279,8 @@ static struct ibv_device device;
 static struct ibv_context context = {.device = &device};
 static int near_first = -1; /* the helper's answer: this CPU and the next; -1: it knows nothing */
 
-static int near_cpus(struct hwloc_topology *topology, struct ibv_device *dev,
-                     struct hwloc_bitmap_s *set) {
+static int affinity_cpus(struct hwloc_topology *topology, struct ibv_device *dev,
+                         struct hwloc_bitmap_s *set) {
     EXPECT(topology == topology_here() && dev == &device);
     if (near_first < 0)
         return -1;
@@ -288,7 +288,7 @@ static int near_cpus(struct hwloc_topology *topology, struct ibv_device *dev,
     return 0;
 }
 
-static const struct fabric_ops nic_fabric = {.name = "nic", .near_cpus = near_cpus};
+static const struct fabric_ops nic_fabric = {.name = "nic", .affinity_cpus = affinity_cpus};
 
 static void plan_for(const char *name) {
     memset(&made, 0, sizeof made);

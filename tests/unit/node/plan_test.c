@@ -436,14 +436,14 @@ static int ask_the_helper(void) {
         hwloc_topology_load(topology) != 0)
         return 1;
     hwloc_bitmap_t set = hwloc_bitmap_alloc();
-    if (fabric_system.near_cpus(topology, &device, set) != 0)
+    if (fabric_system.affinity_cpus(topology, &device, set) != 0)
         return 2;
     struct plan_input in = input(topology, "mlx5_9", 1);
     in.device_cpus = set;
     if (plan_make(&plan, &in) != 0 || plan.device_numa != 1 || plan.worker_cpu[0] != 4)
         return 3;
     snprintf(device.name, sizeof device.name, "mlx5_8"); /* nobody knows: all of them */
-    if (fabric_system.near_cpus(topology, &device, set) != 0 || hwloc_bitmap_weight(set) != 16)
+    if (fabric_system.affinity_cpus(topology, &device, set) != 0 || hwloc_bitmap_weight(set) != 16)
         return 4;
     in.device = "mlx5_8";
     if (plan_make(&plan, &in) != 0 || plan.device_numa != PLAN_NO_NUMA)
@@ -456,7 +456,7 @@ static int ask_the_helper(void) {
 static void hwlocs_verbs_helper_is_asked_of_nics_and_of_nothing_else(void **state) {
     (void)state;
     int status;
-    assert_int_equal(fabric_soft.near_cpus(NULL, NULL, NULL), -1);
+    assert_int_equal(fabric_soft.affinity_cpus(NULL, NULL, NULL), -1);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0)
