@@ -87,8 +87,7 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
     }
     if (reason == SLUICE_REASON_NONE)
         reason = private_data_decide(&rep, &req, &own);
-    if (reason == SLUICE_REASON_NONE && req.key_id != 0 &&
-        auth_replay_seen(cm->node->replay, req.nonce))
+    if (reason == SLUICE_REASON_NONE && req.key_id != 0 && replay_seen(cm->node->replay, req.nonce))
         reason = SLUICE_REASON_AUTH_REPLAY;
     if (reason == SLUICE_REASON_NONE && n->traits.dialer_first &&
         !(rep.features & PRIVATE_DATA_FEATURE_GREETING))
@@ -105,14 +104,14 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
     bool will_ask = listener->link.flags & SLUICE_ASK;
     bool asks = will_ask && !(rep.features & PRIVATE_DATA_FEATURE_GREETING);
     struct session *s =
-        admit_room(cm, will_ask) ? n->upcalls->session_new(n, &listener->link) : NULL;
+        admission_room(cm, will_ask) ? n->upcalls->session_new(n, &listener->link) : NULL;
     if (!s && atomic_load(&n->state) != NODE_OPEN) {
         refuse_request(cm, id, SLUICE_REASON_NODE_CLOSED, NULL);
         return;
     }
     if (!s) {
         stats_add(&cm->stats->busy, 1);
-        refuse_request(cm, id, SLUICE_REASON_BUSY, ADMIT_BUSY_TEXT);
+        refuse_request(cm, id, SLUICE_REASON_BUSY, ADMISSION_BUSY_TEXT);
         return;
     }
     struct cm_conn *conn = &s->conn;
@@ -134,7 +133,7 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
         cm_enter(cm, conn, CM_ASKING);
         cm_tell_loop(s, LOOP_MSG_ASK);
     } else {
-        admit_start(cm, conn);
+        admission_start(cm, conn);
     }
 }
 
@@ -149,7 +148,7 @@ void cm_answered(struct cm *cm, struct cm_conn *conn) {
         return;
     }
     if (conn->accepted) {
-        admit_start(cm, conn);
+        admission_start(cm, conn);
         return;
     }
     struct private_data_rej rej = {.reason = SLUICE_REASON_REFUSED, .code = conn->refuse_code};

@@ -21,8 +21,8 @@
 #include "cm/cm.h"
 #include "core/context.h"
 
-int cm_query_ask(struct cm_query *query, const struct fabric_ops *fabric,
-                 struct rdma_event_channel *channel, const char *host) {
+int cm_addrinfo_ask(struct cm_addrinfo_query *query, const struct fabric_ops *fabric,
+                    struct rdma_event_channel *channel, const char *host) {
     const struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP, .ai_qp_type = IBV_QPT_RC};
     struct rdma_cm_id *id;
     if (fabric->create_id(channel, &id, &query->owner, RDMA_PS_TCP) != 0)
@@ -32,11 +32,11 @@ int cm_query_ask(struct cm_query *query, const struct fabric_ops *fabric,
     if (fabric->resolve_addrinfo(id, host, NULL, &hints) == 0)
         return 0;
     int error = errno; /* librdmacm may leave getaddrinfo()'s code there, which is negative */
-    cm_query_end(query, fabric);
+    cm_addrinfo_end(query, fabric);
     return error > 0 ? -error : -EIO;
 }
 
-void cm_query_end(struct cm_query *query, const struct fabric_ops *fabric) {
+void cm_addrinfo_end(struct cm_addrinfo_query *query, const struct fabric_ops *fabric) {
     if (query->owner.id)
         fabric->destroy_id(query->owner.id); /* an event that was not fetched vanishes with it */
     query->owner.id = NULL;
@@ -44,7 +44,7 @@ void cm_query_end(struct cm_query *query, const struct fabric_ops *fabric) {
 
 /* The first address of a family that can be dialed; the CM thread. */
 void cm_on_addrinfo_resolved(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
-    struct cm_query *query = (struct cm_query *)(void *)owner;
+    struct cm_addrinfo_query *query = (struct cm_addrinfo_query *)(void *)owner;
     const struct fabric_ops *fabric = cm->node->fabric;
     struct rdma_addrinfo *list = NULL;
     (void)event;
@@ -79,7 +79,7 @@ bool cm_same_host(const union address *a, const union address *b) {
            memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof a->v6.sin6_addr) == 0;
 }
 
-void cm_query_prefer(const struct cm_query *query, struct cm_names *names) {
+void cm_addrinfo_prefer(const struct cm_addrinfo_query *query, struct cm_names *names) {
     if (!query->found.any.sa_family)
         return;
     for (unsigned i = 0; i < names->count; i++) {

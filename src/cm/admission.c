@@ -30,7 +30,7 @@
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-static void line_append(struct admit_line *line, struct cm_conn *conn) {
+static void line_append(struct admission_queue *line, struct cm_conn *conn) {
     conn->line_next = NULL;
     conn->line_link = line->last;
     *line->last = conn;
@@ -38,7 +38,7 @@ static void line_append(struct admit_line *line, struct cm_conn *conn) {
     line->count++;
 }
 
-static void line_remove(struct admit_line *line, struct cm_conn *conn) {
+static void line_remove(struct admission_queue *line, struct cm_conn *conn) {
     *conn->line_link = conn->line_next;
     if (conn->line_next)
         conn->line_next->line_link = conn->line_link;
@@ -49,16 +49,16 @@ static void line_remove(struct admit_line *line, struct cm_conn *conn) {
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-static enum admit_place place_in(enum cm_state state) {
+static enum admission_class place_in(enum cm_state state) {
     switch (state) {
     case CM_ASKING:
-        return ADMIT_ASKING;
+        return ADMISSION_ASKING;
     case CM_QUEUED:
-        return ADMIT_QUEUED;
+        return ADMISSION_QUEUED;
     case CM_ANSWERING:
     case CM_ACCEPTING:
     case CM_GREETING:
-        return ADMIT_OPEN;
+        return ADMISSION_OPEN;
     case CM_IDLE:
     case CM_WATCHING:
     case CM_LOOKING:
@@ -76,12 +76,12 @@ static enum admit_place place_in(enum cm_state state) {
     case CM_STATE_COUNT:
         break;
     }
-    return ADMIT_NONE;
+    return ADMISSION_NONE;
 }
 
 static void show(struct cm *cm) {
-    atomic_store_explicit(&cm->stats->handshakes, cm->admit.open.count, memory_order_relaxed);
-    atomic_store_explicit(&cm->stats->queued, cm->admit.queue.count, memory_order_relaxed);
+    atomic_store_explicit(&cm->stats->handshakes, cm->admission.open.count, memory_order_relaxed);
+    atomic_store_explicit(&cm->stats->queued, cm->admission.queue.count, memory_order_relaxed);
 }
 
 /* So that a seventh is left of the whole after as many of them as there are places. */
@@ -91,63 +91,63 @@ static uint64_t share(const struct cm *cm, uint64_t whole_ns) {
 
 /* Whoever had to be ended long ago says nothing about those who come now. */
 static uint64_t grace(const struct cm *cm) {
-    const struct admit *admit = &cm->admit;
-    bool lately = admit->evicted_ns != 0 && cm->now_ns < admit->evicted_ns + ADMIT_GRACE_NS;
-    return lately ? admit->grace_ns : ADMIT_GRACE_NS;
+    const struct admission *admit = &cm->admission;
+    bool lately = admit->evicted_ns != 0 && cm->now_ns < admit->evicted_ns + ADMISSION_GRACE_NS;
+    return lately ? admit->grace_ns : ADMISSION_GRACE_NS;
 }
 
 /* A handshake begins: it has its own limit within that of the whole way. */
 static void take_open(struct cm *cm, struct cm_conn *conn) {
-    line_append(&cm->admit.open, conn);
+    line_append(&cm->admission.open, conn);
     conn->open_ns = cm->now_ns;
     conn->way_deadline_ns = conn->deadline_ns;
-    uint64_t limit = cm->now_ns + ADMIT_LIMIT_NS;
+    uint64_t limit = cm->now_ns + ADMISSION_LIMIT_NS;
     if (conn->deadline_ns == 0 || conn->deadline_ns > limit)
         cm_watch(cm, conn, limit);
 }
 
 static void leave_open(struct cm *cm, struct cm_conn *conn, enum cm_state state) {
-    struct admit *admit = &cm->admit;
+    struct admission *admit = &cm->admission;
     line_remove(&admit->open, conn);
     if (state != CM_UP && state != CM_ASKING)
         return;
     uint64_t took = cm->now_ns - conn->open_ns;
     admit->usual_ns = admit->usual_ns - admit->usual_ns / 8 + took / 8;
-    admit->grace_ns = grace(cm) + share(cm, ADMIT_GRACE_NS - grace(cm));
+    admit->grace_ns = grace(cm) + share(cm, ADMISSION_GRACE_NS - grace(cm));
     if (state == CM_ASKING) /* after HELLO: the decision has the time it was given */
         cm_watch(cm, conn, conn->way_deadline_ns);
 }
 
-void admit_move(struct cm *cm, struct cm_conn *conn, enum cm_state state) {
-    enum admit_place from = (enum admit_place)conn->place;
-    enum admit_place to = conn->passive ? place_in(state) : ADMIT_NONE;
+void admission_move(struct cm *cm, struct cm_conn *conn, enum cm_state state) {
+    enum admission_class from = (enum admission_class)conn->admission_class;
+    enum admission_class to = conn->passive ? place_in(state) : ADMISSION_NONE;
     if (from == to)
         return;
-    conn->place = (uint8_t)to;
+    conn->admission_class = (uint8_t)to;
     switch (from) {
-    case ADMIT_OPEN:
+    case ADMISSION_OPEN:
         leave_open(cm, conn, state);
         break;
-    case ADMIT_QUEUED:
-        line_remove(&cm->admit.queue, conn);
+    case ADMISSION_QUEUED:
+        line_remove(&cm->admission.queue, conn);
         break;
-    case ADMIT_ASKING:
-        cm->admit.asking--;
+    case ADMISSION_ASKING:
+        cm->admission.asking--;
         break;
-    case ADMIT_NONE:
+    case ADMISSION_NONE:
         break;
     }
     switch (to) {
-    case ADMIT_OPEN:
+    case ADMISSION_OPEN:
         take_open(cm, conn);
         break;
-    case ADMIT_QUEUED:
-        line_append(&cm->admit.queue, conn);
+    case ADMISSION_QUEUED:
+        line_append(&cm->admission.queue, conn);
         break;
-    case ADMIT_ASKING:
-        cm->admit.asking++;
+    case ADMISSION_ASKING:
+        cm->admission.asking++;
         break;
-    case ADMIT_NONE:
+    case ADMISSION_NONE:
         break;
     }
     show(cm);
@@ -155,35 +155,35 @@ void admit_move(struct cm *cm, struct cm_conn *conn, enum cm_state state) {
 
 /* ---- letting in ------------------------------------------------------------------------------ */
 
-void admit_init(struct cm *cm) {
-    cm->admit = (struct admit){.usual_ns = ADMIT_USUAL_NS};
-    cm->admit.open.last = &cm->admit.open.first;
-    cm->admit.queue.last = &cm->admit.queue.first;
+void admission_init(struct cm *cm) {
+    cm->admission = (struct admission){.usual_ns = ADMISSION_USUAL_NS};
+    cm->admission.open.last = &cm->admission.open.first;
+    cm->admission.queue.last = &cm->admission.queue.first;
 }
 
 static bool has_place(const struct cm *cm) {
-    return cm->admit.open.count < cm->node->options.handshakes_max;
+    return cm->admission.open.count < cm->node->options.handshakes_max;
 }
 
-bool admit_room(const struct cm *cm, bool asks) {
-    if (cm->admit.asking + cm->admit.queue.count < cm->node->options.requests_max)
+bool admission_room(const struct cm *cm, bool asks) {
+    if (cm->admission.asking + cm->admission.queue.count < cm->node->options.requests_max)
         return true;
-    return !asks && cm->admit.queue.count == 0 && has_place(cm);
+    return !asks && cm->admission.queue.count == 0 && has_place(cm);
 }
 
-void admit_start(struct cm *cm, struct cm_conn *conn) {
-    if (cm->admit.queue.count == 0 && has_place(cm))
+void admission_start(struct cm *cm, struct cm_conn *conn) {
+    if (cm->admission.queue.count == 0 && has_place(cm))
         cm_answer(cm, conn);
     else
         cm_enter(cm, conn, CM_QUEUED);
 }
 
-uint64_t admit_patience(const struct cm *cm) {
-    uint64_t patience = ADMIT_PATIENCE_MAX_NS;
-    if (cm->admit.usual_ns < ADMIT_PATIENCE_MAX_NS / ADMIT_PATIENCE_FACTOR)
-        patience = cm->admit.usual_ns * ADMIT_PATIENCE_FACTOR;
-    if (patience < ADMIT_PATIENCE_MIN_NS)
-        patience = ADMIT_PATIENCE_MIN_NS;
+uint64_t admission_patience(const struct cm *cm) {
+    uint64_t patience = ADMISSION_PATIENCE_MAX_NS;
+    if (cm->admission.usual_ns < ADMISSION_PATIENCE_MAX_NS / ADMISSION_PATIENCE_FACTOR)
+        patience = cm->admission.usual_ns * ADMISSION_PATIENCE_FACTOR;
+    if (patience < ADMISSION_PATIENCE_MIN_NS)
+        patience = ADMISSION_PATIENCE_MIN_NS;
     return patience > grace(cm) ? patience : grace(cm);
 }
 
@@ -194,39 +194,39 @@ static uint64_t spacing(const struct cm *cm, uint64_t patience) {
 
 /* Since when the oldest handshake may be ended, if somebody waits for its place. */
 static uint64_t slow_since(const struct cm *cm, uint64_t patience) {
-    const struct admit *admit = &cm->admit;
+    const struct admission *admit = &cm->admission;
     uint64_t slow = admit->open.first->open_ns + patience;
     uint64_t next = admit->due_ns + spacing(cm, patience);
     return slow > next ? slow : next;
 }
 
-uint64_t admit_due(const struct cm *cm) {
-    if (!cm->admit.queue.first || !cm->admit.open.first)
+uint64_t admission_due(const struct cm *cm) {
+    if (!cm->admission.queue.first || !cm->admission.open.first)
         return UINT64_MAX;
-    return slow_since(cm, admit_patience(cm));
+    return slow_since(cm, admission_patience(cm));
 }
 
 static void evict(struct cm *cm) {
-    struct admit *admit = &cm->admit;
-    uint64_t step = spacing(cm, admit_patience(cm));
-    uint64_t behind = step * (cm->node->options.handshakes_max / ADMIT_BURST);
+    struct admission *admit = &cm->admission;
+    uint64_t step = spacing(cm, admission_patience(cm));
+    uint64_t behind = step * (cm->node->options.handshakes_max / ADMISSION_BURST);
     admit->due_ns += step;
     if (admit->due_ns < cm->now_ns - behind)
         admit->due_ns = cm->now_ns - behind;
     stats_add(&cm->stats->evicted, 1);
     admit->grace_ns = grace(cm) - share(cm, grace(cm));
     admit->evicted_ns = cm->now_ns;
-    cm_fail(cm, admit->open.first, SLUICE_REASON_BUSY, 0, ADMIT_BUSY_TEXT);
+    cm_fail(cm, admit->open.first, SLUICE_REASON_BUSY, 0, ADMISSION_BUSY_TEXT);
 }
 
 unsigned admission_progress(struct cm *cm, bool seen) {
-    struct admit *admit = &cm->admit;
+    struct admission *admit = &cm->admission;
     unsigned count = 0;
     while (admit->queue.first) {
         if (!has_place(cm)) {
-            uint64_t patience = admit_patience(cm) * (seen ? 1 : ADMIT_UNSEEN_FACTOR);
-            if (patience > ADMIT_GRACE_NS)
-                patience = ADMIT_GRACE_NS;
+            uint64_t patience = admission_patience(cm) * (seen ? 1 : ADMISSION_UNSEEN_FACTOR);
+            if (patience > ADMISSION_GRACE_NS)
+                patience = ADMISSION_GRACE_NS;
             if (cm->now_ns < slow_since(cm, patience))
                 break;
             evict(cm);

@@ -6,7 +6,7 @@
  * QUEUED (a line in order of arrival), and the handshakes: ANSWERING, ACCEPTING, GREETING. Of the
  * last there are handshakes_max, of the first two together requests_max; a peer with a handshake is asked
  * about after its handshake, so of those there may be handshakes_max more. Whoever finds no room is
- * told BUSY. cm_enter() is the only way from state to state, and calls admit_move(), so a place is
+ * told BUSY. cm_enter() is the only way from state to state, and calls admission_move(), so a place is
  * given back exactly once, however a connection ends.
  *
  * A place is free as soon as its connection fails, not when its queue pair is gone: that waits for
@@ -22,44 +22,45 @@
 
 #include "core/connection.h"
 
-#define ADMIT_PATIENCE_MIN_NS 20000000ull
-#define ADMIT_PATIENCE_MAX_NS 1000000000ull
-#define ADMIT_PATIENCE_FACTOR 8u     /* of the time that handshakes took lately */
-#define ADMIT_USUAL_NS 5000000ull    /* which is this before there was any */
-#define ADMIT_GRACE_NS 2000000000ull /* the patience with peers of whom nothing bad is known */
-#define ADMIT_UNSEEN_FACTOR 2u       /* on the patience, while its end may be among unread events */
-#define ADMIT_LIMIT_NS 5000000000ull /* no handshake takes longer */
-#define ADMIT_BURST 8u /* the part of all handshakes that may be made up for, ending late ones */
-#define ADMIT_BUSY_TEXT "busy, try again"
+#define ADMISSION_PATIENCE_MIN_NS 20000000ull
+#define ADMISSION_PATIENCE_MAX_NS 1000000000ull
+#define ADMISSION_PATIENCE_FACTOR 8u     /* of the time that handshakes took lately */
+#define ADMISSION_USUAL_NS 5000000ull    /* which is this before there was any */
+#define ADMISSION_GRACE_NS 2000000000ull /* the patience with peers of whom nothing bad is known */
+#define ADMISSION_UNSEEN_FACTOR 2u /* on the patience, while its end may be among unread events */
+#define ADMISSION_LIMIT_NS 5000000000ull /* no handshake takes longer */
+#define ADMISSION_BURST                                                                            \
+    8u /* the part of all handshakes that may be made up for, ending late ones */
+#define ADMISSION_BUSY_TEXT "busy, try again"
 
 struct cm;
 
-struct admit_line {
+struct admission_queue {
     struct cm_conn *first, **last;
     uint32_t count;
 };
 
-struct admit {
-    struct admit_line open;  /* handshakes under way, the oldest first */
-    struct admit_line queue; /* requests that wait for one, the oldest first */
-    uint32_t asking;         /* requests that wait for the application */
-    uint64_t usual_ns;       /* smoothed time of successful handshakes */
-    uint64_t evicted_ns;     /* when one was ended last to make room */
-    uint64_t due_ns;         /* when that was due, or not too long ago */
-    uint64_t grace_ns;       /* what was left of the grace then */
+struct admission {
+    struct admission_queue open;  /* handshakes under way, the oldest first */
+    struct admission_queue queue; /* requests that wait for one, the oldest first */
+    uint32_t asking;              /* requests that wait for the application */
+    uint64_t usual_ns;            /* smoothed time of successful handshakes */
+    uint64_t evicted_ns;          /* when one was ended last to make room */
+    uint64_t due_ns;              /* when that was due, or not too long ago */
+    uint64_t grace_ns;            /* what was left of the grace then */
 };
 
-void admit_init(struct cm *cm);
+void admission_init(struct cm *cm);
 /* Whether there is room for one more request; asks: the application is to be asked first. */
-bool admit_room(const struct cm *cm, bool asks);
+bool admission_room(const struct cm *cm, bool asks);
 /* A request may be served: at once, or when its turn comes. */
-void admit_start(struct cm *cm, struct cm_conn *conn);
+void admission_start(struct cm *cm, struct cm_conn *conn);
 /* cm_enter() only: before conn->owner.state becomes `state`. */
-void admit_move(struct cm *cm, struct cm_conn *conn, enum cm_state state);
+void admission_move(struct cm *cm, struct cm_conn *conn, enum cm_state state);
 /* How long a handshake may take while somebody waits for its place. */
-uint64_t admit_patience(const struct cm *cm);
+uint64_t admission_patience(const struct cm *cm);
 /* When the patience with the oldest handshake ends, if somebody waits; else UINT64_MAX. */
-uint64_t admit_due(const struct cm *cm);
+uint64_t admission_due(const struct cm *cm);
 /*
  * Once a round, after its events: ends the handshake that is too slow, starts those that have room.
  * seen: no event is left in the channel. Otherwise the end of a handshake may be among those, and

@@ -25,7 +25,7 @@ static const char *name_of(unsigned type) {
     return names[type < STATS_ASYNC_UNKNOWN ? type : STATS_ASYNC_UNKNOWN];
 }
 
-void cm_news_counted(struct cm *cm, const struct ibv_async_event *event) {
+void cm_async_event_count(struct cm *cm, const struct ibv_async_event *event) {
     unsigned type = (unsigned)event->event_type;
     stats_add(&cm->stats->async[type < STATS_ASYNC_UNKNOWN ? type : STATS_ASYNC_UNKNOWN], 1);
     /* The list of events in qp_attr.c has no line for what this build's headers do not know. */
@@ -35,10 +35,10 @@ void cm_news_counted(struct cm *cm, const struct ibv_async_event *event) {
     const unsigned last = IBV_EVENT_WQ_FATAL;
 #endif
     if (type > last)
-        cm_news_of_device(cm, event);
+        cm_async_event_device(cm, event);
 }
 
-void cm_news_of_device(struct cm *cm, const struct ibv_async_event *event) {
+void cm_async_event_device(struct cm *cm, const struct ibv_async_event *event) {
     log_write(&cm->node->log, SLUICE_LOG_INFO, "device %s: %s (event %d)", cm->node->choice.device,
               name_of((unsigned)event->event_type), (int)event->event_type);
 }
@@ -51,7 +51,7 @@ static bool set_down(struct cm *cm, unsigned port, bool down) {
     return was;
 }
 
-void cm_news_of_port(struct cm *cm, const struct ibv_async_event *event) {
+void cm_async_event_port(struct cm *cm, const struct ibv_async_event *event) {
     const char *device = cm->node->choice.device;
     int port = event->element.port_num;
     if (event->event_type == IBV_EVENT_PORT_ERR) {

@@ -42,7 +42,7 @@ void cm_watch_step(struct cm *cm, struct cm_conn *conn, uint64_t step_ns) {
 }
 
 void cm_enter(struct cm *cm, struct cm_conn *conn, enum cm_state state) {
-    admit_move(cm, conn, state);
+    admission_move(cm, conn, state);
     if (state == CM_UP || state == CM_FAILED || state == CM_RELEASED)
         conn->deadline_ns = conn->step_ns = 0;
     conn->owner.state = (uint8_t)state;
@@ -301,7 +301,7 @@ static int sleep_ms(struct cm *cm, uint64_t wait_ns) {
     if (cm->next_deadline_ns < until)
         until = cm->next_deadline_ns;
     /* Of their own: a look at every connection would find nothing. */
-    uint64_t admits = admit_due(cm), hears = cm_event_sources_due(cm);
+    uint64_t admits = admission_due(cm), hears = cm_event_sources_due(cm);
     if (admits < until)
         until = admits;
     if (hears < until)
@@ -384,7 +384,7 @@ int cm_open(struct cm *cm, sluice_node *node, bool thread, sluice_error *e) {
     cm->node = node;
     cm->mailbox = &node->cm_mailbox;
     cm->next_deadline_ns = UINT64_MAX;
-    admit_init(cm);
+    admission_init(cm);
     cm->stats = &node->stats.page->cm;
     mpsc_queue_init(&cm->mailbox->queue);
     cm->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -410,7 +410,7 @@ int cm_open(struct cm *cm, sluice_node *node, bool thread, sluice_error *e) {
         error = -ENODATA; /* libsodium would end the process for it */
         goto close_wakeup;
     }
-    if (!auth_init() || !(node->replay = auth_replay_open(&node->env))) {
+    if (!auth_init() || !(node->replay = replay_open(&node->env))) {
         error = -ENOMEM;
         goto close_wakeup;
     }
@@ -428,7 +428,7 @@ close_wakeup:
     if (cm->connector)
         (void)connector_close(cm->connector, NULL, NULL);
     cm->connector = NULL;
-    auth_replay_close(node->replay);
+    replay_close(node->replay);
     wakeup_close(&cm->mailbox->wakeup);
 destroy_channel:
     fabric->destroy_event_channel(cm->channel);
@@ -457,7 +457,7 @@ void cm_close(struct cm *cm) {
     for (struct cm_conn *conn = cm->conns; conn; conn = conn->next)
         if (!(conn->call && cm_leave(cm, conn)) && conn->owner.id)
             cm->node->fabric->destroy_id(conn->owner.id);
-    auth_replay_close(cm->node->replay);
+    replay_close(cm->node->replay);
     wakeup_close(&cm->mailbox->wakeup);
     if (!cm->connector || !connector_inherit_channel(cm->connector, cm->channel))
         cm->node->fabric->destroy_event_channel(cm->channel);

@@ -93,7 +93,7 @@ struct cm {
     struct cm_conn *conns;
     uint64_t next_deadline_ns; /* no deadline is earlier; may be too early itself */
     uint64_t now_ns;
-    struct admit admit;
+    struct admission admission;
     const struct cm_event *cause;   /* the event that is being handled, or NULL */
     struct cm_resolver *resolver;   /* NULL until a host name was dialed */
     struct cm_connector *connector; /* NULL: connecting does not block on this device */
@@ -258,9 +258,9 @@ bool cm_attributes(struct cm *cm, struct cm_conn *conn, enum ibv_qp_state state,
 void cm_proposal(struct cm *cm, const struct link_config *link, struct private_data_req *out);
 int cm_async(struct cm *cm, unsigned *count); /* device events; the errno it ended with */
 /* What a device says that changes nothing here: counted, and told to the application's log (async_event.c). */
-void cm_news_counted(struct cm *cm, const struct ibv_async_event *event); /* every event */
-void cm_news_of_port(struct cm *cm, const struct ibv_async_event *event);
-void cm_news_of_device(struct cm *cm, const struct ibv_async_event *event);
+void cm_async_event_count(struct cm *cm, const struct ibv_async_event *event); /* every event */
+void cm_async_event_port(struct cm *cm, const struct ibv_async_event *event);
+void cm_async_event_device(struct cm *cm, const struct ibv_async_event *event);
 
 /* ---- descriptors that fail (event_source.c) --------------------------------------------------------- */
 unsigned cm_event_sources_channel(struct cm *cm, uint32_t events); /* epoll reported these */
@@ -359,16 +359,16 @@ bool resolver_has_answers(struct cm_resolver *resolver);
 const char *resolver_text(int error);
 
 /* ---- what rdma_cm knows of a name (addrinfo.c) -------------------------------------------------- */
-struct cm_query {
+struct cm_addrinfo_query {
     struct cm_owner owner; /* first; its id is there from the call to the answer */
     union address found;   /* of no family: nothing was */
 };
 /* A resolver thread, for as long as it takes. 0: an event is on its way, or was taken; or -errno. */
-int cm_query_ask(struct cm_query *query, const struct fabric_ops *fabric,
-                 struct rdma_event_channel *channel, const char *host);
-void cm_query_end(struct cm_query *query, const struct fabric_ops *fabric);
+int cm_addrinfo_ask(struct cm_addrinfo_query *query, const struct fabric_ops *fabric,
+                    struct rdma_event_channel *channel, const char *host);
+void cm_addrinfo_end(struct cm_addrinfo_query *query, const struct fabric_ops *fabric);
 /* What rdma_cm found comes first, if it is among them. */
-void cm_query_prefer(const struct cm_query *query, struct cm_names *names);
+void cm_addrinfo_prefer(const struct cm_addrinfo_query *query, struct cm_names *names);
 bool cm_same_host(const union address *a, const union address *b);
 #define CM_EVENTS_MAX 64 /* taken in one round; the descriptor stays readable */
 /* The events of a channel, up to a limit; how many, and the errno with which it ended, or 0. */

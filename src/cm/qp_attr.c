@@ -126,7 +126,7 @@ static void qp_failed(struct cm *cm, struct ibv_qp *qp, enum ibv_event_type type
 }
 
 static void on_async(struct cm *cm, const struct ibv_async_event *event) {
-    cm_news_counted(cm, event);
+    cm_async_event_count(cm, event);
     switch (event->event_type) {
     case IBV_EVENT_DEVICE_FATAL:
         cm_device_lost(cm);
@@ -176,7 +176,7 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
     case IBV_EVENT_SM_CHANGE:
     case IBV_EVENT_CLIENT_REREGISTER:
     case IBV_EVENT_GID_CHANGE:
-        cm_news_of_port(cm, event);
+        cm_async_event_port(cm, event);
         break;
     case IBV_EVENT_SQ_DRAINED: /* SQD is not used */
     case IBV_EVENT_PATH_MIG:   /* nor alternate paths */
@@ -185,7 +185,7 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
 #ifdef HAVE_IBV_EVENT_DEVICE_SPEED_CHANGE
     case IBV_EVENT_DEVICE_SPEED_CHANGE: /* nothing here is reckoned from a port's rate */
 #endif
-        cm_news_of_device(cm, event);
+        cm_async_event_device(cm, event);
         break;
     }
 }

@@ -26,7 +26,7 @@
 #define FOUND_MAX 32 /* addresses looked at, before the same ones are left out */
 
 struct cm_lookup {
-    struct cm_query query; /* first */
+    struct cm_addrinfo_query query; /* first */
     struct cm_lookup *next;
     struct cm_names names;
     char host[256];
@@ -48,7 +48,7 @@ struct cm_resolver {
 static void free_list(struct cm_resolver *r, struct cm_lookup *list) {
     while (list) {
         struct cm_lookup *next = list->next;
-        cm_query_end(&list->query, r->fabric);
+        cm_addrinfo_end(&list->query, r->fabric);
         free(list);
         list = next;
     }
@@ -100,7 +100,7 @@ static void look_up(struct cm_resolver *r, struct cm_lookup *lookup) {
     unsigned count = 0;
     memset(found, 0, sizeof found);
     if (r->channel && !atomic_load_explicit(&r->unable, memory_order_relaxed) &&
-        cm_query_ask(&lookup->query, r->fabric, r->channel, lookup->host) == -ENOSYS)
+        cm_addrinfo_ask(&lookup->query, r->fabric, r->channel, lookup->host) == -ENOSYS)
         atomic_store_explicit(&r->unable, true, memory_order_relaxed);
     errno = 0;
     names->error = (env->resolve ? env->resolve : ask_system)(env->arg, lookup->host, found,
@@ -256,8 +256,8 @@ struct cm_lookup *resolver_take(struct cm_resolver *r) {
 
 void resolver_answer(struct cm_resolver *r, struct cm_lookup *lookup, struct cm_names *out) {
     *out = lookup->names;
-    cm_query_prefer(&lookup->query, out);
-    cm_query_end(&lookup->query, r->fabric);
+    cm_addrinfo_prefer(&lookup->query, out);
+    cm_addrinfo_end(&lookup->query, r->fabric);
     free(lookup);
 }
 

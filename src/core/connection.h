@@ -50,7 +50,7 @@ struct cm_owner {
     struct rdma_cm_id *id;
     uint8_t state; /* enum cm_state */
     bool
-        listener; /* a struct cm_listener; else a struct cm_conn, in LOOKING a struct cm_query, or in
+        listener; /* a struct cm_listener; else a struct cm_conn, in LOOKING a struct cm_addrinfo_query, or in
                       WATCHING none of them */
 };
 
@@ -81,11 +81,11 @@ enum cm_msg {
 };
 
 /* What a listener's connection takes of the node's admission (admission.h). */
-enum admit_place {
-    ADMIT_NONE,
-    ADMIT_ASKING,
-    ADMIT_QUEUED,
-    ADMIT_OPEN, /* a handshake */
+enum admission_class {
+    ADMISSION_NONE,
+    ADMISSION_ASKING,
+    ADMISSION_QUEUED,
+    ADMISSION_OPEN, /* a handshake */
 };
 
 struct cm_listener;
@@ -99,7 +99,7 @@ struct cm_conn {
     bool established;             /* connect or accept was called: rdma_disconnect() makes sense */
     uint64_t deadline_ns;         /* of the whole way to UP; 0: none */
     struct cm_conn *next, **link; /* the CM thread's list */
-    uint8_t place;                /* enum admit_place; this and the next four: admission.c only */
+    uint8_t admission_class; /* enum admission_class; this and the next four: admission.c only */
     struct cm_conn *line_next, **line_link;
     uint64_t open_ns;             /* OPEN: since when */
     uint64_t way_deadline_ns;     /* OPEN: the deadline it had before */

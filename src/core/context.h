@@ -97,8 +97,8 @@ struct sluice_node {
     struct regions regions;
     struct regcache_lazy regcache;
     struct stats stats;
-    struct mailbox cm_mailbox;  /* messages for the CM thread */
-    struct auth_replay *replay; /* authentications seen lately; has a lock of its own; or NULL */
+    struct mailbox cm_mailbox; /* messages for the CM thread */
+    struct replay *replay;     /* authentications seen lately; has a lock of its own; or NULL */
     /* Parts of single folders: NULL or theirs. */
     struct cm *cm;
     struct plan *plan; /* node/cpu_plan.h */

@@ -162,7 +162,7 @@ static void visit_wait(struct visit *v, const struct rpc_pending *place) {
     struct cm *cm = v->p.a.node->cm;
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     visit_go(v, place, CM_ANSWERING);
-    cm->admit.due_ns = UINT64_MAX / 2; /* nobody makes room, however slow this host is */
+    cm->admission.due_ns = UINT64_MAX / 2; /* nobody makes room, however slow this host is */
     visit_dial(v, place);
     while (!visit_at(v, place, CM_QUEUED)) {
         watched.let_through = 1;
@@ -284,7 +284,7 @@ static void visit_turn(struct visit *v) {
 static void visit_let_go(struct visit *v) {
     v->p.a.node->options.handshakes_max = v->handshakes_max;
     v->p.a.node->options.requests_max = v->requests_max;
-    v->p.a.node->cm->admit.due_ns = 0;
+    v->p.a.node->cm->admission.due_ns = 0;
     pair_clock += 100000000; /* a pause is over */
     watched.held = NULL;
     watched_nudge(v->p.a.node);
@@ -322,7 +322,7 @@ static void visit_settle(struct visit *v) {
     }
     assert_int_equal(v->p.b.closed, v->dials);
     assert_int_equal(v->p.a.closed, v->known);
-    const struct admit *admit = &v->p.a.node->cm->admit;
+    const struct admission *admit = &v->p.a.node->cm->admission;
     assert_int_equal(admit->open.count + admit->queue.count + admit->asking, 0);
     expect_no_entries(v->p.a.loop);
     expect_no_entries(v->p.b.loop);

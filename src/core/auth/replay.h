@@ -2,7 +2,7 @@
 /*
  * replay.h - a memory of the tags that were used last, so that one is not used twice.
  *
- * It holds the last AUTH_REPLAY_TAGS different tags; the oldest makes room for the next. What is
+ * It holds the last REPLAY_TAGS different tags; the oldest makes room for the next. What is
  * put in should be proven first (the nonce of a dialer whose proof was good), else anybody could
  * make it forget.
  *
@@ -17,18 +17,18 @@
 
 #include "base/env.h"
 
-#define AUTH_REPLAY_TAGS 4096u
-#define AUTH_REPLAY_TAG_BYTES 16u
+#define REPLAY_TAGS 4096u
+#define REPLAY_TAG_BYTES 16u
 
-struct auth_replay;
+struct replay;
 
 /* NULL: no memory, or no random numbers. The random numbers of the environment key the hash. */
-struct auth_replay *auth_replay_open(const struct sluice_env *env);
-void auth_replay_close(struct auth_replay *replay); /* NULL is fine */
+struct replay *replay_open(const struct sluice_env *env);
+void replay_close(struct replay *replay); /* NULL is fine */
 
 /* Whether the tag is remembered; changes nothing. */
-bool auth_replay_seen(struct auth_replay *replay, const uint8_t tag[AUTH_REPLAY_TAG_BYTES]);
+bool replay_seen(struct replay *replay, const uint8_t tag[REPLAY_TAG_BYTES]);
 /* Remembers the tag. True: it was there already, of two threads exactly one gets false. */
-bool auth_replay_add(struct auth_replay *replay, const uint8_t tag[AUTH_REPLAY_TAG_BYTES]);
+bool replay_add(struct replay *replay, const uint8_t tag[REPLAY_TAG_BYTES]);
 
 #endif

@@ -256,7 +256,7 @@ const char *handshake_check(const struct session *s, const struct frame *f) {
 
 /* Its proof holds, and was never used before. */
 static sluice_reason check_proof(struct session *s, const struct auth_hello *hello) {
-    struct auth_replay *replay = s->node->replay;
+    struct replay *replay = s->node->replay;
     struct auth_secret secret;
     struct transcript said;
     uint8_t room[SLUICE_SECRET_MAX];
@@ -270,11 +270,10 @@ static sluice_reason check_proof(struct session *s, const struct auth_hello *hel
     forget_secret(room);
     /* Only what was proven is remembered, else anybody could make the memory forget. */
     if (reason == SLUICE_REASON_NONE) {
-        bool used = auth_replay_add(replay, s->conn.req.nonce);
-        return auth_replay_add(replay, hello->proof.mac) || used ? SLUICE_REASON_AUTH_REPLAY
-                                                                 : reason;
+        bool used = replay_add(replay, s->conn.req.nonce);
+        return replay_add(replay, hello->proof.mac) || used ? SLUICE_REASON_AUTH_REPLAY : reason;
     }
-    return auth_replay_seen(replay, hello->proof.mac) ? SLUICE_REASON_AUTH_REPLAY : reason;
+    return replay_seen(replay, hello->proof.mac) ? SLUICE_REASON_AUTH_REPLAY : reason;
 }
 
 static void hear_hello(struct sluice_loop *l, struct session *s, const uint8_t *data,

@@ -104,9 +104,9 @@ static void check_places(struct still *t) {
         queued += state == CM_QUEUED;
         open += state == CM_ANSWERING || state == CM_ACCEPTING || state == CM_GREETING;
     }
-    assert_int_equal(cm->admit.asking, asking);
-    assert_int_equal(cm->admit.queue.count, queued);
-    assert_int_equal(cm->admit.open.count, open);
+    assert_int_equal(cm->admission.asking, asking);
+    assert_int_equal(cm->admission.queue.count, queued);
+    assert_int_equal(cm->admission.open.count, open);
     assert_int_equal(STAT(t, queued), queued);
     assert_int_equal(STAT(t, handshakes), open);
     assert_true(open <= t->p.a.node->options.handshakes_max);
@@ -237,15 +237,15 @@ static void asking_requests_are_bounded(void **state) {
         dial_stuck(&t);
     UNTIL(&t, ALL & ~A_LOOP, t.closed_b == 1);
     assert_int_equal(t.events[2].reason, SLUICE_REASON_BUSY);
-    assert_int_equal(cm_of(&t)->admit.asking, 2);
+    assert_int_equal(cm_of(&t)->admission.asking, 2);
     assert_int_equal(STAT(&t, busy), 1);
     UNTIL(&t, ALL, t.connects);
     assert_int_equal(sluice_refuse(t.asked, 7, "no"), 0);
     UNTIL(&t, ALL, t.closed_b == 2);
-    assert_int_equal(cm_of(&t)->admit.asking, 1);
+    assert_int_equal(cm_of(&t)->admission.asking, 1);
     dial_stuck(&t);
     settle(&t, ALL & ~A_LOOP);
-    assert_int_equal(cm_of(&t)->admit.asking, 2);
+    assert_int_equal(cm_of(&t)->admission.asking, 2);
     assert_int_equal(t.closed_b, 2);
     still_close(&t);
 }
@@ -261,7 +261,7 @@ static void greeting_is_no_way_around_the_bound(void **state) {
                                   .private_data = "x", .private_bytes = 1));
         t.dials[t.count++] = t.p.b.session;
         if (i < 2)
-            UNTIL(&t, ALL, cm_of(&t)->admit.asking == i + 1);
+            UNTIL(&t, ALL, cm_of(&t)->admission.asking == i + 1);
         else
             UNTIL(&t, ALL, t.closed_b == i - 1);
         assert_true(i < 2 || t.events[i].reason == SLUICE_REASON_BUSY);
@@ -290,9 +290,9 @@ static void a_slow_handshake_makes_room_only_when_it_is_slow(void **state) {
     struct still t;
     still_open(&t, PAIR_NODE(.handshakes_max = 1), PAIR_LINK(.credits = 4));
     struct cm *cm = cm_of(&t);
-    assert_int_equal(admit_patience(cm), 2000 * MS); /* nobody is suspected of anything */
+    assert_int_equal(admission_patience(cm), 2000 * MS); /* nobody is suspected of anything */
     handshake_of(&t, 3 * MS);
-    assert_int_equal(admit_patience(cm), 2000 * MS); /* as fast as they may be */
+    assert_int_equal(admission_patience(cm), 2000 * MS); /* as fast as they may be */
 
     /* Nobody waits: it may be as slow as it likes. */
     dial_stuck(&t);
@@ -302,7 +302,7 @@ static void a_slow_handshake_makes_room_only_when_it_is_slow(void **state) {
     dial_stuck(&t); /* somebody waits, but it is not slow yet */
     settle(&t, ALL & ~A_LOOP);
     assert_int_equal(STAT(&t, evicted), 0);
-    assert_int_equal(admit_due(cm), begun + patience); /* the thread would wake in time */
+    assert_int_equal(admission_due(cm), begun + patience); /* the thread would wake in time */
     /* And not look at every connection there is, only to find that none has a deadline. */
     assert_true(cm->next_deadline_ns > begun + patience);
     clock_ns += 1;
@@ -322,10 +322,10 @@ static void patience_shrinks_with_those_who_never_finish(void **state) {
     struct still t;
     still_open(&t, PAIR_NODE(.handshakes_max = 1), PAIR_LINK(.credits = 4));
     struct cm *cm = cm_of(&t);
-    uint64_t usual = ADMIT_USUAL_NS, grace = 2000 * MS;
+    uint64_t usual = ADMISSION_USUAL_NS, grace = 2000 * MS;
     dial_stuck(&t);
     for (unsigned i = 1; grace > 8 * usual; i++) {
-        assert_int_equal(admit_patience(cm), grace);
+        assert_int_equal(admission_patience(cm), grace);
         dial_stuck(&t);
         clock_ns += grace - 1;
         settle(&t, A_CM);
@@ -336,19 +336,19 @@ static void patience_shrinks_with_those_who_never_finish(void **state) {
         grace -= grace / 2;
     }
     assert_int_equal(STAT(&t, evicted), 6);
-    assert_int_equal(admit_patience(cm), 8 * usual); /* from now on as long as others need */
+    assert_int_equal(admission_patience(cm), 8 * usual); /* from now on as long as others need */
     uint64_t last = clock_ns;
     clock_ns += 3 * MS;
     UNTIL(&t, ALL, t.up_a == 1 && t.up_b == 1);
     usual = smoothed(usual, 3 * MS);
     grace += (2000 * MS - grace) / 2; /* one that was honest */
-    assert_int_equal(admit_patience(cm), grace);
+    assert_int_equal(admission_patience(cm), grace);
     clock_ns = last + 2000 * MS - 1;
     turn(&t, A_CM);
-    assert_int_equal(admit_patience(cm), grace);
+    assert_int_equal(admission_patience(cm), grace);
     clock_ns += 1; /* the last that was ended is long ago */
     turn(&t, A_CM);
-    assert_int_equal(admit_patience(cm), 2000 * MS);
+    assert_int_equal(admission_patience(cm), 2000 * MS);
     still_close(&t);
 }
 
@@ -359,16 +359,16 @@ static void slow_peers_are_not_ended_all_at_once(void **state) {
     still_open(&t, PAIR_NODE(.handshakes_max = 4), PAIR_LINK(.credits = 4));
     for (unsigned i = 0; i < 8; i++)
         dial_stuck(&t);
-    uint64_t patience = admit_patience(cm_of(&t));
+    uint64_t patience = admission_patience(cm_of(&t));
     clock_ns += patience + patience / 8;
     settle(&t, A_CM);
     assert_int_equal(STAT(&t, evicted), 1);
     patience -= 2 * patience / 7; /* four places and three */
-    assert_int_equal(admit_patience(cm_of(&t)), patience);
+    assert_int_equal(admission_patience(cm_of(&t)), patience);
     clock_ns += patience / 4 - 1;
     settle(&t, A_CM);
     assert_int_equal(STAT(&t, evicted), 1);
-    assert_int_equal(admit_due(cm_of(&t)), clock_ns + 1);
+    assert_int_equal(admission_due(cm_of(&t)), clock_ns + 1);
     clock_ns += 1;
     settle(&t, A_CM);
     assert_int_equal(STAT(&t, evicted), 2);
@@ -383,7 +383,7 @@ static void a_late_thread_makes_up_for_a_part(void **state) {
     still_open(&t, PAIR_NODE(.handshakes_max = 16), PAIR_LINK(.credits = 4));
     for (unsigned i = 0; i < DIALS_MAX; i++)
         dial_stuck(&t);
-    clock_ns += 2 * admit_patience(cm_of(&t));
+    clock_ns += 2 * admission_patience(cm_of(&t));
     settle(&t, A_CM);
     assert_int_equal(STAT(&t, evicted), 3); /* and the one that is due now */
     UNTIL(&t, ALL, t.closed_b == 3 && t.up_b == DIALS_MAX - 3);
@@ -397,17 +397,17 @@ static void patience_has_a_floor_and_a_ceiling(void **state) {
     struct cm *cm = cm_of(&t);
     for (unsigned i = 0; i < 18; i++)
         handshake_of(&t, 0);
-    cm->admit.evicted_ns = clock_ns; /* a flood has used up all of the grace */
-    cm->admit.grace_ns = 0;
-    assert_int_equal(admit_patience(cm), ADMIT_PATIENCE_MIN_NS);
+    cm->admission.evicted_ns = clock_ns; /* a flood has used up all of the grace */
+    cm->admission.grace_ns = 0;
+    assert_int_equal(admission_patience(cm), ADMISSION_PATIENCE_MIN_NS);
     handshake_of(&t, 4000 * MS);
-    cm->admit.evicted_ns = clock_ns;
-    cm->admit.grace_ns = 0;
-    assert_int_equal(admit_patience(cm), ADMIT_PATIENCE_MAX_NS);
+    cm->admission.evicted_ns = clock_ns;
+    cm->admission.grace_ns = 0;
+    assert_int_equal(admission_patience(cm), ADMISSION_PATIENCE_MAX_NS);
     /* A second is the most anybody waits for another then. */
     dial_stuck(&t);
     dial_stuck(&t);
-    clock_ns += ADMIT_PATIENCE_MAX_NS;
+    clock_ns += ADMISSION_PATIENCE_MAX_NS;
     UNTIL(&t, ALL, STAT(&t, evicted) == 1 && t.closed_b == 1 && t.up_b == 20);
     still_close(&t);
 }
@@ -445,7 +445,7 @@ static void bring_to(struct still *t, enum rpc_pending place) {
         UNTIL(t, A_CM | A_LOOP, cm_of(t)->conns->owner.state == CM_ACCEPTING);
     if (place == ASKING) {
         UNTIL(t, ALL, t->connects);
-        assert_int_equal(cm_of(t)->admit.asking, 1);
+        assert_int_equal(cm_of(t)->admission.asking, 1);
     } else {
         assert_int_equal(STAT(t, handshakes), 1);
     }
@@ -459,7 +459,7 @@ static void end_by(struct still *t, enum rpc_pending place, enum way way) {
         break;
     case TIMEOUT: /* QUEUED: the first, then the second in its place */
         for (unsigned i = 0; i < 2; i++) {
-            clock_ns += place == ASKING ? 8000 * MS : ADMIT_LIMIT_NS;
+            clock_ns += place == ASKING ? 8000 * MS : ADMISSION_LIMIT_NS;
             settle(t, A_CM | A_LOOP); /* a dialer that looks late finds that it is over */
         }
         break;
@@ -480,7 +480,7 @@ static void end_by(struct still *t, enum rpc_pending place, enum way way) {
     case UNLISTEN:
         sluice_unlisten(t->p.listener);
         settle(t, A_CM);
-        assert_int_equal(cm_of(t)->admit.queue.count + cm_of(t)->admit.asking, 0);
+        assert_int_equal(cm_of(t)->admission.queue.count + cm_of(t)->admission.asking, 0);
         break;
     case DEVICE:
         cm_device_lost(cm_of(t));
@@ -512,7 +512,8 @@ static void a_place_is_given_back_however_a_handshake_ends(void **state) {
         bring_to(&t, place);
         end_by(&t, place, way);
         UNTIL(&t, ALL, t.up_b + t.closed_b == t.count);
-        UNTIL(&t, ALL, cm->admit.open.count + cm->admit.queue.count + cm->admit.asking == 0);
+        UNTIL(&t, ALL,
+              cm->admission.open.count + cm->admission.queue.count + cm->admission.asking == 0);
         if (way == ESTABLISHED)
             assert_int_equal(t.up_b, t.count);
         if (way == TIMEOUT || way == DEVICE || way == REFUSED) {

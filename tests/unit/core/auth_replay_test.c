@@ -18,7 +18,7 @@
 #include "core/auth/replay.h"
 
 struct tag {
-    uint8_t bytes[AUTH_REPLAY_TAG_BYTES];
+    uint8_t bytes[REPLAY_TAG_BYTES];
 };
 
 /* One tag for each number; two differ in few bits. */
@@ -29,62 +29,62 @@ static struct tag tag_of(uint32_t number) {
     return tag;
 }
 
-static struct auth_replay *open_replay(void) {
-    struct auth_replay *replay = auth_replay_open(&env_default);
+static struct replay *open_replay(void) {
+    struct replay *replay = replay_open(&env_default);
     assert_non_null(replay);
     return replay;
 }
 
-static bool add(struct auth_replay *replay, uint32_t number) {
+static bool add(struct replay *replay, uint32_t number) {
     struct tag tag = tag_of(number);
-    return auth_replay_add(replay, tag.bytes);
+    return replay_add(replay, tag.bytes);
 }
 
-static bool seen(struct auth_replay *replay, uint32_t number) {
+static bool seen(struct replay *replay, uint32_t number) {
     struct tag tag = tag_of(number);
-    return auth_replay_seen(replay, tag.bytes);
+    return replay_seen(replay, tag.bytes);
 }
 
 static void the_last_4096_are_remembered_and_none_before(void **state) {
     (void)state;
-    enum { ALL = 3 * AUTH_REPLAY_TAGS + 17 };
-    struct auth_replay *replay = open_replay();
+    enum { ALL = 3 * REPLAY_TAGS + 17 };
+    struct replay *replay = open_replay();
     for (uint32_t i = 0; i < ALL; i++) {
         assert_false(seen(replay, i));
         assert_false(add(replay, i));
         assert_true(seen(replay, i));
-        if (i >= AUTH_REPLAY_TAGS) { /* exactly at the edge */
-            assert_false(seen(replay, i - AUTH_REPLAY_TAGS));
-            assert_true(seen(replay, i - AUTH_REPLAY_TAGS + 1));
+        if (i >= REPLAY_TAGS) { /* exactly at the edge */
+            assert_false(seen(replay, i - REPLAY_TAGS));
+            assert_true(seen(replay, i - REPLAY_TAGS + 1));
         }
     }
     for (uint32_t i = 0; i < ALL; i++)
-        assert_int_equal(seen(replay, i), i >= ALL - AUTH_REPLAY_TAGS);
-    auth_replay_close(replay);
-    auth_replay_close(NULL);
+        assert_int_equal(seen(replay, i), i >= ALL - REPLAY_TAGS);
+    replay_close(replay);
+    replay_close(NULL);
 }
 
 static void looking_and_adding_again_make_nothing_younger(void **state) {
     (void)state;
-    struct auth_replay *replay = open_replay();
-    for (uint32_t i = 0; i < AUTH_REPLAY_TAGS; i++)
+    struct replay *replay = open_replay();
+    for (uint32_t i = 0; i < REPLAY_TAGS; i++)
         assert_false(add(replay, i));
-    for (uint32_t i = 0; i < AUTH_REPLAY_TAGS; i++) {
+    for (uint32_t i = 0; i < REPLAY_TAGS; i++) {
         assert_true(seen(replay, i));
         assert_true(add(replay, i));
     }
-    assert_false(add(replay, AUTH_REPLAY_TAGS));
+    assert_false(add(replay, REPLAY_TAGS));
     assert_false(seen(replay, 0));
     assert_true(seen(replay, 1));
-    auth_replay_close(replay);
+    replay_close(replay);
 }
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
-enum { THREADS = 4, SHARED = AUTH_REPLAY_TAGS };
+enum { THREADS = 4, SHARED = REPLAY_TAGS };
 
 struct worker {
-    struct auth_replay *replay;
+    struct replay *replay;
     pthread_barrier_t *start;
     atomic_uint *fresh; /* of each tag: threads that were told it is new */
     uint32_t number;
@@ -110,7 +110,7 @@ static void of_several_threads_one_is_told_a_tag_is_new(void **state) {
     struct worker workers[THREADS];
     pthread_t threads[THREADS];
     pthread_barrier_t start;
-    struct auth_replay *replay = open_replay();
+    struct replay *replay = open_replay();
     memset(fresh, 0, sizeof fresh);
     assert_int_equal(pthread_barrier_init(&start, NULL, THREADS), 0);
     for (uint32_t i = 0; i < THREADS; i++) {
@@ -122,13 +122,13 @@ static void of_several_threads_one_is_told_a_tag_is_new(void **state) {
     for (uint32_t i = 0; i < SHARED; i++)
         assert_int_equal(atomic_load(&fresh[i]), 1);
     pthread_barrier_destroy(&start);
-    auth_replay_close(replay);
+    replay_close(replay);
 }
 
 static void *add_own(void *arg) {
     struct worker *w = arg;
     pthread_barrier_wait(w->start);
-    for (uint32_t i = 0; i < 2 * AUTH_REPLAY_TAGS; i++)
+    for (uint32_t i = 0; i < 2 * REPLAY_TAGS; i++)
         if (add(w->replay, i * THREADS + w->number))
             atomic_fetch_add(w->fresh, 1);
     return NULL;
@@ -141,7 +141,7 @@ static void threads_that_push_each_other_out_leave_4096(void **state) {
     pthread_barrier_t start;
     atomic_uint known = 0;
     unsigned left = 0;
-    struct auth_replay *replay = open_replay();
+    struct replay *replay = open_replay();
     assert_int_equal(pthread_barrier_init(&start, NULL, THREADS), 0);
     for (uint32_t i = 0; i < THREADS; i++) {
         workers[i] = (struct worker){replay, &start, &known, i};
@@ -149,12 +149,12 @@ static void threads_that_push_each_other_out_leave_4096(void **state) {
     }
     for (uint32_t i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    for (uint32_t i = 0; i < 2 * AUTH_REPLAY_TAGS * THREADS; i++)
+    for (uint32_t i = 0; i < 2 * REPLAY_TAGS * THREADS; i++)
         left += seen(replay, i);
     assert_int_equal(atomic_load(&known), 0);
-    assert_int_equal(left, AUTH_REPLAY_TAGS);
+    assert_int_equal(left, REPLAY_TAGS);
     pthread_barrier_destroy(&start);
-    auth_replay_close(replay);
+    replay_close(replay);
 }
 
 int main(void) {
