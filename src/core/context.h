@@ -101,8 +101,8 @@ struct sluice_node {
     struct replay *replay;     /* authentications seen lately; has a lock of its own; or NULL */
     /* Parts of single folders: NULL or theirs. */
     struct cm *cm;
-    struct plan *plan; /* node/cpu_plan.h */
-    struct need *need; /* node/memory_budget.h */
+    struct cpu_plan *plan;               /* node/cpu_plan.h */
+    struct memory_budget *memory_budget; /* node/memory_budget.h */
     struct node_worker workers[WORKERS_MAX];
     uint32_t worker_count;
     /* queue_pair.c: what a queue pair is asked to have, and what the last one was granted */

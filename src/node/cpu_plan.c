@@ -23,12 +23,12 @@ static int numa_of_cpu(hwloc_topology_t topology, unsigned cpu) {
         if (node && node->cpuset && hwloc_bitmap_isset(node->cpuset, cpu))
             return (int)node->os_index;
     }
-    return PLAN_NO_NUMA;
+    return CPU_PLAN_NO_NUMA;
 }
 
 /* Of the nodes whose CPUs touch the set the one with the most of them: a device may lie between two. */
 static int numa_of_set(hwloc_topology_t topology, hwloc_const_cpuset_t set) {
-    int best = PLAN_NO_NUMA, most = 0;
+    int best = CPU_PLAN_NO_NUMA, most = 0;
     hwloc_bitmap_t both = hwloc_bitmap_alloc();
     int count = both ? hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE) : 0;
     bool everywhere = true; /* next to all of them is next to none */
@@ -45,7 +45,7 @@ static int numa_of_set(hwloc_topology_t topology, hwloc_const_cpuset_t set) {
         }
     }
     hwloc_bitmap_free(both);
-    return everywhere && count > 1 ? PLAN_NO_NUMA : best;
+    return everywhere && count > 1 ? CPU_PLAN_NO_NUMA : best;
 }
 
 /* An I/O object is where the part of the machine is that it hangs on. */
@@ -53,7 +53,7 @@ static int numa_of_io(hwloc_topology_t topology, hwloc_obj_t io) {
     hwloc_obj_t part = io ? hwloc_get_non_io_ancestor_obj(topology, io) : NULL;
     return part && part->cpuset && !hwloc_bitmap_iszero(part->cpuset)
                ? numa_of_set(topology, part->cpuset)
-               : PLAN_NO_NUMA;
+               : CPU_PLAN_NO_NUMA;
 }
 
 static hwloc_obj_t os_device(hwloc_topology_t topology, const char *name) {
@@ -64,13 +64,13 @@ static hwloc_obj_t os_device(hwloc_topology_t topology, const char *name) {
     return NULL;
 }
 
-static int find_device(const struct plan_input *in, const char **source) {
+static int find_device(const struct cpu_plan_input *in, const char **source) {
     *source = NULL;
     if (in->software || !in->device || !in->topology)
-        return PLAN_NO_NUMA;
+        return CPU_PLAN_NO_NUMA;
     int numa = in->device_cpus && !hwloc_bitmap_iszero(in->device_cpus)
                    ? numa_of_set(in->topology, in->device_cpus)
-                   : PLAN_NO_NUMA;
+                   : CPU_PLAN_NO_NUMA;
     if (numa >= 0) {
         *source = "the CPUs next to it";
         return numa;
@@ -91,7 +91,7 @@ static int find_device(const struct plan_input *in, const char **source) {
             *source = "the kernel";
             return in->nics[i].numa;
         }
-    return PLAN_NO_NUMA;
+    return CPU_PLAN_NO_NUMA;
 }
 
 /* How far memory of one node is from another; hwloc's matrix if the machine has one, else 10 or 20. */
@@ -114,21 +114,21 @@ static uint64_t distance(hwloc_topology_t topology, int from, int to) {
 
 /* ---- the order of CPUs ------------------------------------------------------------------------------ */
 
-static bool has(const struct plan *plan, int cpu) {
+static bool has(const struct cpu_plan *plan, int cpu) {
     for (uint32_t i = 0; i < plan->cpu_count; i++)
         if (plan->cpus[i] == cpu)
             return true;
     return false;
 }
 
-static void add(struct plan *plan, hwloc_const_cpuset_t from, int cpu) {
-    if (cpu >= 0 && cpu < PLAN_CPUS_MAX && plan->cpu_count < PLAN_CPUS_MAX &&
+static void add(struct cpu_plan *plan, hwloc_const_cpuset_t from, int cpu) {
+    if (cpu >= 0 && cpu < CPU_PLAN_CPUS_MAX && plan->cpu_count < CPU_PLAN_CPUS_MAX &&
         hwloc_bitmap_isset(from, (unsigned)cpu) && !has(plan, cpu))
         plan->cpus[plan->cpu_count++] = (int16_t)cpu;
 }
 
 /* All CPUs of a set: the first hardware thread of each core, then the second, and so on. */
-static void add_set(struct plan *plan, hwloc_topology_t topology, hwloc_const_cpuset_t set) {
+static void add_set(struct cpu_plan *plan, hwloc_topology_t topology, hwloc_const_cpuset_t set) {
     int cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
     bool more = true;
     for (unsigned turn = 0; more; turn++) {
@@ -144,13 +144,13 @@ static void add_set(struct plan *plan, hwloc_topology_t topology, hwloc_const_cp
         }
     }
     /* Where the platform hides its cores. */
-    for (int cpu = hwloc_bitmap_first(set); cpu >= 0 && cpu < PLAN_CPUS_MAX;
+    for (int cpu = hwloc_bitmap_first(set); cpu >= 0 && cpu < CPU_PLAN_CPUS_MAX;
          cpu = hwloc_bitmap_next(set, cpu))
         add(plan, set, cpu);
 }
 
 /* The CPUs of one node that are allowed. */
-static void add_node(struct plan *plan, hwloc_topology_t topology, int numa) {
+static void add_node(struct cpu_plan *plan, hwloc_topology_t topology, int numa) {
     hwloc_obj_t node = node_of(topology, numa);
     hwloc_bitmap_t set = hwloc_bitmap_alloc();
     if (node && node->cpuset && set) {
@@ -160,7 +160,7 @@ static void add_node(struct plan *plan, hwloc_topology_t topology, int numa) {
     hwloc_bitmap_free(set);
 }
 
-static void order_cpus(struct plan *plan, hwloc_topology_t topology) {
+static void order_cpus(struct cpu_plan *plan, hwloc_topology_t topology) {
     int numa = plan->device_numa;
     add_node(plan, topology, numa);
     plan->near_count = plan->cpu_count;
@@ -188,19 +188,19 @@ static void order_cpus(struct plan *plan, hwloc_topology_t topology) {
 
 /* ---- the user's word ---------------------------------------------------------------------------------- */
 
-static int bad_cpu(struct plan *plan, const char *who, long cpu) {
+static int bad_cpu(struct cpu_plan *plan, const char *who, long cpu) {
     snprintf(plan->why, sizeof plan->why, "%s names CPU %ld, which is not there or not allowed",
              who, cpu);
     return -EINVAL;
 }
 
-static bool allowed(const struct plan *plan, const struct plan_input *in, long cpu) {
-    return cpu >= 0 && cpu < PLAN_CPUS_MAX && (!in->topology || has(plan, (int)cpu));
+static bool allowed(const struct cpu_plan *plan, const struct cpu_plan_input *in, long cpu) {
+    return cpu >= 0 && cpu < CPU_PLAN_CPUS_MAX && (!in->topology || has(plan, (int)cpu));
 }
 
 /* "0-3,8": the candidates are these and no others. */
-static int take_environment(struct plan *plan, const struct plan_input *in) {
-    struct plan chosen = {.cpu_count = 0};
+static int take_environment(struct cpu_plan *plan, const struct cpu_plan_input *in) {
+    struct cpu_plan chosen = {.cpu_count = 0};
     const char *at = in->environment;
     while (*at) {
         char *end;
@@ -233,11 +233,11 @@ static bool has_memory(hwloc_topology_t topology, int numa) {
 }
 
 /* The node the caller or the environment wants the memory on. */
-static int take_memory_numa(struct plan *plan, const struct plan_input *in) {
+static int take_memory_numa(struct cpu_plan *plan, const struct cpu_plan_input *in) {
     const char *text = in->numa_environment, *who = "memory_numa";
-    long numa = PLAN_NO_NUMA;
-    if (in->memory_numa == PLAN_NUMA_UNBOUND) {
-        plan->arena_numa = PLAN_NO_NUMA;
+    long numa = CPU_PLAN_NO_NUMA;
+    if (in->memory_numa == CPU_PLAN_NUMA_UNBOUND) {
+        plan->arena_numa = CPU_PLAN_NO_NUMA;
         return 0;
     }
     if (in->memory_numa > 0) {
@@ -246,7 +246,7 @@ static int take_memory_numa(struct plan *plan, const struct plan_input *in) {
         char *end = NULL;
         who = "SLUICE_NUMA";
         if (strcmp(text, "none") == 0) {
-            plan->arena_numa = PLAN_NO_NUMA;
+            plan->arena_numa = CPU_PLAN_NO_NUMA;
             return 0;
         }
         numa = isdigit((unsigned char)*text) ? strtol(text, &end, 10) : -1;
@@ -267,8 +267,8 @@ static int take_memory_numa(struct plan *plan, const struct plan_input *in) {
     return 0;
 }
 
-static int place_workers(struct plan *plan, const struct plan_input *in) {
-    for (uint32_t i = 0; i < PLAN_WORKERS_MAX; i++) {
+static int place_workers(struct cpu_plan *plan, const struct cpu_plan_input *in) {
+    for (uint32_t i = 0; i < CPU_PLAN_WORKERS_MAX; i++) {
         int cpu = -1;
         if (i < in->workers && in->worker_cpus) {
             cpu = in->worker_cpus[i];
@@ -279,21 +279,21 @@ static int place_workers(struct plan *plan, const struct plan_input *in) {
         }
         plan->worker_cpu[i] = (int16_t)(cpu < 0 ? -1 : cpu);
         plan->worker_numa[i] =
-            (int16_t)(cpu < 0 ? PLAN_NO_NUMA : numa_of_cpu(in->topology, (unsigned)cpu));
+            (int16_t)(cpu < 0 ? CPU_PLAN_NO_NUMA : numa_of_cpu(in->topology, (unsigned)cpu));
     }
     return 0;
 }
 
 /* The kernel's word for a node that hwloc does not show: the cgroup keeps this process from it. */
-static int hidden_numa(const struct plan_input *in) {
+static int hidden_numa(const struct cpu_plan_input *in) {
     for (size_t i = 0; in->topology && in->device && !in->software && i < in->nic_count; i++)
         if (strcmp(in->nics[i].device, in->device) == 0)
             return in->nics[i].numa;
-    return PLAN_NO_NUMA;
+    return CPU_PLAN_NO_NUMA;
 }
 
-static void explain(struct plan *plan, const struct plan_input *in) {
-    int hidden = plan->device_numa >= 0 ? PLAN_NO_NUMA : hidden_numa(in);
+static void explain(struct cpu_plan *plan, const struct cpu_plan_input *in) {
+    int hidden = plan->device_numa >= 0 ? CPU_PLAN_NO_NUMA : hidden_numa(in);
     if (plan->device_numa >= 0)
         snprintf(plan->why, sizeof plan->why, "%s is on NUMA node %d, says %s", in->device,
                  plan->device_numa, plan->source);
@@ -307,11 +307,11 @@ static void explain(struct plan *plan, const struct plan_input *in) {
                                 : "nobody knows where the device is");
 }
 
-int plan_make(struct plan *plan, const struct plan_input *in) {
+int cpu_plan_make(struct cpu_plan *plan, const struct cpu_plan_input *in) {
     memset(plan, 0, sizeof *plan);
     plan->device_numa = find_device(in, &plan->source);
     plan->arena_numa =
-        has_memory(in->topology, plan->device_numa) ? plan->device_numa : PLAN_NO_NUMA;
+        has_memory(in->topology, plan->device_numa) ? plan->device_numa : CPU_PLAN_NO_NUMA;
     if (in->topology)
         order_cpus(plan, in->topology);
     explain(plan, in);

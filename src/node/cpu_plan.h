@@ -22,27 +22,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAN_CPUS_MAX 1024
-#define PLAN_WORKERS_MAX 64
-#define PLAN_NO_NUMA (-1)
-#define PLAN_NUMA_UNBOUND UINT32_MAX /* memory_numa: on no node */
+#define CPU_PLAN_CPUS_MAX 1024
+#define CPU_PLAN_WORKERS_MAX 64
+#define CPU_PLAN_NO_NUMA (-1)
+#define CPU_PLAN_NUMA_UNBOUND UINT32_MAX /* memory_numa: on no node */
 
-struct plan_nic { /* a device and its node, for machines that hwloc does not see them on */
+struct cpu_plan_nic { /* a device and its node, for machines that hwloc does not see them on */
     const char *device;
     int numa;
 };
 
-struct plan_input {
+struct cpu_plan_input {
     hwloc_topology_t topology; /* NULL: not known */
     const char *missing;       /* why it is not; NULL: nobody says */
     const char *device;        /* NULL: on no node */
     bool software;             /* in memory: on no node, whatever it is called */
-    const struct plan_nic *nics;
+    const struct cpu_plan_nic *nics;
     size_t nic_count;
     /* The CPUs next to the device, as hwloc's verbs helper has them: NULL if not known. */
     hwloc_const_cpuset_t device_cpus;
-    const char *pci;      /* its address on the PCI bus, "0000:3b:00.0"; NULL: none, or not known */
-    uint32_t memory_numa; /* the caller's choice of a node, plus one; 0: none; PLAN_NUMA_UNBOUND */
+    const char *pci; /* its address on the PCI bus, "0000:3b:00.0"; NULL: none, or not known */
+    uint32_t
+        memory_numa; /* the caller's choice of a node, plus one; 0: none; CPU_PLAN_NUMA_UNBOUND */
     const char
         *numa_environment;   /* SLUICE_NUMA: "1" or "none", used where memory_numa is 0; NULL */
     const int *worker_cpus;  /* the caller's choice, one a worker; -1: not pinned; NULL: none */
@@ -50,15 +51,16 @@ struct plan_input {
     uint32_t workers;
 };
 
-struct plan {
-    int device_numa;                      /* PLAN_NO_NUMA: none */
-    int arena_numa;                       /* the same, but for a node without memory; or chosen */
-    const char *source;                   /* who knew device_numa, constant text; NULL: nobody */
-    bool chosen;                          /* by worker_cpus or by the environment */
-    uint32_t cpu_count, near_count;       /* the first near_count are next to the device */
-    int16_t cpus[PLAN_CPUS_MAX];          /* candidates for workers, best first */
-    int16_t worker_cpu[PLAN_WORKERS_MAX]; /* where each would run if nobody else were here; -1 */
-    int16_t worker_numa[PLAN_WORKERS_MAX];
+struct cpu_plan {
+    int device_numa;                 /* CPU_PLAN_NO_NUMA: none */
+    int arena_numa;                  /* the same, but for a node without memory; or chosen */
+    const char *source;              /* who knew device_numa, constant text; NULL: nobody */
+    bool chosen;                     /* by worker_cpus or by the environment */
+    uint32_t cpu_count, near_count;  /* the first near_count are next to the device */
+    int16_t cpus[CPU_PLAN_CPUS_MAX]; /* candidates for workers, best first */
+    int16_t
+        worker_cpu[CPU_PLAN_WORKERS_MAX]; /* where each would run if nobody else were here; -1 */
+    int16_t worker_numa[CPU_PLAN_WORKERS_MAX];
     char why[120];
 };
 
@@ -66,6 +68,6 @@ struct plan {
  * 0, or -EINVAL: worker_cpus, SLUICE_CPUS, memory_numa or SLUICE_NUMA names something that is not there;
  * why says which.
  */
-int plan_make(struct plan *plan, const struct plan_input *input);
+int cpu_plan_make(struct cpu_plan *plan, const struct cpu_plan_input *input);
 
 #endif

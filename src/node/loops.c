@@ -166,9 +166,9 @@ int sluice_node_get_info(sluice_node *n, sluice_node_info *info) {
     known.device_numa = n->device_numa;
     known.memory_numa = n->plan->arena_numa;
     known.receive_bytes_max = n->options.receive_bytes_max;
-    known.session_bytes = n->need->session_bytes;
-    known.sessions_bytes = n->need->receive_bytes;
-    known.sessions_bytes_full = n->need->receive_bytes_full;
+    known.session_bytes = n->memory_budget->session_bytes;
+    known.sessions_bytes = n->memory_budget->receive_bytes;
+    known.sessions_bytes_full = n->memory_budget->receive_bytes_full;
     add_limits(&known);
     pool_describe(n->pool, known.memory, sizeof known.memory);
     pool_describe(n->rx_pool, known.receive_memory, sizeof known.receive_memory);

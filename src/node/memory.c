@@ -23,7 +23,7 @@ static int check_need(sluice_node *n, const struct hugepages_wish *wish, sluice_
     struct limits limits;
     char why[200];
     limits_read(&limits, "");
-    const struct need_input in = {
+    const struct memory_budget_input in = {
         .sessions = n->options.sessions_max,
         .chosen = n->options.sessions_chosen,
         .depth = CREDITS_INITIAL,
@@ -38,19 +38,19 @@ static int check_need(sluice_node *n, const struct hugepages_wish *wish, sluice_
         .files = FILES_NODE + FILES_LOOP * n->options.workers,
         .files_peer = n->fabric->software ? FILES_PEER : 0,
     };
-    int error = need_make(n->need, &in, why, sizeof why);
+    int error = memory_budget_make(n->memory_budget, &in, why, sizeof why);
     if (error == -EMFILE)
         return error_set(e, SLUICE_ELIMIT, SLUICE_REASON_NONE, EMFILE, "%s", why);
     if (error != 0)
         return error_set(e, error == -EINVAL ? SLUICE_EINVAL : SLUICE_ENOMEM,
                          error == -EINVAL ? SLUICE_REASON_NONE : SLUICE_REASON_NO_MEMORY, -error,
                          "%s", why);
-    n->options.sessions_max = n->need->sessions;
-    if (n->need->files[0])
-        log_write(&n->log, SLUICE_LOG_INFO, "%s", n->need->files);
-    if (n->need->warning[0])
-        log_write(&n->log, n->need->serious ? SLUICE_LOG_WARNING : SLUICE_LOG_INFO, "%s",
-                  n->need->warning);
+    n->options.sessions_max = n->memory_budget->sessions;
+    if (n->memory_budget->files[0])
+        log_write(&n->log, SLUICE_LOG_INFO, "%s", n->memory_budget->files);
+    if (n->memory_budget->warning[0])
+        log_write(&n->log, n->memory_budget->serious ? SLUICE_LOG_WARNING : SLUICE_LOG_INFO, "%s",
+                  n->memory_budget->warning);
     return SLUICE_OK;
 }
 

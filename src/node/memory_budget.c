@@ -19,8 +19,8 @@ struct bound {
 };
 
 /* Too small a bound: an error if the caller chose so many sessions, else there are fewer. */
-static int fit(struct need *need, const struct need_input *in, const struct bound *bound,
-               char *text, size_t size) {
+static int fit(struct memory_budget *need, const struct memory_budget_input *in,
+               const struct bound *bound, char *text, size_t size) {
     uint64_t bytes = need->session_bytes * need->sessions;
     if (bytes <= bound->bytes)
         return 0;
@@ -37,7 +37,7 @@ static int fit(struct need *need, const struct need_input *in, const struct boun
     return bound->error;
 }
 
-uint64_t need_huge_free(const struct limits *limits, unsigned log2, int numa) {
+uint64_t memory_budget_huge_free(const struct limits *limits, unsigned log2, int numa) {
     uint64_t pages = 0;
     for (uint32_t i = 0; i < limits->huge_count; i++)
         if (limits->huge[i].page_log2 == log2 && (numa < 0 || limits->huge[i].numa == numa))
@@ -49,10 +49,10 @@ uint64_t need_huge_free(const struct limits *limits, unsigned log2, int numa) {
  * Huge pages for all of it, while there are any: that they run out is no error, but worth a word. Each
  * of the two parts has pages of its own.
  */
-static void warn_huge(struct need *need, const struct need_input *in) {
+static void warn_huge(struct memory_budget *need, const struct memory_budget_input *in) {
     uint64_t page = (uint64_t)1 << in->huge_log2, receive = in->receive_bytes_max;
     uint64_t send = in->memory_bytes_max - receive, wanted = send / page + receive / page;
-    uint64_t have = need_huge_free(in->limits, in->huge_log2, in->numa);
+    uint64_t have = memory_budget_huge_free(in->limits, in->huge_log2, in->numa);
     if (in->huge_log2 == 0)
         return;
     if (wanted == 0)
@@ -69,7 +69,8 @@ static void warn_huge(struct need *need, const struct need_input *in) {
                  wanted, page >> 10, have, page >> 10, wanted - have);
 }
 
-static void warn(struct need *need, const struct need_input *in, uint64_t memlock) {
+static void warn(struct memory_budget *need, const struct memory_budget_input *in,
+                 uint64_t memlock) {
     if (in->memory_bytes_max > memlock) {
         need->serious = true;
         snprintf(need->warning, sizeof need->warning,
@@ -88,7 +89,8 @@ static void warn(struct need *need, const struct need_input *in, uint64_t memloc
 }
 
 /* What the node itself opens has to be possible; that every session has another process for a peer is worth a word. */
-static int fit_files(struct need *need, const struct need_input *in, char *text, size_t size) {
+static int fit_files(struct memory_budget *need, const struct memory_budget_input *in, char *text,
+                     size_t size) {
     uint64_t max = in->limits->files_max, open = in->limits->files;
     uint64_t most = open + in->files + (uint64_t)in->files_peer * need->sessions;
     if (max == LIMITS_NONE)
@@ -109,7 +111,8 @@ static int fit_files(struct need *need, const struct need_input *in, char *text,
     return 0;
 }
 
-int need_make(struct need *need, const struct need_input *in, char *text, size_t size) {
+int memory_budget_make(struct memory_budget *need, const struct memory_budget_input *in, char *text,
+                       size_t size) {
     memset(need, 0, sizeof *need);
     need->sessions = in->sessions;
     need->session_bytes = in->depth * in->frame;

@@ -18,7 +18,7 @@
 
 #include "base/limits.h"
 
-struct need_input {
+struct memory_budget_input {
     uint32_t sessions;    /* sessions_max */
     bool chosen;          /* by the caller: too many are an error, else fewer are taken */
     uint32_t depth, full; /* frames a session has at least, and by default at most */
@@ -32,7 +32,7 @@ struct need_input {
     uint32_t files_peer; /* and for each process it has sessions with, 0: none */
 };
 
-struct need {
+struct memory_budget {
     uint32_t sessions;           /* as many as there is memory for */
     uint64_t session_bytes;      /* one of them, at least */
     uint64_t receive_bytes;      /* all of them, at least */
@@ -45,9 +45,10 @@ struct need {
 
 /* 0; -EINVAL: the options contradict each other; -ENOMEM, -EMFILE: a limit of the system is in the way. text: the
  * limit, the need and the remedy, less than 160 bytes. */
-int need_make(struct need *need, const struct need_input *in, char *text, size_t size);
+int memory_budget_make(struct memory_budget *need, const struct memory_budget_input *in, char *text,
+                       size_t size);
 
 /* Huge pages of 1 << log2 that are free on a NUMA node, -1: on all of them. */
-uint64_t need_huge_free(const struct limits *limits, unsigned log2, int numa);
+uint64_t memory_budget_huge_free(const struct limits *limits, unsigned log2, int numa);
 
 #endif

@@ -25,8 +25,8 @@
 /* What a node has for single folders. */
 static struct node_parts {
     struct cm cm;
-    struct plan plan;
-    struct need need;
+    struct cpu_plan plan;
+    struct memory_budget need;
 } parts[NODES_MAX];
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
@@ -39,7 +39,7 @@ static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
  */
 static void before_fork(void) {
     pthread_mutex_lock(&table_lock);
-    place_fork(true);
+    worker_select_fork(true);
     listeners_fork(true);
     loops_fork(true);
     session_table_fork(true);
@@ -49,7 +49,7 @@ static void after_fork(void) {
     session_table_fork(false);
     loops_fork(false);
     listeners_fork(false);
-    place_fork(false);
+    worker_select_fork(false);
     pthread_mutex_unlock(&table_lock);
 }
 
@@ -90,7 +90,7 @@ static void post_to_loop(struct sluice_loop *l, struct session *s, enum loop_msg
 
 static const struct upcalls upcalls = {
     .session_new = node_session,
-    .listener_put_loops = place_let_go,
+    .listener_put_loops = worker_select_release,
     .device_put = node_detach_device,
     .loop_post = post_to_loop,
     .loop_device_lost = loop_device_lost,
@@ -116,7 +116,7 @@ static sluice_node *take_node(void) {
         found->upcalls = &upcalls;
         found->cm = &parts[i].cm;
         found->plan = &parts[i].plan;
-        found->need = &parts[i].need;
+        found->memory_budget = &parts[i].need;
         atomic_store(&found->state, NODE_OPENING);
     }
     pthread_mutex_unlock(&table_lock);
@@ -237,7 +237,7 @@ int node_open_env(sluice_node **out, const sluice_node_options *o, const struct 
 
     if ((status = open_device(n, e)) != SLUICE_OK)
         goto give_back;
-    if (place_plan(n) != 0) {
+    if (worker_select_plan(n) != 0) {
         status = error_set(e, SLUICE_EINVAL, 0, EINVAL, "%s", n->plan->why);
         goto close_device;
     }
@@ -247,7 +247,7 @@ int node_open_env(sluice_node **out, const sluice_node_options *o, const struct 
         goto close_memory;
     if ((status = workers_start(n, e)) != SLUICE_OK)
         goto close_cm;
-    place_open(n);
+    worker_select_open(n);
     atomic_store(&n->state, NODE_OPEN);
     *out = n;
     return SLUICE_OK;

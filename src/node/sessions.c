@@ -24,7 +24,7 @@ static struct session *make_session(sluice_node *n, const struct link_config *li
      * request is no call it has waited for before: it may have found no slot taken, and gone on. */
     struct session *s = session_table_alloc(n->index, n->options.sessions_max);
     bool closing = !link->dialing && atomic_load(&n->state) != NODE_OPEN;
-    struct sluice_loop *l = s && !closing ? place_session(n, link) : NULL;
+    struct sluice_loop *l = s && !closing ? worker_select_loop(n, link) : NULL;
     *drained = s && !l;
     if (!l) {
         if (s) {
@@ -287,7 +287,7 @@ static int listen_at(sluice_node *n, const char *address, const sluice_link_opti
         memcpy(listener->loops, link.loops, link.loop_count * sizeof *link.loops);
         listener->link.loops = listener->loops;
     }
-    place_hold(&listener->link);
+    worker_select_hold(&listener->link);
     mailbox_post(&n->cm_mailbox, &listener->item, CM_MSG_LISTEN, listener->slot,
                  (uint32_t)listener_handle(listener));
     await_listener(n, listener);

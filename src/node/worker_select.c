@@ -23,7 +23,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t turns; /* lock: sessions placed so far */
 
-void place_fork(bool begins) {
+void worker_select_fork(bool begins) {
     if (begins)
         pthread_mutex_lock(&lock);
     else
@@ -32,17 +32,17 @@ void place_fork(bool begins) {
 
 /* ---- the decision ------------------------------------------------------------------------------ */
 
-static uint64_t load_of(const struct place_candidate *c) {
-    uint64_t sessions = c->sessions * PLACE_SESSION_BYTES;
+static uint64_t load_of(const struct worker_candidate *c) {
+    uint64_t sessions = c->sessions * WORKER_SELECT_SESSION_BYTES;
     return c->bytes > UINT64_MAX - sessions ? UINT64_MAX : sessions + c->bytes;
 }
 
-static bool is_near(const struct place_candidate *c, int device_numa) {
+static bool is_near(const struct worker_candidate *c, int device_numa) {
     return device_numa < 0 || c->numa < 0 || c->numa == device_numa;
 }
 
 /* Whether a goes before b; neither is drained. */
-static bool goes_before(const struct place_candidate *a, const struct place_candidate *b,
+static bool goes_before(const struct worker_candidate *a, const struct worker_candidate *b,
                         int device_numa) {
     bool near = is_near(a, device_numa);
     if (near != is_near(b, device_numa))
@@ -53,7 +53,7 @@ static bool goes_before(const struct place_candidate *a, const struct place_cand
     return a->turn < b->turn;
 }
 
-int place_pick(const struct place_candidate *list, uint32_t count, int device_numa) {
+int worker_select_pick(const struct worker_candidate *list, uint32_t count, int device_numa) {
     int best = -1;
     for (uint32_t i = 0; i < count; i++)
         if (!list[i].drained && (best < 0 || goes_before(&list[i], &list[best], device_numa)))
@@ -79,11 +79,11 @@ static uint64_t rate_of(struct sluice_loop *l, uint64_t now) {
 }
 
 static struct sluice_loop *pick_worker(sluice_node *n) {
-    struct place_candidate list[WORKERS_MAX];
+    struct worker_candidate list[WORKERS_MAX];
     uint64_t now = env_now(&n->env);
     for (uint32_t i = 0; i < n->worker_count; i++) {
         struct node_worker *worker = &n->workers[i];
-        list[i] = (struct place_candidate){
+        list[i] = (struct worker_candidate){
             .numa = worker->numa,
             .drained = atomic_load_explicit(&worker->drained, memory_order_relaxed),
             .sessions = sessions_of(worker->loop),
@@ -91,24 +91,24 @@ static struct sluice_loop *pick_worker(sluice_node *n) {
             .turn = worker->loop->placed,
         };
     }
-    int at = place_pick(list, n->worker_count, n->device_numa);
+    int at = worker_select_pick(list, n->worker_count, n->device_numa);
     return at < 0 ? NULL : n->workers[at].loop;
 }
 
 /* The application's own choice of loops: where they run is its business, only the sessions count. */
 static struct sluice_loop *pick_listed(const struct link_config *link) {
-    struct place_candidate list[STATS_LOOPS_MAX];
+    struct worker_candidate list[STATS_LOOPS_MAX];
     for (uint32_t i = 0; i < link->loop_count; i++)
-        list[i] = (struct place_candidate){
-            .numa = PLACE_NO_NUMA,
+        list[i] = (struct worker_candidate){
+            .numa = WORKER_SELECT_NO_NUMA,
             .sessions = sessions_of(link->loops[i]),
             .turn = link->loops[i]->placed,
         };
-    int at = place_pick(list, link->loop_count, PLACE_NO_NUMA);
+    int at = worker_select_pick(list, link->loop_count, WORKER_SELECT_NO_NUMA);
     return at < 0 ? NULL : link->loops[at];
 }
 
-struct sluice_loop *place_session(sluice_node *n, const struct link_config *link) {
+struct sluice_loop *worker_select_loop(sluice_node *n, const struct link_config *link) {
     pthread_mutex_lock(&lock);
     struct sluice_loop *l = link->loop;
     if (!l)
@@ -123,7 +123,7 @@ struct sluice_loop *place_session(sluice_node *n, const struct link_config *link
 
 /* ---- listeners ------------------------------------------------------------------------------------ */
 
-void place_hold(const struct link_config *link) {
+void worker_select_hold(const struct link_config *link) {
     for (uint32_t i = 0; i < link->loop_count + (link->loop != NULL); i++) {
         struct sluice_loop *l = link->loop ? link->loop : link->loops[i];
         atomic_fetch_add_explicit(&l->assigned, 1, memory_order_relaxed);
@@ -139,7 +139,7 @@ static bool is_open(sluice_node *n, const struct sluice_loop *l) {
     return false;
 }
 
-void place_let_go(sluice_node *n, const struct link_config *link) {
+void worker_select_release(sluice_node *n, const struct link_config *link) {
     pthread_mutex_lock(&n->lock);
     for (uint32_t i = 0; i < link->loop_count + (link->loop != NULL); i++) {
         struct sluice_loop *l = link->loop ? link->loop : link->loops[i];
@@ -176,16 +176,16 @@ int sluice_worker_drain(sluice_node *n, uint32_t worker, int drain) {
 
 /* ---- where everything is ---------------------------------------------------------------------------- */
 
-int place_read_numa(const char *path) {
+int worker_select_read_numa(const char *path) {
     char text[32], *end;
     FILE *file = fopen(path, "re");
     if (!file)
-        return PLACE_NO_NUMA;
+        return WORKER_SELECT_NO_NUMA;
     bool read = fgets(text, sizeof text, file) != NULL;
     fclose(file);
     long numa = read ? strtol(text, &end, 10) : -1;
     bool valid = read && end != text && (*end == '\n' || *end == 0) && numa >= 0 && numa < 4096;
-    return valid ? (int)numa : PLACE_NO_NUMA;
+    return valid ? (int)numa : WORKER_SELECT_NO_NUMA;
 }
 
 /* The address on the PCI bus, the last part of where the device's link in sysfs leads; or "". */
@@ -203,10 +203,10 @@ static void read_pci(const char *device, char *out, size_t bytes) {
         strcpy(out, last);
 }
 
-int place_plan(sluice_node *n) {
+int worker_select_plan(sluice_node *n) {
     char path[160], pci[64] = "";
-    struct plan_nic nic = {n->choice.device, PLAN_NO_NUMA};
-    struct plan_input in = {
+    struct cpu_plan_nic nic = {n->choice.device, CPU_PLAN_NO_NUMA};
+    struct cpu_plan_input in = {
         .topology = topology_here(),
         .missing = topology_missing(),
         .device = n->choice.device,
@@ -225,11 +225,11 @@ int place_plan(sluice_node *n) {
         in.device_cpus = cpus;
     if (!in.software && !strchr(nic.device, '/')) {
         snprintf(path, sizeof path, "/sys/class/infiniband/%s/device/numa_node", nic.device);
-        nic.numa = place_read_numa(path);
+        nic.numa = worker_select_read_numa(path);
         read_pci(nic.device, pci, sizeof pci);
         in.pci = *pci ? pci : NULL;
     }
-    int error = plan_make(n->plan, &in);
+    int error = cpu_plan_make(n->plan, &in);
     /* A node that is not there for this process is no worker's: none is nearer to it than another. Without a
      * topology no worker's node is known, and the kernel's word does no harm. */
     n->device_numa = in.topology ? n->plan->device_numa : nic.numa;
@@ -237,7 +237,7 @@ int place_plan(sluice_node *n) {
     return error;
 }
 
-void place_open(sluice_node *n) {
+void worker_select_open(sluice_node *n) {
     for (uint32_t i = 0; i < n->worker_count; i++)
         n->workers[i].numa = cpu_numa_node(n->workers[i].claim.cpu);
 }

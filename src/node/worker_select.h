@@ -20,18 +20,18 @@ struct sluice_loop;
 struct sluice_node;
 
 /*
- * load = sessions * PLACE_SESSION_BYTES + bytes per second
+ * load = sessions * WORKER_SELECT_SESSION_BYTES + bytes per second
  *
  * A session weighs as much as 4 MiB/s: it may begin to send at any time, so a worker must not be given
  * all of them only because they are silent. With that weight the sessions a node has at most by default,
  * 4096, weigh as much (17 GB/s) as the traffic of a port that runs at 137 Gbit/s, about all that one
  * worker can move: a worker is full when it has either, and in between both count.
  */
-#define PLACE_SESSION_BYTES (4ull << 20)
+#define WORKER_SELECT_SESSION_BYTES (4ull << 20)
 
-#define PLACE_NO_NUMA (-1) /* not pinned, no NIC, or a machine without such nodes */
+#define WORKER_SELECT_NO_NUMA (-1) /* not pinned, no NIC, or a machine without such nodes */
 
-struct place_candidate {
+struct worker_candidate {
     int numa;
     bool drained;
     uint32_t sessions;
@@ -44,25 +44,25 @@ struct place_candidate {
  * come first; where either does not know its node it counts as near. Others get a session only if none
  * of the near ones is open. Among equals the lowest load decides, then who got one longest ago.
  */
-int place_pick(const struct place_candidate *list, uint32_t count, int device_numa);
+int worker_select_pick(const struct worker_candidate *list, uint32_t count, int device_numa);
 
 /*
  * The loop for a session of this link, which counts from now on; NULL: every worker is drained. A slot
  * is taken already, so that the node's loops are there. The link's own loop, or of its loops the one with the fewest sessions, or else a worker.
  */
-struct sluice_loop *place_session(struct sluice_node *n, const struct link_config *link);
+struct sluice_loop *worker_select_loop(struct sluice_node *n, const struct link_config *link);
 
 /* The loops a listener names stay open until it lets them go. */
-void place_hold(const struct link_config *link);
-void place_let_go(struct sluice_node *n, const struct link_config *link);
+void worker_select_hold(const struct link_config *link);
+void worker_select_release(struct sluice_node *n, const struct link_config *link);
 
 /* Finds out where the device is and makes the plan; when the device is open. 0 or -EINVAL: plan.why. */
-int place_plan(struct sluice_node *n);
+int worker_select_plan(struct sluice_node *n);
 /* Finds out where the workers are; once, when they are there. */
-void place_open(struct sluice_node *n);
+void worker_select_open(struct sluice_node *n);
 /* A fork waits until nobody is inside: before it, and on both sides after it. */
-void place_fork(bool begins);
-/* The number in a sysfs file, or PLACE_NO_NUMA. */
-int place_read_numa(const char *path);
+void worker_select_fork(bool begins);
+/* The number in a sysfs file, or WORKER_SELECT_NO_NUMA. */
+int worker_select_read_numa(const char *path);
 
 #endif

@@ -8,7 +8,7 @@
 
 static const sluice_rendezvous ways[] = {SLUICE_RENDEZVOUS_READ, SLUICE_RENDEZVOUS_WRITE};
 
-static void place_open(struct memory *m, unsigned way) {
+static void worker_select_open(struct memory *m, unsigned way) {
     memset(m, 0, sizeof *m);
     pair_open(&m->pair,
               PAIR_NODE(.log = memory_log, .rendezvous = ways[way], .rendezvous_bytes = PAIR_LARGE),
@@ -28,7 +28,7 @@ static void a_message_goes_where_the_application_says(void **state) {
     (void)state;
     for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct memory m;
-        place_open(&m, w);
+        worker_select_open(&m, w);
         for (unsigned i = 0; i < 20; i++) { /* more than there are numbers */
             assert_int_equal(pair_send(&m.pair.b, SIZE, i, SLUICE_SEND(.tag = 1)), 0);
             assert_int_equal(pair_send(&m.pair.b, 10, i, NULL), 0);
@@ -58,7 +58,7 @@ static void without_a_region_it_goes_to_memory_of_the_node(void **state) {
     (void)state;
     for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct memory m;
-        place_open(&m, w);
+        worker_select_open(&m, w);
         assert_int_equal(pair_send(&m.pair.b, SIZE, 1, NULL), 0);
         sluice_event large = expect_large(&m, SIZE);
         assert_int_equal(sluice_place(m.pair.a.session, large.token, NULL, 0), 0);
@@ -71,7 +71,7 @@ static void wrong_places_are_refused_and_asked_for_again(void **state) {
     (void)state;
     for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct memory m;
-        place_open(&m, w);
+        worker_select_open(&m, w);
         assert_int_equal(pair_send(&m.pair.b, SIZE, 1, NULL), 0);
         sluice_event large = expect_large(&m, SIZE);
         sluice_session s = m.pair.a.session;
@@ -99,7 +99,7 @@ static void a_session_may_end_before_the_message_is_there(void **state) {
                 struct memory m;
                 sluice_event event;
                 unsigned outcomes = 0;
-                place_open(&m, w);
+                worker_select_open(&m, w);
                 assert_int_equal(pair_send(&m.pair.b, BIG, 1, SLUICE_SEND(.tag = 1)), 0);
                 event = expect_large(&m, BIG);
                 if (turns > 0)

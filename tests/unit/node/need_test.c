@@ -18,25 +18,25 @@ static const struct limits unlimited = {
     .memlock = LIMITS_NONE, .cgroup = LIMITS_NONE, .files_max = LIMITS_NONE};
 
 /* 4 frames of 8 KiB: 32 KiB a session. */
-static struct need_input input(uint32_t sessions, const struct limits *limits) {
-    return (struct need_input){.sessions = sessions,
-                               .chosen = true,
-                               .depth = 4,
-                               .full = 32,
-                               .frame = 8 * KIB,
-                               .receive_bytes_max = 32 * MIB,
-                               .memory_bytes_max = 128 * MIB,
-                               .locks = true,
-                               .limits = limits,
-                               .numa = -1};
+static struct memory_budget_input input(uint32_t sessions, const struct limits *limits) {
+    return (struct memory_budget_input){.sessions = sessions,
+                                        .chosen = true,
+                                        .depth = 4,
+                                        .full = 32,
+                                        .frame = 8 * KIB,
+                                        .receive_bytes_max = 32 * MIB,
+                                        .memory_bytes_max = 128 * MIB,
+                                        .locks = true,
+                                        .limits = limits,
+                                        .numa = -1};
 }
 
 static void the_need_is_connections_times_depth_times_size(void **state) {
     (void)state;
-    struct need need;
+    struct memory_budget need;
     char text[200];
-    struct need_input in = input(1024, &unlimited);
-    assert_int_equal(need_make(&need, &in, text, sizeof text), 0);
+    struct memory_budget_input in = input(1024, &unlimited);
+    assert_int_equal(memory_budget_make(&need, &in, text, sizeof text), 0);
     assert_int_equal(need.sessions, 1024);
     assert_int_equal(need.session_bytes, 32 * KIB);
     assert_int_equal(need.receive_bytes, 32 * MIB);
@@ -61,60 +61,60 @@ static void too_many_sessions_are_refused_with_limit_need_and_remedy(void **stat
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct limits limits = unlimited;
-        struct need need;
+        struct memory_budget need;
         char text[160];
         limits.memlock = cases[i].memlock;
         limits.cgroup = cases[i].cgroup;
-        struct need_input in = input(1024, &limits);
+        struct memory_budget_input in = input(1024, &limits);
         in.receive_bytes_max = cases[i].receive;
         memset(text, 'x', sizeof text);
-        assert_int_equal(need_make(&need, &in, text, sizeof text), cases[i].error);
+        assert_int_equal(memory_budget_make(&need, &in, text, sizeof text), cases[i].error);
         assert_non_null(strstr(text, "1024 sessions x 4 x 8192 bytes need 32768 KiB"));
         assert_non_null(strstr(text, cases[i].limit));
         assert_non_null(strstr(text, cases[i].remedy));
         /* By default there are as many as fit. */
         in.chosen = false;
-        assert_int_equal(need_make(&need, &in, text, sizeof text), 0);
+        assert_int_equal(memory_budget_make(&need, &in, text, sizeof text), 0);
         uint64_t least = cases[i].receive < cases[i].memlock ? cases[i].receive : cases[i].memlock;
         least = least < cases[i].cgroup ? least : cases[i].cgroup;
         assert_int_equal(need.sessions, least / (32 * KIB));
         assert_int_equal(need.receive_bytes, (uint64_t)need.sessions * 32 * KIB);
         /* Not even one. */
         in.frame = 64 * MIB;
-        assert_int_equal(need_make(&need, &in, text, sizeof text), -EINVAL);
+        assert_int_equal(memory_budget_make(&need, &in, text, sizeof text), -EINVAL);
     }
 }
 
 static void locked_memory_does_not_count_where_nothing_is_locked(void **state) {
     (void)state;
     struct limits limits = unlimited;
-    struct need need;
+    struct memory_budget need;
     char text[200];
     limits.memlock = 64 * KIB;
-    struct need_input in = input(1024, &limits);
+    struct memory_budget_input in = input(1024, &limits);
     in.locks = false;
-    assert_int_equal(need_make(&need, &in, text, sizeof text), 0);
+    assert_int_equal(memory_budget_make(&need, &in, text, sizeof text), 0);
     assert_string_equal(need.warning, "");
     in.locks = true;
     limits.memlock_exempt = true;
-    assert_int_equal(need_make(&need, &in, text, sizeof text), 0);
+    assert_int_equal(memory_budget_make(&need, &in, text, sizeof text), 0);
     assert_string_equal(need.warning, "");
 }
 
 static void a_cap_above_a_limit_is_warned_of(void **state) {
     (void)state;
     struct limits limits = unlimited;
-    struct need need;
+    struct memory_budget need;
     char text[200];
     limits.memlock = 64 * MIB;
-    struct need_input in = input(1024, &limits);
-    assert_int_equal(need_make(&need, &in, text, sizeof text), 0);
+    struct memory_budget_input in = input(1024, &limits);
+    assert_int_equal(memory_budget_make(&need, &in, text, sizeof text), 0);
     assert_true(need.serious);
     assert_non_null(strstr(need.warning, "131072 KiB, but only 65536 KiB may be locked"));
     assert_non_null(strstr(need.warning, "ulimit -l 131072"));
     limits.memlock = LIMITS_NONE;
     limits.cgroup = 100 * MIB;
-    assert_int_equal(need_make(&need, &in, text, sizeof text), 0);
+    assert_int_equal(memory_budget_make(&need, &in, text, sizeof text), 0);
     assert_false(need.serious);
     assert_non_null(strstr(need.warning, "the cgroup may have 102400 KiB"));
 }
@@ -122,35 +122,35 @@ static void a_cap_above_a_limit_is_warned_of(void **state) {
 static void too_few_huge_pages_are_warned_of(void **state) {
     (void)state;
     struct limits limits = unlimited;
-    struct need need;
+    struct memory_budget need;
     char text[200];
     limits.huge[0] = (struct limits_huge){0, 21, 60, 60};
     limits.huge[1] = (struct limits_huge){1, 21, 9, 3};
     limits.huge_count = 2;
-    struct need_input in = input(64, &limits);
-    assert_int_equal(need_make(&need, &in, text, sizeof text), 0);
+    struct memory_budget_input in = input(64, &limits);
+    assert_int_equal(memory_budget_make(&need, &in, text, sizeof text), 0);
     assert_string_equal(need.warning, ""); /* nobody asked for them */
     in.huge_log2 = 21;
     in.numa = 1;
-    assert_int_equal(need_make(&need, &in, text, sizeof text), 0);
+    assert_int_equal(memory_budget_make(&need, &in, text, sizeof text), 0);
     assert_non_null(strstr(need.warning, "64 pages of 2048 KiB, and 3 are free"));
     assert_non_null(strstr(need.warning, "raise hugepages-2048kB/nr_hugepages by 61"));
-    assert_int_equal(need_huge_free(&limits, 21, -1), 63);
-    assert_int_equal(need_huge_free(&limits, 30, -1), 0);
+    assert_int_equal(memory_budget_huge_free(&limits, 21, -1), 63);
+    assert_int_equal(memory_budget_huge_free(&limits, 30, -1), 0);
     limits.huge[1].free = 64;
-    assert_int_equal(need_make(&need, &in, text, sizeof text), 0);
+    assert_int_equal(memory_budget_make(&need, &in, text, sizeof text), 0);
     assert_string_equal(need.warning, "");
     /* Each part has pages of its own, and whole ones: 3 of 3.375 GiB and 1 of 1.125. */
     in.huge_log2 = 30;
     in.numa = -1;
     in.memory_bytes_max = 4608 * MIB;
     in.receive_bytes_max = 1152 * MIB;
-    assert_int_equal(need_make(&need, &in, text, sizeof text), 0);
+    assert_int_equal(memory_budget_make(&need, &in, text, sizeof text), 0);
     assert_non_null(strstr(need.warning, "4 pages of 1048576 KiB, and 0 are free"));
     assert_non_null(strstr(need.warning, "hugepages-1048576kB/nr_hugepages by 4"));
     in.memory_bytes_max = 1024 * MIB;
     in.receive_bytes_max = 256 * MIB;
-    assert_int_equal(need_make(&need, &in, text, sizeof text), 0);
+    assert_int_equal(memory_budget_make(&need, &in, text, sizeof text), 0);
     assert_non_null(strstr(need.warning, "pages of 1048576 KiB are larger than either part of "
                                          "memory_bytes_max, 786432 and 262144 KiB: raise it"));
 }
@@ -160,28 +160,28 @@ static void too_few_huge_pages_are_warned_of(void **state) {
 /* Descriptors: the node's own must be possible; one process a session is only spoken of. */
 static void too_few_descriptors_are_told_with_limit_need_and_remedy(void **state) {
     (void)state;
-    struct need need;
+    struct memory_budget need;
     char text[200];
     struct limits limits = unlimited;
-    struct need_input in = input(100, &limits);
+    struct memory_budget_input in = input(100, &limits);
     in.files = 20;
     in.files_peer = 5;
     limits.files = 10;
     limits.files_max = 530;
-    assert_int_equal(need_make(&need, &in, text, sizeof text), 0);
+    assert_int_equal(memory_budget_make(&need, &in, text, sizeof text), 0);
     assert_string_equal(need.files, "");
     limits.files_max = 529;
-    assert_int_equal(need_make(&need, &in, text, sizeof text), 0);
+    assert_int_equal(memory_budget_make(&need, &in, text, sizeof text), 0);
     assert_non_null(strstr(need.files, "100 sessions with as many processes need 530 files"));
     assert_non_null(strstr(need.files, "RLIMIT_NOFILE is 529: `ulimit -n 530`"));
     limits.files_max = 29;
-    assert_int_equal(need_make(&need, &in, text, sizeof text), -EMFILE);
+    assert_int_equal(memory_budget_make(&need, &in, text, sizeof text), -EMFILE);
     assert_non_null(strstr(text, "a node opens 20 files, 10 are open and RLIMIT_NOFILE is 29"));
     assert_non_null(strstr(text, "`ulimit -n 530` or LimitNOFILE= raises it"));
     assert_uint_in_range(strlen(text), 1, 159);
     in.files_peer = 0; /* a device that needs none for its peers */
     limits.files_max = 30;
-    assert_int_equal(need_make(&need, &in, text, sizeof text), 0);
+    assert_int_equal(memory_budget_make(&need, &in, text, sizeof text), 0);
     assert_string_equal(need.files, "");
 }
 

@@ -23,8 +23,8 @@
 #include "node/node.h"
 #include "pool/internal.h"
 
-static struct plan plan_made;
-static struct need need_made;
+static struct cpu_plan plan_made;
+static struct memory_budget need_made;
 static struct sluice_node made;
 static sluice_error why;
 
@@ -72,12 +72,12 @@ static int open_memory(const sluice_node_options *o) {
     memset(&plan_made, 0, sizeof plan_made);
     memset(&need_made, 0, sizeof need_made);
     made.plan = &plan_made;
-    made.need = &need_made;
+    made.memory_budget = &need_made;
     pthread_mutex_init(&made.lock, NULL);
     pthread_mutex_init(&made.wakeup_lock, NULL);
     made.fabric = &fake_fabric;
     made.pd = &pd;
-    made.plan->arena_numa = PLAN_NO_NUMA;
+    made.plan->arena_numa = CPU_PLAN_NO_NUMA;
     snprintf(made.choice.device, sizeof made.choice.device, "made_0");
     assert_int_equal(options_node(&made.options, &mine, &why), 0);
     made.log.name = made.options.name;
@@ -170,7 +170,8 @@ static void too_few_huge_pages_are_told_once_a_pool_and_do_no_harm(void **state)
     limits_read(&limits, "");
     setenv("SLUICE_HUGE_PAGES", "2M", 1);
     assert_int_equal(open_memory(SLUICE_NODE(.memory_bytes_max = 4096 * MIB)), 0);
-    if (need_huge_free(&limits, 21, -1) < 2048) /* the made up device has none in any case */
+    if (memory_budget_huge_free(&limits, 21, -1) <
+        2048) /* the made up device has none in any case */
         assert_int_equal(times_told(SLUICE_LOG_INFO, "memory_bytes_max is 2048 pages of 2048 KiB"),
                          1);
     assert_int_equal(times_told(SLUICE_LOG_WARNING, "raise hugepages-2048kB/nr_hugepages by 1536"),
@@ -270,7 +271,7 @@ static void both_pools_grow_ahead_and_show_their_figures(void **state) {
     assert_int_equal(open_memory(SLUICE_NODE(.memory_bytes_max = 128 * MIB)), 0);
     close_memory();
     fake.huge_2m = 4 * MIB;
-    made.plan->arena_numa = node ? (int)node->os_index : PLAN_NO_NUMA;
+    made.plan->arena_numa = node ? (int)node->os_index : CPU_PLAN_NO_NUMA;
     assert_int_equal(node_memory_open(&made, &why), 0);
     struct pool *const pools[] = {made.pool, made.rx_pool};
     for (int i = 0; i < 2; i++) {

@@ -20,7 +20,7 @@ static void the_table_of_cases(void **state) {
         const char *what;
         int device, picked;
         uint32_t count;
-        struct place_candidate list[4]; /* numa, drained, sessions, bytes, turn */
+        struct worker_candidate list[4]; /* numa, drained, sessions, bytes, turn */
     } cases[] = {
         {"nobody is there", -1, -1, 0, {{0}}},
         {"the only one", -1, 0, 1, {{-1, false, 900, 0, 7}}},
@@ -78,7 +78,7 @@ static void the_table_of_cases(void **state) {
          {{0, false, UINT32_MAX, UINT64_MAX, 0}, {0, false, UINT32_MAX, 0, 1}}},
     };
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
-        int got = place_pick(cases[i].list, cases[i].count, cases[i].device);
+        int got = worker_select_pick(cases[i].list, cases[i].count, cases[i].device);
         if (got != cases[i].picked)
             fail_msg("%s: %d instead of %d", cases[i].what, got, cases[i].picked);
     }
@@ -89,14 +89,14 @@ static void every_node_count_fills_the_device_first(void **state) {
     (void)state;
     static const int node_counts[] = {2, 4, 8};
     for (unsigned k = 0; k < 3; k++) {
-        struct place_candidate list[16] = {{0}};
+        struct worker_candidate list[16] = {{0}};
         uint32_t count = 2 * (uint32_t)node_counts[k];
         int device = node_counts[k] - 2;
         uint64_t turn = 0;
         for (uint32_t i = 0; i < count; i++)
             list[i].numa = (int)i / 2;
         for (int i = 0; i < 100; i++) {
-            int got = place_pick(list, count, device);
+            int got = worker_select_pick(list, count, device);
             assert_int_equal(list[got].numa, device);
             list[got].sessions++;
             list[got].turn = ++turn;
@@ -104,11 +104,11 @@ static void every_node_count_fills_the_device_first(void **state) {
         assert_int_equal(list[2 * device].sessions, 50);
         assert_int_equal(list[2 * device + 1].sessions, 50);
         list[2 * device].drained = true; /* one is left on that node */
-        int got = place_pick(list, count, device);
+        int got = worker_select_pick(list, count, device);
         assert_int_equal(got, 2 * device + 1);
         list[2 * device + 1].drained = true; /* none: all others alike */
         for (uint32_t i = 0; i < 10 * (count - 2); i++) {
-            got = place_pick(list, count, device);
+            got = worker_select_pick(list, count, device);
             assert_int_not_equal(list[got].numa, device);
             list[got].sessions++;
             list[got].turn = ++turn;
@@ -121,9 +121,9 @@ static void every_node_count_fills_the_device_first(void **state) {
 
 static void equals_take_turns(void **state) {
     (void)state;
-    struct place_candidate list[5] = {{0}}; /* sessions end as soon as they were placed */
+    struct worker_candidate list[5] = {{0}}; /* sessions end as soon as they were placed */
     for (uint64_t turn = 1; turn <= 50; turn++) {
-        int got = place_pick(list, 5, -1);
+        int got = worker_select_pick(list, 5, -1);
         assert_int_equal(got, (turn - 1) % 5);
         list[got].turn = turn;
     }
@@ -137,7 +137,7 @@ static int read_numa(const char *text) {
     assert_true(fd >= 0);
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    int numa = place_read_numa(path);
+    int numa = worker_select_read_numa(path);
     close(fd);
     return numa;
 }
@@ -152,7 +152,8 @@ static void the_devices_node_is_read_or_unknown(void **state) {
     assert_int_equal(read_numa("two\n"), -1);
     assert_int_equal(read_numa("1x\n"), -1);
     assert_int_equal(read_numa("99999999999999999999\n"), -1);
-    assert_int_equal(place_read_numa("/sys/class/infiniband/no such device/device/numa_node"), -1);
+    assert_int_equal(
+        worker_select_read_numa("/sys/class/infiniband/no such device/device/numa_node"), -1);
 }
 
 /* What hwloc says is what the kernel says. */
@@ -405,7 +406,7 @@ static void workers_near_the_device_come_first(void **state) {
         assert_int_equal(b.near->workers[i].numa, -1); /* driven by hand, so on no CPU */
         b.near->workers[i].claim.cpu = i % 2 ? 1 << 20 : 0;
     }
-    place_open(b.near); /* as with workers that are pinned */
+    worker_select_open(b.near); /* as with workers that are pinned */
     assert_int_equal(b.near->workers[0].numa, cpu_numa_node(0));
     assert_int_equal(b.near->workers[1].numa, -1); /* there is no such CPU */
     b.near->device_numa = 1;

@@ -272,8 +272,8 @@ static void a_worker_that_cannot_be_pinned_is_told_of_and_works(void **state) {
 
 /* From here on hwloc is made to believe that a machine which is not here is. */
 
-static struct plan plan_made;
-static struct need need_made;
+static struct cpu_plan plan_made;
+static struct memory_budget need_made;
 static struct sluice_node made; /* as far as its plan needs it */
 static struct ibv_device device;
 static struct ibv_context context = {.device = &device};
@@ -295,12 +295,12 @@ static void plan_for(const char *name) {
     memset(&plan_made, 0, sizeof plan_made);
     memset(&need_made, 0, sizeof need_made);
     made.plan = &plan_made;
-    made.need = &need_made;
+    made.memory_budget = &need_made;
     made.fabric = &nic_fabric;
     made.context = &context;
     snprintf(made.choice.device, sizeof made.choice.device, "%s", name);
     made.options.workers = 2;
-    EXPECT(place_plan(&made) == 0);
+    EXPECT(worker_select_plan(&made) == 0);
     fprintf(stderr, "%s\n", made.plan->why);
 }
 

@@ -297,9 +297,9 @@ static void a_loop_that_was_closed_is_not_let_go(void **state) {
     spread_open(&t, NULL);
     sluice_loop *loops[2] = {t.dialer, t.loop[0]}; /* the first has become another node's */
     const struct link_config link = {.loops = loops, .loop_count = 2};
-    place_hold(&link);
+    worker_select_hold(&link);
     assert_int_equal(atomic_load(&t.loop[0]->listed), 2);
-    place_let_go(t.a, &link);
+    worker_select_release(t.a, &link);
     assert_int_equal(atomic_load(&t.dialer->listed), 1);
     assert_int_equal(atomic_load(&t.dialer->assigned), 1);
     assert_int_equal(atomic_load(&t.loop[0]->listed), 1);
