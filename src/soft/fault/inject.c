@@ -214,7 +214,7 @@ enum soft_fault_verdict soft_fault_send(struct soft_qp *qp, int *status) {
     if (v == SOFT_FAULT_HOLD) { /* whoever polls looks again, and the engine */
         st(qp->attention, true);
         st(qp->need_tick, true);
-        soft_tick_want();
+        soft_qp_timer_want();
     }
     return v;
 }
@@ -231,7 +231,7 @@ enum soft_fault_verdict soft_fault_receive(struct soft_qp *qp, struct soft_ring 
     f->holding = v == SOFT_FAULT_HOLD;
     if (v == SOFT_FAULT_HOLD) {
         st(qp->need_tick, true);
-        soft_tick_want();
+        soft_qp_timer_want();
     } else if (f->stalled) {
         f->stalled = false;
         atomic_store_explicit(&rx->rx.stalled, 0, memory_order_release);

@@ -186,7 +186,7 @@ static void *engine_main(void *unused) {
         }
         engine.batch_count = 0;
         soft_fence_if_wanted();
-        soft_tick_if_wanted();
+        soft_qp_timer_if_wanted();
         soft_ud_if_wanted();
         soft_group_if_wanted();
         soft_fault_run();

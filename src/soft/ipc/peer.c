@@ -160,7 +160,7 @@ void soft_peer_drop(struct soft_peer *peer) {
         soft_watch_remove(&peer->death);
     close_wakeup(peer);
     soft_peer_queue_drop(peer);
-    soft_link_on_peer_gone(peer);
+    soft_ring_exchange_on_peer_gone(peer);
     if (known)
         soft_cm_on_peer_gone(peer);
     soft_fence_recount();
@@ -199,7 +199,7 @@ static void on_bell(struct soft_watch *watch, uint32_t events) {
     if (soft_untrusted_fd_burdened(who(peer)))
         soft_peer_drop(peer);
     else
-        soft_link_on_bell(peer);
+        soft_ring_exchange_on_bell(peer);
 }
 
 /* ---- greeting --------------------------------------------------------------------------------- */
@@ -263,8 +263,8 @@ static bool on_hello(struct soft_peer *peer, const struct soft_hello *hello, int
         return false;
     if (peer->bell.fd < 0 && send_hello(peer) != 0)
         return false;
-    soft_link_announce_keys(peer);
-    soft_link_announce_regions(peer);
+    soft_ring_exchange_announce_keys(peer);
+    soft_ring_exchange_announce_regions(peer);
     return true;
 }
 
@@ -290,7 +290,7 @@ static bool dispatch(struct soft_peer *peer, const uint8_t *buf, size_t got, int
     if (wire.type >= SOFT_MSG_CM_FIRST && wire.type <= SOFT_MSG_CM_LAST)
         soft_cm_on_message(peer, wire.type, body, bytes);
     else
-        soft_link_on_message(peer, wire.type, body, bytes, n ? fds[0] : -1);
+        soft_ring_exchange_on_message(peer, wire.type, body, bytes, n ? fds[0] : -1);
     return true;
 }
 
@@ -396,7 +396,7 @@ void soft_peer_stop(void) {
         soft_peer_drop(soft_peers);
     soft_peer_numbers_stop();
     soft_qp_numbers_reset();
-    soft_tick_stop();
+    soft_qp_timer_stop();
 }
 
 void soft_peer_forked(void) {

@@ -36,7 +36,7 @@ void soft_qp_fail(struct soft_qp *qp) {
         st(qp->fell, true);
         qp->flush_late = true;
         st(qp->need_tick, true);
-        soft_tick_want();
+        soft_qp_timer_want();
     }
     if (rx && qp->opened)
         soft_rkey_fence_begin(qp);
@@ -62,7 +62,7 @@ bool soft_flush(struct soft_qp *qp, struct sink *sink) {
     if (__builtin_expect(qp->leaving.seen != 0, 0) &&
         soft_rkey_fence_poll(qp, &qp->leaving) == SOFT_RKEY_FENCE_INSIDE) {
         st(qp->need_tick, true);
-        soft_tick_want();
+        soft_qp_timer_want();
         return false;
     }
     qp->flushing = true;
@@ -234,12 +234,12 @@ static bool retries_over(struct soft_qp *qp) {
         now - qp->down_since_ns > (4096ull << qp->attr.timeout) * (qp->attr.retry_cnt + 1u))
         return true;
     st(qp->need_tick, true);
-    soft_tick_want();
+    soft_qp_timer_want();
     return false;
 }
 
 /* Acknowledgements, refusals and the end of the peer. */
-void soft_requester(struct soft_qp *qp, struct sink *sink) {
+void soft_completer(struct soft_qp *qp, struct sink *sink) {
     if (qp->flushing)
         return;
     struct soft_ring *tx = ld(qp->tx), *rx = ld(qp->rx);

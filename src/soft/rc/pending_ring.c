@@ -9,7 +9,7 @@
 
 #include "soft/ipc/peer_internal.h"
 
-#define OFFERS_MAX 8u
+#define PENDING_RINGS_MAX 8u
 
 bool soft_same_process(const struct soft_peer *a, const struct soft_peer *b) {
     if (a == b)
@@ -37,7 +37,7 @@ static void make_room(struct soft_qp *qp) {
         if ((*at)->peer->uid != geteuid())
             foreign = at;
     }
-    if (count >= OFFERS_MAX)
+    if (count >= PENDING_RINGS_MAX)
         drop(foreign ? foreign : oldest);
 }
 

@@ -11,11 +11,11 @@
 #include "soft/rc/requester.h"
 
 static void answers(struct soft_qp *qp) {
-    soft_answers_transmit(qp);
+    soft_rdma_target_transmit(qp);
     if (qp->answer_head != qp->answer_tail) { /* the ring is full: go on when it is not */
         st(qp->attention, true);
         st(qp->need_tick, true);
-        soft_tick_want();
+        soft_qp_timer_want();
     }
 }
 
@@ -28,13 +28,13 @@ void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
         soft_qp_fail(qp);
     /* The peer that has left may ask by the old key next, and that ends the QP: first what it waited for. */
     if (__builtin_expect(qp->sq_inside.seen != 0, 0) && ld(qp->tx))
-        soft_qp_transmit(qp);
+        soft_requester(qp);
     soft_retire(qp, sink); /* before receives: a small array has room for few completions */
     if (__builtin_expect(qp->ud != NULL, 0))
         soft_ud_receive(qp, sink);
     else
         soft_responder(qp, sink);
-    soft_requester(qp, sink);
+    soft_completer(qp, sink);
     if (qp->state == IBV_QPS_ERR) {
         if (!soft_flush(qp, sink))
             st(qp->attention, true);
@@ -43,7 +43,7 @@ void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
         if (qp->answer_head != qp->answer_tail)
             answers(qp);
         if (qp->sq_next != qp->sq_tail)
-            soft_qp_transmit(qp);
+            soft_requester(qp);
         if (qp->tx_published != before)
             soft_qp_bell_receiver(qp);
         if (qp->kick_wanted) {
@@ -51,7 +51,7 @@ void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
             soft_qp_kick(qp);
         }
         if (qp->sq_head != qp->sq_next)
-            soft_requester(qp, sink); /* what needed no answer is complete already */
+            soft_completer(qp, sink); /* what needed no answer is complete already */
     }
     bool up = qp->state == IBV_QPS_RTS;
     st(qp->backlog, up && qp->sq_next != qp->sq_tail);

@@ -151,7 +151,7 @@ static inline bool soft_qp_has_any_work(struct soft_qp *qp) {
 /* completer.c */
 void soft_find_due(struct soft_qp *qp); /* a signalled send was transmitted, or some were retired */
 void soft_retire(struct soft_qp *qp, struct sink *sink); /* by the acknowledgements known */
-void soft_requester(struct soft_qp *qp, struct sink *sink);
+void soft_completer(struct soft_qp *qp, struct sink *sink);
 bool soft_flush(struct soft_qp *qp, struct sink *sink); /* false: a CQ has no room, call again */
 enum ibv_wc_opcode soft_wc_opcode(unsigned opcode);
 
@@ -162,13 +162,13 @@ struct soft_rqe *soft_receive_get(struct soft_qp *qp);
 void soft_receive_done(struct soft_qp *qp);
 
 /* scatter.c: bytes of the message at the reader's index into memory, after every check */
-enum placed { PLACED, TOO_LONG, BAD_BUFFER };
-enum placed soft_place(struct soft_qp *qp, const struct soft_rqe *rqe, const uint8_t *from,
-                       uint64_t bytes);
-enum placed soft_place_slots(struct soft_qp *qp, const struct soft_rqe *rqe, struct soft_ring *ring,
-                             unsigned len);
-enum placed soft_place_desc(struct soft_qp *qp, const struct soft_rqe *rqe, struct soft_ring *ring,
-                            unsigned count);
+enum scatter_result { SCATTER_DONE, SCATTER_TOO_LONG, SCATTER_BAD_BUFFER };
+enum scatter_result soft_scatter(struct soft_qp *qp, const struct soft_rqe *rqe,
+                                 const uint8_t *from, uint64_t bytes);
+enum scatter_result soft_scatter_slots(struct soft_qp *qp, const struct soft_rqe *rqe,
+                                       struct soft_ring *ring, unsigned len);
+enum scatter_result soft_scatter_desc(struct soft_qp *qp, const struct soft_rqe *rqe,
+                                      struct soft_ring *ring, unsigned count);
 void soft_copy_slots(struct soft_qp *qp, struct soft_ring *ring, unsigned offset, void *out,
                      unsigned bytes);
 

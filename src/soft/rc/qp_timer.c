@@ -30,7 +30,7 @@ char soft_tsan_word[1024];
 static _Atomic bool wanted;
 static struct soft_timer timer;
 
-void soft_tick_want(void) {
+void soft_qp_timer_want(void) {
     if (!atomic_load_explicit(&wanted, memory_order_relaxed) && !atomic_exchange(&wanted, true))
         soft_engine_wake();
 }
@@ -82,7 +82,7 @@ static bool loses_patience(struct soft_qp *qp, uint64_t now) {
     return true;
 }
 
-bool soft_qp_tick(struct soft_qp *qp, uint64_t now) {
+bool soft_qp_timer_tick(struct soft_qp *qp, uint64_t now) {
     spin_lock(&qp->lock);
     bool moving = qp->sq_head != qp->tick_head;
     qp->tick_head = qp->sq_head;
@@ -122,7 +122,7 @@ static void on_tick(struct soft_timer *t) {
                 soft_iwarp_flush(qp);
             }
             if (qp && ld(qp->need_tick)) {
-                again |= soft_qp_tick(qp, now);
+                again |= soft_qp_timer_tick(qp, now);
                 any |= ld(qp->need_tick);
             }
         }
@@ -132,12 +132,12 @@ static void on_tick(struct soft_timer *t) {
         soft_timer_arm(t, now + (again ? TICK_NS : TICK_SLOW * TICK_NS), on_tick);
 }
 
-void soft_tick_if_wanted(void) {
+void soft_qp_timer_if_wanted(void) {
     if (atomic_load_explicit(&wanted, memory_order_relaxed) && timer.due_ns == 0)
         soft_timer_arm(&timer, soft_now_ns() + TICK_NS, on_tick);
 }
 
-void soft_tick_stop(void) {
+void soft_qp_timer_stop(void) {
     soft_timer_cancel(&timer);
     atomic_store(&wanted, false);
 }
@@ -169,7 +169,7 @@ void soft_qp_idle(struct soft_qp *qp) {
         return;
     st(qp->kick_ns, now);
     st(qp->need_tick, true);
-    soft_tick_want();
+    soft_qp_timer_want();
     /* The way to the peer may be coming or going: look at it under the lock. */
     if (spin_try(&qp->lock)) {
         soft_qp_kick(qp);

@@ -218,8 +218,8 @@ static bool read_mapped(struct soft_qp *qp, const struct soft_wqe *wqe, const st
     return true;
 }
 
-static bool touch_mapped(struct soft_qp *qp, const struct soft_wqe *wqe, const struct ibv_sge *sge,
-                         const uint8_t *inlined, uint8_t *addr) {
+static bool access_mapped(struct soft_qp *qp, const struct soft_wqe *wqe, const struct ibv_sge *sge,
+                          const uint8_t *inlined, uint8_t *addr) {
     if (wqe->total == 0)
         return true;
     if (is_write(wqe->opcode))
@@ -227,7 +227,7 @@ static bool touch_mapped(struct soft_qp *qp, const struct soft_wqe *wqe, const s
     if (wqe->opcode == IBV_WR_RDMA_READ)
         return read_mapped(qp, wqe, sge, addr);
     uint64_t probe = 0; /* the buffer must be usable before the atomic happens */
-    if (!soft_place_local(qp, wqe, sge, 0, &probe, 0) || wqe->num_sge == 0)
+    if (!soft_scatter_local(qp, wqe, sge, 0, &probe, 0) || wqe->num_sge == 0)
         return false;
     const struct soft_mr *mr = soft_mr_find(sge[0].lkey, qp->ibv.pd);
     if (!mr || !soft_mr_range(mr, sge[0].addr, sge[0].length, IBV_ACCESS_LOCAL_WRITE))
@@ -235,7 +235,7 @@ static bool touch_mapped(struct soft_qp *qp, const struct soft_wqe *wqe, const s
     const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
     uint64_t old = atomic_run((uint64_t *)(void *)addr, wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP,
                               to->compare_add, to->swap);
-    return soft_place_local(qp, wqe, sge, 0, &old, sizeof old);
+    return soft_scatter_local(qp, wqe, sge, 0, &old, sizeof old);
 }
 
 /* Bytes at .. at + n of the local buffers. 0: a key is not good, or they are shorter. */
@@ -317,7 +317,7 @@ static enum ibv_wc_status touch_piece(struct soft_qp *qp, const struct soft_wqe 
 }
 
 /* Makes "I am inside" visible before the key is checked: see soft_rkey_fence_wait(). */
-static void touch_begin(struct soft_qp *qp, struct soft_ring *ring) {
+static void access_begin(struct soft_qp *qp, struct soft_ring *ring) {
     st(ring->tx.touching, ld(ring->tx.touching) | 1);
     if (qp->fence_free)
         atomic_signal_fence(memory_order_seq_cst);
@@ -325,7 +325,7 @@ static void touch_begin(struct soft_qp *qp, struct soft_ring *ring) {
         soft_fence();
 }
 
-static void touch_end(struct soft_ring *ring) {
+static void access_end(struct soft_ring *ring) {
     atomic_store_explicit(&ring->tx.touching, (ld(ring->tx.touching) | 1) + 1,
                           memory_order_release);
 }
@@ -346,8 +346,8 @@ static bool touch_pieces(struct soft_qp *qp, struct soft_ring *ring, struct soft
         at += n;
         if (status != IBV_WC_SUCCESS || at == wqe->total)
             break;
-        touch_end(ring);
-        touch_begin(qp, ring);
+        access_end(ring);
+        access_begin(qp, ring);
         *how = reach(qp, wqe->opcode, to->addr + at, to->rkey, wqe->total - at, &addr);
         if ((*how != REACH_MAPPED && *how != REACH_PROCESS) || ld(ring->rx.down) != 0)
             return false;
@@ -450,8 +450,8 @@ static bool sink_allows(const struct soft_qp *qp, const struct soft_wqe *wqe,
     return true;
 }
 
-enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
-                                 const struct ibv_sge *sge, const uint8_t *inlined) {
+enum soft_outcome soft_rdma(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
+                            const struct ibv_sge *sge, const uint8_t *inlined) {
     const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
     uint32_t granted = atomic_load_explicit(&ring->rx.access, memory_order_relaxed);
     bool write = is_write(wqe->opcode);
@@ -471,7 +471,7 @@ enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, str
         if (imm && slot_room(qp) < 1)
             return SOFT_NO_ROOM;
         slot_publish(qp, ring); /* what was posted before can be polled before this is visible */
-        touch_begin(qp, ring);
+        access_begin(qp, ring);
         uint8_t *addr = NULL;
         enum reach how = reach(qp, wqe->opcode, to->addr, to->rkey, wqe->total, &addr);
         bool direct = how == REACH_MAPPED || how == REACH_PROCESS;
@@ -481,11 +481,11 @@ enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, str
             if (how == REACH_PROCESS || wqe->total > TOUCH_PIECE) {
                 wait = !touch_pieces(qp, ring, wqe, sge, inlined, &how, addr);
                 direct = how == REACH_MAPPED || how == REACH_PROCESS;
-            } else if (!touch_mapped(qp, wqe, sge, inlined, addr)) {
+            } else if (!access_mapped(qp, wqe, sge, inlined, addr)) {
                 wqe->status = IBV_WC_LOC_PROT_ERR;
             }
         }
-        touch_end(ring);
+        access_end(ring);
         if (how == REACH_REFUSED)
             return violation(qp, ring, wqe, SOFT_NAK_REMOTE_ACCESS);
         if (wait && direct)
@@ -520,7 +520,7 @@ enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, str
     return outcome;
 }
 
-bool soft_write_now(struct soft_qp *qp, struct soft_ring *ring, const struct ibv_send_wr *wr) {
+bool soft_rdma_write_now(struct soft_qp *qp, struct soft_ring *ring, const struct ibv_send_wr *wr) {
     const struct ibv_sge *sge = wr->sg_list;
     const uint8_t *from = (const uint8_t *)(uintptr_t)sge->addr;
     uint32_t length = sge->length;
@@ -539,8 +539,8 @@ bool soft_write_now(struct soft_qp *qp, struct soft_ring *ring, const struct ibv
     }
     uint64_t at = wr->wr.rdma.remote_addr;
     uint32_t rkey = wr->wr.rdma.rkey;
-    slot_publish(qp, ring); /* as in soft_one_sided() */
-    touch_begin(qp, ring);
+    slot_publish(qp, ring); /* as in soft_rdma() */
+    access_begin(qp, ring);
     uint8_t *to = rkey_cache_hit(qp, at, rkey, length);
     if (__builtin_expect(!to, 0)) {
         if (reach(qp, IBV_WR_RDMA_WRITE, at, rkey, length, &to) != REACH_MAPPED)
@@ -551,6 +551,6 @@ bool soft_write_now(struct soft_qp *qp, struct soft_ring *ring, const struct ibv
     bool here = to && ld(ring->rx.stalled) == 0 && ld(ring->rx.down) == 0;
     if (here)
         store_ordered(to, from, length, true);
-    touch_end(ring);
+    access_end(ring);
     return here;
 }

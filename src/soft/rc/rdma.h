@@ -22,7 +22,7 @@ static inline uint64_t atomic_run(uint64_t *word, bool swap, uint64_t compare_ad
 }
 
 /* Bytes of an answer into the local buffers of its request, from at on. False: a key is not good. */
-bool soft_place_local(struct soft_qp *qp, const struct soft_wqe *wqe, const struct ibv_sge *sge,
-                      uint64_t at, const void *data, uint64_t bytes);
+bool soft_scatter_local(struct soft_qp *qp, const struct soft_wqe *wqe, const struct ibv_sge *sge,
+                        uint64_t at, const void *data, uint64_t bytes);
 
 #endif

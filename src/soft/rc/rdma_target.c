@@ -11,8 +11,8 @@
 #include "soft/verbs/profile.h"
 #include "soft/rc/slot.h"
 
-bool soft_place_local(struct soft_qp *qp, const struct soft_wqe *wqe, const struct ibv_sge *sge,
-                      uint64_t at, const void *data, uint64_t bytes) {
+bool soft_scatter_local(struct soft_qp *qp, const struct soft_wqe *wqe, const struct ibv_sge *sge,
+                        uint64_t at, const void *data, uint64_t bytes) {
     const uint8_t *from = data;
     for (unsigned i = 0; bytes && i < wqe->num_sge; i++) {
         if (at >= sge[i].length) {
@@ -35,7 +35,7 @@ bool soft_place_local(struct soft_qp *qp, const struct soft_wqe *wqe, const stru
 
 /* ---- answers ------------------------------------------------------------------------------------ */
 
-bool soft_answers_transmit(struct soft_qp *qp) {
+bool soft_rdma_target_transmit(struct soft_qp *qp) {
     struct soft_ring *ring = ld(qp->tx);
     bool wrote = false;
     while (ring && qp->answer_head != qp->answer_tail) {
@@ -61,8 +61,8 @@ bool soft_answers_transmit(struct soft_qp *qp) {
 }
 
 /* Part of an answer of the peer's arrived: bytes of slots starting at index. False: protocol broken. */
-bool soft_answer_take(struct soft_qp *qp, struct soft_ring *ring, unsigned index, unsigned op,
-                      unsigned flags, unsigned len) {
+bool soft_rdma_target_take(struct soft_qp *qp, struct soft_ring *ring, unsigned index, unsigned op,
+                           unsigned flags, unsigned len) {
     if (qp->waiting == 0)
         return false;
     uint32_t at = qp->wait_index;
@@ -77,7 +77,7 @@ bool soft_answer_take(struct soft_qp *qp, struct soft_ring *ring, unsigned index
         return false;
     for (unsigned left = len; left;) {
         unsigned n = left < SOFT_SLOT_PAYLOAD ? left : SOFT_SLOT_PAYLOAD;
-        if (!soft_place_local(qp, wqe, sge, qp->wait_offset, ring->slot[index].data, n))
+        if (!soft_scatter_local(qp, wqe, sge, qp->wait_offset, ring->slot[index].data, n))
             wqe->status = IBV_WC_LOC_PROT_ERR;
         qp->wait_offset += n;
         left -= n;
@@ -101,8 +101,9 @@ bool soft_answer_take(struct soft_qp *qp, struct soft_ring *ring, unsigned index
  * A request of the ring path. reth and op are private copies. SOFT_NAK_NONE: done (a WRITE's target
  * is noted for the bytes that follow), else why not.
  */
-enum soft_nak soft_execute(struct soft_qp *qp, unsigned op, const struct soft_reth *reth,
-                           const struct soft_atomic *atomic) {
+enum soft_nak soft_rdma_target_execute(struct soft_qp *qp, unsigned op,
+                                       const struct soft_reth *reth,
+                                       const struct soft_atomic *atomic) {
     int access = op == SOFT_OP_WRITE  ? IBV_ACCESS_REMOTE_WRITE
                  : op == SOFT_OP_READ ? IBV_ACCESS_REMOTE_READ
                                       : IBV_ACCESS_REMOTE_ATOMIC;

@@ -128,7 +128,7 @@ static enum soft_outcome transmit_other(struct soft_qp *qp, struct soft_ring *ri
                                         const uint8_t *inlined) {
     if (wqe->opcode == IBV_WR_BIND_MW || wqe->opcode == IBV_WR_LOCAL_INV)
         return run_local(qp, wqe);
-    return soft_one_sided(qp, ring, wqe, sge, inlined);
+    return soft_rdma(qp, ring, wqe, sge, inlined);
 }
 
 static inline bool is_send(const struct soft_wqe *wqe) {
@@ -252,7 +252,7 @@ static enum soft_outcome transmit_next(struct soft_qp *qp, struct soft_ring *rin
     return qp->ud ? soft_ud_send(qp, wqe, sge, inlined) : transmit_uc(qp, ring, wqe, sge, inlined);
 }
 
-void soft_qp_transmit(struct soft_qp *qp) {
+void soft_requester(struct soft_qp *qp) {
     struct soft_ring *ring = ld(qp->tx);
     if ((!ring && !qp->unreliable) || qp->state != IBV_QPS_RTS || qp->sq_broken)
         return;

@@ -24,7 +24,7 @@ bool soft_gather(struct soft_qp *qp, const struct ibv_sge *sge, unsigned count, 
                  uint32_t bytes, struct soft_writer *w);
 
 /* Moves recorded work into the ring, as far as there is room, and publishes it. */
-void soft_qp_transmit(struct soft_qp *qp);
+void soft_requester(struct soft_qp *qp);
 
 /*
  * After something was published: if the other side sleeps, wake it. The sleeper (soft_req_notify_cq()) orders its
@@ -48,9 +48,9 @@ static inline void bell_after(struct soft_qp *qp, const _Atomic uint32_t *armed)
 
 /* rdma.c */
 enum soft_outcome { SOFT_SENT, SOFT_NO_ROOM, SOFT_BROKEN };
-enum soft_outcome soft_one_sided(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
-                                 const struct ibv_sge *sge, const uint8_t *inlined);
+enum soft_outcome soft_rdma(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
+                            const struct ibv_sge *sge, const uint8_t *inlined);
 /* A WRITE of up to a slot's payload into mapped memory, done at once; false: take the long way. */
-bool soft_write_now(struct soft_qp *qp, struct soft_ring *ring, const struct ibv_send_wr *wr);
+bool soft_rdma_write_now(struct soft_qp *qp, struct soft_ring *ring, const struct ibv_send_wr *wr);
 
 #endif

@@ -195,7 +195,7 @@ static bool invalidated(struct soft_qp *qp, struct sink *sink, uint32_t rkey) {
     if (!soft_mw_invalidate(qp, rkey, &status)) {
         st(qp->attention, true);
         st(qp->need_tick, true);
-        soft_tick_want();
+        soft_qp_timer_want();
         return false;
     }
     if (status != IBV_WC_SUCCESS)
@@ -235,15 +235,15 @@ static bool take_send(struct soft_qp *qp, struct sink *sink, struct soft_ring *r
                          0) &&
         !invalidated(qp, sink, h->imm))
         return false;
-    enum placed placed = described ? soft_place_desc(qp, rqe, ring, h->len)
-                                   : soft_place_slots(qp, rqe, ring, h->len);
+    enum scatter_result placed = described ? soft_scatter_desc(qp, rqe, ring, h->len)
+                                           : soft_scatter_slots(qp, rqe, ring, h->len);
     if (described && withdrawn(qp, ring))
         return false;
-    if (placed == TOO_LONG && qp->unreliable)
+    if (placed == SCATTER_TOO_LONG && qp->unreliable)
         return drop(qp, h, SOFT_DROP_TOO_LONG); /* the receive serves the next one */
-    if (placed != PLACED) {
+    if (placed != SCATTER_DONE) {
         const struct soft_profile *like = soft_profile();
-        bool too_long = placed == TOO_LONG;
+        bool too_long = placed == SCATTER_TOO_LONG;
         refuse(qp, sink, rqe,
                (enum ibv_wc_status)(too_long ? like->too_long_receive : like->wrong_receive),
                too_long ? (enum soft_nak)like->too_long_nak : SOFT_NAK_REMOTE_OPERATION);
@@ -275,7 +275,7 @@ static bool take_write(struct soft_qp *qp, struct sink *sink, struct soft_ring *
         skip = sizeof reth;
         bytes -= skip;
         soft_copy_slots(qp, ring, 0, &reth, sizeof reth);
-        nak = soft_execute(qp, SOFT_OP_WRITE, &reth, NULL);
+        nak = soft_rdma_target_execute(qp, SOFT_OP_WRITE, &reth, NULL);
         qp->rx_offset = 0;
     }
     if (nak == SOFT_NAK_NONE && (bytes > qp->rx_left || last != (bytes == qp->rx_left)))
@@ -323,7 +323,7 @@ static bool take_request(struct soft_qp *qp, struct sink *sink, struct soft_ring
     soft_copy_slots(qp, ring, 0, &reth, sizeof reth);
     if (h->op == SOFT_OP_ATOMIC)
         soft_copy_slots(qp, ring, sizeof reth, &atomic, sizeof atomic);
-    enum soft_nak nak = soft_execute(qp, h->op, &reth, &atomic);
+    enum soft_nak nak = soft_rdma_target_execute(qp, h->op, &reth, &atomic);
     if (nak != SOFT_NAK_NONE) {
         refuse_request(qp, sink, nak);
         return false;
@@ -416,7 +416,7 @@ static bool take_segment(struct soft_qp *qp, struct sink *sink, struct soft_ring
         return take_request(qp, sink, ring, &h);
     case SOFT_OP_READ_RESPONSE:
     case SOFT_OP_ATOMIC_RESPONSE:
-        if (!soft_answer_take(qp, ring, ld(qp->rx_index), h.op, h.flags, h.len)) {
+        if (!soft_rdma_target_take(qp, ring, ld(qp->rx_index), h.op, h.flags, h.len)) {
             refuse(qp, sink, NULL, IBV_WC_SUCCESS, SOFT_NAK_INVALID_REQUEST);
             return false;
         }

@@ -99,7 +99,7 @@ static void take_offer(struct soft_qp *qp) {
     soft_peer_release(offer.peer);
 }
 
-int soft_link_open(struct soft_qp *qp) {
+int soft_ring_exchange_open(struct soft_qp *qp) {
     struct soft_ring *ring;
     int fd = ring_create(qp, &ring);
     if (fd < 0)
@@ -145,7 +145,7 @@ int soft_link_open(struct soft_qp *qp) {
     return 0;
 }
 
-void soft_link_close(struct soft_qp *qp) {
+void soft_ring_exchange_close(struct soft_qp *qp) {
     soft_pending_ring_drop_all(qp);
     if (qp->peer_link) {
         *qp->peer_link = qp->peer_next;
@@ -213,12 +213,12 @@ static void send_region(struct soft_peer *peer, int index) {
         st(peer->region_sent[index], REGION_SENT);
 }
 
-void soft_link_announce_regions(struct soft_peer *peer) {
+void soft_ring_exchange_announce_regions(struct soft_peer *peer) {
     for (int i = 0; i < SOFT_MAX_REGIONS && peer->alive; i++)
         send_region(peer, i);
 }
 
-void soft_link_region_added(int index) {
+void soft_ring_exchange_region_added(int index) {
     for (struct soft_peer *peer = soft_peers, *next; peer; peer = next) {
         next = peer->next;
         st(peer->region_sent[index], REGION_UNSENT);
@@ -226,7 +226,7 @@ void soft_link_region_added(int index) {
     }
 }
 
-void soft_link_region_removed(int index) {
+void soft_ring_exchange_region_removed(int index) {
     struct region_msg msg = {.index = (uint32_t)index};
     for (struct soft_peer *peer = soft_peers, *next; peer; peer = next) {
         next = peer->next;
@@ -237,7 +237,7 @@ void soft_link_region_removed(int index) {
 }
 
 /* Registered for remote writing later than announced: the same again, now with that right. */
-void soft_link_region_writable(int index) {
+void soft_ring_exchange_region_writable(int index) {
     for (struct soft_peer *peer = soft_peers, *next; peer; peer = next) {
         next = peer->next;
         if (ld(peer->region_sent[index]) == REGION_UNSENT)
@@ -288,7 +288,7 @@ static void on_region_drop(struct soft_peer *peer, uint32_t index) {
 
 /* ---- keys --------------------------------------------------------------------------------------- */
 
-void soft_link_announce_keys(struct soft_peer *peer) {
+void soft_ring_exchange_announce_keys(struct soft_peer *peer) {
     int fd = soft_keys_fd();
     if (fd < 0 || peer->keys_sent || !peer->greeted || peer->uid != geteuid())
         return;
@@ -318,8 +318,8 @@ static void on_keys(struct soft_peer *peer, const struct keys_msg *msg, int fd) 
 
 /* ---- entries ------------------------------------------------------------------------------------ */
 
-void soft_link_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
-                          int fd) {
+void soft_ring_exchange_on_message(struct soft_peer *peer, uint32_t type, const void *data,
+                                   size_t bytes, int fd) {
     struct link_msg link;
     struct region_msg region;
     struct keys_msg keys;
@@ -374,7 +374,7 @@ void soft_link_on_message(struct soft_peer *peer, uint32_t type, const void *dat
     }
 }
 
-void soft_link_on_peer_gone(struct soft_peer *peer) {
+void soft_ring_exchange_on_peer_gone(struct soft_peer *peer) {
     struct soft_qp *next;
     soft_group_on_peer_gone(peer);
     soft_ud_on_peer_gone(peer);
@@ -390,7 +390,7 @@ void soft_link_on_peer_gone(struct soft_peer *peer) {
 }
 
 /* A peer gave us something while a CQ of ours was armed, or waits for our acknowledgement. */
-void soft_link_on_bell(struct soft_peer *peer) {
+void soft_ring_exchange_on_bell(struct soft_peer *peer) {
     /* One bell for all of a peer's QPs: those with nothing to do cost a look, not a lock. */
     for (struct soft_qp *qp = peer->qps; qp; qp = qp->peer_next)
         if (soft_qp_has_work(qp) || ld(qp->unretired) || ld(qp->rx_word) != ld(qp->rx_pos) ||

@@ -10,8 +10,8 @@
 #include "soft/ipc/peer_internal.h"
 #include "soft/rc/progress.h"
 
-enum placed soft_place(struct soft_qp *qp, const struct soft_rqe *rqe, const uint8_t *from,
-                       uint64_t bytes) {
+enum scatter_result soft_scatter(struct soft_qp *qp, const struct soft_rqe *rqe,
+                                 const uint8_t *from, uint64_t bytes) {
     uint64_t at = qp->rx_offset;
     qp->rx_offset += bytes;
     for (unsigned i = 0; bytes && i < rqe->num_sge; i++) {
@@ -23,31 +23,31 @@ enum placed soft_place(struct soft_qp *qp, const struct soft_rqe *rqe, const uin
         struct soft_mr *mr = soft_mr_find(sge->lkey, qp->ibv.pd);
         uint8_t *to = mr ? soft_mr_range(mr, sge->addr, sge->length, IBV_ACCESS_LOCAL_WRITE) : NULL;
         if (!to)
-            return BAD_BUFFER;
+            return SCATTER_BAD_BUFFER;
         uint64_t n = sge->length - at < bytes ? sge->length - at : bytes;
         memcpy(to + at, from, n);
         from += n;
         bytes -= n;
         at = 0;
     }
-    return bytes ? TOO_LONG : PLACED;
+    return bytes ? SCATTER_TOO_LONG : SCATTER_DONE;
 }
 
-enum placed soft_place_slots(struct soft_qp *qp, const struct soft_rqe *rqe, struct soft_ring *ring,
-                             unsigned len) {
+enum scatter_result soft_scatter_slots(struct soft_qp *qp, const struct soft_rqe *rqe,
+                                       struct soft_ring *ring, unsigned len) {
     unsigned index = ld(qp->rx_index);
-    enum placed placed = PLACED;
+    enum scatter_result placed = SCATTER_DONE;
     do {
         unsigned n = len < SOFT_SLOT_PAYLOAD ? len : SOFT_SLOT_PAYLOAD;
-        placed = soft_place(qp, rqe, ring->slot[index].data, n);
+        placed = soft_scatter(qp, rqe, ring->slot[index].data, n);
         len -= n;
         index = soft_slot_next(index);
-    } while (len && placed == PLACED);
+    } while (len && placed == SCATTER_DONE);
     return placed;
 }
 
-enum placed soft_place_desc(struct soft_qp *qp, const struct soft_rqe *rqe, struct soft_ring *ring,
-                            unsigned count) {
+enum scatter_result soft_scatter_desc(struct soft_qp *qp, const struct soft_rqe *rqe,
+                                      struct soft_ring *ring, unsigned count) {
     struct soft_desc desc[SOFT_MAX_DESC];
     unsigned index = ld(qp->rx_index), per_slot = SOFT_SLOT_PAYLOAD / sizeof *desc;
     for (unsigned i = 0; i < count; i++) {
@@ -57,17 +57,17 @@ enum placed soft_place_desc(struct soft_qp *qp, const struct soft_rqe *rqe, stru
     }
     for (unsigned i = 0; i < count; i++) {
         if (desc[i].region >= SOFT_MAX_REGIONS || !qp->link_peer)
-            return BAD_BUFFER;
+            return SCATTER_BAD_BUFFER;
         const struct soft_peer_region *region = &qp->link_peer->regions[desc[i].region];
         const uint8_t *from = atomic_load_explicit(&region->addr, memory_order_acquire);
         if (!from || desc[i].length > region->bytes ||
             desc[i].offset > region->bytes - desc[i].length)
-            return BAD_BUFFER;
-        enum placed placed = soft_place(qp, rqe, from + desc[i].offset, desc[i].length);
-        if (placed != PLACED)
+            return SCATTER_BAD_BUFFER;
+        enum scatter_result placed = soft_scatter(qp, rqe, from + desc[i].offset, desc[i].length);
+        if (placed != SCATTER_DONE)
             return placed;
     }
-    return PLACED;
+    return SCATTER_DONE;
 }
 
 /* Bytes of the slots of a message that starts at the reader's index, from offset on. */

@@ -38,8 +38,8 @@ static bool holds(const struct soft_rqe *rqe, uint64_t bytes) {
 }
 
 /* GRH and payload into the receive. */
-static enum placed place(struct soft_qp *qp, const struct soft_rqe *rqe,
-                         const struct soft_ud_in *in, const struct soft_ud_head *head) {
+static enum scatter_result place(struct soft_qp *qp, const struct soft_rqe *rqe,
+                                 const struct soft_ud_in *in, const struct soft_ud_head *head) {
     struct ibv_grh grh = {.version_tclass_flow = htobe32(6u << 28) | head->tclass_flow,
                           .paylen = htobe16((uint16_t)(head->len + 24)), /* with BTH, DETH, ICRC */
                           .next_hdr = NEXT_HEADER,
@@ -47,14 +47,14 @@ static enum placed place(struct soft_qp *qp, const struct soft_rqe *rqe,
     memcpy(grh.sgid.raw, head->sgid, 16);
     memcpy(grh.dgid.raw, head->dgid, 16);
     qp->rx_offset = 0;
-    enum placed placed = soft_place(qp, rqe, (const uint8_t *)&grh, sizeof grh);
+    enum scatter_result placed = soft_scatter(qp, rqe, (const uint8_t *)&grh, sizeof grh);
     unsigned index = in->index, first = head->len < SOFT_UD_FIRST ? head->len : SOFT_UD_FIRST;
-    if (placed == PLACED && first)
-        placed = soft_place(qp, rqe, in->ring->slot[index].first, first);
-    for (unsigned at = first; placed == PLACED && at < head->len; at += SOFT_UD_MORE) {
+    if (placed == SCATTER_DONE && first)
+        placed = soft_scatter(qp, rqe, in->ring->slot[index].first, first);
+    for (unsigned at = first; placed == SCATTER_DONE && at < head->len; at += SOFT_UD_MORE) {
         index = soft_ud_next(index);
         unsigned n = head->len - at < SOFT_UD_MORE ? head->len - at : SOFT_UD_MORE;
-        placed = soft_place(qp, rqe, in->ring->slot[index].more, n);
+        placed = soft_scatter(qp, rqe, in->ring->slot[index].more, n);
     }
     qp->rx_offset = 0;
     return placed;
@@ -128,7 +128,7 @@ static bool take(struct soft_qp *qp, struct sink *sink, struct soft_ud_in *in) {
         why = !rqe                                           ? SOFT_DROP_NO_RECEIVE
               : holds(rqe, (uint64_t)SOFT_UD_GRH + head.len) ? -1
                                                              : SOFT_DROP_TOO_LONG;
-        if (why < 0 && place(qp, rqe, in, &head) != PLACED) {
+        if (why < 0 && place(qp, rqe, in, &head) != SCATTER_DONE) {
             struct ibv_wc wc = error_wc(qp, rqe->wr_id, IBV_WC_LOC_PROT_ERR, IBV_WC_RECV);
             soft_receive_done(qp);
             emit(sink, qp->ibv.recv_cq, &wc, true);

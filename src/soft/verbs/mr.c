@@ -214,7 +214,7 @@ void soft_mr_show(struct soft_mr *mr) {
         return;
     if (mr->region >= 0 && !soft_regions[mr->region].writable && (mr->access & writes)) {
         soft_regions[mr->region].writable = true;
-        soft_link_region_writable(mr->region);
+        soft_ring_exchange_region_writable(mr->region);
     }
     (void)soft_keys_fd();
     soft_key_publish(mr, mr->ibv.rkey);
@@ -379,7 +379,7 @@ static void *mem_alloc(size_t bytes, unsigned page_flags) {
     if (slot >= 0) {
         soft_regions[slot] =
             (struct soft_region){.addr = addr, .bytes = bytes, .fd = fd, .serial = ++region_serial};
-        soft_link_region_added(slot);
+        soft_ring_exchange_region_added(slot);
     } else {
         close(fd); /* more regions than peers are told of: still good memory, two copies */
     }
@@ -399,7 +399,7 @@ void soft_mem_free(void *addr, size_t bytes) {
     soft_lock();
     for (int i = 0; i < SOFT_MAX_REGIONS; i++)
         if (soft_regions[i].addr == addr) {
-            soft_link_region_removed(i);
+            soft_ring_exchange_region_removed(i);
             close(soft_regions[i].fd);
             soft_regions[i].addr = NULL;
             break;

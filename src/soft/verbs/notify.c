@@ -28,7 +28,7 @@ static void look_after(struct soft_cq *cq) {
     }
     spin_unlock(&cq->poll_lock);
     if (outstanding)
-        soft_tick_want();
+        soft_qp_timer_want();
 }
 
 /* poll_lock held. What has arrived by now is moved into the ring. */

@@ -438,26 +438,28 @@ void soft_shared_fork(bool begins); /* the fork waits until nobody is inside of 
 extern struct soft_region soft_regions[SOFT_MAX_REGIONS]; /* control lock */
 
 /* ring_exchange.c */
-int soft_link_open(
+int soft_ring_exchange_open(
     struct soft_qp *qp); /* at RTR: make rx, tell the peer. 0 or errno; control lock */
-void soft_link_close(struct soft_qp *qp); /* control lock; qp in no CQ's list or under its lock */
-void soft_link_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
-                          int fd);
-void soft_link_on_peer_gone(struct soft_peer *peer);
-void soft_link_on_bell(struct soft_peer *peer);
-void soft_link_announce_regions(struct soft_peer *peer);
-void soft_link_region_added(int index);
-void soft_link_region_removed(int index);
-void soft_link_region_writable(int index);
+void soft_ring_exchange_close(
+    struct soft_qp *qp); /* control lock; qp in no CQ's list or under its lock */
+void soft_ring_exchange_on_message(struct soft_peer *peer, uint32_t type, const void *data,
+                                   size_t bytes, int fd);
+void soft_ring_exchange_on_peer_gone(struct soft_peer *peer);
+void soft_ring_exchange_on_bell(struct soft_peer *peer);
+void soft_ring_exchange_announce_regions(struct soft_peer *peer);
+void soft_ring_exchange_region_added(int index);
+void soft_ring_exchange_region_removed(int index);
+void soft_ring_exchange_region_writable(int index);
 
-void soft_link_announce_keys(struct soft_peer *peer);
+void soft_ring_exchange_announce_keys(struct soft_peer *peer);
 
 /* rdma_target.c: qp->lock */
-bool soft_answer_take(struct soft_qp *qp, struct soft_ring *ring, unsigned index, unsigned op,
-                      unsigned flags, unsigned len);
-enum soft_nak soft_execute(struct soft_qp *qp, unsigned op, const struct soft_reth *reth,
-                           const struct soft_atomic *atomic);
-bool soft_answers_transmit(struct soft_qp *qp); /* true: something was written */
+bool soft_rdma_target_take(struct soft_qp *qp, struct soft_ring *ring, unsigned index, unsigned op,
+                           unsigned flags, unsigned len);
+enum soft_nak soft_rdma_target_execute(struct soft_qp *qp, unsigned op,
+                                       const struct soft_reth *reth,
+                                       const struct soft_atomic *atomic);
+bool soft_rdma_target_transmit(struct soft_qp *qp); /* true: something was written */
 /*
  * rkey_fence.c. No peer is inside memory that it reached through this QP, or through any of pd's QPs. Both wait, a bounded
  * time. The first without a lock; the second with the control lock, which it gives up meanwhile.
@@ -511,19 +513,19 @@ extern bool soft_dropin;
 void soft_qp_progress(struct soft_qp *qp);
 /* One of many empty polls in a row, or what was taken is not told: lazy ack, kick; no lock. */
 void soft_qp_idle(struct soft_qp *qp);
-void soft_qp_flush_ack(struct soft_qp *qp);          /* qp->lock */
-void soft_qp_acknowledge(uint32_t qpn);              /* control lock: what was taken, now */
-void soft_qp_kick(struct soft_qp *qp);               /* ring the peer's bell */
-bool soft_qp_tick(struct soft_qp *qp, uint64_t now); /* engine; true: again */
+void soft_qp_flush_ack(struct soft_qp *qp);                /* qp->lock */
+void soft_qp_acknowledge(uint32_t qpn);                    /* control lock: what was taken, now */
+void soft_qp_kick(struct soft_qp *qp);                     /* ring the peer's bell */
+bool soft_qp_timer_tick(struct soft_qp *qp, uint64_t now); /* engine; true: again */
 extern struct soft_qp_block {
     uint32_t block;
     uint32_t next;
     struct soft_qp *_Atomic qps[SOFT_QP_BLOCK];
 } * soft_qp_blocks[SOFT_MAX_QP_BLOCKS]; /* control lock */
 extern unsigned soft_qp_block_count;
-void soft_tick_if_wanted(void);
-void soft_tick_want(void);
-void soft_tick_stop(void);
+void soft_qp_timer_if_wanted(void);
+void soft_qp_timer_want(void);
+void soft_qp_timer_stop(void);
 uint64_t soft_rnr_ns(unsigned code);            /* min_rnr_timer in nanoseconds */
 extern _Atomic uint64_t soft_rnr;               /* times so far that a message found no receive */
 void soft_qp_bell_receiver(struct soft_qp *qp); /* qp->lock */

@@ -67,7 +67,7 @@ static int post_recv_long(struct soft_qp *qp, struct ibv_recv_wr *wr, struct ibv
     }
     spin_unlock(&qp->lock);
     if (tick)
-        soft_tick_want();
+        soft_qp_timer_want();
     if (rc != 0)
         *bad = wr;
     return rc;

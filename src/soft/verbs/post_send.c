@@ -111,7 +111,7 @@ static inline struct ibv_send_wr *post_short(struct soft_qp *qp, struct soft_rin
             if (!send_now(qp, ring, wr))
                 break;
         } else if (wr->opcode == IBV_WR_RDMA_WRITE) {
-            if (!soft_write_now(qp, ring, wr))
+            if (!soft_rdma_write_now(qp, ring, wr))
                 break;
             record_sent(qp, wr, wr->sg_list->length, qp->tx_pos);
         } else {
@@ -307,7 +307,7 @@ static int post_list(struct soft_qp *qp, struct ibv_send_wr *wr, struct ibv_send
             post_long(qp, wr, total);
         }
         st(qp->unretired, qp->sq_tail - qp->sq_head);
-        soft_qp_transmit(qp);
+        soft_requester(qp);
         if (qp->unreliable || qp->iwarp) /* what was handed over is complete */
             soft_retire(qp, &(struct sink){.cq = NULL});
     }
@@ -322,7 +322,7 @@ static int post_list(struct soft_qp *qp, struct ibv_send_wr *wr, struct ibv_send
     if (rc != 0)
         *bad = wr;
     if (__builtin_expect(tick, 0))
-        soft_tick_want();
+        soft_qp_timer_want();
     return rc;
 }
 
@@ -368,7 +368,7 @@ static inline bool single_now(struct soft_qp *qp, struct soft_ring *ring,
         slot_send(qp, ring, from, wr->sg_list->length, SOFT_F_FIRST | SOFT_F_LAST, 0);
         return true;
     }
-    return wr->opcode == IBV_WR_RDMA_WRITE && soft_write_now(qp, ring, wr);
+    return wr->opcode == IBV_WR_RDMA_WRITE && soft_rdma_write_now(qp, ring, wr);
 }
 
 int soft_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {

@@ -254,7 +254,7 @@ int soft_destroy_qp(struct ibv_qp *ibqp) {
         soft_iwarp_flush(qp);
     leave_cqs(qp, !soft_profile()->keeps_completions);
     soft_mw_forget(qp);
-    soft_link_close(qp);
+    soft_ring_exchange_close(qp);
     soft_ud_close(qp);
     soft_unlock();
     soft_async_drain(ibqp->context, ibqp);
@@ -353,7 +353,7 @@ static void reset(struct soft_qp *qp) {
     qp->state = qp->ibv.state = IBV_QPS_RESET;
     qp->plain_rx = qp->plain_tx = false;
     spin_unlock(&qp->lock);
-    soft_link_close(qp);
+    soft_ring_exchange_close(qp);
 }
 
 /* What the peer's requester has to know of our attributes. */
@@ -417,7 +417,7 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
     merge(&qp->attr, attr, mask);
     qp->opened |= (qp->attr.qp_access_flags & SOFT_REMOTE_ACCESS) != 0;
     if (from == IBV_QPS_INIT && to == IBV_QPS_RTR)
-        rc = qp->ud ? 0 : soft_link_open(qp);
+        rc = qp->ud ? 0 : soft_ring_exchange_open(qp);
     spin_lock(&qp->lock);
     if (rc != 0) {
         qp->attr = saved;

@@ -23,7 +23,7 @@ int soft_qp_up(struct soft_qp *qp, uint32_t remote_qpn, uint8_t responder_resour
     qp->attr.rnr_retry = qp->attr.retry_cnt = 7;
     qp->attr.timeout = 0;
     qp->second = listener;
-    int rc = soft_link_open(qp);
+    int rc = soft_ring_exchange_open(qp);
     if (rc != 0)
         return rc;
     spin_lock(&qp->lock);
