@@ -51,7 +51,7 @@ fail:;
 }
 
 /* Taken before the engine's locks, as everywhere here. */
-void soft_shared_fork(bool begins) {
+void soft_default_context_fork(bool begins) {
     if (begins)
         pthread_mutex_lock(&lock);
     else

@@ -207,7 +207,7 @@ static struct soft_watch wake_watch = {.fd = -1, .fn = on_wake};
 /* ---- fork ------------------------------------------------------------------------------------ */
 
 static void fork_prepare(void) {
-    soft_shared_fork(true);
+    soft_default_context_fork(true);
     pthread_mutex_lock(&engine.life);
     soft_lock();
     soft_untrusted_fd_fork(true);
@@ -217,7 +217,7 @@ static void fork_parent(void) {
     soft_untrusted_fd_fork(false);
     soft_unlock();
     pthread_mutex_unlock(&engine.life);
-    soft_shared_fork(false);
+    soft_default_context_fork(false);
 }
 
 /*
@@ -243,7 +243,7 @@ static void fork_child(void) {
     soft_qp_forked();
     soft_ud_forked();
     soft_group_forked();
-    soft_memory_forked();
+    soft_mr_forked();
     soft_fault_forked();
     soft_ctl_forked();
     soft_address_watch_forked();
@@ -251,7 +251,7 @@ static void fork_child(void) {
     soft_lock_forked();
     soft_unlock(); /* the forking thread locked them and is the one that lives on */
     pthread_mutex_unlock(&engine.life);
-    soft_shared_fork(false);
+    soft_default_context_fork(false);
 }
 
 /* Once in a process that uses the engine. */

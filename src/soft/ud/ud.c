@@ -64,7 +64,7 @@ unsigned soft_query_drops(struct ibv_qp *ibqp, uint32_t *drops, unsigned count) 
 
 /* ---- posting ------------------------------------------------------------------------------------ */
 
-void soft_ud_record(struct soft_qp *qp, uint32_t index, const struct ibv_send_wr *wr) {
+void soft_ud_store_wqe(struct soft_qp *qp, uint32_t index, const struct ibv_send_wr *wr) {
     const struct soft_ah *ah = soft_ah_of(wr->wr.ud.ah);
     struct soft_ud_send *send = &qp->ud->sends[index & qp->sq_mask];
     memcpy(send->sgid, ah->sgid.raw, 16);

@@ -144,7 +144,7 @@ struct soft_ud {
 /* ud.c: life, and sending; the QP may be of any type. Returns errno values. */
 int soft_ud_create(struct soft_qp *qp);
 void soft_ud_free(struct soft_qp *qp);
-void soft_ud_record(struct soft_qp *qp, uint32_t index, const struct ibv_send_wr *wr);
+void soft_ud_store_wqe(struct soft_qp *qp, uint32_t index, const struct ibv_send_wr *wr);
 enum soft_outcome soft_ud_send(struct soft_qp *qp, struct soft_wqe *wqe, const struct ibv_sge *sge,
                                const uint8_t *inlined);
 void soft_ud_kick(struct soft_qp *qp); /* engine: receivers that something waits for */

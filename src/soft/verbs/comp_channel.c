@@ -24,7 +24,7 @@ struct ibv_comp_channel *soft_create_comp_channel(struct ibv_context *ctx) {
         errno = refused;
         return NULL;
     }
-    struct soft_channel *channel = calloc(1, sizeof *channel);
+    struct soft_comp_channel *channel = calloc(1, sizeof *channel);
     if (!channel)
         return NULL;
     channel->capacity = 16;
@@ -45,7 +45,7 @@ struct ibv_comp_channel *soft_create_comp_channel(struct ibv_context *ctx) {
 }
 
 int soft_destroy_comp_channel(struct ibv_comp_channel *ibchannel) {
-    struct soft_channel *channel = soft_channel_of(ibchannel);
+    struct soft_comp_channel *channel = soft_comp_channel_of(ibchannel);
     if (soft_stale(channel))
         return EPERM;
     pthread_mutex_lock(&channel->lock);
@@ -61,7 +61,7 @@ int soft_destroy_comp_channel(struct ibv_comp_channel *ibchannel) {
     return 0;
 }
 
-void soft_channel_push(struct soft_channel *channel, struct soft_cq *cq) {
+void soft_comp_channel_push(struct soft_comp_channel *channel, struct soft_cq *cq) {
     pthread_mutex_lock(&channel->lock);
     if (channel->count == channel->capacity) {
         struct soft_cq **queue = calloc(2 * channel->capacity, sizeof *queue);
@@ -83,7 +83,7 @@ void soft_channel_push(struct soft_channel *channel, struct soft_cq *cq) {
 }
 
 int soft_get_cq_event(struct ibv_comp_channel *ibchannel, struct ibv_cq **cq, void **cq_context) {
-    struct soft_channel *channel = soft_channel_of(ibchannel);
+    struct soft_comp_channel *channel = soft_comp_channel_of(ibchannel);
     if (soft_stale(channel)) {
         errno = EPERM;
         return -1;
@@ -117,7 +117,7 @@ void soft_ack_cq_events(struct ibv_cq *cq, unsigned int n) {
 }
 
 /* Drops the CQ's events that nobody fetched, with their tokens. */
-unsigned soft_channel_forget(struct soft_channel *channel, struct soft_cq *cq) {
+unsigned soft_comp_channel_forget(struct soft_comp_channel *channel, struct soft_cq *cq) {
     pthread_mutex_lock(&channel->lock);
     unsigned kept = 0, count = channel->count;
     for (unsigned i = 0; i < count; i++) {

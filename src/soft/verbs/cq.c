@@ -50,9 +50,9 @@ struct ibv_cq *soft_create_cq(struct ibv_context *ctx, int cqe, void *cq_context
     cq->generation = soft_generation_now;
     cq->board_index = atomic_fetch_add(&next_board_index, 1) % SOFT_BOARD_CQS;
     if (channel) {
-        pthread_mutex_lock(&soft_channel_of(channel)->lock);
+        pthread_mutex_lock(&soft_comp_channel_of(channel)->lock);
         channel->refcnt++;
-        pthread_mutex_unlock(&soft_channel_of(channel)->lock);
+        pthread_mutex_unlock(&soft_comp_channel_of(channel)->lock);
     }
     atomic_fetch_add(&soft_context_of(ctx)->users, 1);
     return &cq->ibv;
@@ -75,7 +75,7 @@ int soft_destroy_cq(struct ibv_cq *ibcq) {
     disarm(cq);
     soft_async_drain(ibcq->context, ibcq);
     if (ibcq->channel) {
-        unsigned fetched = soft_channel_forget(soft_channel_of(ibcq->channel), cq);
+        unsigned fetched = soft_comp_channel_forget(soft_comp_channel_of(ibcq->channel), cq);
         pthread_mutex_lock(&ibcq->mutex);
         while (ibcq->comp_events_completed < fetched)
             pthread_cond_wait(&ibcq->cond, &ibcq->mutex);
@@ -99,7 +99,7 @@ void soft_cq_signal(struct soft_cq *cq, bool solicited) {
         return;
     st(cq->untold, false);
     atomic_fetch_sub(&soft_board->cq[cq->board_index].armed, 1);
-    soft_channel_push(soft_channel_of(cq->ibv.channel), cq);
+    soft_comp_channel_push(soft_comp_channel_of(cq->ibv.channel), cq);
 }
 
 bool soft_cq_push(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited) {

@@ -31,7 +31,7 @@ static inline void swap(struct soft_cq *cq, unsigned i, unsigned j) {
     set(cq, j, qp);
 }
 
-int soft_cq_add_qp(struct soft_cq *cq, struct soft_qp *qp) {
+int soft_cq_pollset_add(struct soft_cq *cq, struct soft_qp *qp) {
     int rc = 0;
     struct soft_qp **old = NULL, **grown = NULL;
     unsigned capacity = 0;
@@ -66,13 +66,13 @@ int soft_cq_add_qp(struct soft_cq *cq, struct soft_qp *qp) {
 }
 
 /* poll_lock held. A cold one, at i, had something. */
-void soft_cq_warm_up(struct soft_cq *cq, unsigned i) {
+void soft_cq_pollset_warm_up(struct soft_cq *cq, unsigned i) {
     st(cq->qps[i]->cold[role(cq, cq->qps[i])], false);
     swap(cq, i, cq->hot_count++);
 }
 
 /* Those that wait for an acknowledgement, or had something lately, stay. */
-void soft_cq_cool_down(struct soft_cq *cq) {
+void soft_cq_pollset_cool(struct soft_cq *cq) {
     cq->idle_polls = 0;
     if (cq->qp_count <= HOT_MIN)
         return;
@@ -86,7 +86,7 @@ void soft_cq_cool_down(struct soft_cq *cq) {
         swap(cq, i, --cq->hot_count);
         atomic_store(&qp->cold[role(cq, qp)], true);
         if (ld(qp->unretired)) /* posted meanwhile, and did not see the flag */
-            soft_cq_warm(qp);
+            soft_cq_pollset_warm(qp);
     }
 }
 
@@ -101,14 +101,14 @@ static void warm_one(struct soft_cq *cq, struct soft_qp *qp) {
     while (!atomic_compare_exchange_weak(&cq->warm, &head, qp));
 }
 
-void soft_cq_warm(struct soft_qp *qp) {
+void soft_cq_pollset_warm(struct soft_qp *qp) {
     warm_one(soft_cq_of(qp->ibv.recv_cq), qp);
     if (qp->ibv.send_cq != qp->ibv.recv_cq)
         warm_one(soft_cq_of(qp->ibv.send_cq), qp);
 }
 
 /* poll_lock held. */
-void soft_cq_take_warm(struct soft_cq *cq) {
+void soft_cq_pollset_take_warm(struct soft_cq *cq) {
     struct soft_qp *qp = atomic_exchange(&cq->warm, NULL);
     while (qp) {
         unsigned r = role(cq, qp);
@@ -119,9 +119,9 @@ void soft_cq_take_warm(struct soft_cq *cq) {
     }
 }
 
-void soft_cq_remove_qp(struct soft_cq *cq, struct soft_qp *qp, bool purge) {
+void soft_cq_pollset_remove(struct soft_cq *cq, struct soft_qp *qp, bool purge) {
     spin_lock(&cq->poll_lock);
-    soft_cq_take_warm(cq); /* so that no list points to it any more */
+    soft_cq_pollset_take_warm(cq); /* so that no list points to it any more */
     for (unsigned i = 0; i < cq->qp_count; i++) {
         if (cq->qps[i] != qp)
             continue;

@@ -177,7 +177,7 @@ static int look(uint8_t *addr, size_t length, int access) {
     soft_lock();
     bool ours = region_of(addr, length) >= 0;
     soft_unlock();
-    return ours ? 0 : soft_mapped(addr, length, (access & writes) != 0);
+    return ours ? 0 : soft_vma_check(addr, length, (access & writes) != 0);
 }
 
 /* 0, or what is wrong with a registration. */
@@ -409,7 +409,7 @@ void soft_mem_free(void *addr, size_t bytes) {
     soft_engine_put();
 }
 
-void soft_memory_forked(void) {
+void soft_mr_forked(void) {
     if (keys_fd >= 0)
         close(keys_fd);
     keys_fd = -1;

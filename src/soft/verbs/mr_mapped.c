@@ -33,7 +33,7 @@ struct map_query {
 #define MAP_QUERY _IOWR('f', 17, struct map_query)
 enum { MAY_READ = 1, MAY_WRITE = 2, OR_NEXT = 0x10 };
 
-bool soft_mapped_as_text;
+bool soft_vma_as_text;
 
 struct range {
     uintptr_t at, end; /* what is not judged yet */
@@ -106,14 +106,14 @@ static bool more_than_there_is(size_t length) {
     return sysinfo(&info) == 0 && length / info.mem_unit > info.totalram;
 }
 
-int soft_mapped(const void *addr, size_t length, bool write) {
+int soft_vma_check(const void *addr, size_t length, bool write) {
     struct range r = {(uintptr_t)addr, (uintptr_t)addr + length, (uintptr_t)sysconf(_SC_PAGESIZE),
                       write};
     if (length == 0)
         return 0;
     if (more_than_there_is(length))
         return ENOMEM;
-    int fd = soft_mapped_as_text ? -1 : open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    int fd = soft_vma_as_text ? -1 : open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     int error = -1;
     if (fd >= 0) {
         error = ask(&r, fd);

@@ -16,8 +16,8 @@
  * lies behind the end of its file), or ENOMEM (more than the machine has). Touches a page of each
  * mapping of a file at most, nothing else. Any thread; no lock is needed.
  */
-int soft_mapped(const void *addr, size_t length, bool write);
+int soft_vma_check(const void *addr, size_t length, bool write);
 
-extern bool soft_mapped_as_text; /* as before Linux 6.11: for tests */
+extern bool soft_vma_as_text; /* as before Linux 6.11: for tests */
 
 #endif

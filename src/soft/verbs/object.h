@@ -115,7 +115,7 @@ struct soft_srq {
 
 /* ---- completion -------------------------------------------------------------------------------- */
 
-struct soft_channel {
+struct soft_comp_channel {
     struct ibv_comp_channel ibv;
     uint8_t zero[64];
     uint32_t generation;
@@ -374,7 +374,7 @@ struct soft_ah {
 #define soft_mw_of(p) ((struct soft_mw *)(p))
 #define soft_qp_of(p) ((struct soft_qp *)(p))
 #define soft_ah_of(p) ((struct soft_ah *)(p))
-#define soft_channel_of(p) ((struct soft_channel *)(p))
+#define soft_comp_channel_of(p) ((struct soft_comp_channel *)(p))
 
 static inline struct soft_wqe_remote *soft_wqe_remote(struct soft_qp *qp,
                                                       const struct soft_wqe *wqe) {
@@ -433,8 +433,9 @@ void soft_mr_show(struct soft_mr *mr);
 void soft_mr_withdraw(struct soft_mr *mr);
 /* 0, or the errno of a registration that asks for what cannot be. Not with the control lock held. */
 int soft_mr_check(const struct soft_pd *pd, void *addr, size_t length, uint64_t iova, int access);
-void soft_memory_forked(void);
-void soft_shared_fork(bool begins); /* the fork waits until nobody is inside of default_context.c */
+void soft_mr_forked(void);
+void soft_default_context_fork(
+    bool begins); /* the fork waits until nobody is inside of default_context.c */
 extern struct soft_region soft_regions[SOFT_MAX_REGIONS]; /* control lock */
 
 /* ring_exchange.c */
@@ -543,9 +544,9 @@ void soft_async_drain(struct ibv_context *ctx, void *element);
 int soft_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 /* comp_channel.c */
-void soft_channel_push(struct soft_channel *channel, struct soft_cq *cq);
+void soft_comp_channel_push(struct soft_comp_channel *channel, struct soft_cq *cq);
 /* Drops the CQ's events that nobody fetched; returns how many were. */
-unsigned soft_channel_forget(struct soft_channel *channel, struct soft_cq *cq);
+unsigned soft_comp_channel_forget(struct soft_comp_channel *channel, struct soft_cq *cq);
 
 /* cq.c, poll.c, notify.c */
 int soft_poll_cq(struct ibv_cq *cq, int ne, struct ibv_wc *wc);
@@ -553,15 +554,15 @@ int soft_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 bool soft_cq_push(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited); /* false: full */
 void soft_cq_signal(struct soft_cq *cq, bool solicited);
 void soft_cq_overrun(struct soft_cq *cq);
-void soft_cq_warm(struct soft_qp *qp);                          /* a send was posted to a cold QP */
+void soft_cq_pollset_warm(struct soft_qp *qp);                  /* a send was posted to a cold QP */
 int soft_cq_pop(struct soft_cq *cq, struct ibv_wc *wc, int ne); /* out of its ring */
 /* cq_pollset.c: poll_lock held */
-void soft_cq_take_warm(struct soft_cq *cq);
-void soft_cq_warm_up(struct soft_cq *cq, unsigned at);
-void soft_cq_cool_down(struct soft_cq *cq);
+void soft_cq_pollset_take_warm(struct soft_cq *cq);
+void soft_cq_pollset_warm_up(struct soft_cq *cq, unsigned at);
+void soft_cq_pollset_cool(struct soft_cq *cq);
 /* and without it */
-int soft_cq_add_qp(struct soft_cq *cq, struct soft_qp *qp);
-void soft_cq_remove_qp(struct soft_cq *cq, struct soft_qp *qp, bool purge);
+int soft_cq_pollset_add(struct soft_cq *cq, struct soft_qp *qp);
+void soft_cq_pollset_remove(struct soft_cq *cq, struct soft_qp *qp, bool purge);
 
 /* device.c */
 void soft_async_event(struct ibv_context *ctx, enum ibv_event_type type, void *element);

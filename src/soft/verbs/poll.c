@@ -253,7 +253,7 @@ static __attribute__((noinline)) int progress_cold(struct soft_cq *cq, struct ib
         unsigned i = cq->cold_next++;
         struct soft_qp *qp = cq->qps[i];
         if (soft_qp_has_work(qp) || ld(qp->unretired)) {
-            soft_cq_warm_up(cq, i);
+            soft_cq_pollset_warm_up(cq, i);
             n += serve(qp, cq, wc + n, ne - n);
         }
     }
@@ -311,7 +311,7 @@ static __attribute__((noinline)) int progress_from(struct soft_cq *cq, struct ib
 /* poll_lock held. */
 static inline int progress_all(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     if (__builtin_expect(ld(cq->warm) != NULL, 0))
-        soft_cq_take_warm(cq);
+        soft_cq_pollset_take_warm(cq);
     if (__builtin_expect(cq->first != 0, 0))
         return progress_from(cq, wc, ne);
     int n = progress_hot(cq, 0, cq->hot_count, wc, ne);
@@ -325,7 +325,7 @@ static inline int progress_all(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
  * that waits shall not wait for the end of its own time slice.
  */
 static __attribute__((noinline)) void cool_down(struct soft_cq *cq, int n) {
-    soft_cq_cool_down(cq);
+    soft_cq_pollset_cool(cq);
     spin_unlock(&cq->poll_lock);
     if (soft_dropin && n == 0)
         sched_yield();

@@ -22,8 +22,8 @@
 /* ---- the short way ------------------------------------------------------------------------------ */
 
 /* What stays to be remembered of a request that is on its way. */
-static inline void record_sent(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t total,
-                               uint32_t end) {
+static inline void store_sent(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t total,
+                              uint32_t end) {
     struct soft_wqe *wqe = wqe_at(qp, qp->sq_tail);
     unsigned flags = wr->send_flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0);
     wqe->wr_id = wr->wr_id;
@@ -36,7 +36,7 @@ static inline void record_sent(struct soft_qp *qp, const struct ibv_send_wr *wr,
 }
 
 /* What stays to be done is all of it. */
-static inline void record(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t total) {
+static inline void store_wqe(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t total) {
     struct soft_wqe *wqe = wqe_at(qp, qp->sq_tail);
     unsigned flags = wr->send_flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0);
     wqe->wr_id = wr->wr_id;
@@ -96,7 +96,7 @@ static inline bool send_now(struct soft_qp *qp, struct soft_ring *ring,
     slot_head(qp, ring, span, SOFT_OP_SEND, flags, total, wr->imm_data);
     if (!wr->next)
         slot_publish(qp, ring);
-    record_sent(qp, wr, total, qp->tx_pos);
+    store_sent(qp, wr, total, qp->tx_pos);
     return true;
 }
 
@@ -113,7 +113,7 @@ static inline struct ibv_send_wr *post_short(struct soft_qp *qp, struct soft_rin
         } else if (wr->opcode == IBV_WR_RDMA_WRITE) {
             if (!soft_rdma_write_now(qp, ring, wr))
                 break;
-            record_sent(qp, wr, wr->sg_list->length, qp->tx_pos);
+            store_sent(qp, wr, wr->sg_list->length, qp->tx_pos);
         } else {
             break;
         }
@@ -192,7 +192,7 @@ static int check_wr(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t *
 }
 
 /* What a plain SEND does not need. */
-static void record_other(struct soft_qp *qp, struct soft_wqe *wqe, const struct ibv_send_wr *wr) {
+static void store_other(struct soft_qp *qp, struct soft_wqe *wqe, const struct ibv_send_wr *wr) {
     struct soft_wqe_remote *remote = soft_wqe_remote(qp, wqe);
     switch (wr->opcode) {
     case IBV_WR_SEND_WITH_INV:
@@ -238,11 +238,11 @@ static void save_payload(struct soft_qp *qp, uint32_t index, const struct ibv_se
 static void post_long(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t total) {
     uint32_t index = qp->sq_tail;
     struct soft_wqe *wqe = wqe_at(qp, index);
-    record(qp, wr, total);
+    store_wqe(qp, wr, total);
     if (wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_IMM)
-        record_other(qp, wqe, wr);
+        store_other(qp, wqe, wr);
     if (qp->ud)
-        soft_ud_record(qp, index, wr);
+        soft_ud_store_wqe(qp, index, wr);
     save_payload(qp, index, wr);
     qp->sq_tail++;
 }
@@ -318,7 +318,7 @@ static int post_list(struct soft_qp *qp, struct ibv_send_wr *wr, struct ibv_send
     bool tick = posted(qp);
     spin_unlock(&qp->lock);
     if (__builtin_expect(ld(qp->cold[0]) || ld(qp->cold[1]), 0))
-        soft_cq_warm(qp);
+        soft_cq_pollset_warm(qp);
     if (rc != 0)
         *bad = wr;
     if (__builtin_expect(tick, 0))
@@ -380,7 +380,7 @@ int soft_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
         spin_unlock(&qp->lock);
         return post_list(qp, wr, bad);
     }
-    record_sent(qp, wr, wr->sg_list->length, qp->tx_pos);
+    store_sent(qp, wr, wr->sg_list->length, qp->tx_pos);
     st(qp->unretired, qp->sq_tail - qp->sq_head);
     if (__builtin_expect(bell_wanted(qp, qp->peer_recv_armed), 0))
         soft_qp_kick(qp);

@@ -172,11 +172,11 @@ struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr
     soft_unlock();
     if (err)
         goto free_queues;
-    err = soft_cq_add_qp(soft_cq_of(attr->recv_cq), qp);
+    err = soft_cq_pollset_add(soft_cq_of(attr->recv_cq), qp);
     if (err)
         goto return_number;
     if (attr->send_cq != attr->recv_cq) {
-        err = soft_cq_add_qp(soft_cq_of(attr->send_cq), qp);
+        err = soft_cq_pollset_add(soft_cq_of(attr->send_cq), qp);
         if (err)
             goto remove_recv;
     }
@@ -185,7 +185,7 @@ struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr
         atomic_fetch_add(&qp->srq->users, 1);
     return &qp->ibv;
 remove_recv:
-    soft_cq_remove_qp(soft_cq_of(attr->recv_cq), qp, false);
+    soft_cq_pollset_remove(soft_cq_of(attr->recv_cq), qp, false);
 return_number:
     soft_lock();
     number_return(qp);
@@ -206,10 +206,10 @@ fail:
  */
 static void leave_cqs(struct soft_qp *qp, bool purge) {
     struct soft_cq *recv_cq = soft_cq_of(qp->ibv.recv_cq), *send_cq = soft_cq_of(qp->ibv.send_cq);
-    soft_cq_remove_qp(recv_cq, qp, false);
+    soft_cq_pollset_remove(recv_cq, qp, false);
     if (send_cq != recv_cq)
-        soft_cq_remove_qp(send_cq, qp, purge);
-    soft_cq_remove_qp(recv_cq, qp, purge);
+        soft_cq_pollset_remove(send_cq, qp, purge);
+    soft_cq_pollset_remove(recv_cq, qp, purge);
 }
 
 /*
@@ -401,10 +401,10 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
             end_traffic(qp);
         leave_cqs(qp, true);
         reset(qp);
-        soft_mw_forget(qp);                                  /* from here on none is bound */
-        (void)soft_cq_add_qp(soft_cq_of(ibqp->recv_cq), qp); /* room was just freed */
+        soft_mw_forget(qp);                                       /* from here on none is bound */
+        (void)soft_cq_pollset_add(soft_cq_of(ibqp->recv_cq), qp); /* room was just freed */
         if (ibqp->send_cq != ibqp->recv_cq)
-            (void)soft_cq_add_qp(soft_cq_of(ibqp->send_cq), qp);
+            (void)soft_cq_pollset_add(soft_cq_of(ibqp->send_cq), qp);
         goto out;
     }
     if (to == IBV_QPS_ERR) {

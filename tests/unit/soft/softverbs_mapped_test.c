@@ -114,13 +114,13 @@ static void what_lies_behind_the_end_of_its_file_is_not_registered(void **state)
 
 static int as_text(void **state) {
     (void)state;
-    soft_mapped_as_text = true;
+    soft_vma_as_text = true;
     return 0;
 }
 
 static int by_call(void **state) {
     (void)state;
-    soft_mapped_as_text = false;
+    soft_vma_as_text = false;
     return 0;
 }
 

@@ -200,7 +200,7 @@ static void a_resize_fires_for_what_it_finds_as_the_arrival_would(void **state) 
     assert_int_equal(soft_get_cq_event(b.channel, &fired, &context), 0);
     assert_ptr_equal(fired, b.rcq);
     soft_ack_cq_events(fired, 1);
-    struct soft_channel *channel = soft_channel_of(b.channel);
+    struct soft_comp_channel *channel = soft_comp_channel_of(b.channel);
     pthread_mutex_lock(&channel->lock);
     assert_int_equal(channel->count, 0);
     pthread_mutex_unlock(&channel->lock);
