@@ -41,7 +41,7 @@ int teller_file(size_t bytes) {
 }
 
 void teller_prepare(void) {
-    static const size_t sizes[FILES] = {[FILE_BOARD] = sizeof(struct soft_board),
+    static const size_t sizes[FILES] = {[FILE_BOARD] = sizeof(struct soft_shm_page),
                                         [FILE_RING] = SOFT_RING_BYTES,
                                         [FILE_UD_RING] = SOFT_UD_RING_BYTES,
                                         [FILE_REGION] = REGION_BYTES,
@@ -50,7 +50,7 @@ void teller_prepare(void) {
     for (unsigned i = 0; i < FILE_ODD; i++)
         files[i] = make_file(sizes[i], i != FILE_OPEN);
     files[FILE_ODD] = eventfd(0, EFD_CLOEXEC);
-    const uint32_t board[2] = {SOFT_BOARD_MAGIC, SOFT_WIRE_VERSION};
+    const uint32_t board[2] = {SOFT_SHM_PAGE_MAGIC, SOFT_WIRE_VERSION};
     PROVE(pwrite(files[FILE_BOARD], board, sizeof board, 0) == sizeof board);
 }
 

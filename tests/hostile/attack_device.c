@@ -12,7 +12,7 @@
 #define CALLERS 400u
 
 static int good_board(void) {
-    return board_file(true, sizeof(struct soft_board), SOFT_BOARD_MAGIC);
+    return board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
 }
 
 void attack_calls(const struct attack_target *target, unsigned arg) {

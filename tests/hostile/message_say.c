@@ -72,7 +72,7 @@ static void it_goes_on(int sock) {
 }
 
 static int greeted(uint32_t qpn) {
-    int board = board_file(true, sizeof(struct soft_board), SOFT_BOARD_MAGIC);
+    int board = board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
     int sock = greet(qpn, &good_hello, board);
     close(board);
     return sock;
@@ -180,7 +180,8 @@ static int right_file(uint32_t type, uint32_t from, uint32_t to) {
 
 static void greets_twice(uint32_t qpn) {
     int sock = greeted(qpn);
-    const int fds[2] = {bell(NULL), board_file(true, sizeof(struct soft_board), SOFT_BOARD_MAGIC)};
+    const int fds[2] = {bell(NULL),
+                        board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC)};
     say(sock, &good_hello, sizeof good_hello, fds, 2);
     close(fds[0]);
     close(fds[1]);

@@ -104,7 +104,7 @@ SV_UNUSED static const struct hello good_hello = {.type = SOFT_MSG_HELLO,
                                                   .uuid = "somebody else's"};
 
 SV_UNUSED static void messages_of_noise(uint32_t qpn, uint64_t *seed) {
-    int good = board_file(true, sizeof(struct soft_board), SOFT_BOARD_MAGIC);
+    int good = board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
     int ring = board_file(true, SOFT_RING_BYTES, SOFT_RING_MAGIC);
     for (unsigned round = 0; round < 40; round++) {
         int sock = round % 4 ? greet(qpn, &good_hello, good) : dial(qpn);

@@ -112,7 +112,7 @@ static int take(struct cm_id *id, bool reuse, bool any_owner) {
         if (!strcmp(text, former))
             return 0;
     }
-    int error = soft_name_bind(&port->names[next], text, soft_peer_accepted);
+    int error = soft_abstract_socket_bind(&port->names[next], text, soft_peer_accepted);
     if (error == -EADDRINUSE && cm_addr_is_any(cm_id_src(id)))
         return -EADDRNOTAVAIL; /* two wildcards: the kernel says so */
     if (error)
@@ -120,11 +120,11 @@ static int take(struct cm_id *id, bool reuse, bool any_owner) {
     struct conflict conflict = {&mine, text, former, any_owner, 0};
     (void)cm_name_scan(mine.ps, mine.port, see_conflict, &conflict);
     if (conflict.error) {
-        soft_name_unbind(&port->names[next]);
+        soft_abstract_socket_unbind(&port->names[next]);
         return conflict.error;
     }
     if (port->name >= 0)
-        soft_name_unbind(&port->names[port->name]);
+        soft_abstract_socket_unbind(&port->names[port->name]);
     port->name = next;
     port->taken = mine;
     return 0;
@@ -202,7 +202,7 @@ void cm_port_release(struct cm_id *id) {
         port->linked = false;
     }
     if (port->name >= 0)
-        soft_name_unbind(&port->names[port->name]);
+        soft_abstract_socket_unbind(&port->names[port->name]);
     port->name = -1;
 }
 

@@ -20,10 +20,10 @@
 struct cm_id;
 
 struct cm_port {
-    struct soft_name names[2]; /* one in use, the other while the name changes */
-    int name;                  /* index in names, -1: none */
-    struct cm_name taken;      /* what that name says */
-    bool ephemeral;            /* from this process's own range */
+    struct soft_abstract_socket names[2]; /* one in use, the other while the name changes */
+    int name;                             /* index in names, -1: none */
+    struct cm_name taken;                 /* what that name says */
+    bool ephemeral;                       /* from this process's own range */
     bool linked;
     bool reuse, afonly, afonly_set;
     struct cm_id *next, **link; /* ids with a port, by port */

@@ -37,7 +37,7 @@ struct client {
     size_t length, sent;
 };
 
-static struct soft_name listener = {.watch.fd = -1};
+static struct soft_abstract_socket listener = {.watch.fd = -1};
 static struct client clients[CLIENTS];
 static uint64_t turns;
 
@@ -285,13 +285,14 @@ static void on_accepted(int fd) {
 void soft_ctl_start(void) {
     char name[64];
     snprintf(name, sizeof name, SOFT_CTL_NAME, (int)getpid());
-    (void)soft_name_bind(&listener, name, on_accepted); /* without it nobody can ask, no more */
+    (void)soft_abstract_socket_bind(&listener, name,
+                                    on_accepted); /* without it nobody can ask, no more */
 }
 
 void soft_ctl_stop(void) {
     for (int i = 0; i < CLIENTS; i++)
         drop(&clients[i]);
-    soft_name_unbind(&listener);
+    soft_abstract_socket_unbind(&listener);
 }
 
 /* The descriptors are closed with all the others of the engine. */

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool soft_plan_wrong(struct soft_plan_reader *r, unsigned column, const char *format, ...) {
+bool soft_lexer_error(struct soft_lexer *r, unsigned column, const char *format, ...) {
     va_list args;
     va_start(args, format);
     r->error->line = r->line;
@@ -27,7 +27,7 @@ static bool ends_word(char c) {
 }
 
 /* The next word of this rule. False: there is none, or it is wrong (error->line is set then). */
-bool soft_plan_next_word(struct soft_plan_reader *r, struct soft_plan_word *w) {
+bool soft_lexer_next(struct soft_lexer *r, struct soft_lexer_word *w) {
     while (*r->at == ' ' || *r->at == '\t' || *r->at == '\r')
         r->at++;
     if (ends_word(*r->at))
@@ -37,10 +37,10 @@ bool soft_plan_next_word(struct soft_plan_reader *r, struct soft_plan_word *w) {
     size_t n = 0;
     for (; !ends_word(*r->at) && *r->at != '='; r->at++) {
         if ((unsigned char)*r->at < 0x20 || (unsigned char)*r->at > 0x7e)
-            return soft_plan_wrong(r, (unsigned)(r->at - r->line_start) + 1,
-                                   "a byte that is no text");
+            return soft_lexer_error(r, (unsigned)(r->at - r->line_start) + 1,
+                                    "a byte that is no text");
         if (n + 1 == sizeof w->key)
-            return soft_plan_wrong(r, w->column, "no word is that long");
+            return soft_lexer_error(r, w->column, "no word is that long");
         w->key[n++] = *r->at;
     }
     if (*r->at != '=')
@@ -50,27 +50,27 @@ bool soft_plan_next_word(struct soft_plan_reader *r, struct soft_plan_word *w) {
     w->value_column = (unsigned)(r->at - r->line_start) + 1;
     for (n = 0; !ends_word(*r->at); r->at++) {
         if ((unsigned char)*r->at < 0x20 || (unsigned char)*r->at > 0x7e)
-            return soft_plan_wrong(r, (unsigned)(r->at - r->line_start) + 1,
-                                   "a byte that is no text");
+            return soft_lexer_error(r, (unsigned)(r->at - r->line_start) + 1,
+                                    "a byte that is no text");
         if (n + 1 == sizeof w->value)
-            return soft_plan_wrong(r, w->value_column, "no value is that long");
+            return soft_lexer_error(r, w->value_column, "no value is that long");
         w->value[n++] = *r->at;
     }
     if (n == 0)
-        return soft_plan_wrong(r, w->value_column, "the value of %s is missing", w->key);
+        return soft_lexer_error(r, w->value_column, "the value of %s is missing", w->key);
     return true;
 }
 
 /* ---- values ------------------------------------------------------------------------------------- */
 
-bool soft_plan_look_up(struct soft_plan_reader *r, const struct soft_plan_word *w,
-                       const struct soft_fault_word *list, int *out) {
+bool soft_lexer_look_up(struct soft_lexer *r, const struct soft_lexer_word *w,
+                        const struct soft_fault_word *list, int *out) {
     for (; list->text; list++)
         if (strcmp(list->text, w->value) == 0) {
             *out = list->value;
             return true;
         }
-    return soft_plan_wrong(r, w->value_column, "%s knows no '%s'", w->key, w->value);
+    return soft_lexer_error(r, w->value_column, "%s knows no '%s'", w->key, w->value);
 }
 
 /* Digits (or 0x and hex digits) at *text, up to max; leaves *text behind them. */
@@ -89,29 +89,29 @@ static bool digits(const char **text, uint64_t max, uint64_t *out) {
     return true;
 }
 
-bool soft_plan_number(struct soft_plan_reader *r, const struct soft_plan_word *w, uint64_t min,
-                      uint64_t max, uint64_t *out) {
+bool soft_lexer_number(struct soft_lexer *r, const struct soft_lexer_word *w, uint64_t min,
+                       uint64_t max, uint64_t *out) {
     const char *at = w->value;
     if (!digits(&at, max, out) || *at || *out < min)
-        return soft_plan_wrong(r, w->value_column, "%s: '%s' is not a number from %llu to %llu",
-                               w->key, w->value, (unsigned long long)min, (unsigned long long)max);
+        return soft_lexer_error(r, w->value_column, "%s: '%s' is not a number from %llu to %llu",
+                                w->key, w->value, (unsigned long long)min, (unsigned long long)max);
     return true;
 }
 
-bool soft_plan_who(struct soft_plan_reader *r, const struct soft_plan_word *w,
-                   struct soft_rule *rule) {
+bool soft_lexer_address_set(struct soft_lexer *r, const struct soft_lexer_word *w,
+                            struct soft_rule *rule) {
     uint64_t value = 0;
     rule->by_number = rule->scope == FAULT_QP && strncmp(w->value, "0x", 2) == 0;
     if (strcmp(w->value, "*") != 0 &&
-        !soft_plan_number(r, w, 1, rule->by_number ? 0xffffff : UINT32_MAX, &value))
+        !soft_lexer_number(r, w, 1, rule->by_number ? 0xffffff : UINT32_MAX, &value))
         return false;
     rule->who = (uint32_t)value;
     return true;
 }
 
 /* * | N | N.. | N..M */
-bool soft_plan_range(struct soft_plan_reader *r, const struct soft_plan_word *w,
-                     struct soft_rule *rule) {
+bool soft_lexer_range(struct soft_lexer *r, const struct soft_lexer_word *w,
+                      struct soft_rule *rule) {
     const char *at = w->value;
     uint64_t first = 1, last = UINT32_MAX;
     bool ok = strcmp(at, "*") == 0;
@@ -125,14 +125,14 @@ bool soft_plan_range(struct soft_plan_reader *r, const struct soft_plan_word *w,
         }
     }
     if (!ok)
-        return soft_plan_wrong(r, w->value_column, "%s: '%s' is none of N, N..M, N.., *", w->key,
-                               w->value);
+        return soft_lexer_error(r, w->value_column, "%s: '%s' is none of N, N..M, N.., *", w->key,
+                                w->value);
     rule->first = (uint32_t)first;
     rule->last = (uint32_t)last;
     return true;
 }
 
-bool soft_plan_duration(struct soft_plan_reader *r, const struct soft_plan_word *w, uint64_t *ns) {
+bool soft_lexer_duration(struct soft_lexer *r, const struct soft_lexer_word *w, uint64_t *ns) {
     const char *at = w->value;
     uint64_t value, unit = 0;
     if (digits(&at, 1000000000, &value))
@@ -141,15 +141,14 @@ bool soft_plan_duration(struct soft_plan_reader *r, const struct soft_plan_word 
                : !strcmp(at, "s")  ? 1000000000
                                    : 0;
     if (!unit || value == 0 || value > 60000000000u / unit)
-        return soft_plan_wrong(r, w->value_column, "%s: '%s' is no time from 1us to 60s", w->key,
-                               w->value);
+        return soft_lexer_error(r, w->value_column, "%s: '%s' is no time from 1us to 60s", w->key,
+                                w->value);
     *ns = value * unit;
     return true;
 }
 
 /* -110, 28, -ETIMEDOUT */
-bool soft_plan_event_status(struct soft_plan_reader *r, const struct soft_plan_word *w,
-                            int64_t *out) {
+bool soft_lexer_event_status(struct soft_lexer *r, const struct soft_lexer_word *w, int64_t *out) {
     bool minus = w->value[0] == '-';
     const char *at = w->value + minus;
     uint64_t value;
@@ -162,12 +161,12 @@ bool soft_plan_event_status(struct soft_plan_reader *r, const struct soft_plan_w
             *out = minus ? -e->value : e->value;
             return true;
         }
-    return soft_plan_wrong(r, w->value_column, "status: '%s' is neither a number nor an errno",
-                           w->value);
+    return soft_lexer_error(r, w->value_column, "status: '%s' is neither a number nor an errno",
+                            w->value);
 }
 
-bool soft_plan_address(struct soft_plan_reader *r, const struct soft_plan_word *w,
-                       struct sockaddr_storage *out) {
+bool soft_lexer_address(struct soft_lexer *r, const struct soft_lexer_word *w,
+                        struct sockaddr_storage *out) {
     struct sockaddr_in *v4 = (struct sockaddr_in *)out;
     struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
     memset(out, 0, sizeof *out);
@@ -176,6 +175,6 @@ bool soft_plan_address(struct soft_plan_reader *r, const struct soft_plan_word *
     else if (inet_pton(AF_INET6, w->value, &v6->sin6_addr) == 1)
         out->ss_family = AF_INET6;
     else
-        return soft_plan_wrong(r, w->value_column, "address: '%s' is no IP address", w->value);
+        return soft_lexer_error(r, w->value_column, "address: '%s' is no IP address", w->value);
     return true;
 }

@@ -34,15 +34,17 @@ static int address(struct sockaddr_un *sun, const char *text, socklen_t *len) {
 }
 
 static void on_retry(struct soft_timer *timer) {
-    struct soft_name *name =
-        (struct soft_name *)((char *)timer - offsetof(struct soft_name, retry));
+    struct soft_abstract_socket *name =
+        (struct soft_abstract_socket *)((char *)timer -
+                                        offsetof(struct soft_abstract_socket, retry));
     soft_watch_modify(&name->watch, EPOLLIN);
 }
 
 static void on_name(struct soft_watch *watch, uint32_t events) {
     (void)events;
-    struct soft_name *name =
-        (struct soft_name *)((char *)watch - offsetof(struct soft_name, watch));
+    struct soft_abstract_socket *name =
+        (struct soft_abstract_socket *)((char *)watch -
+                                        offsetof(struct soft_abstract_socket, watch));
     for (int i = 0; i < BATCH; i++) {
         int fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
@@ -58,10 +60,11 @@ static void on_name(struct soft_watch *watch, uint32_t events) {
     }
 }
 
-int soft_name_bind(struct soft_name *name, const char *text, void (*accepted)(int fd)) {
+int soft_abstract_socket_bind(struct soft_abstract_socket *name, const char *text,
+                              void (*accepted)(int fd)) {
     struct sockaddr_un sun;
     socklen_t len;
-    *name = (struct soft_name){.watch = {.fd = -1}, .accepted = accepted};
+    *name = (struct soft_abstract_socket){.watch = {.fd = -1}, .accepted = accepted};
     int rc = address(&sun, text, &len);
     if (rc != 0)
         return rc;
@@ -80,7 +83,7 @@ int soft_name_bind(struct soft_name *name, const char *text, void (*accepted)(in
     return rc;
 }
 
-void soft_name_unbind(struct soft_name *name) {
+void soft_abstract_socket_unbind(struct soft_abstract_socket *name) {
     if (name->watch.fd < 0)
         return;
     soft_timer_cancel(&name->retry);
@@ -97,7 +100,7 @@ void soft_name_unbind(struct soft_name *name) {
     name->watch.fd = -1;
 }
 
-int soft_name_connect(const char *text) {
+int soft_abstract_socket_connect(const char *text) {
     struct sockaddr_un sun;
     socklen_t len;
     int rc = address(&sun, text, &len);
@@ -116,7 +119,7 @@ int soft_name_connect(const char *text) {
 
 int soft_name_reach(const char *text, struct ucred *who) {
     socklen_t len = sizeof *who;
-    int fd = soft_name_connect(text);
+    int fd = soft_abstract_socket_connect(text);
     if (fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, who, &len) != 0) {
         int error = -errno;
         soft_untrusted_fd_close_socket(fd);
@@ -164,15 +167,15 @@ static void besides(const char *shared, char text[SOFT_NAME_BYTES]) {
     snprintf(text, SOFT_NAME_BYTES, "%s/%u.", shared, (unsigned)geteuid());
 }
 
-int soft_name_bind_besides(struct soft_name *name, const char *shared, char text[SOFT_NAME_BYTES],
-                           void (*accepted)(int fd)) {
+int soft_name_bind_besides(struct soft_abstract_socket *name, const char *shared,
+                           char text[SOFT_NAME_BYTES], void (*accepted)(int fd)) {
     uint64_t random;
     if (getrandom(&random, sizeof random, 0) != sizeof random)
         return -EIO;
     besides(shared, text);
     size_t used = strlen(text);
     snprintf(text + used, SOFT_NAME_BYTES - used, "%016llx", (unsigned long long)random);
-    return soft_name_bind(name, text, accepted);
+    return soft_abstract_socket_bind(name, text, accepted);
 }
 
 struct search {

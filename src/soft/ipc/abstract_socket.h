@@ -15,17 +15,18 @@ struct ucred;
 
 /* Names are given without the leading zero byte; at most 100 characters. */
 #define SOFT_NAME_BYTES 108
-struct soft_name {
+struct soft_abstract_socket {
     struct soft_watch watch;  /* the listening socket; fd -1 = not bound */
     struct soft_timer retry;  /* out of descriptors: accepts again then, rather than spin */
     void (*accepted)(int fd); /* who connected; takes the descriptor over */
 };
 
 /* Binds a name and accepts on it. 0 or -errno (EADDRINUSE). */
-int soft_name_bind(struct soft_name *name, const char *text, void (*accepted)(int fd));
-void soft_name_unbind(struct soft_name *name);
+int soft_abstract_socket_bind(struct soft_abstract_socket *name, const char *text,
+                              void (*accepted)(int fd));
+void soft_abstract_socket_unbind(struct soft_abstract_socket *name);
 /* A socket connected to whoever has the name, or -errno: ECONNREFUSED nobody, EAGAIN queue full. */
-int soft_name_connect(const char *text);
+int soft_abstract_socket_connect(const char *text);
 /* The same, and who that is. */
 int soft_name_reach(const char *text, struct ucred *who);
 /*
@@ -40,8 +41,8 @@ int soft_name_scan(const char *begin, bool (*see)(const char *text, void *arg), 
  * that nobody can take them in advance. Who belongs to the user finds them, among at most SOFT_NAME_LOOKS lookalikes.
  */
 #define SOFT_NAME_LOOKS 1024
-int soft_name_bind_besides(struct soft_name *name, const char *shared, char text[SOFT_NAME_BYTES],
-                           void (*accepted)(int fd));
+int soft_name_bind_besides(struct soft_abstract_socket *name, const char *shared,
+                           char text[SOFT_NAME_BYTES], void (*accepted)(int fd));
 /* Calls see for those of our user but `mine` until it returns false. */
 void soft_name_find_besides(const char *shared, const char *mine,
                             bool (*see)(const char *text, void *arg), void *arg);

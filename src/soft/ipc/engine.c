@@ -188,7 +188,7 @@ static void *engine_main(void *unused) {
         soft_fence_if_wanted();
         soft_qp_timer_if_wanted();
         soft_ud_if_wanted();
-        soft_group_if_wanted();
+        soft_mcast_if_wanted();
         soft_fault_run();
         run_timers();
     }
@@ -242,7 +242,7 @@ static void fork_child(void) {
     soft_peer_forked();
     soft_qp_forked();
     soft_ud_forked();
-    soft_group_forked();
+    soft_mcast_forked();
     soft_mr_forked();
     soft_fault_forked();
     soft_ctl_forked();

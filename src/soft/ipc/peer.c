@@ -232,7 +232,7 @@ static int send_hello(struct soft_peer *peer) {
             peer->death.fd = -1;
         }
     }
-    int fds[2] = {pair[1], soft_board_fd()};
+    int fds[2] = {pair[1], soft_shm_page_fd()};
     int rc = soft_peer_send_fds(peer, SOFT_MSG_HELLO, &hello, sizeof hello, fds, 2);
     close(pair[1]);
     return rc;
@@ -242,13 +242,13 @@ static int send_hello(struct soft_peer *peer) {
 
 static bool on_hello(struct soft_peer *peer, const struct soft_hello *hello, int *fds, unsigned n) {
     if (hello->magic != SOFT_WIRE_MAGIC || hello->version != SOFT_WIRE_VERSION || n != 2 ||
-        peer->greeted || !soft_untrusted_fd_memory(fds[1], sizeof(struct soft_board)) ||
+        peer->greeted || !soft_untrusted_fd_memory(fds[1], sizeof(struct soft_shm_page)) ||
         !soft_untrusted_fd_bell(fds[0]))
         return false;
-    struct soft_board *board = mmap(NULL, sizeof *board, PROT_READ, MAP_SHARED, fds[1], 0);
+    struct soft_shm_page *board = mmap(NULL, sizeof *board, PROT_READ, MAP_SHARED, fds[1], 0);
     if (board == MAP_FAILED)
         return false;
-    if (board->magic != SOFT_BOARD_MAGIC || board->version != SOFT_WIRE_VERSION) {
+    if (board->magic != SOFT_SHM_PAGE_MAGIC || board->version != SOFT_WIRE_VERSION) {
         munmap(board, sizeof *board);
         return false;
     }
@@ -387,14 +387,14 @@ int soft_peer_start(void) {
     if (getrandom(soft_own_uuid, sizeof soft_own_uuid, 0) != sizeof soft_own_uuid)
         return -EIO;
     soft_fence_start();
-    return soft_board_start();
+    return soft_shm_page_start();
 }
 
 void soft_peer_stop(void) {
-    soft_group_stop();
+    soft_mcast_stop();
     while (soft_peers)
         soft_peer_drop(soft_peers);
-    soft_peer_numbers_stop();
+    soft_qpn_directory_stop();
     soft_qp_numbers_reset();
     soft_qp_timer_stop();
 }
@@ -402,7 +402,7 @@ void soft_peer_stop(void) {
 void soft_peer_forked(void) {
     soft_peers = NULL;
     soft_peer_queues_forked();
-    soft_peer_numbers_forked();
+    soft_qpn_directory_forked();
     soft_fence_forked();
-    soft_board_forked();
+    soft_shm_page_forked();
 }

@@ -40,7 +40,7 @@ struct soft_peer {
     uint32_t blocks[SOFT_PEER_BLOCKS]; /* qpn blocks known to be its */
     unsigned block_count;
     int bell_out; /* the socket we ring it with; -1 until HELLO; closed with the last reference */
-    struct soft_board *board;
+    struct soft_shm_page *board;
     const struct soft_key *_Atomic keys; /* its key table; NULL: other uid, or not there yet */
     bool keys_sent;
     _Atomic bool vm_ok; /* process_vm reaches its memory: probed */
@@ -60,11 +60,11 @@ enum region_state { REGION_UNSENT = 0, REGION_SENT = 1, REGION_READY = 2 };
 
 /* qpn_directory.c */
 /* The peer whose process owns a queue pair number. 0 and a held peer, or -errno. */
-int soft_peer_by_qpn(uint32_t qpn, struct soft_peer **peer);
+int soft_qpn_directory_find(uint32_t qpn, struct soft_peer **peer);
 /* A fresh block of queue pair numbers for this process, or -errno. */
-int soft_peer_claim_block(uint32_t *block);
-void soft_peer_numbers_stop(void);
-void soft_peer_numbers_forked(void);
+int soft_qpn_directory_claim(uint32_t *block);
+void soft_qpn_directory_stop(void);
+void soft_qpn_directory_forked(void);
 
 extern struct soft_peer *soft_peers; /* newest first */
 /* Takes a peer out of service and tells links and cm; the struct lives on while it is held. */

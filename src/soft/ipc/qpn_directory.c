@@ -17,7 +17,7 @@
 #define TRIES 1000
 #define TRIES_ALONE 900 /* with blocks that nobody has, of any user; then also besides a stranger */
 
-static struct soft_name own_names[SOFT_MAX_QP_BLOCKS];
+static struct soft_abstract_socket own_names[SOFT_MAX_QP_BLOCKS];
 static unsigned own_block_count;
 
 /*
@@ -43,21 +43,21 @@ static bool is_ours(const char *shared, const char *mine) {
 }
 
 /* Taken first and looked for others after: of two that take the same block, one or both give way. */
-static int claim(struct soft_name *name, uint32_t block, bool besides) {
+static int claim(struct soft_abstract_socket *name, uint32_t block, bool besides) {
     char shared[SOFT_NAME_BYTES], mine[SOFT_NAME_BYTES];
     block_name(shared, sizeof shared, block);
     memcpy(mine, shared, sizeof mine);
-    int rc = soft_name_bind(name, shared, soft_peer_accepted);
+    int rc = soft_abstract_socket_bind(name, shared, soft_peer_accepted);
     if (rc == -EADDRINUSE && besides && !soft_name_is_ours(shared))
         rc = soft_name_bind_besides(name, shared, mine, soft_peer_accepted);
     if (rc == 0 && is_ours(shared, mine)) {
-        soft_name_unbind(name);
+        soft_abstract_socket_unbind(name);
         rc = -EADDRINUSE;
     }
     return rc;
 }
 
-int soft_peer_claim_block(uint32_t *block) {
+int soft_qpn_directory_claim(uint32_t *block) {
     if (own_block_count == SOFT_MAX_QP_BLOCKS)
         return -ENOMEM;
     for (int tries = 0; tries < TRIES; tries++) {
@@ -99,7 +99,7 @@ static int find(uint32_t block, struct soft_peer **out) {
     return rc == -EPERM ? soft_peer_by_name(shared, out) : rc;
 }
 
-int soft_peer_by_qpn(uint32_t qpn, struct soft_peer **out) {
+int soft_qpn_directory_find(uint32_t qpn, struct soft_peer **out) {
     uint32_t block = qpn / SOFT_QP_BLOCK;
     for (struct soft_peer *peer = soft_peers; peer; peer = peer->next)
         for (unsigned i = 0; i < peer->block_count; i++)
@@ -113,12 +113,12 @@ int soft_peer_by_qpn(uint32_t qpn, struct soft_peer **out) {
     return rc;
 }
 
-void soft_peer_numbers_stop(void) {
+void soft_qpn_directory_stop(void) {
     for (unsigned i = 0; i < own_block_count; i++)
-        soft_name_unbind(&own_names[i]);
+        soft_abstract_socket_unbind(&own_names[i]);
     own_block_count = 0;
 }
 
-void soft_peer_numbers_forked(void) {
+void soft_qpn_directory_forked(void) {
     own_block_count = 0;
 }

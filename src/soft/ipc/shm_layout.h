@@ -13,13 +13,13 @@
 #include <stdint.h>
 
 #define SOFT_MAX_MR 65536
-#define SOFT_BOARD_CQS 1024
+#define SOFT_SHM_PAGE_CQS 1024
 
 /* ---- board: what a process shows its peers, read-only for them --------------------------------- */
 
-#define SOFT_BOARD_MAGIC 0x53464244u /* "SFBD" */
+#define SOFT_SHM_PAGE_MAGIC 0x53464244u /* "SFBD" */
 
-struct soft_board {
+struct soft_shm_page {
     uint32_t magic, version;
     uint8_t uuid[16];
     uint8_t pad[40];
@@ -27,7 +27,7 @@ struct soft_board {
     struct {
         _Atomic uint32_t armed;
         uint32_t pad[15];
-    } cq[SOFT_BOARD_CQS];
+    } cq[SOFT_SHM_PAGE_CQS];
 };
 
 /*

@@ -15,19 +15,20 @@
 #include "soft/verbs/object.h"
 #include "soft/ipc/peer_internal.h"
 
-struct soft_board *soft_board;
+struct soft_shm_page *soft_shm_page;
 static int board_fd = -1;
 
 static int board_create(void) {
     int fd = memfd_create("sluice-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -errno;
-    if (ftruncate(fd, sizeof(struct soft_board)) != 0)
+    if (ftruncate(fd, sizeof(struct soft_shm_page)) != 0)
         goto fail;
-    struct soft_board *board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    struct soft_shm_page *board =
+        mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (board == MAP_FAILED)
         goto fail;
-    board->magic = SOFT_BOARD_MAGIC;
+    board->magic = SOFT_SHM_PAGE_MAGIC;
     board->version = SOFT_WIRE_VERSION;
     memcpy(board->uuid, soft_own_uuid, sizeof board->uuid);
     /* From here on nobody can map it writable any more; our own mapping stays. */
@@ -36,7 +37,7 @@ static int board_create(void) {
         munmap(board, sizeof *board);
         goto fail;
     }
-    soft_board = board;
+    soft_shm_page = board;
     board_fd = fd;
     return 0;
 fail:;
@@ -46,17 +47,17 @@ fail:;
 }
 
 /* The board outlives a stopped engine: CQs may still point at their words. */
-int soft_board_start(void) {
-    return soft_board ? 0 : board_create();
+int soft_shm_page_start(void) {
+    return soft_shm_page ? 0 : board_create();
 }
 
-int soft_board_fd(void) {
+int soft_shm_page_fd(void) {
     return board_fd;
 }
 
 /* The child makes its own; the inherited mapping is the parent's. */
-void soft_board_forked(void) {
-    soft_board = NULL;
+void soft_shm_page_forked(void) {
+    soft_shm_page = NULL;
     if (board_fd >= 0)
         close(board_fd);
     board_fd = -1;

@@ -80,8 +80,8 @@ static void attach(struct soft_qp *qp, struct soft_ring *ring, struct soft_peer 
     qp->remote_pd = pd;
     /* Two processes may have two connections. Regions and bells go by the one that carried LINK. */
     qp->link_peer = soft_peer_hold(peer);
-    qp->peer_recv_armed = &peer->board->cq[cqs[0] % SOFT_BOARD_CQS].armed;
-    qp->peer_send_armed = &peer->board->cq[cqs[1] % SOFT_BOARD_CQS].armed;
+    qp->peer_recv_armed = &peer->board->cq[cqs[0] % SOFT_SHM_PAGE_CQS].armed;
+    qp->peer_send_armed = &peer->board->cq[cqs[1] % SOFT_SHM_PAGE_CQS].armed;
     qp->fence_free = peer->fence_free;
     qp->tx_pos = qp->tx_index = qp->tx_published = 0;
     st(qp->tx_acked, 0);
@@ -105,7 +105,7 @@ int soft_ring_exchange_open(struct soft_qp *qp) {
     if (fd < 0)
         return errno;
     struct soft_peer *peer = NULL;
-    int rc = soft_peer_by_qpn(qp->attr.dest_qp_num, &peer);
+    int rc = soft_qpn_directory_find(qp->attr.dest_qp_num, &peer);
     if (rc == 0) {
         struct link_msg msg = {.from_qpn = qp->ibv.qp_num,
                                .to_qpn = qp->attr.dest_qp_num,
@@ -346,7 +346,7 @@ void soft_ring_exchange_on_message(struct soft_peer *peer, uint32_t type, const 
     case SOFT_MSG_GROUP_JOIN:
     case SOFT_MSG_GROUP_LEAVE:
     case SOFT_MSG_GROUP_OK:
-        soft_group_on_message(peer, type, data, bytes);
+        soft_mcast_on_message(peer, type, data, bytes);
         break;
     case SOFT_MSG_KEYS:
         if (bytes == sizeof keys) {
@@ -376,7 +376,7 @@ void soft_ring_exchange_on_message(struct soft_peer *peer, uint32_t type, const 
 
 void soft_ring_exchange_on_peer_gone(struct soft_peer *peer) {
     struct soft_qp *next;
-    soft_group_on_peer_gone(peer);
+    soft_mcast_on_peer_gone(peer);
     soft_ud_on_peer_gone(peer);
     for (struct soft_qp *qp = peer->qps; qp; qp = next) {
         next = qp->peer_next;

@@ -49,7 +49,7 @@ enum { STRANGER, ASKING, KNOWN };
 
 static struct group groups[GROUPS_MAX]; /* count 0: free */
 static soft_spin table_lock;
-static struct soft_name own_name = {.watch.fd = -1};
+static struct soft_abstract_socket own_name = {.watch.fd = -1};
 static _Atomic int known;
 static _Atomic bool wanted;
 static uint32_t number; /* of our last change */
@@ -74,7 +74,7 @@ static struct group *find(const union ibv_gid *gid) {
     return NULL;
 }
 
-unsigned soft_group_members(const union ibv_gid *gid, uint32_t *qpns) {
+unsigned soft_mcast_members(const union ibv_gid *gid, uint32_t *qpns) {
     spin_lock(&table_lock);
     const struct group *g = find(gid);
     unsigned n = g ? g->used : 0;
@@ -213,7 +213,7 @@ static void take_name(char mine[SOFT_NAME_BYTES]) {
     char besides[SOFT_NAME_BYTES];
     for (int i = 0; i < NAMES; i++) {
         name_of(mine, SOFT_NAME_BYTES, i);
-        if (soft_name_bind(&own_name, mine, soft_peer_accepted) == 0)
+        if (soft_abstract_socket_bind(&own_name, mine, soft_peer_accepted) == 0)
             return;
     }
     names_besides(besides, sizeof besides);
@@ -250,7 +250,7 @@ static void involve(void) {
     there_is_news(); /* nobody to ask? */
 }
 
-bool soft_group_known(void) {
+bool soft_mcast_known(void) {
     if (__builtin_expect(atomic_load(&known) == KNOWN, 1))
         return true;
     if (atomic_load(&known) == STRANGER && !atomic_exchange(&wanted, true))
@@ -258,7 +258,7 @@ bool soft_group_known(void) {
     return false;
 }
 
-void soft_group_if_wanted(void) {
+void soft_mcast_if_wanted(void) {
     if (ld(wanted) && atomic_exchange(&wanted, false))
         involve();
 }
@@ -272,7 +272,7 @@ static void answer(struct soft_peer *peer) {
                 tell(peer, SOFT_MSG_GROUP_JOIN, &groups[i].gid, groups[i].member[k].qpn);
 }
 
-void soft_group_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes) {
+void soft_mcast_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes) {
     struct group_msg msg;
     if (bytes != sizeof msg)
         return;
@@ -302,7 +302,7 @@ void soft_group_on_message(struct soft_peer *peer, uint32_t type, const void *da
         soft_peer_send(peer, SOFT_MSG_GROUP_OK, &ok, sizeof ok, -1);
 }
 
-void soft_group_on_peer_gone(struct soft_peer *peer) {
+void soft_mcast_on_peer_gone(struct soft_peer *peer) {
     spin_lock(&table_lock);
     for (unsigned i = 0; i < GROUPS_MAX; i++) {
         for (unsigned k = 0; groups[i].count && k < groups[i].used; k++)
@@ -415,9 +415,9 @@ int soft_detach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t li
 
 /* ---- life ------------------------------------------------------------------------------------------- */
 
-void soft_group_stop(void) {
+void soft_mcast_stop(void) {
     soft_timer_cancel(&patience);
-    soft_name_unbind(&own_name);
+    soft_abstract_socket_unbind(&own_name);
     spin_lock(&table_lock);
     memset(groups, 0, sizeof groups);
     spin_unlock(&table_lock);
@@ -425,10 +425,10 @@ void soft_group_stop(void) {
     atomic_store(&wanted, false);
 }
 
-void soft_group_forked(void) {
+void soft_mcast_forked(void) {
     memset(groups, 0, sizeof groups);
     table_lock = 0;
-    own_name = (struct soft_name){.watch.fd = -1};
+    own_name = (struct soft_abstract_socket){.watch.fd = -1};
     patience = (struct soft_timer){0};
     known = STRANGER;
     wanted = false;

@@ -21,18 +21,18 @@
 struct soft_peer;
 
 /* Any thread. False: the other processes have not been heard yet; they are being asked. */
-bool soft_group_known(void);
+bool soft_mcast_known(void);
 /*
  * Any thread. Numbers of the members, by their places: 0 where there is none. At most SOFT_UD_MEMBERS
  * (ud.h); returns how many places there are.
  */
-unsigned soft_group_members(const union ibv_gid *gid, uint32_t *qpns);
+unsigned soft_mcast_members(const union ibv_gid *gid, uint32_t *qpns);
 
-void soft_group_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes);
-void soft_group_on_peer_gone(struct soft_peer *peer);
-void soft_group_if_wanted(void); /* engine thread, every turn */
-void soft_group_stop(void);
-void soft_group_forked(void);
+void soft_mcast_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes);
+void soft_mcast_on_peer_gone(struct soft_peer *peer);
+void soft_mcast_if_wanted(void); /* engine thread, every turn */
+void soft_mcast_stop(void);
+void soft_mcast_forked(void);
 bool soft_gid_is_group(const union ibv_gid *gid);
 
 #endif

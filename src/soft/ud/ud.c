@@ -211,12 +211,12 @@ static enum soft_outcome send_to(struct soft_qp *qp, uint32_t qpn, const struct 
 static enum soft_outcome send_to_group(struct soft_qp *qp, struct soft_wqe *wqe,
                                        const struct soft_ud_head *head, const uint8_t *data) {
     uint32_t members[SOFT_UD_MEMBERS];
-    if (!soft_group_known()) {
+    if (!soft_mcast_known()) {
         if (!qp->impatient)
             return SOFT_NO_ROOM; /* asking is under way */
         qp->impatient = false;
     }
-    unsigned n = soft_group_members((const union ibv_gid *)(const void *)head->dgid, members);
+    unsigned n = soft_mcast_members((const union ibv_gid *)(const void *)head->dgid, members);
     if (n == 0)
         soft_drop(qp, SOFT_DROP_NOBODY);
     for (; wqe->sent < n; wqe->sent++) {

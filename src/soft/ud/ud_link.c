@@ -110,7 +110,7 @@ static void way_open(struct soft_ud *ud, uint32_t qpn) {
         return; /* the sender loses its patience */
     way->qpn = qpn;
     struct soft_ud_ring *ring = NULL;
-    int fd = -1, rc = soft_peer_by_qpn(qpn, &way->peer);
+    int fd = -1, rc = soft_qpn_directory_find(qpn, &way->peer);
     if (rc == 0)
         rc = fd = ring_create(ud->qp->ibv.qp_num, qpn, &ring);
     if (rc >= 0) {
@@ -157,7 +157,7 @@ static void on_answer(struct soft_peer *peer, uint32_t type, const struct ud_msg
         return;
     }
     spin_lock(&qp->lock);
-    way->armed = &peer->board->cq[msg->recv_cq % SOFT_BOARD_CQS].armed;
+    way->armed = &peer->board->cq[msg->recv_cq % SOFT_SHM_PAGE_CQS].armed;
     way->fence_free = peer->fence_free;
     way->taken = true;
     soft_ud_ring_bell(way); /* for what was written before its bell could be rung */
@@ -222,7 +222,7 @@ static bool owns(const struct soft_peer *peer, uint32_t qpn) {
     struct soft_peer *owner;
     if (peer->pid <= 0)
         return true;
-    int rc = soft_peer_by_qpn(qpn, &owner);
+    int rc = soft_qpn_directory_find(qpn, &owner);
     if (rc != 0)
         return rc == -ECONNREFUSED;
     bool same = soft_same_process(owner, peer);
@@ -366,7 +366,7 @@ void soft_ud_hand_over(struct soft_qp *qp) {
         if (!waits)
             return;
         soft_qp_progress(qp); /* says what it wants */
-        soft_group_if_wanted();
+        soft_mcast_if_wanted();
         soft_ud_if_wanted();
     }
 }

@@ -567,7 +567,7 @@ void soft_cq_pollset_remove(struct soft_cq *cq, struct soft_qp *qp, bool purge);
 /* device.c */
 void soft_async_event(struct ibv_context *ctx, enum ibv_event_type type, void *element);
 extern uint8_t soft_own_uuid[16];
-extern struct soft_board *soft_board; /* NULL before the engine first started */
+extern struct soft_shm_page *soft_shm_page; /* NULL before the engine first started */
 
 /* peer.c */
 int soft_peer_start(void); /* control lock */

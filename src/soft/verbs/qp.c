@@ -45,7 +45,7 @@ static int number_take(struct soft_qp *qp) {
     struct soft_qp_block *block = calloc(1, sizeof *block);
     if (!block)
         return ENOMEM;
-    int rc = soft_peer_claim_block(&block->block);
+    int rc = soft_qpn_directory_claim(&block->block);
     if (rc != 0) {
         free(block);
         return -rc;

@@ -166,14 +166,15 @@ static void behind_nonsense(int fd) {
 static void behind_a_greeting(int fd) {
     must(sv_hear(fd) == 1);
     int sock = greet(victim_qpn, &good_hello,
-                     board_file(true, sizeof(struct soft_board), SOFT_BOARD_MAGIC));
+                     board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC));
     say(sock, NULL, 0, &slow, 1);
 }
 
 static void inside_a_bell(int fd) {
     must(sv_hear(fd) == 1);
     int sock = dial(victim_qpn), hears;
-    int fds[2] = {bell(&hears), board_file(true, sizeof(struct soft_board), SOFT_BOARD_MAGIC)};
+    int fds[2] = {bell(&hears),
+                  board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC)};
     say(hears, NULL, 0, &slow, 1);
     say(sock, &good_hello, sizeof good_hello, fds, 2);
 }
@@ -181,7 +182,7 @@ static void inside_a_bell(int fd) {
 /* The bell that we hand out, as a datagram that carries it. */
 static void through_the_bell(int fd) {
     int sock = greet(victim_qpn, &good_hello,
-                     board_file(true, sizeof(struct soft_board), SOFT_BOARD_MAGIC));
+                     board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC));
     uint8_t answer[1024];
     struct soft_untrusted_fd_fds fds;
     bool cut;
@@ -292,7 +293,7 @@ static void of_those_who_never_greet_the_oldest_go(void **state) {
 }
 
 static void greets_often(int fd) {
-    int sock[40], board = board_file(true, sizeof(struct soft_board), SOFT_BOARD_MAGIC);
+    int sock[40], board = board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
     for (unsigned i = 0; i < 40; i++) {
         uint8_t answer[1024];
         sock[i] = greet(victim_qpn, &good_hello, board);

@@ -256,10 +256,10 @@ static void a_bell_that_cannot_be_rung_holds_nobody_up(void **state) {
 /* ---- nonsense on the control socket ------------------------------------------------------------ */
 
 static void greetings_that_lie(uint32_t qpn) {
-    int good = board_file(true, sizeof(struct soft_board), SOFT_BOARD_MAGIC);
-    int open_board = board_file(false, sizeof(struct soft_board), SOFT_BOARD_MAGIC);
-    int small = board_file(true, 64, SOFT_BOARD_MAGIC);
-    int strange = board_file(true, sizeof(struct soft_board), 0x1234);
+    int good = board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
+    int open_board = board_file(false, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
+    int small = board_file(true, 64, SOFT_SHM_PAGE_MAGIC);
+    int strange = board_file(true, sizeof(struct soft_shm_page), 0x1234);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     struct hello hello = good_hello;
     close(greet(qpn, &hello, open_board)); /* could be truncated under us */
@@ -296,7 +296,7 @@ static void rings_for_strangers(uint32_t qpn) {
     struct {
         uint32_t type, bytes, from_qpn, to_qpn, recv_cq, send_cq, pd, zero;
     } link = {SOFT_MSG_LINK, 24, qpn ^ 1, qpn, UINT32_MAX, UINT32_MAX, 0, 0};
-    int good = board_file(true, sizeof(struct soft_board), SOFT_BOARD_MAGIC);
+    int good = board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
     for (unsigned row = 0; row < 4; row++) {
         int sock = greet(qpn, &good_hello, good);
         int fd = board_file(row != 1, row == 2 ? 4096 : SOFT_RING_BYTES, SOFT_RING_MAGIC);

@@ -23,7 +23,7 @@ static void stranger(int fd) {
     } link = {SOFT_MSG_LINK, 24, 0, 0, 0, 0, 1, 0};
     link.to_qpn = sv_hear(fd);
     link.from_qpn = sv_hear(fd);
-    int board = board_file(true, sizeof(struct soft_board), SOFT_BOARD_MAGIC), socks[3];
+    int board = board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC), socks[3];
     for (unsigned i = 0; i < 3; i++) {
         int ring = board_file(true, SOFT_RING_BYTES, SOFT_RING_MAGIC);
         const uint32_t fixed[4] = {SOFT_RING_MAGIC, SOFT_RING_SLOTS, link.from_qpn, link.to_qpn};

@@ -76,9 +76,9 @@ static void over_my_keys(struct sv_end *e, uint64_t *seed) {
 }
 
 static void over_my_board(uint64_t *seed) {
-    _Atomic uint32_t *words = (_Atomic uint32_t *)(void *)soft_board;
+    _Atomic uint32_t *words = (_Atomic uint32_t *)(void *)soft_shm_page;
     for (unsigned i = 0; i < 64; i++)
-        atomic_store(&words[random32(seed) % (sizeof *soft_board / 4)], nasty(seed));
+        atomic_store(&words[random32(seed) % (sizeof *soft_shm_page / 4)], nasty(seed));
 }
 
 /* The victim's memory, where it registered it for us. */

@@ -47,7 +47,8 @@ static uint32_t victim_qpn;
 /* ---- who does not read ------------------------------------------------------------------------------ */
 
 static void greets_and_sleeps(int fd) {
-    greet(victim_qpn, &good_hello, board_file(true, sizeof(struct soft_board), SOFT_BOARD_MAGIC));
+    greet(victim_qpn, &good_hello,
+          board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC));
     sv_tell(fd, 1);
     (void)sv_hear(fd); /* until it is killed */
 }
