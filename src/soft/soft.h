@@ -74,7 +74,7 @@ int soft_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 void soft_block_self_mcast(struct ibv_qp *qp);
 unsigned soft_query_drops(struct ibv_qp *qp, uint32_t *drops, unsigned count);
 
-/* rdma_cm: cm_*.c */
+/* rdma_cm: cm/ */
 struct rdma_event_channel *soft_create_event_channel(void);
 void soft_destroy_event_channel(struct rdma_event_channel *channel);
 int soft_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,

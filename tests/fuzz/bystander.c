@@ -42,14 +42,14 @@ void bystander_open(struct bystander *b, struct ibv_pd *pd, struct ibv_cq *cq) {
 }
 
 uint64_t bystander_number(const struct bystander *b, int end) {
-    return cm_id_of(b->id[end])->number;
+    return soft_cm_id_of(b->id[end])->number;
 }
 
 void bystander_prove(const struct bystander *b) {
     PROVE(!endpoint_event(b->channel, 0));
     for (int i = 0; i < 2; i++) {
         const struct soft_qp *qp = soft_qp_of(b->id[i]->qp);
-        PROVE(cm_id_of(b->id[i])->conn.state == CM_CONN_UP);
+        PROVE(soft_cm_id_of(b->id[i])->conn.state == SOFT_CM_CONN_UP);
         PROVE(qp->state == IBV_QPS_RTS && atomic_load(&qp->tx) == b->tx[i]);
         PROVE(atomic_load(&qp->rx) == b->rx[i] && !qp->peer_gone && !qp->offers);
     }

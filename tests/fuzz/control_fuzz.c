@@ -68,15 +68,16 @@ static uint32_t count_fds(void) {
  * where that is gone a connection is made of which nothing is ever heard.
  */
 static void make_name(void) {
-    struct cm_name name = {.ps = RDMA_PS_TCP, .port = world.named_port = PORT, .afonly = true};
+    struct soft_cm_port_name name = {
+        .ps = RDMA_PS_TCP, .port = world.named_port = PORT, .afonly = true};
     struct sockaddr_in in = endpoint_here(0);
     struct sockaddr_un sun = {.sun_family = AF_UNIX};
-    char text[CM_NAME_BYTES];
+    char text[SOFT_CM_NAME_BYTES];
     memcpy(&name.addr, &in, sizeof in);
     world.name = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     PROVE(world.name >= 0);
     for (;; name.port = ++world.named_port) {
-        cm_name_format(&name, 0, text);
+        soft_cm_port_name_format(&name, 0, text);
         size_t bytes = strlen(text);
         memcpy(sun.sun_path + 1, text, bytes);
         if (bind(world.name, (struct sockaddr *)&sun,

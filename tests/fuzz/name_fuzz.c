@@ -10,8 +10,8 @@
 #include "fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    struct cm_name name;
-    char again[CM_NAME_BYTES];
+    struct soft_cm_port_name name;
+    char again[SOFT_CM_NAME_BYTES];
     char *text = malloc(size + 1);
     PROVE(text);
     memcpy(text, data, size);
@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (parse(text, &name)) {
         bool reuse = name.reuse;
         name.reuse = false; /* what follows then only tells several apart */
-        cm_name_format(&name, 0, again);
+        soft_cm_port_name_format(&name, 0, again);
         size_t length = strlen(again);
         PROVE(strncmp(text, again, length) == 0);
         PROVE(reuse ? text[length] == '/' && text[length + 1] == 'r' : text[length] == 0);

@@ -89,7 +89,7 @@ static struct teller_talk *talk_of(struct teller *t, uint64_t mine) {
 }
 
 static void hear(struct teller *t, uint32_t type, const uint8_t *body, size_t bytes) {
-    struct cm_wire_head head;
+    struct soft_cm_wire_head head;
     uint32_t from;
     t->heard++;
     if (type >= SOFT_MSG_CM_FIRST && type <= SOFT_MSG_CM_LAST) {
@@ -242,22 +242,23 @@ static void compose_group(struct teller *t, struct tale *tale, uint64_t how) {
     tale->bytes = 24;
 }
 
-static void address(struct cm_wire_addr *to, uint16_t port) {
+static void address(struct soft_cm_wire_addr *to, uint16_t port) {
     struct sockaddr_in in = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    cm_wire_addr_set(to, (struct sockaddr *)&in);
+    soft_cm_wire_addr_set(to, (struct sockaddr *)&in);
 }
 
 static void compose_cm(struct teller *t, struct tale *tale, uint64_t how) {
-    static const size_t sizes[] = {sizeof(struct cm_wire_req),     sizeof(struct cm_wire_head),
-                                   sizeof(struct cm_wire_rep),     sizeof(struct cm_wire_head),
-                                   sizeof(struct cm_wire_rej),     sizeof(struct cm_wire_head),
-                                   sizeof(struct cm_wire_head),    sizeof(struct cm_wire_sidr_req),
-                                   sizeof(struct cm_wire_sidr_rep)};
-    union cm_wire_any msg;
+    static const size_t sizes[] = {
+        sizeof(struct soft_cm_wire_req),     sizeof(struct soft_cm_wire_head),
+        sizeof(struct soft_cm_wire_rep),     sizeof(struct soft_cm_wire_head),
+        sizeof(struct soft_cm_wire_rej),     sizeof(struct soft_cm_wire_head),
+        sizeof(struct soft_cm_wire_head),    sizeof(struct soft_cm_wire_sidr_req),
+        sizeof(struct soft_cm_wire_sidr_rep)};
+    union soft_cm_wire_any msg;
     memset(&msg, 0, sizeof msg);
-    bool sidr = tale->type == CM_WIRE_SIDR_REQ;
-    if (tale->type == CM_WIRE_REQ || sidr) {
+    bool sidr = tale->type == SOFT_CM_WIRE_SIDR_REQ;
+    if (tale->type == SOFT_CM_WIRE_REQ || sidr) {
         msg.head.from = how & 128 && t->talks ? t->talk[0].mine : 0x1000 + ++t->next_id;
         talk_of(t, msg.head.from);
         address(&msg.req.src, 1); /* at the same place in both */
@@ -270,21 +271,21 @@ static void compose_cm(struct teller *t, struct tale *tale, uint64_t how) {
         }
     } else {
         if (how & 64) /* of others, who are connected with each other */
-            msg.head = (struct cm_wire_head){t->other[how & 1], t->other[!(how & 1)]};
+            msg.head = (struct soft_cm_wire_head){t->other[how & 1], t->other[!(how & 1)]};
         else if (t->talks)
-            msg.head =
-                (struct cm_wire_head){t->talk[how % t->talks].theirs, t->talk[how % t->talks].mine};
-        if (tale->type == CM_WIRE_REP)
+            msg.head = (struct soft_cm_wire_head){t->talk[how % t->talks].theirs,
+                                                  t->talk[how % t->talks].mine};
+        if (tale->type == SOFT_CM_WIRE_REP)
             msg.rep.qp_num = TELLER_QPN(1);
-        else if (tale->type == CM_WIRE_REJ)
+        else if (tale->type == SOFT_CM_WIRE_REJ)
             msg.rej.reason = how & 32 ? 28 : 8;
     }
-    tale->bytes = sizes[tale->type - CM_WIRE_REQ];
+    tale->bytes = sizes[tale->type - SOFT_CM_WIRE_REQ];
     memcpy(tale->body, &msg, tale->bytes);
 }
 
 static void compose(struct teller *t, struct tale *tale, uint64_t how) {
-    if (tale->type >= CM_WIRE_REQ && tale->type <= CM_WIRE_SIDR_REP)
+    if (tale->type >= SOFT_CM_WIRE_REQ && tale->type <= SOFT_CM_WIRE_SIDR_REP)
         compose_cm(t, tale, how);
     else if (tale->type == SOFT_MSG_HELLO)
         compose_hello(tale);
@@ -333,21 +334,21 @@ void teller_tell(struct teller *t, struct fuzz_input *in) {
                                     SOFT_MSG_GROUP_OK,
                                     SOFT_MSG_FENCE,
                                     SOFT_MSG_FENCE_OK,
-                                    CM_WIRE_REQ,
-                                    CM_WIRE_REQ,
-                                    CM_WIRE_MRA,
-                                    CM_WIRE_REP,
-                                    CM_WIRE_REP,
-                                    CM_WIRE_RTU,
-                                    CM_WIRE_REJ,
-                                    CM_WIRE_DREQ,
-                                    CM_WIRE_DREP,
-                                    CM_WIRE_SIDR_REQ,
-                                    CM_WIRE_SIDR_REP,
+                                    SOFT_CM_WIRE_REQ,
+                                    SOFT_CM_WIRE_REQ,
+                                    SOFT_CM_WIRE_MRA,
+                                    SOFT_CM_WIRE_REP,
+                                    SOFT_CM_WIRE_REP,
+                                    SOFT_CM_WIRE_RTU,
+                                    SOFT_CM_WIRE_REJ,
+                                    SOFT_CM_WIRE_DREQ,
+                                    SOFT_CM_WIRE_DREP,
+                                    SOFT_CM_WIRE_SIDR_REQ,
+                                    SOFT_CM_WIRE_SIDR_REP,
                                     SOFT_MSG_HELLO,
                                     0,
                                     18,
-                                    CM_WIRE_MPA_REQ,
+                                    SOFT_CM_WIRE_MPA_REQ,
                                     255};
     uint64_t how = fuzz_take(in, 2);
     struct tale tale = {.type = types[(how & 255) % sizeof types]};

@@ -60,11 +60,11 @@ void attack_takes_groups(const struct attack_target *target, unsigned arg) {
 }
 
 static int take_port(const char *address, unsigned port) {
-    struct cm_name name = {.ps = RDMA_PS_TCP, .port = (uint16_t)port, .afonly = true};
+    struct soft_cm_port_name name = {.ps = RDMA_PS_TCP, .port = (uint16_t)port, .afonly = true};
     struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(address)};
-    char text[CM_NAME_BYTES];
+    char text[SOFT_CM_NAME_BYTES];
     memcpy(&name.addr, &addr, sizeof addr);
-    cm_name_format(&name, 0, text);
+    soft_cm_port_name_format(&name, 0, text);
     return take(text);
 }
 

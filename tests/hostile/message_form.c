@@ -18,17 +18,24 @@ static const struct message_form device[SOFT_MSG_TYPES] = {
     SAYS(SOFT_MSG_FENCE_OK, 4, 0),
 };
 
-#define CM(t, body) [t - CM_WIRE_REQ] = {#t, t, sizeof(struct body), 0}
-#define CM_TYPES (CM_WIRE_END - CM_WIRE_REQ)
+#define CM(t, body) [t - SOFT_CM_WIRE_REQ] = {#t, t, sizeof(struct body), 0}
+#define CM_TYPES (SOFT_CM_WIRE_END - SOFT_CM_WIRE_REQ)
 
 static const struct message_form cm[CM_TYPES] = {
-    CM(CM_WIRE_REQ, cm_wire_req),           CM(CM_WIRE_MRA, cm_wire_head),
-    CM(CM_WIRE_REP, cm_wire_rep),           CM(CM_WIRE_RTU, cm_wire_head),
-    CM(CM_WIRE_REJ, cm_wire_rej),           CM(CM_WIRE_DREQ, cm_wire_head),
-    CM(CM_WIRE_DREP, cm_wire_head),         CM(CM_WIRE_SIDR_REQ, cm_wire_sidr_req),
-    CM(CM_WIRE_SIDR_REP, cm_wire_sidr_rep), CM(CM_WIRE_MPA_REQ, cm_wire_mpa),
-    CM(CM_WIRE_MPA_SEEN, cm_wire_head),     CM(CM_WIRE_MPA_REP, cm_wire_mpa),
-    CM(CM_WIRE_MPA_REJ, cm_wire_mpa),       CM(CM_WIRE_FIN, cm_wire_head),
+    CM(SOFT_CM_WIRE_REQ, soft_cm_wire_req),
+    CM(SOFT_CM_WIRE_MRA, soft_cm_wire_head),
+    CM(SOFT_CM_WIRE_REP, soft_cm_wire_rep),
+    CM(SOFT_CM_WIRE_RTU, soft_cm_wire_head),
+    CM(SOFT_CM_WIRE_REJ, soft_cm_wire_rej),
+    CM(SOFT_CM_WIRE_DREQ, soft_cm_wire_head),
+    CM(SOFT_CM_WIRE_DREP, soft_cm_wire_head),
+    CM(SOFT_CM_WIRE_SIDR_REQ, soft_cm_wire_sidr_req),
+    CM(SOFT_CM_WIRE_SIDR_REP, soft_cm_wire_sidr_rep),
+    CM(SOFT_CM_WIRE_MPA_REQ, soft_cm_wire_mpa),
+    CM(SOFT_CM_WIRE_MPA_SEEN, soft_cm_wire_head),
+    CM(SOFT_CM_WIRE_MPA_REP, soft_cm_wire_mpa),
+    CM(SOFT_CM_WIRE_MPA_REJ, soft_cm_wire_mpa),
+    CM(SOFT_CM_WIRE_FIN, soft_cm_wire_head),
 };
 
 /* Types that there are not. */
@@ -36,7 +43,7 @@ static const struct message_form none[] = {
     {"type 0", 0, 16, 0},
     {"the first that there is not", SOFT_MSG_TYPES, 16, 0},
     {"the last before the cm's", SOFT_MSG_CM_FIRST - 1, 16, 0},
-    {"the first that the cm has not", CM_WIRE_END, 16, 0},
+    {"the first that the cm has not", SOFT_CM_WIRE_END, 16, 0},
     {"the last of the cm's", SOFT_MSG_CM_LAST, 16, 0},
     {"the first behind the cm's", SOFT_MSG_CM_LAST + 1, 16, 0},
     {"the last of all", UINT32_MAX, 16, 0},
@@ -58,7 +65,7 @@ struct message_form message_form_get(unsigned i) {
 struct message_form message_form_of(uint32_t type) {
     if (type < SOFT_MSG_TYPES)
         return device[type];
-    if (type >= CM_WIRE_REQ && type < CM_WIRE_END)
-        return cm[type - CM_WIRE_REQ];
+    if (type >= SOFT_CM_WIRE_REQ && type < SOFT_CM_WIRE_END)
+        return cm[type - SOFT_CM_WIRE_REQ];
     return (struct message_form){.name = NULL};
 }

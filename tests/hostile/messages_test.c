@@ -11,8 +11,8 @@
 /* A type that the device gets must be added to what is said wrong. */
 static void every_type_of_message_is_said_wrong(void **state) {
     (void)state;
-    for (uint32_t type = 1; type < CM_WIRE_END; type++) {
-        if (type >= SOFT_MSG_TYPES && type < CM_WIRE_REQ)
+    for (uint32_t type = 1; type < SOFT_CM_WIRE_END; type++) {
+        if (type >= SOFT_MSG_TYPES && type < SOFT_CM_WIRE_REQ)
             continue;
         struct message_form form = message_form_of(type);
         if (!form.name || form.type != type)

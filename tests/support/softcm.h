@@ -222,16 +222,16 @@ static inline int softcm_destroy_call(void *id) {
     return soft_destroy_id(id);
 }
 
-static inline enum cm_state softcm_state(struct rdma_cm_id *id) {
+static inline enum soft_cm_state softcm_state(struct rdma_cm_id *id) {
     soft_lock();
-    enum cm_state state = cm_id_of(id)->state;
+    enum soft_cm_state state = soft_cm_id_of(id)->state;
     soft_unlock();
     return state;
 }
 
-static inline enum cm_conn_state softcm_conn_state(struct rdma_cm_id *id) {
+static inline enum soft_cm_conn_state softcm_conn_state(struct rdma_cm_id *id) {
     soft_lock();
-    enum cm_conn_state state = cm_id_of(id)->conn.state;
+    enum soft_cm_conn_state state = soft_cm_id_of(id)->conn.state;
     soft_unlock();
     return state;
 }

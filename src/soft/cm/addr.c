@@ -21,7 +21,7 @@ static const struct sockaddr_in6 *v6(const struct sockaddr *addr) {
     return (const struct sockaddr_in6 *)addr;
 }
 
-socklen_t cm_addr_bytes(const struct sockaddr *addr) {
+socklen_t soft_cm_addr_bytes(const struct sockaddr *addr) {
     if (!addr)
         return 0;
     if (addr->sa_family == AF_INET)
@@ -31,31 +31,31 @@ socklen_t cm_addr_bytes(const struct sockaddr *addr) {
     return 0;
 }
 
-void cm_addr_copy(struct sockaddr_storage *to, const struct sockaddr *from) {
+void soft_cm_addr_copy(struct sockaddr_storage *to, const struct sockaddr *from) {
     memset(to, 0, sizeof *to);
-    memcpy(to, from, cm_addr_bytes(from));
+    memcpy(to, from, soft_cm_addr_bytes(from));
 }
 
-void cm_addr_any(struct sockaddr_storage *addr, int family) {
+void soft_cm_addr_any(struct sockaddr_storage *addr, int family) {
     memset(addr, 0, sizeof *addr);
     addr->ss_family = (sa_family_t)family;
 }
 
-void cm_addr_loopback(struct sockaddr_storage *addr, int family) {
-    cm_addr_any(addr, family);
+void soft_cm_addr_loopback(struct sockaddr_storage *addr, int family) {
+    soft_cm_addr_any(addr, family);
     if (family == AF_INET)
         ((struct sockaddr_in *)addr)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     else
         ((struct sockaddr_in6 *)addr)->sin6_addr = in6addr_loopback;
 }
 
-bool cm_addr_is_any(const struct sockaddr *addr) {
+bool soft_cm_addr_is_any(const struct sockaddr *addr) {
     if (addr->sa_family == AF_INET)
         return v4(addr)->sin_addr.s_addr == htonl(INADDR_ANY);
     return IN6_IS_ADDR_UNSPECIFIED(&v6(addr)->sin6_addr);
 }
 
-bool cm_addr_equal(const struct sockaddr *a, const struct sockaddr *b) {
+bool soft_cm_addr_equal(const struct sockaddr *a, const struct sockaddr *b) {
     if (a->sa_family != b->sa_family)
         return false;
     if (a->sa_family == AF_INET)
@@ -63,7 +63,7 @@ bool cm_addr_equal(const struct sockaddr *a, const struct sockaddr *b) {
     return IN6_ARE_ADDR_EQUAL(&v6(a)->sin6_addr, &v6(b)->sin6_addr);
 }
 
-bool cm_addr_is_group(const struct sockaddr *addr) {
+bool soft_cm_addr_is_group(const struct sockaddr *addr) {
     if (addr->sa_family == AF_INET)
         return IN_MULTICAST(
             ntohl(((const struct sockaddr_in *)(const void *)addr)->sin_addr.s_addr));
@@ -71,7 +71,7 @@ bool cm_addr_is_group(const struct sockaddr *addr) {
            IN6_IS_ADDR_MULTICAST(&((const struct sockaddr_in6 *)(const void *)addr)->sin6_addr);
 }
 
-int cm_addr_is_local(const struct sockaddr *addr) {
+int soft_cm_addr_is_local(const struct sockaddr *addr) {
     /* The whole of 127/8 is this host, though the interface carries one address of it. */
     if (addr->sa_family == AF_INET && ntohl(v4(addr)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET)
         return 1;
@@ -82,12 +82,13 @@ int cm_addr_is_local(const struct sockaddr *addr) {
         return -errno;
     int found = 0;
     for (struct ifaddrs *one = list; one && !found; one = one->ifa_next)
-        found = one->ifa_addr && cm_addr_bytes(one->ifa_addr) && cm_addr_equal(one->ifa_addr, addr);
+        found = one->ifa_addr && soft_cm_addr_bytes(one->ifa_addr) &&
+                soft_cm_addr_equal(one->ifa_addr, addr);
     freeifaddrs(list);
     return found;
 }
 
-uint16_t cm_addr_port(const struct sockaddr *addr) {
+uint16_t soft_cm_addr_port(const struct sockaddr *addr) {
     if (addr->sa_family == AF_INET)
         return ntohs(v4(addr)->sin_port);
     if (addr->sa_family == AF_INET6)
@@ -95,7 +96,7 @@ uint16_t cm_addr_port(const struct sockaddr *addr) {
     return 0;
 }
 
-void cm_addr_set_port(struct sockaddr_storage *addr, uint16_t port) {
+void soft_cm_addr_set_port(struct sockaddr_storage *addr, uint16_t port) {
     if (addr->ss_family == AF_INET)
         ((struct sockaddr_in *)addr)->sin_port = htons(port);
     else
@@ -121,13 +122,13 @@ static bool may_bind_privileged(void) {
     return data[0].effective & (1u << CAP_NET_BIND_SERVICE);
 }
 
-bool cm_addr_port_allowed(uint16_t port) {
+bool soft_cm_addr_port_allowed(uint16_t port) {
     if (port >= IPPORT_RESERVED)
         return true; /* the common case asks nobody */
     return port >= first_unprivileged_port() || may_bind_privileged();
 }
 
-void cm_addr_gid(const struct sockaddr *addr, union ibv_gid *gid) {
+void soft_cm_addr_gid(const struct sockaddr *addr, union ibv_gid *gid) {
     memset(gid, 0, sizeof *gid);
     if (addr->sa_family == AF_INET) {
         gid->raw[10] = gid->raw[11] = 0xff;

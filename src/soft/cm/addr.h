@@ -3,7 +3,7 @@
  * addr.h - socket addresses as rdma_cm uses them: AF_INET and AF_INET6 only.
  *
  * Every address of this host, loopback included, belongs to the software device. Pure functions
- * but for cm_addr_is_local, which asks the kernel for the interface list.
+ * but for soft_cm_addr_is_local, which asks the kernel for the interface list.
  */
 #ifndef SOFT_CM_ADDR_H
 #define SOFT_CM_ADDR_H
@@ -15,24 +15,24 @@
 #include <sys/socket.h>
 
 /* Bytes of the sockaddr, 0 for a family we do not know. */
-socklen_t cm_addr_bytes(const struct sockaddr *addr);
-void cm_addr_copy(struct sockaddr_storage *to, const struct sockaddr *from);
+socklen_t soft_cm_addr_bytes(const struct sockaddr *addr);
+void soft_cm_addr_copy(struct sockaddr_storage *to, const struct sockaddr *from);
 /* The wildcard or loopback address of a family, port 0. */
-void cm_addr_any(struct sockaddr_storage *addr, int family);
-void cm_addr_loopback(struct sockaddr_storage *addr, int family);
+void soft_cm_addr_any(struct sockaddr_storage *addr, int family);
+void soft_cm_addr_loopback(struct sockaddr_storage *addr, int family);
 
-bool cm_addr_is_any(const struct sockaddr *addr);
-bool cm_addr_is_group(const struct sockaddr *addr);                     /* multicast */
-bool cm_addr_equal(const struct sockaddr *a, const struct sockaddr *b); /* ports aside */
+bool soft_cm_addr_is_any(const struct sockaddr *addr);
+bool soft_cm_addr_is_group(const struct sockaddr *addr);                     /* multicast */
+bool soft_cm_addr_equal(const struct sockaddr *a, const struct sockaddr *b); /* ports aside */
 /* 1 local, 0 not, -errno where the interfaces could not be listed. */
-int cm_addr_is_local(const struct sockaddr *addr);
+int soft_cm_addr_is_local(const struct sockaddr *addr);
 
-uint16_t cm_addr_port(const struct sockaddr *addr); /* host order */
-void cm_addr_set_port(struct sockaddr_storage *addr, uint16_t port);
+uint16_t soft_cm_addr_port(const struct sockaddr *addr); /* host order */
+void soft_cm_addr_set_port(struct sockaddr_storage *addr, uint16_t port);
 /* False for a privileged port and a process that may not bind one. */
-bool cm_addr_port_allowed(uint16_t port);
+bool soft_cm_addr_port_allowed(uint16_t port);
 
 /* The address as a GID: IPv6 as it is, IPv4 mapped. */
-void cm_addr_gid(const struct sockaddr *addr, union ibv_gid *gid);
+void soft_cm_addr_gid(const struct sockaddr *addr, union ibv_gid *gid);
 
 #endif

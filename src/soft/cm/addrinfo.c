@@ -36,7 +36,7 @@ static int copy_addr(struct sockaddr **out, socklen_t *out_len, const struct soc
         return 0;
     *out = malloc(len);
     if (!*out)
-        return cm_fail(ENOMEM);
+        return soft_cm_fail(ENOMEM);
     memcpy(*out, addr, len);
     *out_len = len;
     return 0;
@@ -46,7 +46,7 @@ static int copy_name(char **out, const char *name) {
     if (!name)
         return 0;
     *out = strdup(name);
-    return *out ? 0 : cm_fail(ENOMEM);
+    return *out ? 0 : soft_cm_fail(ENOMEM);
 }
 
 static void set_types(struct rdma_addrinfo *rai, int socktype, const struct rdma_addrinfo *hints) {
@@ -96,10 +96,10 @@ static int by_hints(const struct rdma_addrinfo *hints, struct rdma_addrinfo *rai
 int soft_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints,
                      struct rdma_addrinfo **res) {
     if (!res || (!node && !service && !hints))
-        return cm_fail(EINVAL);
+        return soft_cm_fail(EINVAL);
     struct rdma_addrinfo *rai = calloc(1, sizeof *rai);
     if (!rai)
-        return cm_fail(ENOMEM);
+        return soft_cm_fail(ENOMEM);
     rai->ai_flags = hints ? hints->ai_flags : 0;
     int error = node || service ? by_name(node, service, hints, rai) : by_hints(hints, rai);
     if (!error && !rai->ai_src_len && hints)
@@ -153,37 +153,38 @@ static int errno_of(int code) {
 /* Its event is one that librdmacm writes itself: a kernel that lets nobody write any refuses it. */
 int soft_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service,
                           const struct rdma_addrinfo *hints) {
-    int error = cm_id_unusable(id);
+    int error = soft_cm_id_unusable(id);
     if (!error && ((!node && !service && !hints) || !soft_profile()->user_events))
         error = EINVAL;
     if (error)
-        return cm_fail(error);
-    struct cm_id *own = cm_id_of(id);
+        return soft_cm_fail(error);
+    struct soft_cm_id *own = soft_cm_id_of(id);
     soft_lock();
     error = own->info_busy || own->info ? EBUSY : 0;
     if (!error)
         own->info_busy = true;
     soft_unlock();
     if (error)
-        return cm_fail(error);
+        return soft_cm_fail(error);
     struct rdma_addrinfo *found = NULL;
     int code = soft_getaddrinfo(node, service, hints, &found);
     int status = code ? errno_of(code) : 0;
     soft_lock();
     own->info_busy = false;
     own->info = found;
-    cm_event_raise(own, status ? CM_EVENT_ADDRINFO_ERROR : CM_EVENT_ADDRINFO_RESOLVED, status);
+    soft_cm_event_raise(
+        own, status ? SOFT_CM_EVENT_ADDRINFO_ERROR : SOFT_CM_EVENT_ADDRINFO_RESOLVED, status);
     soft_unlock();
     return 0;
 }
 
 int soft_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info) {
-    int error = cm_id_unusable(id);
+    int error = soft_cm_id_unusable(id);
     if (!error && !info)
         error = EINVAL;
     if (error)
-        return cm_fail(error);
-    struct cm_id *own = cm_id_of(id);
+        return soft_cm_fail(error);
+    struct soft_cm_id *own = soft_cm_id_of(id);
     soft_lock();
     if (own->info)
         *info = own->info;
@@ -191,7 +192,7 @@ int soft_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info) {
         error = ENOENT;
     own->info = NULL;
     soft_unlock();
-    return error ? cm_fail(error) : 0;
+    return error ? soft_cm_fail(error) : 0;
 }
 
 /* ---- devices ---------------------------------------------------------------------------------------- */

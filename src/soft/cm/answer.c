@@ -8,30 +8,31 @@
 #include "soft/cm/event.h"
 #include "soft/cm/id.h"
 
-void cm_conn_on_wait(struct cm_id *id, const struct cm_wire_head *head) {
-    if (id->conn.state != CM_CONN_REQ_SENT && id->conn.state != CM_CONN_REP_SENT)
+void soft_cm_conn_on_wait(struct soft_cm_id *id, const struct soft_cm_wire_head *head) {
+    if (id->conn.state != SOFT_CM_CONN_REQ_SENT && id->conn.state != SOFT_CM_CONN_REP_SENT)
         return;
     if (!head->from)
         return;
     id->conn.remote = head->from;
-    cm_conn_wait(id);
+    soft_cm_conn_wait(id);
 }
 
-void cm_conn_on_rep(struct cm_id *id, const struct cm_wire_rep *rep) {
-    struct cm_conn *conn = &id->conn;
-    if (conn->state == CM_CONN_UP) {
-        cm_wire_send_plain(id, CM_WIRE_RTU); /* ours was lost */
+void soft_cm_conn_on_rep(struct soft_cm_id *id, const struct soft_cm_wire_rep *rep) {
+    struct soft_cm_conn *conn = &id->conn;
+    if (conn->state == SOFT_CM_CONN_UP) {
+        soft_cm_wire_send_plain(id, SOFT_CM_WIRE_RTU); /* ours was lost */
         return;
     }
-    if (conn->state == CM_CONN_REP_RCVD) {
-        cm_wire_send_plain(id, CM_WIRE_MRA); /* the application has yet to fetch the event */
+    if (conn->state == SOFT_CM_CONN_REP_RCVD) {
+        soft_cm_wire_send_plain(id,
+                                SOFT_CM_WIRE_MRA); /* the application has yet to fetch the event */
         return;
     }
-    if (conn->state != CM_CONN_REQ_SENT || !rep->head.from || rep->qp_num >> 24 || rep->psn >> 24 ||
-        rep->rnr_retry_count > 7)
+    if (conn->state != SOFT_CM_CONN_REQ_SENT || !rep->head.from || rep->qp_num >> 24 ||
+        rep->psn >> 24 || rep->rnr_retry_count > 7)
         return;
     soft_timer_cancel(&conn->timer);
-    conn->state = CM_CONN_REP_RCVD;
+    conn->state = SOFT_CM_CONN_REP_RCVD;
     conn->remote = rep->head.from;
     conn->remote_qpn = rep->qp_num;
     conn->recv_psn = rep->psn;
@@ -39,7 +40,7 @@ void cm_conn_on_rep(struct cm_id *id, const struct cm_wire_rep *rep) {
     conn->responder_resources = rep->initiator_depth;
     conn->initiator_depth = rep->responder_resources;
     conn->rnr_retry_count = rep->rnr_retry_count;
-    struct cm_event *event = cm_event_new(id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
+    struct soft_cm_event *event = soft_cm_event_new(id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
     if (!event)
         return;
     struct rdma_conn_param *param = &event->event.param.conn;
@@ -49,99 +50,103 @@ void cm_conn_on_rep(struct cm_id *id, const struct cm_wire_rep *rep) {
     param->rnr_retry_count = rep->rnr_retry_count;
     param->srq = rep->srq;
     param->qp_num = rep->qp_num;
-    cm_event_set_data(event, rep->data, sizeof rep->data);
-    cm_event_post(event);
+    soft_cm_event_set_data(event, rep->data, sizeof rep->data);
+    soft_cm_event_post(event);
 }
 
-void cm_conn_on_rtu(struct cm_id *id) {
-    if (id->conn.state != CM_CONN_REP_SENT)
+void soft_cm_conn_on_rtu(struct soft_cm_id *id) {
+    if (id->conn.state != SOFT_CM_CONN_REP_SENT)
         return;
     soft_timer_cancel(&id->conn.timer);
-    id->conn.state = CM_CONN_UP;
-    cm_conn_event(id, RDMA_CM_EVENT_ESTABLISHED, 0);
+    id->conn.state = SOFT_CM_CONN_UP;
+    soft_cm_conn_event(id, RDMA_CM_EVENT_ESTABLISHED, 0);
 }
 
-void cm_conn_on_rej(struct cm_id *id, const struct cm_wire_rej *rej) {
+void soft_cm_conn_on_rej(struct soft_cm_id *id, const struct soft_cm_wire_rej *rej) {
     if (!rej->reason || rej->reason > 35)
         return;
-    if (id->conn.state == CM_CONN_REQ_SENT && !rej->head.from && cm_conn_guessed_wrong(id))
+    if (id->conn.state == SOFT_CM_CONN_REQ_SENT && !rej->head.from &&
+        soft_cm_conn_guessed_wrong(id))
         return;
-    if (rej->reason == CM_REJECT_NO_LISTENER && !rej->head.from && cm_conn_comes_again(id))
+    if (rej->reason == SOFT_CM_REJECT_NO_LISTENER && !rej->head.from &&
+        soft_cm_conn_comes_again(id))
         return;
     switch (id->conn.state) {
-    case CM_CONN_REQ_SENT:
-    case CM_CONN_REQ_RCVD:
-    case CM_CONN_REP_SENT:
-        cm_conn_over(id);
+    case SOFT_CM_CONN_REQ_SENT:
+    case SOFT_CM_CONN_REQ_RCVD:
+    case SOFT_CM_CONN_REP_SENT:
+        soft_cm_conn_over(id);
         break;
-    case CM_CONN_REP_RCVD:
-    case CM_CONN_UP:
-    case CM_CONN_DREQ_SENT:
-        cm_conn_enter_timewait(id);
+    case SOFT_CM_CONN_REP_RCVD:
+    case SOFT_CM_CONN_UP:
+    case SOFT_CM_CONN_DREQ_SENT:
+        soft_cm_conn_enter_timewait(id);
         break;
-    case CM_CONN_NONE:
-    case CM_CONN_DREQ_RCVD:
-    case CM_CONN_TIMEWAIT:
-    case CM_CONN_SIDR_SENT:
-    case CM_CONN_SIDR_RCVD:
-    case CM_CONN_SIDR_DONE:
-    case CM_CONN_OVER:
+    case SOFT_CM_CONN_NONE:
+    case SOFT_CM_CONN_DREQ_RCVD:
+    case SOFT_CM_CONN_TIMEWAIT:
+    case SOFT_CM_CONN_SIDR_SENT:
+    case SOFT_CM_CONN_SIDR_RCVD:
+    case SOFT_CM_CONN_SIDR_DONE:
+    case SOFT_CM_CONN_OVER:
         return; /* not an answer to anything */
     }
-    cm_conn_event_data(id, RDMA_CM_EVENT_REJECTED, (int)rej->reason, rej->data, sizeof rej->data);
+    soft_cm_conn_event_data(id, RDMA_CM_EVENT_REJECTED, (int)rej->reason, rej->data,
+                            sizeof rej->data);
 }
 
-void cm_conn_on_dreq(struct cm_id *id) {
+void soft_cm_conn_on_dreq(struct soft_cm_id *id) {
     switch (id->conn.state) {
-    case CM_CONN_REP_SENT: /* the RTU was lost */
-    case CM_CONN_UP:
+    case SOFT_CM_CONN_REP_SENT: /* the RTU was lost */
+    case SOFT_CM_CONN_UP:
         soft_timer_cancel(&id->conn.timer);
-        id->conn.state = CM_CONN_DREQ_RCVD;
-        cm_conn_event(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+        id->conn.state = SOFT_CM_CONN_DREQ_RCVD;
+        soft_cm_conn_event(id, RDMA_CM_EVENT_DISCONNECTED, 0);
         return;
-    case CM_CONN_DREQ_SENT: /* both at once: each is the other's answer */
-        cm_wire_send_plain(id, CM_WIRE_DREP);
-        cm_conn_enter_timewait(id);
-        cm_conn_event(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+    case SOFT_CM_CONN_DREQ_SENT: /* both at once: each is the other's answer */
+        soft_cm_wire_send_plain(id, SOFT_CM_WIRE_DREP);
+        soft_cm_conn_enter_timewait(id);
+        soft_cm_conn_event(id, RDMA_CM_EVENT_DISCONNECTED, 0);
         return;
-    case CM_CONN_NONE:
-    case CM_CONN_REQ_SENT:
-    case CM_CONN_REQ_RCVD:
-    case CM_CONN_REP_RCVD:  /* asked again after we have established */
-    case CM_CONN_DREQ_RCVD: /* a repetition; the application answers */
-    case CM_CONN_TIMEWAIT:
-    case CM_CONN_SIDR_SENT:
-    case CM_CONN_SIDR_RCVD:
-    case CM_CONN_SIDR_DONE:
-    case CM_CONN_OVER:
+    case SOFT_CM_CONN_NONE:
+    case SOFT_CM_CONN_REQ_SENT:
+    case SOFT_CM_CONN_REQ_RCVD:
+    case SOFT_CM_CONN_REP_RCVD:  /* asked again after we have established */
+    case SOFT_CM_CONN_DREQ_RCVD: /* a repetition; the application answers */
+    case SOFT_CM_CONN_TIMEWAIT:
+    case SOFT_CM_CONN_SIDR_SENT:
+    case SOFT_CM_CONN_SIDR_RCVD:
+    case SOFT_CM_CONN_SIDR_DONE:
+    case SOFT_CM_CONN_OVER:
         return;
     }
 }
 
-void cm_conn_on_drep(struct cm_id *id) {
-    if (id->conn.state != CM_CONN_DREQ_SENT)
+void soft_cm_conn_on_drep(struct soft_cm_id *id) {
+    if (id->conn.state != SOFT_CM_CONN_DREQ_SENT)
         return;
-    cm_conn_enter_timewait(id);
-    cm_conn_event(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+    soft_cm_conn_enter_timewait(id);
+    soft_cm_conn_event(id, RDMA_CM_EVENT_DISCONNECTED, 0);
 }
 
-void cm_conn_on_sidr_rep(struct cm_id *id, const struct cm_wire_sidr_rep *rep) {
-    if (id->conn.state != CM_CONN_SIDR_SENT || rep->status > CM_SIDR_VERSION || rep->qp_num >> 24)
+void soft_cm_conn_on_sidr_rep(struct soft_cm_id *id, const struct soft_cm_wire_sidr_rep *rep) {
+    if (id->conn.state != SOFT_CM_CONN_SIDR_SENT || rep->status > SOFT_CM_SIDR_VERSION ||
+        rep->qp_num >> 24)
         return;
-    if (rep->status != CM_SIDR_OK && !rep->head.from && cm_conn_guessed_wrong(id))
+    if (rep->status != SOFT_CM_SIDR_OK && !rep->head.from && soft_cm_conn_guessed_wrong(id))
         return;
-    if (rep->status == CM_SIDR_UNSUPPORTED && !rep->head.from && cm_conn_comes_again(id))
+    if (rep->status == SOFT_CM_SIDR_UNSUPPORTED && !rep->head.from && soft_cm_conn_comes_again(id))
         return;
-    cm_conn_over(id);
-    id->conn.state = CM_CONN_SIDR_DONE;
-    if (rep->status != CM_SIDR_OK) {
-        cm_conn_event_data(id, RDMA_CM_EVENT_UNREACHABLE, (int)rep->status, rep->data,
-                           sizeof rep->data);
+    soft_cm_conn_over(id);
+    id->conn.state = SOFT_CM_CONN_SIDR_DONE;
+    if (rep->status != SOFT_CM_SIDR_OK) {
+        soft_cm_conn_event_data(id, RDMA_CM_EVENT_UNREACHABLE, (int)rep->status, rep->data,
+                                sizeof rep->data);
         return;
     }
-    struct cm_event *event = cm_conn_hears_of(id, RDMA_CM_EVENT_ESTABLISHED)
-                                 ? cm_event_new(id, RDMA_CM_EVENT_ESTABLISHED, 0)
-                                 : NULL;
+    struct soft_cm_event *event = soft_cm_conn_hears_of(id, RDMA_CM_EVENT_ESTABLISHED)
+                                      ? soft_cm_event_new(id, RDMA_CM_EVENT_ESTABLISHED, 0)
+                                      : NULL;
     if (!event)
         return;
     struct rdma_ud_param *param = &event->event.param.ud;
@@ -153,29 +158,29 @@ void cm_conn_on_sidr_rep(struct cm_id *id, const struct cm_wire_sidr_rep *rep) {
     param->ah_attr.grh.traffic_class = id->tos;
     param->qp_num = rep->qp_num;
     param->qkey = rep->qkey;
-    cm_event_set_data(event, rep->data, sizeof rep->data);
-    cm_event_post(event);
+    soft_cm_event_set_data(event, rep->data, sizeof rep->data);
+    soft_cm_event_post(event);
 }
 
-void cm_conn_on_duplicate(struct cm_id *id) {
+void soft_cm_conn_on_duplicate(struct soft_cm_id *id) {
     switch (id->conn.state) {
-    case CM_CONN_REQ_RCVD:
-        cm_wire_send_plain(id, CM_WIRE_MRA);
+    case SOFT_CM_CONN_REQ_RCVD:
+        soft_cm_wire_send_plain(id, SOFT_CM_WIRE_MRA);
         return;
-    case CM_CONN_REP_SENT:
-    case CM_CONN_SIDR_DONE:
-        cm_wire_send(id, id->conn.request_type, &id->conn.request, id->conn.request_bytes);
+    case SOFT_CM_CONN_REP_SENT:
+    case SOFT_CM_CONN_SIDR_DONE:
+        soft_cm_wire_send(id, id->conn.request_type, &id->conn.request, id->conn.request_bytes);
         return;
-    case CM_CONN_NONE:
-    case CM_CONN_REQ_SENT:
-    case CM_CONN_REP_RCVD:
-    case CM_CONN_UP:
-    case CM_CONN_DREQ_SENT:
-    case CM_CONN_DREQ_RCVD:
-    case CM_CONN_TIMEWAIT:
-    case CM_CONN_SIDR_SENT:
-    case CM_CONN_SIDR_RCVD:
-    case CM_CONN_OVER:
+    case SOFT_CM_CONN_NONE:
+    case SOFT_CM_CONN_REQ_SENT:
+    case SOFT_CM_CONN_REP_RCVD:
+    case SOFT_CM_CONN_UP:
+    case SOFT_CM_CONN_DREQ_SENT:
+    case SOFT_CM_CONN_DREQ_RCVD:
+    case SOFT_CM_CONN_TIMEWAIT:
+    case SOFT_CM_CONN_SIDR_SENT:
+    case SOFT_CM_CONN_SIDR_RCVD:
+    case SOFT_CM_CONN_OVER:
         return;
     }
 }

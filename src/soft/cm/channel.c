@@ -21,19 +21,19 @@
 #include "soft/ipc/engine.h"
 #include "soft/soft.h"
 
-void cm_queue_init(struct cm_queue *queue) {
+void soft_cm_queue_init(struct soft_cm_queue *queue) {
     queue->head = NULL;
     queue->tail = &queue->head;
 }
 
-static void queue_add(struct cm_queue *queue, struct cm_node *node) {
+static void queue_add(struct soft_cm_queue *queue, struct soft_cm_node *node) {
     node->next = NULL;
     *queue->tail = node;
     queue->tail = &node->next;
 }
 
-struct cm_node *cm_queue_pop(struct cm_queue *queue) {
-    struct cm_node *node = queue->head;
+struct soft_cm_node *soft_cm_queue_pop(struct soft_cm_queue *queue) {
+    struct soft_cm_node *node = queue->head;
     if (node) {
         queue->head = node->next;
         if (!queue->head)
@@ -49,26 +49,26 @@ struct cm_node *cm_queue_pop(struct cm_queue *queue) {
  * interrupted by pops and pushes of the same node fails its exchange. Nodes never used before are
  * handed out by count and so cost no memory until then.
  */
-static struct cm_user_node user_nodes[CM_USER_EVENTS_MAX];
+static struct soft_cm_user_node user_nodes[SOFT_CM_USER_EVENTS_MAX];
 static _Atomic uint64_t user_free; /* tag << 32 | index + 1 */
 static _Atomic uint32_t user_used;
 
-static struct cm_user_node *user_node_get(void) {
+static struct soft_cm_user_node *user_node_get(void) {
     uint64_t head = atomic_load(&user_free);
     while ((uint32_t)head) {
-        struct cm_user_node *node = &user_nodes[(uint32_t)head - 1];
+        struct soft_cm_user_node *node = &user_nodes[(uint32_t)head - 1];
         uint64_t next = ((head >> 32) + 1) << 32 | atomic_load(&node->free_next);
         if (atomic_compare_exchange_weak(&user_free, &head, next))
             return node;
     }
     uint32_t used = atomic_load(&user_used);
-    while (used < CM_USER_EVENTS_MAX)
+    while (used < SOFT_CM_USER_EVENTS_MAX)
         if (atomic_compare_exchange_weak(&user_used, &used, used + 1))
             return &user_nodes[used];
     return NULL;
 }
 
-void cm_channel_free_user(struct cm_user_node *node) {
+void soft_cm_channel_free_user(struct soft_cm_user_node *node) {
     uint64_t head = atomic_load(&user_free), next;
     do {
         atomic_store(&node->free_next, (uint32_t)head);
@@ -78,7 +78,7 @@ void cm_channel_free_user(struct cm_user_node *node) {
 
 /* ---- tokens ------------------------------------------------------------------------------------- */
 
-static void token_add(struct cm_channel *channel) {
+static void token_add(struct soft_cm_channel *channel) {
     uint64_t one = 1;
     int saved = errno;
     while (write(channel->channel.fd, &one, sizeof one) < 0 && errno == EINTR)
@@ -87,7 +87,7 @@ static void token_add(struct cm_channel *channel) {
 }
 
 /* Pays debt with tokens that no fetcher has taken yet. Mutex held. */
-static void tokens_settle(struct cm_channel *channel) {
+static void tokens_settle(struct soft_cm_channel *channel) {
     while (channel->debt) {
         uint64_t token;
         struct iovec iov = {.iov_base = &token, .iov_len = sizeof token};
@@ -102,8 +102,8 @@ static void tokens_settle(struct cm_channel *channel) {
 
 /* ---- channels ----------------------------------------------------------------------------------- */
 
-struct cm_channel *cm_channel_open(void) {
-    struct cm_channel *channel = calloc(1, sizeof *channel);
+struct soft_cm_channel *soft_cm_channel_open(void) {
+    struct soft_cm_channel *channel = calloc(1, sizeof *channel);
     if (!channel) {
         errno = ENOMEM;
         return NULL;
@@ -120,7 +120,7 @@ struct cm_channel *cm_channel_open(void) {
     }
     channel->generation = soft_generation_now;
     pthread_mutex_init(&channel->mutex, NULL);
-    cm_queue_init(&channel->queue);
+    soft_cm_queue_init(&channel->queue);
     return channel;
 put_engine:
     soft_engine_put();
@@ -130,13 +130,13 @@ free_channel:
     return NULL;
 }
 
-static void channel_free(struct cm_channel *channel) {
+static void channel_free(struct soft_cm_channel *channel) {
     close(channel->channel.fd);
     pthread_mutex_destroy(&channel->mutex);
     free(channel);
 }
 
-void cm_channel_close(struct cm_channel *channel) {
+void soft_cm_channel_close(struct soft_cm_channel *channel) {
     struct ibv_context *context = channel->context;
     pthread_mutex_lock(&channel->mutex);
     channel->closed = true;
@@ -150,22 +150,22 @@ void cm_channel_close(struct cm_channel *channel) {
 }
 
 /* Moves pushed USER events behind what is queued. Mutex held. */
-static void splice(struct cm_channel *channel) {
-    struct cm_node *newest = atomic_exchange(&channel->incoming, NULL), *oldest = NULL;
+static void splice(struct soft_cm_channel *channel) {
+    struct soft_cm_node *newest = atomic_exchange(&channel->incoming, NULL), *oldest = NULL;
     while (newest) {
-        struct cm_node *next = newest->next;
+        struct soft_cm_node *next = newest->next;
         newest->next = oldest;
         oldest = newest;
         newest = next;
     }
     while (oldest) {
-        struct cm_node *next = oldest->next;
+        struct soft_cm_node *next = oldest->next;
         queue_add(&channel->queue, oldest);
         oldest = next;
     }
 }
 
-void cm_channel_append(struct cm_channel *channel, struct cm_node *node) {
+void soft_cm_channel_append(struct soft_cm_channel *channel, struct soft_cm_node *node) {
     pthread_mutex_lock(&channel->mutex);
     splice(channel);
     queue_add(&channel->queue, node);
@@ -173,20 +173,21 @@ void cm_channel_append(struct cm_channel *channel, struct cm_node *node) {
     pthread_mutex_unlock(&channel->mutex);
 }
 
-void cm_channel_append_all(struct cm_channel *channel, struct cm_queue *queue) {
-    for (struct cm_node *node; (node = cm_queue_pop(queue));)
-        cm_channel_append(channel, node);
+void soft_cm_channel_append_all(struct soft_cm_channel *channel, struct soft_cm_queue *queue) {
+    for (struct soft_cm_node *node; (node = soft_cm_queue_pop(queue));)
+        soft_cm_channel_append(channel, node);
 }
 
-int cm_channel_push_user(struct cm_channel *channel, struct cm_id *id, int status, uint64_t arg) {
-    struct cm_user_node *user = user_node_get();
+int soft_cm_channel_push_user(struct soft_cm_channel *channel, struct soft_cm_id *id, int status,
+                              uint64_t arg) {
+    struct soft_cm_user_node *user = user_node_get();
     if (!user)
         return ENOMEM;
     user->node.id = id;
     user->node.user = true;
     user->status = status;
     user->arg = arg;
-    struct cm_node *head = atomic_load(&channel->incoming);
+    struct soft_cm_node *head = atomic_load(&channel->incoming);
     do
         user->node.next = head;
     while (!atomic_compare_exchange_weak(&channel->incoming, &head, &user->node));
@@ -194,14 +195,14 @@ int cm_channel_push_user(struct cm_channel *channel, struct cm_id *id, int statu
     return 0;
 }
 
-void cm_channel_enter(struct cm_channel *channel) {
+void soft_cm_channel_enter(struct soft_cm_channel *channel) {
     pthread_mutex_lock(&channel->mutex);
     channel->inside++;
     pthread_mutex_unlock(&channel->mutex);
 }
 
-void cm_channel_leave(void *arg) {
-    struct cm_channel *channel = arg;
+void soft_cm_channel_leave(void *arg) {
+    struct soft_cm_channel *channel = arg;
     pthread_mutex_lock(&channel->mutex);
     bool last = --channel->inside == 0 && channel->closed;
     pthread_mutex_unlock(&channel->mutex);
@@ -209,7 +210,7 @@ void cm_channel_leave(void *arg) {
         channel_free(channel);
 }
 
-struct cm_node *cm_channel_fetch(struct cm_channel *channel) {
+struct soft_cm_node *soft_cm_channel_fetch(struct soft_cm_channel *channel) {
     for (;;) {
         uint64_t token;
         ssize_t got = read(channel->channel.fd, &token, sizeof token);
@@ -220,9 +221,9 @@ struct cm_node *cm_channel_fetch(struct cm_channel *channel) {
         }
         pthread_mutex_lock(&channel->mutex);
         splice(channel);
-        struct cm_node *node = cm_queue_pop(&channel->queue);
+        struct soft_cm_node *node = soft_cm_queue_pop(&channel->queue);
         if (node)
-            cm_event_count(node);
+            soft_cm_event_count(node);
         else if (channel->debt)
             channel->debt--;
         tokens_settle(channel); /* our token was a lost one, the event's own is left over */
@@ -232,8 +233,8 @@ struct cm_node *cm_channel_fetch(struct cm_channel *channel) {
     }
 }
 
-void cm_channel_unfetch(struct cm_channel *channel, struct cm_node *node) {
-    struct cm_id *id = node->id;
+void soft_cm_channel_unfetch(struct soft_cm_channel *channel, struct soft_cm_node *node) {
+    struct soft_cm_id *id = node->id;
     pthread_mutex_lock(&channel->mutex);
     node->next = channel->queue.head;
     channel->queue.head = node;
@@ -241,17 +242,17 @@ void cm_channel_unfetch(struct cm_channel *channel, struct cm_node *node) {
         channel->queue.tail = &node->next;
     token_add(channel);
     pthread_mutex_unlock(&channel->mutex);
-    cm_id_uncount(id); /* last: until here destroying the id waits for us */
+    soft_cm_id_uncount(id); /* last: until here destroying the id waits for us */
 }
 
-void cm_channel_extract(struct cm_channel *channel,
-                        bool (*match)(const struct cm_node *node, const void *arg), const void *arg,
-                        struct cm_queue *out) {
-    struct cm_queue keep;
-    cm_queue_init(&keep);
+void soft_cm_channel_extract(struct soft_cm_channel *channel,
+                             bool (*match)(const struct soft_cm_node *node, const void *arg),
+                             const void *arg, struct soft_cm_queue *out) {
+    struct soft_cm_queue keep;
+    soft_cm_queue_init(&keep);
     pthread_mutex_lock(&channel->mutex);
     splice(channel);
-    for (struct cm_node *node; (node = cm_queue_pop(&channel->queue));) {
+    for (struct soft_cm_node *node; (node = soft_cm_queue_pop(&channel->queue));) {
         bool take = match(node, arg);
         queue_add(take ? out : &keep, node);
         channel->debt += take;

@@ -25,67 +25,68 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct cm_id;
+struct soft_cm_id;
 
 /* USER events that may be unfetched in the whole process; beyond it ENOMEM. */
-#define CM_USER_EVENTS_MAX 4096
+#define SOFT_CM_USER_EVENTS_MAX 4096
 
-/* A queued event; embedded in a cm_event, or in a node for a USER event. */
-struct cm_node {
-    struct cm_node *next;
-    struct cm_id *id; /* the id it counts on once fetched */
+/* A queued event; embedded in a soft_cm_event, or in a node for a USER event. */
+struct soft_cm_node {
+    struct soft_cm_node *next;
+    struct soft_cm_id *id; /* the id it counts on once fetched */
     bool user;
 };
 
-struct cm_user_node {
-    struct cm_node node;
+struct soft_cm_user_node {
+    struct soft_cm_node node;
     int status;
     uint64_t arg;
     _Atomic uint32_t free_next; /* index + 1 of the next free one */
 };
 
-struct cm_queue {
-    struct cm_node *head, **tail;
+struct soft_cm_queue {
+    struct soft_cm_node *head, **tail;
 };
 
-struct cm_channel {
+struct soft_cm_channel {
     struct rdma_event_channel channel; /* first: what the application sees */
     uint32_t generation;
     struct ibv_context *context; /* control lock: kept open (device.h) */
     pthread_mutex_t mutex;       /* guards queue and debt */
-    struct cm_queue queue;
+    struct soft_cm_queue queue;
     uint64_t debt;   /* tokens read by fetchers, whose events have been taken back */
     unsigned inside; /* threads that fetch; under the mutex, as is closed */
     bool closed;
-    _Atomic(struct cm_node *) incoming; /* USER events, newest first */
+    _Atomic(struct soft_cm_node *) incoming; /* USER events, newest first */
 };
 
-void cm_queue_init(struct cm_queue *queue);
-struct cm_node *cm_queue_pop(struct cm_queue *queue);
+void soft_cm_queue_init(struct soft_cm_queue *queue);
+struct soft_cm_node *soft_cm_queue_pop(struct soft_cm_queue *queue);
 
 /* NULL and errno. Holds a reference on the engine. Control lock not held. */
-struct cm_channel *cm_channel_open(void);
+struct soft_cm_channel *soft_cm_channel_open(void);
 /* Nothing is queued and no id uses it any more. Control lock not held. */
-void cm_channel_close(struct cm_channel *channel);
+void soft_cm_channel_close(struct soft_cm_channel *channel);
 
-void cm_channel_append(struct cm_channel *channel, struct cm_node *node);
-void cm_channel_append_all(struct cm_channel *channel, struct cm_queue *queue);
+void soft_cm_channel_append(struct soft_cm_channel *channel, struct soft_cm_node *node);
+void soft_cm_channel_append_all(struct soft_cm_channel *channel, struct soft_cm_queue *queue);
 /* Async-signal-safe. 0 or an errno. */
-int cm_channel_push_user(struct cm_channel *channel, struct cm_id *id, int status, uint64_t arg);
-void cm_channel_free_user(struct cm_user_node *node);
+int soft_cm_channel_push_user(struct soft_cm_channel *channel, struct soft_cm_id *id, int status,
+                              uint64_t arg);
+void soft_cm_channel_free_user(struct soft_cm_user_node *node);
 /* Around one or more fetches by the application's thread. leave takes a channel: a cancelled thread's too. */
-void cm_channel_enter(struct cm_channel *channel);
-void cm_channel_leave(void *channel);
+void soft_cm_channel_enter(struct soft_cm_channel *channel);
+void soft_cm_channel_leave(void *channel);
 /*
  * Takes a token and its event, waiting as the descriptor's mode says; the event is counted on its id
  * before the mutex is released. NULL and errno. Control lock not held.
  */
-struct cm_node *cm_channel_fetch(struct cm_channel *channel);
+struct soft_cm_node *soft_cm_channel_fetch(struct soft_cm_channel *channel);
 /* Puts a fetched event back to the front, uncounted. */
-void cm_channel_unfetch(struct cm_channel *channel, struct cm_node *node);
+void soft_cm_channel_unfetch(struct soft_cm_channel *channel, struct soft_cm_node *node);
 /* Moves the queued events that match to the end of out, in order. */
-void cm_channel_extract(struct cm_channel *channel,
-                        bool (*match)(const struct cm_node *node, const void *arg), const void *arg,
-                        struct cm_queue *out);
+void soft_cm_channel_extract(struct soft_cm_channel *channel,
+                             bool (*match)(const struct soft_cm_node *node, const void *arg),
+                             const void *arg, struct soft_cm_queue *out);
 
 #endif

@@ -16,42 +16,42 @@
 #include "soft/cm/wire.h"
 #include "soft/ipc/engine.h"
 
-enum cm_conn_state {
-    CM_CONN_NONE,
-    CM_CONN_REQ_SENT,
-    CM_CONN_REQ_RCVD,
-    CM_CONN_REP_SENT,
-    CM_CONN_REP_RCVD,
-    CM_CONN_UP,
-    CM_CONN_DREQ_SENT,
-    CM_CONN_DREQ_RCVD,
-    CM_CONN_TIMEWAIT,
-    CM_CONN_SIDR_SENT,
-    CM_CONN_SIDR_RCVD,
-    CM_CONN_SIDR_DONE,
-    CM_CONN_OVER, /* refused, timed out, or past timewait */
+enum soft_cm_conn_state {
+    SOFT_CM_CONN_NONE,
+    SOFT_CM_CONN_REQ_SENT,
+    SOFT_CM_CONN_REQ_RCVD,
+    SOFT_CM_CONN_REP_SENT,
+    SOFT_CM_CONN_REP_RCVD,
+    SOFT_CM_CONN_UP,
+    SOFT_CM_CONN_DREQ_SENT,
+    SOFT_CM_CONN_DREQ_RCVD,
+    SOFT_CM_CONN_TIMEWAIT,
+    SOFT_CM_CONN_SIDR_SENT,
+    SOFT_CM_CONN_SIDR_RCVD,
+    SOFT_CM_CONN_SIDR_DONE,
+    SOFT_CM_CONN_OVER, /* refused, timed out, or past timewait */
 };
 
-enum cm_reject {
-    CM_REJECT_TIMEOUT = 4,
-    CM_REJECT_NO_LISTENER = 8,
-    CM_REJECT_CONSUMER = 28,
-    CM_REJECT_ECE = 35,
+enum soft_cm_reject {
+    SOFT_CM_REJECT_TIMEOUT = 4,
+    SOFT_CM_REJECT_NO_LISTENER = 8,
+    SOFT_CM_REJECT_CONSUMER = 28,
+    SOFT_CM_REJECT_ECE = 35,
 };
 
-enum cm_sidr {
-    CM_SIDR_OK = 0,
-    CM_SIDR_UNSUPPORTED = 1,
-    CM_SIDR_REJECTED = 2,
-    CM_SIDR_VERSION = 5,
+enum soft_cm_sidr {
+    SOFT_CM_SIDR_OK = 0,
+    SOFT_CM_SIDR_UNSUPPORTED = 1,
+    SOFT_CM_SIDR_REJECTED = 2,
+    SOFT_CM_SIDR_VERSION = 5,
 };
 
-struct cm_id;
+struct soft_cm_id;
 struct soft_peer;
 struct rdma_conn_param;
 
-struct cm_conn {
-    enum cm_conn_state state;
+struct soft_cm_conn {
+    enum soft_cm_conn_state state;
     bool waiting;               /* the peer has our request and asked for time */
     bool asked_the_dead;        /* a process that had our request is no more */
     bool guessed, looked_again; /* whom we asked we remembered from before; and asked properly */
@@ -70,55 +70,57 @@ struct cm_conn {
     int tcp_error;     /* what connect is to fail with, or accept: an errno */
     uint64_t until_ns; /* when the answer is overdue */
     /* The request that is repeated until answered. */
-    enum cm_wire_type request_type;
+    enum soft_cm_wire_type request_type;
     uint32_t request_bytes;
-    union cm_wire_any request;
+    union soft_cm_wire_any request;
 };
 
 /*
  * Enters a state that waits for an answer: sends request (already set) and keeps repeating it. Where
  * nobody can be asked the refusal is posted at once.
  */
-void cm_conn_ask(struct cm_id *id, enum cm_conn_state state);
-void cm_conn_enter_timewait(struct cm_id *id);
+void soft_cm_conn_ask(struct soft_cm_id *id, enum soft_cm_conn_state state);
+void soft_cm_conn_enter_timewait(struct soft_cm_id *id);
 /* The connection is over; nothing is sent. */
-void cm_conn_over(struct cm_id *id);
+void soft_cm_conn_over(struct soft_cm_id *id);
 /* The id goes away: tells the peer what the kernel would tell it. */
-void cm_conn_kill(struct cm_id *id);
+void soft_cm_conn_kill(struct soft_cm_id *id);
 /* Before the peer hears that the connection ends: what was taken from its QP is acknowledged. */
-void cm_conn_acknowledge(const struct cm_id *id);
-void cm_conn_peer_gone(struct cm_id *id);
+void soft_cm_conn_acknowledge(const struct soft_cm_id *id);
+void soft_cm_conn_peer_gone(struct soft_cm_id *id);
 /* Passive side: tells the peer no. */
-void cm_conn_reject(struct cm_id *id, enum cm_reject reason, const void *data, uint8_t len);
-void cm_conn_sidr_reply(struct cm_id *id, enum cm_sidr status, const void *data, uint8_t len);
+void soft_cm_conn_reject(struct soft_cm_id *id, enum soft_cm_reject reason, const void *data,
+                         uint8_t len);
+void soft_cm_conn_sidr_reply(struct soft_cm_id *id, enum soft_cm_sidr status, const void *data,
+                             uint8_t len);
 
 /* As if the connection had failed with that event: it is over. */
-void cm_conn_fault(struct cm_id *id, int type, int status);
+void soft_cm_conn_fault(struct soft_cm_id *id, int type, int status);
 /* An event about the connection, if the id is in a state to hear of it. */
-void cm_conn_event(struct cm_id *id, enum rdma_cm_event_type type, int status);
+void soft_cm_conn_event(struct soft_cm_id *id, enum rdma_cm_event_type type, int status);
 
-void cm_conn_event_data(struct cm_id *id, enum rdma_cm_event_type type, int status,
-                        const uint8_t *data, size_t len);
-bool cm_conn_hears_of(const struct cm_id *id, enum rdma_cm_event_type type);
+void soft_cm_conn_event_data(struct soft_cm_id *id, enum rdma_cm_event_type type, int status,
+                             const uint8_t *data, size_t len);
+bool soft_cm_conn_hears_of(const struct soft_cm_id *id, enum rdma_cm_event_type type);
 /*
  * Somebody who has no id for it refuses our request. True: we only remembered that the port was
  * there, and have now asked whoever has it at present.
  */
-bool cm_conn_guessed_wrong(struct cm_id *id);
+bool soft_cm_conn_guessed_wrong(struct soft_cm_id *id);
 /* Nobody listens. True: it is asked again, in a while. */
-bool cm_conn_comes_again(struct cm_id *id);
+bool soft_cm_conn_comes_again(struct soft_cm_id *id);
 /* The peer asked for time: waits longer, and gives up then. */
-void cm_conn_wait(struct cm_id *id);
+void soft_cm_conn_wait(struct soft_cm_id *id);
 
 /* The request that made this passive id arrived once more. */
-void cm_conn_on_duplicate(struct cm_id *id);
+void soft_cm_conn_on_duplicate(struct soft_cm_id *id);
 /* Messages for this id from its peer; already checked for size. */
-void cm_conn_on_wait(struct cm_id *id, const struct cm_wire_head *head);
-void cm_conn_on_rep(struct cm_id *id, const struct cm_wire_rep *rep);
-void cm_conn_on_rtu(struct cm_id *id);
-void cm_conn_on_rej(struct cm_id *id, const struct cm_wire_rej *rej);
-void cm_conn_on_dreq(struct cm_id *id);
-void cm_conn_on_drep(struct cm_id *id);
-void cm_conn_on_sidr_rep(struct cm_id *id, const struct cm_wire_sidr_rep *rep);
+void soft_cm_conn_on_wait(struct soft_cm_id *id, const struct soft_cm_wire_head *head);
+void soft_cm_conn_on_rep(struct soft_cm_id *id, const struct soft_cm_wire_rep *rep);
+void soft_cm_conn_on_rtu(struct soft_cm_id *id);
+void soft_cm_conn_on_rej(struct soft_cm_id *id, const struct soft_cm_wire_rej *rej);
+void soft_cm_conn_on_dreq(struct soft_cm_id *id);
+void soft_cm_conn_on_drep(struct soft_cm_id *id);
+void soft_cm_conn_on_sidr_rep(struct soft_cm_id *id, const struct soft_cm_wire_sidr_rep *rep);
 
 #endif

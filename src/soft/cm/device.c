@@ -10,7 +10,7 @@
 #include "soft/cm/qp.h"
 #include "soft/soft.h"
 
-int cm_device_attach(struct cm_id *id, struct cm_channel *channel) {
+int soft_cm_device_attach(struct soft_cm_id *id, struct soft_cm_channel *channel) {
     struct ibv_context *verbs = NULL;
     if (!id->id.verbs) {
         verbs = soft_cm_context_get();
@@ -21,10 +21,10 @@ int cm_device_attach(struct cm_id *id, struct cm_channel *channel) {
     struct ibv_context *second = verbs ? soft_cm_context_get() : NULL;
     struct ibv_pd *pd = verbs ? soft_cm_pd(verbs) : NULL;
     union ibv_gid sgid, dgid = {.raw = {0}};
-    cm_addr_gid(cm_id_src(id), &sgid);
-    if (cm_addr_bytes(cm_id_dst(id)))
-        cm_addr_gid(cm_id_dst(id), &dgid);
-    uint8_t index = cm_qp_gid_index(verbs ? verbs : id->id.verbs, &sgid);
+    soft_cm_addr_gid(soft_cm_id_src(id), &sgid);
+    if (soft_cm_addr_bytes(soft_cm_id_dst(id)))
+        soft_cm_addr_gid(soft_cm_id_dst(id), &dgid);
+    uint8_t index = soft_cm_qp_gid_index(verbs ? verbs : id->id.verbs, &sgid);
     soft_lock();
     bool surplus = verbs && id->context; /* two calls at once on one id */
     if (verbs && !surplus) {
@@ -52,35 +52,35 @@ int cm_device_attach(struct cm_id *id, struct cm_channel *channel) {
     return 0;
 }
 
-static void remove_one(struct cm_id *id, void *arg) {
+static void remove_one(struct soft_cm_id *id, void *arg) {
     const bool *tell = arg;
     bool bound = id->id.verbs || id->listener;
     if (!bound)
         return; /* unbound ids and wildcard listeners do not notice */
     if (id->published && *tell)
-        cm_event_raise(id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);
+        soft_cm_event_raise(id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);
     atomic_store(&id->removed, true);
-    cm_id_kill(id);
+    soft_cm_id_kill(id);
 }
 
-void cm_device_removed(void) {
+void soft_cm_device_removed(void) {
     bool tell = true;
-    cm_id_each(remove_one, &tell);
+    soft_cm_id_each(remove_one, &tell);
 }
 
-void cm_device_removed_untold(void) {
+void soft_cm_device_removed_untold(void) {
     bool tell = false;
-    cm_id_each(remove_one, &tell);
+    soft_cm_id_each(remove_one, &tell);
 }
 
-static void change_one(struct cm_id *id, void *arg) {
-    if (id->id.verbs && id->published && (!arg || cm_addr_equal(cm_id_src(id), arg)))
-        cm_event_raise(id, RDMA_CM_EVENT_ADDR_CHANGE, 0);
+static void change_one(struct soft_cm_id *id, void *arg) {
+    if (id->id.verbs && id->published && (!arg || soft_cm_addr_equal(soft_cm_id_src(id), arg)))
+        soft_cm_event_raise(id, RDMA_CM_EVENT_ADDR_CHANGE, 0);
 }
 
-void cm_device_address_changed(const struct sockaddr *addr) {
+void soft_cm_device_address_changed(const struct sockaddr *addr) {
     struct sockaddr_storage copy;
     if (addr)
-        cm_addr_copy(&copy, addr);
-    cm_id_each(change_one, addr ? &copy : NULL);
+        soft_cm_addr_copy(&copy, addr);
+    soft_cm_id_each(change_one, addr ? &copy : NULL);
 }

@@ -11,22 +11,22 @@
 
 #include <sys/socket.h>
 
-struct cm_channel;
-struct cm_id;
+struct soft_cm_channel;
+struct soft_cm_id;
 
 /*
  * Binds the id to the device: verbs, pd, port_num, GIDs of its addresses. 0 or an errno. Repeating it
  * refreshes the GIDs. Control lock not held.
  */
-int cm_device_attach(struct cm_id *id, struct cm_channel *channel);
+int soft_cm_device_attach(struct soft_cm_id *id, struct soft_cm_channel *channel);
 
 /*
  * The device is gone: DEVICE_REMOVAL for every id on it, which from then on answers ENXIO; untold: the
  * same without the event. An address moved to another link (NULL: all): ADDR_CHANGE for every id bound
  * to it. Control lock held.
  */
-void cm_device_removed(void);
-void cm_device_removed_untold(void);
-void cm_device_address_changed(const struct sockaddr *addr);
+void soft_cm_device_removed(void);
+void soft_cm_device_removed_untold(void);
+void soft_cm_device_address_changed(const struct sockaddr *addr);
 
 #endif

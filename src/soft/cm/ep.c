@@ -18,10 +18,10 @@ static int make_passive(struct rdma_cm_id *id, struct rdma_addrinfo *res, struct
     if (attr) {
         struct ibv_qp_init_attr *stored = malloc(sizeof *stored);
         if (!stored)
-            return cm_fail(ENOMEM);
+            return soft_cm_fail(ENOMEM);
         *stored = *attr;
         stored->qp_type = (enum ibv_qp_type)res->ai_qp_type;
-        cm_id_of(id)->stored_qp_attr = stored;
+        soft_cm_id_of(id)->stored_qp_attr = stored;
     }
     if (pd)
         id->pd = pd;
@@ -37,7 +37,7 @@ static int make_active(struct rdma_cm_id *id, struct rdma_addrinfo *res, struct 
         failed = soft_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, res->ai_route,
                                  res->ai_route_len);
         if (!failed)
-            failed = cm_sync_complete(cm_id_of(id));
+            failed = soft_cm_sync_complete(soft_cm_id_of(id));
     } else {
         failed = soft_resolve_route(id, RESOLVE_MS);
     }
@@ -51,10 +51,10 @@ static int make_active(struct rdma_cm_id *id, struct rdma_addrinfo *res, struct 
     if (res->ai_connect_len) {
         uint8_t *prefix = malloc(res->ai_connect_len);
         if (!prefix)
-            return cm_fail(ENOMEM);
+            return soft_cm_fail(ENOMEM);
         memcpy(prefix, res->ai_connect, res->ai_connect_len);
-        cm_id_of(id)->connect_prefix = prefix;
-        cm_id_of(id)->connect_prefix_len = res->ai_connect_len;
+        soft_cm_id_of(id)->connect_prefix = prefix;
+        soft_cm_id_of(id)->connect_prefix_len = res->ai_connect_len;
     }
     return 0;
 }
@@ -62,7 +62,7 @@ static int make_active(struct rdma_cm_id *id, struct rdma_addrinfo *res, struct 
 int soft_create_ep(struct rdma_cm_id **out, struct rdma_addrinfo *res, struct ibv_pd *pd,
                    struct ibv_qp_init_attr *attr) {
     if (!out || !res)
-        return cm_fail(EINVAL);
+        return soft_cm_fail(EINVAL);
     struct rdma_cm_id *id;
     if (soft_create_id2(NULL, &id, NULL, (enum rdma_port_space)res->ai_port_space,
                         (enum ibv_qp_type)res->ai_qp_type))
@@ -72,7 +72,7 @@ int soft_create_ep(struct rdma_cm_id **out, struct rdma_addrinfo *res, struct ib
     if (failed) {
         int error = errno;
         soft_destroy_ep(id);
-        return cm_fail(error);
+        return soft_cm_fail(error);
     }
     *out = id;
     return 0;

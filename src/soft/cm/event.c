@@ -17,12 +17,12 @@
 #include "soft/cm/qp.h"
 #include "soft/soft.h"
 
-static struct cm_event *event_of(struct cm_node *node) {
-    return (struct cm_event *)((char *)node - offsetof(struct cm_event, node));
+static struct soft_cm_event *event_of(struct soft_cm_node *node) {
+    return (struct soft_cm_event *)((char *)node - offsetof(struct soft_cm_event, node));
 }
 
-struct cm_event *cm_event_new(struct cm_id *id, int type, int status) {
-    struct cm_event *event = calloc(1, sizeof *event);
+struct soft_cm_event *soft_cm_event_new(struct soft_cm_id *id, int type, int status) {
+    struct soft_cm_event *event = calloc(1, sizeof *event);
     if (!event)
         return NULL;
     event->event.id = &id->id;
@@ -32,10 +32,10 @@ struct cm_event *cm_event_new(struct cm_id *id, int type, int status) {
     return event;
 }
 
-void cm_event_set_data(struct cm_event *event, const uint8_t *data, size_t len) {
+void soft_cm_event_set_data(struct soft_cm_event *event, const uint8_t *data, size_t len) {
     if (len)
         memcpy(event->data, data, len);
-    if (cm_id_is_ud(event->node.id)) {
+    if (soft_cm_id_is_ud(event->node.id)) {
         event->event.param.ud.private_data = event->data;
         event->event.param.ud.private_data_len = (uint8_t)len;
     } else {
@@ -45,112 +45,114 @@ void cm_event_set_data(struct cm_event *event, const uint8_t *data, size_t len) 
 }
 
 /* A fault plan may want another event behind this one. Control lock. */
-static void cm_event_follow(struct cm_id *id, int type) {
-    struct cm_channel *channel = atomic_load(&id->channel);
+static void cm_event_follow(struct soft_cm_id *id, int type) {
+    struct soft_cm_channel *channel = atomic_load(&id->channel);
     int next, status;
     if (!soft_fault_id_after(&id->fault, type, &next, &status) || !channel)
         return;
-    struct cm_event *event = cm_event_new(id, next, status);
+    struct soft_cm_event *event = soft_cm_event_new(id, next, status);
     if (event)
-        cm_channel_append(channel, &event->node); /* nothing follows it in turn */
+        soft_cm_channel_append(channel, &event->node); /* nothing follows it in turn */
 }
 
-void cm_event_post(struct cm_event *event) {
-    struct cm_id *id = event->node.id;
-    struct cm_channel *channel = atomic_load(&id->channel);
+void soft_cm_event_post(struct soft_cm_event *event) {
+    struct soft_cm_id *id = event->node.id;
+    struct soft_cm_channel *channel = atomic_load(&id->channel);
     int type = (int)event->event.event;
     if (channel)
-        cm_channel_append(channel, &event->node);
+        soft_cm_channel_append(channel, &event->node);
     else
         free(event);
     if (soft_fault_active())
         cm_event_follow(id, type);
 }
 
-void cm_event_raise(struct cm_id *id, int type, int status) {
-    struct cm_event *event = cm_event_new(id, type, status);
+void soft_cm_event_raise(struct soft_cm_id *id, int type, int status) {
+    struct soft_cm_event *event = soft_cm_event_new(id, type, status);
     if (event)
-        cm_event_post(event);
+        soft_cm_event_post(event);
 }
 
 /* ---- taking back ---------------------------------------------------------------------------------- */
 
 struct match {
-    const struct cm_id *id;
+    const struct soft_cm_id *id;
     const struct cm_group *group;
 };
 
-static bool matches(const struct cm_node *node, const void *arg) {
+static bool matches(const struct soft_cm_node *node, const void *arg) {
     const struct match *match = arg;
     if (node->id != match->id)
         return false;
     return !match->group ||
-           (!node->user && event_of((struct cm_node *)node)->group == match->group);
+           (!node->user && event_of((struct soft_cm_node *)node)->group == match->group);
 }
 
-static bool matches_all(const struct cm_node *node, const void *arg) {
+static bool matches_all(const struct soft_cm_node *node, const void *arg) {
     (void)node;
     (void)arg;
     return true;
 }
 
-static void discard(struct cm_queue *queue) {
-    for (struct cm_node *node; (node = cm_queue_pop(queue));) {
+static void discard(struct soft_cm_queue *queue) {
+    for (struct soft_cm_node *node; (node = soft_cm_queue_pop(queue));) {
         if (node->user) {
-            cm_channel_free_user((struct cm_user_node *)node);
+            soft_cm_channel_free_user((struct soft_cm_user_node *)node);
             continue;
         }
-        struct cm_event *event = event_of(node);
+        struct soft_cm_event *event = event_of(node);
         if (event->request)
-            cm_id_drop_request(event->request);
+            soft_cm_id_drop_request(event->request);
         free(event);
     }
 }
 
-void cm_event_discard_all(struct cm_channel *channel, struct cm_id *id, struct cm_group *group) {
-    struct cm_queue queue;
-    cm_queue_init(&queue);
-    cm_channel_extract(channel, matches, &(struct match){id, group}, &queue);
+void soft_cm_event_discard_all(struct soft_cm_channel *channel, struct soft_cm_id *id,
+                               struct cm_group *group) {
+    struct soft_cm_queue queue;
+    soft_cm_queue_init(&queue);
+    soft_cm_channel_extract(channel, matches, &(struct match){id, group}, &queue);
     discard(&queue);
 }
 
-void cm_event_discard_channel(struct cm_channel *channel) {
-    struct cm_queue queue;
-    cm_queue_init(&queue);
-    cm_channel_extract(channel, matches_all, NULL, &queue);
+void soft_cm_event_discard_channel(struct soft_cm_channel *channel) {
+    struct soft_cm_queue queue;
+    soft_cm_queue_init(&queue);
+    soft_cm_channel_extract(channel, matches_all, NULL, &queue);
     discard(&queue);
 }
 
-void cm_event_move(struct cm_id *id, struct cm_channel *from, struct cm_channel *to) {
-    struct cm_queue queue;
-    cm_queue_init(&queue);
-    cm_channel_extract(from, matches, &(struct match){id, NULL}, &queue);
-    cm_channel_append_all(to, &queue);
+void soft_cm_event_move(struct soft_cm_id *id, struct soft_cm_channel *from,
+                        struct soft_cm_channel *to) {
+    struct soft_cm_queue queue;
+    soft_cm_queue_init(&queue);
+    soft_cm_channel_extract(from, matches, &(struct match){id, NULL}, &queue);
+    soft_cm_channel_append_all(to, &queue);
 }
 
 /* ---- counting ------------------------------------------------------------------------------------- */
 
-void cm_event_count(struct cm_node *node) {
-    cm_id_count(node->id);
+void soft_cm_event_count(struct soft_cm_node *node) {
+    soft_cm_id_count(node->id);
     if (!node->user && event_of(node)->group)
-        cm_group_count(event_of(node)->group);
+        soft_cm_mcast_count(event_of(node)->group);
 }
 
 /* The last touch of the id: destroying it may finish right behind. */
-static void event_done(struct cm_event *event) {
-    struct cm_id *id = event->node.id;
+static void event_done(struct soft_cm_event *event) {
+    struct soft_cm_id *id = event->node.id;
     if (event->group)
-        cm_group_uncount(event->group);
+        soft_cm_mcast_uncount(event->group);
     free(event);
-    cm_id_uncount(id);
+    soft_cm_id_uncount(id);
 }
 
 int soft_ack_cm_event(struct rdma_cm_event *event) {
     if (!event)
-        return cm_fail(EINVAL);
-    struct cm_event *own = (struct cm_event *)event;
+        return soft_cm_fail(EINVAL);
+    struct soft_cm_event *own = (struct soft_cm_event *)event;
     if (own->node.id->generation != soft_generation_now)
-        return cm_fail(EPERM);
+        return soft_cm_fail(EPERM);
     event_done(own);
     return 0;
 }
@@ -158,28 +160,29 @@ int soft_ack_cm_event(struct rdma_cm_event *event) {
 /* ---- fetching ------------------------------------------------------------------------------------- */
 
 /* A USER event becomes an event like the others. NULL and ENOMEM: it is queued again. */
-static struct cm_event *from_user(struct cm_channel *channel, struct cm_node *node) {
-    struct cm_event *event = cm_event_new(node->id, CM_EVENT_USER, 0);
+static struct soft_cm_event *from_user(struct soft_cm_channel *channel, struct soft_cm_node *node) {
+    struct soft_cm_event *event = soft_cm_event_new(node->id, SOFT_CM_EVENT_USER, 0);
     if (!event) {
-        cm_channel_unfetch(channel, node);
+        soft_cm_channel_unfetch(channel, node);
         errno = ENOMEM;
         return NULL;
     }
-    struct cm_user_node *user = (struct cm_user_node *)node;
+    struct soft_cm_user_node *user = (struct soft_cm_user_node *)node;
     event->event.status = user->status;
     /* param.arg of newer headers: the first eight bytes. */
     memcpy(&event->event.param, &user->arg, sizeof user->arg);
-    cm_channel_free_user(user);
+    soft_cm_channel_free_user(user);
     return event;
 }
 
 /* The reply to our request: with a QP on the id the library finishes the connection itself. */
-static void complete_response(struct cm_event *event) {
-    struct cm_id *id = event->node.id;
+static void complete_response(struct soft_cm_event *event) {
+    struct soft_cm_id *id = event->node.id;
     if (!id->id.qp)
         return;
-    if (cm_qp_connect(id, RDMA_MAX_RESP_RES, RDMA_MAX_INIT_DEPTH) || cm_qp_establish(id)) {
-        cm_qp_error(id);
+    if (soft_cm_qp_connect(id, RDMA_MAX_RESP_RES, RDMA_MAX_INIT_DEPTH) ||
+        soft_cm_qp_establish(id)) {
+        soft_cm_qp_error(id);
         event->event.event = RDMA_CM_EVENT_CONNECT_ERROR;
         event->event.status = -1;
         id->connect_failed = true;
@@ -195,23 +198,23 @@ static void complete_response(struct cm_event *event) {
 
 enum verdict { DELIVER, SWALLOW, FAIL };
 
-static enum verdict complete(struct cm_channel *channel, struct cm_event *event) {
-    struct cm_id *id = event->node.id;
+static enum verdict complete(struct soft_cm_channel *channel, struct soft_cm_event *event) {
+    struct soft_cm_id *id = event->node.id;
     switch ((int)event->event.event) {
     case RDMA_CM_EVENT_CONNECT_REQUEST:
-        return cm_listen_fetched(channel, event) ? FAIL : DELIVER;
+        return soft_cm_listen_fetched(channel, event) ? FAIL : DELIVER;
     case RDMA_CM_EVENT_CONNECT_RESPONSE:
         complete_response(event);
         return DELIVER;
     case RDMA_CM_EVENT_REJECTED:
         if (id->connect_failed)
             return SWALLOW;
-        cm_qp_error(id);
+        soft_cm_qp_error(id);
         return DELIVER;
     case RDMA_CM_EVENT_DISCONNECTED:
         return id->connect_failed ? SWALLOW : DELIVER;
     case RDMA_CM_EVENT_MULTICAST_JOIN:
-        if (event->group && event->event.status == 0 && cm_group_attach(event->group)) {
+        if (event->group && event->event.status == 0 && soft_cm_mcast_attach(event->group)) {
             event->event.event = RDMA_CM_EVENT_MULTICAST_ERROR;
             event->event.status = -1;
         }
@@ -227,21 +230,21 @@ static enum verdict complete(struct cm_channel *channel, struct cm_event *event)
     case RDMA_CM_EVENT_MULTICAST_ERROR:
     case RDMA_CM_EVENT_ADDR_CHANGE:
     case RDMA_CM_EVENT_TIMEWAIT_EXIT:
-    case CM_EVENT_ADDRINFO_RESOLVED:
-    case CM_EVENT_ADDRINFO_ERROR:
-    case CM_EVENT_USER:
-    case CM_EVENT_INTERNAL:
+    case SOFT_CM_EVENT_ADDRINFO_RESOLVED:
+    case SOFT_CM_EVENT_ADDRINFO_ERROR:
+    case SOFT_CM_EVENT_USER:
+    case SOFT_CM_EVENT_INTERNAL:
         return DELIVER; /* complete as they were made */
     }
     return DELIVER;
 }
 
-static int get_event(struct cm_channel *own, struct rdma_cm_event **out) {
+static int get_event(struct soft_cm_channel *own, struct rdma_cm_event **out) {
     for (;;) {
-        struct cm_node *node = cm_channel_fetch(own);
+        struct soft_cm_node *node = soft_cm_channel_fetch(own);
         if (!node)
             return -1;
-        struct cm_event *event = node->user ? from_user(own, node) : event_of(node);
+        struct soft_cm_event *event = node->user ? from_user(own, node) : event_of(node);
         if (!event)
             return -1;
         enum verdict verdict = complete(own, event);
@@ -252,19 +255,19 @@ static int get_event(struct cm_channel *own, struct rdma_cm_event **out) {
         int error = errno;
         event_done(event);
         if (verdict == FAIL)
-            return cm_fail(error);
+            return soft_cm_fail(error);
     }
 }
 
 int soft_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **out) {
     if (!channel || !out)
-        return cm_fail(EINVAL);
-    struct cm_channel *own = (struct cm_channel *)channel;
+        return soft_cm_fail(EINVAL);
+    struct soft_cm_channel *own = (struct soft_cm_channel *)channel;
     if (own->generation != soft_generation_now)
-        return cm_fail(EPERM);
+        return soft_cm_fail(EPERM);
     int rc;
-    cm_channel_enter(own);
-    pthread_cleanup_push(cm_channel_leave, own);
+    soft_cm_channel_enter(own);
+    pthread_cleanup_push(soft_cm_channel_leave, own);
     rc = get_event(own, out);
     pthread_cleanup_pop(1);
     return rc;
@@ -291,8 +294,8 @@ const char *soft_event_str(enum rdma_cm_event_type event) {
         NAME(MULTICAST_ERROR),
         NAME(ADDR_CHANGE),
         NAME(TIMEWAIT_EXIT),
-        [CM_EVENT_ADDRINFO_RESOLVED] = "RDMA_CM_EVENT_ADDRINFO_RESOLVED",
-        [CM_EVENT_ADDRINFO_ERROR] = "RDMA_CM_EVENT_ADDRINFO_ERROR",
+        [SOFT_CM_EVENT_ADDRINFO_RESOLVED] = "RDMA_CM_EVENT_ADDRINFO_RESOLVED",
+        [SOFT_CM_EVENT_ADDRINFO_ERROR] = "RDMA_CM_EVENT_ADDRINFO_ERROR",
     };
     unsigned index = (unsigned)event;
     return index < sizeof names / sizeof names[0] ? names[index] : "UNKNOWN EVENT";

@@ -2,7 +2,7 @@
 /*
  * event.h - events: made by the control path, completed when they are fetched.
  *
- * Every event of every id passes cm_event_post (USER events excepted, whose writer may hold
+ * Every event of every id passes soft_cm_event_post (USER events excepted, whose writer may hold
  * nothing): one place to delay or replace them. Control lock for making and posting.
  */
 #ifndef SOFT_CM_EVENT_H
@@ -16,32 +16,34 @@
 #include "soft/cm/channel.h"
 #include "soft/cm/wire.h"
 
-struct cm_id;
+struct soft_cm_id;
 struct cm_group;
 
-struct cm_event {
+struct soft_cm_event {
     struct rdma_cm_event event; /* first: what the application sees */
-    struct cm_node node;
-    struct cm_id *request;  /* CONNECT_REQUEST: the new id */
-    struct cm_group *group; /* MULTICAST_*: counts there as well */
-    uint8_t data[CM_DATA_MAX];
+    struct soft_cm_node node;
+    struct soft_cm_id *request; /* CONNECT_REQUEST: the new id */
+    struct cm_group *group;     /* MULTICAST_*: counts there as well */
+    uint8_t data[SOFT_CM_DATA_MAX];
 };
 
 /* NULL: no memory; the caller gives up, as the kernel does. */
-struct cm_event *cm_event_new(struct cm_id *id, int type, int status);
+struct soft_cm_event *soft_cm_event_new(struct soft_cm_id *id, int type, int status);
 /* Private data as conn or ud has it, by the QP type of the id. */
-void cm_event_set_data(struct cm_event *event, const uint8_t *data, size_t len);
+void soft_cm_event_set_data(struct soft_cm_event *event, const uint8_t *data, size_t len);
 /* Hands the event to the id's channel; without one it is dropped. */
-void cm_event_post(struct cm_event *event);
-void cm_event_raise(struct cm_id *id, int type, int status);
+void soft_cm_event_post(struct soft_cm_event *event);
+void soft_cm_event_raise(struct soft_cm_id *id, int type, int status);
 
 /* Takes back the id's unfetched events (those of one group, if group is not NULL). */
-void cm_event_discard_all(struct cm_channel *channel, struct cm_id *id, struct cm_group *group);
-void cm_event_discard_channel(struct cm_channel *channel);
+void soft_cm_event_discard_all(struct soft_cm_channel *channel, struct soft_cm_id *id,
+                               struct cm_group *group);
+void soft_cm_event_discard_channel(struct soft_cm_channel *channel);
 /* Moves the id's unfetched events from one channel to another. */
-void cm_event_move(struct cm_id *id, struct cm_channel *from, struct cm_channel *to);
+void soft_cm_event_move(struct soft_cm_id *id, struct soft_cm_channel *from,
+                        struct soft_cm_channel *to);
 
 /* For the channel: an event was fetched. Takes only ack mutexes. */
-void cm_event_count(struct cm_node *node);
+void soft_cm_event_count(struct soft_cm_node *node);
 
 #endif

@@ -21,7 +21,7 @@
 #include "soft/soft.h"
 
 struct slot {
-    struct cm_id *id;
+    struct soft_cm_id *id;
     uint32_t generation; /* of the id in the slot, or of the next one */
     uint32_t next_free;  /* index + 1 */
 };
@@ -42,10 +42,10 @@ static void table_check_fork(void) {
         return;
     memset(&table, 0, sizeof table); /* the parent's, never freed here */
     table.generation = soft_generation_now;
-    cm_port_forked();
+    soft_cm_port_forked();
 }
 
-static int table_add(struct cm_id *id) {
+static int table_add(struct soft_cm_id *id) {
     uint32_t index;
     if (table.free) {
         index = table.free - 1;
@@ -69,7 +69,7 @@ static int table_add(struct cm_id *id) {
     return 0;
 }
 
-static void table_remove(struct cm_id *id) {
+static void table_remove(struct soft_cm_id *id) {
     if (!id->number)
         return;
     uint32_t index = (uint32_t)id->number - 1;
@@ -88,7 +88,7 @@ static void table_remove(struct cm_id *id) {
     table.size = table.used = table.free = 0;
 }
 
-struct cm_id *cm_id_find(uint64_t number) {
+struct soft_cm_id *soft_cm_id_find(uint64_t number) {
     table_check_fork();
     uint32_t index = (uint32_t)number - 1;
     if (index >= table.used || !table.slots[index].id)
@@ -96,7 +96,7 @@ struct cm_id *cm_id_find(uint64_t number) {
     return table.slots[index].id->number == number ? table.slots[index].id : NULL;
 }
 
-void cm_id_each(void (*fn)(struct cm_id *id, void *arg), void *arg) {
+void soft_cm_id_each(void (*fn)(struct soft_cm_id *id, void *arg), void *arg) {
     table_check_fork();
     for (uint32_t i = 0; i < table.used; i++)
         if (table.slots[i].id)
@@ -106,38 +106,38 @@ void cm_id_each(void (*fn)(struct cm_id *id, void *arg), void *arg) {
 struct search {
     const struct soft_peer *peer;
     uint64_t remote;
-    struct cm_id *found;
+    struct soft_cm_id *found;
 };
 
-static void search_one(struct cm_id *id, void *arg) {
+static void search_one(struct soft_cm_id *id, void *arg) {
     struct search *search = arg;
     if (id->conn.peer == search->peer && id->conn.remote == search->remote)
         search->found = id;
 }
 
 /* Only for what was repeated or given up early, so a walk through all ids will do. */
-struct cm_id *cm_id_find_remote(const struct soft_peer *peer, uint64_t remote) {
+struct soft_cm_id *soft_cm_id_find_remote(const struct soft_peer *peer, uint64_t remote) {
     struct search search = {peer, remote, NULL};
-    cm_id_each(search_one, &search);
+    soft_cm_id_each(search_one, &search);
     return search.found;
 }
 
 /* ---- peers that died --------------------------------------------------------------------------------- */
 
-static void sweep_one(struct cm_id *id, void *arg) {
+static void sweep_one(struct soft_cm_id *id, void *arg) {
     (void)arg;
     if (id->conn.peer && !soft_peer_alive(id->conn.peer))
-        cm_conn_peer_gone(id);
+        soft_cm_conn_peer_gone(id);
 }
 
 static void sweep(struct soft_timer *timer) {
     (void)timer;
-    cm_id_each(sweep_one, NULL);
+    soft_cm_id_each(sweep_one, NULL);
 }
 
 /* May be called out of a send of ours, in the middle of changing an id: done a moment later. */
 void soft_cm_on_peer_gone(struct soft_peer *peer) {
-    cm_owner_forget_peer(peer);
+    soft_cm_port_cache_forget_peer(peer);
     table_check_fork();
     if (table.count)
         soft_timer_arm(&table.sweep, soft_now_ns(), sweep);
@@ -145,9 +145,9 @@ void soft_cm_on_peer_gone(struct soft_peer *peer) {
 
 /* ---- making --------------------------------------------------------------------------------------- */
 
-struct cm_id *cm_id_new(enum rdma_port_space ps, enum ibv_qp_type type, void *context) {
+struct soft_cm_id *soft_cm_id_new(enum rdma_port_space ps, enum ibv_qp_type type, void *context) {
     table_check_fork();
-    struct cm_id *id = calloc(1, sizeof *id);
+    struct soft_cm_id *id = calloc(1, sizeof *id);
     if (!id)
         return NULL;
     if (table_add(id)) {
@@ -161,7 +161,7 @@ struct cm_id *cm_id_new(enum rdma_port_space ps, enum ibv_qp_type type, void *co
     id->id.qp_type = type;
     pthread_mutex_init(&id->ack_mutex, NULL);
     pthread_cond_init(&id->acked, NULL);
-    cm_port_init(&id->port);
+    soft_cm_port_init(&id->port);
     if (getrandom(&id->conn.send_psn, sizeof id->conn.send_psn, 0) < 0)
         id->conn.send_psn = (uint32_t)soft_now_ns();
     id->conn.send_psn &= 0xffffff;
@@ -184,25 +184,25 @@ int soft_create_id2(struct rdma_event_channel *channel, struct rdma_cm_id **out,
                     enum rdma_port_space ps, enum ibv_qp_type type) {
     if (!out || qp_type_of(ps) < 0 || (type != IBV_QPT_RC && type != IBV_QPT_UD) ||
         (ps != RDMA_PS_IB && (int)type != qp_type_of(ps)))
-        return cm_fail(EINVAL);
-    struct cm_channel *own = (struct cm_channel *)channel;
+        return soft_cm_fail(EINVAL);
+    struct soft_cm_channel *own = (struct soft_cm_channel *)channel;
     if (own && own->generation != soft_generation_now)
-        return cm_fail(EPERM);
+        return soft_cm_fail(EPERM);
     if (soft_engine_get())
         return -1;
     errno = soft_fault_call(FAULT_CALL_create_id);
     if (errno)
         goto put_engine;
     if (!own)
-        own = cm_channel_open();
+        own = soft_cm_channel_open();
     if (!own)
         goto put_engine;
     soft_lock();
-    struct cm_id *id = cm_id_new(ps, type, context);
+    struct soft_cm_id *id = soft_cm_id_new(ps, type, context);
     if (id) {
         id->engine_held = id->published = true;
         id->sync = !channel;
-        cm_id_set_channel(id, own);
+        soft_cm_id_set_channel(id, own);
     }
     soft_unlock();
     if (id) {
@@ -210,12 +210,12 @@ int soft_create_id2(struct rdma_event_channel *channel, struct rdma_cm_id **out,
         return 0;
     }
     if (!channel)
-        cm_channel_close(own);
+        soft_cm_channel_close(own);
     errno = ENOMEM;
 put_engine:;
     int error = errno;
     soft_engine_put();
-    return cm_fail(error);
+    return soft_cm_fail(error);
 }
 
 int soft_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
@@ -225,17 +225,17 @@ int soft_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, v
 
 /* ---- ending --------------------------------------------------------------------------------------- */
 
-void cm_id_kill(struct cm_id *id) {
-    if (id->state == CM_DEAD)
+void soft_cm_id_kill(struct soft_cm_id *id) {
+    if (id->state == SOFT_CM_DEAD)
         return;
-    id->state = CM_DEAD;
-    cm_port_release(id);
-    cm_conn_kill(id);
+    id->state = SOFT_CM_DEAD;
+    soft_cm_port_release(id);
+    soft_cm_conn_kill(id);
     table_remove(id);
 }
 
 /* What the application's pointers led to is released by its own calls, the rest here. */
-void cm_id_free(struct cm_id *id) {
+void soft_cm_id_free(struct soft_cm_id *id) {
     struct ibv_context *context = id->context;
     bool engine_held = id->engine_held;
     pthread_cond_destroy(&id->acked);
@@ -252,57 +252,57 @@ void cm_id_free(struct cm_id *id) {
         soft_engine_put(); /* last: it may stop the engine */
 }
 
-void cm_id_unlink_request(struct cm_id *id) {
+void soft_cm_id_unlink_request(struct soft_cm_id *id) {
     if (id->listener)
         id->listener->rpc_client_count--;
     id->listener = NULL;
 }
 
-void cm_id_drop_request(struct cm_id *id) {
-    cm_id_unlink_request(id);
-    cm_id_kill(id);
-    cm_id_free(id); /* holds neither context nor engine yet, so nothing is waited for */
+void soft_cm_id_drop_request(struct soft_cm_id *id) {
+    soft_cm_id_unlink_request(id);
+    soft_cm_id_kill(id);
+    soft_cm_id_free(id); /* holds neither context nor engine yet, so nothing is waited for */
 }
 
 int soft_destroy_id(struct rdma_cm_id *id) {
     if (!id)
-        return cm_fail(EINVAL);
-    struct cm_id *own = cm_id_of(id);
+        return soft_cm_fail(EINVAL);
+    struct soft_cm_id *own = soft_cm_id_of(id);
     if (own->generation != soft_generation_now)
-        return cm_fail(EPERM);
+        return soft_cm_fail(EPERM);
     if (soft_profile()->iwarp)
-        cm_mpa_settle(own);
+        soft_cm_mpa_settle(own);
     soft_lock();
-    struct cm_channel *channel = atomic_load(&own->channel);
-    cm_id_kill(own);
-    cm_id_set_channel(own, NULL);
+    struct soft_cm_channel *channel = atomic_load(&own->channel);
+    soft_cm_id_kill(own);
+    soft_cm_id_set_channel(own, NULL);
     if (channel)
-        cm_event_discard_all(channel, own, NULL);
+        soft_cm_event_discard_all(channel, own, NULL);
     soft_unlock();
     if (own->sync && id->event) {
         soft_ack_cm_event(id->event);
         id->event = NULL;
     }
-    cm_id_wait_acked(own);
-    cm_group_free_all(own);
+    soft_cm_id_wait_acked(own);
+    soft_cm_mcast_free_all(own);
     if (own->sync && channel)
-        cm_channel_close(channel);
-    cm_id_free(own);
+        soft_cm_channel_close(channel);
+    soft_cm_id_free(own);
     return 0;
 }
 
-static void kill_on_channel(struct cm_id *id, void *arg) {
+static void kill_on_channel(struct soft_cm_id *id, void *arg) {
     if (atomic_load(&id->channel) != arg)
         return;
-    cm_id_kill(id);
-    cm_id_set_channel(id, NULL);
+    soft_cm_id_kill(id);
+    soft_cm_id_set_channel(id, NULL);
 }
 
 struct rdma_event_channel *soft_create_event_channel(void) {
-    struct cm_channel *channel = cm_channel_open();
+    struct soft_cm_channel *channel = soft_cm_channel_open();
     int refused = channel ? soft_fault_call(FAULT_CALL_create_event_channel) : 0;
     if (refused) {
-        cm_channel_close(channel);
+        soft_cm_channel_close(channel);
         errno = refused;
         return NULL;
     }
@@ -310,7 +310,7 @@ struct rdma_event_channel *soft_create_event_channel(void) {
 }
 
 void soft_destroy_event_channel(struct rdma_event_channel *channel) {
-    struct cm_channel *own = (struct cm_channel *)channel;
+    struct soft_cm_channel *own = (struct soft_cm_channel *)channel;
     if (!own)
         return;
     if (own->generation != soft_generation_now) {
@@ -319,28 +319,28 @@ void soft_destroy_event_channel(struct rdma_event_channel *channel) {
         return;
     }
     soft_lock();
-    cm_id_each(kill_on_channel, own);
-    cm_event_discard_channel(own);
+    soft_cm_id_each(kill_on_channel, own);
+    soft_cm_event_discard_channel(own);
     soft_unlock();
-    cm_channel_close(own);
+    soft_cm_channel_close(own);
 }
 
 /* ---- acknowledging ---------------------------------------------------------------------------------- */
 
-void cm_id_count(struct cm_id *id) {
+void soft_cm_id_count(struct soft_cm_id *id) {
     pthread_mutex_lock(&id->ack_mutex);
     id->unacked++;
     pthread_mutex_unlock(&id->ack_mutex);
 }
 
-void cm_id_uncount(struct cm_id *id) {
+void soft_cm_id_uncount(struct soft_cm_id *id) {
     pthread_mutex_lock(&id->ack_mutex);
     id->unacked--;
     pthread_cond_broadcast(&id->acked);
     pthread_mutex_unlock(&id->ack_mutex);
 }
 
-void cm_id_wait_acked(struct cm_id *id) {
+void soft_cm_id_wait_acked(struct soft_cm_id *id) {
     pthread_mutex_lock(&id->ack_mutex);
     while (id->unacked)
         pthread_cond_wait(&id->acked, &id->ack_mutex);
@@ -349,7 +349,7 @@ void cm_id_wait_acked(struct cm_id *id) {
 
 /* ---- USER events ------------------------------------------------------------------------------------ */
 
-void cm_id_set_channel(struct cm_id *id, struct cm_channel *channel) {
+void soft_cm_id_set_channel(struct soft_cm_id *id, struct soft_cm_channel *channel) {
     atomic_store(&id->channel, channel);
     id->id.channel = channel ? &channel->channel : NULL;
     /* A writer is some instructions and one write() long, and never waits for us. */
@@ -360,15 +360,15 @@ void cm_id_set_channel(struct cm_id *id, struct cm_channel *channel) {
 /* Async-signal-safe: no lock, no allocation. */
 int soft_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
                         uint64_t arg) {
-    if ((int)event != CM_EVENT_USER || !soft_profile()->user_events)
-        return cm_fail(EINVAL);
-    int error = cm_id_unusable(id);
+    if ((int)event != SOFT_CM_EVENT_USER || !soft_profile()->user_events)
+        return soft_cm_fail(EINVAL);
+    int error = soft_cm_id_unusable(id);
     if (error)
-        return cm_fail(error);
-    struct cm_id *own = cm_id_of(id);
+        return soft_cm_fail(error);
+    struct soft_cm_id *own = soft_cm_id_of(id);
     atomic_fetch_add(&own->writers, 1);
-    struct cm_channel *channel = atomic_load(&own->channel);
-    error = channel ? cm_channel_push_user(channel, own, status, arg) : EINVAL;
+    struct soft_cm_channel *channel = atomic_load(&own->channel);
+    error = channel ? soft_cm_channel_push_user(channel, own, status, arg) : EINVAL;
     atomic_fetch_sub(&own->writers, 1);
-    return error ? cm_fail(error) : 0;
+    return error ? soft_cm_fail(error) : 0;
 }

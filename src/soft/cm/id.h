@@ -27,34 +27,34 @@
 
 /* Event numbers that headers before librdmacm 60 do not have. */
 enum {
-    CM_EVENT_ADDRINFO_RESOLVED = 16,
-    CM_EVENT_ADDRINFO_ERROR = 17,
-    CM_EVENT_USER = 18,
-    CM_EVENT_INTERNAL = 19,
+    SOFT_CM_EVENT_ADDRINFO_RESOLVED = 16,
+    SOFT_CM_EVENT_ADDRINFO_ERROR = 17,
+    SOFT_CM_EVENT_USER = 18,
+    SOFT_CM_EVENT_INTERNAL = 19,
 };
 
-#define CM_BACKLOG_MAX 1024
+#define SOFT_CM_BACKLOG_MAX 1024
 
 /* The kernel's address and route queries finish within the call here, so they are no states. */
-enum cm_state {
-    CM_IDLE,
-    CM_BOUND,
-    CM_ADDR_RESOLVED,
-    CM_ROUTE_RESOLVED,
-    CM_CONNECT, /* from connect or an arrived request on, also after a refusal: single use */
-    CM_DISCONNECT,
-    CM_LISTEN,
-    CM_DEAD, /* being destroyed, or its channel or device is gone */
+enum soft_cm_state {
+    SOFT_CM_IDLE,
+    SOFT_CM_BOUND,
+    SOFT_CM_ADDR_RESOLVED,
+    SOFT_CM_ROUTE_RESOLVED,
+    SOFT_CM_CONNECT, /* from connect or an arrived request on, also after a refusal: single use */
+    SOFT_CM_DISCONNECT,
+    SOFT_CM_LISTEN,
+    SOFT_CM_DEAD, /* being destroyed, or its channel or device is gone */
 };
 
 struct cm_group;
 
-struct cm_id {
+struct soft_cm_id {
     struct rdma_cm_id id; /* first */
     uint32_t generation;  /* of the process that made it; constant */
 
     /* Where USER events go: read by writers, who say so in `writers`, without any lock. */
-    _Atomic(struct cm_channel *) channel;
+    _Atomic(struct soft_cm_channel *) channel;
     atomic_uint writers;
     atomic_bool removed; /* the device was removed: ENXIO */
 
@@ -73,7 +73,7 @@ struct cm_id {
     bool info_busy;
 
     uint64_t number;
-    enum cm_state state;
+    enum soft_cm_state state;
     bool published; /* the application knows it: false for a request until accept succeeded */
     bool engine_held;
     struct ibv_context *context; /* held, or NULL: the device it is bound to (device.h) */
@@ -82,76 +82,76 @@ struct cm_id {
     bool ack_timeout_set;
     uint8_t ack_timeout;
     uint8_t gid_index;
-    struct cm_port port;
-    struct cm_conn conn;
+    struct soft_cm_port port;
+    struct soft_cm_conn conn;
     struct cm_group *groups;
 
     unsigned backlog, rpc_client_count; /* listener: requests queued and not fetched */
-    struct cm_id *listener;             /* unfetched request: whose */
+    struct soft_cm_id *listener;        /* unfetched request: whose */
 };
 
-static inline struct cm_id *cm_id_of(struct rdma_cm_id *id) {
-    return (struct cm_id *)id;
+static inline struct soft_cm_id *soft_cm_id_of(struct rdma_cm_id *id) {
+    return (struct soft_cm_id *)id;
 }
 
-static inline struct sockaddr *cm_id_src(struct cm_id *id) {
+static inline struct sockaddr *soft_cm_id_src(struct soft_cm_id *id) {
     return &id->id.route.addr.src_addr;
 }
 
-static inline struct sockaddr *cm_id_dst(struct cm_id *id) {
+static inline struct sockaddr *soft_cm_id_dst(struct soft_cm_id *id) {
     return &id->id.route.addr.dst_addr;
 }
 
 /* The port space as messages and names have it. */
-static inline int cm_id_ps(const struct cm_id *id) {
+static inline int soft_cm_id_ps(const struct soft_cm_id *id) {
     return (int)id->id.ps;
 }
 
-static inline bool cm_id_is_ud(const struct cm_id *id) {
+static inline bool soft_cm_id_is_ud(const struct soft_cm_id *id) {
     return id->id.qp_type == IBV_QPT_UD;
 }
 
-static inline int cm_fail(int error) {
+static inline int soft_cm_fail(int error) {
     errno = error;
     return -1;
 }
 
 /* An errno for an id no call may be made on, else 0. Signal-safe. */
-static inline int cm_id_unusable(struct rdma_cm_id *id) {
+static inline int soft_cm_id_unusable(struct rdma_cm_id *id) {
     if (!id)
         return EINVAL;
-    if (cm_id_of(id)->generation != soft_generation_now)
+    if (soft_cm_id_of(id)->generation != soft_generation_now)
         return EPERM;
-    return atomic_load(&cm_id_of(id)->removed) ? ENXIO : 0;
+    return atomic_load(&soft_cm_id_of(id)->removed) ? ENXIO : 0;
 }
 
 /* ---- table; control lock ----------------------------------------------------------------------- */
 
 /* A new id without channel, engine reference or address. NULL: no memory. */
-struct cm_id *cm_id_new(enum rdma_port_space ps, enum ibv_qp_type type, void *context);
-struct cm_id *cm_id_find(uint64_t number);
+struct soft_cm_id *soft_cm_id_new(enum rdma_port_space ps, enum ibv_qp_type type, void *context);
+struct soft_cm_id *soft_cm_id_find(uint64_t number);
 /* The id whose connection is with that peer's id of that number. */
-struct cm_id *cm_id_find_remote(const struct soft_peer *peer, uint64_t remote);
+struct soft_cm_id *soft_cm_id_find_remote(const struct soft_peer *peer, uint64_t remote);
 /* Calls fn for every id; fn may kill ids but not free them. */
-void cm_id_each(void (*fn)(struct cm_id *id, void *arg), void *arg);
+void soft_cm_id_each(void (*fn)(struct soft_cm_id *id, void *arg), void *arg);
 /*
  * Ends what others see of an id: connection, port, requests nobody fetched, its number. Its events
  * stay. Harmless when repeated.
  */
-void cm_id_kill(struct cm_id *id);
+void soft_cm_id_kill(struct soft_cm_id *id);
 /* Kills and frees an id the application never saw, and that nobody began to fetch. */
-void cm_id_drop_request(struct cm_id *id);
+void soft_cm_id_drop_request(struct soft_cm_id *id);
 /* Frees a killed id. Not under the lock if it holds the engine or a context, which it gives back. */
-void cm_id_free(struct cm_id *id);
+void soft_cm_id_free(struct soft_cm_id *id);
 /* The listener's unfetched request is one no more: it frees its place in the backlog. */
-void cm_id_unlink_request(struct cm_id *id);
+void soft_cm_id_unlink_request(struct soft_cm_id *id);
 /* On return nobody writes USER events of this id to the former channel any more. */
-void cm_id_set_channel(struct cm_id *id, struct cm_channel *channel);
+void soft_cm_id_set_channel(struct soft_cm_id *id, struct soft_cm_channel *channel);
 
 /* ---- acknowledging; no lock needed --------------------------------------------------------------- */
 
-void cm_id_count(struct cm_id *id);
-void cm_id_uncount(struct cm_id *id);
-void cm_id_wait_acked(struct cm_id *id); /* control lock not held */
+void soft_cm_id_count(struct soft_cm_id *id);
+void soft_cm_id_uncount(struct soft_cm_id *id);
+void soft_cm_id_wait_acked(struct soft_cm_id *id); /* control lock not held */
 
 #endif

@@ -19,60 +19,62 @@
 
 /* ---- the call -------------------------------------------------------------------------------------- */
 
-static int listen_locked(struct cm_id *id, int backlog) {
-    if (id->state == CM_IDLE) {
-        cm_addr_any(&id->id.route.addr.src_storage, AF_INET);
-        int error = cm_port_claim(id);
+static int listen_locked(struct soft_cm_id *id, int backlog) {
+    if (id->state == SOFT_CM_IDLE) {
+        soft_cm_addr_any(&id->id.route.addr.src_storage, AF_INET);
+        int error = soft_cm_port_claim(id);
         if (error) {
             memset(&id->id.route.addr.src_storage, 0, sizeof id->id.route.addr.src_storage);
             return -error;
         }
-        id->state = CM_BOUND;
+        id->state = SOFT_CM_BOUND;
     }
-    if (id->state != CM_BOUND || id->port.name < 0)
+    if (id->state != SOFT_CM_BOUND || id->port.name < 0)
         return EINVAL;
     if (id->port.reuse) {
         /* A listener has its port for itself and loses the flag. */
         id->port.reuse = false;
-        int error = cm_port_rename(id);
+        int error = soft_cm_port_rename(id);
         if (error) {
             id->port.reuse = true;
             return -error;
         }
     }
-    id->backlog = backlog <= 0 || backlog > CM_BACKLOG_MAX ? CM_BACKLOG_MAX : (unsigned)backlog;
-    id->state = CM_LISTEN;
+    id->backlog =
+        backlog <= 0 || backlog > SOFT_CM_BACKLOG_MAX ? SOFT_CM_BACKLOG_MAX : (unsigned)backlog;
+    id->state = SOFT_CM_LISTEN;
     return 0;
 }
 
 int soft_listen(struct rdma_cm_id *id, int backlog) {
-    int error = cm_id_unusable(id);
+    int error = soft_cm_id_unusable(id);
     if (error)
-        return cm_fail(error);
+        return soft_cm_fail(error);
     soft_lock();
-    error = listen_locked(cm_id_of(id), backlog);
+    error = listen_locked(soft_cm_id_of(id), backlog);
     soft_unlock();
-    return error ? cm_fail(error) : 0;
+    return error ? soft_cm_fail(error) : 0;
 }
 
 /* ---- a request arrives; control lock held ------------------------------------------------------------ */
 
 /* The request was sent again: if the first one is here, it is answered once more. */
-static bool answered_before(struct soft_peer *peer, const struct cm_wire_head *head) {
-    struct cm_id *first = cm_id_find_remote(peer, head->from);
+static bool answered_before(struct soft_peer *peer, const struct soft_cm_wire_head *head) {
+    struct soft_cm_id *first = soft_cm_id_find_remote(peer, head->from);
     if (first)
-        cm_conn_on_duplicate(first);
+        soft_cm_conn_on_duplicate(first);
     return first;
 }
 
-static bool req_valid(const struct cm_wire_req *req) {
+static bool req_valid(const struct soft_cm_wire_req *req) {
     return !(req->qp_num >> 24) && !(req->psn >> 24) && req->retry_count <= 7 &&
            req->rnr_retry_count <= 7;
 }
 
-static void take_req(struct cm_id *id, struct cm_event *event, const struct cm_wire_req *req) {
-    struct cm_conn *conn = &id->conn;
-    conn->state = CM_CONN_REQ_RCVD;
+static void take_req(struct soft_cm_id *id, struct soft_cm_event *event,
+                     const struct soft_cm_wire_req *req) {
+    struct soft_cm_conn *conn = &id->conn;
+    conn->state = SOFT_CM_CONN_REQ_RCVD;
     conn->remote_qpn = req->qp_num;
     conn->recv_psn = req->psn;
     conn->responder_resources = req->initiator_depth;
@@ -87,52 +89,55 @@ static void take_req(struct cm_id *id, struct cm_event *event, const struct cm_w
     param->rnr_retry_count = req->rnr_retry_count;
     param->srq = req->srq;
     param->qp_num = req->qp_num;
-    cm_event_set_data(event, req->data, sizeof req->data);
+    soft_cm_event_set_data(event, req->data, sizeof req->data);
 }
 
-struct cm_id *cm_listen_for(uint32_t type, const union cm_wire_any *msg) {
-    bool ud = type == CM_WIRE_SIDR_REQ, known;
+struct soft_cm_id *soft_cm_listen_for(uint32_t type, const union soft_cm_wire_any *msg) {
+    bool ud = type == SOFT_CM_WIRE_SIDR_REQ, known;
     struct sockaddr_storage dst;
-    bool mpa = type == CM_WIRE_MPA_REQ;
-    const struct cm_wire_addr *to = ud ? &msg->sidr_req.dst : mpa ? &msg->mpa.dst : &msg->req.dst;
-    if (!cm_wire_addr_get(&dst, to))
+    bool mpa = type == SOFT_CM_WIRE_MPA_REQ;
+    const struct soft_cm_wire_addr *to = ud    ? &msg->sidr_req.dst
+                                         : mpa ? &msg->mpa.dst
+                                               : &msg->req.dst;
+    if (!soft_cm_wire_addr_get(&dst, to))
         return NULL;
-    return cm_port_listener(ud    ? msg->sidr_req.ps
-                            : mpa ? msg->mpa.ps
-                                  : msg->req.ps,
-                            (struct sockaddr *)&dst, &known);
+    return soft_cm_port_listener(ud    ? msg->sidr_req.ps
+                                 : mpa ? msg->mpa.ps
+                                       : msg->req.ps,
+                                 (struct sockaddr *)&dst, &known);
 }
 
-void cm_listen_on_request(struct soft_peer *peer, uint32_t type, const union cm_wire_any *msg) {
-    bool ud = type == CM_WIRE_SIDR_REQ;
-    const struct cm_wire_req *req = &msg->req;
-    const struct cm_wire_sidr_req *sidr = &msg->sidr_req;
+void soft_cm_listen_on_request(struct soft_peer *peer, uint32_t type,
+                               const union soft_cm_wire_any *msg) {
+    bool ud = type == SOFT_CM_WIRE_SIDR_REQ;
+    const struct soft_cm_wire_req *req = &msg->req;
+    const struct soft_cm_wire_sidr_req *sidr = &msg->sidr_req;
     struct sockaddr_storage src, dst;
-    if (!msg->head.from || !cm_wire_addr_get(&src, ud ? &sidr->src : &req->src) ||
-        !cm_wire_addr_get(&dst, ud ? &sidr->dst : &req->dst) || src.ss_family != dst.ss_family ||
-        (!ud && !req_valid(req)))
+    if (!msg->head.from || !soft_cm_wire_addr_get(&src, ud ? &sidr->src : &req->src) ||
+        !soft_cm_wire_addr_get(&dst, ud ? &sidr->dst : &req->dst) ||
+        src.ss_family != dst.ss_family || (!ud && !req_valid(req)))
         return;
     if ((ud ? sidr->again : req->again) && answered_before(peer, &msg->head))
         return;
     bool known;
-    struct cm_id *listener =
-        cm_port_listener(ud ? sidr->ps : req->ps, (struct sockaddr *)&dst, &known);
-    if (!listener || cm_id_is_ud(listener) != ud) {
-        cm_wire_refuse(peer, msg->head.from, (enum cm_wire_type)type, known);
+    struct soft_cm_id *listener =
+        soft_cm_port_listener(ud ? sidr->ps : req->ps, (struct sockaddr *)&dst, &known);
+    if (!listener || soft_cm_id_is_ud(listener) != ud) {
+        soft_cm_wire_refuse(peer, msg->head.from, (enum soft_cm_wire_type)type, known);
         return;
     }
     if (listener->rpc_client_count >= listener->backlog)
         return;
-    struct cm_event *event = cm_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
-    struct cm_id *id =
-        event ? cm_id_new(listener->id.ps, listener->id.qp_type, listener->id.context) : NULL;
+    struct soft_cm_event *event = soft_cm_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    struct soft_cm_id *id =
+        event ? soft_cm_id_new(listener->id.ps, listener->id.qp_type, listener->id.context) : NULL;
     if (!id) {
         free(event);
         return; /* as if it had been lost */
     }
     id->id.route.addr.src_storage = dst;
     id->id.route.addr.dst_storage = src;
-    id->state = CM_CONNECT;
+    id->state = SOFT_CM_CONNECT;
     id->tos = listener->tos;
     id->ack_timeout_set = listener->ack_timeout_set;
     id->ack_timeout = listener->ack_timeout;
@@ -144,42 +149,42 @@ void cm_listen_on_request(struct soft_peer *peer, uint32_t type, const union cm_
     event->request = id;
     listener->rpc_client_count++;
     if (ud) {
-        id->conn.state = CM_CONN_SIDR_RCVD;
-        cm_event_set_data(event, sidr->data, sizeof sidr->data);
+        id->conn.state = SOFT_CM_CONN_SIDR_RCVD;
+        soft_cm_event_set_data(event, sidr->data, sizeof sidr->data);
     } else {
         take_req(id, event, req);
     }
-    cm_event_post(event);
+    soft_cm_event_post(event);
 }
 
 /* ---- a request is fetched ----------------------------------------------------------------------------- */
 
-int cm_listen_fetched(struct cm_channel *channel, struct cm_event *event) {
-    struct cm_id *id = event->request, *listener = event->node.id;
+int soft_cm_listen_fetched(struct soft_cm_channel *channel, struct soft_cm_event *event) {
+    struct soft_cm_id *id = event->request, *listener = event->node.id;
     int error = 0;
     if (soft_engine_get()) {
         error = errno;
     } else {
         id->engine_held = true;
-        error = atomic_load(&id->removed) ? 0 : cm_device_attach(id, channel);
+        error = atomic_load(&id->removed) ? 0 : soft_cm_device_attach(id, channel);
     }
-    struct cm_channel *own = channel;
+    struct soft_cm_channel *own = channel;
     if (!error && listener->sync) {
-        own = cm_channel_open();
+        own = soft_cm_channel_open();
         error = own ? 0 : errno;
     }
     soft_lock();
-    cm_id_unlink_request(id);
+    soft_cm_id_unlink_request(id);
     event->request = NULL;
     if (!error) {
         id->sync = listener->sync;
-        cm_id_set_channel(id, own);
+        soft_cm_id_set_channel(id, own);
     } else {
-        cm_id_kill(id);
+        soft_cm_id_kill(id);
     }
     soft_unlock();
     if (!error)
         return 0;
-    cm_id_free(id);
-    return cm_fail(error);
+    soft_cm_id_free(id);
+    return soft_cm_fail(error);
 }

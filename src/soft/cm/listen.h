@@ -9,17 +9,18 @@
 
 #include "soft/cm/wire.h"
 
-struct cm_channel;
-struct cm_event;
+struct soft_cm_channel;
+struct soft_cm_event;
 
 /* Whom a REQ or SIDR REQ is for, or NULL. Control lock held. */
-struct cm_id *cm_listen_for(uint32_t type, const union cm_wire_any *msg);
+struct soft_cm_id *soft_cm_listen_for(uint32_t type, const union soft_cm_wire_any *msg);
 /* A REQ or SIDR REQ arrived. Control lock held. */
-void cm_listen_on_request(struct soft_peer *peer, uint32_t type, const union cm_wire_any *msg);
+void soft_cm_listen_on_request(struct soft_peer *peer, uint32_t type,
+                               const union soft_cm_wire_any *msg);
 /*
  * A CONNECT_REQUEST was fetched from a channel: its id becomes the application's. 0, or -1 with
  * errno and the request refused. Control lock not held.
  */
-int cm_listen_fetched(struct cm_channel *channel, struct cm_event *event);
+int soft_cm_listen_fetched(struct soft_cm_channel *channel, struct soft_cm_event *event);
 
 #endif

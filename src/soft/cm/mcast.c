@@ -19,7 +19,7 @@
 
 struct cm_group {
     struct cm_group *next;
-    struct cm_id *id;
+    struct soft_cm_id *id;
     struct sockaddr_storage addr;
     void *context; /* the application's */
     unsigned unacked;
@@ -27,14 +27,14 @@ struct cm_group {
     bool attached; /* the id's QP; calls on the id only */
 };
 
-void cm_group_count(struct cm_group *group) {
+void soft_cm_mcast_count(struct cm_group *group) {
     pthread_mutex_lock(&group->id->ack_mutex);
     group->unacked++;
     pthread_mutex_unlock(&group->id->ack_mutex);
 }
 
-void cm_group_uncount(struct cm_group *group) {
-    struct cm_id *id = group->id; /* the group may be freed as soon as the count is down */
+void soft_cm_mcast_uncount(struct cm_group *group) {
+    struct soft_cm_id *id = group->id; /* the group may be freed as soon as the count is down */
     pthread_mutex_lock(&id->ack_mutex);
     group->unacked--;
     pthread_cond_broadcast(&id->acked);
@@ -51,14 +51,14 @@ static void free_acked(struct cm_group *group) {
 
 /* ---- the QP --------------------------------------------------------------------------------------- */
 
-int cm_group_attach(struct cm_group *group) {
+int soft_cm_mcast_attach(struct cm_group *group) {
     union ibv_gid gid;
     if (!group->id->id.qp || group->send_only)
         return 0;
-    cm_addr_gid((struct sockaddr *)&group->addr, &gid);
+    soft_cm_addr_gid((struct sockaddr *)&group->addr, &gid);
     int error = soft_attach_mcast(group->id->id.qp, &gid, 0);
     if (error)
-        return cm_fail(error);
+        return soft_cm_fail(error);
     group->attached = true;
     return 0;
 }
@@ -67,18 +67,18 @@ static void detach(struct cm_group *group) {
     union ibv_gid gid;
     if (!group->attached || !group->id->id.qp)
         return;
-    cm_addr_gid((struct sockaddr *)&group->addr, &gid);
+    soft_cm_addr_gid((struct sockaddr *)&group->addr, &gid);
     (void)soft_detach_mcast(group->id->id.qp, &gid, 0);
     group->attached = false;
 }
 
-void cm_group_detach_all(struct cm_id *id) {
+void soft_cm_mcast_detach_all(struct soft_cm_id *id) {
     for (struct cm_group *group = id->groups; group; group = group->next)
         detach(group);
 }
 
-static struct cm_event *event_new(struct cm_group *group, int type, int status) {
-    struct cm_event *event = cm_event_new(group->id, type, status);
+static struct soft_cm_event *event_new(struct cm_group *group, int type, int status) {
+    struct soft_cm_event *event = soft_cm_event_new(group->id, type, status);
     if (!event)
         return NULL;
     event->event.param.ud.private_data = group->context; /* not data: the caller's pointer */
@@ -86,20 +86,20 @@ static struct cm_event *event_new(struct cm_group *group, int type, int status) 
     return event;
 }
 
-static void lost_one(struct cm_id *id, void *arg) {
+static void lost_one(struct soft_cm_id *id, void *arg) {
     (void)arg;
     for (struct cm_group *group = id->groups; group; group = group->next) {
-        struct cm_event *event = event_new(group, RDMA_CM_EVENT_MULTICAST_ERROR, -ENETRESET);
+        struct soft_cm_event *event = event_new(group, RDMA_CM_EVENT_MULTICAST_ERROR, -ENETRESET);
         if (event)
-            cm_event_post(event);
+            soft_cm_event_post(event);
     }
 }
 
-void cm_group_lost(void) {
-    cm_id_each(lost_one, NULL);
+void soft_cm_mcast_lost(void) {
+    soft_cm_id_each(lost_one, NULL);
 }
 
-void cm_group_free_all(struct cm_id *id) {
+void soft_cm_mcast_free_all(struct soft_cm_id *id) {
     while (id->groups) {
         struct cm_group *group = id->groups;
         id->groups = group->next;
@@ -109,9 +109,9 @@ void cm_group_free_all(struct cm_id *id) {
 
 /* ---- joining -------------------------------------------------------------------------------------- */
 
-static int join_locked(struct cm_id *id, const struct sockaddr *addr, void *context,
+static int join_locked(struct soft_cm_id *id, const struct sockaddr *addr, void *context,
                        bool send_only) {
-    if (!id->id.verbs || (id->state != CM_BOUND && id->state != CM_ADDR_RESOLVED))
+    if (!id->id.verbs || (id->state != SOFT_CM_BOUND && id->state != SOFT_CM_ADDR_RESOLVED))
         return EINVAL;
     struct cm_group *group = calloc(1, sizeof *group);
     if (!group)
@@ -119,12 +119,12 @@ static int join_locked(struct cm_id *id, const struct sockaddr *addr, void *cont
     group->id = id;
     group->context = context;
     group->send_only = send_only;
-    struct cm_event *event = event_new(group, RDMA_CM_EVENT_MULTICAST_JOIN, 0);
+    struct soft_cm_event *event = event_new(group, RDMA_CM_EVENT_MULTICAST_JOIN, 0);
     if (!event) {
         free(group);
         return ENOMEM;
     }
-    cm_addr_copy(&group->addr, addr);
+    soft_cm_addr_copy(&group->addr, addr);
     group->next = id->groups;
     id->groups = group;
     struct rdma_ud_param *param = &event->event.param.ud;
@@ -133,23 +133,24 @@ static int join_locked(struct cm_id *id, const struct sockaddr *addr, void *cont
     param->ah_attr.grh.sgid_index = id->gid_index;
     param->ah_attr.grh.hop_limit = 1;
     param->ah_attr.grh.traffic_class = id->tos;
-    cm_addr_gid(addr, &param->ah_attr.grh.dgid); /* RoCE v2: the address, mapped */
+    soft_cm_addr_gid(addr, &param->ah_attr.grh.dgid); /* RoCE v2: the address, mapped */
     param->qp_num = 0xFFFFFF;
     param->qkey = RDMA_UDP_QKEY;
-    cm_event_post(event);
+    soft_cm_event_post(event);
     return 0;
 }
 
 static int join(struct rdma_cm_id *id, struct sockaddr *addr, void *context, bool send_only) {
-    int error = cm_id_unusable(id);
-    if (!error && (!cm_addr_bytes(addr) || cm_addr_is_any(addr) || !cm_id_is_ud(cm_id_of(id))))
+    int error = soft_cm_id_unusable(id);
+    if (!error && (!soft_cm_addr_bytes(addr) || soft_cm_addr_is_any(addr) ||
+                   !soft_cm_id_is_ud(soft_cm_id_of(id))))
         error = EINVAL;
     if (error)
-        return cm_fail(error);
+        return soft_cm_fail(error);
     soft_lock();
-    error = join_locked(cm_id_of(id), addr, context, send_only);
+    error = join_locked(soft_cm_id_of(id), addr, context, send_only);
     soft_unlock();
-    return error ? cm_fail(error) : cm_sync_complete(cm_id_of(id));
+    return error ? soft_cm_fail(error) : soft_cm_sync_complete(soft_cm_id_of(id));
 }
 
 int soft_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *context) {
@@ -159,39 +160,39 @@ int soft_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *cont
 int soft_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr,
                            void *context) {
     if (!id || !attr)
-        return cm_fail(EINVAL);
+        return soft_cm_fail(EINVAL);
     if (attr->comp_mask >= RDMA_CM_JOIN_MC_ATTR_RESERVED)
-        return cm_fail(ENOTSUP);
+        return soft_cm_fail(ENOTSUP);
     if (!(attr->comp_mask & RDMA_CM_JOIN_MC_ATTR_ADDRESS) ||
         !(attr->comp_mask & RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS) ||
         attr->join_flags >= RDMA_MC_JOIN_FLAG_RESERVED)
-        return cm_fail(EINVAL);
+        return soft_cm_fail(EINVAL);
     return join(id, attr->addr, context, attr->join_flags == RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER);
 }
 
 int soft_leave_multicast(struct rdma_cm_id *id, struct sockaddr *addr) {
-    int error = cm_id_unusable(id);
-    if (!error && !cm_addr_bytes(addr))
+    int error = soft_cm_id_unusable(id);
+    if (!error && !soft_cm_addr_bytes(addr))
         error = EINVAL;
     if (error)
-        return cm_fail(error);
-    struct cm_id *own = cm_id_of(id);
+        return soft_cm_fail(error);
+    struct soft_cm_id *own = soft_cm_id_of(id);
     soft_lock();
     struct cm_group **link = &own->groups;
-    while (*link && !cm_addr_equal((struct sockaddr *)&(*link)->addr, addr))
+    while (*link && !soft_cm_addr_equal((struct sockaddr *)&(*link)->addr, addr))
         link = &(*link)->next;
     struct cm_group *group = *link;
-    struct cm_channel *channel = atomic_load(&own->channel);
+    struct soft_cm_channel *channel = atomic_load(&own->channel);
     if (group) {
         *link = group->next;
         if (channel)
-            cm_event_discard_all(channel, own, group);
+            soft_cm_event_discard_all(channel, own, group);
     }
     soft_unlock();
     if (!group)
-        return cm_fail(EADDRNOTAVAIL);
+        return soft_cm_fail(EADDRNOTAVAIL);
     detach(group);
-    if (own->sync && id->event && ((struct cm_event *)id->event)->group == group) {
+    if (own->sync && id->event && ((struct soft_cm_event *)id->event)->group == group) {
         soft_ack_cm_event(id->event); /* kept by the join that waited for it */
         id->event = NULL;
     }

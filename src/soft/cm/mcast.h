@@ -5,20 +5,20 @@
 #ifndef SOFT_CM_MCAST_H
 #define SOFT_CM_MCAST_H
 
-struct cm_id;
+struct soft_cm_id;
 struct cm_group;
 
 /* A fetched MULTICAST event counts on its group too; the id's ack mutex guards the count. */
-void cm_group_count(struct cm_group *group);
-void cm_group_uncount(struct cm_group *group);
+void soft_cm_mcast_count(struct cm_group *group);
+void soft_cm_mcast_uncount(struct cm_group *group);
 /*
  * A join's event is fetched: the QP on the id enters the group, unless the id joined to send only. 0, or -1
  * and errno. No lock held.
  */
-int cm_group_attach(struct cm_group *group);
-void cm_group_detach_all(struct cm_id *id); /* its QP is about to go. No lock held */
-void cm_group_lost(void);                   /* port or device are down. Control lock */
+int soft_cm_mcast_attach(struct cm_group *group);
+void soft_cm_mcast_detach_all(struct soft_cm_id *id); /* its QP is about to go. No lock held */
+void soft_cm_mcast_lost(void);                        /* port or device are down. Control lock */
 /* The id is destroyed, nothing of it is unacknowledged. */
-void cm_group_free_all(struct cm_id *id);
+void soft_cm_mcast_free_all(struct soft_cm_id *id);
 
 #endif

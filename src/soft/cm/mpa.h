@@ -7,46 +7,46 @@
  * There is no third message, no timewait, and nobody is asked again. Connecting blocks until TCP does, and
  * so does destroying an id or a queue pair that waits for its answer.
  *
- * States: REQ_SENT, REQ_RCVD, UP, OVER of enum cm_conn_state; conn.waiting: TCP is connected.
+ * States: REQ_SENT, REQ_RCVD, UP, OVER of enum soft_cm_conn_state; conn.waiting: TCP is connected.
  */
 #ifndef SOFT_CM_MPA_H
 #define SOFT_CM_MPA_H
 
 #include <stdint.h>
 
-struct cm_id;
-struct cm_wire_head;
-struct cm_wire_mpa;
+struct soft_cm_id;
+struct soft_cm_wire_head;
+struct soft_cm_wire_mpa;
 struct ibv_qp_attr;
 struct rdma_conn_param;
 struct soft_peer;
 struct soft_qp;
 
 /* The calls; control lock not held. 0 or an errno. */
-int cm_mpa_connect(struct cm_id *id, const struct rdma_conn_param *param);
-int cm_mpa_accept(struct cm_id *id, const struct rdma_conn_param *param);
-int cm_mpa_reject(struct cm_id *id, const void *data, uint8_t len);
-int cm_mpa_disconnect(struct cm_id *id);
+int soft_cm_mpa_connect(struct soft_cm_id *id, const struct rdma_conn_param *param);
+int soft_cm_mpa_accept(struct soft_cm_id *id, const struct rdma_conn_param *param);
+int soft_cm_mpa_reject(struct soft_cm_id *id, const void *data, uint8_t len);
+int soft_cm_mpa_disconnect(struct soft_cm_id *id);
 /* Before the id is destroyed: blocks as long as it waits for an answer. */
-void cm_mpa_settle(struct cm_id *id);
+void soft_cm_mpa_settle(struct soft_cm_id *id);
 
 /* Control lock held, for the rest. */
-void cm_mpa_attr(const struct cm_id *id, struct ibv_qp_attr *attr, int *mask);
+void soft_cm_mpa_attr(const struct soft_cm_id *id, struct ibv_qp_attr *attr, int *mask);
 /* The id goes away, its peer's process died. */
-void cm_mpa_kill(struct cm_id *id);
-void cm_mpa_peer_gone(struct cm_id *id);
+void soft_cm_mpa_kill(struct soft_cm_id *id);
+void soft_cm_mpa_peer_gone(struct soft_cm_id *id);
 /* As if the connection had failed with that event. */
-void cm_mpa_fault(struct cm_id *id, int type, int status);
-/* Before the queue pair is destroyed: as cm_mpa_settle(). The lock is given up meanwhile. */
-void cm_mpa_settle_qp(const struct soft_qp *qp);
+void soft_cm_mpa_fault(struct soft_cm_id *id, int type, int status);
+/* Before the queue pair is destroyed: as soft_cm_mpa_settle(). The lock is given up meanwhile. */
+void soft_cm_mpa_settle_qp(const struct soft_qp *qp);
 /* The queue pair is in ERR, or as good as destroyed. */
-void cm_mpa_qp_down(const struct soft_qp *qp);
+void soft_cm_mpa_qp_down(const struct soft_qp *qp);
 
 /* Messages for this id from its peer, and a request; already checked for size. */
-void cm_mpa_on_req(struct soft_peer *peer, const struct cm_wire_mpa *req);
-void cm_mpa_on_seen(struct cm_id *id, const struct cm_wire_head *head);
-void cm_mpa_on_rep(struct cm_id *id, const struct cm_wire_mpa *rep);
-void cm_mpa_on_rej(struct cm_id *id, const struct cm_wire_mpa *rej);
-void cm_mpa_on_fin(struct cm_id *id);
+void soft_cm_mpa_on_req(struct soft_peer *peer, const struct soft_cm_wire_mpa *req);
+void soft_cm_mpa_on_seen(struct soft_cm_id *id, const struct soft_cm_wire_head *head);
+void soft_cm_mpa_on_rep(struct soft_cm_id *id, const struct soft_cm_wire_mpa *rep);
+void soft_cm_mpa_on_rej(struct soft_cm_id *id, const struct soft_cm_wire_mpa *rej);
+void soft_cm_mpa_on_fin(struct soft_cm_id *id);
 
 #endif

@@ -18,18 +18,19 @@
 
 /* ---- the listener ------------------------------------------------------------------------------------ */
 
-static struct cm_id *request_id(struct soft_peer *peer, struct cm_id *listener,
-                                const struct cm_wire_mpa *req) {
-    struct cm_id *id = cm_id_new(listener->id.ps, listener->id.qp_type, listener->id.context);
+static struct soft_cm_id *request_id(struct soft_peer *peer, struct soft_cm_id *listener,
+                                     const struct soft_cm_wire_mpa *req) {
+    struct soft_cm_id *id =
+        soft_cm_id_new(listener->id.ps, listener->id.qp_type, listener->id.context);
     if (!id)
         return NULL;
-    (void)cm_wire_addr_get(&id->id.route.addr.src_storage, &req->dst);
-    (void)cm_wire_addr_get(&id->id.route.addr.dst_storage, &req->src);
-    id->state = CM_CONNECT;
+    (void)soft_cm_wire_addr_get(&id->id.route.addr.src_storage, &req->dst);
+    (void)soft_cm_wire_addr_get(&id->id.route.addr.dst_storage, &req->src);
+    id->state = SOFT_CM_CONNECT;
     id->tos = listener->tos;
     id->listener = listener;
-    struct cm_conn *conn = &id->conn;
-    conn->state = CM_CONN_REQ_RCVD;
+    struct soft_cm_conn *conn = &id->conn;
+    conn->state = SOFT_CM_CONN_REQ_RCVD;
     conn->peer = soft_peer_hold(peer);
     conn->remote = req->head.from;
     conn->remote_qpn = req->qp_num;
@@ -40,84 +41,84 @@ static struct cm_id *request_id(struct soft_peer *peer, struct cm_id *listener,
 }
 
 /* Its own future depths, exact data, and nothing that only InfiniBand's message has. */
-static void tell_request(struct cm_id *listener, struct cm_id *id, struct cm_event *event,
-                         const struct cm_wire_mpa *req) {
+static void tell_request(struct soft_cm_id *listener, struct soft_cm_id *id,
+                         struct soft_cm_event *event, const struct soft_cm_wire_mpa *req) {
     event->event.id = &id->id;
     event->event.listen_id = &listener->id;
     event->event.param.conn.responder_resources = id->conn.responder_resources;
     event->event.param.conn.initiator_depth = id->conn.initiator_depth;
-    cm_event_set_data(event, req->data, req->bytes);
+    soft_cm_event_set_data(event, req->data, req->bytes);
     event->request = id;
     listener->rpc_client_count++;
-    cm_event_post(event);
+    soft_cm_event_post(event);
 }
 
-void cm_mpa_on_req(struct soft_peer *peer, const struct cm_wire_mpa *req) {
+void soft_cm_mpa_on_req(struct soft_peer *peer, const struct soft_cm_wire_mpa *req) {
     struct sockaddr_storage src, dst;
     bool known;
-    if (!req->head.from || req->qp_num >> 24 || !cm_wire_addr_get(&src, &req->src) ||
-        !cm_wire_addr_get(&dst, &req->dst) || src.ss_family != dst.ss_family)
+    if (!req->head.from || req->qp_num >> 24 || !soft_cm_wire_addr_get(&src, &req->src) ||
+        !soft_cm_wire_addr_get(&dst, &req->dst) || src.ss_family != dst.ss_family)
         return;
-    struct cm_id *first = req->again ? cm_id_find_remote(peer, req->head.from) : NULL;
+    struct soft_cm_id *first = req->again ? soft_cm_id_find_remote(peer, req->head.from) : NULL;
     if (first) {
-        cm_wire_send_plain(first, CM_WIRE_MPA_SEEN);
+        soft_cm_wire_send_plain(first, SOFT_CM_WIRE_MPA_SEEN);
         return;
     }
-    struct cm_id *listener = cm_port_listener(req->ps, (struct sockaddr *)&dst, &known);
-    if (!listener || cm_id_is_ud(listener)) {
-        cm_wire_close(peer, req->head.from, true);
+    struct soft_cm_id *listener = soft_cm_port_listener(req->ps, (struct sockaddr *)&dst, &known);
+    if (!listener || soft_cm_id_is_ud(listener)) {
+        soft_cm_wire_close(peer, req->head.from, true);
         return;
     }
-    if (req->bytes > CM_MPA_DATA) {
-        cm_wire_close(peer, req->head.from, false); /* without a word: too much data */
+    if (req->bytes > SOFT_CM_MPA_DATA) {
+        soft_cm_wire_close(peer, req->head.from, false); /* without a word: too much data */
         return;
     }
     if (listener->rpc_client_count >= listener->backlog)
         return;
-    struct cm_event *event = cm_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
-    struct cm_id *id = event ? request_id(peer, listener, req) : NULL;
+    struct soft_cm_event *event = soft_cm_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    struct soft_cm_id *id = event ? request_id(peer, listener, req) : NULL;
     if (!id) {
         free(event);
         return; /* as if it had been lost */
     }
-    cm_wire_send_plain(id, CM_WIRE_MPA_SEEN);
+    soft_cm_wire_send_plain(id, SOFT_CM_WIRE_MPA_SEEN);
     tell_request(listener, id, event, req);
 }
 
 /* ---- the dialer -------------------------------------------------------------------------------------- */
 
-void cm_mpa_up(struct cm_id *id, const uint8_t *data, size_t len) {
-    struct cm_event *event = cm_conn_hears_of(id, RDMA_CM_EVENT_ESTABLISHED)
-                                 ? cm_event_new(id, RDMA_CM_EVENT_ESTABLISHED, 0)
-                                 : NULL;
+void soft_cm_mpa_up(struct soft_cm_id *id, const uint8_t *data, size_t len) {
+    struct soft_cm_event *event = soft_cm_conn_hears_of(id, RDMA_CM_EVENT_ESTABLISHED)
+                                      ? soft_cm_event_new(id, RDMA_CM_EVENT_ESTABLISHED, 0)
+                                      : NULL;
     if (!event)
         return;
     /* The peer's: it serves what we may ask for. */
     event->event.param.conn.responder_resources = id->conn.initiator_depth;
     event->event.param.conn.initiator_depth = id->conn.responder_resources;
     if (data)
-        cm_event_set_data(event, data, len);
-    cm_event_post(event);
+        soft_cm_event_set_data(event, data, len);
+    soft_cm_event_post(event);
 }
 
-static void seen(struct cm_id *id, uint64_t remote) {
+static void seen(struct soft_cm_id *id, uint64_t remote) {
     if (id->conn.waiting)
         return;
     id->conn.remote = remote;
     id->conn.waiting = true;
-    cm_mpa_await_answer(id);
+    soft_cm_mpa_await_answer(id);
     soft_lock_wake();
 }
 
-void cm_mpa_on_seen(struct cm_id *id, const struct cm_wire_head *head) {
-    if (id->conn.state == CM_CONN_REQ_SENT && head->from)
+void soft_cm_mpa_on_seen(struct soft_cm_id *id, const struct soft_cm_wire_head *head) {
+    if (id->conn.state == SOFT_CM_CONN_REQ_SENT && head->from)
         seen(id, head->from);
 }
 
-void cm_mpa_on_rep(struct cm_id *id, const struct cm_wire_mpa *rep) {
-    struct cm_conn *conn = &id->conn;
-    if (conn->state != CM_CONN_REQ_SENT || !rep->head.from || rep->qp_num >> 24 ||
-        rep->bytes > CM_MPA_DATA)
+void soft_cm_mpa_on_rep(struct soft_cm_id *id, const struct soft_cm_wire_mpa *rep) {
+    struct soft_cm_conn *conn = &id->conn;
+    if (conn->state != SOFT_CM_CONN_REQ_SENT || !rep->head.from || rep->qp_num >> 24 ||
+        rep->bytes > SOFT_CM_MPA_DATA)
         return;
     seen(id, rep->head.from);
     soft_timer_cancel(&conn->timer);
@@ -130,87 +131,87 @@ void cm_mpa_on_rep(struct cm_id *id, const struct cm_wire_mpa *rep) {
         error =
             soft_qp_up(qp, rep->qp_num, conn->responder_resources, conn->initiator_depth, false);
     if (error) {
-        cm_wire_send_plain(id, CM_WIRE_FIN);
-        cm_mpa_failed(id, RDMA_CM_EVENT_CONNECT_ERROR, -error, NULL, 0);
+        soft_cm_wire_send_plain(id, SOFT_CM_WIRE_FIN);
+        soft_cm_mpa_failed(id, RDMA_CM_EVENT_CONNECT_ERROR, -error, NULL, 0);
         return;
     }
-    conn->state = CM_CONN_UP;
+    conn->state = SOFT_CM_CONN_UP;
     soft_lock_wake();
-    cm_mpa_up(id, rep->data, rep->bytes);
+    soft_cm_mpa_up(id, rep->data, rep->bytes);
 }
 
 /* Nobody listens, says a process that we only remembered: has somebody else the port? */
-static bool looks_again(struct cm_id *id) {
-    struct cm_conn *conn = &id->conn;
+static bool looks_again(struct soft_cm_id *id) {
+    struct soft_cm_conn *conn = &id->conn;
     if (conn->looked_again)
         return false;
     conn->looked_again = true;
-    cm_owner_forget(cm_id_ps(id), cm_id_dst(id));
+    soft_cm_port_cache_forget(soft_cm_id_ps(id), soft_cm_id_dst(id));
     soft_peer_release(conn->peer);
     conn->peer = NULL;
-    cm_mpa_handshake(id);
+    soft_cm_mpa_handshake(id);
     return true;
 }
 
-void cm_mpa_on_rej(struct cm_id *id, const struct cm_wire_mpa *rej) {
-    if (id->conn.state != CM_CONN_REQ_SENT || rej->bytes > CM_MPA_DATA)
+void soft_cm_mpa_on_rej(struct soft_cm_id *id, const struct soft_cm_wire_mpa *rej) {
+    if (id->conn.state != SOFT_CM_CONN_REQ_SENT || rej->bytes > SOFT_CM_MPA_DATA)
         return;
     if (!rej->reset || id->conn.waiting)
-        cm_mpa_failed(id, RDMA_CM_EVENT_REJECTED, -ECONNRESET, rej->data, rej->bytes);
+        soft_cm_mpa_failed(id, RDMA_CM_EVENT_REJECTED, -ECONNRESET, rej->data, rej->bytes);
     else if (!looks_again(id))
-        cm_mpa_not_connected(id, ECONNREFUSED);
+        soft_cm_mpa_not_connected(id, ECONNREFUSED);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------- */
 
-void cm_mpa_on_fin(struct cm_id *id) {
+void soft_cm_mpa_on_fin(struct soft_cm_id *id) {
     switch (id->conn.state) {
-    case CM_CONN_REQ_SENT:
-        cm_mpa_failed(id, RDMA_CM_EVENT_REJECTED, -ECONNRESET, NULL, 0);
+    case SOFT_CM_CONN_REQ_SENT:
+        soft_cm_mpa_failed(id, RDMA_CM_EVENT_REJECTED, -ECONNRESET, NULL, 0);
         return;
-    case CM_CONN_REQ_RCVD: /* the listener hears of it when it accepts */
+    case SOFT_CM_CONN_REQ_RCVD: /* the listener hears of it when it accepts */
         id->conn.tcp_error = ECONNRESET;
-        cm_mpa_over(id);
+        soft_cm_mpa_over(id);
         return;
-    case CM_CONN_UP:
-        cm_mpa_down(id, false);
+    case SOFT_CM_CONN_UP:
+        soft_cm_mpa_down(id, false);
         return;
-    case CM_CONN_NONE:
-    case CM_CONN_REP_SENT:
-    case CM_CONN_REP_RCVD:
-    case CM_CONN_DREQ_SENT:
-    case CM_CONN_DREQ_RCVD:
-    case CM_CONN_TIMEWAIT:
-    case CM_CONN_SIDR_SENT:
-    case CM_CONN_SIDR_RCVD:
-    case CM_CONN_SIDR_DONE:
-    case CM_CONN_OVER:
+    case SOFT_CM_CONN_NONE:
+    case SOFT_CM_CONN_REP_SENT:
+    case SOFT_CM_CONN_REP_RCVD:
+    case SOFT_CM_CONN_DREQ_SENT:
+    case SOFT_CM_CONN_DREQ_RCVD:
+    case SOFT_CM_CONN_TIMEWAIT:
+    case SOFT_CM_CONN_SIDR_SENT:
+    case SOFT_CM_CONN_SIDR_RCVD:
+    case SOFT_CM_CONN_SIDR_DONE:
+    case SOFT_CM_CONN_OVER:
         return;
     }
 }
 
 /* Its kernel closes what it had. A handshake that was not answered goes to whoever has the port now. */
-void cm_mpa_peer_gone(struct cm_id *id) {
-    bool asking = id->conn.state == CM_CONN_REQ_SENT;
+void soft_cm_mpa_peer_gone(struct soft_cm_id *id) {
+    bool asking = id->conn.state == SOFT_CM_CONN_REQ_SENT;
     int error = asking ? soft_files_or(id->conn.asked_ns, 0) : 0;
     /* It was we who left, because its descriptors found no place here: it is not to blame. */
     if (error != 0 && id->conn.waiting)
-        cm_mpa_failed(id, RDMA_CM_EVENT_UNREACHABLE, -error, NULL, 0);
+        soft_cm_mpa_failed(id, RDMA_CM_EVENT_UNREACHABLE, -error, NULL, 0);
     else if (error != 0)
-        cm_mpa_not_connected(id, error);
+        soft_cm_mpa_not_connected(id, error);
     else if (asking && !id->conn.waiting)
-        cm_mpa_handshake(id);
+        soft_cm_mpa_handshake(id);
     else
-        cm_mpa_on_fin(id);
+        soft_cm_mpa_on_fin(id);
 }
 
 /* ---- attributes -------------------------------------------------------------------------------------- */
 
 /* The device moves the queue pair itself: there is little to say, and nothing of the path. */
-void cm_mpa_attr(const struct cm_id *id, struct ibv_qp_attr *attr, int *mask) {
+void soft_cm_mpa_attr(const struct soft_cm_id *id, struct ibv_qp_attr *attr, int *mask) {
     attr->port_num = 1;
     *mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
-    if (id->conn.state == CM_CONN_NONE)
+    if (id->conn.state == SOFT_CM_CONN_NONE)
         return;
     if (attr->qp_state == IBV_QPS_RTS)
         *mask = IBV_QP_PORT;

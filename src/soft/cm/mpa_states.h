@@ -7,23 +7,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct cm_id;
+struct soft_cm_id;
 
 /* The connection is over; whoever blocks on it looks again. */
-void cm_mpa_over(struct cm_id *id);
+void soft_cm_mpa_over(struct soft_cm_id *id);
 /* Its queue pair to ERR. */
-void cm_mpa_end_qp(const struct cm_id *id);
+void soft_cm_mpa_end_qp(const struct soft_cm_id *id);
 /* It never came about: queue pair, then event. */
-void cm_mpa_failed(struct cm_id *id, int type, int status, const uint8_t *data, size_t len);
+void soft_cm_mpa_failed(struct soft_cm_id *id, int type, int status, const uint8_t *data,
+                        size_t len);
 /* It was up and ends: DISCONNECTED at once. tell: the peer has yet to hear of it. */
-void cm_mpa_down(struct cm_id *id, bool tell);
+void soft_cm_mpa_down(struct soft_cm_id *id, bool tell);
 /* ESTABLISHED, with the peer's depths and, for a dialer, its data. */
-void cm_mpa_up(struct cm_id *id, const uint8_t *data, size_t len);
+void soft_cm_mpa_up(struct soft_cm_id *id, const uint8_t *data, size_t len);
 /* TCP did not connect: connect fails with that. */
-void cm_mpa_not_connected(struct cm_id *id, int error);
+void soft_cm_mpa_not_connected(struct soft_cm_id *id, int error);
 /* Sends the request, and again until it was seen; connect may fail of it. */
-void cm_mpa_handshake(struct cm_id *id);
+void soft_cm_mpa_handshake(struct soft_cm_id *id);
 /* TCP is connected: the answer has its time. */
-void cm_mpa_await_answer(struct cm_id *id);
+void soft_cm_mpa_await_answer(struct soft_cm_id *id);
 
 #endif

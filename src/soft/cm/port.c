@@ -23,18 +23,18 @@
 #define BUCKETS 256
 #define EPHEMERAL_TRIES 64
 
-static struct cm_id *buckets[BUCKETS]; /* ids with a name, by port */
-static uint64_t ephemeral[65536 / 64]; /* ports handed out without a name */
+static struct soft_cm_id *buckets[BUCKETS]; /* ids with a name, by port */
+static uint64_t ephemeral[65536 / 64];      /* ports handed out without a name */
 static uint16_t ephemeral_first, ephemeral_last, ephemeral_next;
 
-void cm_port_forked(void) {
+void soft_cm_port_forked(void) {
     memset(buckets, 0, sizeof buckets);
     memset(ephemeral, 0, sizeof ephemeral);
     ephemeral_next = 0;
-    cm_owner_forked();
+    soft_cm_port_cache_forked();
 }
 
-void cm_port_init(struct cm_port *port) {
+void soft_cm_port_init(struct soft_cm_port *port) {
     port->names[0].watch.fd = port->names[1].watch.fd = -1;
     port->name = -1;
 }
@@ -61,24 +61,24 @@ static uint16_t random_port(void) {
 
 /* ---- names ---------------------------------------------------------------------------------------- */
 
-static void name_of(struct cm_id *id, bool reuse, struct cm_name *name) {
-    name->ps = cm_id_ps(id);
-    cm_addr_copy(&name->addr, cm_id_src(id));
-    name->port = cm_addr_port(cm_id_src(id));
+static void name_of(struct soft_cm_id *id, bool reuse, struct soft_cm_port_name *name) {
+    name->ps = soft_cm_id_ps(id);
+    soft_cm_addr_copy(&name->addr, soft_cm_id_src(id));
+    name->port = soft_cm_addr_port(soft_cm_id_src(id));
     name->afonly = name->addr.ss_family == AF_INET || id->port.afonly;
     name->reuse = reuse;
 }
 
 struct conflict {
-    const struct cm_name *mine;
+    const struct soft_cm_port_name *mine;
     const char *text, *former; /* own names, not in the way */
     bool any_owner;            /* whoever has the port is in the way */
     int error;
 };
 
-static bool see_conflict(const char *text, const struct cm_name *other, void *arg) {
+static bool see_conflict(const char *text, const struct soft_cm_port_name *other, void *arg) {
     struct conflict *conflict = arg;
-    const struct cm_name *mine = conflict->mine;
+    const struct soft_cm_port_name *mine = conflict->mine;
     const struct sockaddr *a = (const struct sockaddr *)&mine->addr;
     const struct sockaddr *b = (const struct sockaddr *)&other->addr;
     if (!strcmp(text, conflict->text) || !strcmp(text, conflict->former))
@@ -91,34 +91,34 @@ static bool see_conflict(const char *text, const struct cm_name *other, void *ar
         return true;
     if (mine->afonly && other->afonly && a->sa_family != b->sa_family)
         return true;
-    if (cm_addr_is_any(a) || cm_addr_is_any(b))
+    if (soft_cm_addr_is_any(a) || soft_cm_addr_is_any(b))
         conflict->error = -EADDRNOTAVAIL;
-    else if (cm_addr_equal(a, b))
+    else if (soft_cm_addr_equal(a, b))
         conflict->error = -EADDRINUSE;
     return !conflict->error;
 }
 
 /* Takes the name of the id's present address and options; a former one is given up on success. */
-static int take(struct cm_id *id, bool reuse, bool any_owner) {
-    struct cm_port *port = &id->port;
-    struct cm_name mine, old;
-    char text[CM_NAME_BYTES], former[CM_NAME_BYTES] = "";
+static int take(struct soft_cm_id *id, bool reuse, bool any_owner) {
+    struct soft_cm_port *port = &id->port;
+    struct soft_cm_port_name mine, old;
+    char text[SOFT_CM_NAME_BYTES], former[SOFT_CM_NAME_BYTES] = "";
     name_of(id, reuse, &mine);
-    cm_name_format(&mine, id->number, text);
+    soft_cm_port_name_format(&mine, id->number, text);
     int next = port->name == 0;
     if (port->name >= 0) {
         old = port->taken;
-        cm_name_format(&old, id->number, former);
+        soft_cm_port_name_format(&old, id->number, former);
         if (!strcmp(text, former))
             return 0;
     }
     int error = soft_abstract_socket_bind(&port->names[next], text, soft_peer_accepted);
-    if (error == -EADDRINUSE && cm_addr_is_any(cm_id_src(id)))
+    if (error == -EADDRINUSE && soft_cm_addr_is_any(soft_cm_id_src(id)))
         return -EADDRNOTAVAIL; /* two wildcards: the kernel says so */
     if (error)
         return error;
     struct conflict conflict = {&mine, text, former, any_owner, 0};
-    (void)cm_name_scan(mine.ps, mine.port, see_conflict, &conflict);
+    (void)soft_cm_port_name_scan(mine.ps, mine.port, see_conflict, &conflict);
     if (conflict.error) {
         soft_abstract_socket_unbind(&port->names[next]);
         return conflict.error;
@@ -130,8 +130,8 @@ static int take(struct cm_id *id, bool reuse, bool any_owner) {
     return 0;
 }
 
-static void link_port(struct cm_id *id) {
-    struct cm_id **bucket = &buckets[cm_addr_port(cm_id_src(id)) % BUCKETS];
+static void link_port(struct soft_cm_id *id) {
+    struct soft_cm_id **bucket = &buckets[soft_cm_addr_port(soft_cm_id_src(id)) % BUCKETS];
     id->port.next = *bucket;
     id->port.link = bucket;
     if (*bucket)
@@ -140,10 +140,10 @@ static void link_port(struct cm_id *id) {
     id->port.linked = true;
 }
 
-int cm_port_claim(struct cm_id *id) {
+int soft_cm_port_claim(struct soft_cm_id *id) {
     struct sockaddr_storage *src = &id->id.route.addr.src_storage;
-    if (cm_addr_port(cm_id_src(id))) {
-        if (!cm_addr_port_allowed(cm_addr_port(cm_id_src(id))))
+    if (soft_cm_addr_port(soft_cm_id_src(id))) {
+        if (!soft_cm_addr_port_allowed(soft_cm_addr_port(soft_cm_id_src(id))))
             return -EACCES;
         int error = take(id, id->port.reuse, false);
         if (!error)
@@ -151,26 +151,26 @@ int cm_port_claim(struct cm_id *id) {
         return error;
     }
     for (int i = 0; i < EPHEMERAL_TRIES; i++) {
-        cm_addr_set_port(src, random_port());
+        soft_cm_addr_set_port(src, random_port());
         int error = take(id, id->port.reuse, true);
         if (!error) {
             link_port(id);
             return 0;
         }
         if (error != -EADDRINUSE && error != -EADDRNOTAVAIL) {
-            cm_addr_set_port(src, 0);
+            soft_cm_addr_set_port(src, 0);
             return error;
         }
     }
-    cm_addr_set_port(src, 0);
+    soft_cm_addr_set_port(src, 0);
     return -EADDRNOTAVAIL;
 }
 
-int cm_port_rename(struct cm_id *id) {
+int soft_cm_port_rename(struct soft_cm_id *id) {
     return id->port.name < 0 ? 0 : take(id, id->port.reuse, false);
 }
 
-int cm_port_claim_ephemeral(struct cm_id *id) {
+int soft_cm_port_claim_ephemeral(struct soft_cm_id *id) {
     if (!ephemeral_next) /* processes start at different places */
         ephemeral_next = random_port();
     unsigned range = ephemeral_last - ephemeral_first + 1u;
@@ -182,16 +182,16 @@ int cm_port_claim_ephemeral(struct cm_id *id) {
             continue;
         ephemeral[port / 64] |= bit;
         id->port.ephemeral = true;
-        cm_addr_set_port(&id->id.route.addr.src_storage, port);
+        soft_cm_addr_set_port(&id->id.route.addr.src_storage, port);
         return 0;
     }
     return -EADDRNOTAVAIL;
 }
 
-void cm_port_release(struct cm_id *id) {
-    struct cm_port *port = &id->port;
+void soft_cm_port_release(struct soft_cm_id *id) {
+    struct soft_cm_port *port = &id->port;
     if (port->ephemeral) {
-        uint16_t number = cm_addr_port(cm_id_src(id));
+        uint16_t number = soft_cm_addr_port(soft_cm_id_src(id));
         ephemeral[number / 64] &= ~(1ull << number % 64);
         port->ephemeral = false;
     }
@@ -208,19 +208,21 @@ void cm_port_release(struct cm_id *id) {
 
 /* ---- finding -------------------------------------------------------------------------------------- */
 
-struct cm_id *cm_port_listener(int ps, const struct sockaddr *dst, bool *known) {
-    struct cm_id *wildcard = NULL;
+struct soft_cm_id *soft_cm_port_listener(int ps, const struct sockaddr *dst, bool *known) {
+    struct soft_cm_id *wildcard = NULL;
     *known = false;
-    for (struct cm_id *id = buckets[cm_addr_port(dst) % BUCKETS]; id; id = id->port.next) {
-        const struct sockaddr *src = cm_id_src(id);
-        if (id->state != CM_LISTEN || cm_id_ps(id) != ps || cm_addr_port(src) != cm_addr_port(dst))
+    for (struct soft_cm_id *id = buckets[soft_cm_addr_port(dst) % BUCKETS]; id;
+         id = id->port.next) {
+        const struct sockaddr *src = soft_cm_id_src(id);
+        if (id->state != SOFT_CM_LISTEN || soft_cm_id_ps(id) != ps ||
+            soft_cm_addr_port(src) != soft_cm_addr_port(dst))
             continue;
         *known = true;
-        if (cm_addr_equal(src, dst))
+        if (soft_cm_addr_equal(src, dst))
             return id;
         bool family =
             src->sa_family == dst->sa_family || (src->sa_family == AF_INET6 && !id->port.afonly);
-        if (cm_addr_is_any(src) && family)
+        if (soft_cm_addr_is_any(src) && family)
             wildcard = id;
     }
     return wildcard;
@@ -230,7 +232,7 @@ struct cm_id *cm_port_listener(int ps, const struct sockaddr *dst, bool *known) 
 struct owner {
     struct soft_peer *peer; /* of our own user; else the first other user's process: */
     pid_t stranger;         /* 0: none */
-    char name[CM_NAME_BYTES];
+    char name[SOFT_CM_NAME_BYTES];
     bool disputed; /* more than one of those, and nobody can tell who was first */
     unsigned looks;
     int error;
@@ -258,7 +260,7 @@ static bool own(struct owner *owner, const char *text) {
 }
 
 /* Anybody can make many names: there is an end to looking whose they are. */
-static bool see_owner(const char *text, const struct cm_name *name, void *arg) {
+static bool see_owner(const char *text, const struct soft_cm_port_name *name, void *arg) {
     struct owner *owner = arg;
     if (name->reuse)
         return true;
@@ -270,29 +272,30 @@ static bool see_owner(const char *text, const struct cm_name *name, void *arg) {
  * process that does not could take the connections of another user's listener with a more exact name. So whoever
  * is of our own user comes first, and others only where they are one.
  */
-int cm_port_owner(int ps, const struct sockaddr *dst, struct soft_peer **peer) {
-    struct cm_name name = {.ps = ps, .port = cm_addr_port(dst)};
+int soft_cm_port_owner(int ps, const struct sockaddr *dst, struct soft_peer **peer) {
+    struct soft_cm_port_name name = {.ps = ps, .port = soft_cm_addr_port(dst)};
     struct owner owner = {.peer = NULL};
-    char text[CM_NAME_BYTES];
+    char text[SOFT_CM_NAME_BYTES];
     bool four = dst->sa_family == AF_INET, settled = false;
     /* The exact address, then the wildcards that include it: of both families for IPv4. */
     for (int i = 0; i < 4 && !settled; i++) {
         bool wildcard = i >= 2;
         name.afonly = four ? i == 2 : i & 1;
         if (wildcard)
-            cm_addr_any(&name.addr, four && i == 2 ? AF_INET : AF_INET6);
+            soft_cm_addr_any(&name.addr, four && i == 2 ? AF_INET : AF_INET6);
         else
-            cm_addr_copy(&name.addr, dst);
+            soft_cm_addr_copy(&name.addr, dst);
         if (four && i == 1)
             continue; /* the same name as before */
-        cm_name_format(&name, 0, text);
+        soft_cm_port_name_format(&name, 0, text);
         settled = own(&owner, text);
     }
     if (!owner.peer && !owner.stranger && !owner.error)
-        (void)cm_name_scan(ps, name.port, see_owner, &owner);
+        (void)soft_cm_port_name_scan(ps, name.port, see_owner, &owner);
     *peer = owner.peer;
     if (owner.peer) {
-        cm_owner_note(ps, dst, *peer); /* another user's may be somebody else's next time */
+        soft_cm_port_cache_note(ps, dst,
+                                *peer); /* another user's may be somebody else's next time */
         return 0;
     }
     if (owner.error || !owner.stranger || owner.disputed)

@@ -17,38 +17,38 @@
 #include "soft/ipc/abstract_socket.h"
 #include "soft/ipc/peer.h"
 
-struct cm_id;
+struct soft_cm_id;
 
-struct cm_port {
+struct soft_cm_port {
     struct soft_abstract_socket names[2]; /* one in use, the other while the name changes */
     int name;                             /* index in names, -1: none */
-    struct cm_name taken;                 /* what that name says */
+    struct soft_cm_port_name taken;       /* what that name says */
     bool ephemeral;                       /* from this process's own range */
     bool linked;
     bool reuse, afonly, afonly_set;
-    struct cm_id *next, **link; /* ids with a port, by port */
+    struct soft_cm_id *next, **link; /* ids with a port, by port */
 };
 
 /* This process is a fork's child: nothing is its own yet. */
-void cm_port_forked(void);
-void cm_port_init(struct cm_port *port);
+void soft_cm_port_forked(void);
+void soft_cm_port_init(struct soft_cm_port *port);
 /* Reserves the id's source address and port (0: any free one). 0 or -errno. */
-int cm_port_claim(struct cm_id *id);
+int soft_cm_port_claim(struct soft_cm_id *id);
 /* A source port for an id that connects. 0 or -errno. */
-int cm_port_claim_ephemeral(struct cm_id *id);
+int soft_cm_port_claim_ephemeral(struct soft_cm_id *id);
 /* The id's options changed while it is bound: takes the name they ask for. 0 or -errno. */
-int cm_port_rename(struct cm_id *id);
-void cm_port_release(struct cm_id *id);
+int soft_cm_port_rename(struct soft_cm_id *id);
+void soft_cm_port_release(struct soft_cm_id *id);
 
 /*
  * The listener for an address and port of a port space. Without one, *known says whether somebody
  * listens on that port at another address.
  */
-struct cm_id *cm_port_listener(int ps, const struct sockaddr *dst, bool *known);
+struct soft_cm_id *soft_cm_port_listener(int ps, const struct sockaddr *dst, bool *known);
 /*
  * The process that owns a destination's port. 0 and a held peer, or -errno: ECONNREFUSED nobody.
  * Where only another address of that port is bound, its owner, who will refuse.
  */
-int cm_port_owner(int ps, const struct sockaddr *dst, struct soft_peer **peer);
+int soft_cm_port_owner(int ps, const struct sockaddr *dst, struct soft_peer **peer);
 
 #endif

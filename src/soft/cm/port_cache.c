@@ -2,7 +2,7 @@
 /*
  * port_cache.c - a small table of ports and the processes that had them. Control lock.
  *
- * An entry holds its peer, and is gone before the peer is: cm_owner_forget_peer().
+ * An entry holds its peer, and is gone before the peer is: soft_cm_port_cache_forget_peer().
  */
 #include "soft/cm/port_cache.h"
 
@@ -21,8 +21,8 @@ static struct entry {
 } entries[ENTRIES];
 
 static struct entry *entry_of(int ps, const struct sockaddr *dst, union ibv_gid *gid) {
-    cm_addr_gid(dst, gid);
-    uint32_t hash = cm_addr_port(dst) + (uint32_t)ps * 31;
+    soft_cm_addr_gid(dst, gid);
+    uint32_t hash = soft_cm_addr_port(dst) + (uint32_t)ps * 31;
     for (unsigned i = 0; i < sizeof gid->raw; i++)
         hash = hash * 31 + gid->raw[i];
     return &entries[hash % ENTRIES];
@@ -30,7 +30,7 @@ static struct entry *entry_of(int ps, const struct sockaddr *dst, union ibv_gid 
 
 static bool is_it(const struct entry *e, int ps, const struct sockaddr *dst,
                   const union ibv_gid *gid) {
-    return e->peer && e->ps == ps && e->port == cm_addr_port(dst) &&
+    return e->peer && e->ps == ps && e->port == soft_cm_addr_port(dst) &&
            memcmp(&e->gid, gid, sizeof *gid) == 0;
 }
 
@@ -41,33 +41,33 @@ static void clear(struct entry *e) {
         soft_peer_release(peer);
 }
 
-struct soft_peer *cm_owner_recall(int ps, const struct sockaddr *dst) {
+struct soft_peer *soft_cm_port_cache_recall(int ps, const struct sockaddr *dst) {
     union ibv_gid gid;
     struct entry *e = entry_of(ps, dst, &gid);
     return is_it(e, ps, dst, &gid) && soft_peer_usable(e->peer) ? soft_peer_hold(e->peer) : NULL;
 }
 
-void cm_owner_note(int ps, const struct sockaddr *dst, struct soft_peer *peer) {
+void soft_cm_port_cache_note(int ps, const struct sockaddr *dst, struct soft_peer *peer) {
     union ibv_gid gid;
     struct entry *e = entry_of(ps, dst, &gid);
     clear(e);
     *e = (struct entry){
-        .ps = ps, .port = cm_addr_port(dst), .gid = gid, .peer = soft_peer_hold(peer)};
+        .ps = ps, .port = soft_cm_addr_port(dst), .gid = gid, .peer = soft_peer_hold(peer)};
 }
 
-void cm_owner_forget(int ps, const struct sockaddr *dst) {
+void soft_cm_port_cache_forget(int ps, const struct sockaddr *dst) {
     union ibv_gid gid;
     struct entry *e = entry_of(ps, dst, &gid);
     if (is_it(e, ps, dst, &gid))
         clear(e);
 }
 
-void cm_owner_forget_peer(const struct soft_peer *peer) {
+void soft_cm_port_cache_forget_peer(const struct soft_peer *peer) {
     for (unsigned i = 0; i < ENTRIES; i++)
         if (entries[i].peer == peer)
             clear(&entries[i]);
 }
 
-void cm_owner_forked(void) {
+void soft_cm_port_cache_forked(void) {
     memset(entries, 0, sizeof entries);
 }

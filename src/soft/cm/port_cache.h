@@ -12,10 +12,10 @@
 struct soft_peer;
 
 /* A held peer that still can be reached, or NULL. */
-struct soft_peer *cm_owner_recall(int ps, const struct sockaddr *dst);
-void cm_owner_note(int ps, const struct sockaddr *dst, struct soft_peer *peer);
-void cm_owner_forget(int ps, const struct sockaddr *dst);
-void cm_owner_forget_peer(const struct soft_peer *peer);
-void cm_owner_forked(void); /* all of it is the parent's */
+struct soft_peer *soft_cm_port_cache_recall(int ps, const struct sockaddr *dst);
+void soft_cm_port_cache_note(int ps, const struct sockaddr *dst, struct soft_peer *peer);
+void soft_cm_port_cache_forget(int ps, const struct sockaddr *dst);
+void soft_cm_port_cache_forget_peer(const struct soft_peer *peer);
+void soft_cm_port_cache_forked(void); /* all of it is the parent's */
 
 #endif

@@ -28,9 +28,9 @@ static const char *prefix(void) {
 
 static void format_addr(const struct sockaddr *addr, char text[40]) {
     union ibv_gid gid;
-    cm_addr_gid(addr, &gid);
+    soft_cm_addr_gid(addr, &gid);
     int from = addr->sa_family == AF_INET ? 12 : 0;
-    if (cm_addr_is_any(addr)) {
+    if (soft_cm_addr_is_any(addr)) {
         strcpy(text, "any");
         return;
     }
@@ -38,23 +38,24 @@ static void format_addr(const struct sockaddr *addr, char text[40]) {
         sprintf(text + 2 * (i - from), "%02x", gid.raw[i]);
 }
 
-void cm_name_format(const struct cm_name *name, uint64_t unique, char text[CM_NAME_BYTES]) {
+void soft_cm_port_name_format(const struct soft_cm_port_name *name, uint64_t unique,
+                              char text[SOFT_CM_NAME_BYTES]) {
     char addr[40];
     format_addr((const struct sockaddr *)&name->addr, addr);
     char family = name->addr.ss_family == AF_INET ? '4' : name->afonly ? 'o' : '6';
-    int used = snprintf(text, CM_NAME_BYTES, "%s%x/%c%s/%u", prefix(), (unsigned)name->ps, family,
-                        addr, name->port);
+    int used = snprintf(text, SOFT_CM_NAME_BYTES, "%s%x/%c%s/%u", prefix(), (unsigned)name->ps,
+                        family, addr, name->port);
     if (name->reuse)
-        snprintf(text + used, CM_NAME_BYTES - (size_t)used, "/r%x-%llx", (unsigned)getpid(),
+        snprintf(text + used, SOFT_CM_NAME_BYTES - (size_t)used, "/r%x-%llx", (unsigned)getpid(),
                  (unsigned long long)unique);
 }
 
-static bool parse_addr(char family, const char *text, size_t len, struct cm_name *name) {
+static bool parse_addr(char family, const char *text, size_t len, struct soft_cm_port_name *name) {
     bool four = family == '4';
     if (!four && family != '6' && family != 'o')
         return false;
     name->afonly = family != '6';
-    cm_addr_any(&name->addr, four ? AF_INET : AF_INET6);
+    soft_cm_addr_any(&name->addr, four ? AF_INET : AF_INET6);
     if (len == 3 && !memcmp(text, "any", 3))
         return true;
     uint8_t *bytes = four ? (uint8_t *)&((struct sockaddr_in *)&name->addr)->sin_addr
@@ -72,19 +73,19 @@ static bool parse_addr(char family, const char *text, size_t len, struct cm_name
 }
 
 /* Whether this is how it is written: without its suffix, where several share a port. */
-static bool is_written(const char *text, const struct cm_name *name) {
-    struct cm_name plain = *name;
-    char again[CM_NAME_BYTES];
+static bool is_written(const char *text, const struct soft_cm_port_name *name) {
+    struct soft_cm_port_name plain = *name;
+    char again[SOFT_CM_NAME_BYTES];
     plain.reuse = false;
-    cm_name_format(&plain, 0, again);
+    soft_cm_port_name_format(&plain, 0, again);
     size_t length = strlen(again);
     if (strncmp(text, again, length))
         return false;
     return name->reuse ? text[length] == '/' && text[length + 1] == 'r' : !text[length];
 }
 
-/* Any user can create sockets with any name: accept nothing but what cm_name_format writes. */
-static bool parse(const char *text, struct cm_name *name) {
+/* Any user can create sockets with any name: accept nothing but what soft_cm_port_name_format writes. */
+static bool parse(const char *text, struct soft_cm_port_name *name) {
     memset(name, 0, sizeof *name);
     size_t skip = strlen(prefix());
     if (strncmp(text, prefix(), skip))
@@ -108,19 +109,21 @@ static bool parse(const char *text, struct cm_name *name) {
 struct scan {
     int ps;
     uint16_t port;
-    bool (*see)(const char *text, const struct cm_name *name, void *arg);
+    bool (*see)(const char *text, const struct soft_cm_port_name *name, void *arg);
     void *arg;
 };
 
 static bool see_text(const char *text, void *arg) {
     const struct scan *scan = arg;
-    struct cm_name name;
+    struct soft_cm_port_name name;
     return !parse(text, &name) || name.ps != scan->ps || name.port != scan->port ||
            scan->see(text, &name, scan->arg);
 }
 
-int cm_name_scan(int ps, uint16_t port,
-                 bool (*see)(const char *text, const struct cm_name *name, void *arg), void *arg) {
+int soft_cm_port_name_scan(int ps, uint16_t port,
+                           bool (*see)(const char *text, const struct soft_cm_port_name *name,
+                                       void *arg),
+                           void *arg) {
     struct scan scan = {.ps = ps, .port = port, .see = see, .arg = arg};
     return soft_name_scan(prefix(), see_text, &scan);
 }

@@ -20,9 +20,9 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define CM_NAME_BYTES 108
+#define SOFT_CM_NAME_BYTES 108
 
-struct cm_name {
+struct soft_cm_port_name {
     int ps; /* enum rdma_port_space */
     struct sockaddr_storage addr;
     uint16_t port; /* host order */
@@ -31,12 +31,15 @@ struct cm_name {
 };
 
 /* unique tells reuse names of one process apart. */
-void cm_name_format(const struct cm_name *name, uint64_t unique, char text[CM_NAME_BYTES]);
+void soft_cm_port_name_format(const struct soft_cm_port_name *name, uint64_t unique,
+                              char text[SOFT_CM_NAME_BYTES]);
 /*
  * Calls see for every bound name of that port space and port until it returns false. 0, or -errno
  * where the kernel's list cannot be read. The list is a snapshot.
  */
-int cm_name_scan(int ps, uint16_t port,
-                 bool (*see)(const char *text, const struct cm_name *name, void *arg), void *arg);
+int soft_cm_port_name_scan(int ps, uint16_t port,
+                           bool (*see)(const char *text, const struct soft_cm_port_name *name,
+                                       void *arg),
+                           void *arg);
 
 #endif

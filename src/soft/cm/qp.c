@@ -23,7 +23,7 @@
 
 /* ---- the device ------------------------------------------------------------------------------------ */
 
-uint8_t cm_qp_gid_index(struct ibv_context *verbs, const union ibv_gid *gid) {
+uint8_t soft_cm_qp_gid_index(struct ibv_context *verbs, const union ibv_gid *gid) {
     /* Asking for the table costs more than the rest of a connection set-up: kept for a second. */
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     static union ibv_gid gids[GIDS_MAX];
@@ -43,7 +43,8 @@ uint8_t cm_qp_gid_index(struct ibv_context *verbs, const union ibv_gid *gid) {
     return index < GIDS_MAX ? index : 0;
 }
 
-void cm_qp_limits(struct cm_id *id, uint8_t *responder_resources, uint8_t *initiator_depth) {
+void soft_cm_qp_limits(struct soft_cm_id *id, uint8_t *responder_resources,
+                       uint8_t *initiator_depth) {
     struct ibv_device_attr attr = {0};
     if (id->id.verbs)
         soft_query_device(id->id.verbs, &attr);
@@ -51,11 +52,11 @@ void cm_qp_limits(struct cm_id *id, uint8_t *responder_resources, uint8_t *initi
     *initiator_depth = (uint8_t)(attr.max_qp_init_rd_atom > 254 ? 254 : attr.max_qp_init_rd_atom);
 }
 
-bool cm_qp_param_invalid(struct cm_id *id, const struct rdma_conn_param *param) {
+bool soft_cm_qp_param_invalid(struct soft_cm_id *id, const struct rdma_conn_param *param) {
     if (id->id.ps != RDMA_PS_TCP || !param)
         return false;
     uint8_t resources, depth;
-    cm_qp_limits(id, &resources, &depth);
+    soft_cm_qp_limits(id, &resources, &depth);
     return (param->responder_resources != RDMA_MAX_RESP_RES &&
             param->responder_resources > resources) ||
            (param->initiator_depth != RDMA_MAX_INIT_DEPTH && param->initiator_depth > depth);
@@ -64,10 +65,10 @@ bool cm_qp_param_invalid(struct cm_id *id, const struct rdma_conn_param *param) 
 /* ---- attributes; control lock held ------------------------------------------------------------------- */
 
 /* Before a connection exists, and for UD: the same for every state asked for. */
-static int basic_attr(struct cm_id *id, struct ibv_qp_attr *attr, int *mask) {
+static int basic_attr(struct soft_cm_id *id, struct ibv_qp_attr *attr, int *mask) {
     attr->port_num = 1;
     *mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
-    if (cm_id_is_ud(id)) {
+    if (soft_cm_id_is_ud(id)) {
         attr->qkey = RDMA_UDP_QKEY;
         *mask |= IBV_QP_QKEY;
     } else {
@@ -76,7 +77,7 @@ static int basic_attr(struct cm_id *id, struct ibv_qp_attr *attr, int *mask) {
     return 0;
 }
 
-static int init_attr(struct cm_id *id, struct ibv_qp_attr *attr, int *mask) {
+static int init_attr(struct soft_cm_id *id, struct ibv_qp_attr *attr, int *mask) {
     attr->port_num = 1;
     attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
     if (id->conn.responder_resources)
@@ -85,7 +86,7 @@ static int init_attr(struct cm_id *id, struct ibv_qp_attr *attr, int *mask) {
     return 0;
 }
 
-static int rtr_attr(struct cm_id *id, struct ibv_qp_attr *attr, int *mask) {
+static int rtr_attr(struct soft_cm_id *id, struct ibv_qp_attr *attr, int *mask) {
     attr->ah_attr.is_global = 1;
     attr->ah_attr.port_num = 1;
     attr->ah_attr.grh.dgid = id->id.route.addr.addr.ibaddr.dgid;
@@ -102,7 +103,7 @@ static int rtr_attr(struct cm_id *id, struct ibv_qp_attr *attr, int *mask) {
     return 0;
 }
 
-static int rts_attr(struct cm_id *id, struct ibv_qp_attr *attr, int *mask) {
+static int rts_attr(struct soft_cm_id *id, struct ibv_qp_attr *attr, int *mask) {
     attr->sq_psn = id->conn.send_psn;
     attr->timeout = id->ack_timeout_set ? id->ack_timeout & 31 : PACKET_LIFE_TIME + 1;
     attr->retry_cnt = id->conn.retry_count;
@@ -113,38 +114,39 @@ static int rts_attr(struct cm_id *id, struct ibv_qp_attr *attr, int *mask) {
     return 0;
 }
 
-static bool knows_peer(enum cm_conn_state state) {
+static bool knows_peer(enum soft_cm_conn_state state) {
     switch (state) {
-    case CM_CONN_REQ_RCVD:
-    case CM_CONN_REP_SENT:
-    case CM_CONN_REP_RCVD:
-    case CM_CONN_UP:
+    case SOFT_CM_CONN_REQ_RCVD:
+    case SOFT_CM_CONN_REP_SENT:
+    case SOFT_CM_CONN_REP_RCVD:
+    case SOFT_CM_CONN_UP:
         return true;
-    case CM_CONN_NONE:
-    case CM_CONN_REQ_SENT:
-    case CM_CONN_DREQ_SENT:
-    case CM_CONN_DREQ_RCVD:
-    case CM_CONN_TIMEWAIT:
-    case CM_CONN_SIDR_SENT:
-    case CM_CONN_SIDR_RCVD:
-    case CM_CONN_SIDR_DONE:
-    case CM_CONN_OVER:
+    case SOFT_CM_CONN_NONE:
+    case SOFT_CM_CONN_REQ_SENT:
+    case SOFT_CM_CONN_DREQ_SENT:
+    case SOFT_CM_CONN_DREQ_RCVD:
+    case SOFT_CM_CONN_TIMEWAIT:
+    case SOFT_CM_CONN_SIDR_SENT:
+    case SOFT_CM_CONN_SIDR_RCVD:
+    case SOFT_CM_CONN_SIDR_DONE:
+    case SOFT_CM_CONN_OVER:
         return false;
     }
     return false;
 }
 
-static int fill_attr(struct cm_id *id, struct ibv_qp_attr *attr, int *mask) {
+static int fill_attr(struct soft_cm_id *id, struct ibv_qp_attr *attr, int *mask) {
     enum ibv_qp_state state = attr->qp_state;
     memset(attr, 0, sizeof *attr);
     attr->qp_state = state;
     if (soft_profile()->iwarp) {
-        cm_mpa_attr(id, attr, mask);
+        soft_cm_mpa_attr(id, attr, mask);
         return 0;
     }
-    if (id->conn.state == CM_CONN_NONE || cm_id_is_ud(id))
+    if (id->conn.state == SOFT_CM_CONN_NONE || soft_cm_id_is_ud(id))
         return basic_attr(id, attr, mask);
-    if (state == IBV_QPS_INIT && (knows_peer(id->conn.state) || id->conn.state == CM_CONN_REQ_SENT))
+    if (state == IBV_QPS_INIT &&
+        (knows_peer(id->conn.state) || id->conn.state == SOFT_CM_CONN_REQ_SENT))
         return init_attr(id, attr, mask);
     if (state == IBV_QPS_RTR && knows_peer(id->conn.state))
         return rtr_attr(id, attr, mask);
@@ -154,25 +156,26 @@ static int fill_attr(struct cm_id *id, struct ibv_qp_attr *attr, int *mask) {
 }
 
 int soft_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask) {
-    int error = cm_id_unusable(id);
+    int error = soft_cm_id_unusable(id);
     if (!error && (!attr || !mask || !id->verbs))
         error = EINVAL;
     if (error)
-        return cm_fail(error);
+        return soft_cm_fail(error);
     soft_lock();
-    error = cm_id_of(id)->state == CM_DEAD ? EINVAL : fill_attr(cm_id_of(id), attr, mask);
+    error = soft_cm_id_of(id)->state == SOFT_CM_DEAD ? EINVAL
+                                                     : fill_attr(soft_cm_id_of(id), attr, mask);
     soft_unlock();
-    return error ? cm_fail(error) : 0;
+    return error ? soft_cm_fail(error) : 0;
 }
 
 /* ---- transitions ------------------------------------------------------------------------------------- */
 
 static int modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask) {
     int error = soft_modify_qp(qp, attr, mask);
-    return error ? cm_fail(error) : 0;
+    return error ? soft_cm_fail(error) : 0;
 }
 
-static int move(struct cm_id *id, enum ibv_qp_state state) {
+static int move(struct soft_cm_id *id, enum ibv_qp_state state) {
     struct ibv_qp_attr attr = {.qp_state = state};
     int mask;
     if (soft_init_qp_attr(&id->id, &attr, &mask))
@@ -180,7 +183,8 @@ static int move(struct cm_id *id, enum ibv_qp_state state) {
     return modify(id->id.qp, &attr, mask);
 }
 
-int cm_qp_connect(struct cm_id *id, uint8_t responder_resources, uint8_t initiator_depth) {
+int soft_cm_qp_connect(struct soft_cm_id *id, uint8_t responder_resources,
+                       uint8_t initiator_depth) {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
     int mask;
     if (move(id, IBV_QPS_INIT) || soft_init_qp_attr(&id->id, &attr, &mask))
@@ -197,14 +201,14 @@ int cm_qp_connect(struct cm_id *id, uint8_t responder_resources, uint8_t initiat
     return modify(id->id.qp, &attr, mask);
 }
 
-void cm_qp_error(struct cm_id *id) {
+void soft_cm_qp_error(struct soft_cm_id *id) {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     if (id->id.qp)
         (void)soft_modify_qp(id->id.qp, &attr, IBV_QP_STATE);
 }
 
 /* A datagram QP is ready at once. */
-static int start_ud(struct cm_id *id) {
+static int start_ud(struct soft_cm_id *id) {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
     if (move(id, IBV_QPS_INIT) || modify(id->id.qp, &attr, IBV_QP_STATE))
         return -1;
@@ -237,7 +241,7 @@ static int create_cq(struct rdma_cm_id *id, uint32_t entries, struct ibv_comp_ch
     if (!*cq)
         return -1;
     int error = ibv_req_notify_cq(*cq, 0);
-    return error ? cm_fail(error) : 0;
+    return error ? soft_cm_fail(error) : 0;
 }
 
 /* Makes the CQs the caller left out; they are the id's, not the caller's. */
@@ -256,18 +260,18 @@ static int create_cqs(struct rdma_cm_id *id, struct ibv_qp_init_attr *attr) {
 }
 
 int soft_cm_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
-    int error = cm_id_unusable(id);
+    int error = soft_cm_id_unusable(id);
     if (!error && (!attr || !id->verbs || id->qp))
         error = EINVAL;
     if (error)
-        return cm_fail(error);
+        return soft_cm_fail(error);
     if (!pd)
         pd = id->pd;
     if (!pd || pd->context != id->verbs)
-        return cm_fail(EINVAL);
+        return soft_cm_fail(EINVAL);
     if ((id->recv_cq && attr->recv_cq && id->recv_cq != attr->recv_cq) ||
         (id->send_cq && attr->send_cq && id->send_cq != attr->send_cq))
-        return cm_fail(EINVAL);
+        return soft_cm_fail(EINVAL);
     if (create_cqs(id, attr))
         goto undo_cqs;
     if (id->srq && !attr->srq)
@@ -276,7 +280,8 @@ int soft_cm_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_in
     if (!qp)
         goto undo_cqs;
     id->qp = qp;
-    if (cm_id_is_ud(cm_id_of(id)) ? start_ud(cm_id_of(id)) : move(cm_id_of(id), IBV_QPS_INIT))
+    if (soft_cm_id_is_ud(soft_cm_id_of(id)) ? start_ud(soft_cm_id_of(id))
+                                            : move(soft_cm_id_of(id), IBV_QPS_INIT))
         goto undo_qp;
     id->pd = pd;
     return 0;
@@ -288,13 +293,13 @@ undo_qp:
 undo_cqs:
     error = errno;
     destroy_cqs(id);
-    return cm_fail(error);
+    return soft_cm_fail(error);
 }
 
 void soft_cm_destroy_qp(struct rdma_cm_id *id) {
-    if (!id || !id->qp || cm_id_of(id)->generation != soft_generation_now)
+    if (!id || !id->qp || soft_cm_id_of(id)->generation != soft_generation_now)
         return;
-    cm_group_detach_all(cm_id_of(id));
+    soft_cm_mcast_detach_all(soft_cm_id_of(id));
     soft_destroy_qp(id->qp);
     id->qp = NULL;
     destroy_cqs(id);
@@ -303,15 +308,15 @@ void soft_cm_destroy_qp(struct rdma_cm_id *id) {
 /* ---- the SRQ on the id ------------------------------------------------------------------------------- */
 
 int soft_cm_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_init_attr *attr) {
-    int error = cm_id_unusable(id);
+    int error = soft_cm_id_unusable(id);
     if (!error && (!attr || !id->verbs || id->srq))
         error = EINVAL;
     if (error)
-        return cm_fail(error);
+        return soft_cm_fail(error);
     if (!pd)
         pd = id->pd;
     if (!pd || pd->context != id->verbs)
-        return cm_fail(EINVAL);
+        return soft_cm_fail(EINVAL);
     id->srq = soft_create_srq(pd, attr);
     if (!id->srq)
         return -1;
@@ -320,7 +325,7 @@ int soft_cm_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_
 }
 
 void soft_cm_destroy_srq(struct rdma_cm_id *id) {
-    if (!id || !id->srq || cm_id_of(id)->generation != soft_generation_now)
+    if (!id || !id->srq || soft_cm_id_of(id)->generation != soft_generation_now)
         return;
     soft_destroy_srq(id->srq);
     id->srq = NULL;

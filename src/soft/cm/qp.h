@@ -10,20 +10,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct cm_id;
+struct soft_cm_id;
 struct rdma_conn_param;
 
 /* INIT with the final rights, RTR, RTS. 255: the negotiated value. 0, or -1 and errno. */
-int cm_qp_connect(struct cm_id *id, uint8_t responder_resources, uint8_t initiator_depth);
+int soft_cm_qp_connect(struct soft_cm_id *id, uint8_t responder_resources, uint8_t initiator_depth);
 /* To ERR, if there is a QP; its failure interests nobody. */
-void cm_qp_error(struct cm_id *id);
+void soft_cm_qp_error(struct soft_cm_id *id);
 /* The active side's last step: confirms the reply. 0, or -1 and errno. */
-int cm_qp_establish(struct cm_id *id);
+int soft_cm_qp_establish(struct soft_cm_id *id);
 /* Index of a GID in the port's table, 0 if it is not there. */
-uint8_t cm_qp_gid_index(struct ibv_context *verbs, const union ibv_gid *gid);
+uint8_t soft_cm_qp_gid_index(struct ibv_context *verbs, const union ibv_gid *gid);
 /* The device's limits for READ and atomic operations. Any lock may be held. */
-void cm_qp_limits(struct cm_id *id, uint8_t *responder_resources, uint8_t *initiator_depth);
+void soft_cm_qp_limits(struct soft_cm_id *id, uint8_t *responder_resources,
+                       uint8_t *initiator_depth);
 /* PS_TCP: values above the device's limits. */
-bool cm_qp_param_invalid(struct cm_id *id, const struct rdma_conn_param *param);
+bool soft_cm_qp_param_invalid(struct soft_cm_id *id, const struct rdma_conn_param *param);
 
 #endif

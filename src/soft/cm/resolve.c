@@ -17,113 +17,114 @@
 #include "soft/cm/sync.h"
 #include "soft/soft.h"
 
-static void clear_src(struct cm_id *id) {
+static void clear_src(struct soft_cm_id *id) {
     memset(&id->id.route.addr.src_storage, 0, sizeof id->id.route.addr.src_storage);
 }
 
 /* 0 if the device may be bound to the address, else an errno. */
 static int check_local(const struct sockaddr *addr) {
-    if (cm_addr_is_any(addr))
+    if (soft_cm_addr_is_any(addr))
         return 0;
-    int local = cm_addr_is_local(addr);
+    int local = soft_cm_addr_is_local(addr);
     return local > 0 ? 0 : local < 0 ? -local : EADDRNOTAVAIL;
 }
 
 /* ---- bind_addr ------------------------------------------------------------------------------------ */
 
-static int bind_locked(struct cm_id *id, const struct sockaddr *addr, bool named) {
-    if (id->state != CM_IDLE)
+static int bind_locked(struct soft_cm_id *id, const struct sockaddr *addr, bool named) {
+    if (id->state != SOFT_CM_IDLE)
         return EINVAL;
-    cm_addr_copy(&id->id.route.addr.src_storage, addr);
+    soft_cm_addr_copy(&id->id.route.addr.src_storage, addr);
     if (!id->port.afonly_set)
         id->port.afonly = addr->sa_family == AF_INET;
-    int error = named ? cm_port_claim(id) : cm_port_claim_ephemeral(id);
+    int error = named ? soft_cm_port_claim(id) : soft_cm_port_claim_ephemeral(id);
     if (error) {
         clear_src(id);
         return -error;
     }
-    id->state = CM_BOUND;
+    id->state = SOFT_CM_BOUND;
     return 0;
 }
 
 int soft_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr) {
-    int error = cm_id_unusable(id);
-    if (!error && !cm_addr_bytes(addr))
+    int error = soft_cm_id_unusable(id);
+    if (!error && !soft_cm_addr_bytes(addr))
         error = EINVAL;
     if (!error)
         error = check_local(addr);
     if (error)
-        return cm_fail(error);
-    struct cm_id *own = cm_id_of(id);
+        return soft_cm_fail(error);
+    struct soft_cm_id *own = soft_cm_id_of(id);
     soft_lock();
     error = bind_locked(own, addr, true);
     soft_unlock();
-    if (error || cm_addr_is_any(addr))
-        return error ? cm_fail(error) : 0;
-    error = cm_device_attach(own, atomic_load(&own->channel));
+    if (error || soft_cm_addr_is_any(addr))
+        return error ? soft_cm_fail(error) : 0;
+    error = soft_cm_device_attach(own, atomic_load(&own->channel));
     if (!error)
         return 0;
     soft_lock();
-    cm_port_release(own);
+    soft_cm_port_release(own);
     clear_src(own);
-    own->state = CM_IDLE;
+    own->state = SOFT_CM_IDLE;
     soft_unlock();
-    return cm_fail(error);
+    return soft_cm_fail(error);
 }
 
 /* ---- resolve_addr --------------------------------------------------------------------------------- */
 
 /* The source: as bound, as given, or to be chosen. */
-static int prepare_src(struct cm_id *id, const struct sockaddr *src, const struct sockaddr *dst) {
-    if (id->state == CM_BOUND)
-        return cm_id_src(id)->sa_family == dst->sa_family ? 0 : EINVAL;
-    if (id->state != CM_IDLE)
+static int prepare_src(struct soft_cm_id *id, const struct sockaddr *src,
+                       const struct sockaddr *dst) {
+    if (id->state == SOFT_CM_BOUND)
+        return soft_cm_id_src(id)->sa_family == dst->sa_family ? 0 : EINVAL;
+    if (id->state != SOFT_CM_IDLE)
         return EINVAL;
     struct sockaddr_storage any;
-    cm_addr_any(&any, dst->sa_family);
+    soft_cm_addr_any(&any, dst->sa_family);
     if (!src)
         src = (struct sockaddr *)&any;
-    return bind_locked(id, src, cm_addr_port(src) != 0);
+    return bind_locked(id, src, soft_cm_addr_port(src) != 0);
 }
 
-static int resolve_locked(struct cm_id *id, const struct sockaddr *src, const struct sockaddr *dst,
-                          int local) {
+static int resolve_locked(struct soft_cm_id *id, const struct sockaddr *src,
+                          const struct sockaddr *dst, int local) {
     int event, status;
     int error = prepare_src(id, src, dst);
     if (error)
         return error;
-    cm_addr_copy(&id->id.route.addr.dst_storage, dst);
-    uint16_t port = cm_addr_port(dst);
-    if (cm_addr_is_any(dst)) {
-        cm_addr_loopback(&id->id.route.addr.dst_storage, dst->sa_family);
-        cm_addr_set_port(&id->id.route.addr.dst_storage, port);
+    soft_cm_addr_copy(&id->id.route.addr.dst_storage, dst);
+    uint16_t port = soft_cm_addr_port(dst);
+    if (soft_cm_addr_is_any(dst)) {
+        soft_cm_addr_loopback(&id->id.route.addr.dst_storage, dst->sa_family);
+        soft_cm_addr_set_port(&id->id.route.addr.dst_storage, port);
     }
     if (soft_fault_id_call(&id->fault, FAULT_RESOLVE_ADDR, &event, &status)) {
-        cm_event_raise(id, event, status);
+        soft_cm_event_raise(id, event, status);
         return 0;
     }
     if (local <= 0) {
-        cm_event_raise(id, RDMA_CM_EVENT_ADDR_ERROR, local ? local : -EREMOTE);
+        soft_cm_event_raise(id, RDMA_CM_EVENT_ADDR_ERROR, local ? local : -EREMOTE);
         return 0; /* still bound: the address may be resolved again */
     }
-    if (cm_addr_is_any(cm_id_src(id))) {
+    if (soft_cm_addr_is_any(soft_cm_id_src(id))) {
         /* What routing chooses for a local destination is that address itself. */
-        uint16_t own_port = cm_addr_port(cm_id_src(id));
-        if (cm_addr_is_group(dst))
-            cm_addr_loopback(&id->id.route.addr.src_storage, dst->sa_family);
+        uint16_t own_port = soft_cm_addr_port(soft_cm_id_src(id));
+        if (soft_cm_addr_is_group(dst))
+            soft_cm_addr_loopback(&id->id.route.addr.src_storage, dst->sa_family);
         else
-            cm_addr_copy(&id->id.route.addr.src_storage, cm_id_dst(id));
-        cm_addr_set_port(&id->id.route.addr.src_storage, own_port);
+            soft_cm_addr_copy(&id->id.route.addr.src_storage, soft_cm_id_dst(id));
+        soft_cm_addr_set_port(&id->id.route.addr.src_storage, own_port);
     }
-    id->state = CM_ADDR_RESOLVED;
+    id->state = SOFT_CM_ADDR_RESOLVED;
     return 0;
 }
 
 int soft_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockaddr *dst,
                       int timeout_ms) {
     (void)timeout_ms;
-    int error = cm_id_unusable(id);
-    if (!error && !cm_addr_bytes(dst))
+    int error = soft_cm_id_unusable(id);
+    if (!error && !soft_cm_addr_bytes(dst))
         error = EINVAL;
     if (!error && src && src->sa_family && src->sa_family != dst->sa_family)
         error = EINVAL;
@@ -132,31 +133,32 @@ int soft_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockad
     if (!error && src)
         error = check_local(src);
     if (error)
-        return cm_fail(error);
-    struct cm_id *own = cm_id_of(id);
+        return soft_cm_fail(error);
+    struct soft_cm_id *own = soft_cm_id_of(id);
     /* A group of datagrams is wherever its members are. */
-    bool group = cm_addr_is_group(dst) && cm_id_is_ud(own);
-    int local = cm_addr_is_any(dst) || group ? 1 : cm_addr_is_local(dst);
+    bool group = soft_cm_addr_is_group(dst) && soft_cm_id_is_ud(own);
+    int local = soft_cm_addr_is_any(dst) || group ? 1 : soft_cm_addr_is_local(dst);
     soft_lock();
     error = resolve_locked(own, src, dst, local);
-    bool resolved = !error && own->state == CM_ADDR_RESOLVED;
+    bool resolved = !error && own->state == SOFT_CM_ADDR_RESOLVED;
     soft_unlock();
     if (error)
-        return cm_fail(error);
+        return soft_cm_fail(error);
     if (resolved) {
-        error = cm_device_attach(own, atomic_load(&own->channel));
+        error = soft_cm_device_attach(own, atomic_load(&own->channel));
         soft_lock();
-        if (error && own->state == CM_ADDR_RESOLVED)
-            own->state = CM_BOUND;
-        cm_event_raise(own, error ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED, -error);
+        if (error && own->state == SOFT_CM_ADDR_RESOLVED)
+            own->state = SOFT_CM_BOUND;
+        soft_cm_event_raise(own, error ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED,
+                            -error);
         soft_unlock();
     }
-    return cm_sync_complete(own);
+    return soft_cm_sync_complete(own);
 }
 
 /* ---- resolve_route -------------------------------------------------------------------------------- */
 
-static struct ibv_sa_path_rec *make_path(struct cm_id *id) {
+static struct ibv_sa_path_rec *make_path(struct soft_cm_id *id) {
     struct ibv_sa_path_rec *path = calloc(1, sizeof *path);
     if (!path)
         return NULL;
@@ -175,12 +177,12 @@ static struct ibv_sa_path_rec *make_path(struct cm_id *id) {
 }
 
 /* Also the end of set_option(IB_PATH): there is but one path, whatever was given. */
-int cm_resolve_route_locked(struct cm_id *id) {
-    if (id->state != CM_ADDR_RESOLVED)
+int soft_cm_resolve_route_locked(struct soft_cm_id *id) {
+    if (id->state != SOFT_CM_ADDR_RESOLVED)
         return EINVAL;
     int event, status;
     if (soft_fault_id_call(&id->fault, FAULT_RESOLVE_ROUTE, &event, &status)) {
-        cm_event_raise(id, event, status);
+        soft_cm_event_raise(id, event, status);
         return 0;
     }
     struct ibv_sa_path_rec *path = make_path(id);
@@ -189,30 +191,30 @@ int cm_resolve_route_locked(struct cm_id *id) {
     free(id->id.route.path_rec);
     id->id.route.path_rec = path;
     id->id.route.num_paths = 1;
-    id->state = CM_ROUTE_RESOLVED;
-    cm_event_raise(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+    id->state = SOFT_CM_ROUTE_RESOLVED;
+    soft_cm_event_raise(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
     return 0;
 }
 
 int soft_resolve_route(struct rdma_cm_id *id, int timeout_ms) {
-    int error = cm_id_unusable(id);
+    int error = soft_cm_id_unusable(id);
     if (!error && !timeout_ms)
         error = EINVAL;
     if (error)
-        return cm_fail(error);
-    struct cm_id *own = cm_id_of(id);
+        return soft_cm_fail(error);
+    struct soft_cm_id *own = soft_cm_id_of(id);
     soft_lock();
-    error = cm_resolve_route_locked(own);
+    error = soft_cm_resolve_route_locked(own);
     soft_unlock();
-    return error ? cm_fail(error) : cm_sync_complete(own);
+    return error ? soft_cm_fail(error) : soft_cm_sync_complete(own);
 }
 
 /* ---- what is bound -------------------------------------------------------------------------------- */
 
 uint16_t soft_get_src_port(struct rdma_cm_id *id) {
-    return htons(cm_addr_port(&id->route.addr.src_addr));
+    return htons(soft_cm_addr_port(&id->route.addr.src_addr));
 }
 
 uint16_t soft_get_dst_port(struct rdma_cm_id *id) {
-    return htons(cm_addr_port(&id->route.addr.dst_addr));
+    return htons(soft_cm_addr_port(&id->route.addr.dst_addr));
 }

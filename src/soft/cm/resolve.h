@@ -5,9 +5,9 @@
 #ifndef SOFT_CM_RESOLVE_H
 #define SOFT_CM_RESOLVE_H
 
-struct cm_id;
+struct soft_cm_id;
 
 /* Posts ROUTE_RESOLVED. 0 or an errno. Control lock held. */
-int cm_resolve_route_locked(struct cm_id *id);
+int soft_cm_resolve_route_locked(struct soft_cm_id *id);
 
 #endif

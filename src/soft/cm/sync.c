@@ -26,24 +26,24 @@ static int errno_of(const struct rdma_cm_event *event) {
     return event->status < 0 ? -event->status : event->status;
 }
 
-int cm_sync_complete(struct cm_id *id) {
+int soft_cm_sync_complete(struct soft_cm_id *id) {
     if (!id->sync)
         return 0;
     ack_last(&id->id);
     if (!id->id.channel)
-        return cm_fail(EINVAL);
+        return soft_cm_fail(EINVAL);
     if (soft_get_cm_event(id->id.channel, &id->id.event))
         return -1;
     int error = errno_of(id->id.event);
-    return error ? cm_fail(error) : 0;
+    return error ? soft_cm_fail(error) : 0;
 }
 
 int soft_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id) {
-    int error = cm_id_unusable(listen);
-    if (!error && (!id || !cm_id_of(listen)->sync || !listen->channel))
+    int error = soft_cm_id_unusable(listen);
+    if (!error && (!id || !soft_cm_id_of(listen)->sync || !listen->channel))
         error = EINVAL;
     if (error)
-        return cm_fail(error);
+        return soft_cm_fail(error);
     ack_last(listen);
     struct rdma_cm_event *event;
     if (soft_get_cm_event(listen->channel, &event))
@@ -53,7 +53,7 @@ int soft_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id) {
         error = EINVAL;
     if (error)
         goto keep;
-    const struct ibv_qp_init_attr *stored = cm_id_of(listen)->stored_qp_attr;
+    const struct ibv_qp_init_attr *stored = soft_cm_id_of(listen)->stored_qp_attr;
     if (stored) {
         struct ibv_qp_init_attr attr = *stored;
         if (soft_cm_create_qp(event->id, listen->pd, &attr)) {
@@ -67,41 +67,41 @@ int soft_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id) {
     return 0;
 keep:
     listen->event = event;
-    return cm_fail(error);
+    return soft_cm_fail(error);
 }
 
 int soft_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel) {
-    int error = cm_id_unusable(id);
+    int error = soft_cm_id_unusable(id);
     if (error)
-        return cm_fail(error);
-    struct cm_id *own = cm_id_of(id);
-    struct cm_channel *to = (struct cm_channel *)channel;
+        return soft_cm_fail(error);
+    struct soft_cm_id *own = soft_cm_id_of(id);
+    struct soft_cm_channel *to = (struct soft_cm_channel *)channel;
     if (to && to->generation != soft_generation_now)
-        return cm_fail(EPERM);
+        return soft_cm_fail(EPERM);
     bool was_sync = own->sync;
     if (was_sync && (!to || channel == id->channel))
-        return cm_fail(EINVAL);
+        return soft_cm_fail(EINVAL);
     if (!to)
-        to = cm_channel_open();
+        to = soft_cm_channel_open();
     if (!to)
         return -1;
     soft_lock();
-    struct cm_channel *from = atomic_load(&own->channel);
+    struct soft_cm_channel *from = atomic_load(&own->channel);
     if (from && from != to) {
-        cm_id_set_channel(own, to);
-        cm_event_move(own, from, to);
+        soft_cm_id_set_channel(own, to);
+        soft_cm_event_move(own, from, to);
     }
     soft_unlock();
     if (!from) {
         if (!channel)
-            cm_channel_close(to);
-        return cm_fail(EINVAL); /* its channel was destroyed */
+            soft_cm_channel_close(to);
+        return soft_cm_fail(EINVAL); /* its channel was destroyed */
     }
     own->sync = !channel;
     if (was_sync)
         ack_last(id);
-    cm_id_wait_acked(own);
+    soft_cm_id_wait_acked(own);
     if (was_sync)
-        cm_channel_close(from);
+        soft_cm_channel_close(from);
     return 0;
 }

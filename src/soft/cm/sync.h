@@ -5,12 +5,12 @@
 #ifndef SOFT_CM_SYNC_H
 #define SOFT_CM_SYNC_H
 
-struct cm_id;
+struct soft_cm_id;
 
 /*
  * End of a call that was started: asynchronous ids return at once, synchronous ones wait for their
  * next event, whatever it is. 0, or -1 and errno. Control lock not held.
  */
-int cm_sync_complete(struct cm_id *id);
+int soft_cm_sync_complete(struct soft_cm_id *id);
 
 #endif

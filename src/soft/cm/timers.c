@@ -10,7 +10,7 @@
 
 #include "soft/verbs/object.h"
 
-static struct cm_times times;
+static struct soft_cm_timers times;
 static pthread_once_t times_once = PTHREAD_ONCE_INIT;
 
 static unsigned setting(const char *name, unsigned fallback, unsigned least, unsigned most) {
@@ -31,7 +31,7 @@ static void times_read(void) {
     times.timewait_ms = setting("SLUICE_SOFT_TIMEWAIT_MS", 500, 1, 600000);
 }
 
-const struct cm_times *cm_times(void) {
+const struct soft_cm_timers *soft_cm_timers(void) {
     pthread_once(&times_once, times_read);
     return &times;
 }

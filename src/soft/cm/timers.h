@@ -19,9 +19,9 @@
 #ifndef SOFT_CM_TIMERS_H
 #define SOFT_CM_TIMERS_H
 
-struct cm_times {
+struct soft_cm_timers {
     unsigned answer_ms, tries, wait_ms, timewait_ms, refuse_ms, mpa_ms;
 };
-const struct cm_times *cm_times(void);
+const struct soft_cm_timers *soft_cm_timers(void);
 
 #endif

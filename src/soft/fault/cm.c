@@ -22,7 +22,7 @@ struct late {
     bool arrived; /* else: to be sent */
     uint32_t type;
     size_t bytes;
-    uint8_t data[sizeof(union cm_wire_any)];
+    uint8_t data[sizeof(union soft_cm_wire_any)];
 };
 
 static struct late *late_list;
@@ -36,7 +36,7 @@ static void send_due(struct soft_timer *timer) {
         late_list = late->next;
         late_count--;
         if (late->arrived && timer && soft_peer_alive(late->peer))
-            cm_wire_deliver(late->peer, late->type, late->data, late->bytes);
+            soft_cm_wire_deliver(late->peer, late->type, late->data, late->bytes);
         else if (!late->arrived && !atomic_load(&soft_port_down))
             (void)soft_peer_send(late->peer, late->type, late->data, late->bytes, -1);
         soft_peer_release(late->peer);
@@ -48,7 +48,7 @@ static void send_due(struct soft_timer *timer) {
 
 static void later(struct soft_peer *peer, bool arrived, uint32_t type, const void *msg,
                   size_t bytes, uint64_t delay_ns) {
-    if (late_count == LATE_MAX || bytes > sizeof(union cm_wire_any))
+    if (late_count == LATE_MAX || bytes > sizeof(union soft_cm_wire_any))
         return;
     struct late *late = malloc(sizeof *late);
     if (!late)
@@ -97,7 +97,7 @@ static struct soft_fault_id nobody; /* whose answers and requests without an id 
 bool soft_fault_message(struct soft_fault_id *id, struct soft_peer *peer, uint32_t type,
                         const void *msg, size_t bytes) {
     struct soft_rule rule;
-    unsigned index = type - CM_WIRE_REQ;
+    unsigned index = type - SOFT_CM_WIRE_REQ;
     if (!id)
         id = &nobody;
     uint32_t n = ++id->sent[index];
@@ -113,7 +113,7 @@ bool soft_fault_message(struct soft_fault_id *id, struct soft_peer *peer, uint32
 bool soft_fault_arrival(struct soft_fault_id *id, struct soft_peer *peer, uint32_t type,
                         const void *msg, size_t bytes) {
     struct soft_rule rule;
-    unsigned index = type - CM_WIRE_REQ;
+    unsigned index = type - SOFT_CM_WIRE_REQ;
     if (!id)
         id = &nobody;
     uint32_t n = ++id->received[index];

@@ -58,7 +58,7 @@ static const char *qp_state(enum ibv_qp_state state) {
     return (unsigned)state < sizeof names / sizeof *names ? names[state] : "?";
 }
 
-static const char *id_state(enum cm_state state) {
+static const char *id_state(enum soft_cm_state state) {
     static const char *const names[] = {"IDLE",    "BOUND",      "ADDR_RESOLVED", "ROUTE_RESOLVED",
                                         "CONNECT", "DISCONNECT", "LISTEN",        "DEAD"};
     return (unsigned)state < sizeof names / sizeof *names ? names[state] : "?";
@@ -86,7 +86,7 @@ static void say_qp(struct client *c, struct soft_qp *qp) {
         acked, rx, stalled ? " stalled" : "", lost);
 }
 
-static void say_id(struct cm_id *id, void *arg) {
+static void say_id(struct soft_cm_id *id, void *arg) {
     say(arg, "id#%u state %s pid %d\n", id->fault.serial, id_state(id->state),
         id->conn.peer ? (int)soft_peer_pid(id->conn.peer) : 0);
 }
@@ -102,7 +102,7 @@ static void do_status(struct client *c) {
             if (qp)
                 say_qp(c, qp);
         }
-    cm_id_each(say_id, c);
+    soft_cm_id_each(say_id, c);
     for (struct soft_peer *peer = soft_peers; peer; peer = peer->next)
         say(c, "peer pid %d uid %d\n", (int)soft_peer_pid(peer), (int)soft_peer_uid(peer));
 }

@@ -83,7 +83,7 @@ static inline int soft_fault_call(enum soft_fault_call call) {
 
 /* ---- rdma_cm; control lock (cm.c) --------------------------------------------------------------- */
 
-struct cm_id;
+struct soft_cm_id;
 struct soft_peer;
 
 #define SOFT_FAULT_MESSAGES 14 /* types of cm messages */

@@ -61,7 +61,7 @@ const struct soft_fault_word soft_fault_errors[] = {
 const struct soft_fault_word soft_fault_calls[] = {SOFT_FAULT_CALLS(SOFT_FAULT_X){NULL, 0}};
 #undef SOFT_FAULT_X
 
-/* In the order of enum cm_wire_type. */
+/* In the order of enum soft_cm_wire_type. */
 const struct soft_fault_word soft_fault_messages[] = {
     {"REQ", 0},       {"MRA", 1},      {"REP", 2},      {"RTU", 3},      {"REJ", 4},
     {"DREQ", 5},      {"DREP", 6},     {"SIDR_REQ", 7}, {"SIDR_REP", 8}, {"MPA_REQ", 9},

@@ -118,7 +118,7 @@ static void on_tick(struct soft_timer *t) {
             struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
             if (qp && ld(qp->fell)) {
                 st(qp->fell, false);
-                cm_mpa_qp_down(qp);
+                soft_cm_mpa_qp_down(qp);
                 soft_iwarp_flush(qp);
             }
             if (qp && ld(qp->need_tick)) {

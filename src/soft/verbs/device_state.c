@@ -78,17 +78,17 @@ static int remove_device(enum soft_device_order order) {
         if (!atomic_load(&ctx->removed))
             atomic_store(&ctx->removed, removals);
     if (order != ORDER_FATAL_ONLY)
-        cm_group_lost();
+        soft_cm_mcast_lost();
     if (order == ORDER_REMOVAL_FIRST)
-        cm_device_removed();
+        soft_cm_device_removed();
     for (struct soft_context *ctx = contexts; fatal && ctx; ctx = ctx->next)
         if (atomic_load(&ctx->removed) == removals)
             soft_async_event(&ctx->ibv, IBV_EVENT_DEVICE_FATAL, NULL);
     each_qp(end_qp);
     if (order == ORDER_FATAL_ONLY)
-        cm_device_removed_untold();
+        soft_cm_device_removed_untold();
     else if (order != ORDER_REMOVAL_FIRST)
-        cm_device_removed();
+        soft_cm_device_removed();
     return 0;
 }
 
@@ -112,7 +112,7 @@ static int set_port(bool down) {
     each_qp(show_port);
     tell_all(down ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE);
     if (down)
-        cm_group_lost();
+        soft_cm_mcast_lost();
     return 0;
 }
 
@@ -120,7 +120,7 @@ static int set_port(bool down) {
 
 void soft_device_address_moved(const struct sockaddr *addr) {
     tell_all(IBV_EVENT_GID_CHANGE);
-    cm_device_address_changed(addr);
+    soft_cm_device_address_changed(addr);
 }
 
 int soft_device_act(const struct soft_device_action *action) {

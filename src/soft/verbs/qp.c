@@ -223,7 +223,7 @@ static void end_traffic(struct soft_qp *qp) {
     bool told = ld(qp->tx) != NULL, inside = qp->leaving.seen != 0;
     spin_unlock(&qp->lock);
     if (qp->iwarp)
-        cm_mpa_qp_down(qp);
+        soft_cm_mpa_qp_down(qp);
     if (told)
         soft_qp_kick(qp); /* the peer may sleep and wait for what will never be acknowledged */
     if (!inside)
@@ -242,7 +242,7 @@ int soft_destroy_qp(struct ibv_qp *ibqp) {
         return EPERM;
     soft_lock();
     if (qp->iwarp)
-        cm_mpa_settle_qp(qp);
+        soft_cm_mpa_settle_qp(qp);
     if (soft_ud_in_group(qp)) {
         soft_unlock();
         return EBUSY;
@@ -410,7 +410,7 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
     if (to == IBV_QPS_ERR) {
         soft_qp_to_error(qp);
         if (qp->iwarp)
-            cm_mpa_qp_down(qp);
+            soft_cm_mpa_qp_down(qp);
         goto out;
     }
     struct ibv_qp_attr saved = qp->attr;

@@ -95,7 +95,7 @@ static void arrivals_count_for_the_id_they_are_for(void **state) {
 
 static bool waits(struct rdma_cm_id *id) {
     soft_lock();
-    bool yes = cm_id_of(id)->conn.waiting;
+    bool yes = soft_cm_id_of(id)->conn.waiting;
     soft_unlock();
     return yes;
 }

@@ -229,7 +229,7 @@ static void backlog_is_clamped(void **state) {
     for (int i = 0; i < 5; i++) {
         struct rdma_cm_id *id = softcm_id(channel);
         softcm_listen(id, asked[i]);
-        assert_int_equal(cm_id_of(id)->backlog, got[i]);
+        assert_int_equal(soft_cm_id_of(id)->backlog, got[i]);
         soft_destroy_id(id);
     }
 }
@@ -430,11 +430,11 @@ static void resolve_addrinfo_reports_by_event(void **state) {
     assert_fails(soft_query_addrinfo(id, &res), ENOENT);
     assert_int_equal(soft_resolve_addrinfo(id, "127.0.0.1", "4711", &hints), 0);
     assert_fails(soft_resolve_addrinfo(id, "127.0.0.1", "4711", &hints), EBUSY);
-    assert_int_equal(softcm_take(channel, CM_EVENT_ADDRINFO_RESOLVED), 0);
+    assert_int_equal(softcm_take(channel, SOFT_CM_EVENT_ADDRINFO_RESOLVED), 0);
     assert_int_equal(soft_query_addrinfo(id, &res), 0);
     soft_freeaddrinfo(res);
     assert_int_equal(soft_resolve_addrinfo(id, "no address", "4711", &hints), 0);
-    assert_int_equal(softcm_take(channel, CM_EVENT_ADDRINFO_ERROR), ENOENT); /* positive */
+    assert_int_equal(softcm_take(channel, SOFT_CM_EVENT_ADDRINFO_ERROR), ENOENT); /* positive */
     soft_destroy_id(id);
 }
 

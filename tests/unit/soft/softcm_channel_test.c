@@ -26,8 +26,8 @@ static int teardown(void **state) {
 }
 
 static void write_user(struct rdma_cm_id *to, int status, uint64_t arg) {
-    assert_int_equal(soft_write_cm_event(to, (enum rdma_cm_event_type)CM_EVENT_USER, status, arg),
-                     0);
+    assert_int_equal(
+        soft_write_cm_event(to, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, status, arg), 0);
 }
 
 static uint64_t arg_of(const struct rdma_cm_event *event) {
@@ -133,11 +133,11 @@ static void ids_of_a_channel_share_one_fifo(void **state) {
     write_user(id, 0, 1);
     soft_resolve_addr(other, NULL, (struct sockaddr *)&dst, 1000);
     write_user(other, 0, 2);
-    struct rdma_cm_event *event = softcm_expect(channel, CM_EVENT_USER);
+    struct rdma_cm_event *event = softcm_expect(channel, SOFT_CM_EVENT_USER);
     assert_ptr_equal(event->id, id);
     soft_ack_cm_event(event);
     assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
-    event = softcm_expect(channel, CM_EVENT_USER);
+    event = softcm_expect(channel, SOFT_CM_EVENT_USER);
     assert_ptr_equal(event->id, other);
     soft_ack_cm_event(event);
     soft_destroy_id(other);
@@ -148,7 +148,7 @@ static void ids_of_a_channel_share_one_fifo(void **state) {
 static void user_event_arrives_verbatim(void **state) {
     (void)state;
     write_user(id, -12345, 0xfedcba9876543210u);
-    struct rdma_cm_event *event = softcm_expect(channel, CM_EVENT_USER);
+    struct rdma_cm_event *event = softcm_expect(channel, SOFT_CM_EVENT_USER);
     assert_ptr_equal(event->id, id);
     assert_null(event->listen_id);
     assert_int_equal(event->status, -12345);
@@ -159,14 +159,15 @@ static void user_event_arrives_verbatim(void **state) {
 static void only_user_events_may_be_written(void **state) {
     (void)state;
     for (int type = 0; type < 32; type++)
-        if (type != CM_EVENT_USER)
+        if (type != SOFT_CM_EVENT_USER)
             assert_fails(soft_write_cm_event(id, (enum rdma_cm_event_type)type, 0, 0), EINVAL);
-    assert_fails(soft_write_cm_event(NULL, (enum rdma_cm_event_type)CM_EVENT_USER, 0, 0), EINVAL);
+    assert_fails(soft_write_cm_event(NULL, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 0, 0),
+                 EINVAL);
     assert_false(softcm_readable(channel, 0));
 }
 
 static void write_from_handler(int number) {
-    (void)soft_write_cm_event(id, (enum rdma_cm_event_type)CM_EVENT_USER, number, 77);
+    (void)soft_write_cm_event(id, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, number, 77);
 }
 
 static void user_event_from_a_signal_handler(void **state) {
@@ -174,7 +175,7 @@ static void user_event_from_a_signal_handler(void **state) {
     struct sigaction action = {.sa_handler = write_from_handler}, old;
     sigaction(SIGUSR1, &action, &old);
     raise(SIGUSR1);
-    struct rdma_cm_event *event = softcm_expect(channel, CM_EVENT_USER);
+    struct rdma_cm_event *event = softcm_expect(channel, SOFT_CM_EVENT_USER);
     assert_int_equal(event->status, SIGUSR1);
     assert_int_equal(arg_of(event), 77);
     soft_ack_cm_event(event);
@@ -186,7 +187,7 @@ static atomic_int written_by_handler;
 static void count_from_handler(int number) {
     (void)number;
     int saved = errno;
-    if (!soft_write_cm_event(id, (enum rdma_cm_event_type)CM_EVENT_USER, 1, 0))
+    if (!soft_write_cm_event(id, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 1, 0))
         atomic_fetch_add(&written_by_handler, 1);
     errno = saved;
 }
@@ -203,7 +204,7 @@ static void signal_handler_may_write_at_any_instruction(void **state) {
         write_user(id, 0, 0);
         /* All in front of it, or on a slow machine the handler fills the channel. */
         for (bool handlers = true; handlers;) {
-            struct rdma_cm_event *event = softcm_expect(channel, CM_EVENT_USER);
+            struct rdma_cm_event *event = softcm_expect(channel, SOFT_CM_EVENT_USER);
             handlers = event->status != 0;
             seen += handlers;
             soft_ack_cm_event(event);
@@ -211,7 +212,7 @@ static void signal_handler_may_write_at_any_instruction(void **state) {
     }
     setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
     while (softcm_readable(channel, 0)) {
-        struct rdma_cm_event *event = softcm_expect(channel, CM_EVENT_USER);
+        struct rdma_cm_event *event = softcm_expect(channel, SOFT_CM_EVENT_USER);
         seen += event->status;
         soft_ack_cm_event(event);
     }
@@ -222,13 +223,14 @@ static void signal_handler_may_write_at_any_instruction(void **state) {
 
 static void user_events_are_bounded_by_enomem(void **state) {
     (void)state;
-    for (int i = 0; i < CM_USER_EVENTS_MAX; i++)
+    for (int i = 0; i < SOFT_CM_USER_EVENTS_MAX; i++)
         write_user(id, i, 0);
-    assert_fails(soft_write_cm_event(id, (enum rdma_cm_event_type)CM_EVENT_USER, 0, 0), ENOMEM);
-    for (int i = 0; i < CM_USER_EVENTS_MAX; i++)
-        assert_int_equal(softcm_take(channel, CM_EVENT_USER), i);
+    assert_fails(soft_write_cm_event(id, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 0, 0),
+                 ENOMEM);
+    for (int i = 0; i < SOFT_CM_USER_EVENTS_MAX; i++)
+        assert_int_equal(softcm_take(channel, SOFT_CM_EVENT_USER), i);
     write_user(id, 0, 0);
-    softcm_take(channel, CM_EVENT_USER);
+    softcm_take(channel, SOFT_CM_EVENT_USER);
 }
 
 static void user_event_in_every_state(void **state) {
@@ -236,13 +238,13 @@ static void user_event_in_every_state(void **state) {
     struct softcm_pair pair;
     softcm_pair_up(&pair);
     write_user(pair.listener, 1, 0);
-    assert_int_equal(softcm_take(pair.passive_channel, CM_EVENT_USER), 1);
+    assert_int_equal(softcm_take(pair.passive_channel, SOFT_CM_EVENT_USER), 1);
     write_user(pair.active, 2, 0);
-    assert_int_equal(softcm_take(pair.active_channel, CM_EVENT_USER), 2);
+    assert_int_equal(softcm_take(pair.active_channel, SOFT_CM_EVENT_USER), 2);
     soft_disconnect(pair.active);
     softcm_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
     write_user(pair.passive, 3, 0);
-    assert_int_equal(softcm_take(pair.passive_channel, CM_EVENT_USER), 3);
+    assert_int_equal(softcm_take(pair.passive_channel, SOFT_CM_EVENT_USER), 3);
     softcm_pair_free(&pair);
 }
 
@@ -252,11 +254,11 @@ static void destroy_blocks_until_every_fetched_event_is_acked(void **state) {
     (void)state;
     write_user(id, 0, 0);
     write_user(id, 0, 0);
-    struct rdma_cm_event *first = softcm_expect(channel, CM_EVENT_USER);
-    struct rdma_cm_event *second = softcm_expect(channel, CM_EVENT_USER);
+    struct rdma_cm_event *first = softcm_expect(channel, SOFT_CM_EVENT_USER);
+    struct rdma_cm_event *second = softcm_expect(channel, SOFT_CM_EVENT_USER);
     struct softcm_blocked destroyer;
     softcm_block(&destroyer, softcm_destroy_call, id);
-    softcm_until(softcm_state(id) == CM_DEAD);
+    softcm_until(softcm_state(id) == SOFT_CM_DEAD);
     soft_ack_cm_event(first);
     assert_false(atomic_load(&destroyer.done));
     soft_ack_cm_event(second);
@@ -272,7 +274,7 @@ static void destroy_discards_unfetched_events_and_their_tokens(void **state) {
     write_user(other, 3, 0);
     assert_int_equal(soft_destroy_id(other), 0);
     assert_true(softcm_readable(channel, 0));
-    assert_int_equal(softcm_take(channel, CM_EVENT_USER), 2);
+    assert_int_equal(softcm_take(channel, SOFT_CM_EVENT_USER), 2);
     assert_false(softcm_readable(channel, 0));
 }
 
@@ -296,7 +298,7 @@ static void discarding_never_disturbs_a_waiting_fetcher(void **state) {
         soft_ack_cm_event(event);
         assert_int_equal(softcm_join(&destroyer), 0);
         if (status == 1)
-            assert_int_equal(softcm_take(channel, CM_EVENT_USER), 2);
+            assert_int_equal(softcm_take(channel, SOFT_CM_EVENT_USER), 2);
         assert_false(softcm_readable(channel, 0));
     }
 }
@@ -329,7 +331,7 @@ static void interrupted(int number) {
 }
 
 static bool waits_in(struct rdma_event_channel *of) {
-    struct cm_channel *own = (struct cm_channel *)of;
+    struct soft_cm_channel *own = (struct soft_cm_channel *)of;
     pthread_mutex_lock(&own->mutex);
     bool inside = own->inside != 0;
     pthread_mutex_unlock(&own->mutex);
@@ -375,9 +377,9 @@ static void migrate_moves_unfetched_events_in_order(void **state) {
     assert_ptr_equal(id->channel, to);
     assert_false(softcm_readable(channel, 0));
     write_user(id, 3, 0);
-    assert_int_equal(softcm_take(to, CM_EVENT_USER), 9);
+    assert_int_equal(softcm_take(to, SOFT_CM_EVENT_USER), 9);
     for (int i = 1; i <= 3; i++)
-        assert_int_equal(softcm_take(to, CM_EVENT_USER), i);
+        assert_int_equal(softcm_take(to, SOFT_CM_EVENT_USER), i);
     assert_int_equal(soft_migrate_id(id, channel), 0);
     soft_destroy_id(other);
     soft_destroy_event_channel(to);
@@ -397,7 +399,7 @@ static void migrate_blocks_until_fetched_events_are_acked(void **state) {
     (void)state;
     struct migration migration = {id, soft_create_event_channel()};
     write_user(id, 1, 0);
-    struct rdma_cm_event *event = softcm_expect(channel, CM_EVENT_USER);
+    struct rdma_cm_event *event = softcm_expect(channel, SOFT_CM_EVENT_USER);
     write_user(id, 2, 0);
     struct softcm_blocked migrator;
     softcm_block(&migrator, migrate_call, &migration);
@@ -405,7 +407,7 @@ static void migrate_blocks_until_fetched_events_are_acked(void **state) {
     assert_false(atomic_load(&migrator.done));
     soft_ack_cm_event(event);
     assert_int_equal(softcm_join(&migrator), 0);
-    assert_int_equal(softcm_take(migration.to, CM_EVENT_USER), 2);
+    assert_int_equal(softcm_take(migration.to, SOFT_CM_EVENT_USER), 2);
     assert_int_equal(soft_migrate_id(id, channel), 0);
     soft_destroy_event_channel(migration.to);
 }
@@ -451,7 +453,7 @@ static atomic_ulong wrote;
 
 static int write_until_stopped(void *to) {
     while (!atomic_load(&stop_writing))
-        if (!soft_write_cm_event(to, (enum rdma_cm_event_type)CM_EVENT_USER, 0, 0))
+        if (!soft_write_cm_event(to, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 0, 0))
             atomic_fetch_add(&wrote, 1);
     return 0;
 }
@@ -467,13 +469,13 @@ static void migration_loses_no_event_of_a_concurrent_writer(void **state) {
     for (int i = 1; i <= 500; i++) {
         assert_int_equal(soft_migrate_id(id, to[i % 2]), 0);
         for (int n = 0; n < 20 && softcm_readable(to[i % 2], 0); n++, seen++)
-            softcm_take(to[i % 2], CM_EVENT_USER);
+            softcm_take(to[i % 2], SOFT_CM_EVENT_USER);
     }
     atomic_store(&stop_writing, true);
     softcm_join(&writer);
     for (int i = 0; i < 2; i++)
         for (; softcm_readable(to[i], 0); seen++)
-            softcm_take(to[i], CM_EVENT_USER);
+            softcm_take(to[i], SOFT_CM_EVENT_USER);
     assert_int_equal(seen, atomic_load(&wrote));
     soft_migrate_id(id, channel);
     soft_destroy_event_channel(to[1]);

@@ -33,7 +33,7 @@ static void c03_status_may_be_a_positive_errno_or_minus_one(void **state) {
     struct rdma_cm_id *id = softcm_id(channel);
     struct rdma_addrinfo hints = {.ai_flags = RAI_NUMERICHOST};
     assert_int_equal(soft_resolve_addrinfo(id, "no address", "1", &hints), 0);
-    assert_int_equal(softcm_take(channel, CM_EVENT_ADDRINFO_ERROR), ENOENT);
+    assert_int_equal(softcm_take(channel, SOFT_CM_EVENT_ADDRINFO_ERROR), ENOENT);
     soft_destroy_id(id);
     soft_destroy_event_channel(channel);
     /* -1: softcm_qp_test, a QP that cannot be moved when the reply is fetched. */
@@ -147,8 +147,8 @@ static void c11_user_event_on_an_unaccepted_id(void **state) {
     struct softcm_pair pair;
     softcm_pair_request(&pair);
     assert_int_equal(
-        soft_write_cm_event(pair.passive, (enum rdma_cm_event_type)CM_EVENT_USER, 5, 6), 0);
-    struct rdma_cm_event *event = softcm_expect(pair.passive_channel, CM_EVENT_USER);
+        soft_write_cm_event(pair.passive, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 5, 6), 0);
+    struct rdma_cm_event *event = softcm_expect(pair.passive_channel, SOFT_CM_EVENT_USER);
     assert_ptr_equal(event->id, pair.passive);
     assert_int_equal(event->status, 5);
     soft_ack_cm_event(event);
@@ -159,9 +159,9 @@ static void c12_synchronous_call_returns_on_any_event(void **state) {
     (void)state;
     struct rdma_cm_id *id = softcm_id(NULL);
     struct sockaddr_in dst = softcm_in("127.0.0.1", 4711);
-    soft_write_cm_event(id, (enum rdma_cm_event_type)CM_EVENT_USER, -EXDEV, 0);
+    soft_write_cm_event(id, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, -EXDEV, 0);
     assert_fails(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000), EXDEV);
-    assert_int_equal(id->event->event, CM_EVENT_USER);
+    assert_int_equal(id->event->event, SOFT_CM_EVENT_USER);
     /* What that call was waiting for completes the next one. */
     assert_int_equal(soft_resolve_route(id, 1000), 0);
     assert_int_equal(id->event->event, RDMA_CM_EVENT_ADDR_RESOLVED);

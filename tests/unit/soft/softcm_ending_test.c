@@ -136,7 +136,7 @@ static void destroying_the_asker_makes_accept_fail(void **state) {
     softcm_pair_request(&pair);
     soft_destroy_id(pair.active);
     pair.active = NULL;
-    softcm_until(softcm_conn_state(pair.passive) == CM_CONN_OVER);
+    softcm_until(softcm_conn_state(pair.passive) == SOFT_CM_CONN_OVER);
     struct rdma_conn_param param = softcm_param(NULL, 0);
     assert_fails(soft_accept(pair.passive, &param), EINVAL);
     assert_false(softcm_readable(pair.passive_channel, 0)); /* and no event tells of it */
@@ -346,8 +346,8 @@ static void address_change_reaches_the_ids_on_it(void **state) {
     softcm_pair_up(&pair);
     struct sockaddr_in changed = softcm_in("127.0.0.1", 0), other = softcm_in("127.0.0.9", 0);
     soft_lock();
-    cm_device_address_changed((struct sockaddr *)&other);
-    cm_device_address_changed((struct sockaddr *)&changed);
+    soft_cm_device_address_changed((struct sockaddr *)&other);
+    soft_cm_device_address_changed((struct sockaddr *)&changed);
     soft_unlock();
     assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_ADDR_CHANGE), 0);
     assert_false(softcm_readable(pair.active_channel, 0));
@@ -366,7 +366,7 @@ static void device_removal_reaches_every_id_on_it(void **state) {
     struct rdma_cm_id *unanswered = softcm_connect(pair.active_channel, pair.port);
     struct rdma_cm_id *request = softcm_request(pair.passive_channel);
     soft_lock();
-    cm_device_removed();
+    soft_cm_device_removed();
     soft_unlock();
     for (int i = 0; i < 2; i++) {
         softcm_take(pair.active_channel, RDMA_CM_EVENT_DEVICE_REMOVAL);  /* active, unanswered */
@@ -378,8 +378,8 @@ static void device_removal_reaches_every_id_on_it(void **state) {
     assert_fails(soft_accept(request, &param), ENXIO);
     assert_fails(soft_disconnect(pair.active), ENXIO);
     assert_fails(soft_listen(pair.listener, 1), ENXIO);
-    assert_fails(soft_write_cm_event(pair.active, (enum rdma_cm_event_type)CM_EVENT_USER, 0, 0),
-                 ENXIO);
+    assert_fails(
+        soft_write_cm_event(pair.active, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 0, 0), ENXIO);
     soft_destroy_id(request);
     soft_destroy_id(unanswered);
     soft_destroy_id(unbound);

@@ -21,11 +21,11 @@ static uint64_t random64(void) {
 
 /* A way into this process: its own peer, as any other process would get it. */
 static struct soft_peer *way_in(struct softcm_pair *pair) {
-    struct cm_name name = {.ps = RDMA_PS_TCP, .port = pair->port, .afonly = true};
+    struct soft_cm_port_name name = {.ps = RDMA_PS_TCP, .port = pair->port, .afonly = true};
     struct sockaddr_in addr = softcm_in("127.0.0.1", 0);
     memcpy(&name.addr, &addr, sizeof addr);
-    char text[CM_NAME_BYTES];
-    cm_name_format(&name, 0, text);
+    char text[SOFT_CM_NAME_BYTES];
+    soft_cm_port_name_format(&name, 0, text);
     struct soft_peer *peer = NULL;
     soft_lock();
     int error = soft_peer_by_name(text, &peer);
@@ -61,11 +61,11 @@ static void send_again(struct softcm_pair *pair, struct soft_peer **peer, uint32
     }
 }
 
-static struct cm_wire_req good_req(struct softcm_pair *pair, uint64_t from) {
-    struct cm_wire_req req = {.head.from = from, .ps = RDMA_PS_TCP, .qp_num = 1};
+static struct soft_cm_wire_req good_req(struct softcm_pair *pair, uint64_t from) {
+    struct soft_cm_wire_req req = {.head.from = from, .ps = RDMA_PS_TCP, .qp_num = 1};
     struct sockaddr_in src = softcm_in("127.0.0.1", 1), dst = softcm_in("127.0.0.1", pair->port);
-    cm_wire_addr_set(&req.src, (struct sockaddr *)&src);
-    cm_wire_addr_set(&req.dst, (struct sockaddr *)&dst);
+    soft_cm_wire_addr_set(&req.src, (struct sockaddr *)&src);
+    soft_cm_wire_addr_set(&req.dst, (struct sockaddr *)&dst);
     return req;
 }
 
@@ -99,11 +99,11 @@ static bool drain(struct rdma_event_channel *channel, int *others) {
  */
 static int barrier(struct softcm_pair *pair, struct soft_peer **peer) {
     int others = 0;
-    struct cm_wire_req req = good_req(pair, random64() | 1);
+    struct soft_cm_wire_req req = good_req(pair, random64() | 1);
     memcpy(req.data, "barrier", 8);
     do {
         req.head.from += 2;
-        send_again(pair, peer, CM_WIRE_REQ, &req, sizeof req);
+        send_again(pair, peer, SOFT_CM_WIRE_REQ, &req, sizeof req);
         softcm_readable(pair->passive_channel, 100);
     } while (!drain(pair->passive_channel, &others));
     return others;
@@ -115,31 +115,31 @@ static void wrong_sizes_and_types_are_ignored(void **state) {
     softcm_pair_listen(&pair);
     struct soft_peer *peer = way_in(&pair);
     uint8_t bytes[SOFT_MSG_BYTES_MAX] = {0};
-    struct cm_wire_req req = good_req(&pair, 77);
+    struct soft_cm_wire_req req = good_req(&pair, 77);
     memcpy(bytes, &req, sizeof req);
     for (uint32_t type = SOFT_MSG_CM_FIRST; type <= SOFT_MSG_CM_LAST; type++)
         for (size_t len = 0; len <= 300; len += 13)
             send_raw(peer, type, bytes, len);
-    send_raw(peer, CM_WIRE_REQ, bytes, sizeof req - 1);
-    send_raw(peer, CM_WIRE_REQ, bytes, sizeof req + 1);
-    struct cm_wire_req bad = req;
+    send_raw(peer, SOFT_CM_WIRE_REQ, bytes, sizeof req - 1);
+    send_raw(peer, SOFT_CM_WIRE_REQ, bytes, sizeof req + 1);
+    struct soft_cm_wire_req bad = req;
     bad.src.family = 9;
-    send_raw(peer, CM_WIRE_REQ, &bad, sizeof bad);
+    send_raw(peer, SOFT_CM_WIRE_REQ, &bad, sizeof bad);
     bad = req;
     bad.dst.family = 6;
-    send_raw(peer, CM_WIRE_REQ, &bad, sizeof bad);
+    send_raw(peer, SOFT_CM_WIRE_REQ, &bad, sizeof bad);
     bad = req;
     bad.qp_num = 1u << 24;
-    send_raw(peer, CM_WIRE_REQ, &bad, sizeof bad);
+    send_raw(peer, SOFT_CM_WIRE_REQ, &bad, sizeof bad);
     bad = req;
     bad.psn = UINT32_MAX;
-    send_raw(peer, CM_WIRE_REQ, &bad, sizeof bad);
+    send_raw(peer, SOFT_CM_WIRE_REQ, &bad, sizeof bad);
     bad = req;
     bad.retry_count = 8;
-    send_raw(peer, CM_WIRE_REQ, &bad, sizeof bad);
+    send_raw(peer, SOFT_CM_WIRE_REQ, &bad, sizeof bad);
     bad = req;
     bad.head.from = 0;
-    send_raw(peer, CM_WIRE_REQ, &bad, sizeof bad);
+    send_raw(peer, SOFT_CM_WIRE_REQ, &bad, sizeof bad);
     assert_int_equal(barrier(&pair, &peer), 0);
     release(peer);
     softcm_pair_free(&pair);
@@ -151,9 +151,9 @@ static void foreign_messages_do_not_touch_a_connection(void **state) {
     struct softcm_pair pair;
     softcm_pair_up(&pair);
     struct soft_peer *peer = way_in(&pair);
-    struct cm_id *ends[2] = {cm_id_of(pair.active), cm_id_of(pair.passive)};
+    struct soft_cm_id *ends[2] = {soft_cm_id_of(pair.active), soft_cm_id_of(pair.passive)};
     for (int i = 0; i < 2; i++) {
-        union cm_wire_any msg;
+        union soft_cm_wire_any msg;
         memset(&msg, 0, sizeof msg);
         msg.head.to = ends[i]->number;
         /*
@@ -165,22 +165,22 @@ static void foreign_messages_do_not_touch_a_connection(void **state) {
         soft_unlock();
         msg.head.from = ends[1 - i]->number + !elsewhere;
         msg.rej.reason = 28;
-        send_raw(peer, CM_WIRE_DREQ, &msg, sizeof msg.head);
-        send_raw(peer, CM_WIRE_DREP, &msg, sizeof msg.head);
-        send_raw(peer, CM_WIRE_REJ, &msg, sizeof msg.rej);
-        send_raw(peer, CM_WIRE_REP, &msg, sizeof msg.rep);
-        send_raw(peer, CM_WIRE_RTU, &msg, sizeof msg.head);
-        send_raw(peer, CM_WIRE_MRA, &msg, sizeof msg.head);
+        send_raw(peer, SOFT_CM_WIRE_DREQ, &msg, sizeof msg.head);
+        send_raw(peer, SOFT_CM_WIRE_DREP, &msg, sizeof msg.head);
+        send_raw(peer, SOFT_CM_WIRE_REJ, &msg, sizeof msg.rej);
+        send_raw(peer, SOFT_CM_WIRE_REP, &msg, sizeof msg.rep);
+        send_raw(peer, SOFT_CM_WIRE_RTU, &msg, sizeof msg.head);
+        send_raw(peer, SOFT_CM_WIRE_MRA, &msg, sizeof msg.head);
         msg.head.to += 1ull << 32; /* a former or future user of the place */
         msg.head.from = ends[1 - i]->number;
-        send_raw(peer, CM_WIRE_DREQ, &msg, sizeof msg.head);
+        send_raw(peer, SOFT_CM_WIRE_DREQ, &msg, sizeof msg.head);
         msg.head.to = 0;
-        send_raw(peer, CM_WIRE_DREQ, &msg, sizeof msg.head);
+        send_raw(peer, SOFT_CM_WIRE_DREQ, &msg, sizeof msg.head);
     }
     assert_int_equal(barrier(&pair, &peer), 0);
     assert_false(softcm_readable(pair.active_channel, 0));
-    assert_int_equal(softcm_conn_state(pair.active), CM_CONN_UP);
-    assert_int_equal(softcm_conn_state(pair.passive), CM_CONN_UP);
+    assert_int_equal(softcm_conn_state(pair.active), SOFT_CM_CONN_UP);
+    assert_int_equal(softcm_conn_state(pair.passive), SOFT_CM_CONN_UP);
     release(peer);
     softcm_pair_free(&pair);
 }
@@ -190,15 +190,15 @@ static void stale_numbers_find_nothing(void **state) {
     struct softcm_pair pair;
     softcm_pair_listen(&pair);
     struct rdma_cm_id *id = softcm_id(pair.active_channel);
-    uint64_t number = cm_id_of(id)->number;
+    uint64_t number = soft_cm_id_of(id)->number;
     soft_destroy_id(id);
     id = softcm_id(pair.active_channel); /* the same place in the table */
-    assert_int_equal((uint32_t)cm_id_of(id)->number, (uint32_t)number);
+    assert_int_equal((uint32_t)soft_cm_id_of(id)->number, (uint32_t)number);
     soft_lock();
-    assert_null(cm_id_find(number));
-    assert_null(cm_id_find(0));
-    assert_null(cm_id_find(UINT64_MAX));
-    assert_ptr_equal(cm_id_find(cm_id_of(id)->number), cm_id_of(id));
+    assert_null(soft_cm_id_find(number));
+    assert_null(soft_cm_id_find(0));
+    assert_null(soft_cm_id_find(UINT64_MAX));
+    assert_ptr_equal(soft_cm_id_find(soft_cm_id_of(id)->number), soft_cm_id_of(id));
     soft_unlock();
     soft_destroy_id(id);
     softcm_pair_free(&pair);
@@ -210,14 +210,14 @@ static void flood_of_requests_is_bounded_by_the_backlog(void **state) {
     softcm_pair_listen(&pair); /* backlog 16 */
     struct soft_peer *peer = way_in(&pair);
     for (uint64_t i = 1; i <= 400; i++) {
-        struct cm_wire_req req = good_req(&pair, i);
-        send_raw(peer, CM_WIRE_REQ, &req, sizeof req);
+        struct soft_cm_wire_req req = good_req(&pair, i);
+        send_raw(peer, SOFT_CM_WIRE_REQ, &req, sizeof req);
     }
     struct rdma_cm_id *other = softcm_id(pair.active_channel);
     uint16_t port = softcm_listen(other, 1);
-    struct cm_wire_req last = good_req(&pair, 1000);
+    struct soft_cm_wire_req last = good_req(&pair, 1000);
     last.dst.port = port;
-    send_raw(peer, CM_WIRE_REQ, &last, sizeof last);
+    send_raw(peer, SOFT_CM_WIRE_REQ, &last, sizeof last);
     pair.passive = softcm_request(pair.active_channel); /* in order: the others have been seen */
     for (int i = 0; i < 16; i++)
         soft_destroy_id(softcm_request(pair.passive_channel));
@@ -228,15 +228,16 @@ static void flood_of_requests_is_bounded_by_the_backlog(void **state) {
 }
 
 static size_t random_message(struct softcm_pair *pair, uint32_t kind, uint64_t *words) {
-    static const size_t sizes[] = {sizeof(struct cm_wire_req),     sizeof(struct cm_wire_head),
-                                   sizeof(struct cm_wire_rep),     sizeof(struct cm_wire_head),
-                                   sizeof(struct cm_wire_rej),     sizeof(struct cm_wire_head),
-                                   sizeof(struct cm_wire_head),    sizeof(struct cm_wire_sidr_req),
-                                   sizeof(struct cm_wire_sidr_rep)};
+    static const size_t sizes[] = {
+        sizeof(struct soft_cm_wire_req),     sizeof(struct soft_cm_wire_head),
+        sizeof(struct soft_cm_wire_rep),     sizeof(struct soft_cm_wire_head),
+        sizeof(struct soft_cm_wire_rej),     sizeof(struct soft_cm_wire_head),
+        sizeof(struct soft_cm_wire_head),    sizeof(struct soft_cm_wire_sidr_req),
+        sizeof(struct soft_cm_wire_sidr_rep)};
     for (size_t k = 0; k < sizes[kind] / 8; k++)
         words[k] = random64() & (random64() % 3 ? UINT64_MAX : 0xff);
     if (kind == 0 && random64() % 2) { /* a request that reaches the listener */
-        struct cm_wire_req req = good_req(pair, random64());
+        struct soft_cm_wire_req req = good_req(pair, random64());
         memcpy(words, &req, sizeof req);
     }
     if (random64() % 2) { /* numbers that may well exist */

@@ -209,7 +209,7 @@ static void a_dialer_that_is_not_answered_in_time_gives_up(void **state) {
     request(&s);
     assert_int_equal(softcm_take(s.cm.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
     assert_int_equal(state_of(&s.dialer), IBV_QPS_ERR);
-    softcm_until(softcm_conn_state(s.cm.passive) == CM_CONN_OVER);
+    softcm_until(softcm_conn_state(s.cm.passive) == SOFT_CM_CONN_OVER);
     assert_false(softcm_readable(s.cm.passive_channel, 0)); /* the listener hears nothing */
     struct rdma_conn_param param = param_of(&s.listener, NULL, 0);
     assert_fails(soft_accept(s.cm.passive, &param), ECONNRESET);
@@ -278,8 +278,8 @@ static void hanging_up_ends_both_sides_at_once_and_for_good(void **state) {
     assert_int_equal(soft_disconnect(s.cm.active), 0);
     assert_int_equal(soft_disconnect(s.cm.passive), 0);
     /* nothing is to come: no timewait is waited for */
-    assert_int_equal(cm_id_of(s.cm.active)->conn.timer.due_ns, 0);
-    assert_int_equal(cm_id_of(s.cm.passive)->conn.timer.due_ns, 0);
+    assert_int_equal(soft_cm_id_of(s.cm.active)->conn.timer.due_ns, 0);
+    assert_int_equal(soft_cm_id_of(s.cm.passive)->conn.timer.due_ns, 0);
     leave(&s);
 }
 

@@ -46,7 +46,7 @@ static void one_that_is_bound_and_listens_late_is_found(void **state) {
     /* Until it was refused: then it waits, and asks nobody. */
     for (;;) {
         soft_lock();
-        bool refused = cm_id_of(pair.active)->conn.refuse_ns != 0;
+        bool refused = soft_cm_id_of(pair.active)->conn.refuse_ns != 0;
         soft_unlock();
         if (refused)
             break;

@@ -267,7 +267,7 @@ static void kill_of_a_listener_frees_its_port(void **state) {
 
 static bool has_been_told_to_wait(struct rdma_cm_id *id) {
     soft_lock();
-    bool waiting = cm_id_of(id)->conn.waiting;
+    bool waiting = soft_cm_id_of(id)->conn.waiting;
     soft_unlock();
     return waiting;
 }
@@ -322,8 +322,8 @@ static void a_port_that_changed_hands_is_found_again(void **state) {
     soft_lock();
     for (struct soft_peer *peer = soft_peers; peer; peer = peer->next)
         if (soft_peer_pid(peer) == server.pid)
-            cm_owner_note(RDMA_PS_TCP, (struct sockaddr *)&addr, peer);
-    struct soft_peer *recalled = cm_owner_recall(RDMA_PS_TCP, (struct sockaddr *)&addr);
+            soft_cm_port_cache_note(RDMA_PS_TCP, (struct sockaddr *)&addr, peer);
+    struct soft_peer *recalled = soft_cm_port_cache_recall(RDMA_PS_TCP, (struct sockaddr *)&addr);
     bool theirs = recalled && soft_peer_pid(recalled) == server.pid;
     soft_peer_release(recalled);
     soft_unlock();
@@ -380,7 +380,7 @@ static void kill_of_the_asking_side(void **state) {
         }
         finish(&client, SIGKILL);
         if (i == 0) {
-            softcm_until(softcm_conn_state(local.id) == CM_CONN_OVER);
+            softcm_until(softcm_conn_state(local.id) == SOFT_CM_CONN_OVER);
             assert_fails(soft_accept(local.id, &param), EINVAL);
         } else if (i == 1) {
             assert_int_equal(softcm_take(local.channel, RDMA_CM_EVENT_REJECTED), 4);
@@ -436,7 +436,7 @@ static int failures(struct local *local, struct rdma_cm_id *listener) {
     int bad = 0;
 #define refused(call) (bad += !((call) == -1 && errno == EPERM))
     refused(soft_get_cm_event(local->channel, &event));
-    refused(soft_write_cm_event(local->id, (enum rdma_cm_event_type)CM_EVENT_USER, 0, 0));
+    refused(soft_write_cm_event(local->id, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 0, 0));
     refused(soft_bind_addr(local->id, (struct sockaddr *)&addr));
     refused(soft_resolve_addr(local->id, NULL, (struct sockaddr *)&addr, 1));
     refused(soft_connect(local->id, &param));
@@ -454,7 +454,7 @@ static void forked_child_gets_eperm_and_the_parent_is_unharmed(void **state) {
     (void)state;
     struct softcm_pair pair;
     softcm_pair_up(&pair);
-    soft_write_cm_event(pair.active, (enum rdma_cm_event_type)CM_EVENT_USER, 3, 0);
+    soft_write_cm_event(pair.active, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 3, 0);
     pid_t child = fork();
     assert_true(child >= 0);
     if (!child) {
@@ -464,7 +464,7 @@ static void forked_child_gets_eperm_and_the_parent_is_unharmed(void **state) {
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    assert_int_equal(softcm_take(pair.active_channel, CM_EVENT_USER), 3); /* not stolen */
+    assert_int_equal(softcm_take(pair.active_channel, SOFT_CM_EVENT_USER), 3); /* not stolen */
     assert_int_equal(soft_disconnect(pair.active), 0);
     softcm_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
     softcm_pair_free(&pair);

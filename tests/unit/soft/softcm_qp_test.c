@@ -137,8 +137,8 @@ static void connect_error_is_minus_one_and_the_last_word(void **state) {
     soft_cm_destroy_qp(pair.passive);
     soft_destroy_id(pair.passive); /* sends a REJ: its event is not shown */
     pair.passive = NULL;
-    softcm_until(softcm_conn_state(pair.active) == CM_CONN_TIMEWAIT ||
-                 softcm_conn_state(pair.active) == CM_CONN_OVER);
+    softcm_until(softcm_conn_state(pair.active) == SOFT_CM_CONN_TIMEWAIT ||
+                 softcm_conn_state(pair.active) == SOFT_CM_CONN_OVER);
     assert_int_equal(fcntl(pair.active_channel->fd, F_SETFL, O_NONBLOCK), 0);
     struct rdma_cm_event *event;
     assert_fails(soft_get_cm_event(pair.active_channel, &event), EAGAIN);

@@ -29,12 +29,12 @@ static pid_t squatter(uid_t uid, const char *address, uint16_t port) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (setresgid(uid, uid, uid) != 0 || setresuid(uid, uid, uid) != 0)
             _exit(1);
-        struct cm_name name = {.ps = RDMA_PS_TCP, .port = port, .afonly = true};
+        struct soft_cm_port_name name = {.ps = RDMA_PS_TCP, .port = port, .afonly = true};
         struct sockaddr_in addr = softcm_in(address, 0);
         struct sockaddr_un sun = {.sun_family = AF_UNIX};
         memcpy(&name.addr, &addr, sizeof addr);
-        char text[CM_NAME_BYTES];
-        cm_name_format(&name, 0, text);
+        char text[SOFT_CM_NAME_BYTES];
+        soft_cm_port_name_format(&name, 0, text);
         memcpy(sun.sun_path + 1, text, strlen(text));
         int sock = socket(AF_UNIX, SOCK_SEQPACKET, 0);
         if (bind(sock, (struct sockaddr *)&sun,

@@ -132,9 +132,9 @@ static void get_request_errors(void **state) {
     softcm_pair_free(&pair);
     struct server server;
     server_open(&server, true);
-    soft_write_cm_event(server.listener, (enum rdma_cm_event_type)CM_EVENT_USER, 0, 0);
+    soft_write_cm_event(server.listener, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 0, 0);
     assert_fails(soft_get_request(server.listener, &id), EINVAL); /* not a request */
-    soft_write_cm_event(server.listener, (enum rdma_cm_event_type)CM_EVENT_USER, -EXDEV, 0);
+    soft_write_cm_event(server.listener, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, -EXDEV, 0);
     assert_fails(soft_get_request(server.listener, &id), EXDEV);
     assert_fails(soft_get_request(server.listener, NULL), EINVAL);
     soft_destroy_ep(server.listener);

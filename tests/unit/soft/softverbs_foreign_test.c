@@ -270,8 +270,8 @@ static void of_those_who_never_greet_the_oldest_go(void **state) {
     struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     must(soft_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
     must(soft_bind_addr(id, (struct sockaddr *)&addr) == 0 && soft_listen(id, 8) == 0);
-    char name[CM_NAME_BYTES];
-    cm_name_format(&cm_id_of(id)->port.taken, 0, name);
+    char name[SOFT_CM_NAME_BYTES];
+    soft_cm_port_name_format(&soft_cm_id_of(id)->port.taken, 0, name);
     unsigned before = hostile_fds();
     int sock[CALLERS];
     for (unsigned i = 0; i < CALLERS; i++) /* on either kind of name */
