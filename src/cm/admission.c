@@ -49,7 +49,7 @@ static void line_remove(struct admission_queue *line, struct cm_conn *conn) {
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-static enum admission_class place_in(enum cm_state state) {
+static enum admission_class class_in(enum cm_state state) {
     switch (state) {
     case CM_ASKING:
         return ADMISSION_ASKING;
@@ -120,7 +120,7 @@ static void leave_open(struct cm *cm, struct cm_conn *conn, enum cm_state state)
 
 void admission_move(struct cm *cm, struct cm_conn *conn, enum cm_state state) {
     enum admission_class from = (enum admission_class)conn->admission_class;
-    enum admission_class to = conn->passive ? place_in(state) : ADMISSION_NONE;
+    enum admission_class to = conn->passive ? class_in(state) : ADMISSION_NONE;
     if (from == to)
         return;
     conn->admission_class = (uint8_t)to;
@@ -161,18 +161,18 @@ void admission_init(struct cm *cm) {
     cm->admission.queue.last = &cm->admission.queue.first;
 }
 
-static bool has_place(const struct cm *cm) {
+static bool has_slot(const struct cm *cm) {
     return cm->admission.open.count < cm->node->options.handshakes_max;
 }
 
 bool admission_room(const struct cm *cm, bool asks) {
     if (cm->admission.asking + cm->admission.queue.count < cm->node->options.requests_max)
         return true;
-    return !asks && cm->admission.queue.count == 0 && has_place(cm);
+    return !asks && cm->admission.queue.count == 0 && has_slot(cm);
 }
 
 void admission_start(struct cm *cm, struct cm_conn *conn) {
-    if (cm->admission.queue.count == 0 && has_place(cm))
+    if (cm->admission.queue.count == 0 && has_slot(cm))
         cm_answer(cm, conn);
     else
         cm_enter(cm, conn, CM_QUEUED);
@@ -223,7 +223,7 @@ unsigned admission_progress(struct cm *cm, bool seen) {
     struct admission *admit = &cm->admission;
     unsigned count = 0;
     while (admit->queue.first) {
-        if (!has_place(cm)) {
+        if (!has_slot(cm)) {
             uint64_t patience = admission_patience(cm) * (seen ? 1 : ADMISSION_UNSEEN_FACTOR);
             if (patience > ADMISSION_GRACE_NS)
                 patience = ADMISSION_GRACE_NS;

@@ -450,7 +450,7 @@ void cm_close(struct cm *cm) {
     if (cm->resolver)
         resolver_close(cm->resolver);
     if (cm->connector)
-        connector_mute(cm->connector);
+        connector_detach_wakeup(cm->connector);
     if (cm->watch.id)
         cm->node->fabric->destroy_id(cm->watch.id);
     /* Sessions that did not end in time: their ids must not outlive the channel. */

@@ -322,7 +322,7 @@ bool connector_inherit_cq(struct cm_connector *c, struct ibv_cq *cq,
                           struct ibv_comp_channel *completions);
 bool connector_inherit_channel(struct cm_connector *c, struct rdma_event_channel *channel);
 /* No answers any more. */
-void connector_mute(struct cm_connector *c);
+void connector_detach_wakeup(struct cm_connector *c);
 /* The same of a node, which may have none. A loop's thread. */
 bool cm_connect_inherits(struct sluice_node *n, struct ibv_cq *cq,
                          struct ibv_comp_channel *completions);

@@ -422,7 +422,7 @@ bool connector_inherit_channel(struct cm_connector *c, struct rdma_event_channel
     return leave_orphan(c, &(struct connect_orphan){.channel = channel});
 }
 
-void connector_mute(struct cm_connector *c) {
+void connector_detach_wakeup(struct cm_connector *c) {
     pthread_mutex_lock(&c->lock);
     c->wake = NULL;
     pthread_mutex_unlock(&c->lock);

@@ -269,9 +269,9 @@ enum build_result rndv_build(struct sluice_loop *l, struct session *s, struct wr
  * The same of a message that is a list of pieces, which stays where it is until iov_regions_done(): written by
  * the sender, so that no key of this side's memory leaves.
  */
-enum build_result rndv_build_pieces(struct sluice_loop *l, struct session *s,
-                                    struct wr_batch *batch, struct sluice_msg *msg,
-                                    const struct iov_part *parts, unsigned count);
+enum build_result rndv_build_iov(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                                 struct sluice_msg *msg, const struct iov_part *parts,
+                                 unsigned count);
 /* False: not so on this device; they go as fragments, whatever their size. */
 bool rndv_has_way(const struct session *s, const struct iov_part *parts, unsigned count);
 /* Posts what may be posted of the transfers under way. */

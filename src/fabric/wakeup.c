@@ -15,7 +15,7 @@
  * Stray events. The one signaller that won writes what it signals into a table before it makes the system
  * call, and the owner strikes it out when the event comes: the number of the signal, in the upper bits of the
  * event's argument, says where to look. What stands there is the argument with the bits that name the
- * place replaced by the verb: slot, generation, verb and number are compared at once. An event that was
+ * slot replaced by the verb: slot, generation, verb and number are compared at once. An event that was
  * struck out before, or never written, was signalled by no thread. A signaller so late that a newer one took its
  * place is counted, and as many events are forgiven.
  *
@@ -46,32 +46,33 @@ enum { AWAKE, ARMED, SIGNALLED };
 
 #define USER_EVENT ((enum rdma_cm_event_type)FABRIC_CM_USER)
 
-#define PLACE_SHIFT WAKEUP_ARG_BITS /* of the number of the signal its lowest bits are the place */
-#define PLACE_MASK ((uint64_t)(WAKEUP_PENDING_MAX - 1) << PLACE_SHIFT)
-#define RECORD_MASK ((UINT64_C(1) << WAKEUP_ARG_BITS) - 1)
+#define RING_SLOT_SHIFT                                                                            \
+    WAKEUP_ARG_BITS /* of the number of the signal its lowest bits are the slot */
+#define RING_SLOT_MASK ((uint64_t)(WAKEUP_PENDING_MAX - 1) << RING_SLOT_SHIFT)
+#define ARG_MASK ((UINT64_C(1) << WAKEUP_ARG_BITS) - 1)
 #define SIGNAL_MARK                                                                                \
     UINT64_C(0x8000) /* in the number of each signal, so that none looks like no signal */
-_Static_assert(WAKEUP_FLAG < WAKEUP_PENDING_MAX, "a verb fits where the place was");
+_Static_assert(WAKEUP_FLAG < WAKEUP_PENDING_MAX, "a verb fits where the slot was");
 
-static _Atomic uint64_t *place_of(struct wakeup *wakeup, uint64_t arg) {
-    return &wakeup->pending[(arg & PLACE_MASK) >> PLACE_SHIFT];
+static _Atomic uint64_t *pending_of(struct wakeup *wakeup, uint64_t arg) {
+    return &wakeup->pending[(arg & RING_SLOT_MASK) >> RING_SLOT_SHIFT];
 }
 
-/* Argument and verb in one word, as long as it is known which place it is about. */
+/* Argument and verb in one word, as long as it is known which slot it is about. */
 static uint64_t both(uint64_t arg, uint32_t verb) {
-    return (arg & ~PLACE_MASK) | (uint64_t)verb << PLACE_SHIFT;
+    return (arg & ~RING_SLOT_MASK) | (uint64_t)verb << RING_SLOT_SHIFT;
 }
 
 /* The winning signaller: returns what its event will carry. */
 static uint64_t announce(struct wakeup *wakeup, uint32_t verb, uint64_t record) {
     uint64_t number = atomic_fetch_add_explicit(&wakeup->sequence, 1, memory_order_relaxed);
-    uint64_t arg = (record & RECORD_MASK) | ((number & 0x7fff) | SIGNAL_MARK) << WAKEUP_ARG_BITS;
-    _Atomic uint64_t *place = place_of(wakeup, arg);
+    uint64_t arg = (record & ARG_MASK) | ((number & 0x7fff) | SIGNAL_MARK) << WAKEUP_ARG_BITS;
+    _Atomic uint64_t *slot = pending_of(wakeup, arg);
     /* Before it is lost: its event may be heard at once. */
-    bool taken = atomic_load(place) != 0;
+    bool taken = atomic_load(slot) != 0;
     if (taken)
         atomic_fetch_add(&wakeup->overwritten, 1);
-    if (atomic_exchange(place, both(arg, verb)) != 0 && !taken)
+    if (atomic_exchange(slot, both(arg, verb)) != 0 && !taken)
         atomic_fetch_add(&wakeup->overwritten, 1);
     return arg;
 }
@@ -79,7 +80,7 @@ static uint64_t announce(struct wakeup *wakeup, uint32_t verb, uint64_t record) 
 /* True: it stood there, and does no more. */
 static bool strike_out(struct wakeup *wakeup, uint64_t arg, uint32_t verb) {
     uint64_t expected = both(arg, verb);
-    return expected != 0 && atomic_compare_exchange_strong(place_of(wakeup, arg), &expected, 0);
+    return expected != 0 && atomic_compare_exchange_strong(pending_of(wakeup, arg), &expected, 0);
 }
 
 static void heard(struct wakeup *wakeup, uint64_t arg, int status) {

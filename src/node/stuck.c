@@ -31,7 +31,7 @@ static void look_at_log(struct stuck *s) {
 }
 
 static uint32_t moves_of(struct sluice_loop *l) {
-    return atomic_load(&l->turn) + atomic_load(&l->calls);
+    return atomic_load(&l->progress_count) + atomic_load(&l->calls);
 }
 
 /* n->lock. From the next call of the application's on each shows, if the loop moves at all before it. */

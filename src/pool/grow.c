@@ -188,7 +188,7 @@ static void start(struct pool *pool) {
     pool->grower.started = true;
 }
 
-void grow_look(struct pool *pool) {
+void grow_check(struct pool *pool) {
     struct grower *grower = &pool->grower;
     if (grower->asked || !is_low(pool))
         return;
@@ -272,7 +272,7 @@ void grow_stop(struct pool *pool) {
 void pool_grow_ahead(struct pool *pool, uint64_t low_water) {
     pthread_mutex_lock(&pool->slow);
     pool->grower.low_water = low_water;
-    grow_look(pool);
+    grow_check(pool);
     pthread_mutex_unlock(&pool->slow);
 }
 

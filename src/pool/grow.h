@@ -43,9 +43,9 @@ struct grower {
 };
 
 void grow_init(struct pool *pool);
-void grow_look(struct pool *pool); /* pages were taken: is it time? */
-bool grow_wait(struct pool *pool); /* until the helper is idle; false: it was */
-void grow_stop(struct pool *pool); /* without the lock: ends the thread */
+void grow_check(struct pool *pool); /* pages were taken: is it time? */
+bool grow_wait(struct pool *pool);  /* until the helper is idle; false: it was */
+void grow_stop(struct pool *pool);  /* without the lock: ends the thread */
 
 /* An arena with a run of bytes is there, which others may take first. False: there is no more. */
 bool grow_arena(struct pool *pool, size_t bytes);

@@ -65,7 +65,7 @@ static unsigned cut_or_grow(struct pool *pool, unsigned size_class, uint32_t pag
     /* Others may be quicker to take what was added for this thread. */
     for (int i = 0; count == 0 && i < GROW_TRIES && grow_arena(pool, pages * POOL_PAGE); i++)
         count = cut(pool, size_class, pages, max, chain);
-    grow_look(pool);
+    grow_check(pool);
     return count;
 }
 

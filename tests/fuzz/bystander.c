@@ -51,6 +51,6 @@ void bystander_prove(const struct bystander *b) {
         const struct soft_qp *qp = soft_qp_of(b->id[i]->qp);
         PROVE(soft_cm_id_of(b->id[i])->conn.state == SOFT_CM_CONN_UP);
         PROVE(qp->state == IBV_QPS_RTS && atomic_load(&qp->tx) == b->tx[i]);
-        PROVE(atomic_load(&qp->rx) == b->rx[i] && !qp->peer_gone && !qp->offers);
+        PROVE(atomic_load(&qp->rx) == b->rx[i] && !qp->peer_gone && !qp->pending_rings);
     }
 }

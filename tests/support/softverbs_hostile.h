@@ -90,8 +90,8 @@ SV_UNUSED static int bell(int *hears) {
 }
 
 /* A greeting that is accepted; what follows is up to the caller. */
-SV_UNUSED static int greet(uint32_t qpn, const struct hello *hello, int board) {
-    int sock = dial(qpn), fds[2] = {bell(NULL), board};
+SV_UNUSED static int greet(uint32_t qpn, const struct hello *hello, int shm_page) {
+    int sock = dial(qpn), fds[2] = {bell(NULL), shm_page};
     say(sock, hello, sizeof *hello, fds, 2);
     close(fds[0]);
     return sock;

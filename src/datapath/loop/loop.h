@@ -87,7 +87,7 @@ struct loop_srq {
     struct recv_queue queue;
     struct sluice_msg **all; /* every buffer of the queue, wherever it is, at its place */
     uint32_t *free_slots;
-    uint32_t free_count, next_place;
+    uint32_t free_count, next_slot;
     struct qp_chunk **sessions; /* by queue pair number, two times 12 bits */
     bool armed;                 /* LOW will come */
     struct mpsc_queue_item low_node;
@@ -136,8 +136,8 @@ struct sluice_loop {
     uint32_t polls;           /* of the CQ */
     bool wc_short;            /* the last of them left nothing there */
     uint8_t wc_max, recv_max; /* completions polled, receives posted at once */
-    _Atomic uint32_t turn;    /* written by who runs it */
-    _Atomic uint32_t calls;   /* likewise: begun and ended, see loop_call_begin(); odd: inside */
+    _Atomic uint32_t progress_count; /* written by who runs it */
+    _Atomic uint32_t calls; /* likewise: begun and ended, see loop_call_begin(); odd: inside */
 
     struct loop_srq srq;
     struct ibv_send_wr wr;

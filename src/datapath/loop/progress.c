@@ -11,8 +11,8 @@
 #include "datapath/rx/alloc_wait.h"
 #include "core/context.h"
 
-#define PUBLISH_TURNS 255u /* busy turns between two updates of the statistics page, less one */
-#define CLOCK_TURNS 63u    /* busy turns between two looks at the clock, less one */
+#define PUBLISH_EVERY 255u /* busy turns between two updates of the statistics page, less one */
+#define CLOCK_EVERY 63u    /* busy turns between two looks at the clock, less one */
 
 /* ---- the turn -------------------------------------------------------------------------------- */
 
@@ -238,10 +238,10 @@ static unsigned wait_for_pins(struct sluice_loop *l) {
     return count;
 }
 
-static void look_at_clock(struct sluice_loop *l, uint32_t turn) {
+static void check_clock(struct sluice_loop *l, uint32_t turn) {
     loop_clock(l);
     loop_span(l);
-    if ((turn & CLOCK_TURNS) == 0)
+    if ((turn & CLOCK_EVERY) == 0)
         keepalive_pace(l);
     if (l->now_ns < l->next_deadline_ns)
         return;
@@ -265,7 +265,7 @@ static void look_at_clock(struct sluice_loop *l, uint32_t turn) {
  * turn looks in any case, for the spans.
  */
 static inline bool is_clock_due(const struct sluice_loop *l, unsigned found, uint32_t turn) {
-    if ((turn & CLOCK_TURNS) == 0 || l->slow_progress)
+    if ((turn & CLOCK_EVERY) == 0 || l->slow_progress)
         return true;
     return found == 0 && l->next_deadline_ns != UINT64_MAX &&
            ((l->next_deadline_ns < l->keepalive_check_ns &&
@@ -301,8 +301,8 @@ static inline bool has_news(struct sluice_loop *l) {
 
 unsigned loop_progress(struct sluice_loop *l) {
     unsigned found = 0;
-    uint32_t turn = atomic_load_explicit(&l->turn, memory_order_relaxed) + 1;
-    atomic_store_explicit(&l->turn, turn, memory_order_relaxed);
+    uint32_t turn = atomic_load_explicit(&l->progress_count, memory_order_relaxed) + 1;
+    atomic_store_explicit(&l->progress_count, turn, memory_order_relaxed);
     l->totals.turns++;
     if (!mpsc_queue_empty(&l->mailbox.queue))
         found += take_msgs(l);
@@ -321,7 +321,7 @@ unsigned loop_progress(struct sluice_loop *l) {
         found += uncommon(l);
     l->worked |= found > 0;
     if (is_clock_due(l, found, turn))
-        look_at_clock(l, turn);
+        check_clock(l, turn);
     if (has_news(l)) {
         if (unlikely(atomic_load_explicit(&l->wake, memory_order_relaxed) & LOOP_WAKE_ALLOC_WAIT))
             found += alloc_wait_progress(l);
@@ -337,7 +337,7 @@ unsigned loop_progress(struct sluice_loop *l) {
         l->totals.empty_turns++;
         if (l->totals_moved)
             loop_publish(l);
-    } else if (unlikely((turn & PUBLISH_TURNS) == 0)) {
+    } else if (unlikely((turn & PUBLISH_EVERY) == 0)) {
         loop_publish(l);
     }
     return found;

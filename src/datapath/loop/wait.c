@@ -76,7 +76,7 @@ static void channel_failed(struct sluice_loop *l, int error) {
     }
 }
 
-static void hear_completions(struct sluice_loop *l, uint32_t events) {
+static void drain_completions(struct sluice_loop *l, uint32_t events) {
     int error = loop_drain_completions(l);
     error = event_source_result(events, error == 0, error);
     if (error != 0)
@@ -98,7 +98,7 @@ static void wait_and_drain(struct sluice_loop *l, int timeout_ms) {
     for (int i = 0; i < n; i++) {
         uint64_t expirations;
         if (events[i].data.ptr == l->channel)
-            hear_completions(l, events[i].events);
+            drain_completions(l, events[i].events);
         else if (events[i].data.ptr == &l->mailbox)
             drain_wakeup(l, events[i].events);
         else if (read(l->timer_fd, &expirations, sizeof expirations) < 0)
@@ -264,9 +264,9 @@ int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wai
         if (l->out_count > 0 || l->handled > 0 || wait_ns == 0)
             break;
         /* The clock is read now and then only: a short wait may take a few turns longer. */
-        bool look = found == 0
-                        ? !spins(l) || (l->spins & SPIN_LOOKS) == SPIN_LOOKS
-                        : (atomic_load_explicit(&l->turn, memory_order_relaxed) & SPIN_LOOKS) == 0;
+        bool look = found == 0 ? !spins(l) || (l->spins & SPIN_LOOKS) == SPIN_LOOKS
+                               : (atomic_load_explicit(&l->progress_count, memory_order_relaxed) &
+                                  SPIN_LOOKS) == 0;
         if (until == 0 && look) {
             uint64_t now = loop_clock(l);
             until = wait_ns > UINT64_MAX - 1 - now ? UINT64_MAX : now + wait_ns;

@@ -346,8 +346,8 @@ static int submit(sluice_session handle, const struct wanted *wanted,
 }
 
 /* Fills in where in the peer's memory it is. EINVAL: no token; EACCESS. */
-static int aim(struct operation *op, const sluice_token *given, uint64_t remote, uint64_t bytes,
-               uint32_t right) {
+static int set_target(struct operation *op, const sluice_token *given, uint64_t remote,
+                      uint64_t bytes, uint32_t right) {
     struct token token;
     if (!given || !token_get(&token, given))
         return SLUICE_EINVAL;
@@ -366,8 +366,8 @@ static int move(sluice_session s, enum operation_code code, const sluice_region 
         return SLUICE_EFORKED;
     if (r ? !region_has(r, local, bytes) : bytes > 0)
         return SLUICE_EINVAL;
-    int status = aim(&wanted.op, token, remote, bytes,
-                     code == OPERATION_GET ? SLUICE_MAY_READ : SLUICE_MAY_WRITE);
+    int status = set_target(&wanted.op, token, remote, bytes,
+                            code == OPERATION_GET ? SLUICE_MAY_READ : SLUICE_MAY_WRITE);
     if (status != SLUICE_OK)
         return status;
     if (bytes > BYTES_MAX)
@@ -402,7 +402,7 @@ static int fetch(sluice_session s, enum operation_code code, const sluice_token 
                             .bytes = sizeof(uint64_t)};
     if (forked_id(s.id))
         return SLUICE_EFORKED;
-    int status = aim(&wanted.op, token, remote, sizeof(uint64_t), SLUICE_MAY_ATOMIC);
+    int status = set_target(&wanted.op, token, remote, sizeof(uint64_t), SLUICE_MAY_ATOMIC);
     if (status != SLUICE_OK)
         return status;
     if (wanted.op.remote % sizeof(uint64_t) != 0)

@@ -18,8 +18,8 @@
 
 /* ---- delivering ------------------------------------------------------------------------------ */
 
-static enum recv_result deliver_placed(struct sluice_loop *l, struct session *s,
-                                       struct rndv_rx *a) {
+static enum recv_result deliver_into_region(struct sluice_loop *l, struct session *s,
+                                            struct rndv_rx *a) {
     sluice_event event = {
         .type = SLUICE_MESSAGE,
         .token = a->token,
@@ -40,7 +40,7 @@ static enum recv_result deliver(struct sluice_loop *l, struct session *s, struct
     struct sluice_msg *landing = a->landing;
     if (a->region) {
         recv_queue_give_back(l, s, frame);
-        return deliver_placed(l, s, a);
+        return deliver_into_region(l, s, a);
     }
     landing->owner = s;
     landing->deadline_ns = a->arrived_ns;
@@ -95,7 +95,7 @@ static enum recv_result ask(struct sluice_loop *l, struct session *s, struct rnd
 }
 
 enum recv_result rndv_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
-    struct rndv_rx *a = &s->rndv->arrivals[msg->id];
+    struct rndv_rx *a = &s->rndv->rx[msg->id];
     enum recv_result taken = RECV_PENDING;
     switch ((enum rndv_rx_state)a->state) {
     case RNDV_RX_ASK:

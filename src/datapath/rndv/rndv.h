@@ -105,7 +105,7 @@ struct rndv {
     struct rndv_tx out[RNDV_NUMBERS];
     uint32_t out_count, out_writes; /* in use; of these by WRITE */
     uint64_t out_order;             /* the last one announced */
-    struct rndv_rx arrivals[RNDV_RX_MAX];
+    struct rndv_rx rx[RNDV_RX_MAX];
     struct rndv_rx *first, **last; /* those not delivered */
     struct rndv_rx *by_number[RNDV_NUMBERS];
     uint32_t waiting;            /* arrivals without a number, not delivered */

@@ -23,7 +23,7 @@
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static struct rndv_rx *rndv_rx_new(struct rndv *r, unsigned number) {
-    struct rndv_rx *a = r->arrivals;
+    struct rndv_rx *a = r->rx;
     while (a->state != RNDV_RX_FREE) /* there is one: see RNDV_RX_MAX */
         a++;
     *a = (struct rndv_rx){.number = (uint8_t)number, .numbered = true};
@@ -129,7 +129,7 @@ bool rndv_rts_arrived(struct sluice_loop *l, struct session *s, struct sluice_ms
         a->arrived_ns = loop_clock(l);
     bool ask = (s->link_config.flags & SLUICE_PLACE) && a->type == FRAME_DATA;
     a->state = ask ? RNDV_RX_ASK : RNDV_RX_WAITS;
-    msg->id = (uint32_t)(a - r->arrivals);
+    msg->id = (uint32_t)(a - r->rx);
     rndv_dirty(l, s);
     return true;
 }

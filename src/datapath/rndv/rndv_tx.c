@@ -197,9 +197,9 @@ bool rndv_has_way(const struct session *s, const struct iov_part *parts, unsigne
     return !s->node->traits.no_immediate || (count == 1 && parts->region);
 }
 
-enum build_result rndv_build_pieces(struct sluice_loop *l, struct session *s,
-                                    struct wr_batch *batch, struct sluice_msg *msg,
-                                    const struct iov_part *parts, unsigned count) {
+enum build_result rndv_build_iov(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                                 struct sluice_msg *msg, const struct iov_part *parts,
+                                 unsigned count) {
     /* A key opens one range, and only regions are registered so that a window can be bound on them. */
     unsigned way = count == 1 && parts->region ? way_of(s) : RNDV_BY_WRITE;
     return send_rts(l, s, batch, msg, way, (struct rndv_tx){.parts = parts, .part_count = count});

@@ -73,7 +73,7 @@ uint32_t rpc_client_count(struct session *s) {
 
 int rpc_client_admit(struct session *s, const struct send_args *args, bool foreign) {
     if (args->kind == MSG_REPLY)
-        return rpc_server_claim(s, args->token) ? SLUICE_OK : SLUICE_EINVAL;
+        return rpc_server_claim(s, args->request_id) ? SLUICE_OK : SLUICE_EINVAL;
     struct rpc_client *r = rpc_client_make(s);
     if (!r)
         return SLUICE_ENOMEM;
@@ -99,7 +99,7 @@ int rpc_client_admit(struct session *s, const struct send_args *args, bool forei
 
 void rpc_client_admit_undo(struct session *s, const struct send_args *args, bool foreign) {
     if (args->kind == MSG_REPLY) {
-        rpc_server_unclaim(s, args->token);
+        rpc_server_unclaim(s, args->request_id);
         return;
     }
     struct rpc_client *r = rpc_client_of(s);

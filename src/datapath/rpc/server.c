@@ -45,7 +45,7 @@ static struct rpc_server *rpc_server_make(struct session *s) {
     return v;
 }
 
-static uint64_t new_token(struct rpc_server *v, uint32_t inbound) {
+static uint64_t new_request_id(struct rpc_server *v, uint32_t inbound) {
     v->count = (v->count + 1) & ((1ull << COUNT_BITS) - 1);
     if (v->count == 0) /* 0 is no token */
         v->count = 1;
@@ -126,7 +126,7 @@ void rpc_server_flush(struct sluice_loop *l, struct session *s, struct wr_batch 
 static void answer_now(struct sluice_loop *l, struct session *s, struct rpc_server *v,
                        uint32_t index, uint32_t code) {
     struct rpc_inbound *inbound = &v->inbound[index];
-    atomic_store_explicit(&inbound->word, word_of(new_token(v, index), RPC_INBOUND_ANSWERED),
+    atomic_store_explicit(&inbound->word, word_of(new_request_id(v, index), RPC_INBOUND_ANSWERED),
                           memory_order_relaxed);
     make_due(v, index, code);
     s->answers = true;
@@ -173,7 +173,7 @@ enum recv_result rpc_server_deliver(struct sluice_loop *l, struct session *s,
         return RECV_DONE;
     }
     inbound->deadline_ns = deadline;
-    uint64_t token = new_token(v, index);
+    uint64_t token = new_request_id(v, index);
     atomic_store_explicit(&inbound->word, word_of(token, RPC_INBOUND_OPEN), memory_order_release);
     sluice_event event = {.type = SLUICE_REQUEST, .token = token, .value = deadline};
     event_loan(l, s, msg, &event);
@@ -211,7 +211,7 @@ int sluice_reply_with(sluice_session handle, uint64_t token, sluice_msg *msg,
         return SLUICE_EFORKED;
     if (!msg || (o && send_options(&args, o) != 0) || args.tag || args.deadline_ns)
         return SLUICE_EINVAL;
-    args.token = token;
+    args.request_id = token;
     args.kind = MSG_REPLY;
     args.id = (uint32_t)token & (RPC_IDS_MAX - 1);
     return send_submit(handle, msg, &args);

@@ -41,7 +41,7 @@ void event_retain(struct sluice_msg *msg) {
 
 /* ---- the loop's thread ----------------------------------------------------------------------- */
 
-static void count_kept(struct sluice_loop *l, struct session *s, uint32_t more) {
+static void count_retained(struct sluice_loop *l, struct session *s, uint32_t more) {
     s->retained += more;
     l->totals.kept += (int32_t)more;
     l->totals_moved = true;
@@ -66,7 +66,7 @@ void retain_taken(struct sluice_loop *l, const struct loop_loan *loan) {
         s->withheld_due++;
         s->rx_missing++;
     }
-    count_kept(l, s, 1);
+    count_retained(l, s, 1);
     if (s->repost_count + s->rx_missing >= s->repost_batch || credits_update_due(s) ||
         s->rx_granted < s->credits_low)
         loop_dirty(l, s);
@@ -97,7 +97,7 @@ static void returned(struct sluice_loop *l, struct session *s, struct sluice_msg
         return;
     }
     give_credit(l, s, msg);
-    count_kept(l, s, UINT32_MAX);
+    count_retained(l, s, UINT32_MAX);
     if (s->rx_granted <= CREDIT_RESERVE)
         s->update_due = true; /* it waits for this one */
     loop_dirty(l, s);
@@ -114,7 +114,7 @@ void retain_moved(struct sluice_loop *l, struct session *s, struct sluice_msg *m
         s->withheld_due--;
     else
         s->rx_missing++;
-    count_kept(l, s, UINT32_MAX);
+    count_retained(l, s, UINT32_MAX);
     if (s->rx_granted <= CREDIT_RESERVE)
         s->update_due = true;
     loop_dirty(l, s);
@@ -206,7 +206,7 @@ static int pass_borrowed(struct sluice_msg *msg) {
 }
 
 /* Its place takes another, which is freed as this one would have been. */
-static int pass_kept(struct sluice_msg *msg) {
+static int pass_retained(struct sluice_msg *msg) {
     struct session *s = session_table_find(msg->session_id);
     if (s && session_ref_tryget(&s->ref, (uint32_t)msg->session_id, 0, 0)) {
         struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
@@ -228,7 +228,7 @@ static int pass_kept(struct sluice_msg *msg) {
 }
 
 int retain_pass(struct sluice_msg *msg) {
-    int status = msg->state == MSG_LOANED ? pass_borrowed(msg) : pass_kept(msg);
+    int status = msg->state == MSG_LOANED ? pass_borrowed(msg) : pass_retained(msg);
     if (status != SLUICE_OK)
         return status;
     msg->owner = NULL;

@@ -82,7 +82,7 @@ void srq_leave(struct sluice_loop *l, struct session *s, bool drained) {
 /* ---- places ---------------------------------------------------------------------------------- */
 
 static uint32_t in_use(const struct loop_srq *shared) {
-    return shared->next_place - shared->free_count;
+    return shared->next_slot - shared->free_count;
 }
 
 uint32_t srq_room(const struct sluice_loop *l) {
@@ -94,8 +94,8 @@ bool srq_enter(struct sluice_loop *l, struct sluice_msg *msg) {
     uint32_t place;
     if (shared->free_count > 0)
         place = shared->free_slots[--shared->free_count];
-    else if (shared->next_place < shared->queue.depth)
-        place = shared->next_place++;
+    else if (shared->next_slot < shared->queue.depth)
+        place = shared->next_slot++;
     else
         return false;
     msg->flags |= MSG_SHARED;
@@ -258,7 +258,7 @@ void srq_close(struct sluice_loop *l) {
     l->cq_used -= shared->queue.depth;
     shared->queue.srq = NULL;
     /* Those that somebody still looks at come back later. */
-    for (uint32_t i = 0; i < shared->next_place; i++)
+    for (uint32_t i = 0; i < shared->next_slot; i++)
         if (shared->all[i] && !shared->all[i]->owner && error == 0)
             recv_buffer_put(l, shared->all[i]);
     shared->queue.repost = NULL;

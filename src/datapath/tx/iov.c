@@ -77,7 +77,7 @@ enum build_result iov_build(struct sluice_loop *l, struct session *s, struct wr_
                             struct sluice_msg *msg) {
     struct iov_msg *p = iov_of(msg);
     if (msg->sent == 0 && msg->size > s->rndv_above && rndv_has_way(s, p->part, p->count))
-        return rndv_build_pieces(l, s, batch, msg, p->part, p->count);
+        return rndv_build_iov(l, s, batch, msg, p->part, p->count);
     uint32_t lkey;
     uint8_t *header = wr_batch_header(l, s, &lkey);
     if (!header)

@@ -14,7 +14,7 @@
 /* What a call that sends was given. */
 struct send_args {
     uint64_t tag, deadline_ns;
-    uint64_t token; /* of the request a reply answers */
+    uint64_t request_id; /* of the request a reply answers */
     uint32_t flags, id;
     uint8_t kind; /* enum msg_kind */
 };

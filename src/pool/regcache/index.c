@@ -47,8 +47,8 @@ static struct regcache_entry *search(struct regcache_index *table,
                : NULL;
 }
 
-struct regcache_entry *regcache_index_look(struct regcache_index *table, uintptr_t start,
-                                           uintptr_t end, bool *locked, uint64_t *hits) {
+struct regcache_entry *regcache_index_lookup(struct regcache_index *table, uintptr_t start,
+                                             uintptr_t end, bool *locked, uint64_t *hits) {
     bool last = false;
     urcu_bp_read_lock();
     const struct regcache_index_table *shown =
@@ -65,8 +65,8 @@ struct regcache_entry *regcache_index_look(struct regcache_index *table, uintptr
     return reg;
 }
 
-struct regcache_entry *regcache_index_look_locked(struct regcache_index *table, uintptr_t start,
-                                                  uintptr_t end, uint64_t *hits) {
+struct regcache_entry *regcache_index_lookup_locked(struct regcache_index *table, uintptr_t start,
+                                                    uintptr_t end, uint64_t *hits) {
     pthread_mutex_lock(&table->lock);
     struct regcache_entry *reg = regcache_index_at(table, regcache_index_find(table, start));
     if (reg && !(regcache_entry_covers(reg, start, end) && regcache_entry_pin(reg, hits)))

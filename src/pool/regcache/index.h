@@ -69,13 +69,13 @@ void regcache_index_close(struct regcache_index *table);
 
 /*
  * The registration that covers [start, end), pinned; NULL: none, or *locked: nothing is shown, ask
- * regcache_index_look_locked(). *hits is 0 before, and is to be added elsewhere after, also where there is none: see
+ * regcache_index_lookup_locked(). *hits is 0 before, and is to be added elsewhere after, also where there is none: see
  * regcache_entry_pin() and regcache_entry_hold().
  */
-struct regcache_entry *regcache_index_look(struct regcache_index *table, uintptr_t start,
-                                           uintptr_t end, bool *locked, uint64_t *hits);
-struct regcache_entry *regcache_index_look_locked(struct regcache_index *table, uintptr_t start,
-                                                  uintptr_t end, uint64_t *hits);
+struct regcache_entry *regcache_index_lookup(struct regcache_index *table, uintptr_t start,
+                                             uintptr_t end, bool *locked, uint64_t *hits);
+struct regcache_entry *regcache_index_lookup_locked(struct regcache_index *table, uintptr_t start,
+                                                    uintptr_t end, uint64_t *hits);
 
 /* ---- the lock is held --------------------------------------------------------------------------- */
 

@@ -179,7 +179,7 @@ static struct regcache_entry *made_meanwhile(struct regcache *cache, uintptr_t s
                                              uintptr_t end) {
     uint64_t hits = 0;
     struct regcache_entry *reg =
-        cache->gone_device ? NULL : regcache_index_look_locked(&cache->table, start, end, &hits);
+        cache->gone_device ? NULL : regcache_index_lookup_locked(&cache->table, start, end, &hits);
     if (!reg)
         return NULL;
     atomic_fetch_add_explicit(&cache->hits, hits, memory_order_relaxed);
@@ -221,10 +221,10 @@ static int add(struct regcache *cache, uintptr_t start, uintptr_t end, bool *wid
 static struct regcache_entry *find(struct regcache *cache, uintptr_t start, uintptr_t end) {
     bool locked;
     uint64_t hits = 0;
-    struct regcache_entry *reg = regcache_index_look(&cache->table, start, end, &locked, &hits);
+    struct regcache_entry *reg = regcache_index_lookup(&cache->table, start, end, &locked, &hits);
     if (locked)
-        reg = regcache_index_look_locked(&cache->table, start, end, &hits);
-    if (hits > 0) /* also where none was found: see regcache_index_look() */
+        reg = regcache_index_lookup_locked(&cache->table, start, end, &hits);
+    if (hits > 0) /* also where none was found: see regcache_index_lookup() */
         atomic_fetch_add_explicit(&cache->hits, hits, memory_order_relaxed);
     if (!reg) {
         count_one(&cache->misses);

@@ -139,7 +139,7 @@ static uint64_t timeout_ns(const struct soft_qp *qp, uint64_t times) {
 }
 
 static void apply(const struct soft_qp *qp, const struct soft_rule *rule,
-                  struct soft_fault_turn *turn) {
+                  struct soft_fault_step *turn) {
     uint64_t now = soft_now_ns(), lost = (uint64_t)rule->value;
     switch (rule->what) {
     case FAULT_STATUS:
@@ -171,7 +171,7 @@ static void apply(const struct soft_qp *qp, const struct soft_rule *rule,
     }
 }
 
-static enum soft_fault_verdict verdict(const struct soft_fault_turn *turn, int *status) {
+static enum soft_fault_verdict verdict(const struct soft_fault_step *turn, int *status) {
     if (turn->until_ns && soft_now_ns() < turn->until_ns)
         return SOFT_FAULT_HOLD;
     if (turn->lost)
@@ -181,12 +181,12 @@ static enum soft_fault_verdict verdict(const struct soft_fault_turn *turn, int *
 }
 
 /* Decides once for each operation, however often it is asked for. True: this was the first time. */
-static bool decide_turn(struct soft_qp *qp, enum soft_fault_when when, uint32_t n,
-                        struct soft_fault_turn *turn, struct soft_rule *rule) {
+static bool decide_step(struct soft_qp *qp, enum soft_fault_when when, uint32_t n,
+                        struct soft_fault_step *turn, struct soft_rule *rule) {
     uint32_t number = atomic_load(&plan_number); /* a plan that changes meanwhile: asked again */
     if (turn->op == n && turn->plan == number)
         return false;
-    *turn = (struct soft_fault_turn){.op = n, .plan = number};
+    *turn = (struct soft_fault_step){.op = n, .plan = number};
     if (!soft_fault_decide(FAULT_QP, qp->fault.serial, qp->ibv.qp_num, when, 0, n, rule))
         return false;
     apply(qp, rule, turn);
@@ -196,7 +196,7 @@ static bool decide_turn(struct soft_qp *qp, enum soft_fault_when when, uint32_t 
 enum soft_fault_verdict soft_fault_send(struct soft_qp *qp, int *status) {
     struct soft_fault_qp *f = &qp->fault;
     struct soft_rule rule;
-    decide_turn(qp, FAULT_SEND, qp->sq_next + 1, &f->send, &rule);
+    decide_step(qp, FAULT_SEND, qp->sq_next + 1, &f->send, &rule);
     enum soft_fault_verdict v = verdict(&f->send, status);
     if (v == SOFT_FAULT_PASS && qp->unreliable) {
         if (atomic_load(&soft_port_down))
@@ -223,7 +223,7 @@ enum soft_fault_verdict soft_fault_receive(struct soft_qp *qp, struct soft_ring 
     struct soft_fault_qp *f = &qp->fault;
     struct soft_rule rule;
     uint32_t n = (qp->srq ? f->received : qp->rq.head) + 1;
-    if (decide_turn(qp, FAULT_RECV, n, &f->recv, &rule) && rule.what == FAULT_RNR && rx) {
+    if (decide_step(qp, FAULT_RECV, n, &f->recv, &rule) && rule.what == FAULT_RNR && rx) {
         f->stalled = true;
         atomic_store_explicit(&rx->rx.stalled, ld(qp->rx_pos) + 1, memory_order_release);
     }

@@ -52,7 +52,7 @@ struct soft_qp;
 struct soft_wqe;
 struct soft_ring;
 
-struct soft_fault_turn { /* the operation that is next on a QP, and what was decided for it */
+struct soft_fault_step { /* the operation that is next on a QP, and what was decided for it */
     uint32_t op, plan;   /* number of the operation (0: none yet) and of the plan */
     int then;            /* status it ends with, 0: it goes on */
     bool lost;           /* UC, UD: it ends well, and never arrives */
@@ -62,7 +62,7 @@ struct soft_fault_turn { /* the operation that is next on a QP, and what was dec
 struct soft_fault_qp { /* part of a QP, under its lock */
     uint32_t serial;
     uint32_t received; /* messages taken by shared receives */
-    struct soft_fault_turn send, recv;
+    struct soft_fault_step send, recv;
     uint64_t dark_since_ns;
     bool stalled, holding; /* shown as not ready; a message is being held */
 };

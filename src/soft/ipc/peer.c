@@ -72,8 +72,8 @@ void soft_peer_release(struct soft_peer *peer) {
         if (addr)
             munmap((void *)(uintptr_t)addr, peer->regions[i].bytes);
     }
-    if (peer->board)
-        munmap(peer->board, sizeof *peer->board);
+    if (peer->shm_page)
+        munmap(peer->shm_page, sizeof *peer->shm_page);
     if (atomic_load(&peer->keys))
         munmap((void *)(uintptr_t)atomic_load(&peer->keys), SOFT_KEYS_BYTES);
     if (peer->bell_out >= 0)
@@ -245,16 +245,16 @@ static bool on_hello(struct soft_peer *peer, const struct soft_hello *hello, int
         peer->greeted || !soft_untrusted_fd_memory(fds[1], sizeof(struct soft_shm_page)) ||
         !soft_untrusted_fd_bell(fds[0]))
         return false;
-    struct soft_shm_page *board = mmap(NULL, sizeof *board, PROT_READ, MAP_SHARED, fds[1], 0);
-    if (board == MAP_FAILED)
+    struct soft_shm_page *shm_page = mmap(NULL, sizeof *shm_page, PROT_READ, MAP_SHARED, fds[1], 0);
+    if (shm_page == MAP_FAILED)
         return false;
-    if (board->magic != SOFT_SHM_PAGE_MAGIC || board->version != SOFT_WIRE_VERSION) {
-        munmap(board, sizeof *board);
+    if (shm_page->magic != SOFT_SHM_PAGE_MAGIC || shm_page->version != SOFT_WIRE_VERSION) {
+        munmap(shm_page, sizeof *shm_page);
         return false;
     }
     peer->bell_out = fds[0];
     fds[0] = -1; /* ours now */
-    peer->board = board;
+    peer->shm_page = shm_page;
     peer->fence_free = soft_fence_able() && hello->fence_free;
     memcpy(peer->uuid, hello->uuid, sizeof peer->uuid);
     peer->greeted = true;

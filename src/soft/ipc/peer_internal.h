@@ -40,7 +40,7 @@ struct soft_peer {
     uint32_t blocks[SOFT_PEER_BLOCKS]; /* qpn blocks known to be its */
     unsigned block_count;
     int bell_out; /* the socket we ring it with; -1 until HELLO; closed with the last reference */
-    struct soft_shm_page *board;
+    struct soft_shm_page *shm_page;
     const struct soft_key *_Atomic keys; /* its key table; NULL: other uid, or not there yet */
     bool keys_sent;
     _Atomic bool vm_ok; /* process_vm reaches its memory: probed */

@@ -16,29 +16,29 @@
 #include "soft/ipc/peer_internal.h"
 
 struct soft_shm_page *soft_shm_page;
-static int board_fd = -1;
+static int shm_page_fd = -1;
 
-static int board_create(void) {
+static int shm_page_create(void) {
     int fd = memfd_create("sluice-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -errno;
     if (ftruncate(fd, sizeof(struct soft_shm_page)) != 0)
         goto fail;
-    struct soft_shm_page *board =
-        mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (board == MAP_FAILED)
+    struct soft_shm_page *shm_page =
+        mmap(NULL, sizeof *shm_page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (shm_page == MAP_FAILED)
         goto fail;
-    board->magic = SOFT_SHM_PAGE_MAGIC;
-    board->version = SOFT_WIRE_VERSION;
-    memcpy(board->uuid, soft_own_uuid, sizeof board->uuid);
+    shm_page->magic = SOFT_SHM_PAGE_MAGIC;
+    shm_page->version = SOFT_WIRE_VERSION;
+    memcpy(shm_page->uuid, soft_own_uuid, sizeof shm_page->uuid);
     /* From here on nobody can map it writable any more; our own mapping stays. */
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) !=
         0) {
-        munmap(board, sizeof *board);
+        munmap(shm_page, sizeof *shm_page);
         goto fail;
     }
-    soft_shm_page = board;
-    board_fd = fd;
+    soft_shm_page = shm_page;
+    shm_page_fd = fd;
     return 0;
 fail:;
     int rc = -errno;
@@ -48,17 +48,17 @@ fail:;
 
 /* The board outlives a stopped engine: CQs may still point at their words. */
 int soft_shm_page_start(void) {
-    return soft_shm_page ? 0 : board_create();
+    return soft_shm_page ? 0 : shm_page_create();
 }
 
 int soft_shm_page_fd(void) {
-    return board_fd;
+    return shm_page_fd;
 }
 
 /* The child makes its own; the inherited mapping is the parent's. */
 void soft_shm_page_forked(void) {
     soft_shm_page = NULL;
-    if (board_fd >= 0)
-        close(board_fd);
-    board_fd = -1;
+    if (shm_page_fd >= 0)
+        close(shm_page_fd);
+    shm_page_fd = -1;
 }

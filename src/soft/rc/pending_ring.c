@@ -20,18 +20,18 @@ bool soft_same_process(const struct soft_peer *a, const struct soft_peer *b) {
 }
 
 static void drop(struct soft_pending_ring **at) {
-    struct soft_pending_ring *offer = *at;
-    *at = offer->next;
-    munmap(offer->ring, SOFT_RING_BYTES);
-    soft_peer_release(offer->peer);
-    free(offer);
+    struct soft_pending_ring *pending = *at;
+    *at = pending->next;
+    munmap(pending->ring, SOFT_RING_BYTES);
+    soft_peer_release(pending->peer);
+    free(pending);
 }
 
 /* The oldest of another user, else the oldest. */
 static void make_room(struct soft_qp *qp) {
     struct soft_pending_ring **oldest = NULL, **foreign = NULL;
     unsigned count = 0;
-    for (struct soft_pending_ring **at = &qp->offers; *at; at = &(*at)->next) {
+    for (struct soft_pending_ring **at = &qp->pending_rings; *at; at = &(*at)->next) {
         count++;
         oldest = at;
         if ((*at)->peer->uid != geteuid())
@@ -41,39 +41,39 @@ static void make_room(struct soft_qp *qp) {
         drop(foreign ? foreign : oldest);
 }
 
-bool soft_pending_ring_keep(struct soft_qp *qp, const struct soft_pending_ring *offer) {
+bool soft_pending_ring_keep(struct soft_qp *qp, const struct soft_pending_ring *pending) {
     struct soft_pending_ring *kept = malloc(sizeof *kept);
     if (!kept)
         return false;
-    for (struct soft_pending_ring **at = &qp->offers; *at;)
-        if (soft_same_process((*at)->peer, offer->peer))
+    for (struct soft_pending_ring **at = &qp->pending_rings; *at;)
+        if (soft_same_process((*at)->peer, pending->peer))
             drop(at);
         else
             at = &(*at)->next;
     make_room(qp);
-    *kept = *offer;
-    kept->next = qp->offers;
-    qp->offers = kept;
+    *kept = *pending;
+    kept->next = qp->pending_rings;
+    qp->pending_rings = kept;
     return true;
 }
 
 /* A ring that is down belongs to the other side's time before a RESET: its next one is to come. */
-static bool fits(const struct soft_qp *qp, const struct soft_pending_ring *offer) {
-    return offer->qpn == qp->attr.dest_qp_num && soft_same_process(offer->peer, qp->peer) &&
-           soft_peer_alive(offer->peer) && !atomic_load(&offer->ring->rx.down);
+static bool fits(const struct soft_qp *qp, const struct soft_pending_ring *pending) {
+    return pending->qpn == qp->attr.dest_qp_num && soft_same_process(pending->peer, qp->peer) &&
+           soft_peer_alive(pending->peer) && !atomic_load(&pending->ring->rx.down);
 }
 
 bool soft_pending_ring_take(struct soft_qp *qp, struct soft_pending_ring *out) {
     bool found = false;
-    for (struct soft_pending_ring **at = &qp->offers; *at && !found;) {
-        struct soft_pending_ring *offer = *at;
-        if (fits(qp, offer)) {
+    for (struct soft_pending_ring **at = &qp->pending_rings; *at && !found;) {
+        struct soft_pending_ring *pending = *at;
+        if (fits(qp, pending)) {
             found = true;
-            *out = *offer;
-            *at = offer->next;
-            free(offer);
+            *out = *pending;
+            *at = pending->next;
+            free(pending);
         } else {
-            at = &offer->next;
+            at = &pending->next;
         }
     }
     soft_pending_ring_drop_all(qp);
@@ -81,6 +81,6 @@ bool soft_pending_ring_take(struct soft_qp *qp, struct soft_pending_ring *out) {
 }
 
 void soft_pending_ring_drop_all(struct soft_qp *qp) {
-    while (qp->offers)
-        drop(&qp->offers);
+    while (qp->pending_rings)
+        drop(&qp->pending_rings);
 }

@@ -22,7 +22,7 @@ struct soft_pending_ring {
 
 bool soft_same_process(const struct soft_peer *a, const struct soft_peer *b);
 /* Keeps a copy, with the ring and the hold on the peer. False: neither is taken. */
-bool soft_pending_ring_keep(struct soft_qp *qp, const struct soft_pending_ring *offer);
+bool soft_pending_ring_keep(struct soft_qp *qp, const struct soft_pending_ring *pending);
 /* The destination's, now the caller's, or false; the others are gone. */
 bool soft_pending_ring_take(struct soft_qp *qp, struct soft_pending_ring *out);
 void soft_pending_ring_drop_all(struct soft_qp *qp);

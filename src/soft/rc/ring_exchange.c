@@ -80,8 +80,8 @@ static void attach(struct soft_qp *qp, struct soft_ring *ring, struct soft_peer 
     qp->remote_pd = pd;
     /* Two processes may have two connections. Regions and bells go by the one that carried LINK. */
     qp->link_peer = soft_peer_hold(peer);
-    qp->peer_recv_armed = &peer->board->cq[cqs[0] % SOFT_SHM_PAGE_CQS].armed;
-    qp->peer_send_armed = &peer->board->cq[cqs[1] % SOFT_SHM_PAGE_CQS].armed;
+    qp->peer_recv_armed = &peer->shm_page->cq[cqs[0] % SOFT_SHM_PAGE_CQS].armed;
+    qp->peer_send_armed = &peer->shm_page->cq[cqs[1] % SOFT_SHM_PAGE_CQS].armed;
     qp->fence_free = peer->fence_free;
     qp->tx_pos = qp->tx_index = qp->tx_published = 0;
     st(qp->tx_acked, 0);
@@ -91,12 +91,12 @@ static void attach(struct soft_qp *qp, struct soft_ring *ring, struct soft_peer 
     soft_qp_progress(qp); /* what was posted before the ring came */
 }
 
-static void take_offer(struct soft_qp *qp) {
-    struct soft_pending_ring offer;
-    if (!qp->peer || ld(qp->tx) || !soft_pending_ring_take(qp, &offer))
+static void take_pending_ring(struct soft_qp *qp) {
+    struct soft_pending_ring pending;
+    if (!qp->peer || ld(qp->tx) || !soft_pending_ring_take(qp, &pending))
         return;
-    attach(qp, offer.ring, offer.peer, offer.cqs, offer.pd);
-    soft_peer_release(offer.peer);
+    attach(qp, pending.ring, pending.peer, pending.cqs, pending.pd);
+    soft_peer_release(pending.peer);
 }
 
 int soft_ring_exchange_open(struct soft_qp *qp) {
@@ -109,8 +109,8 @@ int soft_ring_exchange_open(struct soft_qp *qp) {
     if (rc == 0) {
         struct link_msg msg = {.from_qpn = qp->ibv.qp_num,
                                .to_qpn = qp->attr.dest_qp_num,
-                               .recv_cq = soft_cq_of(qp->ibv.recv_cq)->board_index,
-                               .send_cq = soft_cq_of(qp->ibv.send_cq)->board_index,
+                               .recv_cq = soft_cq_of(qp->ibv.recv_cq)->shm_index,
+                               .send_cq = soft_cq_of(qp->ibv.send_cq)->shm_index,
                                .pd = soft_pd_of(qp->ibv.pd)->number,
                                .unreliable = qp->unreliable};
         rc = soft_peer_send(peer, SOFT_MSG_LINK, &msg, sizeof msg, fd);
@@ -138,7 +138,7 @@ int soft_ring_exchange_open(struct soft_qp *qp) {
         if (peer->qps)
             peer->qps->peer_link = &qp->peer_next;
         peer->qps = qp;
-        take_offer(qp);
+        take_pending_ring(qp);
     } else {
         soft_peer_release(peer);
     }
@@ -185,17 +185,17 @@ static void on_link(struct soft_peer *peer, const struct link_msg *msg, int fd) 
         munmap(ring, SOFT_RING_BYTES);
         return;
     }
-    const struct soft_pending_ring offer = {.ring = ring,
-                                            .peer = soft_peer_hold(peer),
-                                            .qpn = msg->from_qpn,
-                                            .cqs = {msg->recv_cq, msg->send_cq},
-                                            .pd = msg->pd};
-    if (!soft_pending_ring_keep(qp, &offer)) {
+    const struct soft_pending_ring pending = {.ring = ring,
+                                              .peer = soft_peer_hold(peer),
+                                              .qpn = msg->from_qpn,
+                                              .cqs = {msg->recv_cq, msg->send_cq},
+                                              .pd = msg->pd};
+    if (!soft_pending_ring_keep(qp, &pending)) {
         munmap(ring, SOFT_RING_BYTES);
         soft_peer_release(peer);
         return;
     }
-    take_offer(qp);
+    take_pending_ring(qp);
 }
 
 /* ---- regions ------------------------------------------------------------------------------------ */

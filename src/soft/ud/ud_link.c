@@ -157,7 +157,7 @@ static void on_answer(struct soft_peer *peer, uint32_t type, const struct ud_msg
         return;
     }
     spin_lock(&qp->lock);
-    way->armed = &peer->board->cq[msg->recv_cq % SOFT_SHM_PAGE_CQS].armed;
+    way->armed = &peer->shm_page->cq[msg->recv_cq % SOFT_SHM_PAGE_CQS].armed;
     way->fence_free = peer->fence_free;
     way->taken = true;
     soft_ud_ring_bell(way); /* for what was written before its bell could be rung */
@@ -270,7 +270,7 @@ static void on_ring(struct soft_peer *peer, const struct ud_msg *msg, int fd) {
     qp->ud->in[qp->ud->in_count++] = in;
     st(qp->attention, true);
     spin_unlock(&qp->lock);
-    answer.recv_cq = soft_cq_of(qp->ibv.recv_cq)->board_index;
+    answer.recv_cq = soft_cq_of(qp->ibv.recv_cq)->shm_index;
     soft_peer_send(peer, SOFT_MSG_UD_OK, &answer, sizeof answer, -1);
     soft_qp_progress(qp);
 }

@@ -14,7 +14,7 @@
 #include "soft/verbs/profile.h"
 #include "soft/soft.h"
 
-static _Atomic uint32_t next_board_index;
+static _Atomic uint32_t next_shm_index;
 
 struct ibv_cq *soft_create_cq(struct ibv_context *ctx, int cqe, void *cq_context,
                               struct ibv_comp_channel *channel, int comp_vector) {
@@ -48,7 +48,7 @@ struct ibv_cq *soft_create_cq(struct ibv_context *ctx, int cqe, void *cq_context
     pthread_mutex_init(&cq->ibv.mutex, NULL);
     pthread_cond_init(&cq->ibv.cond, NULL);
     cq->generation = soft_generation_now;
-    cq->board_index = atomic_fetch_add(&next_board_index, 1) % SOFT_SHM_PAGE_CQS;
+    cq->shm_index = atomic_fetch_add(&next_shm_index, 1) % SOFT_SHM_PAGE_CQS;
     if (channel) {
         pthread_mutex_lock(&soft_comp_channel_of(channel)->lock);
         channel->refcnt++;
@@ -60,7 +60,7 @@ struct ibv_cq *soft_create_cq(struct ibv_context *ctx, int cqe, void *cq_context
 
 static void disarm(struct soft_cq *cq) {
     if (atomic_exchange(&cq->armed, 0))
-        atomic_fetch_sub(&soft_shm_page->cq[cq->board_index].armed, 1);
+        atomic_fetch_sub(&soft_shm_page->cq[cq->shm_index].armed, 1);
 }
 
 int soft_destroy_cq(struct ibv_cq *ibcq) {
@@ -98,7 +98,7 @@ void soft_cq_signal(struct soft_cq *cq, bool solicited) {
     if (atomic_exchange(&cq->armed, 0) == 0)
         return;
     st(cq->untold, false);
-    atomic_fetch_sub(&soft_shm_page->cq[cq->board_index].armed, 1);
+    atomic_fetch_sub(&soft_shm_page->cq[cq->shm_index].armed, 1);
     soft_comp_channel_push(soft_comp_channel_of(cq->ibv.channel), cq);
 }
 

@@ -50,7 +50,7 @@ static int take(struct ibv_cq_ex *cq) {
     return 0;
 }
 
-static void let_go(struct soft_reader *r) {
+static void release(struct soft_reader *r) {
     if (!r->single)
         spin_unlock(&r->lock);
 }
@@ -63,12 +63,12 @@ static int start_poll(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *attr) {
         spin_lock(&r->lock);
     int rc = take(cq);
     if (rc != 0)
-        let_go(r); /* no end_poll follows */
+        release(r); /* no end_poll follows */
     return rc;
 }
 
 static void end_poll(struct ibv_cq_ex *cq) {
-    let_go(cq_of(cq)->reader);
+    release(cq_of(cq)->reader);
 }
 
 static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *cq) {

@@ -68,7 +68,7 @@ int soft_req_notify_cq(struct ibv_cq *ibcq, int solicited_only) {
     uint32_t want = solicited_only ? 2 : 1, old = atomic_load(&cq->armed);
     if (old == 0) {
         atomic_store(&cq->armed, want);
-        atomic_fetch_add(&soft_shm_page->cq[cq->board_index].armed, 1);
+        atomic_fetch_add(&soft_shm_page->cq[cq->shm_index].armed, 1);
     } else if (old == 2 && want == 1) {
         atomic_store(&cq->armed, 1);
     }

@@ -131,7 +131,7 @@ struct soft_cq {
     };
     uint8_t zero[64];
     uint32_t generation;
-    uint32_t board_index;
+    uint32_t shm_index;
     soft_spin poll_lock;
     _Atomic uint32_t armed; /* 0, 1 any, 2 solicited only */
     _Atomic bool dead;      /* overrun: nothing goes in any more, its QPs go to ERR */
@@ -330,8 +330,8 @@ struct soft_qp {
     struct soft_peer *peer;       /* our way to the destination; its list holds this QP */
     struct soft_peer *link_peer;  /* the connection that carried the tx ring */
     uint32_t tick_head;           /* sq_head at the last tick */
-    struct soft_qp *peer_next, **peer_link; /* peer's list of QPs; control lock */
-    struct soft_pending_ring *offers;       /* rings offered before RTR; control lock */
+    struct soft_qp *peer_next, **peer_link;  /* peer's list of QPs; control lock */
+    struct soft_pending_ring *pending_rings; /* rings offered before RTR; control lock */
     struct ibv_qp_attr attr;
     struct ibv_qp_init_attr init;
     struct soft_fault_qp fault;

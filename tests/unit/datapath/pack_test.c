@@ -540,7 +540,7 @@ static void a_session_ends_while_its_packs_are_lent(void **state) {
         assert_int_equal(pool_in_use(p.a.node->pool), 0);
         /* What the loop's shared queue has stays there. */
         assert_int_equal(pool_in_use(p.a.node->rx_pool),
-                         shared->next_place - shared->free_count + (kept ? 1 : 0));
+                         shared->next_slot - shared->free_count + (kept ? 1 : 0));
         if (kept)
             assert_true(pair_check(kept, 64, 4));
         sluice_free(kept);

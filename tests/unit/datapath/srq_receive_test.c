@@ -78,7 +78,7 @@ static void a_peer_that_overruns_its_credits_loses_its_own_session_only(void **s
         for (int i = 0; i < 200; i++)
             pair_turn(&p);
         assert_covered(l);
-        uint32_t buffers = l->srq.next_place - l->srq.free_count;
+        uint32_t buffers = l->srq.next_slot - l->srq.free_count;
         l->srq.queue.spare += victim->rx_granted; /* as if it had been told of none */
         victim->rx_granted = 0;
         for (uint32_t i = 1; i <= 6; i++) { /* before a look is taken at any of it */
@@ -128,7 +128,7 @@ static void a_peer_that_overruns_its_credits_loses_its_own_session_only(void **s
         for (int i = 0; i < 200; i++)
             pair_turn(&p);
         assert_covered(l); /* what it took is there again */
-        assert_true(l->srq.next_place - l->srq.free_count >= buffers);
+        assert_true(l->srq.next_slot - l->srq.free_count >= buffers);
         sluice_hangup(at_b[0], 0);
         sluice_hangup(at_b[2], 0);
         for (int i = 0; i < 2; i++)

@@ -70,7 +70,7 @@ static void drop(struct regcache_index *table, uintptr_t start) {
 static struct regcache_entry *look(struct regcache_index *table, uintptr_t start, uintptr_t end,
                                    bool *locked) {
     uint64_t hits = 0;
-    struct regcache_entry *reg = regcache_index_look(table, start, end, locked, &hits);
+    struct regcache_entry *reg = regcache_index_lookup(table, start, end, locked, &hits);
     if (reg)
         assert_false(regcache_entry_unpin(reg));
     return reg;
@@ -178,7 +178,7 @@ static void while_no_table_may_be_written_the_lock_is_taken(void **state) {
     assert_true(last >= REGCACHE_INDEX_TABLES); /* not earlier than need be */
     for (uintptr_t i = 2; i <= last; i++) {
         struct regcache_entry *reg =
-            regcache_index_look_locked(table, 2 * i * STEP, 2 * i * STEP + 1, &hits);
+            regcache_index_lookup_locked(table, 2 * i * STEP, 2 * i * STEP + 1, &hits);
         assert_non_null(reg);
         assert_int_equal(reg->lkey, 2 * i);
         assert_false(regcache_entry_unpin(reg));
@@ -265,9 +265,9 @@ static void *read_on(void *arg) {
         uint64_t hits = 0;
         uintptr_t start = (2 * i + 2) * STEP;
         struct regcache_entry *reg =
-            regcache_index_look(r->table, start, start + STEP, &locked, &hits);
+            regcache_index_lookup(r->table, start, start + STEP, &locked, &hits);
         if (locked)
-            reg = regcache_index_look_locked(r->table, start, start + STEP, &hits);
+            reg = regcache_index_lookup_locked(r->table, start, start + STEP, &hits);
         if (!reg)
             continue;
         r->found++;

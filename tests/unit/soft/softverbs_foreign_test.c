@@ -293,10 +293,10 @@ static void of_those_who_never_greet_the_oldest_go(void **state) {
 }
 
 static void greets_often(int fd) {
-    int sock[40], board = board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
+    int sock[40], shm_page = board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
     for (unsigned i = 0; i < 40; i++) {
         uint8_t answer[1024];
-        sock[i] = greet(victim_qpn, &good_hello, board);
+        sock[i] = greet(victim_qpn, &good_hello, shm_page);
         must(recv(sock[i], answer, sizeof answer, 0) > 0);
     }
     for (unsigned i = 0; i < 40; i++)

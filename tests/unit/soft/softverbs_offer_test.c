@@ -10,7 +10,8 @@
 static unsigned offers_of(struct sv_end *e) {
     unsigned count = 0;
     soft_lock();
-    for (struct soft_pending_ring *offer = soft_qp_of(e->qp)->offers; offer; offer = offer->next)
+    for (struct soft_pending_ring *offer = soft_qp_of(e->qp)->pending_rings; offer;
+         offer = offer->next)
         count++;
     soft_unlock();
     return count;
@@ -23,19 +24,19 @@ static void stranger(int fd) {
     } link = {SOFT_MSG_LINK, 24, 0, 0, 0, 0, 1, 0};
     link.to_qpn = sv_hear(fd);
     link.from_qpn = sv_hear(fd);
-    int board = board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC), socks[3];
+    int shm_page = board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC), socks[3];
     for (unsigned i = 0; i < 3; i++) {
         int ring = board_file(true, SOFT_RING_BYTES, SOFT_RING_MAGIC);
         const uint32_t fixed[4] = {SOFT_RING_MAGIC, SOFT_RING_SLOTS, link.from_qpn, link.to_qpn};
         must(pwrite(ring, fixed, sizeof fixed, 0) == sizeof fixed);
-        socks[i] = greet(link.to_qpn, &good_hello, board);
+        socks[i] = greet(link.to_qpn, &good_hello, shm_page);
         say(socks[i], &link, sizeof link, &ring, 1);
         close(ring);
     }
     (void)sv_hear(fd); /* holds its connections until it is told */
     for (unsigned i = 0; i < 3; i++)
         close(socks[i]);
-    close(board);
+    close(shm_page);
 }
 
 static void a_stranger_cannot_put_the_true_offer_aside(void **state) {
@@ -89,7 +90,7 @@ static void a_queue_pair_keeps_few_offers_and_forgets_them_with_itself(void **st
         must(soft_pending_ring_keep(qp, &offer));
     }
     unsigned count = 0, foreign = 0;
-    for (struct soft_pending_ring *offer = qp->offers; offer; offer = offer->next) {
+    for (struct soft_pending_ring *offer = qp->pending_rings; offer; offer = offer->next) {
         count++;
         foreign += offer->peer->uid != geteuid();
     }
