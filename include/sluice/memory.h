@@ -154,9 +154,9 @@ SLUICE_API int sluice_send_pieces(sluice_session s, const sluice_piece *pieces, 
  * somebody tells: the kernel, of memory that is unmapped, mapped over, moved or discarded (userfaultfd, on
  * Linux for memory that is no file's and for shared memory; a watched range is a mapping of its own to the
  * kernel, so mremap() of more than that fails with EFAULT); or the application, which promises with
- * SLUICE_REGISTRATIONS_TOLD to call sluice_memory_gone(). Where neither is so, and for memory that cannot be
+ * SLUICE_REGISTRATIONS_NOTIFIED to call sluice_registration_invalidate(). Where neither is so, and for memory that cannot be
  * watched or registered, the pieces are copied by the call. The kernel does not tell of shared memory that
- * is truncated or punched through its file: then sluice_memory_gone() is needed in any case.
+ * is truncated or punched through its file: then sluice_registration_invalidate() is needed in any case.
  *
  * Registrations are looked up under RCU (liburcu's bp flavour). An application that uses that too may send
  * inside of a read-side section of its own, but must not call sluice_close() there: it would wait for itself.
@@ -167,7 +167,7 @@ SLUICE_API int sluice_send_pieces(sluice_session s, const sluice_piece *pieces, 
  * registration of it. Call it before munmap(), mremap(), mmap() over it, and the like; never while a
  * message from there has no outcome. Any thread, any node, no error; does nothing in a child of fork().
  */
-SLUICE_API void sluice_memory_gone(const void *addr, size_t bytes);
+SLUICE_API void sluice_registration_invalidate(const void *addr, size_t bytes);
 
 typedef struct sluice_registration_info {
     size_t size;          /* set by the caller */
@@ -193,8 +193,8 @@ SLUICE_API int sluice_registration_get_info(sluice_node *n, sluice_registration_
  * the region is being closed. For
  * sessions on the calling thread's loop only.
  */
-SLUICE_API SLUICE_CHECK int sluice_place(sluice_session s, uint64_t token, sluice_region *r,
-                                         uint64_t offset);
+SLUICE_API SLUICE_CHECK int sluice_receive_into(sluice_session s, uint64_t token, sluice_region *r,
+                                                uint64_t offset);
 
 #ifdef __cplusplus
 }

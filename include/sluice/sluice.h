@@ -26,6 +26,7 @@
  *  - fork(): whatever came through it belongs to the parent, and calls of the child with it answer
  *    SLUICE_EFORKED; the parent is unharmed. The child may open nodes of its own. One that was forked in a
  *    handler must not return from it.
+ *  - docs/changes.md lists the public names that have changed.
  */
 #ifndef SLUICE_H
 #define SLUICE_H
@@ -83,8 +84,9 @@ typedef enum sluice_event_type {
                             it has exactly one answer, sluice_reply() or sluice_reply_error() */
     SLUICE_REPLY = 9,    /* the one outcome of a request of mine: tag, status; msg if status is 0;
                             vendor = the code of sluice_reply_error() if it is EREJECTED */
-    SLUICE_LARGE = 10,   /* links with SLUICE_PLACE: a large message of value bytes waits to be told
-                            where to go: token, for sluice_place() */
+    SLUICE_LARGE =
+        10, /* links with SLUICE_RECEIVE_INTO: a large message of value bytes waits to be told
+                            where to go: token, for sluice_receive_into() */
     SLUICE_DONE = 11,    /* the outcome of a one-sided operation with a tag (memory.h): tag, status,
                             value = what the memory held before, of an atomic */
     SLUICE_NOTIFIED = 12 /* the peer's put with notify is complete in my memory: value */
@@ -111,14 +113,15 @@ typedef struct sluice_event {
     union {
         sluice_msg *msg; /* MESSAGE, REQUEST, REPLY: borrowed until the handler returns or the
                                     next poll, unless kept with sluice_keep() or sent on. NULL in a
-                                    MESSAGE that was placed, see sluice_place() */
+                                    MESSAGE received into a region, see sluice_receive_into() */
         const sluice_peer *peer; /* CONNECT: borrowed likewise */
     };
     uint64_t tag;    /* SENT, REPLY, DONE: the tag of the call */
     uint32_t vendor; /* CLOSED: transport code behind the reason, or 0 */
     uint32_t bytes;  /* payload bytes of a message (saturated: sluice_size() has them all) */
-    uint64_t token;  /* REQUEST, LARGE: names it in the answer. MESSAGE that was placed: the same */
-    uint64_t value;  /* see the event types */
+    uint64_t
+        token; /* REQUEST, LARGE: names it in the answer. MESSAGE received into a region: the same */
+    uint64_t value; /* see the event types */
 } sluice_event;
 
 typedef void (*sluice_handler)(const sluice_event *event, void *handler_arg);
@@ -170,9 +173,9 @@ typedef enum sluice_rendezvous {
 
 /* Who tells that memory sent in place goes away, so that its registration may be kept; see memory.h. */
 typedef enum sluice_registrations {
-    SLUICE_REGISTRATIONS_AUTO = 0, /* the kernel, where that is allowed; else none are kept */
-    SLUICE_REGISTRATIONS_TOLD = 1, /* I do, with sluice_memory_gone(), every time */
-    SLUICE_REGISTRATIONS_OFF = 2   /* none are kept: plain memory is copied */
+    SLUICE_REGISTRATIONS_AUTO = 0,     /* the kernel, where that is allowed; else none are kept */
+    SLUICE_REGISTRATIONS_NOTIFIED = 1, /* I do, with sluice_registration_invalidate(), every time */
+    SLUICE_REGISTRATIONS_OFF = 2       /* none are kept: plain memory is copied */
 } sluice_registrations;
 
 typedef struct sluice_node_options {
@@ -211,7 +214,8 @@ typedef struct sluice_node_options {
     4u /* listen: the address may still be in use by connections that ended
                            (RDMA_OPTION_ID_REUSEADDR of rdma_set_option(3)) */
 
-#define SLUICE_PLACE 8u /* I say where large messages go: SLUICE_LARGE, sluice_place() */
+#define SLUICE_RECEIVE_INTO                                                                        \
+    8u /* I say where large messages go: SLUICE_LARGE, sluice_receive_into() */
 #define SLUICE_ISOLATED                                                                            \
     16u /* receives of its own for each session, even where they could be shared */
 

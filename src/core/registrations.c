@@ -39,7 +39,7 @@ static void open_cache(sluice_node *n) {
         .pd = n->pd,
         .access = 0, /* this side reads; nobody writes, and nobody else gets a key */
         .bytes_max = n->options.registration_bytes_max,
-        .told = n->options.registrations == SLUICE_REGISTRATIONS_TOLD,
+        .told = n->options.registrations == SLUICE_REGISTRATIONS_NOTIFIED,
     };
     set->done = true;
     if (n->options.registrations == SLUICE_REGISTRATIONS_OFF || regcache_open(&cache, &config) != 0)
@@ -69,7 +69,7 @@ struct regcache_entry *regcache_lazy_get(sluice_node *n, const void *addr, size_
 
 /* ---- calls ------------------------------------------------------------------------------------- */
 
-void sluice_memory_gone(const void *addr, size_t bytes) {
+void sluice_registration_invalidate(const void *addr, size_t bytes) {
     if (bytes == 0 || (uintptr_t)addr > UINTPTR_MAX - bytes)
         return;
     for (uint32_t i = 0; i < NODES_MAX; i++) {

@@ -32,7 +32,7 @@
 #define ACK_TIMEOUT_MAX 31u
 #define IN_FLIGHT_DEFAULT 64u
 #define IN_FLIGHT_MAX 256u
-#define LINK_FLAGS (SLUICE_ASK | SLUICE_ONCE | SLUICE_REUSE | SLUICE_PLACE | SLUICE_ISOLATED)
+#define LINK_FLAGS (SLUICE_ASK | SLUICE_ONCE | SLUICE_REUSE | SLUICE_RECEIVE_INTO | SLUICE_ISOLATED)
 #define RECEIVE_MIN (256u << 10)
 
 /* Copies what both sides know; false when the caller's struct holds something unknown. */

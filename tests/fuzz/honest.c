@@ -52,7 +52,7 @@ static sluice_link_options link_of(const struct honest *h, enum honest_link link
                              .requests = 6,
                              .credits = link == LINK_FEW ? 4 : 24,
                              .keepalive_ns = link == LINK_FEW ? 0 : SLUICE_OFF,
-                             .flags = link == LINK_PLACE ? SLUICE_PLACE
+                             .flags = link == LINK_PLACE ? SLUICE_RECEIVE_INTO
                                       : link == LINK_FEW ? SLUICE_ISOLATED
                                                          : 0};
     if (link == LINK_KEY) {

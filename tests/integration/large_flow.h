@@ -87,7 +87,7 @@ static const sluice_node_options *flow_node(enum flow_way way, size_t bytes) {
 /* A flow at the beginning: listens if port is 0 (flow->listener), else dials. */
 static void flow_begin(struct flow *f, struct side *side, enum flow_way way, bool gives, int port) {
     sluice_link_options link = {
-        .flags = way == FLOW_PLACE && !gives ? SLUICE_PLACE : 0,
+        .flags = way == FLOW_PLACE && !gives ? SLUICE_RECEIVE_INTO : 0,
         .window_bytes = 4 * FLOW_MIB,
     };
     size_t bytes = f->bytes;
@@ -173,8 +173,8 @@ static void flow_place(struct flow *f) {
     if (!f->waiting || f->closed || f->placed - flow_large(f->received) >= FLOW_SLOTS)
         return;
     sluice_region *region = flow_goes_to_region(f->placed) ? f->region : NULL;
-    int status = sluice_place(f->session, f->waiting, region,
-                              region ? f->placed % FLOW_SLOTS * FLOW_SLOT : 0);
+    int status = sluice_receive_into(f->session, f->waiting, region,
+                                     region ? f->placed % FLOW_SLOTS * FLOW_SLOT : 0);
     must(status == 0 || status == SLUICE_ECLOSED);
     f->placed += status == 0;
     f->waiting = 0;

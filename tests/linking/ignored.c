@@ -19,7 +19,7 @@ void ignore(sluice_node *n, sluice_loop *l, sluice_session s, sluice_listener p,
     sluice_request(s, m, NULL);                /* must */
     sluice_reply(s, 1, m);                     /* must */
     sluice_reply_with(s, 1, m, NULL);          /* must */
-    sluice_place(s, 1, r, 0);                  /* must */
+    sluice_receive_into(s, 1, r, 0);           /* must */
     sluice_region_open(n, at, 1, 0, &r, NULL); /* must */
     sluice_region_token(r, 0, 1, 0, at);       /* must */
     sluice_region_revoke(r, NULL);             /* must */

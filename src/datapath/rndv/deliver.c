@@ -5,7 +5,7 @@
  * The frame that announced a message waits in line with all others and goes back when the message does, so
  * what the application has of a peer is never more than its credits.
  *
- * Owner: the loop's thread; sluice_place() is for that thread only.
+ * Owner: the loop's thread; sluice_receive_into() is for that thread only.
  */
 #include <sluice/memory.h>
 
@@ -152,7 +152,7 @@ static int place(struct sluice_loop *l, struct session *s, uint64_t token, sluic
     return SLUICE_OK;
 }
 
-int sluice_place(sluice_session handle, uint64_t token, sluice_region *r, uint64_t offset) {
+int sluice_receive_into(sluice_session handle, uint64_t token, sluice_region *r, uint64_t offset) {
     if (forked_id(handle.id) || forked_region(r))
         return SLUICE_EFORKED;
     struct session *s = session_table_find(handle.id);

@@ -127,7 +127,7 @@ bool rndv_rts_arrived(struct sluice_loop *l, struct session *s, struct sluice_ms
     a->bytes = msg->tag;
     if (a->type == FRAME_REQUEST && word[2] >> 32) /* time goes on while it moves */
         a->arrived_ns = loop_clock(l);
-    bool ask = (s->link_config.flags & SLUICE_PLACE) && a->type == FRAME_DATA;
+    bool ask = (s->link_config.flags & SLUICE_RECEIVE_INTO) && a->type == FRAME_DATA;
     a->state = ask ? RNDV_RX_ASK : RNDV_RX_WAITS;
     msg->id = (uint32_t)(a - r->rx);
     rndv_dirty(l, s);

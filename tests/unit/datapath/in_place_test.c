@@ -137,7 +137,7 @@ static bool watched(struct pair *p) {
 static void plain_memory_is_sent_from_where_it_lies(void **state) {
     (void)state;
     struct pair p;
-    open_pair(&p, SLUICE_REGISTRATIONS_TOLD, 0);
+    open_pair(&p, SLUICE_REGISTRATIONS_NOTIFIED, 0);
     uint8_t *addr = map_at(NULL, AREA, 1);
     assert_int_equal(send_in_place(&p, addr, LARGE), 0);
     struct rndv_tx *d = &pair_session(&p.b)->rndv->out[0];
@@ -167,7 +167,7 @@ static void pieces_of_every_kind_make_one_message(void **state) {
     (void)state;
     struct pair p;
     sluice_region *region;
-    open_pair(&p, SLUICE_REGISTRATIONS_TOLD, 0);
+    open_pair(&p, SLUICE_REGISTRATIONS_NOTIFIED, 0);
     assert_int_equal(sluice_region_open(p.b.node, NULL, AREA, 0, &region, NULL), 0);
     uint8_t *plain = map_at(NULL, AREA, 1), *known = sluice_region_data(region);
     memory_fill(known, AREA, 1);
@@ -197,7 +197,7 @@ static void small_pieces_are_copied_and_other_calls_refuse_the_flag(void **state
     struct pair p;
     sluice_msg *msg;
     uint8_t *addr = map_at(NULL, AREA, 1);
-    open_pair(&p, SLUICE_REGISTRATIONS_TOLD, 0);
+    open_pair(&p, SLUICE_REGISTRATIONS_NOTIFIED, 0);
     assert_true(arrives(&p, addr, SLUICE_IN_PLACE_MIN - 1, 1));
     assert_true(arrives(&p, addr, 0, 1));
     assert_int_equal(info_of(&p).misses, 0);
@@ -217,7 +217,7 @@ static void small_pieces_are_copied_and_other_calls_refuse_the_flag(void **state
     pair_expect(&p, &p.b, SLUICE_CLOSED);
     sluice_piece piece = {addr, LARGE, NULL};
     assert_int_equal(sluice_send_pieces(stale, &piece, 1, o), SLUICE_ECLOSED);
-    sluice_memory_gone(addr, AREA);
+    sluice_registration_invalidate(addr, AREA);
     assert_int_equal(kept, 0);
     munmap(addr, AREA);
     close_pair(&p);
@@ -286,18 +286,18 @@ static void memory_the_application_tells_of_is_sent_anew(void **state) {
     struct pair p;
     unsigned seed = 1;
     uint8_t *addr = map_at(NULL, AREA, seed);
-    open_pair(&p, SLUICE_REGISTRATIONS_TOLD, 0);
+    open_pair(&p, SLUICE_REGISTRATIONS_NOTIFIED, 0);
     for (; seed < 100; seed++) {
         assert_true(arrives(&p, addr, LARGE, seed));
         assert_true(arrives(&p, addr, SMALL, seed));
-        sluice_memory_gone(addr + seed % 20 * PAGE + seed, 1);
+        sluice_registration_invalidate(addr + seed % 20 * PAGE + seed, 1);
         assert_int_equal(kept, 0);
         addr = replace(NULL, addr, seed % WAYS, seed + 1);
     }
     assert_int_equal(info_of(&p).invalidated, 99);
-    sluice_memory_gone(NULL, 0);
-    sluice_memory_gone((void *)(UINTPTR_MAX - 5), 10);
-    sluice_memory_gone(NULL, SIZE_MAX);
+    sluice_registration_invalidate(NULL, 0);
+    sluice_registration_invalidate((void *)(UINTPTR_MAX - 5), 10);
+    sluice_registration_invalidate(NULL, SIZE_MAX);
     munmap(addr, AREA);
     close_pair(&p);
 }
@@ -307,7 +307,7 @@ static void a_registration_nobody_ended_shows(void **state) {
     (void)state;
     struct pair p;
     uint8_t *addr = map_at(NULL, AREA, 1);
-    open_pair(&p, SLUICE_REGISTRATIONS_TOLD, 0);
+    open_pair(&p, SLUICE_REGISTRATIONS_NOTIFIED, 0);
     assert_true(arrives(&p, addr, LARGE, 1));
     map_at(addr, AREA, 2); /* and the application does not tell */
     assert_false(arrives(&p, addr, LARGE, 2));
@@ -384,7 +384,7 @@ static void a_child_of_fork_changes_nothing(void **state) {
         memset(addr, 7, AREA);
         munmap(addr, AREA / 2);
         mmap(addr, AREA / 2, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        sluice_memory_gone(addr, AREA);
+        sluice_registration_invalidate(addr, AREA);
         sluice_registration_info info = {.size = sizeof info};
         bool right = sluice_registration_get_info(p.b.node, &info) == SLUICE_EFORKED &&
                      send_in_place(&p, addr, LARGE) == SLUICE_EFORKED;
@@ -412,7 +412,7 @@ static void the_limit_holds_and_the_least_used_goes(void **state) {
     struct pair p;
     enum { AREAS = 8 };
     uint8_t *addr[AREAS];
-    open_pair(&p, SLUICE_REGISTRATIONS_TOLD, 3 * LARGE);
+    open_pair(&p, SLUICE_REGISTRATIONS_NOTIFIED, 3 * LARGE);
     for (unsigned i = 0; i < AREAS; i++)
         addr[i] = map_at(NULL, AREA, i);
     for (unsigned i = 0; i < 10 * AREAS; i++) {
@@ -493,7 +493,7 @@ static void memory_that_cannot_be_watched_is_copied(void **state) {
     assert_ptr_not_equal(addr, MAP_FAILED);
     for (unsigned seed = 3; seed < 6; seed++) { /* in a folder of tmpfs the kernel may watch it */
         memory_fill(addr, AREA, seed);
-        sluice_memory_gone(addr, AREA);
+        sluice_registration_invalidate(addr, AREA);
         assert_true(arrives(&p, addr, LARGE, seed));
     }
     munmap(addr, AREA);
@@ -507,13 +507,13 @@ static void a_session_that_ends_in_the_middle_unpins(void **state) {
     for (unsigned way = 0; way < 8; way++) {
         struct pair p;
         unsigned outcomes = 0;
-        open_pair(&p, SLUICE_REGISTRATIONS_TOLD, 0);
+        open_pair(&p, SLUICE_REGISTRATIONS_NOTIFIED, 0);
         if (way & 2)
             pair_session(&p.b)->rndv_above = UINT64_MAX;
         for (unsigned i = 0; i < 3; i++)
             assert_int_equal(send_in_place(&p, addr, LARGE), 0);
         if (way & 4) { /* on its way, it is not found any more, and ends with the message */
-            sluice_memory_gone(addr, AREA);
+            sluice_registration_invalidate(addr, AREA);
             assert_int_equal(kept, 1);
         }
         sluice_hangup(way & 1 ? p.a.session : p.b.session, 0);
@@ -523,7 +523,7 @@ static void a_session_that_ends_in_the_middle_unpins(void **state) {
             outcomes += event.type == SLUICE_SENT;
         } while (event.type != SLUICE_CLOSED);
         assert_int_equal(outcomes, 3);
-        sluice_memory_gone(addr, AREA);
+        sluice_registration_invalidate(addr, AREA);
         assert_int_equal(kept, 0);
         assert_int_equal(info_of(&p).bytes, 0);
         close_pair(&p);
@@ -535,7 +535,7 @@ static void a_device_that_is_gone_keeps_none(void **state) {
     (void)state;
     struct pair p;
     uint8_t *addr = map_at(NULL, AREA, 1);
-    open_pair(&p, SLUICE_REGISTRATIONS_TOLD, 0);
+    open_pair(&p, SLUICE_REGISTRATIONS_NOTIFIED, 0);
     assert_true(arrives(&p, addr, LARGE, 1));
     assert_int_equal(send_in_place(&p, addr, SMALL), 0); /* pinned */
     regcache_lazy_detach(&p.b.node->regcache);

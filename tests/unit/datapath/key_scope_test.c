@@ -242,7 +242,7 @@ static void on_another_queue_pair_it_opens_nothing(void **state) {
     struct side first_a = p.a, first_b = p.b;
     for (int i = 0; i < 3; i++) /* a does not poll: nothing takes the message meanwhile */
         sluice_poll(p.b.loop, NULL, 0, 0);
-    pair_session(&first_a)->link_config.flags |= SLUICE_PLACE; /* and then asks first */
+    pair_session(&first_a)->link_config.flags |= SLUICE_RECEIVE_INTO; /* and then asks first */
     pair_dial(&p, PAIR_LINK(.credits = 0));
     sluice_event event;
     unsigned up = 0;

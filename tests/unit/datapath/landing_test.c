@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* landing_test.c - SLUICE_PLACE: the application says where large messages go. */
+/* landing_test.c - SLUICE_RECEIVE_INTO: the application says where large messages go. */
 #include "datapath/rndv/rndv.h"
 #include "support/memory.h"
 
@@ -12,7 +12,7 @@ static void worker_select_open(struct memory *m, unsigned way) {
     memset(m, 0, sizeof *m);
     pair_open(&m->pair,
               PAIR_NODE(.log = memory_log, .rendezvous = ways[way], .rendezvous_bytes = PAIR_LARGE),
-              PAIR_LINK(.flags = SLUICE_PLACE));
+              PAIR_LINK(.flags = SLUICE_RECEIVE_INTO));
     pair_connect(&m->pair, PAIR_LINK());
     memory_regions(m, BIG, 0);
 }
@@ -34,8 +34,9 @@ static void a_message_goes_where_the_application_says(void **state) {
             assert_int_equal(pair_send(&m.pair.b, 10, i, NULL), 0);
             sluice_event large = expect_large(&m, SIZE);
             pair_expect_nothing(&m.pair, &m.pair.a); /* what is behind it waits */
-            assert_int_equal(sluice_place(m.pair.a.session, large.token, m.there, 1000 + i), 0);
-            assert_int_equal(sluice_place(m.pair.a.session, large.token, m.there, 0),
+            assert_int_equal(sluice_receive_into(m.pair.a.session, large.token, m.there, 1000 + i),
+                             0);
+            assert_int_equal(sluice_receive_into(m.pair.a.session, large.token, m.there, 0),
                              SLUICE_EINVAL);
             assert_int_equal(sluice_region_close(m.there), SLUICE_EINVAL);
             sluice_event event = pair_expect(&m.pair, &m.pair.a, SLUICE_MESSAGE);
@@ -61,7 +62,7 @@ static void without_a_region_it_goes_to_memory_of_the_node(void **state) {
         worker_select_open(&m, w);
         assert_int_equal(pair_send(&m.pair.b, SIZE, 1, NULL), 0);
         sluice_event large = expect_large(&m, SIZE);
-        assert_int_equal(sluice_place(m.pair.a.session, large.token, NULL, 0), 0);
+        assert_int_equal(sluice_receive_into(m.pair.a.session, large.token, NULL, 0), 0);
         assert_true(pair_check(pair_expect(&m.pair, &m.pair.a, SLUICE_MESSAGE).msg, SIZE, 1));
         memory_close(&m);
     }
@@ -75,15 +76,16 @@ static void wrong_places_are_refused_and_asked_for_again(void **state) {
         assert_int_equal(pair_send(&m.pair.b, SIZE, 1, NULL), 0);
         sluice_event large = expect_large(&m, SIZE);
         sluice_session s = m.pair.a.session;
-        assert_int_equal(sluice_place(s, large.token + 1, m.there, 0), SLUICE_EINVAL);
-        assert_int_equal(sluice_place(s, 0, m.there, 0), SLUICE_EINVAL);
-        assert_int_equal(sluice_place(s, large.token, m.there, BIG - SIZE + 1), SLUICE_EINVAL);
-        assert_int_equal(sluice_place(s, large.token, m.there, UINT64_MAX), SLUICE_EINVAL);
-        assert_int_equal(sluice_place(s, large.token, m.here, 0),
+        assert_int_equal(sluice_receive_into(s, large.token + 1, m.there, 0), SLUICE_EINVAL);
+        assert_int_equal(sluice_receive_into(s, 0, m.there, 0), SLUICE_EINVAL);
+        assert_int_equal(sluice_receive_into(s, large.token, m.there, BIG - SIZE + 1),
+                         SLUICE_EINVAL);
+        assert_int_equal(sluice_receive_into(s, large.token, m.there, UINT64_MAX), SLUICE_EINVAL);
+        assert_int_equal(sluice_receive_into(s, large.token, m.here, 0),
                          SLUICE_EINVAL); /* another node's */
-        assert_int_equal(sluice_place((sluice_session){0}, large.token, m.there, 0),
+        assert_int_equal(sluice_receive_into((sluice_session){0}, large.token, m.there, 0),
                          SLUICE_ECLOSED);
-        assert_int_equal(sluice_place(s, large.token, m.there, BIG - SIZE), 0);
+        assert_int_equal(sluice_receive_into(s, large.token, m.there, BIG - SIZE), 0);
         assert_null(pair_expect(&m.pair, &m.pair.a, SLUICE_MESSAGE).msg);
         assert_true(memory_holds(there(&m) + BIG - SIZE, SIZE, 1));
         memory_close(&m);
@@ -103,7 +105,8 @@ static void a_session_may_end_before_the_message_is_there(void **state) {
                 assert_int_equal(pair_send(&m.pair.b, BIG, 1, SLUICE_SEND(.tag = 1)), 0);
                 event = expect_large(&m, BIG);
                 if (turns > 0)
-                    assert_int_equal(sluice_place(m.pair.a.session, event.token, m.there, 0), 0);
+                    assert_int_equal(sluice_receive_into(m.pair.a.session, event.token, m.there, 0),
+                                     0);
                 for (unsigned i = 1; i < turns; i++)
                     pair_turn(&m.pair);
                 sluice_hangup(k ? m.pair.a.session : m.pair.b.session, 0);
@@ -117,7 +120,7 @@ static void a_session_may_end_before_the_message_is_there(void **state) {
                     if (event.type == SLUICE_MESSAGE)
                         assert_true(memory_holds(there(&m), BIG, 1));
                 } while (event.type != SLUICE_CLOSED);
-                assert_int_equal(sluice_place(m.pair.a.session, event.token, m.there, 0),
+                assert_int_equal(sluice_receive_into(m.pair.a.session, event.token, m.there, 0),
                                  SLUICE_ECLOSED);
                 assert_int_equal(sluice_region_close(m.there), 0);
                 memory_close(&m);

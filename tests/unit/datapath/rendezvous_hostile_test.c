@@ -308,14 +308,14 @@ static void nobody_receives_what_lay_where_it_was_placed(void **state) {
     sluice_error e;
     sluice_region *region;
     (void)state;
-    pair_open(&p, PAIR_NODE(.log = NULL), PAIR_LINK(.credits = 0, .flags = SLUICE_PLACE));
+    pair_open(&p, PAIR_NODE(.log = NULL), PAIR_LINK(.credits = 0, .flags = SLUICE_RECEIVE_INTO));
     pair_connect(&p, PAIR_LINK(.credits = 0));
     assert_int_equal(sluice_region_open(p.a.node, NULL, LARGE + 2, 0, &region, &e), 0);
     uint8_t *at = sluice_region_data(region);
     pair_fill_bytes(at, LARGE + 2, 5);
     sluice_event event = write_nothing(&p, p.a.session, LARGE);
     assert_int_equal(event.type, SLUICE_LARGE);
-    assert_int_equal(sluice_place(p.a.session, event.token, region, 1), 0);
+    assert_int_equal(sluice_receive_into(p.a.session, event.token, region, 1), 0);
     struct session *s = pair_session(&p.a);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while (s->rndv->by_number[0]->state != RNDV_RX_MOVES) {
