@@ -3,9 +3,12 @@
 #include "tasks.h"
 
 #include <dirent.h>
+#include <poll.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define FLAG_EXITING 0x4u /* PF_EXITING, since before Linux had threads */
 
@@ -50,4 +53,18 @@ unsigned tasks_named(const char *name) {
 
 unsigned tasks_not_named(const char *name) {
     return count(NOT_NAMED, name);
+}
+
+static uint64_t clock_ns(clockid_t clock) {
+    struct timespec ts;
+    clock_gettime(clock, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+unsigned tasks_busy(unsigned ms) {
+    uint64_t used = clock_ns(CLOCK_PROCESS_CPUTIME_ID), since = clock_ns(CLOCK_MONOTONIC);
+    poll(NULL, 0, (int)ms);
+    used = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - used;
+    since = clock_ns(CLOCK_MONOTONIC) - since;
+    return since > 0 ? (unsigned)(used * 100 / since) : 0;
 }

@@ -10,4 +10,10 @@ unsigned tasks_alive(void);
 unsigned tasks_named(const char *name); /* of them those of this name, of 15 characters at most */
 unsigned tasks_not_named(const char *name); /* and the others */
 
+/*
+ * How busy they are while the caller sleeps for so long: percent of a CPU, of the time that passed, however late the
+ * machine woke us. Nothing is waited for: this is how long somebody could have spun.
+ */
+unsigned tasks_busy(unsigned ms);
+
 #endif

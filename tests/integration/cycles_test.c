@@ -37,19 +37,28 @@ static struct level level_of(struct side *side) {
                           .resident = it_rss()};
 }
 
-/* What is put away after the last event may take a turn or two more. */
-static void settles_at(struct side *side, const struct level *before) {
-    uint64_t until = sluice_now() + 10000 * MS;
+/* The level without a session. What is put away after the last event may take a turn or two more. */
+static struct level level_without(struct side *side) {
+    uint64_t until = sluice_now() + LIMIT_NS;
     struct level now;
     struct note note;
     do {
+        must(sluice_now() < until);
         must(!side_next(side, &note, MS));
         now = level_of(side);
-    } while ((now.fds > before->fds || now.threads > before->threads || now.sessions) &&
-             sluice_now() < until);
-    assert_int_equal(now.fds, before->fds);
-    assert_int_equal(now.threads, before->threads);
-    assert_int_equal(now.sessions, 0);
+    } while (now.sessions);
+    return now;
+}
+
+/* No more than before: a descriptor or a thread of the last session may have been there yet when that was counted. */
+static void settles_at(struct side *side, const struct level *before) {
+    uint64_t until = sluice_now() + LIMIT_NS;
+    struct level now;
+    do
+        now = level_without(side);
+    while ((now.fds > before->fds || now.threads > before->threads) && sluice_now() < until);
+    assert_uint_in_range(now.fds, 1, before->fds);
+    assert_uint_in_range(now.threads, 1, before->threads);
     assert_int_equal(now.registered, before->registered);
 #if !defined(SANITIZE_ADDRESS) && !defined(SANITIZE_THREAD) /* those keep freed memory */
     if (now.resident > before->resident + (2u << 20))
@@ -84,9 +93,7 @@ static void a_thousand_sessions_leave_nothing_behind(void **state) {
     side_open(&side, handlers_of(state), NULL);
     for (unsigned i = 0; i < POOL_WARM + many(); i++) {
         if (i == POOL_WARM) {
-            struct note note;
-            must(!side_next(&side, &note, 20 * MS));
-            before = level_of(&side);
+            before = level_without(&side);
             peer_fds = it_entries(path);
         }
         one_session(&side, port, i);
@@ -109,7 +116,7 @@ static void sessions_within_one_process_leave_nothing_behind(void **state) {
     couple_open(&c, handlers_of(state), NULL);
     for (unsigned i = 0; i < WARM + few(); i++) {
         if (i == WARM)
-            before = level_of(&c.a);
+            before = level_without(&c.a);
         couple_connect(&c, NULL);
         must(side_send(&c.b, c.at_b, 100, i, 0) == 0);
         struct note note = side_expect(&c.a, SLUICE_MESSAGE);
@@ -131,7 +138,7 @@ static void failed_dials_leave_nothing_behind(void **state) {
     side_open(&side, handlers_of(state), NULL);
     for (unsigned i = 0; i < WARM + few(); i++) {
         if (i == WARM)
-            before = level_of(&side);
+            before = level_without(&side);
         side_dial(&side, port, NULL);
         side_expect_closed(&side, SLUICE_REASON_NO_LISTENER);
     }
@@ -156,8 +163,8 @@ static void nodes_opened_and_closed_leave_nothing_behind(void **state) {
             resident = it_rss();
         }
     }
-    assert_int_equal(it_entries("/proc/self/fd"), fds);
-    assert_int_equal(tasks_alive(), threads);
+    assert_uint_in_range(it_entries("/proc/self/fd"), 1, fds);
+    assert_uint_in_range(tasks_alive(), 1, threads);
 #if !defined(SANITIZE_ADDRESS) && !defined(SANITIZE_THREAD)
     assert_true(it_rss() <= resident + (2u << 20));
 #else

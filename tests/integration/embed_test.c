@@ -133,12 +133,12 @@ static void a_plain_epoll_program_misses_nothing(void **state) {
     unsigned rounds = 0;
     while (epoll_round(set, 1500))
         must(++rounds < 100);
-    uint64_t cpu = cpu_ns();
+    uint64_t cpu = cpu_ns(), since = sluice_now();
     unsigned polls = a.polls + b.polls;
     must(!epoll_round(set, 300));
     assert_int_equal(a.polls + b.polls, polls);
-    assert_true(cpu_ns() - cpu < 50 * MS);
-    sluice_wake(a.side.loop); /* from anywhere */
+    assert_true((cpu_ns() - cpu) * 6 < sluice_now() - since); /* of what the machine gave */
+    sluice_wake(a.side.loop);                                 /* from anywhere */
     while (a.wakes == 0)
         must(epoll_round(set, (int)(LIMIT_NS / MS)));
     sluice_hangup(b.session, 0);

@@ -171,8 +171,10 @@ static void two_events_in_a_row_leave_nothing_behind(void **state) {
             threads = tasks_alive();
         }
     }
-    assert_int_equal(entries("/proc/self/fd"), descriptors);
-    assert_int_equal(tasks_alive(), threads);
+    /* What the last one leaves to other threads is put away when these had their turns. */
+    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+    while (entries("/proc/self/fd") > descriptors || tasks_alive() > threads)
+        assert_true(env_now(&env_default) < limit);
     close_in_time(&v);
 }
 
