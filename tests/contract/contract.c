@@ -41,6 +41,11 @@ uint64_t ct_now_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+void ct_pause(void) {
+    struct timespec pause = {.tv_nsec = 20000};
+    nanosleep(&pause, NULL);
+}
+
 void ct_fail(struct ct_where at, const char *format, ...) {
     char text[512];
     va_list args;

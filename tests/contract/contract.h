@@ -72,6 +72,12 @@ void ct_start(void);
 
 uint64_t ct_now_ms(void);
 
+/*
+ * Between two looks at what somebody else does. It sleeps: a thread that yields instead is last in line for a whole turn
+ * of every other thread, on a busy machine some milliseconds for each look.
+ */
+void ct_pause(void);
+
 /* Where a helper was called: a failure names that line, not the helper's. */
 struct ct_where {
     const char *file;

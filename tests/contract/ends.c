@@ -193,7 +193,7 @@ struct ibv_wc ct_poll_at(struct ibv_cq *cq, struct ct_where at) {
             return wc;
         if (ct_now_ms() > end)
             ct_fail(at, "no completion");
-        sched_yield();
+        ct_pause();
     }
 }
 
@@ -212,7 +212,7 @@ void ct_empty_at(struct ibv_cq *cq, struct ct_where at) {
         if (ibv_poll_cq(cq, 1, &wc))
             ct_fail(at, "wr_id %llu with \"%s\", nothing expected", (unsigned long long)wc.wr_id,
                     ibv_wc_status_str(wc.status));
-        sched_yield();
+        ct_pause();
     } while (ct_now_ms() < end);
 }
 

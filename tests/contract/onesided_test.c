@@ -225,7 +225,7 @@ static void refused(enum ibv_wc_status status, enum ibv_event_type event) {
     /* The answer to the requester may be there first. */
     for (uint64_t end = ct_now_ms() + (uint64_t)facts.wait_ms;
          facts.refusal_ends_target && ct_state(b.qp) != IBV_QPS_ERR && ct_now_ms() < end;)
-        sched_yield();
+        ct_pause();
     assert_int_equal(ct_state(b.qp), facts.refusal_ends_target ? IBV_QPS_ERR : IBV_QPS_RTS);
     ct_no_async(a.ctx);
 }
