@@ -10,6 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 unset CI
 real_ctest=$(command -v ctest)
+export STATE=$work/state
 
 # ---- a checkout with the scripts and nothing else --------------------------------------------------
 
@@ -20,7 +21,10 @@ printf 'build/\nout\n' > .gitignore
 cat > tools/run-kernel-tests << 'END'
 #!/bin/sh
 case "$*" in
-    *--prepare*) exit 0 ;;
+    *--prepare*) cat "$STATE/prepared" ;;
+    *) [ ! -e "$STATE/guest" ] || { cat "$STATE/guest"; exit "$(cat "$STATE/guest-status")"; } ;;
+esac
+case "$*" in
     *"--short --only connect_test --only"*) echo 'passed   stock/connect_test (1.0 s)'
         echo '1 passed, 0 failed, 0 skipped' ;;
 esac
@@ -43,6 +47,7 @@ case_is() {
     case=$1
     rm -rf build out "$work/state"
     mkdir -p build/release build/asan "$work/state"
+    echo 'prepared stock' > "$STATE/prepared"
     fake asan good true
     printf '    case %s\n' "$1"
 }
@@ -152,6 +157,49 @@ wait "$pid" || status=$?
 ((status != 0)) || fail "exit status 0"
 [[ $(tail -n 1 out) =~ ^[0-9]+\ passed,\ [1-9] ]] || fail "its last line is \"$(tail -n 1 out)\""
 grep -qE '[^0-9]0 failed' build/run-tests.last && fail "build/run-tests.last is green"
+
+case_is a_kernel_that_cannot_be_had_is_skipped_in_capitals
+fake release good true
+echo 'skipped  stock: the package of the kernel is not to be had' > "$STATE/prepared"
+run
+ends 0 '3 passed, 0 failed, 1 skipped'
+says '^NOT RUN: SMOKE: THE PACKAGE OF THE KERNEL IS NOT TO BE HAD'
+
+case_is a_kernel_that_was_not_there_in_time_is_skipped
+fake release good true
+: > "$STATE/prepared"
+run
+ends 0 '3 passed, 0 failed, 1 skipped'
+says '^NOT RUN: SMOKE: WHAT ITS GUEST NEEDS'
+
+# guest STATUS LINE... - what the guest's tests print and how they end
+guest() {
+    echo "$1" > "$STATE/guest-status"
+    shift
+    printf '%s\n' "$@" > "$STATE/guest"
+}
+case_is a_kernel_that_is_lost_later_is_skipped_too
+fake release good true
+guest 77 'skipped  stock: the cache cannot be written' '0 passed, 0 failed, 1 skipped'
+run
+ends 0 '3 passed, 0 failed, 1 skipped'
+says '^NOT RUN: SMOKE: THE CACHE CANNOT BE WRITTEN'
+
+case_is versions_that_were_not_judged_are_named_at_the_end
+fake release good true
+guest 0 'passed   stock/connect_test (1.0 s)' 'not as judged: stock: linux is 2, judged was 1' \
+    '1 passed, 0 failed, 0 skipped'
+run
+ends 0 '4 passed, 0 failed'
+[[ $(tail -n 3 out | grep -c '^not as judged: stock: linux is 2, judged was 1$') == 1 ]] || fail "not named at the end"
+
+case_is a_guest_that_ended_early_is_not_green
+for code in 1 77 143; do
+    fake release good true
+    guest "$code" '0 passed, 0 failed, 0 skipped'
+    run --only smoke
+    ends 1 '0 passed, 1 failed'
+done
 
 case_is what_does_not_build_fails
 fake release good true

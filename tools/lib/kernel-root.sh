@@ -5,11 +5,16 @@
 # later Debian with its kernel, and Soft-iWARP for that kernel. A program of its own, run by kernel.sh
 # as root, in a mount namespace of its own where the system allows one: mounts end with it.
 #
-#   kernel-root.sh root FOLDER MIRROR   makes FOLDER/root and FOLDER/debs (packages of the kernel)
-#   kernel-root.sh siw FOLDER VERSION   makes FOLDER/siw.ko for FOLDER/root's kernel headers
+#   kernel-root.sh root FOLDER MIRROR ARCHIVE    makes FOLDER/root, FOLDER/debs (packages of the kernel),
+#                                                FOLDER/versions and FOLDER/archive
+#   kernel-root.sh siw FOLDER VERSION JUDGED     makes FOLDER/siw.ko for FOLDER/root's kernel headers, and
+#                                                FOLDER/versions.siw.part
 #
-# Status 77: a package cannot be had. All it writes is inside FOLDER, which is thrown away unless it
-# ends well; kernel.sh makes it anew whenever this file changes. Standard output is a log for people.
+# Versions are asked for: FOLDER/judged has "PACKAGE VERSION" lines, ARCHIVE the time of the archive that they are
+# of, JUDGED that of linux-source. What the archive does not keep is taken as it is there.
+#
+# All it writes is inside FOLDER, which is thrown away unless it ends well; kernel.sh makes it anew whenever
+# this file changes. Standard output is a log for people.
 set -euo pipefail
 
 SUITE=forky
@@ -58,19 +63,98 @@ stands_for() {
         sort -V | tail -n 1
 }
 
-make_root() {
-    local mirror=$1 image headers part packages=()
+# ---- which versions -------------------------------------------------------------------------------
+
+# Debian keeps its archive as it was at any time, in a place of its own that not everyone reaches.
+SNAPSHOTS=http://snapshot.debian.org/archive/debian
+
+# archive_of MIRROR - the time at which the suite was last changed there: YYYYMMDDTHHMMSSZ.
+archive_of() {
+    local file=$folder/release date
+    rm -f "$file"
+    PATH=$PATH:/usr/lib/apt timeout 60 apt-helper -o Acquire::Retries=0 -o Acquire::http::Timeout=20 \
+        download-file "${1%/}/dists/$SUITE/InRelease" "$file" > /dev/null 2>&1 || return
+    date=$(sed -n 's/^Date: //p' "$file" | head -n 1)
+    rm -f "$file"
+    [[ -n $date ]] && date -u -d "$date" +%Y%m%dT%H%M%SZ
+}
+
+# mirrors MIRROR ARCHIVE - where to make the root from, the best first: the mirror, but where that has moved on,
+# the archive as it was, if it can be reached. It holds a change from some hours later on.
+mirrors() {
+    local moment
+    if [[ -n $2 && $(archive_of "$1") != "$2" ]]; then
+        moment=$(date -u -d "$(sed -E 's/(....)(..)(..)T(..)(..)(..)Z/\1-\2-\3 \4:\5:\6 UTC/' <<< "$2") + 6 hours" +%Y%m%dT%H%M%SZ)
+        [[ -z $(archive_of "$SNAPSHOTS/$moment") ]] || printf '%s\n' "$SNAPSHOTS/$moment"
+    fi
+    printf '%s\n' "$1"
+}
+
+# prefer_judged PATTERN - the judged versions of these packages, before all others, as far as there are any.
+prefer_judged() {
+    awk -v pattern="$1" '$1 ~ pattern { printf("Package: %s\nPin: version %s\nPin-Priority: 1001\n\n", $1, $2) }' "$folder/judged" \
+        > "$root/etc/apt/preferences.d/judged"
+}
+
+# install_judged PACKAGE... - with what debootstrap brought made to be of the judged versions too. Some of them may not go
+# together with others that the archive does not keep: then without asking for any but the kernel.
+install_judged() {
+    if inside apt-get -q -y --allow-downgrades dist-upgrade && inside apt-get -q -y --allow-downgrades install "$@"; then
+        return 0
+    fi
+    prefer_judged '^linux-'
+    inside apt-get -q -y -f install && inside apt-get -q -y install "$@"
+}
+
+# The kernel under a name that stays, what was asked for, then what that brought. The names of the kernel's
+# own packages have its version in them: they are one with linux-image-amd64.
+write_versions() {
+    local name
+    : > "$folder/versions"
+    for name in linux-image-amd64 linux-headers-amd64; do
+        printf '%s %s\n' "$name" "$(candidate "$name")" >> "$folder/versions"
+    done
+    # shellcheck disable=SC2016 # dpkg-query's own
+    inside dpkg-query -W -f '${Package} ${Version}\n' | grep -vE '^linux-[a-z]+-[0-9]+\.[0-9]' > "$folder/installed"
+    for name in "${PACKAGES[@]}"; do
+        awk -v name="$name" '$1 == name' "$folder/installed"
+    done >> "$folder/versions"
+    awk 'NR == FNR { done[$1] = 1; next } !($1 in done)' "$folder/versions" "$folder/installed" > "$folder/rest"
+    cat "$folder/rest" >> "$folder/versions"
+    rm "$folder/rest" "$folder/installed"
+}
+
+candidate() { inside apt-cache policy "$1" | sed -n 's/^ *Candidate: \([^(].*\)/\1/p'; }
+
+# ---- the root -------------------------------------------------------------------------------------
+
+bootstrap() { # MIRROR
+    local needs=''
+    [[ $1 != https:* ]] || needs=--include=ca-certificates
+    rm -rf "$root"
     # This release's debootstrap need not know the suite's name: all of them are made like sid.
     debootstrap --variant=minbase --merged-usr --components=main \
-        --keyring=/usr/share/keyrings/debian-archive-keyring.gpg ${mirror_needs:+"$mirror_needs"} \
-        "$SUITE" "$root" "$mirror" /usr/share/debootstrap/scripts/sid || exit 77
+        --keyring=/usr/share/keyrings/debian-archive-keyring.gpg ${needs:+"$needs"} \
+        "$SUITE" "$root" "$1" /usr/share/debootstrap/scripts/sid
+}
+
+make_root() {
+    local mirror image headers part packages=() made=''
+    for mirror in $(mirrors "$1" "$2"); do
+        echo "from $mirror"
+        ! bootstrap "$mirror" || { made=$mirror && break; }
+    done
+    [[ -n $made ]]
     settings_of_the_root
+    prefer_judged .
     cp /etc/hosts "$root/etc/hosts" # a mirror may be named there
-    inside apt-get -q update || exit 77
+    inside apt-get -q update
     headers=$(stands_for linux-headers-amd64)
     image=$(stands_for linux-image-amd64)
-    [[ -n $headers && -n $image ]] || exit 77
-    inside apt-get -q -y install "${PACKAGES[@]}" "$headers" || exit 77
+    [[ -n $headers && -n $image ]]
+    install_judged "${PACKAGES[@]}" "$headers"
+    write_versions
+    archive_of "$made" > "$folder/archive" || echo "it is not known of when the archive is"
 
     # The kernel is not installed: only its files are wanted. It may come in parts.
     for part in image binary modules base; do
@@ -78,12 +162,14 @@ make_root() {
         [[ -z $(inside apt-cache policy "$part") ]] || packages+=("$part")
     done
     mkdir -p "$root/var/tmp/debs"
-    inside sh -c 'cd /var/tmp/debs && apt-get -q download "$@"' sh "${packages[@]}" || exit 77
+    inside sh -c 'cd /var/tmp/debs && apt-get -q download "$@"' sh "${packages[@]}"
     mv "$root/var/tmp/debs" "$folder/debs"
     inside apt-get clean
     printf '127.0.0.1 localhost\n' > "$root/etc/hosts"
     printf '%s\n' "${image#linux-image-}" > "$folder/version"
 }
+
+# ---- Soft-iWARP -----------------------------------------------------------------------------------
 
 # mend_siw FILE - two races by which Soft-iWARP of 7.2 ended its kernel when peers came and went, see
 # docs/kernel.md: a socket is read from the work queue without its lock, and an accept that fails leaves
@@ -99,13 +185,15 @@ mend_siw() {
 
 # Debian's kernels leave Soft-iWARP out; their source has it.
 make_siw() {
-    local version=$1 source where=/var/tmp/siw
+    local version=$1 judged=$2 source where=/var/tmp/siw
     source=linux-source-$(sed -n 's/^\([0-9]*\.[0-9]*\).*/\1/p' <<< "$version")
     rm -rf "${root:?}$where"
     mkdir -p "$root$where"
     cp /etc/hosts "$root/etc/hosts"
     # shellcheck disable=SC2016 # the words are for the shell inside
-    inside sh -c 'cd "$1" && apt-get -q download "$2"' sh "$where" "$source" || exit 77
+    inside sh -c 'cd "$1" && { { [ -n "$3" ] && apt-get -q download "$2=$3"; } || apt-get -q download "$2"; }' \
+        sh "$where" "$source" "$judged"
+    dpkg-deb -f "$root$where"/*.deb Version | sed 's/^/linux-source /' > "$folder/versions.siw.part"
     printf '127.0.0.1 localhost\n' > "$root/etc/hosts"
     dpkg-deb --fsys-tarfile "$root$where"/*.deb | tar -xO --wildcards './usr/src/*.tar.xz' |
         xz -dc | tar -x -C "$root$where" --strip-components=1 --wildcards '*/drivers/infiniband/sw/siw'
@@ -145,10 +233,6 @@ trap finish EXIT
 trap 'exit 143' INT TERM HUP
 umask 022
 case $verb in
-    root)
-        mirror_needs=''
-        [[ $3 != https:* ]] || mirror_needs=--include=ca-certificates
-        make_root "$3"
-        ;;
-    siw) make_siw "$3" ;;
+    root) make_root "$3" "$4" ;;
+    siw) make_siw "$3" "$4" ;;
 esac

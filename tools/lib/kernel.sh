@@ -3,8 +3,9 @@
 #
 # kernel.sh - guests with a kernel of their own: fetching Debian's kernels, making an initramfs, and
 # booting one in QEMU over a root file system: this machine's (stock), or one of a later Debian (new,
-# siw), which kernel-root.sh makes. Sourced after common.sh, from the root of the checkout.
+# siw: kernel-later.sh). Sourced after common.sh, from the root of the checkout.
 # docs/kernel.md explains it. Nothing here needs /dev/kvm; making the later root needs to be root.
+# Callers ask whether a step went well, so that `set -e` does not hold in here: each step that can fail says so.
 #
 # The cache ($KERNEL_CACHE) is shared by all checkouts. A kernel has a folder there that is written
 # under a lock and by rename, so that runs may start at the same time and may be stopped at any.
@@ -27,26 +28,39 @@ KERNEL_OLD_DAYS=14 # what nobody used for so long is taken out of the cache
 KERNEL_DIR=''  # the kernel: vmlinux, lib/modules/, initrd.*
 KERNEL_ROOT='' # the root file system of the guest, a folder of this machine
 KERNEL_INITRD='' # of that guest
-KERNEL_WHY=''  # where kernel_need failed: what cannot be had
+KERNEL_WHY=''  # where kernel_need or kernel_build failed: why
+
+# shellcheck source=tools/lib/kernel-versions.sh
+. tools/lib/kernel-versions.sh
+# shellcheck source=tools/lib/kernel-later.sh
+. tools/lib/kernel-later.sh
 
 # ---- fetching -------------------------------------------------------------------------------------
 
-# apt-get and apt-cache with the system's package lists, or, once `apt_private` is set, with lists of
-# our own: those can be brought up to date without root.
-apt_options=(-o APT::Sandbox::User=)
-kernel_apt() { "$1" "${apt_options[@]}" "${@:2}" < /dev/null; }
+# apt-get and apt-cache with the system's package lists, or, after kernel_private_lists, with lists of our
+# own: those can be brought up to date without root. A network that says nothing ends it, too.
+apt_options=(-o APT::Sandbox::User= -o Acquire::Retries=1)
+kernel_apt() { timeout -k 5 300 "$1" "${apt_options[@]}" "${@:2}" < /dev/null; }
 
+# Lists that could not be brought up to date and know nothing are not used.
 kernel_private_lists() {
-    local lists=$KERNEL_CACHE/apt
-    mkdir -p "$lists/lists/partial" "$lists/cache/archives/partial"
+    local lists=$KERNEL_CACHE/apt before=("${apt_options[@]}")
+    mkdir -p "$lists/lists/partial" "$lists/cache/archives/partial" || return
     apt_options+=(-o "Dir::State::Lists=$lists/lists" -o "Dir::Cache=$lists/cache")
-    kernel_apt apt-get -q update > "$lists/log" 2>&1
+    kernel_apt apt-get -q update > "$lists/log" 2>&1 || true
+    kernel_package '' > /dev/null || apt_options=("${before[@]}")
 }
 
-# The package of the kernel that this Debian runs.
+# kernel_package JUDGED - "PACKAGE VERSION": the kernel of this Debian, of the judged version where the archive
+# keeps it, else of the one that apt would install. False: apt knows none.
 kernel_package() {
-    kernel_apt apt-cache depends linux-image-amd64 2> /dev/null |
-        sed -n 's/^ *Depends: \(linux-image-[0-9][^ ]*\)$/\1/p' | sort -V | tail -n 1
+    local name=linux-image-amd64 version=$1 package
+    [[ -n $version ]] && kernel_apt apt-cache show "$name=$version" > /dev/null 2>&1 ||
+        version=$(kernel_apt apt-cache policy "$name" 2> /dev/null | sed -n 's/^ *Candidate: \([^(].*\)/\1/p')
+    [[ -n $version ]] || return
+    package=$(kernel_apt apt-cache show "$name=$version" 2> /dev/null |
+        sed -n 's/^Depends: .*\(linux-image-[0-9][^ ,]*\).*/\1/p' | head -n 1)
+    [[ -n $package ]] && printf '%s %s\n' "$package" "$version"
 }
 
 # kernel_unpack FOLDER DEB... - takes the modules and the kernel out of packages. QEMU starts the ELF
@@ -73,159 +87,56 @@ kernel_unpack() {
         done < <(LC_ALL=C grep -obUaP "$magic" "$image" | LC_ALL=C cut -d : -f 1)
         rm -f "$out/vmlinux"
     done
-    [[ -s $out/vmlinux ]] || return
-    mkdir -p "$out/lib/modules"
-    mv "$modules" "$out/lib/modules/"
+    # The table of its sections is the last thing in it: a disk that was full is noticed there.
+    [[ -s $out/vmlinux && -z $(readelf -S "$out/vmlinux" 2>&1 > /dev/null) ]] || return
+    mkdir -p "$out/lib/modules" && mv "$modules" "$out/lib/modules/" || return
     rm -rf "$WORK/package"
     depmod -b "$out" "$(basename "$modules")"
 }
 
 kernel_size() { du -sh "$1" | cut -f 1; }
 
-# Fetches and unpacks this release's kernel unless it is in the cache; sets KERNEL_DIR. False: it cannot
-# be had.
+# kernel_download PACKAGE VERSION - into $WORK/deb.
+kernel_download() {
+    rm -rf "$WORK/deb"
+    mkdir "$WORK/deb" && (cd "$WORK/deb" && kernel_apt apt-get -q download "$1=$2" > "$WORK/apt.log" 2>&1)
+}
+
+# kernel_fetch - the judged kernel of this release, or the one that there is, unless it is in the cache; sets
+# KERNEL_DIR. False: it cannot be had.
 kernel_fetch() {
-    local package version part
-    package=$(kernel_package)
-    if [[ -z $package ]]; then
-        kernel_private_lists || true
-        package=$(kernel_package)
-    fi
-    [[ -n $package ]] || return
-    version=${package#linux-image-}
-    KERNEL_DIR=$KERNEL_CACHE/$version
-    if [[ -s $KERNEL_DIR/vmlinux ]]; then
-        return
-    fi
-    part=$KERNEL_CACHE/part
-    rm -rf "$part"
-    mkdir -p "$part" "$WORK/deb"
-    (cd "$WORK/deb" && kernel_apt apt-get -q download "$package" > "$WORK/apt.log" 2>&1) ||
-        { kernel_private_lists && (cd "$WORK/deb" &&
-            kernel_apt apt-get -q download "$package" > "$WORK/apt.log" 2>&1); } ||
-        {
+    local judged found='' package version part=$KERNEL_CACHE/part fresh=0
+    judged=$(kernel_judged_version stock linux-image-amd64)
+    KERNEL_DIR=$KERNEL_CACHE/stock-$judged
+    [[ -n $judged && -s $KERNEL_DIR/vmlinux ]] && return
+    : > "$WORK/apt.log"
+    while :; do
+        found=$(kernel_package "$judged") || true
+        read -r package version <<< "$found" || true
+        # The system's lists may be older than what was judged.
+        if [[ -n $found ]] && { ((fresh)) || ! dpkg --compare-versions "$version" lt "$judged"; }; then
+            KERNEL_DIR=$KERNEL_CACHE/stock-$version
+            [[ ! -s $KERNEL_DIR/vmlinux ]] || return 0
+            ! kernel_download "$package" "$version" || break
+        fi
+        if ((fresh)); then
             cat "$WORK/apt.log" >&2
-            rm -rf "$part"
             return 1
-        }
-    if ! kernel_unpack "$part" "$WORK"/deb/*.deb; then
-        rm -rf "$part"
-        die "the package $package does not contain a kernel as expected"
-    fi
-    rm -rf "$WORK/deb" "$KERNEL_DIR"
-    mv "$part" "$KERNEL_DIR"
-    note "kernel $version fetched into $KERNEL_CACHE ($(kernel_size "$KERNEL_DIR"))"
-}
-
-# ---- a later Debian -------------------------------------------------------------------------------
-
-# The mirror that this machine's Debian comes from, as apt has it, whatever form its sources have.
-kernel_mirror() {
-    local codename
-    # shellcheck source=/dev/null
-    codename=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-}")
-    apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 2> /dev/null |
-        awk -v name="$codename" '$2 == name && $3 == "main" { print $1; exit }'
-}
-
-# kernel_recipe VERB FOLDER ARGUMENT - runs kernel-root.sh, its log in FOLDER.log; the status is its.
-kernel_recipe() {
-    local verb=$1 folder=$2 argument=$3 own=() status=0 proxy=''
-    # Where it may have a mount namespace of its own, nothing it mounts can outlive it.
-    ! unshare --mount --propagation private true 2> /dev/null ||
-        own=(unshare --mount --propagation private)
-    [[ -n ${http_proxy:-} ]] || eval "$(apt-config shell proxy Acquire::http::Proxy)"
-    spawn 2400 env ${proxy:+http_proxy="$proxy"} ${own[@]+"${own[@]}"} \
-        bash tools/lib/kernel-root.sh "$verb" "$folder" "$argument" > "$WORK/recipe.log" 2>&1 < /dev/null
-    reap "$CHILD" || status=$?
-    if ((status != 0)); then
-        note "the last lines of the recipe's log:"
-        tail -n 15 "$WORK/recipe.log" | tr -d '\r' | sed 's/^/    | /' >&2
-    fi
-    return "$status"
-}
-
-# kernel_forget FOLDER... - removes what the recipe made. What may be mounted there is not touched.
-kernel_forget() {
-    local folder
-    for folder in "$@"; do
-        [[ -e $folder ]] || continue
-        if grep -qF " $(realpath "$folder")/" /proc/self/mounts; then
-            warn "something is mounted below $folder: left as it is"
-            continue
         fi
-        rm -rf --one-file-system "$folder"
+        fresh=1
+        kernel_private_lists || true
     done
-}
-
-# Takes roots out of the cache that an older or a newer recipe made and nobody used for long.
-kernel_forget_old() {
-    local folder lock
-    for folder in "$KERNEL_CACHE"/later-*; do
-        [[ -d $folder && $folder != "$1" ]] || continue
-        [[ -n $(find "$folder/used" -mtime +"$KERNEL_OLD_DAYS" 2> /dev/null) || $folder == *.part ]] || continue
-        exec {lock}> "${folder%.part}.lock"
-        ! flock -n "$lock" || kernel_forget "$folder"
-        exec {lock}>&-
-    done
-}
-
-# kernel_later KIND - the later root and its kernel, and siw.ko for `siw`, unless they are in the cache;
-# sets KERNEL_ROOT and KERNEL_DIR. 1: it cannot be had. 2: it does not build. Two locks: until this process
-# ends it holds FOLDER.lock with all others who use it, so that nobody takes it out of the cache; and one at
-# a time holds FOLDER.make, only while something is looked for or made, so that runs do not wait for runs.
-kernel_later() {
-    local kind=$1 folder make status=0
-    folder=$KERNEL_CACHE/later-$(sha256sum < tools/lib/kernel-root.sh | cut -c 1-12)
-    KERNEL_ROOT=$folder/root KERNEL_DIR=$folder/kernel
-    [[ -z ${later_lock:-} ]] || exec {later_lock}>&-
-    exec {later_lock}> "$folder.lock" {make}> "$folder.make"
-    flock -w 300 -s "$later_lock" || die "$folder.lock is held by another run for five minutes"
-    kernel_locked "$make" "$folder.make"
-    kernel_later_make "$kind" "$folder" || status=$?
-    exec {make}>&-
-    ((status != 0)) || kernel_forget_old "$folder"
-    return "$status"
-}
-
-# kernel_later_make KIND FOLDER - what kernel_later does with both locks.
-kernel_later_make() {
-    local kind=$1 folder=$2 started=$SECONDS mirror version status=0
-    if [[ ! -s $KERNEL_DIR/vmlinux ]]; then
-        mirror=$(kernel_mirror)
-        [[ -n $mirror ]] || { KERNEL_WHY="apt names no mirror of Debian"; return 1; }
-        step "making the root of a later Debian from $mirror (once, some minutes)"
-        kernel_forget "$folder.part" "$folder"
-        mkdir -p "$folder.part/kernel"
-        kernel_recipe root "$folder.part" "$mirror" || status=$?
-        if ((status == 0)); then
-            kernel_unpack "$folder.part/kernel" "$folder.part"/debs/*.deb || status=1
-        fi
-        if ((status != 0)); then
-            kernel_forget "$folder.part"
-            KERNEL_WHY="the root of a later Debian"
-            return $((status == 77 ? 1 : 2))
-        fi
-        rm -rf "$folder.part/debs"
-        mv "$folder.part" "$folder"
-        note "made in $((SECONDS - started)) s: $folder ($(kernel_size "$folder"))"
+    rm -rf "$part"
+    if mkdir -p "$part" && kernel_unpack "$part" "$WORK"/deb/*.deb &&
+        printf 'linux-image-amd64 %s\n' "$version" > "$part/versions" &&
+        rm -rf "$KERNEL_DIR" && mv "$part" "$KERNEL_DIR"; then
+        rm -rf "$WORK/deb"
+        note "kernel $version fetched into $KERNEL_CACHE ($(kernel_size "$KERNEL_DIR"))"
+        return 0
     fi
-    version=$(cat "$folder/version")
-    if [[ $kind == siw && ! -s $KERNEL_DIR/lib/modules/$version/updates/siw.ko ]]; then
-        started=$SECONDS
-        step "building Soft-iWARP for the kernel $version (once)"
-        kernel_recipe siw "$folder" "$version" || status=$?
-        if ((status != 0)); then
-            KERNEL_WHY="Soft-iWARP for $version"
-            return $((status == 77 ? 1 : 2))
-        fi
-        mkdir -p "$KERNEL_DIR/lib/modules/$version/updates"
-        mv "$folder/siw.ko" "$KERNEL_DIR/lib/modules/$version/updates/siw.ko"
-        depmod -b "$KERNEL_DIR" "$version"
-        note "built in $((SECONDS - started)) s"
-    fi
-    touch "$folder/used"
-    kernel_initramfs "$kind" || return 2
+    rm -rf "$part" "$WORK/deb" "$WORK/package"
+    warn "the package $package $version could not be unpacked into a kernel"
+    return 1
 }
 
 # ---- initramfs ------------------------------------------------------------------------------------
@@ -247,8 +158,7 @@ kernel_modules() {
 # kernel_initramfs KIND - unless there is one made of the same: sets KERNEL_INITRD. Uncompressed, and
 # with uncompressed modules: emulation makes every decompression slow.
 kernel_initramfs() {
-    local kind=$1 tree=$WORK/tree init=tests/kernel/guest/init
-    local version module parameters verb file rest name
+    local kind=$1 tree=$WORK/tree init=tests/kernel/guest/init version
     version=$(basename "$KERNEL_DIR"/lib/modules/*)
     KERNEL_INITRD=$KERNEL_DIR/initrd.$kind.$(cat tests/kernel/guest/modules.list "$init" tools/lib/kernel.sh \
         "$KERNEL_DIR/lib/modules/$version/modules.dep" | sha256sum | cut -c 1-12)
@@ -256,9 +166,22 @@ kernel_initramfs() {
         touch "$KERNEL_INITRD"
         return
     fi
+    rm -rf "$tree" "$KERNEL_INITRD.part"
+    mkdir -p "$tree"/{bin,dev,proc,sys,root,modules} && kernel_initramfs_modules "$kind" "$version" &&
+        install -m 755 "$(command -v busybox)" "$tree/bin/busybox" && install -m 755 "$init" "$tree/init" &&
+        (cd "$tree" && find . | cpio -o -H newc --quiet) > "$KERNEL_INITRD.part" &&
+        mv "$KERNEL_INITRD.part" "$KERNEL_INITRD" || {
+        rm -f "$KERNEL_INITRD.part"
+        return 1
+    }
     rm -rf "$tree"
-    mkdir -p "$tree"/{bin,dev,proc,sys,root,modules}
-    : > "$tree/modules/order"
+    find "$KERNEL_DIR" -maxdepth 1 -name 'initrd.*' -mtime +"$KERNEL_OLD_DAYS" -delete
+}
+
+# kernel_initramfs_modules KIND VERSION - into the tree, with their order.
+kernel_initramfs_modules() {
+    local module parameters verb file rest name
+    : > "$tree/modules/order" || return
     while read -r module parameters; do
         while read -r verb file rest; do
             [[ $verb == insmod ]] || continue # built in
@@ -268,21 +191,14 @@ kernel_initramfs() {
                 *.xz) xz -dc "$file" ;;
                 *.zst) zstd -dcq "$file" ;;
                 *) cat "$file" ;;
-            esac > "$tree/modules/$name"
-            strip --strip-debug "$tree/modules/$name"
+            esac > "$tree/modules/$name" && strip --strip-debug "$tree/modules/$name" || return
             if [[ ${name%.ko} == "$module" ]]; then
                 echo "$name $parameters"
             else
                 echo "$name"
-            fi >> "$tree/modules/order"
-        done < <(modprobe -d "$KERNEL_DIR" -S "$version" --show-depends "$module")
-    done < <(kernel_modules "$kind")
-    install -m 755 "$(command -v busybox)" "$tree/bin/busybox"
-    install -m 755 "$init" "$tree/init"
-    (cd "$tree" && find . | cpio -o -H newc --quiet) > "$KERNEL_INITRD.part"
-    mv "$KERNEL_INITRD.part" "$KERNEL_INITRD"
-    rm -rf "$tree"
-    find "$KERNEL_DIR" -maxdepth 1 -name 'initrd.*' -mtime +"$KERNEL_OLD_DAYS" -delete
+            fi >> "$tree/modules/order" || return
+        done < <(modprobe -d "$KERNEL_DIR" -S "$2" --show-depends "$module")
+    done < <(kernel_modules "$1")
 }
 
 # kernel_locked FD NAME - takes the lock, says whom it waits for, and waits no longer than anything in
@@ -290,25 +206,41 @@ kernel_initramfs() {
 kernel_locked() {
     flock -n "$1" && return
     note "another run writes into $KERNEL_CACHE: waiting for it"
-    flock -w 3000 "$1" || die "$2 is held by another run for fifty minutes"
+    flock -w 3000 "$1" || {
+        warn "$2 is held by another run for fifty minutes"
+        return 1
+    }
 }
 
-# kernel_need KIND - a kernel, an initramfs and a root. 1: something cannot be had, KERNEL_WHY says what.
-# 2: something does not build.
+# kernel_need KIND - a kernel, an initramfs and a root. False: they are not to be had here, KERNEL_WHY says
+# what. Whatever it is (no network, no package, no room, a recipe that broke), the tests have not failed.
 kernel_need() {
     local lock status=0
-    mkdir -p "$KERNEL_CACHE"
+    KERNEL_WHY="$KERNEL_CACHE cannot be written"
+    mkdir -p "$KERNEL_CACHE" || return
     if [[ $1 != stock ]]; then
         kernel_later "$1"
         return
     fi
     KERNEL_ROOT=/
-    exec {lock}> "$KERNEL_CACHE/lock"
-    kernel_locked "$lock" "$KERNEL_CACHE/lock"
-    kernel_fetch || { KERNEL_WHY="the package of the kernel" status=1; }
-    ((status != 0)) || kernel_initramfs stock
+    exec {lock}> "$KERNEL_CACHE/lock" && kernel_locked "$lock" "$KERNEL_CACHE/lock" || return
+    KERNEL_WHY="the package of the kernel is not to be had"
+    kernel_fetch || status=$?
+    if ((status == 0)); then
+        KERNEL_WHY="the kernel's initramfs cannot be made"
+        touch "$KERNEL_DIR/used" && kernel_initramfs stock || status=$?
+    fi
     exec {lock}>&-
     return "$status"
+}
+
+# kernel_versions KIND - the file with the versions of what kernel_need made.
+kernel_versions() {
+    case $1 in
+        stock) echo "$KERNEL_DIR/versions" ;;
+        new) echo "${KERNEL_DIR%/kernel}/versions" ;;
+        siw) echo "${KERNEL_DIR%/kernel}/versions.siw" ;;
+    esac
 }
 
 # ---- booting --------------------------------------------------------------------------------------
@@ -368,59 +300,5 @@ kernel_cables() {
     for name in 77 78; do
         KERNEL_QEMU+=(-netdev "stream,id=net$name,server=$server,addr.type=unix,addr.path=${1//,/,,}/net$name"
             -device "virtio-net-pci,netdev=net$name,mac=52:54:00:$name:00:0$number,romfile=")
-    done
-}
-
-# ---- Sluice in the later root -----------------------------------------------------------------------
-
-# kernel_build TARGETS... - builds the programs (patterns) inside of KERNEL_ROOT with its own
-# compiler, from a copy of the checkout: nothing is mounted for it. Sets KERNEL_BUILD, the build's path
-# as the guest has it. False: it does not build.
-kernel_build() {
-    local home lock started=$SECONDS status=0
-    home=/sluice/$(basename "$PWD")-$(sha256sum <<< "$PWD" | cut -c 1-12)
-    KERNEL_BUILD=$home/build
-    kernel_forget_builds "$home"
-    mkdir -p "$KERNEL_ROOT$home"
-    step "building Sluice in $KERNEL_ROOT"
-    exec {lock}> "$KERNEL_ROOT$home.lock"
-    kernel_locked "$lock" "$KERNEL_ROOT$home.lock"
-    printf '%s\n' "$PWD" > "$KERNEL_ROOT$home/checkout"
-    # The copy has the times of the originals: what did not change is not built again.
-    rm -rf "${KERNEL_ROOT:?}$home/src"
-    mkdir "$KERNEL_ROOT$home/src"
-    tar -c --exclude=./build --exclude=./.git --exclude=./.cache . | tar -x -C "$KERNEL_ROOT$home/src"
-    spawn 3600 chroot "$KERNEL_ROOT" env -i PATH=/usr/bin:/bin HOME=/root LC_ALL=C.UTF-8 \
-        sh -ec 'home=$1; shift; cd "$home/src"
-            cmake -G Ninja -B "$home/build" -DCMAKE_BUILD_TYPE=Release -DSLUICE_BENCH=OFF .
-            ninja -C "$home/build" -t cleandead # programs that are built elsewhere now, or nowhere
-            wanted=""
-            for target in $(ninja -C "$home/build" -t targets all |
-                sed -n -E "s/^((bin|tests|examples)\/[^:\/]*): .*_EXECUTABLE_LINKER__.*/\1/p"); do
-                for pattern; do
-                    case ${target##*/} in $pattern) wanted="$wanted $target"; break ;; esac
-                done
-            done
-            ninja -C "$home/build" -j "$(nproc)" $wanted' sh "$home" "$@" > "$WORK/build.log" 2>&1 < /dev/null
-    reap "$CHILD" || status=$?
-    exec {lock}>&-
-    if ((status != 0)); then
-        grep -A 20 -E 'error|FAILED|Error' "$WORK/build.log" | head -n 60 >&2 || tail -n 40 "$WORK/build.log" >&2
-        return 1
-    fi
-    note "built in $((SECONDS - started)) s, with its libraries and programs $(kernel_size "$KERNEL_ROOT$home")"
-}
-
-# Builds of checkouts that are gone, or that nobody built for long.
-kernel_forget_builds() {
-    local folder lock
-    for folder in "$KERNEL_ROOT"/sluice/*/; do
-        folder=${folder%/}
-        [[ -f $folder/checkout && $folder != "$KERNEL_ROOT$1" ]] || continue
-        [[ ! -d $(cat "$folder/checkout") || -n $(find "$folder/checkout" -mtime +"$KERNEL_OLD_DAYS") ]] ||
-            continue
-        exec {lock}> "$folder.lock"
-        ! flock -n "$lock" || rm -rf "$folder" "$folder.lock"
-        exec {lock}>&-
     done
 }

@@ -8,6 +8,7 @@ passed=0 failed=0 skipped=0
 failures=() # "PASS: what failed there", told at the end
 unrun=()    # "PASS: what did not run, and why", told in capitals
 unsteady=() # tests that failed once and passed alone
+judged=()   # "KERNEL: PACKAGE is VERSION, judged was VERSION", told at the end
 
 UNSTEADY_MAX=3        # so many in one run; more of them fail it
 UNSTEADY=build/unsteady # keeps what they printed when they failed
@@ -178,17 +179,23 @@ second_try() {
 
 # program_pass TITLE SECONDS RESULTS COMMAND... - a pass by a program that prints a line "passed|FAILED|skipped
 # NAME (SECONDS): TROUBLE" for each test and ends with "N passed, N failed, N skipped", and that leaves what a
-# test printed in the folder RESULTS. `again NAME` must run one of its tests once more.
+# test printed in the folder RESULTS. `again NAME` must run one of its tests once more. Its status is 0, 1 with
+# failed tests, or 77 with skipped ones only: with another one it ended early.
 program_pass() {
     local title=$1 seconds=$2 results=$3 out=$WORK/$1.log p=0 f=0 s=0 name trouble broken=() status=0
     shift 3
     step "testing: $title"
     shown "$out" "$seconds" "$@" || status=$?
+    program_judged "$out"
     if ! [[ $(tail -n 1 "$out") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed,\ ([0-9]+)\ skipped$ ]]; then
         pass_is "$title" 0 1 0 "it did not end as it should (status $status)"
         return
     fi
     p=${BASH_REMATCH[1]} f=${BASH_REMATCH[2]} s=${BASH_REMATCH[3]}
+    if ((f == 0 && status != 0 && (status != 77 || s == 0))) || ((p + f + s == 0)); then
+        pass_is "$title" "$p" 1 "$s" "it ended early (status $status)"
+        return
+    fi
     while read -r name trouble; do
         if program_again "$title" "$name" "$trouble" "$results/$name.out" "$f"; then
             p=$((p + 1)) f=$((f - 1))
@@ -196,7 +203,20 @@ program_pass() {
             broken+=("$name")
         fi
     done < <(sed -n 's/^FAILED  *\([^ ]*\)/\1/p' "$out")
+    # What it could not run at all has a colon after its name.
+    while read -r trouble; do
+        s=$((s - 1))
+        not_run "$title" 1 "$trouble"
+    done < <(sed -n 's/^skipped  *[^ ]*: *//p' "$out")
     pass_is "$title" "$p" "$f" "$s" "${broken[*]-}"
+}
+
+# program_judged FILE - takes over which versions are not the judged ones.
+program_judged() {
+    local line
+    while IFS= read -r line; do
+        [[ " ${judged[*]-} " == *" $line "* ]] || judged+=("$line")
+    done < <(sed -n 's/^not as judged: //p' "$1")
 }
 
 # program_again TITLE NAME TROUBLE FILE FAILED - second_try for such a program. A kernel in trouble is final.
