@@ -154,9 +154,10 @@ SLUICE_API int sluice_send_pieces(sluice_session s, const sluice_piece *pieces, 
  * somebody tells: the kernel, of memory that is unmapped, mapped over, moved or discarded (userfaultfd, on
  * Linux for memory that is no file's and for shared memory; a watched range is a mapping of its own to the
  * kernel, so mremap() of more than that fails with EFAULT); or the application, which promises with
- * SLUICE_REGISTRATIONS_NOTIFIED to call sluice_registration_invalidate(). Where neither is so, and for memory that cannot be
- * watched or registered, the pieces are copied by the call. The kernel does not tell of shared memory that
- * is truncated or punched through its file: then sluice_registration_invalidate() is needed in any case.
+ * SLUICE_REGISTRATIONS_NOTIFIED to call sluice_registration_invalidate(). Where neither is so, and for
+ * memory that cannot be watched or registered, the pieces are copied by the call. The kernel does not tell
+ * of shared memory that is truncated or punched through its file: then
+ * sluice_registration_invalidate() is needed in any case.
  *
  * Registrations are looked up under RCU (liburcu's bp flavour). An application that uses that too may send
  * inside of a read-side section of its own, but must not call sluice_close() there: it would wait for itself.
@@ -189,9 +190,8 @@ SLUICE_API int sluice_registration_get_info(sluice_node *n, sluice_registration_
  * The answer to SLUICE_LARGE, during the event or later: the message goes to `offset` of my region,
  * and its SLUICE_MESSAGE has msg NULL, the token, and its size as value. r NULL: it goes to memory of
  * the node after all. Until the answer later messages of the session wait. The region's bytes belong to
- * the library until MESSAGE or CLOSED, and may be overwritten with zeros. EINVAL: no such token, out of range, answered before, or
- * the region is being closed. For
- * sessions on the calling thread's loop only.
+ * the library until MESSAGE or CLOSED, and may be overwritten with zeros. EINVAL: no such token, out of
+ * range, answered before, or the region is being closed. For sessions on the calling thread's loop only.
  */
 SLUICE_API SLUICE_CHECK int sluice_receive_into(sluice_session s, uint64_t token, sluice_region *r,
                                                 uint64_t offset);

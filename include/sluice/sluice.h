@@ -84,9 +84,8 @@ typedef enum sluice_event_type {
                             it has exactly one answer, sluice_reply() or sluice_reply_error() */
     SLUICE_REPLY = 9,    /* the one outcome of a request of mine: tag, status; msg if status is 0;
                             vendor = the code of sluice_reply_error() if it is EREJECTED */
-    SLUICE_LARGE =
-        10, /* links with SLUICE_RECEIVE_INTO: a large message of value bytes waits to be told
-                            where to go: token, for sluice_receive_into() */
+    SLUICE_LARGE = 10,   /* links with SLUICE_RECEIVE_INTO: a large message of value bytes waits to
+                            be told where to go: token, for sluice_receive_into() */
     SLUICE_DONE = 11,    /* the outcome of a one-sided operation with a tag (memory.h): tag, status,
                             value = what the memory held before, of an atomic */
     SLUICE_NOTIFIED = 12 /* the peer's put with notify is complete in my memory: value */
@@ -119,9 +118,8 @@ typedef struct sluice_event {
     uint64_t tag;    /* SENT, REPLY, DONE: the tag of the call */
     uint32_t vendor; /* CLOSED: transport code behind the reason, or 0 */
     uint32_t bytes;  /* payload bytes of a message (saturated: sluice_size() has them all) */
-    uint64_t
-        token; /* REQUEST, LARGE: names it in the answer. MESSAGE received into a region: the same */
-    uint64_t value; /* see the event types */
+    uint64_t token;  /* REQUEST, LARGE: names it in the answer. MESSAGE without msg: the same */
+    uint64_t value;  /* see the event types */
 } sluice_event;
 
 typedef void (*sluice_handler)(const sluice_event *event, void *handler_arg);
@@ -214,8 +212,7 @@ typedef struct sluice_node_options {
     4u /* listen: the address may still be in use by connections that ended
                            (RDMA_OPTION_ID_REUSEADDR of rdma_set_option(3)) */
 
-#define SLUICE_RECEIVE_INTO                                                                        \
-    8u /* I say where large messages go: SLUICE_LARGE, sluice_receive_into() */
+#define SLUICE_RECEIVE_INTO 8u /* I say where large messages go, when SLUICE_LARGE asks */
 #define SLUICE_ISOLATED                                                                            \
     16u /* receives of its own for each session, even where they could be shared */
 
@@ -293,7 +290,7 @@ typedef struct sluice_send_options {
     uint32_t flags;       /* SLUICE_MORE */
     uint32_t reserved;
 } sluice_send_options;
-#define SLUICE_MORE 1u     /* another send follows at once: the wakeup of this one may wait */
+#define SLUICE_MORE 1u     /* another send follows at once: the doorbell of this one may wait */
 #define SLUICE_IN_PLACE 2u /* sluice_send_pieces() only: plain memory is not copied, see memory.h */
 
 /* C only; in C++ zero the struct and set .size yourself. */
