@@ -236,7 +236,7 @@ static bool cut_one(bool handlers, bool dials, unsigned sends) {
     bool done = all_taken(&end, sent, sends);
     stall_begin();
     peer_expect(&peer, "closed ");
-    assert_within(since, WITHIN + 50 * MS); /* await_end() took so long */
+    assert_within(since, WITHIN + 50 * MS); /* await_end() listens for as long */
     /* Whoever is first takes its queue pair away, which the other's device may see. */
     long long reason = peer_number(&peer, "reason");
     assert_true(end.reason == SLUICE_REASON_KEEPALIVE || reason == SLUICE_REASON_KEEPALIVE);
