@@ -154,21 +154,6 @@ typedef enum sluice_rendezvous {
     SLUICE_RENDEZVOUS_WRITE = 2 /* not on iWARP: sluice_open() refuses with EDEVICE */
 } sluice_rendezvous;
 
-/*
- * Techniques that can be left out, to see what each is worth (sluice-lat and sluice-bw --without,
- * bench/compare). They change no meaning and need not be the same on both sides.
- */
-#define SLUICE_WITHOUT_INLINE 1u     /* small frames go with their work request */
-#define SLUICE_WITHOUT_CHAIN 2u      /* several work requests are posted with one call */
-#define SLUICE_WITHOUT_SIGNALLING 4u /* one send in several is signalled; without: every one */
-#define SLUICE_WITHOUT_BATCH                                                                       \
-    8u /* receives are posted again, and completions polled, several at a time */
-#define SLUICE_WITHOUT_SRQ 16u  /* sessions share receives */
-#define SLUICE_WITHOUT_PACK 32u /* small messages that wait share a frame */
-#define SLUICE_WITHOUT_RENDEZVOUS                                                                  \
-    64u /* large messages are not cut into frames (requests and replies never are) */
-#define SLUICE_WITHOUT_ALL 127u
-
 /* Who tells that memory sent in place goes away, so that its registration may be kept; see memory.h. */
 typedef enum sluice_registrations {
     SLUICE_REGISTRATIONS_AUTO = 0,     /* the kernel, where that is allowed; else none are kept */
@@ -196,7 +181,6 @@ typedef struct sluice_node_options {
                                    allocating and sending can never use up; default a quarter */
     uint64_t rendezvous_bytes;  /* messages above this size go by rendezvous; default: by device */
     uint32_t rendezvous;        /* sluice_rendezvous */
-    uint32_t without;           /* SLUICE_WITHOUT_INLINE | ... */
     uint32_t memory_numa;       /* the NUMA node registered memory is on: its number plus one;
                                    SLUICE_UNBOUND = none; default: SLUICE_NUMA of the environment,
                                    else the device's */

@@ -61,7 +61,7 @@ struct node_options { /* sluice_node_options with the defaults filled in */
     bool sessions_chosen;      /* sessions_max is the caller's */
     uint64_t rendezvous_bytes; /* 0: by device */
     uint32_t rendezvous;       /* sluice_rendezvous */
-    uint32_t without;          /* SLUICE_WITHOUT_INLINE ... */
+    uint32_t without;          /* bits of techniques.h */
     uint32_t registrations;    /* sluice_registrations */
     uint64_t registration_bytes_max;
     void (*log)(int level, const char *text, void *log_arg);

@@ -3,14 +3,17 @@
  * options.c - what the caller asked for: read by size, checked, defaults filled in.
  *
  * A struct may come from an older or a newer header. What is missing is zero, which means default;
- * what this library does not know must be zero. Pure functions but for the program's name.
+ * what this library does not know must be zero. Pure functions but for the program's name and the techniques
+ * that SLUICE_WITHOUT leaves out.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/auth/keyring.h"
+#include "core/techniques.h"
 #include "node/node.h"
 
 #define EAGER_DEFAULT 8192u
@@ -35,6 +38,8 @@
 #define LINK_FLAGS (SLUICE_ASK | SLUICE_ONCE | SLUICE_REUSE | SLUICE_RECEIVE_INTO | SLUICE_ISOLATED)
 #define RECEIVE_MIN (256u << 10)
 
+#define TECHNIQUE_NAME(name, text, what) " " text
+
 /* Copies what both sides know; false when the caller's struct holds something unknown. */
 static bool read_sized(void *known, size_t known_bytes, const void *given) {
     size_t bytes;
@@ -55,6 +60,26 @@ static uint32_t log2_down(uint64_t value) {
 
 static uint32_t log2_up(uint64_t value) {
     return value <= 1 ? 0 : log2_down(value - 1) + 1;
+}
+
+/* The bits of a list of techniques with commas between them; false: *word, of *bytes, is none. */
+static bool techniques_read(const char *list, uint32_t *without, const char **word, size_t *bytes) {
+    static const char *const names[TECHNIQUE_COUNT] = {
+#define TECHNIQUES_X(name, text, what) [TECHNIQUE_##name] = text,
+        TECHNIQUES(TECHNIQUES_X)
+#undef TECHNIQUES_X
+    };
+    for (*word = list; **word; *word += *bytes + ((*word)[*bytes] == ',')) {
+        unsigned i = 0;
+        *bytes = strcspn(*word, ",");
+        while (i < TECHNIQUE_COUNT &&
+               (strlen(names[i]) != *bytes || strncmp(names[i], *word, *bytes) != 0))
+            i++;
+        if (i == TECHNIQUE_COUNT)
+            return false;
+        *without |= 1u << i;
+    }
+    return true;
 }
 
 #define REFUSE(...) return error_set(e, SLUICE_EINVAL, SLUICE_REASON_NONE, 0, __VA_ARGS__)
@@ -87,8 +112,6 @@ int options_node(struct node_options *out, const sluice_node_options *given, slu
                (unsigned long long)receive);
     if (o.rendezvous > SLUICE_RENDEZVOUS_WRITE)
         REFUSE("rendezvous %u is not one of sluice_rendezvous", o.rendezvous);
-    if (o.without & ~SLUICE_WITHOUT_ALL)
-        REFUSE("unknown bits in without: 0x%x", o.without & ~SLUICE_WITHOUT_ALL);
     if (o.registrations > SLUICE_REGISTRATIONS_OFF)
         REFUSE("registrations %u is not one of sluice_registrations", o.registrations);
     *out = (struct node_options){
@@ -107,7 +130,6 @@ int options_node(struct node_options *out, const sluice_node_options *given, slu
         .sessions_chosen = o.sessions_max != 0,
         .rendezvous_bytes = o.rendezvous_bytes,
         .rendezvous = o.rendezvous,
-        .without = o.without,
         .registrations = o.registrations,
         .registration_bytes_max = o.registration_bytes_max ? o.registration_bytes_max : memory / 4,
         .log = o.log,
@@ -119,6 +141,10 @@ int options_node(struct node_options *out, const sluice_node_options *given, slu
         out->message_log2 = out->eager_log2;
     snprintf(out->name, sizeof out->name, "%s",
              o.name && *o.name ? o.name : program_invocation_short_name);
+    const char *list = secure_getenv("SLUICE_WITHOUT"), *word;
+    size_t bytes = 0;
+    if (list && !techniques_read(list, &out->without, &word, &bytes))
+        REFUSE("SLUICE_WITHOUT: '%.*s' is none of" TECHNIQUES(TECHNIQUE_NAME), (int)bytes, word);
     return SLUICE_OK;
 }
 

@@ -175,8 +175,8 @@ for tool in sluice-lat sluice-bw; do
     expect 2 "-D: 'soon' is not a time in seconds" $tool -D soon
     expect 2 "-p: 65536 is out of range: 0 to 65535" $tool -p 65536
     expect 2 "--mode: 'lazy' is none of spin, adaptive, block" $tool --mode lazy
-    expect 2 "--without: 'luck' is none of inline, chain, signalling, batch, srq, pack, rendezvous" \
-        $tool --without pack,luck
+    expect 2 "--without: 'luck' is none of inline, wr-batch, signalling, wc-batch, srq, coalesce, rendezvous" \
+        $tool --without coalesce,luck
     expect 2 "--without: '' is none of" $tool --without inline,
     expect 2 "--rendezvous: 'both' is none of auto, read, write" $tool --rendezvous both
     expect 2 "--rendezvous-above: 0 is out of range: 1 to 64M" $tool --rendezvous-above 0
@@ -259,7 +259,7 @@ for mode in adaptive block; do
     run sluice-lat "127.0.0.1:$port" -n 50 --mode $mode --json </dev/null
     check "lat --mode $mode: status $status" lines_are 1 "$lat_line" "$work/out"
 done
-run sluice-lat "127.0.0.1:$port" -n 50 --without inline,chain,signalling,batch,pack --json </dev/null
+run sluice-lat "127.0.0.1:$port" -n 50 --without inline,wr-batch,signalling,wc-batch,coalesce --json </dev/null
 check "lat --without: status $status" lines_are 1 "$lat_line" "$work/out"
 timeout 60 "$bin/sluice-lat" "127.0.0.1:$port" -n 50 </dev/null >/dev/full 2>"$work/err"
 check "lat: a result that cannot be written is a success" [ $? = 1 ]
@@ -293,8 +293,8 @@ run sluice-bw "127.0.0.1:$port" --requests 8 -s 1K -D 0.2 </dev/null
 check "bw --requests -D: status $status" [ "$status" = 0 ]
 run sluice-bw "127.0.0.1:$port" -D 0.2 -l 1 -t 8 --json </dev/null
 check "bw -D: status $status" lines_are 1 "$bw_line" "$work/out"
-for without in inline chain signalling batch srq pack rendezvous \
-    inline,chain,signalling,batch,srq,pack,rendezvous; do
+for without in inline wr-batch signalling wc-batch srq coalesce rendezvous \
+    inline,wr-batch,signalling,wc-batch,srq,coalesce,rendezvous; do
     run sluice-bw "127.0.0.1:$port" -b -s 64 -n 300 --without $without --json </dev/null
     check "bw --without $without: status $status" [ "$status" = 0 ]
     check "bw --without $without: not 600 messages" grep -q '"messages": 600,' "$work/out"

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/techniques.h"
 #include "datapath/datapath.h"
 #include "node/node.h"
 #include "soft/soft.h"
@@ -196,6 +197,20 @@ PAIR_UNUSED static void pair_expect_nothing(struct pair *p, struct side *side) {
     }
 }
 
+/* What the nodes of the next pair_open() leave out: bits of core/techniques.h. */
+PAIR_UNUSED static void pair_without(uint32_t without) {
+    static const char *const names[] = {
+#define TECHNIQUES_X(name, text, what) text,
+        TECHNIQUES(TECHNIQUES_X)
+#undef TECHNIQUES_X
+    };
+    char list[256] = "";
+    for (unsigned i = 0; i < TECHNIQUE_COUNT; i++)
+        if (without & 1u << i)
+            strcat(strcat(list, *list ? "," : ""), names[i]);
+    assert_int_equal(setenv("SLUICE_WITHOUT", list, 1), 0);
+}
+
 PAIR_UNUSED static void pair_open(struct pair *p, const sluice_node_options *node,
                                   const sluice_link_options *link) {
     memset(p, 0, sizeof *p);
@@ -204,6 +219,7 @@ PAIR_UNUSED static void pair_open(struct pair *p, const sluice_node_options *nod
     pair_rnr_provoked = false;
     pair_open_side(&p->a, node);
     pair_open_side(&p->b, node);
+    unsetenv("SLUICE_WITHOUT");
     pair_listen(p, link);
 }
 

@@ -16,6 +16,7 @@
 #include "datapath/datapath.h"
 #include "datapath/loop/ownership.h"
 #include "core/context.h"
+#include "core/techniques.h"
 
 #define CQ_ENTRIES_MIN 4096u
 #define CQ_ENTRIES_MAX 262144u
@@ -192,8 +193,8 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
     l->node = n;
     l->pool = n->pool;
     l->rx_pool = n->rx_pool;
-    l->wc_max = n->options.without & SLUICE_WITHOUT_BATCH ? 1 : LOOP_WC_BATCH;
-    l->recv_max = n->options.without & SLUICE_WITHOUT_BATCH ? 1 : LOOP_WR_BATCH;
+    l->wc_max = n->options.without & WITHOUT_WC_BATCH ? 1 : LOOP_WC_BATCH;
+    l->recv_max = n->options.without & WITHOUT_WC_BATCH ? 1 : LOOP_WR_BATCH;
     l->cpu = cpu;
     atomic_store_explicit(&l->idle, (uint8_t)n->options.idle, memory_order_relaxed);
     l->timer_fd = -1;
@@ -203,7 +204,7 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
     l->credits_check_ns = UINT64_MAX;
     l->notices_tail = &l->notices;
     l->wr = (struct ibv_send_wr){.sg_list = &l->sge, .num_sge = 1, .opcode = IBV_WR_SEND};
-    l->wr_batch_max = n->options.without & SLUICE_WITHOUT_CHAIN ? 1 : LOOP_WR_BATCH;
+    l->wr_batch_max = n->options.without & WITHOUT_WR_BATCH ? 1 : LOOP_WR_BATCH;
     l->alone = ownership_one_cpu();
     recv_queue_prepare(l);
     msg_queue_init(&l->outcomes);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/context.h"
+#include "core/techniques.h"
 #include "datapath/loop/loop.h"
 
 /*
@@ -27,7 +28,7 @@
 uint64_t rndv_threshold(const struct session *s) {
     const struct node_options *options = &s->node->options;
     uint64_t above = options->rendezvous_bytes;
-    if (options->without & SLUICE_WITHOUT_RENDEZVOUS)
+    if (options->without & WITHOUT_RENDEZVOUS)
         return UINT64_MAX;
     if (above == 0 && !s->node->traits.exact_windows)
         above = SWITCH_OTHER;

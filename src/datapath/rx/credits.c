@@ -21,6 +21,7 @@
  */
 #include "datapath/tx/post.h"
 #include "core/context.h"
+#include "core/techniques.h"
 #include "datapath/loop/loop.h"
 
 #define LOOK_NS 1000000000ull
@@ -62,7 +63,7 @@ void credits_changed(struct session *s) {
     uint32_t batch = s->credits_granted < 16 ? 2 : s->credits_granted / 8;
     /* What the peer may use without the two it keeps back must come to be half of all, though less
      * than a batch of it waits. */
-    bool single = all < 2 * batch + 2 || (s->node->options.without & SLUICE_WITHOUT_BATCH);
+    bool single = all < 2 * batch + 2 || (s->node->options.without & WITHOUT_WC_BATCH);
     s->repost_batch = single ? 1 : batch;
     s->credits_low =
         s->credits_granted < s->credits && s->recall == 0 ? s->credits_granted / 2 + 1 : 0;

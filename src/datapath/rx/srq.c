@@ -25,6 +25,7 @@
 
 #include "datapath/tx/post.h"
 #include "core/context.h"
+#include "core/techniques.h"
 #include "datapath/loop/loop.h"
 
 #define DEPTH_MIN 2048u
@@ -209,8 +210,8 @@ unsigned srq_settle(struct sluice_loop *l) {
 
 static uint32_t shared_depth(const sluice_node *n, uint32_t cq_entries) {
     const struct ibv_device_attr *attr = &n->device_attr;
-    if ((n->options.without & SLUICE_WITHOUT_SRQ) || !n->traits.drains_shared ||
-        attr->max_srq <= 0 || attr->max_srq_wr <= 0)
+    if ((n->options.without & WITHOUT_SRQ) || !n->traits.drains_shared || attr->max_srq <= 0 ||
+        attr->max_srq_wr <= 0)
         return 0;
     uint32_t depth = cq_entries / 5 > DEPTH_MIN ? cq_entries / 5 : DEPTH_MIN;
     depth = depth < cq_entries / 2 ? depth : cq_entries / 2;

@@ -21,6 +21,7 @@
 #include "datapath/tx/post.h"
 #include "datapath/session/queue_pair.h"
 #include "core/context.h"
+#include "core/techniques.h"
 #include "datapath/loop/loop.h"
 
 #define SIGNAL_EVERY 16u
@@ -53,7 +54,7 @@ static void agree(struct session *s) {
     every = every < s->sq_depth / 4 ? every : s->sq_depth / 4;
     every = every < s->window_messages / 4 ? every : s->window_messages / 4;
     every = every < s->window_bytes / 4 / inline_max ? every : s->window_bytes / 4 / inline_max;
-    if ((options->without & SLUICE_WITHOUT_SIGNALLING) || s->node->traits.sends_in_place)
+    if ((options->without & WITHOUT_SIGNALLING) || s->node->traits.sends_in_place)
         every = 1; /* no completion stands for another's memory */
     s->signal_every = every ? (uint32_t)every : 1;
     s->coalesce_bound = coalesce_bound(s);

@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "core/context.h"
+#include "core/techniques.h"
 #include "datapath/loop/loop.h"
 
 #define SQ_DEPTH 128u
@@ -26,7 +27,7 @@ uint32_t queue_pair_sges(const struct sluice_node *n) {
 
 struct ibv_qp *queue_pair_create(struct sluice_node *n, struct ibv_qp_init_attr *init) {
     uint32_t wanted = atomic_load_explicit(&n->inline_wanted, memory_order_relaxed);
-    if (n->options.without & SLUICE_WITHOUT_INLINE)
+    if (n->options.without & WITHOUT_INLINE)
         wanted = 0;
     struct ibv_qp_cap cap = init->cap;
     for (;;) {

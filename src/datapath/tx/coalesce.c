@@ -22,6 +22,7 @@
 #include "datapath/tx/coalesce.h"
 #include "datapath/tx/post.h"
 #include "core/context.h"
+#include "core/techniques.h"
 #include "datapath/loop/loop.h"
 
 /*
@@ -38,7 +39,7 @@ _Static_assert(2 * (COALESCE_COUNT_BITS + COALESCE_SIZE_BITS) <= SQ_WHAT_SHIFT,
 _Static_assert((1u << COALESCE_SIZE_BITS) > 65536, "a frame's bytes fit their count");
 
 uint32_t coalesce_bound(const struct session *s) {
-    if (s->node->options.without & SLUICE_WITHOUT_PACK)
+    if (s->node->options.without & WITHOUT_COALESCE)
         return 0;
     uint32_t quarter = s->frame_payload / 4;
     return (quarter < COALESCE_BYTES_MAX ? quarter : COALESCE_BYTES_MAX) + 1;

@@ -49,7 +49,8 @@ static void a_node_says_what_its_sessions_will_have(void **state) {
 static void a_node_without_inline_says_none(void **state) {
     (void)state;
     struct pair p;
-    pair_open(&p, PAIR_NODE(.without = SLUICE_WITHOUT_INLINE), PAIR_LINK());
+    pair_without(WITHOUT_INLINE);
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
     assert_int_equal(told(p.a.node), 0);
     pair_connect(&p, PAIR_LINK());
     assert_int_equal(pair_session(&p.a)->inline_max, 0);

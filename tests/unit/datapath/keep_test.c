@@ -33,8 +33,8 @@ static void assert_complete(struct pair *p, uint32_t withheld) {
 
 /* One frame for each message, and all the credits there are. */
 static void open_kind(struct pair *p, uint32_t flag) {
-    pair_open(p, PAIR_NODE(.without = SLUICE_WITHOUT_PACK),
-              PAIR_LINK(.credits = CREDITS, .flags = flag));
+    pair_without(WITHOUT_COALESCE);
+    pair_open(p, PAIR_NODE(), PAIR_LINK(.credits = CREDITS, .flags = flag));
     pair_connect(p, PAIR_LINK(.window_messages = 1000));
     pair_grant_all(p, pair_session(&p->b), pair_session(&p->a));
 }
@@ -98,8 +98,8 @@ static void keeping_slowly_reaches_all_the_credits(void **state) {
         for (unsigned each = 1; each <= 3; each++) { /* messages between two looks */
             struct pair p;
             sluice_msg *msgs[MOST];
-            pair_open(&p, PAIR_NODE(.without = SLUICE_WITHOUT_PACK),
-                      PAIR_LINK(.credits = CREDITS, .flags = flag));
+            pair_without(WITHOUT_COALESCE);
+            pair_open(&p, PAIR_NODE(), PAIR_LINK(.credits = CREDITS, .flags = flag));
             pair_connect(&p, PAIR_LINK());
             for (unsigned i = 0; i < MOST; i++) {
                 if (i % each == 0) {
@@ -211,10 +211,8 @@ static void large_messages_of_one_poll_hold_a_credit_each(void **state) {
         EACH_KIND(flag) {
             struct pair p;
             sluice_msg *msgs[COUNT];
-            pair_open(
-                &p,
-                PAIR_NODE(.without = SLUICE_WITHOUT_PACK | (cut ? SLUICE_WITHOUT_RENDEZVOUS : 0)),
-                PAIR_LINK(.credits = CREDITS, .flags = flag));
+            pair_without(WITHOUT_COALESCE | (cut ? WITHOUT_RENDEZVOUS : 0));
+            pair_open(&p, PAIR_NODE(), PAIR_LINK(.credits = CREDITS, .flags = flag));
             pair_connect(&p, PAIR_LINK(.window_messages = 1000));
             pair_grant_all(&p, pair_session(&p.b), pair_session(&p.a));
             for (unsigned i = 0; i < COUNT; i++)

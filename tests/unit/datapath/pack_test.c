@@ -100,7 +100,8 @@ static void keep_order(uint32_t without) {
     const unsigned kinds = sizeof sizes / sizeof *sizes;
     struct pair p;
     unsigned sent[2] = {0}, received[2] = {0};
-    pair_open(&p, PAIR_NODE(.without = without), PAIR_LINK(.credits = 9));
+    pair_without(without);
+    pair_open(&p, PAIR_NODE(), PAIR_LINK(.credits = 9));
     pair_connect(&p, PAIR_LINK(.credits = 12));
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while ((received[0] < COUNT || received[1] < COUNT) && env_now(&env_default) < limit) {
@@ -123,7 +124,7 @@ static void keep_order(uint32_t without) {
     }
     assert_int_equal(received[0], COUNT);
     assert_int_equal(received[1], COUNT);
-    if (without & SLUICE_WITHOUT_RENDEZVOUS) /* which has frames of its own */
+    if (without & WITHOUT_RENDEZVOUS) /* which has frames of its own */
         assert_true(p.a.loop->totals.frames_sent < p.a.loop->totals.messages_sent);
     pair_close(&p);
 }
@@ -131,7 +132,7 @@ static void keep_order(uint32_t without) {
 static void messages_keep_their_order_among_other_frames(void **state) {
     (void)state;
     keep_order(0);
-    keep_order(SLUICE_WITHOUT_RENDEZVOUS);
+    keep_order(WITHOUT_RENDEZVOUS);
 }
 
 static void every_small_size_is_packed_whole_and_aligned(void **state) {

@@ -177,7 +177,8 @@ static void the_option_says_which_messages_are_announced(void **state) {
 static void without_rendezvous_messages_are_cut(void **state) {
     struct pair p;
     (void)state;
-    pair_open(&p, PAIR_NODE(.without = SLUICE_WITHOUT_RENDEZVOUS), PAIR_LINK(.credits = 0));
+    pair_without(WITHOUT_RENDEZVOUS);
+    pair_open(&p, PAIR_NODE(), PAIR_LINK(.credits = 0));
     pair_connect(&p, PAIR_LINK(.credits = 0));
     assert_int_equal(pair_send(&p.b, 1000000, 1, NULL), 0);
     assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 1000000, 1));

@@ -372,7 +372,8 @@ static uint32_t saturate_without;
 
 static void saturate(uint32_t credits, uint32_t requests, bool defer, bool keep, size_t bytes) {
     struct pair p;
-    pair_open(&p, PAIR_NODE(.eager_bytes = 1024, .without = saturate_without),
+    pair_without(saturate_without);
+    pair_open(&p, PAIR_NODE(.eager_bytes = 1024),
               PAIR_LINK(.credits = credits, .requests = requests));
     pair_connect(&p, PAIR_LINK(.credits = credits, .requests = requests));
     struct busy sides[2] = {
@@ -429,7 +430,7 @@ static void two_saturated_sides_that_keep_every_message_finish(void **state) {
 /* A queue of a session's own has room for its credits and its replies, and is never asked for more. */
 static void saturated_sides_with_receives_of_their_own_finish(void **state) {
     (void)state;
-    saturate_without = SLUICE_WITHOUT_SRQ;
+    saturate_without = WITHOUT_SRQ;
     saturate(4, 1, false, false, 900);
     saturate(4, 64, true, false, 900);
     saturate(32, 64, false, false, 64);

@@ -34,7 +34,8 @@ static void sessions_share_unless_they_must_not(void **state) {
     static const sluice_key key = {.id = 7, .bytes = 16, .secret = secret};
     struct pair p;
     for (int i = 0; i < 4; i++) {
-        pair_open(&p, PAIR_NODE(.without = i == 3 ? SLUICE_WITHOUT_SRQ : 0),
+        pair_without(i == 3 ? WITHOUT_SRQ : 0);
+        pair_open(&p, PAIR_NODE(),
                   PAIR_LINK(.flags = i == 1 ? SLUICE_ISOLATED : 0, .key_count = i == 2,
                             .keys = i == 2 ? &key : NULL));
         pair_connect(&p, PAIR_LINK(.key_count = i == 2, .keys = i == 2 ? &key : NULL));

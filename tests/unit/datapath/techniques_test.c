@@ -11,9 +11,10 @@ static void traffic_without(uint32_t without) {
     struct pair p;
     unsigned sent[2] = {0}, received[2] = {0}, outcomes[2] = {0}, tagged[2] = {0};
     bool told[2][COUNT + 1] = {{0}};
-    if (without & SLUICE_WITHOUT_CHAIN) /* a key and what tells it are always posted together */
-        without |= SLUICE_WITHOUT_RENDEZVOUS;
-    pair_open(&p, PAIR_NODE(.without = without), PAIR_LINK());
+    if (without & WITHOUT_WR_BATCH) /* a key and what tells it are always posted together */
+        without |= WITHOUT_RENDEZVOUS;
+    pair_without(without);
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
     pair_connect(&p, PAIR_LINK(.window_messages = 50));
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while ((received[0] < COUNT || received[1] < COUNT || outcomes[0] < tagged[0] ||
@@ -50,30 +51,30 @@ static void traffic_without(uint32_t without) {
     assert_int_equal(received[0], COUNT);
     assert_int_equal(received[1], COUNT);
     const struct loop_totals *t = &p.a.loop->totals;
-    if (without & SLUICE_WITHOUT_CHAIN)
+    if (without & WITHOUT_WR_BATCH)
         assert_int_equal(t->posts, t->send_wrs);
-    if (without & SLUICE_WITHOUT_PACK)
+    if (without & WITHOUT_COALESCE)
         assert_true(t->frames_sent >= t->messages_sent);
-    else if (!(without & SLUICE_WITHOUT_CHAIN))
+    else if (!(without & WITHOUT_WR_BATCH))
         assert_true(t->posts < t->messages_sent);
-    if (without & SLUICE_WITHOUT_INLINE)
+    if (without & WITHOUT_INLINE)
         assert_int_equal(pair_session(&p.a)->inline_max, 0);
-    if (without & SLUICE_WITHOUT_SIGNALLING)
+    if (without & WITHOUT_SIGNALLING)
         assert_int_equal(pair_session(&p.a)->signal_every, 1);
-    if (without & SLUICE_WITHOUT_BATCH)
+    if (without & WITHOUT_WC_BATCH)
         assert_int_equal(p.a.loop->wc_max, 1);
     pair_close(&p);
 }
 
 static void traffic_passes_without_each_technique(void **state) {
     (void)state;
-    for (uint32_t bit = 1; bit <= SLUICE_WITHOUT_ALL; bit <<= 1)
+    for (uint32_t bit = 1; bit <= WITHOUT_ALL; bit <<= 1)
         traffic_without(bit);
 }
 
 static void traffic_passes_without_any_technique(void **state) {
     (void)state;
-    traffic_without(SLUICE_WITHOUT_ALL);
+    traffic_without(WITHOUT_ALL);
     traffic_without(0);
 }
 
@@ -83,7 +84,8 @@ static void completions_of_many_sessions_in_one_poll_need_no_shared_receives(voi
     struct pair p;
     struct side dialed[SESSIONS];
     (void)state;
-    pair_open(&p, PAIR_NODE(.without = SLUICE_WITHOUT_SRQ), PAIR_LINK());
+    pair_without(WITHOUT_SRQ);
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
     for (unsigned i = 0; i < SESSIONS; i++) {
         pair_connect(&p, PAIR_LINK());
         dialed[i] = p.b;

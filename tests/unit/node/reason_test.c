@@ -337,8 +337,8 @@ static void a_removal_is_told_when_the_loop_is_faster_than_the_news(void **state
     const int orders[] = {ORDER_REMOVAL_ONLY, ORDER_FATAL_ONLY, ORDER_FATAL_FIRST};
     for (unsigned i = 0; i < 3; i++) {
         struct pair p;
-        pair_open(&p, PAIR_NODE(.without = SLUICE_WITHOUT_SRQ),
-                  PAIR_LINK()); /* else there is no flush */
+        pair_without(WITHOUT_SRQ);
+        pair_open(&p, PAIR_NODE(), PAIR_LINK()); /* else there is no flush */
         pair_connect(&p, ONCE);
         cm_progress(p.a.node->cm, 0);
         memset(&late, 0, sizeof late);

@@ -134,7 +134,6 @@ static const struct {
     {NODE(.receive_bytes_max = 1000),
      "receive_bytes_max 1000 is not between 256 KiB and memory_bytes_max less 256 KiB"},
     {NODE(.rendezvous = 3), "rendezvous 3 is not one of sluice_rendezvous"},
-    {NODE(.without = 1u << 31), "unknown bits in without: 0x80000000"},
     {NODE(.registrations = 3), "registrations 3 is not one of sluice_registrations"},
 };
 
@@ -152,10 +151,42 @@ static void a_node_option_that_cannot_be_is_named(void **state) {
     }
 }
 
+/* SLUICE_WITHOUT of the environment: a word that is none is an error, and an empty list is none at all. */
+static void a_technique_that_does_not_exist_is_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *list, *text;
+    } rows[] = {
+        {"luck", "SLUICE_WITHOUT: 'luck' is none of inline wr-batch signalling wc-batch srq "
+                 "coalesce rendezvous"},
+        {"inline,srqs", "SLUICE_WITHOUT: 'srqs' is none of inline wr-batch signalling wc-batch "
+                        "srq coalesce rendezvous"},
+        {",inline", "SLUICE_WITHOUT: '' is none of inline wr-batch signalling wc-batch srq "
+                    "coalesce rendezvous"},
+        {"inline,wr-batch,signalling,wc-batch,srq,coalesce,rendezvous", NULL},
+        {"", NULL},
+    };
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+        sluice_node_options o = NODE(.device = "soft");
+        sluice_node *node = NULL;
+        sluice_error e = {0};
+        setenv("SLUICE_WITHOUT", rows[i].list, 1);
+        int status = sluice_open(&node, &o, &e);
+        unsetenv("SLUICE_WITHOUT");
+        if (rows[i].text) {
+            expect_refused(rows[i].list, status, &e, rows[i].text);
+        } else {
+            assert_int_equal(status, 0);
+            sluice_close(node, 0);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_link_option_that_cannot_be_is_named),
         cmocka_unit_test(a_node_option_that_cannot_be_is_named),
+        cmocka_unit_test(a_technique_that_does_not_exist_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,10 +5,12 @@
  */
 #define _GNU_SOURCE
 #include "endpoint.h"
+#include "core/techniques.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -28,6 +30,22 @@ static void log_line(int level, const char *text, void *arg) {
         tool_note("%s", text);
 }
 
+/* The techniques of these bits, for the library to read when it opens the node. */
+static bool leave_out(uint32_t without) {
+    static const char *const names[TECHNIQUE_COUNT] = {
+#define TECHNIQUES_X(name, text, what) [TECHNIQUE_##name] = text,
+        TECHNIQUES(TECHNIQUES_X)
+#undef TECHNIQUES_X
+    };
+    char list[256] = "";
+    size_t at = 0;
+    for (unsigned i = 0; i < TECHNIQUE_COUNT; i++)
+        if (without & 1u << i)
+            at +=
+                (size_t)snprintf(list + at, sizeof list - at, "%s%s", at > 0 ? "," : "", names[i]);
+    return setenv("SLUICE_WITHOUT", list, 1) == 0;
+}
+
 int endpoint_open(struct endpoint *ep, const struct endpoint_options *options) {
     static const uint32_t idle[] = {SLUICE_IDLE_SPIN, SLUICE_IDLE_ADAPTIVE, SLUICE_IDLE_BLOCK};
     memset(ep, 0, sizeof *ep);
@@ -45,13 +63,14 @@ int endpoint_open(struct endpoint *ep, const struct endpoint_options *options) {
         }
     }
 
+    if (options->without != 0 && !leave_out(options->without))
+        return tool_fail("no memory for the environment");
     sluice_error error;
     sluice_node_options node = {.size = sizeof node,
                                 .name = tool_name(),
                                 .device = options->device,
                                 .workers = SLUICE_NO_WORKERS,
                                 .idle = idle[ep->options.mode],
-                                .without = options->without,
                                 .rendezvous = options->rendezvous,
                                 .rendezvous_bytes = options->rendezvous_above,
                                 .log = log_line};

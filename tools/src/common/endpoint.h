@@ -40,7 +40,8 @@ struct endpoint_options {
     uint32_t queue;  /* clients that may wait for their turn, up to ENDPOINT_QUEUE_MAX */
     uint32_t window; /* link options, 0 = default */
     uint32_t credits, requests;
-    uint32_t without, rendezvous; /* node options, 0 = default */
+    uint32_t without;    /* bits of techniques.h */
+    uint32_t rendezvous; /* node option, 0 = default */
     uint64_t rendezvous_above;
     enum control_tool tool;
 };

@@ -12,15 +12,17 @@
 
 #include "bench/floor.h"
 #include "common/clock.h"
+#include "core/techniques.h"
 
 /* ---- command line ------------------------------------------------------------------------------ */
 
 #define COMMON_OPTIONS 16
 #define OPTIONS_LIMIT 32
 
-/* In the order of SLUICE_WITHOUT_..., and of sluice_rendezvous. */
-static const char *const technique_names[] = {"inline", "chain", "signalling", "batch",
-                                              "srq",    "pack",  "rendezvous", NULL};
+#define TECHNIQUES_X(name, text, what) text,
+static const char *const technique_names[] = {TECHNIQUES(TECHNIQUES_X) NULL};
+#undef TECHNIQUES_X
+/* In the order of sluice_rendezvous. */
 static const char *const rendezvous_names[] = {"auto", "read", "write", NULL};
 
 static size_t common_options(struct perf_options *o, struct option *list) {
@@ -50,8 +52,8 @@ static size_t common_options(struct perf_options *o, struct option *list) {
         {0, "mode", "MODE", OPTION_CHOICE, &o->mode, NULL, 0, 0, endpoint_mode_names,
          "spin, adaptive or block: how to wait (default spin)"},
         {0, "without", "LIST", OPTION_SET, &o->without, NULL, 0, 0, technique_names,
-         "leave techniques out, on this side: inline, chain,\nsignalling, batch, srq, pack,"
-         " rendezvous; with commas"},
+         "leave techniques out, on this side: inline, wr-batch,\nsignalling, wc-batch, srq,"
+         " coalesce, rendezvous; with commas"},
         {0, "rendezvous", "WAY", OPTION_CHOICE, &o->rendezvous, NULL, 0, 0, rendezvous_names,
          "how large messages go: auto, read or write (default auto)"},
         {0, "rendezvous-above", "BYTES", OPTION_SIZE, &o->rendezvous_above, NULL, 1, PERF_SIZE_MAX,

@@ -24,7 +24,7 @@ struct perf_options {
     uint64_t port, size, iterations, duration_ns, warmup, cpu, mode;
     bool all, json, keep, both_ways;
     uint64_t list, window, credits, requests;
-    uint64_t without;    /* SLUICE_WITHOUT_... */
+    uint64_t without;    /* bits of techniques.h */
     uint64_t rendezvous; /* sluice_rendezvous */
     uint64_t rendezvous_above;
     bool have_port, have_size, have_iterations, have_duration, have_warmup, have_cpu;
