@@ -64,7 +64,8 @@ static void talk_to_sleepers(struct couple *c, unsigned rounds) {
 static void wait_heard(const struct side *side, int loop) {
     const struct stats_wakeup *wakeup = wakeup_of(side, loop);
     uint64_t until = sluice_now() + LIMIT_NS;
-    while (atomic_load(&wakeup->user_written) != atomic_load(&wakeup->user_heard)) {
+    while (atomic_load(&wakeup->user_events_written) !=
+           atomic_load(&wakeup->user_events_received)) {
         must(sluice_now() < until);
         sched_yield();
     }
@@ -73,19 +74,20 @@ static void wait_heard(const struct side *side, int loop) {
 /* Wakes of all kinds that this thread has seen. */
 static uint64_t wakes_of(const struct side *side, int loop) {
     const struct stats_wakeup *wakeup = wakeup_of(side, loop);
-    return atomic_load(&wakeup->user_written) + atomic_load(&wakeup->wakes_by_eventfd);
+    return atomic_load(&wakeup->user_events_written) + atomic_load(&wakeup->wakeups_by_eventfd);
 }
 
 /* All of a thread's wakes were of the one kind, and nobody rang who was not to. */
 static void expect_wakes(const struct side *side, int loop, bool user_events) {
     const struct stats_wakeup *wakeup = wakeup_of(side, loop);
     wait_heard(side, loop);
-    uint64_t written = atomic_load(&wakeup->user_written), heard = atomic_load(&wakeup->user_heard),
-             eventfd = atomic_load(&wakeup->wakes_by_eventfd);
+    uint64_t written = atomic_load(&wakeup->user_events_written),
+             heard = atomic_load(&wakeup->user_events_received),
+             eventfd = atomic_load(&wakeup->wakeups_by_eventfd);
     print_message("loop %d: %llu user events, %llu by eventfd, %llu merged\n", loop,
                   (unsigned long long)written, (unsigned long long)eventfd,
-                  (unsigned long long)atomic_load(&wakeup->wakes_merged));
-    assert_int_equal(wakeup->user_stray, 0);
+                  (unsigned long long)atomic_load(&wakeup->wakeups_merged));
+    assert_int_equal(wakeup->user_events_stray, 0);
     assert_int_equal(heard, written);
     if (user_events)
         assert_int_equal(eventfd, 0);
@@ -192,12 +194,12 @@ static void check_forged_events(void) {
             talk_to_sleepers(&c, 1);
         }
     uint64_t until = sluice_now() + LIMIT_NS;
-    while (atomic_load(&wakeup_of(&c.b, 0)->user_stray) < forged)
+    while (atomic_load(&wakeup_of(&c.b, 0)->user_events_stray) < forged)
         must(sluice_now() < until);
     wait_heard(&c.b, 0);
-    assert_int_equal(wakeup_of(&c.b, 0)->user_stray, forged);
-    assert_int_equal(wakeup_of(&c.b, 0)->wakes_by_eventfd, 0);
-    assert_int_equal(wakeup_of(&c.b, -1)->user_stray, 0);
+    assert_int_equal(wakeup_of(&c.b, 0)->user_events_stray, forged);
+    assert_int_equal(wakeup_of(&c.b, 0)->wakeups_by_eventfd, 0);
+    assert_int_equal(wakeup_of(&c.b, -1)->user_events_stray, 0);
     couple_close(&c);
 }
 
@@ -211,7 +213,7 @@ static void check_counted_as_cm_events(bool user_events) {
         uint64_t heard, counted, until = sluice_now() + LIMIT_NS;
         for (;;) { /* who was awake whenever it was told something was not woken */
             wait_heard(sides[i], -1);
-            heard = atomic_load(&wakeup_of(sides[i], -1)->user_heard);
+            heard = atomic_load(&wakeup_of(sides[i], -1)->user_events_received);
             counted = page_of(sides[i])->cm.events[FABRIC_CM_USER];
             if (counted == heard && (heard > 0 || !user_events)) /* else one comes just now */
                 break;

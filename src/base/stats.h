@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define STATS_MAGIC 0x53544c53u /* "SLTS" */
-#define STATS_VERSION 7u
+#define STATS_VERSION 8u
 #define STATS_CLASSES 53 /* sizes of buffers; the last: mappings of their own */
 #define STATS_LOOPS_MAX 64
 #define STATS_CM_EVENTS 21 /* 0..19 and "unknown" */
@@ -30,11 +30,11 @@
     X(frames_received, "frames received")                                                          \
     X(credit_stalls, "times a session had something to send and no credit")                        \
     X(window_full, "sends refused with EAGAIN")                                                    \
-    X(memory_stalls, "times a receive waited for memory")                                          \
-    X(kept, "messages the application keeps now")                                                  \
-    X(receives_low, "times few shared receives were left")                                         \
-    X(turns, "loop turns")                                                                         \
-    X(empty_turns, "loop turns that found nothing")                                                \
+    X(alloc_stalls, "times a session waited for memory")                                           \
+    X(retained, "messages the application keeps now")                                              \
+    X(srq_limit_events, "times the SRQ limit was reached")                                         \
+    X(progress_calls, "calls of the progress function")                                            \
+    X(empty_progress_calls, "those of them that found nothing")                                    \
     X(sleeps, "times the loop slept")                                                              \
     X(posts, "post_send calls")                                                                    \
     X(completions, "completions polled")                                                           \
@@ -42,7 +42,7 @@
     X(send_wrs, "send work requests posted")                                                       \
     X(receive_posts, "post_recv calls")                                                            \
     X(receive_wrs, "receive work requests posted")                                                 \
-    X(longest_turn_ns, "longest time at work without a rest, up to 64 turns (ns)")                 \
+    X(longest_busy_ns, "longest time at work without a wait, up to 64 progress calls (ns)")        \
     X(stalls, "times that was longer than 1 ms")                                                   \
     X(fetch_failed, "failures to fetch completion events")
 
@@ -56,14 +56,14 @@
     X(failed, "dials that failed")                                                                 \
     X(closed, "sessions closed")                                                                   \
     X(listeners, "listeners open")                                                                 \
-    X(handshakes, "peers being let in now")                                                        \
-    X(queued, "requests waiting for that now")                                                     \
+    X(handshakes, "handshakes under way now")                                                      \
+    X(queued, "requests waiting for a handshake now")                                              \
     X(busy, "requests refused as busy")                                                            \
     X(evicted, "slow peers that had to make room for others")                                      \
-    X(rerouted, "tries cut short because an address changed")                                      \
+    X(address_changed, "tries cut short because an address changed")                               \
     X(fetch_failed, "failures to fetch events of rdma_cm")                                         \
     X(async_failed, "failures to fetch events of the device")                                      \
-    X(turns, "CM thread turns")
+    X(progress_calls, "iterations of the CM thread")
 
 /* X(name): IBV_EVENT_name, in the order of their numbers; behind them those without a name here. */
 #define STATS_ASYNC_LIST(X)                                                                        \
@@ -105,24 +105,24 @@ enum {
     X(transparent, "bytes for which transparent huge pages were asked")                            \
     X(huge_2m, "bytes on pages of 2 MiB")                                                          \
     X(huge_1g, "bytes on pages of 1 GiB")                                                          \
-    X(bound, "bytes bound to the NUMA node wished for")                                            \
-    X(missed, "bytes so far that should have been on huge pages")                                  \
+    X(numa_bound, "bytes bound to the NUMA node wished for")                                       \
+    X(huge_missed, "bytes so far that should have been on huge pages")                             \
     X(grown_ahead, "arenas added before they were needed")                                         \
-    X(grown_in_need, "arenas that somebody waited for")                                            \
-    X(waits, "times somebody waited for memory to come back")                                      \
-    X(wakes, "times that was told")
+    X(grown_on_demand, "arenas added while a session waited")                                      \
+    X(alloc_waits, "times a session waited for memory to come back")                               \
+    X(alloc_wakeups, "times such a wait was woken")
 
 /*
  * X(name, what it counts) - how one thread was woken that slept; a signal to one that is awake is none.
- * user_written and wakes_merged are raised by the thread that signals, and shown by the thread that was woken.
+ * user_events_written and wakeups_merged are raised by the thread that signals, and shown by the thread that was woken.
  */
 #define STATS_WAKEUP_LIST(X)                                                                       \
-    X(user_written, "wakes by a user event of rdma_cm")                                            \
-    X(user_heard, "user events heard")                                                             \
-    X(user_stray, "user events that nobody rang")                                                  \
-    X(user_failed, "failures to fetch user events; after one they are given up")                   \
-    X(wakes_merged, "wakes while another was on its way")                                          \
-    X(wakes_by_eventfd, "wakes by eventfd, where user events cannot be had")
+    X(user_events_written, "wakeups by a user event of rdma_cm")                                   \
+    X(user_events_received, "user events received")                                                \
+    X(user_events_stray, "user events that no thread wrote")                                       \
+    X(user_events_failed, "failures to fetch user events; after one eventfd is used")              \
+    X(wakeups_merged, "wakeups while another was on its way")                                      \
+    X(wakeups_by_eventfd, "wakeups by eventfd, where user events cannot be had")
 
 struct stats_wakeup {
 #define STATS_X(name, text) _Atomic uint64_t name;

@@ -32,7 +32,7 @@ static void tell(struct cm *cm, const char *what, const char *whose, const char 
 
 /* What is known of the way there may be wrong. */
 static void reroute(struct cm *cm, struct cm_conn *conn) {
-    stats_add(&cm->stats->rerouted, 1);
+    stats_add(&cm->stats->address_changed, 1);
     if (conn->owner.state != CM_CONNECTING) {
         cm_try_failed(cm, conn, CM_HOPE_LATER, SLUICE_REASON_UNREACHABLE, 0,
                       "an address of this side changed before a request was sent");

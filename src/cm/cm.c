@@ -322,7 +322,7 @@ static void drain_wakeup(struct cm *cm, uint32_t events) {
 unsigned cm_progress(struct cm *cm, uint64_t wait_ns) {
     struct epoll_event ready[4];
     cm->now_ns = env_now(&cm->node->env);
-    stats_add(&cm->stats->turns, 1);
+    stats_add(&cm->stats->progress_calls, 1);
     atomic_store_explicit(&cm->node->stats.page->memory_bytes,
                           pool_bytes(cm->node->pool) + pool_bytes(cm->node->rx_pool),
                           memory_order_relaxed);

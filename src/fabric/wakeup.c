@@ -276,14 +276,14 @@ void wakeup_signal(struct wakeup *wakeup, uint32_t verb, uint64_t record) {
 
 void wakeup_publish(const struct wakeup *wakeup, struct stats_wakeup *out) {
     const uint64_t writes = atomic_load_explicit(&wakeup->writes, memory_order_relaxed);
-    atomic_store_explicit(&out->user_written, writes, memory_order_relaxed);
-    atomic_store_explicit(&out->user_heard, wakeup->heard, memory_order_relaxed);
-    atomic_store_explicit(&out->user_stray, wakeup->stray, memory_order_relaxed);
-    atomic_store_explicit(&out->user_failed, wakeup->failed, memory_order_relaxed);
-    atomic_store_explicit(&out->wakes_merged,
+    atomic_store_explicit(&out->user_events_written, writes, memory_order_relaxed);
+    atomic_store_explicit(&out->user_events_received, wakeup->heard, memory_order_relaxed);
+    atomic_store_explicit(&out->user_events_stray, wakeup->stray, memory_order_relaxed);
+    atomic_store_explicit(&out->user_events_failed, wakeup->failed, memory_order_relaxed);
+    atomic_store_explicit(&out->wakeups_merged,
                           atomic_load_explicit(&wakeup->merged, memory_order_relaxed),
                           memory_order_relaxed);
-    atomic_store_explicit(&out->wakes_by_eventfd,
+    atomic_store_explicit(&out->wakeups_by_eventfd,
                           atomic_load_explicit(&wakeup->fallbacks, memory_order_relaxed),
                           memory_order_relaxed);
 }

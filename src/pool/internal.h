@@ -49,7 +49,7 @@ struct pool {
     uint64_t out; /* lock: buffers, and mappings of their own, that are in no list */
     void (*wake)(void *arg);
     void *wake_arg;
-    _Atomic uint64_t waits, wakes;
+    _Atomic uint64_t alloc_waits, alloc_wakeups;
     _Atomic uint64_t note; /* the user's */
     void (*report)(const char *text, void *arg);
     void *report_arg;

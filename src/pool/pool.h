@@ -167,11 +167,12 @@ struct pool_count {
 struct pool_stats {
     uint64_t bytes, bytes_max;
     uint64_t pages_free;                   /* bytes of arenas that are in no buffer */
-    uint64_t grown_ahead, grown_in_need;   /* arenas: by the helper, by who had none */
-    uint64_t kind[HUGEPAGES_KINDS], bound; /* bytes: of which pages, on the NUMA node wished for */
-    uint64_t missed;                       /* bytes so far: huge pages were not there */
-    uint64_t waits, wakes;                 /* calls of pool_wait(), of wake */
-    uint64_t shared[POOL_CLASSES];         /* free buffers in the shared lists */
+    uint64_t grown_ahead, grown_on_demand; /* arenas: by the helper, by who had none */
+    uint64_t kind[HUGEPAGES_KINDS],
+        numa_bound;                      /* bytes: of which pages, on the NUMA node wished for */
+    uint64_t huge_missed;                /* bytes so far: huge pages were not there */
+    uint64_t alloc_waits, alloc_wakeups; /* calls of pool_wait(), of wake */
+    uint64_t shared[POOL_CLASSES];       /* free buffers in the shared lists */
     struct pool_count count[POOL_CLASSES + 1]; /* last: mappings of their own */
 };
 

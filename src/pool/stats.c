@@ -93,13 +93,13 @@ void pool_get_stats(struct pool *pool, struct pool_stats *out) {
     out->pages_free = arenas_free_bytes(&pool->arenas);
     pthread_mutex_unlock(&pool->slow);
     out->grown_ahead = see(&pool->grower.ahead);
-    out->grown_in_need = see(&pool->grower.in_need);
+    out->grown_on_demand = see(&pool->grower.in_need);
     for (int i = 0; i < HUGEPAGES_KINDS; i++)
         out->kind[i] = (uint64_t)atomic_load(&pool->budget.report.kind[i]);
-    out->bound = (uint64_t)atomic_load(&pool->budget.report.bound);
-    out->missed = (uint64_t)atomic_load(&pool->budget.report.missed);
-    out->waits = see(&pool->waits);
-    out->wakes = see(&pool->wakes);
+    out->numa_bound = (uint64_t)atomic_load(&pool->budget.report.bound);
+    out->huge_missed = (uint64_t)atomic_load(&pool->budget.report.missed);
+    out->alloc_waits = see(&pool->alloc_waits);
+    out->alloc_wakeups = see(&pool->alloc_wakeups);
     pthread_mutex_lock(&pool->lock);
     for (unsigned i = 0; i <= POOL_CLASSES; i++) {
         struct pool_count *count = &out->count[i];
@@ -143,12 +143,12 @@ void pool_show(const struct pool *pool, struct stats_memory *out) {
         {(uint64_t)atomic_load(&report->kind[HUGEPAGES_TRANSPARENT]), &out->transparent},
         {(uint64_t)atomic_load(&report->kind[HUGEPAGES_2M]), &out->huge_2m},
         {(uint64_t)atomic_load(&report->kind[HUGEPAGES_1G]), &out->huge_1g},
-        {(uint64_t)atomic_load(&report->bound), &out->bound},
-        {(uint64_t)atomic_load(&report->missed), &out->missed},
+        {(uint64_t)atomic_load(&report->bound), &out->numa_bound},
+        {(uint64_t)atomic_load(&report->missed), &out->huge_missed},
         {see(&pool->grower.ahead), &out->grown_ahead},
-        {see(&pool->grower.in_need), &out->grown_in_need},
-        {see(&pool->waits), &out->waits},
-        {see(&pool->wakes), &out->wakes},
+        {see(&pool->grower.in_need), &out->grown_on_demand},
+        {see(&pool->alloc_waits), &out->alloc_waits},
+        {see(&pool->alloc_wakeups), &out->alloc_wakeups},
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         atomic_store_explicit(list[i].to, list[i].value, memory_order_relaxed);

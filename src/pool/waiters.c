@@ -30,7 +30,7 @@ void pool_on_wake(struct pool *pool, void (*wake)(void *arg), void *arg) {
 
 void pool_wait(struct pool *pool, size_t bytes) {
     unsigned size_class = bytes > CLASS_BYTES_MAX ? POOL_CLASSES : class_of(bytes);
-    atomic_fetch_add_explicit(&pool->waits, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&pool->alloc_waits, 1, memory_order_relaxed);
     pthread_mutex_lock(&pool->lock);
     if (!atomic_load_explicit(&pool->waiting, memory_order_relaxed)) {
         pool->waits_for.news = pool->waits_for.everywhere = false;
@@ -60,7 +60,7 @@ void pool_wake(struct pool *pool) {
     pthread_mutex_unlock(&pool->lock);
     if (!waiting)
         return;
-    atomic_fetch_add_explicit(&pool->wakes, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&pool->alloc_wakeups, 1, memory_order_relaxed);
     if (pool->wake)
         pool->wake(pool->wake_arg);
 }

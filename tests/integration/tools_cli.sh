@@ -447,7 +447,7 @@ serve stat sluice-lat -p 0
 run sluice-stat "$server" </dev/null
 check "stat: status $status" [ "$status" = 0 ]
 for word in sessions messages_sent bytes_sent credit_stalls polls send_wrs receive_posts receive_wrs \
-    longest_turn_ns stalls drained idle bytes_max grown_ahead missed completions/poll WRs/post \
+    longest_busy_ns stalls drained idle bytes_max grown_ahead huge_missed completions/poll WRs/post \
     receives/post CONNECT_REQUEST USER unknown PORT_ERR DEVICE_SPEED_CHANGE; do
     check "stat: no $word" grep -q "^  $word " "$work/out"
 done
@@ -458,8 +458,8 @@ run sluice-stat --json "$server" </dev/null
 check "stat --json: status $status" [ "$status" = 0 ]
 check "stat --json: keys" has_keys "$work/out" pid name device total loops drained cm events sessions \
     messages_sent messages_received bytes_sent bytes_received credit_stalls idle polls send_wrs \
-    receive_posts receive_wrs longest_turn_ns stalls sleeps memory numa send receive sizes others \
-    bytes_max missed grown_in_need ADDR_RESOLVED \
+    receive_posts receive_wrs longest_busy_ns stalls sleeps memory numa send receive sizes others \
+    bytes_max huge_missed grown_on_demand ADDR_RESOLVED \
     ADDR_ERROR ROUTE_RESOLVED ROUTE_ERROR CONNECT_REQUEST CONNECT_RESPONSE CONNECT_ERROR \
     UNREACHABLE REJECTED ESTABLISHED DISCONNECTED DEVICE_REMOVAL MULTICAST_JOIN MULTICAST_ERROR \
     ADDR_CHANGE TIMEWAIT_EXIT ADDRINFO_RESOLVED ADDRINFO_ERROR USER INTERNAL \

@@ -102,7 +102,7 @@ static const char *idle_name(uint64_t idle) {
 /* All are sums over the loops but the one that is a maximum. */
 static void add_total(uint64_t *total, const uint64_t *counters) {
     for (size_t i = 0; i < LOOP_COUNTERS; i++) {
-        if (i != INDEX_longest_turn_ns)
+        if (i != INDEX_longest_busy_ns)
             total[i] += counters[i];
         else if (counters[i] > total[i])
             total[i] = counters[i];
@@ -283,7 +283,7 @@ static void print_ratios(const struct snapshot *s) {
         {"messages/post", "messages sent by one post", INDEX_messages_sent, INDEX_posts},
     };
     for (size_t r = 0; r < sizeof ratios / sizeof ratios[0]; r++) {
-        printf("  %-17s", ratios[r].name);
+        printf("  %-21s", ratios[r].name);
         print_ratio(&ratios[r], s->total, 13);
         for (uint32_t i = 0; i < s->loops; i++)
             print_ratio(&ratios[r], s->loop[i].counters, 14);
@@ -292,7 +292,7 @@ static void print_ratios(const struct snapshot *s) {
 }
 
 static void print_policies(const struct snapshot *s) {
-    printf("  %-17s %13s", "idle", "");
+    printf("  %-21s %13s", "idle", "");
     for (uint32_t i = 0; i < s->loops; i++)
         printf(" %14s", s->loop[i].idle);
     printf("   what the loop does when there is nothing to do\n");
@@ -307,7 +307,7 @@ static void print_sizes(const struct snapshot *s, int p) {
             continue;
         if (s->class_bytes[i] != 0)
             units_print_size(size, sizeof size, s->class_bytes[i]);
-        printf("  %-17s %13llu", size, (unsigned long long)all->gets);
+        printf("  %-21s %13llu", size, (unsigned long long)all->gets);
         for (uint32_t l = 0; l < s->loops; l++)
             printf(" %14llu", (unsigned long long)s->loop[l].buffers[p][i].gets);
         /* Read one after the other while both move. */
@@ -322,7 +322,7 @@ static void print_memory(const struct snapshot *s) {
             printf(", NUMA node %d", (int)s->memory[p].numa);
         printf("\n");
         for (size_t c = 0; c < MEMORY_COUNTERS; c++)
-            printf("  %-17s %13llu   %s\n", memory_counters[c].name,
+            printf("  %-21s %13llu   %s\n", memory_counters[c].name,
                    (unsigned long long)s->memory[p].counters[c], memory_counters[c].text);
         print_sizes(s, p);
     }
@@ -333,7 +333,7 @@ static void print_text(const struct snapshot *s, uint64_t pid) {
     units_print_size(memory, sizeof memory, s->memory_bytes);
     printf("node %s of process %llu, device %s, up for %.1f s, %s bytes registered\n", s->name,
            (unsigned long long)pid, s->device, (double)s->age_ns / 1e9, memory);
-    printf("%-18s %14s", "loops", "all");
+    printf("%-22s %14s", "loops", "all");
     for (uint32_t i = 0; i < s->loops; i++) {
         char head[32] = "";
         if (s->loop[i].cpu >= 0)
@@ -344,18 +344,18 @@ static void print_text(const struct snapshot *s, uint64_t pid) {
     }
     printf("\n");
     for (size_t c = 0; c < LOOP_COUNTERS; c++) {
-        printf("  %-17s %13llu", loop_counters[c].name, (unsigned long long)s->total[c]);
+        printf("  %-21s %13llu", loop_counters[c].name, (unsigned long long)s->total[c]);
         for (uint32_t i = 0; i < s->loops; i++)
             printf(" %14llu", (unsigned long long)s->loop[i].counters[c]);
         printf("   %s\n", loop_counters[c].text);
     }
     for (size_t c = 0; c < WAKEUP_COUNTERS; c++) {
-        printf("  %-17s %13llu", wakeup_counters[c].name, (unsigned long long)s->total_wakeup[c]);
+        printf("  %-21s %13llu", wakeup_counters[c].name, (unsigned long long)s->total_wakeup[c]);
         for (uint32_t i = 0; i < s->loops; i++)
             printf(" %14llu", (unsigned long long)s->loop[i].wakeup[c]);
         printf("   %s\n", wakeup_counters[c].text);
     }
-    printf("  %-17s %13u", "drained", s->drained);
+    printf("  %-21s %13u", "drained", s->drained);
     for (uint32_t i = 0; i < s->loops; i++)
         printf(" %14d", s->loop[i].drained);
     printf("   the loop gets no new sessions\n");
@@ -364,17 +364,17 @@ static void print_text(const struct snapshot *s, uint64_t pid) {
     print_memory(s);
     printf("connections\n");
     for (size_t c = 0; c < CM_COUNTERS; c++)
-        printf("  %-17s %13llu   %s\n", cm_counters[c].name, (unsigned long long)s->cm[c],
+        printf("  %-21s %13llu   %s\n", cm_counters[c].name, (unsigned long long)s->cm[c],
                cm_counters[c].text);
     for (size_t c = 0; c < WAKEUP_COUNTERS; c++)
-        printf("  %-17s %13llu   %s\n", wakeup_counters[c].name,
+        printf("  %-21s %13llu   %s\n", wakeup_counters[c].name,
                (unsigned long long)s->cm_wakeup[c], wakeup_counters[c].text);
     printf("CM events\n");
     for (size_t c = 0; c < STATS_CM_EVENTS; c++)
-        printf("  %-17s %13llu\n", cm_event_names[c], (unsigned long long)s->events[c]);
+        printf("  %-21s %13llu\n", cm_event_names[c], (unsigned long long)s->events[c]);
     printf("device events\n");
     for (size_t c = 0; c < STATS_ASYNC_EVENTS; c++)
-        printf("  %-19s %11llu\n", async_names[c], (unsigned long long)s->async[c]);
+        printf("  %-21s %13llu\n", async_names[c], (unsigned long long)s->async[c]);
 }
 
 enum { SUM_SESSIONS, SUM_SENT, SUM_RECEIVED, SUM_BYTES_SENT, SUM_BYTES_RECEIVED, SUM_STALLS, SUMS };

@@ -366,8 +366,8 @@ static inline void loop_span_begin(struct sluice_loop *l) { /* the clock has jus
 static inline void loop_span(struct sluice_loop *l) { /* likewise: ends one and begins the next */
     if (l->worked && l->span_ns != 0 && l->now_ns > l->span_ns) {
         uint64_t took = l->now_ns - l->span_ns;
-        if (took > l->totals.longest_turn_ns)
-            l->totals.longest_turn_ns = took;
+        if (took > l->totals.longest_busy_ns)
+            l->totals.longest_busy_ns = took;
         if (took > LOOP_STALL_NS) {
             l->totals.stalls++;
             l->totals_moved = true;

@@ -303,7 +303,7 @@ unsigned loop_progress(struct sluice_loop *l) {
     unsigned found = 0;
     uint32_t turn = atomic_load_explicit(&l->progress_count, memory_order_relaxed) + 1;
     atomic_store_explicit(&l->progress_count, turn, memory_order_relaxed);
-    l->totals.turns++;
+    l->totals.progress_calls++;
     if (!mpsc_queue_empty(&l->mailbox.queue))
         found += take_msgs(l);
     if (l->wc_next == l->wc_count)
@@ -334,7 +334,7 @@ unsigned loop_progress(struct sluice_loop *l) {
     if (l->dirty)
         flush_dirty(l);
     if (found == 0) {
-        l->totals.empty_turns++;
+        l->totals.empty_progress_calls++;
         if (l->totals_moved)
             loop_publish(l);
     } else if (unlikely((turn & PUBLISH_EVERY) == 0)) {

@@ -98,7 +98,7 @@ static void close_sink(const struct session *s, struct operation *op) {
 
 /* It goes on when some of it, or of another, is complete; with nothing under way there is no memory for it. */
 static enum build_result no_sink(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
-    l->totals.memory_stalls++;
+    l->totals.alloc_stalls++;
     l->totals_moved = true;
     if (s->one_sided_reads > 0)
         return BUILD_NONE;

@@ -44,7 +44,7 @@ uint32_t rndv_depth(const struct session *s) {
 }
 
 void rndv_retry(struct sluice_loop *l, struct session *s) {
-    l->totals.memory_stalls++;
+    l->totals.alloc_stalls++;
     l->totals_moved = true;
     s->blocked = true;
     (void)loop_retry(l, s);

@@ -105,7 +105,7 @@ int alloc_wait_get(struct sluice_node *n, size_t bytes, struct sluice_msg **out)
 static void note_waiting(struct sluice_loop *l, struct session *s, uint64_t seen) {
     s->waits_memory = true;
     session_waits(s, WAIT_MEMORY);
-    l->totals.memory_stalls++;
+    l->totals.alloc_stalls++;
     l->totals_moved = true;
     atomic_fetch_or(&l->alloc_wait, ALLOC_WAIT_ARMED);
     if (atomic_load(&l->node->memory_back) != seen)

@@ -58,7 +58,7 @@ static struct sluice_msg *fresh(struct sluice_loop *l, struct session *s) {
 }
 
 void recv_queue_retry(struct sluice_loop *l, struct session *s) {
-    l->totals.memory_stalls++;
+    l->totals.alloc_stalls++;
     l->totals_moved = true;
     (void)loop_retry(l, s);
 }

@@ -43,7 +43,7 @@ void event_retain(struct sluice_msg *msg) {
 
 static void count_retained(struct sluice_loop *l, struct session *s, uint32_t more) {
     s->retained += more;
-    l->totals.kept += (int32_t)more;
+    l->totals.retained += (int32_t)more;
     l->totals_moved = true;
     credits_changed(s);
     credits_publish(s);
@@ -127,7 +127,7 @@ void retain_free_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
 }
 
 void retain_end(struct sluice_loop *l, struct session *s) {
-    l->totals.kept -= (uint64_t)(int64_t)(int32_t)s->retained;
+    l->totals.retained -= (uint64_t)(int64_t)(int32_t)s->retained;
     s->retained = s->withheld_due = 0;
     credits_publish(s);
 }

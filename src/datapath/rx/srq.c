@@ -145,7 +145,7 @@ void srq_low(struct sluice_loop *l) {
     if (!q->srq)
         return;
     l->srq.armed = false;
-    l->totals.receives_low++;
+    l->totals.srq_limit_events++;
     l->totals_moved = true;
     for (struct session *s = l->sessions; s; s = s->next)
         if (s->rq == q && s->qp && s->state < SESSION_RELEASED) {

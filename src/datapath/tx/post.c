@@ -146,7 +146,7 @@ static bool have_headers(struct sluice_loop *l, struct session *s) {
         return true;
     }
     if (loop_retry(l, s))
-        l->totals.memory_stalls++;
+        l->totals.alloc_stalls++;
     return false;
 }
 

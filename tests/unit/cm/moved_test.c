@@ -37,7 +37,7 @@ static void addresses_move(void) {
 }
 
 static uint64_t rerouted(struct side *side) {
-    return atomic_load(&side->node->stats.page->cm.rerouted);
+    return atomic_load(&side->node->stats.page->cm.address_changed);
 }
 
 static uint64_t moved(struct side *side) {

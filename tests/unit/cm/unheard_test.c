@@ -241,8 +241,8 @@ static void a_failing_doorbell_never_spins_and_ends_nothing(void **state) {
         assert_int_equal(unheard.calls, i + 1);
         assert_int_equal(unheard.warnings, i + 1);
         loop_publish(p.b.loop);
-        assert_int_equal(atomic_load(&shown[i]->user_failed), 1);
-        assert_true(atomic_load(&shown[i]->wakes_by_eventfd) > 0);
+        assert_int_equal(atomic_load(&shown[i]->user_events_failed), 1);
+        assert_true(atomic_load(&shown[i]->wakeups_by_eventfd) > 0);
     }
     unheard.error = 0;
     pair_frozen = 0;

@@ -55,19 +55,21 @@ static void reach(_Atomic uint64_t *counter, uint64_t value, const char *what) {
 }
 
 static void expect_spinning(struct stats_loop *loop) {
-    reach(&loop->empty_turns, get(&loop->empty_turns) + MANY, "empty turns of a spinning loop");
+    reach(&loop->empty_progress_calls, get(&loop->empty_progress_calls) + MANY,
+          "empty turns of a spinning loop");
     uint64_t sleeps = get(&loop->sleeps);
-    reach(&loop->empty_turns, get(&loop->empty_turns) + MANY, "empty turns of a spinning loop");
+    reach(&loop->empty_progress_calls, get(&loop->empty_progress_calls) + MANY,
+          "empty turns of a spinning loop");
     assert_int_equal(get(&loop->sleeps), sleeps);
 }
 
 /* It goes to sleep, and with nothing to do it stays there. */
 static void expect_sleep(struct stats_loop *loop, uint64_t sleeps) {
     reach(&loop->sleeps, sleeps + 1, "sleeps");
-    uint64_t turns = get(&loop->turns);
+    uint64_t turns = get(&loop->progress_calls);
     for (int i = 0; i < 10000; i++)
         sched_yield();
-    assert_true(get(&loop->turns) - turns < MANY / 100);
+    assert_true(get(&loop->progress_calls) - turns < MANY / 100);
 }
 
 /* ---- workers --------------------------------------------------------------------------------- */
@@ -96,7 +98,7 @@ static void a_live_worker_follows(void **state) {
         expect_sleep(worker(0), sleeps);
         assert_int_equal(get(&worker(0)->idle), SLUICE_IDLE_BLOCK); /* the node's */
     }
-    assert_true(get(&worker(1)->empty_turns) < MANY);
+    assert_true(get(&worker(1)->empty_progress_calls) < MANY);
     sluice_close(node, 0);
 }
 
@@ -111,7 +113,8 @@ static void no_switch_to_spinning_is_slept_on(void **state) {
         for (int wait = 0; wait < i % 50; wait++)
             sched_yield();
         assert_int_equal(sluice_worker_set_idle(node, 0, SLUICE_IDLE_SPIN), 0);
-        reach(&worker(0)->empty_turns, get(&worker(0)->empty_turns) + 1024, "empty turns");
+        reach(&worker(0)->empty_progress_calls, get(&worker(0)->empty_progress_calls) + 1024,
+              "empty turns");
         sleeps = get(&worker(0)->sleeps);
         assert_int_equal(sluice_worker_set_idle(node, 0, SLUICE_IDLE_BLOCK), 0);
         reach(&worker(0)->sleeps, sleeps + 1, "sleeps");
@@ -173,14 +176,14 @@ static void on_event(const sluice_event *event, void *arg) {
 /* Empty turns of worker 0 from a message until it slept again. */
 static uint64_t turns_after_a_message(void) {
     uint64_t messages = get(&seen.messages), sleeps = get(&worker(0)->sleeps);
-    uint64_t before = get(&worker(0)->empty_turns);
+    uint64_t before = get(&worker(0)->empty_progress_calls);
     int status;
     while ((status = sluice_send_copy(seen.session, "x", 1, NULL)) == SLUICE_EAGAIN)
         sched_yield();
     assert_int_equal(status, 0);
     reach(&seen.messages, messages + 1, "messages");
     reach(&worker(0)->sleeps, sleeps + 1, "sleeps");
-    return get(&worker(0)->empty_turns) - before;
+    return get(&worker(0)->empty_progress_calls) - before;
 }
 
 static uint64_t most_turns(int rounds) {

@@ -68,7 +68,7 @@ static void a_kept_message_holds_one_credit_until_it_is_freed(void **state) {
         unsigned count = keep_all(&p, msgs, 64);
         assert_int_equal(count, MOST); /* the peer keeps two back */
         assert_int_equal(kept(&p.a), MOST);
-        assert_int_equal(p.a.loop->totals.kept, MOST);
+        assert_int_equal(p.a.loop->totals.retained, MOST);
         assert_complete(&p, MOST);
         for (unsigned i = 0; i < 60; i++) { /* one freed, one more comes */
             assert_true(pair_check(msgs[i % MOST], 10 + i, i));
@@ -82,7 +82,7 @@ static void a_kept_message_holds_one_credit_until_it_is_freed(void **state) {
         }
         quiesce(&p);
         assert_int_equal(kept(&p.a), 0);
-        assert_int_equal(p.a.loop->totals.kept, 0);
+        assert_int_equal(p.a.loop->totals.retained, 0);
         assert_complete(&p, 0);
         pair_close(&p);
     }
@@ -383,7 +383,7 @@ static void after_the_session_it_just_goes_back(void **state) {
         sluice_hangup(p.b.session, 0);
         pair_expect(&p, &p.a, SLUICE_CLOSED);
         pair_expect(&p, &p.b, SLUICE_CLOSED);
-        assert_int_equal(p.a.loop->totals.kept, 0);
+        assert_int_equal(p.a.loop->totals.retained, 0);
         pair_connect(&p, PAIR_LINK()); /* perhaps in the same slot */
         quiesce(&p);
         uint64_t before = pool_in_use(p.a.node->rx_pool);

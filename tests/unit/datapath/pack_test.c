@@ -448,7 +448,7 @@ static void without_memory_the_rest_of_a_pack_waits(void **state) {
     while (!a->retry && env_now(&env_default) < limit)
         assert_int_equal(sluice_poll(p.a.loop, &event, 1, 0), 0);
     assert_true(a->retry);
-    assert_true(p.a.loop->totals.memory_stalls > 0);
+    assert_true(p.a.loop->totals.alloc_stalls > 0);
     while (received < 20 && env_now(&env_default) < limit) {
         if (count > 0)
             pool_put(pool, p.a.loop->rx_cache, hoard[--count]);

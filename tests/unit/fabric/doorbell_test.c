@@ -242,8 +242,10 @@ static void every_wake_is_counted_once(void **state) {
     const struct kind *kind = *state;
     struct stats_wakeup shown;
     wakeup_publish(&bell, &shown);
-    assert_int_equal(shown.user_written + shown.user_heard + shown.user_stray, 0); /* no probe */
-    assert_int_equal(shown.wakes_merged + shown.wakes_by_eventfd, 0);
+    assert_int_equal(shown.user_events_written + shown.user_events_received +
+                         shown.user_events_stray,
+                     0); /* no probe */
+    assert_int_equal(shown.wakeups_merged + shown.wakeups_by_eventfd, 0);
     for (int i = 0; i < 10; i++) {
         wakeup_arm(&bell);
         wakeup_signal(&bell, 5, wakeup_arg(7, 11));
@@ -253,11 +255,11 @@ static void every_wake_is_counted_once(void **state) {
     }
     wakeup_signal_flag(&bell); /* awake: no wake */
     wakeup_publish(&bell, &shown);
-    assert_int_equal(shown.user_written, kind->cm ? 10 : 0);
-    assert_int_equal(shown.user_heard, kind->cm ? 10 : 0);
-    assert_int_equal(shown.user_stray, 0);
-    assert_int_equal(shown.wakes_merged, 10);
-    assert_int_equal(shown.wakes_by_eventfd, kind->cm ? 0 : 10);
+    assert_int_equal(shown.user_events_written, kind->cm ? 10 : 0);
+    assert_int_equal(shown.user_events_received, kind->cm ? 10 : 0);
+    assert_int_equal(shown.user_events_stray, 0);
+    assert_int_equal(shown.wakeups_merged, 10);
+    assert_int_equal(shown.wakeups_by_eventfd, kind->cm ? 0 : 10);
 }
 
 /* Slot, generation and verb at their limits, and a handle with its node's index in it. */
@@ -489,7 +491,7 @@ static void a_failing_fetch_is_the_last_and_the_eventfd_rings(void **state) {
         assert_int_equal(failing_calls, 1);
         assert_int_equal(bell.writes, 1);
         wakeup_publish(&bell, &shown);
-        assert_int_equal(shown.user_failed, 1);
+        assert_int_equal(shown.user_events_failed, 1);
         assert_non_null(strstr(wakeup_describe(&bell), "cannot be fetched"));
         assert_true(strlen(wakeup_describe(&bell)) < 96);
     }

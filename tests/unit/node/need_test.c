@@ -279,7 +279,7 @@ static void check_shown(sluice_node *n) {
         assert_int_equal(memory->bytes_max, f.bytes_max);
         assert_int_equal(memory->ordinary + memory->transparent + memory->huge_2m + memory->huge_1g,
                          f.bytes);
-        assert_int_equal(memory->grown_in_need, f.grown_in_need);
+        assert_int_equal(memory->grown_on_demand, f.grown_on_demand);
         assert_int_equal(memory->numa, -1);
     }
     assert_int_equal(n->stats.page->memory[STATS_SEND].bytes_max +

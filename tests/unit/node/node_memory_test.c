@@ -243,21 +243,21 @@ static void compare(struct pool *pool) {
         {f.kind[HUGEPAGES_TRANSPARENT], shown->transparent},
         {f.kind[HUGEPAGES_2M], shown->huge_2m},
         {f.kind[HUGEPAGES_1G], shown->huge_1g},
-        {f.bound, shown->bound},
-        {f.missed, shown->missed},
+        {f.numa_bound, shown->numa_bound},
+        {f.huge_missed, shown->huge_missed},
         {f.grown_ahead, shown->grown_ahead},
-        {f.grown_in_need, shown->grown_in_need},
-        {f.waits, shown->waits},
-        {f.wakes, shown->wakes},
+        {f.grown_on_demand, shown->grown_on_demand},
+        {f.alloc_waits, shown->alloc_waits},
+        {f.alloc_wakeups, shown->alloc_wakeups},
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         if (list[i].is != list[i].shown)
             fail_msg("figure %zu: %llu, shown %llu", i, (unsigned long long)list[i].is,
                      (unsigned long long)list[i].shown);
-    assert_true(f.kind[HUGEPAGES_2M] > 0 && f.missed > 0 && f.grown_ahead > 0);
-    assert_true(f.grown_in_need > 0 && f.waits > 0 && f.wakes > 0);
+    assert_true(f.kind[HUGEPAGES_2M] > 0 && f.huge_missed > 0 && f.grown_ahead > 0);
+    assert_true(f.grown_on_demand > 0 && f.alloc_waits > 0 && f.alloc_wakeups > 0);
     assert_int_equal(shown->numa, made.plan->arena_numa);
-    assert_true(f.bound == 0 || f.bound == f.bytes);
+    assert_true(f.numa_bound == 0 || f.numa_bound == f.bytes);
     free(shown);
 }
 

@@ -35,7 +35,7 @@ static void huge_pages_are_used_while_there_are_any(void **state) {
     assert_int_equal(f.kind[HUGEPAGES_2M] + f.kind[HUGEPAGES_TRANSPARENT] + f.kind[HUGEPAGES_SMALL],
                      pool_bytes(pool));
     assert_int_equal(pool_bytes(pool), 30 * MIB);
-    assert_int_equal(f.bound, 0);
+    assert_int_equal(f.numa_bound, 0);
     pool_describe(pool, text, sizeof text);
     assert_non_null(strstr(text, "6144 KiB on 2 MiB pages"));
     assert_true(strstr(text, "ordinary pages") || strstr(text, "transparent"));
@@ -216,7 +216,7 @@ static uint64_t huge_of(const struct fabric_ops *real, char *text, size_t bytes)
     pool_describe(pool, text, bytes);
     drop(pool, NULL, chain);
     pool_close(pool);
-    return f.missed == 0 ? f.kind[HUGEPAGES_2M] : 0;
+    return f.huge_missed == 0 ? f.kind[HUGEPAGES_2M] : 0;
 }
 
 /* Whether every page is there, without its having been written to. */
@@ -300,7 +300,7 @@ static void memory_is_bound_to_the_node_it_is_wished_on(void **state) {
     hwloc_membind_policy_t policy = HWLOC_MEMBIND_DEFAULT;
     struct pool_stats f;
     pool_get_stats(pool, &f);
-    if (f.bound == 0) {
+    if (f.numa_bound == 0) {
         hwloc_bitmap_free(set);
         pool_put(pool, NULL, msg);
         close_pool(pool);
@@ -311,7 +311,7 @@ static void memory_is_bound_to_the_node_it_is_wished_on(void **state) {
         0);
     assert_int_equal(policy, HWLOC_MEMBIND_BIND);
     assert_true(hwloc_bitmap_isequal(set, node->nodeset));
-    assert_int_equal(f.bound, pool_bytes(pool));
+    assert_int_equal(f.numa_bound, pool_bytes(pool));
     pool_describe(pool, text, sizeof text);
     assert_non_null(strstr(text, "; all on NUMA node"));
     hwloc_bitmap_free(set);
@@ -325,7 +325,7 @@ static void a_node_that_does_not_exist_costs_nothing(void **state) {
     struct pool *pool = open_with(8 * MIB, (struct hugepages_wish){0, false, 4000});
     struct pool_stats f;
     pool_get_stats(pool, &f);
-    assert_int_equal(f.bound, 0);
+    assert_int_equal(f.numa_bound, 0);
     pool_describe(pool, text, sizeof text);
     assert_non_null(strstr(text, "not bound"));
     close_pool(pool);

@@ -284,8 +284,8 @@ static void who_waits_for_memory_is_woken_once_and_finds_it(void **state) {
     }
     struct pool_stats figures;
     pool_get_stats(pool, &figures);
-    assert_int_equal(figures.waits, 4);
-    assert_int_equal(figures.wakes, 4);
+    assert_int_equal(figures.alloc_waits, 4);
+    assert_int_equal(figures.alloc_wakeups, 4);
     pool_cache_close(a);
     pool_cache_close(b);
     close_pool(pool);

@@ -40,7 +40,7 @@ static void a_load_that_grows_steadily_never_registers_memory_itself(void **stat
     }
     struct pool_stats f;
     pool_get_stats(pool, &f);
-    assert_int_equal(f.grown_in_need, 0);
+    assert_int_equal(f.grown_on_demand, 0);
     assert_true(f.grown_ahead >= 4);
     drop(pool, cache, chain);
     pool_cache_close(cache);

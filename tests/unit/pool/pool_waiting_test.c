@@ -408,7 +408,7 @@ static void *want(void *arg) {
     struct pool_cache *cache = pool_cache_open(w->pool);
     struct sluice_msg **held = calloc(w->wants, sizeof(struct sluice_msg *));
     /* Until they have been in each other's way often enough, however they are scheduled. */
-    for (int i = 0; i < TURNS || atomic_load(&w->pool->wakes) < WAKES; i++) {
+    for (int i = 0; i < TURNS || atomic_load(&w->pool->alloc_wakeups) < WAKES; i++) {
         size_t count = 0;
         while (count < w->wants) {
             held[count] = pool_get(w->pool, cache, w->bytes);
@@ -449,9 +449,9 @@ static void no_wake_is_lost_between_threads_that_want_different_sizes(void **sta
         pthread_join(waiters[i].thread, NULL);
     struct pool_stats figures;
     pool_get_stats(pool, &figures);
-    print_message("%llu waits, %llu wakes\n", (unsigned long long)figures.waits,
-                  (unsigned long long)figures.wakes);
-    assert_true(figures.wakes >= WAKES);
+    print_message("%llu waits, %llu wakes\n", (unsigned long long)figures.alloc_waits,
+                  (unsigned long long)figures.alloc_wakeups);
+    assert_true(figures.alloc_wakeups >= WAKES);
     assert_int_equal(pool_in_use(pool), 0);
     close_pool(pool);
 }
