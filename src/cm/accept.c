@@ -51,7 +51,7 @@ void cm_answer(struct cm *cm, struct cm_conn *conn) {
     /* Before the accept rdma_cm knows the dialer's wishes only, which may be more than was decided. */
     conn->rtr.max_dest_rd_atomic = conn->rep.depth_in;
     conn->rts.max_rd_atomic = conn->rep.depth_out;
-    cm_enter(cm, conn, CM_ANSWERING);
+    cm_enter(cm, conn, CM_CREATING_QP_PASSIVE);
     cm_tell_loop(s, LOOP_MSG_PREPARE);
 }
 
@@ -90,7 +90,7 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
     if (reason == SLUICE_REASON_NONE && req.key_id != 0 && replay_seen(cm->node->replay, req.nonce))
         reason = SLUICE_REASON_AUTH_REPLAY;
     if (reason == SLUICE_REASON_NONE && n->traits.dialer_first &&
-        !(rep.features & PRIVATE_DATA_FEATURE_GREETING))
+        !(rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE))
         reason = SLUICE_REASON_UNSUPPORTED; /* it may wait for us to speak first */
     if (reason != SLUICE_REASON_NONE) {
         char peer[64];
@@ -102,7 +102,7 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
     }
     /* Where there is a handshake, the application is asked after HELLO; room for that there must be now. */
     bool will_ask = listener->link.flags & SLUICE_ASK;
-    bool asks = will_ask && !(rep.features & PRIVATE_DATA_FEATURE_GREETING);
+    bool asks = will_ask && !(rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE);
     struct session *s =
         admission_room(cm, will_ask) ? n->upcalls->session_new(n, &listener->link) : NULL;
     if (!s && atomic_load(&n->state) != NODE_OPEN) {
@@ -130,7 +130,7 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
     cm_begin(cm, conn);
     session_table_publish(s, n->index, 0);
     if (asks) {
-        cm_enter(cm, conn, CM_ASKING);
+        cm_enter(cm, conn, CM_AWAITING_APP);
         cm_tell_loop(s, LOOP_MSG_ASK);
     } else {
         admission_start(cm, conn);
@@ -138,7 +138,7 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
 }
 
 void cm_answered(struct cm *cm, struct cm_conn *conn) {
-    if (conn->owner.state != CM_ASKING)
+    if (conn->owner.state != CM_AWAITING_APP)
         return;              /* too late: the request is gone, and CLOSED on its way */
     if (conn->established) { /* the peer has said HELLO: the loop tells it */
         struct session *s = session_of_conn(conn);
@@ -210,13 +210,13 @@ void cm_on_closed_early(struct cm *cm, struct cm_owner *owner, const struct cm_e
 /* The loop found the peer's HELLO or WELCOME in order: the session is up, or the application decides. */
 void cm_handshake_done(struct cm *cm, struct cm_conn *conn) {
     struct session *s = session_of_conn(conn);
-    if (conn->owner.state != CM_GREETING)
+    if (conn->owner.state != CM_HANDSHAKE)
         return; /* it failed meanwhile */
     if (!conn->passive || !(s->link_config.flags & SLUICE_ASK)) {
         cm_up(cm, conn);
         return;
     }
-    cm_enter(cm, conn, CM_ASKING);
+    cm_enter(cm, conn, CM_AWAITING_APP);
     if (!conn->listener)
         cm_fail(cm, conn, SLUICE_REASON_NO_LISTENER, 0, "the listener was closed");
 }

@@ -46,7 +46,7 @@ static void reroute(struct cm *cm, struct cm_conn *conn) {
 void cm_on_addr_change(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     char address[64];
     (void)event;
-    if (owner->state == CM_WATCHING) {
+    if (owner->state == CM_REMOVAL_WATCH) {
         tell(cm, "the device", "", "it is used on");
         return;
     }
@@ -57,8 +57,8 @@ void cm_on_addr_change(struct cm *cm, struct cm_owner *owner, const struct cm_ev
     }
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     struct session *s = session_of_conn(conn);
-    bool searching = owner->state == CM_ADDRESSING || owner->state == CM_ROUTING ||
-                     owner->state == CM_PREPARING || owner->state == CM_CONNECTING;
+    bool searching = owner->state == CM_RESOLVING_ADDR || owner->state == CM_RESOLVING_ROUTE ||
+                     owner->state == CM_CREATING_QP || owner->state == CM_CONNECTING;
     if (!searching) {
         tell(cm, conn->passive ? "the session from " : "the session to ", s->peer.address,
              "it goes on");

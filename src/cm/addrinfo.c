@@ -27,7 +27,7 @@ int cm_addrinfo_ask(struct cm_addrinfo_query *query, const struct fabric_ops *fa
     struct rdma_cm_id *id;
     if (fabric->create_id(channel, &id, &query->owner, RDMA_PS_TCP) != 0)
         return -errno;
-    query->owner.state = CM_LOOKING;
+    query->owner.state = CM_RESOLVING_ADDRINFO;
     query->owner.id = id;
     if (fabric->resolve_addrinfo(id, host, NULL, &hints) == 0)
         return 0;

@@ -51,25 +51,25 @@ static void line_remove(struct admission_queue *line, struct cm_conn *conn) {
 
 static enum admission_class class_in(enum cm_state state) {
     switch (state) {
-    case CM_ASKING:
+    case CM_AWAITING_APP:
         return ADMISSION_ASKING;
     case CM_QUEUED:
         return ADMISSION_QUEUED;
-    case CM_ANSWERING:
+    case CM_CREATING_QP_PASSIVE:
     case CM_ACCEPTING:
-    case CM_GREETING:
+    case CM_HANDSHAKE:
         return ADMISSION_OPEN;
     case CM_IDLE:
-    case CM_WATCHING:
-    case CM_LOOKING:
+    case CM_REMOVAL_WATCH:
+    case CM_RESOLVING_ADDRINFO:
     case CM_LISTENING:
-    case CM_NAMING:
-    case CM_PAUSING:
-    case CM_ADDRESSING:
-    case CM_ROUTING:
-    case CM_PREPARING:
+    case CM_RESOLVING_NAME:
+    case CM_BACKOFF:
+    case CM_RESOLVING_ADDR:
+    case CM_RESOLVING_ROUTE:
+    case CM_CREATING_QP:
     case CM_CONNECTING:
-    case CM_APPLYING:
+    case CM_MODIFYING_QP:
     case CM_UP:
     case CM_FAILED:
     case CM_RELEASED:
@@ -109,12 +109,12 @@ static void take_open(struct cm *cm, struct cm_conn *conn) {
 static void leave_open(struct cm *cm, struct cm_conn *conn, enum cm_state state) {
     struct admission *admit = &cm->admission;
     line_remove(&admit->open, conn);
-    if (state != CM_UP && state != CM_ASKING)
+    if (state != CM_UP && state != CM_AWAITING_APP)
         return;
     uint64_t took = cm->now_ns - conn->open_ns;
     admit->usual_ns = admit->usual_ns - admit->usual_ns / 8 + took / 8;
     admit->grace_ns = grace(cm) + share(cm, ADMISSION_GRACE_NS - grace(cm));
-    if (state == CM_ASKING) /* after HELLO: the decision has the time it was given */
+    if (state == CM_AWAITING_APP) /* after HELLO: the decision has the time it was given */
         cm_watch(cm, conn, conn->way_deadline_ns);
 }
 

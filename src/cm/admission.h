@@ -2,8 +2,8 @@
 /*
  * admission.h - admission: how many peers are being let in at a time, and who waits.
  *
- * Three places, by the state a listener's connection is in: ASKING (the application decides),
- * QUEUED (a line in order of arrival), and the handshakes: ANSWERING, ACCEPTING, GREETING. Of the
+ * Three places, by the state a listener's connection is in: AWAITING_APP (the application decides),
+ * QUEUED (a line in order of arrival), and the handshakes: CREATING_QP_PASSIVE, ACCEPTING, HANDSHAKE. Of the
  * last there are handshakes_max, of the first two together requests_max; a peer with a handshake is asked
  * about after its handshake, so of those there may be handshakes_max more. Whoever finds no room is
  * told BUSY. cm_enter() is the only way from state to state, and calls admission_move(), so a place is

@@ -114,8 +114,8 @@ void cm_up(struct cm *cm, struct cm_conn *conn) {
 void cm_adopt(struct cm *cm, struct cm_conn *conn) {
     struct session *s = session_of_conn(conn);
     conn->rejectable = false;
-    if (conn->rep.features & PRIVATE_DATA_FEATURE_GREETING)
-        cm_enter(cm, conn, CM_GREETING);
+    if (conn->rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE)
+        cm_enter(cm, conn, CM_HANDSHAKE);
     else
         cm_up(cm, conn);
     cm_tell_loop(s, LOOP_MSG_ADOPT);
@@ -137,7 +137,7 @@ void cm_release(struct cm *cm, struct cm_conn *conn) {
         if (conn->passive && !conn->reported)
             stats_add(&cm->stats->refused, 1);
     } else if (conn->established) {
-        bool undecided = conn->owner.state == CM_GREETING || conn->owner.state == CM_ASKING;
+        bool undecided = conn->owner.state == CM_HANDSHAKE || conn->owner.state == CM_AWAITING_APP;
         if (conn->passive && !conn->reported && undecided)
             stats_add(&cm->stats->refused, 1);
         fabric->disconnect(conn->owner.id); /* an error means that it was over already */

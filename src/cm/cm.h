@@ -203,10 +203,11 @@ cm_run cm_on_request, cm_on_addr_resolved, cm_on_addr_error, cm_on_route_resolve
 
 /* Records of loops and of the application. */
 void cm_dial(struct cm *cm, struct cm_conn *conn);
-unsigned cm_take_names(struct cm *cm);               /* of the resolver */
-unsigned cm_take_calls(struct cm *cm);               /* of the connector */
-void cm_begin(struct cm *cm, struct cm_conn *conn);  /* a new connection; its time runs */
-void cm_answer(struct cm *cm, struct cm_conn *conn); /* its turn has come: ANSWERING, or it fails */
+unsigned cm_take_names(struct cm *cm);              /* of the resolver */
+unsigned cm_take_calls(struct cm *cm);              /* of the connector */
+void cm_begin(struct cm *cm, struct cm_conn *conn); /* a new connection; its time runs */
+void cm_answer(struct cm *cm,
+               struct cm_conn *conn); /* its turn has come: CREATING_QP_PASSIVE, or it fails */
 void cm_accept_now(struct cm *cm, struct cm_conn *conn);
 void cm_prepared(struct cm *cm, struct cm_conn *conn);
 void cm_ready(struct cm *cm, struct cm_conn *conn);

@@ -89,7 +89,7 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         NO_HINTS("there is no id it could belong to"),
         NEVER,
     },
-    [CM_WATCHING] = {
+    [CM_REMOVAL_WATCH] = {
         [RDMA_CM_EVENT_ADDR_RESOLVED] = IGNORE("it resolves nothing"),
         [RDMA_CM_EVENT_ADDR_ERROR] = IGNORE("it resolves nothing"),
         [RDMA_CM_EVENT_ROUTE_RESOLVED] = IGNORE("it resolves nothing"),
@@ -100,7 +100,7 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         HINTS,
         NEVER,
     },
-    [CM_LOOKING] = {
+    [CM_RESOLVING_ADDRINFO] = {
         ALL_OVER("its id is bound to nothing, it only looks a name up"),
         NO_REQUEST,
         [FABRIC_CM_ADDRINFO_RESOLVED] = RUN(cm_on_addrinfo_resolved),
@@ -121,19 +121,19 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         HINTS,
         NEVER,
     },
-    [CM_NAMING] = {
+    [CM_RESOLVING_NAME] = {
         ALL_OVER("there is no id before the name is resolved"),
         NO_REQUEST,
         NO_HINTS("there is no id before the name is resolved"),
         NEVER,
     },
-    [CM_PAUSING] = {
+    [CM_BACKOFF] = {
         ALL_OVER("the id of the last try is destroyed, that of the next not made"),
         NO_REQUEST,
         NO_HINTS("the next try looks its route up anyway"),
         NEVER,
     },
-    [CM_ADDRESSING] = {
+    [CM_RESOLVING_ADDR] = {
         [RDMA_CM_EVENT_ADDR_RESOLVED] = RUN(cm_on_addr_resolved),
         [RDMA_CM_EVENT_ADDR_ERROR] = RUN(cm_on_addr_error),
         NOT_ROUTED_YET,
@@ -143,7 +143,7 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         HINTS,
         NEVER,
     },
-    [CM_ROUTING] = {
+    [CM_RESOLVING_ROUTE] = {
         RESOLVED_BEFORE,
         [RDMA_CM_EVENT_ROUTE_RESOLVED] = RUN(cm_on_route_resolved),
         [RDMA_CM_EVENT_ROUTE_ERROR] = RUN(cm_on_route_error),
@@ -153,7 +153,7 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         HINTS,
         NEVER,
     },
-    [CM_PREPARING] = {
+    [CM_CREATING_QP] = {
         ROUTED_BEFORE,
         NO_REQUEST,
         NOT_CONNECTED_YET,
@@ -170,7 +170,7 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         HINTS,
         NEVER,
     },
-    [CM_APPLYING] = {
+    [CM_MODIFYING_QP] = {
         ROUTED_BEFORE,
         NO_REQUEST,
         [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("the answer is being applied"),
@@ -179,8 +179,8 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         HINTS,
         NEVER,
     },
-    /* and QUEUED; ASKING comes after HELLO too, then with a connection that is established */
-    [CM_ASKING ... CM_ANSWERING] = {
+    /* and QUEUED; AWAITING_APP comes after HELLO too, then with a connection that is established */
+    [CM_AWAITING_APP ... CM_CREATING_QP_PASSIVE] = {
         NOT_ROUTED_HERE,
         NO_REQUEST,
         [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("answers go to the dialer"),
@@ -204,7 +204,7 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
     },
 
     /* UNREACHABLE and REJECTED may come late: an RTU that never arrived, a peer that moved. */
-    [CM_GREETING ... CM_UP] = {
+    [CM_HANDSHAKE ... CM_UP] = {
         ROUTED_BEFORE,
         NO_REQUEST,
         [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("a repeated answer"),

@@ -115,7 +115,7 @@ static bool watch_at_gid(struct cm *cm, const union ibv_gid *gid) {
  */
 void cm_watch_device(struct cm *cm) {
     const struct fabric_ops *fabric = cm->node->fabric;
-    cm->watch.state = CM_WATCHING;
+    cm->watch.state = CM_REMOVAL_WATCH;
     for (unsigned port = 1; port <= cm->node->device_attr.phys_port_cnt; port++) {
         struct ibv_port_attr attr;
         if (fabric->query_port(cm->node->context, (uint8_t)port, &attr) != 0)

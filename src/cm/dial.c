@@ -62,7 +62,7 @@ void cm_dial(struct cm *cm, struct cm_conn *conn) {
         cm_try_first(cm, conn);
         return;
     }
-    cm_enter(cm, conn, CM_NAMING);
+    cm_enter(cm, conn, CM_RESOLVING_NAME);
     int error = 0;
     if (!cm->resolver)
         error = open_resolver(cm);
@@ -105,7 +105,7 @@ unsigned cm_take_names(struct cm *cm) {
         /* The session may be gone; while this thread has its conn linked it cannot be. */
         if (!session_ref_tryget(&s->ref, (uint32_t)names.id, 0, 0))
             continue;
-        if (s->conn.owner.state == CM_NAMING)
+        if (s->conn.owner.state == CM_RESOLVING_NAME)
             named(cm, &s->conn, &names);
         session_ref_put(&s->ref);
     }
@@ -164,7 +164,7 @@ void cm_on_addr_resolved(struct cm *cm, struct cm_owner *owner, const struct cm_
     }
     if (!prepare(cm, conn))
         return;
-    cm_enter(cm, conn, CM_ROUTING);
+    cm_enter(cm, conn, CM_RESOLVING_ROUTE);
     if (cm->node->fabric->resolve_route(owner->id, cm_milliseconds(cm, conn)) != 0) {
         int error = errno;
         bool route = error == ENETUNREACH || error == EHOSTUNREACH || error == ETIMEDOUT;
@@ -211,7 +211,7 @@ static void connect_now(struct cm *cm, struct cm_conn *conn) {
 void cm_on_route_resolved(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     (void)event;
-    cm_enter(cm, conn, CM_PREPARING);
+    cm_enter(cm, conn, CM_CREATING_QP);
     if (conn->prepared)
         connect_now(cm, conn);
     else
@@ -222,13 +222,13 @@ void cm_prepared(struct cm *cm, struct cm_conn *conn) {
     conn->prepared = true;
     if (conn->left)
         cm_give_left(cm, conn);
-    if (conn->owner.state == CM_PREPARING) {
+    if (conn->owner.state == CM_CREATING_QP) {
         cm_try_share(cm, conn);
         connect_now(cm, conn);
-    } else if (conn->owner.state == CM_ANSWERING) {
+    } else if (conn->owner.state == CM_CREATING_QP_PASSIVE) {
         cm_accept_now(cm, conn);
     }
-    /* PAUSING, ADDRESSING, ROUTING: ROUTE_RESOLVED connects. FAILED, RELEASED: it is over. */
+    /* BACKOFF, RESOLVING_ADDR, RESOLVING_ROUTE: ROUTE_RESOLVED connects. FAILED, RELEASED: it is over. */
 }
 
 void cm_on_response(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
@@ -261,12 +261,12 @@ void cm_on_response(struct cm *cm, struct cm_owner *owner, const struct cm_event
                 "no RTR or RTS attributes: %s", strerror(errno));
         return;
     }
-    cm_enter(cm, conn, CM_APPLYING);
+    cm_enter(cm, conn, CM_MODIFYING_QP);
     cm_tell_loop(s, LOOP_MSG_APPLY);
 }
 
 void cm_ready(struct cm *cm, struct cm_conn *conn) {
-    if (conn->owner.state != CM_APPLYING)
+    if (conn->owner.state != CM_MODIFYING_QP)
         return; /* it failed meanwhile */
     if (!cm->node->traits.answer_is_up && cm->node->fabric->establish(conn->owner.id) != 0) {
         cm_fail(cm, conn, cm_reason_of_answer(errno), (uint32_t)errno, "establish: %s",

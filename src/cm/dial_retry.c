@@ -51,8 +51,8 @@ void cm_try_share(struct cm *cm, struct cm_conn *conn) {
 static bool trying(const struct cm_conn *conn) {
     unsigned state = conn->owner.state;
     return !conn->passive &&
-           (state == CM_PAUSING || state == CM_ADDRESSING || state == CM_ROUTING ||
-            state == CM_PREPARING || state == CM_CONNECTING);
+           (state == CM_BACKOFF || state == CM_RESOLVING_ADDR || state == CM_RESOLVING_ROUTE ||
+            state == CM_CREATING_QP || state == CM_CONNECTING);
 }
 
 /* ---- a try ----------------------------------------------------------------------------------- */
@@ -133,7 +133,7 @@ static void try_candidate(struct cm *cm, struct cm_conn *conn) {
     s->info.tries++;
     address_format(&address->any, s->peer.address);
     pthread_mutex_unlock(&cm->node->lock);
-    cm_enter(cm, conn, CM_ADDRESSING);
+    cm_enter(cm, conn, CM_RESOLVING_ADDR);
     cm_try_share(cm, conn);
     if (fabric->create_id(cm->channel, &conn->owner.id, &conn->owner, RDMA_PS_TCP) != 0) {
         int error = errno;
@@ -213,7 +213,7 @@ static void pause_round(struct cm *cm, struct cm_conn *conn) {
     env->random_bytes(env->arg, &spread, sizeof spread);
     uint64_t pause = conn->pause_ns / 2 + (conn->pause_ns * spread >> 32);
     conn->pause_ns = conn->pause_ns < PAUSE_LAST_NS / 2 ? conn->pause_ns * 2 : PAUSE_LAST_NS;
-    cm_enter(cm, conn, CM_PAUSING);
+    cm_enter(cm, conn, CM_BACKOFF);
     cm_watch_step(cm, conn, cm->now_ns + pause);
 }
 
@@ -265,7 +265,7 @@ void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluic
 
 void cm_step_over(struct cm *cm, struct cm_conn *conn) {
     conn->step_ns = 0;
-    if (conn->owner.state == CM_PAUSING)
+    if (conn->owner.state == CM_BACKOFF)
         begin_round(cm, conn);
     else
         cm_try_failed(cm, conn, CM_HOPE_LATER, SLUICE_REASON_UNREACHABLE, 0,

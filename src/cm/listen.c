@@ -255,7 +255,7 @@ void cm_unlisten(struct cm *cm, struct cm_listener *listener) {
         if (conn->listener != listener)
             continue;
         conn->listener = NULL;
-        if (conn->owner.state == CM_ASKING || conn->owner.state == CM_QUEUED)
+        if (conn->owner.state == CM_AWAITING_APP || conn->owner.state == CM_QUEUED)
             cm_fail(cm, conn, SLUICE_REASON_NO_LISTENER, 0, "the listener was closed");
     }
     close_listener(cm, listener);

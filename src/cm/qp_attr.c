@@ -71,9 +71,9 @@ static uint8_t depth(int device_max) {
 static uint32_t features(const struct cm *cm, const struct link_config *link) {
     uint32_t bits = 0;
     if (!link->dialing || link->private_bytes > 0 || cm->node->traits.dialer_first)
-        bits |= PRIVATE_DATA_FEATURE_GREETING;
+        bits |= PRIVATE_DATA_FEATURE_HANDSHAKE;
     if (link->keys)
-        bits |= PRIVATE_DATA_FEATURE_GREETING | PRIVATE_DATA_FEATURE_HMAC;
+        bits |= PRIVATE_DATA_FEATURE_HANDSHAKE | PRIVATE_DATA_FEATURE_HMAC;
     if (cm->node->traits.sent_is_local)
         bits |= PRIVATE_DATA_FEATURE_PROBE;
     return bits;

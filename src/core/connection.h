@@ -19,19 +19,19 @@
 /* X(name, what it waits for) - rows of the table in cm_table.c */
 #define CM_STATES(X)                                                                               \
     X(IDLE, "nothing: no connection")                                                              \
-    X(WATCHING, "the device's removal (the watch)")                                                \
-    X(LOOKING, "rdma_cm's word on a name (a lookup)")                                              \
+    X(REMOVAL_WATCH, "the device's removal (the watch)")                                           \
+    X(RESOLVING_ADDRINFO, "the address of a name from rdma_cm")                                    \
     X(LISTENING, "connection requests (a listener)")                                               \
-    X(NAMING, "the resolver thread")                                                               \
-    X(PAUSING, "its next try (dialer)")                                                            \
-    X(ADDRESSING, "ADDR_RESOLVED")                                                                 \
-    X(ROUTING, "ROUTE_RESOLVED")                                                                   \
-    X(PREPARING, "the loop's QP (dialer)")                                                         \
+    X(RESOLVING_NAME, "the resolver thread")                                                       \
+    X(BACKOFF, "its next try (dialer)")                                                            \
+    X(RESOLVING_ADDR, "ADDR_RESOLVED")                                                             \
+    X(RESOLVING_ROUTE, "ROUTE_RESOLVED")                                                           \
+    X(CREATING_QP, "the loop's QP (dialer)")                                                       \
     X(CONNECTING, "the listener's answer")                                                         \
-    X(APPLYING, "the loop moving its QP to RTS")                                                   \
-    X(ASKING, "the application's decision (listener)")                                             \
-    X(QUEUED, "a place among the handshakes (listener)")                                           \
-    X(ANSWERING, "the loop's QP (listener)")                                                       \
+    X(MODIFYING_QP, "the loop moving its QP to RTS")                                               \
+    X(AWAITING_APP, "the application's decision (listener)")                                       \
+    X(QUEUED, "a free handshake (listener)")                                                       \
+    X(CREATING_QP_PASSIVE, "the loop's QP (listener)")                                             \
     X(ACCEPTING, "ESTABLISHED")                                                                    \
     X(GREETING, "the peer's HELLO or WELCOME")                                                     \
     X(UP, "the end")                                                                               \
@@ -50,8 +50,8 @@ struct cm_owner {
     struct rdma_cm_id *id;
     uint8_t state; /* enum cm_state */
     bool
-        listener; /* a struct cm_listener; else a struct cm_conn, in LOOKING a struct cm_addrinfo_query, or in
-                      WATCHING none of them */
+        listener; /* a struct cm_listener; else a struct cm_conn, in RESOLVING_ADDRINFO a struct cm_addrinfo_query, or in
+                      REMOVAL_WATCH none of them */
 };
 
 #define CM_CANDIDATES 8 /* addresses of one name that are tried */
@@ -113,7 +113,7 @@ struct cm_conn {
     /* dialer: its tries (dial_retry.c) */
     struct cm_failure last; /* the failure to report when time runs out; reason NONE: none yet */
     uint64_t step_ns;       /* end of the pause, or of this candidate's share; 0: none */
-    uint64_t search_ns;     /* ADDRESSING: until when the address is looked for */
+    uint64_t search_ns;     /* RESOLVING_ADDR: until when the address is looked for */
     uint64_t slice_ns;      /* since when the kernel does */
     uint32_t slice_ms;      /* for how long it does this time */
     uint64_t pause_ns;      /* middle of the next pause */

@@ -15,7 +15,7 @@ static inline struct private_data_req proposal_take(struct fuzz_input *in) {
     struct private_data_req own = {
         .version_min = PRIVATE_DATA_VERSION_MIN,
         .version_max = PRIVATE_DATA_VERSION_MAX,
-        .features = (uint32_t)fuzz_take(in, 2) | PRIVATE_DATA_FEATURE_GREETING,
+        .features = (uint32_t)fuzz_take(in, 2) | PRIVATE_DATA_FEATURE_HANDSHAKE,
     };
     if (fuzz_take(in, 1) & 1) {
         own.features |= PRIVATE_DATA_FEATURE_HMAC;

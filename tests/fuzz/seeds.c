@@ -163,7 +163,7 @@ static void reqs(void) {
 static void reps(void) {
     for (int key = 0; key < 2; key++) {
         struct private_data_rep rep = {.version = 1,
-                                       .features = PRIVATE_DATA_FEATURE_GREETING |
+                                       .features = PRIVATE_DATA_FEATURE_HANDSHAKE |
                                                    (key ? PRIVATE_DATA_FEATURE_HMAC : 0),
                                        .eager_log2 = 12,
                                        .message_log2 = 20,

@@ -92,7 +92,7 @@ void attack_writes_nothing(const struct attack_target *target, unsigned arg) {
 void attack_reaches_before_hello(const struct attack_target *target, unsigned arg) {
     static const enum ibv_wr_opcode ways[] = {IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
                                               IBV_WR_ATOMIC_FETCH_AND_ADD};
-    const struct link_terms greets = {.features = PRIVATE_DATA_FEATURE_GREETING};
+    const struct link_terms greets = {.features = PRIVATE_DATA_FEATURE_HANDSHAKE};
     (void)arg;
     for (unsigned i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         struct link l;
@@ -155,7 +155,7 @@ void attack_half_opens(const struct attack_target *target, unsigned arg) {
 
 void attack_dies(const struct attack_target *target, unsigned step) {
     static const uint8_t hello[50];
-    const struct link_terms terms = {.features = step == 6 ? PRIVATE_DATA_FEATURE_GREETING : 0};
+    const struct link_terms terms = {.features = step == 6 ? PRIVATE_DATA_FEATURE_HANDSHAKE : 0};
     struct link l;
     attack_ready();
     link_dies_at(step);

@@ -87,7 +87,7 @@ static enum frame_type first_word(enum form_need need) {
 /* True: it is where the form begins. */
 static bool reach(struct link *l, const struct frame_form *form, unsigned port) {
     bool greets = form->stage != STAGE_UP && form->stage != STAGE_BYE;
-    const struct link_terms terms = {.features = greets ? PRIVATE_DATA_FEATURE_GREETING : 0};
+    const struct link_terms terms = {.features = greets ? PRIVATE_DATA_FEATURE_HANDSHAKE : 0};
     if (form->stage == STAGE_ANSWER)
         return link_asked(l, &terms) && link_accept(l, &terms) && link_hear(l, FRAME_HELLO);
     if (!link_dial(l, port, &terms) || !link_establish(l))

@@ -17,7 +17,7 @@
 enum place_way { ON_THE_WAY, BY_WAITING, BY_BUSY, BY_FAILING, BY_HANGING_UP, OF_THE_NODE };
 enum place_greets { SILENTLY, WITH_DATA, WITH_KEY };
 
-struct rpc_pending {
+struct place {
     uint8_t state;
     bool passive; /* at the listener's side */
     enum place_way way;
@@ -25,22 +25,22 @@ struct rpc_pending {
     enum place_greets greets;
 };
 
-static const struct rpc_pending places[] = {
-    {CM_ADDRESSING, false, ON_THE_WAY, 0, SILENTLY},
-    {CM_ROUTING, false, ON_THE_WAY, 0, SILENTLY},
-    {CM_PREPARING, false, ON_THE_WAY, 0, SILENTLY},
+static const struct place places[] = {
+    {CM_RESOLVING_ADDR, false, ON_THE_WAY, 0, SILENTLY},
+    {CM_RESOLVING_ROUTE, false, ON_THE_WAY, 0, SILENTLY},
+    {CM_CREATING_QP, false, ON_THE_WAY, 0, SILENTLY},
     {CM_CONNECTING, false, ON_THE_WAY, 0, SILENTLY},
-    {CM_PAUSING, false, BY_BUSY, 0, SILENTLY},
-    {CM_APPLYING, false, ON_THE_WAY, 0, SILENTLY},
-    {CM_ASKING, true, ON_THE_WAY, SLUICE_ASK, SILENTLY},
-    {CM_ASKING, true, ON_THE_WAY, SLUICE_ASK, WITH_DATA}, /* after HELLO */
+    {CM_BACKOFF, false, BY_BUSY, 0, SILENTLY},
+    {CM_MODIFYING_QP, false, ON_THE_WAY, 0, SILENTLY},
+    {CM_AWAITING_APP, true, ON_THE_WAY, SLUICE_ASK, SILENTLY},
+    {CM_AWAITING_APP, true, ON_THE_WAY, SLUICE_ASK, WITH_DATA}, /* after HELLO */
     {CM_QUEUED, true, BY_WAITING, 0, SILENTLY},
-    {CM_ANSWERING, true, ON_THE_WAY, 0, SILENTLY},
+    {CM_CREATING_QP_PASSIVE, true, ON_THE_WAY, 0, SILENTLY},
     {CM_ACCEPTING, true, ON_THE_WAY, 0, SILENTLY},
-    {CM_GREETING, false, ON_THE_WAY, 0, WITH_DATA},
-    {CM_GREETING, true, ON_THE_WAY, 0, WITH_DATA},
-    {CM_GREETING, false, ON_THE_WAY, 0, WITH_KEY},
-    {CM_GREETING, true, ON_THE_WAY, SLUICE_ASK, WITH_KEY},
+    {CM_HANDSHAKE, false, ON_THE_WAY, 0, WITH_DATA},
+    {CM_HANDSHAKE, true, ON_THE_WAY, 0, WITH_DATA},
+    {CM_HANDSHAKE, false, ON_THE_WAY, 0, WITH_KEY},
+    {CM_HANDSHAKE, true, ON_THE_WAY, SLUICE_ASK, WITH_KEY},
     {CM_UP, false, ON_THE_WAY, 0, SILENTLY},
     {CM_UP, true, ON_THE_WAY, 0, SILENTLY},
     {CM_FAILED, false, BY_FAILING, 0, SILENTLY},
@@ -48,9 +48,9 @@ static const struct rpc_pending places[] = {
     {CM_RELEASED, false, BY_HANGING_UP, 0, SILENTLY},
     {CM_RELEASED, true, BY_HANGING_UP, 0, SILENTLY},
     {CM_LISTENING, true, OF_THE_NODE, 0, SILENTLY},
-    {CM_WATCHING, false, OF_THE_NODE, 0, SILENTLY},
+    {CM_REMOVAL_WATCH, false, OF_THE_NODE, 0, SILENTLY},
 };
-#define RPC_IDS_MAX (sizeof places / sizeof places[0])
+#define PLACES (sizeof places / sizeof places[0])
 
 struct visit {
     struct pair p;
@@ -63,7 +63,7 @@ struct visit {
     sluice_session_info info[2];
 };
 
-static struct side *place_side(struct visit *v, const struct rpc_pending *place) {
+static struct side *place_side(struct visit *v, const struct place *place) {
     return place->passive ? &v->p.a : &v->p.b;
 }
 
@@ -72,9 +72,9 @@ static uint32_t visit_listener_slot(const struct visit *v) {
 }
 
 /* The connection that is on its way there, or what is there already; NULL: not yet. */
-static struct cm_owner *place_owner(struct visit *v, const struct rpc_pending *place) {
+static struct cm_owner *place_owner(struct visit *v, const struct place *place) {
     struct cm *cm = place_side(v, place)->node->cm;
-    if (place->state == CM_WATCHING)
+    if (place->state == CM_REMOVAL_WATCH)
         return &cm->watch;
     if (place->state == CM_LISTENING)
         return &cm_listener_at(cm, visit_listener_slot(v))->owner;
@@ -88,7 +88,7 @@ static struct cm_owner *place_owner(struct visit *v, const struct rpc_pending *p
     return NULL;
 }
 
-static bool visit_at(struct visit *v, const struct rpc_pending *place, enum cm_state state) {
+static bool visit_at(struct visit *v, const struct place *place, enum cm_state state) {
     struct cm_owner *owner = place_owner(v, place);
     return owner && owner->state == state;
 }
@@ -96,7 +96,7 @@ static bool visit_at(struct visit *v, const struct rpc_pending *place, enum cm_s
 /* ---- going there ----------------------------------------------------------------------------- */
 
 /* One step of the side that is to stop somewhere. */
-static bool visit_step(struct visit *v, const struct rpc_pending *place, enum cm_state state) {
+static bool visit_step(struct visit *v, const struct place *place, enum cm_state state) {
     struct side *side = place_side(v, place);
     cm_progress(side->node->cm, 0); /* records alone */
     if (visit_at(v, place, state))
@@ -108,12 +108,12 @@ static bool visit_step(struct visit *v, const struct rpc_pending *place, enum cm
     if (visit_at(v, place, state))
         return true;
     /* The loop is as slow as it can be: the route is resolved before the queue pair is made. */
-    if (!visit_at(v, place, CM_ADDRESSING) && !visit_at(v, place, CM_ROUTING))
+    if (!visit_at(v, place, CM_RESOLVING_ADDR) && !visit_at(v, place, CM_RESOLVING_ROUTE))
         assert_true(sluice_poll(side->loop, NULL, 0, 0) >= 0);
     return visit_at(v, place, state);
 }
 
-static void visit_go(struct visit *v, const struct rpc_pending *place, enum cm_state state) {
+static void visit_go(struct visit *v, const struct place *place, enum cm_state state) {
     struct side *other = place->passive ? &v->p.b : &v->p.a;
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while (!visit_at(v, place, state) && !visit_step(v, place, state)) {
@@ -130,7 +130,7 @@ static struct cm_listener *visit_listener(struct visit *v) {
     return cm_listener_at(v->p.a.node->cm, visit_listener_slot(v));
 }
 
-static void visit_dial(struct visit *v, const struct rpc_pending *place) {
+static void visit_dial(struct visit *v, const struct place *place) {
     sluice_link_options o = {.flags = place->way == BY_BUSY ? 0 : SLUICE_ONCE};
     if (place->greets == WITH_DATA) {
         o.private_data = "who I am";
@@ -144,7 +144,7 @@ static void visit_dial(struct visit *v, const struct rpc_pending *place) {
 }
 
 /* What the listener is like until the place is left. */
-static void visit_furnish(struct visit *v, const struct rpc_pending *place) {
+static void visit_furnish(struct visit *v, const struct place *place) {
     struct cm_listener *listener = visit_listener(v);
     struct keyring *keys = place->greets == WITH_KEY ? v->keys : NULL;
     keyring_hold(keys);
@@ -158,10 +158,10 @@ static void visit_furnish(struct visit *v, const struct rpc_pending *place) {
 }
 
 /* The first takes the only handshake, and its loop does nothing for it; the second waits. */
-static void visit_wait(struct visit *v, const struct rpc_pending *place) {
+static void visit_wait(struct visit *v, const struct place *place) {
     struct cm *cm = v->p.a.node->cm;
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    visit_go(v, place, CM_ANSWERING);
+    visit_go(v, place, CM_CREATING_QP_PASSIVE);
     cm->admission.due_ns = UINT64_MAX / 2; /* nobody makes room, however slow this host is */
     visit_dial(v, place);
     while (!visit_at(v, place, CM_QUEUED)) {
@@ -176,7 +176,7 @@ static void visit_wait(struct visit *v, const struct rpc_pending *place) {
 }
 
 /* A new connection, up to there. */
-static struct cm_owner *visit(struct visit *v, const struct rpc_pending *place) {
+static struct cm_owner *visit(struct visit *v, const struct place *place) {
     struct side *side = place_side(v, place);
     v->known = v->dials = v->p.a.closed = v->p.b.closed = 0;
     v->p.a.session.id = 0;
@@ -215,9 +215,9 @@ static struct cm_owner *visit(struct visit *v, const struct rpc_pending *place) 
     owner = place_owner(v, place);
     assert_non_null(owner);
     assert_int_equal(owner->state, place->state);
-    if (place->state == CM_ASKING)
+    if (place->state == CM_AWAITING_APP)
         assert_int_equal(((struct cm_conn *)(void *)owner)->established, place->greets != SILENTLY);
-    if (place->state == CM_PAUSING)
+    if (place->state == CM_BACKOFF)
         assert_null(owner->id); /* that of the last try is gone */
     else
         assert_non_null(owner->id);
@@ -225,12 +225,12 @@ static struct cm_owner *visit(struct visit *v, const struct rpc_pending *place) 
 }
 
 /* What the place's node has to hear now, and nothing else. */
-static void visit_hear(struct visit *v, const struct rpc_pending *place) {
+static void visit_hear(struct visit *v, const struct place *place) {
     cm_progress(place_side(v, place)->node->cm, 0);
 }
 
 /* An event of the place's id, with whatever it says. False: the id has no device any more. */
-static bool visit_say(struct visit *v, const struct rpc_pending *place, struct cm_owner *owner,
+static bool visit_say(struct visit *v, const struct place *place, struct cm_owner *owner,
                       struct rdma_cm_event *event, const void *data, size_t bytes) {
     struct cm *cm = place_side(v, place)->node->cm;
     struct rdma_cm_id *stray = NULL;

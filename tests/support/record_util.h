@@ -98,7 +98,7 @@ static inline size_t encode(enum kind kind, const union any_record *record, uint
 }
 
 /* Everything a peer may propose: authentication, and two features nobody has defined yet. */
-#define SAMPLE_FEATURES (PRIVATE_DATA_FEATURE_GREETING | PRIVATE_DATA_FEATURE_HMAC | 0x8041u)
+#define SAMPLE_FEATURES (PRIVATE_DATA_FEATURE_HANDSHAKE | PRIVATE_DATA_FEATURE_HMAC | 0x8041u)
 
 static inline struct private_data_req sample_req(void) {
     struct private_data_req req = {

@@ -137,14 +137,14 @@ static enum ibv_qp_state watched_state(struct ibv_qp *qp) {
 static sluice_node *watched_owner(struct cm_owner *owner) {
     if (owner->listener)
         return ((struct cm_listener *)(void *)owner)->node;
-    if (owner->state == CM_WATCHING)
+    if (owner->state == CM_REMOVAL_WATCH)
         return ((struct cm *)(void *)((char *)owner - offsetof(struct cm, watch)))->node;
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     struct session *s = session_of_conn(conn);
     /* A try that is dropped: the listener has not answered, so no queue pair was connected. */
-    bool dropped =
-        !conn->passive && (owner->state == CM_ADDRESSING || owner->state == CM_ROUTING ||
-                           owner->state == CM_PREPARING || owner->state == CM_CONNECTING);
+    bool dropped = !conn->passive &&
+                   (owner->state == CM_RESOLVING_ADDR || owner->state == CM_RESOLVING_ROUTE ||
+                    owner->state == CM_CREATING_QP || owner->state == CM_CONNECTING);
     bool early = dropped ? conn->prepared && watched_state(s->qp) > IBV_QPS_INIT
                          : owner->state != CM_RELEASED || s->qp;
     if (early)

@@ -130,7 +130,7 @@ static bool asks_too_much(uint32_t features) {
 /* An authentication needs a key, a key an authentication, and both the frames that carry it. */
 static bool features_fit(uint32_t features, uint32_t key_id) {
     bool hmac = features & PRIVATE_DATA_FEATURE_HMAC;
-    return hmac == (key_id != 0) && (!hmac || (features & PRIVATE_DATA_FEATURE_GREETING));
+    return hmac == (key_id != 0) && (!hmac || (features & PRIVATE_DATA_FEATURE_HANDSHAKE));
 }
 
 sluice_reason private_data_req_decode(struct private_data_req *req, const void *data, size_t len) {

@@ -28,12 +28,12 @@
  */
 #define PRIVATE_DATA_FEATURE_PROBE                                                                 \
     (1u << 0) /* HELLO and WELCOME name a byte of their sender's that the other may READ */
-#define PRIVATE_DATA_FEATURE_GREETING                                                              \
+#define PRIVATE_DATA_FEATURE_HANDSHAKE                                                             \
     (1u << 16) /* the dialer's first frame is HELLO, the answer WELCOME */
 #define PRIVATE_DATA_FEATURE_HMAC                                                                  \
     (1u << 17) /* both sides prove with HMAC-SHA-256 that they have key_id */
 #define PRIVATE_DATA_FEATURES_MUST 0xff0000u
-#define PRIVATE_DATA_FEATURES_KNOWN (PRIVATE_DATA_FEATURE_GREETING | PRIVATE_DATA_FEATURE_HMAC)
+#define PRIVATE_DATA_FEATURES_KNOWN (PRIVATE_DATA_FEATURE_HANDSHAKE | PRIVATE_DATA_FEATURE_HMAC)
 #define PRIVATE_DATA_CHECK_BYTES 16
 #define PRIVATE_DATA_MAC_BYTES 32
 #define PRIVATE_DATA_KEEPALIVE_NS 10000000ull /* unit of the keepalive interval */

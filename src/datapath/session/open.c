@@ -164,7 +164,7 @@ static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_rea
     l->cq_used += s->cq_share;
     if (!session_modify(s, &conn->init, conn->init_mask))
         return "the queue pair cannot be moved to INIT";
-    if (conn->passive && (conn->rep.features & PRIVATE_DATA_FEATURE_GREETING))
+    if (conn->passive && (conn->rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE))
         s->handshake = HANDSHAKE_HELLO;
     errno = ENOMEM; /* of what is not the device's */
     if (s->rq->srq && !srq_join(l, s))
@@ -242,7 +242,7 @@ void session_apply(struct sluice_loop *l, struct session *s) {
         session_close(l, s, reason, 0, reason == SLUICE_REASON_AUTH_KEY ? greet_no_key : text);
         return;
     }
-    if (conn->rep.features & PRIVATE_DATA_FEATURE_GREETING)
+    if (conn->rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE)
         s->handshake = HANDSHAKE_HELLO;
     agree(s);
     s->heard = true;

@@ -100,9 +100,9 @@ static void check_places(struct still *t) {
     struct cm *cm = cm_of(t);
     for (struct cm_conn *conn = cm->conns; conn; conn = conn->next) {
         unsigned state = conn->owner.state;
-        asking += state == CM_ASKING;
+        asking += state == CM_AWAITING_APP;
         queued += state == CM_QUEUED;
-        open += state == CM_ANSWERING || state == CM_ACCEPTING || state == CM_GREETING;
+        open += state == CM_CREATING_QP_PASSIVE || state == CM_ACCEPTING || state == CM_HANDSHAKE;
     }
     assert_int_equal(cm->admission.asking, asking);
     assert_int_equal(cm->admission.queue.count, queued);
@@ -432,10 +432,10 @@ static void nobody_is_ended_while_there_is_room(void **state) {
 
 /* ---- every end ------------------------------------------------------------------------------- */
 
-enum rpc_pending { ANSWERING, ACCEPTING, QUEUED, ASKING, RPC_IDS_MAX };
+enum phase { CREATING_QP, ACCEPTING, QUEUED, AWAITING_APP, PHASES };
 enum way { ESTABLISHED, TIMEOUT, PEER_GONE, HANGUP, REFUSED, UNLISTEN, DEVICE, WAYS };
 
-static void bring_to(struct still *t, enum rpc_pending place) {
+static void bring_to(struct still *t, enum phase place) {
     dial_stuck(t);
     if (place == QUEUED) {
         dial_stuck(t);
@@ -443,7 +443,7 @@ static void bring_to(struct still *t, enum rpc_pending place) {
     }
     if (place == ACCEPTING)
         UNTIL(t, A_CM | A_LOOP, cm_of(t)->conns->owner.state == CM_ACCEPTING);
-    if (place == ASKING) {
+    if (place == AWAITING_APP) {
         UNTIL(t, ALL, t->connects);
         assert_int_equal(cm_of(t)->admission.asking, 1);
     } else {
@@ -451,15 +451,15 @@ static void bring_to(struct still *t, enum rpc_pending place) {
     }
 }
 
-static void end_by(struct still *t, enum rpc_pending place, enum way way) {
+static void end_by(struct still *t, enum phase place, enum way way) {
     switch (way) {
     case ESTABLISHED:
-        if (place == ASKING)
+        if (place == AWAITING_APP)
             assert_int_equal(sluice_accept(t->asked, NULL), 0);
         break;
     case TIMEOUT: /* QUEUED: the first, then the second in its place */
         for (unsigned i = 0; i < 2; i++) {
-            clock_ns += place == ASKING ? 8000 * MS : ADMISSION_LIMIT_NS;
+            clock_ns += place == AWAITING_APP ? 8000 * MS : ADMISSION_LIMIT_NS;
             settle(t, A_CM | A_LOOP); /* a dialer that looks late finds that it is over */
         }
         break;
@@ -467,7 +467,7 @@ static void end_by(struct still *t, enum rpc_pending place, enum way way) {
         for (unsigned i = 0; i < t->count; i++)
             sluice_hangup(t->dials[i], 0);
         settle(t, B_CM | B_LOOP);
-        if (place == ASKING) /* rdma_cm does not say so before something is answered */
+        if (place == AWAITING_APP) /* rdma_cm does not say so before something is answered */
             assert_int_equal(sluice_accept(t->asked, NULL), 0);
         break;
     case HANGUP:
@@ -499,14 +499,14 @@ static void no_log(int level, const char *text, void *arg) {
 
 static void a_place_is_given_back_however_a_handshake_ends(void **state) {
     (void)state;
-    for (unsigned k = 0; k < RPC_IDS_MAX * WAYS; k++) {
-        enum rpc_pending place = k % RPC_IDS_MAX;
-        enum way way = k / RPC_IDS_MAX;
+    for (unsigned k = 0; k < PHASES * WAYS; k++) {
+        enum phase place = k % PHASES;
+        enum way way = k / PHASES;
         struct still t;
-        if (way == REFUSED && place != ASKING)
+        if (way == REFUSED && place != AWAITING_APP)
             continue;
         still_open(&t, PAIR_NODE(.handshakes_max = 1, .log = no_log),
-                   PAIR_LINK(.flags = place == ASKING ? SLUICE_ASK : 0, .credits = 4,
+                   PAIR_LINK(.flags = place == AWAITING_APP ? SLUICE_ASK : 0, .credits = 4,
                              .timeout_ns = 8000 * MS));
         struct cm *cm = cm_of(&t);
         bring_to(&t, place);
@@ -525,7 +525,7 @@ static void a_place_is_given_back_however_a_handshake_ends(void **state) {
             unsigned up = t.up_b;
             t.connects = false;
             dial(&t);
-            if (place == ASKING) {
+            if (place == AWAITING_APP) {
                 UNTIL(&t, ALL, t.connects);
                 assert_int_equal(sluice_accept(t.asked, NULL), 0);
             }

@@ -281,7 +281,7 @@ static const struct refusal refused_reps[] = {
     {"version 0", rep_version_zero, SLUICE_REASON_VERSION},
     {"a feature not proposed", rep_optional_feature, SLUICE_REASON_UNSUPPORTED},
     {"an unknown feature", rep_must_feature, SLUICE_REASON_UNSUPPORTED},
-    {"GREETING not proposed", rep_greeting_unasked, SLUICE_REASON_UNSUPPORTED},
+    {"HANDSHAKE not proposed", rep_greeting_unasked, SLUICE_REASON_UNSUPPORTED},
     {"length", rep_wrong_length, SLUICE_REASON_MALFORMED},
     {"magic", rep_wrong_magic, SLUICE_REASON_NOT_SLUICE},
     {"no private data", rep_no_data, SLUICE_REASON_NOT_SLUICE},

@@ -8,8 +8,8 @@
 
 #include <netinet/in.h>
 
-static const struct rpc_pending *place_of(enum cm_state state, bool passive) {
-    for (unsigned i = 0; i < RPC_IDS_MAX; i++)
+static const struct place *place_of(enum cm_state state, bool passive) {
+    for (unsigned i = 0; i < PLACES; i++)
         if (places[i].state == state && places[i].passive == passive)
             return &places[i];
     fail_msg("no such place");
@@ -17,9 +17,9 @@ static const struct rpc_pending *place_of(enum cm_state state, bool passive) {
 }
 
 /* An event on the visited connection's id; false: it has none any more. */
-static bool say(struct visit *v, const struct rpc_pending *place, int type, int status) {
+static bool say(struct visit *v, const struct place *place, int type, int status) {
     struct cm_owner *owner = place_owner(v, place);
-    if (!owner || (!owner->id && owner->state != CM_PAUSING))
+    if (!owner || (!owner->id && owner->state != CM_BACKOFF))
         return false;
     struct rdma_cm_event event = {.event = (enum rdma_cm_event_type)type, .status = status};
     assert_true(visit_say(v, place, owner, &event, NULL, 0));
@@ -84,14 +84,14 @@ static const struct sequel sequels[] = {
      SLUICE_REASON_NO_LISTENER},
     {CM_CONNECTING, false, RDMA_CM_EVENT_DISCONNECTED, 0, RDMA_CM_EVENT_CONNECT_RESPONSE,
      SLUICE_REASON_PEER_LOST},
-    {CM_APPLYING, false, RDMA_CM_EVENT_DISCONNECTED, 0, RDMA_CM_EVENT_ESTABLISHED,
+    {CM_MODIFYING_QP, false, RDMA_CM_EVENT_DISCONNECTED, 0, RDMA_CM_EVENT_ESTABLISHED,
      SLUICE_REASON_PEER_LOST},
-    {CM_APPLYING, false, RDMA_CM_EVENT_REJECTED, 4, RDMA_CM_EVENT_DISCONNECTED,
+    {CM_MODIFYING_QP, false, RDMA_CM_EVENT_REJECTED, 4, RDMA_CM_EVENT_DISCONNECTED,
      SLUICE_REASON_UNREACHABLE},
-    {CM_APPLYING, false, RDMA_CM_EVENT_REJECTED, 28, RDMA_CM_EVENT_DISCONNECTED,
+    {CM_MODIFYING_QP, false, RDMA_CM_EVENT_REJECTED, 28, RDMA_CM_EVENT_DISCONNECTED,
      SLUICE_REASON_PEER_LOST},
     {CM_UP, false, RDMA_CM_EVENT_REJECTED, 28, RDMA_CM_EVENT_DISCONNECTED, SLUICE_REASON_PEER_LOST},
-    {CM_APPLYING, false, RDMA_CM_EVENT_CONNECT_ERROR, -1, RDMA_CM_EVENT_DISCONNECTED,
+    {CM_MODIFYING_QP, false, RDMA_CM_EVENT_CONNECT_ERROR, -1, RDMA_CM_EVENT_DISCONNECTED,
      SLUICE_REASON_DEVICE_ERROR},
     {CM_ACCEPTING, true, RDMA_CM_EVENT_DISCONNECTED, 0, RDMA_CM_EVENT_ESTABLISHED,
      SLUICE_REASON_PEER_LOST},
@@ -99,7 +99,7 @@ static const struct sequel sequels[] = {
      SLUICE_REASON_PEER_LOST},
     {CM_ACCEPTING, true, RDMA_CM_EVENT_REJECTED, 28, RDMA_CM_EVENT_REJECTED,
      SLUICE_REASON_PEER_LOST},
-    {CM_ASKING, true, RDMA_CM_EVENT_DISCONNECTED, 0, RDMA_CM_EVENT_DISCONNECTED,
+    {CM_AWAITING_APP, true, RDMA_CM_EVENT_DISCONNECTED, 0, RDMA_CM_EVENT_DISCONNECTED,
      SLUICE_REASON_PEER_LOST},
     {CM_UP, true, RDMA_CM_EVENT_DISCONNECTED, 0, RDMA_CM_EVENT_UNREACHABLE,
      SLUICE_REASON_PEER_LOST},
@@ -113,7 +113,7 @@ static void the_first_of_two_endings_counts(void **state) {
     visit_open(&v);
     for (unsigned i = 0; i < sizeof sequels / sizeof *sequels; i++) {
         const struct sequel *sequel = &sequels[i];
-        const struct rpc_pending *place = place_of(sequel->state, sequel->passive);
+        const struct place *place = place_of(sequel->state, sequel->passive);
         visit(&v, place);
         struct cm_conn *conn = (struct cm_conn *)(void *)place_owner(&v, place);
         assert_true(say(&v, place, sequel->first, sequel->first_status));
@@ -143,12 +143,12 @@ static void a_repeated_answer_changes_nothing(void **state) {
     } again[] = {
         {CM_UP, true, RDMA_CM_EVENT_ESTABLISHED},
         {CM_UP, false, RDMA_CM_EVENT_ESTABLISHED},
-        {CM_APPLYING, false, RDMA_CM_EVENT_CONNECT_RESPONSE},
+        {CM_MODIFYING_QP, false, RDMA_CM_EVENT_CONNECT_RESPONSE},
         {CM_UP, false, RDMA_CM_EVENT_CONNECT_RESPONSE},
-        {CM_ROUTING, false, RDMA_CM_EVENT_ADDR_RESOLVED},
-        {CM_PREPARING, false, RDMA_CM_EVENT_ADDR_RESOLVED},
+        {CM_RESOLVING_ROUTE, false, RDMA_CM_EVENT_ADDR_RESOLVED},
+        {CM_CREATING_QP, false, RDMA_CM_EVENT_ADDR_RESOLVED},
         {CM_CONNECTING, false, RDMA_CM_EVENT_ADDR_RESOLVED},
-        {CM_APPLYING, false, RDMA_CM_EVENT_ADDR_RESOLVED},
+        {CM_MODIFYING_QP, false, RDMA_CM_EVENT_ADDR_RESOLVED},
         {CM_UP, false, RDMA_CM_EVENT_ADDR_RESOLVED},
         {CM_ACCEPTING, true, RDMA_CM_EVENT_ADDR_RESOLVED},
         {CM_UP, false, RDMA_CM_EVENT_ADDR_ERROR},
@@ -158,7 +158,7 @@ static void a_repeated_answer_changes_nothing(void **state) {
     struct visit v;
     visit_open(&v);
     for (unsigned i = 0; i < sizeof again / sizeof *again; i++) {
-        const struct rpc_pending *place = place_of(again[i].state, again[i].passive);
+        const struct place *place = place_of(again[i].state, again[i].passive);
         struct cm_owner *owner = visit(&v, place);
         assert_true(say(&v, place, again[i].type, 0));
         assert_int_equal(owner->state, place->state);
@@ -168,9 +168,9 @@ static void a_repeated_answer_changes_nothing(void **state) {
     visit_close(&v);
 }
 
-static bool is_searching(const struct rpc_pending *place) {
-    return place->state == CM_ADDRESSING || place->state == CM_ROUTING ||
-           place->state == CM_PREPARING || place->state == CM_CONNECTING;
+static bool is_searching(const struct place *place) {
+    return place->state == CM_RESOLVING_ADDR || place->state == CM_RESOLVING_ROUTE ||
+           place->state == CM_CREATING_QP || place->state == CM_CONNECTING;
 }
 
 /* TIMEWAIT_EXIT and ADDR_CHANGE tell, and numbers of the future do; with any status. What a dial that has
@@ -181,9 +181,9 @@ static void hints_and_unknown_events_change_nothing_in_any_state(void **state) {
         RDMA_CM_EVENT_TIMEWAIT_EXIT, RDMA_CM_EVENT_ADDR_CHANGE, 20, 57, INT32_MAX, -1};
     struct visit v;
     visit_open(&v);
-    for (unsigned i = 0; i < RPC_IDS_MAX; i++)
+    for (unsigned i = 0; i < PLACES; i++)
         for (unsigned k = 0; k < sizeof types / sizeof *types; k++) {
-            const struct rpc_pending *place = &places[i];
+            const struct place *place = &places[i];
             struct cm *cm = place_side(&v, place)->node->cm;
             if (types[k] == RDMA_CM_EVENT_ADDR_CHANGE && is_searching(place))
                 continue;

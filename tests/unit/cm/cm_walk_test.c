@@ -55,10 +55,10 @@ static int number_of(unsigned column) {
 }
 
 /* False: there is nobody left it could be said to. */
-static bool say(struct visit *v, const struct rpc_pending *place, const struct says *says) {
+static bool say(struct visit *v, const struct place *place, const struct says *says) {
     struct cm_owner *owner = place_owner(v, place);
     struct cm *cm = place_side(v, place)->node->cm;
-    if (!owner || (!owner->id && owner->state != CM_PAUSING))
+    if (!owner || (!owner->id && owner->state != CM_BACKOFF))
         return false;
     struct rdma_cm_event event = {
         .event = (enum rdma_cm_event_type)number_of(says->column),
@@ -82,7 +82,7 @@ static void every_event_in_every_state_leaves_a_node_that_works(void **state) {
     (void)state;
     struct visit v;
     visit_open(&v);
-    for (unsigned i = 0; i < RPC_IDS_MAX; i++)
+    for (unsigned i = 0; i < PLACES; i++)
         for (unsigned column = 0; column < CM_EVENT_COUNT; column++)
             for (unsigned k = 0; k < sizeof contents / sizeof *contents; k++) {
                 struct says says = contents[k];
@@ -105,9 +105,9 @@ static void an_ignored_event_changes_nothing(void **state) {
     (void)state;
     struct visit v;
     visit_open(&v);
-    for (unsigned i = 0; i < RPC_IDS_MAX; i++)
+    for (unsigned i = 0; i < PLACES; i++)
         for (unsigned column = 0; column < CM_EVENT_COUNT; column++) {
-            const struct rpc_pending *place = &places[i];
+            const struct place *place = &places[i];
             if (!cm_table[place->state][column].ignored || place->way == BY_FAILING ||
                 place->way == BY_HANGING_UP)
                 continue;
@@ -154,7 +154,7 @@ static void two_events_in_a_row_leave_nothing_behind(void **state) {
     visit_open(&v);
     for (uint64_t i = 0; i < SEQUENCES; i++) {
         uint64_t seed = i * 2654435761u + 1;
-        const struct rpc_pending *place = &places[next_random(&seed) % RPC_IDS_MAX];
+        const struct place *place = &places[next_random(&seed) % PLACES];
         visit(&v, place);
         for (unsigned k = 0; k < 2; k++) {
             struct says says = random_says(&seed);

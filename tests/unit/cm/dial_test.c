@@ -278,12 +278,12 @@ static void a_busy_listener_is_asked_again_until_it_has_room(void **state) {
     pair_dial(&p, PAIR_LINK());
     struct cm_conn *conn = &pair_session(&p.b)->conn;
     for (unsigned i = 1; i <= 5; i++) {
-        dialer_await(&p, conn->owner.state == CM_PAUSING);
+        dialer_await(&p, conn->owner.state == CM_BACKOFF);
         assert_int_equal(dialer_info(&p).tries, i);
         assert_int_equal(conn->last.reason, SLUICE_REASON_BUSY);
         if (i < 5)
             dialer.now_ns = conn->step_ns;
-        while (conn->owner.state == CM_PAUSING && i < 5)
+        while (conn->owner.state == CM_BACKOFF && i < 5)
             pair_turn(&p);
     }
     sluice_session second = p.b.session;
@@ -311,10 +311,10 @@ static void one_busy_address_is_reason_enough_to_go_on(void **state) {
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.1", NULL});
     dialer_dial(&p, "two.test", PAIR_LINK());
     struct cm_conn *conn = &pair_session(&p.b)->conn;
-    dialer_await(&p, conn->owner.state == CM_PAUSING);
+    dialer_await(&p, conn->owner.state == CM_BACKOFF);
     assert_int_equal(conn->last.reason, SLUICE_REASON_UNREACHABLE);
     dialer.now_ns = conn->step_ns;
-    dialer_await(&p, dialer.tries == 4 && conn->owner.state == CM_PAUSING);
+    dialer_await(&p, dialer.tries == 4 && conn->owner.state == CM_BACKOFF);
     assert_int_equal(conn->last.reason, SLUICE_REASON_PEER_LOST);
     dialer.now_ns = conn->step_ns;
     sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED); /* a round without hope */
@@ -337,7 +337,7 @@ static void pauses_grow_and_are_spread(void **state) {
         struct cm_conn *conn = &pair_session(&p.b)->conn;
         for (unsigned i = 0; i < sizeof bases / sizeof *bases; i++) {
             uint64_t base = bases[i] * 1000000;
-            dialer_await(&p, conn->owner.state == CM_PAUSING);
+            dialer_await(&p, conn->owner.state == CM_BACKOFF);
             assert_int_equal(dialer.tries, i + 1);
             uint64_t pause = conn->step_ns - dialer.now_ns;
             assert_int_equal(pause, base / 2 + (base * spreads[r] >> 32));
@@ -361,7 +361,7 @@ static void a_refusal_without_a_word_is_asked_a_few_times_more(void **state) {
     pair_dial(&p, PAIR_LINK(.timeout_ns = 1000 * 1000000000ull));
     struct cm_conn *conn = &pair_session(&p.b)->conn;
     for (unsigned tries = 1; tries < 4; tries++) {
-        dialer_await(&p, conn->owner.state == CM_PAUSING);
+        dialer_await(&p, conn->owner.state == CM_BACKOFF);
         assert_int_equal(dialer.tries, tries);
         dialer.now_ns = conn->step_ns;
         dialer_await(&p, dialer.tries == tries + 1);
@@ -384,7 +384,7 @@ static void a_fresh_nonce_and_session_id_each_try(void **state) {
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.1", NULL});
     dialer_dial(&p, "two.test", PAIR_LINK());
     struct cm_conn *conn = &pair_session(&p.b)->conn;
-    dialer_await(&p, conn->owner.state == CM_PAUSING);
+    dialer_await(&p, conn->owner.state == CM_BACKOFF);
     dialer.now_ns = conn->step_ns;
     pair_expect(&p, &p.b, SLUICE_UP);
     pair_expect(&p, &p.a, SLUICE_UP);
@@ -438,7 +438,7 @@ static void the_deadline_bounds_all_tries_and_carries_the_last_reason(void **sta
         pair_dial(&p, PAIR_LINK(.timeout_ns = second));
         struct cm_conn *conn = &pair_session(&p.b)->conn;
         for (unsigned i = 1; i <= 2 + !trying; i++) {
-            dialer_await(&p, dialer.tries == i && conn->owner.state == CM_PAUSING);
+            dialer_await(&p, dialer.tries == i && conn->owner.state == CM_BACKOFF);
             if (i < 3)
                 dialer.now_ns = conn->step_ns;
         }
@@ -552,7 +552,7 @@ static void without_a_deadline_a_dial_goes_on(void **state) {
     pair_dial(&p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
     struct cm_conn *conn = &pair_session(&p.b)->conn;
     for (unsigned i = 1; i <= 30; i++) {
-        dialer_await(&p, dialer.tries == i && conn->owner.state == CM_PAUSING);
+        dialer_await(&p, dialer.tries == i && conn->owner.state == CM_BACKOFF);
         assert_int_equal(conn->deadline_ns, 0);
         dialer.now_ns += 3600 * 1000000000ull;
     }
@@ -571,7 +571,7 @@ static void hanging_up_while_pausing_or_trying_ends_at_once(void **state) {
         dialer_script((const char *[]){REJECT(4), HANG, NULL});
         pair_dial(&p, PAIR_LINK());
         struct cm_conn *conn = &pair_session(&p.b)->conn;
-        dialer_await(&p, conn->owner.state == CM_PAUSING);
+        dialer_await(&p, conn->owner.state == CM_BACKOFF);
         if (trying) {
             dialer.now_ns = conn->step_ns;
             dialer_await(&p, conn->owner.state == CM_CONNECTING);
@@ -593,7 +593,7 @@ static void closing_the_node_ends_a_pause(void **state) {
     dialer.always = REJECT(4);
     pair_dial(&p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
     struct session *s = pair_session(&p.b);
-    dialer_await(&p, s->conn.owner.state == CM_PAUSING);
+    dialer_await(&p, s->conn.owner.state == CM_BACKOFF);
     uint64_t start = env_now(&env_default);
     pair_close(&p);
     assert_true(env_now(&env_default) - start < 4 * 1000000000ull); /* not given up: ended */
@@ -607,7 +607,7 @@ static void a_device_that_goes_ends_a_pause(void **state) {
     dialer_open(&p, PAIR_NODE(), PAIR_LINK());
     dialer.always = REJECT(4);
     pair_dial(&p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
-    dialer_await(&p, pair_session(&p.b)->conn.owner.state == CM_PAUSING);
+    dialer_await(&p, pair_session(&p.b)->conn.owner.state == CM_BACKOFF);
     dialer_remove_device();
     sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_DEVICE_REMOVED);

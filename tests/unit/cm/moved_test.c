@@ -65,7 +65,7 @@ static void a_dial_whose_address_changed_looks_its_way_up_again(void **state) {
     dialer_script((const char *[]){"id=* after=ADDR_RESOLVED event=ADDR_CHANGE", NULL});
     pair_dial(&p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
     struct cm_conn *conn = &pair_session(&p.b)->conn;
-    dialer_await(&p, conn->owner.state == CM_PAUSING);
+    dialer_await(&p, conn->owner.state == CM_BACKOFF);
     assert_int_equal(dialer.connects, 0);
     dialer.now_ns = conn->step_ns;
     expect_second_try(&p);
@@ -80,12 +80,12 @@ static void also_with_a_route_that_was_found_before(void **state) {
     pair_dial(&p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
     struct cm_conn *conn = &pair_session(&p.b)->conn;
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    while (conn->owner.state != CM_PREPARING) { /* its loop does not run */
+    while (conn->owner.state != CM_CREATING_QP) { /* its loop does not run */
         cm_progress(p.b.node->cm, 0);
         assert_true(env_now(&env_default) < limit);
     }
     addresses_move();
-    dialer_await(&p, conn->owner.state == CM_PAUSING);
+    dialer_await(&p, conn->owner.state == CM_BACKOFF);
     assert_int_equal(dialer.connects, 0);
     dialer.now_ns = conn->step_ns;
     expect_second_try(&p);
@@ -107,7 +107,7 @@ static void a_request_under_way_has_a_second_left(void **state) {
     pair_expect_nothing(&p, &p.b);
     assert_int_equal(conn->owner.state, CM_CONNECTING);
     dialer.now_ns++;
-    dialer_await(&p, conn->owner.state == CM_PAUSING);
+    dialer_await(&p, conn->owner.state == CM_BACKOFF);
     dialer.now_ns = conn->step_ns;
     expect_second_try(&p);
     assert_int_equal(dialer.connects, 2);

@@ -399,7 +399,7 @@ static void the_event_is_taken_when_it_comes(void **state) {
     names_open(&p, ABLE);
     sluice_session session = names_dial(&p, "slow-system.test");
     names_await(&p, events(&p, FABRIC_CM_ADDRINFO_RESOLVED) == 1);
-    assert_int_equal(session_table_at(session.id)->conn.owner.state, CM_NAMING);
+    assert_int_equal(session_table_at(session.id)->conn.owner.state, CM_RESOLVING_NAME);
     server_go(true);
     assert_int_equal(pair_expect(&p, &p.b, SLUICE_UP).session.id, session.id);
     names_close(&p);

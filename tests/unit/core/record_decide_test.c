@@ -72,7 +72,7 @@ static size_t random_record(enum kind kind, uint8_t out[256]) {
     } else {
         size_t features = kind == REQ ? 5 : 4;
         out[3] = kind == REQ ? 1 + (uint8_t)below(3) : PRIVATE_DATA_REP_BYTES;
-        out[features + 2] = (uint8_t[]){0, 1, 3}[below(3)]; /* nothing, GREETING, and HMAC too */
+        out[features + 2] = (uint8_t[]){0, 1, 3}[below(3)]; /* nothing, HANDSHAKE, and HMAC too */
         if (kind == REQ) {
             out[4] = PRIVATE_DATA_REQ_BYTES;
             if (!(out[7] & 2))
@@ -142,7 +142,7 @@ static struct private_data_req random_proposal(void) {
     req.credits = (uint16_t)(4 + below(1021));
     req.keepalive = below(4) ? (uint16_t)below(65536) : 0;
     req.features = below(65536);
-    req.features |= below(2) ? PRIVATE_DATA_FEATURE_GREETING : 0;
+    req.features |= below(2) ? PRIVATE_DATA_FEATURE_HANDSHAKE : 0;
     random_fill(req.session_id, 16);
     random_fill(req.nonce, 16);
     return req;
@@ -157,7 +157,7 @@ static void decisions_lie_within_both_proposals(void **state) {
         own.features =
             PRIVATE_DATA_FEATURES_KNOWN & ~PRIVATE_DATA_FEATURE_HMAC; /* what a node proposes */
         if (below(2)) {
-            req.features |= PRIVATE_DATA_FEATURE_GREETING | PRIVATE_DATA_FEATURE_HMAC;
+            req.features |= PRIVATE_DATA_FEATURE_HANDSHAKE | PRIVATE_DATA_FEATURE_HMAC;
             req.key_id = 1 + below(1000);
             own.features |= PRIVATE_DATA_FEATURE_HMAC;
         }
@@ -247,7 +247,7 @@ static sluice_reason refusal(const struct private_data_req *req,
 static void decide_refuses_what_it_cannot_do(void **state) {
     (void)state;
     struct private_data_req own = sample_req(), req = sample_req();
-    req.features = own.features = PRIVATE_DATA_FEATURE_GREETING;
+    req.features = own.features = PRIVATE_DATA_FEATURE_HANDSHAKE;
     req.key_id = req.last_sequence = 0;
     assert_int_equal(refusal(&req, &own), SLUICE_REASON_NONE);
     req.version_min = 2;
@@ -276,8 +276,8 @@ static void check_refuses_more_than_was_proposed(void **state) {
     (void)state;
     struct private_data_req req = sample_req(), own = sample_req();
     req.key_id = req.last_sequence = 0;
-    req.features = PRIVATE_DATA_FEATURE_GREETING | 0x0010;
-    own.features = PRIVATE_DATA_FEATURE_GREETING;
+    req.features = PRIVATE_DATA_FEATURE_HANDSHAKE | 0x0010;
+    own.features = PRIVATE_DATA_FEATURE_HANDSHAKE;
     struct private_data_rep good, rep;
     assert_int_equal(private_data_decide(&good, &req, &own), SLUICE_REASON_NONE);
     assert_int_equal(private_data_check(&good, &req), SLUICE_REASON_NONE);
@@ -333,16 +333,16 @@ static void check_refuses_a_change_of_what_must_be_understood(void **state) {
     rep = good;
     rep.features &= ~PRIVATE_DATA_FEATURE_HMAC;
     assert_int_equal(private_data_check(&rep, &req), SLUICE_REASON_AUTH_ALTERED);
-    rep.features &= ~PRIVATE_DATA_FEATURE_GREETING;
+    rep.features &= ~PRIVATE_DATA_FEATURE_HANDSHAKE;
     assert_int_equal(private_data_check(&rep, &req), SLUICE_REASON_AUTH_ALTERED);
-    rep.features = good.features & ~PRIVATE_DATA_FEATURE_GREETING;
+    rep.features = good.features & ~PRIVATE_DATA_FEATURE_HANDSHAKE;
     assert_int_equal(private_data_check(&rep, &req), SLUICE_REASON_UNSUPPORTED);
     rep.features = good.features & PRIVATE_DATA_FEATURES_MUST; /* the optional ones may go */
     assert_int_equal(private_data_check(&rep, &req), SLUICE_REASON_NONE);
 
     /* A greeting without a proof may not be struck out either. */
     req.key_id = 0;
-    req.features = own.features = PRIVATE_DATA_FEATURE_GREETING;
+    req.features = own.features = PRIVATE_DATA_FEATURE_HANDSHAKE;
     assert_int_equal(private_data_decide(&rep, &req, &own), SLUICE_REASON_NONE);
     assert_int_equal(private_data_check(&rep, &req), SLUICE_REASON_NONE);
     rep.features = 0;

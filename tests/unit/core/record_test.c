@@ -253,7 +253,7 @@ static sluice_reason with_features(enum kind kind, uint32_t features, uint32_t k
 /* Bits 0 to 15 may be anything; of bits 16 to 23 those nobody defined must not be set. */
 static void unknown_features(void **state) {
     (void)state;
-    assert_int_equal(PRIVATE_DATA_FEATURE_GREETING, 1u << 16);
+    assert_int_equal(PRIVATE_DATA_FEATURE_HANDSHAKE, 1u << 16);
     assert_int_equal(PRIVATE_DATA_FEATURE_HMAC, 1u << 17);
     for (unsigned bit = 0; bit < 24; bit++) {
         if (bit == 17) /* HMAC alone has a test of its own */
@@ -273,8 +273,8 @@ static void authentication_comes_with_a_key_and_a_greeting(void **state) {
     (void)state;
     for (unsigned bits = 0; bits < 8; bits++) {
         bool greeting = bits & 1, hmac = bits & 2, key = bits & 4;
-        uint32_t features =
-            (greeting ? PRIVATE_DATA_FEATURE_GREETING : 0) | (hmac ? PRIVATE_DATA_FEATURE_HMAC : 0);
+        uint32_t features = (greeting ? PRIVATE_DATA_FEATURE_HANDSHAKE : 0) |
+                            (hmac ? PRIVATE_DATA_FEATURE_HMAC : 0);
         bool good = hmac == key && (greeting || !hmac);
         sluice_reason expected = good ? SLUICE_REASON_NONE : SLUICE_REASON_VALUE;
         for (unsigned shift = 0; shift < 32; shift++)

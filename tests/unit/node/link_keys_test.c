@@ -50,7 +50,7 @@ static struct private_data_req proposal(struct side *side, const sluice_link_opt
 
 static void a_link_proposes_what_its_options_need(void **state) {
     (void)state;
-    const uint32_t greeting = PRIVATE_DATA_FEATURE_GREETING, hmac = PRIVATE_DATA_FEATURE_HMAC;
+    const uint32_t greeting = PRIVATE_DATA_FEATURE_HANDSHAKE, hmac = PRIVATE_DATA_FEATURE_HMAC;
     struct side side;
     pair_open_side(&side, PAIR_NODE());
     struct private_data_req req = proposal(&side, PAIR_LINK(), true);
