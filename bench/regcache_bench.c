@@ -65,5 +65,5 @@ BENCH_SETUP {
     bench_register("regcache/hit/1", look_up, &hit_1);
     bench_register("regcache/hit/of_512", look_up, &hit_512);
     bench_register("regcache/miss/watched", look_up, &miss);
-    bench_register("regcache/miss/told", look_up, &miss_told);
+    bench_register("regcache/miss/notified", look_up, &miss_told);
 }

@@ -4,9 +4,9 @@
  * raw_connect.c, with everything a session has on top of a connection.
  *
  * One process forks the other. The answering one has a library worker, the asking one a loop of its
- * own that it polls. With --greet every session is authenticated.
+ * own that it polls. With --handshake every session is authenticated.
  *
- *   lib-connect [--json] [--count N] [--greet] [--device NAME]
+ *   lib-connect [--json] [--count N] [--handshake] [--device NAME]
  */
 #define _GNU_SOURCE
 #include <stdbool.h>
@@ -179,7 +179,7 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0)
             json = true;
-        else if (strcmp(argv[i], "--greet") == 0)
+        else if (strcmp(argv[i], "--handshake") == 0)
             greet = true;
         else if (strcmp(argv[i], "--count") == 0 && i + 1 < argc)
             count = atoi(argv[++i]);
@@ -189,10 +189,10 @@ int main(int argc, char **argv) {
             count = 0;
     }
     if (count < 1 || count > COUNT_MAX)
-        return fprintf(
-                   stderr,
-                   "usage: lib-connect [--json] [--count N] [--greet] [--device NAME], N to %d\n",
-                   COUNT_MAX),
+        return fprintf(stderr,
+                       "usage: lib-connect [--json] [--count N] [--handshake] [--device NAME], N "
+                       "to %d\n",
+                       COUNT_MAX),
                2;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
         die("socketpair", NULL);

@@ -37,11 +37,11 @@ extern "C" {
     X(LOCAL_CLOSE, 1, "closed by this side")                                                       \
     X(PEER_CLOSE, 2, "closed by the peer")                                                         \
     X(PEER_LOST, 3, "the peer died or cannot be reached any more")                                 \
-    X(NO_LISTENER, 4, "nobody listens at that address")                                            \
+    X(NO_LISTENER, 4, "no listener at that address")                                               \
     X(REFUSED, 5, "refused by the peer")                                                           \
     X(NOT_SLUICE, 6, "the peer does not speak this protocol")                                      \
     X(VERSION, 7, "no protocol version in common")                                                 \
-    X(MALFORMED, 8, "malformed negotiation record")                                                \
+    X(MALFORMED, 8, "malformed private data")                                                      \
     X(PROTOCOL, 9, "the peer broke the protocol")                                                  \
     X(CREDITS, 10, "the peer overran its credits")                                                 \
     X(TIMEOUT, 11, "not established in time")                                                      \
@@ -55,7 +55,7 @@ extern "C" {
     X(WRONG_DEVICE, 19, "the address belongs to another device than the node's")                   \
     X(UNSUPPORTED, 20, "one side asks for a feature the other does not have")                      \
     X(VALUE, 21, "a negotiated value is out of range")                                             \
-    X(KEEPALIVE, 22, "nothing was heard of the peer for two keepalive intervals")                  \
+    X(KEEPALIVE, 22, "nothing was received from the peer for two keepalive intervals")             \
     X(AUTH_REQUIRED, 23, "the listener wants the peer to authenticate itself")                     \
     X(AUTH_KEY, 24, "the listener has no key with that id")                                        \
     X(AUTH_FAILED, 25, "one of the two does not have the key")                                     \

@@ -56,7 +56,7 @@ static void load(void) {
         missing = NULL;
         return;
     }
-    missing = "hwloc was told of another machine (HWLOC_SYNTHETIC, HWLOC_XMLFILE)";
+    missing = "hwloc describes another machine (HWLOC_SYNTHETIC, HWLOC_XMLFILE)";
     hwloc_topology_destroy(topology);
 }
 

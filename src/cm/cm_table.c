@@ -22,7 +22,7 @@
 #define NEVER_ANYWHERE                                                                             \
     [RDMA_CM_EVENT_MULTICAST_JOIN] = IGNORE("no multicast group is ever joined"),                  \
     [RDMA_CM_EVENT_MULTICAST_ERROR] = IGNORE("no multicast group is ever joined"),                 \
-    [FABRIC_CM_USER] = IGNORE("doorbells ring on channels of their own"),                          \
+    [FABRIC_CM_USER] = IGNORE("wakeups have channels of their own"),                               \
     [FABRIC_CM_INTERNAL] = IGNORE("between the library and its kernel"),                           \
     [CM_EVENT_UNKNOWN] = IGNORE("an event of a newer library; none needs an answer to live")
 
@@ -111,12 +111,12 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
     [CM_LISTENING] = {
         [RDMA_CM_EVENT_CONNECT_REQUEST] = RUN(cm_on_request),
         NOT_ROUTED_HERE,
-        [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("a listener connects to nobody"),
-        [RDMA_CM_EVENT_CONNECT_ERROR] = IGNORE("a listener connects to nobody"),
-        [RDMA_CM_EVENT_UNREACHABLE] = IGNORE("a listener connects to nobody"),
-        [RDMA_CM_EVENT_REJECTED] = IGNORE("a listener connects to nobody"),
-        [RDMA_CM_EVENT_ESTABLISHED] = IGNORE("a listener connects to nobody"),
-        [RDMA_CM_EVENT_DISCONNECTED] = IGNORE("a listener connects to nobody"),
+        [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("a listener connects to no peer"),
+        [RDMA_CM_EVENT_CONNECT_ERROR] = IGNORE("a listener connects to no peer"),
+        [RDMA_CM_EVENT_UNREACHABLE] = IGNORE("a listener connects to no peer"),
+        [RDMA_CM_EVENT_REJECTED] = IGNORE("a listener connects to no peer"),
+        [RDMA_CM_EVENT_ESTABLISHED] = IGNORE("a listener connects to no peer"),
+        [RDMA_CM_EVENT_DISCONNECTED] = IGNORE("a listener connects to no peer"),
         [RDMA_CM_EVENT_DEVICE_REMOVAL] = RUN(cm_on_listener_removal),
         HINTS,
         NEVER,
@@ -214,9 +214,9 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         NEVER,
     },
     [CM_FAILED] = {
-        ALL_OVER("the loop was told already that the connection is down"),
+        ALL_OVER("the loop knows already that the connection is down"),
         NO_REQUEST,
-        NO_HINTS("the loop was told already that the connection is down"),
+        NO_HINTS("the loop knows already that the connection is down"),
         NEVER,
     },
     [CM_RELEASED] = {

@@ -29,7 +29,7 @@ void cm_connect_failed(struct cm *cm, struct cm_conn *conn, int error) {
     switch (error) {
     case ECONNREFUSED:
         reason = SLUICE_REASON_NO_LISTENER;
-        text = "nobody listens there";
+        text = "no listener there";
         break;
     case ETIMEDOUT:
     case EHOSTUNREACH:

@@ -8,7 +8,7 @@
  * run by this thread after a grace (upcalls.h, loop_assist). What an application has to be told waits for it.
  *
  *   DEVICE_FATAL or DEVICE_REMOVAL, whichever is first
- *     -> every connection fails, every listener is closed, every loop is told (LOST)
+ *     -> every connection fails, every listener is closed, every loop is told (DEVICE_LOST)
  *     -> sessions drain as ever; a loop without queue pairs gives its CQ back
  *     -> no loop has a CQ and no id is left: memory, context, and what rdma_cm keeps
  *

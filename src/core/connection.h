@@ -33,7 +33,7 @@
     X(QUEUED, "a free handshake (listener)")                                                       \
     X(CREATING_QP_PASSIVE, "the loop's QP (listener)")                                             \
     X(ACCEPTING, "ESTABLISHED")                                                                    \
-    X(GREETING, "the peer's HELLO or WELCOME")                                                     \
+    X(HANDSHAKE, "the peer's HELLO or WELCOME")                                                    \
     X(UP, "the end")                                                                               \
     X(FAILED, "the loop's RELEASE")                                                                \
     X(RELEASED, "the loop's DRAINED")

@@ -101,7 +101,7 @@ const char *failure_text_of_rejection(sluice_reason reason, bool consumer, bool 
         return empty ? "rejected without a word" : "rejected in words of another program";
     switch ((int)reason) {
     case SLUICE_REASON_NO_LISTENER:
-        return "nobody listens there, says the peer's stack";
+        return "no listener there, says the peer's stack";
     case SLUICE_REASON_UNREACHABLE:
         return "the peer's stack ran out of time";
     case SLUICE_REASON_PEER_LOST:
@@ -132,7 +132,7 @@ static const char *completion(enum ibv_wc_status status) {
     case IBV_WC_SUCCESS:
         return "success";
     case IBV_WC_WR_FLUSH_ERR:
-        return "the queue pair broke, nobody has said why";
+        return "the queue pair broke, with no reason given";
     case IBV_WC_RETRY_EXC_ERR:
     case IBV_WC_RESP_TIMEOUT_ERR:
         return "the peer acknowledged nothing any more";

@@ -46,8 +46,8 @@ static void open_cache(sluice_node *n) {
         return;
     regcache_get_stats(cache, &figures);
     if (!figures.on)
-        log_write(&n->log, SLUICE_LOG_INFO, "no registrations are kept, plain memory is copied: %s",
-                  figures.why);
+        log_write(&n->log, SLUICE_LOG_INFO,
+                  "registrations are not cached, plain memory is copied: %s", figures.why);
     atomic_store_explicit(&set->cache, cache, memory_order_release);
 }
 

@@ -74,7 +74,7 @@ enum msg_kind {
 };
 
 /*
- * Records a loop takes. SEND and FREE are embedded in their message, LOST and LOW in the loop, the
+ * Messages a loop takes. SEND and FREE are embedded in their message, DEVICE_LOST and SRQ_LOW in the loop, the
  * others in the session.
  */
 enum loop_msg {

@@ -117,7 +117,7 @@ static void explain_devices(const struct fabric_ops *ops, struct fabric_choice *
 static int take(struct fabric_choice *choice, const struct fabric_ops *ops) {
     const char *like = ops->get_profile ? ops->get_profile() : NULL;
     if (like)
-        explain(choice, ", told to be like %s (SLUICE_SOFT_PROFILE)", like);
+        explain(choice, ", with the profile of %s (SLUICE_SOFT_PROFILE)", like);
     choice->ops = ops;
     return 0;
 }

@@ -304,7 +304,7 @@ static void explain(struct cpu_plan *plan, const struct cpu_plan_input *in) {
         snprintf(plan->why, sizeof plan->why, "%s",
                  !in->topology  ? in->missing ? in->missing : "the machine's topology is not known"
                  : in->software ? "a software device is as near as the threads that use it"
-                                : "nobody knows where the device is");
+                                : "the NUMA node of the device is not known");
 }
 
 int cpu_plan_make(struct cpu_plan *plan, const struct cpu_plan_input *in) {

@@ -156,7 +156,7 @@ static void tell(void *arg) {
                   "closing gives up: %u calls in other threads do not return", news->calls);
     if (news->nobody)
         log_write(&s->n->log, SLUICE_LOG_ERROR,
-                  "closing gives up: it takes too long, and nobody is in the way");
+                  "closing gives up: it takes too long, and no call is in the way");
     log_write(&s->n->log, SLUICE_LOG_ERROR,
               "%u sessions, their memory and the device stay until that is over", news->sessions);
     atomic_store(&s->telling, false);

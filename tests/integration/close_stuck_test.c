@@ -418,7 +418,7 @@ static void a_thread_that_polls_beside_a_stuck_one_is_told(void **state) {
     assert_int_equal(polled.end, SLUICE_ECLOSED);
 }
 
-/* The line is one of the CM thread's: nobody listens there. */
+/* The line is one of the CM thread's: no listener there. */
 static void give_up_the_log(bool locks) {
     sluice_node *n;
     sluice_session session;

@@ -216,7 +216,7 @@ gone=$!
 wait $gone
 expect 1 "no process $gone" sluice-stat $gone
 if [[ $(id -u) != 0 ]]; then
-    expect 1 "process 1 belongs to somebody else" sluice-stat 1
+    expect 1 "process 1 belongs to another user" sluice-stat 1
 fi
 
 # ---- one result, nothing else, both tools --------------------------------------------------------
@@ -312,7 +312,7 @@ served "$server" 130 "bw --keep stopped by SIGINT"
 
 # ---- nobody there, the wrong one there -----------------------------------------------------------
 
-# The port of a server that has just gone: nobody listens there.
+# The port of a server that has just gone: no listener there.
 expect 1 "cannot connect to 127.0.0.1:$port: .*start the server" sluice-lat "127.0.0.1:$port"
 expect 1 "cannot connect to 127.0.0.1:$port" sluice-bw "127.0.0.1:$port"
 expect 1 "cannot connect to 127.0.0.1:$port" sluice-cat "127.0.0.1:$port"

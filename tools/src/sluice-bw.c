@@ -141,7 +141,7 @@ static int on_message(struct stream *s, const sluice_event *event) {
     if (rc != 0)
         return rc;
     if (s->end_heard || (!s->server && !s->closing_sent))
-        return endpoint_fail_both(ep, "the end of the data came out of turn");
+        return endpoint_fail_both(ep, "the end of the data came too early");
     s->end_heard = true;
     if (s->server && s->target == UINT64_MAX)
         s->target = s->sent + (s->held != NULL); /* open-ended: the client has had enough */

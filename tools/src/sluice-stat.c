@@ -415,7 +415,7 @@ static int fail_attach(uint64_t pid, int status) {
         return tool_fail("there is no process %llu", id);
     case EACCES:
     case EPERM:
-        return tool_fail("process %llu belongs to somebody else: run this as its user or as root",
+        return tool_fail("process %llu belongs to another user: run this as its user or as root",
                          id);
     case ENOENT:
         return tool_fail("process %llu has no sluice node open", id);

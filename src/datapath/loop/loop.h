@@ -89,7 +89,7 @@ struct loop_srq {
     uint32_t *free_slots;
     uint32_t free_count, next_slot;
     struct qp_chunk **sessions; /* by queue pair number, two times 12 bits */
-    bool armed;                 /* LOW will come */
+    bool armed;                 /* SRQ_LOW will come */
     struct mpsc_queue_item low_node;
     _Atomic bool low_posted;
 };
@@ -315,7 +315,7 @@ int loop_open(struct sluice_loop **out, struct sluice_node *node, int cpu, sluic
 void loop_set_cpu(struct sluice_loop *l, int cpu);
 /* Seized or owned by the caller, and without sessions. */
 void loop_close(struct sluice_loop *l);
-/* The owner, after LOST: gives the CQ back as soon as no session has a QP any more. */
+/* The owner, after DEVICE_LOST: gives the CQ back as soon as no session has a QP any more. */
 void loop_detach(struct sluice_loop *l);
 
 _Static_assert(LOOP_MSG_SRQ_LOW < WAKEUP_VERBS, "the wakeup carries them");

@@ -87,19 +87,19 @@ static const char *wrong_rts(const struct rndv *r, const struct session *s, uint
     unsigned number = word[0] & 0xffff, type = word[0] >> 16 & 0xff, way = word[0] >> 24 & 0xff;
     bool reply = type == FRAME_REPLY;
     if (number >= RNDV_NUMBERS || r->by_number[number])
-        return "an announcement whose number is in use, or none";
+        return "an RTS whose id is in use, or none";
     if (type != FRAME_DATA && type != FRAME_REQUEST && !reply)
-        return "an announcement of no message";
+        return "an RTS of no message";
     if (reply != ((flags & FRAME_RESERVED) != 0))
-        return "an announcement with the credit of another frame";
+        return "an RTS with the credit of another frame";
     if (way != RNDV_BY_READ && (way != RNDV_BY_WRITE || word[0] >> 32 || word[1]))
-        return "an announcement of an unknown way";
+        return "an RTS of an unknown way";
     if (way == RNDV_BY_WRITE && s->node->traits.no_immediate)
-        return "an announcement of a way that these devices do not have";
+        return "an RTS of a way that these devices do not have";
     if ((type == FRAME_DATA && word[2]) || word[3] || word[4])
-        return "an announcement with content that its type does not have";
+        return "an RTS with content that its type does not have";
     if (size <= s->frame_payload || size > s->rx_message_max)
-        return "an announcement of a message larger than agreed, or not large";
+        return "an RTS of a message larger than agreed, or not large";
     return NULL;
 }
 

@@ -228,7 +228,7 @@ const char *rndv_answer_arrived(struct sluice_loop *l, struct session *s, const 
     uint64_t number = f->type == FRAME_ATS ? (uint32_t)f->total : f->total;
     uint64_t outcome = f->type == FRAME_ATS ? f->total >> 32 : 0;
     if (!r || number >= RNDV_NUMBERS || r->out[number].state != RNDV_TX_RTS)
-        return "an answer to no announcement";
+        return "an RTR or ATS to no RTS";
     struct rndv_tx *d = &r->out[number];
     if (f->type == FRAME_RTR) {
         const char *wrong = ready(d, payload);

@@ -140,7 +140,7 @@ static struct rpc_inbound *take_place(struct session *s, uint64_t total, const c
         return NULL;
     struct rpc_inbound *inbound = &v->inbound[total & (RPC_IDS_MAX - 1)];
     if (unlikely(atomic_load_explicit(&inbound->word, memory_order_relaxed) != 0)) {
-        *wrong = "a request for a place that is taken";
+        *wrong = "a request with a request id in use";
         return NULL;
     }
     inbound->id = (uint32_t)total;

@@ -168,7 +168,7 @@ void credits_return(struct sluice_loop *l, struct session *s) {
 
 static const char *returned(struct sluice_loop *l, struct session *s, uint64_t count) {
     if (s->recall == 0)
-        return "credits given back that nobody wanted";
+        return "credits returned that were not asked for";
     /* It has kept what it may, less the one of this frame. */
     if (count > 0 && (count > s->rx_granted || s->rx_granted - count < s->recall - 1))
         return "more credits given back than there were";

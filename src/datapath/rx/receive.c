@@ -50,7 +50,7 @@ static bool process_fragment(struct sluice_loop *l, struct session *s, struct sl
     uint64_t length = msg->size, total = msg->tag;
     if (flags & FRAME_FIRST) {
         if (s->partial || total <= length)
-            return receive_broken(l, s, msg, "a first fragment out of place");
+            return receive_broken(l, s, msg, "an unexpected first fragment");
         if (total > s->rx_message_max)
             return receive_broken(l, s, msg, "a message larger than agreed");
         s->partial = landing_for(l, s, total);

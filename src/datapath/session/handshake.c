@@ -168,7 +168,7 @@ static void say_hello(struct sluice_loop *l, struct session *s) {
     bytes += put_probe(s, data + bytes);
     s->handshake = HANDSHAKE_ANSWER;
     if (!send_control_with(l, s, FRAME_HELLO, data, bytes)) {
-        session_close(l, s, SLUICE_REASON_NO_MEMORY, 0, "no registered memory to greet the peer");
+        session_close(l, s, SLUICE_REASON_NO_MEMORY, 0, "no registered memory for the handshake");
     } else if (l->node->traits.first_may_stick) {
         s->nudge_ns = NUDGE_FIRST_NS;
         nudge_later(l, s);
@@ -216,7 +216,7 @@ static void welcome(struct sluice_loop *l, struct session *s) {
                   : send_control(l, s, FRAME_WELCOME))
         done(l, s);
     else
-        session_close(l, s, SLUICE_REASON_NO_MEMORY, 0, "no way to welcome the peer");
+        session_close(l, s, SLUICE_REASON_NO_MEMORY, 0, "the handshake's answer could not be sent");
 }
 
 void handshake_answered(struct sluice_loop *l, struct session *s) {
@@ -237,20 +237,19 @@ void handshake_answered(struct sluice_loop *l, struct session *s) {
 
 const char *handshake_check(const struct session *s, const struct frame *f) {
     if (f->flags || f->total)
-        return "a greeting with unknown flags";
+        return "a handshake frame with unknown flags";
     switch (f->type) {
     case FRAME_HELLO:
-        return s->conn.passive && s->handshake == HANDSHAKE_HELLO ? NULL : "a HELLO out of place";
+        return s->conn.passive && s->handshake == HANDSHAKE_HELLO ? NULL : "an unexpected HELLO";
     case FRAME_WELCOME:
         if (f->length != (names_probe(s) ? PROBE_BYTES : 0))
             return "a WELCOME with other content than agreed";
         return !s->conn.passive && s->handshake == HANDSHAKE_ANSWER ? NULL
-                                                                    : "a WELCOME out of place";
+                                                                    : "an unexpected WELCOME";
     case FRAME_REFUSE:
-        return !s->conn.passive && s->handshake == HANDSHAKE_ANSWER ? NULL
-                                                                    : "a REFUSE out of place";
+        return !s->conn.passive && s->handshake == HANDSHAKE_ANSWER ? NULL : "an unexpected REFUSE";
     default:
-        return "a frame before the greeting";
+        return "a frame before the handshake";
     }
 }
 
@@ -324,7 +323,7 @@ static void hear(struct sluice_loop *l, struct session *s, struct sluice_msg *ms
     if (s->state != SESSION_OPENING)
         return; /* ended meanwhile */
     if (!fits) {
-        session_close(l, s, SLUICE_REASON_PROTOCOL, 0, "a greeting too long");
+        session_close(l, s, SLUICE_REASON_PROTOCOL, 0, "a handshake frame too long");
     } else if (type == FRAME_HELLO) {
         hear_hello(l, s, data, (uint32_t)bytes);
     } else if (type == FRAME_REFUSE) {

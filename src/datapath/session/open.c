@@ -168,7 +168,7 @@ static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_rea
         s->handshake = HANDSHAKE_HELLO;
     errno = ENOMEM; /* of what is not the device's */
     if (s->rq->srq && !srq_join(l, s))
-        return "no place for the queue pair among those that share receives";
+        return "too many queue pairs share receives";
     if (!recv_queue_prime(l, s)) {
         *reason = SLUICE_REASON_NO_MEMORY;
         return "no registered memory for the receive buffers";

@@ -35,7 +35,7 @@ static inline uint32_t coalesce_round(uint32_t end) {
 static inline const char *coalesce_item_get(struct coalesce_item *out, const uint8_t *payload,
                                             uint32_t length, uint32_t at, bool reserved) {
     if (length - at < COALESCE_ITEM_BYTES)
-        return "a pack that ends within an item";
+        return "a coalesced frame that ends within an item";
     const uint64_t *word = (const uint64_t *)(const void *)(payload + at);
     uint64_t head = le64toh(__atomic_load_n(&word[0], __ATOMIC_RELAXED));
     out->total = le64toh(__atomic_load_n(&word[1], __ATOMIC_RELAXED));
@@ -43,15 +43,15 @@ static inline const char *coalesce_item_get(struct coalesce_item *out, const uin
     out->length = (uint32_t)(head >> 32);
     out->at = at + COALESCE_ITEM_BYTES;
     if (out->length > length - out->at)
-        return "an item longer than its pack";
+        return "an item longer than its coalesced frame";
     if (out->type == FRAME_DATA) {
         if (out->total != 0 || reserved)
-            return "a message in a pack with content that it does not have";
+            return "a coalesced message with content that it does not have";
     } else if (out->type == FRAME_REQUEST) {
         if (reserved)
-            return "a request in a pack of replies";
+            return "a request in a coalesced frame of replies";
     } else if (out->type != FRAME_REPLY) {
-        return "an item of unknown type in a pack";
+        return "an item of unknown type in a coalesced frame";
     }
     uint32_t end = out->at + out->length;
     out->next = end;
@@ -59,11 +59,11 @@ static inline const char *coalesce_item_get(struct coalesce_item *out, const uin
         return NULL;
     out->next = coalesce_round(end);
     if (out->next >= length)
-        return "a pack that is longer than its items";
+        return "a coalesced frame that is longer than its items";
     if (out->next != end) {
         uint64_t last = le64toh(__atomic_load_n(&word[2 + out->length / 8], __ATOMIC_RELAXED));
         if (last >> (end & 7) * 8)
-            return "a pack with bytes between its items";
+            return "a coalesced frame with bytes between its items";
     }
     return NULL;
 }

@@ -137,7 +137,7 @@ bool regcache_monitor_open(struct regcache_monitor *watch, void (*on_event)(void
                       watch->fd == -EUSERS ? "too many of them" : "userfaultfd is not allowed",
                       -watch->fd);
     if (ioctl(watch->fd, UFFDIO_API, &api) != 0)
-        return refuse(watch, why, size, "userfaultfd tells of no unmapping here", errno);
+        return refuse(watch, why, size, "userfaultfd reports no unmapping here", errno);
     watch->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     watch->wait_fd = epoll_create1(EPOLL_CLOEXEC);
     if (watch->stop_fd < 0 || watch->wait_fd < 0 || !wait_for(watch, watch->fd) ||
@@ -146,7 +146,7 @@ bool regcache_monitor_open(struct regcache_monitor *watch, void (*on_event)(void
     int error = thread_start(&watch->thread, "sluice-reg", watch_main, watch);
     if (error != 0)
         return refuse(watch, why, size, "no thread", error);
-    snprintf(why, size, "the kernel tells of memory that goes (userfaultfd)");
+    snprintf(why, size, "the kernel reports unmapped memory (userfaultfd)");
     return true;
 }
 

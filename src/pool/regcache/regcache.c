@@ -270,7 +270,7 @@ struct regcache_entry *regcache_get(struct regcache *cache, const void *addr, si
 /* Whether anybody tells of memory that goes, and there is a thread for grace periods. */
 static bool turn_on(struct regcache *cache) {
     if (cache->config.told)
-        snprintf(cache->why, sizeof cache->why, "the application tells of memory that goes");
+        snprintf(cache->why, sizeof cache->why, "the application reports unmapped memory");
     else
         cache->watched =
             regcache_monitor_open(&cache->watch, on_event, cache, cache->why, sizeof cache->why);

@@ -228,7 +228,7 @@ static void told_of_another_machine(void) {
     sluice_node_info info = info_of(node);
     EXPECT(topology_here() == NULL);
     EXPECT(topology_bind(node, 1, 0) < 0);
-    EXPECT(strstr(info.placement, "hwloc was told of another machine"));
+    EXPECT(strstr(info.placement, "hwloc describes another machine"));
     EXPECT(info.worker_cpu[0] == -1 && info.worker_cpu[1] == -1);
     check_bound(node, -1);
     setenv("SLUICE_NUMA", "1", 1);

@@ -17,7 +17,7 @@ static void nobody_listens(void **state) {
     snprintf(p.address, sizeof p.address, "127.0.0.1:1");
     dial(&p);
     EXPECT_END(&p, &p.b, SLUICE_REASON_NO_LISTENER, SLUICE_EREJECTED, 8, RDMA_CM_EVENT_REJECTED, 8,
-               NOTHING, "nobody listens there, says the peer's stack (status 8)");
+               NOTHING, "no listener there, says the peer's stack (status 8)");
     watched_close(&p);
 }
 
@@ -187,7 +187,7 @@ static void a_wrong_acceptance_says_what_is_wrong(void **state) {
         {0, 'X', SLUICE_REASON_NOT_SLUICE,
          "the listener's answer: the peer does not speak this protocol"},
         {2, 77, SLUICE_REASON_VERSION, "the listener's answer: no protocol version in common"},
-        {7, 1, SLUICE_REASON_MALFORMED, "the listener's answer: malformed negotiation record"},
+        {7, 1, SLUICE_REASON_MALFORMED, "the listener's answer: malformed private data"},
     };
     struct pair p;
     struct raw raw;

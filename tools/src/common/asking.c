@@ -82,7 +82,7 @@ static int on_events(struct rounds *r, const sluice_event *events, int n) {
         if (events[i].type == SLUICE_MESSAGE) {
             struct control heard;
             int rc = endpoint_decode(&r->p->ep, &events[i], &heard, CONTROL_DONE);
-            return rc != 0 ? rc : endpoint_fail_both(&r->p->ep, "DONE came out of turn");
+            return rc != 0 ? rc : endpoint_fail_both(&r->p->ep, "DONE came too early");
         }
         if (events[i].type == SLUICE_WRITABLE)
             r->blocked = false;

@@ -27,7 +27,7 @@ int endpoint_send_slow(struct endpoint *ep, sluice_msg *msg, bool borrowed, int 
                 return sluice_free(msg), TOOL_FAILED;
             if (n > 0 && event.type == SLUICE_MESSAGE) {
                 sluice_free(msg);
-                return tool_fail("the %s sent a message out of turn", other_side(ep));
+                return tool_fail("the %s sent an unexpected message", other_side(ep));
             }
             if (n > 0)
                 endpoint_event(ep, &event);

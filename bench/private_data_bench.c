@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* record_bench.c - encoding and decoding the negotiation records. */
+/* private_data_bench.c - encoding and decoding what rides in rdma_cm private data. */
 #include <string.h>
 
 #include "core/wire/private_data.h"
@@ -34,7 +34,7 @@ static void req_decode(bench_state *state, void *arg) {
     while (bench_next(state)) {
         bench_keep(bytes);
         if (private_data_req_decode(&out, bytes, sizeof bytes) != SLUICE_REASON_NONE) {
-            bench_fail(state, "the record does not decode");
+            bench_fail(state, "the private data does not decode");
             return;
         }
         bench_keep(&out);
@@ -76,7 +76,7 @@ static void rej_decode(bench_state *state, void *arg) {
     while (bench_next(state)) {
         bench_keep(bytes);
         if (private_data_rej_decode(&out, bytes, sizeof bytes) != SLUICE_REASON_NONE) {
-            bench_fail(state, "the record does not decode");
+            bench_fail(state, "the private data does not decode");
             return;
         }
         bench_keep(&out);
@@ -84,8 +84,8 @@ static void rej_decode(bench_state *state, void *arg) {
 }
 
 BENCH_SETUP {
-    bench_register("record/req_encode", req_encode, NULL);
-    bench_register("record/req_decode", req_decode, NULL);
-    bench_register("record/rej_decode_120_bytes_of_text", rej_decode, NULL);
-    bench_register("record/negotiate", negotiate, NULL);
+    bench_register("private_data/req_encode", req_encode, NULL);
+    bench_register("private_data/req_decode", req_decode, NULL);
+    bench_register("private_data/rej_decode_120_bytes_of_text", rej_decode, NULL);
+    bench_register("private_data/negotiate", negotiate, NULL);
 }
