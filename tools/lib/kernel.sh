@@ -269,7 +269,7 @@ kernel_boot() {
     local kind=$1 seconds=$2 exchange=$3 source=$4 build_here=$5 build=$6 lines=$7
     printf 'SOURCE=%q\nBUILD=%q\nKERNEL=%q\nHOST=%q\n' "$source" "$build" "$kind" "$KERNEL_HOST" \
         > "$exchange/settings"
-    install -m 644 tests/kernel/guest/run "$exchange/run"
+    install -m 644 tests/kernel/guest/{run,fabric} "$exchange/"
     # norandmaps: what was translated for one process serves the next one as well; starting a program
     # takes a quarter of the time.
     # maxcpus=1: the emulator does not see a patch of code that another CPU is just running in time; the
