@@ -14,7 +14,8 @@
  * closed under a thread about to write to its descriptors.
  *
  * ANSWER marks a message on its way to the CM thread (the answer to a request, or the dial itself),
- * WRITABLE_WAIT, HANGUP and REQUESTS one on its way to the loop.
+ * WRITABLE_WAIT, HANGUP and REQUESTS one on its way to the loop. From HANGUP on nothing new is accepted, whatever
+ * thread asks; the loop takes OPEN away with it.
  *
  * Owner: nobody; every access is atomic. Only the loop sets OPEN and FREE and moves the generation.
  */
@@ -48,15 +49,16 @@ static inline uint32_t session_ref_generation(uint64_t word) {
 }
 
 /*
- * Pins the session if it is the one of this generation and all of `need` is set; `add` goes in with
- * the pin. False: stale, or not in that state. session_ref_put() must follow.
+ * Pins the session if it is the one of this generation and all of `need` is set, and it is not hung up where
+ * something is needed; `add` goes in with the pin. False: stale, or not in that state. session_ref_put() must
+ * follow.
  */
 static inline bool session_ref_tryget(session_ref *g, uint32_t generation, uint64_t need,
                                       uint64_t add) {
     uint64_t word = atomic_load_explicit(g, memory_order_relaxed);
     for (;;) {
         if (session_ref_generation(word) != generation || (word & SESSION_REF_FREE) ||
-            (word & need) != need)
+            (word & need) != need || (need && (word & SESSION_REF_HANGUP)))
             return false;
         if ((word & SESSION_REF_USERS) == SESSION_REF_USERS) {
             /* 127 threads inside at once: they are about to leave. */
@@ -85,6 +87,15 @@ static inline void session_ref_clear(session_ref *g, uint64_t bit) {
 
 static inline uint64_t session_ref_count(session_ref *g) {
     return atomic_load_explicit(g, memory_order_relaxed) & SESSION_REF_COUNT;
+}
+
+/* The same; above SESSION_REF_COUNT, and so above every window, where the session was hung up. */
+static inline uint64_t session_ref_count_open(session_ref *g) {
+    return atomic_load_explicit(g, memory_order_relaxed) & (SESSION_REF_COUNT | SESSION_REF_HANGUP);
+}
+
+static inline bool session_ref_hungup(session_ref *g) {
+    return atomic_load_explicit(g, memory_order_relaxed) & SESSION_REF_HANGUP;
 }
 
 /* Frees the slot if nobody is inside and nothing is on its way: the next generation, FREE. */

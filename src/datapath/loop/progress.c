@@ -17,8 +17,8 @@
 /* ---- the turn -------------------------------------------------------------------------------- */
 
 static void on_hangup(struct sluice_loop *l, struct session *s) {
-    session_ref_clear(&s->ref,
-                      SESSION_REF_HANGUP); /* first: a later call posts again or is seen below */
+    /* First: a later call posts again or is seen below. */
+    session_ref_clear(&s->ref, SESSION_REF_HANGUP | SESSION_REF_OPEN);
     uint64_t grace = atomic_exchange_explicit(&s->hangup_grace, UINT64_MAX, memory_order_acq_rel);
     session_hangup(l, s, grace);
 }

@@ -119,7 +119,7 @@ static int wait_on_session(sluice_session handle, uint64_t seen) {
     struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
     bool nested;
     if (l && loop_enter(l, &nested)) {
-        bool up = s->state == SESSION_UP &&
+        bool up = s->state == SESSION_UP && !session_ref_hungup(&s->ref) &&
                   atomic_load_explicit(&s->id, memory_order_relaxed) == handle.id;
         if (up)
             note_waiting(l, s, seen);

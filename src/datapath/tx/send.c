@@ -263,8 +263,11 @@ static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l,
     uint64_t own = atomic_load_explicit(&s->own_messages, memory_order_relaxed);
     uint64_t own_bytes = atomic_load_explicit(&s->own_bytes, memory_order_relaxed);
     uint64_t bytes = own_bytes + atomic_load_explicit(&s->foreign_bytes, memory_order_relaxed);
-    if (unlikely(!window_has_room(s, own + session_ref_count(&s->ref), bytes, msg->size)) &&
-        args->kind != MSG_REPLY) {
+    uint64_t foreign = session_ref_count_open(&s->ref);
+    bool room = window_has_room(s, own + foreign, bytes, msg->size);
+    if (unlikely(!room) && foreign > SESSION_REF_COUNT)
+        return SLUICE_ECLOSED; /* hung up, and this loop has not taken that yet */
+    if (unlikely(!room) && args->kind != MSG_REPLY) {
         s->waits_writable = true;
         session_waits(s, WAIT_WINDOW);
         want_signal(l, s);
