@@ -359,4 +359,13 @@ static inline struct sluice_msg *msg_queue_pop(struct msg_queue *queue) {
     return msg;
 }
 
+/* One that is or was the device's, of which there may be completions. */
+static inline bool session_has_qp(const struct session *s) {
+    return s->qp || s->qp_ended;
+}
+
+static inline bool session_takes_receives(const struct session *s) {
+    return s->qp && s->state < SESSION_DRAINING;
+}
+
 #endif

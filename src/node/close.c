@@ -20,7 +20,8 @@
 
 #include "base/aside_thread.h"
 #include "base/barrier.h"
-#include "datapath/datapath.h"
+#include "datapath/loop/events.h"
+#include "datapath/loop/loop.h"
 #include "datapath/loop/ownership.h"
 #include "core/session_table.h"
 #include "node/memory.h"

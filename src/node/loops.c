@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "datapath/loop/loop.h"
 #include "datapath/session/queue_pair.h"
 #include "node/node.h"
 

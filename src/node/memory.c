@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "datapath/datapath.h"
 #include "datapath/rx/alloc_wait.h"
 #include "node/node.h"
 #include "pool/arena.h"

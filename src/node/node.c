@@ -13,8 +13,9 @@
 #include <time.h>
 
 #include "base/limits.h"
-#include "datapath/datapath.h"
+#include "datapath/loop/loop.h"
 #include "datapath/loop/ownership.h"
+#include "datapath/rx/srq.h"
 #include "core/session_table.h"
 #include "node/memory.h"
 #include "node/worker_select.h"

@@ -11,7 +11,8 @@
 #include <strings.h>
 
 #include "core/auth/keyring.h"
-#include "datapath/datapath.h"
+#include "datapath/loop/loop.h"
+#include "datapath/rpc/client.h"
 #include "datapath/rx/alloc_wait.h"
 #include "node/node.h"
 #include "node/worker_select.h"

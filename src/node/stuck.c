@@ -4,9 +4,9 @@
 
 #include "base/aside_thread.h"
 #include "base/barrier.h"
-#include "datapath/datapath.h"
 #include "core/session_table.h"
 #include "node/node.h"
+#include "datapath/loop/loop.h"
 
 #define TELL_NS 2000000000ull /* for a thread to be run that says what there is to say */
 

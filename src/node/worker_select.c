@@ -16,6 +16,7 @@
 
 #include "base/topology.h"
 #include "node/node.h"
+#include "datapath/loop/loop.h"
 
 /* A rate older than this is that of a worker which has become idle. */
 #define RATE_OLD_NS (2 * LOOP_RATE_NS)

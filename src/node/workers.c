@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/thread.h"
-#include "datapath/datapath.h"
 #include "node/node.h"
+#include "datapath/loop/loop.h"
 
 static void *worker_main(void *arg) {
     struct node_worker *worker = arg;

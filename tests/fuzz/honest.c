@@ -3,11 +3,11 @@
 #define _GNU_SOURCE
 #include "honest.h"
 
-#include "datapath/datapath.h"
-#include "datapath/rndv/rndv.h"
 #include "core/session_table.h"
 #include "soft/verbs/object.h"
 #include "stranger.h"
+#include "core/wire/frame.h"
+#include "datapath/rx/recv_queue.h"
 
 #define BEGINNING_NS 1000000000000ull
 

@@ -4,8 +4,7 @@
  * the honest side has on its way: then its session must end. Written from that page, not from the library.
  */
 #include "stranger.h"
-
-#include "datapath/rndv/rndv.h"
+#include "datapath/rndv/internal.h"
 
 #define LARGEST (1u << 17)
 

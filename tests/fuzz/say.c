@@ -3,7 +3,7 @@
 #include "session.h"
 
 #include "core/auth/auth.h"
-#include "datapath/rndv/rndv.h"
+#include "datapath/rndv/internal.h"
 
 static void put(struct stranger_frame *f, unsigned word, uint64_t value) {
     value = htole64(value);

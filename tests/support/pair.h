@@ -21,10 +21,13 @@
 #include <string.h>
 
 #include "core/techniques.h"
-#include "datapath/datapath.h"
 #include "node/node.h"
 #include "soft/soft.h"
 #include "verdict.h"
+#include "core/wire/frame.h"
+#include "datapath/rx/credits.h"
+#include "datapath/rx/recv_queue.h"
+#include "datapath/tx/post.h"
 
 #define PAIR_LIMIT_NS 20000000000ull /* far above what a loaded machine with a sanitizer needs */
 #define PAIR_UNUSED __attribute__((unused))

@@ -7,8 +7,6 @@
 
 #include "support/pair.h"
 
-#include "datapath/rpc/client.h"
-
 PAIR_UNUSED static int request(struct side *side, size_t bytes, unsigned seed,
                                const sluice_send_options *o) {
     sluice_msg *msg;

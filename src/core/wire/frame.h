@@ -95,4 +95,7 @@ static inline struct frame frame_get(const uint8_t *at) {
     };
 }
 
+/* NULL, or what is wrong with a frame of this type, DATA excepted. */
+const char *frame_wrong(const struct frame *f);
+
 #endif

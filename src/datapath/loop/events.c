@@ -14,9 +14,16 @@
  */
 #include <string.h>
 
+#include "datapath/loop/events.h"
 #include "datapath/tx/post.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rx/receive.h"
+#include "datapath/rx/recv_queue.h"
+#include "datapath/rx/retain.h"
+#include "datapath/rx/srq.h"
+#include "datapath/session/close.h"
+#include "datapath/tx/coalesce.h"
 
 static inline sluice_session handle_of(struct session *s) {
     return (sluice_session){atomic_load_explicit(&s->id, memory_order_relaxed)};

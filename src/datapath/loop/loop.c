@@ -13,8 +13,11 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "datapath/datapath.h"
+#include "datapath/loop/events.h"
 #include "datapath/loop/ownership.h"
+#include "datapath/rx/recv_queue.h"
+#include "datapath/rx/srq.h"
+#include "datapath/session/close.h"
 #include "core/context.h"
 #include "core/techniques.h"
 

@@ -7,8 +7,26 @@
  *
  * Owner: the loop's thread.
  */
-#include "datapath/datapath.h"
+#include "datapath/loop/events.h"
+#include "datapath/loop/loop.h"
+#include "datapath/rndv/landing.h"
+#include "datapath/rndv/rndv.h"
+#include "datapath/rpc/cancel.h"
+#include "datapath/rpc/client.h"
 #include "datapath/rx/alloc_wait.h"
+#include "datapath/rx/credits.h"
+#include "datapath/rx/receive.h"
+#include "datapath/rx/recv_queue.h"
+#include "datapath/rx/retain.h"
+#include "datapath/rx/srq.h"
+#include "datapath/session/close.h"
+#include "datapath/session/drain.h"
+#include "datapath/session/handshake.h"
+#include "datapath/session/keepalive.h"
+#include "datapath/session/open.h"
+#include "datapath/tx/post.h"
+#include "datapath/tx/send.h"
+#include "datapath/tx/send_completion.h"
 #include "core/context.h"
 
 #define PUBLISH_EVERY 255u /* busy turns between two updates of the statistics page, less one */

@@ -24,8 +24,10 @@
 #include <unistd.h>
 
 #include "base/deadline.h"
-#include "datapath/datapath.h"
+#include "datapath/loop/events.h"
+#include "datapath/loop/loop.h"
 #include "datapath/loop/ownership.h"
+#include "datapath/session/close.h"
 #include "core/context.h"
 
 #define SPIN_LOOKS 63u      /* empty turns between two looks at the clock, less one */

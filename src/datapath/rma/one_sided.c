@@ -19,9 +19,16 @@
 
 #include <errno.h>
 
+#include "core/wire/frame.h"
+#include "datapath/loop/events.h"
 #include "datapath/rx/alloc_wait.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rx/message.h"
+#include "datapath/rx/receive.h"
+#include "datapath/tx/iov.h"
+#include "datapath/tx/post.h"
+#include "datapath/tx/send.h"
 #include "core/forked.h"
 
 #define CHUNK (256u << 10)

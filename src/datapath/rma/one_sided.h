@@ -10,6 +10,7 @@
 #ifndef DATAPATH_RMA_ONE_SIDED_H
 #define DATAPATH_RMA_ONE_SIDED_H
 
+#include "datapath/rx/receive.h"
 #include "datapath/tx/post.h"
 #include "core/wire/token.h"
 #include "core/region.h"
@@ -64,5 +65,17 @@ bool transfer_completed(struct session *s, struct sluice_msg *msg, sluice_status
 int transfer_open(sluice_session handle, size_t bytes,
                   int (*fits)(const struct session *s, const void *arg), const void *arg,
                   struct sluice_msg **out);
+
+enum build_result one_sided_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                                  struct sluice_msg *msg);
+void one_sided_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                         sluice_status status);
+enum recv_result notify_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+
+/*
+ * Nothing more of a message of these kinds will be posted. True: the device has a part of it, and it ends
+ * when that has completed. False: it may end now, with *status, which is made what is true of it.
+ */
+bool transfer_cut(struct sluice_msg *msg, sluice_status *status);
 
 #endif

@@ -9,10 +9,18 @@
  */
 #include <sluice/memory.h>
 
-#include "datapath/rndv/rndv.h"
+#include "datapath/rndv/deliver.h"
+#include "core/wire/frame.h"
+#include "datapath/loop/events.h"
 #include "datapath/rpc/client.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rndv/internal.h"
+#include "datapath/rndv/landing.h"
+#include "datapath/rpc/internal.h"
+#include "datapath/rpc/server.h"
+#include "datapath/rx/receive.h"
+#include "datapath/rx/recv_queue.h"
 #include "core/forked.h"
 #include "core/region.h"
 

@@ -14,9 +14,11 @@
  */
 #include <errno.h>
 
-#include "datapath/rndv/rndv.h"
+#include "datapath/rndv/landing.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rndv/internal.h"
+#include "datapath/session/close.h"
 
 #define STILL_NS 10000000000ull /* without any progress */
 #define BYTE_NS 1000u           /* and this for each byte of the message: 1 MB/s */

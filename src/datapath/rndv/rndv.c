@@ -11,7 +11,11 @@
 
 #include "core/context.h"
 #include "core/techniques.h"
+#include "core/wire/frame.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rndv/internal.h"
+#include "datapath/tx/iov.h"
+#include "datapath/tx/post.h"
 
 /*
  * Measured with sluice-bw on the software device. A NIC's was not measured: a round trip more and two

@@ -14,10 +14,18 @@
 
 #include <sluice/memory.h>
 
-#include "datapath/rndv/rndv.h"
-#include "datapath/rpc/client.h"
+#include "datapath/rndv/rndv_rx.h"
 #include "core/context.h"
+#include "core/wire/frame.h"
+#include "datapath/loop/events.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rndv/internal.h"
+#include "datapath/rndv/landing.h"
+#include "datapath/rndv/mw.h"
+#include "datapath/rx/receive.h"
+#include "datapath/rx/recv_queue.h"
+#include "datapath/session/close.h"
+#include "datapath/tx/post.h"
 #include "core/region.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */

@@ -9,9 +9,17 @@
  *
  * Owner: the loop's thread. What a peer answers is hostile.
  */
-#include "datapath/rndv/rndv.h"
+#include "datapath/rndv/rndv_tx.h"
 #include "core/context.h"
+#include "core/wire/frame.h"
+#include "datapath/loop/events.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rndv/internal.h"
+#include "datapath/rndv/mw.h"
+#include "datapath/rpc/client.h"
+#include "datapath/tx/iov.h"
+#include "datapath/tx/post.h"
+#include "datapath/tx/send.h"
 
 static unsigned way_of(const struct session *s) {
     if (s->node->traits.no_immediate)

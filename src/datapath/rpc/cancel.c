@@ -13,9 +13,12 @@
  */
 #include <string.h>
 
-#include "datapath/rpc/client.h"
+#include "datapath/rpc/cancel.h"
 #include "core/context.h"
+#include "core/wire/frame.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rpc/internal.h"
+#include "datapath/tx/post.h"
 #include "core/forked.h"
 
 void rpc_cancel_flush(struct sluice_loop *l, struct session *s) {

@@ -24,7 +24,15 @@
 #include <string.h>
 
 #include "core/context.h"
+#include "core/wire/frame.h"
+#include "datapath/loop/events.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rndv/rndv_tx.h"
+#include "datapath/rpc/internal.h"
+#include "datapath/rx/credits.h"
+#include "datapath/rx/receive.h"
+#include "datapath/tx/post.h"
+#include "datapath/tx/send.h"
 #include "core/forked.h"
 
 /* Any thread that owns the session or holds a reference. NULL: no memory. */

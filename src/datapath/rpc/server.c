@@ -15,9 +15,15 @@
  */
 #include <stdlib.h>
 
-#include "datapath/rpc/client.h"
+#include "datapath/rpc/server.h"
 #include "core/context.h"
+#include "core/wire/frame.h"
+#include "datapath/loop/events.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rpc/internal.h"
+#include "datapath/rx/receive.h"
+#include "datapath/tx/post.h"
+#include "datapath/tx/send.h"
 #include "core/forked.h"
 
 #define COUNT_BITS (64 - RPC_ID_BITS - RPC_INBOUND_SHIFT)

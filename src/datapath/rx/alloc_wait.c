@@ -25,9 +25,10 @@
 
 #include <errno.h>
 
-#include "datapath/tx/post.h"
 #include "core/context.h"
+#include "datapath/loop/events.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rx/message.h"
 
 /* A loop that is not closed while the lock is held. */
 static void tell(struct sluice_loop *l, uint32_t bits) {

@@ -19,10 +19,13 @@
  *
  * Owner: the loop's thread.
  */
+#include "datapath/rx/credits.h"
+#include "core/wire/frame.h"
 #include "datapath/tx/post.h"
 #include "core/context.h"
 #include "core/techniques.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rx/recv_queue.h"
 
 #define LOOK_NS 1000000000ull
 #define GROW_SIXTEENTHS                                                                            \

@@ -7,10 +7,12 @@
  */
 #include <errno.h>
 
+#include "datapath/rx/message.h"
 #include "datapath/rx/alloc_wait.h"
 #include "datapath/tx/post.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rx/retain.h"
 #include "core/forked.h"
 
 /* The loop this thread polled last, if it has a cache of this pool and is still its own. */

@@ -16,7 +16,24 @@
  */
 #include <string.h>
 
-#include "datapath/tx/post.h"
+#include "datapath/rx/receive.h"
+#include "core/wire/frame.h"
+#include "datapath/loop/events.h"
+#include "datapath/loop/loop.h"
+#include "datapath/rma/one_sided.h"
+#include "datapath/rndv/deliver.h"
+#include "datapath/rndv/landing.h"
+#include "datapath/rndv/rndv_rx.h"
+#include "datapath/rndv/rndv_tx.h"
+#include "datapath/rpc/client.h"
+#include "datapath/rpc/server.h"
+#include "datapath/rx/credits.h"
+#include "datapath/rx/recv_queue.h"
+#include "datapath/rx/srq.h"
+#include "datapath/session/close.h"
+#include "datapath/session/handshake.h"
+#include "datapath/session/open.h"
+#include "datapath/tx/coalesce.h"
 
 /* What was found in the header of a frame that is held lies in its control block. */
 static inline void hold_fields(struct sluice_msg *msg, const struct frame *f) {

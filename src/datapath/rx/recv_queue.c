@@ -17,9 +17,18 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "datapath/rx/recv_queue.h"
+#include "core/wire/frame.h"
 #include "datapath/tx/post.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rndv/landing.h"
+#include "datapath/rndv/rndv.h"
+#include "datapath/rx/credits.h"
+#include "datapath/rx/retain.h"
+#include "datapath/rx/srq.h"
+#include "datapath/session/close.h"
+#include "datapath/tx/coalesce.h"
 
 _Static_assert(FRAME_BYTES <= POOL_HEADER, "the header fits in front");
 

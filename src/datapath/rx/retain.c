@@ -14,6 +14,12 @@
  *
  * Owner: as said at each function.
  */
+#include "datapath/rx/retain.h"
+#include "datapath/loop/loop.h"
+#include "datapath/rx/credits.h"
+#include "datapath/rx/recv_queue.h"
+#include "datapath/rx/srq.h"
+#include "datapath/tx/coalesce.h"
 #include "datapath/tx/post.h"
 
 /* ---- keeping: the thread that has the message ------------------------------------------------ */

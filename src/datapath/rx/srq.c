@@ -23,10 +23,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "datapath/tx/post.h"
+#include "datapath/rx/srq.h"
 #include "core/context.h"
 #include "core/techniques.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rpc/client.h"
+#include "datapath/rx/recv_queue.h"
+#include "datapath/session/close.h"
 
 #define DEPTH_MIN 2048u
 #define SPARE_MAX 256u      /* spare receives that stay posted */

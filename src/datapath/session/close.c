@@ -24,9 +24,17 @@
 #include "core/auth/keyring.h"
 #include "core/failure_text.h"
 #include "datapath/session/close.h"
+#include "core/wire/frame.h"
+#include "datapath/loop/events.h"
 #include "datapath/tx/post.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rndv/rndv.h"
+#include "datapath/rpc/client.h"
+#include "datapath/session/drain.h"
+#include "datapath/session/handshake.h"
+#include "datapath/session/open.h"
+#include "datapath/tx/send_completion.h"
 
 #define DOWN_POLLS 4u      /* empty polls after which nothing that had arrived is left */
 #define DOWN_POLLS_MAX 64u /* and with other sessions busy */

@@ -16,10 +16,19 @@
  */
 #include <stdlib.h>
 
+#include "datapath/session/drain.h"
+#include "core/wire/frame.h"
 #include "datapath/session/close.h"
 #include "datapath/tx/post.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rndv/rndv.h"
+#include "datapath/rpc/client.h"
+#include "datapath/rx/recv_queue.h"
+#include "datapath/rx/retain.h"
+#include "datapath/rx/srq.h"
+#include "datapath/session/open.h"
+#include "datapath/tx/send_completion.h"
 
 #define DRAIN_EXTENSIONS 10u /* of DRAIN_NS, while completions come */
 

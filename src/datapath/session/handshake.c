@@ -16,12 +16,18 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "datapath/session/handshake.h"
 #include "core/auth/auth.h"
 #include "core/auth/replay.h"
 #include "core/auth/keyring.h"
+#include "core/wire/frame.h"
 #include "datapath/tx/post.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rx/recv_queue.h"
+#include "datapath/session/close.h"
+#include "datapath/session/open.h"
+#include "datapath/tx/confirm.h"
 
 #define NUDGE_FIRST_NS 10000000ull
 #define NUDGE_LAST_NS 640000000ull

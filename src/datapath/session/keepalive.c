@@ -28,7 +28,11 @@
  */
 #include <stdio.h>
 
-#include "datapath/datapath.h"
+#include "datapath/session/keepalive.h"
+#include "core/wire/frame.h"
+#include "datapath/loop/loop.h"
+#include "datapath/session/close.h"
+#include "datapath/tx/post.h"
 
 #define LOOKS 8u   /* in an interval */
 #define QUIET 11u  /* sixteenths of the interval after which ALIVE goes out */

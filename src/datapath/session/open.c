@@ -17,12 +17,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "datapath/session/open.h"
+#include "core/wire/frame.h"
+#include "datapath/loop/events.h"
 #include "datapath/session/close.h"
-#include "datapath/tx/post.h"
 #include "datapath/session/queue_pair.h"
 #include "core/context.h"
 #include "core/techniques.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rndv/rndv.h"
+#include "datapath/rx/credits.h"
+#include "datapath/rx/recv_queue.h"
+#include "datapath/rx/srq.h"
+#include "datapath/session/drain.h"
+#include "datapath/session/handshake.h"
+#include "datapath/session/keepalive.h"
+#include "datapath/tx/coalesce.h"
+#include "datapath/tx/confirm.h"
 
 #define SIGNAL_EVERY 16u
 

@@ -20,10 +20,18 @@
 #include <string.h>
 
 #include "datapath/tx/coalesce.h"
+#include "core/wire/frame.h"
+#include "datapath/loop/events.h"
 #include "datapath/tx/post.h"
 #include "core/context.h"
 #include "core/techniques.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rpc/client.h"
+#include "datapath/rpc/server.h"
+#include "datapath/rx/receive.h"
+#include "datapath/rx/recv_queue.h"
+#include "datapath/session/close.h"
+#include "datapath/tx/send.h"
 
 /*
  * Up to here copying a message costs less than a frame of its own does. Two always fit a frame.

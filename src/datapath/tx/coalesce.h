@@ -13,6 +13,8 @@
 #include <stddef.h>
 
 #include "core/wire/frame.h"
+#include "datapath/rx/receive.h"
+#include "datapath/tx/post.h"
 
 struct coalesce_item {
     uint32_t type;   /* FRAME_DATA, FRAME_REQUEST, FRAME_REPLY */
@@ -66,6 +68,31 @@ static inline const char *coalesce_item_get(struct coalesce_item *out, const uin
             return "a coalesced frame with bytes between its items";
     }
     return NULL;
+}
+
+/* The bound of what goes into one: 0, none does. */
+uint32_t coalesce_bound(const struct session *s);
+
+/*
+ * Sending: takes what fits one frame off the head of this queue; room and, unless all of it are
+ * replies, a credit were checked. NOTHING: no entry for a request.
+ */
+enum build_result coalesce_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                                 struct msg_queue *queue);
+/* An entry of the send queue that was a coalesced frame. msg: the first of those that were to hear of it. */
+void coalesce_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                        uint64_t bytes, sluice_status status);
+enum recv_result coalesce_take(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);
+/* A message that lies in a coalesced frame is no longer needed. */
+void coalesce_return(struct sluice_loop *l, struct session *s, struct sluice_msg *view);
+/* One of those that need this frame is done with it: messages in it, and whoever takes it apart. */
+void coalesce_release(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);
+/* The application makes a message that lies in a coalesced frame its own: its bytes move to its own buffer. */
+void coalesce_retain(struct sluice_msg *view);
+
+/* Whether this message may share a frame. */
+static inline bool coalesce_accepts(const struct session *s, const struct sluice_msg *msg) {
+    return msg->size < s->coalesce_bound && msg->kind <= MSG_REPLY;
 }
 
 #endif

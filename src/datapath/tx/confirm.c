@@ -13,6 +13,7 @@
  *
  * Owner: the loop's thread.
  */
+#include "datapath/tx/confirm.h"
 #include "datapath/tx/post.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"

@@ -16,10 +16,15 @@
  */
 #include <string.h>
 
+#include "datapath/tx/iov.h"
+#include "core/wire/frame.h"
+#include "datapath/loop/events.h"
 #include "datapath/rma/one_sided.h"
-#include "datapath/rndv/rndv.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rndv/rndv_tx.h"
+#include "datapath/tx/post.h"
+#include "datapath/tx/send.h"
 #include "core/forked.h"
 
 #define COPIED_MAX 192u /* bytes of a message that is copied whole */

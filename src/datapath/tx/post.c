@@ -23,7 +23,21 @@
 
 #include "datapath/tx/post.h"
 #include "core/context.h"
+#include "core/wire/frame.h"
+#include "datapath/loop/events.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rma/one_sided.h"
+#include "datapath/rndv/rndv.h"
+#include "datapath/rndv/rndv_tx.h"
+#include "datapath/rpc/cancel.h"
+#include "datapath/rpc/client.h"
+#include "datapath/rpc/server.h"
+#include "datapath/rx/credits.h"
+#include "datapath/session/close.h"
+#include "datapath/tx/coalesce.h"
+#include "datapath/tx/confirm.h"
+#include "datapath/tx/iov.h"
+#include "datapath/tx/send.h"
 
 /* ---- building -------------------------------------------------------------------------------- */
 

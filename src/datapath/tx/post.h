@@ -7,26 +7,35 @@
 #ifndef DATAPATH_TX_POST_H
 #define DATAPATH_TX_POST_H
 
-#include "datapath/datapath.h"
+#include "core/wire/frame.h"
+#include "datapath/loop/loop.h"
 
-#define MSG_FOREIGN (1u << 31) /* in msg->send_flags: accepted from another thread */
-
-/* What a call that sends was given. */
-struct send_args {
-    uint64_t tag, deadline_ns;
-    uint64_t request_id; /* of the request a reply answers */
-    uint32_t flags, id;
-    uint8_t kind; /* enum msg_kind */
+enum build_result {
+    BUILD_DONE,    /* wholly posted: it leaves the queue (its links are not touched before) */
+    BUILD_PARTIAL, /* some of it: again, if there is room */
+    BUILD_NONE, /* credits, room or memory are missing; what ends the wait makes the session dirty */
 };
 
-/* Takes the caller's options apart: 0 or EINVAL. */
-int send_options(struct send_args *args, const sluice_send_options *o);
-int iov_send_options(struct send_args *args,
-                     const sluice_send_options *o); /* IN_PLACE is allowed */
-/* A message of the application's, of any size; any thread. NULL and errno. */
-struct sluice_msg *message_get(struct pool *pool, size_t bytes);
-/* sluice_send() for every kind of message; any thread. 0: taken. */
-int send_submit(sluice_session handle, struct sluice_msg *msg, const struct send_args *args);
+#define HEADER_BYTES 64u /* a slot in the ring of headers: a frame header and a short payload */
+
+/* The wr_id of a send: its slot and queue index. That of a receive is its buffer (bit 0 clear). */
+static inline uint64_t wr_send_id(uint32_t slot, uint32_t index) {
+    return (uint64_t)slot << 32 | (uint64_t)(index & 0xffff) << 8 | 1;
+}
+
+/* Posts what may be posted: queued messages, a CREDIT frame that is due. */
+void send_flush(struct sluice_loop *l, struct session *s);
+/* Posts a frame without payload, from the reserve. False: no credit, no room, or the QP is dead. */
+bool send_control(struct sluice_loop *l, struct session *s, enum frame_type type);
+/* The same with a total in its header. */
+bool send_control_total(struct sluice_loop *l, struct session *s, enum frame_type type,
+                        uint64_t total);
+/* The same with a payload, which is copied; fails also for want of memory. */
+bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type type,
+                       const void *payload, uint32_t bytes);
+/* After the QP went to ERR: its completion is the last of this QP's sends. */
+bool send_marker(struct sluice_loop *l, struct session *s);
+void send_nothing(struct sluice_loop *l, struct session *s); /* a WRITE of no bytes */
 
 /*
  * Work requests that are posted with one call. Whoever builds one takes an entry of the send queue
@@ -61,20 +70,6 @@ uint64_t wr_batch_counted(const struct sluice_msg *msg);
 /* The message ends before any of it was posted. */
 void finish_unsent(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_status status);
-/* ---- confirm.c: where a completion says only that this side has sent it ------------------------- */
-
-#define CONFIRMS_MAX 4u /* READs of nothing on their way, of one session */
-
-void confirm_init(struct session *s);
-/* The peer has named a byte to READ. */
-void confirm_begin(struct session *s, uint64_t address, uint32_t rkey);
-/* The last entries of the send queue, so many, were posted from l->send_wr[]. */
-void confirm_batch(struct sluice_loop *l, struct session *s, unsigned count);
-/* Entries were retired: what could not be posted before may be now. */
-void confirm_again(struct sluice_loop *l, struct session *s);
-
-#define HEADER_BYTES 64u /* a place in the ring of headers: a frame header and a short payload */
-
 static inline uint32_t sq_used(const struct session *s) {
     return s->sq_tail - s->sq_head;
 }
@@ -98,32 +93,10 @@ static inline void post_header(struct session *s, uint8_t *at, unsigned type, un
     frame_put(at, &f);
 }
 
-/* The share of the window of so many messages is free again. */
-static inline void window_release(struct session *s, uint32_t count, uint64_t bytes, bool foreign) {
-    if (foreign) {
-        atomic_fetch_sub_explicit(&s->foreign_bytes, bytes, memory_order_relaxed);
-        s->foreign_taken -= count;
-        atomic_fetch_sub_explicit(&s->ref, count, memory_order_release);
-        return;
-    }
-    /* One writer: plain loads and stores that others may read. */
-    atomic_store_explicit(&s->own_messages,
-                          atomic_load_explicit(&s->own_messages, memory_order_relaxed) - count,
-                          memory_order_relaxed);
-    atomic_store_explicit(&s->own_bytes,
-                          atomic_load_explicit(&s->own_bytes, memory_order_relaxed) - bytes,
-                          memory_order_relaxed);
-}
-
 /* A message the data path is done with, and nobody wants to hear of. */
 static inline void msg_discard(struct sluice_loop *l, struct sluice_msg *msg) {
     msg->state = MSG_FREE;
     pool_put(msg->pool, msg->pool == l->pool ? l->cache : l->rx_cache, msg);
-}
-
-/* Whether this message may share a frame. */
-static inline bool coalesce_accepts(const struct session *s, const struct sluice_msg *msg) {
-    return msg->size < s->coalesce_bound && msg->kind <= MSG_REPLY;
 }
 
 /* Entries from `from` on never reached the device. */

@@ -17,10 +17,16 @@
  */
 #include <string.h>
 
+#include "datapath/tx/send.h"
+#include "core/wire/frame.h"
+#include "datapath/loop/events.h"
 #include "datapath/rx/alloc_wait.h"
 #include "datapath/tx/post.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rpc/client.h"
+#include "datapath/rx/message.h"
+#include "datapath/rx/retain.h"
 #include "core/forked.h"
 
 static inline int options_of(struct send_args *args, const sluice_send_options *o, uint32_t flags);

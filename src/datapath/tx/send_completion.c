@@ -8,9 +8,19 @@
  *
  * Owner: the loop's thread.
  */
+#include "datapath/tx/send_completion.h"
+#include "datapath/loop/events.h"
 #include "datapath/tx/post.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rma/one_sided.h"
+#include "datapath/rndv/rndv.h"
+#include "datapath/rpc/client.h"
+#include "datapath/session/close.h"
+#include "datapath/tx/coalesce.h"
+#include "datapath/tx/confirm.h"
+#include "datapath/tx/iov.h"
+#include "datapath/tx/send.h"
 
 static void retire(struct sluice_loop *l, struct session *s, sluice_status status) {
     struct sq_entry *entry = &s->sq[s->sq_head++ & s->sq_mask];

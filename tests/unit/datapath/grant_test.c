@@ -4,6 +4,7 @@
  * posted, with receives of one's own and with shared ones; receives for replies.
  */
 #include "support/pair.h"
+#include "datapath/rx/credits.h"
 
 #define SECOND 1000000000ull
 #define EACH_KIND(flag) for (uint32_t flag = 0; flag <= SLUICE_ISOLATED; flag += SLUICE_ISOLATED)

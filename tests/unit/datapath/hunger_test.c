@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <semaphore.h>
 
-#include "datapath/tx/post.h"
 #include "pool/internal.h"
+#include "datapath/rx/message.h"
 
 enum { HOARD = 8192, SIZE = 2000, MIB = 1 << 20 };
 

@@ -8,7 +8,6 @@
  * memory sends old bytes; a_registration_nobody_ended_shows shows that it does.
  */
 #define _GNU_SOURCE
-#include "datapath/rndv/rndv.h"
 #include "hole.h"
 #include "support/memory.h"
 
@@ -19,6 +18,8 @@
 #include <unistd.h>
 
 #include "soft/verbs/object.h"
+#include "datapath/rndv/internal.h"
+#include "datapath/tx/iov.h"
 
 #define PAGE ((size_t)4096)
 #define AREA (32 * PAGE)

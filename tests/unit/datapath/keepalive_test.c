@@ -5,6 +5,9 @@
  * nodes until what is on its way has arrived.
  */
 #include "support/pair.h"
+#include "datapath/session/keepalive.h"
+#include "datapath/session/open.h"
+#include "datapath/tx/post.h"
 
 #define SECOND 1000000000ull
 #define INTERVAL (100 * SECOND) /* so long that the real time a test takes does not count */

@@ -12,8 +12,8 @@
  */
 #include <sluice/memory.h>
 
-#include "datapath/rndv/rndv.h"
 #include "support/pair.h"
+#include "datapath/rndv/internal.h"
 
 #define BYTES ((size_t)100000)
 #define ABOVE 16384 /* larger ones go this way, on devices too where it is not the default */

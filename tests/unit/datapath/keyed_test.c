@@ -4,8 +4,8 @@
  * READ is not to be trusted: what goes in frames, what is written, and a peer whose memory goes too early.
  */
 #include "support/pair.h"
-
-#include "datapath/rndv/rndv.h"
+#include "datapath/rndv/internal.h"
+#include "datapath/rndv/mw.h"
 
 #define BYTES 65536u
 

@@ -5,8 +5,9 @@
  *
  * b's sessions play both: a greedy one's receiving half is deaf, and its frames are the test's own.
  */
-#include "datapath/rndv/rndv.h"
 #include "support/pair.h"
+#include "datapath/rndv/internal.h"
+#include "datapath/tx/post.h"
 
 #define MIB ((uint32_t)1 << 20)
 #define SECOND 1000000000ull

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* landing_test.c - SLUICE_RECEIVE_INTO: the application says where large messages go. */
-#include "datapath/rndv/rndv.h"
 #include "support/memory.h"
 
 #define BIG (1 << 20)

@@ -7,6 +7,8 @@
 
 #include <pthread.h>
 
+#include "datapath/rx/message.h"
+#include "datapath/session/close.h"
 #include "datapath/tx/coalesce.h"
 #include "datapath/tx/post.h"
 

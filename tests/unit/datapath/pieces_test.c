@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Messages made of pieces: they arrive as one, whatever lies where, and regions are in use meanwhile. */
-#include "datapath/rndv/rndv.h"
 #include "support/memory.h"
+#include "datapath/rndv/internal.h"
 
 #define BIG (1 << 20)
 

@@ -3,8 +3,9 @@
  * rendezvous_hostile_test.c - announcements, answers and writes that break the rules end their session, with
  * reason PROTOCOL, and nothing else: no memory is kept, and the node goes on.
  */
-#include "datapath/rndv/rndv.h"
 #include "support/pair.h"
+#include "datapath/rndv/internal.h"
+#include "datapath/tx/post.h"
 
 /* One frame of the test's own making, on b's queue pair. */
 struct forged {

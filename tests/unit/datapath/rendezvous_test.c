@@ -4,7 +4,9 @@
  * window, outcomes and ends.
  */
 #include "base/sanitize.h"
+#include "datapath/rndv/internal.h"
 #include "datapath/rndv/rndv.h"
+#include "datapath/tx/iov.h"
 #include "support/pair.h"
 #include "soft/verbs/object.h"
 

@@ -4,8 +4,8 @@
  * and the receives that sessions share are counted as before. One that was counted and is not there would be missed by
  * another session.
  */
-#include "datapath/rpc/client.h"
 #include "support/pair.h"
+#include "datapath/tx/post.h"
 
 #define ITEM(type, length) ((uint64_t)(type) | (uint64_t)(length) << 32)
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Requests that end without a reply: deadlines, cancellation, the end of the session, broken peers. */
 #include "support/request_util.h"
+#include "datapath/tx/post.h"
 
 #define SECOND 1000000000ull
 

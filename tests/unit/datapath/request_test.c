@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Requests: many in flight, one outcome each, one answer each, whatever happens on either side. */
 #include "support/request_util.h"
+#include "datapath/rpc/internal.h"
 
 /* ---- answers --------------------------------------------------------------------------------- */
 

@@ -3,11 +3,11 @@
  * sink_test.c - on a device like iWARP: the memory that a READ goes to is registered for it, and what becomes of
  * an operation where that fails; and that an outcome is the peer's device's, not this side's.
  */
-#include "datapath/tx/post.h"
 #include "support/memory.h"
 #include "soft/verbs/object.h"
 #include "soft/fault/inject.h"
 #include "soft/fault/plan.h"
+#include "datapath/tx/confirm.h"
 
 static void plan(const char *text) {
     struct soft_plan_error error;

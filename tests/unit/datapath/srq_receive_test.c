@@ -7,6 +7,8 @@
 
 #include <sys/resource.h>
 
+#include "datapath/rx/recv_queue.h"
+#include "datapath/rx/srq.h"
 #include "datapath/tx/post.h"
 
 static void no_log(int level, const char *text, void *arg) {

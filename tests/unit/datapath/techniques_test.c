@@ -2,8 +2,6 @@
 /* Each technique of the data path can be left out, and all of them: what arrives is the same. */
 #include "support/pair.h"
 
-#include "datapath/tx/post.h"
-
 static void traffic_without(uint32_t without) {
     enum { COUNT = 600 };
     static const size_t sizes[] = {64, 0, 65, 64, 8, 200, 1000, 64, 9000, 64, 4000, 20000};

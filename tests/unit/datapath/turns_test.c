@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "support/pair.h"
+#include "datapath/tx/coalesce.h"
 
 #define MS 1000000ull
 

@@ -4,8 +4,7 @@
  * told so until the WRITABLE is on its way, whichever thread it was.
  */
 #include "support/pair.h"
-
-#include "datapath/tx/post.h"
+#include "datapath/rx/message.h"
 
 enum { SIZE = 2000, HOARD = 8192, MIB = 1 << 20 };
 

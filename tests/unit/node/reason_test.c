@@ -4,6 +4,7 @@
  * is, and both sides say it with its status, its code, its text, and what the stack itself said.
  */
 #include "support/reason.h"
+#include "datapath/session/close.h"
 
 /* ---- not connected ----------------------------------------------------------------------------- */
 

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * internal.h - what the files that move large messages share; docs/protocol.md has the rules.
+ *
+ *   rndv.c         what both directions need; posting
+ *   rndv_tx.c      sender: messages that were announced, until the peer has them
+ *   rndv_rx.c      receiver: announcements, and the memory they go to
+ *   deliver.c      receiver: what is there, in its turn; where the application wants it
+ *
+ * A message at the sender is a `struct rndv_tx`: its index is its rendezvous number. At the receiver it is a
+ * `struct rndv_rx` until it was delivered, which is in the order of the announcements; its number is the
+ * sender's again earlier, with ATS or the last WRITE. So there are more of these than numbers; the
+ * number is not given back while too many wait for the application.
+ *
+ * Everything is posted by rndv_flush(), at the end of a turn, as far as credits, send queue and this
+ * turn's share of bytes go. What ends a wait makes the session dirty.
+ *
+ * Owner: the loop's thread.
+ */
+#ifndef DATAPATH_RNDV_INTERNAL_H
+#define DATAPATH_RNDV_INTERNAL_H
+
+#include "core/wire/frame.h"
+#include "datapath/loop/loop.h"
+#include "datapath/rndv/mw.h"
+
+struct iov_part;
+struct wr_batch;
+
+#define RNDV_NUMBERS 16u /* rendezvous numbers of one direction */
+#define RNDV_RX_MAX 48u  /* RNDV_NUMBERS under way, and these many that wait to be delivered */
+#define RNDV_CHUNK_BYTES (256u << 10) /* of one READ or WRITE */
+#define RNDV_SHARE_NIC (1u << 20)     /* READ or written for one session in one turn, about */
+#define RNDV_SHARE_SOFTWARE                                                                        \
+    (1u << 17) /* where a READ is a copy by this CPU: no more than its cache holds */
+#define RNDV_BY_READ 1u
+#define RNDV_BY_WRITE 2u
+#define RNDV_OUTCOME_OK 0u
+#define RNDV_OUTCOME_NO_MEMORY 1u
+
+enum rndv_tx_state {
+    RNDV_TX_FREE,
+    RNDV_TX_RTS,     /* the peer's answer is awaited */
+    RNDV_TX_WRITING, /* RTR came */
+    RNDV_TX_WRITTEN, /* the last WRITE is posted */
+    RNDV_TX_ATS,     /* ATS came: the key is to be taken back */
+    RNDV_TX_CLOSING, /* that is posted */
+};
+
+struct rndv_tx {
+    uint8_t state; /* enum rndv_tx_state */
+    uint8_t way;
+    bool counted;          /* the window of the session has its bytes still */
+    sluice_status outcome; /* from ATS on */
+    struct sluice_msg *msg;
+    const struct iov_part *parts; /* pieces: in the message; NULL: its payload is what is sent */
+    uint32_t part_count;
+    uint64_t offset; /* WRITE: posted so far */
+    uint64_t address;
+    uint32_t rkey;
+    uint64_t order;
+    struct mw mw; /* READ */
+};
+
+enum rndv_rx_state {
+    RNDV_RX_FREE,
+    RNDV_RX_ASK,     /* the application says where, once it is this one's turn */
+    RNDV_RX_ASKED,   /* LARGE was delivered */
+    RNDV_RX_WAITS,   /* for memory */
+    RNDV_RX_BEGINS,  /* WRITE: RTR is to be posted */
+    RNDV_RX_MOVES,   /* READs are posted, or the peer WRITEs */
+    RNDV_RX_CLOSES,  /* WRITE: it is there, the key is to be taken back */
+    RNDV_RX_CLOSING, /* that is posted */
+    RNDV_RX_HERE,    /* complete */
+    RNDV_RX_REFUSED, /* there can be no memory for it */
+    RNDV_RX_FAILED,  /* the session ended before it was there */
+    RNDV_RX_DONE,    /* delivered; its number is in use until ATS is posted */
+};
+
+struct rndv_rx {
+    uint8_t state; /* enum rndv_rx_state */
+    uint8_t way, type, number;
+    bool answer;     /* ATS is to be posted */
+    bool numbered;   /* the number is in use */
+    uint8_t outcome; /* of ATS */
+    uint32_t rkey;
+    uint32_t flying; /* READs posted and not completed */
+    uint64_t address, bytes, total;
+    uint64_t arrived_ns;          /* a request with a deadline was announced */
+    uint64_t offset;              /* READ: posted so far */
+    uint64_t wiped;               /* WRITE: so much of its memory is zeroed */
+    struct sluice_msg *landing;   /* memory of the node */
+    struct sluice_region *region; /* or of the application */
+    uint64_t region_offset, token;
+    struct mw *mw;        /* WRITE, one of rndv.mws */
+    struct mw *sink;      /* READ: one of them too, where these must be opened to the peer */
+    struct rndv_rx *next; /* in the order of the announcements */
+};
+
+struct rndv {
+    struct rndv_tx out[RNDV_NUMBERS];
+    uint32_t out_count, out_writes; /* in use; of these by WRITE */
+    uint64_t out_order;             /* the last one announced */
+    struct rndv_rx rx[RNDV_RX_MAX];
+    struct rndv_rx *first, **last; /* those not delivered */
+    struct rndv_rx *by_number[RNDV_NUMBERS];
+    uint32_t waiting;            /* arrivals without a number, not delivered */
+    uint32_t ready;              /* RTR was posted, and not all was written */
+    uint32_t flying;             /* READs posted and not completed */
+    uint64_t landing_bytes;      /* of memory of the node, not delivered */
+    uint64_t tokens;             /* given out with LARGE */
+    bool todo;                   /* rndv_flush() may find something to post */
+    bool wiping;                 /* goes on in the next turn, which is soon */
+    struct mw mws[RNDV_NUMBERS]; /* of arrivals */
+};
+
+static inline void rndv_dirty(struct sluice_loop *l, struct session *s) {
+    s->rndv->todo = true;
+    loop_dirty(l, s);
+}
+
+/* The session's, made with the first large message. NULL: no memory, tried again. */
+struct rndv *rndv_get(struct sluice_loop *l, struct session *s);
+/* The session waits for memory. */
+void rndv_retry(struct sluice_loop *l, struct session *s);
+/* READs that may be outstanding: what both sides agreed on. */
+uint32_t rndv_depth(const struct session *s);
+
+/*
+ * Posting. Room for one more request of mine in this batch (posting what is there if it is full), and
+ * with a credit for a control frame; false: not now.
+ */
+bool rndv_room(struct sluice_loop *l, struct session *s, struct wr_batch *batch);
+bool rndv_room_control(struct sluice_loop *l, struct session *s, struct wr_batch *batch);
+/* A request with its entry: whose (NULL: nobody's) is told when it completed. */
+struct ibv_send_wr *rndv_wr(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                            void *whose, uint64_t counted);
+/* BIND or LOCAL_INV, as mw.c filled it in. */
+void rndv_post_mw(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                  const struct ibv_send_wr *as, void *whose, uint64_t counted);
+/* A frame of these few bytes behind its header; flags and total are the header's. */
+bool rndv_post_frame(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                     struct frame f, const uint64_t *payload);
+
+/*
+ * The next slice of a message of parts: up to `max` bytes from `offset` on, in two sges at most. Returns
+ * how many bytes; *count sges are filled in.
+ */
+uint32_t rndv_slice(const struct iov_part *parts, uint32_t part_count, uint64_t offset,
+                    uint32_t max, struct ibv_sge out[2], unsigned *count);
+/* How much of `bytes` the request at `offset` moves. */
+static inline uint32_t rndv_chunk(uint64_t bytes, uint64_t offset) {
+    uint64_t left = bytes - offset;
+    return left < RNDV_CHUNK_BYTES ? (uint32_t)left : RNDV_CHUNK_BYTES;
+}
+
+/* ---- rndv_tx.c ------------------------------------------------------------------------------ */
+
+/* Posts what can be; `bytes` are left of this turn's share. */
+void rndv_tx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                   uint32_t *bytes);
+void rndv_tx_completed(struct sluice_loop *l, struct session *s, struct rndv_tx *d,
+                       sluice_status status);
+void rndv_tx_end(struct sluice_loop *l, struct session *s);
+
+/* ---- rndv_rx.c ------------------------------------------------------------------------------- */
+
+void rndv_rx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                   uint32_t *bytes);
+void rndv_rx_completed(struct sluice_loop *l, struct session *s, struct rndv_rx *a,
+                       sluice_status status);
+void rndv_rx_end(struct sluice_loop *l, struct session *s);
+void rndv_rx_drop(struct sluice_loop *l, struct session *s);
+/* For deliver.c. It was delivered, or nobody gets it; the memory it was to go to, or lies in. */
+void rndv_rx_done(struct sluice_loop *l, struct session *s, struct rndv_rx *a);
+void rndv_rx_detach(struct sluice_loop *l, struct session *s, struct rndv_rx *a);
+
+#endif

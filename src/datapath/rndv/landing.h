@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * landing.h - memory for messages that arrive in parts.
+ *
+ * Owner: the thread that owns the loop, unless a function says otherwise.
+ */
+#ifndef DATAPATH_RNDV_LANDING_H
+#define DATAPATH_RNDV_LANDING_H
+
+#include "datapath/loop/loop.h"
+
+/* A buffer in which a message of this size is received; NULL: no memory now, or EMSGSIZE never. */
+struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes);
+/* The same for a message that this session's peer takes its time for, until landing_done(). */
+struct sluice_msg *landing_for(struct sluice_loop *l, struct session *s, uint64_t bytes);
+void landing_done(struct sluice_loop *l, struct session *s, uint64_t bytes);
+/* Whether a session that has a landing may have another one. */
+bool landing_may(const struct sluice_loop *l, uint64_t bytes);
+
+/* A part came. */
+static inline void landing_moved(struct session *s) {
+    s->landing_moves++;
+}
+
+/* Now and then: whether the peer goes on. */
+void landing_check(struct sluice_loop *l, struct session *s);
+
+#endif

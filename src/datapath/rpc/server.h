@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * server.h - requests of the peer, and their answers.
+ *
+ * Owner: the thread that owns the loop, unless a function says otherwise.
+ */
+#ifndef DATAPATH_RPC_SERVER_H
+#define DATAPATH_RPC_SERVER_H
+
+#include "datapath/loop/loop.h"
+#include "datapath/rx/receive.h"
+
+struct frame;
+struct wr_batch;
+
+/* Posts answers without a message (session->answers). */
+void rpc_server_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch);
+
+/*
+ * For whoever takes a request off the wire: delivers msg, which holds its bytes, as REQUEST; or
+ * answers it, or drops it, and gives msg back (event_return). Room was checked. msg->deadline_ns: when
+ * its frame arrived, 0 if just now.
+ */
+enum recv_result rpc_server_deliver(struct sluice_loop *l, struct session *s,
+                                    struct sluice_msg *msg, uint64_t total);
+/* A request in a frame of its own, in order. */
+enum recv_result rpc_server_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+/* CANCEL: NULL, or what is wrong. */
+const char *rpc_server_cancelled(struct sluice_loop *l, struct session *s, const struct frame *f);
+
+#endif

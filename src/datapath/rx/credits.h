@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * credits.h - how many credits the peer has.
+ *
+ * Owner: the thread that owns the loop, unless a function says otherwise.
+ */
+#ifndef DATAPATH_RX_CREDITS_H
+#define DATAPATH_RX_CREDITS_H
+
+#include "datapath/loop/loop.h"
+
+struct frame;
+
+/* RECALL or RETURN: NULL, or what is wrong. */
+const char *credits_control(struct sluice_loop *l, struct session *s, const struct frame *f);
+/* Gives back what the peer has recalled. */
+void credits_return(struct sluice_loop *l, struct session *s);
+/* Whether credits are owed that must be told now. */
+bool credits_update_due(const struct session *s);
+/* The session is up. */
+void credits_start(struct sluice_loop *l, struct session *s);
+
+/*
+ * So much has come lately that receives should be posted again in larger batches, even if the peer
+ * never has many frames on their way.
+ */
+static inline bool credits_are_used(const struct session *s) {
+    return s->rx_sequence - s->credits_seen >= 256;
+}
+
+/* The peer has used much of what it had: more, if it may have more. */
+void credits_grow(struct sluice_loop *l, struct session *s);
+/* `credits_granted` or `retained` has changed; figures for other threads. */
+void credits_changed(struct session *s);
+void credits_publish(struct session *s);
+/* Looks at the sessions if it is time to; l->now_ns was just read. */
+void credits_check(struct sluice_loop *l);
+
+/*
+ * A receive for the reply of a request: false, none can be had now; what ends the wait makes the
+ * session dirty. Its reply came: taken, in that receive (FRAME_RESERVED); else in another frame.
+ */
+bool credits_reserve(struct sluice_loop *l, struct session *s);
+void credits_unreserve(struct sluice_loop *l, struct session *s, bool taken);
+
+#endif

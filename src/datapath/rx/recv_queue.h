@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * recv_queue.h - receive buffers: posted, given back, posted again.
+ *
+ * Owner: the thread that owns the loop, unless a function says otherwise.
+ */
+#ifndef DATAPATH_RX_RECV_QUEUE_H
+#define DATAPATH_RX_RECV_QUEUE_H
+
+#include "datapath/loop/loop.h"
+
+/* The first receives, before the QP may connect. False: no memory or the device refused. */
+bool recv_queue_prime(struct sluice_loop *l, struct session *s);
+/* Posts receives again, and grants the peer more if it wants more. */
+void recv_queue_repost(struct sluice_loop *l, struct session *s);
+/* Frees held frames, the partial message and buffers waiting to be posted. */
+void recv_queue_drop(struct sluice_loop *l, struct session *s);
+/* The queue pair is in ERR and its completions are back: receives that it will never give back. */
+void recv_queue_swallowed(struct sluice_loop *l, struct session *s);
+/* Where there is a trail: whether the device has it; if so, it counts as the oldest from here on. */
+bool recv_queue_is_out(struct session *s, const struct sluice_msg *msg);
+/* Tries again later, when there may be memory. */
+void recv_queue_retry(struct sluice_loop *l, struct session *s);
+/* One of the reserve, for receives. cache may be NULL: any thread. */
+struct sluice_msg *recv_buffer_get(struct pool *pool, struct pool_cache *cache, uint32_t bytes);
+/* A received message or receive buffer back to its pool. */
+void recv_buffer_put(struct sluice_loop *l, struct sluice_msg *msg);
+/* A new loop: what is the same in every list of receives it posts. */
+void recv_queue_prepare(struct sluice_loop *l);
+/* Posts all of a queue's repost list, for this session (NULL: none). False: the device refused. */
+bool recv_queue_post(struct sluice_loop *l, struct recv_queue *q, const struct session *self);
+/* Sees to spare receives; returns how many of those wanted there are. `sixteenths` of the reserve may
+ * be receives for that. */
+uint32_t recv_queue_spare(struct sluice_loop *l, struct session *s, uint32_t want,
+                          unsigned sixteenths);
+
+/* A receive buffer whose frame is done with; its credit was counted. */
+static inline void recv_queue_give_back(struct sluice_loop *l, struct session *s,
+                                        struct sluice_msg *msg) {
+    if (unlikely(!session_takes_receives(s))) {
+        recv_buffer_put(l, msg);
+        return;
+    }
+    struct recv_queue *q = s->rq;
+    msg->state = MSG_RECEIVE;
+    msg->next = q->repost;
+    q->repost = msg;
+    if (++s->repost_count + s->rx_missing >= s->repost_batch || s->rx_granted <= CREDIT_RESERVE)
+        loop_dirty(l, s);
+}
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * srq.h - the shared receive queue of a loop.
+ *
+ * Owner: the thread that owns the loop, unless a function says otherwise.
+ */
+#ifndef DATAPATH_RX_SRQ_H
+#define DATAPATH_RX_SRQ_H
+
+#include "datapath/loop/loop.h"
+
+#define QP_CHUNKS 4096u
+
+struct qp_chunk {
+    uint32_t count;
+    struct session *at[4096];
+};
+
+/* Without one (the device, the options), every session has its own. */
+void srq_open(struct sluice_loop *l);
+void srq_close(struct sluice_loop *l); /* gives it back to the device */
+void srq_free(struct sluice_loop *l);  /* no session is left */
+/* The session's QP uses them from now on, or no more. False: no memory, or its number is taken. */
+bool srq_join(struct sluice_loop *l, struct session *s);
+void srq_leave(struct sluice_loop *l, struct session *s, bool drained);
+/* NULL: none has this number (any more). Only where the loop shares receives: shared.sessions. */
+extern struct session srq_tombstone; /* of one whose queue pair was given up */
+
+static inline struct session *srq_session(const struct sluice_loop *l, uint32_t qp_num) {
+    const struct qp_chunk *chunk = l->srq.sessions[qp_num >> 12 & 0xfff];
+    struct session *s = likely(chunk != NULL) ? chunk->at[qp_num & 0xfff] : NULL;
+    return unlikely(s == &srq_tombstone) ? NULL : s;
+}
+
+/* A place for a buffer that joins; false: they are taken. Another in its place; none. */
+bool srq_enter(struct sluice_loop *l, struct sluice_msg *msg);
+void srq_put(struct sluice_loop *l, struct sluice_msg *msg, uint64_t place);
+void srq_forget(struct sluice_loop *l, uint64_t place);
+uint32_t srq_room(const struct sluice_loop *l);
+/* A buffer that a frame took without a credit is posted again; stray: nobody knows whose it was. */
+void srq_restore(struct sluice_loop *l, struct sluice_msg *msg);
+void srq_stray(struct sluice_loop *l, struct sluice_msg *msg);
+void srq_arm(struct sluice_loop *l);
+void srq_low(struct sluice_loop *l);
+void srq_say_low(struct sluice_loop *l); /* any thread */
+/* A queue pair in ERR: it takes no more; it is to be drained; whether it is; it is given up. */
+void srq_last(struct sluice_loop *l, struct session *s);
+void srq_drain(struct sluice_loop *l, struct session *s);
+unsigned srq_settle(struct sluice_loop *l);
+/* Any queue pair: it is settled when the CQ was found empty once from now on; and that is over. */
+void srq_await(struct sluice_loop *l, struct session *s);
+void srq_unsettle(struct sluice_loop *l, struct session *s);
+
+#endif
