@@ -14,10 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cm/internal.h"
 #include "core/auth/replay.h"
-#include "cm/cm.h"
-#include "core/session_table.h"
 #include "core/context.h"
+#include "core/session_table.h"
 
 const char cm_no_random[] = "the system gives no random numbers to connect with";
 

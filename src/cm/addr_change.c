@@ -14,7 +14,7 @@
  *
  * Owner: the CM thread.
  */
-#include "cm/cm.h"
+#include "cm/internal.h"
 #include "core/context.h"
 
 #define TOLD_NS 1000000000ull  /* between two warnings */

@@ -18,7 +18,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "cm/cm.h"
+#include "cm/addrinfo.h"
+#include "cm/internal.h"
+#include "cm/resolver.h"
 #include "core/context.h"
 
 int cm_addrinfo_ask(struct cm_addrinfo_query *query, const struct fabric_ops *fabric,

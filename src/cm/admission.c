@@ -24,8 +24,7 @@
  * Owner: the CM thread.
  */
 #include "cm/admission.h"
-
-#include "cm/cm.h"
+#include "cm/internal.h"
 #include "core/context.h"
 
 /* ---- lines ----------------------------------------------------------------------------------- */

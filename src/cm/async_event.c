@@ -8,7 +8,7 @@
  *
  * Owner: the CM thread.
  */
-#include "cm/cm.h"
+#include "cm/internal.h"
 #include "core/context.h"
 
 _Static_assert(STATS_ASYNC_WQ_FATAL == (int)IBV_EVENT_WQ_FATAL, "the same order, none left out");

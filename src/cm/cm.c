@@ -5,7 +5,6 @@
  * Owner: the CM thread; cm_open() and cm_close() the thread that opens and closes the node.
  */
 #define _GNU_SOURCE
-#include "cm/cm.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,13 +13,17 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "base/deadline.h"
-#include "base/thread.h"
+#include "cm/cm.h"
+#include "cm/connector.h"
+#include "cm/internal.h"
+#include "cm/resolver.h"
 #include "core/auth/auth.h"
 #include "core/auth/replay.h"
+#include "core/context.h"
 #include "core/failure_text.h"
 #include "core/session_table.h"
-#include "core/context.h"
+#include "base/deadline.h"
+#include "base/thread.h"
 
 #define MSGS_MAX 256 /* messages taken in one round */
 

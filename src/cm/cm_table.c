@@ -6,7 +6,7 @@
  * Rows are states (core/connection.h), columns event numbers; the last column is for numbers this library
  * does not know. Constant; any thread.
  */
-#include "cm/cm.h"
+#include "cm/cm_table.h"
 
 #define RUN(handler)                                                                               \
     { .run = handler }

@@ -13,7 +13,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "cm/cm.h"
+#include "cm/connector.h"
+#include "cm/internal.h"
 #include "core/context.h"
 
 /* ---- what the call itself says ---------------------------------------------------------------- */

@@ -21,8 +21,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cm/connector.h"
+#include "cm/addrinfo.h"
+#include "cm/internal.h"
+#include "core/context.h"
 #include "base/thread.h"
-#include "cm/cm.h"
 
 #define THREADS_MAX 64
 #define HOST_MAX 4 /* calls under way to one host */

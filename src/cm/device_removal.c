@@ -20,7 +20,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "cm/cm.h"
+#include "cm/connector.h"
+#include "cm/internal.h"
 #include "core/context.h"
 
 #define GRACE_NS 500000000ull /* how long a loop may go without being polled */

@@ -16,10 +16,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cm/cm.h"
+#include "cm/internal.h"
+#include "cm/resolver.h"
+#include "core/context.h"
 #include "core/failure_text.h"
 #include "core/session_table.h"
-#include "core/context.h"
 
 #define REJ_CONSUMER 28  /* the reject reason of a listener's own */
 #define WORDLESS_TRIES 4 /* at most, with a peer that refuses without a word */

@@ -18,9 +18,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cm/cm.h"
-#include "core/failure_text.h"
+#include "cm/internal.h"
 #include "core/context.h"
+#include "core/failure_text.h"
 
 #define PAUSE_FIRST_NS 20000000ull
 #define PAUSE_LAST_NS 2000000000ull

@@ -13,7 +13,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "cm/cm.h"
+#include "cm/internal.h"
+#include "cm/resolver.h"
 #include "core/context.h"
 
 static void failed(struct cm *cm, struct event_source *source, int error, const char *what) {

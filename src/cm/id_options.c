@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "cm/cm.h"
+#include "cm/internal.h"
 #include "core/context.h"
 
 static bool set(const struct fabric_ops *fabric, struct rdma_cm_id *id, int name, void *value,

@@ -18,11 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cm/listen.h"
+#include "cm/internal.h"
 #include "core/auth/keyring.h"
+#include "core/context.h"
 #include "core/failure_text.h"
 #include "core/session_table.h"
-#include "cm/cm.h"
-#include "core/context.h"
 
 #define BACKLOG 1024
 

@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cm/cm.h"
+#include "cm/internal.h"
 #include "core/auth/keyring.h"
-#include "core/session_table.h"
 #include "core/context.h"
+#include "core/session_table.h"
 
 #define MIN_RNR_TIMER 12 /* 0.64 ms; 0 would mean 655 ms */
 #define ACK_TIMEOUT 14   /* 67 ms, where rdma_cm leaves 0, which means for ever */

@@ -19,8 +19,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cm/resolver.h"
+#include "cm/addrinfo.h"
+#include "base/env.h"
 #include "base/thread.h"
-#include "cm/cm.h"
 
 #define THREADS_MAX 4
 #define FOUND_MAX 32 /* addresses looked at, before the same ones are left out */

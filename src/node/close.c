@@ -18,6 +18,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "cm/cm.h"
+#include "cm/listen.h"
 #include "base/aside_thread.h"
 #include "base/barrier.h"
 #include "datapath/loop/events.h"

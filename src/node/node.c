@@ -5,6 +5,9 @@
  * Owner: the thread in sluice_open().
  */
 #define _GNU_SOURCE
+#include "cm/cm.h"
+#include "cm/connector.h"
+#include "cm/listen.h"
 #include "node/node.h"
 
 #include <errno.h>

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "cm/cm.h"
+#include "cm/listen.h"
 #include "core/auth/keyring.h"
 #include "datapath/loop/loop.h"
 #include "datapath/rpc/client.h"

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cm/listen.h"
 #include "core/techniques.h"
 #include "node/node.h"
 #include "soft/soft.h"

@@ -11,6 +11,8 @@
 #ifndef TESTS_PLACES_H
 #define TESTS_PLACES_H
 
+#include "cm/listen.h"
+#include "cm/cm_table.h"
 #include "core/auth/keyring.h"
 #include "support/watched.h"
 

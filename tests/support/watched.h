@@ -13,6 +13,7 @@
 #ifndef TESTS_WATCHED_H
 #define TESTS_WATCHED_H
 
+#include "cm/listen.h"
 #include "support/pair.h"
 
 #include <errno.h>

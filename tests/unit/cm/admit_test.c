@@ -8,6 +8,8 @@
  */
 #include "support/pair.h"
 
+#include "cm/internal.h"
+
 #include "cm/admission.h"
 
 #define MS 1000000ull

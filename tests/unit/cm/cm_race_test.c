@@ -6,6 +6,8 @@
  */
 #include "support/places.h"
 
+#include "cm/internal.h"
+
 #include <netinet/in.h>
 
 static const struct place *place_of(enum cm_state state, bool passive) {

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "cm/cm.h"
+#include "cm/cm_table.h"
 
 static void every_pair_is_filled_exactly_once(void **state) {
     (void)state;

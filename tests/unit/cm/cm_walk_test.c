@@ -6,6 +6,8 @@
  */
 #include "support/places.h"
 
+#include "cm/cm_table.h"
+
 #include <dirent.h>
 
 #include "base/sanitize.h"

@@ -5,6 +5,8 @@
  */
 #include "support/pair.h"
 
+#include "cm/internal.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>

@@ -8,6 +8,7 @@
 
 #include "core/auth/keyring.h"
 #include "support/wipes.h"
+#include "cm/internal.h"
 
 static const sluice_key key = {7, WIPES_MARK_BYTES, WIPES_MARK};
 static const sluice_key other_id = {8, WIPES_MARK_BYTES, WIPES_MARK};

@@ -5,6 +5,7 @@
  */
 #include "support/reason.h"
 #include "datapath/session/close.h"
+#include "cm/internal.h"
 
 /* ---- not connected ----------------------------------------------------------------------------- */
 

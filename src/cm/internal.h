@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * internal.h - what the files of the connection manager offer each other.
+ *
+ * Owner: the CM thread, except where marked.
+ */
+#ifndef CM_INTERNAL_H
+#define CM_INTERNAL_H
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "cm/cm.h"
+#include "cm/cm_table.h"
+#include "cm/listen.h"
+#include "core/context.h"
+#include "core/session.h"
+#include "core/upcalls.h"
+
+struct ifaddrs;
+
+/* ---- cm.c -------------------------------------------------------------------------------------- */
+
+/* A message of a session for its loop. */
+static inline void cm_tell_loop(struct session *s, enum loop_msg verb) {
+    s->node->upcalls->loop_post(atomic_load(&s->loop), s, verb);
+}
+
+/*
+ * The transport's own number behind a status: errno, reject reason. It may be any int. -1 is no EPERM: the
+ * library says it where its errno has the reason, which stands in the status then (cm_take_events), or where
+ * nobody knows one: 0.
+ */
+static inline uint32_t cm_code(int status) {
+    if (status == -1)
+        return 0;
+    return status < 0 ? 0u - (uint32_t)status : (uint32_t)status;
+}
+
+/* A status in a text, with what it means if it is an errno: for the format and for its arguments. */
+#define CM_STATUS_FORMAT "status %d%s%s"
+#define CM_STATUS(status) (status), cm_colon(status), cm_meaning(status)
+
+static inline const char *cm_colon(int status) {
+    return status == -1 ? ", " : status < 0 ? ": " : "";
+}
+
+static inline const char *cm_meaning(int status) {
+    return status == -1 ? "the stack gives no reason"
+           : status < 0 ? strerror((int)cm_code(status))
+                        : "";
+}
+
+/*
+ * What the errno of a call says that speaks to a peer who is waiting for it, accept or establish: the peer
+ * gave up and the id is past all that (an iWARP device, which answers itself, says so with ECONNRESET or
+ * EPIPE); else it is our side.
+ */
+static inline sluice_reason cm_reason_of_answer(int error) {
+    bool gone = error == EINVAL || error == ECONNRESET || error == EPIPE || error == ENOTCONN;
+    return gone ? SLUICE_REASON_PEER_LOST : SLUICE_REASON_DEVICE_ERROR;
+}
+
+void cm_release(struct cm *cm, struct cm_conn *conn);
+void cm_drained(struct cm *cm, struct cm_conn *conn);
+void cm_enter(struct cm *cm, struct cm_conn *conn, enum cm_state state);
+void cm_watch(struct cm *cm, struct cm_conn *conn, uint64_t deadline_ns);
+void cm_watch_step(struct cm *cm, struct cm_conn *conn, uint64_t step_ns);
+void cm_adopt(struct cm *cm, struct cm_conn *conn);
+void cm_up(struct cm *cm, struct cm_conn *conn);
+/* The connection cannot be or is no more: tells the loop once, and waits for its RELEASE. */
+void cm_fail(struct cm *cm, struct cm_conn *conn, sluice_reason reason, uint32_t vendor,
+             const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* The same with what is known already; cm_describe() fills it from the event being handled. */
+void cm_end(struct cm *cm, struct cm_conn *conn, const struct cm_failure *why);
+void cm_describe(const struct cm *cm, struct cm_failure *why, sluice_reason reason, uint32_t vendor,
+                 const char *format, va_list args) __attribute__((format(printf, 5, 0)));
+/* The events of a channel, up to a limit; how many, and the errno with which it ended, or 0. */
+unsigned cm_take_events(struct cm *cm, struct rdma_event_channel *channel, int *error);
+
+/* ---- accept.c ---------------------------------------------------------------------------------- */
+
+void cm_answer(struct cm *cm,
+               struct cm_conn *conn); /* its turn has come: CREATING_QP_PASSIVE, or it fails */
+void cm_accept_now(struct cm *cm, struct cm_conn *conn);
+void cm_answered(struct cm *cm, struct cm_conn *conn);
+void cm_handshake_done(struct cm *cm, struct cm_conn *conn);
+void cm_arrived(struct cm *cm, struct cm_conn *conn);
+
+/* ---- async_event.c ----------------------------------------------------------------------------- */
+
+/* What a device says that changes nothing here: counted, and told to the application's log (async_event.c). */
+void cm_async_event_count(struct cm *cm, const struct ibv_async_event *event); /* every event */
+void cm_async_event_port(struct cm *cm, const struct ibv_async_event *event);
+void cm_async_event_device(struct cm *cm, const struct ibv_async_event *event);
+
+/* ---- connect_call.c ---------------------------------------------------------------------------- */
+
+unsigned cm_take_calls(struct cm *cm); /* of the connector */
+/* rdma_connect(), which may be going on when this returns (connect_call.c); and what its errno means. */
+void cm_connect(struct cm *cm, struct cm_conn *conn, struct rdma_conn_param *param);
+void cm_connect_failed(struct cm *cm, struct cm_conn *conn, int error);
+/* An event says what came of it. */
+void cm_decided(struct cm_conn *conn);
+/* The try is given up while it goes on. True: its id is gone, and its QP goes with cm_give_left(). */
+bool cm_leave(struct cm *cm, struct cm_conn *conn);
+void cm_give_left(struct cm *cm, struct cm_conn *conn);
+/* A try that got no answer because this process may open no more files. */
+bool cm_short_of_files(struct cm *cm, struct cm_conn *conn, const struct cm_event *event);
+
+/* ---- device_removal.c -------------------------------------------------------------------------- */
+
+void cm_watch_device(struct cm *cm); /* at opening */
+bool cm_watch_by_hardware(struct cm *cm, const union ibv_gid *gid, const struct ifaddrs *list);
+void cm_device_lost(struct cm *cm); /* it failed or is being removed; again and again is fine */
+void cm_detach(struct cm *cm);      /* each round afterwards */
+
+/* ---- dial.c ------------------------------------------------------------------------------------ */
+
+/* Records of loops and of the application. */
+void cm_dial(struct cm *cm, struct cm_conn *conn);
+unsigned cm_take_names(struct cm *cm);              /* of the resolver */
+void cm_begin(struct cm *cm, struct cm_conn *conn); /* a new connection; its time runs */
+void cm_prepared(struct cm *cm, struct cm_conn *conn);
+void cm_ready(struct cm *cm, struct cm_conn *conn);
+
+/* ---- dial_retry.c ------------------------------------------------------------------------------ */
+
+enum cm_hope {
+    CM_HOPE_NONE,      /* what failed fails everywhere and again */
+    CM_HOPE_ELSEWHERE, /* another address may do */
+    CM_HOPE_LATER,     /* it may pass */
+};
+
+void cm_try_first(struct cm *cm, struct cm_conn *conn); /* the addresses are known */
+/* A step towards the peer failed: the next address, a pause, or the end of the dial. */
+void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluice_reason reason,
+                   uint32_t vendor, const char *format, ...) __attribute__((format(printf, 6, 7)));
+enum cm_hope cm_hope_of(sluice_reason reason);          /* of what a peer or its device answered */
+void cm_try_share(struct cm *cm, struct cm_conn *conn); /* this candidate's time begins */
+void cm_step_over(struct cm *cm, struct cm_conn *conn); /* step_ns passed */
+void cm_time_over(struct cm *cm, struct cm_conn *conn); /* deadline_ns passed */
+int cm_milliseconds(struct cm *cm, struct cm_conn *conn); /* left for this step */
+
+/* ---- event_source.c ---------------------------------------------------------------------------- */
+
+unsigned cm_event_sources_channel(struct cm *cm, uint32_t events); /* epoll reported these */
+unsigned cm_event_sources_addrinfo(struct cm *cm, uint32_t events);
+void cm_event_sources_device(struct cm *cm, uint32_t events);
+void cm_hear_now(struct cm *cm);                    /* what was said until now, ahead of epoll */
+void cm_event_sources_resume(struct cm *cm);        /* each round: pauses that are over */
+uint64_t cm_event_sources_due(const struct cm *cm); /* the first of them, or UINT64_MAX */
+#define CM_EVENTS_MAX 64 /* taken in one round; the descriptor stays readable */
+
+/* ---- id_options.c ------------------------------------------------------------------------------ */
+
+/*
+ * Sets what the link asks for (id_options.c). NULL, or the name of the option the stack refused, and errno.
+ * cm_conn_options: false: the connection has failed for that.
+ */
+const char *cm_set_options(struct cm *cm, struct rdma_cm_id *id, const struct link_config *link,
+                           bool listening);
+bool cm_conn_options(struct cm *cm, struct cm_conn *conn);
+
+/* ---- qp_attr.c --------------------------------------------------------------------------------- */
+
+/* Of a connection's two retry counts, which have three bits: the most, and of an RNR without end. */
+#define CM_RETRIES_MAX 7
+extern const char cm_no_random[]; /* instead of a nonce that could be guessed */
+bool cm_same_device(struct cm *cm, struct rdma_cm_id *id);
+/* Attributes of one QP state from rdma_cm, with what it leaves at bad values set right. */
+bool cm_attributes(struct cm *cm, struct cm_conn *conn, enum ibv_qp_state state,
+                   struct ibv_qp_attr *attr, int *mask);
+void cm_proposal(struct cm *cm, const struct link_config *link, struct private_data_req *out);
+int cm_async(struct cm *cm, unsigned *count); /* device events; the errno it ended with */
+
+#endif
