@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* context.c - the table of nodes, and the calls that are inside of them. */
 #include "core/context.h"
-
-#include "core/forked.h"
+#include "core/session_table.h"
 
 static struct sluice_node nodes[NODES_MAX];
-_Atomic uint64_t forked_nodes;
 
 sluice_node *context_at(uint32_t index) {
     return &nodes[index % NODES_MAX];
@@ -24,12 +22,4 @@ bool context_call_begin(sluice_node *n) {
 
 void context_call_end(sluice_node *n) {
     atomic_fetch_sub(&n->callers, 1);
-}
-
-bool forked_pool(const struct pool *pool) {
-    uint64_t bits = forked_bits();
-    for (uint32_t i = 0; i < NODES_MAX; i++)
-        if ((bits >> i & 1) && (nodes[i].pool == pool || nodes[i].rx_pool == pool))
-            return true;
-    return false;
 }

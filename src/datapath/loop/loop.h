@@ -347,6 +347,8 @@ void loop_run(struct sluice_loop *l);
 /* What sluice_poll() does once the loop is claimed. */
 int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns);
 int loop_fd(struct sluice_loop *l);
+int loop_drain_completions(struct sluice_loop *l); /* fetches and acknowledges CQ events; errno */
+void loop_clear_stats(struct sluice_loop *l);
 uint64_t loop_clock(struct sluice_loop *l);      /* reads the clock */
 void loop_publish(struct sluice_loop *l);        /* totals to the statistics page */
 void loop_publish_memory(struct sluice_loop *l); /* and what the pools count */

@@ -17,7 +17,6 @@
 #include "datapath/loop/loop.h"
 #include "datapath/rndv/internal.h"
 #include "datapath/rndv/landing.h"
-#include "datapath/rpc/internal.h"
 #include "datapath/rpc/server.h"
 #include "datapath/rx/receive.h"
 #include "datapath/rx/recv_queue.h"

@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 
+#include "datapath/rpc/server.h"
 #include "datapath/rx/receive.h"
 
 #define RPC_IDS_MAX 256u /* an id has its entry in the lowest 8 bits */
@@ -22,15 +23,6 @@
 #define MSG_BUSY 128u   /* the device, or a transfer, still reads it */
 #define MSG_ORPHAN 256u /* the outcome was told without it: to be freed when it is not busy */
 #define MSG_LATE 512u   /* the outcome, in deadline_ns, is told when it is not busy */
-
-/* The code of a REPLY. */
-enum reply_code {
-    CODE_REPLY = 0,
-    CODE_EXPIRED = 1,
-    CODE_CANCELLED = 2,
-    CODE_FAILED = 3,
-    CODE_APPLICATION = 256, /* and above: refused by the application with what is above */
-};
 
 enum rpc_pending_state {
     RPC_PENDING_FREE,

@@ -13,6 +13,15 @@
 struct frame;
 struct wr_batch;
 
+/* The code of a REPLY. */
+enum reply_code {
+    CODE_REPLY = 0,
+    CODE_EXPIRED = 1,
+    CODE_CANCELLED = 2,
+    CODE_FAILED = 3,
+    CODE_APPLICATION = 256, /* and above: refused by the application with what is above */
+};
+
 /* Posts answers without a message (session->answers). */
 void rpc_server_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch);
 
