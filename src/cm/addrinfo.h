@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 #include "base/address.h"
-#include "core/connection.h"
+#include "core/cm_conn.h"
 #include "fabric/fabric.h"
 
 struct cm_names;

@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/connection.h"
+#include "core/cm_conn.h"
 
 #define ADMISSION_PATIENCE_MIN_NS 20000000ull
 #define ADMISSION_PATIENCE_MAX_NS 1000000000ull

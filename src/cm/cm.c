@@ -181,7 +181,7 @@ static void take_msg(struct cm *cm, struct mpsc_queue_item *item) {
         return;
     }
     struct session *s = session_table_at(session_handle_make(cm->node->index, item->slot, 0));
-    struct cm_conn *conn = &s->conn;
+    struct cm_conn *conn = &s->connection.cm;
     switch ((enum cm_msg)item->verb) {
     case CM_MSG_DIAL:
         if (!conn->over) /* hung up before it was begun */

@@ -24,7 +24,7 @@
 #include "base/epoll_source.h"
 #include "base/stats.h"
 #include "cm/admission.h"
-#include "core/connection.h"
+#include "core/cm_conn.h"
 #include "core/mailbox.h"
 #include "fabric/fabric.h"
 

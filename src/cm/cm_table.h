@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/stats.h"
-#include "core/connection.h"
+#include "core/cm_conn.h"
 
 struct cm;
 

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "core/connection.h"
+#include "core/cm_conn.h"
 #include "core/mailbox.h"
 #include "fabric/fabric.h"
 

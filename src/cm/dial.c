@@ -106,8 +106,8 @@ unsigned cm_take_names(struct cm *cm) {
         /* The session may be gone; while this thread has its conn linked it cannot be. */
         if (!session_ref_tryget(&s->ref, (uint32_t)names.id, 0, 0))
             continue;
-        if (s->conn.owner.state == CM_RESOLVING_NAME)
-            named(cm, &s->conn, &names);
+        if (s->connection.cm.owner.state == CM_RESOLVING_NAME)
+            named(cm, &s->connection.cm, &names);
         session_ref_put(&s->ref);
     }
     return count;

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "base/stats.h"
-#include "core/connection.h"
+#include "core/cm_conn.h"
 #include "core/listener_end.h"
 #include "core/session.h"
 #include "core/session_table.h"

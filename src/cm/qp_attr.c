@@ -109,19 +109,21 @@ static void qp_failed(struct cm *cm, struct ibv_qp *qp, enum ibv_event_type type
                            : broke ? SLUICE_REASON_PEER_LOST
                                    : SLUICE_REASON_DEVICE_ERROR;
     if (access)
-        atomic_store(&s->accessed,
+        atomic_store(&s->connection.accessed,
                      true); /* for a loop that was told "lost" before this was known */
     const char *what = access  ? "the peer accessed memory that it may not"
                        : broke ? "the connection broke while something was sent"
                                : "the queue pair failed";
-    cm_fail(cm, &s->conn, reason, (uint32_t)type, "%s (event %d)", what, (int)type);
-    if (s->conn.reported || s->conn.owner.state != CM_RELEASED)
+    cm_fail(cm, &s->connection.cm, reason, (uint32_t)type, "%s (event %d)", what, (int)type);
+    if (s->connection.cm.reported || s->connection.cm.owner.state != CM_RELEASED)
         return;
     /* Its completions were faster, and nothing said why. As long as the QP lives, GONE is still to be
      * posted: the message arrives while there is a session. */
-    s->conn.reported = true;
-    s->conn.down = (struct cm_failure){.reason = reason, .vendor = (uint32_t)type, .cm_event = -1};
-    snprintf(s->conn.down.text, sizeof s->conn.down.text, "%s (event %d)", what, (int)type);
+    s->connection.cm.reported = true;
+    s->connection.cm.down =
+        (struct cm_failure){.reason = reason, .vendor = (uint32_t)type, .cm_event = -1};
+    snprintf(s->connection.cm.down.text, sizeof s->connection.cm.down.text, "%s (event %d)", what,
+             (int)type);
     cm_tell_loop(s, LOOP_MSG_DOWN);
 }
 
@@ -139,7 +141,7 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
     case IBV_EVENT_COMM_EST: {
         struct session *s = event->element.qp->qp_context;
         if (s)
-            cm_arrived(cm, &s->conn);
+            cm_arrived(cm, &s->connection.cm);
         break;
     }
     case IBV_EVENT_CQ_ERR:

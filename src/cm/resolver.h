@@ -12,7 +12,7 @@
 
 #include "base/address.h"
 #include "base/env.h"
-#include "core/connection.h"
+#include "core/cm_conn.h"
 #include "core/mailbox.h"
 #include "fabric/fabric.h"
 

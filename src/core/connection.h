@@ -1,158 +1,191 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * connection.h - what the CM thread keeps of a connection, and the fields handed over with each message.
+ * connection.h - one queue pair to a peer: its rdma_cm id, its send queue, its receives and its credits.
  *
- * A conn is part of a session. Everything in it belongs to the CM thread except the groups marked
- * otherwise, which are written by one side before it posts the message named there and read by the
- * other after it took that message.
+ * A part of a session, which has one as long as it lives. wr_id names it, by the slot of its session. Owner: the loop of
+ * the session, but for `cm`, which is the CM thread's, and where marked.
  */
 #ifndef CORE_CONNECTION_H
 #define CORE_CONNECTION_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#include "base/address.h"
-#include "core/wire/private_data.h"
-#include "fabric/fabric.h"
+#include <sluice/sluice.h>
 
-/* X(name, what it waits for) - rows of the table in cm_table.c */
-#define CM_STATES(X)                                                                               \
-    X(IDLE, "nothing: no connection")                                                              \
-    X(REMOVAL_WATCH, "the device's removal (the watch)")                                           \
-    X(RESOLVING_ADDRINFO, "the address of a name from rdma_cm")                                    \
-    X(LISTENING, "connection requests (a listener)")                                               \
-    X(RESOLVING_NAME, "the resolver thread")                                                       \
-    X(BACKOFF, "its next try (dialer)")                                                            \
-    X(RESOLVING_ADDR, "ADDR_RESOLVED")                                                             \
-    X(RESOLVING_ROUTE, "ROUTE_RESOLVED")                                                           \
-    X(CREATING_QP, "the loop's QP (dialer)")                                                       \
-    X(CONNECTING, "the listener's answer")                                                         \
-    X(MODIFYING_QP, "the loop moving its QP to RTS")                                               \
-    X(AWAITING_APP, "the application's decision (listener)")                                       \
-    X(QUEUED, "a free handshake (listener)")                                                       \
-    X(CREATING_QP_PASSIVE, "the loop's QP (listener)")                                             \
-    X(ACCEPTING, "ESTABLISHED")                                                                    \
-    X(HANDSHAKE, "the peer's HELLO or WELCOME")                                                    \
-    X(UP, "the end")                                                                               \
-    X(FAILED, "the loop's RELEASE")                                                                \
-    X(RELEASED, "the loop's DRAINED")
+#include "core/cm_conn.h"
+#include "pool/pool.h"
 
-enum cm_state {
-#define CM_X(name, text) CM_##name,
-    CM_STATES(CM_X)
-#undef CM_X
-        CM_STATE_COUNT
+#define CREDITS_INITIAL 4u  /* credits every peer has at first; no more than CREDITS_MIN */
+#define CREDITS_DEFAULT 32u /* that a peer may come to have */
+#define CREDIT_RESERVE 2u   /* kept back for CREDIT and BYE, so that credits can always flow back */
+#define SQ_RESERVE 3u       /* send queue entries kept back for CREDIT, BYE and the drain marker */
+
+/* Where a handshake is (handshake.c); frames other than the one awaited are refused. */
+enum session_handshake {
+    HANDSHAKE_NONE,   /* nothing was agreed, or it is done */
+    HANDSHAKE_HELLO,  /* dialer: to be sent; listener: awaited */
+    HANDSHAKE_HELD,   /* listener: HELLO came before the connection was announced */
+    HANDSHAKE_ANSWER, /* dialer: WELCOME or REFUSE awaited; listener: the application decides */
 };
 
-/* Behind every rdma_cm_id's context: which row of the table its events belong to. */
-struct cm_owner {
-    struct rdma_cm_id *id;
-    uint8_t state; /* enum cm_state */
-    bool
-        listener; /* a struct cm_listener; else a struct cm_conn, in RESOLVING_ADDRINFO a struct cm_addrinfo_query, or in
-                      REMOVAL_WATCH none of them */
+/* One posted send: which message ends with it, and what the window gets back. */
+struct sq_entry {
+    struct sluice_msg *msg; /* NULL: nothing to give back */
+    uint64_t bytes;         /* payload of the message that ends here, and the flags below */
+};
+#define SQ_COUNTED (1ull << 63) /* a message ends here: the window shrinks */
+#define SQ_FOREIGN (1ull << 62) /* it was accepted from another thread */
+#define SQ_FAILED (1ull << 61)  /* never reached the device */
+#define SQ_BEHIND (1ull << 60)  /* confirm.c: it ends with its own READ, or with one behind it */
+#define SQ_WHAT_SHIFT 56        /* enum sq_what, 4 bits */
+#define SQ_WHAT_MASK 15
+#define SQ_BYTES ((1ull << SQ_WHAT_SHIFT) - 1)
+
+/* Whose the entry is: who is told of its completion. */
+enum sq_what {
+    SQ_MESSAGE,   /* post.c: the message ends with it */
+    SQ_RNDV,      /* rndv.c */
+    SQ_ONE_SIDED, /* one_sided.c: a part of the operation, which has the message */
+    SQ_IOV,       /* iov.c: likewise of a message made of pieces */
+    SQ_REQUEST,   /* client.c: the message stays until the reply */
+    SQ_COALESCED, /* coalesce.c: several messages end with it; bytes is made otherwise */
+    SQ_CONFIRM,   /* confirm.c: what was posted before it is the peer's */
 };
 
-#define CM_CANDIDATES 8 /* addresses of one name that are tried */
-
-/* Why a connection ended, or a try failed. */
-struct cm_failure {
-    sluice_reason reason;
-    uint32_t vendor;
-    uint16_t code;
-    int32_t cm_event, cm_status; /* the event behind it; -1 and 0: none */
-    char text[124];
+/* What keepalive.c remembers of a session, from look to look. */
+struct keepalive {
+    uint64_t interval_ns;      /* agreed; 0: not watched */
+    uint64_t checked_ns;       /* the last look */
+    uint64_t rx_ns, tx_ns;     /* the look that first saw the counts below */
+    uint32_t rx_seen, tx_seen; /* frames received, frames posted */
+    bool excused;              /* the silence was forgiven once, because the loop was away */
 };
 
-/* Records the CM thread takes. */
-enum cm_msg {
-    CM_MSG_DIAL,
-    CM_MSG_PREPARED,
-    CM_MSG_READY,
-    CM_MSG_ANSWER,
-    CM_MSG_ARRIVED,        /* the dialer's first frame, before its handshake's last message */
-    CM_MSG_HANDSHAKE_DONE, /* the peer's HELLO (listener) or WELCOME (dialer) is in order */
-    CM_MSG_RELEASE,
-    CM_MSG_DRAINED,
-    CM_MSG_SESSION_COUNT,
-    CM_MSG_LISTEN = CM_MSG_SESSION_COUNT,
-    CM_MSG_UNLISTEN,
+/* Receives posted ahead: a session's own, or those that the sessions of a loop share (srq.c). */
+struct recv_queue {
+    struct ibv_qp *qp;         /* own */
+    struct ibv_srq *srq;       /* shared */
+    struct sluice_msg *repost; /* buffers to be posted again */
+    uint32_t posted;           /* receives the device has */
+    uint32_t spare;            /* of these: neither a credit nor reserved for a reply */
+    uint32_t spare_max;        /* more are not posted again */
+    uint32_t depth;            /* receives it can hold */
+    /* own, where a device is silent in ERR: those posted lately, in order, the last of which it has */
+    struct sluice_msg **trail;
+    uint32_t trail_next;
 };
 
-/* What a listener's connection takes of the node's admission (admission.h). */
-enum admission_class {
-    ADMISSION_NONE,
-    ADMISSION_ASKING,
-    ADMISSION_QUEUED,
-    ADMISSION_OPEN, /* a handshake */
+/* The send queue: a ring of what was posted, and how it is posted. */
+struct send_queue {
+    struct sq_entry *entries;
+    uint32_t head, tail, mask, limit;
+    uint32_t quick; /* limit, or 0: nothing is posted but as a batch */
+    uint32_t unsignalled, signal_every;
+    uint32_t inline_max; /* bytes of a frame that goes inline */
+    uint32_t depth;
+    uint32_t frameless;         /* work requests posted so far that were no frames */
+    uint32_t sges;              /* pieces of memory one send can be made of */
+    bool blocked;               /* rndv.c waits for credits or room in it */
+    struct sluice_msg *headers; /* registered memory for the headers of fragments */
 };
 
-struct cm_listener;
-struct cm_connect;
-
-struct cm_conn {
-    struct cm_owner owner; /* first */
-    bool passive, prepared, linked, reported;
-    bool over;                    /* the loop has released it */
-    bool rejectable;              /* the peer waits for our accept or reject */
-    bool established;             /* connect or accept was called: rdma_disconnect() makes sense */
-    uint64_t deadline_ns;         /* of the whole way to UP; 0: none */
-    struct cm_conn *next, **link; /* the CM thread's list */
-    uint8_t admission_class; /* enum admission_class; this and the next four: admission.c only */
-    struct cm_conn *line_next, **line_link;
-    uint64_t open_ns;             /* OPEN: since when */
-    uint64_t way_deadline_ns;     /* OPEN: the deadline it had before */
-    struct cm_listener *listener; /* passive: valid while that listens */
-    struct private_data_req req;  /* dialer: what was proposed; listener: what the peer proposed */
-    struct private_data_rep rep;  /* what was decided */
-    /* of our QP: the dialer chooses how often packets are repeated on both sides, and each side how
-     * often the other repeats what found no receive */
-    uint8_t retry_count, rnr_retry_count;
-
-    /* dialer: its tries (dial_retry.c) */
-    struct cm_failure last; /* the failure to report when time runs out; reason NONE: none yet */
-    uint64_t step_ns;       /* end of the pause, or of this candidate's share; 0: none */
-    uint64_t search_ns;     /* RESOLVING_ADDR: until when the address is looked for */
-    uint64_t slice_ns;      /* since when the kernel does */
-    uint32_t slice_ms;      /* for how long it does this time */
-    uint64_t pause_ns;      /* middle of the next pause */
-    uint8_t candidate;      /* the one being tried */
-    bool may_pass;          /* a failure of this round was one that may pass */
-    bool preparing;         /* PREPARE was posted: once a session, unless a try uses the QP up */
-    bool used_up;           /* this QP was connected, or nearly: another try needs another */
-    /* where connecting blocks: that of this try, until its outcome is known; and one that was left and
-     * waits for the QP it was made with */
-    struct cm_connect *call, *left;
-    bool answered, decided; /* `call` has returned; its outcome is known */
-
-    /* DIAL: written by the dialing thread; the candidates, of a name, with the resolver's answer */
-    union address candidates[CM_CANDIDATES];
-    uint8_t candidate_count;
-    char host[256]; /* a name to be resolved, or empty */
-    uint16_t port;
-
-    /* PREPARE, APPLY: written by the CM thread, read by the loop */
-    struct ibv_qp_attr init, rtr, rts;
-    int init_mask, rtr_mask, rts_mask;
-    bool qp_left; /* and with DRAIN: the QP is not to be destroyed but given to `left` */
-
-    /* PREPARED: written by the loop; of an authenticated session, the proof in rep too */
-    uint32_t qp_num;
-    struct ibv_qp *left_qp; /* and with DRAINED: that QP, drained; NULL: there is none */
-    bool srq;               /* it shares receives */
-
-    /* ANSWER: written by the application's thread */
-    bool accepted;
-    uint16_t refuse_code;
-    char refuse_text[PRIVATE_DATA_REJ_TEXT + 1];
-    void *answer_arg;
-
-    /* RELEASE: written by the loop; what to tell a peer that still waits for an answer */
-    struct private_data_rej release;
-
-    /* DOWN: written by the CM thread, read by the loop */
-    struct cm_failure down;
+/* Frames of this side. */
+struct connection_tx {
+    uint32_t credits; /* frames that may be sent now */
+    uint32_t sequence;
+    uint32_t credits_max;
+    uint32_t acked;
+    bool stalled; /* there was something to send and no credit */
 };
+
+/* Frames of the peer, and the buffers they come in. */
+struct connection_rx {
+    uint32_t sequence;
+    uint32_t updated;                    /* sequence when the last frame was posted */
+    uint32_t unreported;                 /* receives posted again and not told to the peer yet */
+    uint32_t granted;                    /* frames the peer may still send */
+    struct recv_queue *queue;            /* its own, or the loop's */
+    uint32_t repost_count, repost_batch; /* buffers of its frames that are to be posted again */
+    uint32_t missing;                    /* buffers that could not be replaced for want of memory */
+    uint32_t controls;                   /* CREDIT and ALIVE frames: what sequence does not count */
+    uint32_t reserved;                   /* receives set aside for replies */
+    uint32_t frame_bytes;                /* of one receive buffer */
+    bool heard;                          /* the queue pair can receive: frames may have come */
+    struct recv_queue own;               /* unused where they are shared */
+};
+
+/* credits.c and retain.c: how many frames the peer may send. */
+struct credits {
+    bool update_due;   /* credits are returned even if they are few */
+    uint32_t granted;  /* credits the peer has, wherever they are just now; see credits.c */
+    uint32_t low;      /* below so many rx.granted the peer wants more */
+    uint32_t max;      /* the most it will ever have */
+    uint32_t retained; /* messages of the peer the application keeps; for a moment one too few */
+    uint32_t withheld_due;     /* credits still to be withheld for some of them; likewise */
+    uint32_t seen;             /* rx.sequence when checked_ns was */
+    uint32_t recall, returned; /* credits the peer was asked to keep; or that I was; 0: none */
+    uint64_t checked_ns;       /* when it was looked at last */
+    _Atomic uint32_t published_retained, published_granted; /* for any thread */
+};
+
+/* confirm.c: a completion says only that this side has sent something; a READ behind it says more. */
+struct confirm {
+    bool on;
+    bool owed;        /* something was sent that a READ is wanted behind */
+    bool probe_known; /* the byte that the peer has named */
+    uint8_t flying;
+    uint32_t probe_rkey;
+    uint32_t sent_tail; /* entries before it were sent */
+    uint64_t probe_address;
+};
+
+/* drain.c: the end of the queue pair. */
+struct drain {
+    bool renewing;      /* OPENING: the queue pair is being drained, for the next try's */
+    bool ended;         /* the QP is gone, its completions are still to be polled */
+    bool last, settled; /* it takes no more shared receives; their completions were polled */
+    uint8_t extensions;
+    uint8_t down_polls;  /* the connection is down; polls until that is acted upon */
+    uint32_t lasts_seen; /* the loop's, when `last` was given or the drain began */
+    uint32_t last_poll;  /* the poll before that was known */
+};
+
+/* one_sided.c: its work requests that are not complete; of them those that READ, and the large. */
+struct connection_rma {
+    uint32_t posted, reads, large;
+};
+
+struct connection {
+    /* Every frame that is sent reads these two lines. */
+    struct ibv_qp *qp;
+    struct send_queue sq;
+    struct connection_tx tx;
+
+    /* Every frame, sent or received, reads this line. */
+    struct connection_rx rx __attribute__((aligned(64)));
+
+    struct credits credits;
+    struct confirm confirm;
+    struct drain drain;
+    struct connection_rma rma;
+    struct keepalive keepalive;
+    uint64_t nudge_ns; /* handshake.c: to the next nudge */
+    uint32_t cq_share; /* entries of the CQ set aside for it */
+    uint8_t handshake; /* enum session_handshake */
+
+    /* The CM thread's; accessed: the device says that the peer accessed what it may not. */
+    _Atomic bool accessed __attribute__((aligned(64)));
+    struct cm_conn cm;
+} __attribute__((aligned(64)));
+
+_Static_assert(offsetof(struct connection, sq.inline_max) < 64,
+               "what a small send needs of the ring");
+_Static_assert(offsetof(struct connection, rx) / 64 == offsetof(struct connection, rx.missing) / 64,
+               "what a frame that arrives needs is in one line");
+_Static_assert(offsetof(struct connection, accessed) % 64 == 0,
+               "the CM thread writes no line of the loop");
 
 #endif

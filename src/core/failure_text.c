@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/connection.h"
+#include "core/cm_conn.h"
 #include "core/wire/private_data.h"
 
 enum locality {

@@ -40,16 +40,16 @@ static struct session *make_session(sluice_node *n, const struct link_config *li
     /* The reference stays FREE: no handle reaches the session while it is filled. */
     uint64_t word = atomic_load_explicit(&s->ref, memory_order_relaxed);
     uint32_t slot = s->slot;
-    memset((char *)s + offsetof(struct session, qp), 0,
-           offsetof(struct session, ref) - offsetof(struct session, qp));
-    memset((char *)s + offsetof(struct session, foreign_bytes), 0,
-           sizeof *s - offsetof(struct session, foreign_bytes));
+    memset((char *)s + offsetof(struct session, state), 0,
+           offsetof(struct session, ref) - offsetof(struct session, state));
+    memset((char *)s + offsetof(struct session, foreign), 0,
+           sizeof *s - offsetof(struct session, foreign));
     atomic_store_explicit(&s->ref, word, memory_order_relaxed);
     s->slot = slot;
     s->node = n;
     s->pool = n->pool;
     s->rx_pool = n->rx_pool;
-    s->rq = &s->own;
+    s->connection.rx.queue = &s->connection.rx.own;
     s->state = SESSION_OPENING;
     s->link_config = *link;
     keyring_hold(link->keys);    /* session_reap() drops it */
@@ -58,15 +58,15 @@ static struct session *make_session(sluice_node *n, const struct link_config *li
     s->handler = link->handler;
     s->handler_arg = link->handler_arg;
     s->arg = link->arg;
-    s->window_messages = link->window_messages;
-    s->window_bytes = link->window_bytes;
-    s->credits = link->credits;
-    s->frame_bytes = 1u << n->options.eager_log2;
+    s->window.messages = link->window_messages;
+    s->window.bytes = link->window_bytes;
+    s->connection.credits.max = link->credits;
+    s->connection.rx.frame_bytes = 1u << n->options.eager_log2;
     s->info.cm_event = s->info.cm_status = s->info.wc_status = -1;
-    msg_queue_init(&s->queue);
-    msg_queue_init(&s->replies);
-    msg_queue_init(&s->held);
-    atomic_store_explicit(&s->hangup_grace, UINT64_MAX, memory_order_relaxed);
+    msg_queue_init(&s->tx.queue);
+    msg_queue_init(&s->tx.replies);
+    msg_queue_init(&s->rx.held);
+    atomic_store_explicit(&s->foreign.hangup_grace, UINT64_MAX, memory_order_relaxed);
     atomic_store_explicit(&s->loop, l, memory_order_relaxed);
     return s;
 }
@@ -119,7 +119,7 @@ static int dial(sluice_node *n, const char *address, const sluice_link_options *
     if (!s)
         return error_set(e, SLUICE_ELIMIT, 0, 0, "the node has its %u sessions, or no memory",
                          n->options.sessions_max);
-    struct cm_conn *conn = &s->conn;
+    struct cm_conn *conn = &s->connection.cm;
     memcpy(conn->host, host, sizeof conn->host);
     conn->port = ntohs(parsed.v4.sin_port); /* the same place in both families */
     known_candidates(conn, &parsed);
@@ -159,7 +159,7 @@ static int answer(sluice_session handle, bool accepted, void *arg, uint16_t code
         return SLUICE_ECLOSED;
     int status = SLUICE_ECLOSED;
     if (session_ref_set(&s->ref, SESSION_REF_ANSWERED)) {
-        struct cm_conn *conn = &s->conn;
+        struct cm_conn *conn = &s->connection.cm;
         conn->accepted = accepted;
         conn->answer_arg = arg;
         conn->refuse_code = code;
@@ -184,9 +184,9 @@ int sluice_refuse(sluice_session s, uint16_t code, const char *text) {
 
 /* Pinned by the caller. */
 static void ask_hangup(struct session *s, uint64_t grace_ns) {
-    uint64_t grace = atomic_load_explicit(&s->hangup_grace, memory_order_relaxed);
+    uint64_t grace = atomic_load_explicit(&s->foreign.hangup_grace, memory_order_relaxed);
     while (grace_ns < grace &&
-           !atomic_compare_exchange_weak_explicit(&s->hangup_grace, &grace, grace_ns,
+           !atomic_compare_exchange_weak_explicit(&s->foreign.hangup_grace, &grace, grace_ns,
                                                   memory_order_acq_rel, memory_order_relaxed))
         ;
     if (session_ref_set(&s->ref, SESSION_REF_HANGUP))
@@ -239,17 +239,19 @@ int sluice_session_get_info(sluice_session handle, sluice_session_info *info) {
     known.wc_status = s->info.wc_status;
     known.shared = s->info.shared;
     pthread_mutex_unlock(&s->node->lock);
-    known.kept = atomic_load_explicit(&s->published_retained, memory_order_relaxed);
-    known.granted = atomic_load_explicit(&s->published_credits, memory_order_relaxed);
+    known.kept =
+        atomic_load_explicit(&s->connection.credits.published_retained, memory_order_relaxed);
+    known.granted =
+        atomic_load_explicit(&s->connection.credits.published_granted, memory_order_relaxed);
     known.requests = rpc_client_count(s);
     known.waits = atomic_load_explicit(&s->shown_waits, memory_order_relaxed);
     if (alloc_wait_pending(atomic_load_explicit(&s->loop, memory_order_relaxed)))
         known.waits |= SLUICE_WAITS_MEMORY;
     known.window_messages_used =
-        (uint32_t)atomic_load_explicit(&s->own_messages, memory_order_relaxed) +
+        (uint32_t)atomic_load_explicit(&s->window.own_messages, memory_order_relaxed) +
         (uint32_t)session_ref_count(&s->ref);
-    known.window_bytes_used = atomic_load_explicit(&s->own_bytes, memory_order_relaxed) +
-                              atomic_load_explicit(&s->foreign_bytes, memory_order_relaxed);
+    known.window_bytes_used = atomic_load_explicit(&s->window.own_bytes, memory_order_relaxed) +
+                              atomic_load_explicit(&s->foreign.bytes, memory_order_relaxed);
     session_ref_put(&s->ref);
     size_t bytes = info->size < sizeof known ? info->size : sizeof known;
     memcpy(info, &known, bytes);

@@ -7,6 +7,7 @@
 #include "soft/verbs/object.h"
 #include "stranger.h"
 #include "core/wire/frame.h"
+#include "datapath/rndv/internal.h"
 #include "datapath/rx/recv_queue.h"
 
 #define BEGINNING_NS 1000000000000ull
@@ -156,7 +157,7 @@ static void on_closed(struct honest *h, const sluice_event *event) {
     sluice_session_info info = {.size = sizeof info};
     h->closed++;
     h->reason = event->reason;
-    PROVE(atomic_load(&s->own_messages) == 0 && atomic_load(&s->own_bytes) == 0);
+    PROVE(atomic_load(&s->window.own_messages) == 0 && atomic_load(&s->window.own_bytes) == 0);
     PROVE(sluice_session_get_info(event->session, &info) == 0);
     memcpy(h->why, info.close_text, sizeof h->why);
     PROVE(info.window_messages_used == 0 && info.window_bytes_used == 0);
@@ -228,7 +229,7 @@ bool honest_busy(const struct honest *h) {
         return false;
     if (s->state >= SESSION_RELEASED || (s->rndv && s->rndv->wiping))
         return true;
-    const struct soft_qp *qp = s->qp ? soft_qp_of(s->qp) : NULL;
+    const struct soft_qp *qp = s->connection.qp ? soft_qp_of(s->connection.qp) : NULL;
     const struct soft_ring *tx = qp ? atomic_load(&qp->tx) : NULL;
     if (!tx || qp->state != IBV_QPS_RTS || qp->sq_head == qp->sq_tail)
         return false;
@@ -245,13 +246,14 @@ bool honest_connected(const struct honest *h) {
 
 void honest_prove(const struct honest *h) {
     const struct session *s = honest_session(h);
-    if (!s || h->closed || s->state != SESSION_UP || !s->qp)
+    if (!s || h->closed || s->state != SESSION_UP || !s->connection.qp)
         return;
     /* Each credit the peer has, or is about to have, is a receive that is posted. */
-    PROVE(s->credits_granted <= s->credits);
-    PROVE(s->rx_granted + s->rx_unreported <= s->credits_granted);
-    PROVE(s->rx_granted + s->rx_unreported + s->rq->spare <= s->rq->posted);
-    PROVE(s->tx_credits <= s->tx_credits_max);
+    PROVE(s->connection.credits.granted <= s->connection.credits.max);
+    PROVE(s->connection.rx.granted + s->connection.rx.unreported <= s->connection.credits.granted);
+    PROVE(s->connection.rx.granted + s->connection.rx.unreported + s->connection.rx.queue->spare <=
+          s->connection.rx.queue->posted);
+    PROVE(s->connection.tx.credits <= s->connection.tx.credits_max);
 }
 
 bool honest_over(const struct honest *h) {

@@ -318,23 +318,26 @@ PAIR_UNUSED static void pair_grant_all(struct pair *p, struct session *sender,
     struct session *r = receiver;
     struct sluice_loop *l = atomic_load(&r->loop);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    while (r->credits_granted < r->credits) {
-        uint32_t before = r->credits_granted;
-        r->credits_checked_ns = l->now_ns;
-        r->credits_seen = r->rx_sequence - r->credits_granted;
+    while (r->connection.credits.granted < r->connection.credits.max) {
+        uint32_t before = r->connection.credits.granted;
+        r->connection.credits.checked_ns = l->now_ns;
+        r->connection.credits.seen = r->connection.rx.sequence - r->connection.credits.granted;
         credits_grow(l, r);
-        if (r->credits_granted == before)
-            fail_msg("%u credits of %u, and no more", r->credits_granted, r->credits);
+        if (r->connection.credits.granted == before)
+            fail_msg("%u credits of %u, and no more", r->connection.credits.granted,
+                     r->connection.credits.max);
     }
     recv_queue_repost(l, r);
-    if (r->rx_unreported > 0)
+    if (r->connection.rx.unreported > 0)
         assert_true(send_control(l, r, FRAME_CREDIT));
-    while (sender->tx_credits < r->credits_granted - r->retained) {
+    while (sender->connection.tx.credits <
+           r->connection.credits.granted - r->connection.credits.retained) {
         pair_turn(p);
         if (env_now(&env_default) >= limit)
             fail_msg("%u credits of %u: %u kept, %u with the peer, %u owed, %u to be posted",
-                     sender->tx_credits, r->credits_granted, r->retained, r->rx_granted,
-                     r->rx_unreported, r->repost_count);
+                     sender->connection.tx.credits, r->connection.credits.granted,
+                     r->connection.credits.retained, r->connection.rx.granted,
+                     r->connection.rx.unreported, r->connection.rx.repost_count);
     }
 }
 

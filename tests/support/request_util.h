@@ -37,7 +37,8 @@ PAIR_UNUSED static void settle(struct pair *p) {
     do {
         pair_turn(p);
         assert_true(env_now(&env_default) < limit);
-    } while (a->tx_sequence != b->rx_sequence || b->tx_sequence != a->rx_sequence);
+    } while (a->connection.tx.sequence != b->connection.rx.sequence ||
+             b->connection.tx.sequence != a->connection.rx.sequence);
     for (int i = 0; i < 20; i++)
         pair_turn(p);
 }

@@ -221,7 +221,7 @@ static void deliver_up(struct sluice_loop *l, struct session *s) {
         s->state = SESSION_UP;
         session_ref_set(&s->ref, SESSION_REF_OPEN);
     }
-    if (s->held.head)
+    if (s->rx.held.head)
         s->notices |= NOTICE_HELD;
     emit_simple(l, s, SLUICE_UP);
 }
@@ -236,8 +236,9 @@ static void pop_notice(struct sluice_loop *l, struct session *s) {
 
 /* "Closed" is no failure, except to somebody who dialed and never got in. */
 static sluice_status status_of(const struct session *s) {
-    sluice_status status = reason_status(s->reason);
-    bool refused = status == SLUICE_OK && !s->conn.passive && !s->announced && !s->hungup;
+    sluice_status status = reason_status(s->close.reason);
+    bool refused =
+        status == SLUICE_OK && !s->connection.cm.passive && !s->announced && !s->close.hungup;
     return refused ? SLUICE_EREJECTED : status;
 }
 
@@ -245,7 +246,7 @@ static sluice_status status_of(const struct session *s) {
 static bool deliver_closed(struct sluice_loop *l, struct session *s) {
     if (s->outcomes > 0)
         return false;
-    if (s->held.head && s->announced && !s->hungup && !s->recv_stopped && !loop_discards(l))
+    if (s->rx.held.head && s->announced && !s->close.hungup && !s->rx.stopped && !loop_discards(l))
         return false; /* what arrived is delivered before the end; memory is short */
     if (atomic_load_explicit(&s->ref, memory_order_acquire) &
         (SESSION_REF_USERS | SESSION_REF_COUNT)) {
@@ -263,11 +264,11 @@ static bool deliver_closed(struct sluice_loop *l, struct session *s) {
     if (s->known) {
         sluice_event event = {
             .type = SLUICE_CLOSED,
-            .reason = (uint16_t)s->reason,
+            .reason = (uint16_t)s->close.reason,
             .status = status_of(s),
             .session = handle_of(s),
             .arg = s->arg,
-            .vendor = s->vendor,
+            .vendor = s->close.vendor,
         };
         emit(l, s, &event);
     }
@@ -293,10 +294,10 @@ static bool deliver_session(struct sluice_loop *l, struct session *s, unsigned *
             deliver_up(l, s);
         } else if (s->notices & NOTICE_HELD) {
             receive_held(l, s);
-            if (s->held.head && !s->retry && !s->recv_stopped && !s->held_pending)
+            if (s->rx.held.head && !s->retry && !s->rx.stopped && !s->rx.held_pending)
                 return false;
             s->notices &= (uint8_t)~NOTICE_HELD;
-            if (!s->held.head && s->state == SESSION_GONE)
+            if (!s->rx.held.head && s->state == SESSION_GONE)
                 s->notices |= NOTICE_CLOSED;
         } else if (s->notices & NOTICE_WRITABLE) {
             s->notices &= (uint8_t)~NOTICE_WRITABLE;

@@ -37,7 +37,8 @@
 static void on_hangup(struct sluice_loop *l, struct session *s) {
     /* First: a later call posts again or is seen below. */
     session_ref_clear(&s->ref, SESSION_REF_HANGUP | SESSION_REF_OPEN);
-    uint64_t grace = atomic_exchange_explicit(&s->hangup_grace, UINT64_MAX, memory_order_acq_rel);
+    uint64_t grace =
+        atomic_exchange_explicit(&s->foreign.hangup_grace, UINT64_MAX, memory_order_acq_rel);
     session_hangup(l, s, grace);
 }
 
@@ -55,7 +56,7 @@ static void take_msg(struct sluice_loop *l, struct mpsc_queue_item *item) {
     if (item->verb == LOOP_MSG_DEVICE_LOST) {
         l->lost = l->unheard = true;
         for (struct session *s = l->sessions; s; s = s->next)
-            if (s->state == SESSION_DRAINING && s->qp && s->rq->srq)
+            if (s->state == SESSION_DRAINING && s->connection.qp && s->connection.rx.queue->srq)
                 srq_drain(l, s);
         return;
     }
@@ -131,7 +132,7 @@ static void poll_completions(struct sluice_loop *l) {
     l->traffic |= l->wc_count > 0;
     if (unlikely(n < 0))
         for (struct session *s = l->sessions; s; s = s->next)
-            if (s->qp)
+            if (s->connection.qp)
                 session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)-n,
                               "the completion queue cannot be polled");
 }
@@ -161,7 +162,7 @@ static inline void look_ahead(struct sluice_loop *l) {
  */
 static bool is_told_again(const struct sluice_msg *msg, const struct ibv_wc *wc) {
     struct session *s = msg->owner;
-    return !s || s->conn.qp_num != wc->qp_num || !recv_queue_is_out(s, msg);
+    return !s || s->connection.cm.qp_num != wc->qp_num || !recv_queue_is_out(s, msg);
 }
 
 /* Looks at polled completions until the caller's array is full; the rest waits. */
@@ -203,7 +204,8 @@ static void flush_dirty(struct sluice_loop *l) {
     while ((s = l->dirty)) {
         l->dirty = s->dirty_next;
         s->dirty = false;
-        if (s->qp && (s->rq->repost || s->rx_missing || s->rx_granted < s->credits_low))
+        if (s->connection.qp && (s->connection.rx.queue->repost || s->connection.rx.missing ||
+                                 s->connection.rx.granted < s->connection.credits.low))
             recv_queue_repost(l, s);
         send_flush(l, s); /* what is queued, or the credits that are owed by now */
         if (s->state == SESSION_FLUSHING || s->state == SESSION_LEAVING)
@@ -219,19 +221,19 @@ static unsigned retry(struct sluice_loop *l) {
             continue;
         s->retry = false;
         l->retries--;
-        uint32_t missing = s->rx_missing;
-        if (s->held.head && s->announced) {
+        uint32_t missing = s->connection.rx.missing;
+        if (s->rx.held.head && s->announced) {
             count += receive_held(l, s);
-            if (s->held.head && !s->retry && !s->held_pending)
+            if (s->rx.held.head && !s->retry && !s->rx.held_pending)
                 event_notice(l, s, NOTICE_HELD); /* now it is room that is missing */
         }
-        if (s->rx_missing)
+        if (s->connection.rx.missing)
             recv_queue_repost(l, s);
-        count += missing - s->rx_missing;
+        count += missing - s->connection.rx.missing;
         count += rndv_wiping(s);
-        if (s->queue.head || s->replies.head || s->answers || s->blocked)
+        if (s->tx.queue.head || s->tx.replies.head || s->rpc.answers || s->connection.sq.blocked)
             loop_dirty(l, s);
-        if (s->state == SESSION_GONE && !s->held.head)
+        if (s->state == SESSION_GONE && !s->rx.held.head)
             event_notice(l, s, NOTICE_CLOSED);
     }
     return count;
@@ -242,16 +244,16 @@ static unsigned wait_for_pins(struct sluice_loop *l) {
     unsigned count = 0;
     for (struct session *s = l->sessions; s && l->pin_waits > 0; s = s->next) {
         uint64_t inside = atomic_load_explicit(&s->ref, memory_order_acquire);
-        if (!s->waits_for_pins ||
+        if (!s->close.waits_for_pins ||
             (s->state == SESSION_GONE && (inside & (SESSION_REF_USERS | SESSION_REF_COUNT))))
             continue;
-        s->waits_for_pins = false;
+        s->close.waits_for_pins = false;
         l->pin_waits--;
         if (s->state == SESSION_GONE)
             event_notice(l, s, NOTICE_CLOSED);
         else
             session_progress(l, s);
-        count += !s->waits_for_pins;
+        count += !s->close.waits_for_pins;
     }
     return count;
 }
@@ -265,9 +267,9 @@ static void check_clock(struct sluice_loop *l, uint32_t turn) {
         return;
     l->next_deadline_ns = UINT64_MAX;
     for (struct session *s = l->sessions; s; s = s->next) {
-        if (s->queue.head)
+        if (s->tx.queue.head)
             send_expire(l, s);
-        if (s->rpc_client)
+        if (s->rpc.client)
             rpc_client_expire(l, s);
         session_timer(l, s);
         landing_check(l, s);

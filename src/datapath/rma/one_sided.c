@@ -46,7 +46,8 @@ static bool is_read(const struct operation *op) {
 
 /* READs and atomics of ours the peer serves at a time: `in` and `out` are the listener's. */
 static uint32_t depth_of(const struct session *s) {
-    return s->conn.passive ? s->conn.rep.depth_out : s->conn.rep.depth_in;
+    return s->connection.cm.passive ? s->connection.cm.rep.depth_out
+                                    : s->connection.cm.rep.depth_in;
 }
 
 /* ---- building -------------------------------------------------------------------------------- */
@@ -57,7 +58,7 @@ static struct ibv_send_wr *add(struct sluice_loop *l, struct session *s, struct 
                                uint32_t bytes, uint32_t lkey) {
     struct operation *op = operation_of(msg);
     bool sends = opcode == IBV_WR_SEND || opcode == IBV_WR_RDMA_WRITE;
-    bool inlined = sends && bytes > 0 && bytes <= s->inline_max;
+    bool inlined = sends && bytes > 0 && bytes <= s->connection.sq.inline_max;
     l->send_sge[batch->count][0] = (struct ibv_sge){addr, bytes, lkey};
     struct ibv_send_wr *wr =
         wr_batch_add(l, s, batch, bytes > 0 ? 1 : 0, inlined ? IBV_SEND_INLINE : 0);
@@ -65,7 +66,7 @@ static struct ibv_send_wr *add(struct sluice_loop *l, struct session *s, struct 
     wr_batch_entry(s, msg, 0, SQ_ONE_SIDED);
     op->transfer.posted++;
     op->transfer.begun = true;
-    s->one_sided++;
+    s->connection.rma.posted++;
     batch->frameless += opcode != IBV_WR_SEND;
     batch->waited_for = true;
     if (!is_read(op)) {
@@ -73,9 +74,9 @@ static struct ibv_send_wr *add(struct sluice_loop *l, struct session *s, struct 
         return wr;
     }
     /* The next one waits for this one's place. */
-    s->one_sided_reads++;
+    s->connection.rma.reads++;
     wr->send_flags |= IBV_SEND_SIGNALED;
-    s->unsignalled = 0;
+    s->connection.sq.unsignalled = 0;
     batch->waited_for = false;
     return wr;
 }
@@ -107,11 +108,11 @@ static void close_sink(const struct session *s, struct operation *op) {
 static enum build_result no_sink(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     l->totals.alloc_stalls++;
     l->totals_moved = true;
-    if (s->one_sided_reads > 0)
+    if (s->connection.rma.reads > 0)
         return BUILD_NONE;
-    msg_queue_pop(&s->queue);
+    msg_queue_pop(&s->tx.queue);
     finish_unsent(l, s, msg, SLUICE_ENOMEM);
-    if (s->waits_writable)
+    if (s->window.waits_writable)
         send_check_writable(l, s);
     return BUILD_PARTIAL; /* look at the queue again */
 }
@@ -121,7 +122,8 @@ static enum build_result build_chunk(struct sluice_loop *l, struct session *s,
                                      struct wr_batch *batch, struct sluice_msg *msg) {
     struct operation *op = operation_of(msg);
     bool get = op->code == OPERATION_GET, large = msg->size > LARGE;
-    if ((large && s->one_sided_large >= LARGE_MAX) || (get && s->one_sided_reads >= depth_of(s)))
+    if ((large && s->connection.rma.large >= LARGE_MAX) ||
+        (get && s->connection.rma.reads >= depth_of(s)))
         return BUILD_NONE;
     uint64_t left = msg->size - msg->sent;
     uint32_t bytes = left < CHUNK ? (uint32_t)left : CHUNK, lkey = op->lkey;
@@ -136,7 +138,7 @@ static enum build_result build_chunk(struct sluice_loop *l, struct session *s,
             op->local + msg->sent, bytes, lkey);
     wr->wr.rdma.remote_addr = op->remote + msg->sent;
     wr->wr.rdma.rkey = op->rkey;
-    s->one_sided_large += large;
+    s->connection.rma.large += large;
     msg->sent += bytes;
     if (bytes < left || op->code == OPERATION_NOTIFY)
         return BUILD_PARTIAL;
@@ -149,15 +151,15 @@ static enum build_result build_notify(struct sluice_loop *l, struct session *s,
     struct operation *op = operation_of(msg);
     if (msg->sent < msg->size)
         return build_chunk(l, s, batch, msg);
-    if (s->tx_credits <= CREDIT_RESERVE) {
-        l->totals.credit_stalls += !s->stalled;
-        s->stalled = true;
+    if (s->connection.tx.credits <= CREDIT_RESERVE) {
+        l->totals.credit_stalls += !s->connection.tx.stalled;
+        s->connection.tx.stalled = true;
         return BUILD_NONE;
     }
     uint8_t *at = msg->data - FRAME_BYTES;
-    s->tx_sequence++;
+    s->connection.tx.sequence++;
     post_header(s, at, FRAME_NOTIFY, 0, 0, op->compare_add);
-    s->tx_credits--;
+    s->connection.tx.credits--;
     op->transfer.whole = op->notified = true;
     add(l, s, batch, msg, IBV_WR_SEND, (uintptr_t)at, FRAME_BYTES, msg->lkey);
     return BUILD_DONE;
@@ -166,7 +168,7 @@ static enum build_result build_notify(struct sluice_loop *l, struct session *s,
 static enum build_result build_atomic(struct sluice_loop *l, struct session *s,
                                       struct wr_batch *batch, struct sluice_msg *msg) {
     struct operation *op = operation_of(msg);
-    if (s->one_sided_reads >= depth_of(s))
+    if (s->connection.rma.reads >= depth_of(s))
         return BUILD_NONE;
     struct ibv_send_wr *wr =
         add(l, s, batch, msg,
@@ -183,11 +185,11 @@ static enum build_result build_atomic(struct sluice_loop *l, struct session *s,
 /* It is no work request: it ends, and leaves the queue, as soon as nothing before it is left. */
 static enum build_result build_fence(struct sluice_loop *l, struct session *s,
                                      struct sluice_msg *msg) {
-    if (s->one_sided > 0)
+    if (s->connection.rma.posted > 0)
         return BUILD_NONE;
-    msg_queue_pop(&s->queue);
+    msg_queue_pop(&s->tx.queue);
     finish_unsent(l, s, msg, SLUICE_OK);
-    if (s->waits_writable)
+    if (s->window.waits_writable)
         send_check_writable(l, s);
     return BUILD_PARTIAL; /* look at the queue again */
 }
@@ -240,11 +242,11 @@ void one_sided_completed(struct sluice_loop *l, struct session *s, struct sluice
                          sluice_status status) {
     struct operation *op = operation_of(msg);
     bool first = op->transfer.status == SLUICE_OK;
-    s->one_sided--;
-    s->one_sided_reads -= is_read(op);
+    s->connection.rma.posted--;
+    s->connection.rma.reads -= is_read(op);
     close_sink(s, op);
     /* In order: the frame behind a put completes last. */
-    s->one_sided_large -= msg->size > LARGE && !(op->notified && op->transfer.posted == 1);
+    s->connection.rma.large -= msg->size > LARGE && !(op->notified && op->transfer.posted == 1);
     /* Never posted, but other parts of it were. */
     bool alone = op->transfer.posted == 1 && msg->sent <= CHUNK && !(op->notified && msg->size > 0);
     if (status == SLUICE_ECLOSED && first && !alone)

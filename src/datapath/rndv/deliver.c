@@ -122,7 +122,7 @@ enum recv_result rndv_take(struct sluice_loop *l, struct session *s, struct slui
         taken = deliver_nothing(l, s, a);
         break;
     case RNDV_RX_FAILED: /* and what came behind it is not delivered either */
-        s->recv_stopped = true;
+        s->rx.stopped = true;
         if (s->state == SESSION_GONE)
             event_notice(l, s, NOTICE_CLOSED);
         taken = RECV_DONE;

@@ -43,26 +43,27 @@ struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes) {
 /* The message its peer is to go on with, in bytes; 0: none, or it is not the peer's turn. */
 static uint64_t owed(const struct session *s) {
     const struct rndv_rx *a = s->rndv ? s->rndv->first : NULL;
-    if (s->rx_granted < 2 && s->retained > 0)
+    if (s->connection.rx.granted < 2 && s->connection.credits.retained > 0)
         return 0; /* nor is it while the application keeps its credits */
-    if (s->partial && !s->held.head)
-        return s->partial->size;
+    if (s->rx.partial && !s->rx.held.head)
+        return s->rx.partial->size;
     while (a && a->state == RNDV_RX_DONE)
         a = a->next;
-    if (a && (a->state == RNDV_RX_MOVES || (a->state == RNDV_RX_BEGINS && s->tx_credits < 2)))
+    if (a &&
+        (a->state == RNDV_RX_MOVES || (a->state == RNDV_RX_BEGINS && s->connection.tx.credits < 2)))
         return a->bytes;
     return 0;
 }
 
 void landing_check(struct sluice_loop *l, struct session *s) {
-    if (s->landing_bytes == 0 || s->state > SESSION_FLUSHING)
+    if (s->landing.bytes == 0 || s->state > SESSION_FLUSHING)
         return;
     uint64_t bytes = owed(s);
-    if (bytes == 0 || s->landing_moves != s->landing_seen) {
-        s->landing_seen = s->landing_moves;
-        s->landing_ns = l->now_ns;
+    if (bytes == 0 || s->landing.moves != s->landing.seen) {
+        s->landing.seen = s->landing.moves;
+        s->landing.ns = l->now_ns;
     }
-    uint64_t time = STILL_NS + bytes * BYTE_NS, due = s->landing_ns + time;
+    uint64_t time = STILL_NS + bytes * BYTE_NS, due = s->landing.ns + time;
     if ((int64_t)(l->now_ns - due) < 0) { /* soon after the system's start it may have wrapped */
         loop_deadline(l, due);
         return;
@@ -74,14 +75,14 @@ void landing_check(struct sluice_loop *l, struct session *s) {
                       "a large message that does not go on while others wait for memory");
         return;
     }
-    s->landing_ns = l->now_ns + LOOK_NS - time;
+    s->landing.ns = l->now_ns + LOOK_NS - time;
     loop_deadline(l, l->now_ns + LOOK_NS);
 }
 
 /* ---- who ------------------------------------------------------------------------------------- */
 
 static void wanted(struct sluice_loop *l, const struct session *s) {
-    if (s->landing_bytes == 0)
+    if (s->landing.bytes == 0)
         atomic_store_explicit(&l->node->landing_wanted_ns, loop_clock(l), memory_order_relaxed);
 }
 
@@ -93,18 +94,18 @@ bool landing_may(const struct sluice_loop *l, uint64_t bytes) {
 
 static void hold(struct sluice_loop *l, struct session *s, uint64_t bytes) {
     atomic_fetch_add_explicit(&l->node->landing_bytes, bytes, memory_order_relaxed);
-    if (s->landing_bytes == 0) {
-        s->landing_seen = s->landing_moves;
-        s->landing_ns = loop_clock(l);
-        loop_deadline(l, s->landing_ns + STILL_NS);
+    if (s->landing.bytes == 0) {
+        s->landing.seen = s->landing.moves;
+        s->landing.ns = loop_clock(l);
+        loop_deadline(l, s->landing.ns + STILL_NS);
     }
-    s->landing_bytes += bytes;
+    s->landing.bytes += bytes;
 }
 
 void landing_done(struct sluice_loop *l, struct session *s, uint64_t bytes) {
     atomic_fetch_sub_explicit(&l->node->landing_bytes, bytes, memory_order_relaxed);
-    s->landing_bytes -= bytes;
-    s->landing_moves++;
+    s->landing.bytes -= bytes;
+    s->landing.moves++;
 }
 
 struct sluice_msg *landing_for(struct sluice_loop *l, struct session *s, uint64_t bytes) {

@@ -19,7 +19,7 @@ bool landing_may(const struct sluice_loop *l, uint64_t bytes);
 
 /* A part came. */
 static inline void landing_moved(struct session *s) {
-    s->landing_moves++;
+    s->landing.moves++;
 }
 
 /* Now and then: whether the peer goes on. */

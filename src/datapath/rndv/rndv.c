@@ -38,19 +38,20 @@ uint64_t rndv_threshold(const struct session *s) {
         above = SWITCH_OTHER;
     else if (above == 0)
         above = s->node->fabric->software ? SWITCH_SOFTWARE : SWITCH_NIC;
-    return above > s->frame_payload ? above : s->frame_payload;
+    return above > s->tx.frame_payload ? above : s->tx.frame_payload;
 }
 
 uint32_t rndv_depth(const struct session *s) {
     /* The record's depths are the listener's point of view. */
-    uint32_t depth = s->conn.passive ? s->conn.rep.depth_out : s->conn.rep.depth_in;
+    uint32_t depth =
+        s->connection.cm.passive ? s->connection.cm.rep.depth_out : s->connection.cm.rep.depth_in;
     return depth ? depth : 1;
 }
 
 void rndv_retry(struct sluice_loop *l, struct session *s) {
     l->totals.alloc_stalls++;
     l->totals_moved = true;
-    s->blocked = true;
+    s->connection.sq.blocked = true;
     (void)loop_retry(l, s);
 }
 
@@ -71,17 +72,18 @@ struct rndv *rndv_get(struct sluice_loop *l, struct session *s) {
 bool rndv_room(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
     if (batch->count == LOOP_WR_BATCH)
         wr_batch_post(l, s, batch);
-    if (sq_used(s) < s->sq_limit && s->state <= SESSION_FLUSHING)
+    if (sq_used(s) < s->connection.sq.limit && s->state <= SESSION_FLUSHING)
         return true;
-    s->blocked = true;
+    s->connection.sq.blocked = true;
     return false;
 }
 
 bool rndv_room_control(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
     /* Who takes the last credit returns some, or both sides could be without. */
-    if (s->tx_credits > 1 || (s->tx_credits == 1 && s->rx_unreported > 0))
+    if (s->connection.tx.credits > 1 ||
+        (s->connection.tx.credits == 1 && s->connection.rx.unreported > 0))
         return rndv_room(l, s, batch);
-    s->blocked = true;
+    s->connection.sq.blocked = true;
     return false;
 }
 
@@ -116,12 +118,12 @@ bool rndv_post_frame(struct sluice_loop *l, struct session *s, struct wr_batch *
     uint32_t bytes = FRAME_BYTES + f.length;
     l->send_sge[batch->count][0] = (struct ibv_sge){(uintptr_t)at, bytes, lkey};
     struct ibv_send_wr *wr =
-        wr_batch_add(l, s, batch, 1, bytes <= s->inline_max ? IBV_SEND_INLINE : 0);
+        wr_batch_add(l, s, batch, 1, bytes <= s->connection.sq.inline_max ? IBV_SEND_INLINE : 0);
     post_header(s, at, f.type, f.flags, f.length, f.total);
     if (f.length > 0)
         memcpy(at + FRAME_BYTES, payload, f.length);
     if (!(f.flags & FRAME_RESERVED))
-        s->tx_credits--;
+        s->connection.tx.credits--;
     wr_batch_entry(s, NULL, 0, SQ_RNDV);
     wr_batch_signal(s, batch, wr);
     return true;
@@ -148,12 +150,12 @@ uint32_t rndv_slice(const struct iov_part *parts, uint32_t part_count, uint64_t 
 static void move(struct sluice_loop *l, struct session *s) {
     struct wr_batch batch;
     uint32_t bytes = s->node->fabric->software ? RNDV_SHARE_SOFTWARE : RNDV_SHARE_NIC;
-    s->rndv->todo = s->rndv->wiping = s->blocked = false;
+    s->rndv->todo = s->rndv->wiping = s->connection.sq.blocked = false;
     wr_batch_begin(&batch);
     rndv_rx_flush(l, s, &batch, &bytes);
     rndv_tx_flush(l, s, &batch, &bytes);
     wr_batch_post(l, s, &batch);
-    s->rndv->todo |= s->blocked;
+    s->rndv->todo |= s->connection.sq.blocked;
 }
 
 /*
@@ -163,8 +165,9 @@ static void move(struct sluice_loop *l, struct session *s) {
  */
 static bool credit_due(const struct session *s) {
     const struct rndv *r = s->rndv;
-    return (r->ready > 0 || r->out_writes > 0) && s->rx_granted <= 1 && s->rx_unreported > 0 &&
-           s->tx_credits >= (s->conn.passive ? 2 : 1);
+    return (r->ready > 0 || r->out_writes > 0) && s->connection.rx.granted <= 1 &&
+           s->connection.rx.unreported > 0 &&
+           s->connection.tx.credits >= (s->connection.cm.passive ? 2 : 1);
 }
 
 void rndv_flush(struct sluice_loop *l, struct session *s) {

@@ -78,7 +78,7 @@ static void settled(struct sluice_loop *l, struct session *s, struct rndv_rx *a,
     a->state = (uint8_t)state;
     if (!s->announced)
         return; /* looked at after UP */
-    s->held_pending = false;
+    s->rx.held_pending = false;
     event_notice(l, s, NOTICE_HELD);
 }
 
@@ -106,7 +106,7 @@ static const char *wrong_rts(const struct rndv *r, const struct session *s, uint
         return "an RTS of a way that these devices do not have";
     if ((type == FRAME_DATA && word[2]) || word[3] || word[4])
         return "an RTS with content that its type does not have";
-    if (size <= s->frame_payload || size > s->rx_message_max)
+    if (size <= s->tx.frame_payload || size > s->rx.message_max)
         return "an RTS of a message larger than agreed, or not large";
     return NULL;
 }
@@ -116,7 +116,7 @@ bool rndv_rts_arrived(struct sluice_loop *l, struct session *s, struct sluice_ms
     uint64_t word[FRAME_RTS_BYTES / sizeof(uint64_t)];
     struct rndv *r = rndv_get(l, s);
     if (!r) {
-        s->recv_stopped = true;
+        s->rx.stopped = true;
         recv_queue_give_back(l, s, msg);
         session_close(l, s, SLUICE_REASON_NO_MEMORY, 0, "no memory to take large messages");
         return false;
@@ -217,7 +217,7 @@ static bool wipe(struct sluice_loop *l, struct session *s, struct rndv_rx *a, ui
     *left -= (uint32_t)bytes;
     if (a->wiped == a->bytes)
         return true;
-    s->rndv->wiping = s->blocked = true;
+    s->rndv->wiping = s->connection.sq.blocked = true;
     (void)loop_retry(l, s);
     return false;
 }
@@ -249,8 +249,8 @@ static bool send_rtr(struct sluice_loop *l, struct session *s, struct wr_batch *
         wr_batch_post(l, s, batch);
     if (!rndv_room_control(l, s, batch))
         return false;
-    if (sq_used(s) + 2 > s->sq_limit || !wr_batch_header(l, s, &lkey)) {
-        s->blocked = true;
+    if (sq_used(s) + 2 > s->connection.sq.limit || !wr_batch_header(l, s, &lkey)) {
+        s->connection.sq.blocked = true;
         return false;
     }
     uint8_t *at = place_of(a, &lkey);
@@ -346,7 +346,7 @@ static void send_ats(struct sluice_loop *l, struct session *s, struct wr_batch *
     if (!rndv_room_control(l, s, batch))
         return;
     if (!wr_batch_header(l, s, &lkey)) {
-        s->blocked = true;
+        s->connection.sq.blocked = true;
         return;
     }
     struct frame f = {.type = FRAME_ATS, .total = (uint64_t)a->outcome << 32 | a->number};
@@ -433,8 +433,8 @@ void rndv_rx_end(struct sluice_loop *l, struct session *s) {
             break;
         }
     }
-    s->held_pending = false;
-    if (s->held.head && s->announced)
+    s->rx.held_pending = false;
+    if (s->rx.held.head && s->announced)
         event_notice(l, s, NOTICE_HELD);
 }
 

@@ -67,9 +67,9 @@ static void finish(struct sluice_loop *l, struct session *s, struct rndv_tx *d,
         event_outcome(l, s, msg, status);
     else
         msg_discard(l, msg);
-    if (s->waits_writable)
+    if (s->window.waits_writable)
         send_check_writable(l, s);
-    if (s->queue.head || s->replies.head)
+    if (s->tx.queue.head || s->tx.replies.head)
         loop_dirty(l, s); /* who waited for a number */
 }
 
@@ -127,7 +127,7 @@ static bool may_send_rts(struct sluice_loop *l, struct session *s, struct wr_bat
         loop_dirty(l, s); /* with the next batch, in this turn still */
         return false;
     }
-    return sq_used(s) + 2 <= s->sq_limit && wr_batch_header(l, s, &lkey) != NULL;
+    return sq_used(s) + 2 <= s->connection.sq.limit && wr_batch_header(l, s, &lkey) != NULL;
 }
 
 static void post_rts(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
@@ -145,7 +145,7 @@ static void post_rts(struct sluice_loop *l, struct session *s, struct wr_batch *
                       .flags = type == FRAME_REPLY ? FRAME_RESERVED : 0,
                       .length = FRAME_RTS_BYTES,
                       .total = d->msg->size};
-    s->tx_sequence++;
+    s->connection.tx.sequence++;
     rndv_post_frame(l, s, batch, f, payload); /* room for its header was made sure of */
 }
 
@@ -293,8 +293,8 @@ static bool write_some(struct sluice_loop *l, struct session *s, struct wr_batch
     while (d->state == RNDV_TX_WRITING) {
         uint32_t bytes;
         /* One credit stays: a WRITE returns none, and both sides could be without. */
-        if (*left == 0 || s->tx_credits < 2) {
-            s->blocked = true;
+        if (*left == 0 || s->connection.tx.credits < 2) {
+            s->connection.sq.blocked = true;
             return false;
         }
         if (!rndv_room(l, s, batch))
@@ -315,7 +315,7 @@ static bool write_some(struct sluice_loop *l, struct session *s, struct wr_batch
         *left -= bytes < *left ? bytes : *left;
         if (last) {
             wr->imm_data = htobe32((uint32_t)(d - s->rndv->out));
-            s->tx_credits--;
+            s->connection.tx.credits--;
             batch->frameless--; /* the peer hears of this one */
             d->state = RNDV_TX_WRITTEN;
         }

@@ -23,15 +23,15 @@
 
 void rpc_cancel_flush(struct sluice_loop *l, struct session *s) {
     struct rpc_client *r = rpc_client_of(s);
-    for (uint32_t i = 0; i < r->limit && s->cancels > 0; i++) {
+    for (uint32_t i = 0; i < r->limit && s->rpc.cancels > 0; i++) {
         struct rpc_pending *pending = &r->pending[i];
         if (!pending->cancel_due)
             continue;
         /* It may return no credit, so unlike CREDIT it must leave some. */
-        if (s->tx_credits <= CREDIT_RESERVE || sq_used(s) >= s->sq_limit)
+        if (s->connection.tx.credits <= CREDIT_RESERVE || sq_used(s) >= s->connection.sq.limit)
             return;
         pending->cancel_due = false;
-        s->cancels--;
+        s->rpc.cancels--;
         if (!send_control_total(l, s, FRAME_CANCEL, pending->id))
             return;
     }
@@ -42,13 +42,13 @@ static void cancel_queued(struct sluice_loop *l, struct session *s, uint64_t tag
     struct msg_queue left;
     struct sluice_msg *msg;
     msg_queue_init(&left);
-    while ((msg = msg_queue_pop(&s->queue)))
+    while ((msg = msg_queue_pop(&s->tx.queue)))
         if (msg->kind == MSG_REQUEST && msg->tag == tag && msg->sent == 0)
             finish_unsent(l, s, msg, SLUICE_ECANCELLED);
         else
             msg_queue_push(&left, msg);
     if (left.head)
-        s->queue = left;
+        s->tx.queue = left;
 }
 
 static void cancel(struct sluice_loop *l, struct session *s, uint64_t tag) {
@@ -61,7 +61,7 @@ static void cancel(struct sluice_loop *l, struct session *s, uint64_t tag) {
         if (pending->state != RPC_PENDING_WAITING || pending->msg->tag != tag)
             continue;
         pending->cancel_due = true;
-        s->cancels++;
+        s->rpc.cancels++;
         rpc_client_give_up(l, s, r, pending, SLUICE_ECANCELLED);
     }
     loop_dirty(l, s);
@@ -91,7 +91,7 @@ void rpc_cancel_take_msg(struct sluice_loop *l, struct session *s) {
         loop_post(l, s, LOOP_MSG_REQUESTS);
     for (uint32_t i = 0; i < due; i++)
         cancel(l, s, tags[i]);
-    s->answers = rpc_server_due(s);
+    s->rpc.answers = rpc_server_due(s);
     loop_dirty(l, s);
 }
 

@@ -11,7 +11,7 @@
 
 /* LOOP_MSG_REQUESTS. */
 void rpc_cancel_take_msg(struct sluice_loop *l, struct session *s);
-/* Posts CANCELs (session->cancels). */
+/* Posts CANCELs (session->rpc.cancels). */
 void rpc_cancel_flush(struct sluice_loop *l, struct session *s);
 
 #endif

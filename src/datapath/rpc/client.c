@@ -49,7 +49,7 @@ static struct rpc_client *rpc_client_make(struct session *s) {
         r->pending[i].id = i;
     }
     pthread_mutex_init(&r->lock, NULL);
-    if (atomic_compare_exchange_strong(&s->rpc_client, &expected, r))
+    if (atomic_compare_exchange_strong(&s->rpc.client, &expected, r))
         return r;
     pthread_mutex_destroy(&r->lock);
     free(r);
@@ -62,9 +62,9 @@ void rpc_client_forget(struct session *s) {
         pthread_mutex_destroy(&r->lock);
         free(r);
     }
-    atomic_store_explicit(&s->rpc_client, NULL, memory_order_relaxed);
-    free(atomic_load_explicit(&s->rpc_server, memory_order_relaxed));
-    atomic_store_explicit(&s->rpc_server, NULL, memory_order_relaxed);
+    atomic_store_explicit(&s->rpc.client, NULL, memory_order_relaxed);
+    free(atomic_load_explicit(&s->rpc.server, memory_order_relaxed));
+    atomic_store_explicit(&s->rpc.server, NULL, memory_order_relaxed);
 }
 
 /* ---- being accepted -------------------------------------------------------------------------- */
@@ -91,7 +91,7 @@ int rpc_client_admit(struct session *s, const struct send_args *args, bool forei
             return SLUICE_OK;
         atomic_fetch_sub_explicit(&r->foreign, 1, memory_order_relaxed);
         session_waits(s, WAIT_REQUEST_ID);
-        atomic_fetch_or_explicit(&s->foreign_waits, WAIT_REQUEST_ID, memory_order_relaxed);
+        atomic_fetch_or_explicit(&s->foreign.waits, WAIT_REQUEST_ID, memory_order_relaxed);
         return SLUICE_EAGAIN;
     }
     if (unlikely(accepted(r) >= r->limit)) {
@@ -195,14 +195,14 @@ static void pending_free(struct sluice_loop *l, struct session *s, struct rpc_cl
     r->reserved -= took;
     r->taken--;
     r->waiting -= pending->state == RPC_PENDING_WAITING;
-    s->cancels -= pending->cancel_due;
+    s->rpc.cancels -= pending->cancel_due;
     pending->cancel_due = false;
     pending->state = RPC_PENDING_FREE;
     pending->msg = NULL;
     r->free[r->free_count++] = (uint8_t)(pending - r->pending);
     credits_unreserve(l, s, took);
     uncount(l, s, r, pending->foreign);
-    if (s->queue.head || s->state == SESSION_FLUSHING)
+    if (s->tx.queue.head || s->state == SESSION_FLUSHING)
         loop_dirty(l, s);
 }
 
@@ -216,7 +216,7 @@ static void rpc_client_drop(struct sluice_loop *l, struct sluice_msg *msg) {
 
 static void window_back(struct sluice_loop *l, struct session *s, const struct sluice_msg *msg) {
     window_release(s, 1, msg->size, (msg->send_flags & MSG_FOREIGN) != 0);
-    if (unlikely(s->waits_writable))
+    if (unlikely(s->window.waits_writable))
         send_check_writable(l, s);
 }
 
@@ -225,17 +225,17 @@ static void window_back(struct sluice_loop *l, struct session *s, const struct s
 enum build_result rpc_client_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                    struct sluice_msg *msg) {
     uint64_t total;
-    if (unlikely(msg->size > s->frame_payload))
+    if (unlikely(msg->size > s->tx.frame_payload))
         return rndv_build(l, s, batch, msg);
     if (!rpc_client_assign(l, s, msg, &total))
         return BUILD_NONE;
     bool reply = msg->kind == MSG_REPLY;
     uint32_t size = (uint32_t)msg->size, bytes = size + FRAME_BYTES;
     uint8_t *at = msg->data - FRAME_BYTES;
-    bool inlined = bytes <= s->inline_max;
+    bool inlined = bytes <= s->connection.sq.inline_max;
     l->send_sge[batch->count][0] = (struct ibv_sge){(uintptr_t)at, bytes, msg->lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 1, inlined ? IBV_SEND_INLINE : 0);
-    s->tx_sequence++;
+    s->connection.tx.sequence++;
     if (reply) {
         post_header(s, at, FRAME_REPLY, FRAME_RESERVED, size, total);
         wr_batch_entry(s, inlined ? NULL : msg, wr_batch_counted(msg), SQ_MESSAGE);
@@ -243,7 +243,7 @@ enum build_result rpc_client_build(struct sluice_loop *l, struct session *s, str
             batch->done[batch->done_count++] = msg;
     } else {
         post_header(s, at, FRAME_REQUEST, 0, size, total);
-        s->tx_credits--;
+        s->connection.tx.credits--;
         wr_batch_entry(s, inlined ? NULL : msg, msg->id, SQ_REQUEST);
         if (inlined)
             msg->flags &= (uint16_t)~MSG_BUSY;
@@ -416,7 +416,7 @@ void rpc_client_end(struct sluice_loop *l, struct session *s) {
     }
     if (r)
         r->waiting = 0;
-    s->cancels = 0;
+    s->rpc.cancels = 0;
 }
 
 /* ---- the public calls ------------------------------------------------------------------------- */

@@ -92,7 +92,7 @@ void rpc_client_give_up(struct sluice_loop *l, struct session *s, struct rpc_cli
                         struct rpc_pending *pending, sluice_status status);
 
 static inline struct rpc_client *rpc_client_of(struct session *s) {
-    return atomic_load_explicit(&s->rpc_client, memory_order_acquire);
+    return atomic_load_explicit(&s->rpc.client, memory_order_acquire);
 }
 
 /* ---- server.c -------------------------------------------------------------------------------- */

@@ -29,7 +29,7 @@
 #define COUNT_BITS (64 - RPC_ID_BITS - RPC_INBOUND_SHIFT)
 
 static inline struct rpc_server *rpc_server_of(struct session *s) {
-    return atomic_load_explicit(&s->rpc_server, memory_order_acquire);
+    return atomic_load_explicit(&s->rpc.server, memory_order_acquire);
 }
 
 static inline uint64_t word_of(uint64_t token, unsigned state) {
@@ -47,7 +47,7 @@ static struct rpc_server *rpc_server_make(struct session *s) {
         return NULL;
     /* Tokens of two sessions should differ, for the application that mixes them up. */
     v->count = atomic_load_explicit(&s->id, memory_order_relaxed) * 0x9e3779b97f4a7c15u;
-    atomic_store_explicit(&s->rpc_server, v, memory_order_release);
+    atomic_store_explicit(&s->rpc.server, v, memory_order_release);
     return v;
 }
 
@@ -101,10 +101,10 @@ static bool build_answer(struct sluice_loop *l, struct session *s, struct wr_bat
     uint8_t *at = wr_batch_header(l, s, &lkey);
     if (!at)
         return false;
-    bool inlined = s->inline_max >= FRAME_BYTES;
+    bool inlined = s->connection.sq.inline_max >= FRAME_BYTES;
     l->send_sge[batch->count][0] = (struct ibv_sge){(uintptr_t)at, FRAME_BYTES, lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 1, inlined ? IBV_SEND_INLINE : 0);
-    s->tx_sequence++;
+    s->connection.tx.sequence++;
     post_header(s, at, FRAME_REPLY, FRAME_RESERVED, 0, inbound->id | (uint64_t)inbound->code << 32);
     wr_batch_entry(s, NULL, 0, SQ_MESSAGE);
     wr_batch_signal(s, batch, wr);
@@ -118,13 +118,13 @@ void rpc_server_flush(struct sluice_loop *l, struct session *s, struct wr_batch 
         uint64_t due = atomic_load_explicit(&v->due[i], memory_order_acquire);
         for (; due; due &= due - 1) {
             uint32_t bit = (uint32_t)__builtin_ctzll(due);
-            if (batch->count == LOOP_WR_BATCH || sq_used(s) >= s->sq_limit ||
+            if (batch->count == LOOP_WR_BATCH || sq_used(s) >= s->connection.sq.limit ||
                 !build_answer(l, s, batch, &v->inbound[i * 64 + bit]))
                 return;
             atomic_fetch_and_explicit(&v->due[i], ~(1ull << bit), memory_order_relaxed);
         }
     }
-    s->answers = rpc_server_due(s);
+    s->rpc.answers = rpc_server_due(s);
 }
 
 /* ---- requests that arrive -------------------------------------------------------------------- */
@@ -135,7 +135,7 @@ static void answer_now(struct sluice_loop *l, struct session *s, struct rpc_serv
     atomic_store_explicit(&inbound->word, word_of(new_request_id(v, index), RPC_INBOUND_ANSWERED),
                           memory_order_relaxed);
     make_due(v, index, code);
-    s->answers = true;
+    s->rpc.answers = true;
     loop_dirty(l, s);
 }
 
@@ -235,7 +235,7 @@ static int error_own(struct sluice_loop *l, struct session *s, uint64_t id, uint
     if (!rpc_server_claim(s, token))
         return SLUICE_EINVAL;
     make_due(rpc_server_of(s), (uint32_t)token & (RPC_IDS_MAX - 1), code);
-    s->answers = true;
+    s->rpc.answers = true;
     if (nested && l->wc_next < l->wc_count)
         loop_dirty(l, s);
     else

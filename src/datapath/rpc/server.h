@@ -22,7 +22,7 @@ enum reply_code {
     CODE_APPLICATION = 256, /* and above: refused by the application with what is above */
 };
 
-/* Posts answers without a message (session->answers). */
+/* Posts answers without a message (session->rpc.answers). */
 void rpc_server_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch);
 
 /*

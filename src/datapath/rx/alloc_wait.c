@@ -131,9 +131,9 @@ static int wait_on_session(sluice_session handle, uint64_t seen) {
         return SLUICE_ECLOSED;
     l = atomic_load_explicit(&s->loop, memory_order_relaxed);
     /* Of several threads the last one's count stands: who failed last found no memory either. */
-    atomic_store_explicit(&s->memory_seen, seen, memory_order_relaxed);
+    atomic_store_explicit(&s->foreign.memory_seen, seen, memory_order_relaxed);
     session_waits(s, WAIT_MEMORY);
-    atomic_fetch_or_explicit(&s->foreign_waits, WAIT_MEMORY, memory_order_release);
+    atomic_fetch_or_explicit(&s->foreign.waits, WAIT_MEMORY, memory_order_release);
     if (session_ref_set(&s->ref, SESSION_REF_WRITABLE_WAIT))
         loop_post(l, s, LOOP_MSG_WRITABLE_WAIT);
     session_ref_put(&s->ref);
@@ -153,7 +153,7 @@ int alloc_wait_get_for(sluice_session handle, size_t bytes, struct sluice_msg **
 }
 
 void alloc_wait_requested(struct sluice_loop *l, struct session *s) {
-    note_waiting(l, s, atomic_load_explicit(&s->memory_seen, memory_order_relaxed));
+    note_waiting(l, s, atomic_load_explicit(&s->foreign.memory_seen, memory_order_relaxed));
 }
 
 bool alloc_wait_pending(const struct sluice_loop *l) {

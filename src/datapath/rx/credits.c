@@ -2,8 +2,8 @@
 /*
  * credits.c - how many credits a peer has: few while it is idle, more as it uses them.
  *
- * `credits_granted` counts the credits of a session wherever they are: with the peer (rx_granted), about to be
- * returned (rx_unreported), in frames that are looked at or whose buffer is on its way back, and withheld
+ * `credits.granted` counts the credits of a session wherever they are: with the peer (rx.granted), about to be
+ * returned (rx.unreported), in frames that are looked at or whose buffer is on its way back, and withheld
  * for messages that are kept. It is doubled when the peer has used half of it, provided that it did
  * so since the last look: a peer that says a word now and then needs no more. It is doubled as well
  * when all but the two below is withheld, however long that took: else the peer could say nothing
@@ -34,52 +34,58 @@
 #define RESERVE_STEP 8u
 
 static uint32_t kept(const struct session *s) {
-    return (int32_t)s->retained > 0 ? s->retained : 0;
+    return (int32_t)s->connection.credits.retained > 0 ? s->connection.credits.retained : 0;
 }
 
 /* What is not withheld. One frame can bring many messages: the two a peer keeps back stay its own. */
 static uint32_t available(const struct session *s) {
     uint32_t count = kept(s);
-    return s->credits_granted > count + CREDIT_RESERVE ? s->credits_granted - count
-                                                       : CREDIT_RESERVE;
+    return s->connection.credits.granted > count + CREDIT_RESERVE
+               ? s->connection.credits.granted - count
+               : CREDIT_RESERVE;
 }
 
 /* What is kept leaves the peer nothing to use, and there is more to grant. */
 static bool starved(const struct session *s) {
-    return available(s) <= CREDIT_RESERVE && s->credits_granted < s->credits;
+    return available(s) <= CREDIT_RESERVE &&
+           s->connection.credits.granted < s->connection.credits.max;
 }
 
 bool credits_update_due(const struct session *s) {
     uint32_t all = available(s);
-    if (s->rx_unreported == 0)
+    if (s->connection.rx.unreported == 0)
         return false;
     /* Half of them; or the peer has nearly none, because others wait with the frames they hold. */
-    bool half =
-        s->rx_unreported * 2 >= all && (all > CREDIT_RESERVE || s->rx_unreported >= CREDIT_RESERVE);
-    return half || s->update_due || (s->rx_granted <= 1 && s->rx_unreported >= 2) ||
-           (all <= CREDITS_INITIAL - 1 && s->rx_updated != s->rx_sequence);
+    bool half = s->connection.rx.unreported * 2 >= all &&
+                (all > CREDIT_RESERVE || s->connection.rx.unreported >= CREDIT_RESERVE);
+    return half || s->connection.credits.update_due ||
+           (s->connection.rx.granted <= 1 && s->connection.rx.unreported >= 2) ||
+           (all <= CREDITS_INITIAL - 1 && s->connection.rx.updated != s->connection.rx.sequence);
 }
 
-/* What depends on `credits_granted` and on what is kept. */
+/* What depends on `credits.granted` and on what is kept. */
 void credits_changed(struct session *s) {
     uint32_t all = available(s);
-    uint32_t batch = s->credits_granted < 16 ? 2 : s->credits_granted / 8;
+    uint32_t batch = s->connection.credits.granted < 16 ? 2 : s->connection.credits.granted / 8;
     /* What the peer may use without the two it keeps back must come to be half of all, though less
      * than a batch of it waits. */
     bool single = all < 2 * batch + 2 || (s->node->options.without & WITHOUT_WC_BATCH);
-    s->repost_batch = single ? 1 : batch;
-    s->credits_low =
-        s->credits_granted < s->credits && s->recall == 0 ? s->credits_granted / 2 + 1 : 0;
+    s->connection.rx.repost_batch = single ? 1 : batch;
+    s->connection.credits.low = s->connection.credits.granted < s->connection.credits.max &&
+                                        s->connection.credits.recall == 0
+                                    ? s->connection.credits.granted / 2 + 1
+                                    : 0;
 }
 
 void credits_publish(struct session *s) {
-    atomic_store_explicit(&s->published_retained, kept(s), memory_order_relaxed);
-    atomic_store_explicit(&s->published_credits, s->rx_granted, memory_order_relaxed);
+    atomic_store_explicit(&s->connection.credits.published_retained, kept(s), memory_order_relaxed);
+    atomic_store_explicit(&s->connection.credits.published_granted, s->connection.rx.granted,
+                          memory_order_relaxed);
 }
 
 void credits_start(struct sluice_loop *l, struct session *s) {
-    s->credits_checked_ns = loop_clock(l);
-    s->credits_seen = s->rx_sequence;
+    s->connection.credits.checked_ns = loop_clock(l);
+    s->connection.credits.seen = s->connection.rx.sequence;
     credits_changed(s);
 }
 
@@ -93,26 +99,30 @@ static void want_look(struct sluice_loop *l) {
 }
 
 void credits_grow(struct sluice_loop *l, struct session *s) {
-    if (l->now_ns - s->credits_checked_ns >= LOOK_NS && l->credits_check_ns == UINT64_MAX) {
-        s->credits_checked_ns = l->now_ns; /* nobody has looked for long: a new beginning */
-        s->credits_seen = s->rx_sequence;
+    if (l->now_ns - s->connection.credits.checked_ns >= LOOK_NS &&
+        l->credits_check_ns == UINT64_MAX) {
+        s->connection.credits.checked_ns =
+            l->now_ns; /* nobody has looked for long: a new beginning */
+        s->connection.credits.seen = s->connection.rx.sequence;
     }
-    bool uses = (s->rx_sequence - s->credits_seen) * 2 >= s->credits_granted || starved(s);
-    if (!uses || (s->held.head && !s->held_pending))
+    bool uses = (s->connection.rx.sequence - s->connection.credits.seen) * 2 >=
+                    s->connection.credits.granted ||
+                starved(s);
+    if (!uses || (s->rx.held.head && !s->rx.held_pending))
         return; /* it does not need them, or nobody takes what it says */
-    uint32_t left = s->credits - s->credits_granted,
-             want = s->credits_granted < left ? s->credits_granted : left;
+    uint32_t left = s->connection.credits.max - s->connection.credits.granted,
+             want = s->connection.credits.granted < left ? s->connection.credits.granted : left;
     uint32_t got = recv_queue_spare(l, s, want, GROW_SIXTEENTHS);
-    if (s->state >= SESSION_DRAINING || !s->qp)
+    if (s->state >= SESSION_DRAINING || !s->connection.qp)
         return;
-    s->rq->spare -= got;
-    s->rx_unreported += got;
-    s->credits_granted += got;
+    s->connection.rx.queue->spare -= got;
+    s->connection.rx.unreported += got;
+    s->connection.credits.granted += got;
     credits_changed(s);
     if (got < want)
-        s->credits_low = 0; /* until the next look */
+        s->connection.credits.low = 0; /* until the next look */
     if (got > 0)
-        s->update_due = true;
+        s->connection.credits.update_due = true;
     want_look(l);
 }
 
@@ -120,23 +130,23 @@ void credits_grow(struct sluice_loop *l, struct session *s) {
 
 static void recall(struct sluice_loop *l, struct session *s) {
     /* Like ALIVE it leaves the last credit alone, unless it returns some. */
-    if (s->tx_credits < 2 && s->rx_unreported == 0)
+    if (s->connection.tx.credits < 2 && s->connection.rx.unreported == 0)
         return;
     if (!send_control_total(l, s, FRAME_RECALL, CREDITS_INITIAL))
         return;
-    s->recall = CREDITS_INITIAL;
-    s->credits_low = 0;
+    s->connection.credits.recall = CREDITS_INITIAL;
+    s->connection.credits.low = 0;
 }
 
 static void look_at(struct sluice_loop *l, struct session *s) {
-    bool quiet = s->rx_sequence == s->credits_seen;
-    s->credits_seen = s->rx_sequence;
-    s->credits_checked_ns = l->now_ns;
-    if (s->recall == 0)
+    bool quiet = s->connection.rx.sequence == s->connection.credits.seen;
+    s->connection.credits.seen = s->connection.rx.sequence;
+    s->connection.credits.checked_ns = l->now_ns;
+    if (s->connection.credits.recall == 0)
         credits_changed(s);
-    if (quiet && s->recall == 0 && s->rx_granted > CREDITS_INITIAL)
+    if (quiet && s->connection.credits.recall == 0 && s->connection.rx.granted > CREDITS_INITIAL)
         recall(l, s);
-    if (starved(s) && s->rx_granted < s->credits_low)
+    if (starved(s) && s->connection.rx.granted < s->connection.credits.low)
         loop_dirty(l, s); /* perhaps there is memory now */
     credits_publish(s);
 }
@@ -150,7 +160,7 @@ void credits_check(struct sluice_loop *l) {
             if (s->state != SESSION_UP)
                 continue;
             look_at(l, s);
-            more |= s->credits_granted > CREDITS_INITIAL + kept(s) || starved(s);
+            more |= s->connection.credits.granted > CREDITS_INITIAL + kept(s) || starved(s);
         }
         l->credits_check_ns = more ? l->now_ns + LOOK_NS : UINT64_MAX;
     }
@@ -160,25 +170,28 @@ void credits_check(struct sluice_loop *l) {
 
 /* The peer wants back what is above `returned`. */
 void credits_return(struct sluice_loop *l, struct session *s) {
-    if (s->tx_credits < 2 && s->rx_unreported == 0)
+    if (s->connection.tx.credits < 2 && s->connection.rx.unreported == 0)
         return; /* when credits come */
-    uint32_t count = s->tx_credits > s->returned ? s->tx_credits - s->returned : 0;
+    uint32_t count = s->connection.tx.credits > s->connection.credits.returned
+                         ? s->connection.tx.credits - s->connection.credits.returned
+                         : 0;
     if (!send_control_total(l, s, FRAME_RETURN, count))
         return;
-    s->tx_credits -= count;
-    s->returned = 0;
+    s->connection.tx.credits -= count;
+    s->connection.credits.returned = 0;
 }
 
 static const char *returned(struct sluice_loop *l, struct session *s, uint64_t count) {
-    if (s->recall == 0)
+    if (s->connection.credits.recall == 0)
         return "credits returned that were not asked for";
     /* It has kept what it may, less the one of this frame. */
-    if (count > 0 && (count > s->rx_granted || s->rx_granted - count < s->recall - 1))
+    if (count > 0 && (count > s->connection.rx.granted ||
+                      s->connection.rx.granted - count < s->connection.credits.recall - 1))
         return "more credits given back than there were";
-    s->rx_granted -= (uint32_t)count;
-    s->credits_granted -= (uint32_t)count;
-    s->rq->spare += (uint32_t)count;
-    s->recall = 0;
+    s->connection.rx.granted -= (uint32_t)count;
+    s->connection.credits.granted -= (uint32_t)count;
+    s->connection.rx.queue->spare += (uint32_t)count;
+    s->connection.credits.recall = 0;
     credits_changed(s);
     (void)l;
     return NULL;
@@ -189,9 +202,9 @@ const char *credits_control(struct sluice_loop *l, struct session *s, const stru
         return returned(l, s, f->total);
     if (f->total < CREDITS_INITIAL || f->total > UINT16_MAX)
         return "too many credits wanted back";
-    if (s->returned != 0)
+    if (s->connection.credits.returned != 0)
         return "credits wanted back twice";
-    s->returned = (uint32_t)f->total;
+    s->connection.credits.returned = (uint32_t)f->total;
     loop_dirty(l, s);
     return NULL;
 }
@@ -199,23 +212,24 @@ const char *credits_control(struct sluice_loop *l, struct session *s, const stru
 /* ---- requests -------------------------------------------------------------------------------- */
 
 bool credits_reserve(struct sluice_loop *l, struct session *s) {
-    struct recv_queue *q = s->rq;
+    struct recv_queue *q = s->connection.rx.queue;
     if (unlikely(q->spare == 0)) {
-        uint32_t step = s->rx_reserved + 1 < RESERVE_STEP ? s->rx_reserved + 1 : RESERVE_STEP;
+        uint32_t step = s->connection.rx.reserved + 1 < RESERVE_STEP ? s->connection.rx.reserved + 1
+                                                                     : RESERVE_STEP;
         if (recv_queue_spare(l, s, step, RESERVE_SIXTEENTHS) == 0) {
             recv_queue_retry(l, s);
             return false;
         }
     }
     q->spare--;
-    s->rx_reserved++;
+    s->connection.rx.reserved++;
     return true;
 }
 
 void credits_unreserve(struct sluice_loop *l, struct session *s, bool taken) {
     (void)l;
-    if (s->rx_reserved == 0)
+    if (s->connection.rx.reserved == 0)
         return; /* the queue pair is gone */
-    s->rx_reserved--;
-    s->rq->spare += !taken;
+    s->connection.rx.reserved--;
+    s->connection.rx.queue->spare += !taken;
 }

@@ -25,12 +25,12 @@ void credits_start(struct sluice_loop *l, struct session *s);
  * never has many frames on their way.
  */
 static inline bool credits_are_used(const struct session *s) {
-    return s->rx_sequence - s->credits_seen >= 256;
+    return s->connection.rx.sequence - s->connection.credits.seen >= 256;
 }
 
 /* The peer has used much of what it had: more, if it may have more. */
 void credits_grow(struct sluice_loop *l, struct session *s);
-/* `credits_granted` or `retained` has changed; figures for other threads. */
+/* `granted` or `retained` has changed; figures for other threads. */
 void credits_changed(struct session *s);
 void credits_publish(struct session *s);
 /* Looks at the sessions if it is time to; l->now_ns was just read. */

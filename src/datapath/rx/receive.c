@@ -55,7 +55,7 @@ static void give_up(struct sluice_loop *l, struct sluice_msg *msg) {
 
 bool receive_broken(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                     const char *text) {
-    s->recv_stopped = true;
+    s->rx.stopped = true;
     event_return(l, s, msg); /* a frame, or a message that lies in one */
     session_close(l, s, SLUICE_REASON_PROTOCOL, 0, text);
     return true;
@@ -66,26 +66,26 @@ static bool process_fragment(struct sluice_loop *l, struct session *s, struct sl
     unsigned flags = msg->pieces;
     uint64_t length = msg->size, total = msg->tag;
     if (flags & FRAME_FIRST) {
-        if (s->partial || total <= length)
+        if (s->rx.partial || total <= length)
             return receive_broken(l, s, msg, "an unexpected first fragment");
-        if (total > s->rx_message_max)
+        if (total > s->rx.message_max)
             return receive_broken(l, s, msg, "a message larger than agreed");
-        s->partial = landing_for(l, s, total);
-        if (!s->partial)
+        s->rx.partial = landing_for(l, s, total);
+        if (!s->rx.partial)
             return false;
-        s->partial_bytes = 0;
+        s->rx.partial_bytes = 0;
     }
-    struct sluice_msg *whole = s->partial;
-    if (!whole || length == 0 || length > whole->size - s->partial_bytes)
+    struct sluice_msg *whole = s->rx.partial;
+    if (!whole || length == 0 || length > whole->size - s->rx.partial_bytes)
         return receive_broken(l, s, msg, "a fragment that does not fit its message");
-    memcpy(whole->data + s->partial_bytes, msg->data, length);
-    s->partial_bytes += length;
+    memcpy(whole->data + s->rx.partial_bytes, msg->data, length);
+    s->rx.partial_bytes += length;
     landing_moved(s);
-    bool complete = s->partial_bytes == whole->size;
+    bool complete = s->rx.partial_bytes == whole->size;
     if (complete != ((flags & FRAME_LAST) != 0))
         return receive_broken(l, s, msg, "a message that ends too early or too late");
     if (complete) {
-        s->partial = NULL;
+        s->rx.partial = NULL;
         landing_done(l, s, whole->size);
         whole->owner = s;
         event_escort(whole, msg);
@@ -138,7 +138,7 @@ static enum recv_result process(struct sluice_loop *l, struct session *s, struct
 static void control(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                     const struct frame *f) {
     const char *wrong = NULL;
-    s->rx_controls++;
+    s->connection.rx.controls++;
     if (f->type == FRAME_RTR || f->type == FRAME_ATS)
         wrong = rndv_answer_arrived(l, s, f, msg->data);
     else if (f->type == FRAME_CANCEL)
@@ -154,18 +154,18 @@ static void control(struct sluice_loop *l, struct session *s, struct sluice_msg 
 unsigned receive_held(struct sluice_loop *l, struct session *s) {
     unsigned count = 0;
     struct sluice_msg *msg;
-    while (!s->recv_stopped && (msg = s->held.head) && loop_room(l, s)) {
+    while (!s->rx.stopped && (msg = s->rx.held.head) && loop_room(l, s)) {
         struct sluice_msg *next = msg->next;
         enum recv_result taken = process(l, s, msg);
         if (taken == RECV_NO_MEMORY)
             recv_queue_retry(l, s);
-        s->held_pending = taken == RECV_PENDING;
+        s->rx.held_pending = taken == RECV_PENDING;
         if (taken != RECV_DONE)
             break;
         /* process() may have linked the buffer elsewhere: unlink by what was next. */
-        s->held.head = next;
+        s->rx.held.head = next;
         if (!next)
-            s->held.tail = &s->held.head;
+            s->rx.held.tail = &s->rx.held.head;
         count++;
     }
     return count;
@@ -175,19 +175,20 @@ unsigned receive_held(struct sluice_loop *l, struct session *s) {
 
 /* NULL: the header is in order. */
 static const char *check_header(struct session *s, const struct frame *f, uint32_t bytes) {
-    if (f->length != bytes - FRAME_BYTES || f->length > s->frame_payload)
+    if (f->length != bytes - FRAME_BYTES || f->length > s->tx.frame_payload)
         return "a frame whose length is not what arrived";
-    if (s->tx_credits + f->credits > s->tx_credits_max)
+    if (s->connection.tx.credits + f->credits > s->connection.tx.credits_max)
         return "more credits returned than were taken";
-    if (f->ack - s->acked > s->tx_sequence - s->acked)
+    if (f->ack - s->connection.tx.acked > s->connection.tx.sequence - s->connection.tx.acked)
         return "an acknowledgement of what was never sent";
-    if (likely(f->type == FRAME_DATA && f->sequence == s->rx_sequence + 1 && !s->handshake))
+    if (likely(f->type == FRAME_DATA && f->sequence == s->connection.rx.sequence + 1 &&
+               !s->connection.handshake))
         return unlikely(f->flags || f->total) ? "a data frame with unknown flags" : NULL;
     if (f->type >= FRAME_TYPES)
         return "a frame of unknown type";
-    if (f->sequence != s->rx_sequence + (FRAME_NUMBERED >> f->type & 1))
+    if (f->sequence != s->connection.rx.sequence + (FRAME_NUMBERED >> f->type & 1))
         return "a frame out of sequence";
-    if (unlikely(s->handshake))
+    if (unlikely(s->connection.handshake))
         return handshake_check(s, f);
     if (f->type == FRAME_DATA)
         return f->flags || f->total ? "a data frame with unknown flags" : NULL;
@@ -196,7 +197,7 @@ static const char *check_header(struct session *s, const struct frame *f, uint32
 
 static void refuse(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_reason reason, const char *text) {
-    s->recv_stopped = true;
+    s->rx.stopped = true;
     give_up(l, msg);
     session_close(l, s, reason, 0, text);
 }
@@ -205,18 +206,18 @@ static void refuse(struct sluice_loop *l, struct session *s, struct sluice_msg *
 static void hold(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     if (msg->send_flags != FRAME_DATA && msg->send_flags != FRAME_FRAG)
         msg->deadline_ns = loop_clock(l);
-    msg_queue_push(&s->held, msg);
+    msg_queue_push(&s->rx.held, msg);
 }
 
 /* A large message was written where this side had said: a credit, and no frame. */
 static void written(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                     const struct ibv_wc *wc) {
-    if (s->rx_granted == 0) {
+    if (s->connection.rx.granted == 0) {
         refuse(l, s, msg, SLUICE_REASON_CREDITS, "a write without a credit");
         return;
     }
-    s->rx_granted--;
-    s->rx_controls++;
+    s->connection.rx.granted--;
+    s->connection.rx.controls++;
     l->totals.frames_received++;
     l->totals_moved = true;
     const char *wrong =
@@ -225,7 +226,7 @@ static void written(struct sluice_loop *l, struct session *s, struct sluice_msg 
         receive_broken(l, s, msg, wrong);
         return;
     }
-    if (s->rx_granted < s->credits_low)
+    if (s->connection.rx.granted < s->connection.credits.low)
         loop_dirty(l, s);
     recv_queue_give_back(l, s, msg);
     if (s->state >= SESSION_FLUSHING)
@@ -235,14 +236,14 @@ static void written(struct sluice_loop *l, struct session *s, struct sluice_msg 
 void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
     struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)wc->wr_id;
     struct session *s = msg->owner;
-    s->rq->posted--;
+    s->connection.rx.queue->posted--;
     if (unlikely(wc->status != IBV_WC_SUCCESS)) {
         give_up(l, msg);
         session_wc_error(l, s, wc);
         session_progress(l, s);
         return;
     }
-    if (unlikely(s->recv_stopped)) {
+    if (unlikely(s->rx.stopped)) {
         give_up(l, msg);
         session_progress(l, s);
         return;
@@ -267,41 +268,42 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
             return;
         }
         msg->flags |= MSG_RESERVED;
-    } else if (unlikely(s->rx_granted == 0)) {
+    } else if (unlikely(s->connection.rx.granted == 0)) {
         refuse(l, s, msg, SLUICE_REASON_CREDITS, "a frame without a credit");
         return;
     } else {
-        s->rx_granted--;
+        s->connection.rx.granted--;
     }
-    if (unlikely(s->rx_granted < s->credits_low))
+    if (unlikely(s->connection.rx.granted < s->connection.credits.low))
         loop_dirty(l, s);
-    s->rx_sequence = f.sequence;
-    s->acked = f.ack;
-    s->tx_credits += f.credits;
-    if (s->queue.head || unlikely(s->returned | s->cancels | s->blocked))
+    s->connection.rx.sequence = f.sequence;
+    s->connection.tx.acked = f.ack;
+    s->connection.tx.credits += f.credits;
+    if (s->tx.queue.head ||
+        unlikely(s->connection.credits.returned | s->rpc.cancels | s->connection.sq.blocked))
         loop_dirty(l, s);
     msg->kind = MSG_PLAIN;
     msg->deadline_ns = 0; /* when it arrived: now */
     hold_fields(msg, &f);
     l->totals.frames_received++;
     l->totals_moved = true;
-    if (unlikely(s->handshake)) {
+    if (unlikely(s->connection.handshake)) {
         handshake_arrived(l, s, msg);
     } else if (FRAME_CONTROLS >> f.type & 1) {
         control(l, s, msg, &f);
     } else if (unlikely(f.type == FRAME_RTS) && !rndv_rts_arrived(l, s, msg)) {
         return; /* refused */
-    } else if (unlikely(!s->announced || s->held.head || !loop_room(l, s))) {
-        if (unlikely(!s->announced && !s->held.head))
+    } else if (unlikely(!s->announced || s->rx.held.head || !loop_room(l, s))) {
+        if (unlikely(!s->announced && !s->rx.held.head))
             session_arrived(l, s);
         hold(l, s, msg);
-        if (s->announced && !s->retry && !s->held_pending)
+        if (s->announced && !s->retry && !s->rx.held_pending)
             event_notice(l, s, NOTICE_HELD);
     } else {
         enum recv_result taken = process(l, s, msg);
         if (unlikely(taken != RECV_DONE)) {
             hold(l, s, msg);
-            s->held_pending = taken == RECV_PENDING;
+            s->rx.held_pending = taken == RECV_PENDING;
             if (taken == RECV_NO_MEMORY)
                 recv_queue_retry(l, s);
             else if (taken == RECV_NO_ROOM)

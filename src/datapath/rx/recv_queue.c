@@ -3,8 +3,8 @@
  * recv_queue.c - receive buffers: taken from the reserve, posted, given back, posted again.
  *
  * A queue of receives is a session's own, or shared by sessions of the loop. What is said here holds
- * for both. Every receive the device has is one of three: a credit (of rx_granted or rx_unreported of some
- * session), reserved for the reply of a request (rx_reserved), or spare. So the peers together can
+ * for both. Every receive the device has is one of three: a credit (of rx.granted or rx.unreported of some
+ * session), reserved for the reply of a request (rx.reserved), or spare. So the peers together can
  * never use more than is posted.
  *
  * A buffer on its way back says by its owner and flags what it becomes once it is posted: a credit
@@ -55,10 +55,10 @@ struct sluice_msg *recv_buffer_get(struct pool *pool, struct pool_cache *cache, 
 
 /* Into the queue of this session; NULL: no memory, or no place. */
 static struct sluice_msg *fresh(struct sluice_loop *l, struct session *s) {
-    struct sluice_msg *msg = recv_buffer_get(l->rx_pool, l->rx_cache, s->frame_bytes);
+    struct sluice_msg *msg = recv_buffer_get(l->rx_pool, l->rx_cache, s->connection.rx.frame_bytes);
     if (!msg)
         return NULL;
-    if (s->rq->srq && !srq_enter(l, msg)) {
+    if (s->connection.rx.queue->srq && !srq_enter(l, msg)) {
         recv_buffer_put(l, msg);
         return NULL;
     }
@@ -85,17 +85,20 @@ static inline bool is_excess(struct sluice_loop *l, struct recv_queue *q, struct
     struct session *s = msg->owner;
     if (!s)
         return false;
-    s->repost_count--;
+    s->connection.rx.repost_count--;
     bool credit = !(msg->flags & MSG_RESERVED);
-    if (likely(credit && (int32_t)s->withheld_due <= 0 && q->spare <= q->spare_max))
+    if (likely(credit && (int32_t)s->connection.credits.withheld_due <= 0 &&
+               q->spare <= q->spare_max))
         return false;
-    if (credit && unlikely((int32_t)s->withheld_due > 0) && retain_may_withhold(s)) {
-        s->withheld_due--;
+    if (credit && unlikely((int32_t)s->connection.credits.withheld_due > 0) &&
+        retain_may_withhold(s)) {
+        s->connection.credits.withheld_due--;
     } else if (unlikely(q->spare > q->spare_max)) {
         q->spare -= credit;
-        s->rx_unreported += credit;
+        s->connection.rx.unreported += credit;
     } else if (credit || q->srq ||
-               s->credits_granted + s->rx_reserved + q->spare + spares < q->depth) {
+               s->connection.credits.granted + s->connection.rx.reserved + q->spare + spares <
+                   q->depth) {
         return false;
     }
     recv_buffer_put(l, msg);
@@ -118,7 +121,7 @@ static inline void count_posted(struct sluice_loop *l, struct recv_queue *q, str
         msg->flags &= (uint16_t)~MSG_RESERVED;
         q->spare++;
     } else if (likely(s != NULL)) {
-        s->rx_unreported++;
+        s->connection.rx.unreported++;
         if (s != self && credits_update_due(s))
             loop_dirty(l, s);
     }
@@ -205,29 +208,30 @@ static void refused(struct sluice_loop *l, const struct recv_queue *q) {
     char text[80];
     snprintf(text, sizeof text, "the device refused a receive: %s", strerror(error));
     for (struct session *s = l->sessions; s; s = s->next)
-        if (s->rq == q)
+        if (s->connection.rx.queue == q)
             session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error, text);
 }
 
 void recv_queue_repost(struct sluice_loop *l, struct session *s) {
     if (!session_takes_receives(s))
         return;
-    while (s->rx_missing > 0) {
+    while (s->connection.rx.missing > 0) {
         struct sluice_msg *msg = fresh(l, s);
         if (!msg) {
             recv_queue_retry(l, s);
             break;
         }
-        s->rx_missing--;
-        s->repost_count++;
-        msg->next = s->rq->repost;
-        s->rq->repost = msg;
+        s->connection.rx.missing--;
+        s->connection.rx.repost_count++;
+        msg->next = s->connection.rx.queue->repost;
+        s->connection.rx.queue->repost = msg;
     }
-    if (s->rq->repost && !recv_queue_post(l, s->rq, s)) {
-        refused(l, s->rq);
+    if (s->connection.rx.queue->repost && !recv_queue_post(l, s->connection.rx.queue, s)) {
+        refused(l, s->connection.rx.queue);
         return;
     }
-    if (s->credits_low > 0 && (s->rx_granted < s->credits_low || credits_are_used(s)))
+    if (s->connection.credits.low > 0 &&
+        (s->connection.rx.granted < s->connection.credits.low || credits_are_used(s)))
         credits_grow(l, s);
     credits_publish(s);
 }
@@ -242,14 +246,14 @@ static bool reserve_allows(const struct sluice_loop *l, uint64_t more, unsigned 
 }
 
 static uint32_t own_room(const struct session *s) {
-    const struct recv_queue *q = s->rq;
-    uint32_t used = s->credits_granted + s->rx_reserved + q->spare;
+    const struct recv_queue *q = s->connection.rx.queue;
+    uint32_t used = s->connection.credits.granted + s->connection.rx.reserved + q->spare;
     return q->depth > used ? q->depth - used : 0;
 }
 
 uint32_t recv_queue_spare(struct sluice_loop *l, struct session *s, uint32_t want,
                           unsigned sixteenths) {
-    struct recv_queue *q = s->rq;
+    struct recv_queue *q = s->connection.rx.queue;
     uint32_t spare_max = q->spare_max;
     if (q->spare >= want)
         return want;
@@ -264,7 +268,7 @@ uint32_t recv_queue_spare(struct sluice_loop *l, struct session *s, uint32_t wan
         if (!msg)
             break;
         msg->flags |= MSG_RESERVED;
-        s->repost_count++;
+        s->connection.rx.repost_count++;
         msg->next = q->repost;
         q->repost = msg;
         more--;
@@ -278,13 +282,13 @@ uint32_t recv_queue_spare(struct sluice_loop *l, struct session *s, uint32_t wan
 bool recv_queue_prime(struct sluice_loop *l, struct session *s) {
     if (recv_queue_spare(l, s, CREDITS_INITIAL, 16) < CREDITS_INITIAL)
         return false;
-    s->rq->spare -= CREDITS_INITIAL;
-    s->rx_granted = s->credits_granted = CREDITS_INITIAL;
+    s->connection.rx.queue->spare -= CREDITS_INITIAL;
+    s->connection.rx.granted = s->connection.credits.granted = CREDITS_INITIAL;
     return true;
 }
 
 bool recv_queue_is_out(struct session *s, const struct sluice_msg *msg) {
-    struct recv_queue *q = &s->own;
+    struct recv_queue *q = &s->connection.rx.own;
     if (!q->trail)
         return false;
     uint32_t oldest = (q->trail_next + q->depth - q->posted % q->depth) % q->depth;
@@ -299,7 +303,7 @@ bool recv_queue_is_out(struct session *s, const struct sluice_msg *msg) {
 }
 
 void recv_queue_swallowed(struct sluice_loop *l, struct session *s) {
-    struct recv_queue *q = &s->own;
+    struct recv_queue *q = &s->connection.rx.own;
     while (q->trail && q->posted > 0) {
         q->trail_next = (q->trail_next ? q->trail_next : q->depth) - 1;
         q->posted--;
@@ -310,20 +314,20 @@ void recv_queue_swallowed(struct sluice_loop *l, struct session *s) {
 void recv_queue_drop(struct sluice_loop *l, struct session *s) {
     struct sluice_msg *msg;
     rndv_drop(l, s);
-    while ((msg = msg_queue_pop(&s->held))) {
+    while ((msg = msg_queue_pop(&s->rx.held))) {
         if (msg->flags & MSG_OPENED)
             coalesce_release(l, s, msg); /* messages of it may be lent */
         else
             recv_buffer_put(l, msg);
     }
-    if (s->partial) {
-        landing_done(l, s, s->partial->size);
-        msg_discard(l, s->partial);
+    if (s->rx.partial) {
+        landing_done(l, s, s->rx.partial->size);
+        msg_discard(l, s->rx.partial);
     }
-    s->partial = NULL;
-    while ((msg = s->own.repost)) {
-        s->own.repost = msg->next;
+    s->rx.partial = NULL;
+    while ((msg = s->connection.rx.own.repost)) {
+        s->connection.rx.own.repost = msg->next;
         recv_buffer_put(l, msg);
     }
-    s->repost_count = 0;
+    s->connection.rx.repost_count = 0;
 }

@@ -41,11 +41,13 @@ static inline void recv_queue_give_back(struct sluice_loop *l, struct session *s
         recv_buffer_put(l, msg);
         return;
     }
-    struct recv_queue *q = s->rq;
+    struct recv_queue *q = s->connection.rx.queue;
     msg->state = MSG_RECEIVE;
     msg->next = q->repost;
     q->repost = msg;
-    if (++s->repost_count + s->rx_missing >= s->repost_batch || s->rx_granted <= CREDIT_RESERVE)
+    if (++s->connection.rx.repost_count + s->connection.rx.missing >=
+            s->connection.rx.repost_batch ||
+        s->connection.rx.granted <= CREDIT_RESERVE)
         loop_dirty(l, s);
 }
 

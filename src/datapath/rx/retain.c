@@ -48,7 +48,7 @@ void event_retain(struct sluice_msg *msg) {
 /* ---- the loop's thread ----------------------------------------------------------------------- */
 
 static void count_retained(struct sluice_loop *l, struct session *s, uint32_t more) {
-    s->retained += more;
+    s->connection.credits.retained += more;
     l->totals.retained += (int32_t)more;
     l->totals_moved = true;
     credits_changed(s);
@@ -56,8 +56,9 @@ static void count_retained(struct sluice_loop *l, struct session *s, uint32_t mo
 }
 
 bool retain_may_withhold(const struct session *s) {
-    int32_t withheld = (int32_t)(s->retained - s->withheld_due); /* kept may be one too few */
-    return (int32_t)s->credits_granted - withheld > (int32_t)CREDIT_RESERVE;
+    int32_t withheld = (int32_t)(s->connection.credits.retained -
+                                 s->connection.credits.withheld_due); /* kept may be one too few */
+    return (int32_t)s->connection.credits.granted - withheld > (int32_t)CREDIT_RESERVE;
 }
 
 void retain_taken(struct sluice_loop *l, const struct loop_loan *loan) {
@@ -67,29 +68,29 @@ void retain_taken(struct sluice_loop *l, const struct loop_loan *loan) {
     if (s->state >= SESSION_DRAINED)
         return;
     if ((loan->flags & (MSG_RX | MSG_RESERVED)) != MSG_RX) {
-        s->withheld_due++;
+        s->connection.credits.withheld_due++;
     } else if (!retain_may_withhold(s)) { /* its credit returns by another buffer */
-        s->withheld_due++;
-        s->rx_missing++;
+        s->connection.credits.withheld_due++;
+        s->connection.rx.missing++;
     }
     count_retained(l, s, 1);
-    if (s->repost_count + s->rx_missing >= s->repost_batch || credits_update_due(s) ||
-        s->rx_granted < s->credits_low)
+    if (s->connection.rx.repost_count + s->connection.rx.missing >= s->connection.rx.repost_batch ||
+        credits_update_due(s) || s->connection.rx.granted < s->connection.credits.low)
         loop_dirty(l, s);
 }
 
 /* A credit that was withheld is to return, by this buffer or without one. */
 static void give_credit(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     bool buffer = (msg->flags & MSG_RX) != 0;
-    bool none = (int32_t)(s->retained - s->withheld_due) <=
+    bool none = (int32_t)(s->connection.credits.retained - s->connection.credits.withheld_due) <=
                 0; /* withheld: it is freed before it was counted */
     msg->flags &= MSG_RX;
-    if ((int32_t)s->withheld_due > 0 || !buffer || s->state >= SESSION_DRAINING ||
-        (s->rq->srq && !srq_enter(l, msg))) {
-        if ((int32_t)s->withheld_due > 0 || (!buffer && none))
-            s->withheld_due--;
+    if ((int32_t)s->connection.credits.withheld_due > 0 || !buffer ||
+        s->state >= SESSION_DRAINING || (s->connection.rx.queue->srq && !srq_enter(l, msg))) {
+        if ((int32_t)s->connection.credits.withheld_due > 0 || (!buffer && none))
+            s->connection.credits.withheld_due--;
         else
-            s->rx_missing++;
+            s->connection.rx.missing++;
         recv_buffer_put(l, msg);
         return;
     }
@@ -104,8 +105,8 @@ static void returned(struct sluice_loop *l, struct session *s, struct sluice_msg
     }
     give_credit(l, s, msg);
     count_retained(l, s, UINT32_MAX);
-    if (s->rx_granted <= CREDIT_RESERVE)
-        s->update_due = true; /* it waits for this one */
+    if (s->connection.rx.granted <= CREDIT_RESERVE)
+        s->connection.credits.update_due = true; /* it waits for this one */
     loop_dirty(l, s);
 }
 
@@ -116,13 +117,15 @@ void retain_moved(struct sluice_loop *l, struct session *s, struct sluice_msg *m
     msg->flags = 0;
     if (s->state >= SESSION_DRAINED)
         return;
-    if ((int32_t)s->withheld_due > 0 || (!buffer && (int32_t)(s->retained - s->withheld_due) <= 0))
-        s->withheld_due--;
+    if ((int32_t)s->connection.credits.withheld_due > 0 ||
+        (!buffer &&
+         (int32_t)(s->connection.credits.retained - s->connection.credits.withheld_due) <= 0))
+        s->connection.credits.withheld_due--;
     else
-        s->rx_missing++;
+        s->connection.rx.missing++;
     count_retained(l, s, UINT32_MAX);
-    if (s->rx_granted <= CREDIT_RESERVE)
-        s->update_due = true;
+    if (s->connection.rx.granted <= CREDIT_RESERVE)
+        s->connection.credits.update_due = true;
     loop_dirty(l, s);
 }
 
@@ -133,8 +136,8 @@ void retain_free_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
 }
 
 void retain_end(struct sluice_loop *l, struct session *s) {
-    l->totals.retained -= (uint64_t)(int64_t)(int32_t)s->retained;
-    s->retained = s->withheld_due = 0;
+    l->totals.retained -= (uint64_t)(int64_t)(int32_t)s->connection.credits.retained;
+    s->connection.credits.retained = s->connection.credits.withheld_due = 0;
     credits_publish(s);
 }
 
@@ -194,7 +197,7 @@ static int pass_borrowed(struct sluice_msg *msg) {
     struct sluice_loop *l;
     struct loop_loan *loan = loan_of(msg, &l);
     if (msg->flags & MSG_RX) {
-        struct sluice_msg *other = replacement(l, l->rx_pool, s->frame_bytes);
+        struct sluice_msg *other = replacement(l, l->rx_pool, s->connection.rx.frame_bytes);
         if (!other)
             return SLUICE_ENOMEM;
         other->flags = msg->flags;
@@ -216,7 +219,7 @@ static int pass_retained(struct sluice_msg *msg) {
     struct session *s = session_table_find(msg->session_id);
     if (s && session_ref_tryget(&s->ref, (uint32_t)msg->session_id, 0, 0)) {
         struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
-        struct sluice_msg *other = replacement(l, l->rx_pool, s->frame_bytes);
+        struct sluice_msg *other = replacement(l, l->rx_pool, s->connection.rx.frame_bytes);
         if (other) {
             other->flags = (uint16_t)(msg->flags & (MSG_RX | MSG_RETAINED));
             if (!(msg->flags & MSG_RX)) /* nor did that bring a buffer */

@@ -42,7 +42,7 @@
 struct session srq_tombstone;
 
 bool srq_join(struct sluice_loop *l, struct session *s) {
-    uint32_t number = s->qp->qp_num & 0xffffff;
+    uint32_t number = s->connection.qp->qp_num & 0xffffff;
     struct qp_chunk **chunk = &l->srq.sessions[number >> 12];
     if (!*chunk && !(*chunk = calloc(1, sizeof **chunk)))
         return false;
@@ -56,13 +56,13 @@ bool srq_join(struct sluice_loop *l, struct session *s) {
 /* What it had been granted and did not use stays posted, and is spare. */
 void srq_leave(struct sluice_loop *l, struct session *s, bool drained) {
     struct recv_queue *q = &l->srq.queue;
-    uint32_t number = s->qp->qp_num & 0xffffff;
+    uint32_t number = s->connection.qp->qp_num & 0xffffff;
     struct qp_chunk **chunk = &l->srq.sessions[number >> 12];
     if (!*chunk || (*chunk)->at[number & 0xfff] != s)
         return;
-    if (s->last_poll != 0 && !s->settled)
+    if (s->connection.drain.last_poll != 0 && !s->connection.drain.settled)
         l->settling--;
-    s->last_poll = 0;
+    s->connection.drain.last_poll = 0;
     if (!drained) {
         (*chunk)->at[number & 0xfff] = &srq_tombstone;
     } else {
@@ -77,10 +77,11 @@ void srq_leave(struct sluice_loop *l, struct session *s, bool drained) {
             msg->owner = NULL;
             msg->flags |= MSG_RESERVED;
         }
-    s->repost_count = 0;
+    s->connection.rx.repost_count = 0;
     /* A receive set aside that a frame took is posted no more, or is spare once it is posted again. */
-    q->spare += s->rx_granted + s->rx_unreported + s->rx_reserved - rpc_client_arrived(s);
-    s->rx_granted = s->rx_unreported = s->rx_reserved = 0;
+    q->spare += s->connection.rx.granted + s->connection.rx.unreported + s->connection.rx.reserved -
+                rpc_client_arrived(s);
+    s->connection.rx.granted = s->connection.rx.unreported = s->connection.rx.reserved = 0;
 }
 
 /* ---- places ---------------------------------------------------------------------------------- */
@@ -151,7 +152,7 @@ void srq_low(struct sluice_loop *l) {
     l->totals.srq_limit_events++;
     l->totals_moved = true;
     for (struct session *s = l->sessions; s; s = s->next)
-        if (s->rq == q && s->qp && s->state < SESSION_RELEASED) {
+        if (s->connection.rx.queue == q && s->connection.qp && s->state < SESSION_RELEASED) {
             recv_queue_spare(l, s, LOW_SPARE, 8);
             break;
         }
@@ -166,32 +167,32 @@ void srq_say_low(struct sluice_loop *l) {
 /* ---- the end of a queue pair ----------------------------------------------------------------- */
 
 void srq_await(struct sluice_loop *l, struct session *s) {
-    if (s->settled || s->last_poll != 0)
+    if (s->connection.drain.settled || s->connection.drain.last_poll != 0)
         return;
-    s->last_poll = l->polls ? l->polls : 1;
+    s->connection.drain.last_poll = l->polls ? l->polls : 1;
     l->settling++;
 }
 
 void srq_last(struct sluice_loop *l, struct session *s) {
-    s->last = true;
+    s->connection.drain.last = true;
     l->lasts++;
-    if (s->qp && s->rq->srq)
+    if (s->connection.qp && s->connection.rx.queue->srq)
         srq_await(l, s);
 }
 
 void srq_drain(struct sluice_loop *l, struct session *s) {
     /* One that could never receive has taken nothing; and a device that is gone says no more. */
-    if (!s->heard)
-        s->settled = true;
+    if (!s->connection.rx.heard)
+        s->connection.drain.settled = true;
     else if (l->lost)
         srq_await(l, s);
 }
 
 void srq_unsettle(struct sluice_loop *l, struct session *s) {
-    if (s->last_poll != 0 && !s->settled)
+    if (s->connection.drain.last_poll != 0 && !s->connection.drain.settled)
         l->settling--;
-    s->last_poll = 0;
-    s->settled = false;
+    s->connection.drain.last_poll = 0;
+    s->connection.drain.settled = false;
 }
 
 unsigned srq_settle(struct sluice_loop *l) {
@@ -199,10 +200,11 @@ unsigned srq_settle(struct sluice_loop *l) {
     if (!l->wc_short || l->wc_next != l->wc_count)
         return 0;
     for (struct session *s = l->sessions; s && l->settling > 0; s = s->next) {
-        if (s->settled || s->last_poll == 0 || s->last_poll == l->polls)
+        if (s->connection.drain.settled || s->connection.drain.last_poll == 0 ||
+            s->connection.drain.last_poll == l->polls)
             continue;
         l->settling--;
-        s->settled = true;
+        s->connection.drain.settled = true;
         session_progress(l, s);
         count++;
     }

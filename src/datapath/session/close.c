@@ -40,7 +40,7 @@
 #define DOWN_POLLS_MAX 64u /* and with other sessions busy */
 
 bool session_modify(struct session *s, struct ibv_qp_attr *attr, int mask) {
-    int error = s->node->fabric->modify_qp(s->qp, attr, mask);
+    int error = s->node->fabric->modify_qp(s->connection.qp, attr, mask);
     if (error > 0)
         errno = error;
     return error == 0;
@@ -50,19 +50,19 @@ bool session_modify(struct session *s, struct ibv_qp_attr *attr, int mask) {
 
 static void set_deadline(struct sluice_loop *l, struct session *s, uint64_t due_ns) {
     uint64_t cap = atomic_load_explicit(&l->node->close_deadline_ns, memory_order_relaxed);
-    s->deadline_ns = due_ns < cap ? due_ns : cap;
-    if (s->deadline_ns == 0)
-        s->deadline_ns = 1;
-    loop_deadline(l, s->deadline_ns);
+    s->close.deadline_ns = due_ns < cap ? due_ns : cap;
+    if (s->close.deadline_ns == 0)
+        s->close.deadline_ns = 1;
+    loop_deadline(l, s->close.deadline_ns);
 }
 
 static void set_reason(struct session *s, sluice_reason reason, uint32_t vendor, uint16_t code,
                        const char *text) {
-    if (s->reason != SLUICE_REASON_NONE)
+    if (s->close.reason != SLUICE_REASON_NONE)
         return; /* the first counts */
     pthread_mutex_lock(&s->node->lock);
-    s->reason = reason;
-    s->vendor = vendor;
+    s->close.reason = reason;
+    s->close.vendor = vendor;
     s->info.close_code = code;
     snprintf(s->info.close_text, sizeof s->info.close_text, "%s",
              text && *text ? text : sluice_reason_text((int)reason));
@@ -84,12 +84,12 @@ static void note_cause(struct session *s, int32_t cm_event, int32_t cm_status, i
 
 void close_settle(struct session *s, sluice_reason reason, uint32_t vendor, const char *text) {
     pthread_mutex_lock(&s->node->lock);
-    s->reason = reason;
-    s->vendor = vendor;
+    s->close.reason = reason;
+    s->close.vendor = vendor;
     snprintf(s->info.close_text, sizeof s->info.close_text, "%s",
              text ? text : sluice_reason_text((int)reason));
     pthread_mutex_unlock(&s->node->lock);
-    s->reason_provisional = false;
+    s->close.reason_provisional = false;
 }
 
 /* Of this side's application, or of its node. */
@@ -99,19 +99,19 @@ static const char *own_end(sluice_reason reason) {
 }
 
 static void release(struct sluice_loop *l, struct session *s) {
-    struct private_data_rej *rej = &s->conn.release;
+    struct private_data_rej *rej = &s->connection.cm.release;
     send_drop_queue(l, s, SLUICE_ECLOSED);
     s->state = SESSION_RELEASED;
-    s->deadline_ns = 0;
+    s->close.deadline_ns = 0;
     session_ref_set(&s->ref, SESSION_REF_ANSWERED); /* too late to accept or refuse */
-    if (s->down_polls > 0) {
-        s->down_polls = 0;
+    if (s->connection.drain.down_polls > 0) {
+        s->connection.drain.down_polls = 0;
         l->downs--;
     }
     /* What a peer is told that still waits for an answer. */
     memset(rej, 0, sizeof *rej);
-    bool own = s->reason == SLUICE_REASON_LOCAL_CLOSE;
-    rej->reason = own ? SLUICE_REASON_REFUSED : (uint16_t)s->reason;
+    bool own = s->close.reason == SLUICE_REASON_LOCAL_CLOSE;
+    rej->reason = own ? SLUICE_REASON_REFUSED : (uint16_t)s->close.reason;
     snprintf(rej->text, sizeof rej->text, "%.*s", PRIVATE_DATA_REJ_TEXT,
              own ? "the application hung up" : s->info.close_text);
     cm_post(l->node, s, CM_MSG_RELEASE);
@@ -124,7 +124,7 @@ void session_close(struct sluice_loop *l, struct session *s, sluice_reason reaso
         return;
     set_reason(s, reason, vendor, 0, text);
     session_ref_clear(&s->ref, SESSION_REF_OPEN);
-    if (s->qp && (reason == SLUICE_REASON_CREDITS || reason == SLUICE_REASON_PROTOCOL)) {
+    if (s->connection.qp && (reason == SLUICE_REASON_CREDITS || reason == SLUICE_REASON_PROTOCOL)) {
         /* Nothing more may come from this peer. */
         struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
         session_modify(s, &attr, IBV_QP_STATE);
@@ -137,21 +137,22 @@ void session_close(struct sluice_loop *l, struct session *s, sluice_reason reaso
 static void leave(struct sluice_loop *l, struct session *s) {
     s->state = SESSION_LEAVING;
     uint64_t linger = loop_clock(l) + LINGER_NS;
-    set_deadline(l, s, s->deadline_ns > linger ? s->deadline_ns : linger);
-    s->bye_posted = send_control(l, s, FRAME_BYE);
+    set_deadline(l, s, s->close.deadline_ns > linger ? s->close.deadline_ns : linger);
+    s->close.bye_posted = send_control(l, s, FRAME_BYE);
 }
 
 /* A listener's connection that is there, with a dialer that waits for WELCOME or REFUSE. */
 static bool may_refuse(const struct session *s) {
-    bool early = s->node->traits.dialer_first && s->handshake == HANDSHAKE_HELLO;
-    return s->handshake && !early && s->adopted && s->conn.passive && s->state == SESSION_OPENING;
+    bool early = s->node->traits.dialer_first && s->connection.handshake == HANDSHAKE_HELLO;
+    return s->connection.handshake && !early && s->adopted && s->connection.cm.passive &&
+           s->state == SESSION_OPENING;
 }
 
 void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns) {
     session_attach(l, s);
     bool closing = atomic_load_explicit(&l->node->state, memory_order_relaxed) == NODE_CLOSING;
     sluice_reason reason = closing ? SLUICE_REASON_NODE_CLOSED : SLUICE_REASON_LOCAL_CLOSE;
-    s->hungup = true;
+    s->close.hungup = true;
     if (s->state > SESSION_FLUSHING)
         return;
     if (s->state == SESSION_OPENING && may_refuse(s)) {
@@ -169,7 +170,7 @@ void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns)
     uint64_t now = loop_clock(l);
     uint64_t due = grace_ns > UINT64_MAX - now ? UINT64_MAX : now + grace_ns;
     if (s->state == SESSION_FLUSHING) { /* again: the shorter grace counts */
-        if (due < s->deadline_ns)
+        if (due < s->close.deadline_ns)
             set_deadline(l, s, due);
         return;
     }
@@ -194,7 +195,7 @@ void session_refuse(struct sluice_loop *l, struct session *s, sluice_reason reas
                                                    : rej->text);
     s->state = SESSION_LEAVING;
     set_deadline(l, s, loop_clock(l) + LINGER_NS);
-    s->bye_posted = send_control_with(l, s, FRAME_REFUSE, data, (uint32_t)bytes);
+    s->close.bye_posted = send_control_with(l, s, FRAME_REFUSE, data, (uint32_t)bytes);
 }
 
 void session_refused(struct sluice_loop *l, struct session *s, const struct private_data_rej *rej) {
@@ -213,18 +214,18 @@ void session_peer_bye(struct sluice_loop *l, struct session *s) {
         session_close(l, s, SLUICE_REASON_PEER_CLOSE, 0, said_bye);
         return;
     }
-    if (s->reason_provisional) /* it had said good-bye before its connection went down */
+    if (s->close.reason_provisional) /* it had said good-bye before its connection went down */
         close_settle(s, SLUICE_REASON_PEER_CLOSE, 0, said_bye);
 }
 
 /* This side's own decision, with the connection as good as ever: the peer is told. */
 static bool told_no(struct sluice_loop *l, struct session *s) {
-    sluice_reason reason = s->conn.down.reason;
+    sluice_reason reason = s->connection.cm.down.reason;
     struct private_data_rej rej = {.reason = (uint16_t)reason};
     if (!may_refuse(s) || (reason != SLUICE_REASON_TIMEOUT && reason != SLUICE_REASON_NO_LISTENER &&
                            reason != SLUICE_REASON_BUSY))
         return false;
-    snprintf(rej.text, sizeof rej.text, "%.*s", PRIVATE_DATA_REJ_TEXT, s->conn.down.text);
+    snprintf(rej.text, sizeof rej.text, "%.*s", PRIVATE_DATA_REJ_TEXT, s->connection.cm.down.text);
     session_refuse(l, s, reason, &rej);
     return true;
 }
@@ -232,18 +233,19 @@ static bool told_no(struct sluice_loop *l, struct session *s) {
 /* The connection is down; what had arrived is still to be looked at. */
 void session_down(struct sluice_loop *l, struct session *s) {
     session_attach(l, s);
-    note_cause(s, s->conn.down.cm_event, s->conn.down.cm_status, -1);
+    note_cause(s, s->connection.cm.down.cm_event, s->connection.cm.down.cm_status, -1);
     /* A flush says that the queue pair broke; the device's event, which comes later, says why. */
-    if (s->state >= SESSION_RELEASED && s->reason_provisional &&
-        s->reason == SLUICE_REASON_PEER_LOST &&
-        (s->conn.down.reason == SLUICE_REASON_DEVICE_ERROR ||
-         s->conn.down.reason == SLUICE_REASON_ACCESS))
-        close_settle(s, s->conn.down.reason, s->conn.down.vendor, s->conn.down.text);
-    if (s->state >= SESSION_RELEASED || s->down_polls || told_no(l, s))
+    if (s->state >= SESSION_RELEASED && s->close.reason_provisional &&
+        s->close.reason == SLUICE_REASON_PEER_LOST &&
+        (s->connection.cm.down.reason == SLUICE_REASON_DEVICE_ERROR ||
+         s->connection.cm.down.reason == SLUICE_REASON_ACCESS))
+        close_settle(s, s->connection.cm.down.reason, s->connection.cm.down.vendor,
+                     s->connection.cm.down.text);
+    if (s->state >= SESSION_RELEASED || s->connection.drain.down_polls || told_no(l, s))
         return;
     /* What had arrived at a listener's side shows that the dialer was up: session_down_now(). */
-    if (s->announced || s->adopted || (s->conn.passive && s->heard)) {
-        s->down_polls = 1;
+    if (s->announced || s->adopted || (s->connection.cm.passive && s->connection.rx.heard)) {
+        s->connection.drain.down_polls = 1;
         l->downs++;
     } else {
         session_down_now(l, s);
@@ -254,22 +256,24 @@ void session_down_now(struct sluice_loop *l, struct session *s) {
     if (s->state >= SESSION_RELEASED)
         return;
     /* The dialer was told that these arrived. So it is up first, whatever became of its confirmation. */
-    if (!s->adopted && s->conn.passive && !s->handshake && s->held.head)
+    if (!s->adopted && s->connection.cm.passive && !s->connection.handshake && s->rx.held.head)
         session_adopt(l, s);
-    s->reason_provisional =
-        s->conn.down.reason == SLUICE_REASON_PEER_LOST && s->reason == SLUICE_REASON_NONE;
-    set_reason(s, s->conn.down.reason, s->conn.down.vendor, s->conn.down.code, s->conn.down.text);
-    session_close(l, s, s->conn.down.reason, s->conn.down.vendor, s->conn.down.text);
+    s->close.reason_provisional = s->connection.cm.down.reason == SLUICE_REASON_PEER_LOST &&
+                                  s->close.reason == SLUICE_REASON_NONE;
+    set_reason(s, s->connection.cm.down.reason, s->connection.cm.down.vendor,
+               s->connection.cm.down.code, s->connection.cm.down.text);
+    session_close(l, s, s->connection.cm.down.reason, s->connection.cm.down.vendor,
+                  s->connection.cm.down.text);
 }
 
 unsigned session_check_downs(struct sluice_loop *l) {
     unsigned count = 0;
     for (struct session *s = l->sessions; s && l->downs > 0; s = s->next) {
-        if (s->down_polls == 0)
+        if (s->connection.drain.down_polls == 0)
             continue;
         /* Polls that brought nothing count much; the others, so that a busy loop ends too. */
-        s->down_polls += l->wc_count == 0 ? DOWN_POLLS_MAX / DOWN_POLLS : 1;
-        if (s->down_polls <= DOWN_POLLS_MAX)
+        s->connection.drain.down_polls += l->wc_count == 0 ? DOWN_POLLS_MAX / DOWN_POLLS : 1;
+        if (s->connection.drain.down_polls <= DOWN_POLLS_MAX)
             continue;
         session_down_now(l, s); /* and with it downs is one less */
         count++;
@@ -286,7 +290,7 @@ void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv
         l->node->traits.answer_is_up)
         return;
     note_cause(s, -1, 0, (int32_t)wc->status);
-    if (wc->status == IBV_WC_WR_FLUSH_ERR && s->down_polls > 0) {
+    if (wc->status == IBV_WC_WR_FLUSH_ERR && s->connection.drain.down_polls > 0) {
         session_down_now(l, s); /* nothing more had arrived, and why is known */
         return;
     }
@@ -324,7 +328,8 @@ void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv
             reason = SLUICE_REASON_PEER_LOST;
         break;
     }
-    s->reason_provisional = reason == SLUICE_REASON_PEER_LOST && s->reason == SLUICE_REASON_NONE;
+    s->close.reason_provisional =
+        reason == SLUICE_REASON_PEER_LOST && s->close.reason == SLUICE_REASON_NONE;
     char text[sizeof s->info.close_text];
     failure_text_of_completion(text, sizeof text, wc->status);
     session_close(l, s, reason, (uint32_t)wc->status, text);
@@ -334,8 +339,8 @@ void session_access_error(struct sluice_loop *l, struct session *s, const struct
     char text[sizeof s->info.close_text];
     failure_text_of_completion(text, sizeof text, wc->status);
     note_cause(s, -1, 0, (int32_t)wc->status);
-    if (s->state >= SESSION_RELEASED && s->reason_provisional &&
-        s->reason == SLUICE_REASON_PEER_LOST)
+    if (s->state >= SESSION_RELEASED && s->close.reason_provisional &&
+        s->close.reason == SLUICE_REASON_PEER_LOST)
         close_settle(s, SLUICE_REASON_ACCESS, (uint32_t)wc->status, text);
     session_close(l, s, SLUICE_REASON_ACCESS, (uint32_t)wc->status, text);
 }
@@ -348,7 +353,7 @@ void session_withdrawn(struct sluice_loop *l, struct session *s, const struct ib
     if (s->state >= SESSION_RELEASED)
         return;
     note_cause(s, -1, 0, (int32_t)wc->status);
-    s->reason_provisional = s->reason == SLUICE_REASON_NONE;
+    s->close.reason_provisional = s->close.reason == SLUICE_REASON_NONE;
     session_close(l, s, SLUICE_REASON_PEER_LOST, (uint32_t)wc->status,
                   "the peer's memory of a large message is gone");
 }
@@ -356,8 +361,8 @@ void session_withdrawn(struct sluice_loop *l, struct session *s, const struct ib
 /* ---- progress -------------------------------------------------------------------------------- */
 
 void session_wait_for_pins(struct sluice_loop *l, struct session *s) {
-    if (!s->waits_for_pins) {
-        s->waits_for_pins = true;
+    if (!s->close.waits_for_pins) {
+        s->close.waits_for_pins = true;
         l->pin_waits++;
     }
 }
@@ -365,24 +370,24 @@ void session_wait_for_pins(struct sluice_loop *l, struct session *s) {
 void session_progress(struct sluice_loop *l, struct session *s) {
     switch ((enum session_state)s->state) {
     case SESSION_FLUSHING:
-        if (s->queue.head || s->replies.head || rpc_client_pending(s) || rndv_pending(s))
+        if (s->tx.queue.head || s->tx.replies.head || rpc_client_pending(s) || rndv_pending(s))
             break;
-        if (session_ref_count(&s->ref) == s->foreign_taken)
+        if (session_ref_count(&s->ref) == s->window.foreign_taken)
             leave(l, s);
         else
             session_wait_for_pins(l, s); /* a message was accepted and is not in the mailbox yet */
         break;
     case SESSION_LEAVING:
-        if (!s->bye_posted)
-            s->bye_posted = send_control(l, s, FRAME_BYE);
-        else if ((int32_t)(s->sq_head - s->bye_index) > 0)
+        if (!s->close.bye_posted)
+            s->close.bye_posted = send_control(l, s, FRAME_BYE);
+        else if ((int32_t)(s->connection.sq.head - s->close.bye_index) > 0)
             release(l, s);
         break;
     case SESSION_DRAINING:
         drain_progress(l, s);
         break;
     case SESSION_OPENING:
-        if (s->renewing)
+        if (s->connection.drain.renewing)
             drain_progress(l, s);
         break;
     case SESSION_FREE:
@@ -395,10 +400,10 @@ void session_progress(struct sluice_loop *l, struct session *s) {
 }
 
 void session_timer(struct sluice_loop *l, struct session *s) {
-    if (s->deadline_ns == 0)
+    if (s->close.deadline_ns == 0)
         return;
-    if (l->now_ns < s->deadline_ns) {
-        loop_deadline(l, s->deadline_ns);
+    if (l->now_ns < s->close.deadline_ns) {
+        loop_deadline(l, s->close.deadline_ns);
         return;
     }
     switch ((enum session_state)s->state) {
@@ -413,7 +418,7 @@ void session_timer(struct sluice_loop *l, struct session *s) {
         drain_expired(l, s);
         break;
     case SESSION_OPENING:
-        if (s->renewing)
+        if (s->connection.drain.renewing)
             drain_expired(l, s);
         else
             handshake_nudge(l, s);
@@ -429,13 +434,14 @@ void session_timer(struct sluice_loop *l, struct session *s) {
 
 /* Its completions, or calls that failed, were faster than the news that the device is gone. */
 static bool device_in_doubt(const struct session *s) {
-    return s->reason_provisional || s->reason == SLUICE_REASON_DEVICE_ERROR ||
-           (s->reason == SLUICE_REASON_UNREACHABLE && s->info.cm_event < 0);
+    return s->close.reason_provisional || s->close.reason == SLUICE_REASON_DEVICE_ERROR ||
+           (s->close.reason == SLUICE_REASON_UNREACHABLE && s->info.cm_event < 0);
 }
 
 void session_gone(struct sluice_loop *l, struct session *s) {
     /* What the device had to say of the queue pair was said: it could not be destroyed before. */
-    if (s->reason_provisional && s->reason == SLUICE_REASON_PEER_LOST && atomic_load(&s->accessed))
+    if (s->close.reason_provisional && s->close.reason == SLUICE_REASON_PEER_LOST &&
+        atomic_load(&s->connection.accessed))
         close_settle(s, SLUICE_REASON_ACCESS, IBV_EVENT_QP_ACCESS_ERR,
                      "the peer accessed memory that it may not");
     s->state = SESSION_GONE;
@@ -464,7 +470,7 @@ void session_reap(struct sluice_loop *l) {
         if (s->next)
             s->next->link = s->link;
         l->retries -= s->retry;
-        l->pin_waits -= s->waits_for_pins;
+        l->pin_waits -= s->close.waits_for_pins;
         s->state = SESSION_FREE;
         atomic_store_explicit(&s->id, 0, memory_order_relaxed);
         atomic_store_explicit(&s->loop, NULL, memory_order_relaxed);

@@ -34,7 +34,7 @@
 
 /* A farewell that waits behind a large message of which the rest will not come. */
 static bool said_bye(const struct session *s) {
-    for (const struct sluice_msg *msg = s->held.head; msg; msg = msg->next)
+    for (const struct sluice_msg *msg = s->rx.held.head; msg; msg = msg->next)
         if (msg->send_flags == FRAME_BYE)
             return true;
     return false;
@@ -42,55 +42,55 @@ static bool said_bye(const struct session *s) {
 
 /* Destroyed, or left to whoever connects with it still (cm/connector.c). */
 static void detach_qp(struct sluice_loop *l, struct session *s) {
-    struct cm_conn *conn = &s->conn;
+    struct cm_conn *conn = &s->connection.cm;
     int error = 0;
     if (conn->qp_left && !conn->left_qp)
-        conn->left_qp = s->qp;
+        conn->left_qp = s->connection.qp;
     else
-        error = s->node->fabric->destroy_qp(s->qp);
+        error = s->node->fabric->destroy_qp(s->connection.qp);
     if (error != 0)
         log_write(&l->node->log, SLUICE_LOG_ERROR, "a queue pair cannot be destroyed: errno %d",
                   error);
-    s->qp = s->own.qp = NULL;
-    s->qp_ended = true;
+    s->connection.qp = s->connection.rx.own.qp = NULL;
+    s->connection.drain.ended = true;
 }
 
 static void release_qp(struct sluice_loop *l, struct session *s) {
-    if (s->rq->srq)
-        srq_leave(l, s, s->settled);
+    if (s->connection.rx.queue->srq)
+        srq_leave(l, s, s->connection.drain.settled);
     else
         srq_unsettle(l, s);
-    if (s->qp)
+    if (s->connection.qp)
         detach_qp(l, s);
-    s->qp_ended = false;
-    l->cq_used -= s->cq_share;
+    s->connection.drain.ended = false;
+    l->cq_used -= s->connection.cq_share;
 }
 
 static void free_queues(struct session *s) {
-    free(s->sq);
-    s->sq = NULL;
-    free((void *)s->own.trail);
-    s->own.trail = NULL;
+    free(s->connection.sq.entries);
+    s->connection.sq.entries = NULL;
+    free((void *)s->connection.rx.own.trail);
+    s->connection.rx.own.trail = NULL;
 }
 
 static void drained(struct sluice_loop *l, struct session *s) {
-    if (s->reason_provisional && s->reason == SLUICE_REASON_PEER_LOST && said_bye(s))
+    if (s->close.reason_provisional && s->close.reason == SLUICE_REASON_PEER_LOST && said_bye(s))
         close_settle(s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
     if (session_has_qp(s))
         release_qp(l, s);
     s->state = SESSION_DRAINED;
-    s->deadline_ns = 0;
+    s->close.deadline_ns = 0;
     retain_end(l, s);
     send_abandon(l, s, SLUICE_EUNKNOWN);
     send_drop_queue(l, s, SLUICE_ECLOSED);
     rndv_end(l, s);
     rpc_client_end(l, s);
     free_queues(s);
-    if (s->headers && s->headers->pool == l->pool)
+    if (s->connection.sq.headers && s->connection.sq.headers->pool == l->pool)
         atomic_fetch_sub_explicit(pool_note(l->pool), 1, memory_order_relaxed);
-    if (s->headers)
-        msg_discard(l, s->headers);
-    s->headers = NULL;
+    if (s->connection.sq.headers)
+        msg_discard(l, s->connection.sq.headers);
+    s->connection.sq.headers = NULL;
     cm_post(l->node, s, CM_MSG_DRAINED);
 }
 
@@ -99,8 +99,8 @@ static void forget_completions(struct sluice_loop *l, struct session *s) {
     for (uint32_t i = l->wc_next; i < l->wc_count; i++) {
         uint64_t id = l->wc[i].wr_id;
         struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)id;
-        bool shared = !(id & 1) && id != 0 && s->rq->srq && (msg->flags & MSG_SHARED) &&
-                      l->wc[i].qp_num == s->qp->qp_num;
+        bool shared = !(id & 1) && id != 0 && s->connection.rx.queue->srq &&
+                      (msg->flags & MSG_SHARED) && l->wc[i].qp_num == s->connection.qp->qp_num;
         if (id == 0 || (id & 1 && (uint32_t)(id >> 32) != s->slot) ||
             (!(id & 1) && msg->owner != s && !shared))
             continue;
@@ -108,7 +108,7 @@ static void forget_completions(struct sluice_loop *l, struct session *s) {
             srq_stray(l, msg);
         } else if (!(id & 1)) {
             recv_buffer_put(l, msg);
-            s->rq->posted--;
+            s->connection.rx.queue->posted--;
         }
         l->wc[i].wr_id = 0;
     }
@@ -116,71 +116,72 @@ static void forget_completions(struct sluice_loop *l, struct session *s) {
 
 /* As long as the device may take: closing the node does not shorten it, for nobody else is waited for. */
 static void give_time(struct sluice_loop *l, struct session *s) {
-    s->lasts_seen = l->lasts;
-    s->deadline_ns = loop_clock(l) + DRAIN_NS;
-    loop_deadline(l, s->deadline_ns);
+    s->connection.drain.lasts_seen = l->lasts;
+    s->close.deadline_ns = loop_clock(l) + DRAIN_NS;
+    loop_deadline(l, s->close.deadline_ns);
 }
 
 static bool is_silent(const struct session *s) {
-    return !s->rq->srq && s->node->traits.silent_in_err;
+    return !s->connection.rx.queue->srq && s->node->traits.silent_in_err;
 }
 
 /* The QP into ERR. What it is waited for behind: a marker, or an empty poll; without sends, nothing. */
 static void end_qp(struct sluice_loop *l, struct session *s) {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-    bool ended = s->qp && session_modify(s, &attr, IBV_QP_STATE);
+    bool ended = s->connection.qp && session_modify(s, &attr, IBV_QP_STATE);
     if (is_silent(s)) {
-        if (s->qp)
+        if (s->connection.qp)
             detach_qp(l, s);
         srq_await(l, s);
-    } else if (!s->renewing && !(ended && send_marker(l, s))) {
+    } else if (!s->connection.drain.renewing && !(ended && send_marker(l, s))) {
         send_abandon(l, s, SLUICE_EUNKNOWN);
     }
     give_time(l, s);
 }
 
 void drain_begin(struct sluice_loop *l, struct session *s) {
-    s->renewing = true;
+    s->connection.drain.renewing = true;
     end_qp(l, s);
     drain_progress(l, s);
 }
 
 void session_drain(struct sluice_loop *l, struct session *s) {
     s->state = SESSION_DRAINING;
-    s->renewing = false;
+    s->connection.drain.renewing = false;
     if (!session_has_qp(s)) {
         drained(l, s);
         return;
     }
     end_qp(l, s);
-    if (s->rq->srq)
+    if (s->connection.rx.queue->srq)
         srq_drain(l, s);
     session_progress(l, s);
 }
 
 /* What a device that was told to end this queue pair still has of it. */
 static bool has_receives(const struct session *s) {
-    return s->rq->srq ? !s->settled : s->rq->posted > 0;
+    return s->connection.rx.queue->srq ? !s->connection.drain.settled
+                                       : s->connection.rx.queue->posted > 0;
 }
 
 static void finish(struct sluice_loop *l, struct session *s) {
-    if (!s->renewing) {
+    if (!s->connection.drain.renewing) {
         drained(l, s);
         return;
     }
     release_qp(l, s);
     free_queues(s);
-    s->renewing = false;
-    s->deadline_ns = 0;
+    s->connection.drain.renewing = false;
+    s->close.deadline_ns = 0;
     session_renewed(l, s);
 }
 
 void drain_progress(struct sluice_loop *l, struct session *s) {
-    if (s->settled && is_silent(s)) {
+    if (s->connection.drain.settled && is_silent(s)) {
         send_abandon(l, s, SLUICE_EUNKNOWN);
         recv_queue_swallowed(l, s);
     }
-    if (!has_receives(s) && s->sq_head == s->sq_tail)
+    if (!has_receives(s) && s->connection.sq.head == s->connection.sq.tail)
         finish(l, s);
 }
 
@@ -189,8 +190,9 @@ void drain_progress(struct sluice_loop *l, struct session *s) {
  * first time in any case: it may be this process that was away.
  */
 static bool drain_goes_on(struct sluice_loop *l, struct session *s) {
-    bool moves = l->wc_count > 0 || l->lasts != s->lasts_seen || s->drain_extensions == 0;
-    if (!moves || s->drain_extensions++ >= DRAIN_EXTENSIONS)
+    bool moves = l->wc_count > 0 || l->lasts != s->connection.drain.lasts_seen ||
+                 s->connection.drain.extensions == 0;
+    if (!moves || s->connection.drain.extensions++ >= DRAIN_EXTENSIONS)
         return false;
     give_time(l, s);
     return true;
@@ -201,7 +203,8 @@ void drain_expired(struct sluice_loop *l, struct session *s) {
         return;
     log_write(&l->node->log, SLUICE_LOG_WARNING,
               "the device did not flush a queue pair: %u receives, %u sends outstanding",
-              has_receives(s) ? s->own.posted + s->rx_granted : 0, s->sq_tail - s->sq_head);
+              has_receives(s) ? s->connection.rx.own.posted + s->connection.rx.granted : 0,
+              s->connection.sq.tail - s->connection.sq.head);
     forget_completions(l, s);
     recv_queue_swallowed(l, s);
     finish(l, s);

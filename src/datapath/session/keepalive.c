@@ -4,8 +4,8 @@
  *
  * A look. Eight times in the shortest interval of its sessions a loop walks its list of sessions and
  * compares counters with those of the look before. Nothing is written for this when a frame comes or
- * goes: frames posted are counted by sq_tail, frames received by rx_sequence and, the others, by
- * rx_controls. So times are those of looks: a count that moved did so within the last eighth.
+ * goes: frames posted are counted by sq.tail, frames received by rx.sequence and, the others, by
+ * rx.controls. So times are those of looks: a count that moved did so within the last eighth.
  *
  *   nothing posted for 11/16 of the interval     ALIVE: so a frame goes out within 7/8
  *   nothing received for 25/16 of the interval   closed: so within two intervals of the last frame
@@ -40,17 +40,17 @@
 #define AWAY 10u   /* between two looks: the loop was away */
 
 static inline bool is_watched(const struct session *s) {
-    return s->keepalive.interval_ns != 0 && s->state <= SESSION_FLUSHING;
+    return s->connection.keepalive.interval_ns != 0 && s->state <= SESSION_FLUSHING;
 }
 
 /* Its wrapping does no harm: only whether it moved counts, and frames have credits. */
 static inline uint32_t received(const struct session *s) {
-    return s->rx_sequence + s->rx_controls;
+    return s->connection.rx.sequence + s->connection.rx.controls;
 }
 
 /* What the peer hears of: operations on its memory tell it nothing. */
 static inline uint32_t posted(const struct session *s) {
-    return s->sq_tail - s->frameless;
+    return s->connection.sq.tail - s->connection.sq.frameless;
 }
 
 static inline uint64_t sixteenths(uint64_t interval_ns, unsigned count) {
@@ -71,14 +71,14 @@ static void set_look(struct sluice_loop *l, uint64_t due_ns, uint64_t step_ns) {
 static void set_mark(struct sluice_loop *l, uint64_t now) {
     uint64_t most = l->srq.queue.posted;
     for (const struct session *s = l->sessions; s; s = s->next)
-        most += s->own.posted + (s->sq_tail - s->sq_head);
+        most += s->connection.rx.own.posted + (s->connection.sq.tail - s->connection.sq.head);
     l->mark_ns = now;
     l->mark = l->totals.completions + most;
 }
 
 void keepalive_start(struct sluice_loop *l, struct session *s) {
-    struct keepalive *k = &s->keepalive;
-    uint64_t interval = s->conn.rep.keepalive * PRIVATE_DATA_KEEPALIVE_NS;
+    struct keepalive *k = &s->connection.keepalive;
+    uint64_t interval = s->connection.cm.rep.keepalive * PRIVATE_DATA_KEEPALIVE_NS;
     if (interval == 0)
         return;
     uint64_t now = loop_clock(l), step = interval / LOOKS;
@@ -116,9 +116,9 @@ static void catch_up(struct sluice_loop *l) {
 
 /* False: nothing came for too long. */
 static bool hear(const struct sluice_loop *l, struct session *s, bool away) {
-    struct keepalive *k = &s->keepalive;
+    struct keepalive *k = &s->connection.keepalive;
     uint32_t rx = received(s);
-    if (rx != k->rx_seen || s->rx_granted < 2) {
+    if (rx != k->rx_seen || s->connection.rx.granted < 2) {
         k->rx_seen = rx;
         k->rx_ns = l->now_ns;
         k->excused = false;
@@ -130,21 +130,22 @@ static bool hear(const struct sluice_loop *l, struct session *s, bool away) {
 }
 
 static void speak(struct sluice_loop *l, struct session *s) {
-    struct keepalive *k = &s->keepalive;
+    struct keepalive *k = &s->connection.keepalive;
     if (k->tx_seen != posted(s)) {
         k->tx_seen = posted(s);
         k->tx_ns = l->now_ns;
         return;
     }
     if (l->now_ns - k->tx_ns < sixteenths(k->interval_ns, QUIET) ||
-        (s->tx_credits < 2 && s->rx_unreported == 0) || !send_control(l, s, FRAME_ALIVE))
+        (s->connection.tx.credits < 2 && s->connection.rx.unreported == 0) ||
+        !send_control(l, s, FRAME_ALIVE))
         return;
     k->tx_seen = posted(s);
     k->tx_ns = l->now_ns;
 }
 
 static void look_at(struct sluice_loop *l, struct session *s) {
-    struct keepalive *k = &s->keepalive;
+    struct keepalive *k = &s->connection.keepalive;
     bool away = l->now_ns - k->checked_ns > sixteenths(k->interval_ns, AWAY);
     k->checked_ns = l->now_ns;
     if (hear(l, s, away)) {
@@ -152,10 +153,10 @@ static void look_at(struct sluice_loop *l, struct session *s) {
         return;
     }
     /* A BYE among what the application has not looked at yet would say it better. */
-    s->reason_provisional = s->reason == SLUICE_REASON_NONE;
+    s->close.reason_provisional = s->close.reason == SLUICE_REASON_NONE;
     char text[sizeof s->info.close_text];
     snprintf(text, sizeof text, "nothing was heard of the peer for two intervals of %llu ms",
-             (unsigned long long)(s->keepalive.interval_ns / 1000000));
+             (unsigned long long)(s->connection.keepalive.interval_ns / 1000000));
     session_close(l, s, SLUICE_REASON_KEEPALIVE, 0, text);
 }
 
@@ -172,8 +173,8 @@ void keepalive_check(struct sluice_loop *l) {
         l->keepalive_visits++;
         if (!is_watched(s))
             continue;
-        if (s->keepalive.interval_ns < shortest)
-            shortest = s->keepalive.interval_ns;
+        if (s->connection.keepalive.interval_ns < shortest)
+            shortest = s->connection.keepalive.interval_ns;
         look_at(l, s);
     }
     if (shortest == UINT64_MAX) {

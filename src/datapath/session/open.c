@@ -50,29 +50,30 @@ void session_attach(struct sluice_loop *l, struct session *s) {
 
 /* What both sides agreed on, before the first frame can come or go. */
 static void agree(struct session *s) {
-    const struct private_data_rep *rep = &s->conn.rep;
+    const struct private_data_rep *rep = &s->connection.cm.rep;
     const struct node_options *options = &s->node->options;
     uint64_t agreed = 1ull << rep->message_log2;
-    s->frame_payload = (1u << rep->eager_log2) - FRAME_BYTES;
-    s->rx_message_max = agreed;
-    s->message_max = agreed < options->message_bytes_max ? agreed : options->message_bytes_max;
-    s->rndv_above = rndv_threshold(s);
-    s->tx_credits = CREDITS_INITIAL;
-    s->tx_credits_max = s->conn.passive ? s->conn.req.credits : rep->credits;
+    s->tx.frame_payload = (1u << rep->eager_log2) - FRAME_BYTES;
+    s->rx.message_max = agreed;
+    s->tx.message_max = agreed < options->message_bytes_max ? agreed : options->message_bytes_max;
+    s->tx.rndv_above = rndv_threshold(s);
+    s->connection.tx.credits = CREDITS_INITIAL;
+    s->connection.tx.credits_max =
+        s->connection.cm.passive ? s->connection.cm.req.credits : rep->credits;
     /* So often that a window that is full always has a signalled send in it. */
-    uint64_t inline_max = s->inline_max ? s->inline_max : 1;
+    uint64_t inline_max = s->connection.sq.inline_max ? s->connection.sq.inline_max : 1;
     uint64_t every = SIGNAL_EVERY;
-    every = every < s->sq_depth / 4 ? every : s->sq_depth / 4;
-    every = every < s->window_messages / 4 ? every : s->window_messages / 4;
-    every = every < s->window_bytes / 4 / inline_max ? every : s->window_bytes / 4 / inline_max;
+    every = every < s->connection.sq.depth / 4 ? every : s->connection.sq.depth / 4;
+    every = every < s->window.messages / 4 ? every : s->window.messages / 4;
+    every = every < s->window.bytes / 4 / inline_max ? every : s->window.bytes / 4 / inline_max;
     if ((options->without & WITHOUT_SIGNALLING) || s->node->traits.sends_in_place)
         every = 1; /* no completion stands for another's memory */
-    s->signal_every = every ? (uint32_t)every : 1;
-    s->coalesce_bound = coalesce_bound(s);
+    s->connection.sq.signal_every = every ? (uint32_t)every : 1;
+    s->tx.coalesce_bound = coalesce_bound(s);
     pthread_mutex_lock(&s->node->lock);
-    s->info.message_bytes_max = s->message_max;
-    s->info.eager_bytes = s->frame_payload;
-    s->info.credits = s->tx_credits_max;
+    s->info.message_bytes_max = s->tx.message_max;
+    s->info.eager_bytes = s->tx.frame_payload;
+    s->info.credits = s->connection.tx.credits_max;
     s->info.keepalive_ns = rep->keepalive * PRIVATE_DATA_KEEPALIVE_NS;
     pthread_mutex_unlock(&s->node->lock);
 }
@@ -93,10 +94,10 @@ static unsigned remote_rights(const struct session *s) {
  * WELCOME its queue pair reaches no region, whatever keys it has learnt.
  */
 static bool modify_up(struct session *s) {
-    struct cm_conn *conn = &s->conn;
+    struct cm_conn *conn = &s->connection.cm;
     if (s->node->traits.answer_is_up)
         return true; /* it is, or will be */
-    conn->rtr.qp_access_flags = conn->passive && s->handshake ? 0 : remote_rights(s);
+    conn->rtr.qp_access_flags = conn->passive && s->connection.handshake ? 0 : remote_rights(s);
     return session_modify(s, &conn->rtr, conn->rtr_mask | IBV_QP_ACCESS_FLAGS) &&
            session_modify(s, &conn->rts, conn->rts_mask);
 }
@@ -112,18 +113,18 @@ static struct ibv_qp *create_qp(struct sluice_loop *l, struct session *s) {
         .qp_context = s,
         .send_cq = l->cq,
         .recv_cq = l->cq,
-        .srq = s->rq->srq,
-        .cap = {.max_send_wr = s->sq_depth,
-                .max_recv_wr = s->rq->srq ? 0 : s->rq->depth,
-                .max_send_sge = s->send_sges,
+        .srq = s->connection.rx.queue->srq,
+        .cap = {.max_send_wr = s->connection.sq.depth,
+                .max_recv_wr = s->connection.rx.queue->srq ? 0 : s->connection.rx.queue->depth,
+                .max_send_sge = s->connection.sq.sges,
                 .max_recv_sge = 1},
         .qp_type = IBV_QPT_RC,
     };
     struct ibv_qp *qp = queue_pair_create(l->node, &init);
     if (qp) {
-        s->inline_max = init.cap.max_inline_data;
-        if (init.cap.max_send_sge < s->send_sges)
-            s->send_sges = init.cap.max_send_sge;
+        s->connection.sq.inline_max = init.cap.max_inline_data;
+        if (init.cap.max_send_sge < s->connection.sq.sges)
+            s->connection.sq.sges = init.cap.max_send_sge;
     }
     return qp;
 }
@@ -134,51 +135,55 @@ static struct ibv_qp *create_qp(struct sluice_loop *l, struct session *s) {
  */
 static void choose_receives(struct sluice_loop *l, struct session *s) {
     const struct link_config *link = &s->link_config;
-    bool stranger = s->conn.passive && link->keys;
+    bool stranger = s->connection.cm.passive && link->keys;
     uint32_t most = (uint32_t)l->node->device_attr.max_qp_wr;
     struct recv_queue *shared = &l->srq.queue;
-    s->rq = &s->own;
+    s->connection.rx.queue = &s->connection.rx.own;
     if (shared->srq && !stranger && !(link->flags & SLUICE_ISOLATED) &&
         srq_room(l) + shared->spare >= CREDITS_INITIAL)
-        s->rq = shared;
-    s->own.depth = s->credits + link->requests < most ? s->credits + link->requests : most;
-    s->own.spare_max = link->requests;
-    s->credits_granted = 0;
-    s->repost_batch = 1;
+        s->connection.rx.queue = shared;
+    s->connection.rx.own.depth = s->connection.credits.max + link->requests < most
+                                     ? s->connection.credits.max + link->requests
+                                     : most;
+    s->connection.rx.own.spare_max = link->requests;
+    s->connection.credits.granted = 0;
+    s->connection.rx.repost_batch = 1;
     pthread_mutex_lock(&s->node->lock);
-    s->info.shared = s->rq == shared;
+    s->info.shared = s->connection.rx.queue == shared;
     pthread_mutex_unlock(&s->node->lock);
 }
 
 static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_reason *reason) {
-    struct cm_conn *conn = &s->conn;
+    struct cm_conn *conn = &s->connection.cm;
     choose_receives(l, s);
-    uint32_t share = s->sq_depth + (s->rq->srq ? 0 : s->rq->depth);
+    uint32_t share =
+        s->connection.sq.depth + (s->connection.rx.queue->srq ? 0 : s->connection.rx.queue->depth);
     *reason = SLUICE_REASON_BUSY;
     if (l->cq_used + share > (uint32_t)l->cq_size)
         return "the completion queue of the loop has no room for another session";
     *reason = SLUICE_REASON_NO_MEMORY;
-    s->sq = calloc(s->sq_depth, sizeof *s->sq);
-    if (!s->sq)
+    s->connection.sq.entries = calloc(s->connection.sq.depth, sizeof *s->connection.sq.entries);
+    if (!s->connection.sq.entries)
         return "out of memory";
-    if (!s->rq->srq && l->node->traits.silent_in_err) {
-        s->own.trail = (struct sluice_msg **)calloc(s->own.depth, sizeof *s->own.trail);
-        if (!s->own.trail)
+    if (!s->connection.rx.queue->srq && l->node->traits.silent_in_err) {
+        s->connection.rx.own.trail = (struct sluice_msg **)calloc(
+            s->connection.rx.own.depth, sizeof *s->connection.rx.own.trail);
+        if (!s->connection.rx.own.trail)
             return "out of memory";
     }
     *reason = SLUICE_REASON_DEVICE_ERROR;
-    s->qp = create_qp(l, s);
-    if (!s->qp)
+    s->connection.qp = create_qp(l, s);
+    if (!s->connection.qp)
         return "the device cannot create another queue pair";
-    s->own.qp = s->qp;
-    s->cq_share = share;
-    l->cq_used += s->cq_share;
+    s->connection.rx.own.qp = s->connection.qp;
+    s->connection.cq_share = share;
+    l->cq_used += s->connection.cq_share;
     if (!session_modify(s, &conn->init, conn->init_mask))
         return "the queue pair cannot be moved to INIT";
     if (conn->passive && (conn->rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE))
-        s->handshake = HANDSHAKE_HELLO;
+        s->connection.handshake = HANDSHAKE_HELLO;
     errno = ENOMEM; /* of what is not the device's */
-    if (s->rq->srq && !srq_join(l, s))
+    if (s->connection.rx.queue->srq && !srq_join(l, s))
         return "too many queue pairs share receives";
     if (!recv_queue_prime(l, s)) {
         *reason = SLUICE_REASON_NO_MEMORY;
@@ -186,7 +191,7 @@ static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_rea
     }
     if (!conn->passive)
         return NULL;
-    s->heard = true;
+    s->connection.rx.heard = true;
     agree(s);
     if (!modify_up(s))
         return "the queue pair cannot be moved to RTS";
@@ -214,12 +219,12 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
         session_close(l, s, reason, 0, NULL);
         return;
     }
-    if (s->conn.passive && s->conn.accepted)
-        s->arg = s->conn.answer_arg;
-    s->sq_depth = queue_pair_sends(l->node);
-    s->send_sges = queue_pair_sges(l->node);
-    s->sq_mask = s->sq_depth - 1;
-    s->sq_limit = s->sq_quick = s->sq_depth - SQ_RESERVE;
+    if (s->connection.cm.passive && s->connection.cm.accepted)
+        s->arg = s->connection.cm.answer_arg;
+    s->connection.sq.depth = queue_pair_sends(l->node);
+    s->connection.sq.sges = queue_pair_sges(l->node);
+    s->connection.sq.mask = s->connection.sq.depth - 1;
+    s->connection.sq.limit = s->connection.sq.quick = s->connection.sq.depth - SQ_RESERVE;
     if (l->node->traits.sent_is_local)
         confirm_init(s);
     const char *wrong = build_qp(l, s, &reason);
@@ -230,20 +235,20 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
             session_close(l, s, reason, 0, wrong);
         return;
     }
-    s->conn.qp_num = s->qp->qp_num;
-    s->conn.srq = s->rq->srq != NULL;
+    s->connection.cm.qp_num = s->connection.qp->qp_num;
+    s->connection.cm.srq = s->connection.rx.queue->srq != NULL;
     cm_post(l->node, s, CM_MSG_PREPARED);
 }
 
 /* The queue pair of the last try is gone, or no longer this session's. */
 void session_renewed(struct sluice_loop *l, struct session *s) {
-    s->own = (struct recv_queue){0};
-    s->rx_granted = s->credits_granted = 0;
+    s->connection.rx.own = (struct recv_queue){0};
+    s->connection.rx.granted = s->connection.credits.granted = 0;
     session_prepare(l, s);
 }
 
 void session_apply(struct sluice_loop *l, struct session *s) {
-    struct cm_conn *conn = &s->conn;
+    struct cm_conn *conn = &s->connection.cm;
     if (s->state != SESSION_OPENING)
         return;
     sluice_reason reason = handshake_verify(s);
@@ -254,9 +259,9 @@ void session_apply(struct sluice_loop *l, struct session *s) {
         return;
     }
     if (conn->rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE)
-        s->handshake = HANDSHAKE_HELLO;
+        s->connection.handshake = HANDSHAKE_HELLO;
     agree(s);
-    s->heard = true;
+    s->connection.rx.heard = true;
     if (!modify_up(s)) {
         refused(l, s, "the queue pair cannot be moved to RTS");
         return;
@@ -275,7 +280,7 @@ void session_adopt(struct sluice_loop *l, struct session *s) {
     if (s->state != SESSION_OPENING)
         return;
     s->adopted = true;
-    if (s->handshake)
+    if (s->connection.handshake)
         handshake_begin(l, s);
     else
         session_begin(l, s);
@@ -287,7 +292,8 @@ void session_adopt(struct sluice_loop *l, struct session *s) {
  * for a minute that is told and then disconnected at once.
  */
 void session_arrived(struct sluice_loop *l, struct session *s) {
-    if (!s->adopted && s->conn.passive && s->state == SESSION_OPENING && l->node->fabric->software)
+    if (!s->adopted && s->connection.cm.passive && s->state == SESSION_OPENING &&
+        l->node->fabric->software)
         cm_post(l->node, s, CM_MSG_ARRIVED);
 }
 

@@ -49,7 +49,7 @@ _Static_assert((1u << COALESCE_SIZE_BITS) > 65536, "a frame's bytes fit their co
 uint32_t coalesce_bound(const struct session *s) {
     if (s->node->options.without & WITHOUT_COALESCE)
         return 0;
-    uint32_t quarter = s->frame_payload / 4;
+    uint32_t quarter = s->tx.frame_payload / 4;
     return (quarter < COALESCE_BYTES_MAX ? quarter : COALESCE_BYTES_MAX) + 1;
 }
 
@@ -69,7 +69,7 @@ static uint32_t measure(const struct session *s, const struct sluice_msg *msg) {
     for (unsigned count = 0; msg && count < COALESCE_ITEMS_MAX && coalesce_accepts(s, msg);
          count++) {
         uint32_t next = coalesce_round(end) + COALESCE_ITEM_BYTES + (uint32_t)msg->size;
-        if (next > s->frame_payload)
+        if (next > s->tx.frame_payload)
             break;
         end = next;
         msg = msg->next;
@@ -131,21 +131,21 @@ static void post_coalesced(struct sluice_loop *l, struct session *s, struct wr_b
                            const struct coalescing *p, bool reserved) {
     struct sluice_msg *frame = p->frame;
     uint8_t *at = frame->data - FRAME_BYTES;
-    bool inlined = p->at + FRAME_BYTES <= s->inline_max;
+    bool inlined = p->at + FRAME_BYTES <= s->connection.sq.inline_max;
     l->send_sge[batch->count][0] =
         (struct ibv_sge){(uintptr_t)at, p->at + FRAME_BYTES, frame->lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 1, inlined ? IBV_SEND_INLINE : 0);
-    s->tx_sequence++;
+    s->connection.tx.sequence++;
     post_header(s, at, FRAME_COALESCED, reserved ? FRAME_RESERVED : 0, p->at, 0);
     if (!reserved)
-        s->tx_credits--;
+        s->connection.tx.credits--;
     frame->next = p->told;
     wr_batch_entry(s, inlined ? p->told : frame, p->window | SQ_COUNTED, SQ_COALESCED);
     if (inlined)
         batch->done[batch->done_count++] = frame;
     if (!inlined || p->told)
         batch->waited_for = true;
-    s->unsignalled += p->count - 1; /* signal_every is in messages: the window is */
+    s->connection.sq.unsignalled += p->count - 1; /* signal_every is in messages: the window is */
     wr_batch_signal(s, batch, wr);
 }
 
@@ -168,7 +168,7 @@ enum build_result coalesce_build(struct sluice_loop *l, struct session *s, struc
         msg_discard(l, p.frame);
         return free ? BUILD_PARTIAL : BUILD_NONE;
     }
-    post_coalesced(l, s, batch, &p, queue == &s->replies);
+    post_coalesced(l, s, batch, &p, queue == &s->tx.replies);
     return BUILD_PARTIAL;
 }
 
@@ -261,7 +261,7 @@ static enum recv_result take_item(struct sluice_loop *l, struct session *s,
     const char *wrong =
         coalesce_item_get(&item, frame->data, length, (uint32_t)frame->sent, reserved);
     if (unlikely(wrong != NULL)) { /* it was right before: somebody writes to it */
-        s->recv_stopped = true;
+        s->rx.stopped = true;
         session_close(l, s, SLUICE_REASON_PROTOCOL, 0, wrong);
         return RECV_DONE;
     }
@@ -296,7 +296,7 @@ enum recv_result coalesce_take(struct sluice_loop *l, struct session *s, struct 
         frame->sent = 0;
         frame->id = 1; /* this function's own, until the last item is delivered */
     }
-    while (taken == RECV_DONE && frame->sent < frame->size && !s->recv_stopped)
+    while (taken == RECV_DONE && frame->sent < frame->size && !s->rx.stopped)
         taken = likely(loop_room(l, s)) ? take_item(l, s, frame) : RECV_NO_ROOM;
     l->unpacking = false;
     if (taken == RECV_DONE)

@@ -92,7 +92,7 @@ void coalesce_retain(struct sluice_msg *view);
 
 /* Whether this message may share a frame. */
 static inline bool coalesce_accepts(const struct session *s, const struct sluice_msg *msg) {
-    return msg->size < s->coalesce_bound && msg->kind <= MSG_REPLY;
+    return msg->size < s->tx.coalesce_bound && msg->kind <= MSG_REPLY;
 }
 
 #endif

@@ -19,44 +19,47 @@
 #include "datapath/loop/loop.h"
 
 void confirm_init(struct session *s) {
-    s->confirms = true;
-    s->probe_known = false;
-    s->sent_tail = s->sq_head;
-    s->sq_limit -= CONFIRMS_MAX;
-    s->sq_quick = 0;
+    s->connection.confirm.on = true;
+    s->connection.confirm.probe_known = false;
+    s->connection.confirm.sent_tail = s->connection.sq.head;
+    s->connection.sq.limit -= CONFIRMS_MAX;
+    s->connection.sq.quick = 0;
 }
 
 void confirm_begin(struct session *s, uint64_t address, uint32_t rkey) {
-    s->probe_known = (s->conn.passive ? s->conn.rep.depth_out : s->conn.rep.depth_in) > 0;
-    s->probe_address = address;
-    s->probe_rkey = rkey;
+    s->connection.confirm.probe_known =
+        (s->connection.cm.passive ? s->connection.cm.rep.depth_out
+                                  : s->connection.cm.rep.depth_in) > 0;
+    s->connection.confirm.probe_address = address;
+    s->connection.confirm.probe_rkey = rkey;
 }
 
 static void post(struct sluice_loop *l, struct session *s) {
     const struct ibv_mr *own = s->node->probe.sink;
     struct ibv_sge sink = {(uintptr_t)own->addr, 1, own->lkey};
-    struct ibv_send_wr wr = {.wr_id = wr_send_id(s->slot, s->sq_tail),
-                             .sg_list = &sink,
-                             .num_sge = 1,
-                             .opcode = IBV_WR_RDMA_READ,
-                             .send_flags = IBV_SEND_SIGNALED,
-                             .wr.rdma = {s->probe_address, s->probe_rkey}};
+    struct ibv_send_wr wr = {
+        .wr_id = wr_send_id(s->slot, s->connection.sq.tail),
+        .sg_list = &sink,
+        .num_sge = 1,
+        .opcode = IBV_WR_RDMA_READ,
+        .send_flags = IBV_SEND_SIGNALED,
+        .wr.rdma = {s->connection.confirm.probe_address, s->connection.confirm.probe_rkey}};
     struct ibv_send_wr *bad;
-    uint32_t at = s->sq_tail;
+    uint32_t at = s->connection.sq.tail;
     wr_batch_entry(s, NULL, 0, SQ_CONFIRM)->bytes |= SQ_BEHIND;
-    s->confirms_flying++;
-    s->confirm_owed = false;
-    s->frameless++;
+    s->connection.confirm.flying++;
+    s->connection.confirm.owed = false;
+    s->connection.sq.frameless++;
     l->totals.posts++;
     l->totals.send_wrs++;
-    int error = ibv_post_send(s->qp, &wr, &bad);
+    int error = ibv_post_send(s->connection.qp, &wr, &bad);
     if (unlikely(error != 0))
         post_failed(l, s, at, error);
 }
 
 static void want(struct sluice_loop *l, struct session *s) {
-    if (s->confirms_flying == CONFIRMS_MAX || sq_used(s) >= s->sq_depth)
-        s->confirm_owed = true;
+    if (s->connection.confirm.flying == CONFIRMS_MAX || sq_used(s) >= s->connection.sq.depth)
+        s->connection.confirm.owed = true;
     else
         post(l, s);
 }
@@ -83,11 +86,13 @@ static bool is_wanted(const struct sq_entry *entry) {
 void confirm_batch(struct sluice_loop *l, struct session *s, unsigned count) {
     bool wanted = false;
     for (unsigned i = 0; i < count; i++) {
-        struct sq_entry *entry = &s->sq[(s->sq_tail - count + i) & s->sq_mask];
+        struct sq_entry *entry =
+            &s->connection.sq.entries[(s->connection.sq.tail - count + i) & s->connection.sq.mask];
         if (l->send_wr[i].opcode == IBV_WR_RDMA_READ) {
             entry->bytes |= SQ_BEHIND;
             wanted = false; /* it stands for what is before it */
-        } else if (s->probe_known && ((entry->bytes & SQ_BEHIND) || is_wanted(entry))) {
+        } else if (s->connection.confirm.probe_known &&
+                   ((entry->bytes & SQ_BEHIND) || is_wanted(entry))) {
             entry->bytes |= SQ_BEHIND;
             wanted = true;
         }
@@ -97,6 +102,6 @@ void confirm_batch(struct sluice_loop *l, struct session *s, unsigned count) {
 }
 
 void confirm_again(struct sluice_loop *l, struct session *s) {
-    if (s->confirm_owed && s->qp && s->state < SESSION_DRAINING)
+    if (s->connection.confirm.owed && s->connection.qp && s->state < SESSION_DRAINING)
         want(l, s);
 }

@@ -63,10 +63,11 @@ void iov_regions_done(struct sluice_msg *msg) {
 static uint32_t gather(struct session *s, struct iov_msg *p, struct ibv_sge *sge, unsigned *count) {
     uint32_t bytes = 0;
     *count = 0;
-    while (p->next < p->count && *count + 1 < s->send_sges && bytes < s->frame_payload) {
+    while (p->next < p->count && *count + 1 < s->connection.sq.sges &&
+           bytes < s->tx.frame_payload) {
         const struct iov_part *part = &p->part[p->next];
         uint64_t left = part->bytes - p->skip;
-        uint32_t room = s->frame_payload - bytes, size = left < room ? (uint32_t)left : room;
+        uint32_t room = s->tx.frame_payload - bytes, size = left < room ? (uint32_t)left : room;
         sge[(*count)++] = (struct ibv_sge){part->addr + p->skip, size, part->lkey};
         bytes += size;
         p->skip += size;
@@ -81,7 +82,7 @@ static uint32_t gather(struct session *s, struct iov_msg *p, struct ibv_sge *sge
 enum build_result iov_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                             struct sluice_msg *msg) {
     struct iov_msg *p = iov_of(msg);
-    if (msg->sent == 0 && msg->size > s->rndv_above && rndv_has_way(s, p->part, p->count))
+    if (msg->sent == 0 && msg->size > s->tx.rndv_above && rndv_has_way(s, p->part, p->count))
         return rndv_build_iov(l, s, batch, msg, p->part, p->count);
     uint32_t lkey;
     uint8_t *header = wr_batch_header(l, s, &lkey);
@@ -94,11 +95,11 @@ enum build_result iov_build(struct sluice_loop *l, struct session *s, struct wr_
     sge[0] = (struct ibv_sge){(uintptr_t)header, FRAME_BYTES, lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, count + 1, 0);
     wr->sg_list = sge;
-    s->tx_sequence++;
+    s->connection.tx.sequence++;
     post_header(s, header, whole ? FRAME_DATA : FRAME_FRAG,
                 whole ? 0 : (first ? FRAME_FIRST : 0) | (last ? FRAME_LAST : 0), size,
                 first && !last ? msg->size : 0);
-    s->tx_credits--;
+    s->connection.tx.credits--;
     wr_batch_entry(s, msg, 0, SQ_IOV);
     p->transfer.posted++;
     p->transfer.begun = true;
@@ -154,7 +155,7 @@ static int fits(const struct session *s, const void *arg) {
     for (int i = 0; i < wanted->count; i++)
         if (wanted->pieces[i].region && wanted->pieces[i].region->node != s->node)
             return SLUICE_EINVAL;
-    return wanted->total > s->message_max ? SLUICE_EMSGSIZE : SLUICE_OK;
+    return wanted->total > s->tx.message_max ? SLUICE_EMSGSIZE : SLUICE_OK;
 }
 
 /* Plain pieces that can be sent from where they lie. Returns the bytes that are not to be copied then. */

@@ -48,15 +48,16 @@ static inline void wr_batch_init(struct wr_batch *batch, bool waited_for) {
 
 struct sq_entry *wr_batch_entry(struct session *s, struct sluice_msg *msg, uint64_t bytes,
                                 enum sq_what what) {
-    struct sq_entry *entry = &s->sq[s->sq_tail & s->sq_mask];
+    struct sq_entry *entry =
+        &s->connection.sq.entries[s->connection.sq.tail & s->connection.sq.mask];
     entry->msg = msg;
     entry->bytes = bytes | (uint64_t)what << SQ_WHAT_SHIFT;
-    s->sq_tail++;
+    s->connection.sq.tail++;
     return entry;
 }
 
 static struct sq_entry *push_entry(struct session *s, struct sluice_msg *msg, uint64_t bytes) {
-    s->tx_credits--;
+    s->connection.tx.credits--;
     return wr_batch_entry(s, msg, bytes, SQ_MESSAGE);
 }
 
@@ -64,7 +65,7 @@ struct ibv_send_wr *wr_batch_add(struct sluice_loop *l, struct session *s, struc
                                  unsigned sges, unsigned flags) {
     unsigned n = batch->count++;
     struct ibv_send_wr *wr = &l->send_wr[n];
-    wr->wr_id = wr_send_id(s->slot, s->sq_tail);
+    wr->wr_id = wr_send_id(s->slot, s->connection.sq.tail);
     wr->sg_list = l->send_sge[n];
     wr->num_sge = (int)sges;
     wr->opcode = IBV_WR_SEND;
@@ -76,9 +77,9 @@ struct ibv_send_wr *wr_batch_add(struct sluice_loop *l, struct session *s, struc
 }
 
 void wr_batch_signal(struct session *s, struct wr_batch *batch, struct ibv_send_wr *wr) {
-    if (++s->unsignalled >= s->signal_every) {
+    if (++s->connection.sq.unsignalled >= s->connection.sq.signal_every) {
         wr->send_flags |= IBV_SEND_SIGNALED;
-        s->unsignalled = 0;
+        s->connection.sq.unsignalled = 0;
         batch->waited_for = false;
     }
 }
@@ -91,12 +92,12 @@ static void add_whole(struct sluice_loop *l, struct session *s, struct wr_batch 
                       struct sluice_msg *msg) {
     uint32_t size = (uint32_t)msg->size;
     uint8_t *at = msg->data - FRAME_BYTES;
-    bool inlined = size + FRAME_BYTES <= s->inline_max;
+    bool inlined = size + FRAME_BYTES <= s->connection.sq.inline_max;
     bool keep = msg->tag != 0 || !inlined;
     struct ibv_sge *sge = l->send_sge[batch->count];
     sge[0] = (struct ibv_sge){(uintptr_t)at, size + FRAME_BYTES, msg->lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 1, inlined ? IBV_SEND_INLINE : 0);
-    s->tx_sequence++;
+    s->connection.tx.sequence++;
     post_header(s, at, FRAME_DATA, 0, size, 0);
     push_entry(s, keep ? msg : NULL, wr_batch_counted(msg));
     if (keep)
@@ -112,14 +113,15 @@ static void add_whole(struct sluice_loop *l, struct session *s, struct wr_batch 
 static bool add_fragment(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                          struct sluice_msg *msg) {
     uint64_t left = msg->size - msg->sent;
-    uint32_t size = left < s->frame_payload ? (uint32_t)left : s->frame_payload;
+    uint32_t size = left < s->tx.frame_payload ? (uint32_t)left : s->tx.frame_payload;
     bool first = msg->sent == 0, last = left == size;
-    uint8_t *header = s->headers->data + (s->sq_tail & s->sq_mask) * HEADER_BYTES;
+    uint8_t *header = s->connection.sq.headers->data +
+                      (s->connection.sq.tail & s->connection.sq.mask) * HEADER_BYTES;
     struct ibv_sge *sge = l->send_sge[batch->count];
-    sge[0] = (struct ibv_sge){(uintptr_t)header, FRAME_BYTES, s->headers->lkey};
+    sge[0] = (struct ibv_sge){(uintptr_t)header, FRAME_BYTES, s->connection.sq.headers->lkey};
     sge[1] = (struct ibv_sge){(uintptr_t)(msg->data + msg->sent), size, msg->lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 2, 0);
-    s->tx_sequence++;
+    s->connection.tx.sequence++;
     post_header(s, header, FRAME_FRAG, (first ? FRAME_FIRST : 0) | (last ? FRAME_LAST : 0), size,
                 first ? msg->size : 0);
     push_entry(s, last ? msg : NULL, last ? wr_batch_counted(msg) : 0);
@@ -148,15 +150,19 @@ void finish_unsent(struct sluice_loop *l, struct session *s, struct sluice_msg *
 }
 
 static bool have_headers(struct sluice_loop *l, struct session *s) {
-    if (!s->headers) {
-        s->headers = pool_get(l->pool, l->cache, (size_t)s->sq_depth * HEADER_BYTES);
-        if (s->headers) /* it will not come back while the session lives: see pool_may_return() */
+    if (!s->connection.sq.headers) {
+        s->connection.sq.headers =
+            pool_get(l->pool, l->cache, (size_t)s->connection.sq.depth * HEADER_BYTES);
+        if (s->connection.sq
+                .headers) /* it will not come back while the session lives: see pool_may_return() */
             pool_noted(l->pool, l->cache);
     }
-    if (!s->headers) /* what is received has to be answered, though nothing is left to send with */
-        s->headers = pool_get(l->rx_pool, l->rx_cache, (size_t)s->sq_depth * HEADER_BYTES);
-    if (s->headers) {
-        s->headers->send_flags = 0;
+    if (!s->connection.sq
+             .headers) /* what is received has to be answered, though nothing is left to send with */
+        s->connection.sq.headers =
+            pool_get(l->rx_pool, l->rx_cache, (size_t)s->connection.sq.depth * HEADER_BYTES);
+    if (s->connection.sq.headers) {
+        s->connection.sq.headers->send_flags = 0;
         return true;
     }
     if (loop_retry(l, s))
@@ -167,17 +173,18 @@ static bool have_headers(struct sluice_loop *l, struct session *s) {
 uint8_t *wr_batch_header(struct sluice_loop *l, struct session *s, uint32_t *lkey) {
     if (!have_headers(l, s))
         return NULL;
-    *lkey = s->headers->lkey;
-    return s->headers->data + (s->sq_tail & s->sq_mask) * HEADER_BYTES;
+    *lkey = s->connection.sq.headers->lkey;
+    return s->connection.sq.headers->data +
+           (s->connection.sq.tail & s->connection.sq.mask) * HEADER_BYTES;
 }
 
 static enum build_result build_frames(struct sluice_loop *l, struct session *s,
                                       struct wr_batch *batch, struct sluice_msg *msg) {
-    if (msg->size <= s->frame_payload) {
+    if (msg->size <= s->tx.frame_payload) {
         add_whole(l, s, batch, msg);
         return BUILD_DONE;
     }
-    if (msg->sent == 0 && msg->size > s->rndv_above)
+    if (msg->sent == 0 && msg->size > s->tx.rndv_above)
         return rndv_build(l, s, batch, msg);
     if (!have_headers(l, s))
         return BUILD_NONE;
@@ -208,41 +215,43 @@ static inline bool may_coalesce(const struct session *s, const struct sluice_msg
 /* Replies: no credit is needed, so nothing but room holds them up. */
 static void build_replies(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
     struct sluice_msg *msg;
-    if (unlikely(s->answers))
+    if (unlikely(s->rpc.answers))
         rpc_server_flush(l, s, batch);
-    while (batch->count < l->wr_batch_max && (msg = s->replies.head) && sq_used(s) < s->sq_limit) {
-        enum build_result built = may_coalesce(s, msg) ? coalesce_build(l, s, batch, &s->replies)
+    while (batch->count < l->wr_batch_max && (msg = s->tx.replies.head) &&
+           sq_used(s) < s->connection.sq.limit) {
+        enum build_result built = may_coalesce(s, msg) ? coalesce_build(l, s, batch, &s->tx.replies)
                                                        : wr_batch_message(l, s, batch, msg);
         if (built == BUILD_NONE)
             return;
         if (built == BUILD_DONE)
-            msg_queue_pop(&s->replies);
+            msg_queue_pop(&s->tx.replies);
     }
 }
 
 static void build(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
     struct sluice_msg *msg;
-    if (s->replies.head || s->answers)
+    if (s->tx.replies.head || s->rpc.answers)
         build_replies(l, s, batch);
-    while (batch->count < l->wr_batch_max && (msg = s->queue.head)) {
+    while (batch->count < l->wr_batch_max && (msg = s->tx.queue.head)) {
         if (msg->deadline_ns && msg->sent == 0 && l->now_ns >= msg->deadline_ns) {
-            finish_unsent(l, s, msg_queue_pop(&s->queue), SLUICE_ETIMEDOUT);
+            finish_unsent(l, s, msg_queue_pop(&s->tx.queue), SLUICE_ETIMEDOUT);
             continue;
         }
-        if (s->tx_credits <= CREDIT_RESERVE && msg->kind != MSG_ONE_SIDED) {
-            l->totals.credit_stalls += !s->stalled;
-            s->stalled = true;
+        if (s->connection.tx.credits <= CREDIT_RESERVE && msg->kind != MSG_ONE_SIDED) {
+            l->totals.credit_stalls += !s->connection.tx.stalled;
+            s->connection.tx.stalled = true;
             return;
         }
-        if (sq_used(s) >= s->sq_limit)
+        if (sq_used(s) >= s->connection.sq.limit)
             return;
-        s->stalled = s->tx_credits <= CREDIT_RESERVE && s->stalled;
-        enum build_result built = may_coalesce(s, msg) ? coalesce_build(l, s, batch, &s->queue)
+        s->connection.tx.stalled =
+            s->connection.tx.credits <= CREDIT_RESERVE && s->connection.tx.stalled;
+        enum build_result built = may_coalesce(s, msg) ? coalesce_build(l, s, batch, &s->tx.queue)
                                                        : wr_batch_message(l, s, batch, msg);
         if (built == BUILD_NONE)
             return;
         if (built == BUILD_DONE)
-            msg_queue_pop(&s->queue);
+            msg_queue_pop(&s->tx.queue);
     }
 }
 
@@ -253,10 +262,10 @@ void post_failed(struct sluice_loop *l, struct session *s, uint32_t from, int er
         error = errno;
     char text[sizeof s->info.close_text];
     snprintf(text, sizeof text, "the device refused a send: %s", strerror(error));
-    for (uint32_t i = from; i != s->sq_tail; i++)
-        s->sq[i & s->sq_mask].bytes |= SQ_FAILED;
+    for (uint32_t i = from; i != s->connection.sq.tail; i++)
+        s->connection.sq.entries[i & s->connection.sq.mask].bytes |= SQ_FAILED;
     if (s->node->traits.answer_is_up) { /* the kernel takes nothing when the connection is down */
-        s->reason_provisional = s->reason == SLUICE_REASON_NONE;
+        s->close.reason_provisional = s->close.reason == SLUICE_REASON_NONE;
         session_close(l, s, SLUICE_REASON_PEER_LOST, (uint32_t)error, text);
         return;
     }
@@ -266,22 +275,23 @@ void post_failed(struct sluice_loop *l, struct session *s, uint32_t from, int er
 static void post_batch(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
     struct ibv_send_wr *last = &l->send_wr[batch->count - 1], *bad = NULL;
     /* Who waits for the window waits for all of them. */
-    if ((batch->waited_for || s->waits_writable) && !(last->send_flags & IBV_SEND_SIGNALED)) {
+    if ((batch->waited_for || s->window.waits_writable) &&
+        !(last->send_flags & IBV_SEND_SIGNALED)) {
         last->send_flags |= IBV_SEND_SIGNALED;
-        s->unsignalled = 0;
+        s->connection.sq.unsignalled = 0;
     }
-    uint32_t first = s->sq_tail - batch->count;
-    int error = ibv_post_send(s->qp, l->send_wr, &bad);
+    uint32_t first = s->connection.sq.tail - batch->count;
+    int error = ibv_post_send(s->connection.qp, l->send_wr, &bad);
     l->totals.posts++;
     l->totals.send_wrs += batch->count;
     l->totals.frames_sent += batch->count - batch->frameless;
-    s->frameless += batch->frameless;
+    s->connection.sq.frameless += batch->frameless;
     l->totals_moved = true;
     if (unlikely(error != 0)) {
         uint32_t posted =
             bad >= l->send_wr && bad < l->send_wr + batch->count ? (uint32_t)(bad - l->send_wr) : 0;
         post_failed(l, s, first + posted, error);
-    } else if (unlikely(s->confirms)) {
+    } else if (unlikely(s->connection.confirm.on)) {
         confirm_batch(l, s, batch->count);
     }
     for (unsigned i = 0; i < batch->done_count; i++)
@@ -304,33 +314,36 @@ bool send_control(struct sluice_loop *l, struct session *s, enum frame_type type
 
 bool send_control_total(struct sluice_loop *l, struct session *s, enum frame_type type,
                         uint64_t total) {
-    if (s->tx_credits == 0 || sq_used(s) >= s->sq_depth - 1 || !s->qp)
+    if (s->connection.tx.credits == 0 || sq_used(s) >= s->connection.sq.depth - 1 ||
+        !s->connection.qp)
         return false;
     struct wr_batch batch;
     uint64_t local[FRAME_BYTES / sizeof(uint64_t)];
-    bool inlined = s->inline_max >= FRAME_BYTES;
+    bool inlined = s->connection.sq.inline_max >= FRAME_BYTES;
     wr_batch_init(&batch, type == FRAME_BYE);
     if (!inlined && !have_headers(l, s))
         return false;
-    uint8_t *at =
-        inlined ? (uint8_t *)local : s->headers->data + (s->sq_tail & s->sq_mask) * HEADER_BYTES;
+    uint8_t *at = inlined ? (uint8_t *)local
+                          : s->connection.sq.headers->data +
+                                (s->connection.sq.tail & s->connection.sq.mask) * HEADER_BYTES;
     l->send_sge[0][0] =
-        (struct ibv_sge){(uintptr_t)at, FRAME_BYTES, inlined ? 0 : s->headers->lkey};
+        (struct ibv_sge){(uintptr_t)at, FRAME_BYTES, inlined ? 0 : s->connection.sq.headers->lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, &batch, 1, inlined ? IBV_SEND_INLINE : 0);
     post_header(s, at, type, 0, 0, total);
     struct sq_entry *entry = push_entry(s, NULL, 0);
     if (type != FRAME_BYE)
         wr_batch_signal(s, &batch, wr);
-    else if (unlikely(s->probe_known))
+    else if (unlikely(s->connection.confirm.probe_known))
         entry->bytes |= SQ_BEHIND; /* a connection that is closed may take it along */
-    s->bye_index = s->sq_tail - 1;
+    s->close.bye_index = s->connection.sq.tail - 1;
     post_batch(l, s, &batch);
     return s->state <= SESSION_LEAVING;
 }
 
 bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type type,
                        const void *payload, uint32_t bytes) {
-    if (s->tx_credits == 0 || sq_used(s) >= s->sq_depth - 1 || !s->qp || bytes > s->frame_payload)
+    if (s->connection.tx.credits == 0 || sq_used(s) >= s->connection.sq.depth - 1 ||
+        !s->connection.qp || bytes > s->tx.frame_payload)
         return false;
     struct sluice_msg *msg = pool_get(l->pool, l->cache, bytes);
     if (!msg) /* sessions open and are refused, though nothing is left to send with */
@@ -348,16 +361,16 @@ bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type
     wr_batch_add(l, s, &batch, 1, 0);
     post_header(s, at, type, 0, bytes, 0);
     struct sq_entry *entry = push_entry(s, msg, 0);
-    if (type == FRAME_REFUSE && unlikely(s->probe_known))
+    if (type == FRAME_REFUSE && unlikely(s->connection.confirm.probe_known))
         entry->bytes |= SQ_BEHIND;
-    s->bye_index = s->sq_tail - 1;
+    s->close.bye_index = s->connection.sq.tail - 1;
     post_batch(l, s, &batch);
     return s->state <= SESSION_LEAVING;
 }
 
 void send_nothing(struct sluice_loop *l, struct session *s) {
     struct wr_batch batch;
-    if (sq_used(s) >= s->sq_limit)
+    if (sq_used(s) >= s->connection.sq.limit)
         return; /* there is more on its way already */
     wr_batch_init(&batch, true);
     struct ibv_send_wr *wr = wr_batch_add(l, s, &batch, 0, 0);
@@ -374,16 +387,16 @@ bool send_marker(struct sluice_loop *l, struct session *s) {
     /* An empty inline-less send: in ERR it is never executed, only flushed, after all others. */
     struct wr_batch batch;
     wr_batch_init(&batch, true);
-    if (sq_used(s) >= s->sq_depth)
+    if (sq_used(s) >= s->connection.sq.depth)
         return false;
     struct ibv_send_wr *wr = wr_batch_add(l, s, &batch, 0, IBV_SEND_SIGNALED), *bad;
     wr->sg_list = NULL;
     wr_batch_entry(s, NULL, 0, SQ_MESSAGE);
     l->totals.posts++;
     l->totals.send_wrs++;
-    if (ibv_post_send(s->qp, wr, &bad) == 0)
+    if (ibv_post_send(s->connection.qp, wr, &bad) == 0)
         return true;
-    s->sq_tail--;
+    s->connection.sq.tail--;
     return false;
 }
 
@@ -391,7 +404,7 @@ void send_flush(struct sluice_loop *l, struct session *s) {
     if (s->state == SESSION_UP || s->state == SESSION_FLUSHING) {
         if (s->rndv)
             rndv_flush(l, s);
-        while (s->queue.head || s->replies.head || s->answers) {
+        while (s->tx.queue.head || s->tx.replies.head || s->rpc.answers) {
             struct wr_batch batch;
             wr_batch_init(&batch, false);
             build(l, s, &batch);
@@ -402,15 +415,16 @@ void send_flush(struct sluice_loop *l, struct session *s) {
                 break;
         }
         /* An entry is a message or more: more of them than unsignalled messages have a signalled one among them. */
-        if (unlikely(s->wants_signal) && s->unsignalled > 0 && sq_used(s) <= s->unsignalled)
+        if (unlikely(s->window.wants_signal) && s->connection.sq.unsignalled > 0 &&
+            sq_used(s) <= s->connection.sq.unsignalled)
             send_nothing(l, s);
-        s->wants_signal = false;
+        s->window.wants_signal = false;
     }
-    if (unlikely(s->cancels) && (s->state == SESSION_UP || s->state == SESSION_FLUSHING))
+    if (unlikely(s->rpc.cancels) && (s->state == SESSION_UP || s->state == SESSION_FLUSHING))
         rpc_cancel_flush(l, s);
-    if (s->state < SESSION_UP || s->state > SESSION_LEAVING || s->bye_posted)
+    if (s->state < SESSION_UP || s->state > SESSION_LEAVING || s->close.bye_posted)
         return;
-    if (unlikely(s->returned))
+    if (unlikely(s->connection.credits.returned))
         credits_return(l, s);
     if (credits_update_due(s))
         send_control(l, s, FRAME_CREDIT);

@@ -71,7 +71,7 @@ uint64_t wr_batch_counted(const struct sluice_msg *msg);
 void finish_unsent(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_status status);
 static inline uint32_t sq_used(const struct session *s) {
-    return s->sq_tail - s->sq_head;
+    return s->connection.sq.tail - s->connection.sq.head;
 }
 
 /* Writes a header and with it gives the peer back what it is owed. */
@@ -80,16 +80,16 @@ static inline void post_header(struct session *s, uint8_t *at, unsigned type, un
     struct frame f = {
         .type = (uint8_t)type,
         .flags = (uint8_t)flags,
-        .credits = (uint16_t)s->rx_unreported,
-        .sequence = s->tx_sequence,
-        .ack = s->rx_sequence,
+        .credits = (uint16_t)s->connection.rx.unreported,
+        .sequence = s->connection.tx.sequence,
+        .ack = s->connection.rx.sequence,
         .length = length,
         .total = total,
     };
-    s->rx_granted += s->rx_unreported;
-    s->rx_unreported = 0;
-    s->rx_updated = s->rx_sequence;
-    s->update_due = false;
+    s->connection.rx.granted += s->connection.rx.unreported;
+    s->connection.rx.unreported = 0;
+    s->connection.rx.updated = s->connection.rx.sequence;
+    s->connection.credits.update_due = false;
     frame_put(at, &f);
 }
 

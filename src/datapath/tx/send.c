@@ -68,7 +68,7 @@ int iov_send_options(struct send_args *args, const sluice_send_options *o) {
 /* One message always fits, however large. */
 static inline bool window_has_room(struct session *s, uint64_t count, uint64_t bytes,
                                    uint64_t more) {
-    return count == 0 || (count < s->window_messages && bytes + more <= s->window_bytes);
+    return count == 0 || (count < s->window.messages && bytes + more <= s->window.bytes);
 }
 
 /*
@@ -77,20 +77,20 @@ static inline bool window_has_room(struct session *s, uint64_t count, uint64_t b
  * here: who asks may be building a batch.
  */
 static void want_signal(struct sluice_loop *l, struct session *s) {
-    s->wants_signal = true;
+    s->window.wants_signal = true;
     loop_dirty(l, s);
 }
 
 void send_check_writable(struct sluice_loop *l, struct session *s) {
-    uint64_t count =
-        atomic_load_explicit(&s->own_messages, memory_order_relaxed) + session_ref_count(&s->ref);
-    uint64_t bytes = atomic_load_explicit(&s->own_bytes, memory_order_relaxed) +
-                     atomic_load_explicit(&s->foreign_bytes, memory_order_relaxed);
+    uint64_t count = atomic_load_explicit(&s->window.own_messages, memory_order_relaxed) +
+                     session_ref_count(&s->ref);
+    uint64_t bytes = atomic_load_explicit(&s->window.own_bytes, memory_order_relaxed) +
+                     atomic_load_explicit(&s->foreign.bytes, memory_order_relaxed);
     if (s->state != SESSION_UP)
         return;
-    if (count == 0 || (count <= s->window_messages - (s->window_messages + 3) / 4 &&
-                       bytes <= s->window_bytes - s->window_bytes / 4)) {
-        s->waits_writable = false;
+    if (count == 0 || (count <= s->window.messages - (s->window.messages + 3) / 4 &&
+                       bytes <= s->window.bytes - s->window.bytes / 4)) {
+        s->window.waits_writable = false;
         session_waits_no_more(s, WAIT_WINDOW);
         event_notice(l, s, NOTICE_WRITABLE);
     } else {
@@ -118,10 +118,10 @@ static inline bool is_owned(const struct session *s, const struct sluice_msg *ms
 /* ---- another thread -------------------------------------------------------------------------- */
 
 void send_wait_requested(struct sluice_loop *l, struct session *s) {
-    uint32_t wants = atomic_exchange_explicit(&s->foreign_waits, 0, memory_order_acquire);
+    uint32_t wants = atomic_exchange_explicit(&s->foreign.waits, 0, memory_order_acquire);
     session_waits(s, wants); /* again: what the loop noticed meanwhile was for an earlier one */
     if (wants & WAIT_WINDOW) {
-        s->waits_writable = true;
+        s->window.waits_writable = true;
         /* Also where WRITABLE is due at once: a large message needs them gone. */
         want_signal(l, s);
         send_check_writable(l, s);
@@ -135,7 +135,7 @@ void send_wait_requested(struct sluice_loop *l, struct session *s) {
 /* Before foreign_full(): what it wants. */
 static void foreign_want(struct session *s, uint32_t what) {
     session_waits(s, what);
-    atomic_fetch_or_explicit(&s->foreign_waits, what, memory_order_relaxed);
+    atomic_fetch_or_explicit(&s->foreign.waits, what, memory_order_relaxed);
 }
 
 static int foreign_full(struct session *s, struct sluice_loop *l) {
@@ -155,7 +155,7 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
     int status = SLUICE_OK;
     if (!is_owned(s, msg) || (msg->state != MSG_APP && msg->state != MSG_LOANED))
         status = SLUICE_EINVAL;
-    else if (msg->size > s->message_max && args->kind != MSG_ONE_SIDED)
+    else if (msg->size > s->tx.message_max && args->kind != MSG_ONE_SIDED)
         status = SLUICE_EMSGSIZE;
     if (status != SLUICE_OK) {
         atomic_fetch_sub_explicit(&s->ref, 1, memory_order_release);
@@ -164,17 +164,17 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
     }
     uint64_t size = msg->size;
     uint64_t count = session_ref_count(&s->ref) - 1 +
-                     atomic_load_explicit(&s->own_messages, memory_order_relaxed);
-    uint64_t bytes = atomic_fetch_add_explicit(&s->foreign_bytes, size, memory_order_relaxed) +
-                     atomic_load_explicit(&s->own_bytes, memory_order_relaxed);
+                     atomic_load_explicit(&s->window.own_messages, memory_order_relaxed);
+    uint64_t bytes = atomic_fetch_add_explicit(&s->foreign.bytes, size, memory_order_relaxed) +
+                     atomic_load_explicit(&s->window.own_bytes, memory_order_relaxed);
     if (!window_has_room(s, count, bytes, size) && args->kind != MSG_REPLY) {
-        atomic_fetch_sub_explicit(&s->foreign_bytes, size, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&s->foreign.bytes, size, memory_order_relaxed);
         foreign_want(s, WAIT_WINDOW);
         return foreign_full(s, l);
     }
     if ((args->kind == MSG_REQUEST || args->kind == MSG_REPLY) &&
         (status = rpc_client_admit(s, args, true)) != SLUICE_OK) {
-        atomic_fetch_sub_explicit(&s->foreign_bytes, size, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&s->foreign.bytes, size, memory_order_relaxed);
         if (status == SLUICE_EAGAIN)
             return foreign_full(s, l);
         atomic_fetch_sub_explicit(&s->ref, 1, memory_order_release);
@@ -186,7 +186,7 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
     if (!moves && retain_holds(msg) && (status = retain_pass(msg)) != SLUICE_OK) {
         if (args->kind == MSG_REQUEST || args->kind == MSG_REPLY)
             rpc_client_admit_undo(s, args, true);
-        atomic_fetch_sub_explicit(&s->foreign_bytes, size, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&s->foreign.bytes, size, memory_order_relaxed);
         atomic_fetch_sub_explicit(&s->ref, 1, memory_order_release);
         session_ref_put(&s->ref);
         return status;
@@ -199,7 +199,7 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
 
 void send_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
     struct session *s = session_table_at(msg->session_id);
-    s->foreign_taken++;
+    s->window.foreign_taken++;
     l->traffic = true;
     if (msg->flags & MSG_RETAINED)
         retain_moved(l, s, msg);
@@ -209,7 +209,7 @@ void send_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
     }
     if (msg->deadline_ns)
         loop_deadline(l, msg->deadline_ns);
-    msg_queue_push(msg->kind == MSG_REPLY ? &s->replies : &s->queue, msg);
+    msg_queue_push(msg->kind == MSG_REPLY ? &s->tx.replies : &s->tx.queue, msg);
     loop_dirty(l, s);
 }
 
@@ -219,22 +219,22 @@ void send_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
 static inline void post_one(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     uint32_t size = (uint32_t)msg->size, bytes = size + FRAME_BYTES;
     uint8_t *at = msg->data - FRAME_BYTES;
-    s->tx_sequence++;
+    s->connection.tx.sequence++;
     post_header(s, at, FRAME_DATA, 0, size, 0);
 
     /* Inline, the buffer is free when the call returns, and nobody waits for a completion: one in
      * signal_every keeps the send queue and the window moving. */
-    bool inlined = bytes <= s->inline_max;
+    bool inlined = bytes <= s->connection.sq.inline_max;
     bool keep = msg->tag != 0 || !inlined;
-    bool signal = keep || s->unsignalled + 1 >= s->signal_every;
-    s->unsignalled = signal ? 0 : s->unsignalled + 1;
+    bool signal = keep || s->connection.sq.unsignalled + 1 >= s->connection.sq.signal_every;
+    s->connection.sq.unsignalled = signal ? 0 : s->connection.sq.unsignalled + 1;
 
-    uint32_t tail = s->sq_tail;
-    struct sq_entry *entry = &s->sq[tail & s->sq_mask];
+    uint32_t tail = s->connection.sq.tail;
+    struct sq_entry *entry = &s->connection.sq.entries[tail & s->connection.sq.mask];
     entry->msg = keep ? msg : NULL;
     entry->bytes = size | SQ_COUNTED;
-    s->sq_tail = tail + 1;
-    s->tx_credits--;
+    s->connection.sq.tail = tail + 1;
+    s->connection.tx.credits--;
 
     l->sge.addr = (uintptr_t)at;
     l->sge.length = bytes;
@@ -242,7 +242,7 @@ static inline void post_one(struct sluice_loop *l, struct session *s, struct slu
     l->wr.wr_id = wr_send_id(s->slot, tail);
     l->wr.send_flags = (inlined ? IBV_SEND_INLINE : 0u) | (signal ? IBV_SEND_SIGNALED : 0u);
     struct ibv_send_wr *bad;
-    int error = ibv_post_send(s->qp, &l->wr, &bad);
+    int error = ibv_post_send(s->connection.qp, &l->wr, &bad);
     if (unlikely(error != 0))
         post_failed(l, s, tail, error);
     if (!keep)
@@ -264,17 +264,17 @@ static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l,
         return SLUICE_ECLOSED;
     if (unlikely(!is_owned(s, msg) || (msg->state != MSG_APP && msg->state != MSG_LOANED)))
         return SLUICE_EINVAL;
-    if (unlikely(msg->size > s->message_max) && args->kind != MSG_ONE_SIDED)
+    if (unlikely(msg->size > s->tx.message_max) && args->kind != MSG_ONE_SIDED)
         return SLUICE_EMSGSIZE;
-    uint64_t own = atomic_load_explicit(&s->own_messages, memory_order_relaxed);
-    uint64_t own_bytes = atomic_load_explicit(&s->own_bytes, memory_order_relaxed);
-    uint64_t bytes = own_bytes + atomic_load_explicit(&s->foreign_bytes, memory_order_relaxed);
+    uint64_t own = atomic_load_explicit(&s->window.own_messages, memory_order_relaxed);
+    uint64_t own_bytes = atomic_load_explicit(&s->window.own_bytes, memory_order_relaxed);
+    uint64_t bytes = own_bytes + atomic_load_explicit(&s->foreign.bytes, memory_order_relaxed);
     uint64_t foreign = session_ref_count_open(&s->ref);
     bool room = window_has_room(s, own + foreign, bytes, msg->size);
     if (unlikely(!room) && foreign > SESSION_REF_COUNT)
         return SLUICE_ECLOSED; /* hung up, and this loop has not taken that yet */
     if (unlikely(!room) && args->kind != MSG_REPLY) {
-        s->waits_writable = true;
+        s->window.waits_writable = true;
         session_waits(s, WAIT_WINDOW);
         want_signal(l, s);
         l->totals.window_full++;
@@ -293,16 +293,16 @@ static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l,
         return status;
     }
     take(msg, id, args, 0);
-    atomic_store_explicit(&s->own_messages, own + 1, memory_order_relaxed);
-    atomic_store_explicit(&s->own_bytes, own_bytes + msg->size, memory_order_relaxed);
+    atomic_store_explicit(&s->window.own_messages, own + 1, memory_order_relaxed);
+    atomic_store_explicit(&s->window.own_bytes, own_bytes + msg->size, memory_order_relaxed);
     l->totals_moved = true;
 
     /* In a handler with more messages at hand, what several handlers send goes out together. */
     bool later = (args->flags & SLUICE_MORE) ||
                  (unlikely(nested) && (l->wc_next < l->wc_count || l->unpacking));
-    if (likely(!later && !s->queue.head && !args->deadline_ns && args->kind == MSG_PLAIN &&
-               msg->size <= s->frame_payload && s->tx_credits > CREDIT_RESERVE &&
-               sq_used(s) < s->sq_quick)) {
+    if (likely(!later && !s->tx.queue.head && !args->deadline_ns && args->kind == MSG_PLAIN &&
+               msg->size <= s->tx.frame_payload && s->connection.tx.credits > CREDIT_RESERVE &&
+               sq_used(s) < s->connection.sq.quick)) {
         post_one(l, s, msg);
         return SLUICE_OK;
     }
@@ -310,7 +310,7 @@ static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l,
         loop_clock(l);
         loop_deadline(l, args->deadline_ns);
     }
-    msg_queue_push(args->kind == MSG_REPLY ? &s->replies : &s->queue, msg);
+    msg_queue_push(args->kind == MSG_REPLY ? &s->tx.replies : &s->tx.queue, msg);
     if (later)
         loop_dirty(l, s);
     else
@@ -368,7 +368,7 @@ int sluice_send_copy(sluice_session handle, const void *data, size_t bytes,
     bool up = !own || (s->state == SESSION_UP &&
                        atomic_load_explicit(&s->id, memory_order_relaxed) == handle.id);
     sluice_node *node = s->node;
-    uint64_t max = s->message_max;
+    uint64_t max = s->tx.message_max;
     if (own)
         loop_leave(l, nested);
     else

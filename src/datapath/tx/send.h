@@ -35,17 +35,18 @@ int send_submit(sluice_session handle, struct sluice_msg *msg, const struct send
 /* The share of the window of so many messages is free again. */
 static inline void window_release(struct session *s, uint32_t count, uint64_t bytes, bool foreign) {
     if (foreign) {
-        atomic_fetch_sub_explicit(&s->foreign_bytes, bytes, memory_order_relaxed);
-        s->foreign_taken -= count;
+        atomic_fetch_sub_explicit(&s->foreign.bytes, bytes, memory_order_relaxed);
+        s->window.foreign_taken -= count;
         atomic_fetch_sub_explicit(&s->ref, count, memory_order_release);
         return;
     }
     /* One writer: plain loads and stores that others may read. */
-    atomic_store_explicit(&s->own_messages,
-                          atomic_load_explicit(&s->own_messages, memory_order_relaxed) - count,
+    atomic_store_explicit(&s->window.own_messages,
+                          atomic_load_explicit(&s->window.own_messages, memory_order_relaxed) -
+                              count,
                           memory_order_relaxed);
-    atomic_store_explicit(&s->own_bytes,
-                          atomic_load_explicit(&s->own_bytes, memory_order_relaxed) - bytes,
+    atomic_store_explicit(&s->window.own_bytes,
+                          atomic_load_explicit(&s->window.own_bytes, memory_order_relaxed) - bytes,
                           memory_order_relaxed);
 }
 

@@ -23,7 +23,8 @@
 #include "datapath/tx/send.h"
 
 static void retire(struct sluice_loop *l, struct session *s, sluice_status status) {
-    struct sq_entry *entry = &s->sq[s->sq_head++ & s->sq_mask];
+    struct sq_entry *entry =
+        &s->connection.sq.entries[s->connection.sq.head++ & s->connection.sq.mask];
     uint64_t bytes = entry->bytes;
     struct sluice_msg *msg = entry->msg;
     if (bytes & SQ_FAILED)
@@ -33,7 +34,7 @@ static void retire(struct sluice_loop *l, struct session *s, sluice_status statu
         if (what == SQ_COALESCED)
             coalesce_completed(l, s, msg, bytes, status);
         else
-            s->confirms_flying--;
+            s->connection.confirm.flying--;
         return;
     }
     if (bytes & SQ_COUNTED)
@@ -75,9 +76,10 @@ static void retire_many(struct sluice_loop *l, struct session *s, uint32_t entri
     uint32_t count = 0;
     uint64_t bytes = 0;
     for (; entries > 0; entries--) {
-        const struct sq_entry *entry = &s->sq[s->sq_head & s->sq_mask];
+        const struct sq_entry *entry =
+            &s->connection.sq.entries[s->connection.sq.head & s->connection.sq.mask];
         if (likely(!entry->msg && (entry->bytes & ~SQ_BYTES) == common)) {
-            s->sq_head++;
+            s->connection.sq.head++;
             count++;
             bytes += entry->bytes & SQ_BYTES;
         } else {
@@ -126,17 +128,20 @@ static sluice_status wc_outcome(const struct session *s, enum ibv_wc_status stat
 
 /* What needs no more than to be sent, as far as that is known; in order with what does. */
 static void retire_sent(struct sluice_loop *l, struct session *s) {
-    while ((int32_t)(s->sent_tail - s->sq_head) > 0 && sq_used(s) > 0 &&
-           !(s->sq[s->sq_head & s->sq_mask].bytes & SQ_BEHIND))
+    while ((int32_t)(s->connection.confirm.sent_tail - s->connection.sq.head) > 0 &&
+           sq_used(s) > 0 &&
+           !(s->connection.sq.entries[s->connection.sq.head & s->connection.sq.mask].bytes &
+             SQ_BEHIND))
         retire(l, s, SLUICE_OK);
     confirm_again(l, s);
 }
 
 /* There is room again: who waited for it, goes on. */
 static void send_moved(struct sluice_loop *l, struct session *s) {
-    if (s->waits_writable)
+    if (s->window.waits_writable)
         send_check_writable(l, s);
-    if (s->queue.head || s->replies.head || s->answers || s->cancels || s->blocked)
+    if (s->tx.queue.head || s->tx.replies.head || s->rpc.answers || s->rpc.cancels ||
+        s->connection.sq.blocked)
         loop_dirty(l, s);
     if (s->state >= SESSION_FLUSHING)
         session_progress(l, s);
@@ -145,13 +150,13 @@ static void send_moved(struct sluice_loop *l, struct session *s) {
 void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
     struct session *s =
         session_table_at(session_handle_make(l->node->index, (uint32_t)(wc->wr_id >> 32), 0));
-    uint16_t ahead = (uint16_t)((uint16_t)(wc->wr_id >> 8) - (uint16_t)s->sq_head);
+    uint16_t ahead = (uint16_t)((uint16_t)(wc->wr_id >> 8) - (uint16_t)s->connection.sq.head);
     if (unlikely(ahead >= sq_used(s)))
         return; /* of a queue pair that was given up */
-    if (unlikely(s->confirms)) {
-        uint32_t end = s->sq_head + ahead + 1;
-        if ((int32_t)(end - s->sent_tail) > 0)
-            s->sent_tail = end;
+    if (unlikely(s->connection.confirm.on)) {
+        uint32_t end = s->connection.sq.head + ahead + 1;
+        if ((int32_t)(end - s->connection.confirm.sent_tail) > 0)
+            s->connection.confirm.sent_tail = end;
         if (wc->status == IBV_WC_SUCCESS && wc->opcode != IBV_WC_RDMA_READ) {
             retire_sent(l, s);
             send_moved(l, s);
@@ -162,7 +167,9 @@ void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
                 retire(l, s, SLUICE_EUNKNOWN);
     }
     retire_many(l, s, ahead);
-    unsigned what = s->sq[s->sq_head & s->sq_mask].bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK;
+    unsigned what = s->connection.sq.entries[s->connection.sq.head & s->connection.sq.mask].bytes >>
+                        SQ_WHAT_SHIFT &
+                    SQ_WHAT_MASK;
     retire(l, s, wc_outcome(s, wc->status, what));
     if (unlikely(wc->status == IBV_WC_REM_ACCESS_ERR && what == SQ_ONE_SIDED))
         session_access_error(l, s, wc);
@@ -170,39 +177,39 @@ void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
         session_withdrawn(l, s, wc);
     else if (unlikely(wc->status != IBV_WC_SUCCESS))
         session_wc_error(l, s, wc);
-    else if (unlikely(s->confirms))
+    else if (unlikely(s->connection.confirm.on))
         retire_sent(l, s);
     send_moved(l, s);
 }
 
 void send_abandon(struct sluice_loop *l, struct session *s, sluice_status status) {
-    while (s->sq_head != s->sq_tail)
+    while (s->connection.sq.head != s->connection.sq.tail)
         retire(l, s, status);
 }
 
 void send_drop_queue(struct sluice_loop *l, struct session *s, sluice_status status) {
-    struct sluice_msg *msg = s->queue.head;
+    struct sluice_msg *msg = s->tx.queue.head;
     if (msg && (msg->kind == MSG_ONE_SIDED || msg->kind == MSG_IOV)) {
         sluice_status own = status;
-        msg_queue_pop(&s->queue);
+        msg_queue_pop(&s->tx.queue);
         if (!transfer_cut(msg, &own))
             finish_unsent(l, s, msg, own);
-    } else if (msg && msg->sent > 0 && s->sq_head != s->sq_tail) {
+    } else if (msg && msg->sent > 0 && s->connection.sq.head != s->connection.sq.tail) {
         /* The device may still read the fragments posted: the message goes with the last entry that
          * is one of them, or is behind them and has room for it. */
-        for (uint32_t i = s->sq_tail; i != s->sq_head; i--) {
-            struct sq_entry *entry = &s->sq[(i - 1) & s->sq_mask];
+        for (uint32_t i = s->connection.sq.tail; i != s->connection.sq.head; i--) {
+            struct sq_entry *entry = &s->connection.sq.entries[(i - 1) & s->connection.sq.mask];
             if (entry->msg || (entry->bytes & SQ_COUNTED))
                 continue;
-            msg_queue_pop(&s->queue);
+            msg_queue_pop(&s->tx.queue);
             entry->msg = msg;
             entry->bytes = wr_batch_counted(msg) | SQ_FAILED;
             break;
         }
     }
-    while ((msg = msg_queue_pop(&s->queue)))
+    while ((msg = msg_queue_pop(&s->tx.queue)))
         finish_unsent(l, s, msg, status);
-    while ((msg = msg_queue_pop(&s->replies)))
+    while ((msg = msg_queue_pop(&s->tx.replies)))
         finish_unsent(l, s, msg, status);
 }
 
@@ -210,7 +217,7 @@ void send_expire(struct sluice_loop *l, struct session *s) {
     struct msg_queue left;
     struct sluice_msg *msg;
     msg_queue_init(&left);
-    while ((msg = msg_queue_pop(&s->queue))) {
+    while ((msg = msg_queue_pop(&s->tx.queue))) {
         if (msg->deadline_ns && msg->sent == 0 && l->now_ns >= msg->deadline_ns) {
             finish_unsent(l, s, msg, SLUICE_ETIMEDOUT);
             continue;
@@ -220,7 +227,7 @@ void send_expire(struct sluice_loop *l, struct session *s) {
         msg_queue_push(&left, msg);
     }
     if (left.head)
-        s->queue = left;
-    if (s->waits_writable)
+        s->tx.queue = left;
+    if (s->window.waits_writable)
         send_check_writable(l, s);
 }

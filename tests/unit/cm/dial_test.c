@@ -239,7 +239,7 @@ static void a_name_has_eight_addresses_at_most_and_none_twice(void **state) {
                                   "127.0.0.9", "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7",
                                   "127.0.0.8", NULL});
     dialer_dial(&p, "many.test", PAIR_LINK());
-    struct cm_conn *conn = &pair_session(&p.b)->conn;
+    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
     dialer_await(&p, conn->owner.state == CM_CONNECTING);
     const char *const expected[] = {"127.0.0.9", "[::1]",     "127.0.0.2", "127.0.0.3",
                                     "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7"};
@@ -276,7 +276,7 @@ static void a_busy_listener_is_asked_again_until_it_has_room(void **state) {
     sluice_session first = p.b.session;
     p.a.node->options.sessions_max = 1;
     pair_dial(&p, PAIR_LINK());
-    struct cm_conn *conn = &pair_session(&p.b)->conn;
+    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
     for (unsigned i = 1; i <= 5; i++) {
         dialer_await(&p, conn->owner.state == CM_BACKOFF);
         assert_int_equal(dialer_info(&p).tries, i);
@@ -310,7 +310,7 @@ static void one_busy_address_is_reason_enough_to_go_on(void **state) {
         (const char *[]){REJECT(4), REJECT(8), REJECT(8), REJECT(10), REJECT(8), REJECT(8), NULL});
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.1", NULL});
     dialer_dial(&p, "two.test", PAIR_LINK());
-    struct cm_conn *conn = &pair_session(&p.b)->conn;
+    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
     dialer_await(&p, conn->owner.state == CM_BACKOFF);
     assert_int_equal(conn->last.reason, SLUICE_REASON_UNREACHABLE);
     dialer.now_ns = conn->step_ns;
@@ -334,7 +334,7 @@ static void pauses_grow_and_are_spread(void **state) {
         dialer.always = REJECT(4);
         dialer.spread = spreads[r];
         pair_dial(&p, PAIR_LINK(.timeout_ns = 1000 * 1000000000ull));
-        struct cm_conn *conn = &pair_session(&p.b)->conn;
+        struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
         for (unsigned i = 0; i < sizeof bases / sizeof *bases; i++) {
             uint64_t base = bases[i] * 1000000;
             dialer_await(&p, conn->owner.state == CM_BACKOFF);
@@ -359,7 +359,7 @@ static void a_refusal_without_a_word_is_asked_a_few_times_more(void **state) {
     dialer_open(&p, PAIR_NODE(), PAIR_LINK());
     dialer.always = REJECT(28);
     pair_dial(&p, PAIR_LINK(.timeout_ns = 1000 * 1000000000ull));
-    struct cm_conn *conn = &pair_session(&p.b)->conn;
+    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
     for (unsigned tries = 1; tries < 4; tries++) {
         dialer_await(&p, conn->owner.state == CM_BACKOFF);
         assert_int_equal(dialer.tries, tries);
@@ -383,7 +383,7 @@ static void a_fresh_nonce_and_session_id_each_try(void **state) {
     dialer_script((const char *[]){REJECT(8), REJECT(4), NULL});
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.1", NULL});
     dialer_dial(&p, "two.test", PAIR_LINK());
-    struct cm_conn *conn = &pair_session(&p.b)->conn;
+    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
     dialer_await(&p, conn->owner.state == CM_BACKOFF);
     dialer.now_ns = conn->step_ns;
     pair_expect(&p, &p.b, SLUICE_UP);
@@ -398,7 +398,7 @@ static void a_fresh_nonce_and_session_id_each_try(void **state) {
         for (unsigned k = 0; k < i; k++)
             assert_memory_not_equal(seen[i], seen[k], 16);
     }
-    const struct private_data_req *req = &pair_session(&p.a)->conn.req;
+    const struct private_data_req *req = &pair_session(&p.a)->connection.cm.req;
     assert_memory_equal(req->session_id, dialer.reqs[3].session_id, 16);
     assert_memory_equal(req->nonce, dialer.reqs[3].nonce, 16);
     assert_memory_equal(conn->rep.session_id, req->session_id, 16);
@@ -436,7 +436,7 @@ static void the_deadline_bounds_all_tries_and_carries_the_last_reason(void **sta
         dialer_script((const char *[]){REJECT(4), REJECT(10), trying ? HANG : REJECT(10), NULL});
         uint64_t start = dialer.now_ns;
         pair_dial(&p, PAIR_LINK(.timeout_ns = second));
-        struct cm_conn *conn = &pair_session(&p.b)->conn;
+        struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
         for (unsigned i = 1; i <= 2 + !trying; i++) {
             dialer_await(&p, dialer.tries == i && conn->owner.state == CM_BACKOFF);
             if (i < 3)
@@ -465,8 +465,9 @@ static void a_first_try_without_an_answer_is_a_timeout(void **state) {
     dialer_open(&p, PAIR_NODE(), PAIR_LINK());
     dialer_script((const char *[]){HANG, NULL});
     pair_dial(&p, PAIR_LINK(.timeout_ns = 1000000000));
-    dialer_await(&p, pair_session(&p.b)->conn.owner.state == CM_CONNECTING);
-    assert_int_equal(pair_session(&p.b)->conn.step_ns, 0); /* the only address: all the time */
+    dialer_await(&p, pair_session(&p.b)->connection.cm.owner.state == CM_CONNECTING);
+    assert_int_equal(pair_session(&p.b)->connection.cm.step_ns,
+                     0); /* the only address: all the time */
     dialer.now_ns += 1000000000;
     sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_TIMEOUT);
@@ -482,7 +483,7 @@ static void an_address_that_does_not_answer_has_its_share_of_the_time(void **sta
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.3", "127.0.0.1", NULL});
     uint64_t start = dialer.now_ns;
     dialer_dial(&p, "three.test", PAIR_LINK(.timeout_ns = 9 * second));
-    struct cm_conn *conn = &pair_session(&p.b)->conn;
+    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
     for (unsigned i = 1; i <= 2; i++) {
         dialer_await(&p, dialer.tries == i && conn->owner.state == CM_CONNECTING);
         assert_int_equal(conn->step_ns, start + 3 * second * i);
@@ -550,7 +551,7 @@ static void without_a_deadline_a_dial_goes_on(void **state) {
     dialer_open(&p, PAIR_NODE(), PAIR_LINK());
     dialer.always = REJECT(4);
     pair_dial(&p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
-    struct cm_conn *conn = &pair_session(&p.b)->conn;
+    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
     for (unsigned i = 1; i <= 30; i++) {
         dialer_await(&p, dialer.tries == i && conn->owner.state == CM_BACKOFF);
         assert_int_equal(conn->deadline_ns, 0);
@@ -570,7 +571,7 @@ static void hanging_up_while_pausing_or_trying_ends_at_once(void **state) {
         dialer_open(&p, PAIR_NODE(), PAIR_LINK());
         dialer_script((const char *[]){REJECT(4), HANG, NULL});
         pair_dial(&p, PAIR_LINK());
-        struct cm_conn *conn = &pair_session(&p.b)->conn;
+        struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
         dialer_await(&p, conn->owner.state == CM_BACKOFF);
         if (trying) {
             dialer.now_ns = conn->step_ns;
@@ -593,11 +594,11 @@ static void closing_the_node_ends_a_pause(void **state) {
     dialer.always = REJECT(4);
     pair_dial(&p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
     struct session *s = pair_session(&p.b);
-    dialer_await(&p, s->conn.owner.state == CM_BACKOFF);
+    dialer_await(&p, s->connection.cm.owner.state == CM_BACKOFF);
     uint64_t start = env_now(&env_default);
     pair_close(&p);
     assert_true(env_now(&env_default) - start < 4 * 1000000000ull); /* not given up: ended */
-    assert_int_equal(s->conn.owner.state, CM_IDLE);
+    assert_int_equal(s->connection.cm.owner.state, CM_IDLE);
     assert_int_equal(dialer.tries, 1);
 }
 
@@ -607,7 +608,7 @@ static void a_device_that_goes_ends_a_pause(void **state) {
     dialer_open(&p, PAIR_NODE(), PAIR_LINK());
     dialer.always = REJECT(4);
     pair_dial(&p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
-    dialer_await(&p, pair_session(&p.b)->conn.owner.state == CM_BACKOFF);
+    dialer_await(&p, pair_session(&p.b)->connection.cm.owner.state == CM_BACKOFF);
     dialer_remove_device();
     sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_DEVICE_REMOVED);
@@ -640,7 +641,7 @@ static void an_id_that_is_not_the_connections_cannot_speak_for_it(void **state) 
     dialer_script((const char *[]){HANG, NULL});
     pair_dial(&p, PAIR_LINK());
     struct cm *cm = p.b.node->cm;
-    struct cm_conn *conn = &pair_session(&p.b)->conn;
+    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
     dialer_await(&p, conn->owner.state == CM_CONNECTING);
     assert_int_equal(soft_create_id(cm->channel, &stranger, &conn->owner, RDMA_PS_TCP), 0);
     dialer_plan("id=* resolve_addr=1 event=ADDR_ERROR status=-110;"

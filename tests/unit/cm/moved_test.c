@@ -64,7 +64,7 @@ static void a_dial_whose_address_changed_looks_its_way_up_again(void **state) {
     open_nodes(&p);
     dialer_script((const char *[]){"id=* after=ADDR_RESOLVED event=ADDR_CHANGE", NULL});
     pair_dial(&p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
-    struct cm_conn *conn = &pair_session(&p.b)->conn;
+    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
     dialer_await(&p, conn->owner.state == CM_BACKOFF);
     assert_int_equal(dialer.connects, 0);
     dialer.now_ns = conn->step_ns;
@@ -78,7 +78,7 @@ static void also_with_a_route_that_was_found_before(void **state) {
     struct pair p;
     open_nodes(&p);
     pair_dial(&p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
-    struct cm_conn *conn = &pair_session(&p.b)->conn;
+    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while (conn->owner.state != CM_CREATING_QP) { /* its loop does not run */
         cm_progress(p.b.node->cm, 0);
@@ -98,7 +98,7 @@ static void a_request_under_way_has_a_second_left(void **state) {
     open_nodes(&p);
     dialer_script((const char *[]){HANG, NULL});
     pair_dial(&p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
-    struct cm_conn *conn = &pair_session(&p.b)->conn;
+    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
     dialer_await(&p, conn->owner.state == CM_CONNECTING);
     addresses_move();
     dialer_await(&p, rerouted(&p.b) == 1);

@@ -149,7 +149,7 @@ static void a_resolver_that_takes_long_delays_nobody(void **state) {
     sluice_session fifth = names_dial(&p, "fast.test");
     come_and_go(&p, "127.0.0.1");
     exchange(&p, standing);
-    assert_int_equal(session_table_find(fifth.id)->conn.owner.state, CM_RESOLVING_NAME);
+    assert_int_equal(session_table_find(fifth.id)->connection.cm.owner.state, CM_RESOLVING_NAME);
     assert_int_equal(server_inside(), 4);
     server_go(true);
     for (unsigned i = 0; i < 5; i++) {

@@ -143,7 +143,8 @@ static struct ibv_qp_attr queried(struct side *side) {
     struct ibv_qp_attr attr;
     struct ibv_qp_init_attr init;
     assert_int_equal(
-        soft_query_qp(pair_session(side)->qp, &attr, IBV_QP_TIMEOUT | IBV_QP_AV, &init), 0);
+        soft_query_qp(pair_session(side)->connection.qp, &attr, IBV_QP_TIMEOUT | IBV_QP_AV, &init),
+        0);
     return attr;
 }
 

@@ -181,7 +181,7 @@ static void pieces_of_every_kind_make_one_message(void **state) {
     }
     for (unsigned i = 0; i < 20; i++) {
         uint32_t flags = SLUICE_IN_PLACE | (i % 3 ? SLUICE_MORE : 0);
-        pair_session(&p.b)->rndv_above = i % 2 ? UINT64_MAX : 8192;
+        pair_session(&p.b)->tx.rndv_above = i % 2 ? UINT64_MAX : 8192;
         assert_int_equal(
             sluice_send_pieces(p.b.session, pieces, 5, SLUICE_SEND(.tag = 1, .flags = flags)), 0);
         assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, LARGE, 1));
@@ -510,7 +510,7 @@ static void a_session_that_ends_in_the_middle_unpins(void **state) {
         unsigned outcomes = 0;
         open_pair(&p, SLUICE_REGISTRATIONS_NOTIFIED, 0);
         if (way & 2)
-            pair_session(&p.b)->rndv_above = UINT64_MAX;
+            pair_session(&p.b)->tx.rndv_above = UINT64_MAX;
         for (unsigned i = 0; i < 3; i++)
             assert_int_equal(send_in_place(&p, addr, LARGE), 0);
         if (way & 4) { /* on its way, it is not found any more, and ends with the message */

@@ -40,9 +40,9 @@ static void a_node_says_what_its_sessions_will_have(void **state) {
     as_the_profile_says(before);
     assert_int_equal(told(p.a.node), before);
     pair_connect(&p, PAIR_LINK());
-    assert_int_equal(pair_session(&p.a)->inline_max, before);
+    assert_int_equal(pair_session(&p.a)->connection.sq.inline_max, before);
     assert_int_equal(told(p.a.node), before);
-    assert_int_equal(pair_session(&p.b)->inline_max, told(p.b.node));
+    assert_int_equal(pair_session(&p.b)->connection.sq.inline_max, told(p.b.node));
     pair_close(&p);
 }
 
@@ -53,7 +53,7 @@ static void a_node_without_inline_says_none(void **state) {
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     assert_int_equal(told(p.a.node), 0);
     pair_connect(&p, PAIR_LINK());
-    assert_int_equal(pair_session(&p.a)->inline_max, 0);
+    assert_int_equal(pair_session(&p.a)->connection.sq.inline_max, 0);
     assert_int_equal(told(p.a.node), 0);
     pair_close(&p);
 }
@@ -61,7 +61,8 @@ static void a_node_without_inline_says_none(void **state) {
 /* What went with its work request is the device's: nothing of it waits for its completion. */
 static bool went_inline(struct side *side) {
     struct session *s = pair_session(side);
-    return s->sq[(s->sq_tail - 1) & s->sq_mask].msg == NULL;
+    return s->connection.sq.entries[(s->connection.sq.tail - 1) & s->connection.sq.mask].msg ==
+           NULL;
 }
 
 static void messages_up_to_the_limit_go_with_their_work_request(void **state) {
@@ -69,7 +70,7 @@ static void messages_up_to_the_limit_go_with_their_work_request(void **state) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     pair_connect(&p, PAIR_LINK());
-    uint32_t most = pair_session(&p.b)->inline_max - FRAME_BYTES;
+    uint32_t most = pair_session(&p.b)->connection.sq.inline_max - FRAME_BYTES;
     for (unsigned size = 1; size < most + 40; size++) {
         assert_int_equal(pair_send(&p.b, size, size, NULL), 0);
         assert_int_equal(went_inline(&p.b), size <= most);
@@ -169,7 +170,7 @@ static void a_device_that_makes_none_is_asked_once(void **state) {
     assert_int_equal(device.asked, 1);
     device.fails = false; /* of what a session has, the node hears all the same */
     pair_connect(&p, PAIR_LINK());
-    assert_int_equal(told(p.a.node), pair_session(&p.a)->inline_max);
+    assert_int_equal(told(p.a.node), pair_session(&p.a)->connection.sq.inline_max);
     assert_int_not_equal(told(p.a.node), 0);
     pair_close(&p);
 }

@@ -25,10 +25,11 @@ static uint32_t kept(struct side *side) {
 /* Credits are with the sender, owed, to be posted, or withheld. */
 static void assert_complete(struct pair *p, uint32_t withheld) {
     struct session *s = pair_session(&p->b), *r = pair_session(&p->a);
-    assert_int_equal(r->retained, withheld);
-    assert_int_equal(s->tx_credits + r->rx_unreported + r->repost_count + withheld -
-                         r->withheld_due,
-                     r->credits_granted);
+    assert_int_equal(r->connection.credits.retained, withheld);
+    assert_int_equal(s->connection.tx.credits + r->connection.rx.unreported +
+                         r->connection.rx.repost_count + withheld -
+                         r->connection.credits.withheld_due,
+                     r->connection.credits.granted);
 }
 
 /* One frame for each message, and all the credits there are. */
@@ -148,9 +149,11 @@ static void more_kept_than_credits_leave_the_peer_two(void **state) {
             back += 2;
             unsigned count = keep_all(&p, msgs, COUNT);
             struct session *r = pair_session(&p.a);
-            assert_uint_in_range(count, r->credits_granted + 1, COUNT);
+            assert_uint_in_range(count, r->connection.credits.granted + 1, COUNT);
             assert_int_equal(kept(&p.a), count);
-            assert_int_equal(r->credits_granted - (r->retained - r->withheld_due), CREDIT_RESERVE);
+            assert_int_equal(r->connection.credits.granted - (r->connection.credits.retained -
+                                                              r->connection.credits.withheld_due),
+                             CREDIT_RESERVE);
             assert_complete(&p, count);
             for (unsigned i = 0; i < count; i++)
                 assert_int_equal(sluice_send(p.a.session, msgs[i], NULL), 0);
@@ -167,7 +170,7 @@ static void more_kept_than_credits_leave_the_peer_two(void **state) {
             }
             quiesce(&p);
             assert_int_equal(kept(&p.a), 0);
-            assert_int_equal(r->withheld_due, 0);
+            assert_int_equal(r->connection.credits.withheld_due, 0);
             assert_complete(&p, 0);
         }
         pair_close(&p);
@@ -194,7 +197,7 @@ static void a_large_kept_message_holds_one_credit_too(void **state) {
             assert_true(pair_check(event.msg, 20000, i));
         }
         quiesce(&p);
-        assert_int_equal(pair_session(&p.a)->withheld_due, 0);
+        assert_int_equal(pair_session(&p.a)->connection.credits.withheld_due, 0);
         assert_complete(&p, 0);
         pair_close(&p);
     }
@@ -235,7 +238,7 @@ static void large_messages_of_one_poll_hold_a_credit_each(void **state) {
             assert_uint_in_range(count, MOST - cut * 2,
                                  MOST); /* frames of one that waits for its end */
             assert_complete(&p, count);
-            assert_int_equal(pair_session(&p.a)->withheld_due, 0);
+            assert_int_equal(pair_session(&p.a)->connection.credits.withheld_due, 0);
             for (unsigned i = 0; i < count; i++) {
                 assert_true(pair_check(msgs[i], LARGE, i));
                 sluice_free(msgs[i]);
@@ -392,8 +395,8 @@ static void after_the_session_it_just_goes_back(void **state) {
         assert_int_equal(pthread_join(thread, NULL), 0);
         quiesce(&p);
         assert_int_equal(pool_in_use(p.a.node->rx_pool), before - MOST);
-        assert_int_equal(pair_session(&p.a)->retained, 0);
-        assert_int_equal(pair_session(&p.a)->credits_granted, CREDITS_INITIAL);
+        assert_int_equal(pair_session(&p.a)->connection.credits.retained, 0);
+        assert_int_equal(pair_session(&p.a)->connection.credits.granted, CREDITS_INITIAL);
         pair_close(&p);
     }
 }

@@ -17,12 +17,12 @@
 /* ---- driving --------------------------------------------------------------------------------- */
 
 static uint32_t posted(struct side *side) {
-    return pair_session(side)->sq_tail - pair_session(side)->frameless;
+    return pair_session(side)->connection.sq.tail - pair_session(side)->connection.sq.frameless;
 }
 
 static uint32_t arrived(struct side *side) {
     struct session *s = pair_session(side);
-    return s->rx_sequence + s->rx_controls;
+    return s->connection.rx.sequence + s->connection.rx.controls;
 }
 
 /* Only one side's loop runs; its events are counted, nothing else comes. */
@@ -80,8 +80,10 @@ static uint64_t agreed(struct side *side) {
 /* Credits are with the sender, or owed, or about to be: none got lost. */
 static void assert_credits_complete(struct side *sender, struct side *receiver) {
     struct session *s = pair_session(sender), *r = pair_session(receiver);
-    assert_int_equal(s->tx_credits + r->rx_unreported + r->repost_count, r->credits_granted);
-    assert_int_equal(r->rx_granted, s->tx_credits);
+    assert_int_equal(s->connection.tx.credits + r->connection.rx.unreported +
+                         r->connection.rx.repost_count,
+                     r->connection.credits.granted);
+    assert_int_equal(r->connection.rx.granted, s->connection.tx.credits);
 }
 
 /* ---- staying --------------------------------------------------------------------------------- */
@@ -177,7 +179,8 @@ static void traffic_is_not_added_to(void **state) {
     }
     assert_int_equal(posted(&p.a) - a, TICKS(20) / 8);
     assert_int_equal(posted(&p.b) - b, TICKS(20) / 8);
-    assert_int_equal(pair_session(&p.a)->rx_controls + pair_session(&p.b)->rx_controls, 0);
+    assert_int_equal(
+        pair_session(&p.a)->connection.rx.controls + pair_session(&p.b)->connection.rx.controls, 0);
     pair_close(&p);
 }
 
@@ -295,8 +298,8 @@ static void talk(struct side *talker, struct session *heard) {
             ;
         (void)sluice_poll(talker->loop, &event, 1, 0);
         assert_true(env_now(&env_default) < limit);
-    } while (pair_session(talker)->sq_head - heard->rx_sequence - heard->rx_controls -
-                 LOOP_WC_BATCH >=
+    } while (pair_session(talker)->connection.sq.head - heard->connection.rx.sequence -
+                 heard->connection.rx.controls - LOOP_WC_BATCH >=
              UINT32_MAX / 2);
 }
 
@@ -420,9 +423,10 @@ static void a_backlog_is_no_silence(void **state) {
         pair_clock += TICK;
         assert_int_equal(sluice_poll(p.a.loop, &event, 1, 0), 1);
         assert_int_equal(event.type, SLUICE_MESSAGE);
-        s->keepalive.rx_seen = s->rx_sequence + s->rx_controls + 1; /* another's would not be */
+        s->connection.keepalive.rx_seen =
+            s->connection.rx.sequence + s->connection.rx.controls + 1; /* another's would not be */
     }
-    assert_true(s->keepalive.rx_ns + 2 * INTERVAL < pair_now(NULL));
+    assert_true(s->connection.keepalive.rx_ns + 2 * INTERVAL < pair_now(NULL));
     assert_int_equal(s->state, SESSION_UP);
     pair_close(&p);
 }
@@ -442,8 +446,8 @@ static void a_peer_without_credits_is_not_blamed(void **state) {
             pair_turn(&p);
     }
     assert_up(&p);
-    assert_true(pair_session(&p.b)->tx_credits < 2);  /* it could not speak */
-    assert_true(pair_session(&p.a)->tx_credits >= 1); /* the last is for CREDIT */
+    assert_true(pair_session(&p.b)->connection.tx.credits < 2);  /* it could not speak */
+    assert_true(pair_session(&p.a)->connection.tx.credits >= 1); /* the last is for CREDIT */
     for (unsigned i = 0; i < sent; i++) {
         sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
         assert_true(pair_check(event.msg, 10, i));
@@ -468,7 +472,7 @@ static void raw_frame(struct side *side, const struct frame *f, size_t payload) 
     frame_put(at, f);
     struct ibv_sge sge = {(uintptr_t)at, (uint32_t)(FRAME_BYTES + payload), msg->lkey};
     wr.sg_list = &sge;
-    assert_int_equal(ibv_post_send(s->qp, &wr, &bad), 0);
+    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
     /* The buffer is left to the node: the device may still read it. */
 }
 
@@ -513,7 +517,7 @@ static void a_flood_of_alives_ends_with_its_credits(void **state) {
     assert_up(&p);
     assert_int_equal(pool_in_use(p.a.node->rx_pool), buffers);
     assert_credits_complete(&p.b, &p.a);
-    pair_session(&p.a)->rx_granted = 0; /* as if it had been told of none */
+    pair_session(&p.a)->connection.rx.granted = 0; /* as if it had been told of none */
     raw_frame(&p.b, &f, 0);
     sluice_event event = pair_expect(&p, &p.a, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_CREDITS);
@@ -533,17 +537,17 @@ static void a_thousand_idle_sessions_cost_nothing_to_speak_of(void **state) {
     for (unsigned i = 0; i < N; i++) {
         struct session *s = &many[i];
         memset(s, 0, sizeof *s);
-        s->conn.rep.keepalive = 1000;
+        s->connection.cm.rep.keepalive = 1000;
         s->state = SESSION_UP;
-        s->rx_granted = 32;
+        s->connection.rx.granted = 32;
         keepalive_start(l, s);
         session_attach(l, s);
     }
     for (unsigned i = 0; i < SECONDS * 100; i++) { /* a turn in 10 ms of the test's clock */
         pair_clock += 10000000;
         for (unsigned k = 0; i % 500 == 0 && k < N; k++) {
-            many[k].sq_tail++; /* as if both sides sent something */
-            many[k].rx_controls++;
+            many[k].connection.sq.tail++; /* as if both sides sent something */
+            many[k].connection.rx.controls++;
         }
         assert_int_equal(sluice_poll(l, NULL, 0, 0), 0);
     }

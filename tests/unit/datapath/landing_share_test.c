@@ -31,16 +31,16 @@ static void forge(struct pair *p, enum frame_type type, unsigned flags, uint64_t
     sluice_msg *msg;
     assert_int_equal(sluice_alloc(p->b.node, 256, &msg), 0);
     uint8_t *at = msg->data - FRAME_BYTES;
-    s->tx_sequence++;
+    s->connection.tx.sequence++;
     post_header(s, at, type, flags, bytes, total);
     memcpy(msg->data, words, bytes);
     struct ibv_sge sge = {(uintptr_t)at, FRAME_BYTES + bytes, msg->lkey};
-    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->slot, s->sq_tail),
+    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->slot, s->connection.sq.tail),
                                    .sg_list = &sge,
                                    .num_sge = 1,
                                    .opcode = IBV_WR_SEND};
-    assert_int_equal(ibv_post_send(s->qp, &wr, &bad), 0);
-    s->tx_credits--;
+    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
+    s->connection.tx.credits--;
     for (int i = 0; i < 20; i++)
         pair_turn(p);
     sluice_free(msg);
@@ -57,8 +57,8 @@ static void be_greedy(struct pair *p, uint64_t bytes) {
     struct session *s = pair_session(&p->b);
     pair_grant_all(p, s, pair_session(&p->a));
     pair_grant_all(p, pair_session(&p->a), s); /* for leave to write */
-    s->recv_stopped = true;
-    for (unsigned i = 0; i < RNDV_NUMBERS && s->tx_credits > 2; i++)
+    s->rx.stopped = true;
+    for (unsigned i = 0; i < RNDV_NUMBERS && s->connection.tx.credits > 2; i++)
         announce(p, i, bytes);
 }
 

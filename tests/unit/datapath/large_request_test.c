@@ -42,10 +42,10 @@ static void assert_idle(struct pair *p) {
         struct session *s = pair_session(sides[i]);
         assert_int_equal(in_flight(sides[i]), 0);
         if (sq_used(s) == 0) { /* a small reply counts until something behind it completes */
-            assert_int_equal(s->own_messages, 0);
-            assert_int_equal(s->own_bytes, 0);
+            assert_int_equal(s->window.own_messages, 0);
+            assert_int_equal(s->window.own_bytes, 0);
         }
-        assert_int_equal(s->rx_reserved, 0);
+        assert_int_equal(s->connection.rx.reserved, 0);
         assert_false(rndv_pending(s));
     }
 }

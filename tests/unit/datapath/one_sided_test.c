@@ -185,7 +185,7 @@ static void what_is_behind_a_fence_begins_when_all_before_is_done(void **state) 
         sluice_get(s, m.here, 2 * BYTES, BYTES, &m.token, BYTES, SLUICE_SEND(.tag = 4)), 0);
     assert_int_equal(sluice_fence(s, NULL), 0);
     assert_int_equal(sluice_fence(s, SLUICE_SEND(.tag = 5)), 0);
-    assert_int_equal(pair_session(&m.pair.b)->queue.head != NULL, true); /* they wait */
+    assert_int_equal(pair_session(&m.pair.b)->tx.queue.head != NULL, true); /* they wait */
     assert_int_equal(sluice_put(s, m.here, 0, BYTES, &m.token, BYTES, SLUICE_SEND(.tag = 6)), 0);
     for (uint64_t tag = 1; tag <= 6; tag++)
         memory_done(&m, tag, 0);
@@ -259,7 +259,7 @@ static void atomics_of_two_sessions_sum_up(void **state) {
             while (given[k] < COUNT &&
                    sluice_fetch_add(s[k], &m.token, 0, 1, SLUICE_SEND(.tag = k + 1)) == 0)
                 given[k]++;
-            uint32_t out = session_table_find(s[k].id)->one_sided_reads;
+            uint32_t out = session_table_find(s[k].id)->connection.rma.reads;
             most = out > most ? out : most;
         }
         sluice_event events[8];

@@ -37,7 +37,7 @@ static void a_pack_that_is_wrong_delivers_nothing(void **state) {
         pair_open(&p, PAIR_NODE(.log = NULL), PAIR_LINK());
         pair_connect(&p, PAIR_LINK());
         struct session *b = pair_session(&p.b);
-        b->tx_sequence++;
+        b->connection.tx.sequence++;
         assert_true(send_control_with(p.b.loop, b, FRAME_COALESCED, h->words, h->bytes));
         sluice_event event = {0};
         assert_true(pair_next(&p, &p.a, &event));
@@ -86,8 +86,8 @@ static void a_pack_that_changes_while_it_waits_ends_the_session(void **state) {
                 pair_send(&p.b, 16, 1 + k, k < 2 ? SLUICE_SEND(.flags = SLUICE_MORE) : NULL), 0);
         event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
         struct session *a = pair_session(&p.a);
-        assert_non_null(a->held.head);
-        uint64_t *words = (uint64_t *)(void *)a->held.head->data;
+        assert_non_null(a->rx.held.head);
+        uint64_t *words = (uint64_t *)(void *)a->rx.held.head->data;
         words[changes[i].word] = changes[i].value;
         event = pair_expect(&p, &p.a, SLUICE_CLOSED);
         assert_int_equal(event.reason, SLUICE_REASON_PROTOCOL);

@@ -40,18 +40,19 @@ static void settle(struct pair *p) {
     pair_turn(p);
     for (unsigned k = 0; k < 2; k++) { /* and every frame that came is posted, or about to be */
         const struct session *s = pair_session(k ? &p->a : &p->b);
-        assert_int_equal(s->rq->posted + s->repost_count, s->credits_granted);
-        assert_null(s->held.head);
+        assert_int_equal(s->connection.rx.queue->posted + s->connection.rx.repost_count,
+                         s->connection.credits.granted);
+        assert_null(s->rx.held.head);
     }
 }
 
 static void expect_window_empty(const struct side *side) {
     struct session *s = pair_session((struct side *)(uintptr_t)side);
-    assert_int_equal(atomic_load(&s->own_messages), 0);
-    assert_int_equal(atomic_load(&s->own_bytes), 0);
-    assert_int_equal(atomic_load(&s->foreign_bytes), 0);
+    assert_int_equal(atomic_load(&s->window.own_messages), 0);
+    assert_int_equal(atomic_load(&s->window.own_bytes), 0);
+    assert_int_equal(atomic_load(&s->foreign.bytes), 0);
     assert_int_equal(session_ref_count(&s->ref), 0);
-    assert_int_equal(s->foreign_taken, 0);
+    assert_int_equal(s->window.foreign_taken, 0);
 }
 
 /* ---- what goes into a frame ------------------------------------------------------------------ */
@@ -63,13 +64,13 @@ static void a_pack_is_one_frame_and_one_credit(void **state) {
     pair_connect(&p, PAIR_LINK());
     struct session *a = pair_session(&p.a), *b = pair_session(&p.b);
     uint64_t frames = p.b.loop->totals.frames_sent, posts = p.b.loop->totals.posts;
-    uint32_t credits = b->tx_credits, granted = a->rx_granted;
+    uint32_t credits = b->connection.tx.credits, granted = a->connection.rx.granted;
     send_together(&p.b, 50, 64, 1);
     assert_int_equal(p.b.loop->totals.frames_sent, frames + 1);
     assert_int_equal(p.b.loop->totals.posts, posts + 1);
-    assert_int_equal(b->tx_credits, credits - 1);
+    assert_int_equal(b->connection.tx.credits, credits - 1);
     expect_all(&p, &p.a, 50, 64, 1);
-    assert_int_equal(a->rx_granted, granted - 1);
+    assert_int_equal(a->connection.rx.granted, granted - 1);
     assert_int_equal(p.a.loop->totals.frames_received, 1);
     assert_int_equal(p.a.loop->totals.messages_received, 50);
     assert_int_equal(p.a.loop->totals.bytes_received, 50 * 64);
@@ -143,14 +144,14 @@ static void every_small_size_is_packed_whole_and_aligned(void **state) {
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.credits = 1024));
     pair_connect(&p, PAIR_LINK(.window_messages = 4096));
     struct session *b = pair_session(&p.b);
-    assert_true(b->coalesce_bound >= 66 && b->coalesce_bound <= b->frame_payload / 4 + 1);
-    for (unsigned size = 0; size < b->coalesce_bound; size += 2) {
+    assert_true(b->tx.coalesce_bound >= 66 && b->tx.coalesce_bound <= b->tx.frame_payload / 4 + 1);
+    for (unsigned size = 0; size < b->tx.coalesce_bound; size += 2) {
         settle(&p);
         uint64_t frames = p.b.loop->totals.frames_sent;
         assert_int_equal(pair_send(&p.b, size, size, MORE), 0);
         assert_int_equal(pair_send(&p.b, size + 1, size, MORE), 0);
         assert_int_equal(pair_send(&p.b, 3, size, NULL), 0);
-        if (size + 1 < b->coalesce_bound)
+        if (size + 1 < b->tx.coalesce_bound)
             assert_int_equal(p.b.loop->totals.frames_sent, frames + 1);
         for (unsigned i = 0; i < 3; i++) {
             sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
@@ -159,9 +160,9 @@ static void every_small_size_is_packed_whole_and_aligned(void **state) {
         }
     }
     uint64_t frames = p.b.loop->totals.frames_sent;
-    send_together(&p.b, 3, b->coalesce_bound, 5); /* too large: each by itself */
+    send_together(&p.b, 3, b->tx.coalesce_bound, 5); /* too large: each by itself */
     assert_int_equal(p.b.loop->totals.frames_sent, frames + 3);
-    expect_all(&p, &p.a, 3, b->coalesce_bound, 5);
+    expect_all(&p, &p.a, 3, b->tx.coalesce_bound, 5);
     pair_close(&p);
 }
 
@@ -170,7 +171,7 @@ static void the_smallest_frames_carry_packs_too(void **state) {
     struct pair p;
     pair_open(&p, PAIR_NODE(.eager_bytes = 512), PAIR_LINK());
     pair_connect(&p, PAIR_LINK(.window_messages = 200));
-    size_t bytes = pair_session(&p.b)->coalesce_bound - 1;
+    size_t bytes = pair_session(&p.b)->tx.coalesce_bound - 1;
     send_together(&p.b, 30, bytes, 1);
     assert_true(p.b.loop->totals.frames_sent < 30);
     expect_all(&p, &p.a, 30, bytes, 1);
@@ -301,8 +302,8 @@ static void a_deadline_leaves_a_message_out_of_its_pack(void **state) {
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     pair_connect(&p, PAIR_LINK());
     struct session *b = pair_session(&p.b);
-    uint32_t credits = b->tx_credits;
-    b->tx_credits = CREDIT_RESERVE; /* as if the peer had returned none yet */
+    uint32_t credits = b->connection.tx.credits;
+    b->connection.tx.credits = CREDIT_RESERVE; /* as if the peer had returned none yet */
     uint64_t deadline = pair_now(NULL) + 100000000000ull;
     for (unsigned i = 0; i < 12; i++)
         assert_int_equal(
@@ -310,7 +311,7 @@ static void a_deadline_leaves_a_message_out_of_its_pack(void **state) {
             0);
     pair_clock += 200000000000ull;
     loop_clock(p.b.loop);
-    b->tx_credits = credits;
+    b->connection.tx.credits = credits;
     uint64_t frames = p.b.loop->totals.frames_sent;
     send_flush(p.b.loop, b);
     assert_int_equal(p.b.loop->totals.frames_sent, frames + 1);
@@ -401,11 +402,12 @@ static void what_is_kept_or_sent_on_pins_no_frame(void **state) {
         }
     }
     assert_int_equal(sluice_poll(p.a.loop, NULL, 0, 0), 0);
-    assert_null(a->held.head);
+    assert_null(a->rx.held.head);
     /* But for the credits that are withheld. */
-    assert_int_equal(a->retained, COUNT);
-    assert_int_equal(a->rq->posted + a->repost_count + a->retained - a->withheld_due,
-                     a->credits_granted + a->rq->spare);
+    assert_int_equal(a->connection.credits.retained, COUNT);
+    assert_int_equal(a->connection.rx.queue->posted + a->connection.rx.repost_count +
+                         a->connection.credits.retained - a->connection.credits.withheld_due,
+                     a->connection.credits.granted + a->connection.rx.queue->spare);
     while (back < COUNT) {
         sluice_event event = pair_expect(&p, &p.b, SLUICE_MESSAGE);
         assert_true(pair_check(event.msg, 77, 1 + 3 * back++));

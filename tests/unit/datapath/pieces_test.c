@@ -46,8 +46,8 @@ static void pieces_arrive_as_one_message(void **state) {
             }
     pair_expect_nothing(&m.pair, &m.pair.b);
     assert_non_null(pair_session(&m.pair.b)->rndv);
-    assert_int_equal(atomic_load(&pair_session(&m.pair.b)->own_messages), 0);
-    assert_int_equal(atomic_load(&pair_session(&m.pair.b)->own_bytes), 0);
+    assert_int_equal(atomic_load(&pair_session(&m.pair.b)->window.own_messages), 0);
+    assert_int_equal(atomic_load(&pair_session(&m.pair.b)->window.own_bytes), 0);
     assert_int_equal(sluice_region_close(m.here), 0);
     memory_close(&m);
 }
@@ -60,7 +60,7 @@ static void large_pieces_are_written_from_where_they_lie(void **state) {
         memory_open(&m, BIG, PAIR_LINK());
         struct session *s = pair_session(&m.pair.b);
         if (without)
-            s->rndv_above = UINT64_MAX;
+            s->tx.rndv_above = UINT64_MAX;
         assert_int_equal(send_cut(&m, BIG, 7, 2, 3, 1), 0);
         assert_int_equal(s->rndv ? s->rndv->out_writes : 0, !without);
         assert_int_equal(sluice_region_close(m.here), SLUICE_EINVAL);
@@ -150,7 +150,7 @@ static void a_session_that_ends_in_the_middle_lets_regions_go(void **state) {
         unsigned outcomes = 0;
         memory_open(&m, BIG, PAIR_LINK());
         if (way & 2) /* as fragments */
-            pair_session(&m.pair.b)->rndv_above = UINT64_MAX;
+            pair_session(&m.pair.b)->tx.rndv_above = UINT64_MAX;
         for (unsigned i = 0; i < 3; i++)
             assert_int_equal(send_cut(&m, BIG, 5, 1, i, i + 1), 0);
         sluice_hangup(way & 1 ? m.pair.a.session : m.pair.b.session, 0);
@@ -173,7 +173,7 @@ static void a_device_with_few_sges_sends_more_frames(void **state) {
     for (uint32_t sges = 2; sges <= 5; sges++) {
         struct memory m;
         memory_open(&m, BIG, PAIR_LINK());
-        pair_session(&m.pair.b)->send_sges = sges;
+        pair_session(&m.pair.b)->connection.sq.sges = sges;
         const uint64_t sizes[] = {300, 900, 20000};
         for (unsigned i = 0; i < 3; i++) {
             assert_int_equal(send_cut(&m, sizes[i], 16, 3, i, 1), 0);

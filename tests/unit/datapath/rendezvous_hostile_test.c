@@ -22,27 +22,27 @@ static void post(struct pair *p, const struct forged *f) {
     assert_int_equal(sluice_alloc(p->b.node, 256, &msg), 0);
     uint8_t *at = msg->data - FRAME_BYTES;
     if (FRAME_NUMBERED >> f->type & 1)
-        s->tx_sequence++;
+        s->connection.tx.sequence++;
     post_header(s, at, f->type, f->flags, f->length, f->total);
     for (unsigned i = 0; i < 5; i++)
         ((uint64_t *)(void *)msg->data)[i] = htole64(f->word[i]);
     struct ibv_sge sge = {(uintptr_t)at, FRAME_BYTES + f->length, msg->lkey};
-    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->slot, s->sq_tail),
+    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->slot, s->connection.sq.tail),
                                    .sg_list = &sge,
                                    .num_sge = 1,
                                    .opcode = IBV_WR_SEND};
-    assert_int_equal(ibv_post_send(s->qp, &wr, &bad), 0);
-    s->tx_credits--;
+    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
+    s->connection.tx.credits--;
     sluice_free(msg); /* nobody takes it before the bytes are gone: the test allocates no more */
 }
 
 static void write_imm(struct pair *p, uint32_t number) {
     struct session *s = pair_session(&p->b);
-    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->slot, s->sq_tail),
+    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->slot, s->connection.sq.tail),
                                    .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
                                    .imm_data = htobe32(number)};
-    assert_int_equal(ibv_post_send(s->qp, &wr, &bad), 0);
-    s->tx_credits--;
+    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
+    s->connection.tx.credits--;
 }
 
 static void expect_protocol(struct pair *p) {
@@ -198,7 +198,7 @@ static sluice_event write_nothing(struct pair *p, sluice_session at, uint32_t by
     struct forged f = RTS(bytes, WORD(0, FRAME_DATA, RNDV_BY_WRITE, 0));
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     struct session *s = session_table_at(at.id);
-    pair_session(&p->b)->recv_stopped = true; /* to RTR, which it did not ask for */
+    pair_session(&p->b)->rx.stopped = true; /* to RTR, which it did not ask for */
     post(p, &f);
     while (!s->rndv || !s->rndv->by_number[0] || s->rndv->by_number[0]->state != RNDV_RX_MOVES) {
         sluice_event event;

@@ -51,8 +51,8 @@ static void large_messages_arrive_whole(void **state) {
         }
         pair_expect_nothing(&p, &p.b);
         struct session *s = pair_session(&p.b);
-        assert_int_equal(atomic_load(&s->own_messages), 0);
-        assert_int_equal(atomic_load(&s->own_bytes), 0);
+        assert_int_equal(atomic_load(&s->window.own_messages), 0);
+        assert_int_equal(atomic_load(&s->window.own_bytes), 0);
         assert_false(rndv_pending(s));
         pair_close(&p);
     }
@@ -166,7 +166,7 @@ static void the_option_says_which_messages_are_announced(void **state) {
     (void)state;
     pair_open(&p, PAIR_NODE(.rendezvous_bytes = 100000), PAIR_LINK(.credits = 0));
     pair_connect(&p, PAIR_LINK(.credits = 0));
-    assert_int_equal(pair_session(&p.b)->rndv_above, 100000);
+    assert_int_equal(pair_session(&p.b)->tx.rndv_above, 100000);
     assert_int_equal(pair_send(&p.b, 100000, 1, NULL), 0);
     assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 100000, 1));
     assert_null(pair_session(&p.b)->rndv);
@@ -366,7 +366,7 @@ static void a_peer_that_dies_while_it_reads_is_lost(void **state) {
     open_pair(&p, SLUICE_RENDEZVOUS_READ);
     assert_int_equal(pair_send(&p.b, 100 * KIB, 1, SLUICE_SEND(.tag = 1)), 0);
     assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 100 * KIB, 1));
-    struct soft_ring *ring = atomic_load(&soft_qp_of(pair_session(&p.b)->qp)->rx);
+    struct soft_ring *ring = atomic_load(&soft_qp_of(pair_session(&p.b)->connection.qp)->rx);
     atomic_fetch_or(&ring->tx.touching, 1);
     sluice_event event = pair_expect(&p, &p.b, SLUICE_SENT);
     assert_int_equal(event.tag, 1);

@@ -28,17 +28,17 @@ static void post(struct pair *p, const struct forged *f) {
     sluice_msg *msg;
     assert_int_equal(sluice_alloc(p->b.node, 256, &msg), 0);
     uint8_t *at = msg->data - FRAME_BYTES;
-    s->tx_sequence++;
+    s->connection.tx.sequence++;
     post_header(s, at, f->type, FRAME_RESERVED, f->length, f->total);
     memset(msg->data, 0, FRAME_RTS_BYTES);
     for (unsigned i = 0; i < 2; i++)
         ((uint64_t *)(void *)msg->data)[i] = htole64(f->word[i]);
     struct ibv_sge sge = {(uintptr_t)at, FRAME_BYTES + f->length, msg->lkey};
-    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->slot, s->sq_tail),
+    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->slot, s->connection.sq.tail),
                                    .sg_list = &sge,
                                    .num_sge = 1,
                                    .opcode = IBV_WR_SEND};
-    assert_int_equal(ibv_post_send(s->qp, &wr, &bad), 0);
+    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
     sluice_free(msg); /* nobody takes it before the bytes are gone: the test allocates no more */
 }
 

@@ -21,9 +21,9 @@ static void expect_idle(struct pair *p) {
     pair_expect_nothing(p, &p->a);
     pair_expect_nothing(p, &p->b);
     assert_int_equal(in_flight(&p->b), 0);
-    assert_int_equal(pair_session(&p->b)->rx_reserved, 0);
-    assert_int_equal(pair_session(&p->b)->own_messages, 0);
-    assert_int_equal(pair_session(&p->b)->own_bytes, 0);
+    assert_int_equal(pair_session(&p->b)->connection.rx.reserved, 0);
+    assert_int_equal(pair_session(&p->b)->window.own_messages, 0);
+    assert_int_equal(pair_session(&p->b)->window.own_bytes, 0);
     assert_int_equal(request(&p->b, 10, 1, SLUICE_SEND(.tag = 99)), 0);
     sluice_event event = pair_expect(p, &p->a, SLUICE_REQUEST);
     assert_int_equal(reply(&p->a, event.token, 10, 2), 0);
@@ -85,7 +85,7 @@ static void a_reply_after_the_deadline_is_dropped(void **state) {
         pair_clock += 101 * SECOND;
         expect_outcome(&p, &p.b, 1, SLUICE_ETIMEDOUT);
         assert_int_equal(in_flight(&p.b), 1); /* its place is free when the reply comes */
-        assert_int_equal(pair_session(&p.b)->own_messages, 0);
+        assert_int_equal(pair_session(&p.b)->window.own_messages, 0);
         assert_int_equal(sluice_request_wanted(p.a.session, token), 0);
         assert_int_equal(i ? sluice_reply_error(p.a.session, token, 3) : reply(&p.a, token, 100, 1),
                          0);
@@ -99,14 +99,14 @@ static void a_request_that_was_not_posted_by_its_deadline_never_leaves(void **st
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.keepalive_ns = SLUICE_OFF));
     pair_connect(&p, PAIR_LINK());
-    uint32_t credits = pair_session(&p.b)->tx_credits;
-    pair_session(&p.b)->tx_credits = 0;
+    uint32_t credits = pair_session(&p.b)->connection.tx.credits;
+    pair_session(&p.b)->connection.tx.credits = 0;
     uint64_t deadline = pair_now(NULL) + 100 * SECOND;
     assert_int_equal(request(&p.b, 10, 1, SLUICE_SEND(.tag = 1, .deadline_ns = deadline)), 0);
     pair_expect_nothing(&p, &p.b);
     pair_clock += 101 * SECOND;
     expect_outcome(&p, &p.b, 1, SLUICE_ETIMEDOUT);
-    pair_session(&p.b)->tx_credits = credits;
+    pair_session(&p.b)->connection.tx.credits = credits;
     expect_idle(&p);
     pair_close(&p);
 }
@@ -118,15 +118,15 @@ static void a_request_cancelled_before_it_was_posted_never_leaves(void **state) 
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     pair_connect(&p, PAIR_LINK());
-    uint32_t credits = pair_session(&p.b)->tx_credits;
-    pair_session(&p.b)->tx_credits = 0;
+    uint32_t credits = pair_session(&p.b)->connection.tx.credits;
+    pair_session(&p.b)->connection.tx.credits = 0;
     for (unsigned i = 1; i <= 3; i++)
         assert_int_equal(request(&p.b, 10, i, SLUICE_SEND(.tag = i)), 0);
     sluice_cancel(p.b.session, 2);
     sluice_cancel(p.b.session, 2);
     sluice_cancel(p.b.session, 4);
     expect_outcome(&p, &p.b, 2, SLUICE_ECANCELLED);
-    pair_session(&p.b)->tx_credits = credits;
+    pair_session(&p.b)->connection.tx.credits = credits;
     assert_int_equal(request(&p.b, 10, 5, SLUICE_SEND(.tag = 5)), 0);
     static const unsigned left[] = {1, 3, 5};
     for (unsigned i = 0; i < 3; i++) {
@@ -171,7 +171,7 @@ static void a_request_cancelled_at_once_has_its_outcome_though_the_device_reads_
     for (unsigned i = 0; i < 20; i++) {
         assert_int_equal(request(&p.b, 5000, 1, SLUICE_SEND(.tag = i)), 0);
         sluice_cancel(p.b.session, i);
-        assert_int_equal(pair_session(&p.b)->own_messages, 0);
+        assert_int_equal(pair_session(&p.b)->window.own_messages, 0);
         expect_outcome(&p, &p.b, i, SLUICE_ECANCELLED);
         for (unsigned k = 0; k < i; k++) /* it may have been looked at before the CANCEL came */
             pair_turn(&p);
@@ -244,22 +244,22 @@ static void a_cancellation_waits_for_a_credit(void **state) {
     assert_int_equal(request(&p.b, 10, 1, SLUICE_SEND(.tag = 7)), 0);
     uint64_t token = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
     uint64_t other = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
-    uint32_t credits = s->tx_credits - CREDIT_RESERVE;
-    s->tx_credits = CREDIT_RESERVE;
+    uint32_t credits = s->connection.tx.credits - CREDIT_RESERVE;
+    s->connection.tx.credits = CREDIT_RESERVE;
     sluice_cancel(p.b.session, 7);
     expect_outcome(&p, &p.b, 7, SLUICE_ECANCELLED);
     expect_outcome(&p, &p.b, 7, SLUICE_ECANCELLED);
     settle(&p);
-    assert_int_equal(s->cancels, 2);
+    assert_int_equal(s->rpc.cancels, 2);
     assert_int_equal(reply(&p.a, other, 10, 1), 0); /* this one needs none any more */
     pair_expect_nothing(&p, &p.b);
-    assert_int_equal(s->cancels, 1);
+    assert_int_equal(s->rpc.cancels, 1);
     assert_int_equal(sluice_request_wanted(p.a.session, token), 1);
-    s->tx_credits += credits;
+    s->connection.tx.credits += credits;
     assert_int_equal(pair_send(&p.a, 10, 1, NULL), 0); /* a frame that comes ends the wait */
     pair_expect(&p, &p.b, SLUICE_MESSAGE);
     settle(&p);
-    assert_int_equal(s->cancels, 0);
+    assert_int_equal(s->rpc.cancels, 0);
     assert_int_equal(sluice_request_wanted(p.a.session, token), 0);
     assert_int_equal(reply(&p.a, token, 10, 1), 0);
     expect_idle(&p);
@@ -283,7 +283,7 @@ static void at_the_end_each_request_has_one_outcome_that_says_whether_it_left(vo
         expect_outcome(&p, &p.b, 1, SLUICE_OK);
         sluice_cancel(p.b.session, 3);
         expect_outcome(&p, &p.b, 3, SLUICE_ECANCELLED);
-        pair_session(&p.b)->tx_credits = 0;
+        pair_session(&p.b)->connection.tx.credits = 0;
         assert_int_equal(request(&p.b, sizes[i & 1], 1, SLUICE_SEND(.tag = 4)), 0);
         sluice_hangup(i & 2 ? p.a.session : p.b.session, 0);
         unsigned unknown = 0, closed = 0;
@@ -352,18 +352,18 @@ static void forge(struct side *side, unsigned type, unsigned flags, uint64_t tot
     struct sluice_msg *msg = pool_get(side->node->pool, NULL, bytes);
     assert_non_null(msg);
     if (FRAME_NUMBERED >> type & 1)
-        s->tx_sequence++;
+        s->connection.tx.sequence++;
     struct frame f = {.type = (uint8_t)type,
                       .flags = (uint8_t)flags,
-                      .sequence = s->tx_sequence,
-                      .ack = s->rx_sequence,
+                      .sequence = s->connection.tx.sequence,
+                      .ack = s->connection.rx.sequence,
                       .length = bytes,
                       .total = total};
     frame_put(msg->data - FRAME_BYTES, &f);
     if (!(flags & FRAME_RESERVED))
-        s->tx_credits--;
+        s->connection.tx.credits--;
     struct ibv_sge sge = {(uintptr_t)(msg->data - FRAME_BYTES), FRAME_BYTES + bytes, msg->lkey};
-    struct ibv_send_wr wr = {.wr_id = wr_send_id(s->slot, s->sq_tail),
+    struct ibv_send_wr wr = {.wr_id = wr_send_id(s->slot, s->connection.sq.tail),
                              .sg_list = &sge,
                              .num_sge = 1,
                              .opcode = IBV_WR_SEND,
@@ -371,8 +371,9 @@ static void forge(struct side *side, unsigned type, unsigned flags, uint64_t tot
                        *bad;
     msg->state = MSG_SENDING;
     msg->tag = 0;
-    s->sq[s->sq_tail++ & s->sq_mask] = (struct sq_entry){msg, 0};
-    assert_int_equal(ibv_post_send(s->qp, &wr, &bad), 0);
+    s->connection.sq.entries[s->connection.sq.tail++ & s->connection.sq.mask] =
+        (struct sq_entry){msg, 0};
+    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
 }
 
 static void expect_end(struct pair *p, sluice_reason reason) {

@@ -237,7 +237,7 @@ static void posts_and_polls_are_counted_with_what_was_in_them(void **state) {
     assert_int_equal(totals()->receive_wrs, 4);
     assert_int_equal(totals()->receive_posts, 1);
     pair_grant_all(&pair, pair_session(&pair.b), pair_session(&pair.a));
-    pair_session(&pair.b)->coalesce_bound = 0; /* each message a frame */
+    pair_session(&pair.b)->tx.coalesce_bound = 0; /* each message a frame */
     struct loop_totals before = *b, a_before = *totals();
     /* Twice as many each time, in one post. */
     assert_int_equal(a_before.receive_wrs, 32);

@@ -12,8 +12,9 @@ static void fail_stuck(struct pair *p) {
         for (struct session *s = sides[i]->loop->sessions; s; s = s->next)
             print_error("%s: session state %u, CM waits for %s, receives %u, sends %u, reason %u, "
                         "ref %llx\n",
-                        i ? "b" : "a", s->state, cm_state_name(s->conn.owner.state), s->own.posted,
-                        s->sq_tail - s->sq_head, s->reason, (unsigned long long)s->ref);
+                        i ? "b" : "a", s->state, cm_state_name(s->connection.cm.owner.state),
+                        s->connection.rx.own.posted, s->connection.sq.tail - s->connection.sq.head,
+                        s->close.reason, (unsigned long long)s->ref);
     fail_msg("%u and %u sessions do not end", session_table_used_count(p->a.node->index),
              session_table_used_count(p->b.node->index));
 }
@@ -324,7 +325,7 @@ static void raw_frame(struct side *side, const struct frame *f, size_t payload, 
     frame_put(at, f);
     struct ibv_sge sge = {(uintptr_t)at, (uint32_t)(FRAME_BYTES + payload - cut), msg->lkey};
     wr.sg_list = &sge;
-    assert_int_equal(ibv_post_send(s->qp, &wr, &bad), 0);
+    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
     /* The buffer is left to the node: the device may still read it. */
 }
 
@@ -420,7 +421,7 @@ static void a_peer_that_overruns_its_credits_is_closed(void **state) {
     unsigned warnings = 0;
     pair_open(&p, PAIR_NODE(.log = count_warnings, .log_arg = &warnings), PAIR_LINK());
     pair_connect(&p, PAIR_LINK());
-    pair_session(&p.a)->rx_granted = 0; /* as if it had been told of none */
+    pair_session(&p.a)->connection.rx.granted = 0; /* as if it had been told of none */
     raw_frame(&p.b, &f, 8, 0);
     sluice_event event = pair_expect(&p, &p.a, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_CREDITS);

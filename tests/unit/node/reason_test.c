@@ -155,7 +155,7 @@ static void a_device_that_refuses_is_quoted(void **state) {
         struct pair p;
         watched_open(&p, PAIR_LINK(.flags = SLUICE_ISOLATED));
         pair_connect(&p, PAIR_LINK(.flags = SLUICE_ONCE | SLUICE_ISOLATED));
-        struct ibv_context_ops *ops = &pair_session(&p.b)->qp->context->ops;
+        struct ibv_context_ops *ops = &pair_session(&p.b)->connection.qp->context->ops;
         struct ibv_context_ops before = *ops;
         if (receiving) {
             ops->post_recv = no_receive;
@@ -210,13 +210,13 @@ static void a_queue_pair_that_broke_is_told_whatever_comes_first(void **state) {
                 assert_int_equal(sluice_poll(p.a.loop, NULL, 0, 0), 0);
                 assert_true(env_now(&env_default) < limit);
             }
-            assert_int_equal(s->reason, SLUICE_REASON_PEER_LOST);
-            while (s->conn.owner.state != CM_RELEASED) {
+            assert_int_equal(s->close.reason, SLUICE_REASON_PEER_LOST);
+            while (s->connection.cm.owner.state != CM_RELEASED) {
                 cm_progress(cm, 0);
                 assert_true(env_now(&env_default) < limit);
             }
         }
-        failed_qp = s->qp;
+        failed_qp = s->connection.qp;
         unsigned count;
         cm_async(cm, &count);
         assert_int_equal(count, 1);
@@ -255,7 +255,7 @@ static void a_connection_that_breaks_under_an_answer_is_the_peers_loss(void **st
         watched_fabric.get_async_event = one_async_event;
         watched_fabric.ack_async_event = no_async_ack;
         failed_type = cases[i].type;
-        failed_qp = pair_session(&p.a)->qp;
+        failed_qp = pair_session(&p.a)->connection.qp;
         p.a.node->traits.sent_is_local = cases[i].iwarp;
         cm_async(p.a.node->cm, &count);
         p.a.node->traits.sent_is_local = false;
@@ -278,9 +278,9 @@ static void a_peer_that_breaks_the_protocol(void **state) {
     for (unsigned i = 0; i < 2; i++) {
         pair_connect(&p, ONCE);
         if (i == 0)
-            pair_session(&p.b)->tx_sequence += 5;
+            pair_session(&p.b)->connection.tx.sequence += 5;
         else
-            pair_session(&p.a)->rx_granted = 0; /* as if the frames had come before */
+            pair_session(&p.a)->connection.rx.granted = 0; /* as if the frames had come before */
         assert_int_equal(pair_send(&p.b, 10, 1, NULL), 0);
         EXPECT_END(&p, &p.a, i == 0 ? SLUICE_REASON_PROTOCOL : SLUICE_REASON_CREDITS,
                    SLUICE_EDEVICE, 0, NOTHING, NOTHING, NOTHING, NULL);
