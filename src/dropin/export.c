@@ -8,15 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fabric/dropin.h"
 #include "dropin/dropin.h"
-#include "soft/verbs/object.h"
+#include "fabric/dropin.h"
+#include "soft/rc/completer.h"
+#include "soft/soft.h"
 
 extern const struct fabric_export sluice_soft_door;
 EXPORT const struct fabric_export sluice_soft_door = {
     .mark = FABRIC_EXPORT_MARK, .size = sizeof(struct fabric_ops), .ops = &fabric_soft};
 
-/* The programs were written for NICs: see object.h. */
+/* The programs were written for NICs: see completer.h. */
 __attribute__((constructor)) static void serve_strangers(void) {
     soft_dropin = true;
 }

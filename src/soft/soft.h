@@ -60,7 +60,7 @@ void soft_mem_free(void *addr, size_t bytes);
 
 /*
  * Datagrams: ah.c, mcast.c. soft_query_drops() is ours alone: how many messages this QP has dropped, by
- * enum soft_drop (object.h), at most count of them; returns how many there are.
+ * enum soft_drop (verbs/qp.h), at most count of them; returns how many there are.
  */
 struct ibv_ah *soft_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
 int soft_destroy_ah(struct ibv_ah *ah);

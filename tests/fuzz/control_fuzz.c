@@ -17,9 +17,10 @@
 #include "bystander.h"
 #include "soft/cm/id.h"
 #include "soft/cm/port_name.h"
-#include "soft/ud/ud.h"
+#include "soft/ipc/control_lock.h"
 #include "soft/ipc/untrusted_fd.h"
 #include "soft/soft.h"
+#include "soft/ud/ud.h"
 #include "teller.h"
 
 #define IDS 8u

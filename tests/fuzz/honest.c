@@ -4,7 +4,8 @@
 #include "honest.h"
 
 #include "core/session_table.h"
-#include "soft/verbs/object.h"
+#include "soft/rc/ring.h"
+#include "soft/verbs/qp.h"
 #include "stranger.h"
 #include "core/wire/frame.h"
 #include "datapath/rndv/internal.h"

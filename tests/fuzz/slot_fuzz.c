@@ -13,7 +13,11 @@
 #include <unistd.h>
 
 #include "endpoint.h"
+#include "soft/ipc/control_lock.h"
+#include "soft/ipc/engine.h"
+#include "soft/ipc/peer.h"
 #include "soft/ipc/shm_layout.h"
+#include "soft/rc/ring.h"
 #include "soft/soft.h"
 #include "teller.h"
 

@@ -8,8 +8,9 @@
 
 #include "core/auth/auth.h"
 #include "soft/cm/id.h"
-#include "soft/verbs/object.h"
+#include "soft/rc/ring.h"
 #include "soft/soft.h"
+#include "soft/verbs/qp.h"
 
 #define ALL_RIGHTS                                                                                 \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                   \

@@ -5,8 +5,8 @@
 #include "base/sanitize.h"
 #include "hostile/belongings.h"
 #include "node/node.h"
+#include "soft/ipc/control_lock.h"
 #include "soft/ipc/untrusted_fd.h"
-#include "soft/verbs/object.h"
 #include "tasks.h"
 
 /* What pools and the C library may keep; a sanitizer keeps what is freed, to see whether it is used. */

@@ -3,7 +3,9 @@
 #include "integration/util.h"
 
 #include "hostile/noise.h"
-#include "soft/verbs/object.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/rc/ring.h"
+#include "soft/verbs/qp.h"
 
 static const char *mode = "";
 static uint64_t seed = 88172645463325252u;

@@ -7,6 +7,10 @@
 #define SOFTVERBS_HOSTILE_H
 
 #include "support/softverbs_util.h"
+#include "soft/ipc/peer.h"
+#include "soft/ipc/shm_layout.h"
+#include "soft/ipc/shm_page.h"
+#include "soft/rc/ring.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

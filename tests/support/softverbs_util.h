@@ -32,10 +32,14 @@
 #include <unistd.h>
 
 #include "faults.h"
-#include "soft/ipc/untrusted_fd.h"
-#include "soft/verbs/object.h"
+#include "soft/ipc/control_lock.h"
+#include "soft/ipc/engine.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/ipc/untrusted_fd.h"
 #include "soft/soft.h"
+#include "soft/verbs/mr.h"
+#include "soft/verbs/qp.h"
 #include "pattern.h"
 #include "tasks.h"
 #include "verdict.h"

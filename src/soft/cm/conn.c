@@ -9,6 +9,7 @@
  */
 #include "soft/cm/conn.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "soft/cm/event.h"
@@ -16,8 +17,10 @@
 #include "soft/cm/mpa.h"
 #include "soft/cm/port_cache.h"
 #include "soft/cm/timers.h"
+#include "soft/ipc/engine.h"
 #include "soft/ipc/fd_shortage.h"
-#include "soft/verbs/object.h"
+#include "soft/ipc/peer.h"
+#include "soft/rc/requester.h"
 #include "soft/verbs/profile.h"
 
 #define REFUSED_AGAIN_US 1000

@@ -5,11 +5,18 @@
  * As in librdmacm, applications may put their own objects on it, which then keep it open. Owner: its
  * own mutex, above the control lock.
  */
+#include "soft/cm/default_context.h"
+
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
-#include "soft/verbs/object.h"
+#include "soft/ipc/engine.h"
+#include "soft/rc/completer.h"
 #include "soft/soft.h"
+#include "soft/verbs/device.h"
+#include "soft/verbs/mr.h"
 
 struct shared {
     struct ibv_context *context;

@@ -9,6 +9,7 @@
  */
 #include "soft/cm/mpa.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,8 +19,14 @@
 #include "soft/cm/port_cache.h"
 #include "soft/cm/qp.h"
 #include "soft/cm/timers.h"
+#include "soft/fault/inject.h"
+#include "soft/fault/plan.h"
+#include "soft/ipc/control_lock.h"
+#include "soft/ipc/engine.h"
 #include "soft/ipc/fd_shortage.h"
-#include "soft/verbs/object.h"
+#include "soft/ipc/peer.h"
+#include "soft/verbs/qp.h"
+#include "soft/verbs/qp_iwarp.h"
 
 /* ---- ends; control lock held ------------------------------------------------------------------------- */
 

@@ -4,6 +4,7 @@
  * and its queue pair's attributes. Control lock held, on the engine thread; a message that does not fit the
  * state it finds is dropped.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,8 +14,12 @@
 #include "soft/cm/mpa.h"
 #include "soft/cm/mpa_states.h"
 #include "soft/cm/port_cache.h"
+#include "soft/ipc/control_lock.h"
+#include "soft/ipc/engine.h"
 #include "soft/ipc/fd_shortage.h"
-#include "soft/verbs/object.h"
+#include "soft/ipc/peer.h"
+#include "soft/verbs/qp.h"
+#include "soft/verbs/qp_iwarp.h"
 
 /* ---- the listener ------------------------------------------------------------------------------------ */
 

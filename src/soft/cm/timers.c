@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "soft/verbs/object.h"
+#include "soft/rc/completer.h"
 
 static struct soft_cm_timers times;
 static pthread_once_t times_once = PTHREAD_ONCE_INIT;

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,12 +19,17 @@
 #include <unistd.h>
 
 #include "soft/cm/id.h"
-#include "soft/verbs/device_state.h"
-#include "soft/ipc/untrusted_fd.h"
+#include "soft/fault/inject.h"
+#include "soft/fault/plan.h"
 #include "soft/ipc/abstract_socket.h"
-#include "soft/verbs/object.h"
+#include "soft/ipc/engine.h"
+#include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/ipc/untrusted_fd.h"
 #include "soft/soft.h"
+#include "soft/verbs/device_state.h"
+#include "soft/verbs/qp.h"
 
 #define CLIENTS 8
 #define ANSWER_MAX (1u << 20)

@@ -15,10 +15,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "soft/verbs/device_state.h"
 #include "soft/fault/log.h"
-#include "soft/verbs/object.h"
+#include "soft/fault/plan.h"
+#include "soft/ipc/engine.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/rc/qp_timer.h"
+#include "soft/rc/ring.h"
+#include "soft/verbs/device_state.h"
 #include "soft/verbs/profile.h"
+#include "soft/verbs/qp.h"
 
 #define PENDING 16
 

@@ -21,13 +21,19 @@
 
 #include "base/deadline.h"
 #include "base/thread.h"
-#include "soft/verbs/address_watch.h"
+#include "soft/cm/default_context.h"
 #include "soft/fault/ctl.h"
-#include "soft/ud/ud.h"
+#include "soft/fault/inject.h"
+#include "soft/ipc/control_lock.h"
+#include "soft/ipc/peer.h"
 #include "soft/ipc/process_fence.h"
 #include "soft/ipc/untrusted_fd.h"
+#include "soft/rc/qp_timer.h"
 #include "soft/ud/mcast.h"
-#include "soft/verbs/object.h"
+#include "soft/ud/ud.h"
+#include "soft/verbs/address_watch.h"
+#include "soft/verbs/mr.h"
+#include "soft/verbs/qp.h"
 
 #define BATCH 16             /* a turn holds the control lock, for which others wait */
 #define NAP_NS 20000000ull   /* longest sleep while timers come and go */

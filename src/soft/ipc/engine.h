@@ -27,6 +27,7 @@ void soft_engine_put(void);
  * present one the object was inherited through fork() and every call on it fails with EPERM.
  */
 extern uint32_t soft_generation_now;
+#define soft_stale(obj) ((obj)->generation != soft_generation_now)
 void soft_engine_wake(void); /* any thread, signal-safe */
 bool soft_on_engine_thread(void);
 

@@ -23,12 +23,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "soft/ipc/shm_page.h"
-#include "soft/ipc/fd_shortage.h"
-#include "soft/ipc/untrusted_fd.h"
-#include "soft/ud/mcast.h"
 #include "soft/ipc/abstract_socket.h"
+#include "soft/ipc/engine.h"
+#include "soft/ipc/fd_shortage.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/ipc/process_fence.h"
+#include "soft/ipc/shm_layout.h"
+#include "soft/ipc/shm_page.h"
+#include "soft/ipc/untrusted_fd.h"
+#include "soft/rc/qp_timer.h"
+#include "soft/rc/ring_exchange.h"
+#include "soft/ud/mcast.h"
+#include "soft/verbs/mr.h"
+#include "soft/verbs/qp.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77

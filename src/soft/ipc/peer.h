@@ -51,6 +51,8 @@ enum soft_msg_type {
 };
 #define SOFT_MSG_BYTES_MAX 1024
 
+extern uint8_t soft_own_uuid[16];
+
 struct soft_peer; /* fields in peer_internal.h; the cm needs only these calls */
 
 bool soft_peer_alive(const struct soft_peer *peer);
@@ -81,6 +83,11 @@ int soft_peer_own_by_name(const char *name, struct ucred *who, struct soft_peer 
 
 /* A socket that connected to one of our names (abstract_socket.h): its process will greet. */
 void soft_peer_accepted(int fd);
+
+/* The engine's: it starts, it stops, it is a fork's child. */
+int soft_peer_start(void);
+void soft_peer_stop(void);
+void soft_peer_forked(void);
 
 /*
  * Implemented by the cm (wire.c): a message of type CM_FIRST..CM_LAST arrived from a live peer;

@@ -5,9 +5,20 @@
 #ifndef SOFT_IPC_PEER_INTERNAL_H
 #define SOFT_IPC_PEER_INTERNAL_H
 
-#include "soft/ipc/process_fence.h"
-#include "soft/verbs/object.h"
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "soft/ipc/engine.h"
 #include "soft/ipc/peer.h"
+#include "soft/verbs/mr.h"
+
+struct soft_key;
+struct soft_qp;
+struct soft_queued;
+struct soft_shm_page;
 
 #define SOFT_WIRE_MAGIC 0x53465731u /* "SFW1" */
 #define SOFT_WIRE_VERSION 2u

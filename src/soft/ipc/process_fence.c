@@ -8,12 +8,16 @@
 #include "soft/ipc/process_fence.h"
 
 #include <linux/membarrier.h>
+#include <stdatomic.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "soft/ud/ud.h"
-#include "soft/verbs/object.h"
+#include "soft/ipc/engine.h"
+#include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/ud/ud.h"
+#include "soft/verbs/qp.h"
 
 static _Atomic bool able;       /* to make others see */
 static _Atomic bool asking;     /* the engine shall ask the peers */

@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "soft/ipc/abstract_socket.h"
+#include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/verbs/qp.h"
 
 #define TRIES 1000
 #define TRIES_ALONE 900 /* with blocks that nobody has, of any user; then also besides a stranger */

@@ -12,8 +12,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "soft/verbs/object.h"
+#include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/ipc/shm_layout.h"
 
 struct soft_shm_page *soft_shm_page;
 static int shm_page_fd = -1;

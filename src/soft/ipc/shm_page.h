@@ -5,6 +5,10 @@
 #ifndef SOFT_IPC_SHM_PAGE_H
 #define SOFT_IPC_SHM_PAGE_H
 
+struct soft_shm_page;
+
+extern struct soft_shm_page *soft_shm_page; /* NULL before the engine first started */
+
 int soft_shm_page_start(void); /* 0 or -errno */
 int soft_shm_page_fd(void);    /* to hand to peers */
 void soft_shm_page_forked(void);

@@ -2,7 +2,7 @@
 /*
  * spinlock.h - spin locks and fences of the data path, and what thread sanitizer has to be told.
  *
- * A spin lock is held across no system call that may wait for anybody. The order of locks is in object.h.
+ * A spin lock is held across no system call that may wait for anybody. The order of locks is in verbs/device.h.
  */
 #ifndef SOFT_IPC_SPINLOCK_H
 #define SOFT_IPC_SPINLOCK_H

@@ -4,12 +4,22 @@
  *
  * Owner: the QP's lock.
  */
+#include "soft/rc/completer.h"
+
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 
+#include "soft/ipc/engine.h"
+#include "soft/ipc/spinlock.h"
 #include "soft/rc/progress.h"
+#include "soft/rc/qp_timer.h"
+#include "soft/rc/ring.h"
+#include "soft/rc/rkey_fence.h"
+#include "soft/verbs/device.h"
+#include "soft/verbs/post_recv.h"
 #include "soft/verbs/profile.h"
-#include "soft/soft.h"
+#include "soft/verbs/qp.h"
 
 /* ---- error state -------------------------------------------------------------------------------- */
 

@@ -2,12 +2,16 @@
 /* pending_ring.c - see pending_ring.h. Owner: the control lock. */
 #include "soft/rc/pending_ring.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/rc/ring.h"
+#include "soft/verbs/qp.h"
 
 #define PENDING_RINGS_MAX 8u
 

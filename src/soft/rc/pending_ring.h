@@ -11,7 +11,12 @@
 #ifndef SOFT_RC_PENDING_RING_H
 #define SOFT_RC_PENDING_RING_H
 
-#include "soft/verbs/object.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct soft_peer;
+struct soft_qp;
+struct soft_ring;
 
 struct soft_pending_ring {
     struct soft_pending_ring *next; /* newest first */

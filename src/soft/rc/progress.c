@@ -7,8 +7,15 @@
  */
 #include "soft/rc/progress.h"
 
-#include "soft/ud/ud.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/rc/completer.h"
+#include "soft/rc/qp_timer.h"
+#include "soft/rc/rdma_target.h"
 #include "soft/rc/requester.h"
+#include "soft/rc/responder.h"
+#include "soft/ud/ud.h"
+#include "soft/verbs/cq.h"
+#include "soft/verbs/qp.h"
 
 static void answers(struct soft_qp *qp) {
     soft_rdma_target_transmit(qp);

@@ -11,7 +11,16 @@
 #ifndef SOFT_RC_PROGRESS_H
 #define SOFT_RC_PROGRESS_H
 
-#include "soft/verbs/object.h"
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "soft/ipc/spinlock.h"
+#include "soft/rc/ring.h"
+#include "soft/verbs/cq.h"
+#include "soft/verbs/qp.h"
+#include "soft/verbs/srq.h"
 
 #define SOFT_LOOK_EVERY 64 /* empty polls between looks at what is seldom there */
 
@@ -55,34 +64,6 @@ static inline struct ibv_wc error_wc(const struct soft_qp *qp, uint64_t wr_id,
                                      enum ibv_wc_status status, enum ibv_wc_opcode opcode) {
     return (struct ibv_wc){
         .wr_id = wr_id, .status = status, .opcode = opcode, .qp_num = qp->ibv.qp_num};
-}
-
-static inline struct soft_rqe *rqe_head(const struct soft_recv_queue *rq) {
-    return (struct soft_rqe *)(rq->entries + (size_t)(rq->head & rq->mask) * rq->stride);
-}
-
-/* Takes the oldest receive of a shared queue into out. False: none. qp->lock held. */
-static inline bool soft_srq_take(struct soft_srq *srq, struct soft_rqe *out) {
-    struct soft_recv_queue *rq = &srq->rq;
-    bool low = false;
-    spin_lock(&srq->lock);
-    bool any = rq->head != rq->tail;
-    if (__builtin_expect(any, 1)) {
-        const struct soft_rqe *rqe = rqe_head(rq);
-        out->wr_id = rqe->wr_id;
-        out->num_sge = rqe->num_sge;
-        out->sge[0] = rqe->sge[0];
-        for (uint32_t i = 1; __builtin_expect(i < rqe->num_sge, 0); i++)
-            out->sge[i] = rqe->sge[i];
-        rq->head++;
-        low = srq->limit && rq->tail - rq->head < srq->limit;
-        if (__builtin_expect(low, 0))
-            srq->limit = 0;
-    }
-    spin_unlock(&srq->lock);
-    if (__builtin_expect(low, 0))
-        soft_srq_low(srq);
-    return any;
 }
 
 /* An acknowledgement from the peer: believed only within what was sent. */
@@ -148,31 +129,8 @@ static inline bool soft_qp_has_any_work(struct soft_qp *qp) {
     return false;
 }
 
-/* completer.c */
-void soft_find_due(struct soft_qp *qp); /* a signalled send was transmitted, or some were retired */
-void soft_retire(struct soft_qp *qp, struct sink *sink); /* by the acknowledgements known */
-void soft_completer(struct soft_qp *qp, struct sink *sink);
-bool soft_flush(struct soft_qp *qp, struct sink *sink); /* false: a CQ has no room, call again */
-enum ibv_wc_opcode soft_wc_opcode(unsigned opcode);
-
-/* responder.c */
-void soft_responder(struct soft_qp *qp, struct sink *sink);
-/* The receive the present message goes to; taken off a shared queue when it begins. NULL: none. */
-struct soft_rqe *soft_receive_get(struct soft_qp *qp);
-void soft_receive_done(struct soft_qp *qp);
-
-/* scatter.c: bytes of the message at the reader's index into memory, after every check */
-enum scatter_result { SCATTER_DONE, SCATTER_TOO_LONG, SCATTER_BAD_BUFFER };
-enum scatter_result soft_scatter(struct soft_qp *qp, const struct soft_rqe *rqe,
-                                 const uint8_t *from, uint64_t bytes);
-enum scatter_result soft_scatter_slots(struct soft_qp *qp, const struct soft_rqe *rqe,
-                                       struct soft_ring *ring, unsigned len);
-enum scatter_result soft_scatter_desc(struct soft_qp *qp, const struct soft_rqe *rqe,
-                                      struct soft_ring *ring, unsigned count);
-void soft_copy_slots(struct soft_qp *qp, struct soft_ring *ring, unsigned offset, void *out,
-                     unsigned bytes);
-
-/* progress.c: the QP's lock is held */
-void soft_progress_locked(struct soft_qp *qp, struct sink *sink);
+/* Makes all progress possible; completions go to the rings of their CQs. Takes qp->lock. */
+void soft_qp_progress(struct soft_qp *qp);
+void soft_progress_locked(struct soft_qp *qp, struct sink *sink); /* qp->lock */
 
 #endif

@@ -8,12 +8,21 @@
  *
  * Owner: engine thread, control lock.
  */
+#include "soft/rc/qp_timer.h"
+
+#include <stdatomic.h>
+
 #include "soft/cm/mpa.h"
-#include "soft/ud/ud.h"
-#include "soft/verbs/object.h"
-#include "soft/ipc/peer_internal.h"
+#include "soft/fault/inject.h"
+#include "soft/ipc/engine.h"
+#include "soft/ipc/process_fence.h"
+#include "soft/ipc/spinlock.h"
 #include "soft/rc/progress.h"
-#include "soft/soft.h"
+#include "soft/rc/requester.h"
+#include "soft/rc/ring.h"
+#include "soft/ud/ud.h"
+#include "soft/verbs/qp.h"
+#include "soft/verbs/qp_iwarp.h"
 
 #define TICK_NS 1000000u
 #define TICK_SLOW 10

@@ -22,15 +22,24 @@
  * Owner: the QP's lock.
  */
 #define _GNU_SOURCE
+#include "soft/rc/rdma.h"
+
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/uio.h>
 
-#include "soft/rc/rkey_cache.h"
-#include "soft/rc/rdma.h"
-#include "soft/verbs/profile.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/ipc/shm_layout.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/rc/rdma_target.h"
 #include "soft/rc/requester.h"
+#include "soft/rc/ring.h"
+#include "soft/rc/rkey_cache.h"
+#include "soft/rc/slot.h"
+#include "soft/verbs/mr.h"
+#include "soft/verbs/profile.h"
+#include "soft/verbs/qp.h"
 
 static inline int needed_access(unsigned opcode) {
     switch (opcode) {

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rdma.h - what requester (rdma.c) and target (rdma_target.c) of WRITE, READ and atomics share.
+ * rdma.h - the requester of WRITE, READ and atomics, and what an atomic is, for requester and target.
+ *
  * Owner: the QP's lock.
  */
 #ifndef SOFT_RC_RDMA_H
 #define SOFT_RC_RDMA_H
 
-#include "soft/verbs/object.h"
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "soft/rc/requester.h"
 
 static inline bool is_atomic(unsigned opcode) {
     return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
@@ -21,8 +26,9 @@ static inline uint64_t atomic_run(uint64_t *word, bool swap, uint64_t compare_ad
     return old;
 }
 
-/* Bytes of an answer into the local buffers of its request, from at on. False: a key is not good. */
-bool soft_scatter_local(struct soft_qp *qp, const struct soft_wqe *wqe, const struct ibv_sge *sge,
-                        uint64_t at, const void *data, uint64_t bytes);
+enum soft_outcome soft_rdma(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
+                            const struct ibv_sge *sge, const uint8_t *inlined);
+/* A WRITE of up to a slot's payload into mapped memory, done at once; false: take the long way. */
+bool soft_rdma_write_now(struct soft_qp *qp, struct soft_ring *ring, const struct ibv_send_wr *wr);
 
 #endif

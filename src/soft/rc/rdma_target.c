@@ -5,11 +5,17 @@
  *
  * Owner: the QP's lock.
  */
+#include "soft/rc/rdma_target.h"
+
 #include <string.h>
 
+#include "soft/ipc/spinlock.h"
 #include "soft/rc/rdma.h"
-#include "soft/verbs/profile.h"
+#include "soft/rc/ring.h"
 #include "soft/rc/slot.h"
+#include "soft/verbs/mr.h"
+#include "soft/verbs/profile.h"
+#include "soft/verbs/qp.h"
 
 bool soft_scatter_local(struct soft_qp *qp, const struct soft_wqe *wqe, const struct ibv_sge *sge,
                         uint64_t at, const void *data, uint64_t bytes) {

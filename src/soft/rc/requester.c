@@ -9,16 +9,26 @@
  *
  * Owner: the QP's lock.
  */
+#include "soft/rc/requester.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "soft/ud/ud.h"
+#include "soft/fault/inject.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/rc/completer.h"
+#include "soft/rc/rdma.h"
+#include "soft/rc/ring.h"
+#include "soft/rc/slot.h"
+#include "soft/ud/ud.h"
+#include "soft/verbs/mr.h"
+#include "soft/verbs/mw.h"
 #include "soft/verbs/profile.h"
-#include "soft/rc/progress.h"
-#include "soft/rc/requester.h"
+#include "soft/verbs/qp.h"
+#include "soft/verbs/qp_iwarp.h"
 
 /* ---- gathering ---------------------------------------------------------------------------------- */
 

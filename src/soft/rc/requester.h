@@ -5,7 +5,18 @@
 #ifndef SOFT_RC_REQUESTER_H
 #define SOFT_RC_REQUESTER_H
 
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "soft/ipc/spinlock.h"
 #include "soft/rc/slot.h"
+#include "soft/verbs/qp.h"
+
+/* What became of a work request that was to be transmitted. */
+enum soft_outcome { SOFT_SENT, SOFT_NO_ROOM, SOFT_BROKEN };
 
 static inline struct soft_wqe *wqe_at(struct soft_qp *qp, uint32_t index) {
     return &qp->sq[index & qp->sq_mask];
@@ -41,16 +52,15 @@ static inline bool bell_wanted(const struct soft_qp *qp, const _Atomic uint32_t 
     return atomic_load_explicit(armed, memory_order_relaxed) != 0;
 }
 
+void soft_qp_kick(struct soft_qp *qp); /* ring the peer's bell */
+
 static inline void bell_after(struct soft_qp *qp, const _Atomic uint32_t *armed) {
     if (__builtin_expect(bell_wanted(qp, armed), 0))
         soft_qp_kick(qp);
 }
 
-/* rdma.c */
-enum soft_outcome { SOFT_SENT, SOFT_NO_ROOM, SOFT_BROKEN };
-enum soft_outcome soft_rdma(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
-                            const struct ibv_sge *sge, const uint8_t *inlined);
-/* A WRITE of up to a slot's payload into mapped memory, done at once; false: take the long way. */
-bool soft_rdma_write_now(struct soft_qp *qp, struct soft_ring *ring, const struct ibv_send_wr *wr);
+void soft_qp_flush_ack(struct soft_qp *qp);     /* qp->lock */
+void soft_qp_acknowledge(uint32_t qpn);         /* control lock: what was taken, now */
+void soft_qp_bell_receiver(struct soft_qp *qp); /* qp->lock */
 
 #endif

@@ -7,13 +7,30 @@
  *
  * Owner: the QP's lock.
  */
+#include "soft/rc/responder.h"
+
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 
-#include "soft/verbs/device_state.h"
-#include "soft/verbs/profile.h"
+#include "soft/fault/inject.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
+#include "soft/rc/qp_timer.h"
+#include "soft/rc/rdma_target.h"
+#include "soft/rc/requester.h"
+#include "soft/rc/ring.h"
+#include "soft/rc/scatter.h"
 #include "soft/soft.h"
+#include "soft/verbs/cq.h"
+#include "soft/verbs/device.h"
+#include "soft/verbs/device_state.h"
+#include "soft/verbs/mw.h"
+#include "soft/verbs/post_recv.h"
+#include "soft/verbs/profile.h"
+#include "soft/verbs/qp.h"
+#include "soft/verbs/srq.h"
 
 struct head { /* private copy of a slot's head */
     uint32_t ack, imm;

@@ -10,22 +10,33 @@
  * Owner: control lock; what pollers see of it (qp->tx, qp->rx) changes under the QP's lock.
  */
 #define _GNU_SOURCE
+#include "soft/rc/ring_exchange.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "soft/rc/rkey_cache.h"
-#include "soft/ud/ud.h"
-#include "soft/verbs/device_state.h"
-#include "soft/ipc/untrusted_fd.h"
-#include "soft/ud/mcast.h"
-#include "soft/verbs/object.h"
-#include "soft/rc/pending_ring.h"
+#include "soft/fault/inject.h"
+#include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/ipc/process_fence.h"
+#include "soft/ipc/shm_layout.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/ipc/untrusted_fd.h"
+#include "soft/rc/pending_ring.h"
 #include "soft/rc/progress.h"
+#include "soft/rc/ring.h"
+#include "soft/rc/rkey_cache.h"
+#include "soft/ud/mcast.h"
+#include "soft/ud/ud.h"
+#include "soft/verbs/cq.h"
+#include "soft/verbs/device_state.h"
+#include "soft/verbs/mr.h"
+#include "soft/verbs/qp.h"
 
 struct link_msg {
     uint32_t from_qpn, to_qpn;

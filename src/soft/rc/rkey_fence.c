@@ -13,12 +13,21 @@
  * Owner: the QP's lock; the control lock where all QPs of a PD are looked at.
  */
 #define _GNU_SOURCE
+#include "soft/rc/rkey_fence.h"
+
 #include <poll.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
-#include "soft/verbs/object.h"
+#include "soft/ipc/control_lock.h"
+#include "soft/ipc/engine.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/ipc/process_fence.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/rc/ring.h"
+#include "soft/verbs/mr.h"
+#include "soft/verbs/qp.h"
 
 /* A peer that is alive may lose its CPU while it is inside: how long that is not taken for its end. */
 #define QUEUE_WAIT_NS 2000000000u /* where only the QP's own queue waits */

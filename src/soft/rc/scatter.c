@@ -5,10 +5,17 @@
  *
  * Owner: the QP's lock.
  */
+#include "soft/rc/scatter.h"
+
+#include <stdatomic.h>
 #include <string.h>
 
 #include "soft/ipc/peer_internal.h"
-#include "soft/rc/progress.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/rc/ring.h"
+#include "soft/verbs/mr.h"
+#include "soft/verbs/post_recv.h"
+#include "soft/verbs/qp.h"
 
 enum scatter_result soft_scatter(struct soft_qp *qp, const struct soft_rqe *rqe,
                                  const uint8_t *from, uint64_t bytes) {

@@ -10,9 +10,14 @@
 #ifndef SOFT_RC_SLOT_H
 #define SOFT_RC_SLOT_H
 
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
-#include "soft/verbs/object.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/rc/ring.h"
+#include "soft/verbs/qp.h"
 
 /*
  * Copies what fits a slot. Sixteen bytes at a time and the last sixteen once more: a call into the

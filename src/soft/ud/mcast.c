@@ -11,16 +11,24 @@
 #include "soft/ud/mcast.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "soft/ud/ud.h"
 #include "soft/ipc/abstract_socket.h"
+#include "soft/ipc/control_lock.h"
+#include "soft/ipc/engine.h"
+#include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
-#include "soft/verbs/profile.h"
+#include "soft/ipc/spinlock.h"
 #include "soft/soft.h"
+#include "soft/ud/ud.h"
+#include "soft/verbs/device.h"
+#include "soft/verbs/profile.h"
+#include "soft/verbs/qp.h"
 
 #define GROUPS_MAX 256
 #define GROUPS_OWN 64 /* kept free for our own */

@@ -16,10 +16,18 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "soft/verbs/device_state.h"
-#include "soft/ud/mcast.h"
+#include "soft/ipc/engine.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/rc/requester.h"
+#include "soft/rc/ring.h"
+#include "soft/rc/slot.h"
 #include "soft/soft.h"
+#include "soft/ud/mcast.h"
+#include "soft/verbs/ah.h"
+#include "soft/verbs/device_state.h"
+#include "soft/verbs/mr.h"
+#include "soft/verbs/qp.h"
 
 /* ---- life --------------------------------------------------------------------------------------- */
 

@@ -18,8 +18,18 @@
 #ifndef SOFT_UD_UD_H
 #define SOFT_UD_UD_H
 
-#include "soft/rc/progress.h"
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "soft/rc/requester.h"
+
+struct sink;
+struct soft_peer;
+struct soft_qp;
+struct soft_wqe;
 
 #define SOFT_UD_MAGIC 0x53465544u /* "SFUD" */
 #define SOFT_UD_RING_BYTES 32768u

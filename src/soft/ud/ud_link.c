@@ -12,16 +12,25 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "soft/ud/ud.h"
-#include "soft/ipc/untrusted_fd.h"
-#include "soft/ud/mcast.h"
-#include "soft/rc/pending_ring.h"
+#include "soft/ipc/engine.h"
+#include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/ipc/shm_layout.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/ipc/untrusted_fd.h"
+#include "soft/rc/pending_ring.h"
+#include "soft/rc/progress.h"
+#include "soft/rc/ring.h"
+#include "soft/ud/mcast.h"
+#include "soft/ud/ud.h"
+#include "soft/verbs/cq.h"
+#include "soft/verbs/qp.h"
 
 #define NOBODY_NS 10000000u /* a number that nobody has is not asked for again before */
 

@@ -6,15 +6,20 @@
  * to anywhere else it may be made, as on a NIC, and what is sent with it is lost. Constant once made.
  */
 #define _GNU_SOURCE
+#include "soft/verbs/ah.h"
+
 #include <errno.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "soft/ud/ud.h"
-#include "soft/ud/mcast.h"
+#include "soft/ipc/engine.h"
 #include "soft/soft.h"
+#include "soft/ud/mcast.h"
+#include "soft/verbs/device.h"
+#include "soft/verbs/mr.h"
 
 #define GIDS_MAX 16
 

@@ -5,14 +5,19 @@
  * Owner: the channel's lock. A CQ is in the queue at most once for each time it was armed.
  */
 #define _GNU_SOURCE
+#include "soft/verbs/comp_channel.h"
+
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "soft/verbs/object.h"
+#include "soft/ipc/engine.h"
 #include "soft/soft.h"
+#include "soft/verbs/cq.h"
+#include "soft/verbs/device.h"
 
 struct ibv_comp_channel *soft_create_comp_channel(struct ibv_context *ctx) {
     if (soft_stale(soft_context_of(ctx))) {

@@ -12,9 +12,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "soft/verbs/extended.h"
-#include "soft/verbs/object.h"
+#include "soft/ipc/engine.h"
 #include "soft/soft.h"
+#include "soft/verbs/cq.h"
+#include "soft/verbs/device.h"
+#include "soft/verbs/extended.h"
+#include "soft/verbs/internal.h"
 
 #define CLOCK_KHZ 1000000 /* completions are stamped in nanoseconds */
 

@@ -5,14 +5,22 @@
  *
  * Owner: the ring lock for the ring; the armed word is atomic.
  */
+#include "soft/verbs/cq.h"
+
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "soft/verbs/extended.h"
-#include "soft/verbs/object.h"
-#include "soft/verbs/profile.h"
+#include "soft/ipc/engine.h"
+#include "soft/ipc/shm_layout.h"
+#include "soft/ipc/shm_page.h"
+#include "soft/ipc/spinlock.h"
 #include "soft/soft.h"
+#include "soft/verbs/comp_channel.h"
+#include "soft/verbs/device.h"
+#include "soft/verbs/internal.h"
+#include "soft/verbs/profile.h"
 
 static _Atomic uint32_t next_shm_index;
 

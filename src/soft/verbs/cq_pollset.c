@@ -8,10 +8,14 @@
  * Owner: the CQ's poll lock; the warm list is lock-free.
  */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "soft/verbs/object.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/verbs/cq.h"
+#include "soft/verbs/internal.h"
+#include "soft/verbs/qp.h"
 
 #define HOT_MIN 8 /* up to this many QPs are always hot */
 

@@ -7,6 +7,8 @@
  * says "soft" in its name.
  */
 #define _GNU_SOURCE
+#include "soft/verbs/device.h"
+
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -19,12 +21,19 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "soft/ud/ud.h"
+#include "soft/fault/inject.h"
+#include "soft/ipc/control_lock.h"
+#include "soft/ipc/engine.h"
+#include "soft/ipc/shm_layout.h"
+#include "soft/soft.h"
 #include "soft/verbs/device_state.h"
 #include "soft/verbs/extended.h"
-#include "soft/verbs/object.h"
+#include "soft/verbs/internal.h"
+#include "soft/verbs/mw.h"
+#include "soft/verbs/post_recv.h"
 #include "soft/verbs/profile.h"
-#include "soft/soft.h"
+#include "soft/verbs/qp.h"
+#include "soft/verbs/srq.h"
 
 #define MAX_GIDS 16
 #define GUID 0x02534c5543450001ull

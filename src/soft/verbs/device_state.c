@@ -13,7 +13,14 @@
 #include "soft/cm/device.h"
 #include "soft/cm/mcast.h"
 #include "soft/fault/inject.h"
-#include "soft/verbs/object.h"
+#include "soft/fault/plan.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/rc/completer.h"
+#include "soft/rc/progress.h"
+#include "soft/rc/requester.h"
+#include "soft/rc/ring.h"
+#include "soft/verbs/device.h"
+#include "soft/verbs/qp.h"
 
 _Atomic bool soft_device_gone, soft_port_down;
 static struct soft_context *contexts;

@@ -11,20 +11,6 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
-struct soft_context;
-struct soft_cq;
-struct soft_qp;
-
-/* context_ex.c: zeroed, with the extended slots in front of it that the headers' inline calls look for */
-struct soft_context *soft_context_alloc(void);
-void soft_context_free(struct soft_context *ctx);
-
-/* cq_ex.c, qp_ex.c: what an object has beyond a plain one; nothing for a plain one. Nobody uses it. */
-void soft_reader_free(struct soft_cq *cq);
-void soft_batch_free(struct soft_qp *qp);
-/* Makes a plain QP that nobody uses yet an extended one. 0 or an errno. */
-int soft_qp_extend(struct ibv_qp *qp, uint64_t send_ops);
-
 #pragma GCC visibility push(default)
 
 __be64 soft_device_guid(void);

@@ -13,6 +13,8 @@
  * Owner: control lock for the tables' changes; lookups are lock-free.
  */
 #define _GNU_SOURCE
+#include "soft/verbs/mr.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/memfd.h>
@@ -22,11 +24,24 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "soft/fault/inject.h"
+#include "soft/ipc/control_lock.h"
+#include "soft/ipc/engine.h"
+#include "soft/ipc/shm_layout.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/rc/completer.h"
+#include "soft/rc/progress.h"
+#include "soft/rc/requester.h"
+#include "soft/rc/ring.h"
+#include "soft/rc/ring_exchange.h"
+#include "soft/rc/rkey_fence.h"
+#include "soft/soft.h"
+#include "soft/verbs/device.h"
 #include "soft/verbs/extended.h"
 #include "soft/verbs/mr_mapped.h"
-#include "soft/verbs/object.h"
+#include "soft/verbs/mw.h"
 #include "soft/verbs/profile.h"
-#include "soft/soft.h"
+#include "soft/verbs/qp.h"
 
 struct soft_region soft_regions[SOFT_MAX_REGIONS];
 struct soft_mr *_Atomic soft_mr_table[SOFT_MAX_MR];

@@ -9,10 +9,13 @@
  * Owner: the control lock.
  */
 #include <errno.h>
+#include <stdatomic.h>
 
+#include "soft/ipc/control_lock.h"
+#include "soft/ipc/engine.h"
+#include "soft/verbs/device.h"
 #include "soft/verbs/extended.h"
-#include "soft/verbs/object.h"
-#include "soft/soft.h"
+#include "soft/verbs/mr.h"
 
 /* What the system's library refuses before it asks a device. */
 static bool sensible(const struct ibv_mr *mr, int flags, const struct ibv_pd *pd, const void *addr,

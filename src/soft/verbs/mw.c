@@ -8,12 +8,20 @@
  * that finds a window puts a fence between saying that it is inside and looking again.
  * Owner: a bound window, the lock of its QP; allocation, the control lock.
  */
+#include "soft/verbs/mw.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
-#include "soft/verbs/object.h"
+#include "soft/ipc/control_lock.h"
+#include "soft/ipc/engine.h"
+#include "soft/ipc/shm_layout.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/rc/rkey_fence.h"
+#include "soft/verbs/device.h"
+#include "soft/verbs/mr.h"
 #include "soft/verbs/profile.h"
-#include "soft/soft.h"
+#include "soft/verbs/qp.h"
 
 struct ibv_mw *soft_alloc_mw(struct ibv_pd *ibpd, enum ibv_mw_type type) {
     struct soft_pd *pd = soft_pd_of(ibpd);

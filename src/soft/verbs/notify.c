@@ -5,12 +5,20 @@
  * Owner: the CQ's poll lock.
  */
 #include <errno.h>
+#include <stdatomic.h>
 
-#include "soft/ipc/shm_page.h"
-#include "soft/ud/ud.h"
+#include "soft/ipc/engine.h"
 #include "soft/ipc/process_fence.h"
+#include "soft/ipc/shm_layout.h"
+#include "soft/ipc/shm_page.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
-#include "soft/soft.h"
+#include "soft/rc/qp_timer.h"
+#include "soft/ud/ud.h"
+#include "soft/verbs/cq.h"
+#include "soft/verbs/internal.h"
+#include "soft/verbs/qp.h"
 
 /*
  * After the arming: what another thread posted before it could see the armed word is found here,

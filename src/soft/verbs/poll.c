@@ -15,11 +15,23 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <stdatomic.h>
 
-#include "soft/ud/ud.h"
+#include "soft/fault/inject.h"
+#include "soft/ipc/engine.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
+#include "soft/rc/qp_timer.h"
+#include "soft/rc/requester.h"
+#include "soft/rc/ring.h"
 #include "soft/rc/slot.h"
-#include "soft/soft.h"
+#include "soft/verbs/cq.h"
+#include "soft/verbs/internal.h"
+#include "soft/verbs/mr.h"
+#include "soft/verbs/post_recv.h"
+#include "soft/verbs/qp.h"
+#include "soft/verbs/srq.h"
 
 #define COLD_PER_POLL 4
 #define COOL_AFTER 4096 /* polls between looks for QPs that went cold */

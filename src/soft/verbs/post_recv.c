@@ -4,10 +4,17 @@
  *
  * Owner: the lock of the QP or SRQ.
  */
-#include <errno.h>
+#include "soft/verbs/post_recv.h"
 
+#include <errno.h>
+#include <stdatomic.h>
+
+#include "soft/ipc/engine.h"
+#include "soft/ipc/spinlock.h"
 #include "soft/rc/progress.h"
-#include "soft/soft.h"
+#include "soft/rc/qp_timer.h"
+#include "soft/verbs/cq.h"
+#include "soft/verbs/qp.h"
 
 int soft_recv_push(struct soft_recv_queue *rq, struct ibv_recv_wr **at) {
     uint32_t tail = rq->tail, end = rq->head + rq->max_wr;

@@ -10,14 +10,27 @@
  * Owner: the QP's lock.
  */
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 
-#include "soft/ud/ud.h"
-#include "soft/rc/rdma.h"
-#include "soft/verbs/profile.h"
+#include "soft/fault/inject.h"
+#include "soft/ipc/engine.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
-#include "soft/soft.h"
+#include "soft/rc/qp_timer.h"
+#include "soft/rc/rdma.h"
 #include "soft/rc/requester.h"
+#include "soft/rc/ring.h"
+#include "soft/rc/slot.h"
+#include "soft/ud/ud.h"
+#include "soft/verbs/ah.h"
+#include "soft/verbs/cq.h"
+#include "soft/verbs/internal.h"
+#include "soft/verbs/mr.h"
+#include "soft/verbs/mw.h"
+#include "soft/verbs/profile.h"
+#include "soft/verbs/qp.h"
 
 /* ---- the short way ------------------------------------------------------------------------------ */
 

@@ -10,10 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "soft/ud/ud.h"
 #include "soft/fault/inject.h"
-#include "soft/verbs/object.h"
 #include "soft/rc/ring.h"
+#include "soft/ud/ud.h"
+#include "soft/verbs/cq.h"
+#include "soft/verbs/qp.h"
 
 #define SPECIFIED                                                                                  \
     .tells_target_access = true, .tells_target_request = true, .reset_to_err = true,               \

@@ -8,19 +8,37 @@
  * Owner: control lock for the number table, links and transitions; the QP's lock for everything the
  * data path sees.
  */
+#include "soft/verbs/qp.h"
+
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "soft/cm/mpa.h"
-#include "soft/ud/ud.h"
-#include "soft/verbs/extended.h"
-#include "soft/verbs/object.h"
+#include "soft/fault/inject.h"
+#include "soft/ipc/control_lock.h"
+#include "soft/ipc/engine.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/rc/completer.h"
+#include "soft/rc/progress.h"
+#include "soft/rc/requester.h"
+#include "soft/rc/ring.h"
+#include "soft/rc/ring_exchange.h"
+#include "soft/rc/rkey_fence.h"
+#include "soft/soft.h"
+#include "soft/ud/ud.h"
+#include "soft/verbs/cq.h"
+#include "soft/verbs/device.h"
+#include "soft/verbs/internal.h"
+#include "soft/verbs/mr.h"
+#include "soft/verbs/mw.h"
 #include "soft/verbs/profile.h"
+#include "soft/verbs/qp_iwarp.h"
 #include "soft/verbs/qp_queues.h"
 #include "soft/verbs/qp_states.h"
-#include "soft/soft.h"
+#include "soft/verbs/srq.h"
 
 struct soft_qp_block *soft_qp_blocks[SOFT_MAX_QP_BLOCKS];
 unsigned soft_qp_block_count;

@@ -10,9 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "soft/verbs/extended.h"
-#include "soft/verbs/object.h"
+#include "soft/ipc/spinlock.h"
 #include "soft/soft.h"
+#include "soft/verbs/extended.h"
+#include "soft/verbs/internal.h"
+#include "soft/verbs/qp.h"
 
 struct soft_batch {
     soft_spin lock;

@@ -4,8 +4,18 @@
  *
  * Owner: the control lock.
  */
-#include "soft/verbs/object.h"
-#include "soft/soft.h"
+#include "soft/verbs/qp_iwarp.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+
+#include "soft/ipc/spinlock.h"
+#include "soft/rc/completer.h"
+#include "soft/rc/progress.h"
+#include "soft/rc/ring.h"
+#include "soft/rc/ring_exchange.h"
+#include "soft/verbs/mr.h"
+#include "soft/verbs/qp.h"
 
 static uint8_t at_most(uint8_t value, uint8_t most) {
     return value < most ? value : most;

@@ -5,9 +5,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "soft/verbs/extended.h"
-#include "soft/verbs/object.h"
+#include "soft/rc/ring.h"
+#include "soft/verbs/internal.h"
+#include "soft/verbs/post_recv.h"
 #include "soft/verbs/profile.h"
+#include "soft/verbs/qp.h"
+#include "soft/verbs/srq.h"
 
 struct ibv_qp_cap soft_qp_grant(struct ibv_qp_cap *cap, bool shared) {
     const struct soft_profile *like = soft_profile();

@@ -5,13 +5,20 @@
  * Owner: the SRQ's lock, a leaf below the QP lock. A QP that found no receive remembers how many
  * posts the queue had seen and looks again when there are more.
  */
+#include "soft/verbs/srq.h"
+
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "soft/verbs/object.h"
-#include "soft/verbs/profile.h"
+#include "soft/ipc/engine.h"
+#include "soft/ipc/spinlock.h"
 #include "soft/soft.h"
+#include "soft/verbs/device.h"
+#include "soft/verbs/mr.h"
+#include "soft/verbs/post_recv.h"
+#include "soft/verbs/profile.h"
 
 struct ibv_srq *soft_create_srq(struct ibv_pd *ibpd, struct ibv_srq_init_attr *init) {
     struct soft_pd *pd = soft_pd_of(ibpd);

@@ -12,8 +12,9 @@
 #include <errno.h>
 #include <netdb.h>
 
+#include "soft/fault/plan.h"
+#include "soft/ipc/control_lock.h"
 #include "soft/verbs/device_state.h"
-#include "soft/verbs/object.h"
 
 /* ---- the name server ------------------------------------------------------------------------------- */
 

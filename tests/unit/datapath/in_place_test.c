@@ -17,9 +17,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "soft/verbs/object.h"
 #include "datapath/rndv/internal.h"
 #include "datapath/tx/iov.h"
+#include "soft/verbs/mr.h"
 
 #define PAGE ((size_t)4096)
 #define AREA (32 * PAGE)

@@ -8,7 +8,8 @@
 #include "datapath/rndv/rndv.h"
 #include "datapath/tx/iov.h"
 #include "support/pair.h"
-#include "soft/verbs/object.h"
+#include "soft/rc/ring.h"
+#include "soft/verbs/qp.h"
 
 #define KIB ((size_t)1024)
 

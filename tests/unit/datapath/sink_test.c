@@ -4,10 +4,10 @@
  * an operation where that fails; and that an outcome is the peer's device's, not this side's.
  */
 #include "support/memory.h"
-#include "soft/verbs/object.h"
 #include "soft/fault/inject.h"
 #include "soft/fault/plan.h"
 #include "datapath/tx/confirm.h"
+#include "soft/ipc/control_lock.h"
 
 static void plan(const char *text) {
     struct soft_plan_error error;

@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 
 #include "soft/cm/port_cache.h"
+#include "soft/ipc/control_lock.h"
+#include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
 
 /* ---- roles of the other process ------------------------------------------------------------------ */

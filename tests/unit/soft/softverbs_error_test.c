@@ -4,6 +4,7 @@
  * nobody there. Each row says what the requester and the responder must see.
  */
 #include "support/softverbs_util.h"
+#include "soft/rc/progress.h"
 
 static struct sv_end a, b;
 

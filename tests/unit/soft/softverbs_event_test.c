@@ -6,6 +6,7 @@
 #include "support/softverbs_util.h"
 
 #include "emulated.h"
+#include "soft/rc/completer.h"
 
 #include <fcntl.h>
 #include <poll.h>

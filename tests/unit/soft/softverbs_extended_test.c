@@ -6,7 +6,10 @@
  */
 #include "support/softverbs_util.h"
 
+#include "soft/rc/completer.h"
+#include "soft/verbs/cq.h"
 #include "soft/verbs/extended.h"
+#include "soft/verbs/internal.h"
 
 static struct sv_end a, b;
 

@@ -16,8 +16,9 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-#include "soft/ipc/process_fence.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/ipc/process_fence.h"
+#include "soft/verbs/internal.h"
 
 enum { CANNOT = 77, ROUNDS = 300 };
 #define CALL_WAIT_NS 80000000u /* longer than that nobody waits for a peer (rkey_fence.c) */

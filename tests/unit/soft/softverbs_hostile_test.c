@@ -6,6 +6,7 @@
  * buffers, and go on serving honest peers.
  */
 #include "support/softverbs_hostile.h"
+#include "soft/rc/requester.h"
 
 #include <signal.h>
 

@@ -6,6 +6,7 @@
 #include "support/softverbs_util.h"
 
 #include "base/sanitize.h"
+#include "soft/ipc/shm_layout.h"
 
 /* A key that was given back does not open what is registered in its place. */
 static void a_dead_key_stays_dead(void **state) {

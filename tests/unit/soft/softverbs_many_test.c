@@ -4,6 +4,7 @@
  * and that a poll looks at the active ones and at few others.
  */
 #include "support/softverbs_util.h"
+#include "soft/verbs/cq.h"
 
 /* Both ends in this process: 4,000 QPs, half of them on each CQ; a tenth where each load is watched. */
 #if defined(__SANITIZE_THREAD__)

@@ -6,6 +6,8 @@
 #include "support/softverbs_util.h"
 
 #include "emulated.h"
+#include "soft/rc/progress.h"
+#include "soft/verbs/cq.h"
 
 #include <fcntl.h>
 #include <poll.h>

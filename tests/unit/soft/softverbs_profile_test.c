@@ -12,6 +12,8 @@
 #include "base/sanitize.h"
 #include "fabric/fabric.h"
 #include "soft/fault/inject.h"
+#include "soft/fault/plan.h"
+#include "soft/verbs/mw.h"
 #include "soft/verbs/profile.h"
 
 /* The thread sanitizer forbids threads in a child of a process that has some; this one has none. */

@@ -4,6 +4,7 @@
  * leave untouched, and what they wait for.
  */
 #include "support/softverbs_onesided.h"
+#include "soft/rc/progress.h"
 
 /* ---- keys ----------------------------------------------------------------------------------------- */
 

@@ -7,7 +7,10 @@
 
 #include <pthread.h>
 
+#include "soft/verbs/comp_channel.h"
+#include "soft/verbs/cq.h"
 #include "soft/verbs/extended.h"
+#include "soft/verbs/internal.h"
 
 enum { COUNT = 5, GRH = 40 };
 

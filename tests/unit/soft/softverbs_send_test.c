@@ -4,6 +4,7 @@
  * scatter/gather lists, signalling, queue limits, what post refuses. Both ends in this process.
  */
 #include "support/softverbs_util.h"
+#include "soft/rc/ring.h"
 
 #include <arpa/inet.h>
 

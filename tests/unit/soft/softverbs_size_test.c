@@ -5,6 +5,7 @@
  * ring by odd sizes and both directions at once.
  */
 #include "support/softverbs_util.h"
+#include "soft/rc/ring.h"
 
 #define MIB (1024u * 1024u)
 

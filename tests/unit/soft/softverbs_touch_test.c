@@ -5,6 +5,8 @@
  * there is not inside, and one that cannot be there is not either.
  */
 #include "support/softverbs_util.h"
+#include "soft/rc/ring.h"
+#include "soft/verbs/internal.h"
 
 #include <pthread.h>
 #include <signal.h>

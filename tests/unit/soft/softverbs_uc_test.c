@@ -4,6 +4,10 @@
  * and what is dropped instead of refused.
  */
 #include "support/softverbs_datagram.h"
+#include "soft/fault/inject.h"
+#include "soft/fault/plan.h"
+#include "soft/rc/ring.h"
+#include "soft/verbs/mw.h"
 
 #define UC_RTR_MASK (IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)
 

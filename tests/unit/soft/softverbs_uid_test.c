@@ -5,6 +5,7 @@
  * become somebody else; says so loudly and skips where it cannot.
  */
 #include "support/softverbs_util.h"
+#include "soft/ipc/peer.h"
 
 #define OTHER_UID 65534
 #define BYTES (256u * 1024)

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * qp_timer.h - looking after queue pairs whose application does not poll, or whose peer does not.
+ *
+ * Owner: engine thread, control lock, but for what is said of pollers.
+ */
+#ifndef SOFT_RC_QP_TIMER_H
+#define SOFT_RC_QP_TIMER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct soft_qp;
+
+/* One of many empty polls in a row, or what was taken is not told: lazy ack, kick; no lock. */
+void soft_qp_idle(struct soft_qp *qp);
+bool soft_qp_timer_tick(struct soft_qp *qp, uint64_t now); /* engine; true: again */
+void soft_qp_timer_if_wanted(void);
+void soft_qp_timer_want(void);
+void soft_qp_timer_stop(void);
+uint64_t soft_rnr_ns(unsigned code); /* min_rnr_timer in nanoseconds */
+
+#endif

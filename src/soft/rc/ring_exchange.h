@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * ring_exchange.h - how two QPs of two processes get at each other's rings, and peers at regions and keys.
+ *
+ * Owner: the control lock, for all.
+ */
+#ifndef SOFT_RC_RING_EXCHANGE_H
+#define SOFT_RC_RING_EXCHANGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct soft_peer;
+struct soft_qp;
+
+/* At RTR: makes rx, tells the peer. 0 or errno. */
+int soft_ring_exchange_open(struct soft_qp *qp);
+/* The QP is in no CQ's list, or under its lock. */
+void soft_ring_exchange_close(struct soft_qp *qp);
+void soft_ring_exchange_on_message(struct soft_peer *peer, uint32_t type, const void *data,
+                                   size_t bytes, int fd);
+void soft_ring_exchange_on_peer_gone(struct soft_peer *peer);
+void soft_ring_exchange_on_bell(struct soft_peer *peer);
+void soft_ring_exchange_announce_regions(struct soft_peer *peer);
+void soft_ring_exchange_region_added(int index);
+void soft_ring_exchange_region_removed(int index);
+void soft_ring_exchange_region_writable(int index);
+void soft_ring_exchange_announce_keys(struct soft_peer *peer);
+
+#endif

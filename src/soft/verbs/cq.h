@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * cq.h - completion queues: what fires them, and the ring of completions that could not go straight to a poller.
+ *
+ * Owner: the poll lock for the list of QPs, the ring lock for the ring; the armed word is atomic.
+ */
+#ifndef SOFT_VERBS_CQ_H
+#define SOFT_VERBS_CQ_H
+
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "soft/ipc/spinlock.h"
+
+struct soft_qp;
+struct soft_reader;
+
+#define SOFT_MAX_CQE (1 << 20)
+
+struct soft_cq {
+    union {
+        struct ibv_cq ibv;
+        struct ibv_cq_ex ibv_ex; /* made as one: begins the same */
+    };
+    uint8_t zero[64];
+    uint32_t generation;
+    uint32_t shm_index;
+    soft_spin poll_lock;
+    _Atomic uint32_t armed; /* 0, 1 any, 2 solicited only */
+    _Atomic bool dead;      /* overrun: nothing goes in any more, its QPs go to ERR */
+    struct soft_qp **qps;   /* QPs that complete here; under poll_lock */
+    unsigned qp_count, qp_capacity, hot_count, cold_next;
+    unsigned idle_polls;
+    unsigned first; /* where the next poll begins: not 0 behind a QP that filled the last one */
+    struct soft_qp *_Atomic warm; /* cold QPs that somebody posted sends to */
+    unsigned fetched;             /* events handed out; under the channel's lock */
+    /* completions that could not go straight to a poller */
+    soft_spin ring_lock __attribute__((aligned(64)));
+    _Atomic uint32_t ring_count;
+    uint32_t ring_head;
+    uint32_t ring_capacity; /* only grows */
+    _Atomic uint32_t limit; /* what the application asked for; at most the capacity */
+    _Atomic bool untold;    /* the ring has some for which nothing fired */
+    struct ibv_wc *ring;
+    struct soft_reader *reader; /* an extended one's; cq_ex.c */
+};
+
+#define soft_cq_of(p) ((struct soft_cq *)(p))
+
+bool soft_cq_push(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited); /* false: full */
+void soft_cq_signal(struct soft_cq *cq, bool solicited);
+void soft_cq_overrun(struct soft_cq *cq);
+int soft_cq_pop(struct soft_cq *cq, struct ibv_wc *wc, int ne); /* out of its ring */
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * internal.h - what the files of verbs/ share and nobody else includes: the calls that the device's table has, and
+ * the parts of QPs and CQs.
+ */
+#ifndef SOFT_VERBS_INTERNAL_H
+#define SOFT_VERBS_INTERNAL_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct soft_context;
+struct soft_cq;
+struct soft_qp;
+
+/* ---- poll.c ---------------------------------------------------------------------------------- */
+
+int soft_poll_cq(struct ibv_cq *cq, int ne, struct ibv_wc *wc);
+
+/* ---- notify.c -------------------------------------------------------------------------------- */
+
+int soft_req_notify_cq(struct ibv_cq *cq, int solicited_only);
+
+/* ---- post_send.c ----------------------------------------------------------------------------- */
+
+int soft_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+/* The same, but all of them or none. 0 or an errno. */
+int soft_post_all(struct soft_qp *qp, struct ibv_send_wr *wr);
+
+/* ---- cq_pollset.c ---------------------------------------------------------------------------- */
+
+void soft_cq_pollset_warm(struct soft_qp *qp); /* a send was posted to a cold QP */
+/* poll_lock held */
+void soft_cq_pollset_take_warm(struct soft_cq *cq);
+void soft_cq_pollset_warm_up(struct soft_cq *cq, unsigned at);
+void soft_cq_pollset_cool(struct soft_cq *cq);
+/* and without it */
+int soft_cq_pollset_add(struct soft_cq *cq, struct soft_qp *qp);
+void soft_cq_pollset_remove(struct soft_cq *cq, struct soft_qp *qp, bool purge);
+
+/* ---- context_ex.c ---------------------------------------------------------------------------- */
+
+/* Zeroed, with the extended slots in front of it that the headers' inline calls look for. */
+struct soft_context *soft_context_alloc(void);
+void soft_context_free(struct soft_context *ctx);
+
+/* ---- cq_ex.c, an extended CQ's reader -------------------------------------------------------- */
+
+/* What it has beyond a plain one; nothing for a plain one. Nobody uses it. */
+void soft_reader_free(struct soft_cq *cq);
+
+/* ---- qp_ex.c, an extended QP's batch --------------------------------------------------------- */
+
+void soft_batch_free(struct soft_qp *qp); /* as soft_reader_free() */
+/* Makes a plain QP that nobody uses yet an extended one. 0 or an errno. */
+int soft_qp_extend(struct ibv_qp *qp, uint64_t send_ops);
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * mr.h - protection domains, memory regions, and the memory that peers can map.
+ *
+ * Owner: the control lock for what changes; a key is looked up by any thread, without a lock.
+ */
+#ifndef SOFT_VERBS_MR_H
+#define SOFT_VERBS_MR_H
+
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "soft/ipc/shm_layout.h"
+
+struct soft_mw;
+struct soft_qp;
+
+#define SOFT_MAX_REGIONS 256
+
+#define SOFT_REMOTE_ACCESS                                                                         \
+    (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+
+struct soft_pd {
+    struct ibv_pd ibv;
+    uint8_t zero[64];
+    uint32_t generation;
+    _Atomic int users; /* MRs, MWs, QPs, SRQs */
+    uint32_t number;   /* shown with keys: a key is good for QPs of its own PD only */
+};
+
+/* Memory that peers of the same uid can map: a sealed memfd. Guarded by the control lock. */
+struct soft_region {
+    uint8_t *addr;
+    size_t bytes;
+    int fd;
+    uint32_t serial;
+    bool writable; /* some registration lets peers write: they map it so */
+};
+
+struct soft_mr {
+    struct ibv_mr ibv;
+    uint8_t zero[64];
+    uint32_t generation;
+    uint64_t start, end; /* iova range */
+    int64_t shift;       /* address = iova + shift */
+    int access;
+    int32_t region;         /* index of the region it lies in, -1: private memory */
+    uint64_t region_offset; /* of start */
+    uint32_t index;
+    _Atomic uint32_t key;   /* 0 when deregistered */
+    _Atomic int windows;    /* bound to it */
+    struct soft_mw *window; /* it is the inside of one */
+};
+
+#define soft_pd_of(p) ((struct soft_pd *)(p))
+#define soft_mr_of(p) ((struct soft_mr *)(p))
+
+extern struct soft_mr *_Atomic soft_mr_table[SOFT_MAX_MR]; /* changes: control lock */
+/* Any thread; NULL: no such key in this PD. */
+static inline struct soft_mr *soft_mr_find(uint32_t key, const struct ibv_pd *pd) {
+    struct soft_mr *mr = atomic_load_explicit(&soft_mr_table[key >> 16], memory_order_acquire);
+    /* Acquire: its key may have been stored again, over what it stands for now. */
+    return mr && atomic_load_explicit(&mr->key, memory_order_acquire) == key && mr->ibv.pd == pd
+               ? mr
+               : NULL;
+}
+/* The MR (or bound window) a peer's key names on this QP, or NULL. */
+struct soft_mr *soft_mr_find_remote(uint32_t key, struct soft_qp *qp);
+extern struct soft_key *soft_keys; /* own table */
+int soft_keys_fd(void);            /* control lock; -1: no memory */
+/* Address of [addr, addr+len) if mr covers it with these rights, else NULL. */
+static inline uint8_t *soft_mr_range(const struct soft_mr *mr, uint64_t addr, uint64_t len,
+                                     int access) {
+    uint64_t offset = addr - mr->start,
+             length = mr->end - mr->start; /* below start: a huge offset */
+    if (offset > length || len > length - offset || (mr->access & access) != access)
+        return NULL;
+    return (uint8_t *)(uintptr_t)(addr + (uint64_t)mr->shift);
+}
+void soft_key_publish(const struct soft_mr *mr, uint32_t key); /* who registers or binds it */
+int soft_mr_insert(struct soft_mr *mr);                        /* control lock */
+void soft_mr_remove(struct soft_mr *mr);                       /* control lock */
+/*
+ * Control lock. What it stands for; peers see it, if they may use it; after it nobody, here or
+ * in a peer, touches memory through its key, which is nobody's until it is stored again.
+ */
+void soft_mr_describe(struct soft_mr *mr, void *addr, size_t length, uint64_t iova, int access);
+void soft_mr_show(struct soft_mr *mr);
+void soft_mr_withdraw(struct soft_mr *mr);
+/* 0, or the errno of a registration that asks for what cannot be. Not with the control lock held. */
+int soft_mr_check(const struct soft_pd *pd, void *addr, size_t length, uint64_t iova, int access);
+void soft_mr_forked(void);
+extern struct soft_region soft_regions[SOFT_MAX_REGIONS]; /* control lock */
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * qp_iwarp.h - queue pairs of a device that is like iWARP: the connection moves them (mpa.h).
+ *
+ * Owner: the control lock.
+ */
+#ifndef SOFT_VERBS_QP_IWARP_H
+#define SOFT_VERBS_QP_IWARP_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct soft_qp;
+
+/*
+ * The connection comes about, INIT to RTS: 0 or an errno. It ends: what had arrived is taken, then ERR and the
+ * flush.
+ */
+int soft_qp_up(struct soft_qp *qp, uint32_t remote_qpn, uint8_t responder_resources,
+               uint8_t initiator_depth, bool listener);
+void soft_qp_end(struct soft_qp *qp);
+/* qp->lock: false: it spoke too early, and is in ERR now. */
+bool soft_iwarp_may_speak(struct soft_qp *qp);
+/* What an application may change, which is next to nothing. 0 or an errno. */
+int soft_iwarp_modify(struct soft_qp *qp, const struct ibv_qp_attr *attr, int mask);
+void soft_iwarp_flush(struct soft_qp *qp); /* the receives of one that fell */
+
+#endif
