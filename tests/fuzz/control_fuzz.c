@@ -21,6 +21,7 @@
 #include "soft/ipc/untrusted_fd.h"
 #include "soft/soft.h"
 #include "soft/ud/ud.h"
+#include "soft/ud/ud_link.h"
 #include "teller.h"
 
 #define IDS 8u

@@ -14,6 +14,7 @@
 #include "soft/cm/id.h"
 #include "soft/cm/listen.h"
 #include "soft/cm/mpa.h"
+#include "soft/ipc/peer_queue.h"
 #include "soft/verbs/device_state.h"
 #include "soft/verbs/profile.h"
 

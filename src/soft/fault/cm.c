@@ -10,8 +10,9 @@
 #include <string.h>
 
 #include "soft/cm/wire.h"
-#include "soft/verbs/device_state.h"
 #include "soft/fault/inject.h"
+#include "soft/ipc/peer_queue.h"
+#include "soft/verbs/device_state.h"
 
 #define LATE_MAX 4096
 

@@ -30,7 +30,7 @@
 #include "soft/ipc/untrusted_fd.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/ud/mcast.h"
-#include "soft/ud/ud.h"
+#include "soft/ud/ud_link.h"
 #include "soft/verbs/address_watch.h"
 #include "soft/verbs/mr.h"
 #include "soft/verbs/qp.h"

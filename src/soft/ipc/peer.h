@@ -65,13 +65,6 @@ struct soft_peer *soft_peer_hold(struct soft_peer *peer);
 void soft_peer_release(struct soft_peer *peer);
 
 /*
- * Sends one message; data is copied. fd -1 or a descriptor to pass (stays the caller's). Never
- * blocks: what the socket does not take is queued up to a bound. 0, or -errno: ECONNRESET the peer
- * is gone, ENOBUFS the bound is reached (the peer is then dropped).
- */
-int soft_peer_send(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes, int fd);
-
-/*
  * The process behind an abstract name (abstract_socket.h), connecting if it is not known yet.
  * Returns 0 and a held peer, or -errno: ECONNREFUSED nobody has that name, EMFILE, EAGAIN its
  * accept queue is full for the moment.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * peer_internal.h - the peer struct, for peer*.c and ring_exchange.c only. Control lock unless said.
+ * peer_internal.h - what a peer is, for the files that look into it; others need the calls of peer.h only. Control lock
+ * unless said.
  */
 #ifndef SOFT_IPC_PEER_INTERNAL_H
 #define SOFT_IPC_PEER_INTERNAL_H
@@ -69,30 +70,8 @@ struct soft_peer {
 
 enum region_state { REGION_UNSENT = 0, REGION_SENT = 1, REGION_READY = 2 };
 
-/* qpn_directory.c */
-/* The peer whose process owns a queue pair number. 0 and a held peer, or -errno. */
-int soft_qpn_directory_find(uint32_t qpn, struct soft_peer **peer);
-/* A fresh block of queue pair numbers for this process, or -errno. */
-int soft_qpn_directory_claim(uint32_t *block);
-void soft_qpn_directory_stop(void);
-void soft_qpn_directory_forked(void);
-
 extern struct soft_peer *soft_peers; /* newest first */
 /* Takes a peer out of service and tells links and cm; the struct lives on while it is held. */
 void soft_peer_drop(struct soft_peer *peer);
-
-/* peer_limit.c */
-void soft_peer_limit_same(const struct soft_peer *fresh);
-void soft_peer_limit_ungreeted(void);
-/* Of another user: false where there are too many, and none that nobody uses. */
-bool soft_peer_limit_foreign(const struct soft_peer *fresh);
-unsigned soft_peer_fd_limit(void); /* what this process may have open */
-
-/* peer_queue.c */
-int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
-                       const int *fds, unsigned count);
-void soft_peer_queue_flush(struct soft_peer *peer);
-void soft_peer_queue_drop(struct soft_peer *peer);
-void soft_peer_queues_forked(void);
 
 #endif

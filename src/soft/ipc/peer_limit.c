@@ -4,6 +4,8 @@
  * Control lock. The oldest that nobody uses gives way, so that who comes honestly finds room. Other users together have
  * a quarter of the descriptors of this process, and one of them half of that.
  */
+#include "soft/ipc/peer_limit.h"
+
 #include <sys/resource.h>
 #include <unistd.h>
 

@@ -8,6 +8,8 @@
  * process may have open for all of them; what would be more is not sent.
  */
 #define _GNU_SOURCE
+#include "soft/ipc/peer_queue.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -20,6 +22,7 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/ipc/peer_limit.h"
 
 #define RETRY_NS 1000000u
 #define FDS_OF_STRANGER 128u

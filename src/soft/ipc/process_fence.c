@@ -15,6 +15,7 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/ipc/peer_queue.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/ud/ud.h"
 #include "soft/verbs/qp.h"

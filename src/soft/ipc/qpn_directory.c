@@ -4,6 +4,8 @@
  * process that owns another one. Control lock.
  */
 #define _GNU_SOURCE
+#include "soft/ipc/qpn_directory.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

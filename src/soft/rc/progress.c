@@ -13,7 +13,7 @@
 #include "soft/rc/rdma_target.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/responder.h"
-#include "soft/ud/ud.h"
+#include "soft/ud/ud_recv.h"
 #include "soft/verbs/cq.h"
 #include "soft/verbs/qp.h"
 

@@ -26,7 +26,6 @@
 
 #include "soft/rc/requester.h"
 
-struct sink;
 struct soft_peer;
 struct soft_qp;
 struct soft_wqe;
@@ -151,7 +150,7 @@ struct soft_ud {
     uint8_t staging[SOFT_UD_MTU]; /* a payload of several pieces */
 };
 
-/* ud.c: life, and sending; the QP may be of any type. Returns errno values. */
+/* Life, and sending; the QP may be of any type. Returns errno values. */
 int soft_ud_create(struct soft_qp *qp);
 void soft_ud_free(struct soft_qp *qp);
 void soft_ud_store_wqe(struct soft_qp *qp, uint32_t index, const struct ibv_send_wr *wr);
@@ -159,24 +158,5 @@ enum soft_outcome soft_ud_send(struct soft_qp *qp, struct soft_wqe *wqe, const s
                                const uint8_t *inlined);
 void soft_ud_kick(struct soft_qp *qp); /* engine: receivers that something waits for */
 void soft_ud_ring_bell(struct soft_ud_way *way);
-
-/* ud_recv.c: qp->lock */
-void soft_ud_receive(struct soft_qp *qp, struct sink *sink);
-bool soft_ud_arrived(struct soft_qp *qp); /* takes qp->lock: something waits in a ring */
-void soft_ud_starts(struct soft_qp *qp, enum ibv_qp_state to); /* what came before RTR is lost */
-
-/* ud_link.c: control lock */
-void soft_ud_register(struct soft_qp *qp);
-void soft_ud_hand_over(struct soft_qp *qp); /* what was posted and waits for a ring only */
-void soft_ud_close(struct soft_qp *qp);
-bool soft_ud_in_group(struct soft_qp *qp);
-void soft_ud_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
-                        int fd);
-void soft_ud_on_peer_gone(struct soft_peer *peer);
-void soft_ud_on_bell(struct soft_peer *peer);
-void soft_ud_if_wanted(void); /* engine thread, every turn */
-void soft_ud_want(void);      /* any thread: some QP has wanted numbers */
-void soft_ud_progress_all(void);
-void soft_ud_forked(void);
 
 #endif

@@ -10,6 +10,8 @@
  * Owner: control lock; what pollers and posters see changes under the QP's lock too.
  */
 #define _GNU_SOURCE
+#include "soft/ud/ud_link.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -21,6 +23,8 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/ipc/peer_queue.h"
+#include "soft/ipc/qpn_directory.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/ipc/untrusted_fd.h"

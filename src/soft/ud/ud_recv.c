@@ -7,6 +7,8 @@
  *
  * Owner: the QP's lock.
  */
+#include "soft/ud/ud_recv.h"
+
 #include <stdatomic.h>
 #include <string.h>
 

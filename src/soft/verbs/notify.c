@@ -15,7 +15,7 @@
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
-#include "soft/ud/ud.h"
+#include "soft/ud/ud_recv.h"
 #include "soft/verbs/cq.h"
 #include "soft/verbs/internal.h"
 #include "soft/verbs/qp.h"

@@ -9,6 +9,7 @@
 
 #include "soft/cm/port_name.h"
 #include "soft/cm/wire.h"
+#include "soft/ipc/peer_queue.h"
 
 static uint64_t seed = 0x9e3779b97f4a7c15u;
 

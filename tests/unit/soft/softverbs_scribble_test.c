@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "base/sanitize.h"
+#include "soft/ipc/peer_queue.h"
 #include "soft/rc/requester.h"
 
 /* SLUICE_TEST_LONG=1 is a search by hand, best with a seed of its own. */

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * peer_queue.h - messages to a peer, and those that wait for room in its socket.
+ *
+ * Owner: the control lock.
+ */
+#ifndef SOFT_IPC_PEER_QUEUE_H
+#define SOFT_IPC_PEER_QUEUE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct soft_peer;
+
+/*
+ * Sends one message; data is copied. fd -1 or a descriptor to pass (stays the caller's). Never
+ * blocks: what the socket does not take is queued up to a bound. 0, or -errno: ECONNRESET the peer
+ * is gone, ENOBUFS the bound is reached (the peer is then dropped).
+ */
+int soft_peer_send(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes, int fd);
+
+int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
+                       const int *fds, unsigned count);
+void soft_peer_queue_flush(struct soft_peer *peer);
+void soft_peer_queue_drop(struct soft_peer *peer);
+void soft_peer_queues_forked(void);
+
+#endif
