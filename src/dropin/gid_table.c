@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "dropin/dropin.h"
-#include "soft/verbs/extended.h"
+#include "soft/soft.h"
 
 #define FULL_MEMBER 0xffff
 

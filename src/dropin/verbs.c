@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "dropin/dropin.h"
-#include "soft/verbs/extended.h"
+#include "soft/soft.h"
 
 /* ---- device --------------------------------------------------------------------------------------- */
 

@@ -18,6 +18,7 @@
 #include "soft/cm/id.h"
 #include "soft/cm/port_name.h"
 #include "soft/ipc/control_lock.h"
+#include "soft/ipc/peer.h"
 #include "soft/ipc/untrusted_fd.h"
 #include "soft/soft.h"
 #include "soft/ud/ud.h"

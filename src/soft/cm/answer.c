@@ -3,6 +3,7 @@
  * answer.c - what a peer's messages do to a connection. Control lock held, on the engine thread;
  * a message that does not fit the state it finds is not an answer to anything and is dropped.
  */
+#include "soft/cm/answer.h"
 #include "soft/cm/conn.h"
 
 #include "soft/cm/event.h"

@@ -15,6 +15,7 @@
 #include "soft/cm/event.h"
 #include "soft/cm/id.h"
 #include "soft/cm/mpa.h"
+#include "soft/cm/mpa_answer.h"
 #include "soft/cm/port_cache.h"
 #include "soft/cm/timers.h"
 #include "soft/ipc/engine.h"

@@ -112,15 +112,4 @@ bool soft_cm_conn_comes_again(struct soft_cm_id *id);
 /* The peer asked for time: waits longer, and gives up then. */
 void soft_cm_conn_wait(struct soft_cm_id *id);
 
-/* The request that made this passive id arrived once more. */
-void soft_cm_conn_on_duplicate(struct soft_cm_id *id);
-/* Messages for this id from its peer; already checked for size. */
-void soft_cm_conn_on_wait(struct soft_cm_id *id, const struct soft_cm_wire_head *head);
-void soft_cm_conn_on_rep(struct soft_cm_id *id, const struct soft_cm_wire_rep *rep);
-void soft_cm_conn_on_rtu(struct soft_cm_id *id);
-void soft_cm_conn_on_rej(struct soft_cm_id *id, const struct soft_cm_wire_rej *rej);
-void soft_cm_conn_on_dreq(struct soft_cm_id *id);
-void soft_cm_conn_on_drep(struct soft_cm_id *id);
-void soft_cm_conn_on_sidr_rep(struct soft_cm_id *id, const struct soft_cm_wire_sidr_rep *rep);
-
 #endif

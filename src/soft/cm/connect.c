@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "soft/cm/connect.h"
 #include "soft/cm/id.h"
 #include "soft/cm/mpa.h"
 #include "soft/cm/qp.h"
 #include "soft/cm/sync.h"
+#include "soft/fault/cm.h"
 #include "soft/verbs/profile.h"
 #include "soft/soft.h"
 

@@ -11,10 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "soft/cm/connect.h"
 #include "soft/cm/mcast.h"
 #include "soft/cm/id.h"
 #include "soft/cm/listen.h"
 #include "soft/cm/qp.h"
+#include "soft/fault/cm.h"
 #include "soft/soft.h"
 
 static struct soft_cm_event *event_of(struct soft_cm_node *node) {

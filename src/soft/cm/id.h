@@ -22,6 +22,7 @@
 #include "soft/cm/channel.h"
 #include "soft/cm/conn.h"
 #include "soft/cm/port.h"
+#include "soft/fault/cm.h"
 #include "soft/ipc/engine.h"
 #include "soft/fault/inject.h"
 
@@ -153,5 +154,8 @@ void soft_cm_id_set_channel(struct soft_cm_id *id, struct soft_cm_channel *chann
 void soft_cm_id_count(struct soft_cm_id *id);
 void soft_cm_id_uncount(struct soft_cm_id *id);
 void soft_cm_id_wait_acked(struct soft_cm_id *id); /* control lock not held */
+
+/* From peer.c: the peer's process or connection died; each peer once. It turns its ids' states. */
+void soft_cm_on_peer_gone(struct soft_peer *peer);
 
 #endif

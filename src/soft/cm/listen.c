@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "soft/cm/addr.h"
+#include "soft/cm/answer.h"
 #include "soft/cm/device.h"
 #include "soft/cm/event.h"
 #include "soft/cm/id.h"

@@ -15,10 +15,11 @@
 
 #include "soft/cm/event.h"
 #include "soft/cm/id.h"
-#include "soft/cm/mpa_states.h"
+#include "soft/cm/mpa_answer.h"
 #include "soft/cm/port_cache.h"
 #include "soft/cm/qp.h"
 #include "soft/cm/timers.h"
+#include "soft/fault/cm.h"
 #include "soft/fault/inject.h"
 #include "soft/fault/plan.h"
 #include "soft/ipc/control_lock.h"

@@ -12,14 +12,12 @@
 #ifndef SOFT_CM_MPA_H
 #define SOFT_CM_MPA_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct soft_cm_id;
-struct soft_cm_wire_head;
-struct soft_cm_wire_mpa;
-struct ibv_qp_attr;
 struct rdma_conn_param;
-struct soft_peer;
 struct soft_qp;
 
 /* The calls; control lock not held. 0 or an errno. */
@@ -31,10 +29,8 @@ int soft_cm_mpa_disconnect(struct soft_cm_id *id);
 void soft_cm_mpa_settle(struct soft_cm_id *id);
 
 /* Control lock held, for the rest. */
-void soft_cm_mpa_attr(const struct soft_cm_id *id, struct ibv_qp_attr *attr, int *mask);
-/* The id goes away, its peer's process died. */
+/* The id goes away. */
 void soft_cm_mpa_kill(struct soft_cm_id *id);
-void soft_cm_mpa_peer_gone(struct soft_cm_id *id);
 /* As if the connection had failed with that event. */
 void soft_cm_mpa_fault(struct soft_cm_id *id, int type, int status);
 /* Before the queue pair is destroyed: as soft_cm_mpa_settle(). The lock is given up meanwhile. */
@@ -42,11 +38,20 @@ void soft_cm_mpa_settle_qp(const struct soft_qp *qp);
 /* The queue pair is in ERR, or as good as destroyed. */
 void soft_cm_mpa_qp_down(const struct soft_qp *qp);
 
-/* Messages for this id from its peer, and a request; already checked for size. */
-void soft_cm_mpa_on_req(struct soft_peer *peer, const struct soft_cm_wire_mpa *req);
-void soft_cm_mpa_on_seen(struct soft_cm_id *id, const struct soft_cm_wire_head *head);
-void soft_cm_mpa_on_rep(struct soft_cm_id *id, const struct soft_cm_wire_mpa *rep);
-void soft_cm_mpa_on_rej(struct soft_cm_id *id, const struct soft_cm_wire_mpa *rej);
-void soft_cm_mpa_on_fin(struct soft_cm_id *id);
+/* The connection is over; whoever blocks on it looks again. */
+void soft_cm_mpa_over(struct soft_cm_id *id);
+/* Its queue pair to ERR. */
+void soft_cm_mpa_end_qp(const struct soft_cm_id *id);
+/* It never came about: queue pair, then event. */
+void soft_cm_mpa_failed(struct soft_cm_id *id, int type, int status, const uint8_t *data,
+                        size_t len);
+/* It was up and ends: DISCONNECTED at once. tell: the peer has yet to hear of it. */
+void soft_cm_mpa_down(struct soft_cm_id *id, bool tell);
+/* TCP did not connect: connect fails with that. */
+void soft_cm_mpa_not_connected(struct soft_cm_id *id, int error);
+/* Sends the request, and again until it was seen; connect may fail of it. */
+void soft_cm_mpa_handshake(struct soft_cm_id *id);
+/* TCP is connected: the answer has its time. */
+void soft_cm_mpa_await_answer(struct soft_cm_id *id);
 
 #endif

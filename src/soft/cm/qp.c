@@ -13,6 +13,7 @@
 #include "soft/cm/mcast.h"
 #include "soft/cm/id.h"
 #include "soft/cm/mpa.h"
+#include "soft/cm/mpa_answer.h"
 #include "soft/verbs/profile.h"
 #include "soft/soft.h"
 

@@ -15,6 +15,7 @@
 #include "soft/cm/id.h"
 #include "soft/cm/resolve.h"
 #include "soft/cm/sync.h"
+#include "soft/fault/cm.h"
 #include "soft/soft.h"
 
 static void clear_src(struct soft_cm_id *id) {

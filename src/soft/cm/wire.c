@@ -10,10 +10,13 @@
 #include <string.h>
 
 #include "soft/cm/addr.h"
+#include "soft/cm/answer.h"
 #include "soft/cm/conn.h"
 #include "soft/cm/id.h"
 #include "soft/cm/listen.h"
 #include "soft/cm/mpa.h"
+#include "soft/cm/mpa_answer.h"
+#include "soft/fault/cm.h"
 #include "soft/ipc/peer_queue.h"
 #include "soft/verbs/device_state.h"
 #include "soft/verbs/profile.h"

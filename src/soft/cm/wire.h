@@ -155,4 +155,7 @@ void soft_cm_wire_confirm(struct soft_peer *peer, uint64_t to, uint64_t from);
 /* Hands a received message of the right size to the connection it names. */
 void soft_cm_wire_deliver(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes);
 
+/* From peer.c: a message of type CM_FIRST..CM_LAST arrived from a live peer. */
+void soft_cm_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes);
+
 #endif

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "soft/fault/cm.h"
 #include "soft/cm/wire.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/peer_queue.h"

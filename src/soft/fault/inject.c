@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "soft/fault/cm.h"
 #include "soft/fault/log.h"
 #include "soft/fault/plan.h"
 #include "soft/ipc/engine.h"

@@ -81,33 +81,6 @@ static inline int soft_fault_call(enum soft_fault_call call) {
     return soft_fault_active() ? soft_fault_call_slow(call) : 0;
 }
 
-/* ---- rdma_cm; control lock (cm.c) --------------------------------------------------------------- */
-
-struct soft_cm_id;
-struct soft_peer;
-
-#define SOFT_FAULT_MESSAGES 14 /* types of cm messages */
-
-struct soft_fault_id { /* part of a cm id */
-    uint32_t serial;
-    uint32_t calls[FAULT_ID_CALLS];
-    uint32_t sent[SOFT_FAULT_MESSAGES], received[SOFT_FAULT_MESSAGES]; /* by type */
-};
-
-/* Of an id's (or, without one, the process's) next message. True: lost, or taken to be sent later. */
-bool soft_fault_message(struct soft_fault_id *id, struct soft_peer *peer, uint32_t type,
-                        const void *msg, size_t bytes);
-/* The same of one that arrived, for this id or nobody's: lost, or taken to be heard later. */
-bool soft_fault_arrival(struct soft_fault_id *id, struct soft_peer *peer, uint32_t type,
-                        const void *msg, size_t bytes);
-/* True: this call shall end with *event and *status. Counts calls, so ask once in each. */
-bool soft_fault_id_call(struct soft_fault_id *id, enum soft_fault_when call, int *event,
-                        int *status);
-/* True: another event shall follow the one of that type. */
-bool soft_fault_id_after(struct soft_fault_id *id, int type, int *event, int *status);
-void soft_fault_messages_flush(void);
-void soft_fault_messages_forked(void);
-
 /* For cm.c: the rule for the n-th operation of an object, noted in the log. */
 bool soft_fault_decide(enum soft_fault_scope scope, uint32_t who, uint32_t number,
                        enum soft_fault_when when, int detail, uint32_t n, struct soft_rule *out);

@@ -4,6 +4,7 @@
  * is wrong is noted with its line and column. No state, any thread.
  */
 #include "soft/fault/lexer.h"
+#include "soft/fault/names.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -4,6 +4,7 @@
  * Under the spin lock of inject.c, which calls it; nothing is allocated or waited for.
  */
 #include "soft/fault/log.h"
+#include "soft/fault/names.h"
 
 #include <stdio.h>
 #include <string.h>

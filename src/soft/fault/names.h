@@ -25,4 +25,13 @@ extern const struct soft_fault_word soft_fault_whens[];    /* enum soft_fault_wh
 /* "?" for what has no name. */
 const char *soft_fault_name_of(const struct soft_fault_word *list, int value);
 
+/* Names as plans and logs have them; "?" for what has none. */
+const char *soft_fault_when_name(enum soft_fault_when when);
+const char *soft_fault_status_name(int status);
+const char *soft_fault_event_name(int event);
+const char *soft_fault_errno_name(int error);
+const char *soft_fault_call_name(int call);
+const char *soft_fault_message_name(int type); /* offset from the first cm message type */
+const char *soft_device_what_name(enum soft_device_what what);
+
 #endif

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "soft/fault/lexer.h"
+#include "soft/fault/names.h"
 #include "soft/verbs/profile.h"
 
 /* ---- a rule ------------------------------------------------------------------------------------- */

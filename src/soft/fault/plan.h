@@ -113,13 +113,4 @@ struct soft_plan_error {
 /* NULL and *error where the text is no plan. ENOMEM is an error at line 0. free() it. */
 struct soft_plan *soft_plan_parse(const char *text, struct soft_plan_error *error);
 
-/* Names as plans and logs have them; "?" for what has none. */
-const char *soft_fault_when_name(enum soft_fault_when when);
-const char *soft_fault_status_name(int status);
-const char *soft_fault_event_name(int event);
-const char *soft_fault_errno_name(int error);
-const char *soft_fault_call_name(int call);
-const char *soft_fault_message_name(int type); /* offset from the first cm message type */
-const char *soft_device_what_name(enum soft_device_what what);
-
 #endif

@@ -23,6 +23,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "soft/cm/id.h"
+#include "soft/cm/wire.h"
 #include "soft/ipc/abstract_socket.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/fd_shortage.h"

@@ -82,11 +82,8 @@ int soft_peer_start(void);
 void soft_peer_stop(void);
 void soft_peer_forked(void);
 
-/*
- * Implemented by the cm (wire.c): a message of type CM_FIRST..CM_LAST arrived from a live peer;
- * and the peer's process or connection died (each peer once; the cm turns its ids' states).
- */
-void soft_cm_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes);
-void soft_cm_on_peer_gone(struct soft_peer *peer);
+extern struct soft_peer *soft_peers; /* newest first */
+/* Takes a peer out of service and tells links and cm; the struct lives on while it is held. */
+void soft_peer_drop(struct soft_peer *peer);
 
 #endif

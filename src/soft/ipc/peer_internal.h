@@ -70,8 +70,4 @@ struct soft_peer {
 
 enum region_state { REGION_UNSENT = 0, REGION_SENT = 1, REGION_READY = 2 };
 
-extern struct soft_peer *soft_peers; /* newest first */
-/* Takes a peer out of service and tells links and cm; the struct lives on while it is held. */
-void soft_peer_drop(struct soft_peer *peer);
-
 #endif

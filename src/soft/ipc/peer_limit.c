@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
 
 #define SAME_MAX 8 /* of one process */

@@ -16,7 +16,6 @@
 #include "soft/soft.h"
 #include "soft/verbs/cq.h"
 #include "soft/verbs/device.h"
-#include "soft/verbs/extended.h"
 #include "soft/verbs/internal.h"
 
 #define CLOCK_KHZ 1000000 /* completions are stamped in nanoseconds */

@@ -19,7 +19,6 @@
 #include "soft/soft.h"
 #include "soft/verbs/cq.h"
 #include "soft/verbs/device.h"
-#include "soft/verbs/extended.h"
 #include "soft/verbs/internal.h"
 #include "soft/verbs/profile.h"
 #include "soft/verbs/qp.h"

@@ -27,7 +27,6 @@
 #include "soft/ipc/shm_layout.h"
 #include "soft/soft.h"
 #include "soft/verbs/device_state.h"
-#include "soft/verbs/extended.h"
 #include "soft/verbs/internal.h"
 #include "soft/verbs/mw.h"
 #include "soft/verbs/post_recv.h"

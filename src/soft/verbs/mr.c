@@ -37,7 +37,6 @@
 #include "soft/rc/rkey_fence.h"
 #include "soft/soft.h"
 #include "soft/verbs/device.h"
-#include "soft/verbs/extended.h"
 #include "soft/verbs/mr_mapped.h"
 #include "soft/verbs/mw.h"
 #include "soft/verbs/profile.h"

@@ -14,7 +14,7 @@
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/verbs/device.h"
-#include "soft/verbs/extended.h"
+#include "soft/soft.h"
 #include "soft/verbs/mr.h"
 
 /* What the system's library refuses before it asks a device. */

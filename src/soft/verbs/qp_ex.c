@@ -12,7 +12,6 @@
 
 #include "soft/ipc/spinlock.h"
 #include "soft/soft.h"
-#include "soft/verbs/extended.h"
 #include "soft/verbs/internal.h"
 #include "soft/verbs/qp.h"
 

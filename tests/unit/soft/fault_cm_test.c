@@ -6,6 +6,8 @@
 #include "support/fault_util.h"
 #include "support/softcm.h"
 
+#include "soft/fault/names.h"
+
 #include <net/if.h>
 #include <sys/ioctl.h>
 

@@ -8,7 +8,7 @@
 
 #include "soft/rc/completer.h"
 #include "soft/verbs/cq.h"
-#include "soft/verbs/extended.h"
+#include "soft/soft.h"
 #include "soft/verbs/internal.h"
 
 static struct sv_end a, b;

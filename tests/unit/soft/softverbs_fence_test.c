@@ -6,6 +6,8 @@
  */
 #include "support/softverbs_onesided.h"
 
+#include "soft/ipc/peer.h"
+
 #include <linux/filter.h>
 #include <linux/membarrier.h>
 #include <linux/seccomp.h>

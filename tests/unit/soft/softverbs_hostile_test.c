@@ -6,6 +6,8 @@
  * buffers, and go on serving honest peers.
  */
 #include "support/softverbs_hostile.h"
+
+#include "soft/ipc/peer.h"
 #include "soft/rc/requester.h"
 
 #include <signal.h>

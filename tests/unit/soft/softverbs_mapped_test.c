@@ -7,7 +7,7 @@
 
 #include <sys/mman.h>
 
-#include "soft/verbs/extended.h"
+#include "soft/soft.h"
 #include "soft/verbs/mr_mapped.h"
 
 /* Each is refused at once, with the errno of a device of the kernel's. */

@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "soft/verbs/extended.h"
+#include "soft/soft.h"
 
 #define HALF (BYTES / 2)
 #define CALL_WAIT_NS 80000000u /* for a peer that is inside (rkey_fence.c) */

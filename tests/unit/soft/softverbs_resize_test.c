@@ -9,7 +9,7 @@
 
 #include "soft/verbs/comp_channel.h"
 #include "soft/verbs/cq.h"
-#include "soft/verbs/extended.h"
+#include "soft/soft.h"
 #include "soft/verbs/internal.h"
 
 enum { COUNT = 5, GRH = 40 };

@@ -6,6 +6,8 @@
  * It runs in a network namespace of its own where it may: names that are taken away here would be missing elsewhere.
  */
 #include "support/softverbs_hostile.h"
+
+#include "soft/ipc/peer.h"
 #include "soft/ipc/peer_queue.h"
 
 #include <net/if.h>

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#
+# headers.sh SOURCE OBJECTS - what a file offers stands in the header of its own name, in the internal.h of its folder,
+# or in the door of a folder around it (x/x.h); and no other folder includes an internal.h. OBJECTS lists the objects of
+# the library; what they define is asked of nm.
+set -euo pipefail
+source=$1 objects=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$source"
+
+# NAME HEADER of every prototype and variable: at the beginning of a line, or behind a return type on the line before.
+find src -name '*.h' -exec awk '
+    /^(static|typedef|struct [a-z_0-9]+;|#|\/|struct [a-z_]+ \{|enum|_Static)/ && !/^(struct|enum) .*\(/ { next }
+    /^[a-z]/ && match($0, /[A-Za-z_0-9]+(\(|(\[[^]]*\])*;)/) {
+        name = substr($0, RSTART, RLENGTH)
+        sub(/[^A-Za-z_0-9].*/, "", name)
+        print name, FILENAME
+    }' {} + | sort -u > "$work/declared"
+# NAME FILE of every symbol that an object offers.
+while read -r object; do
+    file=src/${object##*/src/}
+    nm --defined-only -g "$object" | awk -v file="${file%.o}" 'NF == 3 { print $3, file }'
+done < "$objects" | sort -u > "$work/defined"
+
+join "$work/declared" "$work/defined" | awk '
+    {
+        header = $2; file = $3
+        folder = header; sub(/\/[^\/]*$/, "", folder)
+        base = header; sub(/.*\//, "", base)
+        home = file; sub(/\/[^\/]*$/, "", home)
+        own = file; sub(/\.c$/, ".h", own)
+        door = folder; sub(/.*\//, "", door)
+        total++
+        if (header == own || (base == "internal.h" && folder == home)) next
+        if (base == door ".h" && index(file, folder "/") == 1) next
+        print $1 ": " file " offers it, and " header " declares it"
+    }
+    END { print total > "/dev/stderr" }' > "$work/elsewhere" 2> "$work/total"
+grep -rn --include='*.[ch]' '^#include "[a-z_/]*/internal.h"' src |
+    awk -F'[:"]' '{ from = $1; sub(/\/[^\/]*$/, "", from); to = "src/" $4; sub(/\/[^\/]*$/, "", to); if (from != to) print $1 " includes " $4 }' \
+    >> "$work/elsewhere"
+(($(< "$work/total") > 500)) || { echo "only $(< "$work/total") declarations were found" >&2; exit 1; }
+cat "$work/elsewhere"
+[[ ! -s $work/elsewhere ]]
