@@ -48,11 +48,12 @@ enum msg_state {
 };
 
 /* msg->flags */
-#define MSG_RX 1u        /* a receive buffer: of the size of a frame, and posted again */
-#define MSG_SHARED 2u    /* it belongs to the loop's shared queue; session_id is its place there */
-#define MSG_RESERVED 4u  /* its receive is no credit: posted again it is spare */
-#define MSG_RETAINED 8u  /* the application's, and a credit of session_id is withheld for it */
-#define MSG_VIEW 32u     /* its data lies in the coalesced frame it came with (coalesce.c) */
+#define MSG_RX 1u       /* a receive buffer: of the size of a frame, and posted again */
+#define MSG_SHARED 2u   /* it belongs to the loop's shared queue; rx.srq_slot is its index there */
+#define MSG_RESERVED 4u /* its receive is no credit: posted again it is spare */
+#define MSG_RETAINED                                                                               \
+    8u               /* the application's, and a credit of retained.session_id is withheld for it */
+#define MSG_VIEW 32u /* its data lies in the coalesced frame it came with (coalesce.c) */
 #define MSG_ESCORTED 16u /* next is the frame that announced or ended it, and goes back with it */
 #define MSG_OPENED                                                                                 \
     64u /* a coalesced frame that is being taken apart, or in which lent messages lie */

@@ -48,15 +48,58 @@ struct sluice_msg {
     uint16_t flags;
     uint64_t size;     /* payload bytes */
     uint64_t capacity; /* payload bytes the buffer can hold */
-    /* data path's use while it owns the message */
-    uint64_t tag, deadline_ns, session_id, sent;
-    uint32_t send_flags, pieces;
-    void *owner;    /* MESSAGE events: the session whose credit this buffer holds, else NULL */
-    void *home;     /* the pool's: the span or the mapping it was cut from */
-    uint32_t id;    /* of the request it is, or answers */
-    uint8_t kind;   /* enum msg_kind of the data path; set whenever it is sent */
-    uint16_t cache; /* the pool's: number of the cache it was got from, 0: none */
+    /* The data path's, by what it is in just now: see enum msg_state. */
+    union {
+        struct { /* accepted, queued or posted */
+            uint64_t tag, deadline_ns, session_id;
+            uint64_t sent; /* payload bytes posted so far */
+            uint32_t unused;
+            uint32_t id; /* of the request it is, or answers */
+        } tx;
+        struct { /* sent, or not: to be told; begins as tx does */
+            uint64_t tag;
+            int64_t late; /* MSG_LATE: the status, until the device is done with it */
+            uint64_t session_id;
+            uint64_t value; /* of an atomic operation */
+            int32_t status;
+            uint32_t id;
+        } outcome;
+        struct { /* a frame that arrived, or a message that lies in one */
+            uint64_t total, arrived_ns;
+            uint64_t srq_slot; /* MSG_SHARED: its index among the loop's shared receives */
+            uint64_t unpacked; /* a coalesced frame: where the next item begins */
+            uint32_t frame_flags;
+            union {
+                uint32_t users;      /* a coalesced frame: messages in it that are needed */
+                uint32_t rndv_entry; /* an RTS: its entry of rndv.rx */
+            };
+        } rx;
+        struct { /* lent to the application; total to unpacked are those of rx */
+            uint64_t total, arrived_ns, srq_slot, unpacked;
+            uint32_t index; /* among the loop's loans */
+        } loan;
+        struct { /* the application's, MSG_RETAINED */
+            uint64_t unused[2];
+            uint64_t session_id; /* of which a credit is withheld for it */
+        } retained;
+    };
+    void *owner;        /* MESSAGE events: the session whose credit this buffer holds, else NULL */
+    void *home;         /* the pool's: the span or the mapping it was cut from */
+    uint8_t kind;       /* enum msg_kind of the data path; set whenever it is sent */
+    uint8_t frame_type; /* received: enum frame_type */
+    bool foreign;       /* sent: accepted from a thread that does not own the loop */
+    uint16_t cache;     /* the pool's: number of the cache it was got from, 0: none */
 } __attribute__((aligned(64)));
+
+_Static_assert(sizeof(struct sluice_msg) == 128, "two cache lines");
+_Static_assert(offsetof(struct sluice_msg, tx.tag) == offsetof(struct sluice_msg, outcome.tag) &&
+                   offsetof(struct sluice_msg, tx.session_id) ==
+                       offsetof(struct sluice_msg, outcome.session_id) &&
+                   offsetof(struct sluice_msg, tx.id) == offsetof(struct sluice_msg, outcome.id),
+               "an outcome is of what was sent");
+_Static_assert(offsetof(struct sluice_msg, rx.srq_slot) ==
+                   offsetof(struct sluice_msg, loan.srq_slot),
+               "a message that is lent keeps its receive");
 
 /* Opens a pool with an own PD's memory and its first arena. bytes_max caps registered bytes. 0 or
  * -errno. */

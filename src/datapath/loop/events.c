@@ -95,11 +95,11 @@ static inline struct loop_loan *add_loan(struct sluice_loop *l, struct session *
     *loan = (struct loop_loan){.msg = msg,
                                .session = s,
                                .frame = msg->flags & (MSG_VIEW | MSG_ESCORTED) ? msg->next : NULL,
-                               .srq_slot = msg->session_id,
+                               .srq_slot = msg->rx.srq_slot,
                                .flags = msg->flags,
                                .what = LOAN_OUT};
     msg->state = MSG_LOANED;
-    msg->pieces = l->loan_count;
+    msg->loan.index = l->loan_count;
     l->totals.messages_received++;
     l->totals.bytes_received += msg->size;
     return loan;
@@ -154,7 +154,7 @@ void event_loan(struct sluice_loop *l, struct session *s, struct sluice_msg *msg
 
 void event_outcome(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_status status) {
-    msg->pieces = (uint32_t)status;
+    msg->outcome.status = status;
     s->outcomes++;
     msg_queue_push(&l->outcomes, msg);
 }
@@ -163,25 +163,25 @@ static unsigned deliver_outcomes(struct sluice_loop *l) {
     unsigned count = 0;
     struct sluice_msg *msg;
     while ((msg = l->outcomes.head)) {
-        struct session *s = session_table_at(msg->session_id);
+        struct session *s = session_table_at(msg->outcome.session_id);
         if (!loop_room(l, s))
             break;
         msg_queue_pop(&l->outcomes);
         sluice_event event = {
             .type = SLUICE_SENT,
-            .status = (int32_t)msg->pieces,
+            .status = msg->outcome.status,
             .session = handle_of(s),
             .arg = s->arg,
-            .tag = msg->tag,
+            .tag = msg->outcome.tag,
             .bytes = msg->size > UINT32_MAX ? UINT32_MAX : (uint32_t)msg->size,
         };
         if (msg->kind == MSG_REQUEST) {
             event.type = SLUICE_REPLY; /* without a reply: refused, or it never came */
             event.bytes = 0;
-            event.vendor = event.status == SLUICE_EREJECTED ? msg->id : 0;
+            event.vendor = event.status == SLUICE_EREJECTED ? msg->outcome.id : 0;
         } else if (msg->kind == MSG_ONE_SIDED) {
             event.type = SLUICE_DONE;
-            event.value = msg->sent;
+            event.value = msg->outcome.value;
         }
         msg_discard(l, msg);
         s->outcomes--;

@@ -125,21 +125,21 @@ static enum build_result build_chunk(struct sluice_loop *l, struct session *s,
     if ((large && s->connection.rma.large >= LARGE_MAX) ||
         (get && s->connection.rma.reads >= depth_of(s)))
         return BUILD_NONE;
-    uint64_t left = msg->size - msg->sent;
+    uint64_t left = msg->size - msg->tx.sent;
     uint32_t bytes = left < CHUNK ? (uint32_t)left : CHUNK, lkey = op->lkey;
     if (get && bytes > 0 && s->node->traits.sink_is_target) {
-        const struct ibv_mr *sink = open_sink(s, op, op->local + msg->sent, bytes);
+        const struct ibv_mr *sink = open_sink(s, op, op->local + msg->tx.sent, bytes);
         if (!sink)
             return no_sink(l, s, msg);
         lkey = sink->lkey;
     }
     struct ibv_send_wr *wr =
         add(l, s, batch, msg, get && bytes > 0 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
-            op->local + msg->sent, bytes, lkey);
-    wr->wr.rdma.remote_addr = op->remote + msg->sent;
+            op->local + msg->tx.sent, bytes, lkey);
+    wr->wr.rdma.remote_addr = op->remote + msg->tx.sent;
     wr->wr.rdma.rkey = op->rkey;
     s->connection.rma.large += large;
-    msg->sent += bytes;
+    msg->tx.sent += bytes;
     if (bytes < left || op->code == OPERATION_NOTIFY)
         return BUILD_PARTIAL;
     op->transfer.whole = true;
@@ -149,7 +149,7 @@ static enum build_result build_chunk(struct sluice_loop *l, struct session *s,
 static enum build_result build_notify(struct sluice_loop *l, struct session *s,
                                       struct wr_batch *batch, struct sluice_msg *msg) {
     struct operation *op = operation_of(msg);
-    if (msg->sent < msg->size)
+    if (msg->tx.sent < msg->size)
         return build_chunk(l, s, batch, msg);
     if (s->connection.tx.credits <= CREDIT_RESERVE) {
         l->totals.credit_stalls += !s->connection.tx.stalled;
@@ -221,7 +221,7 @@ bool transfer_completed(struct session *s, struct sluice_msg *msg, sluice_status
     if (t->posted > 0 || !t->whole)
         return false;
     *status = (sluice_status)t->status;
-    window_release(s, 1, msg->size, (msg->send_flags & MSG_FOREIGN) != 0);
+    window_release(s, 1, msg->size, msg->foreign);
     iov_regions_done(msg);
     return true;
 }
@@ -248,22 +248,23 @@ void one_sided_completed(struct sluice_loop *l, struct session *s, struct sluice
     /* In order: the frame behind a put completes last. */
     s->connection.rma.large -= msg->size > LARGE && !(op->notified && op->transfer.posted == 1);
     /* Never posted, but other parts of it were. */
-    bool alone = op->transfer.posted == 1 && msg->sent <= CHUNK && !(op->notified && msg->size > 0);
+    bool alone =
+        op->transfer.posted == 1 && msg->tx.sent <= CHUNK && !(op->notified && msg->size > 0);
     if (status == SLUICE_ECLOSED && first && !alone)
         status = SLUICE_EUNKNOWN;
     if (!transfer_completed(s, msg, &status))
         return;
     bool fetched = op->code == OPERATION_ADD || op->code == OPERATION_SWAP;
-    msg->sent = fetched && status == SLUICE_OK ? op->result : 0;
-    if (msg->tag)
+    msg->outcome.value = fetched && status == SLUICE_OK ? op->result : 0;
+    if (msg->tx.tag)
         event_outcome(l, s, msg, status);
     else
         msg_discard(l, msg);
 }
 
 enum recv_result notify_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
-    sluice_event event = {.type = SLUICE_NOTIFIED, .value = msg->tag};
-    if (msg->tag > UINT32_MAX) {
+    sluice_event event = {.type = SLUICE_NOTIFIED, .value = msg->rx.total};
+    if (msg->rx.total > UINT32_MAX) {
         receive_broken(l, s, msg, "a notification of more than 32 bits");
         return RECV_DONE;
     }

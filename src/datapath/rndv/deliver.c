@@ -50,7 +50,7 @@ static enum recv_result deliver(struct sluice_loop *l, struct session *s, struct
         return deliver_into_region(l, s, a);
     }
     landing->owner = s;
-    landing->deadline_ns = a->arrived_ns;
+    landing->rx.arrived_ns = a->arrived_ns;
     enum recv_result taken = RECV_DONE;
     if (a->type == FRAME_REPLY) { /* that of a reply is no credit */
         taken = rpc_client_reply_deliver(l, s, landing, a->total);
@@ -102,7 +102,7 @@ static enum recv_result ask(struct sluice_loop *l, struct session *s, struct rnd
 }
 
 enum recv_result rndv_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
-    struct rndv_rx *a = &s->rndv->rx[msg->id];
+    struct rndv_rx *a = &s->rndv->rx[msg->rx.rndv_entry];
     enum recv_result taken = RECV_PENDING;
     switch ((enum rndv_rx_state)a->state) {
     case RNDV_RX_ASK:

@@ -32,8 +32,8 @@ struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes) {
         msg = pool_get(l->pool, l->cache, bytes);
     if (msg) {
         msg->state = MSG_RECEIVE;
-        msg->tag = 0;
-        msg->send_flags = 0;
+        msg->tx.tag = 0;
+        msg->foreign = false;
     }
     return msg;
 }

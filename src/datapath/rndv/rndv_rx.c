@@ -123,7 +123,7 @@ bool rndv_rts_arrived(struct sluice_loop *l, struct session *s, struct sluice_ms
     }
     for (unsigned i = 0; i < sizeof word / sizeof word[0]; i++)
         word[i] = le64toh(__atomic_load_n(&from[i], __ATOMIC_RELAXED));
-    const char *wrong = wrong_rts(r, s, msg->tag, msg->pieces, word);
+    const char *wrong = wrong_rts(r, s, msg->rx.total, msg->rx.frame_flags, word);
     if (wrong)
         return !receive_broken(l, s, msg, wrong);
     struct rndv_rx *a = rndv_rx_new(r, word[0] & 0xffff);
@@ -132,12 +132,12 @@ bool rndv_rts_arrived(struct sluice_loop *l, struct session *s, struct sluice_ms
     a->rkey = (uint32_t)(word[0] >> 32);
     a->address = word[1];
     a->total = word[2];
-    a->bytes = msg->tag;
+    a->bytes = msg->rx.total;
     if (a->type == FRAME_REQUEST && word[2] >> 32) /* time goes on while it moves */
         a->arrived_ns = loop_clock(l);
     bool ask = (s->link_config.flags & SLUICE_RECEIVE_INTO) && a->type == FRAME_DATA;
     a->state = ask ? RNDV_RX_ASK : RNDV_RX_WAITS;
-    msg->id = (uint32_t)(a - r->rx);
+    msg->rx.rndv_entry = (uint32_t)(a - r->rx);
     rndv_dirty(l, s);
     return true;
 }

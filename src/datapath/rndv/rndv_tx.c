@@ -54,7 +54,7 @@ static void finish(struct sluice_loop *l, struct session *s, struct rndv_tx *d,
     r->out_count--;
     r->out_writes -= d->way == RNDV_BY_WRITE;
     if (d->counted)
-        window_release(s, 1, msg->size, (msg->send_flags & MSG_FOREIGN) != 0);
+        window_release(s, 1, msg->size, msg->foreign);
     d->state = RNDV_TX_FREE;
     d->msg = NULL;
     if (msg->kind == MSG_IOV)
@@ -63,7 +63,7 @@ static void finish(struct sluice_loop *l, struct session *s, struct rndv_tx *d,
         rpc_client_refused(l, s, msg, status);
     else if (msg->kind == MSG_REQUEST)
         rpc_client_completed(l, s, msg, status);
-    else if (msg->tag)
+    else if (msg->tx.tag)
         event_outcome(l, s, msg, status);
     else
         msg_discard(l, msg);

@@ -43,7 +43,7 @@ static void cancel_queued(struct sluice_loop *l, struct session *s, uint64_t tag
     struct sluice_msg *msg;
     msg_queue_init(&left);
     while ((msg = msg_queue_pop(&s->tx.queue)))
-        if (msg->kind == MSG_REQUEST && msg->tag == tag && msg->sent == 0)
+        if (msg->kind == MSG_REQUEST && msg->tx.tag == tag && msg->tx.sent == 0)
             finish_unsent(l, s, msg, SLUICE_ECANCELLED);
         else
             msg_queue_push(&left, msg);
@@ -58,7 +58,7 @@ static void cancel(struct sluice_loop *l, struct session *s, uint64_t tag) {
     cancel_queued(l, s, tag);
     for (uint32_t i = 0; i < r->limit && r->waiting > 0; i++) {
         struct rpc_pending *pending = &r->pending[i];
-        if (pending->state != RPC_PENDING_WAITING || pending->msg->tag != tag)
+        if (pending->state != RPC_PENDING_WAITING || pending->msg->tx.tag != tag)
             continue;
         pending->cancel_due = true;
         s->rpc.cancels++;

@@ -149,18 +149,18 @@ static void uncount(struct sluice_loop *l, struct session *s, struct rpc_client 
 }
 
 void rpc_client_unsent(struct sluice_loop *l, struct session *s, const struct sluice_msg *msg) {
-    uncount(l, s, rpc_client_of(s), (msg->send_flags & MSG_FOREIGN) != 0);
+    uncount(l, s, rpc_client_of(s), msg->foreign);
 }
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
 /* Microseconds left, as they travel. */
 static uint64_t time_left(struct sluice_loop *l, const struct sluice_msg *msg) {
-    if (likely(msg->deadline_ns == 0))
+    if (likely(msg->tx.deadline_ns == 0))
         return 0;
     uint64_t now = loop_clock(l);
-    uint64_t left = msg->deadline_ns > now ? (msg->deadline_ns - now + 999) / 1000 : 1;
-    loop_deadline(l, msg->deadline_ns);
+    uint64_t left = msg->tx.deadline_ns > now ? (msg->tx.deadline_ns - now + 999) / 1000 : 1;
+    loop_deadline(l, msg->tx.deadline_ns);
     return left < UINT32_MAX ? left : UINT32_MAX;
 }
 
@@ -178,9 +178,9 @@ bool rpc_client_assign(struct sluice_loop *l, struct session *s, struct sluice_m
     pending->id += RPC_IDS_MAX;
     pending->msg = msg;
     pending->state = RPC_PENDING_WAITING;
-    pending->foreign = (msg->send_flags & MSG_FOREIGN) != 0;
-    pending->deadline_ns = msg->deadline_ns;
-    msg->id = pending->id;
+    pending->foreign = msg->foreign;
+    pending->deadline_ns = msg->tx.deadline_ns;
+    msg->tx.id = pending->id;
     msg->flags |= MSG_BUSY;
     r->taken++;
     r->waiting++;
@@ -215,7 +215,7 @@ static void rpc_client_drop(struct sluice_loop *l, struct sluice_msg *msg) {
 }
 
 static void window_back(struct sluice_loop *l, struct session *s, const struct sluice_msg *msg) {
-    window_release(s, 1, msg->size, (msg->send_flags & MSG_FOREIGN) != 0);
+    window_release(s, 1, msg->size, msg->foreign);
     if (unlikely(s->window.waits_writable))
         send_check_writable(l, s);
 }
@@ -244,7 +244,7 @@ enum build_result rpc_client_build(struct sluice_loop *l, struct session *s, str
     } else {
         post_header(s, at, FRAME_REQUEST, 0, size, total);
         s->connection.tx.credits--;
-        wr_batch_entry(s, inlined ? NULL : msg, msg->id, SQ_REQUEST);
+        wr_batch_entry(s, inlined ? NULL : msg, msg->tx.id, SQ_REQUEST);
         if (inlined)
             msg->flags &= (uint16_t)~MSG_BUSY;
     }
@@ -266,16 +266,16 @@ void rpc_client_completed(struct sluice_loop *l, struct session *s, struct sluic
     if (msg->flags & MSG_ORPHAN)
         msg_discard(l, msg);
     else if (msg->flags & MSG_LATE)
-        event_outcome(l, s, msg, (sluice_status)(int32_t)msg->deadline_ns);
+        event_outcome(l, s, msg, (sluice_status)msg->outcome.late);
     else if (status == SLUICE_ECLOSED)
-        rpc_client_unposted(s, msg->id);
+        rpc_client_unposted(s, msg->tx.id);
 }
 
 void rpc_client_refused(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                         sluice_status status) {
     struct rpc_client *r = rpc_client_of(s);
-    struct rpc_pending *pending = &r->pending[msg->id & (RPC_IDS_MAX - 1)];
-    bool taken = pending->state != RPC_PENDING_FREE && pending->id == msg->id;
+    struct rpc_pending *pending = &r->pending[msg->tx.id & (RPC_IDS_MAX - 1)];
+    bool taken = pending->state != RPC_PENDING_FREE && pending->id == msg->tx.id;
     bool waited_for = taken && pending->state == RPC_PENDING_WAITING;
     if (waited_for)
         window_back(l, s, msg);
@@ -320,7 +320,7 @@ enum recv_result rpc_client_reply_deliver(struct sluice_loop *l, struct session 
     bool waited_for = pending->state == RPC_PENDING_WAITING;
     sluice_event event = {.type = SLUICE_REPLY};
     if (likely(waited_for)) {
-        event.tag = request->tag;
+        event.tag = request->tx.tag;
         window_back(l, s, request);
         rpc_client_drop(l, request);
     }
@@ -340,9 +340,9 @@ enum recv_result rpc_client_reply_deliver(struct sluice_loop *l, struct session 
 
 enum recv_result rpc_client_reply_take(struct sluice_loop *l, struct session *s,
                                        struct sluice_msg *msg) {
-    if (unlikely(!(msg->pieces & FRAME_RESERVED)))
+    if (unlikely(!(msg->rx.frame_flags & FRAME_RESERVED)))
         return rpc_broken(l, s, msg, "a reply that takes a credit");
-    return rpc_client_reply_deliver(l, s, msg, msg->tag);
+    return rpc_client_reply_deliver(l, s, msg, msg->rx.total);
 }
 
 bool rpc_client_reserved(struct session *s) {
@@ -371,14 +371,14 @@ void rpc_client_give_up(struct sluice_loop *l, struct session *s, struct rpc_cli
         carrier = pool_get(l->pool, l->cache, 0);
         if (!carrier) {
             msg->flags |= MSG_LATE;
-            msg->deadline_ns = (uint64_t)(int64_t)status;
+            msg->outcome.late = status;
             return;
         }
         msg->flags |= MSG_ORPHAN;
         carrier->state = MSG_SENDING;
         carrier->kind = MSG_REQUEST;
-        carrier->tag = msg->tag;
-        carrier->session_id = msg->session_id;
+        carrier->tx.tag = msg->tx.tag;
+        carrier->tx.session_id = msg->tx.session_id;
     }
     event_outcome(l, s, carrier, status);
 }

@@ -76,7 +76,7 @@ void rpc_server_unclaim(struct session *s, uint64_t token) {
 /* ---- answering ------------------------------------------------------------------------------- */
 
 void rpc_server_assign(struct session *s, struct sluice_msg *msg, uint64_t *total) {
-    struct rpc_inbound *inbound = &rpc_server_of(s)->inbound[msg->id];
+    struct rpc_inbound *inbound = &rpc_server_of(s)->inbound[msg->tx.id];
     *total = inbound->id;
     atomic_store_explicit(&inbound->word, 0, memory_order_relaxed);
 }
@@ -167,7 +167,7 @@ enum recv_result rpc_server_deliver(struct sluice_loop *l, struct session *s,
     if (unlikely(left_us != 0)) {
         /* A frame that was held has the time it arrived at. */
         uint64_t now = loop_clock(l);
-        deadline = (msg->deadline_ns ? msg->deadline_ns : now) + left_us * 1000;
+        deadline = (msg->rx.arrived_ns ? msg->rx.arrived_ns : now) + left_us * 1000;
         if (now >= deadline || inbound->cancelled) {
             answer_now(l, s, v, index, inbound->cancelled ? CODE_CANCELLED : CODE_EXPIRED);
             event_return(l, s, msg);
@@ -187,7 +187,7 @@ enum recv_result rpc_server_deliver(struct sluice_loop *l, struct session *s,
 }
 
 enum recv_result rpc_server_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
-    return rpc_server_deliver(l, s, msg, msg->tag);
+    return rpc_server_deliver(l, s, msg, msg->rx.total);
 }
 
 const char *rpc_server_cancelled(struct sluice_loop *l, struct session *s, const struct frame *f) {

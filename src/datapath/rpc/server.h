@@ -27,7 +27,7 @@ void rpc_server_flush(struct sluice_loop *l, struct session *s, struct wr_batch 
 
 /*
  * For whoever takes a request off the wire: delivers msg, which holds its bytes, as REQUEST; or
- * answers it, or drops it, and gives msg back (event_return). Room was checked. msg->deadline_ns: when
+ * answers it, or drops it, and gives msg back (event_return). Room was checked. msg->rx.arrived_ns: when
  * its frame arrived, 0 if just now.
  */
 enum recv_result rpc_server_deliver(struct sluice_loop *l, struct session *s,

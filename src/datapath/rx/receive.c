@@ -37,10 +37,10 @@
 
 /* What was found in the header of a frame that is held lies in its control block. */
 static inline void hold_fields(struct sluice_msg *msg, const struct frame *f) {
-    msg->send_flags = f->type;
-    msg->pieces = f->flags;
+    msg->frame_type = f->type;
+    msg->rx.frame_flags = f->flags;
     msg->size = f->length;
-    msg->tag = f->total;
+    msg->rx.total = f->total;
 }
 
 /* ---- processing ------------------------------------------------------------------------------ */
@@ -63,8 +63,8 @@ bool receive_broken(struct sluice_loop *l, struct session *s, struct sluice_msg 
 
 /* False: no memory for the message now; the frame must be kept and tried again. */
 static bool process_fragment(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
-    unsigned flags = msg->pieces;
-    uint64_t length = msg->size, total = msg->tag;
+    unsigned flags = msg->rx.frame_flags;
+    uint64_t length = msg->size, total = msg->rx.total;
     if (flags & FRAME_FIRST) {
         if (s->rx.partial || total <= length)
             return receive_broken(l, s, msg, "an unexpected first fragment");
@@ -97,7 +97,7 @@ static bool process_fragment(struct sluice_loop *l, struct session *s, struct sl
 }
 
 static enum recv_result process(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
-    switch ((enum frame_type)msg->send_flags) {
+    switch ((enum frame_type)msg->frame_type) {
     case FRAME_DATA:
         event_message(l, s, msg);
         return RECV_DONE;
@@ -204,8 +204,8 @@ static void refuse(struct sluice_loop *l, struct session *s, struct sluice_msg *
 
 /* Time goes on for a request that is held. */
 static void hold(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
-    if (msg->send_flags != FRAME_DATA && msg->send_flags != FRAME_FRAG)
-        msg->deadline_ns = loop_clock(l);
+    if (msg->frame_type != FRAME_DATA && msg->frame_type != FRAME_FRAG)
+        msg->rx.arrived_ns = loop_clock(l);
     msg_queue_push(&s->rx.held, msg);
 }
 
@@ -283,7 +283,7 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
         unlikely(s->connection.credits.returned | s->rpc.cancels | s->connection.sq.blocked))
         loop_dirty(l, s);
     msg->kind = MSG_PLAIN;
-    msg->deadline_ns = 0; /* when it arrived: now */
+    msg->rx.arrived_ns = 0; /* when it arrived: now */
     hold_fields(msg, &f);
     l->totals.frames_received++;
     l->totals_moved = true;

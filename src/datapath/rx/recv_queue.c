@@ -34,7 +34,7 @@ _Static_assert(FRAME_BYTES <= POOL_HEADER, "the header fits in front");
 
 void recv_buffer_put(struct sluice_loop *l, struct sluice_msg *msg) {
     if (msg->flags & MSG_SHARED)
-        srq_forget(l, msg->session_id);
+        srq_forget(l, msg->rx.srq_slot);
     if (msg->flags & MSG_RX)
         atomic_fetch_sub_explicit(pool_note(msg->pool), 1, memory_order_relaxed);
     msg->owner = NULL;
@@ -49,7 +49,7 @@ struct sluice_msg *recv_buffer_get(struct pool *pool, struct pool_cache *cache, 
     atomic_fetch_add_explicit(pool_note(pool), 1, memory_order_relaxed);
     msg->state = MSG_RECEIVE;
     msg->flags = MSG_RX;
-    msg->send_flags = 0;
+    msg->foreign = false;
     return msg;
 }
 

@@ -27,7 +27,7 @@
 static struct loop_loan *loan_of(const struct sluice_msg *msg, struct sluice_loop **l) {
     const struct session *s = msg->owner;
     *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
-    return &(*l)->loans[msg->pieces];
+    return &(*l)->loans[msg->loan.index];
 }
 
 void event_retain(struct sluice_msg *msg) {
@@ -40,9 +40,9 @@ void event_retain(struct sluice_msg *msg) {
     loan->what = LOAN_RETAINED;
     msg->owner = NULL;
     msg->flags = (uint16_t)((msg->flags & MSG_RX) | MSG_RETAINED);
-    msg->session_id = atomic_load_explicit(&s->id, memory_order_relaxed);
+    msg->retained.session_id = atomic_load_explicit(&s->id, memory_order_relaxed);
     msg->state = MSG_APP;
-    pool_belongs(msg, msg->session_id, s->peer.address);
+    pool_belongs(msg, msg->retained.session_id, s->peer.address);
 }
 
 /* ---- the loop's thread ----------------------------------------------------------------------- */
@@ -130,7 +130,7 @@ void retain_moved(struct sluice_loop *l, struct session *s, struct sluice_msg *m
 }
 
 void retain_free_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
-    struct session *s = session_table_at(msg->session_id);
+    struct session *s = session_table_at(msg->retained.session_id);
     returned(l, s, msg);
     atomic_fetch_sub_explicit(&s->ref, 1, memory_order_release);
 }
@@ -154,7 +154,7 @@ static void put(struct sluice_msg *msg) {
 }
 
 void retain_free(struct sluice_msg *msg) {
-    uint64_t id = msg->session_id;
+    uint64_t id = msg->retained.session_id;
     struct session *s = session_table_find(id);
     struct sluice_loop *l = s ? atomic_load_explicit(&s->loop, memory_order_relaxed) : NULL;
     bool nested;
@@ -216,15 +216,15 @@ static int pass_borrowed(struct sluice_msg *msg) {
 
 /* Its place takes another, which is freed as this one would have been. */
 static int pass_retained(struct sluice_msg *msg) {
-    struct session *s = session_table_find(msg->session_id);
-    if (s && session_ref_tryget(&s->ref, (uint32_t)msg->session_id, 0, 0)) {
+    struct session *s = session_table_find(msg->retained.session_id);
+    if (s && session_ref_tryget(&s->ref, (uint32_t)msg->retained.session_id, 0, 0)) {
         struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
         struct sluice_msg *other = replacement(l, l->rx_pool, s->connection.rx.frame_bytes);
         if (other) {
             other->flags = (uint16_t)(msg->flags & (MSG_RX | MSG_RETAINED));
             if (!(msg->flags & MSG_RX)) /* nor did that bring a buffer */
                 atomic_fetch_sub_explicit(pool_note(other->pool), 1, memory_order_relaxed);
-            other->session_id = msg->session_id;
+            other->retained.session_id = msg->retained.session_id;
             retain_free(other);
         }
         session_ref_put(&s->ref);

@@ -110,7 +110,7 @@ bool srq_enter(struct sluice_loop *l, struct sluice_msg *msg) {
 
 void srq_put(struct sluice_loop *l, struct sluice_msg *msg, uint64_t place) {
     l->srq.all[place] = msg;
-    msg->session_id = place;
+    msg->rx.srq_slot = place;
 }
 
 void srq_forget(struct sluice_loop *l, uint64_t place) {

@@ -35,7 +35,7 @@
 /* A farewell that waits behind a large message of which the rest will not come. */
 static bool said_bye(const struct session *s) {
     for (const struct sluice_msg *msg = s->rx.held.head; msg; msg = msg->next)
-        if (msg->send_flags == FRAME_BYE)
+        if (msg->frame_type == FRAME_BYE)
             return true;
     return false;
 }

@@ -326,7 +326,7 @@ static void hear_refuse(struct sluice_loop *l, struct session *s, const uint8_t 
 static void hear(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     uint8_t data[HELLO_BYTES_MAX + PROBE_BYTES];
     _Static_assert(PRIVATE_DATA_REJ_BYTES <= sizeof data, "a refusal fits as well");
-    uint32_t type = msg->send_flags;
+    uint32_t type = msg->frame_type;
     uint64_t bytes = msg->size;
     bool fits = bytes <= sizeof data;
     if (fits)

@@ -82,7 +82,7 @@ static void put_item(struct sluice_loop *l, struct coalescing *p, struct sluice_
     static const uint8_t types[] = {
         [MSG_PLAIN] = FRAME_DATA, [MSG_REQUEST] = FRAME_REQUEST, [MSG_REPLY] = FRAME_REPLY};
     uint32_t size = (uint32_t)msg->size, at = coalesce_round(p->at);
-    bool foreign = (msg->send_flags & MSG_FOREIGN) != 0;
+    bool foreign = msg->foreign;
     uint64_t *word = (uint64_t *)(void *)(p->frame->data + at);
     word[0] = htole64(types[msg->kind] | (uint64_t)size << 32);
     word[1] = htole64(total);
@@ -99,7 +99,7 @@ static void put_item(struct sluice_loop *l, struct coalescing *p, struct sluice_
     }
     p->window += (1ull | (uint64_t)size << COALESCE_COUNT_BITS)
                  << (foreign ? COALESCE_COUNT_BITS + COALESCE_SIZE_BITS : 0);
-    if (msg->tag == 0) {
+    if (msg->tx.tag == 0) {
         msg_discard(l, msg);
         return;
     }
@@ -113,7 +113,7 @@ static bool fill(struct sluice_loop *l, struct session *s, struct coalescing *p,
                  struct msg_queue *queue) {
     struct sluice_msg *msg;
     while ((msg = queue->head) && p->count < COALESCE_ITEMS_MAX && coalesce_accepts(s, msg)) {
-        if (msg->deadline_ns && l->now_ns >= msg->deadline_ns) {
+        if (msg->tx.deadline_ns && l->now_ns >= msg->tx.deadline_ns) {
             finish_unsent(l, s, msg_queue_pop(queue), SLUICE_ETIMEDOUT);
             continue;
         }
@@ -161,7 +161,7 @@ enum build_result coalesce_build(struct sluice_loop *l, struct session *s, struc
         return built == BUILD_DONE ? BUILD_PARTIAL : built;
     }
     p.frame->state = MSG_SENDING;
-    p.frame->tag = 0;
+    p.frame->tx.tag = 0;
     p.frame->kind = MSG_PLAIN;
     bool free = fill(l, s, &p, bytes, queue);
     if (p.count == 0) {
@@ -185,7 +185,7 @@ void coalesce_completed(struct sluice_loop *l, struct session *s, struct sluice_
     release_share(s, bytes >> (COALESCE_COUNT_BITS + COALESCE_SIZE_BITS), true);
     for (struct sluice_msg *next; msg; msg = next) {
         next = msg->next;
-        if (msg->tag)
+        if (msg->tx.tag)
             event_outcome(l, s, msg, status);
         else
             msg_discard(l, msg); /* the frame itself */
@@ -215,7 +215,7 @@ static inline uint8_t *own_of(const struct sluice_msg *view) {
 }
 
 void coalesce_release(struct sluice_loop *l, struct session *s, struct sluice_msg *frame) {
-    if (--frame->id > 0)
+    if (--frame->rx.users > 0)
         return;
     frame->flags &= (uint16_t)~MSG_OPENED;
     recv_queue_give_back(l, s, frame);
@@ -246,10 +246,10 @@ static struct sluice_msg *view_of(struct sluice_loop *l, struct session *s,
     view->data = frame->data + item->at;
     view->next = frame;
     view->flags = MSG_VIEW;
-    view->send_flags = 0;
+    view->foreign = false;
     view->owner = s;
     view->kind = MSG_PLAIN;
-    frame->id++;
+    frame->rx.users++;
     return view;
 }
 
@@ -257,9 +257,9 @@ static enum recv_result take_item(struct sluice_loop *l, struct session *s,
                                   struct sluice_msg *frame) {
     struct coalesce_item item;
     uint32_t length = (uint32_t)frame->size;
-    bool reserved = (frame->pieces & FRAME_RESERVED) != 0;
+    bool reserved = (frame->rx.frame_flags & FRAME_RESERVED) != 0;
     const char *wrong =
-        coalesce_item_get(&item, frame->data, length, (uint32_t)frame->sent, reserved);
+        coalesce_item_get(&item, frame->data, length, (uint32_t)frame->rx.unpacked, reserved);
     if (unlikely(wrong != NULL)) { /* it was right before: somebody writes to it */
         s->rx.stopped = true;
         session_close(l, s, SLUICE_REASON_PROTOCOL, 0, wrong);
@@ -277,7 +277,7 @@ static enum recv_result take_item(struct sluice_loop *l, struct session *s,
     else
         taken = rpc_client_reply_deliver(l, s, view, item.total);
     if (likely(taken == RECV_DONE))
-        frame->sent = item.next;
+        frame->rx.unpacked = item.next;
     else
         coalesce_return(l, s, view);
     return taken;
@@ -287,16 +287,16 @@ enum recv_result coalesce_take(struct sluice_loop *l, struct session *s, struct 
     enum recv_result taken = RECV_DONE;
     if (!(frame->flags & MSG_OPENED)) {
         const char *wrong = wrong_coalesced(frame->data, (uint32_t)frame->size,
-                                            (frame->pieces & FRAME_RESERVED) != 0);
+                                            (frame->rx.frame_flags & FRAME_RESERVED) != 0);
         if (wrong) {
             receive_broken(l, s, frame, wrong);
             return RECV_DONE;
         }
         frame->flags |= MSG_OPENED;
-        frame->sent = 0;
-        frame->id = 1; /* this function's own, until the last item is delivered */
+        frame->rx.unpacked = 0;
+        frame->rx.users = 1; /* this function's own, until the last item is delivered */
     }
-    while (taken == RECV_DONE && frame->sent < frame->size && !s->rx.stopped)
+    while (taken == RECV_DONE && frame->rx.unpacked < frame->size && !s->rx.stopped)
         taken = likely(loop_room(l, s)) ? take_item(l, s, frame) : RECV_NO_ROOM;
     l->unpacking = false;
     if (taken == RECV_DONE)

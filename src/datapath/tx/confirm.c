@@ -70,11 +70,11 @@ static bool is_wanted(const struct sq_entry *entry) {
     switch ((enum sq_what)(entry->bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK)) {
     case SQ_MESSAGE:
     case SQ_IOV:
-        return msg && msg->tag != 0;
+        return msg && msg->tx.tag != 0;
     case SQ_ONE_SIDED:
         return true;
     case SQ_COALESCED: /* the frame itself has no tag, those that are told have */
-        return msg && (msg->tag != 0 || msg->next);
+        return msg && (msg->tx.tag != 0 || msg->next);
     case SQ_RNDV:
     case SQ_REQUEST:
     case SQ_CONFIRM:

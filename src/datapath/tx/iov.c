@@ -82,7 +82,7 @@ static uint32_t gather(struct session *s, struct iov_msg *p, struct ibv_sge *sge
 enum build_result iov_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                             struct sluice_msg *msg) {
     struct iov_msg *p = iov_of(msg);
-    if (msg->sent == 0 && msg->size > s->tx.rndv_above && rndv_has_way(s, p->part, p->count))
+    if (msg->tx.sent == 0 && msg->size > s->tx.rndv_above && rndv_has_way(s, p->part, p->count))
         return rndv_build_iov(l, s, batch, msg, p->part, p->count);
     uint32_t lkey;
     uint8_t *header = wr_batch_header(l, s, &lkey);
@@ -91,7 +91,7 @@ enum build_result iov_build(struct sluice_loop *l, struct session *s, struct wr_
     struct ibv_sge *sge = l->iov_sge[batch->count];
     unsigned count;
     uint32_t size = gather(s, p, sge + 1, &count);
-    bool first = msg->sent == 0, last = msg->sent + size == msg->size, whole = first && last;
+    bool first = msg->tx.sent == 0, last = msg->tx.sent + size == msg->size, whole = first && last;
     sge[0] = (struct ibv_sge){(uintptr_t)header, FRAME_BYTES, lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, count + 1, 0);
     wr->sg_list = sge;
@@ -104,7 +104,7 @@ enum build_result iov_build(struct sluice_loop *l, struct session *s, struct wr_
     p->transfer.posted++;
     p->transfer.begun = true;
     p->transfer.whole = last;
-    msg->sent += size;
+    msg->tx.sent += size;
     batch->waited_for = true;
     wr_batch_signal(s, batch, wr);
     l->totals.messages_sent += last;
@@ -116,7 +116,7 @@ void iov_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *
                    sluice_status status) {
     if (!transfer_completed(s, msg, &status))
         return;
-    if (msg->tag)
+    if (msg->tx.tag)
         event_outcome(l, s, msg, status);
     else
         msg_discard(l, msg);

@@ -85,7 +85,7 @@ void wr_batch_signal(struct session *s, struct wr_batch *batch, struct ibv_send_
 }
 
 uint64_t wr_batch_counted(const struct sluice_msg *msg) {
-    return msg->size | SQ_COUNTED | (msg->send_flags & MSG_FOREIGN ? SQ_FOREIGN : 0);
+    return msg->size | SQ_COUNTED | (msg->foreign ? SQ_FOREIGN : 0);
 }
 
 static void add_whole(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
@@ -93,7 +93,7 @@ static void add_whole(struct sluice_loop *l, struct session *s, struct wr_batch 
     uint32_t size = (uint32_t)msg->size;
     uint8_t *at = msg->data - FRAME_BYTES;
     bool inlined = size + FRAME_BYTES <= s->connection.sq.inline_max;
-    bool keep = msg->tag != 0 || !inlined;
+    bool keep = msg->tx.tag != 0 || !inlined;
     struct ibv_sge *sge = l->send_sge[batch->count];
     sge[0] = (struct ibv_sge){(uintptr_t)at, size + FRAME_BYTES, msg->lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 1, inlined ? IBV_SEND_INLINE : 0);
@@ -112,20 +112,20 @@ static void add_whole(struct sluice_loop *l, struct session *s, struct wr_batch 
 /* The next fragment; true when it was the last. */
 static bool add_fragment(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                          struct sluice_msg *msg) {
-    uint64_t left = msg->size - msg->sent;
+    uint64_t left = msg->size - msg->tx.sent;
     uint32_t size = left < s->tx.frame_payload ? (uint32_t)left : s->tx.frame_payload;
-    bool first = msg->sent == 0, last = left == size;
+    bool first = msg->tx.sent == 0, last = left == size;
     uint8_t *header = s->connection.sq.headers->data +
                       (s->connection.sq.tail & s->connection.sq.mask) * HEADER_BYTES;
     struct ibv_sge *sge = l->send_sge[batch->count];
     sge[0] = (struct ibv_sge){(uintptr_t)header, FRAME_BYTES, s->connection.sq.headers->lkey};
-    sge[1] = (struct ibv_sge){(uintptr_t)(msg->data + msg->sent), size, msg->lkey};
+    sge[1] = (struct ibv_sge){(uintptr_t)(msg->data + msg->tx.sent), size, msg->lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 2, 0);
     s->connection.tx.sequence++;
     post_header(s, header, FRAME_FRAG, (first ? FRAME_FIRST : 0) | (last ? FRAME_LAST : 0), size,
                 first ? msg->size : 0);
     push_entry(s, last ? msg : NULL, last ? wr_batch_counted(msg) : 0);
-    msg->sent += size;
+    msg->tx.sent += size;
     if (last)
         batch->waited_for = true;
     wr_batch_signal(s, batch, wr);
@@ -136,14 +136,14 @@ static bool add_fragment(struct sluice_loop *l, struct session *s, struct wr_bat
 
 void finish_unsent(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_status status) {
-    window_release(s, 1, msg->size, (msg->send_flags & MSG_FOREIGN) != 0);
+    window_release(s, 1, msg->size, msg->foreign);
     if (msg->kind == MSG_REQUEST)
         rpc_client_unsent(l, s, msg);
     if (msg->kind == MSG_IOV || msg->kind == MSG_ONE_SIDED)
         iov_regions_done(msg);
     if (msg->kind == MSG_ONE_SIDED)
-        msg->sent = 0; /* the value of the outcome */
-    if (msg->tag || msg->kind == MSG_REQUEST)
+        msg->outcome.value = 0;
+    if (msg->tx.tag || msg->kind == MSG_REQUEST)
         event_outcome(l, s, msg, status);
     else
         msg_discard(l, msg);
@@ -162,7 +162,7 @@ static bool have_headers(struct sluice_loop *l, struct session *s) {
         s->connection.sq.headers =
             pool_get(l->rx_pool, l->rx_cache, (size_t)s->connection.sq.depth * HEADER_BYTES);
     if (s->connection.sq.headers) {
-        s->connection.sq.headers->send_flags = 0;
+        s->connection.sq.headers->foreign = false;
         return true;
     }
     if (loop_retry(l, s))
@@ -184,7 +184,7 @@ static enum build_result build_frames(struct sluice_loop *l, struct session *s,
         add_whole(l, s, batch, msg);
         return BUILD_DONE;
     }
-    if (msg->sent == 0 && msg->size > s->tx.rndv_above)
+    if (msg->tx.sent == 0 && msg->size > s->tx.rndv_above)
         return rndv_build(l, s, batch, msg);
     if (!have_headers(l, s))
         return BUILD_NONE;
@@ -233,7 +233,7 @@ static void build(struct sluice_loop *l, struct session *s, struct wr_batch *bat
     if (s->tx.replies.head || s->rpc.answers)
         build_replies(l, s, batch);
     while (batch->count < l->wr_batch_max && (msg = s->tx.queue.head)) {
-        if (msg->deadline_ns && msg->sent == 0 && l->now_ns >= msg->deadline_ns) {
+        if (msg->tx.deadline_ns && msg->tx.sent == 0 && l->now_ns >= msg->tx.deadline_ns) {
             finish_unsent(l, s, msg_queue_pop(&s->tx.queue), SLUICE_ETIMEDOUT);
             continue;
         }
@@ -353,8 +353,8 @@ bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type
     struct wr_batch batch;
     uint8_t *at = msg->data - FRAME_BYTES;
     msg->state = MSG_SENDING;
-    msg->tag = 0;
-    msg->send_flags = 0;
+    msg->tx.tag = 0;
+    msg->foreign = false;
     memcpy(msg->data, payload, bytes);
     wr_batch_init(&batch, true); /* the buffer is read until it completes */
     l->send_sge[0][0] = (struct ibv_sge){(uintptr_t)at, bytes + FRAME_BYTES, msg->lkey};

@@ -99,15 +99,15 @@ void send_check_writable(struct sluice_loop *l, struct session *s) {
 }
 
 static inline void take(struct sluice_msg *msg, uint64_t id, const struct send_args *args,
-                        uint32_t flags) {
+                        bool foreign) {
     msg->state = MSG_SENDING;
-    msg->tag = args->tag;
-    msg->deadline_ns = args->deadline_ns;
-    msg->session_id = id;
-    msg->send_flags = args->flags | flags;
-    msg->sent = 0;
+    msg->tx.tag = args->tag;
+    msg->tx.deadline_ns = args->deadline_ns;
+    msg->tx.session_id = id;
+    msg->foreign = foreign;
+    msg->tx.sent = 0;
     msg->kind = args->kind;
-    msg->id = args->id;
+    msg->tx.id = args->id;
 }
 
 /* Of this node: allocated or received. */
@@ -182,7 +182,8 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
         return status;
     }
     /* Kept from this very session: the loop sees to its credit, with buffers of its own cache. */
-    bool moves = msg->state == MSG_APP && (msg->flags & MSG_RETAINED) && msg->session_id == id;
+    bool moves =
+        msg->state == MSG_APP && (msg->flags & MSG_RETAINED) && msg->retained.session_id == id;
     if (!moves && retain_holds(msg) && (status = retain_pass(msg)) != SLUICE_OK) {
         if (args->kind == MSG_REQUEST || args->kind == MSG_REPLY)
             rpc_client_admit_undo(s, args, true);
@@ -191,14 +192,14 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
         session_ref_put(&s->ref);
         return status;
     }
-    take(msg, id, args, MSG_FOREIGN);
+    take(msg, id, args, true);
     mailbox_post(&l->mailbox, &msg->item, LOOP_MSG_SEND, s->slot, (uint32_t)id);
     session_ref_put(&s->ref);
     return SLUICE_OK;
 }
 
 void send_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
-    struct session *s = session_table_at(msg->session_id);
+    struct session *s = session_table_at(msg->tx.session_id);
     s->window.foreign_taken++;
     l->traffic = true;
     if (msg->flags & MSG_RETAINED)
@@ -207,8 +208,8 @@ void send_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
         finish_unsent(l, s, msg, SLUICE_ECLOSED);
         return;
     }
-    if (msg->deadline_ns)
-        loop_deadline(l, msg->deadline_ns);
+    if (msg->tx.deadline_ns)
+        loop_deadline(l, msg->tx.deadline_ns);
     msg_queue_push(msg->kind == MSG_REPLY ? &s->tx.replies : &s->tx.queue, msg);
     loop_dirty(l, s);
 }
@@ -225,7 +226,7 @@ static inline void post_one(struct sluice_loop *l, struct session *s, struct slu
     /* Inline, the buffer is free when the call returns, and nobody waits for a completion: one in
      * signal_every keeps the send queue and the window moving. */
     bool inlined = bytes <= s->connection.sq.inline_max;
-    bool keep = msg->tag != 0 || !inlined;
+    bool keep = msg->tx.tag != 0 || !inlined;
     bool signal = keep || s->connection.sq.unsignalled + 1 >= s->connection.sq.signal_every;
     s->connection.sq.unsignalled = signal ? 0 : s->connection.sq.unsignalled + 1;
 
@@ -292,7 +293,7 @@ static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l,
             rpc_client_admit_undo(s, args, false);
         return status;
     }
-    take(msg, id, args, 0);
+    take(msg, id, args, false);
     atomic_store_explicit(&s->window.own_messages, own + 1, memory_order_relaxed);
     atomic_store_explicit(&s->window.own_bytes, own_bytes + msg->size, memory_order_relaxed);
     l->totals_moved = true;

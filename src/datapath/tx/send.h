@@ -9,8 +9,6 @@
 
 #include "datapath/loop/loop.h"
 
-#define MSG_FOREIGN (1u << 31) /* in msg->send_flags: accepted from another thread */
-
 /* A message another thread handed over. */
 void send_arrived(struct sluice_loop *l, struct sluice_msg *msg);
 /* What other threads were told EAGAIN for. */

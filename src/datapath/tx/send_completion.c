@@ -61,7 +61,7 @@ static void retire(struct sluice_loop *l, struct session *s, sluice_status statu
         rpc_client_completed(l, s, msg, status);
         return;
     }
-    if (msg->tag)
+    if (msg->tx.tag)
         event_outcome(l, s, msg, status);
     else
         msg_discard(l, msg);
@@ -194,7 +194,7 @@ void send_drop_queue(struct sluice_loop *l, struct session *s, sluice_status sta
         msg_queue_pop(&s->tx.queue);
         if (!transfer_cut(msg, &own))
             finish_unsent(l, s, msg, own);
-    } else if (msg && msg->sent > 0 && s->connection.sq.head != s->connection.sq.tail) {
+    } else if (msg && msg->tx.sent > 0 && s->connection.sq.head != s->connection.sq.tail) {
         /* The device may still read the fragments posted: the message goes with the last entry that
          * is one of them, or is behind them and has room for it. */
         for (uint32_t i = s->connection.sq.tail; i != s->connection.sq.head; i--) {
@@ -218,12 +218,12 @@ void send_expire(struct sluice_loop *l, struct session *s) {
     struct sluice_msg *msg;
     msg_queue_init(&left);
     while ((msg = msg_queue_pop(&s->tx.queue))) {
-        if (msg->deadline_ns && msg->sent == 0 && l->now_ns >= msg->deadline_ns) {
+        if (msg->tx.deadline_ns && msg->tx.sent == 0 && l->now_ns >= msg->tx.deadline_ns) {
             finish_unsent(l, s, msg, SLUICE_ETIMEDOUT);
             continue;
         }
-        if (msg->deadline_ns && msg->sent == 0)
-            loop_deadline(l, msg->deadline_ns);
+        if (msg->tx.deadline_ns && msg->tx.sent == 0)
+            loop_deadline(l, msg->tx.deadline_ns);
         msg_queue_push(&left, msg);
     }
     if (left.head)

@@ -370,7 +370,7 @@ static void forge(struct side *side, unsigned type, unsigned flags, uint64_t tot
                              .send_flags = IBV_SEND_SIGNALED},
                        *bad;
     msg->state = MSG_SENDING;
-    msg->tag = 0;
+    msg->tx.tag = 0;
     s->connection.sq.entries[s->connection.sq.tail++ & s->connection.sq.mask] =
         (struct sq_entry){msg, 0};
     assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);

@@ -487,8 +487,8 @@ static void *lane_source(void *arg) {
             sched_yield();
             continue;
         }
-        msg->tag = (uint64_t)lane->number << 32 | i;
-        memcpy(msg->data, &msg->tag, bytes < 8 ? bytes : 8);
+        msg->tx.tag = (uint64_t)lane->number << 32 | i;
+        memcpy(msg->data, &msg->tx.tag, bytes < 8 ? bytes : 8);
         while (atomic_load_explicit(&lane->slot[i % SLOTS], memory_order_acquire))
             sched_yield();
         atomic_store_explicit(&lane->slot[i % SLOTS], msg, memory_order_release);
@@ -514,10 +514,10 @@ static void *lane_sink(void *arg) {
             continue;
         }
         empty = 0;
-        uint64_t tag = msg->tag;
+        uint64_t tag = msg->tx.tag;
         if (msg->size >= 8)
             memcpy(&tag, msg->data, 8);
-        lane->wrong += tag != msg->tag || tag >> 32 != lane->number;
+        lane->wrong += tag != msg->tx.tag || tag >> 32 != lane->number;
         taken++;
         pool_put(lane->pool, taken % 13 ? cache : NULL, msg);
     }
