@@ -54,6 +54,10 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT SLUICE_SANITIZE AND NOT SLUICE_FU
 endif()
 add_link_options("LINKER:-z,relro,-z,now")
 
+# For everything: tests see inside of structs that have more in them then.
+if(SLUICE_ASSERTIONS)
+  add_compile_definitions(SLUICE_ASSERTIONS)
+endif()
 if(SLUICE_POOL_DEBUG)
   add_compile_definitions(SLUICE_POOL_DEBUG)
 endif()

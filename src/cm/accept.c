@@ -34,6 +34,7 @@ static void refuse_request(struct cm *cm, struct rdma_cm_id *id, sluice_reason r
 }
 
 void cm_answer(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     struct session *s = session_of_conn(conn);
     if (!cm_conn_options(cm, conn))
         return;
@@ -138,6 +139,7 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
 }
 
 void cm_answered(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     if (conn->owner.state != CM_AWAITING_APP)
         return;              /* too late: the request is gone, and CLOSED on its way */
     if (conn->established) { /* the peer has said HELLO: the loop tells it */
@@ -161,6 +163,7 @@ void cm_answered(struct cm *cm, struct cm_conn *conn) {
 }
 
 void cm_accept_now(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     uint8_t data[PRIVATE_DATA_REP_BYTES];
     private_data_rep_encode(&conn->rep, data);
     struct rdma_conn_param param = {
@@ -185,6 +188,7 @@ void cm_accept_now(struct cm *cm, struct cm_conn *conn) {
 
 /* Data came before the handshake's last message: it counts as that message, which may be lost. */
 void cm_arrived(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     if (conn->owner.state == CM_ACCEPTING)
         cm->node->fabric->notify(conn->owner.id, IBV_EVENT_COMM_EST);
 }
@@ -209,6 +213,7 @@ void cm_on_closed_early(struct cm *cm, struct cm_owner *owner, const struct cm_e
 
 /* The loop found the peer's HELLO or WELCOME in order: the session is up, or the application decides. */
 void cm_handshake_done(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     struct session *s = session_of_conn(conn);
     if (conn->owner.state != CM_HANDSHAKE)
         return; /* it failed meanwhile */

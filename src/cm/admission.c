@@ -118,6 +118,7 @@ static void leave_open(struct cm *cm, struct cm_conn *conn, enum cm_state state)
 }
 
 void admission_move(struct cm *cm, struct cm_conn *conn, enum cm_state state) {
+    cm_assert_thread(cm);
     enum admission_class from = (enum admission_class)conn->admission_class;
     enum admission_class to = conn->passive ? class_in(state) : ADMISSION_NONE;
     if (from == to)
@@ -155,6 +156,7 @@ void admission_move(struct cm *cm, struct cm_conn *conn, enum cm_state state) {
 /* ---- letting in ------------------------------------------------------------------------------ */
 
 void admission_init(struct cm *cm) {
+    cm_assert_thread(cm);
     cm->admission = (struct admission){.usual_ns = ADMISSION_USUAL_NS};
     cm->admission.open.last = &cm->admission.open.first;
     cm->admission.queue.last = &cm->admission.queue.first;
@@ -165,12 +167,14 @@ static bool has_slot(const struct cm *cm) {
 }
 
 bool admission_room(const struct cm *cm, bool asks) {
+    cm_assert_thread(cm);
     if (cm->admission.asking + cm->admission.queue.count < cm->node->options.requests_max)
         return true;
     return !asks && cm->admission.queue.count == 0 && has_slot(cm);
 }
 
 void admission_start(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     if (cm->admission.queue.count == 0 && has_slot(cm))
         cm_answer(cm, conn);
     else
@@ -178,6 +182,7 @@ void admission_start(struct cm *cm, struct cm_conn *conn) {
 }
 
 uint64_t admission_patience(const struct cm *cm) {
+    cm_assert_thread(cm);
     uint64_t patience = ADMISSION_PATIENCE_MAX_NS;
     if (cm->admission.usual_ns < ADMISSION_PATIENCE_MAX_NS / ADMISSION_PATIENCE_FACTOR)
         patience = cm->admission.usual_ns * ADMISSION_PATIENCE_FACTOR;
@@ -200,6 +205,7 @@ static uint64_t slow_since(const struct cm *cm, uint64_t patience) {
 }
 
 uint64_t admission_due(const struct cm *cm) {
+    cm_assert_thread(cm);
     if (!cm->admission.queue.first || !cm->admission.open.first)
         return UINT64_MAX;
     return slow_since(cm, admission_patience(cm));
@@ -219,6 +225,7 @@ static void evict(struct cm *cm) {
 }
 
 unsigned admission_progress(struct cm *cm, bool seen) {
+    cm_assert_thread(cm);
     struct admission *admit = &cm->admission;
     unsigned count = 0;
     while (admit->queue.first) {

@@ -26,6 +26,7 @@ static const char *name_of(unsigned type) {
 }
 
 void cm_async_event_count(struct cm *cm, const struct ibv_async_event *event) {
+    cm_assert_thread(cm);
     unsigned type = (unsigned)event->event_type;
     stats_add(&cm->stats->async[type < STATS_ASYNC_UNKNOWN ? type : STATS_ASYNC_UNKNOWN], 1);
     /* The list of events in qp_attr.c has no line for what this build's headers do not know. */
@@ -39,6 +40,7 @@ void cm_async_event_count(struct cm *cm, const struct ibv_async_event *event) {
 }
 
 void cm_async_event_device(struct cm *cm, const struct ibv_async_event *event) {
+    cm_assert_thread(cm);
     log_write(&cm->node->log, SLUICE_LOG_INFO, "device %s: %s (event %d)", cm->node->choice.device,
               name_of((unsigned)event->event_type), (int)event->event_type);
 }
@@ -52,6 +54,7 @@ static bool set_down(struct cm *cm, unsigned port, bool down) {
 }
 
 void cm_async_event_port(struct cm *cm, const struct ibv_async_event *event) {
+    cm_assert_thread(cm);
     const char *device = cm->node->choice.device;
     int port = event->element.port_num;
     if (event->event_type == IBV_EVENT_PORT_ERR) {

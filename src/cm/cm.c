@@ -35,16 +35,20 @@ static void watch_for(struct cm *cm, uint64_t due_ns) {
 }
 
 void cm_watch(struct cm *cm, struct cm_conn *conn, uint64_t deadline_ns) {
+    cm_assert_thread(cm);
     conn->deadline_ns = deadline_ns;
     watch_for(cm, deadline_ns);
 }
 
 void cm_watch_step(struct cm *cm, struct cm_conn *conn, uint64_t step_ns) {
+    cm_assert_thread(cm);
     conn->step_ns = step_ns;
     watch_for(cm, step_ns);
 }
 
 void cm_enter(struct cm *cm, struct cm_conn *conn, enum cm_state state) {
+    cm_assert_thread(cm);
+    ASSERT(cm_may_follow(conn->owner.state, state));
     admission_move(cm, conn, state);
     if (state == CM_UP || state == CM_FAILED || state == CM_RELEASED)
         conn->deadline_ns = conn->step_ns = 0;
@@ -74,6 +78,7 @@ static unsigned check_deadlines(struct cm *cm) {
 
 void cm_describe(const struct cm *cm, struct cm_failure *why, sluice_reason reason, uint32_t vendor,
                  const char *format, va_list args) {
+    cm_assert_thread(cm);
     why->reason = reason;
     why->vendor = vendor;
     why->cm_event = cm->cause ? (int32_t)cm->cause->type : -1;
@@ -83,6 +88,7 @@ void cm_describe(const struct cm *cm, struct cm_failure *why, sluice_reason reas
 
 void cm_fail(struct cm *cm, struct cm_conn *conn, sluice_reason reason, uint32_t vendor,
              const char *format, ...) {
+    cm_assert_thread(cm);
     struct cm_failure why = {.code = conn->down.code};
     va_list args;
     va_start(args, format);
@@ -92,6 +98,7 @@ void cm_fail(struct cm *cm, struct cm_conn *conn, sluice_reason reason, uint32_t
 }
 
 void cm_end(struct cm *cm, struct cm_conn *conn, const struct cm_failure *why) {
+    cm_assert_thread(cm);
     struct session *s = session_of_conn(conn);
     if (conn->reported || conn->owner.state == CM_RELEASED)
         return;
@@ -109,12 +116,14 @@ void cm_end(struct cm *cm, struct cm_conn *conn, const struct cm_failure *why) {
 }
 
 void cm_up(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     cm_enter(cm, conn, CM_UP);
     stats_add(conn->passive ? &cm->stats->accepted : &cm->stats->connected, 1);
 }
 
 /* The connection is there: the session is up, unless there is a handshake first. */
 void cm_adopt(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     struct session *s = session_of_conn(conn);
     conn->rejectable = false;
     if (conn->rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE)
@@ -127,6 +136,7 @@ void cm_adopt(struct cm *cm, struct cm_conn *conn) {
 /* ---- ending ---------------------------------------------------------------------------------- */
 
 void cm_release(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     const struct fabric_ops *fabric = cm->node->fabric;
     struct session *s = session_of_conn(conn);
     conn->over = true;
@@ -150,6 +160,7 @@ void cm_release(struct cm *cm, struct cm_conn *conn) {
 }
 
 void cm_drained(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     struct session *s = session_of_conn(conn);
     /* Its flush may have been faster than the news of why, which were there before its queue pair was gone. */
     cm_hear_now(cm);
@@ -275,6 +286,7 @@ static void dispatch(struct cm *cm, const struct cm_event *event) {
 }
 
 unsigned cm_take_events(struct cm *cm, struct rdma_event_channel *channel, int *error) {
+    cm_assert_thread(cm);
     const struct fabric_ops *fabric = cm->node->fabric;
     unsigned count = 0;
     struct rdma_cm_event *event;
@@ -323,6 +335,7 @@ static void drain_wakeup(struct cm *cm, uint32_t events) {
 }
 
 unsigned cm_progress(struct cm *cm, uint64_t wait_ns) {
+    cm_assert_thread(cm);
     struct epoll_event ready[4];
     cm->now_ns = env_now(&cm->node->env);
     stats_add(&cm->stats->progress_calls, 1);
@@ -361,9 +374,20 @@ unsigned cm_progress(struct cm *cm, uint64_t wait_ns) {
 
 static void *run(void *arg) {
     struct cm *cm = arg;
+#if ASSERTIONS
+    atomic_store(&cm->runner, cm_this_thread());
+#endif
     while (!atomic_load(&cm->stop))
         cm_progress(cm, UINT64_MAX);
+#if ASSERTIONS
+    atomic_store(&cm->runner, NULL);
+#endif
     return NULL;
+}
+
+const void *cm_this_thread(void) {
+    static __thread char token;
+    return &token;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */

@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/assert.h"
 #include "base/epoll_source.h"
 #include "base/stats.h"
 #include "cm/admission.h"
@@ -58,7 +59,23 @@ struct cm {
     _Atomic bool stop;
     struct stats_cm *stats;
     struct mailbox *mailbox; /* the node's cm_mailbox */
+#if ASSERTIONS
+    const void *_Atomic runner; /* what cm_this_thread() is in its thread; NULL: a test drives it */
+#endif
 };
+
+/* An address that no other thread has. */
+const void *cm_this_thread(void);
+
+/* The calling thread is the CM thread, or the test in its place. */
+static inline void cm_assert_thread(const struct cm *cm) {
+#if ASSERTIONS
+    const void *runner = atomic_load(&cm->runner);
+    ASSERT(!runner || runner == cm_this_thread());
+#else
+    (void)cm;
+#endif
+}
 
 /* 0 or a negative status with *e. thread false: the caller drives cm_progress(). */
 int cm_open(struct cm *cm, struct sluice_node *node, bool thread, sluice_error *e);

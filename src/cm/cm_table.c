@@ -228,6 +228,34 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
 };
 /* clang-format on */
 
+bool cm_may_follow(enum cm_state from, enum cm_state to) {
+#define TO(state) (1u << CM_##state)
+#define TRY_AGAIN (TO(BACKOFF) | TO(RESOLVING_ADDR))
+    static const uint32_t next[CM_STATE_COUNT] = {
+        [CM_IDLE] = TRY_AGAIN | TO(RESOLVING_NAME) | TO(AWAITING_APP) | TO(QUEUED) |
+                    TO(CREATING_QP_PASSIVE),
+        [CM_RESOLVING_NAME] = TRY_AGAIN,
+        [CM_BACKOFF] = TRY_AGAIN,
+        [CM_RESOLVING_ADDR] = TRY_AGAIN | TO(RESOLVING_ROUTE),
+        [CM_RESOLVING_ROUTE] = TRY_AGAIN | TO(CREATING_QP),
+        [CM_CREATING_QP] = TRY_AGAIN | TO(CONNECTING),
+        [CM_CONNECTING] = TRY_AGAIN | TO(MODIFYING_QP),
+        [CM_MODIFYING_QP] = TO(HANDSHAKE) | TO(UP),
+        [CM_AWAITING_APP] = TO(QUEUED) | TO(CREATING_QP_PASSIVE) | TO(UP),
+        [CM_QUEUED] = TO(CREATING_QP_PASSIVE),
+        [CM_CREATING_QP_PASSIVE] = TO(ACCEPTING),
+        [CM_ACCEPTING] = TO(HANDSHAKE) | TO(UP),
+        [CM_HANDSHAKE] = TO(AWAITING_APP) | TO(UP),
+    };
+    if (to == CM_FAILED)
+        return from != CM_FAILED && from != CM_RELEASED;
+    if (to == CM_RELEASED)
+        return from != CM_RELEASED;
+    return next[from] >> to & 1;
+#undef TO
+#undef TRY_AGAIN
+}
+
 const char *cm_state_name(unsigned state) {
     switch ((enum cm_state)state) {
 #define CM_X(name, text)                                                                           \

@@ -7,6 +7,7 @@
 #ifndef CM_CM_TABLE_H
 #define CM_CM_TABLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/stats.h"
@@ -39,6 +40,8 @@ struct cm_cell {
 
 extern const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT];
 const char *cm_state_name(unsigned state);
+/* Whether a connection may go from one state to the other; FAILED and RELEASED end every way. */
+bool cm_may_follow(enum cm_state from, enum cm_state to);
 const char *cm_event_name(unsigned type);
 /* Handlers of the table. */
 cm_run cm_on_request, cm_on_addr_resolved, cm_on_addr_error, cm_on_route_resolved,

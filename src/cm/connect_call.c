@@ -24,6 +24,7 @@
  * other one is this side's own, and says nothing of the peer.
  */
 void cm_connect_failed(struct cm *cm, struct cm_conn *conn, int error) {
+    cm_assert_thread(cm);
     enum cm_hope hope = CM_HOPE_ELSEWHERE;
     sluice_reason reason = SLUICE_REASON_DEVICE_ERROR;
     const char *text = strerror(error);
@@ -61,6 +62,7 @@ void cm_connect_failed(struct cm *cm, struct cm_conn *conn, int error) {
 
 /* What the software device found out on its own side says more than that nobody answered. */
 bool cm_short_of_files(struct cm *cm, struct cm_conn *conn, const struct cm_event *event) {
+    cm_assert_thread(cm);
     int error = (int)cm_code(event->status);
     if (error != EMFILE && error != ENFILE)
         return false;
@@ -69,6 +71,7 @@ bool cm_short_of_files(struct cm *cm, struct cm_conn *conn, const struct cm_even
 }
 
 void cm_connect(struct cm *cm, struct cm_conn *conn, struct rdma_conn_param *param) {
+    cm_assert_thread(cm);
     if (!cm->connector) {
         if (cm->node->fabric->connect(conn->owner.id, param) != 0)
             cm_connect_failed(cm, conn, errno);
@@ -89,6 +92,7 @@ static void end_call(struct cm_conn *conn) {
 }
 
 unsigned cm_take_calls(struct cm *cm) {
+    cm_assert_thread(cm);
     unsigned count = 0;
     struct cm_conn *conn;
     int error;
@@ -120,6 +124,7 @@ void cm_decided(struct cm_conn *conn) {
 /* ---- giving up -------------------------------------------------------------------------------- */
 
 bool cm_leave(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     struct cm_connect *call = conn->call;
     conn->call = NULL;
     conn->answered = false;
@@ -133,6 +138,7 @@ bool cm_leave(struct cm *cm, struct cm_conn *conn) {
 }
 
 void cm_give_left(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     struct ibv_qp *qp = conn->left_qp;
     if (qp)
         qp->qp_context = NULL; /* the session does not answer for it any more */

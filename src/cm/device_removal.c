@@ -88,6 +88,7 @@ static bool watch_at_interface(struct cm *cm, const struct ifaddrs *list, const 
  * are tried: librdmacm opens, and keeps open, the device behind each address that an id is bound to.
  */
 bool cm_watch_by_hardware(struct cm *cm, const union ibv_gid *gid, const struct ifaddrs *list) {
+    cm_assert_thread(cm);
     static const uint8_t none[16] = {0};
     if (memcmp(gid->raw, none, 6) == 0 || memcmp(gid->raw + 6, none, 10) != 0)
         return false;
@@ -115,6 +116,7 @@ static bool watch_at_gid(struct cm *cm, const union ibv_gid *gid) {
  * such address it does without.
  */
 void cm_watch_device(struct cm *cm) {
+    cm_assert_thread(cm);
     const struct fabric_ops *fabric = cm->node->fabric;
     cm->watch.state = CM_REMOVAL_WATCH;
     for (unsigned port = 1; port <= cm->node->device_attr.phys_port_cnt; port++) {
@@ -151,6 +153,7 @@ static void tell_loops(struct cm *cm) {
 }
 
 void cm_device_lost(struct cm *cm) {
+    cm_assert_thread(cm);
     if (cm->device_lost)
         return;
     cm->device_lost = true;
@@ -190,6 +193,7 @@ static bool ids_left(const struct cm *cm) {
 }
 
 void cm_detach(struct cm *cm) {
+    cm_assert_thread(cm);
     sluice_node *n = cm->node;
     if (atomic_load(&n->device_users) > 0 || ids_left(cm)) {
         if (cm->now_ns - cm->lost_ns >= GRACE_NS)

@@ -35,6 +35,7 @@ static void link_conn(struct cm *cm, struct cm_conn *conn) {
 }
 
 void cm_begin(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     struct session *s = session_of_conn(conn);
     link_conn(cm, conn);
     uint64_t timeout = s->link_config.timeout_ns;
@@ -53,6 +54,7 @@ static int open_resolver(struct cm *cm) {
 }
 
 void cm_dial(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     cm_begin(cm, conn);
     stats_add(&cm->stats->dials, 1);
     if (cm->device_lost) {
@@ -91,6 +93,7 @@ static void named(struct cm *cm, struct cm_conn *conn, const struct cm_names *na
 }
 
 unsigned cm_take_names(struct cm *cm) {
+    cm_assert_thread(cm);
     unsigned count = 0;
     struct cm_names names;
     struct cm_lookup *lookup;
@@ -220,6 +223,7 @@ void cm_on_route_resolved(struct cm *cm, struct cm_owner *owner, const struct cm
 }
 
 void cm_prepared(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     conn->prepared = true;
     if (conn->left)
         cm_give_left(cm, conn);
@@ -267,6 +271,7 @@ void cm_on_response(struct cm *cm, struct cm_owner *owner, const struct cm_event
 }
 
 void cm_ready(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     if (conn->owner.state != CM_MODIFYING_QP)
         return; /* it failed meanwhile */
     if (!cm->node->traits.answer_is_up && cm->node->fabric->establish(conn->owner.id) != 0) {

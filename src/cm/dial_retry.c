@@ -32,6 +32,7 @@
 /* ---- time ------------------------------------------------------------------------------------ */
 
 int cm_milliseconds(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     uint64_t due = conn->deadline_ns;
     if (conn->step_ns != 0 && (due == 0 || conn->step_ns < due))
         due = conn->step_ns;
@@ -42,6 +43,7 @@ int cm_milliseconds(struct cm *cm, struct cm_conn *conn) {
 }
 
 void cm_try_share(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     unsigned left = (unsigned)conn->candidate_count - conn->candidate;
     conn->step_ns = 0;
     if (left > 1 && conn->deadline_ns > cm->now_ns)
@@ -161,6 +163,7 @@ static void begin_round(struct cm *cm, struct cm_conn *conn) {
 }
 
 void cm_try_first(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     if (session_of_conn(conn)->link_config.flags & SLUICE_ONCE)
         conn->candidate_count = 1;
     conn->pause_ns = PAUSE_FIRST_NS;
@@ -229,6 +232,7 @@ static void drop_id(struct cm *cm, struct cm_conn *conn) {
 
 void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluice_reason reason,
                    uint32_t vendor, const char *format, ...) {
+    cm_assert_thread(cm);
     struct session *s = session_of_conn(conn);
     struct cm_failure why = {.code = conn->down.code};
     if (conn->reported)
@@ -264,6 +268,7 @@ void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluic
 }
 
 void cm_step_over(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     conn->step_ns = 0;
     if (conn->owner.state == CM_BACKOFF)
         begin_round(cm, conn);
@@ -274,6 +279,7 @@ void cm_step_over(struct cm *cm, struct cm_conn *conn) {
 }
 
 void cm_time_over(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     if (!trying(conn) || conn->last.reason == SLUICE_REASON_NONE) {
         cm_fail(cm, conn, SLUICE_REASON_TIMEOUT, 0, "not established in time (it waited for %s)",
                 cm_state_name(conn->owner.state));

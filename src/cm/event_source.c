@@ -56,6 +56,7 @@ static void settle(struct cm *cm, struct event_source *source, uint32_t events, 
 }
 
 unsigned cm_event_sources_channel(struct cm *cm, uint32_t events) {
+    cm_assert_thread(cm);
     int error;
     unsigned count = cm_take_events(cm, cm->channel, &error);
     settle(cm, &cm->source, events, count, error);
@@ -63,6 +64,7 @@ unsigned cm_event_sources_channel(struct cm *cm, uint32_t events) {
 }
 
 unsigned cm_event_sources_addrinfo(struct cm *cm, uint32_t events) {
+    cm_assert_thread(cm);
     int error;
     unsigned count = cm_take_events(cm, resolver_channel(cm->resolver), &error);
     settle(cm, &cm->names_source, events, count, error);
@@ -70,6 +72,7 @@ unsigned cm_event_sources_addrinfo(struct cm *cm, uint32_t events) {
 }
 
 void cm_event_sources_device(struct cm *cm, uint32_t events) {
+    cm_assert_thread(cm);
     unsigned count;
     int error = cm_async(cm, &count);
     if (!cm->device_gone)
@@ -78,6 +81,7 @@ void cm_event_sources_device(struct cm *cm, uint32_t events) {
 
 /* Before a decision that the device's news may change. Nothing more is heard of one that is known to be lost. */
 void cm_hear_now(struct cm *cm) {
+    cm_assert_thread(cm);
     struct pollfd fds[2] = {{.fd = cm->source.out ? -1 : cm->channel->fd, .events = POLLIN}};
     if (cm->device_lost)
         return;
@@ -92,6 +96,7 @@ void cm_hear_now(struct cm *cm) {
 }
 
 void cm_event_sources_resume(struct cm *cm) {
+    cm_assert_thread(cm);
     struct event_source *const sources[] = {&cm->source, &cm->async_source, &cm->names_source};
     for (unsigned i = 0; i < sizeof sources / sizeof sources[0]; i++) {
         int error = event_source_resume(sources[i], cm->now_ns);
@@ -101,6 +106,7 @@ void cm_event_sources_resume(struct cm *cm) {
 }
 
 uint64_t cm_event_sources_due(const struct cm *cm) {
+    cm_assert_thread(cm);
     uint64_t due = event_source_due(&cm->source), device = event_source_due(&cm->async_source);
     uint64_t names = event_source_due(&cm->names_source);
     due = device < due ? device : due;

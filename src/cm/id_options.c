@@ -23,6 +23,7 @@ static bool set(const struct fabric_ops *fabric, struct rdma_cm_id *id, int name
 
 const char *cm_set_options(struct cm *cm, struct rdma_cm_id *id, const struct link_config *link,
                            bool listening) {
+    cm_assert_thread(cm);
     const struct fabric_ops *fabric = cm->node->fabric;
     int reuse = 1; /* these are the sizes the stack insists on */
     uint8_t tos = (uint8_t)link->tos, ack_timeout = (uint8_t)link->ack_timeout;
@@ -37,6 +38,7 @@ const char *cm_set_options(struct cm *cm, struct rdma_cm_id *id, const struct li
 }
 
 bool cm_conn_options(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
     const struct link_config *link = &session_of_conn(conn)->link_config;
     const char *refused = cm_set_options(cm, conn->owner.id, link, false);
     if (refused)

@@ -202,6 +202,7 @@ static void refuse_address(struct cm_listener *listener, int error) {
 }
 
 void cm_listen(struct cm *cm, struct cm_listener *listener) {
+    cm_assert_thread(cm);
     const struct fabric_ops *fabric = cm->node->fabric;
     struct cm_owner *owner = &listener->owner;
     if (cm->device_lost) {
@@ -251,6 +252,7 @@ static void close_listener(struct cm *cm, struct cm_listener *listener) {
 }
 
 void cm_unlisten(struct cm *cm, struct cm_listener *listener) {
+    cm_assert_thread(cm);
     for (struct cm_conn *conn = cm->conns, *next; conn; conn = next) {
         next = conn->next;
         if (conn->listener != listener)
@@ -265,6 +267,7 @@ void cm_unlisten(struct cm *cm, struct cm_listener *listener) {
 
 /* The handles stay good until they are given back; nobody gets in any more. */
 void cm_listeners_lost(struct cm *cm) {
+    cm_assert_thread(cm);
     struct cm_listener *table = atomic_load(&tables[cm->node->index]);
     for (uint32_t i = 0; table && i < LISTENERS_MAX; i++) {
         if (table[i].owner.state != CM_LISTENING)
@@ -286,6 +289,7 @@ void cm_unlisten_all(struct cm *cm) {
 }
 
 struct cm_listener *cm_listener_at(struct cm *cm, uint32_t slot) {
+    cm_assert_thread(cm);
     return &atomic_load(&tables[cm->node->index])[slot];
 }
 

@@ -19,6 +19,7 @@
 
 /* rdma_cm opens contexts of its own: the device is compared, not the context. */
 bool cm_same_device(struct cm *cm, struct rdma_cm_id *id) {
+    cm_assert_thread(cm);
     const struct fabric_ops *fabric = cm->node->fabric;
     if (!id->verbs || !cm->node->context)
         return false;
@@ -33,6 +34,7 @@ bool cm_same_device(struct cm *cm, struct rdma_cm_id *id) {
 
 bool cm_attributes(struct cm *cm, struct cm_conn *conn, enum ibv_qp_state state,
                    struct ibv_qp_attr *attr, int *mask) {
+    cm_assert_thread(cm);
     memset(attr, 0, sizeof *attr);
     attr->qp_state = state;
     *mask = 0;
@@ -80,6 +82,7 @@ static uint32_t features(const struct cm *cm, const struct link_config *link) {
 }
 
 void cm_proposal(struct cm *cm, const struct link_config *link, struct private_data_req *out) {
+    cm_assert_thread(cm);
     const struct node_options *options = &cm->node->options;
     *out = (struct private_data_req){
         .version_min = PRIVATE_DATA_VERSION_MIN,
@@ -193,6 +196,7 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
 }
 
 int cm_async(struct cm *cm, unsigned *count) {
+    cm_assert_thread(cm);
     const struct fabric_ops *fabric = cm->node->fabric;
     struct ibv_async_event event;
     *count = 0;

@@ -22,6 +22,7 @@
 
 #include <sluice/sluice.h>
 
+#include "base/assert.h"
 #include "core/connection.h"
 #include "core/session_ref.h"
 #include "pool/pool.h"
@@ -255,6 +256,24 @@ _Static_assert(offsetof(struct session, ref) % 64 == 0 &&
                "what other threads write shares no line with what the loop writes");
 _Static_assert(offsetof(struct session, connection) % 64 == 0,
                "its lines are as connection.h says");
+
+/* One step of its life: the states that may follow each are in the table. */
+static inline void session_set_state(struct session *s, enum session_state state) {
+    static const uint16_t next[] = {
+        [SESSION_FREE] = 1u << SESSION_OPENING,
+        [SESSION_OPENING] = 1u << SESSION_UP | 1u << SESSION_LEAVING | 1u << SESSION_RELEASED,
+        [SESSION_UP] = 1u << SESSION_FLUSHING | 1u << SESSION_RELEASED,
+        [SESSION_FLUSHING] = 1u << SESSION_LEAVING | 1u << SESSION_RELEASED,
+        [SESSION_LEAVING] = 1u << SESSION_RELEASED,
+        [SESSION_RELEASED] = 1u << SESSION_DRAINING | 1u << SESSION_DRAINED,
+        [SESSION_DRAINING] = 1u << SESSION_DRAINED,
+        [SESSION_DRAINED] = 1u << SESSION_GONE,
+        [SESSION_GONE] = 1u << SESSION_FREE,
+    };
+    ASSERT(next[s->state] >> state & 1);
+    (void)next;
+    s->state = (uint8_t)state;
+}
 
 /* What EAGAIN was for, as sluice_session_get_info() tells it; off the steady path of a message. */
 static inline void session_waits(struct session *s, uint32_t what) {

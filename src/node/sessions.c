@@ -50,7 +50,7 @@ static struct session *make_session(sluice_node *n, const struct link_config *li
     s->pool = n->pool;
     s->rx_pool = n->rx_pool;
     s->connection.rx.queue = &s->connection.rx.own;
-    s->state = SESSION_OPENING;
+    session_set_state(s, SESSION_OPENING);
     s->link_config = *link;
     keyring_hold(link->keys);    /* session_reap() drops it */
     s->link_config.loops = NULL; /* the array is the listener's or the caller's, and may go */

@@ -57,6 +57,7 @@ static inline void emit(struct sluice_loop *l, struct session *s, const sluice_e
 /* ---- messages -------------------------------------------------------------------------------- */
 
 void event_return(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    loop_assert_inside(l);
     if (likely(msg->flags & MSG_RX)) {
         recv_queue_give_back(l, s, msg);
     } else if (msg->flags & MSG_VIEW) {
@@ -114,6 +115,7 @@ static inline void describe(struct session *s, struct sluice_msg *msg, sluice_ev
 }
 
 void event_message(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    loop_assert_inside(l);
     if (s->handler || unlikely(loop_discards(l))) {
         sluice_event event = {.type = SLUICE_MESSAGE};
         event_loan(l, s, msg, &event);
@@ -129,6 +131,7 @@ void event_message(struct sluice_loop *l, struct session *s, struct sluice_msg *
 }
 
 void event_plain(struct sluice_loop *l, struct session *s, sluice_event *event) {
+    loop_assert_inside(l);
     event->session = handle_of(s);
     event->arg = s->arg;
     emit(l, s, event);
@@ -136,6 +139,7 @@ void event_plain(struct sluice_loop *l, struct session *s, sluice_event *event) 
 
 void event_loan(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                 sluice_event *event) {
+    loop_assert_inside(l);
     struct loop_loan *loan = add_loan(l, s, msg);
     if (unlikely(loop_discards(l))) {
         take_back(l, loan);
@@ -154,6 +158,7 @@ void event_loan(struct sluice_loop *l, struct session *s, struct sluice_msg *msg
 
 void event_outcome(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_status status) {
+    loop_assert_inside(l);
     msg->outcome.status = status;
     s->outcomes++;
     msg_queue_push(&l->outcomes, msg);
@@ -196,6 +201,7 @@ static unsigned deliver_outcomes(struct sluice_loop *l) {
 /* ---- notices --------------------------------------------------------------------------------- */
 
 void event_notice(struct sluice_loop *l, struct session *s, unsigned notices) {
+    loop_assert_inside(l);
     s->notices |= (uint8_t)notices;
     if (s->noticed)
         return;
@@ -218,7 +224,7 @@ static void deliver_up(struct sluice_loop *l, struct session *s) {
     l->totals.sessions++;
     l->totals_moved = true;
     if (s->state == SESSION_OPENING) {
-        s->state = SESSION_UP;
+        session_set_state(s, SESSION_UP);
         session_ref_set(&s->ref, SESSION_REF_OPEN);
     }
     if (s->rx.held.head)
@@ -327,6 +333,7 @@ static unsigned deliver_wake(struct sluice_loop *l) {
 }
 
 unsigned event_deliver(struct sluice_loop *l) {
+    loop_assert_inside(l);
     unsigned count = 0;
     if (l->outcomes.head)
         count += deliver_outcomes(l);
@@ -339,6 +346,7 @@ unsigned event_deliver(struct sluice_loop *l) {
 }
 
 unsigned event_listeners(struct sluice_loop *l) {
+    loop_assert_inside(l);
     unsigned count = 0;
     struct listener_end end;
     for (;;) {
@@ -368,6 +376,7 @@ unsigned event_listeners(struct sluice_loop *l) {
 }
 
 void event_take_back(struct sluice_loop *l) {
+    loop_assert_inside(l);
     for (uint32_t i = 0; i < l->loan_count; i++)
         take_back(l, &l->loans[i]);
     l->loan_count = 0;

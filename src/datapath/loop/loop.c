@@ -108,6 +108,7 @@ static void close_cq(struct sluice_loop *l) {
 }
 
 void loop_detach(struct sluice_loop *l) {
+    loop_assert_inside(l);
     if (l->cq == &no_cq)
         return;
     for (struct session *s = l->sessions; s; s = s->next)
@@ -272,6 +273,7 @@ int loop_open(struct sluice_loop **out, sluice_node *n, int cpu, sluice_error *e
 }
 
 void loop_close(struct sluice_loop *l) {
+    loop_assert_inside(l);
     event_take_back(l);
     session_reap(l);
     loop_publish(l);
@@ -318,6 +320,7 @@ static void sample_rate(struct sluice_loop *l) {
 }
 
 void loop_publish(struct sluice_loop *l) {
+    loop_assert_inside(l);
     sample_rate(l);
 #define STATS_X(name, text)                                                                        \
     atomic_store_explicit(&l->stats->name, l->totals.name, memory_order_relaxed);
@@ -339,5 +342,6 @@ void loop_publish_memory(struct sluice_loop *l) {
 }
 
 uint64_t loop_clock(struct sluice_loop *l) {
+    loop_assert_inside(l);
     return l->now_ns = env_now(&l->node->env);
 }

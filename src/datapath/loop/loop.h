@@ -31,6 +31,7 @@
 
 #include <sluice/sluice.h>
 
+#include "base/assert.h"
 #include "base/barrier.h"
 #include "base/epoll_source.h"
 #include "base/stats.h"
@@ -194,6 +195,10 @@ struct sluice_loop {
     _Atomic uint32_t alloc_wait; /* ALLOC_WAIT_ARMED ... of alloc_wait.h */
     _Atomic uint32_t assist;     /* odd: the CM thread is in it, or tries to */
     struct mailbox mailbox;
+#if ASSERTIONS
+    const void *_Atomic
+        inside; /* the token of the thread that is in it, as loop_enter() and so on know it */
+#endif
 };
 
 /* ---- ownership ------------------------------------------------------------------------------- */
@@ -210,6 +215,28 @@ static inline const void *loop_this_thread(void) {
 
 static inline bool loop_is_owned(struct sluice_loop *l) {
     return atomic_load_explicit(&l->owner, memory_order_relaxed) == loop_this_thread();
+}
+
+/* The calling thread comes in, or goes; what other threads are asserted not to be. */
+static inline void loop_note_inside(struct sluice_loop *l, bool inside) {
+#if ASSERTIONS
+    atomic_store(&l->inside, inside ? loop_this_thread() : NULL);
+#else
+    (void)l, (void)inside;
+#endif
+}
+
+/*
+ * No other thread is inside. A thread that calls from outside of every poll owns the loop, or has revoked it, or has
+ * just made it.
+ */
+static inline void loop_assert_inside(struct sluice_loop *l) {
+#if ASSERTIONS
+    const void *inside = atomic_load(&l->inside);
+    ASSERT(!inside || inside == loop_this_thread());
+#else
+    (void)l;
+#endif
 }
 
 /* Whether events go nowhere. */
@@ -255,22 +282,28 @@ static inline bool loop_enter(struct sluice_loop *l, bool *nested) {
         return true;
     atomic_store_explicit(&l->send_busy, 1, memory_order_relaxed);
     barrier_here(); /* see the head of this file */
-    if (likely(loop_is_owned(l)))
+    if (likely(loop_is_owned(l))) {
+        loop_note_inside(l, true);
         return true;
+    }
     atomic_store_explicit(&l->send_busy, 0, memory_order_release);
     return false;
 }
 
 static inline void loop_leave(struct sluice_loop *l, bool nested) {
-    if (!nested)
+    if (!nested) {
+        loop_note_inside(l, false);
         atomic_store_explicit(&l->send_busy, 0, memory_order_release);
+    }
 }
 
 static inline bool loop_mark_polling(struct sluice_loop *l) {
     atomic_store_explicit(&l->poll_busy, 1, memory_order_relaxed);
     barrier_here();
-    if (likely(loop_is_owned(l)))
+    if (likely(loop_is_owned(l))) {
+        loop_note_inside(l, true);
         return true;
+    }
     atomic_store_explicit(&l->poll_busy, 0, memory_order_release);
     return false;
 }
@@ -287,6 +320,7 @@ static inline int loop_acquire(struct sluice_loop *l) {
 
 /* No longer polling; still the owner. */
 static inline void loop_unmark_polling(struct sluice_loop *l) {
+    loop_note_inside(l, false);
     atomic_store_explicit(&l->poll_busy, 0, memory_order_release);
 }
 

@@ -320,6 +320,7 @@ static inline bool has_news(struct sluice_loop *l) {
 }
 
 unsigned loop_progress(struct sluice_loop *l) {
+    loop_assert_inside(l);
     unsigned found = 0;
     uint32_t turn = atomic_load_explicit(&l->progress_count, memory_order_relaxed) + 1;
     atomic_store_explicit(&l->progress_count, turn, memory_order_relaxed);
@@ -360,5 +361,7 @@ unsigned loop_progress(struct sluice_loop *l) {
     } else if (unlikely((turn & PUBLISH_EVERY) == 0)) {
         loop_publish(l);
     }
+    if (ASSERTIONS)
+        recv_queue_assert_conserved(l);
     return found;
 }

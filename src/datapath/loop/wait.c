@@ -146,6 +146,7 @@ static void end_span(struct sluice_loop *l) {
 }
 
 void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
+    loop_assert_inside(l);
     arm(l);
     unsigned found = loop_progress(l);
     /* Not empty though nothing was taken: a producer is half way. And whoever switched to spinning may
@@ -177,6 +178,7 @@ static bool spins(const struct sluice_loop *l) {
 }
 
 void loop_wait(struct sluice_loop *l, uint64_t until_ns) {
+    loop_assert_inside(l);
     if (!spins(l)) {
         loop_sleep(l, until_ns);
         return;

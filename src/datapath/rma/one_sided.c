@@ -196,6 +196,7 @@ static enum build_result build_fence(struct sluice_loop *l, struct session *s,
 
 enum build_result one_sided_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                   struct sluice_msg *msg) {
+    loop_assert_inside(l);
     switch ((enum operation_code)operation_of(msg)->code) {
     case OPERATION_PUT:
     case OPERATION_GET:
@@ -240,6 +241,7 @@ bool transfer_cut(struct sluice_msg *msg, sluice_status *status) {
 
 void one_sided_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                          sluice_status status) {
+    loop_assert_inside(l);
     struct operation *op = operation_of(msg);
     bool first = op->transfer.status == SLUICE_OK;
     s->connection.rma.posted--;
@@ -263,6 +265,7 @@ void one_sided_completed(struct sluice_loop *l, struct session *s, struct sluice
 }
 
 enum recv_result notify_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    loop_assert_inside(l);
     sluice_event event = {.type = SLUICE_NOTIFIED, .value = msg->rx.total};
     if (msg->rx.total > UINT32_MAX) {
         receive_broken(l, s, msg, "a notification of more than 32 bits");

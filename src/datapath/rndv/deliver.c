@@ -102,6 +102,7 @@ static enum recv_result ask(struct sluice_loop *l, struct session *s, struct rnd
 }
 
 enum recv_result rndv_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    loop_assert_inside(l);
     struct rndv_rx *a = &s->rndv->rx[msg->rx.rndv_entry];
     enum recv_result taken = RECV_PENDING;
     switch ((enum rndv_rx_state)a->state) {

@@ -26,6 +26,7 @@
 #define WANTED_NS 2000000000ull /* who waited so lately waits still */
 
 struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes) {
+    loop_assert_inside(l);
     errno = 0;
     struct sluice_msg *msg = pool_get(l->rx_pool, l->rx_cache, bytes);
     if (!msg && errno == EMSGSIZE) /* larger than the reserve will ever be */
@@ -56,6 +57,7 @@ static uint64_t owed(const struct session *s) {
 }
 
 void landing_check(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (s->landing.bytes == 0 || s->state > SESSION_FLUSHING)
         return;
     uint64_t bytes = owed(s);
@@ -103,12 +105,14 @@ static void hold(struct sluice_loop *l, struct session *s, uint64_t bytes) {
 }
 
 void landing_done(struct sluice_loop *l, struct session *s, uint64_t bytes) {
+    loop_assert_inside(l);
     atomic_fetch_sub_explicit(&l->node->landing_bytes, bytes, memory_order_relaxed);
     s->landing.bytes -= bytes;
     s->landing.moves++;
 }
 
 struct sluice_msg *landing_for(struct sluice_loop *l, struct session *s, uint64_t bytes) {
+    loop_assert_inside(l);
     struct sluice_msg *msg = landing_get(l, bytes);
     if (msg)
         hold(l, s, bytes);

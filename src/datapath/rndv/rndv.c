@@ -49,6 +49,7 @@ uint32_t rndv_depth(const struct session *s) {
 }
 
 void rndv_retry(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     l->totals.alloc_stalls++;
     l->totals_moved = true;
     s->connection.sq.blocked = true;
@@ -56,6 +57,7 @@ void rndv_retry(struct sluice_loop *l, struct session *s) {
 }
 
 struct rndv *rndv_get(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (!s->rndv) {
         s->rndv = calloc(1, sizeof *s->rndv);
         if (!s->rndv) {
@@ -70,6 +72,7 @@ struct rndv *rndv_get(struct sluice_loop *l, struct session *s) {
 /* ---- posting --------------------------------------------------------------------------------- */
 
 bool rndv_room(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
+    loop_assert_inside(l);
     if (batch->count == LOOP_WR_BATCH)
         wr_batch_post(l, s, batch);
     if (sq_used(s) < s->connection.sq.limit && s->state <= SESSION_FLUSHING)
@@ -79,6 +82,7 @@ bool rndv_room(struct sluice_loop *l, struct session *s, struct wr_batch *batch)
 }
 
 bool rndv_room_control(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
+    loop_assert_inside(l);
     /* Who takes the last credit returns some, or both sides could be without. */
     if (s->connection.tx.credits > 1 ||
         (s->connection.tx.credits == 1 && s->connection.rx.unreported > 0))
@@ -89,6 +93,7 @@ bool rndv_room_control(struct sluice_loop *l, struct session *s, struct wr_batch
 
 struct ibv_send_wr *rndv_wr(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                             void *whose, uint64_t counted) {
+    loop_assert_inside(l);
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 0, 0);
     wr->sg_list = NULL;
     wr_batch_entry(s, whose, counted, SQ_RNDV);
@@ -101,6 +106,7 @@ struct ibv_send_wr *rndv_wr(struct sluice_loop *l, struct session *s, struct wr_
 
 void rndv_post_mw(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                   const struct ibv_send_wr *as, void *whose, uint64_t counted) {
+    loop_assert_inside(l);
     struct ibv_send_wr *wr = rndv_wr(l, s, batch, whose, counted);
     wr->opcode = as->opcode;
     if (as->opcode == IBV_WR_BIND_MW)
@@ -111,6 +117,7 @@ void rndv_post_mw(struct sluice_loop *l, struct session *s, struct wr_batch *bat
 
 bool rndv_post_frame(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                      struct frame f, const uint64_t *payload) {
+    loop_assert_inside(l);
     uint32_t lkey;
     uint8_t *at = wr_batch_header(l, s, &lkey);
     if (!at)
@@ -171,6 +178,7 @@ static bool credit_due(const struct session *s) {
 }
 
 void rndv_flush(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (s->rndv->todo)
         move(l, s);
     if (s->state <= SESSION_FLUSHING && credit_due(s))
@@ -186,6 +194,7 @@ static bool is_rndv_tx(const struct rndv *r, const void *whose) {
 
 void rndv_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                     sluice_status status) {
+    loop_assert_inside(l);
     void *whose = msg; /* not a message: what the entry was posted for */
     if (is_rndv_tx(s->rndv, whose))
         rndv_tx_completed(l, s, whose, status);
@@ -202,6 +211,7 @@ bool rndv_pending(const struct session *s) {
 }
 
 void rndv_end(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (!s->rndv)
         return;
     rndv_rx_end(l, s);
@@ -209,6 +219,7 @@ void rndv_end(struct sluice_loop *l, struct session *s) {
 }
 
 void rndv_drop(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (!s->rndv)
         return;
     rndv_rx_drop(l, s);

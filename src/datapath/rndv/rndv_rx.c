@@ -62,6 +62,7 @@ static void release_number(struct rndv *r, struct rndv_rx *a) {
 }
 
 void rndv_rx_done(struct sluice_loop *l, struct session *s, struct rndv_rx *a) {
+    loop_assert_inside(l);
     struct rndv *r = s->rndv;
     a->state = RNDV_RX_DONE;
     if (!a->numbered) {
@@ -112,6 +113,7 @@ static const char *wrong_rts(const struct rndv *r, const struct session *s, uint
 }
 
 bool rndv_rts_arrived(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    loop_assert_inside(l);
     const uint64_t *from = (const uint64_t *)(const void *)msg->data;
     uint64_t word[FRAME_RTS_BYTES / sizeof(uint64_t)];
     struct rndv *r = rndv_get(l, s);
@@ -143,6 +145,7 @@ bool rndv_rts_arrived(struct sluice_loop *l, struct session *s, struct sluice_ms
 }
 
 const char *rndv_write_arrived(struct sluice_loop *l, struct session *s, uint32_t immediate) {
+    loop_assert_inside(l);
     struct rndv *r = s->rndv;
     struct rndv_rx *a = r && immediate < RNDV_NUMBERS ? r->by_number[immediate] : NULL;
     if (!a || a->way != RNDV_BY_WRITE || a->state != RNDV_RX_MOVES)
@@ -190,6 +193,7 @@ static void close_sink(struct sluice_loop *l, struct rndv_rx *a) {
 }
 
 void rndv_rx_detach(struct sluice_loop *l, struct session *s, struct rndv_rx *a) {
+    loop_assert_inside(l);
     if (a->landing) {
         s->rndv->landing_bytes -= a->bytes;
         landing_done(l, s, a->bytes);
@@ -357,6 +361,7 @@ static void send_ats(struct sluice_loop *l, struct session *s, struct wr_batch *
 
 void rndv_rx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                    uint32_t *bytes) {
+    loop_assert_inside(l);
     bool more = true; /* memory and reading: in order */
     for (struct rndv_rx *a = s->rndv->first, *next; a; a = next) {
         next = a->next;
@@ -383,6 +388,7 @@ void rndv_rx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *ba
 
 void rndv_rx_completed(struct sluice_loop *l, struct session *s, struct rndv_rx *a,
                        sluice_status status) {
+    loop_assert_inside(l);
     bool reading = a->state == RNDV_RX_MOVES;
     if (reading) {
         a->flying--;
@@ -406,6 +412,7 @@ void rndv_rx_completed(struct sluice_loop *l, struct session *s, struct rndv_rx 
 /* ---- the end --------------------------------------------------------------------------------- */
 
 void rndv_rx_end(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     struct rndv *r = s->rndv;
     for (unsigned i = 0; i < RNDV_NUMBERS; i++)
         mw_free(l->node, &r->mws[i]); /* before any of the memory is anybody else's */
@@ -439,6 +446,7 @@ void rndv_rx_end(struct sluice_loop *l, struct session *s) {
 }
 
 void rndv_rx_drop(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     for (struct rndv_rx *a = s->rndv->first; a; a = a->next)
         rndv_rx_detach(l, s, a);
 }

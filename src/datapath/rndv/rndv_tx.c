@@ -75,6 +75,7 @@ static void finish(struct sluice_loop *l, struct session *s, struct rndv_tx *d,
 
 void rndv_tx_completed(struct sluice_loop *l, struct session *s, struct rndv_tx *d,
                        sluice_status status) {
+    loop_assert_inside(l);
     bool taken = d->state == RNDV_TX_CLOSING;
     if (status == SLUICE_OK)
         finish(l, s, d, taken ? d->outcome : SLUICE_OK);
@@ -83,6 +84,7 @@ void rndv_tx_completed(struct sluice_loop *l, struct session *s, struct rndv_tx 
 }
 
 void rndv_tx_end(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     struct rndv *r = s->rndv;
     for (unsigned i = 0; i < RNDV_NUMBERS; i++)
         mw_free(l->node, &r->out[i].mw); /* before any of the memory is anybody else's */
@@ -198,6 +200,7 @@ static enum build_result send_rts(struct sluice_loop *l, struct session *s, stru
 
 enum build_result rndv_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                              struct sluice_msg *msg) {
+    loop_assert_inside(l);
     return send_rts(l, s, batch, msg, way_of(s), (struct rndv_tx){0});
 }
 
@@ -208,6 +211,7 @@ bool rndv_has_way(const struct session *s, const struct iov_part *parts, unsigne
 enum build_result rndv_build_iov(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                  struct sluice_msg *msg, const struct iov_part *parts,
                                  unsigned count) {
+    loop_assert_inside(l);
     /* A key opens one range, and only regions are registered so that a window can be bound on them. */
     unsigned way = count == 1 && parts->region ? way_of(s) : RNDV_BY_WRITE;
     return send_rts(l, s, batch, msg, way, (struct rndv_tx){.parts = parts, .part_count = count});
@@ -232,6 +236,7 @@ static const char *ready(struct rndv_tx *d, const uint8_t *payload) {
 
 const char *rndv_answer_arrived(struct sluice_loop *l, struct session *s, const struct frame *f,
                                 const uint8_t *payload) {
+    loop_assert_inside(l);
     struct rndv *r = s->rndv;
     uint64_t number = f->type == FRAME_ATS ? (uint32_t)f->total : f->total;
     uint64_t outcome = f->type == FRAME_ATS ? f->total >> 32 : 0;
@@ -325,6 +330,7 @@ static bool write_some(struct sluice_loop *l, struct session *s, struct wr_batch
 
 void rndv_tx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                    uint32_t *bytes) {
+    loop_assert_inside(l);
     struct rndv *r = s->rndv;
     struct rndv_tx *d;
     if (r->out_count == 0)

@@ -22,6 +22,7 @@
 #include "core/forked.h"
 
 void rpc_cancel_flush(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     struct rpc_client *r = rpc_client_of(s);
     for (uint32_t i = 0; i < r->limit && s->rpc.cancels > 0; i++) {
         struct rpc_pending *pending = &r->pending[i];
@@ -68,6 +69,7 @@ static void cancel(struct sluice_loop *l, struct session *s, uint64_t tag) {
 }
 
 void rpc_cancel_take_msg(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     struct rpc_client *r = rpc_client_of(s);
     uint64_t tags[CANCELS_MAX];
     uint32_t due = 0, left = 0;

@@ -119,6 +119,7 @@ void rpc_client_admit_undo(struct session *s, const struct send_args *args, bool
 }
 
 void rpc_client_want(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     struct rpc_client *r = rpc_client_of(s);
     if (!r)
         return;
@@ -127,6 +128,7 @@ void rpc_client_want(struct sluice_loop *l, struct session *s) {
 }
 
 void rpc_client_check_writable(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     struct rpc_client *r = rpc_client_of(s);
     uint32_t count = accepted(r);
     if (!r->want || s->state != SESSION_UP || (count > 0 && count > r->limit - (r->limit + 3) / 4))
@@ -149,6 +151,7 @@ static void uncount(struct sluice_loop *l, struct session *s, struct rpc_client 
 }
 
 void rpc_client_unsent(struct sluice_loop *l, struct session *s, const struct sluice_msg *msg) {
+    loop_assert_inside(l);
     uncount(l, s, rpc_client_of(s), msg->foreign);
 }
 
@@ -166,6 +169,7 @@ static uint64_t time_left(struct sluice_loop *l, const struct sluice_msg *msg) {
 
 bool rpc_client_assign(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                        uint64_t *total) {
+    loop_assert_inside(l);
     if (msg->kind == MSG_REPLY) {
         rpc_server_assign(s, msg, total);
         return true;
@@ -224,6 +228,7 @@ static void window_back(struct sluice_loop *l, struct session *s, const struct s
 
 enum build_result rpc_client_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                    struct sluice_msg *msg) {
+    loop_assert_inside(l);
     uint64_t total;
     if (unlikely(msg->size > s->tx.frame_payload))
         return rndv_build(l, s, batch, msg);
@@ -262,6 +267,7 @@ void rpc_client_copied(struct sluice_msg *msg) {
 
 void rpc_client_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                           sluice_status status) {
+    loop_assert_inside(l);
     msg->flags &= (uint16_t)~MSG_BUSY;
     if (msg->flags & MSG_ORPHAN)
         msg_discard(l, msg);
@@ -273,6 +279,7 @@ void rpc_client_completed(struct sluice_loop *l, struct session *s, struct sluic
 
 void rpc_client_refused(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                         sluice_status status) {
+    loop_assert_inside(l);
     struct rpc_client *r = rpc_client_of(s);
     struct rpc_pending *pending = &r->pending[msg->tx.id & (RPC_IDS_MAX - 1)];
     bool taken = pending->state != RPC_PENDING_FREE && pending->id == msg->tx.id;
@@ -308,6 +315,7 @@ static sluice_status code_status(uint32_t code) {
 
 enum recv_result rpc_client_reply_deliver(struct sluice_loop *l, struct session *s,
                                           struct sluice_msg *msg, uint64_t total) {
+    loop_assert_inside(l);
     struct rpc_client *r = rpc_client_of(s);
     uint32_t id = (uint32_t)total, code = (uint32_t)(total >> 32);
     struct rpc_pending *pending = r ? &r->pending[id & (RPC_IDS_MAX - 1)] : NULL;
@@ -340,6 +348,7 @@ enum recv_result rpc_client_reply_deliver(struct sluice_loop *l, struct session 
 
 enum recv_result rpc_client_reply_take(struct sluice_loop *l, struct session *s,
                                        struct sluice_msg *msg) {
+    loop_assert_inside(l);
     if (unlikely(!(msg->rx.frame_flags & FRAME_RESERVED)))
         return rpc_broken(l, s, msg, "a reply that takes a credit");
     return rpc_client_reply_deliver(l, s, msg, msg->rx.total);
@@ -360,6 +369,7 @@ uint32_t rpc_client_arrived(struct session *s) {
 
 void rpc_client_give_up(struct sluice_loop *l, struct session *s, struct rpc_client *r,
                         struct rpc_pending *pending, sluice_status status) {
+    loop_assert_inside(l);
     struct sluice_msg *msg = pending->msg, *carrier = msg;
     pending->state = RPC_PENDING_DEAD;
     pending->msg = NULL;
@@ -384,6 +394,7 @@ void rpc_client_give_up(struct sluice_loop *l, struct session *s, struct rpc_cli
 }
 
 void rpc_client_expire(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     struct rpc_client *r = rpc_client_of(s);
     for (uint32_t i = 0; i < r->limit && r->waiting > 0; i++) {
         struct rpc_pending *pending = &r->pending[i];
@@ -403,6 +414,7 @@ bool rpc_client_pending(struct session *s) {
 }
 
 void rpc_client_end(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     struct rpc_client *r = rpc_client_of(s);
     for (uint32_t i = 0; r && i < r->limit; i++) {
         struct rpc_pending *pending = &r->pending[i];

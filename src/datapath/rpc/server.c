@@ -113,6 +113,7 @@ static bool build_answer(struct sluice_loop *l, struct session *s, struct wr_bat
 }
 
 void rpc_server_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
+    loop_assert_inside(l);
     struct rpc_server *v = rpc_server_of(s);
     for (uint32_t i = 0; i < RPC_IDS_MAX / 64; i++) {
         uint64_t due = atomic_load_explicit(&v->due[i], memory_order_acquire);
@@ -157,6 +158,7 @@ static struct rpc_inbound *take_place(struct session *s, uint64_t total, const c
 
 enum recv_result rpc_server_deliver(struct sluice_loop *l, struct session *s,
                                     struct sluice_msg *msg, uint64_t total) {
+    loop_assert_inside(l);
     const char *wrong = NULL;
     struct rpc_inbound *inbound = take_place(s, total, &wrong);
     if (unlikely(!inbound))
@@ -187,10 +189,12 @@ enum recv_result rpc_server_deliver(struct sluice_loop *l, struct session *s,
 }
 
 enum recv_result rpc_server_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    loop_assert_inside(l);
     return rpc_server_deliver(l, s, msg, msg->rx.total);
 }
 
 const char *rpc_server_cancelled(struct sluice_loop *l, struct session *s, const struct frame *f) {
+    loop_assert_inside(l);
     (void)l;
     if (f->total > UINT32_MAX)
         return "a cancellation of no request";

@@ -161,6 +161,7 @@ bool alloc_wait_pending(const struct sluice_loop *l) {
 }
 
 unsigned alloc_wait_progress(struct sluice_loop *l) {
+    loop_assert_inside(l);
     atomic_fetch_and(&l->wake, ~LOOP_WAKE_ALLOC_WAIT); /* first: what comes later sets it again */
     uint32_t bits = atomic_load(&l->alloc_wait), taken = ALLOC_WAIT_FLUSH;
     if (bits & ALLOC_WAIT_CHECK)

@@ -84,6 +84,7 @@ void credits_publish(struct session *s) {
 }
 
 void credits_start(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     s->connection.credits.checked_ns = loop_clock(l);
     s->connection.credits.seen = s->connection.rx.sequence;
     credits_changed(s);
@@ -99,6 +100,7 @@ static void want_look(struct sluice_loop *l) {
 }
 
 void credits_grow(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (l->now_ns - s->connection.credits.checked_ns >= LOOK_NS &&
         l->credits_check_ns == UINT64_MAX) {
         s->connection.credits.checked_ns =
@@ -152,6 +154,7 @@ static void look_at(struct sluice_loop *l, struct session *s) {
 }
 
 void credits_check(struct sluice_loop *l) {
+    loop_assert_inside(l);
     if (l->credits_check_ns == UINT64_MAX)
         return;
     if (l->now_ns >= l->credits_check_ns) {
@@ -170,6 +173,7 @@ void credits_check(struct sluice_loop *l) {
 
 /* The peer wants back what is above `returned`. */
 void credits_return(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (s->connection.tx.credits < 2 && s->connection.rx.unreported == 0)
         return; /* when credits come */
     uint32_t count = s->connection.tx.credits > s->connection.credits.returned
@@ -198,6 +202,7 @@ static const char *returned(struct sluice_loop *l, struct session *s, uint64_t c
 }
 
 const char *credits_control(struct sluice_loop *l, struct session *s, const struct frame *f) {
+    loop_assert_inside(l);
     if (f->type == FRAME_RETURN)
         return returned(l, s, f->total);
     if (f->total < CREDITS_INITIAL || f->total > UINT16_MAX)
@@ -212,6 +217,7 @@ const char *credits_control(struct sluice_loop *l, struct session *s, const stru
 /* ---- requests -------------------------------------------------------------------------------- */
 
 bool credits_reserve(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     struct recv_queue *q = s->connection.rx.queue;
     if (unlikely(q->spare == 0)) {
         uint32_t step = s->connection.rx.reserved + 1 < RESERVE_STEP ? s->connection.rx.reserved + 1
@@ -227,6 +233,7 @@ bool credits_reserve(struct sluice_loop *l, struct session *s) {
 }
 
 void credits_unreserve(struct sluice_loop *l, struct session *s, bool taken) {
+    loop_assert_inside(l);
     (void)l;
     if (s->connection.rx.reserved == 0)
         return; /* the queue pair is gone */

@@ -55,6 +55,7 @@ static void give_up(struct sluice_loop *l, struct sluice_msg *msg) {
 
 bool receive_broken(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                     const char *text) {
+    loop_assert_inside(l);
     s->rx.stopped = true;
     event_return(l, s, msg); /* a frame, or a message that lies in one */
     session_close(l, s, SLUICE_REASON_PROTOCOL, 0, text);
@@ -152,6 +153,7 @@ static void control(struct sluice_loop *l, struct session *s, struct sluice_msg 
 }
 
 unsigned receive_held(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     unsigned count = 0;
     struct sluice_msg *msg;
     while (!s->rx.stopped && (msg = s->rx.held.head) && loop_room(l, s)) {
@@ -234,6 +236,7 @@ static void written(struct sluice_loop *l, struct session *s, struct sluice_msg 
 }
 
 void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
+    loop_assert_inside(l);
     struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)wc->wr_id;
     struct session *s = msg->owner;
     s->connection.rx.queue->posted--;

@@ -24,15 +24,19 @@
 #include "datapath/loop/loop.h"
 #include "datapath/rndv/landing.h"
 #include "datapath/rndv/rndv.h"
+#include "datapath/rpc/client.h"
 #include "datapath/rx/credits.h"
 #include "datapath/rx/retain.h"
 #include "datapath/rx/srq.h"
 #include "datapath/session/close.h"
 #include "datapath/tx/coalesce.h"
 
+#define ASSERTED_SESSIONS 16 /* of loops with more, nothing is counted */
+
 _Static_assert(FRAME_BYTES <= POOL_HEADER, "the header fits in front");
 
 void recv_buffer_put(struct sluice_loop *l, struct sluice_msg *msg) {
+    loop_assert_inside(l);
     if (msg->flags & MSG_SHARED)
         srq_forget(l, msg->rx.srq_slot);
     if (msg->flags & MSG_RX)
@@ -67,6 +71,7 @@ static struct sluice_msg *fresh(struct sluice_loop *l, struct session *s) {
 }
 
 void recv_queue_retry(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     l->totals.alloc_stalls++;
     l->totals_moved = true;
     (void)loop_retry(l, s);
@@ -184,6 +189,7 @@ static bool post_some(struct sluice_loop *l, struct recv_queue *q, const struct 
 }
 
 void recv_queue_prepare(struct sluice_loop *l) {
+    loop_assert_inside(l);
     for (unsigned i = 0; i < LOOP_WR_BATCH; i++) {
         l->recv_sge[i].length = 1u << l->node->options.eager_log2;
         l->recv_wr[i] =
@@ -194,6 +200,7 @@ void recv_queue_prepare(struct sluice_loop *l) {
 }
 
 bool recv_queue_post(struct sluice_loop *l, struct recv_queue *q, const struct session *self) {
+    loop_assert_inside(l);
     while (q->repost)
         if (!post_some(l, q, self))
             return false;
@@ -213,6 +220,7 @@ static void refused(struct sluice_loop *l, const struct recv_queue *q) {
 }
 
 void recv_queue_repost(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (!session_takes_receives(s))
         return;
     while (s->connection.rx.missing > 0) {
@@ -253,6 +261,7 @@ static uint32_t own_room(const struct session *s) {
 
 uint32_t recv_queue_spare(struct sluice_loop *l, struct session *s, uint32_t want,
                           unsigned sixteenths) {
+    loop_assert_inside(l);
     struct recv_queue *q = s->connection.rx.queue;
     uint32_t spare_max = q->spare_max;
     if (q->spare >= want)
@@ -280,6 +289,7 @@ uint32_t recv_queue_spare(struct sluice_loop *l, struct session *s, uint32_t wan
 }
 
 bool recv_queue_prime(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (recv_queue_spare(l, s, CREDITS_INITIAL, 16) < CREDITS_INITIAL)
         return false;
     s->connection.rx.queue->spare -= CREDITS_INITIAL;
@@ -303,6 +313,7 @@ bool recv_queue_is_out(struct session *s, const struct sluice_msg *msg) {
 }
 
 void recv_queue_swallowed(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     struct recv_queue *q = &s->connection.rx.own;
     while (q->trail && q->posted > 0) {
         q->trail_next = (q->trail_next ? q->trail_next : q->depth) - 1;
@@ -312,6 +323,7 @@ void recv_queue_swallowed(struct sluice_loop *l, struct session *s) {
 }
 
 void recv_queue_drop(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     struct sluice_msg *msg;
     rndv_drop(l, s);
     while ((msg = msg_queue_pop(&s->rx.held))) {
@@ -330,4 +342,29 @@ void recv_queue_drop(struct sluice_loop *l, struct session *s) {
         recv_buffer_put(l, msg);
     }
     s->connection.rx.repost_count = 0;
+}
+
+/* ---- what adds up ---------------------------------------------------------------------------- */
+
+/* What sessions of this queue count as theirs, of what is posted. */
+static uint32_t claimed(const struct sluice_loop *l, const struct recv_queue *q) {
+    uint32_t sum = q->spare;
+    for (struct session *s = l->sessions; s; s = s->next)
+        if (s->connection.rx.queue == q && s->connection.qp)
+            sum += s->connection.rx.granted + s->connection.rx.unreported +
+                   s->connection.rx.reserved - rpc_client_arrived(s);
+    return sum;
+}
+
+void recv_queue_assert_conserved(struct sluice_loop *l) {
+    loop_assert_inside(l);
+    unsigned count = 0;
+    if (!ASSERTIONS || l->lost)
+        return;
+    for (struct session *s = l->sessions; s; s = s->next)
+        if (++count > ASSERTED_SESSIONS || s->state > SESSION_UP)
+            return;
+    for (struct session *s = l->sessions; s; s = s->next)
+        if (s->connection.qp)
+            ASSERT(s->connection.rx.queue->posted == claimed(l, s->connection.rx.queue));
 }

@@ -29,6 +29,11 @@ void recv_buffer_put(struct sluice_loop *l, struct sluice_msg *msg);
 void recv_queue_prepare(struct sluice_loop *l);
 /* Posts all of a queue's repost list, for this session (NULL: none). False: the device refused. */
 bool recv_queue_post(struct sluice_loop *l, struct recv_queue *q, const struct session *self);
+/*
+ * Asserts that the receives which the device has are those that peers may use, are set aside for replies or are spare,
+ * for each queue of the loop. Between two turns; of no more than a few sessions, and nothing without assertions.
+ */
+void recv_queue_assert_conserved(struct sluice_loop *l);
 /* Sees to spare receives; returns how many of those wanted there are. `sixteenths` of the reserve may
  * be receives for that. */
 uint32_t recv_queue_spare(struct sluice_loop *l, struct session *s, uint32_t want,

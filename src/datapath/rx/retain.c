@@ -62,6 +62,7 @@ bool retain_may_withhold(const struct session *s) {
 }
 
 void retain_taken(struct sluice_loop *l, const struct loop_loan *loan) {
+    loop_assert_inside(l);
     struct session *s = loan->session;
     if (loan->flags & MSG_SHARED)
         srq_forget(l, loan->srq_slot);
@@ -111,6 +112,7 @@ static void returned(struct sluice_loop *l, struct session *s, struct sluice_msg
 }
 
 void retain_moved(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    loop_assert_inside(l);
     bool buffer = (msg->flags & MSG_RX) != 0;
     if (buffer)
         atomic_fetch_sub_explicit(pool_note(msg->pool), 1, memory_order_relaxed);
@@ -130,12 +132,14 @@ void retain_moved(struct sluice_loop *l, struct session *s, struct sluice_msg *m
 }
 
 void retain_free_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
+    loop_assert_inside(l);
     struct session *s = session_table_at(msg->retained.session_id);
     returned(l, s, msg);
     atomic_fetch_sub_explicit(&s->ref, 1, memory_order_release);
 }
 
 void retain_end(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     l->totals.retained -= (uint64_t)(int64_t)(int32_t)s->connection.credits.retained;
     s->connection.credits.retained = s->connection.credits.withheld_due = 0;
     credits_publish(s);

@@ -42,6 +42,7 @@
 struct session srq_tombstone;
 
 bool srq_join(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     uint32_t number = s->connection.qp->qp_num & 0xffffff;
     struct qp_chunk **chunk = &l->srq.sessions[number >> 12];
     if (!*chunk && !(*chunk = calloc(1, sizeof **chunk)))
@@ -55,6 +56,7 @@ bool srq_join(struct sluice_loop *l, struct session *s) {
 
 /* What it had been granted and did not use stays posted, and is spare. */
 void srq_leave(struct sluice_loop *l, struct session *s, bool drained) {
+    loop_assert_inside(l);
     struct recv_queue *q = &l->srq.queue;
     uint32_t number = s->connection.qp->qp_num & 0xffffff;
     struct qp_chunk **chunk = &l->srq.sessions[number >> 12];
@@ -95,6 +97,7 @@ uint32_t srq_room(const struct sluice_loop *l) {
 }
 
 bool srq_enter(struct sluice_loop *l, struct sluice_msg *msg) {
+    loop_assert_inside(l);
     struct loop_srq *shared = &l->srq;
     uint32_t place;
     if (shared->free_count > 0)
@@ -109,11 +112,13 @@ bool srq_enter(struct sluice_loop *l, struct sluice_msg *msg) {
 }
 
 void srq_put(struct sluice_loop *l, struct sluice_msg *msg, uint64_t place) {
+    loop_assert_inside(l);
     l->srq.all[place] = msg;
     msg->rx.srq_slot = place;
 }
 
 void srq_forget(struct sluice_loop *l, uint64_t place) {
+    loop_assert_inside(l);
     l->srq.all[place] = NULL;
     l->srq.free_slots[l->srq.free_count++] = (uint32_t)place;
 }
@@ -121,6 +126,7 @@ void srq_forget(struct sluice_loop *l, uint64_t place) {
 /* ---- receives that nobody was granted -------------------------------------------------------- */
 
 void srq_restore(struct sluice_loop *l, struct sluice_msg *msg) {
+    loop_assert_inside(l);
     struct recv_queue *q = &l->srq.queue;
     msg->owner = NULL;
     msg->state = MSG_RECEIVE;
@@ -130,11 +136,13 @@ void srq_restore(struct sluice_loop *l, struct sluice_msg *msg) {
 }
 
 void srq_stray(struct sluice_loop *l, struct sluice_msg *msg) {
+    loop_assert_inside(l);
     l->srq.queue.posted--;
     srq_restore(l, msg);
 }
 
 void srq_arm(struct sluice_loop *l) {
+    loop_assert_inside(l);
     struct loop_srq *shared = &l->srq;
     struct ibv_srq_attr attr = {.srq_limit = LOW};
     if (shared->armed || in_use(shared) < LOW_LEAST || shared->queue.posted < 2 * LOW)
@@ -144,6 +152,7 @@ void srq_arm(struct sluice_loop *l) {
 
 /* Few are left: those at hand are posted, and some more that nobody was granted. */
 void srq_low(struct sluice_loop *l) {
+    loop_assert_inside(l);
     struct recv_queue *q = &l->srq.queue;
     atomic_store(&l->srq.low_posted, false);
     if (!q->srq)
@@ -167,6 +176,7 @@ void srq_say_low(struct sluice_loop *l) {
 /* ---- the end of a queue pair ----------------------------------------------------------------- */
 
 void srq_await(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (s->connection.drain.settled || s->connection.drain.last_poll != 0)
         return;
     s->connection.drain.last_poll = l->polls ? l->polls : 1;
@@ -174,6 +184,7 @@ void srq_await(struct sluice_loop *l, struct session *s) {
 }
 
 void srq_last(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     s->connection.drain.last = true;
     l->lasts++;
     if (s->connection.qp && s->connection.rx.queue->srq)
@@ -181,6 +192,7 @@ void srq_last(struct sluice_loop *l, struct session *s) {
 }
 
 void srq_drain(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     /* One that could never receive has taken nothing; and a device that is gone says no more. */
     if (!s->connection.rx.heard)
         s->connection.drain.settled = true;
@@ -189,6 +201,7 @@ void srq_drain(struct sluice_loop *l, struct session *s) {
 }
 
 void srq_unsettle(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (s->connection.drain.last_poll != 0 && !s->connection.drain.settled)
         l->settling--;
     s->connection.drain.last_poll = 0;
@@ -196,6 +209,7 @@ void srq_unsettle(struct sluice_loop *l, struct session *s) {
 }
 
 unsigned srq_settle(struct sluice_loop *l) {
+    loop_assert_inside(l);
     unsigned count = 0;
     if (!l->wc_short || l->wc_next != l->wc_count)
         return 0;
@@ -224,6 +238,7 @@ static uint32_t shared_depth(const sluice_node *n, uint32_t cq_entries) {
 }
 
 void srq_free(struct sluice_loop *l) {
+    loop_assert_inside(l);
     struct loop_srq *shared = &l->srq;
     for (unsigned i = 0; shared->sessions && i < QP_CHUNKS; i++)
         free(shared->sessions[i]);
@@ -234,6 +249,7 @@ void srq_free(struct sluice_loop *l) {
 }
 
 void srq_open(struct sluice_loop *l) {
+    loop_assert_inside(l);
     struct loop_srq *shared = &l->srq;
     uint32_t depth = shared_depth(l->node, (uint32_t)l->cq_size);
     if (depth == 0)
@@ -254,6 +270,7 @@ void srq_open(struct sluice_loop *l) {
 }
 
 void srq_close(struct sluice_loop *l) {
+    loop_assert_inside(l);
     struct loop_srq *shared = &l->srq;
     if (!shared->queue.srq)
         return;

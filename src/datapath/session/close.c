@@ -101,7 +101,7 @@ static const char *own_end(sluice_reason reason) {
 static void release(struct sluice_loop *l, struct session *s) {
     struct private_data_rej *rej = &s->connection.cm.release;
     send_drop_queue(l, s, SLUICE_ECLOSED);
-    s->state = SESSION_RELEASED;
+    session_set_state(s, SESSION_RELEASED);
     s->close.deadline_ns = 0;
     session_ref_set(&s->ref, SESSION_REF_ANSWERED); /* too late to accept or refuse */
     if (s->connection.drain.down_polls > 0) {
@@ -119,6 +119,7 @@ static void release(struct sluice_loop *l, struct session *s) {
 
 void session_close(struct sluice_loop *l, struct session *s, sluice_reason reason, uint32_t vendor,
                    const char *text) {
+    loop_assert_inside(l);
     session_attach(l, s);
     if (s->state >= SESSION_RELEASED)
         return;
@@ -135,7 +136,7 @@ void session_close(struct sluice_loop *l, struct session *s, sluice_reason reaso
 }
 
 static void leave(struct sluice_loop *l, struct session *s) {
-    s->state = SESSION_LEAVING;
+    session_set_state(s, SESSION_LEAVING);
     uint64_t linger = loop_clock(l) + LINGER_NS;
     set_deadline(l, s, s->close.deadline_ns > linger ? s->close.deadline_ns : linger);
     s->close.bye_posted = send_control(l, s, FRAME_BYE);
@@ -149,6 +150,7 @@ static bool may_refuse(const struct session *s) {
 }
 
 void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns) {
+    loop_assert_inside(l);
     session_attach(l, s);
     bool closing = atomic_load_explicit(&l->node->state, memory_order_relaxed) == NODE_CLOSING;
     sluice_reason reason = closing ? SLUICE_REASON_NODE_CLOSED : SLUICE_REASON_LOCAL_CLOSE;
@@ -176,7 +178,7 @@ void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns)
     }
     session_ref_clear(&s->ref, SESSION_REF_OPEN);
     set_reason(s, reason, 0, 0, own_end(reason));
-    s->state = SESSION_FLUSHING;
+    session_set_state(s, SESSION_FLUSHING);
     set_deadline(l, s, due);
     send_flush(l, s);
     session_progress(l, s);
@@ -185,6 +187,7 @@ void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns)
 
 void session_refuse(struct sluice_loop *l, struct session *s, sluice_reason reason,
                     const struct private_data_rej *rej) {
+    loop_assert_inside(l);
     uint8_t data[PRIVATE_DATA_REJ_BYTES];
     size_t bytes = private_data_rej_encode(rej, data);
     if (s->state != SESSION_OPENING)
@@ -193,12 +196,13 @@ void session_refuse(struct sluice_loop *l, struct session *s, sluice_reason reas
     set_reason(s, reason, 0, 0,
                reason == SLUICE_REASON_LOCAL_CLOSE ? "this side's application refused or hung up"
                                                    : rej->text);
-    s->state = SESSION_LEAVING;
+    session_set_state(s, SESSION_LEAVING);
     set_deadline(l, s, loop_clock(l) + LINGER_NS);
     s->close.bye_posted = send_control_with(l, s, FRAME_REFUSE, data, (uint32_t)bytes);
 }
 
 void session_refused(struct sluice_loop *l, struct session *s, const struct private_data_rej *rej) {
+    loop_assert_inside(l);
     sluice_reason reason = failure_text_reason_of_refusal(rej);
     uint32_t vendor = reason == SLUICE_REASON_REFUSED ? rej->code : 0;
     char text[sizeof s->info.close_text];
@@ -210,6 +214,7 @@ void session_refused(struct sluice_loop *l, struct session *s, const struct priv
 static const char said_bye[] = "the peer's application hung up, or its node was closed";
 
 void session_peer_bye(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (s->state < SESSION_RELEASED) {
         session_close(l, s, SLUICE_REASON_PEER_CLOSE, 0, said_bye);
         return;
@@ -232,6 +237,7 @@ static bool told_no(struct sluice_loop *l, struct session *s) {
 
 /* The connection is down; what had arrived is still to be looked at. */
 void session_down(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     session_attach(l, s);
     note_cause(s, s->connection.cm.down.cm_event, s->connection.cm.down.cm_status, -1);
     /* A flush says that the queue pair broke; the device's event, which comes later, says why. */
@@ -253,6 +259,7 @@ void session_down(struct sluice_loop *l, struct session *s) {
 }
 
 void session_down_now(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (s->state >= SESSION_RELEASED)
         return;
     /* The dialer was told that these arrived. So it is up first, whatever became of its confirmation. */
@@ -267,6 +274,7 @@ void session_down_now(struct sluice_loop *l, struct session *s) {
 }
 
 unsigned session_check_downs(struct sluice_loop *l) {
+    loop_assert_inside(l);
     unsigned count = 0;
     for (struct session *s = l->sessions; s && l->downs > 0; s = s->next) {
         if (s->connection.drain.down_polls == 0)
@@ -282,6 +290,7 @@ unsigned session_check_downs(struct sluice_loop *l) {
 }
 
 void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc) {
+    loop_assert_inside(l);
     sluice_reason reason = SLUICE_REASON_DEVICE_ERROR;
     if (s->state >= SESSION_RELEASED)
         return;
@@ -336,6 +345,7 @@ void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv
 }
 
 void session_access_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc) {
+    loop_assert_inside(l);
     char text[sizeof s->info.close_text];
     failure_text_of_completion(text, sizeof text, wc->status);
     note_cause(s, -1, 0, (int32_t)wc->status);
@@ -350,6 +360,7 @@ void session_access_error(struct sluice_loop *l, struct session *s, const struct
  * peer's end looks like this now and then, and no later word tells it from a key that never was one.
  */
 void session_withdrawn(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc) {
+    loop_assert_inside(l);
     if (s->state >= SESSION_RELEASED)
         return;
     note_cause(s, -1, 0, (int32_t)wc->status);
@@ -361,6 +372,7 @@ void session_withdrawn(struct sluice_loop *l, struct session *s, const struct ib
 /* ---- progress -------------------------------------------------------------------------------- */
 
 void session_wait_for_pins(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (!s->close.waits_for_pins) {
         s->close.waits_for_pins = true;
         l->pin_waits++;
@@ -368,6 +380,7 @@ void session_wait_for_pins(struct sluice_loop *l, struct session *s) {
 }
 
 void session_progress(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     switch ((enum session_state)s->state) {
     case SESSION_FLUSHING:
         if (s->tx.queue.head || s->tx.replies.head || rpc_client_pending(s) || rndv_pending(s))
@@ -400,6 +413,7 @@ void session_progress(struct sluice_loop *l, struct session *s) {
 }
 
 void session_timer(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (s->close.deadline_ns == 0)
         return;
     if (l->now_ns < s->close.deadline_ns) {
@@ -439,12 +453,13 @@ static bool device_in_doubt(const struct session *s) {
 }
 
 void session_gone(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     /* What the device had to say of the queue pair was said: it could not be destroyed before. */
     if (s->close.reason_provisional && s->close.reason == SLUICE_REASON_PEER_LOST &&
         atomic_load(&s->connection.accessed))
         close_settle(s, SLUICE_REASON_ACCESS, IBV_EVENT_QP_ACCESS_ERR,
                      "the peer accessed memory that it may not");
-    s->state = SESSION_GONE;
+    session_set_state(s, SESSION_GONE);
     if (atomic_load_explicit(&l->node->device_lost, memory_order_relaxed) && device_in_doubt(s))
         close_settle(s, SLUICE_REASON_DEVICE_REMOVED, 0, NULL);
     event_notice(l, s, NOTICE_CLOSED);
@@ -453,25 +468,42 @@ void session_gone(struct sluice_loop *l, struct session *s) {
 /* ---- free ------------------------------------------------------------------------------------ */
 
 void session_free(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     s->dying_next = l->dying;
     l->dying = s;
 }
 
+/* All that it took has come back: the window, the send queue, what arrived, what was set aside. */
+static void assert_over(const struct session *s) {
+    const struct connection *c = &s->connection;
+    ASSERT(atomic_load(&s->window.own_messages) == 0 && atomic_load(&s->window.own_bytes) == 0);
+    ASSERT(s->window.foreign_taken == 0 && atomic_load(&s->foreign.bytes) == 0);
+    ASSERT(!s->tx.queue.head && !s->tx.replies.head && s->outcomes == 0);
+    ASSERT(!s->rx.held.head && !s->rx.partial && s->landing.bytes == 0);
+    ASSERT(!c->qp && c->sq.head == c->sq.tail && !c->sq.entries && !c->sq.headers);
+    ASSERT(c->rx.own.posted == 0 && !c->rx.own.repost && c->rx.reserved == 0);
+    ASSERT(c->credits.retained == 0 && c->credits.withheld_due == 0);
+    ASSERT(!s->rndv && c->rma.posted == 0 && c->rma.reads == 0 && c->rma.large == 0);
+    (void)c;
+}
+
 /* Sessions whose last event was delivered and that nobody is inside of. */
 void session_reap(struct sluice_loop *l) {
+    loop_assert_inside(l);
     struct session **at = &l->dying, *s;
     while ((s = *at)) {
         if (s->dirty || s->noticed || !session_ref_tryfree(&s->ref)) {
             at = &s->dying_next; /* next turn */
             continue;
         }
+        assert_over(s);
         *at = s->dying_next;
         *s->link = s->next;
         if (s->next)
             s->next->link = s->link;
         l->retries -= s->retry;
         l->pin_waits -= s->close.waits_for_pins;
-        s->state = SESSION_FREE;
+        session_set_state(s, SESSION_FREE);
         atomic_store_explicit(&s->id, 0, memory_order_relaxed);
         atomic_store_explicit(&s->loop, NULL, memory_order_relaxed);
         rpc_client_forget(s);

@@ -78,7 +78,7 @@ static void drained(struct sluice_loop *l, struct session *s) {
         close_settle(s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
     if (session_has_qp(s))
         release_qp(l, s);
-    s->state = SESSION_DRAINED;
+    session_set_state(s, SESSION_DRAINED);
     s->close.deadline_ns = 0;
     retain_end(l, s);
     send_abandon(l, s, SLUICE_EUNKNOWN);
@@ -140,13 +140,15 @@ static void end_qp(struct sluice_loop *l, struct session *s) {
 }
 
 void drain_begin(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     s->connection.drain.renewing = true;
     end_qp(l, s);
     drain_progress(l, s);
 }
 
 void session_drain(struct sluice_loop *l, struct session *s) {
-    s->state = SESSION_DRAINING;
+    loop_assert_inside(l);
+    session_set_state(s, SESSION_DRAINING);
     s->connection.drain.renewing = false;
     if (!session_has_qp(s)) {
         drained(l, s);
@@ -177,6 +179,7 @@ static void finish(struct sluice_loop *l, struct session *s) {
 }
 
 void drain_progress(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (s->connection.drain.settled && is_silent(s)) {
         send_abandon(l, s, SLUICE_EUNKNOWN);
         recv_queue_swallowed(l, s);
@@ -199,6 +202,7 @@ static bool drain_goes_on(struct sluice_loop *l, struct session *s) {
 }
 
 void drain_expired(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (drain_goes_on(l, s))
         return;
     log_write(&l->node->log, SLUICE_LOG_WARNING,

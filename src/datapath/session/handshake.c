@@ -182,6 +182,7 @@ static void say_hello(struct sluice_loop *l, struct session *s) {
 }
 
 void handshake_nudge(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (s->connection.handshake != HANDSHAKE_ANSWER || s->connection.cm.passive) {
         s->close.deadline_ns = 0;
         return;
@@ -227,6 +228,7 @@ static void welcome(struct sluice_loop *l, struct session *s) {
 }
 
 void handshake_answered(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     struct cm_conn *conn = &s->connection.cm;
     if (s->state != SESSION_OPENING || s->connection.handshake != HANDSHAKE_ANSWER ||
         !conn->passive)
@@ -349,6 +351,7 @@ static void hear(struct sluice_loop *l, struct session *s, struct sluice_msg *ms
 }
 
 void handshake_arrived(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    loop_assert_inside(l);
     if (s->adopted) {
         hear(l, s, msg);
         return;
@@ -360,6 +363,7 @@ void handshake_arrived(struct sluice_loop *l, struct session *s, struct sluice_m
 }
 
 void handshake_begin(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (!s->connection.cm.passive) {
         say_hello(l, s);
         return;

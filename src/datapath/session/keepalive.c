@@ -77,6 +77,7 @@ static void set_mark(struct sluice_loop *l, uint64_t now) {
 }
 
 void keepalive_start(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     struct keepalive *k = &s->connection.keepalive;
     uint64_t interval = s->connection.cm.rep.keepalive * PRIVATE_DATA_KEEPALIVE_NS;
     if (interval == 0)
@@ -161,6 +162,7 @@ static void look_at(struct sluice_loop *l, struct session *s) {
 }
 
 void keepalive_check(struct sluice_loop *l) {
+    loop_assert_inside(l);
     if (l->now_ns < l->keepalive_check_ns) {
         if (l->keepalive_check_ns != UINT64_MAX)
             loop_deadline(l, l->keepalive_check_ns);
@@ -188,6 +190,7 @@ void keepalive_check(struct sluice_loop *l) {
 }
 
 void keepalive_pace(struct sluice_loop *l) {
+    loop_assert_inside(l);
     l->slow_progress =
         l->keepalive_check_ns != UINT64_MAX && l->now_ns - l->stride_ns > l->keepalive_step_ns / 2;
     l->stride_ns = l->now_ns;

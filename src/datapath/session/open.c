@@ -38,6 +38,7 @@
 #define SIGNAL_EVERY 16u
 
 void session_attach(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (s->attached)
         return;
     s->attached = true;
@@ -207,6 +208,7 @@ static void refused(struct sluice_loop *l, struct session *s, const char *what) 
 }
 
 void session_prepare(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     session_attach(l, s);
     if (s->state != SESSION_OPENING)
         return;
@@ -242,12 +244,14 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
 
 /* The queue pair of the last try is gone, or no longer this session's. */
 void session_renewed(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     s->connection.rx.own = (struct recv_queue){0};
     s->connection.rx.granted = s->connection.credits.granted = 0;
     session_prepare(l, s);
 }
 
 void session_apply(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     struct cm_conn *conn = &s->connection.cm;
     if (s->state != SESSION_OPENING)
         return;
@@ -271,12 +275,14 @@ void session_apply(struct sluice_loop *l, struct session *s) {
 
 /* Messages may go: UP is the first event, and from now on each side hears of the other. */
 void session_begin(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     keepalive_start(l, s);
     credits_start(l, s);
     event_notice(l, s, NOTICE_UP);
 }
 
 void session_adopt(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (s->state != SESSION_OPENING)
         return;
     s->adopted = true;
@@ -292,12 +298,14 @@ void session_adopt(struct sluice_loop *l, struct session *s) {
  * for a minute that is told and then disconnected at once.
  */
 void session_arrived(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (!s->adopted && s->connection.cm.passive && s->state == SESSION_OPENING &&
         l->node->fabric->software)
         cm_post(l->node, s, CM_MSG_ARRIVED);
 }
 
 void session_ask(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     session_attach(l, s);
     if (s->state != SESSION_OPENING)
         return;

@@ -151,6 +151,7 @@ static void post_coalesced(struct sluice_loop *l, struct session *s, struct wr_b
 
 enum build_result coalesce_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                  struct msg_queue *queue) {
+    loop_assert_inside(l);
     uint32_t bytes = measure(s, queue->head);
     struct coalescing p = {.frame = pool_get(l->pool, l->cache, coalesce_round(bytes))};
     p.told_tail = &p.told;
@@ -181,6 +182,7 @@ static void release_share(struct session *s, uint64_t share, bool foreign) {
 
 void coalesce_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                         uint64_t bytes, sluice_status status) {
+    loop_assert_inside(l);
     release_share(s, bytes, false);
     release_share(s, bytes >> (COALESCE_COUNT_BITS + COALESCE_SIZE_BITS), true);
     for (struct sluice_msg *next; msg; msg = next) {
@@ -215,6 +217,7 @@ static inline uint8_t *own_of(const struct sluice_msg *view) {
 }
 
 void coalesce_release(struct sluice_loop *l, struct session *s, struct sluice_msg *frame) {
+    loop_assert_inside(l);
     if (--frame->rx.users > 0)
         return;
     frame->flags &= (uint16_t)~MSG_OPENED;
@@ -222,6 +225,7 @@ void coalesce_release(struct sluice_loop *l, struct session *s, struct sluice_ms
 }
 
 void coalesce_return(struct sluice_loop *l, struct session *s, struct sluice_msg *view) {
+    loop_assert_inside(l);
     struct sluice_msg *frame = view->next;
     view->data = own_of(view);
     view->flags = 0;
@@ -284,6 +288,7 @@ static enum recv_result take_item(struct sluice_loop *l, struct session *s,
 }
 
 enum recv_result coalesce_take(struct sluice_loop *l, struct session *s, struct sluice_msg *frame) {
+    loop_assert_inside(l);
     enum recv_result taken = RECV_DONE;
     if (!(frame->flags & MSG_OPENED)) {
         const char *wrong = wrong_coalesced(frame->data, (uint32_t)frame->size,

@@ -84,6 +84,7 @@ static bool is_wanted(const struct sq_entry *entry) {
 }
 
 void confirm_batch(struct sluice_loop *l, struct session *s, unsigned count) {
+    loop_assert_inside(l);
     bool wanted = false;
     for (unsigned i = 0; i < count; i++) {
         struct sq_entry *entry =
@@ -102,6 +103,7 @@ void confirm_batch(struct sluice_loop *l, struct session *s, unsigned count) {
 }
 
 void confirm_again(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (s->connection.confirm.owed && s->connection.qp && s->state < SESSION_DRAINING)
         want(l, s);
 }

@@ -81,6 +81,7 @@ static uint32_t gather(struct session *s, struct iov_msg *p, struct ibv_sge *sge
 
 enum build_result iov_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                             struct sluice_msg *msg) {
+    loop_assert_inside(l);
     struct iov_msg *p = iov_of(msg);
     if (msg->tx.sent == 0 && msg->size > s->tx.rndv_above && rndv_has_way(s, p->part, p->count))
         return rndv_build_iov(l, s, batch, msg, p->part, p->count);
@@ -114,6 +115,7 @@ enum build_result iov_build(struct sluice_loop *l, struct session *s, struct wr_
 
 void iov_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_status status) {
+    loop_assert_inside(l);
     if (!transfer_completed(s, msg, &status))
         return;
     if (msg->tx.tag)

@@ -63,6 +63,7 @@ static struct sq_entry *push_entry(struct session *s, struct sluice_msg *msg, ui
 
 struct ibv_send_wr *wr_batch_add(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                  unsigned sges, unsigned flags) {
+    loop_assert_inside(l);
     unsigned n = batch->count++;
     struct ibv_send_wr *wr = &l->send_wr[n];
     wr->wr_id = wr_send_id(s->slot, s->connection.sq.tail);
@@ -136,6 +137,7 @@ static bool add_fragment(struct sluice_loop *l, struct session *s, struct wr_bat
 
 void finish_unsent(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_status status) {
+    loop_assert_inside(l);
     window_release(s, 1, msg->size, msg->foreign);
     if (msg->kind == MSG_REQUEST)
         rpc_client_unsent(l, s, msg);
@@ -171,6 +173,7 @@ static bool have_headers(struct sluice_loop *l, struct session *s) {
 }
 
 uint8_t *wr_batch_header(struct sluice_loop *l, struct session *s, uint32_t *lkey) {
+    loop_assert_inside(l);
     if (!have_headers(l, s))
         return NULL;
     *lkey = s->connection.sq.headers->lkey;
@@ -193,6 +196,7 @@ static enum build_result build_frames(struct sluice_loop *l, struct session *s,
 
 enum build_result wr_batch_message(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                    struct sluice_msg *msg) {
+    loop_assert_inside(l);
     switch ((enum msg_kind)msg->kind) {
     case MSG_PLAIN:
         return build_frames(l, s, batch, msg);
@@ -258,6 +262,7 @@ static void build(struct sluice_loop *l, struct session *s, struct wr_batch *bat
 /* ---- posting --------------------------------------------------------------------------------- */
 
 void post_failed(struct sluice_loop *l, struct session *s, uint32_t from, int error) {
+    loop_assert_inside(l);
     if (error < 0) /* some providers say it as system calls do */
         error = errno;
     char text[sizeof s->info.close_text];
@@ -303,17 +308,20 @@ void wr_batch_begin(struct wr_batch *batch) {
 }
 
 void wr_batch_post(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
+    loop_assert_inside(l);
     if (batch->count > 0)
         post_batch(l, s, batch);
     wr_batch_init(batch, false);
 }
 
 bool send_control(struct sluice_loop *l, struct session *s, enum frame_type type) {
+    loop_assert_inside(l);
     return send_control_total(l, s, type, 0);
 }
 
 bool send_control_total(struct sluice_loop *l, struct session *s, enum frame_type type,
                         uint64_t total) {
+    loop_assert_inside(l);
     if (s->connection.tx.credits == 0 || sq_used(s) >= s->connection.sq.depth - 1 ||
         !s->connection.qp)
         return false;
@@ -342,6 +350,7 @@ bool send_control_total(struct sluice_loop *l, struct session *s, enum frame_typ
 
 bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type type,
                        const void *payload, uint32_t bytes) {
+    loop_assert_inside(l);
     if (s->connection.tx.credits == 0 || sq_used(s) >= s->connection.sq.depth - 1 ||
         !s->connection.qp || bytes > s->tx.frame_payload)
         return false;
@@ -369,6 +378,7 @@ bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type
 }
 
 void send_nothing(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     struct wr_batch batch;
     if (sq_used(s) >= s->connection.sq.limit)
         return; /* there is more on its way already */
@@ -384,6 +394,7 @@ void send_nothing(struct sluice_loop *l, struct session *s) {
 }
 
 bool send_marker(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     /* An empty inline-less send: in ERR it is never executed, only flushed, after all others. */
     struct wr_batch batch;
     wr_batch_init(&batch, true);
@@ -401,6 +412,7 @@ bool send_marker(struct sluice_loop *l, struct session *s) {
 }
 
 void send_flush(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     if (s->state == SESSION_UP || s->state == SESSION_FLUSHING) {
         if (s->rndv)
             rndv_flush(l, s);

@@ -82,6 +82,7 @@ static void want_signal(struct sluice_loop *l, struct session *s) {
 }
 
 void send_check_writable(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     uint64_t count = atomic_load_explicit(&s->window.own_messages, memory_order_relaxed) +
                      session_ref_count(&s->ref);
     uint64_t bytes = atomic_load_explicit(&s->window.own_bytes, memory_order_relaxed) +
@@ -118,6 +119,7 @@ static inline bool is_owned(const struct session *s, const struct sluice_msg *ms
 /* ---- another thread -------------------------------------------------------------------------- */
 
 void send_wait_requested(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     uint32_t wants = atomic_exchange_explicit(&s->foreign.waits, 0, memory_order_acquire);
     session_waits(s, wants); /* again: what the loop noticed meanwhile was for an earlier one */
     if (wants & WAIT_WINDOW) {
@@ -199,6 +201,7 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
 }
 
 void send_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
+    loop_assert_inside(l);
     struct session *s = session_table_at(msg->tx.session_id);
     s->window.foreign_taken++;
     l->traffic = true;

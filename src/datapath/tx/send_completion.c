@@ -148,6 +148,7 @@ static void send_moved(struct sluice_loop *l, struct session *s) {
 }
 
 void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
+    loop_assert_inside(l);
     struct session *s =
         session_table_at(session_handle_make(l->node->index, (uint32_t)(wc->wr_id >> 32), 0));
     uint16_t ahead = (uint16_t)((uint16_t)(wc->wr_id >> 8) - (uint16_t)s->connection.sq.head);
@@ -183,11 +184,13 @@ void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
 }
 
 void send_abandon(struct sluice_loop *l, struct session *s, sluice_status status) {
+    loop_assert_inside(l);
     while (s->connection.sq.head != s->connection.sq.tail)
         retire(l, s, status);
 }
 
 void send_drop_queue(struct sluice_loop *l, struct session *s, sluice_status status) {
+    loop_assert_inside(l);
     struct sluice_msg *msg = s->tx.queue.head;
     if (msg && (msg->kind == MSG_ONE_SIDED || msg->kind == MSG_IOV)) {
         sluice_status own = status;
@@ -214,6 +217,7 @@ void send_drop_queue(struct sluice_loop *l, struct session *s, sluice_status sta
 }
 
 void send_expire(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     struct msg_queue left;
     struct sluice_msg *msg;
     msg_queue_init(&left);
