@@ -135,8 +135,7 @@ void cm_adopt(struct cm *cm, struct cm_conn *conn) {
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-void cm_release(struct cm *cm, struct cm_conn *conn) {
-    cm_assert_thread(cm);
+static void cm_release(struct cm *cm, struct cm_conn *conn) {
     const struct fabric_ops *fabric = cm->node->fabric;
     struct session *s = session_of_conn(conn);
     conn->over = true;
@@ -159,8 +158,7 @@ void cm_release(struct cm *cm, struct cm_conn *conn) {
     cm_tell_loop(s, LOOP_MSG_DRAIN);
 }
 
-void cm_drained(struct cm *cm, struct cm_conn *conn) {
-    cm_assert_thread(cm);
+static void cm_drained(struct cm *cm, struct cm_conn *conn) {
     struct session *s = session_of_conn(conn);
     /* Its flush may have been faster than the news of why, which were there before its queue pair was gone. */
     cm_hear_now(cm);

@@ -411,8 +411,8 @@ static bool leave_orphan(struct cm_connector *c, const struct connect_orphan *wh
     return busy;
 }
 
-bool connector_inherit_cq(struct cm_connector *c, struct ibv_cq *cq,
-                          struct ibv_comp_channel *completions) {
+static bool connector_inherit_cq(struct cm_connector *c, struct ibv_cq *cq,
+                                 struct ibv_comp_channel *completions) {
     return leave_orphan(c, &(struct connect_orphan){.cq = cq, .completions = completions});
 }
 

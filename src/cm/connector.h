@@ -39,8 +39,6 @@ void connector_give(struct cm_connector *c, struct cm_connect *call, struct ibv_
 /* Any thread. Calls were left whose queue pairs are there still, or will be given. */
 bool connector_busy(struct cm_connector *c);
 /* Where it is busy: true, and what its queue pairs or ids hold goes when they have gone. */
-bool connector_inherit_cq(struct cm_connector *c, struct ibv_cq *cq,
-                          struct ibv_comp_channel *completions);
 bool connector_inherit_channel(struct cm_connector *c, struct rdma_event_channel *channel);
 /* No answers any more. */
 void connector_detach_wakeup(struct cm_connector *c);

@@ -65,8 +65,6 @@ static inline sluice_reason cm_reason_of_answer(int error) {
     return gone ? SLUICE_REASON_PEER_LOST : SLUICE_REASON_DEVICE_ERROR;
 }
 
-void cm_release(struct cm *cm, struct cm_conn *conn);
-void cm_drained(struct cm *cm, struct cm_conn *conn);
 void cm_enter(struct cm *cm, struct cm_conn *conn, enum cm_state state);
 void cm_watch(struct cm *cm, struct cm_conn *conn, uint64_t deadline_ns);
 void cm_watch_step(struct cm *cm, struct cm_conn *conn, uint64_t step_ns);
@@ -101,9 +99,8 @@ void cm_async_event_device(struct cm *cm, const struct ibv_async_event *event);
 /* ---- connect_call.c ---------------------------------------------------------------------------- */
 
 unsigned cm_take_calls(struct cm *cm); /* of the connector */
-/* rdma_connect(), which may be going on when this returns (connect_call.c); and what its errno means. */
+/* rdma_connect(), which may be going on when this returns. */
 void cm_connect(struct cm *cm, struct cm_conn *conn, struct rdma_conn_param *param);
-void cm_connect_failed(struct cm *cm, struct cm_conn *conn, int error);
 /* An event says what came of it. */
 void cm_decided(struct cm_conn *conn);
 /* The try is given up while it goes on. True: its id is gone, and its QP goes with cm_give_left(). */

@@ -92,6 +92,8 @@ static void post_to_loop(struct sluice_loop *l, struct session *s, enum loop_msg
     loop_post(l, s, verb);
 }
 
+static void node_detach_device(sluice_node *n);
+
 static const struct upcalls upcalls = {
     .session_new = node_session,
     .listener_put_loops = worker_select_release,
@@ -199,7 +201,8 @@ void node_close_device(sluice_node *n) {
     n->pd = NULL;
 }
 
-void node_detach_device(sluice_node *n) {
+/* Gives the device back, with all memory registered on it, ahead of closing. Once; CM thread. */
+static void node_detach_device(sluice_node *n) {
     pool_detach(n->pool);
     pool_detach(n->rx_pool);
     regions_detach(&n->regions);

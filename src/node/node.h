@@ -33,9 +33,6 @@ int node_open_env(sluice_node **out, const sluice_node_options *o, const struct 
 
 void node_close_device(sluice_node *n); /* the closing thread, or who opens in vain */
 
-/* Gives the device back, with all memory registered on it, ahead of closing. Once; CM thread. */
-void node_detach_device(sluice_node *n);
-
 /* ---- options.c: checked, defaults filled in. 0 or EINVAL with *e. ---------------------------- */
 int options_node(struct node_options *out, const sluice_node_options *o, sluice_error *e);
 /* OK: the caller has the reference that out->keys is, see keyring.h. */

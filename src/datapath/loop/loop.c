@@ -188,6 +188,8 @@ static void delist(struct sluice_loop *l) {
     pthread_mutex_unlock(&l->node->assist_lock);
 }
 
+static void loop_clear_stats(struct sluice_loop *l);
+
 static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_error *e) {
     if (atomic_load(&n->device_lost))
         return error_set(e, SLUICE_EDEVICE, SLUICE_REASON_DEVICE_REMOVED, 0, DEVICE_LOST_TEXT);
@@ -293,7 +295,7 @@ void loop_close(struct sluice_loop *l) {
 
 /* ---- statistics ------------------------------------------------------------------------------ */
 
-void loop_clear_stats(struct sluice_loop *l) {
+static void loop_clear_stats(struct sluice_loop *l) {
 #define STATS_X(name, text) atomic_store_explicit(&l->stats->name, 0, memory_order_relaxed);
     STATS_LOOP_LIST(STATS_X)
 #undef STATS_X

@@ -372,20 +372,15 @@ static inline void loop_post(struct sluice_loop *l, struct session *s, enum loop
 void loops_fork(bool begins);
 /* One turn; returns how many things it found to do. */
 unsigned loop_progress(struct sluice_loop *l);
-/* After a turn that found nothing: spins or sleeps, until until_ns (UINT64_MAX: no limit). */
-void loop_wait(struct sluice_loop *l, uint64_t until_ns);
-/* Sleeps regardless of the idle policy, at most until until_ns, unless a turn finds something. */
-void loop_sleep(struct sluice_loop *l, uint64_t until_ns);
 /* A worker's thread: turns until the loop is revoked. */
 void loop_run(struct sluice_loop *l);
 /* What sluice_poll() does once the loop is claimed. */
 int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns);
 int loop_fd(struct sluice_loop *l);
 int loop_drain_completions(struct sluice_loop *l); /* fetches and acknowledges CQ events; errno */
-void loop_clear_stats(struct sluice_loop *l);
-uint64_t loop_clock(struct sluice_loop *l);      /* reads the clock */
-void loop_publish(struct sluice_loop *l);        /* totals to the statistics page */
-void loop_publish_memory(struct sluice_loop *l); /* and what the pools count */
+uint64_t loop_clock(struct sluice_loop *l);        /* reads the clock */
+void loop_publish(struct sluice_loop *l);          /* totals to the statistics page */
+void loop_publish_memory(struct sluice_loop *l);   /* and what the pools count */
 
 /*
  * How long a turn takes, without a clock per turn. A span lies between two looks at the clock, at most

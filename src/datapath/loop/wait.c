@@ -145,8 +145,8 @@ static void end_span(struct sluice_loop *l) {
     }
 }
 
-void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
-    loop_assert_inside(l);
+/* Sleeps regardless of the idle policy, at most until until_ns, unless a turn finds something. */
+static void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
     arm(l);
     unsigned found = loop_progress(l);
     /* Not empty though nothing was taken: a producer is half way. And whoever switched to spinning may
@@ -177,8 +177,8 @@ static bool spins(const struct sluice_loop *l) {
     return idle == SLUICE_IDLE_ADAPTIVE && l->traffic && l->totals.sessions > 0 && !l->alone;
 }
 
-void loop_wait(struct sluice_loop *l, uint64_t until_ns) {
-    loop_assert_inside(l);
+/* After a turn that found nothing: spins or sleeps, until until_ns (UINT64_MAX: no limit). */
+static void loop_wait(struct sluice_loop *l, uint64_t until_ns) {
     if (!spins(l)) {
         loop_sleep(l, until_ns);
         return;

@@ -118,6 +118,8 @@ void rpc_client_admit_undo(struct session *s, const struct send_args *args, bool
                               memory_order_relaxed);
 }
 
+static void rpc_client_check_writable(struct sluice_loop *l, struct session *s);
+
 void rpc_client_want(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     struct rpc_client *r = rpc_client_of(s);
@@ -127,8 +129,7 @@ void rpc_client_want(struct sluice_loop *l, struct session *s) {
     rpc_client_check_writable(l, s);
 }
 
-void rpc_client_check_writable(struct sluice_loop *l, struct session *s) {
-    loop_assert_inside(l);
+static void rpc_client_check_writable(struct sluice_loop *l, struct session *s) {
     struct rpc_client *r = rpc_client_of(s);
     uint32_t count = accepted(r);
     if (!r->want || s->state != SESSION_UP || (count > 0 && count > r->limit - (r->limit + 3) / 4))

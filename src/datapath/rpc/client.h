@@ -25,7 +25,6 @@ void rpc_client_admit_undo(struct session *s, const struct send_args *args, bool
 void rpc_client_unsent(struct sluice_loop *l, struct session *s, const struct sluice_msg *msg);
 /* Another thread was told EAGAIN; it, or the loop's own, is told when to come again. */
 void rpc_client_want(struct sluice_loop *l, struct session *s);
-void rpc_client_check_writable(struct sluice_loop *l, struct session *s);
 /* Of mine without a reply. With a reference held. */
 uint32_t rpc_client_count(struct session *s);
 /* The request with this id never reached the device. */

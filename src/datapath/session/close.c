@@ -235,6 +235,8 @@ static bool told_no(struct sluice_loop *l, struct session *s) {
     return true;
 }
 
+static void session_down_now(struct sluice_loop *l, struct session *s);
+
 /* The connection is down; what had arrived is still to be looked at. */
 void session_down(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
@@ -258,8 +260,7 @@ void session_down(struct sluice_loop *l, struct session *s) {
     }
 }
 
-void session_down_now(struct sluice_loop *l, struct session *s) {
-    loop_assert_inside(l);
+static void session_down_now(struct sluice_loop *l, struct session *s) {
     if (s->state >= SESSION_RELEASED)
         return;
     /* The dialer was told that these arrived. So it is up first, whatever became of its confirmation. */

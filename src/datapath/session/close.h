@@ -41,7 +41,6 @@ void session_free(struct sluice_loop *l, struct session *s);
 void session_reap(struct sluice_loop *l);
 /* After a poll: sessions whose connection is down and for which nothing more comes. */
 unsigned session_check_downs(struct sluice_loop *l);
-void session_down_now(struct sluice_loop *l, struct session *s);
 /* Instead of "lost", what is known by now. */
 void close_settle(struct session *s, sluice_reason reason, uint32_t vendor, const char *text);
 

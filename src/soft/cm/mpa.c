@@ -37,7 +37,7 @@ void soft_cm_mpa_over(struct soft_cm_id *id) {
 }
 
 /* Its receives are flushed before anybody hears of it, and what had arrived by then has arrived. */
-void soft_cm_mpa_end_qp(const struct soft_cm_id *id) {
+static void soft_cm_mpa_end_qp(const struct soft_cm_id *id) {
     struct soft_qp *qp = soft_qp_find(id->conn.local_qpn);
     if (qp && qp->cm == id->number)
         soft_qp_end(qp);

@@ -40,8 +40,6 @@ void soft_cm_mpa_qp_down(const struct soft_qp *qp);
 
 /* The connection is over; whoever blocks on it looks again. */
 void soft_cm_mpa_over(struct soft_cm_id *id);
-/* Its queue pair to ERR. */
-void soft_cm_mpa_end_qp(const struct soft_cm_id *id);
 /* It never came about: queue pair, then event. */
 void soft_cm_mpa_failed(struct soft_cm_id *id, int type, int status, const uint8_t *data,
                         size_t len);

@@ -95,7 +95,7 @@ void soft_cm_wire_close(struct soft_peer *peer, uint64_t to, bool reset) {
     outgoing(NULL, peer, SOFT_CM_WIRE_MPA_REJ, &rej, sizeof rej);
 }
 
-void soft_cm_wire_confirm(struct soft_peer *peer, uint64_t to, uint64_t from) {
+static void soft_cm_wire_confirm(struct soft_peer *peer, uint64_t to, uint64_t from) {
     struct soft_cm_wire_head head = {.to = to, .from = from};
     outgoing(NULL, peer, SOFT_CM_WIRE_DREP, &head, sizeof head);
 }

@@ -151,7 +151,6 @@ void soft_cm_wire_refuse(struct soft_peer *peer, uint64_t to, enum soft_cm_wire_
                          bool port_known);
 /* The same of iWARP: by TCP, which is nobody listens, or closed behind its back. */
 void soft_cm_wire_close(struct soft_peer *peer, uint64_t to, bool reset);
-void soft_cm_wire_confirm(struct soft_peer *peer, uint64_t to, uint64_t from);
 /* Hands a received message of the right size to the connection it names. */
 void soft_cm_wire_deliver(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes);
 

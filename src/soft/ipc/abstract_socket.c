@@ -100,7 +100,8 @@ void soft_abstract_socket_unbind(struct soft_abstract_socket *name) {
     name->watch.fd = -1;
 }
 
-int soft_abstract_socket_connect(const char *text) {
+/* A socket connected to whoever has the name, or -errno: ECONNREFUSED nobody, EAGAIN queue full. */
+static int soft_abstract_socket_connect(const char *text) {
     struct sockaddr_un sun;
     socklen_t len;
     int rc = address(&sun, text, &len);

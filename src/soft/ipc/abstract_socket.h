@@ -25,8 +25,6 @@ struct soft_abstract_socket {
 int soft_abstract_socket_bind(struct soft_abstract_socket *name, const char *text,
                               void (*accepted)(int fd));
 void soft_abstract_socket_unbind(struct soft_abstract_socket *name);
-/* A socket connected to whoever has the name, or -errno: ECONNREFUSED nobody, EAGAIN queue full. */
-int soft_abstract_socket_connect(const char *text);
 /* The same, and who that is. */
 int soft_name_reach(const char *text, struct ucred *who);
 /*

@@ -91,7 +91,7 @@ static bool loses_patience(struct soft_qp *qp, uint64_t now) {
     return true;
 }
 
-bool soft_qp_timer_tick(struct soft_qp *qp, uint64_t now) {
+static bool soft_qp_timer_tick(struct soft_qp *qp, uint64_t now) {
     spin_lock(&qp->lock);
     bool moving = qp->sq_head != qp->tick_head;
     qp->tick_head = qp->sq_head;

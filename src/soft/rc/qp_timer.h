@@ -14,7 +14,6 @@ struct soft_qp;
 
 /* One of many empty polls in a row, or what was taken is not told: lazy ack, kick; no lock. */
 void soft_qp_idle(struct soft_qp *qp);
-bool soft_qp_timer_tick(struct soft_qp *qp, uint64_t now); /* engine; true: again */
 void soft_qp_timer_if_wanted(void);
 void soft_qp_timer_want(void);
 void soft_qp_timer_stop(void);
