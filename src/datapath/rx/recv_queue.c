@@ -212,11 +212,9 @@ bool recv_queue_post(struct sluice_loop *l, struct recv_queue *q, const struct s
 /* Behind recv_queue_post(): errno says why. */
 static void refused(struct sluice_loop *l, const struct recv_queue *q) {
     int error = errno;
-    char text[80];
-    snprintf(text, sizeof text, "the device refused a receive: %s", strerror(error));
     for (struct session *s = l->sessions; s; s = s->next)
         if (s->connection.rx.queue == q)
-            session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error, text);
+            session_post_refused(l, s, error, "receive");
 }
 
 void recv_queue_repost(struct sluice_loop *l, struct session *s) {

@@ -290,6 +290,20 @@ unsigned session_check_downs(struct sluice_loop *l) {
     return count;
 }
 
+void session_post_refused(struct sluice_loop *l, struct session *s, int error, const char *what) {
+    loop_assert_inside(l);
+    char text[sizeof s->info.close_text];
+    bool down = error == ENOTCONN || error == ECONNRESET || error == EPIPE;
+    snprintf(text, sizeof text, "the device refused a %s: %s", what, strerror(error));
+    if (!down || !s->node->traits.answer_is_up) {
+        session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error, text);
+        return;
+    }
+    if (s->state < SESSION_RELEASED) /* the event, which is on its way, may say why */
+        s->close.reason_provisional = s->close.reason == SLUICE_REASON_NONE;
+    session_close(l, s, SLUICE_REASON_PEER_LOST, (uint32_t)error, text);
+}
+
 void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc) {
     loop_assert_inside(l);
     sluice_reason reason = SLUICE_REASON_DEVICE_ERROR;

@@ -41,6 +41,11 @@ void session_free(struct sluice_loop *l, struct session *s);
 void session_reap(struct sluice_loop *l);
 /* After a poll: sessions whose connection is down and for which nothing more comes. */
 unsigned session_check_downs(struct sluice_loop *l);
+/*
+ * The device took a work request no more: what that says of the peer or the device, with `what` it refused. Where the
+ * kernel drives the queue pair (iWARP) it refuses as soon as the connection is down; any other error is the device's own.
+ */
+void session_post_refused(struct sluice_loop *l, struct session *s, int error, const char *what);
 /* Instead of "lost", what is known by now. */
 void close_settle(struct session *s, sluice_reason reason, uint32_t vendor, const char *text);
 

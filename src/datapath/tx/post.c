@@ -265,16 +265,9 @@ void post_failed(struct sluice_loop *l, struct session *s, uint32_t from, int er
     loop_assert_inside(l);
     if (error < 0) /* some providers say it as system calls do */
         error = errno;
-    char text[sizeof s->info.close_text];
-    snprintf(text, sizeof text, "the device refused a send: %s", strerror(error));
     for (uint32_t i = from; i != s->connection.sq.tail; i++)
         s->connection.sq.entries[i & s->connection.sq.mask].bytes |= SQ_FAILED;
-    if (s->node->traits.answer_is_up) { /* the kernel takes nothing when the connection is down */
-        s->close.reason_provisional = s->close.reason == SLUICE_REASON_NONE;
-        session_close(l, s, SLUICE_REASON_PEER_LOST, (uint32_t)error, text);
-        return;
-    }
-    session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error, text);
+    session_post_refused(l, s, error, "send");
 }
 
 static void post_batch(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {

@@ -136,39 +136,60 @@ static void a_failed_completion_is_kept(void **state) {
     watched_close(&p);
 }
 
+static int refusal; /* the errno of the next two */
+
 static int no_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {
     (void)qp;
     *bad = wr;
-    return ENOSPC;
+    return refusal;
 }
 
 static int no_receive(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad) {
     (void)qp;
     *bad = wr;
-    return EFBIG;
+    return refusal;
 }
 
-/* What the device says when it takes a work request no more is handed on. */
+/*
+ * What the device says when it takes a work request no more is handed on. Where the kernel drives the queue pair (iWARP)
+ * it is the peer's end if it says that there is no connection, and the device's fault if it says anything else.
+ */
 static void a_device_that_refuses_is_quoted(void **state) {
     (void)state;
-    for (int receiving = 0; receiving < 2; receiving++) {
+    static const struct {
+        bool iwarp;
+        int error;
+        sluice_reason reason;
+        sluice_status status;
+    } rows[] = {
+        {false, ENOSPC, SLUICE_REASON_DEVICE_ERROR, SLUICE_EDEVICE},
+        {false, ENOTCONN, SLUICE_REASON_DEVICE_ERROR, SLUICE_EDEVICE},
+        {true, ENOMEM, SLUICE_REASON_DEVICE_ERROR, SLUICE_EDEVICE},
+        {true, EINVAL, SLUICE_REASON_DEVICE_ERROR, SLUICE_EDEVICE},
+        {true, ENOTCONN, SLUICE_REASON_PEER_LOST, SLUICE_EUNKNOWN},
+    };
+    for (unsigned k = 0; k < 2 * sizeof rows / sizeof *rows; k++) {
         struct pair p;
+        char text[100];
+        bool receiving = k & 1;
+        refusal = rows[k / 2].error;
+        snprintf(text, sizeof text, "the device refused a %s: %s", receiving ? "receive" : "send",
+                 strerror(refusal));
         watched_open(&p, PAIR_LINK(.flags = SLUICE_ISOLATED));
         pair_connect(&p, PAIR_LINK(.flags = SLUICE_ONCE | SLUICE_ISOLATED));
         struct ibv_context_ops *ops = &pair_session(&p.b)->connection.qp->context->ops;
         struct ibv_context_ops before = *ops;
+        p.b.node->traits.answer_is_up = rows[k / 2].iwarp;
         if (receiving) {
             ops->post_recv = no_receive;
             for (unsigned i = 0; i < 4; i++) /* what it has taken it gives back */
                 assert_int_equal(pair_send(&p.a, 10, i, NULL), 0);
-            EXPECT_END(&p, &p.b, SLUICE_REASON_DEVICE_ERROR, SLUICE_EDEVICE, EFBIG, NOTHING,
-                       NOTHING, NOTHING, "the device refused a receive: File too large");
         } else {
             ops->post_send = no_send;
             assert_int_equal(pair_send(&p.b, 10, 1, NULL), 0);
-            EXPECT_END(&p, &p.b, SLUICE_REASON_DEVICE_ERROR, SLUICE_EDEVICE, ENOSPC, NOTHING,
-                       NOTHING, NOTHING, "the device refused a send: No space left on device");
         }
+        EXPECT_END(&p, &p.b, rows[k / 2].reason, rows[k / 2].status, (uint32_t)refusal, NOTHING,
+                   NOTHING, NOTHING, text);
         *ops = before;
         EXPECT_END(&p, &p.a, LOST_LINE);
         watched_close(&p);
