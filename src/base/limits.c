@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 
 #define CAP_IPC_LOCK_BIT 14
 #define CGROUP_NONE ((uint64_t)1 << 60) /* version 1 writes a very large number for none */
@@ -159,4 +160,14 @@ void limits_read(struct limits *out, const char *root) {
     for (int numa = 0; numa < NODES_MAX_READ; numa++)
         read_huge_of(out, root, numa);
     qsort(out->huge, out->huge_count, sizeof out->huge[0], by_node_and_size);
+}
+
+uint64_t limits_memory(void) {
+    struct sysinfo machine;
+    struct limits limits;
+    uint64_t all = LIMITS_NONE;
+    if (sysinfo(&machine) == 0)
+        all = (uint64_t)machine.totalram * machine.mem_unit;
+    limits_read(&limits, "");
+    return limits.cgroup < all ? limits.cgroup : all;
 }

@@ -35,5 +35,7 @@ struct limits {
 void limits_read(struct limits *out, const char *root);
 /* The limit on locked memory that counts, LIMITS_NONE: none. */
 uint64_t limits_memlock(void);
+/* Bytes that a process can have at the very most: of this machine, or what its cgroups allow. */
+uint64_t limits_memory(void);
 
 #endif

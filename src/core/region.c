@@ -179,9 +179,7 @@ static int open_region(sluice_region *r, sluice_error *e) {
         r->found = page_round((size_t)r->bytes);
         r->addr = n->fabric->mem_alloc(r->found);
         if (!r->addr)
-            return error_set(e, SLUICE_ENOMEM, SLUICE_REASON_NO_MEMORY, errno,
-                             "no memory of %llu bytes: %s", (unsigned long long)r->bytes,
-                             strerror(errno ? errno : ENOMEM));
+            return not_registered(e, errno ? errno : ENOMEM, r->bytes, !n->fabric->software);
     }
     int error = call_begin(&n->regions) ? enroll(r) : ENODEV;
     pthread_mutex_lock(&n->regions.lock);

@@ -50,6 +50,11 @@ void limit_text_explain(char *text, size_t size, const struct limit_text *s) {
                  strerror(s->error),
                  s->error == EMFILE ? "`ulimit -n` or LimitNOFILE= raises the limit of this process"
                                     : "sysctl fs.file-max raises the limit of the system");
+    else if (is_refusal(s->error) && limits_memory() < s->need)
+        snprintf(text, size,
+                 "%" PRIu64 " KiB cannot be had: this machine, or its cgroup, has %" PRIu64
+                 " KiB of memory",
+                 kib(s->need), kib(limits_memory()));
     else
         snprintf(text, size,
                  "%" PRIu64 " KiB cannot be registered: %s; no limit of this process is in the way",

@@ -24,6 +24,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
@@ -364,7 +365,18 @@ static int memfd_sealed(size_t bytes, unsigned page_flags) {
     return fd;
 }
 
+#define LOOKED_AT ((size_t)64 << 20) /* less than that any machine has */
+
+/* A file without pages may have any length. What a NIC could not pin is not given either. */
+static bool is_too_much(size_t bytes) {
+    return bytes >= LOOKED_AT && bytes > limits_memory();
+}
+
 static void *mem_alloc(size_t bytes, unsigned page_flags) {
+    if (is_too_much(bytes)) {
+        errno = ENOMEM;
+        return NULL;
+    }
     if (soft_engine_get() != 0)
         return NULL;
     int refused = soft_fault_call(FAULT_CALL_mem_alloc);
