@@ -4,6 +4,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,12 +28,35 @@ static int parse_port(const char *text, bool listening, uint16_t *port) {
     return 0;
 }
 
-/* Numbers with a colon in them. */
-static int parse_v6(const char *name, bool bracketed, struct in6_addr *out, sluice_error *e) {
-    if (inet_pton(AF_INET6, name, out) == 1)
+/* The number of an interface by its name, or as it is; 0: there is none. */
+static uint32_t zone_number(const char *zone) {
+    uint32_t number = if_nametoindex(zone);
+    char name[IF_NAMESIZE];
+    if (number == 0 && *zone && strspn(zone, "0123456789") == strlen(zone))
+        number = (uint32_t)strtoul(zone, NULL, 10);
+    return number != 0 && if_indextoname(number, name) ? number : 0;
+}
+
+/* Numbers with a colon in them; behind a percent sign the interface of a link-local one. */
+static int parse_v6(const char *name, bool bracketed, struct sockaddr_in6 *out, sluice_error *e) {
+    char number[INET6_ADDRSTRLEN] = "";
+    const char *zone = strchr(name, '%');
+    size_t length = zone ? (size_t)(zone - name) : strlen(name);
+    if (length < sizeof number)
+        memcpy(number, name, length);
+    if (inet_pton(AF_INET6, number, &out->sin6_addr) == 1) {
+        bool local = IN6_IS_ADDR_LINKLOCAL(&out->sin6_addr);
+        if (!zone && !local)
+            return SLUICE_OK;
+        if (!zone)
+            REFUSE("\"%.60s\" is link-local and needs its interface: [%.60s%%eth0]:port", name,
+                   name);
+        if (!local)
+            REFUSE("\"%.100s\" names an interface, which only link-local addresses do", name);
+        if ((out->sin6_scope_id = zone_number(zone + 1)) == 0)
+            REFUSE("\"%.100s\": there is no interface \"%.40s\"", name, zone + 1);
         return SLUICE_OK;
-    if (strchr(name, '%'))
-        REFUSE("\"%.100s\": addresses with a zone are not supported", name);
+    }
     if (bracketed)
         REFUSE("\"%.100s\" is not an IPv6 address, and brackets are for those", name);
     REFUSE("\"%.100s\" is neither a host nor an IPv6 address", name);
@@ -68,7 +92,7 @@ int address_parse(const char *text, bool listening, union address *out, char *ho
     if (bracketed || strchr(name, ':')) {
         out->v6.sin6_family = AF_INET6;
         out->v6.sin6_port = htons(port);
-        return parse_v6(name, bracketed, &out->v6.sin6_addr, e);
+        return parse_v6(name, bracketed, &out->v6, e);
     }
     out->v4.sin_family = AF_INET;
     out->v4.sin_port = htons(port);
@@ -99,8 +123,12 @@ void address_format(const struct sockaddr *addr, char out[64]) {
         inet_ntop(AF_INET, &a->v4.sin_addr, host, sizeof host);
         snprintf(out, 64, "%s:%u", host, ntohs(a->v4.sin_port));
     } else if (addr->sa_family == AF_INET6) {
+        char zone[1 + IF_NAMESIZE] = "%";
         inet_ntop(AF_INET6, &a->v6.sin6_addr, host, sizeof host);
-        snprintf(out, 64, "[%s]:%u", host, ntohs(a->v6.sin6_port));
+        if (!IN6_IS_ADDR_LINKLOCAL(&a->v6.sin6_addr) ||
+            !if_indextoname(a->v6.sin6_scope_id, zone + 1))
+            *zone = 0;
+        snprintf(out, 64, "[%s%s]:%u", host, zone, ntohs(a->v6.sin6_port));
     } else {
         snprintf(out, 64, "unknown");
     }

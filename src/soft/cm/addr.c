@@ -71,6 +71,15 @@ bool soft_cm_addr_is_group(const struct sockaddr *addr) {
            IN6_IS_ADDR_MULTICAST(&((const struct sockaddr_in6 *)(const void *)addr)->sin6_addr);
 }
 
+bool soft_cm_addr_is_link_local(const struct sockaddr *addr) {
+    return addr->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6(addr)->sin6_addr);
+}
+
+/* A link-local address is another one on each interface. */
+static bool is_same_zone(const struct sockaddr *a, const struct sockaddr *b) {
+    return !soft_cm_addr_is_link_local(a) || v6(a)->sin6_scope_id == v6(b)->sin6_scope_id;
+}
+
 int soft_cm_addr_is_local(const struct sockaddr *addr) {
     /* The whole of 127/8 is this host, though the interface carries one address of it. */
     if (addr->sa_family == AF_INET && ntohl(v4(addr)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET)
@@ -83,7 +92,7 @@ int soft_cm_addr_is_local(const struct sockaddr *addr) {
     int found = 0;
     for (struct ifaddrs *one = list; one && !found; one = one->ifa_next)
         found = one->ifa_addr && soft_cm_addr_bytes(one->ifa_addr) &&
-                soft_cm_addr_equal(one->ifa_addr, addr);
+                soft_cm_addr_equal(one->ifa_addr, addr) && is_same_zone(one->ifa_addr, addr);
     freeifaddrs(list);
     return found;
 }

@@ -26,6 +26,7 @@ bool soft_cm_addr_is_group(const struct sockaddr *addr);                     /* 
 bool soft_cm_addr_equal(const struct sockaddr *a, const struct sockaddr *b); /* ports aside */
 /* 1 local, 0 not, -errno where the interfaces could not be listed. */
 int soft_cm_addr_is_local(const struct sockaddr *addr);
+bool soft_cm_addr_is_link_local(const struct sockaddr *addr); /* it needs sin6_scope_id */
 
 uint16_t soft_cm_addr_port(const struct sockaddr *addr); /* host order */
 void soft_cm_addr_set_port(struct sockaddr_storage *addr, uint16_t port);

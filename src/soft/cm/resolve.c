@@ -26,6 +26,9 @@ static void clear_src(struct soft_cm_id *id) {
 static int check_local(const struct sockaddr *addr) {
     if (soft_cm_addr_is_any(addr))
         return 0;
+    if (soft_cm_addr_is_link_local(addr) &&
+        ((const struct sockaddr_in6 *)(const void *)addr)->sin6_scope_id == 0)
+        return EINVAL; /* says the kernel */
     int local = soft_cm_addr_is_local(addr);
     return local > 0 ? 0 : local < 0 ? -local : EADDRNOTAVAIL;
 }

@@ -5,6 +5,7 @@
 #include "support/softcm.h"
 
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <sys/wait.h>
 
@@ -95,6 +96,35 @@ static void every_local_address_belongs_to_the_device(void **state) {
     struct rdma_cm_id *id = softcm_id(channel);
     assert_int_equal(bind4(id, "127.77.66.55", 0), 0); /* the whole of 127/8 */
     soft_destroy_id(id);
+}
+
+/* A link-local address is of one interface: bound there, not on another, and nowhere without a zone. */
+static void a_link_local_address_needs_its_zone(void **state) {
+    (void)state;
+    struct ifaddrs *list;
+    unsigned seen = 0;
+    assert_int_equal(getifaddrs(&list), 0);
+    for (struct ifaddrs *one = list; one; one = one->ifa_next) {
+        struct sockaddr_in6 addr;
+        if (!one->ifa_addr || one->ifa_addr->sa_family != AF_INET6)
+            continue;
+        memcpy(&addr, one->ifa_addr, sizeof addr);
+        if (!IN6_IS_ADDR_LINKLOCAL(&addr.sin6_addr))
+            continue;
+        struct rdma_cm_id *id = softcm_id(channel);
+        uint32_t zone = addr.sin6_scope_id;
+        addr.sin6_scope_id = 0;
+        assert_fails(soft_bind_addr(id, (struct sockaddr *)&addr), EINVAL);
+        addr.sin6_scope_id = if_nametoindex("lo");
+        assert_fails(soft_bind_addr(id, (struct sockaddr *)&addr), EADDRNOTAVAIL);
+        addr.sin6_scope_id = zone;
+        assert_int_equal(soft_bind_addr(id, (struct sockaddr *)&addr), 0);
+        soft_destroy_id(id);
+        seen++;
+    }
+    freeifaddrs(list);
+    if (seen == 0)
+        skip(); /* no interface has one */
 }
 
 static void privileged_port_needs_privilege(void **state) {
@@ -459,6 +489,7 @@ int main(void) {
         test(bind_to_the_wildcard_binds_no_device),
         test(bind_errors),
         test(every_local_address_belongs_to_the_device),
+        test(a_link_local_address_needs_its_zone),
         test(exact_clash_is_eaddrinuse),
         test(wildcard_clash_is_eaddrnotavail),
         test(port_spaces_do_not_clash),
