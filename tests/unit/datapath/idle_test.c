@@ -13,6 +13,7 @@
 #include <cmocka.h>
 #include <pthread.h>
 #include <sched.h>
+#include <time.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -44,13 +45,18 @@ static uint64_t get(_Atomic uint64_t *counter) {
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
+/* Between two looks. A thread that yields instead waits for a whole turn of every other one beside a load. */
+static void pause_briefly(void) {
+    nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+}
+
 static void reach(_Atomic uint64_t *counter, uint64_t value, const char *what) {
     uint64_t limit = sluice_now() + LIMIT_NS;
     while (get(counter) < value) {
         if (sluice_now() > limit)
             fail_msg("%s: %llu, wanted %llu", what, (unsigned long long)get(counter),
                      (unsigned long long)value);
-        sched_yield();
+        pause_briefly();
     }
 }
 
@@ -67,8 +73,8 @@ static void expect_spinning(struct stats_loop *loop) {
 static void expect_sleep(struct stats_loop *loop, uint64_t sleeps) {
     reach(&loop->sleeps, sleeps + 1, "sleeps");
     uint64_t turns = get(&loop->progress_calls);
-    for (int i = 0; i < 10000; i++)
-        sched_yield();
+    for (int i = 0; i < 200; i++)
+        pause_briefly();
     assert_true(get(&loop->progress_calls) - turns < MANY / 100);
 }
 
@@ -110,8 +116,8 @@ static void no_switch_to_spinning_is_slept_on(void **state) {
         uint64_t sleeps = get(&worker(0)->sleeps);
         assert_int_equal(sluice_worker_set_idle(node, 0, SLUICE_IDLE_SPIN), 0);
         assert_int_equal(sluice_worker_set_idle(node, 0, SLUICE_IDLE_BLOCK), 0);
-        for (int wait = 0; wait < i % 50; wait++)
-            sched_yield();
+        for (uint64_t until = sluice_now() + (uint64_t)(i % 50) * 1000; sluice_now() < until;)
+            ; /* before it spins, while it does, or behind it */
         assert_int_equal(sluice_worker_set_idle(node, 0, SLUICE_IDLE_SPIN), 0);
         reach(&worker(0)->empty_progress_calls, get(&worker(0)->empty_progress_calls) + 1024,
               "empty turns");
