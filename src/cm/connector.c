@@ -10,8 +10,9 @@
  *   queued -> calling -> returned -> (the answer is an event) -> ended by the CM thread
  *                 \____________\______ left: id destroyed, then the queue pair, once that is given
  *
- * Threads are started one by one when no thread is free, up to THREADS_MAX; a host that does not answer keeps
- * HOST_MAX of them at most, and other hosts' calls go ahead of the next one of it. On closing nobody waits
+ * Threads are started one by one when no thread is free and the call may begin, up to THREADS_MAX; a host that does
+ * not answer keeps HOST_MAX of them at most, and other hosts' calls go ahead of the next one of it. A thread that finds
+ * nothing to do while IDLE_MAX others wait for something ends. On closing nobody waits
  * for calls that were left: what their queue pairs hold (CQs, PD, context, the ids' channel) is left to the
  * threads too, and the last one ends all of it.
  *
@@ -29,6 +30,7 @@
 
 #define THREADS_MAX 64
 #define HOST_MAX 4 /* calls under way to one host */
+#define IDLE_MAX 2 /* threads that are kept without work */
 
 enum connect_step {
     CONNECT_QUEUED,
@@ -48,6 +50,7 @@ struct cm_connect {
     int error; /* errno of the call */
     enum connect_step step;
     bool left, given; /* given: qp is known, or that there is none */
+    bool due;         /* queued, and it may begin at once */
 };
 
 struct connect_list {
@@ -70,7 +73,8 @@ struct cm_connector {
     const struct fabric_ops *fabric;
     struct mailbox *wake; /* NULL: nobody takes answers any more */
     bool closed;
-    unsigned threads, idle, waiting; /* idle: in pthread_cond_wait(); waiting: calls and burials */
+    unsigned threads, idle, busy; /* idle: in pthread_cond_wait(); busy: with a call or a burial */
+    unsigned due;                 /* calls that may begin, and burials: each wants a thread */
     struct connect_list queue, burials, answers;
     struct cm_connect *calls[THREADS_MAX]; /* under way */
     unsigned left;                         /* calls that were left and not ended */
@@ -107,11 +111,30 @@ static bool list_remove(struct connect_list *list, struct cm_connect *call) {
 
 /* ---- with the lock held ----------------------------------------------------------------------- */
 
-static bool is_crowded(const struct cm_connector *c, const struct cm_connect *call) {
+static unsigned calls_to(const struct cm_connector *c, const union address *host) {
     unsigned count = 0;
     for (unsigned i = 0; i < THREADS_MAX; i++)
-        count += c->calls[i] && cm_same_host(&c->calls[i]->host, &call->host);
-    return count >= HOST_MAX;
+        count += c->calls[i] && cm_same_host(&c->calls[i]->host, host);
+    return count;
+}
+
+static bool is_crowded(const struct cm_connector *c, const struct cm_connect *call) {
+    return calls_to(c, &call->host) >= HOST_MAX;
+}
+
+/* Whether it could begin at once, behind those of its host that are in the queue already. */
+static bool may_begin(const struct cm_connector *c, const struct cm_connect *call) {
+    unsigned before = calls_to(c, &call->host);
+    for (const struct cm_connect *at = c->queue.head; at && before < HOST_MAX; at = at->next)
+        before += cm_same_host(&at->host, &call->host);
+    return before < HOST_MAX;
+}
+
+/* Out of the queue, begun or not. */
+static void unqueue(struct cm_connector *c, struct cm_connect *call) {
+    list_remove(&c->queue, call);
+    c->due -= call->due;
+    call->due = false;
 }
 
 /* The next call whose host has a thread left. */
@@ -121,8 +144,7 @@ static struct cm_connect *take_call(struct cm_connector *c) {
         call = call->next;
     if (!call)
         return NULL;
-    list_remove(&c->queue, call);
-    c->waiting--;
+    unqueue(c, call);
     call->step = CONNECT_CALLING;
     for (unsigned i = 0; i < THREADS_MAX; i++)
         if (!c->calls[i]) {
@@ -148,7 +170,7 @@ static void end(struct cm_connector *c, struct cm_connect *call) {
 
 static void reap(struct cm_connector *c, struct cm_connect *call) {
     list_push(&c->burials, call);
-    c->waiting++;
+    c->due++;
     pthread_cond_signal(&c->work);
 }
 
@@ -233,14 +255,22 @@ static void *run(void *arg) {
     for (;;) {
         if ((call = c->burials.head)) {
             list_remove(&c->burials, call);
-            c->waiting--;
+            c->due--;
+            c->busy++;
             reap_later(c, call);
+            c->busy--;
         } else if ((call = take_call(c))) {
+            c->busy++;
             make_call(c, call);
+            c->busy--;
         } else if (c->orphans && c->left == 0 && !c->settling) {
             settle_orphans(c);
         } else if (c->closed && c->left == 0 && !c->orphans) {
             break;
+        } else if (c->idle >= IDLE_MAX) {
+            c->threads--;
+            pthread_mutex_unlock(&c->lock);
+            return NULL;
         } else {
             c->idle++;
             pthread_cond_wait(&c->work, &c->lock);
@@ -256,10 +286,13 @@ static void *run(void *arg) {
     return NULL;
 }
 
-/* With the lock held: a thread for one more thing to do. 0 or -errno: nobody would ever do it. */
+/*
+ * With the lock held: a thread for what is due. 0 or -errno: nothing would ever do it. A call that is not due begins in
+ * the thread of the one of its host that returns first.
+ */
 static int need_thread(struct cm_connector *c) {
     int error = 0;
-    if (c->waiting >= c->idle && c->threads < THREADS_MAX) {
+    if (c->due > c->threads - c->busy && c->threads < THREADS_MAX) {
         error = thread_start_detached("sluice-connect", run, c);
         if (error == 0)
             c->threads++;
@@ -301,12 +334,14 @@ struct cm_connect *connector_connect(struct cm_connector *c, struct cm_conn *con
     memcpy(call->data, param->private_data, param->private_data_len);
     call->param.private_data = call->data;
     pthread_mutex_lock(&c->lock);
+    call->due = may_begin(c, call);
+    c->due += call->due;
+    list_push(&c->queue, call);
     int error = need_thread(c);
-    if (error == 0) {
-        list_push(&c->queue, call);
-        c->waiting++;
+    if (error == 0)
         pthread_cond_signal(&c->work);
-    }
+    else
+        unqueue(c, call);
     pthread_mutex_unlock(&c->lock);
     if (error == 0)
         return call;
@@ -320,8 +355,7 @@ bool connector_leave(struct cm_connector *c, struct cm_connect *call) {
     pthread_mutex_lock(&c->lock);
     switch (call->step) {
     case CONNECT_QUEUED:
-        list_remove(&c->queue, call);
-        c->waiting--;
+        unqueue(c, call);
         break;
     case CONNECT_CALLING:
         left = true;
@@ -338,8 +372,8 @@ bool connector_leave(struct cm_connector *c, struct cm_connect *call) {
         call->conn = NULL;
         c->left++;
         if (call->step == CONNECT_RETURNED) {
-            (void)need_thread(c); /* else one of those there are comes round */
             reap(c, call);
+            (void)need_thread(c); /* else one of those there are comes round */
         }
     }
     pthread_mutex_unlock(&c->lock);
@@ -353,8 +387,8 @@ void connector_give(struct cm_connector *c, struct cm_connect *call, struct ibv_
     call->qp = qp;
     call->given = true;
     if (call->step == CONNECT_ENDED) {
-        (void)need_thread(c);
         reap(c, call);
+        (void)need_thread(c);
     }
     pthread_mutex_unlock(&c->lock);
 }
