@@ -128,7 +128,7 @@ void address_format(const struct sockaddr *addr, char out[64]) {
         if (!IN6_IS_ADDR_LINKLOCAL(&a->v6.sin6_addr) ||
             !if_indextoname(a->v6.sin6_scope_id, zone + 1))
             *zone = 0;
-        snprintf(out, 64, "[%s%s]:%u", host, zone, ntohs(a->v6.sin6_port));
+        snprintf(out, 64, "[%.39s%.16s]:%u", host, zone, ntohs(a->v6.sin6_port));
     } else {
         snprintf(out, 64, "unknown");
     }
