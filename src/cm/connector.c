@@ -331,7 +331,8 @@ struct cm_connect *connector_connect(struct cm_connector *c, struct cm_conn *con
     call->id = conn->owner.id;
     call->host = conn->candidates[conn->candidate];
     call->param = *param;
-    memcpy(call->data, param->private_data, param->private_data_len);
+    if (param->private_data_len > 0)
+        memcpy(call->data, param->private_data, param->private_data_len);
     call->param.private_data = call->data;
     pthread_mutex_lock(&c->lock);
     call->due = may_begin(c, call);
