@@ -56,10 +56,12 @@ static void detach_qp(struct sluice_loop *l, struct session *s) {
 }
 
 static void release_qp(struct sluice_loop *l, struct session *s) {
-    if (s->connection.rx.queue->srq)
+    if (s->connection.rx.queue->srq) {
         srq_leave(l, s, s->connection.drain.settled);
-    else
+    } else {
         srq_unsettle(l, s);
+        s->connection.rx.reserved = 0; /* what was set aside for replies went with its own queue */
+    }
     if (s->connection.qp)
         detach_qp(l, s);
     s->connection.drain.ended = false;
