@@ -4,6 +4,10 @@
  */
 #include "soft/ipc/spinlock.h"
 
+#ifdef __SANITIZE_THREAD__
+char soft_tsan_word[1024];
+#endif
+
 /* Leaves the core to whoever shares it, for some ten cycles. */
 static inline void pause_briefly(void) {
 #if defined(__x86_64__) || defined(__i386__)

@@ -32,10 +32,6 @@
 #define NO_PEER_TIMEOUT_NS_MAX 10000000000ull
 #define UNRELIABLE_PATIENCE_NS 200000000u
 
-#ifdef __SANITIZE_THREAD__
-char soft_tsan_word[1024];
-#endif
-
 static _Atomic bool wanted;
 static struct soft_timer timer;
 
