@@ -154,11 +154,27 @@ static struct cm_connect *take_call(struct cm_connector *c) {
     return call;
 }
 
+static int need_thread(struct cm_connector *c);
+
+/* The next call of that host may begin, and no thread of the host's comes round for it. */
+static void begin_next(struct cm_connector *c, const union address *host) {
+    struct cm_connect *call = c->queue.head;
+    while (call && (call->due || !cm_same_host(&call->host, host)))
+        call = call->next;
+    if (!call)
+        return;
+    call->due = true;
+    c->due++;
+    (void)need_thread(c);
+}
+
 static void call_returned(struct cm_connector *c, struct cm_connect *call) {
     call->step = CONNECT_RETURNED;
     for (unsigned i = 0; i < THREADS_MAX; i++)
         if (c->calls[i] == call)
             c->calls[i] = NULL;
+    if (call->left) /* this thread destroys its id now, which may take as long */
+        begin_next(c, &call->host);
     if (c->queue.head) /* of the same host, perhaps */
         pthread_cond_signal(&c->work);
 }

@@ -42,8 +42,13 @@ static int blocking_connect(struct rdma_cm_id *id, struct rdma_conn_param *param
     return 0;
 }
 
+static sem_t may_destroy;
+static _Atomic bool destroying_blocks;
+
 static int destroy_id(struct rdma_cm_id *id) {
     (void)id;
+    while (atomic_load(&destroying_blocks) && sem_wait(&may_destroy) != 0)
+        ;
     atomic_fetch_add(&destroyed, 1);
     return 0;
 }
@@ -166,11 +171,38 @@ static void what_was_left_ends_behind_the_closing(void **state) {
     assert_int_equal(atomic_load(&destroyed) - before, HOSTS);
 }
 
+/* Destroying an id that was left may block as connecting does: the host's next call does not wait for that. */
+static void a_call_does_not_wait_for_the_end_of_one_that_was_left(void **state) {
+    (void)state;
+    struct cm_connector *c = opened();
+    struct call calls[HOST_MAX], next;
+    assert_int_equal(sem_init(&may_destroy, 0, 0), 0);
+    atomic_store(&destroying_blocks, true);
+    for (unsigned i = 0; i < HOST_MAX; i++)
+        start(c, &calls[i], 1);
+    UNTIL(atomic_load(&inside) == HOST_MAX);
+    start(c, &next, 1);
+    for (unsigned i = 0; i < HOST_MAX; i++) {
+        assert_true(connector_leave(c, calls[i].call));
+        connector_give(c, calls[i].call, NULL);
+        free(calls[i].conn);
+    }
+    for (unsigned i = 0; i < HOST_MAX + 1; i++)
+        sem_post(&may_return);
+    answer_all(c, &next, 1);
+    atomic_store(&destroying_blocks, false);
+    for (unsigned i = 0; i < HOST_MAX; i++)
+        sem_post(&may_destroy);
+    (void)connector_close(c, NULL, NULL);
+    UNTIL(threads() == 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_host_keeps_no_more_threads_than_its_share),
         cmocka_unit_test(threads_without_work_end),
         cmocka_unit_test(what_was_left_ends_behind_the_closing),
+        cmocka_unit_test(a_call_does_not_wait_for_the_end_of_one_that_was_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
