@@ -11,6 +11,7 @@
 #include "soft/cm/addr.h"
 #include "soft/cm/port_name.h"
 #include "soft/fault/ctl.h"
+#include "soft/fault/ctl_client.h"
 
 #define BLOCKS 16384u
 #define GROUPS 128u
@@ -88,7 +89,7 @@ void attack_forges_status(const struct attack_target *target, unsigned arg) {
     char text[64], request[64];
     (void)target;
     (void)arg;
-    snprintf(text, sizeof text, SOFT_CTL_NAME, ATTACK_FORGED);
+    snprintf(text, sizeof text, SOFT_CTL_PREFIX "%d", ATTACK_FORGED);
     int sock = take(text);
     must(sock >= 0);
     attack_ready();
@@ -112,13 +113,13 @@ static bool is_heard(int sock) {
 void attack_crowds_control(const struct attack_target *target, unsigned arg) {
     static const char *const words[] = {"status", "device remove", "plan qp=* send=* loss",
                                         "frobnicate", "log"};
-    char text[64];
+    struct ucred who;
     (void)arg;
-    snprintf(text, sizeof text, SOFT_CTL_NAME, target->pid);
     for (unsigned round = 0;; round++) {
         int sock[16], board = board_file(true, 4096, 0);
         for (unsigned i = 0; i < 16; i++) {
-            sock[i] = dial_name(text);
+            sock[i] = soft_ctl_connect(target->pid, &who);
+            must(sock[i] >= 0);
             for (unsigned k = 0; k < 20; k++) {
                 const char *word = words[is_heard(sock[i]) ? (k % 2 ? 3 : 0) : k % 5];
                 say(sock[i], word, strlen(word), &board, k % 2);

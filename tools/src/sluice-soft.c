@@ -8,13 +8,11 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/options.h"
@@ -22,6 +20,7 @@
 #include "common/tool.h"
 #include "common/units.h"
 #include "soft/fault/ctl.h"
+#include "soft/fault/ctl_client.h"
 
 #define WORDS 64
 #define PATIENCE_MS 10000
@@ -61,47 +60,42 @@ static int compose(const char *const *words, int count, char *text, size_t *leng
     return 0;
 }
 
-/*
- * Anybody can take a name: whoever answers must be the process that was asked for, and belong to who asks, unless
- * that is root. The kernel says who listens. 0 or an exit status.
- */
-static int check_who(int fd, int pid) {
-    struct ucred who;
-    socklen_t len = sizeof who;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) != 0)
-        return tool_fail("process %d: %s", pid, strerror(errno));
-    if (who.pid != pid)
-        return tool_fail("process %d does not answer: process %d of user %u has its control socket",
-                         pid, (int)who.pid, (unsigned)who.uid);
-    if (geteuid() != 0 && who.uid != geteuid())
-        return tool_fail("process %d belongs to user %u: only its user and root may ask", pid,
-                         (unsigned)who.uid);
-    return 0;
+/* Its names are of another network namespace, and out of reach from here. Where that may not be asked: false. */
+static bool is_on_another_network(int pid) {
+    char path[32];
+    struct stat here, there;
+    snprintf(path, sizeof path, "/proc/%d/ns/net", pid);
+    return stat("/proc/self/ns/net", &here) == 0 && stat(path, &there) == 0 &&
+           (here.st_ino != there.st_ino || here.st_dev != there.st_dev);
 }
 
-static int reach(int pid, int *out) {
-    struct sockaddr_un sun = {.sun_family = AF_UNIX};
-    int n = snprintf(sun.sun_path + 1, sizeof sun.sun_path - 1, SOFT_CTL_NAME, pid);
-    socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return tool_fail("no socket: %s", strerror(errno));
-    if (connect(fd, (struct sockaddr *)&sun, len) == 0) {
-        int rc = check_who(fd, pid);
-        if (rc != 0)
-            close(fd);
-        *out = fd;
-        return rc;
-    }
-    int error = errno;
-    close(fd);
+static int no_socket(int pid, int error) {
     char path[32];
     snprintf(path, sizeof path, "/proc/%d", pid);
     if (access(path, F_OK) != 0)
         return tool_fail("there is no process %d", pid);
+    if (error == ECONNREFUSED && is_on_another_network(pid))
+        return tool_fail("process %d is in another network namespace: "
+                         "nsenter -t %d -n sluice-soft ctl %d ... asks from there",
+                         pid, pid, pid);
     if (error == ECONNREFUSED)
         return tool_fail("process %d has no software device open", pid);
     return tool_fail("process %d: %s", pid, strerror(error));
+}
+
+/* Whoever answers belongs to who asks, unless that is root. 0 or an exit status. */
+static int reach(int pid, int *out) {
+    struct ucred who;
+    int fd = soft_ctl_connect(pid, &who);
+    if (fd < 0)
+        return no_socket(pid, -fd);
+    if (geteuid() != 0 && who.uid != geteuid()) {
+        close(fd);
+        return tool_fail("process %d belongs to user %u: only its user and root may ask", pid,
+                         (unsigned)who.uid);
+    }
+    *out = fd;
+    return 0;
 }
 
 static void clean(char *text, size_t bytes) {

@@ -231,7 +231,8 @@ struct soft_cm_id *soft_cm_port_listener(int ps, const struct sockaddr *dst, boo
 /* Whom the names lead to that are in the way of an address. */
 struct owner {
     struct soft_peer *peer; /* of our own user; else the first other user's process: */
-    pid_t stranger;         /* 0: none */
+    bool stranger;
+    pid_t pid; /* 0: of another PID namespace, and like no other */
     char name[SOFT_CM_NAME_BYTES];
     bool disputed; /* more than one of those, and nobody can tell who was first */
     unsigned looks;
@@ -252,10 +253,11 @@ static bool own(struct owner *owner, const char *text) {
             owner->error = error;
         return false;
     }
-    owner->disputed |= owner->stranger && owner->stranger != who.pid;
+    owner->disputed |= owner->stranger && (who.pid <= 0 || owner->pid != who.pid);
     if (!owner->stranger)
         snprintf(owner->name, sizeof owner->name, "%s", text);
-    owner->stranger = who.pid;
+    owner->stranger = true;
+    owner->pid = who.pid;
     return false;
 }
 

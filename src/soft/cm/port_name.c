@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "soft/cm/addr.h"
 #include "soft/ipc/abstract_socket.h"
+#include "soft/ipc/peer.h"
 #include "soft/verbs/profile.h"
 
 /*
@@ -46,8 +46,8 @@ void soft_cm_port_name_format(const struct soft_cm_port_name *name, uint64_t uni
     int used = snprintf(text, SOFT_CM_NAME_BYTES, "%s%x/%c%s/%u", prefix(), (unsigned)name->ps,
                         family, addr, name->port);
     if (name->reuse)
-        snprintf(text + used, SOFT_CM_NAME_BYTES - (size_t)used, "/r%x-%llx", (unsigned)getpid(),
-                 (unsigned long long)unique);
+        snprintf(text + used, SOFT_CM_NAME_BYTES - (size_t)used, "/r%016llx-%llx",
+                 (unsigned long long)soft_peer_own_number(), (unsigned long long)unique);
 }
 
 static bool parse_addr(char family, const char *text, size_t len, struct soft_cm_port_name *name) {

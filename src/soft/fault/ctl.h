@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * ctl.h - the control socket of a process that has the device open: "sluice-soft.1/ctl/PID", abstract,
- * SOCK_SEQPACKET. Its user and root may ask; docs/faults.md has the commands.
+ * ctl.h - the control socket of a process that has the device open: abstract, SOCK_SEQPACKET, of a name
+ * that begins with SOFT_CTL_PREFIX and ends in a random number. A PID in it would be another process's
+ * in another PID namespace. Its user and root may ask; docs/faults.md has the commands, ctl_client.h finds it.
  *
  * A request is one packet of text. The answer is one or more packets whose first byte says what they
  * are: '+' more follows, '=' the last one, '!' the last one and a refusal, with the reason.
@@ -10,11 +11,11 @@
 #ifndef SOFT_FAULT_CTL_H
 #define SOFT_FAULT_CTL_H
 
-#define SOFT_CTL_NAME "sluice-soft.1/ctl/%d"
+#define SOFT_CTL_PREFIX "sluice-soft.1/ctl/"
 #define SOFT_CTL_REQUEST 36864 /* longest request */
 #define SOFT_CTL_PACKET 16384  /* longest packet of an answer */
 
-/* Without the socket (its name is taken) the device works all the same. */
+/* Without the socket (no descriptor is left) the device works all the same. */
 void soft_ctl_start(void);
 void soft_ctl_stop(void);
 void soft_ctl_forked(void);

@@ -57,6 +57,12 @@ uint8_t soft_own_uuid[16];
 
 static void on_socket(struct soft_watch *watch, uint32_t events);
 
+uint64_t soft_peer_own_number(void) {
+    uint64_t number;
+    memcpy(&number, soft_own_uuid, sizeof number);
+    return number;
+}
+
 /* ---- references ------------------------------------------------------------------------------ */
 
 bool soft_peer_alive(const struct soft_peer *peer) {
@@ -275,8 +281,7 @@ static bool on_hello(struct soft_peer *peer, const struct soft_hello *hello, int
         return false;
     if (peer->bell.fd < 0 && send_hello(peer) != 0)
         return false;
-    soft_ring_exchange_announce_keys(peer);
-    soft_ring_exchange_announce_regions(peer);
+    soft_ring_exchange_on_greeting(peer);
     return true;
 }
 

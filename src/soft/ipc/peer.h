@@ -8,7 +8,8 @@
  *   cm port    - bound by a listening rdma_cm_id: (port space, address, port)
  * Connecting to any of them reaches its owner's process; SO_PEERCRED says which process that is, so
  * a known peer is reused and one SOCK_SEQPACKET connection carries all control messages of a pair
- * of processes (HELLO, ring and region descriptors, cm messages).
+ * of processes (HELLO, ring and region descriptors, cm messages). For a process of another PID namespace
+ * it says pid 0: such a one is known by the uuid of its HELLO, and may have more connections.
  *
  * Trust. The kernel vouches for uid and pid of the other side. Peers of the same uid may map each
  * other's registered memory. Bytes of a message are hostile: handlers get a private copy, lengths
@@ -52,6 +53,8 @@ enum soft_msg_type {
 #define SOFT_MSG_BYTES_MAX 1024
 
 extern uint8_t soft_own_uuid[16];
+/* A random number of this process, in names that no other process of any namespace may have. */
+uint64_t soft_peer_own_number(void);
 
 struct soft_peer; /* fields in peer_internal.h; the cm needs only these calls */
 

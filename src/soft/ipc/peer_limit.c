@@ -2,7 +2,8 @@
 /*
  * peer_limit.c - how many connections strangers may have: each costs descriptors and memory of ours.
  * Control lock. The oldest that nobody uses gives way, so that who comes honestly finds room. Other users together have
- * a quarter of the descriptors of this process, and one of them half of that.
+ * a quarter of the descriptors of this process, and one of them half of that. Processes of our user that this PID
+ * namespace does not see have half of the descriptors.
  */
 #include "soft/ipc/peer_limit.h"
 
@@ -73,11 +74,20 @@ static bool make_room(struct crowd *crowd, unsigned most) {
     return true;
 }
 
+/* Of our user, but of another PID namespace: which of them belong to one process is not to be known. */
+static bool limit_unseen(const struct soft_peer *fresh, unsigned most) {
+    struct crowd unseen = {0};
+    for (struct soft_peer *peer = soft_peers; peer; peer = peer->next)
+        if (peer->uid == fresh->uid && peer->pid <= 0)
+            join(&unseen, peer, fresh);
+    return make_room(&unseen, most);
+}
+
 bool soft_peer_limit_foreign(const struct soft_peer *fresh) {
     struct crowd user = {0}, all = {0};
     unsigned most = soft_peer_fd_limit() / 4 / FDS_OF_PEER;
     if (fresh->uid == geteuid())
-        return true;
+        return fresh->pid > 0 || limit_unseen(fresh, 2 * most);
     for (struct soft_peer *peer = soft_peers; peer; peer = peer->next) {
         if (peer->uid != geteuid())
             join(&all, peer, fresh);

@@ -13,7 +13,7 @@ struct soft_peer;
 
 void soft_peer_limit_same(const struct soft_peer *fresh);
 void soft_peer_limit_ungreeted(void);
-/* Of another user: false where there are too many, and none that nobody uses. */
+/* Of another user or PID namespace: false where there are too many, and none that nobody uses. */
 bool soft_peer_limit_foreign(const struct soft_peer *fresh);
 unsigned soft_peer_fd_limit(void); /* what this process may have open */
 

@@ -18,9 +18,9 @@
 bool soft_same_process(const struct soft_peer *a, const struct soft_peer *b) {
     if (a == b)
         return true;
-    if (a->pid > 0)
-        return a->pid == b->pid && a->uid == b->uid;
-    return a->uid == b->uid && memcmp(a->uuid, b->uuid, sizeof a->uuid) == 0;
+    if (a->uid != b->uid || a->pid > 0 || b->pid > 0)
+        return a->uid == b->uid && a->pid == b->pid;
+    return a->greeted && b->greeted && memcmp(a->uuid, b->uuid, sizeof a->uuid) == 0;
 }
 
 static void drop(struct soft_pending_ring **at) {
@@ -69,6 +69,8 @@ static bool fits(const struct soft_qp *qp, const struct soft_pending_ring *pendi
 
 bool soft_pending_ring_take(struct soft_qp *qp, struct soft_pending_ring *out) {
     bool found = false;
+    if (qp->peer->pid <= 0 && !qp->peer->greeted)
+        return false; /* who it is shows with its greeting: until then they wait */
     for (struct soft_pending_ring **at = &qp->pending_rings; *at && !found;) {
         struct soft_pending_ring *pending = *at;
         if (fits(qp, pending)) {

@@ -25,10 +25,17 @@ struct soft_pending_ring {
     uint32_t qpn, cqs[2], pd;
 };
 
+/*
+ * By its pid where this PID namespace has one for it. Else by what it says of itself: only its own user can say the
+ * same, who could do anything to it anyway.
+ */
 bool soft_same_process(const struct soft_peer *a, const struct soft_peer *b);
 /* Keeps a copy, with the ring and the hold on the peer. False: neither is taken. */
 bool soft_pending_ring_keep(struct soft_qp *qp, const struct soft_pending_ring *pending);
-/* The destination's, now the caller's, or false; the others are gone. */
+/*
+ * The destination's, now the caller's, or false; the others are gone. A destination that cannot be told from others
+ * before its greeting: false, and all stay.
+ */
 bool soft_pending_ring_take(struct soft_qp *qp, struct soft_pending_ring *out);
 void soft_pending_ring_drop_all(struct soft_qp *qp);
 

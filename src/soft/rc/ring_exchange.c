@@ -226,7 +226,7 @@ static void send_region(struct soft_peer *peer, int index) {
         st(peer->region_sent[index], REGION_SENT);
 }
 
-void soft_ring_exchange_announce_regions(struct soft_peer *peer) {
+static void announce_regions(struct soft_peer *peer) {
     for (int i = 0; i < SOFT_MAX_REGIONS && peer->alive; i++)
         send_region(peer, i);
 }
@@ -301,7 +301,7 @@ static void on_region_drop(struct soft_peer *peer, uint32_t index) {
 
 /* ---- keys --------------------------------------------------------------------------------------- */
 
-void soft_ring_exchange_announce_keys(struct soft_peer *peer) {
+static void announce_keys(struct soft_peer *peer) {
     int fd = soft_keys_fd();
     if (fd < 0 || peer->keys_sent || !peer->greeted || peer->uid != geteuid())
         return;
@@ -384,6 +384,15 @@ void soft_ring_exchange_on_message(struct soft_peer *peer, uint32_t type, const 
         break;
     default: /* a newer peer's: not for us */
         break;
+    }
+}
+
+void soft_ring_exchange_on_greeting(struct soft_peer *peer) {
+    announce_keys(peer);
+    announce_regions(peer);
+    for (struct soft_qp *qp = peer->qps, *next; qp; qp = next) {
+        next = qp->peer_next;
+        take_pending_ring(qp);
     }
 }
 

@@ -21,10 +21,10 @@ void soft_ring_exchange_on_message(struct soft_peer *peer, uint32_t type, const 
                                    size_t bytes, int fd);
 void soft_ring_exchange_on_peer_gone(struct soft_peer *peer);
 void soft_ring_exchange_on_bell(struct soft_peer *peer);
-void soft_ring_exchange_announce_regions(struct soft_peer *peer);
+/* Its HELLO is here: it learns of our regions and keys, and what it offered before is taken. */
+void soft_ring_exchange_on_greeting(struct soft_peer *peer);
 void soft_ring_exchange_region_added(int index);
 void soft_ring_exchange_region_removed(int index);
 void soft_ring_exchange_region_writable(int index);
-void soft_ring_exchange_announce_keys(struct soft_peer *peer);
 
 #endif

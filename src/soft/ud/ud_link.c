@@ -233,12 +233,11 @@ static void make_room(struct soft_ud *ud, const struct soft_peer *peer, uint32_t
  */
 static bool owns(const struct soft_peer *peer, uint32_t qpn) {
     struct soft_peer *owner;
-    if (peer->pid <= 0)
-        return true;
     int rc = soft_qpn_directory_find(qpn, &owner);
     if (rc != 0)
         return rc == -ECONNREFUSED;
-    bool same = soft_same_process(owner, peer);
+    bool same = soft_same_process(owner, peer) ||
+                (owner->pid <= 0 && !owner->greeted && owner->uid == peer->uid);
     soft_peer_release(owner);
     return same;
 }

@@ -14,7 +14,7 @@
 
 #include "base/sanitize.h"
 #include "soft/cm/id.h"
-#include "soft/fault/ctl.h"
+#include "soft/fault/ctl_client.h"
 #include "soft/ipc/untrusted_fd.h"
 
 /* ---- what is memory, what is a bell ---------------------------------------------------------------- */
@@ -195,10 +195,9 @@ static void through_the_bell(int fd) {
 }
 
 static void to_the_control_socket(int fd) {
-    char name[64];
+    struct ucred who;
     must(sv_hear(fd) == 1);
-    snprintf(name, sizeof name, SOFT_CTL_NAME, (int)getppid());
-    say(dial_name(name), "status", 6, &slow, 1);
+    say(soft_ctl_connect(getppid(), &who), "status", 6, &slow, 1);
 }
 
 static void a_peer_that_passes_slow_descriptors_holds_nobody_up(void **state) {

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* ctl_client.c - see ctl_client.h. */
+#define _GNU_SOURCE
+#include "soft/fault/ctl_client.h"
+
+#include <errno.h>
+#include <stdbool.h>
+
+#include "soft/fault/ctl.h"
+#include "soft/ipc/abstract_socket.h"
+#include "soft/ipc/untrusted_fd.h"
+
+struct search {
+    pid_t pid;
+    struct ucred *who;
+    int result;
+};
+
+static bool look(const char *text, void *arg) {
+    struct search *search = arg;
+    int fd = soft_name_reach(text, search->who);
+    if (fd < 0) {
+        if (fd != -ECONNREFUSED) /* of whom is not to be known: it may be the one */
+            search->result = fd;
+        return true;
+    }
+    if (search->who->pid == search->pid) {
+        search->result = fd;
+        return false;
+    }
+    soft_untrusted_fd_close_socket(fd);
+    return true;
+}
+
+int soft_ctl_connect(pid_t pid, struct ucred *who) {
+    struct search search = {.pid = pid, .who = who, .result = -ECONNREFUSED};
+    int rc = soft_name_scan(SOFT_CTL_PREFIX, look, &search);
+    return rc != 0 ? rc : search.result;
+}
