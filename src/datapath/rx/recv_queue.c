@@ -354,6 +354,11 @@ static uint32_t claimed(const struct sluice_loop *l, const struct recv_queue *q)
     return sum;
 }
 
+/* While it connects the device may end its queue pair (session_wc_error): with the next try it has a new one. */
+static bool may_be_flushed(const struct session *s) {
+    return s->state == SESSION_OPENING && !s->adopted && !s->connection.rx.queue->srq;
+}
+
 void recv_queue_assert_conserved(struct sluice_loop *l) {
     loop_assert_inside(l);
     unsigned count = 0;
@@ -363,6 +368,6 @@ void recv_queue_assert_conserved(struct sluice_loop *l) {
         if (++count > ASSERTED_SESSIONS || s->state > SESSION_UP)
             return;
     for (struct session *s = l->sessions; s; s = s->next)
-        if (s->connection.qp)
+        if (s->connection.qp && !may_be_flushed(s))
             ASSERT(s->connection.rx.queue->posted == claimed(l, s->connection.rx.queue));
 }
