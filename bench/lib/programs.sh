@@ -48,7 +48,8 @@ sluice() {
         kill -0 "$server" 2>/dev/null || fail "$tool: $(cat "$work/server")"
         [ -n "$port" ] || nap
     done
-    timeout 120 "$bin/$tool" -p "$port" --device soft --cpu "$b" --json "$@" 127.0.0.1
+    timeout 120 "$bin/$tool" -p "$port" --device soft --cpu "$b" --json "$@" 127.0.0.1 ||
+        fail "$tool $*: the client failed with status $?" # its server waits for another one: cleanup() ends it
     wait "$server" || fail "$tool: the server failed: $(cat "$work/server")"
     server=
 }

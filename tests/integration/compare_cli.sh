@@ -52,7 +52,7 @@ quick() {
     "$compare" --bin "$bin" --quick --rounds 1 --sessions 10 --bw "64 65536" "$@"
 }
 number='-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?'
-figure="^\{\"figure\":\"[a-z0-9_A-Z]+\",\"bar\":\"[0-9b-]+\",\"unit\":\"[a-zA-Z/0-9]+\",\"rounds\":1,\"sluice\":$number,\"other\":$number,\"other_name\":\"[a-zA-Z0-9_-]+\",\"ratio\":$number,\"floor_ns\":$number,\"aim\":\"[^\"]*\"\}$"
+figure="^\{\"figure\":\"[a-z0-9_A-Z-]+\",\"bar\":\"[0-9b-]+\",\"unit\":\"[a-zA-Z/0-9]+\",\"rounds\":1,\"sluice\":$number,\"other\":$number,\"other_name\":\"[a-zA-Z0-9_-]+\",\"ratio\":$number,\"floor_ns\":$number,\"aim\":\"[^\"]*\"\}$"
 percentiles="^\{\"percentiles\":\"[a-z]+\",\"size\":[0-9]+,\"rounds\":1,\"p50_ns\":$number,\"p99_ns\":$number,\"p999_ns\":$number,\"floor_ns\":$number\}$"
 other='^\{"(missing|skipped)":"[^"]+","(package|why)":"[^"]+"\}$'
 
