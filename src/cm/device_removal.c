@@ -31,7 +31,11 @@
 
 /* ---- noticing -------------------------------------------------------------------------------- */
 
-/* A GID of a RoCE device is an IP address of its interface. */
+static bool is_link_local(const union ibv_gid *gid) {
+    return gid->raw[0] == 0xfe && (gid->raw[1] & 0xc0) == 0x80;
+}
+
+/* A GID of a RoCE device is an IP address of its interface. One of a link alone does not say of which. */
 static bool address_of(const union ibv_gid *gid, union address *out) {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff}, none[16] = {0};
     memset(out, 0, sizeof *out);
@@ -40,8 +44,7 @@ static bool address_of(const union ibv_gid *gid, union address *out) {
         memcpy(&out->v4.sin_addr, gid->raw + 12, 4);
         return true;
     }
-    bool local = gid->raw[0] == 0xfe && (gid->raw[1] & 0xc0) == 0x80; /* of one link: ambiguous */
-    if (local || memcmp(gid->raw, none, sizeof none) == 0)
+    if (is_link_local(gid) || memcmp(gid->raw, none, sizeof none) == 0)
         return false;
     out->v6.sin6_family = AF_INET6;
     memcpy(&out->v6.sin6_addr, gid->raw, 16);
@@ -61,10 +64,26 @@ static bool watch_at(struct cm *cm, union address *address) {
     return false;
 }
 
-static bool has_hardware(const struct ifaddrs *at, const uint8_t mac[6]) {
+/* An iWARP device's GID is its interface's hardware address; a RoCE device makes one of it (RFC 4291, appendix A). */
+static bool is_of_hardware(const union ibv_gid *gid, const uint8_t mac[6]) {
+    static const uint8_t none[16] = {0}, prefix[8] = {0xfe, 0x80};
+    const uint8_t id[8] = {
+        (uint8_t)(mac[0] ^ 2), mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]};
+    if (memcmp(mac, none, 6) == 0)
+        return false;
+    if (memcmp(gid->raw, mac, 6) == 0 && memcmp(gid->raw + 6, none, 10) == 0)
+        return true;
+    return memcmp(gid->raw, prefix, sizeof prefix) == 0 && memcmp(gid->raw + 8, id, sizeof id) == 0;
+}
+
+/* This address says that its interface is the one behind a GID. */
+static bool tells_interface(const struct ifaddrs *at, const union ibv_gid *gid) {
     const struct sockaddr_ll *link = (const struct sockaddr_ll *)(const void *)at->ifa_addr;
-    return link && link->sll_family == AF_PACKET && link->sll_halen == 6 &&
-           memcmp(link->sll_addr, mac, 6) == 0;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)at->ifa_addr;
+    if (link && link->sll_family == AF_PACKET)
+        return link->sll_halen == 6 && is_of_hardware(gid, link->sll_addr);
+    return v6 && v6->sin6_family == AF_INET6 && is_link_local(gid) &&
+           memcmp(&v6->sin6_addr, gid->raw, sizeof gid->raw) == 0;
 }
 
 static bool watch_at_interface(struct cm *cm, const struct ifaddrs *list, const char *name) {
@@ -84,16 +103,13 @@ static bool watch_at_interface(struct cm *cm, const struct ifaddrs *list, const 
 }
 
 /*
- * The GID of an iWARP device is the hardware address of its interface. Only that interface's addresses
+ * The GID tells an interface and no address that can be bound by itself. Only that interface's addresses
  * are tried: librdmacm opens, and keeps open, the device behind each address that an id is bound to.
  */
-bool cm_watch_by_hardware(struct cm *cm, const union ibv_gid *gid, const struct ifaddrs *list) {
+bool cm_watch_by_interface(struct cm *cm, const union ibv_gid *gid, const struct ifaddrs *list) {
     cm_assert_thread(cm);
-    static const uint8_t none[16] = {0};
-    if (memcmp(gid->raw, none, 6) == 0 || memcmp(gid->raw + 6, none, 10) != 0)
-        return false;
     for (const struct ifaddrs *at = list; at; at = at->ifa_next)
-        if (has_hardware(at, gid->raw) && watch_at_interface(cm, list, at->ifa_name))
+        if (tells_interface(at, gid) && watch_at_interface(cm, list, at->ifa_name))
             return true;
     return false;
 }
@@ -105,7 +121,7 @@ static bool watch_at_gid(struct cm *cm, const union ibv_gid *gid) {
         return true;
     if (getifaddrs(&list) != 0)
         return false;
-    bool found = cm_watch_by_hardware(cm, gid, list);
+    bool found = cm_watch_by_interface(cm, gid, list);
     freeifaddrs(list);
     return found;
 }

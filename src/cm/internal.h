@@ -112,7 +112,7 @@ bool cm_short_of_files(struct cm *cm, struct cm_conn *conn, const struct cm_even
 /* ---- device_removal.c -------------------------------------------------------------------------- */
 
 void cm_watch_device(struct cm *cm); /* at opening */
-bool cm_watch_by_hardware(struct cm *cm, const union ibv_gid *gid, const struct ifaddrs *list);
+bool cm_watch_by_interface(struct cm *cm, const union ibv_gid *gid, const struct ifaddrs *list);
 void cm_device_lost(struct cm *cm); /* it failed or is being removed; again and again is fine */
 void cm_detach(struct cm *cm);      /* each round afterwards */
 

@@ -156,6 +156,23 @@ static void an_idle_node_lets_go(void **state) {
     side_close(&side, 0);
 }
 
+/* Its GIDs are addresses of one link, which do not say of which. */
+static void a_device_without_an_ip_address_lets_go(void **state) {
+    struct side side;
+    char address[32];
+    snprintf(address, sizeof address, "%s/24", it_host());
+    must(command("ip", "addr", "del", address, "dev", interface) == 0);
+    side_open(&side, handlers_of(state), NULL);
+    sluice_link_options link = side_link(&side, NULL);
+    sluice_listener anywhere;
+    sluice_error e;
+    assert_int_equal(sluice_listen(side.node, "*:0", &link, &anywhere, &e), 0);
+    removed_in_time(device_removal(device), NULL, NULL);
+    side_expect_listeners_lost(&side, 1);
+    side_close(&side, 0);
+    must(command("ip", "addr", "add", address, "dev", interface) == 0);
+}
+
 static void listeners_let_go_and_are_told_of(void **state) {
     struct side side;
     sluice_listener listener, anywhere;
@@ -243,6 +260,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         BOTH(an_idle_node_lets_go),
         BOTH(listeners_let_go_and_are_told_of),
+        BOTH(a_device_without_an_ip_address_lets_go),
         BOTH(a_hundred_sessions_end_and_the_device_goes),
         REMOVAL_TEST(nobody_polls_and_the_device_goes_all_the_same, "polled", 0),
         BOTH(traffic_ends_and_the_device_goes),

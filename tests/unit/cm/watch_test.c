@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * watch_test.c - a node with nothing on its device hears of the removal by an id that is bound to it, on a
- * device whose GIDs are hardware addresses as well.
+ * device whose GIDs are hardware addresses, or are good on one link only, as well.
  */
 #include "support/pair.h"
 
@@ -17,6 +17,10 @@
 
 /* As an iWARP device has it. */
 static const union ibv_gid hardware = {.raw = {0x02, 0x42, 0xac, 0x11, 0x00, 0x02}};
+/* As a RoCE device makes it of that, and one that the interface was given. */
+static const union ibv_gid made = {
+    .raw = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x00, 0x42, 0xac, 0xff, 0xfe, 0x11, 0x00, 0x02}};
+static const union ibv_gid given = {.raw = {0xfe, 0x80, [15] = 0x77}};
 
 /* ---- interfaces -------------------------------------------------------------------------------- */
 
@@ -24,16 +28,18 @@ static union {
     struct sockaddr any;
     struct sockaddr_ll link;
     struct sockaddr_in v4;
-} addresses[5];
+    struct sockaddr_in6 v6;
+} addresses[6];
 
 /* One that is another device's, with the address asked for last; then that of the device. */
-static struct ifaddrs interfaces[6] = {
+static struct ifaddrs interfaces[7] = {
     {.ifa_name = (char *)(uintptr_t) "other", .ifa_addr = &addresses[0].any},
     {.ifa_name = (char *)(uintptr_t) "other", .ifa_addr = &addresses[1].any},
     {.ifa_name = (char *)(uintptr_t) "tunnel", .ifa_addr = NULL},
     {.ifa_name = (char *)(uintptr_t) "ours", .ifa_addr = &addresses[2].any},
     {.ifa_name = (char *)(uintptr_t) "ours", .ifa_addr = &addresses[3].any},
     {.ifa_name = (char *)(uintptr_t) "ours", .ifa_addr = &addresses[4].any},
+    {.ifa_name = (char *)(uintptr_t) "ours", .ifa_addr = &addresses[5].any},
 };
 
 static void set_link(unsigned i, const uint8_t mac[6]) {
@@ -55,6 +61,8 @@ static const struct ifaddrs *make_interfaces(void) {
     set_link(2, hardware.raw);
     set_v4(3, "192.0.2.9"); /* leads nowhere */
     set_v4(4, "127.0.0.1");
+    addresses[5].v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_scope_id = 1};
+    memcpy(&addresses[5].v6.sin6_addr, given.raw, sizeof given.raw);
     return interfaces;
 }
 
@@ -91,12 +99,12 @@ static void close_node(struct side *side) {
     sluice_close(side->node, 0);
 }
 
-static void a_device_is_watched_by_its_hardware_address(void **state) {
-    (void)state;
+static void a_device_is_watched_by_its_interface(void **state) {
+    const union ibv_gid *gid = *state;
     struct side side;
     struct soft_device_action action = {.what = DEVICE_REMOVE, .order = ORDER_REMOVAL_ONLY};
     struct cm *cm = open_node(&side);
-    assert_true(cm_watch_by_hardware(cm, &hardware, make_interfaces()));
+    assert_true(cm_watch_by_interface(cm, gid, make_interfaces()));
     assert_non_null(cm->watch.id);
     /* Nothing of the other: its device would be open from then on. */
     assert_string_equal(bound, "192.0.2.9:0 127.0.0.1:0 ");
@@ -113,28 +121,42 @@ static void a_device_is_watched_by_its_hardware_address(void **state) {
     close_node(&side);
 }
 
-static void a_gid_that_is_no_hardware_address_finds_no_interface(void **state) {
+static void a_gid_of_no_interface_finds_none(void **state) {
     (void)state;
     struct side side;
     struct cm *cm = open_node(&side);
     union ibv_gid gid = {.raw = {0}};
-    assert_false(cm_watch_by_hardware(cm, &gid, make_interfaces()));
+    assert_false(cm_watch_by_interface(cm, &gid, make_interfaces()));
     gid = hardware;
     gid.raw[15] = 1;
-    assert_false(cm_watch_by_hardware(cm, &gid, make_interfaces()));
+    assert_false(cm_watch_by_interface(cm, &gid, make_interfaces()));
     gid = hardware;
     gid.raw[5]++; /* nobody's */
-    assert_false(cm_watch_by_hardware(cm, &gid, make_interfaces()));
-    assert_false(cm_watch_by_hardware(cm, &hardware, NULL));
+    assert_false(cm_watch_by_interface(cm, &gid, make_interfaces()));
+    gid = made;
+    gid.raw[15]++;
+    assert_false(cm_watch_by_interface(cm, &gid, make_interfaces()));
+    gid = given;
+    gid.raw[1] = 0; /* that is no address of one link */
+    assert_false(cm_watch_by_interface(cm, &gid, make_interfaces()));
+    assert_false(cm_watch_by_interface(cm, &hardware, NULL));
     assert_string_equal(bound, "");
     assert_null(cm->watch.id);
     close_node(&side);
 }
 
+#define WATCH_TEST(gid)                                                                            \
+    {                                                                                              \
+        "a_device_is_watched_by_its_interface/" #gid, a_device_is_watched_by_its_interface, NULL,  \
+            NULL, (void *)(uintptr_t)&gid                                                          \
+    }
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_device_is_watched_by_its_hardware_address),
-        cmocka_unit_test(a_gid_that_is_no_hardware_address_finds_no_interface),
+        WATCH_TEST(hardware),
+        WATCH_TEST(made),
+        WATCH_TEST(given),
+        cmocka_unit_test(a_gid_of_no_interface_finds_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
