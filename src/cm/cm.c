@@ -465,6 +465,24 @@ fail:
                      error == -ENODATA ? cm_no_random : strerror(-error));
 }
 
+/*
+ * A session that did not end in time: its id must not outlive the channel. What is left to the connector gets the queue
+ * pair too, which the loop, closed by now, has not drained: else its thread would wait for it for ever.
+ */
+static void end_given_up(struct cm *cm, struct cm_conn *conn) {
+    struct session *s = session_of_conn(conn);
+    if (!(conn->call && cm_leave(cm, conn)) && conn->owner.id)
+        cm->node->fabric->destroy_id(conn->owner.id);
+    conn->owner.id = NULL;
+    if (!conn->left)
+        return;
+    if (!conn->left_qp) {
+        conn->left_qp = s->connection.qp;
+        s->connection.qp = NULL;
+    }
+    cm_give_left(cm, conn);
+}
+
 void cm_close(struct cm *cm) {
     atomic_store(&cm->stop, true);
     wakeup_signal_flag(&cm->mailbox->wakeup);
@@ -478,10 +496,8 @@ void cm_close(struct cm *cm) {
         connector_detach_wakeup(cm->connector);
     if (cm->watch.id)
         cm->node->fabric->destroy_id(cm->watch.id);
-    /* Sessions that did not end in time: their ids must not outlive the channel. */
     for (struct cm_conn *conn = cm->conns; conn; conn = conn->next)
-        if (!(conn->call && cm_leave(cm, conn)) && conn->owner.id)
-            cm->node->fabric->destroy_id(conn->owner.id);
+        end_given_up(cm, conn);
     replay_close(cm->node->replay);
     wakeup_close(&cm->mailbox->wakeup);
     if (!cm->connector || !connector_inherit_channel(cm->connector, cm->channel))

@@ -267,6 +267,17 @@ void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluic
     }
 }
 
+bool cm_try_broke(struct cm *cm, struct cm_conn *conn, sluice_reason reason, uint32_t vendor,
+                  const char *what) {
+    cm_assert_thread(cm);
+    if (!trying(conn))
+        return false;
+    conn->used_up = true; /* the next try makes another one */
+    if (conn->owner.state == CM_CONNECTING)
+        cm_try_failed(cm, conn, CM_HOPE_LATER, reason, vendor, "%s (event %u)", what, vendor);
+    return true;
+}
+
 void cm_step_over(struct cm *cm, struct cm_conn *conn) {
     cm_assert_thread(cm);
     conn->step_ns = 0;

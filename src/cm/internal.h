@@ -137,6 +137,9 @@ void cm_try_first(struct cm *cm, struct cm_conn *conn); /* the addresses are kno
 /* A step towards the peer failed: the next address, a pause, or the end of the dial. */
 void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluice_reason reason,
                    uint32_t vendor, const char *format, ...) __attribute__((format(printf, 6, 7)));
+/* The queue pair broke. False: of no try; the caller ends the connection. */
+bool cm_try_broke(struct cm *cm, struct cm_conn *conn, sluice_reason reason, uint32_t vendor,
+                  const char *what);
 enum cm_hope cm_hope_of(sluice_reason reason);          /* of what a peer or its device answered */
 void cm_try_share(struct cm *cm, struct cm_conn *conn); /* this candidate's time begins */
 void cm_step_over(struct cm *cm, struct cm_conn *conn); /* step_ns passed */

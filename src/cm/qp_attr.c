@@ -117,6 +117,8 @@ static void qp_failed(struct cm *cm, struct ibv_qp *qp, enum ibv_event_type type
     const char *what = access  ? "the peer accessed memory that it may not"
                        : broke ? "the connection broke while something was sent"
                                : "the queue pair failed";
+    if (cm_try_broke(cm, &s->connection.cm, reason, (uint32_t)type, what))
+        return;
     cm_fail(cm, &s->connection.cm, reason, (uint32_t)type, "%s (event %d)", what, (int)type);
     if (s->connection.cm.reported || s->connection.cm.owner.state != CM_RELEASED)
         return;
