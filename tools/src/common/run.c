@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "common/options.h"
+#include "common/program_file.h"
 #include "common/tool.h"
 
 #ifndef SLUICE_BIN_TO_LIB
@@ -87,6 +88,11 @@ static int find(struct libraries *out) {
                      SLUICE_BIN_TO_LIB);
 }
 
+/* The address sanitizer ends a program before which anything else was loaded. */
+static bool refuses_preload(const char *program) {
+    return program_file_needs(program, "libasan.so") || program_file_needs(program, "libhwasan.so");
+}
+
 /* value in front of what the variable holds already. */
 static int put(const char *variable, const char *value, const char *separators) {
     const char *old = getenv(variable);
@@ -128,7 +134,8 @@ int run_main(int argc, char **argv) {
         {.name = "preload",
          .kind = OPTION_FLAG,
          .out = &preload,
-         .help = "put libsluice-soft.so into LD_PRELOAD (default)"},
+         .help = "put libsluice-soft.so into LD_PRELOAD (default, but for a program\n"
+                 "with the address sanitizer, which takes no library in front of its own)"},
         {.name = "library-path",
          .kind = OPTION_FLAG,
          .out = &by_path,
@@ -158,6 +165,6 @@ int run_main(int argc, char **argv) {
     if (rc == 0)
         rc = check_socket();
     if (rc == 0)
-        rc = set_environment(by_path);
+        rc = set_environment(by_path || (!preload && refuses_preload(argv[i])));
     return rc == 0 ? become(argv + i) : rc;
 }
