@@ -144,6 +144,24 @@ static void what_a_shared_queue_refuses(void **state) {
     assert_int_equal(ibv_modify_srq(hub.srq, &attr, IBV_SRQ_LIMIT), EINVAL);
 }
 
+/* What is asked for beside a shared queue is nobody's, however much it is. */
+static void a_queue_pairs_own_receives_do_not_count(void **state) {
+    (void)state;
+    struct ibv_device_attr device;
+    assert_int_equal(ibv_query_device(hub.ctx, &device), 0);
+    struct ibv_qp_init_attr init = {.send_cq = hub.scq,
+                                    .recv_cq = hub.rcq,
+                                    .srq = hub.srq,
+                                    .qp_type = IBV_QPT_RC,
+                                    .cap = {.max_send_wr = 1,
+                                            .max_send_sge = 1,
+                                            .max_recv_wr = (uint32_t)device.max_qp_wr + 1,
+                                            .max_recv_sge = (uint32_t)device.max_sge + 1}};
+    struct ibv_qp *qp = ibv_create_qp(hub.pd, &init);
+    assert_non_null(qp);
+    assert_int_equal(ibv_destroy_qp(qp), 0);
+}
+
 static void a_full_shared_queue_is_enomem(void **state) {
     (void)state;
     struct ibv_srq_attr attr;
@@ -163,7 +181,7 @@ int main(void) {
         TEST(receives_are_taken_in_order_by_all),    TEST(a_receive_may_be_there_before_anybody),
         TEST(each_post_lets_one_message_through),    TEST(the_limit_fires_once_and_then_reads_0),
         TEST(err_flushes_nothing_of_a_shared_queue), TEST(what_a_shared_queue_refuses),
-        TEST(a_full_shared_queue_is_enomem),
+        TEST(a_full_shared_queue_is_enomem),         TEST(a_queue_pairs_own_receives_do_not_count),
     };
     return ct_run(tests);
 }

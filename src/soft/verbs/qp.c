@@ -137,10 +137,11 @@ static int check_init(struct soft_pd *pd, const struct ibv_qp_init_attr *attr) {
     if (err)
         return err;
     if (!attr->send_cq || !attr->recv_cq || attr->cap.max_send_wr > like->wr_most ||
-        attr->cap.max_recv_wr > like->wr_most || attr->cap.max_send_sge > like->sge_most ||
-        attr->cap.max_recv_sge > like->sge_most || attr->cap.max_inline_data > like->inline_most)
+        attr->cap.max_send_sge > like->sge_most || attr->cap.max_inline_data > like->inline_most)
         return EINVAL;
-    if (attr->srq && attr->srq->pd->context != pd->ibv.context)
+    if (attr->srq) /* what is said of receives is ignored */
+        return attr->srq->pd->context == pd->ibv.context ? 0 : EINVAL;
+    if (attr->cap.max_recv_wr > like->wr_most || attr->cap.max_recv_sge > like->sge_most)
         return EINVAL;
     return 0;
 }

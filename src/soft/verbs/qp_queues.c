@@ -25,7 +25,8 @@ struct ibv_qp_cap soft_qp_grant(struct ibv_qp_cap *cap, bool shared) {
     if (like->inline_is_pieces)
         cap->max_send_sge = cap->max_inline_data / (uint32_t)sizeof(struct ibv_sge);
     cap->max_send_sge = cap->max_send_sge ? cap->max_send_sge : 1;
-    cap->max_recv_sge = cap->max_recv_sge ? cap->max_recv_sge : 1;
+    if (!shared)
+        cap->max_recv_sge = cap->max_recv_sge ? cap->max_recv_sge : 1;
     struct ibv_qp_cap have = *cap;
     if (like->inline_silently)
         have.max_inline_data = like->inline_most;
@@ -37,7 +38,7 @@ struct ibv_qp_cap soft_qp_grant(struct ibv_qp_cap *cap, bool shared) {
 
 int soft_qp_queues_alloc(struct soft_qp *qp, const struct ibv_qp_cap *cap) {
     uint32_t sends = soft_rounded(SOFT_POWER, cap->max_send_wr ? cap->max_send_wr : 1);
-    uint32_t recvs = soft_rounded(SOFT_POWER, cap->max_recv_wr ? cap->max_recv_wr : 1);
+    uint32_t recvs = qp->srq || !cap->max_recv_wr ? 1 : soft_rounded(SOFT_POWER, cap->max_recv_wr);
     qp->sq_mask = sends - 1;
     qp->sq_max_wr = cap->max_send_wr;
     qp->sq_max_sge = cap->max_send_sge ? cap->max_send_sge : 1;
@@ -48,8 +49,8 @@ int soft_qp_queues_alloc(struct soft_qp *qp, const struct ibv_qp_cap *cap) {
     qp->sq_sge = malloc((size_t)sends * qp->sq_max_sge * sizeof *qp->sq_sge);
     qp->sq_inline = malloc((size_t)sends * (qp->max_inline ? qp->max_inline : 1));
     qp->rq.mask = recvs - 1;
-    qp->rq.max_wr = cap->max_recv_wr;
-    qp->rq.max_sge = cap->max_recv_sge ? cap->max_recv_sge : 1;
+    qp->rq.max_wr = qp->srq ? 0 : cap->max_recv_wr;
+    qp->rq.max_sge = qp->srq || !cap->max_recv_sge ? 1 : cap->max_recv_sge;
     qp->rq.stride = (uint32_t)(sizeof(struct soft_rqe) + qp->rq.max_sge * sizeof(struct ibv_sge));
     if (qp->srq) {
         qp->srq_rqe = calloc(1, qp->srq->rq.stride);
