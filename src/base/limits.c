@@ -54,6 +54,10 @@ uint64_t limits_memlock(void) {
     return is_exempt("") ? LIMITS_NONE : soft_limit(RLIMIT_MEMLOCK);
 }
 
+uint64_t limits_file_bytes(void) {
+    return soft_limit(RLIMIT_FSIZE);
+}
+
 /* ---- cgroups --------------------------------------------------------------------------------- */
 
 /* The least limit of a cgroup and all those above it. */
@@ -82,7 +86,9 @@ static bool has_word(const char *list, const char *word) {
     return false;
 }
 
-static uint64_t read_cgroup(const char *root) {
+/* The limit has two names: in the second version of cgroups and in the first. */
+static uint64_t read_cgroup(const char *root, const char *controller, const char *in_second,
+                            const char *in_first) {
     char path[512], mount[600], line[1024];
     uint64_t least = LIMITS_NONE;
     snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
@@ -96,10 +102,11 @@ static uint64_t read_cgroup(const char *root) {
         controllers++;
         *group++ = 0;
         bool second = *controllers == 0;
-        if (!second && !has_word(controllers, "memory"))
+        if (!second && !has_word(controllers, controller))
             continue;
-        snprintf(mount, sizeof mount, "%s/sys/fs/cgroup%s", root, second ? "" : "/memory");
-        uint64_t value = least_above(mount, group, second ? "memory.max" : "memory.limit_in_bytes");
+        snprintf(mount, sizeof mount, "%s/sys/fs/cgroup%s%s", root, second ? "" : "/",
+                 second ? "" : controller);
+        uint64_t value = least_above(mount, group, second ? in_second : in_first);
         least = value < least ? value : least;
     }
     if (file)
@@ -153,7 +160,7 @@ void limits_read(struct limits *out, const char *root) {
     *out = (struct limits){
         .memlock = soft_limit(RLIMIT_MEMLOCK),
         .memlock_exempt = is_exempt(root),
-        .cgroup = read_cgroup(root),
+        .cgroup = read_cgroup(root, "memory", "memory.max", "memory.limit_in_bytes"),
         .files_max = soft_limit(RLIMIT_NOFILE),
         .files = count_files(root),
     };
@@ -170,4 +177,39 @@ uint64_t limits_memory(void) {
         all = (uint64_t)machine.totalram * machine.mem_unit;
     limits_read(&limits, "");
     return limits.cgroup < all ? limits.cgroup : all;
+}
+
+/* ---- in words ---------------------------------------------------------------------------------- */
+
+/* What may have been in the way, of what is limited at all: the kernel does not say which it was. */
+static void name_limits(char *text, size_t size, const char *what, bool thread) {
+    static const struct {
+        int which;
+        const char *name, *raise;
+        bool of_threads;
+    } limits[] = {{RLIMIT_NPROC, "RLIMIT_NPROC", "ulimit -u", true},
+                  {RLIMIT_DATA, "RLIMIT_DATA", "ulimit -d", false},
+                  {RLIMIT_AS, "RLIMIT_AS", "ulimit -v", false}};
+    uint64_t pids = thread ? read_cgroup("", "pids", "pids.max", "pids.max") : LIMITS_NONE;
+    int used = snprintf(text, size, "%s", what);
+    for (size_t i = 0; i < sizeof limits / sizeof *limits && used < (int)size; i++)
+        if (soft_limit(limits[i].which) != LIMITS_NONE && (thread || !limits[i].of_threads))
+            used += snprintf(text + used, size - (size_t)used, "; %s is %" PRIu64 " (`%s`)",
+                             limits[i].name, soft_limit(limits[i].which), limits[i].raise);
+    if (pids != LIMITS_NONE && used < (int)size)
+        snprintf(text + used, size - (size_t)used, "; the cgroup's pids.max is %" PRIu64, pids);
+}
+
+void limits_error_text(char *text, size_t size, int error) {
+    if (error == EFBIG)
+        snprintf(
+            text, size,
+            "RLIMIT_FSIZE is too low for memory that processes share: `ulimit -f unlimited` or "
+            "LimitFSIZE= raises it");
+    else if (error == EAGAIN)
+        name_limits(text, size, "no thread can be started", true);
+    else if (error == ENOMEM)
+        name_limits(text, size, strerror(error), false);
+    else
+        snprintf(text, size, "%s", strerror(error));
 }

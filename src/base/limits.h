@@ -10,6 +10,7 @@
 #define BASE_LIMITS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define LIMITS_NONE UINT64_MAX
@@ -35,6 +36,12 @@ struct limits {
 void limits_read(struct limits *out, const char *root);
 /* The limit on locked memory that counts, LIMITS_NONE: none. */
 uint64_t limits_memlock(void);
+/*
+ * strerror()'s words, or where a limit of this process is behind that errno its name and how it is raised: EFBIG of
+ * memory that processes share, EAGAIN of a thread, ENOMEM of memory.
+ */
+void limits_error_text(char *text, size_t size, int error);
+uint64_t limits_file_bytes(void); /* how long a file may be made; LIMITS_NONE */
 /* Bytes that a process can have at the very most: of this machine, or what its cgroups allow. */
 uint64_t limits_memory(void);
 

@@ -22,18 +22,18 @@
 #include <unistd.h>
 
 #include "base/env.h"
+#include "base/memory_file.h"
 
 #define STATS_NAME "sluice-stat"
 
 int stats_open(struct stats *stats, const char *name, const char *device) {
     const size_t bytes = sizeof(struct stats_page);
     stats->page = NULL;
-    stats->fd = memfd_create(STATS_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    stats->fd = memory_file_create(STATS_NAME, bytes, 0);
     if (stats->fd < 0)
         return -errno;
     struct stats_page *page = MAP_FAILED;
-    if (ftruncate(stats->fd, (off_t)bytes) == 0 &&
-        fcntl(stats->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+    if (fcntl(stats->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, stats->fd, 0);
     if (page == MAP_FAILED) {
         int error = errno;

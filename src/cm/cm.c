@@ -23,6 +23,7 @@
 #include "core/failure_text.h"
 #include "core/session_table.h"
 #include "base/deadline.h"
+#include "base/limits.h"
 #include "base/thread.h"
 
 #define MSGS_MAX 256 /* messages taken in one round */
@@ -459,10 +460,12 @@ destroy_channel:
     fabric->destroy_event_channel(cm->channel);
 close_epoll:
     close(cm->epoll_fd);
-fail:
+fail:;
+    char why[200];
+    limits_error_text(why, sizeof why, -error);
     return error_set(e, error == -EMFILE || error == -ENFILE ? SLUICE_ELIMIT : SLUICE_EDEVICE, 0,
                      -error, "connection management cannot be started: %s",
-                     error == -ENODATA ? cm_no_random : strerror(-error));
+                     error == -ENODATA ? cm_no_random : why);
 }
 
 /*

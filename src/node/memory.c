@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "datapath/rx/alloc_wait.h"
 #include "node/node.h"
 #include "pool/arena.h"
@@ -100,8 +101,10 @@ int node_memory_open(sluice_node *n, sluice_error *e) {
     }
     pool_close(n->rx_pool);
     pool_close(n->pool);
+    char why[200];
+    limits_error_text(why, sizeof why, -error);
     return error_set(e, error == -EMFILE || error == -ENFILE ? SLUICE_ELIMIT : SLUICE_ENOMEM, 0,
-                     -error, "no statistics page: %s", strerror(-error));
+                     -error, "no statistics page: %s", why);
 }
 
 void node_memory_close(sluice_node *n) {

@@ -131,7 +131,9 @@ static sluice_node *take_node(void) {
 
 static int no_device(sluice_node *n, int error, sluice_error *e) {
     struct limits limits;
+    char why[200];
     limits_read(&limits, "");
+    limits_error_text(why, sizeof why, error);
     if (error == EMFILE)
         return error_set(e, SLUICE_ELIMIT, 0, error,
                          "device %s cannot be opened, RLIMIT_NOFILE is %llu: `ulimit -n %llu` or "
@@ -139,7 +141,7 @@ static int no_device(sluice_node *n, int error, sluice_error *e) {
                          n->choice.device, (unsigned long long)limits.files_max,
                          (unsigned long long)limits.files_max + FILES_DEVICE);
     return error_set(e, SLUICE_EDEVICE, 0, error, "device %s cannot be opened: %s",
-                     n->choice.device, strerror(error));
+                     n->choice.device, why);
 }
 
 static int open_device(sluice_node *n, sluice_error *e) {

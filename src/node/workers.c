@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/thread.h"
 #include "node/node.h"
 #include "datapath/loop/loop.h"
@@ -68,8 +69,9 @@ static int start_worker(sluice_node *n, uint32_t i, sluice_error *e) {
         worker->started = true;
         return SLUICE_OK;
     }
-    status = error_set(e, SLUICE_ELIMIT, 0, error, "worker %u cannot be started: %s", i,
-                       strerror(error));
+    char why[200];
+    limits_error_text(why, sizeof why, error);
+    status = error_set(e, SLUICE_ELIMIT, 0, error, "worker %u cannot be started: %s", i, why);
     loop_revoke(worker->loop);
     loop_close(worker->loop);
 release_cpu:

@@ -50,6 +50,12 @@ void limit_text_explain(char *text, size_t size, const struct limit_text *s) {
                  strerror(s->error),
                  s->error == EMFILE ? "`ulimit -n` or LimitNOFILE= raises the limit of this process"
                                     : "sysctl fs.file-max raises the limit of the system");
+    else if (s->error == EFBIG)
+        snprintf(text, size,
+                 "%" PRIu64
+                 " KiB cannot be had: shared memory is a file, and files are limited to %" PRIu64
+                 " KiB (RLIMIT_FSIZE); `ulimit -f unlimited` or LimitFSIZE= raises it",
+                 kib(s->need), kib(limits_file_bytes()));
     else if (is_refusal(s->error) && limits_memory() < s->need)
         snprintf(text, size,
                  "%" PRIu64 " KiB cannot be had: this machine, or its cgroup, has %" PRIu64

@@ -209,7 +209,7 @@ static int write_all(struct cat *cat, const unsigned char *at, uint64_t bytes) {
         }
         if (wrote < 0 && errno != EINTR)
             return endpoint_fail_both(&cat->ep, "cannot write standard output after %llu bytes: %s",
-                                      (unsigned long long)cat->total, strerror(errno));
+                                      (unsigned long long)cat->total, tool_write_error(errno));
         if (wrote > 0) {
             at += wrote;
             bytes -= (uint64_t)wrote;
@@ -227,7 +227,7 @@ static int confirm(struct cat *cat, const struct control *end) {
                                   end->checksum == cat->checksum ? "agree" : "differ");
     /* Some file systems report a failed write only now. */
     if (close(STDOUT_FILENO) != 0)
-        return endpoint_fail_both(ep, "cannot write standard output: %s", strerror(errno));
+        return endpoint_fail_both(ep, "cannot write standard output: %s", tool_write_error(errno));
     struct control done = {.kind = CONTROL_DONE, .bytes = cat->total, .checksum = cat->checksum};
     return endpoint_say(ep, &done);
 }

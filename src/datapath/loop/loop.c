@@ -5,6 +5,7 @@
  * Owner: the thread that opens or closes it.
  */
 #include "datapath/loop/loop.h"
+#include "base/limits.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -219,8 +220,10 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
 
     int status = SLUICE_ENOMEM, error = open_device(l, n->fabric);
     if (error != 0) {
+        char why[200];
+        limits_error_text(why, sizeof why, -error);
         status = error_set(e, error == -EMFILE || error == -ENFILE ? SLUICE_ELIMIT : SLUICE_EDEVICE,
-                           0, -error, "a loop cannot be opened: %s", strerror(-error));
+                           0, -error, "a loop cannot be opened: %s", why);
         goto give_struct;
     }
     if (!(l->cache = pool_cache_open(n->pool))) {

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/memory_file.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/shm_layout.h"
@@ -20,11 +21,9 @@ struct soft_shm_page *soft_shm_page;
 static int shm_page_fd = -1;
 
 static int shm_page_create(void) {
-    int fd = memfd_create("sluice-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = memory_file_create("sluice-board", sizeof(struct soft_shm_page), 0);
     if (fd < 0)
         return -errno;
-    if (ftruncate(fd, sizeof(struct soft_shm_page)) != 0)
-        goto fail;
     struct soft_shm_page *shm_page =
         mmap(NULL, sizeof *shm_page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (shm_page == MAP_FAILED)

@@ -20,6 +20,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/memory_file.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
@@ -61,12 +62,11 @@ struct region_msg {
 /* ---- rings -------------------------------------------------------------------------------------- */
 
 static int ring_create(struct soft_qp *qp, struct soft_ring **out) {
-    int fd = memfd_create("sluice-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = memory_file_create("sluice-ring", SOFT_RING_BYTES, 0);
     if (fd < 0)
         return -1;
     struct soft_ring *ring = MAP_FAILED;
-    if (ftruncate(fd, SOFT_RING_BYTES) == 0 &&
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         ring = mmap(NULL, SOFT_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (ring == MAP_FAILED) {
         int err = errno;

@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/memory_file.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
@@ -55,12 +56,11 @@ void soft_ud_want(void) {
 /* ---- rings we write ------------------------------------------------------------------------------- */
 
 static int ring_create(uint32_t from, uint32_t to, struct soft_ud_ring **out) {
-    int fd = memfd_create("sluice-datagrams", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = memory_file_create("sluice-datagrams", SOFT_UD_RING_BYTES, 0);
     if (fd < 0)
         return -errno;
     struct soft_ud_ring *ring = MAP_FAILED;
-    if (ftruncate(fd, SOFT_UD_RING_BYTES) == 0 &&
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         ring = mmap(NULL, SOFT_UD_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (ring == MAP_FAILED) {
         int err = errno;

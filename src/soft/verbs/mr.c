@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "base/memory_file.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
@@ -92,12 +93,10 @@ static int keys_fd = -1;
 int soft_keys_fd(void) {
     if (keys_fd >= 0)
         return keys_fd;
-    int fd = memfd_create("sluice-keys", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = memory_file_create("sluice-keys", SOFT_KEYS_BYTES, 0);
     if (fd < 0)
         return -1;
-    void *keys = MAP_FAILED;
-    if (ftruncate(fd, SOFT_KEYS_BYTES) == 0)
-        keys = mmap(NULL, SOFT_KEYS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *keys = mmap(NULL, SOFT_KEYS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (keys == MAP_FAILED ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)) {
         if (keys != MAP_FAILED)
@@ -352,11 +351,10 @@ int soft_dereg_mr(struct ibv_mr *ibmr) {
 /* ---- memory that peers map --------------------------------------------------------------------- */
 
 static int memfd_sealed(size_t bytes, unsigned page_flags) {
-    int fd = memfd_create("sluice-region", MFD_CLOEXEC | MFD_ALLOW_SEALING | page_flags);
+    int fd = memory_file_create("sluice-region", bytes, page_flags);
     if (fd < 0)
         return -1;
-    if (ftruncate(fd, (off_t)bytes) != 0 ||
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
         int err = errno;
         close(fd);
         errno = err;

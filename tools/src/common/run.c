@@ -41,7 +41,7 @@ static int check_memfd(void) {
     if (at != MAP_FAILED)
         munmap(at, 4096);
     close(fd);
-    return error ? tool_fail("memory files cannot be used here: %s", strerror(error)) : 0;
+    return error ? tool_fail("memory files cannot be used here: %s", tool_write_error(error)) : 0;
 }
 
 static int check_socket(void) {
@@ -121,6 +121,7 @@ static int set_environment(bool by_path) {
 }
 
 static int become(char **argv) {
+    signal(SIGXFSZ, SIG_DFL);
     signal(SIGPIPE, SIG_DFL); /* handlers go by themselves, what is ignored stays so */
     execvp(argv[0], argv);
     int error = errno;

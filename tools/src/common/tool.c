@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define STOP_SECONDS 1
@@ -51,7 +52,9 @@ void tool_start(const char *name) {
     sigaction(SIGINT, &stop, NULL);
     sigaction(SIGTERM, &stop, NULL);
     sigaction(SIGALRM, &late, NULL);
-    sigaction(SIGPIPE, &ignore, NULL); /* a closed pipe is a write error like any other */
+    /* A closed pipe and a limit on files (RLIMIT_FSIZE) are write errors like any other. */
+    sigaction(SIGPIPE, &ignore, NULL);
+    sigaction(SIGXFSZ, &ignore, NULL);
 }
 
 const char *tool_name(void) {
@@ -101,7 +104,15 @@ int tool_flush(void) {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return 0;
     clearerr(stdout); /* said once */
-    return tool_fail("cannot write the results to standard output: %s", strerror(errno));
+    return tool_fail("cannot write the results to standard output: %s", tool_write_error(errno));
+}
+
+const char *tool_write_error(int error) {
+    struct rlimit limit;
+    bool limited =
+        error == EFBIG && getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    return limited ? "the limit on the length of files is reached (RLIMIT_FSIZE, `ulimit -f`)"
+                   : strerror(error);
 }
 
 int tool_end(int rc) {

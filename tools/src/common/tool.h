@@ -38,6 +38,8 @@ void tool_stop_wakes(sluice_loop *loop);
 
 /* Pushes out standard output. 0, or TOOL_FAILED after saying why the results were not written. */
 int tool_flush(void);
+/* In words, what a failed write() says: with the limit, where that is what it was. */
+const char *tool_write_error(int error);
 /* Last call of main(): flushes, and returns the exit status: a stop signal outranks rc. */
 int tool_end(int rc);
 
