@@ -45,15 +45,18 @@ static struct {
     bool running, stopping;
     pthread_t thread;
     int epoll_fd, wake_fd;
-    struct soft_timer *timers, *last_timer; /* sorted by due_ns */
-    uint64_t asleep_until_ns;               /* when the thread wakes by itself; 0: never */
+    struct cds_list_head timers; /* sorted by due_ns */
+    uint64_t asleep_until_ns;    /* when the thread wakes by itself; 0: never */
     uint64_t armed_lately_ns;
     struct epoll_event batch[BATCH];
     int batch_next, batch_count;
     uint32_t removals;                     /* watches removed so far */
     struct soft_watch *watches[65536 / 4]; /* open descriptors, for the forked child to close */
     unsigned watch_count;
-} engine = {.life = PTHREAD_MUTEX_INITIALIZER, .epoll_fd = -1, .wake_fd = -1};
+} engine = {.life = PTHREAD_MUTEX_INITIALIZER,
+            .timers = CDS_LIST_HEAD_INIT(engine.timers),
+            .epoll_fd = -1,
+            .wake_fd = -1};
 
 uint32_t soft_generation_now = 1;
 static _Thread_local bool on_engine;
@@ -106,39 +109,31 @@ void soft_watch_remove(struct soft_watch *watch) {
 
 /* ---- timers --------------------------------------------------------------------------------- */
 
-static struct soft_timer *timer_before(const struct soft_timer *timer) {
-    if (timer->link == &engine.timers)
+/* The one that is due first; NULL: none is armed. */
+static struct soft_timer *timer_first(void) {
+    if (cds_list_empty(&engine.timers))
         return NULL;
-    return (struct soft_timer *)((char *)timer->link - offsetof(struct soft_timer, next));
+    return cds_list_first_entry(&engine.timers, struct soft_timer, link);
 }
 
 void soft_timer_cancel(struct soft_timer *timer) {
     if (timer->due_ns == 0)
         return;
-    if (engine.last_timer == timer)
-        engine.last_timer = timer_before(timer);
-    *timer->link = timer->next;
-    if (timer->next)
-        timer->next->link = timer->link;
+    cds_list_del(&timer->link);
     timer->due_ns = 0;
 }
 
 void soft_timer_arm(struct soft_timer *timer, uint64_t due_ns, void (*fn)(struct soft_timer *)) {
     soft_timer_cancel(timer);
     /* From the back: nearly all timers are armed in the order in which they are due. */
-    struct soft_timer *before = engine.last_timer;
-    while (before && before->due_ns > due_ns)
-        before = timer_before(before);
-    struct soft_timer **at = before ? &before->next : &engine.timers;
+    struct soft_timer *before;
+    cds_list_for_each_entry_reverse(before, &engine.timers, link) {
+        if (before->due_ns <= due_ns)
+            break;
+    }
     timer->fn = fn;
     timer->due_ns = due_ns ? due_ns : 1;
-    timer->next = *at;
-    timer->link = at;
-    if (*at)
-        (*at)->link = &timer->next;
-    else
-        engine.last_timer = timer;
-    *at = timer;
+    cds_list_add(&timer->link, &before->link); /* nothing before it: the list's head */
     if (on_engine)
         return;
     engine.armed_lately_ns = soft_now_ns();
@@ -148,8 +143,8 @@ void soft_timer_arm(struct soft_timer *timer, uint64_t due_ns, void (*fn)(struct
 
 static void run_timers(void) {
     uint64_t now = soft_now_ns();
-    while (engine.timers && engine.timers->due_ns <= now) {
-        struct soft_timer *timer = engine.timers;
+    struct soft_timer *timer;
+    while ((timer = timer_first()) && timer->due_ns <= now) {
         soft_timer_cancel(timer);
         timer->fn(timer);
     }
@@ -160,7 +155,8 @@ static void run_timers(void) {
  * time (connections are set up) it therefore never sleeps for long.
  */
 static int next_timeout_ms(void) {
-    uint64_t now = soft_now_ns(), due = engine.timers ? engine.timers->due_ns : 0;
+    const struct soft_timer *first = timer_first();
+    uint64_t now = soft_now_ns(), due = first ? first->due_ns : 0;
     if (engine.armed_lately_ns && now - engine.armed_lately_ns > BUSY_NS)
         engine.armed_lately_ns = 0;
     if (engine.armed_lately_ns && (due == 0 || due > now + NAP_NS))
@@ -239,7 +235,7 @@ static void fork_child(void) {
         close(engine.epoll_fd);
     }
     engine.watch_count = 0;
-    engine.timers = engine.last_timer = NULL;
+    CDS_INIT_LIST_HEAD(&engine.timers);
     engine.running = engine.stopping = false;
     engine.refs = 0;
     engine.epoll_fd = engine.wake_fd = -1;
@@ -345,7 +341,7 @@ void soft_engine_put(void) {
         close(engine.wake_fd);
         close(engine.epoll_fd);
         engine.wake_fd = engine.epoll_fd = -1;
-        engine.timers = engine.last_timer = NULL;
+        CDS_INIT_LIST_HEAD(&engine.timers);
         soft_unlock();
     }
     pthread_mutex_unlock(&engine.life);

@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <urcu/list.h>
 
 #include "soft/ipc/control_lock.h"
 
@@ -48,7 +49,7 @@ void soft_watch_remove(struct soft_watch *watch);
 /* A timer; embed it, zero it first. Control lock held for all three; fn runs with it held. */
 struct soft_timer {
     uint64_t due_ns; /* 0: not armed */
-    struct soft_timer *next, **link;
+    struct cds_list_head link;
     void (*fn)(struct soft_timer *timer);
 };
 void soft_timer_arm(struct soft_timer *timer, uint64_t due_ns, void (*fn)(struct soft_timer *));
