@@ -113,19 +113,19 @@ static void open_world(void) {
     make_name();
     soft_lock();
     unsigned n = 0;
-    for (struct soft_peer *peer = soft_peers; peer; peer = peer->next)
+    struct soft_peer *peer;
+    cds_list_for_each_entry(peer, &soft_peers, link)
         world.peers[n++] = peer;
     soft_unlock();
 }
 
 /* Connections that came about by dialing the name. */
 static void drop_others(void) {
-    struct soft_peer *next;
+    struct soft_peer *peer, *next;
     int fd;
     soft_lock();
-    for (struct soft_peer *peer = soft_peers; peer; peer = next) {
+    cds_list_for_each_entry_safe(peer, next, &soft_peers, link) {
         bool known = false;
-        next = peer->next;
         for (unsigned i = 0; i < 8; i++)
             known |= world.peers[i] == peer;
         if (!known)

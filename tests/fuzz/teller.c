@@ -60,10 +60,10 @@ void teller_prepare(void) {
 void teller_connect(struct teller *t) {
     int pair[2];
     PROVE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
-    struct soft_peer *before = soft_peers;
+    const struct cds_list_head *before = soft_peers.next;
     soft_peer_accepted(pair[0]);
-    PROVE(soft_peers != before);
-    t->peer = soft_peer_hold(soft_peers);
+    PROVE(soft_peers.next != before);
+    t->peer = soft_peer_hold(cds_list_entry(soft_peers.next, struct soft_peer, link));
     t->peer->blocks[t->peer->block_count++] = TELLER_BLOCK;
     t->sock = pair[1];
     t->ring = -1;

@@ -163,7 +163,8 @@ static struct sv_end hostile_a, hostile_b;
 static bool hostile_settled(void) {
     bool settled = true;
     soft_lock();
-    for (struct soft_peer *peer = soft_peers; peer; peer = peer->next) {
+    struct soft_peer *peer;
+    cds_list_for_each_entry(peer, &soft_peers, link) {
         settled = settled && peer->greeted && peer->bell.fd >= 0 && atomic_load(&peer->keys);
         for (unsigned k = 0; k < SOFT_MAX_REGIONS; k++)
             if (soft_regions[k].addr)

@@ -109,7 +109,8 @@ static void do_status(struct client *c) {
                 say_qp(c, qp);
         }
     soft_cm_id_each(say_id, c);
-    for (struct soft_peer *peer = soft_peers; peer; peer = peer->next)
+    const struct soft_peer *peer;
+    cds_list_for_each_entry(peer, &soft_peers, link)
         say(c, "peer pid %d uid %d\n", (int)soft_peer_pid(peer), (int)soft_peer_uid(peer));
 }
 

@@ -52,7 +52,7 @@ struct soft_hello {
     uint32_t fence_free, zero;
 };
 
-struct soft_peer *soft_peers;
+CDS_LIST_HEAD(soft_peers);
 uint8_t soft_own_uuid[16];
 
 static void on_socket(struct soft_watch *watch, uint32_t events);
@@ -119,18 +119,14 @@ static struct soft_peer *peer_new(int fd) {
     peer->uid = cred.uid;
     peer->pid = cred.pid;
     peer->bell_out = peer->death.fd = peer->bell.fd = -1;
-    peer->out_tail = &peer->out_head;
+    CDS_INIT_LIST_HEAD(&peer->out);
     peer->socket = (struct soft_watch){.fd = fd, .fn = on_socket};
     if (soft_watch_add(&peer->socket, EPOLLIN) != 0) {
         free(peer);
         return NULL;
     }
     peer->alive = true;
-    peer->next = soft_peers;
-    peer->link = &soft_peers;
-    if (soft_peers)
-        soft_peers->link = &peer->next;
-    soft_peers = peer;
+    cds_list_add(&peer->link, &soft_peers);
     return peer;
 }
 
@@ -165,9 +161,7 @@ void soft_peer_drop(struct soft_peer *peer) {
     if (!peer->alive)
         return;
     peer->alive = false;
-    *peer->link = peer->next;
-    if (peer->next)
-        peer->next->link = peer->link;
+    cds_list_del(&peer->link);
     bool known =
         peer->greeted || peer->bell.fd >= 0; /* else a stranger nobody asked for anything */
     soft_watch_remove(&peer->socket);
@@ -362,13 +356,16 @@ bool soft_peer_usable(const struct soft_peer *peer) {
 
 /* Known already? Else fd, which leads to it, becomes a peer's. */
 static int meet(int fd, const struct ucred *cred, struct soft_peer **out) {
-    for (struct soft_peer *peer = soft_peers; cred->pid > 0 && peer; peer = peer->next)
-        if (peer->pid == cred->pid && peer->uid == cred->uid && soft_peer_usable(peer)) {
+    struct soft_peer *peer;
+    cds_list_for_each_entry(peer, &soft_peers, link) {
+        if (cred->pid > 0 && peer->pid == cred->pid && peer->uid == cred->uid &&
+            soft_peer_usable(peer)) {
             soft_untrusted_fd_close_socket(fd); /* the probe ends here */
             *out = soft_peer_hold(peer);
             return 0;
         }
-    struct soft_peer *peer = peer_new(fd);
+    }
+    peer = peer_new(fd);
     if (!peer) {
         soft_untrusted_fd_close_socket(fd);
         return -ENOMEM;
@@ -409,15 +406,15 @@ int soft_peer_start(void) {
 
 void soft_peer_stop(void) {
     soft_mcast_stop();
-    while (soft_peers)
-        soft_peer_drop(soft_peers);
+    while (!cds_list_empty(&soft_peers))
+        soft_peer_drop(cds_list_first_entry(&soft_peers, struct soft_peer, link));
     soft_qpn_directory_stop();
     soft_qp_numbers_reset();
     soft_qp_timer_stop();
 }
 
 void soft_peer_forked(void) {
-    soft_peers = NULL;
+    CDS_INIT_LIST_HEAD(&soft_peers);
     soft_peer_queues_forked();
     soft_qpn_directory_forked();
     soft_fence_forked();

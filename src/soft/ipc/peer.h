@@ -25,6 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <urcu/list.h>
 
 #include "soft/ipc/engine.h"
 
@@ -85,7 +86,7 @@ int soft_peer_start(void);
 void soft_peer_stop(void);
 void soft_peer_forked(void);
 
-extern struct soft_peer *soft_peers; /* newest first */
+extern struct cds_list_head soft_peers; /* newest first */
 /* Takes a peer out of service and tells links and cm; the struct lives on while it is held. */
 void soft_peer_drop(struct soft_peer *peer);
 

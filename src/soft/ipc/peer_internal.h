@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <urcu/list.h>
 
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer.h"
@@ -18,7 +19,6 @@
 
 struct soft_key;
 struct soft_qp;
-struct soft_queued;
 struct soft_shm_page;
 
 #define SOFT_WIRE_MAGIC 0x53465731u /* "SFW1" */
@@ -40,7 +40,7 @@ struct soft_peer_region {
 
 struct soft_peer {
     struct soft_watch socket, death, bell; /* bell: our end of what the peer rings us with */
-    struct soft_peer *next, **link;
+    struct cds_list_head link;             /* soft_peers */
     _Atomic unsigned refs;
     bool alive, greeted;    /* greeted: its HELLO arrived */
     bool doomed;            /* it does not read: the engine is about to drop it */
@@ -57,7 +57,7 @@ struct soft_peer {
     bool keys_sent;
     _Atomic bool vm_ok; /* process_vm reaches its memory: probed */
     struct soft_qp *qps;
-    struct soft_queued *out_head, **out_tail;
+    struct cds_list_head out;    /* what the socket did not take yet */
     unsigned out_count, out_fds; /* messages that wait, and descriptors with them */
     struct soft_timer out_retry;
     _Atomic uint8_t region_sent[SOFT_MAX_REGIONS]; /* enum region_state of my regions there */

@@ -24,12 +24,13 @@
  */
 void soft_peer_limit_same(const struct soft_peer *fresh) {
     unsigned count = 0;
-    struct soft_peer *oldest = NULL;
-    for (struct soft_peer *peer = soft_peers; peer; peer = peer->next)
+    struct soft_peer *peer, *oldest = NULL;
+    cds_list_for_each_entry(peer, &soft_peers, link) {
         if (peer->greeted && peer->pid > 0 && peer->pid == fresh->pid && peer->uid == fresh->uid) {
             count++;
             oldest = peer; /* the list begins with the newest */
         }
+    }
     if (count > SAME_MAX)
         soft_peer_drop(oldest);
 }
@@ -37,12 +38,13 @@ void soft_peer_limit_same(const struct soft_peer *fresh) {
 /* They have connected and not said who they are. */
 void soft_peer_limit_ungreeted(void) {
     unsigned count = 0;
-    struct soft_peer *oldest = NULL;
-    for (struct soft_peer *peer = soft_peers; peer; peer = peer->next)
+    struct soft_peer *peer, *oldest = NULL;
+    cds_list_for_each_entry(peer, &soft_peers, link) {
         if (!peer->greeted && peer->bell.fd < 0) {
             count++;
             oldest = peer;
         }
+    }
     if (count > UNGREETED_MAX)
         soft_peer_drop(oldest);
 }
@@ -77,7 +79,8 @@ static bool make_room(struct crowd *crowd, unsigned most) {
 /* Of our user, but of another PID namespace: which of them belong to one process is not to be known. */
 static bool limit_unseen(const struct soft_peer *fresh, unsigned most) {
     struct crowd unseen = {0};
-    for (struct soft_peer *peer = soft_peers; peer; peer = peer->next)
+    struct soft_peer *peer;
+    cds_list_for_each_entry(peer, &soft_peers, link)
         if (peer->uid == fresh->uid && peer->pid <= 0)
             join(&unseen, peer, fresh);
     return make_room(&unseen, most);
@@ -88,7 +91,8 @@ bool soft_peer_limit_foreign(const struct soft_peer *fresh) {
     unsigned most = soft_peer_fd_limit() / 4 / FDS_OF_PEER;
     if (fresh->uid == geteuid())
         return fresh->pid > 0 || limit_unseen(fresh, 2 * most);
-    for (struct soft_peer *peer = soft_peers; peer; peer = peer->next) {
+    struct soft_peer *peer;
+    cds_list_for_each_entry(peer, &soft_peers, link) {
         if (peer->uid != geteuid())
             join(&all, peer, fresh);
         if (peer->uid == fresh->uid)

@@ -31,12 +31,19 @@ static unsigned fds_waiting; /* of all peers */
 
 /* What the socket did not take yet. */
 struct soft_queued {
-    struct soft_queued *next;
+    struct cds_list_head link;
     int fds[2];
     unsigned fd_count;
     size_t bytes;
     uint8_t data[];
 };
+
+/* What goes next; NULL: nothing waits. */
+static struct soft_queued *queued_first(struct soft_peer *peer) {
+    if (cds_list_empty(&peer->out))
+        return NULL;
+    return cds_list_first_entry(&peer->out, struct soft_queued, link);
+}
 
 static void queued_free(struct soft_peer *peer, struct soft_queued *q) {
     for (unsigned i = 0; i < q->fd_count; i++)
@@ -79,8 +86,8 @@ static bool later(int rc) {
 }
 
 void soft_peer_queue_flush(struct soft_peer *peer) {
-    while (peer->out_head) {
-        struct soft_queued *q = peer->out_head;
+    struct soft_queued *q;
+    while ((q = queued_first(peer))) {
         int rc = send_now(peer->socket.fd, q->data, q->bytes, q->fds, q->fd_count);
         if (later(rc)) {
             recv_queue_retry(peer, rc);
@@ -88,9 +95,7 @@ void soft_peer_queue_flush(struct soft_peer *peer) {
         }
         if (rc != 0)
             return; /* the socket's end follows */
-        peer->out_head = q->next;
-        if (!peer->out_head)
-            peer->out_tail = &peer->out_head;
+        cds_list_del(&q->link);
         peer->out_count--;
         queued_free(peer, q);
     }
@@ -142,7 +147,7 @@ int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, 
     if (bytes)
         memcpy(buf + sizeof wire, data, bytes);
     bytes += sizeof wire;
-    int rc = peer->out_head ? -EAGAIN : send_now(peer->socket.fd, buf, bytes, fds, count);
+    int rc = queued_first(peer) ? -EAGAIN : send_now(peer->socket.fd, buf, bytes, fds, count);
     if (rc == 0)
         return 0;
     if (!later(rc))
@@ -154,7 +159,6 @@ int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, 
     struct soft_queued *q = malloc(sizeof *q + bytes);
     if (!q)
         return -ENOMEM;
-    q->next = NULL;
     q->bytes = bytes;
     q->fd_count = 0;
     memcpy(q->data, buf, bytes);
@@ -163,10 +167,9 @@ int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, 
         queued_free(peer, q);
         return error;
     }
-    *peer->out_tail = q;
-    peer->out_tail = &q->next;
+    cds_list_add_tail(&q->link, &peer->out);
     peer->out_count++;
-    if (q == peer->out_head) /* else something waits already, and somebody will look */
+    if (q == queued_first(peer)) /* else something waits already, and somebody will look */
         recv_queue_retry(peer, rc);
     return 0;
 }
@@ -178,12 +181,10 @@ int soft_peer_send(struct soft_peer *peer, uint32_t type, const void *data, size
 /* What nobody will send any more. */
 void soft_peer_queue_drop(struct soft_peer *peer) {
     soft_timer_cancel(&peer->out_retry);
-    while (peer->out_head) {
-        struct soft_queued *q = peer->out_head;
-        peer->out_head = q->next;
+    struct soft_queued *q, *next;
+    cds_list_for_each_entry_safe(q, next, &peer->out, link)
         queued_free(peer, q);
-    }
-    peer->out_tail = &peer->out_head;
+    CDS_INIT_LIST_HEAD(&peer->out);
     peer->out_count = 0;
 }
 

@@ -73,8 +73,9 @@ void soft_fence_recount(void) {
     if (!atomic_load(&any_unsure) || atomic_load(&asking))
         return;
     bool any = false;
-    for (const struct soft_peer *peer = soft_peers; peer && !any; peer = peer->next)
-        any = soft_fence_unsure(peer);
+    const struct soft_peer *peer;
+    cds_list_for_each_entry(peer, &soft_peers, link)
+        any |= soft_fence_unsure(peer);
     atomic_store(&any_unsure, any);
 }
 
@@ -84,8 +85,8 @@ void soft_fence_if_wanted(void) {
         return;
     atomic_store(&asking, false);
     uint32_t nothing = 0;
-    for (struct soft_peer *peer = soft_peers, *next; peer; peer = next) {
-        next = peer->next;
+    struct soft_peer *peer, *next;
+    cds_list_for_each_entry_safe(peer, next, &soft_peers, link) {
         if (atomic_load(&peer->fences) != SOFT_FENCES_OMITTED)
             continue;
         atomic_store(&peer->fences, SOFT_FENCES_ASKED);

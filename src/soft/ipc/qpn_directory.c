@@ -105,12 +105,14 @@ static int find(uint32_t block, struct soft_peer **out) {
 
 int soft_qpn_directory_find(uint32_t qpn, struct soft_peer **out) {
     uint32_t block = qpn / SOFT_QP_BLOCK;
-    for (struct soft_peer *peer = soft_peers; peer; peer = peer->next)
+    struct soft_peer *peer;
+    cds_list_for_each_entry(peer, &soft_peers, link) {
         for (unsigned i = 0; i < peer->block_count; i++)
             if (peer->blocks[i] == block && peer->uid == geteuid() && soft_peer_usable(peer)) {
                 *out = soft_peer_hold(peer);
                 return 0;
             }
+    }
     int rc = find(block, out);
     if (rc == 0 && (*out)->block_count < SOFT_PEER_BLOCKS)
         (*out)->blocks[(*out)->block_count++] = block;

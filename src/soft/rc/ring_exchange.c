@@ -232,8 +232,8 @@ static void announce_regions(struct soft_peer *peer) {
 }
 
 void soft_ring_exchange_region_added(int index) {
-    for (struct soft_peer *peer = soft_peers, *next; peer; peer = next) {
-        next = peer->next;
+    struct soft_peer *peer, *next;
+    cds_list_for_each_entry_safe(peer, next, &soft_peers, link) {
         st(peer->region_sent[index], REGION_UNSENT);
         send_region(peer, index);
     }
@@ -241,8 +241,8 @@ void soft_ring_exchange_region_added(int index) {
 
 void soft_ring_exchange_region_removed(int index) {
     struct region_msg msg = {.index = (uint32_t)index};
-    for (struct soft_peer *peer = soft_peers, *next; peer; peer = next) {
-        next = peer->next;
+    struct soft_peer *peer, *next;
+    cds_list_for_each_entry_safe(peer, next, &soft_peers, link) {
         if (ld(peer->region_sent[index]) != REGION_UNSENT)
             soft_peer_send(peer, SOFT_MSG_REGION_DROP, &msg, sizeof msg, -1);
         st(peer->region_sent[index], REGION_UNSENT);
@@ -251,8 +251,8 @@ void soft_ring_exchange_region_removed(int index) {
 
 /* Registered for remote writing later than announced: the same again, now with that right. */
 void soft_ring_exchange_region_writable(int index) {
-    for (struct soft_peer *peer = soft_peers, *next; peer; peer = next) {
-        next = peer->next;
+    struct soft_peer *peer, *next;
+    cds_list_for_each_entry_safe(peer, next, &soft_peers, link) {
         if (ld(peer->region_sent[index]) == REGION_UNSENT)
             continue;
         const struct soft_region *r = &soft_regions[index];

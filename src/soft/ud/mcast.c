@@ -176,17 +176,19 @@ static void tell(struct soft_peer *peer, uint32_t type, const union ibv_gid *gid
 
 static void tell_all(uint32_t type, const union ibv_gid *gid, uint32_t qpn) {
     number++;
-    for (struct soft_peer *peer = soft_peers, *next; peer; peer = next) {
-        next = peer->next;
+    struct soft_peer *peer, *next;
+    cds_list_for_each_entry_safe(peer, next, &soft_peers, link) {
         if (peer->group_peer)
             tell(peer, type, gid, qpn);
     }
 }
 
 static bool all_confirmed(void) {
-    for (struct soft_peer *peer = soft_peers; peer; peer = peer->next)
+    const struct soft_peer *peer;
+    cds_list_for_each_entry(peer, &soft_peers, link) {
         if (peer->group_peer && peer->group_acked != peer->group_sent)
             return false;
+    }
     return true;
 }
 

@@ -322,7 +322,8 @@ static void a_port_that_changed_hands_is_found_again(void **state) {
     assert_int_equal(soft_listen(listener, 4), 0);
     /* Remember the wrong one, as if it had been asked just before it gave the port up. */
     soft_lock();
-    for (struct soft_peer *peer = soft_peers; peer; peer = peer->next)
+    struct soft_peer *peer;
+    cds_list_for_each_entry(peer, &soft_peers, link)
         if (soft_peer_pid(peer) == server.pid)
             soft_cm_port_cache_note(RDMA_PS_TCP, (struct sockaddr *)&addr, peer);
     struct soft_peer *recalled = soft_cm_port_cache_recall(RDMA_PS_TCP, (struct sockaddr *)&addr);

@@ -199,7 +199,8 @@ static void who_sleeps_is_woken(void **state) {
 /* As if they had been asked, and do not answer. */
 static void peers_do_not_answer(void) {
     soft_lock();
-    for (struct soft_peer *peer = soft_peers; peer; peer = peer->next)
+    struct soft_peer *peer;
+    cds_list_for_each_entry(peer, &soft_peers, link)
         atomic_store(&peer->fences, SOFT_FENCES_ASKED);
     soft_unlock();
 }

@@ -202,7 +202,8 @@ static void deaf(int fd) {
     must(sv_hear(fd) == 1); /* the other one is linked too: that took this engine's answer */
     must(ibv_req_notify_cq(e.rcq, 0) == 0);
     soft_lock(); /* for ever: its engine hears nothing */
-    for (struct soft_peer *peer = soft_peers; peer; peer = peer->next) {
+    struct soft_peer *peer;
+    cds_list_for_each_entry(peer, &soft_peers, link) {
         const int bells[] = {peer->bell.fd, peer->bell_out};
         const uint64_t full = UINT64_MAX - 1;
         for (unsigned i = 0; i < 2; i++) {

@@ -58,10 +58,12 @@ static void greets_and_sleeps(int fd) {
 
 /* Control lock. */
 static struct soft_peer *peer_of(pid_t pid) {
-    struct soft_peer *peer = soft_peers;
-    while (peer && (peer->pid != pid || !peer->greeted))
-        peer = peer->next;
-    return peer;
+    struct soft_peer *peer;
+    cds_list_for_each_entry(peer, &soft_peers, link) {
+        if (peer->pid == pid && peer->greeted)
+            return peer;
+    }
+    return NULL;
 }
 
 static bool is_known(pid_t pid) {
