@@ -21,24 +21,11 @@
 #include "soft/ipc/engine.h"
 #include "soft/soft.h"
 
-void soft_cm_queue_init(struct soft_cm_queue *queue) {
-    queue->head = NULL;
-    queue->tail = &queue->head;
-}
-
-static void queue_add(struct soft_cm_queue *queue, struct soft_cm_node *node) {
-    node->next = NULL;
-    *queue->tail = node;
-    queue->tail = &node->next;
-}
-
-struct soft_cm_node *soft_cm_queue_pop(struct soft_cm_queue *queue) {
-    struct soft_cm_node *node = queue->head;
-    if (node) {
-        queue->head = node->next;
-        if (!queue->head)
-            queue->tail = &queue->head;
-    }
+struct soft_cm_node *soft_cm_queue_pop(struct cds_list_head *queue) {
+    if (cds_list_empty(queue))
+        return NULL;
+    struct soft_cm_node *node = cds_list_first_entry(queue, struct soft_cm_node, link);
+    cds_list_del(&node->link);
     return node;
 }
 
@@ -120,7 +107,7 @@ struct soft_cm_channel *soft_cm_channel_open(void) {
     }
     channel->generation = soft_generation_now;
     pthread_mutex_init(&channel->mutex, NULL);
-    soft_cm_queue_init(&channel->queue);
+    CDS_INIT_LIST_HEAD(&channel->queue);
     return channel;
 put_engine:
     soft_engine_put();
@@ -151,29 +138,21 @@ void soft_cm_channel_close(struct soft_cm_channel *channel) {
 
 /* Moves pushed USER events behind what is queued. Mutex held. */
 static void splice(struct soft_cm_channel *channel) {
-    struct soft_cm_node *newest = atomic_exchange(&channel->incoming, NULL), *oldest = NULL;
-    while (newest) {
-        struct soft_cm_node *next = newest->next;
-        newest->next = oldest;
-        oldest = newest;
-        newest = next;
-    }
-    while (oldest) {
-        struct soft_cm_node *next = oldest->next;
-        queue_add(&channel->queue, oldest);
-        oldest = next;
-    }
+    struct cds_list_head *last = channel->queue.prev; /* each goes there, before the newer ones */
+    struct soft_cm_user_node *user = atomic_exchange(&channel->incoming, NULL);
+    for (; user; user = user->older)
+        cds_list_add(&user->node.link, last);
 }
 
 void soft_cm_channel_append(struct soft_cm_channel *channel, struct soft_cm_node *node) {
     pthread_mutex_lock(&channel->mutex);
     splice(channel);
-    queue_add(&channel->queue, node);
+    cds_list_add_tail(&node->link, &channel->queue);
     token_add(channel);
     pthread_mutex_unlock(&channel->mutex);
 }
 
-void soft_cm_channel_append_all(struct soft_cm_channel *channel, struct soft_cm_queue *queue) {
+void soft_cm_channel_append_all(struct soft_cm_channel *channel, struct cds_list_head *queue) {
     for (struct soft_cm_node *node; (node = soft_cm_queue_pop(queue));)
         soft_cm_channel_append(channel, node);
 }
@@ -187,10 +166,10 @@ int soft_cm_channel_push_user(struct soft_cm_channel *channel, struct soft_cm_id
     user->node.user = true;
     user->status = status;
     user->arg = arg;
-    struct soft_cm_node *head = atomic_load(&channel->incoming);
+    struct soft_cm_user_node *head = atomic_load(&channel->incoming);
     do
-        user->node.next = head;
-    while (!atomic_compare_exchange_weak(&channel->incoming, &head, &user->node));
+        user->older = head;
+    while (!atomic_compare_exchange_weak(&channel->incoming, &head, user));
     token_add(channel);
     return 0;
 }
@@ -236,10 +215,7 @@ struct soft_cm_node *soft_cm_channel_fetch(struct soft_cm_channel *channel) {
 void soft_cm_channel_unfetch(struct soft_cm_channel *channel, struct soft_cm_node *node) {
     struct soft_cm_id *id = node->id;
     pthread_mutex_lock(&channel->mutex);
-    node->next = channel->queue.head;
-    channel->queue.head = node;
-    if (!node->next)
-        channel->queue.tail = &node->next;
+    cds_list_add(&node->link, &channel->queue);
     token_add(channel);
     pthread_mutex_unlock(&channel->mutex);
     soft_cm_id_uncount(id); /* last: until here destroying the id waits for us */
@@ -247,19 +223,17 @@ void soft_cm_channel_unfetch(struct soft_cm_channel *channel, struct soft_cm_nod
 
 void soft_cm_channel_extract(struct soft_cm_channel *channel,
                              bool (*match)(const struct soft_cm_node *node, const void *arg),
-                             const void *arg, struct soft_cm_queue *out) {
-    struct soft_cm_queue keep;
-    soft_cm_queue_init(&keep);
+                             const void *arg, struct cds_list_head *out) {
+    struct soft_cm_node *node, *next;
     pthread_mutex_lock(&channel->mutex);
     splice(channel);
-    for (struct soft_cm_node *node; (node = soft_cm_queue_pop(&channel->queue));) {
-        bool take = match(node, arg);
-        queue_add(take ? out : &keep, node);
-        channel->debt += take;
+    cds_list_for_each_entry_safe(node, next, &channel->queue, link) {
+        if (!match(node, arg))
+            continue;
+        cds_list_del(&node->link);
+        cds_list_add_tail(&node->link, out);
+        channel->debt++;
     }
-    channel->queue = keep;
-    if (!keep.head)
-        channel->queue.tail = &channel->queue.head;
     tokens_settle(channel);
     pthread_mutex_unlock(&channel->mutex);
 }

@@ -24,6 +24,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <urcu/list.h>
 
 struct soft_cm_id;
 
@@ -32,20 +33,17 @@ struct soft_cm_id;
 
 /* A queued event; embedded in a soft_cm_event, or in a node for a USER event. */
 struct soft_cm_node {
-    struct soft_cm_node *next;
+    struct cds_list_head link;
     struct soft_cm_id *id; /* the id it counts on once fetched */
     bool user;
 };
 
 struct soft_cm_user_node {
-    struct soft_cm_node node;
+    struct soft_cm_node node; /* first */
     int status;
     uint64_t arg;
-    _Atomic uint32_t free_next; /* index + 1 of the next free one */
-};
-
-struct soft_cm_queue {
-    struct soft_cm_node *head, **tail;
+    struct soft_cm_user_node *older; /* pushed before it */
+    _Atomic uint32_t free_next;      /* index + 1 of the next free one */
 };
 
 struct soft_cm_channel {
@@ -53,15 +51,15 @@ struct soft_cm_channel {
     uint32_t generation;
     struct ibv_context *context; /* control lock: kept open (device.h) */
     pthread_mutex_t mutex;       /* guards queue and debt */
-    struct soft_cm_queue queue;
+    struct cds_list_head queue;
     uint64_t debt;   /* tokens read by fetchers, whose events have been taken back */
     unsigned inside; /* threads that fetch; under the mutex, as is closed */
     bool closed;
-    _Atomic(struct soft_cm_node *) incoming; /* USER events, newest first */
+    _Atomic(struct soft_cm_user_node *) incoming; /* USER events, newest first */
 };
 
-void soft_cm_queue_init(struct soft_cm_queue *queue);
-struct soft_cm_node *soft_cm_queue_pop(struct soft_cm_queue *queue);
+/* The oldest of a list of nodes, no longer in it; NULL: it is empty. */
+struct soft_cm_node *soft_cm_queue_pop(struct cds_list_head *queue);
 
 /* NULL and errno. Holds a reference on the engine. Control lock not held. */
 struct soft_cm_channel *soft_cm_channel_open(void);
@@ -69,7 +67,7 @@ struct soft_cm_channel *soft_cm_channel_open(void);
 void soft_cm_channel_close(struct soft_cm_channel *channel);
 
 void soft_cm_channel_append(struct soft_cm_channel *channel, struct soft_cm_node *node);
-void soft_cm_channel_append_all(struct soft_cm_channel *channel, struct soft_cm_queue *queue);
+void soft_cm_channel_append_all(struct soft_cm_channel *channel, struct cds_list_head *queue);
 /* Async-signal-safe. 0 or an errno. */
 int soft_cm_channel_push_user(struct soft_cm_channel *channel, struct soft_cm_id *id, int status,
                               uint64_t arg);
@@ -87,6 +85,6 @@ void soft_cm_channel_unfetch(struct soft_cm_channel *channel, struct soft_cm_nod
 /* Moves the queued events that match to the end of out, in order. */
 void soft_cm_channel_extract(struct soft_cm_channel *channel,
                              bool (*match)(const struct soft_cm_node *node, const void *arg),
-                             const void *arg, struct soft_cm_queue *out);
+                             const void *arg, struct cds_list_head *out);
 
 #endif

@@ -96,7 +96,7 @@ static bool matches_all(const struct soft_cm_node *node, const void *arg) {
     return true;
 }
 
-static void discard(struct soft_cm_queue *queue) {
+static void discard(struct cds_list_head *queue) {
     for (struct soft_cm_node *node; (node = soft_cm_queue_pop(queue));) {
         if (node->user) {
             soft_cm_channel_free_user((struct soft_cm_user_node *)node);
@@ -111,23 +111,20 @@ static void discard(struct soft_cm_queue *queue) {
 
 void soft_cm_event_discard_all(struct soft_cm_channel *channel, struct soft_cm_id *id,
                                struct cm_group *group) {
-    struct soft_cm_queue queue;
-    soft_cm_queue_init(&queue);
+    CDS_LIST_HEAD(queue);
     soft_cm_channel_extract(channel, matches, &(struct match){id, group}, &queue);
     discard(&queue);
 }
 
 void soft_cm_event_discard_channel(struct soft_cm_channel *channel) {
-    struct soft_cm_queue queue;
-    soft_cm_queue_init(&queue);
+    CDS_LIST_HEAD(queue);
     soft_cm_channel_extract(channel, matches_all, NULL, &queue);
     discard(&queue);
 }
 
 void soft_cm_event_move(struct soft_cm_id *id, struct soft_cm_channel *from,
                         struct soft_cm_channel *to) {
-    struct soft_cm_queue queue;
-    soft_cm_queue_init(&queue);
+    CDS_LIST_HEAD(queue);
     soft_cm_channel_extract(from, matches, &(struct match){id, NULL}, &queue);
     soft_cm_channel_append_all(to, &queue);
 }
