@@ -37,6 +37,7 @@ int soft_ud_create(struct soft_qp *qp) {
     if (!ud)
         return ENOMEM;
     ud->qp = qp;
+    CDS_INIT_LIST_HEAD(&ud->link);
     ud->sends = malloc(((size_t)qp->sq_mask + 1) * sizeof *ud->sends);
     if (!ud->sends) {
         free(ud);

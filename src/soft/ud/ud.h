@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <urcu/list.h>
 
 #include "soft/rc/requester.h"
 
@@ -134,8 +135,8 @@ struct soft_ud_send { /* what a datagram has beyond a work request */
 
 struct soft_ud {
     struct soft_qp *qp;
-    struct soft_ud *next, **link; /* all; control lock */
-    struct soft_ud_send *sends;   /* one for each place of the send queue */
+    struct cds_list_head link;  /* all; alone: not registered; control lock */
+    struct soft_ud_send *sends; /* one for each place of the send queue */
     struct soft_ud_way *way[SOFT_UD_WAYS];
     unsigned way_count;
     uint8_t hint[256]; /* place of a way, by the low byte of its number */

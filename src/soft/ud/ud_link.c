@@ -45,7 +45,7 @@ struct ud_msg {
     uint32_t zero;
 };
 
-static struct soft_ud *all;
+static CDS_LIST_HEAD(all);
 static _Atomic bool wanted;
 
 void soft_ud_want(void) {
@@ -314,7 +314,8 @@ void soft_ud_on_message(struct soft_peer *peer, uint32_t type, const void *data,
 }
 
 void soft_ud_on_peer_gone(struct soft_peer *peer) {
-    for (struct soft_ud *ud = all; ud; ud = ud->next) {
+    struct soft_ud *ud;
+    cds_list_for_each_entry(ud, &all, link) {
         for (unsigned i = ud->in_count; i-- > 0;)
             if (ud->in[i]->peer == peer)
                 in_remove(ud, i);
@@ -325,7 +326,8 @@ void soft_ud_on_peer_gone(struct soft_peer *peer) {
 }
 
 void soft_ud_on_bell(struct soft_peer *peer) {
-    for (struct soft_ud *ud = all; ud; ud = ud->next)
+    struct soft_ud *ud;
+    cds_list_for_each_entry(ud, &all, link)
         for (unsigned i = 0; i < ud->in_count; i++)
             if (ud->in[i]->peer == peer) {
                 soft_qp_progress(ud->qp);
@@ -334,14 +336,16 @@ void soft_ud_on_bell(struct soft_peer *peer) {
 }
 
 void soft_ud_progress_all(void) {
-    for (struct soft_ud *ud = all; ud; ud = ud->next)
+    struct soft_ud *ud;
+    cds_list_for_each_entry(ud, &all, link)
         soft_qp_progress(ud->qp);
 }
 
 void soft_ud_if_wanted(void) {
     if (!ld(wanted) || !atomic_exchange(&wanted, false))
         return;
-    for (struct soft_ud *ud = all; ud; ud = ud->next) {
+    struct soft_ud *ud;
+    cds_list_for_each_entry(ud, &all, link) {
         uint32_t list[SOFT_UD_WANTED];
         spin_lock(&ud->qp->lock);
         unsigned n = ud->wanted_count;
@@ -359,11 +363,7 @@ void soft_ud_register(struct soft_qp *qp) {
     struct soft_ud *ud = qp->ud;
     if (!ud)
         return;
-    ud->next = all;
-    ud->link = &all;
-    if (all)
-        all->link = &ud->next;
-    all = ud;
+    cds_list_add(&ud->link, &all);
 }
 
 /*
@@ -386,12 +386,9 @@ void soft_ud_hand_over(struct soft_qp *qp) {
 /* The QP is in no CQ's list any more. */
 void soft_ud_close(struct soft_qp *qp) {
     struct soft_ud *ud = qp->ud;
-    if (!ud || !ud->link)
+    if (!ud || cds_list_empty(&ud->link))
         return;
-    *ud->link = ud->next;
-    if (ud->next)
-        ud->next->link = ud->link;
-    ud->link = NULL;
+    cds_list_del_init(&ud->link);
     for (unsigned i = 0; i < ud->way_count; i++)
         way_free(ud, ud->way[i], true);
     ud->way_count = 0;
@@ -404,6 +401,6 @@ bool soft_ud_in_group(struct soft_qp *qp) {
 }
 
 void soft_ud_forked(void) {
-    all = NULL;
+    CDS_INIT_LIST_HEAD(&all);
     atomic_store(&wanted, false);
 }
