@@ -8,6 +8,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <urcu/list.h>
 
 #include "soft/fault/cm.h"
 #include "soft/cm/wire.h"
@@ -18,7 +19,7 @@
 #define LATE_MAX 4096
 
 struct late {
-    struct late *next;
+    struct cds_list_head link;
     struct soft_peer *peer;
     uint64_t due_ns;
     bool arrived; /* else: to be sent */
@@ -27,15 +28,25 @@ struct late {
     uint8_t data[sizeof(union soft_cm_wire_any)];
 };
 
-static struct late *late_list;
+static CDS_LIST_HEAD(late_list);
 static unsigned late_count;
 static struct soft_timer late_timer;
 
+static void send_due(struct soft_timer *timer);
+
+static void wait_for_first(void) {
+    if (!cds_list_empty(&late_list))
+        soft_timer_arm(&late_timer, cds_list_first_entry(&late_list, struct late, link)->due_ns,
+                       send_due);
+}
+
 static void send_due(struct soft_timer *timer) {
     uint64_t now = soft_now_ns();
-    while (late_list && late_list->due_ns <= now) {
-        struct late *late = late_list;
-        late_list = late->next;
+    while (!cds_list_empty(&late_list)) {
+        struct late *late = cds_list_first_entry(&late_list, struct late, link);
+        if (late->due_ns > now)
+            break;
+        cds_list_del(&late->link);
         late_count--;
         if (late->arrived && timer && soft_peer_alive(late->peer))
             soft_cm_wire_deliver(late->peer, late->type, late->data, late->bytes);
@@ -44,8 +55,7 @@ static void send_due(struct soft_timer *timer) {
         soft_peer_release(late->peer);
         free(late);
     }
-    if (late_list)
-        soft_timer_arm(&late_timer, late_list->due_ns, send_due);
+    wait_for_first();
 }
 
 static void later(struct soft_peer *peer, bool arrived, uint32_t type, const void *msg,
@@ -61,36 +71,41 @@ static void later(struct soft_peer *peer, bool arrived, uint32_t type, const voi
                           .type = type,
                           .bytes = bytes};
     memcpy(late->data, msg, bytes);
-    for (struct late *one = late_list; one; one = one->next)
+    struct late *one;
+    cds_list_for_each_entry(one, &late_list, link) {
         if (one->peer == peer && one->arrived == arrived && one->due_ns > late->due_ns)
             late->due_ns = one->due_ns;
-    struct late **at = &late_list;
-    while (*at && (*at)->due_ns <= late->due_ns)
-        at = &(*at)->next;
-    late->next = *at;
-    *at = late;
+    }
+    cds_list_for_each_entry_reverse(one, &late_list, link) {
+        if (one->due_ns <= late->due_ns)
+            break;
+    }
+    cds_list_add(&late->link, &one->link); /* nothing before it: the list's head */
     late_count++;
-    soft_timer_arm(&late_timer, late_list->due_ns, send_due);
+    wait_for_first();
 }
 
 /* The engine stops: what is late goes out now, behind it there is no time; nobody is left to hear. */
 void soft_fault_messages_flush(void) {
-    for (struct late *one = late_list; one; one = one->next)
+    struct late *one;
+    cds_list_for_each_entry(one, &late_list, link)
         one->due_ns = 0;
     soft_timer_cancel(&late_timer);
     send_due(NULL);
 }
 
 void soft_fault_messages_forked(void) {
-    late_list = NULL; /* the parent's */
+    CDS_INIT_LIST_HEAD(&late_list); /* the parent's */
     late_count = 0;
     late_timer.due_ns = 0;
 }
 
 static bool waits_before(const struct soft_peer *peer, bool arrived) {
-    for (const struct late *one = late_list; one; one = one->next)
+    const struct late *one;
+    cds_list_for_each_entry(one, &late_list, link) {
         if (one->peer == peer && one->arrived == arrived)
             return true;
+    }
     return false;
 }
 
