@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <urcu/list.h>
 
 #include "soft/ipc/engine.h"
 #include "soft/rc/completer.h"
@@ -22,11 +23,12 @@ struct shared {
     struct ibv_context *context;
     struct ibv_pd *pd;
     unsigned users;
-    struct shared *next; /* older: of a device that was removed, until their users are gone */
+    struct cds_list_head link;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct shared *list;
+/* The one in use, then older ones: of a device that was removed, until their users are gone. */
+static CDS_LIST_HEAD(list);
 static uint32_t generation; /* of the process whose they are */
 
 static struct shared *open_shared(void) {
@@ -68,24 +70,36 @@ void soft_default_context_fork(bool begins) {
 /* A forked child starts afresh. */
 static void check_generation(void) {
     if (generation != soft_generation_now)
-        list = NULL;
+        CDS_INIT_LIST_HEAD(&list);
     generation = soft_generation_now;
+}
+
+/* NULL: none of ours. */
+static struct shared *find(const struct ibv_context *context) {
+    struct shared *one;
+    cds_list_for_each_entry(one, &list, link) {
+        if (one->context == context)
+            return one;
+    }
+    return NULL;
 }
 
 struct ibv_context *soft_cm_context_get(void) {
     pthread_mutex_lock(&lock);
     check_generation();
-    if (!list || soft_removed(list->context)) {
-        struct shared *fresh = open_shared();
-        if (!fresh) {
-            pthread_mutex_unlock(&lock);
-            return NULL;
-        }
-        fresh->next = list;
-        list = fresh;
+    struct ibv_context *result = NULL;
+    struct shared *one = NULL;
+    if (!cds_list_empty(&list))
+        one = cds_list_first_entry(&list, struct shared, link);
+    if (!one || soft_removed(one->context)) {
+        one = open_shared();
+        if (!one)
+            goto unlock;
+        cds_list_add(&one->link, &list);
     }
-    list->users++;
-    struct ibv_context *result = list->context;
+    one->users++;
+    result = one->context;
+unlock:
     pthread_mutex_unlock(&lock);
     return result;
 }
@@ -93,14 +107,11 @@ struct ibv_context *soft_cm_context_get(void) {
 void soft_cm_context_put(struct ibv_context *context) {
     pthread_mutex_lock(&lock);
     check_generation();
-    struct shared **at = &list;
-    while (*at && (*at)->context != context)
-        at = &(*at)->next;
-    struct shared *one = *at;
+    struct shared *one = find(context);
     if (one && one->users > 0 && --one->users == 0 && !soft_dropin &&
         atomic_load(&soft_pd_of(one->pd)->users) == 0 &&
         atomic_load(&soft_context_of(context)->users) == 1) {
-        *at = one->next;
+        cds_list_del(&one->link);
         soft_dealloc_pd(one->pd);
         soft_close_device(context);
         free(one);
@@ -111,9 +122,7 @@ void soft_cm_context_put(struct ibv_context *context) {
 struct ibv_pd *soft_cm_pd(struct ibv_context *context) {
     pthread_mutex_lock(&lock);
     check_generation();
-    struct shared *one = list;
-    while (one && one->context != context)
-        one = one->next;
+    struct shared *one = find(context);
     struct ibv_pd *result = one ? one->pd : NULL;
     pthread_mutex_unlock(&lock);
     return result;

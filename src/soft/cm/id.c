@@ -150,6 +150,7 @@ struct soft_cm_id *soft_cm_id_new(enum rdma_port_space ps, enum ibv_qp_type type
     struct soft_cm_id *id = calloc(1, sizeof *id);
     if (!id)
         return NULL;
+    CDS_INIT_LIST_HEAD(&id->groups);
     if (table_add(id)) {
         free(id);
         return NULL;

@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <urcu/list.h>
 
 #include "soft/cm/channel.h"
 #include "soft/cm/conn.h"
@@ -85,7 +86,7 @@ struct soft_cm_id {
     uint8_t gid_index;
     struct soft_cm_port port;
     struct soft_cm_conn conn;
-    struct cm_group *groups;
+    struct cds_list_head groups; /* joined: mcast.c */
 
     unsigned backlog, rpc_client_count; /* listener: requests queued and not fetched */
     struct soft_cm_id *listener;        /* unfetched request: whose */

@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <urcu/list.h>
 
 #include "soft/cm/addr.h"
 #include "soft/cm/event.h"
@@ -18,7 +19,7 @@
 #include "soft/soft.h"
 
 struct cm_group {
-    struct cm_group *next;
+    struct cds_list_head link;
     struct soft_cm_id *id;
     struct sockaddr_storage addr;
     void *context; /* the application's */
@@ -73,7 +74,8 @@ static void detach(struct cm_group *group) {
 }
 
 void soft_cm_mcast_detach_all(struct soft_cm_id *id) {
-    for (struct cm_group *group = id->groups; group; group = group->next)
+    struct cm_group *group;
+    cds_list_for_each_entry(group, &id->groups, link)
         detach(group);
 }
 
@@ -87,8 +89,9 @@ static struct soft_cm_event *event_new(struct cm_group *group, int type, int sta
 }
 
 static void lost_one(struct soft_cm_id *id, void *arg) {
+    struct cm_group *group;
     (void)arg;
-    for (struct cm_group *group = id->groups; group; group = group->next) {
+    cds_list_for_each_entry(group, &id->groups, link) {
         struct soft_cm_event *event = event_new(group, RDMA_CM_EVENT_MULTICAST_ERROR, -ENETRESET);
         if (event)
             soft_cm_event_post(event);
@@ -100,14 +103,23 @@ void soft_cm_mcast_lost(void) {
 }
 
 void soft_cm_mcast_free_all(struct soft_cm_id *id) {
-    while (id->groups) {
-        struct cm_group *group = id->groups;
-        id->groups = group->next;
+    struct cm_group *group, *next;
+    cds_list_for_each_entry_safe(group, next, &id->groups, link) {
+        cds_list_del(&group->link);
         free_acked(group);
     }
 }
 
 /* ---- joining -------------------------------------------------------------------------------------- */
+
+static struct cm_group *group_find(struct soft_cm_id *id, const struct sockaddr *addr) {
+    struct cm_group *group;
+    cds_list_for_each_entry(group, &id->groups, link) {
+        if (soft_cm_addr_equal((struct sockaddr *)&group->addr, addr))
+            return group;
+    }
+    return NULL;
+}
 
 static int join_locked(struct soft_cm_id *id, const struct sockaddr *addr, void *context,
                        bool send_only) {
@@ -125,8 +137,7 @@ static int join_locked(struct soft_cm_id *id, const struct sockaddr *addr, void 
         return ENOMEM;
     }
     soft_cm_addr_copy(&group->addr, addr);
-    group->next = id->groups;
-    id->groups = group;
+    cds_list_add(&group->link, &id->groups);
     struct rdma_ud_param *param = &event->event.param.ud;
     param->ah_attr.is_global = 1;
     param->ah_attr.port_num = 1;
@@ -178,13 +189,10 @@ int soft_leave_multicast(struct rdma_cm_id *id, struct sockaddr *addr) {
         return soft_cm_fail(error);
     struct soft_cm_id *own = soft_cm_id_of(id);
     soft_lock();
-    struct cm_group **link = &own->groups;
-    while (*link && !soft_cm_addr_equal((struct sockaddr *)&(*link)->addr, addr))
-        link = &(*link)->next;
-    struct cm_group *group = *link;
+    struct cm_group *group = group_find(own, addr);
     struct soft_cm_channel *channel = atomic_load(&own->channel);
     if (group) {
-        *link = group->next;
+        cds_list_del(&group->link);
         if (channel)
             soft_cm_event_discard_all(channel, own, group);
     }

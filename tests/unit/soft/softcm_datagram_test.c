@@ -175,9 +175,9 @@ static int leave_call(void *arg) {
     return soft_leave_multicast(leave->id, (struct sockaddr *)&leave->group);
 }
 
-static bool has_left(struct rdma_cm_id *id, struct cm_group *last) {
+static bool has_left(struct rdma_cm_id *id, const struct cds_list_head *last) {
     soft_lock();
-    bool left = soft_cm_id_of(id)->groups == last;
+    bool left = soft_cm_id_of(id)->groups.next == last;
     soft_unlock();
     return left;
 }
@@ -189,7 +189,7 @@ static void leave_waits_for_the_events_of_its_group_only(void **state) {
     struct sockaddr_in own = softcm_in("127.0.0.1", 0), other = softcm_in("239.9.9.9", 0);
     soft_bind_addr(leave.id, (struct sockaddr *)&own);
     soft_join_multicast(leave.id, (struct sockaddr *)&other, NULL);
-    struct cm_group *stays = soft_cm_id_of(leave.id)->groups;
+    const struct cds_list_head *stays = soft_cm_id_of(leave.id)->groups.next;
     soft_join_multicast(leave.id, (struct sockaddr *)&leave.group, NULL);
     struct rdma_cm_event *of_other = softcm_expect(channel, RDMA_CM_EVENT_MULTICAST_JOIN);
     struct rdma_cm_event *event = softcm_expect(channel, RDMA_CM_EVENT_MULTICAST_JOIN);
