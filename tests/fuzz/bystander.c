@@ -48,9 +48,10 @@ uint64_t bystander_number(const struct bystander *b, int end) {
 void bystander_prove(const struct bystander *b) {
     PROVE(!endpoint_event(b->channel, 0));
     for (int i = 0; i < 2; i++) {
-        const struct soft_qp *qp = soft_qp_of(b->id[i]->qp);
+        struct soft_qp *qp = soft_qp_of(b->id[i]->qp);
         PROVE(soft_cm_id_of(b->id[i])->conn.state == SOFT_CM_CONN_UP);
         PROVE(qp->state == IBV_QPS_RTS && atomic_load(&qp->tx) == b->tx[i]);
-        PROVE(atomic_load(&qp->rx) == b->rx[i] && !qp->peer_gone && !qp->pending_rings);
+        PROVE(atomic_load(&qp->rx) == b->rx[i] && !qp->peer_gone &&
+              cds_list_empty(&qp->pending_rings));
     }
 }

@@ -23,9 +23,8 @@ bool soft_same_process(const struct soft_peer *a, const struct soft_peer *b) {
     return a->greeted && b->greeted && memcmp(a->uuid, b->uuid, sizeof a->uuid) == 0;
 }
 
-static void drop(struct soft_pending_ring **at) {
-    struct soft_pending_ring *pending = *at;
-    *at = pending->next;
+static void drop(struct soft_pending_ring *pending) {
+    cds_list_del(&pending->link);
     munmap(pending->ring, SOFT_RING_BYTES);
     soft_peer_release(pending->peer);
     free(pending);
@@ -33,31 +32,29 @@ static void drop(struct soft_pending_ring **at) {
 
 /* The oldest of another user, else the oldest. */
 static void make_room(struct soft_qp *qp) {
-    struct soft_pending_ring **oldest = NULL, **foreign = NULL;
+    struct soft_pending_ring *pending, *oldest = NULL, *foreign = NULL;
     unsigned count = 0;
-    for (struct soft_pending_ring **at = &qp->pending_rings; *at; at = &(*at)->next) {
+    cds_list_for_each_entry(pending, &qp->pending_rings, link) {
         count++;
-        oldest = at;
-        if ((*at)->peer->uid != geteuid())
-            foreign = at;
+        oldest = pending;
+        if (pending->peer->uid != geteuid())
+            foreign = pending;
     }
     if (count >= PENDING_RINGS_MAX)
         drop(foreign ? foreign : oldest);
 }
 
 bool soft_pending_ring_keep(struct soft_qp *qp, const struct soft_pending_ring *pending) {
-    struct soft_pending_ring *kept = malloc(sizeof *kept);
+    struct soft_pending_ring *older, *next, *kept = malloc(sizeof *kept);
     if (!kept)
         return false;
-    for (struct soft_pending_ring **at = &qp->pending_rings; *at;)
-        if (soft_same_process((*at)->peer, pending->peer))
-            drop(at);
-        else
-            at = &(*at)->next;
+    cds_list_for_each_entry_safe(older, next, &qp->pending_rings, link) {
+        if (soft_same_process(older->peer, pending->peer))
+            drop(older);
+    }
     make_room(qp);
     *kept = *pending;
-    kept->next = qp->pending_rings;
-    qp->pending_rings = kept;
+    cds_list_add(&kept->link, &qp->pending_rings);
     return true;
 }
 
@@ -68,25 +65,25 @@ static bool fits(const struct soft_qp *qp, const struct soft_pending_ring *pendi
 }
 
 bool soft_pending_ring_take(struct soft_qp *qp, struct soft_pending_ring *out) {
+    struct soft_pending_ring *pending;
     bool found = false;
     if (qp->peer->pid <= 0 && !qp->peer->greeted)
         return false; /* who it is shows with its greeting: until then they wait */
-    for (struct soft_pending_ring **at = &qp->pending_rings; *at && !found;) {
-        struct soft_pending_ring *pending = *at;
-        if (fits(qp, pending)) {
-            found = true;
-            *out = *pending;
-            *at = pending->next;
-            free(pending);
-        } else {
-            at = &pending->next;
-        }
+    cds_list_for_each_entry(pending, &qp->pending_rings, link) {
+        if (!fits(qp, pending))
+            continue;
+        found = true;
+        *out = *pending;
+        cds_list_del(&pending->link);
+        free(pending);
+        break;
     }
     soft_pending_ring_drop_all(qp);
     return found;
 }
 
 void soft_pending_ring_drop_all(struct soft_qp *qp) {
-    while (qp->pending_rings)
-        drop(&qp->pending_rings);
+    struct soft_pending_ring *pending, *next;
+    cds_list_for_each_entry_safe(pending, next, &qp->pending_rings, link)
+        drop(pending);
 }

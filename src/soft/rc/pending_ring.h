@@ -13,13 +13,14 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <urcu/list.h>
 
 struct soft_peer;
 struct soft_qp;
 struct soft_ring;
 
 struct soft_pending_ring {
-    struct soft_pending_ring *next; /* newest first */
+    struct cds_list_head link; /* the QP's list, newest first */
     struct soft_ring *ring;
     struct soft_peer *peer; /* held */
     uint32_t qpn, cqs[2], pd;

@@ -159,6 +159,7 @@ struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr
     if (!qp)
         goto fail;
     memset(qp, 0, sizeof *qp);
+    CDS_INIT_LIST_HEAD(&qp->pending_rings);
     qp->srq = attr->srq ? soft_srq_of(attr->srq) : NULL;
     err = soft_qp_queues_alloc(qp, &have);
     if (err)

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <urcu/list.h>
 
 #include "soft/fault/inject.h"
 #include "soft/ipc/spinlock.h"
@@ -186,8 +187,8 @@ struct soft_qp {
     struct soft_peer *peer;       /* our way to the destination; its list holds this QP */
     struct soft_peer *link_peer;  /* the connection that carried the tx ring */
     uint32_t tick_head;           /* sq_head at the last tick */
-    struct soft_qp *peer_next, **peer_link;  /* peer's list of QPs; control lock */
-    struct soft_pending_ring *pending_rings; /* rings offered before RTR; control lock */
+    struct soft_qp *peer_next, **peer_link; /* peer's list of QPs; control lock */
+    struct cds_list_head pending_rings;     /* rings offered before RTR; control lock */
     struct ibv_qp_attr attr;
     struct ibv_qp_init_attr init;
     struct soft_fault_qp fault;

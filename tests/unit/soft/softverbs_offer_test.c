@@ -8,10 +8,10 @@
 #include "soft/rc/pending_ring.h"
 
 static unsigned offers_of(struct sv_end *e) {
+    const struct soft_pending_ring *offer;
     unsigned count = 0;
     soft_lock();
-    for (struct soft_pending_ring *offer = soft_qp_of(e->qp)->pending_rings; offer;
-         offer = offer->next)
+    cds_list_for_each_entry(offer, &soft_qp_of(e->qp)->pending_rings, link)
         count++;
     soft_unlock();
     return count;
@@ -90,9 +90,10 @@ static void a_queue_pair_keeps_few_offers_and_forgets_them_with_itself(void **st
         must(soft_pending_ring_keep(qp, &offer));
     }
     unsigned count = 0, foreign = 0;
-    for (struct soft_pending_ring *offer = qp->pending_rings; offer; offer = offer->next) {
+    const struct soft_pending_ring *one;
+    cds_list_for_each_entry(one, &qp->pending_rings, link) {
         count++;
-        foreign += offer->peer->uid != geteuid();
+        foreign += one->peer->uid != geteuid();
     }
     soft_unlock();
     assert_int_equal(count, 8);
