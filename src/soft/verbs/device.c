@@ -48,7 +48,7 @@ static struct {
             }};
 
 struct soft_event_node {
-    struct soft_event_node *next;
+    struct cds_list_head link;
     struct ibv_async_event event;
 };
 
@@ -159,7 +159,8 @@ struct ibv_context *soft_open_device(struct ibv_device *dev) {
     pthread_mutex_init(&ctx->ibv.mutex, NULL);
     pthread_mutex_init(&ctx->async.lock, NULL);
     pthread_cond_init(&ctx->async.acked, NULL);
-    ctx->async.tail = &ctx->async.head;
+    CDS_INIT_LIST_HEAD(&ctx->async.waiting);
+    CDS_INIT_LIST_HEAD(&ctx->async.fetched);
     ctx->generation = soft_generation_now;
     soft_lock();
     soft_context_register(ctx);
@@ -190,11 +191,9 @@ int soft_close_device(struct ibv_context *ibctx) {
     soft_lock();
     soft_context_unregister(ctx);
     soft_unlock();
-    while (ctx->async.head) {
-        struct soft_event_node *node = ctx->async.head;
-        ctx->async.head = node->next;
+    struct soft_event_node *node, *next;
+    cds_list_for_each_entry_safe(node, next, &ctx->async.waiting, link)
         free(node);
-    }
     close(ctx->ibv.cmd_fd);
     close(ctx->ibv.async_fd);
     pthread_cond_destroy(&ctx->async.acked);
@@ -324,13 +323,11 @@ int soft_query_gid(struct ibv_context *ctx, uint8_t port, int index, union ibv_g
  * make the queue grow. Its token in the eventfd stays for the new one.
  */
 static bool replaces_older(struct soft_event_queue *q, enum ibv_event_type type) {
-    for (struct soft_event_node **at = &q->head; *at; at = &(*at)->next) {
-        struct soft_event_node *node = *at;
+    struct soft_event_node *node;
+    cds_list_for_each_entry(node, &q->waiting, link) {
         if (node->event.event_type != type || element_of(&node->event))
             continue;
-        *at = node->next;
-        if (!*at)
-            q->tail = at;
+        cds_list_del(&node->link);
         free(node);
         return true;
     }
@@ -348,8 +345,7 @@ void soft_async_event(struct ibv_context *ibctx, enum ibv_event_type type, void 
         node->event.element.port_num = 1;
     pthread_mutex_lock(&ctx->async.lock);
     bool told = !element && replaces_older(&ctx->async, type);
-    *ctx->async.tail = node;
-    ctx->async.tail = &node->next;
+    cds_list_add_tail(&node->link, &ctx->async.waiting);
     pthread_mutex_unlock(&ctx->async.lock);
     uint64_t one = 1;
     if (!told)
@@ -367,15 +363,13 @@ int soft_get_async_event(struct ibv_context *ibctx, struct ibv_async_event *even
         if (read(ctx->ibv.async_fd, &token, sizeof token) != sizeof token)
             return -1;
         pthread_mutex_lock(&ctx->async.lock);
-        struct soft_event_node *node = ctx->async.head;
-        if (node) {
-            ctx->async.head = node->next;
-            if (!ctx->async.head)
-                ctx->async.tail = &ctx->async.head;
+        struct soft_event_node *node = NULL;
+        if (!cds_list_empty(&ctx->async.waiting)) {
+            node = cds_list_first_entry(&ctx->async.waiting, struct soft_event_node, link);
+            cds_list_del(&node->link);
             /* counted until acked; under the same lock, so that a drain cannot miss it */
-            node->next = ctx->async.fetched;
             if (element_of(&node->event))
-                ctx->async.fetched = node;
+                cds_list_add(&node->link, &ctx->async.fetched);
         }
         pthread_mutex_unlock(&ctx->async.lock);
         if (node) {
@@ -394,42 +388,42 @@ void soft_ack_async_event(struct ibv_async_event *event) {
     struct ibv_context *ctx = *(struct ibv_context **)element; /* first member of all three */
     struct soft_event_queue *q = &soft_context_of(ctx)->async;
     pthread_mutex_lock(&q->lock);
-    for (struct soft_event_node **at = &q->fetched; *at; at = &(*at)->next)
-        if (element_of(&(*at)->event) == element && (*at)->event.event_type == event->event_type) {
-            struct soft_event_node *node = *at;
-            *at = node->next;
+    struct soft_event_node *node;
+    cds_list_for_each_entry(node, &q->fetched, link) {
+        if (element_of(&node->event) == element && node->event.event_type == event->event_type) {
+            cds_list_del(&node->link);
             free(node);
             break;
         }
+    }
     pthread_cond_broadcast(&q->acked);
     pthread_mutex_unlock(&q->lock);
+}
+
+static bool is_fetched(struct soft_event_queue *q, const void *element) {
+    const struct soft_event_node *node;
+    cds_list_for_each_entry(node, &q->fetched, link) {
+        if (element_of(&node->event) == element)
+            return true;
+    }
+    return false;
 }
 
 void soft_async_drain(struct ibv_context *ibctx, void *element) {
     struct soft_context *ctx = soft_context_of(ibctx);
     struct soft_event_queue *q = &ctx->async;
     pthread_mutex_lock(&q->lock);
-    struct soft_event_node **at = &q->head;
-    while (*at) {
-        struct soft_event_node *node = *at;
-        if (element_of(&node->event) != element) {
-            at = &node->next;
+    struct soft_event_node *node, *next;
+    cds_list_for_each_entry_safe(node, next, &q->waiting, link) {
+        if (element_of(&node->event) != element)
             continue;
-        }
-        *at = node->next;
+        cds_list_del(&node->link);
         uint64_t token; /* a fetcher that holds it already finds the queue empty and waits on */
         struct iovec iov = {.iov_base = &token, .iov_len = sizeof token};
         (void)!preadv2(ctx->ibv.async_fd, &iov, 1, -1, RWF_NOWAIT);
         free(node);
     }
-    q->tail = at;
-    for (;;) {
-        struct soft_event_node *node = q->fetched;
-        while (node && element_of(&node->event) != element)
-            node = node->next;
-        if (!node)
-            break;
+    while (is_fetched(q, element))
         pthread_cond_wait(&q->acked, &q->lock);
-    }
     pthread_mutex_unlock(&q->lock);
 }

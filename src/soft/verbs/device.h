@@ -19,14 +19,14 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <urcu/list.h>
 
 #include "soft/fault/inject.h"
 #include "soft/ipc/spinlock.h"
 
 struct soft_event_queue { /* events behind a semaphore eventfd; lock is a leaf */
     pthread_mutex_t lock;
-    struct soft_event_node *head, **tail;
-    struct soft_event_node *fetched; /* and not acked */
+    struct cds_list_head waiting, fetched; /* fetched: and not acked */
     pthread_cond_t acked;
 };
 
@@ -36,7 +36,7 @@ struct soft_context {
     uint32_t generation;
     _Atomic int users; /* PDs, CQs and channels */
     struct soft_event_queue async;
-    struct soft_context *next; /* control lock; device_state.c */
+    struct cds_list_head link; /* control lock; device_state.c */
     _Atomic uint32_t removed;  /* the device went away under it, for the n-th time */
 };
 

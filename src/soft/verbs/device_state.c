@@ -23,32 +23,30 @@
 #include "soft/verbs/qp.h"
 
 _Atomic bool soft_device_gone, soft_port_down;
-static struct soft_context *contexts;
+static CDS_LIST_HEAD(contexts);
 
 void soft_context_register(struct soft_context *ctx) {
-    ctx->next = contexts;
-    contexts = ctx;
+    cds_list_add(&ctx->link, &contexts);
 }
 
 void soft_context_unregister(struct soft_context *ctx) {
-    for (struct soft_context **at = &contexts; *at; at = &(*at)->next)
-        if (*at == ctx) {
-            *at = ctx->next;
-            return;
-        }
+    cds_list_del(&ctx->link);
 }
 
 unsigned soft_context_count(void) {
     unsigned n = 0;
-    for (struct soft_context *ctx = contexts; ctx; ctx = ctx->next)
+    const struct soft_context *ctx;
+    cds_list_for_each_entry(ctx, &contexts, link)
         n++;
     return n;
 }
 
 static void tell_all(enum ibv_event_type type) {
-    for (struct soft_context *ctx = contexts; ctx; ctx = ctx->next)
+    struct soft_context *ctx;
+    cds_list_for_each_entry(ctx, &contexts, link) {
         if (!atomic_load(&ctx->removed))
             soft_async_event(&ctx->ibv, type, NULL);
+    }
 }
 
 static void each_qp(void (*fn)(struct soft_qp *qp)) {
@@ -79,18 +77,21 @@ static int remove_device(enum soft_device_order order) {
         return -EALREADY;
     bool fatal = order != ORDER_REMOVAL_ONLY;
     static uint32_t removals;
+    struct soft_context *ctx;
     removals++;
     /* Contexts of an earlier removal have been told. */
-    for (struct soft_context *ctx = contexts; ctx; ctx = ctx->next)
+    cds_list_for_each_entry(ctx, &contexts, link) {
         if (!atomic_load(&ctx->removed))
             atomic_store(&ctx->removed, removals);
+    }
     if (order != ORDER_FATAL_ONLY)
         soft_cm_mcast_lost();
     if (order == ORDER_REMOVAL_FIRST)
         soft_cm_device_removed();
-    for (struct soft_context *ctx = contexts; fatal && ctx; ctx = ctx->next)
-        if (atomic_load(&ctx->removed) == removals)
+    cds_list_for_each_entry(ctx, &contexts, link) {
+        if (fatal && atomic_load(&ctx->removed) == removals)
             soft_async_event(&ctx->ibv, IBV_EVENT_DEVICE_FATAL, NULL);
+    }
     each_qp(end_qp);
     if (order == ORDER_FATAL_ONLY)
         soft_cm_device_removed_untold();
@@ -149,7 +150,7 @@ int soft_device_act(const struct soft_device_action *action) {
 }
 
 void soft_device_forget(void) {
-    contexts = NULL;
+    CDS_INIT_LIST_HEAD(&contexts);
     atomic_store(&soft_device_gone, false);
     atomic_store(&soft_port_down, false);
 }
