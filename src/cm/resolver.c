@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <urcu/list.h>
 
 #include "cm/resolver.h"
 #include "cm/addrinfo.h"
@@ -29,7 +30,7 @@
 
 struct cm_lookup {
     struct cm_addrinfo_query query; /* first */
-    struct cm_lookup *next;
+    struct cds_list_head link;
     struct cm_names names;
     char host[256];
 };
@@ -43,17 +44,25 @@ struct cm_resolver {
     struct rdma_event_channel *channel; /* NULL: rdma_cm is not asked */
     _Atomic bool unable;                /* it was, and has no such call */
     unsigned threads, idle, waiting;    /* idle: in pthread_cond_wait(); waiting: requests */
-    struct cm_lookup *requests, **requests_tail, *answers, **answers_tail;
+    struct cds_list_head requests, answers;
     _Atomic bool has_answers;
 };
 
-static void free_list(struct cm_resolver *r, struct cm_lookup *list) {
-    while (list) {
-        struct cm_lookup *next = list->next;
-        cm_addrinfo_end(&list->query, r->fabric);
-        free(list);
-        list = next;
+static void free_list(struct cm_resolver *r, struct cds_list_head *list) {
+    struct cm_lookup *lookup, *next;
+    cds_list_for_each_entry_safe(lookup, next, list, link) {
+        cm_addrinfo_end(&lookup->query, r->fabric);
+        free(lookup);
     }
+}
+
+/* The oldest, no longer in the list; NULL: it is empty. */
+static struct cm_lookup *pop(struct cds_list_head *list) {
+    if (cds_list_empty(list))
+        return NULL;
+    struct cm_lookup *lookup = cds_list_first_entry(list, struct cm_lookup, link);
+    cds_list_del(&lookup->link);
+    return lookup;
 }
 
 /* ---- a lookup, without the lock --------------------------------------------------------------- */
@@ -117,8 +126,8 @@ static void look_up(struct cm_resolver *r, struct cm_lookup *lookup) {
 /* ---- the threads ------------------------------------------------------------------------------ */
 
 static void destroy(struct cm_resolver *r) {
-    free_list(r, r->requests);
-    free_list(r, r->answers);
+    free_list(r, &r->requests);
+    free_list(r, &r->answers);
     if (r->channel)
         r->fabric->destroy_event_channel(r->channel);
     pthread_cond_destroy(&r->asked);
@@ -127,9 +136,7 @@ static void destroy(struct cm_resolver *r) {
 }
 
 static struct cm_lookup *take_request(struct cm_resolver *r) {
-    struct cm_lookup *lookup = r->requests;
-    if (lookup && !(r->requests = lookup->next))
-        r->requests_tail = &r->requests;
+    struct cm_lookup *lookup = pop(&r->requests);
     r->waiting -= lookup != NULL;
     return lookup;
 }
@@ -148,9 +155,7 @@ static void *run(void *arg) {
         pthread_mutex_unlock(&r->lock);
         look_up(r, lookup);
         pthread_mutex_lock(&r->lock);
-        lookup->next = NULL;
-        *r->answers_tail = lookup;
-        r->answers_tail = &lookup->next;
+        cds_list_add_tail(&lookup->link, &r->answers);
         atomic_store(&r->has_answers, true);
         if (r->wake)
             wakeup_signal_flag(
@@ -196,8 +201,8 @@ int resolver_open(struct cm_resolver **out, struct mailbox *wake, const struct f
     r->fabric = fabric;
     if (wake->wakeup.channel && fabric->resolve_addrinfo && !env->resolve)
         r->channel = open_channel(fabric);
-    r->requests_tail = &r->requests;
-    r->answers_tail = &r->answers;
+    CDS_INIT_LIST_HEAD(&r->requests);
+    CDS_INIT_LIST_HEAD(&r->answers);
     *out = r;
     return 0;
 }
@@ -228,8 +233,7 @@ int resolver_ask(struct cm_resolver *r, uint64_t id, const char *host) {
         error = start_thread(r);
     if (r->threads > 0) { /* one more would have been better, but one comes round */
         error = 0;
-        *r->requests_tail = lookup;
-        r->requests_tail = &lookup->next;
+        cds_list_add_tail(&lookup->link, &r->requests);
         r->waiting++;
         lookup = NULL;
         pthread_cond_signal(&r->asked);
@@ -247,10 +251,8 @@ struct cm_lookup *resolver_take(struct cm_resolver *r) {
     if (!atomic_load(&r->has_answers))
         return NULL;
     pthread_mutex_lock(&r->lock);
-    struct cm_lookup *lookup = r->answers;
-    if (lookup && !(r->answers = lookup->next))
-        r->answers_tail = &r->answers;
-    if (!r->answers)
+    struct cm_lookup *lookup = pop(&r->answers);
+    if (cds_list_empty(&r->answers))
         atomic_store(&r->has_answers, false);
     pthread_mutex_unlock(&r->lock);
     return lookup;
