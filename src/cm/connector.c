@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <urcu/list.h>
 
 #include "cm/connector.h"
 #include "cm/addrinfo.h"
@@ -40,8 +41,8 @@ enum connect_step {
 };
 
 struct cm_connect {
-    struct cm_connect *next;
-    struct cm_conn *conn; /* who waits for it, unless it was left */
+    struct cds_list_head link; /* queue, burials or answers; alone: in none of them */
+    struct cm_conn *conn;      /* who waits for it, unless it was left */
     struct rdma_cm_id *id;
     struct ibv_qp *qp;
     struct rdma_conn_param param;
@@ -53,13 +54,9 @@ struct cm_connect {
     bool due;         /* queued, and it may begin at once */
 };
 
-struct connect_list {
-    struct cm_connect *head, **tail;
-};
-
 /* What must not go before the queue pairs that were left, in the order in which it goes then. */
 struct connect_orphan {
-    struct connect_orphan *next;
+    struct cds_list_head link;
     struct ibv_cq *cq;
     struct ibv_comp_channel *completions;
     struct rdma_event_channel *channel;
@@ -75,41 +72,24 @@ struct cm_connector {
     bool closed;
     unsigned threads, idle, busy; /* idle: in pthread_cond_wait(); busy: with a call or a burial */
     unsigned due;                 /* calls that may begin, and burials: each wants a thread */
-    struct connect_list queue, burials, answers;
+    struct cds_list_head queue, burials, answers;
     struct cm_connect *calls[THREADS_MAX]; /* under way */
     unsigned left;                         /* calls that were left and not ended */
-    struct connect_orphan *orphans, **orphans_tail;
+    struct cds_list_head orphans;
     bool settling; /* a thread ends the orphans */
     _Atomic bool has_answers;
 };
 
-/* ---- lists ------------------------------------------------------------------------------------ */
-
-static void list_init(struct connect_list *list) {
-    list->head = NULL;
-    list->tail = &list->head;
-}
-
-static void list_push(struct connect_list *list, struct cm_connect *call) {
-    call->next = NULL;
-    *list->tail = call;
-    list->tail = &call->next;
-}
-
-/* False: it is not in there. */
-static bool list_remove(struct connect_list *list, struct cm_connect *call) {
-    struct cm_connect **at = &list->head;
-    while (*at && *at != call)
-        at = &(*at)->next;
-    if (!*at)
-        return false;
-    *at = call->next;
-    if (list->tail == &call->next)
-        list->tail = at;
-    return true;
-}
-
 /* ---- with the lock held ----------------------------------------------------------------------- */
+
+/* The oldest, no longer in the list; NULL: it is empty. */
+static struct cm_connect *pop(struct cds_list_head *list) {
+    if (cds_list_empty(list))
+        return NULL;
+    struct cm_connect *call = cds_list_first_entry(list, struct cm_connect, link);
+    cds_list_del_init(&call->link);
+    return call;
+}
 
 static unsigned calls_to(const struct cm_connector *c, const union address *host) {
     unsigned count = 0;
@@ -125,25 +105,20 @@ static bool is_crowded(const struct cm_connector *c, const struct cm_connect *ca
 /* Whether it could begin at once, behind those of its host that are in the queue already. */
 static bool may_begin(const struct cm_connector *c, const struct cm_connect *call) {
     unsigned before = calls_to(c, &call->host);
-    for (const struct cm_connect *at = c->queue.head; at && before < HOST_MAX; at = at->next)
+    const struct cm_connect *at;
+    cds_list_for_each_entry(at, &c->queue, link)
         before += cm_same_host(&at->host, &call->host);
     return before < HOST_MAX;
 }
 
 /* Out of the queue, begun or not. */
 static void unqueue(struct cm_connector *c, struct cm_connect *call) {
-    list_remove(&c->queue, call);
+    cds_list_del_init(&call->link);
     c->due -= call->due;
     call->due = false;
 }
 
-/* The next call whose host has a thread left. */
-static struct cm_connect *take_call(struct cm_connector *c) {
-    struct cm_connect *call = c->queue.head;
-    while (call && is_crowded(c, call))
-        call = call->next;
-    if (!call)
-        return NULL;
+static void begin(struct cm_connector *c, struct cm_connect *call) {
     unqueue(c, call);
     call->step = CONNECT_CALLING;
     for (unsigned i = 0; i < THREADS_MAX; i++)
@@ -151,21 +126,33 @@ static struct cm_connect *take_call(struct cm_connector *c) {
             c->calls[i] = call;
             break;
         }
-    return call;
+}
+
+/* The next call whose host has a thread left. */
+static struct cm_connect *take_call(struct cm_connector *c) {
+    struct cm_connect *call;
+    cds_list_for_each_entry(call, &c->queue, link) {
+        if (!is_crowded(c, call)) {
+            begin(c, call);
+            return call;
+        }
+    }
+    return NULL;
 }
 
 static int need_thread(struct cm_connector *c);
 
 /* The next call of that host may begin, and no thread of the host's comes round for it. */
 static void begin_next(struct cm_connector *c, const union address *host) {
-    struct cm_connect *call = c->queue.head;
-    while (call && (call->due || !cm_same_host(&call->host, host)))
-        call = call->next;
-    if (!call)
+    struct cm_connect *call;
+    cds_list_for_each_entry(call, &c->queue, link) {
+        if (call->due || !cm_same_host(&call->host, host))
+            continue;
+        call->due = true;
+        c->due++;
+        (void)need_thread(c);
         return;
-    call->due = true;
-    c->due++;
-    (void)need_thread(c);
+    }
 }
 
 static void call_returned(struct cm_connector *c, struct cm_connect *call) {
@@ -175,7 +162,7 @@ static void call_returned(struct cm_connector *c, struct cm_connect *call) {
             c->calls[i] = NULL;
     if (call->left) /* this thread destroys its id now, which may take as long */
         begin_next(c, &call->host);
-    if (c->queue.head) /* of the same host, perhaps */
+    if (!cds_list_empty(&c->queue)) /* of the same host, perhaps */
         pthread_cond_signal(&c->work);
 }
 
@@ -185,7 +172,7 @@ static void end(struct cm_connector *c, struct cm_connect *call) {
 }
 
 static void reap(struct cm_connector *c, struct cm_connect *call) {
-    list_push(&c->burials, call);
+    cds_list_add_tail(&call->link, &c->burials);
     c->due++;
     pthread_cond_signal(&c->work);
 }
@@ -223,7 +210,7 @@ static void make_call(struct cm_connector *c, struct cm_connect *call) {
         reap_later(c, call);
         return;
     }
-    list_push(&c->answers, call);
+    cds_list_add_tail(&call->link, &c->answers);
     atomic_store(&c->has_answers, true);
     if (c->wake)
         wakeup_signal_flag(
@@ -247,10 +234,10 @@ static void end_orphan(const struct fabric_ops *fabric, struct connect_orphan *o
 /* Nothing holds them any more. */
 static void settle_orphans(struct cm_connector *c) {
     c->settling = true;
-    struct connect_orphan *orphan;
-    while ((orphan = c->orphans)) {
-        if (!(c->orphans = orphan->next))
-            c->orphans_tail = &c->orphans;
+    while (!cds_list_empty(&c->orphans)) {
+        struct connect_orphan *orphan =
+            cds_list_first_entry(&c->orphans, struct connect_orphan, link);
+        cds_list_del(&orphan->link);
         pthread_mutex_unlock(&c->lock);
         end_orphan(c->fabric, orphan);
         pthread_mutex_lock(&c->lock);
@@ -269,8 +256,7 @@ static void *run(void *arg) {
     struct cm_connect *call;
     pthread_mutex_lock(&c->lock);
     for (;;) {
-        if ((call = c->burials.head)) {
-            list_remove(&c->burials, call);
+        if ((call = pop(&c->burials))) {
             c->due--;
             c->busy++;
             reap_later(c, call);
@@ -279,9 +265,9 @@ static void *run(void *arg) {
             c->busy++;
             make_call(c, call);
             c->busy--;
-        } else if (c->orphans && c->left == 0 && !c->settling) {
+        } else if (!cds_list_empty(&c->orphans) && c->left == 0 && !c->settling) {
             settle_orphans(c);
-        } else if (c->closed && c->left == 0 && !c->orphans) {
+        } else if (c->closed && c->left == 0 && cds_list_empty(&c->orphans)) {
             break;
         } else if (c->idle >= IDLE_MAX) {
             c->threads--;
@@ -327,10 +313,10 @@ int connector_open(struct cm_connector **out, struct mailbox *wake,
     pthread_cond_init(&c->work, NULL);
     c->fabric = fabric;
     c->wake = wake;
-    list_init(&c->queue);
-    list_init(&c->burials);
-    list_init(&c->answers);
-    c->orphans_tail = &c->orphans;
+    CDS_INIT_LIST_HEAD(&c->queue);
+    CDS_INIT_LIST_HEAD(&c->burials);
+    CDS_INIT_LIST_HEAD(&c->answers);
+    CDS_INIT_LIST_HEAD(&c->orphans);
     *out = c;
     return 0;
 }
@@ -353,7 +339,7 @@ struct cm_connect *connector_connect(struct cm_connector *c, struct cm_conn *con
     pthread_mutex_lock(&c->lock);
     call->due = may_begin(c, call);
     c->due += call->due;
-    list_push(&c->queue, call);
+    cds_list_add_tail(&call->link, &c->queue);
     int error = need_thread(c);
     if (error == 0)
         pthread_cond_signal(&c->work);
@@ -378,8 +364,8 @@ bool connector_leave(struct cm_connector *c, struct cm_connect *call) {
         left = true;
         break;
     case CONNECT_RETURNED:
-        list_remove(&c->answers, call);
-        left = call->error == 0; /* else nothing is under way */
+        cds_list_del_init(&call->link); /* alone already, if its answer was taken */
+        left = call->error == 0;        /* else nothing is under way */
         break;
     case CONNECT_ENDED: /* it was left before */
         break;
@@ -419,13 +405,12 @@ struct cm_conn *connector_answer(struct cm_connector *c, int *error) {
     if (!atomic_load(&c->has_answers))
         return NULL;
     pthread_mutex_lock(&c->lock);
-    struct cm_connect *call = c->answers.head;
+    struct cm_connect *call = pop(&c->answers);
     if (call) {
-        list_remove(&c->answers, call);
         conn = call->conn;
         *error = call->error;
     }
-    if (!c->answers.head)
+    if (cds_list_empty(&c->answers))
         atomic_store(&c->has_answers, false);
     pthread_mutex_unlock(&c->lock);
     return conn;
@@ -437,9 +422,14 @@ void connector_end(struct cm_connect *call) {
 
 /* ---- any thread ------------------------------------------------------------------------------- */
 
+/* The lock is held. */
+static bool is_busy(struct cm_connector *c) {
+    return c->left > 0 || !cds_list_empty(&c->orphans) || c->settling;
+}
+
 bool connector_busy(struct cm_connector *c) {
     pthread_mutex_lock(&c->lock);
-    bool busy = c->left > 0 || c->orphans || c->settling;
+    bool busy = is_busy(c);
     pthread_mutex_unlock(&c->lock);
     return busy;
 }
@@ -448,11 +438,10 @@ bool connector_busy(struct cm_connector *c) {
 static bool leave_orphan(struct cm_connector *c, const struct connect_orphan *what) {
     struct connect_orphan *orphan = malloc(sizeof *orphan);
     pthread_mutex_lock(&c->lock);
-    bool busy = c->left > 0 || c->orphans || c->settling;
+    bool busy = is_busy(c);
     if (orphan && busy) {
         *orphan = *what;
-        *c->orphans_tail = orphan;
-        c->orphans_tail = &orphan->next;
+        cds_list_add_tail(&orphan->link, &c->orphans);
         orphan = NULL;
     } else {
         busy = false;
