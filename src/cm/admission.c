@@ -30,20 +30,18 @@
 /* ---- lines ----------------------------------------------------------------------------------- */
 
 static void line_append(struct admission_queue *line, struct cm_conn *conn) {
-    conn->line_next = NULL;
-    conn->line_link = line->last;
-    *line->last = conn;
-    line->last = &conn->line_next;
+    cds_list_add_tail(&conn->line, &line->conns);
     line->count++;
 }
 
 static void line_remove(struct admission_queue *line, struct cm_conn *conn) {
-    *conn->line_link = conn->line_next;
-    if (conn->line_next)
-        conn->line_next->line_link = conn->line_link;
-    else
-        line->last = conn->line_link;
+    cds_list_del(&conn->line);
     line->count--;
+}
+
+/* The line is not empty. */
+static struct cm_conn *line_first(const struct admission_queue *line) {
+    return cds_list_first_entry(&line->conns, struct cm_conn, line);
 }
 
 /* ---- places ---------------------------------------------------------------------------------- */
@@ -158,8 +156,8 @@ void admission_move(struct cm *cm, struct cm_conn *conn, enum cm_state state) {
 void admission_init(struct cm *cm) {
     cm_assert_thread(cm);
     cm->admission = (struct admission){.usual_ns = ADMISSION_USUAL_NS};
-    cm->admission.open.last = &cm->admission.open.first;
-    cm->admission.queue.last = &cm->admission.queue.first;
+    CDS_INIT_LIST_HEAD(&cm->admission.open.conns);
+    CDS_INIT_LIST_HEAD(&cm->admission.queue.conns);
 }
 
 static bool has_slot(const struct cm *cm) {
@@ -199,14 +197,14 @@ static uint64_t spacing(const struct cm *cm, uint64_t patience) {
 /* Since when the oldest handshake may be ended, if somebody waits for its place. */
 static uint64_t slow_since(const struct cm *cm, uint64_t patience) {
     const struct admission *admit = &cm->admission;
-    uint64_t slow = admit->open.first->open_ns + patience;
+    uint64_t slow = line_first(&admit->open)->open_ns + patience;
     uint64_t next = admit->due_ns + spacing(cm, patience);
     return slow > next ? slow : next;
 }
 
 uint64_t admission_due(const struct cm *cm) {
     cm_assert_thread(cm);
-    if (!cm->admission.queue.first || !cm->admission.open.first)
+    if (cm->admission.queue.count == 0 || cm->admission.open.count == 0)
         return UINT64_MAX;
     return slow_since(cm, admission_patience(cm));
 }
@@ -221,14 +219,14 @@ static void evict(struct cm *cm) {
     stats_add(&cm->stats->evicted, 1);
     admit->grace_ns = grace(cm) - share(cm, grace(cm));
     admit->evicted_ns = cm->now_ns;
-    cm_fail(cm, admit->open.first, SLUICE_REASON_BUSY, 0, ADMISSION_BUSY_TEXT);
+    cm_fail(cm, line_first(&admit->open), SLUICE_REASON_BUSY, 0, ADMISSION_BUSY_TEXT);
 }
 
 unsigned admission_progress(struct cm *cm, bool seen) {
     cm_assert_thread(cm);
     struct admission *admit = &cm->admission;
     unsigned count = 0;
-    while (admit->queue.first) {
+    while (admit->queue.count > 0) {
         if (!has_slot(cm)) {
             uint64_t patience = admission_patience(cm) * (seen ? 1 : ADMISSION_UNSEEN_FACTOR);
             if (patience > ADMISSION_GRACE_NS)
@@ -237,7 +235,7 @@ unsigned admission_progress(struct cm *cm, bool seen) {
                 break;
             evict(cm);
         }
-        cm_answer(cm, admit->queue.first); /* or it fails; either way it left the line */
+        cm_answer(cm, line_first(&admit->queue)); /* or it fails; either way it left the line */
         count++;
     }
     return count;

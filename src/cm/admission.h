@@ -19,6 +19,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <urcu/list.h>
 
 #include "core/cm_conn.h"
 
@@ -36,7 +37,7 @@
 struct cm;
 
 struct admission_queue {
-    struct cm_conn *first, **last;
+    struct cds_list_head conns;
     uint32_t count;
 };
 

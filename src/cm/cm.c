@@ -61,7 +61,8 @@ static unsigned check_deadlines(struct cm *cm) {
     if (cm->now_ns < cm->next_deadline_ns)
         return 0;
     cm->next_deadline_ns = UINT64_MAX;
-    for (struct cm_conn *conn = cm->conns; conn; conn = conn->next) {
+    struct cm_conn *conn;
+    cds_list_for_each_entry(conn, &cm->conns, link) {
         if (conn->deadline_ns != 0 && conn->deadline_ns <= cm->now_ns) {
             cm_time_over(cm, conn);
             count++;
@@ -170,9 +171,7 @@ static void cm_drained(struct cm *cm, struct cm_conn *conn) {
     if (conn->left)
         cm_give_left(cm, conn);
     if (conn->linked) {
-        *conn->link = conn->next;
-        if (conn->next)
-            conn->next->link = conn->link;
+        cds_list_del(&conn->link);
         conn->linked = false;
     }
     stats_add(&cm->stats->closed, 1);
@@ -410,6 +409,7 @@ int cm_open(struct cm *cm, sluice_node *node, bool thread, sluice_error *e) {
     cm->node = node;
     cm->mailbox = &node->cm_mailbox;
     cm->next_deadline_ns = UINT64_MAX;
+    CDS_INIT_LIST_HEAD(&cm->conns);
     admission_init(cm);
     cm->stats = &node->stats.page->cm;
     mpsc_queue_init(&cm->mailbox->queue);
@@ -499,7 +499,8 @@ void cm_close(struct cm *cm) {
         connector_detach_wakeup(cm->connector);
     if (cm->watch.id)
         cm->node->fabric->destroy_id(cm->watch.id);
-    for (struct cm_conn *conn = cm->conns; conn; conn = conn->next)
+    struct cm_conn *conn;
+    cds_list_for_each_entry(conn, &cm->conns, link)
         end_given_up(cm, conn);
     replay_close(cm->node->replay);
     wakeup_close(&cm->mailbox->wakeup);

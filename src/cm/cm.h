@@ -20,6 +20,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <urcu/list.h>
 
 #include "base/assert.h"
 #include "base/epoll_source.h"
@@ -38,7 +39,7 @@ struct cm {
     struct sluice_node *node;
     struct rdma_event_channel *channel;
     int epoll_fd;
-    struct cm_conn *conns;
+    struct cds_list_head conns;
     uint64_t next_deadline_ns; /* no deadline is earlier; may be too early itself */
     uint64_t now_ns;
     struct admission admission;

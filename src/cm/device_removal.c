@@ -176,7 +176,8 @@ void cm_device_lost(struct cm *cm) {
     cm->lost_ns = cm->now_ns;
     log_write(&cm->node->log, SLUICE_LOG_ERROR, "device %s failed or was removed",
               cm->node->choice.device);
-    for (struct cm_conn *conn = cm->conns; conn; conn = conn->next)
+    struct cm_conn *conn;
+    cds_list_for_each_entry(conn, &cm->conns, link)
         cm_fail(cm, conn, SLUICE_REASON_DEVICE_REMOVED, 0, "%s failed or was removed",
                 cm->node->choice.device);
     cm_listeners_lost(cm);
@@ -202,9 +203,11 @@ static void assist_loops(struct cm *cm) {
 }
 
 static bool ids_left(const struct cm *cm) {
-    for (const struct cm_conn *conn = cm->conns; conn; conn = conn->next)
+    const struct cm_conn *conn;
+    cds_list_for_each_entry(conn, &cm->conns, link) {
         if (conn->owner.id)
             return true;
+    }
     return cm->connector && connector_busy(cm->connector);
 }
 

@@ -27,11 +27,7 @@
 
 static void link_conn(struct cm *cm, struct cm_conn *conn) {
     conn->linked = true;
-    conn->next = cm->conns;
-    conn->link = &cm->conns;
-    if (conn->next)
-        conn->next->link = &conn->next;
-    cm->conns = conn;
+    cds_list_add(&conn->link, &cm->conns);
 }
 
 void cm_begin(struct cm *cm, struct cm_conn *conn) {

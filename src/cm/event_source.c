@@ -18,6 +18,7 @@
 #include "core/context.h"
 
 static void failed(struct cm *cm, struct event_source *source, int error, const char *what) {
+    struct cm_conn *conn;
     if (source != &cm->async_source)
         stats_add(&cm->stats->fetch_failed, 1);
     else
@@ -33,7 +34,7 @@ static void failed(struct cm *cm, struct event_source *source, int error, const 
     case EVENT_SOURCE_LASTS:
         if (source == &cm->names_source || cm->device_lost)
             break;
-        for (struct cm_conn *conn = cm->conns; conn; conn = conn->next)
+        cds_list_for_each_entry(conn, &cm->conns, link)
             cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error,
                     "%s cannot be fetched: %s", what, strerror(error));
         break;

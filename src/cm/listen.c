@@ -253,8 +253,8 @@ static void close_listener(struct cm *cm, struct cm_listener *listener) {
 
 void cm_unlisten(struct cm *cm, struct cm_listener *listener) {
     cm_assert_thread(cm);
-    for (struct cm_conn *conn = cm->conns, *next; conn; conn = next) {
-        next = conn->next;
+    struct cm_conn *conn, *next;
+    cds_list_for_each_entry_safe(conn, next, &cm->conns, link) {
         if (conn->listener != listener)
             continue;
         conn->listener = NULL;

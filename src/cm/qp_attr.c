@@ -133,6 +133,7 @@ static void qp_failed(struct cm *cm, struct ibv_qp *qp, enum ibv_event_type type
 }
 
 static void on_async(struct cm *cm, const struct ibv_async_event *event) {
+    struct cm_conn *conn;
     cm_async_event_count(cm, event);
     switch (event->event_type) {
     case IBV_EVENT_DEVICE_FATAL:
@@ -151,7 +152,7 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
     }
     case IBV_EVENT_CQ_ERR:
         log_write(&cm->node->log, SLUICE_LOG_ERROR, "a completion queue overran");
-        for (struct cm_conn *conn = cm->conns; conn; conn = conn->next) {
+        cds_list_for_each_entry(conn, &cm->conns, link) {
             if (atomic_load(&session_of_conn(conn)->loop) == event->element.cq->cq_context)
                 cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)event->event_type,
                         "the completion queue overran");
@@ -169,7 +170,7 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
     }
     case IBV_EVENT_SRQ_ERR:
         log_write(&cm->node->log, SLUICE_LOG_ERROR, "a shared receive queue failed");
-        for (struct cm_conn *conn = cm->conns; conn; conn = conn->next) {
+        cds_list_for_each_entry(conn, &cm->conns, link) {
             struct sluice_loop *l = atomic_load(&session_of_conn(conn)->loop);
             if (l == event->element.srq->srq_context)
                 cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)event->event_type,

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <urcu/list.h>
 
 #include "base/address.h"
 #include "core/wire/private_data.h"
@@ -94,13 +95,13 @@ struct cm_connect;
 struct cm_conn {
     struct cm_owner owner; /* first */
     bool passive, prepared, linked, reported;
-    bool over;                    /* the loop has released it */
-    bool rejectable;              /* the peer waits for our accept or reject */
-    bool established;             /* connect or accept was called: rdma_disconnect() makes sense */
-    uint64_t deadline_ns;         /* of the whole way to UP; 0: none */
-    struct cm_conn *next, **link; /* the CM thread's list */
-    uint8_t admission_class; /* enum admission_class; this and the next four: admission.c only */
-    struct cm_conn *line_next, **line_link;
+    bool over;                 /* the loop has released it */
+    bool rejectable;           /* the peer waits for our accept or reject */
+    bool established;          /* connect or accept was called: rdma_disconnect() makes sense */
+    uint64_t deadline_ns;      /* of the whole way to UP; 0: none */
+    struct cds_list_head link; /* the CM thread's list */
+    uint8_t admission_class;   /* enum admission_class; this and the next four: admission.c only */
+    struct cds_list_head line;
     uint64_t open_ns;             /* OPEN: since when */
     uint64_t way_deadline_ns;     /* OPEN: the deadline it had before */
     struct cm_listener *listener; /* passive: valid while that listens */

@@ -84,9 +84,11 @@ static struct cm_owner *place_owner(struct visit *v, const struct place *place) 
         return &pair_session(&v->p.b)->connection.cm.owner;
     /* The last dial's: a request of a dialer that is gone may still be on its way. */
     const struct private_data_req *req = &pair_session(&v->p.b)->connection.cm.req;
-    for (struct cm_conn *conn = cm->conns; conn; conn = conn->next)
+    struct cm_conn *conn;
+    cds_list_for_each_entry(conn, &cm->conns, link) {
         if (memcmp(conn->req.session_id, req->session_id, sizeof req->session_id) == 0)
             return &conn->owner;
+    }
     return NULL;
 }
 
@@ -328,8 +330,8 @@ static void visit_settle(struct visit *v) {
     assert_int_equal(admit->open.count + admit->queue.count + admit->asking, 0);
     expect_no_entries(v->p.a.loop);
     expect_no_entries(v->p.b.loop);
-    assert_null(v->p.a.node->cm->conns);
-    assert_null(v->p.b.node->cm->conns);
+    assert_true(cds_list_empty(&v->p.a.node->cm->conns));
+    assert_true(cds_list_empty(&v->p.b.node->cm->conns));
 }
 
 /* Every session comes about, and is accepted where that is asked. */

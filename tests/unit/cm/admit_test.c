@@ -100,7 +100,8 @@ enum { A_CM = 1, A_LOOP = 2, B_CM = 4, B_LOOP = 8, ALL = 15 };
 static void check_places(struct still *t) {
     unsigned asking = 0, queued = 0, open = 0;
     struct cm *cm = cm_of(t);
-    for (struct cm_conn *conn = cm->conns; conn; conn = conn->next) {
+    struct cm_conn *conn;
+    cds_list_for_each_entry(conn, &cm->conns, link) {
         unsigned state = conn->owner.state;
         asking += state == CM_AWAITING_APP;
         queued += state == CM_QUEUED;
@@ -183,9 +184,11 @@ static void handshakes_never_exceed_the_limit(void **state) {
 }
 
 static void hangup_as_listener(struct still *t, const uint8_t *id) {
-    for (struct cm_conn *conn = cm_of(t)->conns; conn; conn = conn->next)
+    struct cm_conn *conn;
+    cds_list_for_each_entry(conn, &cm_of(t)->conns, link) {
         if (memcmp(conn->req.session_id, id, 16) == 0)
             sluice_hangup((sluice_session){atomic_load(&session_of_conn(conn)->id)}, 0);
+    }
 }
 
 static void waiting_requests_are_served_in_order(void **state) {
@@ -437,6 +440,10 @@ static void nobody_is_ended_while_there_is_room(void **state) {
 enum phase { CREATING_QP, ACCEPTING, QUEUED, AWAITING_APP, PHASES };
 enum way { ESTABLISHED, TIMEOUT, PEER_GONE, HANGUP, REFUSED, UNLISTEN, DEVICE, WAYS };
 
+static struct cm_conn *first_conn(struct cm *cm) {
+    return cds_list_entry(cm->conns.next, struct cm_conn, link);
+}
+
 static void bring_to(struct still *t, enum phase place) {
     dial_stuck(t);
     if (place == QUEUED) {
@@ -444,7 +451,7 @@ static void bring_to(struct still *t, enum phase place) {
         UNTIL(t, ALL & ~A_LOOP, STAT(t, queued) == 1);
     }
     if (place == ACCEPTING)
-        UNTIL(t, A_CM | A_LOOP, cm_of(t)->conns->owner.state == CM_ACCEPTING);
+        UNTIL(t, A_CM | A_LOOP, first_conn(cm_of(t))->owner.state == CM_ACCEPTING);
     if (place == AWAITING_APP) {
         UNTIL(t, ALL, t->connects);
         assert_int_equal(cm_of(t)->admission.asking, 1);
@@ -454,6 +461,7 @@ static void bring_to(struct still *t, enum phase place) {
 }
 
 static void end_by(struct still *t, enum phase place, enum way way) {
+    struct cm_conn *conn;
     switch (way) {
     case ESTABLISHED:
         if (place == AWAITING_APP)
@@ -473,7 +481,7 @@ static void end_by(struct still *t, enum phase place, enum way way) {
             assert_int_equal(sluice_accept(t->asked, NULL), 0);
         break;
     case HANGUP:
-        for (struct cm_conn *conn = cm_of(t)->conns; conn; conn = conn->next)
+        cds_list_for_each_entry(conn, &cm_of(t)->conns, link)
             sluice_hangup((sluice_session){atomic_load(&session_of_conn(conn)->id)}, 0);
         break;
     case REFUSED:

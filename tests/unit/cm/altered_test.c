@@ -79,8 +79,8 @@ static void expect_nothing_left(struct pair *p) {
     pair_expect_nothing(p, &p->b);
     assert_null(p->a.loop->sessions);
     assert_null(p->b.loop->sessions);
-    assert_null(p->a.node->cm->conns);
-    assert_null(p->b.node->cm->conns);
+    assert_true(cds_list_empty(&p->a.node->cm->conns));
+    assert_true(cds_list_empty(&p->b.node->cm->conns));
 }
 
 static void expect_a_message_crosses(struct pair *p) {
