@@ -83,14 +83,15 @@ void block_detach(struct block *block, struct budget *budget) {
 /* ---- arenas ---------------------------------------------------------------------------------- */
 
 void arenas_detach(struct arenas *set, struct budget *budget) {
-    for (struct arena *arena = set->list; arena; arena = arena->next)
+    struct arena *arena;
+    cds_list_for_each_entry(arena, &set->list, link)
         block_detach(&arena->block, budget);
 }
 
 void arenas_init(struct arenas *set, struct budget *budget) {
     hugepages_fit(&budget->wish, budget->bytes_max);
     size_t huge = budget->wish.huge_log2 > 0 ? (size_t)1 << budget->wish.huge_log2 : 0;
-    set->list = NULL;
+    CDS_INIT_LIST_HEAD(&set->list);
     set->next_bytes = huge > ARENA_FIRST ? huge : ARENA_FIRST;
 }
 
@@ -128,15 +129,15 @@ struct arena *arena_open(struct budget *budget, size_t bytes) {
 }
 
 void arenas_add(struct arenas *set, struct arena *arena) {
-    arena->next = set->list;
-    set->list = arena;
+    cds_list_add(&arena->link, &set->list);
     if (arena->block.bytes == set->next_bytes && set->next_bytes < ARENA_LARGEST)
         set->next_bytes *= 2;
 }
 
 uint64_t arenas_free_bytes(const struct arenas *set) {
     uint64_t pages = 0;
-    for (const struct arena *arena = set->list; arena; arena = arena->next)
+    const struct arena *arena;
+    cds_list_for_each_entry(arena, &set->list, link)
         pages += arena->pages_free;
     return pages * POOL_PAGE;
 }
@@ -169,13 +170,11 @@ int arenas_grow(struct arenas *set, struct budget *budget, size_t min_bytes) {
 
 bool arenas_release(struct arenas *set, struct budget *budget, bool all) {
     bool any = false;
-    for (struct arena **link = &set->list; *link;) {
-        struct arena *arena = *link;
-        if (!all && arena->pages_free < arena->pages) {
-            link = &arena->next;
+    struct arena *arena, *next;
+    cds_list_for_each_entry_safe(arena, next, &set->list, link) {
+        if (!all && arena->pages_free < arena->pages)
             continue;
-        }
-        *link = arena->next;
+        cds_list_del(&arena->link);
         block_close(&arena->block, budget);
         free(arena);
         any = true;
@@ -195,14 +194,17 @@ static uint32_t find_run(const struct arena *arena, uint32_t from, uint32_t to, 
 }
 
 bool arenas_have(const struct arenas *set, uint32_t pages) {
-    for (const struct arena *arena = set->list; arena; arena = arena->next)
+    const struct arena *arena;
+    cds_list_for_each_entry(arena, &set->list, link) {
         if (arena->pages_free >= pages && find_run(arena, 0, arena->pages, pages) < arena->pages)
             return true;
+    }
     return false;
 }
 
 uint8_t *arenas_take(struct arenas *set, uint32_t pages, struct arena **from) {
-    for (struct arena *arena = set->list; arena; arena = arena->next) {
+    struct arena *arena;
+    cds_list_for_each_entry(arena, &set->list, link) {
         if (arena->pages_free < pages)
             continue;
         uint32_t first = find_run(arena, arena->hint, arena->pages, pages);

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <urcu/list.h>
 
 #include "fabric/fabric.h"
 #include "pool/hugepages.h"
@@ -55,7 +56,7 @@ void block_detach(struct block *block, struct budget *budget);
 /* ---- arenas ---------------------------------------------------------------------------------- */
 
 struct arena {
-    struct arena *next;
+    struct cds_list_head link;
     struct block block;
     uint32_t pages, pages_free;
     uint32_t hint;  /* where the last search ended */
@@ -63,7 +64,7 @@ struct arena {
 };
 
 struct arenas {
-    struct arena *list;
+    struct cds_list_head list;
     size_t next_bytes; /* size of the next arena */
 };
 

@@ -18,7 +18,7 @@ enum grow_told { TOLD_MEMORY = 1, TOLD_HUGE = 2 };
 void grow_init(struct pool *pool) {
     pthread_cond_init(&pool->grower.work, NULL);
     pthread_cond_init(&pool->grower.idle, NULL);
-    pool->grower.wants_tail = &pool->grower.wants;
+    CDS_INIT_LIST_HEAD(&pool->grower.wants);
 }
 
 /* ---- shortages ------------------------------------------------------------------------------- */
@@ -134,11 +134,9 @@ static void serve(struct pool *pool, struct grow_want *want) {
 
 static void serve_all(struct pool *pool) {
     struct grower *grower = &pool->grower;
-    while (grower->wants) {
-        struct grow_want *want = grower->wants;
-        grower->wants = want->next;
-        if (!grower->wants)
-            grower->wants_tail = &grower->wants;
+    while (!cds_list_empty(&grower->wants)) {
+        struct grow_want *want = cds_list_first_entry(&grower->wants, struct grow_want, link);
+        cds_list_del(&want->link);
         serve(pool, want);
         pthread_cond_broadcast(&grower->idle);
     }
@@ -163,12 +161,13 @@ static void *grow_main(void *arg) {
         }
         grower->busy = true;
         serve_all(pool);
-        while (!grower->stop && !grower->wants && is_low(pool) && atomic_load(&pool->budget.pd)) {
+        while (!grower->stop && cds_list_empty(&grower->wants) && is_low(pool) &&
+               atomic_load(&pool->budget.pd)) {
             grow_once(pool);
             if (grower->failures > 0)
                 break;
         }
-        if (grower->wants)
+        if (!cds_list_empty(&grower->wants))
             continue;
         grower->asked = grower->busy = false;
         pthread_cond_broadcast(&grower->idle);
@@ -211,8 +210,7 @@ static bool ask(struct pool *pool, struct grow_want *want) {
         start(pool);
     if (grower->low_water == 0 || !grower->started || grower->stop)
         return false;
-    *grower->wants_tail = want;
-    grower->wants_tail = &want->next;
+    cds_list_add_tail(&want->link, &grower->wants);
     grower->asked = true;
     pthread_cond_signal(&grower->work);
     while (!want->done)

@@ -18,13 +18,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <urcu/list.h>
 
 struct large;
 struct pool;
 
 /* What a thread waits for; on its stack. */
 struct grow_want {
-    struct grow_want *next;
+    struct cds_list_head link;
     size_t bytes;
     bool single;       /* a mapping for one buffer, else an arena with a run of so many bytes */
     bool done, served; /* looked at; there it is */
@@ -36,7 +37,7 @@ struct grower {
     pthread_t thread;
     pthread_cond_t work, idle;
     bool started, stop, asked, busy;
-    struct grow_want *wants, **wants_tail;
+    struct cds_list_head wants;
     uint32_t told;           /* enum grow_told: not again before it went well */
     uint32_t failures, skip; /* growth that fails is tried again ever more seldom */
     _Atomic uint64_t ahead, in_need;
