@@ -95,20 +95,6 @@ static void free_region(sluice_region *r) {
 
 /* ---- the node's -------------------------------------------------------------------------------- */
 
-static void enlist(struct regions *set, sluice_region *r) {
-    r->next = set->head;
-    r->link = &set->head;
-    if (r->next)
-        r->next->link = &r->next;
-    set->head = r;
-}
-
-static void unlist(sluice_region *r) {
-    *r->link = r->next;
-    if (r->next)
-        r->next->link = r->link;
-}
-
 /* From here to call_end() the caller has its region's registration for itself. False: the device is gone. */
 static bool call_begin(struct regions *set) {
     pthread_mutex_lock(&set->lock);
@@ -127,13 +113,14 @@ static void call_end(struct regions *set) {
 void regions_init(struct regions *set) {
     pthread_mutex_init(&set->lock, NULL);
     pthread_cond_init(&set->idle, NULL);
-    set->head = NULL;
+    CDS_INIT_LIST_HEAD(&set->list);
     set->calls = 0;
 }
 
 void regions_close(struct regions *set) {
-    for (sluice_region *r; (r = set->head);) {
-        unlist(r);
+    sluice_region *r, *next;
+    cds_list_for_each_entry_safe(r, next, &set->list, link) {
+        cds_list_del(&r->link);
         expel(r);
         free_region(r);
     }
@@ -146,7 +133,8 @@ void regions_detach(struct regions *set) {
     set->gone = true;
     while (set->calls > 0) /* they began before; what begins now registers nothing */
         pthread_cond_wait(&set->idle, &set->lock);
-    for (sluice_region *r = set->head; r; r = r->next)
+    sluice_region *r;
+    cds_list_for_each_entry(r, &set->list, link)
         expel(r);
     pthread_mutex_unlock(&set->lock);
 }
@@ -184,7 +172,7 @@ static int open_region(sluice_region *r, sluice_error *e) {
     int error = call_begin(&n->regions) ? enroll(r) : ENODEV;
     pthread_mutex_lock(&n->regions.lock);
     if (error == 0)
-        enlist(&n->regions, r);
+        cds_list_add(&r->link, &n->regions.list);
     call_end(&n->regions);
     pthread_mutex_unlock(&n->regions.lock);
     if (error == 0)
@@ -245,7 +233,7 @@ int sluice_region_close(sluice_region *r) {
     bool gone = expel(r);
     pthread_mutex_lock(&set->lock);
     if (gone)
-        unlist(r);
+        cds_list_del(&r->link);
     call_end(set);
     pthread_mutex_unlock(&set->lock);
     if (gone) {

@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <urcu/list.h>
 
 #include <sluice/memory.h>
 
@@ -26,7 +27,7 @@
 #define REGION_SHUT (1u << 31) /* uses: it is being closed or revoked */
 
 struct sluice_region {
-    struct sluice_region *next, **link;
+    struct cds_list_head link;
     struct sluice_node *node;
     struct ibv_mr *mr; /* NULL: the device is gone, or would not register it again */
     uint8_t *addr;
@@ -41,7 +42,7 @@ struct sluice_region {
 struct regions {
     pthread_mutex_t lock; /* never a loop's */
     pthread_cond_t idle;  /* no call is under way */
-    struct sluice_region *head;
+    struct cds_list_head list;
     uint32_t calls; /* that have a region's registration for themselves */
     bool gone;      /* so is the device: nothing is registered any more */
 };
