@@ -2,7 +2,7 @@
 /*
  * ends.c - opening, connecting and using RC queue pairs by hand. Every wait is bounded.
  */
-#include "common/verdict.h"
+#include "support/verdict.h"
 #include "contract/ends.h"
 
 #include <sched.h>

@@ -7,7 +7,7 @@
 #include "node/node.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/untrusted_fd.h"
-#include "tasks.h"
+#include "support/tasks.h"
 
 /* What pools and the C library may keep; a sanitizer keeps what is freed, to see whether it is used. */
 #if defined(SANITIZE_ADDRESS) || defined(SANITIZE_THREAD)

@@ -8,8 +8,8 @@
 
 #include <time.h>
 
-#include "stall.h"
-#include "tasks.h"
+#include "support/stall.h"
+#include "support/tasks.h"
 
 #define GRACE_NS (100 * MS)
 #define EXTRA_NS (5000 * MS) /* what a session may take to end after the grace */

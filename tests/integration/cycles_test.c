@@ -6,7 +6,7 @@
 #include "util.h"
 
 #include "base/sanitize.h"
-#include "tasks.h"
+#include "support/tasks.h"
 
 /* The pool grows ahead of a load, once: after that a thousand sessions change nothing. */
 enum { CYCLES = 1000, WARM = 50, POOL_WARM = 600 };

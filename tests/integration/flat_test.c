@@ -16,7 +16,7 @@
 #include <sluice/memory.h>
 
 #include "base/sanitize.h"
-#include "tasks.h"
+#include "support/tasks.h"
 
 /*
  * What is made once, when it is needed first, is no growth: an arena that is added ahead, which on the software

@@ -9,7 +9,7 @@
 #include "util.h"
 
 #include "base/sanitize.h"
-#include "stall.h"
+#include "support/stall.h"
 
 enum { BYTES = 300, SESSIONS = 2048 };
 /* It may have to try for a place in the line, against all who are not in it: which of them is next when

@@ -5,7 +5,7 @@
  */
 #include "util.h"
 
-#include "stall.h"
+#include "support/stall.h"
 
 /* Elsewhere may be an emulated guest, whose CPUs stand still whenever the host's are wanted for
  * something else: the same shares of a longer interval. */

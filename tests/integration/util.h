@@ -41,8 +41,8 @@
 #include <sluice/sluice.h>
 
 #include "soft/fault/ctl.h"
-#include "pattern.h"
-#include "verdict.h"
+#include "support/pattern.h"
+#include "support/verdict.h"
 
 #define IT_UNUSED __attribute__((unused))
 #define LIMIT_NS 60000000000ull

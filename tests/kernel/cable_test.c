@@ -5,7 +5,7 @@
  */
 #include "flow.h"
 
-#include "stall.h"
+#include "support/stall.h"
 
 /* An emulated machine stands still now and then. */
 #define KEEPALIVE_NS (4000 * MS)

@@ -9,7 +9,7 @@
 #define KERNEL_GUEST_H
 
 #include "integration/util.h"
-#include "tasks.h"
+#include "support/tasks.h"
 
 #include <rdma/rdma_cma.h> /* the numbers of its events */
 #include <sys/stat.h>

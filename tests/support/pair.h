@@ -24,7 +24,7 @@
 #include "core/techniques.h"
 #include "node/node.h"
 #include "soft/soft.h"
-#include "verdict.h"
+#include "support/verdict.h"
 #include "core/wire/frame.h"
 #include "datapath/rx/credits.h"
 #include "datapath/rx/recv_queue.h"

@@ -31,7 +31,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "faults.h"
+#include "support/faults.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer_internal.h"
@@ -40,9 +40,9 @@
 #include "soft/soft.h"
 #include "soft/verbs/mr.h"
 #include "soft/verbs/qp.h"
-#include "pattern.h"
-#include "tasks.h"
-#include "verdict.h"
+#include "support/pattern.h"
+#include "support/tasks.h"
+#include "support/verdict.h"
 
 #define SV_UNUSED __attribute__((unused))
 #define SV_DEADLINE_NS 30000000000ull /* far above what a loaded machine with a sanitizer needs */

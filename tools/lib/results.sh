@@ -14,7 +14,7 @@ UNSTEADY_MAX=3        # so many in one run; more of them fail it
 UNSTEADY=build/unsteady # keeps what they printed when they failed
 
 # What no second try takes back: a crash, what a sanitizer found, and data that is wrong, lost or doubled
-# (tests/common/verdict.h prints the last; the line about bytes is cmocka's own).
+# (tests/support/verdict.h prints the last; the line about bytes is cmocka's own).
 FINAL='wrong data: |[0-9]+ bytes of 0x[0-9a-f]+ and 0x[0-9a-f]+ differ|Test failed with exception'
 FINAL+='|(Address|Leak|Thread|UndefinedBehavior)Sanitizer|: runtime error: |stack smashing detected'
 FINAL+='|Assertion .* failed|^(free|malloc|realloc|corrupted|double free)[^ ]*\(?\)?.*: |core dumped'

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "base/stats.h"
-#include "emulated.h"
+#include "support/emulated.h"
 
 static void counters_are_seen_by_a_reader(void **state) {
     (void)state;

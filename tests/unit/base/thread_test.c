@@ -2,7 +2,7 @@
 /* thread_test.c - threads of the library leave signals to the application's, but for their own faults. */
 #define _GNU_SOURCE
 #include "base/thread.h"
-#include "emulated.h"
+#include "support/emulated.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

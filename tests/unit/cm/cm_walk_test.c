@@ -11,7 +11,7 @@
 #include <dirent.h>
 
 #include "base/sanitize.h"
-#include "tasks.h"
+#include "support/tasks.h"
 
 #define UNKNOWN_EVENT 57
 #define CLOSE_LIMIT_NS 10000000000ull

@@ -19,7 +19,7 @@
 
 #include "base/env.h"
 #include "cm/connector.h"
-#include "common/tasks.h"
+#include "support/tasks.h"
 #include "fabric/fabric.h"
 
 #define HOST_MAX 4 /* as in connector.c */

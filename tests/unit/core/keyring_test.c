@@ -16,7 +16,7 @@
 
 #include "core/auth/keyring.h"
 #include "support/wipes.h"
-#include "emulated.h"
+#include "support/emulated.h"
 
 #define KEY(number) ((sluice_key){(number), WIPES_MARK_BYTES, WIPES_MARK})
 

@@ -8,7 +8,7 @@
  * memory sends old bytes; a_registration_nobody_ended_shows shows that it does.
  */
 #define _GNU_SOURCE
-#include "hole.h"
+#include "support/hole.h"
 #include "support/memory.h"
 
 #include <pthread.h>

@@ -20,7 +20,7 @@
 
 #include "node/node.h"
 #include "node/stuck.h"
-#include "stall.h"
+#include "support/stall.h"
 
 #define MS 1000000ull
 #define LIMIT_NS (60000 * MS)

@@ -23,7 +23,7 @@
 #include <sluice/sluice.h>
 
 #include "base/sanitize.h"
-#include "tasks.h"
+#include "support/tasks.h"
 
 #define LIMIT_S 60
 

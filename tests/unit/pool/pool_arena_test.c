@@ -17,7 +17,7 @@
 
 #include "base/limits.h"
 #include "base/topology.h"
-#include "emulated.h"
+#include "support/emulated.h"
 #include "support/fake_memory.h"
 #include "pool/internal.h"
 

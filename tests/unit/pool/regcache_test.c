@@ -22,7 +22,7 @@
 #include <urcu/urcu-bp.h>
 
 #include "support/fake_memory.h"
-#include "hole.h"
+#include "support/hole.h"
 #include "pool/regcache/regcache.h"
 
 #define PAGE ((size_t)4096)

@@ -4,7 +4,7 @@
  */
 #include "support/fault_util.h"
 
-#include "emulated.h"
+#include "support/emulated.h"
 
 /* One message from a to b, both completions good. */
 static void exchange(struct sv_end *a, struct sv_end *b, uint64_t wr_id) {

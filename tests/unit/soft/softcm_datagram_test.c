@@ -3,7 +3,7 @@
  * softcm_datagram_test.c - UD: service resolution and multicast groups, the events only.
  */
 #include "support/softcm.h"
-#include "emulated.h"
+#include "support/emulated.h"
 
 struct ends {
     struct rdma_event_channel *passive_channel, *active_channel;

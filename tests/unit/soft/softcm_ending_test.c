@@ -6,7 +6,7 @@
 #include "support/softcm.h"
 
 #include "soft/cm/device.h"
-#include "emulated.h"
+#include "support/emulated.h"
 
 /* ---- refusal --------------------------------------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
  */
 #include "support/softverbs_util.h"
 
-#include "emulated.h"
+#include "support/emulated.h"
 #include "soft/rc/progress.h"
 #include "soft/verbs/cq.h"
 

@@ -10,7 +10,7 @@
 #include <signal.h>
 
 #include "base/sanitize.h"
-#include "stall.h"
+#include "support/stall.h"
 
 static void expect_ok(struct sv_child *child) {
     int status = sv_join(child);

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "../../tools/src/common/histogram.h"
-#include "../../tools/src/common/histogram.c"
+#include "../tools/src/common/histogram.h"
+#include "../tools/src/common/histogram.c"
 
 static struct histogram h;
 

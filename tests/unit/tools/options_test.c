@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../tools/src/common/options.h"
-#include "../../tools/src/common/tool.h"
-#include "../../tools/src/common/units.h"
+#include "../tools/src/common/options.h"
+#include "../tools/src/common/tool.h"
+#include "../tools/src/common/units.h"
 
 /* The parser alone: no signals, no library. */
 const char *tool_name(void) {
@@ -28,8 +28,8 @@ int tool_usage(const char *format, ...) {
 int tool_end(int rc) {
     return rc;
 }
-#include "../../tools/src/common/units.c"
-#include "../../tools/src/common/options.c"
+#include "../tools/src/common/units.c"
+#include "../tools/src/common/options.c"
 
 static struct {
     bool all, json, size_given;

@@ -14,12 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../tools/src/common/checksum.h"
-#include "../../tools/src/common/control.h"
-#include "../../tools/src/common/json.h"
-#include "../../tools/src/common/checksum.c"
-#include "../../tools/src/common/control.c"
-#include "../../tools/src/common/json.c"
+#include "../tools/src/common/checksum.h"
+#include "../tools/src/common/control.h"
+#include "../tools/src/common/json.h"
+#include "../tools/src/common/checksum.c"
+#include "../tools/src/common/control.c"
+#include "../tools/src/common/json.c"
 
 static struct control sample(void) {
     return (struct control){.kind = CONTROL_PLAN,

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "verdict.h"
+#include "support/verdict.h"
 
 static char said[200];
 

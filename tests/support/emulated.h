@@ -6,8 +6,8 @@
  *
  * After cmocka.h.
  */
-#ifndef SLUICE_TESTS_EMULATED_H
-#define SLUICE_TESTS_EMULATED_H
+#ifndef TESTS_SUPPORT_EMULATED_H
+#define TESTS_SUPPORT_EMULATED_H
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* tasks.c - proc(5): the second field of stat is a task's name, the ninth are the kernel's flags of it. */
-#include "tasks.h"
+#include "support/tasks.h"
 
 #include <dirent.h>
 #include <poll.h>

@@ -3,8 +3,8 @@
  * pattern.h - bytes that tell where in which message they belong. A file of its own, since it is optimised where the
  * tests are not, and no sanitizer looks at it: at messages they look as these are copied and compared. Any thread.
  */
-#ifndef SLUICE_TESTS_PATTERN_H
-#define SLUICE_TESTS_PATTERN_H
+#ifndef TESTS_SUPPORT_PATTERN_H
+#define TESTS_SUPPORT_PATTERN_H
 
 #include <stddef.h>
 #include <stdint.h>

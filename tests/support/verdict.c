@@ -3,7 +3,7 @@
  * verdict.c - see verdict.h. The status replaces that of main() by a handler of exit(): cmocka's main functions
  * return how many tests failed.
  */
-#include "verdict.h"
+#include "support/verdict.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>

@@ -4,8 +4,8 @@
  * try, since it may be chance; not of this one. It prints "wrong data: ...", and the program that saw it ends
  * with a status of its own, whatever else it finds. Any thread.
  */
-#ifndef SLUICE_TESTS_VERDICT_H
-#define SLUICE_TESTS_VERDICT_H
+#ifndef TESTS_SUPPORT_VERDICT_H
+#define TESTS_SUPPORT_VERDICT_H
 
 enum { VERDICT_WRONG_DATA = 86 };
 

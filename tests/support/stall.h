@@ -7,8 +7,8 @@
  * One thread of a test measures at a time. A process forked between begin and end has no such threads and
  * calls neither, until it runs another program.
  */
-#ifndef SLUICE_TESTS_STALL_H
-#define SLUICE_TESTS_STALL_H
+#ifndef TESTS_SUPPORT_STALL_H
+#define TESTS_SUPPORT_STALL_H
 
 #include <stdint.h>
 

@@ -3,8 +3,8 @@
  * tasks.h - the threads of this process. One that was joined may still be in the kernel's list: whoever
  * joins it is woken while it ends, not when it is gone. It is marked as ending by then.
  */
-#ifndef SLUICE_TESTS_TASKS_H
-#define SLUICE_TESTS_TASKS_H
+#ifndef TESTS_SUPPORT_TASKS_H
+#define TESTS_SUPPORT_TASKS_H
 
 unsigned tasks_alive(void);
 unsigned tasks_named(const char *name); /* of them those of this name, of 15 characters at most */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* stall.c - threads that do nothing but look whether they are woken in time. */
 #define _GNU_SOURCE
-#include "stall.h"
+#include "support/stall.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -4,17 +4,13 @@
  * thread's memory may have come there: the device's, the C library's, a sanitizer's. MAP_FIXED would take
  * it away from them.
  */
-#ifndef SLUICE_TESTS_HOLE_H
-#define SLUICE_TESTS_HOLE_H
+#ifndef TESTS_SUPPORT_HOLE_H
+#define TESTS_SUPPORT_HOLE_H
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <sys/mman.h>
 
 /* Mapped without access, so that nobody else comes there. False: somebody is there already. */
-static inline bool hole_keep(void *addr, size_t bytes) {
-    return mmap(addr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) ==
-           addr;
-}
+bool hole_keep(void *addr, size_t bytes);
 
 #endif

@@ -4,8 +4,8 @@
  * inherited cmocka's handlers, which would go on with the parent's next test, or, in a thread of the
  * library, end it with an exit status that looks like a failed check.
  */
-#ifndef SLUICE_TESTS_FAULTS_H
-#define SLUICE_TESTS_FAULTS_H
+#ifndef TESTS_SUPPORT_FAULTS_H
+#define TESTS_SUPPORT_FAULTS_H
 
 #include <signal.h>
 
