@@ -12,14 +12,15 @@
 #define CALLERS 400u
 
 static int good_board(void) {
-    return board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
+    return hostile_shm_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
 }
 
 void attack_calls(const struct attack_target *target, unsigned arg) {
     int board = good_board();
     (void)arg;
     for (unsigned i = 0;; i++) {
-        close(i % 2 ? dial(target->qpn) : greet(target->qpn, &good_hello, board));
+        close(i % 2 ? hostile_dial(target->qpn)
+                    : hostile_greet(target->qpn, &hostile_hello, board));
         attack_ready();
     }
 }
@@ -28,7 +29,7 @@ void attack_talks(const struct attack_target *target, unsigned arg) {
     uint64_t seed = 4711;
     (void)arg;
     for (;;) {
-        messages_of_noise(target->qpn, &seed);
+        hostile_noise(target->qpn, &seed);
         attack_ready();
     }
 }
@@ -61,10 +62,11 @@ static void close_aside(int fd) {
 void attack_passes_slow(const struct attack_target *target, unsigned by_bell) {
     int board = good_board(), other;
     for (unsigned i = 0; i < SLOW; i++) {
-        int slow = lingering(&other);
-        int sock = by_bell ? greet(target->qpn, &good_hello, board) : dial(target->qpn);
+        int slow = hostile_lingering(&other);
+        int sock =
+            by_bell ? hostile_greet(target->qpn, &hostile_hello, board) : hostile_dial(target->qpn);
         int to = by_bell ? bell_of(sock) : sock;
-        say(to, "x", by_bell, &slow, 1);
+        hostile_say(to, "x", by_bell, &slow, 1);
         close_aside(slow);
         if (to != sock)
             close(to);
@@ -75,21 +77,22 @@ void attack_passes_slow(const struct attack_target *target, unsigned by_bell) {
 
 /* Offers of rings that lead nowhere: each is answered. */
 static void ask(int sock, uint32_t qpn, uint64_t *seed) {
-    uint32_t words[6] = {SOFT_MSG_UD_RING, 16, random32(seed), qpn};
-    say(sock, words, sizeof words, NULL, 0);
+    uint32_t words[6] = {SOFT_MSG_UD_RING, 16, hostile_random(seed), qpn};
+    hostile_say(sock, words, sizeof words, NULL, 0);
 }
 
 /* As many as are kept for one that does not read; then it is hung up on, and comes again. */
 void attack_does_not_read(const struct attack_target *target, unsigned arg) {
     int board = good_board();
-    struct pollfd p = {.fd = greet(target->qpn, &good_hello, board), .events = POLLRDHUP};
+    struct pollfd p = {.fd = hostile_greet(target->qpn, &hostile_hello, board),
+                       .events = POLLRDHUP};
     uint64_t seed = 815;
     (void)arg;
     for (unsigned i = 0;; i++) {
         ask(p.fd, target->qpn, &seed);
         if (poll(&p, 1, 0) == 1) {
             close(p.fd);
-            p.fd = greet(target->qpn, &good_hello, board);
+            p.fd = hostile_greet(target->qpn, &hostile_hello, board);
         }
         if (i == SOFT_PEER_QUEUE_MAX)
             attack_ready();
@@ -101,17 +104,17 @@ static void be_one_of_many(const struct attack_target *target, int board, int fi
     uint64_t seed = (uint64_t)getpid();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (unsigned i = 0; i < CONNECTIONS; i++)
-        sock[i] = greet(target->qpn, &good_hello, board);
+        sock[i] = hostile_greet(target->qpn, &hostile_hello, board);
     for (unsigned k = 0; k < 200; k++)
         for (unsigned i = 0; i < CONNECTIONS; i++) {
             ask(sock[i], target->qpn, &seed);
-            say(sock[i], "nothing", 0, &file, 1);
+            hostile_say(sock[i], "nothing", 0, &file, 1);
         }
 }
 
 /* None of them reads what is answered, and each leaves descriptors in the queues. */
 void attack_is_many(const struct attack_target *target, unsigned arg) {
-    int board = good_board(), file = board_file(true, 4096, 0), ends[2];
+    int board = good_board(), file = hostile_shm_file(true, 4096, 0), ends[2];
     char byte;
     (void)arg;
     must(pipe2(ends, O_CLOEXEC) == 0);
@@ -133,6 +136,6 @@ void attack_is_many(const struct attack_target *target, unsigned arg) {
 void attack_holds_connections(const struct attack_target *target, unsigned arg) {
     (void)arg;
     for (unsigned i = 0; i < CALLERS; i++)
-        (void)dial(target->qpn);
+        (void)hostile_dial(target->qpn);
     attack_stay();
 }

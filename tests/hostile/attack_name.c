@@ -116,13 +116,13 @@ void attack_crowds_control(const struct attack_target *target, unsigned arg) {
     struct ucred who;
     (void)arg;
     for (unsigned round = 0;; round++) {
-        int sock[16], board = board_file(true, 4096, 0);
+        int sock[16], board = hostile_shm_file(true, 4096, 0);
         for (unsigned i = 0; i < 16; i++) {
             sock[i] = soft_ctl_connect(target->pid, &who);
             must(sock[i] >= 0);
             for (unsigned k = 0; k < 20; k++) {
                 const char *word = words[is_heard(sock[i]) ? (k % 2 ? 3 : 0) : k % 5];
-                say(sock[i], word, strlen(word), &board, k % 2);
+                hostile_say(sock[i], word, strlen(word), &board, k % 2);
             }
         }
         for (unsigned i = 0; i < 16; i++)

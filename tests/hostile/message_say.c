@@ -72,8 +72,8 @@ static void it_goes_on(int sock) {
 }
 
 static int greeted(uint32_t qpn) {
-    int board = board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
-    int sock = greet(qpn, &good_hello, board);
+    int board = hostile_shm_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
+    int sock = hostile_greet(qpn, &hostile_hello, board);
     close(board);
     return sock;
 }
@@ -99,7 +99,7 @@ static void lengths(const struct message_form *form, uint32_t qpn) {
     int sock = greeted(qpn);
     for (size_t bytes = 0; bytes <= SOFT_MSG_BYTES_MAX; bytes += bytes < form->bytes + 16 ? 1 : 61)
         if (bytes != form->bytes)
-            say(sock, words, make(words, form, bytes, 0), NULL, 0);
+            hostile_say(sock, words, make(words, form, bytes, 0), NULL, 0);
     expect(sock, form);
 }
 
@@ -109,10 +109,10 @@ static void values(const struct message_form *form, uint32_t qpn) {
     int sock = greeted(qpn);
     for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++) {
         size_t bytes = make(words, form, form->bytes, all[i]);
-        say(sock, words, bytes, NULL, 0);
+        hostile_say(sock, words, bytes, NULL, 0);
         for (unsigned k = 2; k < HEAD / 4 + form->bytes / 4; k += 3) /* one of them another */
             words[k] = all[(i + k) % (sizeof all / sizeof all[0])];
-        say(sock, words, bytes, NULL, 0);
+        hostile_say(sock, words, bytes, NULL, 0);
     }
     expect(sock, form);
 }
@@ -122,21 +122,21 @@ static void repeated(const struct message_form *form, uint32_t qpn) {
     int sock = greeted(qpn);
     size_t bytes = make(words, form, form->bytes, 3);
     for (unsigned i = 0; i < 50; i++)
-        say(sock, words, bytes, NULL, 0);
+        hostile_say(sock, words, bytes, NULL, 0);
     expect(sock, form);
 }
 
 static void surplus(const struct message_form *form, uint32_t qpn) {
     uint32_t words[WORDS];
-    int sock = greeted(qpn), file = board_file(true, SOFT_RING_BYTES, SOFT_RING_MAGIC);
+    int sock = greeted(qpn), file = hostile_shm_file(true, SOFT_RING_BYTES, SOFT_RING_MAGIC);
     int fds[SOFT_FOREIGN_FDS];
     size_t bytes = make(words, form, form->bytes, qpn);
     for (unsigned i = 0; i < SOFT_FOREIGN_FDS; i++)
         fds[i] = file;
     for (unsigned count = 0; count <= 3; count++)
         if (count != form->fds)
-            say(sock, words, bytes, fds, count);
-    say(sock, words, bytes, fds, SOFT_FOREIGN_FDS);
+            hostile_say(sock, words, bytes, fds, count);
+    hostile_say(sock, words, bytes, fds, SOFT_FOREIGN_FDS);
     expect(sock, form);
     close(file);
 }
@@ -153,13 +153,13 @@ static void others(const struct message_form *form, uint32_t qpn) {
                        eventfd(0, EFD_CLOEXEC),
                        open("/dev/null", O_RDWR | O_CLOEXEC),
                        open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
-                       board_file(false, SOFT_RING_BYTES, SOFT_RING_MAGIC),
-                       board_file(true, 4096, SOFT_RING_MAGIC),
-                       board_file(true, SOFT_RING_BYTES, 0),
-                       board_file(true, (size_t)1 << 40, SOFT_RING_MAGIC)};
+                       hostile_shm_file(false, SOFT_RING_BYTES, SOFT_RING_MAGIC),
+                       hostile_shm_file(true, 4096, SOFT_RING_MAGIC),
+                       hostile_shm_file(true, SOFT_RING_BYTES, 0),
+                       hostile_shm_file(true, (size_t)1 << 40, SOFT_RING_MAGIC)};
     size_t bytes = make(words, form, form->bytes, qpn);
     for (unsigned i = 0; i < sizeof fds / sizeof fds[0]; i++) {
-        say(sock, words, bytes, &fds[i], 1);
+        hostile_say(sock, words, bytes, &fds[i], 1);
         close(fds[i]);
     }
     expect(sock, form);
@@ -172,7 +172,7 @@ static int right_file(uint32_t type, uint32_t from, uint32_t to) {
     size_t bytes = type == SOFT_MSG_KEYS      ? SOFT_KEYS_BYTES
                    : type == SOFT_MSG_UD_RING ? SOFT_UD_RING_BYTES
                                               : SOFT_RING_BYTES;
-    int fd = board_file(true, bytes, 0);
+    int fd = hostile_shm_file(true, bytes, 0);
     const uint32_t *head = type == SOFT_MSG_UD_RING ? datagrams : ring;
     must(pwrite(fd, head, sizeof ring, 0) == sizeof ring);
     return fd;
@@ -180,9 +180,9 @@ static int right_file(uint32_t type, uint32_t from, uint32_t to) {
 
 static void greets_twice(uint32_t qpn) {
     int sock = greeted(qpn);
-    const int fds[2] = {bell(NULL),
-                        board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC)};
-    say(sock, &good_hello, sizeof good_hello, fds, 2);
+    const int fds[2] = {hostile_bell(NULL),
+                        hostile_shm_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC)};
+    hostile_say(sock, &hostile_hello, sizeof hostile_hello, fds, 2);
     close(fds[0]);
     close(fds[1]);
     it_hung_up(sock);
@@ -203,7 +203,7 @@ static void right(const struct message_form *form, uint32_t qpn) {
         words[3] = qpn + i % 3;
         if (form->type == SOFT_MSG_REGION)
             words[4] = SOFT_RING_BYTES, words[5] = 0, words[6] = i % 2;
-        say(sock, words, bytes, &fd, 1);
+        hostile_say(sock, words, bytes, &fd, 1);
         close(fd);
     }
     expect(sock, form);
@@ -212,13 +212,13 @@ static void right(const struct message_form *form, uint32_t qpn) {
 void message_say(enum message_way way, const struct message_form *form, uint32_t qpn) {
     uint32_t words[WORDS];
     int sock;
-    sv_in_child = true;
+    must_end_process = true;
     now_form = form;
     now_way = way;
     switch (way) {
     case MESSAGE_UNGREETED:
-        sock = dial(qpn);
-        say(sock, words, make(words, form, form->bytes, 0), NULL, 0);
+        sock = hostile_dial(qpn);
+        hostile_say(sock, words, make(words, form, form->bytes, 0), NULL, 0);
         it_hung_up(sock);
         break;
     case MESSAGE_LENGTHS:
@@ -226,7 +226,7 @@ void message_say(enum message_way way, const struct message_form *form, uint32_t
         break;
     case MESSAGE_TOO_LONG:
         sock = greeted(qpn);
-        say(sock, words, make(words, form, SOFT_MSG_BYTES_MAX + 4, 0), NULL, 0);
+        hostile_say(sock, words, make(words, form, SOFT_MSG_BYTES_MAX + 4, 0), NULL, 0);
         it_hung_up(sock);
         break;
     case MESSAGE_LIES:
@@ -235,14 +235,14 @@ void message_say(enum message_way way, const struct message_form *form, uint32_t
             size_t bytes = make(words, form, form->bytes, 0);
             words[1] = lies[i];
             sock = greeted(qpn);
-            say(sock, words, bytes, NULL, 0);
+            hostile_say(sock, words, bytes, NULL, 0);
             it_hung_up(sock);
         }
         break;
     case MESSAGE_CUT:
         sock = greeted(qpn);
         (void)make(words, form, 0, 0);
-        say(sock, words, HEAD - 1, NULL, 0);
+        hostile_say(sock, words, HEAD - 1, NULL, 0);
         it_hung_up(sock);
         break;
     case MESSAGE_VALUES:

@@ -6,7 +6,7 @@
  */
 #include <signal.h>
 
-#include "support/softverbs_util.h"
+#include "support/softverbs.h"
 
 /* A sanitizer makes each of them many times slower, and finds in fewer what it can find. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

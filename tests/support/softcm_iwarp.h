@@ -2,105 +2,45 @@
 /*
  * softcm_iwarp.h - two ends of a connection as on iWARP, in one process, queue pairs not on the ids.
  */
-#ifndef UNIT_SOFTCM_IWARP_H
-#define UNIT_SOFTCM_IWARP_H
+#ifndef TESTS_SUPPORT_SOFTCM_IWARP_H
+#define TESTS_SUPPORT_SOFTCM_IWARP_H
 
 #include "support/softcm.h"
-#include "support/softverbs_util.h"
+#include "support/softverbs.h"
 
 #define RECEIVES 3
 #define REFUSED (-ECONNRESET) /* what REJECTED says */
 
-struct ends {
+struct iwarp_ends {
     struct softcm_pair cm;
     struct sv_end dialer, listener;
 };
 
-SV_UNUSED static enum ibv_qp_state state_of(struct sv_end *e) {
-    struct ibv_qp_attr attr;
-    struct ibv_qp_init_attr init;
-    assert_int_equal(soft_query_qp(e->qp, &attr, IBV_QP_STATE, &init), 0);
-    return attr.qp_state;
-}
+/* The state of the queue pair, as it is queried. */
+enum ibv_qp_state iwarp_state(struct sv_end *e);
 
-static void allow(struct sv_end *e) {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
-                               .port_num = 1,
-                               .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
-    assert_int_equal(soft_modify_qp(e->qp, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT),
-                     0);
-}
+/* Parameters that name the queue pair. */
+struct rdma_conn_param iwarp_param(const struct sv_end *e, const void *data, uint8_t len);
 
-static struct rdma_conn_param param_of(const struct sv_end *e, const void *data, uint8_t len) {
-    struct rdma_conn_param param = softcm_param(data, len);
-    param.qp_num = e->qp->qp_num;
-    return param;
-}
+/* A listener, and two ends with receives posted. */
+void iwarp_listen(struct iwarp_ends *s);
 
-SV_UNUSED static void listen_there(struct ends *s) {
-    softcm_pair_listen(&s->cm);
-    sv_open(&s->dialer, SV_OPTIONS(.recvs = 8, .sends = 8));
-    sv_open(&s->listener, SV_OPTIONS(.recvs = 8, .sends = 8));
-    for (uint64_t i = 0; i < RECEIVES; i++) {
-        assert_int_equal(sv_recv(&s->dialer, i, i * 64, 64), 0);
-        assert_int_equal(sv_recv(&s->listener, i, i * 64, 64), 0);
-    }
-    allow(&s->dialer);
-    allow(&s->listener);
-    s->cm.active = softcm_id(s->cm.active_channel);
-    softcm_resolve(s->cm.active, s->cm.port);
-}
+/* And the listener was asked. */
+void iwarp_request(struct iwarp_ends *s);
 
-SV_UNUSED static void request(struct ends *s) {
-    listen_there(s);
-    struct rdma_conn_param param = param_of(&s->dialer, "ask", 3);
-    assert_int_equal(soft_connect(s->cm.active, &param), 0);
-    s->cm.passive = softcm_request(s->cm.passive_channel);
-}
+/* And accepted: ESTABLISHED on both sides. */
+void iwarp_up(struct iwarp_ends *s);
 
-SV_UNUSED static void up(struct ends *s) {
-    request(s);
-    struct rdma_conn_param param = param_of(&s->listener, NULL, 0);
-    assert_int_equal(soft_accept(s->cm.passive, &param), 0);
-    assert_int_equal(softcm_take(s->cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    assert_int_equal(softcm_take(s->cm.active_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-}
+/* Frees all of it. */
+void iwarp_close(struct iwarp_ends *s);
 
-SV_UNUSED static void leave(struct ends *s) {
-    softcm_pair_free(&s->cm);
-    sv_close(&s->dialer);
-    sv_close(&s->listener);
-}
-
-SV_UNUSED static void flushed(struct sv_end *e) {
-    struct ibv_wc wc;
-    for (uint64_t i = 0; i < RECEIVES; i++) {
-        assert_int_equal(ibv_poll_cq(e->rcq, 1, &wc), 1);
-        assert_int_equal(wc.wr_id, i);
-        assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
-    }
-    assert_int_equal(ibv_poll_cq(e->rcq, 1, &wc), 0);
-}
+/* All its receives were flushed, in order. */
+void iwarp_expect_flushed(struct sv_end *e);
 
 /* A message of the dialer's arrives in the listener's first receive. */
-SV_UNUSED static void message(struct sv_end *from, struct sv_end *to) {
-    sv_fill(from->buf + 4096, 40, 7);
-    assert_int_equal(sv_send(from, 9, 4096, 40, IBV_SEND_SIGNALED), 0);
-    struct ibv_wc wc = sv_poll(to->rcq);
-    assert_int_equal(wc.status, IBV_WC_SUCCESS);
-    assert_int_equal(wc.byte_len, 40);
-    sv_check(to->buf, 40, 7);
-    wc = sv_poll(from->scq);
-    assert_int_equal(wc.status, IBV_WC_SUCCESS);
-    assert_int_equal(wc.wr_id, 9);
-}
+void iwarp_message(struct sv_end *from, struct sv_end *to);
 
 /* A device like that, for the whole program. */
-SV_UNUSED static void iwarp_start(void) {
-    softcm_start();
-    setenv("SLUICE_SOFT_PROFILE", "iwarp", 1);
-    setenv("SLUICE_SOFT_MPA_MS", "2000", 1); /* two tests wait for it, all others answer sooner */
-    setenv("SLUICE_SOFT_CM_TIMEOUT_MS", "20000", 1);
-}
+void iwarp_start(void);
 
 #endif

@@ -2,10 +2,10 @@
 /*
  * softverbs_datagram.h - what the tests of UD queue pairs share: starting one, sending, counting drops.
  */
-#ifndef SOFTVERBS_DATAGRAM_H
-#define SOFTVERBS_DATAGRAM_H
+#ifndef TESTS_SUPPORT_SOFTVERBS_DATAGRAM_H
+#define TESTS_SUPPORT_SOFTVERBS_DATAGRAM_H
 
-#include "support/softverbs_util.h"
+#include "support/softverbs.h"
 
 #include "soft/ipc/spinlock.h"
 #include "soft/rc/progress.h"
@@ -15,112 +15,51 @@
 #define UD_QKEY 0x11223344u
 #define UD_OPTIONS(...) ((struct sv_options){.type = IBV_QPT_UD, .one_cq = false, __VA_ARGS__})
 
-SV_UNUSED static void ud_to(struct sv_end *e, enum ibv_qp_state state, int mask, uint32_t qkey) {
-    struct ibv_qp_attr attr = {.qp_state = state, .port_num = 1, .qkey = qkey};
-    must(soft_modify_qp(e->qp, &attr, IBV_QP_STATE | mask) == 0);
-}
+/* To a state, with what the mask names. */
+void ud_to(struct sv_end *e, enum ibv_qp_state state, int mask, uint32_t qkey);
 
 #define UD_INIT_MASK (IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY)
 
-SV_UNUSED static void ud_start(struct sv_end *e, uint32_t qkey) {
-    ud_to(e, IBV_QPS_INIT, UD_INIT_MASK, qkey);
-    ud_to(e, IBV_QPS_RTR, 0, 0);
-    ud_to(e, IBV_QPS_RTS, IBV_QP_SQ_PSN, 0);
-}
+/* To RTS. */
+void ud_start(struct sv_end *e, uint32_t qkey);
 
-SV_UNUSED static void ud_open(struct sv_end *e, struct sv_options o) {
-    o.type = IBV_QPT_UD;
-    sv_open(e, o);
-    ud_start(e, UD_QKEY);
-}
+/* An end with a UD queue pair in RTS. */
+void ud_open(struct sv_end *e, struct sv_options o);
 
-SV_UNUSED static struct ibv_ah_attr ud_ah_attr(struct sv_end *e) {
-    struct ibv_ah_attr attr = {.is_global = 1, .port_num = 1, .grh = {.hop_limit = 64}};
-    must(soft_query_gid(e->ctx, 1, 0, &attr.grh.dgid) == 0);
-    return attr;
-}
+/* Attributes of an address handle to this host. */
+struct ibv_ah_attr ud_ah_attr(struct sv_end *e);
 
 /* To this host. */
-SV_UNUSED static struct ibv_ah *ud_ah(struct sv_end *e) {
-    struct ibv_ah_attr attr = ud_ah_attr(e);
-    struct ibv_ah *ah = soft_create_ah(e->pd, &attr);
-    must(ah);
-    return ah;
-}
+struct ibv_ah *ud_ah(struct sv_end *e);
 
-SV_UNUSED static struct ibv_send_wr ud_wr(struct ibv_ah *ah, uint32_t qpn, struct ibv_sge *sge,
-                                          unsigned flags) {
-    return (struct ibv_send_wr){.sg_list = sge,
-                                .num_sge = 1,
-                                .opcode = IBV_WR_SEND,
-                                .send_flags = flags | IBV_SEND_SIGNALED,
-                                .wr.ud = {.ah = ah, .remote_qpn = qpn, .remote_qkey = UD_QKEY}};
-}
+/* A SEND to that queue pair. */
+struct ibv_send_wr ud_wr(struct ibv_ah *ah, uint32_t qpn, struct ibv_sge *sge, unsigned flags);
 
-SV_UNUSED static int ud_post(struct sv_end *e, struct ibv_send_wr *wr) {
-    struct ibv_send_wr *bad = NULL;
-    int rc = ibv_post_send(e->qp, wr, &bad);
-    must(rc == 0 || bad);
-    return rc;
-}
+/* Posts it; the status. */
+int ud_post(struct sv_end *e, struct ibv_send_wr *wr);
 
 /* Sends bytes from offset and waits for the completion, which always succeeds. */
-SV_UNUSED static void ud_send(struct sv_end *e, struct ibv_ah *ah, uint32_t qpn, size_t offset,
-                              size_t bytes) {
-    struct ibv_sge sge = sv_sge(e, offset, bytes);
-    struct ibv_send_wr wr = ud_wr(ah, qpn, &sge, 0);
-    must(ud_post(e, &wr) == 0);
-    struct ibv_wc wc = sv_poll(e->scq);
-    must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_SEND && wc.qp_num == e->qp->qp_num);
-}
+void ud_send(struct sv_end *e, struct ibv_ah *ah, uint32_t qpn, size_t offset, size_t bytes);
 
-SV_UNUSED static uint32_t ud_drops(struct sv_end *e, enum soft_drop why) {
-    uint32_t drops[SOFT_DROPS];
-    must(soft_query_drops(e->qp, drops, SOFT_DROPS) == SOFT_DROPS);
-    return drops[why];
-}
+/* How many datagrams it dropped for that reason. */
+uint32_t ud_drops(struct sv_end *e, enum soft_drop why);
 
 /* Its poller has taken all that came so far: nobody else may be looking. */
-SV_UNUSED static bool ud_dropped(struct sv_end *e, enum soft_drop why, uint32_t count) {
-    soft_qp_progress(soft_qp_of(e->qp));
-    return ud_drops(e, why) == count;
-}
+bool ud_dropped(struct sv_end *e, enum soft_drop why, uint32_t count);
 
 /* Rings it reads; rings it writes whose reader has said that it has them. */
-SV_UNUSED static unsigned ud_ins(struct sv_end *e) {
-    struct soft_qp *qp = soft_qp_of(e->qp);
-    spin_lock(&qp->lock);
-    unsigned n = qp->ud->in_count;
-    spin_unlock(&qp->lock);
-    return n;
-}
+unsigned ud_ins(struct sv_end *e);
 
-SV_UNUSED static unsigned ud_ways(struct sv_end *e) {
-    struct soft_qp *qp = soft_qp_of(e->qp);
-    unsigned n = 0;
-    spin_lock(&qp->lock);
-    for (unsigned i = 0; i < qp->ud->way_count; i++)
-        n += qp->ud->way[i]->taken;
-    spin_unlock(&qp->lock);
-    return n;
-}
+/* Rings it writes whose reader has said that it has them. */
+unsigned ud_ways(struct sv_end *e);
 
 /* Groups belong to the whole host: every run of a test has its own. Set before anything is forked. */
-SV_UNUSED static uint32_t ud_run;
+extern uint32_t ud_run;
 
-SV_UNUSED static union ibv_gid ud_group(uint8_t last) {
-    union ibv_gid gid = {.raw = {0xff, 0x0e, [15] = last}};
-    must(ud_run != 0);
-    memcpy(gid.raw + 8, &ud_run, sizeof ud_run);
-    return gid;
-}
+/* A multicast group of this run. */
+union ibv_gid ud_group(uint8_t last);
 
-SV_UNUSED static struct ibv_ah *ud_group_ah(struct sv_end *e, uint8_t last) {
-    struct ibv_ah_attr attr = ud_ah_attr(e);
-    attr.grh.dgid = ud_group(last);
-    struct ibv_ah *ah = soft_create_ah(e->pd, &attr);
-    must(ah);
-    return ah;
-}
+/* An address handle to that group. */
+struct ibv_ah *ud_group_ah(struct sv_end *e, uint8_t last);
 
 #endif

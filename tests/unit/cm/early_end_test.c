@@ -3,7 +3,7 @@
  * early_end_test.c - a dialer is up, sends, and is gone before its listener has seen the handshake's last message, or
  * that message is lost: what the dialer was told has arrived is delivered, after UP and before CLOSED.
  */
-#include "support/fault_util.h"
+#include "support/fault.h"
 #include "support/pair.h"
 
 /* As many as a dialer has credits for before its listener gives it some: a device takes them alone. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Options of a link for rdma_set_option: they reach the ids and QPs, and a refusal is told. */
-#include "support/fault_util.h"
+#include "support/fault.h"
 #include "support/pair.h"
 
 #include <arpa/inet.h>

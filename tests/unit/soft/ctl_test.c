@@ -3,7 +3,7 @@
  * ctl_test.c - the control socket: commands from another process, who may ask, hostile bytes, clients
  * that do not read, a bound on their number.
  */
-#include "support/fault_util.h"
+#include "support/fault.h"
 
 #include <fcntl.h>
 #include <sys/un.h>

@@ -3,7 +3,7 @@
  * fault_arrival_test.c - messages of the connection manager that get lost or are late where they
  * arrive: what is repeated only costs time, what is not ends as documented.
  */
-#include "support/fault_util.h"
+#include "support/fault.h"
 #include "support/softcm.h"
 
 static int setup(void **state) {

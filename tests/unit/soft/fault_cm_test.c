@@ -3,7 +3,7 @@
  * fault_cm_test.c - faults of the connection manager on demand, and the device's removal, port and
  * addresses as ids see them.
  */
-#include "support/fault_util.h"
+#include "support/fault.h"
 #include "support/softcm.h"
 
 #include "soft/fault/names.h"

@@ -2,7 +2,7 @@
 /*
  * fault_device_test.c - removal of the device and its port, as programs see them that use verbs only.
  */
-#include "support/fault_util.h"
+#include "support/fault.h"
 
 static void removal_flushes_queue_pairs_and_fails_calls_with_eio(void **state) {
     (void)state;

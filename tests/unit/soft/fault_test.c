@@ -2,7 +2,7 @@
 /*
  * fault_test.c - faults of queue pairs and calls on demand, seen through the verbs.
  */
-#include "support/fault_util.h"
+#include "support/fault.h"
 
 #include "support/emulated.h"
 
@@ -140,7 +140,7 @@ static void an_rnr_burst_ends_a_sender_with_fewer_retries(void **state) {
     while (ibv_poll_cq(a.scq, 1, &wc) == 0) {
         struct ibv_wc none;
         must(ibv_poll_cq(b.rcq, 1, &none) == 0);
-        sv_pause(&turns, since, "no completion", __LINE__);
+        sv_pause(&turns, since, "no completion", __FILE__, __LINE__);
     }
     assert_int_equal(wc.status, IBV_WC_RNR_RETRY_EXC_ERR);
     fault_log_is("qp#2 recv 2: rnr 500 (line 1)\n");

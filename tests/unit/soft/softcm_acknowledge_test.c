@@ -4,7 +4,7 @@
  * its queue pair up then does not see sends flushed that were received.
  */
 #include "support/softcm.h"
-#include "support/softverbs_util.h"
+#include "support/softverbs.h"
 
 /* Two queue pairs that are not on the ids, one message taken by one poll and not looked at again. */
 struct ends {

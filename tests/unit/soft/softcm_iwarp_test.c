@@ -9,9 +9,9 @@
 
 static void a_request_shows_exact_data_and_no_queue_pair(void **state) {
     (void)state;
-    struct ends s;
-    listen_there(&s);
-    struct rdma_conn_param param = param_of(&s.dialer, "dialer", 6);
+    struct iwarp_ends s;
+    iwarp_listen(&s);
+    struct rdma_conn_param param = iwarp_param(&s.dialer, "dialer", 6);
     param.responder_resources = 5;
     param.initiator_depth = 3;
     assert_int_equal(soft_connect(s.cm.active, &param), 0);
@@ -26,18 +26,18 @@ static void a_request_shows_exact_data_and_no_queue_pair(void **state) {
     assert_int_equal(event->param.conn.responder_resources, 3); /* its own future ones */
     assert_int_equal(event->param.conn.initiator_depth, 5);
     soft_ack_cm_event(event);
-    assert_int_equal(state_of(&s.listener), IBV_QPS_INIT);
-    leave(&s);
+    assert_int_equal(iwarp_state(&s.listener), IBV_QPS_INIT);
+    iwarp_close(&s);
 }
 
 static void the_answer_is_established_with_exact_data_and_the_queue_pairs_are_up(void **state) {
     (void)state;
-    struct ends s;
-    request(&s);
-    struct rdma_conn_param param = param_of(&s.listener, "hello", 5);
+    struct iwarp_ends s;
+    iwarp_request(&s);
+    struct rdma_conn_param param = iwarp_param(&s.listener, "hello", 5);
     param.responder_resources = 0;
     assert_int_equal(soft_accept(s.cm.passive, &param), 0);
-    assert_int_equal(state_of(&s.listener), IBV_QPS_RTS);
+    assert_int_equal(iwarp_state(&s.listener), IBV_QPS_RTS);
     /* without a word of the dialer's */
     assert_int_equal(softcm_take(s.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     struct rdma_cm_event *event = softcm_expect(s.cm.active_channel, RDMA_CM_EVENT_ESTABLISHED);
@@ -46,38 +46,38 @@ static void the_answer_is_established_with_exact_data_and_the_queue_pairs_are_up
     assert_memory_equal(event->param.conn.private_data, "hello", 5);
     assert_int_equal(event->param.conn.responder_resources, 1); /* what the dialer asked for */
     soft_ack_cm_event(event);
-    assert_int_equal(state_of(&s.dialer), IBV_QPS_RTS);
+    assert_int_equal(iwarp_state(&s.dialer), IBV_QPS_RTS);
     assert_fails(soft_establish(s.cm.active), EINVAL);
     /* what a program for InfiniBand does next changes nothing */
     assert_int_equal(sv_to_rtr(&s.dialer, 1), 0);
     assert_int_equal(sv_to_rts(&s.dialer), 0);
-    message(&s.dialer, &s.listener);
-    message(&s.listener, &s.dialer);
-    leave(&s);
+    iwarp_message(&s.dialer, &s.listener);
+    iwarp_message(&s.listener, &s.dialer);
+    iwarp_close(&s);
 }
 
 static void the_device_moves_the_queue_pair_and_nobody_else(void **state) {
     (void)state;
-    struct ends s;
-    listen_there(&s);
+    struct iwarp_ends s;
+    iwarp_listen(&s);
     assert_int_equal(sv_to_rtr(&s.dialer, 1), 0);
-    assert_int_equal(state_of(&s.dialer), IBV_QPS_INIT);
+    assert_int_equal(iwarp_state(&s.dialer), IBV_QPS_INIT);
     assert_int_equal(sv_to_rts(&s.dialer), EINVAL);
-    leave(&s);
+    iwarp_close(&s);
 }
 
 static void attributes_say_next_to_nothing(void **state) {
     (void)state;
-    struct ends s;
+    struct iwarp_ends s;
     int mask, basic = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
-    listen_there(&s);
+    iwarp_listen(&s);
     for (int to = IBV_QPS_INIT; to <= IBV_QPS_RTS; to++) {
         struct ibv_qp_attr attr = {.qp_state = (enum ibv_qp_state)to};
         assert_int_equal(soft_init_qp_attr(s.cm.active, &attr, &mask), 0);
         assert_int_equal(mask, basic);
         assert_int_equal(attr.qp_access_flags, 0);
     }
-    struct rdma_conn_param param = param_of(&s.dialer, NULL, 0);
+    struct rdma_conn_param param = iwarp_param(&s.dialer, NULL, 0);
     assert_int_equal(soft_connect(s.cm.active, &param), 0);
     s.cm.passive = softcm_request(s.cm.passive_channel);
     struct rdma_cm_id *ids[] = {s.cm.active, s.cm.passive};
@@ -88,13 +88,13 @@ static void attributes_say_next_to_nothing(void **state) {
             assert_int_equal(mask, to == IBV_QPS_RTS ? IBV_QP_PORT : basic);
         }
     assert_int_equal(soft_reject(s.cm.passive, NULL, 0), 0);
-    leave(&s);
+    iwarp_close(&s);
 }
 
 static void a_queue_pair_that_is_not_there_is_einval(void **state) {
     (void)state;
-    struct ends s;
-    listen_there(&s);
+    struct iwarp_ends s;
+    iwarp_listen(&s);
     struct rdma_conn_param param = softcm_param(NULL, 0);
     param.qp_num = 0xffffff;
     assert_fails(soft_connect(s.cm.active, &param), EINVAL);
@@ -104,22 +104,22 @@ static void a_queue_pair_that_is_not_there_is_einval(void **state) {
     param.qp_num = 0xffffff;
     assert_fails(soft_accept(s.cm.passive, &param), EINVAL);
     assert_int_equal(softcm_take(s.cm.active_channel, RDMA_CM_EVENT_REJECTED), REFUSED);
-    leave(&s);
+    iwarp_close(&s);
 }
 
 /* ---- it does not ------------------------------------------------------------------------------------- */
 
 static void nobody_listening_fails_the_call_and_the_id_connects_again(void **state) {
     (void)state;
-    struct ends s;
-    listen_there(&s);
-    struct rdma_conn_param param = param_of(&s.dialer, NULL, 0);
+    struct iwarp_ends s;
+    iwarp_listen(&s);
+    struct rdma_conn_param param = iwarp_param(&s.dialer, NULL, 0);
     struct sockaddr_in addr = softcm_in("127.0.0.1", s.cm.port);
     for (int i = 0; i < 2; i++) { /* the second time somebody else is remembered to have it */
         assert_int_equal(soft_destroy_id(s.cm.listener), 0);
         assert_fails(soft_connect(s.cm.active, &param), ECONNREFUSED);
         assert_false(softcm_readable(s.cm.active_channel, 0));
-        assert_int_equal(state_of(&s.dialer), IBV_QPS_INIT);
+        assert_int_equal(iwarp_state(&s.dialer), IBV_QPS_INIT);
         s.cm.listener = softcm_id(s.cm.passive_channel);
         assert_int_equal(soft_bind_addr(s.cm.listener, (struct sockaddr *)&addr), 0);
         assert_int_equal(soft_listen(s.cm.listener, 4), 0);
@@ -128,7 +128,7 @@ static void nobody_listening_fails_the_call_and_the_id_connects_again(void **sta
             struct sv_end end;
             softcm_resolve(other, s.cm.port);
             sv_open(&end, SV_OPTIONS(.recvs = 1));
-            struct rdma_conn_param again = param_of(&end, NULL, 0);
+            struct rdma_conn_param again = iwarp_param(&end, NULL, 0);
             assert_int_equal(soft_connect(other, &again), 0);
             struct rdma_cm_id *asked = softcm_request(s.cm.passive_channel);
             assert_int_equal(soft_reject(asked, NULL, 0), 0);
@@ -141,58 +141,58 @@ static void nobody_listening_fails_the_call_and_the_id_connects_again(void **sta
     assert_int_equal(soft_connect(s.cm.active, &param), 0);
     s.cm.passive = softcm_request(s.cm.passive_channel);
     assert_int_equal(soft_reject(s.cm.passive, NULL, 0), 0);
-    leave(&s);
+    iwarp_close(&s);
 }
 
 static void a_refusal_has_exact_data_and_flushes_receives_before_it_is_told(void **state) {
     (void)state;
-    struct ends s;
-    request(&s);
+    struct iwarp_ends s;
+    iwarp_request(&s);
     assert_int_equal(soft_reject(s.cm.passive, "no", 2), 0);
     struct rdma_cm_event *event = softcm_expect(s.cm.active_channel, RDMA_CM_EVENT_REJECTED);
     assert_int_equal(event->status, REFUSED);
     assert_int_equal(event->param.conn.private_data_len, 2);
     assert_memory_equal(event->param.conn.private_data, "no", 2);
-    flushed(&s.dialer);
+    iwarp_expect_flushed(&s.dialer);
     soft_ack_cm_event(event);
-    assert_int_equal(state_of(&s.dialer), IBV_QPS_ERR);
-    struct rdma_conn_param param = param_of(&s.dialer, NULL, 0);
+    assert_int_equal(iwarp_state(&s.dialer), IBV_QPS_ERR);
+    struct rdma_conn_param param = iwarp_param(&s.dialer, NULL, 0);
     assert_fails(soft_connect(s.cm.active, &param), EINVAL);
-    leave(&s);
+    iwarp_close(&s);
 }
 
 static void a_request_that_is_destroyed_is_refused_without_data(void **state) {
     (void)state;
-    struct ends s;
-    request(&s);
+    struct iwarp_ends s;
+    iwarp_request(&s);
     assert_int_equal(soft_destroy_id(s.cm.passive), 0);
     s.cm.passive = NULL;
     struct rdma_cm_event *event = softcm_expect(s.cm.active_channel, RDMA_CM_EVENT_REJECTED);
     assert_int_equal(event->status, REFUSED);
     assert_int_equal(event->param.conn.private_data_len, 0);
     soft_ack_cm_event(event);
-    leave(&s);
+    iwarp_close(&s);
 }
 
 static void too_much_data_is_refused(void **state) {
     (void)state;
-    struct ends s;
+    struct iwarp_ends s;
     uint8_t data[255] = {1};
-    listen_there(&s);
-    struct rdma_conn_param param = param_of(&s.dialer, data, 252);
+    iwarp_listen(&s);
+    struct rdma_conn_param param = iwarp_param(&s.dialer, data, 252);
     assert_int_equal(soft_connect(s.cm.active, &param), 0);
     assert_int_equal(softcm_take(s.cm.active_channel, RDMA_CM_EVENT_REJECTED), REFUSED);
     assert_false(softcm_readable(s.cm.passive_channel, 0));
-    leave(&s);
+    iwarp_close(&s);
 }
 
 static void two_hundred_and_fifty_one_bytes_arrive(void **state) {
     (void)state;
-    struct ends s;
+    struct iwarp_ends s;
     uint8_t data[251];
     sv_fill(data, sizeof data, 3);
-    listen_there(&s);
-    struct rdma_conn_param param = param_of(&s.dialer, data, sizeof data);
+    iwarp_listen(&s);
+    struct rdma_conn_param param = iwarp_param(&s.dialer, data, sizeof data);
     assert_int_equal(soft_connect(s.cm.active, &param), 0);
     struct rdma_cm_event *event =
         softcm_expect(s.cm.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
@@ -200,21 +200,21 @@ static void two_hundred_and_fifty_one_bytes_arrive(void **state) {
     assert_int_equal(event->param.conn.private_data_len, sizeof data);
     sv_check(event->param.conn.private_data, sizeof data, 3);
     soft_ack_cm_event(event);
-    leave(&s);
+    iwarp_close(&s);
 }
 
 static void a_dialer_that_is_not_answered_in_time_gives_up(void **state) {
     (void)state;
-    struct ends s;
-    request(&s);
+    struct iwarp_ends s;
+    iwarp_request(&s);
     assert_int_equal(softcm_take(s.cm.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
-    assert_int_equal(state_of(&s.dialer), IBV_QPS_ERR);
+    assert_int_equal(iwarp_state(&s.dialer), IBV_QPS_ERR);
     softcm_until(softcm_conn_state(s.cm.passive) == SOFT_CM_CONN_OVER);
     assert_false(softcm_readable(s.cm.passive_channel, 0)); /* the listener hears nothing */
-    struct rdma_conn_param param = param_of(&s.listener, NULL, 0);
+    struct rdma_conn_param param = iwarp_param(&s.listener, NULL, 0);
     assert_fails(soft_accept(s.cm.passive, &param), ECONNRESET);
-    assert_int_equal(state_of(&s.listener), IBV_QPS_INIT);
-    leave(&s);
+    assert_int_equal(iwarp_state(&s.listener), IBV_QPS_INIT);
+    iwarp_close(&s);
 }
 
 /* ---- calls that block -------------------------------------------------------------------------------- */
@@ -232,61 +232,61 @@ static int destroy_qp_call(void *qp) {
 
 static void an_id_that_waits_for_its_answer_is_destroyed_when_that_came(void **state) {
     (void)state;
-    struct ends s;
+    struct iwarp_ends s;
     struct softcm_blocked blocked;
-    request(&s);
+    iwarp_request(&s);
     softcm_block(&blocked, softcm_destroy_call, s.cm.active);
     softcm_until(waiters() == 1);
     assert_int_equal(soft_reject(s.cm.passive, NULL, 0), 0); /* it still waits */
     assert_int_equal(softcm_join(&blocked), 0);
     s.cm.active = NULL;
-    leave(&s);
+    iwarp_close(&s);
 }
 
 static void a_queue_pair_that_waits_for_the_answer_is_destroyed_when_that_came(void **state) {
     (void)state;
-    struct ends s;
+    struct iwarp_ends s;
     struct softcm_blocked blocked;
-    request(&s);
+    iwarp_request(&s);
     softcm_block(&blocked, destroy_qp_call, s.dialer.qp);
     softcm_until(waiters() == 1);
-    struct rdma_conn_param param = param_of(&s.listener, NULL, 0);
+    struct rdma_conn_param param = iwarp_param(&s.listener, NULL, 0);
     assert_int_equal(soft_accept(s.cm.passive, &param), 0);
     assert_int_equal(softcm_join(&blocked), 0);
     s.dialer.qp = NULL;
     softcm_take(s.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED);
     softcm_take(s.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
-    leave(&s);
+    iwarp_close(&s);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------- */
 
-static void ended(struct ends *s) {
+static void ended(struct iwarp_ends *s) {
     assert_int_equal(softcm_take(s->cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     assert_int_equal(softcm_take(s->cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
 }
 
 static void hanging_up_ends_both_sides_at_once_and_for_good(void **state) {
     (void)state;
-    struct ends s;
-    up(&s);
+    struct iwarp_ends s;
+    iwarp_up(&s);
     assert_int_equal(soft_disconnect(s.cm.active), 0);
-    flushed(&s.dialer);
+    iwarp_expect_flushed(&s.dialer);
     ended(&s);
-    flushed(&s.listener);
-    assert_int_equal(state_of(&s.listener), IBV_QPS_ERR);
+    iwarp_expect_flushed(&s.listener);
+    assert_int_equal(iwarp_state(&s.listener), IBV_QPS_ERR);
     assert_int_equal(soft_disconnect(s.cm.active), 0);
     assert_int_equal(soft_disconnect(s.cm.passive), 0);
     /* nothing is to come: no timewait is waited for */
     assert_int_equal(soft_cm_id_of(s.cm.active)->conn.timer.due_ns, 0);
     assert_int_equal(soft_cm_id_of(s.cm.passive)->conn.timer.due_ns, 0);
-    leave(&s);
+    iwarp_close(&s);
 }
 
 static void what_was_sent_before_hanging_up_arrives(void **state) {
     (void)state;
-    struct ends s;
-    up(&s);
+    struct iwarp_ends s;
+    iwarp_up(&s);
     sv_fill(s.dialer.buf + 4096, 40, 5);
     assert_int_equal(sv_send(&s.dialer, 1, 4096, 40, IBV_SEND_SIGNALED), 0);
     assert_int_equal(soft_disconnect(s.cm.active), 0);
@@ -295,40 +295,40 @@ static void what_was_sent_before_hanging_up_arrives(void **state) {
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
     sv_check(s.listener.buf, 40, 5);
     assert_int_equal(sv_poll(s.listener.rcq).status, IBV_WC_WR_FLUSH_ERR);
-    leave(&s);
+    iwarp_close(&s);
 }
 
 static void an_error_of_the_queue_pair_is_the_end_of_the_connection(void **state) {
     (void)state;
-    struct ends s;
-    up(&s);
+    struct iwarp_ends s;
+    iwarp_up(&s);
     assert_int_equal(sv_to(&s.listener, IBV_QPS_ERR), 0);
-    flushed(&s.listener); /* before the call returned */
+    iwarp_expect_flushed(&s.listener); /* before the call returned */
     ended(&s);
-    flushed(&s.dialer);
-    leave(&s);
+    iwarp_expect_flushed(&s.dialer);
+    iwarp_close(&s);
 }
 
 static void destroying_the_queue_pair_is_the_end_of_the_connection(void **state) {
     (void)state;
-    struct ends s;
-    up(&s);
+    struct iwarp_ends s;
+    iwarp_up(&s);
     assert_int_equal(soft_destroy_qp(s.dialer.qp), 0);
     s.dialer.qp = NULL;
     ended(&s);
-    leave(&s);
+    iwarp_close(&s);
 }
 
 static void destroying_the_id_is_the_end_of_the_connection(void **state) {
     (void)state;
-    struct ends s;
-    up(&s);
+    struct iwarp_ends s;
+    iwarp_up(&s);
     assert_int_equal(soft_destroy_id(s.cm.active), 0);
     s.cm.active = NULL;
-    flushed(&s.dialer);
+    iwarp_expect_flushed(&s.dialer);
     assert_int_equal(softcm_take(s.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    flushed(&s.listener);
-    leave(&s);
+    iwarp_expect_flushed(&s.listener);
+    iwarp_close(&s);
 }
 
 int main(void) {

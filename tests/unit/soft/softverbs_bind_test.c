@@ -11,7 +11,7 @@
 enum { ROUNDS = 12 };
 
 struct bound {
-    struct pair pair;
+    struct onesided pair;
     struct ibv_mw *mw;
     uint32_t rkey;
 };
@@ -45,7 +45,7 @@ static void bind_it(struct bound *b) {
 }
 
 static void open_bound(struct bound *b) {
-    open_pair(&b->pair, MAPPED, ALL_REMOTE, IBV_ACCESS_MW_BIND, 4);
+    onesided_open(&b->pair, MAPPED, ALL_REMOTE, IBV_ACCESS_MW_BIND, 4);
     b->mw = ibv_alloc_mw(b->pair.b.pd, IBV_MW_TYPE_2);
     must(b->mw);
 }
@@ -54,7 +54,7 @@ static void close_bound(struct bound *b) {
     if (b->mw)
         must(ibv_dealloc_mw(b->mw) == 0);
     must(atomic_load(&soft_mr_of(b->pair.open)->windows) == 0);
-    close_pair(&b->pair);
+    onesided_close(&b->pair);
 }
 
 struct turns {

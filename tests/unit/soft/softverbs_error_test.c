@@ -3,7 +3,7 @@
  * softverbs_error_test.c - completion errors on both sides: length, protection, receiver not ready,
  * nobody there. Each row says what the requester and the responder must see.
  */
-#include "support/softverbs_util.h"
+#include "support/softverbs.h"
 #include "soft/rc/progress.h"
 
 static struct sv_end a, b;

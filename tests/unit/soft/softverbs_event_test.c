@@ -3,7 +3,7 @@
  * softverbs_event_test.c - completion channels: one event per arming, pollable descriptor,
  * solicited only, acknowledgement, and that no sleeper is forgotten whatever its peer does.
  */
-#include "support/softverbs_util.h"
+#include "support/softverbs.h"
 
 #include "support/emulated.h"
 #include "soft/rc/completer.h"
@@ -430,11 +430,11 @@ static void *pong(void *arg) {
 static void no_wake_is_lost_when_both_sides_sleep_all_the_time(void **state) {
     (void)state;
     pthread_t thread;
-    sv_in_child = true; /* failures of either thread end the process with a message */
+    must_end_process = true; /* failures of either thread end the process with a message */
     assert_int_equal(pthread_create(&thread, NULL, pong, NULL), 0);
     ping_pong(&a, true);
     pthread_join(thread, NULL);
-    sv_in_child = false;
+    must_end_process = false;
 }
 
 int main(void) {

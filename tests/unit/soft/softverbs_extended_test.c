@@ -4,7 +4,7 @@
  * CQs with reader calls, QPs with ibv_wr_* calls, registration under another address, CQ sizes. Through
  * the headers' own inline calls where there are such.
  */
-#include "support/softverbs_util.h"
+#include "support/softverbs.h"
 
 #include "soft/rc/completer.h"
 #include "soft/verbs/cq.h"

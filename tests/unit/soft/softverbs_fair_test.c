@@ -3,7 +3,7 @@
  * softverbs_fair_test.c - a queue pair that fills every poll of its CQ keeps no other one waiting,
  * whichever place they have in it, whether they were busy lately or not.
  */
-#include "support/softverbs_util.h"
+#include "support/softverbs.h"
 #include "soft/verbs/cq.h"
 
 enum { QPS = 24, ARRAY = 4, BUSY = 16 /* messages that always wait on a busy one */ };

@@ -60,8 +60,8 @@ static void in_a_child(void (*fn)(int fd)) {
 
 static void take_a_key_back(int fd) {
     (void)fd;
-    struct pair p;
-    open_pair(&p, MAPPED, ALL_REMOTE, ALL_REMOTE, 4);
+    struct onesided p;
+    onesided_open(&p, MAPPED, ALL_REMOTE, ALL_REMOTE, 4);
     if (!omits(p.a.qp))
         _exit(CANNOT);
     forbid();
@@ -82,7 +82,7 @@ static void a_key_is_taken_back_when_nobody_goes_without_a_fence(void **state) {
 }
 
 struct writer {
-    struct pair *p;
+    struct onesided *p;
     uint32_t rkey;
     _Atomic unsigned done;
 };
@@ -92,7 +92,7 @@ static void *writes(void *arg) {
     struct ibv_wc wc = {.status = IBV_WC_SUCCESS};
     for (unsigned seed = 1; wc.status == IBV_WC_SUCCESS; seed++) {
         memset(w->p->a.buf, (int)seed, 3000);
-        must(post(w->p, IBV_WR_RDMA_WRITE, 0, seed % 2 ? 3000 : 8, 0, w->rkey, 0) == 0);
+        must(onesided_post(w->p, IBV_WR_RDMA_WRITE, 0, seed % 2 ? 3000 : 8, 0, w->rkey, 0) == 0);
         wc = sv_poll(w->p->a.rcq);
         atomic_store(&w->done, seed);
     }
@@ -104,8 +104,8 @@ static void take_keys_back_in_traffic(int fd) {
     (void)fd;
     static uint8_t seen[3000];
     for (int turn = 0; turn < 16; turn++) {
-        struct pair p;
-        open_pair(&p, MAPPED, ALL_REMOTE, ALL_REMOTE, 4);
+        struct onesided p;
+        onesided_open(&p, MAPPED, ALL_REMOTE, ALL_REMOTE, 4);
         if (turn == 0 && !omits(p.a.qp))
             _exit(CANNOT);
         struct writer w = {.p = &p, .rkey = p.open->rkey, .done = 0};
@@ -120,9 +120,9 @@ static void take_keys_back_in_traffic(int fd) {
         memcpy(seen, p.b.buf, sizeof seen);
         must(pthread_join(thread, NULL) == 0);
         must(memcmp(seen, p.b.buf, sizeof seen) == 0 || !waited);
-        p.open = soft_reg_mr(p.b.pd, p.b.buf, BYTES, IBV_ACCESS_LOCAL_WRITE);
+        p.open = soft_reg_mr(p.b.pd, p.b.buf, ONESIDED_BYTES, IBV_ACCESS_LOCAL_WRITE);
         must(p.open);
-        close_pair(&p);
+        onesided_close(&p);
     }
 }
 
@@ -236,8 +236,8 @@ static void what_came_without_a_bell_is_found(void **state) {
 
 static void wait_for_no_answer(int fd) {
     (void)fd;
-    struct pair p;
-    open_pair(&p, MAPPED, ALL_REMOTE, ALL_REMOTE, 4);
+    struct onesided p;
+    onesided_open(&p, MAPPED, ALL_REMOTE, ALL_REMOTE, 4);
     if (!omits(p.a.qp))
         _exit(CANNOT);
     peers_do_not_answer();
@@ -246,8 +246,8 @@ static void wait_for_no_answer(int fd) {
     must(soft_dereg_mr(p.open) == 0);
     must(soft_now_ns() - since >= CALL_WAIT_NS / 2); /* it may be inside: no longer, but no less */
     must(omits(p.a.qp) && soft_fence_any_unsure());
-    p.open = soft_reg_mr(p.b.pd, p.b.buf, BYTES, IBV_ACCESS_LOCAL_WRITE);
-    close_pair(&p);
+    p.open = soft_reg_mr(p.b.pd, p.b.buf, ONESIDED_BYTES, IBV_ACCESS_LOCAL_WRITE);
+    onesided_close(&p);
 }
 
 static void a_peer_that_does_not_answer_is_waited_for_as_one_that_is_inside(void **state) {
@@ -275,7 +275,7 @@ static void lose_it_far_from_the_peer(int fd) {
     must(open);
     tell(fd, &e.qp->qp_num, sizeof number);
     hear(fd, &number, sizeof number);
-    to_rts(&e, number, ALL_REMOTE, 4);
+    onesided_to_rts(&e, number, ALL_REMOTE, 4);
     sv_wait_linked(&e);
     hear(fd, &byte, 1); /* it is connected too */
     forbid();
@@ -296,7 +296,7 @@ static void a_peer_in_another_process_puts_its_fences_in(void **state) {
     sv_open(&e, SV_OPTIONS(0));
     hear(child.fd, &number, sizeof number);
     tell(child.fd, &e.qp->qp_num, sizeof number);
-    to_rts(&e, number, ALL_REMOTE, 4);
+    onesided_to_rts(&e, number, ALL_REMOTE, 4);
     sv_wait_linked(&e);
     bool could = omits(e.qp);
     tell(child.fd, &byte, 1);

@@ -27,14 +27,14 @@ static void refused_as_memory(int fd, size_t bytes) {
 
 static void memory_that_could_fail_under_us_is_refused(void **state) {
     (void)state;
-    int good = board_file(true, 8192, 0);
+    int good = hostile_shm_file(true, 8192, 0);
     assert_true(soft_untrusted_fd_memory(good, 8192));
     assert_false(soft_untrusted_fd_memory(good, 4096));
     assert_false(soft_untrusted_fd_memory(good, 8193));
     close(good);
-    refused_as_memory(board_file(false, 8192, 0), 8192);
-    refused_as_memory(board_file(true, 0, 0), 8192);
-    refused_as_memory(board_file(true, (size_t)1 << 50, 0), 8192);
+    refused_as_memory(hostile_shm_file(false, 8192, 0), 8192);
+    refused_as_memory(hostile_shm_file(true, 0, 0), 8192);
+    refused_as_memory(hostile_shm_file(true, (size_t)1 << 50, 0), 8192);
     refused_as_memory(open("/dev/null", O_RDWR | O_CLOEXEC), 8192);
     refused_as_memory(open("/proc/self/exe", O_RDONLY | O_CLOEXEC), 8192);
     refused_as_memory(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC), 4096);
@@ -69,11 +69,12 @@ static void only_an_empty_datagram_socket_is_a_bell(void **state) {
     must(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
     refused_as_bell(pair[0]);
     refused_as_bell(pair[1]);
-    int full = bell(&hears); /* what lies in it could be anything, and closing it closes that */
-    say(hears, NULL, 0, &full, 1);
+    int full =
+        hostile_bell(&hears); /* what lies in it could be anything, and closing it closes that */
+    hostile_say(hears, NULL, 0, &full, 1);
     refused_as_bell(full);
     close(hears);
-    int good = bell(&hears);
+    int good = hostile_bell(&hears);
     assert_true(soft_untrusted_fd_bell(good));
     assert_int_equal(send(hears, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL), -1); /* nor later */
     must(fcntl(good, F_SETFL, 0) == 0);
@@ -96,7 +97,7 @@ static void a_descriptor_that_is_slow_to_close_holds_nobody_up(void **state) {
     unsigned fds = hostile_fds();
     uint64_t start = soft_now_ns();
     for (unsigned i = 0; i < 6; i++) /* more than there are threads for one user */
-        soft_untrusted_fd_close(lingering(&other[i]), soft_untrusted_fd_who(geteuid(), 1));
+        soft_untrusted_fd_close(hostile_lingering(&other[i]), soft_untrusted_fd_who(geteuid(), 1));
     assert_true(soft_now_ns() - start < SOON_NS);
     sv_until(sv_closers() == 4);
     for (unsigned i = 0; i < 6; i++)
@@ -117,12 +118,12 @@ static void a_user_whose_descriptors_do_not_close_burdens_himself(void **state) 
     must(soft_close_device(sv_context()) == 0);
     unsigned fds = hostile_fds();
     for (unsigned i = 0; i < 6; i++)
-        soft_untrusted_fd_close(lingering(&other[i]), SOMEBODY);
+        soft_untrusted_fd_close(hostile_lingering(&other[i]), SOMEBODY);
     sv_until(sv_closers() == 4);
     assert_false(soft_untrusted_fd_burdened(SOMEBODY));
     for (unsigned i = 0; i < MANY; i++)
         soft_untrusted_fd_close(eventfd(0, EFD_CLOEXEC), SOMEBODY);
-    soft_untrusted_fd_close(lingering(&other[6]),
+    soft_untrusted_fd_close(hostile_lingering(&other[6]),
                             SOMEBODY); /* this thread would wait for an hour */
     assert_true(soft_untrusted_fd_burdened(SOMEBODY));
     assert_false(soft_untrusted_fd_burdened(SOMEBODY_ELSE));
@@ -152,37 +153,39 @@ static int slow;
 
 static void in_a_greeting(int fd) {
     must(sv_hear(fd) == 1);
-    say(dial(victim_qpn), &good_hello, sizeof good_hello, &slow, 1);
+    hostile_say(hostile_dial(victim_qpn), &hostile_hello, sizeof hostile_hello, &slow, 1);
 }
 
 static void behind_nonsense(int fd) {
     must(sv_hear(fd) == 1);
-    int sock = dial(victim_qpn);
-    say(sock, "nonsense", 8, NULL, 0);
+    int sock = hostile_dial(victim_qpn);
+    hostile_say(sock, "nonsense", 8, NULL, 0);
     for (unsigned i = 0; i < 70; i++)
-        say(sock, NULL, 0, &slow, 1); /* an empty message: only its descriptor counts */
+        hostile_say(sock, NULL, 0, &slow, 1); /* an empty message: only its descriptor counts */
 }
 
 static void behind_a_greeting(int fd) {
     must(sv_hear(fd) == 1);
-    int sock = greet(victim_qpn, &good_hello,
-                     board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC));
-    say(sock, NULL, 0, &slow, 1);
+    int sock =
+        hostile_greet(victim_qpn, &hostile_hello,
+                      hostile_shm_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC));
+    hostile_say(sock, NULL, 0, &slow, 1);
 }
 
 static void inside_a_bell(int fd) {
     must(sv_hear(fd) == 1);
-    int sock = dial(victim_qpn), hears;
-    int fds[2] = {bell(&hears),
-                  board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC)};
-    say(hears, NULL, 0, &slow, 1);
-    say(sock, &good_hello, sizeof good_hello, fds, 2);
+    int sock = hostile_dial(victim_qpn), hears;
+    int fds[2] = {hostile_bell(&hears),
+                  hostile_shm_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC)};
+    hostile_say(hears, NULL, 0, &slow, 1);
+    hostile_say(sock, &hostile_hello, sizeof hostile_hello, fds, 2);
 }
 
 /* The bell that we hand out, as a datagram that carries it. */
 static void through_the_bell(int fd) {
-    int sock = greet(victim_qpn, &good_hello,
-                     board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC));
+    int sock =
+        hostile_greet(victim_qpn, &hostile_hello,
+                      hostile_shm_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC));
     uint8_t answer[1024];
     struct soft_untrusted_fd_fds fds;
     bool cut;
@@ -191,13 +194,13 @@ static void through_the_bell(int fd) {
     must(soft_untrusted_fd_recv(sock, answer, sizeof answer, &fds, &cut) > 0 && fds.count == 2);
     sv_tell(fd, 3);
     must(sv_hear(fd) == 1);
-    say(fds.fd[0], "x", 1, &slow, 1);
+    hostile_say(fds.fd[0], "x", 1, &slow, 1);
 }
 
 static void to_the_control_socket(int fd) {
     struct ucred who;
     must(sv_hear(fd) == 1);
-    say(soft_ctl_connect(getppid(), &who), "status", 6, &slow, 1);
+    hostile_say(soft_ctl_connect(getppid(), &who), "status", 6, &slow, 1);
 }
 
 static void a_peer_that_passes_slow_descriptors_holds_nobody_up(void **state) {
@@ -209,7 +212,7 @@ static void a_peer_that_passes_slow_descriptors_holds_nobody_up(void **state) {
     victim_qpn = hostile_b.qp->qp_num;
     for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++) {
         int other;
-        slow = lingering(&other);
+        slow = hostile_lingering(&other);
         struct sv_child child = sv_fork(ways[i]);
         close(slow);
         if (ways[i] == through_the_bell)
@@ -221,7 +224,7 @@ static void a_peer_that_passes_slow_descriptors_holds_nobody_up(void **state) {
         soft_unlock();
         assert_int_equal(status, 0);
         sv_until(sv_closers() > 0); /* somebody else closes it */
-        still_serves(i);
+        hostile_still_serves(i);
         soft_lock(); /* and not the engine */
         soft_unlock();
         assert_true(soft_now_ns() - start < SOON_NS);
@@ -274,14 +277,14 @@ static void of_those_who_never_greet_the_oldest_go(void **state) {
     unsigned before = hostile_fds();
     int sock[CALLERS];
     for (unsigned i = 0; i < CALLERS; i++) /* on either kind of name */
-        sock[i] = i % 2 ? dial_name(name) : dial(hostile_b.qp->qp_num);
+        sock[i] = i % 2 ? hostile_dial_name(name) : hostile_dial(hostile_b.qp->qp_num);
     sv_until(how_many_hung_up(sock) == CALLERS - 256);
     for (unsigned i = 0; i < 2; i++) { /* in what order two names are served is open */
         assert_true(hung_up(sock[i]));
         assert_false(hung_up(sock[CALLERS - 1 - i]));
     }
     assert_true(hostile_fds() <= before + CALLERS + 256);
-    still_serves(1);
+    hostile_still_serves(1);
     for (unsigned i = 0; i < CALLERS; i++)
         close(sock[i]);
     sv_until(hostile_fds() == before);
@@ -292,10 +295,11 @@ static void of_those_who_never_greet_the_oldest_go(void **state) {
 }
 
 static void greets_often(int fd) {
-    int sock[40], shm_page = board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
+    int sock[40],
+        shm_page = hostile_shm_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
     for (unsigned i = 0; i < 40; i++) {
         uint8_t answer[1024];
-        sock[i] = greet(victim_qpn, &good_hello, shm_page);
+        sock[i] = hostile_greet(victim_qpn, &hostile_hello, shm_page);
         must(recv(sock[i], answer, sizeof answer, 0) > 0);
     }
     for (unsigned i = 0; i < 40; i++)
@@ -312,7 +316,7 @@ static void one_process_has_few_connections(void **state) {
     struct sv_child child = sv_fork(greets_often);
     assert_int_equal(sv_hear(child.fd), 1);
     assert_true(hostile_fds() <= fds + 1 + 8 * 4); /* of each: socket, pidfd, two bells */
-    still_serves(1);
+    hostile_still_serves(1);
     sv_tell(child.fd, 2);
     assert_int_equal(sv_join(&child), 0);
     sv_until(hostile_fds() == fds);
@@ -324,7 +328,7 @@ static void one_process_has_few_connections(void **state) {
 static void calls_and_waits(int fd) {
     int sock[8];
     for (unsigned i = 0; i < 8; i++)
-        sock[i] = dial(victim_qpn);
+        sock[i] = hostile_dial(victim_qpn);
     sv_tell(fd, 1);
     must(sv_hear(fd) == 2);
     for (unsigned i = 0; i < 8; i++)
@@ -348,7 +352,7 @@ static void callers_that_cannot_be_accepted_do_not_make_it_spin(void **state) {
     print_message("    %u %% of a CPU\n", busy);
     assert_true(busy < 33);
     sv_until(hostile_fds() == fds + 1 + 8); /* accepted after all */
-    still_serves(1);
+    hostile_still_serves(1);
     sv_tell(child.fd, 2);
     assert_int_equal(sv_join(&child), 0);
     sv_until(hostile_fds() == fds);

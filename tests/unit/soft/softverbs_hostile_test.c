@@ -19,39 +19,40 @@ enum { ROUNDS = 160, RECVS = 8, SENDS = 8, STRIDE = 2048, ROOM = 600 };
 /* One lie into the ring the victim reads; its next slot is at `pos`. */
 static void lie_in_slot(struct soft_ring *ring, uint32_t pos, uint64_t *seed) {
     struct soft_slot *slot = &ring->slot[pos % SOFT_RING_SLOTS];
-    uint32_t kind = random32(seed) % 8;
+    uint32_t kind = hostile_random(seed) % 8;
     for (unsigned i = 0; i < SOFT_SLOT_PAYLOAD; i += 4) {
-        uint32_t word = nasty(seed);
+        uint32_t word = hostile_nasty(seed);
         memcpy(slot->data + i, &word, sizeof word);
     }
-    slot->ack = kind < 4 ? 0 : nasty(seed);
-    slot->imm = nasty(seed);
-    slot->word = kind == 7 ? nasty(seed)
-                           : soft_word(1 + random32(seed) % 10, random32(seed) % 32,
-                                       kind % 2 ? random32(seed) % 500 : nasty(seed) & 0xffff);
-    atomic_store(&slot->seq, kind == 6 ? nasty(seed) : pos + 1);
+    slot->ack = kind < 4 ? 0 : hostile_nasty(seed);
+    slot->imm = hostile_nasty(seed);
+    slot->word =
+        kind == 7 ? hostile_nasty(seed)
+                  : soft_word(1 + hostile_random(seed) % 10, hostile_random(seed) % 32,
+                              kind % 2 ? hostile_random(seed) % 500 : hostile_nasty(seed) & 0xffff);
+    atomic_store(&slot->seq, kind == 6 ? hostile_nasty(seed) : pos + 1);
 }
 
 /* What the victim believes about its own sends. */
 static void lie_in_header(struct soft_ring *ring, uint64_t *seed) {
-    switch (random32(seed) % 6) {
+    switch (hostile_random(seed) % 6) {
     case 0:
-        atomic_store(&ring->rx.acked, nasty(seed));
+        atomic_store(&ring->rx.acked, hostile_nasty(seed));
         break;
     case 1:
-        atomic_store(&ring->rx.nak, (uint64_t)nasty(seed) << 32 | nasty(seed));
+        atomic_store(&ring->rx.nak, (uint64_t)hostile_nasty(seed) << 32 | hostile_nasty(seed));
         break;
     case 2:
-        atomic_store(&ring->rx.stalled, nasty(seed));
+        atomic_store(&ring->rx.stalled, hostile_nasty(seed));
         break;
     case 3:
-        atomic_store(&ring->rx.rnr_timer, nasty(seed));
+        atomic_store(&ring->rx.rnr_timer, hostile_nasty(seed));
         break;
     case 4:
-        atomic_store(&ring->rx.down, nasty(seed));
+        atomic_store(&ring->rx.down, hostile_nasty(seed));
         break;
     case 5:
-        atomic_store(&ring->rx.access, nasty(seed));
+        atomic_store(&ring->rx.access, hostile_nasty(seed));
         break;
     }
 }
@@ -59,7 +60,7 @@ static void lie_in_header(struct soft_ring *ring, uint64_t *seed) {
 /* Everything at once, the parts that are fixed included. */
 static void scribble(struct soft_ring *ring, uint64_t *seed) {
     for (size_t i = 0; i < SOFT_RING_BYTES / 4; i++)
-        __atomic_store_n((uint32_t *)(void *)ring + i, nasty(seed), __ATOMIC_RELAXED);
+        __atomic_store_n((uint32_t *)(void *)ring + i, hostile_nasty(seed), __ATOMIC_RELAXED);
 }
 
 static void attack(struct sv_end *e, unsigned round, uint64_t *seed) {
@@ -260,33 +261,33 @@ static void a_bell_that_cannot_be_rung_holds_nobody_up(void **state) {
 /* ---- nonsense on the control socket ------------------------------------------------------------ */
 
 static void greetings_that_lie(uint32_t qpn) {
-    int good = board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
-    int open_board = board_file(false, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
-    int small = board_file(true, 64, SOFT_SHM_PAGE_MAGIC);
-    int strange = board_file(true, sizeof(struct soft_shm_page), 0x1234);
+    int good = hostile_shm_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
+    int open_board = hostile_shm_file(false, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
+    int small = hostile_shm_file(true, 64, SOFT_SHM_PAGE_MAGIC);
+    int strange = hostile_shm_file(true, sizeof(struct soft_shm_page), 0x1234);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    struct hello hello = good_hello;
-    close(greet(qpn, &hello, open_board)); /* could be truncated under us */
-    close(greet(qpn, &hello, small));
-    close(greet(qpn, &hello, strange));
-    close(greet(qpn, &hello, null));
+    struct hello hello = hostile_hello;
+    close(hostile_greet(qpn, &hello, open_board)); /* could be truncated under us */
+    close(hostile_greet(qpn, &hello, small));
+    close(hostile_greet(qpn, &hello, strange));
+    close(hostile_greet(qpn, &hello, null));
     hello.magic ^= 1;
-    close(greet(qpn, &hello, good));
-    hello = good_hello;
+    close(hostile_greet(qpn, &hello, good));
+    hello = hostile_hello;
     hello.version++;
-    close(greet(qpn, &hello, good));
-    hello = good_hello;
+    close(hostile_greet(qpn, &hello, good));
+    hello = hostile_hello;
     hello.bytes = UINT32_MAX;
-    close(greet(qpn, &hello, good));
-    int sock = dial(qpn), many[16];
+    close(hostile_greet(qpn, &hello, good));
+    int sock = hostile_dial(qpn), many[16];
     for (unsigned i = 0; i < 16; i++)
         many[i] = good;
     for (unsigned count = 0; count <= 16; count++)
-        say(sock, &good_hello, sizeof good_hello, many, count);
+        hostile_say(sock, &hostile_hello, sizeof hostile_hello, many, count);
     close(sock);
-    sock = greet(qpn, &good_hello, good); /* twice */
+    sock = hostile_greet(qpn, &hostile_hello, good); /* twice */
     int fds[2] = {null, good};
-    say(sock, &good_hello, sizeof good_hello, fds, 2);
+    hostile_say(sock, &hostile_hello, sizeof hostile_hello, fds, 2);
     close(sock);
     close(null);
     close(strange);
@@ -300,15 +301,15 @@ static void rings_for_strangers(uint32_t qpn) {
     struct {
         uint32_t type, bytes, from_qpn, to_qpn, recv_cq, send_cq, pd, zero;
     } link = {SOFT_MSG_LINK, 24, qpn ^ 1, qpn, UINT32_MAX, UINT32_MAX, 0, 0};
-    int good = board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
+    int good = hostile_shm_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
     for (unsigned row = 0; row < 4; row++) {
-        int sock = greet(qpn, &good_hello, good);
-        int fd = board_file(row != 1, row == 2 ? 4096 : SOFT_RING_BYTES, SOFT_RING_MAGIC);
+        int sock = hostile_greet(qpn, &hostile_hello, good);
+        int fd = hostile_shm_file(row != 1, row == 2 ? 4096 : SOFT_RING_BYTES, SOFT_RING_MAGIC);
         const uint32_t fixed[4] = {SOFT_RING_MAGIC, row == 3 ? 1u << 30 : SOFT_RING_SLOTS,
                                    link.from_qpn, link.to_qpn};
         must(pwrite(fd, fixed, sizeof fixed, 0) == sizeof fixed);
-        say(sock, &link, sizeof link, &fd, 1);
-        say(sock, &link, sizeof link, NULL, 0);
+        hostile_say(sock, &link, sizeof link, &fd, 1);
+        hostile_say(sock, &link, sizeof link, NULL, 0);
         close(fd);
         close(sock);
     }
@@ -323,14 +324,14 @@ static void babbler(int fd) {
     greetings_that_lie(victim_qpn);
     rings_for_strangers(victim_qpn);
     rings_for_strangers(waiting);
-    messages_of_noise(victim_qpn, &seed);
-    messages_of_noise(waiting, &seed);
+    hostile_noise(victim_qpn, &seed);
+    hostile_noise(waiting, &seed);
 }
 
 static void nonsense_on_the_control_socket_harms_nobody(void **state) {
     (void)state;
     hostile_pair_open();
-    still_serves(1);
+    hostile_still_serves(1);
     struct sv_end waits; /* in INIT: a ring may come early */
     sv_open(&waits, SV_OPTIONS());
     assert_int_equal(sv_to_init(&waits), 0);
@@ -339,10 +340,10 @@ static void nonsense_on_the_control_socket_harms_nobody(void **state) {
     struct sv_child child = sv_fork(babbler);
     sv_tell(child.fd, waits.qp->qp_num);
     for (unsigned i = 0; i < 20; i++)
-        still_serves(i);
+        hostile_still_serves(i);
     int status = sv_join(&child);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    still_serves(99);
+    hostile_still_serves(99);
     sv_close(&waits); /* a ring it may hold goes with it */
     sv_until(hostile_fds() <= fds);
     hostile_pair_close();

@@ -3,7 +3,7 @@
  * softverbs_key_test.c - the keys of memory: none opens what came after it, there are as many as the device
  * says, and what they take is what those need that live.
  */
-#include "support/softverbs_util.h"
+#include "support/softverbs.h"
 
 #include "base/sanitize.h"
 #include "soft/ipc/shm_layout.h"

@@ -11,12 +11,12 @@
 #define TRIES 100 /* the machine may leave the other thread alone for as long as the whole takes */
 
 static void whole(enum way way) {
-    struct pair p;
-    open_pair(&p, way, ALL_REMOTE, ALL_REMOTE, 1);
+    struct onesided p;
+    onesided_open_bytes(&p, BYTES, way, ALL_REMOTE, ALL_REMOTE, 1);
     size_t odd = BYTES - 4096 - 3;
     sv_fill(p.a.buf, BYTES, 5);
-    must(post(&p, IBV_WR_RDMA_WRITE, 1, odd, 4097, p.open->rkey, 0) == 0);
-    expect(&p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+    must(onesided_post(&p, IBV_WR_RDMA_WRITE, 1, odd, 4097, p.open->rkey, 0) == 0);
+    onesided_expect(&p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
     must(memcmp(p.b.buf + 4097, p.a.buf + 1, odd) == 0 && p.b.buf[4096] == 0);
     memset(p.a.buf, 0, BYTES);
     struct ibv_sge parts[3];
@@ -32,7 +32,7 @@ static void whole(enum way way) {
     must(ibv_post_send(p.a.qp, &wr, &bad) == 0);
     must(sv_poll(p.a.rcq).status == IBV_WC_SUCCESS);
     must(memcmp(p.b.buf + 4097, p.a.buf, odd) == 0);
-    close_pair(&p);
+    onesided_close(&p);
 }
 
 static void a_long_operation_moves_every_byte(void **state) {
@@ -44,17 +44,17 @@ static void a_long_operation_moves_every_byte(void **state) {
 static struct ibv_wc result;
 
 static void *write_whole(void *arg) {
-    struct pair *p = arg;
-    must(post(p, IBV_WR_RDMA_WRITE, 0, BYTES, 0, p->open->rkey, 0) == 0);
+    struct onesided *p = arg;
+    must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, BYTES, 0, p->open->rkey, 0) == 0);
     result = sv_poll(p->a.rcq);
     return NULL;
 }
 
 /* True: the key was taken back in the middle. */
 static bool taken_back(enum way way) {
-    struct pair p;
+    struct onesided p;
     pthread_t thread;
-    open_pair(&p, way, ALL_REMOTE, ALL_REMOTE, 1);
+    onesided_open_bytes(&p, BYTES, way, ALL_REMOTE, ALL_REMOTE, 1);
     memset(p.a.buf, 1, BYTES);
     _Atomic uint8_t *first = (_Atomic uint8_t *)p.b.buf, *last = first + BYTES - 1;
     must(pthread_create(&thread, NULL, write_whole, &p) == 0);

@@ -3,7 +3,7 @@
  * softverbs_many_test.c - thousands of queue pairs on one completion queue: what an idle one costs,
  * and that a poll looks at the active ones and at few others.
  */
-#include "support/softverbs_util.h"
+#include "support/softverbs.h"
 #include "soft/verbs/cq.h"
 
 /* Both ends in this process: 4,000 QPs, half of them on each CQ; a tenth where each load is watched. */

@@ -3,7 +3,7 @@
  * softverbs_mapped_test.c - memory that a device could not pin is not registered either. Both ways in
  * which the kernel is asked, the one of Linux 6.11 and the one before.
  */
-#include "support/softverbs_util.h"
+#include "support/softverbs.h"
 
 #include <sys/mman.h>
 

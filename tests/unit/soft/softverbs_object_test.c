@@ -3,7 +3,7 @@
  * softverbs_object_test.c - life of the objects: what refuses to die while it is used, limits,
  * numbers, the device's answers, and that everything taken is given back.
  */
-#include "support/softverbs_util.h"
+#include "support/softverbs.h"
 
 #include "support/emulated.h"
 #include "soft/rc/progress.h"

@@ -24,13 +24,14 @@ static void stranger(int fd) {
     } link = {SOFT_MSG_LINK, 24, 0, 0, 0, 0, 1, 0};
     link.to_qpn = sv_hear(fd);
     link.from_qpn = sv_hear(fd);
-    int shm_page = board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC), socks[3];
+    int shm_page = hostile_shm_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC),
+        socks[3];
     for (unsigned i = 0; i < 3; i++) {
-        int ring = board_file(true, SOFT_RING_BYTES, SOFT_RING_MAGIC);
+        int ring = hostile_shm_file(true, SOFT_RING_BYTES, SOFT_RING_MAGIC);
         const uint32_t fixed[4] = {SOFT_RING_MAGIC, SOFT_RING_SLOTS, link.from_qpn, link.to_qpn};
         must(pwrite(ring, fixed, sizeof fixed, 0) == sizeof fixed);
-        socks[i] = greet(link.to_qpn, &good_hello, shm_page);
-        say(socks[i], &link, sizeof link, &ring, 1);
+        socks[i] = hostile_greet(link.to_qpn, &hostile_hello, shm_page);
+        hostile_say(socks[i], &link, sizeof link, &ring, 1);
         close(ring);
     }
     (void)sv_hear(fd); /* holds its connections until it is told */

@@ -9,7 +9,7 @@
 
 /* ---- the tests, each over all ways --------------------------------------------------------------- */
 
-static void write_and_read_any_size(struct pair *p, enum way way) {
+static void write_and_read_any_size(struct onesided *p, enum way way) {
     static const size_t sizes[] = {0,   1,   7,   8,   64,   111,   112,   113,
                                    431, 432, 433, 448, 4096, 65537, 900001};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -17,108 +17,108 @@ static void write_and_read_any_size(struct pair *p, enum way way) {
         if (way == RING && n > 70000)
             continue; /* the same code, and slow without a polling target */
         sv_fill(p->a.buf, n, (uint32_t)i);
-        must(post(p, IBV_WR_RDMA_WRITE, 0, n, 5, p->open->rkey, 0) == 0);
-        expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+        must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, n, 5, p->open->rkey, 0) == 0);
+        onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
         sv_check(p->b.buf + 5, n, (uint32_t)i);
         memset(p->a.buf, 0, n);
-        must(post(p, IBV_WR_RDMA_READ, 0, n, 5, p->open->rkey, 0) == 0);
-        expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
+        must(onesided_post(p, IBV_WR_RDMA_READ, 0, n, 5, p->open->rkey, 0) == 0);
+        onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
         sv_check(p->a.buf, n, (uint32_t)i);
     }
 }
 
-static void atomics_return_the_old_value(struct pair *p, enum way way) {
+static void atomics_return_the_old_value(struct onesided *p, enum way way) {
     (void)way;
     uint64_t *word = (uint64_t *)(void *)(p->b.buf + 64), *old = (uint64_t *)(void *)p->a.buf;
     *word = 40;
-    must(post_atomic(p, false, 0, 64, 2, 0) == 0);
-    expect(p, IBV_WC_SUCCESS, IBV_WC_FETCH_ADD);
+    must(onesided_post_atomic(p, false, 0, 64, 2, 0) == 0);
+    onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_FETCH_ADD);
     must(*old == 40 && *word == 42);
-    must(post_atomic(p, true, 0, 64, 41, 7) == 0);
-    expect(p, IBV_WC_SUCCESS, IBV_WC_COMP_SWAP);
+    must(onesided_post_atomic(p, true, 0, 64, 41, 7) == 0);
+    onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_COMP_SWAP);
     must(*old == 42 && *word == 42);
-    must(post_atomic(p, true, 0, 64, 42, 7) == 0);
-    expect(p, IBV_WC_SUCCESS, IBV_WC_COMP_SWAP);
+    must(onesided_post_atomic(p, true, 0, 64, 42, 7) == 0);
+    onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_COMP_SWAP);
     must(*old == 42 && *word == 7);
 }
 
-static void write_with_imm_consumes_a_receive(struct pair *p, enum way way) {
+static void write_with_imm_consumes_a_receive(struct onesided *p, enum way way) {
     (void)way;
     sv_fill(p->a.buf, 300, 3);
     must(sv_recv(&p->b, 55, 0, 0) == 0);
-    must(post(p, IBV_WR_RDMA_WRITE_WITH_IMM, 0, 300, 128, p->open->rkey, 0) == 0);
+    must(onesided_post(p, IBV_WR_RDMA_WRITE_WITH_IMM, 0, 300, 128, p->open->rkey, 0) == 0);
     struct ibv_wc wc = sv_poll(p->b.rcq);
     must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM);
     must(wc.wr_id == 55 && wc.byte_len == 300 && wc.imm_data == 0x11223344);
     must(wc.wc_flags & IBV_WC_WITH_IMM);
     sv_check(p->b.buf + 128, 300, 3);
-    expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+    onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 }
 
-static void write_is_visible_before_a_later_send_completes(struct pair *p, enum way way) {
+static void write_is_visible_before_a_later_send_completes(struct onesided *p, enum way way) {
     (void)way;
     for (uint32_t i = 0; i < 200; i++) {
         must(sv_recv(&p->b, i, 4096, 64) == 0);
         sv_fill(p->a.buf, 700, i);
-        must(post(p, IBV_WR_RDMA_WRITE, 0, 700, 8192, p->open->rkey, 0) == 0);
+        must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, 700, 8192, p->open->rkey, 0) == 0);
         must(sv_send(&p->a, i, 0, 8, IBV_SEND_SIGNALED) == 0);
         struct ibv_wc wc = sv_poll(p->b.rcq);
         must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV);
         sv_check(p->b.buf + 8192, 700, i);
-        expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-        expect(p, IBV_WC_SUCCESS, IBV_WC_SEND);
+        onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+        onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_SEND);
     }
 }
 
-static void inline_write(struct pair *p, enum way way) {
+static void inline_write(struct onesided *p, enum way way) {
     (void)way;
     sv_fill(p->a.buf, 100, 9);
-    must(post(p, IBV_WR_RDMA_WRITE, 0, 100, 0, p->open->rkey, IBV_SEND_INLINE) == 0);
-    expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+    must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, 100, 0, p->open->rkey, IBV_SEND_INLINE) == 0);
+    onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
     sv_check(p->b.buf, 100, 9);
 }
 
 /* The requester fails with status, the target goes to ERR with the async event. */
-static void unknown_rkey(struct pair *p, enum way way) {
+static void unknown_rkey(struct onesided *p, enum way way) {
     (void)way;
-    must(post(p, IBV_WR_RDMA_WRITE, 0, 8, 0, p->open->rkey ^ 0x1, 0) == 0);
-    refused(p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+    must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, 8, 0, p->open->rkey ^ 0x1, 0) == 0);
+    onesided_refused(p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 }
 
-static void one_byte_past_the_end(struct pair *p, enum way way) {
+static void one_byte_past_the_end(struct onesided *p, enum way way) {
     (void)way;
-    memset(p->b.buf + BYTES - 8, 0xee, 8);
-    must(post(p, IBV_WR_RDMA_WRITE, 0, 8, BYTES - 7, p->open->rkey, 0) == 0);
-    refused(p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
-    must(p->b.buf[BYTES - 7] == 0xee);
+    memset(p->b.buf + ONESIDED_BYTES - 8, 0xee, 8);
+    must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, 8, ONESIDED_BYTES - 7, p->open->rkey, 0) == 0);
+    onesided_refused(p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+    must(p->b.buf[ONESIDED_BYTES - 7] == 0xee);
 }
 
-static void local_key_opens_nothing_remote(struct pair *p, enum way way) {
+static void local_key_opens_nothing_remote(struct onesided *p, enum way way) {
     (void)way;
-    must(post(p, IBV_WR_RDMA_READ, 0, 8, 0, p->b.mr->rkey, 0) == 0);
-    refused(p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+    must(onesided_post(p, IBV_WR_RDMA_READ, 0, 8, 0, p->b.mr->rkey, 0) == 0);
+    onesided_refused(p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 }
 
-static void revoked_key_is_useless_at_once(struct pair *p, enum way way) {
+static void revoked_key_is_useless_at_once(struct onesided *p, enum way way) {
     (void)way;
     uint32_t rkey = p->open->rkey;
-    must(post(p, IBV_WR_RDMA_WRITE, 0, 8, 0, rkey, 0) == 0);
-    expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+    must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, 8, 0, rkey, 0) == 0);
+    onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
     must(soft_dereg_mr(p->open) == 0);
     memset(p->b.buf, 0xab, 8);
-    must(post(p, IBV_WR_RDMA_WRITE, 0, 8, 0, rkey, 0) == 0);
-    refused(p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+    must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, 8, 0, rkey, 0) == 0);
+    onesided_refused(p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
     must(p->b.buf[0] == 0xab);
     p->open = soft_reg_mr(p->b.pd, p->b.buf, 4096, 0); /* for close_pair */
 }
 
-static void misaligned_atomic(struct pair *p, enum way way) {
+static void misaligned_atomic(struct onesided *p, enum way way) {
     (void)way;
-    must(post_atomic(p, false, 0, 12, 1, 0) == 0);
-    refused(p, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
+    must(onesided_post_atomic(p, false, 0, 12, 1, 0) == 0);
+    onesided_refused(p, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
 }
 
-static void bad_local_buffer_of_a_read(struct pair *p, enum way way) {
+static void bad_local_buffer_of_a_read(struct onesided *p, enum way way) {
     (void)way;
     struct ibv_sge sge = {(uintptr_t)p->a.buf, 64, p->a.mr->lkey ^ 1};
     struct ibv_send_wr wr = {.sg_list = &sge,
@@ -128,16 +128,16 @@ static void bad_local_buffer_of_a_read(struct pair *p, enum way way) {
                              .wr.rdma = {(uintptr_t)p->b.buf, p->open->rkey}},
                        *bad;
     must(ibv_post_send(p->a.qp, &wr, &bad) == 0);
-    expect(p, IBV_WC_LOC_PROT_ERR, 0);
+    onesided_expect(p, IBV_WC_LOC_PROT_ERR, 0);
 }
 
-static void each_way(void (*fn)(struct pair *, enum way)) {
+static void each_way(void (*fn)(struct onesided *, enum way)) {
     for (enum way way = MAPPED; way < WAYS; way++) {
-        struct pair p;
-        open_pair(&p, way, ALL_REMOTE, ALL_REMOTE, 4);
-        print_message("    %s\n", way_name[way]);
+        struct onesided p;
+        onesided_open(&p, way, ALL_REMOTE, ALL_REMOTE, 4);
+        print_message("    %s\n", onesided_way_name[way]);
         fn(&p, way);
-        close_pair(&p);
+        onesided_close(&p);
     }
 }
 
@@ -161,7 +161,7 @@ OVER_ALL_WAYS(bad_local_buffer_of_a_read)
 /* ---- rights and depths ---------------------------------------------------------------------------- */
 
 struct observer {
-    struct pair *p;
+    struct onesided *p;
     bool sent_first;
 };
 
@@ -180,12 +180,12 @@ static void *observe(void *arg) {
 static void a_send_can_be_polled_before_the_write_behind_it_shows(void **state) {
     (void)state;
     for (int large = 0; large < 2; large++) {
-        struct pair p;
+        struct onesided p;
         pthread_t thread;
-        open_pair(&p, MAPPED, ALL_REMOTE, ALL_REMOTE, 4);
+        onesided_open(&p, MAPPED, ALL_REMOTE, ALL_REMOTE, 4);
         sv_wait_linked(&p.a);
         struct observer o = {.p = &p};
-        uint32_t bytes = large ? BYTES : 64;
+        uint32_t bytes = large ? ONESIDED_BYTES : 64;
         memset(p.a.buf, 0x5a, bytes);
         memset(p.b.buf, 0, bytes);
         must(sv_recv(&p.b, 7, 0, 0) == 0);
@@ -205,17 +205,17 @@ static void a_send_can_be_polled_before_the_write_behind_it_shows(void **state) 
         assert_true(o.sent_first);
         assert_int_equal(sv_poll(p.b.rcq).wr_id, 7);
         assert_int_equal(sv_poll(p.a.scq).wr_id, 2);
-        close_pair(&p);
+        onesided_close(&p);
     }
 }
 
 static void right_missing(int qp_access, int mr_access, enum ibv_wr_opcode opcode) {
     for (enum way way = MAPPED; way < WAYS; way++) {
-        struct pair p;
-        open_pair(&p, way, qp_access, mr_access, 4);
-        must(post(&p, opcode, 0, 8, 0, p.open->rkey, 0) == 0);
-        refused(&p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
-        close_pair(&p);
+        struct onesided p;
+        onesided_open(&p, way, qp_access, mr_access, 4);
+        must(onesided_post(&p, opcode, 0, 8, 0, p.open->rkey, 0) == 0);
+        onesided_refused(&p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+        onesided_close(&p);
     }
 }
 
@@ -234,25 +234,25 @@ static void qp_without_the_right_refuses(void **state) {
 static void read_with_depth_zero_is_an_invalid_request(void **state) {
     (void)state;
     for (enum way way = MAPPED; way < WAYS; way++) {
-        struct pair p;
-        open_pair(&p, way, ALL_REMOTE, ALL_REMOTE, 0);
-        must(post(&p, IBV_WR_RDMA_READ, 0, 8, 0, p.open->rkey, 0) == 0);
-        refused(&p, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
-        close_pair(&p);
+        struct onesided p;
+        onesided_open(&p, way, ALL_REMOTE, ALL_REMOTE, 0);
+        must(onesided_post(&p, IBV_WR_RDMA_READ, 0, 8, 0, p.open->rkey, 0) == 0);
+        onesided_refused(&p, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
+        onesided_close(&p);
     }
 }
 
 static void many_reads_stay_within_the_depth(void **state) {
     (void)state;
-    struct pair p;
-    open_pair(&p, RING, ALL_REMOTE, ALL_REMOTE, 2);
+    struct onesided p;
+    onesided_open(&p, RING, ALL_REMOTE, ALL_REMOTE, 2);
     sv_fill(p.b.buf, 32 * 256, 1);
     for (size_t i = 0; i < 32; i++)
-        must(post(&p, IBV_WR_RDMA_READ, i * 256, 256, i * 256, p.open->rkey, 0) == 0);
+        must(onesided_post(&p, IBV_WR_RDMA_READ, i * 256, 256, i * 256, p.open->rkey, 0) == 0);
     for (int i = 0; i < 32; i++)
-        expect(&p, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
+        onesided_expect(&p, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
     sv_check(p.a.buf, 32 * 256, 1);
-    close_pair(&p);
+    onesided_close(&p);
 }
 
 /* ---- many adders ----------------------------------------------------------------------------------- */
@@ -260,10 +260,10 @@ static void many_reads_stay_within_the_depth(void **state) {
 #define ADDS 2000
 
 static void *adder(void *arg) {
-    struct pair *p = arg;
+    struct onesided *p = arg;
     for (int i = 0; i < ADDS; i++) {
-        must(post_atomic(p, false, 0, 64, 1, 0) == 0);
-        expect(p, IBV_WC_SUCCESS, IBV_WC_FETCH_ADD);
+        must(onesided_post_atomic(p, false, 0, 64, 1, 0) == 0);
+        onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_FETCH_ADD);
     }
     return NULL;
 }
@@ -271,14 +271,14 @@ static void *adder(void *arg) {
 /* Two QPs of the same target, one over the mapping and one executed at the target. */
 static void atomics_are_atomic_between_all_qps(void **state) {
     (void)state;
-    struct pair p, q;
-    open_pair(&p, MAPPED, ALL_REMOTE, ALL_REMOTE, 4);
-    sv_open(&q.a, SV_OPTIONS(.bytes = BYTES, .mapped = true, .one_cq = true));
+    struct onesided p, q;
+    onesided_open(&p, MAPPED, ALL_REMOTE, ALL_REMOTE, 4);
+    sv_open(&q.a, SV_OPTIONS(.bytes = ONESIDED_BYTES, .mapped = true, .one_cq = true));
     q.b = p.b;
     q.open = p.open;
     q.b.qp = sv_qp(&q.b);
-    to_rts(&q.a, q.b.qp->qp_num, ALL_REMOTE, 4);
-    to_rts(&q.b, q.a.qp->qp_num, ALL_REMOTE, 4);
+    onesided_to_rts(&q.a, q.b.qp->qp_num, ALL_REMOTE, 4);
+    onesided_to_rts(&q.b, q.a.qp->qp_num, ALL_REMOTE, 4);
     sv_wait_linked(&q.a);
     uint64_t *word = (uint64_t *)(void *)(p.b.buf + 64);
     *word = 0;
@@ -289,7 +289,7 @@ static void atomics_are_atomic_between_all_qps(void **state) {
     must(__atomic_load_n(word, __ATOMIC_SEQ_CST) == 2 * ADDS);
     must(soft_destroy_qp(q.b.qp) == 0);
     sv_close(&q.a);
-    close_pair(&p);
+    onesided_close(&p);
 }
 
 /* ---- memory windows --------------------------------------------------------------------------------- */
@@ -311,8 +311,8 @@ static int bind_window(struct sv_end *e, struct ibv_mw *mw, struct ibv_mr *mr, s
 
 static void window_gives_and_takes_a_part(void **state) {
     (void)state;
-    struct pair p;
-    open_pair(&p, MAPPED, ALL_REMOTE, ALL_REMOTE | IBV_ACCESS_MW_BIND, 4);
+    struct onesided p;
+    onesided_open(&p, MAPPED, ALL_REMOTE, ALL_REMOTE | IBV_ACCESS_MW_BIND, 4);
     struct ibv_mw *mw = ibv_alloc_mw(p.b.pd, IBV_MW_TYPE_2);
     must(mw);
     uint32_t rkey = ibv_inc_rkey(mw->rkey);
@@ -321,8 +321,8 @@ static void window_gives_and_takes_a_part(void **state) {
     must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_BIND_MW);
     must(soft_dereg_mr(p.open) == EBUSY);
     sv_fill(p.a.buf, 64, 5);
-    must(post(&p, IBV_WR_RDMA_WRITE, 0, 64, 4096, rkey, 0) == 0);
-    expect(&p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+    must(onesided_post(&p, IBV_WR_RDMA_WRITE, 0, 64, 4096, rkey, 0) == 0);
+    onesided_expect(&p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
     sv_check(p.b.buf + 4096, 64, 5);
     struct ibv_send_wr inv = {.opcode = IBV_WR_LOCAL_INV,
                               .send_flags = IBV_SEND_SIGNALED,
@@ -331,30 +331,30 @@ static void window_gives_and_takes_a_part(void **state) {
     must(ibv_post_send(p.b.qp, &inv, &bad) == 0);
     wc = sv_poll(p.b.rcq);
     must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_LOCAL_INV);
-    must(post(&p, IBV_WR_RDMA_WRITE, 0, 64, 4096, rkey, 0) == 0);
-    refused(&p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+    must(onesided_post(&p, IBV_WR_RDMA_WRITE, 0, 64, 4096, rkey, 0) == 0);
+    onesided_refused(&p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
     must(ibv_dealloc_mw(mw) == 0);
-    close_pair(&p);
+    onesided_close(&p);
 }
 
 static void window_ends_where_it_was_bound(void **state) {
     (void)state;
-    struct pair p;
-    open_pair(&p, MAPPED, ALL_REMOTE, ALL_REMOTE | IBV_ACCESS_MW_BIND, 4);
+    struct onesided p;
+    onesided_open(&p, MAPPED, ALL_REMOTE, ALL_REMOTE | IBV_ACCESS_MW_BIND, 4);
     struct ibv_mw *mw = ibv_alloc_mw(p.b.pd, IBV_MW_TYPE_2);
     uint32_t rkey = ibv_inc_rkey(mw->rkey);
     must(bind_window(&p.b, mw, p.open, 4096, 64, IBV_ACCESS_REMOTE_WRITE, rkey) == 0);
     must(sv_poll(p.b.rcq).status == IBV_WC_SUCCESS);
-    must(post(&p, IBV_WR_RDMA_WRITE, 0, 64, 4097, rkey, 0) == 0);
-    refused(&p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+    must(onesided_post(&p, IBV_WR_RDMA_WRITE, 0, 64, 4097, rkey, 0) == 0);
+    onesided_refused(&p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
     must(ibv_dealloc_mw(mw) == 0);
-    close_pair(&p);
+    onesided_close(&p);
 }
 
 static void send_with_invalidate_takes_the_window_back(void **state) {
     (void)state;
-    struct pair p;
-    open_pair(&p, MAPPED, ALL_REMOTE, ALL_REMOTE | IBV_ACCESS_MW_BIND, 4);
+    struct onesided p;
+    onesided_open(&p, MAPPED, ALL_REMOTE, ALL_REMOTE | IBV_ACCESS_MW_BIND, 4);
     struct ibv_mw *mw = ibv_alloc_mw(p.b.pd, IBV_MW_TYPE_2);
     uint32_t rkey = ibv_inc_rkey(mw->rkey);
     must(bind_window(&p.b, mw, p.open, 0, 64, IBV_ACCESS_REMOTE_WRITE, rkey) == 0);
@@ -371,10 +371,10 @@ static void send_with_invalidate_takes_the_window_back(void **state) {
     struct ibv_wc wc = sv_poll(p.b.rcq);
     must(wc.status == IBV_WC_SUCCESS && (wc.wc_flags & IBV_WC_WITH_INV) &&
          wc.invalidated_rkey == rkey);
-    expect(&p, IBV_WC_SUCCESS, IBV_WC_SEND);
+    onesided_expect(&p, IBV_WC_SUCCESS, IBV_WC_SEND);
     must(soft_mw_of(mw)->mr == NULL);
     must(ibv_dealloc_mw(mw) == 0);
-    close_pair(&p);
+    onesided_close(&p);
 }
 
 int main(void) {

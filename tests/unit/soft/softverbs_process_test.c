@@ -4,7 +4,7 @@
  * what a forked child may do. The test's own process never opens the device, except where a fork
  * from a process that has it open is the subject.
  */
-#include "support/softverbs_util.h"
+#include "support/softverbs.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -423,7 +423,7 @@ static void a_child_is_refused_and_the_parent_is_unharmed(void **state) {
         unsigned turns = 0;
         while (waitpid(child.pid, &status, WNOHANG) == 0) {
             assert_int_equal(ibv_poll_cq(meets.rcq, 1, &none), 0);
-            sv_pause(&turns, since, "the child does not end", __LINE__);
+            sv_pause(&turns, since, "the child does not end", __FILE__, __LINE__);
         }
         close(child.fd);
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);

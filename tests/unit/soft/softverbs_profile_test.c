@@ -5,7 +5,7 @@
  *
  * A process has one profile, so each case is a process.
  */
-#include "support/softverbs_util.h"
+#include "support/softverbs.h"
 
 #include <poll.h>
 
@@ -26,7 +26,7 @@ static void in_a_process(const char *profile, void (*run)(void)) {
             setenv("SLUICE_SOFT_PROFILE", profile, 1);
         else
             unsetenv("SLUICE_SOFT_PROFILE");
-        sv_in_child = true; /* what fails ends it, and does not go on to the next test */
+        must_end_process = true; /* what fails ends it, and does not go on to the next test */
         run();
         _exit(0);
     }

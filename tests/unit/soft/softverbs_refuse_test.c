@@ -19,24 +19,24 @@ static bool under_way(struct soft_qp *target, bool write) {
 static void key_taken_back_in_the_middle(void **state) {
     (void)state;
     for (int write = 0; write < 2; write++) {
-        struct pair p;
-        open_pair(&p, RING, ALL_REMOTE, ALL_REMOTE, 4);
+        struct onesided p;
+        onesided_open(&p, RING, ALL_REMOTE, ALL_REMOTE, 4);
         struct soft_qp *target = soft_qp_of(p.b.qp);
         soft_lock(); /* the engine stands still: we make the target's progress, and stop halfway */
-        must(post(&p, write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, 0, BYTES, 0, p.open->rkey, 0) ==
-             0);
+        must(onesided_post(&p, write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, 0, ONESIDED_BYTES, 0,
+                           p.open->rkey, 0) == 0);
         soft_qp_progress(target);
         must(under_way(target, write));
         soft_mr_remove(soft_mr_of(p.open)); /* as soft_dereg_mr does, which takes the lock itself */
         soft_unlock();
         atomic_fetch_sub(&soft_pd_of(p.b.pd)->users, 1);
         free(p.open);
-        memset(p.b.buf, 0xab, BYTES);
-        refused(&p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
-        for (size_t i = 0; i < BYTES; i++)
+        memset(p.b.buf, 0xab, ONESIDED_BYTES);
+        onesided_refused(&p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+        for (size_t i = 0; i < ONESIDED_BYTES; i++)
             must(p.b.buf[i] == 0xab);
         p.open = soft_reg_mr(p.b.pd, p.b.buf, 4096, 0); /* for close_pair */
-        close_pair(&p);
+        onesided_close(&p);
     }
 }
 
@@ -44,8 +44,8 @@ static void key_taken_back_in_the_middle(void **state) {
 static void atomic_on_an_odd_address(void **state) {
     (void)state;
     for (enum way way = MAPPED; way < WAYS; way++) {
-        struct pair p;
-        open_pair(&p, way, ALL_REMOTE, ALL_REMOTE, 4);
+        struct onesided p;
+        onesided_open(&p, way, ALL_REMOTE, ALL_REMOTE, 4);
         struct ibv_mr *whole = p.open;
         p.open = soft_reg_mr(p.b.pd, p.b.buf + 61, 64,
                              IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED | ALL_REMOTE);
@@ -58,10 +58,10 @@ static void atomic_on_an_odd_address(void **state) {
                                  .wr.atomic = {.rkey = p.open->rkey, .compare_add = 1}},
                            *bad;
         must(ibv_post_send(p.a.qp, &wr, &bad) == 0);
-        refused(&p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+        onesided_refused(&p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
         must(p.b.buf[61] == 0);
         must(soft_dereg_mr(whole) == 0);
-        close_pair(&p);
+        onesided_close(&p);
     }
 }
 
@@ -72,15 +72,15 @@ static void a_refused_write_consumes_no_receive(void **state) {
     static const enum ibv_wr_opcode ops[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM};
     for (enum way way = MAPPED; way < WAYS; way++)
         for (unsigned i = 0; i < 2; i++) {
-            struct pair p;
-            open_pair(&p, way, ALL_REMOTE, ALL_REMOTE, 4);
+            struct onesided p;
+            onesided_open(&p, way, ALL_REMOTE, ALL_REMOTE, 4);
             must(sv_recv(&p.b, 42, 0, 64) == 0);
-            must(post(&p, ops[i], 0, 8, 0, p.open->rkey ^ 1, 0) == 0);
-            refused(&p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+            must(onesided_post(&p, ops[i], 0, 8, 0, p.open->rkey ^ 1, 0) == 0);
+            onesided_refused(&p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
             struct ibv_wc wc = sv_poll(p.b.rcq);
             assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
             assert_int_equal(wc.wr_id, 42);
-            close_pair(&p);
+            onesided_close(&p);
         }
 }
 
@@ -89,8 +89,8 @@ static void a_refused_write_consumes_no_receive(void **state) {
 static void a_read_needs_the_right_to_write_at_home(void **state) {
     (void)state;
     for (enum way way = MAPPED; way < WAYS; way++) {
-        struct pair p;
-        open_pair(&p, way, ALL_REMOTE, ALL_REMOTE, 4);
+        struct onesided p;
+        onesided_open(&p, way, ALL_REMOTE, ALL_REMOTE, 4);
         struct ibv_mr *readonly = soft_reg_mr(p.a.pd, p.a.buf, 4096, 0);
         must(readonly);
         struct ibv_sge sge = {(uintptr_t)p.a.buf, 64, readonly->lkey};
@@ -103,10 +103,10 @@ static void a_read_needs_the_right_to_write_at_home(void **state) {
         memset(p.a.buf, 0x5c, 64);
         memset(p.b.buf, 0x11, 64);
         must(ibv_post_send(p.a.qp, &wr, &bad) == 0);
-        expect(&p, IBV_WC_LOC_PROT_ERR, 0);
+        onesided_expect(&p, IBV_WC_LOC_PROT_ERR, 0);
         assert_int_equal(p.a.buf[0], 0x5c);
         must(soft_dereg_mr(readonly) == 0);
-        close_pair(&p);
+        onesided_close(&p);
     }
 }
 
@@ -123,16 +123,16 @@ static uint32_t reads_waiting(struct sv_end *e) {
 /* Without the fence the message would be there long before the answer, which takes many turns. */
 static void a_fenced_send_waits_for_the_reads_before_it(void **state) {
     (void)state;
-    struct pair p;
-    open_pair(&p, RING, ALL_REMOTE, ALL_REMOTE, 4);
+    struct onesided p;
+    onesided_open(&p, RING, ALL_REMOTE, ALL_REMOTE, 4);
     must(sv_recv(&p.b, 1, 0, 64) == 0);
-    must(post(&p, IBV_WR_RDMA_READ, 4096, BYTES - 4096, 0, p.open->rkey, 0) == 0);
+    must(onesided_post(&p, IBV_WR_RDMA_READ, 4096, ONESIDED_BYTES - 4096, 0, p.open->rkey, 0) == 0);
     must(sv_send(&p.a, 2, 0, 64, IBV_SEND_SIGNALED | IBV_SEND_FENCE) == 0);
     must(sv_poll(p.b.rcq).status == IBV_WC_SUCCESS);
     assert_int_equal(reads_waiting(&p.a), 0);
-    expect(&p, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
-    expect(&p, IBV_WC_SUCCESS, IBV_WC_SEND);
-    close_pair(&p);
+    onesided_expect(&p, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
+    onesided_expect(&p, IBV_WC_SUCCESS, IBV_WC_SEND);
+    onesided_close(&p);
 }
 
 int main(void) {

@@ -11,11 +11,11 @@
 
 #include "soft/soft.h"
 
-#define HALF (BYTES / 2)
+#define HALF (ONESIDED_BYTES / 2)
 #define CALL_WAIT_NS 80000000u /* for a peer that is inside (rkey_fence.c) */
 #define RIGHTS (IBV_ACCESS_LOCAL_WRITE | ALL_REMOTE)
 
-static int rereg(struct pair *p, int flags, struct ibv_pd *pd, size_t at, size_t bytes,
+static int rereg(struct onesided *p, int flags, struct ibv_pd *pd, size_t at, size_t bytes,
                  int access) {
     uint32_t lkey = p->open->lkey, rkey = p->open->rkey;
     int rc = soft_rereg_mr(p->open, flags, pd, p->b.buf + at, bytes, access);
@@ -24,51 +24,51 @@ static int rereg(struct pair *p, int flags, struct ibv_pd *pd, size_t at, size_t
     return rc;
 }
 
-static int moved(struct pair *p, size_t at, size_t bytes) {
+static int moved(struct onesided *p, size_t at, size_t bytes) {
     return rereg(p, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, at, bytes, 0);
 }
 
-static void written(struct pair *p, size_t at, size_t bytes, uint32_t seed) {
+static void written(struct onesided *p, size_t at, size_t bytes, uint32_t seed) {
     sv_fill(p->a.buf, bytes, seed);
-    must(post(p, IBV_WR_RDMA_WRITE, 0, bytes, at, p->open->rkey, 0) == 0);
-    expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+    must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, bytes, at, p->open->rkey, 0) == 0);
+    onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
     sv_check(p->b.buf + at, bytes, seed);
 }
 
-static void denied(struct pair *p, size_t at, size_t bytes) {
-    must(post(p, IBV_WR_RDMA_WRITE, 0, bytes, at, p->open->rkey, 0) == 0);
-    refused(p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+static void denied(struct onesided *p, size_t at, size_t bytes) {
+    must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, bytes, at, p->open->rkey, 0) == 0);
+    onesided_refused(p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 }
 
 static void rights_are_given_and_taken(void **state) {
     (void)state;
     for (int way = 0; way < WAYS; way++) {
-        struct pair p;
-        open_pair(&p, (enum way)way, ALL_REMOTE, 0, 4);
+        struct onesided p;
+        onesided_open(&p, (enum way)way, ALL_REMOTE, 0, 4);
         assert_int_equal(rereg(&p, IBV_REREG_MR_CHANGE_ACCESS, NULL, 0, 0, RIGHTS), 0);
         written(&p, 0, 100, 1);
-        written(&p, BYTES - 9000, 9000, 2);
-        must(post(&p, IBV_WR_RDMA_READ, 0, 100, 0, p.open->rkey, 0) == 0);
-        expect(&p, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
+        written(&p, ONESIDED_BYTES - 9000, 9000, 2);
+        must(onesided_post(&p, IBV_WR_RDMA_READ, 0, 100, 0, p.open->rkey, 0) == 0);
+        onesided_expect(&p, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
         sv_check(p.a.buf, 100, 1);
-        must(post_atomic(&p, false, 0, 512, 5, 0) == 0);
-        expect(&p, IBV_WC_SUCCESS, IBV_WC_FETCH_ADD);
+        must(onesided_post_atomic(&p, false, 0, 512, 5, 0) == 0);
+        onesided_expect(&p, IBV_WC_SUCCESS, IBV_WC_FETCH_ADD);
         assert_int_equal(rereg(&p, IBV_REREG_MR_CHANGE_ACCESS, NULL, 0, 0,
                                IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ),
                          0);
-        must(post(&p, IBV_WR_RDMA_READ, 0, 100, 0, p.open->rkey, 0) == 0);
-        expect(&p, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
+        must(onesided_post(&p, IBV_WR_RDMA_READ, 0, 100, 0, p.open->rkey, 0) == 0);
+        onesided_expect(&p, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
         sv_check(p.a.buf, 100, 1);
         denied(&p, 0, 100);
-        close_pair(&p);
+        onesided_close(&p);
     }
 }
 
 static void other_memory_takes_the_place_of_the_former(void **state) {
     (void)state;
     for (int way = 0; way < WAYS; way++) {
-        struct pair p;
-        open_pair(&p, (enum way)way, ALL_REMOTE, ALL_REMOTE, 4);
+        struct onesided p;
+        onesided_open(&p, (enum way)way, ALL_REMOTE, ALL_REMOTE, 4);
         written(&p, 0, 5000, 1);
         written(&p, 0, 8, 1); /* the requester remembers where it led */
         written(&p, 0, 8, 1);
@@ -81,15 +81,15 @@ static void other_memory_takes_the_place_of_the_former(void **state) {
         written(&p, HALF + 4096, 64, 4);
         sv_check(p.b.buf, 5000, 1); /* nobody was there */
         denied(&p, HALF, 8);
-        close_pair(&p);
+        onesided_close(&p);
     }
 }
 
 static void another_pd_has_it(void **state) {
     (void)state;
     for (int way = 0; way < WAYS; way++) {
-        struct pair p;
-        open_pair(&p, (enum way)way, ALL_REMOTE, ALL_REMOTE, 4);
+        struct onesided p;
+        onesided_open(&p, (enum way)way, ALL_REMOTE, ALL_REMOTE, 4);
         struct ibv_pd *pd = soft_alloc_pd(p.b.ctx), *before = p.b.pd;
         int users = atomic_load(&soft_pd_of(before)->users);
         assert_int_equal(rereg(&p, IBV_REREG_MR_CHANGE_PD, pd, 0, 0, 0), 0);
@@ -103,14 +103,14 @@ static void another_pd_has_it(void **state) {
         denied(&p, HALF, 100);
         assert_int_equal(rereg(&p, IBV_REREG_MR_CHANGE_PD, before, 0, 0, 0), 0);
         assert_int_equal(soft_dealloc_pd(pd), 0);
-        close_pair(&p);
+        onesided_close(&p);
     }
 }
 
 static void its_own_side_uses_what_it_stands_for_now(void **state) {
     (void)state;
-    struct pair p;
-    open_pair(&p, PROCESS, ALL_REMOTE, 0, 4);
+    struct onesided p;
+    onesided_open(&p, PROCESS, ALL_REMOTE, 0, 4);
     struct ibv_sge sge = {(uintptr_t)p.b.buf + HALF, 64, p.open->lkey};
     struct ibv_recv_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1}, *bad;
     assert_int_equal(moved(&p, HALF, 64), 0);
@@ -126,10 +126,10 @@ static void its_own_side_uses_what_it_stands_for_now(void **state) {
             assert_int_equal(moved(&p, 0, 64), 0); /* the receive names the former memory */
         }
     }
-    close_pair(&p);
+    onesided_close(&p);
 }
 
-static void fails(struct pair *p, int rc, int error, int flags, struct ibv_pd *pd, void *addr,
+static void fails(struct onesided *p, int rc, int error, int flags, struct ibv_pd *pd, void *addr,
                   size_t bytes, int access) {
     const struct ibv_mr before = *p->open;
     errno = 0;
@@ -142,8 +142,8 @@ static void what_is_refused_changes_nothing(void **state) {
     (void)state;
     const int to = IBV_REREG_MR_CHANGE_TRANSLATION, input = IBV_REREG_MR_ERR_INPUT,
               cmd = IBV_REREG_MR_ERR_CMD;
-    struct pair p;
-    open_pair(&p, PROCESS, ALL_REMOTE, ALL_REMOTE | IBV_ACCESS_MW_BIND, 4);
+    struct onesided p;
+    onesided_open(&p, PROCESS, ALL_REMOTE, ALL_REMOTE | IBV_ACCESS_MW_BIND, 4);
     uint8_t *buf = p.b.buf;
     struct ibv_context *other = sv_context();
     struct ibv_pd *foreign = soft_alloc_pd(other);
@@ -177,13 +177,13 @@ static void what_is_refused_changes_nothing(void **state) {
     assert_int_equal(moved(&p, 0, 64), 0);
     assert_int_equal(soft_dealloc_pd(foreign), 0);
     assert_int_equal(soft_close_device(other), 0);
-    close_pair(&p);
+    onesided_close(&p);
 }
 
 /* ---- while a peer writes ---------------------------------------------------------------------------------- */
 
 struct writer {
-    struct pair *p;
+    struct onesided *p;
     _Atomic unsigned done;
 };
 
@@ -193,7 +193,8 @@ static void *writes(void *arg) {
     struct ibv_wc wc = {.status = IBV_WC_SUCCESS};
     for (unsigned seed = 1; wc.status == IBV_WC_SUCCESS; seed++) {
         memset(w->p->a.buf, (int)seed, 3000);
-        must(post(w->p, IBV_WR_RDMA_WRITE, 0, seed % 2 ? 3000 : 8, 0, w->p->open->rkey, 0) == 0);
+        must(onesided_post(w->p, IBV_WR_RDMA_WRITE, 0, seed % 2 ? 3000 : 8, 0, w->p->open->rkey,
+                           0) == 0);
         wc = sv_poll(w->p->a.rcq);
         atomic_store(&w->done, seed);
     }
@@ -206,8 +207,8 @@ static void nobody_writes_through_the_former_registration_any_more(void **state)
     static uint8_t seen[3000];
     unsigned in_time = 0; /* who lost its CPU inside for long is not waited for */
     for (int turn = 0; turn < 8 * WAYS; turn++) {
-        struct pair p;
-        open_pair(&p, (enum way)(turn % WAYS), ALL_REMOTE, ALL_REMOTE, 4);
+        struct onesided p;
+        onesided_open(&p, (enum way)(turn % WAYS), ALL_REMOTE, ALL_REMOTE, 4);
         struct writer w = {.p = &p, .done = 0};
         pthread_t thread;
         must(pthread_create(&thread, NULL, writes, &w) == 0);
@@ -219,7 +220,7 @@ static void nobody_writes_through_the_former_registration_any_more(void **state)
         must(pthread_join(thread, NULL) == 0);
         assert_true(memcmp(seen, p.b.buf, sizeof seen) == 0 || !left);
         in_time += left;
-        close_pair(&p);
+        onesided_close(&p);
     }
     assert_uint_in_range(in_time, 1, 8 * WAYS);
 }

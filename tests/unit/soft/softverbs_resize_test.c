@@ -254,7 +254,7 @@ static void nothing_is_lost_by_resizes_in_traffic(void **state) {
         for (int i = 0; i < m; i++)
             must(wc[i].wr_id == done++ && wc[i].status == IBV_WC_SUCCESS);
         if (n == 0 && m == 0)
-            sv_pause(&turns, since, "completions", __LINE__);
+            sv_pause(&turns, since, "completions", __FILE__, __LINE__);
         else
             since = soft_now_ns();
     }

@@ -34,7 +34,7 @@ enum { GONE = 0xdead };
 static uint64_t first_seed;
 
 static uint64_t words64(uint64_t *seed) {
-    return (uint64_t)nasty(seed) << 32 | nasty(seed);
+    return (uint64_t)hostile_nasty(seed) << 32 | hostile_nasty(seed);
 }
 
 /* ---- the peer ------------------------------------------------------------------------------------- */
@@ -43,9 +43,9 @@ static void over_a_ring(struct soft_ring *ring, uint64_t *seed) {
     if (!ring)
         return;
     _Atomic uint32_t *words = (_Atomic uint32_t *)(void *)ring;
-    unsigned turns = random32(seed) % 4 ? 1 + random32(seed) % 8 : SOFT_RING_BYTES / 4;
+    unsigned turns = hostile_random(seed) % 4 ? 1 + hostile_random(seed) % 8 : SOFT_RING_BYTES / 4;
     for (unsigned i = 0; i < turns; i++)
-        atomic_store(&words[random32(seed) % (SOFT_RING_BYTES / 4)], nasty(seed));
+        atomic_store(&words[hostile_random(seed) % (SOFT_RING_BYTES / 4)], hostile_nasty(seed));
 }
 
 /* A slot with a sequence word that will be taken, and nonsense in it. */
@@ -56,31 +56,34 @@ static void into_the_next_slot(struct soft_qp *qp, uint64_t *seed) {
     uint32_t pos = qp->tx_pos++;
     struct soft_slot *slot = &ring->slot[pos % SOFT_RING_SLOTS];
     for (unsigned i = 0; i < SOFT_SLOT_PAYLOAD; i += 4) {
-        uint32_t word = nasty(seed);
+        uint32_t word = hostile_nasty(seed);
         memcpy(slot->data + i, &word, sizeof word);
     }
-    slot->ack = random32(seed) % 2 ? 0 : nasty(seed);
-    slot->word = soft_word(1 + random32(seed) % 9, random32(seed) % 32,
-                           random32(seed) % 3 ? random32(seed) % 460 : nasty(seed) & 0xffff);
+    slot->ack = hostile_random(seed) % 2 ? 0 : hostile_nasty(seed);
+    slot->word = soft_word(1 + hostile_random(seed) % 9, hostile_random(seed) % 32,
+                           hostile_random(seed) % 3 ? hostile_random(seed) % 460
+                                                    : hostile_nasty(seed) & 0xffff);
     atomic_store(&slot->seq, pos + 1);
 }
 
 static void over_my_keys(struct sv_end *e, uint64_t *seed) {
     struct soft_key *key = &soft_keys[e->mr->rkey >> 16];
-    if (random32(seed) % 4)
-        atomic_store(&key->key, random32(seed) % 2 ? e->mr->rkey : nasty(seed));
-    key->access = random32(seed) % 2 ? ALL_RIGHTS : nasty(seed);
-    key->start = random32(seed) % 2 ? (uintptr_t)e->buf : words64(seed);
-    key->length = random32(seed) % 2 ? BYTES : words64(seed);
-    key->offset = random32(seed) % 2 ? 0 : words64(seed);
-    key->region = random32(seed) % 2 ? soft_mr_of(e->mr)->region : (int32_t)nasty(seed);
-    key->pd = random32(seed) % 2 ? soft_pd_of(e->pd)->number : nasty(seed);
+    if (hostile_random(seed) % 4)
+        atomic_store(&key->key, hostile_random(seed) % 2 ? e->mr->rkey : hostile_nasty(seed));
+    key->access = hostile_random(seed) % 2 ? ALL_RIGHTS : hostile_nasty(seed);
+    key->start = hostile_random(seed) % 2 ? (uintptr_t)e->buf : words64(seed);
+    key->length = hostile_random(seed) % 2 ? BYTES : words64(seed);
+    key->offset = hostile_random(seed) % 2 ? 0 : words64(seed);
+    key->region =
+        hostile_random(seed) % 2 ? soft_mr_of(e->mr)->region : (int32_t)hostile_nasty(seed);
+    key->pd = hostile_random(seed) % 2 ? soft_pd_of(e->pd)->number : hostile_nasty(seed);
 }
 
 static void over_my_board(uint64_t *seed) {
     _Atomic uint32_t *words = (_Atomic uint32_t *)(void *)soft_shm_page;
     for (unsigned i = 0; i < 64; i++)
-        atomic_store(&words[random32(seed) % (sizeof *soft_shm_page / 4)], nasty(seed));
+        atomic_store(&words[hostile_random(seed) % (sizeof *soft_shm_page / 4)],
+                     hostile_nasty(seed));
 }
 
 /* The victim's memory, where it registered it for us. */
@@ -89,7 +92,7 @@ static void over_their_region(struct soft_qp *qp, uint64_t *seed) {
         struct soft_peer_region *region = &qp->link_peer->regions[i];
         uint8_t *addr = (uint8_t *)(uintptr_t)atomic_load(&region->addr);
         if (addr && atomic_load(&region->writable) && region->bytes >= BYTES)
-            addr[OPEN + random32(seed) % (BYTES - OPEN)] = (uint8_t)random32(seed);
+            addr[OPEN + hostile_random(seed) % (BYTES - OPEN)] = (uint8_t)hostile_random(seed);
     }
 }
 
@@ -98,7 +101,7 @@ static void cut_off_what_there_is(uint64_t *seed) {
     for (int fd = 3; fd < 256; fd++) {
         if (fcntl(fd, F_GET_SEALS) < 0)
             continue;
-        (void)!ftruncate(fd, random32(seed) % 2 ? 0 : 4096);
+        (void)!ftruncate(fd, hostile_random(seed) % 2 ? 0 : 4096);
         (void)!fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE);
     }
 }
@@ -106,7 +109,7 @@ static void cut_off_what_there_is(uint64_t *seed) {
 static void odd_messages(struct soft_peer *peer, uint64_t *seed) {
     uint32_t words[16];
     int fd = -1;
-    switch (random32(seed) % 5) {
+    switch (hostile_random(seed) % 5) {
     case 0:
         fd = memfd_create("lie", MFD_CLOEXEC | MFD_ALLOW_SEALING); /* of size 0, not sealed */
         break;
@@ -114,24 +117,25 @@ static void odd_messages(struct soft_peer *peer, uint64_t *seed) {
         fd = eventfd(0, EFD_CLOEXEC);
         break;
     case 2:
-        fd = board_file(true, 4096, 0);
+        fd = hostile_shm_file(true, 4096, 0);
         break;
     case 3:
-        fd = board_file(true, SOFT_RING_BYTES, SOFT_RING_MAGIC);
+        fd = hostile_shm_file(true, SOFT_RING_BYTES, SOFT_RING_MAGIC);
         break;
     }
     for (unsigned i = 0; i < 16; i++)
-        words[i] = nasty(seed);
+        words[i] = hostile_nasty(seed);
     words[0] %= 300; /* a region's index, often */
     static const size_t sizes[] = {0, 8, 24, 32, 16, 40};
-    (void)soft_peer_send(peer, random32(seed) % 9, words, sizes[random32(seed) % 6], fd);
+    (void)soft_peer_send(peer, hostile_random(seed) % 9, words, sizes[hostile_random(seed) % 6],
+                         fd);
     if (fd >= 0)
         close(fd);
 }
 
 static void one_act(struct sv_end *e, uint64_t *seed) {
     struct soft_qp *qp = soft_qp_of(e->qp);
-    switch (random32(seed) % 16) {
+    switch (hostile_random(seed) % 16) {
     case 0:
     case 1:
     case 2:
@@ -190,17 +194,17 @@ static void peer(int fd) {
     sv_wait_linked(&e);
     must(sv_hear(fd) == 1);
     struct soft_qp *qp = soft_qp_of(e.qp);
-    bool quiet = random32(&seed) % 2;
+    bool quiet = hostile_random(&seed) % 2;
     if (quiet)
         spin_lock(&qp->lock); /* its own engine shall not correct it */
-    for (unsigned acts = random32(&seed) % 4000; acts; acts--)
+    for (unsigned acts = hostile_random(&seed) % 4000; acts; acts--)
         one_act(&e, &seed);
-    if (random32(&seed) % 4 == 0) {
+    if (hostile_random(&seed) % 4 == 0) {
         if (quiet)
             spin_unlock(&qp->lock);
         (void)sv_to(&e, IBV_QPS_RESET); /* says goodbye, at least */
     }
-    if (random32(&seed) % 2)
+    if (hostile_random(&seed) % 2)
         kill(getpid(), SIGKILL);
 }
 
@@ -247,12 +251,12 @@ static void post_something(struct victim *v, uint64_t *seed) {
                                              IBV_WR_RDMA_READ,
                                              IBV_WR_ATOMIC_FETCH_AND_ADD,
                                              IBV_WR_RDMA_WRITE_WITH_IMM};
-    wr.opcode = ops[random32(seed) % 6];
+    wr.opcode = ops[hostile_random(seed) % 6];
     if (wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
         wr.wr.atomic.remote_addr = v->addr;
         wr.wr.atomic.rkey = v->rkey;
     } else {
-        sge.length = random32(seed) % 20000;
+        sge.length = hostile_random(seed) % 20000;
     }
     must(ibv_post_send(v->e.qp, &wr, &bad) == 0);
     v->sends++;
@@ -303,7 +307,7 @@ static void one_round(int fd, uint64_t *seed) {
     must(v.open);
     memset(e->buf, 0x77, BYTES);
     sv_tell(fd, 1);
-    sv_tell(fd, random32(seed));
+    sv_tell(fd, hostile_random(seed));
     uint32_t dest = sv_hear(fd);
     v.rkey = sv_hear(fd);
     v.addr = (uint64_t)sv_hear(fd) << 32;
@@ -339,7 +343,7 @@ static void a_peer_that_scribbles_and_dies_harms_nobody(void **state) {
     for (unsigned round = 0; round < end; round++) {
         one_round(child.fd, &seed);
         if (round % 8 == 0)
-            still_serves(round);
+            hostile_still_serves(round);
     }
     sv_tell(child.fd, 0);
     assert_int_equal(sv_join(&child), 0);

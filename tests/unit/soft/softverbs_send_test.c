@@ -3,7 +3,7 @@
  * softverbs_send_test.c - SEND and RECV: completions and their fields, immediate data, inline,
  * scatter/gather lists, signalling, queue limits, what post refuses. Both ends in this process.
  */
-#include "support/softverbs_util.h"
+#include "support/softverbs.h"
 #include "soft/rc/ring.h"
 
 #include <arpa/inet.h>

@@ -4,7 +4,7 @@
  * peer maps (descriptors) and from private memory (a stream through the ring), with laps around the
  * ring by odd sizes and both directions at once.
  */
-#include "support/softverbs_util.h"
+#include "support/softverbs.h"
 #include "soft/rc/ring.h"
 
 #define MIB (1024u * 1024u)
@@ -180,7 +180,7 @@ static void *stream_run(void *arg) {
         if (stream_turn(s))
             since = soft_now_ns();
         else
-            sv_pause(&turns, since, "the stream stands still", __LINE__);
+            sv_pause(&turns, since, "the stream stands still", __FILE__, __LINE__);
     return NULL;
 }
 
@@ -200,11 +200,11 @@ static void streams(bool both, bool mapped, unsigned messages) {
         stream_post_recv(&at_b, i);
     }
     pthread_t thread;
-    sv_in_child = true; /* failures of either thread end the process with a message */
+    must_end_process = true; /* failures of either thread end the process with a message */
     assert_int_equal(pthread_create(&thread, NULL, stream_thread, &at_b), 0);
     stream_run(&at_a);
     pthread_join(thread, NULL);
-    sv_in_child = false;
+    must_end_process = false;
     assert_int_equal(at_a.completed, messages);
     assert_int_equal(at_b.received, messages);
     if (both)

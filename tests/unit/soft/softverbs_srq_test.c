@@ -3,7 +3,7 @@
  * softverbs_srq_test.c - shared receive queues: FIFO for many QPs, limit event, last WQE event,
  * what is refused. Each test names the promise.
  */
-#include "support/softverbs_util.h"
+#include "support/softverbs.h"
 
 #define PEERS 3
 #define WRS 32

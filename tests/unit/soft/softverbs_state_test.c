@@ -3,7 +3,7 @@
  * softverbs_state_test.c - queue pair states: every pair of states, every attribute mask, values,
  * what may be posted in each state, queries, and the order of what ERR and RESET leave behind.
  */
-#include "support/softverbs_util.h"
+#include "support/softverbs.h"
 
 enum { STATES = IBV_QPS_ERR + 1 };
 static const char *const names[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};

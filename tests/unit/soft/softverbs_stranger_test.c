@@ -50,8 +50,8 @@ static uint32_t victim_qpn;
 /* ---- who does not read ------------------------------------------------------------------------------ */
 
 static void greets_and_sleeps(int fd) {
-    greet(victim_qpn, &good_hello,
-          board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC));
+    hostile_greet(victim_qpn, &hostile_hello,
+                  hostile_shm_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC));
     sv_tell(fd, 1);
     (void)sv_hear(fd); /* until it is killed */
 }
@@ -85,7 +85,7 @@ static void end(struct sv_child *child) {
     must(kill(child->pid, SIGKILL) == 0);
     (void)sv_join(child);
     sv_until(!is_known(child->pid));
-    still_serves(1);
+    hostile_still_serves(1);
     hostile_pair_close();
 }
 
@@ -128,7 +128,7 @@ static void a_peer_that_does_not_read_holds_few_descriptors(void **state) {
     few.rlim_max = limit.rlim_max;
     begin(&child);
     must(setrlimit(RLIMIT_NOFILE, &few) == 0);
-    int file = board_file(true, 4096, 0), error = 0;
+    int file = hostile_shm_file(true, 4096, 0), error = 0;
     unsigned fds = hostile_fds();
     soft_lock();
     struct soft_peer *peer = peer_of(child.pid);
@@ -149,7 +149,7 @@ static void a_peer_that_does_not_read_holds_few_descriptors(void **state) {
 static void calls_without_end(int fd) {
     become_another_user();
     for (unsigned i = 0; i < 500; i++)
-        (void)dial(victim_qpn);
+        (void)hostile_dial(victim_qpn);
     sv_tell(fd, 1);
     (void)sv_hear(fd);
 }
@@ -166,13 +166,13 @@ static void another_user_has_a_share_of_the_connections(void **state) {
     victim_qpn = hostile_b.qp->qp_num;
     struct sv_child child = sv_fork(calls_without_end);
     must(sv_hear(child.fd) == 1);
-    int sock = dial(victim_qpn); /* they are served in order: all of the others were */
+    int sock = hostile_dial(victim_qpn); /* they are served in order: all of the others were */
     char byte;
-    say(sock, "nonsense", 8, NULL, 0);
+    hostile_say(sock, "nonsense", 8, NULL, 0);
     must(recv(sock, &byte, 1, 0) <= 0);
     close(sock);
     assert_uint_in_range(hostile_fds(), fds + 1, fds + 1 + OF_USER + 2);
-    still_serves(1);
+    hostile_still_serves(1);
     must(setrlimit(RLIMIT_NOFILE, &limit) == 0);
     must(kill(child.pid, SIGKILL) == 0);
     (void)sv_join(&child);

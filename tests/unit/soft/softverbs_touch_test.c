@@ -4,7 +4,7 @@
  * until the peer has left; who takes memory back waits a little, and nobody else waits at all. A peer that died
  * there is not inside, and one that cannot be there is not either.
  */
-#include "support/softverbs_util.h"
+#include "support/softverbs.h"
 #include "soft/rc/ring.h"
 #include "soft/verbs/internal.h"
 

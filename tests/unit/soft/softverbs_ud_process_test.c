@@ -160,12 +160,12 @@ static uint64_t first_seed = 20261121;
 static void scribble(struct soft_ud_ring *ring, uint64_t *seed, uint32_t pos) {
     _Atomic uint32_t *words = (_Atomic uint32_t *)(void *)ring;
     for (unsigned i = 0; i < 64; i++)
-        atomic_store(&words[random32(seed) % (SOFT_UD_RING_BYTES / 4)], nasty(seed));
+        atomic_store(&words[hostile_random(seed) % (SOFT_UD_RING_BYTES / 4)], hostile_nasty(seed));
     for (unsigned i = 0; i < SOFT_UD_SLOTS; i++) { /* slots that will be taken, with any head */
         struct soft_ud_slot *slot = &ring->slot[(pos + i) % SOFT_UD_SLOTS];
-        slot->head.len = (uint16_t)nasty(seed);
-        slot->head.flags = (uint8_t)random32(seed);
-        slot->head.qkey = random32(seed) % 4 ? UD_QKEY : nasty(seed);
+        slot->head.len = (uint16_t)hostile_nasty(seed);
+        slot->head.flags = (uint8_t)hostile_random(seed);
+        slot->head.qkey = hostile_random(seed) % 4 ? UD_QKEY : hostile_nasty(seed);
         atomic_store(&slot->seq, pos + i + 1);
     }
 }
@@ -183,10 +183,11 @@ static void scribbler(int fd) {
     (void)sv_hear(fd);
     soft_lock(); /* no ring comes or goes meanwhile */
     for (unsigned round = 0; round < 400; round++)
-        scribble(ud->way[0]->ring, &seed, round % 3 ? nasty(&seed) : ud->way[0]->pos + round * 7);
+        scribble(ud->way[0]->ring, &seed,
+                 round % 3 ? hostile_nasty(&seed) : ud->way[0]->pos + round * 7);
     for (unsigned i = 0; i < ud->in_count; i++) /* and the receiver's words of what comes to us */
         for (unsigned k = 0; k < 100; k++)
-            atomic_store(&ud->in[i]->ring->rx.acked, nasty(&seed));
+            atomic_store(&ud->in[i]->ring->rx.acked, hostile_nasty(&seed));
     soft_unlock();
     sv_tell(fd, 1);
     for (;;)

@@ -144,7 +144,7 @@ static void lists_keep_their_order(void **state) {
             seen++;
             must(sv_recv(&b, seen, 0, GRH + 8) == 0);
         }
-        sv_pause(&turns, since, "datagrams got lost", __LINE__);
+        sv_pause(&turns, since, "datagrams got lost", __FILE__, __LINE__);
     }
     must(soft_destroy_ah(ah) == 0);
     sv_unpair(&a, &b);

@@ -4,7 +4,7 @@
  * messages and one-sided operations still work, and keys are enforced at the target. Needs root to
  * become somebody else; says so loudly and skips where it cannot.
  */
-#include "support/softverbs_util.h"
+#include "support/softverbs.h"
 #include "soft/ipc/peer.h"
 
 #define OTHER_UID 65534

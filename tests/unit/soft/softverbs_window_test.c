@@ -12,14 +12,14 @@
 #define LENGTH 4000
 
 struct windowed {
-    struct pair pair;
+    struct onesided pair;
     struct ibv_mw *mw;
     uint32_t rkey;
 };
 
 static void open_windowed(struct windowed *w, unsigned access) {
-    struct pair *p = &w->pair;
-    open_pair(p, MAPPED, ALL_REMOTE, IBV_ACCESS_MW_BIND, 4);
+    struct onesided *p = &w->pair;
+    onesided_open(p, MAPPED, ALL_REMOTE, IBV_ACCESS_MW_BIND, 4);
     struct soft_peer *peer = soft_qp_of(p->a.qp)->link_peer;
     sv_until(atomic_load(&peer->regions[soft_mr_of(p->open)->region].writable));
     w->mw = ibv_alloc_mw(p->b.pd, IBV_MW_TYPE_2);
@@ -41,7 +41,7 @@ static void open_windowed(struct windowed *w, unsigned access) {
 
 static void close_windowed(struct windowed *w) {
     must(ibv_dealloc_mw(w->mw) == 0);
-    close_pair(&w->pair);
+    onesided_close(&w->pair);
 }
 
 static int invalidate(struct windowed *w) {
@@ -56,20 +56,21 @@ static void a_window_is_used_without_its_owner(void **state) {
     (void)state;
     struct windowed w;
     open_windowed(&w, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
-    struct pair *p = &w.pair;
+    struct onesided *p = &w.pair;
     struct soft_qp *a = soft_qp_of(p->a.qp);
     uint32_t before = a->tx_pos;
     sv_fill(p->a.buf, LENGTH, 7);
-    must(post(p, IBV_WR_RDMA_WRITE, 0, LENGTH, AT, w.rkey, 0) == 0);
+    must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, LENGTH, AT, w.rkey, 0) == 0);
     sv_check(p->b.buf + AT, LENGTH, 7); /* when the post returns: the requester moved it */
-    must(post(p, IBV_WR_RDMA_READ, 8192, LENGTH, AT, w.rkey, 0) == 0);
+    must(onesided_post(p, IBV_WR_RDMA_READ, 8192, LENGTH, AT, w.rkey, 0) == 0);
     sv_check(p->a.buf + 8192, LENGTH, 7);
     must(a->tx_pos == before); /* nothing went through the ring */
-    expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-    expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
-    must(post(p, IBV_WR_RDMA_WRITE, 0, 64, AT + LENGTH - 64, w.rkey, IBV_SEND_INLINE) == 0);
+    onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+    onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
+    must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, 64, AT + LENGTH - 64, w.rkey, IBV_SEND_INLINE) ==
+         0);
     sv_check(p->b.buf + AT + LENGTH - 64, 64, 7);
-    expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+    onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
     close_windowed(&w);
 }
 
@@ -86,11 +87,12 @@ static void a_window_is_exact_to_the_byte(void **state) {
         struct windowed w;
         open_windowed(&w, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
         memset(w.pair.b.buf, 0x5a, 3 * AT);
-        must(post(&w.pair, opcodes[i % 2], 0, tries[i / 2].bytes, tries[i / 2].at, w.rkey, 0) == 0);
+        must(onesided_post(&w.pair, opcodes[i % 2], 0, tries[i / 2].bytes, tries[i / 2].at, w.rkey,
+                           0) == 0);
         if (tries[i / 2].good)
-            expect(&w.pair, IBV_WC_SUCCESS, i % 2 ? IBV_WC_RDMA_WRITE : IBV_WC_RDMA_READ);
+            onesided_expect(&w.pair, IBV_WC_SUCCESS, i % 2 ? IBV_WC_RDMA_WRITE : IBV_WC_RDMA_READ);
         else
-            refused(&w.pair, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+            onesided_refused(&w.pair, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
         must(w.pair.b.buf[AT - 1] == 0x5a && w.pair.b.buf[AT + LENGTH] == 0x5a);
         close_windowed(&w);
     }
@@ -100,8 +102,8 @@ static void the_memory_itself_opens_nothing(void **state) {
     (void)state;
     struct windowed w;
     open_windowed(&w, IBV_ACCESS_REMOTE_READ);
-    must(post(&w.pair, IBV_WR_RDMA_READ, 0, 8, AT, w.pair.open->rkey, 0) == 0);
-    refused(&w.pair, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+    must(onesided_post(&w.pair, IBV_WR_RDMA_READ, 0, 8, AT, w.pair.open->rkey, 0) == 0);
+    onesided_refused(&w.pair, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
     close_windowed(&w);
 }
 
@@ -109,10 +111,10 @@ static void a_window_for_reading_is_not_written(void **state) {
     (void)state;
     struct windowed w;
     open_windowed(&w, IBV_ACCESS_REMOTE_READ);
-    must(post(&w.pair, IBV_WR_RDMA_READ, 0, 8, AT, w.rkey, 0) == 0);
-    expect(&w.pair, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
-    must(post(&w.pair, IBV_WR_RDMA_WRITE, 0, 8, AT, w.rkey, 0) == 0);
-    refused(&w.pair, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+    must(onesided_post(&w.pair, IBV_WR_RDMA_READ, 0, 8, AT, w.rkey, 0) == 0);
+    onesided_expect(&w.pair, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
+    must(onesided_post(&w.pair, IBV_WR_RDMA_WRITE, 0, 8, AT, w.rkey, 0) == 0);
+    onesided_refused(&w.pair, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
     close_windowed(&w);
 }
 
@@ -120,15 +122,15 @@ static void write_with_imm_through_a_window(void **state) {
     (void)state;
     struct windowed w;
     open_windowed(&w, IBV_ACCESS_REMOTE_WRITE);
-    struct pair *p = &w.pair;
+    struct onesided *p = &w.pair;
     must(sv_recv(&p->b, 9, 0, 64) == 0);
     sv_fill(p->a.buf, LENGTH, 3);
-    must(post(p, IBV_WR_RDMA_WRITE_WITH_IMM, 0, LENGTH, AT, w.rkey, 0) == 0);
+    must(onesided_post(p, IBV_WR_RDMA_WRITE_WITH_IMM, 0, LENGTH, AT, w.rkey, 0) == 0);
     struct ibv_wc wc = sv_poll(p->b.rcq);
     must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM);
     must(wc.wr_id == 9 && wc.byte_len == LENGTH && wc.imm_data == 0x11223344);
     sv_check(p->b.buf + AT, LENGTH, 3);
-    expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+    onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
     close_windowed(&w);
 }
 
@@ -136,22 +138,22 @@ static void a_window_serves_one_queue_pair(void **state) {
     (void)state;
     struct windowed w;
     open_windowed(&w, IBV_ACCESS_REMOTE_READ);
-    struct pair *p = &w.pair;
+    struct onesided *p = &w.pair;
     /* another pair between the same protection domains */
     struct sv_end c = p->a, d = p->b;
     c.qp = sv_qp(&c);
     d.qp = sv_qp(&d);
-    to_rts(&c, d.qp->qp_num, ALL_REMOTE, 4);
-    to_rts(&d, c.qp->qp_num, ALL_REMOTE, 4);
+    onesided_to_rts(&c, d.qp->qp_num, ALL_REMOTE, 4);
+    onesided_to_rts(&d, c.qp->qp_num, ALL_REMOTE, 4);
     sv_wait_linked(&c);
     sv_wait_linked(&d);
     struct ibv_qp *own = p->a.qp;
     p->a.qp = c.qp;
-    must(post(p, IBV_WR_RDMA_READ, 0, 8, AT, w.rkey, 0) == 0);
-    expect(p, IBV_WC_REM_ACCESS_ERR, 0);
+    must(onesided_post(p, IBV_WR_RDMA_READ, 0, 8, AT, w.rkey, 0) == 0);
+    onesided_expect(p, IBV_WC_REM_ACCESS_ERR, 0);
     p->a.qp = own;
-    must(post(p, IBV_WR_RDMA_READ, 0, 8, AT, w.rkey, 0) == 0);
-    expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
+    must(onesided_post(p, IBV_WR_RDMA_READ, 0, 8, AT, w.rkey, 0) == 0);
+    onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
     must(soft_destroy_qp(c.qp) == 0 && soft_destroy_qp(d.qp) == 0);
     close_windowed(&w);
 }
@@ -160,13 +162,13 @@ static void a_queue_pair_in_error_closes_its_windows(void **state) {
     (void)state;
     struct windowed w;
     open_windowed(&w, IBV_ACCESS_REMOTE_WRITE);
-    struct pair *p = &w.pair;
+    struct onesided *p = &w.pair;
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     must(soft_modify_qp(p->b.qp, &attr, IBV_QP_STATE) == 0);
     memset(p->b.buf + AT, 0x77, LENGTH);
     sv_fill(p->a.buf, LENGTH, 3);
-    must(post(p, IBV_WR_RDMA_WRITE, 0, LENGTH, AT, w.rkey, 0) == 0);
-    expect(p, IBV_WC_RETRY_EXC_ERR, 0);
+    must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, LENGTH, AT, w.rkey, 0) == 0);
+    onesided_expect(p, IBV_WC_RETRY_EXC_ERR, 0);
     for (size_t i = 0; i < LENGTH; i++)
         must(p->b.buf[AT + i] == 0x77);
     close_windowed(&w);
@@ -193,7 +195,7 @@ static void *write_on(void *arg) {
     struct windowed *w = arg;
     struct ibv_wc wc = {0};
     do {
-        must(post(&w->pair, IBV_WR_RDMA_WRITE, 0, LENGTH, AT, w->rkey, 0) == 0);
+        must(onesided_post(&w->pair, IBV_WR_RDMA_WRITE, 0, LENGTH, AT, w->rkey, 0) == 0);
         atomic_store(&writing, true);
         wc = sv_poll(w->pair.a.rcq);
     } while (wc.status == IBV_WC_SUCCESS);
@@ -227,7 +229,7 @@ static void a_peer_that_is_slow_to_leave_costs_time_only(void **state) {
     (void)state;
     struct windowed w;
     open_windowed(&w, IBV_ACCESS_REMOTE_WRITE);
-    struct pair *p = &w.pair;
+    struct onesided *p = &w.pair;
     struct soft_ring *ring = atomic_load(&soft_qp_of(p->b.qp)->rx);
     atomic_fetch_or(&ring->tx.touching, 1);
     must(sv_recv(&p->a, 7, 0, 8) == 0);
@@ -254,7 +256,7 @@ static void a_message_that_invalidates_waits_for_the_peer_to_leave(void **state)
     (void)state;
     struct windowed w;
     open_windowed(&w, IBV_ACCESS_REMOTE_WRITE);
-    struct pair *p = &w.pair;
+    struct onesided *p = &w.pair;
     struct soft_ring *ring = atomic_load(&soft_qp_of(p->b.qp)->rx);
     must(sv_recv(&p->b, 7, 0, 64) == 0);
     atomic_fetch_or(&ring->tx.touching, 1);

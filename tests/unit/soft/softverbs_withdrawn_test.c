@@ -3,7 +3,7 @@
  * softverbs_withdrawn_test.c - large sends are read out of the sender's memory. Once that queue pair is down the memory
  * is its owner's again, so what was not read by then never arrives, and no byte that was written later does.
  */
-#include "support/softverbs_util.h"
+#include "support/softverbs.h"
 
 enum { BYTES = 8192, SENDS = 8, ROUNDS = 300 };
 
