@@ -6,8 +6,8 @@
  * A script is a list of faults (docs/faults.md), one for each try in turn. It is put in force when
  * the try asks for its address and takes the place of the one before, so it may name any id.
  */
-#ifndef TESTS_DIAL_H
-#define TESTS_DIAL_H
+#ifndef TESTS_SUPPORT_DIAL_H
+#define TESTS_SUPPORT_DIAL_H
 
 #include "support/pair.h"
 
@@ -24,7 +24,7 @@
 #define REJECT(status) "id=* connect=1 event=REJECTED status=" #status
 #define HANG "cm=REQ loss"
 
-static struct {
+extern struct dialer {
     uint64_t now_ns;
     uint32_t spread;    /* what a random number of four bytes is */
     const char *always; /* the fault of every try beyond the script */
@@ -43,153 +43,32 @@ static struct {
     struct private_data_req reqs[DIALER_TRIES];
 } dialer;
 
-/* ---- its environment ------------------------------------------------------------------------- */
-
-static uint64_t dialer_now(void *arg) {
-    (void)arg;
-    return dialer.now_ns;
-}
-
-static bool dialer_random(void *arg, void *out, size_t bytes) {
-    if (bytes == sizeof dialer.spread)
-        memcpy(out, &dialer.spread, bytes);
-    else
-        pair_random(arg, out, bytes);
-    return true;
-}
-
-static int dialer_resolve(void *arg, const char *host, struct sockaddr_storage *out, unsigned max,
-                          unsigned *count) {
-    (void)arg, (void)host;
-    dialer.lookups++;
-    for (*count = 0; *count < dialer.name_count && *count < max; ++*count)
-        out[*count] = dialer.names[*count];
-    return *count > 0 ? 0 : EAI_NONAME;
-}
-
-static const struct sluice_env dialer_env = {
-    .now_ns = dialer_now, .random_bytes = dialer_random, .resolve = dialer_resolve};
-
 /* ---- its device ------------------------------------------------------------------------------ */
 
-static struct fabric_ops dialer_ops;
+extern struct fabric_ops dialer_ops;
 
-static void dialer_plan(const char *fault) {
-    struct soft_plan_error error;
-    struct soft_plan *plan = fault ? soft_plan_parse(fault, &error) : NULL;
-    if (fault && !plan)
-        fail_msg("%s: %u:%u: %s", fault, error.line, error.column, error.reason);
-    soft_lock();
-    if (plan)
-        soft_fault_install(plan);
-    else
-        soft_fault_clear();
-    soft_unlock();
-}
+/* Puts a fault in force; NULL: none. */
+void dialer_plan(const char *fault);
 
-static int dialer_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockaddr *dst,
-                               int ms) {
-    unsigned i = dialer.tries++;
-    if (i < DIALER_TRIES) {
-        address_format(dst, dialer.tried[i]);
-        dialer.times[i] = ms;
-    }
-    if (dialer.slow)
-        dialer.now_ns += (uint64_t)(ms > dialer.early_ms ? ms - dialer.early_ms : 1) * 1000000;
-    dialer_plan(i < dialer.scripted ? dialer.script[i] : dialer.always);
-    return soft_resolve_addr(id, src, dst, ms);
-}
-
-static int dialer_connect(struct rdma_cm_id *id, struct rdma_conn_param *param) {
-    if (dialer.connects < DIALER_TRIES)
-        assert_int_equal(private_data_req_decode(&dialer.reqs[dialer.connects], param->private_data,
-                                                 param->private_data_len),
-                         0);
-    dialer.connects++;
-    return soft_connect(id, param);
-}
-
-static int dialer_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask) {
-    int rc = soft_init_qp_attr(id, attr, mask);
-    if (dialer.other_port != 0 && dialer.tries == dialer.other_port)
-        attr->port_num = 2;
-    return rc;
-}
-
-static struct ibv_qp *dialer_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
-    dialer.qps++;
-    return soft_create_qp(pd, attr);
-}
-
-PAIR_UNUSED static void dialer_remove_device(void) {
-    struct soft_device_action action = {.what = DEVICE_REMOVE};
-    soft_lock();
-    int rc = soft_device_act(&action);
-    soft_unlock();
-    assert_int_equal(rc, 0);
-}
+/* The device goes away. */
+void dialer_remove_device(void);
 
 /* ---- the pair -------------------------------------------------------------------------------- */
 
-static void dialer_open(struct pair *p, const sluice_node_options *node,
-                        const sluice_link_options *link) {
-    sluice_node_options o = *node;
-    sluice_error e = {0};
-    memset(p, 0, sizeof *p);
-    memset(&dialer, 0, sizeof dialer);
-    pair_clock = 0;
-    dialer.now_ns = 1000000000000ull;
-    pair_open_side(&p->a, node);
-    o.size = sizeof o;
-    o.device = "soft";
-    o.workers = SLUICE_NO_WORKERS;
-    if (node_open_env(&p->b.node, &o, &dialer_env, true, &e) != 0)
-        fail_msg("%s", e.text);
-    dialer_ops = *p->b.node->fabric;
-    dialer_ops.resolve_addr = dialer_resolve_addr;
-    dialer_ops.connect = dialer_connect;
-    dialer_ops.init_qp_attr = dialer_init_qp_attr;
-    dialer_ops.create_qp = dialer_create_qp;
-    p->b.node->fabric = &dialer_ops;
-    assert_int_equal(sluice_loop_open(p->b.node, &p->b.loop, &e), 0);
-    pair_listen(p, link);
-}
+/* Opens the pair, with the dialer's environment and device. */
+void dialer_open(struct pair *p, const sluice_node_options *node, const sluice_link_options *link);
 
 /* Ends with NULL; dialer.always is for what comes behind. */
-PAIR_UNUSED static void dialer_script(const char *const *script) {
-    for (dialer.scripted = 0; script[dialer.scripted]; dialer.scripted++)
-        dialer.script[dialer.scripted] = script[dialer.scripted];
-}
+void dialer_script(const char *const *script);
 
 /* What every name stands for from now on; ends with NULL. */
-PAIR_UNUSED static void dialer_names(const char *const *names) {
-    dialer.name_count = 0;
-    memset(dialer.names, 0, sizeof dialer.names);
-    for (; *names; names++) {
-        union address *at = (union address *)(void *)&dialer.names[dialer.name_count++];
-        bool six = strchr(*names, ':') != NULL;
-        at->any.sa_family = six ? AF_INET6 : AF_INET;
-        assert_int_equal(inet_pton(at->any.sa_family, *names,
-                                   six ? (void *)&at->v6.sin6_addr : (void *)&at->v4.sin_addr),
-                         1);
-    }
-}
+void dialer_names(const char *const *names);
 
 /* Dials that name at the listener's port. */
-PAIR_UNUSED static void dialer_dial(struct pair *p, const char *name,
-                                    const sluice_link_options *given) {
-    char address[64];
-    memcpy(address, p->address, sizeof address);
-    snprintf(p->address, sizeof p->address, "%.40s%.8s", name, strrchr(address, ':'));
-    pair_dial(p, given);
-    memcpy(p->address, address, sizeof address);
-}
+void dialer_dial(struct pair *p, const char *name, const sluice_link_options *given);
 
-PAIR_UNUSED static sluice_session_info dialer_info(struct pair *p) {
-    sluice_session_info info = {.size = sizeof info};
-    assert_int_equal(sluice_session_get_info(p->b.session, &info), 0);
-    return info;
-}
+/* Of the dialer's session. */
+sluice_session_info dialer_info(struct pair *p);
 
 /* Turns of everything until that is so. */
 #define dialer_await(p, condition)                                                                 \

@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * fake_memory.h - a fabric that only has memory, for the tests of the pool: it counts registrations
- * and can be told to fail. Included once in a test program, after cmocka.h.
+ * and can be told to fail.
  */
-#ifndef TESTS_FAKE_MEMORY_H
-#define TESTS_FAKE_MEMORY_H
+#ifndef TESTS_SUPPORT_FAKE_MEMORY_H
+#define TESTS_SUPPORT_FAKE_MEMORY_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
 
 #include <errno.h>
 #include <pthread.h>
@@ -17,7 +24,7 @@
 #define KIB ((uint64_t)1024)
 #define MIB ((uint64_t)1 << 20)
 
-static struct {
+extern struct fake {
     _Atomic int64_t mapped, registered, registrations, calls;
     _Atomic int64_t peak;             /* of registered */
     _Atomic int fail_alloc, fail_reg; /* 1: from now on */
@@ -29,123 +36,30 @@ static struct {
     _Atomic pthread_t last_thread; /* that registered */
 } fake;
 
-static void *fake_mem_alloc(size_t bytes) {
-    fake.calls++;
-    if (fake.fail_alloc || bytes == 0 || bytes % 4096) {
-        errno = ENOMEM;
-        return NULL;
-    }
-    void *addr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (addr == MAP_FAILED)
-        return NULL;
-    fake.mapped += (int64_t)bytes;
-    return addr;
-}
+/* What the fabric registers with. */
+struct ibv_mr *fake_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access);
 
-static void *fake_mem_alloc_huge(size_t bytes, unsigned page_log2) {
-    fake.huge_asked |= (uint64_t)1 << page_log2;
-    if (page_log2 != 21 || (int64_t)bytes > fake.huge_2m) {
-        errno = ENOMEM;
-        return NULL;
-    }
-    fake.huge_2m -= (int64_t)bytes;
-    return fake_mem_alloc(bytes);
-}
+extern const struct fabric_ops fake_fabric;
+extern struct ibv_pd fake_pd;
 
-static void fake_mem_free(void *addr, size_t bytes) {
-    fake.mapped -= (int64_t)bytes;
-    munmap(addr, bytes);
-}
-
-static struct ibv_mr *fake_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access) {
-    if (access != (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND))
-        fake.wrong_access = 1;
-    if (fake.fail_reg || (fake.reg_bytes_max && (int64_t)length > fake.reg_bytes_max)) {
-        errno = ENOMEM;
-        return NULL;
-    }
-    struct ibv_mr *mr = calloc(1, sizeof *mr);
-    if (!mr)
-        return NULL;
-    mr->pd = pd;
-    mr->addr = addr;
-    mr->length = length;
-    mr->lkey = (uint32_t)++fake.registrations;
-    if (mr->lkey < 1024)
-        fake.mrs[mr->lkey] = mr;
-    atomic_store(&fake.last_thread, pthread_self());
-    int64_t now = atomic_fetch_add(&fake.registered, (int64_t)length) + (int64_t)length;
-    int64_t peak = atomic_load(&fake.peak);
-    while (now > peak && !atomic_compare_exchange_weak(&fake.peak, &peak, now))
-        ;
-    return mr;
-}
-
-static int fake_dereg_mr(struct ibv_mr *mr) {
-    fake.registered -= (int64_t)mr->length;
-    free(mr);
-    return 0;
-}
-
-static const struct fabric_ops fake_fabric = {
-    .name = "fake",
-    .reg_mr = fake_reg_mr,
-    .dereg_mr = fake_dereg_mr,
-    .mem_alloc = fake_mem_alloc,
-    .mem_free = fake_mem_free,
-    .mem_alloc_huge = fake_mem_alloc_huge,
-};
-static struct ibv_pd pd;
-
-__attribute__((unused)) static struct pool *open_pool(uint64_t bytes_max) {
-    struct pool *pool = NULL;
-    assert_int_equal(pool_open(&pool, &fake_fabric, &pd, bytes_max), 0);
-    assert_int_equal(pool_bytes_max(pool), bytes_max);
-    return pool;
-}
+/* A pool on the fake fabric. */
+struct pool *fake_pool_open(uint64_t bytes_max);
 
 /* Every test ends here: nothing may stay registered or mapped. */
-__attribute__((unused)) static void close_pool(struct pool *pool) {
-    assert_true(pool_bytes(pool) <= pool_bytes_max(pool));
-    pool_close(pool);
-    assert_int_equal(fake.mapped, 0);
-    assert_int_equal(fake.registered, 0);
-    assert_int_equal(fake.wrong_access, 0);
-}
+void fake_pool_close(struct pool *pool);
 
-__attribute__((unused)) static struct pool *open_with(uint64_t bytes_max,
-                                                      struct hugepages_wish wish) {
-    struct pool *pool = NULL;
-    struct pool_config config = {&fake_fabric, &pd, bytes_max, wish};
-    assert_int_equal(pool_open_with(&pool, &config), 0);
-    return pool;
-}
+/* A pool that asks for huge pages. */
+struct pool *fake_pool_open_with(uint64_t bytes_max, struct hugepages_wish wish);
 
 /* All that can be had of a size, chained. */
-__attribute__((unused)) static struct sluice_msg *fill(struct pool *pool, struct pool_cache *cache,
-                                                       size_t bytes) {
-    struct sluice_msg *chain = NULL, *msg;
-    while ((msg = pool_get(pool, cache, bytes)) != NULL) {
-        msg->next = chain;
-        chain = msg;
-    }
-    return chain;
-}
+struct sluice_msg *fake_get_all(struct pool *pool, struct pool_cache *cache, size_t bytes);
 
-__attribute__((unused)) static void drop(struct pool *pool, struct pool_cache *cache,
-                                         struct sluice_msg *chain) {
-    for (struct sluice_msg *next; chain; chain = next) {
-        next = chain->next;
-        pool_put(pool, cache, chain);
-    }
-}
+/* Gives the whole chain back. */
+void fake_put_all(struct pool *pool, struct pool_cache *cache, struct sluice_msg *chain);
 
-__attribute__((unused)) static int reset(void **state) {
-    (void)state;
-    memset(&fake, 0, sizeof fake);
-    return 0;
-}
+/* Setup of every test. */
+int fake_reset(void **state);
 
-#define POOL_TEST(f) cmocka_unit_test_setup(f, reset)
+#define POOL_TEST(f) cmocka_unit_test_setup(f, fake_reset)
 
 #endif

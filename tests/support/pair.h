@@ -4,8 +4,8 @@
  * both CM threads and both loops itself, and owns the clock. Only the software device between them
  * works on its own, so waiting has a limit in real time.
  */
-#ifndef TESTS_PAIR_H
-#define TESTS_PAIR_H
+#ifndef TESTS_SUPPORT_PAIR_H
+#define TESTS_SUPPORT_PAIR_H
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,46 +31,24 @@
 #include "datapath/tx/post.h"
 
 #define PAIR_LIMIT_NS 20000000000ull /* far above what a loaded machine with a sanitizer needs */
-#define PAIR_UNUSED __attribute__((unused))
 
-static uint64_t pair_clock;  /* nanoseconds the test has added to the real clock */
-static uint64_t pair_frozen; /* not 0: the time stands still there, but for what is added */
-static uint64_t pair_step;   /* added by every look at the clock */
+extern uint64_t pair_clock;  /* nanoseconds the test has added to the real clock */
+extern uint64_t pair_frozen; /* not 0: the time stands still there, but for what is added */
+extern uint64_t pair_step;   /* added by every look at the clock */
 
 /* Called by every look at the clock, but not by its own: in the middle of a turn, too. */
-static void (*pair_on_clock)(void);
+extern void (*pair_on_clock)(void);
 
-static uint64_t pair_now(void *arg) {
-    void (*hook)(void) = pair_on_clock;
-    (void)arg;
-    if (hook) {
-        pair_on_clock = NULL;
-        hook();
-        pair_on_clock = hook;
-    }
-    if (pair_step)
-        pair_clock += pair_step;
-    return (pair_frozen ? pair_frozen : env_now(&env_default)) + pair_clock;
-}
+/* The clock of both nodes. */
+uint64_t pair_now(void *arg);
 
-static _Atomic uint32_t pair_random_next; /* set back, the same numbers come again */
+extern _Atomic uint32_t pair_random_next; /* set back, the same numbers come again */
 
-static bool pair_random(void *arg, void *out, size_t bytes) {
-    (void)arg;
-    uint32_t next = atomic_load(&pair_random_next);
-    for (size_t i = 0; i < bytes; i++) {
-        next = next * 1664525 + 1013904223;
-        ((uint8_t *)out)[i] = (uint8_t)(next >> 24);
-    }
-    atomic_store(&pair_random_next, next);
-    return true;
-}
+/* Random numbers of both nodes: a sequence, not chance. */
+bool pair_random(void *arg, void *out, size_t bytes);
 
-static const struct sluice_env pair_env = {.now_ns = pair_now, .random_bytes = pair_random};
-
-/* No message ever finds no receive posted, but where a test brings that about and says so. */
-static uint64_t pair_rnr;
-static bool pair_rnr_provoked;
+extern const struct sluice_env pair_env;
+extern bool pair_rnr_provoked;
 
 struct side {
     sluice_node *node;
@@ -87,162 +65,58 @@ struct pair {
 };
 
 /* The software device is like that one. */
-PAIR_UNUSED static bool pair_is_like(const char *profile) {
-    const char *like = getenv("SLUICE_SOFT_PROFILE");
-    return like && strcmp(like, profile) == 0;
-}
+bool pair_is_like(const char *profile);
 
 /* How large messages can go there: READ, and WRITE where a WRITE can bring immediate data. */
 #define PAIR_WAYS (pair_is_like("iwarp") ? 1u : 2u)
+
 /* Asked for, as it is on the software device: other devices have another switch. */
 #define PAIR_LARGE 8192u
 
-static const char *pair_env_or(const char *name, const char *usual) {
-    const char *value = getenv(name);
-    return value && *value ? value : usual;
-}
+/* What the environment says, or the usual. */
+const char *pair_env_or(const char *name, const char *usual);
 
-static void pair_open_side(struct side *side, const sluice_node_options *given) {
-    sluice_node_options o = *given;
-    sluice_error e = {0};
-    o.size = sizeof o;
-    o.device = pair_env_or("SLUICE_DEVICE", "soft");
-    o.workers = SLUICE_NO_WORKERS;
-    memset(side, 0, sizeof *side);
-    if (node_open_env(&side->node, &o, &pair_env, true, &e) != 0)
-        fail_msg("%s", e.text);
-    assert_int_equal(sluice_loop_open(side->node, &side->loop, &e), 0);
-}
+/* A node without threads, and its loop. */
+void pair_open_side(struct side *side, const sluice_node_options *given);
 
-static void pair_listen(struct pair *p, const sluice_link_options *given) {
-    sluice_link_options o = *given;
-    sluice_error e = {0};
-    o.size = sizeof o;
-    o.loop = p->a.loop;
-    const char *host = pair_env_or("SLUICE_TEST_HOST", "127.0.0.1");
-    snprintf(p->address, sizeof p->address, "%s:0", host);
-    if (sluice_listen(p->a.node, p->address, &o, &p->listener, &e) != 0)
-        fail_msg("%s", e.text);
-    snprintf(p->address, sizeof p->address, "%s:%d", host, sluice_listener_port(p->listener));
-}
+/* On p->a, at a free port; p->address says where. */
+void pair_listen(struct pair *p, const sluice_link_options *given);
 
-static void pair_dial(struct pair *p, const sluice_link_options *given) {
-    sluice_link_options o = *given;
-    sluice_error e = {0};
-    o.size = sizeof o;
-    o.loop = p->b.loop;
-    if (sluice_dial(p->b.node, p->address, &o, &p->b.session, &e) != 0)
-        fail_msg("%s", e.text);
-}
+/* From p->b to p->address. */
+void pair_dial(struct pair *p, const sluice_link_options *given);
 
 /* One turn of everything that makes no events; the loops only make progress. */
-static void pair_turn(struct pair *p) {
-    cm_progress(p->a.node->cm, 0);
-    cm_progress(p->b.node->cm, 0);
-    assert_true(sluice_poll(p->a.loop, NULL, 0, 0) >= 0);
-    assert_true(sluice_poll(p->b.loop, NULL, 0, 0) >= 0);
-}
+void pair_turn(struct pair *p);
 
 /* Of a listener whose device is gone. */
-static bool pair_of_listener(const sluice_event *event) {
-    return event->type == SLUICE_CLOSED && (event->session.id >> 32 & LISTENER_SLOT);
-}
+bool pair_of_listener(const sluice_event *event);
 
-static void pair_note(struct side *side, const sluice_event *event) {
-    if (pair_of_listener(event))
-        side->listeners_lost++;
-    else if (event->type == SLUICE_CLOSED)
-        side->closed++;
-    if (event->type == SLUICE_UP || event->type == SLUICE_CONNECT)
-        side->session = event->session;
-}
+/* Keeps what an event says about this side. */
+void pair_note(struct side *side, const sluice_event *event);
 
 /* The next event of one side, the other making progress; false when the limit passed. */
-static bool pair_next(struct pair *p, struct side *side, sluice_event *event) {
-    struct side *other = side == &p->a ? &p->b : &p->a;
-    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    for (unsigned i = 0; (i & 255) || env_now(&env_default) < limit; i++) {
-        cm_progress(p->a.node->cm, 0);
-        cm_progress(p->b.node->cm, 0);
-        int n = sluice_poll(side->loop, event, 1, 0);
-        assert_true(n >= 0);
-        if (n > 0) {
-            pair_note(side, event);
-            if (pair_of_listener(event))
-                continue;
-            return true;
-        }
-        assert_true(sluice_poll(other->loop, NULL, 0, 0) >= 0);
-        sched_yield();
-    }
-    return false;
-}
+bool pair_next(struct pair *p, struct side *side, sluice_event *event);
 
-static sluice_event pair_expect(struct pair *p, struct side *side, sluice_event_type type) {
-    sluice_event event = {0};
-    if (!pair_next(p, side, &event))
-        fail_msg("no event, expected %s", sluice_event_name(type));
-    if (event.type != type)
-        fail_msg("%s (status %d, %s), expected %s", sluice_event_name(event.type), event.status,
-                 sluice_reason_text(event.reason), sluice_event_name(type));
-    return event;
-}
+/* The next event of one side, which is of this type. */
+sluice_event pair_expect(struct pair *p, struct side *side, sluice_event_type type);
 
 /* Nothing comes on this side for a good number of turns. */
-PAIR_UNUSED static void pair_expect_nothing(struct pair *p, struct side *side) {
-    sluice_event event;
-    for (int i = 0; i < 200; i++) {
-        pair_turn(p);
-        int n = sluice_poll(side->loop, &event, 1, 0);
-        if (n == 1 && pair_of_listener(&event))
-            pair_note(side, &event);
-        else if (n != 0)
-            fail_msg("%s came unexpectedly", sluice_event_name(event.type));
-    }
-}
+void pair_expect_nothing(struct pair *p, struct side *side);
 
 /* What the nodes of the next pair_open() leave out: bits of core/techniques.h. */
-PAIR_UNUSED static void pair_without(uint32_t without) {
-    static const char *const names[] = {
-#define TECHNIQUES_X(name, text, what) text,
-        TECHNIQUES(TECHNIQUES_X)
-#undef TECHNIQUES_X
-    };
-    char list[256] = "";
-    for (unsigned i = 0; i < TECHNIQUE_COUNT; i++)
-        if (without & 1u << i)
-            strcat(strcat(list, *list ? "," : ""), names[i]);
-    assert_int_equal(setenv("SLUICE_WITHOUT", list, 1), 0);
-}
+void pair_without(uint32_t without);
 
-PAIR_UNUSED static void pair_open(struct pair *p, const sluice_node_options *node,
-                                  const sluice_link_options *link) {
-    memset(p, 0, sizeof *p);
-    pair_clock = pair_frozen = pair_step = 0;
-    pair_rnr = atomic_load(&soft_rnr);
-    pair_rnr_provoked = false;
-    pair_open_side(&p->a, node);
-    pair_open_side(&p->b, node);
-    unsetenv("SLUICE_WITHOUT");
-    pair_listen(p, link);
-}
+/* Two nodes, the first listening. */
+void pair_open(struct pair *p, const sluice_node_options *node, const sluice_link_options *link);
 
-PAIR_UNUSED static void pair_connect(struct pair *p, const sluice_link_options *link) {
-    pair_dial(p, link);
-    pair_expect(p, &p->b, SLUICE_UP);
-    pair_expect(p, &p->a, SLUICE_UP);
-}
+/* One session, UP on both sides. */
+void pair_connect(struct pair *p, const sluice_link_options *link);
 
-PAIR_UNUSED static void pair_close(struct pair *p) {
-    sluice_close(p->b.node, 0);
-    sluice_close(p->a.node, 0);
-    if (!pair_rnr_provoked)
-        assert_int_equal(atomic_load(&soft_rnr), pair_rnr);
-}
+/* Closes both nodes; no message found no receive posted, but where that was provoked. */
+void pair_close(struct pair *p);
 
-PAIR_UNUSED static struct session *pair_session(struct side *side) {
-    return session_table_at(side->session.id);
-}
+/* The record of a side's session. */
+struct session *pair_session(struct side *side);
 
 #define PAIR_NODE(...) (&(sluice_node_options){.size = 0, __VA_ARGS__})
 #define PAIR_LINK(...) (&(sluice_link_options){.size = 0, __VA_ARGS__})
@@ -253,92 +127,28 @@ PAIR_UNUSED static struct session *pair_session(struct side *side) {
  */
 #define PAIR_PATTERN ((size_t)65536)
 
-static uint8_t pair_patterns[2 * PAIR_PATTERN];
+/* PAIR_PATTERN bytes of it. */
+const uint8_t *pair_pattern(unsigned seed);
 
-static void pair_patterns_make(void) {
-    for (size_t i = 0; i < sizeof pair_patterns; i++)
-        pair_patterns[i] = (uint8_t)(i * 7 + (i >> 8));
-}
+/* Writes the pattern. */
+void pair_fill_bytes(uint8_t *at, size_t bytes, unsigned seed);
 
-static const uint8_t *pair_pattern(unsigned seed) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, pair_patterns_make);
-    return pair_patterns + (size_t)(seed & 255) * 256;
-}
+/* Whether it is there. */
+bool pair_holds(const uint8_t *at, size_t bytes, unsigned seed);
 
-PAIR_UNUSED static void pair_fill_bytes(uint8_t *at, size_t bytes, unsigned seed) {
-    const uint8_t *pattern = pair_pattern(seed);
-    for (size_t n; bytes > 0; at += n, bytes -= n) {
-        n = bytes < PAIR_PATTERN ? bytes : PAIR_PATTERN;
-        memcpy(at, pattern, n);
-    }
-}
+/* Writes the pattern into a message. */
+void pair_fill(sluice_msg *msg, unsigned seed);
 
-PAIR_UNUSED static bool pair_holds(const uint8_t *at, size_t bytes, unsigned seed) {
-    const uint8_t *pattern = pair_pattern(seed);
-    for (size_t n; bytes > 0; at += n, bytes -= n) {
-        n = bytes < PAIR_PATTERN ? bytes : PAIR_PATTERN;
-        if (memcmp(at, pattern, n) != 0)
-            return false;
-    }
-    return true;
-}
+/* Whether a message is of this size and pattern; else it is wrong data. */
+bool pair_check(const sluice_msg *msg, size_t bytes, unsigned seed);
 
-PAIR_UNUSED static void pair_fill(sluice_msg *msg, unsigned seed) {
-    pair_fill_bytes(sluice_data(msg), sluice_size(msg), seed);
-}
-
-PAIR_UNUSED static bool pair_check(const sluice_msg *msg, size_t bytes, unsigned seed) {
-    if (sluice_size(msg) == bytes && pair_holds(sluice_data(msg), bytes, seed))
-        return true;
-    verdict_wrong_data("a message of %zu bytes that should have %zu of pattern %u",
-                       sluice_size(msg), bytes, seed);
-    return false;
-}
-
-PAIR_UNUSED static int pair_send(struct side *side, size_t bytes, unsigned seed,
-                                 const sluice_send_options *o) {
-    sluice_msg *msg;
-    int status = sluice_alloc(side->node, bytes, &msg);
-    if (status != 0)
-        return status;
-    pair_fill(msg, seed);
-    status = sluice_send(side->session, msg, o);
-    if (status != 0)
-        sluice_free(msg);
-    return status;
-}
+/* Sends a new message of that pattern; the status of sluice_send(). */
+int pair_send(struct side *side, size_t bytes, unsigned seed, const sluice_send_options *o);
 
 /*
  * The sender gets all the credits it can have, as if it had used what it had again and again, and
  * knows of them.
  */
-PAIR_UNUSED static void pair_grant_all(struct pair *p, struct session *sender,
-                                       struct session *receiver) {
-    struct session *r = receiver;
-    struct sluice_loop *l = atomic_load(&r->loop);
-    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    while (r->connection.credits.granted < r->connection.credits.max) {
-        uint32_t before = r->connection.credits.granted;
-        r->connection.credits.checked_ns = l->now_ns;
-        r->connection.credits.seen = r->connection.rx.sequence - r->connection.credits.granted;
-        credits_grow(l, r);
-        if (r->connection.credits.granted == before)
-            fail_msg("%u credits of %u, and no more", r->connection.credits.granted,
-                     r->connection.credits.max);
-    }
-    recv_queue_repost(l, r);
-    if (r->connection.rx.unreported > 0)
-        assert_true(send_control(l, r, FRAME_CREDIT));
-    while (sender->connection.tx.credits <
-           r->connection.credits.granted - r->connection.credits.retained) {
-        pair_turn(p);
-        if (env_now(&env_default) >= limit)
-            fail_msg("%u credits of %u: %u kept, %u with the peer, %u owed, %u to be posted",
-                     sender->connection.tx.credits, r->connection.credits.granted,
-                     r->connection.credits.retained, r->connection.rx.granted,
-                     r->connection.rx.unreported, r->connection.rx.repost_count);
-    }
-}
+void pair_grant_all(struct pair *p, struct session *sender, struct session *receiver);
 
 #endif

@@ -3,8 +3,8 @@
  * reason.h - what the tests of reasons share: a CLOSED event is compared whole, with what
  * sluice_session_get_info() keeps beside it.
  */
-#ifndef TESTS_REASON_H
-#define TESTS_REASON_H
+#ifndef TESTS_SUPPORT_REASON_H
+#define TESTS_SUPPORT_REASON_H
 
 #include "support/watched.h"
 
@@ -19,38 +19,16 @@ struct end {
     const char *text; /* NULL: whatever it is, there is one */
 };
 
-static void expect_end(struct pair *p, struct side *side, const struct end *end) {
-    sluice_event event;
-    do
-        assert_true(pair_next(p, side, &event));
-    while (event.type != SLUICE_CLOSED);
-    sluice_session_info info = {.size = sizeof info};
-    assert_int_equal(sluice_session_get_info(event.session, &info), 0);
-    if (event.reason != end->reason)
-        fail_msg("%s (%s), expected %s", sluice_reason_text(event.reason), info.close_text,
-                 sluice_reason_text((int)end->reason));
-    assert_int_equal(event.status, end->status);
-    if (end->vendor != ANY)
-        assert_int_equal(event.vendor, end->vendor);
-    assert_int_equal(info.cm_event, end->cm_event);
-    assert_int_equal(info.cm_status, end->cm_status);
-    assert_int_equal(info.wc_status, end->wc_status);
-    if (end->text)
-        assert_string_equal(info.close_text, end->text);
-    else
-        assert_true(info.close_text[0] != 0);
-    /* Who prints both does not say the same twice. */
-    if (strcmp(info.close_text, sluice_reason_text(event.reason)) == 0)
-        fail_msg("%s (%s)", sluice_reason_text(event.reason), info.close_text);
-}
+/* The next CLOSED of this side says all that. */
+void expect_end(struct pair *p, struct side *side, const struct end *end);
+
 #define EXPECT_END(p, side, ...) expect_end(p, side, &(struct end){__VA_ARGS__})
 
 #define ONCE PAIR_LINK(.flags = SLUICE_ONCE)
 #define LOST_LINE                                                                                  \
     SLUICE_REASON_PEER_LOST, SLUICE_EUNKNOWN, 0, RDMA_CM_EVENT_DISCONNECTED, 0, NOTHING, NULL
 
-static void dial(struct pair *p) {
-    pair_dial(p, ONCE);
-}
+/* Dials once. */
+void reason_dial(struct pair *p);
 
 #endif

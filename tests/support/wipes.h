@@ -5,8 +5,8 @@
  *
  * Any thread may wipe.
  */
-#ifndef TESTS_WIPES_H
-#define TESTS_WIPES_H
+#ifndef TESTS_SUPPORT_WIPES_H
+#define TESTS_SUPPORT_WIPES_H
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -19,20 +19,7 @@
 #define WIPES_MARK "the secret that is looked for, 40 bytes."
 #define WIPES_MARK_BYTES (sizeof WIPES_MARK - 1)
 
-static atomic_uint wipes;
-static atomic_size_t wipes_secrets; /* secrets in the ring that was wiped last */
-
-void sodium_memzero(void *const at, const size_t bytes) {
-    size_t secrets = 0;
-    volatile uint8_t *byte = at;
-    for (size_t i = 0; i + WIPES_MARK_BYTES <= bytes; i++)
-        secrets += memcmp((const char *)at + i, WIPES_MARK, WIPES_MARK_BYTES) == 0;
-    for (size_t i = 0; i < bytes; i++)
-        byte[i] = 0;
-    if (bytes > SLUICE_SECRET_MAX && secrets > 0) {
-        atomic_fetch_add(&wipes, 1);
-        atomic_store(&wipes_secrets, secrets);
-    }
-}
+extern atomic_uint wipes;
+extern atomic_size_t wipes_secrets; /* secrets in the ring that was wiped last */
 
 #endif

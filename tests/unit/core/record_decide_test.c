@@ -3,7 +3,7 @@
  * record_decide_test.c - random records do no harm, a refusal's text is printable, a decision lies
  * within both proposals, and the dialer's check refuses every value that does not.
  */
-#include "support/record_util.h"
+#include "support/record.h"
 
 #include "base/sanitize.h"
 
@@ -38,19 +38,19 @@ static void refusal_texts_are_made_printable(void **state) {
         {"", ""},
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        union any_record record = sample(REJ), got;
+        union any_record record = record_sample(REJ), got;
         uint8_t bytes[256];
         snprintf(record.rej.text, sizeof record.rej.text, "%s", texts[i].sent);
-        size_t used = encode(REJ, &record, bytes);
-        assert_int_equal(decode(REJ, &got, bytes, used), SLUICE_REASON_NONE);
+        size_t used = record_encode(REJ, &record, bytes);
+        assert_int_equal(record_decode(REJ, &got, bytes, used), SLUICE_REASON_NONE);
         assert_string_equal(got.rej.text, texts[i].shown);
     }
     /* A zero byte inside would end the text early for some readers and not for others. */
-    union any_record record = sample(REJ), got;
+    union any_record record = record_sample(REJ), got;
     uint8_t bytes[256];
-    size_t used = encode(REJ, &record, bytes);
+    size_t used = record_encode(REJ, &record, bytes);
     bytes[10] = 0;
-    assert_int_equal(decode(REJ, &got, bytes, used), SLUICE_REASON_NONE);
+    assert_int_equal(record_decode(REJ, &got, bytes, used), SLUICE_REASON_NONE);
     assert_string_equal(got.rej.text, "no? today");
 }
 
@@ -59,20 +59,21 @@ static void refusal_texts_are_made_printable(void **state) {
 /* A record that is right, then damaged a little: pure noise would never get past the magic. */
 static size_t random_record(enum kind kind, uint8_t out[256]) {
     memset(out, 0, 256);
-    size_t bytes = kind_bytes[kind];
-    random_fill(out, bytes);
-    if (below(16) == 0)
-        return below(257);
+    size_t bytes = record_kind_bytes[kind];
+    record_random_fill(out, bytes);
+    if (record_below(16) == 0)
+        return record_below(257);
     out[0] = 'S';
     out[1] = 'L';
     out[2] = kind == REJ ? 0 : 1;
     if (kind == REJ) {
-        out[3] = (uint8_t)(8 + below(121));
+        out[3] = (uint8_t)(8 + record_below(121));
         memset(out + out[3], 0, 256u - out[3]);
     } else {
         size_t features = kind == REQ ? 5 : 4;
-        out[3] = kind == REQ ? 1 + (uint8_t)below(3) : PRIVATE_DATA_REP_BYTES;
-        out[features + 2] = (uint8_t[]){0, 1, 3}[below(3)]; /* nothing, HANDSHAKE, and HMAC too */
+        out[3] = kind == REQ ? 1 + (uint8_t)record_below(3) : PRIVATE_DATA_REP_BYTES;
+        out[features + 2] =
+            (uint8_t[]){0, 1, 3}[record_below(3)]; /* nothing, HANDSHAKE, and HMAC too */
         if (kind == REQ) {
             out[4] = PRIVATE_DATA_REQ_BYTES;
             if (!(out[7] & 2))
@@ -80,20 +81,20 @@ static size_t random_record(enum kind kind, uint8_t out[256]) {
         } else {
             out[7] = 0;
         }
-        out[8] = (uint8_t)(9 + below(8));
-        out[9] = (uint8_t)(out[8] + below(41u - out[8]));
-        uint32_t credits = 4 + below(1021);
+        out[8] = (uint8_t)(9 + record_below(8));
+        out[9] = (uint8_t)(out[8] + record_below(41u - out[8]));
+        uint32_t credits = 4 + record_below(1021);
         out[12] = (uint8_t)credits;
         out[13] = (uint8_t)(credits >> 8);
     }
-    for (uint32_t damage = below(3); damage > 0; damage--)
-        out[below(256)] ^= (uint8_t)(1u << below(8));
-    return below(4) == 0 ? below(257) : bytes + below(257 - (uint32_t)bytes);
+    for (uint32_t damage = record_below(3); damage > 0; damage--)
+        out[record_below(256)] ^= (uint8_t)(1u << record_below(8));
+    return record_below(4) == 0 ? record_below(257) : bytes + record_below(257 - (uint32_t)bytes);
 }
 
 static void a_million_random_records(void **state) {
     (void)state;
-    seed = 20240229;
+    record_seed = 20240229;
     unsigned good[KINDS] = {0};
     unsigned reasons[32] = {0};
     for (int i = 0; i < RANDOM_RECORDS; i++) {
@@ -105,17 +106,17 @@ static void a_million_random_records(void **state) {
         uint8_t *exact = malloc(len ? len : 1);
         assert_non_null(exact);
         memcpy(exact, in, len);
-        sluice_reason reason = decode_exact(kind, &record, exact, len);
+        sluice_reason reason = record_decode_exact(kind, &record, exact, len);
         free(exact);
         reasons[reason]++;
         if (reason != SLUICE_REASON_NONE)
             continue;
         good[kind]++;
-        size_t used = encode(kind, &record, again);
+        size_t used = record_encode(kind, &record, again);
         if (kind != REJ) /* every byte of the input is in the record */
             assert_memory_equal(in, again, used);
-        assert_int_equal(decode_exact(kind, &back, again, used), SLUICE_REASON_NONE);
-        assert_same(kind, &back, &record);
+        assert_int_equal(record_decode_exact(kind, &back, again, used), SLUICE_REASON_NONE);
+        record_assert_same(kind, &back, &record);
     }
     /* The generator reaches what it is meant to reach. */
     for (enum kind kind = REQ; kind < KINDS; kind++)
@@ -134,31 +135,31 @@ static void a_million_random_records(void **state) {
 /* ---- decide and check ------------------------------------------------------------------------ */
 
 static struct private_data_req random_proposal(void) {
-    struct private_data_req req = {.version_min = 1, .version_max = (uint8_t)(1 + below(3))};
-    req.eager_log2 = (uint8_t)(9 + below(8));
-    req.message_log2 = (uint8_t)(req.eager_log2 + below(41u - req.eager_log2));
-    req.depth_in = (uint8_t)below(256);
-    req.depth_out = (uint8_t)below(256);
-    req.credits = (uint16_t)(4 + below(1021));
-    req.keepalive = below(4) ? (uint16_t)below(65536) : 0;
-    req.features = below(65536);
-    req.features |= below(2) ? PRIVATE_DATA_FEATURE_HANDSHAKE : 0;
-    random_fill(req.session_id, 16);
-    random_fill(req.nonce, 16);
+    struct private_data_req req = {.version_min = 1, .version_max = (uint8_t)(1 + record_below(3))};
+    req.eager_log2 = (uint8_t)(9 + record_below(8));
+    req.message_log2 = (uint8_t)(req.eager_log2 + record_below(41u - req.eager_log2));
+    req.depth_in = (uint8_t)record_below(256);
+    req.depth_out = (uint8_t)record_below(256);
+    req.credits = (uint16_t)(4 + record_below(1021));
+    req.keepalive = record_below(4) ? (uint16_t)record_below(65536) : 0;
+    req.features = record_below(65536);
+    req.features |= record_below(2) ? PRIVATE_DATA_FEATURE_HANDSHAKE : 0;
+    record_random_fill(req.session_id, 16);
+    record_random_fill(req.nonce, 16);
     return req;
 }
 
 static void decisions_lie_within_both_proposals(void **state) {
     (void)state;
-    seed = 7;
+    record_seed = 7;
     for (int i = 0; i < 100000; i++) {
         struct private_data_req req = random_proposal(), own = random_proposal();
         own.version_max = PRIVATE_DATA_VERSION_MAX;
         own.features =
             PRIVATE_DATA_FEATURES_KNOWN & ~PRIVATE_DATA_FEATURE_HMAC; /* what a node proposes */
-        if (below(2)) {
+        if (record_below(2)) {
             req.features |= PRIVATE_DATA_FEATURE_HANDSHAKE | PRIVATE_DATA_FEATURE_HMAC;
-            req.key_id = 1 + below(1000);
+            req.key_id = 1 + record_below(1000);
             own.features |= PRIVATE_DATA_FEATURE_HMAC;
         }
         struct private_data_rep rep;
@@ -190,7 +191,7 @@ static void decisions_lie_within_both_proposals(void **state) {
 
 static void every_value_is_decided_as_the_table_says(void **state) {
     (void)state;
-    struct private_data_req req = sample_req(), own = sample_req();
+    struct private_data_req req = record_sample_req(), own = record_sample_req();
     struct private_data_rep rep;
     req.last_sequence = own.last_sequence = 0;
 #define DECIDED(change, condition)                                                                 \
@@ -246,7 +247,7 @@ static sluice_reason refusal(const struct private_data_req *req,
 
 static void decide_refuses_what_it_cannot_do(void **state) {
     (void)state;
-    struct private_data_req own = sample_req(), req = sample_req();
+    struct private_data_req own = record_sample_req(), req = record_sample_req();
     req.features = own.features = PRIVATE_DATA_FEATURE_HANDSHAKE;
     req.key_id = req.last_sequence = 0;
     assert_int_equal(refusal(&req, &own), SLUICE_REASON_NONE);
@@ -274,7 +275,7 @@ static void decide_refuses_what_it_cannot_do(void **state) {
 
 static void check_refuses_more_than_was_proposed(void **state) {
     (void)state;
-    struct private_data_req req = sample_req(), own = sample_req();
+    struct private_data_req req = record_sample_req(), own = record_sample_req();
     req.key_id = req.last_sequence = 0;
     req.features = PRIVATE_DATA_FEATURE_HANDSHAKE | 0x0010;
     own.features = PRIVATE_DATA_FEATURE_HANDSHAKE;
@@ -323,7 +324,7 @@ static void check_refuses_more_than_was_proposed(void **state) {
 /* Between the two somebody strikes out the proof, or the greeting that carries it. */
 static void check_refuses_a_change_of_what_must_be_understood(void **state) {
     (void)state;
-    struct private_data_req req = sample_req(), own = sample_req();
+    struct private_data_req req = record_sample_req(), own = record_sample_req();
     req.last_sequence = 0;
     struct private_data_rep good, rep;
     assert_int_equal(private_data_decide(&good, &req, &own), SLUICE_REASON_NONE);

@@ -3,23 +3,23 @@
  * record_test.c - the negotiation records: exact bytes, and every wrong form refused for its own
  * reason, in the order docs/protocol.md lists the checks.
  */
-#include "support/record_util.h"
+#include "support/record.h"
 
 /* ---- layout ---------------------------------------------------------------------------------- */
 
 static void req_layout(void **state) {
     (void)state;
-    union any_record record = sample(REQ);
+    union any_record record = record_sample(REQ);
     const uint8_t expected[PRIVATE_DATA_REQ_BYTES] = {
         'S',  'L',  1,    1,    56,   0x41, 0x80, 0x03, 14,   26,   16,   8,    0x23, 0x01,
         0x67, 0x45, 0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x1b,
         0x1c, 0x1d, 0x1e, 0x1f, 0xef, 0xcd, 0xab, 0x89, 0x04, 0x03, 0x02, 0x01, 0xf0, 0xef,
         0xee, 0xed, 0xec, 0xeb, 0xea, 0xe9, 0xe8, 0xe7, 0xe6, 0xe5, 0xe4, 0xe3, 0xe2, 0xe1};
     uint8_t got[256];
-    assert_int_equal(encode(REQ, &record, got), sizeof expected);
+    assert_int_equal(record_encode(REQ, &record, got), sizeof expected);
     assert_memory_equal(got, expected, sizeof expected);
     record.req.features = 0x123456;
-    encode(REQ, &record, got);
+    record_encode(REQ, &record, got);
     assert_int_equal(got[5], 0x56);
     assert_int_equal(got[6], 0x34);
     assert_int_equal(got[7], 0x12);
@@ -27,9 +27,9 @@ static void req_layout(void **state) {
 
 static void rep_layout(void **state) {
     (void)state;
-    union any_record record = sample(REP);
+    union any_record record = record_sample(REP);
     uint8_t got[256];
-    encode(REP, &record, got);
+    record_encode(REP, &record, got);
     const uint8_t expected[PRIVATE_DATA_REP_BYTES] = {
         'S',  'L',  1,    100,  0x41, 0x80, 0x03, 0,    12,   20,   4,    3,    0x21, 0x03, 0x54,
         0x76, 0x20, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 0x29, 0x2a, 0x2b, 0x2c, 0x2d,
@@ -38,10 +38,10 @@ static void rep_layout(void **state) {
         0x88, 0x89, 0x8a, 0x8b, 0x8c, 0x8d, 0x8e, 0x8f, 0x90, 0x91, 0x92, 0x93, 0x94, 0x95, 0x96,
         0x97, 0x98, 0x99, 0x9a, 0x9b, 0x9c, 0x9d, 0x9e, 0x9f, 0xc0, 0xc1, 0xc2, 0xc3, 0xc4, 0xc5,
         0xc6, 0xc7, 0xc8, 0xc9, 0xca, 0xcb, 0xcc, 0xcd, 0xce, 0xcf};
-    assert_int_equal(encode(REP, &record, got), sizeof expected);
+    assert_int_equal(record_encode(REP, &record, got), sizeof expected);
     assert_memory_equal(got, expected, sizeof expected);
     record.rep.features = 0x123456;
-    encode(REP, &record, got);
+    record_encode(REP, &record, got);
     assert_int_equal(got[4], 0x56);
     assert_int_equal(got[5], 0x34);
     assert_int_equal(got[6], 0x12);
@@ -52,10 +52,10 @@ static void every_field_is_read_where_it_is_written(void **state) {
     (void)state;
     union any_record got;
     uint8_t bytes[256];
-    union any_record record = sample(REQ);
-    encode(REQ, &record, bytes);
-    assert_int_equal(decode(REQ, &got, bytes, 56), SLUICE_REASON_NONE);
-    struct private_data_req req = sample_req();
+    union any_record record = record_sample(REQ);
+    record_encode(REQ, &record, bytes);
+    assert_int_equal(record_decode(REQ, &got, bytes, 56), SLUICE_REASON_NONE);
+    struct private_data_req req = record_sample_req();
     assert_int_equal(got.req.version_min, req.version_min);
     assert_int_equal(got.req.version_max, req.version_max);
     assert_int_equal(got.req.features, req.features);
@@ -70,10 +70,10 @@ static void every_field_is_read_where_it_is_written(void **state) {
     assert_int_equal(got.req.key_id, req.key_id);
     assert_memory_equal(got.req.nonce, req.nonce, 16);
 
-    record = sample(REP);
-    encode(REP, &record, bytes);
-    assert_int_equal(decode(REP, &got, bytes, 196), SLUICE_REASON_NONE);
-    struct private_data_rep rep = sample_rep();
+    record = record_sample(REP);
+    record_encode(REP, &record, bytes);
+    assert_int_equal(record_decode(REP, &got, bytes, 196), SLUICE_REASON_NONE);
+    struct private_data_rep rep = record_sample_rep();
     assert_int_equal(got.rep.version, rep.version);
     assert_int_equal(got.rep.features, rep.features);
     assert_int_equal(got.rep.eager_log2, rep.eager_log2);
@@ -88,9 +88,9 @@ static void every_field_is_read_where_it_is_written(void **state) {
     assert_memory_equal(got.rep.mac, rep.mac, 32);
     assert_memory_equal(got.rep.check, rep.check, 16);
 
-    record = sample(REJ);
-    size_t used = encode(REJ, &record, bytes);
-    assert_int_equal(decode(REJ, &got, bytes, used), SLUICE_REASON_NONE);
+    record = record_sample(REJ);
+    size_t used = record_encode(REJ, &record, bytes);
+    assert_int_equal(record_decode(REJ, &got, bytes, used), SLUICE_REASON_NONE);
     assert_int_equal(got.rej.reason, 5);
     assert_int_equal(got.rej.code, 4711);
     assert_string_equal(got.rej.text, "not today");
@@ -99,26 +99,26 @@ static void every_field_is_read_where_it_is_written(void **state) {
 /* A reason of a later version has no name here; its number arrives all the same. */
 static void a_reason_nobody_knows_is_passed_on(void **state) {
     (void)state;
-    union any_record record = sample(REJ), got;
+    union any_record record = record_sample(REJ), got;
     uint8_t bytes[256];
     record.rej.reason = 0xfedc;
     record.rej.text[0] = 0;
-    assert_int_equal(encode(REJ, &record, bytes), 8);
-    assert_int_equal(decode(REJ, &got, bytes, 8), SLUICE_REASON_NONE);
+    assert_int_equal(record_encode(REJ, &record, bytes), 8);
+    assert_int_equal(record_decode(REJ, &got, bytes, 8), SLUICE_REASON_NONE);
     assert_int_equal(got.rej.reason, 0xfedc);
     assert_string_equal(got.rej.text, "");
 }
 
 static void rej_layout(void **state) {
     (void)state;
-    union any_record record = sample(REJ);
+    union any_record record = record_sample(REJ);
     const uint8_t expected[17] = {'S', 'L', 0,   17,  5,   0,   0x67, 0x12, 'n',
                                   'o', 't', ' ', 't', 'o', 'd', 'a',  'y'};
     uint8_t got[256];
-    assert_int_equal(encode(REJ, &record, got), sizeof expected);
+    assert_int_equal(record_encode(REJ, &record, got), sizeof expected);
     assert_memory_equal(got, expected, sizeof expected);
     memset(record.rej.text, 'x', PRIVATE_DATA_REJ_TEXT);
-    assert_int_equal(encode(REJ, &record, got), PRIVATE_DATA_REJ_BYTES);
+    assert_int_equal(record_encode(REJ, &record, got), PRIVATE_DATA_REJ_BYTES);
     assert_int_equal(got[3], PRIVATE_DATA_REJ_BYTES);
 }
 
@@ -126,12 +126,12 @@ static void rej_layout(void **state) {
 static void round_trip_at_every_padding(void **state) {
     (void)state;
     for (enum kind kind = REQ; kind < KINDS; kind++) {
-        union any_record record = sample(kind), got;
+        union any_record record = record_sample(kind), got;
         uint8_t bytes[256];
-        size_t used = encode(kind, &record, bytes);
+        size_t used = record_encode(kind, &record, bytes);
         for (size_t len = used; len <= sizeof bytes; len++) {
-            assert_int_equal(decode(kind, &got, bytes, len), SLUICE_REASON_NONE);
-            assert_same(kind, &got, &record);
+            assert_int_equal(record_decode(kind, &got, bytes, len), SLUICE_REASON_NONE);
+            record_assert_same(kind, &got, &record);
         }
     }
 }
@@ -141,44 +141,45 @@ static void round_trip_at_every_padding(void **state) {
 static void truncated_at_every_length(void **state) {
     (void)state;
     for (enum kind kind = REQ; kind < KINDS; kind++) {
-        union any_record record = sample(kind), got;
+        union any_record record = record_sample(kind), got;
         uint8_t bytes[256];
-        size_t used = encode(kind, &record, bytes);
+        size_t used = record_encode(kind, &record, bytes);
         for (size_t len = 0; len < used; len++)
-            assert_int_equal(decode(kind, &got, bytes, len),
+            assert_int_equal(record_decode(kind, &got, bytes, len),
                              len < 2 ? SLUICE_REASON_NOT_SLUICE : SLUICE_REASON_MALFORMED);
-        assert_int_equal(decode_exact(kind, &got, NULL, 0), SLUICE_REASON_NOT_SLUICE);
-        assert_int_equal(decode_exact(kind, &got, NULL, 56), SLUICE_REASON_NOT_SLUICE);
+        assert_int_equal(record_decode_exact(kind, &got, NULL, 0), SLUICE_REASON_NOT_SLUICE);
+        assert_int_equal(record_decode_exact(kind, &got, NULL, 56), SLUICE_REASON_NOT_SLUICE);
     }
 }
 
 static void padding_must_be_zero(void **state) {
     (void)state;
     for (enum kind kind = REQ; kind < KINDS; kind++) {
-        union any_record record = sample(kind), got;
+        union any_record record = record_sample(kind), got;
         uint8_t bytes[256];
-        size_t used = encode(kind, &record, bytes);
+        size_t used = record_encode(kind, &record, bytes);
         for (size_t at = used; at < sizeof bytes; at++) {
             bytes[at] = 1;
-            assert_int_equal(decode(kind, &got, bytes, sizeof bytes), SLUICE_REASON_MALFORMED);
-            assert_int_equal(decode(kind, &got, bytes, at + 1), SLUICE_REASON_MALFORMED);
-            assert_int_equal(decode(kind, &got, bytes, at), SLUICE_REASON_NONE);
+            assert_int_equal(record_decode(kind, &got, bytes, sizeof bytes),
+                             SLUICE_REASON_MALFORMED);
+            assert_int_equal(record_decode(kind, &got, bytes, at + 1), SLUICE_REASON_MALFORMED);
+            assert_int_equal(record_decode(kind, &got, bytes, at), SLUICE_REASON_NONE);
             bytes[at] = 0;
         }
     }
     uint8_t bytes[256];
-    union any_record record = sample(REP), got;
-    encode(REP, &record, bytes);
+    union any_record record = record_sample(REP), got;
+    record_encode(REP, &record, bytes);
     bytes[7] = 1; /* the one unused byte inside */
-    assert_int_equal(decode(REP, &got, bytes, 196), SLUICE_REASON_MALFORMED);
+    assert_int_equal(record_decode(REP, &got, bytes, 196), SLUICE_REASON_MALFORMED);
 }
 
 static sluice_reason with_byte(enum kind kind, size_t at, uint8_t value) {
-    union any_record record = sample(kind), got;
+    union any_record record = record_sample(kind), got;
     uint8_t bytes[256];
-    encode(kind, &record, bytes);
+    record_encode(kind, &record, bytes);
     bytes[at] = value;
-    return decode(kind, &got, bytes, kind_bytes[kind]);
+    return record_decode(kind, &got, bytes, record_kind_bytes[kind]);
 }
 
 static void wrong_magic(void **state) {
@@ -189,7 +190,7 @@ static void wrong_magic(void **state) {
         assert_int_equal(with_byte(kind, 0, 'L'), SLUICE_REASON_NOT_SLUICE);
         assert_int_equal(with_byte(kind, 1, 'S'), SLUICE_REASON_NOT_SLUICE);
         for (size_t len = 0; len <= sizeof zero; len++) /* an application that sent nothing */
-            assert_int_equal(decode(kind, &got, zero, len), SLUICE_REASON_NOT_SLUICE);
+            assert_int_equal(record_decode(kind, &got, zero, len), SLUICE_REASON_NOT_SLUICE);
     }
 }
 
@@ -208,22 +209,22 @@ static void wrong_length_field(void **state) {
 
 static void wrong_version(void **state) {
     (void)state;
-    union any_record record = sample(REQ), got;
+    union any_record record = record_sample(REQ), got;
     uint8_t bytes[256];
     for (unsigned low = 0; low < 256; low++)
         for (unsigned high = 0; high < 256; high++) {
             record.req.version_min = (uint8_t)low;
             record.req.version_max = (uint8_t)high;
-            encode(REQ, &record, bytes);
+            record_encode(REQ, &record, bytes);
             sluice_reason expected = SLUICE_REASON_NONE;
             if (low == 0 || low > high)
                 expected = SLUICE_REASON_VALUE;
             else if (low > PRIVATE_DATA_VERSION_MAX || high < PRIVATE_DATA_VERSION_MIN)
                 expected = SLUICE_REASON_VERSION;
-            assert_int_equal(decode(REQ, &got, bytes, 56), expected);
+            assert_int_equal(record_decode(REQ, &got, bytes, 56), expected);
             /* A later version may be longer or shorter; it is still told that it is the version. */
             bytes[4] = 99;
-            assert_int_equal(decode(REQ, &got, bytes, 56),
+            assert_int_equal(record_decode(REQ, &got, bytes, 56),
                              expected ? expected : SLUICE_REASON_MALFORMED);
         }
     for (unsigned version = 0; version < 256; version++) {
@@ -235,7 +236,7 @@ static void wrong_version(void **state) {
 }
 
 static sluice_reason with_features(enum kind kind, uint32_t features, uint32_t key_id) {
-    union any_record record = sample(kind), got;
+    union any_record record = record_sample(kind), got;
     uint8_t bytes[256];
     if (kind == REQ) {
         record.req.features = features;
@@ -243,8 +244,8 @@ static sluice_reason with_features(enum kind kind, uint32_t features, uint32_t k
     } else {
         record.rep.features = features;
     }
-    encode(kind, &record, bytes);
-    sluice_reason reason = decode(kind, &got, bytes, kind_bytes[kind]);
+    record_encode(kind, &record, bytes);
+    sluice_reason reason = record_decode(kind, &got, bytes, record_kind_bytes[kind]);
     if (reason == SLUICE_REASON_NONE)
         assert_int_equal(kind == REQ ? got.req.features : got.rep.features, features);
     return reason;
@@ -286,13 +287,13 @@ static void authentication_comes_with_a_key_and_a_greeting(void **state) {
 /* One thing after the other is broken, from the last check to the first. */
 static void the_first_check_that_fails_is_the_reason(void **state) {
     (void)state;
-    union any_record record = sample(REQ), got;
+    union any_record record = record_sample(REQ), got;
     uint8_t bytes[256];
-    encode(REQ, &record, bytes);
+    record_encode(REQ, &record, bytes);
 #define NOW(kind, change, reason)                                                                  \
     do {                                                                                           \
         change;                                                                                    \
-        assert_int_equal(decode(kind, &got, bytes, 120), reason);                                  \
+        assert_int_equal(record_decode(kind, &got, bytes, 120), reason);                           \
     } while (0)
     NOW(REQ, bytes[119] = 1, SLUICE_REASON_MALFORMED); /* padding */
     NOW(REQ, bytes[12] = bytes[13] = 0, SLUICE_REASON_VALUE);
@@ -301,13 +302,13 @@ static void the_first_check_that_fails_is_the_reason(void **state) {
     NOW(REQ, bytes[2] = bytes[3] = 2, SLUICE_REASON_VERSION);
     NOW(REQ, bytes[2] = 3, SLUICE_REASON_VALUE);
     NOW(REQ, bytes[0] = 0, SLUICE_REASON_NOT_SLUICE);
-    encode(REQ, &record, bytes);
+    record_encode(REQ, &record, bytes);
     NOW(REQ, bytes[119] = 1, SLUICE_REASON_MALFORMED);
     NOW(REQ, memset(bytes + 36, 0, 4), SLUICE_REASON_VALUE); /* HMAC without a key */
     NOW(REQ, bytes[7] |= 0x04, SLUICE_REASON_UNSUPPORTED);
 
-    record = sample(REP);
-    encode(REP, &record, bytes);
+    record = record_sample(REP);
+    record_encode(REP, &record, bytes);
     NOW(REP, bytes[7] = bytes[119] = 1, SLUICE_REASON_MALFORMED);
     NOW(REP, bytes[8] = 17, SLUICE_REASON_VALUE);
     NOW(REP, bytes[6] |= 0x80, SLUICE_REASON_UNSUPPORTED);
@@ -315,16 +316,16 @@ static void the_first_check_that_fails_is_the_reason(void **state) {
     NOW(REP, bytes[2] = 2, SLUICE_REASON_VERSION);
     NOW(REP, bytes[1] = 0, SLUICE_REASON_NOT_SLUICE);
 
-    record = sample(REJ);
-    encode(REJ, &record, bytes);
+    record = record_sample(REJ);
+    record_encode(REJ, &record, bytes);
     NOW(REJ, bytes[119] = 1, SLUICE_REASON_MALFORMED);
     NOW(REJ, bytes[2] = 1, SLUICE_REASON_VERSION);
     NOW(REJ, bytes[0] = 0, SLUICE_REASON_NOT_SLUICE);
 #undef NOW
     /* A record of a later version, cut where only its version can be told. */
     const uint8_t later_req[5] = {'S', 'L', 2, 3, 40}, later_rep[4] = {'S', 'L', 2, 40};
-    assert_int_equal(decode(REQ, &got, later_req, 5), SLUICE_REASON_VERSION);
-    assert_int_equal(decode(REP, &got, later_rep, 4), SLUICE_REASON_VERSION);
+    assert_int_equal(record_decode(REQ, &got, later_req, 5), SLUICE_REASON_VERSION);
+    assert_int_equal(record_decode(REP, &got, later_rep, 4), SLUICE_REASON_VERSION);
 }
 
 static void values_out_of_range(void **state) {
@@ -334,23 +335,24 @@ static void values_out_of_range(void **state) {
             bool good = eager >= 9 && eager <= 16 && message >= eager && message <= 40;
             sluice_reason expected = good ? SLUICE_REASON_NONE : SLUICE_REASON_VALUE;
             for (enum kind kind = REQ; kind <= REP; kind++) {
-                union any_record record = sample(kind), got;
+                union any_record record = record_sample(kind), got;
                 uint8_t bytes[256];
-                encode(kind, &record, bytes);
+                record_encode(kind, &record, bytes);
                 bytes[8] = (uint8_t)eager;
                 bytes[9] = (uint8_t)message;
-                assert_int_equal(decode(kind, &got, bytes, kind_bytes[kind]), expected);
+                assert_int_equal(record_decode(kind, &got, bytes, record_kind_bytes[kind]),
+                                 expected);
             }
         }
     for (uint32_t credits = 0; credits < 65536; credits++) {
         bool good = credits >= 4 && credits <= 1024;
         sluice_reason expected = good ? SLUICE_REASON_NONE : SLUICE_REASON_VALUE;
-        union any_record req = sample(REQ), rep = sample(REP), got;
+        union any_record req = record_sample(REQ), rep = record_sample(REP), got;
         uint8_t bytes[256];
         req.req.credits = rep.rep.credits = (uint16_t)credits;
-        encode(REQ, &req, bytes);
+        record_encode(REQ, &req, bytes);
         assert_int_equal(private_data_req_decode(&got.req, bytes, 56), expected);
-        encode(REP, &rep, bytes);
+        record_encode(REP, &rep, bytes);
         assert_int_equal(private_data_rep_decode(&got.rep, bytes, 196), expected);
     }
 }

@@ -67,28 +67,28 @@ static void a_revoked_token_reaches_nothing(void **state) {
         sluice_token old;
         memory_open(&m, 2 << 20, PAIR_LINK());
         old = m.token;
-        memset(here(&m), 1, m.bytes);
+        memset(memory_here(&m), 1, m.bytes);
         assert_int_equal(try(&m, how, &old, 1), 0);
         memory_done(&m, 1, 0);
         if (how == BY_NOTIFY)
             pair_expect(&m.pair, &m.pair.a, SLUICE_NOTIFIED);
-        memset(there(&m), UNTOUCHED, m.bytes);
+        memset(memory_there(&m), UNTOUCHED, m.bytes);
         assert_int_equal(sluice_region_revoke(m.there, &e), 0);
         assert_int_equal(sluice_region_token(m.there, 0, m.bytes, ALL_RIGHTS, &m.token), 0);
         assert_memory_not_equal(&m.token, &old, sizeof old);
-        memset(here(&m), 2, m.bytes);
+        memset(memory_here(&m), 2, m.bytes);
         assert_int_equal(try(&m, how, &m.token, 2), 0); /* a new one is good */
         memory_done(&m, 2, 0);
         if (how == BY_NOTIFY)
             pair_expect(&m.pair, &m.pair.a, SLUICE_NOTIFIED);
-        memset(there(&m), UNTOUCHED, m.bytes);
-        memset(here(&m), 3, m.bytes);
+        memset(memory_there(&m), UNTOUCHED, m.bytes);
+        memset(memory_here(&m), 3, m.bytes);
         assert_int_equal(try(&m, how, &old, 3), 0);
         assert_int_equal(try(&m, how, &m.token, 4), 0);
         expect_access_end(&m, 3, 1);
-        assert_true(memory_untouched(there(&m), m.bytes));
+        assert_true(memory_untouched(memory_there(&m), m.bytes));
         if (how == BY_GET)
-            assert_int_equal(here(&m)[0], 3);
+            assert_int_equal(memory_here(&m)[0], 3);
         assert_int_equal(sluice_region_close(m.here), 0);
         assert_int_equal(sluice_region_close(m.there), 0);
         memory_close(&m);
@@ -154,7 +154,7 @@ static void rights_and_range_of_a_region_are_kept_by_the_device(void **state) {
         token_put(&m.token, &token);
         assert_int_equal(try(&m, rows[i].how, &m.token, 1), 0);
         expect_access_end(&m, 1, 0);
-        assert_true(memory_untouched(there(&m), m.bytes));
+        assert_true(memory_untouched(memory_there(&m), m.bytes));
         memory_close(&m);
     }
 }
@@ -217,7 +217,7 @@ static void what_can_be_checked_fails_with_the_call(void **state) {
     assert_int_equal(sluice_fence((sluice_session){0}, NULL), SLUICE_ECLOSED);
     /* nothing was taken, nothing is in use, and the session lives */
     pair_expect_nothing(&m.pair, &m.pair.b);
-    assert_true(memory_untouched(there(&m), m.bytes));
+    assert_true(memory_untouched(memory_there(&m), m.bytes));
     assert_int_equal(sluice_put(s, m.here, 0, 100, &part, 0, SLUICE_SEND(.tag = 1)), 0);
     memory_done(&m, 1, 0);
     assert_int_equal(sluice_region_close(m.here), 0);

@@ -75,7 +75,7 @@ static void expect_nothing_reached(struct memory *m, enum ibv_wr_opcode way) {
     /* Some devices say that there is no such operation, others that it is not allowed. */
     assert_true(status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR ||
                 status == IBV_WC_REM_OP_ERR);
-    assert_true(memory_untouched(there(m), BYTES));
+    assert_true(memory_untouched(memory_there(m), BYTES));
     assert_true(memory_untouched(mine, BYTES));
 }
 
@@ -126,9 +126,9 @@ static void from_welcome_on_a_token_works(void **state) {
             assert_true(event.tag == tag && event.status == SLUICE_OK);
         }
         pair_expect(&m.pair, &m.pair.a, SLUICE_UP);
-        assert_int_equal(there(&m)[0], 3);
+        assert_int_equal(memory_there(&m)[0], 3);
         assert_int_equal(((uint8_t *)sluice_region_data(m.here))[8], UNTOUCHED);
-        assert_int_equal(there(&m)[16], UNTOUCHED + 1);
+        assert_int_equal(memory_there(&m)[16], UNTOUCHED + 1);
         memory_close(&m);
     }
 }

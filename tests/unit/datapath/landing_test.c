@@ -42,12 +42,13 @@ static void a_message_goes_where_the_application_says(void **state) {
             assert_null(event.msg);
             assert_true(event.token == large.token && event.value == SIZE);
             assert_int_equal(event.bytes, SIZE);
-            assert_true(memory_holds(there(&m) + 1000 + i, SIZE, i));
-            assert_true(memory_untouched(there(&m), 1000));
-            assert_true(memory_untouched(there(&m) + 1000 + i + SIZE, BIG - SIZE - 1000 - i));
+            assert_true(memory_holds(memory_there(&m) + 1000 + i, SIZE, i));
+            assert_true(memory_untouched(memory_there(&m), 1000));
+            assert_true(
+                memory_untouched(memory_there(&m) + 1000 + i + SIZE, BIG - SIZE - 1000 - i));
             assert_true(pair_check(pair_expect(&m.pair, &m.pair.a, SLUICE_MESSAGE).msg, 10, i));
             assert_int_equal(pair_expect(&m.pair, &m.pair.b, SLUICE_SENT).status, 0);
-            memset(there(&m), UNTOUCHED, BIG);
+            memset(memory_there(&m), UNTOUCHED, BIG);
         }
         assert_int_equal(sluice_region_close(m.there), 0);
         memory_close(&m);
@@ -86,7 +87,7 @@ static void wrong_places_are_refused_and_asked_for_again(void **state) {
                          SLUICE_ECLOSED);
         assert_int_equal(sluice_receive_into(s, large.token, m.there, BIG - SIZE), 0);
         assert_null(pair_expect(&m.pair, &m.pair.a, SLUICE_MESSAGE).msg);
-        assert_true(memory_holds(there(&m) + BIG - SIZE, SIZE, 1));
+        assert_true(memory_holds(memory_there(&m) + BIG - SIZE, SIZE, 1));
         memory_close(&m);
     }
 }
@@ -117,7 +118,7 @@ static void a_session_may_end_before_the_message_is_there(void **state) {
                 do {
                     assert_true(pair_next(&m.pair, &m.pair.a, &event));
                     if (event.type == SLUICE_MESSAGE)
-                        assert_true(memory_holds(there(&m), BIG, 1));
+                        assert_true(memory_holds(memory_there(&m), BIG, 1));
                 } while (event.type != SLUICE_CLOSED);
                 assert_int_equal(sluice_receive_into(m.pair.a.session, event.token, m.there, 0),
                                  SLUICE_ECLOSED);

@@ -6,7 +6,7 @@
 #include "base/sanitize.h"
 #include "datapath/tx/post.h"
 #include "datapath/rndv/rndv.h"
-#include "support/request_util.h"
+#include "support/request.h"
 
 #define KIB ((size_t)1024)
 
@@ -40,7 +40,7 @@ static void assert_idle(struct pair *p) {
     pair_expect_nothing(p, &p->b);
     for (unsigned i = 0; i < 2; i++) {
         struct session *s = pair_session(sides[i]);
-        assert_int_equal(in_flight(sides[i]), 0);
+        assert_int_equal(pair_in_flight(sides[i]), 0);
         if (sq_used(s) == 0) { /* a small reply counts until something behind it completes */
             assert_int_equal(s->window.own_messages, 0);
             assert_int_equal(s->window.own_bytes, 0);
@@ -60,10 +60,10 @@ static void large_requests_and_replies_arrive_whole_both_ways(void **state) {
             struct side *asks = swap ? &p.a : &p.b, *answers = swap ? &p.b : &p.a;
             for (unsigned i = 0; i < 25; i++) {
                 size_t there = sizes[i % 5], back = sizes[i / 5];
-                assert_int_equal(request(asks, there, i, SLUICE_SEND(.tag = i + 1)), 0);
+                assert_int_equal(pair_request(asks, there, i, SLUICE_SEND(.tag = i + 1)), 0);
                 sluice_event event = pair_expect(&p, answers, SLUICE_REQUEST);
                 assert_true(pair_check(event.msg, there, i));
-                assert_int_equal(reply(answers, event.token, back, i + 100), 0);
+                assert_int_equal(pair_reply(answers, event.token, back, i + 100), 0);
                 event = pair_expect(&p, asks, SLUICE_REPLY);
                 assert_int_equal(event.tag, i + 1);
                 assert_int_equal(event.status, 0);
@@ -84,12 +84,12 @@ static void many_at_once_are_answered_once_each(void **state) {
         open_sides(&p, ways[w], 0, 0);
         memset(answered, 0, sizeof answered);
         for (unsigned i = 0; i < COUNT; i++)
-            assert_int_equal(request(&p.b, i % 3 ? 40 * KIB + i : 20, i, SLUICE_SEND(.tag = i + 1)),
-                             0);
+            assert_int_equal(
+                pair_request(&p.b, i % 3 ? 40 * KIB + i : 20, i, SLUICE_SEND(.tag = i + 1)), 0);
         for (unsigned i = 0; i < COUNT; i++) {
             sluice_event event = pair_expect(&p, &p.a, SLUICE_REQUEST);
             assert_true(pair_check(event.msg, i % 3 ? 40 * KIB + i : 20, i));
-            assert_int_equal(reply(&p.a, event.token, i % 2 ? 50 * KIB : 30, i), 0);
+            assert_int_equal(pair_reply(&p.a, event.token, i % 2 ? 50 * KIB : 30, i), 0);
             asked++;
         }
         for (unsigned i = 0; i < COUNT; i++) {
@@ -111,7 +111,8 @@ static void a_large_request_whose_time_is_over_is_not_delivered(void **state) {
         struct pair p;
         open_sides(&p, ways[w], 0, 0);
         uint64_t due = pair_now(NULL) + 3000000000;
-        assert_int_equal(request(&p.b, 100 * KIB, 1, SLUICE_SEND(.tag = 1, .deadline_ns = due)), 0);
+        assert_int_equal(
+            pair_request(&p.b, 100 * KIB, 1, SLUICE_SEND(.tag = 1, .deadline_ns = due)), 0);
         for (int i = 0; i < 200; i++)
             pair_turn(&p); /* it arrives, and nobody takes events */
         pair_clock += 4000000000;
@@ -119,10 +120,11 @@ static void a_large_request_whose_time_is_over_is_not_delivered(void **state) {
         pair_expect_nothing(&p, &p.a);
         assert_idle(&p);
         due = pair_now(NULL) + 3000000000;
-        assert_int_equal(request(&p.b, 100 * KIB, 2, SLUICE_SEND(.tag = 2, .deadline_ns = due)), 0);
+        assert_int_equal(
+            pair_request(&p.b, 100 * KIB, 2, SLUICE_SEND(.tag = 2, .deadline_ns = due)), 0);
         sluice_event event = pair_expect(&p, &p.a, SLUICE_REQUEST);
         assert_true(event.value <= due + 1000000 && event.value + 3000000000 > due);
-        assert_int_equal(reply(&p.a, event.token, 100 * KIB, 3), 0);
+        assert_int_equal(pair_reply(&p.a, event.token, 100 * KIB, 3), 0);
         assert_true(pair_check(pair_expect(&p, &p.b, SLUICE_REPLY).msg, 100 * KIB, 3));
         assert_idle(&p);
         pair_close(&p);
@@ -137,15 +139,15 @@ static void a_large_request_may_be_cancelled_at_any_point(void **state) {
             unsigned outcomes = 0;
             open_sides(&p, ways[w], 0, 0);
             uint64_t before = pool_in_use(p.b.node->pool);
-            assert_int_equal(request(&p.b, 1500 * KIB, 1, SLUICE_SEND(.tag = 1)), 0);
+            assert_int_equal(pair_request(&p.b, 1500 * KIB, 1, SLUICE_SEND(.tag = 1)), 0);
             for (unsigned i = 0; i < turns; i++)
                 pair_turn(&p);
             sluice_cancel(p.b.session, 1);
-            for (unsigned i = 0; i < 300 || in_flight(&p.b) > 0; i++) {
+            for (unsigned i = 0; i < 300 || pair_in_flight(&p.b) > 0; i++) {
                 sluice_event event;
                 pair_turn(&p);
                 if (sluice_poll(p.a.loop, &event, 1, 0) == 1)
-                    assert_int_equal(reply(&p.a, event.token, 100 * KIB, 1), 0);
+                    assert_int_equal(pair_reply(&p.a, event.token, 100 * KIB, 1), 0);
                 if (sluice_poll(p.b.loop, &event, 1, 0) == 1) {
                     assert_int_equal(event.type, SLUICE_REPLY);
                     assert_int_equal(event.status, SLUICE_ECANCELLED);
@@ -166,15 +168,15 @@ static void a_request_there_can_be_no_memory_for_ends_once(void **state) {
             struct pair p;
             open_sides(&p, ways[w], 4u << 20, 0);
             for (unsigned i = 1; i <= 20; i++) { /* more than there are numbers */
-                assert_int_equal(request(&p.b, 8u << 20, 1, SLUICE_SEND(.tag = i)), 0);
+                assert_int_equal(pair_request(&p.b, 8u << 20, 1, SLUICE_SEND(.tag = i)), 0);
                 if (cancel)
                     sluice_cancel(p.b.session, i);
                 expect_outcome(&p, &p.b, i, cancel ? SLUICE_ECANCELLED : SLUICE_EMSGSIZE);
                 assert_idle(&p);
             }
-            assert_int_equal(request(&p.b, 100 * KIB, 2, SLUICE_SEND(.tag = 2)), 0);
+            assert_int_equal(pair_request(&p.b, 100 * KIB, 2, SLUICE_SEND(.tag = 2)), 0);
             sluice_event event = pair_expect(&p, &p.a, SLUICE_REQUEST);
-            assert_int_equal(reply(&p.a, event.token, 1, 1), 0);
+            assert_int_equal(pair_reply(&p.a, event.token, 1, 1), 0);
             assert_true(pair_check(pair_expect(&p, &p.b, SLUICE_REPLY).msg, 1, 1));
             assert_idle(&p);
             pair_close(&p);
@@ -187,9 +189,9 @@ static void a_reply_there_can_be_no_memory_for_ends_its_request(void **state) {
         struct pair p;
         open_sides(&p, ways[w], 0, 4u << 20);
         for (unsigned i = 1; i <= 20; i++) {
-            assert_int_equal(request(&p.b, 10, 1, SLUICE_SEND(.tag = i)), 0);
+            assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = i)), 0);
             sluice_event event = pair_expect(&p, &p.a, SLUICE_REQUEST);
-            assert_int_equal(reply(&p.a, event.token, 8u << 20, 1), 0);
+            assert_int_equal(pair_reply(&p.a, event.token, 8u << 20, 1), 0);
             expect_outcome(&p, &p.b, i, SLUICE_ENOMEM);
             assert_idle(&p);
         }
@@ -211,7 +213,7 @@ static void end_at_turn(sluice_rendezvous way, unsigned turns, bool asking) {
     if (turns & 1)
         pair_grant_all(&p, pair_session(&p.b), pair_session(&p.a));
     for (unsigned i = 1; i <= 6; i++)
-        assert_int_equal(request(&p.b, BYTES, i, SLUICE_SEND(.tag = i)), 0);
+        assert_int_equal(pair_request(&p.b, BYTES, i, SLUICE_SEND(.tag = i)), 0);
     for (unsigned i = 0; closed < 2; i++) {
         struct side *side = i & 1 ? &p.a : &p.b;
         sluice_event event;

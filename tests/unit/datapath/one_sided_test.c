@@ -15,17 +15,17 @@ static void bytes_put_are_in_the_peers_memory(void **state) {
     memory_open(&m, (8 << 20) + 2 * MARGIN, PAIR_LINK());
     for (unsigned i = 0; i < SIZES; i++) {
         uint64_t n = sizes[i];
-        memset(there(&m), UNTOUCHED, m.bytes);
-        memory_fill(here(&m) + 3, n, i);
+        memset(memory_there(&m), UNTOUCHED, m.bytes);
+        memory_fill(memory_here(&m) + 3, n, i);
         assert_int_equal(
             sluice_put(m.pair.b.session, m.here, 3, n, &m.token, MARGIN, SLUICE_SEND(.tag = i + 1)),
             0);
         sluice_event event = memory_done(&m, i + 1, 0);
         assert_int_equal(event.bytes, n);
         assert_int_equal(event.value, 0);
-        assert_true(memory_untouched(there(&m), MARGIN));
-        assert_true(memory_holds(there(&m) + MARGIN, n, i));
-        assert_true(memory_untouched(there(&m) + MARGIN + n, m.bytes - MARGIN - n));
+        assert_true(memory_untouched(memory_there(&m), MARGIN));
+        assert_true(memory_holds(memory_there(&m) + MARGIN, n, i));
+        assert_true(memory_untouched(memory_there(&m) + MARGIN + n, m.bytes - MARGIN - n));
     }
     pair_expect_nothing(&m.pair, &m.pair.b);
     pair_expect_nothing(&m.pair, &m.pair.a); /* nobody there hears of it */
@@ -38,15 +38,15 @@ static void bytes_got_are_the_peers(void **state) {
     memory_open(&m, (8 << 20) + 2 * MARGIN, PAIR_LINK());
     for (unsigned i = 0; i < SIZES; i++) {
         uint64_t n = sizes[i];
-        memset(here(&m), UNTOUCHED, m.bytes);
-        memory_fill(there(&m) + 5, n, i);
+        memset(memory_here(&m), UNTOUCHED, m.bytes);
+        memory_fill(memory_there(&m) + 5, n, i);
         assert_int_equal(
             sluice_get(m.pair.b.session, m.here, MARGIN, n, &m.token, 5, SLUICE_SEND(.tag = i + 1)),
             0);
         memory_done(&m, i + 1, 0);
-        assert_true(memory_untouched(here(&m), MARGIN));
-        assert_true(memory_holds(here(&m) + MARGIN, n, i));
-        assert_true(memory_untouched(here(&m) + MARGIN + n, m.bytes - MARGIN - n));
+        assert_true(memory_untouched(memory_here(&m), MARGIN));
+        assert_true(memory_holds(memory_here(&m) + MARGIN, n, i));
+        assert_true(memory_untouched(memory_here(&m) + MARGIN + n, m.bytes - MARGIN - n));
     }
     pair_expect_nothing(&m.pair, &m.pair.b);
     memory_close(&m);
@@ -96,7 +96,7 @@ static void a_message_behind_puts_finds_their_bytes(void **state) {
     enum { ROUNDS = 100, PUTS = 5, SIZE = 5000 };
     memory_open(&m, PUTS * SIZE, PAIR_LINK());
     for (unsigned round = 1; round <= ROUNDS; round++) {
-        memory_fill(here(&m), PUTS * SIZE, round);
+        memory_fill(memory_here(&m), PUTS * SIZE, round);
         for (unsigned i = 0; i < PUTS; i++)
             assert_int_equal(sluice_put(m.pair.b.session, m.here, i * SIZE, SIZE, &m.token,
                                         i * SIZE, SLUICE_SEND(.flags = SLUICE_MORE)),
@@ -104,7 +104,7 @@ static void a_message_behind_puts_finds_their_bytes(void **state) {
         assert_int_equal(pair_send(&m.pair.b, 8, round, SLUICE_SEND(.tag = round)), 0);
         sluice_event event = pair_expect(&m.pair, &m.pair.a, SLUICE_MESSAGE);
         assert_true(pair_check(event.msg, 8, round));
-        assert_true(memory_holds(there(&m), PUTS * SIZE, round));
+        assert_true(memory_holds(memory_there(&m), PUTS * SIZE, round));
         pair_expect(&m.pair, &m.pair.b, SLUICE_SENT);
     }
     memory_close(&m);
@@ -117,7 +117,7 @@ static void a_notification_is_in_order_and_behind_its_bytes(void **state) {
     const uint64_t some[] = {0, 8, 4096, 1 << 20};
     for (unsigned i = 0; i < 4; i++) {
         uint32_t value = 0xfffffff0u + i;
-        memory_fill(here(&m), some[i], i);
+        memory_fill(memory_here(&m), some[i], i);
         assert_int_equal(pair_send(&m.pair.b, 10, 1, SLUICE_SEND(.flags = SLUICE_MORE)), 0);
         assert_int_equal(sluice_put_notify(m.pair.b.session, some[i] ? m.here : NULL, 0, some[i],
                                            &m.token, 0, value, SLUICE_SEND(.tag = 7)),
@@ -127,7 +127,7 @@ static void a_notification_is_in_order_and_behind_its_bytes(void **state) {
         assert_int_equal(event.bytes, 10);
         event = pair_expect(&m.pair, &m.pair.a, SLUICE_NOTIFIED);
         assert_int_equal(event.value, value);
-        assert_true(memory_holds(there(&m), some[i], i));
+        assert_true(memory_holds(memory_there(&m), some[i], i));
         event = pair_expect(&m.pair, &m.pair.a, SLUICE_MESSAGE);
         assert_int_equal(event.bytes, 20);
         memory_done(&m, 7, 0);
@@ -175,8 +175,8 @@ static void what_is_behind_a_fence_begins_when_all_before_is_done(void **state) 
     enum { BYTES = 2 << 20 };
     memory_open(&m, 3 * BYTES, PAIR_LINK());
     sluice_session s = m.pair.b.session;
-    memory_fill(here(&m), BYTES, 1);
-    memory_fill(there(&m) + BYTES, BYTES, 2);
+    memory_fill(memory_here(&m), BYTES, 1);
+    memory_fill(memory_there(&m) + BYTES, BYTES, 2);
     /* Written there, read back; and what was read is not what the put behind the get wrote. */
     assert_int_equal(sluice_put(s, m.here, 0, BYTES, &m.token, 0, SLUICE_SEND(.tag = 1)), 0);
     assert_int_equal(sluice_fence(s, SLUICE_SEND(.tag = 2)), 0);
@@ -189,10 +189,10 @@ static void what_is_behind_a_fence_begins_when_all_before_is_done(void **state) 
     assert_int_equal(sluice_put(s, m.here, 0, BYTES, &m.token, BYTES, SLUICE_SEND(.tag = 6)), 0);
     for (uint64_t tag = 1; tag <= 6; tag++)
         memory_done(&m, tag, 0);
-    assert_true(memory_holds(there(&m), BYTES, 1));
-    assert_true(memory_holds(here(&m) + BYTES, BYTES, 1));
-    assert_true(memory_holds(here(&m) + 2 * BYTES, BYTES, 2));
-    assert_true(memory_holds(there(&m) + BYTES, BYTES, 1));
+    assert_true(memory_holds(memory_there(&m), BYTES, 1));
+    assert_true(memory_holds(memory_here(&m) + BYTES, BYTES, 1));
+    assert_true(memory_holds(memory_here(&m) + 2 * BYTES, BYTES, 2));
+    assert_true(memory_holds(memory_there(&m) + BYTES, BYTES, 1));
     memory_close(&m);
 }
 
@@ -219,7 +219,7 @@ static void an_atomic_says_what_was_there(void **state) {
         skip(); /* the device has no atomics */
     }
     sluice_session s = m.pair.b.session;
-    memcpy(there(&m) + 16, &value, 8);
+    memcpy(memory_there(&m) + 16, &value, 8);
     assert_int_equal(sluice_fetch_add(s, &m.token, 16, 1, SLUICE_SEND(.tag = 1)), 0);
     assert_int_equal(memory_done(&m, 1, 0).value, 41);
     assert_int_equal(sluice_compare_swap(s, &m.token, 16, 42, UINT64_MAX, SLUICE_SEND(.tag = 2)),
@@ -230,10 +230,10 @@ static void an_atomic_says_what_was_there(void **state) {
     assert_int_equal(sluice_fetch_add(s, &m.token, 16, 3, NULL), 0); /* wraps, and is not told */
     assert_int_equal(sluice_fence(s, SLUICE_SEND(.tag = 4)), 0);
     memory_done(&m, 4, 0);
-    memcpy(&value, there(&m) + 16, 8);
+    memcpy(&value, memory_there(&m) + 16, 8);
     assert_int_equal(value, 2);
-    assert_true(memory_untouched(there(&m), 16));
-    assert_true(memory_untouched(there(&m) + 24, m.bytes - 24));
+    assert_true(memory_untouched(memory_there(&m), 16));
+    assert_true(memory_untouched(memory_there(&m) + 24, m.bytes - 24));
     memory_close(&m);
 }
 
@@ -251,7 +251,7 @@ static void atomics_of_two_sessions_sum_up(void **state) {
     sluice_session s[2] = {m.pair.b.session};
     pair_connect(&m.pair, PAIR_LINK());
     s[1] = m.pair.b.session;
-    memset(there(&m), 0, 8);
+    memset(memory_there(&m), 0, 8);
     uint8_t *seen = calloc(2 * COUNT, 1);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while ((done[0] < COUNT || done[1] < COUNT) && env_now(&env_default) < limit) {
@@ -274,7 +274,7 @@ static void atomics_of_two_sessions_sum_up(void **state) {
         sluice_poll(m.pair.a.loop, NULL, 0, 0);
     }
     uint64_t value;
-    memcpy(&value, there(&m), 8);
+    memcpy(&value, memory_there(&m), 8);
     assert_int_equal(value, 2 * COUNT);
     assert_uint_in_range(most, 1, 16);
     free(seen);
@@ -406,7 +406,7 @@ static void an_operation_whose_time_is_over_does_nothing(void **state) {
     struct memory m;
     memory_open(&m, 4 << 20, PAIR_LINK());
     sluice_session s = m.pair.b.session;
-    memory_fill(here(&m), 8, 1);
+    memory_fill(memory_here(&m), 8, 1);
     assert_int_equal(sluice_get(s, m.here, 4096, 2 << 20, &m.token, 4096, SLUICE_SEND(.tag = 1)),
                      0);
     assert_int_equal(sluice_fence(s, NULL), 0);
@@ -418,7 +418,7 @@ static void an_operation_whose_time_is_over_does_nothing(void **state) {
         assert_int_equal(event.status, event.tag == 1 ? 0 : SLUICE_ETIMEDOUT);
         seen |= 1u << (event.tag - 1);
     }
-    assert_true(memory_untouched(there(&m), 8));
+    assert_true(memory_untouched(memory_there(&m), 8));
     memory_close(&m);
 }
 

@@ -12,12 +12,13 @@ static int send_cut(struct memory *m, uint64_t total, unsigned count, unsigned k
     sluice_piece pieces[SLUICE_PIECES_MAX];
     uint64_t at = 0;
     memory_fill(plain, total, seed);
-    memory_fill(here(m), total, seed);
+    memory_fill(memory_here(m), total, seed);
     for (unsigned i = 0; i < count; i++) {
         uint64_t left = total - at, size = i + 1 == count ? left : left / (count - i) + i % 3;
         size = size > left ? left : size;
         bool region = kinds >> i % 2 & 1;
-        pieces[i] = (sluice_piece){(region ? here(m) : plain) + at, size, region ? m->here : NULL};
+        pieces[i] =
+            (sluice_piece){(region ? memory_here(m) : plain) + at, size, region ? m->here : NULL};
         at += size;
     }
     int status = sluice_send_pieces(m->pair.b.session, pieces, (int)count, SLUICE_SEND(.tag = tag));
@@ -91,12 +92,13 @@ static void order_with_other_messages_is_kept(void **state) {
     memory_open(&m, BIG, PAIR_LINK(.window_messages = 20));
     const uint64_t sizes[] = {10, 400, 3000, 900};
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    memory_fill(here(&m), BIG, 3);
+    memory_fill(memory_here(&m), BIG, 3);
     while ((received < COUNT || outcomes < COUNT) && env_now(&env_default) < limit) {
         sluice_event events[8];
         while (sent < COUNT) {
             uint64_t n = sizes[sent % 4];
-            sluice_piece p[2] = {{here(&m), n / 2, m.here}, {here(&m) + n / 2, n - n / 2, m.here}};
+            sluice_piece p[2] = {{memory_here(&m), n / 2, m.here},
+                                 {memory_here(&m) + n / 2, n - n / 2, m.here}};
             int status = sent % 3 == 0
                              ? pair_send(&m.pair.b, n, 3, SLUICE_SEND(.tag = sent + 1))
                              : sluice_send_pieces(m.pair.b.session, p, 2,
@@ -193,9 +195,13 @@ static void wrong_pieces_are_refused(void **state) {
     sluice_piece many[SLUICE_PIECES_MAX + 1] = {{0}};
     uint8_t plain[8];
     const sluice_piece wrong[] = {
-        {here(&m) - 1, 8, m.here}, {here(&m), 4097, m.here}, {here(&m) + 4096, 1, m.here},
-        {plain, 8, m.here},        {NULL, 8, NULL},          {here(&m) + 8, UINT64_MAX - 4, m.here},
-        {there(&m), 300, m.there}, /* another node's */
+        {memory_here(&m) - 1, 8, m.here},
+        {memory_here(&m), 4097, m.here},
+        {memory_here(&m) + 4096, 1, m.here},
+        {plain, 8, m.here},
+        {NULL, 8, NULL},
+        {memory_here(&m) + 8, UINT64_MAX - 4, m.here},
+        {memory_there(&m), 300, m.there}, /* another node's */
     };
     for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_int_equal(sluice_send_pieces(s, &wrong[i], 1, NULL), SLUICE_EINVAL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Requests that end without a reply: deadlines, cancellation, the end of the session, broken peers. */
-#include "support/request_util.h"
+#include "support/request.h"
 #include "datapath/tx/post.h"
 
 #define SECOND 1000000000ull
@@ -17,16 +17,16 @@ static sluice_event expect_outcome(struct pair *p, struct side *side, uint64_t t
 
 /* Both sides are as if there had never been a request, and another one passes. */
 static void expect_idle(struct pair *p) {
-    settle(p);
+    pair_settle(p);
     pair_expect_nothing(p, &p->a);
     pair_expect_nothing(p, &p->b);
-    assert_int_equal(in_flight(&p->b), 0);
+    assert_int_equal(pair_in_flight(&p->b), 0);
     assert_int_equal(pair_session(&p->b)->connection.rx.reserved, 0);
     assert_int_equal(pair_session(&p->b)->window.own_messages, 0);
     assert_int_equal(pair_session(&p->b)->window.own_bytes, 0);
-    assert_int_equal(request(&p->b, 10, 1, SLUICE_SEND(.tag = 99)), 0);
+    assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.tag = 99)), 0);
     sluice_event event = pair_expect(p, &p->a, SLUICE_REQUEST);
-    assert_int_equal(reply(&p->a, event.token, 10, 2), 0);
+    assert_int_equal(pair_reply(&p->a, event.token, 10, 2), 0);
     event = expect_outcome(p, &p->b, 99, SLUICE_OK);
     assert_true(pair_check(event.msg, 10, 2));
 }
@@ -39,12 +39,12 @@ static void the_time_that_is_left_travels_with_the_request(void **state) {
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     pair_connect(&p, PAIR_LINK());
     uint64_t deadline = pair_now(NULL) + 50 * SECOND;
-    assert_int_equal(request(&p.b, 10, 1, SLUICE_SEND(.deadline_ns = deadline)), 0);
+    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.deadline_ns = deadline)), 0);
     sluice_event event = pair_expect(&p, &p.a, SLUICE_REQUEST);
     assert_uint_in_range(event.value, deadline, deadline + PAIR_LIMIT_NS);
     /* More than 32 bits of microseconds hold. */
     deadline = pair_now(NULL) + 10000 * SECOND;
-    assert_int_equal(request(&p.b, 10, 1, SLUICE_SEND(.deadline_ns = deadline)), 0);
+    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.deadline_ns = deadline)), 0);
     event = pair_expect(&p, &p.a, SLUICE_REQUEST);
     assert_uint_in_range(event.value, pair_now(NULL) + 4200 * SECOND,
                          pair_now(NULL) + 4300 * SECOND);
@@ -57,13 +57,13 @@ static void dead_work_is_not_delivered(void **state) {
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.keepalive_ns = SLUICE_OFF));
     pair_connect(&p, PAIR_LINK());
     uint64_t deadline = pair_now(NULL) + 100 * SECOND;
-    assert_int_equal(request(&p.b, 10, 1, SLUICE_SEND(.tag = 1, .deadline_ns = deadline)), 0);
-    assert_int_equal(request(&p.b, 10, 2, SLUICE_SEND(.tag = 2)), 0);
-    settle(&p); /* it is there, and the application has not polled */
+    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 1, .deadline_ns = deadline)), 0);
+    assert_int_equal(pair_request(&p.b, 10, 2, SLUICE_SEND(.tag = 2)), 0);
+    pair_settle(&p); /* it is there, and the application has not polled */
     pair_clock += 101 * SECOND;
     sluice_event event = pair_expect(&p, &p.a, SLUICE_REQUEST);
     assert_true(pair_check(event.msg, 10, 2));
-    assert_int_equal(reply(&p.a, event.token, 1, 1), 0);
+    assert_int_equal(pair_reply(&p.a, event.token, 1, 1), 0);
     expect_outcome(&p, &p.b, 1, SLUICE_ETIMEDOUT);
     expect_outcome(&p, &p.b, 2, SLUICE_OK);
     expect_idle(&p);
@@ -78,17 +78,17 @@ static void a_reply_after_the_deadline_is_dropped(void **state) {
     pair_connect(&p, PAIR_LINK());
     for (unsigned i = 0; i < 2; i++) {
         uint64_t deadline = pair_now(NULL) + 100 * SECOND;
-        assert_int_equal(request(&p.b, sizes[i], 1, SLUICE_SEND(.tag = 1, .deadline_ns = deadline)),
-                         0);
+        assert_int_equal(
+            pair_request(&p.b, sizes[i], 1, SLUICE_SEND(.tag = 1, .deadline_ns = deadline)), 0);
         uint64_t token = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
         assert_int_equal(sluice_request_wanted(p.a.session, token), 1);
         pair_clock += 101 * SECOND;
         expect_outcome(&p, &p.b, 1, SLUICE_ETIMEDOUT);
-        assert_int_equal(in_flight(&p.b), 1); /* its place is free when the reply comes */
+        assert_int_equal(pair_in_flight(&p.b), 1); /* its place is free when the reply comes */
         assert_int_equal(pair_session(&p.b)->window.own_messages, 0);
         assert_int_equal(sluice_request_wanted(p.a.session, token), 0);
-        assert_int_equal(i ? sluice_reply_error(p.a.session, token, 3) : reply(&p.a, token, 100, 1),
-                         0);
+        assert_int_equal(
+            i ? sluice_reply_error(p.a.session, token, 3) : pair_reply(&p.a, token, 100, 1), 0);
         expect_idle(&p);
     }
     pair_close(&p);
@@ -102,7 +102,7 @@ static void a_request_that_was_not_posted_by_its_deadline_never_leaves(void **st
     uint32_t credits = pair_session(&p.b)->connection.tx.credits;
     pair_session(&p.b)->connection.tx.credits = 0;
     uint64_t deadline = pair_now(NULL) + 100 * SECOND;
-    assert_int_equal(request(&p.b, 10, 1, SLUICE_SEND(.tag = 1, .deadline_ns = deadline)), 0);
+    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 1, .deadline_ns = deadline)), 0);
     pair_expect_nothing(&p, &p.b);
     pair_clock += 101 * SECOND;
     expect_outcome(&p, &p.b, 1, SLUICE_ETIMEDOUT);
@@ -121,18 +121,18 @@ static void a_request_cancelled_before_it_was_posted_never_leaves(void **state) 
     uint32_t credits = pair_session(&p.b)->connection.tx.credits;
     pair_session(&p.b)->connection.tx.credits = 0;
     for (unsigned i = 1; i <= 3; i++)
-        assert_int_equal(request(&p.b, 10, i, SLUICE_SEND(.tag = i)), 0);
+        assert_int_equal(pair_request(&p.b, 10, i, SLUICE_SEND(.tag = i)), 0);
     sluice_cancel(p.b.session, 2);
     sluice_cancel(p.b.session, 2);
     sluice_cancel(p.b.session, 4);
     expect_outcome(&p, &p.b, 2, SLUICE_ECANCELLED);
     pair_session(&p.b)->connection.tx.credits = credits;
-    assert_int_equal(request(&p.b, 10, 5, SLUICE_SEND(.tag = 5)), 0);
+    assert_int_equal(pair_request(&p.b, 10, 5, SLUICE_SEND(.tag = 5)), 0);
     static const unsigned left[] = {1, 3, 5};
     for (unsigned i = 0; i < 3; i++) {
         sluice_event event = pair_expect(&p, &p.a, SLUICE_REQUEST);
         assert_true(pair_check(event.msg, 10, left[i]));
-        assert_int_equal(reply(&p.a, event.token, 1, 1), 0);
+        assert_int_equal(pair_reply(&p.a, event.token, 1, 1), 0);
         expect_outcome(&p, &p.b, left[i], SLUICE_OK);
     }
     expect_idle(&p);
@@ -147,16 +147,16 @@ static void a_request_cancelled_before_it_was_looked_at_is_left_out(void **state
     pair_connect(&p, PAIR_LINK());
     pair_grant_all(&p, pair_session(&p.b), pair_session(&p.a)); /* some for the CANCEL */
     for (unsigned i = 0; i < 2; i++) {
-        assert_int_equal(request(&p.b, sizes[i], 1, SLUICE_SEND(.tag = 1)), 0);
-        assert_int_equal(request(&p.b, sizes[i], 2, SLUICE_SEND(.tag = 2)), 0);
-        settle(&p); /* held: nobody takes events */
+        assert_int_equal(pair_request(&p.b, sizes[i], 1, SLUICE_SEND(.tag = 1)), 0);
+        assert_int_equal(pair_request(&p.b, sizes[i], 2, SLUICE_SEND(.tag = 2)), 0);
+        pair_settle(&p); /* held: nobody takes events */
         sluice_cancel(p.b.session, 1);
         expect_outcome(&p, &p.b, 1, SLUICE_ECANCELLED);
-        settle(&p);
+        pair_settle(&p);
         sluice_event event = pair_expect(&p, &p.a, SLUICE_REQUEST);
         assert_true(pair_check(event.msg, sizes[i], 2));
         assert_int_equal(sluice_request_wanted(p.a.session, event.token), 1);
-        assert_int_equal(reply(&p.a, event.token, 1, 1), 0);
+        assert_int_equal(pair_reply(&p.a, event.token, 1, 1), 0);
         expect_outcome(&p, &p.b, 2, SLUICE_OK);
         expect_idle(&p);
     }
@@ -169,7 +169,7 @@ static void a_request_cancelled_at_once_has_its_outcome_though_the_device_reads_
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     pair_connect(&p, PAIR_LINK());
     for (unsigned i = 0; i < 20; i++) {
-        assert_int_equal(request(&p.b, 5000, 1, SLUICE_SEND(.tag = i)), 0);
+        assert_int_equal(pair_request(&p.b, 5000, 1, SLUICE_SEND(.tag = i)), 0);
         sluice_cancel(p.b.session, i);
         assert_int_equal(pair_session(&p.b)->window.own_messages, 0);
         expect_outcome(&p, &p.b, i, SLUICE_ECANCELLED);
@@ -180,7 +180,7 @@ static void a_request_cancelled_at_once_has_its_outcome_though_the_device_reads_
             assert_int_equal(event.type, SLUICE_REQUEST);
             assert_int_equal(sluice_reply_error(p.a.session, event.token, 1), 0);
         }
-        settle(&p);
+        pair_settle(&p);
         if (sluice_poll(p.a.loop, &event, 1, 0) == 1)
             assert_int_equal(sluice_reply_error(p.a.session, event.token, 1), 0);
         expect_idle(&p);
@@ -194,22 +194,22 @@ static void whoever_serves_a_cancelled_request_can_see_it_and_answers_all_the_sa
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     pair_connect(&p, PAIR_LINK());
     for (unsigned i = 0; i < 2; i++) {
-        assert_int_equal(request(&p.b, 10, 1, SLUICE_SEND(.tag = 7)), 0);
-        assert_int_equal(request(&p.b, 10, 2, SLUICE_SEND(.tag = 7)), 0);
-        assert_int_equal(request(&p.b, 10, 3, SLUICE_SEND(.tag = 8)), 0);
+        assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 7)), 0);
+        assert_int_equal(pair_request(&p.b, 10, 2, SLUICE_SEND(.tag = 7)), 0);
+        assert_int_equal(pair_request(&p.b, 10, 3, SLUICE_SEND(.tag = 8)), 0);
         uint64_t tokens[3];
         for (unsigned k = 0; k < 3; k++)
             tokens[k] = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
         sluice_cancel(p.b.session, 7);
         expect_outcome(&p, &p.b, 7, SLUICE_ECANCELLED);
         expect_outcome(&p, &p.b, 7, SLUICE_ECANCELLED);
-        settle(&p);
+        pair_settle(&p);
         for (unsigned k = 0; k < 3; k++)
             assert_int_equal(sluice_request_wanted(p.a.session, tokens[k]), k == 2);
-        assert_int_equal(in_flight(&p.b), 3);
+        assert_int_equal(pair_in_flight(&p.b), 3);
         for (unsigned k = 0; k < 3; k++)
             assert_int_equal(i ? sluice_reply_error(p.a.session, tokens[k], 1)
-                               : reply(&p.a, tokens[k], 10, k),
+                               : pair_reply(&p.a, tokens[k], 10, k),
                              0);
         expect_outcome(&p, &p.b, 8, i ? SLUICE_EREJECTED : SLUICE_OK);
         expect_idle(&p);
@@ -223,9 +223,9 @@ static void a_cancellation_that_crosses_the_reply_is_the_outcome(void **state) {
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     pair_connect(&p, PAIR_LINK(.requests = 1));
     for (unsigned i = 0; i < 10; i++) {
-        assert_int_equal(request(&p.b, 10, 1, SLUICE_SEND(.tag = 7)), 0);
+        assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 7)), 0);
         uint64_t token = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
-        assert_int_equal(reply(&p.a, token, 10, 1), 0); /* posted, and b has not looked */
+        assert_int_equal(pair_reply(&p.a, token, 10, 1), 0); /* posted, and b has not looked */
         sluice_cancel(p.b.session, 7);
         expect_outcome(&p, &p.b, 7, SLUICE_ECANCELLED);
         expect_idle(&p); /* the place's next request is not taken for the one that was given up */
@@ -240,8 +240,8 @@ static void a_cancellation_waits_for_a_credit(void **state) {
     pair_connect(&p, PAIR_LINK());
     struct session *s = pair_session(&p.b);
     pair_grant_all(&p, s, pair_session(&p.a));
-    assert_int_equal(request(&p.b, 10, 1, SLUICE_SEND(.tag = 7)), 0);
-    assert_int_equal(request(&p.b, 10, 1, SLUICE_SEND(.tag = 7)), 0);
+    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 7)), 0);
+    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 7)), 0);
     uint64_t token = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
     uint64_t other = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
     uint32_t credits = s->connection.tx.credits - CREDIT_RESERVE;
@@ -249,19 +249,19 @@ static void a_cancellation_waits_for_a_credit(void **state) {
     sluice_cancel(p.b.session, 7);
     expect_outcome(&p, &p.b, 7, SLUICE_ECANCELLED);
     expect_outcome(&p, &p.b, 7, SLUICE_ECANCELLED);
-    settle(&p);
+    pair_settle(&p);
     assert_int_equal(s->rpc.cancels, 2);
-    assert_int_equal(reply(&p.a, other, 10, 1), 0); /* this one needs none any more */
+    assert_int_equal(pair_reply(&p.a, other, 10, 1), 0); /* this one needs none any more */
     pair_expect_nothing(&p, &p.b);
     assert_int_equal(s->rpc.cancels, 1);
     assert_int_equal(sluice_request_wanted(p.a.session, token), 1);
     s->connection.tx.credits += credits;
     assert_int_equal(pair_send(&p.a, 10, 1, NULL), 0); /* a frame that comes ends the wait */
     pair_expect(&p, &p.b, SLUICE_MESSAGE);
-    settle(&p);
+    pair_settle(&p);
     assert_int_equal(s->rpc.cancels, 0);
     assert_int_equal(sluice_request_wanted(p.a.session, token), 0);
-    assert_int_equal(reply(&p.a, token, 10, 1), 0);
+    assert_int_equal(pair_reply(&p.a, token, 10, 1), 0);
     expect_idle(&p);
     pair_close(&p);
 }
@@ -275,16 +275,16 @@ static void at_the_end_each_request_has_one_outcome_that_says_whether_it_left(vo
         struct pair p;
         pair_open(&p, PAIR_NODE(), PAIR_LINK());
         pair_connect(&p, PAIR_LINK());
-        assert_int_equal(request(&p.b, sizes[i & 1], 1, SLUICE_SEND(.tag = 1)), 0);
-        assert_int_equal(request(&p.b, sizes[i & 1], 1, SLUICE_SEND(.tag = 2)), 0);
-        assert_int_equal(request(&p.b, sizes[i & 1], 1, SLUICE_SEND(.tag = 3)), 0);
+        assert_int_equal(pair_request(&p.b, sizes[i & 1], 1, SLUICE_SEND(.tag = 1)), 0);
+        assert_int_equal(pair_request(&p.b, sizes[i & 1], 1, SLUICE_SEND(.tag = 2)), 0);
+        assert_int_equal(pair_request(&p.b, sizes[i & 1], 1, SLUICE_SEND(.tag = 3)), 0);
         uint64_t token = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
-        assert_int_equal(reply(&p.a, token, 10, 1), 0);
+        assert_int_equal(pair_reply(&p.a, token, 10, 1), 0);
         expect_outcome(&p, &p.b, 1, SLUICE_OK);
         sluice_cancel(p.b.session, 3);
         expect_outcome(&p, &p.b, 3, SLUICE_ECANCELLED);
         pair_session(&p.b)->connection.tx.credits = 0;
-        assert_int_equal(request(&p.b, sizes[i & 1], 1, SLUICE_SEND(.tag = 4)), 0);
+        assert_int_equal(pair_request(&p.b, sizes[i & 1], 1, SLUICE_SEND(.tag = 4)), 0);
         sluice_hangup(i & 2 ? p.a.session : p.b.session, 0);
         unsigned unknown = 0, closed = 0;
         for (unsigned k = 0; k < 2; k++) {
@@ -295,7 +295,7 @@ static void at_the_end_each_request_has_one_outcome_that_says_whether_it_left(vo
         assert_int_equal(unknown, 1);
         assert_int_equal(closed, 1);
         pair_expect(&p, &p.b, SLUICE_CLOSED);
-        assert_int_equal(request(&p.b, 1, 1, NULL), SLUICE_ECLOSED);
+        assert_int_equal(pair_request(&p.b, 1, 1, NULL), SLUICE_ECLOSED);
         sluice_cancel(p.b.session, 2);
         pair_expect_nothing(&p, &p.b);
         pair_close(&p);
@@ -307,15 +307,15 @@ static void a_grace_waits_for_replies(void **state) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     pair_connect(&p, PAIR_LINK());
-    assert_int_equal(request(&p.b, 10, 1, SLUICE_SEND(.tag = 1)), 0);
-    assert_int_equal(request(&p.b, 10, 1, SLUICE_SEND(.tag = 2)), 0);
-    assert_int_equal(request(&p.b, 10, 1, SLUICE_SEND(.tag = 3)), 0);
+    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 1)), 0);
+    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 2)), 0);
+    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 3)), 0);
     uint64_t tokens[3];
     for (unsigned i = 0; i < 3; i++)
         tokens[i] = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
     sluice_hangup(p.b.session, SLUICE_OFF);
     pair_expect_nothing(&p, &p.b);
-    assert_int_equal(reply(&p.a, tokens[1], 10, 1), 0);
+    assert_int_equal(pair_reply(&p.a, tokens[1], 10, 1), 0);
     expect_outcome(&p, &p.b, 2, SLUICE_OK);
     assert_int_equal(sluice_reply_error(p.a.session, tokens[0], 4), 0);
     expect_outcome(&p, &p.b, 1, SLUICE_EREJECTED);
@@ -333,7 +333,7 @@ static void a_deadline_ends_the_wait_of_a_grace(void **state) {
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.keepalive_ns = SLUICE_OFF));
     pair_connect(&p, PAIR_LINK());
     uint64_t deadline = pair_now(NULL) + 100 * SECOND;
-    assert_int_equal(request(&p.b, 10, 1, SLUICE_SEND(.tag = 1, .deadline_ns = deadline)), 0);
+    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 1, .deadline_ns = deadline)), 0);
     pair_expect(&p, &p.a, SLUICE_REQUEST);
     sluice_hangup(p.b.session, SLUICE_OFF);
     pair_expect_nothing(&p, &p.b);
@@ -417,7 +417,7 @@ static void a_frame_that_answers_nothing_ends_its_session_only(void **state) {
     for (unsigned i = 0; i < sizeof list / sizeof list[0]; i++) {
         const struct forgery *f = &list[i];
         pair_connect(&p, PAIR_LINK());
-        assert_int_equal(request(&p.a, 10, 1, SLUICE_SEND(.tag = 3)), 0);
+        assert_int_equal(pair_request(&p.a, 10, 1, SLUICE_SEND(.tag = 3)), 0);
         pair_expect(&p, &p.b, SLUICE_REQUEST);
         forge(&p.b, f->type, f->flags, f->total, f->bytes);
         expect_outcome(&p, &p.a, 3, SLUICE_EUNKNOWN);
@@ -441,9 +441,9 @@ static void a_reply_without_a_request_overruns_the_credits(void **state) {
     pair_expect(&p, &p.b, SLUICE_CLOSED);
     /* one was, and two replies come, before the first is looked at */
     pair_connect(&p, PAIR_LINK());
-    assert_int_equal(request(&p.a, 10, 1, SLUICE_SEND(.tag = 3)), 0);
+    assert_int_equal(pair_request(&p.a, 10, 1, SLUICE_SEND(.tag = 3)), 0);
     uint64_t token = pair_expect(&p, &p.b, SLUICE_REQUEST).token;
-    assert_int_equal(reply(&p.b, token, 10, 1), 0);
+    assert_int_equal(pair_reply(&p.b, token, 10, 1), 0);
     forge(&p.b, FRAME_REPLY, FRAME_RESERVED, 256, 10);
     for (int i = 0; i < 50; i++)
         pair_turn(&p);
@@ -461,7 +461,7 @@ static void a_request_for_a_place_that_is_taken_breaks_the_protocol(void **state
     uint64_t token = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
     forge(&p.b, FRAME_REQUEST, 0, 767, 10); /* the same place, another id */
     expect_end(&p, SLUICE_REASON_PROTOCOL);
-    assert_int_equal(reply(&p.a, token, 10, 1), SLUICE_ECLOSED);
+    assert_int_equal(pair_reply(&p.a, token, 10, 1), SLUICE_ECLOSED);
     pair_expect(&p, &p.b, SLUICE_CLOSED);
     pair_close(&p);
 }
@@ -474,14 +474,14 @@ static void a_cancellation_of_what_is_not_there_is_ignored(void **state) {
     static const uint32_t ids[] = {0, 255, 512, UINT32_MAX};
     for (unsigned i = 0; i < 4; i++)
         forge(&p.b, FRAME_CANCEL, 0, ids[i], 0);
-    settle(&p);
+    pair_settle(&p);
     expect_idle(&p);
-    assert_int_equal(request(&p.b, 10, 1, SLUICE_SEND(.tag = 1)), 0);
+    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 1)), 0);
     uint64_t token = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
     forge(&p.b, FRAME_CANCEL, 0, 1 << 16, 0); /* its place, not its id */
-    settle(&p);
+    pair_settle(&p);
     assert_int_equal(sluice_request_wanted(p.a.session, token), 1);
-    assert_int_equal(reply(&p.a, token, 10, 1), 0);
+    assert_int_equal(pair_reply(&p.a, token, 10, 1), 0);
     expect_outcome(&p, &p.b, 1, SLUICE_OK);
     expect_idle(&p);
     pair_close(&p);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Requests: many in flight, one outcome each, one answer each, whatever happens on either side. */
-#include "support/request_util.h"
+#include "support/request.h"
 #include "datapath/rpc/internal.h"
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -14,13 +14,13 @@ static void a_request_is_answered_with_the_reply_and_the_tag(void **state) {
         static const size_t sizes[] = {0, 1, 64, 200, 1000, 8000};
         for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
             struct side *asks = round & 1 ? &p.a : &p.b, *answers = round & 1 ? &p.b : &p.a;
-            assert_int_equal(request(asks, sizes[i], i, SLUICE_SEND(.tag = 77 + i)), 0);
+            assert_int_equal(pair_request(asks, sizes[i], i, SLUICE_SEND(.tag = 77 + i)), 0);
             sluice_event event = pair_expect(&p, answers, SLUICE_REQUEST);
             assert_true(pair_check(event.msg, sizes[i], i));
             assert_int_equal(event.value, 0);
             assert_int_not_equal(event.token, 0);
             assert_int_equal(sluice_request_wanted(answers->session, event.token), 1);
-            assert_int_equal(reply(answers, event.token, sizes[5 - i], i + 9), 0);
+            assert_int_equal(pair_reply(answers, event.token, sizes[5 - i], i + 9), 0);
             event = pair_expect(&p, asks, SLUICE_REPLY);
             assert_int_equal(event.status, 0);
             assert_int_equal(event.tag, 77 + i);
@@ -29,7 +29,7 @@ static void a_request_is_answered_with_the_reply_and_the_tag(void **state) {
     }
     pair_expect_nothing(&p, &p.a);
     pair_expect_nothing(&p, &p.b);
-    assert_int_equal(in_flight(&p.a) + in_flight(&p.b), 0);
+    assert_int_equal(pair_in_flight(&p.a) + pair_in_flight(&p.b), 0);
     pair_close(&p);
 }
 
@@ -39,7 +39,7 @@ static void a_borrowed_request_can_be_sent_back_as_the_reply(void **state) {
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.credits = 4));
     pair_connect(&p, PAIR_LINK());
     for (unsigned i = 0; i < 100; i++) {
-        assert_int_equal(request(&p.b, 64, i, NULL), 0);
+        assert_int_equal(pair_request(&p.b, 64, i, NULL), 0);
         sluice_event event = pair_expect(&p, &p.a, SLUICE_REQUEST);
         assert_int_equal(sluice_reply(p.a.session, event.token, event.msg), 0);
         event = pair_expect(&p, &p.b, SLUICE_REPLY);
@@ -57,16 +57,16 @@ static void replies_come_in_any_order(void **state) {
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     pair_connect(&p, PAIR_LINK(.requests = COUNT, .window_messages = COUNT));
     for (unsigned i = 0; i < COUNT; i++)
-        assert_int_equal(request(&p.b, 16, i, SLUICE_SEND(.tag = i)), 0);
+        assert_int_equal(pair_request(&p.b, 16, i, SLUICE_SEND(.tag = i)), 0);
     for (unsigned i = 0; i < COUNT; i++) {
         sluice_event event = pair_expect(&p, &p.a, SLUICE_REQUEST);
         assert_true(pair_check(event.msg, 16, i)); /* requests are in order */
         tokens[i] = event.token;
     }
-    assert_int_equal(in_flight(&p.b), COUNT);
+    assert_int_equal(pair_in_flight(&p.b), COUNT);
     for (unsigned i = 0; i < COUNT; i++) {
         unsigned k = i * 77 % COUNT; /* 77 and 256 have no divisor in common */
-        assert_int_equal(reply(&p.a, tokens[k], 20, k), 0);
+        assert_int_equal(pair_reply(&p.a, tokens[k], 20, k), 0);
     }
     for (unsigned i = 0; i < COUNT; i++) {
         sluice_event event = pair_expect(&p, &p.b, SLUICE_REPLY);
@@ -75,7 +75,7 @@ static void replies_come_in_any_order(void **state) {
         seen[event.tag] = true;
         assert_true(pair_check(event.msg, 20, (unsigned)event.tag));
     }
-    assert_int_equal(in_flight(&p.b), 0);
+    assert_int_equal(pair_in_flight(&p.b), 0);
     pair_expect_nothing(&p, &p.b);
     pair_close(&p);
 }
@@ -100,10 +100,10 @@ static void replies_that_follow_each_other_share_a_frame(void **state) {
     pair_connect(&p, PAIR_LINK(.requests = COUNT));
     for (unsigned round = 0; round < 2; round++) {
         for (unsigned i = 0; i < COUNT; i++)
-            assert_int_equal(request(&p.b, 16, i, SLUICE_SEND(.tag = i)), 0);
+            assert_int_equal(pair_request(&p.b, 16, i, SLUICE_SEND(.tag = i)), 0);
         for (unsigned i = 0; i < COUNT; i++)
             tokens[i] = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
-        settle(&p);
+        pair_settle(&p);
         uint64_t frames = p.a.loop->totals.frames_sent, sent = p.a.loop->totals.messages_sent;
         /* The last of the first round says that nothing follows; in the second the next poll does. */
         for (unsigned i = 0; i < COUNT; i++)
@@ -121,7 +121,7 @@ static void replies_that_follow_each_other_share_a_frame(void **state) {
             assert_true(pair_check(event.msg, 64, i));
         }
     }
-    assert_int_equal(in_flight(&p.b), 0);
+    assert_int_equal(pair_in_flight(&p.b), 0);
     pair_close(&p);
 }
 
@@ -130,7 +130,7 @@ static void a_reply_has_neither_tag_nor_deadline(void **state) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     pair_connect(&p, PAIR_LINK());
-    assert_int_equal(request(&p.b, 16, 1, NULL), 0);
+    assert_int_equal(pair_request(&p.b, 16, 1, NULL), 0);
     uint64_t token = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
     assert_int_equal(reply_with(&p.a, token, 2, SLUICE_SEND(.tag = 1)), SLUICE_EINVAL);
     assert_int_equal(reply_with(&p.a, token, 2, SLUICE_SEND(.deadline_ns = UINT64_MAX)),
@@ -148,7 +148,7 @@ static void a_refusal_carries_its_code(void **state) {
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     pair_connect(&p, PAIR_LINK());
     for (unsigned i = 0; i < 5; i++) {
-        assert_int_equal(request(&p.b, 16, i, SLUICE_SEND(.tag = 5)), 0);
+        assert_int_equal(pair_request(&p.b, 16, i, SLUICE_SEND(.tag = 5)), 0);
         sluice_event event = pair_expect(&p, &p.a, SLUICE_REQUEST);
         uint64_t token = event.token;
         assert_int_equal(sluice_reply_error(p.a.session, token, UINT32_MAX), SLUICE_EINVAL);
@@ -169,24 +169,25 @@ static void a_request_is_answered_once_and_with_its_own_token(void **state) {
     uint64_t old = 0;
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     pair_connect(&p, PAIR_LINK(.requests = 1)); /* one place: it comes again each time */
-    assert_int_equal(reply(&p.a, 1, 1, 1), SLUICE_EINVAL);
+    assert_int_equal(pair_reply(&p.a, 1, 1, 1), SLUICE_EINVAL);
     assert_int_equal(sluice_reply_error(p.a.session, 1, 1), SLUICE_EINVAL);
     assert_int_equal(sluice_request_wanted(p.a.session, 1), SLUICE_EINVAL);
     for (unsigned i = 0; i < 20; i++) {
-        assert_int_equal(request(&p.b, 16, i, NULL), 0);
+        assert_int_equal(pair_request(&p.b, 16, i, NULL), 0);
         sluice_event event = pair_expect(&p, &p.a, SLUICE_REQUEST);
         uint64_t token = event.token;
         static const uint64_t none[] = {0, 1, UINT64_MAX, 1ull << 63, 255};
         for (unsigned k = 0; k < 5; k++)
-            assert_int_equal(reply(&p.a, none[k], 1, 1), SLUICE_EINVAL);
-        assert_int_equal(reply(&p.a, token + 1, 1, 1), SLUICE_EINVAL);
-        assert_int_equal(reply(&p.a, token + RPC_IDS_MAX, 1, 1), SLUICE_EINVAL);
-        assert_int_equal(reply(&p.a, token | 1ull << 62, 1, 1), SLUICE_EINVAL);
-        assert_int_equal(reply(&p.a, old, 1, 1), SLUICE_EINVAL); /* of the place's last request */
+            assert_int_equal(pair_reply(&p.a, none[k], 1, 1), SLUICE_EINVAL);
+        assert_int_equal(pair_reply(&p.a, token + 1, 1, 1), SLUICE_EINVAL);
+        assert_int_equal(pair_reply(&p.a, token + RPC_IDS_MAX, 1, 1), SLUICE_EINVAL);
+        assert_int_equal(pair_reply(&p.a, token | 1ull << 62, 1, 1), SLUICE_EINVAL);
+        assert_int_equal(pair_reply(&p.a, old, 1, 1),
+                         SLUICE_EINVAL); /* of the place's last request */
         assert_int_equal(sluice_reply_error(p.a.session, old, 1), SLUICE_EINVAL);
         assert_int_equal(sluice_request_wanted(p.a.session, old), SLUICE_EINVAL);
-        assert_int_equal(reply(&p.a, token, 16, i), 0);
-        assert_int_equal(reply(&p.a, token, 16, i), SLUICE_EINVAL);
+        assert_int_equal(pair_reply(&p.a, token, 16, i), 0);
+        assert_int_equal(pair_reply(&p.a, token, 16, i), SLUICE_EINVAL);
         assert_int_equal(sluice_reply_error(p.a.session, token, 1), SLUICE_EINVAL);
         old = token;
         event = pair_expect(&p, &p.b, SLUICE_REPLY);
@@ -194,11 +195,11 @@ static void a_request_is_answered_once_and_with_its_own_token(void **state) {
     }
     pair_expect_nothing(&p, &p.b);
     sluice_session session = p.a.session;
-    assert_int_equal(request(&p.b, 16, 1, NULL), 0);
+    assert_int_equal(pair_request(&p.b, 16, 1, NULL), 0);
     uint64_t token = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
     sluice_hangup(p.b.session, 0);
     pair_expect(&p, &p.a, SLUICE_CLOSED);
-    assert_int_equal(reply(&p.a, token, 1, 1), SLUICE_ECLOSED);
+    assert_int_equal(pair_reply(&p.a, token, 1, 1), SLUICE_ECLOSED);
     assert_int_equal(sluice_reply_error(session, token, 1), SLUICE_ECLOSED);
     assert_int_equal(sluice_request_wanted(session, token), SLUICE_ECLOSED);
     pair_close(&p);
@@ -215,24 +216,24 @@ static void the_last_request_is_refused_and_writable_follows_once(void **state) 
     pair_connect(&p, PAIR_LINK(.requests = LIMIT));
     for (unsigned round = 0; round < 3; round++) {
         for (unsigned i = 0; i < LIMIT; i++)
-            assert_int_equal(request(&p.b, 16, i, NULL), 0);
+            assert_int_equal(pair_request(&p.b, 16, i, NULL), 0);
         for (unsigned i = 0; i < 3; i++)
-            assert_int_equal(request(&p.b, 16, 1, NULL), SLUICE_EAGAIN);
+            assert_int_equal(pair_request(&p.b, 16, 1, NULL), SLUICE_EAGAIN);
         /* A message is no request: the window is open. */
         assert_int_equal(pair_send(&p.b, 16, 3, NULL), 0);
         for (unsigned i = 0; i < LIMIT; i++)
             tokens[i] = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
         pair_expect(&p, &p.a, SLUICE_MESSAGE);
         pair_expect_nothing(&p, &p.b);
-        assert_int_equal(reply(&p.a, tokens[0], 1, 1), 0);
+        assert_int_equal(pair_reply(&p.a, tokens[0], 1, 1), 0);
         pair_expect(&p, &p.b, SLUICE_REPLY);
         pair_expect_nothing(&p, &p.b); /* a quarter must be free */
-        assert_int_equal(reply(&p.a, tokens[1], 1, 1), 0);
+        assert_int_equal(pair_reply(&p.a, tokens[1], 1, 1), 0);
         pair_expect(&p, &p.b, SLUICE_REPLY);
         pair_expect(&p, &p.b, SLUICE_WRITABLE);
         pair_expect_nothing(&p, &p.b);
         for (unsigned i = 2; i < LIMIT; i++) {
-            assert_int_equal(reply(&p.a, tokens[i], 1, 1), 0);
+            assert_int_equal(pair_reply(&p.a, tokens[i], 1, 1), 0);
             pair_expect(&p, &p.b, SLUICE_REPLY);
         }
         pair_expect_nothing(&p, &p.b);
@@ -247,14 +248,14 @@ static void a_request_counts_against_the_window_until_its_outcome(void **state) 
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     pair_connect(&p, PAIR_LINK(.window_messages = 4));
     for (unsigned i = 0; i < 4; i++)
-        assert_int_equal(request(&p.b, 300, i, NULL), 0);
-    assert_int_equal(request(&p.b, 16, 1, NULL), SLUICE_EAGAIN);
+        assert_int_equal(pair_request(&p.b, 300, i, NULL), 0);
+    assert_int_equal(pair_request(&p.b, 16, 1, NULL), SLUICE_EAGAIN);
     for (unsigned i = 0; i < 4; i++)
         tokens[i] = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
-    settle(&p); /* its device has acknowledged all of them */
+    pair_settle(&p); /* its device has acknowledged all of them */
     assert_int_equal(pair_send(&p.b, 16, 1, NULL), SLUICE_EAGAIN);
     pair_expect_nothing(&p, &p.b);
-    assert_int_equal(reply(&p.a, tokens[2], 1, 1), 0);
+    assert_int_equal(pair_reply(&p.a, tokens[2], 1, 1), 0);
     pair_expect(&p, &p.b, SLUICE_REPLY);
     pair_expect(&p, &p.b, SLUICE_WRITABLE);
     assert_int_equal(pair_send(&p.b, 16, 1, NULL), 0);
@@ -268,13 +269,13 @@ static void a_reply_is_taken_though_the_window_is_full(void **state) {
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.window_messages = 2));
     pair_connect(&p, PAIR_LINK());
     for (unsigned i = 0; i < 64; i++)
-        assert_int_equal(request(&p.b, 16, i, SLUICE_SEND(.tag = i)), 0);
+        assert_int_equal(pair_request(&p.b, 16, i, SLUICE_SEND(.tag = i)), 0);
     for (unsigned i = 0; i < 64; i++)
         tokens[i] = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
     while (pair_send(&p.a, 5000, 1, NULL) == 0)
         ;
     for (unsigned i = 0; i < 64; i++)
-        assert_int_equal(reply(&p.a, tokens[i], 1000, i), 0);
+        assert_int_equal(pair_reply(&p.a, tokens[i], 1000, i), 0);
     for (unsigned replies = 0; replies < 64;) {
         sluice_event event;
         assert_true(pair_next(&p, &p.b, &event));
@@ -298,12 +299,12 @@ static void a_reply_needs_no_credit(void **state) {
     pair_open(&p, PAIR_NODE(.memory_bytes_max = 64 << 20), PAIR_LINK());
     pair_connect(&p, PAIR_LINK(.credits = 4));
     for (unsigned i = 0; i < COUNT; i++) {
-        assert_int_equal(request(&p.b, 16, i, NULL), 0);
+        assert_int_equal(pair_request(&p.b, 16, i, NULL), 0);
         tokens[i] = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
     }
     pair_session(&p.a)->connection.tx.credits = 0; /* as if they were all on their way */
     for (unsigned i = 0; i < COUNT; i++)
-        assert_int_equal(reply(&p.a, tokens[i], 16, i), 0);
+        assert_int_equal(pair_reply(&p.a, tokens[i], 16, i), 0);
     assert_int_equal(pair_send(&p.a, 16, 1, NULL), 0);
     while (count < COUNT) {
         event = pair_expect(&p, &p.b, SLUICE_REPLY);
@@ -332,7 +333,7 @@ struct busy {
 
 static void busy_ask(struct busy *b) {
     while (b->asked < b->total) {
-        int status = request(b->side, b->bytes, b->asked, SLUICE_SEND(.tag = b->asked + 1));
+        int status = pair_request(b->side, b->bytes, b->asked, SLUICE_SEND(.tag = b->asked + 1));
         if (status == SLUICE_EAGAIN)
             return;
         assert_int_equal(status, 0);
@@ -347,7 +348,7 @@ static void busy_answer(struct busy *b, unsigned from) {
             assert_int_equal(sluice_reply(b->side->session, b->tokens[b->count], b->kept[b->count]),
                              0);
         } else {
-            assert_int_equal(reply(b->side, b->tokens[b->count], b->bytes, 7), 0);
+            assert_int_equal(pair_reply(b->side, b->tokens[b->count], b->bytes, 7), 0);
         }
     }
 }
@@ -403,7 +404,7 @@ static void saturate(uint32_t credits, uint32_t requests, bool defer, bool keep,
     for (int i = 0; i < 2; i++) {
         struct session *s = pair_session(sides[i].side);
         assert_int_equal(s->connection.rx.reserved, 0);
-        assert_int_equal(in_flight(sides[i].side), 0);
+        assert_int_equal(pair_in_flight(sides[i].side), 0);
     }
     pair_close(&p);
 }

@@ -28,7 +28,7 @@ static int get(struct memory *m, uint64_t bytes, uint64_t tag) {
 static void opened(struct memory *m) {
     memory_open(m, 4 << 20, PAIR_LINK());
     assert_true(m->pair.b.node->traits.sink_is_target);
-    memory_fill(there(m), m->bytes, 5);
+    memory_fill(memory_there(m), m->bytes, 5);
 }
 
 static void a_get_that_nothing_can_be_registered_for_is_enomem(void **state) {
@@ -40,11 +40,11 @@ static void a_get_that_nothing_can_be_registered_for_is_enomem(void **state) {
         assert_int_equal(get(&m, i ? 2 << 20 : 100, i + 1), 0);
         memory_done(&m, i + 1, SLUICE_ENOMEM);
     }
-    assert_true(memory_untouched(here(&m), m.bytes));
+    assert_true(memory_untouched(memory_here(&m), m.bytes));
     plan(NULL);
     assert_int_equal(get(&m, 2 << 20, 3), 0); /* the session lives */
     memory_done(&m, 3, 0);
-    assert_true(memory_holds(here(&m), 2 << 20, 5));
+    assert_true(memory_holds(memory_here(&m), 2 << 20, 5));
     assert_int_equal(sluice_region_close(m.here), 0); /* and nothing uses it any more */
     m.here = NULL;
     memory_close(&m);
@@ -59,8 +59,8 @@ static void a_large_get_goes_on_with_what_comes_back(void **state) {
     assert_int_equal(get(&m, 2 << 20, 1), 0);
     memory_done(&m, 1, 0);
     plan(NULL);
-    assert_true(memory_holds(here(&m), 2 << 20, 5));
-    assert_true(memory_untouched(here(&m) + (2 << 20), m.bytes - (2 << 20)));
+    assert_true(memory_holds(memory_here(&m), 2 << 20, 5));
+    assert_true(memory_untouched(memory_here(&m) + (2 << 20), m.bytes - (2 << 20)));
     memory_close(&m);
 }
 
@@ -75,7 +75,7 @@ static void a_put_that_was_refused_is_not_done(void **state) {
     assert_int_equal(sluice_put(m.pair.b.session, m.here, 0, 100, &old, 0, SLUICE_SEND(.tag = 1)),
                      0);
     memory_done(&m, 1, SLUICE_EUNKNOWN);
-    assert_true(memory_holds(there(&m), m.bytes, 5));
+    assert_true(memory_holds(memory_there(&m), m.bytes, 5));
     assert_int_equal(pair_expect(&m.pair, &m.pair.b, SLUICE_CLOSED).reason,
                      SLUICE_REASON_PEER_LOST);
     memory_close(&m);

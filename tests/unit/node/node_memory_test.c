@@ -56,7 +56,7 @@ static int times_told(int level, const char *what) {
 }
 
 static int setup(void **state) {
-    reset(state);
+    fake_reset(state);
     told[0] = 0;
     unsetenv("SLUICE_HUGE_PAGES");
     return 0;
@@ -76,7 +76,7 @@ static int open_memory(const sluice_node_options *o) {
     pthread_mutex_init(&made.lock, NULL);
     pthread_mutex_init(&made.wakeup_lock, NULL);
     made.fabric = &fake_fabric;
-    made.pd = &pd;
+    made.pd = &fake_pd;
     made.plan->arena_numa = CPU_PLAN_NO_NUMA;
     snprintf(made.choice.device, sizeof made.choice.device, "made_0");
     assert_int_equal(options_node(&made.options, &mine, &why), 0);
@@ -286,8 +286,8 @@ static void both_pools_grow_ahead_and_show_their_figures(void **state) {
         struct sluice_msg *burst = take(pools[i], MIB, 8); /* as fast as it goes */
         assert_true(fake.last_thread != pthread_self());
         pool_wait(pools[i], MIB);
-        drop(pools[i], NULL, burst);
-        drop(pools[i], NULL, low);
+        fake_put_all(pools[i], NULL, burst);
+        fake_put_all(pools[i], NULL, low);
         compare(pools[i]);
     }
     close_memory();

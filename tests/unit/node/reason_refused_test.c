@@ -15,7 +15,7 @@ static void nobody_listens(void **state) {
     struct pair p;
     watched_open(&p, PAIR_LINK());
     snprintf(p.address, sizeof p.address, "127.0.0.1:1");
-    dial(&p);
+    reason_dial(&p);
     EXPECT_END(&p, &p.b, SLUICE_REASON_NO_LISTENER, SLUICE_EREJECTED, 8, RDMA_CM_EVENT_REJECTED, 8,
                NOTHING, "no listener there, says the peer's stack (status 8)");
     watched_close(&p);
@@ -25,7 +25,7 @@ static void the_application_refuses(void **state) {
     (void)state;
     struct pair p;
     watched_open(&p, PAIR_LINK(.flags = SLUICE_ASK));
-    dial(&p);
+    reason_dial(&p);
     sluice_event event = pair_expect(&p, &p.a, SLUICE_CONNECT);
     assert_int_equal(sluice_refuse(event.session, 4711, "not today"), 0);
     EXPECT_END(&p, &p.b, SLUICE_REASON_REFUSED, SLUICE_EREJECTED, 4711, RDMA_CM_EVENT_REJECTED, 28,
@@ -44,7 +44,7 @@ static void a_listener_has_its_sessions(void **state) {
     pair_open_side(&p.b, PAIR_NODE());
     pair_listen(&p, PAIR_LINK());
     pair_connect(&p, ONCE);
-    dial(&p);
+    reason_dial(&p);
     EXPECT_END(&p, &p.b, SLUICE_REASON_BUSY, SLUICE_EREJECTED, 28, RDMA_CM_EVENT_REJECTED, 28,
                NOTHING, "told by the listener: busy, try again");
     pair_close(&p);
@@ -61,7 +61,7 @@ static void a_listener_has_no_memory(void **state) {
     for (size_t bytes = 256 << 10; bytes >= 64; bytes /= 2)
         while (pool_get(p.a.node->rx_pool, NULL, bytes))
             ; /* given back with the node */
-    dial(&p);
+    reason_dial(&p);
     EXPECT_END(&p, &p.b, SLUICE_REASON_NO_MEMORY, SLUICE_ENOMEM, 28, RDMA_CM_EVENT_REJECTED, 28,
                NOTHING, "told by the listener: no registered memory for the receive buffers");
     pair_close(&p);
@@ -71,7 +71,7 @@ static void the_listeners_node_is_closed(void **state) {
     (void)state;
     struct pair p;
     watched_open(&p, PAIR_LINK(.flags = SLUICE_ASK));
-    dial(&p);
+    reason_dial(&p);
     pair_expect(&p, &p.a, SLUICE_CONNECT);
     sluice_close(p.a.node, 0);
     sluice_event event;
@@ -110,7 +110,7 @@ static void raw_listen(struct raw *raw, struct pair *p) {
 static void raw_asked(struct raw *raw, struct pair *p, uint8_t asked[PRIVATE_DATA_REQ_BYTES]) {
     struct rdma_cm_event *event;
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    dial(p);
+    reason_dial(p);
     while (soft_get_cm_event(raw->channel, &event) != 0) {
         assert_true(env_now(&env_default) < limit);
         pair_turn(p);

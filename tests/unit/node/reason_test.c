@@ -39,7 +39,7 @@ static void a_dial_that_fails_says_where(void **state) {
     watched_open(&p, PAIR_LINK());
     for (unsigned i = 0; i < sizeof failures / sizeof *failures; i++) {
         watched_plan(failures[i].plan);
-        dial(&p);
+        reason_dial(&p);
         expect_end(&p, &p.b, &failures[i].end);
     }
     watched_close(&p);
@@ -72,7 +72,7 @@ static void the_address_is_of_another_device(void **state) {
     struct fabric_ops two = watched_fabric;
     two.get_device_name = two_names;
     p.b.node->fabric = &two;
-    dial(&p);
+    reason_dial(&p);
     EXPECT_END(&p, &p.b, SLUICE_REASON_WRONG_DEVICE, SLUICE_EADDRESS, 0,
                RDMA_CM_EVENT_ADDR_RESOLVED, 0, NOTHING, NULL);
     p.b.node->fabric = &watched_fabric;

@@ -35,7 +35,7 @@ static int in_child(void) {
     if (syscall(SYS_mlock, text, 1) != 0)
         return 77;
     /* Steps grow smaller until one is allowed; a single page is not too much. */
-    int error = pool_open(&pool, &locking, &pd, 64 * MIB);
+    int error = pool_open(&pool, &locking, &fake_pd, 64 * MIB);
     if (error != 0 || pool_bytes(pool) > 64 * KIB)
         return 1;
     struct sluice_msg *msg = pool_get(pool, NULL, 4 * MIB);
@@ -124,7 +124,7 @@ static void a_shortage_at_run_time_is_told_once(void **state) {
     static struct sluice_msg *list[4096];
     for (int helper = 0; helper < 2; helper++) {
         unsigned count = 0;
-        struct pool *pool = open_pool(16 * MIB);
+        struct pool *pool = fake_pool_open(16 * MIB);
         memset(&told, 0, sizeof told);
         pool_on_shortage(pool, false, tell, &told);
         fake.fail_reg = 1;
@@ -143,7 +143,7 @@ static void a_shortage_at_run_time_is_told_once(void **state) {
         assert_int_equal(told.count, 1);
         while (count > 0)
             pool_put(pool, NULL, list[--count]);
-        close_pool(pool);
+        fake_pool_close(pool);
     }
 }
 
@@ -152,7 +152,7 @@ static void huge_pages_that_run_out_are_told_once(void **state) {
     static struct sluice_msg *list[4096];
     struct pool *pool;
     struct pool_config config = {
-        .fabric = &fake_fabric, .pd = &pd, .bytes_max = 30 * MIB, .wish = {21, false, -1}};
+        .fabric = &fake_fabric, .pd = &fake_pd, .bytes_max = 30 * MIB, .wish = {21, false, -1}};
     for (int there = 0; there < 2; there++) {
         unsigned count = 0;
         memset(&told, 0, sizeof told);
@@ -168,7 +168,7 @@ static void huge_pages_that_run_out_are_told_once(void **state) {
         assert_int_equal(f.huge_missed, there ? 28 * MIB : 30 * MIB);
         while (count > 0)
             pool_put(pool, NULL, list[--count]);
-        close_pool(pool);
+        fake_pool_close(pool);
     }
 }
 

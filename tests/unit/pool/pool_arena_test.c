@@ -27,8 +27,8 @@ static void huge_pages_are_used_while_there_are_any(void **state) {
     (void)state;
     char text[200];
     fake.huge_2m = 6 * MIB; /* the first arena of 2 MiB and the second of 4 */
-    struct pool *pool = open_with(30 * MIB, (struct hugepages_wish){21, false, -1});
-    struct sluice_msg *chain = fill(pool, NULL, 60000);
+    struct pool *pool = fake_pool_open_with(30 * MIB, (struct hugepages_wish){21, false, -1});
+    struct sluice_msg *chain = fake_get_all(pool, NULL, 60000);
     struct pool_stats f;
     pool_get_stats(pool, &f);
     assert_int_equal(f.kind[HUGEPAGES_2M], 6 * MIB);
@@ -40,38 +40,38 @@ static void huge_pages_are_used_while_there_are_any(void **state) {
     assert_non_null(strstr(text, "6144 KiB on 2 MiB pages"));
     assert_true(strstr(text, "ordinary pages") || strstr(text, "transparent"));
     assert_null(strstr(text, "NUMA"));
-    drop(pool, NULL, chain);
-    close_pool(pool);
+    fake_put_all(pool, NULL, chain);
+    fake_pool_close(pool);
 }
 
 static void huge_pages_kept_apart_are_not_touched_unasked(void **state) {
     (void)state;
     fake.huge_2m = 64 * MIB;
-    struct pool *pool = open_with(8 * MIB, (struct hugepages_wish){0, false, -1});
+    struct pool *pool = fake_pool_open_with(8 * MIB, (struct hugepages_wish){0, false, -1});
     struct pool_stats f;
     pool_get_stats(pool, &f);
     assert_int_equal(fake.huge_asked, 0);
     assert_int_equal(f.kind[HUGEPAGES_2M], 0);
-    close_pool(pool);
-    pool = open_with(8 * MIB, (struct hugepages_wish){0, true, -1});
+    fake_pool_close(pool);
+    pool = fake_pool_open_with(8 * MIB, (struct hugepages_wish){0, true, -1});
     pool_get_stats(pool, &f);
     assert_int_equal(f.kind[HUGEPAGES_SMALL], 2 * MIB);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* Pages of a GiB, then of 2 MiB, then ordinary ones; the size of the arenas follows. */
 static void what_is_not_there_falls_back(void **state) {
     (void)state;
     fake.reg_bytes_max = 64 * MIB;
-    struct pool *pool = open_with(2048 * MIB, (struct hugepages_wish){30, false, -1});
+    struct pool *pool = fake_pool_open_with(2048 * MIB, (struct hugepages_wish){30, false, -1});
     assert_int_equal(fake.huge_asked, 1u << 30 | 1u << 21);
     assert_int_equal(pool_bytes(pool), 2 * MIB);
-    close_pool(pool);
+    fake_pool_close(pool);
     fake.huge_asked = 0;
     /* A cap below a GiB: nobody asks for such a page. */
-    pool = open_with(512 * MIB, (struct hugepages_wish){30, false, -1});
+    pool = fake_pool_open_with(512 * MIB, (struct hugepages_wish){30, false, -1});
     assert_int_equal(fake.huge_asked, 1u << 21);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 static void the_environment_chooses_pages(void **state) {
@@ -135,7 +135,7 @@ static void transparent_pages_are_asked_for_or_forbidden(void **state) {
 /* Whoever asks at the same time: what there is room for is decided when it is taken. */
 static void a_block_never_exceeds_the_cap(void **state) {
     (void)state;
-    struct budget budget = {.fabric = &fake_fabric, .pd = &pd, .bytes_max = 3 * MIB};
+    struct budget budget = {.fabric = &fake_fabric, .pd = &fake_pd, .bytes_max = 3 * MIB};
     struct block one, two;
     budget.wish.numa = -1;
     assert_int_equal(block_open(&one, &budget, 2 * MIB), 0);
@@ -201,7 +201,7 @@ static void reserve(const char *path, long pages) {
 /* What a pool of 16 MiB has on pages of 2 MiB; text: what it says of itself. */
 static uint64_t huge_of(const struct fabric_ops *real, char *text, size_t bytes) {
     struct fabric_ops fabric = fake_fabric;
-    struct pool_config config = {&fabric, &pd, 16 * MIB, {21, false, -1}};
+    struct pool_config config = {&fabric, &fake_pd, 16 * MIB, {21, false, -1}};
     struct pool *pool = NULL;
     struct pool_stats f;
     fabric.mem_alloc = real->mem_alloc;
@@ -209,12 +209,12 @@ static uint64_t huge_of(const struct fabric_ops *real, char *text, size_t bytes)
     fabric.mem_alloc_huge = real->mem_alloc_huge;
     if (pool_open_with(&pool, &config) != 0)
         return 0;
-    struct sluice_msg *chain = fill(pool, NULL, 60000);
+    struct sluice_msg *chain = fake_get_all(pool, NULL, 60000);
     for (struct sluice_msg *msg = chain; msg; msg = msg->next)
         memset(msg->data, 0x5a, msg->size);
     pool_get_stats(pool, &f);
     pool_describe(pool, text, bytes);
-    drop(pool, NULL, chain);
+    fake_put_all(pool, NULL, chain);
     pool_close(pool);
     return f.huge_missed == 0 ? f.kind[HUGEPAGES_2M] : 0;
 }
@@ -293,7 +293,7 @@ static void memory_is_bound_to_the_node_it_is_wished_on(void **state) {
     if (!node || !hwloc_topology_get_support(topology)->membind->set_area_membind)
         skip();
     struct pool *pool =
-        open_with(8 * MIB, (struct hugepages_wish){0, false, (int16_t)node->os_index});
+        fake_pool_open_with(8 * MIB, (struct hugepages_wish){0, false, (int16_t)node->os_index});
     struct sluice_msg *msg = pool_get(pool, NULL, 5000);
     assert_non_null(msg);
     hwloc_bitmap_t set = hwloc_bitmap_alloc();
@@ -303,7 +303,7 @@ static void memory_is_bound_to_the_node_it_is_wished_on(void **state) {
     if (f.numa_bound == 0) {
         hwloc_bitmap_free(set);
         pool_put(pool, NULL, msg);
-        close_pool(pool);
+        fake_pool_close(pool);
         skip(); /* the system refuses, as in some containers */
     }
     assert_int_equal(
@@ -316,19 +316,19 @@ static void memory_is_bound_to_the_node_it_is_wished_on(void **state) {
     assert_non_null(strstr(text, "; all on NUMA node"));
     hwloc_bitmap_free(set);
     pool_put(pool, NULL, msg);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 static void a_node_that_does_not_exist_costs_nothing(void **state) {
     (void)state;
     char text[200];
-    struct pool *pool = open_with(8 * MIB, (struct hugepages_wish){0, false, 4000});
+    struct pool *pool = fake_pool_open_with(8 * MIB, (struct hugepages_wish){0, false, 4000});
     struct pool_stats f;
     pool_get_stats(pool, &f);
     assert_int_equal(f.numa_bound, 0);
     pool_describe(pool, text, sizeof text);
     assert_non_null(strstr(text, "not bound"));
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 int main(void) {

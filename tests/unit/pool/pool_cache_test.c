@@ -25,7 +25,7 @@ static uint64_t in_use_of(const struct pool_stats *f, unsigned size_class) {
 static void a_buffer_returned_elsewhere_goes_home(void **state) {
     (void)state;
     enum { COUNT = 100 };
-    struct pool *pool = open_pool(64 * MIB);
+    struct pool *pool = fake_pool_open(64 * MIB);
     struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
     struct sluice_msg *held[COUNT], *again[COUNT];
     for (int round = 0; round < 50; round++) {
@@ -50,13 +50,13 @@ static void a_buffer_returned_elsewhere_goes_home(void **state) {
     pool_cache_close(a);
     pool_cache_close(b);
     assert_int_equal(pool_in_use(pool), 0);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 static void a_home_that_has_enough_gets_no_more(void **state) {
     (void)state;
     enum { COUNT = 2000 };
-    struct pool *pool = open_pool(8 * MIB); /* an eighth of a MiB may be on its way back */
+    struct pool *pool = fake_pool_open(8 * MIB); /* an eighth of a MiB may be on its way back */
     struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
     static struct sluice_msg *held[COUNT];
     for (int i = 0; i < COUNT; i++)
@@ -69,12 +69,12 @@ static void a_home_that_has_enough_gets_no_more(void **state) {
     assert_true(count.cached > 0);
     pool_cache_close(a);
     pool_cache_close(b);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 static void a_closed_cache_loses_nothing_and_is_used_again(void **state) {
     (void)state;
-    struct pool *pool = open_pool(2 * MIB);
+    struct pool *pool = fake_pool_open(2 * MIB);
     struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
     uint64_t most = 0;
     for (int round = 0; round < 20; round++) {
@@ -105,13 +105,13 @@ static void a_closed_cache_loses_nothing_and_is_used_again(void **state) {
     pool_cache_close(a);
     pool_cache_close(b);
     assert_int_equal(pool_in_use(pool), 0);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* What is on its way back to a cache whose owner sleeps is there for everybody before ENOMEM. */
 static void returns_to_a_sleeping_cache_are_not_lost_to_others(void **state) {
     (void)state;
-    struct pool *pool = open_pool(MIB);
+    struct pool *pool = fake_pool_open(MIB);
     struct pool_cache *sleeper = pool_cache_open(pool), *b = pool_cache_open(pool);
     struct sluice_msg *chain = NULL, *msg;
     while ((msg = pool_get(pool, sleeper, 1000)) != NULL) {
@@ -136,13 +136,13 @@ static void returns_to_a_sleeping_cache_are_not_lost_to_others(void **state) {
     }
     pool_cache_close(sleeper);
     pool_cache_close(b);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 static void more_caches_than_numbers_work(void **state) {
     (void)state;
     enum { COUNT = POOL_CACHES_MAX + 20 };
-    struct pool *pool = open_pool(64 * MIB);
+    struct pool *pool = fake_pool_open(64 * MIB);
     static struct pool_cache *caches[COUNT];
     for (int i = 0; i < COUNT; i++)
         assert_non_null(caches[i] = pool_cache_open(pool));
@@ -154,7 +154,7 @@ static void more_caches_than_numbers_work(void **state) {
     assert_int_equal(pool_in_use(pool), 0);
     for (int i = 0; i < COUNT; i++)
         pool_cache_close(caches[i]);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* ---- what sizes cost ----------------------------------------------------------------------------- */
@@ -170,7 +170,7 @@ static uint64_t random_next(uint64_t *seed) {
 static void mixed_sizes_waste_less_than_a_quarter(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 5; seed++) {
-        struct pool *pool = open_pool(256 * MIB);
+        struct pool *pool = fake_pool_open(256 * MIB);
         struct pool_cache *cache = pool_cache_open(pool);
         struct sluice_msg *chain = NULL, *msg;
         uint64_t random = seed * 0x9e3779b97f4a7c15u, asked = 0, slots = 0;
@@ -195,7 +195,7 @@ static void mixed_sizes_waste_less_than_a_quarter(void **state) {
             pool_put(pool, cache, chain);
         }
         pool_cache_close(cache);
-        close_pool(pool);
+        fake_pool_close(pool);
     }
 }
 
@@ -203,7 +203,7 @@ static void mixed_sizes_waste_less_than_a_quarter(void **state) {
 
 static void a_steady_load_asks_the_system_for_nothing(void **state) {
     (void)state;
-    struct pool *pool = open_pool(256 * MIB);
+    struct pool *pool = fake_pool_open(256 * MIB);
     struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
     struct pool_stats before, after;
     for (int pass = 0; pass < 2; pass++) {
@@ -224,7 +224,7 @@ static void a_steady_load_asks_the_system_for_nothing(void **state) {
         assert_int_equal(before.count[i].refills, after.count[i].refills); /* no lock either */
     pool_cache_close(a);
     pool_cache_close(b);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* ---- waiting -------------------------------------------------------------------------------------- */
@@ -255,7 +255,7 @@ static struct sluice_msg *put_first(struct pool *pool, struct pool_cache *cache,
 
 static void who_waits_for_memory_is_woken_once_and_finds_it(void **state) {
     (void)state;
-    struct pool *pool = open_pool(MIB);
+    struct pool *pool = fake_pool_open(MIB);
     struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
     pool_on_wake(pool, wake, &woken);
     woken = 0;
@@ -288,12 +288,12 @@ static void who_waits_for_memory_is_woken_once_and_finds_it(void **state) {
     assert_int_equal(figures.alloc_wakeups, 4);
     pool_cache_close(a);
     pool_cache_close(b);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 static void a_large_message_that_comes_back_wakes_too(void **state) {
     (void)state;
-    struct pool *pool = open_pool(8 * MIB);
+    struct pool *pool = fake_pool_open(8 * MIB);
     pool_on_wake(pool, wake, &woken);
     woken = 0;
     struct sluice_msg *all = pool_get(pool, NULL, 7 * MIB);
@@ -305,7 +305,7 @@ static void a_large_message_that_comes_back_wakes_too(void **state) {
     struct sluice_msg *msg = pool_get(pool, NULL, 4 * MIB);
     assert_non_null(msg);
     pool_put(pool, NULL, msg);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* Two threads that always want more than there is: neither may sleep while memory is free. */
@@ -353,7 +353,7 @@ static void *wait_and_get(void *arg) {
 
 static void no_wake_is_lost_between_two_threads(void **state) {
     (void)state;
-    struct pool *pool = open_pool(3 * MIB); /* 46 buffers or so, and each wants 40 */
+    struct pool *pool = fake_pool_open(3 * MIB); /* 46 buffers or so, and each wants 40 */
     sem_t bells[2];
     struct waiter w[2];
     pthread_t threads[2];
@@ -369,14 +369,14 @@ static void no_wake_is_lost_between_two_threads(void **state) {
     assert_int_equal(w[0].got, 3000);
     assert_int_equal(w[1].got, 3000);
     assert_int_equal(pool_in_use(pool), 0);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* ---- figures -------------------------------------------------------------------------------------- */
 
 static void the_figures_add_up(void **state) {
     (void)state;
-    struct pool *pool = open_pool(64 * MIB);
+    struct pool *pool = fake_pool_open(64 * MIB);
     struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
     struct sluice_msg *small[30], *big = pool_get(pool, a, 3 * MIB);
     unsigned size_class = class_of(5000);
@@ -421,7 +421,7 @@ static void the_figures_add_up(void **state) {
     for (const struct span *span = pool->spans[size_class].all; span; span = span->all_next)
         free_slots += span->slots;
     assert_int_equal(f.shared[size_class], free_slots);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 int main(void) {

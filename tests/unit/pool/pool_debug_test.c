@@ -53,7 +53,7 @@ static __attribute__((noinline)) void put_second(struct pool *pool, struct sluic
 
 static struct pool *open_debug(void) {
     setenv("SLUICE_POOL_DEBUG", "1", 1);
-    struct pool *pool = open_pool(8 * MIB);
+    struct pool *pool = fake_pool_open(8 * MIB);
     unsetenv("SLUICE_POOL_DEBUG");
     pool_on_report(pool, tell, NULL);
     told[0] = 0;
@@ -77,7 +77,7 @@ static void returning_twice_is_told_and_harmless(void **state) {
     pool_put(pool, NULL, b);
     assert_int_equal(pool_in_use(pool), 0);
     pool_cache_close(cache);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* However the compiler arranged the calls in between. */
@@ -99,7 +99,7 @@ static void the_calls_that_got_and_returned_it_are_named(void **state) {
         assert_true(names_site("returned by:", (const void *)(uintptr_t)put_first));
         (void)get_one(pool, sizes[i]);
         told[0] = 0;
-        close_pool(pool);
+        fake_pool_close(pool);
         assert_non_null(strstr(told, "was not returned"));
         assert_true(names_site("got by:", (const void *)(uintptr_t)get_one));
     }
@@ -118,7 +118,7 @@ static void writing_after_return_is_told_at_the_end(void **state) {
         msg->data[77] = 1;
         pool_cache_close(cache);
         assert_string_equal(told, "");
-        close_pool(pool);
+        fake_pool_close(pool);
         assert_non_null(strstr(told, "written at byte 77 after it was returned"));
         assert_null(strstr(told, "was not returned"));
     }
@@ -136,7 +136,7 @@ static void writing_after_return_is_told(void **state) {
     assert_non_null(strstr(told, "written at byte 77 after it was returned"));
     pool_put(pool, cache, msg);
     pool_cache_close(cache);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* One byte behind what was asked for: within its class, where that is full, and in a mapping. */
@@ -158,7 +158,7 @@ static void writing_behind_the_end_is_told_on_return(void **state) {
         told[0] = 0;
         msg = pool_get(pool, NULL, sizes[i]); /* told once, and harmless */
         pool_put(pool, NULL, msg);
-        close_pool(pool);
+        fake_pool_close(pool);
         assert_string_equal(told, "");
     }
 }
@@ -176,7 +176,7 @@ static void a_zone_has_4096_bytes_at_most(void **state) {
             assert_string_equal(told, "");
         else
             assert_non_null(strstr(told, "was written at byte 804095, behind its end"));
-        close_pool(pool);
+        fake_pool_close(pool);
     }
 }
 
@@ -188,7 +188,7 @@ static void writing_before_the_beginning_is_told_on_return(void **state) {
     pool_put(pool, NULL, msg);
     assert_non_null(strstr(told, "of 1000 bytes was written 33 bytes before its beginning"));
     assert_non_null(strstr(told, "got by:"));
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* What is not told at once: who wrote. So a neighbour is not accused. */
@@ -207,7 +207,7 @@ static void an_overrun_does_not_reach_the_next_buffer(void **state) {
     pool_put(pool, NULL, b);
     assert_non_null(strstr(told, "behind its end"));
     assert_null(strstr(told, "before its beginning"));
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 static void the_environment_decides_before_the_build(void **state) {
@@ -237,7 +237,7 @@ static void a_message_not_returned_names_its_session(void **state) {
     pool_belongs(other, 0xab03, "192.0.2.3:7471");
     pool_put(pool, NULL, other);
     assert_ptr_equal(pool_get(pool, NULL, 777), other); /* the session's no more */
-    close_pool(pool);
+    fake_pool_close(pool);
     assert_non_null(strstr(told, "of 1234 bytes was not returned, a message of session ab01 with "
                                  "192.0.2.1:7471"));
     assert_non_null(strstr(told,
@@ -251,7 +251,7 @@ static void what_was_not_returned_is_told_at_the_end(void **state) {
     struct pool *pool = open_debug();
     for (int i = 0; i < 20; i++)
         assert_non_null(pool_get(pool, NULL, 1234));
-    close_pool(pool);
+    fake_pool_close(pool);
     assert_non_null(strstr(told, "of 1234 bytes was not returned"));
     assert_non_null(strstr(told, "20 buffers in all"));
 }
@@ -268,20 +268,20 @@ static void right_use_is_silent(void **state) {
     }
     pool_cache_close(a);
     pool_cache_close(b);
-    close_pool(pool);
+    fake_pool_close(pool);
     assert_string_equal(told, "");
 }
 
 /* The device is gone: its memory serves on, without a key. */
 static void buffers_can_be_got_when_the_device_is_gone(void **state) {
     (void)state;
-    struct pool *pool = open_pool(8 * MIB);
+    struct pool *pool = fake_pool_open(8 * MIB);
     pool_detach(pool);
     struct sluice_msg *msg = pool_get(pool, NULL, 1000);
     assert_non_null(msg);
     assert_int_equal(msg->lkey, 0);
     pool_put(pool, NULL, msg);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 int main(void) {

@@ -24,7 +24,7 @@
 
 static void a_load_that_grows_steadily_never_registers_memory_itself(void **state) {
     (void)state;
-    struct pool *pool = open_with(64 * MIB, (struct hugepages_wish){0, false, -1});
+    struct pool *pool = fake_pool_open_with(64 * MIB, (struct hugepages_wish){0, false, -1});
     struct pool_cache *cache = pool_cache_open(pool);
     pool_grow_ahead(pool, MIB);
     atomic_store(&fake.last_thread, 0);
@@ -42,15 +42,15 @@ static void a_load_that_grows_steadily_never_registers_memory_itself(void **stat
     pool_get_stats(pool, &f);
     assert_int_equal(f.grown_on_demand, 0);
     assert_true(f.grown_ahead >= 4);
-    drop(pool, cache, chain);
+    fake_put_all(pool, cache, chain);
     pool_cache_close(cache);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* A worker asks and waits; what it gets was registered by the helper, arenas and large mappings. */
 static void a_burst_makes_no_worker_register_memory(void **state) {
     (void)state;
-    struct pool *pool = open_with(64 * MIB, (struct hugepages_wish){0, false, -1});
+    struct pool *pool = fake_pool_open_with(64 * MIB, (struct hugepages_wish){0, false, -1});
     struct pool_cache *cache = pool_cache_open(pool);
     pool_grow_ahead(pool, MIB);
     atomic_store(&fake.last_thread, 0);
@@ -67,18 +67,18 @@ static void a_burst_makes_no_worker_register_memory(void **state) {
         single ? large++ : small++;
     }
     assert_true(large == 4 && small == 396);
-    drop(pool, cache, chain);
+    fake_put_all(pool, cache, chain);
     /* Up to the cap and no further, and with the cap reached nobody waits for the helper. */
-    chain = fill(pool, cache, 60000);
+    chain = fake_get_all(pool, cache, 60000);
     assert_true(atomic_load(&fake.last_thread) != pthread_self());
     pool_grow_settle(pool);
     struct pool_stats f;
     pool_get_stats(pool, &f);
     assert_null(pool_get(pool, cache, 60000));
     assert_true(pool_bytes(pool) <= 64 * MIB);
-    drop(pool, cache, chain);
+    fake_put_all(pool, cache, chain);
     pool_cache_close(cache);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* Threads that want at the same time are all served, whoever takes what was added for whom. */
@@ -103,7 +103,7 @@ static void *take_some(void *arg) {
 static void all_who_wait_for_the_helper_are_served(void **state) {
     (void)state;
     for (int round = 0; round < 5; round++) {
-        struct pool *pool = open_with(256 * MIB, (struct hugepages_wish){0, false, -1});
+        struct pool *pool = fake_pool_open_with(256 * MIB, (struct hugepages_wish){0, false, -1});
         pthread_t threads[4];
         pool_grow_ahead(pool, MIB);
         for (int i = 0; i < 4; i++)
@@ -114,7 +114,7 @@ static void all_who_wait_for_the_helper_are_served(void **state) {
             assert_null(wrong);
         }
         assert_int_equal(pool_in_use(pool), 0);
-        close_pool(pool);
+        fake_pool_close(pool);
     }
 }
 
@@ -166,17 +166,17 @@ static void expect_no_helper(void) {
 static void the_helper_starts_when_it_is_needed_and_ends_with_the_pool(void **state) {
     (void)state;
     expect_no_helper(); /* of the test before */
-    struct pool *pool = open_with(16 * MIB, (struct hugepages_wish){0, false, -1});
+    struct pool *pool = fake_pool_open_with(16 * MIB, (struct hugepages_wish){0, false, -1});
     pool_grow_ahead(pool, MIB);
-    drop(pool, NULL, pool_get(pool, NULL, 1000));
+    fake_put_all(pool, NULL, pool_get(pool, NULL, 1000));
     assert_int_equal(helpers_now(), 0);
-    struct sluice_msg *chain = fill(pool, NULL, 60000);
+    struct sluice_msg *chain = fake_get_all(pool, NULL, 60000);
     assert_int_equal(helpers_now(), 1);
     assert_false(takes_signal(helper, SIGTERM) || takes_signal(helper, SIGUSR1));
     pool_grow_settle(pool);
     assert_int_equal(pool_bytes(pool), 16 * MIB); /* to the cap and no further */
-    drop(pool, NULL, chain);
-    close_pool(pool);
+    fake_put_all(pool, NULL, chain);
+    fake_pool_close(pool);
     expect_no_helper();
 }
 
@@ -186,7 +186,7 @@ static void *first_cpu_only(void *arg) {
     CPU_ZERO(&set);
     CPU_SET(sched_getcpu(), &set);
     assert_int_equal(pthread_setaffinity_np(pthread_self(), sizeof set, &set), 0);
-    drop(pool, NULL, fill(pool, NULL, 60000));
+    fake_put_all(pool, NULL, fake_get_all(pool, NULL, 60000));
     return NULL;
 }
 
@@ -195,7 +195,7 @@ static void the_helper_is_not_pinned_with_the_worker_that_starts_it(void **state
     (void)state;
     cpu_set_t all, its;
     pthread_t worker;
-    struct pool *pool = open_with(16 * MIB, (struct hugepages_wish){0, false, -1});
+    struct pool *pool = fake_pool_open_with(16 * MIB, (struct hugepages_wish){0, false, -1});
     pool_grow_ahead(pool, MIB);
     assert_int_equal(pthread_create(&worker, NULL, first_cpu_only, pool), 0);
     pthread_join(worker, NULL);
@@ -203,7 +203,7 @@ static void the_helper_is_not_pinned_with_the_worker_that_starts_it(void **state
     assert_int_equal(sched_getaffinity(getpid(), sizeof all, &all), 0);
     assert_int_equal(pthread_getaffinity_np(pool->grower.thread, sizeof its, &its), 0);
     assert_true(CPU_EQUAL(&all, &its));
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* ---- while the helper registers ---- */
@@ -231,7 +231,7 @@ static void nobody_waits_while_the_helper_registers(void **state) {
     (void)state;
     struct fabric_ops slow = fake_fabric;
     struct pool *pool;
-    struct pool_config config = {&slow, &pd, 64 * MIB, {0, false, -1}};
+    struct pool_config config = {&slow, &fake_pd, 64 * MIB, {0, false, -1}};
     pthread_t large;
     int waited = 0;
     slow.reg_mr = slow_reg_mr;
@@ -249,7 +249,7 @@ static void nobody_waits_while_the_helper_registers(void **state) {
         if (!held) {
             pthread_mutex_unlock(&pool->slow);
             for (size_t bytes = 256; bytes <= 8192; bytes *= 2) /* sizes nobody had yet */
-                drop(pool, NULL, pool_get(pool, NULL, bytes << i));
+                fake_put_all(pool, NULL, pool_get(pool, NULL, bytes << i));
         }
         waited += held;
         sem_post(&go_on);
@@ -258,7 +258,7 @@ static void nobody_waits_while_the_helper_registers(void **state) {
         else
             pthread_join(large, NULL);
     }
-    close_pool(pool);
+    fake_pool_close(pool);
     sem_destroy(&inside);
     sem_destroy(&go_on);
     assert_int_equal(waited, 0);
@@ -267,7 +267,7 @@ static void nobody_waits_while_the_helper_registers(void **state) {
 /* The helper's failure is nobody else's, and does not make it run hot. */
 static void a_helper_that_gets_no_memory_gives_up_for_a_while(void **state) {
     (void)state;
-    struct pool *pool = open_with(64 * MIB, (struct hugepages_wish){0, false, -1});
+    struct pool *pool = fake_pool_open_with(64 * MIB, (struct hugepages_wish){0, false, -1});
     fake.fail_reg = 1;
     pool_grow_ahead(pool, 2 * MIB + 1);
     pool_grow_settle(pool);
@@ -282,10 +282,10 @@ static void a_helper_that_gets_no_memory_gives_up_for_a_while(void **state) {
     }
     assert_true(fake.calls - calls <= 4);
     fake.fail_reg = 0;
-    drop(pool, NULL, fill(pool, NULL, 100000));
+    fake_put_all(pool, NULL, fake_get_all(pool, NULL, 100000));
     assert_true(pool_bytes(pool) > 60 * MIB);
-    drop(pool, NULL, chain);
-    close_pool(pool);
+    fake_put_all(pool, NULL, chain);
+    fake_pool_close(pool);
 }
 
 /* Who waits for memory is told when the helper has brought some. */
@@ -297,11 +297,11 @@ static void wake(void *arg) {
 
 static void growth_wakes_who_waits(void **state) {
     (void)state;
-    struct pool *pool = open_with(16 * MIB, (struct hugepages_wish){0, false, -1});
+    struct pool *pool = fake_pool_open_with(16 * MIB, (struct hugepages_wish){0, false, -1});
     pool_on_wake(pool, wake, NULL);
     woken = 0;
     fake.fail_reg = 1;
-    struct sluice_msg *chain = fill(pool, NULL, 60000);
+    struct sluice_msg *chain = fake_get_all(pool, NULL, 60000);
     pool_wait(pool, 60000);
     fake.fail_reg = 0;
     pool_grow_ahead(pool, MIB);
@@ -310,21 +310,21 @@ static void growth_wakes_who_waits(void **state) {
     struct sluice_msg *msg = pool_get(pool, NULL, 60000);
     assert_non_null(msg);
     pool_put(pool, NULL, msg);
-    drop(pool, NULL, chain);
-    close_pool(pool);
+    fake_put_all(pool, NULL, chain);
+    fake_pool_close(pool);
 }
 
 /* The device goes while the helper registers: nothing stays registered. */
 static void a_device_that_goes_finds_the_helper_idle(void **state) {
     (void)state;
     for (int round = 0; round < 50; round++) {
-        struct pool *pool = open_with(64 * MIB, (struct hugepages_wish){0, false, -1});
+        struct pool *pool = fake_pool_open_with(64 * MIB, (struct hugepages_wish){0, false, -1});
         pool_grow_ahead(pool, 32 * MIB);
         pool_detach(pool);
         assert_int_equal(fake.registered, 0);
         assert_null(pool_get(pool, NULL, 64 * MIB - POOL_HEADROOM));
         assert_int_equal(fake.registered, 0);
-        close_pool(pool);
+        fake_pool_close(pool);
     }
 }
 
@@ -337,7 +337,7 @@ static void *use_and_return(void *arg) {
             msg->next = chain;
             chain = msg;
         }
-        drop(pool, round % 2 ? cache : NULL, chain);
+        fake_put_all(pool, round % 2 ? cache : NULL, chain);
         if (round % 5 == 0 && (msg = pool_get(pool, cache, 5 * MIB)) != NULL)
             pool_put(pool, cache, msg);
     }
@@ -347,7 +347,7 @@ static void *use_and_return(void *arg) {
 
 static void the_cap_holds_with_helper_and_threads(void **state) {
     (void)state;
-    struct pool *pool = open_with(24 * MIB, (struct hugepages_wish){0, false, -1});
+    struct pool *pool = fake_pool_open_with(24 * MIB, (struct hugepages_wish){0, false, -1});
     pthread_t threads[3];
     pool_grow_ahead(pool, 4 * MIB);
     for (int i = 0; i < 3; i++)
@@ -356,7 +356,7 @@ static void the_cap_holds_with_helper_and_threads(void **state) {
         pthread_join(threads[i], NULL);
     assert_int_equal(pool_in_use(pool), 0);
     assert_true(fake.peak <= (int64_t)(24 * MIB));
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 int main(void) {

@@ -146,7 +146,7 @@ static uint64_t bytes_kept(const struct pool *pool) {
 static void waste_of_a_mix(enum mix mix, uint64_t percent, uint64_t of_rest) {
     enum { COUNT = 10000 };
     static struct sluice_msg *msgs[COUNT];
-    struct pool *pool = open_pool(1024 * MIB);
+    struct pool *pool = fake_pool_open(1024 * MIB);
     uint64_t asked = 0, random = 1;
     for (int i = 0; i < COUNT; i++) {
         size_t bytes = mixed_size(&random, mix);
@@ -173,7 +173,7 @@ static void waste_of_a_mix(enum mix mix, uint64_t percent, uint64_t of_rest) {
     }
     for (int i = 0; i < COUNT; i++)
         pool_put(pool, NULL, msgs[i]);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 static void mixed_sizes_waste_less_than_a_quarter(void **state) {
@@ -190,7 +190,7 @@ static void small_sizes_waste_little_but_their_headroom(void **state) {
 
 static void buffers_are_what_was_asked_for(void **state) {
     (void)state;
-    struct pool *pool = open_pool(64 * MIB);
+    struct pool *pool = fake_pool_open(64 * MIB);
     struct pool_cache *cache = pool_cache_open(pool);
     assert_non_null(cache);
     const size_t sizes[] = {0,   1,     63,    64,    65,      192,         193,     256,
@@ -219,14 +219,14 @@ static void buffers_are_what_was_asked_for(void **state) {
             assert_int_equal(pool_in_use(pool), 0);
         }
     pool_cache_close(cache);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* Buffers in hand never overlap, and lie in the registration whose key they carry. */
 static void buffers_do_not_overlap(void **state) {
     (void)state;
     enum { COUNT = 2000 };
-    struct pool *pool = open_pool(64 * MIB);
+    struct pool *pool = fake_pool_open(64 * MIB);
     static struct sluice_msg *msgs[COUNT];
     for (int i = 0; i < COUNT; i++) {
         msgs[i] = pool_get(pool, NULL, (size_t)(i * 37 % 20000));
@@ -249,7 +249,7 @@ static void buffers_do_not_overlap(void **state) {
     for (int i = 0; i < COUNT; i++)
         pool_put(pool, NULL, msgs[i]);
     assert_int_equal(pool_in_use(pool), 0);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* ---- the cap --------------------------------------------------------------------------------- */
@@ -260,7 +260,7 @@ static void the_cap_is_used_up_and_never_passed(void **state) {
     const size_t sizes[] = {1, 1000, 4096, 16384, 65536, 262144};
     for (size_t c = 0; c < sizeof caps / sizeof caps[0]; c++)
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
-            struct pool *pool = open_pool(caps[c]);
+            struct pool *pool = fake_pool_open(caps[c]);
             uint64_t count;
             struct sluice_msg *chain = NULL;
             if (sizes[s] + POOL_HEADROOM > caps[c]) {
@@ -275,13 +275,13 @@ static void the_cap_is_used_up_and_never_passed(void **state) {
                 assert_true(count * slot <= caps[c]);
                 put_all(pool, NULL, chain);
             }
-            close_pool(pool);
+            fake_pool_close(pool);
         }
 }
 
 static void arenas_grow_in_steps(void **state) {
     (void)state;
-    struct pool *pool = open_pool(1024 * MIB);
+    struct pool *pool = fake_pool_open(1024 * MIB);
     assert_int_equal(pool_bytes(pool), 2 * MIB);
     uint64_t steps[8], found = 0, last = 2 * MIB, count = 0;
     struct sluice_msg *chain = NULL;
@@ -300,12 +300,12 @@ static void arenas_grow_in_steps(void **state) {
     assert_memory_equal(steps, expected, sizeof expected);
     put_all(pool, NULL, chain);
     assert_true(count > 0);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 static void too_large_is_told_apart_from_no_memory(void **state) {
     (void)state;
-    struct pool *pool = open_pool(8 * MIB);
+    struct pool *pool = fake_pool_open(8 * MIB);
     const size_t sizes[] = {8 * MIB,  8 * MIB - POOL_HEADROOM + 1, 9 * MIB,
                             SIZE_MAX, SIZE_MAX - POOL_HEADROOM,    SIZE_MAX - 4096};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -321,7 +321,7 @@ static void too_large_is_told_apart_from_no_memory(void **state) {
     assert_int_equal(errno, ENOMEM);
     assert_int_equal(pool_in_use(pool), 1);
     pool_put(pool, NULL, all);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* ---- exhaustion and recovery ----------------------------------------------------------------- */
@@ -329,7 +329,7 @@ static void too_large_is_told_apart_from_no_memory(void **state) {
 /* What one size used up and gave back serves any other size. */
 static void memory_moves_between_sizes(void **state) {
     (void)state;
-    struct pool *pool = open_pool(16 * MIB);
+    struct pool *pool = fake_pool_open(16 * MIB);
     struct pool_cache *cache = pool_cache_open(pool);
     const size_t sizes[] = {256, 16384, 5 * MIB, 1000, 1048576, 2 * MIB, 65536, 15 * MIB, 1};
     uint64_t first[9];
@@ -345,22 +345,22 @@ static void memory_moves_between_sizes(void **state) {
                 assert_true(count * 10 >= first[i] * 8);
         }
     pool_cache_close(cache);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 static void failures_of_the_system_are_survived(void **state) {
     (void)state;
     struct pool *pool = NULL;
     fake.fail_alloc = 1;
-    assert_int_equal(pool_open(&pool, &fake_fabric, &pd, 8 * MIB), -ENOMEM);
+    assert_int_equal(pool_open(&pool, &fake_fabric, &fake_pd, 8 * MIB), -ENOMEM);
     fake.fail_alloc = 0;
     fake.fail_reg = 1;
-    assert_int_equal(pool_open(&pool, &fake_fabric, &pd, 8 * MIB), -ENOMEM);
+    assert_int_equal(pool_open(&pool, &fake_fabric, &fake_pd, 8 * MIB), -ENOMEM);
     assert_int_equal(fake.mapped, 0);
-    assert_int_equal(pool_open(&pool, &fake_fabric, &pd, 100), -ENOMEM);
+    assert_int_equal(pool_open(&pool, &fake_fabric, &fake_pd, 100), -ENOMEM);
     fake.fail_reg = 0;
 
-    pool = open_pool(64 * MIB);
+    pool = fake_pool_open(64 * MIB);
     uint64_t count, later;
     fake.fail_reg = 1;
     struct sluice_msg *chain = get_all(pool, NULL, 16384, &count);
@@ -375,25 +375,25 @@ static void failures_of_the_system_are_survived(void **state) {
     chain = get_all(pool, NULL, 16384, &later);
     assert_true(later > 20 * count);
     put_all(pool, NULL, chain);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* A limit on locked memory refuses large steps and allows small ones. */
 static void a_refused_step_is_tried_smaller(void **state) {
     (void)state;
     fake.reg_bytes_max = MIB / 2;
-    struct pool *pool = open_pool(8 * MIB);
+    struct pool *pool = fake_pool_open(8 * MIB);
     assert_true(pool_bytes(pool) > 0 && pool_bytes(pool) <= MIB / 2);
     uint64_t count;
     struct sluice_msg *chain = get_all(pool, NULL, 16384, &count);
     assert_true(pool_bytes(pool) > 7 * MIB);
     put_all(pool, NULL, chain);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 static void kept_large_buffers_are_reused_and_released(void **state) {
     (void)state;
-    struct pool *pool = open_pool(32 * MIB);
+    struct pool *pool = fake_pool_open(32 * MIB);
     struct pool_cache *cache = pool_cache_open(pool);
     struct sluice_msg *a = pool_get(pool, cache, 4 * MIB);
     assert_non_null(a);
@@ -428,7 +428,7 @@ static void kept_large_buffers_are_reused_and_released(void **state) {
     put_all(pool, cache, chain);
     assert_int_equal(pool_in_use(pool), 0);
     pool_cache_close(cache);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* ---- steady state ---------------------------------------------------------------------------- */
@@ -436,7 +436,7 @@ static void kept_large_buffers_are_reused_and_released(void **state) {
 static void a_million_gets_and_puts_grow_nothing(void **state) {
     (void)state;
     enum { WINDOW = 64 };
-    struct pool *pool = open_pool(256 * MIB);
+    struct pool *pool = fake_pool_open(256 * MIB);
     struct pool_cache *cache = pool_cache_open(pool);
     struct sluice_msg *window[WINDOW] = {NULL};
     const size_t sizes[] = {64, 300, 1500, 4096, 16320, 65536, 2000000};
@@ -461,7 +461,7 @@ static void a_million_gets_and_puts_grow_nothing(void **state) {
     assert_int_equal(pool_in_use(pool), 0);
     pool_cache_close(cache);
     assert_int_equal(pool_in_use(pool), 0);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* ---- threads --------------------------------------------------------------------------------- */
@@ -528,7 +528,7 @@ static void *lane_sink(void *arg) {
 
 static void run_lanes(uint64_t cap) {
     enum { LANES = 2 };
-    struct pool *pool = open_pool(cap);
+    struct pool *pool = fake_pool_open(cap);
     static struct lane lanes[LANES];
     pthread_t threads[2 * LANES];
     memset(lanes, 0, sizeof lanes);
@@ -546,7 +546,7 @@ static void run_lanes(uint64_t cap) {
         assert_int_equal(lanes[i].handed + lanes[i].missed, TURNS);
     }
     assert_int_equal(pool_in_use(pool), 0);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 static void buffers_cross_threads(void **state) {

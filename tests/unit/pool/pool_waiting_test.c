@@ -23,7 +23,7 @@ static void wake(void *arg) {
 }
 
 static struct pool *starving_pool(uint64_t bytes_max) {
-    struct pool *pool = open_pool(bytes_max);
+    struct pool *pool = fake_pool_open(bytes_max);
     pool_on_wake(pool, wake, NULL);
     woken = 0;
     return pool;
@@ -119,7 +119,7 @@ static void small_returns_do_not_wake_who_waits_for_much(void **state) {
         pool_cache_close(a);
         pool_cache_close(b);
         free(held);
-        close_pool(pool);
+        fake_pool_close(pool);
     }
 }
 
@@ -141,7 +141,7 @@ static void a_buffer_of_the_size_waited_for_wakes_at_once(void **state) {
         pool_put(pool, NULL, held[--count]);
     assert_int_equal(woken, 1); /* nobody waits */
     free(held);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* Nothing is out but what stays out for good: who waits is told, to hear that there is no hope. */
@@ -164,7 +164,7 @@ static void who_waits_in_vain_is_told_when_nothing_is_left_to_come_back(void **s
     pool_put(pool, a, for_good);
     pool_cache_close(a);
     pool_cache_close(b);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* Somebody begins to wait while memory for another thread is being registered. */
@@ -181,7 +181,7 @@ static void who_gets_more_than_it_needs_gives_it_to_who_began_to_wait(void **sta
     (void)state;
     struct fabric_ops fabric = fake_fabric;
     fabric.reg_mr = register_while_somebody_waits;
-    struct pool_config config = {&fabric, &pd, 64 * MIB, {0, false, -1}};
+    struct pool_config config = {&fabric, &fake_pd, 64 * MIB, {0, false, -1}};
     struct pool *pool = NULL;
     assert_int_equal(pool_open_with(&pool, &config), 0);
     pool_on_wake(pool, wake, NULL);
@@ -202,7 +202,7 @@ static void who_gets_more_than_it_needs_gives_it_to_who_began_to_wait(void **sta
     while (count > 0)
         pool_put(pool, a, held[--count]);
     pool_cache_close(a);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* The other way round: when the last came back, nobody had said yet that the other stays. */
@@ -221,7 +221,7 @@ static void who_waits_in_vain_is_told_when_what_is_out_turns_out_to_stay(void **
     assert_false(pool_may_return(pool));
     pool_put(pool, a, stays);
     pool_cache_close(a);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* A cache may have what is waited for from before. Its owner flushes it when it needs memory itself. */
@@ -243,7 +243,7 @@ static void who_empties_its_cache_for_itself_wakes_who_waits_for_it(void **state
             pool_put(pool, NULL, held[--count]);
         pool_cache_close(a);
         free(held);
-        close_pool(pool);
+        fake_pool_close(pool);
     }
 }
 
@@ -265,7 +265,7 @@ static void growth_for_one_wakes_who_waits(void **state) {
     while (count > 0)
         pool_put(pool, NULL, held[--count]);
     free(held);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 /* ---- whatever happens -------------------------------------------------------------------------- */
@@ -377,7 +377,7 @@ static void whatever_happens_who_waits_is_told_when_it_could_be_served(void **st
             play_look(&p);
         for (int i = 0; i < CACHES; i++)
             pool_cache_close(p.caches[i]);
-        close_pool(p.pool);
+        fake_pool_close(p.pool);
     }
     print_message("%llu looks in vain, %llu wakes\n", (unsigned long long)looks,
                   (unsigned long long)served);
@@ -436,7 +436,7 @@ static void *want(void *arg) {
 /* A wake that is lost leaves it asleep for ever. */
 static void no_wake_is_lost_between_threads_that_want_different_sizes(void **state) {
     (void)state;
-    struct pool *pool = open_pool(3 * MIB);
+    struct pool *pool = fake_pool_open(3 * MIB);
     pool_on_wake(pool, ring_all, NULL);
     static const size_t wants[THREADS][2] = {{60000, 30}, {100, 6000}, {1200000, 1}};
     for (int i = 0; i < THREADS; i++) {
@@ -453,7 +453,7 @@ static void no_wake_is_lost_between_threads_that_want_different_sizes(void **sta
                   (unsigned long long)figures.alloc_wakeups);
     assert_true(figures.alloc_wakeups >= WAKES);
     assert_int_equal(pool_in_use(pool), 0);
-    close_pool(pool);
+    fake_pool_close(pool);
 }
 
 int main(void) {

@@ -90,7 +90,7 @@ static uint64_t content(const struct regcache_entry *reg) {
 }
 
 static struct regcache *cache_with(uint64_t bytes_max, uint32_t entries_max, bool told) {
-    struct regcache_config config = {&seeing, &pd, 0, bytes_max, entries_max, told};
+    struct regcache_config config = {&seeing, &fake_pd, 0, bytes_max, entries_max, told};
     assert_int_equal(regcache_open(&open_cache, &config), 0);
     registered = calls = 0;
     return open_cache;

@@ -182,7 +182,7 @@ static void a_removed_device_takes_the_registration_and_leaves_the_memory(void *
     assert_int_equal(sluice_region_token(m.there, 0, 8, 1, &token), SLUICE_EDEVICE);
     assert_int_equal(sluice_region_revoke(m.there, &e), SLUICE_EDEVICE);
     assert_int_equal(sluice_region_open(m.pair.a.node, NULL, 4096, 0, &more, &e), SLUICE_EDEVICE);
-    memset(there(&m), 1, m.bytes); /* still memory */
+    memset(memory_there(&m), 1, m.bytes); /* still memory */
     assert_int_equal(sluice_region_close(m.there), 0);
     watched_close(&m.pair);
 }

@@ -1,58 +1,32 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/*
- * record_util.h - what the tests of the negotiation records share: the three kinds behind one face,
- * a sample of each that decodes, and random numbers that are the same in every run.
- *
- * Input is copied into heap memory of the exact length, so that the address sanitizer sees a read
- * behind it. Every function is static: not every test uses all of them.
- */
-#ifndef TESTS_RECORD_UTIL_H
-#define TESTS_RECORD_UTIL_H
+/* record.c - see record.h. */
+#include "support/record.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+uint64_t record_seed;
 
-#include <cmocka.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "core/wire/private_data.h"
-
-static uint64_t seed __attribute__((unused));
-
-static inline uint64_t next_random(void) { /* splitmix64 */
-    uint64_t z = seed += UINT64_C(0x9e3779b97f4a7c15);
+static uint64_t record_random(void) { /* splitmix64 */
+    uint64_t z = record_seed += UINT64_C(0x9e3779b97f4a7c15);
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
     return z ^ z >> 31;
 }
 
-static inline uint32_t below(uint32_t bound) {
-    return (uint32_t)(next_random() % bound);
+uint32_t record_below(uint32_t bound) {
+    return (uint32_t)(record_random() % bound);
 }
 
-static inline void random_fill(uint8_t *out, size_t bytes) {
+void record_random_fill(uint8_t *out, size_t bytes) {
     for (size_t i = 0; i < bytes; i++)
-        out[i] = (uint8_t)next_random();
+        out[i] = (uint8_t)record_random();
 }
 
 /* ---- the three kinds behind one face --------------------------------------------------------- */
 
-union any_record {
-    struct private_data_req req;
-    struct private_data_rep rep;
-    struct private_data_rej rej;
-};
-enum kind { REQ, REP, REJ, KINDS };
-static const size_t kind_bytes[KINDS] = {PRIVATE_DATA_REQ_BYTES, PRIVATE_DATA_REP_BYTES,
+const size_t record_kind_bytes[KINDS] = {PRIVATE_DATA_REQ_BYTES, PRIVATE_DATA_REP_BYTES,
                                          PRIVATE_DATA_REJ_BYTES};
 
-static inline sluice_reason decode_exact(enum kind kind, union any_record *out, const void *data,
-                                         size_t len) {
+sluice_reason record_decode_exact(enum kind kind, union any_record *out, const void *data,
+                                  size_t len) {
     switch (kind) {
     case REQ:
         return private_data_req_decode(&out->req, data, len);
@@ -65,23 +39,22 @@ static inline sluice_reason decode_exact(enum kind kind, union any_record *out, 
     return private_data_rej_decode(&out->rej, data, len);
 }
 
-/* From a copy of exactly len bytes; checks that a refusal leaves the output alone. */
-static inline sluice_reason decode(enum kind kind, union any_record *out, const uint8_t *data,
-                                   size_t len) {
+sluice_reason record_decode(enum kind kind, union any_record *out, const uint8_t *data,
+                            size_t len) {
     union any_record before;
     memset(&before, 0xa5, sizeof before);
     memcpy(out, &before, sizeof before);
     uint8_t *copy = malloc(len ? len : 1);
     assert_non_null(copy);
     memcpy(copy, data, len);
-    sluice_reason reason = decode_exact(kind, out, copy, len);
+    sluice_reason reason = record_decode_exact(kind, out, copy, len);
     free(copy);
     if (reason != SLUICE_REASON_NONE)
         assert_memory_equal(out, &before, sizeof before);
     return reason;
 }
 
-static inline size_t encode(enum kind kind, const union any_record *record, uint8_t out[256]) {
+size_t record_encode(enum kind kind, const union any_record *record, uint8_t out[256]) {
     memset(out, 0, 256);
     switch (kind) {
     case REQ:
@@ -97,10 +70,7 @@ static inline size_t encode(enum kind kind, const union any_record *record, uint
     return private_data_rej_encode(&record->rej, out);
 }
 
-/* Everything a peer may propose: authentication, and two features nobody has defined yet. */
-#define SAMPLE_FEATURES (PRIVATE_DATA_FEATURE_HANDSHAKE | PRIVATE_DATA_FEATURE_HMAC | 0x8041u)
-
-static inline struct private_data_req sample_req(void) {
+struct private_data_req record_sample_req(void) {
     struct private_data_req req = {
         .version_min = 1,
         .version_max = 1,
@@ -121,7 +91,7 @@ static inline struct private_data_req sample_req(void) {
     return req;
 }
 
-static inline struct private_data_rep sample_rep(void) {
+struct private_data_rep record_sample_rep(void) {
     struct private_data_rep rep = {
         .version = 1,
         .features = SAMPLE_FEATURES,
@@ -142,24 +112,21 @@ static inline struct private_data_rep sample_rep(void) {
     return rep;
 }
 
-static inline union any_record sample(enum kind kind) {
+union any_record record_sample(enum kind kind) {
     union any_record record;
     memset(&record, 0, sizeof record);
     if (kind == REQ)
-        record.req = sample_req();
+        record.req = record_sample_req();
     else if (kind == REP)
-        record.rep = sample_rep();
+        record.rep = record_sample_rep();
     else
         record.rej = (struct private_data_rej){.reason = 5, .code = 4711, .text = "not today"};
     return record;
 }
 
-static inline void assert_same(enum kind kind, const union any_record *a,
-                               const union any_record *b) {
+void record_assert_same(enum kind kind, const union any_record *a, const union any_record *b) {
     uint8_t x[256], y[256];
-    size_t n = encode(kind, a, x);
-    assert_int_equal(encode(kind, b, y), n);
+    size_t n = record_encode(kind, a, x);
+    assert_int_equal(record_encode(kind, b, y), n);
     assert_memory_equal(x, y, sizeof x);
 }
-
-#endif

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/*
- * request_util.h - what the tests of requests share, on top of pair.h.
- */
-#ifndef TESTS_REQUEST_UTIL_H
-#define TESTS_REQUEST_UTIL_H
+/* request.c - see request.h. */
+#include "support/request.h"
 
-#include "support/pair.h"
-
-PAIR_UNUSED static int request(struct side *side, size_t bytes, unsigned seed,
-                               const sluice_send_options *o) {
+int pair_request(struct side *side, size_t bytes, unsigned seed, const sluice_send_options *o) {
     sluice_msg *msg;
     int status = sluice_alloc(side->node, bytes, &msg);
     if (status != 0)
@@ -20,7 +14,7 @@ PAIR_UNUSED static int request(struct side *side, size_t bytes, unsigned seed,
     return status;
 }
 
-PAIR_UNUSED static int reply(struct side *side, uint64_t token, size_t bytes, unsigned seed) {
+int pair_reply(struct side *side, uint64_t token, size_t bytes, unsigned seed) {
     sluice_msg *msg;
     assert_int_equal(sluice_alloc(side->node, bytes, &msg), 0);
     pair_fill(msg, seed);
@@ -30,8 +24,7 @@ PAIR_UNUSED static int reply(struct side *side, uint64_t token, size_t bytes, un
     return status;
 }
 
-/* Turns until the peer's device has what was posted, and its loop has looked at it. */
-PAIR_UNUSED static void settle(struct pair *p) {
+void pair_settle(struct pair *p) {
     struct session *a = pair_session(&p->a), *b = pair_session(&p->b);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     do {
@@ -43,10 +36,8 @@ PAIR_UNUSED static void settle(struct pair *p) {
         pair_turn(p);
 }
 
-PAIR_UNUSED static uint32_t in_flight(struct side *side) {
+uint32_t pair_in_flight(struct side *side) {
     sluice_session_info info = {.size = sizeof info};
     assert_int_equal(sluice_session_get_info(side->session, &info), 0);
     return info.requests;
 }
-
-#endif
