@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* attack_session.c - attacks by sessions with the victim's node. One thread. */
-#include "integration/util.h"
+#include "support/side.h"
 
 #include "hostile/attack.h"
 #include "hostile/frame_speak.h"

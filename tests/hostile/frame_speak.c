@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* frame_speak.c - see frame_speak.h. One thread. */
-#include "integration/util.h"
+#include "support/side.h"
 
 #include "hostile/frame_speak.h"
 

@@ -120,7 +120,7 @@ static void a_wrong_frame_ends_its_own_session_and_delays_nobody(void **state) {
 }
 
 int main(void) {
-    it_no_cmocka = true; /* the honest pair has a thread of its own */
+    must_end_process = true; /* the honest pair has a thread of its own */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_of_frame_is_said_wrong),
         cmocka_unit_test(a_wrong_frame_ends_its_own_session_and_delays_nobody),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* honest.c - see honest.h. The thread owns everything but the figures. */
-#include "integration/util.h"
+#include "support/side.h"
 
 #include <sched.h>
 #include <time.h>

@@ -8,7 +8,8 @@
  * An attack that seems to delay does so again when it is made again. In a network namespace of its own, where it may:
  * names that are taken away here would be missing elsewhere.
  */
-#include "integration/util.h"
+#include "support/side.h"
+#include "support/peer.h"
 
 #include <inttypes.h>
 #include <net/if.h>
@@ -137,7 +138,7 @@ static void nobody_delays_an_honest_pair(void **state) {
 }
 
 int main(void) {
-    it_no_cmocka = true; /* the honest pair has a thread of its own */
+    must_end_process = true; /* the honest pair has a thread of its own */
     own_namespace = separate();
     const struct CMUnitTest tests[] = {cmocka_unit_test(nobody_delays_an_honest_pair)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* link.c - see link.h. What the library would do on a queue pair is done here, one call at a time. */
-#include "integration/util.h"
+#include "support/side.h"
 
 #include <arpa/inet.h>
 

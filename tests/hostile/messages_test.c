@@ -67,7 +67,7 @@ static void a_wrong_message_ends_its_own_connection_and_delays_nobody(void **sta
 }
 
 int main(void) {
-    it_no_cmocka = true; /* the honest pair has a thread of its own */
+    must_end_process = true; /* the honest pair has a thread of its own */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_of_message_is_said_wrong),
         cmocka_unit_test(a_wrong_message_ends_its_own_connection_and_delays_nobody),

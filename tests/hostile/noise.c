@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* noise.c - see noise.h. One thread; the numbers are the same in every run. */
-#include "integration/util.h"
+#include "support/side.h"
 
 #include "hostile/noise.h"
 #include "soft/ipc/spinlock.h"

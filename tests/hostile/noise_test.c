@@ -4,7 +4,8 @@
  * reason, every tagged send has its outcome, an honest session beside it never notices, and nothing
  * is left behind.
  */
-#include "integration/util.h"
+#include "support/side.h"
+#include "support/peer.h"
 
 static void no_log(int level, const char *text, void *arg) {
     (void)level;

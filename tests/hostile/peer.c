@@ -10,7 +10,7 @@
  *
  * Says "port N" when listening, and "done" when it has done what it was told. One thread; ends when its input does.
  */
-#include "integration/util.h"
+#include "support/side.h"
 
 #include <inttypes.h>
 #include <sys/prctl.h>
@@ -94,7 +94,7 @@ static void commands(unsigned uid) {
 }
 
 int main(int argc, char **argv) {
-    it_no_cmocka = true;
+    must_end_process = true;
     signal(SIGPIPE, SIG_IGN);
     if (argc == 3 && strcmp(argv[1], "commands") == 0) {
         commands((unsigned)atoi(argv[2]));

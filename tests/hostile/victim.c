@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* victim.c - see victim.h. Events of the victim's loop are the honest thread's while that runs. */
-#include "integration/util.h"
+#include "support/side.h"
 
 #include <sched.h>
 

@@ -8,7 +8,7 @@
  * time in which the thread could run and did not. What seems too long is made again: whom the thread waits for may not
  * have run either.
  *
- * Whatever goes wrong ends the process: it_no_cmocka. The calls are for the main thread.
+ * Whatever goes wrong ends the process: must_end_process. The calls are for the main thread.
  */
 #ifndef HOSTILE_VICTIM_H
 #define HOSTILE_VICTIM_H

@@ -4,7 +4,7 @@
  * it returns a second after the grace at the latest, says what stays, and calls nothing of the application from then
  * on; what stays goes when that thread does.
  */
-#include "util.h"
+#include "support/side.h"
 
 #include <time.h>
 

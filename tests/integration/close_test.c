@@ -3,7 +3,8 @@
  * close_test.c - hanging up and closing, from either side, from both, in every state, any number of
  * times: each session has one CLOSED as its last event, each tagged send one outcome.
  */
-#include "util.h"
+#include "support/side.h"
+#include "support/peer.h"
 
 /* ---- outcomes ------------------------------------------------------------------------------------- */
 

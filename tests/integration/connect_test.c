@@ -3,7 +3,8 @@
  * connect_test.c - how a session comes to be, or why not: nobody there, somebody else there,
  * refused, undecided, too many, forked, and handles of sessions that are gone.
  */
-#include "util.h"
+#include "support/side.h"
+#include "support/peer.h"
 
 /* A port that was free a moment ago. */
 static int free_port(void) {
@@ -417,7 +418,7 @@ static void a_forked_child_is_told_and_the_parent_works_on(void **state) {
         pid_t pid = fork();
         must(pid >= 0);
         if (pid == 0) {
-            it_no_cmocka = true;
+            must_end_process = true;
             sluice_msg *mine;
             sluice_loop *loop;
             sluice_session session;

@@ -3,7 +3,8 @@
  * credits_test.c - flow control: a full window is EAGAIN, then exactly one WRITABLE; a receiver that
  * does not take what comes stalls its sender and nobody else; nothing is dropped.
  */
-#include "util.h"
+#include "support/side.h"
+#include "support/peer.h"
 
 /* Sends until the window is full; how many were taken. */
 static uint64_t fill(struct side *side, sluice_session session, size_t bytes, uint64_t seed) {

@@ -3,7 +3,8 @@
  * cycles_test.c - a thousand sessions one after the other, and nodes opened and closed: descriptors,
  * threads, registered memory and resident memory are back where they were.
  */
-#include "util.h"
+#include "support/side.h"
+#include "support/peer.h"
 
 #include "base/sanitize.h"
 #include "support/tasks.h"

@@ -4,7 +4,7 @@
  * program sleeps in its own loop only, polls when the descriptor is readable until there is nothing
  * more, and must neither miss an event nor be kept awake while there is none.
  */
-#include "util.h"
+#include "support/side.h"
 
 #include <sys/epoll.h>
 #include <sys/resource.h>

@@ -3,7 +3,7 @@
  * Memory for sending that is used up stops nobody but who wants to send, and those only until some comes
  * back: SLUICE_WRITABLE is all they wait for here.
  */
-#include "util.h"
+#include "support/side.h"
 
 #include <sluice/memory.h>
 

@@ -11,7 +11,7 @@
  *
  *   FLAT_CYCLES=10000 FLAT_SECONDS=300 SLUICE_DEVICE=soft build/release/tests/flat_test
  */
-#include "util.h"
+#include "support/side.h"
 
 #include <sluice/memory.h>
 

@@ -11,7 +11,7 @@
  * nothing new is begun and nothing that is there is touched; says "stopped requests=N ended=N".
  * Its input's end is its own. One thread.
  */
-#include "util.h"
+#include "support/side.h"
 
 #include <arpa/inet.h>
 
@@ -82,7 +82,7 @@ static bool take(enum rdma_cm_event_type type, struct rdma_cm_id *id) {
 }
 
 int main(int argc, char **argv) {
-    it_no_cmocka = true;
+    must_end_process = true;
     must(argc == 3);
     unsigned count = (unsigned)atoi(argv[2]);
     fabric = it_soft() ? &fabric_soft : &fabric_system;

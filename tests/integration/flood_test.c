@@ -6,7 +6,8 @@
  *
  * How long a turn takes depends on the machine; how many come before the honest peer's does not.
  */
-#include "util.h"
+#include "support/side.h"
+#include "support/peer.h"
 
 #include "base/sanitize.h"
 #include "support/stall.h"

@@ -10,7 +10,7 @@
  *
  * One thread; ends when killed, dial by itself.
  */
-#include "util.h"
+#include "support/side.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -127,7 +127,7 @@ int main(int argc, char **argv) {
     bool dials = argc == 3 && strcmp(argv[1], "dial") == 0;
     if (argc != 2 && !dials)
         return fprintf(stderr, "usage: foreign_peer reject|garbage|accept, or dial PORT\n"), 2;
-    it_no_cmocka = true;
+    must_end_process = true;
     fabric = it_soft() ? &fabric_soft : &fabric_system;
     struct rdma_event_channel *channel = fabric->create_event_channel();
     struct rdma_cm_id *id;

@@ -3,7 +3,8 @@
  * huge_test.c - one message of 300 MiB between two processes, in both ways, every byte of it. Skipped,
  * and says so, where there is not the memory for it, and under a sanitizer.
  */
-#include "large_flow.h"
+#include "support/large_flow.h"
+#include "support/peer.h"
 
 #include "base/sanitize.h"
 

@@ -3,7 +3,7 @@
  * identity_test.c - who is let in, on the device the tests run on: keys and private data, many at
  * once, decided late and by another thread, and what everybody else is told.
  */
-#include "util.h"
+#include "support/side.h"
 
 static const char good[] = "0123456789abcdef0123456789abcdef",
                   bad[] = "fedcba9876543210fedcba9876543210";

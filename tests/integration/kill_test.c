@@ -3,7 +3,8 @@
  * kill_test.c - kill -9 of either side at any moment: the survivor hears CLOSED with the reason
  * that the peer was lost, every tagged send has its outcome, and it ends clean.
  */
-#include "util.h"
+#include "support/side.h"
+#include "support/peer.h"
 
 struct survivor {
     struct side side;

@@ -7,7 +7,8 @@
  * The moments follow from a seed, the same in each run; SLUICE_TEST_SEED=N or random is another.
  * links: static (counts the buffers of a node)
  */
-#include "large_flow.h"
+#include "support/large_flow.h"
+#include "support/peer.h"
 
 #include "base/sanitize.h"
 #include "node/node.h"

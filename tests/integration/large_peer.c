@@ -8,14 +8,14 @@
  * There are many messages of mixed sizes, or one
  * of BYTES. The end of its input ends it. One thread.
  */
-#include "large_flow.h"
+#include "support/large_flow.h"
 
 int main(int argc, char **argv) {
     static struct flow flow;
     struct side side;
     unsigned way = 0;
     bool up = false, closed = false;
-    it_no_cmocka = true;
+    must_end_process = true;
     must(argc >= 4);
     while (way < FLOW_WAYS && strcmp(argv[2], flow_ways[way]) != 0)
         way++;

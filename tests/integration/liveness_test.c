@@ -3,7 +3,8 @@
  * liveness_test.c - a peer in another process that is stopped, killed or cut off is noticed within
  * two intervals, as listener and as dialer, and every pending send ends with an outcome.
  */
-#include "util.h"
+#include "support/side.h"
+#include "support/peer.h"
 
 #include "support/stall.h"
 

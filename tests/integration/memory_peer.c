@@ -9,7 +9,7 @@
  * Says "done sum=N" (of what the outcomes held) when all is done, and "closed reason=N status=N" at the
  * end, which its input, the end of the session or the end of its work brings. One thread.
  */
-#include "util.h"
+#include "support/side.h"
 
 #include <sluice/memory.h>
 
@@ -86,7 +86,7 @@ static void take(struct note *note) {
 }
 
 int main(int argc, char **argv) {
-    it_no_cmocka = true;
+    must_end_process = true;
     must(argc >= 2);
     self.what = argv[1][0];
     self.count = argc > 2 ? (unsigned)atoi(argv[2]) : 0;

@@ -3,7 +3,8 @@
  * memory_test.c - one-sided operations between processes: they sum up, they are in order, a target that
  * is killed leaves no operation without its outcome, and what is revoked is out of reach.
  */
-#include "util.h"
+#include "support/side.h"
+#include "support/peer.h"
 
 #include <sluice/memory.h>
 

@@ -5,7 +5,7 @@
  *
  * On the software device, which can be told to go; the kernel's is in tests/kernel/removal_test.c.
  */
-#include "util.h"
+#include "support/side.h"
 
 enum { SESSIONS = 20 };
 #define REMOVAL_NS (5000 * MS)
@@ -165,7 +165,7 @@ static void *poll_all_the_time(void *arg) {
             p->status = n;
             return NULL;
         }
-        p->closed += n == 1 && event.type == SLUICE_CLOSED && !is_of_listener(&event);
+        p->closed += n == 1 && event.type == SLUICE_CLOSED && !side_of_listener(&event);
         if (n == 0 && p->closed > 0)
             poll(NULL, 0, 1); /* so that there are moments without */
     }

@@ -3,7 +3,7 @@
  * request_kill_test.c - kill -9 of the side that answers, at any moment: every request that was
  * accepted has exactly one outcome, before CLOSED, and one that says what is known.
  */
-#include "util.h"
+#include "support/side.h"
 
 #define ROUNDS 12
 #define REQUESTS 4096
@@ -16,7 +16,7 @@ static void serve(int port_fd) {
     sluice_error e;
     sluice_event events[16];
     uint64_t late[64], count = 0, seen = 0;
-    it_no_cmocka = true;
+    must_end_process = true;
     must(sluice_open(&n, SLUICE_NODE(.device = it_device(), .workers = SLUICE_NO_WORKERS), &e) ==
          0);
     must(sluice_loop_open(n, &loop, &e) == 0);

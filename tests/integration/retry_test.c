@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Dials that meet a crowded listener, with all the library's threads and the real clock. */
-#include "util.h"
+#include "support/side.h"
 
 #define DIALS 12u
 

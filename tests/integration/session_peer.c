@@ -15,7 +15,7 @@
  *
  * One thread beside the library's; `flow` is its only state.
  */
-#include "util.h"
+#include "support/side.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -264,7 +264,7 @@ static bool has(char **words, const char *word) {
 }
 
 int main(int argc, char **argv) {
-    it_no_cmocka = true;
+    must_end_process = true;
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind, stopped or not */
     signal(SIGPIPE, SIG_IGN);
     must(argc >= 2);

@@ -3,7 +3,8 @@
  * sizes_test.c - every size arrives whole and in order, between two processes and in one, in
  * handler mode and polled; and nothing larger than agreed is taken.
  */
-#include "util.h"
+#include "support/side.h"
+#include "support/peer.h"
 
 #define KIB 1024u
 #define MIB (1024u * 1024u)

@@ -10,7 +10,7 @@
  * there was any. Input ends it: all sessions are hung up, and it says "gone" when the last one is
  * closed. One thread.
  */
-#include "util.h"
+#include "support/side.h"
 
 enum { BYTES = 200, COUNT_MAX = 4096 };
 
@@ -87,7 +87,7 @@ static void turn(void) {
 }
 
 int main(int argc, char **argv) {
-    it_no_cmocka = true;
+    must_end_process = true;
     must(argc == 3);
     storm.port = atoi(argv[1]);
     storm.count = (unsigned)atoi(argv[2]);

@@ -4,7 +4,8 @@
  * dial, each gets its message echoed, and nothing is left when they are gone. What the library tries
  * again by itself does not count; a dial or session that ended too early does.
  */
-#include "util.h"
+#include "support/side.h"
+#include "support/peer.h"
 
 #include "base/sanitize.h"
 

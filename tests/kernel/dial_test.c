@@ -4,7 +4,7 @@
  * told to come back, one address of a name after the other. What the dialer is told, how often it
  * tried, and that nothing is left. events_test.c has what the network refuses.
  */
-#include "guest.h"
+#include "support/guest.h"
 
 #define ALSO_HOST "10.77.0.3" /* a second address of ours, while a test needs it */
 #define TWO_HOST "two.kernel-test"

@@ -7,7 +7,8 @@
  * are missing for a reason: CONNECT_ERROR comes from librdmacm only when a QP is on the id, which
  * this library never does; ROUTE_ERROR needs an InfiniBand path query.
  */
-#include "guest.h"
+#include "support/guest.h"
+#include "support/peer.h"
 
 #include <arpa/inet.h>
 

@@ -12,18 +12,18 @@
 /* ---- hosts that have not heard of each other ----------------------------------------------------------- */
 
 static void a_first_dial_finds_hosts_that_do_not_know_each_other(void **state) {
-    struct flow f;
-    flow_open(&f, handlers_of(state), 0);
+    struct far_flow f;
+    far_flow_open(&f, handlers_of(state), 0);
     for (unsigned i = 0; i < 2; i++) {
-        flow_hang_up(&f);
+        far_flow_hang_up(&f);
         far_forget();
         uint64_t begun = sluice_now();
-        flow_try(&f, 0, 0); /* with the time that a dial has if nothing else is said */
+        far_flow_try(&f, 0, 0); /* with the time that a dial has if nothing else is said */
         assert_false(f.closed);
         print_message("%llu ms\n", (unsigned long long)((sluice_now() - begun) / MS));
     }
-    flow_messages(&f, 20);
-    flow_close(&f);
+    far_flow_messages(&f, 20);
+    far_flow_close(&f);
 }
 
 /* ---- a network that is bad ---------------------------------------------------------------------------- */
@@ -38,7 +38,7 @@ static size_t weathers_tried(void) {
 
 static void everything_works_in_bad_weather(void **state) {
     for (unsigned i = 0; i < weathers_tried(); i++) {
-        struct flow f;
+        struct far_flow f;
         print_message("%s\n", weathers[i]);
         far_weather(weathers[i]);
         latency_is_measured(state);
@@ -47,64 +47,64 @@ static void everything_works_in_bad_weather(void **state) {
         send_a_file(300000);
         memory_there(3);
         memory_here(3);
-        flow_open(&f, false, KEEPALIVE_NS);
+        far_flow_open(&f, false, KEEPALIVE_NS);
         for (unsigned k = 0; k < 3; k++) { /* sessions come and go in it too */
-            flow_messages(&f, 40);
-            flow_hang_up(&f);
-            flow_dial(&f, 0);
+            far_flow_messages(&f, 40);
+            far_flow_hang_up(&f);
+            far_flow_dial(&f, 0);
         }
-        flow_close(&f);
+        far_flow_close(&f);
         far_weather(NULL);
     }
 }
 
 static void weather_that_comes_and_goes_is_borne(void **state) {
-    struct flow f;
-    flow_open(&f, handlers_of(state), KEEPALIVE_NS);
+    struct far_flow f;
+    far_flow_open(&f, handlers_of(state), KEEPALIVE_NS);
     for (unsigned i = 0; i < weathers_tried(); i++) {
         far_weather(weathers[i]);
-        flow_messages(&f, 40);
+        far_flow_messages(&f, 40);
         far_weather(NULL);
-        flow_messages(&f, 40);
+        far_flow_messages(&f, 40);
     }
-    flow_close(&f);
+    far_flow_close(&f);
 }
 
 static void the_mtu_may_grow_in_traffic(void **state) {
-    struct flow f;
+    struct far_flow f;
     far_mtu(1500);
-    flow_open(&f, handlers_of(state), KEEPALIVE_NS);
-    flow_messages(&f, 40);
+    far_flow_open(&f, handlers_of(state), KEEPALIVE_NS);
+    far_flow_messages(&f, 40);
     far_mtu(FAR_MTU);
-    flow_messages(&f, 40);
-    flow_hang_up(&f);
-    flow_dial(&f, 0); /* of the larger packets */
-    flow_messages(&f, 40);
-    flow_close(&f);
+    far_flow_messages(&f, 40);
+    far_flow_hang_up(&f);
+    far_flow_dial(&f, 0); /* of the larger packets */
+    far_flow_messages(&f, 40);
+    far_flow_close(&f);
 }
 
 /* A RoCE session keeps the size of packet it began with: larger ones do not get through any more. */
 static void an_mtu_that_shrinks_ends_what_is_larger(void **state) {
-    struct flow f;
-    flow_open(&f, handlers_of(state), KEEPALIVE_NS);
-    flow_messages(&f, 40);
+    struct far_flow f;
+    far_flow_open(&f, handlers_of(state), KEEPALIVE_NS);
+    far_flow_messages(&f, 40);
     far_mtu(1500);
     uint64_t begun = sluice_now();
     if (!far_iwarp()) {
-        flow_on(&f, UINT64_MAX, begun + FLOW_SILENCE_NS);
+        far_flow_on(&f, UINT64_MAX, begun + FLOW_SILENCE_NS);
         assert_true(f.closed);
-        flow_told(&f, "here", begun);
+        far_flow_told(&f, "here", begun);
         far_expect(&f.peer, "closed ");
         print_message("there: %s\n", f.peer.line);
-        assert_true(flow_lost(f.end.event.reason));
-        assert_true(flow_lost((int)peer_number(&f.peer, "reason")));
+        assert_true(far_flow_lost(f.end.event.reason));
+        assert_true(far_flow_lost((int)peer_number(&f.peer, "reason")));
         assert_int_equal(f.outcomes, f.sent);
-        flow_dial(&f, KEEPALIVE_NS); /* of smaller packets */
+        far_flow_dial(&f, KEEPALIVE_NS); /* of smaller packets */
     }
-    flow_messages(&f, 40);
-    flow_hang_up(&f);
+    far_flow_messages(&f, 40);
+    far_flow_hang_up(&f);
     far_mtu(FAR_MTU);
-    flow_close(&f);
+    far_flow_close(&f);
 }
 
 /* ---- */

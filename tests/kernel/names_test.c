@@ -5,7 +5,7 @@
  * they cannot, no such event comes and the dials end alike. links: static (the addresses a dial has tried,
  * and a node without these calls)
  */
-#include "guest.h"
+#include "support/guest.h"
 
 #include <arpa/inet.h>
 #include <dlfcn.h>

@@ -4,7 +4,7 @@
  * reuse of an address are taken on every id this library sets them on, and are seen in the queue
  * pairs of sessions that work. links: static (queue pairs of sessions, the stack below the library)
  */
-#include "guest.h"
+#include "support/guest.h"
 
 #include <arpa/inet.h>
 

@@ -13,29 +13,29 @@
 #define WITHIN_NS (2 * KEEPALIVE_NS + KEEPALIVE_NS / 4)
 
 static void a_host_that_dies_is_noticed_and_works_again_when_it_is_back(void **state) {
-    struct flow f;
-    flow_open(&f, handlers_of(state), KEEPALIVE_NS);
-    flow_messages(&f, 40);
+    struct far_flow f;
+    far_flow_open(&f, handlers_of(state), KEEPALIVE_NS);
+    far_flow_messages(&f, 40);
     far_power(false);
     uint64_t off = sluice_now();
     stall_begin();
-    flow_on(&f, UINT64_MAX, off + FLOW_SILENCE_NS);
+    far_flow_on(&f, UINT64_MAX, off + FLOW_SILENCE_NS);
     uint64_t took = sluice_now() - off, stalled = stall_end();
     assert_true(f.closed);
-    flow_told(&f, "its power was cut", off);
-    assert_true(flow_lost(f.end.event.reason));
+    far_flow_told(&f, "its power was cut", off);
+    assert_true(far_flow_lost(f.end.event.reason));
     assert_true(took <= WITHIN_NS + stalled);
     assert_true(f.back < f.sent); /* it was in the middle of it */
     assert_int_equal(f.outcomes, f.sent);
     assert_int_equal(far_end(&f.peer), 255); /* it had no end */
-    flow_try(&f, 0, 1000 * MS);
+    far_flow_try(&f, 0, 1000 * MS);
     assert_true(f.closed);
-    flow_told(&f, "dialed meanwhile", off);
+    far_flow_told(&f, "dialed meanwhile", off);
     far_boot();
-    flow_begin(&f, KEEPALIVE_NS);
+    far_flow_begin(&f, KEEPALIVE_NS);
     print_message("back after %llu ms\n", (unsigned long long)((sluice_now() - off) / MS));
-    flow_messages(&f, 40);
-    flow_close(&f);
+    far_flow_messages(&f, 40);
+    far_flow_close(&f);
     memory_is_reached_from_either_side(state);
 }
 

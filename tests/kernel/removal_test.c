@@ -6,7 +6,8 @@
  * The command waits in the kernel until every context of the device is closed, so its end proves
  * that the node let go of all it had.
  */
-#include "guest.h"
+#include "support/guest.h"
+#include "support/peer.h"
 
 enum { SESSIONS = 20, HUNDRED = 100 };
 #define REMOVAL_NS (5000 * MS)

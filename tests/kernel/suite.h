@@ -6,7 +6,7 @@
 #ifndef KERNEL_SUITE_H
 #define KERNEL_SUITE_H
 
-#include "flow.h"
+#include "support/far_flow.h"
 
 #include <sluice/memory.h>
 
@@ -90,10 +90,10 @@ static void a_file_arrives_as_it_was_sent(void **state) {
 /* ---- messages and memory ----------------------------------------------------------------------------- */
 
 static void messages_go_to_and_fro(void **state) {
-    struct flow f;
-    flow_open(&f, handlers_of(state), 0);
-    flow_messages(&f, 200);
-    flow_close(&f);
+    struct far_flow f;
+    far_flow_open(&f, handlers_of(state), 0);
+    far_flow_messages(&f, 200);
+    far_flow_close(&f);
 }
 
 #define REGION_BYTES (1u << 20)

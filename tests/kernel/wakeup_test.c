@@ -8,8 +8,8 @@
  * What is to be expected is asked of the system, and not of the wakeup: is there such a function, and
  * which kernel is this?
  */
-#include "guest.h"
-#include "wakeup.h"
+#include "support/guest.h"
+#include "support/sleepers.h"
 
 #include <dlfcn.h>
 #include <sys/utsname.h>
@@ -34,12 +34,12 @@ static bool user_events(void) {
 
 static void every_wake_is_of_the_kind_that_can_be_had(void **state) {
     (void)state;
-    check_every_wake(user_events());
+    sleepers_check_every_wake(user_events());
 }
 
 static void a_woken_poll_is_woken_by_that_kind(void **state) {
     (void)state;
-    check_public_wake(user_events());
+    sleepers_check_public_wake(user_events());
 }
 
 static void the_node_says_which_kind_and_why(void **state) {
@@ -62,28 +62,28 @@ static void an_event_that_nobody_rang_is_counted_and_does_nothing(void **state) 
     (void)state;
     if (!user_events())
         skip(); /* no thread can signal what is not there */
-    check_forged_events();
+    sleepers_check_forged_events();
 }
 
 static void user_events_are_among_the_cm_events(void **state) {
     (void)state;
-    check_counted_as_cm_events(user_events());
+    sleepers_check_cm_events(user_events());
 }
 
 /* Removing the device takes no wakeup away: they hang on no device. */
 static void threads_are_woken_when_the_device_is_gone(void **state) {
     (void)state;
     struct couple c;
-    couple_open(&c, true, &blocking);
+    couple_open(&c, true, &sleepers_options);
     couple_connect(&c, NULL);
-    talk_to_sleepers(&c, 3);
+    sleepers_talk(&c, 3);
     pid_t removal = device_removal(guest_setting("SLUICE_DEVICE"));
     side_expect_closed(&c.a, SLUICE_REASON_DEVICE_REMOVED);
     side_expect_closed(&c.b, SLUICE_REASON_DEVICE_REMOVED);
     must(command_status(removal) == 0);
     for (int loop = -1; loop <= 0; loop++) {
-        expect_wakes(&c.a, loop, user_events());
-        expect_wakes(&c.b, loop, user_events());
+        sleepers_expect_wakes(&c.a, loop, user_events());
+        sleepers_expect_wakes(&c.b, loop, user_events());
     }
     couple_close(&c);
     device_add(guest_setting("SLUICE_DEVICE"), guest_setting("KERNEL_NET_A"));

@@ -4,26 +4,26 @@
  * one, and the statistics page says so thread by thread. In the kernel's guest kernel_wakeup_test asks
  * the same of the kernel.
  */
-#include "wakeup.h"
+#include "support/sleepers.h"
 
 static void every_wake_is_a_user_event(void **state) {
     (void)state;
-    check_every_wake(true);
+    sleepers_check_every_wake(true);
 }
 
 static void a_woken_poll_is_woken_by_a_user_event(void **state) {
     (void)state;
-    check_public_wake(true);
+    sleepers_check_public_wake(true);
 }
 
 static void an_event_that_nobody_rang_is_counted_and_does_nothing(void **state) {
     (void)state;
-    check_forged_events();
+    sleepers_check_forged_events();
 }
 
 static void user_events_are_among_the_cm_events(void **state) {
     (void)state;
-    check_counted_as_cm_events(true);
+    sleepers_check_cm_events(true);
 }
 
 int main(void) {

@@ -1,48 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/*
- * large_flow.h - what both processes of the tests of large transfers do: one session, on which one side
- * gives in one of the ways the data path has and the other takes, until the session ends.
- *
- * Stays true at every event: nothing comes behind CLOSED, each tag is told once, what arrives is whole
- * and in its order, and with CLOSED nothing given is without its outcome and no region is in use. One
- * thread, polled.
- */
-#ifndef INTEGRATION_LARGE_FLOW_H
-#define INTEGRATION_LARGE_FLOW_H
+/* large_flow.c - see large_flow.h. */
+#include "support/large_flow.h"
 
-#include "util.h"
-
-#include <sluice/memory.h>
-
-#define FLOW_MIB ((size_t)1 << 20)
-#define FLOW_RENDEZVOUS ((size_t)32768)
-#define FLOW_TAGS 65536u
-#define FLOW_SLOTS 4u
-#define FLOW_SLOT (3 * FLOW_MIB)
-#define FLOW_PUT (2 * FLOW_MIB) /* 8 WRITEs of the data path */
-
-enum flow_way { FLOW_READ, FLOW_WRITE, FLOW_PLACE, FLOW_PUTS, FLOW_REQUEST, FLOW_WAYS };
-static const char *const flow_ways[] = {"read", "write", "place", "put", "request"};
-
-struct flow {
-    struct side *side;
-    enum flow_way way;
-    bool gives, stopped; /* stopped: gives no more */
-    bool starved;        /* for want of memory, which is so when the device is gone */
-    bool up, full, closed;
-    size_t bytes; /* of the one message there is; 0: there are many, of mixed sizes */
-    sluice_session session;
-    sluice_listener listener;
-    sluice_region *region; /* PLACE: where it is taken to; PUTS: from and to */
-    sluice_token token;    /* PUTS: the taker's */
-    bool known;
-    uint64_t accepted, outcomes, good;
-    uint64_t received, larges, placed; /* placed: of the larges, how many were told where to go */
-    uint64_t waiting;                  /* the token of a LARGE without an answer, or 0 */
-    struct note held;                  /* a request that is answered when the next one comes */
-    struct note end;                   /* CLOSED */
-    uint8_t told[FLOW_TAGS];
-};
+const char *const flow_ways[] = {"read", "write", "place", "put", "request"};
 
 static size_t flow_size(const struct flow *f, uint64_t i) {
     static const size_t sizes[] = {300001, 100, FLOW_MIB, 5 * FLOW_MIB / 2 + 5};
@@ -54,13 +14,11 @@ static uint64_t flow_large(uint64_t i) {
     return i - (i + 2) / 4;
 }
 
-/* How far this side is: grows as long as anything arrives. */
-IT_UNUSED static uint64_t flow_progress(const struct flow *f) {
+uint64_t flow_progress(const struct flow *f) {
     return f->outcomes + f->received;
 }
 
-/* Whether something is known to be on its way. */
-IT_UNUSED static bool flow_busy(const struct flow *f) {
+bool flow_busy(const struct flow *f) {
     return f->gives ? f->accepted > f->outcomes : f->larges > flow_large(f->received);
 }
 
@@ -69,7 +27,7 @@ static void flow_log(int level, const char *text, void *arg) {
     (void)level, (void)text, (void)arg;
 }
 
-static const sluice_node_options *flow_node(enum flow_way way, size_t bytes) {
+const sluice_node_options *flow_node(enum flow_way way, size_t bytes) {
     static sluice_node_options o;
     o = (sluice_node_options){
         .size = sizeof o,
@@ -84,8 +42,7 @@ static const sluice_node_options *flow_node(enum flow_way way, size_t bytes) {
     return &o;
 }
 
-/* A flow at the beginning: listens if port is 0 (flow->listener), else dials. */
-static void flow_begin(struct flow *f, struct side *side, enum flow_way way, bool gives, int port) {
+void flow_begin(struct flow *f, struct side *side, enum flow_way way, bool gives, int port) {
     sluice_link_options link = {
         .flags = way == FLOW_PLACE && !gives ? SLUICE_RECEIVE_INTO : 0,
         .window_bytes = 4 * FLOW_MIB,
@@ -296,8 +253,7 @@ static void flow_note(struct flow *f, struct note *note) {
     note_free(note);
 }
 
-/* One turn: gives what fits and takes one event that comes within wait_ns. */
-static void flow_turn(struct flow *f, uint64_t wait_ns) {
+void flow_turn(struct flow *f, uint64_t wait_ns) {
     struct note note;
     flow_give(f);
     if (side_take(f->side, &note) || (wait_ns && side_next(f->side, &note, wait_ns)))
@@ -305,5 +261,3 @@ static void flow_turn(struct flow *f, uint64_t wait_ns) {
     else if (!f->closed)
         flow_answer(f, &f->held);
 }
-
-#endif

@@ -1,25 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/*
- * wakeup.h - how the sleeping threads of nodes were woken, from what the nodes publish of it, and traffic
- * in which every message finds its threads asleep.
- *
- * A thread's counters on the page are those of the moment before it slept; so what is compared is
- * compared when it sleeps again, which is waited for.
- */
-#ifndef TESTS_WAKEUP_H
-#define TESTS_WAKEUP_H
+/* sleepers.c - see sleepers.h. */
+#include "support/sleepers.h"
 
-#include "integration/util.h"
-
-#include "base/stats.h"
-#include "datapath/loop/loop.h"
-#include "core/session_table.h"
-#include "fabric/fabric.h"
-#include "node/node.h"
-
-#define ROUNDS 100u
-
-static const sluice_node_options blocking = {.idle = SLUICE_IDLE_BLOCK};
+const sluice_node_options sleepers_options = {.idle = SLUICE_IDLE_BLOCK};
 
 static struct stats_page *page_of(const struct side *side) {
     return side->node->stats.page;
@@ -43,12 +26,7 @@ static void wait_asleep(const struct side *side, uint64_t before) {
     }
 }
 
-/*
- * A message at a time, handed over by this thread to a worker that sleeps. A worker that went to sleep
- * and was woken since by something else is asleep again, or about to look once more: either is a wake
- * or no wake, but never a lost one.
- */
-static void talk_to_sleepers(struct couple *c, unsigned rounds) {
+void sleepers_talk(struct couple *c, unsigned rounds) {
     for (unsigned i = 0; i < rounds; i++) {
         uint64_t a = sleeps_of(&c->a), b = sleeps_of(&c->b);
         must(side_send(&c->b, c->at_b, it_mixed(i), i, 0) == 0);
@@ -77,8 +55,7 @@ static uint64_t wakes_of(const struct side *side, int loop) {
     return atomic_load(&wakeup->user_events_written) + atomic_load(&wakeup->wakeups_by_eventfd);
 }
 
-/* All of a thread's wakes were of the one kind, and nobody rang who was not to. */
-static void expect_wakes(const struct side *side, int loop, bool user_events) {
+void sleepers_expect_wakes(const struct side *side, int loop, bool user_events) {
     const struct stats_wakeup *wakeup = wakeup_of(side, loop);
     wait_heard(side, loop);
     uint64_t written = atomic_load(&wakeup->user_events_written),
@@ -96,13 +73,12 @@ static void expect_wakes(const struct side *side, int loop, bool user_events) {
     assert_true(wakes_of(side, loop) > 0);
 }
 
-/* Traffic, and all the other reasons to wake a thread: each wake is of the kind that can be had. */
-static void check_every_wake(bool user_events) {
+void sleepers_check_every_wake(bool user_events) {
     struct couple c;
-    couple_open(&c, true, &blocking);
+    couple_open(&c, true, &sleepers_options);
     couple_connect(&c, NULL);
     uint64_t before = wakes_of(&c.b, 0);
-    talk_to_sleepers(&c, ROUNDS);
+    sleepers_talk(&c, ROUNDS);
     wait_heard(&c.b, 0);
     assert_true(wakes_of(&c.b, 0) - before >= ROUNDS / 10); /* most found it asleep */
     /* a lookup tells the CM thread, a hang-up the worker, both ends of a listener the CM thread */
@@ -123,8 +99,8 @@ static void check_every_wake(bool user_events) {
     side_expect_closed(&c.a, SLUICE_REASON_PEER_CLOSE);
     sluice_unlisten(c.listener);
     for (int loop = -1; loop <= 0; loop++) {
-        expect_wakes(&c.a, loop, user_events);
-        expect_wakes(&c.b, loop, user_events);
+        sleepers_expect_wakes(&c.a, loop, user_events);
+        sleepers_expect_wakes(&c.b, loop, user_events);
     }
     couple_close(&c);
 }
@@ -152,11 +128,11 @@ static void *wake_again_and_again(void *arg) {
     return NULL;
 }
 
-static void check_public_wake(bool user_events) {
+void sleepers_check_public_wake(bool user_events) {
     struct side side;
     struct waker waker = {.side = &side};
     void *failed;
-    side_open(&side, false, &blocking);
+    side_open(&side, false, &sleepers_options);
     must(pthread_create(&waker.thread, NULL, wake_again_and_again, &waker) == 0);
     for (unsigned i = 0; i < ROUNDS; i++) {
         sluice_event event;
@@ -167,20 +143,19 @@ static void check_public_wake(bool user_events) {
     }
     must(pthread_join(waker.thread, &failed) == 0 && !failed);
     must(sluice_poll(side.loop, NULL, 0, MS) == 0); /* shows what it has counted before it sleeps */
-    expect_wakes(&side, 0, user_events);
+    sleepers_expect_wakes(&side, 0, user_events);
     assert_int_equal(wakes_of(&side, 0), ROUNDS);
     side_close(&side, 0);
 }
 
 /* ---- events that nobody rang ------------------------------------------------------------------------- */
 
-/* To the worker's own wakeup, as late and as wrong as can be; the session goes on meanwhile. */
-static void check_forged_events(void) {
+void sleepers_check_forged_events(void) {
     static const uint64_t generations[] = {0, 1, UINT32_MAX};
     struct couple c;
-    couple_open(&c, true, &blocking);
+    couple_open(&c, true, &sleepers_options);
     couple_connect(&c, NULL);
-    talk_to_sleepers(&c, 3);
+    sleepers_talk(&c, 3);
     struct session *s = session_table_find(c.at_b.id);
     struct wakeup *wakeup = &atomic_load(&s->loop)->mailbox.wakeup;
     const struct fabric_ops *fabric = c.b.node->fabric;
@@ -191,7 +166,7 @@ static void check_forged_events(void) {
                 UINT64_C(0x8000) << WAKEUP_ARG_BITS | wakeup_arg(s->slot, (uint32_t)generations[g]);
             must(fabric->write_cm_event(wakeup->id, (enum rdma_cm_event_type)FABRIC_CM_USER, verb,
                                         arg) == 0);
-            talk_to_sleepers(&c, 1);
+            sleepers_talk(&c, 1);
         }
     uint64_t until = sluice_now() + LIMIT_NS;
     while (atomic_load(&wakeup_of(&c.b, 0)->user_events_stray) < forged)
@@ -203,10 +178,9 @@ static void check_forged_events(void) {
     couple_close(&c);
 }
 
-/* The CM thread's events by type have those of its wakeup in them. */
-static void check_counted_as_cm_events(bool user_events) {
+void sleepers_check_cm_events(bool user_events) {
     struct couple c;
-    couple_open(&c, true, &blocking);
+    couple_open(&c, true, &sleepers_options);
     couple_connect(&c, NULL);
     struct side *sides[] = {&c.a, &c.b};
     for (unsigned i = 0; i < 2; i++) {
@@ -227,5 +201,3 @@ static void check_counted_as_cm_events(bool user_events) {
     }
     couple_close(&c);
 }
-
-#endif

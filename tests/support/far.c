@@ -1,31 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/*
- * far.h - the other host of a test in the kernel's guest (fabric=hosts, fabric=guests): programs are started
- * there, and the network between the two is told to lose, delay and reorder packets, or is cut.
- *
- * Words before a command (SLUICE_TEST_NS) take it there. Which kind of other host it is makes no difference,
- * but that only another guest can have its power cut (SLUICE_TEST_POWER).
- *
- * A program over there is a struct peer like one over here. What it says on standard error comes with its
- * lines, and the end of its input is the end of it. One thread.
- */
-#ifndef KERNEL_FAR_H
-#define KERNEL_FAR_H
+/* far.c - see far.h. */
+#include "support/far.h"
 
-#include "guest.h"
-
-#define FAR_MTU 4500u
-
-static const char *far_host(void) {
+const char *far_host(void) {
     return guest_setting("SLUICE_TEST_HOST_2");
 }
 
-IT_UNUSED static bool far_iwarp(void) {
+bool far_iwarp(void) {
     return strcmp(guest_setting("KERNEL_DRIVER"), "siw") == 0;
 }
 
-/* What it_address() names is over there, or here again. */
-static void far_address(bool there) {
+void far_address(bool there) {
     static char here[64];
     if (!*here)
         snprintf(here, sizeof here, "%s", it_host());
@@ -47,10 +32,9 @@ __attribute__((format(printf, 1, 2))) static int far_shell(const char *format, .
 
 /* ---- the network between ------------------------------------------------------------------------- */
 
-static bool far_is_bad, far_was_bad; /* there is weather; there was since flow_begin() */
+bool far_is_bad, far_was_bad;
 
-/* What netem does to each direction; NULL: nothing. */
-static void far_weather(const char *netem) {
+void far_weather(const char *netem) {
     far_is_bad = netem != NULL;
     far_was_bad |= far_is_bad;
     if (netem)
@@ -61,36 +45,30 @@ static void far_weather(const char *netem) {
         must(far_shell("tc qdisc del dev $A root && $THERE tc qdisc del dev $B root") == 0);
 }
 
-/* A cable behind a switch: the interfaces stay up, and nothing passes. */
-IT_UNUSED static void far_cable(bool in) {
+void far_cable(bool in) {
     far_weather(in ? NULL : "loss 100%");
 }
 
-/* The administrator of the other host takes its interface down. Addresses stay, routes go. */
-IT_UNUSED static void far_interface(bool up) {
+void far_interface(bool up) {
     must(far_shell("$THERE ip link set $B %s", up ? "up" : "down") == 0);
 }
 
-/* The device of the other host, anew. */
-IT_UNUSED static void far_device(void) {
+void far_device(void) {
     must(far_shell("$THERE rdma link del $SLUICE_DEVICE_2 && "
                    "$THERE rdma link add $SLUICE_DEVICE_2 type $KERNEL_DRIVER netdev $B") == 0);
 }
 
-static void far_mtu(unsigned bytes) {
+void far_mtu(unsigned bytes) {
     must(far_shell("ip link set $A mtu %u && $THERE ip link set $B mtu %u", bytes, bytes) == 0);
 }
 
-/* The hosts do not know each other's MAC any more. */
-IT_UNUSED static void far_forget(void) {
+void far_forget(void) {
     must(far_shell("ip neigh flush dev $A && $THERE ip neigh flush dev $B") == 0);
 }
 
 /* ---- programs over there ------------------------------------------------------------------------- */
 
-/* Programs of the build are found by their names. */
-__attribute__((format(printf, 2, 3))) static void far_start(struct peer *peer, const char *format,
-                                                            ...) {
+void far_start(struct peer *peer, const char *format, ...) {
     char program[512], there[256], line[1400];
     char *argv[16] = {0};
     int in[2], out[2], n = 0;
@@ -125,8 +103,7 @@ __attribute__((format(printf, 2, 3))) static void far_start(struct peer *peer, c
     peer->out = out[0];
 }
 
-/* Its input ends, and with it the program; what else it had to say is read. Its exit status. */
-IT_UNUSED static int far_end(struct peer *peer) {
+int far_end(struct peer *peer) {
     char rest[512];
     int status;
     close(peer->in);
@@ -137,8 +114,7 @@ IT_UNUSED static int far_end(struct peer *peer) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* The next line that begins with these words, and is its last; what the library logs is passed over. */
-IT_UNUSED static void far_expect(struct peer *peer, const char *words) {
+void far_expect(struct peer *peer, const char *words) {
     while (strncmp(peer_line(peer), "sluice: ", 8) == 0)
         print_message("over there: %s\n", peer->line);
     if (strncmp(peer->line, words, strlen(words)) != 0)
@@ -146,8 +122,7 @@ IT_UNUSED static void far_expect(struct peer *peer, const char *words) {
     must(strncmp(peer->line, words, strlen(words)) == 0);
 }
 
-/* The number at the end of the first line that begins with these words; others are passed over. */
-IT_UNUSED static int far_number(struct peer *peer, const char *words) {
+int far_number(struct peer *peer, const char *words) {
     for (;;) {
         const char *line = peer_line(peer);
         if (strncmp(line, words, strlen(words)) == 0) {
@@ -160,14 +135,12 @@ IT_UNUSED static int far_number(struct peer *peer, const char *words) {
 
 /* ---- power ---------------------------------------------------------------------------------------- */
 
-/* Of the other guest: the plug is pulled, or it is put in again. */
-IT_UNUSED static void far_power(bool on) {
+void far_power(bool on) {
     FILE *line = fopen(guest_setting("SLUICE_TEST_POWER"), "w");
     must(line && fprintf(line, "power %s\n", on ? "on" : "off") > 0 && fclose(line) == 0);
 }
 
-/* Has power, and waits until it takes commands. A boot that hangs is begun again. */
-IT_UNUSED static void far_boot(void) {
+void far_boot(void) {
     for (unsigned tries = 0; tries < 3; tries++) {
         far_power(true);
         uint64_t until = sluice_now() + LIMIT_NS;
@@ -181,8 +154,7 @@ IT_UNUSED static void far_boot(void) {
 
 /* ---- set-up and tear-down of the programs --------------------------------------------------------- */
 
-/* Whatever a test that failed left. */
-IT_UNUSED static int far_restore(void **state) {
+int far_restore(void **state) {
     (void)state;
     (void)far_shell("exec 2> /dev/null; tc qdisc del dev $A root; "
                     "$THERE tc qdisc del dev $B root; $THERE ip link set $B up");
@@ -190,8 +162,7 @@ IT_UNUSED static int far_restore(void **state) {
     return 0;
 }
 
-/* librdmacm opens each device that an id leads to once, and keeps it. */
-IT_UNUSED static int far_warm_up(void **state) {
+int far_warm_up(void **state) {
     (void)state;
     struct side side;
     struct note note;
@@ -204,5 +175,3 @@ IT_UNUSED static int far_warm_up(void **state) {
     side_close(&side, 0);
     return 0;
 }
-
-#endif

@@ -1,27 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/*
- * flow.h - messages of all sizes that go to the other host and come back, through whatever is done to the
- * network meanwhile: each comes back once, in its order and unchanged, and has one outcome. One thread.
- */
-#ifndef KERNEL_FLOW_H
-#define KERNEL_FLOW_H
+/* far_flow.c - see far_flow.h. */
+#include "support/far_flow.h"
 
-#include "far.h"
-
-#define FLOW_AHEAD 24                     /* messages on their way and back */
-#define FLOW_SILENCE_NS (150 * 1000 * MS) /* longer than anything that heals is away */
-
-struct flow {
-    struct side side;
-    struct peer peer;
-    sluice_session session;
-    uint64_t sent, back, outcomes, unknown;
-    int port;
-    bool full, closed;
-    struct note end;
-};
-
-static void flow_send(struct flow *f) {
+static void far_flow_send(struct far_flow *f) {
     while (!f->closed && !f->full && f->sent - f->back < FLOW_AHEAD) {
         int status = side_send(&f->side, f->session, it_mixed(f->sent), f->sent, f->sent + 1);
         f->full = status == SLUICE_EAGAIN;
@@ -32,7 +13,7 @@ static void flow_send(struct flow *f) {
     }
 }
 
-static void flow_take(struct flow *f, struct note *note) {
+static void far_flow_take(struct far_flow *f, struct note *note) {
     switch ((sluice_event_type)note->event.type) {
     case SLUICE_MESSAGE:
         must(it_matches(note->msg, it_mixed(f->back), f->back));
@@ -64,43 +45,40 @@ static void flow_take(struct flow *f, struct note *note) {
     note_free(note);
 }
 
-/* Sends on until so many are back, or the clock says so, or the session ended. */
-static void flow_on(struct flow *f, uint64_t goal, uint64_t until_ns) {
+void far_flow_on(struct far_flow *f, uint64_t goal, uint64_t until_ns) {
     struct note note;
     while (!f->closed && f->back < goal && sluice_now() < until_ns) {
-        flow_send(f);
+        far_flow_send(f);
         uint64_t now = sluice_now();
         uint64_t left = until_ns > now ? until_ns - now : 0;
         if (side_next(&f->side, &note, left < FLOW_SILENCE_NS ? left : FLOW_SILENCE_NS))
-            flow_take(f, &note);
+            far_flow_take(f, &note);
         else
             must(left <= FLOW_SILENCE_NS);
     }
 }
 
-IT_UNUSED static bool flow_lost(int reason) {
+bool far_flow_lost(int reason) {
     return reason == SLUICE_REASON_KEEPALIVE || reason == SLUICE_REASON_PEER_LOST;
 }
 
-/* How it ended, and how long after something. */
-static void flow_told(const struct flow *f, const char *what, uint64_t since_ns) {
+void far_flow_told(const struct far_flow *f, const char *what, uint64_t since_ns) {
     print_message("%s: %s (%s), status %d, cm %d %d, wc %d, after %llu ms\n", what,
                   sluice_reason_text(f->end.event.reason), f->end.info.close_text,
                   f->end.event.status, f->end.info.cm_event, f->end.info.cm_status,
                   f->end.info.wc_status, (unsigned long long)((sluice_now() - since_ns) / MS));
 }
 
-IT_UNUSED static void flow_messages(struct flow *f, uint64_t count) {
+void far_flow_messages(struct far_flow *f, uint64_t count) {
     uint64_t goal = f->back + count, begun = sluice_now();
-    flow_on(f, goal, UINT64_MAX);
+    far_flow_on(f, goal, UINT64_MAX);
     if (f->closed)
-        flow_told(f, "ended", begun);
+        far_flow_told(f, "ended", begun);
     assert_false(f->closed);
     assert_true(f->back >= goal);
 }
 
-/* Asks for a new session; it is up, or `closed` says that it is not. */
-static void flow_try(struct flow *f, uint64_t keepalive_ns, uint64_t timeout_ns) {
+void far_flow_try(struct far_flow *f, uint64_t keepalive_ns, uint64_t timeout_ns) {
     struct note note;
     far_address(true);
     f->sent = f->back = f->outcomes = f->unknown = 0;
@@ -118,38 +96,34 @@ static void flow_try(struct flow *f, uint64_t keepalive_ns, uint64_t timeout_ns)
     far_expect(&f->peer, "up ");
 }
 
-/* With time for hosts that do not know each other's MAC: the kernel's connection manager repeats what got
- * lost meanwhile every four seconds. */
-static void flow_dial(struct flow *f, uint64_t keepalive_ns) {
+void far_flow_dial(struct far_flow *f, uint64_t keepalive_ns) {
     uint64_t begun = sluice_now();
-    flow_try(f, keepalive_ns, FLOW_SILENCE_NS);
+    far_flow_try(f, keepalive_ns, FLOW_SILENCE_NS);
     if (f->closed)
-        flow_told(f, "not up", begun);
+        far_flow_told(f, "not up", begun);
     assert_false(f->closed);
 }
 
-/* The program over there that sends everything back, and a session with it. */
-static void flow_begin(struct flow *f, uint64_t keepalive_ns) {
+void far_flow_begin(struct far_flow *f, uint64_t keepalive_ns) {
     far_was_bad = far_is_bad;
     unsigned ms =
         keepalive_ns == SLUICE_OFF ? 0 : (unsigned)(keepalive_ns / MS); /* one side's is enough */
     far_start(&f->peer, "exec session_peer listen echo handlers keepalive_ms=%u", ms);
     f->port = atoi(peer_expect(&f->peer, "port "));
-    flow_dial(f, keepalive_ns);
+    far_flow_dial(f, keepalive_ns);
 }
 
-IT_UNUSED static void flow_open(struct flow *f, bool handlers, uint64_t keepalive_ns) {
+void far_flow_open(struct far_flow *f, bool handlers, uint64_t keepalive_ns) {
     memset(f, 0, sizeof *f);
     side_open(&f->side, handlers, NULL);
-    flow_begin(f, keepalive_ns);
+    far_flow_begin(f, keepalive_ns);
 }
 
-/* An orderly end of the session: what was sent is there, and came back. */
-static void flow_hang_up(struct flow *f) {
+void far_flow_hang_up(struct far_flow *f) {
     struct note note;
     while (!f->closed && (f->back < f->sent || f->outcomes < f->sent)) {
         must(side_next(&f->side, &note, FLOW_SILENCE_NS));
-        flow_take(f, &note);
+        far_flow_take(f, &note);
     }
     assert_false(f->closed);
     assert_int_equal(f->unknown, 0);
@@ -165,11 +139,9 @@ static void flow_hang_up(struct flow *f) {
     f->closed = true;
 }
 
-IT_UNUSED static void flow_close(struct flow *f) {
+void far_flow_close(struct far_flow *f) {
     if (!f->closed)
-        flow_hang_up(f);
+        far_flow_hang_up(f);
     assert_int_equal(far_end(&f->peer), 0);
     side_close(&f->side, 0);
 }
-
-#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* peer.c - see peer.h. */
+#define _GNU_SOURCE
+#include "support/peer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/must.h"
+#include "support/side.h"
+
+void peer_start(struct peer *peer, const char *program, const char *const words[]) {
+    const char *bin = getenv("SLUICE_BIN_DIR");
+    char path[512];
+    char *argv[16] = {path};
+    int in[2], out[2];
+    must(bin);
+    snprintf(path, sizeof path, "%s%s/%s", bin ? bin : ".",
+             strncmp(program, "sluice-", 7) == 0 ? "" : "/../tests", program);
+    for (unsigned i = 0; words[i]; i++) {
+        must(i < 14);
+        argv[i + 1] = (char *)(uintptr_t)words[i];
+    }
+    memset(peer, 0, sizeof *peer);
+    must(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    must(posix_spawn(&peer->pid, path, &actions, NULL, argv, environ) == 0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(in[0]);
+    close(out[1]);
+    peer->in = in[1];
+    peer->out = out[0];
+}
+
+bool peer_ready(struct peer *peer) {
+    struct pollfd p = {.fd = peer->out, .events = POLLIN};
+    must(poll(&p, 1, 0) >= 0);
+    return p.revents != 0 || memchr(peer->buffer, '\n', peer->held) != NULL;
+}
+
+const char *peer_line(struct peer *peer) {
+    uint64_t until = sluice_now() + 4 * LIMIT_NS;
+    for (;;) {
+        char *end = memchr(peer->buffer, '\n', peer->held);
+        if (end) {
+            size_t n = (size_t)(end - peer->buffer);
+            must(n < sizeof peer->line);
+            memcpy(peer->line, peer->buffer, n);
+            peer->line[n] = 0;
+            peer->held -= n + 1;
+            memmove(peer->buffer, end + 1, peer->held);
+            return peer->line;
+        }
+        struct pollfd p = {.fd = peer->out, .events = POLLIN};
+        must(poll(&p, 1, 1000) >= 0 || errno == EINTR);
+        if (p.revents) {
+            ssize_t n =
+                read(peer->out, peer->buffer + peer->held, sizeof peer->buffer - peer->held);
+            must(n > 0); /* it ended without a word */
+            peer->held += (size_t)n;
+        }
+        must(sluice_now() < until);
+    }
+}
+
+const char *peer_expect(struct peer *peer, const char *words) {
+    const char *line = peer_line(peer);
+    if (strncmp(line, words, strlen(words)) != 0)
+        fprintf(stderr, "the peer said \"%s\", expected \"%s\"\n", line, words);
+    must(strncmp(line, words, strlen(words)) == 0);
+    return line + strlen(words);
+}
+
+long long peer_number(const struct peer *peer, const char *name) {
+    size_t n = strlen(name);
+    for (const char *at = peer->line; (at = strstr(at, name)) != NULL; at += n)
+        if (at[n] == '=' && (at == peer->line || at[-1] == ' '))
+            return atoll(at + n + 1);
+    fprintf(stderr, "no %s in \"%s\"\n", name, peer->line);
+    must(!"a number in the peer's line");
+    return 0;
+}
+
+void peer_tell(struct peer *peer, const char *command) {
+    char line[256];
+    int n = snprintf(line, sizeof line, "%s\n", command);
+    must(write(peer->in, line, (size_t)n) == n);
+}
+
+int peer_join(struct peer *peer) {
+    int status;
+    close(peer->in); /* it ends when nobody talks to it any more */
+    must(waitpid(peer->pid, &status, 0) == peer->pid);
+    close(peer->out);
+    return status;
+}
+
+void peer_quit(struct peer *peer) {
+    peer_tell(peer, "quit");
+    int status = peer_join(peer);
+    must(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+void peer_kill(struct peer *peer) {
+    kill(peer->pid, SIGKILL);
+    int status = peer_join(peer);
+    must(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
