@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * greet_access_test.c - a dialer that knows a region's token and has not been welcomed yet: what it posts on
+ * handshake_access_test.c - a dialer that knows a region's token and has not been welcomed yet: what it posts on
  * its queue pair by hand reaches nothing. From WELCOME on the same token works.
  */
 #include <sluice/memory.h>

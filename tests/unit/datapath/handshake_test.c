@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * greet_test.c - between the connection and the session: private data reaches the application before
+ * handshake_test.c - between the connection and the session: private data reaches the application before
  * it decides, both sides prove that they have the key, and before that nothing is at stake.
  */
 #include "support/pair.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * doorbell_test.c - no wake is lost, rings are merged, and each way stands in for the other.
+ * wakeup_delivery_test.c - no wake is lost, rings are merged, and each way stands in for the other.
  *
  * Every promise is tested on three wakeups: the eventfd alone, the user events of the software
  * device, and those of a made-up rdma_cm that can be told to fail. A lost wake shows as an
