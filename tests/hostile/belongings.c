@@ -8,6 +8,7 @@
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/untrusted_fd.h"
 #include "support/tasks.h"
+#include "support/usage.h"
 
 /* What pools and the C library may keep; a sanitizer keeps what is freed, to see whether it is used. */
 #if defined(SANITIZE_ADDRESS) || defined(SANITIZE_THREAD)
@@ -33,7 +34,7 @@ static unsigned count_fds(void) {
 }
 
 struct belongings belongings_count(sluice_node *const *nodes, unsigned count) {
-    struct belongings b = {.resident = it_rss()};
+    struct belongings b = {.resident = usage_resident()};
     soft_lock(); /* the engine is not in the middle of something that has one */
     b.fds = count_fds();
     b.threads = tasks_not_named(CLOSER) - tasks_named(GROWER);

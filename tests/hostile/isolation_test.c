@@ -10,6 +10,7 @@
  */
 #include "support/side.h"
 #include "support/peer.h"
+#include "support/network.h"
 
 #include <inttypes.h>
 #include <net/if.h>
@@ -24,16 +25,6 @@
 #define FILL 0x5a
 
 static bool own_namespace;
-
-static bool separate(void) {
-    struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
-    if (geteuid() != 0 || unshare(CLONE_NEWNET) != 0)
-        return false;
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    bool up = fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &lo) == 0;
-    close(fd);
-    return up;
-}
 
 static void start(struct peer *peer, unsigned i, unsigned uid) {
     const sluice_token *given = victim_token(FILL);
@@ -139,7 +130,7 @@ static void nobody_delays_an_honest_pair(void **state) {
 
 int main(void) {
     must_end_process = true; /* the honest pair has a thread of its own */
-    own_namespace = separate();
+    own_namespace = network_separate();
     const struct CMUnitTest tests[] = {cmocka_unit_test(nobody_delays_an_honest_pair)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,12 +6,7 @@
  */
 #include "support/side.h"
 #include "support/peer.h"
-
-static void no_log(int level, const char *text, void *arg) {
-    (void)level;
-    (void)text;
-    (void)arg;
-}
+#include "support/log.h"
 
 /* The honest session beside the others: an echo in another process. */
 struct honest {
@@ -29,7 +24,7 @@ struct victim {
 static void victim_open(struct victim *v, bool handlers) {
     memset(v, 0, sizeof *v);
     peer_run(&v->honest.peer, "session_peer", "listen", "echo");
-    side_open(&v->side, handlers, SLUICE_NODE(.log = no_log, .message_bytes_max = 1 << 20));
+    side_open(&v->side, handlers, SLUICE_NODE(.log = log_nothing, .message_bytes_max = 1 << 20));
     v->honest.session = side_dial(&v->side, atoi(peer_expect(&v->honest.peer, "port ")), NULL);
     side_expect(&v->side, SLUICE_UP);
 }

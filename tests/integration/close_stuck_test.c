@@ -10,6 +10,7 @@
 
 #include "support/stall.h"
 #include "support/tasks.h"
+#include "support/usage.h"
 
 #define GRACE_NS (100 * MS)
 #define EXTRA_NS (5000 * MS) /* what a session may take to end after the grace */
@@ -275,7 +276,7 @@ static void a_handler_that_does_not_return_is_given_up(void **state) {
     sluice_node *first; /* leaves what the first one of a process does */
     must(sluice_open(&first, NULL, NULL) == 0);
     sluice_close(first, 0);
-    unsigned fds = it_entries("/proc/self/fd");
+    unsigned fds = usage_entries("/proc/self/fd");
     meet(&nodes, !handlers_of(state));
     closes_in_time(nodes.server, GRACE_NS);
     assert_true(says(handlers_of(state) ? "a handler of worker 0 does not return"
@@ -293,13 +294,13 @@ static void a_handler_that_does_not_return_is_given_up(void **state) {
     assert_int_equal(scene.logged_after, 0);
     sluice_close(nodes.client, 0);
     wait_until_gone();
-    assert_int_equal(it_entries("/proc/self/fd"), fds);
+    assert_int_equal(usage_entries("/proc/self/fd"), fds);
 }
 
 /* Later than a session is given up that does not end by itself. */
 static void a_handler_that_returns_late_leaves_nothing_behind(void **state) {
     struct nodes nodes = {0};
-    unsigned fds = it_entries("/proc/self/fd");
+    unsigned fds = usage_entries("/proc/self/fd");
     meet(&nodes, !handlers_of(state));
     uint64_t late = sluice_now() + GRACE_NS + EXTRA_NS + 1000 * MS;
     closes_in_time(nodes.server, GRACE_NS);
@@ -310,7 +311,7 @@ static void a_handler_that_returns_late_leaves_nothing_behind(void **state) {
     wait_until_gone();
     sluice_close(nodes.client, 0);
     wait_until_gone();
-    assert_int_equal(it_entries("/proc/self/fd"), fds);
+    assert_int_equal(usage_entries("/proc/self/fd"), fds);
 }
 
 /* It was not inside when the grace ended: it is called because of that. */

@@ -8,6 +8,7 @@
 
 #include "base/sanitize.h"
 #include "support/tasks.h"
+#include "support/usage.h"
 
 /* The pool grows ahead of a load, once: after that a thousand sessions change nothing. */
 enum { CYCLES = 1000, WARM = 50, POOL_WARM = 600 };
@@ -31,11 +32,11 @@ struct level {
 static struct level level_of(struct side *side) {
     sluice_node_info info = {.size = sizeof info};
     must(sluice_node_get_info(side->node, &info) == 0);
-    return (struct level){.fds = it_entries("/proc/self/fd"),
+    return (struct level){.fds = usage_entries("/proc/self/fd"),
                           .threads = tasks_alive(),
                           .registered = info.memory_bytes,
                           .sessions = info.sessions,
-                          .resident = it_rss()};
+                          .resident = usage_resident()};
 }
 
 /* The level without a session. What is put away after the last event may take a turn or two more. */
@@ -95,7 +96,7 @@ static void a_thousand_sessions_leave_nothing_behind(void **state) {
     for (unsigned i = 0; i < POOL_WARM + many(); i++) {
         if (i == POOL_WARM) {
             before = level_without(&side);
-            peer_fds = it_entries(path);
+            peer_fds = usage_entries(path);
         }
         one_session(&side, port, i);
         peer_expect(&peer, "up ");
@@ -103,9 +104,9 @@ static void a_thousand_sessions_leave_nothing_behind(void **state) {
     }
     settles_at(&side, &before);
     uint64_t until = sluice_now() + 10000 * MS; /* its descriptors of the last one may linger */
-    while (it_entries(path) > peer_fds && sluice_now() < until)
+    while (usage_entries(path) > peer_fds && sluice_now() < until)
         ;
-    assert_uint_in_range(it_entries(path), 0, peer_fds);
+    assert_uint_in_range(usage_entries(path), 0, peer_fds);
     side_close(&side, 0);
     peer_quit(&peer);
 }
@@ -159,15 +160,15 @@ static void nodes_opened_and_closed_leave_nothing_behind(void **state) {
         note_free(&note);
         couple_close(&c);
         if (i == 4) {
-            fds = it_entries("/proc/self/fd");
+            fds = usage_entries("/proc/self/fd");
             threads = tasks_alive();
-            resident = it_rss();
+            resident = usage_resident();
         }
     }
-    assert_uint_in_range(it_entries("/proc/self/fd"), 1, fds);
+    assert_uint_in_range(usage_entries("/proc/self/fd"), 1, fds);
     assert_uint_in_range(tasks_alive(), 1, threads);
 #if !defined(SANITIZE_ADDRESS) && !defined(SANITIZE_THREAD)
-    assert_true(it_rss() <= resident + (2u << 20));
+    assert_true(usage_resident() <= resident + (2u << 20));
 #else
     (void)resident;
 #endif

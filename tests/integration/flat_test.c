@@ -17,6 +17,7 @@
 
 #include "base/sanitize.h"
 #include "support/tasks.h"
+#include "support/usage.h"
 
 /*
  * What is made once, when it is needed first, is no growth: an arena that is added ahead, which on the software
@@ -57,7 +58,7 @@ static void level_of(struct couple *c, struct level *level) {
     }
     qsort(level->fd, level->fds, sizeof level->fd[0], by_name);
     level->threads = tasks_alive();
-    level->resident = it_rss();
+    level->resident = usage_resident();
     struct side *sides[] = {&c->a, &c->b};
     for (int i = 0; i < 2; i++) {
         sluice_node_info info = {.size = sizeof info};

@@ -11,6 +11,8 @@
 
 #include "base/sanitize.h"
 #include "support/stall.h"
+#include "support/log.h"
+#include "support/usage.h"
 
 enum { BYTES = 300, SESSIONS = 2048 };
 /* It may have to try for a place in the line, against all who are not in it: which of them is next when
@@ -31,22 +33,10 @@ enum { FLOOD = 3000, ROUNDS = 11 };
 #define GONE_NS                                                                                    \
     (5000 * MS + LINE_NS) /* 5 s a handshake has, and what is left in the line before it */
 
-static void no_log(int level, const char *text, void *arg) {
-    (void)level;
-    (void)text;
-    (void)arg;
-}
-
 static void echo(const sluice_event *event, void *arg) {
     (void)arg;
     if (event->type == SLUICE_MESSAGE && sluice_send(event->session, event->msg, NULL) != 0)
         sluice_hangup(event->session, 0);
-}
-
-static sluice_node_info info_of(sluice_node *node) {
-    sluice_node_info info = {.size = sizeof info};
-    must(sluice_node_get_info(node, &info) == 0);
-    return info;
 }
 
 /* One try: a session that carried a message there and back. */
@@ -122,7 +112,7 @@ static void an_honest_peer_gets_in_during_a_flood(void **state) {
     struct peer flood;
     char port_text[16], count[16];
     if (sluice_open(&node,
-                    SLUICE_NODE(.device = it_device(), .eager_bytes = 1024, .log = no_log,
+                    SLUICE_NODE(.device = it_device(), .eager_bytes = 1024, .log = log_nothing,
                                 .sessions_max = SESSIONS, .memory_bytes_max = MEMORY),
                     &e) != 0 ||
         sluice_listen(node, it_address(0), SLUICE_LINK(.handler = echo, .credits = 4), &listener,
@@ -131,23 +121,23 @@ static void an_honest_peer_gets_in_during_a_flood(void **state) {
     int port = sluice_listener_port(listener);
     side_open(&honest, false, SLUICE_NODE(.eager_bytes = 1024, .memory_bytes_max = 16 << 20));
     honest_rounds(&honest, port, NULL, "alone");
-    unsigned fds = it_entries("/proc/self/fd");
-    size_t resident = it_rss();
+    unsigned fds = usage_entries("/proc/self/fd");
+    size_t resident = usage_resident();
 
     snprintf(port_text, sizeof port_text, "%d", port);
     snprintf(count, sizeof count, "%d", FLOOD);
     peer_run(&flood, "flood_peer", port_text, count);
     peer_expect(&flood, "flooding");
     honest_rounds(&honest, port, &flood, "in the flood");
-    assert_true(info_of(node).memory_bytes <= MEMORY);
-    assert_true(info_of(node).sessions <= SESSIONS);
+    assert_true(side_node_info(node).memory_bytes <= MEMORY);
+    assert_true(side_node_info(node).sessions <= SESSIONS);
     uint64_t until = sluice_now() + LIMIT_NS; /* those of what was just dropped are closed soon */
-    while (it_entries("/proc/self/fd") >= fds + 50 && sluice_now() < until)
+    while (usage_entries("/proc/self/fd") >= fds + 50 && sluice_now() < until)
         poll(NULL, 0, 1);
-    assert_true(it_entries("/proc/self/fd") < fds + 50); /* by the process, not by the request */
-    print_message("%zu KiB more resident\n", (it_rss() - resident) / 1024);
+    assert_true(usage_entries("/proc/self/fd") < fds + 50); /* by the process, not by the request */
+    print_message("%zu KiB more resident\n", (usage_resident() - resident) / 1024);
 #if !defined(SANITIZE_ADDRESS) && !defined(SANITIZE_THREAD)
-    assert_true(it_rss() < resident + MEMORY + SESSIONS * KEPT);
+    assert_true(usage_resident() < resident + MEMORY + SESSIONS * KEPT);
 #endif
 
     peer_tell(&flood, "stop");
@@ -156,13 +146,13 @@ static void an_honest_peer_gets_in_during_a_flood(void **state) {
     print_message("%lld requests\n", peer_number(&flood, "requests"));
     stall_begin();
     uint64_t stopped = sluice_now();
-    assert_true(info_of(node).sessions > 0); /* half open */
-    while (info_of(node).sessions > 0 && sluice_now() - stopped < LIMIT_NS)
+    assert_true(side_node_info(node).sessions > 0); /* half open */
+    while (side_node_info(node).sessions > 0 && sluice_now() - stopped < LIMIT_NS)
         poll(NULL, 0, 1);
     uint64_t took = sluice_now() - stopped, stalled = stall_end();
     print_message("nothing half open %.1f s later, the machine stood still for %.1f s of it\n",
                   (double)took / 1e9, (double)stalled / 1e9);
-    assert_int_equal(info_of(node).sessions, 0);
+    assert_int_equal(side_node_info(node).sessions, 0);
     assert_true(took < GONE_NS + stalled);
     int status = peer_join(&flood);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);

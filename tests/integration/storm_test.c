@@ -6,6 +6,7 @@
  */
 #include "support/side.h"
 #include "support/peer.h"
+#include "support/usage.h"
 
 #include "base/sanitize.h"
 
@@ -47,12 +48,6 @@ static void echo(const sluice_event *event, void *arg) {
     }
 }
 
-static sluice_node_info info_of(sluice_node *node) {
-    sluice_node_info info = {.size = sizeof info};
-    must(sluice_node_get_info(node, &info) == 0);
-    return info;
-}
-
 /* All are up at the same time; then all end. */
 static void storm(sluice_node *node, int port) {
     struct peer peers[PEERS];
@@ -80,7 +75,7 @@ static void storm(sluice_node *node, int port) {
     print_message("%d sessions in %.0f ms, %lld dialed again\n", ALL,
                   (double)(sluice_now() - begun) / MS, again);
     assert_int_equal(again, 0);
-    assert_int_equal(info_of(node).sessions, ALL);
+    assert_int_equal(side_node_info(node).sessions, ALL);
     for (unsigned i = 0; i < PEERS; i++)
         peer_tell(&peers[i], "end");
     for (unsigned i = 0; i < PEERS; i++) {
@@ -89,9 +84,9 @@ static void storm(sluice_node *node, int port) {
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
     uint64_t until = sluice_now() + LIMIT_NS;
-    while (info_of(node).sessions > 0 && sluice_now() < until)
+    while (side_node_info(node).sessions > 0 && sluice_now() < until)
         poll(NULL, 0, 1);
-    assert_int_equal(info_of(node).sessions, 0);
+    assert_int_equal(side_node_info(node).sessions, 0);
     assert_int_equal(seen.messages, ALL);
     assert_int_equal(seen.ups, ALL);
     assert_int_equal(seen.closed, ALL);
@@ -100,9 +95,9 @@ static void storm(sluice_node *node, int port) {
 /* What peers held is put away some time after their end: of the first storm maybe after the count. */
 static void descriptors_are_back_at(unsigned before) {
     uint64_t until = sluice_now() + 10000 * MS;
-    while (it_entries("/proc/self/fd") > before && sluice_now() < until)
+    while (usage_entries("/proc/self/fd") > before && sluice_now() < until)
         poll(NULL, 0, 1);
-    assert_uint_in_range(it_entries("/proc/self/fd"), 0, before);
+    assert_uint_in_range(usage_entries("/proc/self/fd"), 0, before);
 }
 
 static void storms_of(const sluice_node_options *options) {
@@ -116,11 +111,11 @@ static void storms_of(const sluice_node_options *options) {
         fail_msg("%s", e.text);
     storm(node, sluice_listener_port(listener));
     /* What the first took and kept for later is enough for the second. */
-    uint64_t registered = info_of(node).memory_bytes;
-    unsigned fds = it_entries("/proc/self/fd");
+    uint64_t registered = side_node_info(node).memory_bytes;
+    unsigned fds = usage_entries("/proc/self/fd");
     storm(node, sluice_listener_port(listener));
     descriptors_are_back_at(fds);
-    assert_true(info_of(node).memory_bytes <= registered);
+    assert_true(side_node_info(node).memory_bytes <= registered);
     sluice_close(node, 0);
 }
 

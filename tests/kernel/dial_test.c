@@ -5,6 +5,7 @@
  * tried, and that nothing is left. events_test.c has what the network refuses.
  */
 #include "support/guest.h"
+#include "support/usage.h"
 
 #define ALSO_HOST "10.77.0.3" /* a second address of ours, while a test needs it */
 #define TWO_HOST "two.kernel-test"
@@ -183,9 +184,9 @@ static void dials_in_vain_leave_no_memory(void **state) {
         side_expect_closed(&c.b, SLUICE_REASON_UNREACHABLE);
         refuse(&c, NULL, 1, longest);
         if (i == 9)
-            before = it_rss();
+            before = usage_resident();
     }
-    size_t now = it_rss();
+    size_t now = usage_resident();
     print_message("%zd KiB more\n", ((ssize_t)now - (ssize_t)before) / 1024);
     /* An id is a kilobyte and a session eight: one of 150 dials would show. */
     assert_uint_in_range(now, 0, before + (128u << 10));

@@ -132,17 +132,3 @@ void dialer_names(const char *const *names) {
                          1);
     }
 }
-
-void dialer_dial(struct pair *p, const char *name, const sluice_link_options *given) {
-    char address[64];
-    memcpy(address, p->address, sizeof address);
-    snprintf(p->address, sizeof p->address, "%.40s%.8s", name, strrchr(address, ':'));
-    pair_dial(p, given);
-    memcpy(p->address, address, sizeof address);
-}
-
-sluice_session_info dialer_info(struct pair *p) {
-    sluice_session_info info = {.size = sizeof info};
-    assert_int_equal(sluice_session_get_info(p->b.session, &info), 0);
-    return info;
-}

@@ -64,22 +64,4 @@ void dialer_script(const char *const *script);
 /* What every name stands for from now on; ends with NULL. */
 void dialer_names(const char *const *names);
 
-/* Dials that name at the listener's port. */
-void dialer_dial(struct pair *p, const char *name, const sluice_link_options *given);
-
-/* Of the dialer's session. */
-sluice_session_info dialer_info(struct pair *p);
-
-/* Turns of everything until that is so. */
-#define dialer_await(p, condition)                                                                 \
-    do {                                                                                           \
-        uint64_t limit_ = env_now(&env_default) + PAIR_LIMIT_NS;                                   \
-        while (!(condition)) {                                                                     \
-            pair_turn(p);                                                                          \
-            sched_yield();                                                                         \
-            if (env_now(&env_default) > limit_)                                                    \
-                fail_msg("never came: %s", #condition);                                            \
-        }                                                                                          \
-    } while (0)
-
 #endif

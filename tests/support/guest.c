@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* guest.c - see guest.h. */
 #include "support/guest.h"
+#include "support/usage.h"
 
 /* ---- commands ------------------------------------------------------------------------------------ */
 
@@ -77,7 +78,7 @@ unsigned long cm_events(const char *name) {
 /* ---- what must be as before -------------------------------------------------------------------- */
 
 struct guest_level guest_level(void) {
-    struct guest_level level = {it_entries("/proc/self/fd"), tasks_alive(), it_rss()};
+    struct guest_level level = {usage_entries("/proc/self/fd"), tasks_alive(), usage_resident()};
     for (unsigned look = 0; look < 50; look++) {
         poll(NULL, 0, 1);
         unsigned threads = tasks_alive();

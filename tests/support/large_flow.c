@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* large_flow.c - see large_flow.h. */
 #include "support/large_flow.h"
+#include "support/log.h"
 
 const char *const flow_ways[] = {"read", "write", "place", "put", "request"};
 
@@ -22,11 +23,6 @@ bool flow_busy(const struct flow *f) {
     return f->gives ? f->accepted > f->outcomes : f->larges > flow_large(f->received);
 }
 
-/* What is provoked is not news. */
-static void flow_log(int level, const char *text, void *arg) {
-    (void)level, (void)text, (void)arg;
-}
-
 const sluice_node_options *flow_node(enum flow_way way, size_t bytes) {
     static sluice_node_options o;
     o = (sluice_node_options){
@@ -37,7 +33,7 @@ const sluice_node_options *flow_node(enum flow_way way, size_t bytes) {
                                           : SLUICE_RENDEZVOUS_AUTO,
         .memory_bytes_max = bytes ? 4 * bytes : 0,
         .message_bytes_max = bytes,
-        .log = flow_log,
+        .log = log_nothing,
     };
     return &o;
 }

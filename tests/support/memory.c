@@ -20,13 +20,9 @@ void memory_regions(struct memory *m, uint64_t bytes, uint32_t rights) {
     memset(sluice_region_data(m->here), UNTOUCHED, bytes);
 }
 
-void memory_log(int level, const char *text, void *arg) {
-    (void)level, (void)text, (void)arg;
-}
-
 void memory_open(struct memory *m, uint64_t bytes, const sluice_link_options *link) {
     memset(m, 0, sizeof *m);
-    pair_open(&m->pair, PAIR_NODE(.log = memory_log, .eager_bytes = 1024), PAIR_LINK());
+    pair_open(&m->pair, PAIR_NODE(.log = log_nothing, .eager_bytes = 1024), PAIR_LINK());
     pair_connect(&m->pair, link);
     memory_regions(m, bytes, ALL_RIGHTS);
 }

@@ -6,6 +6,7 @@
 #define TESTS_SUPPORT_MEMORY_H
 
 #include "support/pair.h"
+#include "support/log.h"
 
 #include <sluice/memory.h>
 
@@ -24,9 +25,6 @@ uint32_t memory_rights(const struct memory *m);
 
 /* Opens a region of that many bytes on each side. */
 void memory_regions(struct memory *m, uint64_t bytes, uint32_t rights);
-
-/* What is provoked is not news. */
-void memory_log(int level, const char *text, void *arg);
 
 /* Two nodes, one session, two regions. */
 void memory_open(struct memory *m, uint64_t bytes, const sluice_link_options *link);

@@ -186,6 +186,40 @@ struct session *pair_session(struct side *side) {
     return session_table_at(side->session.id);
 }
 
+sluice_session_info pair_info(sluice_session session) {
+    sluice_session_info info = {.size = sizeof info};
+    assert_int_equal(sluice_session_get_info(session, &info), 0);
+    return info;
+}
+
+void pair_dial_name(struct pair *p, const char *name, const sluice_link_options *given) {
+    char address[64];
+    memcpy(address, p->address, sizeof address);
+    snprintf(p->address, sizeof p->address, "%.40s%.8s", name, strrchr(address, ':'));
+    pair_dial(p, given);
+    memcpy(p->address, address, sizeof address);
+}
+
+void pair_turns(struct pair *p, unsigned count) {
+    for (unsigned i = 0; i < count; i++)
+        pair_turn(p);
+}
+
+void pair_raw_frame(struct side *side, const struct frame *f, size_t bytes) {
+    enum { ROOM = 2048 };
+    struct session *s = pair_session(side);
+    struct ibv_send_wr wr = {.num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
+    sluice_msg *msg;
+    assert_true(bytes <= FRAME_BYTES + ROOM);
+    assert_int_equal(sluice_alloc(side->node, ROOM, &msg), 0);
+    memset(sluice_data(msg), 'x', ROOM);
+    uint8_t *at = (uint8_t *)sluice_data(msg) - FRAME_BYTES;
+    frame_put(at, f);
+    struct ibv_sge sge = {(uintptr_t)at, (uint32_t)bytes, msg->lkey};
+    wr.sg_list = &sge;
+    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
+}
+
 static uint8_t pair_patterns[2 * PAIR_PATTERN];
 
 static void pair_patterns_make(void) {

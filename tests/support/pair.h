@@ -118,6 +118,33 @@ void pair_close(struct pair *p);
 /* The record of a side's session. */
 struct session *pair_session(struct side *side);
 
+/* What the session tells of itself. */
+sluice_session_info pair_info(sluice_session session);
+
+/* Dials that name at the listener's port. */
+void pair_dial_name(struct pair *p, const char *name, const sluice_link_options *given);
+
+/* So many turns of everything. */
+void pair_turns(struct pair *p, unsigned count);
+
+/*
+ * Posts so many bytes of a frame by hand, the header first. Its buffer is left to the node, for the device may still
+ * read it.
+ */
+void pair_raw_frame(struct side *side, const struct frame *f, size_t bytes);
+
+/* Turns of everything until that is so. */
+#define pair_await(p, condition)                                                                   \
+    do {                                                                                           \
+        uint64_t limit_ = env_now(&env_default) + PAIR_LIMIT_NS;                                   \
+        while (!(condition)) {                                                                     \
+            pair_turn(p);                                                                          \
+            sched_yield();                                                                         \
+            if (env_now(&env_default) > limit_)                                                    \
+                fail_msg("never came: %s", #condition);                                            \
+        }                                                                                          \
+    } while (0)
+
 #define PAIR_NODE(...) (&(sluice_node_options){.size = 0, __VA_ARGS__})
 #define PAIR_LINK(...) (&(sluice_link_options){.size = 0, __VA_ARGS__})
 

@@ -32,12 +32,9 @@ void pair_settle(struct pair *p) {
         assert_true(env_now(&env_default) < limit);
     } while (a->connection.tx.sequence != b->connection.rx.sequence ||
              b->connection.tx.sequence != a->connection.rx.sequence);
-    for (int i = 0; i < 20; i++)
-        pair_turn(p);
+    pair_turns(p, 20);
 }
 
 uint32_t pair_in_flight(struct side *side) {
-    sluice_session_info info = {.size = sizeof info};
-    assert_int_equal(sluice_session_get_info(side->session, &info), 0);
-    return info.requests;
+    return pair_info(side->session).requests;
 }

@@ -275,6 +275,12 @@ int side_send(struct side *side, sluice_session session, size_t bytes, uint64_t 
     return status;
 }
 
+sluice_node_info side_node_info(sluice_node *node) {
+    sluice_node_info info = {.size = sizeof info};
+    must(sluice_node_get_info(node, &info) == 0);
+    return info;
+}
+
 void couple_open(struct couple *c, bool handlers, const sluice_node_options *node) {
     memset(c, 0, sizeof *c);
     side_open(&c->a, handlers, node);

@@ -142,6 +142,9 @@ sluice_session side_dial(struct side *side, int port, const sluice_link_options 
 /* Sends a message of that pattern; the status of sluice_send(). */
 int side_send(struct side *side, sluice_session session, size_t bytes, uint64_t seed, uint64_t tag);
 
+/* What a node tells of itself. */
+sluice_node_info side_node_info(sluice_node *node);
+
 /* Two sides of one process, connected. */
 struct couple {
     struct side a, b; /* a listens, b dials */

@@ -9,6 +9,12 @@ void softcm_start(void) {
     setenv("SLUICE_SOFT_TIMEWAIT_MS", "40", 1);
 }
 
+int softcm_setup(void **state) {
+    (void)state;
+    softcm_start();
+    return 0;
+}
+
 bool softcm_readable(struct rdma_event_channel *channel, int ms) {
     struct pollfd fd = {.fd = channel->fd, .events = POLLIN};
     int ready;

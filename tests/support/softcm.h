@@ -43,6 +43,9 @@
 /* Makes the device's timers short. */
 void softcm_start(void);
 
+/* The same as the setup of a group. */
+int softcm_setup(void **state);
+
 /* Whether the channel becomes readable within ms. */
 bool softcm_readable(struct rdma_event_channel *channel, int ms);
 

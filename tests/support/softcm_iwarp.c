@@ -2,13 +2,6 @@
 /* softcm_iwarp.c - see softcm_iwarp.h. */
 #include "support/softcm_iwarp.h"
 
-enum ibv_qp_state iwarp_state(struct sv_end *e) {
-    struct ibv_qp_attr attr;
-    struct ibv_qp_init_attr init;
-    assert_int_equal(soft_query_qp(e->qp, &attr, IBV_QP_STATE, &init), 0);
-    return attr.qp_state;
-}
-
 static void iwarp_allow(struct sv_end *e) {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
                                .port_num = 1,

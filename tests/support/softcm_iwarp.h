@@ -16,9 +16,6 @@ struct iwarp_ends {
     struct sv_end dialer, listener;
 };
 
-/* The state of the queue pair, as it is queried. */
-enum ibv_qp_state iwarp_state(struct sv_end *e);
-
 /* Parameters that name the queue pair. */
 struct rdma_conn_param iwarp_param(const struct sv_end *e, const void *data, uint8_t len);
 

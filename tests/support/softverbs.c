@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* softverbs.c - see softverbs.h. */
 #include "support/softverbs.h"
+#include "support/usage.h"
 
 /* ---- one end ----------------------------------------------------------------------------------- */
 
@@ -126,6 +127,20 @@ void sv_connect(struct sv_end *e, uint32_t dest) {
     must(sv_to_rts(e) == 0);
 }
 
+void sv_connect_qp(struct sv_end *e, struct ibv_qp *qp, uint32_t dest) {
+    struct ibv_qp *own = e->qp;
+    e->qp = qp;
+    sv_connect(e, dest);
+    e->qp = own;
+}
+
+enum ibv_qp_state sv_state(struct sv_end *e) {
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr init;
+    must(soft_query_qp(e->qp, &attr, IBV_QP_STATE, &init) == 0);
+    return attr.qp_state;
+}
+
 void sv_pair(struct sv_end *a, struct sv_options oa, struct sv_end *b, struct sv_options ob) {
     sv_open(a, oa);
     sv_open(b, ob);
@@ -242,19 +257,9 @@ void sv_check(const uint8_t *p, size_t bytes, uint32_t seed) {
 
 /* ---- counts ------------------------------------------------------------------------------------ */
 
-unsigned sv_entries(const char *path) {
-    DIR *dir = opendir(path);
-    must(dir);
-    unsigned n = 0;
-    while (readdir(dir))
-        n++;
-    closedir(dir);
-    return n;
-}
-
 unsigned sv_fds(void) {
     sv_until(soft_untrusted_fd_pending() == 0);
-    return sv_entries("/proc/self/fd");
+    return usage_entries("/proc/self/fd");
 }
 
 unsigned sv_closers(void) {

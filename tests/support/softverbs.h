@@ -18,7 +18,6 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -117,6 +116,12 @@ int sv_to(struct sv_end *e, enum ibv_qp_state state);
 /* RESET to RTS. */
 void sv_connect(struct sv_end *e, uint32_t dest);
 
+/* The same for another queue pair of this end. */
+void sv_connect_qp(struct sv_end *e, struct ibv_qp *qp, uint32_t dest);
+
+/* The state of the queue pair, as it is queried. */
+enum ibv_qp_state sv_state(struct sv_end *e);
+
 /* Two connected ends in this process. */
 void sv_pair(struct sv_end *a, struct sv_options oa, struct sv_end *b, struct sv_options ob);
 
@@ -180,9 +185,6 @@ void sv_fill(uint8_t *p, size_t bytes, uint32_t seed);
 void sv_check(const uint8_t *p, size_t bytes, uint32_t seed);
 
 /* ---- counts ------------------------------------------------------------------------------------ */
-
-/* Entries of a folder. */
-unsigned sv_entries(const char *path);
 
 /* What the last peer left behind is closed by a thread of its own, in its own time. */
 unsigned sv_fds(void);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* watched.c - see watched.h. */
 #include "support/watched.h"
+#include "support/log.h"
 
 struct watched watched;
 
@@ -227,16 +228,11 @@ void watched_device(enum soft_device_what what, enum soft_device_order order) {
 
 /* ---- a pair of watched nodes ------------------------------------------------------------------ */
 
-/* What is provoked is not news. */
-static void watched_log(int level, const char *text, void *arg) {
-    (void)level, (void)text, (void)arg;
-}
-
 void watched_open(struct pair *p, const sluice_link_options *link) {
     memset(p, 0, sizeof *p);
     pair_clock = 0;
-    pair_open_side(&p->a, PAIR_NODE(.log = watched_log));
-    pair_open_side(&p->b, PAIR_NODE(.log = watched_log));
+    pair_open_side(&p->a, PAIR_NODE(.log = log_nothing));
+    pair_open_side(&p->b, PAIR_NODE(.log = log_nothing));
     watched_node(p->a.node);
     watched_node(p->b.node);
     pair_listen(p, link);

@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include "support/where.h"
 
-#include <dirent.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,22 +114,4 @@ unsigned long long it_rnr(void) {
     must(at && sscanf(at, "\nrnr %llu\n", &count) == 1);
     close(fd);
     return count;
-}
-
-unsigned it_entries(const char *path) {
-    DIR *dir = opendir(path);
-    must(dir);
-    unsigned n = 0;
-    while (readdir(dir))
-        n++;
-    closedir(dir);
-    return n;
-}
-
-size_t it_rss(void) {
-    FILE *file = fopen("/proc/self/statm", "r");
-    size_t total = 0, resident = 0;
-    must(file && fscanf(file, "%zu %zu", &total, &resident) == 2);
-    fclose(file);
-    return resident * 4096;
 }

@@ -7,7 +7,6 @@
 #define TESTS_SUPPORT_WHERE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* The device of the nodes. */
@@ -50,11 +49,5 @@ extern bool it_rnr_provoked; /* a test brought about that messages find no recei
 
 /* How often that happened in this process, as its software device says; 0 where there is none. */
 unsigned long long it_rnr(void);
-
-/* Entries of a folder. */
-unsigned it_entries(const char *path);
-
-/* Bytes of memory that this process has in use. */
-size_t it_rss(void);
 
 #endif

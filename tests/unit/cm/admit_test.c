@@ -7,6 +7,7 @@
  * that no slow machine makes a handshake slow.
  */
 #include "support/pair.h"
+#include "support/log.h"
 
 #include "cm/internal.h"
 
@@ -503,10 +504,6 @@ static void end_by(struct still *t, enum phase place, enum way way) {
     }
 }
 
-static void no_log(int level, const char *text, void *arg) {
-    (void)level, (void)text, (void)arg;
-}
-
 static void a_place_is_given_back_however_a_handshake_ends(void **state) {
     (void)state;
     for (unsigned k = 0; k < PHASES * WAYS; k++) {
@@ -515,7 +512,7 @@ static void a_place_is_given_back_however_a_handshake_ends(void **state) {
         struct still t;
         if (way == REFUSED && place != AWAITING_APP)
             continue;
-        still_open(&t, PAIR_NODE(.handshakes_max = 1, .log = no_log),
+        still_open(&t, PAIR_NODE(.handshakes_max = 1, .log = log_nothing),
                    PAIR_LINK(.flags = place == AWAITING_APP ? SLUICE_ASK : 0, .credits = 4,
                              .timeout_ns = 8000 * MS));
         struct cm *cm = cm_of(&t);

@@ -8,23 +8,12 @@
 
 #include "cm/cm_table.h"
 
-#include <dirent.h>
-
 #include "base/sanitize.h"
 #include "support/tasks.h"
+#include "support/usage.h"
 
 #define UNKNOWN_EVENT 57
 #define CLOSE_LIMIT_NS 10000000000ull
-
-static unsigned entries(const char *path) {
-    unsigned count = 0;
-    DIR *dir = opendir(path);
-    assert_non_null(dir);
-    while (readdir(dir))
-        count++;
-    closedir(dir);
-    return count;
-}
 
 static void close_in_time(struct visit *v) {
     uint64_t start = env_now(&env_default);
@@ -169,13 +158,13 @@ static void two_events_in_a_row_leave_nothing_behind(void **state) {
         watched_rules_were_kept();
         renew(&v);
         if (i == WARM) {
-            descriptors = entries("/proc/self/fd");
+            descriptors = usage_entries("/proc/self/fd");
             threads = tasks_alive();
         }
     }
     /* What the last one leaves to other threads is put away when these had their turns. */
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    while (entries("/proc/self/fd") > descriptors || tasks_alive() > threads)
+    while (usage_entries("/proc/self/fd") > descriptors || tasks_alive() > threads)
         assert_true(env_now(&env_default) < limit);
     close_in_time(&v);
 }

@@ -5,6 +5,7 @@
  * The software device's own port, and made-up events for what it never says.
  */
 #include "support/pair.h"
+#include "support/log.h"
 
 #include "soft/verbs/device_state.h"
 #include "soft/ipc/engine.h"
@@ -25,14 +26,10 @@ static void note_line(int level, const char *text, void *arg) {
         snprintf(told.first, sizeof told.first, "%s", text);
 }
 
-static void no_log(int level, const char *text, void *arg) {
-    (void)level, (void)text, (void)arg;
-}
-
 static void open_nodes(struct pair *p) {
     memset(p, 0, sizeof *p);
     pair_clock = pair_frozen = pair_step = 0;
-    pair_open_side(&p->a, PAIR_NODE(.log = no_log));
+    pair_open_side(&p->a, PAIR_NODE(.log = log_nothing));
     pair_open_side(&p->b, PAIR_NODE(.log = note_line));
     pair_listen(p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
     pair_connect(p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));

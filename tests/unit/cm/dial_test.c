@@ -15,10 +15,10 @@ static void failover_goes_through_every_address(void **state) {
     dialer_open(&p, PAIR_NODE(), PAIR_LINK());
     dialer_script((const char *[]){REJECT(8), NULL});
     dialer_names((const char *[]){"127.0.0.2", "192.0.2.77", "127.0.0.1", NULL});
-    dialer_dial(&p, "three.test", PAIR_LINK());
+    pair_dial_name(&p, "three.test", PAIR_LINK());
     pair_expect(&p, &p.b, SLUICE_UP);
     pair_expect(&p, &p.a, SLUICE_UP);
-    info = dialer_info(&p);
+    info = pair_info(p.b.session);
     assert_int_equal(info.tries, 3);
     assert_string_equal(info.peer, p.address);
     assert_int_equal(dialer.tries, 3);
@@ -63,9 +63,9 @@ static void when_every_address_fails_the_last_failure_is_told(void **state) {
         dialer_open(&p, PAIR_NODE(), PAIR_LINK());
         dialer_script(rows[i].script);
         dialer_names((const char *[]){"127.0.0.2", "127.0.0.1", NULL});
-        dialer_dial(&p, "two.test", PAIR_LINK());
+        pair_dial_name(&p, "two.test", PAIR_LINK());
         sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED); /* the clock stands still */
-        sluice_session_info info = dialer_info(&p);
+        sluice_session_info info = pair_info(p.b.session);
         assert_int_equal(event.reason, rows[i].reason);
         assert_int_equal(event.vendor, rows[i].vendor);
         assert_int_equal(info.tries, 2);
@@ -80,14 +80,14 @@ static void a_final_answer_ends_the_dial_at_any_address(void **state) {
     struct pair p;
     dialer_open(&p, PAIR_NODE(), PAIR_LINK(.flags = SLUICE_ASK));
     dialer_names((const char *[]){"127.0.0.1", "127.0.0.2", NULL});
-    dialer_dial(&p, "two.test", PAIR_LINK());
+    pair_dial_name(&p, "two.test", PAIR_LINK());
     sluice_event event = pair_expect(&p, &p.a, SLUICE_CONNECT);
     assert_int_equal(sluice_refuse(event.session, 7, "no"), 0);
     event = pair_expect(&p, &p.b, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_REFUSED);
     assert_int_equal(event.vendor, 7);
-    assert_int_equal(dialer_info(&p).tries, 1);
-    assert_int_equal(dialer_info(&p).close_code, 7);
+    assert_int_equal(pair_info(p.b.session).tries, 1);
+    assert_int_equal(pair_info(p.b.session).close_code, 7);
     pair_close(&p);
 }
 
@@ -98,9 +98,9 @@ static void an_address_behind_another_port_is_skipped(void **state) {
     dialer_script((const char *[]){REJECT(8), NULL});
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.3", "127.0.0.1", NULL});
     dialer.other_port = 2; /* the second try */
-    dialer_dial(&p, "three.test", PAIR_LINK());
+    pair_dial_name(&p, "three.test", PAIR_LINK());
     pair_expect(&p, &p.b, SLUICE_UP);
-    assert_int_equal(dialer_info(&p).tries, 3);
+    assert_int_equal(pair_info(p.b.session).tries, 3);
     assert_int_equal(dialer.connects, 2);
     pair_close(&p);
 
@@ -108,7 +108,7 @@ static void an_address_behind_another_port_is_skipped(void **state) {
     dialer_script((const char *[]){REJECT(8), NULL});
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.1", NULL});
     dialer.other_port = 2;
-    dialer_dial(&p, "two.test", PAIR_LINK());
+    pair_dial_name(&p, "two.test", PAIR_LINK());
     sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_WRONG_DEVICE);
     pair_close(&p);
@@ -119,7 +119,7 @@ static void an_address_behind_another_port_is_skipped(void **state) {
 static void says_that_it_is_elsewhere(struct pair *p, const char *host) {
     char text[160];
     sluice_event event = pair_expect(p, &p->b, SLUICE_CLOSED);
-    sluice_session_info info = dialer_info(p);
+    sluice_session_info info = pair_info(p->b.session);
     snprintf(text, sizeof text,
              "%s is not an address of this host; the software device has no other: "
              "docs/two-hosts.md",
@@ -146,9 +146,9 @@ static void another_hosts_address_is_told_as_that_with_the_page_that_helps(void 
     for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct pair p;
         dialer_open(&p, PAIR_NODE(), PAIR_LINK());
-        dialer_dial(&p, rows[i].dialed, PAIR_LINK());
+        pair_dial_name(&p, rows[i].dialed, PAIR_LINK());
         says_that_it_is_elsewhere(&p, rows[i].host); /* at once: the clock stands still */
-        assert_int_equal(dialer_info(&p).tries, 1);
+        assert_int_equal(pair_info(p.b.session).tries, 1);
         pair_close(&p);
     }
 }
@@ -158,9 +158,9 @@ static void a_name_of_another_host_is_told_as_its_address(void **state) {
     struct pair p;
     dialer_open(&p, PAIR_NODE(), PAIR_LINK());
     dialer_names((const char *[]){"192.0.2.77", "2001:db8::77", NULL});
-    dialer_dial(&p, "far.test", PAIR_LINK());
+    pair_dial_name(&p, "far.test", PAIR_LINK());
     says_that_it_is_elsewhere(&p, "192.0.2.77");
-    assert_int_equal(dialer_info(&p).tries, 2);
+    assert_int_equal(pair_info(p.b.session).tries, 2);
     pair_close(&p);
 }
 
@@ -177,7 +177,7 @@ static void what_an_address_of_this_host_says_is_told_before_that_others_are_not
         dialer_open(&p, PAIR_NODE(), PAIR_LINK());
         dialer.always = REJECT(8);
         dialer_names(orders[i]);
-        dialer_dial(&p, "mixed.test", PAIR_LINK());
+        pair_dial_name(&p, "mixed.test", PAIR_LINK());
         sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
         assert_int_equal(event.reason, SLUICE_REASON_NO_LISTENER);
         assert_int_equal(dialer.connects, 1);
@@ -191,19 +191,19 @@ static void a_host_that_cannot_be_reached_is_not_told_as_elsewhere(void **state)
     struct pair p;
     dialer_open(&p, PAIR_NODE(), PAIR_LINK());
     dialer_script((const char *[]){"id=* resolve_addr=1 event=ADDR_ERROR status=-113", NULL});
-    dialer_dial(&p, "127.0.0.1", PAIR_LINK());
+    pair_dial_name(&p, "127.0.0.1", PAIR_LINK());
     sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_UNREACHABLE);
     assert_int_equal(event.vendor, EHOSTUNREACH);
-    assert_null(strstr(dialer_info(&p).close_text, "two-hosts"));
+    assert_null(strstr(pair_info(p.b.session).close_text, "two-hosts"));
     pair_close(&p);
 
     dialer_open(&p, PAIR_NODE(), PAIR_LINK());
     dialer_ops.software = false; /* whatever such a stack may mean by it */
-    dialer_dial(&p, "192.0.2.77", PAIR_LINK());
+    pair_dial_name(&p, "192.0.2.77", PAIR_LINK());
     event = pair_expect(&p, &p.b, SLUICE_CLOSED);
     assert_int_equal(event.vendor, EREMOTE);
-    assert_null(strstr(dialer_info(&p).close_text, "two-hosts"));
+    assert_null(strstr(pair_info(p.b.session).close_text, "two-hosts"));
     dialer_ops.software = true;
     pair_close(&p);
 }
@@ -221,10 +221,10 @@ static void localhost_is_both_of_its_addresses(void **state) {
     }
     sluice_unlisten(p.listener);
     snprintf(p.address, sizeof p.address, "[::1]:%d", sluice_listener_port(listener));
-    dialer_dial(&p, host, PAIR_LINK());
+    pair_dial_name(&p, host, PAIR_LINK());
     pair_expect(&p, &p.b, SLUICE_UP);
-    assert_int_equal(dialer_info(&p).tries, 2);
-    assert_string_equal(dialer_info(&p).peer, p.address);
+    assert_int_equal(pair_info(p.b.session).tries, 2);
+    assert_string_equal(pair_info(p.b.session).peer, p.address);
     assert_int_equal(dialer.lookups, 0);
     assert_null(p.b.node->cm->resolver);
     pair_close(&p);
@@ -238,9 +238,9 @@ static void a_name_has_eight_addresses_at_most_and_none_twice(void **state) {
     dialer_names((const char *[]){"127.0.0.9", "127.0.0.9", "::1", "127.0.0.2", "::1", "127.0.0.3",
                                   "127.0.0.9", "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7",
                                   "127.0.0.8", NULL});
-    dialer_dial(&p, "many.test", PAIR_LINK());
+    pair_dial_name(&p, "many.test", PAIR_LINK());
     struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
-    dialer_await(&p, conn->owner.state == CM_CONNECTING);
+    pair_await(&p, conn->owner.state == CM_CONNECTING);
     const char *const expected[] = {"127.0.0.9", "[::1]",     "127.0.0.2", "127.0.0.3",
                                     "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7"};
     assert_int_equal(conn->candidate_count, 8);
@@ -258,11 +258,11 @@ static void a_name_nobody_knows_is_told_at_once(void **state) {
     struct pair p;
     dialer_open(&p, PAIR_NODE(), PAIR_LINK());
     dialer_names((const char *[]){NULL});
-    dialer_dial(&p, "nobody.test", PAIR_LINK());
+    pair_dial_name(&p, "nobody.test", PAIR_LINK());
     sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_ADDRESS);
-    assert_int_equal(dialer_info(&p).tries, 0);
-    assert_non_null(strstr(dialer_info(&p).close_text, "nobody.test"));
+    assert_int_equal(pair_info(p.b.session).tries, 0);
+    assert_non_null(strstr(pair_info(p.b.session).close_text, "nobody.test"));
     pair_close(&p);
 }
 
@@ -278,8 +278,8 @@ static void a_busy_listener_is_asked_again_until_it_has_room(void **state) {
     pair_dial(&p, PAIR_LINK());
     struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
     for (unsigned i = 1; i <= 5; i++) {
-        dialer_await(&p, conn->owner.state == CM_BACKOFF);
-        assert_int_equal(dialer_info(&p).tries, i);
+        pair_await(&p, conn->owner.state == CM_BACKOFF);
+        assert_int_equal(pair_info(p.b.session).tries, i);
         assert_int_equal(conn->last.reason, SLUICE_REASON_BUSY);
         if (i < 5)
             dialer.now_ns = conn->step_ns;
@@ -294,7 +294,7 @@ static void a_busy_listener_is_asked_again_until_it_has_room(void **state) {
     dialer.now_ns = conn->step_ns;
     sluice_event event = pair_expect(&p, &p.b, SLUICE_UP);
     assert_int_equal(event.session.id, second.id);
-    assert_int_equal(dialer_info(&p).tries, 6);
+    assert_int_equal(pair_info(p.b.session).tries, 6);
     pair_expect(&p, &p.a, SLUICE_UP);
     assert_int_equal(pair_send(&p.b, 10, 1, NULL), 0);
     pair_expect(&p, &p.a, SLUICE_MESSAGE);
@@ -309,17 +309,17 @@ static void one_busy_address_is_reason_enough_to_go_on(void **state) {
     dialer_script(
         (const char *[]){REJECT(4), REJECT(8), REJECT(8), REJECT(10), REJECT(8), REJECT(8), NULL});
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.1", NULL});
-    dialer_dial(&p, "two.test", PAIR_LINK());
+    pair_dial_name(&p, "two.test", PAIR_LINK());
     struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
-    dialer_await(&p, conn->owner.state == CM_BACKOFF);
+    pair_await(&p, conn->owner.state == CM_BACKOFF);
     assert_int_equal(conn->last.reason, SLUICE_REASON_UNREACHABLE);
     dialer.now_ns = conn->step_ns;
-    dialer_await(&p, dialer.tries == 4 && conn->owner.state == CM_BACKOFF);
+    pair_await(&p, dialer.tries == 4 && conn->owner.state == CM_BACKOFF);
     assert_int_equal(conn->last.reason, SLUICE_REASON_PEER_LOST);
     dialer.now_ns = conn->step_ns;
     sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED); /* a round without hope */
     assert_int_equal(event.reason, SLUICE_REASON_NO_LISTENER);
-    assert_int_equal(dialer_info(&p).tries, 6);
+    assert_int_equal(pair_info(p.b.session).tries, 6);
     assert_int_equal(dialer.lookups, 1); /* a name is not resolved again */
     pair_close(&p);
 }
@@ -337,7 +337,7 @@ static void pauses_grow_and_are_spread(void **state) {
         struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
         for (unsigned i = 0; i < sizeof bases / sizeof *bases; i++) {
             uint64_t base = bases[i] * 1000000;
-            dialer_await(&p, conn->owner.state == CM_BACKOFF);
+            pair_await(&p, conn->owner.state == CM_BACKOFF);
             assert_int_equal(dialer.tries, i + 1);
             uint64_t pause = conn->step_ns - dialer.now_ns;
             assert_int_equal(pause, base / 2 + (base * spreads[r] >> 32));
@@ -346,7 +346,7 @@ static void pauses_grow_and_are_spread(void **state) {
             pair_expect_nothing(&p, &p.b);
             assert_int_equal(dialer.tries, i + 1);
             dialer.now_ns++;
-            dialer_await(&p, dialer.tries == i + 2);
+            pair_await(&p, dialer.tries == i + 2);
         }
         pair_close(&p);
     }
@@ -361,10 +361,10 @@ static void a_refusal_without_a_word_is_asked_a_few_times_more(void **state) {
     pair_dial(&p, PAIR_LINK(.timeout_ns = 1000 * 1000000000ull));
     struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
     for (unsigned tries = 1; tries < 4; tries++) {
-        dialer_await(&p, conn->owner.state == CM_BACKOFF);
+        pair_await(&p, conn->owner.state == CM_BACKOFF);
         assert_int_equal(dialer.tries, tries);
         dialer.now_ns = conn->step_ns;
-        dialer_await(&p, dialer.tries == tries + 1);
+        pair_await(&p, dialer.tries == tries + 1);
     }
     sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_REFUSED);
@@ -382,9 +382,9 @@ static void a_fresh_nonce_and_session_id_each_try(void **state) {
     dialer_open(&p, PAIR_NODE(), PAIR_LINK());
     dialer_script((const char *[]){REJECT(8), REJECT(4), NULL});
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.1", NULL});
-    dialer_dial(&p, "two.test", PAIR_LINK());
+    pair_dial_name(&p, "two.test", PAIR_LINK());
     struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
-    dialer_await(&p, conn->owner.state == CM_BACKOFF);
+    pair_await(&p, conn->owner.state == CM_BACKOFF);
     dialer.now_ns = conn->step_ns;
     pair_expect(&p, &p.b, SLUICE_UP);
     pair_expect(&p, &p.a, SLUICE_UP);
@@ -416,10 +416,10 @@ static void once_means_once(void **state) {
         dialer_open(&p, PAIR_NODE(), PAIR_LINK());
         dialer_script((const char *[]){answers[i], NULL});
         dialer_names((const char *[]){"127.0.0.2", "127.0.0.1", NULL});
-        dialer_dial(&p, "two.test", PAIR_LINK(.flags = SLUICE_ONCE));
+        pair_dial_name(&p, "two.test", PAIR_LINK(.flags = SLUICE_ONCE));
         sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
         assert_int_equal(event.reason, reasons[i]);
-        assert_int_equal(dialer_info(&p).tries, 1);
+        assert_int_equal(pair_info(p.b.session).tries, 1);
         assert_int_equal(dialer.tries, 1);
         pair_close(&p);
     }
@@ -438,12 +438,12 @@ static void the_deadline_bounds_all_tries_and_carries_the_last_reason(void **sta
         pair_dial(&p, PAIR_LINK(.timeout_ns = second));
         struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
         for (unsigned i = 1; i <= 2 + !trying; i++) {
-            dialer_await(&p, dialer.tries == i && conn->owner.state == CM_BACKOFF);
+            pair_await(&p, dialer.tries == i && conn->owner.state == CM_BACKOFF);
             if (i < 3)
                 dialer.now_ns = conn->step_ns;
         }
         if (trying)
-            dialer_await(&p, dialer.tries == 3 && conn->owner.state == CM_CONNECTING);
+            pair_await(&p, dialer.tries == 3 && conn->owner.state == CM_CONNECTING);
         else
             conn->step_ns = start + 2 * second; /* a pause that would last beyond */
         dialer.now_ns = start + second - 1;
@@ -452,9 +452,9 @@ static void the_deadline_bounds_all_tries_and_carries_the_last_reason(void **sta
         sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
         assert_int_equal(event.reason, SLUICE_REASON_PEER_LOST);
         assert_int_equal(event.vendor, 10);
-        assert_int_equal(dialer_info(&p).tries, 3);
-        assert_non_null(strstr(dialer_info(&p).close_text, "time ran out"));
-        assert_int_equal(dialer_info(&p).cm_status, 10);
+        assert_int_equal(pair_info(p.b.session).tries, 3);
+        assert_non_null(strstr(pair_info(p.b.session).close_text, "time ran out"));
+        assert_int_equal(pair_info(p.b.session).cm_status, 10);
         pair_close(&p);
     }
 }
@@ -465,7 +465,7 @@ static void a_first_try_without_an_answer_is_a_timeout(void **state) {
     dialer_open(&p, PAIR_NODE(), PAIR_LINK());
     dialer_script((const char *[]){HANG, NULL});
     pair_dial(&p, PAIR_LINK(.timeout_ns = 1000000000));
-    dialer_await(&p, pair_session(&p.b)->connection.cm.owner.state == CM_CONNECTING);
+    pair_await(&p, pair_session(&p.b)->connection.cm.owner.state == CM_CONNECTING);
     assert_int_equal(pair_session(&p.b)->connection.cm.step_ns,
                      0); /* the only address: all the time */
     dialer.now_ns += 1000000000;
@@ -482,10 +482,10 @@ static void an_address_that_does_not_answer_has_its_share_of_the_time(void **sta
     dialer_script((const char *[]){HANG, HANG, NULL});
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.3", "127.0.0.1", NULL});
     uint64_t start = dialer.now_ns;
-    dialer_dial(&p, "three.test", PAIR_LINK(.timeout_ns = 9 * second));
+    pair_dial_name(&p, "three.test", PAIR_LINK(.timeout_ns = 9 * second));
     struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
     for (unsigned i = 1; i <= 2; i++) {
-        dialer_await(&p, dialer.tries == i && conn->owner.state == CM_CONNECTING);
+        pair_await(&p, dialer.tries == i && conn->owner.state == CM_CONNECTING);
         assert_int_equal(conn->step_ns, start + 3 * second * i);
         dialer.now_ns = start + 3 * second * i - 1;
         pair_expect_nothing(&p, &p.b);
@@ -493,7 +493,7 @@ static void an_address_that_does_not_answer_has_its_share_of_the_time(void **sta
         dialer.now_ns++;
     }
     pair_expect(&p, &p.b, SLUICE_UP);
-    assert_int_equal(dialer_info(&p).tries, 3);
+    assert_int_equal(pair_info(p.b.session).tries, 3);
     assert_int_equal(conn->step_ns, 0);
     pair_close(&p);
 }
@@ -511,7 +511,7 @@ static void an_address_is_asked_for_in_short_slices(void **state) {
     pair_dial(&p, PAIR_LINK(.timeout_ns = 10000000000));
     pair_expect(&p, &p.b, SLUICE_UP);
     assert_int_equal(dialer.tries, 3); /* of the kernel; the dialer's own is the first */
-    assert_int_equal(dialer_info(&p).tries, 1);
+    assert_int_equal(pair_info(p.b.session).tries, 1);
     for (unsigned i = 1; i < 3; i++)
         assert_int_equal(dialer.times[i], 2 * dialer.times[i - 1]);
     assert_uint_in_range(dialer.now_ns - start, 1, 1000000000);
@@ -529,7 +529,7 @@ static void looked_for_as_long_as_there_is_time(int early_ms) {
     sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_UNREACHABLE);
     assert_int_equal(event.vendor, ETIMEDOUT);
-    assert_int_equal(dialer_info(&p).tries, 1);
+    assert_int_equal(pair_info(p.b.session).tries, 1);
     assert_uint_in_range(dialer.now_ns - start, 3000000000, 4000000000);
     assert_uint_in_range(dialer.tries, 5, DIALER_TRIES);
     for (unsigned i = 0; i < dialer.tries; i++)
@@ -553,7 +553,7 @@ static void without_a_deadline_a_dial_goes_on(void **state) {
     pair_dial(&p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
     struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
     for (unsigned i = 1; i <= 30; i++) {
-        dialer_await(&p, dialer.tries == i && conn->owner.state == CM_BACKOFF);
+        pair_await(&p, dialer.tries == i && conn->owner.state == CM_BACKOFF);
         assert_int_equal(conn->deadline_ns, 0);
         dialer.now_ns += 3600 * 1000000000ull;
     }
@@ -572,10 +572,10 @@ static void hanging_up_while_pausing_or_trying_ends_at_once(void **state) {
         dialer_script((const char *[]){REJECT(4), HANG, NULL});
         pair_dial(&p, PAIR_LINK());
         struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
-        dialer_await(&p, conn->owner.state == CM_BACKOFF);
+        pair_await(&p, conn->owner.state == CM_BACKOFF);
         if (trying) {
             dialer.now_ns = conn->step_ns;
-            dialer_await(&p, conn->owner.state == CM_CONNECTING);
+            pair_await(&p, conn->owner.state == CM_CONNECTING);
         }
         sluice_hangup(p.b.session, 0);
         sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED); /* the clock stands still */
@@ -594,7 +594,7 @@ static void closing_the_node_ends_a_pause(void **state) {
     dialer.always = REJECT(4);
     pair_dial(&p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
     struct session *s = pair_session(&p.b);
-    dialer_await(&p, s->connection.cm.owner.state == CM_BACKOFF);
+    pair_await(&p, s->connection.cm.owner.state == CM_BACKOFF);
     uint64_t start = env_now(&env_default);
     pair_close(&p);
     assert_true(env_now(&env_default) - start < 4 * 1000000000ull); /* not given up: ended */
@@ -608,7 +608,7 @@ static void a_device_that_goes_ends_a_pause(void **state) {
     dialer_open(&p, PAIR_NODE(), PAIR_LINK());
     dialer.always = REJECT(4);
     pair_dial(&p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
-    dialer_await(&p, pair_session(&p.b)->connection.cm.owner.state == CM_BACKOFF);
+    pair_await(&p, pair_session(&p.b)->connection.cm.owner.state == CM_BACKOFF);
     dialer_remove_device();
     sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_DEVICE_REMOVED);
@@ -626,9 +626,9 @@ static void events_of_an_earlier_try_are_ignored(void **state) {
     dialer_script((const char *[]){REJECT(8) "; id=* after=REJECTED event=DISCONNECTED",
                                    REJECT(8) "; id=* after=REJECTED event=DEVICE_REMOVAL", NULL});
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.3", "127.0.0.1", NULL});
-    dialer_dial(&p, "three.test", PAIR_LINK());
+    pair_dial_name(&p, "three.test", PAIR_LINK());
     pair_expect(&p, &p.b, SLUICE_UP);
-    assert_int_equal(dialer_info(&p).tries, 3);
+    assert_int_equal(pair_info(p.b.session).tries, 3);
     pair_expect_nothing(&p, &p.b);
     pair_close(&p);
 }
@@ -642,7 +642,7 @@ static void an_id_that_is_not_the_connections_cannot_speak_for_it(void **state) 
     pair_dial(&p, PAIR_LINK());
     struct cm *cm = p.b.node->cm;
     struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
-    dialer_await(&p, conn->owner.state == CM_CONNECTING);
+    pair_await(&p, conn->owner.state == CM_CONNECTING);
     assert_int_equal(soft_create_id(cm->channel, &stranger, &conn->owner, RDMA_PS_TCP), 0);
     dialer_plan("id=* resolve_addr=1 event=ADDR_ERROR status=-110;"
                 "id=* after=ADDR_ERROR event=DISCONNECTED; cm=REQ loss");
@@ -650,7 +650,7 @@ static void an_id_that_is_not_the_connections_cannot_speak_for_it(void **state) 
     uint64_t before = atomic_load(seen);
     union address to = conn->candidates[0];
     assert_int_equal(soft_resolve_addr(stranger, NULL, &to.any, 1000), 0);
-    dialer_await(&p, atomic_load(seen) == before + 1);
+    pair_await(&p, atomic_load(seen) == before + 1);
     assert_int_equal(conn->owner.state, CM_CONNECTING);
     pair_expect_nothing(&p, &p.b);
     soft_destroy_id(stranger);

@@ -48,7 +48,7 @@ static uint64_t moved(struct side *side) {
 static void expect_second_try(struct pair *p) {
     pair_expect(p, &p->b, SLUICE_UP);
     pair_expect(p, &p->a, SLUICE_UP);
-    assert_int_equal(dialer_info(p).tries, 2);
+    assert_int_equal(pair_info(p->b.session).tries, 2);
     assert_int_equal(routes, 2);
     assert_int_equal(dialer.tries, 2); /* the address too */
     assert_int_equal(rerouted(&p->b), 1);
@@ -65,7 +65,7 @@ static void a_dial_whose_address_changed_looks_its_way_up_again(void **state) {
     dialer_script((const char *[]){"id=* after=ADDR_RESOLVED event=ADDR_CHANGE", NULL});
     pair_dial(&p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
     struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
-    dialer_await(&p, conn->owner.state == CM_BACKOFF);
+    pair_await(&p, conn->owner.state == CM_BACKOFF);
     assert_int_equal(dialer.connects, 0);
     dialer.now_ns = conn->step_ns;
     expect_second_try(&p);
@@ -85,7 +85,7 @@ static void also_with_a_route_that_was_found_before(void **state) {
         assert_true(env_now(&env_default) < limit);
     }
     addresses_move();
-    dialer_await(&p, conn->owner.state == CM_BACKOFF);
+    pair_await(&p, conn->owner.state == CM_BACKOFF);
     assert_int_equal(dialer.connects, 0);
     dialer.now_ns = conn->step_ns;
     expect_second_try(&p);
@@ -99,15 +99,15 @@ static void a_request_under_way_has_a_second_left(void **state) {
     dialer_script((const char *[]){HANG, NULL});
     pair_dial(&p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
     struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
-    dialer_await(&p, conn->owner.state == CM_CONNECTING);
+    pair_await(&p, conn->owner.state == CM_CONNECTING);
     addresses_move();
-    dialer_await(&p, rerouted(&p.b) == 1);
+    pair_await(&p, rerouted(&p.b) == 1);
     assert_int_equal(conn->owner.state, CM_CONNECTING);
     dialer.now_ns += SECOND - 1;
     pair_expect_nothing(&p, &p.b);
     assert_int_equal(conn->owner.state, CM_CONNECTING);
     dialer.now_ns++;
-    dialer_await(&p, conn->owner.state == CM_BACKOFF);
+    pair_await(&p, conn->owner.state == CM_BACKOFF);
     dialer.now_ns = conn->step_ns;
     expect_second_try(&p);
     assert_int_equal(dialer.connects, 2);
@@ -121,7 +121,7 @@ static void one_try_stays_one_try(void **state) {
     dialer_script((const char *[]){"id=* after=ADDR_RESOLVED event=ADDR_CHANGE", NULL});
     pair_dial(&p, PAIR_LINK(.flags = SLUICE_ONCE));
     pair_expect(&p, &p.b, SLUICE_UP);
-    assert_int_equal(dialer_info(&p).tries, 1);
+    assert_int_equal(pair_info(p.b.session).tries, 1);
     assert_int_equal(routes, 1);
     assert_int_equal(moved(&p.b), 1);
     assert_int_equal(rerouted(&p.b), 0);
@@ -140,7 +140,7 @@ static void sessions_and_listeners_are_told_of_and_go_on(void **state) {
     for (unsigned i = 1; i <= 2; i++) {
         /* At each side the id that watches the device, and the session's; and a listener's. */
         addresses_move();
-        dialer_await(&p, moved(&p.a) == 3 * i && moved(&p.b) == 2 * i);
+        pair_await(&p, moved(&p.a) == 3 * i && moved(&p.b) == 2 * i);
         assert_int_equal(told.sessions, 2 * i);
         assert_int_equal(told.listeners, i);
         assert_int_equal(told.warnings, 2 * i); /* one a node, for all that changed at once */

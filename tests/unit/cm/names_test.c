@@ -5,30 +5,16 @@
  * a lookup of "slow.test" stays inside until it is let go.
  */
 #include "support/pair.h"
+#include "support/name_server.h"
 
 #include <netdb.h>
 #include <pthread.h>
-
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    unsigned inside; /* lookups that hang */
-    unsigned asked, answered;
-    bool go;
-} server = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static int slow_resolve(void *arg, const char *host, struct sockaddr_storage *out, unsigned max,
                         unsigned *count) {
     union address *address = (union address *)(void *)out;
     (void)arg, (void)max;
-    pthread_mutex_lock(&server.lock);
-    server.asked++;
-    server.inside++;
-    while (strcmp(host, "slow.test") == 0 && !server.go)
-        pthread_cond_wait(&server.changed, &server.lock);
-    server.inside--;
-    server.answered++;
-    pthread_mutex_unlock(&server.lock);
+    name_server_lookup(strcmp(host, "slow.test") == 0);
     address->v4.sin_family = AF_INET;
     address->v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     *count = 1;
@@ -38,32 +24,9 @@ static int slow_resolve(void *arg, const char *host, struct sockaddr_storage *ou
 static const struct sluice_env slow_env = {
     .now_ns = pair_now, .random_bytes = pair_random, .resolve = slow_resolve};
 
-static unsigned server_inside(void) {
-    pthread_mutex_lock(&server.lock);
-    unsigned inside = server.inside;
-    pthread_mutex_unlock(&server.lock);
-    return inside;
-}
-
-static unsigned server_answered(void) {
-    pthread_mutex_lock(&server.lock);
-    unsigned answered = server.answered;
-    pthread_mutex_unlock(&server.lock);
-    return answered;
-}
-
-static void server_go(bool go) {
-    pthread_mutex_lock(&server.lock);
-    server.go = go;
-    if (!go)
-        server.asked = server.answered = 0;
-    pthread_cond_broadcast(&server.changed);
-    pthread_mutex_unlock(&server.lock);
-}
-
 static void names_open(struct pair *p) {
     sluice_error e = {0};
-    server_go(false);
+    name_server_go(false);
     memset(p, 0, sizeof *p);
     pair_clock = 0;
     pair_open_side(&p->a, PAIR_NODE());
@@ -76,25 +39,9 @@ static void names_open(struct pair *p) {
 }
 
 static sluice_session names_dial(struct pair *p, const char *name) {
-    char address[64];
-    memcpy(address, p->address, sizeof address);
-    snprintf(p->address, sizeof p->address, "%s%.8s", name, strrchr(address, ':'));
-    pair_dial(p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
-    memcpy(p->address, address, sizeof address);
+    pair_dial_name(p, name, PAIR_LINK(.timeout_ns = SLUICE_OFF));
     return p->b.session;
 }
-
-/* Turns of everything until that is so. */
-#define names_await(p, condition)                                                                  \
-    do {                                                                                           \
-        uint64_t limit_ = env_now(&env_default) + PAIR_LIMIT_NS;                                   \
-        while (!(condition)) {                                                                     \
-            pair_turn(p);                                                                          \
-            sched_yield();                                                                         \
-            if (env_now(&env_default) > limit_)                                                    \
-                fail_msg("never came: %s", #condition);                                            \
-        }                                                                                          \
-    } while (0)
 
 static void exchange(struct pair *p, sluice_session session) {
     p->b.session = session;
@@ -122,7 +69,7 @@ static void a_resolver_that_takes_long_delays_nobody(void **state) {
     sluice_session standing = p.b.session;
     for (unsigned hanging = 1; hanging <= 4; hanging++) {
         names_dial(&p, "slow.test");
-        names_await(&p, server_inside() == hanging); /* they are asked side by side */
+        pair_await(&p, name_server_inside() == hanging); /* they are asked side by side */
         come_and_go(&p, "127.0.0.1");
         if (hanging < 4)
             come_and_go(&p, "fast.test");
@@ -150,8 +97,8 @@ static void a_resolver_that_takes_long_delays_nobody(void **state) {
     come_and_go(&p, "127.0.0.1");
     exchange(&p, standing);
     assert_int_equal(session_table_find(fifth.id)->connection.cm.owner.state, CM_RESOLVING_NAME);
-    assert_int_equal(server_inside(), 4);
-    server_go(true);
+    assert_int_equal(name_server_inside(), 4);
+    name_server_go(true);
     for (unsigned i = 0; i < 5; i++) {
         pair_expect(&p, &p.b, SLUICE_UP);
         pair_expect(&p, &p.a, SLUICE_UP);
@@ -166,13 +113,13 @@ static void more_names_than_threads_are_all_looked_up(void **state) {
     names_open(&p);
     for (unsigned i = 0; i < N; i++)
         names_dial(&p, "slow.test");
-    names_await(&p, server_inside() == 4);
+    pair_await(&p, name_server_inside() == 4);
     pair_expect_nothing(&p, &p.b);
-    assert_int_equal(server_inside(), 4);
-    server_go(true);
+    assert_int_equal(name_server_inside(), 4);
+    name_server_go(true);
     for (unsigned i = 0; i < N; i++)
         pair_expect(&p, &p.b, SLUICE_UP);
-    assert_int_equal(server_answered(), N);
+    assert_int_equal(name_server_answered(), N);
     pair_close(&p);
 }
 
@@ -181,15 +128,15 @@ static void hanging_up_does_not_wait_for_the_resolver(void **state) {
     struct pair p;
     names_open(&p);
     sluice_session session = names_dial(&p, "slow.test");
-    names_await(&p, server_inside() == 1);
+    pair_await(&p, name_server_inside() == 1);
     sluice_hangup(session, 0);
     assert_int_equal(pair_expect(&p, &p.b, SLUICE_CLOSED).reason, SLUICE_REASON_LOCAL_CLOSE);
     pair_expect_nothing(&p, &p.b);
     /* The slot serves another session when the answer for the first one comes. */
     sluice_session next = names_dial(&p, "slow.test");
     assert_int_equal((uint32_t)(next.id >> 32), (uint32_t)(session.id >> 32));
-    names_await(&p, server_inside() == 2);
-    server_go(true);
+    pair_await(&p, name_server_inside() == 2);
+    name_server_go(true);
     assert_int_equal(pair_expect(&p, &p.b, SLUICE_UP).session.id, next.id);
     assert_int_equal(session_table_find(next.id)->info.tries, 1);
     pair_expect_nothing(&p, &p.b);
@@ -204,15 +151,16 @@ static void closing_a_node_does_not_wait_for_the_resolver(void **state) {
         names_open(&p);
         for (unsigned i = 0; i < hanging; i++)
             names_dial(&p, "slow.test");
-        names_await(&p, server_inside() == threads);
+        pair_await(&p, name_server_inside() == threads);
         come_and_go(&p, "127.0.0.1");
         pair_close(&p);
-        assert_int_equal(server_inside(), threads); /* the node is gone, the lookups are not */
-        server_go(true);
+        assert_int_equal(name_server_inside(), threads); /* the node is gone, the lookups are not */
+        name_server_go(true);
         uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-        while (server_answered() < threads && env_now(&env_default) < limit)
+        while (name_server_answered() < threads && env_now(&env_default) < limit)
             sched_yield();
-        assert_int_equal(server_answered(), threads); /* and those that waited were not begun */
+        assert_int_equal(name_server_answered(),
+                         threads); /* and those that waited were not begun */
     }
 }
 

@@ -7,6 +7,7 @@
  * the two apart by AI_ADDRCONFIG, which rdma_cm cannot be asked for. The CM thread is the test itself.
  */
 #include "support/pair.h"
+#include "support/name_server.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -54,36 +55,6 @@ static const struct entry entries[] = {
 };
 enum { ALIKE = 10 }; /* in those rdma_cm and the system agree */
 
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    unsigned inside;
-    bool go;
-} server = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-
-static void server_go(bool go) {
-    pthread_mutex_lock(&server.lock);
-    server.go = go;
-    pthread_cond_broadcast(&server.changed);
-    pthread_mutex_unlock(&server.lock);
-}
-
-static unsigned server_inside(void) {
-    pthread_mutex_lock(&server.lock);
-    unsigned inside = server.inside;
-    pthread_mutex_unlock(&server.lock);
-    return inside;
-}
-
-static void hang(void) {
-    pthread_mutex_lock(&server.lock);
-    server.inside++;
-    while (!server.go)
-        pthread_cond_wait(&server.changed, &server.lock);
-    server.inside--;
-    pthread_mutex_unlock(&server.lock);
-}
-
 static struct addrinfo *make_info(const char *text) {
     struct {
         struct addrinfo info;
@@ -117,7 +88,7 @@ int getaddrinfo(const char *node, const char *service, const struct addrinfo *hi
     if (!entry)
         return EAI_NONAME;
     if (strcmp(node, "slow.test") == 0 || (system && strcmp(node, "slow-system.test") == 0))
-        hang();
+        name_server_lookup(true);
     int error = system ? entry->system_error : entry->rdma_error;
     if (error != 0)
         return error;
@@ -208,7 +179,7 @@ static void names_open(struct pair *p, enum stack stack) {
     const sluice_node_options o = {
         .size = sizeof o, .device = "soft", .workers = SLUICE_NO_WORKERS};
     sluice_error e = {0};
-    server_go(false);
+    name_server_go(false);
     memset(p, 0, sizeof *p);
     pair_clock = 0;
     pair_open_side(&p->a, PAIR_NODE());
@@ -234,7 +205,7 @@ static void names_open(struct pair *p, enum stack stack) {
 /* The node is closed; lookups under way are let go and give back what they have. */
 static void expect_nothing_left(void) {
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    server_go(true);
+    name_server_go(true);
     while ((calls.ids != 0 || calls.channels != 0) && env_now(&env_default) < limit)
         sched_yield();
     assert_int_equal(calls.ids, 0);
@@ -248,28 +219,13 @@ static void names_close(struct pair *p) {
 }
 
 static sluice_session names_dial(struct pair *p, const char *name) {
-    char address[64];
-    memcpy(address, p->address, sizeof address);
-    snprintf(p->address, sizeof p->address, "%.40s%.8s", name, strrchr(address, ':'));
-    pair_dial(p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
-    memcpy(p->address, address, sizeof address);
+    pair_dial_name(p, name, PAIR_LINK(.timeout_ns = SLUICE_OFF));
     return p->b.session;
 }
 
 static uint64_t events(struct pair *p, unsigned type) {
     return p->b.node->stats.page->cm.events[type];
 }
-
-#define names_await(p, condition)                                                                  \
-    do {                                                                                           \
-        uint64_t limit_ = env_now(&env_default) + PAIR_LIMIT_NS;                                   \
-        while (!(condition)) {                                                                     \
-            pair_turn(p);                                                                          \
-            sched_yield();                                                                         \
-            if (env_now(&env_default) > limit_)                                                    \
-                fail_msg("never came: %s", #condition);                                            \
-        }                                                                                          \
-    } while (0)
 
 /* ---- what comes of a dial ------------------------------------------------------------------------------ */
 
@@ -399,9 +355,9 @@ static void the_event_is_taken_when_it_comes(void **state) {
     struct pair p;
     names_open(&p, ABLE);
     sluice_session session = names_dial(&p, "slow-system.test");
-    names_await(&p, events(&p, FABRIC_CM_ADDRINFO_RESOLVED) == 1);
+    pair_await(&p, events(&p, FABRIC_CM_ADDRINFO_RESOLVED) == 1);
     assert_int_equal(session_table_at(session.id)->connection.cm.owner.state, CM_RESOLVING_NAME);
-    server_go(true);
+    name_server_go(true);
     assert_int_equal(pair_expect(&p, &p.b, SLUICE_UP).session.id, session.id);
     names_close(&p);
 }
@@ -413,17 +369,17 @@ static void a_cancelled_dial_leaves_its_lookup_to_itself(void **state) {
         struct pair p;
         names_open(&p, ABLE);
         sluice_session session = names_dial(&p, slow[i]);
-        names_await(&p, server_inside() == 1);
+        pair_await(&p, name_server_inside() == 1);
         sluice_hangup(session, 0);
         assert_int_equal(pair_expect(&p, &p.b, SLUICE_CLOSED).reason, SLUICE_REASON_LOCAL_CLOSE);
         pair_expect_nothing(&p, &p.b);
         /* The slot serves another when the answer for the first comes. */
         sluice_session next = names_dial(&p, "slow.test");
         assert_int_equal((uint32_t)(next.id >> 32), (uint32_t)(session.id >> 32));
-        names_await(&p, server_inside() == 2);
-        server_go(true);
+        pair_await(&p, name_server_inside() == 2);
+        name_server_go(true);
         assert_int_equal(pair_expect(&p, &p.b, SLUICE_UP).session.id, next.id);
-        names_await(&p, events(&p, FABRIC_CM_ADDRINFO_RESOLVED) == 2);
+        pair_await(&p, events(&p, FABRIC_CM_ADDRINFO_RESOLVED) == 2);
         pair_expect_nothing(&p, &p.b);
         names_close(&p);
     }
@@ -438,9 +394,9 @@ static void closing_waits_for_no_lookup_and_leaves_nothing(void **state) {
         names_open(&p, ABLE);
         for (unsigned i = 0; i < hanging; i++)
             names_dial(&p, slow[i % 2]);
-        names_await(&p, server_inside() == threads);
+        pair_await(&p, name_server_inside() == threads);
         pair_close(&p);
-        assert_int_equal(server_inside(), threads); /* the node is gone, the lookups are not */
+        assert_int_equal(name_server_inside(), threads); /* the node is gone, the lookups are not */
         expect_nothing_left();
     }
 }
@@ -453,16 +409,16 @@ static void a_lookup_outlives_the_device(void **state) {
     names_open(&p, ABLE);
     names_dial(&p, "slow.test");
     names_dial(&p, "slow-system.test");
-    names_await(&p, server_inside() == 2);
+    pair_await(&p, name_server_inside() == 2);
     soft_lock();
     int rc = soft_device_act(&action);
     soft_unlock();
     assert_int_equal(rc, 0);
     for (unsigned i = 0; i < 2; i++)
         assert_int_equal(pair_expect(&p, &p.b, SLUICE_CLOSED).reason, SLUICE_REASON_DEVICE_REMOVED);
-    assert_int_equal(server_inside(), 2);
-    server_go(true);
-    names_await(&p, server_inside() == 0 && calls.ids <= 1); /* the watch may be left */
+    assert_int_equal(name_server_inside(), 2);
+    name_server_go(true);
+    pair_await(&p, name_server_inside() == 0 && calls.ids <= 1); /* the watch may be left */
     pair_expect_nothing(&p, &p.b);
     names_close(&p);
 }

@@ -19,20 +19,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "support/wait.h"
 #include "node/node.h"
-
-#define LIMIT_S 60
-
-static void wait_for(sem_t *sem) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += LIMIT_S;
-    int status;
-    while ((status = sem_timedwait(sem, &until)) != 0 && errno == EINTR)
-        ;
-    if (status != 0)
-        fail_msg("nothing came within %d s", LIMIT_S);
-}
 
 /* ---- the slow device ------------------------------------------------------------------------- */
 
@@ -46,7 +34,7 @@ static void stay_inside(void) {
         return;
     inside = pthread_self();
     sem_post(&entered);
-    wait_for(&may_go);
+    wait_semaphore(&may_go);
 }
 
 static struct ibv_qp *slow_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
@@ -122,7 +110,7 @@ static void others_go_on(void (*break_it)(struct fabric_ops *ops)) {
     b->fabric = &slow_ops; /* nothing of it is on its way yet */
     atomic_store(&slow, true);
     dial(b, port, &first);
-    wait_for(&entered); /* on one of the two workers, so the others go to the other one */
+    wait_semaphore(&entered); /* on one of the two workers, so the others go to the other one */
     assert_false(pthread_equal(inside, b->cm->thread));
     struct sluice_loop *busy = NULL;
     for (unsigned w = 0; w < 2; w++)
@@ -133,14 +121,14 @@ static void others_go_on(void (*break_it)(struct fabric_ops *ops)) {
     for (unsigned i = 0; i < 4; i++) {
         end_init(&others[i]);
         sluice_session s = dial(b, port, &others[i]);
-        wait_for(&others[i].up);
-        wait_for(&accepted.up);
+        wait_semaphore(&others[i].up);
+        wait_semaphore(&accepted.up);
         assert_int_equal(sluice_send_copy(s, "x", 1, NULL), 0);
-        wait_for(&accepted.message);
+        wait_semaphore(&accepted.message);
         if (i % 2) {
             sluice_hangup(s, 0);
-            wait_for(&others[i].closed);
-            wait_for(&accepted.closed);
+            wait_semaphore(&others[i].closed);
+            wait_semaphore(&accepted.closed);
         }
     }
     assert_int_equal(sluice_listen(b, "127.0.0.1:0",
@@ -150,7 +138,7 @@ static void others_go_on(void (*break_it)(struct fabric_ops *ops)) {
     sluice_unlisten(later);
     assert_int_not_equal(sem_trywait(&first.up), 0);
     sem_post(&may_go);
-    wait_for(&first.up);
+    wait_semaphore(&first.up);
     sluice_close(b, 0);
     sluice_close(a, 0);
 }

@@ -7,6 +7,7 @@
  * clock is the test's, so what lasts is not a matter of the machine.
  */
 #include "support/pair.h"
+#include "support/log.h"
 
 #include <errno.h>
 #include <sys/epoll.h>
@@ -37,10 +38,6 @@ static int unheard_get_async_event(struct ibv_context *context, struct ibv_async
 
 static struct fabric_ops unheard_cm, unheard_device;
 
-static void no_log(int level, const char *text, void *arg) {
-    (void)level, (void)text, (void)arg;
-}
-
 static void unheard_log(int level, const char *text, void *arg) {
     (void)arg;
     unheard.warnings += level <= SLUICE_LOG_WARNING && strstr(text, "cannot be fetched") != NULL;
@@ -54,7 +51,7 @@ static void unheard_open(struct pair *p, const struct fabric_ops *fabric) {
     memset(p, 0, sizeof *p);
     pair_clock = pair_step = 0;
     pair_frozen = env_now(&env_default);
-    pair_open_side(&p->a, PAIR_NODE(.log = no_log));
+    pair_open_side(&p->a, PAIR_NODE(.log = log_nothing));
     pair_open_side(&p->b, PAIR_NODE(.log = unheard_log));
     p->b.node->fabric = fabric;
     pair_listen(p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));

@@ -144,7 +144,7 @@ static void rights_and_range_of_a_region_are_kept_by_the_device(void **state) {
         struct memory m;
         struct token token;
         memset(&m, 0, sizeof m);
-        pair_open(&m.pair, PAIR_NODE(.log = memory_log), PAIR_LINK());
+        pair_open(&m.pair, PAIR_NODE(.log = log_nothing), PAIR_LINK());
         pair_connect(&m.pair, PAIR_LINK());
         memory_regions(&m, 2 << 20, rows[i].rights);
         assert_true(token_get(&token, &m.token));

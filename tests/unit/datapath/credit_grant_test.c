@@ -4,26 +4,11 @@
  * posted, with receives of one's own and with shared ones; receives for replies.
  */
 #include "support/pair.h"
+#include "support/log.h"
 #include "datapath/rx/credits.h"
 
 #define SECOND 1000000000ull
 #define EACH_KIND(flag) for (uint32_t flag = 0; flag <= SLUICE_ISOLATED; flag += SLUICE_ISOLATED)
-
-static void raw_frame(struct side *side, const struct frame *f) {
-    struct session *s = pair_session(side);
-    struct ibv_send_wr wr = {.num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
-    sluice_msg *msg;
-    assert_int_equal(sluice_alloc(side->node, 64, &msg), 0);
-    uint8_t *at = (uint8_t *)sluice_data(msg) - FRAME_BYTES;
-    frame_put(at, f);
-    struct ibv_sge sge = {(uintptr_t)at, FRAME_BYTES + f->length, msg->lkey};
-    wr.sg_list = &sge;
-    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
-}
-
-static void no_log(int level, const char *text, void *arg) {
-    (void)level, (void)text, (void)arg;
-}
 
 static void quiesce(struct pair *p) {
     for (int quiet = 0; quiet < 50;) {
@@ -57,8 +42,7 @@ static void assert_covered(struct side *side) {
 }
 
 static uint32_t info_of(struct side *side, bool shared) {
-    sluice_session_info info = {.size = sizeof info};
-    assert_int_equal(sluice_session_get_info(side->session, &info), 0);
+    sluice_session_info info = pair_info(side->session);
     return shared ? info.shared : info.granted;
 }
 
@@ -172,14 +156,14 @@ static void false_recalls_and_returns_close_the_session(void **state) {
     for (unsigned i = 0; i < sizeof lies / sizeof *lies; i++) {
         struct pair p;
         struct frame f = lies[i];
-        pair_open(&p, PAIR_NODE(.log = no_log), PAIR_LINK());
+        pair_open(&p, PAIR_NODE(.log = log_nothing), PAIR_LINK());
         pair_connect(&p, PAIR_LINK());
         if (i >= 6) { /* an answer, but a wrong one */
             pair_grant_all(&p, pair_session(&p.b), pair_session(&p.a));
             pair_session(&p.a)->connection.credits.recall = CREDITS_INITIAL;
             f.sequence = pair_session(&p.b)->connection.tx.sequence;
         }
-        raw_frame(&p.b, &f);
+        pair_raw_frame(&p.b, &f, FRAME_BYTES + f.length);
         assert_int_equal(pair_expect(&p, &p.a, SLUICE_CLOSED).reason, SLUICE_REASON_PROTOCOL);
         pair_expect(&p, &p.b, SLUICE_CLOSED);
         pair_close(&p);

@@ -56,7 +56,7 @@ static enum ibv_wc_status outcome_of(struct memory *m, enum ibv_wr_opcode opcode
 
 static void open_listener(struct memory *m, uint32_t flags) {
     memset(m, 0, sizeof *m);
-    pair_open(&m->pair, PAIR_NODE(.log = memory_log), PAIR_LINK(WITH_KEY, .flags = flags));
+    pair_open(&m->pair, PAIR_NODE(.log = log_nothing), PAIR_LINK(WITH_KEY, .flags = flags));
     memory_regions(m, BYTES, ALL_RIGHTS);
 }
 

@@ -19,12 +19,6 @@ static const char good[] = "0123456789abcdef0123456789abcdef",
     }
 #define WITH_KEY KEY(7, good)
 
-static sluice_session_info info_of(sluice_session s) {
-    sluice_session_info info = {.size = sizeof info};
-    assert_int_equal(sluice_session_get_info(s, &info), 0);
-    return info;
-}
-
 static void cross(struct pair *p) {
     for (unsigned i = 0; i < 100; i++) { /* more than any credits */
         assert_int_equal(pair_send(&p->a, 50, i, NULL), 0);
@@ -115,7 +109,7 @@ static void sessions_open_and_are_refused_with_nothing_left_to_send_with(void **
             event = pair_expect(&p, &p.b, SLUICE_CLOSED);
             assert_int_equal(event.reason, SLUICE_REASON_REFUSED);
             assert_int_equal(event.vendor, 7);
-            assert_string_equal(info_of(event.session).close_text, "full");
+            assert_string_equal(pair_info(event.session).close_text, "full");
             pair_expect(&p, &p.a, SLUICE_CLOSED);
         } else {
             assert_int_equal(sluice_accept(event.session, NULL), 0);
@@ -143,7 +137,7 @@ static void a_refusal_after_hello_carries_code_and_text(void **state) {
     assert_int_equal(event.status, SLUICE_EREJECTED);
     assert_int_equal(event.reason, SLUICE_REASON_REFUSED);
     assert_int_equal(event.vendor, 4711);
-    sluice_session_info info = info_of(event.session);
+    sluice_session_info info = pair_info(event.session);
     assert_int_equal(info.close_code, 4711);
     assert_string_equal(info.close_text, "not on Sunday");
     event = pair_expect(&p, &p.a, SLUICE_CLOSED);
@@ -202,8 +196,7 @@ static void hanging_up_while_greeting_ends_both_sides(void **state) {
         struct pair p;
         pair_open(&p, PAIR_NODE(), PAIR_LINK(WITH_KEY));
         pair_dial(&p, PAIR_LINK(WITH_KEY, .private_data = "x", .private_bytes = 1));
-        for (unsigned i = 0; i < turns; i++)
-            pair_turn(&p);
+        pair_turns(&p, turns);
         sluice_hangup(p.b.session, 0);
         sluice_event event;
         uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
@@ -231,8 +224,8 @@ static void both_sides_with_the_key_come_up(void **state) {
     assert_int_equal(sluice_accept(event.session, NULL), 0);
     pair_expect(&p, &p.a, SLUICE_UP);
     pair_expect(&p, &p.b, SLUICE_UP);
-    assert_int_equal(info_of(p.a.session).key_id, 7);
-    assert_int_equal(info_of(p.b.session).key_id, 7);
+    assert_int_equal(pair_info(p.a.session).key_id, 7);
+    assert_int_equal(pair_info(p.b.session).key_id, 7);
     cross(&p);
     pair_close(&p);
 }
@@ -245,7 +238,7 @@ static void expect_refused(struct pair *p, sluice_reason reason, enum refuser re
     sluice_event event = pair_expect(p, &p->b, SLUICE_CLOSED);
     if (event.reason != reason)
         fail_msg("%s, expected %s", sluice_reason_text(event.reason), sluice_reason_text(reason));
-    sluice_session_info info = info_of(event.session);
+    sluice_session_info info = pair_info(event.session);
     assert_int_equal(event.status, SLUICE_EREJECTED);
     assert_int_equal(event.vendor, refuser == BY_REJECT ? 28 : 0);
     char text[sizeof info.close_text];
@@ -421,7 +414,7 @@ static void what_is_changed_on_the_way_is_refused(void **state) {
             fail_msg("row %u: %s", i, sluice_reason_text(event.reason));
         /* The dialer finds it itself: the listener's proof covers both records. An answer that cannot
          * follow from the proposal is found before any proof is looked at. */
-        sluice_session_info info = info_of(event.session);
+        sluice_session_info info = pair_info(event.session);
         bool answer = rows[i].reply && rows[i].at == 6;
         assert_int_equal(event.status, SLUICE_EREJECTED);
         assert_int_equal(event.vendor, 0);
@@ -537,7 +530,7 @@ static void the_hook_finds_keys(void **state) {
     asked = 0;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.key_lookup = look_up, .key_lookup_arg = &asked));
     pair_connect(&p, PAIR_LINK(KEY(9, good)));
-    assert_int_equal(info_of(p.a.session).key_id, 9);
+    assert_int_equal(pair_info(p.a.session).key_id, 9);
     assert_true(asked > 0);
     cross(&p);
     pair_dial(&p, PAIR_LINK(KEY(10, good)));

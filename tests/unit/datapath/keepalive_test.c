@@ -5,6 +5,7 @@
  * nodes until what is on its way has arrived.
  */
 #include "support/pair.h"
+#include "support/log.h"
 #include "datapath/session/keepalive.h"
 #include "datapath/session/open.h"
 #include "datapath/tx/post.h"
@@ -442,8 +443,7 @@ static void a_peer_without_credits_is_not_blamed(void **state) {
         sent++;
     for (unsigned i = 0; i < TICKS(60); i++) { /* a takes no events: it holds what came */
         pair_clock += TICK;
-        for (unsigned k = 0; k < 100; k++)
-            pair_turn(&p);
+        pair_turns(&p, 100);
     }
     assert_up(&p);
     assert_true(pair_session(&p.b)->connection.tx.credits < 2);  /* it could not speak */
@@ -462,24 +462,6 @@ static void a_peer_without_credits_is_not_blamed(void **state) {
 
 /* ---- hostile --------------------------------------------------------------------------------- */
 
-static void raw_frame(struct side *side, const struct frame *f, size_t payload) {
-    struct session *s = pair_session(side);
-    sluice_msg *msg;
-    struct ibv_send_wr wr = {.num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
-    assert_int_equal(sluice_alloc(side->node, 2048, &msg), 0);
-    memset(sluice_data(msg), 'x', 2048);
-    uint8_t *at = (uint8_t *)sluice_data(msg) - FRAME_BYTES;
-    frame_put(at, f);
-    struct ibv_sge sge = {(uintptr_t)at, (uint32_t)(FRAME_BYTES + payload), msg->lkey};
-    wr.sg_list = &sge;
-    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
-    /* The buffer is left to the node: the device may still read it. */
-}
-
-static void no_log(int level, const char *text, void *arg) {
-    (void)level, (void)text, (void)arg;
-}
-
 static void broken_alives_are_refused(void **state) {
     (void)state;
     static const struct {
@@ -491,10 +473,10 @@ static void broken_alives_are_refused(void **state) {
         {{.type = FRAME_ALIVE, .credits = 29}, 0}, {{.type = FRAME_ALIVE, .ack = 1}, 0},
     };
     struct pair p;
-    pair_open(&p, PAIR_NODE(.log = no_log), PAIR_LINK());
+    pair_open(&p, PAIR_NODE(.log = log_nothing), PAIR_LINK());
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         pair_connect(&p, PAIR_LINK());
-        raw_frame(&p.b, &cases[i].f, cases[i].payload);
+        pair_raw_frame(&p.b, &cases[i].f, FRAME_BYTES + cases[i].payload);
         sluice_event event = pair_expect(&p, &p.a, SLUICE_CLOSED);
         assert_int_equal(event.reason, SLUICE_REASON_PROTOCOL);
         pair_expect(&p, &p.b, SLUICE_CLOSED);
@@ -506,7 +488,7 @@ static void a_flood_of_alives_ends_with_its_credits(void **state) {
     (void)state;
     static const struct frame f = {.type = FRAME_ALIVE};
     struct pair p;
-    pair_open(&p, PAIR_NODE(.log = no_log), PAIR_LINK(.keepalive_ns = INTERVAL));
+    pair_open(&p, PAIR_NODE(.log = log_nothing), PAIR_LINK(.keepalive_ns = INTERVAL));
     pair_connect(&p, PAIR_LINK(.keepalive_ns = INTERVAL));
     /* As many as it likes while it keeps to its credits; nobody is told, no memory is taken. */
     uint64_t buffers = pool_in_use(p.a.node->rx_pool);
@@ -518,7 +500,7 @@ static void a_flood_of_alives_ends_with_its_credits(void **state) {
     assert_int_equal(pool_in_use(p.a.node->rx_pool), buffers);
     assert_credits_complete(&p.b, &p.a);
     pair_session(&p.a)->connection.rx.granted = 0; /* as if it had been told of none */
-    raw_frame(&p.b, &f, 0);
+    pair_raw_frame(&p.b, &f, FRAME_BYTES);
     sluice_event event = pair_expect(&p, &p.a, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_CREDITS);
     pair_close(&p);

@@ -41,8 +41,7 @@ static void forge(struct pair *p, enum frame_type type, unsigned flags, uint64_t
                                    .opcode = IBV_WR_SEND};
     assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
     s->connection.tx.credits--;
-    for (int i = 0; i < 20; i++)
-        pair_turn(p);
+    pair_turns(p, 20);
     sluice_free(msg);
 }
 

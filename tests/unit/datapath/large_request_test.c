@@ -7,22 +7,19 @@
 #include "datapath/tx/post.h"
 #include "datapath/rndv/rndv.h"
 #include "support/request.h"
+#include "support/log.h"
 
 #define KIB ((size_t)1024)
 
 static const sluice_rendezvous ways[] = {SLUICE_RENDEZVOUS_READ, SLUICE_RENDEZVOUS_WRITE};
 
-static void quiet(int level, const char *text, void *arg) {
-    (void)level, (void)text, (void)arg;
-}
-
 static void open_sides(struct pair *p, sluice_rendezvous way, uint64_t a_bytes, uint64_t b_bytes) {
     memset(p, 0, sizeof *p);
     pair_clock = pair_frozen = pair_step = 0;
     pair_open_side(&p->a, PAIR_NODE(.rendezvous = way, .rendezvous_bytes = PAIR_LARGE,
-                                    .memory_bytes_max = a_bytes, .log = quiet));
+                                    .memory_bytes_max = a_bytes, .log = log_nothing));
     pair_open_side(&p->b, PAIR_NODE(.rendezvous = way, .rendezvous_bytes = PAIR_LARGE,
-                                    .memory_bytes_max = b_bytes, .log = quiet));
+                                    .memory_bytes_max = b_bytes, .log = log_nothing));
     pair_listen(p, PAIR_LINK());
     pair_connect(p, PAIR_LINK());
 }
@@ -113,8 +110,7 @@ static void a_large_request_whose_time_is_over_is_not_delivered(void **state) {
         uint64_t due = pair_now(NULL) + 3000000000;
         assert_int_equal(
             pair_request(&p.b, 100 * KIB, 1, SLUICE_SEND(.tag = 1, .deadline_ns = due)), 0);
-        for (int i = 0; i < 200; i++)
-            pair_turn(&p); /* it arrives, and nobody takes events */
+        pair_turns(&p, 200); /* it arrives, and nobody takes events */
         pair_clock += 4000000000;
         expect_outcome(&p, &p.b, 1, SLUICE_ETIMEDOUT);
         pair_expect_nothing(&p, &p.a);
@@ -140,8 +136,7 @@ static void a_large_request_may_be_cancelled_at_any_point(void **state) {
             open_sides(&p, ways[w], 0, 0);
             uint64_t before = pool_in_use(p.b.node->pool);
             assert_int_equal(pair_request(&p.b, 1500 * KIB, 1, SLUICE_SEND(.tag = 1)), 0);
-            for (unsigned i = 0; i < turns; i++)
-                pair_turn(&p);
+            pair_turns(&p, turns);
             sluice_cancel(p.b.session, 1);
             for (unsigned i = 0; i < 300 || pair_in_flight(&p.b) > 0; i++) {
                 sluice_event event;
@@ -242,8 +237,7 @@ static void end_at_turn(sluice_rendezvous way, unsigned turns, bool asking) {
         }
     }
     assert_int_equal(told, 0x7e);
-    for (int i = 0; i < 100; i++)
-        pair_turn(&p);
+    pair_turns(&p, 100);
     assert_int_equal(pool_in_use(p.a.node->pool), 0);
     assert_int_equal(pool_in_use(p.b.node->pool), 0);
     pair_close(&p);

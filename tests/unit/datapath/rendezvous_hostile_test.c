@@ -177,8 +177,7 @@ static void a_peer_that_announces_and_goes(void **state) {
         struct forged f = RTS(8u << 20, WORD(i, FRAME_DATA, RNDV_BY_WRITE, 0));
         post(&p, &f);
     }
-    for (int i = 0; i < 100; i++)
-        pair_turn(&p);
+    pair_turns(&p, 100);
     assert_true(pair_session(&p.a)->rndv->landing_bytes <= 16u << 20); /* window_bytes */
     sluice_hangup(p.a.session, 0);
     do

@@ -22,8 +22,7 @@ static void open_pair(struct pair *p, sluice_rendezvous way) {
 }
 
 static void settle(struct pair *p) {
-    for (int i = 0; i < 200; i++)
-        pair_turn(p);
+    pair_turns(p, 200);
 }
 
 /* Everything sent and received came back to the pool: but for receives and headers. */

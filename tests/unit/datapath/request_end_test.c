@@ -445,8 +445,7 @@ static void a_reply_without_a_request_overruns_the_credits(void **state) {
     uint64_t token = pair_expect(&p, &p.b, SLUICE_REQUEST).token;
     assert_int_equal(pair_reply(&p.b, token, 10, 1), 0);
     forge(&p.b, FRAME_REPLY, FRAME_RESERVED, 256, 10);
-    for (int i = 0; i < 50; i++)
-        pair_turn(&p);
+    pair_turns(&p, 50);
     expect_outcome(&p, &p.a, 3, SLUICE_EUNKNOWN); /* nothing more is taken from this peer */
     expect_end(&p, SLUICE_REASON_CREDITS);
     pair_close(&p);

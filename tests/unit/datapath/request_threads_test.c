@@ -18,19 +18,9 @@
 
 #include <sluice/sluice.h>
 
-#define LIMIT_S 60
-enum { ASKERS = 3, EACH = 3000, ANSWERERS = 2, BOX = 512 };
+#include "support/wait.h"
 
-static void wait_for(sem_t *sem) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += LIMIT_S;
-    int status;
-    while ((status = sem_timedwait(sem, &until)) != 0 && errno == EINTR)
-        ;
-    if (status != 0)
-        fail_msg("nothing came within %d s", LIMIT_S);
-}
+enum { ASKERS = 3, EACH = 3000, ANSWERERS = 2, BOX = 512 };
 
 struct job {
     sluice_session session;
@@ -100,7 +90,7 @@ static void on_server(const sluice_event *event, void *arg) {
 static void *answer(void *arg) {
     struct office *o = arg;
     for (;;) {
-        wait_for(&o->jobs);
+        wait_semaphore(&o->jobs);
         pthread_mutex_lock(&o->lock);
         if (o->over) {
             pthread_mutex_unlock(&o->lock);
@@ -188,7 +178,7 @@ static void many_threads(bool gives_up) {
                                  SLUICE_LINK(.handler = on_asker, .handler_arg = o, .requests = 32),
                                  &session, &e),
                      0);
-    wait_for(&o->up);
+    wait_semaphore(&o->up);
     pthread_t askers[ASKERS], answerers[ANSWERERS];
     struct asker args[ASKERS];
     for (unsigned i = 0; i < ANSWERERS; i++)
@@ -199,9 +189,9 @@ static void many_threads(bool gives_up) {
     }
     for (unsigned i = 0; i < ASKERS; i++)
         pthread_join(askers[i], NULL);
-    wait_for(&o->finished);
+    wait_semaphore(&o->finished);
     sluice_hangup(session, 0);
-    wait_for(&o->closed);
+    wait_semaphore(&o->closed);
     sluice_close(o->node, 0);
     pthread_mutex_lock(&o->lock);
     o->over = true;

@@ -4,6 +4,7 @@
  * thread, or sent on; whatever it came in.
  */
 #include "support/pair.h"
+#include "support/reports.h"
 
 #include <pthread.h>
 
@@ -12,8 +13,7 @@
 enum { CREDITS = 16, MOST = CREDITS - CREDIT_RESERVE };
 
 static void quiesce(struct pair *p) {
-    for (int i = 0; i < 100; i++)
-        pair_turn(p);
+    pair_turns(p, 100);
 }
 
 static uint32_t kept(struct side *side) {
@@ -362,8 +362,7 @@ static void any_thread_may_free(void **state) {
             received += freer.count;
             assert_true(freer.count > 0);
             assert_int_equal(pthread_create(&thread, NULL, free_them, &freer), 0);
-            for (int i = 0; i < 100; i++)
-                pair_turn(&p);
+            pair_turns(&p, 100);
             assert_int_equal(pthread_join(thread, NULL), 0);
         }
         quiesce(&p);
@@ -401,14 +400,6 @@ static void after_the_session_it_just_goes_back(void **state) {
     }
 }
 
-static char told[8192];
-
-static void tell(const char *text, void *arg) {
-    (void)arg;
-    size_t at = strlen(told);
-    snprintf(told + at, sizeof told - at, "%s\n", text);
-}
-
 /* In a frame of its own, with others in one, and put together. */
 static void a_kept_message_not_freed_is_told_with_its_session(void **state) {
     (void)state;
@@ -419,8 +410,8 @@ static void a_kept_message_not_freed_is_told_with_its_session(void **state) {
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     unsetenv("SLUICE_POOL_DEBUG");
     pair_connect(&p, PAIR_LINK());
-    told[0] = 0;
-    pool_on_report(p.a.node->rx_pool, tell, NULL);
+    reports[0] = 0;
+    pool_on_report(p.a.node->rx_pool, reports_add, NULL);
     for (unsigned i = 0; i < 4; i++)
         assert_int_equal(pair_send(&p.b, sizes[i], i, NULL), 0);
     for (unsigned i = 0; i < 4; i++)
@@ -434,9 +425,9 @@ static void a_kept_message_not_freed_is_told_with_its_session(void **state) {
         snprintf(expected, sizeof expected,
                  "of %u bytes was not returned, a message of session %llx with %s\n", sizes[i],
                  (unsigned long long)id, peer);
-        assert_non_null(strstr(told, expected));
+        assert_non_null(strstr(reports, expected));
     }
-    assert_null(strstr(told, "was written"));
+    assert_null(strstr(reports, "was written"));
 }
 
 int main(void) {

@@ -4,16 +4,13 @@
  * the end of a queue pair and of the device, what an idle session costs.
  */
 #include "support/pair.h"
+#include "support/log.h"
 
 #include <sys/resource.h>
 
 #include "datapath/rx/recv_queue.h"
 #include "datapath/rx/srq.h"
 #include "datapath/tx/post.h"
-
-static void no_log(int level, const char *text, void *arg) {
-    (void)level, (void)text, (void)arg;
-}
 
 static bool is_shared(sluice_session session) {
     sluice_session_info info = {.size = sizeof info};
@@ -70,7 +67,7 @@ static void a_peer_that_overruns_its_credits_loses_its_own_session_only(void **s
     (void)state;
     struct pair p;
     sluice_session at_a[3], at_b[3];
-    pair_open(&p, PAIR_NODE(.log = no_log), PAIR_LINK());
+    pair_open(&p, PAIR_NODE(.log = log_nothing), PAIR_LINK());
     struct sluice_loop *l = p.a.loop;
     for (unsigned round = 0; round < 5; round++) {
         for (int i = 0; i < 3; i++) {
@@ -80,8 +77,7 @@ static void a_peer_that_overruns_its_credits_loses_its_own_session_only(void **s
         }
         struct session *cheat = session_table_find(at_b[1].id),
                        *victim = session_table_find(at_a[1].id);
-        for (int i = 0; i < 200; i++)
-            pair_turn(&p);
+        pair_turns(&p, 200);
         assert_covered(l);
         uint32_t buffers = l->srq.next_slot - l->srq.free_count;
         l->srq.queue.spare += victim->connection.rx.granted; /* as if it had been told of none */
@@ -130,8 +126,7 @@ static void a_peer_that_overruns_its_credits_loses_its_own_session_only(void **s
             assert_true(env_now(&env_default) < limit);
         }
         assert_int_equal(got[1], 0);
-        for (int i = 0; i < 200; i++)
-            pair_turn(&p);
+        pair_turns(&p, 200);
         assert_covered(l); /* what it took is there again */
         assert_true(l->srq.next_slot - l->srq.free_count >= buffers);
         sluice_hangup(at_b[0], 0);
@@ -166,7 +161,7 @@ static void the_receive_of_a_reply_that_is_wrong_is_spare_once(void **state) {
     struct pair p;
     sluice_msg *msg;
     sluice_event event;
-    pair_open(&p, PAIR_NODE(.log = no_log), PAIR_LINK());
+    pair_open(&p, PAIR_NODE(.log = log_nothing), PAIR_LINK());
     struct sluice_loop *l = p.a.loop;
     for (unsigned round = 0; round < 5; round++) {
         pair_connect(&p, PAIR_LINK());
@@ -203,8 +198,7 @@ static void a_completion_of_nobody_goes_back(void **state) {
     l->wc[0] = (struct ibv_wc){.wr_id = (uintptr_t)msg, .qp_num = 0xabcdef, .byte_len = 100};
     l->wc_next = 0;
     l->wc_count = 1;
-    for (int i = 0; i < 10; i++)
-        pair_turn(&p);
+    pair_turns(&p, 10);
     assert_int_equal(l->srq.queue.posted, posted);
     assert_ptr_equal(l->srq.all[0], msg);
     pair_close(&p);

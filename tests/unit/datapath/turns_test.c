@@ -52,8 +52,7 @@ static void start(const sluice_link_options *a, const sluice_link_options *b) {
     else
         pair_expect(&pair, &pair.a, SLUICE_UP);
     pair_frozen = env_now(&env_default);
-    for (int i = 0; i < 200; i++)
-        pair_turn(&pair);
+    pair_turns(&pair, 200);
     pair.a.loop->totals.stalls = pair.a.loop->totals.longest_busy_ns = 0;
 }
 

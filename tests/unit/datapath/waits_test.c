@@ -10,12 +10,6 @@ enum { SIZE = 2000, HOARD = 8192, MIB = 1 << 20 };
 
 static uint8_t text[SIZE];
 
-static sluice_session_info info_of(struct side *side) {
-    sluice_session_info info = {.size = sizeof info};
-    assert_int_equal(sluice_session_get_info(side->session, &info), 0);
-    return info;
-}
-
 /* ---- the calls, by the loop's thread or by one that has no loop ------------------------------------ */
 
 struct call {
@@ -73,7 +67,7 @@ static int ask(struct pair *p, int (*what)(struct pair *p), bool elsewhere) {
 /* ---- what it is told ------------------------------------------------------------------------------- */
 
 static void expect_waits(struct pair *p, uint32_t waits) {
-    assert_int_equal(info_of(&p->b).waits, waits);
+    assert_int_equal(pair_info(p->b.session).waits, waits);
 }
 
 /* Of messages, or of bytes. */
@@ -84,8 +78,8 @@ static void a_full_window(const sluice_link_options *link, unsigned fits, bool e
     for (unsigned i = 0; i < fits; i++)
         assert_int_equal(copy(&p), 0);
     expect_waits(&p, 0);
-    assert_int_equal(info_of(&p.b).window_messages_used, fits);
-    assert_int_equal(info_of(&p.b).window_bytes_used, fits * SIZE);
+    assert_int_equal(pair_info(p.b.session).window_messages_used, fits);
+    assert_int_equal(pair_info(p.b.session).window_bytes_used, fits * SIZE);
     assert_int_equal(ask(&p, copy, elsewhere), SLUICE_EAGAIN);
     expect_waits(&p, SLUICE_WAITS_WINDOW);
     for (unsigned i = 0; i < fits; i++)

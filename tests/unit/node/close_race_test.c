@@ -4,6 +4,7 @@
  * already found that no session is left: it is refused, and nothing of it is left behind.
  */
 #include "support/pair.h"
+#include "support/wait.h"
 
 static struct { _Atomic bool armed, entered, go_on; } hold;
 
@@ -21,14 +22,6 @@ static bool random_that_holds(void *arg, void *out, size_t bytes) {
 static void *closer(void *arg) {
     sluice_close(arg, 0);
     return NULL;
-}
-
-static void wait_for(_Atomic bool *flag) {
-    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    while (!atomic_load(flag)) {
-        assert_true(env_now(&env_default) < limit);
-        sched_yield();
-    }
 }
 
 static void a_request_does_not_become_a_session_of_a_closed_node(void **state) {
@@ -63,7 +56,7 @@ static void a_request_does_not_become_a_session_of_a_closed_node(void **state) {
     }
     uint32_t index = n->index;
     assert_int_equal(pthread_create(&thread, NULL, closer, n), 0);
-    wait_for(&n->cm->stop); /* no session was left, no loop is: it waits for the CM thread only */
+    wait_flag(&n->cm->stop); /* no session was left, no loop is: it waits for the CM thread only */
     atomic_store(&hold.go_on, true);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(session_table_used_count(index), 0);

@@ -21,6 +21,7 @@
 #include "node/node.h"
 #include "node/stuck.h"
 #include "support/stall.h"
+#include "support/wait.h"
 
 #define MS 1000000ull
 #define LIMIT_NS (60000 * MS)
@@ -29,14 +30,6 @@
 
 static uint64_t now(void) {
     return env_now(&env_default);
-}
-
-static void wait_for(const _Atomic bool *what) {
-    uint64_t until = now() + LIMIT_NS;
-    while (!atomic_load(what)) {
-        assert_true(now() < until);
-        sched_yield();
-    }
 }
 
 /* ---- what is told ------------------------------------------------------------------------------ */
@@ -60,7 +53,7 @@ static void on_log(int level, const char *text, void *arg) {
     if (!atomic_exchange(&told.stuck, false))
         return;
     atomic_store(&told.inside, true);
-    wait_for(&told.go_on);
+    wait_flag(&told.go_on);
     atomic_store(&told.out, true);
 }
 
@@ -91,7 +84,7 @@ static int slow_dealloc_pd(struct ibv_pd *pd) {
 static struct ibv_cq *stuck_create_cq(struct ibv_context *ctx, int cqe, void *cq_context,
                                       struct ibv_comp_channel *channel, int comp_vector) {
     atomic_store(&device.inside, true);
-    wait_for(&device.go_on);
+    wait_flag(&device.go_on);
     return fabric_soft.create_cq(ctx, cqe, cq_context, channel, comp_vector);
 }
 
@@ -202,7 +195,7 @@ static void a_call_that_does_not_return_is_given_up(void **state) {
     sluice_node *n = open_node(on_log);
     device.fabric.create_cq = stuck_create_cq;
     assert_int_equal(pthread_create(&thread, NULL, ask, n), 0);
-    wait_for(&device.inside);
+    wait_flag(&device.inside);
     close_in_time(n);
     assert_true(says("1 calls in other threads do not return"));
     assert_int_equal(atomic_load(&n->state), NODE_CLOSING);
@@ -226,7 +219,7 @@ static void a_call_that_is_stuck_in_the_log_is_given_up(void **state) {
     sluice_node *n = open_node(on_log);
     atomic_store(&told.stuck, true);
     assert_int_equal(pthread_create(&thread, NULL, call_and_log, n), 0);
-    wait_for(&told.inside);
+    wait_flag(&told.inside);
     close_in_time(n);
     assert_int_equal(atomic_load(&n->state), NODE_CLOSING);
     atomic_store(&told.go_on, true);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Close may be called at any time, in any state; each session ends with exactly one CLOSED. */
 #include "support/pair.h"
+#include "support/usage.h"
 #include "cm/cm_table.h"
-
-#include <dirent.h>
 
 /* Names what does not end. */
 static void fail_stuck(struct pair *p) {
@@ -267,15 +266,6 @@ static void closing_the_node_in_every_state(void **state) {
     }
 }
 
-static unsigned count_entries(const char *path) {
-    unsigned count = 0;
-    DIR *dir = opendir(path);
-    while (readdir(dir))
-        count++;
-    closedir(dir);
-    return count;
-}
-
 static void cycles_leave_nothing_behind(void **state) {
     (void)state;
     struct pair p;
@@ -291,13 +281,13 @@ static void cycles_leave_nothing_behind(void **state) {
         sluice_hangup(i & 1 ? p.a.session : p.b.session, 1000000000);
         settle(&p);
         if (i == 20) {
-            fds = count_entries("/proc/self/fd");
+            fds = usage_entries("/proc/self/fd");
             buffers = pool_in_use(p.a.node->pool) + pool_in_use(p.b.node->pool);
             bytes = pool_bytes(p.a.node->pool) + pool_bytes(p.b.node->pool) +
                     pool_bytes(p.a.node->rx_pool) + pool_bytes(p.b.node->rx_pool);
         }
     }
-    assert_int_equal(count_entries("/proc/self/fd"), fds);
+    assert_int_equal(usage_entries("/proc/self/fd"), fds);
     assert_int_equal(buffers, 0);
     assert_int_equal(pool_in_use(p.a.node->pool) + pool_in_use(p.b.node->pool), 0);
     assert_int_equal(pool_bytes(p.a.node->pool) + pool_bytes(p.b.node->pool) +
@@ -313,21 +303,6 @@ static void cycles_leave_nothing_behind(void **state) {
 }
 
 /* ---- broken peers ---------------------------------------------------------------------------- */
-
-/* Sends raw bytes as a frame on a session's queue pair, outside of what the library would send. */
-static void raw_frame(struct side *side, const struct frame *f, size_t payload, size_t cut) {
-    struct session *s = pair_session(side);
-    static sluice_msg *msg;
-    struct ibv_send_wr wr = {.num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
-    assert_int_equal(sluice_alloc(side->node, 2048, &msg), 0);
-    memset(sluice_data(msg), 'x', 2048);
-    uint8_t *at = (uint8_t *)sluice_data(msg) - FRAME_BYTES;
-    frame_put(at, f);
-    struct ibv_sge sge = {(uintptr_t)at, (uint32_t)(FRAME_BYTES + payload - cut), msg->lkey};
-    wr.sg_list = &sge;
-    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
-    /* The buffer is left to the node: the device may still read it. */
-}
 
 static void count_warnings(int level, const char *text, void *arg) {
     (void)text;
@@ -404,7 +379,7 @@ static void broken_frames_close_with_a_reason(void **state) {
               PAIR_LINK());
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         pair_connect(&p, PAIR_LINK());
-        raw_frame(&p.b, &cases[i].f, cases[i].payload, cases[i].cut);
+        pair_raw_frame(&p.b, &cases[i].f, FRAME_BYTES + cases[i].payload - cases[i].cut);
         sluice_event event = pair_expect(&p, &p.a, SLUICE_CLOSED);
         if (event.reason != cases[i].reason)
             fail_msg("case %u: %s", i, sluice_reason_text(event.reason));
@@ -422,7 +397,7 @@ static void a_peer_that_overruns_its_credits_is_closed(void **state) {
     pair_open(&p, PAIR_NODE(.log = count_warnings, .log_arg = &warnings), PAIR_LINK());
     pair_connect(&p, PAIR_LINK());
     pair_session(&p.a)->connection.rx.granted = 0; /* as if it had been told of none */
-    raw_frame(&p.b, &f, 8, 0);
+    pair_raw_frame(&p.b, &f, FRAME_BYTES + 8);
     sluice_event event = pair_expect(&p, &p.a, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_CREDITS);
     settle(&p);
@@ -449,7 +424,7 @@ static void random_headers_never_harm(void **state) {
             f.sequence = f.type <= FRAME_FRAG, f.ack = 0, f.credits = 0;
         if (i & 4)
             f.length = 16;
-        raw_frame(&p.b, &f, 16, 0);
+        pair_raw_frame(&p.b, &f, FRAME_BYTES + 16);
         for (int k = 0; k < 20; k++)
             step(&p, &seed);
         sluice_hangup(p.a.session, 0);

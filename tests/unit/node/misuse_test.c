@@ -5,6 +5,7 @@
  * touches a message that is not his.
  */
 #include "support/pair.h"
+#include "support/reports.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -13,21 +14,6 @@
 
 #include "base/sanitize.h"
 
-static char told[64 * 1024];
-
-static void tell(const char *text, void *arg) {
-    (void)arg;
-    size_t at = strlen(told);
-    snprintf(told + at, sizeof told - at, "%s\n", text);
-}
-
-static unsigned times_told(const char *what) {
-    unsigned count = 0;
-    for (const char *at = told; (at = strstr(at, what)) != NULL; at++)
-        count++;
-    return count;
-}
-
 static sluice_node *open_node(const char *debug) {
     sluice_node *node = NULL;
     sluice_error e = {0};
@@ -35,9 +21,9 @@ static sluice_node *open_node(const char *debug) {
     const sluice_node_options *o = SLUICE_NODE(.device = "soft", .workers = SLUICE_NO_WORKERS);
     assert_int_equal(sluice_open(&node, o, &e), 0);
     unsetenv("SLUICE_POOL_DEBUG");
-    pool_on_report(node->pool, tell, NULL);
-    pool_on_report(node->rx_pool, tell, NULL);
-    told[0] = 0;
+    pool_on_report(node->pool, reports_add, NULL);
+    pool_on_report(node->rx_pool, reports_add, NULL);
+    reports[0] = 0;
     return node;
 }
 
@@ -57,11 +43,11 @@ static void freeing_twice_is_told_and_harmless(void **state) {
         }
         assert_int_equal(sluice_alloc(node, bytes, &msg), 0);
         sluice_free(msg);
-        assert_string_equal(told, "");
+        assert_string_equal(reports, "");
         sluice_free(msg);
         sluice_free(msg);
-        assert_int_equal(times_told("is returned twice"), debug ? 2 : 0);
-        assert_int_equal(times_told("first by: "), debug ? 2 : 0);
+        assert_int_equal(reports_count("is returned twice"), debug ? 2 : 0);
+        assert_int_equal(reports_count("first by: "), debug ? 2 : 0);
         /* It is there once. */
         assert_int_equal(sluice_alloc(node, bytes, &msg), 0);
         assert_int_equal(sluice_alloc(node, bytes, &other), 0);
@@ -69,9 +55,9 @@ static void freeing_twice_is_told_and_harmless(void **state) {
         sluice_free(msg);
         sluice_free(other);
         assert_int_equal(pool_in_use(node->pool), 0);
-        told[0] = 0;
+        reports[0] = 0;
         sluice_close(node, 0);
-        assert_string_equal(told, "");
+        assert_string_equal(reports, "");
     }
 }
 
@@ -86,8 +72,8 @@ static void a_message_that_is_lent_may_be_freed(void **state) {
     struct pool *const pools[] = {p.a.node->pool, p.a.node->rx_pool, p.b.node->pool,
                                   p.b.node->rx_pool};
     for (int i = 0; i < 4; i++)
-        pool_on_report(pools[i], tell, NULL);
-    told[0] = 0;
+        pool_on_report(pools[i], reports_add, NULL);
+    reports[0] = 0;
     pair_connect(&p, PAIR_LINK());
     assert_int_equal(sluice_alloc(p.b.node, 3000, &msg), 0);
     pair_fill_bytes(sluice_data(msg), 3000, 1);
@@ -97,12 +83,12 @@ static void a_message_that_is_lent_may_be_freed(void **state) {
     assert_true(pair_check(event.msg, 3000, 1));
     sluice_free(event.msg);
     (void)pair_expect(&p, &p.b, SLUICE_SENT);
-    assert_string_equal(told, "");
+    assert_string_equal(reports, "");
     sluice_free(msg); /* it is the library's again */
-    assert_int_equal(times_told("is returned twice"), 1);
-    told[0] = 0;
+    assert_int_equal(reports_count("is returned twice"), 1);
+    reports[0] = 0;
     pair_close(&p);
-    assert_string_equal(told, "");
+    assert_string_equal(reports, "");
 }
 
 /* ---- the address sanitizer ------------------------------------------------------------------------- */

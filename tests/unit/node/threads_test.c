@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -24,19 +23,10 @@
 
 #include "base/sanitize.h"
 #include "support/tasks.h"
+#include "support/wait.h"
+#include "support/usage.h"
 
 #define LIMIT_S 60
-
-static void wait_for(sem_t *sem) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += LIMIT_S;
-    int status;
-    while ((status = sem_timedwait(sem, &until)) != 0 && errno == EINTR)
-        ;
-    if (status != 0)
-        fail_msg("nothing came within %d s", LIMIT_S);
-}
 
 static sluice_node *open_node(uint32_t workers, sluice_idle idle) {
     sluice_node *n;
@@ -161,17 +151,17 @@ static void several_threads_send_and_each_keeps_its_order(void **state) {
                     SLUICE_LINK(.handler = on_sender, .handler_arg = &flow, .window_messages = 64),
                     &session, &e),
         0);
-    wait_for(&flow.up);
+    wait_semaphore(&flow.up);
     for (unsigned i = 0; i < SENDERS; i++) {
         senders[i] = (struct sender){&flow, i};
         pthread_create(&threads[i], NULL, send_many, &senders[i]);
     }
-    wait_for(&flow.finished);
+    wait_semaphore(&flow.finished);
     for (unsigned i = 0; i < SENDERS; i++)
         pthread_join(threads[i], NULL);
     sluice_hangup(session, 1000000000);
-    wait_for(&flow.closed);
-    wait_for(&flow.closed);
+    wait_semaphore(&flow.closed);
+    wait_semaphore(&flow.closed);
     sluice_close(b, 0);
     sluice_close(a, 0);
     assert_int_equal(flow.failures, 0);
@@ -239,7 +229,7 @@ static void sends_that_race_with_the_end_have_an_outcome(void **state) {
                                      SLUICE_LINK(.handler = on_race, .handler_arg = &race),
                                      &session, &e),
                          0);
-        wait_for(&race.up);
+        wait_semaphore(&race.up);
         for (int i = 0; i < 2; i++)
             pthread_create(&threads[i], NULL, send_until_closed, &race);
         while (race.accepted < 50)
@@ -247,7 +237,7 @@ static void sends_that_race_with_the_end_have_an_outcome(void **state) {
         sluice_hangup(session, round & 1 ? 0 : 100000000);
         for (int i = 0; i < 2; i++)
             pthread_join(threads[i], NULL);
-        wait_for(&race.closed);
+        wait_semaphore(&race.closed);
         assert_int_equal(race.outcomes, race.accepted);
         assert_int_equal(race.late, 0);
     }
@@ -291,7 +281,7 @@ static void the_descriptor_is_readable_when_there_is_work(void **state) {
         int count;
         while ((count = sluice_poll(loop, &event, 1, 0)) == 1) {
             if (event.type == SLUICE_UP) { /* so the peer is up, or about to be */
-                wait_for(&flow.up);
+                wait_semaphore(&flow.up);
                 for (int i = 0; i < 100; i++)
                     assert_int_equal(sluice_send_copy(session, &i, sizeof i, NULL), 0);
             }
@@ -387,15 +377,6 @@ static void closing_ends_a_poll_that_sleeps(void **state) {
     }
 }
 
-static unsigned count_entries(const char *path) {
-    unsigned count = 0;
-    DIR *dir = opendir(path);
-    while (readdir(dir))
-        count++;
-    closedir(dir);
-    return count;
-}
-
 /* A thread that ended may be listed a moment longer. */
 static unsigned settled_threads(unsigned expected) {
     unsigned count = 0;
@@ -407,7 +388,7 @@ static unsigned settled_threads(unsigned expected) {
 static void nodes_leave_no_thread_and_no_descriptor(void **state) {
     (void)state;
     sluice_close(open_node(1, SLUICE_IDLE_ADAPTIVE), 0); /* what a process makes once is made now */
-    unsigned fds = count_entries("/proc/self/fd");
+    unsigned fds = usage_entries("/proc/self/fd");
     unsigned threads = tasks_alive();
     for (int i = 0; i < 30; i++) {
         sluice_node *n = open_node(2, SLUICE_IDLE_ADAPTIVE);
@@ -417,7 +398,7 @@ static void nodes_leave_no_thread_and_no_descriptor(void **state) {
         assert_true(sluice_fd(loop) >= 0);
         sluice_close(n, 0);
     }
-    assert_int_equal(count_entries("/proc/self/fd"), fds);
+    assert_int_equal(usage_entries("/proc/self/fd"), fds);
     assert_int_equal(settled_threads(threads), threads);
 }
 
@@ -433,13 +414,13 @@ static void a_host_name_is_resolved_or_refused(void **state) {
                                  &e),
                      0);
     sluice_hangup(session, 0);
-    wait_for(&flow.closed);
+    wait_semaphore(&flow.closed);
     assert_int_equal(sluice_dial(n, "name.that.does.not.exist.invalid:1",
                                  SLUICE_LINK(.handler = on_sender, .handler_arg = &flow), &session,
                                  &e),
                      0);
     sluice_close(n, 0); /* does not wait for a name server */
-    wait_for(&flow.closed);
+    wait_semaphore(&flow.closed);
 }
 
 /* ---- fork ------------------------------------------------------------------------------------ */
@@ -508,7 +489,7 @@ static void a_forked_child_gets_errors_and_does_no_harm(void **state) {
                      0);
     assert_int_equal(sluice_poll(loop, &event, 1, SLUICE_OFF), 1);
     assert_int_equal(event.type, SLUICE_UP);
-    wait_for(&flow.up);
+    wait_semaphore(&flow.up);
     assert_int_equal(sluice_alloc(n, 8, &msg), 0);
 #ifndef SANITIZE_THREAD /* which knows no threads in the child of a process that had some */
     pid_t pid = fork();
@@ -524,7 +505,7 @@ static void a_forked_child_gets_errors_and_does_no_harm(void **state) {
     assert_int_equal(sluice_poll(loop, &event, 1, SLUICE_OFF), 1);
     assert_int_equal(event.type, SLUICE_MESSAGE);
     sluice_close(n, 0);
-    wait_for(&flow.closed);
+    wait_semaphore(&flow.closed);
 }
 
 int main(void) {

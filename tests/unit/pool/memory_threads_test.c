@@ -18,6 +18,8 @@
 
 #include <sluice/memory.h>
 
+#include "support/wait.h"
+
 enum { THREADS = 3, EACH = 400, BYTES = 3000, LIMIT_S = 60 };
 #define RIGHTS (SLUICE_MAY_READ | SLUICE_MAY_WRITE | SLUICE_MAY_ATOMIC)
 
@@ -30,16 +32,6 @@ static struct {
     _Atomic unsigned done, wrong, notified, messages;
     _Atomic uint64_t sum;
 } all;
-
-static void wait_for(sem_t *sem) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += LIMIT_S;
-    int status;
-    while ((status = sem_timedwait(sem, &until)) != 0 && errno == EINTR)
-        ;
-    assert_int_equal(status, 0);
-}
 
 static void on_near(const sluice_event *event, void *arg) {
     (void)arg;
@@ -122,7 +114,7 @@ static void threads_operate_and_each_is_told_once(void **state) {
     snprintf(address, sizeof address, "127.0.0.1:%d", sluice_listener_port(listener));
     assert_int_equal(sluice_dial(all.near, address, SLUICE_LINK(.handler = on_near), &session, &e),
                      0);
-    wait_for(&all.up);
+    wait_semaphore(&all.up);
     for (unsigned i = 0; i < THREADS; i++) {
         memset((uint8_t *)sluice_region_data(all.here) + i * BYTES, (int)i + 1, BYTES);
         assert_int_equal(pthread_create(&threads[i], NULL, operate, (void *)(uintptr_t)i), 0);
@@ -130,8 +122,8 @@ static void threads_operate_and_each_is_told_once(void **state) {
     for (unsigned i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     sluice_hangup(all.session, LIMIT_S * 1000000000ull);
-    wait_for(&all.closed);
-    wait_for(&all.closed);
+    wait_semaphore(&all.closed);
+    wait_semaphore(&all.closed);
     assert_int_equal(all.wrong, 0);
     assert_int_equal(all.done, 5 * THREADS * EACH);
     assert_int_equal(all.notified, THREADS * EACH);

@@ -10,23 +10,15 @@
 
 #include "base/sanitize.h"
 #include "support/fake_memory.h"
+#include "support/reports.h"
 #include "pool/debug.h"
 #include "sluice/sluice.h"
 
 /* Room for twenty reports whose call sites name a program that may lie in a deep folder. */
-static char told[256 * 1024];
-
-static void tell(const char *text, void *arg) {
-    (void)arg;
-    size_t at = strlen(told);
-    int length = snprintf(told + at, sizeof told - at, "%s\n", text);
-    assert_uint_in_range(length, 0, sizeof told - at - 1);
-}
-
 /* Whether a report names a call from this function, which is short. */
 static bool names_site(const char *what, const void *function) {
     uintptr_t from = (uintptr_t)function;
-    const char *line = strstr(told, what), *end = line ? strchr(line, '\n') : NULL;
+    const char *line = strstr(reports, what), *end = line ? strchr(line, '\n') : NULL;
     for (const char *at = line; at && (at = strstr(at, "[0x")) != NULL && at < end; at++) {
         uintptr_t site = (uintptr_t)strtoull(at + 1, NULL, 16);
         if (site > from && site - from < 256)
@@ -55,8 +47,8 @@ static struct pool *open_debug(void) {
     setenv("SLUICE_POOL_DEBUG", "1", 1);
     struct pool *pool = fake_pool_open(8 * MIB);
     unsetenv("SLUICE_POOL_DEBUG");
-    pool_on_report(pool, tell, NULL);
-    told[0] = 0;
+    pool_on_report(pool, reports_add, NULL);
+    reports[0] = 0;
     return pool;
 }
 
@@ -66,11 +58,11 @@ static void returning_twice_is_told_and_harmless(void **state) {
     struct pool_cache *cache = pool_cache_open(pool);
     struct sluice_msg *msg = pool_get(pool, cache, 1000);
     pool_put(pool, cache, msg);
-    assert_string_equal(told, "");
+    assert_string_equal(reports, "");
     pool_put(pool, cache, msg);
-    assert_non_null(strstr(told, "returned twice"));
-    assert_non_null(strstr(told, "first by:"));
-    assert_non_null(strstr(told, "got by:"));
+    assert_non_null(strstr(reports, "returned twice"));
+    assert_non_null(strstr(reports, "first by:"));
+    assert_non_null(strstr(reports, "got by:"));
     struct sluice_msg *a = pool_get(pool, cache, 1000), *b = pool_get(pool, cache, 1000);
     assert_ptr_not_equal(a, b);
     pool_put(pool, cache, a);
@@ -94,13 +86,13 @@ static void the_calls_that_got_and_returned_it_are_named(void **state) {
         assert_true(names_site("now by:", (const void *)(uintptr_t)put_second));
         msg = get_one(pool, sizes[i]);
         msg->data[sizes[i]] = 1;
-        told[0] = 0;
+        reports[0] = 0;
         put_first(pool, msg);
         assert_true(names_site("returned by:", (const void *)(uintptr_t)put_first));
         (void)get_one(pool, sizes[i]);
-        told[0] = 0;
+        reports[0] = 0;
         fake_pool_close(pool);
-        assert_non_null(strstr(told, "was not returned"));
+        assert_non_null(strstr(reports, "was not returned"));
         assert_true(names_site("got by:", (const void *)(uintptr_t)get_one));
     }
 }
@@ -117,10 +109,10 @@ static void writing_after_return_is_told_at_the_end(void **state) {
         SANITIZE_UNPOISON(msg->data, sizes[i]);
         msg->data[77] = 1;
         pool_cache_close(cache);
-        assert_string_equal(told, "");
+        assert_string_equal(reports, "");
         fake_pool_close(pool);
-        assert_non_null(strstr(told, "written at byte 77 after it was returned"));
-        assert_null(strstr(told, "was not returned"));
+        assert_non_null(strstr(reports, "written at byte 77 after it was returned"));
+        assert_null(strstr(reports, "was not returned"));
     }
 }
 
@@ -133,7 +125,7 @@ static void writing_after_return_is_told(void **state) {
     SANITIZE_UNPOISON(msg->data, 1000); /* as a device writes, which no sanitizer sees */
     msg->data[77] = 1;
     assert_ptr_equal(pool_get(pool, cache, 1000), msg);
-    assert_non_null(strstr(told, "written at byte 77 after it was returned"));
+    assert_non_null(strstr(reports, "written at byte 77 after it was returned"));
     pool_put(pool, cache, msg);
     pool_cache_close(cache);
     fake_pool_close(pool);
@@ -152,14 +144,14 @@ static void writing_behind_the_end_is_told_on_return(void **state) {
         pool_put(pool, NULL, msg);
         snprintf(expected, sizeof expected, "of %zu bytes was written at byte %zu, behind its end",
                  sizes[i], sizes[i]);
-        assert_non_null(strstr(told, expected));
-        assert_non_null(strstr(told, "returned by:"));
-        assert_non_null(strstr(told, "got by:"));
-        told[0] = 0;
+        assert_non_null(strstr(reports, expected));
+        assert_non_null(strstr(reports, "returned by:"));
+        assert_non_null(strstr(reports, "got by:"));
+        reports[0] = 0;
         msg = pool_get(pool, NULL, sizes[i]); /* told once, and harmless */
         pool_put(pool, NULL, msg);
         fake_pool_close(pool);
-        assert_string_equal(told, "");
+        assert_string_equal(reports, "");
     }
 }
 
@@ -173,9 +165,9 @@ static void a_zone_has_4096_bytes_at_most(void **state) {
         msg->data[800000 + 4095 + behind] = 1;
         pool_put(pool, NULL, msg);
         if (behind)
-            assert_string_equal(told, "");
+            assert_string_equal(reports, "");
         else
-            assert_non_null(strstr(told, "was written at byte 804095, behind its end"));
+            assert_non_null(strstr(reports, "was written at byte 804095, behind its end"));
         fake_pool_close(pool);
     }
 }
@@ -186,8 +178,8 @@ static void writing_before_the_beginning_is_told_on_return(void **state) {
     struct sluice_msg *msg = pool_get(pool, NULL, 1000);
     msg->data[-POOL_HEADER - 1] = 1;
     pool_put(pool, NULL, msg);
-    assert_non_null(strstr(told, "of 1000 bytes was written 33 bytes before its beginning"));
-    assert_non_null(strstr(told, "got by:"));
+    assert_non_null(strstr(reports, "of 1000 bytes was written 33 bytes before its beginning"));
+    assert_non_null(strstr(reports, "got by:"));
     fake_pool_close(pool);
 }
 
@@ -201,12 +193,12 @@ static void an_overrun_does_not_reach_the_next_buffer(void **state) {
     memset(a->data + 1024, 0, DEBUG_GUARD);
     memset(b->data + 1024, 0, DEBUG_GUARD);
     pool_put(pool, NULL, a);
-    assert_non_null(strstr(told, "behind its end"));
-    assert_null(strstr(told, "before its beginning"));
-    told[0] = 0;
+    assert_non_null(strstr(reports, "behind its end"));
+    assert_null(strstr(reports, "before its beginning"));
+    reports[0] = 0;
     pool_put(pool, NULL, b);
-    assert_non_null(strstr(told, "behind its end"));
-    assert_null(strstr(told, "before its beginning"));
+    assert_non_null(strstr(reports, "behind its end"));
+    assert_null(strstr(reports, "before its beginning"));
     fake_pool_close(pool);
 }
 
@@ -238,12 +230,13 @@ static void a_message_not_returned_names_its_session(void **state) {
     pool_put(pool, NULL, other);
     assert_ptr_equal(pool_get(pool, NULL, 777), other); /* the session's no more */
     fake_pool_close(pool);
-    assert_non_null(strstr(told, "of 1234 bytes was not returned, a message of session ab01 with "
-                                 "192.0.2.1:7471"));
-    assert_non_null(strstr(told,
+    assert_non_null(strstr(reports,
+                           "of 1234 bytes was not returned, a message of session ab01 with "
+                           "192.0.2.1:7471"));
+    assert_non_null(strstr(reports,
                            "of 3145728 bytes was not returned, a message of session ab02 with "
                            "192.0.2.2:7471"));
-    assert_non_null(strstr(told, "of 777 bytes was not returned\n"));
+    assert_non_null(strstr(reports, "of 777 bytes was not returned\n"));
 }
 
 static void what_was_not_returned_is_told_at_the_end(void **state) {
@@ -252,8 +245,8 @@ static void what_was_not_returned_is_told_at_the_end(void **state) {
     for (int i = 0; i < 20; i++)
         assert_non_null(pool_get(pool, NULL, 1234));
     fake_pool_close(pool);
-    assert_non_null(strstr(told, "of 1234 bytes was not returned"));
-    assert_non_null(strstr(told, "20 buffers in all"));
+    assert_non_null(strstr(reports, "of 1234 bytes was not returned"));
+    assert_non_null(strstr(reports, "20 buffers in all"));
 }
 
 static void right_use_is_silent(void **state) {
@@ -269,7 +262,7 @@ static void right_use_is_silent(void **state) {
     pool_cache_close(a);
     pool_cache_close(b);
     fake_pool_close(pool);
-    assert_string_equal(told, "");
+    assert_string_equal(reports, "");
 }
 
 /* The device is gone: its memory serves on, without a key. */

@@ -6,12 +6,6 @@
 #include "support/fault.h"
 #include "support/softcm.h"
 
-static int setup(void **state) {
-    (void)state;
-    softcm_start();
-    return 0;
-}
-
 /* Both sides come up and go down again, and hear what they should. */
 static void whole_life(struct softcm_pair *pair) {
     pair->active = softcm_connect(pair->active_channel, pair->port);
@@ -231,5 +225,5 @@ int main(void) {
         cmocka_unit_test(a_refusal_that_never_arrives_is_unreachable),
         cmocka_unit_test(a_disconnect_that_never_arrives_times_out),
     };
-    return cmocka_run_group_tests(tests, setup, NULL);
+    return cmocka_run_group_tests(tests, softcm_setup, NULL);
 }

@@ -11,12 +11,6 @@
 #include <net/if.h>
 #include <sys/ioctl.h>
 
-static int setup(void **state) {
-    (void)state;
-    softcm_start();
-    return 0;
-}
-
 /* ---- calls that end with another event -------------------------------------------------------------- */
 
 static void a_chosen_connect_is_unreachable(void **state) {
@@ -382,5 +376,5 @@ int main(void) {
         cmocka_unit_test(an_address_that_leaves_its_link_is_told_by_the_kernel),
         cmocka_unit_test(an_operation_of_an_id_can_remove_the_device),
     };
-    return cmocka_run_group_tests(tests, setup, NULL);
+    return cmocka_run_group_tests(tests, softcm_setup, NULL);
 }

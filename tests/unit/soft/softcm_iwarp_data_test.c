@@ -80,7 +80,7 @@ static void a_send_without_a_receive_ends_the_connection(void **state) {
     for (unsigned i = 0; i < RECEIVES; i++)
         assert_int_equal(sv_poll(s.listener.rcq).status, IBV_WC_SUCCESS);
     struct ibv_wc wc;
-    while (iwarp_state(&s.listener) != IBV_QPS_ERR)
+    while (sv_state(&s.listener) != IBV_QPS_ERR)
         assert_int_equal(ibv_poll_cq(s.listener.rcq, 1, &wc), 0); /* it looks at what came */
     assert_int_equal(softcm_take(s.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     iwarp_close(&s);
@@ -101,7 +101,7 @@ static void a_refused_write_is_not_told_to_who_wrote(void **state) {
     assert_int_equal(post(&s.dialer, IBV_WR_RDMA_WRITE, sv_sge(&s.dialer, 0, 64), &to), 0);
     struct ibv_wc wc = sv_poll(s.dialer.scq);
     assert_true(wc.status == IBV_WC_SUCCESS || wc.status == IBV_WC_WR_FLUSH_ERR);
-    while (iwarp_state(&s.listener) != IBV_QPS_ERR)
+    while (sv_state(&s.listener) != IBV_QPS_ERR)
         (void)ibv_poll_cq(s.listener.rcq, 1, &wc);
     assert_int_equal(softcm_take(s.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     assert_int_equal(s.listener.buf[0], 0);

@@ -26,7 +26,7 @@ static void a_request_shows_exact_data_and_no_queue_pair(void **state) {
     assert_int_equal(event->param.conn.responder_resources, 3); /* its own future ones */
     assert_int_equal(event->param.conn.initiator_depth, 5);
     soft_ack_cm_event(event);
-    assert_int_equal(iwarp_state(&s.listener), IBV_QPS_INIT);
+    assert_int_equal(sv_state(&s.listener), IBV_QPS_INIT);
     iwarp_close(&s);
 }
 
@@ -37,7 +37,7 @@ static void the_answer_is_established_with_exact_data_and_the_queue_pairs_are_up
     struct rdma_conn_param param = iwarp_param(&s.listener, "hello", 5);
     param.responder_resources = 0;
     assert_int_equal(soft_accept(s.cm.passive, &param), 0);
-    assert_int_equal(iwarp_state(&s.listener), IBV_QPS_RTS);
+    assert_int_equal(sv_state(&s.listener), IBV_QPS_RTS);
     /* without a word of the dialer's */
     assert_int_equal(softcm_take(s.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     struct rdma_cm_event *event = softcm_expect(s.cm.active_channel, RDMA_CM_EVENT_ESTABLISHED);
@@ -46,7 +46,7 @@ static void the_answer_is_established_with_exact_data_and_the_queue_pairs_are_up
     assert_memory_equal(event->param.conn.private_data, "hello", 5);
     assert_int_equal(event->param.conn.responder_resources, 1); /* what the dialer asked for */
     soft_ack_cm_event(event);
-    assert_int_equal(iwarp_state(&s.dialer), IBV_QPS_RTS);
+    assert_int_equal(sv_state(&s.dialer), IBV_QPS_RTS);
     assert_fails(soft_establish(s.cm.active), EINVAL);
     /* what a program for InfiniBand does next changes nothing */
     assert_int_equal(sv_to_rtr(&s.dialer, 1), 0);
@@ -61,7 +61,7 @@ static void the_device_moves_the_queue_pair_and_nobody_else(void **state) {
     struct iwarp_ends s;
     iwarp_listen(&s);
     assert_int_equal(sv_to_rtr(&s.dialer, 1), 0);
-    assert_int_equal(iwarp_state(&s.dialer), IBV_QPS_INIT);
+    assert_int_equal(sv_state(&s.dialer), IBV_QPS_INIT);
     assert_int_equal(sv_to_rts(&s.dialer), EINVAL);
     iwarp_close(&s);
 }
@@ -119,7 +119,7 @@ static void nobody_listening_fails_the_call_and_the_id_connects_again(void **sta
         assert_int_equal(soft_destroy_id(s.cm.listener), 0);
         assert_fails(soft_connect(s.cm.active, &param), ECONNREFUSED);
         assert_false(softcm_readable(s.cm.active_channel, 0));
-        assert_int_equal(iwarp_state(&s.dialer), IBV_QPS_INIT);
+        assert_int_equal(sv_state(&s.dialer), IBV_QPS_INIT);
         s.cm.listener = softcm_id(s.cm.passive_channel);
         assert_int_equal(soft_bind_addr(s.cm.listener, (struct sockaddr *)&addr), 0);
         assert_int_equal(soft_listen(s.cm.listener, 4), 0);
@@ -155,7 +155,7 @@ static void a_refusal_has_exact_data_and_flushes_receives_before_it_is_told(void
     assert_memory_equal(event->param.conn.private_data, "no", 2);
     iwarp_expect_flushed(&s.dialer);
     soft_ack_cm_event(event);
-    assert_int_equal(iwarp_state(&s.dialer), IBV_QPS_ERR);
+    assert_int_equal(sv_state(&s.dialer), IBV_QPS_ERR);
     struct rdma_conn_param param = iwarp_param(&s.dialer, NULL, 0);
     assert_fails(soft_connect(s.cm.active, &param), EINVAL);
     iwarp_close(&s);
@@ -208,12 +208,12 @@ static void a_dialer_that_is_not_answered_in_time_gives_up(void **state) {
     struct iwarp_ends s;
     iwarp_request(&s);
     assert_int_equal(softcm_take(s.cm.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
-    assert_int_equal(iwarp_state(&s.dialer), IBV_QPS_ERR);
+    assert_int_equal(sv_state(&s.dialer), IBV_QPS_ERR);
     softcm_until(softcm_conn_state(s.cm.passive) == SOFT_CM_CONN_OVER);
     assert_false(softcm_readable(s.cm.passive_channel, 0)); /* the listener hears nothing */
     struct rdma_conn_param param = iwarp_param(&s.listener, NULL, 0);
     assert_fails(soft_accept(s.cm.passive, &param), ECONNRESET);
-    assert_int_equal(iwarp_state(&s.listener), IBV_QPS_INIT);
+    assert_int_equal(sv_state(&s.listener), IBV_QPS_INIT);
     iwarp_close(&s);
 }
 
@@ -274,7 +274,7 @@ static void hanging_up_ends_both_sides_at_once_and_for_good(void **state) {
     iwarp_expect_flushed(&s.dialer);
     ended(&s);
     iwarp_expect_flushed(&s.listener);
-    assert_int_equal(iwarp_state(&s.listener), IBV_QPS_ERR);
+    assert_int_equal(sv_state(&s.listener), IBV_QPS_ERR);
     assert_int_equal(soft_disconnect(s.cm.active), 0);
     assert_int_equal(soft_disconnect(s.cm.passive), 0);
     /* nothing is to come: no timewait is waited for */

@@ -50,13 +50,6 @@ static void expect(struct sv_end *e, struct ibv_cq *cq, uint64_t wr_id, enum ibv
     assert_int_equal(wc.qp_num, e->qp->qp_num);
 }
 
-static enum ibv_qp_state state_of(struct sv_end *e) {
-    struct ibv_qp_attr attr;
-    struct ibv_qp_init_attr init;
-    must(soft_query_qp(e->qp, &attr, IBV_QP_STATE, &init) == 0);
-    return attr.qp_state;
-}
-
 /* ---- length ------------------------------------------------------------------------------------ */
 
 static void too_long(size_t bytes, size_t room) {
@@ -69,8 +62,8 @@ static void too_long(size_t bytes, size_t room) {
     expect(&b, b.rcq, 51, IBV_WC_WR_FLUSH_ERR);
     expect(&a, a.scq, 1, IBV_WC_REM_INV_REQ_ERR);
     expect(&a, a.scq, 2, IBV_WC_WR_FLUSH_ERR);
-    assert_int_equal(state_of(&a), IBV_QPS_ERR);
-    assert_int_equal(state_of(&b), IBV_QPS_ERR);
+    assert_int_equal(sv_state(&a), IBV_QPS_ERR);
+    assert_int_equal(sv_state(&b), IBV_QPS_ERR);
     for (size_t i = room; i < 65536; i++) /* not a byte outside the receive */
         assert_int_equal(b.buf[i], 0x77);
 }
@@ -176,8 +169,8 @@ static void a_bad_send_buffer_ends_the_sender_only(void **state) {
                 expect(&b, b.rcq, 1, IBV_WC_SUCCESS);
                 expect(&a, a.scq, 4, IBV_WC_LOC_PROT_ERR);
                 expect(&a, a.scq, 5, IBV_WC_WR_FLUSH_ERR);
-                assert_int_equal(state_of(&a), IBV_QPS_ERR);
-                assert_int_equal(state_of(&b), IBV_QPS_RTS);
+                assert_int_equal(sv_state(&a), IBV_QPS_ERR);
+                assert_int_equal(sv_state(&b), IBV_QPS_RTS);
                 sv_stays_empty(b.rcq, a.scq);
                 wrong_done();
                 close_pair(NULL);
@@ -257,8 +250,8 @@ static void finite_rnr_retries_run_out(void **state) {
     assert_int_equal(sv_send(&a, 2, 0, 8, 0), 0);
     expect(&a, a.scq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
     expect(&a, a.scq, 2, IBV_WC_WR_FLUSH_ERR);
-    assert_int_equal(state_of(&a), IBV_QPS_ERR);
-    assert_int_equal(state_of(&b), IBV_QPS_RTS); /* stays usable */
+    assert_int_equal(sv_state(&a), IBV_QPS_ERR);
+    assert_int_equal(sv_state(&b), IBV_QPS_RTS); /* stays usable */
     sv_stays_empty(b.rcq, NULL);
 }
 

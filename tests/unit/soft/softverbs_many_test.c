@@ -30,13 +30,6 @@ static struct ibv_qp *small_qp(struct sv_end *e) {
     return qp;
 }
 
-static void connect_qp(struct sv_end *e, struct ibv_qp *qp, uint32_t dest) {
-    struct ibv_qp *own = e->qp;
-    e->qp = qp;
-    sv_connect(e, dest);
-    e->qp = own;
-}
-
 /* Proportional set size: shared pages count once however often they are mapped. */
 static uint64_t memory_used(void) {
     FILE *f = fopen("/proc/self/smaps_rollup", "r");
@@ -57,8 +50,8 @@ static void open_many(struct many *m) {
     for (int i = 0; i < PAIRS; i++) {
         m->qa[i] = small_qp(&m->a);
         m->qb[i] = small_qp(&m->b);
-        connect_qp(&m->a, m->qa[i], m->qb[i]->qp_num);
-        connect_qp(&m->b, m->qb[i], m->qa[i]->qp_num);
+        sv_connect_qp(&m->a, m->qa[i], m->qb[i]->qp_num);
+        sv_connect_qp(&m->b, m->qb[i], m->qa[i]->qp_num);
     }
     for (int i = 0; i < PAIRS; i++) {
         sv_until(atomic_load(&soft_qp_of(m->qa[i])->tx) != NULL);

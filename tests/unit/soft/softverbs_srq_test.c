@@ -15,13 +15,6 @@ struct loop_srq {      /* PEERS senders, one receiving side whose QPs share a qu
     struct ibv_qp *qp[PEERS];
 };
 
-static void connect_qp(struct sv_end *e, struct ibv_qp *qp, uint32_t dest) {
-    struct ibv_qp *own = e->qp;
-    e->qp = qp;
-    sv_connect(e, dest);
-    e->qp = own;
-}
-
 static void open_shared(struct loop_srq *s) {
     sv_open(&s->hub, SV_OPTIONS(.mapped = true, .one_cq = true));
     struct ibv_srq_init_attr init = {.attr = {.max_wr = WRS, .max_sge = 2}};
@@ -36,7 +29,7 @@ static void open_shared(struct loop_srq *s) {
         s->qp[i] = soft_create_qp(s->hub.pd, &attr);
         must(s->qp[i] && s->qp[i]->srq == s->srq);
         sv_open(&s->from[i], SV_OPTIONS(.mapped = true, .one_cq = true));
-        connect_qp(&s->hub, s->qp[i], s->from[i].qp->qp_num);
+        sv_connect_qp(&s->hub, s->qp[i], s->from[i].qp->qp_num);
         sv_connect(&s->from[i], s->qp[i]->qp_num);
         sv_wait_linked(&s->from[i]);
     }

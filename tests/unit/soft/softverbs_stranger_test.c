@@ -6,6 +6,8 @@
  * It runs in a network namespace of its own where it may: names that are taken away here would be missing elsewhere.
  */
 #include "support/softverbs_hostile.h"
+#include "support/usage.h"
+#include "support/network.h"
 
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_queue.h"
@@ -22,16 +24,6 @@
 #define OF_USER 32
 
 static bool own_namespace;
-
-static bool separate(void) {
-    struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
-    if (geteuid() != 0 || unshare(CLONE_NEWNET) != 0)
-        return false;
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    bool up = fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &lo) == 0;
-    close(fd);
-    return up;
-}
 
 static void needs_other_users(void) {
     if (own_namespace)
@@ -138,7 +130,7 @@ static void a_peer_that_does_not_read_holds_few_descriptors(void **state) {
     }
     must(error == -ENOBUFS && !peer->doomed && peer->out_fds == OF_PEER);
     soft_unlock();
-    assert_uint_in_range(sv_entries("/proc/self/fd"), fds, fds + OF_PEER);
+    assert_uint_in_range(usage_entries("/proc/self/fd"), fds, fds + OF_PEER);
     must(setrlimit(RLIMIT_NOFILE, &limit) == 0);
     end(&child);
     close(file);
@@ -317,9 +309,9 @@ static void joins_a_group(int fd) {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 1};
     must(soft_modify_qp(e.qp, &attr,
                         IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY) == 0);
-    unsigned before = sv_entries("/proc/self/fd");
+    unsigned before = usage_entries("/proc/self/fd");
     must(soft_attach_mcast(e.qp, &gid, 0) == 0);
-    sv_tell(fd, sv_entries("/proc/self/fd") - before);
+    sv_tell(fd, usage_entries("/proc/self/fd") - before);
     must(soft_detach_mcast(e.qp, &gid, 0) == 0);
     sv_close(&e);
 }
@@ -339,7 +331,7 @@ static void strangers_who_are_called_have_the_same_share(void **state) {
 }
 
 int main(void) {
-    own_namespace = separate();
+    own_namespace = network_separate();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_peer_that_does_not_read_is_there_until_the_sender_is_done),
         cmocka_unit_test(memory_goes_though_a_peer_does_not_read),

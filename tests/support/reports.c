@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* reports.c - see reports.h. */
+#include "support/reports.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+char reports[256 * 1024];
+
+void reports_add(const char *text, void *arg) {
+    (void)arg;
+    size_t at = strlen(reports);
+    int length = snprintf(reports + at, sizeof reports - at, "%s\n", text);
+    assert_uint_in_range(length, 0, sizeof reports - at - 1);
+}
+
+unsigned reports_count(const char *words) {
+    unsigned times = 0;
+    for (const char *at = reports; (at = strstr(at, words)) != NULL; at++)
+        times++;
+    return times;
+}
