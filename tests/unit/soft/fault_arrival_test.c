@@ -5,6 +5,7 @@
  */
 #include "support/fault.h"
 #include "support/softcm.h"
+#include "support/rows.h"
 
 /* Both sides come up and go down again, and hear what they should. */
 static void whole_life(struct softcm_pair *pair) {
@@ -114,53 +115,35 @@ static void a_plea_for_time_that_gets_lost_is_repeated(void **state) {
     softcm_pair_free(&pair);
 }
 
-static void a_request_that_never_arrives_is_unreachable(void **state) {
-    (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
-    fault_plan("cm_in=REQ loss");
-    pair.active = softcm_connect(pair.active_channel, pair.port);
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
-    assert_false(softcm_readable(pair.passive_channel, 0));
-    softcm_pair_free(&pair);
-}
+struct lost {
+    const char *plan;
+    bool unheard;                        /* there was no request */
+    bool accepted, established, refused; /* so far it went */
+    bool passive, active;                /* which side is told */
+};
 
-static void a_reply_that_never_arrives_is_unreachable_on_both_sides(void **state) {
-    (void)state;
+static void it_never_arrives(void **state) {
+    const struct lost *lost = *state;
     struct softcm_pair pair;
     softcm_pair_listen(&pair);
-    fault_plan("cm_in=REP loss");
+    fault_plan(lost->plan);
     pair.active = softcm_connect(pair.active_channel, pair.port);
-    pair.passive = softcm_request(pair.passive_channel);
-    softcm_pair_accept(&pair);
-    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
-    softcm_pair_free(&pair);
-}
-
-static void a_confirmation_that_never_arrives_is_unreachable_at_the_passive_side(void **state) {
-    (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
-    fault_plan("cm_in=RTU loss");
-    pair.active = softcm_connect(pair.active_channel, pair.port);
-    pair.passive = softcm_request(pair.passive_channel);
-    softcm_pair_accept(&pair);
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
-    assert_int_equal(soft_establish(pair.active), 0);
-    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
-    softcm_pair_free(&pair);
-}
-
-static void a_refusal_that_never_arrives_is_unreachable(void **state) {
-    (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
-    fault_plan("cm_in=REJ loss");
-    pair.active = softcm_connect(pair.active_channel, pair.port);
-    pair.passive = softcm_request(pair.passive_channel);
-    assert_int_equal(soft_reject(pair.passive, NULL, 0), 0);
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
+    if (!lost->unheard)
+        pair.passive = softcm_request(pair.passive_channel);
+    if (lost->accepted)
+        softcm_pair_accept(&pair);
+    if (lost->refused)
+        assert_int_equal(soft_reject(pair.passive, NULL, 0), 0);
+    if (lost->established) {
+        assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+        assert_int_equal(soft_establish(pair.active), 0);
+    }
+    if (lost->passive)
+        assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
+    if (lost->active)
+        assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
+    if (lost->unheard)
+        assert_false(softcm_readable(pair.passive_channel, 0));
     softcm_pair_free(&pair);
 }
 
@@ -219,10 +202,14 @@ int main(void) {
         cmocka_unit_test(a_message_late_on_arrival_only_costs_time),
         cmocka_unit_test(a_plea_for_time_that_gets_lost_is_repeated),
         cmocka_unit_test(arrivals_count_for_the_id_they_are_for),
-        cmocka_unit_test(a_request_that_never_arrives_is_unreachable),
-        cmocka_unit_test(a_reply_that_never_arrives_is_unreachable_on_both_sides),
-        cmocka_unit_test(a_confirmation_that_never_arrives_is_unreachable_at_the_passive_side),
-        cmocka_unit_test(a_refusal_that_never_arrives_is_unreachable),
+        ROW(a_request_that_never_arrives_is_unreachable, it_never_arrives, lost, "cm_in=REQ loss",
+            .active = true, .unheard = true),
+        ROW(a_reply_that_never_arrives_is_unreachable_on_both_sides, it_never_arrives, lost,
+            "cm_in=REP loss", .accepted = true, .passive = true, .active = true),
+        ROW(a_confirmation_that_never_arrives_is_unreachable_at_the_passive_side, it_never_arrives,
+            lost, "cm_in=RTU loss", .accepted = true, .established = true, .passive = true),
+        ROW(a_refusal_that_never_arrives_is_unreachable, it_never_arrives, lost, "cm_in=REJ loss",
+            .refused = true, .active = true),
         cmocka_unit_test(a_disconnect_that_never_arrives_times_out),
     };
     return cmocka_run_group_tests(tests, softcm_setup, NULL);

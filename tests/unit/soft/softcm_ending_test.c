@@ -7,6 +7,7 @@
 
 #include "soft/cm/device.h"
 #include "support/emulated.h"
+#include "support/rows.h"
 
 /* ---- refusal --------------------------------------------------------------------------------------------- */
 
@@ -93,13 +94,24 @@ static void rejected_id_is_not_reusable(void **state) {
 
 /* ---- early ends ------------------------------------------------------------------------------------------ */
 
-static void destroying_an_unanswered_request_is_rejected_28(void **state) {
-    (void)state;
+struct early_end {
+    bool accepted, by_the_asker;
+};
+
+static void destroying_is_rejected_28(void **state) {
+    const struct early_end *row = *state;
     struct softcm_pair pair;
     softcm_pair_request(&pair);
-    soft_destroy_id(pair.passive);
-    pair.passive = NULL;
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 28);
+    if (row->accepted) {
+        softcm_pair_accept(&pair);
+        softcm_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    }
+    struct rdma_cm_id **gone = row->by_the_asker ? &pair.active : &pair.passive;
+    soft_destroy_id(*gone);
+    *gone = NULL;
+    assert_int_equal(softcm_take(row->by_the_asker ? pair.passive_channel : pair.active_channel,
+                                 RDMA_CM_EVENT_REJECTED),
+                     28);
     softcm_pair_free(&pair);
 }
 
@@ -140,30 +152,6 @@ static void destroying_the_asker_makes_accept_fail(void **state) {
     struct rdma_conn_param param = softcm_param(NULL, 0);
     assert_fails(soft_accept(pair.passive, &param), EINVAL);
     assert_false(softcm_readable(pair.passive_channel, 0)); /* and no event tells of it */
-    softcm_pair_free(&pair);
-}
-
-static void destroying_after_accept_is_rejected_28(void **state) {
-    (void)state;
-    struct softcm_pair pair;
-    softcm_pair_request(&pair);
-    softcm_pair_accept(&pair);
-    softcm_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
-    soft_destroy_id(pair.passive);
-    pair.passive = NULL;
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 28);
-    softcm_pair_free(&pair);
-}
-
-static void destroying_instead_of_establishing_is_rejected_28(void **state) {
-    (void)state;
-    struct softcm_pair pair;
-    softcm_pair_request(&pair);
-    softcm_pair_accept(&pair);
-    softcm_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
-    soft_destroy_id(pair.active);
-    pair.active = NULL;
-    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_REJECTED), 28);
     softcm_pair_free(&pair);
 }
 
@@ -396,12 +384,15 @@ int main(void) {
         cmocka_unit_test(reject_ece_has_its_own_reason),
         cmocka_unit_test(active_side_may_reject_the_response),
         cmocka_unit_test(rejected_id_is_not_reusable),
-        cmocka_unit_test(destroying_an_unanswered_request_is_rejected_28),
+        ROW(destroying_an_unanswered_request_is_rejected_28, destroying_is_rejected_28, early_end,
+            .accepted = false),
         cmocka_unit_test(destroying_the_listener_rejects_unfetched_requests),
         cmocka_unit_test(listener_may_go_before_its_connections),
         cmocka_unit_test(destroying_the_asker_makes_accept_fail),
-        cmocka_unit_test(destroying_after_accept_is_rejected_28),
-        cmocka_unit_test(destroying_instead_of_establishing_is_rejected_28),
+        ROW(destroying_after_accept_is_rejected_28, destroying_is_rejected_28, early_end,
+            .accepted = true),
+        ROW(destroying_instead_of_establishing_is_rejected_28, destroying_is_rejected_28, early_end,
+            .accepted = true, .by_the_asker = true),
         cmocka_unit_test(destroying_a_connected_id_disconnects_the_peer),
         cmocka_unit_test(second_disconnect_succeeds_without_an_event),
         cmocka_unit_test(both_sides_disconnecting_at_once_get_one_event_each),

@@ -6,6 +6,7 @@
  * step, and then waits for its end: a test always knows where the other side is when it kills it.
  */
 #include "support/softcm.h"
+#include "support/rows.h"
 
 #include <sys/wait.h>
 
@@ -222,34 +223,6 @@ static void connection_between_processes(void **state) {
     local_close(&local);
 }
 
-static void kill_of_a_connected_peer_disconnects(void **state) {
-    (void)state;
-    struct other server;
-    struct local local;
-    start(&server, "server", "establish", "0.0.0.0");
-    local_connect_up(&local, (uint16_t)hear(&server, "port"));
-    hear(&server, "requested");
-    hear(&server, "established");
-    finish(&server, SIGKILL);
-    assert_int_equal(softcm_take(local.channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    local_close(&local);
-}
-
-static void kill_is_seen_though_a_forked_child_lives_on(void **state) {
-    (void)state;
-    struct other server;
-    struct local local;
-    start(&server, "server", "fork", "127.0.0.1");
-    local_connect_up(&local, (uint16_t)hear(&server, "port"));
-    hear(&server, "requested");
-    pid_t grandchild = hear(&server, "child");
-    hear(&server, "established");
-    finish(&server, SIGKILL);
-    assert_int_equal(softcm_take(local.channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    kill(grandchild, SIGKILL);
-    local_close(&local);
-}
-
 static void kill_of_a_listener_frees_its_port(void **state) {
     (void)state;
     struct other server;
@@ -274,30 +247,37 @@ static bool has_been_told_to_wait(struct rdma_cm_id *id) {
     return waiting;
 }
 
-static void kill_with_our_request_unanswered_is_rejected_28(void **state) {
-    (void)state;
-    struct other server;
-    struct local local;
-    start(&server, "server", "request", "127.0.0.1");
-    local_open(&local);
-    local.id = softcm_connect(local.channel, (uint16_t)hear(&server, "port"));
-    hear(&server, "requested");
-    softcm_until(has_been_told_to_wait(local.id)); /* its "give me time" has arrived */
-    finish(&server, SIGKILL);
-    assert_int_equal(softcm_take(local.channel, RDMA_CM_EVENT_REJECTED), 28);
-    local_close(&local);
-}
+/* A server killed at that step, and what is heard of it. */
+struct kill {
+    const char *step, *address;
+    bool connected, asked_for_time, replied, forks;
+    const char *last; /* what it says before */
+    int event, status;
+};
 
-static void kill_before_it_asked_for_time_is_rejected_28(void **state) {
-    (void)state;
+static void kill_of_a_server(void **state) {
+    const struct kill *row = *state;
     struct other server;
     struct local local;
-    start(&server, "server", "request", "127.0.0.1");
-    local_open(&local);
-    local.id = softcm_connect(local.channel, (uint16_t)hear(&server, "port"));
+    start(&server, "server", row->step, row->address);
+    if (row->connected) {
+        local_connect_up(&local, (uint16_t)hear(&server, "port"));
+    } else {
+        local_open(&local);
+        local.id = softcm_connect(local.channel, (uint16_t)hear(&server, "port"));
+    }
     hear(&server, "requested");
+    pid_t grandchild = row->forks ? hear(&server, "child") : 0;
+    if (row->asked_for_time)
+        softcm_until(has_been_told_to_wait(local.id)); /* its "give me time" has arrived */
+    if (row->replied)
+        softcm_take(local.channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    if (row->last)
+        hear(&server, row->last);
     finish(&server, SIGKILL);
-    assert_int_equal(softcm_take(local.channel, RDMA_CM_EVENT_REJECTED), 28);
+    assert_int_equal(softcm_take(local.channel, row->event), row->status);
+    if (row->forks)
+        kill(grandchild, SIGKILL);
     local_close(&local);
 }
 
@@ -337,21 +317,6 @@ static void a_port_that_changed_hands_is_found_again(void **state) {
     assert_int_equal(soft_destroy_id(listener), 0);
     soft_destroy_event_channel(channel);
     finish(&server, SIGKILL);
-    local_close(&local);
-}
-
-static void kill_after_the_reply_is_rejected_28(void **state) {
-    (void)state;
-    struct other server;
-    struct local local;
-    start(&server, "server", "accept", "127.0.0.1");
-    local_open(&local);
-    local.id = softcm_connect(local.channel, (uint16_t)hear(&server, "port"));
-    hear(&server, "requested");
-    softcm_take(local.channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
-    hear(&server, "accepted");
-    finish(&server, SIGKILL);
-    assert_int_equal(softcm_take(local.channel, RDMA_CM_EVENT_REJECTED), 28);
     local_close(&local);
 }
 
@@ -517,13 +482,19 @@ int main(int argc, char **argv) {
         role_client(argv[2], atoi(argv[3]));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(connection_between_processes),
-        cmocka_unit_test(kill_of_a_connected_peer_disconnects),
-        cmocka_unit_test(kill_is_seen_though_a_forked_child_lives_on),
+        ROW(kill_of_a_connected_peer_disconnects, kill_of_a_server, kill, "establish", "0.0.0.0",
+            .connected = true, .last = "established", .event = RDMA_CM_EVENT_DISCONNECTED),
+        ROW(kill_is_seen_though_a_forked_child_lives_on, kill_of_a_server, kill, "fork",
+            "127.0.0.1", .connected = true, .forks = true, .last = "established",
+            .event = RDMA_CM_EVENT_DISCONNECTED),
         cmocka_unit_test(kill_of_a_listener_frees_its_port),
-        cmocka_unit_test(kill_with_our_request_unanswered_is_rejected_28),
-        cmocka_unit_test(kill_before_it_asked_for_time_is_rejected_28),
+        ROW(kill_with_our_request_unanswered_is_rejected_28, kill_of_a_server, kill, "request",
+            "127.0.0.1", .asked_for_time = true, .event = RDMA_CM_EVENT_REJECTED, .status = 28),
+        ROW(kill_before_it_asked_for_time_is_rejected_28, kill_of_a_server, kill, "request",
+            "127.0.0.1", .event = RDMA_CM_EVENT_REJECTED, .status = 28),
         cmocka_unit_test(a_port_that_changed_hands_is_found_again),
-        cmocka_unit_test(kill_after_the_reply_is_rejected_28),
+        ROW(kill_after_the_reply_is_rejected_28, kill_of_a_server, kill, "accept", "127.0.0.1",
+            .replied = true, .last = "accepted", .event = RDMA_CM_EVENT_REJECTED, .status = 28),
         cmocka_unit_test(kill_of_the_asking_side),
         cmocka_unit_test(conflicts_between_processes),
         cmocka_unit_test(wildcard_of_another_process_is_in_the_way),

@@ -4,6 +4,7 @@
  * nobody there. Each row says what the requester and the responder must see.
  */
 #include "support/softverbs.h"
+#include "support/rows.h"
 #include "soft/rc/progress.h"
 
 static struct sv_end a, b;
@@ -52,11 +53,18 @@ static void expect(struct sv_end *e, struct ibv_cq *cq, uint64_t wr_id, enum ibv
 
 /* ---- length ------------------------------------------------------------------------------------ */
 
-static void too_long(size_t bytes, size_t room) {
+struct message {
+    size_t bytes, room;
+};
+
+static void too_long(void **state) {
+    const struct message *row = *state;
+    const size_t room = row->room;
     assert_int_equal(sv_recv(&b, 50, 0, room), 0);
     assert_int_equal(sv_recv(&b, 51, 0, 65536), 0);
     memset(b.buf, 0x77, 65536);
-    assert_int_equal(sv_send(&a, 1, 0, bytes, 0), 0); /* unsignaled: an error completes anyway */
+    assert_int_equal(sv_send(&a, 1, 0, row->bytes, 0),
+                     0); /* unsignaled: an error completes anyway */
     assert_int_equal(sv_send(&a, 2, 0, 8, IBV_SEND_SIGNALED), 0);
     expect(&b, b.rcq, 50, IBV_WC_LOC_LEN_ERR);
     expect(&b, b.rcq, 51, IBV_WC_WR_FLUSH_ERR);
@@ -66,21 +74,6 @@ static void too_long(size_t bytes, size_t room) {
     assert_int_equal(sv_state(&b), IBV_QPS_ERR);
     for (size_t i = room; i < 65536; i++) /* not a byte outside the receive */
         assert_int_equal(b.buf[i], 0x77);
-}
-
-static void a_small_message_longer_than_its_receive(void **state) {
-    (void)state;
-    too_long(101, 100);
-}
-
-static void a_stream_longer_than_its_receive(void **state) {
-    (void)state;
-    too_long(60000, 59999);
-}
-
-static void a_mapped_message_longer_than_its_receive(void **state) {
-    (void)state;
-    too_long(60000, 59999);
 }
 
 static void a_message_for_a_receive_without_buffers(void **state) {
@@ -373,9 +366,12 @@ static void cq_overrun_is_a_cq_error(void **state) {
 int main(void) {
 #define WITH(open, fn) cmocka_unit_test_setup_teardown(fn, open, close_pair)
     const struct CMUnitTest tests[] = {
-        WITH(open_default, a_small_message_longer_than_its_receive),
-        WITH(open_default, a_stream_longer_than_its_receive),
-        WITH(open_mapped, a_mapped_message_longer_than_its_receive),
+        ROW_WITH(open_default, close_pair, a_small_message_longer_than_its_receive, too_long,
+                 message, 101, 100),
+        ROW_WITH(open_default, close_pair, a_stream_longer_than_its_receive, too_long, message,
+                 60000, 59999),
+        ROW_WITH(open_mapped, close_pair, a_mapped_message_longer_than_its_receive, too_long,
+                 message, 60000, 59999),
         WITH(open_default, a_message_for_a_receive_without_buffers),
         cmocka_unit_test(a_bad_send_buffer_ends_the_sender_only),
         cmocka_unit_test(a_bad_receive_buffer_ends_both_sides),

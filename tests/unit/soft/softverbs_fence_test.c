@@ -5,6 +5,7 @@
  * its own, as a filter is for good.
  */
 #include "support/softverbs_onesided.h"
+#include "support/rows.h"
 
 #include "soft/ipc/peer.h"
 
@@ -48,8 +49,12 @@ static bool omits(struct ibv_qp *ibqp) {
     return omitted;
 }
 
-static void in_a_child(void (*fn)(int fd)) {
-    struct sv_child child = sv_fork(fn);
+struct child {
+    void (*fn)(int fd);
+};
+
+static void in_a_child(void **state) {
+    struct sv_child child = sv_fork(((const struct child *)*state)->fn);
     int status = sv_join(&child);
     if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT)
         skip(); /* no membarrier, or no filters */
@@ -74,11 +79,6 @@ static void take_a_key_back(int fd) {
     sv_pair(&c, SV_OPTIONS(), &d, SV_OPTIONS());
     sv_wait_linked(&c);
     must(!omits(c.qp));
-}
-
-static void a_key_is_taken_back_when_nobody_goes_without_a_fence(void **state) {
-    (void)state;
-    in_a_child(take_a_key_back);
 }
 
 struct writer {
@@ -124,11 +124,6 @@ static void take_keys_back_in_traffic(int fd) {
         must(p.open);
         onesided_close(&p);
     }
-}
-
-static void nobody_writes_through_a_key_that_was_taken_back(void **state) {
-    (void)state;
-    in_a_child(take_keys_back_in_traffic);
 }
 
 /* ---- somebody goes to sleep ------------------------------------------------------------------------------- */
@@ -191,11 +186,6 @@ static void sleep_and_answer(int fd) {
     sv_until(!omits(a.qp) && !omits(b.qp) && !soft_fence_any_unsure());
 }
 
-static void who_sleeps_is_woken(void **state) {
-    (void)state;
-    in_a_child(sleep_and_answer);
-}
-
 /* As if they had been asked, and do not answer. */
 static void peers_do_not_answer(void) {
     soft_lock();
@@ -229,11 +219,6 @@ static void miss_a_bell(int fd) {
     must(omits(a.qp) && soft_fence_any_unsure());
 }
 
-static void what_came_without_a_bell_is_found(void **state) {
-    (void)state;
-    in_a_child(miss_a_bell);
-}
-
 static void wait_for_no_answer(int fd) {
     (void)fd;
     struct onesided p;
@@ -248,11 +233,6 @@ static void wait_for_no_answer(int fd) {
     must(omits(p.a.qp) && soft_fence_any_unsure());
     p.open = soft_reg_mr(p.b.pd, p.b.buf, ONESIDED_BYTES, IBV_ACCESS_LOCAL_WRITE);
     onesided_close(&p);
-}
-
-static void a_peer_that_does_not_answer_is_waited_for_as_one_that_is_inside(void **state) {
-    (void)state;
-    in_a_child(wait_for_no_answer);
 }
 
 /* ---- another process -------------------------------------------------------------------------------------- */
@@ -316,11 +296,14 @@ static void a_peer_in_another_process_puts_its_fences_in(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_key_is_taken_back_when_nobody_goes_without_a_fence),
-        cmocka_unit_test(nobody_writes_through_a_key_that_was_taken_back),
-        cmocka_unit_test(who_sleeps_is_woken),
-        cmocka_unit_test(what_came_without_a_bell_is_found),
-        cmocka_unit_test(a_peer_that_does_not_answer_is_waited_for_as_one_that_is_inside),
+        ROW(a_key_is_taken_back_when_nobody_goes_without_a_fence, in_a_child, child,
+            take_a_key_back),
+        ROW(nobody_writes_through_a_key_that_was_taken_back, in_a_child, child,
+            take_keys_back_in_traffic),
+        ROW(who_sleeps_is_woken, in_a_child, child, sleep_and_answer),
+        ROW(what_came_without_a_bell_is_found, in_a_child, child, miss_a_bell),
+        ROW(a_peer_that_does_not_answer_is_waited_for_as_one_that_is_inside, in_a_child, child,
+            wait_for_no_answer),
         cmocka_unit_test(a_peer_in_another_process_puts_its_fences_in),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@
 
 #include "base/sanitize.h"
 #include "support/stall.h"
+#include "support/rows.h"
 
 static void expect_ok(struct sv_child *child) {
     int status = sv_join(child);
@@ -87,23 +88,8 @@ static void sleep_right(int fd) {
     side(fd, false, SV_OPTIONS(.channel = true), 500, true);
 }
 
-static void two_processes_exchange_messages(void **state) {
-    (void)state;
-    two(poll_left, poll_right, 1);
-}
-
-static void two_sleeping_processes_exchange_messages(void **state) {
-    (void)state;
-    two(sleep_left, sleep_right, 1);
-}
-
 static void poll_as_a_sleeper(int fd) {
     side(fd, false, SV_OPTIONS(), 500, false);
-}
-
-static void a_sleeping_and_a_polling_process_exchange_messages(void **state) {
-    (void)state;
-    two(sleep_left, poll_as_a_sleeper, 1);
 }
 
 /* ---- death ------------------------------------------------------------------------------------- */
@@ -167,8 +153,12 @@ static void survivor(int fd) {
     sv_close(&e);
 }
 
-static void kill_one(bool child_left) {
-    leave_child_behind = child_left;
+struct killed {
+    bool leaves_a_child;
+};
+
+static void a_peer_is_killed(void **state) {
+    leave_child_behind = ((const struct killed *)*state)->leaves_a_child;
     struct sv_child s = sv_fork(survivor), v = sv_fork(victim);
     sv_introduce(&s, &v);
     uint32_t orphan = sv_hear(v.fd);
@@ -186,16 +176,6 @@ static void kill_one(bool child_left) {
         kill((pid_t)orphan, SIGKILL);
         waitpid((pid_t)orphan, &status, 0); /* not ours: init reaps it */
     }
-}
-
-static void a_killed_peer_ends_sends_within_100_ms(void **state) {
-    (void)state;
-    kill_one(false);
-}
-
-static void a_forked_child_does_not_hide_its_parents_death(void **state) {
-    (void)state;
-    kill_one(true);
 }
 
 /* Both directions in full flow until one of them dies somewhere in the middle. */
@@ -469,13 +449,26 @@ static void fork_in_the_middle_of_another_threads_calls(void **state) {
     pthread_join(thread, NULL);
 }
 
+struct sides {
+    void (*left)(int fd), (*right)(int fd);
+};
+
+static void two_exchange_messages(void **state) {
+    const struct sides *row = *state;
+    two(row->left, row->right, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_processes_exchange_messages),
-        cmocka_unit_test(two_sleeping_processes_exchange_messages),
-        cmocka_unit_test(a_sleeping_and_a_polling_process_exchange_messages),
-        cmocka_unit_test(a_killed_peer_ends_sends_within_100_ms),
-        cmocka_unit_test(a_forked_child_does_not_hide_its_parents_death),
+        ROW(two_processes_exchange_messages, two_exchange_messages, sides, poll_left, poll_right),
+        ROW(two_sleeping_processes_exchange_messages, two_exchange_messages, sides, sleep_left,
+            sleep_right),
+        ROW(a_sleeping_and_a_polling_process_exchange_messages, two_exchange_messages, sides,
+            sleep_left, poll_as_a_sleeper),
+        ROW(a_killed_peer_ends_sends_within_100_ms, a_peer_is_killed, killed,
+            .leaves_a_child = false),
+        ROW(a_forked_child_does_not_hide_its_parents_death, a_peer_is_killed, killed,
+            .leaves_a_child = true),
         cmocka_unit_test(a_kill_in_the_middle_of_traffic_tears_no_message),
         cmocka_unit_test(a_peer_that_dies_while_connecting_is_noticed),
         cmocka_unit_test(a_process_that_reopened_the_device_is_found_again),

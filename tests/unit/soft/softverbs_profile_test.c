@@ -6,6 +6,7 @@
  * A process has one profile, so each case is a process.
  */
 #include "support/softverbs.h"
+#include "support/rows.h"
 
 #include <poll.h>
 
@@ -167,11 +168,6 @@ static void nic(void) {
     must(make_inline(0, &got) == 0 && got == 64);
 }
 
-static void a_nic_is_trusted_and_refuses_much_inline_data(void **state) {
-    (void)state;
-    in_a_process("nic", nic);
-}
-
 static void open_to_writes(struct sv_end *e, uint32_t dest) {
     struct ibv_qp_attr attr = sv_attr(e, IBV_QPS_INIT, 0);
     attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
@@ -207,11 +203,6 @@ static void write_inline(void) {
     }
     must(soft_dereg_mr(mr) == 0);
     sv_unpair(&a, &b);
-}
-
-static void a_nic_refuses_much_inline_data_of_a_write(void **state) {
-    (void)state;
-    in_a_process("nic", write_inline);
 }
 
 static void rxe(void) {
@@ -252,11 +243,6 @@ static void many_pieces(void) {
     sv_unpair(&a, &b);
 }
 
-static void soft_roce_sends_as_many_pieces_as_it_says(void **state) {
-    (void)state;
-    in_a_process("rxe", many_pieces);
-}
-
 static void rxe7(void) {
     struct ibv_device_attr attr;
     struct fabric_traits traits;
@@ -265,16 +251,6 @@ static void rxe7(void) {
     must(!traits.drains_shared && !traits.exact_windows);
     must(strcmp(fabric_soft.get_profile(), "rxe7") == 0);
     must(user_events() && names() && says_last_wqe());
-}
-
-static void soft_roce_of_later_kernels_has_them(void **state) {
-    (void)state;
-    in_a_process("rxe7", rxe7);
-}
-
-static void soft_roce_has_no_user_events_no_names_and_does_not_say_last_wqe(void **state) {
-    (void)state;
-    in_a_process("rxe", rxe);
 }
 
 /* ---- iwarp ----------------------------------------------------------------------------------- */
@@ -309,11 +285,6 @@ static void iwarp(void) {
     sv_close(&e);
 }
 
-static void iwarp_has_connections_alone_and_neither_windows_nor_atomics(void **state) {
-    (void)state;
-    in_a_process("iwarp", iwarp);
-}
-
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 static void unknown(void) {
@@ -338,11 +309,6 @@ static void unknown(void) {
         _exit(4);
 }
 
-static void a_word_that_names_no_profile_is_refused_and_told_once(void **state) {
-    (void)state;
-    in_a_process("toaster", unknown);
-}
-
 /* ---- in a plan of faults ---------------------------------------------------------------------- */
 
 static void by_plan(void) {
@@ -357,11 +323,6 @@ static void by_plan(void) {
     struct ibv_srq_init_attr srq_attr = {.attr = {.max_wr = 4, .max_sge = 1}};
     must(!soft_create_srq(e.pd, &srq_attr) && errno == ENOMEM); /* and its rules hold */
     sv_close(&e);
-}
-
-static void a_plan_of_faults_may_say_it(void **state) {
-    (void)state;
-    in_a_process(NULL, by_plan);
 }
 
 /* The environment's own word is stronger, and a plan for another device is none for this one. */
@@ -382,23 +343,31 @@ static void against_the_plan(void) {
     free(plan);
 }
 
-static void a_plan_for_another_device_is_refused(void **state) {
-    (void)state;
-    in_a_process("nic", against_the_plan);
+struct process {
+    const char *profile;
+    void (*run)(void);
+};
+
+static void a_process(void **state) {
+    const struct process *row = *state;
+    in_a_process(row->profile, row->run);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_profile_it_is_itself),
-        cmocka_unit_test(a_nic_is_trusted_and_refuses_much_inline_data),
-        cmocka_unit_test(a_nic_refuses_much_inline_data_of_a_write),
-        cmocka_unit_test(soft_roce_has_no_user_events_no_names_and_does_not_say_last_wqe),
-        cmocka_unit_test(iwarp_has_connections_alone_and_neither_windows_nor_atomics),
-        cmocka_unit_test(soft_roce_of_later_kernels_has_them),
-        cmocka_unit_test(soft_roce_sends_as_many_pieces_as_it_says),
-        cmocka_unit_test(a_word_that_names_no_profile_is_refused_and_told_once),
-        cmocka_unit_test(a_plan_of_faults_may_say_it),
-        cmocka_unit_test(a_plan_for_another_device_is_refused),
+        ROW(a_nic_is_trusted_and_refuses_much_inline_data, a_process, process, "nic", nic),
+        ROW(a_nic_refuses_much_inline_data_of_a_write, a_process, process, "nic", write_inline),
+        ROW(soft_roce_has_no_user_events_no_names_and_does_not_say_last_wqe, a_process, process,
+            "rxe", rxe),
+        ROW(iwarp_has_connections_alone_and_neither_windows_nor_atomics, a_process, process,
+            "iwarp", iwarp),
+        ROW(soft_roce_of_later_kernels_has_them, a_process, process, "rxe7", rxe7),
+        ROW(soft_roce_sends_as_many_pieces_as_it_says, a_process, process, "rxe", many_pieces),
+        ROW(a_word_that_names_no_profile_is_refused_and_told_once, a_process, process, "toaster",
+            unknown),
+        ROW(a_plan_of_faults_may_say_it, a_process, process, NULL, by_plan),
+        ROW(a_plan_for_another_device_is_refused, a_process, process, "nic", against_the_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

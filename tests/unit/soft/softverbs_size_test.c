@@ -5,6 +5,7 @@
  * ring by odd sizes and both directions at once.
  */
 #include "support/softverbs.h"
+#include "support/rows.h"
 #include "soft/rc/ring.h"
 
 #define MIB (1024u * 1024u)
@@ -28,7 +29,12 @@ static void one_message(size_t bytes, size_t from, size_t to, uint32_t seed) {
     assert_int_equal(wc.wr_id, seed);
 }
 
-static void all_sizes(bool mapped) {
+struct memory {
+    bool mapped;
+};
+
+static void every_size(void **state) {
+    const bool mapped = ((const struct memory *)*state)->mapped;
     const size_t sizes[] = {0,     1,     8,       63,  64,          111,    112,  113,
                             224,   447,   448,     449, 896,         4095,   4096, 4097,
                             65535, 65536, 1048575, MIB, 4 * MIB + 3, 8 * MIB};
@@ -39,16 +45,6 @@ static void all_sizes(bool mapped) {
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         one_message(sizes[i], i % 5, i % 3 * 7, i);
     sv_unpair(&a, &b);
-}
-
-static void every_size_arrives_from_memory_the_peer_maps(void **state) {
-    (void)state;
-    all_sizes(true);
-}
-
-static void every_size_arrives_from_private_memory(void **state) {
-    (void)state;
-    all_sizes(false);
 }
 
 static void a_large_mapped_message_takes_one_slot(void **state) {
@@ -189,12 +185,20 @@ static void *stream_thread(void *arg) {
     return stream_run(arg);
 }
 
-static void streams(bool both, bool mapped, unsigned messages) {
-    struct sv_options o =
-        SV_OPTIONS(.bytes = 2 * STREAM_SLOTS * STREAM_BYTES, .mapped = mapped, .one_cq = false);
+struct flow {
+    bool both, mapped;
+    unsigned messages;
+};
+
+static void a_stream(void **state) {
+    const struct flow *flow = *state;
+    struct sv_options o = SV_OPTIONS(.bytes = 2 * STREAM_SLOTS * STREAM_BYTES,
+                                     .mapped = flow->mapped, .one_cq = false);
     sv_pair(&a, o, &b, o);
-    struct stream at_a = {.e = &a, .messages = messages, .sends = true, .receives = both};
-    struct stream at_b = {.e = &b, .messages = messages, .sends = both, .receives = true};
+    struct stream at_a = {
+        .e = &a, .messages = flow->messages, .sends = true, .receives = flow->both};
+    struct stream at_b = {
+        .e = &b, .messages = flow->messages, .sends = flow->both, .receives = true};
     for (unsigned i = 0; i < STREAM_SLOTS; i++) {
         stream_post_recv(&at_a, i);
         stream_post_recv(&at_b, i);
@@ -205,26 +209,11 @@ static void streams(bool both, bool mapped, unsigned messages) {
     stream_run(&at_a);
     pthread_join(thread, NULL);
     must_end_process = false;
-    assert_int_equal(at_a.completed, messages);
-    assert_int_equal(at_b.received, messages);
-    if (both)
-        assert_int_equal(at_a.received, messages);
+    assert_int_equal(at_a.completed, flow->messages);
+    assert_int_equal(at_b.received, flow->messages);
+    if (flow->both)
+        assert_int_equal(at_a.received, flow->messages);
     sv_unpair(&a, &b);
-}
-
-static void odd_sizes_wrap_around_the_ring(void **state) {
-    (void)state;
-    streams(false, false, 5000);
-}
-
-static void both_directions_at_once(void **state) {
-    (void)state;
-    streams(true, false, 3000);
-}
-
-static void descriptors_and_slots_alternate_in_order(void **state) {
-    (void)state;
-    streams(true, true, 3000);
 }
 
 /* A slot position is 32 bits and is used up after 2^32 slots. */
@@ -262,14 +251,15 @@ static void slot_positions_wrap_after_four_billion_slots(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_size_arrives_from_memory_the_peer_maps),
-        cmocka_unit_test(every_size_arrives_from_private_memory),
+        ROW(every_size_arrives_from_memory_the_peer_maps, every_size, memory, .mapped = true),
+        ROW(every_size_arrives_from_private_memory, every_size, memory, .mapped = false),
         cmocka_unit_test(a_large_mapped_message_takes_one_slot),
         cmocka_unit_test(a_large_private_message_goes_many_times_around_the_ring),
         cmocka_unit_test(large_messages_are_gathered_and_scattered),
-        cmocka_unit_test(odd_sizes_wrap_around_the_ring),
-        cmocka_unit_test(both_directions_at_once),
-        cmocka_unit_test(descriptors_and_slots_alternate_in_order),
+        ROW(odd_sizes_wrap_around_the_ring, a_stream, flow, .messages = 5000),
+        ROW(both_directions_at_once, a_stream, flow, .both = true, .messages = 3000),
+        ROW(descriptors_and_slots_alternate_in_order, a_stream, flow, .both = true, .mapped = true,
+            .messages = 3000),
         cmocka_unit_test(slot_positions_wrap_after_four_billion_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
