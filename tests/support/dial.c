@@ -36,16 +36,10 @@ static const struct sluice_env dialer_env = {
 struct fabric_ops dialer_ops;
 
 void dialer_plan(const char *fault) {
-    struct soft_plan_error error;
-    struct soft_plan *plan = fault ? soft_plan_parse(fault, &error) : NULL;
-    if (fault && !plan)
-        fail_msg("%s: %u:%u: %s", fault, error.line, error.column, error.reason);
-    soft_lock();
-    if (plan)
-        soft_fault_install(plan);
+    if (fault)
+        fault_plan(fault);
     else
-        soft_fault_clear();
-    soft_unlock();
+        fault_clear();
 }
 
 static int dialer_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockaddr *dst,
@@ -80,14 +74,6 @@ static int dialer_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, 
 static struct ibv_qp *dialer_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
     dialer.qps++;
     return soft_create_qp(pd, attr);
-}
-
-void dialer_remove_device(void) {
-    struct soft_device_action action = {.what = DEVICE_REMOVE};
-    soft_lock();
-    int rc = soft_device_act(&action);
-    soft_unlock();
-    assert_int_equal(rc, 0);
 }
 
 /* ---- the pair -------------------------------------------------------------------------------- */

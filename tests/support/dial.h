@@ -10,6 +10,7 @@
 #define TESTS_SUPPORT_DIAL_H
 
 #include "support/pair.h"
+#include "support/fault.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -49,9 +50,6 @@ extern struct fabric_ops dialer_ops;
 
 /* Puts a fault in force; NULL: none. */
 void dialer_plan(const char *fault);
-
-/* The device goes away. */
-void dialer_remove_device(void);
 
 /* ---- the pair -------------------------------------------------------------------------------- */
 

@@ -4,10 +4,10 @@
 
 void fault_plan(const char *text) {
     struct soft_plan_error error;
-    struct soft_plan *plan = soft_plan_parse(text, &error);
-    if (!plan)
-        print_error("%u:%u: %s\n", error.line, error.column, error.reason);
-    must(plan);
+    struct soft_plan *plan = text ? soft_plan_parse(text, &error) : NULL;
+    if (text && !plan)
+        print_error("%s: %u:%u: %s\n", text, error.line, error.column, error.reason);
+    must(plan || !text);
     soft_lock();
     soft_fault_install(plan);
     soft_unlock();

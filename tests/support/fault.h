@@ -23,7 +23,7 @@
 #define FAULT_NO_FORK() ((void)0)
 #endif
 
-/* Puts a plan in force, which must be right. */
+/* Puts a plan in force, which must be right; NULL: none. */
 void fault_plan(const char *text);
 
 /* No plan any more. */

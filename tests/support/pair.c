@@ -220,6 +220,23 @@ void pair_raw_frame(struct side *side, const struct frame *f, size_t bytes) {
     assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
 }
 
+sluice_msg *pair_forge(struct side *side, const struct frame *f, const void *payload,
+                       size_t bytes) {
+    struct session *s = pair_session(side);
+    sluice_msg *msg;
+    assert_int_equal(sluice_alloc(side->node, 256, &msg), 0);
+    uint8_t *at = msg->data - FRAME_BYTES;
+    post_header(s, at, f->type, f->flags, f->length, f->total);
+    memcpy(msg->data, payload, bytes);
+    struct ibv_sge sge = {(uintptr_t)at, FRAME_BYTES + f->length, msg->lkey};
+    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->slot, s->connection.sq.tail),
+                                   .sg_list = &sge,
+                                   .num_sge = 1,
+                                   .opcode = IBV_WR_SEND};
+    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
+    return msg;
+}
+
 static uint8_t pair_patterns[2 * PAIR_PATTERN];
 
 static void pair_patterns_make(void) {

@@ -133,6 +133,12 @@ void pair_turns(struct pair *p, unsigned count);
  */
 void pair_raw_frame(struct side *side, const struct frame *f, size_t bytes);
 
+/*
+ * Posts a frame of this type as if the session had sent it last, with that much in its payload; sequence and credits
+ * are the caller's. Returns its buffer, to be freed when the device has read it.
+ */
+sluice_msg *pair_forge(struct side *side, const struct frame *f, const void *payload, size_t bytes);
+
 /* Turns of everything until that is so. */
 #define pair_await(p, condition)                                                                   \
     do {                                                                                           \

@@ -47,4 +47,7 @@ void onesided_expect(struct onesided *p, enum ibv_wc_status status, enum ibv_wc_
 /* Refused at the target: both ends are in error, and the target was told why. */
 void onesided_refused(struct onesided *p, enum ibv_wc_status status, enum ibv_event_type event);
 
+/* Posts a LOCAL_INV of that key; the status. */
+int onesided_invalidate(struct ibv_qp *qp, uint32_t rkey);
+
 #endif

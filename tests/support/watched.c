@@ -208,22 +208,8 @@ static void watched_forget(void) {
 
 /* ---- the device's faults --------------------------------------------------------------------- */
 
-void watched_plan(const char *text) {
-    struct soft_plan_error error;
-    struct soft_plan *plan = text ? soft_plan_parse(text, &error) : NULL;
-    if (!plan && text)
-        fail_msg("%u:%u: %s", error.line, error.column, error.reason);
-    soft_lock();
-    soft_fault_install(plan);
-    soft_unlock();
-}
-
 void watched_device(enum soft_device_what what, enum soft_device_order order) {
-    struct soft_device_action action = {.what = what, .order = order};
-    soft_lock();
-    int rc = soft_device_act(&action);
-    soft_unlock();
-    assert_int_equal(rc, 0);
+    assert_int_equal(fault_device(what, order), 0);
 }
 
 /* ---- a pair of watched nodes ------------------------------------------------------------------ */

@@ -15,6 +15,7 @@
 
 #include "cm/listen.h"
 #include "support/pair.h"
+#include "support/fault.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -64,9 +65,6 @@ bool watched_forge(const struct rdma_cm_event *says, const void *data, size_t by
 void watched_nudge(sluice_node *n);
 
 /* ---- the device's faults --------------------------------------------------------------------- */
-
-/* NULL: none. */
-void watched_plan(const char *text);
 
 /* Does that to the device. */
 void watched_device(enum soft_device_what what, enum soft_device_order order);

@@ -46,7 +46,7 @@ static void a_late_unreachable_ends_a_live_connection(void **state) {
     (void)state;
     struct visit v;
     visit_open(&v);
-    watched_plan("id=* after=ESTABLISHED event=UNREACHABLE status=-110");
+    fault_plan("id=* after=ESTABLISHED event=UNREACHABLE status=-110");
     for (unsigned i = 0; i < 20; i++) {
         v.known = v.p.a.closed = v.p.b.closed = 0;
         v.p.a.session.id = 0;
@@ -58,7 +58,7 @@ static void a_late_unreachable_ends_a_live_connection(void **state) {
         assert_int_equal(v.info[0].cm_event, RDMA_CM_EVENT_UNREACHABLE);
         assert_int_equal(v.info[0].cm_status, -ETIMEDOUT);
     }
-    watched_plan(NULL);
+    fault_plan(NULL);
     /* The dialer's side has no such event from the device: it is forged. */
     visit(&v, place_of(CM_UP, false));
     assert_true(say(&v, place_of(CM_UP, false), RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT));

@@ -79,7 +79,7 @@ static void crowd_run(struct crowd *c, unsigned dials, const char *plan, bool re
     watched_open(&c->p, PAIR_LINK(.flags = SLUICE_ASK, .credits = 8));
     c->p.a.node->options.handshakes_max = 2; /* so that some wait, and some are told BUSY */
     c->p.a.node->options.requests_max = 6;
-    watched_plan(plan);
+    fault_plan(plan);
     engine_start(&c->engines[0], c->p.a.node);
     engine_start(&c->engines[1], c->p.b.node);
     bool removed = false;

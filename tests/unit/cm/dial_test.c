@@ -609,7 +609,7 @@ static void a_device_that_goes_ends_a_pause(void **state) {
     dialer.always = REJECT(4);
     pair_dial(&p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
     pair_await(&p, pair_session(&p.b)->connection.cm.owner.state == CM_BACKOFF);
-    dialer_remove_device();
+    assert_int_equal(fault_device(DEVICE_REMOVE, 0), 0);
     sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_DEVICE_REMOVED);
     assert_int_equal(dialer.tries, 1);

@@ -27,20 +27,12 @@ static void another(struct pair *p) {
 
 static void forge(struct pair *p, enum frame_type type, unsigned flags, uint64_t total,
                   const uint64_t *words, uint32_t bytes) {
-    struct session *s = pair_session(&p->b);
-    sluice_msg *msg;
-    assert_int_equal(sluice_alloc(p->b.node, 256, &msg), 0);
-    uint8_t *at = msg->data - FRAME_BYTES;
-    s->connection.tx.sequence++;
-    post_header(s, at, type, flags, bytes, total);
-    memcpy(msg->data, words, bytes);
-    struct ibv_sge sge = {(uintptr_t)at, FRAME_BYTES + bytes, msg->lkey};
-    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->slot, s->connection.sq.tail),
-                                   .sg_list = &sge,
-                                   .num_sge = 1,
-                                   .opcode = IBV_WR_SEND};
-    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
-    s->connection.tx.credits--;
+    struct connection *connection = &pair_session(&p->b)->connection;
+    const struct frame frame = {
+        .type = (uint8_t)type, .flags = (uint8_t)flags, .length = bytes, .total = total};
+    connection->tx.sequence++;
+    sluice_msg *msg = pair_forge(&p->b, &frame, words, bytes);
+    connection->tx.credits--;
     pair_turns(p, 20);
     sluice_free(msg);
 }

@@ -17,22 +17,18 @@ struct forged {
 };
 
 static void post(struct pair *p, const struct forged *f) {
-    struct session *s = pair_session(&p->b);
-    sluice_msg *msg;
-    assert_int_equal(sluice_alloc(p->b.node, 256, &msg), 0);
-    uint8_t *at = msg->data - FRAME_BYTES;
-    if (FRAME_NUMBERED >> f->type & 1)
-        s->connection.tx.sequence++;
-    post_header(s, at, f->type, f->flags, f->length, f->total);
+    struct connection *connection = &pair_session(&p->b)->connection;
+    const struct frame frame = {.type = (uint8_t)f->type,
+                                .flags = (uint8_t)f->flags,
+                                .length = f->length,
+                                .total = f->total};
+    uint64_t words[5];
     for (unsigned i = 0; i < 5; i++)
-        ((uint64_t *)(void *)msg->data)[i] = htole64(f->word[i]);
-    struct ibv_sge sge = {(uintptr_t)at, FRAME_BYTES + f->length, msg->lkey};
-    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->slot, s->connection.sq.tail),
-                                   .sg_list = &sge,
-                                   .num_sge = 1,
-                                   .opcode = IBV_WR_SEND};
-    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
-    s->connection.tx.credits--;
+        words[i] = htole64(f->word[i]);
+    if (FRAME_NUMBERED >> f->type & 1)
+        connection->tx.sequence++;
+    sluice_msg *msg = pair_forge(&p->b, &frame, words, sizeof words);
+    connection->tx.credits--;
     sluice_free(msg); /* nobody takes it before the bytes are gone: the test allocates no more */
 }
 

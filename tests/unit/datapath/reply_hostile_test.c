@@ -24,21 +24,15 @@ static const struct forged {
 };
 
 static void post(struct pair *p, const struct forged *f) {
-    struct session *s = pair_session(&p->b);
-    sluice_msg *msg;
-    assert_int_equal(sluice_alloc(p->b.node, 256, &msg), 0);
-    uint8_t *at = msg->data - FRAME_BYTES;
-    s->connection.tx.sequence++;
-    post_header(s, at, f->type, FRAME_RESERVED, f->length, f->total);
-    memset(msg->data, 0, FRAME_RTS_BYTES);
-    for (unsigned i = 0; i < 2; i++)
-        ((uint64_t *)(void *)msg->data)[i] = htole64(f->word[i]);
-    struct ibv_sge sge = {(uintptr_t)at, FRAME_BYTES + f->length, msg->lkey};
-    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->slot, s->connection.sq.tail),
-                                   .sg_list = &sge,
-                                   .num_sge = 1,
-                                   .opcode = IBV_WR_SEND};
-    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
+    const struct frame frame = {
+        .type = (uint8_t)f->type, .flags = FRAME_RESERVED, .length = f->length, .total = f->total};
+    uint8_t payload[FRAME_RTS_BYTES] = {0};
+    for (unsigned i = 0; i < 2; i++) {
+        uint64_t word = htole64(f->word[i]);
+        memcpy(payload + 8 * i, &word, sizeof word);
+    }
+    pair_session(&p->b)->connection.tx.sequence++;
+    sluice_msg *msg = pair_forge(&p->b, &frame, payload, sizeof payload);
     sluice_free(msg); /* nobody takes it before the bytes are gone: the test allocates no more */
 }
 

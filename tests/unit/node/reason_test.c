@@ -38,7 +38,7 @@ static void a_dial_that_fails_says_where(void **state) {
     struct pair p;
     watched_open(&p, PAIR_LINK());
     for (unsigned i = 0; i < sizeof failures / sizeof *failures; i++) {
-        watched_plan(failures[i].plan);
+        fault_plan(failures[i].plan);
         reason_dial(&p);
         expect_end(&p, &p.b, &failures[i].end);
     }
@@ -126,11 +126,11 @@ static void a_failed_completion_is_kept(void **state) {
     for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
         pair_connect(&p, ONCE);
         snprintf(plan, sizeof plan, "qp=* send=1 status=%s", rows[i].name);
-        watched_plan(plan);
+        fault_plan(plan);
         assert_int_equal(pair_send(&p.b, 10, 1, NULL), 0);
         EXPECT_END(&p, &p.b, rows[i].reason, rows[i].status, (uint32_t)rows[i].wc, NOTHING, NOTHING,
                    (int32_t)rows[i].wc, NULL);
-        watched_plan(NULL);
+        fault_plan(NULL);
         EXPECT_END(&p, &p.a, LOST_LINE);
     }
     watched_close(&p);

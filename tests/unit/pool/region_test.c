@@ -143,16 +143,16 @@ static void a_registration_that_fails_is_told(void **state) {
     sluice_region *r;
     sluice_token token;
     pair_open_side(&side, PAIR_NODE());
-    watched_plan("call=reg_mr errno=ENOMEM");
+    fault_plan("call=reg_mr errno=ENOMEM");
     assert_int_equal(sluice_region_open(side.node, NULL, 4096, 0, &r, &e), SLUICE_ENOMEM);
     assert_non_null(
         strstr(e.text, "4 KiB cannot be registered")); /* what is in the way: limit_text_test */
-    watched_plan(NULL);
+    fault_plan(NULL);
     assert_int_equal(sluice_region_open(side.node, NULL, 4096, 7, &r, &e), 0);
-    watched_plan("call=reg_mr errno=ENOMEM");
+    fault_plan("call=reg_mr errno=ENOMEM");
     assert_int_equal(sluice_region_revoke(r, &e), SLUICE_ENOMEM);
     assert_int_equal(sluice_region_token(r, 0, 8, 1, &token), SLUICE_EDEVICE);
-    watched_plan(NULL);
+    fault_plan(NULL);
     assert_int_equal(sluice_region_revoke(r, &e), 0); /* there is another try */
     assert_int_equal(sluice_region_token(r, 0, 8, 1, &token), 0);
     assert_int_equal(sluice_region_close(r), 0);

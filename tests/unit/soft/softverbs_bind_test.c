@@ -30,14 +30,6 @@ static int post_bind(struct ibv_qp *qp, struct bound *b, uint32_t rkey) {
     return ibv_post_send(qp, &wr, &bad);
 }
 
-static int post_invalidate(struct ibv_qp *qp, uint32_t rkey) {
-    struct ibv_send_wr wr = {.opcode = IBV_WR_LOCAL_INV,
-                             .send_flags = IBV_SEND_SIGNALED,
-                             .invalidate_rkey = rkey},
-                       *bad;
-    return ibv_post_send(qp, &wr, &bad);
-}
-
 static void bind_it(struct bound *b) {
     b->rkey = ibv_inc_rkey(b->mw->rkey);
     must(post_bind(b->pair.b.qp, b, b->rkey) == 0);
@@ -66,7 +58,7 @@ static void *binds_and_takes_back(void *arg) {
     struct turns *t = arg;
     while (!atomic_load(&t->over)) {
         bind_it(&t->bound);
-        must(post_invalidate(t->bound.pair.b.qp, t->bound.rkey) == 0);
+        must(onesided_invalidate(t->bound.pair.b.qp, t->bound.rkey) == 0);
         must(sv_poll(t->bound.pair.b.rcq).status == IBV_WC_SUCCESS);
     }
     return NULL;
@@ -104,7 +96,7 @@ static void windows_of_others_are_left_alone_when_a_queue_pair_ends(void **state
 static void *takes_back(void *arg) {
     struct bound *b = arg;
     for (int i = 0; i < 50; i++)
-        if (post_invalidate(b->pair.b.qp, b->rkey) != 0)
+        if (onesided_invalidate(b->pair.b.qp, b->rkey) != 0)
             break;
     return NULL;
 }

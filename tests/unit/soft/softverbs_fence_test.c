@@ -6,17 +6,15 @@
  */
 #include "support/softverbs_onesided.h"
 #include "support/rows.h"
+#include "support/no_membarrier.h"
 
 #include "soft/ipc/peer.h"
 
-#include <linux/filter.h>
 #include <linux/membarrier.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 #include "soft/ipc/peer_internal.h"
@@ -28,15 +26,7 @@ enum { CANNOT = 77, ROUNDS = 300 };
 
 /* For all threads of the process, the engine too. */
 static void forbid(void) {
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0)
+    if (!no_membarrier())
         _exit(CANNOT);
     must(syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == -1);
 }

@@ -44,14 +44,6 @@ static void close_windowed(struct windowed *w) {
     onesided_close(&w->pair);
 }
 
-static int invalidate(struct windowed *w) {
-    struct ibv_send_wr wr = {.opcode = IBV_WR_LOCAL_INV,
-                             .send_flags = IBV_SEND_SIGNALED,
-                             .invalidate_rkey = w->rkey},
-                       *bad;
-    return ibv_post_send(w->pair.b.qp, &wr, &bad);
-}
-
 static void a_window_is_used_without_its_owner(void **state) {
     (void)state;
     struct windowed w;
@@ -213,7 +205,7 @@ static void nobody_is_inside_when_the_window_is_taken_back(void **state) {
         atomic_store(&writing, false);
         must(pthread_create(&thread, NULL, write_on, &w) == 0);
         sv_until(atomic_load(&writing));
-        must(invalidate(&w) == 0);
+        must(onesided_invalidate(w.pair.b.qp, w.rkey) == 0);
         struct ibv_wc wc = sv_poll(w.pair.b.rcq);
         must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_LOCAL_INV);
         memset(w.pair.b.buf + AT, 2, LENGTH);
@@ -233,7 +225,7 @@ static void a_peer_that_is_slow_to_leave_costs_time_only(void **state) {
     struct soft_ring *ring = atomic_load(&soft_qp_of(p->b.qp)->rx);
     atomic_fetch_or(&ring->tx.touching, 1);
     must(sv_recv(&p->a, 7, 0, 8) == 0);
-    must(invalidate(&w) == 0);
+    must(onesided_invalidate(w.pair.b.qp, w.rkey) == 0);
     must(soft_mw_of(w.mw)->mr == NULL);
     must(sv_send(&p->b, 8, 0, 8, IBV_SEND_SIGNALED) == 0);
     struct ibv_wc wc;
@@ -287,7 +279,7 @@ static void a_peer_that_never_leaves_costs_its_queue_pair(void **state) {
     open_windowed(&w, IBV_ACCESS_REMOTE_WRITE);
     struct soft_ring *ring = atomic_load(&soft_qp_of(w.pair.b.qp)->rx);
     atomic_fetch_or(&ring->tx.touching, 1);
-    must(invalidate(&w) == 0);
+    must(onesided_invalidate(w.pair.b.qp, w.rkey) == 0);
     must(sv_poll(w.pair.b.rcq).status == IBV_WC_RETRY_EXC_ERR);
     must(soft_mw_of(w.mw)->mr == NULL);
     atomic_fetch_add(&ring->tx.touching, 1);
