@@ -13,8 +13,6 @@
 #include "support/network.h"
 
 #include <inttypes.h>
-#include <net/if.h>
-#include <sys/ioctl.h>
 
 #include "core/wire/token.h"
 #include "hostile/attack.h"

@@ -19,10 +19,8 @@
 
 /* The other host's address. */
 const char *far_host(void);
-
 /* The device there speaks iWARP. */
 bool far_iwarp(void);
-
 /* What it_address() names is over there, or here again. */
 void far_address(bool there);
 
@@ -32,19 +30,14 @@ extern bool far_is_bad, far_was_bad; /* there is weather; there was since far_fl
 
 /* What netem does to each direction; NULL: nothing. */
 void far_weather(const char *netem);
-
 /* A cable behind a switch: the interfaces stay up, and nothing passes. */
 void far_cable(bool in);
-
 /* The administrator of the other host takes its interface down. Addresses stay, routes go. */
 void far_interface(bool up);
-
 /* The device of the other host, anew. */
 void far_device(void);
-
 /* Of the interface over there. */
 void far_mtu(unsigned bytes);
-
 /* The hosts do not know each other's MAC any more. */
 void far_forget(void);
 
@@ -52,13 +45,10 @@ void far_forget(void);
 
 /* Programs of the build are found by their names. */
 __attribute__((format(printf, 2, 3))) void far_start(struct peer *peer, const char *format, ...);
-
 /* Its input ends, and with it the program; what else it had to say is read. Its exit status. */
 int far_end(struct peer *peer);
-
 /* The next line that begins with these words, and is its last; what the library logs is passed over. */
 void far_expect(struct peer *peer, const char *words);
-
 /* The number at the end of the first line that begins with these words; others are passed over. */
 int far_number(struct peer *peer, const char *words);
 
@@ -66,7 +56,6 @@ int far_number(struct peer *peer, const char *words);
 
 /* Of the other guest: the plug is pulled, or it is put in again. */
 void far_power(bool on);
-
 /* Has power, and waits until it takes commands. A boot that hangs is begun again. */
 void far_boot(void);
 
@@ -74,7 +63,6 @@ void far_boot(void);
 
 /* Whatever a test that failed left. */
 int far_restore(void **state);
-
 /* librdmacm opens each device that an id leads to once, and keeps it. */
 int far_warm_up(void **state);
 

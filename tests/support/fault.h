@@ -25,22 +25,16 @@
 
 /* Puts a plan in force, which must be right; NULL: none. */
 void fault_plan(const char *text);
-
 /* No plan any more. */
 void fault_clear(void);
-
 /* The log of the plan's decisions. */
 void fault_log(char *out, size_t size);
-
 /* It is exactly this. */
 void fault_log_is(const char *expected);
-
 /* Does that to the device; the status of it. */
 int fault_device(enum soft_device_what what, enum soft_device_order order);
-
 /* The next asynchronous event, acknowledged. */
 enum ibv_event_type fault_async(struct ibv_context *ctx);
-
 /* There is none. */
 bool fault_async_silent(struct ibv_context *ctx);
 

@@ -18,10 +18,8 @@
 
 /* Starts a command of the system; words end with NULL. */
 pid_t command_start(const char *const words[]);
-
 /* Whether it ended. */
 bool command_ended(pid_t pid);
-
 /* Waits for it; its exit status. */
 int command_status(pid_t pid);
 
@@ -34,10 +32,8 @@ const char *guest_setting(const char *name);
 
 /* Whether the system has it. */
 bool device_exists(const char *device);
-
 /* Makes it of a network interface, as rdma(8) does. */
 void device_add(const char *device, const char *interface);
-
 /* Starts to remove it: the command ends when everybody has let go of it. */
 pid_t device_removal(const char *device);
 
@@ -56,7 +52,6 @@ struct guest_level {
 /* A thread that has been joined is still listed until the kernel is done with it: the lowest count
  * of several looks is the true one. */
 struct guest_level guest_level(void);
-
 /* The same, but waits for what is being given back, for as long as anything may take. */
 struct guest_level guest_level_back_at(const struct guest_level *before);
 
@@ -65,7 +60,6 @@ extern struct guest_level guest_before;
 
 /* What is on its way up or down is not before: it is looked at until nothing has changed. */
 int guest_remember(void **state);
-
 /* And they are what they were. */
 int guest_compare(void **state);
 
@@ -77,14 +71,11 @@ int guest_compare(void **state);
 
 /* With SLUICE_ONCE a test is about what the event of that try becomes. */
 void guest_dial(struct side *side, const char *host, int port, const sluice_link_options *given);
-
 /* cm_event: what the stack said, with its status; -1: it did not speak, a call of it failed. */
 struct note guest_expect_end(struct side *side, sluice_reason reason, uint32_t vendor, int cm_event,
                              int cm_status);
-
 /* Nobody listens: an event says so, or on iWARP the call that connects, for it is TCP that is refused. */
 struct note guest_expect_nobody(struct side *side);
-
 /* librdmacm opens each device that an id leads to once, and keeps it. */
 int guest_warm_up(void **state);
 

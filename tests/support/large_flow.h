@@ -47,13 +47,10 @@ struct flow {
 
 /* How far this side is: grows as long as anything arrives. */
 uint64_t flow_progress(const struct flow *f);
-
 /* Whether something is known to be on its way. */
 bool flow_busy(const struct flow *f);
-
 /* Options of a node for that way; valid until the next call. */
 const sluice_node_options *flow_node(enum flow_way way, size_t bytes);
-
 /* A flow at the beginning: listens if port is 0 (flow->listener), else dials. */
 void flow_begin(struct flow *f, struct side *side, enum flow_way way, bool gives, int port);
 

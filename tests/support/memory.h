@@ -22,31 +22,22 @@ struct memory {
 
 /* All that the device can give. */
 uint32_t memory_rights(const struct memory *m);
-
 /* Opens a region of that many bytes on each side. */
 void memory_regions(struct memory *m, uint64_t bytes, uint32_t rights);
-
 /* Two nodes, one session, two regions. */
 void memory_open(struct memory *m, uint64_t bytes, const sluice_link_options *link);
-
 /* Closes the nodes, and all that is theirs. */
 void memory_close(struct memory *m);
-
 /* a's bytes. */
 uint8_t *memory_there(struct memory *m);
-
 /* b's bytes. */
 uint8_t *memory_here(struct memory *m);
-
 /* Writes the pattern. */
 void memory_fill(uint8_t *at, uint64_t bytes, unsigned seed);
-
 /* Whether it is there. */
 bool memory_holds(const uint8_t *at, uint64_t bytes, unsigned seed);
-
 /* The first byte is, and each is like the one before it. */
 bool memory_untouched(const uint8_t *at, uint64_t bytes);
-
 /* The next event of b is the outcome with this tag. */
 sluice_event memory_done(struct memory *m, uint64_t tag, int status);
 

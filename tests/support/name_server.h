@@ -9,10 +9,8 @@
 
 /* Lookups that hang go on, or hang again, from now on; then no answer has been counted. */
 void name_server_go(bool go);
-
 /* A lookup: counted, and while nobody lets it go it stays here if it hangs. */
 void name_server_lookup(bool hangs);
-
 /* Lookups that are in there, and those that have come out since they were made to hang. */
 unsigned name_server_inside(void);
 unsigned name_server_answered(void);

@@ -36,8 +36,7 @@ bool pair_random(void *arg, void *out, size_t bytes) {
 
 const struct sluice_env pair_env = {.now_ns = pair_now, .random_bytes = pair_random};
 
-/* No message ever finds no receive posted, but where a test brings that about and says so. */
-static uint64_t pair_rnr;
+static uint64_t pair_rnr; /* what there was before */
 bool pair_rnr_provoked;
 
 bool pair_is_like(const char *profile) {

@@ -38,7 +38,6 @@ extern uint64_t pair_step;   /* added by every look at the clock */
 
 /* Called by every look at the clock, but not by its own: in the middle of a turn, too. */
 extern void (*pair_on_clock)(void);
-
 /* The clock of both nodes. */
 uint64_t pair_now(void *arg);
 
@@ -48,6 +47,7 @@ extern _Atomic uint32_t pair_random_next; /* set back, the same numbers come aga
 bool pair_random(void *arg, void *out, size_t bytes);
 
 extern const struct sluice_env pair_env;
+/* No message ever finds no receive posted, but where a test brings that about and says so. */
 extern bool pair_rnr_provoked;
 
 struct side {
@@ -75,55 +75,38 @@ bool pair_is_like(const char *profile);
 
 /* What the environment says, or the usual. */
 const char *pair_env_or(const char *name, const char *usual);
-
 /* A node without threads, and its loop. */
 void pair_open_side(struct side *side, const sluice_node_options *given);
-
 /* On p->a, at a free port; p->address says where. */
 void pair_listen(struct pair *p, const sluice_link_options *given);
-
 /* From p->b to p->address. */
 void pair_dial(struct pair *p, const sluice_link_options *given);
-
 /* One turn of everything that makes no events; the loops only make progress. */
 void pair_turn(struct pair *p);
-
 /* Of a listener whose device is gone. */
 bool pair_of_listener(const sluice_event *event);
-
 /* Keeps what an event says about this side. */
 void pair_note(struct side *side, const sluice_event *event);
-
 /* The next event of one side, the other making progress; false when the limit passed. */
 bool pair_next(struct pair *p, struct side *side, sluice_event *event);
-
 /* The next event of one side, which is of this type. */
 sluice_event pair_expect(struct pair *p, struct side *side, sluice_event_type type);
-
 /* Nothing comes on this side for a good number of turns. */
 void pair_expect_nothing(struct pair *p, struct side *side);
-
 /* What the nodes of the next pair_open() leave out: bits of core/techniques.h. */
 void pair_without(uint32_t without);
-
 /* Two nodes, the first listening. */
 void pair_open(struct pair *p, const sluice_node_options *node, const sluice_link_options *link);
-
 /* One session, UP on both sides. */
 void pair_connect(struct pair *p, const sluice_link_options *link);
-
 /* Closes both nodes; no message found no receive posted, but where that was provoked. */
 void pair_close(struct pair *p);
-
 /* The record of a side's session. */
 struct session *pair_session(struct side *side);
-
 /* What the session tells of itself. */
 sluice_session_info pair_info(sluice_session session);
-
 /* Dials that name at the listener's port. */
 void pair_dial_name(struct pair *p, const char *name, const sluice_link_options *given);
-
 /* So many turns of everything. */
 void pair_turns(struct pair *p, unsigned count);
 
@@ -162,19 +145,14 @@ sluice_msg *pair_forge(struct side *side, const struct frame *f, const void *pay
 
 /* PAIR_PATTERN bytes of it. */
 const uint8_t *pair_pattern(unsigned seed);
-
 /* Writes the pattern. */
 void pair_fill_bytes(uint8_t *at, size_t bytes, unsigned seed);
-
 /* Whether it is there. */
 bool pair_holds(const uint8_t *at, size_t bytes, unsigned seed);
-
 /* Writes the pattern into a message. */
 void pair_fill(sluice_msg *msg, unsigned seed);
-
 /* Whether a message is of this size and pattern; else it is wrong data. */
 bool pair_check(const sluice_msg *msg, size_t bytes, unsigned seed);
-
 /* Sends a new message of that pattern; the status of sluice_send(). */
 int pair_send(struct side *side, size_t bytes, unsigned seed, const sluice_send_options *o);
 

@@ -32,22 +32,16 @@ bool peer_ready(struct peer *peer);
  * LIMIT_NS, and one is lost now and then where an emulated machine gets no processor.
  */
 const char *peer_line(struct peer *peer);
-
 /* Its next line begins with these words; returns the rest. */
 const char *peer_expect(struct peer *peer, const char *words);
-
 /* The number behind "name=" in its last line. */
 long long peer_number(const struct peer *peer, const char *name);
-
 /* Writes a line to its standard input. */
 void peer_tell(struct peer *peer, const char *command);
-
 /* Waits for its end; the status as waitpid() gives it. */
 int peer_join(struct peer *peer);
-
 /* Asks it to end, and it ends well. */
 void peer_quit(struct peer *peer);
-
 /* By SIGKILL. */
 void peer_kill(struct peer *peer);
 

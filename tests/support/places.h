@@ -45,7 +45,6 @@ struct visit {
 
 /* The side that stops there. */
 struct side *place_side(struct visit *v, const struct place *place);
-
 /* The connection that is on its way there, or what is there already; NULL: not yet. */
 struct cm_owner *place_owner(struct visit *v, const struct place *place);
 
@@ -53,7 +52,6 @@ struct cm_owner *place_owner(struct visit *v, const struct place *place);
 
 /* A new connection, up to there. */
 struct cm_owner *visit(struct visit *v, const struct place *place);
-
 /* An event of the place's id, with whatever it says. False: the id has no device any more. */
 bool visit_say(struct visit *v, const struct place *place, struct cm_owner *owner,
                struct rdma_cm_event *event, const void *data, size_t bytes);
@@ -62,7 +60,6 @@ bool visit_say(struct visit *v, const struct place *place, struct cm_owner *owne
 
 /* A turn of both sides; what happens is noted. */
 void visit_turn(struct visit *v);
-
 /* Whatever was held back goes on. */
 void visit_let_go(struct visit *v);
 
@@ -71,16 +68,12 @@ void visit_let_go(struct visit *v);
  * dialer gave up hears of it when it answers): where nothing moves, time passes.
  */
 void visit_settle(struct visit *v);
-
 /* Every session comes about, and is accepted where that is asked. */
 void visit_come_up(struct visit *v);
-
 /* Everybody hangs up. */
 void visit_end(struct visit *v);
-
 /* Two watched nodes, the first listening. */
 void visit_open(struct visit *v);
-
 /* Closes them; the rules were kept. */
 void visit_close(struct visit *v);
 

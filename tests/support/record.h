@@ -26,7 +26,6 @@ extern uint64_t record_seed; /* of the numbers that follow */
 
 /* A number below bound. */
 uint32_t record_below(uint32_t bound);
-
 /* Random bytes. */
 void record_random_fill(uint8_t *out, size_t bytes);
 
@@ -45,10 +44,8 @@ extern const size_t record_kind_bytes[KINDS];
 /* Decodes from that memory itself. */
 sluice_reason record_decode_exact(enum kind kind, union any_record *out, const void *data,
                                   size_t len);
-
 /* From a copy of exactly len bytes; checks that a refusal leaves the output alone. */
 sluice_reason record_decode(enum kind kind, union any_record *out, const uint8_t *data, size_t len);
-
 /* Encodes into cleared memory; how many bytes. */
 size_t record_encode(enum kind kind, const union any_record *record, uint8_t out[256]);
 
@@ -57,13 +54,10 @@ size_t record_encode(enum kind kind, const union any_record *record, uint8_t out
 
 /* A REQ that decodes. */
 struct private_data_req record_sample_req(void);
-
 /* A REP that decodes. */
 struct private_data_rep record_sample_rep(void);
-
 /* A sample of each kind. */
 union any_record record_sample(enum kind kind);
-
 /* Both encode to the same bytes. */
 void record_assert_same(enum kind kind, const union any_record *a, const union any_record *b);
 

@@ -9,7 +9,6 @@ extern char reports[256 * 1024]; /* set reports[0] to 0 to forget them */
 
 /* Adds a line. */
 void reports_add(const char *text, void *arg);
-
 /* How often these words are in them. */
 unsigned reports_count(const char *words);
 

@@ -59,13 +59,10 @@ static inline uint8_t it_byte(size_t i, uint64_t seed) {
 
 /* Until the next call of this thread, and IT_PART bytes at most. */
 const uint8_t *it_pattern(size_t from, size_t bytes, uint64_t seed);
-
 /* Writes the pattern into a message. */
 void it_fill(sluice_msg *msg, uint64_t seed);
-
 /* Whether a message is of this size and pattern; else it is wrong data. */
 bool it_matches(const sluice_msg *msg, size_t bytes, uint64_t seed);
-
 /* Sizes of a mixed stream: empty, tiny, one frame, several frames. */
 size_t it_mixed(uint64_t i);
 
@@ -93,22 +90,16 @@ struct side {
 
 /* Of a listener whose device is gone: there is no session with that id. */
 bool side_of_listener(const sluice_event *event);
-
 /* A node with one worker, or with a loop that the test polls. */
 void side_open(struct side *side, bool handlers, const sluice_node_options *given);
-
 /* Options for sessions of this side. */
 sluice_link_options side_link(struct side *side, const sluice_link_options *given);
-
 /* The next event if there is one now. */
 bool side_take(struct side *side, struct note *out);
-
 /* Readable when there may be an event. */
 int side_fd(struct side *side);
-
 /* Closes the node; no message found no receive posted, but where that was provoked. */
 void side_close(struct side *side, uint64_t grace_ns);
-
 /* Frees the note's message. */
 void note_free(struct note *note);
 
@@ -117,10 +108,8 @@ void note_free(struct note *note);
  * is polled by the same thread makes progress, and its events wait there.
  */
 bool side_next(struct side *side, struct note *out, uint64_t limit_ns);
-
 /* The next event, which is of this type. */
 struct note side_expect(struct side *side, sluice_event_type type);
-
 /* CLOSED for this reason, and nothing else. */
 void side_expect_closed(struct side *side, sluice_reason reason);
 
@@ -129,19 +118,14 @@ void side_expect_closed(struct side *side, sluice_reason reason);
  * run on loops that nobody else can wake: there it is no event for a while that is long for any hand-over.
  */
 void side_expect_nothing(struct side *side);
-
 /* So many listeners ended with the device, and no more. */
 void side_expect_listeners_lost(struct side *side, unsigned count);
-
 /* Listens on a free port, which it returns. */
 int side_listen(struct side *side, const sluice_link_options *given, sluice_listener *out);
-
 /* Dials that port of it_host(). */
 sluice_session side_dial(struct side *side, int port, const sluice_link_options *given);
-
 /* Sends a message of that pattern; the status of sluice_send(). */
 int side_send(struct side *side, sluice_session session, size_t bytes, uint64_t seed, uint64_t tag);
-
 /* What a node tells of itself. */
 sluice_node_info side_node_info(sluice_node *node);
 
@@ -155,10 +139,8 @@ struct couple {
 
 /* Two sides. */
 void couple_open(struct couple *c, bool handlers, const sluice_node_options *node);
-
 /* A session between them, UP on both. */
 void couple_connect(struct couple *c, const sluice_link_options *link);
-
 /* Closes both. */
 void couple_close(struct couple *c);
 

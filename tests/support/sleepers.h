@@ -27,10 +27,8 @@ extern const sluice_node_options sleepers_options;
  * or no wake, but never a lost one.
  */
 void sleepers_talk(struct couple *c, unsigned rounds);
-
 /* All of a thread's wakes were of the one kind, and nobody rang who was not to. */
 void sleepers_expect_wakes(const struct side *side, int loop, bool user_events);
-
 /* Traffic, and all the other reasons to wake a thread: each wake is of the kind that can be had. */
 void sleepers_check_every_wake(bool user_events);
 
@@ -43,7 +41,6 @@ void sleepers_check_public_wake(bool user_events);
 
 /* To the worker's own wakeup, as late and as wrong as can be; the session goes on meanwhile. */
 void sleepers_check_forged_events(void);
-
 /* The CM thread's events by type have those of its wakeup in them. */
 void sleepers_check_cm_events(bool user_events);
 

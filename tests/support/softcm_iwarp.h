@@ -18,25 +18,18 @@ struct iwarp_ends {
 
 /* Parameters that name the queue pair. */
 struct rdma_conn_param iwarp_param(const struct sv_end *e, const void *data, uint8_t len);
-
 /* A listener, and two ends with receives posted. */
 void iwarp_listen(struct iwarp_ends *s);
-
 /* And the listener was asked. */
 void iwarp_request(struct iwarp_ends *s);
-
 /* And accepted: ESTABLISHED on both sides. */
 void iwarp_up(struct iwarp_ends *s);
-
 /* Frees all of it. */
 void iwarp_close(struct iwarp_ends *s);
-
 /* All its receives were flushed, in order. */
 void iwarp_expect_flushed(struct sv_end *e);
-
 /* A message of the dialer's arrives in the listener's first receive. */
 void iwarp_message(struct sv_end *from, struct sv_end *to);
-
 /* A device like that, for the whole program. */
 void iwarp_start(void);
 

@@ -78,13 +78,10 @@ struct sv_end {
 
 /* The device, opened. */
 struct ibv_context *sv_context(void);
-
 /* Another queue pair as the end's own. */
 struct ibv_qp *sv_qp(struct sv_end *e);
-
 /* Everything up to a queue pair in RESET. */
 void sv_open(struct sv_end *e, struct sv_options o);
-
 /* Frees all of it. */
 void sv_close(struct sv_end *e);
 
@@ -100,31 +97,22 @@ void sv_close(struct sv_end *e);
 
 /* All attributes of a transition to that state. */
 struct ibv_qp_attr sv_attr(const struct sv_end *e, enum ibv_qp_state state, uint32_t dest);
-
 /* RESET to INIT; the status. */
 int sv_to_init(struct sv_end *e);
-
 /* INIT to RTR; the status. */
 int sv_to_rtr(struct sv_end *e, uint32_t dest);
-
 /* RTR to RTS; the status. */
 int sv_to_rts(struct sv_end *e);
-
 /* To that state with no other attribute; the status. */
 int sv_to(struct sv_end *e, enum ibv_qp_state state);
-
 /* RESET to RTS. */
 void sv_connect(struct sv_end *e, uint32_t dest);
-
 /* The same for another queue pair of this end. */
 void sv_connect_qp(struct sv_end *e, struct ibv_qp *qp, uint32_t dest);
-
 /* The state of the queue pair, as it is queried. */
 enum ibv_qp_state sv_state(struct sv_end *e);
-
 /* Two connected ends in this process. */
 void sv_pair(struct sv_end *a, struct sv_options oa, struct sv_end *b, struct sv_options ob);
-
 /* Closes both. */
 void sv_unpair(struct sv_end *a, struct sv_end *b);
 
@@ -151,13 +139,10 @@ struct ibv_wc sv_poll_at(struct ibv_cq *cq, const char *file, int line);
  * matter of taste: long enough for the engine to have had its turn many times.
  */
 void sv_stays_empty(struct ibv_cq *cq, struct ibv_cq *other);
-
 /* The ring of the other side arrived, so that a post goes out at once. */
 void sv_wait_linked(struct sv_end *e);
-
 /* The other side mapped this end's memory: what follows goes as descriptors. */
 void sv_wait_mapped(struct sv_end *e);
-
 /* How many slots of its ring it has written. */
 uint32_t sv_slots_written(struct sv_end *e);
 
@@ -165,10 +150,8 @@ uint32_t sv_slots_written(struct sv_end *e);
 
 /* A part of its memory. */
 struct ibv_sge sv_sge(const struct sv_end *e, size_t offset, size_t bytes);
-
 /* Posts a receive; the status. */
 int sv_recv(struct sv_end *e, uint64_t wr_id, size_t offset, size_t bytes);
-
 /* Posts a SEND; the status. */
 int sv_send(struct sv_end *e, uint64_t wr_id, size_t offset, size_t bytes, unsigned flags);
 
@@ -180,7 +163,6 @@ static inline uint8_t sv_byte(size_t i, uint32_t seed) {
 
 /* Writes the pattern. */
 void sv_fill(uint8_t *p, size_t bytes, uint32_t seed);
-
 /* The pattern is there; else it is wrong data. */
 void sv_check(const uint8_t *p, size_t bytes, uint32_t seed);
 
@@ -194,7 +176,6 @@ unsigned sv_fds(void);
 
 /* How many of these threads there are. */
 unsigned sv_closers(void);
-
 /* All others. The engine starts the former with the lock held: none is without its name. */
 unsigned sv_threads(void);
 
@@ -210,16 +191,12 @@ struct sv_child {
  * well. The parent may or may not have used the device before.
  */
 struct sv_child sv_fork(void (*fn)(int fd));
-
 /* Waits for its end; the status as waitpid() gives it. */
 int sv_join(struct sv_child *child);
-
 /* Sends a number over the socket. */
 void sv_tell(int fd, uint32_t value);
-
 /* Receives one. */
 uint32_t sv_hear(int fd);
-
 /* Both sides came so far. */
 void sv_barrier(int fd);
 
@@ -228,10 +205,8 @@ void sv_barrier(int fd);
  * returns: what is sent to a number that nobody answers for yet exhausts its retries.
  */
 void sv_meet(struct sv_end *e, int fd);
-
 /* What two children tell each other once. */
 void sv_relay(const struct sv_child *left, const struct sv_child *right);
-
 /* And what they do in sv_meet(). */
 void sv_introduce(const struct sv_child *left, const struct sv_child *right);
 

@@ -19,16 +19,12 @@
 
 /* A number out of the sequence. */
 uint32_t hostile_random(uint64_t *state);
-
 /* Words that break things more often than any other. */
 uint32_t hostile_nasty(uint64_t *state);
-
 /* Connects to an abstract name. */
 int hostile_dial_name(const char *name);
-
 /* Connects to the control socket of the process with that queue pair. */
 int hostile_dial(uint32_t qpn);
-
 /* Sends one packet with these descriptors; nothing is expected of it. */
 void hostile_say(int sock, const void *data, size_t bytes, const int *fds, unsigned count);
 
@@ -41,10 +37,8 @@ struct hello { /* as on the wire: head and body */
 
 /* A file in memory that begins like a shared page or ring. */
 int hostile_shm_file(bool sealed, size_t bytes, uint32_t magic);
-
 /* A bell of ours that somebody can ring; the end that hears it, if anybody wants to. */
 int hostile_bell(int *hears);
-
 /* A greeting that is accepted; what follows is up to the caller. */
 int hostile_greet(uint32_t qpn, const struct hello *hello, int shm_page);
 
@@ -65,13 +59,10 @@ extern struct sv_end hostile_a, hostile_b;
 
 /* With none in the engine's hands. */
 unsigned hostile_fds(void);
-
 /* Two honest ends, connected and mapped. */
 void hostile_pair_open(void);
-
 /* A message goes from the one to the other. */
 void hostile_still_serves(uint32_t seed);
-
 /* It still does, and both are closed. */
 void hostile_pair_close(void);
 

@@ -9,7 +9,6 @@
 
 /* Entries of a folder: of /proc/self/fd and /proc/self/task. */
 unsigned usage_entries(const char *path);
-
 /* Bytes of its memory that are resident. */
 size_t usage_resident(void);
 

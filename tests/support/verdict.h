@@ -11,7 +11,6 @@ enum { VERDICT_WRONG_DATA = 86 };
 
 /* Prints why, and gives this program that exit status. The caller fails its test as usual. */
 void verdict_wrong_data(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
 /* The status to end with, for a program that is about to _exit() with another one. */
 int verdict_status(int otherwise);
 

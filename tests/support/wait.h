@@ -11,7 +11,6 @@
 
 /* Until the semaphore was posted. */
 void wait_semaphore(sem_t *sem);
-
 /* Until the flag is set. */
 void wait_flag(const _Atomic bool *flag);
 

@@ -60,7 +60,6 @@ void watched_rules_were_kept(void);
 
 /* An event that says all this, behind the real ones. False: the id has no device any more. */
 bool watched_forge(const struct rdma_cm_event *says, const void *data, size_t bytes);
-
 /* The node looks for events, even if there are only some that were kept. */
 void watched_nudge(sluice_node *n);
 
@@ -73,7 +72,6 @@ void watched_device(enum soft_device_what what, enum soft_device_order order);
 
 /* Two watched nodes, the first listening. */
 void watched_open(struct pair *p, const sluice_link_options *link);
-
 /* Closes both; the rules were kept. */
 void watched_close(struct pair *p);
 

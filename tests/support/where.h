@@ -11,10 +11,8 @@
 
 /* The device of the nodes. */
 const char *it_device(void);
-
 /* A long search by hand (SLUICE_TEST_LONG=1), not one for every change. */
 bool it_long(void);
-
 /* It is the software device. */
 bool it_soft(void);
 
@@ -29,19 +27,14 @@ bool it_tells_target(void);
  * two have greeted; and there are no atomics and no windows.
  */
 bool it_iwarp(void);
-
 /* What was sent is acknowledged, up to the credits, whether the peer's process runs or not. */
 bool it_answers_alone(void);
-
 /* All that a region can give on that device. */
 uint32_t it_rights(void);
-
 /* The address of that device, numeric. The software device has every address of the host. */
 const char *it_host(void);
-
 /* A name of that address. */
 const char *it_name(void);
-
 /* "HOST:PORT", valid until the next call. */
 const char *it_address(int port);
 

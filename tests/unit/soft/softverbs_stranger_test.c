@@ -12,9 +12,6 @@
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_queue.h"
 
-#include <net/if.h>
-#include <sched.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
