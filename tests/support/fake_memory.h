@@ -6,12 +6,7 @@
 #ifndef TESTS_SUPPORT_FAKE_MEMORY_H
 #define TESTS_SUPPORT_FAKE_MEMORY_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <errno.h>
 #include <pthread.h>

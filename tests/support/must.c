@@ -2,12 +2,7 @@
 /* must.c - see must.h. */
 #include "support/must.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <errno.h>
 #include <stdio.h>

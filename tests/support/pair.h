@@ -7,12 +7,7 @@
 #ifndef TESTS_SUPPORT_PAIR_H
 #define TESTS_SUPPORT_PAIR_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <pthread.h>
 #include <sched.h>

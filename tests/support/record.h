@@ -9,12 +9,8 @@
 #ifndef TESTS_SUPPORT_RECORD_H
 #define TESTS_SUPPORT_RECORD_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "support/test.h"
 
-#include <cmocka.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

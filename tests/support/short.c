@@ -3,12 +3,8 @@
  * short.c - with SLUICE_TEST_SHORT in the environment a test that exists in both modes runs in one of them: handlers,
  * whose threads sleep and are woken. tools/run-kernel-tests sets it where another run does all.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "support/test.h"
 
-#include <cmocka.h>
 #include <stdlib.h>
 
 __attribute__((constructor)) static void leave_out(void) {

@@ -12,12 +12,7 @@
 #define _GNU_SOURCE
 #endif
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -8,12 +8,7 @@
 #ifndef TESTS_SUPPORT_SOFTCM_H
 #define TESTS_SUPPORT_SOFTCM_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

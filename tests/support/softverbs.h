@@ -12,12 +12,8 @@
 #define _GNU_SOURCE
 #endif
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "support/test.h"
 
-#include <cmocka.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>

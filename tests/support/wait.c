@@ -2,12 +2,7 @@
 /* wait.c - see wait.h. */
 #include "support/wait.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -4,12 +4,8 @@
 #include "base/thread.h"
 #include "support/emulated.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "support/test.h"
 
-#include <cmocka.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -3,12 +3,8 @@
  * topology_test.c - the machine is read with its devices where there are RDMA devices, and without what is
  * slow and not asked for.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "support/test.h"
 
-#include <cmocka.h>
 #include <dirent.h>
 #include <stdio.h>
 

@@ -3,13 +3,9 @@
  * connector_test.c - the threads that call rdma_connect() where it blocks: as many as calls that may be under way, no more
  * of them to one host than its share, few of them without work, and none when it is closed.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "support/test.h"
 
 #include <arpa/inet.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>

@@ -4,12 +4,7 @@
  * session it is for and no other connection: such work is the worker's, never the CM thread's. The
  * slow call is the test's, and stays inside until it is let go; real threads.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <errno.h>
 #include <pthread.h>

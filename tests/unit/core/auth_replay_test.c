@@ -2,12 +2,7 @@
 /*
  * auth_replay_test.c - the memory of tags holds the last 4096 exactly, whoever uses it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -5,12 +5,7 @@
  *
  * One thread. Whatever a decoder gets lies in memory of exactly that length.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,12 +2,7 @@
 /*
  * keyring_test.c - what keys a link may be given, how they are found, and that they are wiped.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -4,12 +4,8 @@
  * on, whoever posts; an event that nobody rang wakes for nothing and is counted.
  */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "support/test.h"
 
-#include <cmocka.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>

@@ -5,12 +5,8 @@
  * Evidence are the loop's own counters: a loop that spins makes empty turns and never sleeps, one that
  * blocks sleeps. Nothing here depends on how long anything takes; what never comes fails after a limit.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "support/test.h"
 
-#include <cmocka.h>
 #include <pthread.h>
 #include <sched.h>
 #include <time.h>

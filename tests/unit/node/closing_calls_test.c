@@ -4,12 +4,7 @@
  * not in its way, however slow the device is; one that is inside and does not return is, and is not waited for. The
  * slow call of the device is the test's, and stays inside until it is let go; real threads.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -5,12 +5,8 @@
  * statistics page shows what the pools count. The device is made up; its limits are this process's.
  */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "support/test.h"
 
-#include <cmocka.h>
 #include <sched.h>
 #include <stdio.h>
 #include <sys/resource.h>

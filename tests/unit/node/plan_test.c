@@ -4,12 +4,8 @@
  * topologies with two, four and eight NUMA nodes, and the same as XML with NICs on some of them.
  */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "support/test.h"
 
-#include <cmocka.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>

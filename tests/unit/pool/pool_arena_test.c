@@ -3,12 +3,8 @@
  * pool_arena_test.c - where a pool's memory comes from: which pages, and which NUMA node.
  */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "support/test.h"
 
-#include <cmocka.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>

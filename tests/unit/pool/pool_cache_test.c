@@ -4,12 +4,8 @@
  * lost to sizes, what is told when there is no memory, and whether the figures are right.
  */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "support/test.h"
 
-#include <cmocka.h>
 #include <sched.h>
 #include <semaphore.h>
 

@@ -3,12 +3,8 @@
  * pool_grow_test.c - who adds a pool's memory, and who waits meanwhile: the helper thread.
  */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "support/test.h"
 
-#include <cmocka.h>
 #include <dirent.h>
 #include <sched.h>
 #include <semaphore.h>

@@ -6,12 +6,8 @@
  * The fabric is a small fake that counts registrations and can be told to fail.
  */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "support/test.h"
 
-#include <cmocka.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>

@@ -4,12 +4,8 @@
  * of everything that may be enough, by whatever ways it comes.
  */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "support/test.h"
 
-#include <cmocka.h>
 #include <semaphore.h>
 
 #include "support/fake_memory.h"

@@ -6,12 +6,8 @@
  * The test opens read-side sections of its own, as an application may that uses liburcu itself: to the
  * table they are lookups that have stopped half-way.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "support/test.h"
 
-#include <cmocka.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -3,12 +3,7 @@
  * fault_plan_test.c - every rule of the grammar is read as documented; every malformed plan is refused
  * with the line and the column of what is wrong.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <errno.h>
 #include <infiniband/verbs.h>

@@ -3,12 +3,9 @@
  * histogram_test.c - the promises of the tools' histogram: percentiles within 1 % at every
  * magnitude, exact extremes and mean, nothing outside its cells.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "support/test.h"
+
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "../tools/src/common/histogram.h"
 #include "../tools/src/common/histogram.c"

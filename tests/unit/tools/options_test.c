@@ -3,11 +3,7 @@
  * options_test.c - the command line of the tools: what is taken, and that every error names the
  * flag, the value and what would have been right. Numbers, sizes, times and addresses with it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

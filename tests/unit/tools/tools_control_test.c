@@ -4,11 +4,7 @@
  * every wrong shape are refused, right ones come through unchanged. The stream checksum and the
  * JSON writer with it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

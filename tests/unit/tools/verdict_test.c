@@ -2,12 +2,8 @@
 /*
  * verdict_test.c - a program that saw wrong data says so, and ends with the status that allows it no second try.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "support/test.h"
 
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
