@@ -526,7 +526,8 @@ SLUICE_API void sluice_keep(sluice_msg *m);
  * SLUICE_WRITABLE follows; where a call can meet several limits, `waits` of sluice_session_get_info() tells
  * which it was. ECLOSED: not up, closing or gone. EMSGSIZE: above the agreed maximum.
  * EINVAL: the message belongs to another node. The outcome "sent" (status 0) means that the
- * peer's device acknowledged it. A message borrowed from an event may be sent on, and so may a kept
+ * peer's device acknowledged it. It is delivered then, unless the peer hangs up, or the session ends before a large
+ * message in front of it is done: messages are delivered in order, outcomes told as they are known. A message borrowed from an event may be sent on, and so may a kept
  * one: ENOMEM if no other buffer can take its place among the receives. (What another thread than the
  * loop's sends on within its own session is taken even so: its credit returns when there is a buffer.)
  */

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 
 #include "cm/connector.h"
-#include "common/tasks.h"
+#include "support/tasks.h"
 
 static sem_t may_return;
 static _Atomic unsigned inside, qps_destroyed;
@@ -48,8 +48,8 @@ static void close_over_it(void) {
     assert_non_null(cm->connector); /* of the device as it is */
     assert_false(connector_close(cm->connector, NULL, NULL));
     assert_int_equal(connector_open(&cm->connector, cm->mailbox, &dialer_ops), 0);
-    dialer_dial(&p, "127.0.0.1", PAIR_LINK());
-    dialer_await(&p, atomic_load(&inside) == 1);
+    pair_dial_name(&p, "127.0.0.1", PAIR_LINK());
+    pair_await(&p, atomic_load(&inside) == 1);
     assert_int_equal(tasks_named("sluice-connect"), 1);
     cm_close(cm);
     (void)connector_close(cm->connector, NULL, NULL);

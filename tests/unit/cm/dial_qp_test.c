@@ -28,8 +28,10 @@ static void broken_ack(struct ibv_async_event *event) {
         soft_ack_async_event(event);
 }
 
+static struct ibv_qp *(*counted_create_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
+
 static struct ibv_qp *broken_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
-    broken.qp = dialer_create_qp(pd, attr);
+    broken.qp = counted_create_qp(pd, attr);
     return broken.qp;
 }
 
@@ -48,7 +50,7 @@ static void break_it(struct pair *p) {
     broken.waiting = true;
     set_port(DEVICE_PORT_DOWN);
     set_port(DEVICE_PORT_UP);
-    dialer_await(p, broken.acked > before);
+    pair_await(p, broken.acked > before);
 }
 
 static void open_dialer(struct pair *p, const char *const script[]) {
@@ -56,6 +58,7 @@ static void open_dialer(struct pair *p, const char *const script[]) {
     dialer_open(p, PAIR_NODE(), PAIR_LINK());
     dialer_ops.get_async_event = broken_get;
     dialer_ops.ack_async_event = broken_ack;
+    counted_create_qp = dialer_ops.create_qp;
     dialer_ops.create_qp = broken_create_qp;
     dialer_script(script);
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.1", NULL});
@@ -63,7 +66,7 @@ static void open_dialer(struct pair *p, const char *const script[]) {
 
 static void expect_up_at_the_second_try(struct pair *p) {
     pair_expect(p, &p->b, SLUICE_UP);
-    assert_int_equal(dialer_info(p).tries, 2);
+    assert_int_equal(pair_info(p->b.session).tries, 2);
     assert_int_equal(dialer.qps, 2);
     pair_expect(p, &p->a, SLUICE_UP);
     assert_int_equal(pair_send(&p->b, 1000, 1, NULL), 0);
@@ -76,8 +79,8 @@ static void a_queue_pair_that_breaks_ends_its_try_and_not_the_dial(void **state)
     struct pair p;
     (void)state;
     open_dialer(&p, (const char *[]){HANG, NULL});
-    dialer_dial(&p, "two.test", PAIR_LINK());
-    dialer_await(&p, dialer.connects == 1);
+    pair_dial_name(&p, "two.test", PAIR_LINK());
+    pair_await(&p, dialer.connects == 1);
     break_it(&p);
     expect_up_at_the_second_try(&p);
 }
@@ -95,8 +98,8 @@ static void a_queue_pair_of_a_try_that_is_over_ends_nothing(void **state) {
     open_dialer(&p, (const char *[]){"id=* connect=1 event=UNREACHABLE", NULL});
     dialer.name_count = 1; /* a pause before the next */
     memcpy(&dialer.names[0], &dialer.names[1], sizeof dialer.names[0]);
-    dialer_dial(&p, "one.test", PAIR_LINK());
-    dialer_await(&p, in_backoff(p.b.node->cm));
+    pair_dial_name(&p, "one.test", PAIR_LINK());
+    pair_await(&p, in_backoff(p.b.node->cm));
     break_it(&p);
     pair_expect_nothing(&p, &p.b);
     dialer.now_ns += 1000000000;

@@ -227,13 +227,13 @@ static void each_has_a_control_socket_of_its_own(void **state) {
 
 static void calls_often(int fd) {
     int sock[CONNECTIONS];
-    int shm_page = board_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
+    int shm_page = hostile_shm_file(true, sizeof(struct soft_shm_page), SOFT_SHM_PAGE_MAGIC);
     uint32_t qpn = sv_hear(fd), ended = 0;
     for (unsigned i = 0; i < CONNECTIONS; i++) {
         uint8_t answer[1024];
-        struct hello hello = good_hello;
+        struct hello hello = hostile_hello;
         hello.uuid[0] = (uint8_t)i; /* somebody else each time, as far as anybody can tell */
-        sock[i] = greet(qpn, &hello, shm_page);
+        sock[i] = hostile_greet(qpn, &hello, shm_page);
         must(recv(sock[i], answer, sizeof answer, 0) > 0);
     }
     for (unsigned i = 0; i < CONNECTIONS; i++) {

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * session_walk_test.c - random walks of whole sessions between two nodes, under random faults of the device, judged by
+ * their history: what was accepted, what was told of it, what was delivered.
+ *
+ *   what is delivered is what was accepted: whole, in order, each once, after UP and before CLOSED
+ *   what was told to be sent is delivered, unless the receiver hung up itself, or a large message in front of it was
+ *   not done
+ *   each tagged send and each request has one outcome, before CLOSED
+ *   EAGAIN is followed by WRITABLE, or by CLOSED
+ *   each session that was dialed, or came up, ends with one CLOSED
+ *
+ * SLUICE_TEST_SEED=N begins with that walk, SLUICE_TEST_SEEDS=N makes so many; 100,000 of them are a night's work.
+ */
+#include "support/fault.h"
+#include "support/log.h"
+#include "support/pair.h"
+
+#include "base/sanitize.h"
+
+enum {
+    SESSIONS = 3,
+    MESSAGES = 512, /* of one direction */
+    REQUESTS = 64,
+    KEPT = 4,
+    LARGE = 8000, /* nothing above it goes in one frame */
+    STEPS = 250,
+    WALKS = 200,
+    WALKS_SANITIZED = 30
+};
+#if defined(SANITIZE_ADDRESS) || defined(SANITIZE_THREAD)
+#define WALKS_HERE WALKS_SANITIZED
+#else
+#define WALKS_HERE WALKS
+#endif
+enum { NONE = 1 }; /* no outcome yet: no status is positive */
+
+#define GRACE_NS UINT64_C(60000000000)
+#define STEP_NS UINT64_C(5000000)   /* added to the clock while an end is awaited */
+#define HURRY_NS UINT64_C(50000000) /* of real time: by then what needs no time has happened */
+
+/* One end of a session. */
+struct end {
+    sluice_session handle;
+    bool dialed, up, closed, hungup, waits;
+    sluice_reason reason;
+    unsigned sent, told, received; /* accepted; tagged outcomes; delivered */
+    int8_t outcome[MESSAGES];      /* of a tagged send: 0, a status or NONE; untagged: NONE */
+    bool tagged[MESSAGES];
+    unsigned asked, answered; /* requests of mine */
+    bool has_answer[REQUESTS];
+    uint64_t tokens[REQUESTS]; /* of requests that are not answered yet */
+    unsigned token_count;
+    sluice_msg *kept[KEPT];
+    unsigned kept_count;
+};
+
+static struct walk {
+    uint64_t seed, random;
+    struct pair p;
+    sluice_listener listeners[SESSIONS];
+    char addresses[SESSIONS][64];
+    struct end ends[2][SESSIONS]; /* of a, of b */
+    const char *plan;
+    char plan_text[256];
+} w;
+
+/* Of all walks: that something was tried at all. */
+static struct { unsigned sent, acknowledged, delivered, answers, waits, ups, broken; } seen;
+
+static struct side *side_of(unsigned who) {
+    return who == 0 ? &w.p.a : &w.p.b;
+}
+
+static uint64_t next(uint64_t below) { /* splitmix64 */
+    uint64_t z = (w.random += UINT64_C(0x9e3779b97f4a7c15));
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (z ^ z >> 31) % below;
+}
+
+#define WRONG(...)                                                                                 \
+    do {                                                                                           \
+        print_error("SLUICE_TEST_SEED=%llu plan \"%s\"\n", (unsigned long long)w.seed, w.plan);    \
+        verdict_wrong_data(__VA_ARGS__);                                                           \
+    } while (0)
+
+/* ---- messages ------------------------------------------------------------------------------------ */
+
+static size_t size_of(unsigned who, unsigned i, unsigned number) {
+    uint64_t z = (w.seed * 31 + who * 7 + i) * UINT64_C(0x9e3779b97f4a7c15) + number * 2654435761u;
+    z ^= z >> 29;
+    switch (z % 16) {
+    case 0:
+        return 100000 + z / 16 % 300000;
+    case 1:
+    case 2:
+        return 8000 + z / 16 % 30000;
+    case 3:
+    case 4:
+    case 5:
+        return 1000 + z / 16 % 7000;
+    default:
+        return z / 16 % 120;
+    }
+}
+
+static unsigned pattern_of(unsigned who, unsigned i, unsigned number) {
+    return (unsigned)w.seed + who * 85 + i * 31 + number;
+}
+
+static void name_limit(struct end *end, int status) {
+    end->waits |= status == SLUICE_EAGAIN;
+    seen.waits += status == SLUICE_EAGAIN;
+    if (status != SLUICE_EAGAIN && status != SLUICE_ECLOSED)
+        WRONG("a send is refused with %s", sluice_strerror(status));
+}
+
+static bool send_one(unsigned who, unsigned i) {
+    struct end *end = &w.ends[who][i];
+    unsigned number = end->sent;
+    sluice_send_options o = {.size = sizeof o, .flags = next(8) ? 0 : SLUICE_MORE};
+    sluice_msg *msg;
+    if (number == MESSAGES || sluice_alloc(side_of(who)->node, size_of(who, i, number), &msg) != 0)
+        return false;
+    pair_fill(msg, pattern_of(who, i, number));
+    end->tagged[number] = next(2) != 0;
+    o.tag = end->tagged[number] ? number + 1 : 0;
+    end->outcome[number] = NONE;
+    int status = sluice_send(end->handle, msg, &o);
+    if (status == 0) {
+        end->sent++;
+        return true;
+    }
+    sluice_free(msg);
+    name_limit(end, status);
+    return false;
+}
+
+static void ask(unsigned who, unsigned i) {
+    struct end *end = &w.ends[who][i];
+    sluice_send_options o = {.size = sizeof o, .tag = end->asked + 1};
+    sluice_msg *msg;
+    if (end->asked == REQUESTS || sluice_alloc(side_of(who)->node, next(4) ? 40 : 20000, &msg) != 0)
+        return;
+    int status = sluice_request(end->handle, msg, &o);
+    if (status == 0) {
+        end->asked++;
+        return;
+    }
+    sluice_free(msg);
+    name_limit(end, status);
+}
+
+static void answer_one(unsigned who, unsigned i) {
+    struct end *end = &w.ends[who][i];
+    sluice_msg *msg;
+    if (end->token_count == 0)
+        return;
+    uint64_t token = end->tokens[--end->token_count];
+    if (next(3) == 0 || sluice_alloc(side_of(who)->node, next(4) ? 10 : 30000, &msg) != 0) {
+        (void)sluice_reply_error(end->handle, token, 7);
+        return;
+    }
+    if (sluice_reply(end->handle, token, msg) != 0)
+        sluice_free(msg);
+}
+
+static void drop_kept(struct end *end) {
+    while (end->kept_count > 0)
+        sluice_free(end->kept[--end->kept_count]);
+}
+
+/* ---- what is told ---------------------------------------------------------------------------------- */
+
+static void arrived(unsigned who, unsigned i, const sluice_event *event) {
+    struct end *end = &w.ends[who][i];
+    const struct end *from = &w.ends[!who][i];
+    unsigned number = end->received++;
+    if (number >= from->sent)
+        WRONG("a message that was not sent: number %u of session %u", number, i);
+    if (!pair_check(event->msg, size_of(!who, i, number), pattern_of(!who, i, number)))
+        WRONG("message %u of session %u is another one", number, i);
+    if (end->kept_count < KEPT && next(16) == 0) {
+        sluice_keep(event->msg);
+        end->kept[end->kept_count++] = event->msg;
+    }
+}
+
+static void told_sent(struct end *end, unsigned i, const sluice_event *event) {
+    uint64_t number = event->tag - 1;
+    if (number >= end->sent || !end->tagged[number] || end->outcome[number] != NONE)
+        WRONG("an outcome for nothing: tag %llu of session %u", (unsigned long long)event->tag, i);
+    end->outcome[number] = (int8_t)event->status;
+    end->told++;
+}
+
+static void told_closed(struct end *end, unsigned i, const sluice_event *event) {
+    unsigned tagged = 0;
+    for (unsigned k = 0; k < end->sent; k++)
+        tagged += end->tagged[k];
+    if (end->closed)
+        WRONG("session %u is closed twice", i);
+    if (end->told != tagged || end->answered != end->asked)
+        WRONG("session %u closed (%s) with %u of %u outcomes, %u of %u answers", i,
+              sluice_reason_text(event->reason), end->told, tagged, end->answered, end->asked);
+    end->closed = true;
+    end->waits = false;
+    end->token_count = 0;
+    end->reason = (sluice_reason)event->reason;
+    drop_kept(end);
+}
+
+static void take(unsigned who, const sluice_event *event) {
+    unsigned i = (unsigned)(uintptr_t)event->arg;
+    struct end *end = &w.ends[who][i];
+    if (end->closed)
+        WRONG("%s behind CLOSED of session %u", sluice_event_name(event->type), i);
+    if (!end->up && event->type != SLUICE_UP && event->type != SLUICE_CLOSED)
+        WRONG("%s before UP of session %u", sluice_event_name(event->type), i);
+    switch ((sluice_event_type)event->type) {
+    case SLUICE_UP:
+        end->up = true;
+        end->handle = event->session;
+        break;
+    case SLUICE_CLOSED:
+        told_closed(end, i, event);
+        break;
+    case SLUICE_MESSAGE:
+        arrived(who, i, event);
+        break;
+    case SLUICE_SENT:
+        told_sent(end, i, event);
+        break;
+    case SLUICE_WRITABLE:
+        end->waits = false;
+        break;
+    case SLUICE_REQUEST:
+        assert_true(end->token_count < REQUESTS);
+        end->tokens[end->token_count++] = event->token;
+        break;
+    case SLUICE_REPLY:
+        assert_in_range(event->tag, 1, end->asked);
+        if (end->has_answer[event->tag - 1])
+            WRONG("two answers for request %llu", (unsigned long long)event->tag);
+        end->has_answer[event->tag - 1] = true;
+        end->answered++;
+        break;
+    case SLUICE_WAKE:
+    case SLUICE_CONNECT:
+    case SLUICE_LARGE:
+    case SLUICE_DONE:
+    case SLUICE_NOTIFIED:
+        fail_msg("%s was not asked for", sluice_event_name(event->type));
+    }
+}
+
+static void turn(unsigned who) {
+    struct side *side = side_of(who);
+    sluice_event events[16];
+    cm_progress(side->node->cm, 0);
+    int n = sluice_poll(side->loop, events, (int)(1 + next(16)), 0);
+    assert_true(n >= 0);
+    for (int k = 0; k < n; k++)
+        take(who, &events[k]);
+}
+
+/* ---- a walk ---------------------------------------------------------------------------------------- */
+
+static void choose_plan(void) {
+    static const char *const errors[] = {"RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR", "REM_OP_ERR",
+                                         "GENERAL_ERR"};
+    static const char *const cm[] = {
+        "cm_in=RTU loss",  "cm_in=REP delay=2ms",  "cm_in=REQ delay=1ms",
+        "cm_in=DREQ loss", "cm_in=RTU delay=20ms", "id=* after=ESTABLISHED event=ADDR_CHANGE"};
+    unsigned at = 1 + (unsigned)next(80);
+    switch (next(8)) {
+    case 0:
+    case 1:
+        snprintf(w.plan_text, sizeof w.plan_text, "%s", cm[next(sizeof cm / sizeof *cm)]);
+        break;
+    case 2:
+        snprintf(w.plan_text, sizeof w.plan_text, "qp=* send=%u status=%s", at, errors[next(4)]);
+        break;
+    case 3:
+        snprintf(w.plan_text, sizeof w.plan_text, "qp=* recv=%u status=LOC_PROT_ERR", at);
+        break;
+    case 4:
+        snprintf(w.plan_text, sizeof w.plan_text, "qp=* send=%u..%u delay=500us; cm_in=RTU loss",
+                 at, at + 5);
+        break;
+    case 5:
+        snprintf(w.plan_text, sizeof w.plan_text, "call=reg_mr n=%u errno=ENOMEM", 1 + at % 8);
+        break;
+    default:
+        w.plan_text[0] = '\0';
+        break;
+    }
+    w.plan = w.plan_text;
+}
+
+static void open_walk(void) {
+    const uint32_t credits[] = {0, 4, 8, 64};
+    const sluice_node_options node = {.log = log_nothing,
+                                      .eager_bytes = next(2) ? 0 : 1024,
+                                      .rendezvous = next(2) ? SLUICE_RENDEZVOUS_AUTO
+                                                            : SLUICE_RENDEZVOUS_WRITE};
+    memset(&w.p, 0, sizeof w.p);
+    pair_clock = pair_frozen = pair_step = 0;
+    pair_open_side(&w.p.a, &node);
+    pair_open_side(&w.p.b, &node);
+    for (unsigned i = 0; i < SESSIONS; i++) {
+        const sluice_link_options link = {.arg = (void *)(uintptr_t)i,
+                                          .credits = credits[next(4)],
+                                          .window_messages = next(2) ? 0 : 1 + (uint32_t)next(8),
+                                          .window_bytes = next(2) ? 0 : 1 + next(40000),
+                                          .requests = next(2) ? 0 : 1 + (uint32_t)next(4)};
+        pair_listen(&w.p, &link);
+        w.listeners[i] = w.p.listener;
+        memcpy(w.addresses[i], w.p.address, sizeof w.addresses[i]);
+    }
+    if (*w.plan)
+        fault_plan(w.plan);
+}
+
+static void dial(unsigned i) {
+    struct end *end = &w.ends[1][i];
+    const sluice_link_options link = {.arg = (void *)(uintptr_t)i,
+                                      .window_messages = next(2) ? 0 : 1 + (uint32_t)next(8),
+                                      .window_bytes = next(2) ? 0 : 1 + next(40000)};
+    memcpy(w.p.address, w.addresses[i], sizeof w.p.address);
+    pair_dial(&w.p, &link);
+    end->handle = w.p.b.session;
+    end->dialed = true;
+}
+
+static void hang_up(struct end *end, uint64_t grace_ns) {
+    if (end->closed || !(end->up || end->dialed))
+        return;
+    end->hungup = true;
+    sluice_hangup(end->handle, grace_ns);
+}
+
+static void act(unsigned who, unsigned i) {
+    struct end *end = &w.ends[who][i];
+    bool may_send = end->up && !end->closed && !end->hungup && !end->waits;
+    if (who == 1 && !end->dialed) {
+        dial(i);
+        return;
+    }
+    switch (next(32)) {
+    case 0:
+        hang_up(end, next(2) ? GRACE_NS : 0);
+        break;
+    case 1:
+    case 2:
+    case 3:
+        if (may_send)
+            ask(who, i);
+        break;
+    case 4:
+    case 5:
+    case 6:
+        answer_one(who, i);
+        break;
+    case 7:
+        drop_kept(end);
+        break;
+    case 8:
+    case 9:
+    case 10:
+        for (unsigned n = (unsigned)next(20); n > 0; n--)
+            turn(who);
+        break;
+    default:
+        for (unsigned n = 1 + (unsigned)next(8); may_send && n > 0 && send_one(who, i); n--)
+            ;
+        break;
+    }
+}
+
+static bool nobody_waits(void) {
+    for (unsigned who = 0; who < 2; who++)
+        for (unsigned i = 0; i < SESSIONS; i++)
+            if (w.ends[who][i].waits)
+                return false;
+    return true;
+}
+
+static bool all_dials_are_decided(void) {
+    for (unsigned i = 0; i < SESSIONS; i++)
+        if (w.ends[1][i].dialed && !w.ends[1][i].up && !w.ends[1][i].closed)
+            return false;
+    return true;
+}
+
+static bool all_are_closed(void) {
+    for (unsigned who = 0; who < 2; who++)
+        for (unsigned i = 0; i < SESSIONS; i++)
+            if ((w.ends[who][i].up || w.ends[who][i].dialed) && !w.ends[who][i].closed)
+                return false;
+    return true;
+}
+
+/* Both sides go on, hand back what they hold, and answer. Time is added when nothing comes without it. */
+static void go_on_until(bool (*is_so)(void), const char *what) {
+    uint64_t start = env_now(&env_default);
+    for (unsigned n = 0; !is_so(); n++) {
+        for (unsigned who = 0; who < 2; who++) {
+            turn(who);
+            for (unsigned i = 0; i < SESSIONS; i++) {
+                drop_kept(&w.ends[who][i]);
+                answer_one(who, i);
+            }
+        }
+        if (n % 16 == 15)
+            sched_yield();
+        uint64_t passed = env_now(&env_default) - start;
+        if (passed > HURRY_NS && n % 64 == 63)
+            pair_clock += STEP_NS;
+        if (passed > PAIR_LIMIT_NS)
+            WRONG("never: %s", what);
+    }
+}
+
+static void count(const struct end *from, const struct end *to) {
+    seen.sent += from->sent;
+    seen.delivered += to->received;
+    seen.answers += from->answered;
+    seen.ups += from->up;
+    seen.broken += from->up && from->reason != SLUICE_REASON_LOCAL_CLOSE &&
+                   from->reason != SLUICE_REASON_PEER_CLOSE;
+    for (unsigned k = 0; k < from->sent; k++)
+        seen.acknowledged += from->outcome[k] == 0;
+}
+
+/*
+ * Who was told that a message was sent was told the truth: it is delivered, but behind a large one that was not done
+ * when the session ended.
+ */
+static void judge(unsigned who, unsigned i) {
+    const struct end *from = &w.ends[who][i], *to = &w.ends[!who][i];
+    unsigned lost = to->received;
+    count(from, to);
+    if (to->hungup || lost == from->sent ||
+        (from->outcome[lost] != 0 && size_of(who, i, lost) > LARGE))
+        return;
+    for (unsigned k = lost; k < from->sent; k++)
+        if (from->outcome[k] == 0)
+            WRONG("message %u of %u of session %u was acknowledged, %u came (%s / %s)", k,
+                  from->sent, i, lost, sluice_reason_text(from->reason),
+                  sluice_reason_text(to->reason));
+}
+
+static void walk(uint64_t seed) {
+    memset(&w, 0, sizeof w);
+    w.seed = w.random = seed;
+    choose_plan();
+    open_walk();
+    for (unsigned i = 0; i < SESSIONS; i++)
+        if (next(4) != 0)
+            dial(i);
+    if (next(4) != 0)
+        go_on_until(all_dials_are_decided, "UP or CLOSED of a dial");
+    for (unsigned step = 0; step < STEPS; step++) {
+        act((unsigned)next(2), (unsigned)next(SESSIONS));
+        for (unsigned n = (unsigned)next(4); n > 0; n--)
+            turn((unsigned)next(2));
+        if (next(8) == 0)
+            sched_yield(); /* the device has a thread of its own */
+    }
+    go_on_until(nobody_waits, "WRITABLE or CLOSED behind EAGAIN");
+    for (unsigned i = 0; i < SESSIONS; i++)
+        hang_up(&w.ends[next(2)][i], GRACE_NS); /* one of them; what never came up ends by itself */
+    for (unsigned i = 0; i < SESSIONS; i++)
+        if (!w.ends[0][i].up || w.ends[1][i].closed)
+            hang_up(&w.ends[1][i], GRACE_NS);
+    go_on_until(all_are_closed, "CLOSED of every session");
+    for (unsigned i = 0; i < SESSIONS; i++) {
+        judge(0, i);
+        judge(1, i);
+    }
+    fault_clear();
+    sluice_close(w.p.b.node, 0);
+    sluice_close(w.p.a.node, 0);
+}
+
+static uint64_t number_of(const char *name, uint64_t usual) {
+    const char *value = getenv(name);
+    return value && *value ? strtoull(value, NULL, 10) : usual;
+}
+
+static void what_sessions_tell_is_true_whatever_happens(void **state) {
+    (void)state;
+    uint64_t first = number_of("SLUICE_TEST_SEED", 1);
+    uint64_t count = number_of("SLUICE_TEST_SEEDS", WALKS_HERE);
+    for (uint64_t i = 0; i < count; i++)
+        walk(first + i);
+    print_message(
+        "%u ends up, %u broke; %u sent, %u acknowledged, %u delivered; %u answers; EAGAIN %u\n",
+        seen.ups, seen.broken, seen.sent, seen.acknowledged, seen.delivered, seen.answers,
+        seen.waits);
+    if (count < WALKS_SANITIZED)
+        return;
+    assert_true(seen.ups > 2 * count && seen.broken > count / 8);
+    assert_true(seen.delivered > 20 * count && seen.acknowledged > 10 * count);
+    assert_true(seen.answers > count && seen.waits > count / 4);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_sessions_tell_is_true_whatever_happens),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
