@@ -89,7 +89,7 @@ void attack_forges_status(const struct attack_target *target, unsigned arg) {
     char text[64], request[64];
     (void)target;
     (void)arg;
-    snprintf(text, sizeof text, SOFT_CTL_PREFIX "%d", ATTACK_FORGED);
+    snprintf(text, sizeof text, SOFT_CTL_PREFIX "%d-", ATTACK_FORGED);
     int sock = take(text);
     must(sock >= 0);
     attack_ready();

@@ -74,14 +74,15 @@ bool it_rnr_provoked;
 /* Of this process, whose other end has no exported call (soft/fault/ctl_client.h); -1: it has none. */
 static int it_control_socket(void) {
     FILE *names = fopen("/proc/self/net/unix", "re");
-    char line[256];
+    char line[256], own[64];
     int found = -1;
     must(names);
+    snprintf(own, sizeof own, "@" SOFT_CTL_PREFIX "%d-", (int)getpid());
     while (found < 0 && fgets(line, sizeof line, names)) {
         struct sockaddr_un sun = {.sun_family = AF_UNIX};
         struct ucred who = {0};
         socklen_t size = sizeof who;
-        char *name = strstr(line, "@" SOFT_CTL_PREFIX);
+        char *name = strstr(line, own);
         if (!name)
             continue;
         size_t length = strcspn(name, "\n");

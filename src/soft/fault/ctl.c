@@ -291,7 +291,7 @@ static void on_accepted(int fd) {
 
 void soft_ctl_start(void) {
     char name[64];
-    snprintf(name, sizeof name, SOFT_CTL_PREFIX "%016llx",
+    snprintf(name, sizeof name, SOFT_CTL_PREFIX "%d-%016llx", (int)getpid(),
              (unsigned long long)soft_peer_own_number());
     (void)soft_abstract_socket_bind(&listener, name,
                                     on_accepted); /* without it nobody can ask, no more */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * ctl.h - the control socket of a process that has the device open: abstract, SOCK_SEQPACKET, of a name
- * that begins with SOFT_CTL_PREFIX and ends in a random number. A PID in it would be another process's
- * in another PID namespace. Its user and root may ask; docs/faults.md has the commands, ctl_client.h finds it.
+ * ctl.h - the control socket of a process that has the device open: abstract, SOCK_SEQPACKET, named
+ * SOFT_CTL_PREFIX, the PID it has for itself, a dash and a random number. Of other PID namespaces several may have that
+ * PID: it says where to look first, and the kernel who listens. Its user and root may ask; docs/faults.md has the
+ * commands, ctl_client.h finds it.
  *
  * A request is one packet of text. The answer is one or more packets whose first byte says what they
  * are: '+' more follows, '=' the last one, '!' the last one and a refusal, with the reason.

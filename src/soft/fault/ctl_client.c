@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "soft/fault/ctl.h"
 #include "soft/ipc/abstract_socket.h"
@@ -32,8 +33,13 @@ static bool look(const char *text, void *arg) {
     return true;
 }
 
+/* Whoever is looked at has one client less that it serves: so all of them are only where the name says nothing. */
 int soft_ctl_connect(pid_t pid, struct ucred *who) {
     struct search search = {.pid = pid, .who = who, .result = -ECONNREFUSED};
-    int rc = soft_name_scan(SOFT_CTL_PREFIX, look, &search);
+    char likely[64];
+    snprintf(likely, sizeof likely, SOFT_CTL_PREFIX "%d-", (int)pid);
+    int rc = soft_name_scan(likely, look, &search);
+    if (rc == 0 && search.result == -ECONNREFUSED)
+        rc = soft_name_scan(SOFT_CTL_PREFIX, look, &search);
     return rc != 0 ? rc : search.result;
 }

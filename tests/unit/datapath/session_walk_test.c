@@ -48,7 +48,8 @@ struct end {
     int8_t outcome[MESSAGES];      /* of a tagged send: 0, a status or NONE; untagged: NONE */
     bool tagged[MESSAGES];
     unsigned asked, answered; /* requests of mine */
-    bool has_answer[REQUESTS];
+    unsigned heard;           /* of the peer */
+    bool has_answer[REQUESTS], is_large[REQUESTS];
     uint64_t tokens[REQUESTS]; /* of requests that are not answered yet */
     unsigned token_count;
     sluice_msg *kept[KEPT];
@@ -140,9 +141,11 @@ static bool send_one(unsigned who, unsigned i) {
 static void ask(unsigned who, unsigned i) {
     struct end *end = &w.ends[who][i];
     sluice_send_options o = {.size = sizeof o, .tag = end->asked + 1};
+    bool large = next(4) == 0;
     sluice_msg *msg;
-    if (end->asked == REQUESTS || sluice_alloc(side_of(who)->node, next(4) ? 40 : 20000, &msg) != 0)
+    if (end->asked == REQUESTS || sluice_alloc(side_of(who)->node, large ? 20000 : 40, &msg) != 0)
         return;
+    end->is_large[end->asked] = large;
     int status = sluice_request(end->handle, msg, &o);
     if (status == 0) {
         end->asked++;
@@ -238,6 +241,7 @@ static void take(unsigned who, const sluice_event *event) {
     case SLUICE_REQUEST:
         assert_true(end->token_count < REQUESTS);
         end->tokens[end->token_count++] = event->token;
+        end->heard++;
         break;
     case SLUICE_REPLY:
         assert_in_range(event->tag, 1, end->asked);
@@ -302,6 +306,7 @@ static void choose_plan(void) {
 static void open_walk(void) {
     const uint32_t credits[] = {0, 4, 8, 64};
     const sluice_node_options node = {.log = log_nothing,
+                                      .rendezvous_bytes = LARGE,
                                       .eager_bytes = next(2) ? 0 : 1024,
                                       .rendezvous = next(2) ? SLUICE_RENDEZVOUS_AUTO
                                                             : SLUICE_RENDEZVOUS_WRITE};
@@ -434,6 +439,16 @@ static void count(const struct end *from, const struct end *to) {
         seen.acknowledged += from->outcome[k] == 0;
 }
 
+/* Of messages and requests the next one is large and was not done, or may be. */
+static bool large_in_front(unsigned who, unsigned i) {
+    const struct end *from = &w.ends[who][i], *to = &w.ends[!who][i];
+    unsigned lost = to->received;
+    bool large = from->outcome[lost] != 0 && size_of(who, i, lost) > LARGE;
+    for (unsigned k = to->heard; k < from->asked; k++)
+        large |= from->is_large[k];
+    return large;
+}
+
 /*
  * Who was told that a message was sent was told the truth: it is delivered, but behind a large one that was not done
  * when the session ended.
@@ -442,14 +457,14 @@ static void judge(unsigned who, unsigned i) {
     const struct end *from = &w.ends[who][i], *to = &w.ends[!who][i];
     unsigned lost = to->received;
     count(from, to);
-    if (to->hungup || lost == from->sent ||
-        (from->outcome[lost] != 0 && size_of(who, i, lost) > LARGE))
+    if (to->hungup || lost == from->sent || large_in_front(who, i))
         return;
     for (unsigned k = lost; k < from->sent; k++)
         if (from->outcome[k] == 0)
-            WRONG("message %u of %u of session %u was acknowledged, %u came (%s / %s)", k,
-                  from->sent, i, lost, sluice_reason_text(from->reason),
-                  sluice_reason_text(to->reason));
+            WRONG("message %u of %u of session %u was acknowledged, %u came, the next of %zu bytes "
+                  "with outcome %d (%s / %s)",
+                  k, from->sent, i, lost, size_of(who, i, lost), from->outcome[lost],
+                  sluice_reason_text(from->reason), sluice_reason_text(to->reason));
 }
 
 static void walk(uint64_t seed) {

@@ -256,7 +256,7 @@ static void another_user_is_not_heard(void **state) {
 static void poses_as_the_parent(int fd) {
     struct sockaddr_un sun = {.sun_family = AF_UNIX};
     int n =
-        snprintf(sun.sun_path + 1, sizeof sun.sun_path - 1, SOFT_CTL_PREFIX "%d", (int)getppid());
+        snprintf(sun.sun_path + 1, sizeof sun.sun_path - 1, SOFT_CTL_PREFIX "%d-", (int)getppid());
     int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     must(bind(sock, (struct sockaddr *)&sun,
               (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0);
