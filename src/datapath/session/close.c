@@ -260,12 +260,19 @@ void session_down(struct sluice_loop *l, struct session *s) {
     }
 }
 
+/*
+ * A listener's session ends before its dialer's confirmation was seen. What arrived over it, the dialer was told of: so
+ * it is up first.
+ */
+static void adopt_heard(struct sluice_loop *l, struct session *s) {
+    if (!s->adopted && s->connection.cm.passive && !s->connection.handshake && s->rx.held.head)
+        session_adopt(l, s);
+}
+
 static void session_down_now(struct sluice_loop *l, struct session *s) {
     if (s->state >= SESSION_RELEASED)
         return;
-    /* The dialer was told that these arrived. So it is up first, whatever became of its confirmation. */
-    if (!s->adopted && s->connection.cm.passive && !s->connection.handshake && s->rx.held.head)
-        session_adopt(l, s);
+    adopt_heard(l, s);
     s->close.reason_provisional = s->connection.cm.down.reason == SLUICE_REASON_PEER_LOST &&
                                   s->close.reason == SLUICE_REASON_NONE;
     set_reason(s, s->connection.cm.down.reason, s->connection.cm.down.vendor,
@@ -294,6 +301,7 @@ void session_post_refused(struct sluice_loop *l, struct session *s, int error, c
     loop_assert_inside(l);
     char text[sizeof s->info.close_text];
     bool down = error == ENOTCONN || error == ECONNRESET || error == EPIPE;
+    adopt_heard(l, s);
     snprintf(text, sizeof text, "the device refused a %s: %s", what, strerror(error));
     if (!down || !s->node->traits.answer_is_up) {
         session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error, text);
@@ -314,6 +322,7 @@ void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv
         l->node->traits.answer_is_up)
         return;
     note_cause(s, -1, 0, (int32_t)wc->status);
+    adopt_heard(l, s);
     if (wc->status == IBV_WC_WR_FLUSH_ERR && s->connection.drain.down_polls > 0) {
         session_down_now(l, s); /* nothing more had arrived, and why is known */
         return;

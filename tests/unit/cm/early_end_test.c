@@ -15,19 +15,19 @@ static size_t size_of(unsigned i) {
 
 enum end { HANGS_UP, CLOSES_ITS_NODE, STAYS, END_COUNT };
 
-/* The next event of the listener's side, whose other side is still or gone. */
-static sluice_event next_alone(struct pair *p) {
+/* The next event of one side, whose other side is still or gone. */
+static sluice_event next_alone(struct side *side) {
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     sluice_event event = {0};
     while (env_now(&env_default) < limit) {
-        cm_progress(p->a.node->cm, 0);
-        int n = sluice_poll(p->a.loop, &event, 1, 0);
+        cm_progress(side->node->cm, 0);
+        int n = sluice_poll(side->loop, &event, 1, 0);
         assert_true(n >= 0);
         if (n > 0)
             return event;
         sched_yield();
     }
-    fail_msg("the listener's side has no event");
+    fail_msg("that side has no event");
     return event;
 }
 
@@ -59,15 +59,15 @@ static void early_end(const char *plan, unsigned count, enum end end) {
         assert_int_equal(pair_send(&p.b, size_of(i), i, &tagged), 0);
     }
     unsigned told = end_of_dialer(&p, count, end);
-    event = next_alone(&p);
+    event = next_alone(&p.a);
     assert_int_equal(event.type, SLUICE_UP);
-    for (; arrived < count && (event = next_alone(&p)).type == SLUICE_MESSAGE; arrived++)
+    for (; arrived < count && (event = next_alone(&p.a)).type == SLUICE_MESSAGE; arrived++)
         assert_true(pair_check(event.msg, size_of(arrived), arrived));
     if (arrived < told)
         verdict_wrong_data("%u of %u messages that were acknowledged", arrived, told);
     assert_int_equal(arrived, count);
     if (end != STAYS) {
-        event = next_alone(&p);
+        event = next_alone(&p.a);
         assert_int_equal(event.type, SLUICE_CLOSED);
         assert_int_equal(event.reason, SLUICE_REASON_PEER_CLOSE);
     } else {
@@ -103,10 +103,36 @@ static void a_confirmation_that_is_lost_is_not_missed_where_data_comes(void **st
     early_end("cm_in=RTU loss", MESSAGES, STAYS);
 }
 
+/* The device ends the queue pair under the listener, who has not looked at what came before. */
+static void a_receive_that_fails_takes_nothing_with_it(void **state) {
+    (void)state;
+    struct pair p;
+    sluice_send_options tagged = {.size = sizeof tagged};
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    fault_plan("cm_in=RTU loss; qp=* recv=2 status=LOC_PROT_ERR");
+    pair_dial(&p, PAIR_LINK());
+    pair_expect(&p, &p.b, SLUICE_UP);
+    for (unsigned i = 0; i < 2; i++) {
+        tagged.tag = i + 1;
+        assert_int_equal(pair_send(&p.b, size_of(1), i, &tagged), 0);
+        assert_int_equal(next_alone(&p.b).status == 0, i == 0);
+    }
+    assert_int_equal(next_alone(&p.a).type, SLUICE_UP);
+    sluice_event event = next_alone(&p.a);
+    assert_int_equal(event.type, SLUICE_MESSAGE);
+    assert_true(pair_check(event.msg, size_of(1), 0));
+    event = next_alone(&p.a);
+    assert_int_equal(event.type, SLUICE_CLOSED);
+    assert_int_equal(event.reason, SLUICE_REASON_DEVICE_ERROR);
+    fault_clear();
+    pair_close(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_acknowledged_is_delivered_before_the_end),
         cmocka_unit_test(a_confirmation_that_is_lost_is_not_missed_where_data_comes),
+        cmocka_unit_test(a_receive_that_fails_takes_nothing_with_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
