@@ -122,8 +122,8 @@ enum recv_result rndv_take(struct sluice_loop *l, struct session *s, struct slui
     case RNDV_RX_REFUSED:
         taken = deliver_nothing(l, s, a);
         break;
-    case RNDV_RX_FAILED: /* and what came behind it is not delivered either */
-        s->rx.stopped = true;
+    case RNDV_RX_FAILED: /* and what came behind it is not delivered either; but an answer is in no order */
+        s->rx.stopped |= a->type != FRAME_REPLY;
         if (s->state == SESSION_GONE)
             event_notice(l, s, NOTICE_CLOSED);
         taken = RECV_DONE;

@@ -63,6 +63,7 @@ static struct walk {
     sluice_listener listeners[SESSIONS];
     char addresses[SESSIONS][64];
     struct end ends[2][SESSIONS]; /* of a, of b */
+    uint64_t keepalive_ns;        /* off, no word of its own helps what stands still */
     const char *plan;
     char plan_text[256];
 } w;
@@ -317,6 +318,7 @@ static void open_walk(void) {
     pair_open_side(&w.p.b, &node);
     for (unsigned i = 0; i < SESSIONS; i++) {
         const sluice_link_options link = {.arg = (void *)(uintptr_t)i,
+                                          .keepalive_ns = w.keepalive_ns,
                                           .credits = credits[next(4)],
                                           .window_messages = next(2) ? 0 : 1 + (uint32_t)next(8),
                                           .window_bytes = next(2) ? 0 : 1 + next(40000),
@@ -332,6 +334,7 @@ static void open_walk(void) {
 static void dial(unsigned i) {
     struct end *end = &w.ends[1][i];
     const sluice_link_options link = {.arg = (void *)(uintptr_t)i,
+                                      .keepalive_ns = w.keepalive_ns,
                                       .window_messages = next(2) ? 0 : 1 + (uint32_t)next(8),
                                       .window_bytes = next(2) ? 0 : 1 + next(40000)};
     memcpy(w.p.address, w.addresses[i], sizeof w.p.address);
@@ -474,6 +477,7 @@ static void walk(uint64_t seed) {
     memset(&w, 0, sizeof w);
     w.seed = w.random = seed;
     choose_plan();
+    w.keepalive_ns = next(2) ? 0 : SLUICE_OFF;
     open_walk();
     for (unsigned i = 0; i < SESSIONS; i++)
         if (next(4) != 0)
