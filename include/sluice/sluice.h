@@ -549,7 +549,7 @@ SLUICE_API int sluice_send_copy(sluice_session s, const void *data, size_t bytes
 /*
  * Sends a request. As sluice_send(), but the outcome is always told, by one SLUICE_REPLY with o->tag:
  * status 0 and the reply; EREJECTED and a code (sluice_reply_error()); ETIMEDOUT; ECANCELLED; ECLOSED
- * (it never left); EUNKNOWN (the peer was lost, it may have been carried out); ENOMEM (the peer had no
+ * (it never left); EUNKNOWN (the peer was lost or hung up, it may have been carried out); ENOMEM (the peer had no
  * memory to take it); EMSGSIZE (it is larger than the peer will ever have memory for). The deadline travels with the request as the time that is left, so that the peer
  * can leave out dead work; a reply that comes after the outcome is dropped.
  * EAGAIN: window full or `requests` in flight; one WRITABLE follows when a quarter of what was missing

@@ -311,6 +311,8 @@ static sluice_status code_status(uint32_t code) {
         return SLUICE_ETIMEDOUT;
     if (code == CODE_CANCELLED)
         return SLUICE_ECANCELLED;
+    if (code == CODE_ENDED)
+        return SLUICE_EUNKNOWN;
     return code == CODE_FAILED ? SLUICE_ENOMEM : SLUICE_EREJECTED;
 }
 
@@ -323,7 +325,7 @@ enum recv_result rpc_client_reply_deliver(struct sluice_loop *l, struct session 
     if (unlikely(!pending || pending->state == RPC_PENDING_FREE || pending->id != id))
         return rpc_broken(l, s, msg, "a reply to no request");
     if (unlikely(code != CODE_REPLY &&
-                 (msg->size > 0 || (code > CODE_FAILED && code < CODE_APPLICATION))))
+                 (msg->size > 0 || (code > CODE_ENDED && code < CODE_APPLICATION))))
         return rpc_broken(l, s, msg, "a reply with an unknown code, or with a code and more");
     struct sluice_msg *request = pending->msg;
     bool waited_for = pending->state == RPC_PENDING_WAITING;

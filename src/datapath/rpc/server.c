@@ -140,6 +140,25 @@ static void answer_now(struct sluice_loop *l, struct session *s, struct rpc_serv
     loop_dirty(l, s);
 }
 
+static bool says_ended(const struct session *s) {
+    return s->connection.cm.rep.features & PRIVATE_DATA_FEATURE_ENDED;
+}
+
+void rpc_server_hungup(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
+    struct rpc_server *v = rpc_server_of(s);
+    if (!v || !says_ended(s))
+        return;
+    for (uint32_t i = 0; i < RPC_IDS_MAX; i++) {
+        uint64_t word = atomic_load_explicit(&v->inbound[i].word, memory_order_acquire);
+        uint64_t token = word >> RPC_INBOUND_SHIFT;
+        if (word != word_of(token, RPC_INBOUND_OPEN) || !rpc_server_claim(s, token))
+            continue; /* there is none, or another thread answers it just now */
+        make_due(v, i, CODE_ENDED);
+        s->rpc.answers = true;
+    }
+}
+
 /* NULL: it broke the protocol (*wrong), or there is no memory. */
 static struct rpc_inbound *take_place(struct session *s, uint64_t total, const char **wrong) {
     struct rpc_server *v = rpc_server_make(s);
@@ -166,6 +185,11 @@ enum recv_result rpc_server_deliver(struct sluice_loop *l, struct session *s,
     struct rpc_server *v = rpc_server_of(s);
     uint32_t index = (uint32_t)total & (RPC_IDS_MAX - 1);
     uint64_t left_us = total >> 32, deadline = 0;
+    if (unlikely(s->close.hungup && says_ended(s))) {
+        answer_now(l, s, v, index, CODE_ENDED);
+        event_return(l, s, msg);
+        return RECV_DONE;
+    }
     if (unlikely(left_us != 0)) {
         /* A frame that was held has the time it arrived at. */
         uint64_t now = loop_clock(l);

@@ -19,6 +19,7 @@ enum reply_code {
     CODE_EXPIRED = 1,
     CODE_CANCELLED = 2,
     CODE_FAILED = 3,
+    CODE_ENDED = 4,         /* hung up before it was answered */
     CODE_APPLICATION = 256, /* and above: refused by the application with what is above */
 };
 
@@ -32,6 +33,11 @@ void rpc_server_flush(struct sluice_loop *l, struct session *s, struct wr_batch 
  */
 enum recv_result rpc_server_deliver(struct sluice_loop *l, struct session *s,
                                     struct sluice_msg *msg, uint64_t total);
+/*
+ * The session was hung up: the application answers nothing any more, so what is open is answered for it, where the peer
+ * knows that code. Else the peer's outcomes come with the end.
+ */
+void rpc_server_hungup(struct sluice_loop *l, struct session *s);
 /* A request in a frame of its own, in order. */
 enum recv_result rpc_server_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 /* CANCEL: NULL, or what is wrong. */

@@ -31,6 +31,7 @@
 #include "datapath/loop/loop.h"
 #include "datapath/rndv/rndv.h"
 #include "datapath/rpc/client.h"
+#include "datapath/rpc/server.h"
 #include "datapath/session/drain.h"
 #include "datapath/session/handshake.h"
 #include "datapath/session/open.h"
@@ -180,6 +181,7 @@ void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns)
     set_reason(s, reason, 0, 0, own_end(reason));
     session_set_state(s, SESSION_FLUSHING);
     set_deadline(l, s, due);
+    rpc_server_hungup(l, s);
     send_flush(l, s);
     session_progress(l, s);
     session_timer(l, s);

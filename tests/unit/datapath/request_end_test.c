@@ -401,7 +401,7 @@ static void a_frame_that_answers_nothing_ends_its_session_only(void **state) {
         {FRAME_REPLY, FRAME_RESERVED, 0, 10, SLUICE_REASON_PROTOCOL},
         {FRAME_REPLY, FRAME_RESERVED, 511, 10, SLUICE_REASON_PROTOCOL}, /* above the limit */
         {FRAME_REPLY, FRAME_RESERVED, 256 | 2ull << 32, 1, SLUICE_REASON_PROTOCOL},
-        {FRAME_REPLY, FRAME_RESERVED, 256 | 4ull << 32, 0, SLUICE_REASON_PROTOCOL},
+        {FRAME_REPLY, FRAME_RESERVED, 256 | 5ull << 32, 0, SLUICE_REASON_PROTOCOL},
         {FRAME_REPLY, FRAME_RESERVED, 256 | 255ull << 32, 0, SLUICE_REASON_PROTOCOL},
         {FRAME_REPLY, 0, 256, 10, SLUICE_REASON_PROTOCOL}, /* takes a credit */
         {FRAME_REPLY, FRAME_RESERVED | 1, 256, 10, SLUICE_REASON_PROTOCOL},
@@ -486,6 +486,56 @@ static void a_cancellation_of_what_is_not_there_is_ignored(void **state) {
     pair_close(&p);
 }
 
+/* ---- hanging up ------------------------------------------------------------------------------ */
+
+/* Requests that are there when their side hangs up, and that come behind it; nothing of them is delivered any more. */
+static void who_hangs_up_answers_what_it_was_asked(void **state) {
+    (void)state;
+    struct pair p;
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    pair_connect(&p, PAIR_LINK());
+    pair_frozen = pair_now(NULL); /* no grace is over */
+    assert_int_equal(pair_request(&p.a, 10, 1, SLUICE_SEND(.tag = 7)), 0);
+    uint64_t asked = pair_expect(&p, &p.b, SLUICE_REQUEST).token;
+    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 1)), 0);
+    assert_int_equal(pair_request(&p.b, 9000, 2, SLUICE_SEND(.tag = 2)), 0);
+    uint64_t token = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
+    pair_settle(&p);                        /* the second one waits to be taken */
+    sluice_hangup(p.a.session, SLUICE_OFF); /* and waits for its own answer */
+    assert_int_equal(pair_reply(&p.a, token, 1, 1), SLUICE_ECLOSED);
+    expect_outcome(&p, &p.b, 1, SLUICE_EUNKNOWN);
+    pair_expect_nothing(&p, &p.a);
+    expect_outcome(&p, &p.b, 2, SLUICE_EUNKNOWN);
+    assert_int_equal(pair_request(&p.b, 10, 3, SLUICE_SEND(.tag = 3)), 0);
+    pair_settle(&p);
+    pair_expect_nothing(&p, &p.a);
+    expect_outcome(&p, &p.b, 3, SLUICE_EUNKNOWN);
+    assert_int_equal(pair_reply(&p.b, asked, 10, 5), 0);
+    expect_outcome(&p, &p.a, 7, SLUICE_OK);
+    pair_expect(&p, &p.a, SLUICE_CLOSED);
+    pair_expect(&p, &p.b, SLUICE_CLOSED);
+    pair_close(&p);
+}
+
+static void two_that_hang_up_do_not_wait_for_each_others_answer(void **state) {
+    (void)state;
+    struct pair p;
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    pair_connect(&p, PAIR_LINK());
+    pair_frozen = pair_now(NULL);
+    assert_int_equal(pair_request(&p.a, 10, 1, SLUICE_SEND(.tag = 7)), 0);
+    pair_expect(&p, &p.b, SLUICE_REQUEST);
+    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 1)), 0);
+    pair_expect(&p, &p.a, SLUICE_REQUEST);
+    sluice_hangup(p.a.session, SLUICE_OFF);
+    sluice_hangup(p.b.session, SLUICE_OFF);
+    expect_outcome(&p, &p.a, 7, SLUICE_EUNKNOWN);
+    expect_outcome(&p, &p.b, 1, SLUICE_EUNKNOWN);
+    pair_expect(&p, &p.a, SLUICE_CLOSED);
+    pair_expect(&p, &p.b, SLUICE_CLOSED);
+    pair_close(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_time_that_is_left_travels_with_the_request),
@@ -505,6 +555,8 @@ int main(void) {
         cmocka_unit_test(a_reply_without_a_request_overruns_the_credits),
         cmocka_unit_test(a_request_for_a_place_that_is_taken_breaks_the_protocol),
         cmocka_unit_test(a_cancellation_of_what_is_not_there_is_ignored),
+        cmocka_unit_test(who_hangs_up_answers_what_it_was_asked),
+        cmocka_unit_test(two_that_hang_up_do_not_wait_for_each_others_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

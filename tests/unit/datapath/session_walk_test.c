@@ -35,8 +35,7 @@ enum {
 #endif
 enum { NONE = 1 }; /* no outcome yet: no status is positive */
 
-#define GRACE_NS                                                                                   \
-    UINT64_C(1000000000) /* two that hang up and wait for each other's answer have none before */
+#define GRACE_NS UINT64_C(60000000000)
 #define STEP_NS UINT64_C(5000000)   /* added to the clock while an end is awaited */
 #define HURRY_NS UINT64_C(50000000) /* of real time: by then what needs no time has happened */
 
