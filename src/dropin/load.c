@@ -38,8 +38,8 @@ static dlopen_fn *find_system(void) {
 }
 
 /*
- * dlopen() looks for a library in the places of whoever called it, by its return address. So the system's is jumped to,
- * in a debug build as well, and finds the program's.
+ * The system's dlopen() searches the run path of its caller, which it knows by the return address. This function
+ * therefore jumps to it instead of calling it, in a debug build as well: the caller is then the program.
  */
 #ifdef __clang__
 #define JUMP __attribute__((musttail))

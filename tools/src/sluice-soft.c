@@ -83,7 +83,7 @@ static int no_socket(int pid, int error) {
     return tool_fail("process %d: %s", pid, strerror(error));
 }
 
-/* Whoever answers belongs to who asks, unless that is root. 0 or an exit status. */
+/* The process must belong to the user who asks, unless that is root. 0 or an exit status. */
 static int reach(int pid, int *out) {
     struct ucred who;
     int fd = soft_ctl_connect(pid, &who);

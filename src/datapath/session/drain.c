@@ -213,7 +213,7 @@ void drain_expired(struct sluice_loop *l, struct session *s) {
               s->connection.sq.tail - s->connection.sq.head);
     forget_completions(l, s);
     recv_queue_swallowed(l, s);
-    /* What it kept nobody knows: lost until the node closes. A next queue pair begins with none. */
+    /* Which buffers the device kept is not known: they are lost until the node closes. A next queue pair has none. */
     s->connection.rx.own.posted = 0;
     finish(l, s);
 }

@@ -33,7 +33,10 @@ static bool look(const char *text, void *arg) {
     return true;
 }
 
-/* Whoever is looked at has one client less that it serves: so all of them are only where the name says nothing. */
+/*
+ * A process serves few clients at a time, and each look takes the place of one. So the other sockets are looked at only
+ * where no name begins with that PID.
+ */
 int soft_ctl_connect(pid_t pid, struct ucred *who) {
     struct search search = {.pid = pid, .who = who, .result = -ECONNREFUSED};
     char likely[64];

@@ -243,6 +243,7 @@ static void fork_child(void) {
     soft_generation_now++;
     soft_peer_forked();
     soft_qp_forked();
+    soft_qp_timer_forked();
     soft_ud_forked();
     soft_mcast_forked();
     soft_mr_forked();

@@ -142,6 +142,11 @@ void soft_qp_timer_if_wanted(void) {
         soft_timer_arm(&timer, soft_now_ns() + TICK_NS, on_tick);
 }
 
+void soft_qp_timer_forked(void) {
+    timer = (struct soft_timer){0};
+    atomic_store(&wanted, false);
+}
+
 void soft_qp_timer_stop(void) {
     soft_timer_cancel(&timer);
     atomic_store(&wanted, false);

@@ -5,6 +5,8 @@
  * from a process that has it open is the subject.
  */
 #include "support/softverbs.h"
+#include "soft/ipc/control_lock.h"
+#include "soft/rc/qp_timer.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -413,6 +415,34 @@ static void a_child_is_refused_and_the_parent_is_unharmed(void **state) {
     sv_unpair(&inherited, &partner);
 }
 
+/* Nobody receives: the device's own timer finds that out. */
+static void a_send_fails_in_time(int fd) {
+    struct sv_end a, b;
+    (void)fd;
+    struct sv_options o = SV_OPTIONS(.finite_rnr = true, .rnr_retry = 1);
+    sv_pair(&a, o, &b, o);
+    must(sv_send(&a, 1, 0, 8, IBV_SEND_SIGNALED) == 0);
+    must(sv_poll(a.scq).status == IBV_WC_RNR_RETRY_EXC_ERR);
+    sv_unpair(&a, &b);
+}
+
+static void a_childs_sends_fail_in_time_while_its_parents_wait(void **state) {
+    (void)state;
+    if (!MAY_START_THREADS)
+        skip();
+    sv_pair(&inherited, SV_OPTIONS(.recvs = 1), &partner, SV_OPTIONS(.recvs = 1));
+    assert_int_equal(sv_send(&inherited, 1, 0, 8, IBV_SEND_SIGNALED), 0);
+    soft_lock(); /* the timer runs at the fork */
+    soft_qp_timer_want();
+    soft_qp_timer_if_wanted();
+    soft_unlock();
+    struct sv_child child = sv_fork(a_send_fails_in_time);
+    expect_ok(&child);
+    assert_int_equal(sv_recv(&partner, 1, 0, 64), 0);
+    assert_int_equal(sv_poll(inherited.scq).status, IBV_WC_SUCCESS);
+    sv_unpair(&inherited, &partner);
+}
+
 /* fork() takes no lock of another thread with it into the child. */
 static void open_and_close(int fd) {
     (void)fd;
@@ -474,6 +504,7 @@ int main(void) {
         cmocka_unit_test(a_process_that_reopened_the_device_is_found_again),
         cmocka_unit_test(a_child_is_refused_and_the_parent_is_unharmed),
         cmocka_unit_test(fork_in_the_middle_of_another_threads_calls),
+        cmocka_unit_test(a_childs_sends_fail_in_time_while_its_parents_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
