@@ -138,25 +138,6 @@ static void poll_completions(struct sluice_loop *l) {
 }
 
 /*
- * What the completions behind this one are about: with many sessions the cache has lost it since. The
- * message two ahead, and what receiving and answering touch of the session of the next, where sessions
- * share receives and are found by number; a loop that shares none has no such table.
- */
-static inline void look_ahead(struct sluice_loop *l) {
-    uint32_t left = l->wc_count - l->wc_next;
-    if (left < 2)
-        return;
-    const struct ibv_wc *next = &l->wc[l->wc_next + 1];
-    if (left > 2)
-        __builtin_prefetch((void *)(uintptr_t)(next[1].wr_id & ~(uint64_t)1));
-    const struct session *s = NULL;
-    if (l->srq.sessions && !(next->wr_id & 1) && next->qp_num != l->wc[l->wc_next].qp_num)
-        s = srq_session(l, next->qp_num);
-    for (unsigned i = 0; s && i < 6; i++)
-        __builtin_prefetch((const char *)s + (size_t)i * 64);
-}
-
-/*
  * Where the device may tell of a receive twice (traits.flushes_twice): not of one that it has. It completed
  * before, and its buffer has been nobody's or another's since.
  */
@@ -170,7 +151,6 @@ static unsigned process_completions(struct sluice_loop *l) {
     unsigned count = 0;
     while (l->wc_next < l->wc_count) {
         const struct ibv_wc *wc = &l->wc[l->wc_next];
-        look_ahead(l);
         if (wc->wr_id & 1) {
             l->wc_next++;
             send_completed(l, wc);
