@@ -115,6 +115,26 @@ static void nothing_needs_no_key(void **state) {
     done(IBV_WC_RDMA_READ);
 }
 
+/* Among others, too: where nothing lies, nothing is looked at. */
+static void an_empty_piece_needs_no_key(void **state) {
+    (void)state;
+    static const struct {
+        enum ibv_wr_opcode opcode;
+        enum ibv_wc_opcode told;
+    } rows[] = {{IBV_WR_RDMA_WRITE, IBV_WC_RDMA_WRITE}, {IBV_WR_RDMA_READ, IBV_WC_RDMA_READ}};
+    for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct ibv_sge sge[3] = {{0}, ct_sge(&a, 100, 90), {0}};
+        struct ibv_send_wr wr = request(&sge[1], rows[i].opcode, 5, b.mr->rkey), *bad;
+        wr.sg_list = sge;
+        wr.num_sge = 3;
+        ct_fill(i ? b.buf + 5 : a.buf + 100, 90, i);
+        memset(i ? a.buf + 100 : b.buf + 5, 0, 90);
+        assert_int_equal(ibv_post_send(a.qp, &wr, &bad), 0);
+        done(rows[i].told);
+        ct_check(i ? a.buf + 100 : b.buf + 5, 90, i);
+    }
+}
+
 static void write_with_imm_takes_a_receive_and_none_of_its_buffer(void **state) {
     (void)state;
     memset(b.buf, 0x77, CT_BYTES);
@@ -349,6 +369,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         WITH(open_default, write_and_read_of_any_size),
         WITH(open_default, nothing_needs_no_key),
+        WITH(open_default, an_empty_piece_needs_no_key),
         WITH(open_default, write_with_imm_takes_a_receive_and_none_of_its_buffer),
         WITH(open_default, write_is_there_before_a_later_send_completes),
         WITH(open_default, inline_write_ignores_the_local_key),
