@@ -115,6 +115,7 @@ static void a_killed_peer_is_a_disconnect(void **state) {
     side_open(&side, handlers_of(state), NULL);
     side_dial(&side, port, NULL);
     side_expect(&side, SLUICE_UP);
+    peer_expect(&peer, "up "); /* else its kernel may reject what was not confirmed yet */
     peer_kill(&peer);
     struct note note = side_expect(&side, SLUICE_CLOSED);
     assert_int_equal(note.event.reason, SLUICE_REASON_PEER_LOST);
