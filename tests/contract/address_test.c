@@ -67,6 +67,7 @@ static void bind_errors(void **state) {
     (void)state;
     struct rdma_cm_id *id = ct_id(channel);
     struct sockaddr unknown = {.sa_family = AF_UNIX};
+    assert_fails(rdma_bind_addr(id, NULL), EINVAL);
     assert_fails(rdma_bind_addr(id, &unknown), EINVAL);
     assert_fails(bind_to(id, elsewhere()), EADDRNOTAVAIL);
     assert_int_equal(bind_to(id, ct_address(0)), 0);
@@ -174,6 +175,7 @@ static void resolve_errors(void **state) {
     struct sockaddr_in dst = ct_address(4711), far = elsewhere();
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
     struct sockaddr unknown = {.sa_family = AF_UNIX};
+    assert_fails(rdma_resolve_addr(id, NULL, NULL, 2000), EINVAL);
     assert_fails(rdma_resolve_addr(id, NULL, &unknown, 2000), EINVAL);
     assert_fails(rdma_resolve_addr(other, (struct sockaddr *)&six, (struct sockaddr *)&dst, 2000),
                  EINVAL);
@@ -305,10 +307,15 @@ static void option_errors(void **state) {
     assert_int_equal(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &byte, 1), 0);
     assert_fails(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &word, 4), EINVAL);
     assert_fails(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &byte, 1), EINVAL);
+    assert_fails(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &byte, 1), EINVAL);
+    assert_fails(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &word, 4), EINVAL);
     assert_int_equal(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &byte, 1), 0);
     assert_fails(rdma_set_option(ud, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &byte, 1), EINVAL);
     assert_fails(rdma_set_option(id, RDMA_OPTION_ID, 77, &word, 4), ENOSYS);
+    assert_fails(rdma_set_option(id, RDMA_OPTION_IB, 77, &word, 4), ENOSYS);
     assert_fails(rdma_set_option(id, 77, 0, &word, 4), ENOSYS);
+    ct_resolve(id, 4711);
+    assert_fails(set_flag(id, RDMA_OPTION_ID_AFONLY, 1), EINVAL); /* too late */
     ct_destroy(id);
     ct_destroy(ud);
 }
