@@ -431,23 +431,6 @@ static void migrated_listener_takes_its_requests_along(void **state) {
     softcm_pair_free(&pair);
 }
 
-static void request_may_be_migrated_before_it_is_acked(void **state) {
-    (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
-    pair.active = softcm_connect(pair.active_channel, pair.port);
-    struct rdma_cm_event *event =
-        softcm_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
-    pair.passive = event->id;
-    assert_int_equal(soft_migrate_id(pair.passive, channel), 0);
-    soft_ack_cm_event(event);
-    softcm_pair_accept(&pair);
-    softcm_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
-    soft_establish(pair.active);
-    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    softcm_pair_free(&pair);
-}
-
 static atomic_bool stop_writing;
 static atomic_ulong wrote;
 
@@ -507,7 +490,6 @@ int main(void) {
         test(migrate_moves_unfetched_events_in_order),
         test(migrate_blocks_until_fetched_events_are_acked),
         test(migrated_listener_takes_its_requests_along),
-        test(request_may_be_migrated_before_it_is_acked),
         test(migration_loses_no_event_of_a_concurrent_writer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
