@@ -186,6 +186,7 @@ static void notify_establishes_the_passive_side(void **state) {
     ct_pair_request(&pair);
     assert_fails(rdma_notify(pair.passive, IBV_EVENT_COMM_EST), EINVAL); /* not accepted */
     ct_pair_accept(&pair);
+    assert_fails(rdma_notify(pair.passive, IBV_EVENT_PATH_MIG), EINVAL); /* nor migrated */
     assert_int_equal(rdma_notify(pair.passive, IBV_EVENT_COMM_EST), 0);
     assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     assert_fails(rdma_notify(pair.passive, IBV_EVENT_COMM_EST), EISCONN);
@@ -223,6 +224,8 @@ static void destroying_a_connected_id_disconnects_the_peer(void **state) {
     ct_destroy(pair.active);
     pair.active = NULL;
     assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(rdma_disconnect(pair.passive), 0);
+    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
     ct_pair_free(&pair);
     ct_pair_up(&pair);
     ct_destroy(pair.passive);

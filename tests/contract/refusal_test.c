@@ -6,6 +6,7 @@
 #include "contract/contract.h"
 
 enum { REJECT_NO_LISTENER = 8, REJECT_STALE = 10, REJECT_CONSUMER = 28, REJECT_ECE = 35 };
+enum { REJECT_DATA = 148 };
 
 static void nobody_listens_is_reject_8(void **state) {
     (void)state;
@@ -87,11 +88,14 @@ static void the_active_side_may_reject_the_reply(void **state) {
     ct_pair_request(&pair);
     ct_pair_accept(&pair);
     ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
-    assert_int_equal(rdma_reject(pair.active, "no", 2), 0);
+    static const char data[REJECT_DATA] = "no"; /* zeros behind it */
+    assert_int_equal(rdma_reject(pair.active, data, 2), 0);
     struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_REJECTED);
     assert_int_equal(event->status, REJECT_CONSUMER);
-    assert_memory_equal(event->param.conn.private_data, "no", 2);
+    assert_int_equal(event->param.conn.private_data_len, REJECT_DATA);
+    assert_memory_equal(event->param.conn.private_data, data, REJECT_DATA);
     assert_int_equal(rdma_ack_cm_event(event), 0);
+    assert_fails(rdma_establish(pair.active), EINVAL);
     ct_pair_free(&pair);
 }
 
