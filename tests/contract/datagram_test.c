@@ -30,6 +30,7 @@ static void service_resolution(void **state) {
     struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
     assert_int_equal(event->param.ud.private_data_len, REQ_DATA);
     assert_memory_equal(event->param.ud.private_data, "who", 4);
+    assert_int_equal(event->param.ud.qp_num, 0);
     assert_ptr_equal(event->listen_id, pair.listener);
     assert_int_equal(event->id->qp_type, IBV_QPT_UD);
     pair.passive = event->id;
@@ -113,6 +114,21 @@ static void private_data_limits(void **state) {
     struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE);
     assert_memory_equal(event->param.ud.private_data, data, REP_DATA);
     assert_int_equal(rdma_ack_cm_event(event), 0);
+    ct_pair_free(&pair);
+}
+
+/* An accept that fails refuses the peer. */
+static void reply_data_too_long_refuses_the_peer(void **state) {
+    (void)state;
+    struct ct_pair pair;
+    static const char data[REP_DATA + 1];
+    open_ends(&pair);
+    struct rdma_conn_param param = ud_param(NULL, 0);
+    assert_int_equal(rdma_connect(pair.active, &param), 0);
+    pair.passive = ct_request(pair.passive_channel);
+    param = ud_param(data, REP_DATA + 1);
+    assert_fails(rdma_accept(pair.passive, &param), EINVAL);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE), REFUSED);
     ct_pair_free(&pair);
 }
 
@@ -212,6 +228,7 @@ int main(void) {
         cmocka_unit_test(a_reject_is_unreachable_2_with_data),
         cmocka_unit_test(destroying_an_unanswered_request_is_unreachable_2),
         cmocka_unit_test(private_data_limits),
+        cmocka_unit_test(reply_data_too_long_refuses_the_peer),
         cmocka_unit_test(disconnecting_a_datagram_id_is_einval),
         cmocka_unit_test(a_join_reports_the_group),
         cmocka_unit_test(a_join_needs_a_datagram_id),

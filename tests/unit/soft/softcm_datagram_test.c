@@ -31,37 +31,6 @@ static void ends_close(struct ends *ends) {
     soft_destroy_event_channel(ends->passive_channel);
 }
 
-static void service_resolution(void **state) {
-    (void)state;
-    struct ends ends;
-    ends_open(&ends);
-    struct rdma_conn_param param = {.private_data = "who", .private_data_len = 3};
-    assert_int_equal(soft_connect(ends.active, &param), 0);
-    struct rdma_cm_event *event =
-        softcm_expect(ends.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
-    assert_int_equal(event->param.ud.private_data_len, 180);
-    assert_memory_equal(event->param.ud.private_data, "who", 4);
-    assert_int_equal(event->param.ud.qp_num, 0);
-    ends.passive = event->id;
-    soft_ack_cm_event(event);
-    param = (struct rdma_conn_param){.private_data = "me", .private_data_len = 2, .qp_num = 0x77};
-    assert_int_equal(soft_accept(ends.passive, &param), 0);
-    event = softcm_expect(ends.active_channel, RDMA_CM_EVENT_ESTABLISHED);
-    assert_int_equal(event->status, 0);
-    assert_int_equal(event->param.ud.qp_num, 0x77);
-    assert_int_equal(event->param.ud.qkey, RDMA_UDP_QKEY);
-    assert_int_equal(event->param.ud.ah_attr.is_global, 1);
-    assert_int_equal(event->param.ud.ah_attr.port_num, 1);
-    assert_memory_equal(event->param.ud.ah_attr.grh.dgid.raw,
-                        ends.active->route.addr.addr.ibaddr.dgid.raw, 16);
-    assert_int_equal(event->param.ud.private_data_len, 136);
-    assert_memory_equal(event->param.ud.private_data, "me", 3);
-    soft_ack_cm_event(event);
-    assert_false(softcm_readable(ends.passive_channel, 0)); /* nothing after accept */
-    assert_fails(soft_accept(ends.passive, &param), EINVAL);
-    ends_close(&ends);
-}
-
 static void service_nobody_offers_is_unreachable_1(void **state) {
     (void)state;
     struct ends ends;
@@ -84,36 +53,6 @@ static void request_nobody_answers_is_unreachable(void **state) {
     ends.passive = softcm_request(ends.passive_channel);
     assert_int_equal(softcm_take(ends.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
     assert_false(softcm_readable(ends.passive_channel, 0)); /* the repetitions were recognised */
-    ends_close(&ends);
-}
-
-static void destroying_an_unanswered_request_is_unreachable_2(void **state) {
-    (void)state;
-    struct ends ends;
-    ends_open(&ends);
-    assert_int_equal(soft_connect(ends.active, NULL), 0);
-    ends.passive = softcm_request(ends.passive_channel);
-    soft_destroy_id(ends.passive);
-    ends.passive = NULL;
-    assert_int_equal(softcm_take(ends.active_channel, RDMA_CM_EVENT_UNREACHABLE), 2);
-    ends_close(&ends);
-}
-
-static void private_data_limits(void **state) {
-    (void)state;
-    struct ends ends;
-    ends_open(&ends);
-    char data[200];
-    memset(data, 'x', sizeof data);
-    struct rdma_conn_param param = {.private_data = data, .private_data_len = 181};
-    assert_fails(soft_connect(ends.active, &param), EINVAL);
-    param.private_data_len = 180;
-    assert_int_equal(soft_connect(ends.active, &param), 0);
-    ends.passive = softcm_request(ends.passive_channel);
-    assert_fails(soft_reject(ends.passive, data, 137), EINVAL);
-    param.private_data_len = 137;
-    assert_fails(soft_accept(ends.passive, &param), EINVAL);
-    assert_int_equal(softcm_take(ends.active_channel, RDMA_CM_EVENT_UNREACHABLE), 2);
     ends_close(&ends);
 }
 
@@ -222,11 +161,8 @@ static void leave_discards_unfetched_events_of_its_group(void **state) {
 int main(void) {
     softcm_start();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(service_resolution),
         cmocka_unit_test(service_nobody_offers_is_unreachable_1),
         cmocka_unit_test(request_nobody_answers_is_unreachable),
-        cmocka_unit_test(destroying_an_unanswered_request_is_unreachable_2),
-        cmocka_unit_test(private_data_limits),
         cmocka_unit_test(join_reports_the_group),
         cmocka_unit_test(join_needs_a_datagram_id),
         cmocka_unit_test(leave_waits_for_the_events_of_its_group_only),
