@@ -199,7 +199,10 @@ static void connect_data_of_the_endpoint_comes_first(void **state) {
     rdma_freeaddrinfo(res);
     struct rdma_event_channel *channel = ct_channel();
     assert_int_equal(rdma_migrate_id(id, channel), 0);
-    struct rdma_conn_param param = ct_param("from connect", 12);
+    const char data[47] = "";
+    struct rdma_conn_param param = ct_param(data, sizeof data);
+    assert_fails(rdma_connect(id, &param), EINVAL); /* 10 + 47 > 56 */
+    param = ct_param("from connect", 12);
     assert_int_equal(rdma_connect(id, &param), 0);
     assert_int_equal(rdma_get_request(server.listener, &request), 0);
     assert_memory_equal(request->event->param.conn.private_data, "from info from connect", 23);
