@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * softverbs_state_test.c - queue pair states: every pair of states, every attribute mask, values,
+ * softverbs_state_test.c - queue pair states: every attribute mask of every transition, values,
  * what may be posted in each state, queries, and the order of what ERR and RESET leave behind.
  */
 #include "support/softverbs.h"
@@ -109,25 +109,6 @@ static int try(enum ibv_qp_state from, enum ibv_qp_state to, int mask) {
     return soft_modify_qp(a.qp, &attr, mask);
 }
 
-static void every_pair_of_states_is_as_the_specification_says(void **state) {
-    (void)state;
-    for (unsigned f = 0; f < 6; f++)
-        for (unsigned t = 0; t < STATES; t++) {
-            struct rule rule;
-            bool legal = rule_of(real[f], (enum ibv_qp_state)t, &rule);
-            bring_to(real[f]);
-            int rc = try(real[f], (enum ibv_qp_state)t, rule.required);
-            if (rc != (legal ? 0 : EINVAL))
-                print_error("%s -> %s gave %d\n", names[real[f]], names[t], rc);
-            assert_int_equal(rc, legal ? 0 : EINVAL);
-            assert_int_equal(queried(&a), legal ? t : real[f]);
-            /* and with every attribute at once nothing illegal becomes legal */
-            if (!legal)
-                assert_int_equal(try(real[f], (enum ibv_qp_state)t, SV_RTR_MASK | SV_RTS_MASK),
-                                 EINVAL);
-        }
-}
-
 static void every_attribute_mask_is_checked(void **state) {
     (void)state;
     for (unsigned f = 0; f < 6; f++)
@@ -149,16 +130,6 @@ static void every_attribute_mask_is_checked(void **state) {
                 assert_int_equal(queried(&a), fine ? t : real[f]);
             }
         }
-}
-
-static void a_wrong_current_state_is_refused(void **state) {
-    (void)state;
-    bring_to(IBV_QPS_RTS);
-    struct ibv_qp_attr attr = sv_attr(&a, IBV_QPS_RTS, 0);
-    attr.cur_qp_state = IBV_QPS_SQD;
-    assert_int_equal(soft_modify_qp(a.qp, &attr, IBV_QP_STATE | IBV_QP_CUR_STATE), EINVAL);
-    attr.cur_qp_state = IBV_QPS_RTS;
-    assert_int_equal(soft_modify_qp(a.qp, &attr, IBV_QP_STATE | IBV_QP_CUR_STATE), 0);
 }
 
 static void values_out_of_range_change_nothing(void **state) {
@@ -354,9 +325,7 @@ static void reset_forgets_everything_and_the_pair_can_start_again(void **state) 
 int main(void) {
 #define WITH(open, fn) cmocka_unit_test_setup_teardown(fn, open, close_two)
     const struct CMUnitTest tests[] = {
-        WITH(open_two, every_pair_of_states_is_as_the_specification_says),
         WITH(open_two, every_attribute_mask_is_checked),
-        WITH(open_two, a_wrong_current_state_is_refused),
         WITH(open_two, values_out_of_range_change_nothing),
         WITH(open_two, a_query_returns_what_was_set),
         WITH(open_two, posting_is_allowed_in_the_right_states),
