@@ -62,6 +62,7 @@ static void done(enum ibv_wc_opcode opcode) {
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
     assert_int_equal(wc.opcode, opcode);
     assert_int_equal(wc.wr_id, 77);
+    assert_int_equal(wc.qp_num, a.qp->qp_num);
 }
 
 static int try_atomic(enum ibv_wr_opcode opcode, size_t local, size_t remote, uint64_t compare_add,
