@@ -4,6 +4,8 @@
  */
 #include "contract/contract.h"
 
+#include "support/emulated.h"
+
 enum { REQ_DATA = 180, REP_DATA = 136 };
 enum { UNSUPPORTED = 1, REFUSED = 2 }; /* SIDR status, as the status of UNREACHABLE */
 
@@ -210,6 +212,7 @@ static void leave_waits_for_its_fetched_event(void **state) {
 
 static void leave_discards_its_unfetched_event(void **state) {
     (void)state;
+    skip_emulated("HAS NO PREADV2");
     struct rdma_event_channel *channel = ct_channel();
     struct rdma_cm_id *id = bound_ud(channel);
     struct sockaddr_in group = group_address("239.1.2.5");
