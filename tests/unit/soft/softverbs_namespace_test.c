@@ -134,8 +134,9 @@ static void rc_connects_between_pid_namespaces(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         print_message("  %s\n", rows[i].name);
         struct sv_child l = sv_fork(rows[i].left), r = sv_fork(rows[i].right);
-        bool there = (!rows[i].left_alone || started(&l)) & (!rows[i].right_alone || started(&r));
-        if (!there)
+        bool left_there = !rows[i].left_alone || started(&l);
+        bool right_there = !rows[i].right_alone || started(&r);
+        if (!left_there || !right_there)
             skip();
         begin(&l, rows[i].left_alone);
         begin(&r, rows[i].right_alone);
@@ -163,7 +164,7 @@ static int bind_port(struct rdma_cm_id *id, bool shared) {
 /* With and without the option, and then answers questions until it is told to go. */
 static void takes_the_port(int fd) {
     struct rdma_event_channel *channel = soft_create_event_channel();
-    struct rdma_cm_id *id;
+    struct rdma_cm_id *id = NULL;
     must(channel && soft_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
     sv_tell(fd, (uint32_t)bind_port(id, sv_hear(fd) == 1));
     must(sv_hear(fd) == 3);
