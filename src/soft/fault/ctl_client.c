@@ -42,7 +42,7 @@ int soft_ctl_connect(pid_t pid, struct ucred *who) {
     char likely[64];
     snprintf(likely, sizeof likely, SOFT_CTL_PREFIX "%d-", (int)pid);
     int rc = soft_name_scan(likely, look, &search);
-    if (rc == 0 && search.result == -ECONNREFUSED)
+    if (rc == 0 && search.result < 0) /* or a stranger's socket of such a name takes no more */
         rc = soft_name_scan(SOFT_CTL_PREFIX, look, &search);
     return rc != 0 ? rc : search.result;
 }
