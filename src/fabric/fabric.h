@@ -68,6 +68,9 @@ struct fabric_traits {
     bool reads_unsafe;
 };
 
+#define FABRIC_FRAMED 88u /* bytes behind the header that post_framed() takes */
+#define FABRIC_FRAMED_SIGNALED (1u << 31)
+
 struct fabric_ops {
     const char *name; /* "system" or "soft" */
     bool software;
@@ -75,6 +78,15 @@ struct fabric_ops {
         void); /* which other device it is told to be like; may be NULL, or answer it */
     void (*get_traits)(const struct ibv_device *dev, const struct ibv_device_attr *attr,
                        struct fabric_traits *traits);
+
+    /*
+     * An inline SEND of a header of 24 bytes, whose words are given (the third is 0), and of up to FABRIC_FRAMED bytes
+     * behind it: as ibv_post_send() of one work request, without the caller building either. `bytes` of them; with
+     * FABRIC_FRAMED_SIGNALED it has a completion. Not 0: not now, and nothing happened; ibv_post_send() will say why.
+     * NULL where the device has no such call.
+     */
+    int (*post_framed)(struct ibv_qp *qp, uint64_t word0, uint64_t word1, const uint8_t *from,
+                       uint32_t bytes, uint64_t wr_id);
 
     /* verbs */
     struct ibv_device **(*get_device_list)(int *num);

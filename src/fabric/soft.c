@@ -41,6 +41,9 @@ static int near_nothing(struct hwloc_topology *topology, struct ibv_device *dev,
     return -1;
 }
 
+_Static_assert(FABRIC_FRAMED == SOFT_FRAMED && FABRIC_FRAMED_SIGNALED == SOFT_FRAMED_SIGNALED,
+               "the device takes what the fabric promises");
+
 const struct fabric_ops fabric_soft = {
     .name = "soft",
     .software = true,
@@ -74,6 +77,7 @@ const struct fabric_ops fabric_soft = {
     .modify_qp = soft_modify_qp,
     .query_qp = soft_query_qp,
     .destroy_qp = soft_destroy_qp,
+    .post_framed = soft_post_framed,
     .create_event_channel = soft_create_event_channel,
     .destroy_event_channel = soft_destroy_event_channel,
     .create_id = soft_create_id,

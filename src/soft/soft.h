@@ -54,6 +54,14 @@ int soft_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int soft_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
                   struct ibv_qp_init_attr *init);
 int soft_destroy_qp(struct ibv_qp *qp);
+/*
+ * Ours alone, post_framed.c: an inline SEND of a header of 24 bytes, the words given and a 0, and of up to SOFT_FRAMED
+ * bytes behind it; signalled with SOFT_FRAMED_SIGNALED in `bytes`. Not 0: nothing happened, ibv_post_send() says why.
+ */
+#define SOFT_FRAMED 88u
+#define SOFT_FRAMED_SIGNALED (1u << 31)
+int soft_post_framed(struct ibv_qp *qp, uint64_t word0, uint64_t word1, const uint8_t *from,
+                     uint32_t bytes, uint64_t wr_id);
 void *soft_mem_alloc(size_t bytes);
 void *soft_mem_alloc_huge(size_t bytes, unsigned page_log2); /* of huge pages, or not at all */
 void soft_mem_free(void *addr, size_t bytes);

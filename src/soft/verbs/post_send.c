@@ -29,24 +29,11 @@
 #include "soft/verbs/internal.h"
 #include "soft/verbs/mr.h"
 #include "soft/verbs/mw.h"
+#include "soft/verbs/post_short.h"
 #include "soft/verbs/profile.h"
 #include "soft/verbs/qp.h"
 
 /* ---- the short way ------------------------------------------------------------------------------ */
-
-/* What stays to be remembered of a request that is on its way. */
-static inline void store_sent(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t total,
-                              uint32_t end) {
-    struct soft_wqe *wqe = wqe_at(qp, qp->sq_tail);
-    unsigned flags = wr->send_flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0);
-    wqe->wr_id = wr->wr_id;
-    wqe->end = end;
-    wqe->total = total;
-    wqe->bits = (uint64_t)(wr->opcode & 0xff) | (uint64_t)(flags & 0xff) << 8;
-    qp->sq_next = ++qp->sq_tail;
-    if ((flags & IBV_SEND_SIGNALED) && !ld(qp->awaited))
-        soft_find_due(qp);
-}
 
 /* What stays to be done is all of it. */
 static inline void store_wqe(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t total) {
@@ -62,11 +49,6 @@ static inline void store_wqe(struct soft_qp *qp, const struct ibv_send_wr *wr, u
                 (uint64_t)((flags & IBV_SEND_INLINE) != 0) << 24;
 }
 
-/* Nothing queued, nothing wrong; and no fault plan, which would have to be asked. */
-static inline bool short_way(const struct soft_qp *qp) {
-    return qp->plain_tx && qp->sq_next == qp->sq_tail && !soft_fault_active();
-}
-
 /* What lies behind a single piece of payload, or NULL: not for the short way. */
 static inline const uint8_t *payload(const struct soft_qp *qp, const struct ibv_send_wr *wr) {
     const struct ibv_sge *sge = wr->sg_list;
@@ -74,14 +56,6 @@ static inline const uint8_t *payload(const struct soft_qp *qp, const struct ibv_
         return sge->length <= qp->max_inline ? (const uint8_t *)(uintptr_t)sge->addr : NULL;
     const struct soft_mr *mr = soft_mr_find(sge->lkey, qp->ibv.pd);
     return mr ? soft_mr_range(mr, sge->addr, sge->length, 0) : NULL;
-}
-
-/* Is there room? A ring that looks full is compared with what its reader says. */
-static inline bool room_for(struct soft_qp *qp, struct soft_ring *ring, unsigned span) {
-    if (__builtin_expect(slot_room(qp) >= span, 1))
-        return true;
-    return note_ack(qp, atomic_load_explicit(&ring->rx.acked, memory_order_acquire)) &&
-           slot_room(qp) >= span;
 }
 
 static inline bool send_now(struct soft_qp *qp, struct soft_ring *ring,

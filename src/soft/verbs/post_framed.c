@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * post_framed.c - ours alone: one inline SEND of a header in registers and of what lies behind it (soft.h). No work
+ * request is built by the caller and read again here.
+ *
+ * Owner: the QP's lock.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "soft/ipc/engine.h"
+#include "soft/soft.h"
+#include "soft/verbs/cq.h"
+#include "soft/verbs/post_short.h"
+
+#define HEADER 24u
+#define FIRST                                                                                      \
+    (64u - (unsigned)offsetof(struct soft_slot, data) - HEADER) /* in the slot's first line */
+
+_Static_assert(HEADER + SOFT_FRAMED == SOFT_SLOT_PAYLOAD, "it fits one slot");
+
+/*
+ * Fills, heads and publishes it. As in slot_send() the first line, which the receiver polls, is written last and in one
+ * go.
+ */
+static inline void fill(struct soft_qp *qp, struct soft_ring *ring, uint64_t word0, uint64_t word1,
+                        const uint8_t *from, uint32_t bytes) {
+    unsigned index = qp->tx_index;
+    uint32_t ack = ld(qp->rx_pos), pos = qp->tx_pos + 1;
+    struct soft_slot *slot = &ring->slot[index];
+    uint64_t *header = (uint64_t *)(void *)slot->data;
+    if (bytes > FIRST)
+        slot_copy(slot->data + HEADER + FIRST, from + FIRST, bytes - FIRST);
+    header[0] = word0;
+    header[1] = word1;
+    header[2] = 0;
+    if (__builtin_expect(bytes >= FIRST, 1))
+        memcpy(slot->data + HEADER, from, FIRST);
+    else
+        slot_copy(slot->data + HEADER, from, bytes);
+    slot->word_imm = soft_word(SOFT_OP_SEND, SOFT_F_FIRST | SOFT_F_LAST, bytes + HEADER);
+    soft_tsan_publish(qp->attr.dest_qp_num);
+    atomic_store_explicit(&slot->seq_ack, pos | (uint64_t)ack << 32, memory_order_release);
+    st(qp->rx_told, ack);
+    qp->tx_pos = qp->tx_published = pos;
+    qp->tx_index = soft_slot_next(index);
+    slot_fetch_to_write(&ring->slot[qp->tx_index].data[48]);
+}
+
+static inline void record(struct soft_qp *qp, uint32_t total, bool signalled, uint64_t wr_id) {
+    struct soft_wqe *wqe = wqe_at(qp, qp->sq_tail);
+    wqe->wr_id = wr_id;
+    wqe->end = qp->tx_pos;
+    wqe->total = total;
+    wqe->bits = (uint64_t)IBV_WR_SEND |
+                (uint64_t)(IBV_SEND_INLINE | (signalled ? IBV_SEND_SIGNALED : 0)) << 8;
+    qp->sq_next = ++qp->sq_tail;
+    if (__builtin_expect(signalled, 0) && !ld(qp->awaited))
+        soft_find_due(qp);
+    st(qp->unretired, qp->sq_tail - qp->sq_head);
+}
+
+/* Nothing but what short_way() asks about; and everybody is awake. */
+static inline bool is_plain(const struct soft_qp *qp) {
+    return short_way(qp) && !qp->sq_sig_all && qp->sq_tail - qp->sq_free < qp->sq_max_wr &&
+           !ld(qp->cold[0]) && !ld(qp->cold[1]) && !ld(soft_cq_of(qp->ibv.send_cq)->armed);
+}
+
+int soft_post_framed(struct ibv_qp *ibqp, uint64_t word0, uint64_t word1, const uint8_t *from,
+                     uint32_t bytes, uint64_t wr_id) {
+    struct soft_qp *qp = soft_qp_of(ibqp);
+    uint32_t size = bytes & ~SOFT_FRAMED_SIGNALED;
+    if (__builtin_expect(soft_stale(qp) || size > SOFT_FRAMED || !spin_try(&qp->lock), 0))
+        return EAGAIN;
+    struct soft_ring *ring = ld(qp->tx);
+    if (__builtin_expect(!is_plain(qp) || !room_for(qp, ring, 1), 0)) {
+        spin_unlock(&qp->lock);
+        return EAGAIN;
+    }
+    fill(qp, ring, word0, word1, from, size);
+    record(qp, HEADER + size, bytes != size, wr_id);
+    if (__builtin_expect(bell_wanted(qp, qp->peer_recv_armed), 0))
+        soft_qp_kick(qp);
+    spin_unlock(&qp->lock);
+    return 0;
+}
