@@ -196,7 +196,9 @@ struct session {
     _Atomic(struct sluice_loop *) loop; /* NULL while the slot is free */
     _Atomic uint64_t id;                /* the handle */
     uint8_t state;                      /* enum session_state */
-    bool dirty, waits_memory;
+    bool dirty;
+    uint16_t framed_end; /* plain messages of fewer bytes may be framed (framed.h) */
+    uint32_t tokens;     /* and so many of them; 0: what is in the way must be looked at first */
     struct session_window window;
     struct session_tx tx;
     struct pool *pool;
@@ -204,6 +206,7 @@ struct session {
     /* Every message that arrives reads this line. */
     sluice_handler handler __attribute__((aligned(64)));
     void *handler_arg, *arg;
+    bool plain_rx; /* nothing is in the way of a plain message (receive_plain.h) */
     struct session_rx rx;
 
     /* Any thread writes this line. */
@@ -220,6 +223,7 @@ struct session {
     uint32_t slot;
     uint32_t outcomes; /* that wait to be delivered */
     uint8_t notices;
+    bool waits_memory;
     bool known; /* the application has its handle */
     bool noticed, attached, adopted, announced, retry;
     struct session_close close;
@@ -257,6 +261,24 @@ _Static_assert(offsetof(struct session, ref) % 64 == 0 &&
 _Static_assert(offsetof(struct session, connection) % 64 == 0,
                "its lines are as connection.h says");
 
+/* From now on something has to be looked at before a plain message is sent, and when one arrives. */
+static inline void session_disturb(struct session *s) {
+    s->tokens = 0;
+    s->plain_rx = false;
+}
+
+/* Nothing more is taken from its peer. */
+static inline void session_stop(struct session *s) {
+    s->rx.stopped = true;
+    session_disturb(s);
+}
+
+/* Large messages wait for credits or for room in the send queue. */
+static inline void session_block(struct session *s) {
+    s->connection.sq.blocked = true;
+    session_disturb(s);
+}
+
 /* One step of its life: the states that may follow each are in the table. */
 static inline void session_set_state(struct session *s, enum session_state state) {
     static const uint16_t next[] = {
@@ -273,6 +295,7 @@ static inline void session_set_state(struct session *s, enum session_state state
     ASSERT(next[s->state] >> state & 1);
     (void)next;
     s->state = (uint8_t)state;
+    session_disturb(s);
 }
 
 /* What EAGAIN was for, as sluice_session_get_info() tells it; off the steady path of a message. */

@@ -200,6 +200,7 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
     l->node = n;
     l->pool = n->pool;
     l->rx_pool = n->rx_pool;
+    l->post_framed = n->fabric->post_framed;
     l->wc_max = n->options.without & WITHOUT_WC_BATCH ? 1 : LOOP_WC_BATCH;
     l->recv_max = n->options.without & WITHOUT_WC_BATCH ? 1 : LOOP_WR_BATCH;
     l->cpu = cpu;
@@ -310,6 +311,16 @@ static void loop_clear_stats(struct sluice_loop *l) {
         }
 }
 
+const struct loop_totals *loop_totals(struct sluice_loop *l) {
+    l->totals.posts += l->framed;
+    l->totals.send_wrs += l->framed;
+    l->totals.frames_sent += l->framed;
+    l->totals.messages_sent += l->framed;
+    l->totals.bytes_sent += l->framed_bytes;
+    l->framed = l->framed_bytes = 0;
+    return &l->totals;
+}
+
 /* By the time read last, which is that of this turn or of one not long ago. */
 static void sample_rate(struct sluice_loop *l) {
     uint64_t passed = l->now_ns - l->sample_ns;
@@ -326,9 +337,10 @@ static void sample_rate(struct sluice_loop *l) {
 
 void loop_publish(struct sluice_loop *l) {
     loop_assert_inside(l);
+    const struct loop_totals *totals = loop_totals(l);
     sample_rate(l);
 #define STATS_X(name, text)                                                                        \
-    atomic_store_explicit(&l->stats->name, l->totals.name, memory_order_relaxed);
+    atomic_store_explicit(&l->stats->name, totals->name, memory_order_relaxed);
     STATS_LOOP_LIST(STATS_X)
 #undef STATS_X
     wakeup_publish(&l->mailbox.wakeup, &l->stats->wakeup);

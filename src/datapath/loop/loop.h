@@ -77,10 +77,10 @@ enum loop_loan_end {
 struct loop_loan { /* a message in the application's hands until it returns or polls again */
     struct sluice_msg *msg;
     struct session *session;
-    struct sluice_msg *frame; /* that it lies in, or that goes back with it; or NULL */
-    uint64_t srq_slot;        /* of a shared buffer */
+    uint8_t what;             /* enum loop_loan_end; of one that is OUT the rest is not written */
     uint16_t flags;           /* the message's */
-    uint8_t what;             /* enum loop_loan_end */
+    uint64_t srq_slot;        /* of a shared buffer */
+    struct sluice_msg *frame; /* that it lies in, or that goes back with it; or NULL */
 };
 
 /* Shared receives of a loop. */
@@ -100,6 +100,8 @@ struct sluice_loop {
     _Atomic(const void *) owner;
     _Atomic uint32_t send_busy, poll_busy;
     struct ibv_cq *cq;
+    int (*post_framed)(struct ibv_qp *qp, uint64_t word0, uint64_t word1, const uint8_t *from,
+                       uint32_t bytes, uint64_t wr_id); /* the fabric's */
     struct pool_cache *cache, *rx_cache;
     struct pool *pool, *rx_pool; /* messages of the application; what is received */
     struct sluice_node *node;
@@ -139,6 +141,8 @@ struct sluice_loop {
     uint8_t wc_max, recv_max; /* completions polled, receives posted at once */
     _Atomic uint32_t progress_count; /* written by who runs it */
     _Atomic uint32_t calls; /* likewise: begun and ended, see loop_call_begin(); odd: inside */
+
+    uint64_t framed, framed_bytes; /* messages framed.h sent since they were added to the totals */
 
     struct loop_srq srq;
     struct ibv_send_wr wr;
@@ -205,6 +209,8 @@ struct sluice_loop {
 
 struct loop_thread {
     struct sluice_loop *current; /* the loop this thread polled last */
+    uint64_t handle;             /* of the session it sent to last, whose slot that is */
+    struct session *session;
 };
 extern __thread struct loop_thread loop_thread __attribute__((tls_model("initial-exec")));
 extern const char loop_revoked; /* its address is the token of a loop that is closed or being so */
@@ -380,7 +386,9 @@ int loop_fd(struct sluice_loop *l);
 int loop_drain_completions(struct sluice_loop *l); /* fetches and acknowledges CQ events; errno */
 uint64_t loop_clock(struct sluice_loop *l);        /* reads the clock */
 void loop_publish(struct sluice_loop *l);          /* totals to the statistics page */
-void loop_publish_memory(struct sluice_loop *l);   /* and what the pools count */
+/* The totals, with what framed.h sent. */
+const struct loop_totals *loop_totals(struct sluice_loop *l);
+void loop_publish_memory(struct sluice_loop *l); /* and what the pools count */
 
 /*
  * How long a turn takes, without a clock per turn. A span lies between two looks at the clock, at most
@@ -434,6 +442,18 @@ static inline bool loop_retry(struct sluice_loop *l, struct session *s) {
     s->retry = true;
     l->retries += first;
     return first;
+}
+
+/* Enters a message among the loans; loan_count is counted by the caller. */
+static inline struct loop_loan *loop_loan_begin(struct sluice_loop *l, struct session *s,
+                                                struct sluice_msg *msg) {
+    struct loop_loan *loan = &l->loans[l->loan_count];
+    loan->msg = msg;
+    loan->session = s;
+    loan->what = LOAN_OUT;
+    msg->state = MSG_LOANED;
+    msg->loan.index = l->loan_count;
+    return loan;
 }
 
 /* Whether an event of this session could be delivered now. */

@@ -52,7 +52,7 @@ void rndv_retry(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     l->totals.alloc_stalls++;
     l->totals_moved = true;
-    s->connection.sq.blocked = true;
+    session_block(s);
     (void)loop_retry(l, s);
 }
 
@@ -77,7 +77,7 @@ bool rndv_room(struct sluice_loop *l, struct session *s, struct wr_batch *batch)
         wr_batch_post(l, s, batch);
     if (sq_used(s) < s->connection.sq.limit && s->state <= SESSION_FLUSHING)
         return true;
-    s->connection.sq.blocked = true;
+    session_block(s);
     return false;
 }
 
@@ -87,7 +87,7 @@ bool rndv_room_control(struct sluice_loop *l, struct session *s, struct wr_batch
     if (s->connection.tx.credits > 1 ||
         (s->connection.tx.credits == 1 && s->connection.rx.unreported > 0))
         return rndv_room(l, s, batch);
-    s->connection.sq.blocked = true;
+    session_block(s);
     return false;
 }
 

@@ -118,7 +118,7 @@ bool rndv_rts_arrived(struct sluice_loop *l, struct session *s, struct sluice_ms
     uint64_t word[FRAME_RTS_BYTES / sizeof(uint64_t)];
     struct rndv *r = rndv_get(l, s);
     if (!r) {
-        s->rx.stopped = true;
+        session_stop(s);
         recv_queue_give_back(l, s, msg);
         session_close(l, s, SLUICE_REASON_NO_MEMORY, 0, "no memory to take large messages");
         return false;
@@ -221,7 +221,8 @@ static bool wipe(struct sluice_loop *l, struct session *s, struct rndv_rx *a, ui
     *left -= (uint32_t)bytes;
     if (a->wiped == a->bytes)
         return true;
-    s->rndv->wiping = s->connection.sq.blocked = true;
+    s->rndv->wiping = true;
+    session_block(s);
     (void)loop_retry(l, s);
     return false;
 }
@@ -254,7 +255,7 @@ static bool send_rtr(struct sluice_loop *l, struct session *s, struct wr_batch *
     if (!rndv_room_control(l, s, batch))
         return false;
     if (sq_used(s) + 2 > s->connection.sq.limit || !wr_batch_header(l, s, &lkey)) {
-        s->connection.sq.blocked = true;
+        session_block(s);
         return false;
     }
     uint8_t *at = place_of(a, &lkey);
@@ -350,7 +351,7 @@ static void send_ats(struct sluice_loop *l, struct session *s, struct wr_batch *
     if (!rndv_room_control(l, s, batch))
         return;
     if (!wr_batch_header(l, s, &lkey)) {
-        s->connection.sq.blocked = true;
+        session_block(s);
         return;
     }
     struct frame f = {.type = FRAME_ATS, .total = (uint64_t)a->outcome << 32 | a->number};

@@ -299,7 +299,7 @@ static bool write_some(struct sluice_loop *l, struct session *s, struct wr_batch
         uint32_t bytes;
         /* One credit stays: a WRITE returns none, and both sides could be without. */
         if (*left == 0 || s->connection.tx.credits < 2) {
-            s->connection.sq.blocked = true;
+            session_block(s);
             return false;
         }
         if (!rndv_room(l, s, batch))

@@ -63,6 +63,7 @@ static void cancel(struct sluice_loop *l, struct session *s, uint64_t tag) {
             continue;
         pending->cancel_due = true;
         s->rpc.cancels++;
+        session_disturb(s);
         rpc_client_give_up(l, s, r, pending, SLUICE_ECANCELLED);
     }
     loop_dirty(l, s);

@@ -182,6 +182,7 @@ void credits_return(struct sluice_loop *l, struct session *s) {
     if (!send_control_total(l, s, FRAME_RETURN, count))
         return;
     s->connection.tx.credits -= count;
+    s->tokens = 0;
     s->connection.credits.returned = 0;
 }
 
@@ -210,6 +211,7 @@ const char *credits_control(struct sluice_loop *l, struct session *s, const stru
     if (s->connection.credits.returned != 0)
         return "credits wanted back twice";
     s->connection.credits.returned = (uint32_t)f->total;
+    session_disturb(s);
     loop_dirty(l, s);
     return NULL;
 }

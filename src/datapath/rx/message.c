@@ -41,7 +41,21 @@ struct sluice_msg *message_get(struct pool *pool, size_t bytes) {
     return get(pool, bytes);
 }
 
-int sluice_alloc(sluice_node *n, size_t bytes, sluice_msg **out) {
+/* On a thread that has polled a loop of the node last, and where its cache has one. */
+static inline struct sluice_msg *alloc_here(sluice_node *n, size_t bytes) {
+    struct sluice_loop *l = loop_thread.current;
+    bool nested;
+    if (unlikely(!l || l->node != n || bytes > n->options.message_bytes_max ||
+                 !loop_enter(l, &nested)))
+        return NULL;
+    struct sluice_msg *msg = pool_get(l->pool, l->cache, bytes);
+    if (likely(msg != NULL))
+        msg->state = MSG_APP;
+    loop_leave(l, nested);
+    return msg;
+}
+
+static int alloc_other(sluice_node *n, size_t bytes, sluice_msg **out) {
     if (forked_node(n))
         return SLUICE_EFORKED;
     if (!n || !out)
@@ -53,6 +67,16 @@ int sluice_alloc(sluice_node *n, size_t bytes, sluice_msg **out) {
     struct sluice_msg *msg = get(n->pool, bytes);
     if (unlikely(!msg))
         return errno == EMSGSIZE ? SLUICE_EMSGSIZE : alloc_wait_get(n, bytes, out);
+    *out = msg;
+    return SLUICE_OK;
+}
+
+int sluice_alloc(sluice_node *n, size_t bytes, sluice_msg **out) {
+    struct sluice_msg *msg = NULL;
+    if (likely(out && forked_bits() == 0))
+        msg = alloc_here(n, bytes);
+    if (unlikely(!msg))
+        return alloc_other(n, bytes, out);
     *out = msg;
     return SLUICE_OK;
 }

@@ -357,6 +357,7 @@ void handshake_arrived(struct sluice_loop *l, struct session *s, struct sluice_m
         return;
     }
     msg_queue_push(&s->rx.held, msg);
+    session_disturb(s);
     if (s->connection.handshake != HANDSHAKE_HELD)
         session_arrived(l, s);
     s->connection.handshake = HANDSHAKE_HELD;

@@ -33,6 +33,7 @@
 #include "datapath/session/handshake.h"
 #include "datapath/session/keepalive.h"
 #include "datapath/tx/coalesce.h"
+#include "datapath/tx/framed.h"
 #include "datapath/tx/confirm.h"
 
 #define SIGNAL_EVERY 16u
@@ -71,6 +72,7 @@ static void agree(struct session *s) {
         every = 1; /* no completion stands for another's memory */
     s->connection.sq.signal_every = every ? (uint32_t)every : 1;
     s->tx.coalesce_bound = coalesce_bound(s);
+    s->framed_end = framed_end(s);
     pthread_mutex_lock(&s->node->lock);
     s->info.message_bytes_max = s->tx.message_max;
     s->info.eager_bytes = s->tx.frame_payload;

@@ -265,7 +265,7 @@ static enum recv_result take_item(struct sluice_loop *l, struct session *s,
     const char *wrong =
         coalesce_item_get(&item, frame->data, length, (uint32_t)frame->rx.unpacked, reserved);
     if (unlikely(wrong != NULL)) { /* it was right before: somebody writes to it */
-        s->rx.stopped = true;
+        session_stop(s);
         session_close(l, s, SLUICE_REASON_PROTOCOL, 0, wrong);
         return RECV_DONE;
     }

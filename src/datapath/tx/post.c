@@ -53,6 +53,7 @@ struct sq_entry *wr_batch_entry(struct session *s, struct sluice_msg *msg, uint6
     entry->msg = msg;
     entry->bytes = bytes | (uint64_t)what << SQ_WHAT_SHIFT;
     s->connection.sq.tail++;
+    s->tokens = 0;
     return entry;
 }
 

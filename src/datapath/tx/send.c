@@ -19,6 +19,7 @@
 
 #include "datapath/tx/send.h"
 #include "core/wire/frame.h"
+#include "datapath/tx/framed.h"
 #include "datapath/loop/events.h"
 #include "datapath/rx/alloc_wait.h"
 #include "datapath/tx/post.h"
@@ -214,6 +215,7 @@ void send_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
     if (msg->tx.deadline_ns)
         loop_deadline(l, msg->tx.deadline_ns);
     msg_queue_push(msg->kind == MSG_REPLY ? &s->tx.replies : &s->tx.queue, msg);
+    session_disturb(s);
     loop_dirty(l, s);
 }
 
@@ -300,6 +302,7 @@ static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l,
     atomic_store_explicit(&s->window.own_messages, own + 1, memory_order_relaxed);
     atomic_store_explicit(&s->window.own_bytes, own_bytes + msg->size, memory_order_relaxed);
     l->totals_moved = true;
+    session_disturb(s);
 
     /* In a handler with more messages at hand, what several handlers send goes out together. */
     bool later = (args->flags & SLUICE_MORE) ||
@@ -341,18 +344,26 @@ int send_submit(sluice_session handle, struct sluice_msg *msg, const struct send
     return submit(handle, msg, args);
 }
 
-int sluice_send(sluice_session handle, sluice_msg *msg, const sluice_send_options *o) {
+/* What framed_submit() leaves. */
+static __attribute__((noinline)) int send_other(sluice_session handle, sluice_msg *msg,
+                                                const sluice_send_options *o) {
     static const struct send_args plain = {.kind = MSG_PLAIN};
     struct send_args args;
     if (forked_id(handle.id) || forked_msg(msg))
         return SLUICE_EFORKED;
     if (unlikely(!msg))
         return SLUICE_EINVAL;
-    if (likely(!o))
-        return submit(handle, msg, &plain);
+    if (!o)
+        return send_submit(handle, msg, &plain);
     if (unlikely(send_options(&args, o) != 0))
         return SLUICE_EINVAL;
     return send_submit(handle, msg, &args);
+}
+
+int sluice_send(sluice_session handle, sluice_msg *msg, const sluice_send_options *o) {
+    if (likely(!o && msg && forked_bits() == 0) && likely(framed_submit(handle.id, msg)))
+        return SLUICE_OK;
+    return send_other(handle, msg, o);
 }
 
 int sluice_send_copy(sluice_session handle, const void *data, size_t bytes,

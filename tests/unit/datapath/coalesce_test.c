@@ -63,18 +63,18 @@ static void a_pack_is_one_frame_and_one_credit(void **state) {
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     pair_connect(&p, PAIR_LINK());
     struct session *a = pair_session(&p.a), *b = pair_session(&p.b);
-    uint64_t frames = p.b.loop->totals.frames_sent, posts = p.b.loop->totals.posts;
+    uint64_t frames = loop_totals(p.b.loop)->frames_sent, posts = loop_totals(p.b.loop)->posts;
     uint32_t credits = b->connection.tx.credits, granted = a->connection.rx.granted;
     send_together(&p.b, 50, 64, 1);
-    assert_int_equal(p.b.loop->totals.frames_sent, frames + 1);
-    assert_int_equal(p.b.loop->totals.posts, posts + 1);
+    assert_int_equal(loop_totals(p.b.loop)->frames_sent, frames + 1);
+    assert_int_equal(loop_totals(p.b.loop)->posts, posts + 1);
     assert_int_equal(b->connection.tx.credits, credits - 1);
     expect_all(&p, &p.a, 50, 64, 1);
     assert_int_equal(a->connection.rx.granted, granted - 1);
     assert_int_equal(p.a.loop->totals.frames_received, 1);
     assert_int_equal(p.a.loop->totals.messages_received, 50);
     assert_int_equal(p.a.loop->totals.bytes_received, 50 * 64);
-    assert_int_equal(p.b.loop->totals.messages_sent, 50);
+    assert_int_equal(loop_totals(p.b.loop)->messages_sent, 50);
     settle(&p);
     expect_window_empty(&p.b);
     pair_close(&p);
@@ -85,14 +85,14 @@ static void a_frame_never_waits_to_fill(void **state) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     pair_connect(&p, PAIR_LINK());
-    uint64_t frames = p.b.loop->totals.frames_sent;
+    uint64_t frames = loop_totals(p.b.loop)->frames_sent;
     assert_int_equal(pair_send(&p.b, 64, 1, NULL), 0); /* posted at once, alone */
-    assert_int_equal(p.b.loop->totals.frames_sent, ++frames);
+    assert_int_equal(loop_totals(p.b.loop)->frames_sent, ++frames);
     assert_int_equal(pair_send(&p.b, 64, 2, MORE), 0);
     assert_int_equal(pair_send(&p.b, 64, 3, MORE), 0);
-    assert_int_equal(p.b.loop->totals.frames_sent, frames);
+    assert_int_equal(loop_totals(p.b.loop)->frames_sent, frames);
     assert_int_equal(sluice_poll(p.b.loop, NULL, 0, 0), 0); /* no third one came: no matter */
-    assert_int_equal(p.b.loop->totals.frames_sent, frames + 1);
+    assert_int_equal(loop_totals(p.b.loop)->frames_sent, frames + 1);
     expect_all(&p, &p.a, 3, 64, 1);
     pair_close(&p);
 }
@@ -128,7 +128,7 @@ static void keep_order(uint32_t without) {
     assert_int_equal(received[0], COUNT);
     assert_int_equal(received[1], COUNT);
     if (without & WITHOUT_RENDEZVOUS) /* which has frames of its own */
-        assert_true(p.a.loop->totals.frames_sent < p.a.loop->totals.messages_sent);
+        assert_true(loop_totals(p.a.loop)->frames_sent < loop_totals(p.a.loop)->messages_sent);
     pair_close(&p);
 }
 
@@ -147,21 +147,21 @@ static void every_small_size_is_packed_whole_and_aligned(void **state) {
     assert_true(b->tx.coalesce_bound >= 66 && b->tx.coalesce_bound <= b->tx.frame_payload / 4 + 1);
     for (unsigned size = 0; size < b->tx.coalesce_bound; size += 2) {
         settle(&p);
-        uint64_t frames = p.b.loop->totals.frames_sent;
+        uint64_t frames = loop_totals(p.b.loop)->frames_sent;
         assert_int_equal(pair_send(&p.b, size, size, MORE), 0);
         assert_int_equal(pair_send(&p.b, size + 1, size, MORE), 0);
         assert_int_equal(pair_send(&p.b, 3, size, NULL), 0);
         if (size + 1 < b->tx.coalesce_bound)
-            assert_int_equal(p.b.loop->totals.frames_sent, frames + 1);
+            assert_int_equal(loop_totals(p.b.loop)->frames_sent, frames + 1);
         for (unsigned i = 0; i < 3; i++) {
             sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
             assert_true(pair_check(event.msg, i < 2 ? size + i : 3, size));
             assert_int_equal((uintptr_t)sluice_data(event.msg) % 8, 0);
         }
     }
-    uint64_t frames = p.b.loop->totals.frames_sent;
+    uint64_t frames = loop_totals(p.b.loop)->frames_sent;
     send_together(&p.b, 3, b->tx.coalesce_bound, 5); /* too large: each by itself */
-    assert_int_equal(p.b.loop->totals.frames_sent, frames + 3);
+    assert_int_equal(loop_totals(p.b.loop)->frames_sent, frames + 3);
     expect_all(&p, &p.a, 3, b->tx.coalesce_bound, 5);
     pair_close(&p);
 }
@@ -173,7 +173,7 @@ static void the_smallest_frames_carry_packs_too(void **state) {
     pair_connect(&p, PAIR_LINK(.window_messages = 200));
     size_t bytes = pair_session(&p.b)->tx.coalesce_bound - 1;
     send_together(&p.b, 30, bytes, 1);
-    assert_true(p.b.loop->totals.frames_sent < 30);
+    assert_true(loop_totals(p.b.loop)->frames_sent < 30);
     expect_all(&p, &p.a, 30, bytes, 1);
     send_together(&p.b, 100, 0, 1);
     expect_all(&p, &p.a, 100, 0, 1);
@@ -271,7 +271,7 @@ static void outcomes_and_window_are_exact(void **state) {
         settle(&p);
         expect_window_empty(&p.b);
     }
-    assert_true(p.b.loop->totals.frames_sent < p.b.loop->totals.messages_sent);
+    assert_true(loop_totals(p.b.loop)->frames_sent < loop_totals(p.b.loop)->messages_sent);
     pair_close(&p);
 }
 
@@ -312,9 +312,9 @@ static void a_deadline_leaves_a_message_out_of_its_pack(void **state) {
     pair_clock += 200000000000ull;
     loop_clock(p.b.loop);
     b->connection.tx.credits = credits;
-    uint64_t frames = p.b.loop->totals.frames_sent;
+    uint64_t frames = loop_totals(p.b.loop)->frames_sent;
     send_flush(p.b.loop, b);
-    assert_int_equal(p.b.loop->totals.frames_sent, frames + 1);
+    assert_int_equal(loop_totals(p.b.loop)->frames_sent, frames + 1);
     for (unsigned i = 0; i < 12; i += 3) {
         event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
         assert_true(pair_check(event.msg, 24, i));
@@ -351,8 +351,8 @@ static void answers_to_a_pack_share_a_frame(void **state) {
         sluice_event event = pair_expect(&p, &p.b, SLUICE_MESSAGE);
         assert_true(pair_check(event.msg, 64, 7 + received++));
     }
-    assert_int_equal(p.a.loop->totals.messages_sent, 40);
-    assert_int_equal(p.a.loop->totals.frames_sent, 1);
+    assert_int_equal(loop_totals(p.a.loop)->messages_sent, 40);
+    assert_int_equal(loop_totals(p.a.loop)->frames_sent, 1);
     pair_close(&p);
 }
 

@@ -104,17 +104,18 @@ static void replies_that_follow_each_other_share_a_frame(void **state) {
         for (unsigned i = 0; i < COUNT; i++)
             tokens[i] = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
         pair_settle(&p);
-        uint64_t frames = p.a.loop->totals.frames_sent, sent = p.a.loop->totals.messages_sent;
+        uint64_t frames = loop_totals(p.a.loop)->frames_sent,
+                 sent = loop_totals(p.a.loop)->messages_sent;
         /* The last of the first round says that nothing follows; in the second the next poll does. */
         for (unsigned i = 0; i < COUNT; i++)
             assert_int_equal(
                 reply_with(&p.a, tokens[i], i,
                            i + 1 < COUNT || round > 0 ? SLUICE_SEND(.flags = SLUICE_MORE) : NULL),
                 0);
-        assert_int_equal(p.a.loop->totals.frames_sent, frames + (round == 0));
+        assert_int_equal(loop_totals(p.a.loop)->frames_sent, frames + (round == 0));
         assert_int_equal(sluice_poll(p.a.loop, NULL, 0, 0), 0);
-        assert_int_equal(p.a.loop->totals.messages_sent, sent + COUNT);
-        assert_int_equal(p.a.loop->totals.frames_sent, frames + 1);
+        assert_int_equal(loop_totals(p.a.loop)->messages_sent, sent + COUNT);
+        assert_int_equal(loop_totals(p.a.loop)->frames_sent, frames + 1);
         for (unsigned i = 0; i < COUNT; i++) {
             sluice_event event = pair_expect(&p, &p.b, SLUICE_REPLY);
             assert_int_equal(event.tag, i);

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * framed.c - how many plain messages may go without another look (framed.h).
+ */
+#include "datapath/tx/framed.h"
+
+static uint64_t less(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+uint16_t framed_end(const struct session *s) {
+    uint64_t inlined = s->connection.sq.inline_max;
+    if (!s->node->fabric->post_framed || inlined < FRAME_BYTES)
+        return 0;
+    uint64_t most = less(inlined - FRAME_BYTES, FABRIC_FRAMED);
+    return (uint16_t)(less(most, less(s->tx.message_max, s->tx.frame_payload)) + 1);
+}
+
+bool framed_tokens(struct session *s) {
+    const struct connection *c = &s->connection;
+    uint64_t own = atomic_load_explicit(&s->window.own_messages, memory_order_relaxed);
+    uint64_t own_bytes = atomic_load_explicit(&s->window.own_bytes, memory_order_relaxed);
+    uint64_t tokens = 0;
+    if (s->state == SESSION_UP && !s->tx.queue.head && s->framed_end > 0 &&
+        c->tx.credits > CREDIT_RESERVE && sq_used(s) < c->sq.quick && own < s->window.messages &&
+        own_bytes < s->window.bytes) {
+        tokens = less(c->tx.credits - CREDIT_RESERVE, c->sq.quick - sq_used(s));
+        tokens = less(tokens, s->window.messages - own);
+        tokens = less(tokens, (s->window.bytes - own_bytes) / s->framed_end);
+    }
+    s->tokens = (uint32_t)tokens;
+    return tokens > 0;
+}
