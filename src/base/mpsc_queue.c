@@ -34,12 +34,3 @@ struct mpsc_queue_item *mpsc_queue_take(struct mpsc_queue *box) {
     SANITIZE_ACQUIRE(item);
     return item;
 }
-
-/*
- * The first thing a producer does is to move the tail, and the last thing the consumer does when
- * it takes the last item is to move the tail back to the head: the tail alone tells, also while
- * a producer is half way.
- */
-bool mpsc_queue_empty(struct mpsc_queue *box) {
-    return __atomic_load_n(&box->tail.p, __ATOMIC_ACQUIRE) == &box->head.node;
-}

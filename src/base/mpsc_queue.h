@@ -32,6 +32,13 @@ void mpsc_queue_init(struct mpsc_queue *box);
 bool mpsc_queue_post(struct mpsc_queue *box, struct mpsc_queue_item *item);
 /* Next item, or NULL: empty, or a producer is half way (then mpsc_queue_empty() is false). */
 struct mpsc_queue_item *mpsc_queue_take(struct mpsc_queue *box);
-bool mpsc_queue_empty(struct mpsc_queue *box);
+/*
+ * The first thing a producer does is to move the tail, and the last thing the consumer does when
+ * it takes the last item is to move the tail back to the head: the tail alone tells, also while
+ * a producer is half way.
+ */
+static inline bool mpsc_queue_empty(struct mpsc_queue *box) {
+    return __atomic_load_n(&box->tail.p, __ATOMIC_ACQUIRE) == &box->head.node;
+}
 
 #endif

@@ -89,18 +89,16 @@ static void take_back(struct sluice_loop *l, const struct loop_loan *loan) {
     recv_queue_give_back(l, loan->session, loan->msg);
 }
 
+void event_loan_end(struct sluice_loop *l) {
+    loop_assert_inside(l);
+    l->loan_count--;
+    take_back(l, &l->loans[l->loan_count]);
+}
+
 /* Enters it among what is loaned; loan_count is counted by the caller. */
 static inline struct loop_loan *add_loan(struct sluice_loop *l, struct session *s,
                                          struct sluice_msg *msg) {
-    struct loop_loan *loan = &l->loans[l->loan_count];
-    *loan = (struct loop_loan){.msg = msg,
-                               .session = s,
-                               .frame = msg->flags & (MSG_VIEW | MSG_ESCORTED) ? msg->next : NULL,
-                               .srq_slot = msg->rx.srq_slot,
-                               .flags = msg->flags,
-                               .what = LOAN_OUT};
-    msg->state = MSG_LOANED;
-    msg->loan.index = l->loan_count;
+    struct loop_loan *loan = loop_loan_begin(l, s, msg);
     l->totals.messages_received++;
     l->totals.bytes_received += msg->size;
     return loan;
@@ -148,10 +146,8 @@ void event_loan(struct sluice_loop *l, struct session *s, struct sluice_msg *msg
     l->loan_count++;
     describe(s, msg, event);
     emit(l, s, event);
-    if (s->handler) {
-        l->loan_count--;
-        take_back(l, loan);
-    }
+    if (s->handler)
+        event_loan_end(l);
 }
 
 /* ---- outcomes -------------------------------------------------------------------------------- */

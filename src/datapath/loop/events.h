@@ -13,6 +13,8 @@ void event_message(struct sluice_loop *l, struct session *s, struct sluice_msg *
 /* The same as another event (REQUEST, REPLY), which the caller began to fill in. Room was checked. */
 void event_loan(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                 sluice_event *event);
+/* The handler that the last loan was made to has returned. */
+void event_loan_end(struct sluice_loop *l);
 /* A message that was received and is not lent after all. */
 void event_return(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 

@@ -16,6 +16,7 @@
 #include "datapath/rx/alloc_wait.h"
 #include "datapath/rx/credits.h"
 #include "datapath/rx/receive.h"
+#include "datapath/rx/receive_plain.h"
 #include "datapath/rx/recv_queue.h"
 #include "datapath/rx/retain.h"
 #include "datapath/rx/srq.h"
@@ -146,35 +147,50 @@ static bool is_told_again(const struct sluice_msg *msg, const struct ibv_wc *wc)
     return !s || s->connection.cm.qp_num != wc->qp_num || !recv_queue_is_out(s, msg);
 }
 
+/* Of a receive: whose it is. NULL: nothing more is to be done with it. */
+static inline struct session *session_of_receive(struct sluice_loop *l, struct sluice_msg *msg,
+                                                 const struct ibv_wc *wc) {
+    if (unlikely(l->flushes_twice) && is_told_again(msg, wc))
+        return NULL;
+    if (!msg->owner && unlikely(!(msg->owner = srq_session(l, wc->qp_num)))) {
+        srq_stray(l, msg);
+        return NULL;
+    }
+    return msg->owner;
+}
+
 /* Looks at polled completions until the caller's array is full; the rest waits. */
 static unsigned process_completions(struct sluice_loop *l) {
     unsigned count = 0;
-    while (l->wc_next < l->wc_count) {
+    struct receive_plain plain = {0};
+    for (; l->wc_next < l->wc_count; count++) {
         const struct ibv_wc *wc = &l->wc[l->wc_next];
-        if (wc->wr_id & 1) {
+        struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)wc->wr_id;
+        struct session *s;
+        if (unlikely(wc->wr_id & 1)) {
             l->wc_next++;
             send_completed(l, wc);
-        } else if (wc->wr_id == 0) {
-            l->wc_next++; /* forgotten */
-        } else {
-            struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)wc->wr_id;
-            if (unlikely(l->flushes_twice) && is_told_again(msg, wc)) {
-                l->wc_next++;
-                continue;
-            }
-            if (!msg->owner && !(msg->owner = srq_session(l, wc->qp_num))) {
-                l->wc_next++;
-                srq_stray(l, msg);
-                continue;
-            }
-            /* Into an array of no length nothing will ever go: such a poll takes what comes, for
-             * the credits, and the session holds the messages. */
-            if (!loop_room(l, msg->owner) && l->out_max > 0 && !l->defer_events)
-                break;
-            l->wc_next++;
-            receive_completed(l, wc);
+            continue;
         }
-        count++;
+        /* Without an id: of a receive that was forgotten. */
+        if (unlikely(!msg || !(s = session_of_receive(l, msg, wc)))) {
+            l->wc_next++;
+            continue;
+        }
+        if (likely(receive_plain(l, s, msg, wc, &plain)))
+            continue;
+        /* Into an array of no length nothing will ever go: such a poll takes what comes, for
+         * the credits, and the session holds the messages. */
+        if (!loop_room(l, s) && l->out_max > 0 && !l->defer_events)
+            break;
+        l->wc_next++;
+        receive_completed(l, wc);
+    }
+    if (plain.count > 0) {
+        l->totals.frames_received += plain.count;
+        l->totals.messages_received += plain.count;
+        l->totals.bytes_received += plain.bytes;
+        l->totals_moved = true;
     }
     return count;
 }
@@ -299,22 +315,17 @@ static inline bool has_news(struct sluice_loop *l) {
     return l->notices || l->outcomes.head || atomic_load_explicit(&l->wake, memory_order_relaxed);
 }
 
-unsigned loop_progress(struct sluice_loop *l) {
-    loop_assert_inside(l);
-    unsigned found = 0;
-    uint32_t turn = atomic_load_explicit(&l->progress_count, memory_order_relaxed) + 1;
-    atomic_store_explicit(&l->progress_count, turn, memory_order_relaxed);
-    l->totals.progress_calls++;
-    if (!mpsc_queue_empty(&l->mailbox.queue))
-        found += take_msgs(l);
-    if (l->wc_next == l->wc_count)
-        poll_completions(l);
-    bool first = unlikely(l->crowded);
-    l->crowded = false;
-    if (first)
-        found += event_deliver(l);
-    if (l->wc_next < l->wc_count)
-        found += process_completions(l);
+/* Whether this turn has anything to do besides the completions it took. */
+static inline bool has_more_to_do(struct sluice_loop *l) {
+    uintptr_t some = (uintptr_t)l->dirty | (uintptr_t)l->dying;
+    some |= l->downs | l->retries | l->pin_waits | l->settling | l->lost | l->slow_progress;
+    return some != 0 || has_news(l);
+}
+
+/* Behind the completions. first: events came before them this time. */
+static __attribute__((noinline)) unsigned progress_on(struct sluice_loop *l, unsigned found,
+                                                      bool first) {
+    uint32_t turn = atomic_load_explicit(&l->progress_count, memory_order_relaxed);
     if (l->dirty)
         flush_dirty(l);
     if (unlikely(l->downs | l->retries | l->pin_waits | l->settling | l->lost) ||
@@ -341,6 +352,32 @@ unsigned loop_progress(struct sluice_loop *l) {
     } else if (unlikely((turn & PUBLISH_EVERY) == 0)) {
         loop_publish(l);
     }
+    if (ASSERTIONS)
+        recv_queue_assert_conserved(l);
+    return found;
+}
+
+unsigned loop_progress(struct sluice_loop *l) {
+    loop_assert_inside(l);
+    unsigned found = 0;
+    uint32_t turn = atomic_load_explicit(&l->progress_count, memory_order_relaxed) + 1;
+    atomic_store_explicit(&l->progress_count, turn, memory_order_relaxed);
+    l->totals.progress_calls++;
+    if (unlikely(!mpsc_queue_empty(&l->mailbox.queue)))
+        found += take_msgs(l);
+    if (likely(l->wc_next == l->wc_count))
+        poll_completions(l);
+    bool first = unlikely(l->crowded);
+    if (unlikely(first)) {
+        l->crowded = false;
+        found += event_deliver(l);
+    }
+    if (l->wc_next < l->wc_count)
+        found += process_completions(l);
+    /* Nearly every turn that finds something finds messages, and that was all. */
+    if (found == 0 || (turn & CLOCK_EVERY) == 0 || unlikely(has_more_to_do(l)))
+        return progress_on(l, found, first);
+    l->worked = true;
     if (ASSERTIONS)
         recv_queue_assert_conserved(l);
     return found;

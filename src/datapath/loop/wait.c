@@ -246,27 +246,17 @@ static void arm_for_others(struct sluice_loop *l) {
     }
 }
 
-int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns) {
+/* Until the next poll nothing goes into the array. */
+static inline int poll_ends(struct sluice_loop *l) {
+    l->out_max = l->out_count;
+    return (int)l->out_count;
+}
+
+/* The first turn brought no event; `found`: what it found. */
+static __attribute__((noinline)) int poll_on(struct sluice_loop *l, unsigned found,
+                                             uint64_t wait_ns) {
     uint64_t until = wait_ns == SLUICE_OFF ? UINT64_MAX : 0; /* 0: not known yet */
-    if (l->fd_used) {
-        wakeup_disarm(&l->mailbox.wakeup);
-        if (l->span_ns == 0) {
-            loop_clock(l);
-            loop_span_begin(l);
-        }
-    }
-    l->out = events;
-    l->out_max = max < LOOP_LOANS_MAX ? (uint32_t)max : LOOP_LOANS_MAX;
-    l->out_count = 0;
-    l->handled = 0;
-    l->spins = 0;
-    l->poll_once = wait_ns == 0;
-    if (l->loan_count > 0)
-        event_take_back(l);
-    for (;;) {
-        unsigned found = loop_progress(l);
-        if (l->out_count > 0 || l->handled > 0 || wait_ns == 0)
-            break;
+    while (l->out_count == 0 && l->handled == 0 && wait_ns != 0) {
         /* The clock is read now and then only: a short wait may take a few turns longer. */
         bool look = found == 0 ? !spins(l) || (l->spins & SPIN_LOOKS) == SPIN_LOOKS
                                : (atomic_load_explicit(&l->progress_count, memory_order_relaxed) &
@@ -282,13 +272,31 @@ int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wai
         if (l->out_count > 0 || l->handled > 0 || loop_is_revoked(l) ||
             (look && l->now_ns >= until && until != UINT64_MAX))
             break;
+        found = loop_progress(l);
     }
     if (l->out_count == 0 && l->fd_used && !loop_is_revoked(l))
         arm_for_others(l);
-    uint32_t count = l->out_count;
-    /* Until the next poll nothing goes into the array. */
-    l->out_max = l->out_count;
-    return (int)count;
+    return poll_ends(l);
+}
+
+int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns) {
+    if (unlikely(l->fd_used)) {
+        wakeup_disarm(&l->mailbox.wakeup);
+        if (l->span_ns == 0) {
+            loop_clock(l);
+            loop_span_begin(l);
+        }
+    }
+    l->out = events;
+    l->out_max = max < LOOP_LOANS_MAX ? (uint32_t)max : LOOP_LOANS_MAX;
+    l->out_count = 0;
+    l->handled = 0;
+    l->spins = 0;
+    l->poll_once = wait_ns == 0;
+    if (l->loan_count > 0)
+        event_take_back(l);
+    unsigned found = loop_progress(l);
+    return likely(l->out_count > 0) ? poll_ends(l) : poll_on(l, found, wait_ns);
 }
 
 int loop_fd(struct sluice_loop *l) {

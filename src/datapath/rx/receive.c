@@ -28,6 +28,7 @@
 #include "datapath/rpc/client.h"
 #include "datapath/rpc/server.h"
 #include "datapath/rx/credits.h"
+#include "datapath/rx/receive_plain.h"
 #include "datapath/rx/recv_queue.h"
 #include "datapath/rx/srq.h"
 #include "datapath/session/close.h"
@@ -56,7 +57,7 @@ static void give_up(struct sluice_loop *l, struct sluice_msg *msg) {
 bool receive_broken(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                     const char *text) {
     loop_assert_inside(l);
-    s->rx.stopped = true;
+    session_stop(s);
     event_return(l, s, msg); /* a frame, or a message that lies in one */
     session_close(l, s, SLUICE_REASON_PROTOCOL, 0, text);
     return true;
@@ -199,7 +200,7 @@ static const char *check_header(struct session *s, const struct frame *f, uint32
 
 static void refuse(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_reason reason, const char *text) {
-    s->rx.stopped = true;
+    session_stop(s);
     give_up(l, msg);
     session_close(l, s, reason, 0, text);
 }
@@ -209,6 +210,7 @@ static void hold(struct sluice_loop *l, struct session *s, struct sluice_msg *ms
     if (msg->frame_type != FRAME_DATA && msg->frame_type != FRAME_FRAG)
         msg->rx.arrived_ns = loop_clock(l);
     msg_queue_push(&s->rx.held, msg);
+    session_disturb(s);
 }
 
 /* A large message was written where this side had said: a credit, and no frame. */
@@ -315,4 +317,6 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
     }
     if (unlikely(s->state >= SESSION_FLUSHING))
         session_progress(l, s);
+    else
+        s->plain_rx = receive_is_plain(s);
 }

@@ -24,10 +24,15 @@
 
 /* ---- keeping: the thread that has the message ------------------------------------------------ */
 
+/* Its loan, which does not simply come back: with what the message says of it now and will not later. */
 static struct loop_loan *loan_of(const struct sluice_msg *msg, struct sluice_loop **l) {
     const struct session *s = msg->owner;
     *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
-    return &(*l)->loans[msg->loan.index];
+    struct loop_loan *loan = &(*l)->loans[msg->loan.index];
+    loan->frame = msg->flags & (MSG_VIEW | MSG_ESCORTED) ? msg->next : NULL;
+    loan->srq_slot = msg->loan.srq_slot;
+    loan->flags = msg->flags;
+    return loan;
 }
 
 void event_retain(struct sluice_msg *msg) {

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * receive_plain.c - a plain message whose session has a handler (receive_plain.h).
+ */
+#include "datapath/rx/receive_plain.h"
+
+void receive_plain_handled(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                           uint32_t length) {
+    loop_assert_inside(l);
+    sluice_event event;
+    receive_plain_event(s, msg, length, &event);
+    l->handled++;
+    s->handler(&event, s->handler_arg);
+    event_loan_end(l);
+}
