@@ -184,7 +184,7 @@ static inline void store_ordered(uint8_t *to, const uint8_t *from, size_t bytes,
         return;
     }
     if (bytes - tail <= SOFT_SLOT_PAYLOAD)
-        slot_copy(to, from, bytes - tail);
+        copy_short(to, from, bytes - tail);
     else
         memcpy(to, from, bytes - tail);
     soft_fence_release();

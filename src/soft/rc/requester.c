@@ -108,7 +108,7 @@ static enum soft_outcome transmit_stream(struct soft_qp *qp, struct soft_ring *r
             return SOFT_NO_ROOM;
         struct soft_writer w = {.ring = ring, .index = qp->tx_index};
         if (inlined && span == 1)
-            slot_copy(ring->slot[w.index].data, inlined + wqe->sent, n);
+            copy_short(ring->slot[w.index].data, inlined + wqe->sent, n);
         else if (inlined)
             slot_write(&w, inlined + wqe->sent, n);
         else if (!soft_gather(qp, sge, wqe->num_sge, wqe->sent, n, &w))

@@ -15,34 +15,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/copy_short.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/rc/ring.h"
 #include "soft/verbs/qp.h"
-
-/*
- * Copies what fits a slot: from the front in pieces of 32 bytes, and the last of these once more from the end. A call
- * into the C library costs as much as the copy itself.
- */
-static inline void slot_copy(uint8_t *to, const uint8_t *from, size_t bytes) {
-    if (__builtin_expect(bytes >= 32, 1)) {
-        memcpy(to, from, 32);
-        if (bytes > 64) {
-            memcpy(to + 32, from + 32, 32);
-            if (bytes > 96)
-                memcpy(to + 64, from + 64, 32);
-        }
-        memcpy(to + bytes - 32, from + bytes - 32, 32);
-    } else if (bytes >= 16) {
-        memcpy(to, from, 16);
-        memcpy(to + bytes - 16, from + bytes - 16, 16);
-    } else if (bytes >= 8) {
-        memcpy(to, from, 8);
-        memcpy(to + bytes - 8, from + bytes - 8, 8);
-    } else {
-        for (size_t i = 0; i < bytes; i++)
-            to[i] = from[i];
-    }
-}
 
 struct soft_writer {
     struct soft_ring *ring;
@@ -103,10 +79,10 @@ static inline void slot_send(struct soft_qp *qp, struct soft_ring *ring, const u
     uint32_t ack = ld(qp->rx_pos), pos = qp->tx_pos + 1;
     struct soft_slot *slot = &ring->slot[index];
     if (bytes > first) {
-        slot_copy(slot->data + first, from + first, bytes - first);
+        copy_short(slot->data + first, from + first, bytes - first);
         memcpy(slot->data, from, first);
     } else {
-        slot_copy(slot->data, from, bytes);
+        copy_short(slot->data, from, bytes);
     }
     slot->word_imm = soft_word(SOFT_OP_SEND, flags, bytes) | (uint64_t)imm << 32;
     soft_tsan_publish(qp->attr.dest_qp_num);

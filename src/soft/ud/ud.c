@@ -156,7 +156,7 @@ static void way_put(struct soft_ud_way *way, const struct soft_ud_head *head, co
         st(ring->slot[index].seq, way->pos + span + 1);
     }
     struct soft_ud_slot *slot = &ring->slot[way->index];
-    slot_copy(slot->first, data, len < SOFT_UD_FIRST ? len : SOFT_UD_FIRST);
+    copy_short(slot->first, data, len < SOFT_UD_FIRST ? len : SOFT_UD_FIRST);
     slot->head = *head;
     soft_tsan_publish(way->qpn);
     atomic_store_explicit(&slot->seq, way->pos + 1, memory_order_release);

@@ -19,6 +19,14 @@ struct soft_reader;
 
 #define SOFT_MAX_CQE (1 << 20)
 
+/* What the receive key that a poller met last opens; soft_mr_epoch tells whether it still does. */
+struct soft_reach {
+    const struct ibv_pd *pd;
+    uint32_t lkey, epoch;
+    uint64_t start, bytes;
+    int64_t shift;
+};
+
 struct soft_cq {
     union {
         struct ibv_cq ibv;
@@ -36,6 +44,7 @@ struct soft_cq {
     unsigned first; /* where the next poll begins: not 0 behind a QP that filled the last one */
     struct soft_qp *_Atomic warm; /* cold QPs that somebody posted sends to */
     unsigned fetched;             /* events handed out; under the channel's lock */
+    struct soft_reach reach;      /* poll_lock */
     /* completions that could not go straight to a poller */
     soft_spin ring_lock __attribute__((aligned(64)));
     _Atomic uint32_t ring_count;

@@ -46,6 +46,7 @@
 
 struct soft_region soft_regions[SOFT_MAX_REGIONS];
 struct soft_mr *_Atomic soft_mr_table[SOFT_MAX_MR];
+_Atomic uint32_t soft_mr_epoch;
 /* Control lock. Indexes below the limit are handed out; it doubles once half of them are taken. */
 #define MR_LIMIT_FIRST 4096u
 static uint32_t mr_next = 1, mr_limit = MR_LIMIT_FIRST, mr_alive;
@@ -310,6 +311,8 @@ static void take_back_all(uint32_t key) {
 void soft_mr_withdraw(struct soft_mr *mr) {
     uint32_t key = ld(mr->key); /* 0: a window that is not bound */
     st(mr->key, 0);
+    if (!mr->window) /* whose key opens nothing for its owner */
+        atomic_fetch_add_explicit(&soft_mr_epoch, 1, memory_order_release);
     bool shown = soft_keys && ld(soft_keys[mr->index].key) != 0;
     if (shown)
         soft_key_publish(mr, 0);

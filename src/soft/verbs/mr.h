@@ -59,6 +59,8 @@ struct soft_mr {
 #define soft_mr_of(p) ((struct soft_mr *)(p))
 
 extern struct soft_mr *_Atomic soft_mr_table[SOFT_MAX_MR]; /* changes: control lock */
+/* Moves when a key stops to open what it did, before soft_mr_withdraw() waits for those that use it. */
+extern _Atomic uint32_t soft_mr_epoch;
 /* Any thread; NULL: no such key in this PD. */
 static inline struct soft_mr *soft_mr_find(uint32_t key, const struct ibv_pd *pd) {
     struct soft_mr *mr = atomic_load_explicit(&soft_mr_table[key >> 16], memory_order_acquire);

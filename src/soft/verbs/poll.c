@@ -38,135 +38,165 @@
 
 /* ---- the short way ------------------------------------------------------------------------------ */
 
-/* Messages taken in one go: what does not change from one to the next is looked up once. */
-struct run {
-    struct soft_ring *ring;
-    uint32_t pos, index, ack, seen; /* ack: the last one noted; seen: flags of all heads */
-    const struct soft_mr *mr;       /* of the last receive, by its key */
-    uint32_t lkey;
-};
+/* Looks a key up for the CQ's pollers; false: it does not open memory that may be written. */
+static __attribute__((noinline)) bool reach_find(struct soft_reach *reach, uint32_t lkey,
+                                                 const struct ibv_pd *pd) {
+    uint32_t epoch = atomic_load_explicit(&soft_mr_epoch, memory_order_acquire);
+    const struct soft_mr *mr = soft_mr_find(lkey, pd);
+    if (!mr || !(mr->access & IBV_ACCESS_LOCAL_WRITE))
+        return false;
+    *reach = (struct soft_reach){.pd = pd,
+                                 .lkey = lkey,
+                                 .epoch = epoch,
+                                 .start = mr->start,
+                                 .bytes = mr->end - mr->start,
+                                 .shift = mr->shift};
+    return true;
+}
 
-/* What key 0 opens, which is nobody's. */
-static const struct soft_mr nothing;
-
-/* The receive, if it is one piece that holds len bytes and may be written; else NULL. */
-static inline uint8_t *buffer_of(const struct soft_qp *qp, struct run *run,
+/* The memory of a receive, if it is one piece that holds len bytes and may be written; else NULL. */
+static inline uint8_t *memory_of(const struct soft_qp *qp, struct soft_reach *reach,
                                  const struct soft_rqe *rqe, uint32_t len) {
     const struct ibv_sge *sge = &rqe->sge[0];
-    if (rqe->num_sge != 1 || len > sge->length)
+    if (__builtin_expect(rqe->num_sge != 1 || len > sge->length, 0))
         return NULL;
-    if (sge->lkey != run->lkey) {
-        const struct soft_mr *mr = soft_mr_find(sge->lkey, qp->ibv.pd);
-        if (!mr)
-            return NULL;
-        run->mr = mr;
-        run->lkey = sge->lkey;
-    }
-    return soft_mr_range(run->mr, sge->addr, sge->length, IBV_ACCESS_LOCAL_WRITE);
+    if (__builtin_expect(reach->lkey != sge->lkey || reach->pd != qp->ibv.pd ||
+                             reach->epoch != ld(soft_mr_epoch),
+                         0) &&
+        !reach_find(reach, sge->lkey, qp->ibv.pd))
+        return NULL;
+    uint64_t offset = sge->addr - reach->start; /* below start: huge */
+    if (offset > reach->bytes || sge->length > reach->bytes - offset)
+        return NULL;
+    return (uint8_t *)(uintptr_t)(sge->addr + (uint64_t)reach->shift);
 }
 
-/* The receive a message goes to. A shared one is taken at once: the long way goes on with it. */
-static inline const struct soft_rqe *receive_of(struct soft_qp *qp) {
-    if (__builtin_expect(qp->srq != NULL, 0)) {
-        if (!qp->srq_taken && !soft_srq_take(qp->srq, qp->srq_rqe))
-            return NULL;
-        qp->srq_taken = true;
-        return qp->srq_rqe;
-    }
-    return qp->rq.head != qp->rq.tail ? rqe_head(&qp->rq) : NULL;
+struct receive {
+    uint8_t *to; /* NULL: there is none, or one for the long way, and it was not taken */
+    uint64_t wr_id;
+};
+
+/* Takes the one that a message of len bytes goes to. */
+static inline struct receive take_receive(struct soft_qp *qp, struct soft_reach *reach,
+                                          uint32_t len) {
+    struct soft_recv_queue *rq = &qp->rq;
+    const struct soft_rqe *rqe = rqe_head(rq);
+    struct receive r = {NULL, 0};
+    if (rq->head == rq->tail || !(r.to = memory_of(qp, reach, rqe, len)))
+        return r;
+    r.wr_id = rqe->wr_id;
+    rq->head++;
+    return r;
 }
 
-static inline void receive_done(struct soft_qp *qp) {
-    if (__builtin_expect(qp->srq != NULL, 0)) {
-        qp->srq_taken = false;
+/* The same of a shared queue. */
+static inline struct receive take_shared(struct soft_qp *qp, struct soft_srq *srq,
+                                         struct soft_reach *reach, uint32_t len) {
+    struct soft_recv_queue *rq = &srq->rq;
+    struct receive r = {NULL, 0};
+    bool low = false;
+    if (__builtin_expect(qp->srq_taken, 0)) /* the long way has one */
+        return r;
+    spin_lock(&srq->lock);
+    const struct soft_rqe *rqe = rqe_head(rq);
+    if (__builtin_expect(rq->head != rq->tail && (r.to = memory_of(qp, reach, rqe, len)) != NULL,
+                         1)) {
+        r.wr_id = rqe->wr_id;
+        rq->head++;
         qp->fault.received++;
-    } else {
-        qp->rq.head++;
+        low = rq->tail - rq->head < srq->limit;
+        if (__builtin_expect(low, 0))
+            srq->limit = 0;
     }
+    spin_unlock(&srq->lock);
+    if (__builtin_expect(low, 0))
+        soft_srq_low(srq);
+    return r;
 }
 
-/* The next message. False: none, or one for the long way, and nothing was changed. */
-static inline __attribute__((always_inline)) bool receive_one(struct soft_qp *qp, struct run *run,
-                                                              struct ibv_wc *wc) {
+/* Every field: the caller's array is not cleared before. */
+static inline void complete(const struct soft_qp *qp, struct ibv_wc *wc, uint64_t wr_id,
+                            uint64_t word_imm, uint32_t len) {
+    wc->wr_id = wr_id;
+    wc->status = IBV_WC_SUCCESS;
+    wc->opcode = IBV_WC_RECV;
+    wc->vendor_err = 0;
+    wc->byte_len = len;
+    wc->imm_data = (uint32_t)(word_imm >> 32);
+    wc->qp_num = qp->ibv.qp_num;
+    wc->src_qp = qp->attr.dest_qp_num;
+    wc->wc_flags = word_imm >> 8 & SOFT_F_IMM ? IBV_WC_WITH_IMM : 0;
+    wc->pkey_index = wc->slid = 0;
+    wc->sl = wc->dlid_path_bits = 0;
+}
+
+/* The message at this place, position pos. Its word; 0: none, or one for the long way, and nothing was taken. */
+static inline __attribute__((always_inline)) uint32_t
+receive_one(struct soft_qp *qp, struct soft_cq *cq, struct soft_ring *ring, uint32_t index,
+            uint32_t pos, struct ibv_wc *wc) {
     const unsigned whole = SOFT_F_FIRST | SOFT_F_LAST, may = SOFT_F_IMM | SOFT_F_SOLICITED;
-    struct soft_slot *slot = &run->ring->slot[run->index];
+    struct soft_slot *slot = &ring->slot[index];
     uint64_t seq_ack = atomic_load_explicit(&slot->seq_ack, memory_order_acquire);
-    if ((uint32_t)seq_ack != run->pos + 1)
-        return false;
+    if ((uint32_t)seq_ack != pos + 1)
+        return 0;
     soft_tsan_observe(qp->ibv.qp_num);
     /* read once: the copies are checked and used */
     uint64_t word_imm = slot->word_imm;
     uint32_t word = (uint32_t)word_imm, len = word >> 16, ack = (uint32_t)(seq_ack >> 32);
     if ((word & 0xffff & ~(may << 8)) != soft_word(SOFT_OP_SEND, whole, 0) ||
         len > SOFT_SLOT_PAYLOAD)
-        return false;
-    const struct soft_rqe *rqe = receive_of(qp);
-    uint8_t *to = rqe ? buffer_of(qp, run, rqe, len) : NULL;
-    if (!to || (ack != run->ack && !note_ack(qp, ack)))
-        return false;
-    slot_copy(to, slot->data, len);
-    *wc = (struct ibv_wc){.wr_id = rqe->wr_id,
-                          .status = IBV_WC_SUCCESS,
-                          .opcode = IBV_WC_RECV,
-                          .byte_len = len,
-                          .imm_data = (uint32_t)(word_imm >> 32),
-                          .qp_num = qp->ibv.qp_num,
-                          .src_qp = qp->attr.dest_qp_num,
-                          .wc_flags = word >> 8 & SOFT_F_IMM ? IBV_WC_WITH_IMM : 0};
-    receive_done(qp);
-    run->index = soft_slot_next(run->index);
-    run->pos++;
-    run->ack = ack;
-    run->seen |= word;
-    return true;
-}
-
-static inline struct run run_begins(struct soft_qp *qp) {
-    return (struct run){.ring = ld(qp->rx),
-                        .pos = ld(qp->rx_pos),
-                        .index = ld(qp->rx_index),
-                        .ack = ld(qp->tx_acked),
-                        .mr = &nothing};
-}
-
-static inline void run_ends(struct soft_qp *qp, const struct run *run) {
-    st(qp->rx_index, run->index);
-    st(qp->rx_pos, run->pos);
+        return 0;
+    if (__builtin_expect(ack != ld(qp->tx_acked) && !note_ack(qp, ack), 0))
+        return 0;
+    struct soft_srq *srq = qp->srq;
+    struct receive r =
+        srq ? take_shared(qp, srq, &cq->reach, len) : take_receive(qp, &cq->reach, len);
+    if (__builtin_expect(!r.to, 0))
+        return 0;
+    copy_short(r.to, slot->data, len);
+    complete(qp, wc, r.wr_id, word_imm, len);
+    return word;
 }
 
 /* Out of line: most polls take one message. */
-static __attribute__((noinline)) int receive_more(struct soft_qp *qp, uint32_t *seen,
+static __attribute__((noinline)) int receive_more(struct soft_qp *qp, struct soft_cq *cq,
                                                   struct ibv_wc *wc, int ne) {
-    struct run run = run_begins(qp);
-    uint32_t told = ld(qp->rx_told);
+    struct soft_ring *ring = ld(qp->rx);
+    uint32_t seen = 0, index = ld(qp->rx_index), pos = ld(qp->rx_pos), told = ld(qp->rx_told), word;
     int n = 0;
-    while (n < ne && receive_one(qp, &run, &wc[n])) {
+    while (n < ne && (word = receive_one(qp, cq, ring, index, pos, &wc[n])) != 0) {
         n++;
-        if (__builtin_expect(run.pos - told >= SOFT_RING_SLOTS / 4, 0)) {
-            run_ends(qp, &run);
+        seen |= word;
+        index = soft_slot_next(index);
+        st(qp->rx_index, index);
+        st(qp->rx_pos, ++pos);
+        if (__builtin_expect(pos - told >= SOFT_RING_SLOTS / 4, 0)) {
             soft_qp_flush_ack(qp);
-            told = run.pos;
+            told = pos;
         }
     }
-    run_ends(qp, &run);
-    *seen |= run.seen;
+    if (__builtin_expect(n && ld(cq->armed) != 0, 0))
+        soft_cq_signal(cq, (seen >> 8 & SOFT_F_SOLICITED) != 0);
     return n;
 }
 
 /* Messages in order, until none, or one for the long way. */
-static inline int receive_short(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne) {
-    struct run run = run_begins(qp);
-    if (!receive_one(qp, &run, wc))
+static inline __attribute__((always_inline)) int
+receive_short(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne) {
+    struct soft_ring *ring = ld(qp->rx);
+    uint32_t index = ld(qp->rx_index), pos = ld(qp->rx_pos);
+    uint32_t seen = receive_one(qp, cq, ring, index, pos, wc);
+    if (seen == 0)
         return 0;
-    int n = 1;
-    uint32_t seen = run.seen;
-    run_ends(qp, &run);
+    index = soft_slot_next(index);
+    st(qp->rx_index, index);
+    st(qp->rx_pos, pos + 1);
     st(qp->empty_polls, 0);
-    if (ne > 1 && ld(run.ring->slot[run.index].seq) == run.pos + 1)
-        n += receive_more(qp, &seen, wc + 1, ne - 1);
     if (__builtin_expect(ld(cq->armed) != 0, 0))
         soft_cq_signal(cq, (seen >> 8 & SOFT_F_SOLICITED) != 0);
-    return n;
+    if (ne > 1 && ld(ring->slot[index].seq) == pos + 2)
+        return 1 + receive_more(qp, cq, wc + 1, ne - 1);
+    return 1;
 }
 
 /*

@@ -30,14 +30,14 @@ static inline void fill(struct soft_qp *qp, struct soft_ring *ring, uint64_t wor
     struct soft_slot *slot = &ring->slot[index];
     uint64_t *header = (uint64_t *)(void *)slot->data;
     if (bytes > FIRST)
-        slot_copy(slot->data + HEADER + FIRST, from + FIRST, bytes - FIRST);
+        copy_short(slot->data + HEADER + FIRST, from + FIRST, bytes - FIRST);
     header[0] = word0;
     header[1] = word1;
     header[2] = 0;
     if (__builtin_expect(bytes >= FIRST, 1))
         memcpy(slot->data + HEADER, from, FIRST);
     else
-        slot_copy(slot->data + HEADER, from, bytes);
+        copy_short(slot->data + HEADER, from, bytes);
     slot->word_imm = soft_word(SOFT_OP_SEND, SOFT_F_FIRST | SOFT_F_LAST, bytes + HEADER);
     soft_tsan_publish(qp->attr.dest_qp_num);
     atomic_store_explicit(&slot->seq_ack, pos | (uint64_t)ack << 32, memory_order_release);

@@ -69,7 +69,7 @@ static inline bool send_now(struct soft_qp *qp, struct soft_ring *ring,
     if (__builtin_expect(total <= SOFT_SLOT_PAYLOAD, 1)) {
         if (!room_for(qp, ring, 1))
             return false;
-        slot_copy(slot->data, from, total);
+        copy_short(slot->data, from, total);
     } else {
         span = soft_span(total);
         if (!room_for(qp, ring, span))
