@@ -66,6 +66,7 @@ enum msg_kind {
     MSG_REPLY,     /* client.c: no outcome, outside of the window */
     MSG_IOV,       /* iov.c: payload is a struct iov_msg, what is sent lies elsewhere */
     MSG_ONE_SIDED, /* one_sided.c: payload is a struct operation; its outcome is DONE */
+    MSG_FRAME,     /* coalesce.c: several messages, in a frame that is queued and not full */
 };
 
 /*

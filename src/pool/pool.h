@@ -53,8 +53,8 @@ struct sluice_msg {
         struct { /* accepted, queued or posted */
             uint64_t tag, deadline_ns, session_id;
             uint64_t sent; /* payload bytes posted so far */
-            uint32_t unused;
-            uint32_t id; /* of the request it is, or answers */
+            uint32_t end;  /* a frame that is queued: of its payload */
+            uint32_t id;   /* of the request it is, or answers; of such a frame, how many it has */
         } tx;
         struct { /* sent, or not: to be told; begins as tx does */
             uint64_t tag;

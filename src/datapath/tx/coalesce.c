@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "datapath/tx/coalesce.h"
+#include "base/copy_short.h"
 #include "core/wire/frame.h"
 #include "datapath/loop/events.h"
 #include "datapath/tx/post.h"
@@ -44,6 +45,8 @@
 #define COALESCE_ITEMS_MAX ((1u << COALESCE_COUNT_BITS) - 1)
 _Static_assert(2 * (COALESCE_COUNT_BITS + COALESCE_SIZE_BITS) <= SQ_WHAT_SHIFT,
                "counts fit an entry");
+_Static_assert(COALESCE_OPEN_BYTES / COALESCE_ITEM_BYTES <= COALESCE_ITEMS_MAX,
+               "a frame that is open cannot have too many");
 _Static_assert((1u << COALESCE_SIZE_BITS) > 65536, "a frame's bytes fit their count");
 
 uint32_t coalesce_bound(const struct session *s) {
@@ -61,7 +64,41 @@ struct coalescing {
     uint32_t count;                       /* of messages */
     uint64_t window;                      /* what the entry gives back: see COALESCE_COUNT_BITS */
     struct sluice_msg *told, **told_tail; /* those that hear of the frame's completion */
+    bool opened;                          /* it was in the queue, and its first item is a message */
 };
+
+struct sluice_msg *coalesce_open(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
+    uint32_t bytes =
+        s->tx.frame_payload < COALESCE_OPEN_BYTES ? s->tx.frame_payload : COALESCE_OPEN_BYTES;
+    struct sluice_msg *frame = pool_get(l->pool, l->cache, bytes);
+    if (!frame)
+        return NULL;
+    frame->state = MSG_SENDING;
+    frame->kind = MSG_FRAME;
+    frame->size = 0;
+    frame->foreign = false;
+    frame->tx.tag = frame->tx.deadline_ns = frame->tx.sent = 0;
+    frame->tx.end = frame->tx.id = 0;
+    msg_queue_push(&s->tx.queue, frame);
+    session_disturb(s);
+    loop_dirty(l, s);
+    return frame;
+}
+
+/* Goes on with the frame at the head of the queue. Returns how long it may become. */
+static uint32_t take_opened(struct sluice_loop *l, const struct session *s, struct coalescing *p,
+                            struct msg_queue *queue) {
+    struct sluice_msg *frame = msg_queue_pop(queue);
+    p->frame = frame;
+    p->at = frame->tx.end;
+    p->count = frame->tx.id;
+    p->window = p->count | frame->size << COALESCE_COUNT_BITS;
+    p->opened = true;
+    l->totals.messages_sent += p->count;
+    l->totals.bytes_sent += frame->size;
+    return s->tx.frame_payload < COALESCE_OPEN_BYTES ? s->tx.frame_payload : COALESCE_OPEN_BYTES;
+}
 
 /* How long a frame is that takes as many of these as there are and fit. */
 static uint32_t measure(const struct session *s, const struct sluice_msg *msg) {
@@ -88,7 +125,7 @@ static void put_item(struct sluice_loop *l, struct coalescing *p, struct sluice_
     word[1] = htole64(total);
     if (size & 7)
         word[2 + size / 8] = 0; /* nobody's bytes lie between two items */
-    memcpy(word + 2, msg->data, size);
+    copy_short((uint8_t *)(word + 2), msg->data, size);
     p->at = at + COALESCE_ITEM_BYTES + size;
     p->count++;
     l->totals.messages_sent++;
@@ -130,13 +167,17 @@ static bool fill(struct sluice_loop *l, struct session *s, struct coalescing *p,
 static void post_coalesced(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                            const struct coalescing *p, bool reserved) {
     struct sluice_msg *frame = p->frame;
-    uint8_t *at = frame->data - FRAME_BYTES;
-    bool inlined = p->at + FRAME_BYTES <= s->connection.sq.inline_max;
+    /* Opened for more, and none came: its only message goes as one does. */
+    bool alone = p->opened && p->count == 1;
+    uint32_t skip = alone ? COALESCE_ITEM_BYTES : 0, bytes = p->at - skip;
+    uint8_t *at = frame->data + skip - FRAME_BYTES;
+    bool inlined = bytes + FRAME_BYTES <= s->connection.sq.inline_max;
     l->send_sge[batch->count][0] =
-        (struct ibv_sge){(uintptr_t)at, p->at + FRAME_BYTES, frame->lkey};
+        (struct ibv_sge){(uintptr_t)at, bytes + FRAME_BYTES, frame->lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 1, inlined ? IBV_SEND_INLINE : 0);
     s->connection.tx.sequence++;
-    post_header(s, at, FRAME_COALESCED, reserved ? FRAME_RESERVED : 0, p->at, 0);
+    post_header(s, at, alone ? FRAME_DATA : FRAME_COALESCED, reserved ? FRAME_RESERVED : 0, bytes,
+                0);
     if (!reserved)
         s->connection.tx.credits--;
     frame->next = p->told;
@@ -152,9 +193,15 @@ static void post_coalesced(struct sluice_loop *l, struct session *s, struct wr_b
 enum build_result coalesce_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                  struct msg_queue *queue) {
     loop_assert_inside(l);
-    uint32_t bytes = measure(s, queue->head);
-    struct coalescing p = {.frame = pool_get(l->pool, l->cache, coalesce_round(bytes))};
+    struct coalescing p = {0};
+    uint32_t bytes;
     p.told_tail = &p.told;
+    if (queue->head->kind == MSG_FRAME) {
+        bytes = take_opened(l, s, &p, queue);
+    } else {
+        bytes = measure(s, queue->head);
+        p.frame = pool_get(l->pool, l->cache, coalesce_round(bytes));
+    }
     if (!p.frame) { /* then each by itself: that needs no memory */
         enum build_result built = wr_batch_message(l, s, batch, queue->head);
         if (built == BUILD_DONE)

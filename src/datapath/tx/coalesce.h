@@ -82,6 +82,12 @@ enum build_result coalesce_build(struct sluice_loop *l, struct session *s, struc
 /* An entry of the send queue that was a coalesced frame. msg: the first of those that were to hear of it. */
 void coalesce_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                         uint64_t bytes, sluice_status status);
+/*
+ * A frame at the end of the session's queue, to which messages are added as they are sent; NULL: no memory. It takes
+ * COALESCE_OPEN_BYTES of payload, and no more than a frame does.
+ */
+#define COALESCE_OPEN_BYTES 8192u
+struct sluice_msg *coalesce_open(struct sluice_loop *l, struct session *s);
 enum recv_result coalesce_take(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);
 /* A message that lies in a coalesced frame is no longer needed. */
 void coalesce_return(struct sluice_loop *l, struct session *s, struct sluice_msg *view);

@@ -9,8 +9,10 @@ static uint64_t less(uint64_t a, uint64_t b) {
 }
 
 uint16_t framed_end(const struct session *s) {
+    const struct fabric_ops *fabric = s->node->fabric;
     uint64_t inlined = s->connection.sq.inline_max;
-    if (!s->node->fabric->post_framed || inlined < FRAME_BYTES)
+    bool like_another = fabric->get_profile && fabric->get_profile();
+    if (!fabric->post_framed || like_another || inlined < FRAME_BYTES)
         return 0;
     uint64_t most = less(inlined - FRAME_BYTES, FABRIC_FRAMED);
     return (uint16_t)(less(most, less(s->tx.message_max, s->tx.frame_payload)) + 1);

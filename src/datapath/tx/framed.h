@@ -5,6 +5,10 @@
  * with when the call returns: one that was allocated goes back to the pool, one that was received stays among the
  * loans and is posted again with the others.
  *
+ * With SLUICE_MORE, or in a handler with more messages at hand, it is copied into a frame that lies open at the end of the
+ * session's queue (coalesce_open()), and is done with as well. Whatever is sent behind it and is not such a message is
+ * queued behind the frame.
+ *
  * Tokens. A session's `tokens` are messages for which there is a credit, room in the send queue and room in the window,
  * whatever their size below `framed_end`, while it is UP and nothing waits in its queue. They are counted when there are
  * none left. Whoever takes of these but a message that has a token, or queues anything, sets them to 0. What comes back
@@ -17,9 +21,11 @@
 
 #include <endian.h>
 
+#include "base/copy_short.h"
 #include "core/context.h"
 #include "core/wire/frame.h"
 #include "datapath/loop/loop.h"
+#include "datapath/tx/coalesce.h"
 #include "datapath/tx/post.h"
 
 /* Counts them; false: there are none. */
@@ -32,6 +38,14 @@ static inline bool framed_may_take(const struct sluice_loop *l, const struct slu
     return (msg->pool == l->pool || msg->pool == l->rx_pool) &&
            (msg->state == MSG_LOANED ||
             (msg->state == MSG_APP && likely(!(msg->flags & MSG_RETAINED))));
+}
+
+/* Its bytes are copied. */
+static inline void framed_done(struct sluice_loop *l, struct sluice_msg *msg) {
+    if (msg->state == MSG_LOANED)
+        msg->state = MSG_SENDING; /* the caller's no more, and back with the other loans */
+    else
+        msg_discard(l, msg);
 }
 
 /* In a handler with more messages at hand: what several handlers send goes out together. */
@@ -66,15 +80,13 @@ static inline void framed_account(struct sluice_loop *l, struct session *s, uint
 }
 
 /* False: nothing happened, and send_own() has to look. */
-static inline __attribute__((always_inline)) bool framed_send(struct sluice_loop *l,
-                                                              struct session *s, uint64_t id,
-                                                              struct sluice_msg *msg, bool nested) {
+static inline __attribute__((always_inline)) bool
+framed_send(struct sluice_loop *l, struct session *s, uint64_t id, struct sluice_msg *msg) {
     struct connection *c = &s->connection;
     uint64_t bytes = msg->size;
     if (unlikely(atomic_load_explicit(&s->id, memory_order_relaxed) != id ||
                  bytes >= s->framed_end || session_ref_count_open(&s->ref) != 0 ||
-                 !framed_may_take(l, msg) || framed_may_share(l, nested) ||
-                 (s->tokens == 0 && !framed_tokens(s))))
+                 !framed_may_take(l, msg)))
         return false;
     ASSERT(s->state == SESSION_UP && !s->tx.queue.head && c->tx.credits > CREDIT_RESERVE &&
            sq_used(s) < c->sq.quick);
@@ -86,16 +98,69 @@ static inline __attribute__((always_inline)) bool framed_send(struct sluice_loop
                                 wr_send_id(s->slot, c->sq.tail)) != 0))
         return false;
     framed_account(l, s, bytes, signalled);
-    if (msg->state == MSG_LOANED)
-        msg->state = MSG_SENDING; /* the caller's no more, and back with the other loans */
-    else
-        msg_discard(l, msg);
+    framed_done(l, msg);
     return true;
 }
 
-/* The same for any thread and whatever handle and message it was given. */
-static inline __attribute__((always_inline)) bool framed_submit(uint64_t id,
-                                                                struct sluice_msg *msg) {
+/* The frame at the end of the queue, if it is open. */
+static inline struct sluice_msg *framed_opened(const struct session *s) {
+    if (!s->tx.queue.head)
+        return NULL;
+    struct sluice_msg *last =
+        (struct sluice_msg *)(void *)((char *)s->tx.queue.tail - offsetof(struct sluice_msg, next));
+    return last->kind == MSG_FRAME ? last : NULL;
+}
+
+/* One more item of the frame. */
+static inline void framed_put(struct sluice_msg *frame, uint32_t at, const struct sluice_msg *msg) {
+    uint32_t bytes = (uint32_t)msg->size;
+    uint64_t *word = (uint64_t *)(void *)(frame->data + at);
+    word[0] = htole64(FRAME_DATA | (uint64_t)bytes << 32);
+    word[1] = 0;
+    if (bytes & 7)
+        word[2 + bytes / 8] = 0; /* nobody's bytes lie between two items */
+    copy_short((uint8_t *)(word + 2), msg->data, bytes);
+    frame->tx.end = at + COALESCE_ITEM_BYTES + bytes;
+    frame->tx.id++;
+    frame->size += bytes;
+}
+
+/* Behind what is queued, or before what comes: false as above. more: there is more to come. */
+static inline bool framed_append(struct sluice_loop *l, struct session *s, uint64_t id,
+                                 struct sluice_msg *msg, bool more) {
+    uint64_t bytes = msg->size;
+    uint64_t own = atomic_load_explicit(&s->window.own_messages, memory_order_relaxed);
+    uint64_t own_bytes = atomic_load_explicit(&s->window.own_bytes, memory_order_relaxed);
+    if (unlikely(atomic_load_explicit(&s->id, memory_order_relaxed) != id ||
+                 s->state != SESSION_UP || bytes >= s->tx.coalesce_bound ||
+                 session_ref_count_open(&s->ref) != 0 || !framed_may_take(l, msg) ||
+                 own >= s->window.messages || own_bytes + bytes > s->window.bytes))
+        return false;
+    struct sluice_msg *frame = framed_opened(s);
+    uint32_t at = 0;
+    if (frame) {
+        at = coalesce_round(frame->tx.end);
+        uint32_t end = at + COALESCE_ITEM_BYTES + (uint32_t)bytes;
+        if (unlikely(end > s->tx.frame_payload || end > COALESCE_OPEN_BYTES))
+            frame = NULL, at = 0;
+    } else if (!more && !s->tx.queue.head) {
+        return false; /* nothing to share it with */
+    }
+    if (unlikely(!frame) && !(frame = coalesce_open(l, s)))
+        return false;
+    framed_put(frame, at, msg);
+    atomic_store_explicit(&s->window.own_messages, own + 1, memory_order_relaxed);
+    atomic_store_explicit(&s->window.own_bytes, own_bytes + bytes, memory_order_relaxed);
+    l->totals_moved = true;
+    framed_done(l, msg);
+    if (!more)
+        send_flush(l, s);
+    return true;
+}
+
+/* Both, for any thread and whatever handle and message it was given. */
+static inline __attribute__((always_inline)) bool framed_submit(uint64_t id, struct sluice_msg *msg,
+                                                                bool more) {
     struct session *s = loop_thread.session;
     if (unlikely(loop_thread.handle != id)) {
         loop_thread.session = s = session_table_find(id);
@@ -105,7 +170,10 @@ static inline __attribute__((always_inline)) bool framed_submit(uint64_t id,
     bool nested;
     if (unlikely(!l || !loop_enter(l, &nested)))
         return false;
-    bool sent = framed_send(l, s, id, msg, nested);
+    more |= framed_may_share(l, nested);
+    bool sent = likely(!more && (s->tokens > 0 || framed_tokens(s)))
+                    ? framed_send(l, s, id, msg)
+                    : framed_append(l, s, id, msg, more);
     loop_leave(l, nested);
     return sent;
 }

@@ -139,7 +139,7 @@ static bool add_fragment(struct sluice_loop *l, struct session *s, struct wr_bat
 void finish_unsent(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_status status) {
     loop_assert_inside(l);
-    window_release(s, 1, msg->size, msg->foreign);
+    window_release(s, msg->kind == MSG_FRAME ? msg->tx.id : 1, msg->size, msg->foreign);
     if (msg->kind == MSG_REQUEST)
         rpc_client_unsent(l, s, msg);
     if (msg->kind == MSG_IOV || msg->kind == MSG_ONE_SIDED)
@@ -208,13 +208,16 @@ enum build_result wr_batch_message(struct sluice_loop *l, struct session *s, str
         return iov_build(l, s, batch, msg);
     case MSG_ONE_SIDED:
         return one_sided_build(l, s, batch, msg);
+    case MSG_FRAME: /* coalesce_build() */
+        break;
     }
     return BUILD_NONE; /* cannot be */
 }
 
 /* Whether a coalesced frame begins with this message: it and the next are small, and nothing else is in the way. */
 static inline bool may_coalesce(const struct session *s, const struct sluice_msg *msg) {
-    return msg->next && coalesce_accepts(s, msg) && coalesce_accepts(s, msg->next);
+    return msg->kind == MSG_FRAME ||
+           (msg->next && coalesce_accepts(s, msg) && coalesce_accepts(s, msg->next));
 }
 
 /* Replies: no credit is needed, so nothing but room holds them up. */
