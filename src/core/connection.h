@@ -69,6 +69,7 @@ struct recv_queue {
     struct ibv_qp *qp;         /* own */
     struct ibv_srq *srq;       /* shared */
     struct sluice_msg *repost; /* buffers to be posted again */
+    uint32_t waiting;          /* shared: about how many */
     uint32_t posted;           /* receives the device has */
     uint32_t spare;            /* of these: neither a credit nor reserved for a reply */
     uint32_t spare_max;        /* more are not posted again */

@@ -88,6 +88,12 @@ struct fabric_ops {
     int (*post_framed)(struct ibv_qp *qp, uint64_t word0, uint64_t word1, const uint8_t *from,
                        uint32_t bytes, uint64_t wr_id);
 
+    /*
+     * From now on this shared queue gives the receive that was posted last, whose memory the cache has, and not the one
+     * that waits longest. NULL where the device cannot be asked to.
+     */
+    void (*srq_newest_first)(struct ibv_srq *srq);
+
     /* verbs */
     struct ibv_device **(*get_device_list)(int *num);
     void (*free_device_list)(struct ibv_device **list);

@@ -78,6 +78,7 @@ const struct fabric_ops fabric_soft = {
     .query_qp = soft_query_qp,
     .destroy_qp = soft_destroy_qp,
     .post_framed = soft_post_framed,
+    .srq_newest_first = soft_srq_newest_first,
     .create_event_channel = soft_create_event_channel,
     .destroy_event_channel = soft_destroy_event_channel,
     .create_id = soft_create_id,

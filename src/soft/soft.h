@@ -54,6 +54,8 @@ int soft_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int soft_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
                   struct ibv_qp_init_attr *init);
 int soft_destroy_qp(struct ibv_qp *qp);
+/* Ours alone: this queue gives the receive that was posted last, not the one that waits longest. */
+void soft_srq_newest_first(struct ibv_srq *srq);
 /*
  * Ours alone, post_framed.c: an inline SEND of a header of 24 bytes, the words given and a 0, and of up to SOFT_FRAMED
  * bytes behind it; signalled with SOFT_FRAMED_SIGNALED in `bytes`. Not 0: nothing happened, ibv_post_send() says why.

@@ -201,6 +201,7 @@ void recv_queue_prepare(struct sluice_loop *l) {
 
 bool recv_queue_post(struct sluice_loop *l, struct recv_queue *q, const struct session *self) {
     loop_assert_inside(l);
+    q->waiting = 0;
     while (q->repost)
         if (!post_some(l, q, self))
             return false;

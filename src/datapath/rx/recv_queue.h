@@ -52,7 +52,7 @@ static inline void recv_queue_give_back(struct sluice_loop *l, struct session *s
     q->repost = msg;
     if (++s->connection.rx.repost_count + s->connection.rx.missing >=
             s->connection.rx.repost_batch ||
-        s->connection.rx.granted <= CREDIT_RESERVE)
+        s->connection.rx.granted <= CREDIT_RESERVE || (q->srq && ++q->waiting >= LOOP_WR_BATCH))
         loop_dirty(l, s);
 }
 

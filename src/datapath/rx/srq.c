@@ -265,6 +265,8 @@ void srq_open(struct sluice_loop *l) {
         srq_free(l);
         return;
     }
+    if (l->node->fabric->srq_newest_first)
+        l->node->fabric->srq_newest_first(srq);
     shared->queue = (struct recv_queue){.srq = srq, .depth = depth, .spare_max = SPARE_MAX};
     l->cq_used += depth;
 }

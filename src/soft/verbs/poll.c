@@ -98,11 +98,11 @@ static inline struct receive take_shared(struct soft_qp *qp, struct soft_srq *sr
     if (__builtin_expect(qp->srq_taken, 0)) /* the long way has one */
         return r;
     spin_lock(&srq->lock);
-    const struct soft_rqe *rqe = rqe_head(rq);
+    const struct soft_rqe *rqe = srq_next(srq);
     if (__builtin_expect(rq->head != rq->tail && (r.to = memory_of(qp, reach, rqe, len)) != NULL,
                          1)) {
         r.wr_id = rqe->wr_id;
-        rq->head++;
+        srq_taken(srq);
         qp->fault.received++;
         low = rq->tail - rq->head < srq->limit;
         if (__builtin_expect(low, 0))

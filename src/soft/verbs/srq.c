@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * srq.c - shared receive queues: one FIFO of receives for many QPs, with the limit event.
+ * srq.c - shared receive queues: one FIFO of receives for many QPs (or a stack), with the limit event.
  *
  * Owner: the SRQ's lock, a leaf below the QP lock. A QP that found no receive remembers how many
  * posts the queue had seen and looks again when there are more.
@@ -73,6 +73,15 @@ int soft_destroy_srq(struct ibv_srq *ibsrq) {
     free(srq->rq.entries);
     free(srq);
     return 0;
+}
+
+void soft_srq_newest_first(struct ibv_srq *ibsrq) {
+    struct soft_srq *srq = soft_srq_of(ibsrq);
+    if (soft_profile()->name) /* it is to be like another device, none of which does */
+        return;
+    spin_lock(&srq->lock);
+    srq->newest_first = true;
+    spin_unlock(&srq->lock);
 }
 
 int soft_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask) {

@@ -73,6 +73,29 @@ static void receives_are_taken_in_order_by_all_qps(void **state) {
     close_shared(&s);
 }
 
+/* One of a slot and one that takes the long way; what waits longest is used when nothing else is left. */
+static void the_newest_is_taken_first_where_that_was_asked_for(void **state) {
+    (void)state;
+    struct loop_srq s;
+    open_shared(&s);
+    soft_srq_newest_first(s.srq);
+    for (uint32_t round = 0; round < 100; round++) {
+        size_t bytes = round & 1 ? 64 : 1500;
+        for (uint32_t n = 0; n < 3; n++)
+            must(post(&s, n, (size_t)n * 2048, 2048) == 0);
+        for (uint32_t n = 3; n-- > 0;) {
+            struct sv_end *from = &s.from[(round + n) % PEERS];
+            sv_fill(from->buf, bytes, round + n);
+            must(sv_send(from, n, 0, bytes, IBV_SEND_SIGNALED) == 0);
+            struct ibv_wc wc = sv_poll(s.hub.rcq);
+            must(wc.status == IBV_WC_SUCCESS && wc.wr_id == n && wc.byte_len == bytes);
+            sv_check(s.hub.buf + (size_t)n * 2048, bytes, round + n);
+            must(sv_poll(from->rcq).status == IBV_WC_SUCCESS);
+        }
+    }
+    close_shared(&s);
+}
+
 /* All wait for a receive; each post lets exactly one message through. */
 static void a_post_wakes_a_waiting_qp(void **state) {
     (void)state;
@@ -193,6 +216,7 @@ static void what_an_srq_refuses(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(receives_are_taken_in_order_by_all_qps),
+        cmocka_unit_test(the_newest_is_taken_first_where_that_was_asked_for),
         cmocka_unit_test(a_post_wakes_a_waiting_qp),
         cmocka_unit_test(a_long_message_keeps_its_receive),
         cmocka_unit_test(limit_fires_once_and_reads_zero),
