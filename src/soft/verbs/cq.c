@@ -92,7 +92,7 @@ int soft_destroy_cq(struct ibv_cq *ibcq) {
     atomic_fetch_sub(&soft_context_of(ibcq->context)->users, 1);
     pthread_mutex_destroy(&ibcq->mutex);
     pthread_cond_destroy(&ibcq->cond);
-    free(cq->qps);
+    free(cq->polled);
     soft_reader_free(cq);
     free(cq->ring);
     free(cq);

@@ -27,6 +27,17 @@ struct soft_reach {
     int64_t shift;
 };
 
+/*
+ * One QP of a CQ's, and where its next message will be seen. Of many a poller looks there and nowhere else most of the
+ * time, so that it needs none of the QP's own lines; a place that is not right is put right when the QP is looked at as a
+ * whole.
+ */
+struct soft_polled {
+    struct soft_qp *qp;
+    const _Atomic uint32_t *seq;
+    uint32_t want;
+};
+
 struct soft_cq {
     union {
         struct ibv_cq ibv;
@@ -36,9 +47,10 @@ struct soft_cq {
     uint32_t generation;
     uint32_t shm_index;
     soft_spin poll_lock;
-    _Atomic uint32_t armed; /* 0, 1 any, 2 solicited only */
-    _Atomic bool dead;      /* overrun: nothing goes in any more, its QPs go to ERR */
-    struct soft_qp **qps;   /* QPs that complete here; under poll_lock */
+    _Atomic uint32_t armed;     /* 0, 1 any, 2 solicited only */
+    _Atomic bool dead;          /* overrun: nothing goes in any more, its QPs go to ERR */
+    struct soft_polled *polled; /* QPs that complete here; under poll_lock */
+    unsigned look_next;         /* of many: where the next poll begins to look at them as a whole */
     unsigned qp_count, qp_capacity, hot_count, cold_next;
     unsigned idle_polls;
     unsigned first; /* where the next poll begins: not 0 behind a QP that filled the last one */

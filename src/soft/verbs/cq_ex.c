@@ -249,7 +249,7 @@ int soft_resize_cq(struct ibv_cq *ibcq, int cqe) {
     spin_lock(&cq->poll_lock);
     ring = ring_replace(cq, ring, capacity);
     for (unsigned i = 0; i < cq->qp_count; i++)
-        collect(cq, cq->qps[i], limit);
+        collect(cq, cq->polled[i].qp, limit);
     spin_lock(&cq->ring_lock);
     bool fits = ld(cq->ring_count) <= limit;
     if (fits) {

@@ -24,20 +24,21 @@ static inline unsigned role(const struct soft_cq *cq, const struct soft_qp *qp) 
     return soft_cq_of(qp->ibv.recv_cq) == cq ? 0 : 1;
 }
 
-static inline void set(struct soft_cq *cq, unsigned i, struct soft_qp *qp) {
-    cq->qps[i] = qp;
-    qp->cq_at[role(cq, qp)] = i;
+static inline void set(struct soft_cq *cq, unsigned i, struct soft_polled polled) {
+    cq->polled[i] = polled;
+    polled.qp->cq_at[role(cq, polled.qp)] = i;
 }
 
 static inline void swap(struct soft_cq *cq, unsigned i, unsigned j) {
-    struct soft_qp *qp = cq->qps[i];
-    set(cq, i, cq->qps[j]);
-    set(cq, j, qp);
+    struct soft_polled polled = cq->polled[i];
+    set(cq, i, cq->polled[j]);
+    set(cq, j, polled);
 }
 
 int soft_cq_pollset_add(struct soft_cq *cq, struct soft_qp *qp) {
     int rc = 0;
-    struct soft_qp **old = NULL, **grown = NULL;
+    static const _Atomic uint32_t nowhere = 0;
+    struct soft_polled *old = NULL, *grown = NULL;
     unsigned capacity = 0;
     for (;;) { /* memory is allocated outside the lock that pollers take */
         spin_lock(&cq->poll_lock);
@@ -45,9 +46,9 @@ int soft_cq_pollset_add(struct soft_cq *cq, struct soft_qp *qp) {
             break;
         if (grown && capacity > cq->qp_count) {
             if (cq->qp_count)
-                memcpy(grown, cq->qps, cq->qp_count * sizeof *grown);
-            old = cq->qps;
-            cq->qps = grown;
+                memcpy(grown, cq->polled, cq->qp_count * sizeof *grown);
+            old = cq->polled;
+            cq->polled = grown;
             cq->qp_capacity = capacity;
             grown = NULL;
             break;
@@ -61,7 +62,7 @@ int soft_cq_pollset_add(struct soft_cq *cq, struct soft_qp *qp) {
     }
     /* new ones start hot */
     cq->qp_count++;
-    set(cq, cq->qp_count - 1, qp);
+    set(cq, cq->qp_count - 1, (struct soft_polled){qp, &nowhere, 1});
     swap(cq, cq->qp_count - 1, cq->hot_count++);
     spin_unlock(&cq->poll_lock);
     free(old);
@@ -71,7 +72,7 @@ int soft_cq_pollset_add(struct soft_cq *cq, struct soft_qp *qp) {
 
 /* poll_lock held. A cold one, at i, had something. */
 void soft_cq_pollset_warm_up(struct soft_cq *cq, unsigned i) {
-    st(cq->qps[i]->cold[role(cq, cq->qps[i])], false);
+    st(cq->polled[i].qp->cold[role(cq, cq->polled[i].qp)], false);
     swap(cq, i, cq->hot_count++);
 }
 
@@ -81,7 +82,7 @@ void soft_cq_pollset_cool(struct soft_cq *cq) {
     if (cq->qp_count <= HOT_MIN)
         return;
     for (unsigned i = 0; i < cq->hot_count;) {
-        struct soft_qp *qp = cq->qps[i];
+        struct soft_qp *qp = cq->polled[i].qp;
         if (ld(qp->used_lately) || ld(qp->unretired)) {
             st(qp->used_lately, false);
             i++;
@@ -127,7 +128,7 @@ void soft_cq_pollset_remove(struct soft_cq *cq, struct soft_qp *qp, bool purge) 
     spin_lock(&cq->poll_lock);
     soft_cq_pollset_take_warm(cq); /* so that no list points to it any more */
     for (unsigned i = 0; i < cq->qp_count; i++) {
-        if (cq->qps[i] != qp)
+        if (cq->polled[i].qp != qp)
             continue;
         if (i < cq->hot_count) {
             swap(cq, i, --cq->hot_count);

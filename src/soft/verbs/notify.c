@@ -28,7 +28,7 @@ static void look_after(struct soft_cq *cq) {
     bool outstanding = false, unsure = soft_fence_any_unsure(); /* some peer may not see it */
     spin_lock(&cq->poll_lock);
     for (unsigned i = 0; i < cq->qp_count; i++) {
-        struct soft_qp *qp = cq->qps[i];
+        struct soft_qp *qp = cq->polled[i].qp;
         if (unsure || ld(qp->unretired) || (qp->ud ? soft_ud_arrived(qp) : soft_qp_has_work(qp))) {
             st(qp->need_tick, true);
             outstanding = true;
@@ -42,9 +42,9 @@ static void look_after(struct soft_cq *cq) {
 /* poll_lock held. What has arrived by now is moved into the ring. */
 static void collect(struct soft_cq *cq) {
     for (unsigned i = 0; i < cq->qp_count; i++) {
-        if (soft_qp_has_any_work(cq->qps[i]))
-            soft_qp_progress(cq->qps[i]);
-        soft_qp_idle(cq->qps[i]);
+        if (soft_qp_has_any_work(cq->polled[i].qp))
+            soft_qp_progress(cq->polled[i].qp);
+        soft_qp_idle(cq->polled[i].qp);
     }
 }
 

@@ -293,7 +293,7 @@ static __attribute__((noinline)) int progress_cold(struct soft_cq *cq, struct ib
         if (cq->cold_next < cq->hot_count || cq->cold_next >= cq->qp_count)
             cq->cold_next = cq->hot_count;
         unsigned i = cq->cold_next++;
-        struct soft_qp *qp = cq->qps[i];
+        struct soft_qp *qp = cq->polled[i].qp;
         if (soft_qp_has_work(qp) || ld(qp->unretired)) {
             soft_cq_pollset_warm_up(cq, i);
             n += serve(qp, cq, wc + n, ne - n);
@@ -308,8 +308,8 @@ static __attribute__((noinline)) int progress_cold(struct soft_cq *cq, struct ib
 static inline void look_ahead(const struct soft_cq *cq, unsigned i, unsigned end) {
     if (__builtin_expect(end - i <= 2 * AHEAD, 1))
         return;
-    __builtin_prefetch(&cq->qps[i + 2 * AHEAD]->rx);
-    struct soft_qp *next = cq->qps[i + AHEAD];
+    __builtin_prefetch(&cq->polled[i + 2 * AHEAD].qp->rx);
+    struct soft_qp *next = cq->polled[i + AHEAD].qp;
     struct soft_ring *ring = ld(next->rx);
     if (ring)
         __builtin_prefetch(&ring->slot[ld(next->rx_index)]);
@@ -320,7 +320,7 @@ static inline __attribute__((always_inline)) int
 progress_hot(struct soft_cq *cq, unsigned i, unsigned end, struct ibv_wc *wc, int ne) {
     int n = 0;
     for (; i < end; i++) {
-        struct soft_qp *qp = cq->qps[i];
+        struct soft_qp *qp = cq->polled[i].qp;
         look_ahead(cq, i, end);
         if (!soft_qp_has_work(qp)) {
             nothing_there(qp);
@@ -350,10 +350,62 @@ static __attribute__((noinline)) int progress_from(struct soft_cq *cq, struct ib
     return n;
 }
 
+/* ---- many of them -------------------------------------------------------------------------------- */
+
+#define MANY 32u /* up to here all are looked at in every poll */
+#define LOOKS 8u /* polls in which all are looked at as a whole */
+
+static inline int serve_polled(struct soft_cq *cq, unsigned i, struct ibv_wc *wc, int ne) {
+    struct soft_polled *polled = &cq->polled[i];
+    struct soft_qp *qp = polled->qp;
+    int n = 0;
+    if (soft_qp_has_work(qp))
+        n = serve(qp, cq, wc, ne);
+    if (n == 0)
+        nothing_there(qp);
+    struct soft_ring *ring = ld(qp->rx);
+    if (ring) {
+        polled->seq = &ring->slot[ld(qp->rx_index)].seq;
+        polled->want = ld(qp->rx_pos) + 1;
+    }
+    return n;
+}
+
+/* The next few as a whole: what is seldom there waits a few polls for that. */
+static int look_at_some(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
+    unsigned hot = cq->hot_count, i = cq->look_next < hot ? cq->look_next : 0;
+    int n = 0;
+    for (unsigned left = hot / LOOKS + 1; left > 0 && n < ne; left--) {
+        look_ahead(cq, i, hot);
+        n += serve_polled(cq, i, wc + n, ne - n);
+        i = i + 1 < hot ? i + 1 : 0;
+    }
+    cq->look_next = i;
+    return n;
+}
+
+/* Of the others those for whom a message is there, behind the one that filled the poll before. poll_lock held. */
+static __attribute__((noinline)) int progress_many(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
+    int n = look_at_some(cq, wc, ne);
+    unsigned hot = cq->hot_count, i = cq->first < hot ? cq->first : 0;
+    for (unsigned left = hot; left > 0 && n < ne; left--) {
+        const struct soft_polled *polled = &cq->polled[i];
+        if (__builtin_expect(ld(*polled->seq) == polled->want, 0))
+            n += serve_polled(cq, i, wc + n, ne - n);
+        i = i + 1 < hot ? i + 1 : 0;
+    }
+    cq->first = i;
+    if (cq->qp_count != hot && n < ne)
+        n += progress_cold(cq, wc + n, ne - n);
+    return n;
+}
+
 /* poll_lock held. */
 static inline int progress_all(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     if (__builtin_expect(ld(cq->warm) != NULL, 0))
         soft_cq_pollset_take_warm(cq);
+    if (__builtin_expect(cq->hot_count > MANY, 0))
+        return progress_many(cq, wc, ne);
     if (__builtin_expect(cq->first != 0, 0))
         return progress_from(cq, wc, ne);
     int n = progress_hot(cq, 0, cq->hot_count, wc, ne);

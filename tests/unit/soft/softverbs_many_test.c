@@ -108,6 +108,40 @@ static void every_one_of_them_is_served(void **state) {
         one_message(&many, i);
 }
 
+/* However small the polls are: who is served in one waits until the others were. */
+static void small_polls_serve_all_of_them_in_turn(void **state) {
+    (void)state;
+    enum { ACTIVE = PAIRS / 2, EACH = 3, SMALL = 7 };
+    static unsigned received[PAIRS];
+    struct ibv_sge to = sv_sge(&many.b, 0, 64), from = sv_sge(&many.a, 0, 32);
+    for (unsigned i = 0; i < ACTIVE; i++)
+        for (unsigned k = 0; k < EACH; k++) {
+            struct ibv_recv_wr rwr = {.wr_id = i, .sg_list = &to, .num_sge = 1}, *rbad;
+            struct ibv_send_wr swr = {.wr_id = i,
+                                      .sg_list = &from,
+                                      .num_sge = 1,
+                                      .opcode = IBV_WR_SEND,
+                                      .send_flags = k + 1 < EACH ? 0 : IBV_SEND_SIGNALED},
+                               *sbad;
+            must(ibv_post_recv(many.qb[i], &rwr, &rbad) == 0);
+            must(ibv_post_send(many.qa[i], &swr, &sbad) == 0);
+        }
+    unsigned total = 0, empty = 0;
+    struct ibv_wc wc[SMALL];
+    while (total < ACTIVE * EACH) {
+        int n = ibv_poll_cq(many.b.rcq, SMALL, wc);
+        must(n >= 0 && ++empty < 1000000);
+        for (int i = 0; i < n; i++, total++) {
+            must(wc[i].status == IBV_WC_SUCCESS && wc[i].wr_id < ACTIVE);
+            received[wc[i].wr_id]++;
+        }
+    }
+    for (unsigned i = 0; i < ACTIVE; i++)
+        must(received[i] == EACH);
+    for (unsigned i = 0; i < ACTIVE; i++) /* the sends complete though nothing arrives there */
+        must(sv_poll(many.a.rcq).status == IBV_WC_SUCCESS);
+}
+
 /* After a while without work a QP leaves the list that every poll looks at. */
 static void a_poll_looks_at_the_active_ones(void **state) {
     (void)state;
@@ -135,6 +169,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_idle_connected_qp_is_small),
         cmocka_unit_test(every_one_of_them_is_served),
+        cmocka_unit_test(small_polls_serve_all_of_them_in_turn),
         cmocka_unit_test(a_poll_looks_at_the_active_ones),
         cmocka_unit_test(they_go_without_a_trace),
     };
