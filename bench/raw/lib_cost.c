@@ -8,11 +8,12 @@
  * between COUNT messages and twice as many.
  *
  *   lib-cost lib|raw one|window COUNT
- *   lib-cost lib requests COUNT
+ *   lib-cost lib requests|many COUNT
  *   lib-cost --compiler
  *
  * one: a message to and a message fro, each waited for. window: 32 in one direction, then the next 32.
- * requests: 32 in one direction, and their replies in the other.
+ * requests: 32 in one direction, and their replies in the other. many: as one, on 1,000 sessions of one loop in turn, 32
+ * of them at once.
  */
 #include <sched.h>
 #include <stdbool.h>
@@ -29,6 +30,7 @@
 #define LIST 16    /* work requests in one call, and sends for one completion */
 #define WARM 16384 /* until all credits are granted, one frame a window */
 #define TRIES 1000000u
+#define MANY 1000u /* sessions */
 
 static void die(const char *what) {
     fprintf(stderr, "lib-cost: %s\n", what);
@@ -50,9 +52,11 @@ static struct end {
     sluice_node *node;
     sluice_loop *loop;
     sluice_session session;
-    bool up;
+    unsigned up; /* sessions */
     unsigned received;
+    bool answers; /* each message is sent back */
 } ends[2];
+static sluice_session sessions[MANY]; /* dialed by ends[1] */
 
 static const sluice_send_options more = {.size = sizeof more, .flags = SLUICE_MORE};
 
@@ -73,16 +77,29 @@ static void poll_end(struct end *end) {
         end->received += events[i].type == SLUICE_MESSAGE || events[i].type == SLUICE_REPLY;
         if (events[i].type == SLUICE_REQUEST)
             answer(events, i, n);
+        if (events[i].type == SLUICE_MESSAGE && end->answers &&
+            sluice_send(events[i].session, events[i].msg, NULL) != 0)
+            die("an answer");
         if (events[i].type == SLUICE_CLOSED)
             die(sluice_reason_text(events[i].reason));
         if (events[i].type == SLUICE_UP) {
             end->session = events[i].session;
-            end->up = true;
+            end->up++;
         }
     }
 }
 
-static void open_library(void) {
+static void await_up(unsigned count) {
+    for (unsigned i = 0; ends[0].up < count || ends[1].up < count; i++) {
+        if (i == TRIES)
+            die("the session does not come up");
+        poll_end(&ends[0]);
+        poll_end(&ends[1]);
+        sched_yield(); /* to the threads that set it up: callgrind runs one at a time */
+    }
+}
+
+static void open_library(unsigned count) {
     sluice_error e;
     sluice_listener listener;
     char address[64];
@@ -93,21 +110,20 @@ static void open_library(void) {
                         &e) != 0 ||
             sluice_loop_open(ends[i].node, &ends[i].loop, &e) != 0)
             die(e.text);
-        const sluice_link_options *link = SLUICE_LINK(.loop = ends[i].loop, .credits = 4 * WINDOW);
+        const sluice_link_options *link =
+            SLUICE_LINK(.loop = ends[i].loop, .credits = count > 1 ? 0 : 4 * WINDOW);
         if (i == 0) {
             if (sluice_listen(ends[0].node, "127.0.0.1:0", link, &listener, &e) != 0)
                 die(e.text);
             snprintf(address, sizeof address, "127.0.0.1:%d", sluice_listener_port(listener));
-        } else if (sluice_dial(ends[1].node, address, link, &ends[1].session, &e) != 0) {
-            die(e.text);
+            continue;
         }
-    }
-    for (unsigned i = 0; !ends[0].up || !ends[1].up; i++) {
-        if (i == TRIES)
-            die("the session does not come up");
-        poll_end(&ends[0]);
-        poll_end(&ends[1]);
-        sched_yield(); /* to the threads that set it up: callgrind runs one at a time */
+        for (unsigned k = 0; k < count; k++) {
+            if (sluice_dial(ends[1].node, address, link, &sessions[k], &e) != 0)
+                die(e.text);
+            if (k % WINDOW == WINDOW - 1 || k + 1 == count)
+                await_up(k + 1);
+        }
     }
 }
 
@@ -159,6 +175,20 @@ static void library_requests(unsigned count) {
                 die("a request");
         poll_end(&ends[1]);
         await(&ends[0], ends[0].received + WINDOW);
+    }
+}
+
+/* Each session has 4 credits and gets them back by the answers. */
+static void library_many(unsigned count) {
+    static unsigned next;
+    sluice_msg *msg;
+    ends[0].answers = true;
+    for (unsigned i = 0; i < count; i += 2 * WINDOW) {
+        for (int k = 0; k < WINDOW; k++, next = (next + 1) % MANY)
+            if (sluice_alloc(ends[1].node, BYTES, &msg) != 0 ||
+                sluice_send(sessions[next], msg, NULL) != 0)
+                die("a message");
+        await(&ends[1], ends[1].received + WINDOW); /* which turns the other end too */
     }
 }
 
@@ -320,16 +350,20 @@ int main(int argc, char **argv) {
     bool lib = argc == 4 && strcmp(argv[1], "lib") == 0;
     bool one = argc == 4 && strcmp(argv[2], "one") == 0;
     bool requests = lib && strcmp(argv[2], "requests") == 0;
+    bool many = lib && strcmp(argv[2], "many") == 0;
     if (argc != 4 || (!lib && strcmp(argv[1], "raw") != 0) ||
-        (!one && !requests && strcmp(argv[2], "window") != 0) || atoi(argv[3]) < WINDOW)
-        return fprintf(stderr, "usage: lib-cost lib|raw one|window COUNT, lib requests COUNT\n"), 2;
+        (!one && !requests && !many && strcmp(argv[2], "window") != 0) || atoi(argv[3]) < WINDOW)
+        return fprintf(stderr,
+                       "usage: lib-cost lib|raw one|window COUNT, lib requests|many COUNT\n"),
+               2;
     unsigned count = (unsigned)atoi(argv[3]) / WINDOW * WINDOW;
     exchange *run = requests ? library_requests
+                    : many   ? library_many
                     : lib    ? one ? library_one : library_window
                     : one    ? raw_one
                              : raw_window;
     if (lib)
-        open_library();
+        open_library(many ? MANY : 1);
     else
         open_raw();
     run(WARM);
