@@ -68,7 +68,7 @@ struct fabric_traits {
     bool reads_unsafe;
 };
 
-#define FABRIC_FRAMED 88u /* bytes behind the header that post_framed() takes */
+#define FABRIC_FRAMED 424u /* bytes behind the header that post_framed() takes */
 #define FABRIC_FRAMED_SIGNALED (1u << 31)
 
 struct fabric_ops {

@@ -60,7 +60,7 @@ void soft_srq_newest_first(struct ibv_srq *srq);
  * Ours alone, post_framed.c: an inline SEND of a header of 24 bytes, the words given and a 0, and of up to SOFT_FRAMED
  * bytes behind it; signalled with SOFT_FRAMED_SIGNALED in `bytes`. Not 0: nothing happened, ibv_post_send() says why.
  */
-#define SOFT_FRAMED 88u
+#define SOFT_FRAMED 424u
 #define SOFT_FRAMED_SIGNALED (1u << 31)
 int soft_post_framed(struct ibv_qp *qp, uint64_t word0, uint64_t word1, const uint8_t *from,
                      uint32_t bytes, uint64_t wr_id);

@@ -14,8 +14,8 @@ uint16_t framed_end(const struct session *s) {
     bool like_another = fabric->get_profile && fabric->get_profile();
     if (!fabric->post_framed || like_another || inlined < FRAME_BYTES)
         return 0;
-    uint64_t most = less(inlined - FRAME_BYTES, FABRIC_FRAMED);
-    return (uint16_t)(less(most, less(s->tx.message_max, s->tx.frame_payload)) + 1);
+    /* Any message that it takes is taken by value, however little an inline work request may have. */
+    return (uint16_t)(less(FABRIC_FRAMED, less(s->tx.message_max, s->tx.frame_payload)) + 1);
 }
 
 bool framed_tokens(struct session *s) {

@@ -8,8 +8,8 @@
  * them is waiting in the ring, so completions of one QP keep their order. A poll that a QP filled is
  * followed by one that begins behind it, so that a QP which always fills one keeps no other waiting.
  *
- * The short way, for nearly all messages: a SEND of one slot into a receive of one piece, and the
- * acknowledgement that came with it. Whatever is not quite that is left to progress.c.
+ * The short way, for nearly all messages: a SEND of up to four slots into a receive of one piece, and the
+ * acknowledgement that came with it (receive_short.h). Whatever is not quite that is left to progress.c.
  *
  * Owner: the CQ's poll lock, and inside it the QP's.
  */
@@ -31,132 +31,13 @@
 #include "soft/verbs/mr.h"
 #include "soft/verbs/post_recv.h"
 #include "soft/verbs/qp.h"
+#include "soft/verbs/receive_short.h"
 #include "soft/verbs/srq.h"
 
 #define COLD_PER_POLL 4
 #define COOL_AFTER 4096 /* polls between looks for QPs that went cold */
 
 /* ---- the short way ------------------------------------------------------------------------------ */
-
-/* Looks a key up for the CQ's pollers; false: it does not open memory that may be written. */
-static __attribute__((noinline)) bool reach_find(struct soft_reach *reach, uint32_t lkey,
-                                                 const struct ibv_pd *pd) {
-    uint32_t epoch = atomic_load_explicit(&soft_mr_epoch, memory_order_acquire);
-    const struct soft_mr *mr = soft_mr_find(lkey, pd);
-    if (!mr || !(mr->access & IBV_ACCESS_LOCAL_WRITE))
-        return false;
-    *reach = (struct soft_reach){.pd = pd,
-                                 .lkey = lkey,
-                                 .epoch = epoch,
-                                 .start = mr->start,
-                                 .bytes = mr->end - mr->start,
-                                 .shift = mr->shift};
-    return true;
-}
-
-/* The memory of a receive, if it is one piece that holds len bytes and may be written; else NULL. */
-static inline uint8_t *memory_of(const struct soft_qp *qp, struct soft_reach *reach,
-                                 const struct soft_rqe *rqe, uint32_t len) {
-    const struct ibv_sge *sge = &rqe->sge[0];
-    if (__builtin_expect(rqe->num_sge != 1 || len > sge->length, 0))
-        return NULL;
-    if (__builtin_expect(reach->lkey != sge->lkey || reach->pd != qp->ibv.pd ||
-                             reach->epoch != ld(soft_mr_epoch),
-                         0) &&
-        !reach_find(reach, sge->lkey, qp->ibv.pd))
-        return NULL;
-    uint64_t offset = sge->addr - reach->start; /* below start: huge */
-    if (offset > reach->bytes || sge->length > reach->bytes - offset)
-        return NULL;
-    return (uint8_t *)(uintptr_t)(sge->addr + (uint64_t)reach->shift);
-}
-
-struct receive {
-    uint8_t *to; /* NULL: there is none, or one for the long way, and it was not taken */
-    uint64_t wr_id;
-};
-
-/* Takes the one that a message of len bytes goes to. */
-static inline struct receive take_receive(struct soft_qp *qp, struct soft_reach *reach,
-                                          uint32_t len) {
-    struct soft_recv_queue *rq = &qp->rq;
-    const struct soft_rqe *rqe = rqe_head(rq);
-    struct receive r = {NULL, 0};
-    if (rq->head == rq->tail || !(r.to = memory_of(qp, reach, rqe, len)))
-        return r;
-    r.wr_id = rqe->wr_id;
-    rq->head++;
-    return r;
-}
-
-/* The same of a shared queue. */
-static inline struct receive take_shared(struct soft_qp *qp, struct soft_srq *srq,
-                                         struct soft_reach *reach, uint32_t len) {
-    struct soft_recv_queue *rq = &srq->rq;
-    struct receive r = {NULL, 0};
-    bool low = false;
-    if (__builtin_expect(qp->srq_taken, 0)) /* the long way has one */
-        return r;
-    spin_lock(&srq->lock);
-    const struct soft_rqe *rqe = srq_next(srq);
-    if (__builtin_expect(rq->head != rq->tail && (r.to = memory_of(qp, reach, rqe, len)) != NULL,
-                         1)) {
-        r.wr_id = rqe->wr_id;
-        srq_taken(srq);
-        qp->fault.received++;
-        low = rq->tail - rq->head < srq->limit;
-        if (__builtin_expect(low, 0))
-            srq->limit = 0;
-    }
-    spin_unlock(&srq->lock);
-    if (__builtin_expect(low, 0))
-        soft_srq_low(srq);
-    return r;
-}
-
-/* Every field: the caller's array is not cleared before. */
-static inline void complete(const struct soft_qp *qp, struct ibv_wc *wc, uint64_t wr_id,
-                            uint64_t word_imm, uint32_t len) {
-    wc->wr_id = wr_id;
-    wc->status = IBV_WC_SUCCESS;
-    wc->opcode = IBV_WC_RECV;
-    wc->vendor_err = 0;
-    wc->byte_len = len;
-    wc->imm_data = (uint32_t)(word_imm >> 32);
-    wc->qp_num = qp->ibv.qp_num;
-    wc->src_qp = qp->attr.dest_qp_num;
-    wc->wc_flags = word_imm >> 8 & SOFT_F_IMM ? IBV_WC_WITH_IMM : 0;
-    wc->pkey_index = wc->slid = 0;
-    wc->sl = wc->dlid_path_bits = 0;
-}
-
-/* The message at this place, position pos. Its word; 0: none, or one for the long way, and nothing was taken. */
-static inline __attribute__((always_inline)) uint32_t
-receive_one(struct soft_qp *qp, struct soft_cq *cq, struct soft_ring *ring, uint32_t index,
-            uint32_t pos, struct ibv_wc *wc) {
-    const unsigned whole = SOFT_F_FIRST | SOFT_F_LAST, may = SOFT_F_IMM | SOFT_F_SOLICITED;
-    struct soft_slot *slot = &ring->slot[index];
-    uint64_t seq_ack = atomic_load_explicit(&slot->seq_ack, memory_order_acquire);
-    if ((uint32_t)seq_ack != pos + 1)
-        return 0;
-    soft_tsan_observe(qp->ibv.qp_num);
-    /* read once: the copies are checked and used */
-    uint64_t word_imm = slot->word_imm;
-    uint32_t word = (uint32_t)word_imm, len = word >> 16, ack = (uint32_t)(seq_ack >> 32);
-    if ((word & 0xffff & ~(may << 8)) != soft_word(SOFT_OP_SEND, whole, 0) ||
-        len > SOFT_SLOT_PAYLOAD)
-        return 0;
-    if (__builtin_expect(ack != ld(qp->tx_acked) && !note_ack(qp, ack), 0))
-        return 0;
-    struct soft_srq *srq = qp->srq;
-    struct receive r =
-        srq ? take_shared(qp, srq, &cq->reach, len) : take_receive(qp, &cq->reach, len);
-    if (__builtin_expect(!r.to, 0))
-        return 0;
-    copy_short(r.to, slot->data, len);
-    complete(qp, wc, r.wr_id, word_imm, len);
-    return word;
-}
 
 /* Out of line: most polls take one message. */
 static __attribute__((noinline)) int receive_more(struct soft_qp *qp, struct soft_cq *cq,
@@ -167,9 +48,10 @@ static __attribute__((noinline)) int receive_more(struct soft_qp *qp, struct sof
     while (n < ne && (word = receive_one(qp, cq, ring, index, pos, &wc[n])) != 0) {
         n++;
         seen |= word;
-        index = soft_slot_next(index);
+        index = slot_behind(index, word);
+        pos += slots_of(word);
         st(qp->rx_index, index);
-        st(qp->rx_pos, ++pos);
+        st(qp->rx_pos, pos);
         if (__builtin_expect(pos - told >= SOFT_RING_SLOTS / 4, 0)) {
             soft_qp_flush_ack(qp);
             told = pos;
@@ -188,13 +70,14 @@ receive_short(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne)
     uint32_t seen = receive_one(qp, cq, ring, index, pos, wc);
     if (seen == 0)
         return 0;
-    index = soft_slot_next(index);
+    index = slot_behind(index, seen);
+    pos += slots_of(seen);
     st(qp->rx_index, index);
-    st(qp->rx_pos, pos + 1);
+    st(qp->rx_pos, pos);
     st(qp->empty_polls, 0);
     if (__builtin_expect(ld(cq->armed) != 0, 0))
         soft_cq_signal(cq, (seen >> 8 & SOFT_F_SOLICITED) != 0);
-    if (ne > 1 && ld(ring->slot[index].seq) == pos + 2)
+    if (ne > 1 && ld(ring->slot[index].seq) == pos + 1)
         return 1 + receive_more(qp, cq, wc + 1, ne - 1);
     return 1;
 }

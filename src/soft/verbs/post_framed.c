@@ -17,7 +17,9 @@
 #define FIRST                                                                                      \
     (64u - (unsigned)offsetof(struct soft_slot, data) - HEADER) /* in the slot's first line */
 
-_Static_assert(HEADER + SOFT_FRAMED == SOFT_SLOT_PAYLOAD, "it fits one slot");
+#define ONE_SLOT (SOFT_SLOT_PAYLOAD - HEADER) /* behind the header, in all */
+
+_Static_assert(HEADER + SOFT_FRAMED == SOFT_SEGMENT_MAX, "it fits one segment");
 
 /*
  * Fills, heads and publishes it. As in slot_send() the first line, which the receiver polls, is written last and in one
@@ -47,6 +49,19 @@ static inline void fill(struct soft_qp *qp, struct soft_ring *ring, uint64_t wor
     slot_fetch_to_write(&ring->slot[qp->tx_index].data[48]);
 }
 
+/* The same in several slots, which become visible one by one. */
+static __attribute__((noinline)) void fill_wide(struct soft_qp *qp, struct soft_ring *ring,
+                                                uint64_t word0, uint64_t word1, const uint8_t *from,
+                                                uint32_t bytes) {
+    const uint64_t header[] = {word0, word1, 0};
+    struct soft_writer w = {.ring = ring, .index = qp->tx_index};
+    slot_write(&w, header, HEADER);
+    slot_write(&w, from, bytes);
+    slot_head(qp, ring, soft_span(HEADER + bytes), SOFT_OP_SEND, SOFT_F_FIRST | SOFT_F_LAST,
+              HEADER + bytes, 0);
+    slot_publish(qp, ring);
+}
+
 static inline void record(struct soft_qp *qp, uint32_t total, bool signalled, uint64_t wr_id) {
     struct soft_wqe *wqe = wqe_at(qp, qp->sq_tail);
     wqe->wr_id = wr_id;
@@ -66,21 +81,44 @@ static inline bool is_plain(const struct soft_qp *qp) {
            !ld(qp->cold[0]) && !ld(qp->cold[1]) && !ld(soft_cq_of(qp->ibv.send_cq)->armed);
 }
 
-int soft_post_framed(struct ibv_qp *ibqp, uint64_t word0, uint64_t word1, const uint8_t *from,
-                     uint32_t bytes, uint64_t wr_id) {
-    struct soft_qp *qp = soft_qp_of(ibqp);
-    uint32_t size = bytes & ~SOFT_FRAMED_SIGNALED;
-    if (__builtin_expect(soft_stale(qp) || size > SOFT_FRAMED || !spin_try(&qp->lock), 0))
-        return EAGAIN;
-    struct soft_ring *ring = ld(qp->tx);
-    if (__builtin_expect(!is_plain(qp) || !room_for(qp, ring, 1), 0)) {
-        spin_unlock(&qp->lock);
-        return EAGAIN;
-    }
-    fill(qp, ring, word0, word1, from, size);
-    record(qp, HEADER + size, bytes != size, wr_id);
+static inline int done(struct soft_qp *qp) {
     if (__builtin_expect(bell_wanted(qp, qp->peer_recv_armed), 0))
         soft_qp_kick(qp);
     spin_unlock(&qp->lock);
     return 0;
+}
+
+static inline int not_now(struct soft_qp *qp) {
+    spin_unlock(&qp->lock);
+    return EAGAIN;
+}
+
+static __attribute__((noinline)) int post_wide(struct soft_qp *qp, uint64_t word0, uint64_t word1,
+                                               const uint8_t *from, uint32_t bytes,
+                                               uint64_t wr_id) {
+    uint32_t size = bytes & ~SOFT_FRAMED_SIGNALED;
+    if (soft_stale(qp) || size > SOFT_FRAMED || !spin_try(&qp->lock))
+        return EAGAIN;
+    struct soft_ring *ring = ld(qp->tx);
+    if (!is_plain(qp) || !room_for(qp, ring, soft_span(HEADER + size)))
+        return not_now(qp);
+    fill_wide(qp, ring, word0, word1, from, size);
+    record(qp, HEADER + size, bytes != size, wr_id);
+    return done(qp);
+}
+
+int soft_post_framed(struct ibv_qp *ibqp, uint64_t word0, uint64_t word1, const uint8_t *from,
+                     uint32_t bytes, uint64_t wr_id) {
+    struct soft_qp *qp = soft_qp_of(ibqp);
+    uint32_t size = bytes & ~SOFT_FRAMED_SIGNALED;
+    if (__builtin_expect(size > ONE_SLOT, 0))
+        return post_wide(qp, word0, word1, from, bytes, wr_id);
+    if (__builtin_expect(soft_stale(qp) || !spin_try(&qp->lock), 0))
+        return EAGAIN;
+    struct soft_ring *ring = ld(qp->tx);
+    if (__builtin_expect(!is_plain(qp) || !room_for(qp, ring, 1), 0))
+        return not_now(qp);
+    fill(qp, ring, word0, word1, from, size);
+    record(qp, HEADER + size, bytes != size, wr_id);
+    return done(qp);
 }

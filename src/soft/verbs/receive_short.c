@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * receive_short.c - of the short way what few messages need: a key that was not met before, a message of several slots.
+ */
+#include "soft/verbs/receive_short.h"
+
+bool soft_reach_find(struct soft_reach *reach, uint32_t lkey, const struct ibv_pd *pd) {
+    uint32_t epoch = atomic_load_explicit(&soft_mr_epoch, memory_order_acquire);
+    const struct soft_mr *mr = soft_mr_find(lkey, pd);
+    if (!mr || !(mr->access & IBV_ACCESS_LOCAL_WRITE))
+        return false;
+    *reach = (struct soft_reach){.pd = pd,
+                                 .lkey = lkey,
+                                 .epoch = epoch,
+                                 .start = mr->start,
+                                 .bytes = mr->end - mr->start,
+                                 .shift = mr->shift};
+    return true;
+}
+
+/* Whether all of its slots are there: they are made visible one by one, the first one first. */
+static bool is_whole(const struct soft_ring *ring, uint32_t index, uint32_t pos, uint32_t slots) {
+    for (uint32_t i = 1; i < slots; i++) {
+        index = soft_slot_next(index);
+        if (atomic_load_explicit(&ring->slot[index].seq, memory_order_acquire) != pos + i + 1)
+            return false;
+    }
+    return true;
+}
+
+bool soft_receive_wide(struct soft_qp *qp, struct soft_cq *cq, uint32_t index, uint32_t pos,
+                       uint64_t word_imm, struct ibv_wc *wc) {
+    struct soft_ring *ring = ld(qp->rx);
+    uint32_t len = (uint32_t)word_imm >> 16;
+    if (!is_whole(ring, index, pos, soft_span(len)))
+        return false;
+    struct receive r =
+        qp->srq ? take_shared(qp, qp->srq, &cq->reach, len) : take_receive(qp, &cq->reach, len);
+    if (!r.to)
+        return false;
+    for (uint32_t done = 0; done < len; index = soft_slot_next(index)) {
+        uint32_t piece = len - done < SOFT_SLOT_PAYLOAD ? len - done : SOFT_SLOT_PAYLOAD;
+        copy_short(r.to + done, ring->slot[index].data, piece);
+        done += piece;
+    }
+    complete(qp, wc, r.wr_id, word_imm, len);
+    return true;
+}
