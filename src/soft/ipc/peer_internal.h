@@ -60,6 +60,7 @@ struct soft_peer {
     struct cds_list_head out;    /* what the socket did not take yet */
     unsigned out_count, out_fds; /* messages that wait, and descriptors with them */
     struct soft_timer out_retry;
+    _Atomic uint64_t in_vain_ns; /* until then no call waits for it: rkey_fence.c */
     _Atomic uint8_t region_sent[SOFT_MAX_REGIONS]; /* enum region_state of my regions there */
     struct soft_peer_region regions[SOFT_MAX_REGIONS];
     /* mcast.c */

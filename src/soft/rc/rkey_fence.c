@@ -94,9 +94,31 @@ enum soft_rkey_fence soft_rkey_fence_poll(const struct soft_qp *qp, struct soft_
 
 /* ---- calls that wait ----------------------------------------------------------------------------- */
 
-static bool still_inside(struct soft_qp *qp, uint32_t *seen) {
+/*
+ * Who was inside for as long as a call waits is not waited for again by calls for a while: else it could make every
+ * one of them last, whatever it writes meanwhile. For all queue pairs of that process.
+ */
+#define IN_VAIN_NS 1000000000u
+
+static bool in_vain(const struct soft_qp *qp) {
+    uint64_t until =
+        qp->peer ? atomic_load_explicit(&qp->peer->in_vain_ns, memory_order_relaxed) : 0;
+    return until != 0 && soft_now_ns() < until;
+}
+
+/* QP's lock. */
+static void give_up(struct soft_qp *qp) {
+    if (qp->peer)
+        atomic_store_explicit(&qp->peer->in_vain_ns, soft_now_ns() + IN_VAIN_NS,
+                              memory_order_relaxed);
+}
+
+/* `last`: it is not waited for any longer. */
+static bool still_inside(struct soft_qp *qp, uint32_t *seen, bool last) {
     spin_lock(&qp->lock);
-    bool is = !left(qp, seen) && !died(qp->peer);
+    bool is = !left(qp, seen) && !died(qp->peer) && !in_vain(qp);
+    if (is && last)
+        give_up(qp);
     spin_unlock(&qp->lock);
     return is;
 }
@@ -106,25 +128,54 @@ void soft_rkey_fence_wait_qp(struct soft_qp *qp) {
     uint32_t seen = qp->leaving.seen;
     spin_unlock(&qp->lock);
     uint64_t deadline = soft_now_ns() + CALL_WAIT_NS;
-    while (seen && still_inside(qp, &seen) && soft_now_ns() < deadline)
-        sched_yield();
+    for (bool last = false; seen && still_inside(qp, &seen, last) && !last; sched_yield())
+        last = soft_now_ns() >= deadline;
 }
 
-/* Control lock, given up while we wait: QPs come and go, and one in the same place is as good. */
-static void wait_at(struct soft_qp *_Atomic *place, struct soft_pd *pd, uint64_t deadline) {
-    struct soft_qp *qp = ld(*place);
-    uint32_t seen = qp && soft_pd_of(qp->ibv.pd) == pd ? look(qp) : 0;
-    while (seen && ld(*place) == qp && still_inside(qp, &seen) && soft_now_ns() < deadline) {
+/* Control lock. Notes who is inside. */
+static bool note(struct soft_pd *pd) {
+    bool any = false;
+    for (unsigned b = 0; b < soft_qp_block_count; b++)
+        for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
+            struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
+            if (!qp || soft_pd_of(qp->ibv.pd) != pd)
+                continue;
+            qp->inside = look(qp);
+            any |= qp->inside != 0;
+        }
+    return any;
+}
+
+/* Control lock. Whether one of them still is. */
+static bool any_inside(struct soft_pd *pd, bool last) {
+    bool any = false;
+    for (unsigned b = 0; b < soft_qp_block_count; b++)
+        for (unsigned i = 0; i < SOFT_QP_BLOCK && (last || !any); i++) {
+            struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
+            if (!qp || soft_pd_of(qp->ibv.pd) != pd || qp->inside == 0)
+                continue;
+            if (still_inside(qp, &qp->inside, last))
+                any = true;
+            else
+                qp->inside = 0;
+        }
+    return any;
+}
+
+/*
+ * All of them at a time, so that those who do not leave are known after one wait. The control lock is given up
+ * meanwhile: QPs come and go, and what another call notes of one later is as good, as who has left since is not inside.
+ */
+void soft_rkey_fence_wait(struct soft_pd *pd) {
+    soft_fence_all();
+    uint64_t deadline = soft_now_ns() + CALL_WAIT_NS;
+    bool last = false;
+    if (!note(pd))
+        return;
+    while (any_inside(pd, last) && !last) {
         soft_unlock();
         sched_yield();
         soft_lock();
+        last = soft_now_ns() >= deadline;
     }
-}
-
-void soft_rkey_fence_wait(struct soft_pd *pd) {
-    soft_fence_all();
-    uint64_t deadline = soft_now_ns() + CALL_WAIT_NS; /* for all of them */
-    for (unsigned b = 0; b < soft_qp_block_count; b++)
-        for (unsigned i = 0; i < SOFT_QP_BLOCK; i++)
-            wait_at(&soft_qp_blocks[b]->qps[i], pd, deadline);
 }

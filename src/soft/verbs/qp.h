@@ -179,6 +179,7 @@ struct soft_qp {
     bool opened;                   /* its peer had a right to memory here, since RESET */
     bool peer_gone;                /* process died, or nobody has the destination number */
     uint8_t give_up;               /* status the engine lost its patience with, else 0 */
+    uint32_t inside; /* who takes memory back waits for it: rkey_fence.c; control lock */
     uint32_t stall_acked;
     uint64_t stall_since_ns;
     uint64_t down_since_ns;       /* soft_dropin: the peer is seen to be gone */

@@ -175,6 +175,24 @@ static void a_live_peer_inside_keeps_no_call_waiting(void **state) {
     finish(&child);
 }
 
+/* However often memory is taken back: who has been waited for once, and has not moved since, is a liar. */
+static void a_peer_that_stays_inside_is_waited_for_once(void **state) {
+    (void)state;
+    struct sv_child child;
+    struct sv_end e;
+    begin(&e, &child, connected);
+    uint64_t start = soft_now_ns();
+    for (unsigned i = 0; i < 10; i++) {
+        struct ibv_mr *mr =
+            soft_reg_mr(e.pd, e.buf, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+        must(mr && soft_dereg_mr(mr) == 0);
+    }
+    end_promptly(&e);
+    assert_uint_in_range(soft_now_ns() - start, 0, 2 * CALL_NS);
+    sv_close(&e);
+    finish(&child);
+}
+
 static _Atomic bool running;
 
 static void *take_memory_back(void *arg) {
@@ -351,6 +369,7 @@ int main(void) {
         cmocka_unit_test(a_flush_waits_until_the_peer_has_left),
         cmocka_unit_test(a_sleeper_hears_of_the_flush),
         cmocka_unit_test(a_live_peer_inside_keeps_no_call_waiting),
+        cmocka_unit_test(a_peer_that_stays_inside_is_waited_for_once),
         cmocka_unit_test(nobody_else_waits_for_memory_that_is_taken_back),
         cmocka_unit_test(nobody_else_waits_for_a_queue_pair_that_ends),
         cmocka_unit_test(a_queue_pair_that_is_reset_is_left_before),
