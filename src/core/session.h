@@ -170,8 +170,7 @@ struct session_rpc {
 
 /* landing.c: memory held for messages that are not there yet. Owner: the loop. */
 struct session_landing {
-    uint64_t bytes, ns;
-    uint32_t moves, seen; /* how often one went on, and as it was at ns */
+    uint64_t bytes, ns; /* how many, and since when the next one is to become whole */
 };
 
 /* How it ends. Owner: the loop; reason and vendor are read by others under the node's lock. */

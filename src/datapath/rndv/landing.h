@@ -9,6 +9,8 @@
 
 #include "datapath/loop/loop.h"
 
+struct rndv_rx;
+
 /* A buffer in which a message of this size is received; NULL: no memory now, or EMSGSIZE never. */
 struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes);
 /* The same for a message that this session's peer takes its time for, until landing_done(). */
@@ -17,10 +19,8 @@ void landing_done(struct sluice_loop *l, struct session *s, uint64_t bytes);
 /* Whether a session that has a landing may have another one. */
 bool landing_may(const struct sluice_loop *l, uint64_t bytes);
 
-/* A part came. */
-static inline void landing_moved(struct session *s) {
-    s->landing.moves++;
-}
+/* All of an announced message came. */
+void landing_whole(struct sluice_loop *l, struct session *s, const struct rndv_rx *whole);
 
 /* Now and then: whether the peer goes on. */
 void landing_check(struct sluice_loop *l, struct session *s);

@@ -151,7 +151,7 @@ const char *rndv_write_arrived(struct sluice_loop *l, struct session *s, uint32_
     if (!a || a->way != RNDV_BY_WRITE || a->state != RNDV_RX_MOVES)
         return "a write that was not asked for";
     r->ready--;
-    landing_moved(s);
+    landing_whole(l, s, a);
     a->state = RNDV_RX_CLOSES;
     release_number(r, a);
     rndv_dirty(l, s);
@@ -394,7 +394,6 @@ void rndv_rx_completed(struct sluice_loop *l, struct session *s, struct rndv_rx 
     if (reading) {
         a->flying--;
         s->rndv->flying--;
-        landing_moved(s);
     }
     if (status != SLUICE_OK)
         return; /* the session ends: rndv_rx_end() */
@@ -405,6 +404,7 @@ void rndv_rx_completed(struct sluice_loop *l, struct session *s, struct rndv_rx 
         if (a->sink)
             close_sink(l, a); /* before anybody looks at what came */
         a->answer = true;
+        landing_whole(l, s, a);
         settled(l, s, a, RNDV_RX_HERE);
     }
     rndv_dirty(l, s);

@@ -82,7 +82,6 @@ static bool process_fragment(struct sluice_loop *l, struct session *s, struct sl
         return receive_broken(l, s, msg, "a fragment that does not fit its message");
     memcpy(whole->data + s->rx.partial_bytes, msg->data, length);
     s->rx.partial_bytes += length;
-    landing_moved(s);
     bool complete = s->rx.partial_bytes == whole->size;
     if (complete != ((flags & FRAME_LAST) != 0))
         return receive_broken(l, s, msg, "a message that ends too early or too late");

@@ -123,6 +123,98 @@ static void who_began_and_stands_still_goes_when_others_wait(void **state) {
     who_stands_still_goes_when_others_wait(true);
 }
 
+static void fragment(struct pair *p, unsigned flags) {
+    uint64_t word = 0;
+    forge(p, FRAME_FRAG, flags, 3000000, &word, sizeof word);
+}
+
+/* One session after the other sends a little of a message, every three seconds. */
+static void who_trickles_goes_when_others_wait(void **state) {
+    (void)state;
+    struct pair p;
+    struct side slow[2];
+    open_pair(&p);
+    for (unsigned i = 0; i < 2; i++) {
+        another(&p);
+        pair_grant_all(&p, pair_session(&p.b), pair_session(&p.a));
+        fragment(&p, FRAME_FIRST);
+        slow[i] = p.b;
+    }
+    another(&p);
+    struct side fast = p.b;
+    assert_int_equal(pair_send(&p.b, 2 * MIB, 9, NULL), 0);
+    sluice_event event = {.type = SLUICE_SENT};
+    for (unsigned i = 0; i < 300 && event.type != SLUICE_MESSAGE; i++) {
+        for (unsigned k = 0; k < 2 && i % 30 == 0; k++) {
+            p.b = slow[k];
+            if (pair_session(&p.b) && pair_session(&p.b)->connection.tx.credits > 0)
+                fragment(&p, 0);
+        }
+        p.b = fast;
+        pair_clock += SECOND / 10;
+        pair_turns(&p, 20);
+        if (sluice_poll(p.a.loop, &event, 1, 0) == 1 && event.type == SLUICE_CLOSED)
+            assert_true(pair_clock >= 10 * SECOND);
+    }
+    assert_int_equal(event.type, SLUICE_MESSAGE);
+    assert_true(pair_check(event.msg, 2 * MIB, 9));
+    pair_close(&p);
+}
+
+/* Says that it has written message `number`. */
+static void written(struct pair *p, unsigned number) {
+    struct session *s = pair_session(&p->b);
+    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->slot, s->connection.sq.tail),
+                                   .imm_data = htobe32(number),
+                                   .opcode = IBV_WR_RDMA_WRITE_WITH_IMM};
+    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
+    pair_turns(p, 20);
+}
+
+/* A message without memory, before one of the same session that has the memory and is all there. */
+static struct session *starve_itself(struct pair *p) {
+    struct session *s;
+    another(p);
+    s = pair_session(&p->a);
+    pair_grant_all(p, pair_session(&p->b), s);
+    pair_grant_all(p, s, pair_session(&p->b));
+    pair_session(&p->b)->rx.stopped = true;
+    announce(p, 0, 100000);
+    uint64_t word = 0;
+    forge(p, FRAME_FRAG, FRAME_FIRST, 4 * MIB, &word, sizeof word);
+    announce(p, 1, 880000);
+    pair_await(p, s->rndv->by_number[1]->state == RNDV_RX_MOVES);
+    written(p, 1);
+    written(p, 0);
+    sluice_free(pair_expect(p, &p->a, SLUICE_MESSAGE).msg);
+    assert_false(s->rx.partial);
+    assert_true(s->rndv->landing_bytes == 880000 && s->state == SESSION_UP);
+    return s;
+}
+
+/* Where the time of the message that it waits for began with its memory, it would have as much again. */
+static void who_keeps_memory_from_himself_goes_when_others_wait(void **state) {
+    (void)state;
+    struct pair p;
+    struct session *greedy;
+    open_pair(&p);
+    another(&p);
+    another(&p);
+    be_greedy(&p, 3200000);
+    greedy = starve_itself(&p);
+    another(&p);
+    assert_int_equal(pair_send(&p.b, 4 * MIB, 9, NULL), 0);
+    for (unsigned i = 0; i < 200 && greedy->state == SESSION_UP; i++) {
+        pair_clock += SECOND / 10;
+        pair_turn(&p);
+        sluice_event event;
+        if (sluice_poll(p.a.loop, &event, 1, 0) == 1 && event.type == SLUICE_MESSAGE)
+            sluice_free(event.msg);
+    }
+    assert_non_null(strstr(greedy->info.close_text, "does not go on"));
+    pair_close(&p);
+}
+
 static void who_stands_still_stays_while_nobody_waits(void **state) {
     (void)state;
     struct pair p;
@@ -165,6 +257,8 @@ int main(void) {
         cmocka_unit_test(a_session_that_holds_nothing_gets_memory),
         cmocka_unit_test(who_announced_and_stands_still_goes_when_others_wait),
         cmocka_unit_test(who_began_and_stands_still_goes_when_others_wait),
+        cmocka_unit_test(who_trickles_goes_when_others_wait),
+        cmocka_unit_test(who_keeps_memory_from_himself_goes_when_others_wait),
         cmocka_unit_test(who_stands_still_stays_while_nobody_waits),
         cmocka_unit_test(nobody_goes_because_this_loop_was_away),
     };
