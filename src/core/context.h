@@ -124,6 +124,7 @@ struct sluice_node {
     _Atomic uint64_t memory_back; /* see alloc_wait.c */
     /* see landing.c: what all sessions hold; when one that holds nothing last waited */
     _Atomic uint64_t landing_bytes, landing_wanted_ns;
+    _Atomic uint64_t landing_of_peers[64];
 };
 
 /* The node with this index, open or not. */

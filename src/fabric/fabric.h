@@ -178,6 +178,12 @@ struct fabric_ops {
     void *(*mem_alloc_huge)(size_t bytes, unsigned page_log2);
 
     /*
+     * Whose the queue pair's peer is: the same number for all that are to be taken for one. NULL where nothing but
+     * its address says so.
+     */
+    uint64_t (*peer_number)(struct ibv_qp *qp);
+
+    /*
      * A context that rdma_cm opened for itself and gives to ids (id->verbs) holds its device, on
      * some devices even against removal. mark: remembers one, while an id has it. let_go: the
      * device is gone and so is every id; closes what that context has open.

@@ -102,6 +102,7 @@ const struct fabric_ops fabric_soft = {
     .resolve_addrinfo = soft_resolve_addrinfo,
     .query_addrinfo = soft_query_addrinfo,
     .free_addrinfo = soft_freeaddrinfo,
+    .peer_number = soft_peer_number,
     .mem_alloc = soft_mem_alloc,
     .mem_free = soft_mem_free,
     .mem_alloc_huge = soft_mem_alloc_huge,

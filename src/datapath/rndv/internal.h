@@ -86,6 +86,7 @@ struct rndv_rx {
     uint32_t rkey;
     uint32_t flying; /* READs posted and not completed */
     uint64_t address, bytes, total;
+    uint32_t behind;              /* landing.begun, when it was announced */
     uint64_t arrived_ns;          /* a request with a deadline was announced */
     uint64_t offset;              /* READ: posted so far */
     uint64_t wiped;               /* WRITE: so much of its memory is zeroed */

@@ -4,7 +4,11 @@
  *
  * Who. The sessions of a node share the reserve, and it is the peer that decides how long a message takes.
  * So a session that has a landing gets another one only while all that wait for their peers hold no
- * more than half of it; the rest is for those that have none.
+ * more than half of it; the rest is for those that have none. Sessions are cheap, so those of one peer (a host; on the
+ * software device a process of our user, or another user) have five eighths of it together, and all peers seven: the last
+ * is for the receives of new sessions. A message that is larger than such a share finds memory where nothing else is held.
+ *
+ * In which order. That of the line, so that what waits first never waits for what its session holds behind it.
  *
  * How long. A peer whose message is not whole in the time that it takes at the least rate loses its session, when
  * and only when another session that holds nothing is without memory for that: an honest peer on a slow way is no
@@ -13,10 +17,10 @@
  * Owner: the loop's thread; the node's sums are everybody's.
  */
 #include <errno.h>
+#include <string.h>
 
 #include "datapath/rndv/landing.h"
 #include "core/context.h"
-#include "core/wire/frame.h"
 #include "datapath/loop/loop.h"
 #include "datapath/rndv/internal.h"
 #include "datapath/session/close.h"
@@ -42,13 +46,6 @@ struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes) {
 
 /* ---- how long -------------------------------------------------------------------------------- */
 
-/* The next one in line finds no memory while later ones of its session have some. */
-static bool starves_itself(const struct session *s) {
-    const struct sluice_msg *first = s->rx.held.head;
-    return first && !s->rx.partial && !s->rx.held_pending && first->frame_type == FRAME_FRAG &&
-           (first->rx.frame_flags & FRAME_FIRST) && s->landing.bytes > 0;
-}
-
 /* The message its peer is to go on with, in bytes; 0: none, or it is not the peer's turn. */
 static uint64_t owed(const struct session *s) {
     const struct rndv_rx *a = s->rndv ? s->rndv->first : NULL;
@@ -56,8 +53,6 @@ static uint64_t owed(const struct session *s) {
         return 0; /* nor is it while the application keeps its credits */
     if (s->rx.partial && !s->rx.held.head)
         return s->rx.partial->size;
-    if (starves_itself(s))
-        return s->rx.held.head->rx.total;
     while (a && a->state == RNDV_RX_DONE)
         a = a->next;
     if (a &&
@@ -100,9 +95,16 @@ void landing_check(struct sluice_loop *l, struct session *s) {
 
 /* ---- who ------------------------------------------------------------------------------------- */
 
-static void wanted(struct sluice_loop *l, const struct session *s) {
-    if (s->landing.bytes == 0)
-        atomic_store_explicit(&l->node->landing_wanted_ns, loop_clock(l), memory_order_relaxed);
+void landing_missed(struct sluice_loop *l) {
+    loop_assert_inside(l);
+    atomic_store_explicit(&l->node->landing_wanted_ns, loop_clock(l), memory_order_relaxed);
+}
+
+void landing_found(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
+    s->landing.found++;
+    if (s->rndv)
+        rndv_dirty(l, s);
 }
 
 bool landing_may(const struct sluice_loop *l, uint64_t bytes) {
@@ -111,8 +113,43 @@ bool landing_may(const struct sluice_loop *l, uint64_t bytes) {
     return bytes <= half && all <= half - bytes;
 }
 
+/* FNV-1a of the address without its port. Two peers may share a sum: they are taken for one then. */
+static uint64_t number_of(const char *address) {
+    const char *port = strrchr(address, ':');
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *address && address != port; address++)
+        hash = (hash ^ (uint8_t)*address) * 0x100000001b3u;
+    return hash;
+}
+
+/* What the peer's sessions hold together. */
+static _Atomic uint64_t *sum_of(struct sluice_loop *l, struct session *s) {
+    const struct fabric_ops *fabric = l->node->fabric;
+    if (!s->landing.of_peer) {
+        uint64_t number = fabric->peer_number ? fabric->peer_number(s->connection.qp)
+                                              : number_of(s->peer.address);
+        number *= 0x9e3779b97f4a7c15u; /* the upper bits depend on all */
+        s->landing.of_peer = &l->node->landing_of_peers[number >> 58];
+    }
+    return s->landing.of_peer;
+}
+
+static bool fits(uint64_t held, uint64_t bytes, uint64_t eighths, unsigned share) {
+    return held == 0 || (bytes <= eighths * share && held <= eighths * share - bytes);
+}
+
+static bool peer_may(struct sluice_loop *l, struct session *s, uint64_t bytes) {
+    uint64_t eighths = l->node->options.receive_bytes_max / 8;
+    uint64_t all = atomic_load_explicit(&l->node->landing_bytes, memory_order_relaxed);
+    if (bytes > l->node->options.receive_bytes_max)
+        return true; /* not of the reserve, if at all: landing_get() */
+    return fits(all, bytes, eighths, 7) &&
+           fits(atomic_load_explicit(sum_of(l, s), memory_order_relaxed), bytes, eighths, 5);
+}
+
 static void hold(struct sluice_loop *l, struct session *s, uint64_t bytes) {
     atomic_fetch_add_explicit(&l->node->landing_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(sum_of(l, s), bytes, memory_order_relaxed);
     if (s->landing.bytes == 0) {
         s->landing.ns = loop_clock(l);
         loop_deadline(l, s->landing.ns + STILL_NS);
@@ -123,16 +160,20 @@ static void hold(struct sluice_loop *l, struct session *s, uint64_t bytes) {
 void landing_done(struct sluice_loop *l, struct session *s, uint64_t bytes) {
     loop_assert_inside(l);
     atomic_fetch_sub_explicit(&l->node->landing_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(s->landing.of_peer, bytes, memory_order_relaxed);
     s->landing.bytes -= bytes;
     s->landing.ns = l->now_ns;
 }
 
 struct sluice_msg *landing_for(struct sluice_loop *l, struct session *s, uint64_t bytes) {
     loop_assert_inside(l);
-    struct sluice_msg *msg = landing_get(l, bytes);
+    struct sluice_msg *msg = NULL;
+    errno = EAGAIN;
+    if (peer_may(l, s, bytes))
+        msg = landing_get(l, bytes);
     if (msg)
         hold(l, s, bytes);
-    else if (errno != EMSGSIZE)
-        wanted(l, s);
+    else if (errno != EMSGSIZE && s->landing.bytes == 0)
+        landing_missed(l);
     return msg;
 }

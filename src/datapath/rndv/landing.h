@@ -19,6 +19,10 @@ void landing_done(struct sluice_loop *l, struct session *s, uint64_t bytes);
 /* Whether a session that has a landing may have another one. */
 bool landing_may(const struct sluice_loop *l, uint64_t bytes);
 
+/* One of the messages in frames that were held has its memory: those behind it may have some. */
+void landing_found(struct sluice_loop *l, struct session *s);
+/* There is none for the receives of a new session. */
+void landing_missed(struct sluice_loop *l);
 /* All of an announced message came. */
 void landing_whole(struct sluice_loop *l, struct session *s, const struct rndv_rx *whole);
 

@@ -135,6 +135,7 @@ bool rndv_rts_arrived(struct sluice_loop *l, struct session *s, struct sluice_ms
     a->address = word[1];
     a->total = word[2];
     a->bytes = msg->rx.total;
+    a->behind = s->landing.begun;
     if (a->type == FRAME_REQUEST && word[2] >> 32) /* time goes on while it moves */
         a->arrived_ns = loop_clock(l);
     bool ask = (s->link_config.flags & SLUICE_RECEIVE_INTO) && a->type == FRAME_DATA;
@@ -165,6 +166,8 @@ static bool find_memory(struct sluice_loop *l, struct session *s, struct rndv_rx
     struct rndv *r = s->rndv;
     if (a->region)
         return true;
+    if ((int32_t)(s->landing.found - a->behind) < 0)
+        return false; /* a message before it has none yet */
     if (r->landing_bytes > 0 &&
         (a->bytes > s->link_config.window_bytes ||
          r->landing_bytes > s->link_config.window_bytes - a->bytes || !landing_may(l, a->bytes)))

@@ -152,18 +152,26 @@ static void control(struct sluice_loop *l, struct session *s, struct sluice_msg 
         recv_queue_give_back(l, s, msg);
 }
 
+/* A message in frames, which finds memory when its turn comes. */
+static bool begins(const struct sluice_msg *msg) {
+    return msg->frame_type == FRAME_FRAG && (msg->rx.frame_flags & FRAME_FIRST);
+}
+
 unsigned receive_held(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     unsigned count = 0;
     struct sluice_msg *msg;
     while (!s->rx.stopped && (msg = s->rx.held.head) && loop_room(l, s)) {
         struct sluice_msg *next = msg->next;
+        bool began = begins(msg);
         enum recv_result taken = process(l, s, msg);
         if (taken == RECV_NO_MEMORY)
             recv_queue_retry(l, s);
         s->rx.held_pending = taken == RECV_PENDING;
         if (taken != RECV_DONE)
             break;
+        if (unlikely(began))
+            landing_found(l, s);
         /* process() may have linked the buffer elsewhere: unlink by what was next. */
         s->rx.held.head = next;
         if (!next)
@@ -208,6 +216,7 @@ static void refuse(struct sluice_loop *l, struct session *s, struct sluice_msg *
 static void hold(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     if (msg->frame_type != FRAME_DATA && msg->frame_type != FRAME_FRAG)
         msg->rx.arrived_ns = loop_clock(l);
+    s->landing.begun += begins(msg);
     msg_queue_push(&s->rx.held, msg);
     session_disturb(s);
 }

@@ -25,6 +25,7 @@
 #include "core/context.h"
 #include "core/techniques.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rndv/landing.h"
 #include "datapath/rndv/rndv.h"
 #include "datapath/rx/credits.h"
 #include "datapath/rx/recv_queue.h"
@@ -189,6 +190,7 @@ static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_rea
     if (s->connection.rx.queue->srq && !srq_join(l, s))
         return "too many queue pairs share receives";
     if (!recv_queue_prime(l, s)) {
+        landing_missed(l);
         *reason = SLUICE_REASON_NO_MEMORY;
         return "no registered memory for the receive buffers";
     }

@@ -185,6 +185,15 @@ void soft_ring_exchange_close(struct soft_qp *qp) {
     soft_peer_release(link_peer);
 }
 
+uint64_t soft_peer_number(struct ibv_qp *ibqp) {
+    struct soft_qp *qp = soft_qp_of(ibqp);
+    spin_lock(&qp->lock);
+    const struct soft_peer *peer = qp->link_peer ? qp->link_peer : qp->peer;
+    uint64_t number = peer ? soft_untrusted_fd_who(peer->uid, peer->pid) : 0;
+    spin_unlock(&qp->lock);
+    return number;
+}
+
 static void on_link(struct soft_peer *peer, const struct link_msg *msg, int fd) {
     struct soft_qp *qp = soft_qp_find(msg->to_qpn);
     if (!qp || fd < 0 || qp->ud || qp->unreliable != (msg->unreliable != 0) || ld(qp->tx) ||

@@ -85,9 +85,9 @@ static void who_stands_still_goes_when_others_wait(bool fragments) {
     for (unsigned i = 0; i < 2; i++) {
         another(&p);
         if (fragments)
-            forge(&p, FRAME_FRAG, FRAME_FIRST, 3000000, &word, sizeof word);
+            forge(&p, FRAME_FRAG, FRAME_FIRST, 2400000, &word, sizeof word);
         else
-            be_greedy(&p, 3000000);
+            be_greedy(&p, 2400000);
     }
     another(&p);
     assert_int_equal(pair_send(&p.b, 2 * MIB, 9, NULL), 0);
@@ -125,7 +125,7 @@ static void who_began_and_stands_still_goes_when_others_wait(void **state) {
 
 static void fragment(struct pair *p, unsigned flags) {
     uint64_t word = 0;
-    forge(p, FRAME_FRAG, flags, 3000000, &word, sizeof word);
+    forge(p, FRAME_FRAG, flags, 2400000, &word, sizeof word);
 }
 
 /* One session after the other sends a little of a message, every three seconds. */
@@ -161,57 +161,46 @@ static void who_trickles_goes_when_others_wait(void **state) {
     pair_close(&p);
 }
 
-/* Says that it has written message `number`. */
-static void written(struct pair *p, unsigned number) {
-    struct session *s = pair_session(&p->b);
-    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->slot, s->connection.sq.tail),
-                                   .imm_data = htobe32(number),
-                                   .opcode = IBV_WR_RDMA_WRITE_WITH_IMM};
-    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
-    pair_turns(p, 20);
-}
-
-/* A message without memory, before one of the same session that has the memory and is all there. */
-static struct session *starve_itself(struct pair *p) {
-    struct session *s;
-    another(p);
-    s = pair_session(&p->a);
-    pair_grant_all(p, pair_session(&p->b), s);
-    pair_grant_all(p, s, pair_session(&p->b));
-    pair_session(&p->b)->rx.stopped = true;
-    announce(p, 0, 100000);
-    uint64_t word = 0;
-    forge(p, FRAME_FRAG, FRAME_FIRST, 4 * MIB, &word, sizeof word);
-    announce(p, 1, 880000);
-    pair_await(p, s->rndv->by_number[1]->state == RNDV_RX_MOVES);
-    written(p, 1);
-    written(p, 0);
-    sluice_free(pair_expect(p, &p->a, SLUICE_MESSAGE).msg);
-    assert_false(s->rx.partial);
-    assert_true(s->rndv->landing_bytes == 880000 && s->state == SESSION_UP);
-    return s;
-}
-
-/* Where the time of the message that it waits for began with its memory, it would have as much again. */
-static void who_keeps_memory_from_himself_goes_when_others_wait(void **state) {
+/* A message in frames that waits in line, and one behind it that is announced. */
+static void what_waits_first_has_memory_first(void **state) {
     (void)state;
     struct pair p;
-    struct session *greedy;
+    uint64_t word = 0;
     open_pair(&p);
     another(&p);
-    another(&p);
-    be_greedy(&p, 3200000);
-    greedy = starve_itself(&p);
-    another(&p);
-    assert_int_equal(pair_send(&p.b, 4 * MIB, 9, NULL), 0);
-    for (unsigned i = 0; i < 200 && greedy->state == SESSION_UP; i++) {
-        pair_clock += SECOND / 10;
-        pair_turn(&p);
-        sluice_event event;
-        if (sluice_poll(p.a.loop, &event, 1, 0) == 1 && event.type == SLUICE_MESSAGE)
-            sluice_free(event.msg);
+    struct session *s = pair_session(&p.a);
+    pair_grant_all(&p, pair_session(&p.b), s);
+    pair_session(&p.b)->rx.stopped = true;
+    announce(&p, 0, 100000);
+    forge(&p, FRAME_FRAG, FRAME_FIRST, 4 * MIB, &word, sizeof word);
+    announce(&p, 1, 3 * MIB);
+    pair_expect_nothing(&p, &p.a);
+    assert_false(s->rx.partial);
+    assert_true(s->rndv->landing_bytes == 100000 && s->state == SESSION_UP);
+    pair_close(&p);
+}
+
+/* Sessions of one peer, one message each, hold what their peer may have; to others, and to new sessions, there is some. */
+static void one_peer_leaves_memory_to_others(void **state) {
+    (void)state;
+    struct pair p;
+    uint64_t word = 0;
+    open_pair(&p);
+    for (unsigned i = 0; i < 4; i++) {
+        another(&p);
+        fragment(&p, FRAME_FIRST);
     }
-    assert_non_null(strstr(greedy->info.close_text, "does not go on"));
+    assert_in_range(atomic_load(&p.a.node->landing_bytes), 4 * MIB, 5 * MIB);
+    _Atomic uint64_t other = 0; /* what other peers have */
+    for (unsigned i = 0; i < 3; i++) {
+        another(&p);
+        pair_session(&p.a)->landing.of_peer = &other;
+        forge(&p, FRAME_FRAG, FRAME_FIRST, MIB, &word, sizeof word);
+        assert_int_equal(pair_session(&p.a)->state, SESSION_UP);
+    }
+    assert_true(atomic_load(&other) == 2 * MIB);
+    assert_true(atomic_load(&p.a.node->landing_bytes) <= 7 * MIB);
+    another(&p); /* and finds receives */
     pair_close(&p);
 }
 
@@ -240,7 +229,7 @@ static void nobody_goes_because_this_loop_was_away(void **state) {
     for (unsigned i = 0; i < 2; i++) {
         another(&p);
         slow[i] = pair_session(&p.a);
-        be_greedy(&p, 3000000);
+        be_greedy(&p, 2400000);
     }
     another(&p);
     assert_int_equal(pair_send(&p.b, 2 * MIB, 9, NULL), 0);
@@ -258,7 +247,8 @@ int main(void) {
         cmocka_unit_test(who_announced_and_stands_still_goes_when_others_wait),
         cmocka_unit_test(who_began_and_stands_still_goes_when_others_wait),
         cmocka_unit_test(who_trickles_goes_when_others_wait),
-        cmocka_unit_test(who_keeps_memory_from_himself_goes_when_others_wait),
+        cmocka_unit_test(what_waits_first_has_memory_first),
+        cmocka_unit_test(one_peer_leaves_memory_to_others),
         cmocka_unit_test(who_stands_still_stays_while_nobody_waits),
         cmocka_unit_test(nobody_goes_because_this_loop_was_away),
     };
