@@ -21,6 +21,7 @@
 #include "common/units.h"
 #include "soft/fault/ctl.h"
 #include "soft/fault/ctl_client.h"
+#include "soft/ipc/own_user.h"
 
 #define WORDS 64
 #define PATIENCE_MS 10000
@@ -89,7 +90,7 @@ static int reach(int pid, int *out) {
     int fd = soft_ctl_connect(pid, &who);
     if (fd < 0)
         return no_socket(pid, -fd);
-    if (geteuid() != 0 && who.uid != geteuid()) {
+    if (geteuid() != 0 && !soft_own_user(who.uid, who.pid)) {
         close(fd);
         return tool_fail("process %d belongs to user %u: only its user and root may ask", pid,
                          (unsigned)who.uid);

@@ -23,6 +23,7 @@
 #include "soft/fault/plan.h"
 #include "soft/ipc/abstract_socket.h"
 #include "soft/ipc/engine.h"
+#include "soft/ipc/own_user.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/spinlock.h"
@@ -272,7 +273,7 @@ static void on_accepted(int fd) {
     struct ucred who;
     socklen_t len = sizeof who;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) != 0 ||
-        (who.uid != geteuid() && who.uid != 0)) {
+        (!soft_own_user(who.uid, who.pid) && who.uid != 0)) {
         soft_untrusted_fd_close_socket(fd);
         return;
     }

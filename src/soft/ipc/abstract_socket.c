@@ -16,6 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "soft/ipc/own_user.h"
 #include "soft/ipc/untrusted_fd.h"
 
 #define QUEUE 4096         /* connections nobody accepted yet; the kernel may allow fewer */
@@ -110,7 +111,10 @@ static int soft_abstract_socket_connect(const char *text) {
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    if (connect(fd, (struct sockaddr *)&sun, len) != 0) {
+    /* SO_PEERCRED says who it was that began to listen; what is said there tells who he is then. */
+    int on = 1;
+    if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
+        connect(fd, (struct sockaddr *)&sun, len) != 0) {
         rc = -errno;
         close(fd);
         return rc;
@@ -135,7 +139,7 @@ bool soft_name_is_ours(const char *text) {
     if (fd < 0)
         return false;
     soft_untrusted_fd_close_socket(fd);
-    return who.uid == geteuid();
+    return soft_own_user(who.uid, who.pid);
 }
 
 /* ---- names that are looked for ------------------------------------------------------------------- */

@@ -25,6 +25,7 @@
 #include "soft/fault/ctl.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/control_lock.h"
+#include "soft/ipc/own_user.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/process_fence.h"
 #include "soft/ipc/untrusted_fd.h"
@@ -310,6 +311,7 @@ int soft_engine_get(void) {
     pthread_mutex_lock(&engine.life);
     int rc = 0;
     if (engine.refs == 0) {
+        soft_own_user_start();
         soft_lock();
         rc = engine_start();
         soft_unlock();

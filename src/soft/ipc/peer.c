@@ -28,6 +28,7 @@
 #include "soft/ipc/abstract_socket.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/fd_shortage.h"
+#include "soft/ipc/own_user.h"
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/peer_limit.h"
 #include "soft/ipc/peer_queue.h"
@@ -116,8 +117,9 @@ static struct soft_peer *peer_new(int fd) {
     if (!peer)
         return NULL;
     atomic_init(&peer->refs, 1);
-    peer->uid = cred.uid;
+    peer->uid = peer->told_uid = cred.uid;
     peer->pid = cred.pid;
+    peer->own = soft_own_user(cred.uid, cred.pid);
     peer->bell_out = peer->death.fd = peer->bell.fd = -1;
     CDS_INIT_LIST_HEAD(&peer->out);
     peer->socket = (struct soft_watch){.fd = fd, .fn = on_socket};
@@ -305,6 +307,13 @@ static bool dispatch(struct soft_peer *peer, const uint8_t *buf, size_t got, int
     return true;
 }
 
+/* It is not of our user, whatever it is now. */
+static void changed(struct soft_peer *peer, const struct soft_untrusted_fd_fds *fds) {
+    peer->own = false;
+    if (fds->pid == peer->pid)
+        peer->told_uid = fds->uid;
+}
+
 static void on_socket(struct soft_watch *watch, uint32_t events) {
     struct soft_peer *peer =
         (struct soft_peer *)((char *)watch - offsetof(struct soft_peer, socket));
@@ -322,6 +331,8 @@ static void on_socket(struct soft_watch *watch, uint32_t events) {
             break;
         if (got >= 0 && cut) /* before any that came is closed */
             soft_files_missed(peer->socket.fd);
+        if (got > 0 && fds.has_uid && fds.uid != peer->uid) /* it has become another user */
+            changed(peer, &fds);
         ok = got > 0 && !cut && dispatch(peer, buf, (size_t)got, fds.fd, fds.count);
         soft_untrusted_fd_close_all(&fds, who(peer));
         ok = ok && !soft_untrusted_fd_burdened(who(peer));
@@ -389,7 +400,7 @@ int soft_peer_own_by_name(const char *text, struct ucred *who, struct soft_peer 
     int fd = soft_name_reach(text, who);
     if (fd < 0)
         return fd;
-    if (who->uid == geteuid())
+    if (soft_own_user(who->uid, who->pid))
         return meet(fd, who, out);
     soft_untrusted_fd_close_socket(fd);
     return -EPERM;

@@ -42,12 +42,15 @@ struct soft_peer {
     struct soft_watch socket, death, bell; /* bell: our end of what the peer rings us with */
     struct cds_list_head link;             /* soft_peers */
     _Atomic unsigned refs;
-    bool alive, greeted;    /* greeted: its HELLO arrived */
-    bool doomed;            /* it does not read: the engine is about to drop it */
-    _Atomic uint8_t fences; /* enum soft_fences: what it does */
-    bool fence_free;        /* both sides can order memory with membarrier: no fence per post */
+    bool own; /* of our user, as of when it was met; else nothing of ours is shared */
+    _Atomic bool has_memory; /* it was given our keys or regions, and may be inside of them */
+    bool alive, greeted;     /* greeted: its HELLO arrived */
+    bool doomed;             /* it does not read: the engine is about to drop it */
+    _Atomic uint8_t fences;  /* enum soft_fences: what it does */
+    bool fence_free;         /* both sides can order memory with membarrier: no fence per post */
     uid_t uid;
     pid_t pid;
+    uid_t told_uid; /* by what it said; `uid` is of when it began to listen, or connected */
     uint8_t uuid[16];
     uint32_t blocks[SOFT_PEER_BLOCKS]; /* qpn blocks known to be its */
     unsigned block_count;

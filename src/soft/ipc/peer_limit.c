@@ -81,7 +81,7 @@ static bool limit_unseen(const struct soft_peer *fresh, unsigned most) {
     struct crowd unseen = {0};
     struct soft_peer *peer;
     cds_list_for_each_entry(peer, &soft_peers, link)
-        if (peer->uid == fresh->uid && peer->pid <= 0)
+        if (peer->own && peer->pid <= 0)
             join(&unseen, peer, fresh);
     return make_room(&unseen, most);
 }
@@ -89,13 +89,13 @@ static bool limit_unseen(const struct soft_peer *fresh, unsigned most) {
 bool soft_peer_limit_foreign(const struct soft_peer *fresh) {
     struct crowd user = {0}, all = {0};
     unsigned most = soft_peer_fd_limit() / 4 / FDS_OF_PEER;
-    if (fresh->uid == geteuid())
+    if (fresh->own)
         return fresh->pid > 0 || limit_unseen(fresh, 2 * most);
     struct soft_peer *peer;
     cds_list_for_each_entry(peer, &soft_peers, link) {
-        if (peer->uid != geteuid())
+        if (!peer->own)
             join(&all, peer, fresh);
-        if (peer->uid == fresh->uid)
+        if (!peer->own && peer->uid == fresh->uid)
             join(&user, peer, fresh);
     }
     bool both = user.count > most / 2;

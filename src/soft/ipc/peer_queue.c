@@ -119,7 +119,7 @@ static void doom(struct soft_peer *peer) {
 /* Copies of the descriptors go into q. 0 or -errno. */
 static int take_fds(struct soft_peer *peer, struct soft_queued *q, const int *fds, unsigned count) {
     unsigned limit = soft_peer_fd_limit();
-    unsigned most = peer->uid == geteuid() ? limit / 2 : FDS_OF_STRANGER;
+    unsigned most = peer->own ? limit / 2 : FDS_OF_STRANGER;
     bool ourselves = peer->pid == getpid(); /* the engine reads it, as soon as it comes to that */
     if (count && !ourselves &&
         (peer->out_fds + count > most || fds_waiting + count > limit / 4 * 3))

@@ -108,7 +108,7 @@ int soft_qpn_directory_find(uint32_t qpn, struct soft_peer **out) {
     struct soft_peer *peer;
     cds_list_for_each_entry(peer, &soft_peers, link) {
         for (unsigned i = 0; i < peer->block_count; i++)
-            if (peer->blocks[i] == block && peer->uid == geteuid() && soft_peer_usable(peer)) {
+            if (peer->blocks[i] == block && peer->own && soft_peer_usable(peer)) {
                 *out = soft_peer_hold(peer);
                 return 0;
             }

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/thread.h"
+#include "soft/ipc/own_user.h"
 
 #define LIST 4096 /* more than a process can have open, as a rule */
 #define CLOSERS 16
@@ -65,7 +66,7 @@ bool soft_untrusted_fd_bell(int fd) {
 }
 
 uint64_t soft_untrusted_fd_who(uid_t uid, pid_t pid) {
-    return uid == geteuid() ? 1ull << 32 | (uint32_t)pid : uid;
+    return soft_own_user(uid, pid) ? 1ull << 32 | (uint32_t)pid : uid;
 }
 
 /* ---- closing ------------------------------------------------------------------------------------- */
@@ -205,11 +206,12 @@ void soft_untrusted_fd_close_socket(int fd) {
 ssize_t soft_untrusted_fd_recv(int sock, void *data, size_t bytes,
                                struct soft_untrusted_fd_fds *fds, bool *cut) {
     /* Room for all that can come: what does not fit is closed by the kernel, on this thread. */
-    char control[CMSG_SPACE(SOFT_FOREIGN_FDS * sizeof(int))];
+    char control[CMSG_SPACE(SOFT_FOREIGN_FDS * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
     struct iovec iov = {.iov_base = data, .iov_len = bytes};
     struct msghdr msg = {
         .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     fds->count = 0;
+    fds->has_uid = false;
     ssize_t got = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0)
         return -errno;
@@ -219,6 +221,12 @@ ssize_t soft_untrusted_fd_recv(int sock, void *data, size_t bytes,
             unsigned n = (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
             fds->count = n > SOFT_FOREIGN_FDS ? SOFT_FOREIGN_FDS : n;
             memcpy(fds->fd, CMSG_DATA(c), fds->count * sizeof(int));
+        } else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_CREDENTIALS) {
+            struct ucred cred;
+            memcpy(&cred, CMSG_DATA(c), sizeof cred);
+            fds->has_uid = true;
+            fds->uid = cred.uid;
+            fds->pid = cred.pid;
         }
     return got;
 }

@@ -38,6 +38,9 @@ bool soft_untrusted_fd_burdened(uint64_t who);
 struct soft_untrusted_fd_fds {
     int fd[SOFT_FOREIGN_FDS]; /* -1: kept by whom they were shown to */
     unsigned count;
+    bool has_uid; /* whoever sent it was this user then: of a socket that asks for that */
+    uid_t uid;
+    pid_t pid;
 };
 /* One message, without waiting, with whatever it carries. -errno; cut: some of it is lost. */
 ssize_t soft_untrusted_fd_recv(int sock, void *data, size_t bytes,

@@ -18,6 +18,8 @@
 bool soft_same_process(const struct soft_peer *a, const struct soft_peer *b) {
     if (a == b)
         return true;
+    if (a->pid > 0 && a->pid == b->pid && (a->told_uid == b->uid || a->uid == b->told_uid))
+        return true; /* one is from before it became that user */
     if (a->uid != b->uid || a->pid > 0 || b->pid > 0)
         return a->uid == b->uid && a->pid == b->pid;
     return a->greeted && b->greeted && memcmp(a->uuid, b->uuid, sizeof a->uuid) == 0;
@@ -37,7 +39,7 @@ static void make_room(struct soft_qp *qp) {
     cds_list_for_each_entry(pending, &qp->pending_rings, link) {
         count++;
         oldest = pending;
-        if (pending->peer->uid != geteuid())
+        if (!pending->peer->own)
             foreign = pending;
     }
     if (count >= PENDING_RINGS_MAX)
@@ -66,10 +68,11 @@ static bool fits(const struct soft_qp *qp, const struct soft_pending_ring *pendi
 
 bool soft_pending_ring_take(struct soft_qp *qp, struct soft_pending_ring *out) {
     struct soft_pending_ring *pending;
-    bool found = false;
+    bool found = false, unknown = false;
     if (qp->peer->pid <= 0 && !qp->peer->greeted)
         return false; /* who it is shows with its greeting: until then they wait */
     cds_list_for_each_entry(pending, &qp->pending_rings, link) {
+        unknown |= pending->peer->pid == qp->peer->pid && !qp->peer->greeted;
         if (!fits(qp, pending))
             continue;
         found = true;
@@ -78,7 +81,8 @@ bool soft_pending_ring_take(struct soft_qp *qp, struct soft_pending_ring *out) {
         free(pending);
         break;
     }
-    soft_pending_ring_drop_all(qp);
+    if (found || !unknown) /* else its greeting may say who it is now */
+        soft_pending_ring_drop_all(qp);
     return found;
 }
 

@@ -224,13 +224,14 @@ static void on_link(struct soft_peer *peer, const struct link_msg *msg, int fd) 
 
 static void send_region(struct soft_peer *peer, int index) {
     const struct soft_region *r = &soft_regions[index];
-    if (!r->addr || !peer->greeted || peer->uid != geteuid() ||
+    if (!r->addr || !peer->greeted || !peer->own || r->uid != peer->uid ||
         ld(peer->region_sent[index]) != REGION_UNSENT)
         return;
     struct region_msg msg = {.index = (uint32_t)index,
                              .serial = r->serial,
                              .bytes = r->bytes,
                              .flags = r->writable ? REGION_WRITABLE : 0};
+    st(peer->has_memory, true);
     if (soft_peer_send(peer, SOFT_MSG_REGION, &msg, sizeof msg, r->fd) == 0 && peer->alive)
         st(peer->region_sent[index], REGION_SENT);
 }
@@ -275,7 +276,7 @@ void soft_ring_exchange_region_writable(int index) {
 
 static void on_region(struct soft_peer *peer, const struct region_msg *msg, int fd) {
     /* Memory of another user is not mapped: its messages travel through the rings. */
-    if (msg->index >= SOFT_MAX_REGIONS || fd < 0 || peer->uid != geteuid() || msg->bytes == 0 ||
+    if (msg->index >= SOFT_MAX_REGIONS || fd < 0 || !peer->own || msg->bytes == 0 ||
         msg->bytes > (1ull << 40) || !soft_untrusted_fd_memory(fd, msg->bytes))
         return;
     struct soft_peer_region *region = &peer->regions[msg->index];
@@ -312,8 +313,9 @@ static void on_region_drop(struct soft_peer *peer, uint32_t index) {
 
 static void announce_keys(struct soft_peer *peer) {
     int fd = soft_keys_fd();
-    if (fd < 0 || peer->keys_sent || !peer->greeted || peer->uid != geteuid())
+    if (fd < 0 || peer->keys_sent || !peer->greeted || !peer->own || soft_keys_uid != peer->uid)
         return;
+    st(peer->has_memory, true);
     struct keys_msg msg = {.probe = (uintptr_t)soft_own_uuid};
     peer->keys_sent = soft_peer_send(peer, SOFT_MSG_KEYS, &msg, sizeof msg, fd) == 0;
 }
@@ -328,7 +330,7 @@ static bool probe(const struct soft_peer *peer, uint64_t addr) {
 }
 
 static void on_keys(struct soft_peer *peer, const struct keys_msg *msg, int fd) {
-    if (fd < 0 || peer->uid != geteuid() || atomic_load(&peer->keys) ||
+    if (fd < 0 || !peer->own || atomic_load(&peer->keys) ||
         !soft_untrusted_fd_memory(fd, SOFT_KEYS_BYTES))
         return;
     void *addr = mmap(NULL, SOFT_KEYS_BYTES, PROT_READ, MAP_SHARED, fd, 0);

@@ -40,10 +40,10 @@ static bool died(const struct soft_peer *peer) {
     return death.fd >= 0 && poll(&death, 1, 0) > 0;
 }
 
-/* What the peer's word says, 0: it is not inside. Who belongs to another user has nothing of ours mapped. */
+/* What the peer's word says, 0: it is not inside. Who was given nothing has nothing of ours mapped. */
 static uint32_t word(const struct soft_qp *qp) {
     const struct soft_ring *rx = ld(qp->rx);
-    if (!rx || (qp->peer && qp->peer->uid != geteuid()))
+    if (!rx || (qp->peer && !ld(qp->peer->has_memory)))
         return 0;
     uint32_t now = atomic_load_explicit(&rx->tx.touching, memory_order_acquire);
     return now & 1 ? now : 0;
@@ -54,7 +54,7 @@ static uint32_t word(const struct soft_qp *qp) {
 
 /* Behind soft_fence_all(): 0, what the word says, or UNSURE. */
 static uint32_t look(const struct soft_qp *qp) {
-    bool other = qp->peer && qp->peer->uid != geteuid();
+    bool other = qp->peer && !ld(qp->peer->has_memory);
     return !other && ld(qp->rx) && soft_fence_unsure(qp->peer) ? UNSURE : word(qp);
 }
 

@@ -88,6 +88,7 @@ int soft_dealloc_pd(struct ibv_pd *ibpd) {
 /* ---- the key table that peers of this uid see -------------------------------------------------- */
 
 struct soft_key *soft_keys;
+uid_t soft_keys_uid;
 static int keys_fd = -1;
 
 /* Made once, kept as long as the process: control lock. */
@@ -106,6 +107,7 @@ int soft_keys_fd(void) {
         return -1;
     }
     soft_keys = keys;
+    soft_keys_uid = geteuid();
     keys_fd = fd;
     return fd;
 }
@@ -404,8 +406,8 @@ static void *mem_alloc(size_t bytes, unsigned page_flags) {
         if (!soft_regions[i].addr)
             slot = i;
     if (slot >= 0) {
-        soft_regions[slot] =
-            (struct soft_region){.addr = addr, .bytes = bytes, .fd = fd, .serial = ++region_serial};
+        soft_regions[slot] = (struct soft_region){
+            .addr = addr, .bytes = bytes, .fd = fd, .serial = ++region_serial, .uid = geteuid()};
         soft_ring_exchange_region_added(slot);
     } else {
         close(fd); /* more regions than peers are told of: still good memory, two copies */

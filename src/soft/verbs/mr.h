@@ -37,6 +37,7 @@ struct soft_region {
     size_t bytes;
     int fd;
     uint32_t serial;
+    uid_t uid;     /* ours, when it was made: nobody else is given it, whoever we become */
     bool writable; /* some registration lets peers write: they map it so */
 };
 
@@ -72,6 +73,7 @@ static inline struct soft_mr *soft_mr_find(uint32_t key, const struct ibv_pd *pd
 /* The MR (or bound window) a peer's key names on this QP, or NULL. */
 struct soft_mr *soft_mr_find_remote(uint32_t key, struct soft_qp *qp);
 extern struct soft_key *soft_keys; /* own table */
+extern uid_t soft_keys_uid;        /* ours, when it was made */
 int soft_keys_fd(void);            /* control lock; -1: no memory */
 /* Address of [addr, addr+len) if mr covers it with these rights, else NULL. */
 static inline uint8_t *soft_mr_range(const struct soft_mr *mr, uint64_t addr, uint64_t len,

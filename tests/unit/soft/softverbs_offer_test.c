@@ -85,6 +85,7 @@ static void a_queue_pair_keeps_few_offers_and_forgets_them_with_itself(void **st
         must(ring != MAP_FAILED);
         peers[i].pid = (pid_t)(100000 + i);
         peers[i].uid = i < 4 || i % 2 ? geteuid() : geteuid() + 1;
+        peers[i].own = peers[i].uid == geteuid();
         atomic_init(&peers[i].refs, 1000);
         const struct soft_pending_ring offer = {
             .ring = ring, .peer = soft_peer_hold(&peers[i]), .qpn = i};
