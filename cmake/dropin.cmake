@@ -50,7 +50,7 @@ function(dropin_library name part library)
   set_target_properties(dropin-${name} PROPERTIES
                         OUTPUT_NAME ${name} SOVERSION 1 LINK_DEPENDS "${out}.map"
                         LIBRARY_OUTPUT_DIRECTORY "${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/sluice-soft"
-                        BUILD_RPATH "$ORIGIN/.." INSTALL_RPATH "$ORIGIN/.." LINKER_LANGUAGE C)
+                        INSTALL_RPATH "$ORIGIN/.." BUILD_WITH_INSTALL_RPATH ON LINKER_LANGUAGE C)
   # The stubs are nobody's prototypes.
   target_compile_options(dropin-${name} PRIVATE -w)
   target_link_libraries(dropin-${name} PRIVATE sluice-soft-preload)

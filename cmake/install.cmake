@@ -11,6 +11,14 @@ install(TARGETS sluice EXPORT sluice-targets LIBRARY DESTINATION "${CMAKE_INSTAL
 install(DIRECTORY include/sluice DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
         FILES_MATCHING PATTERN "*.h")
 
+# The linker marks only what all of its objects are marked as, those of the C library too, and distributions build
+# these without. They return from nothing but calls; that ours are marked a test sees to.
+if(SLUICE_SHADOW_STACKS)
+  foreach(target IN LISTS tool_targets dropin_targets ITEMS sluice)
+    target_link_options(${target} PRIVATE "LINKER:-z,shstk")
+  endforeach()
+endif()
+
 if(tool_targets)
   file(RELATIVE_PATH bin_to_lib "/p/${CMAKE_INSTALL_BINDIR}" "/p/${CMAKE_INSTALL_LIBDIR}")
   # The build's own layout is one of them: a path that is changed when it is installed leaves room for it, and

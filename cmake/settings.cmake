@@ -42,6 +42,7 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT SLUICE_SANITIZE AND NOT SLUICE_FU
       add_compile_options(${flag})
     endif()
   endforeach()
+  set(SLUICE_SHADOW_STACKS "${HAVE_fcf_protection_return}")
   # Some compilers define it themselves; where they know no 3 the headers warn of it.
   set(CMAKE_REQUIRED_FLAGS "-O2 -Werror -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3")
   check_c_source_compiles("#include <string.h>\nint main(void) { return 0; }" HAVE_FORTIFY_3)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #
-# hardened.sh FILE... - what an attacker who found a mistake must not find in the library and the tools: a table
-# of functions to write to, a stack without a guard, a fixed address, a folder of anybody's to load from.
+# hardened.sh SHADOW OBJECTS FILE... - what an attacker who found a mistake must not find in the library and the tools: a table
+# of functions to write to, a stack without a guard, a fixed address, a folder of anybody's to load from. SHADOW says whether the compiler makes code for shadow stacks: then each object of
+# the list OBJECTS must be made so, and each file be marked so, as the kernel gives it none otherwise.
 set -euo pipefail
 failed=0
 
@@ -11,7 +12,19 @@ wrong() { # FILE TEXT
     failed=1
 }
 
-(($# > 2)) || { echo "no files"; exit 1; }
+marked() { readelf -nW "$1" 2> /dev/null | grep -q 'x86 feature:.*SHSTK'; }
+
+(($# > 4)) || { echo "no files"; exit 1; }
+shadow=$1 objects=$2
+shift 2
+if [[ -n $shadow ]]; then
+    count=0
+    while read -r object; do
+        marked "$object" || wrong "$object" "no code for a shadow stack"
+        count=$((count + 1))
+    done < "$objects"
+    ((count > 100)) || wrong "$objects" "only $count objects"
+fi
 guarded=0 fortified=0
 for file; do
     headers=$(readelf -lW "$file") dynamic=$(readelf -dW "$file") symbols=$(readelf -W --dyn-syms "$file")
@@ -22,6 +35,8 @@ for file; do
     grep -q 'Type: *DYN\|file type is DYN' <<< "$headers" || wrong "$file" "it has a fixed address"
     path=$(sed -n 's/.*(R[UN]*PATH).*\[\(.*\)\]/\1/p' <<< "$dynamic")
     [[ ":$path:" != *::* || -z $path ]] || wrong "$file" "an empty entry in its path: $path"
+    [[ -z $shadow ]] || marked "$file" || wrong "$file" "it has no shadow stack"
+    [[ -z $path ]] || [[ ! "$path" =~ (^|:)[^\$] ]] || wrong "$file" "not relative to itself: $path"
     ! grep -q __stack_chk_fail <<< "$symbols" || guarded=$((guarded + 1))
     ! grep -qE '__(v?snprintf|memcpy|memset|read|recv)_chk' <<< "$symbols" || fortified=$((fortified + 1))
 done
