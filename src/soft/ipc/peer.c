@@ -83,13 +83,17 @@ struct soft_peer *soft_peer_hold(struct soft_peer *peer) {
     return peer;
 }
 
+static uint64_t who(const struct soft_peer *peer) {
+    return soft_untrusted_fd_who(peer->uid, peer->pid);
+}
+
 void soft_peer_release(struct soft_peer *peer) {
     if (!peer || atomic_fetch_sub_explicit(&peer->refs, 1, memory_order_acq_rel) != 1)
         return;
     for (unsigned i = 0; i < SOFT_MAX_REGIONS; i++) {
         const uint8_t *addr = atomic_load(&peer->regions[i].addr);
         if (addr)
-            munmap((void *)(uintptr_t)addr, peer->regions[i].bytes);
+            soft_untrusted_unmap((void *)(uintptr_t)addr, peer->regions[i].bytes, who(peer));
     }
     if (peer->shm_page)
         munmap(peer->shm_page, sizeof *peer->shm_page);
@@ -100,10 +104,6 @@ void soft_peer_release(struct soft_peer *peer) {
     if (peer->death.fd >= 0)
         close(peer->death.fd);
     free(peer);
-}
-
-static uint64_t who(const struct soft_peer *peer) {
-    return soft_untrusted_fd_who(peer->uid, peer->pid);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -303,7 +303,7 @@ static bool dispatch(struct soft_peer *peer, const uint8_t *buf, size_t got, int
     if (wire.type >= SOFT_MSG_CM_FIRST && wire.type <= SOFT_MSG_CM_LAST)
         soft_cm_on_message(peer, wire.type, body, bytes);
     else
-        soft_ring_exchange_on_message(peer, wire.type, body, bytes, n ? fds[0] : -1);
+        soft_ring_exchange_on_message(peer, wire.type, body, bytes, n ? &fds[0] : NULL);
     return true;
 }
 

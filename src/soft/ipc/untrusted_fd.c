@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -26,11 +27,14 @@
 #define LIST 4096 /* more than a process can have open, as a rule */
 #define CLOSERS 16
 #define CLOSERS_OF_ONE 4
+#define LITTLE (8 << 20)
 #define BURDEN 64 /* waiting of one: what he sends cannot be closed, or there is too much of it */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct foreign {
-    int fd;
+    int fd; /* or, where there are bytes, a mapping */
+    void *addr;
+    size_t bytes;
     uint64_t who;
 } list[LIST];
 static uint64_t closing[CLOSERS]; /* whose descriptor each thread that is in close() closes */
@@ -125,7 +129,10 @@ static void *closer(void *unused) {
         closing[closing_count++] = mine.who;
         start_closer();
         pthread_mutex_unlock(&mutex);
-        close(mine.fd);
+        if (mine.bytes)
+            munmap(mine.addr, mine.bytes);
+        else
+            close(mine.fd);
         pthread_mutex_lock(&mutex);
         unsigned at = 0;
         while (closing[at] != mine.who)
@@ -137,13 +144,17 @@ static void *closer(void *unused) {
     return NULL;
 }
 
-static void close_elsewhere(int fd, uint64_t who) {
+static void elsewhere(struct foreign what) {
     pthread_mutex_lock(&mutex);
     if (count < LIST) {
-        list[count++] = (struct foreign){fd, who};
+        list[count++] = what;
         start_closer();
     } /* else it stays open: who cannot be closed is not worth waiting for */
     pthread_mutex_unlock(&mutex);
+}
+
+static void close_elsewhere(int fd, uint64_t who) {
+    elsewhere((struct foreign){.fd = fd, .who = who});
 }
 
 bool soft_untrusted_fd_burdened(uint64_t who) {
@@ -167,8 +178,22 @@ unsigned soft_untrusted_fd_pending(void) {
     return n;
 }
 
+/* Whoever closes memory last frees its pages, a gigabyte in a tenth of a second. This cannot become larger. */
+static bool is_little_memory(int fd) {
+    struct stat st;
+    int seals = seals_of(fd);
+    return seals >= 0 && (seals & F_SEAL_GROW) && fstat(fd, &st) == 0 && st.st_size <= LITTLE;
+}
+
+void soft_untrusted_unmap(void *addr, size_t bytes, uint64_t who) {
+    if (bytes <= LITTLE)
+        munmap(addr, bytes);
+    else
+        elsewhere((struct foreign){.fd = -1, .addr = addr, .bytes = bytes, .who = who});
+}
+
 void soft_untrusted_fd_close(int fd, uint64_t who) {
-    if (seals_of(fd) >= 0)
+    if (is_little_memory(fd))
         close(fd);
     else
         close_elsewhere(fd, who);

@@ -29,6 +29,8 @@ bool soft_untrusted_fd_bell(int fd);
 uint64_t soft_untrusted_fd_who(uid_t uid, pid_t pid);
 /* Anything that was received. */
 void soft_untrusted_fd_close(int fd, uint64_t who);
+/* Memory that another process made, and may have left: who unmaps it last frees it. */
+void soft_untrusted_unmap(void *addr, size_t bytes, uint64_t who);
 /* An own socket that is connected to another process, which may have sent what was not received. */
 void soft_untrusted_fd_close_socket(int fd);
 /* What he sent does not get closed: take no more from him. */

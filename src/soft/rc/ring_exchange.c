@@ -274,25 +274,34 @@ void soft_ring_exchange_region_writable(int index) {
     }
 }
 
-static void on_region(struct soft_peer *peer, const struct region_msg *msg, int fd) {
+/* Memory that is mapped is not freed by closing its descriptor. */
+static void keep_mapped(int *fd) {
+    close(*fd);
+    *fd = -1;
+}
+
+static void on_region(struct soft_peer *peer, const struct region_msg *msg, int *fd) {
     /* Memory of another user is not mapped: its messages travel through the rings. */
-    if (msg->index >= SOFT_MAX_REGIONS || fd < 0 || !peer->own || msg->bytes == 0 ||
-        msg->bytes > (1ull << 40) || !soft_untrusted_fd_memory(fd, msg->bytes))
+    if (msg->index >= SOFT_MAX_REGIONS || !fd || !peer->own || msg->bytes == 0 ||
+        msg->bytes > (1ull << 40) || !soft_untrusted_fd_memory(*fd, msg->bytes))
         return;
     struct soft_peer_region *region = &peer->regions[msg->index];
     bool writable = (msg->flags & REGION_WRITABLE) != 0;
     const uint8_t *old = atomic_load(&region->addr);
     if (old && (!writable || region->bytes != msg->bytes))
         return;
-    void *addr = mmap(NULL, msg->bytes, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+    void *addr =
+        mmap(NULL, msg->bytes, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, *fd, 0);
     if (addr == MAP_FAILED)
         return; /* more rights for a mapping in use, and we may not have them: it stays */
+    keep_mapped(fd);
     region->bytes = msg->bytes;
     atomic_store(&region->serial, msg->serial);
     atomic_store_explicit(&region->addr, addr, memory_order_release);
     if (old) {
         soft_qp_quiesce(); /* nobody who has seen the old one may learn that it can be written */
-        munmap((void *)(uintptr_t)old, msg->bytes);
+        soft_untrusted_unmap((void *)(uintptr_t)old, msg->bytes,
+                             soft_untrusted_fd_who(peer->uid, peer->pid));
     }
     atomic_store_explicit(&region->writable, writable, memory_order_release);
     soft_peer_send(peer, SOFT_MSG_REGION_OK, msg, sizeof *msg, -1);
@@ -306,7 +315,8 @@ static void on_region_drop(struct soft_peer *peer, uint32_t index) {
         return;
     atomic_store(&peer->regions[index].writable, false);
     soft_qp_quiesce(); /* a poller may be copying from it */
-    munmap(addr, peer->regions[index].bytes);
+    soft_untrusted_unmap(addr, peer->regions[index].bytes,
+                         soft_untrusted_fd_who(peer->uid, peer->pid));
 }
 
 /* ---- keys --------------------------------------------------------------------------------------- */
@@ -343,7 +353,8 @@ static void on_keys(struct soft_peer *peer, const struct keys_msg *msg, int fd) 
 /* ---- entries ------------------------------------------------------------------------------------ */
 
 void soft_ring_exchange_on_message(struct soft_peer *peer, uint32_t type, const void *data,
-                                   size_t bytes, int fd) {
+                                   size_t bytes, int *file) {
+    int fd = file ? *file : -1;
     struct link_msg link;
     struct region_msg region;
     struct keys_msg keys;
@@ -385,7 +396,7 @@ void soft_ring_exchange_on_message(struct soft_peer *peer, uint32_t type, const 
             break;
         memcpy(&region, data, sizeof region);
         if (type == SOFT_MSG_REGION)
-            on_region(peer, &region, fd);
+            on_region(peer, &region, file);
         else if (type == SOFT_MSG_REGION_DROP)
             on_region_drop(peer, region.index);
         else if (region.index < SOFT_MAX_REGIONS &&

@@ -17,8 +17,9 @@ struct soft_qp;
 int soft_ring_exchange_open(struct soft_qp *qp);
 /* The QP is in no CQ's list, or under its lock. */
 void soft_ring_exchange_close(struct soft_qp *qp);
+/* file: what came with it, or NULL; -1 afterwards if it is closed already */
 void soft_ring_exchange_on_message(struct soft_peer *peer, uint32_t type, const void *data,
-                                   size_t bytes, int fd);
+                                   size_t bytes, int *file);
 void soft_ring_exchange_on_peer_gone(struct soft_peer *peer);
 void soft_ring_exchange_on_bell(struct soft_peer *peer);
 /* Its HELLO is here: it learns of our regions and keys, and what it offered before is taken. */

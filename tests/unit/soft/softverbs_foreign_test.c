@@ -106,6 +106,37 @@ static void a_descriptor_that_is_slow_to_close_holds_nobody_up(void **state) {
     assert_int_equal(hostile_fds(), fds);
 }
 
+/*
+ * Who closes or unmaps it last gives its pages back to the system, which takes as long as there are some. The threads of
+ * this sender are busy, so what is left to them stays.
+ */
+static void much_memory_is_freed_by_a_thread(void **state) {
+    (void)state;
+    enum { MUCH = 64 << 20 };
+    int other[4];
+    uint64_t who = soft_untrusted_fd_who(geteuid(), 1);
+    for (unsigned i = 0; i < 4; i++)
+        soft_untrusted_fd_close(hostile_lingering(&other[i]), who);
+    sv_until(sv_closers() == 4);
+    int little = hostile_shm_file(true, 4 << 20, 0), much = hostile_shm_file(true, MUCH, 0);
+    int grows = hostile_shm_file(false, 4096, 0);
+    must(fcntl(little, F_ADD_SEALS, F_SEAL_GROW) == 0);
+    void *addr = mmap(NULL, MUCH, PROT_READ, MAP_SHARED, much, 0);
+    must(addr != MAP_FAILED);
+    soft_untrusted_fd_close(little, who);
+    assert_int_equal(fcntl(little, F_GETFD), -1);
+    soft_untrusted_fd_close(much, who);
+    soft_untrusted_fd_close(grows, who);
+    soft_untrusted_unmap(addr, MUCH, who);
+    assert_int_equal(soft_untrusted_fd_pending(), 4 + 3);
+    for (unsigned i = 0; i < 4; i++)
+        close(other[i]);
+    sv_until(soft_untrusted_fd_pending() == 0);
+    sv_until(sv_closers() == 0);
+    assert_int_equal(fcntl(much, F_GETFD), -1);
+    assert_int_equal(msync(addr, 4096, MS_ASYNC), -1); /* nothing is mapped there */
+}
+
 #define MANY 300
 #define SOMEBODY 4711
 #define SOMEBODY_ELSE 4712
@@ -366,6 +397,7 @@ int main(void) {
         cmocka_unit_test(a_descriptor_that_is_slow_to_close_holds_nobody_up),
         cmocka_unit_test(a_user_whose_descriptors_do_not_close_burdens_himself),
         cmocka_unit_test(a_peer_that_passes_slow_descriptors_holds_nobody_up),
+        cmocka_unit_test(much_memory_is_freed_by_a_thread),
         cmocka_unit_test(honest_peers_need_no_thread_for_it),
         cmocka_unit_test(of_those_who_never_greet_the_oldest_go),
         cmocka_unit_test(one_process_has_few_connections),
