@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * port.c - reserving ports on this host, and finding who has one. Control lock held throughout.
+ * port.c - reserving ports on this host, and finding who has one. Control lock; who reserves one gives it up while he
+ * reads the names of all, which are as many as others like.
  *
  * A port is taken first and looked for conflicts after: of two processes that take overlapping
  * addresses at the same moment, one or both give way, never none.
@@ -9,6 +10,7 @@
 #include "soft/cm/port.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -19,18 +21,21 @@
 #include "soft/cm/id.h"
 #include "soft/cm/port_name.h"
 #include "soft/cm/port_cache.h"
+#include "soft/ipc/control_lock.h"
 
 #define BUCKETS 256
 #define EPHEMERAL_TRIES 64
 
 static struct soft_cm_id *buckets[BUCKETS]; /* ids with a name, by port */
 static uint64_t ephemeral[65536 / 64];      /* ports handed out without a name */
+static bool looking;                        /* somebody reads the names of all */
 static uint16_t ephemeral_first, ephemeral_last, ephemeral_next;
 
 void soft_cm_port_forked(void) {
     memset(buckets, 0, sizeof buckets);
     memset(ephemeral, 0, sizeof ephemeral);
     ephemeral_next = 0;
+    looking = false;
     soft_cm_port_cache_forked();
 }
 
@@ -98,6 +103,21 @@ static bool see_conflict(const char *text, const struct soft_cm_port_name *other
     return !conflict->error;
 }
 
+/* Gives the control lock up meanwhile; one call at a time, so that of two of this process not both give way. */
+static void look_for_conflict(struct conflict *conflict) {
+    while (looking)
+        (void)soft_lock_wait(UINT64_MAX);
+    int state; /* whoever is cancelled there would look for ever */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    looking = true;
+    soft_unlock();
+    (void)soft_cm_port_name_scan(conflict->mine->ps, conflict->mine->port, see_conflict, conflict);
+    soft_lock();
+    looking = false;
+    soft_lock_wake();
+    pthread_setcancelstate(state, NULL);
+}
+
 /* Takes the name of the id's present address and options; a former one is given up on success. */
 static int take(struct soft_cm_id *id, bool reuse, bool any_owner) {
     struct soft_cm_port *port = &id->port;
@@ -118,7 +138,7 @@ static int take(struct soft_cm_id *id, bool reuse, bool any_owner) {
     if (error)
         return error;
     struct conflict conflict = {&mine, text, former, any_owner, 0};
-    (void)soft_cm_port_name_scan(mine.ps, mine.port, see_conflict, &conflict);
+    look_for_conflict(&conflict);
     if (conflict.error) {
         soft_abstract_socket_unbind(&port->names[next]);
         return conflict.error;

@@ -6,14 +6,19 @@
 #define _GNU_SOURCE
 #include "support/softcm.h"
 
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stddef.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "soft/cm/addr.h"
 #include "soft/cm/port_name.h"
+#include "soft/ipc/control_lock.h"
 
 #define OTHER_UID 65534
 #define THIRD_UID 65533
@@ -99,11 +104,97 @@ static void a_port_that_other_users_dispute_is_refused(void **state) {
     end(two);
 }
 
+/* ---- names without number --------------------------------------------------------------------------- */
+
+#define CROWDS 8
+
+/* As many names as a process may have open. */
+static pid_t crowd(unsigned number) {
+    int ready[2];
+    char byte;
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct rlimit limit;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)getrlimit(RLIMIT_NOFILE, &limit);
+        limit.rlim_cur = limit.rlim_max < 2000 ? limit.rlim_max : 2000;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+        for (unsigned i = 0;; i++) {
+            struct sockaddr_un sun = {.sun_family = AF_UNIX};
+            int n = snprintf(sun.sun_path + 1, sizeof sun.sun_path - 1, "crowd%d-%u-%u",
+                             (int)getpid(), number, i);
+            int sock = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+            if (sock < 0 ||
+                bind(sock, (struct sockaddr *)&sun,
+                     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) != 0)
+                break;
+        }
+        (void)!write(ready[1], "x", 1);
+        for (;;)
+            pause();
+    }
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    return pid;
+}
+
+static _Atomic bool begun, done;
+
+static void *bind_port(void *channel) {
+    struct rdma_cm_id *id = softcm_id(channel);
+    atomic_store(&begun, true);
+    (void)softcm_listen(id, 8);
+    atomic_store(&done, true);
+    assert_int_equal(soft_destroy_id(id), 0);
+    return NULL;
+}
+
+/* The turns that the engine could do while a thread takes a port: the least of some tries, or the most. */
+static unsigned turns_meanwhile(struct rdma_event_channel *channel, bool least) {
+    unsigned found = least ? UINT_MAX : 0;
+    for (unsigned try = 0; try < 10; try++) {
+        unsigned turns = 0;
+        pthread_t thread;
+        atomic_store(&begun, false);
+        atomic_store(&done, false);
+        assert_int_equal(pthread_create(&thread, NULL, bind_port, channel), 0);
+        while (!atomic_load(&begun))
+            sched_yield();
+        for (; !atomic_load(&done); turns++) {
+            soft_lock();
+            soft_unlock();
+            sched_yield();
+        }
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        if (least ? turns < found : turns > found)
+            found = turns;
+    }
+    return found;
+}
+
+/* Taking a port means to look at all names. */
+static void names_without_number_hold_up_only_who_reads_them(void **state) {
+    (void)state;
+    pid_t crowds[CROWDS];
+    struct rdma_event_channel *channel = soft_create_event_channel();
+    unsigned before = turns_meanwhile(channel, true);
+    for (unsigned i = 0; i < CROWDS; i++)
+        crowds[i] = crowd(i);
+    assert_true(turns_meanwhile(channel, false) > 10 * before + 100);
+    for (unsigned i = 0; i < CROWDS; i++)
+        end(crowds[i]);
+    soft_destroy_event_channel(channel);
+}
+
 int main(void) {
     softcm_start();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_more_exact_name_of_another_user_gets_nothing),
         cmocka_unit_test(a_port_that_other_users_dispute_is_refused),
+        cmocka_unit_test(names_without_number_hold_up_only_who_reads_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
