@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * addrinfo.c - what rdma_cm knows of a name: rdma_resolve_addrinfo() and its two events.
+ * addrinfo.c - what rdma_cm makes of an address that a name has: rdma_resolve_addrinfo() and its two events.
  *
  * The call is asynchronous by its events only. librdmacm asks the name server inside of the call, and
  * ibacm where there is one, for as long as they take; then it writes the event to its own channel. So a
  * resolver thread makes it, on an id of the lookup's own, and the event is the CM thread's like all others.
  *
- * rdma_cm tells one address of a name (librdmacm 65), and of a name it cannot find no more than that. The
- * system's answer is therefore asked for too, by the same thread, and decides which addresses there are,
- * how many, and what an error is called: a dial ends in the same way with and without rdma_cm. Its
- * address is tried first, if it is among them.
+ * rdma_cm tells one address of a name (librdmacm 65), and of a name it cannot find no more than that. So the
+ * name is the system's to look up, once: its answer decides which addresses there are, how many, and what an
+ * error is called. rdma_cm is given the first of them as a number, which makes it ask no name server; ibacm
+ * may know more of it. What it answers is tried first, if it is among them. A dial ends in the same way with
+ * and without rdma_cm.
  *
  * Owner of a query: the resolver thread until its lookup is answered, then the CM thread; but `found` is
  * the CM thread's alone, which takes the event, perhaps before that. The id is not destroyed before the
  * lookup is answered: somebody may be in a call with it.
  */
 #include <errno.h>
+#include <netdb.h>
 #include <string.h>
 
 #include "cm/addrinfo.h"
@@ -24,9 +26,14 @@
 #include "core/context.h"
 
 int cm_addrinfo_ask(struct cm_addrinfo_query *query, const struct fabric_ops *fabric,
-                    struct rdma_event_channel *channel, const char *host) {
-    const struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP, .ai_qp_type = IBV_QPT_RC};
+                    struct rdma_event_channel *channel, const union address *address) {
+    const struct rdma_addrinfo hints = {
+        .ai_flags = RAI_NUMERICHOST, .ai_port_space = RDMA_PS_TCP, .ai_qp_type = IBV_QPT_RC};
+    socklen_t bytes = address->any.sa_family == AF_INET ? sizeof address->v4 : sizeof address->v6;
+    char host[NI_MAXHOST];
     struct rdma_cm_id *id;
+    if (getnameinfo(&address->any, bytes, host, sizeof host, NULL, 0, NI_NUMERICHOST) != 0)
+        return -EINVAL;
     if (fabric->create_id(channel, &id, &query->owner, RDMA_PS_TCP) != 0)
         return -errno;
     query->owner.state = CM_RESOLVING_ADDRINFO;

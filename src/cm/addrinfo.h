@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * addrinfo.h - what rdma_cm knows of a name.
+ * addrinfo.h - what rdma_cm makes of an address that a name has.
  *
  * Owner: the thread that asks, until the query is answered.
  */
@@ -22,7 +22,7 @@ struct cm_addrinfo_query {
 
 /* A resolver thread, for as long as it takes. 0: an event is on its way, or was taken; or -errno. */
 int cm_addrinfo_ask(struct cm_addrinfo_query *query, const struct fabric_ops *fabric,
-                    struct rdma_event_channel *channel, const char *host);
+                    struct rdma_event_channel *channel, const union address *address);
 void cm_addrinfo_end(struct cm_addrinfo_query *query, const struct fabric_ops *fabric);
 /* What rdma_cm found comes first, if it is among them. */
 void cm_addrinfo_prefer(const struct cm_addrinfo_query *query, struct cm_names *names);

@@ -104,15 +104,20 @@ static int short_of_files(void) {
     return error == EMFILE || error == ENFILE ? error : 0;
 }
 
+/* rdma_cm is asked about the address that is tried first, not about the name: a name server is asked once. */
+static void ask_rdma_cm(struct cm_resolver *r, struct cm_lookup *lookup) {
+    if (r->channel && !atomic_load_explicit(&r->unable, memory_order_relaxed) &&
+        cm_addrinfo_ask(&lookup->query, r->fabric, r->channel, &lookup->names.addresses[0]) ==
+            -ENOSYS)
+        atomic_store_explicit(&r->unable, true, memory_order_relaxed);
+}
+
 static void look_up(struct cm_resolver *r, struct cm_lookup *lookup) {
     const struct sluice_env *env = &r->env;
     struct sockaddr_storage found[FOUND_MAX];
     struct cm_names *names = &lookup->names;
     unsigned count = 0;
     memset(found, 0, sizeof found);
-    if (r->channel && !atomic_load_explicit(&r->unable, memory_order_relaxed) &&
-        cm_addrinfo_ask(&lookup->query, r->fabric, r->channel, lookup->host) == -ENOSYS)
-        atomic_store_explicit(&r->unable, true, memory_order_relaxed);
     errno = 0;
     names->error = (env->resolve ? env->resolve : ask_system)(env->arg, lookup->host, found,
                                                               FOUND_MAX, &count);
@@ -121,6 +126,8 @@ static void look_up(struct cm_resolver *r, struct cm_lookup *lookup) {
         add(names, &found[i]);
     if (names->error == 0 && names->count == 0)
         names->error = EAI_NONAME;
+    if (names->error == 0)
+        ask_rdma_cm(r, lookup);
 }
 
 /* ---- the threads ------------------------------------------------------------------------------ */
