@@ -157,6 +157,7 @@ struct drain {
 /* one_sided.c: its work requests that are not complete; of them those that READ, and the large. */
 struct connection_rma {
     uint32_t posted, reads, large;
+    uint32_t read_bytes; /* of one READ of a get, at most */
 };
 
 struct connection {

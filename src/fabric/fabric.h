@@ -57,7 +57,7 @@ struct hwloc_bitmap_s;
  * sends_in_place: a send that is not signalled may be read later than one behind it completes.
  * sent_is_local: a SEND or WRITE completes when this side has sent it; only a READ's answer proves more.
  * sink_is_target: the memory a READ goes to needs REMOTE_WRITE.
- * reads_unsafe: a READ may deliver wrong bytes when packets of its answer were lost (Soft-RoCE of 7.2).
+ * reads_unsafe: a READ of more than one packet may deliver wrong bytes when packets were lost (Soft-RoCE of 7.2).
  * no_immediate: there is no WRITE with immediate data.
  */
 struct fabric_traits {

@@ -32,8 +32,9 @@
 #include "core/forked.h"
 
 #define CHUNK (256u << 10)
-#define LARGE (16u << 10)   /* operations above that count as large ... */
-#define LARGE_MAX SINKS_MAX /* ... of whose chunks so many are posted at a time */
+#define PACKET(mtu) (128u << (mtu)) /* bytes in a packet of enum ibv_mtu */
+#define LARGE (16u << 10)           /* operations above that count as large ... */
+#define LARGE_MAX SINKS_MAX         /* ... of whose chunks so many are posted at a time */
 #define BYTES_MAX (1ull << 30)
 
 static struct operation *operation_of(struct sluice_msg *msg) {
@@ -117,6 +118,17 @@ static enum build_result no_sink(struct sluice_loop *l, struct session *s, struc
     return BUILD_PARTIAL; /* look at the queue again */
 }
 
+/* Where a READ may deliver wrong bytes when some of its packets are lost, each has one packet. */
+void one_sided_up(struct session *s) {
+    enum ibv_mtu mtu = s->connection.cm.rtr.path_mtu;
+    bool alone = s->node->traits.reads_unsafe && mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096;
+    s->connection.rma.read_bytes = alone ? PACKET(mtu) : CHUNK;
+}
+
+static uint32_t chunk_bytes(const struct session *s, const struct operation *op) {
+    return op->code == OPERATION_GET ? s->connection.rma.read_bytes : CHUNK;
+}
+
 /* The next chunk of a put or a get. */
 static enum build_result build_chunk(struct sluice_loop *l, struct session *s,
                                      struct wr_batch *batch, struct sluice_msg *msg) {
@@ -126,7 +138,8 @@ static enum build_result build_chunk(struct sluice_loop *l, struct session *s,
         (get && s->connection.rma.reads >= depth_of(s)))
         return BUILD_NONE;
     uint64_t left = msg->size - msg->tx.sent;
-    uint32_t bytes = left < CHUNK ? (uint32_t)left : CHUNK, lkey = op->lkey;
+    uint32_t most = chunk_bytes(s, op), bytes = left < most ? (uint32_t)left : most;
+    uint32_t lkey = op->lkey;
     if (get && bytes > 0 && s->node->traits.sink_is_target) {
         const struct ibv_mr *sink = open_sink(s, op, op->local + msg->tx.sent, bytes);
         if (!sink)
@@ -250,8 +263,8 @@ void one_sided_completed(struct sluice_loop *l, struct session *s, struct sluice
     /* In order: the frame behind a put completes last. */
     s->connection.rma.large -= msg->size > LARGE && !(op->notified && op->transfer.posted == 1);
     /* Never posted, but other parts of it were. */
-    bool alone =
-        op->transfer.posted == 1 && msg->tx.sent <= CHUNK && !(op->notified && msg->size > 0);
+    bool alone = op->transfer.posted == 1 && msg->tx.sent <= chunk_bytes(s, op) &&
+                 !(op->notified && msg->size > 0);
     if (status == SLUICE_ECLOSED && first && !alone)
         status = SLUICE_EUNKNOWN;
     if (!transfer_completed(s, msg, &status))

@@ -26,6 +26,7 @@
 #include "core/techniques.h"
 #include "datapath/loop/loop.h"
 #include "datapath/rndv/landing.h"
+#include "datapath/rma/one_sided.h"
 #include "datapath/rndv/rndv.h"
 #include "datapath/rx/credits.h"
 #include "datapath/rx/recv_queue.h"
@@ -99,6 +100,7 @@ static unsigned remote_rights(const struct session *s) {
  */
 static bool modify_up(struct session *s) {
     struct cm_conn *conn = &s->connection.cm;
+    one_sided_up(s);
     if (s->node->traits.answer_is_up)
         return true; /* it is, or will be */
     conn->rtr.qp_access_flags = conn->passive && s->connection.handshake ? 0 : remote_rights(s);

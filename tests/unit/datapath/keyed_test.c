@@ -3,7 +3,7 @@
  * keyed_test.c - large messages on a device like Soft-RoCE, whose keys are not for one message alone and whose
  * READ is not to be trusted: what goes in frames, what is written, and a peer whose memory goes too early.
  */
-#include "support/pair.h"
+#include "support/memory.h"
 #include "datapath/rndv/internal.h"
 #include "datapath/rndv/mw.h"
 
@@ -53,6 +53,23 @@ static void no_message_is_read_unless_it_is_asked_for(void **state) {
     }
 }
 
+/* Soft-RoCE takes an old acknowledgement for the end of an answer of several packets. */
+static void a_get_is_made_of_reads_of_one_packet(void **state) {
+    (void)state;
+    struct memory m;
+    memory_open(&m, BYTES, PAIR_LINK());
+    const struct session *s = pair_session(&m.pair.b);
+    const uint32_t packet = 128u << s->connection.cm.rtr.path_mtu, before = s->connection.sq.tail;
+    assert_int_equal(BYTES % packet, 0);
+    memory_fill(memory_there(&m), BYTES, 1);
+    assert_int_equal(
+        sluice_get(m.pair.b.session, m.here, 0, BYTES, &m.token, 0, SLUICE_SEND(.tag = 1)), 0);
+    memory_done(&m, 1, 0);
+    assert_true(memory_holds(memory_here(&m), BYTES, 1));
+    assert_int_equal(s->connection.sq.tail - before, BYTES / packet);
+    memory_close(&m);
+}
+
 /* As a kernel does with a killed process, whose memory goes before its queue pairs. */
 static void memory_that_goes_before_it_was_read_is_the_peers_end(void **state) {
     (void)state;
@@ -98,6 +115,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_messages_go_in_frames_unless_asked_otherwise),
         cmocka_unit_test(no_message_is_read_unless_it_is_asked_for),
+        cmocka_unit_test(a_get_is_made_of_reads_of_one_packet),
         cmocka_unit_test(memory_that_goes_before_it_was_read_is_the_peers_end),
         cmocka_unit_test(memory_that_goes_before_it_was_written_is_the_peers_end),
     };
