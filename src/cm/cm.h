@@ -53,7 +53,8 @@ struct cm {
     struct fabric_mark mark; /* rdma_cm's own context of it */
     bool device_lost, device_gone;
     uint64_t ports_down[4]; /* a bit for each of which it was told (async_event.c) */
-    uint64_t moved_ns; /* the last warning of an address that changed (addr_change.c); 0: none */
+    /* addr_change.c: the last warning of an address that changed, of this side or of a peer; 0: none */
+    uint64_t moved_ns, peer_moved_ns;
     uint64_t lost_ns;
     pthread_t thread;
     bool started;

@@ -77,8 +77,10 @@
 /* Once something was sent or received, it may be lost at any time. */
 #define MAY_BE_LOST                                                                                \
     [RDMA_CM_EVENT_CONNECT_ERROR] = RUN(cm_on_connect_error),                                      \
-    [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_lost), [RDMA_CM_EVENT_REJECTED] = RUN(cm_on_rejected), \
+    [RDMA_CM_EVENT_REJECTED] = RUN(cm_on_rejected),                                                \
     [RDMA_CM_EVENT_DISCONNECTED] = RUN(cm_on_disconnected), REMOVAL
+
+#define MAY_BE_UNANSWERED [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_lost)
 
 /* A row is a list, one pair a line. */
 /* clang-format off */
@@ -167,6 +169,7 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         [RDMA_CM_EVENT_CONNECT_RESPONSE] = RUN(cm_on_response),
         [RDMA_CM_EVENT_ESTABLISHED] = RUN(cm_on_established), /* iWARP's answer */
         MAY_BE_LOST,
+        MAY_BE_UNANSWERED,
         HINTS,
         NEVER,
     },
@@ -176,6 +179,7 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("the answer is being applied"),
         [RDMA_CM_EVENT_ESTABLISHED] = IGNORE("the answer is being applied"),
         MAY_BE_LOST,
+        MAY_BE_UNANSWERED,
         HINTS,
         NEVER,
     },
@@ -186,6 +190,7 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("answers go to the dialer"),
         [RDMA_CM_EVENT_ESTABLISHED] = IGNORE("not accepted yet, or established before HELLO"),
         MAY_BE_LOST,
+        MAY_BE_UNANSWERED,
         HINTS,
         NEVER,
     },
@@ -210,6 +215,7 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         [RDMA_CM_EVENT_CONNECT_RESPONSE] = IGNORE("a repeated answer"),
         [RDMA_CM_EVENT_ESTABLISHED] = IGNORE("it is established already"),
         MAY_BE_LOST,
+        [RDMA_CM_EVENT_UNREACHABLE] = RUN(cm_on_unreachable),
         HINTS,
         NEVER,
     },

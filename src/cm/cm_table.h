@@ -48,6 +48,6 @@ cm_run cm_on_request, cm_on_addr_resolved, cm_on_addr_error, cm_on_route_resolve
     cm_on_route_error, cm_on_response, cm_on_rejected, cm_on_lost, cm_on_connect_error,
     cm_on_established, cm_on_closed_early, cm_on_disconnected, cm_on_device_removal,
     cm_on_listener_removal, cm_on_watch_removal, cm_on_addrinfo_resolved, cm_on_addrinfo_error,
-    cm_on_addr_change;
+    cm_on_addr_change, cm_on_unreachable;
 
 #endif

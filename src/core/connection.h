@@ -178,8 +178,10 @@ struct connection {
     uint32_t cq_share; /* entries of the CQ set aside for it */
     uint8_t handshake; /* enum session_handshake */
 
-    /* The CM thread's; accessed: the device says that the peer accessed what it may not. */
+    /* The CM thread's; accessed: the device says that the peer accessed what it may not; moved: an address of this
+     * side is not what it was when the connection was made. */
     _Atomic bool accessed __attribute__((aligned(64)));
+    _Atomic bool moved;
     struct cm_conn cm;
 } __attribute__((aligned(64)));
 

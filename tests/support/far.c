@@ -19,9 +19,8 @@ void far_address(bool there) {
 
 /* ---- commands ------------------------------------------------------------------------------------ */
 
-/* In the line, $THERE stands for the words that take a command to the other host. */
-__attribute__((format(printf, 1, 2))) static int far_shell(const char *format, ...) {
-    char line[1024] = "THERE=$SLUICE_TEST_NS A=$KERNEL_NET_A B=$KERNEL_NET_B; ";
+int far_shell(const char *format, ...) {
+    char line[2048] = "THERE=$SLUICE_TEST_NS A=$KERNEL_NET_A B=$KERNEL_NET_B; ";
     size_t n = strlen(line);
     va_list list;
     va_start(list, format);

@@ -24,6 +24,12 @@ bool far_iwarp(void);
 /* What it_address() names is over there, or here again. */
 void far_address(bool there);
 
+/*
+ * A line of bash over here; its exit status. $THERE stands for the words that take a command to the other host, A
+ * and B for the interfaces.
+ */
+__attribute__((format(printf, 1, 2))) int far_shell(const char *format, ...);
+
 /* ---- the network between ------------------------------------------------------------------------- */
 
 extern bool far_is_bad, far_was_bad; /* there is weather; there was since far_flow_begin() */

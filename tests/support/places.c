@@ -162,7 +162,7 @@ struct cm_owner *visit(struct visit *v, const struct place *place) {
         visit_go(v, place, CM_UP);
         owner = place_owner(v, place);
         assert_true(watched_forge(&(struct rdma_cm_event){.id = owner->id,
-                                                          .event = RDMA_CM_EVENT_UNREACHABLE,
+                                                          .event = RDMA_CM_EVENT_DISCONNECTED,
                                                           .status = -ETIMEDOUT},
                                   NULL, 0));
         cm_progress(side->node->cm, 0);

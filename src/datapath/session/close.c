@@ -367,6 +367,8 @@ void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv
         reason == SLUICE_REASON_PEER_LOST && s->close.reason == SLUICE_REASON_NONE;
     char text[sizeof s->info.close_text];
     failure_text_of_completion(text, sizeof text, wc->status);
+    if (wc->status == IBV_WC_WR_FLUSH_ERR && atomic_load(&s->connection.moved))
+        snprintf(text, sizeof text, "the queue pair broke after an address of this side changed");
     session_close(l, s, reason, (uint32_t)wc->status, text);
 }
 

@@ -157,6 +157,30 @@ static void sessions_and_listeners_are_told_of_and_go_on(void **state) {
     pair_close(&p);
 }
 
+/* As Soft-RoCE's does, whose address has another place in the device's table then. */
+static void a_queue_pair_that_breaks_afterwards_says_what_came_before(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "the queue pair broke, with no reason given",
+        "the queue pair broke after an address of this side changed"};
+    for (unsigned changed = 0; changed < 2; changed++) {
+        struct pair p;
+        open_nodes(&p);
+        pair_connect(&p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
+        if (changed)
+            addresses_move();
+        pair_await(&p, moved(&p.b) == 2 * changed);
+        struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+        assert_int_equal(
+            p.b.node->fabric->modify_qp(pair_session(&p.b)->connection.qp, &attr, IBV_QP_STATE), 0);
+        assert_int_equal(pair_send(&p.b, 100, 1, NULL), 0);
+        sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+        assert_int_equal(event.reason, SLUICE_REASON_PEER_LOST);
+        assert_non_null(strstr(pair_info(p.b.session).close_text, texts[changed]));
+        pair_close(&p);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dial_whose_address_changed_looks_its_way_up_again),
@@ -164,6 +188,7 @@ int main(void) {
         cmocka_unit_test(a_request_under_way_has_a_second_left),
         cmocka_unit_test(one_try_stays_one_try),
         cmocka_unit_test(sessions_and_listeners_are_told_of_and_go_on),
+        cmocka_unit_test(a_queue_pair_that_breaks_afterwards_says_what_came_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
