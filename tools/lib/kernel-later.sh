@@ -184,6 +184,18 @@ kernel_build() {
     note "built in $((SECONDS - started)) s, with its libraries and programs $(kernel_size "$KERNEL_ROOT$home")"
 }
 
+# kernel_old_programs BUILD - what older headers made: a program of this machine's build, if there is one, and the
+# libraries of it that the later root has in another version, for tests/kernel/old_headers.sh.
+kernel_old_programs() {
+    local program=$1/tests/kernel_wakeup_test old=$KERNEL_ROOT$KERNEL_BUILD/old library
+    rm -rf "$old"
+    [[ -x $program ]] || return 0
+    mkdir "$old" && cp "$program" "$old/" || return
+    while read -r library; do
+        [[ -e $KERNEL_ROOT$library ]] || cp -L "$library" "$old/" || return
+    done < <(ldd "$program" | grep -o '/[^ :]*\.so[^ :]*')
+}
+
 # Builds of checkouts that are gone, or that nobody built for long.
 kernel_forget_builds() {
     local folder lock
