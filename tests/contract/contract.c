@@ -19,6 +19,7 @@ static void watchdog(int number) {
 
 void ct_start(void) {
     facts_choose();
+    facts_tell();
     setenv("SLUICE_SOFT_CM_TIMEOUT_MS", "600", 1);
     setenv("SLUICE_SOFT_CM_TRIES", "6", 1);
     setenv("SLUICE_SOFT_CM_WAIT_MS", "1500", 1);

@@ -3,9 +3,11 @@
  * facts.c - what each device really does where both ways are right, or known to be wrong. The system's
  * tables were seen with Soft-RoCE (rxe) on Linux 6.1 with rdma-core 44, and on Linux 7.2 with rdma-core 65.
  */
+#define _GNU_SOURCE /* strerrorname_np */
 #include "contract/facts.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -251,3 +253,66 @@ void facts_choose(void) {
 }
 
 #endif
+
+/* ---- telling them ------------------------------------------------------------------------------------ */
+
+/* What is a device's; times and what a program needs to know of them are the machine's. */
+/* clang-format off */
+#define FACTS_LIST(N, B, S, R, E) \
+    B(stale_numbers) E(resolve_elsewhere_call) E(resolve_elsewhere_event) B(crashes_without_device) \
+    N(reject_of_dead_client) N(reject_of_lost_request) E(ece_error) B(listeners_disconnect) \
+    B(crashes_without_param) B(hesitation_ends) B(migration_loses_requests) N(wr_most) \
+    N(srq_wr_most) N(cqe_most) N(sge_most) N(srq_sge_most) N(depth_most) N(inline_most) \
+    N(members_most) N(inline_free) B(inline_is_pieces) B(inline_silently) B(by_hand) R(rounding) \
+    R(cq_rounding) R(depth_rounding) B(rounds_silently) N(queue_spare) B(access_events) \
+    B(request_events) B(refusal_ends_target) S(qp_right_status) S(too_long_receive) \
+    S(too_long_send) S(wrong_send_key) S(wrong_send_range) S(wrong_receive_buffer) \
+    S(wrong_read_buffer) B(misaligned_post_fails) B(checks_sender) B(reset_to_err) \
+    B(err_flushes_later_receives) B(err_may_flush) B(rts_resumes) B(bad_wr_of_state) \
+    B(comm_est_event) B(arming_tells_of_old) B(destroy_keeps_completions) B(last_wqe_event) \
+    B(srq_query) N(srq_spare) B(empty_srq) B(window_bounds) B(invalidate_shown) \
+    E(dereg_under_window) B(timeout_0_waits) B(sqd_ends_in_err) B(flush_is_solicited) \
+    S(bind_refused) N(passive_access)
+/* clang-format on */
+
+static const char *status_name(enum ibv_wc_status status) {
+    static const char *const names[] = {
+        [IBV_WC_SUCCESS] = "SUCCESS",
+        [IBV_WC_LOC_LEN_ERR] = "LOC_LEN_ERR",
+        [IBV_WC_LOC_QP_OP_ERR] = "LOC_QP_OP_ERR",
+        [IBV_WC_LOC_PROT_ERR] = "LOC_PROT_ERR",
+        [IBV_WC_WR_FLUSH_ERR] = "WR_FLUSH_ERR",
+        [IBV_WC_MW_BIND_ERR] = "MW_BIND_ERR",
+        [IBV_WC_REM_INV_REQ_ERR] = "REM_INV_REQ_ERR",
+        [IBV_WC_REM_ACCESS_ERR] = "REM_ACCESS_ERR",
+        [IBV_WC_REM_OP_ERR] = "REM_OP_ERR",
+    };
+    const char *name =
+        (unsigned)status < sizeof names / sizeof *names ? names[(unsigned)status] : NULL;
+    return name ? name : "another";
+}
+
+static const char *rounding_name(enum ct_rounding rounding) {
+    return rounding == CT_EXACT ? "exact" : rounding == CT_POWER ? "2^n" : "2^n-1";
+}
+
+static void tell_error(const char *name, int error) {
+    int number = error < 0 ? -error : error;
+    fprintf(stderr, " %s=%s%s", name, error < 0 ? "-" : "", number ? strerrorname_np(number) : "0");
+}
+
+void facts_tell(void) {
+    fprintf(stderr, "facts:");
+#define N(name) fprintf(stderr, " " #name "=%u", (unsigned)facts.name);
+#define B(name) fprintf(stderr, " " #name "=%s", facts.name ? "yes" : "no");
+#define S(name) fprintf(stderr, " " #name "=%s", status_name(facts.name));
+#define R(name) fprintf(stderr, " " #name "=%s", rounding_name(facts.name));
+#define E(name) tell_error(#name, facts.name);
+    FACTS_LIST(N, B, S, R, E)
+#undef N
+#undef B
+#undef S
+#undef R
+#undef E
+    fprintf(stderr, "\n");
+}

@@ -119,5 +119,7 @@ struct facts {
 /* Constant from facts_choose() on, which a program calls first. */
 extern struct facts facts;
 void facts_choose(void);
+/* One line of them: "facts: NAME=VALUE ...", which tools/contract-table reads. */
+void facts_tell(void);
 
 #endif
