@@ -227,6 +227,7 @@ struct session {
     uint32_t outcomes; /* that wait to be delivered */
     uint8_t notices;
     bool waits_memory;
+    bool over;  /* CLOSED was delivered: it is free as soon as nobody is inside */
     bool known; /* the application has its handle */
     bool noticed, attached, adopted, announced, retry;
     struct session_close close;

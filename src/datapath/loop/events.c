@@ -198,6 +198,7 @@ static unsigned deliver_outcomes(struct sluice_loop *l) {
 
 void event_notice(struct sluice_loop *l, struct session *s, unsigned notices) {
     loop_assert_inside(l);
+    ASSERT(!s->over);
     s->notices |= (uint8_t)notices;
     if (s->noticed)
         return;

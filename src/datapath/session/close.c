@@ -497,6 +497,12 @@ void session_gone(struct sluice_loop *l, struct session *s) {
 
 void session_free(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
+    ASSERT(!s->over);
+    s->over = true;
+    /* What it waited for would only make its end known again. */
+    l->retries -= s->retry;
+    l->pin_waits -= s->close.waits_for_pins;
+    s->retry = s->close.waits_for_pins = false;
     s->dying_next = l->dying;
     l->dying = s;
 }
@@ -529,8 +535,7 @@ void session_reap(struct sluice_loop *l) {
         *s->link = s->next;
         if (s->next)
             s->next->link = s->link;
-        l->retries -= s->retry;
-        l->pin_waits -= s->close.waits_for_pins;
+        ASSERT(!s->retry && !s->close.waits_for_pins);
         session_set_state(s, SESSION_FREE);
         atomic_store_explicit(&s->id, 0, memory_order_relaxed);
         atomic_store_explicit(&s->loop, NULL, memory_order_relaxed);

@@ -180,28 +180,47 @@ static void what_waits_first_has_memory_first(void **state) {
     pair_close(&p);
 }
 
+/* So many sessions of one peer and so many of another, each of which begins a message. */
+static void fill_reserve(struct pair *p, unsigned count, _Atomic uint64_t *other, unsigned others) {
+    uint64_t word = 0;
+    for (unsigned i = 0; i < count; i++) {
+        another(p);
+        fragment(p, FRAME_FIRST);
+    }
+    for (unsigned i = 0; i < others; i++) {
+        another(p);
+        pair_session(&p->a)->landing.of_peer = other;
+        forge(p, FRAME_FRAG, FRAME_FIRST, MIB, &word, sizeof word);
+        assert_int_equal(pair_session(&p->a)->state, SESSION_UP);
+    }
+}
+
 /* Sessions of one peer, one message each, hold what their peer may have; to others, and to new sessions, there is some. */
 static void one_peer_leaves_memory_to_others(void **state) {
     (void)state;
     struct pair p;
-    uint64_t word = 0;
-    open_pair(&p);
-    for (unsigned i = 0; i < 4; i++) {
-        another(&p);
-        fragment(&p, FRAME_FIRST);
-    }
-    assert_in_range(atomic_load(&p.a.node->landing_bytes), 4 * MIB, 5 * MIB);
     _Atomic uint64_t other = 0; /* what other peers have */
-    for (unsigned i = 0; i < 3; i++) {
-        another(&p);
-        pair_session(&p.a)->landing.of_peer = &other;
-        forge(&p, FRAME_FRAG, FRAME_FIRST, MIB, &word, sizeof word);
-        assert_int_equal(pair_session(&p.a)->state, SESSION_UP);
-    }
+    open_pair(&p);
+    fill_reserve(&p, 4, &other, 0);
+    assert_in_range(atomic_load(&p.a.node->landing_bytes), 4 * MIB, 5 * MIB);
+    fill_reserve(&p, 0, &other, 3);
     assert_true(atomic_load(&other) == 2 * MIB);
     assert_true(atomic_load(&p.a.node->landing_bytes) <= 7 * MIB);
     another(&p); /* and finds receives */
     pair_close(&p);
+}
+
+/* It waits when its node is closed, and would be looked at again behind its CLOSED. */
+static void a_session_that_waits_for_memory_ends_once(void **state) {
+    (void)state;
+    for (unsigned others = 3; others <= 6; others += 3) {
+        struct pair p;
+        _Atomic uint64_t other = 0;
+        open_pair(&p);
+        fill_reserve(&p, 2 * others, &other, others);
+        assert_non_null(pair_session(&p.a)->rx.held.head); /* the last one's */
+        pair_close(&p);
+    }
 }
 
 static void who_stands_still_stays_while_nobody_waits(void **state) {
@@ -249,6 +268,7 @@ int main(void) {
         cmocka_unit_test(who_trickles_goes_when_others_wait),
         cmocka_unit_test(what_waits_first_has_memory_first),
         cmocka_unit_test(one_peer_leaves_memory_to_others),
+        cmocka_unit_test(a_session_that_waits_for_memory_ends_once),
         cmocka_unit_test(who_stands_still_stays_while_nobody_waits),
         cmocka_unit_test(nobody_goes_because_this_loop_was_away),
     };
