@@ -94,6 +94,12 @@ struct fabric_ops {
      */
     void (*srq_newest_first)(struct ibv_srq *srq);
 
+    /*
+     * Whose the queue pair's peer is: the same number for all that are to be taken for one. NULL where nothing but
+     * its address says so.
+     */
+    uint64_t (*peer_number)(struct ibv_qp *qp);
+
     /* verbs */
     struct ibv_device **(*get_device_list)(int *num);
     void (*free_device_list)(struct ibv_device **list);
@@ -176,12 +182,6 @@ struct fabric_ops {
      * multiple of theirs. Given back by mem_free. Fails where there are none; may be NULL.
      */
     void *(*mem_alloc_huge)(size_t bytes, unsigned page_log2);
-
-    /*
-     * Whose the queue pair's peer is: the same number for all that are to be taken for one. NULL where nothing but
-     * its address says so.
-     */
-    uint64_t (*peer_number)(struct ibv_qp *qp);
 
     /*
      * A context that rdma_cm opened for itself and gives to ids (id->verbs) holds its device, on

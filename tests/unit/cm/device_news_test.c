@@ -17,7 +17,7 @@ static struct {
 
 static void note_line(int level, const char *text, void *arg) {
     (void)arg;
-    if (!strstr(text, "port ") && !strstr(text, "device "))
+    if (strncmp(text, "port ", 5) != 0 && strncmp(text, "device ", 7) != 0)
         return;
     told.lines++;
     told.warnings += level <= SLUICE_LOG_WARNING;

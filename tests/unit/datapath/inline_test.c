@@ -65,12 +65,14 @@ static bool went_inline(struct side *side) {
            NULL;
 }
 
+/* By work requests: the software device has a shorter way for small ones. */
 static void messages_up_to_the_limit_go_with_their_work_request(void **state) {
     (void)state;
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     pair_connect(&p, PAIR_LINK());
     uint32_t most = pair_session(&p.b)->connection.sq.inline_max - FRAME_BYTES;
+    pair_session(&p.b)->framed_end = 0;
     for (unsigned size = 1; size < most + 40; size++) {
         assert_int_equal(pair_send(&p.b, size, size, NULL), 0);
         assert_int_equal(went_inline(&p.b), size <= most);

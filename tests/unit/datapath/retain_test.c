@@ -298,7 +298,9 @@ static void what_is_sent_on_is_replaced(void **state) {
     }
 }
 
+/* Of messages that are not copied as they are sent. */
 static void without_a_replacement_nothing_is_sent_on(void **state) {
+    enum { BYTES = 1000 };
     (void)state;
     EACH_KIND(flag) {
         struct pair p;
@@ -306,8 +308,8 @@ static void without_a_replacement_nothing_is_sent_on(void **state) {
         unsigned count = 0;
         pair_open(&p, PAIR_NODE(.memory_bytes_max = 4 << 20), PAIR_LINK(.flags = flag));
         pair_connect(&p, PAIR_LINK());
-        assert_int_equal(pair_send(&p.b, 100, 1, NULL), 0);
-        assert_int_equal(pair_send(&p.b, 100, 2, NULL), 0);
+        assert_int_equal(pair_send(&p.b, BYTES, 1, NULL), 0);
+        assert_int_equal(pair_send(&p.b, BYTES, 2, NULL), 0);
         sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
         sluice_msg *mine = event.msg;
         sluice_keep(mine);
@@ -317,16 +319,16 @@ static void without_a_replacement_nothing_is_sent_on(void **state) {
             hoard[count++] = msg;
         assert_int_equal(sluice_send(p.a.session, mine, NULL), SLUICE_ENOMEM);
         assert_int_equal(sluice_send(p.a.session, event.msg, NULL), SLUICE_ENOMEM);
-        assert_true(pair_check(mine, 100, 1));
-        assert_true(pair_check(event.msg, 100, 2));
+        assert_true(pair_check(mine, BYTES, 1));
+        assert_true(pair_check(event.msg, BYTES, 2));
         while (count > 0)
             pool_put(p.a.node->rx_pool, p.a.loop->rx_cache, hoard[--count]);
         assert_int_equal(sluice_send(p.a.session, mine, NULL), 0);
         assert_int_equal(sluice_send(p.a.session, event.msg, NULL), 0);
         event = pair_expect(&p, &p.b, SLUICE_MESSAGE);
-        assert_true(pair_check(event.msg, 100, 1));
+        assert_true(pair_check(event.msg, BYTES, 1));
         event = pair_expect(&p, &p.b, SLUICE_MESSAGE);
-        assert_true(pair_check(event.msg, 100, 2));
+        assert_true(pair_check(event.msg, BYTES, 2));
         pair_close(&p);
     }
 }
