@@ -193,6 +193,14 @@ run
 ends 0 '4 passed, 0 failed'
 [[ $(tail -n 3 out | grep -c '^not as judged: stock: linux is 2, judged was 1$') == 1 ]] || fail "not named at the end"
 
+case_is what_was_not_run_is_no_test_to_try_again
+fake release good true
+guest 1 'passed   stock/connect_test (1.0 s)' 'FAILED   stock: 1 programs were not run' '1 passed, 1 failed, 0 skipped'
+run --only smoke
+ends 1 '1 passed, 1 failed'
+! grep -q 'once more' out || fail "tried again"
+says '^failed in smoke: stock: 1 programs were not run'
+
 case_is a_guest_that_ended_early_is_not_green
 for code in 1 77 143; do
     fake release good true
