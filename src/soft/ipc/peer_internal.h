@@ -42,7 +42,7 @@ struct soft_peer {
     struct soft_watch socket, death, bell; /* bell: our end of what the peer rings us with */
     struct cds_list_head link;             /* soft_peers */
     _Atomic unsigned refs;
-    bool own; /* of our user, as of when it was met; else nothing of ours is shared */
+    _Atomic bool own; /* of our user, as of when it was met; else nothing of ours is shared */
     _Atomic bool has_memory; /* it was given our keys or regions, and may be inside of them */
     bool alive, greeted;     /* greeted: its HELLO arrived */
     bool doomed;             /* it does not read: the engine is about to drop it */

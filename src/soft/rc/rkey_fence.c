@@ -40,10 +40,18 @@ static bool died(const struct soft_peer *peer) {
     return death.fd >= 0 && poll(&death, 1, 0) > 0;
 }
 
-/* What the peer's word says, 0: it is not inside. Who was given nothing has nothing of ours mapped. */
+/*
+ * Another user, which has nothing of ours mapped. One that is ours may have been given memory by another connection of its
+ * process; and one that was ours has what it was given.
+ */
+static bool has_nothing(const struct soft_peer *peer) {
+    return peer && !ld(peer->own) && !ld(peer->has_memory);
+}
+
+/* What the peer's word says, 0: it is not inside. */
 static uint32_t word(const struct soft_qp *qp) {
     const struct soft_ring *rx = ld(qp->rx);
-    if (!rx || (qp->peer && !ld(qp->peer->has_memory)))
+    if (!rx || has_nothing(qp->peer))
         return 0;
     uint32_t now = atomic_load_explicit(&rx->tx.touching, memory_order_acquire);
     return now & 1 ? now : 0;
@@ -54,8 +62,7 @@ static uint32_t word(const struct soft_qp *qp) {
 
 /* Behind soft_fence_all(): 0, what the word says, or UNSURE. */
 static uint32_t look(const struct soft_qp *qp) {
-    bool other = qp->peer && !ld(qp->peer->has_memory);
-    return !other && ld(qp->rx) && soft_fence_unsure(qp->peer) ? UNSURE : word(qp);
+    return !has_nothing(qp->peer) && ld(qp->rx) && soft_fence_unsure(qp->peer) ? UNSURE : word(qp);
 }
 
 /* Not any more. What a peer says that has become sure meanwhile counts from then on. */

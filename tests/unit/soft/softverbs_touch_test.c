@@ -293,15 +293,15 @@ struct call {
     void (*run)(struct sv_end *e);
     struct sv_end *e;
     _Atomic bool returned;
-    bool early; /* the peer was inside, and it had not waited for as long as it may */
+    uint64_t start; /* before the first of them: one waits for all, when it was in vain */
+    bool early;     /* the peer was inside, and nobody had waited for as long as one may */
     pthread_t thread;
 };
 
 static void *run_call(void *arg) {
     struct call *call = arg;
-    uint64_t start = soft_now_ns();
     call->run(call->e);
-    call->early = !atomic_load(&left) && soft_now_ns() - start < CALL_NS;
+    call->early = !atomic_load(&left) && soft_now_ns() - call->start < CALL_NS;
     atomic_store(&call->returned, true);
     return NULL;
 }
@@ -314,6 +314,7 @@ static void wait_all(void (*first)(struct sv_end *), void (*second)(struct sv_en
     unsigned count = second ? 2 : 1;
     atomic_store(&left, false);
     must(!err || sv_to(&e, IBV_QPS_ERR) == 0);
+    calls[0].start = calls[1].start = soft_now_ns();
     for (unsigned i = 0; i < count; i++)
         must(pthread_create(&calls[i].thread, NULL, run_call, &calls[i]) == 0);
     uint64_t start = soft_now_ns(); /* enough for who does not wait at all */
