@@ -54,7 +54,13 @@ struct sluice_msg {
             uint64_t tag, deadline_ns, session_id;
             uint64_t sent; /* payload bytes posted so far */
             uint32_t end;  /* a frame that is queued: of its payload */
-            uint32_t id;   /* of the request it is, or answers; of such a frame, how many it has */
+            union {
+                uint32_t id; /* of the request it is, or answers */
+                struct
+                { /* such a frame: messages in it, and those of which the window counts by it */
+                    uint16_t items, counted;
+                };
+            };
         } tx;
         struct { /* sent, or not: to be told; begins as tx does */
             uint64_t tag;

@@ -31,6 +31,7 @@
 #include "datapath/rpc/internal.h"
 #include "datapath/rx/credits.h"
 #include "datapath/rx/receive.h"
+#include "datapath/tx/framed.h"
 #include "datapath/tx/post.h"
 #include "datapath/tx/send.h"
 #include "core/forked.h"
@@ -168,6 +169,20 @@ static uint64_t time_left(struct sluice_loop *l, const struct sluice_msg *msg) {
     return left < UINT32_MAX ? left : UINT32_MAX;
 }
 
+/* There is one, and room for the reply. */
+static inline struct rpc_pending *pending_take(struct rpc_client *r, struct sluice_msg *msg) {
+    struct rpc_pending *pending = &r->pending[r->free[--r->free_count]];
+    pending->id += RPC_IDS_MAX;
+    pending->msg = msg;
+    pending->state = RPC_PENDING_WAITING;
+    pending->foreign = msg->foreign;
+    pending->deadline_ns = msg->tx.deadline_ns;
+    msg->tx.id = pending->id;
+    r->taken++;
+    r->waiting++;
+    return pending;
+}
+
 bool rpc_client_assign(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                        uint64_t *total) {
     loop_assert_inside(l);
@@ -178,18 +193,8 @@ bool rpc_client_assign(struct sluice_loop *l, struct session *s, struct sluice_m
     struct rpc_client *r = rpc_client_of(s);
     if (r->free_count == 0 || !credits_reserve(l, s))
         return false;
-    uint32_t index = r->free[--r->free_count];
-    struct rpc_pending *pending = &r->pending[index];
-    pending->id += RPC_IDS_MAX;
-    pending->msg = msg;
-    pending->state = RPC_PENDING_WAITING;
-    pending->foreign = msg->foreign;
-    pending->deadline_ns = msg->tx.deadline_ns;
-    msg->tx.id = pending->id;
     msg->flags |= MSG_BUSY;
-    r->taken++;
-    r->waiting++;
-    *total = pending->id | time_left(l, msg) << 32;
+    *total = pending_take(r, msg)->id | time_left(l, msg) << 32;
     return true;
 }
 
@@ -436,8 +441,50 @@ void rpc_client_end(struct sluice_loop *l, struct session *s) {
 
 /* ---- the public calls ------------------------------------------------------------------------- */
 
+/* Into a frame that lies open; false: nothing happened, and send_submit() has to look. */
+static inline bool request_framed(struct sluice_loop *l, struct session *s, uint64_t id,
+                                  struct sluice_msg *msg, uint64_t tag, bool more) {
+    struct rpc_client *r = rpc_client_of(s);
+    uint64_t bytes = msg->size;
+    uint32_t at;
+    if (unlikely(!r || r->free_count == 0 || accepted(r) >= r->limit || !framed_fits(s, id, msg) ||
+                 msg->state != MSG_APP || !framed_may_take(l, msg) || !framed_has_room(s, bytes) ||
+                 s->connection.tx.credits <=
+                     CREDIT_RESERVE)) /* one that is not to go yet can be given up */
+        return false;
+    struct sluice_msg *frame = framed_place(l, s, &s->tx.queue, (uint32_t)bytes, more, &at);
+    if (unlikely(!frame || !credits_reserve(l, s)))
+        return false;
+    msg->state = MSG_SENDING;
+    msg->kind = MSG_REQUEST;
+    msg->foreign = false;
+    msg->tx.tag = tag;
+    msg->tx.deadline_ns = msg->tx.sent = 0;
+    msg->tx.session_id = id;
+    framed_put(frame, at, msg, FRAME_REQUEST, pending_take(r, msg)->id, 0);
+    atomic_store_explicit(&r->own, atomic_load_explicit(&r->own, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    l->totals.messages_sent++;
+    l->totals.bytes_sent += bytes;
+    framed_count(l, s, bytes);
+    if (!more)
+        send_flush(l, s);
+    return true;
+}
+
 int sluice_request(sluice_session handle, sluice_msg *msg, const sluice_send_options *o) {
     struct send_args args = {0};
+    struct sluice_loop *l;
+    struct session *s;
+    bool nested;
+    if (likely(msg && framed_options(o) && forked_bits() == 0) &&
+        likely((s = framed_enter(handle.id, &l, &nested)) != NULL)) {
+        bool more = (o && o->flags) || framed_may_share(l, nested);
+        bool sent = request_framed(l, s, handle.id, msg, o ? o->tag : 0, more);
+        loop_leave(l, nested);
+        if (likely(sent))
+            return SLUICE_OK;
+    }
     if (forked_id(handle.id) || forked_msg(msg))
         return SLUICE_EFORKED;
     if (!msg || (o && send_options(&args, o) != 0))

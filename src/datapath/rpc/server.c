@@ -22,6 +22,7 @@
 #include "datapath/loop/loop.h"
 #include "datapath/rpc/internal.h"
 #include "datapath/rx/receive.h"
+#include "datapath/tx/framed.h"
 #include "datapath/tx/post.h"
 #include "datapath/tx/send.h"
 #include "core/forked.h"
@@ -238,9 +239,44 @@ const char *rpc_server_cancelled(struct sluice_loop *l, struct session *s, const
 
 /* ---- the public calls ------------------------------------------------------------------------ */
 
+/* Into a frame that lies open; false: nothing happened, and send_submit() has to look. */
+static inline bool reply_framed(struct sluice_loop *l, struct session *s, uint64_t id,
+                                uint64_t token, struct sluice_msg *msg, bool more) {
+    struct rpc_server *v = rpc_server_of(s);
+    uint64_t bytes = msg->size, word = word_of(token, RPC_INBOUND_OPEN);
+    uint32_t at;
+    if (unlikely(!v || token >> (64 - RPC_INBOUND_SHIFT) || !framed_fits(s, id, msg) ||
+                 !framed_may_take(l, msg)))
+        return false;
+    struct sluice_msg *frame = framed_place(l, s, &s->tx.replies, (uint32_t)bytes, more, &at);
+    struct rpc_inbound *inbound = &v->inbound[token & (RPC_IDS_MAX - 1)];
+    /* As rpc_server_claim(), and then rpc_server_assign(). */
+    if (unlikely(!frame || !atomic_compare_exchange_strong_explicit(&inbound->word, &word, 0,
+                                                                    memory_order_acq_rel,
+                                                                    memory_order_relaxed)))
+        return false;
+    framed_put(frame, at, msg, FRAME_REPLY, inbound->id, 1);
+    framed_count(l, s, bytes);
+    framed_done(l, msg);
+    if (!more)
+        send_flush(l, s);
+    return true;
+}
+
 int sluice_reply_with(sluice_session handle, uint64_t token, sluice_msg *msg,
                       const sluice_send_options *o) {
     struct send_args args = {0};
+    struct sluice_loop *l;
+    struct session *s;
+    bool nested;
+    if (likely(msg && framed_options(o) && forked_bits() == 0) && likely(!o || !o->tag) &&
+        likely((s = framed_enter(handle.id, &l, &nested)) != NULL)) {
+        bool more = (o && o->flags) || framed_may_share(l, nested);
+        bool sent = reply_framed(l, s, handle.id, token, msg, more);
+        loop_leave(l, nested);
+        if (likely(sent))
+            return SLUICE_OK;
+    }
     if (forked_id(handle.id) || forked_msg(msg))
         return SLUICE_EFORKED;
     if (!msg || (o && send_options(&args, o) != 0) || args.tag || args.deadline_ns)

@@ -67,7 +67,8 @@ struct coalescing {
     bool opened;                          /* it was in the queue, and its first item is a message */
 };
 
-struct sluice_msg *coalesce_open(struct sluice_loop *l, struct session *s) {
+struct sluice_msg *coalesce_open(struct sluice_loop *l, struct session *s,
+                                 struct msg_queue *queue) {
     loop_assert_inside(l);
     uint32_t bytes =
         s->tx.frame_payload < COALESCE_OPEN_BYTES ? s->tx.frame_payload : COALESCE_OPEN_BYTES;
@@ -80,7 +81,7 @@ struct sluice_msg *coalesce_open(struct sluice_loop *l, struct session *s) {
     frame->foreign = false;
     frame->tx.tag = frame->tx.deadline_ns = frame->tx.sent = 0;
     frame->tx.end = frame->tx.id = 0;
-    msg_queue_push(&s->tx.queue, frame);
+    msg_queue_push(queue, frame);
     session_disturb(s);
     loop_dirty(l, s);
     return frame;
@@ -92,12 +93,24 @@ static uint32_t take_opened(struct sluice_loop *l, const struct session *s, stru
     struct sluice_msg *frame = msg_queue_pop(queue);
     p->frame = frame;
     p->at = frame->tx.end;
-    p->count = frame->tx.id;
-    p->window = p->count | frame->size << COALESCE_COUNT_BITS;
+    p->count = frame->tx.items;
+    p->window = frame->tx.counted | frame->size << COALESCE_COUNT_BITS;
     p->opened = true;
-    l->totals.messages_sent += p->count;
+    l->totals.messages_sent += frame->tx.counted; /* requests were counted as they came */
     l->totals.bytes_sent += frame->size;
     return s->tx.frame_payload < COALESCE_OPEN_BYTES ? s->tx.frame_payload : COALESCE_OPEN_BYTES;
+}
+
+void coalesce_unsent(struct sluice_loop *l, struct session *s, const struct sluice_msg *frame) {
+    loop_assert_inside(l);
+    struct coalesce_item item = {0};
+    while (item.next < frame->tx.end &&
+           !coalesce_item_get(&item, frame->data, frame->tx.end, item.next, false))
+        if (item.type == FRAME_REQUEST) {
+            rpc_client_unposted(s, (uint32_t)item.total);
+            l->totals.messages_sent--;
+            l->totals.bytes_sent -= item.length;
+        }
 }
 
 /* How long a frame is that takes as many of these as there are and fit. */
@@ -171,13 +184,15 @@ static void post_coalesced(struct sluice_loop *l, struct session *s, struct wr_b
     bool alone = p->opened && p->count == 1;
     uint32_t skip = alone ? COALESCE_ITEM_BYTES : 0, bytes = p->at - skip;
     uint8_t *at = frame->data + skip - FRAME_BYTES;
+    const uint64_t *first = (const uint64_t *)(const void *)frame->data;
+    unsigned type = alone ? (uint8_t)le64toh(first[0]) : FRAME_COALESCED;
+    uint64_t total = alone ? le64toh(first[1]) : 0;
     bool inlined = bytes + FRAME_BYTES <= s->connection.sq.inline_max;
     l->send_sge[batch->count][0] =
         (struct ibv_sge){(uintptr_t)at, bytes + FRAME_BYTES, frame->lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 1, inlined ? IBV_SEND_INLINE : 0);
     s->connection.tx.sequence++;
-    post_header(s, at, alone ? FRAME_DATA : FRAME_COALESCED, reserved ? FRAME_RESERVED : 0, bytes,
-                0);
+    post_header(s, at, type, reserved ? FRAME_RESERVED : 0, bytes, total);
     if (!reserved)
         s->connection.tx.credits--;
     frame->next = p->told;

@@ -83,11 +83,13 @@ enum build_result coalesce_build(struct sluice_loop *l, struct session *s, struc
 void coalesce_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                         uint64_t bytes, sluice_status status);
 /*
- * A frame at the end of the session's queue, to which messages are added as they are sent; NULL: no memory. It takes
+ * A frame at the end of a queue of the session, to which messages are added as they are sent; NULL: no memory. It takes
  * COALESCE_OPEN_BYTES of payload, and no more than a frame does.
  */
 #define COALESCE_OPEN_BYTES 8192u
-struct sluice_msg *coalesce_open(struct sluice_loop *l, struct session *s);
+struct sluice_msg *coalesce_open(struct sluice_loop *l, struct session *s, struct msg_queue *queue);
+/* It ends before it was posted: the requests in it. */
+void coalesce_unsent(struct sluice_loop *l, struct session *s, const struct sluice_msg *frame);
 enum recv_result coalesce_take(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);
 /* A message that lies in a coalesced frame is no longer needed. */
 void coalesce_return(struct sluice_loop *l, struct session *s, struct sluice_msg *view);

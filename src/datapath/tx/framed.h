@@ -53,6 +53,17 @@ static inline bool framed_may_share(const struct sluice_loop *l, bool nested) {
     return unlikely(nested) && (l->wc_next < l->wc_count || l->unpacking);
 }
 
+/* The window has one more. */
+static inline void framed_count(struct sluice_loop *l, struct session *s, uint64_t bytes) {
+    atomic_store_explicit(&s->window.own_messages,
+                          atomic_load_explicit(&s->window.own_messages, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    atomic_store_explicit(&s->window.own_bytes,
+                          atomic_load_explicit(&s->window.own_bytes, memory_order_relaxed) + bytes,
+                          memory_order_relaxed);
+    l->totals_moved = true;
+}
+
 static inline void framed_account(struct sluice_loop *l, struct session *s, uint64_t bytes,
                                   uint32_t signalled) {
     struct connection *c = &s->connection;
@@ -68,15 +79,9 @@ static inline void framed_account(struct sluice_loop *l, struct session *s, uint
     c->rx.updated = c->rx.sequence;
     c->credits.update_due = false;
     s->tokens--;
-    atomic_store_explicit(&s->window.own_messages,
-                          atomic_load_explicit(&s->window.own_messages, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
-    atomic_store_explicit(&s->window.own_bytes,
-                          atomic_load_explicit(&s->window.own_bytes, memory_order_relaxed) + bytes,
-                          memory_order_relaxed);
     l->framed++;
     l->framed_bytes += bytes;
-    l->totals_moved = true;
+    framed_count(l, s, bytes);
 }
 
 /* False: nothing happened, and send_own() has to look. */
@@ -102,73 +107,104 @@ framed_send(struct sluice_loop *l, struct session *s, uint64_t id, struct sluice
     return true;
 }
 
-/* The frame at the end of the queue, if it is open. */
-static inline struct sluice_msg *framed_opened(const struct session *s) {
-    if (!s->tx.queue.head)
-        return NULL;
-    struct sluice_msg *last =
-        (struct sluice_msg *)(void *)((char *)s->tx.queue.tail - offsetof(struct sluice_msg, next));
-    return last->kind == MSG_FRAME ? last : NULL;
+/* ---- into a frame that lies open --------------------------------------------------------------- */
+
+/* Whether a small message of a session that is up, and of this handle. */
+static inline bool framed_fits(struct session *s, uint64_t id, const struct sluice_msg *msg) {
+    return likely(atomic_load_explicit(&s->id, memory_order_relaxed) == id &&
+                  s->state == SESSION_UP && msg->size < s->tx.coalesce_bound &&
+                  session_ref_count_open(&s->ref) == 0);
 }
 
-/* One more item of the frame. */
-static inline void framed_put(struct sluice_msg *frame, uint32_t at, const struct sluice_msg *msg) {
+/* Where the next item of the frame begins that takes one of so many bytes more; more: there is more to come. */
+static inline struct sluice_msg *framed_place(struct sluice_loop *l, struct session *s,
+                                              struct msg_queue *queue, uint32_t bytes, bool more,
+                                              uint32_t *at) {
+    *at = 0;
+    if (!queue->head)
+        return more ? coalesce_open(l, s, queue) : NULL; /* or there is nothing to share it with */
+    struct sluice_msg *last =
+        (struct sluice_msg *)(void *)((char *)queue->tail - offsetof(struct sluice_msg, next));
+    if (likely(last->kind == MSG_FRAME)) {
+        uint32_t begin = coalesce_round(last->tx.end), end = begin + COALESCE_ITEM_BYTES + bytes;
+        if (likely(end <= s->tx.frame_payload && end <= COALESCE_OPEN_BYTES)) {
+            *at = begin;
+            return last;
+        }
+    }
+    return coalesce_open(l, s, queue);
+}
+
+/* One more item of the frame; counted: 1, if the window counts it by the frame. */
+static inline void framed_put(struct sluice_msg *frame, uint32_t at, const struct sluice_msg *msg,
+                              unsigned type, uint64_t total, unsigned counted) {
     uint32_t bytes = (uint32_t)msg->size;
     uint64_t *word = (uint64_t *)(void *)(frame->data + at);
-    word[0] = htole64(FRAME_DATA | (uint64_t)bytes << 32);
-    word[1] = 0;
+    word[0] = htole64(type | (uint64_t)bytes << 32);
+    word[1] = htole64(total);
     if (bytes & 7)
         word[2 + bytes / 8] = 0; /* nobody's bytes lie between two items */
     copy_short((uint8_t *)(word + 2), msg->data, bytes);
     frame->tx.end = at + COALESCE_ITEM_BYTES + bytes;
-    frame->tx.id++;
-    frame->size += bytes;
+    frame->tx.items++;
+    frame->tx.counted = (uint16_t)(frame->tx.counted + counted);
+    frame->size += counted ? bytes : 0;
 }
 
-/* Behind what is queued, or before what comes: false as above. more: there is more to come. */
+static inline bool framed_has_room(struct session *s, uint64_t bytes) {
+    return likely(atomic_load_explicit(&s->window.own_messages, memory_order_relaxed) <
+                      s->window.messages &&
+                  atomic_load_explicit(&s->window.own_bytes, memory_order_relaxed) + bytes <=
+                      s->window.bytes);
+}
+
+/* Behind what is queued, or before what comes: false as above. */
 static inline bool framed_append(struct sluice_loop *l, struct session *s, uint64_t id,
                                  struct sluice_msg *msg, bool more) {
     uint64_t bytes = msg->size;
-    uint64_t own = atomic_load_explicit(&s->window.own_messages, memory_order_relaxed);
-    uint64_t own_bytes = atomic_load_explicit(&s->window.own_bytes, memory_order_relaxed);
-    if (unlikely(atomic_load_explicit(&s->id, memory_order_relaxed) != id ||
-                 s->state != SESSION_UP || bytes >= s->tx.coalesce_bound ||
-                 session_ref_count_open(&s->ref) != 0 || !framed_may_take(l, msg) ||
-                 own >= s->window.messages || own_bytes + bytes > s->window.bytes))
+    uint32_t at;
+    if (unlikely(!framed_fits(s, id, msg) || !framed_may_take(l, msg) ||
+                 !framed_has_room(s, bytes)))
         return false;
-    struct sluice_msg *frame = framed_opened(s);
-    uint32_t at = 0;
-    if (frame) {
-        at = coalesce_round(frame->tx.end);
-        uint32_t end = at + COALESCE_ITEM_BYTES + (uint32_t)bytes;
-        if (unlikely(end > s->tx.frame_payload || end > COALESCE_OPEN_BYTES))
-            frame = NULL, at = 0;
-    } else if (!more && !s->tx.queue.head) {
-        return false; /* nothing to share it with */
-    }
-    if (unlikely(!frame) && !(frame = coalesce_open(l, s)))
+    struct sluice_msg *frame = framed_place(l, s, &s->tx.queue, (uint32_t)bytes, more, &at);
+    if (unlikely(!frame))
         return false;
-    framed_put(frame, at, msg);
-    atomic_store_explicit(&s->window.own_messages, own + 1, memory_order_relaxed);
-    atomic_store_explicit(&s->window.own_bytes, own_bytes + bytes, memory_order_relaxed);
-    l->totals_moved = true;
+    framed_put(frame, at, msg, FRAME_DATA, 0, 1);
+    framed_count(l, s, bytes);
     framed_done(l, msg);
     if (!more)
         send_flush(l, s);
     return true;
 }
 
-/* Both, for any thread and whatever handle and message it was given. */
-static inline __attribute__((always_inline)) bool framed_submit(uint64_t id, struct sluice_msg *msg,
-                                                                bool more) {
+/* ---- from the public calls --------------------------------------------------------------------- */
+
+/* Any thread: the session of the handle, and its loop, which the caller is in now; NULL: it is not this thread's. */
+static inline __attribute__((always_inline)) struct session *
+framed_enter(uint64_t id, struct sluice_loop **in, bool *nested) {
     struct session *s = loop_thread.session;
     if (unlikely(loop_thread.handle != id)) {
         loop_thread.session = s = session_table_find(id);
         loop_thread.handle = id;
     }
     struct sluice_loop *l = likely(s) ? atomic_load_explicit(&s->loop, memory_order_relaxed) : NULL;
+    *in = l;
+    return likely(l && loop_enter(l, nested)) ? s : NULL;
+}
+
+/* Whether options ask for nothing but to wait for more, and a tag. */
+static inline bool framed_options(const sluice_send_options *o) {
+    return !o ||
+           (o->size == sizeof *o && !(o->flags & ~SLUICE_MORE) && !o->deadline_ns && !o->reserved);
+}
+
+/* Both, for any thread and whatever handle and message it was given. */
+static inline __attribute__((always_inline)) bool framed_submit(uint64_t id, struct sluice_msg *msg,
+                                                                bool more) {
+    struct sluice_loop *l;
     bool nested;
-    if (unlikely(!l || !loop_enter(l, &nested)))
+    struct session *s = framed_enter(id, &l, &nested);
+    if (unlikely(!s))
         return false;
     more |= framed_may_share(l, nested);
     bool sent = likely(!more && (s->tokens > 0 || framed_tokens(s)))

@@ -361,10 +361,8 @@ static __attribute__((noinline)) int send_other(sluice_session handle, sluice_ms
 }
 
 int sluice_send(sluice_session handle, sluice_msg *msg, const sluice_send_options *o) {
-    bool more = o && o->size == sizeof *o && o->flags == SLUICE_MORE && !o->tag &&
-                !o->deadline_ns && !o->reserved;
-    if (likely(msg && (!o || more) && forked_bits() == 0) &&
-        likely(framed_submit(handle.id, msg, more)))
+    if (likely(msg && framed_options(o) && forked_bits() == 0) && likely(!o || !o->tag) &&
+        likely(framed_submit(handle.id, msg, o && o->flags)))
         return SLUICE_OK;
     return send_other(handle, msg, o);
 }
