@@ -38,11 +38,13 @@ void __tsan_release(void *addr);
 #endif
 
 #ifdef SANITIZE_ADDRESS
+#define SANITIZES_ADDRESS 1
 void __asan_poison_memory_region(void const volatile *addr, size_t bytes);
 void __asan_unpoison_memory_region(void const volatile *addr, size_t bytes);
 #define SANITIZE_POISON(addr, bytes) __asan_poison_memory_region(addr, bytes)
 #define SANITIZE_UNPOISON(addr, bytes) __asan_unpoison_memory_region(addr, bytes)
 #else
+#define SANITIZES_ADDRESS 0
 #define SANITIZE_POISON(addr, bytes) ((void)(addr), (void)(bytes))
 #define SANITIZE_UNPOISON(addr, bytes) ((void)(addr), (void)(bytes))
 #endif

@@ -137,6 +137,32 @@ struct sluice_msg *pool_get(struct pool *pool, struct pool_cache *cache, size_t 
     return hand_out(msg, cache->number, bytes);
 }
 
+struct sluice_msg *pool_get_run(struct pool *pool, struct pool_cache *cache, size_t bytes,
+                                unsigned max, unsigned *count) {
+    *count = 1;
+    if (max < 2 || !cache || bytes - 1 >= CLASS_BYTES_MAX || pool->debug)
+        return pool_get(pool, cache, bytes);
+    struct magazines *bin = &cache->bin[class_of(bytes)];
+    if (count_of(&bin->active_count) < 2)
+        return pool_get(pool, cache, bytes);
+    unsigned have = count_of(&bin->active_count), n = max < have ? max : have;
+    struct sluice_msg *first = bin->active, *last = first;
+    for (unsigned i = 1;; i++) {
+        struct sluice_msg *next = last->next;
+        hand_out(last, cache->number, bytes);
+        if (i == n) {
+            bin->active = next;
+            break;
+        }
+        last->next = next;
+        last = next;
+    }
+    count_set(&bin->active_count, have - n);
+    count_add(&bin->gets, n);
+    *count = n;
+    return first;
+}
+
 /* Not from this cache: to its home if that wants it, else here. */
 static void put_away(struct pool *pool, struct pool_cache *cache, struct sluice_msg *msg) {
     saw(pool, cache, msg->size_class);
@@ -195,6 +221,29 @@ void pool_put(struct pool *pool, struct pool_cache *cache, struct sluice_msg *ms
     SANITIZE_POISON(msg->data - POOL_HEADROOM, msg->capacity + POOL_HEADROOM);
     count_add(&bin->puts, 1);
     magazine_add(bin, msg);
+    pool_look(pool, cache);
+}
+
+void pool_put_run(struct pool *pool, struct pool_cache *cache, struct sluice_msg *first,
+                  struct sluice_msg *last, unsigned count) {
+    unsigned size_class = first->size_class;
+    bool fits =
+        cache && first->cache == cache->number && size_class < POOL_CLASSES && !pool->debug &&
+        count_of(&cache->bin[size_class].active_count) + count <= pool->magazine_max[size_class];
+    for (struct sluice_msg *msg = first, *next; (!fits || SANITIZES_ADDRESS) && msg; msg = next) {
+        next = msg == last ? NULL : msg->next;
+        if (fits)
+            SANITIZE_POISON(msg->data - POOL_HEADROOM, msg->capacity + POOL_HEADROOM);
+        else
+            pool_put(pool, cache, msg);
+    }
+    if (!fits)
+        return;
+    struct magazines *bin = &cache->bin[size_class];
+    count_add(&bin->puts, count);
+    last->next = bin->active;
+    bin->active = first;
+    count_set(&bin->active_count, count_of(&bin->active_count) + count);
     pool_look(pool, cache);
 }
 

@@ -163,6 +163,54 @@ static uint64_t random_next(uint64_t *seed) {
 }
 
 /* As likely below a power of two as below the next; all of the arenas filled with them. */
+/* Several at once are those that single calls would have got, and counted as they are. */
+static void a_run_is_so_many_single_buffers(void **state) {
+    (void)state;
+    enum { MOST = 40 };
+    struct pool *pool = fake_pool_open(64 * MIB);
+    struct pool_cache *own = pool_cache_open(pool), *caches[] = {own, NULL};
+    static const size_t sizes[] = {0, 1, 64, 65, 1000, 3 * MIB};
+    for (unsigned k = 0; k < 2 * sizeof sizes / sizeof *sizes; k++) {
+        struct pool_cache *cache = caches[k % 2];
+        size_t bytes = sizes[k / 2];
+        for (unsigned want = 1; want <= MOST; want++) {
+            unsigned count, seen = 0;
+            struct sluice_msg *first = pool_get_run(pool, cache, bytes, want, &count),
+                              *last = first;
+            assert_non_null(first);
+            assert_uint_in_range(count, 1, want);
+            assert_int_equal(pool_in_use(pool), count);
+            for (struct sluice_msg *msg = first; seen < count; msg = msg->next, seen++) {
+                assert_int_equal(msg->size, bytes);
+                assert_true(msg->capacity >= bytes && msg->state == 0 && !msg->owner);
+                memset(msg->data, (int)seen, bytes);
+                last = msg;
+            }
+            assert_null(last->next);
+            seen = 0;
+            for (struct sluice_msg *msg = first; msg; msg = msg->next, seen++)
+                assert_true(bytes == 0 || msg->data[bytes - 1] == (uint8_t)seen);
+            pool_put_run(pool, cache, first, last, count);
+            assert_int_equal(pool_in_use(pool), 0);
+        }
+    }
+    /* From the magazine, as many as there are. */
+    unsigned count;
+    struct sluice_msg *held[MOST];
+    for (unsigned i = 0; i < MOST; i++)
+        assert_non_null(held[i] = pool_get(pool, own, 64));
+    for (unsigned i = 0; i < MOST; i++)
+        pool_put(pool, own, held[i]);
+    struct sluice_msg *first = pool_get_run(pool, own, 64, MOST, &count), *last = first;
+    assert_int_equal(count, MOST);
+    while (last->next)
+        last = last->next;
+    pool_put_run(pool, own, first, last, count);
+    pool_cache_close(own);
+    assert_int_equal(pool_in_use(pool), 0);
+    fake_pool_close(pool);
+}
+
 static void mixed_sizes_waste_less_than_a_quarter(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 5; seed++) {
@@ -427,6 +475,7 @@ int main(void) {
         POOL_TEST(a_closed_cache_loses_nothing_and_is_used_again),
         POOL_TEST(returns_to_a_sleeping_cache_are_not_lost_to_others),
         POOL_TEST(more_caches_than_numbers_work),
+        POOL_TEST(a_run_is_so_many_single_buffers),
         POOL_TEST(mixed_sizes_waste_less_than_a_quarter),
         POOL_TEST(a_steady_load_asks_the_system_for_nothing),
         POOL_TEST(who_waits_for_memory_is_woken_once_and_finds_it),
