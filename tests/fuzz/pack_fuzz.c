@@ -36,7 +36,7 @@ static bool is_canonical(const uint8_t *payload, uint32_t bytes, bool reserved) 
     }
 }
 
-/* As coalesce_take() goes through it. */
+/* As coalesced_take() goes through it. */
 static void walk(const uint8_t *payload, uint32_t bytes, bool reserved, bool must_pass) {
     uint32_t at = 0;
     while (at < bytes) {

@@ -18,12 +18,12 @@
 #include "datapath/tx/post.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rx/coalesced.h"
 #include "datapath/rx/receive.h"
 #include "datapath/rx/recv_queue.h"
 #include "datapath/rx/retain.h"
 #include "datapath/rx/srq.h"
 #include "datapath/session/close.h"
-#include "datapath/tx/coalesce.h"
 
 static inline sluice_session handle_of(struct session *s) {
     return (sluice_session){atomic_load_explicit(&s->id, memory_order_relaxed)};
@@ -61,7 +61,7 @@ void event_return(struct sluice_loop *l, struct session *s, struct sluice_msg *m
     if (likely(msg->flags & MSG_RX)) {
         recv_queue_give_back(l, s, msg);
     } else if (msg->flags & MSG_VIEW) {
-        coalesce_return(l, s, msg);
+        coalesced_return(l, s, msg);
     } else {
         if (msg->flags & MSG_ESCORTED)
             recv_queue_give_back(l, s, msg->next);
@@ -77,7 +77,7 @@ static void take_back(struct sluice_loop *l, const struct loop_loan *loan) {
         return;
     }
     if (loan->flags & MSG_VIEW)
-        coalesce_release(l, loan->session, loan->frame);
+        coalesced_release(l, loan->session, loan->frame);
     else if (loan->flags & MSG_ESCORTED)
         recv_queue_give_back(l, loan->session, loan->frame);
     if (loan->what == LOAN_RETAINED)
@@ -114,18 +114,12 @@ static inline void describe(struct session *s, struct sluice_msg *msg, sluice_ev
 
 void event_message(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     loop_assert_inside(l);
-    if (s->handler || unlikely(loop_discards(l))) {
+    if (event_is_polled(l, s)) {
+        (void)event_lend(l, s, msg, SLUICE_MESSAGE);
+    } else {
         sluice_event event = {.type = SLUICE_MESSAGE};
         event_loan(l, s, msg, &event);
-        return;
     }
-    /* Filled in where the application finds it: a copy would read what was written a moment ago. */
-    sluice_event *event = &l->out[l->out_count++];
-    add_loan(l, s, msg);
-    l->loan_count++;
-    memset(event, 0, sizeof *event);
-    event->type = SLUICE_MESSAGE;
-    describe(s, msg, event);
 }
 
 void event_plain(struct sluice_loop *l, struct session *s, sluice_event *event) {
@@ -374,7 +368,12 @@ unsigned event_listeners(struct sluice_loop *l) {
 
 void event_take_back(struct sluice_loop *l) {
     loop_assert_inside(l);
-    for (uint32_t i = 0; i < l->loan_count; i++)
-        take_back(l, &l->loans[i]);
+    for (uint32_t i = 0; i < l->loan_count; i++) {
+        const struct loop_loan *loan = &l->loans[i];
+        if (loan->what == LOAN_OUT && (loan->msg->flags & MSG_VIEW))
+            i += coalesced_take_back(l, loan, l->loan_count - i) - 1;
+        else
+            take_back(l, loan);
+    }
     l->loan_count = 0;
 }

@@ -7,7 +7,37 @@
 #ifndef DATAPATH_LOOP_EVENTS_H
 #define DATAPATH_LOOP_EVENTS_H
 
+#include <string.h>
+
 #include "datapath/loop/loop.h"
+
+/* An event of a message, where the application finds it: a copy would read what was written a moment ago. */
+static inline void event_fill(struct session *s, struct sluice_msg *msg, sluice_event_type type,
+                              uint64_t bytes, sluice_event *event) {
+    memset(event, 0, sizeof *event);
+    event->type = (uint16_t)type;
+    event->session.id = atomic_load_explicit(&s->id, memory_order_relaxed);
+    event->arg = s->arg;
+    event->msg = msg;
+    event->bytes = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;
+}
+
+/* Whether events of the session go into the array of the thread that polls, and nothing is in the way. */
+static inline bool event_is_polled(const struct sluice_loop *l, const struct session *s) {
+    return likely(!s->handler && !loop_is_closing(l));
+}
+
+/* Lends the message there, as that event, to which the caller adds the rest. Room was checked. */
+static inline sluice_event *event_lend(struct sluice_loop *l, struct session *s,
+                                       struct sluice_msg *msg, sluice_event_type type) {
+    sluice_event *event = &l->out[l->out_count++];
+    loop_loan_begin(l, s, msg);
+    l->loan_count++;
+    l->totals.messages_received++;
+    l->totals.bytes_received += msg->size;
+    event_fill(s, msg, type, msg->size, event);
+    return event;
+}
 
 void event_message(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 /* The same as another event (REQUEST, REPLY), which the caller began to fill in. Room was checked. */

@@ -16,7 +16,7 @@
  * for others, like the window (send.c), and bounded by `limit`: so a request that is accepted finds a
  * place, unless several threads took the last one at once; then it waits in the queue for the next.
  *
- * Owner: the loop's thread; the public calls are for any thread.
+ * Owner: the loop's thread, unless a function says otherwise.
  */
 #include "datapath/rpc/client.h"
 
@@ -31,10 +31,8 @@
 #include "datapath/rpc/internal.h"
 #include "datapath/rx/credits.h"
 #include "datapath/rx/receive.h"
-#include "datapath/tx/framed.h"
 #include "datapath/tx/post.h"
 #include "datapath/tx/send.h"
-#include "core/forked.h"
 
 /* Any thread that owns the session or holds a reference. NULL: no memory. */
 static struct rpc_client *rpc_client_make(struct session *s) {
@@ -70,14 +68,9 @@ void rpc_client_forget(struct session *s) {
 
 /* ---- being accepted -------------------------------------------------------------------------- */
 
-static inline uint32_t accepted(struct rpc_client *r) {
-    return atomic_load_explicit(&r->own, memory_order_relaxed) +
-           atomic_load_explicit(&r->foreign, memory_order_relaxed);
-}
-
 uint32_t rpc_client_count(struct session *s) {
     struct rpc_client *r = rpc_client_of(s);
-    return r ? accepted(r) : 0;
+    return r ? rpc_client_accepted(r) : 0;
 }
 
 int rpc_client_admit(struct session *s, const struct send_args *args, bool foreign) {
@@ -88,14 +81,14 @@ int rpc_client_admit(struct session *s, const struct send_args *args, bool forei
         return SLUICE_ENOMEM;
     if (foreign) {
         atomic_fetch_add_explicit(&r->foreign, 1, memory_order_relaxed);
-        if (likely(accepted(r) <= r->limit))
+        if (likely(rpc_client_accepted(r) <= r->limit))
             return SLUICE_OK;
         atomic_fetch_sub_explicit(&r->foreign, 1, memory_order_relaxed);
         session_waits(s, WAIT_REQUEST_ID);
         atomic_fetch_or_explicit(&s->foreign.waits, WAIT_REQUEST_ID, memory_order_relaxed);
         return SLUICE_EAGAIN;
     }
-    if (unlikely(accepted(r) >= r->limit)) {
+    if (unlikely(rpc_client_accepted(r) >= r->limit)) {
         r->want = true;
         session_waits(s, WAIT_REQUEST_ID);
         return SLUICE_EAGAIN;
@@ -132,7 +125,7 @@ void rpc_client_want(struct sluice_loop *l, struct session *s) {
 
 static void rpc_client_check_writable(struct sluice_loop *l, struct session *s) {
     struct rpc_client *r = rpc_client_of(s);
-    uint32_t count = accepted(r);
+    uint32_t count = rpc_client_accepted(r);
     if (!r->want || s->state != SESSION_UP || (count > 0 && count > r->limit - (r->limit + 3) / 4))
         return;
     r->want = false;
@@ -169,20 +162,6 @@ static uint64_t time_left(struct sluice_loop *l, const struct sluice_msg *msg) {
     return left < UINT32_MAX ? left : UINT32_MAX;
 }
 
-/* There is one, and room for the reply. */
-static inline struct rpc_pending *pending_take(struct rpc_client *r, struct sluice_msg *msg) {
-    struct rpc_pending *pending = &r->pending[r->free[--r->free_count]];
-    pending->id += RPC_IDS_MAX;
-    pending->msg = msg;
-    pending->state = RPC_PENDING_WAITING;
-    pending->foreign = msg->foreign;
-    pending->deadline_ns = msg->tx.deadline_ns;
-    msg->tx.id = pending->id;
-    r->taken++;
-    r->waiting++;
-    return pending;
-}
-
 bool rpc_client_assign(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                        uint64_t *total) {
     loop_assert_inside(l);
@@ -194,23 +173,25 @@ bool rpc_client_assign(struct sluice_loop *l, struct session *s, struct sluice_m
     if (r->free_count == 0 || !credits_reserve(l, s))
         return false;
     msg->flags |= MSG_BUSY;
-    *total = pending_take(r, msg)->id | time_left(l, msg) << 32;
+    *total = rpc_pending_take(r, msg)->id | time_left(l, msg) << 32;
     return true;
 }
 
 /* The reply has come, or never will. */
-static void pending_free(struct sluice_loop *l, struct session *s, struct rpc_client *r,
-                         struct rpc_pending *pending) {
+static inline void pending_free(struct sluice_loop *l, struct session *s, struct rpc_client *r,
+                                struct rpc_pending *pending) {
     bool took = r->reserved > 0;
     r->reserved -= took;
     r->taken--;
     r->waiting -= pending->state == RPC_PENDING_WAITING;
-    s->rpc.cancels -= pending->cancel_due;
-    pending->cancel_due = false;
+    if (unlikely(pending->cancel_due)) {
+        s->rpc.cancels--;
+        pending->cancel_due = false;
+    }
     pending->state = RPC_PENDING_FREE;
     pending->msg = NULL;
-    r->free[r->free_count++] = (uint8_t)(pending - r->pending);
-    credits_unreserve(l, s, took);
+    r->free[r->free_count++] = (uint8_t)(pending->id & (RPC_IDS_MAX - 1));
+    credits_unreserve(s, took);
     uncount(l, s, r, pending->foreign);
     if (s->tx.queue.head || s->state == SESSION_FLUSHING)
         loop_dirty(l, s);
@@ -224,7 +205,8 @@ static void rpc_client_drop(struct sluice_loop *l, struct sluice_msg *msg) {
         msg_discard(l, msg);
 }
 
-static void window_back(struct sluice_loop *l, struct session *s, const struct sluice_msg *msg) {
+static inline void window_back(struct sluice_loop *l, struct session *s,
+                               const struct sluice_msg *msg) {
     window_release(s, 1, msg->size, msg->foreign);
     if (unlikely(s->window.waits_writable))
         send_check_writable(l, s);
@@ -321,6 +303,19 @@ static sluice_status code_status(uint32_t code) {
     return code == CODE_FAILED ? SLUICE_ENOMEM : SLUICE_EREJECTED;
 }
 
+static __attribute__((noinline)) void tell_reply(struct sluice_loop *l, struct session *s,
+                                                 struct sluice_msg *msg, uint64_t tag) {
+    event_loan(l, s, msg, &(sluice_event){.type = SLUICE_REPLY, .tag = tag});
+}
+
+/* An answer without a message. */
+static __attribute__((noinline)) void tell_refused(struct sluice_loop *l, struct session *s,
+                                                   uint64_t tag, uint32_t code) {
+    sluice_event event = {.type = SLUICE_REPLY, .tag = tag, .status = code_status(code)};
+    event.vendor = code >= CODE_APPLICATION ? code - CODE_APPLICATION : 0;
+    event_plain(l, s, &event);
+}
+
 enum recv_result rpc_client_reply_deliver(struct sluice_loop *l, struct session *s,
                                           struct sluice_msg *msg, uint64_t total) {
     loop_assert_inside(l);
@@ -334,23 +329,24 @@ enum recv_result rpc_client_reply_deliver(struct sluice_loop *l, struct session 
         return rpc_broken(l, s, msg, "a reply with an unknown code, or with a code and more");
     struct sluice_msg *request = pending->msg;
     bool waited_for = pending->state == RPC_PENDING_WAITING;
-    sluice_event event = {.type = SLUICE_REPLY};
+    uint64_t tag = 0;
     if (likely(waited_for)) {
-        event.tag = request->tx.tag;
+        tag = request->tx.tag;
         window_back(l, s, request);
         rpc_client_drop(l, request);
     }
     pending_free(l, s, r, pending);
-    if (likely(waited_for && code == CODE_REPLY)) {
-        event_loan(l, s, msg, &event);
+    if (likely(waited_for && code == CODE_REPLY && event_is_polled(l, s))) {
+        event_lend(l, s, msg, SLUICE_REPLY)->tag = tag;
+        return RECV_DONE;
+    }
+    if (waited_for && code == CODE_REPLY) {
+        tell_reply(l, s, msg, tag);
         return RECV_DONE;
     }
     event_return(l, s, msg);
-    if (waited_for) {
-        event.status = code_status(code);
-        event.vendor = code >= CODE_APPLICATION ? code - CODE_APPLICATION : 0;
-        event_plain(l, s, &event);
-    }
+    if (waited_for)
+        tell_refused(l, s, tag, code);
     return RECV_DONE;
 }
 
@@ -437,58 +433,4 @@ void rpc_client_end(struct sluice_loop *l, struct session *s) {
     if (r)
         r->waiting = 0;
     s->rpc.cancels = 0;
-}
-
-/* ---- the public calls ------------------------------------------------------------------------- */
-
-/* Into a frame that lies open; false: nothing happened, and send_submit() has to look. */
-static inline bool request_framed(struct sluice_loop *l, struct session *s, uint64_t id,
-                                  struct sluice_msg *msg, uint64_t tag, bool more) {
-    struct rpc_client *r = rpc_client_of(s);
-    uint64_t bytes = msg->size;
-    uint32_t at;
-    if (unlikely(!r || r->free_count == 0 || accepted(r) >= r->limit || !framed_fits(s, id, msg) ||
-                 msg->state != MSG_APP || !framed_may_take(l, msg) || !framed_has_room(s, bytes) ||
-                 s->connection.tx.credits <=
-                     CREDIT_RESERVE)) /* one that is not to go yet can be given up */
-        return false;
-    struct sluice_msg *frame = framed_place(l, s, &s->tx.queue, (uint32_t)bytes, more, &at);
-    if (unlikely(!frame || !credits_reserve(l, s)))
-        return false;
-    msg->state = MSG_SENDING;
-    msg->kind = MSG_REQUEST;
-    msg->foreign = false;
-    msg->tx.tag = tag;
-    msg->tx.deadline_ns = msg->tx.sent = 0;
-    msg->tx.session_id = id;
-    framed_put(frame, at, msg, FRAME_REQUEST, pending_take(r, msg)->id, 0);
-    atomic_store_explicit(&r->own, atomic_load_explicit(&r->own, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
-    l->totals.messages_sent++;
-    l->totals.bytes_sent += bytes;
-    framed_count(l, s, bytes);
-    if (!more)
-        send_flush(l, s);
-    return true;
-}
-
-int sluice_request(sluice_session handle, sluice_msg *msg, const sluice_send_options *o) {
-    struct send_args args = {0};
-    struct sluice_loop *l;
-    struct session *s;
-    bool nested;
-    if (likely(msg && framed_options(o) && forked_bits() == 0) &&
-        likely((s = framed_enter(handle.id, &l, &nested)) != NULL)) {
-        bool more = (o && o->flags) || framed_may_share(l, nested);
-        bool sent = request_framed(l, s, handle.id, msg, o ? o->tag : 0, more);
-        loop_leave(l, nested);
-        if (likely(sent))
-            return SLUICE_OK;
-    }
-    if (forked_id(handle.id) || forked_msg(msg))
-        return SLUICE_EFORKED;
-    if (!msg || (o && send_options(&args, o) != 0))
-        return SLUICE_EINVAL;
-    args.kind = MSG_REQUEST;
-    return send_submit(handle, msg, &args);
 }

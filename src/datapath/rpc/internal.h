@@ -95,6 +95,26 @@ static inline struct rpc_client *rpc_client_of(struct session *s) {
     return atomic_load_explicit(&s->rpc.client, memory_order_acquire);
 }
 
+/* Accepted and not through. */
+static inline uint32_t rpc_client_accepted(struct rpc_client *r) {
+    return atomic_load_explicit(&r->own, memory_order_relaxed) +
+           atomic_load_explicit(&r->foreign, memory_order_relaxed);
+}
+
+/* There is one, and room for the reply. */
+static inline struct rpc_pending *rpc_pending_take(struct rpc_client *r, struct sluice_msg *msg) {
+    struct rpc_pending *pending = &r->pending[r->free[--r->free_count]];
+    pending->id += RPC_IDS_MAX;
+    pending->msg = msg;
+    pending->state = RPC_PENDING_WAITING;
+    pending->foreign = msg->foreign;
+    pending->deadline_ns = msg->tx.deadline_ns;
+    msg->tx.id = pending->id;
+    r->taken++;
+    r->waiting++;
+    return pending;
+}
+
 /* ---- server.c -------------------------------------------------------------------------------- */
 
 /* Any thread that owns the session or holds a reference: makes the caller the one who answers. */

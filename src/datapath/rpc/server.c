@@ -160,56 +160,65 @@ void rpc_server_hungup(struct sluice_loop *l, struct session *s) {
     }
 }
 
-/* NULL: it broke the protocol (*wrong), or there is no memory. */
-static struct rpc_inbound *take_place(struct session *s, uint64_t total, const char **wrong) {
-    struct rpc_server *v = rpc_server_make(s);
-    if (!v)
-        return NULL;
-    struct rpc_inbound *inbound = &v->inbound[total & (RPC_IDS_MAX - 1)];
-    if (unlikely(atomic_load_explicit(&inbound->word, memory_order_relaxed) != 0)) {
-        *wrong = "a request with a request id in use";
-        return NULL;
+/* Nobody waits for the answer: it is told so, and the request is not delivered. */
+static __attribute__((noinline)) bool is_over(struct sluice_loop *l, struct session *s,
+                                              struct rpc_inbound *inbound, struct sluice_msg *msg,
+                                              uint64_t left_us) {
+    struct rpc_server *v = rpc_server_of(s);
+    uint32_t index = (uint32_t)(inbound - v->inbound), code = 0;
+    inbound->deadline_ns = 0;
+    if (left_us != 0) {
+        /* A frame that was held has the time it arrived at. */
+        uint64_t now = loop_clock(l);
+        inbound->deadline_ns = (msg->rx.arrived_ns ? msg->rx.arrived_ns : now) + left_us * 1000;
+        if (now >= inbound->deadline_ns)
+            code = CODE_EXPIRED;
     }
-    inbound->id = (uint32_t)total;
-    inbound->cancelled = inbound->cancelled_ahead && inbound->cancelled_id == inbound->id;
-    inbound->cancelled_ahead = false;
-    return inbound;
+    if (inbound->cancelled)
+        code = CODE_CANCELLED;
+    if (s->close.hungup && says_ended(s))
+        code = CODE_ENDED;
+    if (code == 0)
+        return false;
+    answer_now(l, s, v, index, code);
+    event_return(l, s, msg);
+    return true;
+}
+
+static __attribute__((noinline)) void tell_request(struct sluice_loop *l, struct session *s,
+                                                   struct sluice_msg *msg, uint64_t token,
+                                                   uint64_t deadline) {
+    sluice_event event = {.type = SLUICE_REQUEST, .token = token, .value = deadline};
+    event_loan(l, s, msg, &event);
 }
 
 enum recv_result rpc_server_deliver(struct sluice_loop *l, struct session *s,
                                     struct sluice_msg *msg, uint64_t total) {
     loop_assert_inside(l);
-    const char *wrong = NULL;
-    struct rpc_inbound *inbound = take_place(s, total, &wrong);
-    if (unlikely(!inbound))
-        return wrong ? rpc_broken(l, s, msg, wrong) : RECV_NO_MEMORY;
-    struct rpc_server *v = rpc_server_of(s);
+    struct rpc_server *v = rpc_server_make(s);
+    if (unlikely(!v))
+        return RECV_NO_MEMORY;
     uint32_t index = (uint32_t)total & (RPC_IDS_MAX - 1);
-    uint64_t left_us = total >> 32, deadline = 0;
-    if (unlikely(s->close.hungup && says_ended(s))) {
-        answer_now(l, s, v, index, CODE_ENDED);
-        event_return(l, s, msg);
+    struct rpc_inbound *inbound = &v->inbound[index];
+    uint64_t left_us = total >> 32;
+    if (unlikely(atomic_load_explicit(&inbound->word, memory_order_relaxed) != 0))
+        return rpc_broken(l, s, msg, "a request with a request id in use");
+    inbound->id = (uint32_t)total;
+    inbound->cancelled = inbound->cancelled_ahead && inbound->cancelled_id == inbound->id;
+    inbound->cancelled_ahead = false;
+    inbound->deadline_ns = 0;
+    if (unlikely(left_us != 0 || inbound->cancelled || s->close.hungup) &&
+        is_over(l, s, inbound, msg, left_us))
         return RECV_DONE;
-    }
-    if (unlikely(left_us != 0)) {
-        /* A frame that was held has the time it arrived at. */
-        uint64_t now = loop_clock(l);
-        deadline = (msg->rx.arrived_ns ? msg->rx.arrived_ns : now) + left_us * 1000;
-        if (now >= deadline || inbound->cancelled) {
-            answer_now(l, s, v, index, inbound->cancelled ? CODE_CANCELLED : CODE_EXPIRED);
-            event_return(l, s, msg);
-            return RECV_DONE;
-        }
-    } else if (unlikely(inbound->cancelled)) {
-        answer_now(l, s, v, index, CODE_CANCELLED);
-        event_return(l, s, msg);
-        return RECV_DONE;
-    }
-    inbound->deadline_ns = deadline;
     uint64_t token = new_request_id(v, index);
     atomic_store_explicit(&inbound->word, word_of(token, RPC_INBOUND_OPEN), memory_order_release);
-    sluice_event event = {.type = SLUICE_REQUEST, .token = token, .value = deadline};
-    event_loan(l, s, msg, &event);
+    if (event_is_polled(l, s)) {
+        sluice_event *event = event_lend(l, s, msg, SLUICE_REQUEST);
+        event->token = token;
+        event->value = inbound->deadline_ns;
+    } else {
+        tell_request(l, s, msg, token, inbound->deadline_ns);
+    }
     return RECV_DONE;
 }
 
@@ -263,9 +272,21 @@ static inline bool reply_framed(struct sluice_loop *l, struct session *s, uint64
     return true;
 }
 
+static __attribute__((noinline)) int reply_other(sluice_session handle, uint64_t token,
+                                                 sluice_msg *msg, const sluice_send_options *o) {
+    struct send_args args = {0};
+    if (forked_id(handle.id) || forked_msg(msg))
+        return SLUICE_EFORKED;
+    if (!msg || (o && send_options(&args, o) != 0) || args.tag || args.deadline_ns)
+        return SLUICE_EINVAL;
+    args.request_id = token;
+    args.kind = MSG_REPLY;
+    args.id = (uint32_t)token & (RPC_IDS_MAX - 1);
+    return send_submit(handle, msg, &args);
+}
+
 int sluice_reply_with(sluice_session handle, uint64_t token, sluice_msg *msg,
                       const sluice_send_options *o) {
-    struct send_args args = {0};
     struct sluice_loop *l;
     struct session *s;
     bool nested;
@@ -277,14 +298,7 @@ int sluice_reply_with(sluice_session handle, uint64_t token, sluice_msg *msg,
         if (likely(sent))
             return SLUICE_OK;
     }
-    if (forked_id(handle.id) || forked_msg(msg))
-        return SLUICE_EFORKED;
-    if (!msg || (o && send_options(&args, o) != 0) || args.tag || args.deadline_ns)
-        return SLUICE_EINVAL;
-    args.request_id = token;
-    args.kind = MSG_REPLY;
-    args.id = (uint32_t)token & (RPC_IDS_MAX - 1);
-    return send_submit(handle, msg, &args);
+    return reply_other(handle, token, msg, o);
 }
 
 int sluice_reply(sluice_session handle, uint64_t token, sluice_msg *msg) {

@@ -218,27 +218,12 @@ const char *credits_control(struct sluice_loop *l, struct session *s, const stru
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-bool credits_reserve(struct sluice_loop *l, struct session *s) {
+bool credits_find_spare(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
-    struct recv_queue *q = s->connection.rx.queue;
-    if (unlikely(q->spare == 0)) {
-        uint32_t step = s->connection.rx.reserved + 1 < RESERVE_STEP ? s->connection.rx.reserved + 1
-                                                                     : RESERVE_STEP;
-        if (recv_queue_spare(l, s, step, RESERVE_SIXTEENTHS) == 0) {
-            recv_queue_retry(l, s);
-            return false;
-        }
-    }
-    q->spare--;
-    s->connection.rx.reserved++;
-    return true;
-}
-
-void credits_unreserve(struct sluice_loop *l, struct session *s, bool taken) {
-    loop_assert_inside(l);
-    (void)l;
-    if (s->connection.rx.reserved == 0)
-        return; /* the queue pair is gone */
-    s->connection.rx.reserved--;
-    s->connection.rx.queue->spare += !taken;
+    uint32_t step =
+        s->connection.rx.reserved + 1 < RESERVE_STEP ? s->connection.rx.reserved + 1 : RESERVE_STEP;
+    if (recv_queue_spare(l, s, step, RESERVE_SIXTEENTHS) > 0)
+        return true;
+    recv_queue_retry(l, s);
+    return false;
 }

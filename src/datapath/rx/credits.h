@@ -36,11 +36,25 @@ void credits_publish(struct session *s);
 /* Looks at the sessions if it is time to; l->now_ns was just read. */
 void credits_check(struct sluice_loop *l);
 
+/* Sees to it that one is spare; false: it cannot be had now. */
+bool credits_find_spare(struct sluice_loop *l, struct session *s);
 /*
  * A receive for the reply of a request: false, none can be had now; what ends the wait makes the
  * session dirty. Its reply came: taken, in that receive (FRAME_RESERVED); else in another frame.
  */
-bool credits_reserve(struct sluice_loop *l, struct session *s);
-void credits_unreserve(struct sluice_loop *l, struct session *s, bool taken);
+static inline bool credits_reserve(struct sluice_loop *l, struct session *s) {
+    if (unlikely(s->connection.rx.queue->spare == 0) && !credits_find_spare(l, s))
+        return false;
+    s->connection.rx.queue->spare--;
+    s->connection.rx.reserved++;
+    return true;
+}
+
+static inline void credits_unreserve(struct session *s, bool taken) {
+    if (unlikely(s->connection.rx.reserved == 0))
+        return; /* the queue pair is gone */
+    s->connection.rx.reserved--;
+    s->connection.rx.queue->spare += !taken;
+}
 
 #endif

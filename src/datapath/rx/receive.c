@@ -27,6 +27,7 @@
 #include "datapath/rndv/rndv_tx.h"
 #include "datapath/rpc/client.h"
 #include "datapath/rpc/server.h"
+#include "datapath/rx/coalesced.h"
 #include "datapath/rx/credits.h"
 #include "datapath/rx/receive_plain.h"
 #include "datapath/rx/recv_queue.h"
@@ -34,7 +35,6 @@
 #include "datapath/session/close.h"
 #include "datapath/session/handshake.h"
 #include "datapath/session/open.h"
-#include "datapath/tx/coalesce.h"
 
 /* What was found in the header of a frame that is held lies in its control block. */
 static inline void hold_fields(struct sluice_msg *msg, const struct frame *f) {
@@ -113,7 +113,7 @@ static enum recv_result process(struct sluice_loop *l, struct session *s, struct
     case FRAME_REPLY:
         return rpc_client_reply_take(l, s, msg);
     case FRAME_COALESCED:
-        return coalesce_take(l, s, msg);
+        return coalesced_take(l, s, msg);
     case FRAME_RTS:
         return rndv_take(l, s, msg);
     case FRAME_NOTIFY:

@@ -8,7 +8,7 @@ void receive_plain_handled(struct sluice_loop *l, struct session *s, struct slui
                            uint32_t length) {
     loop_assert_inside(l);
     sluice_event event;
-    receive_plain_event(s, msg, length, &event);
+    event_fill(s, msg, SLUICE_MESSAGE, length, &event);
     l->handled++;
     s->handler(&event, s->handler_arg);
     event_loan_end(l);

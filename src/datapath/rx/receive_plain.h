@@ -12,7 +12,6 @@
 #define DATAPATH_RX_RECEIVE_PLAIN_H
 
 #include <endian.h>
-#include <string.h>
 
 #include "core/wire/frame.h"
 #include "datapath/loop/events.h"
@@ -29,17 +28,6 @@ static inline bool receive_is_plain(const struct session *s) {
     return s->state == SESSION_UP && s->announced && !s->rx.stopped && !s->rx.held.head &&
            !s->connection.handshake && !s->tx.queue.head && !s->connection.credits.returned &&
            !s->rpc.cancels && !s->connection.sq.blocked;
-}
-
-/* The same event for a handler, and for the caller's array: where the application finds it. */
-static inline void receive_plain_event(struct session *s, struct sluice_msg *msg, uint32_t length,
-                                       sluice_event *event) {
-    memset(event, 0, sizeof *event);
-    event->type = SLUICE_MESSAGE;
-    event->session.id = atomic_load_explicit(&s->id, memory_order_relaxed);
-    event->arg = s->arg;
-    event->msg = msg;
-    event->bytes = length;
 }
 
 /* Calls the session's handler; its loan is the last. */
@@ -91,7 +79,7 @@ receive_plain(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
     if (unlikely(s->handler != NULL))
         receive_plain_handled(l, s, msg, length);
     else
-        receive_plain_event(s, msg, length, &l->out[l->out_count++]);
+        event_fill(s, msg, SLUICE_MESSAGE, length, &l->out[l->out_count++]);
     return true;
 }
 

@@ -25,11 +25,11 @@
 #include "datapath/rndv/landing.h"
 #include "datapath/rndv/rndv.h"
 #include "datapath/rpc/client.h"
+#include "datapath/rx/coalesced.h"
 #include "datapath/rx/credits.h"
 #include "datapath/rx/retain.h"
 #include "datapath/rx/srq.h"
 #include "datapath/session/close.h"
-#include "datapath/tx/coalesce.h"
 
 #define ASSERTED_SESSIONS 16 /* of loops with more, nothing is counted */
 
@@ -327,7 +327,7 @@ void recv_queue_drop(struct sluice_loop *l, struct session *s) {
     rndv_drop(l, s);
     while ((msg = msg_queue_pop(&s->rx.held))) {
         if (msg->flags & MSG_OPENED)
-            coalesce_release(l, s, msg); /* messages of it may be lent */
+            coalesced_release(l, s, msg); /* messages of it may be lent */
         else
             recv_buffer_put(l, msg);
     }

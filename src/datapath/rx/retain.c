@@ -16,10 +16,10 @@
  */
 #include "datapath/rx/retain.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rx/coalesced.h"
 #include "datapath/rx/credits.h"
 #include "datapath/rx/recv_queue.h"
 #include "datapath/rx/srq.h"
-#include "datapath/tx/coalesce.h"
 #include "datapath/tx/post.h"
 
 /* ---- keeping: the thread that has the message ------------------------------------------------ */
@@ -40,7 +40,7 @@ void event_retain(struct sluice_msg *msg) {
     struct sluice_loop *l;
     struct loop_loan *loan = loan_of(msg, &l);
     if (msg->flags & MSG_VIEW)
-        coalesce_retain(msg);
+        coalesced_retain(msg);
     loan->msg = NULL;
     loan->what = LOAN_RETAINED;
     msg->owner = NULL;
@@ -216,7 +216,7 @@ static int pass_borrowed(struct sluice_msg *msg) {
         atomic_fetch_sub_explicit(pool_note(msg->pool), 1, memory_order_relaxed);
     } else {
         if (msg->flags & MSG_VIEW)
-            coalesce_retain(msg);
+            coalesced_retain(msg);
         loan->msg = NULL;
         loan->what = LOAN_PASSED;
     }

@@ -1,21 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * coalesce.c - frames that carry several small messages, requests and replies.
+ * coalesce.c - frames that carry several small messages, requests and replies: filling them.
  *
- * Sending. What waits in a queue at the moment it is flushed shares a frame, if it is small: its
+ * What waits in a queue at the moment it is flushed shares a frame, if it is small: its
  * bytes are copied behind each other into one buffer, and the buffers they came in go back at once.
  * Nothing waits for a frame to fill. Whoever is to hear of an outcome hangs on the frame's entry of
  * the send queue, in a list; the window is counted there too, own and foreign messages apart.
  *
- * Receiving. A coalesced frame is checked from end to end before the first message of it is delivered. Then each
- * is delivered where it lies: a block of the pool lends its control block, whose `data` points into
- * the frame. The frame is posted again when it was taken apart and all such views came back. Of a
- * view that the application keeps or sends on the bytes move into the block's own buffer, which is
- * there for that; so what is kept never pins a frame, and keeping cannot fail.
+ * What becomes of one that arrives: rx/coalesced.c.
  *
- * Owner: the loop's thread. Everything read from a frame is hostile, and the peer's process may be
- * able to write to it at any time: each item's header is read once in each pass, checked against the
- * length that was found on arrival, and only the copy is used.
+ * Owner: the loop's thread.
  */
 #include <string.h>
 
@@ -28,10 +22,6 @@
 #include "core/techniques.h"
 #include "datapath/loop/loop.h"
 #include "datapath/rpc/client.h"
-#include "datapath/rpc/server.h"
-#include "datapath/rx/receive.h"
-#include "datapath/rx/recv_queue.h"
-#include "datapath/session/close.h"
 #include "datapath/tx/send.h"
 
 /*
@@ -254,119 +244,4 @@ void coalesce_completed(struct sluice_loop *l, struct session *s, struct sluice_
         else
             msg_discard(l, msg); /* the frame itself */
     }
-}
-
-/* ---- receiving ------------------------------------------------------------------------------- */
-
-static const char *wrong_coalesced(const uint8_t *payload, uint32_t length, bool reserved) {
-    struct coalesce_item item = {0};
-    while (item.next < length) {
-        const char *wrong = coalesce_item_get(&item, payload, length, item.next, reserved);
-        if (wrong)
-            return wrong;
-    }
-    return NULL;
-}
-
-/* A view's own buffer, while `data` is elsewhere; a message that is not being sent has no use for
- * the record in it. */
-static inline void set_own(struct sluice_msg *view, uint8_t *own) {
-    view->item.node.next = (struct cds_wfcq_node *)(void *)own;
-}
-
-static inline uint8_t *own_of(const struct sluice_msg *view) {
-    return (uint8_t *)view->item.node.next;
-}
-
-void coalesce_release(struct sluice_loop *l, struct session *s, struct sluice_msg *frame) {
-    loop_assert_inside(l);
-    if (--frame->rx.users > 0)
-        return;
-    frame->flags &= (uint16_t)~MSG_OPENED;
-    recv_queue_give_back(l, s, frame);
-}
-
-void coalesce_return(struct sluice_loop *l, struct session *s, struct sluice_msg *view) {
-    loop_assert_inside(l);
-    struct sluice_msg *frame = view->next;
-    view->data = own_of(view);
-    view->flags = 0;
-    view->owner = NULL;
-    msg_discard(l, view);
-    coalesce_release(l, s, frame);
-}
-
-void coalesce_retain(struct sluice_msg *view) {
-    const uint8_t *from = view->data;
-    view->data = own_of(view);
-    memcpy(view->data, from, view->size);
-}
-
-/* NULL: no memory. */
-static struct sluice_msg *view_of(struct sluice_loop *l, struct session *s,
-                                  struct sluice_msg *frame, const struct coalesce_item *item) {
-    struct sluice_msg *view = pool_get(l->rx_pool, l->rx_cache, item->length);
-    if (!view)
-        return NULL;
-    set_own(view, view->data);
-    view->data = frame->data + item->at;
-    view->next = frame;
-    view->flags = MSG_VIEW;
-    view->foreign = false;
-    view->owner = s;
-    view->kind = MSG_PLAIN;
-    frame->rx.users++;
-    return view;
-}
-
-static enum recv_result take_item(struct sluice_loop *l, struct session *s,
-                                  struct sluice_msg *frame) {
-    struct coalesce_item item;
-    uint32_t length = (uint32_t)frame->size;
-    bool reserved = (frame->rx.frame_flags & FRAME_RESERVED) != 0;
-    const char *wrong =
-        coalesce_item_get(&item, frame->data, length, (uint32_t)frame->rx.unpacked, reserved);
-    if (unlikely(wrong != NULL)) { /* it was right before: somebody writes to it */
-        session_stop(s);
-        session_close(l, s, SLUICE_REASON_PROTOCOL, 0, wrong);
-        return RECV_DONE;
-    }
-    struct sluice_msg *view = view_of(l, s, frame, &item);
-    if (!view)
-        return RECV_NO_MEMORY;
-    enum recv_result taken = RECV_DONE;
-    l->unpacking = item.next < length;
-    if (item.type == FRAME_DATA)
-        event_message(l, s, view);
-    else if (item.type == FRAME_REQUEST)
-        taken = rpc_server_deliver(l, s, view, item.total);
-    else
-        taken = rpc_client_reply_deliver(l, s, view, item.total);
-    if (likely(taken == RECV_DONE))
-        frame->rx.unpacked = item.next;
-    else
-        coalesce_return(l, s, view);
-    return taken;
-}
-
-enum recv_result coalesce_take(struct sluice_loop *l, struct session *s, struct sluice_msg *frame) {
-    loop_assert_inside(l);
-    enum recv_result taken = RECV_DONE;
-    if (!(frame->flags & MSG_OPENED)) {
-        const char *wrong = wrong_coalesced(frame->data, (uint32_t)frame->size,
-                                            (frame->rx.frame_flags & FRAME_RESERVED) != 0);
-        if (wrong) {
-            receive_broken(l, s, frame, wrong);
-            return RECV_DONE;
-        }
-        frame->flags |= MSG_OPENED;
-        frame->rx.unpacked = 0;
-        frame->rx.users = 1; /* this function's own, until the last item is delivered */
-    }
-    while (taken == RECV_DONE && frame->rx.unpacked < frame->size && !s->rx.stopped)
-        taken = likely(loop_room(l, s)) ? take_item(l, s, frame) : RECV_NO_ROOM;
-    l->unpacking = false;
-    if (taken == RECV_DONE)
-        coalesce_release(l, s, frame);
-    return taken;
 }

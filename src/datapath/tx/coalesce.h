@@ -13,7 +13,6 @@
 #include <stddef.h>
 
 #include "core/wire/frame.h"
-#include "datapath/rx/receive.h"
 #include "datapath/tx/post.h"
 
 struct coalesce_item {
@@ -90,13 +89,6 @@ void coalesce_completed(struct sluice_loop *l, struct session *s, struct sluice_
 struct sluice_msg *coalesce_open(struct sluice_loop *l, struct session *s, struct msg_queue *queue);
 /* It ends before it was posted: the requests in it. */
 void coalesce_unsent(struct sluice_loop *l, struct session *s, const struct sluice_msg *frame);
-enum recv_result coalesce_take(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);
-/* A message that lies in a coalesced frame is no longer needed. */
-void coalesce_return(struct sluice_loop *l, struct session *s, struct sluice_msg *view);
-/* One of those that need this frame is done with it: messages in it, and whoever takes it apart. */
-void coalesce_release(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);
-/* The application makes a message that lies in a coalesced frame its own: its bytes move to its own buffer. */
-void coalesce_retain(struct sluice_msg *view);
 
 /* Whether this message may share a frame. */
 static inline bool coalesce_accepts(const struct session *s, const struct sluice_msg *msg) {

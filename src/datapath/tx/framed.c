@@ -33,3 +33,9 @@ bool framed_tokens(struct session *s) {
     s->tokens = (uint32_t)tokens;
     return tokens > 0;
 }
+
+bool framed_behind(struct sluice_loop *l, struct session *s, uint64_t id, struct sluice_msg *msg,
+                   bool more) {
+    loop_assert_inside(l);
+    return framed_append(l, s, id, msg, more);
+}

@@ -177,6 +177,14 @@ static inline bool framed_append(struct sluice_loop *l, struct session *s, uint6
     return true;
 }
 
+/* The same, not inline. */
+bool framed_behind(struct sluice_loop *l, struct session *s, uint64_t id, struct sluice_msg *msg,
+                   bool more);
+
+static inline bool framed_has_tokens(struct session *s) {
+    return likely(s->tokens > 0) || framed_tokens(s);
+}
+
 /* ---- from the public calls --------------------------------------------------------------------- */
 
 /* Any thread: the session of the handle, and its loop, which the caller is in now; NULL: it is not this thread's. */
@@ -198,18 +206,32 @@ static inline bool framed_options(const sluice_send_options *o) {
            (o->size == sizeof *o && !(o->flags & ~SLUICE_MORE) && !o->deadline_ns && !o->reserved);
 }
 
-/* Both, for any thread and whatever handle and message it was given. */
-static inline __attribute__((always_inline)) bool framed_submit(uint64_t id, struct sluice_msg *msg,
-                                                                bool more) {
+/* Any thread, whatever handle and message it was given: false as above. */
+static inline bool framed_submit_more(uint64_t id, struct sluice_msg *msg, bool more) {
     struct sluice_loop *l;
     bool nested;
     struct session *s = framed_enter(id, &l, &nested);
     if (unlikely(!s))
         return false;
     more |= framed_may_share(l, nested);
-    bool sent = likely(!more && (s->tokens > 0 || framed_tokens(s)))
-                    ? framed_send(l, s, id, msg)
-                    : framed_append(l, s, id, msg, more);
+    bool sent = likely(more || !framed_has_tokens(s)) ? framed_append(l, s, id, msg, more)
+                                                      : framed_send(l, s, id, msg);
+    loop_leave(l, nested);
+    return sent;
+}
+
+static inline __attribute__((always_inline)) bool framed_submit(uint64_t id,
+                                                                struct sluice_msg *msg) {
+    struct sluice_loop *l;
+    bool nested;
+    struct session *s = framed_enter(id, &l, &nested);
+    if (unlikely(!s))
+        return false;
+    bool sent;
+    if (likely(!framed_may_share(l, nested) && framed_has_tokens(s)))
+        sent = framed_send(l, s, id, msg);
+    else
+        sent = framed_behind(l, s, id, msg, framed_may_share(l, nested));
     loop_leave(l, nested);
     return sent;
 }

@@ -360,11 +360,21 @@ static __attribute__((noinline)) int send_other(sluice_session handle, sluice_ms
     return send_submit(handle, msg, &args);
 }
 
-int sluice_send(sluice_session handle, sluice_msg *msg, const sluice_send_options *o) {
-    if (likely(msg && framed_options(o) && forked_bits() == 0) && likely(!o || !o->tag) &&
-        likely(framed_submit(handle.id, msg, o && o->flags)))
+/* With options: what waits for more goes into a frame that lies open. */
+static __attribute__((noinline)) int send_with(sluice_session handle, sluice_msg *msg,
+                                               const sluice_send_options *o) {
+    if (likely(msg && framed_options(o) && !o->tag && forked_bits() == 0) &&
+        likely(framed_submit_more(handle.id, msg, o->flags)))
         return SLUICE_OK;
     return send_other(handle, msg, o);
+}
+
+int sluice_send(sluice_session handle, sluice_msg *msg, const sluice_send_options *o) {
+    if (o)
+        return send_with(handle, msg, o);
+    if (likely(msg && forked_bits() == 0) && likely(framed_submit(handle.id, msg)))
+        return SLUICE_OK;
+    return send_other(handle, msg, NULL);
 }
 
 int sluice_send_copy(sluice_session handle, const void *data, size_t bytes,

@@ -184,13 +184,13 @@ static void replies_have_receives_of_their_own(void **state) {
         assert_int_equal(s->connection.rx.granted, granted);
         assert_covered(&p.b);
         for (unsigned i = 0; i < 16; i++)
-            credits_unreserve(p.b.loop, s, false);
+            credits_unreserve(s, false);
         assert_int_equal(s->connection.rx.reserved, 0);
         assert_covered(&p.b);
         uint64_t buffers = pool_in_use(p.b.node->rx_pool);
         for (unsigned i = 0; i < 1000; i++) { /* again and again: no more of them */
             assert_true(credits_reserve(p.b.loop, s));
-            credits_unreserve(p.b.loop, s, false);
+            credits_unreserve(s, false);
         }
         assert_int_equal(pool_in_use(p.b.node->rx_pool), buffers);
         pair_close(&p);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * coalesced.h - coalesced frames that arrive, and the messages that lie in them.
+ *
+ * Owner: the loop's thread, unless a function says otherwise.
+ */
+#ifndef DATAPATH_RX_COALESCED_H
+#define DATAPATH_RX_COALESCED_H
+
+#include "datapath/rx/receive.h"
+
+/* A frame in order: it is checked, and what there is room for is delivered. */
+enum recv_result coalesced_take(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);
+/* A message that lies in a coalesced frame is no longer needed. */
+void coalesced_return(struct sluice_loop *l, struct session *s, struct sluice_msg *view);
+/* The same of those among these loans, the first of which is one, that follow each other: how many. */
+uint32_t coalesced_take_back(struct sluice_loop *l, const struct loop_loan *loans, uint32_t count);
+/* One of those that need this frame is done with it: messages in it, and whoever takes it apart. */
+void coalesced_release(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);
+/* The application makes a message that lies in a coalesced frame its own: its bytes move to its own buffer. */
+void coalesced_retain(struct sluice_msg *view);
+
+#endif
