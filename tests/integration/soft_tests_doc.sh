@@ -42,7 +42,7 @@ done < <(awk -F'|' '
         }
     }' "$doc")
 
-for source in "$root"/tests/unit/soft/{softverbs,softcm,fault,ctl}*_test.c; do
+for source in "$root"/tests/unit/soft/{softverbs,softcm,fault,ctl,iwarp}*_test.c; do
     program=$(basename "$source" _test.c)
     grep -q "\`$program\`" "$doc" || fail "nothing of $program is named"
 done
