@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * tx.c - messages to frames in batches.
+ *
+ * Owner: one thread at a time. `iov` from iov_at on is what is not sent; bytes of `side` that follow each other are one
+ * piece of it.
+ */
+#include "soft/iwarp/tx.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "soft/iwarp/crc32c.h"
+#include "soft/iwarp/fpdu.h"
+#include "soft/iwarp/wire.h"
+
+/* A frame without its payload, at most. */
+#define AROUND (IWARP_LENGTH_BYTES + IWARP_HEADER_MAX + IWARP_PAD_MAX + IWARP_CRC_BYTES)
+
+void iwarp_tx_init(struct iwarp_tx *tx, bool crc, unsigned mulpdu) {
+    memset(tx, 0, sizeof *tx);
+    tx->crc = crc;
+    tx->mulpdu = mulpdu;
+    for (unsigned i = 0; i < IWARP_QUEUES; i++)
+        tx->msn[i] = 1;
+}
+
+/* ---- the batch ------------------------------------------------------------------------------------------- */
+
+/* For a frame with pieces in place, and for one that is copied. */
+static bool has_room(const struct iwarp_tx *tx, unsigned pieces) {
+    return tx->frames < IWARP_TX_FRAMES && tx->iov_count + pieces + 2 <= IWARP_TX_IOV &&
+           IWARP_TX_SIDE - tx->side_bytes >= AROUND + IWARP_TX_COPY;
+}
+
+static void add_piece(struct iwarp_tx *tx, const void *at, size_t bytes) {
+    tx->iov[tx->iov_count++] = (struct iovec){(void *)(uintptr_t)at, bytes};
+}
+
+/* So many bytes that were written behind what is in use of `side`. */
+static void add_side(struct iwarp_tx *tx, size_t bytes) {
+    uint8_t *at = tx->side + tx->side_bytes;
+    struct iovec *last = tx->iov_count > tx->iov_at ? &tx->iov[tx->iov_count - 1] : NULL;
+    tx->side_bytes += bytes;
+    if (last && (uint8_t *)last->iov_base + last->iov_len == at)
+        last->iov_len += bytes;
+    else
+        add_piece(tx, at, bytes);
+}
+
+static void consume(struct iwarp_tx *tx, size_t bytes) {
+    struct iovec *piece = &tx->piece[tx->at];
+    piece->iov_base = (uint8_t *)piece->iov_base + bytes;
+    piece->iov_len -= bytes;
+    if (piece->iov_len == 0)
+        tx->at++;
+}
+
+/* Returns the check value with it. */
+static uint32_t add_payload(struct iwarp_tx *tx, size_t bytes, uint32_t crc) {
+    bool copy = bytes <= IWARP_TX_COPY;
+    while (bytes > 0) {
+        const struct iovec *piece = &tx->piece[tx->at];
+        size_t n = piece->iov_len < bytes ? piece->iov_len : bytes;
+        const uint8_t *from = piece->iov_base;
+        if (copy) {
+            from = memcpy(tx->side + tx->side_bytes, from, n);
+            add_side(tx, n);
+        } else {
+            add_piece(tx, from, n);
+        }
+        if (tx->crc)
+            crc = iwarp_crc32c(crc, from, n);
+        consume(tx, n);
+        bytes -= n;
+    }
+    return crc;
+}
+
+/* The next segment of the open message. */
+static void add_frame(struct iwarp_tx *tx) {
+    uint8_t *head = tx->side + tx->side_bytes;
+    uint32_t n = tx->left < tx->segment_max ? tx->left : tx->segment_max;
+    tx->ddp.last = n == tx->left;
+    size_t header = iwarp_ddp_put(head + IWARP_LENGTH_BYTES, &tx->ddp);
+    unsigned segment = (unsigned)header + n, pad = iwarp_pad(segment);
+    iwarp_put16(head, (uint16_t)segment);
+    uint32_t crc = tx->crc ? iwarp_crc32c(0, head, IWARP_LENGTH_BYTES + header) : 0;
+    add_side(tx, IWARP_LENGTH_BYTES + header);
+    crc = add_payload(tx, n, crc);
+    uint8_t *tail = tx->side + tx->side_bytes;
+    memset(tail, 0, IWARP_PAD_MAX);
+    if (tx->crc)
+        crc = iwarp_crc32c(crc, tail, pad);
+    iwarp_crc32c_put(tail + pad, crc);
+    add_side(tx, pad + IWARP_CRC_BYTES);
+    tx->frames++;
+    tx->framed += iwarp_fpdu_bytes(segment);
+    tx->left -= n;
+    tx->ddp.mo += n;
+    tx->ddp.offset += n;
+    tx->open = !tx->ddp.last;
+}
+
+static void fill(struct iwarp_tx *tx) {
+    while (tx->open && has_room(tx, tx->pieces - tx->at))
+        add_frame(tx);
+}
+
+/* ---- messages -------------------------------------------------------------------------------------------- */
+
+/* Positions from the beginning of a message to its end. */
+static uint64_t message_bytes(uint32_t payload, unsigned segment_max, unsigned header) {
+    uint64_t full = payload > segment_max ? (payload - 1) / segment_max : 0;
+    unsigned rest = (unsigned)(payload - full * segment_max);
+    return full * iwarp_fpdu_bytes(segment_max + header) + iwarp_fpdu_bytes(rest + header);
+}
+
+static void open_message(struct iwarp_tx *tx, const struct iwarp_tx_message *message,
+                         uint32_t bytes) {
+    bool tagged = iwarp_opcode_tagged(message->opcode);
+    unsigned header = tagged ? IWARP_TAGGED_BYTES : IWARP_UNTAGGED_BYTES;
+    tx->ddp = (struct iwarp_ddp){.opcode = message->opcode, .stag = message->stag};
+    if (tagged) {
+        tx->ddp.offset = message->offset;
+    } else {
+        tx->ddp.queue = iwarp_opcode_queue(message->opcode);
+        tx->ddp.msn = tx->msn[tx->ddp.queue]++;
+    }
+    tx->segment_max = tx->mulpdu - header;
+    tx->at = tx->pieces = 0;
+    for (unsigned i = 0; i < message->pieces; i++)
+        if (message->piece[i].iov_len > 0)
+            tx->piece[tx->pieces++] = message->piece[i];
+    tx->left = bytes;
+    tx->open = true;
+}
+
+int iwarp_tx_begin(struct iwarp_tx *tx, const struct iwarp_tx_message *message, uint64_t *end) {
+    uint64_t bytes = 0;
+    if (message->pieces > IWARP_TX_PIECES)
+        return EINVAL;
+    for (unsigned i = 0; i < message->pieces; i++) {
+        if (message->piece[i].iov_len > UINT32_MAX - bytes)
+            return EINVAL;
+        bytes += message->piece[i].iov_len;
+    }
+    if (tx->ended)
+        return EPIPE;
+    if (tx->open || !has_room(tx, message->pieces))
+        return EAGAIN;
+    open_message(tx, message, (uint32_t)bytes);
+    *end =
+        tx->framed + message_bytes((uint32_t)bytes, tx->segment_max, tx->mulpdu - tx->segment_max);
+    fill(tx);
+    return 0;
+}
+
+void iwarp_tx_terminate(struct iwarp_tx *tx, const struct iwarp_terminate *terminate) {
+    if (tx->ended)
+        return;
+    struct iovec piece = {tx->terminate, iwarp_terminate_put(tx->terminate, terminate)};
+    struct iwarp_tx_message message = {.opcode = IWARP_TERMINATE, .piece = &piece, .pieces = 1};
+    open_message(tx, &message, (uint32_t)piece.iov_len);
+    tx->ended = true;
+    fill(tx);
+}
+
+/* ---- sending --------------------------------------------------------------------------------------------- */
+
+unsigned iwarp_tx_next(struct iwarp_tx *tx, const struct iovec **iov) {
+    fill(tx);
+    *iov = &tx->iov[tx->iov_at];
+    return tx->iov_count - tx->iov_at;
+}
+
+void iwarp_tx_sent(struct iwarp_tx *tx, size_t bytes) {
+    tx->sent += bytes;
+    while (bytes > 0 && tx->iov_at < tx->iov_count) {
+        struct iovec *piece = &tx->iov[tx->iov_at];
+        size_t n = piece->iov_len < bytes ? piece->iov_len : bytes;
+        piece->iov_base = (uint8_t *)piece->iov_base + n;
+        piece->iov_len -= n;
+        bytes -= n;
+        if (piece->iov_len == 0)
+            tx->iov_at++;
+    }
+    if (tx->iov_at == tx->iov_count) {
+        tx->iov_at = tx->iov_count = tx->frames = 0;
+        tx->side_bytes = 0;
+    }
+}
+
+static bool overlaps(const struct iovec *piece, unsigned count, uintptr_t start, size_t bytes) {
+    for (unsigned i = 0; i < count; i++) {
+        uintptr_t at = (uintptr_t)piece[i].iov_base;
+        if (at < start + bytes && start < at + piece[i].iov_len)
+            return true;
+    }
+    return false;
+}
+
+bool iwarp_tx_uses(const struct iwarp_tx *tx, const void *from, size_t bytes) {
+    return overlaps(tx->iov + tx->iov_at, tx->iov_count - tx->iov_at, (uintptr_t)from, bytes) ||
+           (tx->open && overlaps(tx->piece + tx->at, tx->pieces - tx->at, (uintptr_t)from, bytes));
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * tx.h - the sending end of a stream: messages to frames, many of them for one system call.
+ *
+ * A batch of frames is a list of pieces: headers, check values and small payload lie beside each other here, large
+ * payload stays where it is. It is sent in as many parts as the socket likes, and begun anew when all of it was taken. A
+ * message that does not fit goes on in the next.
+ *
+ * Positions count the bytes of the stream: a message is done with when `sent` has come to its end. Until then its payload
+ * may not change, or its check value is wrong; but for one of up to IWARP_TX_COPY bytes that fits one frame, which
+ * is copied when it begins.
+ *
+ * Owner: one thread at a time. Nothing here comes from the peer.
+ */
+#ifndef SOFT_IWARP_TX_H
+#define SOFT_IWARP_TX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "soft/iwarp/ddp.h"
+#include "soft/iwarp/rdmap.h"
+#include "soft/iwarp/terminate.h"
+
+#define IWARP_TX_FRAMES 64u  /* of a batch */
+#define IWARP_TX_PIECES 32u  /* of a message's payload */
+#define IWARP_TX_IOV 256u    /* of a batch */
+#define IWARP_TX_SIDE 16384u /* headers, check values and what is copied of a batch */
+#define IWARP_TX_COPY 256u
+
+struct iwarp_tx_message {
+    uint8_t opcode;
+    uint32_t stag;   /* tagged: the target; one that invalidates: what */
+    uint64_t offset; /* tagged */
+    /* Of requests, responses and immediate data what rdmap.h makes of them. */
+    const struct iovec *piece;
+    unsigned pieces;
+};
+
+struct iwarp_tx {
+    bool crc;
+    bool ended;            /* by a Terminate: nothing follows */
+    unsigned mulpdu;       /* of messages that begin from now on */
+    uint64_t framed, sent; /* positions: the end of what is in frames, of what the socket took */
+    uint32_t msn[IWARP_QUEUES]; /* the next of each */
+    /* The message that is not in frames as a whole. */
+    bool open;
+    unsigned segment_max, at, pieces;
+    uint32_t left;        /* of its payload */
+    struct iwarp_ddp ddp; /* of the next segment */
+    struct iovec piece[IWARP_TX_PIECES];
+    uint8_t terminate[IWARP_TERMINATE_MAX];
+    /* The batch. */
+    unsigned frames, iov_at, iov_count;
+    size_t side_bytes;
+    struct iovec iov[IWARP_TX_IOV];
+    uint8_t side[IWARP_TX_SIDE];
+};
+
+void iwarp_tx_init(struct iwarp_tx *tx, bool crc, unsigned mulpdu);
+/*
+ * 0: begun, and *end is its position; the list of pieces is not needed any more. EAGAIN: what began before is not in
+ * frames yet, or the batch is full: send. EINVAL: it has too many pieces or 4 GiB and more. EPIPE: a Terminate was sent.
+ */
+int iwarp_tx_begin(struct iwarp_tx *tx, const struct iwarp_tx_message *message, uint64_t *end);
+/* The last message: behind the frames that there are; what is left of an open message is dropped. */
+void iwarp_tx_terminate(struct iwarp_tx *tx, const struct iwarp_terminate *terminate);
+/* What is to be sent next. Returns how many pieces; 0: nothing. */
+unsigned iwarp_tx_next(struct iwarp_tx *tx, const struct iovec **iov);
+/* So much of it was. */
+void iwarp_tx_sent(struct iwarp_tx *tx, size_t bytes);
+/* Of this memory something is still to be sent. A stream whose payload goes away in the middle of a frame is to end. */
+bool iwarp_tx_uses(const struct iwarp_tx *tx, const void *from, size_t bytes);
+
+#endif

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * iwarp_tx_test.c - the sending end of a stream: what it makes of messages is what the receiving end understands, in
+ * batches of any message sizes, sent in parts of any size.
+ */
+#include "support/test.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "soft/iwarp/fpdu.h"
+#include "soft/iwarp/tx.h"
+#include "soft/iwarp/wire.h"
+#include "support/iwarp.h"
+#include "support/pattern.h"
+#include "support/rows.h"
+
+#define LARGE 16000u
+
+static uint8_t data[LARGE];
+static uint8_t wire[4u << 20];
+static size_t wire_bytes;
+
+static struct iwarp_tx *sender(bool crc, unsigned mulpdu) {
+    struct iwarp_tx *tx = malloc(sizeof *tx);
+    assert_non_null(tx);
+    iwarp_tx_init(tx, crc, mulpdu);
+    pattern_fill(data, 0, sizeof data, 9);
+    wire_bytes = 0;
+    return tx;
+}
+
+/* As a socket that takes at most `most` bytes at once does; 0: random. Until nothing is left. */
+static void send_all(struct iwarp_tx *tx, size_t most) {
+    const struct iovec *iov;
+    uint32_t seed = 77;
+    for (unsigned count; (count = iwarp_tx_next(tx, &iov)) > 0;) {
+        size_t room = most > 0 ? most : 1 + iwarp_random(&seed) % 5000, n = 0;
+        for (unsigned i = 0; i < count && n < room; i++) {
+            size_t k = iov[i].iov_len < room - n ? iov[i].iov_len : room - n;
+            assert_true(wire_bytes + k <= sizeof wire);
+            memcpy(wire + wire_bytes, iov[i].iov_base, k);
+            wire_bytes += k;
+            n += k;
+        }
+        iwarp_tx_sent(tx, n);
+    }
+    assert_int_equal(tx->sent, wire_bytes);
+    assert_int_equal(tx->framed, wire_bytes);
+}
+
+static uint64_t begin(struct iwarp_tx *tx, uint8_t opcode, uint32_t stag, uint64_t offset,
+                      const struct iovec *piece, unsigned pieces, size_t most) {
+    struct iwarp_tx_message message = {opcode, stag, offset, piece, pieces};
+    uint64_t end;
+    int error = iwarp_tx_begin(tx, &message, &end);
+    if (error == EAGAIN) {
+        send_all(tx, most);
+        error = iwarp_tx_begin(tx, &message, &end);
+    }
+    assert_int_equal(error, 0);
+    assert_true(tx->open || tx->framed == end);
+    return end;
+}
+
+static uint64_t begin_plain(struct iwarp_tx *tx, uint8_t opcode, size_t bytes, size_t most) {
+    struct iovec piece = {data, bytes};
+    return begin(tx, opcode, 0, 0, &piece, 1, most);
+}
+
+static void the_bytes_are_soft_iwarps(void **state) {
+    (void)state;
+    static const uint8_t right[] = {
+        0x00, 0x0e, 0xc1, 0x40, 0,    0,    0,    1,    0,    0,    0,    0,    0,
+        0,    0,    0,    0xeb, 0xd3, 0x4c, 0x5f, 0x00, 0x18, 0x41, 0x43, 0,    0,
+        0,    0,    0,    0,    0,    0,    0,    0,    0,    1,    0,    0,    0,
+        0,    'h',  'e',  'l',  'l',  'o',  '!',  0,    0,    0xa0, 0x0a, 0xcd, 0x2d};
+    struct iwarp_tx *tx = sender(true, 1450);
+    char text[] = "hello!";
+    struct iovec pieces[] = {{text, 2}, {text + 2, 0}, {text + 2, 4}};
+    assert_int_equal(begin(tx, IWARP_WRITE, 1, 0, NULL, 0, 0), 20);
+    assert_int_equal(begin(tx, IWARP_SEND, 0, 0, pieces, 3, 0), sizeof right);
+    memset(text, 'x', sizeof text); /* small ones are taken at once */
+    const struct iovec *iov;
+    assert_int_equal(iwarp_tx_next(tx, &iov), 1); /* and lie beside each other */
+    send_all(tx, 0);
+    assert_int_equal(wire_bytes, sizeof right);
+    assert_memory_equal(wire, right, sizeof right);
+    free(tx);
+}
+
+struct trip {
+    bool crc;
+    unsigned mulpdu;
+    size_t most, piece, least; /* of a send; of what is fed */
+};
+
+/* Sizes around those at which something else happens, from several pieces. */
+static void every_size_arrives(void **state) {
+    const struct trip *t = *state;
+    static const size_t sizes[] = {0,   1,   2,    3,    109,  110,  111,  255,  256,
+                                   257, 220, 1000, 1431, 1432, 1433, 2864, 3000, 4096};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t n = sizes[i], first = n / 3;
+        struct iwarp_tx *tx = sender(t->crc, t->mulpdu);
+        struct iwarp_end *end = iwarp_end(2, t->crc, false);
+        struct iovec pieces[] = {{data, first}, {data + first, n - first}};
+        iwarp_end_read(end, 0x501, 3, (uint32_t)n);
+        begin(tx, IWARP_SEND_SOLICITED, 0, 0, pieces, 2, t->most);
+        begin(tx, IWARP_WRITE, IWARP_END_STAG, IWARP_END_BASE + 9, pieces, 2, t->most);
+        begin(tx, IWARP_READ_RESPONSE, 0x501, 3, pieces, 2, t->most);
+        uint64_t last = begin(tx, IWARP_SEND, 0, 0, pieces, 2, t->most);
+        send_all(tx, t->most);
+        assert_int_equal(last, wire_bytes);
+        iwarp_end_feed(end, wire, wire_bytes, t->piece, t->least, false);
+        assert_int_equal(end->rx.status, IWARP_RX_OPEN);
+        assert_false(iwarp_rx_inside(&end->rx));
+        assert_int_equal(end->delivered, 2);
+        assert_int_equal(end->answered, 1);
+        for (unsigned k = 0; k < 2; k++)
+            assert_memory_equal(end->receive[k], data, n);
+        assert_memory_equal(end->window + 9, data, n);
+        assert_memory_equal(end->sink, data, n);
+        free(end);
+        free(tx);
+    }
+}
+
+static void what_the_device_makes_itself_arrives(void **state) {
+    (void)state;
+    uint8_t read[IWARP_READ_BYTES], atomic[IWARP_ATOMIC_BYTES],
+        response[IWARP_ATOMIC_RESPONSE_BYTES], immediate[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    struct iwarp_tx *tx = sender(true, IWARP_MULPDU_MIN);
+    struct iwarp_end *end = iwarp_end(3, true, true);
+    iwarp_read_put(read, &(struct iwarp_read){1, 2, 3, IWARP_END_STAG, 5});
+    iwarp_atomic_put(atomic, &(struct iwarp_atomic){IWARP_FETCH_AND_ADD, 1, 2, 3, 4, 0});
+    iwarp_atomic_response_put(response, &(struct iwarp_atomic_response){6, 7});
+    begin(tx, IWARP_READ_REQUEST, 0, 0, &(struct iovec){read, sizeof read}, 1, 0);
+    begin(tx, IWARP_ATOMIC_REQUEST, 0, 0, &(struct iovec){atomic, sizeof atomic}, 1, 0);
+    begin(tx, IWARP_ATOMIC_RESPONSE, 0, 0, &(struct iovec){response, sizeof response}, 1, 0);
+    begin(tx, IWARP_SEND_INVALIDATE, IWARP_END_STAG, 0, &(struct iovec){data, 300}, 1, 0);
+    begin(tx, IWARP_IMMEDIATE_SOLICITED, 0, 0, &(struct iovec){immediate, 8}, 1, 0);
+    send_all(tx, 0);
+    iwarp_end_feed(end, wire, wire_bytes, 0, 0, false);
+    assert_int_equal(end->rx.status, IWARP_RX_OPEN);
+    assert_int_equal(strncmp(end->log,
+                             "read 1 2 <- 77 5, 3 bytes\n"
+                             "atomic 0: id 1 stag 2 offset 3 value 4 compare 0\n"
+                             "atomic done 6: 7\ninvalidate 77\ndeliver 4: 300 bytes",
+                             110),
+                     0);
+    assert_int_equal(end->delivered, 2);
+    free(end);
+    free(tx);
+}
+
+static void a_batch_has_many_small_messages_in_one_piece(void **state) {
+    (void)state;
+    struct iwarp_tx *tx = sender(true, 1450);
+    struct iwarp_tx_message message = {
+        .opcode = IWARP_SEND, .piece = &(struct iovec){data, 64}, .pieces = 1};
+    const struct iovec *iov;
+    uint64_t end;
+    unsigned count = 0;
+    while (iwarp_tx_begin(tx, &message, &end) == 0)
+        count++;
+    assert_int_equal(count, IWARP_TX_FRAMES);
+    assert_int_equal(iwarp_tx_next(tx, &iov), 1);
+    assert_int_equal(iov->iov_len, end);
+    free(tx);
+}
+
+/* However large: the batch never holds more than its bounds, and large payload is not copied. */
+static void a_large_message_takes_several_batches(void **state) {
+    (void)state;
+    static uint8_t large[1u << 20];
+    struct iwarp_tx *tx = sender(true, IWARP_MULPDU_MIN);
+    pattern_fill(large, 0, sizeof large, 4);
+    struct iovec piece[IWARP_TX_PIECES];
+    for (unsigned i = 0; i < IWARP_TX_PIECES; i++)
+        piece[i] = (struct iovec){large + i * (sizeof large / IWARP_TX_PIECES),
+                                  sizeof large / IWARP_TX_PIECES};
+    struct iwarp_tx_message message = {
+        .opcode = IWARP_WRITE, .piece = piece, .pieces = IWARP_TX_PIECES};
+    for (unsigned mulpdu = IWARP_MULPDU_MIN; mulpdu <= IWARP_MULPDU_MAX; mulpdu = mulpdu * 3 + 2) {
+        uint64_t end, from = tx->framed;
+        tx->mulpdu = mulpdu;
+        wire_bytes = 0;
+        tx->sent = tx->framed = 0;
+        assert_int_equal(iwarp_tx_begin(tx, &message, &end), 0);
+        assert_true(tx->frames <= IWARP_TX_FRAMES && tx->iov_count <= IWARP_TX_IOV);
+        if (tx->open)
+            assert_int_equal(iwarp_tx_begin(tx, &message, &from), EAGAIN);
+        send_all(tx, 0);
+        assert_int_equal(end, wire_bytes);
+        size_t at = 0, payload = 0;
+        while (at < wire_bytes) { /* the payload, frame by frame */
+            unsigned segment = iwarp_get16(wire + at);
+            assert_true(segment <= mulpdu);
+            assert_memory_equal(wire + at + 16, large + payload, segment - 14);
+            payload += segment - 14;
+            at += iwarp_fpdu_bytes(segment);
+        }
+        assert_int_equal(payload, sizeof large);
+    }
+    free(tx);
+}
+
+static void a_terminate_cuts_what_is_open_and_is_the_last(void **state) {
+    (void)state;
+    static uint8_t large[60000];
+    struct iwarp_tx *tx = sender(true, IWARP_MULPDU_MIN);
+    struct iwarp_end *end = iwarp_end(0, true, false);
+    struct iwarp_terminate t = {.refusal = IWARP_MPA_CRC};
+    struct iwarp_tx_message message = {.opcode = IWARP_WRITE,
+                                       .stag = IWARP_END_STAG,
+                                       .offset = IWARP_END_BASE,
+                                       .piece = &(struct iovec){large, sizeof large},
+                                       .pieces = 1};
+    uint64_t position;
+    memset(large, 1, sizeof large);
+    assert_int_equal(iwarp_tx_begin(tx, &message, &position), 0);
+    assert_true(tx->open); /* and the batch is full */
+    iwarp_tx_terminate(tx, &t);
+    iwarp_tx_terminate(tx, &t);
+    assert_int_equal(iwarp_tx_begin(tx, &message, &position), EPIPE);
+    send_all(tx, 0);
+    iwarp_end_feed(end, wire, wire_bytes, 0, 0, false);
+    assert_string_equal(end->log, "terminated 12002, 0 bytes of a header\n");
+    assert_int_equal(end->window[0], 1);
+    assert_int_equal(end->window[sizeof large - 1], 0);
+    free(end);
+    free(tx);
+}
+
+static void memory_is_in_use_until_it_was_sent(void **state) {
+    (void)state;
+    struct iwarp_tx *tx = sender(true, 1450);
+    const struct iovec *iov;
+    begin_plain(tx, IWARP_SEND, 100, 0);
+    assert_false(iwarp_tx_uses(tx, data, sizeof data)); /* copied */
+    uint64_t end = begin_plain(tx, IWARP_SEND, LARGE, 0);
+    assert_true(iwarp_tx_uses(tx, data, 1));
+    assert_true(iwarp_tx_uses(tx, data + LARGE - 300, 1));
+    assert_false(iwarp_tx_uses(tx, data + LARGE, 1)); /* and so is the end */
+    iwarp_tx_next(tx, &iov);
+    iwarp_tx_sent(tx, end / 2);
+    assert_false(iwarp_tx_uses(tx, data, 1));
+    assert_true(iwarp_tx_uses(tx, data + LARGE - 300, 1));
+    iwarp_tx_sent(tx, end - end / 2);
+    assert_false(iwarp_tx_uses(tx, data, LARGE));
+    assert_int_equal(tx->sent, end);
+    free(tx);
+}
+
+static void what_is_too_much_for_a_message_is_refused(void **state) {
+    (void)state;
+    struct iwarp_tx *tx = sender(true, 1450);
+    static struct iovec piece[IWARP_TX_PIECES + 1];
+    struct iwarp_tx_message message = {
+        .opcode = IWARP_SEND, .piece = piece, .pieces = IWARP_TX_PIECES + 1};
+    uint64_t end = 7;
+    assert_int_equal(iwarp_tx_begin(tx, &message, &end), EINVAL);
+    message.pieces = 2;
+    piece[0] = (struct iovec){data, UINT32_MAX};
+    piece[1] = (struct iovec){data, 1};
+    assert_int_equal(iwarp_tx_begin(tx, &message, &end), EINVAL);
+    assert_int_equal(end, 7);
+    assert_int_equal(tx->msn[0], 1);
+    free(tx);
+}
+
+#define TRIP(name, ...) ROW(every_size_arrives__##name, every_size_arrives, trip, __VA_ARGS__)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_bytes_are_soft_iwarps),
+        TRIP(in_one_go, true, 1450, sizeof wire, sizeof wire, 0),
+        TRIP(byte_by_byte, true, 1450, 1, 1, 0),
+        TRIP(in_random_parts, true, 1450, 0, 0, 0),
+        TRIP(in_random_parts_and_straight, true, 1450, 0, 0, 1),
+        TRIP(in_the_smallest_segments, true, IWARP_MULPDU_MIN, 0, 0, 50),
+        TRIP(in_the_largest_segments, true, IWARP_MULPDU_MAX, 1000, 999, 1000),
+        TRIP(without_check_values, false, 1450, 0, 0, 100),
+        cmocka_unit_test(what_the_device_makes_itself_arrives),
+        cmocka_unit_test(a_batch_has_many_small_messages_in_one_piece),
+        cmocka_unit_test(a_large_message_takes_several_batches),
+        cmocka_unit_test(a_terminate_cuts_what_is_open_and_is_the_last),
+        cmocka_unit_test(memory_is_in_use_until_it_was_sent),
+        cmocka_unit_test(what_is_too_much_for_a_message_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
