@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * stream.c - sendmsg and recvmsg for frames.
+ *
+ * Owner: one thread at a time. Who reads away what a peer sends after the end does so in bounded turns.
+ */
+#include "soft/iwarp/stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "soft/iwarp/fpdu.h"
+#include "soft/iwarp/rx.h"
+#include "soft/iwarp/tx.h"
+
+#define ETHERNET_SEGMENT 1460 /* where TCP does not say */
+#define AWAY_BYTES 4096u
+#define AWAY_TURNS 64u
+
+int iwarp_stream_prepare(int fd) {
+    int flags = fcntl(fd, F_GETFL), one = 1;
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
+        fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
+        return errno;
+    if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) != 0 && errno != EOPNOTSUPP &&
+        errno != ENOPROTOOPT)
+        return errno;
+    return 0;
+}
+
+unsigned iwarp_stream_mulpdu(int fd) {
+    int segment = 0;
+    socklen_t bytes = sizeof segment;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, &bytes) != 0 || segment <= 0)
+        segment = ETHERNET_SEGMENT;
+    return iwarp_mulpdu((unsigned)segment);
+}
+
+int iwarp_stream_send(int fd, struct iwarp_tx *tx) {
+    for (;;) {
+        const struct iovec *iov;
+        unsigned count = iwarp_tx_next(tx, &iov);
+        if (count == 0)
+            return 0;
+        struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = count};
+        ssize_t n = sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n >= 0)
+            iwarp_tx_sent(tx, (size_t)n);
+        else if (errno != EINTR)
+            return errno == EWOULDBLOCK ? EAGAIN : errno;
+    }
+}
+
+/* Into the places that payload goes to, as far as there are, and the inbox. 0 and *got, or an errno. */
+static int read_more(int fd, struct iwarp_rx *rx, struct iwarp_inbox *inbox, size_t *got) {
+    struct iovec iov[IWARP_PLACE_PIECES + 1];
+    const struct iovec *place;
+    unsigned count = iwarp_rx_want(rx, IWARP_STREAM_STRAIGHT, &place);
+    size_t straight = 0;
+    for (unsigned i = 0; i < count; i++) {
+        iov[i] = place[i];
+        straight += place[i].iov_len;
+    }
+    iov[count] = (struct iovec){inbox->bytes, inbox->size};
+    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = count + 1};
+    ssize_t n;
+    do
+        n = recvmsg(fd, &msg, MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return errno == EWOULDBLOCK ? EAGAIN : errno;
+    if (n == 0)
+        return ENODATA;
+    *got = (size_t)n;
+    straight = straight < *got ? straight : *got;
+    iwarp_rx_filled(rx, straight);
+    inbox->at = 0;
+    inbox->end = *got - straight;
+    return 0;
+}
+
+int iwarp_stream_receive(int fd, struct iwarp_rx *rx, struct iwarp_inbox *inbox, size_t most,
+                         size_t *moved) {
+    *moved = 0;
+    for (;;) {
+        inbox->at += iwarp_rx_feed(rx, inbox->bytes + inbox->at, inbox->end - inbox->at);
+        if (rx->status != IWARP_RX_OPEN || *moved >= most)
+            return 0;
+        size_t got;
+        int error = read_more(fd, rx, inbox, &got);
+        if (error != 0)
+            return error;
+        *moved += got;
+    }
+}
+
+void iwarp_stream_finish(int fd) {
+    shutdown(fd, SHUT_WR);
+}
+
+bool iwarp_stream_finished(int fd) {
+    uint8_t away[AWAY_BYTES];
+    for (unsigned turn = 0; turn < AWAY_TURNS; turn++) {
+        ssize_t n = recv(fd, away, sizeof away, MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK))
+            return true;
+        if (n < 0 && errno != EINTR)
+            return false;
+    }
+    return false;
+}
