@@ -19,6 +19,11 @@
 #include "core/session.h"
 #include "core/wire/token.h"
 #include "seeds.h"
+#include "soft/iwarp/ddp.h"
+#include "soft/iwarp/fpdu.h"
+#include "soft/iwarp/handshake.h"
+#include "soft/iwarp/rdmap.h"
+#include "soft/iwarp/wire.h"
 
 #define KNOWN_MAX 256
 #define BYTES_MAX 320
@@ -293,6 +298,64 @@ static void names(void) {
     texts_of(texts, sizeof texts / sizeof *texts);
 }
 
+/* One frame of iWARP. Returns its bytes. */
+static size_t iwarp_frame(uint8_t *at, const struct iwarp_ddp *ddp, unsigned payload) {
+    size_t n = IWARP_LENGTH_BYTES + iwarp_ddp_put(at + IWARP_LENGTH_BYTES, ddp);
+    memset(at + n, 'x', payload);
+    n += payload;
+    iwarp_put16(at, (uint16_t)(n - IWARP_LENGTH_BYTES));
+    for (; n % 4 != 0; n++)
+        at[n] = 0;
+    iwarp_crc32c_put(at + n, iwarp_crc32c(0, at, n));
+    return n + IWARP_CRC_BYTES;
+}
+
+/* In front what iwarp_fuzz.c takes: how, receives and READs, seed. Each message alone, and some behind each other. */
+static void iwarp(void) {
+    static const struct {
+        struct iwarp_ddp ddp;
+        uint8_t payload;
+    } rows[] = {{{IWARP_SEND, true, 0, 0, 0, 1, 0}, 6},
+                {{IWARP_SEND_SOLICITED, false, 0, 0, 0, 2, 0}, 20},
+                {{IWARP_WRITE, false, 7, 16, 0, 0, 0}, 8},
+                {{IWARP_SEND_SOLICITED, true, 0, 0, 0, 2, 20}, 20},
+                {{IWARP_WRITE, true, 7, 24, 0, 0, 0}, 9},
+                {{IWARP_READ_RESPONSE, true, 9, 0, 0, 0, 0}, 40},
+                {{IWARP_SEND_INVALIDATE, true, 7, 0, 0, 3, 0}, 3},
+                {{IWARP_IMMEDIATE, true, 0, 0, 0, 4, 0}, IWARP_IMMEDIATE_BYTES},
+                {{IWARP_READ_REQUEST, true, 0, 0, 1, 1, 0}, IWARP_READ_BYTES},
+                {{IWARP_ATOMIC_RESPONSE, true, 0, 0, 3, 1, 0}, IWARP_ATOMIC_RESPONSE_BYTES},
+                {{IWARP_TERMINATE, true, 0, 0, 2, 1, 0}, 24},
+                {{IWARP_ATOMIC_REQUEST, true, 0, 0, 1, 1, 0}, IWARP_ATOMIC_BYTES}};
+    static const uint8_t hows[] = {0x02, 0x03, 0x13};
+    uint8_t bytes[1024];
+    for (size_t h = 0; h < sizeof hows; h++) {
+        const uint8_t front[3] = {hows[h], 0x1f, (uint8_t)h};
+        for (size_t first = 0; first < sizeof rows / sizeof *rows; first++) {
+            size_t n = 0;
+            for (size_t i = first; i < sizeof rows / sizeof *rows && n < BYTES_MAX - 100; i++)
+                n += iwarp_frame(bytes + n, &rows[i].ddp, rows[i].payload);
+            seed_write(front, sizeof front, bytes, n);
+        }
+    }
+    for (uint8_t reply = 0; reply < 2; reply++)
+        for (uint8_t revision = 1; revision < 3; revision++) {
+            struct iwarp_handshake h = {.reply = reply,
+                                        .revision = revision,
+                                        .crc = true,
+                                        .enhanced = revision == 2,
+                                        .peer_to_peer = true,
+                                        .rtr_write = true,
+                                        .ird = 4,
+                                        .ord = 4,
+                                        .extended = true,
+                                        .data = (const uint8_t *)"some data",
+                                        .bytes = 9};
+            const uint8_t front[3] = {(uint8_t)(4 | reply << 3 | 3), 0, revision};
+            seed_write(front, sizeof front, bytes, iwarp_handshake_put(bytes, &h));
+        }
+}
+
 int main(int argc, char **argv) {
     const struct {
         const char *target;
@@ -306,6 +369,7 @@ int main(int argc, char **argv) {
                  {"pack_fuzz", packs},
                  {"plan_fuzz", plans},
                  {"name_fuzz", names},
+                 {"iwarp_fuzz", iwarp},
                  {"rendezvous_fuzz", scenario_rendezvous},
                  {"credit_fuzz", scenario_credit},
                  {"request_fuzz", scenario_request},

@@ -441,14 +441,18 @@ static void a_terminate_may_come_in_the_middle_of_a_message(void **state) {
 
 static void a_terminate_of_any_length_is_one(void **state) {
     (void)state;
-    static const size_t sizes[] = {0, 3, 4, 52, 53, 1000};
+    static const size_t sizes[] = {0, 3, 4, 52, 53, 1000}, ways[] = {1, 30, 60, 0};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         begin();
         add_own(IWARP_TERMINATE, 1, data, sizes[i]);
-        struct iwarp_end *end = iwarp_end(0, true, false);
-        iwarp_end_feed(end, stream, stream_bytes, 0, 8, false);
-        assert_int_equal(end->rx.status, IWARP_RX_TERMINATED);
-        free(end);
+        struct iwarp_end *whole = listen_to(true, false, STREAM, 0, false);
+        assert_int_equal(whole->rx.status, IWARP_RX_TERMINATED);
+        for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
+            struct iwarp_end *cut = listen_to(true, false, ways[k], 8, false);
+            iwarp_end_assert_same(whole, cut);
+            free(cut);
+        }
+        free(whole);
     }
 }
 
