@@ -51,17 +51,18 @@ static bool gather(struct iwarp_rx *rx, uint8_t *to, unsigned want, const uint8_
                    size_t *bytes) {
     size_t n = want > rx->have ? want - rx->have : 0;
     n = n < *bytes ? n : *bytes;
-    if (n > 0)
+    if (n > 0) {
         memcpy(to + rx->have, *data, n);
-    rx->have = (uint8_t)(rx->have + n);
-    *data += n;
-    *bytes -= n;
+        rx->have = (uint8_t)(rx->have + n);
+        *data += n;
+        *bytes -= n;
+    }
     return rx->have >= want;
 }
 
 /* ---- a frame's parts; each returns whether it is done ---------------------------------------------------- */
 
-/* A whole frame is looked at before anything of it is believed. False: it is bad, or not all of it is here. */
+/* Where all of the frame is here, it is looked at before anything of it is believed. */
 static void check_ahead(struct iwarp_rx *rx, const uint8_t *data, size_t bytes) {
     if (bytes < IWARP_LENGTH_BYTES)
         return;
@@ -124,22 +125,26 @@ static void took_payload(struct iwarp_rx *rx, size_t bytes) {
         rx->state = STATE_TAIL;
 }
 
+static void use_payload(struct iwarp_rx *rx, const uint8_t *data, size_t bytes) {
+    count_check(rx, data, bytes);
+    if (rx->doomed != IWARP_FINE)
+        return;
+    if (!iwarp_rx_segment_is_own(rx)) {
+        iwarp_place_put(&rx->place, data, bytes);
+        return;
+    }
+    size_t room = sizeof rx->body - rx->body_have, n = bytes < room ? bytes : room;
+    memcpy(rx->body + rx->body_have, data, n);
+    rx->body_have = (uint8_t)(rx->body_have + n);
+}
+
 static bool take_payload(struct iwarp_rx *rx, const uint8_t **data, size_t *bytes) {
     size_t n = rx->left < *bytes ? rx->left : *bytes;
     if (n > 0) {
-        count_check(rx, *data, n);
-        if (rx->doomed != IWARP_FINE) {
-            /* nowhere */
-        } else if (iwarp_rx_segment_is_own(rx)) {
-            size_t room = sizeof rx->body - rx->body_have, m = n < room ? n : room;
-            memcpy(rx->body + rx->body_have, *data, m);
-            rx->body_have = (uint8_t)(rx->body_have + m);
-        } else {
-            iwarp_place_put(&rx->place, *data, n);
-        }
+        use_payload(rx, *data, n);
+        *data += n;
+        *bytes -= n;
     }
-    *data += n;
-    *bytes -= n;
     took_payload(rx, n);
     return rx->state == STATE_TAIL;
 }
