@@ -29,7 +29,8 @@ void iwarp_tx_init(struct iwarp_tx *tx, bool crc, unsigned mulpdu) {
 
 /* For a frame with pieces in place, and for one that is copied. */
 static bool has_room(const struct iwarp_tx *tx, unsigned pieces) {
-    return tx->frames < IWARP_TX_FRAMES && tx->iov_count + pieces + 2 <= IWARP_TX_IOV &&
+    return tx->frames < IWARP_TX_FRAMES && tx->framed - tx->sent < IWARP_TX_BYTES &&
+           tx->iov_count + pieces + 2 <= IWARP_TX_IOV &&
            IWARP_TX_SIDE - tx->side_bytes >= AROUND + IWARP_TX_COPY;
 }
 

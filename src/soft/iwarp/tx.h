@@ -24,6 +24,8 @@
 #include "soft/iwarp/rdmap.h"
 #include "soft/iwarp/terminate.h"
 
+/* In frames and not sent, when one more is made: what check values were computed of is copied while a cache has it. */
+#define IWARP_TX_BYTES (256u << 10)
 #define IWARP_TX_FRAMES 64u  /* of a batch */
 #define IWARP_TX_PIECES 32u  /* of a message's payload */
 #define IWARP_TX_IOV 256u    /* of a batch */

@@ -183,13 +183,14 @@ static void a_large_message_takes_several_batches(void **state) {
                                   sizeof large / IWARP_TX_PIECES};
     struct iwarp_tx_message message = {
         .opcode = IWARP_WRITE, .piece = piece, .pieces = IWARP_TX_PIECES};
-    for (unsigned mulpdu = IWARP_MULPDU_MIN; mulpdu <= IWARP_MULPDU_MAX; mulpdu = mulpdu * 3 + 2) {
+    for (unsigned mulpdu = IWARP_MULPDU_MIN; mulpdu <= IWARP_MULPDU_MAX; mulpdu = mulpdu * 3 + 3) {
         uint64_t end, from = tx->framed;
         tx->mulpdu = mulpdu;
         wire_bytes = 0;
         tx->sent = tx->framed = 0;
         assert_int_equal(iwarp_tx_begin(tx, &message, &end), 0);
         assert_true(tx->frames <= IWARP_TX_FRAMES && tx->iov_count <= IWARP_TX_IOV);
+        assert_true(tx->framed - tx->sent < IWARP_TX_BYTES + iwarp_fpdu_bytes(mulpdu));
         if (tx->open)
             assert_int_equal(iwarp_tx_begin(tx, &message, &from), EAGAIN);
         send_all(tx, 0);
