@@ -132,8 +132,8 @@ static bool may_bind_privileged(void) {
 }
 
 bool soft_cm_addr_port_allowed(uint16_t port) {
-    if (port >= IPPORT_RESERVED)
-        return true; /* the common case asks nobody */
+    if (port == 0 || port >= IPPORT_RESERVED)
+        return true; /* the common cases ask nobody */
     return port >= first_unprivileged_port() || may_bind_privileged();
 }
 

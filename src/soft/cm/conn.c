@@ -212,7 +212,7 @@ static void refused(struct soft_cm_id *id) {
                  id->conn.asked_the_dead ? SOFT_CM_REJECT_CONSUMER : SOFT_CM_REJECT_NO_LISTENER);
 }
 
-/* Finds the process to ask, if there is none yet. False: refused, the connection is over. */
+/* Finds the process to ask, if there is none yet. False: refused, or it is asked for again: this was no try. */
 static bool find_peer(struct soft_cm_id *id) {
     if (id->conn.peer && soft_peer_alive(id->conn.peer))
         return true;
@@ -227,6 +227,11 @@ static bool find_peer(struct soft_cm_id *id) {
     if (!error)
         return true;
     id->conn.peer = NULL;
+    if (error == -EINPROGRESS) {
+        id->conn.tries_left += id->conn.tries_left == 0;
+        arm(id, SOFT_CM_NAMES_AGAIN_NS / 1000);
+        return false;
+    }
     if (error == -EMFILE ||
         error == -ENFILE) { /* ours, and whoever asked can do something about it */
         soft_cm_conn_over(id);

@@ -115,25 +115,26 @@ void soft_cm_mpa_not_connected(struct soft_cm_id *id, int error) {
         id->state = SOFT_CM_ROUTE_RESOLVED;
 }
 
-static bool find_peer(struct soft_cm_id *id) {
+/* 0: there is one to ask. -EINPROGRESS: names are being read. Else there is none, or the connection is over. */
+static int find_peer(struct soft_cm_id *id) {
     struct soft_cm_conn *conn = &id->conn;
     if (conn->peer && soft_peer_alive(conn->peer))
-        return true;
+        return 0;
     if (conn->peer)
         soft_peer_release(conn->peer);
     conn->peer =
         conn->guessed ? NULL : soft_cm_port_cache_recall(soft_cm_id_ps(id), soft_cm_id_dst(id));
     conn->guessed = true;
     if (conn->peer)
-        return true;
+        return 0;
     int error = soft_cm_port_owner(soft_cm_id_ps(id), soft_cm_id_dst(id), &conn->peer);
     if (!error)
-        return true;
+        return 0;
     conn->peer = NULL;
     /* A descriptor that we lack is ours, and whoever asked can do something about it. */
     if (error == -ECONNREFUSED || error == -EMFILE || error == -ENFILE)
         soft_cm_mpa_not_connected(id, -error);
-    return false; /* else its queue is full: the next try may do */
+    return error; /* else its queue is full: the next try may do */
 }
 
 static void on_timer(struct soft_timer *timer) {
@@ -152,13 +153,15 @@ static void on_timer(struct soft_timer *timer) {
 /* What TCP sends until it hears something; on a host only a fault plan or a full backlog loses it. */
 void soft_cm_mpa_handshake(struct soft_cm_id *id) {
     struct soft_cm_conn *conn = &id->conn;
-    bool found = find_peer(id);
+    int error = find_peer(id);
     if (conn->state != SOFT_CM_CONN_REQ_SENT)
         return;
-    if (found)
+    if (!error)
         soft_cm_wire_send(id, SOFT_CM_WIRE_MPA_REQ, &conn->request, sizeof conn->request.mpa);
-    conn->request.mpa.again |= found;
+    conn->request.mpa.again |= !error;
     uint64_t every = (uint64_t)soft_cm_timers()->answer_ms * 1000000 / soft_cm_timers()->tries;
+    if (error == -EINPROGRESS)
+        every = SOFT_CM_NAMES_AGAIN_NS;
     soft_timer_arm(&conn->timer, soft_now_ns() + every, on_timer);
 }
 
@@ -269,8 +272,8 @@ static int accept_locked(struct soft_cm_id *id, const struct rdma_conn_param *pa
     int error = qp && len <= SOFT_CM_MPA_DATA ? 0 : EINVAL;
     if (!error) {
         settle_depths(id, param);
-        error = soft_qp_up(qp, conn->remote_qpn, conn->responder_resources, conn->initiator_depth,
-                           true);
+        error = soft_qp_up(qp, conn->peer, conn->remote_qpn, conn->responder_resources,
+                           conn->initiator_depth, true);
     }
     if (error) {
         refuse(id, NULL, 0);

@@ -133,8 +133,8 @@ void soft_cm_mpa_on_rep(struct soft_cm_id *id, const struct soft_cm_wire_mpa *re
     struct soft_qp *qp = soft_qp_find(conn->local_qpn);
     int error = EINVAL;
     if (qp && qp->cm == id->number)
-        error =
-            soft_qp_up(qp, rep->qp_num, conn->responder_resources, conn->initiator_depth, false);
+        error = soft_qp_up(qp, conn->peer, rep->qp_num, conn->responder_resources,
+                           conn->initiator_depth, false);
     if (error) {
         soft_cm_wire_send_plain(id, SOFT_CM_WIRE_FIN);
         soft_cm_mpa_failed(id, RDMA_CM_EVENT_CONNECT_ERROR, -error, NULL, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * port.c - reserving ports on this host, and finding who has one. Control lock; who reserves one gives it up while he
- * reads the names of all, which are as many as others like.
+ * port.c - reserving ports on this host, and finding who has one. Control lock; it is given up while the names of all
+ * are read, which are as many as others like.
  *
  * A port is taken first and looked for conflicts after: of two processes that take overlapping
  * addresses at the same moment, one or both give way, never none.
@@ -22,6 +22,7 @@
 #include "soft/cm/port_name.h"
 #include "soft/cm/port_cache.h"
 #include "soft/ipc/control_lock.h"
+#include "soft/ipc/name_search.h"
 
 #define BUCKETS 256
 #define EPHEMERAL_TRIES 64
@@ -44,20 +45,21 @@ void soft_cm_port_init(struct soft_cm_port *port) {
     port->name = -1;
 }
 
-static uint16_t random_port(void) {
-    if (!ephemeral_first) {
-        unsigned first, last;
-        FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
-        if (!file || fscanf(file, "%u %u", &first, &last) != 2 || !first || last > UINT16_MAX ||
-            first > last) {
-            first = 32768;
-            last = 60999;
-        }
-        if (file)
-            fclose(file);
-        ephemeral_first = (uint16_t)first;
-        ephemeral_last = (uint16_t)last;
+void soft_cm_port_start(void) {
+    unsigned first, last;
+    FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
+    if (!file || fscanf(file, "%u %u", &first, &last) != 2 || !first || last > UINT16_MAX ||
+        first > last) {
+        first = 32768;
+        last = 60999;
     }
+    if (file)
+        fclose(file);
+    ephemeral_first = (uint16_t)first;
+    ephemeral_last = (uint16_t)last;
+}
+
+static uint16_t random_port(void) {
     uint32_t value = 0;
     if (getrandom(&value, sizeof value, 0) != sizeof value)
         value = (uint32_t)soft_now_ns();
@@ -163,8 +165,6 @@ static void link_port(struct soft_cm_id *id) {
 int soft_cm_port_claim(struct soft_cm_id *id) {
     struct sockaddr_storage *src = &id->id.route.addr.src_storage;
     if (soft_cm_addr_port(soft_cm_id_src(id))) {
-        if (!soft_cm_addr_port_allowed(soft_cm_addr_port(soft_cm_id_src(id))))
-            return -EACCES;
         int error = take(id, id->port.reuse, false);
         if (!error)
             link_port(id);
@@ -255,7 +255,6 @@ struct owner {
     pid_t pid; /* 0: of another PID namespace, and like no other */
     char name[SOFT_CM_NAME_BYTES];
     bool disputed; /* more than one of those, and nobody can tell who was first */
-    unsigned looks;
     int error;
 };
 
@@ -281,12 +280,18 @@ static bool own(struct owner *owner, const char *text) {
     return false;
 }
 
-/* Anybody can make many names: there is an end to looking whose they are. */
-static bool see_owner(const char *text, const struct soft_cm_port_name *name, void *arg) {
-    struct owner *owner = arg;
-    if (name->reuse)
-        return true;
-    return ++owner->looks <= SOFT_NAME_LOOKS && !own(owner, text);
+/* Whoever of our user has the port at another address. -EINPROGRESS: that is being read. */
+static void look_elsewhere(struct owner *owner, int ps, uint16_t port) {
+    struct soft_name_search what;
+    struct soft_names names;
+    soft_cm_port_name_search(ps, port, &what);
+    owner->error = soft_name_search_ask(&what, &names);
+    if (owner->error)
+        return;
+    bool settled = false;
+    for (unsigned i = 0; i < names.count && !settled; i++)
+        settled = own(owner, names.text[i]);
+    soft_names_free(&names);
 }
 
 /*
@@ -313,7 +318,7 @@ int soft_cm_port_owner(int ps, const struct sockaddr *dst, struct soft_peer **pe
         settled = own(&owner, text);
     }
     if (!owner.peer && !owner.stranger && !owner.error)
-        (void)soft_cm_port_name_scan(ps, name.port, see_owner, &owner);
+        look_elsewhere(&owner, ps, name.port);
     *peer = owner.peer;
     if (owner.peer) {
         soft_cm_port_cache_note(ps, dst,

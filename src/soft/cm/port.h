@@ -29,6 +29,8 @@ struct soft_cm_port {
     struct soft_cm_id *next, **link; /* ids with a port, by port */
 };
 
+/* Reads which ports the system gives out, without the lock; nobody has one yet. */
+void soft_cm_port_start(void);
 /* This process is a fork's child: nothing is its own yet. */
 void soft_cm_port_forked(void);
 void soft_cm_port_init(struct soft_cm_port *port);
@@ -47,8 +49,10 @@ void soft_cm_port_release(struct soft_cm_id *id);
 struct soft_cm_id *soft_cm_port_listener(int ps, const struct sockaddr *dst, bool *known);
 /*
  * The process that owns a destination's port. 0 and a held peer, or -errno: ECONNREFUSED nobody.
- * Where only another address of that port is bound, its owner, who will refuse.
+ * Where only another address of that port is bound, its owner of our user, who will refuse. EINPROGRESS:
+ * names are being read to find that out; ask again in SOFT_CM_NAMES_AGAIN_NS.
  */
+#define SOFT_CM_NAMES_AGAIN_NS 1000000
 int soft_cm_port_owner(int ps, const struct sockaddr *dst, struct soft_peer **peer);
 
 #endif

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "soft/cm/addr.h"
-#include "soft/ipc/abstract_socket.h"
+#include "soft/ipc/name_search.h"
 #include "soft/ipc/peer.h"
 #include "soft/verbs/profile.h"
 
@@ -126,4 +126,14 @@ int soft_cm_port_name_scan(int ps, uint16_t port,
                            void *arg) {
     struct scan scan = {.ps = ps, .port = port, .see = see, .arg = arg};
     return soft_name_scan(prefix(), see_text, &scan);
+}
+
+static bool has_port(const char *text, uint32_t port) {
+    struct soft_cm_port_name name;
+    return parse(text, &name) && !name.reuse && name.port == port;
+}
+
+void soft_cm_port_name_search(int ps, uint16_t port, struct soft_name_search *what) {
+    *what = (struct soft_name_search){.fits = has_port, .number = port};
+    snprintf(what->begin, sizeof what->begin, "%s%x/", prefix(), (unsigned)ps);
 }

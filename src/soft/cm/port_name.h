@@ -41,5 +41,8 @@ int soft_cm_port_name_scan(int ps, uint16_t port,
                            bool (*see)(const char *text, const struct soft_cm_port_name *name,
                                        void *arg),
                            void *arg);
+/* How to look for those of our user, but for the second form (name_search.h). */
+struct soft_name_search;
+void soft_cm_port_name_search(int ps, uint16_t port, struct soft_name_search *what);
 
 #endif

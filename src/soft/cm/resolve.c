@@ -35,9 +35,12 @@ static int check_local(const struct sockaddr *addr) {
 
 /* ---- bind_addr ------------------------------------------------------------------------------------ */
 
-static int bind_locked(struct soft_cm_id *id, const struct sockaddr *addr, bool named) {
+static int bind_locked(struct soft_cm_id *id, const struct sockaddr *addr, bool named,
+                       bool allowed) {
     if (id->state != SOFT_CM_IDLE)
         return EINVAL;
+    if (!allowed)
+        return EACCES;
     soft_cm_addr_copy(&id->id.route.addr.src_storage, addr);
     if (!id->port.afonly_set)
         id->port.afonly = addr->sa_family == AF_INET;
@@ -59,8 +62,9 @@ int soft_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr) {
     if (error)
         return soft_cm_fail(error);
     struct soft_cm_id *own = soft_cm_id_of(id);
+    bool allowed = soft_cm_addr_port_allowed(soft_cm_addr_port(addr));
     soft_lock();
-    error = bind_locked(own, addr, true);
+    error = bind_locked(own, addr, true, allowed);
     soft_unlock();
     if (error || soft_cm_addr_is_any(addr))
         return error ? soft_cm_fail(error) : 0;
@@ -79,7 +83,7 @@ int soft_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr) {
 
 /* The source: as bound, as given, or to be chosen. */
 static int prepare_src(struct soft_cm_id *id, const struct sockaddr *src,
-                       const struct sockaddr *dst) {
+                       const struct sockaddr *dst, bool allowed) {
     if (id->state == SOFT_CM_BOUND)
         return soft_cm_id_src(id)->sa_family == dst->sa_family ? 0 : EINVAL;
     if (id->state != SOFT_CM_IDLE)
@@ -88,13 +92,13 @@ static int prepare_src(struct soft_cm_id *id, const struct sockaddr *src,
     soft_cm_addr_any(&any, dst->sa_family);
     if (!src)
         src = (struct sockaddr *)&any;
-    return bind_locked(id, src, soft_cm_addr_port(src) != 0);
+    return bind_locked(id, src, soft_cm_addr_port(src) != 0, allowed);
 }
 
 static int resolve_locked(struct soft_cm_id *id, const struct sockaddr *src,
-                          const struct sockaddr *dst, int local) {
+                          const struct sockaddr *dst, int local, bool allowed) {
     int event, status;
-    int error = prepare_src(id, src, dst);
+    int error = prepare_src(id, src, dst, allowed);
     if (error)
         return error;
     soft_cm_addr_copy(&id->id.route.addr.dst_storage, dst);
@@ -142,8 +146,9 @@ int soft_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockad
     /* A group of datagrams is wherever its members are. */
     bool group = soft_cm_addr_is_group(dst) && soft_cm_id_is_ud(own);
     int local = soft_cm_addr_is_any(dst) || group ? 1 : soft_cm_addr_is_local(dst);
+    bool allowed = !src || soft_cm_addr_port_allowed(soft_cm_addr_port(src));
     soft_lock();
-    error = resolve_locked(own, src, dst, local);
+    error = resolve_locked(own, src, dst, local, allowed);
     bool resolved = !error && own->state == SOFT_CM_ADDR_RESOLVED;
     soft_unlock();
     if (error)

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "soft/fault/ctl.h"
-#include "soft/ipc/abstract_socket.h"
+#include "soft/ipc/name_search.h"
 #include "soft/ipc/untrusted_fd.h"
 
 struct search {

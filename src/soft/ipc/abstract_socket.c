@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * abstract_socket.c - abstract unix socket names: bind, accept, connect, look for. Control lock.
+ * abstract_socket.c - abstract unix socket names: bind, accept, connect. Control lock.
  */
 #define _GNU_SOURCE
 #include "soft/ipc/abstract_socket.h"
@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
@@ -142,33 +141,9 @@ bool soft_name_is_ours(const char *text) {
     return soft_own_user(who.uid, who.pid);
 }
 
-/* ---- names that are looked for ------------------------------------------------------------------- */
+/* ---- names beside shared ones ---------------------------------------------------------------------- */
 
-int soft_name_scan(const char *begin, bool (*see)(const char *text, void *arg), void *arg) {
-    FILE *file = fopen("/proc/self/net/unix", "re");
-    if (!file)
-        return -errno;
-    char *line = NULL;
-    size_t size = 0;
-    for (ssize_t len; (len = getline(&line, &size, file)) > 0;) {
-        if (line[len - 1] == '\n')
-            line[len - 1] = 0;
-        /* "Num RefCount Protocol Flags Type St Inode @name"; an abstract name starts with @. */
-        unsigned flags;
-        char *text = strchr(line, '@');
-        if (!text || strncmp(text + 1, begin, strlen(begin)) ||
-            sscanf(line, "%*s %*s %*s %x", &flags) != 1)
-            continue;
-        /* Accepted connections carry the listener's name but do not hold it. */
-        if ((flags & 0x10000) && !see(text + 1, arg))
-            break;
-    }
-    free(line);
-    fclose(file);
-    return 0;
-}
-
-static void besides(const char *shared, char text[SOFT_NAME_BYTES]) {
+void soft_name_besides(const char *shared, char text[SOFT_NAME_BYTES]) {
     snprintf(text, SOFT_NAME_BYTES, "%s/%u.", shared, (unsigned)geteuid());
 }
 
@@ -177,32 +152,8 @@ int soft_name_bind_besides(struct soft_abstract_socket *name, const char *shared
     uint64_t random;
     if (getrandom(&random, sizeof random, 0) != sizeof random)
         return -EIO;
-    besides(shared, text);
+    soft_name_besides(shared, text);
     size_t used = strlen(text);
     snprintf(text + used, SOFT_NAME_BYTES - used, "%016llx", (unsigned long long)random);
     return soft_abstract_socket_bind(name, text, accepted);
-}
-
-struct search {
-    const char *mine;
-    bool (*see)(const char *text, void *arg);
-    void *arg;
-    unsigned looks;
-};
-
-static bool look(const char *text, void *arg) {
-    struct search *search = arg;
-    if (strcmp(text, search->mine) == 0)
-        return true;
-    if (++search->looks > SOFT_NAME_LOOKS)
-        return false;
-    return !soft_name_is_ours(text) || search->see(text, search->arg);
-}
-
-void soft_name_find_besides(const char *shared, const char *mine,
-                            bool (*see)(const char *text, void *arg), void *arg) {
-    struct search search = {.mine = mine, .see = see, .arg = arg};
-    char begin[SOFT_NAME_BYTES];
-    besides(shared, begin);
-    (void)soft_name_scan(begin, look, &search);
 }

@@ -27,24 +27,15 @@ int soft_abstract_socket_bind(struct soft_abstract_socket *name, const char *tex
 void soft_abstract_socket_unbind(struct soft_abstract_socket *name);
 /* The same, and who that is. */
 int soft_name_reach(const char *text, struct ucred *who);
-/*
- * Calls see for the names that begin like this and are listened on, until it returns false. 0, or -errno where the
- * kernel's list cannot be read. The list is a snapshot. Anybody can put names into it: what is seen of them is to be
- * bounded.
- */
-int soft_name_scan(const char *begin, bool (*see)(const char *text, void *arg), void *arg);
 
 /*
  * Names beside one that all users share, for when a stranger has that: `shared`, the user's id and a random end, so
- * that nobody can take them in advance. Who belongs to the user finds them, among at most SOFT_NAME_LOOKS lookalikes.
+ * that nobody can take them in advance. Who belongs to the user finds them by how they begin (name_search.h).
  */
-#define SOFT_NAME_LOOKS 1024
+void soft_name_besides(const char *shared, char text[SOFT_NAME_BYTES]);
 int soft_name_bind_besides(struct soft_abstract_socket *name, const char *shared,
                            char text[SOFT_NAME_BYTES], void (*accepted)(int fd));
-/* Calls see for those of our user but `mine` until it returns false. */
-void soft_name_find_besides(const char *shared, const char *mine,
-                            bool (*see)(const char *text, void *arg), void *arg);
-/* Listened on by a process of our user. */
+/* Listened on by a process of our user. Any thread, without the lock too. */
 bool soft_name_is_ours(const char *text);
 
 #endif

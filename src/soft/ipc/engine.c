@@ -22,9 +22,11 @@
 #include "base/deadline.h"
 #include "base/thread.h"
 #include "soft/cm/default_context.h"
+#include "soft/cm/port.h"
 #include "soft/fault/ctl.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/control_lock.h"
+#include "soft/ipc/name_search.h"
 #include "soft/ipc/own_user.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/process_fence.h"
@@ -190,6 +192,8 @@ static void *engine_main(void *unused) {
         engine.batch_count = 0;
         soft_fence_if_wanted();
         soft_qp_timer_if_wanted();
+        if (soft_name_search_if_done())
+            soft_ud_on_names();
         soft_ud_if_wanted();
         soft_mcast_if_wanted();
         soft_fault_run();
@@ -252,6 +256,7 @@ static void fork_child(void) {
     soft_ctl_forked();
     soft_address_watch_forked();
     soft_untrusted_fd_forked();
+    soft_name_search_forked();
     soft_lock_forked();
     soft_unlock(); /* the forking thread locked them and is the one that lives on */
     pthread_mutex_unlock(&engine.life);
@@ -312,6 +317,7 @@ int soft_engine_get(void) {
     int rc = 0;
     if (engine.refs == 0) {
         soft_own_user_start();
+        soft_cm_port_start();
         soft_lock();
         rc = engine_start();
         soft_unlock();
@@ -335,6 +341,7 @@ void soft_engine_put(void) {
         soft_engine_wake();
         pthread_join(engine.thread, NULL);
         engine.running = false;
+        soft_name_search_stop();
         soft_lock();
         soft_ctl_stop();
         soft_address_watch_stop();

@@ -40,6 +40,7 @@
 #include "soft/rc/qp_timer.h"
 #include "soft/rc/ring_exchange.h"
 #include "soft/ud/mcast.h"
+#include "soft/ud/ud_link.h"
 #include "soft/verbs/mr.h"
 #include "soft/verbs/qp.h"
 
@@ -417,6 +418,7 @@ int soft_peer_start(void) {
 
 void soft_peer_stop(void) {
     soft_mcast_stop();
+    soft_ud_stop();
     while (!cds_list_empty(&soft_peers))
         soft_peer_drop(cds_list_first_entry(&soft_peers, struct soft_peer, link));
     soft_qpn_directory_stop();

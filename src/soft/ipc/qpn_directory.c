@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #include "soft/ipc/abstract_socket.h"
+#include "soft/ipc/control_lock.h"
+#include "soft/ipc/name_search.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
 #include "soft/verbs/qp.h"
@@ -23,6 +25,7 @@
 
 static struct soft_abstract_socket own_names[SOFT_MAX_QP_BLOCKS];
 static unsigned own_block_count;
+static bool claiming; /* somebody does, and has given the control lock up */
 
 /*
  * The name of a block that all users share. It cannot be kept from anybody, so a stranger may sit on it, and
@@ -32,17 +35,23 @@ static void block_name(char *text, size_t size, uint32_t block) {
     snprintf(text, size, "sluice-soft.%u/q/%u", SOFT_WIRE_VERSION, block);
 }
 
-static bool see_any(const char *text, void *arg) {
-    (void)text;
-    *(bool *)arg = true;
-    return false;
+static void names_besides(const char *shared, struct soft_name_search *what) {
+    *what = (struct soft_name_search){.fits = NULL};
+    soft_name_besides(shared, what->begin);
 }
 
-/* A process of our user, this one included, has the block by another name than `mine`. */
+/* A process of our user, this one included, has the block by another name than `mine`. Gives the lock up meanwhile. */
 static bool is_ours(const char *shared, const char *mine) {
-    bool ours = strcmp(mine, shared) != 0 && soft_name_is_ours(shared);
-    if (!ours)
-        soft_name_find_besides(shared, mine, see_any, &ours);
+    struct soft_name_search what;
+    struct soft_names names;
+    if (strcmp(mine, shared) != 0 && soft_name_is_ours(shared))
+        return true;
+    names_besides(shared, &what);
+    soft_name_search_now(&what, &names);
+    bool ours = false;
+    for (unsigned i = 0; i < names.count; i++)
+        ours |= strcmp(names.text[i], mine) != 0;
+    soft_names_free(&names);
     return ours;
 }
 
@@ -61,9 +70,7 @@ static int claim(struct soft_abstract_socket *name, uint32_t block, bool besides
     return rc;
 }
 
-int soft_qpn_directory_claim(uint32_t *block) {
-    if (own_block_count == SOFT_MAX_QP_BLOCKS)
-        return -ENOMEM;
+static int claim_any(uint32_t *block) {
     for (int tries = 0; tries < TRIES; tries++) {
         uint32_t random;
         if (getrandom(&random, sizeof random, 0) != sizeof random)
@@ -82,28 +89,47 @@ int soft_qpn_directory_claim(uint32_t *block) {
     return -EADDRINUSE;
 }
 
-static bool meet_ours(const char *text, void *arg) {
-    struct ucred who;
-    struct soft_peer **out = arg;
-    return soft_peer_own_by_name(text, &who, out) != 0;
+int soft_qpn_directory_claim(uint32_t *block) {
+    if (claiming) {
+        while (claiming)
+            (void)soft_lock_wait(UINT64_MAX);
+        return -EAGAIN;
+    }
+    if (own_block_count == SOFT_MAX_QP_BLOCKS)
+        return -ENOMEM;
+    claiming = true;
+    int rc = claim_any(block);
+    claiming = false;
+    soft_lock_wake();
+    return rc;
 }
 
 /* Who has the block: of our own user by any of its names, else whoever has the first. */
-static int find(uint32_t block, struct soft_peer **out) {
+static int find(uint32_t block, bool waits, struct soft_peer **out) {
     char shared[SOFT_NAME_BYTES];
+    struct soft_name_search what;
+    struct soft_names names;
     struct ucred who;
     block_name(shared, sizeof shared, block);
     int rc = soft_peer_own_by_name(shared, &who, out);
     if (rc == 0)
         return 0;
     *out = NULL;
-    soft_name_find_besides(shared, "", meet_ours, out);
+    names_besides(shared, &what);
+    if (waits)
+        soft_name_search_now(&what, &names);
+    else if (soft_name_search_ask(&what, &names) != 0)
+        return -EINPROGRESS;
+    for (unsigned i = 0; i < names.count && !*out; i++)
+        if (soft_peer_own_by_name(names.text[i], &who, out) != 0)
+            *out = NULL;
+    soft_names_free(&names);
     if (*out)
         return 0;
     return rc == -EPERM ? soft_peer_by_name(shared, out) : rc;
 }
 
-int soft_qpn_directory_find(uint32_t qpn, struct soft_peer **out) {
+static int look_up(uint32_t qpn, bool waits, struct soft_peer **out) {
     uint32_t block = qpn / SOFT_QP_BLOCK;
     struct soft_peer *peer;
     cds_list_for_each_entry(peer, &soft_peers, link) {
@@ -113,10 +139,18 @@ int soft_qpn_directory_find(uint32_t qpn, struct soft_peer **out) {
                 return 0;
             }
     }
-    int rc = find(block, out);
+    int rc = find(block, waits, out);
     if (rc == 0 && (*out)->block_count < SOFT_PEER_BLOCKS)
         (*out)->blocks[(*out)->block_count++] = block;
     return rc;
+}
+
+int soft_qpn_directory_find(uint32_t qpn, struct soft_peer **out) {
+    return look_up(qpn, true, out);
+}
+
+int soft_qpn_directory_ask(uint32_t qpn, struct soft_peer **out) {
+    return look_up(qpn, false, out);
 }
 
 void soft_qpn_directory_stop(void) {
@@ -127,4 +161,5 @@ void soft_qpn_directory_stop(void) {
 
 void soft_qpn_directory_forked(void) {
     own_block_count = 0;
+    claiming = false;
 }

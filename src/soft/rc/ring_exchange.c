@@ -112,13 +112,14 @@ static void take_pending_ring(struct soft_qp *qp) {
     soft_peer_release(pending.peer);
 }
 
-int soft_ring_exchange_open(struct soft_qp *qp) {
+int soft_ring_exchange_open(struct soft_qp *qp, int found, struct soft_peer *peer) {
     struct soft_ring *ring;
-    int fd = ring_create(qp, &ring);
-    if (fd < 0)
-        return errno;
-    struct soft_peer *peer = NULL;
-    int rc = soft_qpn_directory_find(qp->attr.dest_qp_num, &peer);
+    int fd = ring_create(qp, &ring), rc = found;
+    if (fd < 0) {
+        rc = errno;
+        soft_peer_release(peer);
+        return rc;
+    }
     if (rc == 0) {
         struct link_msg msg = {.from_qpn = qp->ibv.qp_num,
                                .to_qpn = qp->attr.dest_qp_num,

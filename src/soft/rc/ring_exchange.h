@@ -13,8 +13,8 @@
 struct soft_peer;
 struct soft_qp;
 
-/* At RTR: makes rx, tells the peer. 0 or errno. */
-int soft_ring_exchange_open(struct soft_qp *qp);
+/* At RTR: makes rx, tells the peer that has the number (qpn_directory.h), and holds it from then on. 0 or errno. */
+int soft_ring_exchange_open(struct soft_qp *qp, int found, struct soft_peer *peer);
 /* The QP is in no CQ's list, or under its lock. */
 void soft_ring_exchange_close(struct soft_qp *qp);
 /* file: what came with it, or NULL; -1 afterwards if it is closed already */

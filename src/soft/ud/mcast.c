@@ -21,6 +21,7 @@
 #include "soft/ipc/abstract_socket.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
+#include "soft/ipc/name_search.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/peer_queue.h"
@@ -64,6 +65,7 @@ static _Atomic int known;
 static _Atomic bool wanted;
 static uint32_t number; /* of our last change */
 static struct soft_timer patience;
+static bool looking; /* for who has to do with groups: names are being read */
 
 static pthread_mutex_t wait_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t waiters = PTHREAD_COND_INITIALIZER;
@@ -185,6 +187,8 @@ static void tell_all(uint32_t type, const union ibv_gid *gid, uint32_t qpn) {
 
 static bool all_confirmed(void) {
     const struct soft_peer *peer;
+    if (looking)
+        return false;
     cds_list_for_each_entry(peer, &soft_peers, link) {
         if (peer->group_peer && peer->group_acked != peer->group_sent)
             return false;
@@ -232,15 +236,30 @@ static void take_name(char mine[SOFT_NAME_BYTES]) {
     (void)soft_name_bind_besides(&own_name, besides, mine, soft_peer_accepted);
 }
 
-static bool ask(const char *text, void *unused) {
+static void ask(const char *text) {
     struct soft_peer *peer;
-    (void)unused;
     if (soft_peer_by_name(text, &peer) != 0)
-        return true;
+        return;
     if (peer->pid != getpid())
         tell(peer, SOFT_MSG_GROUP_ASK, NULL, 0);
     soft_peer_release(peer);
-    return true;
+}
+
+/* Those of our user whose names strangers have. */
+static void look_besides(void) {
+    struct soft_name_search what = {.fits = NULL};
+    struct soft_names names;
+    char text[SOFT_NAME_BYTES];
+    names_besides(text, sizeof text);
+    soft_name_besides(text, what.begin);
+    if (!looking || soft_name_search_ask(&what, &names) != 0)
+        return;
+    for (unsigned i = 0; i < names.count; i++)
+        ask(names.text[i]);
+    soft_names_free(&names);
+    looking = false;
+    soft_timer_arm(&patience, soft_now_ns() + KNOWN_NS, on_patience);
+    there_is_news(); /* nobody to ask? */
 }
 
 /* Asks everybody who has to do with groups, once. */
@@ -254,12 +273,10 @@ static void involve(void) {
     for (int i = 0; i < NAMES; i++) {
         name_of(text, sizeof text, i);
         if (strcmp(text, mine) != 0)
-            (void)ask(text, NULL);
+            ask(text);
     }
-    names_besides(text, sizeof text);
-    soft_name_find_besides(text, mine, ask, NULL);
-    soft_timer_arm(&patience, soft_now_ns() + KNOWN_NS, on_patience);
-    there_is_news(); /* nobody to ask? */
+    looking = true;
+    look_besides();
 }
 
 bool soft_mcast_known(void) {
@@ -273,6 +290,8 @@ bool soft_mcast_known(void) {
 void soft_mcast_if_wanted(void) {
     if (ld(wanted) && atomic_exchange(&wanted, false))
         involve();
+    if (looking)
+        look_besides();
 }
 
 /* ---- hearing ---------------------------------------------------------------------------------------- */
@@ -398,6 +417,10 @@ int soft_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t li
         qp->ud->group[qp->ud->group_count++] = *gid;
         spin_unlock(&qp->lock);
         involve();
+        while (looking) { /* gives the lock up; the names come, or none */
+            (void)soft_lock_wait(soft_now_ns() + KNOWN_NS);
+            look_besides();
+        }
         tell_all(SOFT_MSG_GROUP_JOIN, gid, ibqp->qp_num);
     }
     soft_unlock();
@@ -429,6 +452,7 @@ int soft_detach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t li
 
 void soft_mcast_stop(void) {
     soft_timer_cancel(&patience);
+    looking = false;
     soft_abstract_socket_unbind(&own_name);
     spin_lock(&table_lock);
     memset(groups, 0, sizeof groups);
@@ -443,7 +467,7 @@ void soft_mcast_forked(void) {
     own_name = (struct soft_abstract_socket){.watch.fd = -1};
     patience = (struct soft_timer){0};
     known = STRANGER;
-    wanted = false;
+    wanted = looking = false;
     pthread_mutex_init(&wait_lock, NULL);
     pthread_cond_init(&waiters, NULL);
 }

@@ -197,6 +197,8 @@ static enum soft_outcome send_to(struct soft_qp *qp, uint32_t qpn, const struct 
     }
     way->turn = ++ud->turn;
     if (!way->ring) {
+        if (way->asking && !impatient)
+            return SOFT_NO_ROOM;
         if (soft_now_ns() >= way->until_ns && !impatient)
             return want(ud, qpn);
         soft_drop(qp, SOFT_DROP_NOBODY);

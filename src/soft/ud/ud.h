@@ -113,6 +113,7 @@ struct soft_ud_way {
     uint64_t until_ns; /* no ring: not asked for again before */
     bool fence_free;
     bool taken;   /* the peer said that it reads the ring, so its bell may be rung */
+    bool asking;  /* who has the number is being found out */
     bool stuck;   /* it was waited for long enough: dropped while there is no room */
     bool waiting; /* something waits for room */
 };

@@ -37,13 +37,25 @@
 #include "soft/verbs/cq.h"
 #include "soft/verbs/qp.h"
 
-#define NOBODY_NS 10000000u /* a number that nobody has is not asked for again before */
+#define NAMES_NS 1000000000ull /* how long destroying a QP waits for its last datagrams' way */
+#define NOBODY_NS 10000000u    /* a number that nobody has is not asked for again before */
 
 struct ud_msg {
     uint32_t from_qpn, to_qpn; /* sender and receiver of the datagrams */
     uint32_t recv_cq;          /* OK: word of the receiver's board */
     uint32_t zero;
 };
+
+#define OFFERS 32 /* that wait to be taken */
+#define OFFERS_OF_PEER 8
+
+static struct offer {
+    struct soft_peer *peer; /* held */
+    struct ud_msg msg;
+    int fd;
+    bool closed; /* nothing more comes; what is in it counts */
+} offers[OFFERS];
+static unsigned offer_count;
 
 static CDS_LIST_HEAD(all);
 static _Atomic bool wanted;
@@ -123,7 +135,8 @@ static void way_open(struct soft_ud *ud, uint32_t qpn) {
         return; /* the sender loses its patience */
     way->qpn = qpn;
     struct soft_ud_ring *ring = NULL;
-    int fd = -1, rc = soft_qpn_directory_find(qpn, &way->peer);
+    int fd = -1, rc = soft_qpn_directory_ask(qpn, &way->peer);
+    way->asking = rc == -EINPROGRESS;
     if (rc == 0)
         rc = fd = ring_create(ud->qp->ibv.qp_num, qpn, &ring);
     if (rc >= 0) {
@@ -228,22 +241,24 @@ static void make_room(struct soft_ud *ud, const struct soft_peer *peer, uint32_t
 }
 
 /*
- * The peer really is the process the number leads to, or nobody can tell. It may have died since it sent this:
- * then the number leads to nobody.
+ * 0: the peer really is the process the number leads to, or nobody can tell. It may have died since it sent this:
+ * then the number leads to nobody. -EINPROGRESS: ask again.
  */
-static bool owns(const struct soft_peer *peer, uint32_t qpn) {
+static int check_owner(const struct soft_peer *peer, uint32_t qpn) {
     struct soft_peer *owner;
-    int rc = soft_qpn_directory_find(qpn, &owner);
+    int rc = soft_qpn_directory_ask(qpn, &owner);
+    if (rc == -EINPROGRESS && peer->own) /* another one of our user does not have its first name */
+        return 0;
     if (rc != 0)
-        return rc == -ECONNREFUSED;
+        return rc == -ECONNREFUSED ? 0 : rc;
     bool same = soft_same_process(owner, peer) ||
                 (owner->pid <= 0 && !owner->greeted && owner->uid == peer->uid);
     soft_peer_release(owner);
-    return same;
+    return same ? 0 : -EPERM;
 }
 
 static struct soft_ud_in *in_new(struct soft_peer *peer, const struct ud_msg *msg, int fd) {
-    if (fd < 0 || !soft_untrusted_fd_memory(fd, SOFT_UD_RING_BYTES) || !owns(peer, msg->from_qpn))
+    if (fd < 0 || !soft_untrusted_fd_memory(fd, SOFT_UD_RING_BYTES))
         return NULL;
     struct soft_ud_in *in = calloc(1, sizeof *in);
     struct soft_ud_ring *ring = MAP_FAILED;
@@ -263,11 +278,30 @@ static struct soft_ud_in *in_new(struct soft_peer *peer, const struct ud_msg *ms
     return in;
 }
 
-static void on_ring(struct soft_peer *peer, const struct ud_msg *msg, int fd) {
+/* Puts an offer off until it is known who has the number. False: too many are. */
+static bool put_off(struct soft_peer *peer, const struct ud_msg *msg, int fd, bool closed) {
+    unsigned own = 0;
+    for (unsigned i = 0; i < offer_count; i++)
+        own += soft_same_process(offers[i].peer, peer);
+    if (offer_count == OFFERS || own == OFFERS_OF_PEER)
+        return false;
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0)
+        return false;
+    offers[offer_count++] =
+        (struct offer){.peer = soft_peer_hold(peer), .msg = *msg, .fd = copy, .closed = closed};
+    return true;
+}
+
+/* `closed`: its sender has ended it or is gone, what is in it counts, and it ends right after. */
+static void on_ring(struct soft_peer *peer, const struct ud_msg *msg, int fd, bool closed) {
     struct soft_qp *qp = soft_qp_find(msg->to_qpn);
-    struct soft_ud_in *in = qp && qp->ud ? in_new(peer, msg, fd) : NULL;
+    int owns = fd >= 0 && qp && qp->ud ? check_owner(peer, msg->from_qpn) : -EPERM;
+    if (owns == -EINPROGRESS && put_off(peer, msg, fd, closed))
+        return;
+    struct soft_ud_in *in = owns == 0 ? in_new(peer, msg, fd) : NULL;
     struct ud_msg answer = *msg;
-    if (!in || !soft_peer_alive(peer)) {
+    if (!in || (!soft_peer_alive(peer) && !closed)) {
         if (in) {
             munmap(in->ring, SOFT_UD_RING_BYTES);
             soft_peer_release(in->peer);
@@ -288,6 +322,9 @@ static void on_ring(struct soft_peer *peer, const struct ud_msg *msg, int fd) {
 }
 
 static void on_close(struct soft_peer *peer, const struct ud_msg *msg) {
+    for (unsigned i = 0; i < offer_count; i++)
+        offers[i].closed |= offers[i].peer == peer && offers[i].msg.from_qpn == msg->from_qpn &&
+                            offers[i].msg.to_qpn == msg->to_qpn;
     struct soft_qp *qp = soft_qp_find(msg->to_qpn);
     struct soft_ud *ud = qp ? qp->ud : NULL;
     for (unsigned i = 0; ud && i < ud->in_count; i++)
@@ -295,6 +332,32 @@ static void on_close(struct soft_peer *peer, const struct ud_msg *msg) {
             in_remove(ud, i);
             return;
         }
+}
+
+static void offer_end(struct offer *offer) {
+    soft_untrusted_fd_close(offer->fd, soft_untrusted_fd_who(offer->peer->uid, offer->peer->pid));
+    soft_peer_release(offer->peer);
+}
+
+/* Names were read: what waited for that is looked at again. What has to wait on is put off anew. */
+void soft_ud_on_names(void) {
+    struct offer waited[OFFERS];
+    struct soft_ud *ud;
+    unsigned n = offer_count;
+    memcpy(waited, offers, n * sizeof *waited);
+    offer_count = 0;
+    for (unsigned i = 0; i < n; i++) {
+        on_ring(waited[i].peer, &waited[i].msg, waited[i].fd, waited[i].closed);
+        if (waited[i].closed)
+            on_close(waited[i].peer, &waited[i].msg);
+        offer_end(&waited[i]);
+    }
+    cds_list_for_each_entry(ud, &all, link) {
+        for (unsigned i = 0; i < ud->way_count; i++)
+            if (ud->way[i]->asking)
+                way_open(ud, ud->way[i]->qpn);
+        soft_qp_progress(ud->qp);
+    }
 }
 
 /* ---- entries -------------------------------------------------------------------------------------- */
@@ -306,7 +369,7 @@ void soft_ud_on_message(struct soft_peer *peer, uint32_t type, const void *data,
         return;
     memcpy(&msg, data, sizeof msg);
     if (type == SOFT_MSG_UD_RING)
-        on_ring(peer, &msg, fd);
+        on_ring(peer, &msg, fd, false);
     else if (type == SOFT_MSG_UD_CLOSE)
         on_close(peer, &msg);
     else
@@ -315,6 +378,8 @@ void soft_ud_on_message(struct soft_peer *peer, uint32_t type, const void *data,
 
 void soft_ud_on_peer_gone(struct soft_peer *peer) {
     struct soft_ud *ud;
+    for (unsigned i = 0; i < offer_count; i++)
+        offers[i].closed |= offers[i].peer == peer;
     cds_list_for_each_entry(ud, &all, link) {
         for (unsigned i = ud->in_count; i-- > 0;)
             if (ud->in[i]->peer == peer)
@@ -366,11 +431,24 @@ void soft_ud_register(struct soft_qp *qp) {
     cds_list_add(&ud->link, &all);
 }
 
+/* Gives the lock up until it is known who has a number that something is for, or for a while. */
+static void wait_for_names(const struct soft_ud *ud, uint64_t deadline) {
+    bool asking = true;
+    while (asking) {
+        asking = false;
+        for (unsigned i = 0; i < ud->way_count; i++)
+            asking |= ud->way[i]->asking;
+        if (asking && !soft_lock_wait(deadline))
+            return;
+    }
+}
+
 /*
  * A NIC sends a datagram as soon as it is posted, so that programs post the last ones and destroy the QP.
  * Once for the rings of the datagram at the head, once for those of the ones behind it.
  */
 void soft_ud_hand_over(struct soft_qp *qp) {
+    uint64_t deadline = soft_now_ns() + NAMES_NS;
     for (int turn = 0; turn < 2 && qp->ud; turn++) {
         spin_lock(&qp->lock);
         bool waits = qp->state == IBV_QPS_RTS && qp->sq_next != qp->sq_tail;
@@ -380,6 +458,7 @@ void soft_ud_hand_over(struct soft_qp *qp) {
         soft_qp_progress(qp); /* says what it wants */
         soft_mcast_if_wanted();
         soft_ud_if_wanted();
+        wait_for_names(qp->ud, deadline);
     }
 }
 
@@ -400,7 +479,15 @@ bool soft_ud_in_group(struct soft_qp *qp) {
     return qp->ud && qp->ud->group_count != 0;
 }
 
+/* No QP is left, nor anybody to answer. */
+void soft_ud_stop(void) {
+    while (offer_count)
+        offer_end(&offers[--offer_count]);
+}
+
 void soft_ud_forked(void) {
     CDS_INIT_LIST_HEAD(&all);
+    while (offer_count)
+        close(offers[--offer_count].fd);
     atomic_store(&wanted, false);
 }

@@ -25,6 +25,8 @@ void soft_ud_on_bell(struct soft_peer *peer);
 void soft_ud_if_wanted(void); /* engine thread, every turn */
 void soft_ud_want(void);      /* any thread: some QP has wanted numbers */
 void soft_ud_progress_all(void);
+void soft_ud_on_names(void); /* name_search.h: something is known */
+void soft_ud_stop(void);
 void soft_ud_forked(void);
 
 #endif

@@ -19,6 +19,7 @@
 #include "soft/fault/inject.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
+#include "soft/ipc/peer.h"
 #include "soft/ipc/qpn_directory.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/rc/completer.h"
@@ -68,7 +69,7 @@ static int number_take(struct soft_qp *qp) {
     int rc = soft_qpn_directory_claim(&block->block);
     if (rc != 0) {
         free(block);
-        return -rc;
+        return rc == -EAGAIN ? number_take(qp) : -rc;
     }
     soft_qp_blocks[soft_qp_block_count++] = block;
     return number_take(qp);
@@ -397,6 +398,17 @@ void soft_qp_to_error(struct soft_qp *qp) {
     soft_qp_progress(qp);
 }
 
+/* Who has the number; -EINVAL: the QP was moved meanwhile, for this may give the lock up. */
+static int find_peer(struct soft_qp *qp, uint32_t qpn, struct soft_peer **peer) {
+    int rc = soft_qpn_directory_find(qpn, peer);
+    if (qp->state == IBV_QPS_INIT && !ld(qp->rx))
+        return rc;
+    if (rc == 0)
+        soft_peer_release(*peer);
+    *peer = NULL;
+    return -EINVAL;
+}
+
 int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
     struct soft_qp *qp = soft_qp_of(ibqp);
     if (soft_stale(qp))
@@ -435,11 +447,18 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
             soft_cm_mpa_qp_down(qp);
         goto out;
     }
+    bool links = from == IBV_QPS_INIT && to == IBV_QPS_RTR && !qp->ud;
+    struct soft_peer *peer = NULL;
+    int found = links ? find_peer(qp, attr->dest_qp_num, &peer) : 0;
+    if (found == -EINVAL) {
+        rc = EINVAL;
+        goto out;
+    }
     struct ibv_qp_attr saved = qp->attr;
     merge(&qp->attr, attr, mask);
     qp->opened |= (qp->attr.qp_access_flags & SOFT_REMOTE_ACCESS) != 0;
-    if (from == IBV_QPS_INIT && to == IBV_QPS_RTR)
-        rc = qp->ud ? 0 : soft_ring_exchange_open(qp);
+    if (links)
+        rc = soft_ring_exchange_open(qp, found, peer);
     spin_lock(&qp->lock);
     if (rc != 0) {
         qp->attr = saved;

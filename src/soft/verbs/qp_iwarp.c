@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 
+#include "soft/ipc/peer.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
@@ -22,8 +23,8 @@ static uint8_t at_most(uint8_t value, uint8_t most) {
 }
 
 /* Below is what the others have, with values that never give up: TCP does that. */
-int soft_qp_up(struct soft_qp *qp, uint32_t remote_qpn, uint8_t responder_resources,
-               uint8_t initiator_depth, bool listener) {
+int soft_qp_up(struct soft_qp *qp, struct soft_peer *peer, uint32_t remote_qpn,
+               uint8_t responder_resources, uint8_t initiator_depth, bool listener) {
     if (qp->state != IBV_QPS_INIT || ld(qp->rx))
         return EINVAL;
     qp->attr.dest_qp_num = remote_qpn;
@@ -33,7 +34,7 @@ int soft_qp_up(struct soft_qp *qp, uint32_t remote_qpn, uint8_t responder_resour
     qp->attr.rnr_retry = qp->attr.retry_cnt = 7;
     qp->attr.timeout = 0;
     qp->second = listener;
-    int rc = soft_ring_exchange_open(qp);
+    int rc = soft_ring_exchange_open(qp, 0, soft_peer_hold(peer));
     if (rc != 0)
         return rc;
     spin_lock(&qp->lock);

@@ -11,14 +11,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct soft_peer;
 struct soft_qp;
 
 /*
- * The connection comes about, INIT to RTS: 0 or an errno. It ends: what had arrived is taken, then ERR and the
- * flush.
+ * The connection to this process comes about, INIT to RTS: 0 or an errno. It ends: what had arrived is taken, then ERR
+ * and the flush.
  */
-int soft_qp_up(struct soft_qp *qp, uint32_t remote_qpn, uint8_t responder_resources,
-               uint8_t initiator_depth, bool listener);
+int soft_qp_up(struct soft_qp *qp, struct soft_peer *peer, uint32_t remote_qpn,
+               uint8_t responder_resources, uint8_t initiator_depth, bool listener);
 void soft_qp_end(struct soft_qp *qp);
 /* qp->lock: false: it spoke too early, and is in ERR now. */
 bool soft_iwarp_may_speak(struct soft_qp *qp);

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * name_search.h - names of our own user, looked for among all that there are.
+ *
+ * Anybody can make any number of names, and reading them takes as long. So nobody holds the control lock meanwhile: a
+ * call that may wait gives it up; for the engine, which may not, a thread reads, and the engine asks again.
+ *
+ * Owner: the control lock, but for soft_name_scan() and soft_name_search_stop().
+ */
+#ifndef SOFT_IPC_NAME_SEARCH_H
+#define SOFT_IPC_NAME_SEARCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "soft/ipc/abstract_socket.h"
+
+/*
+ * Calls see for the names that begin like this and are listened on, until it returns false. 0, or -errno where the
+ * kernel's list cannot be read. The list is a snapshot. Any thread, without the control lock.
+ */
+int soft_name_scan(const char *begin, bool (*see)(const char *text, void *arg), void *arg);
+
+struct soft_name_search {
+    char begin[SOFT_NAME_BYTES];
+    bool (*fits)(const char *text, uint32_t number); /* NULL: all do; called without any lock */
+    uint32_t number;
+};
+struct soft_names {
+    unsigned count;
+    char (*text)[SOFT_NAME_BYTES];
+};
+
+/* What our user's processes listen on: those of them that fit, at some moment of the call. Gives the control lock up. */
+void soft_name_search_now(const struct soft_name_search *what, struct soft_names *found);
+/*
+ * The same for who may not wait: -EINPROGRESS until it is known, and then 0, once. Whoever asks goes on asking;
+ * soft_name_search_if_done() says when it is worth while.
+ */
+int soft_name_search_ask(const struct soft_name_search *what, struct soft_names *found);
+void soft_names_free(struct soft_names *names);
+
+bool soft_name_search_if_done(void); /* engine thread, every turn */
+void soft_name_search_stop(void);    /* without the lock, and nobody asks any more */
+void soft_name_search_forked(void);
+
+#endif
