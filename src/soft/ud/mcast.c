@@ -36,6 +36,8 @@
 #define GROUPS_MAX 256
 #define GROUPS_OWN 64 /* kept free for our own */
 #define GROUPS_OF_PEER 16
+#define GROUPS_OF_STRANGERS 64 /* of all that are of other users, so that ours find room */
+#define MEMBERS_STRANGE (SOFT_UD_MEMBERS / 2)
 #define JOINS_OF_PEER 1024
 #define NAMES 128
 #define KNOWN_NS 100000000u /* answers are waited for so long */
@@ -96,8 +98,28 @@ unsigned soft_mcast_members(const union ibv_gid *gid, uint32_t *qpns) {
     return n;
 }
 
+static bool is_stranger(const struct soft_peer *peer) {
+    return peer && !peer->own;
+}
+
+static unsigned groups_of_strangers(void) {
+    unsigned n = 0;
+    for (unsigned i = 0; i < GROUPS_MAX; i++)
+        n += groups[i].count && is_stranger(groups[i].maker);
+    return n;
+}
+
+static unsigned strange_members(const struct group *g) {
+    unsigned n = 0;
+    for (unsigned i = 0; i < g->used; i++)
+        n += g->member[i].qpn && is_stranger(g->member[i].peer);
+    return n;
+}
+
 static struct group *make(const union ibv_gid *gid, struct soft_peer *peer) {
     if (peer && peer->group_count >= GROUPS_OF_PEER)
+        return NULL;
+    if (is_stranger(peer) && groups_of_strangers() >= GROUPS_OF_STRANGERS)
         return NULL;
     /* The last places are ours alone, so that others cannot fill them. */
     unsigned end = peer ? GROUPS_MAX - GROUPS_OWN : GROUPS_MAX;
@@ -113,6 +135,19 @@ static struct group *make(const union ibv_gid *gid, struct soft_peer *peer) {
     return NULL;
 }
 
+/*
+ * Two say it of one QP: two connections of one process, or a stranger of somebody else's. Our own word counts most, and
+ * a stranger's least, for whoever said it may take it back.
+ */
+static void hear_again(struct soft_peer **said, struct soft_peer *peer) {
+    if (!*said || (peer && !(is_stranger(*said) && peer->own)))
+        return;
+    (*said)->group_joins--;
+    *said = peer;
+    if (peer)
+        peer->group_joins++;
+}
+
 /* table_lock. False: no room. */
 static bool add(const union ibv_gid *gid, uint32_t qpn, struct soft_peer *peer) {
     if (peer && peer->group_joins >= JOINS_OF_PEER)
@@ -123,12 +158,14 @@ static bool add(const union ibv_gid *gid, uint32_t qpn, struct soft_peer *peer) 
     unsigned at = SOFT_UD_MEMBERS;
     for (unsigned i = 0; g && i < g->used; i++) {
         if (g->member[i].qpn == qpn) {
-            /* Two connections of one process say the same; our own word counts most. */
+            hear_again(&g->member[i].peer, peer);
             return true;
         }
         if (g->member[i].qpn == 0 && at == SOFT_UD_MEMBERS)
             at = i;
     }
+    if (g && is_stranger(peer) && strange_members(g) >= MEMBERS_STRANGE)
+        return false;
     if (g && at == SOFT_UD_MEMBERS && g->used < SOFT_UD_MEMBERS)
         at = g->used++;
     if (!g || at == SOFT_UD_MEMBERS)

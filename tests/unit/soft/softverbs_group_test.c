@@ -5,6 +5,10 @@
  */
 #include "support/softverbs_datagram.h"
 
+#include "soft/ipc/peer_internal.h"
+#include "soft/ud/mcast.h"
+#include "soft/ud/ud.h"
+
 enum { GRH = 40 };
 
 static int attach(struct sv_end *e, uint8_t group) {
@@ -172,6 +176,88 @@ static void a_killed_member_is_forgotten(void **state) {
     sv_unpair(&a, &b);
 }
 
+/* ---- strangers -------------------------------------------------------------------------------------- */
+
+enum { STRANGERS = 64, EACH = 16 }; /* processes, and groups that one of them may make known */
+
+static struct soft_peer strangers[STRANGERS], ours = {.own = true};
+
+static union ibv_gid group_number(unsigned n) {
+    return (union ibv_gid){.raw = {0xff, 0x12, [14] = (uint8_t)(n >> 8), [15] = (uint8_t)n}};
+}
+
+/* As if it came from there: in a process that has to do with groups. */
+static void hear(struct soft_peer *peer, uint32_t type, unsigned group, uint32_t qpn) {
+    struct {
+        union ibv_gid gid;
+        uint32_t qpn, number;
+    } msg = {group_number(group), qpn, 1};
+    soft_lock();
+    soft_mcast_on_message(peer, type, &msg, sizeof msg);
+    soft_unlock();
+}
+
+static bool has_member(unsigned group, uint32_t qpn) {
+    uint32_t members[SOFT_UD_MEMBERS];
+    union ibv_gid gid = group_number(group);
+    unsigned n = soft_mcast_members(&gid, members);
+    for (unsigned i = 0; i < n; i++)
+        if (members[i] == qpn)
+            return true;
+    return false;
+}
+
+static void forget(void) {
+    soft_lock();
+    for (unsigned i = 0; i < STRANGERS; i++)
+        soft_mcast_on_peer_gone(&strangers[i]);
+    soft_mcast_on_peer_gone(&ours);
+    soft_unlock();
+}
+
+static void other_users_leave_room_for_groups_of_ours(void **state) {
+    (void)state;
+    struct sv_end a;
+    ud_open(&a, UD_OPTIONS(0));
+    for (unsigned i = 0; i < STRANGERS * EACH; i++)
+        hear(&strangers[i / EACH], SOFT_MSG_GROUP_JOIN, i, 1000 + i);
+    hear(&ours, SOFT_MSG_GROUP_JOIN, 5000, 77);
+    must(has_member(0, 1000) && has_member(5000, 77));
+    forget();
+    sv_close(&a);
+}
+
+static void nor_do_they_fill_a_group(void **state) {
+    (void)state;
+    struct sv_end a;
+    ud_open(&a, UD_OPTIONS(0));
+    for (unsigned i = 0; i < 2 * SOFT_UD_MEMBERS; i++)
+        hear(&strangers[i % STRANGERS], SOFT_MSG_GROUP_JOIN, 9, 1000 + i);
+    hear(&ours, SOFT_MSG_GROUP_JOIN, 9, 77);
+    must(has_member(9, 1000) && has_member(9, 77));
+    forget();
+    sv_close(&a);
+}
+
+/* Who speaks of another one's QP first could take it out again. */
+static void nor_do_they_take_a_member_out_that_is_not_theirs(void **state) {
+    (void)state;
+    struct sv_end a;
+    ud_open(&a, UD_OPTIONS(0));
+    union ibv_gid gid = group_number(9);
+    hear(&strangers[0], SOFT_MSG_GROUP_JOIN, 9, 77);
+    hear(&strangers[0], SOFT_MSG_GROUP_JOIN, 9, a.qp->qp_num);
+    hear(&ours, SOFT_MSG_GROUP_JOIN, 9, 77);
+    must(soft_attach_mcast(a.qp, &gid, 0) == 0);
+    hear(&strangers[0], SOFT_MSG_GROUP_LEAVE, 9, 77);
+    hear(&strangers[0], SOFT_MSG_GROUP_LEAVE, 9, a.qp->qp_num);
+    must(has_member(9, 77) && has_member(9, a.qp->qp_num));
+    must(soft_detach_mcast(a.qp, &gid, 0) == 0);
+    must(!has_member(9, a.qp->qp_num));
+    forget();
+    sv_close(&a);
+}
+
 int main(void) {
     ud_run = (uint32_t)getpid();
     const struct CMUnitTest tests[] = {
@@ -181,6 +267,9 @@ int main(void) {
         cmocka_unit_test(members_in_several_processes_all_get_it),
         cmocka_unit_test(who_only_sends_learns_of_members_that_were_there_before),
         cmocka_unit_test(a_killed_member_is_forgotten),
+        cmocka_unit_test(other_users_leave_room_for_groups_of_ours),
+        cmocka_unit_test(nor_do_they_fill_a_group),
+        cmocka_unit_test(nor_do_they_take_a_member_out_that_is_not_theirs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
