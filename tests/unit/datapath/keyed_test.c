@@ -3,6 +3,7 @@
  * keyed_test.c - large messages on a device like Soft-RoCE, whose keys are not for one message alone and whose
  * READ is not to be trusted: what goes in frames, what is written, and a peer whose memory goes too early.
  */
+#include "support/announced.h"
 #include "support/memory.h"
 #include "datapath/rndv/internal.h"
 #include "datapath/rndv/mw.h"
@@ -14,17 +15,6 @@ static void opened(struct pair *p, uint64_t rendezvous_bytes, sluice_rendezvous 
     pair_open(p, PAIR_NODE(.rendezvous_bytes = rendezvous_bytes, .rendezvous = way), PAIR_LINK());
     pair_connect(p, PAIR_LINK());
     assert_true(p->b.node->traits.reads_unsafe && !p->b.node->traits.exact_windows);
-}
-
-static uint64_t announced(struct pair *p) {
-    const struct rndv *r = pair_session(&p->b)->rndv;
-    return r ? r->out_order : 0;
-}
-
-static void send_announced(struct pair *p) {
-    assert_int_equal(pair_send(&p->b, BYTES, 0, NULL), 0);
-    while (announced(p) == 0)
-        assert_int_equal(sluice_poll(p->b.loop, NULL, 0, 0), 0);
 }
 
 static void large_messages_go_in_frames_unless_asked_otherwise(void **state) {
@@ -45,7 +35,7 @@ static void no_message_is_read_unless_it_is_asked_for(void **state) {
     for (unsigned asked = 0; asked < 2; asked++) {
         struct pair p;
         opened(&p, BYTES - 1, asked ? SLUICE_RENDEZVOUS_READ : SLUICE_RENDEZVOUS_AUTO);
-        send_announced(&p);
+        announced_send(&p, BYTES);
         assert_int_equal(pair_session(&p.b)->rndv->out[0].way,
                          asked ? RNDV_BY_READ : RNDV_BY_WRITE);
         assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, BYTES, 0));
@@ -75,13 +65,7 @@ static void memory_that_goes_before_it_was_read_is_the_peers_end(void **state) {
     (void)state;
     struct pair p;
     opened(&p, BYTES - 1, SLUICE_RENDEZVOUS_READ);
-    send_announced(&p);
-    for (unsigned i = 0; i < RNDV_NUMBERS; i++)
-        mw_free(p.b.node, &pair_session(&p.b)->rndv->out[i].mw);
-    sluice_event event = pair_expect(&p, &p.a, SLUICE_CLOSED);
-    assert_int_equal(event.reason, SLUICE_REASON_PEER_LOST);
-    assert_int_equal(event.vendor, IBV_WC_REM_ACCESS_ERR);
-    pair_expect(&p, &p.b, SLUICE_CLOSED);
+    announced_lost(&p, BYTES);
     pair_close(&p);
 }
 

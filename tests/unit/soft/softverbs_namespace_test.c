@@ -3,6 +3,7 @@
  * softverbs_namespace_test.c - processes that share a network and no PIDs, as the containers of a pod do: the kernel
  * calls each of them 0 to the other, and 1 to itself. Skips where a PID namespace cannot be had.
  */
+#include "support/namespace.h"
 #include "support/softverbs_hostile.h"
 
 #include <poll.h>
@@ -19,22 +20,11 @@
 #define FILES 256u
 #define CONNECTIONS 60u
 
-static bool write_file(const char *path, const char *text) {
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    bool written = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-    if (fd >= 0)
-        close(fd);
-    return written;
-}
-
 /* Root may; anybody else where the kernel lets users have namespaces of their own. */
 static bool leave_pids(void) {
-    char map[64];
     if (syscall(SYS_unshare, CLONE_NEWPID) == 0)
         return true;
-    snprintf(map, sizeof map, "%u %u 1", (unsigned)geteuid(), (unsigned)geteuid());
-    return syscall(SYS_unshare, CLONE_NEWUSER | CLONE_NEWPID) == 0 &&
-           write_file("/proc/self/uid_map", map);
+    return namespace_as_user(CLONE_NEWPID, geteuid());
 }
 
 /* Runs `what` as the first process of a namespace, and tells the test who that is to everybody else. */

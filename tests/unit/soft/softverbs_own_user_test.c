@@ -3,6 +3,7 @@
  * softverbs_own_user_test.c - who counts as a process of one's own user: in a user namespace nobody who may be
  * somebody that it does not map, and after a change of user nobody by what he, or memory, was before.
  */
+#include "support/namespace.h"
 #include "support/softverbs.h"
 #include "soft/ipc/peer_internal.h"
 #include "soft/rc/ring.h"
@@ -17,20 +18,9 @@
 #define NOBODY 65534u
 #define SKIPPED 77
 
-static bool write_file(const char *path, const char *text) {
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    bool written = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-    if (fd >= 0)
-        close(fd);
-    return written;
-}
-
 /* In a namespace where this process has the number that stands for everybody else. */
 static bool be_placeholder(void) {
-    char map[64];
-    snprintf(map, sizeof map, "%u %u 1", NOBODY, (unsigned)geteuid());
-    return syscall(SYS_unshare, CLONE_NEWUSER) == 0 && write_file("/proc/self/uid_map", map) &&
-           geteuid() == NOBODY;
+    return namespace_as_user(0, NOBODY);
 }
 
 static void drop_root(void) {
