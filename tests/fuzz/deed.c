@@ -110,7 +110,7 @@ void honest_place(struct honest *h, struct fuzz_input *in) {
     int status =
         sluice_receive_into(h->session, token, there ? h->region : NULL, there ? how * 16 : 0);
     if (status == SLUICE_EINVAL) /* it does not fit there */
-        (void)sluice_receive_into(h->session, token, NULL, 0);
+        (void)!sluice_receive_into(h->session, token, NULL, 0);
 }
 
 void honest_decide(struct honest *h, struct fuzz_input *in) {

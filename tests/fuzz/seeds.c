@@ -65,7 +65,7 @@ void seed_write(const void *front, size_t front_bytes, const void *data, size_t 
         failed = 1;
         return;
     }
-    failed |= fwrite(front, 1, front_bytes, file) != front_bytes;
+    failed |= front_bytes > 0 && fwrite(front, 1, front_bytes, file) != front_bytes;
     failed |= bytes > 0 && fwrite(data, 1, bytes, file) != bytes;
     failed |= fclose(file) != 0;
     remember(front, front_bytes, data, bytes);
