@@ -40,9 +40,9 @@ void soft_qp_fail(struct soft_qp *qp) {
     }
     if (tx)
         atomic_store_explicit(&tx->tx.down, 1, memory_order_release);
-    atomic_thread_fence(
-        memory_order_seq_cst); /* before anything of what is flushed is written: withdrawn() */
-    if (qp->iwarp) {           /* its connection ends with it; the engine tells */
+    /* Before anything of what is flushed is written. Partner: the fence in responder.c, withdrawn(). */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (qp->iwarp) { /* its connection ends with it; the engine tells */
         st(qp->fell, true);
         qp->flush_late = true;
         st(qp->need_tick, true);

@@ -77,14 +77,14 @@ static inline bool key_read(const struct soft_key *table, uint32_t rkey, struct 
     out->pd = at->pd;
     out->qpn = at->qpn;
     out->serial = at->serial;
-    soft_fence_acquire(); /* partner: the release fence in soft_key_publish() */
+    soft_fence_acquire(); /* partner: the release fence in mr.c, soft_key_publish() */
     out->version = version;
     return version % 2 == 0 && atomic_load_explicit(&at->version, memory_order_relaxed) == version;
 }
 
 /*
  * A window is taken back without a system call: whoever does it cannot make us see it, so this fence
- * stands between "I am inside" and the look that counts. Partner: soft_rkey_fence_begin_window().
+ * stands between "I am inside" and the look that counts. Partner: rkey_fence.c, soft_rkey_fence_begin_window().
  */
 static __attribute__((noinline)) bool window_read(const struct soft_qp *qp,
                                                   const struct soft_key *table, uint32_t rkey,
@@ -325,7 +325,7 @@ static enum ibv_wc_status touch_piece(struct soft_qp *qp, const struct soft_wqe 
     return IBV_WC_SUCCESS;
 }
 
-/* Makes "I am inside" visible before the key is checked: see soft_rkey_fence_wait(). */
+/* Makes "I am inside" visible before the key is checked. Partner: the fence in rkey_fence.c, soft_rkey_fence_begin(). */
 static void access_begin(struct soft_qp *qp, struct soft_ring *ring) {
     st(ring->tx.touching, ld(ring->tx.touching) | 1);
     if (qp->fence_free)
@@ -334,6 +334,7 @@ static void access_begin(struct soft_qp *qp, struct soft_ring *ring) {
         soft_fence();
 }
 
+/* Behind all that was read and written. Partner: the acquire in rkey_fence.c, word(). */
 static void access_end(struct soft_ring *ring) {
     atomic_store_explicit(&ring->tx.touching, (ld(ring->tx.touching) | 1) + 1,
                           memory_order_release);

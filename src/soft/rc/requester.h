@@ -38,7 +38,7 @@ bool soft_gather(struct soft_qp *qp, const struct ibv_sge *sge, unsigned count, 
 void soft_requester(struct soft_qp *qp);
 
 /*
- * After something was published: if the other side sleeps, wake it. The sleeper (soft_req_notify_cq()) orders its
+ * After something was published: if the other side sleeps, wake it. The sleeper (notify.c: soft_req_notify_cq()) orders its
  * armed word before its last look with membarrier, which also orders us; where one of the two cannot
  * do that, a fence here does.
  */

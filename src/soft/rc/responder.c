@@ -223,7 +223,7 @@ static bool invalidated(struct soft_qp *qp, struct sink *sink, uint32_t rkey) {
 /*
  * A described message lies in the sender's memory, which is the sender's again once its queue pair is down: what was
  * not acknowledged is flushed then. Asked before the copy, it spares that; asked behind it, no means that every
- * byte was read in time. Pairs with the fence in soft_qp_fail().
+ * byte was read in time. Partner: the fence in completer.c, soft_qp_fail().
  */
 static bool withdrawn(struct soft_qp *qp, const struct soft_ring *ring) {
     atomic_thread_fence(memory_order_acquire);
@@ -401,9 +401,9 @@ static bool may_take(struct soft_qp *qp, struct sink *sink, struct soft_ring *ri
 /* One message segment. False: stop (no receive, no room, or the QP went down). */
 static bool take_segment(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring) {
     struct soft_slot *slot = &ring->slot[ld(qp->rx_index)];
-    uint32_t word = slot->word;
-    struct head h = {.ack = slot->ack,
-                     .imm = slot->imm,
+    uint32_t word = ld(slot->word);
+    struct head h = {.ack = ld(slot->ack),
+                     .imm = ld(slot->imm),
                      .op = word & 0xff,
                      .flags = word >> 8 & 0xff,
                      .len = word >> 16};

@@ -55,14 +55,14 @@ struct soft_slot {
         _Atomic uint64_t seq_ack;
         struct {
             _Atomic uint32_t seq;
-            uint32_t ack; /* slots of the opposite ring consumed so far */
+            _Atomic uint32_t ack; /* slots of the opposite ring consumed so far */
         };
     };
-    union {
-        uint64_t word_imm;
+    union { /* atomic so that each is read once: the peer may write again at any time */
+        _Atomic uint64_t word_imm;
         struct {
-            uint32_t word; /* op:8 flags:8 len:16 */
-            uint32_t imm;
+            _Atomic uint32_t word; /* op:8 flags:8 len:16 */
+            _Atomic uint32_t imm;
         };
     };
     uint8_t data[SOFT_SLOT_PAYLOAD];

@@ -53,7 +53,8 @@ static uint32_t word(const struct soft_qp *qp) {
     const struct soft_ring *rx = ld(qp->rx);
     if (!rx || has_nothing(qp->peer))
         return 0;
-    uint32_t now = atomic_load_explicit(&rx->tx.touching, memory_order_acquire);
+    uint32_t now =
+        atomic_load_explicit(&rx->tx.touching, memory_order_acquire); /* rdma.c, access_end() */
     return now & 1 ? now : 0;
 }
 
@@ -75,7 +76,7 @@ static bool left(const struct soft_qp *qp, uint32_t *seen) {
 }
 
 void soft_rkey_fence_begin(struct soft_qp *qp) {
-    soft_fence_all(); /* who did not say that it is inside sees what was stored before: touch_begin() */
+    soft_fence_all(); /* who did not say that it is inside sees what was stored before: rdma.c, access_begin() */
     qp->leaving = (struct soft_rkey_wait){.seen = look(qp)};
 }
 

@@ -59,8 +59,7 @@ static inline unsigned slot_room(const struct soft_qp *qp) {
 static inline void slot_head(struct soft_qp *qp, struct soft_ring *ring, unsigned span, unsigned op,
                              unsigned flags, unsigned len, uint32_t imm) {
     struct soft_slot *slot = &ring->slot[qp->tx_index];
-    slot->word = soft_word(op, flags, len);
-    slot->imm = imm;
+    st(slot->word_imm, soft_word(op, flags, len) | (uint64_t)imm << 32);
     qp->tx_pos += span;
     qp->tx_index += span;
     if (qp->tx_index >= SOFT_RING_SLOTS)
@@ -84,7 +83,7 @@ static inline void slot_send(struct soft_qp *qp, struct soft_ring *ring, const u
     } else {
         copy_short(slot->data, from, bytes);
     }
-    slot->word_imm = soft_word(SOFT_OP_SEND, flags, bytes) | (uint64_t)imm << 32;
+    st(slot->word_imm, soft_word(SOFT_OP_SEND, flags, bytes) | (uint64_t)imm << 32);
     soft_tsan_publish(qp->attr.dest_qp_num);
     atomic_store_explicit(&slot->seq_ack, pos | (uint64_t)ack << 32, memory_order_release);
     st(qp->rx_told, ack);
@@ -93,7 +92,10 @@ static inline void slot_send(struct soft_qp *qp, struct soft_ring *ring, const u
     slot_fetch_to_write(&ring->slot[qp->tx_index].data[48]);
 }
 
-/* Stores the sequence words of everything headed and not yet visible, oldest first. */
+/*
+ * Stores the sequence words of everything headed and not yet visible, oldest first. Partners of these and of the one
+ * above: the acquires in progress.h, arrived(), and receive_short.h, receive_one().
+ */
 static inline void slot_publish(struct soft_qp *qp, struct soft_ring *ring) {
     uint32_t pos = qp->tx_published;
     if (pos == qp->tx_pos)

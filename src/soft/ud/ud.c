@@ -173,7 +173,7 @@ void soft_ud_ring_bell(struct soft_ud_way *way) {
 static inline void bell_if_armed(struct soft_ud_way *way) {
     if (!way->taken)
         return;
-    /* Between what was published and the armed word; partner: soft_req_notify_cq(). */
+    /* Between what was published and the armed word; partner: notify.c, soft_req_notify_cq(). */
     if (!way->fence_free)
         soft_fence();
     else

@@ -81,6 +81,7 @@ int soft_req_notify_cq(struct ibv_cq *ibcq, int solicited_only) {
         atomic_store(&cq->armed, 1);
     }
     spin_unlock(&cq->poll_lock);
+    /* Partners: requester.h, bell_wanted(); ud.c, bell_if_armed(); post_recv.c. */
     soft_fence_all();
     if (soft_dropin)
         fire_for_untaken(cq);

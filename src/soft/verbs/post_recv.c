@@ -66,7 +66,7 @@ static int post_recv_long(struct soft_qp *qp, struct ibv_recv_wr *wr, struct ibv
         st(qp->attention, true);
     if (__builtin_expect(stalled || qp->state == IBV_QPS_ERR, 0)) {
         /* Something can complete now. A sleeper will not poll for it: look after what we stored. Partner: the fence
-           between arming and the last look in soft_req_notify_cq(). */
+           between arming and the last look in notify.c, soft_req_notify_cq(). */
         soft_fence();
         tick = ld(soft_cq_of(qp->ibv.recv_cq)->armed) != 0;
         if (tick)

@@ -127,7 +127,7 @@ receive_one(struct soft_qp *qp, struct soft_cq *cq, struct soft_ring *ring, uint
         return 0;
     soft_tsan_observe(qp->ibv.qp_num);
     /* read once: the copies are checked and used */
-    uint64_t word_imm = slot->word_imm;
+    uint64_t word_imm = ld(slot->word_imm);
     uint32_t word = (uint32_t)word_imm, len = word >> 16, ack = (uint32_t)(seq_ack >> 32);
     if ((word & 0xffff & ~(may << 8)) != soft_word(SOFT_OP_SEND, whole, 0) ||
         len > SOFT_SEGMENT_MAX)
