@@ -126,7 +126,8 @@ struct soft_cm_id *soft_cm_id_find_remote(const struct soft_peer *peer, uint64_t
 
 static void sweep_one(struct soft_cm_id *id, void *arg) {
     (void)arg;
-    if (id->conn.peer && !soft_peer_alive(id->conn.peer))
+    const struct soft_peer *peer = id->conn.peer;
+    if (peer && !soft_peer_alive(peer) && !soft_fault_arrival_waits(peer))
         soft_cm_conn_peer_gone(id);
 }
 

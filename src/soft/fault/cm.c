@@ -11,6 +11,7 @@
 #include <urcu/list.h>
 
 #include "soft/fault/cm.h"
+#include "soft/cm/id.h"
 #include "soft/cm/wire.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/peer_queue.h"
@@ -48,7 +49,9 @@ static void send_due(struct soft_timer *timer) {
             break;
         cds_list_del(&late->link);
         late_count--;
-        if (late->arrived && timer && soft_peer_alive(late->peer))
+        if (late->arrived && timer && !soft_peer_alive(late->peer))
+            soft_cm_on_peer_gone(late->peer);
+        else if (late->arrived && timer)
             soft_cm_wire_deliver(late->peer, late->type, late->data, late->bytes);
         else if (!late->arrived && !atomic_load(&soft_port_down))
             (void)soft_peer_send(late->peer, late->type, late->data, late->bytes, -1);
@@ -107,6 +110,10 @@ static bool waits_before(const struct soft_peer *peer, bool arrived) {
             return true;
     }
     return false;
+}
+
+bool soft_fault_arrival_waits(const struct soft_peer *peer) {
+    return waits_before(peer, true);
 }
 
 static struct soft_fault_id nobody; /* whose answers and requests without an id are */

@@ -26,6 +26,8 @@ bool soft_fault_message(struct soft_fault_id *id, struct soft_peer *peer, uint32
 /* The same of one that arrived, for this id or nobody's: lost, or taken to be heard later. */
 bool soft_fault_arrival(struct soft_fault_id *id, struct soft_peer *peer, uint32_t type,
                         const void *msg, size_t bytes);
+/* Whether something of this peer arrived and is yet to be heard; then its end is heard behind that. */
+bool soft_fault_arrival_waits(const struct soft_peer *peer);
 /* True: this call shall end with *event and *status. Counts calls, so ask once in each. */
 bool soft_fault_id_call(struct soft_fault_id *id, enum soft_fault_when call, int *event,
                         int *status);

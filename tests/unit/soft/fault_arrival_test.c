@@ -194,9 +194,42 @@ static void a_late_request_of_a_dead_process_is_forgotten(void **state) {
     softcm_pair_free(&pair);
 }
 
+static void connects_and_dies(int fd) {
+    softcm_start();
+    struct rdma_event_channel *channel = soft_create_event_channel();
+    struct rdma_cm_id *id = softcm_connect(channel, (uint16_t)sv_hear(fd));
+    must(softcm_take(channel, RDMA_CM_EVENT_CONNECT_RESPONSE) == 0);
+    must(soft_establish(id) == 0);
+    must(sv_hear(fd) == 1);
+    must(soft_disconnect(id) == 0);
+    _exit(0);
+}
+
+/* It hung up before it died: the end of its process does not overtake that. */
+static void the_end_of_a_process_is_heard_behind_what_it_said(void **state) {
+    (void)state;
+    FAULT_NO_FORK();
+    struct sv_child child = sv_fork(connects_and_dies);
+    struct softcm_pair pair;
+    softcm_pair_listen(&pair);
+    fault_plan("cm_in=DREQ delay=300ms");
+    sv_tell(child.fd, pair.port);
+    pair.passive = softcm_request(pair.passive_channel);
+    softcm_pair_accept(&pair);
+    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    uint64_t start = soft_now_ns();
+    sv_tell(child.fd, 1);
+    assert_int_equal(sv_join(&child), 0);
+    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_true(soft_now_ns() - start >= 300000000);
+    fault_clear();
+    softcm_pair_free(&pair);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_late_request_of_a_dead_process_is_forgotten),
+        cmocka_unit_test(the_end_of_a_process_is_heard_behind_what_it_said),
         cmocka_unit_test(a_message_lost_on_arrival_is_repeated),
         cmocka_unit_test(a_message_lost_on_its_way_out_is_repeated),
         cmocka_unit_test(a_message_late_on_arrival_only_costs_time),
