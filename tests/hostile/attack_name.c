@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "hostile/attack.h"
+#include "hostile/command.h"
 #include "soft/cm/addr.h"
 #include "soft/cm/port_name.h"
 #include "soft/fault/ctl.h"
@@ -106,7 +107,7 @@ static bool is_heard(int sock) {
     struct ucred who;
     socklen_t length = sizeof who;
     must(getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0);
-    return who.uid == geteuid() || geteuid() == 0;
+    return !command_is_stranger(who.uid) || geteuid() == 0;
 }
 
 /* More clients than there may be, who ask and do not read; descriptors, nonsense, orders if they must not count. */

@@ -19,5 +19,13 @@ unsigned command_start(struct peer *peer, unsigned uid);
 void command_end(struct peer *peer);
 /* The user of turn 0, 1 ... False: that was all. */
 bool command_user(unsigned turn, unsigned *uid);
+/* Whether a process of that user is a stranger to this one. */
+bool command_is_stranger(unsigned uid);
+/*
+ * With HOSTILE_STRANGERS in the environment: from now on in a user namespace, and a network namespace, in which every other
+ * process is a stranger, as the user of none of them is known. So strangers attack where the tests are not root, too.
+ * Before there are threads. False: not here.
+ */
+bool command_separate(void);
 
 #endif

@@ -121,6 +121,8 @@ static void a_wrong_frame_ends_its_own_session_and_delays_nobody(void **state) {
 
 int main(void) {
     must_end_process = true; /* the honest pair has a thread of its own */
+    if (!command_separate())
+        return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_of_frame_is_said_wrong),
         cmocka_unit_test(a_wrong_frame_ends_its_own_session_and_delays_nobody),

@@ -96,12 +96,13 @@ static bool withstands(unsigned i, unsigned uid, struct victim_worst *worst) {
     what_ended_is_true(attack);
     victim_tell(attack->name, uid, worst);
     /* A process of our own may be inside of memory, for which a call waits; a stranger is not. */
-    return victim_withstood(worst) && (uid == geteuid() || worst->memory_ns < VICTIM_BOUND_NS / 2);
+    return victim_withstood(worst) &&
+           (!command_is_stranger(uid) || worst->memory_ns < VICTIM_BOUND_NS / 2);
 }
 
-static bool can_be_made(const struct attack *attack, unsigned turn) {
+static bool can_be_made(const struct attack *attack, unsigned uid) {
     return (own_namespace || !(attack->flags & ATTACK_NAMES)) &&
-           (turn == 1 || !(attack->flags & ATTACK_STRANGER));
+           (command_is_stranger(uid) || !(attack->flags & ATTACK_STRANGER));
 }
 
 static void nobody_delays_an_honest_pair(void **state) {
@@ -114,7 +115,7 @@ static void nobody_delays_an_honest_pair(void **state) {
         struct victim_worst all = {0}, worst;
         for (unsigned i = 0; i < attack_count(); i++) {
             unsigned tries = 1;
-            if (!can_be_made(attack_get(i), turn))
+            if (!can_be_made(attack_get(i), uid))
                 continue;
             while (!withstands(i, uid, &worst) && tries < VICTIM_TRIES)
                 tries++;
@@ -128,7 +129,9 @@ static void nobody_delays_an_honest_pair(void **state) {
 
 int main(void) {
     must_end_process = true; /* the honest pair has a thread of its own */
-    own_namespace = network_separate();
+    if (!command_separate())
+        return 77;
+    own_namespace = getenv("HOSTILE_STRANGERS") || network_separate();
     const struct CMUnitTest tests[] = {cmocka_unit_test(nobody_delays_an_honest_pair)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,6 +68,8 @@ static void a_wrong_message_ends_its_own_connection_and_delays_nobody(void **sta
 
 int main(void) {
     must_end_process = true; /* the honest pair has a thread of its own */
+    if (!command_separate())
+        return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_of_message_is_said_wrong),
         cmocka_unit_test(a_wrong_message_ends_its_own_connection_and_delays_nobody),

@@ -10,9 +10,11 @@
 #include <unistd.h>
 
 bool network_separate(void) {
+    return geteuid() == 0 && unshare(CLONE_NEWNET) == 0 && network_up();
+}
+
+bool network_up(void) {
     struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
-    if (geteuid() != 0 || unshare(CLONE_NEWNET) != 0)
-        return false;
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     bool up = fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &lo) == 0;
     close(fd);

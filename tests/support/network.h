@@ -9,5 +9,7 @@
 
 /* This process has a network of its own from now on, a loopback interface. False: it needs root. */
 bool network_separate(void);
+/* The loopback interface of one that this process has just come to have. */
+bool network_up(void);
 
 #endif
