@@ -7,7 +7,7 @@
  * Input: flags, which byte is changed behind the check, and to what; then the payload. The file under
  * test is compiled into this program, because the check is private to it.
  */
-#include "datapath/tx/coalesce.c" /* NOLINT(bugprone-suspicious-include) */
+#include "datapath/rx/coalesced.c" /* NOLINT(bugprone-suspicious-include) */
 #include "fuzz/fuzz.h"
 
 /* What a sender writes for the items it finds: NULL, or as many bytes as it should be. */
@@ -37,14 +37,20 @@ static bool is_canonical(const uint8_t *payload, uint32_t bytes, bool reserved) 
 }
 
 /* As coalesced_take() goes through it. */
-static void walk(const uint8_t *payload, uint32_t bytes, bool reserved, bool must_pass) {
+static void walk(const uint8_t *payload, uint32_t bytes, bool reserved,
+                 const struct unpacking *kept) {
     uint32_t at = 0;
-    while (at < bytes) {
+    for (uint32_t i = 0; at < bytes; i++) {
         struct coalesce_item item;
         const char *wrong = coalesce_item_get(&item, payload, bytes, at, reserved);
-        PROVE(!wrong || !must_pass);
+        PROVE(!wrong || !kept);
         if (wrong)
             return;
+        PROVE(!kept || (i < ITEMS ? i < kept->count && kept->items[i].at == item.at &&
+                                        kept->items[i].length == item.length &&
+                                        kept->items[i].type == item.type &&
+                                        kept->items[i].total == item.total
+                                  : kept->count == ITEMS));
         PROVE(item.at == at + COALESCE_ITEM_BYTES && item.length <= bytes - item.at);
         PROVE(item.next > at && item.next <= bytes && item.next - item.at >= item.length);
         PROVE(item.next == bytes || item.next % 8 == 0);
@@ -64,12 +70,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint8_t *payload = malloc(bytes); /* aligned, and nothing may be read behind it */
     PROVE(payload != NULL);
     memcpy(payload, in.at, bytes);
-    bool right = wrong_coalesced(payload, bytes, reserved) == NULL;
+    struct sluice_msg frame = {.data = payload, .size = bytes};
+    struct unpacking u;
+    frame.rx.frame_flags = reserved ? FRAME_RESERVED : 0;
+    bool right = read_items(&u, &frame, 0) == NULL;
     PROVE(right == is_canonical(payload, bytes, reserved));
     if (right)
-        walk(payload, bytes, reserved, true);
+        walk(payload, bytes, reserved, &u);
     payload[where % bytes] = value;
-    walk(payload, bytes, reserved, false);
+    walk(payload, bytes, reserved, NULL);
     free(payload);
     return 0;
 }
