@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 
+#include "base/assert.h"
 #include "base/sanitize.h"
 #include "pool/internal.h"
 
@@ -205,6 +206,7 @@ static __attribute__((noinline)) void put_otherwise(struct pool *pool, struct po
 }
 
 void pool_put(struct pool *pool, struct pool_cache *cache, struct sluice_msg *msg) {
+    ASSERT(msg->pool == pool && (!cache || cache->pool == pool));
     unsigned size_class = msg->size_class;
     if (__builtin_expect(!cache || msg->cache != cache->number || size_class >= POOL_CLASSES ||
                              pool->debug,

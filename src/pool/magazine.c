@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/sanitize.h"
 
 struct pool_cache *pool_cache_new(struct pool *pool, uint16_t number) {
@@ -26,7 +27,14 @@ struct pool_cache *pool_cache_new(struct pool *pool, uint16_t number) {
 
 /* ---- magazines ------------------------------------------------------------------------------- */
 
+/* A count is that of its stack, as far as can be seen without a walk. */
+static void assert_counted(const struct magazines *bin) {
+    ASSERT((bin->active == NULL) == (count_of(&bin->active_count) == 0));
+    ASSERT((bin->spare == NULL) == (count_of(&bin->spare_count) == 0));
+}
+
 struct sluice_msg *magazine_rotate(struct magazines *bin) {
+    assert_counted(bin);
     struct sluice_msg *old = bin->spare;
     bin->spare = bin->active;
     count_set(&bin->spare_count, count_of(&bin->active_count));
@@ -36,6 +44,7 @@ struct sluice_msg *magazine_rotate(struct magazines *bin) {
 }
 
 bool magazine_swap(struct magazines *bin) {
+    assert_counted(bin);
     if (!bin->spare)
         return false;
     bin->active = bin->spare;
@@ -46,6 +55,7 @@ bool magazine_swap(struct magazines *bin) {
 }
 
 struct sluice_msg *magazine_empty(struct magazines *bin) {
+    assert_counted(bin);
     struct sluice_msg *chain = bin->active ? bin->active : bin->spare;
     if (bin->active) {
         struct sluice_msg *last = bin->active;

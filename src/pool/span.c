@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
+
 uint32_t span_pages(unsigned size_class, enum span_size size, bool marked) {
     size_t slot = class_slot(size_class, marked);
     size_t bytes = page_round(slot);
@@ -88,6 +90,7 @@ unsigned spans_take(struct spans *spans, unsigned max, struct sluice_msg **chain
         while (count < max && span->free) {
             struct sluice_msg *msg = span->free;
             span->free = msg->next;
+            ASSERT(span->slots_free > 0);
             span->slots_free--;
             msg->next = *chain;
             *chain = msg;
@@ -101,6 +104,7 @@ unsigned spans_take(struct spans *spans, unsigned max, struct sluice_msg **chain
 
 bool spans_give(struct spans *spans, struct sluice_msg *msg) {
     struct span *span = msg->home;
+    ASSERT(span->slots_free < span->slots && (span->free == NULL) == (span->slots_free == 0));
     msg->next = span->free;
     span->free = msg;
     span->slots_free++;

@@ -70,6 +70,7 @@ void soft_cm_conn_event_data(struct soft_cm_id *id, enum rdma_cm_event_type type
 }
 
 void soft_cm_conn_event(struct soft_cm_id *id, enum rdma_cm_event_type type, int status) {
+    soft_assert_locked();
     if (!soft_cm_conn_hears_of(id, type))
         return;
     if (type == RDMA_CM_EVENT_DISCONNECTED)
@@ -100,6 +101,7 @@ static void forget_peer(struct soft_cm_id *id) {
 }
 
 void soft_cm_conn_over(struct soft_cm_id *id) {
+    soft_assert_locked();
     soft_timer_cancel(&id->conn.timer);
     forget_peer(id); /* a late disconnect of the peer is confirmed without us */
     id->conn.state = SOFT_CM_CONN_OVER;
@@ -335,6 +337,7 @@ static bool left_for_files(struct soft_cm_id *id) {
 
 /* What its kernel would have sent when it closed everything. */
 void soft_cm_conn_peer_gone(struct soft_cm_id *id) {
+    soft_assert_locked();
     if (soft_profile()->iwarp) {
         soft_cm_mpa_peer_gone(id);
         return;

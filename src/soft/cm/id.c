@@ -97,6 +97,7 @@ struct soft_cm_id *soft_cm_id_find(uint64_t number) {
 }
 
 void soft_cm_id_each(void (*fn)(struct soft_cm_id *id, void *arg), void *arg) {
+    soft_assert_locked();
     table_check_fork();
     for (uint32_t i = 0; i < table.used; i++)
         if (table.slots[i].id)

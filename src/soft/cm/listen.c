@@ -110,6 +110,7 @@ struct soft_cm_id *soft_cm_listen_for(uint32_t type, const union soft_cm_wire_an
 
 void soft_cm_listen_on_request(struct soft_peer *peer, uint32_t type,
                                const union soft_cm_wire_any *msg) {
+    soft_assert_locked();
     bool ud = type == SOFT_CM_WIRE_SIDR_REQ;
     const struct soft_cm_wire_req *req = &msg->req;
     const struct soft_cm_wire_sidr_req *sidr = &msg->sidr_req;

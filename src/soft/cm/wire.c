@@ -173,6 +173,7 @@ void soft_cm_on_message(struct soft_peer *peer, uint32_t type, const void *data,
 }
 
 void soft_cm_wire_deliver(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes) {
+    soft_assert_locked();
     union soft_cm_wire_any msg;
     if (atomic_load(&soft_device_gone) || atomic_load(&soft_port_down))
         return; /* nothing reaches a device that is not there */

@@ -13,19 +13,40 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "base/assert.h"
+
 static pthread_mutex_t entry = PTHREAD_MUTEX_INITIALIZER;
 /* Held for microseconds, by a thread that is often just about to let go: spins a little. */
 static pthread_mutex_t control = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
 static pthread_cond_t changed; /* with control */
 static unsigned waiters;
+#if ASSERTIONS
+static __thread bool mine;
+#endif
+
+static void note(bool has) {
+#if ASSERTIONS
+    mine = has;
+#else
+    (void)has;
+#endif
+}
+
+void soft_assert_locked(void) {
+#if ASSERTIONS
+    ASSERT(mine);
+#endif
+}
 
 void soft_lock(void) {
     pthread_mutex_lock(&entry);
     pthread_mutex_lock(&control);
     pthread_mutex_unlock(&entry);
+    note(true);
 }
 
 void soft_unlock(void) {
+    note(false);
     pthread_mutex_unlock(&control);
 }
 

@@ -12,6 +12,8 @@
 
 void soft_lock(void);
 void soft_unlock(void);
+/* The calling thread has it. */
+void soft_assert_locked(void);
 /*
  * For the few calls that block as they do on a device: gives the control lock up until soft_lock_wake()
  * or the deadline, and has it again. False: the deadline. Not on the engine thread. Look again, always.

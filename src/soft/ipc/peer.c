@@ -80,6 +80,7 @@ pid_t soft_peer_pid(const struct soft_peer *peer) {
 }
 
 struct soft_peer *soft_peer_hold(struct soft_peer *peer) {
+    soft_assert_locked();
     atomic_fetch_add_explicit(&peer->refs, 1, memory_order_relaxed);
     return peer;
 }

@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/assert.h"
+
 /* relaxed access to an atomic field, by the holder of its lock or as a hint without it */
 #define ld(field) atomic_load_explicit(&(field), memory_order_relaxed)
 #define st(field, value) atomic_store_explicit(&(field), (value), memory_order_relaxed)
@@ -75,6 +77,12 @@ static inline void spin_lock(soft_spin *lock) {
 
 static inline void spin_unlock(soft_spin *lock) {
     atomic_store_explicit(lock, 0, memory_order_release);
+}
+
+/* The caller has it; all that can be seen is that somebody has. */
+static inline void spin_assert_held(soft_spin *lock) {
+    ASSERT(atomic_load_explicit(lock, memory_order_relaxed) != 0);
+    (void)lock;
 }
 
 #endif

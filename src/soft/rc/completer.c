@@ -31,6 +31,7 @@ static bool head_acked(struct soft_qp *qp) {
 
 /* Enters ERR: no more traffic either way, the peer is shown, everything posted will be flushed. */
 void soft_qp_fail(struct soft_qp *qp) {
+    spin_assert_held(&qp->lock);
     if (qp->state == IBV_QPS_ERR)
         return;
     struct soft_ring *rx = ld(qp->rx), *tx = ld(qp->tx);
@@ -66,6 +67,7 @@ void soft_qp_fail(struct soft_qp *qp) {
 }
 
 bool soft_flush(struct soft_qp *qp, struct sink *sink) {
+    spin_assert_held(&qp->lock);
     /* What was acknowledged before completes as such; from the first flush on nothing does any more. */
     if (!qp->flushing && head_acked(qp))
         return false;
@@ -185,6 +187,7 @@ enum ibv_wc_opcode soft_wc_opcode(unsigned opcode) {
  * answer of its own stops the search until the long way has retired it.
  */
 void soft_find_due(struct soft_qp *qp) {
+    spin_assert_held(&qp->lock);
     uint32_t at = qp->sq_looked;
     if ((int32_t)(at - qp->sq_head) < 0)
         at = qp->sq_head;
@@ -205,6 +208,7 @@ void soft_find_due(struct soft_qp *qp) {
 }
 
 void soft_retire(struct soft_qp *qp, struct sink *sink) {
+    spin_assert_held(&qp->lock);
     if (qp->flushing)
         return;
     uint32_t acked = ld(qp->tx_acked);
@@ -250,6 +254,7 @@ static bool retries_over(struct soft_qp *qp) {
 
 /* Acknowledgements, refusals and the end of the peer. */
 void soft_completer(struct soft_qp *qp, struct sink *sink) {
+    spin_assert_held(&qp->lock);
     if (qp->flushing)
         return;
     struct soft_ring *tx = ld(qp->tx), *rx = ld(qp->rx);

@@ -26,7 +26,17 @@ static void answers(struct soft_qp *qp) {
     }
 }
 
+/* Freed, retired, to transmit and posted follow each other, and no more is posted than there is room for. */
+static void assert_kept(struct soft_qp *qp) {
+    uint32_t retired = qp->sq_head - qp->sq_free, next = qp->sq_next - qp->sq_free,
+             posted = qp->sq_tail - qp->sq_free;
+    spin_assert_held(&qp->lock);
+    ASSERT(retired <= posted && posted <= qp->sq_mask + 1);
+    ASSERT(qp->state != IBV_QPS_RTS || (retired <= next && next <= posted));
+}
+
 void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
+    assert_kept(qp);
     st(qp->attention, false);
     soft_tsan_observe(qp->ibv.qp_num);
     if (__builtin_expect(
@@ -64,6 +74,7 @@ void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
     st(qp->backlog, up && qp->sq_next != qp->sq_tail);
     qp->plain_rx = up && ld(qp->rx) && !qp->rx_partial && !ld(qp->rx_stalled) && !qp->srq_taken &&
                    qp->rx_inside.seen == 0;
+    assert_kept(qp);
     qp->plain_tx =
         up && ld(qp->tx) && !qp->sq_broken && !qp->peer_gone && !qp->unreliable && !qp->iwarp;
 }

@@ -263,6 +263,7 @@ static enum soft_outcome transmit_next(struct soft_qp *qp, struct soft_ring *rin
 }
 
 void soft_requester(struct soft_qp *qp) {
+    spin_assert_held(&qp->lock);
     struct soft_ring *ring = ld(qp->tx);
     if ((!ring && !qp->unreliable) || qp->state != IBV_QPS_RTS || qp->sq_broken)
         return;
@@ -296,6 +297,7 @@ void soft_qp_kick(struct soft_qp *qp) {
 }
 
 void soft_qp_flush_ack(struct soft_qp *qp) {
+    spin_assert_held(&qp->lock);
     struct soft_ring *rx = ld(qp->rx);
     uint32_t pos = ld(qp->rx_pos);
     if (!rx || pos == ld(qp->rx_word))

@@ -447,6 +447,7 @@ static bool take_segment(struct soft_qp *qp, struct sink *sink, struct soft_ring
 }
 
 void soft_responder(struct soft_qp *qp, struct sink *sink) {
+    spin_assert_held(&qp->lock);
     struct soft_ring *ring = ld(qp->rx);
     if (ring && qp->srq && ld(qp->rx_stalled) &&
         atomic_load_explicit(&qp->srq->posts, memory_order_acquire) != ld(qp->srq_seen)) {

@@ -113,6 +113,7 @@ void soft_cq_signal(struct soft_cq *cq, bool solicited) {
 bool soft_cq_push(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited) {
     spin_lock(&cq->ring_lock);
     uint32_t count = ld(cq->ring_count);
+    ASSERT(count <= cq->ring_capacity && cq->ring_head < cq->ring_capacity);
     bool ok = count < cq->ring_capacity;
     if (ok) {
         uint32_t at = cq->ring_head + count;

@@ -35,6 +35,11 @@ static inline void swap(struct soft_cq *cq, unsigned i, unsigned j) {
     set(cq, j, polled);
 }
 
+static void assert_kept(struct soft_cq *cq) {
+    spin_assert_held(&cq->poll_lock);
+    ASSERT(cq->hot_count <= cq->qp_count && cq->qp_count <= cq->qp_capacity);
+}
+
 int soft_cq_pollset_add(struct soft_cq *cq, struct soft_qp *qp) {
     int rc = 0;
     static const _Atomic uint32_t nowhere = 0;
@@ -72,12 +77,14 @@ int soft_cq_pollset_add(struct soft_cq *cq, struct soft_qp *qp) {
 
 /* poll_lock held. A cold one, at i, had something. */
 void soft_cq_pollset_warm_up(struct soft_cq *cq, unsigned i) {
+    assert_kept(cq);
     st(cq->polled[i].qp->cold[role(cq, cq->polled[i].qp)], false);
     swap(cq, i, cq->hot_count++);
 }
 
 /* Those that wait for an acknowledgement, or had something lately, stay. */
 void soft_cq_pollset_cool(struct soft_cq *cq) {
+    assert_kept(cq);
     cq->idle_polls = 0;
     if (cq->qp_count <= HOT_MIN)
         return;
@@ -114,6 +121,7 @@ void soft_cq_pollset_warm(struct soft_qp *qp) {
 
 /* poll_lock held. */
 void soft_cq_pollset_take_warm(struct soft_cq *cq) {
+    assert_kept(cq);
     struct soft_qp *qp = atomic_exchange(&cq->warm, NULL);
     while (qp) {
         unsigned r = role(cq, qp);

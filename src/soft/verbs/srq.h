@@ -52,6 +52,7 @@ static inline bool soft_srq_take(struct soft_srq *srq, struct soft_rqe *out) {
     bool low = false;
     spin_lock(&srq->lock);
     bool any = rq->head != rq->tail;
+    ASSERT(rq->tail - rq->head <= rq->mask + 1);
     if (__builtin_expect(any, 1)) {
         const struct soft_rqe *rqe = srq_next(srq);
         out->wr_id = rqe->wr_id;
