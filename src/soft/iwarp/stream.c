@@ -40,11 +40,24 @@ unsigned iwarp_stream_mulpdu(int fd) {
     return iwarp_mulpdu((unsigned)segment);
 }
 
-int iwarp_stream_send(int fd, struct iwarp_tx *tx) {
+void iwarp_stream_patience(int fd, unsigned sent_ms) {
+    static const struct {
+        int level, option, value;
+    } idle[] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
+                {IPPROTO_TCP, TCP_KEEPIDLE, 10},
+                {IPPROTO_TCP, TCP_KEEPINTVL, 3},
+                {IPPROTO_TCP, TCP_KEEPCNT, 3}};
+    for (size_t i = 0; i < sizeof idle / sizeof *idle; i++)
+        (void)setsockopt(fd, idle[i].level, idle[i].option, &idle[i].value, sizeof idle[i].value);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &sent_ms, sizeof sent_ms);
+}
+
+int iwarp_stream_send(int fd, struct iwarp_tx *tx, size_t most) {
+    uint64_t before = tx->sent;
     for (;;) {
         const struct iovec *iov;
         unsigned count = iwarp_tx_next(tx, &iov);
-        if (count == 0)
+        if (count == 0 || tx->sent - before >= most)
             return 0;
         struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = count};
         ssize_t n = sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);

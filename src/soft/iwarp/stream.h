@@ -27,8 +27,13 @@ struct iwarp_inbox {
 int iwarp_stream_prepare(int fd);
 /* The longest segment whose frame fits one of TCP's now. */
 unsigned iwarp_stream_mulpdu(int fd);
-/* Sends what there is. 0: all of it; EAGAIN: the socket takes no more now; another errno: it is over. */
-int iwarp_stream_send(int fd, struct iwarp_tx *tx);
+/* How long TCP tries before it says that the peer is gone: of what was sent, and of an idle peer some 20 s. */
+void iwarp_stream_patience(int fd, unsigned sent_ms);
+/*
+ * Sends what there is. 0: all of it, or at least `most` bytes; EAGAIN: the socket takes no more now; another errno: it
+ * is over.
+ */
+int iwarp_stream_send(int fd, struct iwarp_tx *tx, size_t most);
 /*
  * Reads and feeds until nothing is there, the stream waits or ends (rx->status says which), or `most` bytes were read, which
  * *moved counts. 0: there may be more; EAGAIN: nothing more now; ENODATA: the peer sends no more; another errno: it is over.

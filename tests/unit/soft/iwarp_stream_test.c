@@ -118,7 +118,7 @@ static void messages_arrive(void **state) {
                 begin(tx, IWARP_SEND, sizes[begun - 1]);
             begun++;
         }
-        int error = iwarp_stream_send(fd[0], tx);
+        int error = iwarp_stream_send(fd[0], tx, SIZE_MAX);
         assert_true(error == 0 || error == EAGAIN);
         receive(fd[1], end, &inbox, t->late);
     }
@@ -143,7 +143,7 @@ static void a_turn_has_its_bound(void **state) {
     struct iwarp_end *end = iwarp_end(8, true, false);
     for (unsigned i = 0; i < 8; i++)
         begin(tx, IWARP_SEND, 1000);
-    assert_int_equal(iwarp_stream_send(fd[0], tx), 0);
+    assert_int_equal(iwarp_stream_send(fd[0], tx, SIZE_MAX), 0);
     assert_int_equal(iwarp_stream_receive(fd[1], &end->rx, &inbox, 1000, &moved), 0);
     assert_true(moved >= 1000 && moved < 1000 + sizeof bytes);
     assert_int_equal(iwarp_stream_receive(fd[1], &end->rx, &inbox, SIZE_MAX, &moved), EAGAIN);
@@ -166,10 +166,10 @@ static void the_last_word_is_heard_before_the_end(void **state) {
     struct iwarp_tx *us = sender(fd[0]), *peer = sender(fd[1]);
     struct iwarp_end *end = iwarp_end(0, true, false);
     begin(peer, IWARP_WRITE, LARGE); /* that we do not read */
-    assert_int_equal(iwarp_stream_send(fd[1], peer), 0);
+    assert_int_equal(iwarp_stream_send(fd[1], peer, SIZE_MAX), 0);
     wait_for(fd[0], POLLIN);
     iwarp_tx_terminate(us, &(struct iwarp_terminate){.refusal = IWARP_UNTAGGED_MSN});
-    assert_int_equal(iwarp_stream_send(fd[0], us), 0);
+    assert_int_equal(iwarp_stream_send(fd[0], us, SIZE_MAX), 0);
     iwarp_stream_finish(fd[0]);
     assert_false(iwarp_stream_finished(fd[0])); /* the peer may still send */
     wait_for(fd[1], POLLIN);
@@ -198,7 +198,7 @@ static void sending_to_nobody_is_an_error_and_no_signal(void **state) {
     struct iwarp_tx *tx = sender(fd[0]);
     close(fd[1]);
     begin(tx, IWARP_SEND, 1000);
-    assert_int_equal(iwarp_stream_send(fd[0], tx), EPIPE);
+    assert_int_equal(iwarp_stream_send(fd[0], tx, SIZE_MAX), EPIPE);
     assert_true(iwarp_stream_finished(fd[0]));
     free(tx);
     close(fd[0]);
