@@ -31,6 +31,7 @@
 #include "soft/ipc/peer.h"
 #include "soft/ipc/process_fence.h"
 #include "soft/ipc/untrusted_fd.h"
+#include "soft/iwarp/qp_end.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/ud/mcast.h"
 #include "soft/ud/ud_link.h"
@@ -250,6 +251,7 @@ static void fork_child(void) {
     soft_qp_forked();
     soft_qp_timer_forked();
     soft_ud_forked();
+    soft_tcp_forked();
     soft_mcast_forked();
     soft_mr_forked();
     soft_fault_forked();
@@ -347,6 +349,7 @@ void soft_engine_put(void) {
         soft_address_watch_stop();
         soft_fault_stop();
         soft_peer_stop();
+        soft_tcp_stop();
         soft_watch_remove(&wake_watch);
         close(engine.wake_fd);
         close(engine.epoll_fd);

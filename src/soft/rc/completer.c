@@ -12,6 +12,7 @@
 
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/iwarp/qp_end.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/rc/ring.h"
@@ -49,6 +50,8 @@ void soft_qp_fail(struct soft_qp *qp) {
         st(qp->need_tick, true);
         soft_qp_timer_want();
     }
+    if (qp->tcp)
+        soft_tcp_down(qp);
     if (rx && qp->opened)
         soft_rkey_fence_begin(qp);
     qp->state = qp->ibv.state = IBV_QPS_ERR;

@@ -8,6 +8,7 @@
 #include "soft/rc/progress.h"
 
 #include "soft/ipc/spinlock.h"
+#include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/rc/rdma_target.h"
@@ -35,6 +36,14 @@ static void assert_kept(struct soft_qp *qp) {
     ASSERT(qp->state != IBV_QPS_RTS || (retired <= next && next <= posted));
 }
 
+/* Not through the ring of its own. */
+static __attribute__((noinline)) void receive_elsewhere(struct soft_qp *qp, struct sink *sink) {
+    if (qp->ud)
+        soft_ud_receive(qp, sink);
+    else
+        soft_tcp_progress(qp, sink);
+}
+
 void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
     assert_kept(qp);
     st(qp->attention, false);
@@ -47,8 +56,8 @@ void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
     if (__builtin_expect(qp->sq_inside.seen != 0, 0) && ld(qp->tx))
         soft_requester(qp);
     soft_retire(qp, sink); /* before receives: a small array has room for few completions */
-    if (__builtin_expect(qp->ud != NULL, 0))
-        soft_ud_receive(qp, sink);
+    if (__builtin_expect(ld(qp->elsewhere), 0))
+        receive_elsewhere(qp, sink);
     else
         soft_responder(qp, sink);
     soft_completer(qp, sink);

@@ -17,6 +17,7 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/process_fence.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/ring.h"
@@ -88,6 +89,8 @@ static bool loses_patience(struct soft_qp *qp, uint64_t now) {
 }
 
 static bool soft_qp_timer_tick(struct soft_qp *qp, uint64_t now) {
+    if (qp->tcp)
+        return soft_tcp_tick(qp, now);
     spin_lock(&qp->lock);
     bool moving = qp->sq_head != qp->tick_head;
     qp->tick_head = qp->sq_head;

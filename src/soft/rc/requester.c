@@ -19,6 +19,7 @@
 #include "soft/fault/inject.h"
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/rdma.h"
 #include "soft/rc/ring.h"
@@ -122,8 +123,7 @@ static enum soft_outcome transmit_stream(struct soft_qp *qp, struct soft_ring *r
     return SOFT_SENT;
 }
 
-/* Bind and invalidate happen here, not at the peer; an error ends the QP like any other. */
-static enum soft_outcome run_local(struct soft_qp *qp, struct soft_wqe *wqe) {
+enum soft_outcome soft_run_local(struct soft_qp *qp, struct soft_wqe *wqe) {
     if ((wqe->flags & IBV_SEND_FENCE) && qp->waiting)
         return SOFT_NO_ROOM;
     if (wqe->opcode == IBV_WR_BIND_MW)
@@ -137,7 +137,7 @@ static enum soft_outcome transmit_other(struct soft_qp *qp, struct soft_ring *ri
                                         struct soft_wqe *wqe, const struct ibv_sge *sge,
                                         const uint8_t *inlined) {
     if (wqe->opcode == IBV_WR_BIND_MW || wqe->opcode == IBV_WR_LOCAL_INV)
-        return run_local(qp, wqe);
+        return soft_run_local(qp, wqe);
     return soft_rdma(qp, ring, wqe, sge, inlined);
 }
 
@@ -200,6 +200,12 @@ static void transmitted(struct soft_qp *qp, struct soft_wqe *wqe) {
     st(qp->unretired, qp->sq_tail - qp->sq_head);
     if ((wqe->flags & IBV_SEND_SIGNALED) && !ld(qp->awaited))
         soft_find_due(qp);
+}
+
+void soft_requester_broken(struct soft_qp *qp, struct soft_wqe *wqe) {
+    if (wqe->status == IBV_WC_SUCCESS || wqe->status == IBV_WC_LOC_PROT_ERR)
+        wqe->status = (uint8_t)wrong_buffer(qp, wqe);
+    mark_broken(qp);
 }
 
 /* What a fault plan says about the work request next in line. */
@@ -265,7 +271,12 @@ static enum soft_outcome transmit_next(struct soft_qp *qp, struct soft_ring *rin
 void soft_requester(struct soft_qp *qp) {
     spin_assert_held(&qp->lock);
     struct soft_ring *ring = ld(qp->tx);
-    if ((!ring && !qp->unreliable) || qp->state != IBV_QPS_RTS || qp->sq_broken)
+    if (!ring && !qp->unreliable) {
+        if (qp->tcp)
+            soft_tcp_post(qp);
+        return;
+    }
+    if (qp->state != IBV_QPS_RTS || qp->sq_broken)
         return;
     if (qp->iwarp && (qp->stuck || (qp->sq_next != qp->sq_tail && !soft_iwarp_may_speak(qp))))
         return;
@@ -275,11 +286,8 @@ void soft_requester(struct soft_qp *qp) {
         if (soft_fault_active() && !may_go(qp, wqe, &lost))
             break;
         enum soft_outcome outcome = transmit_next(qp, ring, wqe, lost);
-        if (outcome == SOFT_BROKEN) {
-            if (wqe->status == IBV_WC_SUCCESS || wqe->status == IBV_WC_LOC_PROT_ERR)
-                wqe->status = (uint8_t)wrong_buffer(qp, wqe);
-            mark_broken(qp);
-        }
+        if (outcome == SOFT_BROKEN)
+            soft_requester_broken(qp, wqe);
         if (outcome != SOFT_SENT)
             break;
         transmitted(qp, wqe);

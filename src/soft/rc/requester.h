@@ -34,6 +34,11 @@ static inline uint8_t *wqe_inline(struct soft_qp *qp, uint32_t index) {
 bool soft_gather(struct soft_qp *qp, const struct ibv_sge *sge, unsigned count, uint32_t skip,
                  uint32_t bytes, struct soft_writer *w);
 
+/* Bind and invalidate happen here, not at the peer; an error ends the QP like any other. */
+enum soft_outcome soft_run_local(struct soft_qp *qp, struct soft_wqe *wqe);
+/* The work request next in line cannot be transmitted: the QP ends when everything before it completed. */
+void soft_requester_broken(struct soft_qp *qp, struct soft_wqe *wqe);
+
 /* Moves recorded work into the ring, as far as there is room, and publishes it. */
 void soft_requester(struct soft_qp *qp);
 

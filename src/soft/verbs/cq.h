@@ -52,7 +52,8 @@ struct soft_cq {
     struct soft_polled *polled; /* QPs that complete here; under poll_lock */
     unsigned look_next;         /* of many: where the next poll begins to look at them as a whole */
     unsigned qp_count, qp_capacity, hot_count, cold_next;
-    unsigned idle_polls;
+    _Atomic unsigned
+        idle_polls; /* since cold ones were looked for last; poll_lock, read by others as well */
     unsigned first; /* where the next poll begins: not 0 behind a QP that filled the last one */
     struct soft_qp *_Atomic warm; /* cold QPs that somebody posted sends to */
     unsigned fetched;             /* events handed out; under the channel's lock */

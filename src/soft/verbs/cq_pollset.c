@@ -85,7 +85,7 @@ void soft_cq_pollset_warm_up(struct soft_cq *cq, unsigned i) {
 /* Those that wait for an acknowledgement, or had something lately, stay. */
 void soft_cq_pollset_cool(struct soft_cq *cq) {
     assert_kept(cq);
-    cq->idle_polls = 0;
+    st(cq->idle_polls, 0);
     if (cq->qp_count <= HOT_MIN)
         return;
     for (unsigned i = 0; i < cq->hot_count;) {

@@ -31,6 +31,7 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
@@ -281,11 +282,11 @@ static bool in_use(const struct soft_qp *qp, uint32_t key) {
 }
 
 /* What a device does that finds the key gone in the middle: both ends fail. */
-static bool take_back(struct soft_qp *qp, uint32_t key) {
+static bool take_back(struct soft_qp *qp, const struct soft_mr *mr, uint32_t key) {
     spin_lock(&qp->lock);
     struct soft_ring *rx = ld(qp->rx);
-    bool hit = rx && in_use(qp, key);
-    if (hit) {
+    bool hit = qp->tcp ? soft_tcp_take_back(qp, mr, key) : rx && in_use(qp, key);
+    if (hit && rx) {
         uint32_t pos = ld(qp->rx_pos);
         atomic_store_explicit(&rx->rx.acked, pos, memory_order_release);
         atomic_store_explicit(&rx->rx.nak, (uint64_t)pos << 8 | SOFT_NAK_REMOTE_ACCESS,
@@ -297,11 +298,11 @@ static bool take_back(struct soft_qp *qp, uint32_t key) {
 }
 
 /* Every holder of a QP's lock may have the pointer it looked up, until it lets go. */
-static void take_back_all(uint32_t key) {
+static void take_back_all(const struct soft_mr *mr, uint32_t key) {
     for (unsigned b = 0; b < soft_qp_block_count; b++)
         for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
             struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
-            if (!qp || !take_back(qp, key))
+            if (!qp || !take_back(qp, mr, key))
                 continue;
             if (soft_profile()->tells_target_access)
                 soft_async_event(qp->ibv.context, IBV_EVENT_QP_ACCESS_ERR, &qp->ibv);
@@ -318,7 +319,7 @@ void soft_mr_withdraw(struct soft_mr *mr) {
     bool shown = soft_keys && ld(soft_keys[mr->index].key) != 0;
     if (shown)
         soft_key_publish(mr, 0);
-    take_back_all(key);
+    take_back_all(mr, key);
     if (shown)
         soft_rkey_fence_wait(soft_pd_of(mr->window ? mr->window->ibv.pd : mr->ibv.pd));
 }

@@ -12,6 +12,7 @@
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/shm_page.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
@@ -29,6 +30,8 @@ static void look_after(struct soft_cq *cq) {
     spin_lock(&cq->poll_lock);
     for (unsigned i = 0; i < cq->qp_count; i++) {
         struct soft_qp *qp = cq->polled[i].qp;
+        if (ld(qp->elsewhere) && !qp->ud)
+            soft_tcp_arm(qp);
         if (unsure || ld(qp->unretired) || (qp->ud ? soft_ud_arrived(qp) : soft_qp_has_work(qp))) {
             st(qp->need_tick, true);
             outstanding = true;

@@ -321,7 +321,9 @@ int soft_poll_cq(struct ibv_cq *ibcq, int ne, struct ibv_wc *wc) {
     /* what an engine pushes while we look belongs before nothing of ours: next poll */
     if (n < ne)
         n += progress_all(cq, wc + n, ne - n);
-    if (__builtin_expect(++cq->idle_polls >= COOL_AFTER, 0)) {
+    unsigned polls = ld(cq->idle_polls) + 1;
+    st(cq->idle_polls, polls);
+    if (__builtin_expect(polls >= COOL_AFTER, 0)) {
         cool_down(cq, n);
         return n;
     }

@@ -60,7 +60,11 @@ static int post_recv_long(struct soft_qp *qp, struct ibv_recv_wr *wr, struct ibv
     bool stalled = ld(qp->rx_stalled), tick = false;
     if (stalled) {
         st(qp->rx_stalled, false);
-        atomic_store_explicit(&ld(qp->rx)->rx.stalled, 0, memory_order_release);
+        struct soft_ring *rx = ld(qp->rx);
+        if (rx)
+            atomic_store_explicit(&rx->rx.stalled, 0, memory_order_release);
+        else
+            st(qp->attention, true); /* its socket is not read: qp_tcp.h */
     }
     if (qp->state == IBV_QPS_ERR)
         st(qp->attention, true);

@@ -130,16 +130,19 @@ static int check_opcode(struct soft_qp *qp, const struct ibv_send_wr *wr) {
     bool inlined = (wr->send_flags & IBV_SEND_INLINE) != 0;
     switch (wr->opcode) {
     case IBV_WR_SEND:
-    case IBV_WR_SEND_WITH_IMM:
     case IBV_WR_SEND_WITH_INV:
     case IBV_WR_RDMA_WRITE:
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
         return 0;
+    case IBV_WR_SEND_WITH_IMM:
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+        return qp->tcp ? EOPNOTSUPP : 0; /* iWARP has neither */
     case IBV_WR_RDMA_READ:
         return inlined ? EINVAL : 0;
     case IBV_WR_ATOMIC_CMP_AND_SWP:
     case IBV_WR_ATOMIC_FETCH_AND_ADD: {
         uint64_t sum = 0;
+        if (qp->tcp)
+            return EOPNOTSUPP;
         for (int i = 0; i < wr->num_sge && i < SOFT_MAX_SGE; i++)
             sum += wr->sg_list[i].length;
         if (wr->wr.atomic.remote_addr % 8 != 0 && !soft_profile()->posts_misaligned)
@@ -295,7 +298,7 @@ static int post_list(struct soft_qp *qp, struct ibv_send_wr *wr, struct ibv_send
         }
         st(qp->unretired, qp->sq_tail - qp->sq_head);
         soft_requester(qp);
-        if (qp->unreliable || qp->iwarp) /* what was handed over is complete */
+        if (qp->early) /* what was handed over is complete */
             soft_retire(qp, &(struct sink){.cq = NULL});
     }
     if (ring && published != qp->tx_pos) {

@@ -22,6 +22,7 @@
 #include "soft/ipc/peer.h"
 #include "soft/ipc/qpn_directory.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
@@ -179,6 +180,8 @@ struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr
     qp->sq_sig_all = attr->sq_sig_all != 0;
     qp->unreliable = attr->qp_type != IBV_QPT_RC;
     qp->iwarp = soft_profile()->iwarp;
+    qp->early = qp->unreliable || qp->iwarp;
+    st(qp->elsewhere, attr->qp_type == IBV_QPT_UD);
     if (qp->iwarp) /* it is born there */
         qp->ibv.state = qp->state = IBV_QPS_INIT;
     qp->long_recv = qp->srq || qp->unreliable;
@@ -277,6 +280,7 @@ int soft_destroy_qp(struct ibv_qp *ibqp) {
         soft_iwarp_flush(qp);
     leave_cqs(qp, !soft_profile()->keeps_completions);
     soft_mw_forget(qp);
+    soft_tcp_detach(qp);
     soft_ring_exchange_close(qp);
     soft_ud_close(qp);
     soft_unlock();
@@ -435,6 +439,7 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
             end_traffic(qp);
         leave_cqs(qp, true);
         reset(qp);
+        soft_tcp_detach(qp);
         soft_mw_forget(qp);                                       /* from here on none is bound */
         (void)soft_cq_pollset_add(soft_cq_of(ibqp->recv_cq), qp); /* room was just freed */
         if (ibqp->send_cq != ibqp->recv_cq)
@@ -447,7 +452,7 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
             soft_cm_mpa_qp_down(qp);
         goto out;
     }
-    bool links = from == IBV_QPS_INIT && to == IBV_QPS_RTR && !qp->ud;
+    bool links = from == IBV_QPS_INIT && to == IBV_QPS_RTR && !ld(qp->elsewhere);
     struct soft_peer *peer = NULL;
     int found = links ? find_peer(qp, attr->dest_qp_num, &peer) : 0;
     if (found == -EINVAL) {

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * qp_end.c - see qp_end.h.
+ *
+ * A Terminate is said where the socket takes it at once: what waits for room is memory of requests that are about to be
+ * flushed, and may not be read any more.
+ */
+#include "soft/iwarp/qp_end.h"
+
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "soft/ipc/spinlock.h"
+#include "soft/iwarp/inbox.h"
+#include "soft/iwarp/qp_receive.h"
+#include "soft/iwarp/qp_tcp.h"
+#include "soft/rc/completer.h"
+#include "soft/rc/progress.h"
+#include "soft/rc/qp_timer.h"
+#include "soft/rc/responder.h"
+#include "soft/verbs/device.h"
+#include "soft/verbs/profile.h"
+#include "soft/verbs/qp.h"
+
+#define READ_AWAY_NS 1000000000u
+
+static CDS_LIST_HEAD(ending); /* control lock */
+
+/* ---- by this end ----------------------------------------------------------------------------------------- */
+
+static void tell(struct soft_tcp *tcp, const struct iwarp_terminate *terminate) {
+    iwarp_tx_terminate(&tcp->tx, terminate);
+    (void)iwarp_stream_send(tcp->fd, &tcp->tx, SOFT_TCP_TURN);
+}
+
+void soft_tcp_terminate(struct soft_qp *qp, const struct iwarp_terminate *terminate) {
+    tell(qp->tcp, terminate);
+    soft_qp_fail(qp);
+}
+
+/* A one-sided request of the peer's. */
+static void tell_application(struct soft_qp *qp, const struct iwarp_rx *rx) {
+    unsigned layer = iwarp_refusal_layer(rx->refusal), type = iwarp_refusal_type(rx->refusal);
+    bool request =
+        rx->headed && (rx->ddp.opcode == IWARP_WRITE || rx->ddp.opcode == IWARP_READ_REQUEST);
+    bool access = layer <= 1 && type == 1;
+    if (!request || layer > 1)
+        return;
+    if (access ? soft_profile()->tells_target_access : soft_profile()->tells_target_request)
+        soft_async_event(qp->ibv.context, access ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR,
+                         &qp->ibv);
+}
+
+void soft_tcp_refuse(struct soft_qp *qp, struct sink *sink) {
+    struct soft_tcp *tcp = qp->tcp;
+    const struct iwarp_rx *rx = &tcp->rx;
+    struct iwarp_terminate terminate;
+    iwarp_rx_terminate(rx, &terminate);
+    tell(tcp, &terminate);
+    if (rx->ddp.opcode == IWARP_READ_RESPONSE && rx->refusal == IWARP_LOCAL_CATASTROPHIC) {
+        soft_tcp_lost(qp, sink, IBV_WC_LOC_PROT_ERR); /* the memory that the READ was to fill */
+        return;
+    }
+    if (rx->untagged.taken && iwarp_opcode_send(rx->ddp.opcode)) {
+        struct ibv_wc wc = error_wc(qp, soft_receive_get(qp)->wr_id,
+                                    iwarp_refusal_of_receive(rx->refusal), IBV_WC_RECV);
+        soft_tcp_complete_receive(qp, &wc, true);
+    }
+    tell_application(qp, rx);
+    soft_qp_fail(qp);
+}
+
+/* ---- by the peer, or on the way -------------------------------------------------------------------------- */
+
+void soft_tcp_lost(struct soft_qp *qp, struct sink *sink, enum ibv_wc_status status) {
+    soft_retire(qp, sink);
+    if (qp->state != IBV_QPS_RTS || qp->sq_head == qp->sq_tail) {
+        soft_qp_fail(qp);
+        return;
+    }
+    qp->give_up = (uint8_t)status; /* soft_completer() says so when there is room */
+    st(qp->attention, true);
+}
+
+/* ---- the socket's end ------------------------------------------------------------------------------------ */
+
+void soft_tcp_down(struct soft_qp *qp) {
+    struct soft_tcp *tcp = qp->tcp;
+    if (tcp->down)
+        return;
+    tcp->down = true;
+    tcp->hot = false;
+    st(qp->tx_acked, (uint32_t)tcp->tx.sent);
+    iwarp_stream_finish(tcp->fd);
+    iwarp_inbox_give(&tcp->inbox);
+    st(qp->need_tick, true); /* the engine takes the socket over */
+    soft_qp_timer_want();
+}
+
+static void close_socket(struct soft_tcp_socket *socket) {
+    soft_watch_remove(&socket->watch);
+    soft_timer_cancel(&socket->timer);
+    cds_list_del(&socket->link);
+    close(socket->watch.fd);
+    free(socket);
+}
+
+static void on_timer(struct soft_timer *timer) {
+    close_socket(caa_container_of(timer, struct soft_tcp_socket, timer));
+}
+
+static void read_away(struct soft_tcp_socket *socket) {
+    if (iwarp_stream_finished(socket->watch.fd))
+        close_socket(socket);
+}
+
+void soft_tcp_leave(struct soft_qp *qp) {
+    struct soft_tcp_socket *socket = qp->tcp->socket;
+    if (!socket)
+        return;
+    qp->tcp->socket = NULL;
+    socket->qp = NULL;
+    cds_list_add_tail(&socket->link, &ending);
+    (void)soft_watch_modify(&socket->watch, EPOLLIN);
+    soft_timer_arm(&socket->timer, soft_now_ns() + READ_AWAY_NS, on_timer);
+    read_away(socket);
+}
+
+void soft_tcp_on_event(struct soft_watch *watch, uint32_t events) {
+    struct soft_tcp_socket *socket = caa_container_of(watch, struct soft_tcp_socket, watch);
+    if (socket->qp)
+        soft_tcp_event(socket->qp, events);
+    else
+        read_away(socket);
+}
+
+void soft_tcp_stop(void) {
+    struct soft_tcp_socket *socket, *next;
+    cds_list_for_each_entry_safe(socket, next, &ending, link)
+        close_socket(socket);
+}
+
+void soft_tcp_forked(void) {
+    CDS_INIT_LIST_HEAD(&ending);
+    iwarp_inbox_forked();
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * qp_receive.c - the peer's messages into posted receives, its WRITEs and answers into memory, its READs into the
+ * queue of answers.
+ *
+ * Every key, range and right is looked up again for each segment, so what goes away between two of them is not written;
+ * what goes away within one, qp_tcp.c withdraws.
+ *
+ * Owner: the QP's lock. All that the operations are told comes from the peer.
+ */
+#include "soft/iwarp/qp_receive.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+
+#include "soft/ipc/spinlock.h"
+#include "soft/iwarp/inbox.h"
+#include "soft/iwarp/qp_end.h"
+#include "soft/iwarp/qp_transmit.h"
+#include "soft/iwarp/qp_tcp.h"
+#include "soft/rc/progress.h"
+#include "soft/rc/qp_timer.h"
+#include "soft/rc/requester.h"
+#include "soft/rc/responder.h"
+#include "soft/soft.h"
+#include "soft/verbs/cq.h"
+#include "soft/verbs/mr.h"
+#include "soft/verbs/mw.h"
+#include "soft/verbs/post_recv.h"
+#include "soft/verbs/qp.h"
+#include "soft/verbs/srq.h"
+
+/* ---- messages into receives ------------------------------------------------------------------------------ */
+
+static bool take(void *owner) {
+    struct soft_qp *qp = owner;
+    struct soft_tcp *tcp = qp->tcp;
+    tcp->full = !room(tcp->sink, qp->ibv.recv_cq);
+    return !tcp->full && soft_receive_get(qp) != NULL;
+}
+
+/* Bytes from `at` on of a list of pieces, which must open for writing. */
+static enum iwarp_refusal place_list(const struct soft_qp *qp, const struct ibv_sge *sge,
+                                     unsigned count, uint64_t at, uint64_t bytes,
+                                     struct iwarp_place *place) {
+    for (unsigned i = 0; bytes > 0 && i < count; i++) {
+        if (at >= sge[i].length) {
+            at -= sge[i].length;
+            continue;
+        }
+        const struct soft_mr *mr = soft_mr_find(sge[i].lkey, qp->ibv.pd);
+        uint8_t *to =
+            mr ? soft_mr_range(mr, sge[i].addr, sge[i].length, IBV_ACCESS_LOCAL_WRITE) : NULL;
+        uint64_t n = sge[i].length - at < bytes ? sge[i].length - at : bytes;
+        if (!to || !iwarp_place_add(place, to + at, n))
+            return IWARP_LOCAL_CATASTROPHIC;
+        bytes -= n;
+        at = 0;
+    }
+    return bytes > 0 ? IWARP_UNTAGGED_TOO_LONG : IWARP_FINE;
+}
+
+static enum iwarp_refusal receive(void *owner, uint32_t at, uint32_t bytes,
+                                  struct iwarp_place *place) {
+    struct soft_qp *qp = owner;
+    const struct soft_rqe *rqe = soft_receive_get(qp);
+    return rqe ? place_list(qp, rqe->sge, rqe->num_sge, at, bytes, place)
+               : IWARP_LOCAL_CATASTROPHIC;
+}
+
+static enum iwarp_refusal invalidate(void *owner, uint32_t stag) {
+    enum ibv_wc_status status;
+    /* Nobody but this end touches memory here, so there is nobody to wait for. */
+    if (!soft_mw_invalidate(owner, stag, &status) || status != IBV_WC_SUCCESS)
+        return IWARP_REMOTE_INVALIDATE;
+    return IWARP_FINE;
+}
+
+void soft_tcp_complete_receive(struct soft_qp *qp, const struct ibv_wc *wc, bool solicited) {
+    struct sink *sink = qp->tcp->sink;
+    struct soft_cq *cq = soft_cq_of(qp->ibv.recv_cq);
+    soft_receive_done(qp);
+    /* There was room when its receive was taken, which another call may have filled. Nothing overtakes it in the ring. */
+    if (sink->cq != cq || sink->n < sink->ne)
+        emit(sink, qp->ibv.recv_cq, wc, solicited);
+    else if (!soft_cq_push(cq, wc, solicited))
+        soft_cq_overrun(cq);
+}
+
+static void deliver(void *owner, const struct iwarp_message *message) {
+    struct soft_qp *qp = owner;
+    struct ibv_wc wc = {.wr_id = soft_receive_get(qp)->wr_id,
+                        .status = IBV_WC_SUCCESS,
+                        .opcode = IBV_WC_RECV,
+                        .byte_len = message->bytes,
+                        .qp_num = qp->ibv.qp_num,
+                        .src_qp = qp->attr.dest_qp_num};
+    if (iwarp_opcode_invalidates(message->opcode)) {
+        wc.wc_flags = IBV_WC_WITH_INV;
+        wc.invalidated_rkey = message->stag;
+    }
+    soft_tcp_complete_receive(qp, &wc, iwarp_opcode_solicited(message->opcode));
+}
+
+/* ---- the peer's one-sided operations --------------------------------------------------------------------- */
+
+/* Looked at in this order: the key, the right, the range. */
+static enum iwarp_refusal reach(struct soft_qp *qp, uint32_t stag, uint64_t offset, uint32_t bytes,
+                                int access, bool tagged, uint8_t **at) {
+    if (!((int)qp->attr.qp_access_flags & access))
+        return IWARP_REMOTE_RIGHTS;
+    if (bytes == 0)
+        return IWARP_FINE;
+    const struct soft_mr *mr = soft_mr_find_remote(stag, qp);
+    if (!mr)
+        return tagged ? IWARP_TAGGED_STAG : IWARP_REMOTE_STAG;
+    if ((mr->access & access) != access)
+        return IWARP_REMOTE_RIGHTS;
+    *at = soft_mr_range(mr, offset, bytes, access);
+    if (!*at)
+        return tagged ? IWARP_TAGGED_BOUNDS : IWARP_REMOTE_BOUNDS;
+    return IWARP_FINE;
+}
+
+static enum iwarp_refusal write_to(void *owner, uint32_t stag, uint64_t offset, uint32_t bytes,
+                                   struct iwarp_place *place) {
+    struct soft_qp *qp = owner;
+    uint8_t *at = NULL;
+    enum iwarp_refusal refusal = reach(qp, stag, offset, bytes, IBV_ACCESS_REMOTE_WRITE, true, &at);
+    if (refusal != IWARP_FINE)
+        return refusal;
+    qp->rx_key = stag; /* taken back: `rx_left` is 0 then */
+    qp->rx_left = bytes;
+    return iwarp_place_add(place, at, bytes) ? IWARP_FINE : IWARP_LOCAL_CATASTROPHIC;
+}
+
+static enum iwarp_refusal read_from(void *owner, const struct iwarp_read *read) {
+    struct soft_qp *qp = owner;
+    struct soft_tcp *tcp = qp->tcp;
+    uint8_t *at = NULL;
+    if (qp->answer_tail - qp->answer_head >= tcp->ird ||
+        qp->answer_tail - qp->answer_head >= qp->attr.max_dest_rd_atomic)
+        return IWARP_OPERATION_STREAM;
+    enum iwarp_refusal refusal = reach(qp, read->source_stag, read->source_offset, read->bytes,
+                                       IBV_ACCESS_REMOTE_READ, false, &at);
+    if (refusal != IWARP_FINE)
+        return refusal;
+    struct soft_answer *answer = &qp->answer[qp->answer_tail % SOFT_RD_ATOMIC];
+    *answer = (struct soft_answer){.from = at ? at : (const uint8_t *)&answer->value,
+                                   .left = read->bytes,
+                                   .key = read->source_stag};
+    tcp->asked[qp->answer_tail % SOFT_RD_ATOMIC] = *read;
+    qp->answer_tail++;
+    return IWARP_FINE;
+}
+
+/* ---- answers to READs of this end ------------------------------------------------------------------------ */
+
+static struct soft_wqe *oldest_waiting(struct soft_qp *qp) {
+    if (qp->waiting == 0)
+        return NULL;
+    while (qp->wait_index != qp->sq_next && !wqe_at(qp, qp->wait_index)->waiting)
+        qp->wait_index++;
+    return qp->wait_index != qp->sq_next ? wqe_at(qp, qp->wait_index) : NULL;
+}
+
+static bool reading(void *owner, struct iwarp_read *read) {
+    struct soft_qp *qp = owner;
+    const struct soft_wqe *wqe = oldest_waiting(qp);
+    if (!wqe)
+        return false;
+    *read = soft_tcp_read(qp, wqe, qp->wait_index);
+    return true;
+}
+
+static enum iwarp_refusal response(void *owner, uint32_t at, uint32_t bytes,
+                                   struct iwarp_place *place) {
+    struct soft_qp *qp = owner;
+    const struct soft_wqe *wqe = oldest_waiting(qp);
+    if (!wqe ||
+        place_list(qp, wqe_sges(qp, qp->wait_index), wqe->num_sge, at, bytes, place) != IWARP_FINE)
+        return IWARP_LOCAL_CATASTROPHIC;
+    return IWARP_FINE;
+}
+
+static void read_done(void *owner) {
+    struct soft_qp *qp = owner;
+    struct soft_wqe *wqe = oldest_waiting(qp);
+    if (!wqe)
+        return;
+    wqe->waiting = false;
+    qp->waiting--;
+    qp->wait_index++;
+}
+
+/* ---- what was not agreed --------------------------------------------------------------------------------- */
+
+static enum iwarp_refusal atomic(void *owner, const struct iwarp_atomic *request) {
+    (void)owner, (void)request;
+    return IWARP_OPERATION_OPCODE;
+}
+
+static enum iwarp_refusal atomic_done(void *owner, const struct iwarp_atomic_response *answer) {
+    (void)owner, (void)answer;
+    return IWARP_OPERATION_OPCODE;
+}
+
+static void terminated(void *owner, const struct iwarp_terminate *terminate) {
+    struct soft_qp *qp = owner;
+    qp->tcp->peer_says = terminate->refusal;
+}
+
+const struct iwarp_rx_ops soft_tcp_rx_ops = {
+    .take = take,
+    .receive = receive,
+    .invalidate = invalidate,
+    .deliver = deliver,
+    .write = write_to,
+    .reading = reading,
+    .response = response,
+    .read_done = read_done,
+    .read = read_from,
+    .atomic = atomic,
+    .atomic_done = atomic_done,
+    .terminated = terminated,
+};
+
+/* ---- a turn ---------------------------------------------------------------------------------------------- */
+
+/* Nothing is read while there is no receive, or no room in an array that is full already. */
+static bool may_read(struct soft_qp *qp) {
+    const struct sink *sink = qp->tcp->sink;
+    if (qp->state != IBV_QPS_RTR && qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)
+        return false;
+    if (sink->cq == soft_cq_of(qp->ibv.recv_cq) && sink->n == sink->ne) {
+        qp->tcp->full = true;
+        return false;
+    }
+    if (ld(qp->rx_stalled) && qp->srq)
+        st(qp->rx_stalled,
+           atomic_load_explicit(&qp->srq->posts, memory_order_acquire) == ld(qp->srq_seen));
+    return !ld(qp->rx_stalled);
+}
+
+static void stall(struct soft_qp *qp) {
+    if (qp->tcp->full)
+        return;
+    atomic_fetch_add_explicit(&soft_rnr, 1, memory_order_relaxed);
+    qp->tcp->starved_ns = 0;
+    st(qp->rx_stalled, true); /* until a receive is posted */
+}
+
+bool soft_tcp_receive(struct soft_qp *qp) {
+    struct soft_tcp *tcp = qp->tcp;
+    size_t moved = 0;
+    tcp->full = false;
+    if (!may_read(qp) || !iwarp_inbox_take(&tcp->inbox))
+        return false;
+    /* A window that the present segment goes through was taken back by a work request. */
+    if (soft_tcp_is_written(tcp) && qp->rx_left == 0)
+        iwarp_rx_withdraw(&tcp->rx, IWARP_TAGGED_STAG);
+    int error = iwarp_stream_receive(tcp->fd, &tcp->rx, &tcp->inbox, SOFT_TCP_TURN, &moved);
+    if (tcp->inbox.at == tcp->inbox.end)
+        iwarp_inbox_give(&tcp->inbox);
+    if (tcp->rx.status == IWARP_RX_WAITING)
+        stall(qp);
+    else if (tcp->rx.status == IWARP_RX_REFUSED)
+        soft_tcp_refuse(qp, tcp->sink);
+    else if (tcp->rx.status == IWARP_RX_TERMINATED)
+        soft_tcp_lost(qp, tcp->sink, iwarp_refusal_of_request(tcp->peer_says));
+    else if (error != 0 && error != EAGAIN)
+        soft_tcp_lost(qp, tcp->sink, IBV_WC_RETRY_EXC_ERR);
+    return moved > 0;
+}

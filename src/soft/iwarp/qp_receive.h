@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * qp_receive.h - what comes from the peer of a queue pair over a socket.
+ *
+ * Owner: the QP's lock.
+ */
+#ifndef SOFT_IWARP_QP_RECEIVE_H
+#define SOFT_IWARP_QP_RECEIVE_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+
+#include "soft/iwarp/rx.h"
+
+struct soft_qp;
+
+extern const struct iwarp_rx_ops soft_tcp_rx_ops; /* owner: the QP */
+/* A bounded turn of reading. True: something came. It may end the QP. */
+bool soft_tcp_receive(struct soft_qp *qp);
+/* The completion of a receive: into the array of the turn, or where that is full into its CQ's ring. */
+void soft_tcp_complete_receive(struct soft_qp *qp, const struct ibv_wc *wc, bool solicited);
+
+#endif

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * qp_tcp.c - a queue pair gets a socket and loses it; and whose turn it is to look at it.
+ *
+ * Who polls a CQ reads the sockets of its hot queue pairs, so a message that follows another is seen without the
+ * engine. A cold one costs a poll nothing: the engine's epoll is the set of them for all CQs. Whether somebody polls shows in
+ * the CQs' counts of polls, which the engine compares from one event, or tick, to the next.
+ *
+ * Owner: the QP's lock; the control lock where it says so. All calls on the socket return at once.
+ */
+#include "soft/iwarp/qp_tcp.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "soft/ipc/engine.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/iwarp/handshake.h"
+#include "soft/iwarp/inbox.h"
+#include "soft/iwarp/qp_end.h"
+#include "soft/iwarp/qp_receive.h"
+#include "soft/iwarp/qp_transmit.h"
+#include "soft/rc/completer.h"
+#include "soft/rc/progress.h"
+#include "soft/rc/qp_timer.h"
+#include "soft/verbs/cq.h"
+#include "soft/verbs/mr.h"
+
+#define HOT_NS 1000000u
+#define LOOK_AT_CLOCK 16u /* turns in which nothing moved */
+#define SENT_MS 20000u    /* that TCP tries at least */
+#define INSIDE_NS 20000000000ull
+#define STARVED_NS 5000000000ull
+
+/* ---- hot and cold ---------------------------------------------------------------------------------------- */
+
+static bool armed(const struct soft_qp *qp) {
+    return ld(soft_cq_of(qp->ibv.recv_cq)->armed) != 0 ||
+           ld(soft_cq_of(qp->ibv.send_cq)->armed) != 0;
+}
+
+/* Since this was asked last. */
+static bool polled(struct soft_qp *qp) {
+    unsigned now[2] = {ld(soft_cq_of(qp->ibv.recv_cq)->idle_polls),
+                       ld(soft_cq_of(qp->ibv.send_cq)->idle_polls)};
+    unsigned *seen = qp->tcp->seen_polls;
+    bool any = now[0] != seen[0] || now[1] != seen[1];
+    seen[0] = now[0];
+    seen[1] = now[1];
+    return any;
+}
+
+static void watch(struct soft_tcp *tcp, uint32_t events) {
+    if (tcp->watched == events)
+        return;
+    if (soft_watch_modify(&tcp->socket->watch, events) == 0)
+        tcp->watched = events;
+}
+
+static void cool(struct soft_qp *qp) {
+    struct soft_tcp *tcp = qp->tcp;
+    bool unsent = tcp->tx.sent != tcp->tx.framed || tcp->tx.open || tcp->more;
+    bool up = qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD;
+    tcp->hot = false;
+    watch(tcp, (up && !ld(qp->rx_stalled) ? EPOLLIN : 0) |
+                   (up && unsent && tcp->error == 0 ? EPOLLOUT : 0));
+}
+
+static void want_tick(struct soft_qp *qp) {
+    if (ld(qp->need_tick))
+        return;
+    st(qp->need_tick, true);
+    soft_qp_timer_want();
+}
+
+static void heat(struct soft_qp *qp) {
+    qp->tcp->hot = true;
+    qp->tcp->empty = 0;
+    qp->tcp->moved_ns = soft_now_ns();
+}
+
+/* Of a hot one in whose turn nothing moved. */
+static bool is_quiet(struct soft_tcp *tcp) {
+    return ++tcp->empty % LOOK_AT_CLOCK == 0 && soft_now_ns() - tcp->moved_ns > HOT_NS;
+}
+
+/* Behind a turn: whose the next one is. */
+static void hand_on(struct soft_qp *qp, bool moved) {
+    struct soft_tcp *tcp = qp->tcp;
+    bool late = tcp->full || tcp->error != 0;
+    if (moved && !armed(qp) && !tcp->by_engine)
+        heat(qp);
+    else if (!tcp->hot || armed(qp) || tcp->by_engine || is_quiet(tcp))
+        cool(qp);
+    if (tcp->hot || late || (qp->srq && ld(qp->rx_stalled)))
+        st(qp->attention, true);
+    if (tcp->hot || late || ld(qp->rx_stalled) || iwarp_rx_inside(&tcp->rx))
+        want_tick(qp);
+}
+
+/* ---- turns ----------------------------------------------------------------------------------------------- */
+
+static void be_patient(struct soft_qp *qp) {
+    uint64_t ms = (4096ull << qp->attr.timeout) * (qp->attr.retry_cnt + 1u) / 1000000u;
+    if (qp->tcp->patient || qp->state != IBV_QPS_RTS)
+        return;
+    qp->tcp->patient = true;
+    if (qp->attr.timeout != 0)
+        iwarp_stream_patience(qp->tcp->fd, ms > SENT_MS ? (unsigned)ms : SENT_MS);
+}
+
+void soft_tcp_progress(struct soft_qp *qp, struct sink *sink) {
+    struct soft_tcp *tcp = qp->tcp;
+    if (tcp->down)
+        return;
+    be_patient(qp);
+    tcp->turns++;
+    tcp->sink = sink;
+    bool moved = soft_tcp_receive(qp);
+    if (tcp->error != 0 && !moved && !tcp->down)
+        soft_tcp_lost(qp, sink, IBV_WC_RETRY_EXC_ERR);
+    if (!tcp->down)
+        moved |= soft_tcp_transmit(qp);
+    tcp->sink = NULL;
+    if (!tcp->down)
+        hand_on(qp, moved);
+}
+
+void soft_tcp_post(struct soft_qp *qp) {
+    if (!qp->tcp->down && qp->state == IBV_QPS_RTS)
+        hand_on(qp, soft_tcp_transmit(qp));
+}
+
+void soft_tcp_arm(struct soft_qp *qp) {
+    spin_lock(&qp->lock);
+    if (qp->tcp && !qp->tcp->down) {
+        cool(qp);
+        if (ld(qp->attention)) /* of what came between its last turn and the arming */
+            want_tick(qp);
+    }
+    spin_unlock(&qp->lock);
+}
+
+/* ---- the engine ------------------------------------------------------------------------------------------ */
+
+static void engine_turn(struct soft_qp *qp) { /* qp->lock */
+    struct sink sink = {.cq = NULL};
+    qp->tcp->by_engine = true;
+    soft_progress_locked(qp, &sink);
+    qp->tcp->by_engine = false;
+}
+
+void soft_tcp_event(struct soft_qp *qp, uint32_t events) {
+    bool broken = (events & (EPOLLERR | EPOLLHUP)) != 0;
+    spin_lock(&qp->lock);
+    struct soft_tcp *tcp = qp->tcp;
+    if (!tcp->down && !broken && !armed(qp) && polled(qp)) {
+        watch(tcp, 0);
+        heat(qp);
+        st(qp->attention, true);
+        want_tick(qp);
+    } else if (!tcp->down) {
+        engine_turn(qp);
+        /* Nothing is read without a receive, and it would be reported again and again. */
+        if (broken && !tcp->down && ld(qp->rx_stalled)) {
+            soft_tcp_lost(qp, &(struct sink){.cq = NULL}, IBV_WC_RETRY_EXC_ERR);
+            engine_turn(qp);
+        }
+    }
+    if (tcp->down)
+        soft_tcp_leave(qp);
+    spin_unlock(&qp->lock);
+}
+
+static void starve(struct soft_qp *qp, uint64_t now) {
+    struct soft_tcp *tcp = qp->tcp;
+    uint64_t limit = soft_rnr_ns(qp->attr.min_rnr_timer) * (qp->attr.rnr_retry + 1u);
+    if (qp->attr.rnr_retry == 7 || limit > STARVED_NS)
+        limit = STARVED_NS;
+    if (!ld(qp->rx_stalled))
+        tcp->starved_ns = 0;
+    else if (tcp->starved_ns == 0)
+        tcp->starved_ns = now;
+    else if (now - tcp->starved_ns > limit)
+        soft_tcp_terminate(qp, &(struct iwarp_terminate){.refusal = IWARP_UNTAGGED_NO_BUFFER});
+}
+
+/* A frame that was begun comes to its end, or the stream does. */
+static void wait_inside(struct soft_qp *qp, uint64_t now) {
+    struct soft_tcp *tcp = qp->tcp;
+    bool inside = !ld(qp->rx_stalled) && !tcp->full && iwarp_rx_inside(&tcp->rx);
+    if (!inside || tcp->tick_frames != tcp->rx.frames || tcp->inside_ns == 0)
+        tcp->inside_ns = inside ? now : 0;
+    else if (now - tcp->inside_ns > INSIDE_NS)
+        soft_tcp_terminate(qp, &(struct iwarp_terminate){.refusal = IWARP_MPA_LOST});
+    tcp->tick_frames = tcp->rx.frames;
+}
+
+bool soft_tcp_tick(struct soft_qp *qp, uint64_t now) {
+    spin_lock(&qp->lock);
+    struct soft_tcp *tcp = qp->tcp;
+    if (!tcp->down && tcp->tick_turns == tcp->turns) {
+        (void)polled(qp); /* what was polled before now is past */
+        engine_turn(qp);
+    }
+    tcp->tick_turns = tcp->turns;
+    if (!tcp->down)
+        starve(qp, now);
+    if (!tcp->down)
+        wait_inside(qp, now);
+    if (!tcp->down && tcp->hot)
+        tcp->tx.mulpdu = iwarp_stream_mulpdu(tcp->fd);
+    bool again = !tcp->down && (tcp->hot || tcp->error != 0);
+    bool later = !tcp->down && (ld(qp->rx_stalled) || tcp->inside_ns != 0 || tcp->full);
+    if (!again && !later)
+        st(qp->need_tick, false);
+    if (tcp->down) {
+        soft_tcp_leave(qp);
+        engine_turn(qp); /* flushes */
+    }
+    spin_unlock(&qp->lock);
+    return again;
+}
+
+/* ---- memory that goes away ------------------------------------------------------------------------------- */
+
+static bool is_answered(const struct soft_qp *qp, uint32_t key) {
+    for (uint32_t i = qp->answer_head; i != qp->answer_tail; i++) {
+        const struct soft_answer *answer = &qp->answer[i % SOFT_RD_ATOMIC];
+        if (answer->from && answer->left && answer->key == key)
+            return true;
+    }
+    return false;
+}
+
+bool soft_tcp_take_back(struct soft_qp *qp, const struct soft_mr *mr, uint32_t key) {
+    struct soft_tcp *tcp = qp->tcp;
+    const void *from = (const void *)(uintptr_t)(mr->start + (uint64_t)mr->shift);
+    size_t bytes = mr->end - mr->start;
+    if (tcp->down || key == 0)
+        return false;
+    bool written = soft_tcp_is_written(tcp) && qp->rx_key == key;
+    if (written || is_answered(qp, key)) {
+        struct iwarp_terminate terminate = {.refusal =
+                                                written ? IWARP_TAGGED_STAG : IWARP_REMOTE_STAG};
+        soft_tcp_terminate(qp, &terminate);
+        return true;
+    }
+    if (mr->window || bytes == 0)
+        return false;
+    if (iwarp_rx_uses(&tcp->rx, from, bytes)) { /* a receive, or where a READ goes */
+        iwarp_rx_withdraw(&tcp->rx, IWARP_LOCAL_CATASTROPHIC);
+        st(qp->attention, true);
+        want_tick(qp);
+    }
+    if (iwarp_tx_uses(&tcp->tx, from, bytes)) /* the frame cannot be ended */
+        soft_qp_fail(qp);
+    return false;
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------ */
+
+int soft_tcp_attach(struct soft_qp *qp, int fd, const struct iwarp_terms *terms) {
+    if (qp->unreliable || qp->iwarp || qp->tcp || qp->state != IBV_QPS_INIT)
+        return EINVAL;
+    int error = iwarp_stream_prepare(fd);
+    if (error != 0)
+        return error;
+    struct soft_tcp *tcp = malloc(sizeof *tcp); /* not cleared: most of it is buffers */
+    struct soft_tcp_socket *socket = calloc(1, sizeof *socket);
+    error = tcp && socket ? 0 : ENOMEM;
+    if (error == 0) {
+        socket->qp = qp;
+        socket->watch = (struct soft_watch){.fd = fd, .fn = soft_tcp_on_event};
+        error = -soft_watch_add(&socket->watch, 0);
+    }
+    if (error != 0) {
+        free(tcp);
+        free(socket);
+        return error;
+    }
+    memset(tcp, 0, offsetof(struct soft_tcp, rx));
+    tcp->socket = socket;
+    tcp->fd = fd;
+    tcp->ord = (uint8_t)(terms->ord < SOFT_RD_ATOMIC ? terms->ord : SOFT_RD_ATOMIC);
+    tcp->ird = (uint8_t)(terms->ird < SOFT_RD_ATOMIC ? terms->ird : SOFT_RD_ATOMIC);
+    iwarp_rx_init(&tcp->rx, &soft_tcp_rx_ops, qp, terms->crc, false);
+    iwarp_tx_init(&tcp->tx, terms->crc, iwarp_stream_mulpdu(fd));
+    spin_lock(&qp->lock);
+    tcp->answer_at = qp->answer_tail;
+    st(qp->tx_acked, 0);
+    qp->tcp = tcp;
+    qp->early = true;
+    st(qp->elsewhere, true);
+    spin_unlock(&qp->lock);
+    return 0;
+}
+
+void soft_tcp_detach(struct soft_qp *qp) {
+    spin_lock(&qp->lock);
+    struct soft_tcp *tcp = qp->tcp;
+    if (tcp) {
+        soft_tcp_down(qp);
+        soft_tcp_leave(qp);
+        qp->tcp = NULL;
+        qp->early = false;
+        st(qp->elsewhere, false);
+    }
+    spin_unlock(&qp->lock);
+    free(tcp);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * qp_tcp.h - a reliable connected queue pair over a TCP connection: what its parts share, and what the rest of the
+ * device asks of it.
+ *
+ * qp_receive.c is the peer's messages into receives and memory, qp_transmit.c work requests and answers into frames,
+ * qp_end.c how it ends, qp_tcp.c its life and who makes progress. Queues, posting, completion and flush are those of the
+ * ways through shared memory (rc/): positions of the stream take the place of slots.
+ *
+ * A queue pair is hot while its stream moved lately: every poll of its CQs reads the socket then. Cold ones are watched by the
+ * engine, which hands one with something to read to the pollers if there are any, and else, or where a CQ is armed,
+ * makes the progress itself.
+ *
+ * Owner: the QP's lock, for all of struct soft_tcp; the control lock besides for `socket` and for qp->tcp.
+ */
+#ifndef SOFT_IWARP_QP_TCP_H
+#define SOFT_IWARP_QP_TCP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "soft/iwarp/rdmap.h"
+#include "soft/iwarp/rx.h"
+#include "soft/iwarp/stream.h"
+#include "soft/iwarp/tx.h"
+#include "soft/verbs/qp.h"
+
+struct iwarp_terms;
+struct sink;
+struct soft_mr;
+struct soft_tcp_socket;
+
+enum soft_tcp_sending { SOFT_TCP_NOTHING, SOFT_TCP_REQUEST, SOFT_TCP_ANSWER };
+
+struct soft_tcp {
+    struct soft_tcp_socket *socket; /* NULL: left for being read away; qp_end.h */
+    int fd;
+    bool down;          /* ended: nothing is read or sent any more */
+    bool hot;           /* pollers read it */
+    bool by_engine;     /* this turn is the engine's */
+    bool patient;       /* TCP was told how patient to be */
+    bool more;          /* a turn of sending ended before all was sent */
+    bool full;          /* a message waits for room in its CQ */
+    bool answer_turn;   /* of two that wait, an answer goes first */
+    unsigned peer_says; /* why it ended the stream */
+    int error;          /* errno that sending came to */
+    uint32_t watched;   /* events the engine watches for */
+    uint32_t turns;     /* of progress, by whomever */
+    uint32_t empty;     /* in which nothing moved */
+    uint64_t moved_ns;
+    unsigned seen_polls[2]; /* of both CQs, at the last event */
+    uint8_t ord, ird;
+    struct sink *sink; /* of the present turn */
+    /* The engine's ticks. */
+    uint32_t tick_turns;
+    uint64_t tick_frames, inside_ns, starved_ns;
+
+    enum soft_tcp_sending sending; /* the message that is not in frames as a whole */
+    uint32_t answer_at;            /* answers before it are in frames */
+    uint64_t answer_end[SOFT_RD_ATOMIC];
+    struct iwarp_read asked[SOFT_RD_ATOMIC]; /* what qp->answer[] answers */
+    struct iwarp_inbox inbox;
+    struct iwarp_rx rx;
+    struct iwarp_tx tx;
+};
+
+#define SOFT_TCP_TURN (256u << 10) /* bytes of one turn, each way */
+
+/*
+ * Control lock. An RC queue pair in INIT sends and receives over this connected socket, from RTR on, as its application
+ * takes it there; the socket is the queue pair's then. 0 or an errno, and the socket is the caller's.
+ */
+int soft_tcp_attach(struct soft_qp *qp, int fd, const struct iwarp_terms *terms);
+/* Control lock; nobody polls it. The socket is read away and closed by the engine. */
+void soft_tcp_detach(struct soft_qp *qp);
+
+/* Payload of the peer's WRITE is still to be written. */
+static inline bool soft_tcp_is_written(const struct soft_tcp *tcp) {
+    return tcp->rx.ddp.opcode == IWARP_WRITE && iwarp_place_left(&tcp->rx.place) > 0;
+}
+
+/* qp->lock: what there is to be done, each way a bounded turn. */
+void soft_tcp_progress(struct soft_qp *qp, struct sink *sink);
+/* qp->lock: work requests were posted. */
+void soft_tcp_post(struct soft_qp *qp);
+/* Takes qp->lock. Whoever polled is going to sleep: the engine is told of what comes from now on. */
+void soft_tcp_arm(struct soft_qp *qp);
+/* The engine's tick; true: again in a millisecond. */
+bool soft_tcp_tick(struct soft_qp *qp, uint64_t now);
+/* The engine: something is there. */
+void soft_tcp_event(struct soft_qp *qp, uint32_t events);
+/*
+ * qp->lock, control lock. A registration's or a window's key opens nothing any more. True: the peer was using it, and the QP
+ * is in ERR.
+ */
+bool soft_tcp_take_back(struct soft_qp *qp, const struct soft_mr *mr, uint32_t key);
+
+#endif

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * qp_transmit.c - recorded work requests, and answers to the peer's READs, to frames and into the socket.
+ *
+ * One message is in the making at a time; between two of them a request and an answer have their turns alternately. A
+ * SEND or a WRITE is done with when the socket took its last byte, a READ when it was answered.
+ *
+ * An answer is kept until the socket took it, so that whoever takes its memory away finds it.
+ *
+ * Owner: the QP's lock.
+ */
+#include "soft/iwarp/qp_transmit.h"
+
+#include <errno.h>
+
+#include "soft/ipc/spinlock.h"
+#include "soft/iwarp/qp_end.h"
+#include "soft/iwarp/qp_tcp.h"
+#include "soft/rc/completer.h"
+#include "soft/rc/requester.h"
+#include "soft/verbs/mr.h"
+#include "soft/verbs/qp.h"
+
+/* ---- work requests --------------------------------------------------------------------------------------- */
+
+/* The work request next in line is in frames, or needed none. */
+static void framed(struct soft_qp *qp) {
+    struct soft_wqe *wqe = wqe_at(qp, qp->sq_next);
+    wqe->end = (uint32_t)qp->tcp->tx.framed;
+    qp->sq_next++;
+    st(qp->unretired, qp->sq_tail - qp->sq_head);
+    if ((wqe->flags & IBV_SEND_SIGNALED) && !ld(qp->awaited))
+        soft_find_due(qp);
+}
+
+/* False: a key does not cover it. */
+static bool gather(struct soft_qp *qp, const struct soft_wqe *wqe,
+                   struct iovec piece[IWARP_TX_PIECES], unsigned *pieces) {
+    const struct ibv_sge *sge = wqe_sges(qp, qp->sq_next);
+    *pieces = 0;
+    if (wqe->inlined) {
+        piece[(*pieces)++] = (struct iovec){wqe_inline(qp, qp->sq_next), wqe->total};
+        return true;
+    }
+    for (unsigned i = 0; i < wqe->num_sge; i++) {
+        if (sge[i].length == 0)
+            continue;
+        const struct soft_mr *mr = soft_mr_find(sge[i].lkey, qp->ibv.pd);
+        uint8_t *from = mr ? soft_mr_range(mr, sge[i].addr, sge[i].length, 0) : NULL;
+        if (!from)
+            return false;
+        piece[(*pieces)++] = (struct iovec){from, sge[i].length};
+    }
+    return true;
+}
+
+struct iwarp_read soft_tcp_read(struct soft_qp *qp, const struct soft_wqe *wqe, uint32_t index) {
+    const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
+    return (struct iwarp_read){.sink_stag = index, /* names the READ, and opens no memory */
+                               .bytes = wqe->total,
+                               .source_stag = to->rkey,
+                               .source_offset = to->addr};
+}
+
+/* Every piece may be written. */
+static bool sink_is_good(struct soft_qp *qp, const struct soft_wqe *wqe) {
+    const struct ibv_sge *sge = wqe_sges(qp, qp->sq_next);
+    for (unsigned i = 0; i < wqe->num_sge; i++) {
+        const struct soft_mr *mr = soft_mr_find(sge[i].lkey, qp->ibv.pd);
+        if (sge[i].length > 0 &&
+            (!mr || !soft_mr_range(mr, sge[i].addr, sge[i].length, IBV_ACCESS_LOCAL_WRITE)))
+            return false;
+    }
+    return true;
+}
+
+static enum soft_outcome begin(struct soft_qp *qp, const struct iwarp_tx_message *message) {
+    uint64_t end;
+    int error = iwarp_tx_begin(&qp->tcp->tx, message, &end);
+    if (error == EAGAIN)
+        return SOFT_NO_ROOM;
+    if (error != 0)
+        return SOFT_BROKEN;
+    qp->tcp->sending = SOFT_TCP_REQUEST;
+    return SOFT_SENT;
+}
+
+static enum soft_outcome begin_read(struct soft_qp *qp, struct soft_wqe *wqe) {
+    unsigned ord = qp->tcp->ord;
+    ord = qp->attr.max_rd_atomic < ord ? qp->attr.max_rd_atomic : ord;
+    if (ord == 0) {
+        wqe->status = IBV_WC_REM_INV_REQ_ERR;
+        return SOFT_BROKEN;
+    }
+    if (qp->waiting >= ord)
+        return SOFT_NO_ROOM;
+    if (!sink_is_good(qp, wqe))
+        return SOFT_BROKEN;
+    uint8_t request[IWARP_READ_BYTES];
+    struct iwarp_read read = soft_tcp_read(qp, wqe, qp->sq_next);
+    iwarp_read_put(request, &read);
+    struct iovec piece = {request, sizeof request};
+    enum soft_outcome outcome = begin(
+        qp, &(struct iwarp_tx_message){.opcode = IWARP_READ_REQUEST, .piece = &piece, .pieces = 1});
+    if (outcome != SOFT_SENT)
+        return outcome;
+    wqe->waiting = true; /* the answer may come before all of the request is sent */
+    if (qp->waiting++ == 0)
+        qp->wait_index = qp->sq_next;
+    return SOFT_SENT;
+}
+
+static uint8_t opcode_of(const struct soft_wqe *wqe) {
+    bool solicited = (wqe->flags & IBV_SEND_SOLICITED) != 0;
+    if (wqe->opcode == IBV_WR_RDMA_WRITE)
+        return IWARP_WRITE;
+    if (wqe->opcode == IBV_WR_SEND_WITH_INV)
+        return solicited ? IWARP_SEND_SOLICITED_INVALIDATE : IWARP_SEND_INVALIDATE;
+    return solicited ? IWARP_SEND_SOLICITED : IWARP_SEND;
+}
+
+static enum soft_outcome begin_request(struct soft_qp *qp, struct soft_wqe *wqe) {
+    if ((wqe->flags & IBV_SEND_FENCE) && qp->waiting)
+        return SOFT_NO_ROOM;
+    if (wqe->opcode == IBV_WR_BIND_MW || wqe->opcode == IBV_WR_LOCAL_INV)
+        return soft_run_local(qp, wqe);
+    if (wqe->opcode == IBV_WR_RDMA_READ)
+        return begin_read(qp, wqe);
+    struct iovec piece[IWARP_TX_PIECES];
+    struct iwarp_tx_message message = {.opcode = opcode_of(wqe), .piece = piece};
+    if (!gather(qp, wqe, piece, &message.pieces))
+        return SOFT_BROKEN;
+    if (wqe->opcode == IBV_WR_RDMA_WRITE) {
+        message.stag = soft_wqe_remote(qp, wqe)->rkey;
+        message.offset = soft_wqe_remote(qp, wqe)->addr;
+    } else if (wqe->opcode == IBV_WR_SEND_WITH_INV) {
+        message.stag = wqe->imm;
+    }
+    return begin(qp, &message);
+}
+
+/* True: one more is in frames, or on its way there. */
+static bool next_request(struct soft_qp *qp) {
+    if (qp->state != IBV_QPS_RTS || qp->sq_broken || qp->sq_next == qp->sq_tail)
+        return false;
+    struct soft_wqe *wqe = wqe_at(qp, qp->sq_next);
+    enum soft_outcome outcome = begin_request(qp, wqe);
+    if (outcome == SOFT_BROKEN)
+        soft_requester_broken(qp, wqe);
+    if (outcome != SOFT_SENT)
+        return false;
+    if (!qp->tcp->tx.open) {
+        qp->tcp->sending = SOFT_TCP_NOTHING;
+        framed(qp);
+    }
+    return true;
+}
+
+/* ---- answers --------------------------------------------------------------------------------------------- */
+
+static void answer_framed(struct soft_tcp *tcp) {
+    tcp->answer_end[tcp->answer_at++ % SOFT_RD_ATOMIC] = tcp->tx.framed;
+    tcp->sending = SOFT_TCP_NOTHING;
+}
+
+static bool next_answer(struct soft_qp *qp) {
+    struct soft_tcp *tcp = qp->tcp;
+    if (tcp->answer_at == qp->answer_tail)
+        return false;
+    const struct soft_answer *answer = &qp->answer[tcp->answer_at % SOFT_RD_ATOMIC];
+    const struct iwarp_read *asked = &tcp->asked[tcp->answer_at % SOFT_RD_ATOMIC];
+    struct iovec piece = {(void *)(uintptr_t)answer->from, answer->left};
+    struct iwarp_tx_message message = {.opcode = IWARP_READ_RESPONSE,
+                                       .stag = asked->sink_stag,
+                                       .offset = asked->sink_offset,
+                                       .piece = &piece,
+                                       .pieces = 1};
+    uint64_t end;
+    if (iwarp_tx_begin(&tcp->tx, &message, &end) != 0)
+        return false;
+    tcp->sending = SOFT_TCP_ANSWER;
+    if (!tcp->tx.open)
+        answer_framed(tcp);
+    return true;
+}
+
+/* An answer through a window that was taken back meanwhile. */
+static bool cut_off(const struct soft_qp *qp) {
+    for (uint32_t i = qp->answer_head; i != qp->answer_tail; i++)
+        if (!qp->answer[i % SOFT_RD_ATOMIC].from)
+            return true;
+    return false;
+}
+
+/* ---- a turn ---------------------------------------------------------------------------------------------- */
+
+/* What the socket took may have brought the message in the making into frames as a whole, and answers to their end. */
+static void settle(struct soft_qp *qp) {
+    struct soft_tcp *tcp = qp->tcp;
+    if (!tcp->tx.open && tcp->sending == SOFT_TCP_REQUEST) {
+        tcp->sending = SOFT_TCP_NOTHING;
+        framed(qp);
+    } else if (!tcp->tx.open && tcp->sending == SOFT_TCP_ANSWER) {
+        answer_framed(tcp);
+    }
+    while (qp->answer_head != tcp->answer_at &&
+           tcp->tx.sent >= tcp->answer_end[qp->answer_head % SOFT_RD_ATOMIC])
+        qp->answer_head++;
+    st(qp->tx_acked, (uint32_t)tcp->tx.sent);
+}
+
+static bool next_message(struct soft_qp *qp) {
+    struct soft_tcp *tcp = qp->tcp;
+    if (tcp->tx.open)
+        return false;
+    tcp->answer_turn = !tcp->answer_turn;
+    if (tcp->answer_turn)
+        return next_answer(qp) || next_request(qp);
+    return next_request(qp) || next_answer(qp);
+}
+
+bool soft_tcp_transmit(struct soft_qp *qp) {
+    struct soft_tcp *tcp = qp->tcp;
+    struct iwarp_tx *tx = &tcp->tx;
+    uint64_t before = tx->sent;
+    if (qp->state == IBV_QPS_INIT || tcp->error != 0)
+        return false;
+    if (__builtin_expect(cut_off(qp), 0)) {
+        soft_tcp_terminate(qp, &(struct iwarp_terminate){.refusal = IWARP_REMOTE_STAG});
+        return false;
+    }
+    do {
+        while (next_message(qp))
+            continue;
+        if (!tx->open && tx->sent == tx->framed)
+            break;
+        int error = iwarp_stream_send(tcp->fd, tx, SOFT_TCP_TURN);
+        settle(qp);
+        if (error == EAGAIN)
+            break;
+        tcp->error = error;
+    } while (tcp->error == 0 && tx->sent - before < SOFT_TCP_TURN);
+    settle(qp);
+    tcp->more = tcp->error == 0 && tx->sent - before >= SOFT_TCP_TURN;
+    return tx->sent != before;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * qp_transmit.h - what goes to the peer of a queue pair over a socket.
+ *
+ * Owner: the QP's lock.
+ */
+#ifndef SOFT_IWARP_QP_TRANSMIT_H
+#define SOFT_IWARP_QP_TRANSMIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "soft/iwarp/rdmap.h"
+
+struct soft_qp;
+struct soft_wqe;
+
+/* A bounded turn of sending. True: the socket took something. An errno it comes to is tcp->error. */
+bool soft_tcp_transmit(struct soft_qp *qp);
+/* The READ at that index of the send queue, as it is asked for. */
+struct iwarp_read soft_tcp_read(struct soft_qp *qp, const struct soft_wqe *wqe, uint32_t index);
+
+#endif
