@@ -212,7 +212,8 @@ bool soft_tcp_tick(struct soft_qp *qp, uint64_t now) {
         wait_inside(qp, now);
     if (!tcp->down && tcp->hot)
         tcp->tx.mulpdu = iwarp_stream_mulpdu(tcp->fd);
-    bool again = !tcp->down && (tcp->hot || tcp->error != 0);
+    bool shared = qp->srq && ld(qp->rx_stalled); /* posting to it wakes nobody */
+    bool again = !tcp->down && (tcp->hot || tcp->error != 0 || shared);
     bool later = !tcp->down && (ld(qp->rx_stalled) || tcp->inside_ns != 0 || tcp->full);
     if (!again && !later)
         st(qp->need_tick, false);

@@ -223,7 +223,7 @@ bool soft_tcp_transmit(struct soft_qp *qp) {
     struct soft_tcp *tcp = qp->tcp;
     struct iwarp_tx *tx = &tcp->tx;
     uint64_t before = tx->sent;
-    if (qp->state == IBV_QPS_INIT || tcp->error != 0)
+    if (qp->state == IBV_QPS_INIT || tcp->error != 0 || qp->give_up != 0)
         return false;
     if (__builtin_expect(cut_off(qp), 0)) {
         soft_tcp_terminate(qp, &(struct iwarp_terminate){.refusal = IWARP_REMOTE_STAG});

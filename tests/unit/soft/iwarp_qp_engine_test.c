@@ -47,6 +47,14 @@ static bool is_hot(struct sv_end *e) {
     return hot;
 }
 
+static uint32_t turns_of(struct sv_end *e) {
+    struct soft_qp *qp = soft_qp_of(e->qp);
+    spin_lock(&qp->lock);
+    uint32_t turns = qp->tcp->turns;
+    spin_unlock(&qp->lock);
+    return turns;
+}
+
 static void wait_event(struct sv_end *e) {
     struct pollfd fd = {.fd = e->channel->fd, .events = POLLIN};
     struct ibv_cq *cq;
@@ -141,10 +149,10 @@ static void a_quiet_queue_pair_cools_and_is_served_again(void **state) {
         tcp_expect(p.b.rcq, round, IBV_WC_SUCCESS);
         sv_until(ibv_poll_cq(p.b.rcq, 1, &wc) == 0 && !is_hot(&p.b));
         /* Polls leave it alone. */
-        uint32_t turns = soft_qp_of(p.b.qp)->tcp->turns;
+        uint32_t turns = turns_of(&p.b);
         for (unsigned i = 0; i < 1000; i++)
             assert_int_equal(ibv_poll_cq(p.b.rcq, 1, &wc), 0);
-        assert_int_equal(soft_qp_of(p.b.qp)->tcp->turns, turns);
+        assert_int_equal(turns_of(&p.b), turns);
     }
     /* So it does when nobody polls. */
     sv_until(!is_hot(&p.a));

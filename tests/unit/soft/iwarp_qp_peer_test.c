@@ -78,9 +78,17 @@ static struct iwarp_ddp message(uint8_t opcode) {
     return ddp;
 }
 
-/* The QP has tried to read, and found no more. */
+static uint8_t placed(const uint8_t *at) {
+    struct soft_qp *qp = soft_qp_of(e.qp);
+    spin_lock(&qp->lock);
+    uint8_t value = *at;
+    spin_unlock(&qp->lock);
+    return value;
+}
+
+/* So much has come. */
 static void wait_taken(const uint8_t *last, uint8_t value) {
-    sv_until(*(const volatile uint8_t *)last == value);
+    sv_until(placed(last) == value);
 }
 
 /* The last it says is this Terminate, 0: none; then it ends. */
