@@ -182,6 +182,50 @@ static void a_connection_that_breaks_ends_it(void **state) {
         expect_end(0);
 }
 
+/* More messages than receives: nothing is read any more. */
+static void say_too_many(void) {
+    for (unsigned i = 0; i < RECEIVES + 3; i++) {
+        struct iwarp_ddp ddp = message(IWARP_SEND);
+        ddp.msn += i;
+        say_bytes(frame, iwarp_frame(frame, &ddp, payload, 30000));
+    }
+    for (unsigned i = 0; i < RECEIVES; i++)
+        tcp_expect(e.rcq, i, IBV_WC_SUCCESS);
+    sv_until(atomic_load(&soft_qp_of(e.qp)->rx_stalled));
+}
+
+static void a_reset_is_heard_while_nothing_is_read(void **state) {
+    (void)state;
+    say_too_many();
+    struct linger now = {.l_onoff = 1};
+    assert_int_equal(setsockopt(peer, SOL_SOCKET, SO_LINGER, &now, sizeof now), 0);
+    close(peer);
+    peer = -1;
+    uint64_t since = soft_now_ns();
+    tcp_wait_down(&e);
+    assert_true(soft_now_ns() - since < 4000000000ull); /* before the patience for a receive ends */
+}
+
+/* What the peer sent and nobody read does not make a reset of the end. */
+static void an_end_with_bytes_unread_is_no_reset(void **state) {
+    (void)state;
+    uint8_t byte;
+    say_too_many();
+    assert_int_equal(soft_destroy_qp(e.qp), 0);
+    e.qp = NULL;
+    struct pollfd fd = {.fd = peer, .events = POLLIN};
+    assert_int_equal(poll(&fd, 1, 20000), 1);
+    assert_int_equal(recv(peer, &byte, 1, 0), 0);
+}
+
+static void a_socket_is_closed_whatever_the_peer_does(void **state) {
+    (void)state;
+    unsigned before = sv_fds();
+    assert_int_equal(soft_destroy_qp(e.qp), 0);
+    e.qp = NULL;
+    sv_until(sv_fds() == before - 1);
+}
+
 /* A frame that does not go on: 20 s ago it should have. */
 static void who_does_not_go_on_is_cut_off(void **state) {
     (void)state;
@@ -276,7 +320,7 @@ static void a_window_that_is_taken_back_is_written_no_more(void **state) {
     (void)state;
     struct ibv_mw *mw = soft_alloc_mw(e.pd, IBV_MW_TYPE_2);
     assert_non_null(mw);
-    uint32_t rkey = mw->rkey + 1;
+    uint32_t rkey = mw->rkey ^ 1;
     post_other((struct ibv_send_wr){.opcode = IBV_WR_BIND_MW,
                                     .bind_mw = {.mw = mw,
                                                 .rkey = rkey,
@@ -374,6 +418,9 @@ int main(void) {
         BROKEN(an_end_in_the_middle, 20000, false),
         BROKEN(a_reset_between_frames, 0, true),
         BROKEN(a_reset_in_the_middle, 20000, true),
+        WITH(open_plain, a_reset_is_heard_while_nothing_is_read),
+        WITH(open_plain, an_end_with_bytes_unread_is_no_reset),
+        WITH(open_plain, a_socket_is_closed_whatever_the_peer_does),
         WITH(open_plain, who_does_not_go_on_is_cut_off),
         WITH(open_plain, bytes_may_come_one_at_a_time),
         WITH(open_narrow, a_storm_of_reads_ends_it),

@@ -179,7 +179,7 @@ static void a_message_that_invalidates_takes_the_window_back(void **state) {
                 .opcode = IBV_WR_BIND_MW,
                 .send_flags = IBV_SEND_SIGNALED,
                 .bind_mw = {.mw = mw,
-                            .rkey = mw->rkey + 1,
+                            .rkey = mw->rkey ^ 1,
                             .bind_info = {.mr = p.open,
                                           .addr = (uintptr_t)p.b.buf + AREA,
                                           .length = 64,
