@@ -294,7 +294,8 @@ int soft_tcp_attach(struct soft_qp *qp, int fd, const struct iwarp_terms *terms)
     st(qp->tx_acked, 0);
     qp->tcp = tcp;
     qp->early = true;
-    st(qp->elsewhere, true);
+    qp->elsewhere = true;
+    st(qp->has_socket, true);
     spin_unlock(&qp->lock);
     return 0;
 }
@@ -307,7 +308,8 @@ void soft_tcp_detach(struct soft_qp *qp) {
         soft_tcp_leave(qp);
         qp->tcp = NULL;
         qp->early = false;
-        st(qp->elsewhere, false);
+        qp->elsewhere = false;
+        st(qp->has_socket, false);
     }
     spin_unlock(&qp->lock);
     free(tcp);

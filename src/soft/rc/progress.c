@@ -56,7 +56,7 @@ void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
     if (__builtin_expect(qp->sq_inside.seen != 0, 0) && ld(qp->tx))
         soft_requester(qp);
     soft_retire(qp, sink); /* before receives: a small array has room for few completions */
-    if (__builtin_expect(ld(qp->elsewhere), 0))
+    if (__builtin_expect(qp->elsewhere, 0))
         receive_elsewhere(qp, sink);
     else
         soft_responder(qp, sink);

@@ -30,7 +30,7 @@ static void look_after(struct soft_cq *cq) {
     spin_lock(&cq->poll_lock);
     for (unsigned i = 0; i < cq->qp_count; i++) {
         struct soft_qp *qp = cq->polled[i].qp;
-        if (ld(qp->elsewhere) && !qp->ud)
+        if (ld(qp->has_socket))
             soft_tcp_arm(qp);
         if (unsure || ld(qp->unretired) || (qp->ud ? soft_ud_arrived(qp) : soft_qp_has_work(qp))) {
             st(qp->need_tick, true);

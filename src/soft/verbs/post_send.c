@@ -111,13 +111,25 @@ static inline struct ibv_send_wr *post_short(struct soft_qp *qp, struct soft_rin
 
 /* ---- the long way ------------------------------------------------------------------------------- */
 
+/* iWARP has neither immediate data nor, without an agreement of its own, atomics. */
+static bool goes_over_tcp(const struct ibv_send_wr *wr) {
+    return wr->opcode != IBV_WR_SEND_WITH_IMM && wr->opcode != IBV_WR_RDMA_WRITE_WITH_IMM &&
+           !is_atomic(wr->opcode);
+}
+
+static bool knows_elsewhere(const struct soft_qp *qp, const struct ibv_send_wr *wr) {
+    if (qp->tcp)
+        return goes_over_tcp(wr);
+    return (wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM) && wr->wr.ud.ah &&
+           wr->wr.ud.remote_qpn <= 0xffffff && !soft_stale(soft_ah_of(wr->wr.ud.ah));
+}
+
 /* What a QP of this type has at all. */
 static bool knows_opcode(const struct soft_qp *qp, const struct ibv_send_wr *wr) {
     if (!qp->iwarp && (wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM))
-        return !qp->ud || (wr->wr.ud.ah && wr->wr.ud.remote_qpn <= 0xffffff &&
-                           !soft_stale(soft_ah_of(wr->wr.ud.ah)));
-    if (qp->ud)
-        return false;
+        return !qp->elsewhere || knows_elsewhere(qp, wr);
+    if (qp->elsewhere)
+        return knows_elsewhere(qp, wr);
     if (qp->iwarp)
         return wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_INV ||
                wr->opcode == IBV_WR_RDMA_WRITE ||
@@ -130,19 +142,16 @@ static int check_opcode(struct soft_qp *qp, const struct ibv_send_wr *wr) {
     bool inlined = (wr->send_flags & IBV_SEND_INLINE) != 0;
     switch (wr->opcode) {
     case IBV_WR_SEND:
+    case IBV_WR_SEND_WITH_IMM:
     case IBV_WR_SEND_WITH_INV:
     case IBV_WR_RDMA_WRITE:
-        return 0;
-    case IBV_WR_SEND_WITH_IMM:
     case IBV_WR_RDMA_WRITE_WITH_IMM:
-        return qp->tcp ? EOPNOTSUPP : 0; /* iWARP has neither */
+        return 0;
     case IBV_WR_RDMA_READ:
         return inlined ? EINVAL : 0;
     case IBV_WR_ATOMIC_CMP_AND_SWP:
     case IBV_WR_ATOMIC_FETCH_AND_ADD: {
         uint64_t sum = 0;
-        if (qp->tcp)
-            return EOPNOTSUPP;
         for (int i = 0; i < wr->num_sge && i < SOFT_MAX_SGE; i++)
             sum += wr->sg_list[i].length;
         if (wr->wr.atomic.remote_addr % 8 != 0 && !soft_profile()->posts_misaligned)
@@ -165,7 +174,7 @@ static int check_opcode(struct soft_qp *qp, const struct ibv_send_wr *wr) {
 }
 
 static int check_wr(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t *total) {
-    int rc = knows_opcode(qp, wr) ? check_opcode(qp, wr) : EINVAL;
+    int rc = knows_opcode(qp, wr) ? check_opcode(qp, wr) : qp->tcp ? EOPNOTSUPP : EINVAL;
     if (rc != 0)
         return rc;
     if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq_max_sge)

@@ -181,7 +181,7 @@ struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr
     qp->unreliable = attr->qp_type != IBV_QPT_RC;
     qp->iwarp = soft_profile()->iwarp;
     qp->early = qp->unreliable || qp->iwarp;
-    st(qp->elsewhere, attr->qp_type == IBV_QPT_UD);
+    qp->elsewhere = attr->qp_type == IBV_QPT_UD;
     if (qp->iwarp) /* it is born there */
         qp->ibv.state = qp->state = IBV_QPS_INIT;
     qp->long_recv = qp->srq || qp->unreliable;
@@ -452,7 +452,7 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
             soft_cm_mpa_qp_down(qp);
         goto out;
     }
-    bool links = from == IBV_QPS_INIT && to == IBV_QPS_RTR && !ld(qp->elsewhere);
+    bool links = from == IBV_QPS_INIT && to == IBV_QPS_RTR && !qp->elsewhere;
     struct soft_peer *peer = NULL;
     int found = links ? find_peer(qp, attr->dest_qp_num, &peer) : 0;
     if (found == -EINVAL) {

@@ -209,10 +209,11 @@ struct soft_qp {
     bool rx_drop;    /* UC: the rest of the message is dropped too */
     bool impatient;  /* what could not be handed over for long enough may be dropped */
     uint32_t drops[SOFT_DROPS];
-    struct soft_ud *ud;     /* UD: ud.h; constant */
-    struct soft_tcp *tcp;   /* over a socket, not over rings: iwarp/qp_tcp.h; NULL: it is not */
-    _Atomic bool elsewhere; /* UD, or over a socket: what comes does not come through its ring */
-    bool early;             /* a send is complete when it was handed over, or dropped */
+    struct soft_ud *ud;      /* UD: ud.h; constant */
+    struct soft_tcp *tcp;    /* over a socket, not over rings: iwarp/qp_tcp.h; NULL: it is not */
+    bool elsewhere;          /* UD, or over a socket: what comes does not come through its ring */
+    _Atomic bool has_socket; /* for those who have no lock */
+    bool early;              /* a send is complete when it was handed over, or dropped */
 
     struct soft_batch *batch; /* an extended one's; qp_ex.c */
 };
