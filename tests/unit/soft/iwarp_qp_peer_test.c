@@ -357,6 +357,29 @@ static void a_receive_that_goes_away_is_filled_no_more(void **state) {
     e.mr = soft_reg_mr(e.pd, e.buf, 65536, IBV_ACCESS_LOCAL_WRITE);
 }
 
+static void where_a_read_goes_is_filled_no_more(void **state) {
+    (void)state;
+    struct ibv_sge sge = sv_sge(&e, 0, LARGE);
+    struct ibv_send_wr *bad, wr = {.wr_id = 7,
+                                   .sg_list = &sge,
+                                   .num_sge = 1,
+                                   .opcode = IBV_WR_RDMA_READ,
+                                   .send_flags = IBV_SEND_SIGNALED};
+    assert_int_equal(ibv_post_send(e.qp, &wr, &bad), 0);
+    struct iwarp_ddp ddp = {.opcode = IWARP_READ_RESPONSE, .last = true}; /* to the first request */
+    size_t bytes = iwarp_frame(frame, &ddp, payload, LARGE);
+    say_bytes(frame, bytes - 10000);
+    wait_taken(e.buf + LARGE - 11000, sv_byte(LARGE - 11000, 1));
+    assert_int_equal(soft_dereg_mr(e.mr), 0);
+    memset(e.buf, 0xee, LARGE);
+    say_bytes(frame + bytes - 10000, 10000);
+    tcp_expect(e.scq, 7, IBV_WC_LOC_PROT_ERR);
+    flushed_from(0);
+    for (unsigned i = 0; i < LARGE; i++)
+        assert_int_equal(e.buf[i], 0xee);
+    e.mr = soft_reg_mr(e.pd, e.buf, 65536, IBV_ACCESS_LOCAL_WRITE);
+}
+
 /* Nothing of it is read after the call: the peer takes what it likes, later. */
 static void memory_that_is_being_sent_ends_it(void **state) {
     (void)state;
@@ -427,6 +450,7 @@ int main(void) {
         WITH(open_plain, a_write_ends_with_the_key_that_it_used),
         WITH(open_plain, a_window_that_is_taken_back_is_written_no_more),
         WITH(open_plain, a_receive_that_goes_away_is_filled_no_more),
+        WITH(open_plain, where_a_read_goes_is_filled_no_more),
         WITH(open_narrow, memory_that_is_being_sent_ends_it),
         WITH(open_narrow, an_answer_ends_with_the_key_that_it_used),
         WITH(open_plain, it_may_be_destroyed_in_the_middle),
