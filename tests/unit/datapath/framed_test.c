@@ -2,7 +2,7 @@
 /*
  * framed_test.c - the short way of a plain message: what it must keep of what every other way keeps.
  */
-#include "support/pair.h"
+#include "support/request.h"
 
 static const sluice_send_options more = {.size = sizeof more, .flags = SLUICE_MORE};
 
@@ -143,6 +143,48 @@ static void an_open_frame_ends_as_what_is_queued_does(void **state) {
     }
 }
 
+/* Of some hundred messages more are in a frame than are read and lent at once; their sizes change, and some are kept. */
+static void a_frame_of_hundreds_is_taken_apart_in_order(void **state) {
+    (void)state;
+    enum { COUNT = 400, SOME = 100, KEPT = 8 };
+    static const int rooms[] = {256, 7, 1, 64};
+    for (unsigned k = 0; k < sizeof rooms / sizeof *rooms; k++) {
+        struct pair p;
+        sluice_event events[256];
+        sluice_msg *kept[KEPT];
+        unsigned received = 0, keeps = 0;
+        pair_open(&p, PAIR_NODE(), PAIR_LINK());
+        pair_connect(&p, PAIR_LINK(.window_messages = COUNT));
+        pair_turns(&p, 20);
+        for (unsigned i = 0; i < COUNT; i++)
+            assert_int_equal(pair_send(&p.b, i / SOME % 2 ? i % 3 : 1, i, &more), 0);
+        while (received < COUNT) {
+            int n = sluice_poll(p.a.loop, events, rooms[k], 0);
+            for (int i = 0; i < n; i++, received++) {
+                size_t bytes = received / SOME % 2 ? received % 3 : 1;
+                assert_int_equal(events[i].type, SLUICE_MESSAGE);
+                assert_int_equal(events[i].bytes, bytes);
+                assert_true(pair_check(events[i].msg, bytes, received));
+                if (received % 50 == 7) {
+                    sluice_keep(events[i].msg);
+                    kept[keeps++] = events[i].msg;
+                }
+            }
+            pair_turn(&p);
+        }
+        assert_int_equal(loop_totals(p.a.loop)->messages_received, COUNT);
+        assert_true(loop_totals(p.b.loop)->posts < 20); /* they did share frames */
+        assert_int_equal(keeps, KEPT);
+        for (unsigned i = 0; i < KEPT; i++) {
+            unsigned at = 7 + 50 * i;
+            assert_true(pair_check(kept[i], at / SOME % 2 ? at % 3 : 1, at));
+            sluice_free(kept[i]);
+        }
+        pair_settle(&p);
+        pair_close(&p);
+    }
+}
+
 /* The last handle a thread used is remembered, and stands for its own session only. */
 static void a_handle_that_was_used_last_does_not_outlive_its_session(void **state) {
     (void)state;
@@ -171,6 +213,7 @@ int main(void) {
         cmocka_unit_test(an_open_frame_with_one_message_goes_as_one),
         cmocka_unit_test(an_open_frame_keeps_its_place),
         cmocka_unit_test(an_open_frame_ends_as_what_is_queued_does),
+        cmocka_unit_test(a_frame_of_hundreds_is_taken_apart_in_order),
         cmocka_unit_test(a_handle_that_was_used_last_does_not_outlive_its_session),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
