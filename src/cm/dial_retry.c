@@ -67,10 +67,10 @@ static void address_elsewhere(struct cm *cm, struct cm_conn *conn) {
               address->any.sa_family == AF_INET ? (void *)&address->v4.sin_addr
                                                 : (void *)&address->v6.sin6_addr,
               host, sizeof host);
-    cm_try_failed(cm, conn, CM_HOPE_ELSEWHERE, SLUICE_REASON_ADDRESS, EREMOTE,
-                  "%s is not an address of this host; the software device has no other: "
-                  "docs/two-hosts.md",
-                  host);
+    cm_try_failed(
+        cm, conn, CM_HOPE_ELSEWHERE, SLUICE_REASON_ADDRESS, EREMOTE,
+        "%s is another host, and SLUICE_SOFT_NET keeps the device in this one: docs/two-hosts.md",
+        host);
 }
 
 /* The call says some of this, the event the rest, depending on the kernel. */

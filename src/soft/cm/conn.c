@@ -17,6 +17,7 @@
 #include "soft/cm/mpa.h"
 #include "soft/cm/mpa_answer.h"
 #include "soft/cm/port_cache.h"
+#include "soft/cm/tcp.h"
 #include "soft/cm/timers.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/fd_shortage.h"
@@ -105,11 +106,13 @@ void soft_cm_conn_over(struct soft_cm_id *id) {
     soft_timer_cancel(&id->conn.timer);
     forget_peer(id); /* a late disconnect of the peer is confirmed without us */
     id->conn.state = SOFT_CM_CONN_OVER;
+    soft_cm_tcp_forget(id);
 }
 
 void soft_cm_conn_enter_timewait(struct soft_cm_id *id) {
     forget_peer(id);
     id->conn.state = SOFT_CM_CONN_TIMEWAIT;
+    soft_cm_tcp_forget(id);
     arm(id, (uint64_t)soft_cm_timers()->timewait_ms * 1000);
 }
 
@@ -250,7 +253,7 @@ static bool find_peer(struct soft_cm_id *id) {
 static void send_request(struct soft_cm_id *id) {
     struct soft_cm_conn *conn = &id->conn;
     bool active = conn->state == SOFT_CM_CONN_REQ_SENT || conn->state == SOFT_CM_CONN_SIDR_SENT;
-    if (active && !find_peer(id))
+    if (active && !conn->tcp && !find_peer(id))
         return;
     if (conn->tries_left)
         conn->tries_left--;

@@ -58,8 +58,9 @@ struct soft_cm_conn {
     unsigned tries_left;
     uint64_t asked_ns;  /* when asking began */
     uint64_t refuse_ns; /* nobody listens: then it is refused; 0: somebody was not yet looked for */
-    struct soft_peer *peer; /* held, or NULL */
-    uint64_t remote;        /* the id's number over there, 0 while unknown */
+    struct soft_peer *peer;  /* held, or NULL */
+    struct soft_cm_tcp *tcp; /* over TCP: tcp.h; NULL: within this host */
+    uint64_t remote;         /* the id's number over there, 0 while unknown */
     struct soft_timer timer;
     uint32_t local_qpn, remote_qpn;
     uint32_t send_psn, recv_psn;

@@ -17,6 +17,7 @@
 #include "soft/cm/mcast.h"
 #include "soft/cm/mpa.h"
 #include "soft/cm/port_cache.h"
+#include "soft/cm/tcp_port.h"
 #include "soft/verbs/profile.h"
 #include "soft/soft.h"
 
@@ -94,6 +95,12 @@ struct soft_cm_id *soft_cm_id_find(uint64_t number) {
     if (index >= table.used || !table.slots[index].id)
         return NULL;
     return table.slots[index].id->number == number ? table.slots[index].id : NULL;
+}
+
+struct soft_cm_id *soft_cm_id_at(uint32_t place) {
+    table_check_fork();
+    uint32_t index = place - 1;
+    return index < table.used ? table.slots[index].id : NULL;
 }
 
 void soft_cm_id_each(void (*fn)(struct soft_cm_id *id, void *arg), void *arg) {
@@ -233,6 +240,7 @@ void soft_cm_id_kill(struct soft_cm_id *id) {
         return;
     id->state = SOFT_CM_DEAD;
     soft_cm_port_release(id);
+    soft_cm_tcp_port_close(id);
     soft_cm_conn_kill(id);
     table_remove(id);
 }

@@ -86,7 +86,8 @@ struct soft_cm_id {
     uint8_t gid_index;
     struct soft_cm_port port;
     struct soft_cm_conn conn;
-    struct cds_list_head groups; /* joined: mcast.c */
+    struct soft_cm_tcp_port *tcp_port; /* of a listener: tcp_port.h */
+    struct cds_list_head groups;       /* joined: mcast.c */
 
     unsigned backlog, rpc_client_count; /* listener: requests queued and not fetched */
     struct soft_cm_id *listener;        /* unfetched request: whose */
@@ -132,6 +133,7 @@ static inline int soft_cm_id_unusable(struct rdma_cm_id *id) {
 /* A new id without channel, engine reference or address. NULL: no memory. */
 struct soft_cm_id *soft_cm_id_new(enum rdma_port_space ps, enum ibv_qp_type type, void *context);
 struct soft_cm_id *soft_cm_id_find(uint64_t number);
+struct soft_cm_id *soft_cm_id_at(uint32_t place); /* whose number has these lower 32 bits */
 /* The id whose connection is with that peer's id of that number. */
 struct soft_cm_id *soft_cm_id_find_remote(const struct soft_peer *peer, uint64_t remote);
 /* Calls fn for every id; fn may kill ids but not free them. */

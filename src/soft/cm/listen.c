@@ -16,6 +16,8 @@
 #include "soft/cm/event.h"
 #include "soft/cm/id.h"
 #include "soft/cm/qp.h"
+#include "soft/cm/tcp.h"
+#include "soft/cm/tcp_port.h"
 #include "soft/soft.h"
 
 /* ---- the call -------------------------------------------------------------------------------------- */
@@ -41,6 +43,9 @@ static int listen_locked(struct soft_cm_id *id, int backlog) {
             return -error;
         }
     }
+    int error = soft_cm_tcp_port_listen(id);
+    if (error)
+        return -error;
     id->backlog =
         backlog <= 0 || backlog > SOFT_CM_BACKLOG_MAX ? SOFT_CM_BACKLOG_MAX : (unsigned)backlog;
     id->state = SOFT_CM_LISTEN;
@@ -108,6 +113,48 @@ struct soft_cm_id *soft_cm_listen_for(uint32_t type, const union soft_cm_wire_an
                                  (struct sockaddr *)&dst, &known);
 }
 
+/* The id of a request and the event that tells of it, which is to be filled in and posted. NULL: no room. */
+static struct soft_cm_event *announce(struct soft_cm_id *listener,
+                                      const struct sockaddr_storage *own,
+                                      const struct sockaddr_storage *peer) {
+    if (listener->rpc_client_count >= listener->backlog)
+        return NULL;
+    struct soft_cm_event *event = soft_cm_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    struct soft_cm_id *id =
+        event ? soft_cm_id_new(listener->id.ps, listener->id.qp_type, listener->id.context) : NULL;
+    if (!id) {
+        free(event);
+        return NULL;
+    }
+    id->id.route.addr.src_storage = *own;
+    id->id.route.addr.dst_storage = *peer;
+    id->state = SOFT_CM_CONNECT;
+    id->tos = listener->tos;
+    id->ack_timeout_set = listener->ack_timeout_set;
+    id->ack_timeout = listener->ack_timeout;
+    id->listener = listener;
+    event->event.id = &id->id;
+    event->event.listen_id = &listener->id;
+    event->request = id;
+    listener->rpc_client_count++;
+    return event;
+}
+
+bool soft_cm_listen_on_tcp(struct soft_cm_id *listener, struct soft_cm_tcp *tcp,
+                           const struct soft_cm_wire_req *req) {
+    struct soft_cm_event *event = announce(listener, &tcp->to, &tcp->from);
+    if (!event)
+        return false;
+    struct soft_cm_id *id = event->request;
+    struct soft_cm_wire_req own = *req;
+    own.qp_num = soft_cm_tcp_qpn(id); /* the peer's has none here */
+    id->conn.tcp = tcp;
+    tcp->id = id;
+    take_req(id, event, &own);
+    soft_cm_event_post(event);
+    return true;
+}
+
 void soft_cm_listen_on_request(struct soft_peer *peer, uint32_t type,
                                const union soft_cm_wire_any *msg) {
     soft_assert_locked();
@@ -128,28 +175,12 @@ void soft_cm_listen_on_request(struct soft_peer *peer, uint32_t type,
         soft_cm_wire_refuse(peer, msg->head.from, (enum soft_cm_wire_type)type, known);
         return;
     }
-    if (listener->rpc_client_count >= listener->backlog)
-        return;
-    struct soft_cm_event *event = soft_cm_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
-    struct soft_cm_id *id =
-        event ? soft_cm_id_new(listener->id.ps, listener->id.qp_type, listener->id.context) : NULL;
-    if (!id) {
-        free(event);
+    struct soft_cm_event *event = announce(listener, &dst, &src);
+    if (!event)
         return; /* as if it had been lost */
-    }
-    id->id.route.addr.src_storage = dst;
-    id->id.route.addr.dst_storage = src;
-    id->state = SOFT_CM_CONNECT;
-    id->tos = listener->tos;
-    id->ack_timeout_set = listener->ack_timeout_set;
-    id->ack_timeout = listener->ack_timeout;
-    id->listener = listener;
+    struct soft_cm_id *id = event->request;
     id->conn.peer = soft_peer_hold(peer);
     id->conn.remote = msg->head.from;
-    event->event.id = &id->id;
-    event->event.listen_id = &listener->id;
-    event->request = id;
-    listener->rpc_client_count++;
     if (ud) {
         id->conn.state = SOFT_CM_CONN_SIDR_RCVD;
         soft_cm_event_set_data(event, sidr->data, sizeof sidr->data);

@@ -21,6 +21,7 @@
 #include "soft/cm/id.h"
 #include "soft/cm/port_name.h"
 #include "soft/cm/port_cache.h"
+#include "soft/cm/tcp_port.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/name_search.h"
 
@@ -38,6 +39,7 @@ void soft_cm_port_forked(void) {
     ephemeral_next = 0;
     looking = false;
     soft_cm_port_cache_forked();
+    soft_cm_tcp_port_forked();
 }
 
 void soft_cm_port_init(struct soft_cm_port *port) {
@@ -162,6 +164,11 @@ static void link_port(struct soft_cm_id *id) {
     id->port.linked = true;
 }
 
+static void give_back(struct soft_cm_id *id) {
+    soft_abstract_socket_unbind(&id->port.names[id->port.name]);
+    id->port.name = -1;
+}
+
 int soft_cm_port_claim(struct soft_cm_id *id) {
     struct sockaddr_storage *src = &id->id.route.addr.src_storage;
     if (soft_cm_addr_port(soft_cm_id_src(id))) {
@@ -173,6 +180,11 @@ int soft_cm_port_claim(struct soft_cm_id *id) {
     for (int i = 0; i < EPHEMERAL_TRIES; i++) {
         soft_cm_addr_set_port(src, random_port());
         int error = take(id, id->port.reuse, true);
+        if (!error) { /* other hosts are to find it there, too, should it listen */
+            error = soft_cm_tcp_port_reserve(id);
+            if (error)
+                give_back(id);
+        }
         if (!error) {
             link_port(id);
             return 0;
@@ -222,8 +234,7 @@ void soft_cm_port_release(struct soft_cm_id *id) {
         port->linked = false;
     }
     if (port->name >= 0)
-        soft_abstract_socket_unbind(&port->names[port->name]);
-    port->name = -1;
+        give_back(id);
 }
 
 /* ---- finding -------------------------------------------------------------------------------------- */

@@ -13,8 +13,10 @@
 #include "soft/cm/device.h"
 #include "soft/cm/event.h"
 #include "soft/cm/id.h"
+#include "soft/cm/net.h"
 #include "soft/cm/resolve.h"
 #include "soft/cm/sync.h"
+#include "soft/cm/tcp.h"
 #include "soft/fault/cm.h"
 #include "soft/soft.h"
 
@@ -95,6 +97,13 @@ static int prepare_src(struct soft_cm_id *id, const struct sockaddr *src,
     return bind_locked(id, src, soft_cm_addr_port(src) != 0, allowed);
 }
 
+/* 0: it is bound to its source there, or goes within this host; else why it cannot be reached. */
+static int go_over_tcp(struct soft_cm_id *id, bool local) {
+    if (local && (soft_cm_net() != SOFT_CM_NET_REQUIRE || !soft_cm_net_allows(id)))
+        return 0;
+    return soft_cm_net_allows(id) ? soft_cm_tcp_open(id) : EREMOTE;
+}
+
 static int resolve_locked(struct soft_cm_id *id, const struct sockaddr *src,
                           const struct sockaddr *dst, int local, bool allowed) {
     int event, status;
@@ -111,8 +120,9 @@ static int resolve_locked(struct soft_cm_id *id, const struct sockaddr *src,
         soft_cm_event_raise(id, event, status);
         return 0;
     }
-    if (local <= 0) {
-        soft_cm_event_raise(id, RDMA_CM_EVENT_ADDR_ERROR, local ? local : -EREMOTE);
+    error = local < 0 ? -local : go_over_tcp(id, local);
+    if (error) {
+        soft_cm_event_raise(id, RDMA_CM_EVENT_ADDR_ERROR, -error);
         return 0; /* still bound: the address may be resolved again */
     }
     if (soft_cm_addr_is_any(soft_cm_id_src(id))) {

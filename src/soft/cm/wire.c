@@ -16,6 +16,7 @@
 #include "soft/cm/listen.h"
 #include "soft/cm/mpa.h"
 #include "soft/cm/mpa_answer.h"
+#include "soft/cm/tcp.h"
 #include "soft/fault/cm.h"
 #include "soft/ipc/peer_queue.h"
 #include "soft/verbs/device_state.h"
@@ -57,17 +58,23 @@ bool soft_cm_wire_addr_get(struct sockaddr_storage *to, const struct soft_cm_wir
 /* id: whose message it is, or NULL. */
 static void outgoing(struct soft_cm_id *id, struct soft_peer *peer, enum soft_cm_wire_type type,
                      const void *msg, size_t bytes) {
-    if (soft_fault_active() && soft_fault_message(id ? &id->fault : NULL, peer, type, msg, bytes))
+    if (soft_fault_active() &&
+        soft_fault_message(id ? &id->fault : NULL, (struct soft_fault_way){.peer = peer}, type, msg,
+                           bytes))
         return;
     (void)soft_peer_send(peer, type, msg, bytes, -1);
 }
 
 void soft_cm_wire_send(struct soft_cm_id *id, enum soft_cm_wire_type type,
                        union soft_cm_wire_any *msg, size_t bytes) {
-    if (!id->conn.peer)
-        return;
     msg->head.to = id->conn.remote;
     msg->head.from = id->number;
+    if (id->conn.tcp) {
+        soft_cm_tcp_outgoing(id, type, msg, bytes);
+        return;
+    }
+    if (!id->conn.peer)
+        return;
     outgoing(id, id->conn.peer, type, msg, bytes);
 }
 
@@ -167,7 +174,8 @@ void soft_cm_on_message(struct soft_peer *peer, uint32_t type, const void *data,
         return;
     memcpy(&msg, data, bytes);
     if (soft_fault_active() &&
-        soft_fault_arrival(counted_for(peer, type, &msg), peer, type, &msg, bytes))
+        soft_fault_arrival(counted_for(peer, type, &msg), (struct soft_fault_way){.peer = peer},
+                           type, &msg, bytes))
         return;
     soft_cm_wire_deliver(peer, type, &msg, bytes);
 }

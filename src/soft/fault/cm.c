@@ -3,7 +3,7 @@
  * cm.c - faults of the connection manager: messages late or lost on either side, calls that end with another
  * event, events that nothing caused. Control lock for everything.
  *
- * Late messages wait in one bounded list, sorted by their time; two for the same peer keep their
+ * Late messages wait in one bounded list, sorted by their time; two on the same way keep their
  * order. A list that is full loses the message, which the cm repeats like any other that was lost.
  */
 #include <stdlib.h>
@@ -12,6 +12,8 @@
 
 #include "soft/fault/cm.h"
 #include "soft/cm/id.h"
+#include "soft/cm/tcp.h"
+#include "soft/cm/tcp_offer.h"
 #include "soft/cm/wire.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/peer_queue.h"
@@ -21,7 +23,7 @@
 
 struct late {
     struct cds_list_head link;
-    struct soft_peer *peer;
+    struct soft_fault_way way; /* its peer is held */
     uint64_t due_ns;
     bool arrived; /* else: to be sent */
     uint32_t type;
@@ -41,6 +43,24 @@ static void wait_for_first(void) {
                        send_due);
 }
 
+static void hear_late(const struct late *late) {
+    if (!late->way.peer)
+        soft_cm_tcp_deliver(late->way.tcp, late->type, late->data, late->bytes);
+    else if (!soft_peer_alive(late->way.peer))
+        soft_cm_on_peer_gone(late->way.peer);
+    else
+        soft_cm_wire_deliver(late->way.peer, late->type, late->data, late->bytes);
+}
+
+static void send_late(const struct late *late) {
+    if (atomic_load(&soft_port_down))
+        return;
+    if (!late->way.peer)
+        soft_cm_tcp_send(late->way.tcp, late->type, late->data);
+    else
+        (void)soft_peer_send(late->way.peer, late->type, late->data, late->bytes, -1);
+}
+
 static void send_due(struct soft_timer *timer) {
     uint64_t now = soft_now_ns();
     while (!cds_list_empty(&late_list)) {
@@ -49,26 +69,31 @@ static void send_due(struct soft_timer *timer) {
             break;
         cds_list_del(&late->link);
         late_count--;
-        if (late->arrived && timer && !soft_peer_alive(late->peer))
-            soft_cm_on_peer_gone(late->peer);
-        else if (late->arrived && timer)
-            soft_cm_wire_deliver(late->peer, late->type, late->data, late->bytes);
-        else if (!late->arrived && !atomic_load(&soft_port_down))
-            (void)soft_peer_send(late->peer, late->type, late->data, late->bytes, -1);
-        soft_peer_release(late->peer);
+        if (late->arrived && timer)
+            hear_late(late);
+        else if (!late->arrived)
+            send_late(late);
+        if (late->way.peer)
+            soft_peer_release(late->way.peer);
         free(late);
     }
     wait_for_first();
 }
 
-static void later(struct soft_peer *peer, bool arrived, uint32_t type, const void *msg,
+static bool is_same(struct soft_fault_way a, struct soft_fault_way b) {
+    return a.peer == b.peer && a.tcp == b.tcp;
+}
+
+static void later(struct soft_fault_way way, bool arrived, uint32_t type, const void *msg,
                   size_t bytes, uint64_t delay_ns) {
     if (late_count == LATE_MAX || bytes > sizeof(union soft_cm_wire_any))
         return;
     struct late *late = malloc(sizeof *late);
     if (!late)
         return;
-    *late = (struct late){.peer = soft_peer_hold(peer),
+    if (way.peer)
+        soft_peer_hold(way.peer);
+    *late = (struct late){.way = way,
                           .due_ns = soft_now_ns() + delay_ns,
                           .arrived = arrived,
                           .type = type,
@@ -76,7 +101,7 @@ static void later(struct soft_peer *peer, bool arrived, uint32_t type, const voi
     memcpy(late->data, msg, bytes);
     struct late *one;
     cds_list_for_each_entry(one, &late_list, link) {
-        if (one->peer == peer && one->arrived == arrived && one->due_ns > late->due_ns)
+        if (is_same(one->way, way) && one->arrived == arrived && one->due_ns > late->due_ns)
             late->due_ns = one->due_ns;
     }
     cds_list_for_each_entry_reverse(one, &late_list, link) {
@@ -103,22 +128,27 @@ void soft_fault_messages_forked(void) {
     late_timer.due_ns = 0;
 }
 
-static bool waits_before(const struct soft_peer *peer, bool arrived) {
+static bool waits_before(struct soft_fault_way way, bool arrived) {
     const struct late *one;
     cds_list_for_each_entry(one, &late_list, link) {
-        if (one->peer == peer && one->arrived == arrived)
+        if (is_same(one->way, way) && one->arrived == arrived)
             return true;
     }
     return false;
 }
 
 bool soft_fault_arrival_waits(const struct soft_peer *peer) {
-    return waits_before(peer, true);
+    const struct late *one;
+    cds_list_for_each_entry(one, &late_list, link) {
+        if (one->way.peer == peer && one->arrived)
+            return true;
+    }
+    return false;
 }
 
 static struct soft_fault_id nobody; /* whose answers and requests without an id are */
 
-bool soft_fault_message(struct soft_fault_id *id, struct soft_peer *peer, uint32_t type,
+bool soft_fault_message(struct soft_fault_id *id, struct soft_fault_way way, uint32_t type,
                         const void *msg, size_t bytes) {
     struct soft_rule rule;
     unsigned index = type - SOFT_CM_WIRE_REQ;
@@ -128,13 +158,13 @@ bool soft_fault_message(struct soft_fault_id *id, struct soft_peer *peer, uint32
     bool found = soft_fault_decide(FAULT_CM, id->serial, 0, FAULT_NTH, (int)index, n, &rule);
     if (atomic_load(&soft_port_down) || (found && rule.what == FAULT_LOSS))
         return true;
-    if (!found && !waits_before(peer, false))
+    if (!found && !waits_before(way, false))
         return false;
-    later(peer, false, type, msg, bytes, found ? rule.ns : 0);
+    later(way, false, type, msg, bytes, found ? rule.ns : 0);
     return true;
 }
 
-bool soft_fault_arrival(struct soft_fault_id *id, struct soft_peer *peer, uint32_t type,
+bool soft_fault_arrival(struct soft_fault_id *id, struct soft_fault_way way, uint32_t type,
                         const void *msg, size_t bytes) {
     struct soft_rule rule;
     unsigned index = type - SOFT_CM_WIRE_REQ;
@@ -144,9 +174,9 @@ bool soft_fault_arrival(struct soft_fault_id *id, struct soft_peer *peer, uint32
     bool found = soft_fault_decide(FAULT_CM_IN, id->serial, 0, FAULT_NTH, (int)index, n, &rule);
     if (found && rule.what == FAULT_LOSS)
         return true;
-    if (!found && !waits_before(peer, true))
+    if (!found && !waits_before(way, true))
         return false;
-    later(peer, true, type, msg, bytes, found ? rule.ns : 0);
+    later(way, true, type, msg, bytes, found ? rule.ns : 0);
     return true;
 }
 

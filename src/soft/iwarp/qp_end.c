@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "soft/cm/tcp.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/inbox.h"
 #include "soft/iwarp/qp_receive.h"
@@ -98,21 +99,30 @@ void soft_tcp_down(struct soft_qp *qp) {
     soft_qp_timer_want();
 }
 
-static void close_socket(struct soft_tcp_socket *socket) {
+static void close_socket(struct soft_tcp_socket *socket, bool answered) {
     soft_watch_remove(&socket->watch);
     soft_timer_cancel(&socket->timer);
     cds_list_del(&socket->link);
     close(socket->watch.fd);
+    if (socket->cm)
+        soft_cm_tcp_closed(socket->cm, answered);
     free(socket);
 }
 
 static void on_timer(struct soft_timer *timer) {
-    close_socket(caa_container_of(timer, struct soft_tcp_socket, timer));
+    close_socket(caa_container_of(timer, struct soft_tcp_socket, timer), false);
 }
 
 static void read_away(struct soft_tcp_socket *socket) {
     if (iwarp_stream_finished(socket->watch.fd))
-        close_socket(socket);
+        close_socket(socket, true);
+}
+
+static void begin_reading_away(struct soft_tcp_socket *socket) {
+    cds_list_add_tail(&socket->link, &ending);
+    (void)soft_watch_modify(&socket->watch, EPOLLIN);
+    soft_timer_arm(&socket->timer, soft_now_ns() + READ_AWAY_NS, on_timer);
+    read_away(socket);
 }
 
 void soft_tcp_leave(struct soft_qp *qp) {
@@ -121,10 +131,21 @@ void soft_tcp_leave(struct soft_qp *qp) {
         return;
     qp->tcp->socket = NULL;
     socket->qp = NULL;
-    cds_list_add_tail(&socket->link, &ending);
-    (void)soft_watch_modify(&socket->watch, EPOLLIN);
-    soft_timer_arm(&socket->timer, soft_now_ns() + READ_AWAY_NS, on_timer);
-    read_away(socket);
+    socket->cm = qp->cm;
+    begin_reading_away(socket);
+}
+
+void soft_tcp_read_away(int fd) {
+    struct soft_tcp_socket *socket = calloc(1, sizeof *socket);
+    if (socket)
+        socket->watch = (struct soft_watch){.fd = fd, .fn = soft_tcp_on_event};
+    iwarp_stream_finish(fd);
+    if (!socket || soft_watch_add(&socket->watch, EPOLLIN) != 0) {
+        free(socket);
+        close(fd);
+        return;
+    }
+    begin_reading_away(socket);
 }
 
 void soft_tcp_on_event(struct soft_watch *watch, uint32_t events) {
@@ -138,7 +159,7 @@ void soft_tcp_on_event(struct soft_watch *watch, uint32_t events) {
 void soft_tcp_stop(void) {
     struct soft_tcp_socket *socket, *next;
     cds_list_for_each_entry_safe(socket, next, &ending, link)
-        close_socket(socket);
+        close_socket(socket, false);
 }
 
 void soft_tcp_forked(void) {

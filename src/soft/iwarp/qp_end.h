@@ -24,6 +24,7 @@ struct soft_tcp_socket {
     struct soft_timer timer;
     struct soft_qp *qp;        /* NULL: it is read away */
     struct cds_list_head link; /* then */
+    uint64_t cm;               /* then: whose connection it was, 0: nobody's */
 };
 
 /* qp->lock, and a sink. This end refuses what came, or has waited for too long. */
@@ -36,6 +37,9 @@ void soft_tcp_lost(struct soft_qp *qp, struct sink *sink, enum ibv_wc_status sta
 void soft_tcp_down(struct soft_qp *qp);
 /* Control lock, qp->lock: the socket is not the queue pair's any more. */
 void soft_tcp_leave(struct soft_qp *qp);
+
+/* Control lock. The same of a socket that no queue pair has: it is read away and closed. */
+void soft_tcp_read_away(int fd);
 
 void soft_tcp_on_event(struct soft_watch *watch, uint32_t events);
 void soft_tcp_stop(void);   /* control lock: the engine ends, and with it what it would wait for */

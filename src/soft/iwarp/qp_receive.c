@@ -166,6 +166,10 @@ static struct soft_wqe *oldest_waiting(struct soft_qp *qp) {
 
 static bool reading(void *owner, struct iwarp_read *read) {
     struct soft_qp *qp = owner;
+    if (__builtin_expect(qp->tcp->rtr_answered, 0)) {
+        *read = (struct iwarp_read){.bytes = 0};
+        return true;
+    }
     const struct soft_wqe *wqe = oldest_waiting(qp);
     if (!wqe)
         return false;
@@ -185,6 +189,10 @@ static enum iwarp_refusal response(void *owner, uint32_t at, uint32_t bytes,
 
 static void read_done(void *owner) {
     struct soft_qp *qp = owner;
+    if (__builtin_expect(qp->tcp->rtr_answered, 0)) {
+        qp->tcp->rtr_answered = false;
+        return;
+    }
     struct soft_wqe *wqe = oldest_waiting(qp);
     if (!wqe)
         return;

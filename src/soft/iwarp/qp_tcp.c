@@ -15,9 +15,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "soft/cm/tcp.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
-#include "soft/iwarp/handshake.h"
 #include "soft/iwarp/inbox.h"
 #include "soft/iwarp/qp_end.h"
 #include "soft/iwarp/qp_receive.h"
@@ -96,7 +96,8 @@ static void hand_on(struct soft_qp *qp, bool moved) {
         cool(qp);
     if (tcp->hot || late || (qp->srq && ld(qp->rx_stalled)))
         st(qp->attention, true);
-    if (tcp->hot || late || ld(qp->rx_stalled) || iwarp_rx_inside(&tcp->rx))
+    bool news = tcp->listens && !tcp->heard && !tcp->mute;
+    if (tcp->hot || late || news || ld(qp->rx_stalled) || iwarp_rx_inside(&tcp->rx))
         want_tick(qp);
 }
 
@@ -119,6 +120,7 @@ void soft_tcp_progress(struct soft_qp *qp, struct sink *sink) {
     tcp->turns++;
     tcp->sink = sink;
     bool moved = soft_tcp_receive(qp);
+    tcp->mute = tcp->mute && tcp->rx.frames == 0;
     if (tcp->error != 0 && !moved && !tcp->down)
         soft_tcp_lost(qp, sink, IBV_WC_RETRY_EXC_ERR);
     if (!tcp->down)
@@ -152,11 +154,20 @@ static void engine_turn(struct soft_qp *qp) { /* qp->lock */
     qp->tcp->by_engine = false;
 }
 
+/* qp->lock, control lock. The dialer's first frame is here: the connection is established. */
+static void tell(struct soft_qp *qp) {
+    struct soft_tcp *tcp = qp->tcp;
+    if (!tcp->listens || tcp->heard || tcp->rx.frames == 0)
+        return;
+    tcp->heard = true;
+    soft_cm_tcp_heard(qp->cm);
+}
+
 void soft_tcp_event(struct soft_qp *qp, uint32_t events) {
     bool broken = (events & (EPOLLERR | EPOLLHUP)) != 0;
     spin_lock(&qp->lock);
     struct soft_tcp *tcp = qp->tcp;
-    if (!tcp->down && !broken && !armed(qp) && polled(qp)) {
+    if (!tcp->down && !broken && !tcp->mute && !armed(qp) && polled(qp)) {
         watch(tcp, 0);
         heat(qp);
         st(qp->attention, true);
@@ -169,6 +180,7 @@ void soft_tcp_event(struct soft_qp *qp, uint32_t events) {
             engine_turn(qp);
         }
     }
+    tell(qp);
     if (tcp->down)
         soft_tcp_leave(qp);
     spin_unlock(&qp->lock);
@@ -217,6 +229,7 @@ bool soft_tcp_tick(struct soft_qp *qp, uint64_t now) {
     bool later = !tcp->down && (ld(qp->rx_stalled) || tcp->inside_ns != 0 || tcp->full);
     if (!again && !later)
         st(qp->need_tick, false);
+    tell(qp);
     if (tcp->down) {
         soft_tcp_leave(qp);
         engine_turn(qp); /* flushes */
@@ -300,6 +313,33 @@ int soft_tcp_attach(struct soft_qp *qp, int fd, const struct iwarp_terms *terms)
     return 0;
 }
 
+void soft_tcp_connects(struct soft_qp *qp, uint64_t cm, bool listener, enum iwarp_rtr rtr) {
+    spin_lock(&qp->lock);
+    qp->cm = cm;
+    qp->tcp->listens = qp->tcp->mute = listener;
+    qp->tcp->rtr = (uint8_t)rtr;
+    spin_unlock(&qp->lock);
+}
+
+static void send_now(struct soft_qp *qp) { /* qp->lock */
+    if (!qp->tcp->down && (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS))
+        hand_on(qp, soft_tcp_transmit(qp));
+}
+
+void soft_tcp_begin(struct soft_qp *qp) {
+    spin_lock(&qp->lock);
+    qp->tcp->begun = true;
+    send_now(qp);
+    spin_unlock(&qp->lock);
+}
+
+void soft_tcp_speak(struct soft_qp *qp) {
+    spin_lock(&qp->lock);
+    qp->tcp->mute = false;
+    send_now(qp);
+    spin_unlock(&qp->lock);
+}
+
 void soft_tcp_detach(struct soft_qp *qp) {
     spin_lock(&qp->lock);
     struct soft_tcp *tcp = qp->tcp;
@@ -307,6 +347,7 @@ void soft_tcp_detach(struct soft_qp *qp) {
         soft_tcp_down(qp);
         soft_tcp_leave(qp);
         qp->tcp = NULL;
+        qp->cm = 0;
         qp->early = false;
         qp->elsewhere = false;
         st(qp->has_socket, false);

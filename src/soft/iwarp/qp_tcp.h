@@ -20,13 +20,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "soft/iwarp/handshake.h"
 #include "soft/iwarp/rdmap.h"
 #include "soft/iwarp/rx.h"
 #include "soft/iwarp/stream.h"
 #include "soft/iwarp/tx.h"
 #include "soft/verbs/qp.h"
 
-struct iwarp_terms;
 struct sink;
 struct soft_mr;
 struct soft_tcp_socket;
@@ -43,6 +43,12 @@ struct soft_tcp {
     bool more;          /* a turn of sending ended before all was sent */
     bool full;          /* a message waits for room in its CQ */
     bool answer_turn;   /* of two that wait, an answer goes first */
+    bool listens;       /* the listener's end: the dialer's first frame is of interest */
+    bool mute;          /* the listener's, before that frame: nothing is sent */
+    bool heard;         /* whoever connects it was told of that frame */
+    bool begun;         /* the dialer's: its first frame goes, whether there is a message or not */
+    bool rtr_answered;  /* a READ as first frame: its answer is to come */
+    uint8_t rtr;        /* the dialer's: enum iwarp_rtr, until that frame is made */
     unsigned peer_says; /* why it ended the stream */
     int error;          /* errno that sending came to */
     uint32_t watched;   /* events the engine watches for */
@@ -72,6 +78,13 @@ struct soft_tcp {
  * takes it there; the socket is the queue pair's then. 0 or an errno, and the socket is the caller's.
  */
 int soft_tcp_attach(struct soft_qp *qp, int fd, const struct iwarp_terms *terms);
+/*
+ * Control lock. Whose connection it is (soft_cm_id.number), and which end of it. The listener's sends nothing before it has a
+ * frame; the dialer's sends that first frame, of nothing, before its first message, or when soft_tcp_begin() says so.
+ */
+void soft_tcp_connects(struct soft_qp *qp, uint64_t cm, bool listener, enum iwarp_rtr rtr);
+void soft_tcp_begin(struct soft_qp *qp); /* control lock: the dialer is ready */
+void soft_tcp_speak(struct soft_qp *qp); /* control lock: the listener need not wait any more */
 /* Control lock; nobody polls it. The socket is read away and closed by the engine. */
 void soft_tcp_detach(struct soft_qp *qp);
 

@@ -209,10 +209,28 @@ static void settle(struct soft_qp *qp) {
     st(qp->tx_acked, (uint32_t)tcp->tx.sent);
 }
 
+/* The frame of nothing by which the listener sees that the dialer is ready. */
+static bool begin_stream(struct soft_tcp *tcp) {
+    uint8_t request[IWARP_READ_BYTES];
+    struct iovec piece = {request, sizeof request};
+    struct iwarp_tx_message message = {.opcode = IWARP_WRITE, .piece = &piece};
+    uint64_t end;
+    if (tcp->rtr == IWARP_RTR_READ) {
+        iwarp_read_put(request, &(struct iwarp_read){.bytes = 0});
+        message.opcode = IWARP_READ_REQUEST;
+        message.pieces = 1;
+        tcp->rtr_answered = true;
+    }
+    tcp->rtr = IWARP_RTR_NONE;
+    return iwarp_tx_begin(&tcp->tx, &message, &end) == 0;
+}
+
 static bool next_message(struct soft_qp *qp) {
     struct soft_tcp *tcp = qp->tcp;
     if (tcp->tx.open)
         return false;
+    if (__builtin_expect(tcp->rtr != IWARP_RTR_NONE, 0))
+        return (tcp->begun || qp->sq_next != qp->sq_tail) && begin_stream(tcp);
     tcp->answer_turn = !tcp->answer_turn;
     if (tcp->answer_turn)
         return next_answer(qp) || next_request(qp);
@@ -223,7 +241,7 @@ bool soft_tcp_transmit(struct soft_qp *qp) {
     struct soft_tcp *tcp = qp->tcp;
     struct iwarp_tx *tx = &tcp->tx;
     uint64_t before = tx->sent;
-    if (qp->state == IBV_QPS_INIT || tcp->error != 0 || qp->give_up != 0)
+    if (qp->state == IBV_QPS_INIT || tcp->mute || tcp->error != 0 || qp->give_up != 0)
         return false;
     if (__builtin_expect(cut_off(qp), 0)) {
         soft_tcp_terminate(qp, &(struct iwarp_terminate){.refusal = IWARP_REMOTE_STAG});

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "soft/cm/mpa.h"
+#include "soft/cm/tcp.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
@@ -453,6 +454,12 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
         goto out;
     }
     bool links = from == IBV_QPS_INIT && to == IBV_QPS_RTR && !qp->elsewhere;
+    if (links && soft_cm_tcp_is_qpn(attr->dest_qp_num)) {
+        rc = soft_cm_tcp_attach(qp, attr->dest_qp_num);
+        if (rc != 0 && rc != ENOENT)
+            goto out;
+        links = rc == ENOENT; /* then it is a number that nobody has */
+    }
     struct soft_peer *peer = NULL;
     int found = links ? find_peer(qp, attr->dest_qp_num, &peer) : 0;
     if (found == -EINVAL) {

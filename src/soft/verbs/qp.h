@@ -196,10 +196,10 @@ struct soft_qp {
     struct soft_fault_qp fault;
     _Atomic uint32_t windows; /* bound on it */
     _Atomic bool fell;        /* iWARP: went to ERR, and its connection has not heard of it */
-    uint64_t cm;              /* iWARP: the id that connects it, 0: none yet; control lock */
-    bool stuck;               /* iWARP: a send was posted too early, and nothing goes any more */
-    bool second;              /* iWARP: the listener's, which must hear before it speaks */
-    uint32_t rq_flush_end;    /* the receives before it are flushed in ERR, those behind it wait */
+    uint64_t cm; /* iWARP, or over TCP: the id that connects it, 0: none yet; control lock */
+    bool stuck;  /* iWARP: a send was posted too early, and nothing goes any more */
+    bool second; /* iWARP: the listener's, which must hear before it speaks */
+    uint32_t rq_flush_end; /* the receives before it are flushed in ERR, those behind it wait */
     bool flush_late; /* iWARP: fell by itself, and the engine has not come to flush its receives */
 
     /* UC and UD */

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * net.h - whether the device reaches other hosts, and which addresses go over TCP.
+ *
+ *   SLUICE_SOFT_NET=off       no socket of the internet family is made; another host is EREMOTE
+ *                   on        the default: an address of this host goes through shared memory, any other over TCP
+ *                   require   over TCP within the host, too: for tests, and for measuring
+ *
+ * Reliable connections of the port space TCP only. A device that is like iWARP (SLUICE_SOFT_PROFILE) reaches this host
+ * alone. Read from the environment when first needed, constant from then on; a word that is none of these counts as off, so
+ * that nobody who meant it opens a port. Any thread.
+ */
+#ifndef SOFT_CM_NET_H
+#define SOFT_CM_NET_H
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+struct soft_cm_id;
+
+enum soft_cm_net { SOFT_CM_NET_OFF, SOFT_CM_NET_ON, SOFT_CM_NET_REQUIRE };
+
+enum soft_cm_net soft_cm_net(void);
+/* Whether a connection of that id may go over TCP at all. */
+bool soft_cm_net_allows(const struct soft_cm_id *id);
+/* Whether a listener at that address is to be reached by other hosts. */
+bool soft_cm_net_opens_port(const struct soft_cm_id *id, const struct sockaddr *addr);
+/* The address of this host from which that one is reached, port 0. 0, or an errno: there is no route. Asks nobody else. */
+int soft_cm_net_source(const struct sockaddr *dst, struct sockaddr_storage *src);
+
+#endif
