@@ -24,6 +24,9 @@ static const struct facts soft_roce = {
     .stale_numbers = true,
     .resolve_elsewhere_call = ENETUNREACH, /* no route in the guest */
     .reject_of_dead_client = 28,           /* the kernel destroys its ids */
+    .tells_parameters = true,
+    .tells_refusals = true,
+    .disconnects_one = true,
     .crashes_without_device = true,
     .listeners_disconnect = true,
     .crashes_without_param = true,
@@ -123,6 +126,9 @@ static const struct facts soft = {
     .hesitation_ends = true,
     .resolve_elsewhere_event = -EREMOTE, /* it has this host's addresses and no other */
     .ece_error = EOPNOTSUPP,             /* it has nothing to negotiate */
+    .tells_parameters = true,
+    .tells_refusals = true,
+    .disconnects_one = true,
     .reject_of_dead_client = 4,
     .reject_of_lost_request = 8, /* asks again, and nobody listens any more */
     .access_events = true,
@@ -163,6 +169,12 @@ static const struct facts soft = {
     .bind_refused = IBV_WC_MW_BIND_ERR,
     .passive_access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
 };
+
+/* SLUICE_SOFT_NET=require: what MPA does not carry, and TCP cannot tell. */
+static void go_over_tcp(struct facts *f) {
+    f->tells_parameters = f->tells_refusals = f->disconnects_one = false;
+    f->reject_of_dead_client = 28; /* a stream ends, and does not say why */
+}
 
 /* SLUICE_SOFT_PROFILE=nic: as the specification says, and narrow. */
 static void be_like_nic(struct facts *f) {
@@ -235,6 +247,10 @@ void facts_choose(void) {
         be_like_rxe(&facts, true);
     if (profile && strcmp(profile, "iwarp") == 0)
         be_siw(&facts);
+    const char *net = getenv("SLUICE_SOFT_NET");
+    facts.reaches_elsewhere = !net || strcmp(net, "off") != 0;
+    if (net && strcmp(net, "require") == 0)
+        go_over_tcp(&facts);
 }
 
 #else
@@ -260,7 +276,7 @@ void facts_choose(void) {
 /* clang-format off */
 #define FACTS_LIST(N, B, S, R, E) \
     B(stale_numbers) E(resolve_elsewhere_call) E(resolve_elsewhere_event) B(crashes_without_device) \
-    N(reject_of_dead_client) N(reject_of_lost_request) E(ece_error) B(listeners_disconnect) \
+    B(tells_parameters) B(tells_refusals) B(disconnects_one) N(reject_of_dead_client) N(reject_of_lost_request) E(ece_error) B(listeners_disconnect) \
     B(crashes_without_param) B(hesitation_ends) B(migration_loses_requests) N(wr_most) \
     N(srq_wr_most) N(cqe_most) N(sge_most) N(srq_sge_most) N(depth_most) N(inline_most) \
     N(members_most) N(inline_free) B(inline_is_pieces) B(inline_silently) B(by_hand) R(rounding) \

@@ -24,6 +24,14 @@ struct facts {
     bool stale_numbers;
     /* Resolving a host that the device cannot reach: errno of the call, or 0 and the event's status. */
     int resolve_elsewhere_call, resolve_elsewhere_event;
+    /* It reaches other hosts over TCP, and some resolve that nobody is at. */
+    bool reaches_elsewhere;
+    /* Does an end hear of the other's QP number, flow control, retry counts and SRQ? MPA has no place for them. */
+    bool tells_parameters;
+    /* Does a listener hear why a dialer refuses its reply, and does rdma_reject_ece have a reason of its own? */
+    bool tells_refusals;
+    /* Does a disconnect leave the peer's queue pair as it is? The end of a stream ends both. */
+    bool disconnects_one;
     /* connect, accept, resolve_route and create_qp crash on an id that has no device yet. */
     bool crashes_without_device;
     /* A client whose process dies with the reply in hand: 4 (gone) or 28 (as if it had refused). */

@@ -92,10 +92,12 @@ static void connected_qps_point_at_each_other(void **state) {
                     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_ACCESS_FLAGS;
     assert_int_equal(ibv_query_qp(pair.active->qp, &active, all, &init), 0);
     assert_int_equal(ibv_query_qp(pair.passive->qp, &passive, all, &init), 0);
-    assert_int_equal(active.dest_qp_num, pair.passive->qp->qp_num);
-    assert_int_equal(passive.dest_qp_num, pair.active->qp->qp_num);
-    assert_int_equal(active.rq_psn, passive.sq_psn);
-    assert_int_equal(passive.rq_psn, active.sq_psn);
+    if (facts.tells_parameters) {
+        assert_int_equal(active.dest_qp_num, pair.passive->qp->qp_num);
+        assert_int_equal(passive.dest_qp_num, pair.active->qp->qp_num);
+        assert_int_equal(active.rq_psn, passive.sq_psn);
+        assert_int_equal(passive.rq_psn, active.sq_psn);
+    }
     assert_int_equal(active.max_rd_atomic, 1);
     assert_int_equal(active.max_dest_rd_atomic, 1);
     const unsigned remote =
@@ -111,7 +113,7 @@ static void disconnect_moves_the_callers_qp_only(void **state) {
     assert_int_equal(rdma_disconnect(pair.active), 0);
     assert_int_equal(ct_state(pair.active->qp), IBV_QPS_ERR);
     ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
-    assert_int_equal(ct_state(pair.passive->qp), IBV_QPS_RTS);
+    assert_int_equal(ct_state(pair.passive->qp), facts.disconnects_one ? IBV_QPS_RTS : IBV_QPS_ERR);
     assert_int_equal(rdma_disconnect(pair.passive), 0);
     assert_int_equal(ct_state(pair.passive->qp), IBV_QPS_ERR);
     assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
@@ -149,7 +151,8 @@ static void disconnect_flushes_the_caller_only(void **state) {
     assert_int_equal(poll_for(pair.active->recv_cq, facts.wait_ms, &wc), 1);
     assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
     ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
-    assert_int_equal(poll_for(pair.passive->recv_cq, facts.silence_ms, &wc), 0);
+    if (facts.disconnects_one)
+        assert_int_equal(poll_for(pair.passive->recv_cq, facts.silence_ms, &wc), 0);
     assert_int_equal(rdma_disconnect(pair.passive), 0);
     assert_int_equal(poll_for(pair.passive->recv_cq, facts.wait_ms, &wc), 1);
     assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
@@ -254,7 +257,8 @@ static void attributes_of_the_passive_side(void **state) {
     assert_int_equal(ask(pair.passive, IBV_QPS_INIT, &attr), INIT_MASK);
     assert_int_equal(attr.qp_access_flags, facts.passive_access);
     assert_int_equal(ask(pair.passive, IBV_QPS_RTR, &attr), RTR_MASK);
-    assert_int_equal(attr.dest_qp_num, param.qp_num);
+    if (facts.tells_parameters)
+        assert_int_equal(attr.dest_qp_num, param.qp_num);
     assert_int_equal(attr.min_rnr_timer, 0); /* 655 ms! */
     assert_int_equal(attr.max_dest_rd_atomic, 1);
     assert_int_equal(attr.ah_attr.is_global, 1);
@@ -292,8 +296,10 @@ static void attributes_follow_the_negotiation(void **state) {
     assert_int_equal(rdma_connect(pair.active, &param), 0);
     pair.passive = ct_request(pair.passive_channel);
     assert_int_equal(ask(pair.passive, IBV_QPS_RTS, &attr), RTS_MASK);
-    assert_int_equal(attr.retry_cnt, 5);
-    assert_int_equal(attr.rnr_retry, 3); /* what the active side wants of us */
+    if (facts.tells_parameters) {
+        assert_int_equal(attr.retry_cnt, 5);
+        assert_int_equal(attr.rnr_retry, 3); /* what the active side wants of us */
+    }
     param = ct_param(NULL, 0);
     param.responder_resources = 0;
     param.initiator_depth = 2;
@@ -301,10 +307,12 @@ static void attributes_follow_the_negotiation(void **state) {
     assert_int_equal(rdma_accept(pair.passive, &param), 0);
     ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
     assert_int_equal(ask(pair.active, IBV_QPS_RTR, &attr), RTR_MASK);
-    assert_int_equal(attr.dest_qp_num, param.qp_num);
     assert_int_equal(attr.max_dest_rd_atomic, 2);
     assert_int_equal(ask(pair.passive, IBV_QPS_RTS, &peer), RTS_MASK);
-    assert_int_equal(attr.rq_psn, peer.sq_psn);
+    if (facts.tells_parameters) {
+        assert_int_equal(attr.dest_qp_num, param.qp_num);
+        assert_int_equal(attr.rq_psn, peer.sq_psn);
+    }
     assert_int_equal(ask(pair.active, IBV_QPS_RTS, &attr), RTS_MASK);
     assert_int_equal(attr.max_rd_atomic, 0);
     assert_int_equal(attr.retry_cnt, 5);

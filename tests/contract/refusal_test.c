@@ -96,7 +96,8 @@ static void the_active_side_may_reject_the_reply(void **state) {
     struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_REJECTED);
     assert_int_equal(event->status, REJECT_CONSUMER);
     assert_int_equal(event->param.conn.private_data_len, REJECT_DATA);
-    assert_memory_equal(event->param.conn.private_data, data, REJECT_DATA);
+    if (facts.tells_refusals)
+        assert_memory_equal(event->param.conn.private_data, data, REJECT_DATA);
     assert_int_equal(rdma_ack_cm_event(event), 0);
     assert_fails(rdma_establish(pair.active), EINVAL);
     ct_pair_free(&pair);
@@ -120,7 +121,7 @@ static void reject_ece_is_reason_35(void **state) {
     ct_pair_request(&pair);
     assert_int_equal(rdma_reject_ece(pair.passive, "ece", 3), 0);
     struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_REJECTED);
-    assert_int_equal(event->status, REJECT_ECE);
+    assert_int_equal(event->status, facts.tells_refusals ? REJECT_ECE : REJECT_CONSUMER);
     assert_memory_equal(event->param.conn.private_data, "ece", 4);
     assert_int_equal(rdma_ack_cm_event(event), 0);
     ct_pair_free(&pair);
