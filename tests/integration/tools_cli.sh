@@ -319,14 +319,16 @@ expect 1 "cannot connect to 127.0.0.1:$port" sluice-cat "127.0.0.1:$port"
 expect 1 "cannot connect to no-such-host.invalid:18515" sluice-lat no-such-host.invalid
 expect 1 "cannot listen at 192.0.2.1:[0-9]*: it is not an address of this host" sluice-lat --bind 192.0.2.1
 
-# Another host: that it is the device that ends here, and where it says what to do. The last one is no
+# Another host, where the device is kept from the network: that it is, and where it says what to do. The last one is no
 # address as it stands, so it is looked up like a name, and needs no name server for it.
-elsewhere="is not an address of this host; the software device has no other: docs/two-hosts.md"
+elsewhere="is another host, and SLUICE_SOFT_NET keeps the device in this one: docs/two-hosts.md"
+export SLUICE_SOFT_NET=off
 for tool in sluice-lat sluice-bw sluice-cat; do
     expect 1 "cannot connect to 192.0.2.1:18515: .*192.0.2.1 $elsewhere$" $tool 192.0.2.1:18515
 done
 expect 1 "cannot connect to .*2001:db8::1 $elsewhere$" sluice-lat "[2001:db8::1]:18515"
 expect 1 "cannot connect to 0xc0000201:18515: .*192.0.2.1 $elsewhere$" sluice-lat 0xc0000201:18515
+unset SLUICE_SOFT_NET
 
 # A server for one client ends with the wrong one, and says why.
 serve wrong sluice-bw -p 0

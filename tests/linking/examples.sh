@@ -53,9 +53,9 @@ out=$(timeout 30 "$bin/ping" "127.0.0.1:$port" 2>&1) || status=$?
 ((status == 1)) || fail "ping without a listener ended with status $status: $out"
 [[ -n $out && $out != *$'\n'* ]] || fail "ping without a listener said: $out"
 
-# An address that the software device cannot reach: ping says why, and where to read on.
+# An address that the software device may not reach: ping says why, and where to read on.
 status=0
-out=$(timeout 30 "$bin/ping" "192.0.2.1:$port" 2>&1) || status=$?
+out=$(SLUICE_SOFT_NET=off timeout 30 "$bin/ping" "192.0.2.1:$port" 2>&1) || status=$?
 [[ $status == 1 && $out == *192.0.2.1*docs/two-hosts.md ]] || fail "ping to another host, status $status, said: $out"
 
 # mailbox lends its memory: what another process put there is said.

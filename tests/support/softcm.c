@@ -7,6 +7,7 @@ void softcm_start(void) {
     setenv("SLUICE_SOFT_CM_TRIES", "6", 1);
     setenv("SLUICE_SOFT_CM_WAIT_MS", "1500", 1);
     setenv("SLUICE_SOFT_TIMEWAIT_MS", "40", 1);
+    setenv("SLUICE_SOFT_NET", "off", 0); /* the network of the machine has no part in it */
 }
 
 int softcm_setup(void **state) {

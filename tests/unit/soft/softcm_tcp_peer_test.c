@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * softcm_tcp_peer_test.c - rdma_cm over TCP with a peer that is not this device: one that follows the standards otherwise, and
+ * one that does not.
+ */
+#include "support/softcm_tcp.h"
+
+#include "soft/cm/tcp.h"
+#include "soft/iwarp/ddp.h"
+#include "soft/iwarp/fpdu.h"
+#include "support/iwarp.h"
+
+/* A listener of this device, and a socket to it. */
+struct plain {
+    struct softcm_pair cm;
+    struct sv_end end;
+    int fd;
+};
+
+static void plain_open(struct plain *p) {
+    softcm_pair_listen(&p->cm);
+    softcm_tcp_open(&p->end);
+    p->fd = plain_dial(p->cm.port);
+}
+
+static void plain_close(struct plain *p) {
+    close(p->fd);
+    softcm_pair_free(&p->cm);
+    sv_close(&p->end);
+}
+
+/* It asks, in pieces, and its request is heard. */
+static void ask(struct plain *p, bool peer_to_peer, size_t piece) {
+    uint8_t request[IWARP_HANDSHAKE_MAX];
+    plain_send(p->fd, request, plain_request(request, peer_to_peer), piece);
+    struct rdma_cm_event *event =
+        softcm_expect(p->cm.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    p->cm.passive = event->id;
+    softcm_assert_padded(&event->param.conn, "hand", 4, SOFT_CM_REQ_DATA);
+    assert_int_equal(event->param.conn.responder_resources, 4);
+    assert_int_equal(soft_ack_cm_event(event), 0);
+}
+
+static struct iwarp_handshake accepted(struct plain *p, struct iwarp_handshake_parser *parser) {
+    softcm_tcp_move(p->cm.passive, &p->end);
+    struct rdma_conn_param param = softcm_param("yes", 3);
+    param.qp_num = p->end.qp->qp_num;
+    assert_int_equal(soft_accept(p->cm.passive, &param), 0);
+    return plain_handshake(p->fd, true, parser);
+}
+
+static void send_frame(int fd, unsigned opcode, const void *payload, size_t bytes) {
+    uint8_t frame[256];
+    struct iwarp_ddp ddp = {.opcode = (uint8_t)opcode, .last = true, .msn = 1};
+    plain_send(fd, frame, iwarp_frame(frame, &ddp, payload, bytes), 0);
+}
+
+static bool is_silent(int fd, int ms) {
+    struct pollfd one = {.fd = fd, .events = POLLIN};
+    return poll(&one, 1, ms) == 0;
+}
+
+/* ---- dialers that follow the standards ----------------------------------------------------------------------- */
+
+static void a_request_in_single_bytes_is_heard(void **state) {
+    (void)state;
+    struct plain p;
+    struct iwarp_handshake_parser parser;
+    plain_open(&p);
+    ask(&p, true, 1);
+    struct iwarp_handshake reply = accepted(&p, &parser);
+    assert_true(!reply.reject && reply.crc && reply.peer_to_peer && reply.rtr_write);
+    assert_memory_equal(reply.data, "yes", 4);
+    send_frame(p.fd, IWARP_WRITE, NULL, 0);
+    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    plain_close(&p);
+}
+
+/* What the listener posted waits for the dialer's first frame, whatever that is. */
+static void a_listener_says_nothing_before_the_dialers_first_frame(void **state) {
+    (void)state;
+    struct plain p;
+    struct iwarp_handshake_parser parser;
+    uint8_t frame[256];
+    int error;
+    plain_open(&p);
+    ask(&p, true, 0);
+    accepted(&p, &parser);
+    assert_int_equal(sv_send(&p.end, 1, 4096, 40, IBV_SEND_SIGNALED), 0);
+    assert_true(is_silent(p.fd, 100));
+    send_frame(p.fd, IWARP_SEND, "word", 4);
+    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(sv_poll(p.end.rcq).byte_len, 4);
+    size_t whole = iwarp_fpdu_bytes(IWARP_UNTAGGED_BYTES + 40);
+    assert_int_equal(plain_receive(p.fd, frame, whole, &error), whole);
+    plain_close(&p);
+}
+
+/* Who does not say that it begins is not waited for longer than it takes to be ready. */
+static void a_dialer_without_a_first_frame_hears_the_listener(void **state) {
+    (void)state;
+    struct plain p;
+    struct iwarp_handshake_parser parser;
+    uint8_t frame[256];
+    int error;
+    plain_open(&p);
+    ask(&p, false, 0);
+    struct iwarp_handshake reply = accepted(&p, &parser);
+    assert_false(reply.peer_to_peer);
+    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(sv_send(&p.end, 1, 4096, 40, IBV_SEND_SIGNALED), 0);
+    size_t whole = iwarp_fpdu_bytes(IWARP_UNTAGGED_BYTES + 40);
+    assert_int_equal(plain_receive(p.fd, frame, whole, &error), whole);
+    plain_close(&p);
+}
+
+static void a_refusal_is_a_reply_and_the_end(void **state) {
+    (void)state;
+    struct plain p;
+    struct iwarp_handshake_parser parser;
+    plain_open(&p);
+    ask(&p, true, 0);
+    assert_int_equal(soft_reject(p.cm.passive, "no", 2), 0);
+    struct iwarp_handshake reply = plain_handshake(p.fd, true, &parser);
+    assert_true(reply.reject);
+    assert_memory_equal(reply.data, "no", 3);
+    plain_expect_end(p.fd);
+    plain_close(&p);
+}
+
+/* ---- and that do not ----------------------------------------------------------------------------------------- */
+
+static void what_is_no_request_ends_the_connection_and_nobody_hears_of_it(void **state) {
+    (void)state;
+    static const uint8_t wrong[][24] = {
+        "GET / HTTP/1.1\r\nHost: x", "MPA ID Rep Frame\x40\x02", "MPA ID Req Frame\x40\x03",
+        "MPA ID Req Frame\x40\x02\xff\xff", "MPA ID Req Frame\x50\x01"};
+    struct plain p;
+    plain_open(&p);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        int fd = plain_dial(p.cm.port);
+        plain_send(fd, wrong[i], sizeof wrong[i], 0);
+        plain_expect_end(fd);
+        close(fd);
+    }
+    assert_false(softcm_readable(p.cm.passive_channel, 0));
+    plain_close(&p);
+}
+
+static void markers_are_refused(void **state) {
+    (void)state;
+    struct plain p;
+    struct iwarp_handshake_parser parser;
+    uint8_t request[IWARP_HANDSHAKE_MAX];
+    plain_open(&p);
+    size_t bytes = plain_request(request, true);
+    request[16] |= 0x80;
+    plain_send(p.fd, request, bytes, 0);
+    assert_true(plain_handshake(p.fd, true, &parser).reject);
+    plain_expect_end(p.fd);
+    plain_close(&p);
+}
+
+/* Sockets that say nothing keep nobody out: the oldest of them go. */
+static void silent_connections_keep_nobody_out(void **state) {
+    (void)state;
+    enum { SILENT = 200 };
+    struct plain p;
+    struct iwarp_handshake_parser parser;
+    int silent[SILENT];
+    plain_open(&p);
+    for (unsigned i = 0; i < SILENT; i++)
+        silent[i] = plain_dial(p.cm.port);
+    plain_expect_end(p.fd); /* it was the oldest */
+    close(p.fd);
+    p.fd = plain_dial(p.cm.port);
+    ask(&p, true, 0);
+    accepted(&p, &parser);
+    for (unsigned i = 0; i < SILENT; i++)
+        close(silent[i]);
+    plain_close(&p);
+}
+
+/* A dialer that is gone before it is accepted leaves nothing: the listener's application hears so from accept. */
+static void a_dialer_that_ends_early_is_not_accepted(void **state) {
+    (void)state;
+    struct plain p;
+    plain_open(&p);
+    ask(&p, true, 0);
+    close(p.fd);
+    softcm_until(softcm_conn_state(p.cm.passive) == SOFT_CM_CONN_OVER);
+    struct rdma_conn_param param = softcm_param(NULL, 0);
+    assert_fails(soft_accept(p.cm.passive, &param), EINVAL);
+    p.fd = plain_dial(p.cm.port);
+    plain_close(&p);
+}
+
+static void a_dialer_that_ends_instead_of_its_first_frame_has_refused(void **state) {
+    (void)state;
+    struct plain p;
+    struct iwarp_handshake_parser parser;
+    plain_open(&p);
+    ask(&p, true, 0);
+    accepted(&p, &parser);
+    close(p.fd);
+    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_REJECTED),
+                     SOFT_CM_REJECT_CONSUMER);
+    p.fd = plain_dial(p.cm.port);
+    plain_close(&p);
+}
+
+/* ---- listeners ----------------------------------------------------------------------------------------------- */
+
+enum answer { GARBAGE, NOTHING, SILENCE, MARKERS, OTHER_FORM };
+
+static void answer_with(int fd, enum answer how) {
+    struct iwarp_handshake_parser parser;
+    struct iwarp_handshake request = plain_handshake(fd, false, &parser);
+    struct iwarp_handshake reply = {.reply = true,
+                                    .revision = 2,
+                                    .crc = true,
+                                    .enhanced = how != OTHER_FORM,
+                                    .markers = how == MARKERS,
+                                    .peer_to_peer = true,
+                                    .rtr_write = true};
+    uint8_t bytes[IWARP_HANDSHAKE_MAX] = "220 mail.example ready\r\n";
+    assert_true(request.crc && request.peer_to_peer && request.rtr_write);
+    if (how == GARBAGE)
+        plain_send(fd, bytes, 24, 0);
+    else if (how == MARKERS || how == OTHER_FORM)
+        plain_send(fd, bytes, iwarp_handshake_put(bytes, &reply), 0);
+}
+
+static void a_listener_that_answers_otherwise_fails_the_dial_with_the_reason(void **state) {
+    (void)state;
+    static const struct {
+        enum answer how;
+        int event, status;
+    } rows[] = {{GARBAGE, RDMA_CM_EVENT_CONNECT_ERROR, -EPROTO},
+                {NOTHING, RDMA_CM_EVENT_REJECTED, SOFT_CM_REJECT_CONSUMER},
+                {SILENCE, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT},
+                {MARKERS, RDMA_CM_EVENT_CONNECT_ERROR, -EPROTO},
+                {OTHER_FORM, RDMA_CM_EVENT_CONNECT_ERROR, -EPROTO}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint16_t port = 0;
+        int listener = plain_listen(&port);
+        struct rdma_event_channel *channel = soft_create_event_channel();
+        struct rdma_cm_id *id = softcm_connect(channel, port);
+        int fd = plain_accept(listener);
+        answer_with(fd, rows[i].how);
+        if (rows[i].how != SILENCE)
+            shutdown(fd, SHUT_WR);
+        assert_int_equal(softcm_take(channel, rows[i].event), rows[i].status);
+        close(fd);
+        close(listener);
+        assert_int_equal(soft_destroy_id(id), 0);
+        soft_destroy_event_channel(channel);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_request_in_single_bytes_is_heard),
+        cmocka_unit_test(a_listener_says_nothing_before_the_dialers_first_frame),
+        cmocka_unit_test(a_dialer_without_a_first_frame_hears_the_listener),
+        cmocka_unit_test(a_refusal_is_a_reply_and_the_end),
+        cmocka_unit_test(what_is_no_request_ends_the_connection_and_nobody_hears_of_it),
+        cmocka_unit_test(markers_are_refused),
+        cmocka_unit_test(silent_connections_keep_nobody_out),
+        cmocka_unit_test(a_dialer_that_ends_early_is_not_accepted),
+        cmocka_unit_test(a_dialer_that_ends_instead_of_its_first_frame_has_refused),
+        cmocka_unit_test(a_listener_that_answers_otherwise_fails_the_dial_with_the_reason),
+    };
+    return cmocka_run_group_tests(tests, softcm_tcp_setup, NULL);
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * softcm_tcp_test.c - rdma_cm over TCP, between two of this device: the events are those of connections within the host.
+ */
+#include "support/fault.h"
+#include "support/softcm_tcp.h"
+
+#include "soft/cm/tcp.h"
+#include "soft/iwarp/qp_tcp.h"
+
+/* ---- a connection -------------------------------------------------------------------------------------------- */
+
+static void both_ends_hear_the_events_of_a_connection_and_carry_messages(void **state) {
+    (void)state;
+    struct softcm_tcp_pair p;
+    softcm_tcp_request(&p);
+    softcm_tcp_accept(&p);
+    struct rdma_cm_event *event =
+        softcm_expect(p.cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    softcm_assert_padded(&event->param.conn, "yes", 3, SOFT_CM_REP_DATA);
+    assert_int_equal(soft_ack_cm_event(event), 0);
+    assert_false(softcm_readable(p.cm.passive_channel, 50)); /* the dialer's word is missing */
+    softcm_tcp_move(p.cm.active, &p.active);
+    assert_int_equal(soft_establish(p.cm.active), 0);
+    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    softcm_tcp_message(&p.passive, &p.active);
+    softcm_tcp_message(&p.active, &p.passive);
+    assert_int_equal(soft_disconnect(p.cm.active), 0);
+    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(softcm_take(p.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(softcm_take(p.cm.active_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
+    assert_int_equal(soft_disconnect(p.cm.passive), 0);
+    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
+    softcm_tcp_free(&p);
+}
+
+/* The addresses and ports that both show are those of the TCP connection. */
+static void addresses_are_those_of_the_socket(void **state) {
+    (void)state;
+    struct softcm_tcp_pair p;
+    struct sockaddr_in own, peer;
+    socklen_t bytes = sizeof own;
+    softcm_tcp_up(&p);
+    int fd = soft_qp_of(p.passive.qp)->tcp->fd;
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&own, &bytes), 0);
+    assert_int_equal(getpeername(fd, (struct sockaddr *)&peer, &bytes), 0);
+    assert_int_equal(own.sin_port, htons(p.cm.port));
+    assert_int_equal(peer.sin_port, soft_get_src_port(p.cm.active));
+    assert_int_equal(peer.sin_port, soft_get_dst_port(p.cm.passive));
+    const struct rdma_addr *addr = &p.cm.passive->route.addr;
+    assert_int_equal(addr->dst_sin.sin_addr.s_addr, peer.sin_addr.s_addr);
+    assert_int_equal(addr->src_sin.sin_addr.s_addr, own.sin_addr.s_addr);
+    softcm_tcp_free(&p);
+}
+
+/* A message of the dialer's that comes before its application is ready establishes the connection, as on InfiniBand. */
+static void the_first_message_establishes(void **state) {
+    (void)state;
+    struct softcm_tcp_pair p;
+    softcm_tcp_request(&p);
+    softcm_tcp_accept(&p);
+    assert_int_equal(softcm_take(p.cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    softcm_tcp_move(p.cm.active, &p.active);
+    softcm_tcp_message(&p.active, &p.passive);
+    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(soft_establish(p.cm.active), 0);
+    softcm_tcp_message(&p.passive, &p.active);
+    softcm_tcp_free(&p);
+}
+
+/* What the listener posts before the dialer is ready waits, and is not lost. */
+static void the_listener_speaks_when_the_dialer_is_ready(void **state) {
+    (void)state;
+    struct softcm_tcp_pair p;
+    softcm_tcp_request(&p);
+    softcm_tcp_accept(&p);
+    assert_int_equal(sv_send(&p.passive, 5, 4096, 40, IBV_SEND_SIGNALED), 0);
+    assert_int_equal(softcm_take(p.cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    softcm_tcp_move(p.cm.active, &p.active);
+    sv_stays_empty(p.passive.scq, p.active.rcq);
+    assert_int_equal(soft_establish(p.cm.active), 0);
+    assert_int_equal(sv_poll(p.active.rcq).status, IBV_WC_SUCCESS);
+    assert_int_equal(sv_poll(p.passive.scq).wr_id, 5);
+    softcm_tcp_free(&p);
+}
+
+/* ---- ends ---------------------------------------------------------------------------------------------------- */
+
+static void destroying_an_id_disconnects_the_peer(void **state) {
+    (void)state;
+    for (unsigned dialer = 0; dialer < 2; dialer++) {
+        struct softcm_tcp_pair p;
+        softcm_tcp_up(&p);
+        struct rdma_cm_id **gone = dialer ? &p.cm.active : &p.cm.passive;
+        struct rdma_event_channel *hears = dialer ? p.cm.passive_channel : p.cm.active_channel;
+        assert_int_equal(soft_destroy_id(*gone), 0);
+        *gone = NULL;
+        assert_int_equal(softcm_take(hears, RDMA_CM_EVENT_DISCONNECTED), 0);
+        softcm_tcp_free(&p);
+    }
+}
+
+/* It is the end of the stream that says so, so both hear of it. */
+static void a_queue_pair_in_err_disconnects_both(void **state) {
+    (void)state;
+    struct softcm_tcp_pair p;
+    softcm_tcp_up(&p);
+    assert_int_equal(sv_to(&p.passive, IBV_QPS_ERR), 0);
+    assert_int_equal(softcm_take(p.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    softcm_tcp_free(&p);
+}
+
+static void what_was_sent_before_a_disconnect_arrives(void **state) {
+    (void)state;
+    struct softcm_tcp_pair p;
+    softcm_tcp_up(&p);
+    for (uint64_t i = 0; i < TCP_RECEIVES; i++)
+        assert_int_equal(sv_send(&p.active, i, 4096, 40, IBV_SEND_SIGNALED), 0);
+    for (uint64_t i = 0; i < TCP_RECEIVES; i++)
+        assert_int_equal(sv_poll(p.active.scq).status, IBV_WC_SUCCESS);
+    assert_int_equal(soft_disconnect(p.cm.active), 0);
+    for (uint64_t i = 0; i < TCP_RECEIVES; i++)
+        assert_int_equal(sv_poll(p.passive.rcq).status, IBV_WC_SUCCESS);
+    softcm_tcp_free(&p);
+}
+
+static void nobody_listens(void **state) {
+    (void)state;
+    struct softcm_pair pair;
+    softcm_pair_listen(&pair);
+    assert_int_equal(soft_destroy_id(pair.listener), 0);
+    pair.listener = NULL;
+    pair.active = softcm_connect(pair.active_channel, pair.port);
+    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_REJECTED),
+                     SOFT_CM_REJECT_NO_LISTENER);
+    softcm_pair_free(&pair);
+}
+
+static void a_refusal_arrives_with_its_data(void **state) {
+    (void)state;
+    struct softcm_tcp_pair p;
+    softcm_tcp_request(&p);
+    assert_int_equal(soft_reject(p.cm.passive, "no", 2), 0);
+    struct rdma_cm_event *event = softcm_expect(p.cm.active_channel, RDMA_CM_EVENT_REJECTED);
+    assert_int_equal(event->status, SOFT_CM_REJECT_CONSUMER);
+    softcm_assert_padded(&event->param.conn, "no", 2, SOFT_CM_REJ_DATA);
+    assert_int_equal(soft_ack_cm_event(event), 0);
+    softcm_tcp_free(&p);
+}
+
+static void a_dialer_that_gives_up_is_not_accepted(void **state) {
+    (void)state;
+    struct softcm_tcp_pair p;
+    softcm_tcp_request(&p);
+    assert_int_equal(soft_destroy_id(p.cm.active), 0);
+    p.cm.active = NULL;
+    softcm_until(softcm_conn_state(p.cm.passive) == SOFT_CM_CONN_OVER);
+    struct rdma_conn_param param = softcm_param(NULL, 0);
+    assert_fails(soft_accept(p.cm.passive, &param), EINVAL);
+    softcm_tcp_free(&p);
+}
+
+/* One more than the backlog waits for the first to be fetched, and then comes. */
+static void a_full_backlog_makes_others_wait(void **state) {
+    (void)state;
+    struct rdma_event_channel *passive = soft_create_event_channel(),
+                              *active = soft_create_event_channel();
+    struct rdma_cm_id *listener = softcm_id(passive), *dialer[3], *asked[3];
+    uint16_t port = softcm_listen(listener, 1);
+    for (unsigned i = 0; i < 3; i++)
+        dialer[i] = softcm_connect(active, port);
+    for (unsigned i = 0; i < 3; i++)
+        asked[i] = softcm_request(passive);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(soft_reject(asked[i], NULL, 0), 0);
+        assert_int_equal(softcm_take(active, RDMA_CM_EVENT_REJECTED), SOFT_CM_REJECT_CONSUMER);
+    }
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(soft_destroy_id(dialer[i]) | soft_destroy_id(asked[i]), 0);
+    assert_int_equal(soft_destroy_id(listener), 0);
+    soft_destroy_event_channel(passive);
+    soft_destroy_event_channel(active);
+}
+
+/* ---- ports --------------------------------------------------------------------------------------------------- */
+
+static void a_port_of_another_program_is_in_use(void **state) {
+    (void)state;
+    uint16_t port = 0;
+    int taken = plain_listen(&port);
+    struct rdma_event_channel *channel = soft_create_event_channel();
+    struct rdma_cm_id *id = softcm_id(channel);
+    struct sockaddr_in addr = softcm_in("127.0.0.1", port);
+    assert_int_equal(soft_bind_addr(id, (struct sockaddr *)&addr), 0);
+    assert_fails(soft_listen(id, 4), EADDRINUSE);
+    close(taken);
+    assert_int_equal(soft_listen(id, 4), 0);
+    close(plain_dial(port));
+    assert_int_equal(soft_destroy_id(id), 0);
+    soft_destroy_event_channel(channel);
+}
+
+/* One that this end chooses is free for other programs' TCP as well, from the moment it is bound. */
+static void a_chosen_port_is_kept_until_it_listens(void **state) {
+    (void)state;
+    struct rdma_event_channel *channel = soft_create_event_channel();
+    struct rdma_cm_id *id = softcm_id(channel);
+    struct sockaddr_in addr = softcm_in("127.0.0.1", 0);
+    assert_int_equal(soft_bind_addr(id, (struct sockaddr *)&addr), 0);
+    addr.sin_port = soft_get_src_port(id);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_fails(bind(fd, (struct sockaddr *)&addr, sizeof addr), EADDRINUSE);
+    close(fd);
+    assert_int_equal(soft_listen(id, 4), 0);
+    close(plain_dial(ntohs(addr.sin_port)));
+    assert_int_equal(soft_destroy_id(id), 0);
+    soft_destroy_event_channel(channel);
+}
+
+/* ---- faults of a plan ---------------------------------------------------------------------------------------- */
+
+static void what_a_plan_loses_is_said_again(void **state) {
+    (void)state;
+    static const char *const plans[] = {
+        "cm=REQ n=1 loss",      "cm=REP n=1 loss",     "cm=RTU n=1 loss",      "cm_in=REQ n=1 loss",
+        "cm_in=REP n=1 loss",   "cm_in=RTU n=1 loss",  "cm_in=REQ delay=15ms", "cm=REP delay=15ms",
+        "cm_in=RTU delay=15ms", "cm_in=DREQ n=1 loss", "cm_in=DREP n=1 loss",  "cm=DREQ n=1 loss"};
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        struct softcm_tcp_pair p;
+        fault_plan(plans[i]);
+        softcm_tcp_up(&p);
+        softcm_tcp_message(&p.passive, &p.active);
+        assert_int_equal(soft_disconnect(p.cm.active), 0);
+        assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+        assert_int_equal(softcm_take(p.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+        fault_clear();
+        softcm_tcp_free(&p);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_ends_hear_the_events_of_a_connection_and_carry_messages),
+        cmocka_unit_test(addresses_are_those_of_the_socket),
+        cmocka_unit_test(the_first_message_establishes),
+        cmocka_unit_test(the_listener_speaks_when_the_dialer_is_ready),
+        cmocka_unit_test(destroying_an_id_disconnects_the_peer),
+        cmocka_unit_test(a_queue_pair_in_err_disconnects_both),
+        cmocka_unit_test(what_was_sent_before_a_disconnect_arrives),
+        cmocka_unit_test(nobody_listens),
+        cmocka_unit_test(a_refusal_arrives_with_its_data),
+        cmocka_unit_test(a_dialer_that_gives_up_is_not_accepted),
+        cmocka_unit_test(a_full_backlog_makes_others_wait),
+        cmocka_unit_test(a_port_of_another_program_is_in_use),
+        cmocka_unit_test(a_chosen_port_is_kept_until_it_listens),
+        cmocka_unit_test(what_a_plan_loses_is_said_again),
+    };
+    return cmocka_run_group_tests(tests, softcm_tcp_setup, NULL);
+}
