@@ -15,10 +15,11 @@
 #define ROOM 64u       /* of a receive, and of the window */
 #define STAG 7u        /* of the window, at offset 16 */
 #define READ_BYTES 40u /* of each READ of this side; sink STag 9, offset 0 */
+#define DEPTH 3u       /* atomics of the peer; they are never answered */
 
 struct owner {
     struct iwarp_rx rx;
-    unsigned receives, taken, delivered, reads;
+    unsigned receives, taken, delivered, reads, atomics, asked;
     bool invalidated;
     uint64_t told; /* all that was told, in order, as a hash */
     /* Allocated each, so that the address sanitizer knows their ends. */
@@ -74,7 +75,8 @@ static enum iwarp_refusal invalidate(void *owner, uint32_t stag) {
 static void deliver(void *owner, const struct iwarp_message *m) {
     struct owner *o = owner;
     PROVE(o->taken == o->delivered + 1 && m->bytes <= ROOM);
-    PROVE(iwarp_opcode_send(m->opcode) || (iwarp_opcode_immediate(m->opcode) && o->rx.extended));
+    PROVE(o->rx.extended || !iwarp_opcode_extended(m->opcode));
+    PROVE(iwarp_opcode_send(m->opcode) || iwarp_opcode_immediate(m->opcode));
     PROVE(m->written || m->written_bytes == 0);
     o->delivered++;
     tell(o, m->opcode);
@@ -120,15 +122,37 @@ static enum iwarp_refusal read_request(void *owner, const struct iwarp_read *rea
     return read->bytes == 13 ? IWARP_REMOTE_BOUNDS : IWARP_FINE;
 }
 
+/* On a word of the window. */
 static enum iwarp_refusal atomic(void *owner, const struct iwarp_atomic *a) {
+    struct owner *o = owner;
+    PROVE(o->rx.extended && o->atomics <= DEPTH);
     PROVE(a->kind == IWARP_FETCH_AND_ADD || a->kind == IWARP_COMPARE_AND_SWAP);
-    tell(owner, a->offset ^ a->value);
-    tell(owner, a->compare ^ a->id);
+    tell(o, a->offset ^ a->value);
+    tell(o, a->compare ^ a->id);
+    if (o->atomics == DEPTH)
+        return IWARP_OPERATION_STREAM;
+    if (a->offset % 8 != 0)
+        return IWARP_OPERATION_OTHER;
+    if (a->stag != STAG || o->invalidated || a->offset < 16 || a->offset - 16 > ROOM - 8)
+        return IWARP_REMOTE_BOUNDS;
+    uint64_t before;
+    memcpy(&before, o->window + a->offset - 16, sizeof before);
+    uint64_t after = a->kind == IWARP_FETCH_AND_ADD ? before + a->value
+                     : before == a->compare         ? a->value
+                                                    : before;
+    memcpy(o->window + a->offset - 16, &after, sizeof after);
+    o->atomics++;
     return IWARP_FINE;
 }
 
+/* Two are asked for, with the numbers 0 and 1. */
 static enum iwarp_refusal atomic_done(void *owner, const struct iwarp_atomic_response *r) {
-    tell(owner, r->before ^ r->id);
+    struct owner *o = owner;
+    PROVE(o->rx.extended && o->asked <= 2);
+    if (o->asked == 2 || r->id != o->asked)
+        return IWARP_DDP_CATASTROPHIC;
+    o->asked++;
+    tell(o, r->before ^ r->id);
     return IWARP_FINE;
 }
 

@@ -310,6 +310,46 @@ static size_t iwarp_frame(uint8_t *at, const struct iwarp_ddp *ddp, unsigned pay
     return n + IWARP_CRC_BYTES;
 }
 
+/* Around what the device makes itself. */
+static size_t iwarp_own(uint8_t *at, uint8_t opcode, uint32_t msn, const uint8_t *payload,
+                        unsigned bytes) {
+    struct iwarp_ddp ddp = {opcode, true, 0, 0, iwarp_opcode_queue(opcode), msn, 0};
+    size_t n = iwarp_frame(at, &ddp, bytes);
+    memcpy(at + IWARP_LENGTH_BYTES + IWARP_UNTAGGED_BYTES, payload, bytes);
+    iwarp_crc32c_put(at + n - IWARP_CRC_BYTES, iwarp_crc32c(0, at, n - IWARP_CRC_BYTES));
+    return n;
+}
+
+/* What two of this device alone say: immediate data; atomics and their answers. */
+static size_t iwarp_immediates(uint8_t *at) {
+    static const struct {
+        struct iwarp_ddp ddp;
+        uint8_t payload;
+    } rows[] = {{{IWARP_SEND_IMMEDIATE, false, 5, 0, 0, 1, 0}, 8},
+                {{IWARP_SEND_IMMEDIATE, true, 5, 0, 0, 1, 8}, 5},
+                {{IWARP_WRITE, true, 7, 24, 0, 0, 0}, 9},
+                {{IWARP_IMMEDIATE_SOLICITED, true, 0, 0, 0, 2, 0}, IWARP_IMMEDIATE_BYTES},
+                {{IWARP_SEND_IMMEDIATE_SOLICITED, true, 6, 0, 0, 3, 0}, 0}};
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        n += iwarp_frame(at + n, &rows[i].ddp, rows[i].payload);
+    return n;
+}
+
+static size_t iwarp_atomics(uint8_t *at) {
+    static const enum iwarp_atomic_kind kinds[] = {IWARP_FETCH_AND_ADD, IWARP_COMPARE_AND_SWAP};
+    uint8_t payload[IWARP_ATOMIC_BYTES];
+    size_t n = 0;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct iwarp_atomic atomic = {kinds[i], i, 7, 16 + 8 * i, 3, 0};
+        iwarp_atomic_put(payload, &atomic);
+        n += iwarp_own(at + n, IWARP_ATOMIC_REQUEST, i + 1, payload, IWARP_ATOMIC_BYTES);
+        iwarp_atomic_response_put(payload, &(struct iwarp_atomic_response){i, 9});
+        n += iwarp_own(at + n, IWARP_ATOMIC_RESPONSE, i + 1, payload, IWARP_ATOMIC_RESPONSE_BYTES);
+    }
+    return n;
+}
+
 /* In front what iwarp_fuzz.c takes: how, receives and READs, seed. Each message alone, and some behind each other. */
 static void iwarp(void) {
     static const struct {
@@ -337,6 +377,8 @@ static void iwarp(void) {
                 n += iwarp_frame(bytes + n, &rows[i].ddp, rows[i].payload);
             seed_write(front, sizeof front, bytes, n);
         }
+        seed_write(front, sizeof front, bytes, iwarp_immediates(bytes));
+        seed_write(front, sizeof front, bytes, iwarp_atomics(bytes));
     }
     for (uint8_t reply = 0; reply < 2; reply++)
         for (uint8_t revision = 1; revision < 3; revision++) {

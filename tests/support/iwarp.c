@@ -73,6 +73,8 @@ static void deliver(void *owner, const struct iwarp_message *m) {
     if (iwarp_opcode_immediate(m->opcode))
         say(end, " immediate %016llx written %u %u", (unsigned long long)iwarp_get64(m->immediate),
             m->written, m->written_bytes);
+    if (iwarp_opcode_send_immediate(m->opcode))
+        say(end, " immediate %08x", iwarp_get32(m->immediate));
     say(end, "\n");
     end->delivered++;
 }

@@ -30,9 +30,9 @@ void tcp_sockets(int fd[2], int buffer) {
 
 void tcp_connect(struct sv_end *e, int fd, const struct tcp_options *o) {
     uint8_t depth = o->depth ? o->depth : 4;
-    struct iwarp_terms terms = {.crc = o->crc, .ird = depth, .ord = depth};
+    struct iwarp_terms terms = {.crc = o->crc, .extended = o->extended, .ird = depth, .ord = depth};
     struct ibv_qp_attr attr = sv_attr(e, IBV_QPS_INIT, 0);
-    attr.qp_access_flags = TCP_REMOTE;
+    attr.qp_access_flags = TCP_REMOTE | (o->extended ? IBV_ACCESS_REMOTE_ATOMIC : 0);
     must(soft_modify_qp(e->qp, &attr, SV_INIT_MASK) == 0);
     soft_lock();
     int rc = soft_tcp_attach(soft_qp_of(e->qp), fd, &terms);
@@ -53,8 +53,9 @@ void tcp_open(struct tcp_pair *p, const struct tcp_options *o) {
     sv_open(&p->b, o->o);
     tcp_connect(&p->a, fd[0], o);
     tcp_connect(&p->b, fd[1], o);
+    int atomic = o->extended ? IBV_ACCESS_REMOTE_ATOMIC : 0;
     p->open = soft_reg_mr(p->b.pd, p->b.buf, p->b.o.bytes,
-                          IBV_ACCESS_LOCAL_WRITE | TCP_REMOTE | IBV_ACCESS_MW_BIND);
+                          IBV_ACCESS_LOCAL_WRITE | TCP_REMOTE | IBV_ACCESS_MW_BIND | atomic);
     must(p->open);
 }
 

@@ -13,6 +13,7 @@
 struct tcp_options {
     struct sv_options o; /* of both ends */
     bool crc;
+    bool extended; /* immediate data and atomics are agreed on, and may be used */
     uint8_t depth; /* of READs; 0: 4 */
     int buffer;    /* of both sockets; 0: as they are */
 };

@@ -8,14 +8,15 @@
 
 void tcp_peer_open(struct tcp_peer *p, const struct tcp_options *o) {
     struct tcp_options with = *o;
-    int fd[2];
+    int fd[2], atomic = o->extended ? IBV_ACCESS_REMOTE_ATOMIC : 0;
     with.crc = true;
+    with.o.bytes = 4 * 65536;
     tcp_sockets(fd, o->buffer);
     p->fd = fd[1];
-    sv_open(&p->e, SV_OPTIONS(.bytes = 4 * 65536));
+    sv_open(&p->e, with.o);
     tcp_connect(&p->e, fd[0], &with);
     p->open = soft_reg_mr(p->e.pd, p->e.buf + TCP_PEER_TARGET, 65536,
-                          IBV_ACCESS_LOCAL_WRITE | TCP_REMOTE | IBV_ACCESS_MW_BIND);
+                          IBV_ACCESS_LOCAL_WRITE | TCP_REMOTE | IBV_ACCESS_MW_BIND | atomic);
     must(p->open);
     for (unsigned i = 0; i < TCP_PEER_RECEIVES; i++)
         must(sv_recv(&p->e, i, 0, TCP_PEER_LARGE) == 0);

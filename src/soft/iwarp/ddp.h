@@ -22,7 +22,7 @@
 struct iwarp_ddp {
     uint8_t opcode; /* of RDMAP; says whether it is tagged */
     bool last;
-    uint32_t stag;           /* tagged: its target; else the one to invalidate */
+    uint32_t stag;           /* tagged: its target; else the one to invalidate, or immediate data */
     uint64_t offset;         /* tagged: in its target */
     uint32_t queue, msn, mo; /* untagged */
 };

@@ -43,8 +43,9 @@ void soft_tcp_terminate(struct soft_qp *qp, const struct iwarp_terminate *termin
 /* A one-sided request of the peer's. */
 static void tell_application(struct soft_qp *qp, const struct iwarp_rx *rx) {
     unsigned layer = iwarp_refusal_layer(rx->refusal), type = iwarp_refusal_type(rx->refusal);
-    bool request =
-        rx->headed && (rx->ddp.opcode == IWARP_WRITE || rx->ddp.opcode == IWARP_READ_REQUEST);
+    unsigned opcode = rx->ddp.opcode;
+    bool request = rx->headed && (opcode == IWARP_WRITE || opcode == IWARP_READ_REQUEST ||
+                                  opcode == IWARP_ATOMIC_REQUEST);
     bool access = layer <= 1 && type == 1;
     if (!request || layer > 1)
         return;
@@ -59,8 +60,9 @@ void soft_tcp_refuse(struct soft_qp *qp, struct sink *sink) {
     struct iwarp_terminate terminate;
     iwarp_rx_terminate(rx, &terminate);
     tell(tcp, &terminate);
-    if (rx->ddp.opcode == IWARP_READ_RESPONSE && rx->refusal == IWARP_LOCAL_CATASTROPHIC) {
-        soft_tcp_lost(qp, sink, IBV_WC_LOC_PROT_ERR); /* the memory that the READ was to fill */
+    bool answer = rx->ddp.opcode == IWARP_READ_RESPONSE || rx->ddp.opcode == IWARP_ATOMIC_RESPONSE;
+    if (answer && rx->refusal == IWARP_LOCAL_CATASTROPHIC) {
+        soft_tcp_lost(qp, sink, IBV_WC_LOC_PROT_ERR); /* the memory that it was to fill */
         return;
     }
     if (rx->untagged.taken && iwarp_opcode_send(rx->ddp.opcode)) {

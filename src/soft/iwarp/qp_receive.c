@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * qp_receive.c - the peer's messages into posted receives, its WRITEs and answers into memory, its READs into the
- * queue of answers.
+ * qp_receive.c - the peer's messages into posted receives, its WRITEs and answers into memory, its READs and atomics into
+ * the queue of answers.
  *
  * Every key, range and right is looked up again for each segment, so what goes away between two of them is not written;
  * what goes away within one, qp_tcp.c withdraws.
@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/inbox.h"
@@ -20,6 +21,8 @@
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
+#include "soft/rc/rdma.h"
+#include "soft/rc/rdma_target.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/responder.h"
 #include "soft/soft.h"
@@ -98,6 +101,13 @@ static void deliver(void *owner, const struct iwarp_message *message) {
     if (iwarp_opcode_invalidates(message->opcode)) {
         wc.wc_flags = IBV_WC_WITH_INV;
         wc.invalidated_rkey = message->stag;
+    } else if (iwarp_opcode_extended(message->opcode)) {
+        wc.wc_flags = IBV_WC_WITH_IMM;
+        memcpy(&wc.imm_data, message->immediate, sizeof wc.imm_data);
+    }
+    if (iwarp_opcode_immediate(message->opcode)) {
+        wc.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
+        wc.byte_len = message->written_bytes;
     }
     soft_tcp_complete_receive(qp, &wc, iwarp_opcode_solicited(message->opcode));
 }
@@ -134,12 +144,16 @@ static enum iwarp_refusal write_to(void *owner, uint32_t stag, uint64_t offset, 
     return iwarp_place_add(place, at, bytes) ? IWARP_FINE : IWARP_LOCAL_CATASTROPHIC;
 }
 
+/* More than were agreed on wait for their answers. */
+static bool too_many(const struct soft_qp *qp) {
+    uint32_t waiting = qp->answer_tail - qp->answer_head;
+    return waiting >= qp->tcp->ird || waiting >= qp->attr.max_dest_rd_atomic;
+}
+
 static enum iwarp_refusal read_from(void *owner, const struct iwarp_read *read) {
     struct soft_qp *qp = owner;
-    struct soft_tcp *tcp = qp->tcp;
     uint8_t *at = NULL;
-    if (qp->answer_tail - qp->answer_head >= tcp->ird ||
-        qp->answer_tail - qp->answer_head >= qp->attr.max_dest_rd_atomic)
+    if (too_many(qp))
         return IWARP_OPERATION_STREAM;
     enum iwarp_refusal refusal = reach(qp, read->source_stag, read->source_offset, read->bytes,
                                        IBV_ACCESS_REMOTE_READ, false, &at);
@@ -149,12 +163,39 @@ static enum iwarp_refusal read_from(void *owner, const struct iwarp_read *read) 
     *answer = (struct soft_answer){.from = at ? at : (const uint8_t *)&answer->value,
                                    .left = read->bytes,
                                    .key = read->source_stag};
-    tcp->asked[qp->answer_tail % SOFT_RD_ATOMIC] = *read;
+    qp->tcp->asked[qp->answer_tail % SOFT_RD_ATOMIC] = *read;
+    qp->tcp->asked_atomic[qp->answer_tail % SOFT_RD_ATOMIC] = false;
     qp->answer_tail++;
     return IWARP_FINE;
 }
 
-/* ---- answers to READs of this end ------------------------------------------------------------------------ */
+/* Done at once; its answer has its turn behind those that were asked for before. */
+static enum iwarp_refusal atomic(void *owner, const struct iwarp_atomic *request) {
+    struct soft_qp *qp = owner;
+    uint8_t *at = NULL;
+    if (too_many(qp))
+        return IWARP_OPERATION_STREAM;
+    if (request->offset % sizeof(uint64_t) != 0)
+        return IWARP_OPERATION_OTHER;
+    enum iwarp_refusal refusal = reach(qp, request->stag, request->offset, sizeof(uint64_t),
+                                       IBV_ACCESS_REMOTE_ATOMIC, false, &at);
+    if (refusal != IWARP_FINE)
+        return refusal;
+    if ((uintptr_t)at % sizeof(uint64_t) != 0) /* the registration's memory is not */
+        return IWARP_REMOTE_BOUNDS;
+    bool swap = request->kind == IWARP_COMPARE_AND_SWAP;
+    struct soft_answer *answer = &qp->answer[qp->answer_tail % SOFT_RD_ATOMIC];
+    *answer = (struct soft_answer){.from = (const uint8_t *)&answer->value, .key = request->stag};
+    answer->value = atomic_run((uint64_t *)(void *)at, swap,
+                               swap ? request->compare : request->value, request->value);
+    qp->tcp->asked[qp->answer_tail % SOFT_RD_ATOMIC] =
+        (struct iwarp_read){.sink_stag = request->id};
+    qp->tcp->asked_atomic[qp->answer_tail % SOFT_RD_ATOMIC] = true;
+    qp->answer_tail++;
+    return IWARP_FINE;
+}
+
+/* ---- answers to READs and atomics of this end ------------------------------------------------------------ */
 
 static struct soft_wqe *oldest_waiting(struct soft_qp *qp) {
     if (qp->waiting == 0)
@@ -171,7 +212,7 @@ static bool reading(void *owner, struct iwarp_read *read) {
         return true;
     }
     const struct soft_wqe *wqe = oldest_waiting(qp);
-    if (!wqe)
+    if (!wqe || is_atomic(wqe->opcode))
         return false;
     *read = soft_tcp_read(qp, wqe, qp->wait_index);
     return true;
@@ -201,16 +242,16 @@ static void read_done(void *owner) {
     qp->wait_index++;
 }
 
-/* ---- what was not agreed --------------------------------------------------------------------------------- */
-
-static enum iwarp_refusal atomic(void *owner, const struct iwarp_atomic *request) {
-    (void)owner, (void)request;
-    return IWARP_OPERATION_OPCODE;
-}
-
 static enum iwarp_refusal atomic_done(void *owner, const struct iwarp_atomic_response *answer) {
-    (void)owner, (void)answer;
-    return IWARP_OPERATION_OPCODE;
+    struct soft_qp *qp = owner;
+    const struct soft_wqe *wqe = oldest_waiting(qp);
+    if (!wqe || !is_atomic(wqe->opcode) || answer->id != qp->wait_index)
+        return IWARP_DDP_CATASTROPHIC;
+    if (!soft_scatter_local(qp, wqe, wqe_sges(qp, qp->wait_index), 0, &answer->before,
+                            sizeof answer->before))
+        return IWARP_LOCAL_CATASTROPHIC;
+    read_done(qp);
+    return IWARP_FINE;
 }
 
 static void terminated(void *owner, const struct iwarp_terminate *terminate) {

@@ -66,6 +66,7 @@ struct soft_tcp {
     uint32_t answer_at;            /* answers before it are in frames */
     uint64_t answer_end[SOFT_RD_ATOMIC];
     struct iwarp_read asked[SOFT_RD_ATOMIC]; /* what qp->answer[] answers */
+    bool asked_atomic[SOFT_RD_ATOMIC];       /* an atomic, whose id is asked[].sink_stag */
     struct iwarp_inbox inbox;
     struct iwarp_rx rx;
     struct iwarp_tx tx;

@@ -3,7 +3,8 @@
  * qp_transmit.c - recorded work requests, and answers to the peer's READs, to frames and into the socket.
  *
  * One message is in the making at a time; between two of them a request and an answer have their turns alternately. A
- * SEND or a WRITE is done with when the socket took its last byte, a READ when it was answered.
+ * SEND or a WRITE is done with when the socket took its last byte, a READ or an atomic when it was answered. A WRITE with
+ * immediate data is two messages, between which an answer may have its turn.
  *
  * An answer is kept until the socket took it, so that whoever takes its memory away finds it.
  *
@@ -12,11 +13,14 @@
 #include "soft/iwarp/qp_transmit.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_end.h"
 #include "soft/iwarp/qp_tcp.h"
+#include "soft/iwarp/wire.h"
 #include "soft/rc/completer.h"
+#include "soft/rc/rdma.h"
 #include "soft/rc/requester.h"
 #include "soft/verbs/mr.h"
 #include "soft/verbs/qp.h"
@@ -31,6 +35,16 @@ static void framed(struct soft_qp *qp) {
     st(qp->unretired, qp->sq_tail - qp->sq_head);
     if ((wqe->flags & IBV_SEND_SIGNALED) && !ld(qp->awaited))
         soft_find_due(qp);
+}
+
+/* A message of the work request next in line is. */
+static void request_framed(struct soft_qp *qp) {
+    struct soft_wqe *wqe = wqe_at(qp, qp->sq_next);
+    qp->tcp->sending = SOFT_TCP_NOTHING;
+    if (wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM && !wqe->started)
+        wqe->started = true; /* its immediate data is next */
+    else
+        framed(qp);
 }
 
 /* False: a key does not cover it. */
@@ -85,7 +99,31 @@ static enum soft_outcome begin(struct soft_qp *qp, const struct iwarp_tx_message
     return SOFT_SENT;
 }
 
-static enum soft_outcome begin_read(struct soft_qp *qp, struct soft_wqe *wqe) {
+/* A READ or an atomic into its message. */
+static struct iwarp_tx_message question(struct soft_qp *qp, const struct soft_wqe *wqe,
+                                        uint8_t payload[IWARP_ATOMIC_BYTES], struct iovec *piece) {
+    const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
+    struct iwarp_tx_message message = {.opcode = IWARP_READ_REQUEST, .piece = piece, .pieces = 1};
+    *piece = (struct iovec){payload, IWARP_READ_BYTES};
+    if (!is_atomic(wqe->opcode)) {
+        struct iwarp_read read = soft_tcp_read(qp, wqe, qp->sq_next);
+        iwarp_read_put(payload, &read);
+        return message;
+    }
+    bool swap = wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+    struct iwarp_atomic atomic = {.kind = swap ? IWARP_COMPARE_AND_SWAP : IWARP_FETCH_AND_ADD,
+                                  .id = qp->sq_next,
+                                  .stag = to->rkey,
+                                  .offset = to->addr,
+                                  .value = swap ? to->swap : to->compare_add,
+                                  .compare = swap ? to->compare_add : 0};
+    iwarp_atomic_put(payload, &atomic);
+    piece->iov_len = IWARP_ATOMIC_BYTES;
+    message.opcode = IWARP_ATOMIC_REQUEST;
+    return message;
+}
+
+static enum soft_outcome begin_question(struct soft_qp *qp, struct soft_wqe *wqe) {
     unsigned ord = qp->tcp->ord;
     ord = qp->attr.max_rd_atomic < ord ? qp->attr.max_rd_atomic : ord;
     if (ord == 0) {
@@ -96,12 +134,10 @@ static enum soft_outcome begin_read(struct soft_qp *qp, struct soft_wqe *wqe) {
         return SOFT_NO_ROOM;
     if (!sink_is_good(qp, wqe))
         return SOFT_BROKEN;
-    uint8_t request[IWARP_READ_BYTES];
-    struct iwarp_read read = soft_tcp_read(qp, wqe, qp->sq_next);
-    iwarp_read_put(request, &read);
-    struct iovec piece = {request, sizeof request};
-    enum soft_outcome outcome = begin(
-        qp, &(struct iwarp_tx_message){.opcode = IWARP_READ_REQUEST, .piece = &piece, .pieces = 1});
+    uint8_t payload[IWARP_ATOMIC_BYTES];
+    struct iovec piece;
+    struct iwarp_tx_message message = question(qp, wqe, payload, &piece);
+    enum soft_outcome outcome = begin(qp, &message);
     if (outcome != SOFT_SENT)
         return outcome;
     wqe->waiting = true; /* the answer may come before all of the request is sent */
@@ -112,11 +148,26 @@ static enum soft_outcome begin_read(struct soft_qp *qp, struct soft_wqe *wqe) {
 
 static uint8_t opcode_of(const struct soft_wqe *wqe) {
     bool solicited = (wqe->flags & IBV_SEND_SOLICITED) != 0;
-    if (wqe->opcode == IBV_WR_RDMA_WRITE)
+    if (wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
         return IWARP_WRITE;
+    if (wqe->opcode == IBV_WR_SEND_WITH_IMM)
+        return solicited ? IWARP_SEND_IMMEDIATE_SOLICITED : IWARP_SEND_IMMEDIATE;
     if (wqe->opcode == IBV_WR_SEND_WITH_INV)
         return solicited ? IWARP_SEND_SOLICITED_INVALIDATE : IWARP_SEND_INVALIDATE;
     return solicited ? IWARP_SEND_SOLICITED : IWARP_SEND;
+}
+
+/* Behind its WRITE. */
+static enum soft_outcome begin_immediate(struct soft_qp *qp, const struct soft_wqe *wqe) {
+    uint8_t payload[IWARP_IMMEDIATE_BYTES] = {0};
+    memcpy(payload, &wqe->imm, sizeof wqe->imm);
+    struct iovec piece = {payload, sizeof payload};
+    bool solicited = (wqe->flags & IBV_SEND_SOLICITED) != 0;
+    struct iwarp_tx_message message = {.opcode =
+                                           solicited ? IWARP_IMMEDIATE_SOLICITED : IWARP_IMMEDIATE,
+                                       .piece = &piece,
+                                       .pieces = 1};
+    return begin(qp, &message);
 }
 
 static enum soft_outcome begin_request(struct soft_qp *qp, struct soft_wqe *wqe) {
@@ -124,17 +175,21 @@ static enum soft_outcome begin_request(struct soft_qp *qp, struct soft_wqe *wqe)
         return SOFT_NO_ROOM;
     if (wqe->opcode == IBV_WR_BIND_MW || wqe->opcode == IBV_WR_LOCAL_INV)
         return soft_run_local(qp, wqe);
-    if (wqe->opcode == IBV_WR_RDMA_READ)
-        return begin_read(qp, wqe);
+    if (wqe->opcode == IBV_WR_RDMA_READ || is_atomic(wqe->opcode))
+        return begin_question(qp, wqe);
+    if (wqe->started)
+        return begin_immediate(qp, wqe);
     struct iovec piece[IWARP_TX_PIECES];
     struct iwarp_tx_message message = {.opcode = opcode_of(wqe), .piece = piece};
     if (!gather(qp, wqe, piece, &message.pieces))
         return SOFT_BROKEN;
-    if (wqe->opcode == IBV_WR_RDMA_WRITE) {
+    if (message.opcode == IWARP_WRITE) {
         message.stag = soft_wqe_remote(qp, wqe)->rkey;
         message.offset = soft_wqe_remote(qp, wqe)->addr;
     } else if (wqe->opcode == IBV_WR_SEND_WITH_INV) {
         message.stag = wqe->imm;
+    } else if (wqe->opcode == IBV_WR_SEND_WITH_IMM) {
+        message.stag = iwarp_get32((const uint8_t *)&wqe->imm);
     }
     return begin(qp, &message);
 }
@@ -149,10 +204,8 @@ static bool next_request(struct soft_qp *qp) {
         soft_requester_broken(qp, wqe);
     if (outcome != SOFT_SENT)
         return false;
-    if (!qp->tcp->tx.open) {
-        qp->tcp->sending = SOFT_TCP_NOTHING;
-        framed(qp);
-    }
+    if (!qp->tcp->tx.open)
+        request_framed(qp);
     return true;
 }
 
@@ -169,12 +222,20 @@ static bool next_answer(struct soft_qp *qp) {
         return false;
     const struct soft_answer *answer = &qp->answer[tcp->answer_at % SOFT_RD_ATOMIC];
     const struct iwarp_read *asked = &tcp->asked[tcp->answer_at % SOFT_RD_ATOMIC];
+    uint8_t payload[IWARP_ATOMIC_RESPONSE_BYTES];
     struct iovec piece = {(void *)(uintptr_t)answer->from, answer->left};
     struct iwarp_tx_message message = {.opcode = IWARP_READ_RESPONSE,
                                        .stag = asked->sink_stag,
                                        .offset = asked->sink_offset,
                                        .piece = &piece,
                                        .pieces = 1};
+    if (tcp->asked_atomic[tcp->answer_at % SOFT_RD_ATOMIC]) {
+        struct iwarp_atomic_response response = {asked->sink_stag, answer->value};
+        iwarp_atomic_response_put(payload, &response);
+        piece = (struct iovec){payload, sizeof payload};
+        message.opcode = IWARP_ATOMIC_RESPONSE;
+        message.stag = 0;
+    }
     uint64_t end;
     if (iwarp_tx_begin(&tcp->tx, &message, &end) != 0)
         return false;
@@ -198,8 +259,7 @@ static bool cut_off(const struct soft_qp *qp) {
 static void settle(struct soft_qp *qp) {
     struct soft_tcp *tcp = qp->tcp;
     if (!tcp->tx.open && tcp->sending == SOFT_TCP_REQUEST) {
-        tcp->sending = SOFT_TCP_NOTHING;
-        framed(qp);
+        request_framed(qp);
     } else if (!tcp->tx.open && tcp->sending == SOFT_TCP_ANSWER) {
         answer_framed(tcp);
     }

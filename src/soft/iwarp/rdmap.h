@@ -25,6 +25,9 @@ enum iwarp_opcode {
     IWARP_IMMEDIATE_SOLICITED = 9,
     IWARP_ATOMIC_REQUEST = 10,
     IWARP_ATOMIC_RESPONSE = 11,
+    /* of this device alone, with the same agreement: immediate data has the place of the STag to invalidate */
+    IWARP_SEND_IMMEDIATE = 12,
+    IWARP_SEND_IMMEDIATE_SOLICITED = 13,
     IWARP_OPCODES
 };
 
@@ -45,8 +48,14 @@ static inline bool iwarp_opcode_extended(unsigned opcode) {
     return opcode >= IWARP_IMMEDIATE;
 }
 
+static inline bool iwarp_opcode_send_immediate(unsigned opcode) {
+    return opcode == IWARP_SEND_IMMEDIATE || opcode == IWARP_SEND_IMMEDIATE_SOLICITED;
+}
+
+/* One with a payload of any length, for a receive. */
 static inline bool iwarp_opcode_send(unsigned opcode) {
-    return opcode >= IWARP_SEND && opcode <= IWARP_SEND_SOLICITED_INVALIDATE;
+    return (opcode >= IWARP_SEND && opcode <= IWARP_SEND_SOLICITED_INVALIDATE) ||
+           iwarp_opcode_send_immediate(opcode);
 }
 
 static inline bool iwarp_opcode_immediate(unsigned opcode) {
@@ -55,7 +64,7 @@ static inline bool iwarp_opcode_immediate(unsigned opcode) {
 
 static inline bool iwarp_opcode_solicited(unsigned opcode) {
     return opcode == IWARP_SEND_SOLICITED || opcode == IWARP_SEND_SOLICITED_INVALIDATE ||
-           opcode == IWARP_IMMEDIATE_SOLICITED;
+           opcode == IWARP_IMMEDIATE_SOLICITED || opcode == IWARP_SEND_IMMEDIATE_SOLICITED;
 }
 
 static inline bool iwarp_opcode_invalidates(unsigned opcode) {
@@ -73,7 +82,8 @@ static inline unsigned iwarp_opcode_queue(unsigned opcode) {
 /* ---- payloads -------------------------------------------------------------------------------------------- */
 
 #define IWARP_READ_BYTES 28u
-#define IWARP_IMMEDIATE_BYTES 8u
+#define IWARP_IMMEDIATE_BYTES                                                                      \
+    8u /* verbs have the first four of them; the others are 0, and not looked at */
 #define IWARP_ATOMIC_BYTES 52u
 #define IWARP_ATOMIC_RESPONSE_BYTES 12u
 

@@ -31,11 +31,11 @@
 
 /* A message of queue 0 that has arrived, for the receive that was taken for it. */
 struct iwarp_message {
-    uint8_t opcode; /* one of SEND, or of immediate data */
-    uint32_t bytes; /* of SEND */
-    uint32_t stag;  /* that was invalidated */
+    uint8_t opcode;                           /* one of SEND, or of immediate data */
+    uint32_t bytes;                           /* of SEND */
+    uint32_t stag;                            /* that was invalidated */
+    uint8_t immediate[IWARP_IMMEDIATE_BYTES]; /* of SEND with it the first four */
     /* Of immediate data: with the WRITE in front of it, if there was one. */
-    uint8_t immediate[IWARP_IMMEDIATE_BYTES];
     bool written;
     uint32_t written_bytes;
 };

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "soft/iwarp/rx.h"
+#include "soft/iwarp/wire.h"
 
 /* ---- a segment begins ------------------------------------------------------------------------------------ */
 
@@ -53,7 +54,9 @@ static enum iwarp_refusal check_order(const struct iwarp_rx *rx) {
         return IWARP_OPERATION_OPCODE;
     if (ddp->mo != (goes_on ? rx->untagged.bytes : 0))
         return IWARP_UNTAGGED_MO;
-    if (goes_on && iwarp_opcode_invalidates(ddp->opcode) && ddp->stag != rx->untagged.stag)
+    bool carries =
+        iwarp_opcode_invalidates(ddp->opcode) || iwarp_opcode_send_immediate(ddp->opcode);
+    if (goes_on && carries && ddp->stag != rx->untagged.stag)
         return IWARP_OPERATION_OTHER;
     return rx->payload > UINT32_MAX - ddp->mo ? IWARP_UNTAGGED_TOO_LONG : IWARP_FINE;
 }
@@ -152,6 +155,8 @@ static enum iwarp_refusal end_send(struct iwarp_rx *rx) {
             return refusal;
         message.stag = ddp->stag;
     }
+    if (iwarp_opcode_send_immediate(ddp->opcode))
+        iwarp_put32(message.immediate, ddp->stag);
     rx->msn[IWARP_QUEUE_SEND]++;
     deliver(rx, &message);
     return IWARP_FINE;

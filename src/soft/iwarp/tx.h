@@ -34,7 +34,8 @@
 
 struct iwarp_tx_message {
     uint8_t opcode;
-    uint32_t stag;   /* tagged: the target; one that invalidates: what */
+    uint32_t
+        stag; /* tagged: the target; one that invalidates: what; SEND with immediate data: that */
     uint64_t offset; /* tagged */
     /* Of requests, responses and immediate data what rdmap.h makes of them. */
     const struct iovec *piece;

@@ -16,6 +16,7 @@
 #include "soft/fault/inject.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
@@ -111,15 +112,16 @@ static inline struct ibv_send_wr *post_short(struct soft_qp *qp, struct soft_rin
 
 /* ---- the long way ------------------------------------------------------------------------------- */
 
-/* iWARP has neither immediate data nor, without an agreement of its own, atomics. */
-static bool goes_over_tcp(const struct ibv_send_wr *wr) {
-    return wr->opcode != IBV_WR_SEND_WITH_IMM && wr->opcode != IBV_WR_RDMA_WRITE_WITH_IMM &&
-           !is_atomic(wr->opcode);
+/* iWARP has neither immediate data nor atomics, but where both ends agreed on them. */
+static bool goes_over_tcp(const struct soft_qp *qp, const struct ibv_send_wr *wr) {
+    bool plain = wr->opcode != IBV_WR_SEND_WITH_IMM && wr->opcode != IBV_WR_RDMA_WRITE_WITH_IMM &&
+                 !is_atomic(wr->opcode);
+    return plain || qp->tcp->rx.extended;
 }
 
 static bool knows_elsewhere(const struct soft_qp *qp, const struct ibv_send_wr *wr) {
     if (qp->tcp)
-        return goes_over_tcp(wr);
+        return goes_over_tcp(qp, wr);
     return (wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM) && wr->wr.ud.ah &&
            wr->wr.ud.remote_qpn <= 0xffffff && !soft_stale(soft_ah_of(wr->wr.ud.ah));
 }

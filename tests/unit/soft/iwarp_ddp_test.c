@@ -87,8 +87,8 @@ static void what_is_not_refused_is_a_message_on_its_queue(void **state) {
                 unsigned opcode = control & 15;
                 bool tagged = control & 0x8000, sent_so = tagged == (opcode == 0 || opcode == 2);
                 bool versions = (control & 0x0300) == 0x0100 && (control & 0xc0) == 0x40;
-                static const uint8_t queues[] = {9, 1, 9, 0, 0, 0, 0, 2, 0, 0, 1, 3};
-                bool fine = versions && sent_so && opcode < (extended ? 12u : 8u) &&
+                static const uint8_t queues[] = {9, 1, 9, 0, 0, 0, 0, 2, 0, 0, 1, 3, 0, 0};
+                bool fine = versions && sent_so && opcode < (extended ? 14u : 8u) &&
                             (tagged || queue == queues[opcode]);
                 assert_int_equal(refusal == IWARP_FINE, fine);
             }
@@ -208,6 +208,9 @@ int main(void) {
                {0x41, 0x47, [9] = 2, [13] = 1}),
         HEADER(immediate, {.opcode = IWARP_IMMEDIATE, .last = true, .msn = 2}, 18,
                {0x41, 0x48, [13] = 2}),
+        HEADER(send_with_immediate,
+               {.opcode = IWARP_SEND_IMMEDIATE, .last = true, .stag = 0x01020304, .msn = 2}, 18,
+               {0x41, 0x4c, 1, 2, 3, 4, [13] = 2}),
         HEADER(atomic_request, {.opcode = IWARP_ATOMIC_REQUEST, .last = true, .queue = 1, .msn = 3},
                18, {0x41, 0x4a, [9] = 1, [13] = 3}),
         HEADER(atomic_response,
@@ -219,7 +222,9 @@ int main(void) {
                 0),
         REFUSED(a_tagged_segment_of_another_ddp, IWARP_TAGGED_VERSION, {0xc0, 0x40}, 0),
         REFUSED(another_rdmap, IWARP_OPERATION_VERSION, {0x41, 0x83, [13] = 1}, 0),
-        REFUSED(an_opcode_that_does_not_exist, IWARP_OPERATION_OPCODE, {0x41, 0x4c, [13] = 1}, 1),
+        REFUSED(an_opcode_that_does_not_exist, IWARP_OPERATION_OPCODE, {0x41, 0x4e, [13] = 1}, 1),
+        REFUSED(a_send_with_immediate_data_without_an_agreement, IWARP_OPERATION_OPCODE,
+                {0x41, 0x4c, [13] = 1}, 0),
         REFUSED(immediate_data_without_an_agreement, IWARP_OPERATION_OPCODE, {0x41, 0x48, [13] = 1},
                 0),
         REFUSED(an_atomic_without_an_agreement, IWARP_OPERATION_OPCODE,

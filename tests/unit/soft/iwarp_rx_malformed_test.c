@@ -29,6 +29,7 @@ struct malformed {
     struct part part[2]; /* the last that there is, is refused */
     enum iwarp_refusal refusal;
     uint8_t header; /* bytes of it in the Terminate */
+    bool extended;  /* RFC 7306 was agreed on */
 };
 
 static void add_part(const struct part *part) {
@@ -53,7 +54,7 @@ static void it_is_refused(void **state) {
     while (parts < 2 && m->part[parts].bytes > 0);
     for (unsigned i = 0; i < 2 * sizeof ways / sizeof *ways; i++) {
         bool crc = i & 1;
-        struct iwarp_end *end = iwarp_end(4, crc, false);
+        struct iwarp_end *end = iwarp_end(4, crc, m->extended);
         struct iwarp_terminate t;
         iwarp_end_read(end, 0x501, 0x80, 100);
         iwarp_end_feed(end, s.stream, s.bytes, ways[i / 2], i & 4 ? 8 : 0, false);
@@ -103,7 +104,9 @@ static void an_atomic_with_a_mask_is_refused(void **state) {
     free(end);
 }
 
-#define MALFORMED(name, ...) ROW(name##_is_refused, it_is_refused, malformed, __VA_ARGS__)
+#define MALFORMED(name, ...) ROW(name##_is_refused, it_is_refused, malformed, __VA_ARGS__, false)
+/* Where RFC 7306 was agreed on. */
+#define AGREED(name, ...) ROW(name##_is_refused, it_is_refused, malformed, __VA_ARGS__, true)
 /* Parts of an untagged message, of a tagged one; a SEND, a WRITE, a response to the READ. END: it is the last. */
 #define END true
 #define MORE false
@@ -161,6 +164,27 @@ static const struct CMUnitTest tests[] = {
               IWARP_OPERATION_OPCODE, 18),
     MALFORMED(another_stag_to_invalidate_within_a_message,
               {INVALIDATE(MORE, 1, 0, 4), INVALIDATE(END, 2, 4, 4)}, IWARP_OPERATION_OTHER, 18),
+    AGREED(other_immediate_data_within_a_message,
+           {UNTAGGED(IWARP_SEND_IMMEDIATE, MORE, 1, 0, 1, 0, 4),
+            UNTAGGED(IWARP_SEND_IMMEDIATE, END, 2, 0, 1, 4, 4)},
+           IWARP_OPERATION_OTHER, 18),
+    MALFORMED(a_send_with_immediate_data_of_a_stranger,
+              {UNTAGGED(IWARP_SEND_IMMEDIATE, END, 1, 0, 1, 0, 4)}, IWARP_OPERATION_OPCODE, 18),
+    AGREED(immediate_data_in_parts, {UNTAGGED(IWARP_IMMEDIATE, MORE, 0, 0, 1, 0, 8)},
+           IWARP_UNTAGGED_TOO_LONG, 18),
+    AGREED(short_immediate_data, {UNTAGGED(IWARP_IMMEDIATE, END, 0, 0, 1, 0, 7)},
+           IWARP_OPERATION_OTHER, 18),
+    AGREED(immediate_data_within_a_message,
+           {SEND(MORE, 1, 0, 4), UNTAGGED(IWARP_IMMEDIATE, END, 0, 0, 1, 4, 8)},
+           IWARP_OPERATION_OPCODE, 18),
+    AGREED(an_atomic_on_the_queue_of_sends, {UNTAGGED(IWARP_ATOMIC_REQUEST, END, 0, 0, 1, 0, 52)},
+           IWARP_UNTAGGED_QUEUE, 18),
+    AGREED(an_atomic_in_parts, {UNTAGGED(IWARP_ATOMIC_REQUEST, MORE, 0, 1, 1, 0, 52)},
+           IWARP_UNTAGGED_TOO_LONG, 18),
+    AGREED(a_long_atomic, {UNTAGGED(IWARP_ATOMIC_REQUEST, END, 0, 1, 1, 0, 53)},
+           IWARP_UNTAGGED_TOO_LONG, 18),
+    AGREED(an_atomics_answer_out_of_order, {UNTAGGED(IWARP_ATOMIC_RESPONSE, END, 0, 3, 2, 0, 12)},
+           IWARP_UNTAGGED_MSN, 18),
     MALFORMED(a_message_longer_than_its_receive,
               {SEND(MORE, 1, 0, IWARP_SAID_DATA), SEND(END, 1, IWARP_SAID_DATA, 1097)},
               IWARP_UNTAGGED_TOO_LONG, 18),

@@ -45,14 +45,16 @@ static void add_dialogue(bool extended) {
         iwarp_say_own(&s, IWARP_IMMEDIATE, 4, immediate, 8);
         iwarp_say_tagged(&s, IWARP_WRITE, IWARP_END_STAG, IWARP_END_BASE + 4000, 0, 8, true);
         iwarp_say_own(&s, IWARP_IMMEDIATE_SOLICITED, 5, immediate, 8);
+        iwarp_say_send(&s, IWARP_SEND_IMMEDIATE, 6, 0x0a0b0c0d, 0, 1000, false);
+        iwarp_say_send(&s, IWARP_SEND_IMMEDIATE, 6, 0x0a0b0c0d, 1000, 10, true);
         add_requests();
     }
     iwarp_say_tagged(&s, IWARP_READ_RESPONSE, 0x501, 0x80, 0, 1500, false);
-    iwarp_say_send(&s, IWARP_SEND, extended ? 6 : 4, 0, 0, 77, true);
+    iwarp_say_send(&s, IWARP_SEND, extended ? 7 : 4, 0, 0, 77, true);
     iwarp_say_tagged(&s, IWARP_READ_RESPONSE, 0x501, 0x80, 1500, 1500, true);
     iwarp_say_tagged(&s, IWARP_READ_RESPONSE, 0x502, 0, 0, 0, true);
-    iwarp_say_send(&s, IWARP_SEND_INVALIDATE, extended ? 7 : 5, IWARP_END_STAG, 0, 5, false);
-    iwarp_say_send(&s, IWARP_SEND_INVALIDATE, extended ? 7 : 5, IWARP_END_STAG, 5, 5, true);
+    iwarp_say_send(&s, IWARP_SEND_INVALIDATE, extended ? 8 : 5, IWARP_END_STAG, 0, 5, false);
+    iwarp_say_send(&s, IWARP_SEND_INVALIDATE, extended ? 8 : 5, IWARP_END_STAG, 5, 5, true);
     static const uint8_t why[] = {0x12, 0x02, 0x00, 0x00};
     iwarp_say_own(&s, IWARP_TERMINATE, 1, why, sizeof why);
 }
@@ -76,6 +78,7 @@ static void every_kind_of_message_is_told(void **state) {
                   "deliver 3: 3000 bytes 89eda811 stag 0\n"
                   "deliver 8: 0 bytes 00000000 stag 0 immediate 0102030405060708 written 0 0\n"
                   "deliver 9: 0 bytes 00000000 stag 0 immediate 0102030405060708 written 1 8\n"
+                  "deliver 12: 1010 bytes 0270adc0 stag 0 immediate 0a0b0c0d\n"
                   "read abc 1122334455 <- 77 10008, 5000 bytes\n"
                   "read 1 0 <- 0 0, 0 bytes\n"
                   "atomic 2: id 7 stag 77 offset 10010 value 8 compare 9\n"
