@@ -3,10 +3,8 @@
  * mr.c - protection domains, memory regions and memory that peers can map.
  *
  * A key is index << 16 | random: the index finds the MR in a table without a lock, the random part
- * makes keys of other registrations useless. Indexes are handed out in turn, so that one that was given
- * back rests for long, but among few at first: the tables' pages are touched as registrations that live
- * need them, not as registrations come and go. Registration is bookkeeping only, and a look whether the
- * memory is there; it costs the same for any length. Memory from soft_mem_alloc() lies in a memfd sealed against resizing (so that
+ * makes keys of other registrations useless; which index, mr_index.c says. Registration is bookkeeping
+ * only, and a look whether the memory is there; it costs the same for any length. Memory from soft_mem_alloc() lies in a memfd sealed against resizing (so that
  * nobody can make a mapping fault), which same-uid peers map; a registration inside it is moved by
  * one copy instead of two.
  *
@@ -21,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/limits.h"
@@ -40,6 +37,7 @@
 #include "soft/rc/rkey_fence.h"
 #include "soft/soft.h"
 #include "soft/verbs/device.h"
+#include "soft/verbs/mr_index.h"
 #include "soft/verbs/mr_mapped.h"
 #include "soft/verbs/mw.h"
 #include "soft/verbs/profile.h"
@@ -48,9 +46,6 @@
 struct soft_region soft_regions[SOFT_MAX_REGIONS];
 struct soft_mr *_Atomic soft_mr_table[SOFT_MAX_MR];
 _Atomic uint32_t soft_mr_epoch;
-/* Control lock. Indexes below the limit are handed out; it doubles once half of them are taken. */
-#define MR_LIMIT_FIRST 4096u
-static uint32_t mr_next = 1, mr_limit = MR_LIMIT_FIRST, mr_alive;
 static uint32_t region_serial;
 
 struct ibv_pd *soft_alloc_pd(struct ibv_context *ibctx) {
@@ -148,39 +143,17 @@ static int region_of(const uint8_t *addr, size_t length) {
     return -1;
 }
 
-/* Two bytes nobody can guess. Control lock. */
-static uint16_t salts[256];
-static unsigned salts_left;
-
-static int salt_get(uint16_t *salt) {
-    if (salts_left == 0 && getrandom(salts, sizeof salts, 0) != sizeof salts)
-        return EIO;
-    salts_left = salts_left ? salts_left - 1 : sizeof salts / sizeof salts[0] - 1;
-    *salt = salts[salts_left];
-    salts[salts_left] = 0;
-    return 0;
-}
-
 /* Control lock. Takes a free index and a fresh key; the caller shows it. */
 int soft_mr_insert(struct soft_mr *mr) {
-    if (mr_alive >= mr_limit / 2 && mr_limit < SOFT_MAX_MR)
-        mr_limit *= 2;
-    for (uint32_t n = 0; n < mr_limit; n++) {
-        uint32_t index = mr_next;
-        mr_next = mr_next + 1 == mr_limit ? 1 : mr_next + 1;
-        if (atomic_load_explicit(&soft_mr_table[index], memory_order_relaxed))
-            continue;
-        uint16_t salt;
-        if (salt_get(&salt) != 0)
-            return EIO;
-        mr->index = index;
-        mr->ibv.lkey = mr->ibv.rkey = index << 16 | salt;
-        st(mr->key, mr->ibv.lkey);
-        atomic_store_explicit(&soft_mr_table[index], mr, memory_order_release);
-        mr_alive++;
-        return 0;
-    }
-    return ENOMEM;
+    uint32_t key;
+    int err = soft_mr_index_take(mr->window || (mr->access & SOFT_REMOTE_ACCESS) != 0, &key);
+    if (err != 0)
+        return err;
+    mr->index = key >> 16;
+    mr->ibv.lkey = mr->ibv.rkey = key;
+    st(mr->key, key);
+    atomic_store_explicit(&soft_mr_table[mr->index], mr, memory_order_release);
+    return 0;
 }
 
 struct ibv_mr *soft_reg_mr(struct ibv_pd *ibpd, void *addr, size_t length, int access) {
@@ -326,7 +299,7 @@ void soft_mr_withdraw(struct soft_mr *mr) {
 
 void soft_mr_remove(struct soft_mr *mr) {
     atomic_store_explicit(&soft_mr_table[mr->index], NULL, memory_order_release);
-    mr_alive--;
+    soft_mr_index_free();
     soft_mr_withdraw(mr);
 }
 
@@ -445,10 +418,7 @@ void soft_mr_forked(void) {
     keys_fd = -1;
     soft_keys = NULL;
     memset((void *)soft_mr_table, 0, sizeof soft_mr_table);
-    mr_next = 1;
-    mr_limit = MR_LIMIT_FIRST;
-    mr_alive = 0;
-    salts_left = 0; /* the parent hands out the others */
+    soft_mr_index_forked();
     for (int i = 0; i < SOFT_MAX_REGIONS; i++)
         if (soft_regions[i].addr) {
             close(soft_regions[i].fd);
