@@ -58,6 +58,8 @@ void soft_tcp_refuse(struct soft_qp *qp, struct sink *sink) {
     struct soft_tcp *tcp = qp->tcp;
     const struct iwarp_rx *rx = &tcp->rx;
     struct iwarp_terminate terminate;
+    if (tcp->guessed && rx->refusal != IWARP_MPA_CRC)
+        tcp->wrong_keys++;
     iwarp_rx_terminate(rx, &terminate);
     tell(tcp, &terminate);
     bool answer = rx->ddp.opcode == IWARP_READ_RESPONSE || rx->ddp.opcode == IWARP_ATOMIC_RESPONSE;

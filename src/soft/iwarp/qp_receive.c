@@ -72,9 +72,11 @@ static enum iwarp_refusal receive(void *owner, uint32_t at, uint32_t bytes,
 }
 
 static enum iwarp_refusal invalidate(void *owner, uint32_t stag) {
+    struct soft_qp *qp = owner;
     enum ibv_wc_status status;
+    qp->tcp->guessed = !soft_mr_find_remote(stag, qp);
     /* Nobody but this end touches memory here, so there is nobody to wait for. */
-    if (!soft_mw_invalidate(owner, stag, &status) || status != IBV_WC_SUCCESS)
+    if (!soft_mw_invalidate(qp, stag, &status) || status != IBV_WC_SUCCESS)
         return IWARP_REMOTE_INVALIDATE;
     return IWARP_FINE;
 }
@@ -122,6 +124,7 @@ static enum iwarp_refusal reach(struct soft_qp *qp, uint32_t stag, uint64_t offs
     if (bytes == 0)
         return IWARP_FINE;
     const struct soft_mr *mr = soft_mr_find_remote(stag, qp);
+    qp->tcp->guessed = !mr;
     if (!mr)
         return tagged ? IWARP_TAGGED_STAG : IWARP_REMOTE_STAG;
     if ((mr->access & access) != access)

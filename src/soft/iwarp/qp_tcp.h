@@ -50,10 +50,13 @@ struct soft_tcp {
     bool rtr_answered;  /* a READ as first frame: its answer is to come */
     uint8_t rtr;        /* the dialer's: enum iwarp_rtr, until that frame is made */
     unsigned peer_says; /* why it ended the stream */
-    int error;          /* errno that sending came to */
-    uint32_t watched;   /* events the engine watches for */
-    uint32_t turns;     /* of progress, by whomever */
-    uint32_t empty;     /* in which nothing moved */
+    bool guessed;       /* the peer's present segment has a key that opens nothing here */
+    uint32_t
+        wrong_keys; /* of such the peer said, since the socket was given; a stream ends with one */
+    int error;      /* errno that sending came to */
+    uint32_t watched; /* events the engine watches for */
+    uint32_t turns;   /* of progress, by whomever */
+    uint32_t empty;   /* in which nothing moved */
     uint64_t moved_ns;
     unsigned seen_polls[2]; /* of both CQs, at the last event */
     uint8_t ord, ird;

@@ -41,7 +41,16 @@ struct wrong {
     uint32_t msn, key;  /* added */
     unsigned refusal;
     enum ibv_wc_status receive;
+    uint32_t wrong_keys; /* counted */
 };
+
+static bool has_guessed(void) {
+    struct soft_qp *qp = soft_qp_of(p.e.qp);
+    spin_lock(&qp->lock);
+    bool guessed = qp->tcp->guessed;
+    spin_unlock(&qp->lock);
+    return guessed;
+}
 
 static void it_ends_with_its_terminate(void **state) {
     const struct wrong *wrong = *state;
@@ -53,12 +62,20 @@ static void it_ends_with_its_terminate(void **state) {
         p.frame[wrong->flip] ^= 0x10;
     if (wrong->first) {
         tcp_peer_say(&p, p.frame, wrong->first);
-        tcp_peer_wait_taken(&p, p.e.buf + 4095, sv_byte(4095, 1));
+        if (wrong->opcode == IWARP_WRITE)
+            sv_until(has_guessed());
+        else
+            tcp_peer_wait_taken(&p, p.e.buf + 4095, sv_byte(4095, 1));
     }
     tcp_peer_say(&p, p.frame + wrong->first, bytes - wrong->first);
     tcp_peer_expect_end(&p, wrong->refusal);
     tcp_expect(p.e.rcq, 0, wrong->receive);
     tcp_peer_flushed_from(&p, 1);
+    struct soft_qp *qp = soft_qp_of(p.e.qp);
+    spin_lock(&qp->lock);
+    uint32_t wrong_keys = qp->tcp->wrong_keys;
+    spin_unlock(&qp->lock);
+    assert_int_equal(wrong_keys, wrong->wrong_keys);
 }
 
 /* ---- connections that break ------------------------------------------------------------------------------ */
@@ -202,9 +219,14 @@ int main(void) {
         WRONG(an_answer_that_nobody_asked_for, IWARP_READ_RESPONSE, 100,
               .refusal = IWARP_DDP_CATASTROPHIC, .receive = IBV_WC_WR_FLUSH_ERR),
         WRONG(an_unknown_key_of_a_write, IWARP_WRITE, 100, .key = 1, .refusal = IWARP_TAGGED_STAG,
-              .receive = IBV_WC_WR_FLUSH_ERR),
+              .receive = IBV_WC_WR_FLUSH_ERR, .wrong_keys = 1),
+        WRONG(an_unknown_key_of_a_large_write, IWARP_WRITE, TCP_PEER_LARGE, .key = 1u << 16,
+              .refusal = IWARP_TAGGED_STAG, .receive = IBV_WC_WR_FLUSH_ERR, .wrong_keys = 1),
+        WRONG(a_key_that_changed_on_the_way, IWARP_WRITE, TCP_PEER_LARGE, .flip = 7, .first = 20000,
+              .refusal = IWARP_MPA_CRC, .receive = IBV_WC_WR_FLUSH_ERR),
         WRONG(an_unknown_key_to_invalidate, IWARP_SEND_INVALIDATE, 100, .key = 1,
-              .refusal = IWARP_REMOTE_INVALIDATE, .receive = IBV_WC_LOC_ACCESS_ERR),
+              .refusal = IWARP_REMOTE_INVALIDATE, .receive = IBV_WC_LOC_ACCESS_ERR,
+              .wrong_keys = 1),
         BROKEN(an_end_between_frames, 0, false),
         BROKEN(an_end_in_a_header, 9, false),
         BROKEN(an_end_in_the_middle, 20000, false),
