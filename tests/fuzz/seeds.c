@@ -282,6 +282,7 @@ static void plans(void) {
         "qp=1 send=100 status=RETRY_EXC_ERR",
         "qp=* recv=3 rnr=10\n# a remark\nqp=0x123401 send=* delay=1us",
         "cm=REQ n=2 loss; cm_in=REP delay=5ms",
+        "qp=1 send=3 cut; qp=2 send=* corrupt\nqp=* recv=2.. stall=5ms",
         "seed=7 qp=* send=1/100 loss",
         "call=reg_mr n=3 error=ENOMEM",
         "event=CONNECT_REQUEST n=1 lose",

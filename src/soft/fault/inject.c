@@ -144,6 +144,22 @@ static uint64_t timeout_ns(const struct soft_qp *qp, uint64_t times) {
     return ns < LIMIT_NS ? ns : LIMIT_NS;
 }
 
+uint64_t soft_fault_retries_ns(const struct soft_qp *qp) {
+    return timeout_ns(qp, qp->attr.retry_cnt + 1u);
+}
+
+/* So many times, 0: each. */
+static void lose(const struct soft_qp *qp, uint64_t times, struct soft_fault_step *turn) {
+    turn->lost = qp->unreliable;
+    if (turn->lost)
+        return;
+    if (times == 0 || times > qp->attr.retry_cnt) {
+        times = qp->attr.retry_cnt + 1u;
+        turn->then = IBV_WC_RETRY_EXC_ERR;
+    }
+    turn->until_ns = soft_now_ns() + timeout_ns(qp, times);
+}
+
 static void apply(const struct soft_qp *qp, const struct soft_rule *rule,
                   struct soft_fault_step *turn) {
     uint64_t now = soft_now_ns(), lost = (uint64_t)rule->value;
@@ -151,20 +167,28 @@ static void apply(const struct soft_qp *qp, const struct soft_rule *rule,
     case FAULT_STATUS:
         turn->then = (int)rule->value;
         return;
+    case FAULT_STALL:
+        turn->stall = true;
+        turn->until_ns = now + rule->ns;
+        return;
     case FAULT_DELAY:
         turn->until_ns = now + rule->ns;
         return;
-    case FAULT_LOSS:
+    case FAULT_CUT:
+        turn->cut = true;
         turn->lost = qp->unreliable;
-        if (turn->lost)
-            return;
-        if (lost == 0 || lost > qp->attr.retry_cnt) {
-            lost = qp->attr.retry_cnt + 1u;
-            turn->then = IBV_WC_RETRY_EXC_ERR;
-        }
-        turn->until_ns = now + timeout_ns(qp, lost);
+        turn->then = IBV_WC_RETRY_EXC_ERR;
+        return;
+    case FAULT_CORRUPT: /* of a packet with a check value of its own nothing arrives: it is sent again */
+        turn->corrupt = qp->tcp != NULL;
+        if (!turn->corrupt)
+            lose(qp, 1, turn);
+        return;
+    case FAULT_LOSS:
+        lose(qp, lost, turn);
         return;
     case FAULT_RNR: { /* of UC and UD: a receiver that is late */
+        turn->rnr = true;
         uint64_t ns = soft_rnr_ns(qp->attr.min_rnr_timer) * lost;
         turn->until_ns = now + (ns < 6 * LIMIT_NS ? ns : 6 * LIMIT_NS);
         return;

@@ -56,7 +56,9 @@ struct soft_fault_step { /* the operation that is next on a QP, and what was dec
     uint32_t op, plan;   /* number of the operation (0: none yet) and of the plan */
     int then;            /* status it ends with, 0: it goes on */
     bool lost;           /* UC, UD: it ends well, and never arrives */
-    uint64_t until_ns;   /* not before */
+    /* Over TCP: the connection breaks, a byte changes, nothing moves until then, a receiver that is not ready. */
+    bool cut, corrupt, stall, rnr;
+    uint64_t until_ns; /* not before */
 };
 
 struct soft_fault_qp { /* part of a QP, under its lock */
@@ -70,6 +72,8 @@ struct soft_fault_qp { /* part of a QP, under its lock */
 /* LOSE: an unreliable message that never arrives. */
 enum soft_fault_verdict { SOFT_FAULT_PASS, SOFT_FAULT_HOLD, SOFT_FAULT_BREAK, SOFT_FAULT_LOSE };
 
+/* For how long a device tries before RETRY_EXC_ERR, 10 s at most. */
+uint64_t soft_fault_retries_ns(const struct soft_qp *qp);
 /* qp->lock. The work request next in line; BREAK: *status is what it ends with. */
 enum soft_fault_verdict soft_fault_send(struct soft_qp *qp, int *status);
 /* qp->lock. The message next in line, which takes a receive. */

@@ -89,6 +89,15 @@ static void what_text(char *out, size_t size, const struct soft_rule *rule) {
     case FAULT_RNR:
         snprintf(out, size, "rnr %d", (int)rule->value);
         break;
+    case FAULT_CUT:
+        snprintf(out, size, "cut");
+        break;
+    case FAULT_CORRUPT:
+        snprintf(out, size, "corrupt");
+        break;
+    case FAULT_STALL:
+        snprintf(out, size, "stall %lluus", (unsigned long long)rule->ns / 1000);
+        break;
     case FAULT_EVENT:
         snprintf(out, size, "event %s %d", soft_fault_event_name(rule->event), (int)rule->value);
         break;

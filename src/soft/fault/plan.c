@@ -115,10 +115,14 @@ static bool take_what(struct soft_lexer *r, const struct soft_lexer_word *w, str
         rule->value = (int64_t)count;
         return ok;
     }
+    if (!w->has_value && (strcmp(w->key, "cut") == 0 || strcmp(w->key, "corrupt") == 0)) {
+        rule->what = w->key[1] == 'u' ? FAULT_CUT : FAULT_CORRUPT;
+        return true;
+    }
     if (!w->has_value)
         return soft_lexer_error(r, w->column, "'%s' means nothing here", w->key);
-    if (strcmp(w->key, "delay") == 0) {
-        rule->what = FAULT_DELAY;
+    if (strcmp(w->key, "delay") == 0 || strcmp(w->key, "stall") == 0) {
+        rule->what = w->key[0] == 'd' ? FAULT_DELAY : FAULT_STALL;
         return soft_lexer_duration(r, w, &rule->ns);
     }
     if (strcmp(w->key, "rnr") == 0) {
@@ -200,6 +204,11 @@ static bool what_fits(const struct soft_rule *rule) {
                (message && rule->value == 0);
     case FAULT_RNR:
         return rule->scope == FAULT_QP && rule->when == FAULT_RECV;
+    case FAULT_CUT:
+    case FAULT_CORRUPT:
+        return rule->scope == FAULT_QP && rule->when == FAULT_SEND;
+    case FAULT_STALL:
+        return rule->scope == FAULT_QP;
     case FAULT_EVENT:
         return rule->scope == FAULT_ID;
     case FAULT_ERRNO:

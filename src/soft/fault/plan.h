@@ -42,6 +42,9 @@ enum soft_fault_what {
     FAULT_DELAY,  /* ns */
     FAULT_LOSS,   /* value: transmissions lost, 0 all */
     FAULT_RNR,    /* value: times the sender is told */
+    FAULT_CUT,
+    FAULT_CORRUPT,
+    FAULT_STALL,  /* ns */
     FAULT_EVENT,  /* event, value: its status */
     FAULT_ERRNO,  /* value */
     FAULT_ACTION, /* action */

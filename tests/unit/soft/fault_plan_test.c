@@ -35,8 +35,9 @@ static void every_kind_of_rule_is_read(void **state) {
                                    "cm=REP n=2 delay=50ms;cm=* loss;\n"
                                    "call=reg_mr n=3 errno=ENOMEM\n"
                                    "qp=1 send=7 device=remove order=removal-first\n"
-                                   "device=address-change address=::1");
-    assert_int_equal(plan->count, 12);
+                                   "device=address-change address=::1\n"
+                                   "qp=1 send=2 cut; qp=* send=3.. corrupt; qp=2 recv=1 stall=3ms");
+    assert_int_equal(plan->count, 15);
     const struct soft_rule *r = plan->rule;
     assert_int_equal(r[0].what, FAULT_STATUS);
     assert_int_equal(r[0].value, IBV_WC_RETRY_EXC_ERR);
@@ -57,6 +58,9 @@ static void every_kind_of_rule_is_read(void **state) {
     assert_true(r[9].who == FAULT_CALL_reg_mr && r[9].value == ENOMEM && r[9].first == 3);
     assert_true(r[10].what == FAULT_ACTION && r[10].action.order == ORDER_REMOVAL_FIRST);
     assert_int_equal(r[11].action.address.ss_family, AF_INET6);
+    assert_true(r[12].what == FAULT_CUT && r[12].when == FAULT_SEND && r[12].first == 2);
+    assert_true(r[13].what == FAULT_CORRUPT && r[13].last == UINT32_MAX);
+    assert_true(r[14].what == FAULT_STALL && r[14].when == FAULT_RECV && r[14].ns == 3000000);
     free(plan);
 }
 
@@ -99,6 +103,14 @@ static void a_malformed_plan_is_refused_with_its_place(void **state) {
         {"qp=1 send=1 rnr=3", 1, 13, "does not go with send"},
         {"qp=1 recv=1 loss", 1, 13, "does not go with recv"},
         {"qp=1 recv=1 event=REJECTED", 1, 13, "does not go with"},
+        {"qp=1 recv=1 cut", 1, 13, "does not go with recv"},
+        {"qp=1 recv=1 corrupt", 1, 13, "does not go with recv"},
+        {"qp=1 send=1 cut=1", 1, 13, "means nothing"},
+        {"qp=1 send=1 stall", 1, 13, "means nothing"},
+        {"qp=1 send=1 stall=0ms", 1, 19, "no time"},
+        {"qp=1 send=1 cut corrupt", 1, 17, "twice"},
+        {"cm=REQ cut", 1, 8, "does not go with"},
+        {"id=1 connect=1 stall=1ms", 1, 16, "does not go with"},
         {"qp=1 connect=1 loss", 1, 6, "does not go with"},
         {"qp=1 send=1 wibble", 1, 13, "means nothing"},
         {"qp=1 send=1 wibble=2", 1, 13, "means nothing"},
@@ -154,9 +166,9 @@ static void the_number_of_rules_is_bounded(void **state) {
 static void random_bytes_are_refused_or_read(void **state) {
     (void)state;
     static const char *const pieces[] = {
-        "qp=", "*",   " ",      "send=",    "recv=",   "1",   "..",      "loss",   ";",
-        "\n",  "id=", "event=", "REJECTED", "status=", "-",   "device=", "remove", "delay=",
-        "ms",  "#",   "=",      "\xff",     "0x",      "cm=", "REQ"};
+        "qp=", "*",      " ",        "send=",   "recv=", "1",       "..",      "loss",   ";",  "\n",
+        "id=", "event=", "REJECTED", "status=", "-",     "device=", "remove",  "delay=", "ms", "#",
+        "=",   "\xff",   "0x",       "cm=",     "REQ",   "cut",     "corrupt", "stall="};
     uint32_t seed = 12345;
     for (int i = 0; i < 20000; i++) {
         char text[256] = "";

@@ -223,20 +223,21 @@ static void a_loss_on_demand_is_a_message_that_never_comes(void **state) {
     uc_pair(&a, &b, SV_OPTIONS(0));
     sv_wait_linked(&a);
     struct soft_plan_error error;
-    struct soft_plan *plan = soft_plan_parse("qp=* send=2 loss", &error);
+    struct soft_plan *plan =
+        soft_plan_parse("qp=* send=2 loss; qp=* send=3 cut; qp=* send=4 corrupt", &error);
     must(plan);
     soft_lock();
     soft_fault_install(plan);
     soft_unlock();
-    for (uint32_t i = 1; i <= 3; i++) {
+    for (uint32_t i = 1; i <= 5; i++) {
         must(sv_recv(&b, i, 0, 64) == 0);
         a.buf[0] = (uint8_t)i;
         must(sv_send(&a, i, 0, 1, IBV_SEND_SIGNALED) == 0);
         must(sv_poll(a.scq).status == IBV_WC_SUCCESS);
     }
     must(sv_poll(b.rcq).wr_id == 1 && sv_poll(b.rcq).wr_id == 2);
-    assert_int_equal(b.buf[0], 3);
-    assert_int_equal(ud_drops(&a, SOFT_DROP_ON_DEMAND), 1);
+    assert_int_equal(b.buf[0], 5);
+    assert_int_equal(ud_drops(&a, SOFT_DROP_ON_DEMAND), 3);
     sv_unpair(&a, &b);
 }
 
