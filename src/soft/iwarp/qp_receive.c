@@ -17,6 +17,7 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/inbox.h"
 #include "soft/iwarp/qp_end.h"
+#include "soft/iwarp/qp_fault.h"
 #include "soft/iwarp/qp_transmit.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/progress.h"
@@ -39,7 +40,7 @@ static bool take(void *owner) {
     struct soft_qp *qp = owner;
     struct soft_tcp *tcp = qp->tcp;
     tcp->full = !room(tcp->sink, qp->ibv.recv_cq);
-    return !tcp->full && soft_receive_get(qp) != NULL;
+    return !tcp->full && soft_tcp_may_take(qp) && soft_receive_get(qp) != NULL;
 }
 
 /* Bytes from `at` on of a list of pieces, which must open for writing. */
@@ -295,7 +296,7 @@ static bool may_read(struct soft_qp *qp) {
 }
 
 static void stall(struct soft_qp *qp) {
-    if (qp->tcp->full)
+    if (qp->tcp->full || qp->tcp->take_held)
         return;
     atomic_fetch_add_explicit(&soft_rnr, 1, memory_order_relaxed);
     qp->tcp->starved_ns = 0;
@@ -314,7 +315,9 @@ bool soft_tcp_receive(struct soft_qp *qp) {
     int error = iwarp_stream_receive(tcp->fd, &tcp->rx, &tcp->inbox, SOFT_TCP_TURN, &moved);
     if (tcp->inbox.at == tcp->inbox.end)
         iwarp_inbox_give(&tcp->inbox);
-    if (tcp->rx.status == IWARP_RX_WAITING)
+    if (tcp->rx.status == IWARP_RX_WAITING && tcp->take_status != 0)
+        soft_tcp_refuse_take(qp);
+    else if (tcp->rx.status == IWARP_RX_WAITING)
         stall(qp);
     else if (tcp->rx.status == IWARP_RX_REFUSED)
         soft_tcp_refuse(qp, tcp->sink);

@@ -20,6 +20,7 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/inbox.h"
 #include "soft/iwarp/qp_end.h"
+#include "soft/iwarp/qp_fault.h"
 #include "soft/iwarp/qp_receive.h"
 #include "soft/iwarp/qp_transmit.h"
 #include "soft/rc/completer.h"
@@ -63,9 +64,10 @@ static void cool(struct soft_qp *qp) {
     struct soft_tcp *tcp = qp->tcp;
     bool unsent = tcp->tx.sent != tcp->tx.framed || tcp->tx.open || tcp->more;
     bool up = qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD;
+    bool reads = !ld(qp->rx_stalled) && !tcp->take_held;
     tcp->hot = false;
-    watch(tcp, (up && !ld(qp->rx_stalled) ? EPOLLIN : 0) |
-                   (up && unsent && tcp->error == 0 ? EPOLLOUT : 0));
+    up = up && !tcp->dark;
+    watch(tcp, (up && reads ? EPOLLIN : 0) | (up && unsent && tcp->error == 0 ? EPOLLOUT : 0));
 }
 
 static void want_tick(struct soft_qp *qp) {
@@ -86,10 +88,15 @@ static bool is_quiet(struct soft_tcp *tcp) {
     return ++tcp->empty % LOOK_AT_CLOCK == 0 && soft_now_ns() - tcp->moved_ns > HOT_NS;
 }
 
+/* Somebody has to look again, whatever the socket says. */
+static bool is_late(const struct soft_tcp *tcp) {
+    return tcp->full || tcp->error != 0 || tcp->dark || tcp->send_held || tcp->take_held;
+}
+
 /* Behind a turn: whose the next one is. */
 static void hand_on(struct soft_qp *qp, bool moved) {
     struct soft_tcp *tcp = qp->tcp;
-    bool late = tcp->full || tcp->error != 0;
+    bool late = is_late(tcp);
     if (moved && !armed(qp) && !tcp->by_engine)
         heat(qp);
     else if (!tcp->hot || armed(qp) || tcp->by_engine || is_quiet(tcp))
@@ -119,11 +126,12 @@ void soft_tcp_progress(struct soft_qp *qp, struct sink *sink) {
     be_patient(qp);
     tcp->turns++;
     tcp->sink = sink;
-    bool moved = soft_tcp_receive(qp);
+    tcp->send_held = tcp->take_held = false;
+    bool dark = soft_tcp_is_dark(qp, sink), moved = !dark && soft_tcp_receive(qp);
     tcp->mute = tcp->mute && tcp->rx.frames == 0;
     if (tcp->error != 0 && !moved && !tcp->down)
         soft_tcp_lost(qp, sink, IBV_WC_RETRY_EXC_ERR);
-    if (!tcp->down)
+    if (!tcp->down && !dark)
         moved |= soft_tcp_transmit(qp);
     tcp->sink = NULL;
     if (!tcp->down)
@@ -132,7 +140,7 @@ void soft_tcp_progress(struct soft_qp *qp, struct sink *sink) {
 
 void soft_tcp_post(struct soft_qp *qp) {
     if (!qp->tcp->down && qp->state == IBV_QPS_RTS)
-        hand_on(qp, soft_tcp_transmit(qp));
+        hand_on(qp, !soft_tcp_is_dark(qp, NULL) && soft_tcp_transmit(qp));
 }
 
 void soft_tcp_arm(struct soft_qp *qp) {
@@ -174,8 +182,9 @@ void soft_tcp_event(struct soft_qp *qp, uint32_t events) {
         want_tick(qp);
     } else if (!tcp->down) {
         engine_turn(qp);
-        /* Nothing is read without a receive, and it would be reported again and again. */
-        if (broken && !tcp->down && ld(qp->rx_stalled)) {
+        /* What is not read would be reported again and again. */
+        bool unread = ld(qp->rx_stalled) || tcp->dark || tcp->take_held;
+        if (broken && !tcp->down && unread) {
             soft_tcp_lost(qp, &(struct sink){.cq = NULL}, IBV_WC_RETRY_EXC_ERR);
             engine_turn(qp);
         }
@@ -191,7 +200,7 @@ static void starve(struct soft_qp *qp, uint64_t now) {
     uint64_t limit = soft_rnr_ns(qp->attr.min_rnr_timer) * (qp->attr.rnr_retry + 1u);
     if (qp->attr.rnr_retry == 7 || limit > STARVED_NS)
         limit = STARVED_NS;
-    if (!ld(qp->rx_stalled))
+    if (!ld(qp->rx_stalled) && !(tcp->take_held && qp->fault.recv.rnr))
         tcp->starved_ns = 0;
     else if (tcp->starved_ns == 0)
         tcp->starved_ns = now;
@@ -202,7 +211,8 @@ static void starve(struct soft_qp *qp, uint64_t now) {
 /* A frame that was begun comes to its end, or the stream does. */
 static void wait_inside(struct soft_qp *qp, uint64_t now) {
     struct soft_tcp *tcp = qp->tcp;
-    bool inside = !ld(qp->rx_stalled) && !tcp->full && iwarp_rx_inside(&tcp->rx);
+    bool kept = ld(qp->rx_stalled) || tcp->full || tcp->dark || tcp->take_held;
+    bool inside = !kept && iwarp_rx_inside(&tcp->rx);
     if (!inside || tcp->tick_frames != tcp->rx.frames || tcp->inside_ns == 0)
         tcp->inside_ns = inside ? now : 0;
     else if (now - tcp->inside_ns > INSIDE_NS)
@@ -225,7 +235,8 @@ bool soft_tcp_tick(struct soft_qp *qp, uint64_t now) {
     if (!tcp->down && tcp->hot)
         tcp->tx.mulpdu = iwarp_stream_mulpdu(tcp->fd);
     bool shared = qp->srq && ld(qp->rx_stalled); /* posting to it wakes nobody */
-    bool again = !tcp->down && (tcp->hot || tcp->error != 0 || shared);
+    bool held = tcp->dark || tcp->send_held || tcp->take_held;
+    bool again = !tcp->down && (tcp->hot || tcp->error != 0 || shared || held);
     bool later = !tcp->down && (ld(qp->rx_stalled) || tcp->inside_ns != 0 || tcp->full);
     if (!again && !later)
         st(qp->need_tick, false);

@@ -61,6 +61,11 @@ struct soft_tcp {
     unsigned seen_polls[2]; /* of both CQs, at the last event */
     uint8_t ord, ird;
     struct sink *sink; /* of the present turn */
+    /* A fault plan's, or of a port that is down; qp_fault.c. */
+    bool dark;                 /* nothing moves */
+    bool send_held, take_held; /* a request, a message for a receive, is kept waiting */
+    uint8_t take_status;       /* that the receive is to end with */
+    uint64_t stalled_until_ns, dark_ns;
     /* The engine's ticks. */
     uint32_t tick_turns;
     uint64_t tick_frames, inside_ns, starved_ns;

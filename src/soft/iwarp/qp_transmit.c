@@ -17,6 +17,7 @@
 
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_end.h"
+#include "soft/iwarp/qp_fault.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/iwarp/wire.h"
 #include "soft/rc/completer.h"
@@ -199,7 +200,10 @@ static bool next_request(struct soft_qp *qp) {
     if (qp->state != IBV_QPS_RTS || qp->sq_broken || qp->sq_next == qp->sq_tail)
         return false;
     struct soft_wqe *wqe = wqe_at(qp, qp->sq_next);
+    if (!soft_tcp_may_send(qp, wqe))
+        return false;
     enum soft_outcome outcome = begin_request(qp, wqe);
+    qp->tcp->tx.corrupt &= outcome == SOFT_SENT; /* the next frame may be another's */
     if (outcome == SOFT_BROKEN)
         soft_requester_broken(qp, wqe);
     if (outcome != SOFT_SENT)

@@ -57,9 +57,25 @@ static void consume(struct iwarp_tx *tx, size_t bytes) {
         tx->at++;
 }
 
+/* The first byte of payload as it was, and another one on the wire. */
+static uint32_t add_corrupt(struct iwarp_tx *tx, uint32_t crc) {
+    const uint8_t *from = tx->piece[tx->at].iov_base;
+    if (tx->crc)
+        crc = iwarp_crc32c(crc, from, 1);
+    tx->side[tx->side_bytes] = *from ^ 1;
+    add_side(tx, 1);
+    consume(tx, 1);
+    tx->corrupt = false;
+    return crc;
+}
+
 /* Returns the check value with it. */
 static uint32_t add_payload(struct iwarp_tx *tx, size_t bytes, uint32_t crc) {
     bool copy = bytes <= IWARP_TX_COPY;
+    if (__builtin_expect(tx->corrupt && bytes > 0, 0)) {
+        crc = add_corrupt(tx, crc);
+        bytes--;
+    }
     while (bytes > 0) {
         const struct iovec *piece = &tx->piece[tx->at];
         size_t n = piece->iov_len < bytes ? piece->iov_len : bytes;
@@ -93,6 +109,8 @@ static void add_frame(struct iwarp_tx *tx) {
     memset(tail, 0, IWARP_PAD_MAX);
     if (tx->crc)
         crc = iwarp_crc32c(crc, tail, pad);
+    crc ^= tx->corrupt; /* there is no payload */
+    tx->corrupt = false;
     iwarp_crc32c_put(tail + pad, crc);
     add_side(tx, pad + IWARP_CRC_BYTES);
     tx->frames++;

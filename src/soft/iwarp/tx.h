@@ -44,8 +44,9 @@ struct iwarp_tx_message {
 
 struct iwarp_tx {
     bool crc;
-    bool ended;            /* by a Terminate: nothing follows */
-    unsigned mulpdu;       /* of messages that begin from now on */
+    bool ended;      /* by a Terminate: nothing follows */
+    bool corrupt;    /* a fault plan's: a byte of the next frame changes behind its check value */
+    unsigned mulpdu; /* of messages that begin from now on */
     uint64_t framed, sent; /* positions: the end of what is in frames, of what the socket took */
     uint32_t msn[IWARP_QUEUES]; /* the next of each */
     /* The message that is not in frames as a whole. */

@@ -208,6 +208,11 @@ void soft_requester_broken(struct soft_qp *qp, struct soft_wqe *wqe) {
     mark_broken(qp);
 }
 
+void soft_requester_break(struct soft_qp *qp, struct soft_wqe *wqe, enum ibv_wc_status status) {
+    wqe->status = (uint8_t)status;
+    mark_broken(qp);
+}
+
 /* What a fault plan says about the work request next in line. */
 static bool may_go(struct soft_qp *qp, struct soft_wqe *wqe, bool *lost) {
     int status = 0;
@@ -220,8 +225,7 @@ static bool may_go(struct soft_qp *qp, struct soft_wqe *wqe, bool *lost) {
         *lost = true;
         return true;
     case SOFT_FAULT_BREAK:
-        wqe->status = (uint8_t)status;
-        mark_broken(qp);
+        soft_requester_break(qp, wqe, (enum ibv_wc_status)status);
         return false;
     }
     return true;

@@ -17,6 +17,7 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
+#include "soft/rc/qp_timer.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/ring.h"
 #include "soft/verbs/device.h"
@@ -108,6 +109,10 @@ static void show_port(struct soft_qp *qp) {
     if (rx)
         atomic_store(&rx->rx.dark, atomic_load(&soft_port_down));
     st(qp->attention, true);
+    if (qp->tcp) { /* what comes meanwhile is not looked at */
+        st(qp->need_tick, true);
+        soft_qp_timer_want();
+    }
     spin_unlock(&qp->lock);
     if (!atomic_load(&soft_port_down))
         soft_qp_progress(qp);
