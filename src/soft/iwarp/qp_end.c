@@ -16,6 +16,7 @@
 #include "soft/iwarp/inbox.h"
 #include "soft/iwarp/qp_receive.h"
 #include "soft/iwarp/qp_tcp.h"
+#include "soft/iwarp/qp_transmit.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
@@ -96,7 +97,10 @@ void soft_tcp_down(struct soft_qp *qp) {
         return;
     tcp->down = true;
     tcp->hot = false;
-    st(qp->tx_acked, (uint32_t)tcp->tx.sent);
+    soft_tcp_leave_sets(qp, tcp->fd);
+    soft_tcp_answer_last(qp);
+    if (!tcp->acks)
+        st(qp->tx_acked, (uint32_t)tcp->tx.sent);
     iwarp_stream_finish(tcp->fd);
     iwarp_inbox_give(&tcp->inbox);
     st(qp->need_tick, true); /* the engine takes the socket over */

@@ -16,6 +16,7 @@
 
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/inbox.h"
+#include "soft/iwarp/qp_ack.h"
 #include "soft/iwarp/qp_end.h"
 #include "soft/iwarp/qp_fault.h"
 #include "soft/iwarp/qp_transmit.h"
@@ -148,21 +149,38 @@ static enum iwarp_refusal write_to(void *owner, uint32_t stag, uint64_t offset, 
     return iwarp_place_add(place, at, bytes) ? IWARP_FINE : IWARP_LOCAL_CATASTROPHIC;
 }
 
-/* More than were agreed on wait for their answers. */
+static bool asks_nothing(const struct soft_tcp *tcp, uint32_t at) {
+    return tcp->acks && !tcp->asked_atomic[at % SOFT_RD_ATOMIC] &&
+           tcp->asked[at % SOFT_RD_ATOMIC].bytes == 0;
+}
+
+/* More than were agreed on wait for their answers; those of nothing count for nothing, as far as there are places. */
 static bool too_many(const struct soft_qp *qp) {
+    const struct soft_tcp *tcp = qp->tcp;
     uint32_t waiting = qp->answer_tail - qp->answer_head;
-    return waiting >= qp->tcp->ird || waiting >= qp->attr.max_dest_rd_atomic;
+    if (waiting >= SOFT_RD_ATOMIC)
+        return true;
+    for (uint32_t at = qp->answer_head; at != qp->answer_tail; at++)
+        waiting -= asks_nothing(tcp, at);
+    return waiting >= tcp->ird || waiting >= qp->attr.max_dest_rd_atomic;
+}
+
+/* A READ of nothing acknowledges what came before it (qp_ack.h). */
+static bool is_ack(const struct soft_qp *qp, const struct iwarp_read *read) {
+    return qp->tcp->acks && read->bytes == 0 && qp->answer_tail - qp->answer_head < SOFT_RD_ATOMIC;
 }
 
 static enum iwarp_refusal read_from(void *owner, const struct iwarp_read *read) {
     struct soft_qp *qp = owner;
     uint8_t *at = NULL;
-    if (too_many(qp))
-        return IWARP_OPERATION_STREAM;
-    enum iwarp_refusal refusal = reach(qp, read->source_stag, read->source_offset, read->bytes,
-                                       IBV_ACCESS_REMOTE_READ, false, &at);
-    if (refusal != IWARP_FINE)
-        return refusal;
+    if (!is_ack(qp, read)) {
+        if (too_many(qp))
+            return IWARP_OPERATION_STREAM;
+        enum iwarp_refusal refusal = reach(qp, read->source_stag, read->source_offset, read->bytes,
+                                           IBV_ACCESS_REMOTE_READ, false, &at);
+        if (refusal != IWARP_FINE)
+            return refusal;
+    }
     struct soft_answer *answer = &qp->answer[qp->answer_tail % SOFT_RD_ATOMIC];
     *answer = (struct soft_answer){.from = at ? at : (const uint8_t *)&answer->value,
                                    .left = read->bytes,
@@ -215,6 +233,10 @@ static bool reading(void *owner, struct iwarp_read *read) {
         *read = (struct iwarp_read){.bytes = 0};
         return true;
     }
+    if (soft_tcp_ack_is_next(qp->tcp)) {
+        *read = (struct iwarp_read){.bytes = 0};
+        return true;
+    }
     const struct soft_wqe *wqe = oldest_waiting(qp);
     if (!wqe || is_atomic(wqe->opcode))
         return false;
@@ -238,12 +260,17 @@ static void read_done(void *owner) {
         qp->tcp->rtr_answered = false;
         return;
     }
+    if (soft_tcp_ack_is_next(qp->tcp)) {
+        soft_tcp_ack_came(qp);
+        return;
+    }
     struct soft_wqe *wqe = oldest_waiting(qp);
     if (!wqe)
         return;
     wqe->waiting = false;
     qp->waiting--;
     qp->wait_index++;
+    soft_tcp_answer_came(qp, wqe->end);
 }
 
 static enum iwarp_refusal atomic_done(void *owner, const struct iwarp_atomic_response *answer) {

@@ -18,7 +18,9 @@
 #include "soft/cm/tcp.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/iwarp/cq_set.h"
 #include "soft/iwarp/inbox.h"
+#include "soft/iwarp/qp_ack.h"
 #include "soft/iwarp/qp_end.h"
 #include "soft/iwarp/qp_fault.h"
 #include "soft/iwarp/qp_receive.h"
@@ -27,11 +29,13 @@
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/verbs/cq.h"
+#include "soft/verbs/internal.h"
 #include "soft/verbs/mr.h"
 
 #define HOT_NS 1000000u
-#define LOOK_AT_CLOCK 16u /* turns in which nothing moved */
-#define SENT_MS 20000u    /* that TCP tries at least */
+#define COUNTED_AGAIN 65536u /* a CQ's count of polls begins anew with each look at its set */
+#define LOOK_AT_CLOCK 16u    /* turns in which nothing moved */
+#define SENT_MS 20000u       /* that TCP tries at least */
 #define INSIDE_NS 20000000000ull
 #define STARVED_NS 5000000000ull
 
@@ -44,8 +48,10 @@ static bool armed(const struct soft_qp *qp) {
 
 /* Since this was asked last. */
 static bool polled(struct soft_qp *qp) {
-    unsigned now[2] = {ld(soft_cq_of(qp->ibv.recv_cq)->idle_polls),
-                       ld(soft_cq_of(qp->ibv.send_cq)->idle_polls)};
+    const struct soft_cq *cq[2] = {soft_cq_of(qp->ibv.recv_cq), soft_cq_of(qp->ibv.send_cq)};
+    unsigned now[2];
+    for (unsigned i = 0; i < 2; i++)
+        now[i] = ld(cq[i]->idle_polls) + ld(cq[i]->tcp_looks) * COUNTED_AGAIN;
     unsigned *seen = qp->tcp->seen_polls;
     bool any = now[0] != seen[0] || now[1] != seen[1];
     seen[0] = now[0];
@@ -131,7 +137,8 @@ void soft_tcp_progress(struct soft_qp *qp, struct sink *sink) {
     tcp->mute = tcp->mute && tcp->rx.frames == 0;
     if (tcp->error != 0 && !moved && !tcp->down)
         soft_tcp_lost(qp, sink, IBV_WC_RETRY_EXC_ERR);
-    if (!tcp->down && !dark)
+    tcp->ack_held = moved && !tcp->down && !armed(qp) && soft_tcp_holds_acks(qp);
+    if (!tcp->down && !dark && !tcp->ack_held)
         moved |= soft_tcp_transmit(qp);
     tcp->sink = NULL;
     if (!tcp->down)
@@ -149,6 +156,20 @@ void soft_tcp_arm(struct soft_qp *qp) {
         cool(qp);
         if (ld(qp->attention)) /* of what came between its last turn and the arming */
             want_tick(qp);
+    }
+    spin_unlock(&qp->lock);
+}
+
+/* Some polls are between two looks, so the engine is not needed for it. */
+void soft_tcp_seen(struct soft_qp *qp) {
+    if (!spin_try(&qp->lock))
+        return; /* somebody is at it; and it is seen again */
+    if (qp->tcp && !qp->tcp->down && !qp->tcp->hot && !ld(qp->rx_stalled) && !armed(qp)) {
+        watch(qp->tcp, 0);
+        heat(qp);
+        st(qp->attention, true);
+        want_tick(qp);
+        soft_cq_pollset_warm(qp);
     }
     spin_unlock(&qp->lock);
 }
@@ -235,7 +256,7 @@ bool soft_tcp_tick(struct soft_qp *qp, uint64_t now) {
     if (!tcp->down && tcp->hot)
         tcp->tx.mulpdu = iwarp_stream_mulpdu(tcp->fd);
     bool shared = qp->srq && ld(qp->rx_stalled); /* posting to it wakes nobody */
-    bool held = tcp->dark || tcp->send_held || tcp->take_held;
+    bool held = tcp->dark || tcp->send_held || tcp->take_held || tcp->ack_held;
     bool again = !tcp->down && (tcp->hot || tcp->error != 0 || shared || held);
     bool later = !tcp->down && (ld(qp->rx_stalled) || tcp->inside_ns != 0 || tcp->full);
     if (!again && !later)
@@ -287,6 +308,21 @@ bool soft_tcp_take_back(struct soft_qp *qp, const struct soft_mr *mr, uint32_t k
 
 /* ---- life ------------------------------------------------------------------------------------------------ */
 
+void soft_tcp_leave_sets(struct soft_qp *qp, int fd) {
+    soft_tcp_set_remove(soft_cq_of(qp->ibv.recv_cq), fd);
+    if (qp->ibv.send_cq != qp->ibv.recv_cq)
+        soft_tcp_set_remove(soft_cq_of(qp->ibv.send_cq), fd);
+}
+
+static int enter_sets(struct soft_qp *qp, int fd) {
+    int error = soft_tcp_set_add(soft_cq_of(qp->ibv.recv_cq), fd, qp);
+    if (error == 0 && qp->ibv.send_cq != qp->ibv.recv_cq)
+        error = soft_tcp_set_add(soft_cq_of(qp->ibv.send_cq), fd, qp);
+    if (error != 0)
+        soft_tcp_leave_sets(qp, fd);
+    return error;
+}
+
 int soft_tcp_attach(struct soft_qp *qp, int fd, const struct iwarp_terms *terms) {
     if (qp->unreliable || qp->iwarp || qp->tcp || qp->state != IBV_QPS_INIT)
         return EINVAL;
@@ -306,6 +342,13 @@ int soft_tcp_attach(struct soft_qp *qp, int fd, const struct iwarp_terms *terms)
         free(socket);
         return error;
     }
+    error = enter_sets(qp, fd);
+    if (error != 0) {
+        soft_watch_remove(&socket->watch);
+        free(tcp);
+        free(socket);
+        return error;
+    }
     memset(tcp, 0, offsetof(struct soft_tcp, rx));
     tcp->socket = socket;
     tcp->fd = fd;
@@ -317,7 +360,8 @@ int soft_tcp_attach(struct soft_qp *qp, int fd, const struct iwarp_terms *terms)
     tcp->answer_at = qp->answer_tail;
     st(qp->tx_acked, 0);
     qp->tcp = tcp;
-    qp->early = true;
+    tcp->acks = terms->extended;
+    qp->early = !tcp->acks;
     qp->elsewhere = true;
     st(qp->has_socket, true);
     spin_unlock(&qp->lock);

@@ -36,21 +36,26 @@ enum soft_tcp_sending { SOFT_TCP_NOTHING, SOFT_TCP_REQUEST, SOFT_TCP_ANSWER };
 struct soft_tcp {
     struct soft_tcp_socket *socket; /* NULL: left for being read away; qp_end.h */
     int fd;
-    bool down;          /* ended: nothing is read or sent any more */
-    bool hot;           /* pollers read it */
-    bool by_engine;     /* this turn is the engine's */
-    bool patient;       /* TCP was told how patient to be */
-    bool more;          /* a turn of sending ended before all was sent */
-    bool full;          /* a message waits for room in its CQ */
-    bool answer_turn;   /* of two that wait, an answer goes first */
-    bool listens;       /* the listener's end: the dialer's first frame is of interest */
-    bool mute;          /* the listener's, before that frame: nothing is sent */
-    bool heard;         /* whoever connects it was told of that frame */
-    bool begun;         /* the dialer's: its first frame goes, whether there is a message or not */
-    bool rtr_answered;  /* a READ as first frame: its answer is to come */
-    uint8_t rtr;        /* the dialer's: enum iwarp_rtr, until that frame is made */
-    unsigned peer_says; /* why it ended the stream */
-    bool guessed;       /* the peer's present segment has a key that opens nothing here */
+    bool down;           /* ended: nothing is read or sent any more */
+    bool hot;            /* pollers read it */
+    bool by_engine;      /* this turn is the engine's */
+    bool patient;        /* TCP was told how patient to be */
+    bool more;           /* a turn of sending ended before all was sent */
+    bool full;           /* a message waits for room in its CQ */
+    bool answer_turn;    /* of two that wait, an answer goes first */
+    bool listens;        /* the listener's end: the dialer's first frame is of interest */
+    bool mute;           /* the listener's, before that frame: nothing is sent */
+    bool heard;          /* whoever connects it was told of that frame */
+    bool begun;          /* the dialer's: its first frame goes, whether there is a message or not */
+    bool rtr_answered;   /* a READ as first frame: its answer is to come */
+    bool acks;           /* constant: the peer is this device; qp_ack.h */
+    bool ack_asked;      /* its answer is to come */
+    bool ack_held;       /* answers of nothing wait for a turn */
+    uint32_t ack_end;    /* what it acknowledges */
+    uint32_t ack_behind; /* answers that come before it */
+    uint8_t rtr;         /* the dialer's: enum iwarp_rtr, until that frame is made */
+    unsigned peer_says;  /* why it ended the stream */
+    bool guessed;        /* the peer's present segment has a key that opens nothing here */
     uint32_t
         wrong_keys; /* of such the peer said, since the socket was given; a stream ends with one */
     int error;      /* errno that sending came to */
@@ -94,6 +99,8 @@ int soft_tcp_attach(struct soft_qp *qp, int fd, const struct iwarp_terms *terms)
 void soft_tcp_connects(struct soft_qp *qp, uint64_t cm, bool listener, enum iwarp_rtr rtr);
 void soft_tcp_begin(struct soft_qp *qp); /* control lock: the dialer is ready */
 void soft_tcp_speak(struct soft_qp *qp); /* control lock: the listener need not wait any more */
+void soft_tcp_leave_sets(struct soft_qp *qp,
+                         int fd); /* qp->lock: pollers are not told of that socket any more */
 /* Control lock; nobody polls it. The socket is read away and closed by the engine. */
 void soft_tcp_detach(struct soft_qp *qp);
 
@@ -106,6 +113,8 @@ static inline bool soft_tcp_is_written(const struct soft_tcp *tcp) {
 void soft_tcp_progress(struct soft_qp *qp, struct sink *sink);
 /* qp->lock: work requests were posted. */
 void soft_tcp_post(struct soft_qp *qp);
+/* Takes qp->lock, if it is free. A poller of its CQ: there is something to read, so it is hot. */
+void soft_tcp_seen(struct soft_qp *qp);
 /* Takes qp->lock. Whoever polled is going to sleep: the engine is told of what comes from now on. */
 void soft_tcp_arm(struct soft_qp *qp);
 /* The engine's tick; true: again in a millisecond. */

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "soft/ipc/spinlock.h"
+#include "soft/iwarp/qp_ack.h"
 #include "soft/iwarp/qp_end.h"
 #include "soft/iwarp/qp_fault.h"
 #include "soft/iwarp/qp_tcp.h"
@@ -131,7 +132,7 @@ static enum soft_outcome begin_question(struct soft_qp *qp, struct soft_wqe *wqe
         wqe->status = IBV_WC_REM_INV_REQ_ERR;
         return SOFT_BROKEN;
     }
-    if (qp->waiting >= ord)
+    if (qp->waiting >= ord || qp->waiting + qp->tcp->ack_asked >= SOFT_RD_ATOMIC)
         return SOFT_NO_ROOM;
     if (!sink_is_good(qp, wqe))
         return SOFT_BROKEN;
@@ -270,7 +271,8 @@ static void settle(struct soft_qp *qp) {
     while (qp->answer_head != tcp->answer_at &&
            tcp->tx.sent >= tcp->answer_end[qp->answer_head % SOFT_RD_ATOMIC])
         qp->answer_head++;
-    st(qp->tx_acked, (uint32_t)tcp->tx.sent);
+    if (!tcp->acks)
+        st(qp->tx_acked, (uint32_t)tcp->tx.sent);
 }
 
 /* The frame of nothing by which the listener sees that the dialer is ready. */
@@ -295,10 +297,22 @@ static bool next_message(struct soft_qp *qp) {
         return false;
     if (__builtin_expect(tcp->rtr != IWARP_RTR_NONE, 0))
         return (tcp->begun || qp->sq_next != qp->sq_tail) && begin_stream(tcp);
+    if (soft_tcp_ask(qp))
+        return true;
     tcp->answer_turn = !tcp->answer_turn;
     if (tcp->answer_turn)
         return next_answer(qp) || next_request(qp);
     return next_request(qp) || next_answer(qp);
+}
+
+void soft_tcp_answer_last(struct soft_qp *qp) {
+    struct soft_tcp *tcp = qp->tcp;
+    if (!tcp->acks || tcp->mute || tcp->error != 0 || tcp->tx.open || tcp->tx.ended)
+        return;
+    while (tcp->answer_at != qp->answer_tail &&
+           qp->answer[tcp->answer_at % SOFT_RD_ATOMIC].left == 0 && next_answer(qp))
+        continue;
+    (void)iwarp_stream_send(tcp->fd, &tcp->tx, SOFT_TCP_TURN);
 }
 
 bool soft_tcp_transmit(struct soft_qp *qp) {

@@ -15,6 +15,8 @@
 struct soft_qp;
 struct soft_wqe;
 
+/* What was taken by now is acknowledged: the last that the peer hears, if the socket takes it at once. */
+void soft_tcp_answer_last(struct soft_qp *qp);
 /* A bounded turn of sending. True: the socket took something. An errno it comes to is tcp->error. */
 bool soft_tcp_transmit(struct soft_qp *qp);
 /* The READ at that index of the send queue, as it is asked for. */

@@ -16,6 +16,7 @@
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/shm_page.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/iwarp/cq_set.h"
 #include "soft/soft.h"
 #include "soft/verbs/comp_channel.h"
 #include "soft/verbs/device.h"
@@ -92,6 +93,7 @@ int soft_destroy_cq(struct ibv_cq *ibcq) {
     atomic_fetch_sub(&soft_context_of(ibcq->context)->users, 1);
     pthread_mutex_destroy(&ibcq->mutex);
     pthread_cond_destroy(&ibcq->cond);
+    soft_tcp_set_free(cq);
     free(cq->polled);
     soft_reader_free(cq);
     free(cq->ring);

@@ -67,6 +67,8 @@ struct soft_cq {
     _Atomic bool untold;    /* the ring has some for which nothing fired */
     struct ibv_wc *ring;
     struct soft_reader *reader; /* an extended one's; cq_ex.c */
+    _Atomic int tcp_set;        /* iwarp/cq_set.h: the descriptor and 1; 0: none */
+    _Atomic unsigned tcp_looks; /* poll_lock, read by others as well */
 };
 
 #define soft_cq_of(p) ((struct soft_cq *)(p))

@@ -20,6 +20,7 @@
 #include "soft/fault/inject.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/iwarp/cq_set.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
@@ -36,6 +37,7 @@
 
 #define COLD_PER_POLL 4
 #define COOL_AFTER 4096 /* polls between looks for QPs that went cold */
+#define TCP_EVERY 32u   /* and for sockets with something to read, where there are any */
 
 /* ---- the short way ------------------------------------------------------------------------------ */
 
@@ -302,9 +304,17 @@ static inline int progress_all(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
  * that waits shall not wait for the end of its own time slice.
  */
 static __attribute__((noinline)) void cool_down(struct soft_cq *cq, int n) {
-    soft_cq_pollset_cool(cq);
+    bool tcp = ld(cq->tcp_set) != 0;
+    if (tcp) {
+        soft_tcp_set_look(cq);
+        st(cq->tcp_looks, ld(cq->tcp_looks) + 1);
+    }
+    if (!tcp || ld(cq->tcp_looks) % (COOL_AFTER / TCP_EVERY) == 0)
+        soft_cq_pollset_cool(cq);
+    if (tcp)
+        st(cq->idle_polls, COOL_AFTER - TCP_EVERY);
     spin_unlock(&cq->poll_lock);
-    if (soft_dropin && n == 0)
+    if (soft_dropin && n == 0 && !tcp)
         sched_yield();
 }
 

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * qp_ack.h - acknowledgements over a socket: that the peer's device has a request.
+ *
+ * iWARP says of a SEND or a WRITE only that TCP took it. Programs written for InfiniBand, as all that use this device, rely on
+ * more: what completed is at the peer. Between two of this device a READ of nothing is asked behind what somebody waits
+ * for, one at a time; its answer is behind all that came before it. It counts in no depth and needs no right, for it touches
+ * no memory. A peer that is not this device is asked for nothing, and there a request is complete when TCP took it.
+ *
+ * Owner: the QP's lock.
+ */
+#ifndef SOFT_IWARP_QP_ACK_H
+#define SOFT_IWARP_QP_ACK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "soft/iwarp/qp_tcp.h"
+
+/* All up to that position of the stream is complete. */
+void soft_tcp_acked(struct soft_qp *qp, uint32_t end);
+/* Makes the frame that asks, if one is due and there is room. True: it did. */
+bool soft_tcp_ask(struct soft_qp *qp);
+/* Is the next answer the peer owes that of an acknowledgement? */
+static inline bool soft_tcp_ack_is_next(const struct soft_tcp *tcp) {
+    return tcp->ack_asked && tcp->ack_behind == 0;
+}
+/* It came; or that of a READ or an atomic did. */
+void soft_tcp_ack_came(struct soft_qp *qp);
+void soft_tcp_answer_came(struct soft_qp *qp, uint32_t end);
+
+/*
+ * Whether nothing is to be sent but acknowledgements, and somebody who polls is about to say more: they go with that, or at
+ * the next turn.
+ */
+bool soft_tcp_holds_acks(const struct soft_qp *qp);
+
+#endif
