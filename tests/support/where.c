@@ -31,6 +31,11 @@ bool it_soft(void) {
     return strcmp(it_device(), "soft") == 0;
 }
 
+bool it_tcp(void) {
+    const char *net = getenv("SLUICE_SOFT_NET");
+    return it_soft() && net && strcmp(net, "require") == 0;
+}
+
 /* The software device, told to be like that one. */
 static bool it_like(const char *wanted) {
     const char *profile = getenv("SLUICE_SOFT_PROFILE");

@@ -15,6 +15,8 @@ const char *it_device(void);
 bool it_long(void);
 /* It is the software device. */
 bool it_soft(void);
+/* The same, with all connections over TCP. */
+bool it_tcp(void);
 
 /*
  * The target of a request that was refused hears why. Soft-RoCE's does on some kernels; on iWARP the end of the
