@@ -186,6 +186,67 @@ static void where_an_answer_goes_may_go_away(void **state) {
     p.e.mr = soft_reg_mr(p.e.pd, p.e.buf, 65536, IBV_ACCESS_LOCAL_WRITE);
 }
 
+/* ---- anything -------------------------------------------------------------------------------------------- */
+
+#define STRANGERS 80u
+
+static size_t put_random(size_t at, uint32_t *seed, uint32_t msn[IWARP_QUEUES]) {
+    uint8_t body[IWARP_ATOMIC_BYTES] = {0};
+    uint8_t opcode = (uint8_t)(iwarp_random(seed) % 16);
+    struct iwarp_ddp ddp = tcp_peer_message(&p, opcode);
+    struct iwarp_atomic atomic = add_one();
+    struct iwarp_read read = {.bytes = iwarp_random(seed) % 3000,
+                              .source_stag = p.open->rkey,
+                              .source_offset = atomic.offset};
+    size_t bytes = iwarp_random(seed) % 300;
+    if (opcode == IWARP_ATOMIC_REQUEST) {
+        atomic.kind = iwarp_random(seed) & 1 ? IWARP_COMPARE_AND_SWAP : IWARP_FETCH_AND_ADD;
+        atomic.offset += iwarp_random(seed) % 8 ? 8 * (iwarp_random(seed) % 8000) : 1;
+        iwarp_atomic_put(body, &atomic);
+        bytes = IWARP_ATOMIC_BYTES;
+    } else if (opcode == IWARP_READ_REQUEST) {
+        iwarp_read_put(body, &read);
+        bytes = IWARP_READ_BYTES;
+    } else if (iwarp_opcode_immediate(opcode)) {
+        bytes = IWARP_IMMEDIATE_BYTES;
+    }
+    if (!iwarp_opcode_tagged(opcode))
+        ddp.msn = msn[ddp.queue]++;
+    if (iwarp_random(seed) % 8 == 0)
+        ddp.last = false;
+    if (iwarp_random(seed) % 16 == 0)
+        body[iwarp_random(seed) % sizeof body] ^= 0x80;
+    if (iwarp_random(seed) % 16 == 0)
+        ddp.stag ^= 1u << iwarp_random(seed) % 32;
+    if (iwarp_random(seed) % 16 == 0)
+        ddp.offset += iwarp_random(seed) % 70000;
+    return at + iwarp_frame(p.frame + at, &ddp, bytes <= sizeof body ? body : p.payload, bytes);
+}
+
+/* Frames that are nearly right. The connection ends, soon after the peer's end at the latest, and no other memory changed. */
+static void whatever_a_stranger_says_comes_to_an_end(void **state) {
+    (void)state;
+    uint32_t seed = 4711;
+    for (unsigned i = 0; i < STRANGERS; i++) {
+        uint32_t msn[IWARP_QUEUES] = {1, 1, 1, 1};
+        size_t at = 0;
+        (void)open_impatient(NULL);
+        memset(p.e.buf + TCP_PEER_LARGE, 0xee, TCP_PEER_TARGET - TCP_PEER_LARGE);
+        memset(p.e.buf + 2 * TCP_PEER_TARGET, 0xee, 65536);
+        post_one_sided(i & 1 ? IBV_WR_RDMA_READ : IBV_WR_ATOMIC_FETCH_AND_ADD);
+        for (unsigned k = 1 + iwarp_random(&seed) % 12; k > 0; k--)
+            at = put_random(at, &seed, msn);
+        tcp_peer_say(&p, p.frame, at);
+        shutdown(p.fd, SHUT_WR);
+        tcp_wait_down(&p.e);
+        for (size_t k = TCP_PEER_LARGE; k < TCP_PEER_TARGET; k++)
+            assert_int_equal(p.e.buf[k], 0xee);
+        for (size_t k = 2 * TCP_PEER_TARGET; k < 2 * TCP_PEER_TARGET + 65536; k++)
+            assert_int_equal(p.e.buf[k], 0xee);
+        tcp_peer_close(&p);
+    }
+}
+
 #define PLAIN(fn) cmocka_unit_test_setup_teardown(fn, open_plain, shut)
 #define LENGTH(name, ...)                                                                          \
     ROW_WITH(open_plain, shut, name, a_message_of_another_length_ends_it, malformed, __VA_ARGS__)
@@ -217,6 +278,7 @@ int main(void) {
         ANSWER(an_atomics_answer_to_a_read, IBV_WR_RDMA_READ, false, 0),
         ANSWER(a_reads_answer_to_an_atomic, IBV_WR_ATOMIC_FETCH_AND_ADD, true, 0),
         PLAIN(where_an_answer_goes_may_go_away),
+        cmocka_unit_test(whatever_a_stranger_says_comes_to_an_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
