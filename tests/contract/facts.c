@@ -69,6 +69,7 @@ static const struct facts soft_roce = {
     .destroy_keeps_completions = true,
     .err_flushes_later_receives = false, /* the library does not tell the kernel of a receive */
     .rts_resumes = false,
+    .used_queue_drains = true,
     .window_bounds = false,
     .invalidate_shown = false,
     .dereg_under_window = EINVAL,
@@ -87,7 +88,7 @@ static void make_later(struct facts *f) {
     f->err_may_flush = true;
     f->wrong_send_key = f->wrong_send_range = IBV_WC_WR_FLUSH_ERR;
     f->flush_is_solicited = false;
-    f->sqd_ends_in_err = true;
+    f->used_queue_drains = false;
     f->bind_refused = IBV_WC_WR_FLUSH_ERR;
     f->passive_access |=
         0x300; /* IBV_ACCESS_FLUSH_GLOBAL and _PERSISTENT, which older headers lack */
@@ -161,6 +162,7 @@ static const struct facts soft = {
     .last_wqe_event = true,
     .err_flushes_later_receives = true,
     .rts_resumes = true,
+    .used_queue_drains = true,
     .window_bounds = true,
     .invalidate_shown = true,
     .dereg_under_window = EBUSY,
@@ -287,7 +289,7 @@ void facts_choose(void) {
     B(err_flushes_later_receives) B(err_may_flush) B(rts_resumes) B(bad_wr_of_state) \
     B(comm_est_event) B(arming_tells_of_old) B(destroy_keeps_completions) B(last_wqe_event) \
     B(srq_query) N(srq_spare) B(empty_srq) B(window_bounds) B(invalidate_shown) \
-    E(dereg_under_window) B(timeout_0_waits) B(sqd_ends_in_err) B(flush_is_solicited) \
+    E(dereg_under_window) B(timeout_0_waits) B(used_queue_drains) B(flush_is_solicited) \
     S(bind_refused) N(passive_access)
 /* clang-format on */
 

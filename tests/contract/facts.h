@@ -114,8 +114,8 @@ struct facts {
     int dereg_under_window;
     /* Does timeout 0 wait for a peer that is not there yet? */
     bool timeout_0_waits;
-    /* A QP that sent nothing drains for ever, once in SQD: only ERR ends that, all else is EINVAL. */
-    bool sqd_ends_in_err;
+    /* Does a QP in SQD drain whose queue of sends was used all around? Else only ERR ends it, all else is EINVAL. */
+    bool used_queue_drains;
     /* Does a flush count as solicited, so that a CQ armed for those alone tells of it? */
     bool flush_is_solicited;
     /* What a window gets that is bound to a region which does not allow it. */
