@@ -197,6 +197,68 @@ static void a_route_that_cannot_be_asked_for_is_no_unreachable_peer(void **state
     }
 }
 
+static unsigned connects, failing; /* calls, of which so many fail */
+
+static int failing_connect(struct rdma_cm_id *id, struct rdma_conn_param *param) {
+    if (connects++ >= failing)
+        return soft_connect(id, param);
+    errno = call_errno;
+    return -1;
+}
+
+static const struct {
+    int error;
+    sluice_reason reason;
+    bool may_pass;
+    const char *text;
+} refusals[] = {
+    {ECONNREFUSED, SLUICE_REASON_NO_LISTENER, false, "no listener there"},
+    {ETIMEDOUT, SLUICE_REASON_UNREACHABLE, true, NULL},
+    {EHOSTUNREACH, SLUICE_REASON_UNREACHABLE, true, NULL},
+    {ECONNRESET, SLUICE_REASON_UNREACHABLE, true, NULL},
+    {ENETUNREACH, SLUICE_REASON_UNREACHABLE, false, NULL},
+    {EHOSTDOWN, SLUICE_REASON_UNREACHABLE, false, NULL},
+    {ENETDOWN, SLUICE_REASON_UNREACHABLE, false, NULL},
+    {ECONNABORTED, SLUICE_REASON_UNREACHABLE, false, NULL},
+    {EMFILE, SLUICE_REASON_DEVICE_ERROR, true, NULL},
+    {ENFILE, SLUICE_REASON_DEVICE_ERROR, true, NULL},
+    {ENOMEM, SLUICE_REASON_NO_MEMORY, false, NULL},
+    {ENOBUFS, SLUICE_REASON_NO_MEMORY, false, NULL},
+    {EAGAIN, SLUICE_REASON_NO_MEMORY, false, NULL},
+    {EIO, SLUICE_REASON_DEVICE_ERROR, false, NULL},
+};
+
+/* rdma_connect() itself says what of the peer, where it asks him (iWARP). What may pass is tried again. */
+static void a_connect_that_fails_says_why_and_whether_it_is_tried_again(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 2 * sizeof refusals / sizeof refusals[0]; i++) {
+        struct pair p;
+        bool once = i & 1;
+        char text[100];
+        altering = fabric_soft;
+        altering.connect = failing_connect;
+        call_errno = refusals[i / 2].error;
+        connects = 0, failing = 2;
+        pair_open(&p, PAIR_NODE(), PAIR_LINK());
+        p.b.node->fabric = &altering;
+        pair_dial(&p, PAIR_LINK(.flags = once ? SLUICE_ONCE : 0));
+        if (!once && refusals[i / 2].may_pass) {
+            pair_expect(&p, &p.b, SLUICE_UP);
+            assert_int_equal(pair_info(p.b.session).tries, 3);
+        } else {
+            sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+            assert_int_equal(event.reason, refusals[i / 2].reason);
+            assert_int_equal(event.vendor, call_errno);
+            snprintf(text, sizeof text, "connect: %s",
+                     refusals[i / 2].text ? refusals[i / 2].text : strerror(call_errno));
+            assert_string_equal(pair_info(event.session).close_text, text);
+            assert_int_equal(connects, 1);
+        }
+        p.b.node->fabric = &fabric_soft;
+        pair_close(&p);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_address_error_of_minus_one_says_what_errno_says),
@@ -204,6 +266,7 @@ int main(void) {
         cmocka_unit_test(any_other_failure_of_minus_one_says_that_nobody_knows),
         cmocka_unit_test(a_call_that_answers_a_peer_blames_whom_it_may),
         cmocka_unit_test(a_route_that_cannot_be_asked_for_is_no_unreachable_peer),
+        cmocka_unit_test(a_connect_that_fails_says_why_and_whether_it_is_tried_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
