@@ -196,6 +196,18 @@ kernel_old_programs() {
     done < <(ldd "$program" | grep -o '/[^ :]*\.so[^ :]*')
 }
 
+# kernel_later_program NAME - the other way round, for tests/kernel/later_library.sh: a program made in the later root,
+# which a guest finds below its own root. Where there is such a root: none is made for it. Sets KERNEL_LATER.
+kernel_later_program() {
+    local here=("$KERNEL_DIR" "$KERNEL_ROOT" "$KERNEL_INITRD") KERNEL_BUILD=''
+    KERNEL_LATER=''
+    [[ $EUID == 0 && -s $KERNEL_CACHE/later-$(kernel_table_key)/kernel/vmlinux ]] || return 0
+    if kernel_later new && kernel_build "$1"; then
+        KERNEL_LATER="$(realpath "$KERNEL_ROOT") $KERNEL_BUILD/tests/$1"
+    fi
+    KERNEL_DIR=${here[0]} KERNEL_ROOT=${here[1]} KERNEL_INITRD=${here[2]}
+}
+
 # Builds of checkouts that are gone, or that nobody built for long.
 kernel_forget_builds() {
     local folder lock

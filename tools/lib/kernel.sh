@@ -28,6 +28,7 @@ KERNEL_OLD_DAYS=14 # what nobody used for so long is taken out of the cache
 KERNEL_DIR=''  # the kernel: vmlinux, lib/modules/, initrd.*
 KERNEL_ROOT='' # the root file system of the guest, a folder of this machine
 KERNEL_INITRD='' # of that guest
+KERNEL_LATER='' # for stock, what a later librdmacm made: a program in a later root, or nothing
 KERNEL_WHY=''  # where kernel_need or kernel_build failed: why
 
 # shellcheck source=tools/lib/kernel-versions.sh
@@ -267,8 +268,8 @@ KERNEL_QEMU=()
 KERNEL_HOST=only
 kernel_boot() {
     local kind=$1 seconds=$2 exchange=$3 source=$4 build_here=$5 build=$6 lines=$7
-    printf 'SOURCE=%q\nBUILD=%q\nKERNEL=%q\nHOST=%q\n' "$source" "$build" "$kind" "$KERNEL_HOST" \
-        > "$exchange/settings"
+    printf 'SOURCE=%q\nBUILD=%q\nKERNEL=%q\nHOST=%q\nLATER=%q\n' "$source" "$build" "$kind" "$KERNEL_HOST" \
+        "$KERNEL_LATER" > "$exchange/settings"
     install -m 644 tests/kernel/guest/{run,fabric} "$exchange/"
     # norandmaps: what was translated for one process serves the next one as well; starting a program
     # takes a quarter of the time.
