@@ -19,6 +19,7 @@
 #include "soft/cm/tcp.h"
 #include "soft/fault/cm.h"
 #include "soft/soft.h"
+#include "soft/verbs/profile.h"
 
 static void clear_src(struct soft_cm_id *id) {
     memset(&id->id.route.addr.src_storage, 0, sizeof id->id.route.addr.src_storage);
@@ -204,12 +205,14 @@ int soft_cm_resolve_route_locked(struct soft_cm_id *id) {
         soft_cm_event_raise(id, event, status);
         return 0;
     }
-    struct ibv_sa_path_rec *path = make_path(id);
-    if (!path)
-        return ENOMEM;
-    free(id->id.route.path_rec);
-    id->id.route.path_rec = path;
-    id->id.route.num_paths = 1;
+    if (!soft_profile()->iwarp) { /* there it is the network's affair */
+        struct ibv_sa_path_rec *path = make_path(id);
+        if (!path)
+            return ENOMEM;
+        free(id->id.route.path_rec);
+        id->id.route.path_rec = path;
+        id->id.route.num_paths = 1;
+    }
     id->state = SOFT_CM_ROUTE_RESOLVED;
     soft_cm_event_raise(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
     return 0;

@@ -263,7 +263,7 @@ int soft_query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr 
     attr->gid_tbl_len = MAX_GIDS;
     attr->port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
     attr->max_msg_sz = SOFT_MAX_MSG;
-    attr->pkey_tbl_len = 1;
+    attr->pkey_tbl_len = !soft_profile()->iwarp;
     attr->max_vl_num = 1;
     attr->active_width = 2;          /* 4X */
     attr->active_speed = 32;         /* EDR */

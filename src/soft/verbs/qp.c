@@ -183,8 +183,8 @@ struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr
     qp->iwarp = soft_profile()->iwarp;
     qp->early = qp->unreliable || qp->iwarp;
     qp->elsewhere = attr->qp_type == IBV_QPT_UD;
-    if (qp->iwarp) /* it is born there */
-        qp->ibv.state = qp->state = IBV_QPS_INIT;
+    if (qp->iwarp) /* it is born there, whatever libibverbs writes into a new one */
+        qp->state = IBV_QPS_INIT;
     qp->long_recv = qp->srq || qp->unreliable;
     err = attr->qp_type == IBV_QPT_UD ? soft_ud_create(qp) : 0;
     if (err)
