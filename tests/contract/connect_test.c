@@ -21,7 +21,15 @@ static void with_a_qp_the_active_side_sees_established(void **state) {
 static void without_a_qp_the_active_side_sees_connect_response(void **state) {
     (void)state;
     struct ct_pair pair;
-    ct_pair_up(&pair);
+    if (facts.device_connects) {
+        ct_pair_listen(&pair);
+        pair.active = ct_id(pair.active_channel);
+        ct_resolve(pair.active, pair.port);
+        struct rdma_conn_param param = ct_param(NULL, 0); /* a number that no QP has */
+        assert_fails(rdma_connect(pair.active, &param), EINVAL);
+    } else {
+        ct_pair_up(&pair);
+    }
     ct_silent(pair.active_channel);
     ct_silent(pair.passive_channel);
     ct_pair_free(&pair);
@@ -41,8 +49,8 @@ static void a_resolved_id_knows_device_and_route(void **state) {
     assert_int_equal(id->route.addr.src_addr.sa_family, AF_INET);
     assert_int_equal(rdma_resolve_route(id, 2000), 0);
     assert_int_equal(ct_take(channel, RDMA_CM_EVENT_ROUTE_RESOLVED), 0);
-    assert_int_equal(id->route.num_paths, 1);
-    assert_non_null(id->route.path_rec);
+    assert_int_equal(id->route.num_paths, facts.route_paths);
+    assert_true((id->route.path_rec != NULL) == (facts.route_paths > 0));
     ct_destroy(id);
     rdma_destroy_event_channel(channel);
 }
@@ -54,6 +62,7 @@ static void a_request_carries_addresses_and_the_listeners_context(void **state) 
     pair.listener->context = &pair;
     pair.active = ct_id(pair.active_channel);
     ct_resolve(pair.active, pair.port);
+    ct_qp_for_device(pair.active);
     struct rdma_conn_param param = ct_param(NULL, 0);
     assert_int_equal(rdma_connect(pair.active, &param), 0);
     struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
@@ -72,7 +81,7 @@ static void a_request_carries_addresses_and_the_listeners_context(void **state) 
     assert_int_equal(ntohs(rdma_get_src_port(pair.passive)), pair.port);
     assert_int_equal(rdma_get_dst_port(pair.passive), rdma_get_src_port(pair.active));
     if (facts.tells_parameters)
-        assert_int_equal(event->param.conn.qp_num, param.qp_num);
+        assert_int_equal(event->param.conn.qp_num, facts.device_connects ? 0 : param.qp_num);
     assert_int_equal(rdma_ack_cm_event(event), 0);
     ct_pair_free(&pair);
 }
@@ -82,11 +91,14 @@ static void only_a_request_names_the_listener(void **state) {
     struct ct_pair pair;
     ct_pair_request(&pair);
     ct_pair_accept(&pair);
-    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    struct rdma_cm_event *event =
+        ct_expect(pair.active_channel, facts.device_connects ? RDMA_CM_EVENT_ESTABLISHED
+                                                             : RDMA_CM_EVENT_CONNECT_RESPONSE);
     assert_null(event->listen_id);
     assert_ptr_equal(event->id, pair.active);
     assert_int_equal(rdma_ack_cm_event(event), 0);
-    assert_int_equal(rdma_establish(pair.active), 0);
+    if (!facts.device_connects)
+        assert_int_equal(rdma_establish(pair.active), 0);
     event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED);
     assert_null(event->listen_id);
     assert_ptr_equal(event->id, pair.passive);
@@ -94,24 +106,34 @@ static void only_a_request_names_the_listener(void **state) {
     ct_pair_free(&pair);
 }
 
-static void the_passive_established_carries_nothing(void **state) {
+static void the_passive_established_carries_no_data(void **state) {
     (void)state;
     struct ct_pair pair;
     ct_pair_request(&pair);
     struct rdma_conn_param param = ct_param("hello", 5);
+    ct_qp_for_device(pair.passive);
     assert_int_equal(rdma_accept(pair.passive, &param), 0);
-    ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
-    assert_int_equal(rdma_establish(pair.active), 0);
+    if (facts.device_connects) {
+        ct_take(pair.active_channel, RDMA_CM_EVENT_ESTABLISHED);
+        assert_fails(rdma_establish(pair.active), EINVAL); /* it is */
+    } else {
+        ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+        assert_int_equal(rdma_establish(pair.active), 0);
+    }
     struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED);
-    struct rdma_conn_param zero = {0};
-    assert_memory_equal(&event->param.conn, &zero, sizeof zero);
+    struct rdma_conn_param said = {0};
+    if (facts.device_connects) /* which agreed on these itself */
+        said.responder_resources = said.initiator_depth = 1;
+    assert_memory_equal(&event->param.conn, &said, sizeof said);
     assert_int_equal(rdma_ack_cm_event(event), 0);
     ct_pair_free(&pair);
 }
 
 static void one_listener_takes_many_connections(void **state) {
     (void)state;
-    enum { COUNT = 20 };
+    enum {
+        COUNT = 16
+    }; /* ids with CQs of their own: Soft-iWARP makes 72 CQs for a process, and no more */
     struct ct_pair pair;
     struct rdma_cm_id *active[COUNT], *passive[COUNT];
     ct_pair_listen(&pair);
@@ -119,10 +141,9 @@ static void one_listener_takes_many_connections(void **state) {
         active[i] = ct_connect(pair.active_channel, pair.port);
         passive[i] = ct_request(pair.passive_channel);
         struct rdma_conn_param param = ct_param(NULL, 0);
+        ct_qp_for_device(passive[i]);
         assert_int_equal(rdma_accept(passive[i], &param), 0);
-        ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
-        assert_int_equal(rdma_establish(active[i]), 0);
-        ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED);
+        ct_confirm(active[i], pair.passive_channel);
     }
     for (int i = 0; i < COUNT; i++)
         ct_destroy(active[i]);
@@ -155,7 +176,7 @@ static void a_wildcard_listener_shows_the_address_that_was_called(void **state) 
 /* ---- giving up ---------------------------------------------------------------------------------------- */
 
 /* The request is there, the peer has gone: no event before accept, and accept says so. */
-static void accepting_a_request_that_was_given_up_is_einval(void **state) {
+static void accepting_a_request_that_was_given_up_fails(void **state) {
     (void)state;
     struct ct_pair pair;
     ct_pair_request(&pair);
@@ -163,7 +184,8 @@ static void accepting_a_request_that_was_given_up_is_einval(void **state) {
     pair.active = NULL;
     ct_silent(pair.passive_channel);
     struct rdma_conn_param param = ct_param(NULL, 0);
-    assert_fails(rdma_accept(pair.passive, &param), EINVAL);
+    ct_qp_for_device(pair.passive);
+    assert_fails(rdma_accept(pair.passive, &param), facts.accept_of_gone);
     ct_silent(pair.passive_channel);
     ct_pair_free(&pair);
 }
@@ -176,7 +198,12 @@ static void giving_up_after_the_reply_is_reject_28(void **state) {
     assert_true(ct_readable(pair.active_channel, facts.wait_ms)); /* the reply is there */
     ct_destroy(pair.active);
     pair.active = NULL;
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_REJECTED), REJECT_CONSUMER);
+    if (facts.device_connects) { /* which had confirmed it */
+        assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+        assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    } else {
+        assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_REJECTED), REJECT_CONSUMER);
+    }
     ct_pair_free(&pair);
 }
 
@@ -184,6 +211,8 @@ static void giving_up_after_the_reply_is_reject_28(void **state) {
 static void notify_establishes_the_passive_side(void **state) {
     (void)state;
     struct ct_pair pair;
+    if (facts.device_connects)
+        ct_skip("the device confirms, and there is nothing to say");
     ct_pair_request(&pair);
     assert_fails(rdma_notify(pair.passive, IBV_EVENT_COMM_EST), EINVAL); /* not accepted */
     ct_pair_accept(&pair);
@@ -211,8 +240,10 @@ static void disconnect_is_one_event_at_each_side_then_timewait(void **state) {
     assert_int_equal(rdma_ack_cm_event(event), 0);
     assert_int_equal(rdma_disconnect(pair.passive), 0);
     assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
+    if (!facts.device_connects) {
+        assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
+        assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
+    }
     ct_silent(pair.active_channel);
     ct_silent(pair.passive_channel);
     ct_pair_free(&pair);
@@ -226,7 +257,8 @@ static void destroying_a_connected_id_disconnects_the_peer(void **state) {
     pair.active = NULL;
     assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     assert_int_equal(rdma_disconnect(pair.passive), 0);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
+    if (!facts.device_connects)
+        assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
     ct_pair_free(&pair);
     ct_pair_up(&pair);
     ct_destroy(pair.passive);
@@ -260,10 +292,10 @@ int main(void) {
         cmocka_unit_test(a_resolved_id_knows_device_and_route),
         cmocka_unit_test(a_request_carries_addresses_and_the_listeners_context),
         cmocka_unit_test(only_a_request_names_the_listener),
-        cmocka_unit_test(the_passive_established_carries_nothing),
+        cmocka_unit_test(the_passive_established_carries_no_data),
         cmocka_unit_test(one_listener_takes_many_connections),
         cmocka_unit_test(a_wildcard_listener_shows_the_address_that_was_called),
-        cmocka_unit_test(accepting_a_request_that_was_given_up_is_einval),
+        cmocka_unit_test(accepting_a_request_that_was_given_up_fails),
         cmocka_unit_test(giving_up_after_the_reply_is_reject_28),
         cmocka_unit_test(notify_establishes_the_passive_side),
         cmocka_unit_test(disconnect_is_one_event_at_each_side_then_timewait),

@@ -24,6 +24,7 @@ void ct_start(void) {
     setenv("SLUICE_SOFT_CM_TRIES", "6", 1);
     setenv("SLUICE_SOFT_CM_WAIT_MS", "1500", 1);
     setenv("SLUICE_SOFT_TIMEWAIT_MS", "40", 1);
+    setenv("SLUICE_SOFT_MPA_MS", "1500", 1);
     unsetenv("SLUICE_SOFT_FAULTS");
     signal(SIGALRM, watchdog);
     alarm(facts.limit_s);
@@ -220,14 +221,21 @@ struct ibv_qp *ct_qp(struct rdma_cm_id *id) {
         .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1},
         .qp_type = IBV_QPT_RC,
         .sq_sig_all = 1};
-    assert_int_equal(rdma_create_qp(id, NULL, &attr), 0);
+    if (rdma_create_qp(id, NULL, &attr) != 0)
+        fail_msg("no queue pair: %s", strerror(errno));
     assert_non_null(id->qp);
     return id->qp;
+}
+
+void ct_qp_for_device(struct rdma_cm_id *id) {
+    if (facts.device_connects && !id->qp)
+        ct_qp(id);
 }
 
 struct rdma_cm_id *ct_connect(struct rdma_event_channel *channel, uint16_t port) {
     struct rdma_cm_id *id = ct_id(channel);
     ct_resolve(id, port);
+    ct_qp_for_device(id);
     struct rdma_conn_param param = ct_param(NULL, 0);
     assert_int_equal(rdma_connect(id, &param), 0);
     return id;
@@ -265,15 +273,24 @@ void ct_pair_request(struct ct_pair *pair) {
 
 void ct_pair_accept(struct ct_pair *pair) {
     struct rdma_conn_param param = ct_param(NULL, 0);
+    ct_qp_for_device(pair->passive);
     assert_int_equal(rdma_accept(pair->passive, &param), 0);
+}
+
+void ct_confirm(struct rdma_cm_id *active, struct rdma_event_channel *passive_channel) {
+    if (facts.device_connects) {
+        assert_int_equal(ct_take(active->channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    } else {
+        assert_int_equal(ct_take(active->channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+        assert_int_equal(rdma_establish(active), 0);
+    }
+    assert_int_equal(ct_take(passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
 }
 
 void ct_pair_up(struct ct_pair *pair) {
     ct_pair_request(pair);
     ct_pair_accept(pair);
-    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
-    assert_int_equal(rdma_establish(pair->active), 0);
-    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    ct_confirm(pair->active, pair->passive_channel);
 }
 
 void ct_pair_up_qp(struct ct_pair *pair) {

@@ -132,6 +132,8 @@ void ct_destroy(struct rdma_cm_id *id);                /* its QP too */
  */
 struct rdma_conn_param ct_param(const void *data, uint8_t len);
 struct ibv_qp *ct_qp(struct rdma_cm_id *id); /* RC, with CQs of its own, on the id */
+/* That, if the device connects and the id has none: to connect and to accept it needs one then. */
+void ct_qp_for_device(struct rdma_cm_id *id);
 struct rdma_cm_id *ct_connect(struct rdma_event_channel *channel, uint16_t port);
 struct rdma_cm_id *ct_request(struct rdma_event_channel *channel); /* the new id */
 enum ibv_qp_state ct_state(struct ibv_qp *qp);                     /* as the device says */
@@ -146,7 +148,13 @@ struct ct_pair {
 void ct_pair_listen(struct ct_pair *pair);
 void ct_pair_request(struct ct_pair *pair); /* request fetched and acknowledged */
 void ct_pair_accept(struct ct_pair *pair);
-void ct_pair_up(struct ct_pair *pair);    /* without QPs on the ids */
+/*
+ * The dialer hears the answer and confirms it, and the listener hears that, on its channel. Where the device connects it
+ * has done both, and says so at both sides.
+ */
+void ct_confirm(struct rdma_cm_id *active, struct rdma_event_channel *passive_channel);
+void ct_pair_up(
+    struct ct_pair *pair); /* without QPs on the ids, where the device does not connect them */
 void ct_pair_up_qp(struct ct_pair *pair); /* with them */
 void ct_pair_free(struct ct_pair *pair);  /* what is not NULL */
 

@@ -41,6 +41,12 @@ static const struct facts soft_roce = {
     .wr_most = 1u << 20,
     .srq_wr_most = 1u << 20,
     .by_hand = true,
+    .atomics = true,
+    .windows = true,
+    .partitions = true,
+    .route_paths = 1,
+    .accept_of_gone = EINVAL,
+    .rejected = 28,
     .srq_query = true,
     .cqe_most = 32767,
     .members_most = 56,
@@ -95,7 +101,8 @@ static void make_later(struct facts *f) {
 }
 
 /*
- * Soft-iWARP of Linux 7.2, for what is not InfiniBand's alone: limits. What else the suite asks is not iWARP's.
+ * Soft-iWARP of Linux 7.2, for what is not InfiniBand's alone: addresses, channels, connections and their refusal, objects
+ * and limits. What else the suite asks is not iWARP's.
  */
 static void be_siw(struct facts *f) {
     f->device = "Soft-iWARP";
@@ -110,6 +117,13 @@ static void be_siw(struct facts *f) {
     f->inline_is_pieces = false;
     f->inline_silently = true;
     f->by_hand = f->srq_query = false;
+    f->atomics = f->windows = f->partitions = false;
+    f->device_connects = true;
+    f->route_paths = 0;
+    f->accept_of_gone = ECONNRESET;
+    f->rejected = -ECONNRESET;
+    f->stale_numbers = false;
+    f->listeners_disconnect = false;
     f->rounding = f->cq_rounding = CT_POWER;
     f->depth_rounding = CT_EXACT;
     f->rounds_silently = true;
@@ -138,6 +152,12 @@ static const struct facts soft = {
     .wr_most = 16384,
     .srq_wr_most = 16384,
     .by_hand = true,
+    .atomics = true,
+    .windows = true,
+    .partitions = true,
+    .route_paths = 1,
+    .accept_of_gone = EINVAL,
+    .rejected = 28,
     .srq_query = true,
     .cqe_most = 1u << 20,
     .members_most = 128,
@@ -276,21 +296,24 @@ void facts_choose(void) {
 
 /* What is a device's; times and what a program needs to know of them are the machine's. */
 /* clang-format off */
-#define FACTS_LIST(N, B, S, R, E) \
-    B(stale_numbers) E(resolve_elsewhere_call) E(resolve_elsewhere_event) B(crashes_without_device) \
-    B(tells_parameters) B(tells_refusals) B(disconnects_one) N(reject_of_dead_client) N(reject_of_lost_request) E(ece_error) B(listeners_disconnect) \
-    B(crashes_without_param) B(hesitation_ends) B(migration_loses_requests) N(wr_most) \
-    N(srq_wr_most) N(cqe_most) N(sge_most) N(srq_sge_most) N(depth_most) N(inline_most) \
-    N(members_most) N(inline_free) B(inline_is_pieces) B(inline_silently) B(by_hand) R(rounding) \
-    R(cq_rounding) R(depth_rounding) B(rounds_silently) N(queue_spare) B(access_events) \
-    B(request_events) B(refusal_ends_target) S(qp_right_status) S(too_long_receive) \
-    S(too_long_send) S(wrong_send_key) S(wrong_send_range) S(wrong_receive_buffer) \
-    S(wrong_read_buffer) B(misaligned_post_fails) B(checks_sender) B(reset_to_err) \
-    B(err_flushes_later_receives) B(err_may_flush) B(rts_resumes) B(bad_wr_of_state) \
-    B(comm_est_event) B(arming_tells_of_old) B(destroy_keeps_completions) B(last_wqe_event) \
-    B(srq_query) N(srq_spare) B(empty_srq) B(window_bounds) B(invalidate_shown) \
-    E(dereg_under_window) B(timeout_0_waits) B(used_queue_drains) B(flush_is_solicited) \
-    S(bind_refused) N(passive_access)
+#define FACTS_LIST(N, D, B, S, R, E) \
+    B(device_connects) N(route_paths) D(rejected) E(accept_of_gone) B(stale_numbers) \
+    E(resolve_elsewhere_call) E(resolve_elsewhere_event) B(crashes_without_device) \
+    B(listeners_disconnect) B(migration_loses_requests) N(wr_most) N(srq_wr_most) N(cqe_most) \
+    N(sge_most) N(srq_sge_most) N(depth_most) N(inline_most) N(members_most) N(inline_free) \
+    B(inline_is_pieces) B(inline_silently) B(by_hand) B(atomics) B(windows) B(partitions) \
+    R(rounding) R(cq_rounding) R(depth_rounding) B(rounds_silently) B(srq_query) B(empty_srq)
+/* Of what a device that connects by itself is not asked. */
+#define FACTS_LIST_BY_HAND(N, D, B, S, R, E) \
+    B(tells_parameters) B(tells_refusals) B(disconnects_one) N(reject_of_dead_client) \
+    N(reject_of_lost_request) E(ece_error) B(crashes_without_param) \
+    B(hesitation_ends) N(queue_spare) B(access_events) B(request_events) B(refusal_ends_target) \
+    S(qp_right_status) S(too_long_receive) S(too_long_send) S(wrong_send_key) S(wrong_send_range) \
+    S(wrong_receive_buffer) S(wrong_read_buffer) B(misaligned_post_fails) B(checks_sender) \
+    B(reset_to_err) B(err_flushes_later_receives) B(err_may_flush) B(rts_resumes) \
+    B(bad_wr_of_state) B(comm_est_event) B(arming_tells_of_old) B(destroy_keeps_completions) \
+    B(last_wqe_event) N(srq_spare) B(window_bounds) B(invalidate_shown) E(dereg_under_window) \
+    B(timeout_0_waits) B(used_queue_drains) B(flush_is_solicited) S(bind_refused) N(passive_access)
 /* clang-format on */
 
 static const char *status_name(enum ibv_wc_status status) {
@@ -322,12 +345,17 @@ static void tell_error(const char *name, int error) {
 void facts_tell(void) {
     fprintf(stderr, "facts:");
 #define N(name) fprintf(stderr, " " #name "=%u", (unsigned)facts.name);
+#define D(name) fprintf(stderr, " " #name "=%d", facts.name);
 #define B(name) fprintf(stderr, " " #name "=%s", facts.name ? "yes" : "no");
 #define S(name) fprintf(stderr, " " #name "=%s", status_name(facts.name));
 #define R(name) fprintf(stderr, " " #name "=%s", rounding_name(facts.name));
 #define E(name) tell_error(#name, facts.name);
-    FACTS_LIST(N, B, S, R, E)
+    FACTS_LIST(N, D, B, S, R, E)
+    if (!facts.device_connects) {
+        FACTS_LIST_BY_HAND(N, D, B, S, R, E)
+    }
 #undef N
+#undef D
 #undef B
 #undef S
 #undef R

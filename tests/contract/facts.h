@@ -50,6 +50,14 @@ struct facts {
     bool hesitation_ends;
     /* An unfetched request is lost when its listener migrates: its id stays on the old channel. */
     bool migration_loses_requests;
+    /*
+     * iWARP: the device itself connects, so an id has a QP by then, which it drives. Both sides are told ESTABLISHED, and
+     * there is neither CONNECT_RESPONSE nor rdma_establish() nor TIMEWAIT_EXIT, nor the number of the peer's QP.
+     */
+    bool device_connects;
+    int rejected;       /* the status of a refusal: InfiniBand's reason, or an errno */
+    int route_paths;    /* of a resolved route */
+    int accept_of_gone; /* errno of accepting a dialer who gave up */
     /* ---- verbs */
     /* The most that there is of each. */
     unsigned wr_most, srq_wr_most, cqe_most, sge_most, srq_sge_most, depth_most, inline_most;
@@ -59,6 +67,7 @@ struct facts {
     bool inline_is_pieces;
     bool inline_silently; /* each has the most, which only a query tells */
     bool by_hand;         /* ibv_modify_qp() connects queue pairs */
+    bool atomics, windows, partitions;
     /* Sizes of queues of requests, of completions, and of READs under way, for what was asked for. */
     enum ct_rounding rounding, cq_rounding, depth_rounding;
     bool rounds_silently; /* creation says what was asked for, a query what there is */

@@ -56,9 +56,9 @@ static void attributes_are_usable(void **state) {
     assert_true(attr.max_qp_rd_atom > 0 && attr.max_qp_init_rd_atom > 0);
     assert_true(attr.max_srq > 0 && attr.max_srq_wr > 0 && attr.max_srq_sge > 0);
     assert_int_not_equal(attr.node_guid, 0);
-    assert_int_equal(attr.atomic_cap, IBV_ATOMIC_HCA);
+    assert_int_equal(attr.atomic_cap, facts.atomics ? IBV_ATOMIC_HCA : IBV_ATOMIC_NONE);
     assert_int_equal(attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B,
-                     IBV_DEVICE_MEM_WINDOW_TYPE_2B);
+                     facts.windows ? IBV_DEVICE_MEM_WINDOW_TYPE_2B : 0);
 }
 
 static void the_port_is_ethernet_and_active(void **state) {
@@ -71,7 +71,7 @@ static void the_port_is_ethernet_and_active(void **state) {
     assert_int_equal(attr.lid, 0);
     assert_uint_in_range(attr.active_mtu, IBV_MTU_1024, IBV_MTU_4096);
     assert_true(attr.max_mtu >= attr.active_mtu);
-    assert_true(attr.gid_tbl_len > 0 && attr.pkey_tbl_len > 0);
+    assert_true(attr.gid_tbl_len > 0 && (attr.pkey_tbl_len > 0) == facts.partitions);
     assert_true(attr.max_msg_sz >= 1u << 23);
     assert_int_not_equal(ibv_query_port(e.ctx, 2, &attr), 0);
 }
@@ -263,6 +263,8 @@ static void raise_limit_event(struct ct_end *from, struct ibv_srq *srq, struct i
 
 static void destroying_an_object_waits_for_its_events(void **state) {
     (void)state;
+    if (!facts.by_hand)
+        ct_skip("queue pairs are connected by the connection manager alone");
     struct ct_end from;
     struct ct_thread thread;
     struct ibv_qp *qp;
@@ -284,6 +286,8 @@ static void destroying_an_object_waits_for_its_events(void **state) {
 
 static void an_event_nobody_fetched_goes_with_its_object(void **state) {
     (void)state;
+    if (!facts.by_hand)
+        ct_skip("queue pairs are connected by the connection manager alone");
     struct ct_end from;
     struct ibv_qp *qp;
     struct ibv_srq *srq = limited();
