@@ -95,6 +95,7 @@ static void make_later(struct facts *f) {
     f->wrong_send_key = f->wrong_send_range = IBV_WC_WR_FLUSH_ERR;
     f->flush_is_solicited = false;
     f->used_queue_drains = false;
+    f->reset_counts_sends = true;
     f->bind_refused = IBV_WC_WR_FLUSH_ERR;
     f->passive_access |=
         0x300; /* IBV_ACCESS_FLUSH_GLOBAL and _PERSISTENT, which older headers lack */
@@ -313,7 +314,7 @@ void facts_choose(void) {
     B(reset_to_err) B(err_flushes_later_receives) B(err_may_flush) B(rts_resumes) \
     B(bad_wr_of_state) B(comm_est_event) B(arming_tells_of_old) B(destroy_keeps_completions) \
     B(last_wqe_event) N(srq_spare) B(window_bounds) B(invalidate_shown) E(dereg_under_window) \
-    B(timeout_0_waits) B(used_queue_drains) B(flush_is_solicited) S(bind_refused) N(passive_access)
+    B(timeout_0_waits) B(used_queue_drains) B(reset_counts_sends) B(flush_is_solicited) S(bind_refused) N(passive_access)
 /* clang-format on */
 
 static const char *status_name(enum ibv_wc_status status) {

@@ -125,6 +125,8 @@ struct facts {
     bool timeout_0_waits;
     /* Does a QP in SQD drain whose queue of sends was used all around? Else only ERR ends it, all else is EINVAL. */
     bool used_queue_drains;
+    /* Do sends that were under way when the QP went to RESET count as under way in its next life? Then SQD may not drain. */
+    bool reset_counts_sends;
     /* Does a flush count as solicited, so that a CQ armed for those alone tells of it? */
     bool flush_is_solicited;
     /* What a window gets that is bound to a region which does not allow it. */
