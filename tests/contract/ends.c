@@ -146,6 +146,18 @@ int ct_to(struct ct_end *e, enum ibv_qp_state state) {
     return ibv_modify_qp(e->qp, &attr, IBV_QP_STATE);
 }
 
+void ct_wait_for_err(struct ibv_qp *qp) {
+    for (uint64_t end = ct_now_ms() + (uint64_t)facts.wait_ms;
+         ct_state(qp) != IBV_QPS_ERR && ct_now_ms() < end;)
+        ct_pause();
+}
+
+void ct_in_err(struct ibv_qp *qp) {
+    if (facts.completes_before_err)
+        ct_wait_for_err(qp);
+    assert_int_equal(ct_state(qp), IBV_QPS_ERR);
+}
+
 void ct_connect_qp(struct ct_end *e, uint32_t dest) {
     struct ibv_qp_attr attr = ct_attr(e, IBV_QPS_INIT, 0);
     assert_int_equal(ibv_modify_qp(e->qp, &attr, CT_INIT_MASK), 0);

@@ -65,6 +65,10 @@ void ct_open_pair(struct ct_end *a, struct ct_end *b, struct ct_options oa, stru
 struct ibv_qp_attr ct_attr(const struct ct_end *e, enum ibv_qp_state state, uint32_t dest);
 int ct_to(struct ct_end *e, enum ibv_qp_state state); /* with IBV_QP_STATE alone */
 void ct_connect_qp(struct ct_end *e, uint32_t dest);  /* RESET to RTS */
+/* It shows ERR, or will within the limit. */
+void ct_wait_for_err(struct ibv_qp *qp);
+/* It shows ERR, behind a completion that says why; some devices show it a moment later. */
+void ct_in_err(struct ibv_qp *qp);
 
 /* ---- work -------------------------------------------------------------------------------------------- */
 

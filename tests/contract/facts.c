@@ -36,6 +36,7 @@ static const struct facts soft_roce = {
     .access_events = false,
     .request_events = false,
     .refusal_ends_target = true,
+    .completes_before_err = true,
     .qp_right_status = IBV_WC_REM_INV_REQ_ERR,
     .qp_right_event = IBV_EVENT_QP_REQ_ERR,
     .wr_most = 1u << 20,
@@ -307,7 +308,7 @@ void facts_choose(void) {
 /* Of what a device that connects by itself is not asked. */
 #define FACTS_LIST_BY_HAND(N, D, B, S, R, E) \
     B(tells_parameters) B(tells_refusals) B(disconnects_one) N(reject_of_dead_client) \
-    N(reject_of_lost_request) E(ece_error) B(crashes_without_param) \
+    N(reject_of_lost_request) E(ece_error) B(crashes_without_param) B(completes_before_err) \
     B(hesitation_ends) N(queue_spare) B(access_events) B(request_events) B(refusal_ends_target) \
     S(qp_right_status) S(too_long_receive) S(too_long_send) S(wrong_send_key) S(wrong_send_range) \
     S(wrong_receive_buffer) S(wrong_read_buffer) B(misaligned_post_fails) B(checks_sender) \

@@ -76,6 +76,8 @@ struct facts {
     /* A refused one-sided request: does the target hear of it (where access was refused, or the request
      * itself), and does its QP end? */
     bool access_events, request_events, refusal_ends_target;
+    /* May a completion with an error be polled before its QP shows ERR? */
+    bool completes_before_err;
     /* The target's QP (not its region) lacks the right: the requester's status, the target's event. */
     enum ibv_wc_status qp_right_status;
     enum ibv_event_type qp_right_event;

@@ -238,15 +238,14 @@ static void a_hundred_adds_are_a_hundred(void **state) {
 /* The requester fails, both QPs end; the device of the target may say why. */
 static void refused(enum ibv_wc_status status, enum ibv_event_type event) {
     ct_wc(a.scq, 77, status);
-    assert_int_equal(ct_state(a.qp), IBV_QPS_ERR);
+    ct_in_err(a.qp);
     if (event == IBV_EVENT_QP_ACCESS_ERR ? facts.access_events : facts.request_events)
         ct_async(b.ctx, event, b.qp);
     else
         ct_no_async(b.ctx);
     /* The answer to the requester may be there first. */
-    for (uint64_t end = ct_now_ms() + (uint64_t)facts.wait_ms;
-         facts.refusal_ends_target && ct_state(b.qp) != IBV_QPS_ERR && ct_now_ms() < end;)
-        ct_pause();
+    if (facts.refusal_ends_target)
+        ct_wait_for_err(b.qp);
     assert_int_equal(ct_state(b.qp), facts.refusal_ends_target ? IBV_QPS_ERR : IBV_QPS_RTS);
     ct_no_async(a.ctx);
 }
