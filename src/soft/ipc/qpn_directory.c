@@ -21,7 +21,7 @@
 #include "soft/verbs/qp.h"
 
 #define TRIES 1000
-#define OWNABLE 8190u /* blocks whose numbers have bit 23 clear, but for the first and the last */
+#define OWNABLE 8190u   /* blocks whose numbers have bit 23 clear, but for the first and the last */
 #define TRIES_ALONE 900 /* with blocks that nobody has, of any user; then also besides a stranger */
 
 static struct soft_abstract_socket own_names[SOFT_MAX_QP_BLOCKS];
@@ -76,7 +76,8 @@ static int claim_any(uint32_t *block) {
         uint32_t random;
         if (getrandom(&random, sizeof random, 0) != sizeof random)
             return -EIO;
-        random = 1 + random % OWNABLE; /* above are the numbers that stand for connections (cm/tcp.h) */
+        random =
+            1 + random % OWNABLE; /* above are the numbers that stand for connections (cm/tcp.h) */
         /* Numbers that two users share lead each to his own: between the two they lead nowhere. */
         int rc = claim(&own_names[own_block_count], random, tries >= TRIES_ALONE);
         if (rc == -EADDRINUSE)

@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#
+# two_hosts.sh BIN - the tools between two hosts without an RDMA device: two network namespaces with a veth pair, as anybody
+# who may make user namespaces. Skipped where nobody may, or where what it takes is missing.
+set -euo pipefail
+
+bin=${1:-${SLUICE_BIN_DIR:-}}
+for word in unshare nsenter ip; do
+    command -v "$word" > /dev/null || { echo "skipped: no $word" && exit 77; }
+done
+if [[ ${TWO_HOSTS:-} != inside ]]; then
+    unshare -Urn true 2> /dev/null || { echo "skipped: no user namespaces" && exit 77; }
+    export TWO_HOSTS=inside
+    exec unshare -Urn bash "${BASH_SOURCE[0]}" "$bin"
+fi
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/two-hosts.XXXXXX")
+other='' server=''
+finish() {
+    [[ -z $server ]] || kill "$server" 2> /dev/null || true
+    [[ -z $other ]] || kill "$other" 2> /dev/null || true
+    wait
+    rm -rf "$work"
+}
+trap finish EXIT
+
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+
+# ---- two hosts ---------------------------------------------------------------------------------------
+
+unshare -n sleep 600 &
+other=$!
+own=$(readlink /proc/self/ns/net)
+until [[ $(readlink "/proc/$other/ns/net") != "$own" ]]; do sleep 0.01; done
+there() { nsenter -t "$other" -n "$@"; }
+
+ip link add here type veth peer name there netns "$other" 2> /dev/null || { echo "skipped: no veth" && exit 77; }
+ip link set lo up
+there ip link set lo up
+ip addr add 10.77.0.1/24 dev here
+there ip addr add 10.77.0.2/24 dev there
+ip addr add fd77::1/64 dev here nodad
+there ip addr add fd77::2/64 dev there nodad
+ip link set here up
+there ip link set there up
+
+# serve COMMAND... - on the other host; its port in $port, from its first words.
+serve() {
+    rm -f "$work/served" "$work/said"
+    : > "$work/served"
+    : > "$work/said"
+    there "$@" >> "$work/served" 2>> "$work/said" < "${input:-/dev/null}" &
+    server=$!
+    for ((i = 0; i < 3000; i++)); do
+        port=$(sed -n 's/.*listening on .*:\([0-9]*\)$/\1/p' "$work/said" "$work/served" | head -1)
+        [[ -z $port ]] || return 0
+        kill -0 "$server" 2> /dev/null || break
+        sleep 0.01
+    done
+    fail "$* does not listen: $(cat "$work/said")"
+}
+
+served() {
+    local status=0
+    wait "$server" || status=$?
+    server=''
+    ((status == 0)) || fail "the server ended with status $status: $(cat "$work/said")"
+}
+
+# ---- what goes between them --------------------------------------------------------------------------
+
+for host in 10.77.0.2 "[fd77::2]"; do
+    serve "$bin/sluice-lat" -p 0 --bind "[::]" --mode adaptive
+    timeout 60 "$bin/sluice-lat" "$host:$port" -n 500 --mode adaptive > "$work/lat" 2>&1 ||
+        fail "sluice-lat to $host: $(cat "$work/lat")"
+    grep -Eq '^ +64 +500 ' "$work/lat" || fail "sluice-lat to $host says: $(cat "$work/lat")"
+    served
+done
+
+serve "$bin/sluice-bw" -p 0 --mode adaptive
+timeout 60 "$bin/sluice-bw" "10.77.0.2:$port" -s 1M -n 200 --mode adaptive > "$work/bw" 2>&1 ||
+    fail "sluice-bw: $(cat "$work/bw")"
+served
+
+# carry - 20 MB, the same at the other end.
+head -c 20000000 /dev/urandom > "$work/bytes"
+carry() {
+    serve "$bin/sluice-cat" -l 0
+    timeout 120 "$bin/sluice-cat" "10.77.0.2:$port" < "$work/bytes" > "$work/cat" 2>&1 ||
+        fail "sluice-cat $*: $(cat "$work/cat")"
+    served
+    cmp "$work/bytes" "$work/served" || fail "sluice-cat $*: other bytes arrived"
+}
+carry
+ip link set here mtu 9000
+there ip link set there mtu 9000
+carry with jumbo frames
+ip link set here mtu 1280
+there ip link set there mtu 1280
+carry with small frames
+
+# One that loses, delays and swaps packets.
+if command -v tc > /dev/null && tc qdisc add dev here root netem loss 1% delay 1ms reorder 25% 2> /dev/null; then
+    carry over a bad network
+    tc qdisc del dev here root
+fi
+
+# ---- where there is nobody, and where nobody may go --------------------------------------------------
+
+status=0
+timeout 60 "$bin/sluice-lat" 10.77.0.2:9 > "$work/refused" 2>&1 || status=$?
+((status == 1)) || fail "nobody listens: status $status: $(cat "$work/refused")"
+grep -q 'no listener' "$work/refused" || fail "nobody listens: $(cat "$work/refused")"
+
+status=0
+timeout 60 "$bin/sluice-lat" 198.51.100.1:9 > "$work/routeless" 2>&1 || status=$?
+((status == 1)) || fail "no route: status $status"
+grep -qi 'unreachable' "$work/routeless" || fail "no route: $(cat "$work/routeless")"
+
+status=0
+SLUICE_SOFT_NET=off timeout 60 "$bin/sluice-lat" 10.77.0.2:9 > "$work/off" 2>&1 || status=$?
+((status == 1)) || fail "off: status $status"
+grep -q 'SLUICE_SOFT_NET' "$work/off" || fail "off: $(cat "$work/off")"
+
+echo "two hosts: all of it went"
