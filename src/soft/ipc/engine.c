@@ -23,6 +23,7 @@
 #include "base/thread.h"
 #include "soft/cm/default_context.h"
 #include "soft/cm/port.h"
+#include "soft/cm/tcp_port.h"
 #include "soft/fault/ctl.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/control_lock.h"
@@ -252,6 +253,7 @@ static void fork_child(void) {
     soft_qp_timer_forked();
     soft_ud_forked();
     soft_tcp_forked();
+    soft_cm_tcp_port_forked();
     soft_mcast_forked();
     soft_mr_forked();
     soft_fault_forked();

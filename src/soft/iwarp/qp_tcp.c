@@ -29,7 +29,7 @@
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/verbs/cq.h"
-#include "soft/verbs/internal.h"
+#include "soft/verbs/cq_pollset.h"
 #include "soft/verbs/mr.h"
 
 #define HOT_NS 1000000u

@@ -14,6 +14,7 @@
 
 #include "soft/ipc/spinlock.h"
 #include "soft/verbs/cq.h"
+#include "soft/verbs/cq_pollset.h"
 #include "soft/verbs/internal.h"
 #include "soft/verbs/qp.h"
 

@@ -30,7 +30,6 @@ int soft_post_all(struct soft_qp *qp, struct ibv_send_wr *wr);
 
 /* ---- cq_pollset.c ---------------------------------------------------------------------------- */
 
-void soft_cq_pollset_warm(struct soft_qp *qp); /* a send was posted to a cold QP */
 /* poll_lock held */
 void soft_cq_pollset_take_warm(struct soft_cq *cq);
 void soft_cq_pollset_warm_up(struct soft_cq *cq, unsigned at);

@@ -27,6 +27,7 @@
 #include "soft/ud/ud.h"
 #include "soft/verbs/ah.h"
 #include "soft/verbs/cq.h"
+#include "soft/verbs/cq_pollset.h"
 #include "soft/verbs/internal.h"
 #include "soft/verbs/mr.h"
 #include "soft/verbs/mw.h"
