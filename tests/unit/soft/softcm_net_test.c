@@ -65,7 +65,7 @@ static bool has_port(const struct rdma_cm_id *id) {
 static struct rdma_cm_id *resolve(struct rdma_event_channel *channel, const char *address,
                                   uint16_t port, int event, int *status) {
     struct rdma_cm_id *id;
-    struct rdma_cm_event *got;
+    struct rdma_cm_event *got = NULL;
     struct sockaddr_in dst = {.sin_family = AF_INET, .sin_port = htons(port)};
     must(inet_pton(AF_INET, address, &dst.sin_addr) == 1);
     must(soft_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
