@@ -350,6 +350,7 @@ typedef struct sluice_node_info {
     uint32_t memlock_exempt; /* 1: this process may lock memory above the limit */
     uint32_t huge_count;     /* of huge[] */
     sluice_huge_pages huge[32];
+    char other_hosts[120]; /* how the device reaches other hosts, one line */
 } sluice_node_info;
 SLUICE_API int sluice_node_get_info(sluice_node *n, sluice_node_info *info);
 
@@ -421,6 +422,13 @@ SLUICE_API int sluice_refuse(sluice_session s, uint16_t code, const char *text);
  */
 SLUICE_API void sluice_hangup(sluice_session s, uint64_t grace_ns);
 
+/* What carries a session. The software device uses both of its own, one for this host and one for others. */
+typedef enum sluice_transport {
+    SLUICE_TRANSPORT_DEVICE,        /* an RDMA device; or it is not known: not connected yet */
+    SLUICE_TRANSPORT_SHARED_MEMORY, /* of this host */
+    SLUICE_TRANSPORT_TCP            /* iWARP over TCP, in user space */
+} sluice_transport;
+
 typedef struct sluice_session_info {
     size_t size;                /* set by the caller */
     char peer[64];              /* address of the peer */
@@ -446,6 +454,7 @@ typedef struct sluice_session_info {
     uint32_t waits;    /* SLUICE_WAITS_WINDOW ...: what its next SLUICE_WRITABLE is waited for */
     uint32_t window_messages_used; /* accepted sends without outcome yet, of window_messages */
     uint64_t window_bytes_used;    /* and their bytes, of window_bytes */
+    uint32_t transport;            /* sluice_transport: what carries it */
 } sluice_session_info;
 /*
  * After SLUICE_EAGAIN: which limit it was that was met, by any thread. A bit goes when the

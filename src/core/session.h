@@ -248,7 +248,7 @@ struct session {
         uint32_t key_id, tries;
         uint64_t keepalive_ns;
         int32_t cm_event, cm_status, wc_status;
-        uint32_t shared;
+        uint32_t shared, transport;
     } info;
 
     /* What it is connected by; one, as long as it lives. */

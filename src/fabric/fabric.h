@@ -95,10 +95,15 @@ struct fabric_ops {
     void (*srq_newest_first)(struct ibv_srq *srq);
 
     /*
-     * Whose the queue pair's peer is: the same number for all that are to be taken for one. NULL where nothing but
+     * Whose the queue pair's peer is: the same number for all that are to be taken for one. NULL, or 0, where nothing but
      * its address says so.
      */
     uint64_t (*peer_number)(struct ibv_qp *qp);
+
+    /* What carries a connected queue pair: enum sluice_transport. NULL where it is the device's own network. */
+    unsigned (*transport)(struct ibv_qp *qp);
+    /* How other hosts are reached, in a line. NULL: as the device's network has them. */
+    const char *(*other_hosts)(void);
 
     /* verbs */
     struct ibv_device **(*get_device_list)(int *num);

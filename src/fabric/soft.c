@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "fabric/fabric.h"
+#include <sluice/sluice.h>
 
 /* Its rdma_cm opens a context for each channel and closes it in time. */
 static void mark_nothing(struct fabric_mark *mark, struct ibv_context *ctx) {
@@ -31,6 +32,10 @@ static void get_traits(const struct ibv_device *dev, const struct ibv_device_att
         return;
     }
     *traits = (struct fabric_traits){.drains_shared = true, .exact_windows = true};
+}
+
+static unsigned transport_of(struct ibv_qp *qp) {
+    return soft_over_tcp(qp) ? SLUICE_TRANSPORT_TCP : SLUICE_TRANSPORT_SHARED_MEMORY;
 }
 
 /* It is wherever the threads are that use it. */
@@ -103,6 +108,8 @@ const struct fabric_ops fabric_soft = {
     .query_addrinfo = soft_query_addrinfo,
     .free_addrinfo = soft_freeaddrinfo,
     .peer_number = soft_peer_number,
+    .transport = transport_of,
+    .other_hosts = soft_cm_net_text,
     .mem_alloc = soft_mem_alloc,
     .mem_free = soft_mem_free,
     .mem_alloc_huge = soft_mem_alloc_huge,

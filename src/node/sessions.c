@@ -238,6 +238,7 @@ int sluice_session_get_info(sluice_session handle, sluice_session_info *info) {
     known.cm_status = s->info.cm_status;
     known.wc_status = s->info.wc_status;
     known.shared = s->info.shared;
+    known.transport = s->info.transport;
     pthread_mutex_unlock(&s->node->lock);
     known.kept =
         atomic_load_explicit(&s->connection.credits.published_retained, memory_order_relaxed);

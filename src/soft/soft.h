@@ -11,6 +11,7 @@
 #include <rdma/rdma_cma.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define SOFT_DEVICE_NAME "sluice_soft0"
@@ -64,8 +65,10 @@ void soft_srq_newest_first(struct ibv_srq *srq);
 #define SOFT_FRAMED_SIGNALED (1u << 31)
 int soft_post_framed(struct ibv_qp *qp, uint64_t word0, uint64_t word1, const uint8_t *from,
                      uint32_t bytes, uint64_t wr_id);
-uint64_t
-soft_peer_number(struct ibv_qp *qp); /* its peer's process, or user if that is another one */
+uint64_t soft_peer_number(
+    struct ibv_qp *qp); /* its peer's process, or user if that is another one; 0: another host's */
+bool soft_over_tcp(struct ibv_qp *qp);
+const char *soft_cm_net_text(void); /* how other hosts are reached, in a line */
 void *soft_mem_alloc(size_t bytes);
 void *soft_mem_alloc_huge(size_t bytes, unsigned page_log2); /* of huge pages, or not at all */
 void soft_mem_free(void *addr, size_t bytes);

@@ -375,6 +375,22 @@ static void more_sessions_than_the_node_may_have(void **state) {
     couple_close(&c);
 }
 
+/* Both of its ends do, from UP on, and still in CLOSED. */
+static void a_session_says_what_carries_it(void **state) {
+    unsigned expected = !it_soft() ? SLUICE_TRANSPORT_DEVICE
+                        : it_tcp() ? SLUICE_TRANSPORT_TCP
+                                   : SLUICE_TRANSPORT_SHARED_MEMORY;
+    sluice_session_info info = {.size = sizeof info};
+    struct couple c;
+    couple_open(&c, handlers_of(state), NULL);
+    couple_connect(&c, NULL);
+    assert_int_equal(sluice_session_get_info(c.at_b, &info), 0);
+    assert_int_equal(info.transport, expected);
+    sluice_hangup(c.at_b, 0);
+    assert_int_equal(side_expect(&c.a, SLUICE_CLOSED).info.transport, expected);
+    couple_close(&c);
+}
+
 static void handles_of_the_dead_answer_closed(void **state) {
     struct couple c;
     couple_open(&c, handlers_of(state), NULL);
@@ -465,6 +481,7 @@ int main(void) {
         BOTH_MODES(a_stopped_peer_is_given_up_and_served_when_it_continues),
         BOTH_MODES(a_hundred_sessions_at_once),
         BOTH_MODES(more_sessions_than_the_node_may_have),
+        BOTH_MODES(a_session_says_what_carries_it),
         BOTH_MODES(handles_of_the_dead_answer_closed),
         BOTH_MODES(a_forked_child_is_told_and_the_parent_works_on),
     };

@@ -53,7 +53,7 @@ serve() {
     rm -f "$work/served" "$work/said"
     : > "$work/served"
     : > "$work/said"
-    there "$@" >> "$work/served" 2>> "$work/said" < "${input:-/dev/null}" &
+    nsenter -t "$other" -n "$@" >> "$work/served" 2>> "$work/said" < "${input:-/dev/null}" &
     server=$!
     for ((i = 0; i < 3000; i++)); do
         port=$(sed -n 's/.*listening on .*:\([0-9]*\)$/\1/p' "$work/said" "$work/served" | head -1)
@@ -77,6 +77,7 @@ for host in 10.77.0.2 "[fd77::2]"; do
     serve "$bin/sluice-lat" -p 0 --bind "[::]" --mode adaptive
     timeout 60 "$bin/sluice-lat" "$host:$port" -n 500 --mode adaptive > "$work/lat" 2>&1 ||
         fail "sluice-lat to $host: $(cat "$work/lat")"
+    grep -q ', over TCP, ' "$work/lat" || fail "sluice-lat does not say how it went: $(cat "$work/lat")"
     grep -Eq '^ +64 +500 ' "$work/lat" || fail "sluice-lat to $host says: $(cat "$work/lat")"
     served
 done

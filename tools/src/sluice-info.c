@@ -69,6 +69,7 @@ static void print_json(const sluice_node_info *info) {
     json_number(&j, "memory_bytes", info->memory_bytes);
     json_signed(&j, "device_numa", info->device_numa);
     json_signed(&j, "memory_numa", info->memory_numa);
+    json_text(&j, "other_hosts", info->other_hosts);
     json_text(&j, "placement", info->placement);
     json_text(&j, "memory_pages", info->memory);
     json_text(&j, "receive_memory_pages", info->receive_memory);
@@ -139,6 +140,7 @@ static void print_text(const sluice_node_info *info) {
     printf("%-10s %s%s\n", "device", info->device,
            info->software != 0 ? " (software: figures are not those of a NIC)" : "");
     printf("%-10s %s\n", "why", info->why);
+    printf("%-10s %s\n", "hosts", info->other_hosts);
     printf("%-10s %s\n", "wake", info->wake);
     printf("%-10s %u", "workers", info->workers);
     for (uint32_t i = 0; i < workers_shown(info); i++) {

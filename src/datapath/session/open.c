@@ -281,7 +281,12 @@ void session_apply(struct sluice_loop *l, struct session *s) {
 
 /* Messages may go: UP is the first event, and from now on each side hears of the other. */
 void session_begin(struct sluice_loop *l, struct session *s) {
+    const struct fabric_ops *fabric = l->node->fabric;
     loop_assert_inside(l);
+    pthread_mutex_lock(&l->node->lock);
+    if (fabric->transport)
+        s->info.transport = fabric->transport(s->connection.qp);
+    pthread_mutex_unlock(&l->node->lock);
     keepalive_start(l, s);
     credits_start(l, s);
     event_notice(l, s, NOTICE_UP);

@@ -13,6 +13,7 @@
 
 #include "soft/cm/addr.h"
 #include "soft/cm/id.h"
+#include "soft/soft.h"
 #include "soft/verbs/profile.h"
 
 static enum soft_cm_net net;
@@ -31,6 +32,20 @@ static void net_read(void) {
 enum soft_cm_net soft_cm_net(void) {
     pthread_once(&net_once, net_read);
     return net;
+}
+
+const char *soft_cm_net_text(void) {
+    if (soft_profile()->iwarp)
+        return "not at all: this profile of the software device is within the host";
+    switch (soft_cm_net()) {
+    case SOFT_CM_NET_OFF:
+        return "not at all (SLUICE_SOFT_NET)";
+    case SOFT_CM_NET_ON:
+        return "over TCP; a listener at * has a TCP port (SLUICE_SOFT_NET=off: none)";
+    case SOFT_CM_NET_REQUIRE:
+        return "over TCP, and so are processes of this host (SLUICE_SOFT_NET=require)";
+    }
+    return "";
 }
 
 bool soft_cm_net_allows(const struct soft_cm_id *id) {

@@ -28,6 +28,7 @@
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
+#include "soft/soft.h"
 #include "soft/verbs/cq.h"
 #include "soft/verbs/cq_pollset.h"
 #include "soft/verbs/mr.h"
@@ -321,6 +322,10 @@ static int enter_sets(struct soft_qp *qp, int fd) {
     if (error != 0)
         soft_tcp_leave_sets(qp, fd);
     return error;
+}
+
+bool soft_over_tcp(struct ibv_qp *qp) {
+    return ld(soft_qp_of(qp)->has_socket);
 }
 
 int soft_tcp_attach(struct soft_qp *qp, int fd, const struct iwarp_terms *terms) {

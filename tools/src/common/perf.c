@@ -183,6 +183,15 @@ int perf_plan(struct perf *p, uint64_t size, uint64_t count, uint16_t flags) {
     return tool_stopped() ? TOOL_FAILED : 0;
 }
 
+/* Of the software device's two. */
+static const char *way(const struct perf *p) {
+    sluice_session_info session = {.size = sizeof session};
+    if (sluice_session_get_info(p->ep.session, &session) == 0 &&
+        session.transport == SLUICE_TRANSPORT_TCP)
+        return ", over TCP";
+    return "";
+}
+
 void perf_heading(struct perf *p) {
     if (p->o.json || p->have_heading)
         return;
@@ -194,9 +203,9 @@ void perf_heading(struct perf *p) {
         snprintf(mine, sizeof mine, "CPU %d", p->ep.pin.cpu);
     if (p->peer.cpu >= 0)
         snprintf(theirs, sizeof theirs, "CPU %d", p->peer.cpu);
-    printf("# %s: device %s%s, mode %s, %s, server %s\n", tool_name(),
+    printf("# %s: device %s%s%s, mode %s, %s, server %s\n", tool_name(),
            status == 0 ? info.device : "unknown",
-           status == 0 && info.software != 0 ? " (software, not a NIC)" : "",
+           status == 0 && info.software != 0 ? " (software, not a NIC)" : "", way(p),
            endpoint_mode_name(&p->ep), mine, theirs);
     p->tool->heading(p);
 }
