@@ -25,6 +25,7 @@ target_link_libraries(raw-verbs PRIVATE sluice_static)
 add_executable(raw-connect bench/raw/raw_connect.c)
 target_link_libraries(raw-connect PRIVATE sluice_static)
 
+add_executable(raw-tcp bench/raw/raw_tcp.c)
 add_executable(raw-datagram bench/raw/raw_datagram.c)
 target_link_libraries(raw-datagram PRIVATE sluice_static)
 
