@@ -17,13 +17,29 @@
 
 #include "soft/iwarp/qp_tcp.h"
 
-/* All up to that position of the stream is complete. */
+/*
+ * Positions of the stream as work requests and `tx_acked` have them: in words of four bytes, as all frames are, modulo 2^32. So
+ * two that are compared may be almost 8 GiB apart, and a message of the longest fits between.
+ */
+static inline uint32_t soft_tcp_position(uint64_t at) {
+    return (uint32_t)(at >> 2);
+}
+/* All up to that position is complete. */
 void soft_tcp_acked(struct soft_qp *qp, uint32_t end);
 /* Makes the frame that asks, if one is due and there is room. True: it did. */
 bool soft_tcp_ask(struct soft_qp *qp);
+/* So much waits to be acknowledged that no message begins before that: positions would be too far apart. */
+bool soft_tcp_is_far_ahead(const struct soft_qp *qp);
 /* Is the next answer the peer owes that of an acknowledgement? */
 static inline bool soft_tcp_ack_is_next(const struct soft_tcp *tcp) {
     return tcp->ack_asked && tcp->ack_behind == 0;
+}
+/*
+ * Has the peer been sent all up to that position? It cannot answer, or acknowledge, what it was not asked: believed, it would
+ * free memory that is still being sent, to be read by the peer with whatever is written there next.
+ */
+static inline bool soft_tcp_was_sent(const struct soft_tcp *tcp, uint32_t end) {
+    return (int32_t)(soft_tcp_position(tcp->tx.sent) - end) >= 0;
 }
 /* It came; or that of a READ or an atomic did. */
 void soft_tcp_ack_came(struct soft_qp *qp);

@@ -14,6 +14,7 @@
 #include "soft/cm/tcp.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/inbox.h"
+#include "soft/iwarp/qp_ack.h"
 #include "soft/iwarp/qp_receive.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/iwarp/qp_transmit.h"
@@ -100,7 +101,7 @@ void soft_tcp_down(struct soft_qp *qp) {
     soft_tcp_leave_sets(qp, tcp->fd);
     soft_tcp_answer_last(qp);
     if (!tcp->acks)
-        st(qp->tx_acked, (uint32_t)tcp->tx.sent);
+        st(qp->tx_acked, soft_tcp_position(tcp->tx.sent));
     iwarp_stream_finish(tcp->fd);
     iwarp_inbox_give(&tcp->inbox);
     st(qp->need_tick, true); /* the engine takes the socket over */

@@ -235,10 +235,10 @@ static bool reading(void *owner, struct iwarp_read *read) {
     }
     if (soft_tcp_ack_is_next(qp->tcp)) {
         *read = (struct iwarp_read){.bytes = 0};
-        return true;
+        return soft_tcp_was_sent(qp->tcp, qp->tcp->ack_at);
     }
     const struct soft_wqe *wqe = oldest_waiting(qp);
-    if (!wqe || is_atomic(wqe->opcode))
+    if (!wqe || is_atomic(wqe->opcode) || !soft_tcp_was_sent(qp->tcp, wqe->end))
         return false;
     *read = soft_tcp_read(qp, wqe, qp->wait_index);
     return true;
@@ -276,7 +276,8 @@ static void read_done(void *owner) {
 static enum iwarp_refusal atomic_done(void *owner, const struct iwarp_atomic_response *answer) {
     struct soft_qp *qp = owner;
     const struct soft_wqe *wqe = oldest_waiting(qp);
-    if (!wqe || !is_atomic(wqe->opcode) || answer->id != qp->wait_index)
+    if (!wqe || !is_atomic(wqe->opcode) || answer->id != qp->wait_index ||
+        !soft_tcp_was_sent(qp->tcp, wqe->end))
         return IWARP_DDP_CATASTROPHIC;
     if (!soft_scatter_local(qp, wqe, wqe_sges(qp, qp->wait_index), 0, &answer->before,
                             sizeof answer->before))

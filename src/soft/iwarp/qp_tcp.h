@@ -52,6 +52,7 @@ struct soft_tcp {
     bool ack_asked;      /* its answer is to come */
     bool ack_held;       /* answers of nothing wait for a turn */
     uint32_t ack_end;    /* what it acknowledges */
+    uint32_t ack_at;     /* the end of the frame that asks */
     uint32_t ack_behind; /* answers that come before it */
     uint8_t rtr;         /* the dialer's: enum iwarp_rtr, until that frame is made */
     unsigned peer_says;  /* why it ended the stream */

@@ -32,7 +32,7 @@
 /* The work request next in line is in frames, or needed none. */
 static void framed(struct soft_qp *qp) {
     struct soft_wqe *wqe = wqe_at(qp, qp->sq_next);
-    wqe->end = (uint32_t)qp->tcp->tx.framed;
+    wqe->end = soft_tcp_position(qp->tcp->tx.framed);
     qp->sq_next++;
     st(qp->unretired, qp->sq_tail - qp->sq_head);
     if ((wqe->flags & IBV_SEND_SIGNALED) && !ld(qp->awaited))
@@ -272,7 +272,7 @@ static void settle(struct soft_qp *qp) {
            tcp->tx.sent >= tcp->answer_end[qp->answer_head % SOFT_RD_ATOMIC])
         qp->answer_head++;
     if (!tcp->acks)
-        st(qp->tx_acked, (uint32_t)tcp->tx.sent);
+        st(qp->tx_acked, soft_tcp_position(tcp->tx.sent));
 }
 
 /* The frame of nothing by which the listener sees that the dialer is ready. */
@@ -299,6 +299,8 @@ static bool next_message(struct soft_qp *qp) {
         return (tcp->begun || qp->sq_next != qp->sq_tail) && begin_stream(tcp);
     if (soft_tcp_ask(qp))
         return true;
+    if (__builtin_expect(soft_tcp_is_far_ahead(qp), 0))
+        return false;
     tcp->answer_turn = !tcp->answer_turn;
     if (tcp->answer_turn)
         return next_answer(qp) || next_request(qp);

@@ -1,169 +1,152 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * iwarp_qp_ack_test.c - a queue pair over TCP to another of this device: what completed is at the peer, as on InfiniBand; and
- * a poller needs nobody to find what came.
+ * iwarp_qp_ack_test.c - acknowledgements of a queue pair over TCP: a request is complete when the peer has said that it is there,
+ * however far the stream has come, and no sooner than it can have been.
  */
-#include "support/softverbs_tcp.h"
+#include "support/softverbs_tcp_peer.h"
 
+#include <poll.h>
+
+#include "soft/iwarp/fpdu.h"
 #include "soft/iwarp/qp_tcp.h"
+#include "support/iwarp.h"
+#include "support/rows.h"
 
-static struct tcp_pair p;
+#define GIB ((uint64_t)1 << 30)
+#define SEND_BYTES 40u
 
-static int open_pair(void **state) {
+static struct tcp_peer p;
+
+static int open_plain(void **state) {
     (void)state;
-    tcp_open(&p, &(struct tcp_options){.crc = true, .extended = true, .depth = 16});
+    tcp_peer_open(&p, &(struct tcp_options){.extended = true});
+    return 0;
+}
+
+static int open_narrow(void **state) {
+    (void)state;
+    tcp_peer_open(&p, &(struct tcp_options){.extended = true, .buffer = 4096});
     return 0;
 }
 
 static int shut(void **state) {
     (void)state;
-    tcp_close(&p);
+    tcp_peer_close(&p);
     return 0;
 }
 
-static struct ibv_send_wr request(uint64_t wr_id, enum ibv_wr_opcode opcode) {
-    return (struct ibv_send_wr){
-        .wr_id = wr_id,
-        .opcode = opcode,
-        .send_flags = IBV_SEND_SIGNALED,
-        .wr.rdma = {.remote_addr = (uintptr_t)p.b.buf + 32768, .rkey = p.open->rkey}};
-}
-
-/* While the peer's device has not taken it, its sender hears nothing of it. */
-static void a_send_completes_when_it_was_taken(void **state) {
-    (void)state;
-    assert_int_equal(tcp_post(&p, request(1, IBV_WR_SEND), 0, 40, 1), 0);
-    sv_stays_empty(p.a.scq, p.b.rcq);
-    tcp_recv(&p, 7, 4096, 64, 1);
-    tcp_expect(p.b.rcq, 7, IBV_WC_SUCCESS);
-    tcp_expect(p.a.scq, 1, IBV_WC_SUCCESS);
-}
-
-/* The bytes are there when the WRITE is complete: nobody looks again. */
-static void what_was_written_is_there_when_it_completes(void **state) {
-    (void)state;
-    for (unsigned i = 0; i < 200; i++) {
-        sv_fill(p.a.buf, 8000, i);
-        assert_int_equal(tcp_post(&p, request(i, IBV_WR_RDMA_WRITE), 0, 8000, 1), 0);
-        tcp_expect(p.a.scq, i, IBV_WC_SUCCESS);
-        sv_check(p.b.buf + 32768, 8000, i);
-    }
-}
-
-static void a_send_that_nobody_took_is_no_success(void **state) {
-    (void)state;
-    assert_int_equal(tcp_post(&p, request(1, IBV_WR_SEND), 0, 40, 1), 0);
-    sv_stays_empty(p.a.scq, p.b.rcq);
-    assert_int_equal(sv_to(&p.b, IBV_QPS_ERR), 0);
-    tcp_expect(p.a.scq, 1, IBV_WC_RETRY_EXC_ERR);
-}
-
-static void what_was_taken_before_the_end_is_a_success(void **state) {
-    (void)state;
-    tcp_recv(&p, 7, 4096, 64, 1);
-    assert_int_equal(tcp_post(&p, request(1, IBV_WR_SEND), 0, 40, 1), 0);
-    tcp_expect(p.b.rcq, 7, IBV_WC_SUCCESS); /* its acknowledgement may wait for what b says next */
-    assert_int_equal(sv_to(&p.b, IBV_QPS_ERR), 0);
-    tcp_expect(p.a.scq, 1, IBV_WC_SUCCESS);
-}
-
-/* Acknowledgements are no READs: they need no right, and take nothing of the depth that was agreed on. */
-static void it_needs_no_right_and_no_depth(void **state) {
-    (void)state;
-    struct ibv_qp_attr attr = {.qp_access_flags = 0};
-    assert_int_equal(soft_modify_qp(p.b.qp, &attr, IBV_QP_ACCESS_FLAGS), 0);
-    spin_lock(&soft_qp_of(p.b.qp)->lock);
-    soft_qp_of(p.b.qp)->attr.max_dest_rd_atomic = 0;
-    spin_unlock(&soft_qp_of(p.b.qp)->lock);
-    for (unsigned i = 0; i < 40; i++) {
-        tcp_recv(&p, i, 4096, 64, 1);
-        assert_int_equal(tcp_post(&p, request(i, IBV_WR_SEND), 0, 40, 1), 0);
-        tcp_expect(p.b.rcq, i, IBV_WC_SUCCESS);
-        tcp_expect(p.a.scq, i, IBV_WC_SUCCESS);
-    }
-}
-
-/* Sixteen READs at a time, as many as there may be, with a SEND between any two. */
-static void it_goes_between_reads_of_the_full_depth(void **state) {
-    (void)state;
-    enum { ROUNDS = 30, EACH = 16 };
-    sv_fill(p.b.buf + 32768, 512, 3);
-    for (unsigned round = 0; round < ROUNDS; round++) {
-        for (unsigned i = 0; i < EACH; i++) {
-            tcp_recv(&p, i, 4096 + i * 64, 64, 1);
-            assert_int_equal(tcp_post(&p, request(2 * i, IBV_WR_RDMA_READ), i * 512, 512, 1), 0);
-            assert_int_equal(tcp_post(&p, request(2 * i + 1, IBV_WR_SEND), 16384, 40, 1), 0);
-        }
-        for (unsigned i = 0; i < 2 * EACH; i++)
-            tcp_expect(p.a.scq, i, IBV_WC_SUCCESS);
-        for (unsigned i = 0; i < EACH; i++) {
-            tcp_expect(p.b.rcq, i, IBV_WC_SUCCESS);
-            sv_check(p.a.buf + i * 512, 512, 3);
-        }
-    }
-}
-
-/* Sends that nobody is told of are complete with the next one that is. */
-static void one_acknowledgement_is_for_all_before_it(void **state) {
-    (void)state;
-    for (unsigned i = 0; i < 20; i++) {
-        struct ibv_send_wr wr = request(i, IBV_WR_RDMA_WRITE);
-        wr.send_flags = i == 19 ? IBV_SEND_SIGNALED : 0;
-        assert_int_equal(tcp_post(&p, wr, 0, 100, 1), 0);
-    }
-    tcp_expect(p.a.scq, 19, IBV_WC_SUCCESS);
-    assert_int_equal(soft_qp_of(p.a.qp)->sq_head, soft_qp_of(p.a.qp)->sq_tail);
-}
-
-static bool is_cold(void) {
-    struct soft_qp *qp = soft_qp_of(p.b.qp);
+/* As if so much had been sent: answers to the peer's READs. */
+static void come_so_far(uint64_t bytes) {
+    struct soft_qp *qp = soft_qp_of(p.e.qp);
     spin_lock(&qp->lock);
-    bool cold = !qp->tcp->hot && !ld(qp->need_tick);
+    assert_true(qp->tcp->tx.sent == qp->tcp->tx.framed);
+    qp->tcp->tx.sent += bytes;
+    qp->tcp->tx.framed += bytes;
     spin_unlock(&qp->lock);
-    return cold;
 }
 
-/* Nothing moved for a while, and the engine has nothing to do for it. */
-static void until_cold(void) {
-    uint64_t limit = soft_now_ns() + SV_DEADLINE_NS;
-    while (!is_cold() && soft_now_ns() < limit)
-        usleep(100);
-    assert_true(is_cold());
-}
-
-/* On a quiet connection, while the engine does not get its turn. */
-static void a_poller_finds_what_came_without_the_engine(void **state) {
-    (void)state;
-    struct ibv_wc wc;
-    for (unsigned i = 0; i < 5; i++) {
-        tcp_recv(&p, i, 4096, 64, 1);
-        until_cold();
-        soft_lock(); /* without it the engine does nothing */
-        assert_int_equal(tcp_post(&p, request(i, IBV_WR_SEND), 0, 40, 1), 0);
-        uint64_t limit = soft_now_ns() + SV_DEADLINE_NS;
-        int n;
-        do
-            n = ibv_poll_cq(p.b.rcq, 1, &wc);
-        while (n == 0 && soft_now_ns() < limit);
-        soft_unlock();
-        assert_int_equal(n, 1);
-        assert_int_equal(wc.wr_id, i);
-        tcp_expect(p.a.scq, i, IBV_WC_SUCCESS);
+/* The next frame is of that kind. */
+static void expect_frame(unsigned opcode, size_t payload) {
+    uint8_t frame[256];
+    struct iwarp_ddp ddp;
+    size_t whole = iwarp_fpdu_bytes(IWARP_UNTAGGED_BYTES + payload), have = 0;
+    while (have < whole) {
+        struct pollfd there = {.fd = p.fd, .events = POLLIN};
+        assert_int_equal(poll(&there, 1, 20000), 1);
+        ssize_t n = recv(p.fd, frame + have, whole - have, 0);
+        assert_true(n > 0);
+        have += (size_t)n;
     }
+    assert_int_equal(iwarp_ddp_get(&ddp, frame + IWARP_LENGTH_BYTES, true), IWARP_FINE);
+    assert_int_equal(ddp.opcode, opcode);
 }
 
-#define OPEN(fn) cmocka_unit_test_setup_teardown(fn, open_pair, shut)
+static void acknowledge(void) {
+    struct iwarp_ddp ddp = {.opcode = IWARP_READ_RESPONSE, .last = true};
+    tcp_peer_say(&p, p.frame, iwarp_frame(p.frame, &ddp, NULL, 0));
+}
+
+struct far {
+    uint64_t gib;
+};
+
+/* What was sent for the peer's sake, since the last request was acknowledged, acknowledges none. */
+static void a_request_far_behind_the_last_waits_to_be_acknowledged(void **state) {
+    const struct far *far = *state;
+    come_so_far(far->gib * GIB);
+    assert_int_equal(sv_send(&p.e, 1, 0, SEND_BYTES, IBV_SEND_SIGNALED), 0);
+    expect_frame(IWARP_SEND, SEND_BYTES);
+    expect_frame(IWARP_READ_REQUEST, IWARP_READ_BYTES);
+    sv_stays_empty(p.e.scq, p.e.rcq);
+    acknowledge();
+    tcp_expect(p.e.scq, 1, IBV_WC_SUCCESS);
+}
+
+/* Where nobody waits for any of them, they are acknowledged before there is too much. */
+static void requests_that_complete_unseen_are_acknowledged_in_time(void **state) {
+    (void)state;
+    assert_int_equal(sv_send(&p.e, 1, 0, SEND_BYTES, 0), 0);
+    expect_frame(IWARP_SEND, SEND_BYTES);
+    come_so_far(5 * GIB);
+    assert_int_equal(sv_send(&p.e, 2, 0, SEND_BYTES, IBV_SEND_SIGNALED), 0);
+    expect_frame(IWARP_READ_REQUEST, IWARP_READ_BYTES);
+    struct pollfd more = {.fd = p.fd, .events = POLLIN};
+    sv_stays_empty(p.e.scq, p.e.rcq);
+    assert_int_equal(poll(&more, 1, 0), 0);
+    acknowledge();
+    sv_stays_empty(p.e.scq, p.e.rcq);
+    expect_frame(IWARP_SEND, SEND_BYTES);
+    expect_frame(IWARP_READ_REQUEST, IWARP_READ_BYTES);
+    acknowledge();
+    tcp_expect(p.e.scq, 2, IBV_WC_SUCCESS);
+}
+
+/* Its memory would be the application's again, and read by the peer with what is written there next. */
+static void who_acknowledges_what_was_not_sent_frees_nothing(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 2; i++)
+        assert_int_equal(sv_send(&p.e, i, 0, 100000, IBV_SEND_SIGNALED), 0);
+    const struct soft_qp *qp = soft_qp_of(p.e.qp);
+    assert_true(qp->tcp->tx.sent < qp->tcp->tx.framed);
+    acknowledge();
+    for (uint64_t i = 0; i < 2; i++)
+        assert_int_not_equal(sv_poll(p.e.scq).status, IBV_WC_SUCCESS);
+    tcp_wait_down(&p.e);
+}
+
+/* Nor who answers a READ that was not sent. */
+static void who_answers_what_was_not_asked_frees_nothing(void **state) {
+    (void)state;
+    struct ibv_sge sge = {(uintptr_t)p.e.buf + 131072, 8, p.e.mr->lkey};
+    struct ibv_send_wr read = {.wr_id = 1,
+                               .sg_list = &sge,
+                               .num_sge = 1,
+                               .opcode = IBV_WR_RDMA_READ,
+                               .send_flags = IBV_SEND_SIGNALED},
+                       *bad;
+    assert_int_equal(sv_send(&p.e, 0, 0, 100000, 0), 0);
+    assert_int_equal(ibv_post_send(p.e.qp, &read, &bad), 0);
+    const struct soft_qp *qp = soft_qp_of(p.e.qp);
+    assert_true(qp->tcp->tx.sent < qp->tcp->tx.framed && qp->waiting == 1);
+    struct iwarp_ddp ddp = {.opcode = IWARP_READ_RESPONSE, .last = true, .stag = qp->wait_index};
+    tcp_peer_say(&p, p.frame, iwarp_frame(p.frame, &ddp, "answered", 8));
+    assert_int_not_equal(sv_poll(p.e.scq).status, IBV_WC_SUCCESS);
+    assert_int_not_equal(sv_poll(p.e.scq).status, IBV_WC_SUCCESS);
+    tcp_wait_down(&p.e);
+}
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        OPEN(a_send_completes_when_it_was_taken),
-        OPEN(what_was_written_is_there_when_it_completes),
-        OPEN(a_send_that_nobody_took_is_no_success),
-        OPEN(what_was_taken_before_the_end_is_a_success),
-        OPEN(it_needs_no_right_and_no_depth),
-        OPEN(it_goes_between_reads_of_the_full_depth),
-        OPEN(one_acknowledgement_is_for_all_before_it),
-        OPEN(a_poller_finds_what_came_without_the_engine),
+        ROW_WITH(open_plain, shut, 3_gib, a_request_far_behind_the_last_waits_to_be_acknowledged,
+                 far, 3),
+        ROW_WITH(open_plain, shut, 11_gib, a_request_far_behind_the_last_waits_to_be_acknowledged,
+                 far, 11),
+        cmocka_unit_test_setup_teardown(requests_that_complete_unseen_are_acknowledged_in_time,
+                                        open_plain, shut),
+        cmocka_unit_test_setup_teardown(who_acknowledges_what_was_not_sent_frees_nothing,
+                                        open_narrow, shut),
+        cmocka_unit_test_setup_teardown(who_answers_what_was_not_asked_frees_nothing, open_narrow,
+                                        shut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
