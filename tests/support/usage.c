@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "support/must.h"
 
@@ -23,4 +24,10 @@ size_t usage_resident(void) {
     must(file && fscanf(file, "%zu %zu", &total, &resident) == 2);
     fclose(file);
     return resident * 4096;
+}
+
+uint64_t usage_processor_ns(void) {
+    struct timespec ts;
+    must(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts) == 0);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }

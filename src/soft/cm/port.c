@@ -39,6 +39,7 @@ void soft_cm_port_forked(void) {
     ephemeral_next = 0;
     looking = false;
     soft_cm_port_cache_forked();
+    soft_cm_tcp_port_forked();
 }
 
 void soft_cm_port_init(struct soft_cm_port *port) {

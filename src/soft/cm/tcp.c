@@ -128,10 +128,16 @@ static int open_socket(struct soft_cm_id *id, struct soft_cm_tcp *tcp) {
     }
     if (error != 0)
         return error;
+    tcp->watch = (struct soft_watch){.fd = fd, .fn = soft_cm_tcp_on_event};
+    error = -soft_watch_hold(&tcp->watch);
+    tcp->watched = error == 0;
+    if (error != 0) {
+        soft_cm_tcp_shut(tcp, false);
+        return error;
+    }
     if (id->port.ephemeral)
         soft_cm_port_release(id);
     id->id.route.addr.src_storage = src;
-    tcp->watch = (struct soft_watch){.fd = fd, .fn = soft_cm_tcp_on_event};
     return 0;
 }
 

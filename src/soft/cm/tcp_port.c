@@ -31,27 +31,17 @@
 #define SERIAL (1ull << 63) /* no number of an id */
 
 struct soft_cm_tcp_port {
-    struct soft_watch
-        watch; /* once it listens: one that is only bound would be reported all the time */
-    struct cds_list_head link; /* in `ports` */
-    struct soft_timer timer;   /* accepts again */
+    struct soft_watch watch;
+    struct soft_timer timer; /* accepts again */
     struct soft_cm_id *listener;
     unsigned unread, waiting; /* connections whose request is not whole; that wait for room */
-    bool listens;
 };
 
-static CDS_LIST_HEAD(ports);
 static CDS_LIST_HEAD(half_open); /* of all listeners, the oldest first */
 static uint64_t last_serial;
 
 void soft_cm_tcp_port_forked(void) {
-    struct soft_cm_tcp_port *port;
-    cds_list_for_each_entry(port, &ports, link) {
-        if (!port->listens) /* the engine closes what it watches */
-            close(port->watch.fd);
-    }
-    CDS_INIT_LIST_HEAD(&ports);
-    CDS_INIT_LIST_HEAD(&half_open);
+    CDS_INIT_LIST_HEAD(&half_open); /* the parent's */
 }
 
 /* ---- connections without an id ------------------------------------------------------------------------------- */
@@ -214,13 +204,16 @@ int soft_cm_tcp_port_reserve(struct soft_cm_id *id) {
     port->listener = id;
     port->watch.fn = on_accept;
     int error = make_socket(id, addr, &port->watch.fd);
-    if (error != 0) {
-        free(port);
-        return error;
+    if (error == 0) {
+        error = soft_watch_hold(&port->watch);
+        if (error != 0)
+            close(port->watch.fd);
     }
-    cds_list_add(&port->link, &ports);
-    id->tcp_port = port;
-    return 0;
+    if (error != 0)
+        free(port);
+    else
+        id->tcp_port = port;
+    return error;
 }
 
 int soft_cm_tcp_port_listen(struct soft_cm_id *id) {
@@ -228,11 +221,10 @@ int soft_cm_tcp_port_listen(struct soft_cm_id *id) {
     struct soft_cm_tcp_port *port = id->tcp_port;
     if (error != 0 || !port)
         return error;
-    error = listen(port->watch.fd, SOMAXCONN) != 0 ? -errno : soft_watch_add(&port->watch, EPOLLIN);
+    error =
+        listen(port->watch.fd, SOMAXCONN) != 0 ? -errno : soft_watch_modify(&port->watch, EPOLLIN);
     if (error != 0)
         soft_cm_tcp_port_close(id);
-    else
-        port->listens = true;
     return error;
 }
 
@@ -246,10 +238,8 @@ void soft_cm_tcp_port_close(struct soft_cm_id *id) {
         if (tcp->port == port)
             drop(tcp, !is_unread(tcp));
     }
-    if (port->listens)
-        soft_watch_remove(&port->watch);
+    soft_watch_remove(&port->watch);
     soft_timer_cancel(&port->timer);
-    cds_list_del(&port->link);
     close(port->watch.fd);
     free(port);
 }

@@ -27,7 +27,7 @@ struct soft_cm_tcp;
 int soft_cm_tcp_port_reserve(struct soft_cm_id *id);
 int soft_cm_tcp_port_listen(struct soft_cm_id *id); /* the same, and connections are accepted */
 void soft_cm_tcp_port_close(struct soft_cm_id *id);
-void soft_cm_tcp_port_forked(void); /* a fork's child: its copies are closed */
+void soft_cm_tcp_port_forked(void); /* nobody's is this process's */
 
 /* Of connections without an id, from tcp_offer.c. */
 struct soft_cm_tcp *soft_cm_tcp_port_find(uint64_t serial);

@@ -23,7 +23,6 @@
 #include "base/thread.h"
 #include "soft/cm/default_context.h"
 #include "soft/cm/port.h"
-#include "soft/cm/tcp_port.h"
 #include "soft/fault/ctl.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/control_lock.h"
@@ -84,20 +83,32 @@ void soft_engine_wake(void) {
 
 /* ---- watches -------------------------------------------------------------------------------- */
 
-int soft_watch_add(struct soft_watch *watch, uint32_t events) {
+static int watch_control(int how, struct soft_watch *watch, uint32_t events) {
+    struct epoll_event ev = {.events = events, .data.ptr = watch};
+    return epoll_ctl(engine.epoll_fd, how, watch->fd, &ev) != 0 ? -errno : 0;
+}
+
+int soft_watch_hold(struct soft_watch *watch) {
     if (engine.watch_count == sizeof engine.watches / sizeof engine.watches[0])
         return -EMFILE;
-    struct epoll_event ev = {.events = events, .data.ptr = watch};
-    if (epoll_ctl(engine.epoll_fd, EPOLL_CTL_ADD, watch->fd, &ev) != 0)
-        return -errno;
     watch->slot = engine.watch_count;
     engine.watches[engine.watch_count++] = watch;
     return 0;
 }
 
+int soft_watch_add(struct soft_watch *watch, uint32_t events) {
+    int rc = soft_watch_hold(watch);
+    if (rc != 0)
+        return rc;
+    rc = watch_control(EPOLL_CTL_ADD, watch, events);
+    if (rc != 0)
+        engine.watch_count--;
+    return rc;
+}
+
 int soft_watch_modify(struct soft_watch *watch, uint32_t events) {
-    struct epoll_event ev = {.events = events, .data.ptr = watch};
-    return epoll_ctl(engine.epoll_fd, EPOLL_CTL_MOD, watch->fd, &ev) != 0 ? -errno : 0;
+    int rc = watch_control(EPOLL_CTL_MOD, watch, events);
+    return rc == -ENOENT ? watch_control(EPOLL_CTL_ADD, watch, events) : rc; /* held */
 }
 
 void soft_watch_remove(struct soft_watch *watch) {
@@ -253,7 +264,6 @@ static void fork_child(void) {
     soft_qp_timer_forked();
     soft_ud_forked();
     soft_tcp_forked();
-    soft_cm_tcp_port_forked();
     soft_mcast_forked();
     soft_mr_forked();
     soft_fault_forked();

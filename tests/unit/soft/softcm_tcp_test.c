@@ -2,8 +2,11 @@
 /*
  * softcm_tcp_test.c - rdma_cm over TCP, between two of this device: the events are those of connections within the host.
  */
+#include <sys/wait.h>
+
 #include "support/fault.h"
 #include "support/softcm_tcp.h"
+#include "support/usage.h"
 
 #include "soft/cm/tcp.h"
 #include "soft/iwarp/qp_tcp.h"
@@ -218,6 +221,54 @@ static void a_chosen_port_is_kept_until_it_listens(void **state) {
     soft_destroy_event_channel(channel);
 }
 
+/* Of the internet family. */
+static unsigned sockets_here(void) {
+    unsigned count = 0;
+    for (int fd = 0; fd < 256; fd++) {
+        int family = 0;
+        socklen_t bytes = sizeof family;
+        count += getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &bytes) == 0 && family == AF_INET;
+    }
+    return count;
+}
+
+/* One that does not listen yet has its end to report, which nobody wants to hear of. */
+static void a_port_that_does_not_listen_yet_costs_no_time(void **state) {
+    (void)state;
+    struct rdma_event_channel *channel = soft_create_event_channel();
+    struct rdma_cm_id *id = softcm_id(channel);
+    struct sockaddr_in addr = softcm_in("127.0.0.1", 0);
+    assert_int_equal(soft_bind_addr(id, (struct sockaddr *)&addr), 0);
+    uint64_t before = usage_processor_ns();
+    assert_false(softcm_readable(channel, 200));
+    assert_in_range(usage_processor_ns() - before, 0, 100000000);
+    assert_int_equal(soft_destroy_id(id), 0);
+    soft_destroy_event_channel(channel);
+}
+
+/* Held open there, it would keep the peer from hearing of this end's. */
+static void a_forked_child_has_no_socket_of_its_parents(void **state) {
+    (void)state;
+    struct softcm_tcp_pair p;
+    softcm_pair_listen(&p.cm);
+    p.cm.active = softcm_id(p.cm.active_channel);
+    softcm_resolve(p.cm.active, p.cm.port);
+    struct rdma_cm_id *bound = softcm_id(p.cm.active_channel);
+    struct sockaddr_in addr = softcm_in("127.0.0.1", 0);
+    assert_int_equal(soft_bind_addr(bound, (struct sockaddr *)&addr), 0);
+    int socket = soft_cm_id_of(p.cm.active)->conn.tcp->watch.fd;
+    assert_true(fcntl(socket, F_GETFD) >= 0);
+    unsigned sockets = sockets_here();
+    pid_t child = fork();
+    if (child == 0)
+        _exit(fcntl(socket, F_GETFD) >= 0 || sockets_here() >= sockets - 2);
+    int status;
+    assert_true(child > 0 && waitpid(child, &status, 0) == child);
+    assert_int_equal(status, 0);
+    assert_int_equal(soft_destroy_id(bound), 0);
+    softcm_pair_free(&p.cm);
+}
+
 /* ---- faults of a plan ---------------------------------------------------------------------------------------- */
 
 static void what_a_plan_loses_is_said_again(void **state) {
@@ -254,6 +305,8 @@ int main(void) {
         cmocka_unit_test(a_full_backlog_makes_others_wait),
         cmocka_unit_test(a_port_of_another_program_is_in_use),
         cmocka_unit_test(a_chosen_port_is_kept_until_it_listens),
+        cmocka_unit_test(a_port_that_does_not_listen_yet_costs_no_time),
+        cmocka_unit_test(a_forked_child_has_no_socket_of_its_parents),
         cmocka_unit_test(what_a_plan_loses_is_said_again),
     };
     return cmocka_run_group_tests(tests, softcm_tcp_setup, NULL);
