@@ -383,6 +383,7 @@ int soft_cm_tcp_attach(struct soft_qp *qp, uint32_t qpn) {
     tcp->watch.fd = -1;
     tcp->carried = true;
     tcp->qpn = qp->ibv.qp_num;
+    qp->tcp->origin = soft_cm_tcp_origin(soft_cm_id_dst(id));
     soft_tcp_connects(qp, id->number, !tcp->dialer, tcp->dialer ? terms.rtr : IWARP_RTR_NONE);
     if (tcp->begun)
         soft_tcp_begin(qp);

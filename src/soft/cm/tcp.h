@@ -28,6 +28,7 @@
 #include <stdint.h>
 #include <urcu/list.h>
 
+#include "soft/cm/tcp_guess.h"
 #include "soft/cm/wire.h"
 #include "soft/ipc/engine.h"
 #include "soft/iwarp/handshake.h"
@@ -70,6 +71,8 @@ struct soft_cm_tcp {
     struct soft_cm_tcp_port *port;
     struct cds_list_head link;
     struct sockaddr_storage from, to;
+    struct soft_cm_tcp_origin origin; /* which `from` is of */
+    bool slowed;                      /* it is not read yet: tcp_guess.h */
 };
 
 #define SOFT_CM_TCP_QPN 0x800000u /* of the numbers that stand for connections */

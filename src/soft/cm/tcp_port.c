@@ -77,13 +77,12 @@ struct soft_cm_tcp *soft_cm_tcp_port_find(uint64_t serial) {
     return NULL;
 }
 
-/* How many of that listener without a request come from that address. */
-static unsigned count_of(const struct soft_cm_tcp_port *port, const struct sockaddr *from) {
+/* How many of that listener without a request come from there. */
+static unsigned count_of(const struct soft_cm_tcp_port *port, struct soft_cm_tcp_origin from) {
     struct soft_cm_tcp *tcp;
     unsigned count = 0;
     cds_list_for_each_entry(tcp, &half_open, link) {
-        count += tcp->port == port && is_unread(tcp) &&
-                 soft_cm_addr_equal((struct sockaddr *)&tcp->from, from);
+        count += tcp->port == port && is_unread(tcp) && soft_cm_tcp_same_origin(tcp->origin, from);
     }
     return count;
 }
@@ -94,7 +93,7 @@ static void drop_oldest_of_most(struct soft_cm_tcp_port *port) {
     cds_list_for_each_entry(tcp, &half_open, link) {
         if (tcp->port != port || !is_unread(tcp))
             continue;
-        unsigned count = count_of(port, (struct sockaddr *)&tcp->from);
+        unsigned count = count_of(port, tcp->origin);
         if (count > most) {
             most = count;
             victim = tcp;
@@ -127,30 +126,42 @@ static void unmap(struct sockaddr_storage *addr) {
     soft_cm_addr_copy(addr, (struct sockaddr *)&four);
 }
 
-static void begin(struct soft_cm_tcp_port *port, int fd, const struct sockaddr_storage *from) {
-    struct soft_cm_tcp *tcp = calloc(1, sizeof *tcp);
+/* From where keys are guessed, later. */
+static int begin_reading(struct soft_cm_tcp *tcp, uint64_t wait_ns) {
+    tcp->slowed = wait_ns > 0;
+    soft_timer_arm(&tcp->timer, soft_now_ns() + (wait_ns > 0 ? wait_ns : REQUEST_NS),
+                   soft_cm_tcp_on_timer);
+    return soft_cm_tcp_watch(tcp, wait_ns > 0 ? 0 : EPOLLIN);
+}
+
+static void begin(struct soft_cm_tcp_port *port, int fd, struct sockaddr_storage *from) {
+    unmap(from);
+    uint64_t wait_ns;
+    struct soft_cm_tcp_origin origin = soft_cm_tcp_origin((struct sockaddr *)from);
+    bool taken = soft_cm_tcp_guess_wait(origin, &wait_ns);
+    struct soft_cm_tcp *tcp = taken ? calloc(1, sizeof *tcp) : NULL;
     socklen_t bytes = sizeof tcp->to;
     if (!tcp) {
         close(fd);
         return;
     }
+    tcp->origin = origin;
     tcp->watch = (struct soft_watch){.fd = fd, .fn = soft_cm_tcp_on_event};
     tcp->stage = SOFT_CM_TCP_ASKED;
     tcp->serial = SERIAL | ++last_serial;
     tcp->from = *from;
     if (getsockname(fd, (struct sockaddr *)&tcp->to, &bytes) != 0 ||
-        iwarp_stream_prepare(fd) != 0 || soft_cm_tcp_watch(tcp, EPOLLIN) != 0) {
+        iwarp_stream_prepare(fd) != 0 || begin_reading(tcp, wait_ns) != 0) {
+        soft_timer_cancel(&tcp->timer);
         soft_cm_tcp_shut(tcp, false);
         free(tcp);
         return;
     }
-    unmap(&tcp->from);
     unmap(&tcp->to);
     iwarp_handshake_expect(&tcp->parser, false);
     tcp->port = port;
     port->unread++;
     cds_list_add_tail(&tcp->link, &half_open);
-    soft_timer_arm(&tcp->timer, soft_now_ns() + REQUEST_NS, soft_cm_tcp_on_timer);
 }
 
 static void on_accept(struct soft_watch *watch, uint32_t events) {
@@ -287,8 +298,8 @@ void soft_cm_tcp_port_take(struct soft_cm_tcp *tcp, const struct soft_cm_wire_re
 }
 
 void soft_cm_tcp_port_due(struct soft_cm_tcp *tcp) {
-    if (is_unread(tcp))
-        drop(tcp, false);
-    else
+    if (!is_unread(tcp))
         offer(tcp);
+    else if (!tcp->slowed || begin_reading(tcp, 0) != 0)
+        drop(tcp, false);
 }

@@ -28,7 +28,12 @@
 
 #define READ_AWAY_NS 1000000000u
 
-static CDS_LIST_HEAD(ending); /* control lock */
+#define STRANGERS_MOST 64u
+
+/* Of queue pairs; of nobody's, which anybody can make as fast as TCP connects. Control lock. */
+static CDS_LIST_HEAD(ending);
+static CDS_LIST_HEAD(strangers);
+static unsigned stranger_count;
 
 /* ---- by this end ----------------------------------------------------------------------------------------- */
 
@@ -112,6 +117,7 @@ static void close_socket(struct soft_tcp_socket *socket, bool answered) {
     soft_watch_remove(&socket->watch);
     soft_timer_cancel(&socket->timer);
     cds_list_del(&socket->link);
+    stranger_count -= socket->stranger;
     close(socket->watch.fd);
     if (socket->cm)
         soft_cm_tcp_closed(socket->cm, answered);
@@ -128,7 +134,8 @@ static void read_away(struct soft_tcp_socket *socket) {
 }
 
 static void begin_reading_away(struct soft_tcp_socket *socket) {
-    cds_list_add_tail(&socket->link, &ending);
+    cds_list_add_tail(&socket->link, socket->stranger ? &strangers : &ending);
+    stranger_count += socket->stranger;
     (void)soft_watch_modify(&socket->watch, EPOLLIN);
     soft_timer_arm(&socket->timer, soft_now_ns() + READ_AWAY_NS, on_timer);
     read_away(socket);
@@ -138,6 +145,7 @@ void soft_tcp_leave(struct soft_qp *qp) {
     struct soft_tcp_socket *socket = qp->tcp->socket;
     if (!socket)
         return;
+    soft_cm_tcp_guessed(qp->tcp->origin, qp->tcp->wrong_keys);
     qp->tcp->socket = NULL;
     socket->qp = NULL;
     socket->cm = qp->cm;
@@ -154,6 +162,9 @@ void soft_tcp_read_away(int fd) {
         close(fd);
         return;
     }
+    if (stranger_count >= STRANGERS_MOST)
+        close_socket(cds_list_first_entry(&strangers, struct soft_tcp_socket, link), false);
+    socket->stranger = true;
     begin_reading_away(socket);
 }
 
@@ -169,9 +180,13 @@ void soft_tcp_stop(void) {
     struct soft_tcp_socket *socket, *next;
     cds_list_for_each_entry_safe(socket, next, &ending, link)
         close_socket(socket, false);
+    cds_list_for_each_entry_safe(socket, next, &strangers, link)
+        close_socket(socket, false);
 }
 
 void soft_tcp_forked(void) {
     CDS_INIT_LIST_HEAD(&ending);
+    CDS_INIT_LIST_HEAD(&strangers);
+    stranger_count = 0;
     iwarp_inbox_forked();
 }

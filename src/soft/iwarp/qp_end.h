@@ -23,6 +23,7 @@ struct soft_tcp_socket {
     struct soft_watch watch;
     struct soft_timer timer;
     struct soft_qp *qp;        /* NULL: it is read away */
+    bool stranger;             /* then: no queue pair ever had it */
     struct cds_list_head link; /* then */
     uint64_t cm;               /* then: whose connection it was, 0: nobody's */
 };
@@ -38,7 +39,10 @@ void soft_tcp_down(struct soft_qp *qp);
 /* Control lock, qp->lock: the socket is not the queue pair's any more. */
 void soft_tcp_leave(struct soft_qp *qp);
 
-/* Control lock. The same of a socket that no queue pair has: it is read away and closed. */
+/*
+ * Control lock. The same of a socket that no queue pair has: it is read away and closed. Of more than 64 the oldest is closed
+ * at once.
+ */
 void soft_tcp_read_away(int fd);
 
 void soft_tcp_on_event(struct soft_watch *watch, uint32_t events);

@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "soft/cm/tcp_guess.h"
 #include "soft/iwarp/handshake.h"
 #include "soft/iwarp/rdmap.h"
 #include "soft/iwarp/rx.h"
@@ -59,10 +60,11 @@ struct soft_tcp {
     bool guessed;        /* the peer's present segment has a key that opens nothing here */
     uint32_t
         wrong_keys; /* of such the peer said, since the socket was given; a stream ends with one */
-    int error;      /* errno that sending came to */
-    uint32_t watched; /* events the engine watches for */
-    uint32_t turns;   /* of progress, by whomever */
-    uint32_t empty;   /* in which nothing moved */
+    struct soft_cm_tcp_origin origin; /* who said them; control lock */
+    int error;                        /* errno that sending came to */
+    uint32_t watched;                 /* events the engine watches for */
+    uint32_t turns;                   /* of progress, by whomever */
+    uint32_t empty;                   /* in which nothing moved */
     uint64_t moved_ns;
     unsigned seen_polls[2]; /* of both CQs, at the last event */
     uint8_t ord, ird;

@@ -9,6 +9,7 @@
 #include "soft/iwarp/ddp.h"
 #include "soft/iwarp/fpdu.h"
 #include "support/iwarp.h"
+#include "support/usage.h"
 
 /* A listener of this device, and a socket to it. */
 struct plain {
@@ -181,6 +182,77 @@ static void silent_connections_keep_nobody_out(void **state) {
     plain_close(&p);
 }
 
+/* Who is refused and stays has a descriptor for a second, and there may be many. */
+static void refused_connections_hold_few_descriptors(void **state) {
+    (void)state;
+    enum { REFUSED = 200 };
+    struct plain p;
+    uint8_t request[IWARP_HANDSHAKE_MAX];
+    int fd[REFUSED];
+    plain_open(&p);
+    size_t bytes = plain_request(request, true);
+    request[16] |= 0x80; /* markers */
+    unsigned before = usage_entries("/proc/self/fd");
+    for (unsigned i = 0; i < REFUSED; i++) {
+        struct iwarp_handshake_parser parser;
+        fd[i] = plain_dial(p.cm.port);
+        plain_send(fd[i], request, bytes, 0);
+        assert_true(plain_handshake(fd[i], true, &parser).reject);
+    }
+    assert_in_range(usage_entries("/proc/self/fd") - before, REFUSED, REFUSED + 70);
+    for (unsigned i = 0; i < REFUSED; i++)
+        close(fd[i]);
+    plain_close(&p);
+}
+
+/* A connection, from the request to a WRITE with a key that nobody has, which ends it. */
+static void guess(struct plain *p, uint32_t key) {
+    struct iwarp_handshake_parser parser;
+    struct iwarp_ddp ddp = {.opcode = IWARP_WRITE, .last = true, .stag = key};
+    uint8_t frame[256];
+    int error;
+    ask(p, true, 0);
+    accepted(p, &parser);
+    plain_send(p->fd, frame, iwarp_frame(frame, &ddp, "guessed", 8), 0);
+    while (plain_receive(p->fd, frame, 1, &error) == 1)
+        continue;
+    assert_int_equal(soft_destroy_id(p->cm.passive), 0);
+    p->cm.passive = NULL;
+    sv_close(&p->end);
+    softcm_tcp_open(&p->end);
+    close(p->fd);
+    p->fd = plain_dial(p->cm.port);
+}
+
+/* After sixteen wrong keys connections from there are taken one a second, and only a few may wait. */
+static void who_guesses_keys_is_slowed_down(void **state) {
+    (void)state;
+    enum { MORE = 8 };
+    struct plain p;
+    uint8_t request[IWARP_HANDSHAKE_MAX];
+    int fd[MORE];
+    plain_open(&p);
+    uint64_t begun = 0;
+    for (uint32_t i = 0; i < 16; i++) {
+        begun = soft_now_ns(); /* at the last: before the first that counts is taken, at once */
+        guess(&p, 0x12345600 + i);
+    }
+    size_t bytes = plain_request(request, true);
+    for (unsigned i = 0; i < MORE; i++) {
+        fd[i] = plain_dial(p.cm.port);
+        (void)!send(fd[i], request, bytes, MSG_NOSIGNAL);
+    }
+    plain_expect_end(fd[MORE - 1]);
+    for (uint64_t i = 1; i <= 2; i++) {
+        struct rdma_cm_id *id = softcm_request(p.cm.passive_channel);
+        assert_true(soft_now_ns() - begun >= i * 1000000000);
+        assert_int_equal(soft_destroy_id(id), 0);
+    }
+    for (unsigned i = 0; i < MORE; i++)
+        close(fd[i]);
+    plain_close(&p);
+}
+
 /* A dialer that is gone before it is accepted leaves nothing: the listener's application hears so from accept. */
 static void a_dialer_that_ends_early_is_not_accepted(void **state) {
     (void)state;
@@ -267,9 +339,12 @@ int main(void) {
         cmocka_unit_test(what_is_no_request_ends_the_connection_and_nobody_hears_of_it),
         cmocka_unit_test(markers_are_refused),
         cmocka_unit_test(silent_connections_keep_nobody_out),
+        cmocka_unit_test(refused_connections_hold_few_descriptors),
         cmocka_unit_test(a_dialer_that_ends_early_is_not_accepted),
         cmocka_unit_test(a_dialer_that_ends_instead_of_its_first_frame_has_refused),
         cmocka_unit_test(a_listener_that_answers_otherwise_fails_the_dial_with_the_reason),
+        cmocka_unit_test(
+            who_guesses_keys_is_slowed_down), /* the last: this address is slow from then on */
     };
     return cmocka_run_group_tests(tests, softcm_tcp_setup, NULL);
 }
