@@ -165,7 +165,7 @@ kernel_build() {
             ninja -C "$home/build" -t cleandead # programs that are built elsewhere now, or nowhere
             wanted=""
             for target in $(ninja -C "$home/build" -t targets all |
-                sed -n -E "s/^((bin|tests|examples)\/[^:\/]*): .*_EXECUTABLE_LINKER__.*/\1/p"); do
+                sed -n -E "s/^((bin|tests|examples|lib(\/sluice-soft)?)\/[^:\/]*): .*_(EXECUTABLE|SHARED_LIBRARY)_LINKER__.*/\1/p"); do
                 for pattern; do
                     case ${target##*/} in $pattern) wanted="$wanted $target"; break ;; esac
                 done
