@@ -177,6 +177,7 @@ struct connection {
     uint64_t nudge_ns; /* handshake.c: to the next nudge */
     uint32_t cq_share; /* entries of the CQ set aside for it */
     uint8_t handshake; /* enum session_handshake */
+    uint8_t lacks;     /* enum fabric_lack, of one of the two ends; constant from RTR on */
 
     /* The CM thread's; accessed: the device says that the peer accessed what it may not; moved: an address of this
      * side is not what it was when the connection was made. */

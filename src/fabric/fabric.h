@@ -68,6 +68,12 @@ struct fabric_traits {
     bool reads_unsafe;
 };
 
+/* peer_lacks() */
+enum fabric_lack {
+    FABRIC_LACKS_IMMEDIATE = 1, /* WRITE and SEND with immediate data */
+    FABRIC_LACKS_ATOMICS = 2,
+};
+
 #define FABRIC_FRAMED 424u /* bytes behind the header that post_framed() takes */
 #define FABRIC_FRAMED_SIGNALED (1u << 31)
 
@@ -104,6 +110,11 @@ struct fabric_ops {
     unsigned (*transport)(struct ibv_qp *qp);
     /* How other hosts are reached, in a line. NULL: as the device's network has them. */
     const char *(*other_hosts)(void);
+    /*
+     * What the queue pair's peer does not have of what this device has; asked when the queue pair has a peer. NULL where all
+     * peers have all of it.
+     */
+    unsigned (*peer_lacks)(struct ibv_qp *qp);
 
     /* verbs */
     struct ibv_device **(*get_device_list)(int *num);

@@ -38,6 +38,10 @@ static unsigned transport_of(struct ibv_qp *qp) {
     return soft_over_tcp(qp) ? SLUICE_TRANSPORT_TCP : SLUICE_TRANSPORT_SHARED_MEMORY;
 }
 
+static unsigned peer_lacks(struct ibv_qp *qp) {
+    return soft_peer_is_plain(qp) ? FABRIC_LACKS_IMMEDIATE | FABRIC_LACKS_ATOMICS : 0;
+}
+
 /* It is wherever the threads are that use it. */
 static int near_nothing(struct hwloc_topology *topology, struct ibv_device *dev,
                         struct hwloc_bitmap_s *set) {
@@ -110,6 +114,7 @@ const struct fabric_ops fabric_soft = {
     .peer_number = soft_peer_number,
     .transport = transport_of,
     .other_hosts = soft_cm_net_text,
+    .peer_lacks = peer_lacks,
     .mem_alloc = soft_mem_alloc,
     .mem_free = soft_mem_free,
     .mem_alloc_huge = soft_mem_alloc_huge,

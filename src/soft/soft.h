@@ -10,8 +10,8 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define SOFT_DEVICE_NAME "sluice_soft0"
@@ -69,6 +69,10 @@ uint64_t soft_peer_number(
     struct ibv_qp *qp); /* its peer's process, or user if that is another one; 0: another host's */
 bool soft_over_tcp(struct ibv_qp *qp);
 const char *soft_cm_net_text(void); /* how other hosts are reached, in a line */
+uint64_t
+soft_peer_number(struct ibv_qp *qp); /* its peer's process, or user if that is another one */
+/* Over TCP, and not this device: it has iWARP's operations only, neither immediate data nor atomics. */
+bool soft_peer_is_plain(struct ibv_qp *qp);
 void *soft_mem_alloc(size_t bytes);
 void *soft_mem_alloc_huge(size_t bytes, unsigned page_log2); /* of huge pages, or not at all */
 void soft_mem_free(void *addr, size_t bytes);

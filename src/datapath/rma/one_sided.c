@@ -337,7 +337,7 @@ static int fits(const struct session *s, const void *arg) {
     if (op->region && op->region->node != s->node)
         return SLUICE_EINVAL;
     bool atomic = op->code == OPERATION_ADD || op->code == OPERATION_SWAP;
-    if (atomic && s->node->device_attr.atomic_cap == IBV_ATOMIC_NONE)
+    if (atomic && (s->connection.lacks & FABRIC_LACKS_ATOMICS))
         return SLUICE_EDEVICE;
     if (is_read(op) && depth_of(s) == 0)
         return SLUICE_EDEVICE; /* one of the two devices serves none, or does none */

@@ -103,7 +103,7 @@ static const char *wrong_rts(const struct rndv *r, const struct session *s, uint
         return "an RTS with the credit of another frame";
     if (way != RNDV_BY_READ && (way != RNDV_BY_WRITE || word[0] >> 32 || word[1]))
         return "an RTS of an unknown way";
-    if (way == RNDV_BY_WRITE && s->node->traits.no_immediate)
+    if (way == RNDV_BY_WRITE && (s->connection.lacks & FABRIC_LACKS_IMMEDIATE))
         return "an RTS of a way that these devices do not have";
     if ((type == FRAME_DATA && word[2]) || word[3] || word[4])
         return "an RTS with content that its type does not have";

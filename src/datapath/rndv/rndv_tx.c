@@ -22,7 +22,7 @@
 #include "datapath/tx/send.h"
 
 static unsigned way_of(const struct session *s) {
-    if (s->node->traits.no_immediate)
+    if (s->connection.lacks & FABRIC_LACKS_IMMEDIATE)
         return RNDV_BY_READ;
     switch ((sluice_rendezvous)s->node->options.rendezvous) {
     case SLUICE_RENDEZVOUS_READ:
@@ -205,7 +205,7 @@ enum build_result rndv_build(struct sluice_loop *l, struct session *s, struct wr
 }
 
 bool rndv_has_way(const struct session *s, const struct iov_part *parts, unsigned count) {
-    return !s->node->traits.no_immediate || (count == 1 && parts->region);
+    return !(s->connection.lacks & FABRIC_LACKS_IMMEDIATE) || (count == 1 && parts->region);
 }
 
 enum build_result rndv_build_iov(struct sluice_loop *l, struct session *s, struct wr_batch *batch,

@@ -94,6 +94,17 @@ static unsigned remote_rights(const struct session *s) {
     return rights;
 }
 
+/* Which operations one of the two devices does not have. */
+static void settle_operations(struct session *s) {
+    const struct fabric_ops *fabric = s->node->fabric;
+    unsigned lacks = fabric->peer_lacks ? fabric->peer_lacks(s->connection.qp) : 0;
+    if (s->node->traits.no_immediate)
+        lacks |= FABRIC_LACKS_IMMEDIATE;
+    if (s->node->device_attr.atomic_cap == IBV_ATOMIC_NONE)
+        lacks |= FABRIC_LACKS_ATOMICS;
+    s->connection.lacks = (uint8_t)lacks;
+}
+
 /*
  * RTR and RTS, where they are not the kernel's. A dialer that has yet to make its handshake may do nothing but send: until
  * WELCOME its queue pair reaches no region, whatever keys it has learnt.
@@ -101,11 +112,15 @@ static unsigned remote_rights(const struct session *s) {
 static bool modify_up(struct session *s) {
     struct cm_conn *conn = &s->connection.cm;
     one_sided_up(s);
-    if (s->node->traits.answer_is_up)
+    if (s->node->traits.answer_is_up) {
+        settle_operations(s);
         return true; /* it is, or will be */
+    }
     conn->rtr.qp_access_flags = conn->passive && s->connection.handshake ? 0 : remote_rights(s);
-    return session_modify(s, &conn->rtr, conn->rtr_mask | IBV_QP_ACCESS_FLAGS) &&
-           session_modify(s, &conn->rts, conn->rts_mask);
+    if (!session_modify(s, &conn->rtr, conn->rtr_mask | IBV_QP_ACCESS_FLAGS))
+        return false;
+    settle_operations(s);
+    return session_modify(s, &conn->rts, conn->rts_mask);
 }
 
 /* Where the connection moves the queue pair, it has opened it already, and there is no later word on it. */

@@ -120,6 +120,14 @@ static bool goes_over_tcp(const struct soft_qp *qp, const struct ibv_send_wr *wr
     return plain || qp->tcp->rx.extended;
 }
 
+bool soft_peer_is_plain(struct ibv_qp *ibqp) {
+    struct soft_qp *qp = soft_qp_of(ibqp);
+    spin_lock(&qp->lock);
+    bool plain = qp->tcp && !qp->tcp->rx.extended;
+    spin_unlock(&qp->lock);
+    return plain;
+}
+
 static bool knows_elsewhere(const struct soft_qp *qp, const struct ibv_send_wr *wr) {
     if (qp->tcp)
         return goes_over_tcp(qp, wr);

@@ -248,7 +248,7 @@ static void a_device_without_atomics_says_so(void **state) {
     (void)state;
     struct memory m;
     memory_open(&m, 4096, PAIR_LINK());
-    m.pair.b.node->device_attr.atomic_cap = IBV_ATOMIC_NONE;
+    pair_session(&m.pair.b)->connection.lacks = FABRIC_LACKS_ATOMICS;
     assert_int_equal(sluice_fetch_add(m.pair.b.session, &m.token, 0, 1, NULL), SLUICE_EDEVICE);
     assert_int_equal(sluice_compare_swap(m.pair.b.session, &m.token, 0, 1, 1, NULL),
                      SLUICE_EDEVICE);
