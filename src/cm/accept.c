@@ -22,15 +22,20 @@
 const char cm_no_random[] = "the system gives no random numbers to connect with";
 
 /* Refuses a request that never became a session. */
-static void refuse_request(struct cm *cm, struct rdma_cm_id *id, sluice_reason reason,
-                           const char *text) {
-    struct private_data_rej rej = {.reason = (uint16_t)reason};
+static void refuse_with(struct cm *cm, struct rdma_cm_id *id, sluice_reason reason, uint16_t code,
+                        const char *text) {
+    struct private_data_rej rej = {.reason = (uint16_t)reason, .code = code};
     uint8_t data[PRIVATE_DATA_REJ_BYTES];
     snprintf(rej.text, sizeof rej.text, "%s", text ? text : sluice_reason_text((int)reason));
     size_t bytes = private_data_rej_encode(&rej, data);
     cm->node->fabric->reject(id, data, (uint8_t)bytes);
     cm->node->fabric->destroy_id(id);
     stats_add(&cm->stats->refused, 1);
+}
+
+static void refuse_request(struct cm *cm, struct rdma_cm_id *id, sluice_reason reason,
+                           const char *text) {
+    refuse_with(cm, id, reason, 0, text);
 }
 
 void cm_answer(struct cm *cm, struct cm_conn *conn) {
@@ -90,15 +95,18 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
         reason = private_data_decide(&rep, &req, &own);
     if (reason == SLUICE_REASON_NONE && req.key_id != 0 && replay_seen(cm->node->replay, req.nonce))
         reason = SLUICE_REASON_AUTH_REPLAY;
+    uint16_t wants = 0;
     if (reason == SLUICE_REASON_NONE && n->traits.dialer_first &&
-        !(rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE))
+        !(rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE)) {
         reason = SLUICE_REASON_UNSUPPORTED; /* it may wait for us to speak first */
+        wants = PRIVATE_DATA_REJ_WANTS_HANDSHAKE;
+    }
     if (reason != SLUICE_REASON_NONE) {
         char peer[64];
         address_format(rdma_get_peer_addr(id), peer);
         log_write(&n->log, SLUICE_LOG_INFO, "a request from %s refused: %s", peer,
                   sluice_reason_text((int)reason));
-        refuse_request(cm, id, reason, NULL);
+        refuse_with(cm, id, reason, wants, NULL);
         return;
     }
     /* Where there is a handshake, the application is asked after HELLO; room for that there must be now. */

@@ -186,6 +186,7 @@ static void connect_now(struct cm *cm, struct cm_conn *conn) {
     struct session *s = session_of_conn(conn);
     uint8_t data[PRIVATE_DATA_REQ_BYTES];
     cm_proposal(cm, &s->link_config, &conn->req);
+    conn->req.features |= conn->greets ? PRIVATE_DATA_FEATURE_HANDSHAKE : 0;
     const struct sluice_env *env = &cm->node->env;
     if (!env->random_bytes(env->arg, conn->req.session_id, sizeof conn->req.session_id) ||
         !env->random_bytes(env->arg, conn->req.nonce, sizeof conn->req.nonce)) {
@@ -317,6 +318,9 @@ void cm_on_rejected(struct cm *cm, struct cm_owner *owner, const struct cm_event
     }
     if (ours) {
         sluice_reason reason = failure_text_reason_of_refusal(&rej);
+        if (reason == SLUICE_REASON_UNSUPPORTED && rej.code == PRIVATE_DATA_REJ_WANTS_HANDSHAKE &&
+            cm_try_greeting(cm, conn))
+            return;
         conn->down.code = rej.code;
         cm_try_failed(cm, conn, cm_hope_of(reason), reason,
                       reason == SLUICE_REASON_REFUSED ? rej.code : cm_code(event->status), "%s",

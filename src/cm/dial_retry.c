@@ -267,6 +267,20 @@ void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluic
     }
 }
 
+/*
+ * What a listener asks for that may not speak first (accept.c), which is one of another kind of device than ours: the first
+ * frame. It is the same try, so SLUICE_ONCE does not forbid it.
+ */
+bool cm_try_greeting(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
+    if (conn->req.features & PRIVATE_DATA_FEATURE_HANDSHAKE || !trying(conn) || conn->reported)
+        return false;
+    conn->greets = true;
+    drop_id(cm, conn);
+    try_candidate(cm, conn);
+    return true;
+}
+
 bool cm_try_broke(struct cm *cm, struct cm_conn *conn, sluice_reason reason, uint32_t vendor,
                   const char *what) {
     cm_assert_thread(cm);

@@ -137,6 +137,8 @@ void cm_try_first(struct cm *cm, struct cm_conn *conn); /* the addresses are kno
 /* A step towards the peer failed: the next address, a pause, or the end of the dial. */
 void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluice_reason reason,
                    uint32_t vendor, const char *format, ...) __attribute__((format(printf, 6, 7)));
+/* The listener wants a handshake: the same address again with one. False: it had one, or this is no try any more. */
+bool cm_try_greeting(struct cm *cm, struct cm_conn *conn);
 /* The queue pair broke. False: of no try; the caller ends the connection. */
 bool cm_try_broke(struct cm *cm, struct cm_conn *conn, sluice_reason reason, uint32_t vendor,
                   const char *what);

@@ -121,6 +121,7 @@ struct cm_conn {
     uint8_t candidate;      /* the one being tried */
     bool may_pass;          /* a failure of this round was one that may pass */
     bool preparing;         /* PREPARE was posted: once a session, unless a try uses the QP up */
+    bool greets;            /* a listener would not have it without a handshake */
     bool used_up;           /* this QP was connected, or nearly: another try needs another */
     /* where connecting blocks: that of this try, until its outcome is known; and one that was left and
      * waits for the QP it was made with */

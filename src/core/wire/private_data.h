@@ -36,6 +36,7 @@
     (1u << 17) /* both sides prove with HMAC-SHA-256 that they have key_id */
 #define PRIVATE_DATA_FEATURES_MUST 0xff0000u
 #define PRIVATE_DATA_FEATURES_KNOWN (PRIVATE_DATA_FEATURE_HANDSHAKE | PRIVATE_DATA_FEATURE_HMAC)
+#define PRIVATE_DATA_REJ_WANTS_HANDSHAKE 1u /* which the listener cannot do without */
 #define PRIVATE_DATA_CHECK_BYTES 16
 #define PRIVATE_DATA_MAC_BYTES 32
 #define PRIVATE_DATA_KEEPALIVE_NS 10000000ull /* unit of the keepalive interval */
@@ -70,7 +71,7 @@ struct private_data_rep {
 
 struct private_data_rej {
     uint16_t reason; /* sluice_reason of the refusing side */
-    uint16_t code;   /* application's code with REASON_REFUSED */
+    uint16_t code;   /* application's code with REASON_REFUSED; or the next, with UNSUPPORTED */
     char text[PRIVATE_DATA_REJ_TEXT + 1];
 };
 
