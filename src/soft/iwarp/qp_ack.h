@@ -5,7 +5,9 @@
  * iWARP says of a SEND or a WRITE only that TCP took it. Programs written for InfiniBand, as all that use this device, rely on
  * more: what completed is at the peer. Between two of this device a READ of nothing is asked behind what somebody waits
  * for, one at a time; its answer is behind all that came before it. It counts in no depth and needs no right, for it touches
- * no memory. A peer that is not this device is asked for nothing, and there a request is complete when TCP took it.
+ * no memory. A peer that is not this device is asked for nothing, and there a request is complete when TCP took it: when it
+ * is busy, Soft-iWARP of 7.2 answers a READ of nothing with what it sent before, or ends the connection as that memory's key
+ * is gone (siw_activate_tx() leaves the old piece, siw_qp_sq_proc_tx() sends one).
  *
  * Owner: the QP's lock.
  */

@@ -115,6 +115,30 @@ static void a_dialer_without_a_first_frame_hears_the_listener(void **state) {
     plain_close(&p);
 }
 
+/*
+ * It is not asked for what this device asks of its own kind, though it serves READs: Soft-iWARP answers a READ of nothing
+ * with what it sent before when it is busy.
+ */
+static void a_peer_of_another_kind_is_sent_what_was_posted_and_nothing_more(void **state) {
+    (void)state;
+    struct plain p;
+    struct iwarp_handshake_parser parser;
+    uint8_t frame[256];
+    int error;
+    plain_open(&p);
+    ask(&p, true, 0);
+    assert_true(accepted(&p, &parser).ord > 0);
+    send_frame(p.fd, IWARP_WRITE, NULL, 0);
+    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(sv_send(&p.end, 7, 4096, 40, IBV_SEND_SIGNALED), 0);
+    assert_int_equal(sv_poll(p.end.scq).status, IBV_WC_SUCCESS);
+    size_t whole = iwarp_fpdu_bytes(IWARP_UNTAGGED_BYTES + 40);
+    assert_int_equal(plain_receive(p.fd, frame, whole, &error), whole);
+    assert_true(is_silent(p.fd, 100));
+    assert_true(soft_peer_is_plain(p.end.qp));
+    plain_close(&p);
+}
+
 static void a_refusal_is_a_reply_and_the_end(void **state) {
     (void)state;
     struct plain p;
@@ -335,6 +359,7 @@ int main(void) {
         cmocka_unit_test(a_request_in_single_bytes_is_heard),
         cmocka_unit_test(a_listener_says_nothing_before_the_dialers_first_frame),
         cmocka_unit_test(a_dialer_without_a_first_frame_hears_the_listener),
+        cmocka_unit_test(a_peer_of_another_kind_is_sent_what_was_posted_and_nothing_more),
         cmocka_unit_test(a_refusal_is_a_reply_and_the_end),
         cmocka_unit_test(what_is_no_request_ends_the_connection_and_nobody_hears_of_it),
         cmocka_unit_test(markers_are_refused),

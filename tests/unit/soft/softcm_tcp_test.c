@@ -44,6 +44,7 @@ static void addresses_are_those_of_the_socket(void **state) {
     struct sockaddr_in own, peer;
     socklen_t bytes = sizeof own;
     softcm_tcp_up(&p);
+    assert_false(soft_peer_is_plain(p.active.qp) || soft_peer_is_plain(p.passive.qp));
     int fd = soft_qp_of(p.passive.qp)->tcp->fd;
     assert_int_equal(getsockname(fd, (struct sockaddr *)&own, &bytes), 0);
     assert_int_equal(getpeername(fd, (struct sockaddr *)&peer, &bytes), 0);
