@@ -7,6 +7,7 @@
 #include "soft/iwarp/qp_ack.h"
 
 #include "soft/ipc/spinlock.h"
+#include "soft/rc/requester.h"
 #include "soft/verbs/qp.h"
 
 void soft_tcp_acked(struct soft_qp *qp, uint32_t end) {
@@ -80,6 +81,86 @@ void soft_tcp_answer_came(struct soft_qp *qp, uint32_t end) {
         tcp->ack_behind--;
     if (tcp->acks)
         soft_tcp_acked(qp, end);
+}
+
+/* ---- a refusal ----------------------------------------------------------------------------------------------- */
+
+static bool is_write(const struct soft_wqe *wqe) {
+    return wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
+/* It has a number among the peer's receives. */
+static bool is_numbered(const struct soft_wqe *wqe) {
+    return wqe->opcode == IBV_WR_SEND || wqe->opcode == IBV_WR_SEND_WITH_IMM ||
+           wqe->opcode == IBV_WR_SEND_WITH_INV || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
+struct refused {
+    struct iwarp_ddp ddp;
+    uint32_t msn; /* of the work request looked at, if it is numbered */
+};
+
+static bool is_of(struct soft_qp *qp, const struct soft_wqe *wqe, const struct refused *refused) {
+    const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
+    const struct iwarp_ddp *ddp = &refused->ddp;
+    if (ddp->opcode == IWARP_WRITE)
+        return is_write(wqe) && to->rkey == ddp->stag && ddp->offset >= to->addr &&
+               ddp->offset - to->addr <= wqe->total;
+    return !iwarp_opcode_tagged(ddp->opcode) && ddp->queue == IWARP_QUEUE_SEND &&
+           is_numbered(wqe) && ddp->msn == refused->msn;
+}
+
+static void acked_before(struct soft_qp *qp, uint32_t index) {
+    if (index == qp->sq_head)
+        return;
+    uint32_t end = wqe_at(qp, index - 1)->end;
+    if (soft_tcp_was_sent(qp->tcp, end))
+        soft_tcp_acked(qp, end);
+}
+
+/* Of READs and atomics, all of which wait for their answers, with that of an acknowledgement among them. */
+static void question_refused(struct soft_qp *qp, uint32_t msn) {
+    const struct soft_tcp *tcp = qp->tcp;
+    uint32_t own = tcp->tx.msn[IWARP_QUEUE_REQUEST] - qp->waiting - tcp->ack_asked, count = 0;
+    for (uint32_t at = qp->sq_head; at != qp->sq_next; at++) {
+        if (!wqe_at(qp, at)->waiting)
+            continue;
+        own += tcp->ack_asked && count++ == tcp->ack_behind;
+        if (own++ != msn)
+            continue;
+        acked_before(qp, at);
+        return;
+    }
+}
+
+/*
+ * The peer says which segment it refuses: what was sent before that is there. Otherwise the refusal would be told of a SEND
+ * long delivered that nobody was told of yet.
+ */
+void soft_tcp_ack_refused(struct soft_qp *qp, const struct iwarp_terminate *terminate) {
+    const struct soft_tcp *tcp = qp->tcp;
+    struct refused refused = {.msn = tcp->tx.msn[IWARP_QUEUE_SEND]};
+    if (!tcp->acks || terminate->header_bytes == 0 ||
+        iwarp_ddp_get(&refused.ddp, terminate->header, true) != IWARP_FINE)
+        return;
+    if (!iwarp_opcode_tagged(refused.ddp.opcode) && refused.ddp.queue == IWARP_QUEUE_REQUEST) {
+        question_refused(qp, refused.ddp.msn);
+        return;
+    }
+    uint32_t at = qp->sq_next; /* in frames only in part, if it is in any */
+    bool begun = tcp->sending == SOFT_TCP_REQUEST && at != qp->sq_tail;
+    refused.msn -= begun && is_numbered(wqe_at(qp, at));
+    if (begun && is_of(qp, wqe_at(qp, at), &refused)) {
+        acked_before(qp, at);
+        return;
+    }
+    while (at-- != qp->sq_head) {
+        refused.msn -= is_numbered(wqe_at(qp, at));
+        if (!is_of(qp, wqe_at(qp, at), &refused))
+            continue;
+        acked_before(qp, at);
+        return;
+    }
 }
 
 /* ---- answering ----------------------------------------------------------------------------------------------- */

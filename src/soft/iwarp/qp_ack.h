@@ -47,6 +47,9 @@ static inline bool soft_tcp_was_sent(const struct soft_tcp *tcp, uint32_t end) {
 void soft_tcp_ack_came(struct soft_qp *qp);
 void soft_tcp_answer_came(struct soft_qp *qp, uint32_t end);
 
+/* It ended the stream for a reason that it tells, with what it refuses. */
+void soft_tcp_ack_refused(struct soft_qp *qp, const struct iwarp_terminate *terminate);
+
 /*
  * Whether nothing is to be sent but acknowledgements, and somebody who polls is about to say more: they go with that, or at
  * the next turn.

@@ -289,6 +289,7 @@ static enum iwarp_refusal atomic_done(void *owner, const struct iwarp_atomic_res
 static void terminated(void *owner, const struct iwarp_terminate *terminate) {
     struct soft_qp *qp = owner;
     qp->tcp->peer_says = terminate->refusal;
+    soft_tcp_ack_refused(qp, terminate);
 }
 
 const struct iwarp_rx_ops soft_tcp_rx_ops = {

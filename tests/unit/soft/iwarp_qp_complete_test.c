@@ -115,6 +115,39 @@ static void one_acknowledgement_is_for_all_before_it(void **state) {
     assert_int_equal(soft_qp_of(p.a.qp)->sq_head, soft_qp_of(p.a.qp)->sq_tail);
 }
 
+/* What came before it is at the peer, though nobody asked; so the status is not one of those. */
+static void a_refusal_is_told_of_what_was_refused(void **state) {
+    (void)state;
+    static const struct {
+        enum ibv_wr_opcode opcode;
+        enum ibv_wc_status status;
+    } rows[] = {{IBV_WR_RDMA_WRITE, IBV_WC_REM_ACCESS_ERR},
+                {IBV_WR_RDMA_READ, IBV_WC_REM_ACCESS_ERR},
+                {IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WC_REM_ACCESS_ERR},
+                {IBV_WR_SEND, IBV_WC_REM_INV_REQ_ERR}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tcp_open(&p, &(struct tcp_options){.crc = true, .extended = true, .depth = 16});
+        for (unsigned k = 0; k < 4; k++)
+            tcp_recv(&p, k, 4096 + k * 64, 64, 1);
+        for (unsigned k = 0; k < 3; k++) {
+            struct ibv_send_wr wr = request(k, IBV_WR_SEND);
+            wr.send_flags = 0;
+            assert_int_equal(tcp_post(&p, wr, 0, 40, 1), 0);
+        }
+        struct ibv_send_wr wr = request(77, rows[i].opcode);
+        bool atomic = rows[i].opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+        if (atomic) {
+            wr.wr.atomic.remote_addr = (uintptr_t)p.b.buf + 32768;
+            wr.wr.atomic.rkey = p.open->rkey;
+        }
+        *(atomic ? &wr.wr.atomic.rkey : &wr.wr.rdma.rkey) ^= 0x100; /* nobody's */
+        /* And 80 bytes are too many for the receive. */
+        assert_int_equal(tcp_post(&p, wr, 0, atomic ? 8 : 80, 1), 0);
+        tcp_expect(p.a.scq, 77, rows[i].status);
+        tcp_close(&p);
+    }
+}
+
 static bool is_cold(void) {
     struct soft_qp *qp = soft_qp_of(p.b.qp);
     spin_lock(&qp->lock);
@@ -163,6 +196,7 @@ int main(void) {
         OPEN(it_needs_no_right_and_no_depth),
         OPEN(it_goes_between_reads_of_the_full_depth),
         OPEN(one_acknowledgement_is_for_all_before_it),
+        cmocka_unit_test(a_refusal_is_told_of_what_was_refused),
         OPEN(a_poller_finds_what_came_without_the_engine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
