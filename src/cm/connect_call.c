@@ -16,6 +16,7 @@
 #include "cm/connector.h"
 #include "cm/internal.h"
 #include "core/context.h"
+#include "core/failure_text.h"
 
 /* ---- what the call itself says ---------------------------------------------------------------- */
 
@@ -48,6 +49,10 @@ static void cm_connect_failed(struct cm *cm, struct cm_conn *conn, int error) {
     case ENFILE:
         hope = CM_HOPE_LATER;
         break;
+    case EADDRNOTAVAIL:
+        hope = CM_HOPE_LATER;
+        text = failure_text_no_port;
+        break;
     case ENOMEM:
     case ENOBUFS:
     case EAGAIN:
@@ -59,11 +64,21 @@ static void cm_connect_failed(struct cm *cm, struct cm_conn *conn, int error) {
     cm_try_failed(cm, conn, hope, reason, (uint32_t)error, "connect: %s", text);
 }
 
+/* Of what ends a try by an event. */
+static bool was_found_here(const struct cm_conn *conn, int status) {
+    int error = (int)cm_code(status);
+    if (error == EMFILE || error == ENFILE)
+        return true;
+    return status < 0 && conn->owner.state != CM_UP &&
+           (error == EADDRNOTAVAIL || error == ENETUNREACH || error == EHOSTUNREACH ||
+            error == ENETDOWN || error == ENOBUFS || error == ENOMEM);
+}
+
 /* What the software device found out on its own side says more than that nobody answered. */
-bool cm_short_of_files(struct cm *cm, struct cm_conn *conn, const struct cm_event *event) {
+bool cm_failed_here(struct cm *cm, struct cm_conn *conn, const struct cm_event *event) {
     cm_assert_thread(cm);
     int error = (int)cm_code(event->status);
-    if (error != EMFILE && error != ENFILE)
+    if (!was_found_here(conn, event->status))
         return false;
     cm_connect_failed(cm, conn, error);
     return true;

@@ -352,7 +352,7 @@ void cm_on_lost(struct cm *cm, struct cm_owner *owner, const struct cm_event *ev
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     bool early = !conn->passive && owner->state != CM_UP;
     cm_decided(conn);
-    if (cm_short_of_files(cm, conn, event))
+    if (cm_failed_here(cm, conn, event))
         return;
     cm_try_failed(cm, conn, CM_HOPE_LATER,
                   early ? SLUICE_REASON_UNREACHABLE : SLUICE_REASON_PEER_LOST,
@@ -363,8 +363,14 @@ void cm_on_lost(struct cm *cm, struct cm_owner *owner, const struct cm_event *ev
 
 void cm_on_connect_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     cm_decided((struct cm_conn *)(void *)owner);
-    if (cm_short_of_files(cm, (struct cm_conn *)(void *)owner, event))
+    if (cm_failed_here(cm, (struct cm_conn *)(void *)owner, event))
         return;
+    if (event->status == -EPROTO && owner->state != CM_UP) {
+        cm_try_failed(cm, (struct cm_conn *)(void *)owner, CM_HOPE_ELSEWHERE,
+                      SLUICE_REASON_NOT_SLUICE, EPROTO,
+                      "the peer speaks something else than iWARP");
+        return;
+    }
     cm_try_failed(cm, (struct cm_conn *)(void *)owner, CM_HOPE_ELSEWHERE,
                   SLUICE_REASON_DEVICE_ERROR, cm_code(event->status),
                   "the connection %s (" CM_STATUS_FORMAT ")",

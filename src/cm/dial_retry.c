@@ -86,6 +86,11 @@ static void address_failed(struct cm *cm, struct cm_conn *conn, int error) {
                       "the address cannot be looked at: %s", strerror(error));
         return;
     }
+    if (error == EADDRNOTAVAIL) {
+        cm_try_failed(cm, conn, CM_HOPE_LATER, SLUICE_REASON_DEVICE_ERROR, EADDRNOTAVAIL, "%s",
+                      failure_text_no_port);
+        return;
+    }
     bool unreachable = error == ETIMEDOUT || error == ENETUNREACH || error == EHOSTUNREACH;
     cm_try_failed(cm, conn, error == ETIMEDOUT ? CM_HOPE_LATER : CM_HOPE_ELSEWHERE,
                   unreachable ? SLUICE_REASON_UNREACHABLE : SLUICE_REASON_ADDRESS, (uint32_t)error,

@@ -106,8 +106,8 @@ void cm_decided(struct cm_conn *conn);
 /* The try is given up while it goes on. True: its id is gone, and its QP goes with cm_give_left(). */
 bool cm_leave(struct cm *cm, struct cm_conn *conn);
 void cm_give_left(struct cm *cm, struct cm_conn *conn);
-/* A try that got no answer because this process may open no more files. */
-bool cm_short_of_files(struct cm *cm, struct cm_conn *conn, const struct cm_event *event);
+/* A try that got no answer because of something on this side: no file, no port, no route. */
+bool cm_failed_here(struct cm *cm, struct cm_conn *conn, const struct cm_event *event);
 
 /* ---- device_removal.c -------------------------------------------------------------------------- */
 

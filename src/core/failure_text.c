@@ -92,6 +92,8 @@ sluice_reason failure_text_reason_of_call(int error) {
                                                : SLUICE_REASON_DEVICE_ERROR;
 }
 
+const char failure_text_no_port[] = "this host has no port left to dial from";
+
 bool failure_text_short_of_files(int error) {
     return error == EMFILE || error == ENFILE;
 }

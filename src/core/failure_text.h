@@ -24,6 +24,7 @@ sluice_reason failure_text_reason_of_bind(int error);
 sluice_reason failure_text_reason_of_call(int error);
 /* Of those the ones that may pass. */
 bool failure_text_short_of_files(int error);
+extern const char failure_text_no_port[]; /* to dial from; others give theirs back */
 
 /*
  * What a side was told by the other one. A refusal's own words are its application's and are not touched;

@@ -92,7 +92,7 @@ bool soft_cm_tcp_write(struct soft_cm_tcp *tcp, const struct iwarp_handshake *ha
     return count > 0 && n == (ssize_t)count;
 }
 
-/* Bound to the id's source, which is known by now; port 0: TCP chooses. */
+/* Bound to the id's source, which is known by now; port 0: TCP chooses, and says "in use" when it has none left. */
 static int make_socket(const struct sockaddr_storage *src, int *fd) {
     const struct sockaddr *addr = (const struct sockaddr *)src;
     int one = 1, made = socket(addr->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -101,7 +101,8 @@ static int make_socket(const struct sockaddr_storage *src, int *fd) {
     if (soft_cm_addr_port(addr) != 0)
         (void)setsockopt(made, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (bind(made, addr, soft_cm_addr_bytes(addr)) != 0) {
-        int error = errno;
+        bool none = errno == EADDRINUSE && soft_cm_addr_port(addr) == 0;
+        int error = none ? EADDRNOTAVAIL : errno;
         close(made);
         return error;
     }
