@@ -7,6 +7,8 @@
  *
  * Owner: the CQ's poll lock; the warm list is lock-free.
  */
+#include "soft/verbs/cq_pollset.h"
+
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
