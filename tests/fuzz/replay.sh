@@ -12,7 +12,7 @@ set -euo pipefail
 bin=$1 target=$2
 case $target in
 stats_fuzz) inputs=500 ;;
-rendezvous_fuzz | credit_fuzz | request_fuzz | greeting_fuzz | control_fuzz | slot_fuzz) inputs=500 ;;
+rendezvous_fuzz | credit_fuzz | request_fuzz | greeting_fuzz | control_fuzz | slot_fuzz | half_open_fuzz) inputs=500 ;;
 *) inputs=2000 ;;
 esac
 work=$(mktemp -d "${TMPDIR:-/tmp}/sluice-replay.XXXXXX")

@@ -399,6 +399,28 @@ static void iwarp(void) {
         }
 }
 
+/* Acts of half_open_fuzz.c: the act, and 11 for each socket behind the first; what it takes. */
+static void half_opens(void) {
+    static const struct {
+        uint8_t bytes[24], count;
+    } rows[] = {
+        {{2, 255, 10, 6, 10, 4}, 6},                              /* ask, accept, end */
+        {{2, 255, 10, 7}, 4},                                     /* refuse */
+        {{2, 7, 10, 2, 13, 10, 2, 255, 10, 8}, 10},               /* in pieces, drop */
+        {{2, 19, 5, 13, 20, 15}, 6},                              /* break off */
+        {{3, 255, 3, 10}, 4},                                     /* a wrong byte */
+        {{3, 255, 16, 10, 14, 255, 17, 10, 25, 255, 18, 10}, 12}, /* at three sockets */
+        {{1,   20,  'M', 'P', 'A', ' ', 'I',  'D', ' ', 'R', 'e', 'q',
+          ' ', 'F', 'r', 'a', 'm', 'e', 0x50, 2,   0,   4,   10},
+         23},                                                    /* by hand, unended */
+        {{0, 11, 22, 33, 9, 2, 255, 13, 255, 10}, 10},           /* silent; listen anew */
+        {{2, 255, 13, 255, 24, 255, 35, 255, 10, 9, 10}, 11},    /* more than the backlog has */
+        {{2, 255, 10, 6, 2, 9, 1, 5, 1, 2, 3, 4, 5, 10, 5}, 15}, /* behind the reply; reset */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        seed_write(NULL, 0, rows[i].bytes, rows[i].count);
+}
+
 int main(int argc, char **argv) {
     const struct {
         const char *target;
@@ -413,6 +435,7 @@ int main(int argc, char **argv) {
                  {"plan_fuzz", plans},
                  {"name_fuzz", names},
                  {"iwarp_fuzz", iwarp},
+                 {"half_open_fuzz", half_opens},
                  {"rendezvous_fuzz", scenario_rendezvous},
                  {"credit_fuzz", scenario_credit},
                  {"request_fuzz", scenario_request},
