@@ -61,12 +61,44 @@ void cm_answer(struct cm *cm, struct cm_conn *conn) {
     cm_tell_loop(s, LOOP_MSG_PREPARE);
 }
 
+/* What the request comes to; *rep: the decision. Refused: *rej says with which code, and text if any of its own. */
+static sluice_reason judge(struct cm *cm, const struct cm_listener *listener,
+                           const struct cm_event *event, struct private_data_req *req,
+                           struct private_data_rep *rep, struct private_data_rej *rej) {
+    sluice_node *n = cm->node;
+    struct private_data_req own;
+    sluice_reason reason = private_data_req_decode(req, event->data, event->data_bytes);
+    if (reason == SLUICE_REASON_NONE &&
+        (event->retry_count > CM_RETRIES_MAX || event->rnr_retry_count > CM_RETRIES_MAX))
+        reason = SLUICE_REASON_VALUE;
+    cm_proposal(cm, &listener->link, &own);
+    if (reason == SLUICE_REASON_NONE && (req->features & PRIVATE_DATA_FEATURE_PROBE))
+        cm_offer_probe(cm, &own);
+    if (!n->env.random_bytes(n->env.arg, own.nonce, sizeof own.nonce)) {
+        log_write(&n->log, SLUICE_LOG_ERROR, "a request refused: %s", cm_no_random);
+        snprintf(rej->text, sizeof rej->text, "%s", cm_no_random);
+        return SLUICE_REASON_DEVICE_ERROR;
+    }
+    if (reason == SLUICE_REASON_NONE)
+        reason = private_data_decide(rep, req, &own);
+    if (reason == SLUICE_REASON_NONE && req->key_id != 0 &&
+        replay_seen(cm->node->replay, req->nonce))
+        reason = SLUICE_REASON_AUTH_REPLAY;
+    if (reason == SLUICE_REASON_NONE && n->traits.dialer_first &&
+        !(rep->features & PRIVATE_DATA_FEATURE_HANDSHAKE)) {
+        reason = SLUICE_REASON_UNSUPPORTED; /* it may wait for us to speak first */
+        rej->code = PRIVATE_DATA_REJ_WANTS_HANDSHAKE;
+    }
+    return reason;
+}
+
 void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     struct cm_listener *listener = (struct cm_listener *)(void *)owner;
     sluice_node *n = cm->node;
     struct rdma_cm_id *id = event->id;
-    struct private_data_req req, own;
+    struct private_data_req req;
     struct private_data_rep rep;
+    struct private_data_rej rej = {0};
     id->context = NULL; /* it had the listener's; until it has its own its events mean nothing */
     stats_add(&cm->stats->requests, 1);
     if (atomic_load(&n->state) != NODE_OPEN) {
@@ -81,32 +113,13 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
         refuse_request(cm, id, SLUICE_REASON_WRONG_DEVICE, NULL);
         return;
     }
-    sluice_reason reason = private_data_req_decode(&req, event->data, event->data_bytes);
-    if (reason == SLUICE_REASON_NONE &&
-        (event->retry_count > CM_RETRIES_MAX || event->rnr_retry_count > CM_RETRIES_MAX))
-        reason = SLUICE_REASON_VALUE;
-    cm_proposal(cm, &listener->link, &own);
-    if (!n->env.random_bytes(n->env.arg, own.nonce, sizeof own.nonce)) {
-        log_write(&n->log, SLUICE_LOG_ERROR, "a request refused: %s", cm_no_random);
-        refuse_request(cm, id, SLUICE_REASON_DEVICE_ERROR, cm_no_random);
-        return;
-    }
-    if (reason == SLUICE_REASON_NONE)
-        reason = private_data_decide(&rep, &req, &own);
-    if (reason == SLUICE_REASON_NONE && req.key_id != 0 && replay_seen(cm->node->replay, req.nonce))
-        reason = SLUICE_REASON_AUTH_REPLAY;
-    uint16_t wants = 0;
-    if (reason == SLUICE_REASON_NONE && n->traits.dialer_first &&
-        !(rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE)) {
-        reason = SLUICE_REASON_UNSUPPORTED; /* it may wait for us to speak first */
-        wants = PRIVATE_DATA_REJ_WANTS_HANDSHAKE;
-    }
+    sluice_reason reason = judge(cm, listener, event, &req, &rep, &rej);
     if (reason != SLUICE_REASON_NONE) {
         char peer[64];
         address_format(rdma_get_peer_addr(id), peer);
         log_write(&n->log, SLUICE_LOG_INFO, "a request from %s refused: %s", peer,
                   sluice_reason_text((int)reason));
-        refuse_with(cm, id, reason, wants, NULL);
+        refuse_with(cm, id, reason, rej.code, rej.text[0] ? rej.text : NULL);
         return;
     }
     /* Where there is a handshake, the application is asked after HELLO; room for that there must be now. */

@@ -186,7 +186,10 @@ static void connect_now(struct cm *cm, struct cm_conn *conn) {
     struct session *s = session_of_conn(conn);
     uint8_t data[PRIVATE_DATA_REQ_BYTES];
     cm_proposal(cm, &s->link_config, &conn->req);
-    conn->req.features |= conn->greets ? PRIVATE_DATA_FEATURE_HANDSHAKE : 0;
+    if (conn->greets) {
+        conn->req.features |= PRIVATE_DATA_FEATURE_HANDSHAKE;
+        cm_offer_probe(cm, &conn->req);
+    }
     const struct sluice_env *env = &cm->node->env;
     if (!env->random_bytes(env->arg, conn->req.session_id, sizeof conn->req.session_id) ||
         !env->random_bytes(env->arg, conn->req.nonce, sizeof conn->req.nonce)) {

@@ -177,6 +177,11 @@ bool cm_same_device(struct cm *cm, struct rdma_cm_id *id);
 /* Attributes of one QP state from rdma_cm, with what it leaves at bad values set right. */
 bool cm_attributes(struct cm *cm, struct cm_conn *conn, enum ibv_qp_state state,
                    struct ibv_qp_attr *attr, int *mask);
+/*
+ * Besides: to name a byte to a peer that may have to ask what has arrived, on a device whose own completions say that of most
+ * peers. Without memory for it there is none.
+ */
+void cm_offer_probe(struct cm *cm, struct private_data_req *out);
 void cm_proposal(struct cm *cm, const struct link_config *link, struct private_data_req *out);
 int cm_async(struct cm *cm, unsigned *count); /* device events; the errno it ended with */
 

@@ -81,6 +81,12 @@ static uint32_t features(const struct cm *cm, const struct link_config *link) {
     return bits;
 }
 
+void cm_offer_probe(struct cm *cm, struct private_data_req *out) {
+    cm_assert_thread(cm);
+    if (cm->node->fabric->peer_lacks && probe_open(cm->node) == 0)
+        out->features |= PRIVATE_DATA_FEATURE_PROBE;
+}
+
 void cm_proposal(struct cm *cm, const struct link_config *link, struct private_data_req *out) {
     cm_assert_thread(cm);
     const struct node_options *options = &cm->node->options;

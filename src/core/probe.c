@@ -2,7 +2,7 @@
 /*
  * probe.c - registering the two bytes of probe.h, each on a page of its own.
  *
- * Owner: the node.
+ * Owner: the node, until its CM thread runs; then that.
  */
 #include "core/probe.h"
 
@@ -13,7 +13,7 @@
 
 int probe_open(sluice_node *n) {
     struct probe *p = &n->probe;
-    if (!n->traits.sent_is_local)
+    if (p->sink)
         return 0;
     errno = 0;
     size_t page = page_round(1);

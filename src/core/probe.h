@@ -7,7 +7,8 @@
  * and write the other as they like. A READ of no bytes would do by the specification; Soft-iWARP answers it
  * with what it sent last when it is busy.
  *
- * Owner: the node; made and ended with its device, read by any thread between.
+ * Owner: made with the device where that is such a one, else by the CM thread before the first session that needs it; ended
+ * with the device. Read by the loop of a session that has agreed on it.
  */
 #ifndef CORE_PROBE_H
 #define CORE_PROBE_H
@@ -22,7 +23,7 @@ struct probe {
     struct ibv_mr *source, *sink;
 };
 
-/* 0, or errno. */
+/* 0, or errno. Harmless when repeated. */
 int probe_open(struct sluice_node *n);
 void probe_close(struct sluice_node *n);
 

@@ -72,6 +72,7 @@ struct fabric_traits {
 enum fabric_lack {
     FABRIC_LACKS_IMMEDIATE = 1, /* WRITE and SEND with immediate data */
     FABRIC_LACKS_ATOMICS = 2,
+    FABRIC_LACKS_ARRIVAL = 4, /* as sent_is_local, of what is sent to that peer */
 };
 
 #define FABRIC_FRAMED 424u /* bytes behind the header that post_framed() takes */

@@ -39,7 +39,9 @@ static unsigned transport_of(struct ibv_qp *qp) {
 }
 
 static unsigned peer_lacks(struct ibv_qp *qp) {
-    return soft_peer_is_plain(qp) ? FABRIC_LACKS_IMMEDIATE | FABRIC_LACKS_ATOMICS : 0;
+    return soft_peer_is_plain(qp)
+               ? FABRIC_LACKS_IMMEDIATE | FABRIC_LACKS_ATOMICS | FABRIC_LACKS_ARRIVAL
+               : 0;
 }
 
 /* It is wherever the threads are that use it. */

@@ -172,7 +172,7 @@ static int open_device(sluice_node *n, sluice_error *e) {
             n->choice.device);
     }
     n->pd = n->fabric->alloc_pd(n->context);
-    error = n->pd ? probe_open(n) : errno;
+    error = !n->pd ? errno : n->traits.sent_is_local ? probe_open(n) : 0;
     if (error == 0)
         return SLUICE_OK;
     if (n->pd) {

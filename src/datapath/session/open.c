@@ -103,6 +103,8 @@ static void settle_operations(struct session *s) {
     if (s->node->device_attr.atomic_cap == IBV_ATOMIC_NONE)
         lacks |= FABRIC_LACKS_ATOMICS;
     s->connection.lacks = (uint8_t)lacks;
+    if ((lacks & FABRIC_LACKS_ARRIVAL) && !s->connection.confirm.on)
+        confirm_init(s); /* nothing was posted yet */
 }
 
 /*

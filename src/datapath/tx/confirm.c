@@ -27,6 +27,8 @@ void confirm_init(struct session *s) {
 }
 
 void confirm_begin(struct session *s, uint64_t address, uint32_t rkey) {
+    if (!s->connection.confirm.on)
+        return; /* the completions say it */
     s->connection.confirm.probe_known =
         (s->connection.cm.passive ? s->connection.cm.rep.depth_out
                                   : s->connection.cm.rep.depth_in) > 0;
