@@ -1,0 +1,134 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#
+# soft_iwarp.sh - the software device speaks iWARP over TCP to Linux's Soft-iWARP, either of them as listener: Sluice's own
+# programs on both ends, and programs that know nothing of Sluice, at the second host with the software device as drop-in.
+# Then the same through a cable that loses, delays and reorders.
+#
+# Runs in the guest with fabric=hosts: the first host has Soft-iWARP, the second uses the software device.
+set -uo pipefail
+bin=${SLUICE_BIN_DIR:?} device=${SLUICE_DEVICE:?}
+siw_host=${SLUICE_TEST_HOST:?} soft_host=${SLUICE_TEST_HOST_2:?}
+PATH=$bin:$PATH
+unset SLUICE_DEVICE # each call names its own
+read -ra second <<< "${SLUICE_TEST_NS:?}"
+dropin=("${second[@]}" sluice-soft run)
+checks=0 failures=0 port=7700 again=0
+
+check() { # WHAT COMMAND...
+    local what=$1
+    shift
+    checks=$((checks + 1))
+    "$@" || {
+        failures=$((failures + 1))
+        printf 'FAILED: %s\n' "$what"
+        for file in served server.err out err; do
+            printf '%s:\n' "$file"
+            tr -cd '\n -~' < "$file" | tail -c 1000
+        done
+    }
+}
+
+# listens PORT NAMESPACE... - waits until somebody listens there, by TCP's own list
+listens() {
+    local hex
+    printf -v hex ':%04X' "$1"
+    shift
+    for ((tries = 0; tries < 300; tries++)); do
+        ! "$@" grep -qE "^ *[0-9]+: [0-9A-F]+$hex [0-9A-F:]+ 0A " /proc/net/tcp /proc/net/tcp6 || return 0
+        read -rt 0.1 <> pause
+    done
+    return 1
+}
+
+# both NAME SIDE SERVER... -- CLIENT... - SIDE is of the server: siw or soft. The client's input is `in`.
+both() {
+    local name=$1 side=$2 server=() place=() pid
+    shift 2
+    while [[ $1 != -- ]]; do
+        server+=("$1")
+        shift
+    done
+    shift
+    [[ $side == siw ]] || place=("${second[@]}")
+    timeout 60 "${server[@]}" > served 2> server.err < /dev/null &
+    pid=$!
+    check "$name: nobody listens" listens "$port" ${place[@]+"${place[@]}"}
+    timeout 60 "$@" < in > out 2> err
+    set -- $? "$@"
+    # perftest connects twice, and listens for the second time when it may be too late: a dialer of iWARP does not try again.
+    if grep -q 'Connection refused' err && ((again-- > 0)); then
+        kill "$pid"
+        wait "$pid"
+        port=$((port + 1))
+        return 1
+    fi
+    check "$name: the client: status $1" [ "$1" = 0 ]
+    wait "$pid"
+    check "$name: the server: status $?" [ $? = 0 ]
+    port=$((port + 1))
+    return 0
+}
+
+# ours BYTES COUNT WHERE - Sluice's programs, both ways
+ours() {
+    head -c "$1" /dev/urandom > in
+    both "cat to siw$3" siw sluice-cat --device "$device" -l "$siw_host:$port" -- \
+        "${second[@]}" "$bin/sluice-cat" --device soft "$siw_host:$port"
+    check "wrong data: cat to siw$3" cmp in served
+    both "cat to soft$3" soft "${second[@]}" "$bin/sluice-cat" --device soft -l "$soft_host:$port" -- \
+        sluice-cat --device "$device" "$soft_host:$port"
+    check "wrong data: cat to soft$3" cmp in served
+    : > in
+    both "lat to siw$3" siw sluice-lat --device "$device" -p "$port" --bind "$siw_host" --mode block -- \
+        "${second[@]}" "$bin/sluice-lat" --device soft "$siw_host:$port" -n "$2" --mode block
+    both "lat to soft$3" soft "${second[@]}" "$bin/sluice-lat" --device soft -p "$port" --bind "$soft_host" --mode block -- \
+        sluice-lat --device "$device" "$soft_host:$port" -n "$2" --mode block
+    both "bw to siw$3" siw sluice-bw --device "$device" -p "$port" --bind "$siw_host" --mode adaptive -- \
+        "${second[@]}" "$bin/sluice-bw" --device soft "$siw_host:$port" -b -s 300K -n "$2" --mode adaptive
+    both "bw to soft$3" soft "${second[@]}" "$bin/sluice-bw" --device soft -p "$port" --bind "$soft_host" --mode adaptive -- \
+        sluice-bw --device "$device" "$soft_host:$port" -b -s 300K -n "$2" --mode adaptive
+}
+
+# theirs COUNT WHERE - rping looks at each byte
+theirs() {
+    both "rping to siw$2" siw rping -s -a "$siw_host" -p "$port" -C "$1" -V -S 4000 -- \
+        "${dropin[@]}" rping -c -a "$siw_host" -p "$port" -C "$1" -V -S 4000
+    both "rping to soft$2" soft "${dropin[@]}" rping -s -a "$soft_host" -p "$port" -C "$1" -V -S 4000 -- \
+        rping -c -a "$soft_host" -p "$port" -C "$1" -V -S 4000
+    both "ucmatose to siw$2" siw ucmatose -b "$siw_host" -p "$port" -C "$1" -S 4000 -- \
+        "${dropin[@]}" ucmatose -s "$siw_host" -p "$port" -C "$1" -S 4000
+    both "ucmatose to soft$2" soft "${dropin[@]}" ucmatose -b "$soft_host" -p "$port" -C "$1" -S 4000 -- \
+        ucmatose -s "$soft_host" -p "$port" -C "$1" -S 4000
+}
+
+measured() { # PROGRAM
+    both "$1 to siw" siw "$1" -R -n 100 -s 4096 -p "$port" -- \
+        "${dropin[@]}" "$1" -R -n 100 -s 4096 -p "$port" "$siw_host"
+    again=10
+    until both "$1 to soft" soft "${dropin[@]}" "$1" -R -n 100 -s 4096 -p "$port" -- \
+        "$1" -R -n 100 -s 4096 -p "$port" "$soft_host"; do
+        continue
+    done
+    again=0
+}
+
+mkfifo pause
+# Nobody at the second host is to find a device of the kernel's.
+rdma link del "${SLUICE_DEVICE_2:?}"
+ours 30000000 100 ''
+theirs 20 ''
+# Not ib_send_bw: on a device of iWARP it waits for leave to send, which on any other it does not give.
+for program in ib_send_lat ib_write_lat ib_write_bw ib_read_lat ib_read_bw; do
+    measured "$program"
+done
+
+# ---- a cable that loses, delays and reorders --------------------------------------------------------
+
+tc qdisc add dev "${KERNEL_NET_A:?}" root netem delay 2ms loss 3% reorder 25% 50%
+"${second[@]}" tc qdisc add dev "${KERNEL_NET_B:?}" root netem delay 2ms loss 3% reorder 25% 50%
+ours 1000000 50 ' in bad weather'
+theirs 10 ' in bad weather'
+
+printf '%d checks, %d failed\n' "$checks" "$failures"
+((failures == 0))
