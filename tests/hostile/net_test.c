@@ -68,6 +68,7 @@ static void shut(int fd) {
 static size_t request(uint8_t out[IWARP_HANDSHAKE_MAX]) {
     static uint8_t count;
     uint8_t data[PRIVATE_DATA_REQ_BYTES];
+    count++;
     struct iwarp_offer own = {.crc = true, .peer_to_peer = true, .ird = 4, .ord = 4};
     struct private_data_req req = {.version_min = PRIVATE_DATA_VERSION_MIN,
                                    .version_max = PRIVATE_DATA_VERSION_MAX,
@@ -77,7 +78,7 @@ static size_t request(uint8_t out[IWARP_HANDSHAKE_MAX]) {
                                    .depth_in = 4,
                                    .depth_out = 4,
                                    .credits = 4,
-                                   .session_id = {++count},
+                                   .session_id = {count},
                                    .nonce = {count}};
     private_data_req_encode(&req, data);
     struct iwarp_handshake handshake = iwarp_handshake_request(&own, data, sizeof data);

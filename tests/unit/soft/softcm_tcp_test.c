@@ -263,7 +263,7 @@ static void a_forked_child_has_no_socket_of_its_parents(void **state) {
     pid_t child = fork();
     if (child == 0)
         _exit(fcntl(socket, F_GETFD) >= 0 || sockets_here() >= sockets - 2);
-    int status;
+    int status = -1;
     assert_true(child > 0 && waitpid(child, &status, 0) == child);
     assert_int_equal(status, 0);
     assert_int_equal(soft_destroy_id(bound), 0);
