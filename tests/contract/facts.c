@@ -272,7 +272,9 @@ void facts_choose(void) {
     if (profile && strcmp(profile, "iwarp") == 0)
         be_siw(&facts);
     const char *net = getenv("SLUICE_SOFT_NET");
-    facts.reaches_elsewhere = !net || strcmp(net, "off") != 0;
+    facts.reaches_elsewhere = (!net || strcmp(net, "off") != 0) && !facts.device_connects;
+    if (facts.reaches_elsewhere)
+        facts.resolve_elsewhere_event = 0; /* by way of a router, whoever is there */
     if (net && strcmp(net, "require") == 0)
         go_over_tcp(&facts);
 }
@@ -299,7 +301,7 @@ void facts_choose(void) {
 /* What is a device's; times and what a program needs to know of them are the machine's. */
 /* clang-format off */
 #define FACTS_LIST(N, D, B, S, R, E) \
-    B(device_connects) N(route_paths) D(rejected) E(accept_of_gone) B(stale_numbers) \
+    B(device_connects) B(reaches_elsewhere) N(route_paths) D(rejected) E(accept_of_gone) B(stale_numbers) \
     E(resolve_elsewhere_call) E(resolve_elsewhere_event) B(crashes_without_device) \
     B(listeners_disconnect) B(migration_loses_requests) N(wr_most) N(srq_wr_most) N(cqe_most) \
     N(sge_most) N(srq_sge_most) N(depth_most) N(inline_most) N(members_most) N(inline_free) \
