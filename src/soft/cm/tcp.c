@@ -37,9 +37,7 @@ static struct iwarp_offer offer_of(unsigned ird, unsigned ord) {
 }
 
 uint8_t soft_cm_tcp_depth(unsigned said) {
-    if (said == IWARP_DEPTH_NONE)
-        return SOFT_RD_ATOMIC;
-    return (uint8_t)(said < UINT8_MAX ? said : UINT8_MAX);
+    return (uint8_t)(said < SOFT_RD_ATOMIC ? said : SOFT_RD_ATOMIC);
 }
 
 /* ---- the socket ---------------------------------------------------------------------------------------------- */

@@ -112,7 +112,7 @@ uint32_t soft_cm_tcp_qpn(const struct soft_cm_id *id);
 void soft_cm_tcp_on_event(struct soft_watch *watch, uint32_t events);
 /* The listener need not wait for the dialer's first frame any more. */
 void soft_cm_tcp_quiet(struct soft_cm_tcp *tcp);
-/* Of READs, as messages have it. */
+/* Of READs, as messages have it: no more than a queue pair here can use. */
 uint8_t soft_cm_tcp_depth(unsigned said);
 int soft_cm_tcp_watch(struct soft_cm_tcp *tcp, uint32_t events); /* 0 or an errno */
 void soft_cm_tcp_unwatch(struct soft_cm_tcp *tcp);

@@ -354,6 +354,43 @@ static void a_listener_that_answers_otherwise_fails_the_dial_with_the_reason(voi
     }
 }
 
+/* A NIC has more than this device: what is told of it is what can be used. */
+static void a_peer_of_greater_depths_is_connected_to(void **state) {
+    (void)state;
+    struct iwarp_handshake_parser parser;
+    struct iwarp_handshake reply = {.reply = true,
+                                    .revision = 2,
+                                    .crc = true,
+                                    .enhanced = true,
+                                    .peer_to_peer = true,
+                                    .rtr_write = true,
+                                    .ird = 200,
+                                    .ord = 4};
+    uint8_t bytes[IWARP_HANDSHAKE_MAX];
+    struct sv_end end;
+    uint16_t port = 0;
+    int listener = plain_listen(&port);
+    struct rdma_event_channel *channel = soft_create_event_channel();
+    struct rdma_cm_id *id = softcm_id(channel);
+    softcm_tcp_open(&end);
+    softcm_resolve(id, port);
+    struct rdma_conn_param param = softcm_param(NULL, 0);
+    param.qp_num = end.qp->qp_num;
+    param.responder_resources = param.initiator_depth = 4;
+    assert_int_equal(soft_connect(id, &param), 0);
+    int fd = plain_accept(listener);
+    (void)plain_handshake(fd, false, &parser);
+    plain_send(fd, bytes, iwarp_handshake_put(bytes, &reply), 0);
+    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    softcm_tcp_move(id, &end);
+    assert_int_equal(soft_establish(id), 0);
+    assert_int_equal(soft_destroy_id(id), 0);
+    sv_close(&end);
+    soft_destroy_event_channel(channel);
+    close(fd);
+    close(listener);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_in_single_bytes_is_heard),
@@ -365,6 +402,7 @@ int main(void) {
         cmocka_unit_test(markers_are_refused),
         cmocka_unit_test(silent_connections_keep_nobody_out),
         cmocka_unit_test(refused_connections_hold_few_descriptors),
+        cmocka_unit_test(a_peer_of_greater_depths_is_connected_to),
         cmocka_unit_test(a_dialer_that_ends_early_is_not_accepted),
         cmocka_unit_test(a_dialer_that_ends_instead_of_its_first_frame_has_refused),
         cmocka_unit_test(a_listener_that_answers_otherwise_fails_the_dial_with_the_reason),
