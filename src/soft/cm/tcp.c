@@ -345,7 +345,7 @@ void soft_cm_tcp_outgoing(struct soft_cm_id *id, enum soft_cm_wire_type type,
         soft_fault_message(&id->fault, (struct soft_fault_way){.tcp = id->number}, type, msg,
                            bytes)) {
         if (type == SOFT_CM_WIRE_RTU && id->conn.tcp) /* nobody asks for it again */
-            soft_cm_tcp_offer_again(id->conn.tcp);
+            soft_cm_tcp_offer_later(id->conn.tcp);
         return;
     }
     send_message(id->conn.tcp, type, msg);
@@ -370,9 +370,10 @@ int soft_cm_tcp_attach(struct soft_qp *qp, uint32_t qpn) {
         (tcp->stage != SOFT_CM_TCP_ANSWERED && tcp->stage != SOFT_CM_TCP_AGREED))
         return ENOENT;
     struct iwarp_terms terms = tcp->terms;
-    terms.ird =
-        tcp->dialer ? terms.ird : SOFT_RD_ATOMIC; /* the queue pair's attributes say what is less */
-    terms.ord = tcp->dialer ? terms.ord : SOFT_RD_ATOMIC;
+    if (!tcp->dialer) { /* the queue pair's attributes say what is less */
+        terms.ird = SOFT_RD_ATOMIC;
+        terms.ord = soft_cm_tcp_depth(tcp->request.ird);
+    }
     soft_cm_tcp_unwatch(tcp);
     int error = soft_tcp_attach(qp, tcp->watch.fd, &terms);
     if (error != 0) {

@@ -263,8 +263,7 @@ void soft_cm_tcp_offer(struct soft_cm_tcp *tcp) {
         if (!id || id->conn.tcp != tcp)
             return; /* that was the end of it */
         if (id->conn.state == before) {
-            soft_timer_arm(&tcp->timer, soft_now_ns() + soft_cm_tcp_again_ns(),
-                           soft_cm_tcp_on_timer);
+            soft_cm_tcp_offer_later(tcp);
             return;
         }
         before = id->conn.state;
@@ -291,6 +290,10 @@ void soft_cm_tcp_on_timer(struct soft_timer *timer) {
         soft_cm_tcp_quiet(tcp);
     }
     soft_cm_tcp_offer(tcp);
+}
+
+void soft_cm_tcp_offer_later(struct soft_cm_tcp *tcp) {
+    soft_timer_arm(&tcp->timer, soft_now_ns() + soft_cm_tcp_again_ns(), soft_cm_tcp_on_timer);
 }
 
 void soft_cm_tcp_offer_again(struct soft_cm_tcp *tcp) {

@@ -21,6 +21,8 @@ void soft_cm_tcp_readable(struct soft_cm_tcp *tcp, uint32_t events);
 /* What came and was not heard yet is offered to the connection's state; by the engine, soon. */
 void soft_cm_tcp_offer(struct soft_cm_tcp *tcp);
 void soft_cm_tcp_offer_again(struct soft_cm_tcp *tcp);
+void soft_cm_tcp_offer_later(
+    struct soft_cm_tcp *tcp); /* in a while: what was lost would be lost again */
 void soft_cm_tcp_on_timer(struct soft_timer *timer);
 uint64_t soft_cm_tcp_again_ns(void); /* between two offers */
 /* A message; a fault plan counts it for `counted`, and may lose it. */

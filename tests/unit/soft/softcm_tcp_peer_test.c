@@ -8,6 +8,7 @@
 #include "soft/cm/tcp.h"
 #include "soft/iwarp/ddp.h"
 #include "soft/iwarp/fpdu.h"
+#include "soft/iwarp/qp_tcp.h"
 #include "support/iwarp.h"
 #include "support/usage.h"
 
@@ -74,6 +75,21 @@ static void a_request_in_single_bytes_is_heard(void **state) {
     assert_memory_equal(reply.data, "yes", 4);
     send_frame(p.fd, IWARP_WRITE, NULL, 0);
     assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    plain_close(&p);
+}
+
+/* However many the listener's application asks for: a dialer ends the stream on one READ too many. */
+static void a_listener_asks_no_more_reads_than_its_dialer_serves(void **state) {
+    (void)state;
+    struct plain p;
+    struct iwarp_offer own = {.crc = true, .peer_to_peer = true, .ird = 1, .ord = 4};
+    struct iwarp_handshake request = iwarp_handshake_request(&own, "hand", 4);
+    uint8_t bytes[IWARP_HANDSHAKE_MAX];
+    plain_open(&p);
+    plain_send(p.fd, bytes, iwarp_handshake_put(bytes, &request), 0);
+    p.cm.passive = softcm_request(p.cm.passive_channel);
+    softcm_tcp_move(p.cm.passive, &p.end);
+    assert_int_equal(soft_qp_of(p.end.qp)->tcp->ord, 1);
     plain_close(&p);
 }
 
@@ -394,6 +410,7 @@ static void a_peer_of_greater_depths_is_connected_to(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_in_single_bytes_is_heard),
+        cmocka_unit_test(a_listener_asks_no_more_reads_than_its_dialer_serves),
         cmocka_unit_test(a_listener_says_nothing_before_the_dialers_first_frame),
         cmocka_unit_test(a_dialer_without_a_first_frame_hears_the_listener),
         cmocka_unit_test(a_peer_of_another_kind_is_sent_what_was_posted_and_nothing_more),

@@ -291,6 +291,24 @@ static void what_a_plan_loses_is_said_again(void **state) {
     }
 }
 
+/* A confirmation that is lost each time is said now and then, not all the time. */
+static void what_is_always_lost_costs_no_time(void **state) {
+    (void)state;
+    struct softcm_tcp_pair p;
+    softcm_tcp_request(&p);
+    softcm_tcp_accept(&p);
+    assert_int_equal(softcm_take(p.cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    softcm_tcp_move(p.cm.active, &p.active);
+    fault_plan("cm=RTU loss");
+    assert_int_equal(soft_establish(p.cm.active), 0);
+    uint64_t before = usage_processor_ns();
+    assert_false(softcm_readable(p.cm.passive_channel, 200));
+    assert_in_range(usage_processor_ns() - before, 0, 100000000);
+    fault_clear();
+    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    softcm_tcp_free(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_ends_hear_the_events_of_a_connection_and_carry_messages),
@@ -309,6 +327,7 @@ int main(void) {
         cmocka_unit_test(a_port_that_does_not_listen_yet_costs_no_time),
         cmocka_unit_test(a_forked_child_has_no_socket_of_its_parents),
         cmocka_unit_test(what_a_plan_loses_is_said_again),
+        cmocka_unit_test(what_is_always_lost_costs_no_time),
     };
     return cmocka_run_group_tests(tests, softcm_tcp_setup, NULL);
 }
