@@ -6,7 +6,7 @@
 set -euo pipefail
 
 bin=${1:-${SLUICE_BIN_DIR:-}}
-for word in unshare nsenter ip; do
+for word in unshare nsenter setpriv ip; do
     command -v "$word" > /dev/null || { echo "skipped: no $word" && exit 77; }
 done
 if [[ ${TWO_HOSTS:-} != inside ]]; then
@@ -32,7 +32,7 @@ fail() {
 
 # ---- two hosts ---------------------------------------------------------------------------------------
 
-unshare -n sleep 600 &
+unshare -n setpriv --pdeathsig KILL sleep 600 &
 other=$!
 own=$(readlink /proc/self/ns/net)
 until [[ $(readlink "/proc/$other/ns/net") != "$own" ]]; do sleep 0.01; done
@@ -53,7 +53,7 @@ serve() {
     rm -f "$work/served" "$work/said"
     : > "$work/served"
     : > "$work/said"
-    nsenter -t "$other" -n "$@" >> "$work/served" 2>> "$work/said" < "${input:-/dev/null}" &
+    nsenter -t "$other" -n setpriv --pdeathsig KILL "$@" >> "$work/served" 2>> "$work/said" < "${input:-/dev/null}" &
     server=$!
     for ((i = 0; i < 3000; i++)); do
         port=$(sed -n 's/.*listening on .*:\([0-9]*\)$/\1/p' "$work/said" "$work/served" | head -1)
