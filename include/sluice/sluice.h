@@ -418,7 +418,8 @@ SLUICE_API int sluice_refuse(sluice_session s, uint16_t code, const char *text);
  * Closes a session in either direction, in any state, any number of times; returns at once.
  * What was accepted is sent for up to grace_ns first, then what is left ends with ECLOSED. From this call on
  * nothing new is accepted, whatever thread asks: sends, requests, answers and puts are ECLOSED. Requests of the peer
- * that are not answered by then have the outcome EUNKNOWN there at once.
+ * that are not answered by then have the outcome EUNKNOWN there at once. Then the peer is told: what is on its way to it
+ * has half a second to move on each time, and 2 s in all, before CLOSED comes all the same.
  */
 SLUICE_API void sluice_hangup(sluice_session s, uint64_t grace_ns);
 

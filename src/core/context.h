@@ -35,8 +35,9 @@
 #define WORKERS_MAX 64
 #define INLINE_WANTED 256u        /* bytes of a frame that should go with the work request */
 #define INLINE_UNKNOWN UINT32_MAX /* there was no queue pair yet */
-#define LINGER_NS 100000000ull    /* how long a farewell and what is in flight may take */
-#define DRAIN_NS 1000000000ull    /* between two looks whether a queue pair still drains: drain.c */
+#define LINGER_NS 100000000ull /* between two looks whether a farewell moves on: session/close.c */
+#define LEAVE_NS 2000000000ull /* how long it may take */
+#define DRAIN_NS 1000000000ull /* between two looks whether a queue pair still drains: drain.c */
 #define CLOSE_EXTRA_NS 5000000000ull /* sluice_close() gives up on a session after this */
 
 /* Said where something is begun on a node whose device is gone. */

@@ -178,8 +178,11 @@ struct session_landing {
 
 /* How it ends. Owner: the loop; reason and vendor are read by others under the node's lock. */
 struct session_close {
-    uint64_t deadline_ns; /* of FLUSHING, LEAVING, DRAINING, renewing, a nudge; 0 none */
-    uint32_t bye_index;   /* in the send queue */
+    uint64_t deadline_ns;  /* of FLUSHING, LEAVING, DRAINING, renewing, a nudge; 0 none */
+    uint64_t leave_end_ns; /* of LEAVING: when it is over, whatever moved */
+    uint32_t leave_head;   /* of the send queue, at the last look */
+    uint32_t silent_looks; /* in a row */
+    uint32_t bye_index;    /* in the send queue */
     bool bye_posted, hungup, reason_provisional;
     bool waits_for_pins; /* CLOSED waits for a thread that is inside */
     sluice_reason reason;

@@ -139,8 +139,9 @@ static bool is_patient(struct patience *patience, uint64_t real) {
 
 static void end_sessions(sluice_node *n, uint64_t grace_ns) {
     uint64_t limit = grace_ns > LINGER_NS ? grace_ns : LINGER_NS;
+    uint64_t last = grace_ns > LEAVE_NS ? grace_ns : LEAVE_NS; /* of a farewell */
     uint64_t start = real_now(), now = env_now(&n->env);
-    uint64_t due = limit > UINT64_MAX - 1 - now ? UINT64_MAX - 1 : now + limit;
+    uint64_t due = last > UINT64_MAX - 1 - now ? UINT64_MAX - 1 : now + last;
     uint64_t revoke_all = limit > UINT64_MAX / 2 - start ? UINT64_MAX : start + limit;
     struct patience patience = {.stuck = {.n = n, .calls_over = true}};
     atomic_store(&n->close_deadline_ns, due);

@@ -117,9 +117,7 @@ static void round_peer_ends(struct round *r, sluice_reason reason) {
         flow_turn(&r->flow, MS);
     peer_expect(&r->peer, "closed ");
     if (peer_number(&r->peer, "reason") != (int)reason)
-        print_error("the peer: %s, expected %s\n",
-                    sluice_reason_text((int)peer_number(&r->peer, "reason")),
-                    sluice_reason_text((int)reason));
+        print_error("the peer: %s, expected %s\n", r->peer.line, sluice_reason_text((int)reason));
     assert_int_equal(peer_number(&r->peer, "reason"), reason);
     int status = peer_join(&r->peer);
     must(WIFEXITED(status) && WEXITSTATUS(status) == 0);

@@ -4,7 +4,7 @@
  *
  *   large_peer listen|dial:PORT read|write|place|put|request give|take [BYTES]
  *
- * Says "port N" if it listens, "up", and at the end of the session "closed reason=N received=N good=N".
+ * Says "port N" if it listens, "up", and at the end of the session "closed reason=N received=N good=N, TEXT".
  * There are many messages of mixed sizes, or one
  * of BYTES. The end of its input ends it. One thread.
  */
@@ -36,8 +36,9 @@ int main(int argc, char **argv) {
         if (flow.up && !up)
             printf("up\n");
         if (flow.closed && !closed)
-            printf("closed reason=%d received=%llu good=%llu\n", flow.end.event.reason,
-                   (unsigned long long)flow.received, (unsigned long long)flow.good);
+            printf("closed reason=%d received=%llu good=%llu, %s\n", flow.end.event.reason,
+                   (unsigned long long)flow.received, (unsigned long long)flow.good,
+                   flow.end.info.close_text);
         fflush(stdout);
         up = flow.up;
         closed = flow.closed;

@@ -39,6 +39,7 @@
 
 #define DOWN_POLLS 4u      /* empty polls after which nothing that had arrived is left */
 #define DOWN_POLLS_MAX 64u /* and with other sessions busy */
+#define SILENT_LOOKS 5u    /* at a farewell that nobody takes */
 
 bool session_modify(struct session *s, struct ibv_qp_attr *attr, int mask) {
     int error = s->node->fabric->modify_qp(s->connection.qp, attr, mask);
@@ -136,10 +137,29 @@ void session_close(struct sluice_loop *l, struct session *s, sluice_reason reaso
     release(l, s);
 }
 
-static void leave(struct sluice_loop *l, struct session *s) {
+/* The last words are on their way; grace that is left is theirs. */
+static void begin_leaving(struct sluice_loop *l, struct session *s) {
+    uint64_t now = loop_clock(l), grace_end = s->close.deadline_ns;
     session_set_state(s, SESSION_LEAVING);
-    uint64_t linger = loop_clock(l) + LINGER_NS;
-    set_deadline(l, s, s->close.deadline_ns > linger ? s->close.deadline_ns : linger);
+    s->close.leave_end_ns = now + LEAVE_NS;
+    s->close.leave_head = s->connection.sq.head;
+    s->close.silent_looks = 0;
+    set_deadline(l, s, grace_end > now + LINGER_NS ? grace_end : now + LINGER_NS);
+}
+
+/* A peer, or a host, that is slow takes what is ahead of them; one that is gone takes nothing. */
+static bool leaving_goes_on(struct sluice_loop *l, struct session *s) {
+    bool moved = s->connection.sq.head != s->close.leave_head;
+    s->close.leave_head = s->connection.sq.head;
+    s->close.silent_looks = moved ? 0 : s->close.silent_looks + 1;
+    if (s->close.silent_looks >= SILENT_LOOKS || l->now_ns >= s->close.leave_end_ns)
+        return false;
+    set_deadline(l, s, l->now_ns + LINGER_NS);
+    return s->close.deadline_ns > l->now_ns;
+}
+
+static void leave(struct sluice_loop *l, struct session *s) {
+    begin_leaving(l, s);
     s->close.bye_posted = send_control(l, s, FRAME_BYE);
 }
 
@@ -198,8 +218,8 @@ void session_refuse(struct sluice_loop *l, struct session *s, sluice_reason reas
     set_reason(s, reason, 0, 0,
                reason == SLUICE_REASON_LOCAL_CLOSE ? "this side's application refused or hung up"
                                                    : rej->text);
-    session_set_state(s, SESSION_LEAVING);
-    set_deadline(l, s, loop_clock(l) + LINGER_NS);
+    s->close.deadline_ns = 0;
+    begin_leaving(l, s);
     s->close.bye_posted = send_control_with(l, s, FRAME_REFUSE, data, (uint32_t)bytes);
 }
 
@@ -454,7 +474,8 @@ void session_timer(struct sluice_loop *l, struct session *s) {
         leave(l, s);
         break;
     case SESSION_LEAVING:
-        release(l, s);
+        if (!leaving_goes_on(l, s))
+            release(l, s);
         break;
     case SESSION_DRAINING:
         drain_expired(l, s);
