@@ -233,7 +233,8 @@ static bool next_answer(struct soft_qp *qp) {
                                        .stag = asked->sink_stag,
                                        .offset = asked->sink_offset,
                                        .piece = &piece,
-                                       .pieces = 1};
+                                       .pieces = 1,
+                                       .changing = true}; /* whoever owns it was not asked */
     if (tcp->asked_atomic[tcp->answer_at % SOFT_RD_ATOMIC]) {
         struct iwarp_atomic_response response = {asked->sink_stag, answer->value};
         iwarp_atomic_response_put(payload, &response);

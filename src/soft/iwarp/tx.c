@@ -14,9 +14,6 @@
 #include "soft/iwarp/fpdu.h"
 #include "soft/iwarp/wire.h"
 
-/* A frame without its payload, at most. */
-#define AROUND (IWARP_LENGTH_BYTES + IWARP_HEADER_MAX + IWARP_PAD_MAX + IWARP_CRC_BYTES)
-
 void iwarp_tx_init(struct iwarp_tx *tx, bool crc, unsigned mulpdu) {
     memset(tx, 0, sizeof *tx);
     tx->crc = crc;
@@ -27,11 +24,13 @@ void iwarp_tx_init(struct iwarp_tx *tx, bool crc, unsigned mulpdu) {
 
 /* ---- the batch ------------------------------------------------------------------------------------------- */
 
-/* For a frame with pieces in place, and for one that is copied. */
-static bool has_room(const struct iwarp_tx *tx, unsigned pieces) {
+/* For a frame with pieces in place, and for one of which so much is copied. */
+static bool has_room(const struct iwarp_tx *tx, unsigned pieces, uint64_t copy) {
+    copy = copy < IWARP_TX_COPY ? IWARP_TX_COPY : copy;
+    copy = copy < IWARP_TX_COPY_SEGMENT ? copy : IWARP_TX_COPY_SEGMENT;
     return tx->frames < IWARP_TX_FRAMES && tx->framed - tx->sent < IWARP_TX_BYTES &&
            tx->iov_count + pieces + 2 <= IWARP_TX_IOV &&
-           IWARP_TX_SIDE - tx->side_bytes >= AROUND + IWARP_TX_COPY;
+           IWARP_TX_SIDE - tx->side_bytes >= IWARP_TX_AROUND + copy;
 }
 
 static void add_piece(struct iwarp_tx *tx, const void *at, size_t bytes) {
@@ -59,19 +58,20 @@ static void consume(struct iwarp_tx *tx, size_t bytes) {
 
 /* The first byte of payload as it was, and another one on the wire. */
 static uint32_t add_corrupt(struct iwarp_tx *tx, uint32_t crc) {
-    const uint8_t *from = tx->piece[tx->at].iov_base;
+    uint8_t *to = tx->side + tx->side_bytes;
+    memcpy(to, tx->piece[tx->at].iov_base, 1);
     if (tx->crc)
-        crc = iwarp_crc32c(crc, from, 1);
-    tx->side[tx->side_bytes] = *from ^ 1;
+        crc = iwarp_crc32c(crc, to, 1);
+    *to ^= 1;
     add_side(tx, 1);
     consume(tx, 1);
     tx->corrupt = false;
     return crc;
 }
 
-/* Returns the check value with it. */
+/* Returns the check value with it: of the copy, where one is made, as the original may be another by now. */
 static uint32_t add_payload(struct iwarp_tx *tx, size_t bytes, uint32_t crc) {
-    bool copy = bytes <= IWARP_TX_COPY;
+    bool copy = tx->copied || bytes <= IWARP_TX_COPY;
     if (__builtin_expect(tx->corrupt && bytes > 0, 0)) {
         crc = add_corrupt(tx, crc);
         bytes--;
@@ -122,7 +122,7 @@ static void add_frame(struct iwarp_tx *tx) {
 }
 
 static void fill(struct iwarp_tx *tx) {
-    while (tx->open && has_room(tx, tx->pieces - tx->at))
+    while (tx->open && has_room(tx, tx->pieces - tx->at, tx->copied ? tx->left : 0))
         add_frame(tx);
 }
 
@@ -147,6 +147,9 @@ static void open_message(struct iwarp_tx *tx, const struct iwarp_tx_message *mes
         tx->ddp.msn = tx->msn[tx->ddp.queue]++;
     }
     tx->segment_max = tx->mulpdu - header;
+    tx->copied = message->changing && tx->crc;
+    if (tx->copied && tx->segment_max > IWARP_TX_COPY_SEGMENT)
+        tx->segment_max = IWARP_TX_COPY_SEGMENT;
     tx->at = tx->pieces = 0;
     for (unsigned i = 0; i < message->pieces; i++)
         if (message->piece[i].iov_len > 0)
@@ -166,11 +169,12 @@ int iwarp_tx_begin(struct iwarp_tx *tx, const struct iwarp_tx_message *message, 
     }
     if (tx->ended)
         return EPIPE;
-    if (tx->open || !has_room(tx, message->pieces))
+    if (tx->open || !has_room(tx, message->pieces, message->changing ? bytes : 0))
         return EAGAIN;
     open_message(tx, message, (uint32_t)bytes);
-    *end =
-        tx->framed + message_bytes((uint32_t)bytes, tx->segment_max, tx->mulpdu - tx->segment_max);
+    unsigned header =
+        iwarp_opcode_tagged(message->opcode) ? IWARP_TAGGED_BYTES : IWARP_UNTAGGED_BYTES;
+    *end = tx->framed + message_bytes((uint32_t)bytes, tx->segment_max, header);
     fill(tx);
     return 0;
 }

@@ -8,7 +8,8 @@
  *
  * Positions count the bytes of the stream: a message is done with when `sent` has come to its end. Until then its payload
  * may not change, or its check value is wrong; but for one of up to IWARP_TX_COPY bytes that fits one frame, which
- * is copied when it begins.
+ * is copied when it begins, and one of which it is said that it may change: that is copied frame by frame, in shorter
+ * segments, and the check value is the copy's. Without check values none needs to be.
  *
  * Owner: one thread at a time. Nothing here comes from the peer.
  */
@@ -21,6 +22,7 @@
 #include <sys/uio.h>
 
 #include "soft/iwarp/ddp.h"
+#include "soft/iwarp/fpdu.h"
 #include "soft/iwarp/rdmap.h"
 #include "soft/iwarp/terminate.h"
 
@@ -31,6 +33,10 @@
 #define IWARP_TX_IOV 256u    /* of a batch */
 #define IWARP_TX_SIDE 16384u /* headers, check values and what is copied of a batch */
 #define IWARP_TX_COPY 256u
+/* A frame without its payload, at most. */
+#define IWARP_TX_AROUND (IWARP_LENGTH_BYTES + IWARP_HEADER_MAX + IWARP_PAD_MAX + IWARP_CRC_BYTES)
+/* The payload of a segment that is copied, at most: two such fit a batch. */
+#define IWARP_TX_COPY_SEGMENT (IWARP_TX_SIDE / 2 - IWARP_TX_AROUND)
 
 struct iwarp_tx_message {
     uint8_t opcode;
@@ -40,6 +46,7 @@ struct iwarp_tx_message {
     /* Of requests, responses and immediate data what rdmap.h makes of them. */
     const struct iovec *piece;
     unsigned pieces;
+    bool changing; /* the payload may change at any time, and be sent as it then is */
 };
 
 struct iwarp_tx {
@@ -50,7 +57,7 @@ struct iwarp_tx {
     uint64_t framed, sent; /* positions: the end of what is in frames, of what the socket took */
     uint32_t msn[IWARP_QUEUES]; /* the next of each */
     /* The message that is not in frames as a whole. */
-    bool open;
+    bool open, copied;
     unsigned segment_max, at, pieces;
     uint32_t left;        /* of its payload */
     struct iwarp_ddp ddp; /* of the next segment */

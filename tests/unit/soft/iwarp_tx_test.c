@@ -52,7 +52,7 @@ static void send_all(struct iwarp_tx *tx, size_t most) {
 
 static uint64_t begin(struct iwarp_tx *tx, uint8_t opcode, uint32_t stag, uint64_t offset,
                       const struct iovec *piece, unsigned pieces, size_t most) {
-    struct iwarp_tx_message message = {opcode, stag, offset, piece, pieces};
+    struct iwarp_tx_message message = {opcode, stag, offset, piece, pieces, false};
     uint64_t end;
     int error = iwarp_tx_begin(tx, &message, &end);
     if (error == EAGAIN) {
@@ -208,6 +208,61 @@ static void a_large_message_takes_several_batches(void **state) {
     free(tx);
 }
 
+/* What the application changes after frames were made changes neither them nor their check values. */
+static void what_changes_while_it_is_sent_is_right_as_it_was(void **state) {
+    const struct trip *t = *state;
+    static uint8_t owned[16000]; /* what iwarp_end_read() has a place for */
+    struct iwarp_tx *tx = sender(true, t->mulpdu);
+    struct iwarp_end *end = iwarp_end(4, true, false);
+    struct iwarp_tx_message message = {.opcode = IWARP_READ_RESPONSE,
+                                       .stag = 5,
+                                       .piece = &(struct iovec){owned, sizeof owned},
+                                       .pieces = 1,
+                                       .changing = true};
+    uint64_t last;
+    memset(owned, 0, sizeof owned);
+    iwarp_end_read(end, 5, 0, sizeof owned);
+    for (unsigned i = 0; i < 4; i++) /* so that not all of it fits the batch */
+        begin_plain(tx, IWARP_SEND, 256, 0);
+    assert_int_equal(iwarp_tx_begin(tx, &message, &last), 0);
+    const struct iovec *iov;
+    uint8_t round = 0;
+    for (unsigned count; (count = iwarp_tx_next(tx, &iov)) > 0;) {
+        memset(owned, ++round, sizeof owned);
+        for (unsigned i = 0; i < count; i++) {
+            memcpy(wire + wire_bytes, iov[i].iov_base, iov[i].iov_len);
+            wire_bytes += iov[i].iov_len;
+        }
+        iwarp_tx_sent(tx, wire_bytes - tx->sent);
+    }
+    assert_true(round > 1); /* and it changed between the two, too */
+    assert_int_equal(last, wire_bytes);
+    iwarp_end_feed(end, wire, wire_bytes, t->piece, t->least, false);
+    assert_int_equal(end->rx.status, IWARP_RX_OPEN);
+    assert_int_equal(end->answered, 1);
+    assert_int_equal(end->delivered, 4);
+    for (size_t i = 1; i < sizeof owned; i++) /* each byte as it was when its frame was made */
+        assert_true(end->sink[i] >= end->sink[i - 1] && end->sink[i] < round);
+    free(end);
+    free(tx);
+}
+
+/* Nothing is copied that need not be: no check values, nothing to be wrong. */
+static void without_check_values_what_changes_lies_where_it_is(void **state) {
+    (void)state;
+    for (unsigned crc = 0; crc < 2; crc++) {
+        struct iwarp_tx *tx = sender(crc, 1450);
+        struct iwarp_tx_message message = {.opcode = IWARP_READ_RESPONSE,
+                                           .piece = &(struct iovec){data, 1000},
+                                           .pieces = 1,
+                                           .changing = true};
+        uint64_t end;
+        assert_int_equal(iwarp_tx_begin(tx, &message, &end), 0);
+        assert_int_equal(iwarp_tx_uses(tx, data, sizeof data), !crc);
+        free(tx);
+    }
+}
+
 static void a_terminate_cuts_what_is_open_and_is_the_last(void **state) {
     (void)state;
     static uint8_t large[60000];
@@ -272,6 +327,9 @@ static void what_is_too_much_for_a_message_is_refused(void **state) {
     free(tx);
 }
 
+#define CHANGES(name, ...)                                                                         \
+    ROW(what_changes_while_it_is_sent_is_right_as_it_was__##name,                                  \
+        what_changes_while_it_is_sent_is_right_as_it_was, trip, __VA_ARGS__)
 #define TRIP(name, ...) ROW(every_size_arrives__##name, every_size_arrives, trip, __VA_ARGS__)
 
 int main(void) {
@@ -287,6 +345,9 @@ int main(void) {
         cmocka_unit_test(what_the_device_makes_itself_arrives),
         cmocka_unit_test(a_batch_has_many_small_messages_in_one_piece),
         cmocka_unit_test(a_large_message_takes_several_batches),
+        CHANGES(in_small_segments, true, 1450, 0, sizeof wire, 0),
+        CHANGES(in_the_largest_segments, true, IWARP_MULPDU_MAX, 0, 1000, 1000),
+        cmocka_unit_test(without_check_values_what_changes_lies_where_it_is),
         cmocka_unit_test(a_terminate_cuts_what_is_open_and_is_the_last),
         cmocka_unit_test(memory_is_in_use_until_it_was_sent),
         cmocka_unit_test(what_is_too_much_for_a_message_is_refused),
