@@ -161,6 +161,18 @@ typedef enum sluice_registrations {
     SLUICE_REGISTRATIONS_OFF = 2       /* none are kept: plain memory is copied */
 } sluice_registrations;
 
+/*
+ * Whether the software device reaches other hosts, over TCP; docs/two-hosts.md. It holds for what listens and dials on
+ * this node: nodes of one process may differ. One that is off makes no socket of the internet family and has no open port; one that
+ * requires TCP reaches no listener of this host that has no port, as that of a node that is off.
+ */
+typedef enum sluice_soft_net {
+    SLUICE_SOFT_NET_DEFAULT = 0, /* what SLUICE_SOFT_NET of the environment says, else on */
+    SLUICE_SOFT_NET_OFF = 1,     /* within this host, whatever the environment says */
+    SLUICE_SOFT_NET_ON = 2,      /* this host through shared memory, others over TCP */
+    SLUICE_SOFT_NET_REQUIRE = 3  /* over TCP within this host, too: for tests and measuring */
+} sluice_soft_net;
+
 typedef struct sluice_node_options {
     size_t size;
     const char *name;           /* shown by sluice-stat and in the log; default: program name */
@@ -187,6 +199,8 @@ typedef struct sluice_node_options {
     uint32_t registrations;     /* sluice_registrations: of memory sent in place, see memory.h */
     uint64_t
         registration_bytes_max; /* cap on these, beside memory_bytes_max; default a quarter of it */
+    uint32_t soft_net; /* sluice_soft_net; an RDMA device has its own network, and does not ask */
+    uint32_t reserved; /* 0 */
 } sluice_node_options;
 
 /* link flags; what is for the other side is EINVAL */

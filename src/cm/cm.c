@@ -423,6 +423,8 @@ int cm_open(struct cm *cm, sluice_node *node, bool thread, sluice_error *e) {
         error = -errno;
         goto close_epoll;
     }
+    if (fabric->set_net)
+        (void)fabric->set_net(cm->channel, node->options.soft_net); /* which is one of them */
     if ((error = wakeup_open(&cm->mailbox->wakeup, fabric, true)) != 0)
         goto destroy_channel;
     if ((error = nonblocking(cm->channel->fd)) != 0 ||

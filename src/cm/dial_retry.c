@@ -67,10 +67,10 @@ static void address_elsewhere(struct cm *cm, struct cm_conn *conn) {
               address->any.sa_family == AF_INET ? (void *)&address->v4.sin_addr
                                                 : (void *)&address->v6.sin6_addr,
               host, sizeof host);
-    cm_try_failed(
-        cm, conn, CM_HOPE_ELSEWHERE, SLUICE_REASON_ADDRESS, EREMOTE,
-        "%s is another host, and SLUICE_SOFT_NET keeps the device in this one: docs/two-hosts.md",
-        host);
+    bool option = cm->node->options.soft_net == SLUICE_SOFT_NET_OFF;
+    cm_try_failed(cm, conn, CM_HOPE_ELSEWHERE, SLUICE_REASON_ADDRESS, EREMOTE,
+                  "%s is another host, and %s keeps the device in this one: docs/two-hosts.md",
+                  host, option ? "soft_net" : "SLUICE_SOFT_NET");
 }
 
 /* The call says some of this, the event the rest, depending on the kernel. */

@@ -65,6 +65,7 @@ struct node_options { /* sluice_node_options with the defaults filled in */
     uint32_t without;          /* bits of techniques.h */
     uint32_t registrations;    /* sluice_registrations */
     uint64_t registration_bytes_max;
+    uint32_t soft_net; /* sluice_soft_net */
     void (*log)(int level, const char *text, void *log_arg);
     void *log_arg;
 };

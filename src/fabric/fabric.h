@@ -109,8 +109,12 @@ struct fabric_ops {
 
     /* What carries a connected queue pair: enum sluice_transport. NULL where it is the device's own network. */
     unsigned (*transport)(struct ibv_qp *qp);
-    /* How other hosts are reached, in a line. NULL: as the device's network has them. */
-    const char *(*other_hosts)(void);
+    /*
+     * How other hosts are reached, in a line, by an enum sluice_soft_net; and that ids made on that channel from now on are to
+     * go that way, which fails only for what is none. NULL: as the device's network has them.
+     */
+    const char *(*other_hosts)(unsigned soft_net);
+    int (*set_net)(struct rdma_event_channel *channel, unsigned soft_net);
     /*
      * What the queue pair's peer does not have of what this device has; asked when the queue pair has a peer. NULL where all
      * peers have all of it.

@@ -55,6 +55,12 @@ static int near_nothing(struct hwloc_topology *topology, struct ibv_device *dev,
 _Static_assert(FABRIC_FRAMED == SOFT_FRAMED && FABRIC_FRAMED_SIGNALED == SOFT_FRAMED_SIGNALED,
                "the device takes what the fabric promises");
 
+_Static_assert((int)SLUICE_SOFT_NET_DEFAULT == (int)SOFT_CM_NET_DEFAULT &&
+                   (int)SLUICE_SOFT_NET_OFF == (int)SOFT_CM_NET_OFF &&
+                   (int)SLUICE_SOFT_NET_ON == (int)SOFT_CM_NET_ON &&
+                   (int)SLUICE_SOFT_NET_REQUIRE == (int)SOFT_CM_NET_REQUIRE,
+               "the device takes what a node's options say");
+
 const struct fabric_ops fabric_soft = {
     .name = "soft",
     .software = true,
@@ -116,6 +122,7 @@ const struct fabric_ops fabric_soft = {
     .peer_number = soft_peer_number,
     .transport = transport_of,
     .other_hosts = soft_cm_net_text,
+    .set_net = soft_cm_set_net,
     .peer_lacks = peer_lacks,
     .mem_alloc = soft_mem_alloc,
     .mem_free = soft_mem_free,

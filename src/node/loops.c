@@ -151,7 +151,8 @@ int sluice_node_get_info(sluice_node *n, sluice_node_info *info) {
     memcpy(known.device, n->choice.device, sizeof known.device);
     memcpy(known.why, n->choice.why, sizeof known.why);
     snprintf(known.other_hosts, sizeof known.other_hosts, "%s",
-             n->fabric->other_hosts ? n->fabric->other_hosts() : "by the device's network");
+             n->fabric->other_hosts ? n->fabric->other_hosts(n->options.soft_net)
+                                    : "by the device's network");
     snprintf(known.wake, sizeof known.wake, "%s", wakeup_describe(&n->cm_mailbox.wakeup));
     known.software = n->fabric->software;
     known.workers = n->worker_count;

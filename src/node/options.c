@@ -86,7 +86,7 @@ static bool techniques_read(const char *list, uint32_t *without, const char **wo
 
 int options_node(struct node_options *out, const sluice_node_options *given, sluice_error *e) {
     sluice_node_options o = {0};
-    if (given && !read_sized(&o, sizeof o, given))
+    if ((given && !read_sized(&o, sizeof o, given)) || o.reserved != 0)
         REFUSE("node options: size is not set, or a field this library does not know is");
     uint32_t eager = o.eager_bytes ? o.eager_bytes : EAGER_DEFAULT;
     uint64_t memory = o.memory_bytes_max ? o.memory_bytes_max : MEMORY_DEFAULT;
@@ -114,6 +114,8 @@ int options_node(struct node_options *out, const sluice_node_options *given, slu
         REFUSE("rendezvous %u is not one of sluice_rendezvous", o.rendezvous);
     if (o.registrations > SLUICE_REGISTRATIONS_OFF)
         REFUSE("registrations %u is not one of sluice_registrations", o.registrations);
+    if (o.soft_net > SLUICE_SOFT_NET_REQUIRE)
+        REFUSE("soft_net %u is not one of sluice_soft_net", o.soft_net);
     *out = (struct node_options){
         .device = o.device,
         .workers = workers,
@@ -132,6 +134,7 @@ int options_node(struct node_options *out, const sluice_node_options *given, slu
         .rendezvous = o.rendezvous,
         .registrations = o.registrations,
         .registration_bytes_max = o.registration_bytes_max ? o.registration_bytes_max : memory / 4,
+        .soft_net = o.soft_net,
         .log = o.log,
         .log_arg = o.log_arg,
     };

@@ -68,7 +68,13 @@ int soft_post_framed(struct ibv_qp *qp, uint64_t word0, uint64_t word1, const ui
 uint64_t soft_peer_number(
     struct ibv_qp *qp); /* its peer's process, or user if that is another one; 0: another host's */
 bool soft_over_tcp(struct ibv_qp *qp);
-const char *soft_cm_net_text(void); /* how other hosts are reached, in a line */
+/*
+ * Ours alone: whether other hosts are reached. DEFAULT: as SLUICE_SOFT_NET says. How that is, in a line; and that ids which are
+ * made on that channel from now on are to do so. EINVAL: it is none of these.
+ */
+enum soft_cm_net { SOFT_CM_NET_DEFAULT, SOFT_CM_NET_OFF, SOFT_CM_NET_ON, SOFT_CM_NET_REQUIRE };
+const char *soft_cm_net_text(unsigned net);
+int soft_cm_set_net(struct rdma_event_channel *channel, unsigned net);
 uint64_t
 soft_peer_number(struct ibv_qp *qp); /* its peer's process, or user if that is another one */
 /* Over TCP, and not this device: it has iWARP's operations only, neither immediate data nor atomics. */

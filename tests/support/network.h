@@ -11,5 +11,9 @@
 bool network_separate(void);
 /* The loopback interface of one that this process has just come to have. */
 bool network_up(void);
+/* Whoever makes a socket of the internet family in this process is killed from now on. */
+void network_forbid(void);
+/* Runs it in a process of its own, with that in SLUICE_SOFT_NET, NULL: nothing. It must end well. */
+void network_child(const char *setting, void (*body)(void));
 
 #endif

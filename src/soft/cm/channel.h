@@ -49,6 +49,7 @@ struct soft_cm_user_node {
 struct soft_cm_channel {
     struct rdma_event_channel channel; /* first: what the application sees */
     uint32_t generation;
+    uint8_t net;                 /* control lock: enum soft_cm_net of ids made on it */
     struct ibv_context *context; /* control lock: kept open (device.h) */
     pthread_mutex_t mutex;       /* guards queue and debt */
     struct cds_list_head queue;

@@ -212,6 +212,7 @@ int soft_create_id2(struct rdma_event_channel *channel, struct rdma_cm_id **out,
     if (id) {
         id->engine_held = id->published = true;
         id->sync = !channel;
+        id->net = own->net;
         soft_cm_id_set_channel(id, own);
     }
     soft_unlock();

@@ -80,6 +80,7 @@ struct soft_cm_id {
     bool engine_held;
     struct ibv_context *context; /* held, or NULL: the device it is bound to (device.h) */
     struct soft_fault_id fault;
+    uint8_t net; /* enum soft_cm_net, as its channel said; constant */
     uint8_t tos;
     bool ack_timeout_set;
     uint8_t ack_timeout;

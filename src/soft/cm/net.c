@@ -12,11 +12,13 @@
 #include <unistd.h>
 
 #include "soft/cm/addr.h"
+#include "soft/cm/channel.h"
 #include "soft/cm/id.h"
+#include "soft/ipc/control_lock.h"
 #include "soft/soft.h"
 #include "soft/verbs/profile.h"
 
-static enum soft_cm_net net;
+static enum soft_cm_net net; /* the environment's */
 static pthread_once_t net_once = PTHREAD_ONCE_INIT;
 
 static void net_read(void) {
@@ -29,28 +31,48 @@ static void net_read(void) {
         net = SOFT_CM_NET_OFF;
 }
 
-enum soft_cm_net soft_cm_net(void) {
+/* Never DEFAULT. */
+static enum soft_cm_net chosen(unsigned said) {
     pthread_once(&net_once, net_read);
-    return net;
+    return said == SOFT_CM_NET_DEFAULT ? net : (enum soft_cm_net)said;
 }
 
-const char *soft_cm_net_text(void) {
+const char *soft_cm_net_text(unsigned said) {
+    bool by_environment = said == SOFT_CM_NET_DEFAULT;
     if (soft_profile()->iwarp)
         return "not at all: this profile of the software device is within the host";
-    switch (soft_cm_net()) {
-    case SOFT_CM_NET_OFF:
-        return "not at all (SLUICE_SOFT_NET)";
+    switch (chosen(said)) {
     case SOFT_CM_NET_ON:
-        return "over TCP; a listener at * has a TCP port (SLUICE_SOFT_NET=off: none)";
+        return by_environment
+                   ? "over TCP; a listener at * has a TCP port (SLUICE_SOFT_NET=off: none)"
+                   : "over TCP; a listener at * has a TCP port (soft_net of the node)";
     case SOFT_CM_NET_REQUIRE:
-        return "over TCP, and so are processes of this host (SLUICE_SOFT_NET=require)";
+        return by_environment
+                   ? "over TCP, and so are processes of this host (SLUICE_SOFT_NET=require)"
+                   : "over TCP, and so are processes of this host (soft_net of the node)";
+    default:
+        return by_environment ? "not at all (SLUICE_SOFT_NET)"
+                              : "not at all (soft_net of the node)";
     }
-    return "";
+}
+
+int soft_cm_set_net(struct rdma_event_channel *channel, unsigned said) {
+    struct soft_cm_channel *own = (struct soft_cm_channel *)channel;
+    if (!own || said > SOFT_CM_NET_REQUIRE)
+        return soft_cm_fail(EINVAL);
+    soft_lock();
+    own->net = (uint8_t)said;
+    soft_unlock();
+    return 0;
+}
+
+bool soft_cm_net_requires(const struct soft_cm_id *id) {
+    return chosen(id->net) == SOFT_CM_NET_REQUIRE;
 }
 
 bool soft_cm_net_allows(const struct soft_cm_id *id) {
     return id->id.ps == RDMA_PS_TCP && id->id.qp_type == IBV_QPT_RC && !soft_profile()->iwarp &&
-           soft_cm_net() != SOFT_CM_NET_OFF;
+           chosen(id->net) != SOFT_CM_NET_OFF;
 }
 
 static bool is_loopback(const struct sockaddr *addr) {
@@ -62,7 +84,7 @@ static bool is_loopback(const struct sockaddr *addr) {
 }
 
 bool soft_cm_net_opens_port(const struct soft_cm_id *id, const struct sockaddr *addr) {
-    return soft_cm_net_allows(id) && (soft_cm_net() == SOFT_CM_NET_REQUIRE || !is_loopback(addr));
+    return soft_cm_net_allows(id) && (soft_cm_net_requires(id) || !is_loopback(addr));
 }
 
 /* What the kernel chooses for a datagram; nothing is sent. */

@@ -6,6 +6,8 @@
  *                   on        the default: an address of this host goes through shared memory, any other over TCP
  *                   require   over TCP within the host, too: for tests, and for measuring
  *
+ * The channel that an id is made on may say otherwise for it (soft_cm_set_net() of soft.h): nodes of a process may differ.
+ *
  * Reliable connections of the port space TCP only. A device that is like iWARP (SLUICE_SOFT_PROFILE) reaches this host
  * alone. Read from the environment when first needed, constant from then on; a word that is none of these counts as off, so
  * that nobody who meant it opens a port. Any thread.
@@ -18,9 +20,8 @@
 
 struct soft_cm_id;
 
-enum soft_cm_net { SOFT_CM_NET_OFF, SOFT_CM_NET_ON, SOFT_CM_NET_REQUIRE };
-
-enum soft_cm_net soft_cm_net(void);
+/* Whether that id's connections go over TCP within the host, too, if they may at all. */
+bool soft_cm_net_requires(const struct soft_cm_id *id);
 /* Whether a connection of that id may go over TCP at all. */
 bool soft_cm_net_allows(const struct soft_cm_id *id);
 /* Whether a listener at that address is to be reached by other hosts. */

@@ -100,7 +100,7 @@ static int prepare_src(struct soft_cm_id *id, const struct sockaddr *src,
 
 /* 0: it is bound to its source there, or goes within this host; else why it cannot be reached. */
 static int go_over_tcp(struct soft_cm_id *id, bool local) {
-    if (local && (soft_cm_net() != SOFT_CM_NET_REQUIRE || !soft_cm_net_allows(id)))
+    if (local && (!soft_cm_net_requires(id) || !soft_cm_net_allows(id)))
         return 0;
     return soft_cm_net_allows(id) ? soft_cm_tcp_open(id) : EREMOTE;
 }

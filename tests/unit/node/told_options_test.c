@@ -135,6 +135,9 @@ static const struct {
      "receive_bytes_max 1000 is not between 256 KiB and memory_bytes_max less 256 KiB"},
     {NODE(.rendezvous = 3), "rendezvous 3 is not one of sluice_rendezvous"},
     {NODE(.registrations = 3), "registrations 3 is not one of sluice_registrations"},
+    {NODE(.soft_net = 4), "soft_net 4 is not one of sluice_soft_net"},
+    {NODE(.reserved = 1),
+     "node options: size is not set, or a field this library does not know is"},
 };
 
 static void a_node_option_that_cannot_be_is_named(void **state) {

@@ -5,48 +5,8 @@
  */
 #include "support/softcm_tcp.h"
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-
 #include "soft/cm/tcp.h"
-#include "support/fault.h"
-
-/* Whoever makes a socket of the internet family is killed. */
-static void forbid_the_internet(void) {
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 4),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET, 1, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
-    must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-    must(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0);
-}
-
-static void in_a_child(const char *setting, void (*body)(void)) {
-    FAULT_NO_FORK();
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        if (setting)
-            setenv("SLUICE_SOFT_NET", setting, 1);
-        else
-            unsetenv("SLUICE_SOFT_NET");
-        body();
-        _exit(0);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-}
+#include "support/network.h"
 
 static struct rdma_cm_id *listen_at(struct rdma_event_channel *channel, const char *address) {
     struct rdma_cm_id *id;
@@ -85,7 +45,7 @@ static bool over_tcp(struct rdma_cm_id *id) {
 static void stay_inside(void) {
     struct rdma_event_channel *channel = soft_create_event_channel();
     int status;
-    forbid_the_internet();
+    network_forbid();
     struct rdma_cm_id *any = listen_at(channel, "0.0.0.0");
     struct rdma_cm_id *local = listen_at(channel, "127.0.0.1");
     must(!has_port(any) && !has_port(local));
@@ -103,12 +63,12 @@ static void stay_inside(void) {
 
 static void off_makes_no_socket_of_the_internet_family(void **state) {
     (void)state;
-    in_a_child("off", stay_inside);
+    network_child("off", stay_inside);
 }
 
 static void a_word_that_is_no_setting_is_off(void **state) {
     (void)state;
-    in_a_child("yes please", stay_inside);
+    network_child("yes please", stay_inside);
 }
 
 /* The default. */
@@ -127,8 +87,8 @@ static void go_outside(void) {
 
 static void by_default_a_wildcard_opens_a_port_and_a_local_address_none(void **state) {
     (void)state;
-    in_a_child(NULL, go_outside);
-    in_a_child("on", go_outside);
+    network_child(NULL, go_outside);
+    network_child("on", go_outside);
 }
 
 static void go_over_tcp(void) {
@@ -145,7 +105,7 @@ static void go_over_tcp(void) {
 
 static void required_it_goes_over_tcp_within_the_host(void **state) {
     (void)state;
-    in_a_child("require", go_over_tcp);
+    network_child("require", go_over_tcp);
 }
 
 int main(void) {
