@@ -19,6 +19,7 @@
 #include "soft/verbs/profile.h"
 
 static enum soft_cm_net net; /* the environment's */
+static bool asks_crc;
 static pthread_once_t net_once = PTHREAD_ONCE_INIT;
 
 static void net_read(void) {
@@ -29,12 +30,19 @@ static void net_read(void) {
         net = SOFT_CM_NET_REQUIRE;
     else
         net = SOFT_CM_NET_OFF;
+    text = secure_getenv("SLUICE_SOFT_CRC");
+    asks_crc = !text || strcmp(text, "off") != 0;
 }
 
 /* Never DEFAULT. */
 static enum soft_cm_net chosen(unsigned said) {
     pthread_once(&net_once, net_read);
     return said == SOFT_CM_NET_DEFAULT ? net : (enum soft_cm_net)said;
+}
+
+bool soft_cm_net_asks_crc(void) {
+    pthread_once(&net_once, net_read);
+    return asks_crc;
 }
 
 const char *soft_cm_net_text(unsigned said) {

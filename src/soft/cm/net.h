@@ -8,6 +8,8 @@
  *
  * The channel that an id is made on may say otherwise for it (soft_cm_set_net() of soft.h): nodes of a process may differ.
  *
+ *   SLUICE_SOFT_CRC=off       frames have no check values, unless the peer asks for them; anything else: it is this end that asks
+ *
  * Reliable connections of the port space TCP only. A device that is like iWARP (SLUICE_SOFT_PROFILE) reaches this host
  * alone. Read from the environment when first needed, constant from then on; a word that is none of these counts as off, so
  * that nobody who meant it opens a port. Any thread.
@@ -22,6 +24,8 @@ struct soft_cm_id;
 
 /* Whether that id's connections go over TCP within the host, too, if they may at all. */
 bool soft_cm_net_requires(const struct soft_cm_id *id);
+/* Whether this end asks for the check values of frames. */
+bool soft_cm_net_asks_crc(void);
 /* Whether a connection of that id may go over TCP at all. */
 bool soft_cm_net_allows(const struct soft_cm_id *id);
 /* Whether a listener at that address is to be reached by other hosts. */

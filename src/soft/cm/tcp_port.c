@@ -273,7 +273,7 @@ static void offer(struct soft_cm_tcp *tcp) {
 }
 
 void soft_cm_tcp_port_asked(struct soft_cm_tcp *tcp, const struct iwarp_handshake *request) {
-    struct iwarp_offer own = {.crc = true, .extended = true};
+    struct iwarp_offer own = {.crc = soft_cm_net_asks_crc(), .extended = true};
     struct iwarp_handshake reply;
     tcp->request = *request;
     if (iwarp_handshake_answer(&own, request, &tcp->terms, &reply) != IWARP_VERDICT_ACCEPT) {
