@@ -70,6 +70,29 @@ void stats_close(struct stats *stats) {
     stats->fd = -1;
 }
 
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+void stats_session_up(struct stats_page *page, uint32_t slot, uint64_t id, uint32_t loop,
+                      uint32_t transport, const char *peer) {
+    if (slot >= STATS_SESSIONS_MAX)
+        return;
+    struct stats_session *s = &page->sessions[slot];
+    uint64_t text[STATS_PEER_BYTES / 8] = {0};
+    memcpy(text, peer, strnlen(peer, sizeof text - 1));
+    atomic_store_explicit(&s->id, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release); /* who sees any of what follows sees that */
+    atomic_store_explicit(&s->loop, loop, memory_order_relaxed);
+    atomic_store_explicit(&s->transport, transport, memory_order_relaxed);
+    for (unsigned i = 0; i < STATS_PEER_BYTES / 8; i++)
+        atomic_store_explicit(&s->peer[i], text[i], memory_order_relaxed);
+    atomic_store_explicit(&s->id, id, memory_order_release);
+}
+
+void stats_session_down(struct stats_page *page, uint32_t slot) {
+    if (slot < STATS_SESSIONS_MAX)
+        atomic_store_explicit(&page->sessions[slot].id, 0, memory_order_relaxed);
+}
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static bool is_page_link(int dir_fd, const char *entry) {

@@ -11,13 +11,17 @@
 #define BASE_STATS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #define STATS_MAGIC 0x53544c53u /* "SLTS" */
-#define STATS_VERSION 8u
+#define STATS_VERSION 9u
 #define STATS_CLASSES 53 /* sizes of buffers; the last: mappings of their own */
 #define STATS_LOOPS_MAX 64
-#define STATS_CM_EVENTS 21 /* 0..19 and "unknown" */
+#define STATS_CM_EVENTS 21      /* 0..19 and "unknown" */
+#define STATS_SESSIONS_MAX 1024 /* that are listed; more are only counted */
+#define STATS_PEER_BYTES 64
 
 /* X(name, what it counts) - written by the loop's thread */
 #define STATS_LOOP_LIST(X)                                                                         \
@@ -169,6 +173,13 @@ struct stats_cm {
     _Atomic uint64_t async[STATS_ASYNC_EVENTS]; /* the device's, likewise */
 } __attribute__((aligned(256)));
 
+/* A session that is up; written by its loop's thread, when it comes and when it goes. */
+struct stats_session {
+    _Atomic uint64_t id;                         /* 0: none, or the row is being written */
+    _Atomic uint64_t loop, transport;            /* enum sluice_transport */
+    _Atomic uint64_t peer[STATS_PEER_BYTES / 8]; /* its address, as text */
+};
+
 struct stats_page {
     uint32_t magic, version;
     uint64_t bytes; /* of the whole mapping */
@@ -181,6 +192,7 @@ struct stats_page {
     struct stats_memory memory[STATS_POOLS];
     struct stats_cm cm;
     struct stats_loop loops[STATS_LOOPS_MAX];
+    struct stats_session sessions[STATS_SESSIONS_MAX]; /* by their slot in the node's table */
 };
 
 struct stats {
@@ -196,6 +208,33 @@ void stats_close(struct stats *stats);
 static inline void stats_add(_Atomic uint64_t *counter, uint64_t n) {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
                           memory_order_relaxed);
+}
+
+/* A row's owner. A session whose slot has no row is not listed. */
+void stats_session_up(struct stats_page *page, uint32_t slot, uint64_t id, uint32_t loop,
+                      uint32_t transport, const char *peer);
+void stats_session_down(struct stats_page *page, uint32_t slot);
+
+/* A private copy of a row; the text is what the other process says, and ends. */
+struct stats_session_row {
+    uint64_t id, loop, transport;
+    char peer[STATS_PEER_BYTES];
+};
+/* False: there is no session, or it came or went meanwhile. */
+static inline bool stats_session_read(struct stats_session_row *row,
+                                      const struct stats_session *from) {
+    uint64_t text[STATS_PEER_BYTES / 8];
+    row->id = atomic_load_explicit(&from->id, memory_order_acquire);
+    if (row->id == 0)
+        return false;
+    row->loop = atomic_load_explicit(&from->loop, memory_order_relaxed);
+    row->transport = atomic_load_explicit(&from->transport, memory_order_relaxed);
+    for (unsigned i = 0; i < STATS_PEER_BYTES / 8; i++)
+        text[i] = atomic_load_explicit(&from->peer[i], memory_order_relaxed);
+    memcpy(row->peer, text, sizeof row->peer);
+    row->peer[sizeof row->peer - 1] = '\0';
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load_explicit(&from->id, memory_order_relaxed) == row->id;
 }
 
 /*

@@ -42,9 +42,13 @@ static inline uint64_t session_handle_make(uint32_t node, uint32_t slot, uint32_
     return (uint64_t)node << 56 | (uint64_t)slot << 32 | generation;
 }
 
+static inline uint32_t session_handle_slot(uint64_t id) {
+    return (uint32_t)(id >> 32) & 0xffffff;
+}
+
 /* NULL: no such slot was ever used. The generation is not checked. */
 static inline struct session *session_table_find(uint64_t id) {
-    uint32_t node = (uint32_t)(id >> 56), slot = (uint32_t)(id >> 32) & 0xffffff;
+    uint32_t node = (uint32_t)(id >> 56), slot = session_handle_slot(id);
     if (node >= NODES_MAX || slot >= SESSION_TABLE_MAX)
         return NULL;
     struct session *chunk = atomic_load_explicit(

@@ -10,10 +10,11 @@
 #define main sluice_stat_main
 #include "../../tools/src/sluice-stat.c" /* NOLINT(bugprone-suspicious-include) */
 #undef main
-#include "../../tools/src/common/json.c"    /* NOLINT(bugprone-suspicious-include) */
-#include "../../tools/src/common/options.c" /* NOLINT(bugprone-suspicious-include) */
-#include "../../tools/src/common/tool.c"    /* NOLINT(bugprone-suspicious-include) */
-#include "../../tools/src/common/units.c"   /* NOLINT(bugprone-suspicious-include) */
+#include "../../tools/src/common/json.c"         /* NOLINT(bugprone-suspicious-include) */
+#include "../../tools/src/common/options.c"      /* NOLINT(bugprone-suspicious-include) */
+#include "../../tools/src/common/session_rows.c" /* NOLINT(bugprone-suspicious-include) */
+#include "../../tools/src/common/tool.c"         /* NOLINT(bugprone-suspicious-include) */
+#include "../../tools/src/common/units.c"        /* NOLINT(bugprone-suspicious-include) */
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -37,6 +38,7 @@ static void make_clean(void) {
     PROVE(stats_open(&stats, "a node", "a device") == 0);
     for (int i = 0; i < 2; i++)
         atomic_store(&stats.page->loops[i].in_use, 1);
+    stats_session_up(stats.page, 0, 77, 0, 2, "192.0.2.1:7471");
     memcpy(clean, stats.page, sizeof clean);
     stats_close(&stats);
 }

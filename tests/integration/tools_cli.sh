@@ -383,6 +383,14 @@ check "stat: the busy server's counters do not move" stat_until "$server"
 run sluice-stat "$server" </dev/null
 check "stat: no buffers by size" \
     grep -Eq "^  [0-9]+[KM]?( +[0-9]+){2} +handed out; [0-9]+ not returned$" "$work/out"
+transport=tcp way=TCP
+[ "${SLUICE_SOFT_NET:-}" = require ] || transport=shared_memory way="shared memory"
+check "stat: it does not say which way the session goes" \
+    grep -Eq "^  127\.0\.0\.1:[0-9]+ +loop +0   $way$" "$work/out"
+run sluice-stat --json "$server" </dev/null
+check "stat --json: it does not say which way the session goes" \
+    grep -Eq "\"sessions\": \[\{\"session\": [0-9]+, \"peer\": \"127\.0\.0\.1:[0-9]+\", \"loop\": 0, \"transport\": \"$transport\"\}\]" \
+    "$work/out"
 kill -KILL "$server"
 wait "$server" 2>/dev/null
 unset "running[$server]"

@@ -16,6 +16,7 @@
 #include "base/stats.h"
 #include "common/json.h"
 #include "common/options.h"
+#include "common/session_rows.h"
 #include "common/tool.h"
 #include "common/units.h"
 
@@ -82,6 +83,7 @@ struct snapshot {
     } memory[STATS_POOLS];
     uint64_t class_bytes[STATS_CLASSES];
     uint64_t total[LOOP_COUNTERS], total_wakeup[WAKEUP_COUNTERS];
+    struct session_rows sessions;
 };
 
 #define LOAD(field) atomic_load_explicit(&(field), memory_order_relaxed)
@@ -89,9 +91,7 @@ struct snapshot {
 static void copy_text(char out[64], const char *in) {
     memcpy(out, in, 64);
     out[63] = '\0';
-    for (char *at = out; *at != '\0'; at++)
-        if ((unsigned char)*at < ' ' || (unsigned char)*at > '~')
-            *at = '?';
+    session_rows_clean(out);
 }
 
 static const char *idle_name(uint64_t idle) {
@@ -180,6 +180,7 @@ static void take_snapshot(struct snapshot *s, const struct stats_page *page) {
     for (int slot = 0; slot < STATS_LOOPS_MAX; slot++)
         if (LOAD(page->loops[slot].in_use) != 0)
             take_loop(s, &page->loops[slot], slot);
+    session_rows_take(&s->sessions, page);
 }
 
 /* ---- output ------------------------------------------------------------------------------------ */
@@ -246,6 +247,7 @@ static void print_json(const struct snapshot *s, uint64_t pid) {
         json_close_object(&j);
     }
     json_close_list(&j);
+    session_rows_json(&j, &s->sessions);
     json_memory(&j, s);
     json_object(&j, "cm");
     json_counters(&j, cm_counters, s->cm, CM_COUNTERS);
@@ -361,6 +363,7 @@ static void print_text(const struct snapshot *s, uint64_t pid) {
     printf("   the loop gets no new sessions\n");
     print_policies(s);
     print_ratios(s);
+    session_rows_print(&s->sessions, s->total[INDEX_sessions]);
     print_memory(s);
     printf("connections\n");
     for (size_t c = 0; c < CM_COUNTERS; c++)

@@ -209,11 +209,17 @@ static void emit_simple(struct sluice_loop *l, struct session *s, sluice_event_t
     emit(l, s, &event);
 }
 
+static uint32_t slot_of(struct session *s) {
+    return session_handle_slot(atomic_load_explicit(&s->id, memory_order_relaxed));
+}
+
 static void deliver_up(struct sluice_loop *l, struct session *s) {
     s->announced = true;
     s->known = true;
     l->totals.sessions++;
     l->totals_moved = true;
+    stats_session_up(l->node->stats.page, slot_of(s), handle_of(s).id, l->index, s->info.transport,
+                     s->peer.address);
     if (s->state == SESSION_OPENING) {
         session_set_state(s, SESSION_UP);
         session_ref_set(&s->ref, SESSION_REF_OPEN);
@@ -257,6 +263,7 @@ static bool deliver_closed(struct sluice_loop *l, struct session *s) {
     if (s->announced) {
         l->totals.sessions--;
         l->totals_moved = true;
+        stats_session_down(l->node->stats.page, slot_of(s));
     }
     if (s->known) {
         sluice_event event = {

@@ -43,6 +43,34 @@ static void counters_are_seen_by_a_reader(void **state) {
     assert_int_equal(stats_attach(getpid(), pages, 4), -ENOENT);
 }
 
+static void a_session_is_seen_with_the_way_it_goes(void **state) {
+    (void)state;
+    struct stats stats;
+    struct stats_session_row row;
+    char longest[200];
+    assert_int_equal(stats_open(&stats, "n", "d"), 0);
+    const struct stats_session *first = &stats.page->sessions[0],
+                               *last = &stats.page->sessions[STATS_SESSIONS_MAX - 1];
+    assert_false(stats_session_read(&row, first));
+    stats_session_up(stats.page, 0, 77, 3, 2, "192.0.2.1:7471");
+    assert_true(stats_session_read(&row, first));
+    assert_int_equal(row.id, 77);
+    assert_int_equal(row.loop, 3);
+    assert_int_equal(row.transport, 2);
+    assert_string_equal(row.peer, "192.0.2.1:7471");
+    memset(longest, 'p', sizeof longest);
+    stats_session_up(stats.page, STATS_SESSIONS_MAX - 1, 78, 0, 1, longest);
+    stats_session_up(stats.page, STATS_SESSIONS_MAX, 79, 0, 1, "it has no row");
+    assert_true(stats_session_read(&row, last));
+    assert_int_equal(row.id, 78);
+    assert_int_equal(strlen(row.peer), STATS_PEER_BYTES - 1);
+    stats_session_down(stats.page, 0);
+    stats_session_down(stats.page, STATS_SESSIONS_MAX);
+    assert_false(stats_session_read(&row, first));
+    assert_true(stats_session_read(&row, last));
+    stats_close(&stats);
+}
+
 static void long_names_are_cut(void **state) {
     (void)state;
     char name[200];
@@ -206,6 +234,7 @@ static void a_page_outlives_its_killed_process(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counters_are_seen_by_a_reader),
+        cmocka_unit_test(a_session_is_seen_with_the_way_it_goes),
         cmocka_unit_test(long_names_are_cut),
         cmocka_unit_test(every_node_is_found_once),
         cmocka_unit_test(hostile_pages_are_refused),
