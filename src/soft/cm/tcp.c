@@ -26,7 +26,7 @@
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/verbs/qp.h"
 
-/* What both ends of the device hold to: check values, if they are not switched off, and the operations of RFC 7306 where the other end has them. */
+/* What both ends of the device hold to: check values, and the operations of RFC 7306 where the other end has them. */
 static struct iwarp_offer offer_of(unsigned ird, unsigned ord) {
     return (struct iwarp_offer){.crc = soft_cm_net_asks_crc(),
                                 .peer_to_peer = true,
@@ -180,6 +180,12 @@ static void failed(struct soft_cm_tcp *tcp, int error) {
     soft_cm_tcp_offer_again(tcp);
 }
 
+/* TCP lets a socket connect to itself; but nobody listens there, as the port is taken. */
+static bool is_itself(struct soft_cm_id *id) {
+    const struct sockaddr *src = soft_cm_id_src(id), *dst = soft_cm_id_dst(id);
+    return soft_cm_addr_port(src) == soft_cm_addr_port(dst) && soft_cm_addr_equal(src, dst);
+}
+
 static void dial(struct soft_cm_tcp *tcp, const struct soft_cm_wire_req *req) {
     if (tcp->stage != SOFT_CM_TCP_IDLE)
         return; /* TCP repeats it */
@@ -191,6 +197,8 @@ static void dial(struct soft_cm_tcp *tcp, const struct soft_cm_wire_req *req) {
     int error = tcp->watch.fd < 0 ? open_socket(tcp->id, tcp) : 0;
     if (error == 0)
         error = iwarp_stream_prepare(tcp->watch.fd);
+    if (error == 0 && is_itself(tcp->id))
+        error = ECONNREFUSED;
     const struct sockaddr *dst = soft_cm_id_dst(tcp->id);
     if (error == 0 && connect(tcp->watch.fd, dst, soft_cm_addr_bytes(dst)) != 0 &&
         errno != EINPROGRESS)

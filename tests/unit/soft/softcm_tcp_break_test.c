@@ -145,6 +145,24 @@ static void without_a_port_to_dial_from_the_address_says_so(void **state) {
     softcm_pair_free(&pair);
 }
 
+/* TCP would connect it to itself. */
+static void a_dial_to_its_own_port_finds_nobody(void **state) {
+    (void)state;
+    struct rdma_event_channel *channel = soft_create_event_channel();
+    struct rdma_cm_id *id = softcm_id(channel);
+    uint16_t port = 0;
+    close(plain_listen(&port)); /* one that is free */
+    struct sockaddr_in own = softcm_in("127.0.0.1", port);
+    assert_int_equal(soft_bind_addr(id, (struct sockaddr *)&own), 0);
+    softcm_resolve(id, port);
+    assert_int_equal(soft_get_src_port(id), htons(port));
+    struct rdma_conn_param param = softcm_param("me?", 3);
+    assert_int_equal(soft_connect(id, &param), 0);
+    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_REJECTED), SOFT_CM_REJECT_NO_LISTENER);
+    assert_int_equal(soft_destroy_id(id), 0);
+    soft_destroy_event_channel(channel);
+}
+
 /* ---- streams that break -------------------------------------------------------------------------------------- */
 
 static void reset_now(int fd) {
@@ -275,6 +293,7 @@ int main(void) {
         cmocka_unit_test(without_a_descriptor_to_dial_from_the_address_says_so),
         cmocka_unit_test(without_a_descriptor_to_accept_with_a_dialer_waits),
         cmocka_unit_test(without_a_descriptor_for_its_cq_a_queue_pair_is_not_moved),
+        cmocka_unit_test(a_dial_to_its_own_port_finds_nobody),
         cmocka_unit_test(a_request_that_breaks_off_leaves_nothing),
         cmocka_unit_test(a_reply_that_breaks_off_is_a_refusal),
         cmocka_unit_test(a_message_that_breaks_ends_the_connection),
