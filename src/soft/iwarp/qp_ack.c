@@ -13,9 +13,12 @@
 void soft_tcp_acked(struct soft_qp *qp, uint32_t end) {
     if ((int32_t)(end - ld(qp->tx_acked)) > 0)
         st(qp->tx_acked, end);
+    if ((int32_t)(end - qp->tcp->signalled) > 0)
+        qp->tcp->signalled = end; /* never so far behind that it seems to be ahead */
 }
 
 /* Words of four bytes, of what was sent and is not known to be there. */
+#define ASK_EVERY (1u << 14)
 #define ASK_AFTER (1u << 28)
 #define FAR_AHEAD (1u << 30)
 
@@ -27,26 +30,44 @@ bool soft_tcp_is_far_ahead(const struct soft_qp *qp) {
     return qp->tcp->acks && unacked(qp) >= FAR_AHEAD;
 }
 
-/* Is the last request that is in frames there? Answers to the peer's are nobody's to wait for. */
-static bool is_all_there(const struct soft_qp *qp) {
+/* Does the last request that is in frames end before that? Answers to the peer's are nobody's to wait for. */
+static bool ends_before(const struct soft_qp *qp, uint32_t position) {
     return qp->sq_head == qp->sq_next ||
-           (int32_t)(qp->sq[(qp->sq_next - 1) & qp->sq_mask].end - ld(qp->tx_acked)) <= 0;
+           (int32_t)(qp->sq[(qp->sq_next - 1) & qp->sq_mask].end - position) <= 0;
+}
+
+/* The i-th of those that are to come. */
+static const struct soft_tcp_ack *ack_at(const struct soft_tcp *tcp, unsigned i) {
+    return &tcp->ack[(tcp->ack_head + i) % SOFT_TCP_ACKS];
 }
 
 /* ---- asking -------------------------------------------------------------------------------------------------- */
 
-/*
- * Somebody waits for a request that is in frames: its position is `due`. What completes unseen waits for one that is seen, if
- * that does not take too long.
- */
-static bool is_due(const struct soft_qp *qp) {
-    bool drains = qp->sq_broken || qp->state == IBV_QPS_SQD;
-    if (ld(qp->awaited) && (int32_t)(ld(qp->due) - ld(qp->tx_acked)) > 0)
-        return true;
-    return (drains || unacked(qp) >= ASK_AFTER) && !is_all_there(qp);
+/* Up to there the peer has said, or will say, that it has all. */
+static uint32_t asked_to(const struct soft_qp *qp) {
+    const struct soft_tcp *tcp = qp->tcp;
+    uint32_t acked = ld(qp->tx_acked); /* an answer to a READ may have said more since */
+    if (tcp->ack_count == 0)
+        return acked;
+    uint32_t asked = ack_at(tcp, tcp->ack_count - 1u)->end;
+    return (int32_t)(asked - acked) > 0 ? asked : acked;
 }
 
-bool soft_tcp_ask(struct soft_qp *qp) {
+/*
+ * Somebody waits for a request that is in frames. What completes unseen waits for one that is seen, if that does not take
+ * too long.
+ */
+static bool is_due(const struct soft_qp *qp, uint32_t asked) {
+    bool drains = qp->sq_broken || qp->state == IBV_QPS_SQD;
+    return (int32_t)(qp->tcp->signalled - asked) > 0 ||
+           ((drains || unacked(qp) >= ASK_AFTER) && !ends_before(qp, asked));
+}
+
+static bool may_ask(const struct soft_qp *qp) {
+    return qp->tcp->ack_count < SOFT_TCP_ACKS && qp->waiting + qp->tcp->ack_count < SOFT_RD_ATOMIC;
+}
+
+bool soft_tcp_ask(struct soft_qp *qp, bool idle) {
     struct soft_tcp *tcp = qp->tcp;
     uint8_t request[IWARP_READ_BYTES];
     struct iovec piece = {request, sizeof request};
@@ -54,31 +75,37 @@ bool soft_tcp_ask(struct soft_qp *qp) {
     uint64_t end;
     if (!tcp->acks)
         return false;
-    if (__builtin_expect(unacked(qp) >= ASK_AFTER, 0) && is_all_there(qp))
-        st(qp->tx_acked, soft_tcp_position(tcp->tx.framed));
-    if (tcp->ack_asked || qp->waiting >= SOFT_RD_ATOMIC || !is_due(qp))
-        return false;
     uint32_t framed = soft_tcp_position(tcp->tx.framed);
+    if (__builtin_expect(unacked(qp) >= ASK_AFTER, 0) && ends_before(qp, ld(qp->tx_acked))) {
+        st(qp->tx_acked, framed);
+        tcp->signalled = framed;
+    }
+    uint32_t asked = asked_to(qp);
+    if (!may_ask(qp) || (!idle && framed - asked < ASK_EVERY) || !is_due(qp, asked))
+        return false;
+    struct soft_tcp_ack ack = {.end = framed, .behind = qp->waiting};
+    for (unsigned i = 0; i < tcp->ack_count; i++)
+        ack.behind -= ack_at(tcp, i)->behind;
     iwarp_read_put(request, &(struct iwarp_read){.bytes = 0});
     if (iwarp_tx_begin(&tcp->tx, &message, &end) != 0)
         return false;
-    tcp->ack_asked = true;
-    tcp->ack_behind = qp->waiting;
-    tcp->ack_end = framed;
-    tcp->ack_at = soft_tcp_position(end);
+    ack.at = soft_tcp_position(end);
+    tcp->ack[(tcp->ack_head + tcp->ack_count++) % SOFT_TCP_ACKS] = ack;
     return true;
 }
 
 void soft_tcp_ack_came(struct soft_qp *qp) {
-    qp->tcp->ack_asked = false;
-    soft_tcp_acked(qp, qp->tcp->ack_end);
+    struct soft_tcp *tcp = qp->tcp;
+    soft_tcp_acked(qp, tcp->ack[tcp->ack_head].end);
+    tcp->ack_head = (uint8_t)((tcp->ack_head + 1) % SOFT_TCP_ACKS);
+    tcp->ack_count--;
 }
 
 /* Of a request of its own: all before it is there as well. */
 void soft_tcp_answer_came(struct soft_qp *qp, uint32_t end) {
     struct soft_tcp *tcp = qp->tcp;
-    if (tcp->ack_asked && tcp->ack_behind > 0)
-        tcp->ack_behind--;
+    if (tcp->ack_count > 0)
+        tcp->ack[tcp->ack_head].behind--; /* not 0: it would have been the answer to that */
     if (tcp->acks)
         soft_tcp_acked(qp, end);
 }
@@ -118,14 +145,17 @@ static void acked_before(struct soft_qp *qp, uint32_t index) {
         soft_tcp_acked(qp, end);
 }
 
-/* Of READs and atomics, all of which wait for their answers, with that of an acknowledgement among them. */
+/* Of READs and atomics, all of which wait for their answers, with those of acknowledgements among them. */
 static void question_refused(struct soft_qp *qp, uint32_t msn) {
     const struct soft_tcp *tcp = qp->tcp;
-    uint32_t own = tcp->tx.msn[IWARP_QUEUE_REQUEST] - qp->waiting - tcp->ack_asked, count = 0;
+    uint32_t own = tcp->tx.msn[IWARP_QUEUE_REQUEST] - qp->waiting - tcp->ack_count;
+    unsigned acks = 0, behind = 0;
     for (uint32_t at = qp->sq_head; at != qp->sq_next; at++) {
         if (!wqe_at(qp, at)->waiting)
             continue;
-        own += tcp->ack_asked && count++ == tcp->ack_behind;
+        for (; acks < tcp->ack_count && behind == ack_at(tcp, acks)->behind; behind = 0, acks++)
+            own++;
+        behind++;
         if (own++ != msn)
             continue;
         acked_before(qp, at);
@@ -169,7 +199,7 @@ bool soft_tcp_holds_acks(const struct soft_qp *qp) {
     const struct soft_tcp *tcp = qp->tcp;
     if (!tcp->acks || tcp->ack_held || tcp->by_engine || tcp->answer_at == qp->answer_tail ||
         qp->sq_next != qp->sq_tail || tcp->tx.open || tcp->tx.sent != tcp->tx.framed ||
-        tcp->rtr != IWARP_RTR_NONE || (!tcp->ack_asked && is_due(qp)))
+        tcp->rtr != IWARP_RTR_NONE || (may_ask(qp) && is_due(qp, asked_to(qp))))
         return false;
     for (uint32_t at = tcp->answer_at; at != qp->answer_tail; at++)
         if (qp->answer[at % SOFT_RD_ATOMIC].left > 0 || tcp->asked_atomic[at % SOFT_RD_ATOMIC])

@@ -4,8 +4,8 @@
  *
  * iWARP says of a SEND or a WRITE only that TCP took it. Programs written for InfiniBand, as all that use this device, rely on
  * more: what completed is at the peer. Between two of this device a READ of nothing is asked behind what somebody waits
- * for, one at a time; its answer is behind all that came before it. It counts in no depth and needs no right, for it touches
- * no memory. A peer that is not this device is asked for nothing, and there a request is complete when TCP took it: when it
+ * for; its answer is behind all that came before it. A few may be on their way, so that a stream does not stand still for an
+ * answer that was asked for too early. It counts in no depth and needs no right, for it touches no memory. A peer that is not this device is asked for nothing, and there a request is complete when TCP took it: when it
  * is busy, Soft-iWARP of 7.2 answers a READ of nothing with what it sent before, or ends the connection as that memory's key
  * is gone (siw_activate_tx() leaves the old piece, siw_qp_sq_proc_tx() sends one).
  *
@@ -28,13 +28,16 @@ static inline uint32_t soft_tcp_position(uint64_t at) {
 }
 /* All up to that position is complete. */
 void soft_tcp_acked(struct soft_qp *qp, uint32_t end);
-/* Makes the frame that asks, if one is due and there is room. True: it did. */
-bool soft_tcp_ask(struct soft_qp *qp);
+/*
+ * Makes the frame that asks, if one is due and there is room: behind 64 KiB, or, `idle`, when there is nothing else to send.
+ * True: it did.
+ */
+bool soft_tcp_ask(struct soft_qp *qp, bool idle);
 /* So much waits to be acknowledged that no message begins before that: positions would be too far apart. */
 bool soft_tcp_is_far_ahead(const struct soft_qp *qp);
 /* Is the next answer the peer owes that of an acknowledgement? */
 static inline bool soft_tcp_ack_is_next(const struct soft_tcp *tcp) {
-    return tcp->ack_asked && tcp->ack_behind == 0;
+    return tcp->ack_count > 0 && tcp->ack[tcp->ack_head].behind == 0;
 }
 /*
  * Has the peer been sent all up to that position? It cannot answer, or acknowledge, what it was not asked: believed, it would

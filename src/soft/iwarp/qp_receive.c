@@ -235,7 +235,7 @@ static bool reading(void *owner, struct iwarp_read *read) {
     }
     if (soft_tcp_ack_is_next(qp->tcp)) {
         *read = (struct iwarp_read){.bytes = 0};
-        return soft_tcp_was_sent(qp->tcp, qp->tcp->ack_at);
+        return soft_tcp_was_sent(qp->tcp, qp->tcp->ack[qp->tcp->ack_head].at);
     }
     const struct soft_wqe *wqe = oldest_waiting(qp);
     if (!wqe || is_atomic(wqe->opcode) || !soft_tcp_was_sent(qp->tcp, wqe->end))
@@ -276,8 +276,8 @@ static void read_done(void *owner) {
 static enum iwarp_refusal atomic_done(void *owner, const struct iwarp_atomic_response *answer) {
     struct soft_qp *qp = owner;
     const struct soft_wqe *wqe = oldest_waiting(qp);
-    if (!wqe || !is_atomic(wqe->opcode) || answer->id != qp->wait_index ||
-        !soft_tcp_was_sent(qp->tcp, wqe->end))
+    if (soft_tcp_ack_is_next(qp->tcp) || !wqe || !is_atomic(wqe->opcode) ||
+        answer->id != qp->wait_index || !soft_tcp_was_sent(qp->tcp, wqe->end))
         return IWARP_DDP_CATASTROPHIC;
     if (!soft_scatter_local(qp, wqe, wqe_sges(qp, qp->wait_index), 0, &answer->before,
                             sizeof answer->before))

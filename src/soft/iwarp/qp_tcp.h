@@ -34,30 +34,40 @@ struct soft_tcp_socket;
 
 enum soft_tcp_sending { SOFT_TCP_NOTHING, SOFT_TCP_REQUEST, SOFT_TCP_ANSWER };
 
+#define SOFT_TCP_ACKS 4u
+
+/* An acknowledgement that was asked for: qp_ack.h. */
+struct soft_tcp_ack {
+    uint32_t end;    /* what it acknowledges */
+    uint32_t at;     /* the end of the frame that asks */
+    uint32_t behind; /* answers that come before it, and behind the one before */
+};
+
 struct soft_tcp {
     struct soft_tcp_socket *socket; /* NULL: left for being read away; qp_end.h */
     int fd;
-    bool down;           /* ended: nothing is read or sent any more */
-    bool hot;            /* pollers read it */
-    bool by_engine;      /* this turn is the engine's */
-    bool patient;        /* TCP was told how patient to be */
-    bool more;           /* a turn of sending ended before all was sent */
-    bool full;           /* a message waits for room in its CQ */
-    bool answer_turn;    /* of two that wait, an answer goes first */
-    bool listens;        /* the listener's end: the dialer's first frame is of interest */
-    bool mute;           /* the listener's, before that frame: nothing is sent */
-    bool heard;          /* whoever connects it was told of that frame */
-    bool begun;          /* the dialer's: its first frame goes, whether there is a message or not */
-    bool rtr_answered;   /* a READ as first frame: its answer is to come */
-    bool acks;           /* constant: the peer is this device; qp_ack.h */
-    bool ack_asked;      /* its answer is to come */
-    bool ack_held;       /* answers of nothing wait for a turn */
-    uint32_t ack_end;    /* what it acknowledges */
-    uint32_t ack_at;     /* the end of the frame that asks */
-    uint32_t ack_behind; /* answers that come before it */
-    uint8_t rtr;         /* the dialer's: enum iwarp_rtr, until that frame is made */
-    unsigned peer_says;  /* why it ended the stream */
-    bool guessed;        /* the peer's present segment has a key that opens nothing here */
+    bool down;         /* ended: nothing is read or sent any more */
+    bool hot;          /* pollers read it */
+    bool by_engine;    /* this turn is the engine's */
+    bool patient;      /* TCP was told how patient to be */
+    bool more;         /* a turn of sending ended before all was sent */
+    bool full;         /* a message waits for room in its CQ */
+    bool answer_turn;  /* of two that wait, an answer goes first */
+    bool listens;      /* the listener's end: the dialer's first frame is of interest */
+    bool mute;         /* the listener's, before that frame: nothing is sent */
+    bool heard;        /* whoever connects it was told of that frame */
+    bool begun;        /* the dialer's: its first frame goes, whether there is a message or not */
+    bool rtr_answered; /* a READ as first frame: its answer is to come */
+    bool acks;         /* constant: the peer is this device; qp_ack.h */
+    bool ack_held;     /* answers of nothing wait for a turn */
+    uint8_t ack_count; /* asked for, and to come */
+    uint8_t ack_head;  /* the oldest of them */
+    struct soft_tcp_ack ack[SOFT_TCP_ACKS];
+    uint32_t
+        signalled; /* the end of the last request that completes seen, without an answer of its own */
+    uint8_t rtr;   /* the dialer's: enum iwarp_rtr, until that frame is made */
+    unsigned peer_says; /* why it ended the stream */
+    bool guessed;       /* the peer's present segment has a key that opens nothing here */
     uint32_t
         wrong_keys; /* of such the peer said, since the socket was given; a stream ends with one */
     struct soft_cm_tcp_origin origin; /* who said them; control lock */

@@ -35,6 +35,8 @@ static void framed(struct soft_qp *qp) {
     wqe->end = soft_tcp_position(qp->tcp->tx.framed);
     qp->sq_next++;
     st(qp->unretired, qp->sq_tail - qp->sq_head);
+    if ((wqe->flags & IBV_SEND_SIGNALED) && !wqe->waiting)
+        qp->tcp->signalled = wqe->end;
     if ((wqe->flags & IBV_SEND_SIGNALED) && !ld(qp->awaited))
         soft_find_due(qp);
 }
@@ -132,7 +134,7 @@ static enum soft_outcome begin_question(struct soft_qp *qp, struct soft_wqe *wqe
         wqe->status = IBV_WC_REM_INV_REQ_ERR;
         return SOFT_BROKEN;
     }
-    if (qp->waiting >= ord || qp->waiting + qp->tcp->ack_asked >= SOFT_RD_ATOMIC)
+    if (qp->waiting >= ord || qp->waiting + qp->tcp->ack_count >= SOFT_RD_ATOMIC)
         return SOFT_NO_ROOM;
     if (!sink_is_good(qp, wqe))
         return SOFT_BROKEN;
@@ -298,14 +300,15 @@ static bool next_message(struct soft_qp *qp) {
         return false;
     if (__builtin_expect(tcp->rtr != IWARP_RTR_NONE, 0))
         return (tcp->begun || qp->sq_next != qp->sq_tail) && begin_stream(tcp);
-    if (soft_tcp_ask(qp))
+    if (soft_tcp_ask(qp, false))
         return true;
     if (__builtin_expect(soft_tcp_is_far_ahead(qp), 0))
         return false;
     tcp->answer_turn = !tcp->answer_turn;
-    if (tcp->answer_turn)
-        return next_answer(qp) || next_request(qp);
-    return next_request(qp) || next_answer(qp);
+    if (tcp->answer_turn ? next_answer(qp) || next_request(qp)
+                         : next_request(qp) || next_answer(qp))
+        return true;
+    return !tcp->tx.open && soft_tcp_ask(qp, true);
 }
 
 void soft_tcp_answer_last(struct soft_qp *qp) {

@@ -101,6 +101,38 @@ static void requests_that_complete_unseen_are_acknowledged_in_time(void **state)
     tcp_expect(p.e.scq, 2, IBV_WC_SUCCESS);
 }
 
+static void sends_and_asks(uint64_t wr_id, bool asks) {
+    assert_int_equal(sv_send(&p.e, wr_id, 0, SEND_BYTES, IBV_SEND_SIGNALED), 0);
+    expect_frame(IWARP_SEND, SEND_BYTES);
+    if (asks)
+        expect_frame(IWARP_READ_REQUEST, IWARP_READ_BYTES);
+}
+
+/* A round trip that began before it does not hold up what was sent meanwhile; but there are not more of them than a few. */
+static void what_is_sent_later_is_asked_for_before_the_answer(void **state) {
+    (void)state;
+    uint64_t sent = 0, done = 0;
+    while (sent < SOFT_TCP_ACKS)
+        sends_and_asks(sent++, true);
+    sends_and_asks(sent++, false);
+    sends_and_asks(sent++, false);
+    sv_stays_empty(p.e.scq, p.e.rcq);
+    struct pollfd more = {.fd = p.fd, .events = POLLIN};
+    assert_int_equal(poll(&more, 1, 0), 0);
+    acknowledge();
+    tcp_expect(p.e.scq, done++, IBV_WC_SUCCESS);
+    expect_frame(IWARP_READ_REQUEST, IWARP_READ_BYTES);
+    while (done < SOFT_TCP_ACKS) {
+        acknowledge();
+        tcp_expect(p.e.scq, done++, IBV_WC_SUCCESS);
+    }
+    acknowledge();
+    while (done < sent)
+        tcp_expect(p.e.scq, done++, IBV_WC_SUCCESS);
+    sv_stays_empty(p.e.scq, p.e.rcq);
+    assert_int_equal(poll(&more, 1, 0), 0); /* and that is all */
+}
+
 /* Its memory would be the application's again, and read by the peer with what is written there next. */
 static void who_acknowledges_what_was_not_sent_frees_nothing(void **state) {
     (void)state;
@@ -142,6 +174,8 @@ int main(void) {
         ROW_WITH(open_plain, shut, 11_gib, a_request_far_behind_the_last_waits_to_be_acknowledged,
                  far, 11),
         cmocka_unit_test_setup_teardown(requests_that_complete_unseen_are_acknowledged_in_time,
+                                        open_plain, shut),
+        cmocka_unit_test_setup_teardown(what_is_sent_later_is_asked_for_before_the_answer,
                                         open_plain, shut),
         cmocka_unit_test_setup_teardown(who_acknowledges_what_was_not_sent_frees_nothing,
                                         open_narrow, shut),
