@@ -6,6 +6,7 @@
 
 work=$(mktemp -d)
 server=
+way=shm # how all of them go: through shared memory, or tcp
 cleanup() {
     if [ -n "$server" ]; then
         kill "$server" 2>/dev/null || true
@@ -41,6 +42,8 @@ sluice() {
     local tool=$1 port=
     shift
     : >"$work/server"
+    local -x SLUICE_SOFT_NET=off
+    [ "$way" = shm ] || SLUICE_SOFT_NET=require
     "$bin/$tool" -p 0 --device soft --cpu "$a" >/dev/null 2>"$work/server" &
     server=$!
     while [ -z "$port" ]; do # the server says when it listens; it ends by itself if it cannot
@@ -80,7 +83,8 @@ listens() { # does anybody listen on this TCP port
 ucx() {
     local port try
     [ "$3" -ge 10000 ] || [ "$quick" = 0 ] || set -- "$1" "$2" $(($2 > 4096 ? 1000 : 20000))
-    export UCX_TLS=posix,sysv,cma,self UCX_LOG_LEVEL=error
+    local -x UCX_TLS=posix,sysv,cma,self UCX_LOG_LEVEL=error
+    [ "$way" = shm ] || local -x UCX_TLS=tcp,self UCX_NET_DEVICES=lo
     for try in 1 2 3; do
         port=$((20000 + RANDOM % 20000))
         taskset -c "$a" ucx_perftest -p "$port" >"$work/ucx" 2>&1 &
@@ -143,14 +147,14 @@ cmtime_rate() {
 
 # libfabric SIZE ITERATIONS: "one_way_ns bytes_per_s", both of its ping-pong
 libfabric() {
-    local port=$((20000 + RANDOM % 20000))
-    taskset -c "$a" timeout 120 fi_pingpong -p shm -e rdm -B "$port" -S "$1" -I "$2" \
+    local port=$((20000 + RANDOM % 20000)) ends=(-p "$way" -e rdm)
+    taskset -c "$a" timeout 120 fi_pingpong "${ends[@]}" -B "$port" -S "$1" -I "$2" \
         >/dev/null 2>&1 &
     server=$!
     until listens "$port" || ! kill -0 "$server" 2>/dev/null; do
         nap
     done
-    timeout 120 taskset -c "$b" fi_pingpong -p shm -e rdm -P "$port" -S "$1" -I "$2" 127.0.0.1 \
+    timeout 120 taskset -c "$b" fi_pingpong "${ends[@]}" -P "$port" -S "$1" -I "$2" 127.0.0.1 \
         2>/dev/null | awk '/^[0-9]/ { l = $0 } END { split(l, f); print f[7] * 1000, f[6] * 1e6 }'
     wait "$server" 2>/dev/null || true
     server=
@@ -160,5 +164,12 @@ libfabric() {
 
 # local_peer NAME lat|bw SIZE COUNT: its JSON line
 local_peer() {
-    timeout 120 "$benches/peer-$1" "$2" "$3" "$4" "$a" "$b" || fail "peer-$1 failed"
+    local url=()
+    [ "$way" = shm ] || url=("tcp://127.0.0.1:$((20000 + RANDOM % 10000))")
+    timeout 120 "$benches/peer-$1" "$2" "$3" "$4" "$a" "$b" ${url[@]+"${url[@]}"} || fail "peer-$1 failed"
+}
+
+# raw_tcp lat|bw SIZE COUNT: nanoseconds one way, or messages a second, of plain TCP
+raw_tcp() {
+    timeout 120 taskset -c "$a,$b" "$benches/raw-tcp" "--$1" "$2" "$3" | awk '{ print $3 }'
 }

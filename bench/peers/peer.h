@@ -3,8 +3,10 @@
  * peer.h - what the programs that measure other libraries share: two processes on two CPUs, the times of
  * round trips, and the result as one JSON line. bench/compare runs them in turn with Sluice's tools.
  *
- *   peer-NAME lat SIZE COUNT CPU_A CPU_B      one way: half of each round trip
- *   peer-NAME bw SIZE COUNT CPU_A CPU_B       messages in one direction, confirmed by the last one
+ *   peer-NAME lat SIZE COUNT CPU_A CPU_B [URL]      one way: half of each round trip
+ *   peer-NAME bw SIZE COUNT CPU_A CPU_B [URL]       messages in one direction, confirmed by the last one
+ *
+ * URL is as the library has it; without it they meet at a name in /tmp.
  */
 #ifndef BENCH_PEER_H
 #define BENCH_PEER_H
@@ -108,12 +110,15 @@ static void peer_stream(const struct peer *p, bool server, size_t size, long cou
 
 static int peer_main(const struct peer *p, int argc, char **argv) {
     char address[128];
-    if (argc != 6 || (strcmp(argv[1], "lat") != 0 && strcmp(argv[1], "bw") != 0) ||
+    if (argc < 6 || argc > 7 || (strcmp(argv[1], "lat") != 0 && strcmp(argv[1], "bw") != 0) ||
         atol(argv[2]) < 1 || atol(argv[3]) < 1) {
-        fprintf(stderr, "usage: peer-%s lat|bw SIZE COUNT CPU_A CPU_B\n", p->name);
+        fprintf(stderr, "usage: peer-%s lat|bw SIZE COUNT CPU_A CPU_B [URL]\n", p->name);
         return 2;
     }
-    snprintf(address, sizeof address, "ipc:///tmp/peer-%s.%d", p->name, (int)getpid());
+    if (argc == 7)
+        snprintf(address, sizeof address, "%s", argv[6]);
+    else
+        snprintf(address, sizeof address, "ipc:///tmp/peer-%s.%d", p->name, (int)getpid());
     pid_t child = fork(); /* before the library is opened: it has threads */
     if (child < 0)
         peer_die("fork");
@@ -126,7 +131,7 @@ static int peer_main(const struct peer *p, int argc, char **argv) {
     if (!server)
         waitpid(child, &status, 0);
     p->close();
-    if (!server)
+    if (!server && argc == 6)
         unlink(address + strlen("ipc://"));
     return status != 0;
 }

@@ -85,8 +85,9 @@ static struct usage take_usage(sluice_node *n) {
 
 static void echo(const sluice_event *event, void *arg) {
     (void)arg;
-    if (event->type == SLUICE_MESSAGE && sluice_send(event->session, event->msg, NULL) != 0)
-        return; /* its session is closing, or there is a bug: the asking process misses it */
+    int status = event->type == SLUICE_MESSAGE ? sluice_send(event->session, event->msg, NULL) : 0;
+    if (status != 0 && status != SLUICE_ECLOSED)
+        die(sluice_strerror(status), NULL);
 }
 
 static void answer(int sock) {
