@@ -68,8 +68,12 @@ int iwarp_stream_send(int fd, struct iwarp_tx *tx, size_t most) {
     }
 }
 
-/* Into the places that payload goes to, as far as there are, and the inbox. 0 and *got, or an errno. */
-static int read_more(int fd, struct iwarp_rx *rx, struct iwarp_inbox *inbox, size_t *got) {
+/*
+ * Into the places that payload goes to, as far as there are, and the inbox. 0 and *got, or an errno. True in *all: there was
+ * no more.
+ */
+static int read_more(int fd, struct iwarp_rx *rx, struct iwarp_inbox *inbox, size_t *got,
+                     bool *all) {
     struct iovec iov[IWARP_PLACE_PIECES + 1];
     const struct iovec *place;
     unsigned count = iwarp_rx_want(rx, IWARP_STREAM_STRAIGHT, &place);
@@ -89,6 +93,7 @@ static int read_more(int fd, struct iwarp_rx *rx, struct iwarp_inbox *inbox, siz
     if (n == 0)
         return ENODATA;
     *got = (size_t)n;
+    *all = *got < straight + inbox->size;
     straight = straight < *got ? straight : *got;
     iwarp_rx_filled(rx, straight);
     inbox->at = 0;
@@ -98,13 +103,16 @@ static int read_more(int fd, struct iwarp_rx *rx, struct iwarp_inbox *inbox, siz
 
 int iwarp_stream_receive(int fd, struct iwarp_rx *rx, struct iwarp_inbox *inbox, size_t most,
                          size_t *moved) {
+    bool all = false;
     *moved = 0;
     for (;;) {
         inbox->at += iwarp_rx_feed(rx, inbox->bytes + inbox->at, inbox->end - inbox->at);
         if (rx->status != IWARP_RX_OPEN || *moved >= most)
             return 0;
+        if (all) /* asking a socket that was just emptied would only keep back what came */
+            return EAGAIN;
         size_t got;
-        int error = read_more(fd, rx, inbox, &got);
+        int error = read_more(fd, rx, inbox, &got, &all);
         if (error != 0)
             return error;
         *moved += got;

@@ -132,6 +132,27 @@ static void messages_arrive(void **state) {
     close(fd[1]);
 }
 
+/* Who waits for it would wait for a system call that brings nothing, too: here one that would find the end. */
+static void a_message_does_not_wait_for_what_comes_behind_it(void **state) {
+    (void)state;
+    uint8_t bytes[256];
+    struct iwarp_inbox inbox = {.bytes = bytes, .size = sizeof bytes};
+    int fd[2];
+    size_t moved;
+    connect_two(fd, false);
+    struct iwarp_tx *tx = sender(fd[0]);
+    struct iwarp_end *end = iwarp_end(1, true, false);
+    begin(tx, IWARP_SEND, 64);
+    assert_int_equal(iwarp_stream_send(fd[0], tx, SIZE_MAX), 0);
+    close(fd[0]);
+    assert_int_equal(iwarp_stream_receive(fd[1], &end->rx, &inbox, SIZE_MAX, &moved), EAGAIN);
+    assert_int_equal(end->delivered, 1);
+    assert_int_equal(iwarp_stream_receive(fd[1], &end->rx, &inbox, SIZE_MAX, &moved), ENODATA);
+    free(end);
+    free(tx);
+    close(fd[1]);
+}
+
 static void a_turn_has_its_bound(void **state) {
     (void)state;
     uint8_t bytes[256];
@@ -229,6 +250,7 @@ int main(void) {
         THROUGH(through_tcp_with_little_room, true, 4096, 64, true),
         THROUGH(through_a_pair, false, 0, 65536, false),
         THROUGH(through_a_pair_with_little_room, false, 2048, 100, true),
+        cmocka_unit_test(a_message_does_not_wait_for_what_comes_behind_it),
         cmocka_unit_test(a_turn_has_its_bound),
         cmocka_unit_test(the_last_word_is_heard_before_the_end),
         cmocka_unit_test(sending_to_nobody_is_an_error_and_no_signal),
