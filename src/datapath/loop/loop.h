@@ -162,6 +162,8 @@ struct sluice_loop {
     bool alone;   /* the process has one CPU: spinning takes it from whom we wait for */
     bool traffic; /* messages went or came since it slept last: worth spinning for more */
     uint32_t spins;
+    uint32_t unyielded;   /* alone: empty turns since the last yield */
+    uint32_t yield_after; /* and so many before the next */
     uint64_t idle_since_ns;
 
     /* keepalive.c */

@@ -33,6 +33,8 @@
 #define SPIN_LOOKS 63u      /* empty turns between two looks at the clock, less one */
 #define SPIN_PUBLISH 1023u  /* between two updates of the statistics page, less one */
 #define RETRY_NS 1000000ull /* while something waits for memory or for another thread */
+#define YIELD_AFTER 64u     /* empty turns before a yield, where nobody else wants the CPU */
+#define YIELD_RAN_NS 1000u  /* what a yield takes in which somebody else ran */
 #define REARM_TURNS 64      /* turns in a row that may find something while arming */
 
 void loop_set_idle(struct sluice_loop *l, sluice_idle idle) {
@@ -177,18 +179,32 @@ static bool spins(const struct sluice_loop *l) {
     return idle == SLUICE_IDLE_ADAPTIVE && l->traffic && l->totals.sessions > 0 && !l->alone;
 }
 
+/*
+ * The thread has one CPU, and what it waits for may need that, or run on another. A yield that took long let somebody run: the
+ * next empty turn yields at once. One that did not is a system call that keeps messages waiting: twice as many empty turns
+ * come before the next.
+ */
+static void yield(struct sluice_loop *l) {
+    end_span(l);
+    uint64_t before = loop_clock(l);
+    sched_yield();
+    bool ran = loop_clock(l) - before >= YIELD_RAN_NS;
+    uint32_t after = ran ? 0 : l->yield_after * 2 + 1;
+    l->yield_after = after < YIELD_AFTER ? after : YIELD_AFTER;
+    l->unyielded = 0;
+    loop_span_begin(l);
+}
+
 /* After a turn that found nothing: spins or sleeps, until until_ns (UINT64_MAX: no limit). */
 static void loop_wait(struct sluice_loop *l, uint64_t until_ns) {
     if (!spins(l)) {
         loop_sleep(l, until_ns);
         return;
     }
-    if (l->alone) {
-        end_span(l);
-        sched_yield(); /* whoever we wait for needs this CPU */
-        loop_clock(l);
-        loop_span_begin(l);
-    }
+    if (l->spins == 0)
+        l->unyielded = 0;
+    if (l->alone && l->unyielded++ >= l->yield_after)
+        yield(l);
     if ((++l->spins & SPIN_LOOKS) != 0)
         return;
     uint64_t now = loop_clock(l);
