@@ -20,6 +20,7 @@
 #include "soft/fault/plan.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/rc/ring.h"
 #include "soft/verbs/device_state.h"
@@ -242,7 +243,7 @@ enum soft_fault_verdict soft_fault_send(struct soft_qp *qp, int *status) {
         f->dark_since_ns = 0;
     }
     if (v == SOFT_FAULT_HOLD) { /* whoever polls looks again, and the engine */
-        st(qp->attention, true);
+        soft_qp_attend(qp);
         st(qp->need_tick, true);
         soft_qp_timer_want();
     }
@@ -252,7 +253,7 @@ enum soft_fault_verdict soft_fault_send(struct soft_qp *qp, int *status) {
 enum soft_fault_verdict soft_fault_receive(struct soft_qp *qp, struct soft_ring *rx, int *status) {
     struct soft_fault_qp *f = &qp->fault;
     struct soft_rule rule;
-    uint32_t n = (qp->srq ? f->received : qp->rq.head) + 1;
+    uint32_t n = (qp->srq ? qp->srq_received : qp->rq.head) + 1;
     if (decide_step(qp, FAULT_RECV, n, &f->recv, &rule) && rule.what == FAULT_RNR && rx) {
         f->stalled = true;
         atomic_store_explicit(&rx->rx.stalled, ld(qp->rx_pos) + 1, memory_order_release);

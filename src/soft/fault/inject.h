@@ -63,7 +63,6 @@ struct soft_fault_step { /* the operation that is next on a QP, and what was dec
 
 struct soft_fault_qp { /* part of a QP, under its lock */
     uint32_t serial;
-    uint32_t received; /* messages taken by shared receives */
     struct soft_fault_step send, recv;
     uint64_t dark_since_ns;
     bool stalled, holding; /* shown as not ready; a message is being held */

@@ -22,7 +22,7 @@ struct soft_qp;
 struct soft_shm_page;
 
 #define SOFT_WIRE_MAGIC 0x53465731u /* "SFW1" */
-#define SOFT_WIRE_VERSION 2u
+#define SOFT_WIRE_VERSION 3u
 #define SOFT_PEER_QUEUE_MAX 8192
 #define SOFT_PEER_BLOCKS 16
 

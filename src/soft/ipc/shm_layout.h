@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * shm_layout.h - what a process shows its peers in shared memory, read-only for them: the board with the
- * armed words of its CQs, and the table of its keys.
+ * armed words of its CQs and what its QPs have sent, and the table of its keys.
  *
  * Owner: the process itself. A reader reads each word once and believes it as far as its own memory
- * is concerned only: the worst a lie does is to ring a bell too often, or to have an access refused.
+ * is concerned only: the worst a lie does is to ring a bell too often, to have an access refused, or to have the liar's
+ * own messages seen late.
  */
 #ifndef SOFT_IPC_SHM_LAYOUT_H
 #define SOFT_IPC_SHM_LAYOUT_H
@@ -14,10 +15,21 @@
 
 #define SOFT_MAX_MR 65536
 #define SOFT_SHM_PAGE_CQS 1024
+#define SOFT_SHM_PAGE_QPS 65536 /* as many as a process can have */
 
 /* ---- board: what a process shows its peers, read-only for them --------------------------------- */
 
 #define SOFT_SHM_PAGE_MAGIC 0x53464244u /* "SFBD" */
+
+/*
+ * What a QP of the process has given its peer, both mod 256: the position of its last visible slot, and how often it
+ * said anything else. So a poller with many QPs need not look into each one's ring. The QP writes it under its lock,
+ * behind what it tells of.
+ */
+struct soft_told {
+    _Atomic uint8_t pos, news;
+};
+#define SOFT_TOLD_LINE (64 / sizeof(struct soft_told)) /* QPs in a cache line */
 
 struct soft_shm_page {
     uint32_t magic, version;
@@ -28,6 +40,7 @@ struct soft_shm_page {
         _Atomic uint32_t armed;
         uint32_t pad[15];
     } cq[SOFT_SHM_PAGE_CQS];
+    struct soft_told told[SOFT_SHM_PAGE_QPS] __attribute__((aligned(64))); /* by place; ring.h */
 };
 
 /*

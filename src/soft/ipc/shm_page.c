@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * shm_page.c - the board: one word per CQ that peers look at, in memory only its owner can write.
- * Control lock; the words are their CQs'.
+ * shm_page.c - the board: a word per CQ and one per QP that peers look at, in memory only its owner can write.
+ * Control lock; the words are their CQs' and QPs'.
  */
 #define _GNU_SOURCE
 #include "soft/ipc/shm_page.h"

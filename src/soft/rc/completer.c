@@ -15,6 +15,7 @@
 #include "soft/iwarp/qp_end.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
+#include "soft/rc/requester.h"
 #include "soft/rc/ring.h"
 #include "soft/rc/rkey_fence.h"
 #include "soft/verbs/device.h"
@@ -39,6 +40,7 @@ void soft_qp_fail(struct soft_qp *qp) {
     if (rx) {
         atomic_store_explicit(&rx->rx.acked, ld(qp->rx_pos), memory_order_release);
         atomic_store_explicit(&rx->rx.down, 1, memory_order_release);
+        soft_qp_news(qp);
     }
     if (tx)
         atomic_store_explicit(&tx->tx.down, 1, memory_order_release);
@@ -66,7 +68,7 @@ void soft_qp_fail(struct soft_qp *qp) {
     st(qp->awaited, false);
     st(qp->backlog, false);
     st(qp->rx_stalled, false);
-    st(qp->attention, true);
+    soft_qp_attend(qp);
 }
 
 bool soft_flush(struct soft_qp *qp, struct sink *sink) {
@@ -129,7 +131,7 @@ static enum ibv_wc_status told(const struct soft_qp *qp, enum ibv_wc_status stat
 /* The send at the head ends with this status and takes the QP down. False: no room yet. */
 static bool fail_head(struct soft_qp *qp, struct sink *sink, enum ibv_wc_status status) {
     if (!room(sink, qp->ibv.send_cq)) {
-        st(qp->attention, true);
+        soft_qp_attend(qp);
         return false;
     }
     struct soft_wqe *wqe = &qp->sq[qp->sq_head++ & qp->sq_mask];
@@ -221,7 +223,7 @@ void soft_retire(struct soft_qp *qp, struct sink *sink) {
             break;
         if (wqe->flags & IBV_SEND_SIGNALED) {
             if (!room(sink, qp->ibv.send_cq)) {
-                st(qp->attention, true);
+                soft_qp_attend(qp);
                 break;
             }
             struct ibv_wc wc = {.wr_id = wqe->wr_id,

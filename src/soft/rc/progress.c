@@ -21,7 +21,7 @@
 static void answers(struct soft_qp *qp) {
     soft_rdma_target_transmit(qp);
     if (qp->answer_head != qp->answer_tail) { /* the ring is full: go on when it is not */
-        st(qp->attention, true);
+        soft_qp_attend(qp);
         st(qp->need_tick, true);
         soft_qp_timer_want();
     }
@@ -63,7 +63,7 @@ void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
     soft_completer(qp, sink);
     if (qp->state == IBV_QPS_ERR) {
         if (!soft_flush(qp, sink))
-            st(qp->attention, true);
+            soft_qp_attend(qp);
     } else if (ld(qp->tx) || qp->unreliable) {
         uint32_t before = qp->tx_published;
         if (qp->answer_head != qp->answer_tail)

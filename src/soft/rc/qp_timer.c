@@ -27,7 +27,6 @@
 
 #define TICK_NS 1000000u
 #define TICK_SLOW 10
-#define KICK_AFTER_POLLS 2048
 /* An acknowledgement in a slot waits behind a message the peer has no receive for: tell it again. */
 #define TELL_AGAIN_POLLS 1024
 #define NO_PEER_TIMEOUT_NS_MAX 10000000000ull
@@ -172,9 +171,9 @@ void soft_qp_idle(struct soft_qp *qp) {
     }
     if (ld(qp->unretired) == 0)
         return;
-    if (polls % SOFT_LOOK_EVERY == 0)
+    if (polls % SOFT_LOOK_EVERY == 0 || polls >= SOFT_KICK_AFTER)
         st(qp->attention, true);
-    if (polls < KICK_AFTER_POLLS)
+    if (polls < SOFT_KICK_AFTER)
         return;
     st(qp->empty_polls, 0);
     uint64_t now = soft_now_ns();

@@ -9,6 +9,7 @@
  *
  * Owner: the QP's lock.
  */
+#include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
 
 #include <errno.h>
@@ -182,7 +183,7 @@ static enum ibv_wc_status wrong_buffer(struct soft_qp *qp, const struct soft_wqe
 static void mark_broken(struct soft_qp *qp) {
     qp->plain_tx = false;
     qp->sq_broken = true; /* takes effect when everything before it completed */
-    st(qp->attention, true);
+    soft_qp_attend(qp);
 }
 
 /*
@@ -316,6 +317,7 @@ void soft_qp_flush_ack(struct soft_qp *qp) {
         return;
     soft_tsan_publish(qp->attr.dest_qp_num);
     atomic_store_explicit(&rx->rx.acked, pos, memory_order_release);
+    soft_qp_news(qp);
     st(qp->rx_told, pos);
     st(qp->rx_word, pos);
     bell_after(qp, qp->peer_send_armed);

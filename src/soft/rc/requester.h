@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/rc/slot.h"
 #include "soft/verbs/qp.h"
@@ -65,6 +66,11 @@ void soft_qp_kick(struct soft_qp *qp); /* ring the peer's bell */
 static inline void bell_after(struct soft_qp *qp, const _Atomic uint32_t *armed) {
     if (__builtin_expect(bell_wanted(qp, armed), 0))
         soft_qp_kick(qp);
+}
+
+/* Something other than slots was said in the ring that the peer writes. qp->lock; a poller that sees this finds it. */
+static inline void soft_qp_news(struct soft_qp *qp) {
+    atomic_store_explicit(&qp->told->news, (uint8_t)(ld(qp->told->news) + 1), memory_order_release);
 }
 
 void soft_qp_flush_ack(struct soft_qp *qp);     /* qp->lock */

@@ -59,7 +59,7 @@ static inline struct soft_rqe *receive_get(struct soft_qp *qp) {
 static inline void receive_done(struct soft_qp *qp) {
     if (qp->srq) {
         qp->srq_taken = false;
-        qp->fault.received++;
+        qp->srq_received++;
     } else {
         qp->rq.head++;
     }
@@ -210,7 +210,7 @@ static void complete_receive(struct soft_qp *qp, struct sink *sink, const struct
 static bool invalidated(struct soft_qp *qp, struct sink *sink, uint32_t rkey) {
     enum ibv_wc_status status;
     if (!soft_mw_invalidate(qp, rkey, &status)) {
-        st(qp->attention, true);
+        soft_qp_attend(qp);
         st(qp->need_tick, true);
         soft_qp_timer_want();
         return false;

@@ -100,7 +100,8 @@ struct soft_ring {
     struct {
         uint32_t magic, slots;
         uint32_t receiver_qpn, sender_qpn;
-        uint32_t pad[12];
+        uint32_t place; /* on the receiver's board: where its QP tells of what it sends */
+        uint32_t pad[11];
     } fixed;
     /* written by the receiver */
     struct {

@@ -28,6 +28,7 @@
 #include "soft/ipc/process_fence.h"
 #include "soft/ipc/qpn_directory.h"
 #include "soft/ipc/shm_layout.h"
+#include "soft/ipc/shm_page.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/ipc/untrusted_fd.h"
 #include "soft/rc/pending_ring.h"
@@ -78,6 +79,7 @@ static int ring_create(struct soft_qp *qp, struct soft_ring **out) {
     ring->fixed.slots = SOFT_RING_SLOTS;
     ring->fixed.receiver_qpn = qp->ibv.qp_num;
     ring->fixed.sender_qpn = qp->attr.dest_qp_num;
+    ring->fixed.place = soft_qp_place(qp->ibv.qp_num);
     atomic_store(&ring->rx.rnr_timer, qp->attr.min_rnr_timer);
     atomic_store(&ring->rx.dark, atomic_load(&soft_port_down));
     atomic_store(&ring->rx.access,
@@ -89,6 +91,7 @@ static int ring_create(struct soft_qp *qp, struct soft_ring **out) {
 /* The peer's ring becomes ours to write. */
 static void attach(struct soft_qp *qp, struct soft_ring *ring, struct soft_peer *peer,
                    const uint32_t cqs[2], uint32_t pd) {
+    uint32_t place = *(volatile uint32_t *)&ring->fixed.place; /* read once, and checked */
     spin_lock(&qp->lock);
     qp->remote_pd = pd;
     /* Two processes may have two connections. Regions and bells go by the one that carried LINK. */
@@ -96,10 +99,12 @@ static void attach(struct soft_qp *qp, struct soft_ring *ring, struct soft_peer 
     qp->peer_recv_armed = &peer->shm_page->cq[cqs[0] % SOFT_SHM_PAGE_CQS].armed;
     qp->peer_send_armed = &peer->shm_page->cq[cqs[1] % SOFT_SHM_PAGE_CQS].armed;
     qp->fence_free = peer->fence_free;
+    if (place < SOFT_SHM_PAGE_QPS)
+        atomic_store_explicit(&qp->heard, &peer->shm_page->told[place], memory_order_release);
     qp->tx_pos = qp->tx_index = qp->tx_published = 0;
     st(qp->tx_acked, 0);
     atomic_store_explicit(&qp->tx, ring, memory_order_release);
-    st(qp->attention, true);
+    soft_qp_attend(qp);
     spin_unlock(&qp->lock);
     soft_qp_progress(qp); /* what was posted before the ring came */
 }
@@ -114,6 +119,8 @@ static void take_pending_ring(struct soft_qp *qp) {
 
 int soft_ring_exchange_open(struct soft_qp *qp, int found, struct soft_peer *peer) {
     struct soft_ring *ring;
+    struct soft_told *told = &soft_shm_page->told[soft_qp_place(qp->ibv.qp_num)];
+    st(told->pos, 0);
     int fd = ring_create(qp, &ring), rc = found;
     if (fd < 0) {
         rc = errno;
@@ -136,6 +143,8 @@ int soft_ring_exchange_open(struct soft_qp *qp, int found, struct soft_peer *pee
         return -rc;
     }
     spin_lock(&qp->lock);
+    qp->told = told;
+    qp->dest_qpn = qp->attr.dest_qp_num;
     st(qp->rx_index, 0);
     st(qp->rx_pos, 0);
     st(qp->rx_told, 0);
@@ -175,6 +184,7 @@ void soft_ring_exchange_close(struct soft_qp *qp) {
     st(qp->rx, NULL);
     st(qp->tx, NULL);
     qp->peer_recv_armed = qp->peer_send_armed = NULL;
+    st(qp->heard, NULL); /* it is in no CQ's list, and so nobody listens there for it */
     struct soft_peer *peer = qp->peer, *link_peer = qp->link_peer;
     qp->peer = qp->link_peer = NULL;
     spin_unlock(&qp->lock);
@@ -428,7 +438,7 @@ void soft_ring_exchange_on_peer_gone(struct soft_peer *peer) {
         spin_lock(&qp->lock);
         qp->peer_gone = true;
         qp->plain_tx = false;
-        st(qp->attention, true);
+        soft_qp_attend(qp);
         spin_unlock(&qp->lock);
         soft_qp_progress(qp);
     }

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/copy_short.h"
+#include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/rc/ring.h"
 #include "soft/verbs/qp.h"
@@ -55,6 +56,11 @@ static inline unsigned slot_room(const struct soft_qp *qp) {
     return SOFT_RING_SLOTS - (qp->tx_pos - ld(qp->tx_acked));
 }
 
+/* Behind what it speaks of: a poller that sees this finds that. Partner: cq_arrivals.h, word_of(). */
+static inline void slot_tell(struct soft_qp *qp, uint32_t pos) {
+    atomic_store_explicit(&qp->told->pos, (uint8_t)pos, memory_order_release);
+}
+
 /* Heads the span of slots that was just filled. */
 static inline void slot_head(struct soft_qp *qp, struct soft_ring *ring, unsigned span, unsigned op,
                              unsigned flags, unsigned len, uint32_t imm) {
@@ -86,10 +92,13 @@ static inline void slot_send(struct soft_qp *qp, struct soft_ring *ring, const u
     st(slot->word_imm, soft_word(SOFT_OP_SEND, flags, bytes) | (uint64_t)imm << 32);
     soft_tsan_publish(qp->attr.dest_qp_num);
     atomic_store_explicit(&slot->seq_ack, pos | (uint64_t)ack << 32, memory_order_release);
+    slot_tell(qp, pos);
     st(qp->rx_told, ack);
     qp->tx_pos = qp->tx_published = pos;
     qp->tx_index = soft_slot_next(index);
-    slot_fetch_to_write(&ring->slot[qp->tx_index].data[48]);
+    if (__builtin_expect(ld(qp->arrival) == 0,
+                         1)) /* of one of many the cache has lost it by then */
+        slot_fetch_to_write(&ring->slot[qp->tx_index].data[48]);
 }
 
 /*
@@ -109,6 +118,7 @@ static inline void slot_publish(struct soft_qp *qp, struct soft_ring *ring) {
         uint64_t seq_ack = (pos + 1) | (uint64_t)ack << 32;
         atomic_store_explicit(&ring->slot[index].seq_ack, seq_ack, memory_order_release);
     }
+    slot_tell(qp, pos);
     st(qp->rx_told, ack);
     qp->tx_published = pos;
 }

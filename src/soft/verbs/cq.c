@@ -95,6 +95,8 @@ int soft_destroy_cq(struct ibv_cq *ibcq) {
     pthread_cond_destroy(&ibcq->cond);
     soft_tcp_set_free(cq);
     free(cq->polled);
+    free(cq->arrivals);
+    free((void *)cq->boards);
     soft_reader_free(cq);
     free(cq->ring);
     free(cq);

@@ -14,6 +14,7 @@
 
 #include "soft/ipc/spinlock.h"
 
+struct soft_arrivals;
 struct soft_qp;
 struct soft_reader;
 
@@ -38,6 +39,8 @@ struct soft_polled {
     uint32_t want;
 };
 
+#define SOFT_OWING 64u
+
 struct soft_cq {
     union {
         struct ibv_cq ibv;
@@ -51,10 +54,19 @@ struct soft_cq {
     _Atomic bool dead;          /* overrun: nothing goes in any more, its QPs go to ERR */
     struct soft_polled *polled; /* QPs that complete here; under poll_lock */
     unsigned look_next;         /* of many: where the next poll begins to look at them as a whole */
-    unsigned qp_count, qp_capacity, hot_count, cold_next;
+    unsigned qp_count, qp_capacity, hot_count,
+        cold_next; /* from hot_count on: cold, or listened to */
     _Atomic unsigned
         idle_polls; /* since cold ones were looked for last; poll_lock, read by others as well */
     unsigned first; /* where the next poll begins: not 0 behind a QP that filled the last one */
+    struct soft_arrivals *arrivals;  /* cq_arrivals.h: the QPs that are listened to; poll_lock */
+    const _Atomic uint64_t **boards; /* where, by line */
+    unsigned arrival_lines, arrival_capacity, arrival_next;
+    _Atomic bool called;          /* some QP needs attention: all are looked at soon */
+    unsigned sweep;               /* how many are left of these */
+    unsigned lulls;               /* polls in a row in which none of them had anything */
+    unsigned owing_count;         /* how many were noted since it was looked at, the last in */
+    uint32_t owing[SOFT_OWING];   /* places of those that gave messages: their peers may not know */
     struct soft_qp *_Atomic warm; /* cold QPs that somebody posted sends to */
     unsigned fetched;             /* events handed out; under the channel's lock */
     struct soft_reach reach;      /* poll_lock */

@@ -3,7 +3,8 @@
  * cq_pollset.c - the queue pairs of a CQ: hot ones, which every poll looks at, and cold ones.
  *
  * A QP is hot while it has unanswered sends or had anything lately. Of the cold ones a few are looked
- * at per poll, round robin; a QP that somebody posts a send to comes back by way of the warm list.
+ * at per poll, round robin; a QP that somebody posts a send to comes back by way of the warm list. Of many, those whose
+ * peers tell of what they send are listened to instead (cq_arrivals.h): they stand among the cold ones, and are not.
  *
  * Owner: the CQ's poll lock; the warm list is lock-free.
  */
@@ -16,7 +17,7 @@
 
 #include "soft/ipc/spinlock.h"
 #include "soft/verbs/cq.h"
-#include "soft/verbs/cq_pollset.h"
+#include "soft/verbs/cq_arrivals.h"
 #include "soft/verbs/internal.h"
 #include "soft/verbs/qp.h"
 
@@ -43,39 +44,88 @@ static void assert_kept(struct soft_cq *cq) {
     ASSERT(cq->hot_count <= cq->qp_count && cq->qp_count <= cq->qp_capacity);
 }
 
+/* Room for more, allocated outside of the lock that pollers take. */
+struct grown {
+    unsigned capacity, lines;
+    struct soft_polled *polled;
+    struct soft_arrivals *arrivals; /* for more than SOFT_MANY */
+    const _Atomic uint64_t **boards;
+};
+
+static void grown_free(struct grown *g) {
+    free(g->polled);
+    free(g->arrivals);
+    free((void *)g->boards);
+}
+
+static int grow(struct grown *g, unsigned capacity) {
+    grown_free(g);
+    *g = (struct grown){.capacity = capacity, .lines = capacity > SOFT_MANY ? capacity / 2 : 0};
+    g->polled = calloc(capacity, sizeof *g->polled);
+    if (g->lines > 0) {
+        g->arrivals = aligned_alloc(64, g->lines * sizeof *g->arrivals);
+        g->boards = (const _Atomic uint64_t **)calloc(g->lines, sizeof *g->boards);
+    }
+    return !g->polled || (g->lines > 0 && (!g->arrivals || !g->boards)) ? ENOMEM : 0;
+}
+
+/* poll_lock held. What was there before is to be freed. */
+static void take_grown(struct soft_cq *cq, struct grown *g) {
+    struct grown old = {.polled = cq->polled, .arrivals = cq->arrivals, .boards = cq->boards};
+    if (cq->qp_count)
+        memcpy(g->polled, cq->polled, cq->qp_count * sizeof *g->polled);
+    if (cq->arrival_lines) {
+        memcpy(g->arrivals, cq->arrivals, cq->arrival_lines * sizeof *g->arrivals);
+        memcpy((void *)g->boards, (const void *)cq->boards, cq->arrival_lines * sizeof *g->boards);
+    }
+    cq->polled = g->polled;
+    cq->arrivals = g->arrivals;
+    cq->boards = g->boards;
+    cq->qp_capacity = g->capacity;
+    cq->arrival_capacity = g->lines;
+    *g = old;
+}
+
 int soft_cq_pollset_add(struct soft_cq *cq, struct soft_qp *qp) {
-    int rc = 0;
     static const _Atomic uint32_t nowhere = 0;
-    struct soft_polled *old = NULL, *grown = NULL;
-    unsigned capacity = 0;
-    for (;;) { /* memory is allocated outside the lock that pollers take */
+    struct grown grown = {0};
+    for (;;) {
         spin_lock(&cq->poll_lock);
         if (cq->qp_count < cq->qp_capacity)
             break;
-        if (grown && capacity > cq->qp_count) {
-            if (cq->qp_count)
-                memcpy(grown, cq->polled, cq->qp_count * sizeof *grown);
-            old = cq->polled;
-            cq->polled = grown;
-            cq->qp_capacity = capacity;
-            grown = NULL;
+        if (grown.polled && grown.capacity > cq->qp_count) {
+            take_grown(cq, &grown);
             break;
         }
-        capacity = cq->qp_capacity ? 2 * cq->qp_capacity : 8;
+        unsigned capacity = cq->qp_capacity ? 2 * cq->qp_capacity : 8;
         spin_unlock(&cq->poll_lock);
-        free(grown);
-        grown = calloc(capacity, sizeof *grown);
-        if (!grown)
+        if (grow(&grown, capacity) != 0) {
+            grown_free(&grown);
             return ENOMEM;
+        }
     }
     /* new ones start hot */
     cq->qp_count++;
     set(cq, cq->qp_count - 1, (struct soft_polled){qp, &nowhere, 1});
     swap(cq, cq->qp_count - 1, cq->hot_count++);
     spin_unlock(&cq->poll_lock);
-    free(old);
-    free(grown);
-    return rc;
+    grown_free(&grown);
+    return 0;
+}
+
+#define LISTEN_AT_ONCE 128 /* a turn stays short, whatever number of QPs came up */
+
+void soft_cq_pollset_listen(struct soft_cq *cq) {
+    assert_kept(cq);
+    unsigned count = 0;
+    for (unsigned i = 0; i < cq->hot_count && count < LISTEN_AT_ONCE;) {
+        if (!soft_arrivals_add(cq, cq->polled[i].qp)) {
+            i++;
+            continue;
+        }
+        swap(cq, i, --cq->hot_count);
+        count++;
+    }
 }
 
 /* poll_lock held. A cold one, at i, had something. */
@@ -91,6 +141,8 @@ void soft_cq_pollset_cool(struct soft_cq *cq) {
     st(cq->idle_polls, 0);
     if (cq->qp_count <= HOT_MIN)
         return;
+    if (cq->qp_count > SOFT_MANY)
+        soft_cq_pollset_listen(cq);
     for (unsigned i = 0; i < cq->hot_count;) {
         struct soft_qp *qp = cq->polled[i].qp;
         if (ld(qp->used_lately) || ld(qp->unretired)) {
@@ -138,6 +190,7 @@ void soft_cq_pollset_take_warm(struct soft_cq *cq) {
 void soft_cq_pollset_remove(struct soft_cq *cq, struct soft_qp *qp, bool purge) {
     spin_lock(&cq->poll_lock);
     soft_cq_pollset_take_warm(cq); /* so that no list points to it any more */
+    soft_arrivals_remove(cq, qp);
     for (unsigned i = 0; i < cq->qp_count; i++) {
         if (cq->polled[i].qp != qp)
             continue;

@@ -108,7 +108,7 @@ static void show_port(struct soft_qp *qp) {
     struct soft_ring *rx = ld(qp->rx);
     if (rx)
         atomic_store(&rx->rx.dark, atomic_load(&soft_port_down));
-    st(qp->attention, true);
+    soft_qp_attend(qp);
     if (qp->tcp) { /* what comes meanwhile is not looked at */
         st(qp->need_tick, true);
         soft_qp_timer_want();

@@ -17,6 +17,8 @@ struct soft_qp;
 /* ---- poll.c ---------------------------------------------------------------------------------- */
 
 int soft_poll_cq(struct ibv_cq *cq, int ne, struct ibv_wc *wc);
+/* Takes what there is of one that has work, of many. poll_lock held. */
+int soft_serve(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne);
 
 /* ---- notify.c -------------------------------------------------------------------------------- */
 
@@ -28,12 +30,15 @@ int soft_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 /* The same, but all of them or none. 0 or an errno. */
 int soft_post_all(struct soft_qp *qp, struct ibv_send_wr *wr);
 
+#define SOFT_MANY 32u /* QPs of a CQ: up to here all are looked at in every poll */
+
 /* ---- cq_pollset.c ---------------------------------------------------------------------------- */
 
 /* poll_lock held */
 void soft_cq_pollset_take_warm(struct soft_cq *cq);
 void soft_cq_pollset_warm_up(struct soft_cq *cq, unsigned at);
 void soft_cq_pollset_cool(struct soft_cq *cq);
+void soft_cq_pollset_listen(struct soft_cq *cq); /* there are more than SOFT_MANY */
 /* and without it */
 int soft_cq_pollset_add(struct soft_cq *cq, struct soft_qp *qp);
 void soft_cq_pollset_remove(struct soft_cq *cq, struct soft_qp *qp, bool purge);

@@ -23,19 +23,22 @@
 #include "soft/iwarp/cq_set.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
-#include "soft/rc/qp_timer.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/ring.h"
 #include "soft/rc/slot.h"
 #include "soft/verbs/cq.h"
+#include "soft/verbs/cq_arrivals.h"
 #include "soft/verbs/internal.h"
 #include "soft/verbs/mr.h"
+#include "soft/verbs/poll_many.h"
 #include "soft/verbs/post_recv.h"
 #include "soft/verbs/qp.h"
 #include "soft/verbs/receive_short.h"
 #include "soft/verbs/srq.h"
 
-#define COLD_PER_POLL 4
+#define COLD_PER_POLL 4u
+#define COLD_LISTENING 2u /* of those that are listened to */
+#define SWEEP 64u
 #define COOL_AFTER 4096 /* polls between looks for QPs that went cold */
 #define TCP_EVERY 32u   /* and for sockets with something to read, where there are any */
 
@@ -102,7 +105,7 @@ static __attribute__((noinline)) int retire_short(struct soft_qp *qp, struct sof
                                   .status = IBV_WC_SUCCESS,
                                   .opcode = soft_wc_opcode(wqe->opcode),
                                   .byte_len = wqe->total,
-                                  .qp_num = qp->ibv.qp_num};
+                                  .qp_num = qp->own_qpn};
         qp->sq_free = qp->sq_head = ++qp->sq_looked;
         soft_find_due(qp);
     }
@@ -122,7 +125,7 @@ static __attribute__((noinline)) int serve_long(struct soft_qp *qp, struct soft_
 }
 
 static inline bool short_way(const struct soft_qp *qp, const struct soft_cq *cq) {
-    return qp->plain_rx && soft_cq_of(qp->ibv.recv_cq) == cq && !ld(cq->dead) &&
+    return qp->plain_rx && soft_cq_of(qp->own_recv_cq) == cq && !ld(cq->dead) &&
            !soft_fault_active();
 }
 
@@ -131,7 +134,7 @@ static inline int serve_locked(struct soft_qp *qp, struct soft_cq *cq, struct ib
     int n = 0;
     if (__builtin_expect(short_way(qp, cq), 1)) {
         /* First what was answered: else a small array would never hold anything but receives. */
-        if (__builtin_expect(ld(qp->awaited), 0) && soft_cq_of(qp->ibv.send_cq) == cq &&
+        if (__builtin_expect(ld(qp->awaited), 0) && soft_cq_of(qp->own_send_cq) == cq &&
             answered(qp))
             n = retire_short(qp, cq, wc, ne);
         if (n < ne)
@@ -143,7 +146,18 @@ static inline int serve_locked(struct soft_qp *qp, struct soft_cq *cq, struct ib
     return n;
 }
 
-static inline int serve(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne) {
+/* Who has received often sends on the same QP next: what that writes. qp->lock held, which orders what is read. */
+static inline __attribute__((always_inline)) void fetch_answer(const struct soft_qp *qp) {
+    struct soft_ring *ring = ld(qp->tx);
+    if (!ring)
+        return;
+    slot_fetch_to_write(ring->slot[qp->tx_index].data);
+    slot_fetch_to_write(ring->slot[qp->tx_index].data + 64);
+    slot_fetch_to_write((const uint8_t *)&qp->sq[qp->sq_tail & qp->sq_mask]);
+}
+
+static inline __attribute__((always_inline)) int
+serve_one_of(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne, const bool many) {
     st(qp->used_lately, true);
     /* A poller that finds the lock taken comes again; the engine has to get its turn. */
     if (__builtin_expect(!spin_try(&qp->lock), 0))
@@ -159,45 +173,55 @@ static inline int serve(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *w
     /* No message this time: then the peer learns what was taken before, as in an empty poll. */
     if (__builtin_expect(ld(qp->rx_pos) == pos && ld(qp->rx_told) != pos, 0))
         soft_qp_flush_ack(qp);
+    if (many && n > 0)
+        fetch_answer(qp);
     spin_unlock(&qp->lock);
     return n;
 }
 
-static inline void nothing_there(struct soft_qp *qp) {
-    uint32_t polls = ld(qp->empty_polls) + 1;
-    st(qp->empty_polls, polls);
-    if (__builtin_expect(ld(qp->rx_told) != ld(qp->rx_pos) || polls % SOFT_LOOK_EVERY == 0, 0))
-        soft_qp_idle(qp);
+static inline int serve(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne) {
+    return serve_one_of(qp, cq, wc, ne, false);
 }
 
-/* A few of those that had nothing for long. */
+int soft_serve(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne) {
+    return serve_one_of(qp, cq, wc, ne, true);
+}
+
+/* Where most are listened to: all within a few polls, when some QP needs it; else so few that they cost nothing. */
+static inline unsigned looks_listening(struct soft_cq *cq, unsigned cold) {
+    if (__builtin_expect(ld(cq->called), 0)) {
+        st(cq->called, false);
+        cq->sweep = cold;
+    }
+    unsigned looks = cq->sweep < SWEEP ? cq->sweep : SWEEP;
+    cq->sweep -= looks;
+    return looks > COLD_LISTENING ? looks : COLD_LISTENING;
+}
+
+/* A few of those that had nothing for long, or whose peers are listened to. */
 static __attribute__((noinline)) int progress_cold(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     int n = 0;
-    unsigned cold = cq->qp_count - cq->hot_count;
-    for (unsigned k = 0; k < COLD_PER_POLL && k < cold && n < ne; k++) {
+    unsigned cold = cq->qp_count - cq->hot_count, looks = COLD_PER_POLL;
+    if (cq->arrival_lines > 0)
+        looks = looks_listening(cq, cold);
+    for (unsigned k = 0; k < looks && k < cold && n < ne; k++) {
         if (cq->cold_next < cq->hot_count || cq->cold_next >= cq->qp_count)
             cq->cold_next = cq->hot_count;
         unsigned i = cq->cold_next++;
         struct soft_qp *qp = cq->polled[i].qp;
-        if (soft_qp_has_work(qp) || ld(qp->unretired)) {
+        if (i + AHEAD < cq->qp_count)
+            __builtin_prefetch(&cq->polled[i + AHEAD].qp->rx);
+        if (ld(qp->arrival) != 0) {
+            if (soft_qp_has_work(qp))
+                n += serve(qp, cq, wc + n, ne - n);
+            else
+                nothing_there_lately(qp, cold / COLD_LISTENING);
+        } else if (soft_qp_has_work(qp) || ld(qp->unretired)) {
             soft_cq_pollset_warm_up(cq, i);
             n += serve(qp, cq, wc + n, ne - n);
         }
     }
     return n;
-}
-
-#define AHEAD 4u
-
-/* With many QPs each lies in a part of memory that the cache has lost since it was looked at last. */
-static inline void look_ahead(const struct soft_cq *cq, unsigned i, unsigned end) {
-    if (__builtin_expect(end - i <= 2 * AHEAD, 1))
-        return;
-    __builtin_prefetch(&cq->polled[i + 2 * AHEAD].qp->rx);
-    struct soft_qp *next = cq->polled[i + AHEAD].qp;
-    struct soft_ring *ring = ld(next->rx);
-    if (ring)
-        __builtin_prefetch(&ring->slot[ld(next->rx_index)]);
 }
 
 /* Hot ones from i up to end. poll_lock held. */
@@ -235,53 +259,30 @@ static __attribute__((noinline)) int progress_from(struct soft_cq *cq, struct ib
     return n;
 }
 
-/* ---- many of them -------------------------------------------------------------------------------- */
+/* ---- which of them ------------------------------------------------------------------------------- */
 
-#define MANY 32u /* up to here all are looked at in every poll */
-#define LOOKS 8u /* polls in which all are looked at as a whole */
-
-static inline int serve_polled(struct soft_cq *cq, unsigned i, struct ibv_wc *wc, int ne) {
-    struct soft_polled *polled = &cq->polled[i];
-    struct soft_qp *qp = polled->qp;
-    int n = 0;
-    if (soft_qp_has_work(qp))
-        n = serve(qp, cq, wc, ne);
-    if (n == 0)
-        nothing_there(qp);
-    struct soft_ring *ring = ld(qp->rx);
-    if (ring) {
-        polled->seq = &ring->slot[ld(qp->rx_index)].seq;
-        polled->want = ld(qp->rx_pos) + 1;
-    }
-    return n;
-}
-
-/* The next few as a whole: what is seldom there waits a few polls for that. */
-static int look_at_some(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
-    unsigned hot = cq->hot_count, i = cq->look_next < hot ? cq->look_next : 0;
-    int n = 0;
-    for (unsigned left = hot / LOOKS + 1; left > 0 && n < ne; left--) {
-        look_ahead(cq, i, hot);
-        n += serve_polled(cq, i, wc + n, ne - n);
-        i = i + 1 < hot ? i + 1 : 0;
-    }
-    cq->look_next = i;
-    return n;
-}
-
-/* Of the others those for whom a message is there, behind the one that filled the poll before. poll_lock held. */
-static __attribute__((noinline)) int progress_many(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
-    int n = look_at_some(cq, wc, ne);
-    unsigned hot = cq->hot_count, i = cq->first < hot ? cq->first : 0;
-    for (unsigned left = hot; left > 0 && n < ne; left--) {
-        const struct soft_polled *polled = &cq->polled[i];
-        if (__builtin_expect(ld(*polled->seq) == polled->want, 0))
-            n += serve_polled(cq, i, wc + n, ne - n);
-        i = i + 1 < hot ? i + 1 : 0;
-    }
-    cq->first = i;
-    if (cq->qp_count != hot && n < ne)
+static __attribute__((noinline)) int progress_scanned(struct soft_cq *cq, struct ibv_wc *wc,
+                                                      int ne) {
+    int n = soft_progress_many(cq, wc, ne);
+    if (cq->qp_count != cq->hot_count && n < ne)
         n += progress_cold(cq, wc + n, ne - n);
+    return n;
+}
+
+static __attribute__((noinline)) int progress_behind(struct soft_cq *cq, struct ibv_wc *wc,
+                                                     int ne) {
+    return cq->hot_count > SOFT_MANY ? progress_scanned(cq, wc, ne) : progress_from(cq, wc, ne);
+}
+
+/* Each kind is first in every other poll: one that fills it keeps no other waiting. poll_lock held. */
+static __attribute__((noinline)) int progress_listening(struct soft_cq *cq, struct ibv_wc *wc,
+                                                        int ne) {
+    bool first = ld(cq->idle_polls) % 2 == 0;
+    int n = first ? soft_progress_told(cq, wc, ne) : 0;
+    if (n < ne)
+        n += progress_behind(cq, wc + n, ne - n);
+    if (n < ne && !first)
+        n += soft_progress_told(cq, wc + n, ne - n);
     return n;
 }
 
@@ -289,10 +290,10 @@ static __attribute__((noinline)) int progress_many(struct soft_cq *cq, struct ib
 static inline int progress_all(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     if (__builtin_expect(ld(cq->warm) != NULL, 0))
         soft_cq_pollset_take_warm(cq);
-    if (__builtin_expect(cq->hot_count > MANY, 0))
-        return progress_many(cq, wc, ne);
-    if (__builtin_expect(cq->first != 0, 0))
-        return progress_from(cq, wc, ne);
+    if (__builtin_expect((cq->arrival_lines | cq->first) != 0, 0))
+        return cq->arrival_lines ? progress_listening(cq, wc, ne) : progress_behind(cq, wc, ne);
+    if (__builtin_expect(cq->hot_count > SOFT_MANY, 0))
+        return progress_scanned(cq, wc, ne);
     int n = progress_hot(cq, 0, cq->hot_count, wc, ne);
     if (__builtin_expect(cq->qp_count != cq->hot_count, 0) && n < ne)
         n += progress_cold(cq, wc + n, ne - n);

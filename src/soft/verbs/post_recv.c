@@ -64,10 +64,10 @@ static int post_recv_long(struct soft_qp *qp, struct ibv_recv_wr *wr, struct ibv
         if (rx)
             atomic_store_explicit(&rx->rx.stalled, 0, memory_order_release);
         else
-            st(qp->attention, true); /* its socket is not read: qp_tcp.h */
+            soft_qp_attend(qp); /* its socket is not read: qp_tcp.h */
     }
     if (qp->state == IBV_QPS_ERR)
-        st(qp->attention, true);
+        soft_qp_attend(qp);
     if (__builtin_expect(stalled || qp->state == IBV_QPS_ERR, 0)) {
         /* Something can complete now. A sleeper will not poll for it: look after what we stored. Partner: the fence
            between arming and the last look in notify.c, soft_req_notify_cq(). */

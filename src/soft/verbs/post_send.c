@@ -56,7 +56,7 @@ static inline const uint8_t *payload(const struct soft_qp *qp, const struct ibv_
     const struct ibv_sge *sge = wr->sg_list;
     if (wr->send_flags & IBV_SEND_INLINE)
         return sge->length <= qp->max_inline ? (const uint8_t *)(uintptr_t)sge->addr : NULL;
-    const struct soft_mr *mr = soft_mr_find(sge->lkey, qp->ibv.pd);
+    const struct soft_mr *mr = soft_mr_find(sge->lkey, qp->own_pd);
     return mr ? soft_mr_range(mr, sge->addr, sge->length, 0) : NULL;
 }
 
@@ -274,18 +274,18 @@ static int iwarp_state(struct soft_qp *qp, struct ibv_send_wr **wr) {
 static bool posted(struct soft_qp *qp) {
     bool tick = qp->sq_next != qp->sq_tail;
     if (__builtin_expect(tick, 0)) {
-        st(qp->attention, true);
+        soft_qp_attend(qp);
         st(qp->need_tick, true);
         st(qp->backlog, true);
     }
     if (__builtin_expect(qp->state == IBV_QPS_ERR || qp->peer_gone, 0))
-        st(qp->attention, true);
+        soft_qp_attend(qp);
     if (__builtin_expect(qp->kick_wanted, 0)) {
         qp->kick_wanted = false;
         soft_qp_kick(qp);
     }
     /* Nobody may be polling here or there while somebody sleeps on this: the engine looks after it. */
-    if (__builtin_expect(ld(soft_cq_of(qp->ibv.send_cq)->armed) != 0, 0) &&
+    if (__builtin_expect(ld(soft_cq_of(qp->own_send_cq)->armed) != 0, 0) &&
         qp->sq_head != qp->sq_tail) {
         st(qp->need_tick, true);
         tick = true;
@@ -365,7 +365,7 @@ static inline bool single(const struct soft_qp *qp, const struct ibv_send_wr *wr
     const unsigned flags = IBV_SEND_INLINE | IBV_SEND_SIGNALED;
     return wr->num_sge == 1 && !(wr->send_flags & ~flags) &&
            wr->sg_list->length <= SOFT_SLOT_PAYLOAD && qp->sq_tail - qp->sq_free < qp->sq_max_wr &&
-           !ld(qp->cold[0]) && !ld(qp->cold[1]) && !ld(soft_cq_of(qp->ibv.send_cq)->armed);
+           !ld(qp->cold[0]) && !ld(qp->cold[1]) && !ld(soft_cq_of(qp->own_send_cq)->armed);
 }
 
 /* Puts it where the peer sees it. False: it needs the long way, and nothing happened yet. */

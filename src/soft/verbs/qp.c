@@ -22,6 +22,7 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/qpn_directory.h"
+#include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/completer.h"
@@ -58,7 +59,7 @@ static int number_take(struct soft_qp *qp) {
             if (!ld(block->qps[i])) {
                 qp->fault.serial = soft_fault_qp_serial();
                 st(block->qps[i], qp);
-                qp->ibv.qp_num = block->block * SOFT_QP_BLOCK + i;
+                qp->own_qpn = qp->ibv.qp_num = block->block * SOFT_QP_BLOCK + i;
                 return 0;
             }
         }
@@ -90,6 +91,15 @@ struct soft_qp *soft_qp_find(uint32_t qpn) {
     return NULL;
 }
 
+_Static_assert(SOFT_MAX_QP_BLOCKS *SOFT_QP_BLOCK == SOFT_SHM_PAGE_QPS, "each has its place");
+
+uint32_t soft_qp_place(uint32_t qpn) {
+    unsigned b = 0;
+    while (b + 1 < soft_qp_block_count && soft_qp_blocks[b]->block != qpn / SOFT_QP_BLOCK)
+        b++;
+    return b * SOFT_QP_BLOCK + qpn % SOFT_QP_BLOCK;
+}
+
 /* The blocks' names belong to the engine; without it the numbers are void. Control lock. */
 void soft_qp_numbers_reset(void) {
     for (unsigned b = 0; b < soft_qp_block_count; b++)
@@ -112,6 +122,8 @@ void soft_qp_quiesce(void) {
             spin_unlock(&qp->lock);
         }
 }
+
+static struct soft_told told_to_nobody; /* of those without a ring */
 
 /* ---- creation ------------------------------------------------------------------------------------ */
 
@@ -171,6 +183,9 @@ struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr
     qp->ibv.context = ibpd->context;
     qp->ibv.qp_context = attr->qp_context;
     qp->ibv.pd = ibpd;
+    qp->own_pd = ibpd;
+    qp->own_send_cq = attr->send_cq;
+    qp->own_recv_cq = attr->recv_cq;
     qp->ibv.send_cq = attr->send_cq;
     qp->ibv.recv_cq = attr->recv_cq;
     qp->ibv.srq = attr->srq;
@@ -192,6 +207,7 @@ struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr
     qp->init = *attr;
     qp->init.cap = have;
     qp->generation = soft_generation_now;
+    qp->told = &told_to_nobody;
     soft_lock();
     err = number_take(qp);
     if (!err)
@@ -377,6 +393,7 @@ static void reset(struct soft_qp *qp) {
     qp->stall_since_ns = 0;
     qp->rx_drop = qp->impatient = false;
     qp->fault = (struct soft_fault_qp){.serial = qp->fault.serial};
+    qp->srq_received = 0;
     memset(&qp->attr, 0, sizeof qp->attr);
     qp->state = qp->ibv.state = IBV_QPS_RESET;
     qp->plain_rx = qp->plain_tx = false;
@@ -480,7 +497,7 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
         qp->plain_rx = qp->plain_tx = false; /* until the progress below */
         if (ld(qp->rx))
             link_show(qp);
-        st(qp->attention, true);
+        soft_qp_attend(qp);
     }
     spin_unlock(&qp->lock);
     if (rc == 0 && (to == IBV_QPS_RTS || to == IBV_QPS_RTR))

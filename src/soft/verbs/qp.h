@@ -11,6 +11,7 @@
 #include <infiniband/verbs.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <urcu/list.h>
 
@@ -34,6 +35,7 @@ struct soft_pending_ring;
 struct soft_srq;
 struct soft_ud;
 struct soft_tcp;
+struct soft_told;
 
 struct soft_wqe { /* of any work request: half a cache line */
     uint64_t wr_id;
@@ -96,8 +98,9 @@ struct soft_rkey_cache {          /* see rkey_cache.h */
 };
 
 /*
- * What a poller looks at without the lock, when there is nothing to do, comes first. Those fields are
- * written under the lock only; atomic (relaxed) because they are read without it.
+ * What a plain message touches, in either direction, lies in three cache lines, held by assertions below: with many QPs
+ * the cache has lost them by the next one. What a poller looks at without the lock, when there is nothing to do, is in
+ * the first. Those fields are written under the lock only; atomic (relaxed) because they are read without it.
  */
 struct soft_qp {
     union {
@@ -106,6 +109,7 @@ struct soft_qp {
     };
     uint8_t zero[64];
 
+    /* the pollers' line */
     struct soft_ring *_Atomic rx __attribute__((aligned(64))); /* we read, ours; NULL before RTR */
     struct soft_ring *_Atomic tx; /* ring we write, the peer's; NULL until it arrived */
     _Atomic uint32_t rx_index, rx_pos;
@@ -117,40 +121,52 @@ struct soft_qp {
     _Atomic bool attention;    /* something needs the lock: link, error, flush, backlog */
     _Atomic bool rx_stalled;   /* a message waits for a receive */
     _Atomic uint32_t empty_polls; /* pollers': since the last message; see qp_timer.c */
-    _Atomic bool used_lately;     /* pollers': stays hot */
-    _Atomic bool cold[2];         /* not in the hot part of its receive CQ, its send CQ */
-    _Atomic bool need_tick;       /* the engine looks after it every millisecond */
-    _Atomic uint32_t rx_word;     /* rx_pos last told in the ring's header */
     _Atomic uint32_t unretired;   /* work requests posted and not retired */
+    _Atomic uint32_t
+        arrival; /* cq_arrivals.h: where it is listened to, and 1; 0: nowhere; written under poll_lock */
+    _Atomic bool used_lately; /* pollers': stays hot */
+    _Atomic bool cold[2];     /* not in the hot part of its receive CQ, its send CQ */
     /*
      * Receiving and sending have nothing out of the ordinary about them: the short ways are open.
      * Closed by whoever changes that (qp->lock), opened again by the next progress of the long way.
      */
     bool plain_rx, plain_tx;
-    _Atomic uint64_t kick_ns;
-    soft_spin lock;
-    uint32_t generation;
+    bool srq_taken;  /* srq_rqe is */
+    bool sq_sig_all; /* constant */
+    bool fence_free; /* of the peer, see requester.h */
 
-    /* send queue */
+    /* the requesters' */
+    soft_spin lock __attribute__((aligned(64)));
+    uint32_t generation;
     uint32_t tx_pos, tx_index;                   /* next slot to write */
     uint32_t tx_published;                       /* slots whose seq words are stored */
     uint32_t sq_free, sq_head, sq_next, sq_tail; /* freed <= retired <= to transmit <= posted */
-    uint32_t sq_mask, sq_max_wr, sq_max_sge, max_inline;
-    uint32_t sq_looked; /* no signalled one before it; awaited: the one that is due */
-    bool sq_sig_all;
+    uint32_t sq_mask, sq_max_wr;
+    uint32_t sq_looked;     /* no signalled one before it; awaited: the one that is due */
+    struct soft_told *told; /* on our board, what peers read of it; never NULL */
     struct soft_wqe *sq;
+
+    /* and what both have to know, which changes with the connection at most */
+    struct soft_srq *srq __attribute__((aligned(64)));
+    const _Atomic uint32_t *peer_recv_armed;
+    struct ibv_pd *own_pd; /* as in ibv, which the application can write */
+    struct ibv_cq *own_recv_cq, *own_send_cq;
+    uint32_t own_qpn, dest_qpn;
+    uint32_t max_inline, sq_max_sge;
+    uint32_t srq_received; /* messages taken by shared receives */
+
+    _Atomic bool need_tick;   /* the engine looks after it every millisecond */
+    _Atomic uint32_t rx_word; /* rx_pos last told in the ring's header */
+    _Atomic uint64_t kick_ns;
     struct soft_wqe_remote *sq_remote;
     struct ibv_sge *sq_sge;
     uint8_t *sq_inline;
-    const _Atomic uint32_t *peer_recv_armed, *peer_send_armed;
-    bool fence_free;
+    const _Atomic uint32_t *peer_send_armed;
     struct soft_rkey_cache rkey_cache;
 
     /* receive queue */
     struct soft_recv_queue rq;
-    struct soft_srq *srq;
-    struct soft_rqe *srq_rqe; /* the shared receive this QP is filling */
-    bool srq_taken;
+    struct soft_rqe *srq_rqe;  /* the shared receive this QP is filling */
     _Atomic uint32_t srq_seen; /* srq->posts when a receive was missing */
     bool last_wqe_told;
     bool rx_partial;    /* in the middle of a message */
@@ -183,12 +199,13 @@ struct soft_qp {
     uint32_t inside; /* who takes memory back waits for it: rkey_fence.c; control lock */
     uint32_t stall_acked;
     uint64_t stall_since_ns;
-    uint64_t down_since_ns;       /* soft_dropin: the peer is seen to be gone */
-    struct soft_qp *warm_next[2]; /* on the CQs' warm lists; owned by who took cold away */
-    unsigned cq_at[2];            /* place in the CQs' arrays; their poll_lock */
-    struct soft_peer *peer;       /* our way to the destination; its list holds this QP */
-    struct soft_peer *link_peer;  /* the connection that carried the tx ring */
-    uint32_t tick_head;           /* sq_head at the last tick */
+    uint64_t down_since_ns;                /* soft_dropin: the peer is seen to be gone */
+    struct soft_qp *warm_next[2];          /* on the CQs' warm lists; owned by who took cold away */
+    unsigned cq_at[2];                     /* place in the CQs' arrays; their poll_lock */
+    const struct soft_told *_Atomic heard; /* on the peer's board, held by link_peer; or NULL */
+    struct soft_peer *peer;                /* our way to the destination; its list holds this QP */
+    struct soft_peer *link_peer;           /* the connection that carried the tx ring */
+    uint32_t tick_head;                    /* sq_head at the last tick */
     struct soft_qp *peer_next, **peer_link; /* peer's list of QPs; control lock */
     struct cds_list_head pending_rings;     /* rings offered before RTR; control lock */
     struct ibv_qp_attr attr;
@@ -218,6 +235,14 @@ struct soft_qp {
     struct soft_batch *batch; /* an extended one's; qp_ex.c */
 };
 
+#define SOFT_QP_LINE(member) (offsetof(struct soft_qp, member) / 64)
+_Static_assert(SOFT_QP_LINE(fence_free) == SOFT_QP_LINE(rx), "the pollers' line");
+_Static_assert(SOFT_QP_LINE(sq) == SOFT_QP_LINE(rx) + 1 && SOFT_QP_LINE(lock) == SOFT_QP_LINE(sq),
+               "the requesters' line");
+_Static_assert(SOFT_QP_LINE(srq_received) == SOFT_QP_LINE(rx) + 2 &&
+                   SOFT_QP_LINE(srq) == SOFT_QP_LINE(srq_received),
+               "the connection's line");
+
 #define soft_qp_of(p) ((struct soft_qp *)(p))
 
 static inline struct soft_wqe_remote *soft_wqe_remote(struct soft_qp *qp,
@@ -238,7 +263,8 @@ extern struct soft_qp_block {
     struct soft_qp *_Atomic qps[SOFT_QP_BLOCK];
 } * soft_qp_blocks[SOFT_MAX_QP_BLOCKS]; /* control lock */
 extern unsigned soft_qp_block_count;
-void soft_qp_numbers_reset(void); /* control lock */
+uint32_t soft_qp_place(uint32_t qpn); /* control lock: of one of ours, below SOFT_SHM_PAGE_QPS */
+void soft_qp_numbers_reset(void);     /* control lock */
 void soft_qp_quiesce(void); /* control lock: waits until no QP lock holder from before is left */
 
 #endif

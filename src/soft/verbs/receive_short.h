@@ -32,10 +32,10 @@ static inline uint8_t *memory_of(const struct soft_qp *qp, struct soft_reach *re
     const struct ibv_sge *sge = &rqe->sge[0];
     if (__builtin_expect(rqe->num_sge != 1 || len > sge->length, 0))
         return NULL;
-    if (__builtin_expect(reach->lkey != sge->lkey || reach->pd != qp->ibv.pd ||
+    if (__builtin_expect(reach->lkey != sge->lkey || reach->pd != qp->own_pd ||
                              reach->epoch != ld(soft_mr_epoch),
                          0) &&
-        !soft_reach_find(reach, sge->lkey, qp->ibv.pd))
+        !soft_reach_find(reach, sge->lkey, qp->own_pd))
         return NULL;
     uint64_t offset = sge->addr - reach->start; /* below start: huge */
     if (offset > reach->bytes || sge->length > reach->bytes - offset)
@@ -75,7 +75,7 @@ static inline struct receive take_shared(struct soft_qp *qp, struct soft_srq *sr
                          1)) {
         r.wr_id = rqe->wr_id;
         srq_taken(srq);
-        qp->fault.received++;
+        qp->srq_received++;
         low = rq->tail - rq->head < srq->limit;
         if (__builtin_expect(low, 0))
             srq->limit = 0;
@@ -95,8 +95,8 @@ static inline void complete(const struct soft_qp *qp, struct ibv_wc *wc, uint64_
     wc->vendor_err = 0;
     wc->byte_len = len;
     wc->imm_data = (uint32_t)(word_imm >> 32);
-    wc->qp_num = qp->ibv.qp_num;
-    wc->src_qp = qp->attr.dest_qp_num;
+    wc->qp_num = qp->own_qpn;
+    wc->src_qp = qp->dest_qpn;
     wc->wc_flags = word_imm >> 8 & SOFT_F_IMM ? IBV_WC_WITH_IMM : 0;
     wc->pkey_index = wc->slid = 0;
     wc->sl = wc->dlid_path_bits = 0;

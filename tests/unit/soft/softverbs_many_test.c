@@ -4,6 +4,7 @@
  * and that a poll looks at the active ones and at few others.
  */
 #include "support/softverbs.h"
+#include "soft/ipc/shm_layout.h"
 #include "soft/verbs/cq.h"
 
 /* Both ends in this process: 4,000 QPs, half of them on each CQ; a tenth where each load is watched. */
@@ -158,6 +159,65 @@ static void a_poll_looks_at_the_active_ones(void **state) {
     must(cq->hot_count <= 8);
 }
 
+/* Everybody is quiet: what is looked at in every poll, and what is not, is settled. */
+static void be_quiet(void) {
+    struct ibv_wc wc;
+    for (int i = 0; i < 20000; i++)
+        must(ibv_poll_cq(many.b.rcq, 1, &wc) == 0);
+}
+
+static void send_to(int i) {
+    struct ibv_sge to = sv_sge(&many.b, 0, 64), from = sv_sge(&many.a, 0, 32);
+    struct ibv_recv_wr rwr = {.wr_id = (uint64_t)i, .sg_list = &to, .num_sge = 1}, *rbad;
+    struct ibv_send_wr swr = {.wr_id = (uint64_t)i,
+                              .sg_list = &from,
+                              .num_sge = 1,
+                              .opcode = IBV_WR_SEND,
+                              .send_flags = IBV_SEND_SIGNALED},
+                       *sbad;
+    must(ibv_post_recv(many.qb[i], &rwr, &rbad) == 0);
+    must(ibv_post_send(many.qa[i], &swr, &sbad) == 0);
+}
+
+/* The board says which of them it is. */
+static void a_message_of_a_quiet_one_is_found_by_the_next_poll(void **state) {
+    (void)state;
+    be_quiet();
+    struct ibv_wc wc[8];
+    for (int i = 0; i < PAIRS; i += 7) {
+        send_to(i);
+        must(ibv_poll_cq(many.b.rcq, 8, wc) == 1);
+        must(wc[0].status == IBV_WC_SUCCESS && wc[0].wr_id == (uint64_t)i);
+        must(sv_poll(many.a.rcq).status == IBV_WC_SUCCESS);
+    }
+}
+
+/* Nor is what a board says believed: the message is seen later, and the others as ever. */
+static void what_a_board_says_wrongly_costs_time_and_no_message(void **state) {
+    (void)state;
+    be_quiet();
+    struct ibv_wc wc[8];
+    for (int i = 0; i < PAIRS; i += 31) {
+        struct soft_told *told = soft_qp_of(many.qa[i])->told;
+        uint8_t pos = atomic_load(&told->pos);
+        send_to(i);
+        atomic_store(&told->pos, i % 2 ? pos : (uint8_t)(pos + 100)); /* nothing; far too much */
+        send_to(i + 1);
+        bool seen[2] = {false, false};
+        while (!seen[0] || !seen[1]) {
+            int n = ibv_poll_cq(many.b.rcq, 8, wc);
+            for (int k = 0; k < n; k++) {
+                must(wc[k].status == IBV_WC_SUCCESS);
+                must(wc[k].wr_id == (uint64_t)i || wc[k].wr_id == (uint64_t)i + 1);
+                must(!seen[wc[k].wr_id - (uint64_t)i]);
+                seen[wc[k].wr_id - (uint64_t)i] = true;
+            }
+        }
+        for (int k = 0; k < 2; k++)
+            must(sv_poll(many.a.rcq).status == IBV_WC_SUCCESS);
+    }
+}
+
 static void they_go_without_a_trace(void **state) {
     (void)state;
     must(sv_fds() < fds_before + 64); /* none per QP */
@@ -171,6 +231,8 @@ int main(void) {
         cmocka_unit_test(every_one_of_them_is_served),
         cmocka_unit_test(small_polls_serve_all_of_them_in_turn),
         cmocka_unit_test(a_poll_looks_at_the_active_ones),
+        cmocka_unit_test(a_message_of_a_quiet_one_is_found_by_the_next_poll),
+        cmocka_unit_test(what_a_board_says_wrongly_costs_time_and_no_message),
         cmocka_unit_test(they_go_without_a_trace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * poll_many.c - polling of a CQ with many queue pairs, each of which lies in a part of memory that the cache has lost
+ * since it was looked at last: so one is looked at where something is to be found.
+ *
+ * Owner: the CQ's poll lock.
+ */
+#include "soft/verbs/poll_many.h"
+
+#include <stdatomic.h>
+
+#include "soft/ipc/spinlock.h"
+#include "soft/rc/progress.h"
+#include "soft/rc/requester.h"
+#include "soft/verbs/cq_arrivals.h"
+#include "soft/verbs/internal.h"
+
+#define LOOKS 8u         /* polls in which all that are not listened to are looked at as a whole */
+#define LISTEN_EVERY 16u /* polls between looks for such that can be */
+#define LULL                                                                                       \
+    4u /* polls that found nothing, behind which there is time to tell peers what was taken */
+
+/* ---- those that are not listened to ---------------------------------------------------------------- */
+
+static inline int serve_polled(struct soft_cq *cq, unsigned i, struct ibv_wc *wc, int ne) {
+    struct soft_polled *polled = &cq->polled[i];
+    struct soft_qp *qp = polled->qp;
+    int n = 0;
+    if (soft_qp_has_work(qp))
+        n = soft_serve(qp, cq, wc, ne);
+    if (n == 0)
+        nothing_there(qp);
+    struct soft_ring *ring = ld(qp->rx);
+    if (ring) {
+        polled->seq = &ring->slot[ld(qp->rx_index)].seq;
+        polled->want = ld(qp->rx_pos) + 1;
+    }
+    return n;
+}
+
+/* The next few as a whole: what is seldom there waits a few polls for that. */
+static int look_at_some(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
+    unsigned hot = cq->hot_count, i = cq->look_next < hot ? cq->look_next : 0;
+    int n = 0;
+    for (unsigned left = hot / LOOKS + 1; left > 0 && n < ne; left--) {
+        look_ahead(cq, i, hot);
+        n += serve_polled(cq, i, wc + n, ne - n);
+        i = i + 1 < hot ? i + 1 : 0;
+    }
+    cq->look_next = i;
+    return n;
+}
+
+/* Of the others those for whom a message is there, behind the one that filled the poll before. poll_lock held. */
+int soft_progress_many(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
+    if (ld(cq->idle_polls) % LISTEN_EVERY == 0)
+        soft_cq_pollset_listen(cq);
+    int n = look_at_some(cq, wc, ne);
+    unsigned hot = cq->hot_count, i = cq->first < hot ? cq->first : 0;
+    for (unsigned left = hot; left > 0 && n < ne; left--) {
+        const struct soft_polled *polled = &cq->polled[i];
+        if (__builtin_expect(ld(*polled->seq) == polled->want, 0))
+            n += serve_polled(cq, i, wc + n, ne - n);
+        i = i + 1 < hot ? i + 1 : 0;
+    }
+    cq->first = i;
+    return n;
+}
+
+/* ---- those that are listened to ------------------------------------------------------------------- */
+
+/*
+ * Peers learn what was taken of them by what is sent to them; or here, when there is time for it.
+ */
+static inline void settle_owing(struct soft_cq *cq) {
+    unsigned count = cq->owing_count < SOFT_OWING ? cq->owing_count : SOFT_OWING;
+    cq->owing_count = 0;
+    for (unsigned i = 0; i < count; i++) {
+        struct soft_qp *qp = soft_arrival_qp(cq, cq->owing[i]);
+        if (qp && ld(qp->rx_told) != ld(qp->rx_pos) && spin_try(&qp->lock)) {
+            soft_qp_flush_ack(qp);
+            spin_unlock(&qp->lock);
+        }
+    }
+}
+
+/*
+ * One that its peer has told something of. What was taken is seen; the rest differs again in the next poll. Slots that
+ * are not there were a lie, and of no use a second time.
+ */
+static inline int serve_told(struct soft_cq *cq, struct soft_arrival told, struct ibv_wc *wc,
+                             int ne) {
+    struct soft_arrivals *line = &cq->arrivals[told.at / SOFT_TOLD_LINE];
+    unsigned i = told.at % (unsigned)SOFT_TOLD_LINE;
+    struct soft_qp *qp = line->qp[i];
+    if (!qp || !soft_qp_has_work(qp)) {
+        if (!qp || !ld(qp->rx_stalled)) {
+            line->seen.one[i].pos = told.pos;
+            line->seen.one[i].news = told.news;
+        }
+        return 0;
+    }
+    uint32_t pos = ld(qp->rx_pos);
+    int ahead = (uint8_t)(told.pos - pos);
+    /* The slot behind the last is not looked at: it lies in another line. */
+    bool just = ahead > 0 && ahead < ne && !ld(qp->awaited);
+    int n = soft_serve(qp, cq, wc, just ? ahead : ne);
+    uint32_t now = ld(qp->rx_pos);
+    line->seen.one[i].pos = (uint8_t)now;
+    if ((n > 0 || now != pos) && !answered(qp))
+        line->seen.one[i].news = told.news;
+    if (now != ld(qp->rx_told))
+        cq->owing[cq->owing_count++ % SOFT_OWING] = told.at;
+    return n;
+}
+
+/* Always inline: gcc leaves out calls of functions that only prefetch. */
+
+/* Nothing of a QP that was not looked at lately is in the cache. */
+static inline __attribute__((always_inline)) void fetch_told(const struct soft_cq *cq,
+                                                             uint32_t at) {
+    const struct soft_qp *qp = soft_arrival_qp(cq, at);
+    if (!qp)
+        return;
+    __builtin_prefetch(&qp->rx);
+    __builtin_prefetch(&qp->lock);
+    __builtin_prefetch(&qp->srq);
+}
+
+static inline __attribute__((always_inline)) void fetch_slot(const struct soft_cq *cq,
+                                                             uint32_t at) {
+    struct soft_qp *qp = soft_arrival_qp(cq, at);
+    struct soft_ring *ring = qp ? ld(qp->rx) : NULL;
+    if (ring) {
+        __builtin_prefetch(&ring->slot[ld(qp->rx_index)]);
+        __builtin_prefetch(&ring->slot[ld(qp->rx_index)].data[64]);
+    }
+}
+
+/* Behind the one that filled the poll before, once around. */
+int soft_progress_told(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
+    struct soft_arrival told[SOFT_ARRIVAL_MAX];
+    uint32_t at = cq->arrival_next, left = cq->arrival_lines * (uint32_t)SOFT_TOLD_LINE;
+    int n = 0;
+    while (left > 0) {
+        unsigned count = soft_arrivals_next(cq, &at, &left, told);
+        for (unsigned i = 0; i < count && i < AHEAD; i++)
+            fetch_told(cq, told[i].at);
+        for (unsigned i = 0; i < count; i++) {
+            if (i + AHEAD < count)
+                fetch_told(cq, told[i + AHEAD].at);
+            if (i + AHEAD / 2 < count)
+                fetch_slot(cq, told[i + AHEAD / 2].at);
+            n += serve_told(cq, told[i], wc + n, ne - n);
+            if (n == ne) {
+                cq->lulls = 0;
+                cq->arrival_next =
+                    (told[i].at + 1) % (cq->arrival_lines * (uint32_t)SOFT_TOLD_LINE);
+                return n;
+            }
+        }
+    }
+    cq->lulls = n > 0 ? 0 : cq->lulls + 1;
+    if (cq->lulls >= LULL && cq->owing_count > 0)
+        settle_owing(cq);
+    return n;
+}
