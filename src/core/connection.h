@@ -82,9 +82,10 @@ struct recv_queue {
 /* The send queue: a ring of what was posted, and how it is posted. */
 struct send_queue {
     struct sq_entry *entries;
-    uint32_t head, tail, mask, limit;
+    uint32_t head, tail, mask;
     uint32_t quick; /* limit, or 0: nothing is posted but as a batch */
     uint32_t unsignalled, signal_every;
+    uint32_t limit;
     uint32_t inline_max; /* bytes of a frame that goes inline */
     uint32_t depth;
     uint32_t frameless;         /* work requests posted so far that were no frames */
@@ -102,7 +103,7 @@ struct connection_tx {
     bool stalled; /* there was something to send and no credit */
 };
 
-/* Frames of the peer, and the buffers they come in. */
+/* Frames of the peer, and what they have used. */
 struct connection_rx {
     uint32_t sequence;
     uint32_t updated;                    /* sequence when the last frame was posted */
@@ -111,21 +112,26 @@ struct connection_rx {
     struct recv_queue *queue;            /* its own, or the loop's */
     uint32_t repost_count, repost_batch; /* buffers of its frames that are to be posted again */
     uint32_t missing;                    /* buffers that could not be replaced for want of memory */
-    uint32_t controls;                   /* CREDIT and ALIVE frames: what sequence does not count */
-    uint32_t reserved;                   /* receives set aside for replies */
-    uint32_t frame_bytes;                /* of one receive buffer */
-    bool heard;                          /* the queue pair can receive: frames may have come */
-    struct recv_queue own;               /* unused where they are shared */
+    uint32_t payload_max;                /* of a message in one frame: as tx.frame_payload */
+};
+
+/* The buffers that frames of the peer come in. */
+struct connection_recv {
+    uint32_t controls;     /* CREDIT and ALIVE frames: what rx.sequence does not count */
+    uint32_t reserved;     /* receives set aside for replies */
+    uint32_t frame_bytes;  /* of one receive buffer */
+    bool heard;            /* the queue pair can receive: frames may have come */
+    struct recv_queue own; /* unused where they are shared */
 };
 
 /* credits.c and retain.c: how many frames the peer may send. */
 struct credits {
     bool update_due;   /* credits are returned even if they are few */
-    uint32_t granted;  /* credits the peer has, wherever they are just now; see credits.c */
     uint32_t low;      /* below so many rx.granted the peer wants more */
-    uint32_t max;      /* the most it will ever have */
+    uint32_t granted;  /* credits the peer has, wherever they are just now; see credits.c */
     uint32_t retained; /* messages of the peer the application keeps; for a moment one too few */
     uint32_t withheld_due;     /* credits still to be withheld for some of them; likewise */
+    uint32_t max;              /* the most it will ever have */
     uint32_t seen;             /* rx.sequence when checked_ns was */
     uint32_t recall, returned; /* credits the peer was asked to keep; or that I was; 0: none */
     uint64_t checked_ns;       /* when it was looked at last */
@@ -160,16 +166,18 @@ struct connection_rma {
     uint32_t read_bytes; /* of one READ of a get, at most */
 };
 
+/* A plain message, in either direction, touches the first line and that of rx, and of the session two (session.h). */
 struct connection {
-    /* Every frame that is sent reads these two lines. */
+    /* Every frame that is sent reads this line. */
     struct ibv_qp *qp;
-    struct send_queue sq;
     struct connection_tx tx;
+    struct send_queue sq; /* what few frames need of it begins another line */
 
     /* Every frame, sent or received, reads this line. */
     struct connection_rx rx __attribute__((aligned(64)));
-
     struct credits credits;
+
+    struct connection_recv recv;
     struct confirm confirm;
     struct drain drain;
     struct connection_rma rma;
@@ -186,10 +194,10 @@ struct connection {
     struct cm_conn cm;
 } __attribute__((aligned(64)));
 
-_Static_assert(offsetof(struct connection, sq.inline_max) < 64,
-               "what a small send needs of the ring");
-_Static_assert(offsetof(struct connection, rx) / 64 == offsetof(struct connection, rx.missing) / 64,
-               "what a frame that arrives needs is in one line");
+_Static_assert(offsetof(struct connection, sq.limit) == 64, "what a small send needs of the ring");
+_Static_assert(offsetof(struct connection, rx) / 64 ==
+                   (offsetof(struct connection, credits.max) - 1) / 64,
+               "what a frame that arrives needs is in one line, and so is what posts its buffer");
 _Static_assert(offsetof(struct connection, accessed) % 64 == 0,
                "the CM thread writes no line of the loop");
 

@@ -198,35 +198,38 @@ struct session_foreign {
 };
 
 struct session {
-    /* Every send reads these two lines. make_session() leaves loop and id to who publishes it. */
+    /* Every message, in either direction, reads this line. make_session() leaves loop and id to who publishes it. */
     _Atomic(struct sluice_loop *) loop; /* NULL while the slot is free */
     _Atomic uint64_t id;                /* the handle */
     uint8_t state;                      /* enum session_state */
     bool dirty;
     uint16_t framed_end; /* plain messages of fewer bytes may be framed (framed.h) */
     uint32_t tokens;     /* and so many of them; 0: what is in the way must be looked at first */
-    struct session_window window;
-    struct session_tx tx;
-    struct pool *pool;
+    sluice_handler handler;
+    void *arg;
+    uint32_t slot;
+    bool plain_rx;                /* nothing is in the way of a plain message (receive_plain.h) */
+    struct session_window window; /* its limits begin another line */
 
-    /* Every message that arrives reads this line. */
-    sluice_handler handler __attribute__((aligned(64)));
-    void *handler_arg, *arg;
-    bool plain_rx; /* nothing is in the way of a plain message (receive_plain.h) */
+    struct session_tx tx;
     struct session_rx rx;
+    struct pool *pool;
+    void *handler_arg;
 
     /* Any thread writes this line. */
     session_ref ref __attribute__((aligned(64)));
     struct session_foreign foreign;
 
+    /* What it is connected by; one, as long as it lives. */
+    struct connection connection;
+
     /* Life: the loop's lists, and what the application was told. */
-    struct session *dirty_next __attribute__((aligned(64)));
+    struct session *dirty_next;
     struct session *notice_next;
     struct session *next, **link; /* the loop's list */
     struct session *dying_next;
     struct sluice_node *node;
     struct pool *rx_pool;
-    uint32_t slot;
     uint32_t outcomes; /* that wait to be delivered */
     uint8_t notices;
     bool waits_memory;
@@ -253,20 +256,18 @@ struct session {
         int32_t cm_event, cm_status, wc_status;
         uint32_t shared, transport;
     } info;
-
-    /* What it is connected by; one, as long as it lives. */
-    struct connection connection;
 } __attribute__((aligned(64)));
 
 #define SESSION_LINE(member) (offsetof(struct session, member) / 64)
-_Static_assert(SESSION_LINE(window.wants_signal) == 0, "a send finds state and window in one line");
-_Static_assert(SESSION_LINE(tx) == 1 && SESSION_LINE(pool) == 1, "and the rest in the next");
+_Static_assert(offsetof(struct session, window.bytes) == 64,
+               "a message finds all it needs of the session in one line");
 _Static_assert(offsetof(struct session, ref) % 64 == 0 &&
                    SESSION_LINE(foreign.hangup_grace) == SESSION_LINE(ref) &&
-                   SESSION_LINE(dirty_next) > SESSION_LINE(ref),
+                   SESSION_LINE(connection) > SESSION_LINE(ref),
                "what other threads write shares no line with what the loop writes");
 _Static_assert(offsetof(struct session, connection) % 64 == 0,
                "its lines are as connection.h says");
+_Static_assert(SESSION_LINE(connection.credits) < 8, "and in one page with the session's, mostly");
 
 /* From now on something has to be looked at before a plain message is sent, and when one arrives. */
 static inline void session_disturb(struct session *s) {

@@ -49,7 +49,7 @@ static struct session *make_session(sluice_node *n, const struct link_config *li
     s->node = n;
     s->pool = n->pool;
     s->rx_pool = n->rx_pool;
-    s->connection.rx.queue = &s->connection.rx.own;
+    s->connection.rx.queue = &s->connection.recv.own;
     session_set_state(s, SESSION_OPENING);
     s->link_config = *link;
     keyring_hold(link->keys);    /* session_reap() drops it */
@@ -61,7 +61,7 @@ static struct session *make_session(sluice_node *n, const struct link_config *li
     s->window.messages = link->window_messages;
     s->window.bytes = link->window_bytes;
     s->connection.credits.max = link->credits;
-    s->connection.rx.frame_bytes = 1u << n->options.eager_log2;
+    s->connection.recv.frame_bytes = 1u << n->options.eager_log2;
     s->info.cm_event = s->info.cm_status = s->info.wc_status = -1;
     msg_queue_init(&s->tx.queue);
     msg_queue_init(&s->tx.replies);

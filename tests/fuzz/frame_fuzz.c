@@ -62,6 +62,7 @@ static void prove_in_order(const struct session *s, const struct frame *f, uint3
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct fuzz_input in = {data, size};
     session.tx.frame_payload = (1u << (9 + fuzz_take(&in, 1) % 8)) - FRAME_BYTES;
+    session.connection.rx.payload_max = session.tx.frame_payload;
     session.connection.tx.credits_max = 4 + (uint32_t)fuzz_take(&in, 2) % 1021;
     session.connection.tx.credits =
         (uint32_t)fuzz_take(&in, 2) % (session.connection.tx.credits_max + 1);

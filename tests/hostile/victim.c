@@ -389,8 +389,8 @@ static void count_receives(void) {
     uint32_t counted = q->spare;
     for (const struct session *s = victim.loop->sessions; s; s = s->next)
         if (s->connection.rx.queue == q)
-            counted +=
-                s->connection.rx.granted + s->connection.rx.unreported + s->connection.rx.reserved;
+            counted += s->connection.rx.granted + s->connection.rx.unreported +
+                       s->connection.recv.reserved;
     if (counted != q->posted)
         fprintf(stderr, "%u receives are counted, %u posted\n", counted, q->posted);
     must(counted == q->posted);

@@ -120,10 +120,11 @@ struct sluice_loop {
     bool totals_moved;       /* since they were published */
     bool flushes_twice;      /* constant: the device does (fabric.h) */
     bool unpacking;          /* the message being delivered is not the last of its frame */
-    bool worked;             /* a turn found something since span_ns */
-    uint32_t handled;        /* handlers called since the poll began */
-    uint64_t now_ns;         /* last time read */
-    uint64_t span_ns;        /* see loop_span(); 0: no span begun */
+    bool mixed;       /* the last poll had completions of many sessions that share receives */
+    bool worked;      /* a turn found something since span_ns */
+    uint32_t handled; /* handlers called since the poll began */
+    uint64_t now_ns;  /* last time read */
+    uint64_t span_ns; /* see loop_span(); 0: no span begun */
     uint64_t next_deadline_ns;
     uint64_t credits_check_ns; /* the same of credits.c */
     uint64_t

@@ -220,8 +220,8 @@ const char *credits_control(struct sluice_loop *l, struct session *s, const stru
 
 bool credits_find_spare(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
-    uint32_t step =
-        s->connection.rx.reserved + 1 < RESERVE_STEP ? s->connection.rx.reserved + 1 : RESERVE_STEP;
+    uint32_t step = s->connection.recv.reserved + 1 < RESERVE_STEP ? s->connection.recv.reserved + 1
+                                                                   : RESERVE_STEP;
     if (recv_queue_spare(l, s, step, RESERVE_SIXTEENTHS) > 0)
         return true;
     recv_queue_retry(l, s);

@@ -46,14 +46,14 @@ static inline bool credits_reserve(struct sluice_loop *l, struct session *s) {
     if (unlikely(s->connection.rx.queue->spare == 0) && !credits_find_spare(l, s))
         return false;
     s->connection.rx.queue->spare--;
-    s->connection.rx.reserved++;
+    s->connection.recv.reserved++;
     return true;
 }
 
 static inline void credits_unreserve(struct session *s, bool taken) {
-    if (unlikely(s->connection.rx.reserved == 0))
+    if (unlikely(s->connection.recv.reserved == 0))
         return; /* the queue pair is gone */
-    s->connection.rx.reserved--;
+    s->connection.recv.reserved--;
     s->connection.rx.queue->spare += !taken;
 }
 

@@ -139,7 +139,7 @@ static enum recv_result process(struct sluice_loop *l, struct session *s, struct
 static void control(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                     const struct frame *f) {
     const char *wrong = NULL;
-    s->connection.rx.controls++;
+    s->connection.recv.controls++;
     if (f->type == FRAME_RTR || f->type == FRAME_ATS)
         wrong = rndv_answer_arrived(l, s, f, msg->data);
     else if (f->type == FRAME_CANCEL)
@@ -229,7 +229,7 @@ static void written(struct sluice_loop *l, struct session *s, struct sluice_msg 
         return;
     }
     s->connection.rx.granted--;
-    s->connection.rx.controls++;
+    s->connection.recv.controls++;
     l->totals.frames_received++;
     l->totals_moved = true;
     const char *wrong =

@@ -46,7 +46,7 @@ static inline bool receive_plain_header(struct session *s, const struct sluice_m
     uint32_t sequence = n->rx.sequence + 1, granted = n->rx.granted - 1;
     *length = (uint32_t)(b >> 32);
     if (unlikely((a & ~(uint64_t)0xffff0000) != (FRAME_DATA | (uint64_t)sequence << 32) || c != 0 ||
-                 (uint64_t)*length + FRAME_BYTES != byte_len || *length > s->tx.frame_payload ||
+                 (uint64_t)*length + FRAME_BYTES != byte_len || *length > n->rx.payload_max ||
                  credits > n->tx.credits_max || ack - n->tx.acked > n->tx.sequence - n->tx.acked ||
                  (int32_t)granted < 0 || granted < n->credits.low))
         return false;

@@ -4,7 +4,7 @@
  *
  * A queue of receives is a session's own, or shared by sessions of the loop. What is said here holds
  * for both. Every receive the device has is one of three: a credit (of rx.granted or rx.unreported of some
- * session), reserved for the reply of a request (rx.reserved), or spare. So the peers together can
+ * session), reserved for the reply of a request (recv.reserved), or spare. So the peers together can
  * never use more than is posted.
  *
  * A buffer on its way back says by its owner and flags what it becomes once it is posted: a credit
@@ -59,7 +59,8 @@ struct sluice_msg *recv_buffer_get(struct pool *pool, struct pool_cache *cache, 
 
 /* Into the queue of this session; NULL: no memory, or no place. */
 static struct sluice_msg *fresh(struct sluice_loop *l, struct session *s) {
-    struct sluice_msg *msg = recv_buffer_get(l->rx_pool, l->rx_cache, s->connection.rx.frame_bytes);
+    struct sluice_msg *msg =
+        recv_buffer_get(l->rx_pool, l->rx_cache, s->connection.recv.frame_bytes);
     if (!msg)
         return NULL;
     if (s->connection.rx.queue->srq && !srq_enter(l, msg)) {
@@ -102,7 +103,7 @@ static inline bool is_excess(struct sluice_loop *l, struct recv_queue *q, struct
         q->spare -= credit;
         s->connection.rx.unreported += credit;
     } else if (credit || q->srq ||
-               s->connection.credits.granted + s->connection.rx.reserved + q->spare + spares <
+               s->connection.credits.granted + s->connection.recv.reserved + q->spare + spares <
                    q->depth) {
         return false;
     }
@@ -254,7 +255,7 @@ static bool reserve_allows(const struct sluice_loop *l, uint64_t more, unsigned 
 
 static uint32_t own_room(const struct session *s) {
     const struct recv_queue *q = s->connection.rx.queue;
-    uint32_t used = s->connection.credits.granted + s->connection.rx.reserved + q->spare;
+    uint32_t used = s->connection.credits.granted + s->connection.recv.reserved + q->spare;
     return q->depth > used ? q->depth - used : 0;
 }
 
@@ -297,7 +298,7 @@ bool recv_queue_prime(struct sluice_loop *l, struct session *s) {
 }
 
 bool recv_queue_is_out(struct session *s, const struct sluice_msg *msg) {
-    struct recv_queue *q = &s->connection.rx.own;
+    struct recv_queue *q = &s->connection.recv.own;
     if (!q->trail)
         return false;
     uint32_t oldest = (q->trail_next + q->depth - q->posted % q->depth) % q->depth;
@@ -313,7 +314,7 @@ bool recv_queue_is_out(struct session *s, const struct sluice_msg *msg) {
 
 void recv_queue_swallowed(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
-    struct recv_queue *q = &s->connection.rx.own;
+    struct recv_queue *q = &s->connection.recv.own;
     while (q->trail && q->posted > 0) {
         q->trail_next = (q->trail_next ? q->trail_next : q->depth) - 1;
         q->posted--;
@@ -336,8 +337,8 @@ void recv_queue_drop(struct sluice_loop *l, struct session *s) {
         msg_discard(l, s->rx.partial);
     }
     s->rx.partial = NULL;
-    while ((msg = s->connection.rx.own.repost)) {
-        s->connection.rx.own.repost = msg->next;
+    while ((msg = s->connection.recv.own.repost)) {
+        s->connection.recv.own.repost = msg->next;
         recv_buffer_put(l, msg);
     }
     s->connection.rx.repost_count = 0;
@@ -351,7 +352,7 @@ static uint32_t claimed(const struct sluice_loop *l, const struct recv_queue *q)
     for (struct session *s = l->sessions; s; s = s->next)
         if (s->connection.rx.queue == q && s->connection.qp)
             sum += s->connection.rx.granted + s->connection.rx.unreported +
-                   s->connection.rx.reserved - rpc_client_arrived(s);
+                   s->connection.recv.reserved - rpc_client_arrived(s);
     return sum;
 }
 

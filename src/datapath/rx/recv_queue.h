@@ -50,9 +50,11 @@ static inline void recv_queue_give_back(struct sluice_loop *l, struct session *s
     msg->state = MSG_RECEIVE;
     msg->next = q->repost;
     q->repost = msg;
-    if (++s->connection.rx.repost_count + s->connection.rx.missing >=
-            s->connection.rx.repost_batch ||
-        s->connection.rx.granted <= CREDIT_RESERVE || (q->srq && ++q->waiting >= LOOP_WR_BATCH))
+    bool many =
+        ++s->connection.rx.repost_count + s->connection.rx.missing >= s->connection.rx.repost_batch;
+    /* Where many sessions share receives, those of the others fill the list soon: one posting for all of them. */
+    if ((many && !l->mixed) || s->connection.rx.granted <= CREDIT_RESERVE ||
+        (q->srq && ++q->waiting % LOOP_WR_BATCH == 0))
         loop_dirty(l, s);
 }
 

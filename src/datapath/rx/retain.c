@@ -206,7 +206,7 @@ static int pass_borrowed(struct sluice_msg *msg) {
     struct sluice_loop *l;
     struct loop_loan *loan = loan_of(msg, &l);
     if (msg->flags & MSG_RX) {
-        struct sluice_msg *other = replacement(l, l->rx_pool, s->connection.rx.frame_bytes);
+        struct sluice_msg *other = replacement(l, l->rx_pool, s->connection.recv.frame_bytes);
         if (!other)
             return SLUICE_ENOMEM;
         other->flags = msg->flags;
@@ -228,7 +228,7 @@ static int pass_retained(struct sluice_msg *msg) {
     struct session *s = session_table_find(msg->retained.session_id);
     if (s && session_ref_tryget(&s->ref, (uint32_t)msg->retained.session_id, 0, 0)) {
         struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
-        struct sluice_msg *other = replacement(l, l->rx_pool, s->connection.rx.frame_bytes);
+        struct sluice_msg *other = replacement(l, l->rx_pool, s->connection.recv.frame_bytes);
         if (other) {
             other->flags = (uint16_t)(msg->flags & (MSG_RX | MSG_RETAINED));
             if (!(msg->flags & MSG_RX)) /* nor did that bring a buffer */

@@ -81,9 +81,9 @@ void srq_leave(struct sluice_loop *l, struct session *s, bool drained) {
         }
     s->connection.rx.repost_count = 0;
     /* A receive set aside that a frame took is posted no more, or is spare once it is posted again. */
-    q->spare += s->connection.rx.granted + s->connection.rx.unreported + s->connection.rx.reserved -
-                rpc_client_arrived(s);
-    s->connection.rx.granted = s->connection.rx.unreported = s->connection.rx.reserved = 0;
+    q->spare += s->connection.rx.granted + s->connection.rx.unreported +
+                s->connection.recv.reserved - rpc_client_arrived(s);
+    s->connection.rx.granted = s->connection.rx.unreported = s->connection.recv.reserved = 0;
 }
 
 /* ---- places ---------------------------------------------------------------------------------- */
@@ -194,7 +194,7 @@ void srq_last(struct sluice_loop *l, struct session *s) {
 void srq_drain(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     /* One that could never receive has taken nothing; and a device that is gone says no more. */
-    if (!s->connection.rx.heard)
+    if (!s->connection.recv.heard)
         s->connection.drain.settled = true;
     else if (l->lost)
         srq_await(l, s);

@@ -274,7 +274,7 @@ void session_down(struct sluice_loop *l, struct session *s) {
     if (s->state >= SESSION_RELEASED || s->connection.drain.down_polls || told_no(l, s))
         return;
     /* What had arrived at a listener's side shows that the dialer was up: session_down_now(). */
-    if (s->announced || s->adopted || (s->connection.cm.passive && s->connection.rx.heard)) {
+    if (s->announced || s->adopted || (s->connection.cm.passive && s->connection.recv.heard)) {
         s->connection.drain.down_polls = 1;
         l->downs++;
     } else {
@@ -536,7 +536,7 @@ static void assert_over(const struct session *s) {
     ASSERT(!s->tx.queue.head && !s->tx.replies.head && s->outcomes == 0);
     ASSERT(!s->rx.held.head && !s->rx.partial && s->landing.bytes == 0);
     ASSERT(!c->qp && c->sq.head == c->sq.tail && !c->sq.entries && !c->sq.headers);
-    ASSERT(c->rx.own.posted == 0 && !c->rx.own.repost && c->rx.reserved == 0);
+    ASSERT(c->recv.own.posted == 0 && !c->recv.own.repost && c->recv.reserved == 0);
     ASSERT(c->credits.retained == 0 && c->credits.withheld_due == 0);
     ASSERT(!s->rndv && c->rma.posted == 0 && c->rma.reads == 0 && c->rma.large == 0);
     (void)c;

@@ -51,7 +51,7 @@ static void detach_qp(struct sluice_loop *l, struct session *s) {
     if (error != 0)
         log_write(&l->node->log, SLUICE_LOG_ERROR, "a queue pair cannot be destroyed: errno %d",
                   error);
-    s->connection.qp = s->connection.rx.own.qp = NULL;
+    s->connection.qp = s->connection.recv.own.qp = NULL;
     s->connection.drain.ended = true;
 }
 
@@ -60,7 +60,8 @@ static void release_qp(struct sluice_loop *l, struct session *s) {
         srq_leave(l, s, s->connection.drain.settled);
     } else {
         srq_unsettle(l, s);
-        s->connection.rx.reserved = 0; /* what was set aside for replies went with its own queue */
+        s->connection.recv.reserved =
+            0; /* what was set aside for replies went with its own queue */
     }
     if (s->connection.qp)
         detach_qp(l, s);
@@ -71,8 +72,8 @@ static void release_qp(struct sluice_loop *l, struct session *s) {
 static void free_queues(struct session *s) {
     free(s->connection.sq.entries);
     s->connection.sq.entries = NULL;
-    free((void *)s->connection.rx.own.trail);
-    s->connection.rx.own.trail = NULL;
+    free((void *)s->connection.recv.own.trail);
+    s->connection.recv.own.trail = NULL;
 }
 
 static void drained(struct sluice_loop *l, struct session *s) {
@@ -209,11 +210,11 @@ void drain_expired(struct sluice_loop *l, struct session *s) {
         return;
     log_write(&l->node->log, SLUICE_LOG_WARNING,
               "the device did not flush a queue pair: %u receives, %u sends outstanding",
-              has_receives(s) ? s->connection.rx.own.posted + s->connection.rx.granted : 0,
+              has_receives(s) ? s->connection.recv.own.posted + s->connection.rx.granted : 0,
               s->connection.sq.tail - s->connection.sq.head);
     forget_completions(l, s);
     recv_queue_swallowed(l, s);
     /* Which buffers the device kept is not known: they are lost until the node closes. A next queue pair has none. */
-    s->connection.rx.own.posted = 0;
+    s->connection.recv.own.posted = 0;
     finish(l, s);
 }

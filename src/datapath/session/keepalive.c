@@ -5,7 +5,7 @@
  * A look. Eight times in the shortest interval of its sessions a loop walks its list of sessions and
  * compares counters with those of the look before. Nothing is written for this when a frame comes or
  * goes: frames posted are counted by sq.tail, frames received by rx.sequence and, the others, by
- * rx.controls. So times are those of looks: a count that moved did so within the last eighth.
+ * recv.controls. So times are those of looks: a count that moved did so within the last eighth.
  *
  *   nothing posted for 11/16 of the interval     ALIVE: so a frame goes out within 7/8
  *   nothing received for 25/16 of the interval   closed: so within two intervals of the last frame
@@ -45,7 +45,7 @@ static inline bool is_watched(const struct session *s) {
 
 /* Its wrapping does no harm: only whether it moved counts, and frames have credits. */
 static inline uint32_t received(const struct session *s) {
-    return s->connection.rx.sequence + s->connection.rx.controls;
+    return s->connection.rx.sequence + s->connection.recv.controls;
 }
 
 /* What the peer hears of: operations on its memory tell it nothing. */
@@ -71,7 +71,7 @@ static void set_look(struct sluice_loop *l, uint64_t due_ns, uint64_t step_ns) {
 static void set_mark(struct sluice_loop *l, uint64_t now) {
     uint64_t most = l->srq.queue.posted;
     for (const struct session *s = l->sessions; s; s = s->next)
-        most += s->connection.rx.own.posted + (s->connection.sq.tail - s->connection.sq.head);
+        most += s->connection.recv.own.posted + (s->connection.sq.tail - s->connection.sq.head);
     l->mark_ns = now;
     l->mark = l->totals.completions + most;
 }

@@ -58,6 +58,7 @@ static void agree(struct session *s) {
     const struct node_options *options = &s->node->options;
     uint64_t agreed = 1ull << rep->message_log2;
     s->tx.frame_payload = (1u << rep->eager_log2) - FRAME_BYTES;
+    s->connection.rx.payload_max = s->tx.frame_payload;
     s->rx.message_max = agreed;
     s->tx.message_max = agreed < options->message_bytes_max ? agreed : options->message_bytes_max;
     s->tx.rndv_above = rndv_threshold(s);
@@ -161,14 +162,14 @@ static void choose_receives(struct sluice_loop *l, struct session *s) {
     bool stranger = s->connection.cm.passive && link->keys;
     uint32_t most = (uint32_t)l->node->device_attr.max_qp_wr;
     struct recv_queue *shared = &l->srq.queue;
-    s->connection.rx.queue = &s->connection.rx.own;
+    s->connection.rx.queue = &s->connection.recv.own;
     if (shared->srq && !stranger && !(link->flags & SLUICE_ISOLATED) &&
         srq_room(l) + shared->spare >= CREDITS_INITIAL)
         s->connection.rx.queue = shared;
-    s->connection.rx.own.depth = s->connection.credits.max + link->requests < most
-                                     ? s->connection.credits.max + link->requests
-                                     : most;
-    s->connection.rx.own.spare_max = link->requests;
+    s->connection.recv.own.depth = s->connection.credits.max + link->requests < most
+                                       ? s->connection.credits.max + link->requests
+                                       : most;
+    s->connection.recv.own.spare_max = link->requests;
     s->connection.credits.granted = 0;
     s->connection.rx.repost_batch = 1;
     pthread_mutex_lock(&s->node->lock);
@@ -189,16 +190,16 @@ static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_rea
     if (!s->connection.sq.entries)
         return "out of memory";
     if (!s->connection.rx.queue->srq && l->node->traits.silent_in_err) {
-        s->connection.rx.own.trail = (struct sluice_msg **)calloc(
-            s->connection.rx.own.depth, sizeof *s->connection.rx.own.trail);
-        if (!s->connection.rx.own.trail)
+        s->connection.recv.own.trail = (struct sluice_msg **)calloc(
+            s->connection.recv.own.depth, sizeof *s->connection.recv.own.trail);
+        if (!s->connection.recv.own.trail)
             return "out of memory";
     }
     *reason = SLUICE_REASON_DEVICE_ERROR;
     s->connection.qp = create_qp(l, s);
     if (!s->connection.qp)
         return "the device cannot create another queue pair";
-    s->connection.rx.own.qp = s->connection.qp;
+    s->connection.recv.own.qp = s->connection.qp;
     s->connection.cq_share = share;
     l->cq_used += s->connection.cq_share;
     if (!session_modify(s, &conn->init, conn->init_mask))
@@ -215,7 +216,7 @@ static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_rea
     }
     if (!conn->passive)
         return NULL;
-    s->connection.rx.heard = true;
+    s->connection.recv.heard = true;
     agree(s);
     if (!modify_up(s))
         return "the queue pair cannot be moved to RTS";
@@ -268,7 +269,7 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
 /* The queue pair of the last try is gone, or no longer this session's. */
 void session_renewed(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
-    s->connection.rx.own = (struct recv_queue){0};
+    s->connection.recv.own = (struct recv_queue){0};
     s->connection.rx.granted = s->connection.credits.granted = 0;
     session_prepare(l, s);
 }
@@ -288,7 +289,7 @@ void session_apply(struct sluice_loop *l, struct session *s) {
     if (conn->rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE)
         s->connection.handshake = HANDSHAKE_HELLO;
     agree(s);
-    s->connection.rx.heard = true;
+    s->connection.recv.heard = true;
     if (!modify_up(s)) {
         refused(l, s, "the queue pair cannot be moved to RTS");
         return;

@@ -27,14 +27,15 @@ static void assert_covered(struct side *side) {
         if (!s->connection.qp)
             continue;
         uint32_t promised =
-            s->connection.rx.granted + s->connection.rx.unreported + s->connection.rx.reserved;
+            s->connection.rx.granted + s->connection.rx.unreported + s->connection.recv.reserved;
         if (s->connection.rx.queue->srq)
             shared += promised;
         else
-            assert_int_equal(promised + s->connection.rx.own.spare, s->connection.rx.own.posted);
+            assert_int_equal(promised + s->connection.recv.own.spare,
+                             s->connection.recv.own.posted);
         assert_true(promised + s->connection.rx.repost_count <= s->connection.credits.granted +
-                                                                    s->connection.rx.reserved +
-                                                                    s->connection.rx.own.spare);
+                                                                    s->connection.recv.reserved +
+                                                                    s->connection.recv.own.spare);
         assert_true(s->connection.credits.granted <= s->connection.credits.max);
     }
     if (l->srq.queue.srq)
@@ -180,12 +181,12 @@ static void replies_have_receives_of_their_own(void **state) {
         uint32_t granted = s->connection.rx.granted;
         for (unsigned i = 0; i < 16; i++)
             assert_true(credits_reserve(p.b.loop, s));
-        assert_int_equal(s->connection.rx.reserved, 16);
+        assert_int_equal(s->connection.recv.reserved, 16);
         assert_int_equal(s->connection.rx.granted, granted);
         assert_covered(&p.b);
         for (unsigned i = 0; i < 16; i++)
             credits_unreserve(s, false);
-        assert_int_equal(s->connection.rx.reserved, 0);
+        assert_int_equal(s->connection.recv.reserved, 0);
         assert_covered(&p.b);
         uint64_t buffers = pool_in_use(p.b.node->rx_pool);
         for (unsigned i = 0; i < 1000; i++) { /* again and again: no more of them */

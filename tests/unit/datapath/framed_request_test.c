@@ -146,9 +146,9 @@ static void without_credits_a_request_is_not_written_into_a_frame(void **state) 
     struct session *s = pair_session(&p.b);
     while (s->connection.tx.credits > CREDIT_RESERVE)
         assert_int_equal(pair_send(&p.b, 64, 0, NULL), 0);
-    uint32_t taken = s->connection.rx.reserved;
+    uint32_t taken = s->connection.recv.reserved;
     assert_int_equal(tagged_request(&p.b, 64, 5, SLUICE_MORE), 0);
-    assert_int_equal(s->connection.rx.reserved, taken);
+    assert_int_equal(s->connection.recv.reserved, taken);
     sluice_cancel(p.b.session, 6);
     sluice_event event;
     for (;;) { /* and the peer never hears of it */

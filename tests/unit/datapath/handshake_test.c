@@ -439,7 +439,7 @@ static void before_the_proof_a_few_receives_are_at_stake(void **state) {
     stop_before_hello(&p);
     struct session *theirs = p.a.loop->sessions;
     assert_non_null(theirs);
-    assert_int_equal(theirs->connection.rx.own.posted, CREDITS_INITIAL);
+    assert_int_equal(theirs->connection.recv.own.posted, CREDITS_INITIAL);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     for (int quiet = 0; quiet < 100; quiet += theirs->adopted) { /* the dialer is silent */
         assert_true(env_now(&env_default) < limit);
@@ -448,7 +448,7 @@ static void before_the_proof_a_few_receives_are_at_stake(void **state) {
         assert_int_equal(sluice_poll(p.a.loop, NULL, 0, 0), 0);
     }
     assert_int_equal(theirs->state, SESSION_OPENING);
-    assert_int_equal(theirs->connection.rx.own.posted, CREDITS_INITIAL);
+    assert_int_equal(theirs->connection.recv.own.posted, CREDITS_INITIAL);
     pair_clock += 6 * SECOND;
     assert_int_equal(pair_expect(&p, &p.b, SLUICE_CLOSED).reason, SLUICE_REASON_TIMEOUT);
     pair_expect_nothing(&p, &p.a);

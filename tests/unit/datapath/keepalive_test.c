@@ -23,7 +23,7 @@ static uint32_t posted(struct side *side) {
 
 static uint32_t arrived(struct side *side) {
     struct session *s = pair_session(side);
-    return s->connection.rx.sequence + s->connection.rx.controls;
+    return s->connection.rx.sequence + s->connection.recv.controls;
 }
 
 /* Only one side's loop runs; its events are counted, nothing else comes. */
@@ -180,8 +180,9 @@ static void traffic_is_not_added_to(void **state) {
     }
     assert_int_equal(posted(&p.a) - a, TICKS(20) / 8);
     assert_int_equal(posted(&p.b) - b, TICKS(20) / 8);
-    assert_int_equal(
-        pair_session(&p.a)->connection.rx.controls + pair_session(&p.b)->connection.rx.controls, 0);
+    assert_int_equal(pair_session(&p.a)->connection.recv.controls +
+                         pair_session(&p.b)->connection.recv.controls,
+                     0);
     pair_close(&p);
 }
 
@@ -300,7 +301,7 @@ static void talk(struct side *talker, struct session *heard) {
         (void)sluice_poll(talker->loop, &event, 1, 0);
         assert_true(env_now(&env_default) < limit);
     } while (pair_session(talker)->connection.sq.head - heard->connection.rx.sequence -
-                 heard->connection.rx.controls - LOOP_WC_BATCH >=
+                 heard->connection.recv.controls - LOOP_WC_BATCH >=
              UINT32_MAX / 2);
 }
 
@@ -424,8 +425,8 @@ static void a_backlog_is_no_silence(void **state) {
         pair_clock += TICK;
         assert_int_equal(sluice_poll(p.a.loop, &event, 1, 0), 1);
         assert_int_equal(event.type, SLUICE_MESSAGE);
-        s->connection.keepalive.rx_seen =
-            s->connection.rx.sequence + s->connection.rx.controls + 1; /* another's would not be */
+        s->connection.keepalive.rx_seen = s->connection.rx.sequence + s->connection.recv.controls +
+                                          1; /* another's would not be */
     }
     assert_true(s->connection.keepalive.rx_ns + 2 * INTERVAL < pair_now(NULL));
     assert_int_equal(s->state, SESSION_UP);
@@ -529,7 +530,7 @@ static void a_thousand_idle_sessions_cost_nothing_to_speak_of(void **state) {
         pair_clock += 10000000;
         for (unsigned k = 0; i % 500 == 0 && k < N; k++) {
             many[k].connection.sq.tail++; /* as if both sides sent something */
-            many[k].connection.rx.controls++;
+            many[k].connection.recv.controls++;
         }
         assert_int_equal(sluice_poll(l, NULL, 0, 0), 0);
     }

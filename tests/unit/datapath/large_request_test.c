@@ -42,7 +42,7 @@ static void assert_idle(struct pair *p) {
             assert_int_equal(s->window.own_messages, 0);
             assert_int_equal(s->window.own_bytes, 0);
         }
-        assert_int_equal(s->connection.rx.reserved, 0);
+        assert_int_equal(s->connection.recv.reserved, 0);
         assert_false(rndv_pending(s));
     }
 }

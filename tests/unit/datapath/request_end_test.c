@@ -21,7 +21,7 @@ static void expect_idle(struct pair *p) {
     pair_expect_nothing(p, &p->a);
     pair_expect_nothing(p, &p->b);
     assert_int_equal(pair_in_flight(&p->b), 0);
-    assert_int_equal(pair_session(&p->b)->connection.rx.reserved, 0);
+    assert_int_equal(pair_session(&p->b)->connection.recv.reserved, 0);
     assert_int_equal(pair_session(&p->b)->window.own_messages, 0);
     assert_int_equal(pair_session(&p->b)->window.own_bytes, 0);
     assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.tag = 99)), 0);

@@ -404,7 +404,7 @@ static void saturate(uint32_t credits, uint32_t requests, bool defer, bool keep,
     pair_expect_nothing(&p, &p.b);
     for (int i = 0; i < 2; i++) {
         struct session *s = pair_session(sides[i].side);
-        assert_int_equal(s->connection.rx.reserved, 0);
+        assert_int_equal(s->connection.recv.reserved, 0);
         assert_int_equal(pair_in_flight(sides[i].side), 0);
     }
     pair_close(&p);

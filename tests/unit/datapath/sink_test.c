@@ -118,7 +118,7 @@ static void a_receive_that_is_told_of_twice_counts_once(void **state) {
     struct memory m;
     opened(&m);
     struct session *s = pair_session(&m.pair.a);
-    struct recv_queue *q = &s->connection.rx.own;
+    struct recv_queue *q = &s->connection.recv.own;
     assert_true(q->posted > 0 && q->posted < q->depth);
     struct sluice_msg *msg = q->trail[q->trail_next ? q->trail_next - 1 : q->depth - 1];
     uint32_t posted = q->posted, number = s->connection.cm.qp_num;

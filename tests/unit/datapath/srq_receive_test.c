@@ -23,8 +23,8 @@ static void assert_covered(struct sluice_loop *l) {
     uint32_t promised = l->srq.queue.spare;
     for (struct session *s = l->sessions; s; s = s->next)
         if (s->connection.qp && s->connection.rx.queue->srq)
-            promised +=
-                s->connection.rx.granted + s->connection.rx.unreported + s->connection.rx.reserved;
+            promised += s->connection.rx.granted + s->connection.rx.unreported +
+                        s->connection.recv.reserved;
     assert_int_equal(promised, l->srq.queue.posted);
 }
 
@@ -41,7 +41,7 @@ static void sessions_share_unless_they_must_not(void **state) {
         pair_connect(&p, PAIR_LINK(.key_count = i == 2, .keys = i == 2 ? &key : NULL));
         assert_int_equal(is_shared(p.a.session), i == 0);
         assert_int_equal(is_shared(p.b.session), i != 3);
-        assert_int_equal(pair_session(&p.a)->connection.rx.own.posted,
+        assert_int_equal(pair_session(&p.a)->connection.recv.own.posted,
                          i == 0 ? 0 : CREDITS_INITIAL);
         assert_int_equal(pair_send(&p.b, 100, 1, NULL), 0);
         assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 100, 1));
@@ -136,6 +136,40 @@ static void a_peer_that_overruns_its_credits_loses_its_own_session_only(void **s
         for (int i = 0; i < 2; i++)
             pair_expect(&p, &p.b, SLUICE_CLOSED);
         assert_int_equal(l->srq.queue.spare, l->srq.queue.posted);
+    }
+    pair_close(&p);
+}
+
+/* Fewer than are posted at once, of sessions that have credits left: until one comes alone. */
+static void buffers_of_many_sessions_are_posted_together(void **state) {
+    (void)state;
+    enum { SESSIONS = 10 };
+    struct pair p;
+    sluice_session at_b[SESSIONS];
+    sluice_event events[SESSIONS];
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    struct sluice_loop *l = p.a.loop;
+    for (int i = 0; i < SESSIONS; i++) {
+        pair_connect(&p, PAIR_LINK());
+        at_b[i] = p.b.session;
+    }
+    pair_turns(&p, 200);
+    for (unsigned round = 0; round < 20; round++) {
+        for (int i = 0; i < SESSIONS; i++) {
+            p.b.session = at_b[i];
+            assert_int_equal(pair_send(&p.b, 100, round, NULL), 0);
+        }
+        assert_int_equal(sluice_poll(l, events, SESSIONS, 0), SESSIONS);
+        assert_int_equal(sluice_poll(l, events, SESSIONS, 0), 0); /* they are back */
+        if (round == 0)
+            assert_int_equal(l->srq.queue.waiting, SESSIONS);
+        assert_int_equal(pair_send(&p.b, 100, round, NULL), 0);
+        assert_int_equal(sluice_poll(l, events, SESSIONS, 0), 1);
+        assert_int_equal(sluice_poll(l, events, SESSIONS, 0), 0);
+        if (round == 0) /* those of the others; with more credits its own wait for each other */
+            assert_true(l->srq.queue.waiting <= 1);
+        pair_turns(&p, 10);
+        assert_covered(l);
     }
     pair_close(&p);
 }
@@ -253,6 +287,7 @@ int main(void) {
         cmocka_unit_test(sessions_share_unless_they_must_not),
         cmocka_unit_test(a_share_of_the_cq_is_only_for_sends),
         cmocka_unit_test(a_peer_that_overruns_its_credits_loses_its_own_session_only),
+        cmocka_unit_test(buffers_of_many_sessions_are_posted_together),
         cmocka_unit_test(the_receive_of_a_reply_that_is_wrong_is_spare_once),
         cmocka_unit_test(a_completion_of_nobody_goes_back),
         cmocka_unit_test(ends_do_not_wait_for_the_limit),

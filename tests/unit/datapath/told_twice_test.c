@@ -123,7 +123,7 @@ static void a_buffer_of_another_session_stays_there(void **state) {
     pair_connect(&p, PAIR_LINK(.flags = SLUICE_ONCE));
     struct session *s = pair_session(&p.b);
     assert_int_not_equal(s->connection.cm.qp_num, older);
-    tell_again(&p, s->connection.rx.own.trail[0], older);
+    tell_again(&p, s->connection.recv.own.trail[0], older);
     talk(&p);
     close_watched(&p);
 }

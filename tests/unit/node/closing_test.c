@@ -12,8 +12,9 @@ static void fail_stuck(struct pair *p) {
             print_error("%s: session state %u, CM waits for %s, receives %u, sends %u, reason %u, "
                         "ref %llx\n",
                         i ? "b" : "a", s->state, cm_state_name(s->connection.cm.owner.state),
-                        s->connection.rx.own.posted, s->connection.sq.tail - s->connection.sq.head,
-                        s->close.reason, (unsigned long long)s->ref);
+                        s->connection.recv.own.posted,
+                        s->connection.sq.tail - s->connection.sq.head, s->close.reason,
+                        (unsigned long long)s->ref);
     fail_msg("%u and %u sessions do not end", session_table_used_count(p->a.node->index),
              session_table_used_count(p->b.node->index));
 }
