@@ -9,17 +9,21 @@
  *
  *   lib-cost lib|raw one|window COUNT
  *   lib-cost lib requests|many COUNT
+ *   lib-cost lib many COUNT ACTIVE
+ *   lib-cost --time lib|raw ...
  *   lib-cost --compiler
  *
  * one: a message to and a message fro, each waited for. window: 32 in one direction, then the next 32.
  * requests: 32 in one direction, and their replies in the other. many: as one, on 1,000 sessions of one loop in turn, 32
- * of them at once.
+ * of them at once; with ACTIVE on so many of the 1,000, and at most each of these at once. --time: COUNT messages a hundred
+ * times, and the nanoseconds of one in the best round, the tenth and the median.
  */
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <sluice/sluice.h>
 
@@ -31,6 +35,7 @@
 #define WARM 16384 /* until all credits are granted, one frame a window */
 #define TRIES 1000000u
 #define MANY 1000u /* sessions */
+#define ROUNDS 100 /* of --time */
 
 static void die(const char *what) {
     fprintf(stderr, "lib-cost: %s\n", what);
@@ -57,6 +62,7 @@ static struct end {
     bool answers; /* each message is sent back */
 } ends[2];
 static sluice_session sessions[MANY]; /* dialed by ends[1] */
+static unsigned active = MANY;        /* of these, as far from each other as can be */
 
 static const sluice_send_options more = {.size = sizeof more, .flags = SLUICE_MORE};
 
@@ -181,14 +187,15 @@ static void library_requests(unsigned count) {
 /* Each session has 4 credits and gets them back by the answers. */
 static void library_many(unsigned count) {
     static unsigned next;
+    unsigned window = active < WINDOW ? active : WINDOW;
     sluice_msg *msg;
     ends[0].answers = true;
-    for (unsigned i = 0; i < count; i += 2 * WINDOW) {
-        for (int k = 0; k < WINDOW; k++, next = (next + 1) % MANY)
+    for (unsigned i = 0; i < count; i += 2 * window) {
+        for (unsigned k = 0; k < window; k++, next = (next + 1) % active)
             if (sluice_alloc(ends[1].node, BYTES, &msg) != 0 ||
-                sluice_send(sessions[next], msg, NULL) != 0)
+                sluice_send(sessions[next * (MANY / active)], msg, NULL) != 0)
                 die("a message");
-        await(&ends[1], ends[1].received + WINDOW); /* which turns the other end too */
+        await(&ends[1], ends[1].received + window); /* which turns the other end too */
     }
 }
 
@@ -342,31 +349,73 @@ static void print_compiler(void) {
 #endif
 }
 
+static double now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static int by_size(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void take_time(exchange *run, unsigned count) {
+    double round[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        double begin = now_ns();
+        measured(run, count);
+        round[i] = (now_ns() - begin) / count;
+    }
+    qsort(round, ROUNDS, sizeof *round, by_size);
+    printf("ns a message: %.1f best, %.1f tenth, %.1f median\n", round[0], round[ROUNDS / 10],
+           round[ROUNDS / 2]);
+}
+
+static int usage(void) {
+    fprintf(stderr, "usage: lib-cost [--time] lib|raw one|window COUNT, lib requests|many COUNT, "
+                    "lib many COUNT ACTIVE\n");
+    return 2;
+}
+
+/* What is to be run of these arguments, side, kind, count and how many sessions; NULL: nothing. */
+static exchange *chosen(int argc, char **argv) {
+    if (argc < 3 || argc > 4 || atoi(argv[2]) < WINDOW)
+        return NULL;
+    bool lib = strcmp(argv[0], "lib") == 0;
+    if (lib && strcmp(argv[1], "many") == 0) {
+        active = argc == 4 ? (unsigned)atoi(argv[3]) : MANY;
+        return active >= 1 && active <= MANY ? library_many : NULL;
+    }
+    if (argc != 3 || (!lib && strcmp(argv[0], "raw") != 0))
+        return NULL;
+    if (strcmp(argv[1], "one") == 0)
+        return lib ? library_one : raw_one;
+    if (strcmp(argv[1], "window") == 0)
+        return lib ? library_window : raw_window;
+    return lib && strcmp(argv[1], "requests") == 0 ? library_requests : NULL;
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "--compiler") == 0) {
         print_compiler();
         return 0;
     }
-    bool lib = argc == 4 && strcmp(argv[1], "lib") == 0;
-    bool one = argc == 4 && strcmp(argv[2], "one") == 0;
-    bool requests = lib && strcmp(argv[2], "requests") == 0;
-    bool many = lib && strcmp(argv[2], "many") == 0;
-    if (argc != 4 || (!lib && strcmp(argv[1], "raw") != 0) ||
-        (!one && !requests && !many && strcmp(argv[2], "window") != 0) || atoi(argv[3]) < WINDOW)
-        return fprintf(stderr,
-                       "usage: lib-cost lib|raw one|window COUNT, lib requests|many COUNT\n"),
-               2;
-    unsigned count = (unsigned)atoi(argv[3]) / WINDOW * WINDOW;
-    exchange *run = requests ? library_requests
-                    : many   ? library_many
-                    : lib    ? one ? library_one : library_window
-                    : one    ? raw_one
-                             : raw_window;
-    if (lib)
-        open_library(many ? MANY : 1);
+    bool timed = argc > 1 && strcmp(argv[1], "--time") == 0;
+    argc -= 1 + timed;
+    argv += 1 + timed;
+    exchange *run = chosen(argc, argv);
+    if (!run)
+        return usage();
+    unsigned count = (unsigned)atoi(argv[2]) / WINDOW * WINDOW;
+    if (strcmp(argv[0], "lib") == 0)
+        open_library(run == library_many ? MANY : 1);
     else
         open_raw();
     run(WARM);
-    measured(run, count);
+    if (timed)
+        take_time(run, count);
+    else
+        measured(run, count);
     return 0; /* what was opened goes with the process */
 }
