@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* session_rows.c - see session_rows.h. */
-#include "common/session_rows.h"
+#include "session_rows.h"
 
 #include <stdio.h>
 

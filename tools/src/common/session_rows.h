@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/stats.h"
-#include "common/json.h"
+#include "json.h"
 
 struct session_rows {
     uint32_t count;
