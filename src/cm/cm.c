@@ -180,6 +180,12 @@ static void cm_drained(struct cm *cm, struct cm_conn *conn) {
 
 /* ---- messages --------------------------------------------------------------------------------- */
 
+static void hear_device(struct cm *cm) {
+    unsigned count = 0;
+    if (!cm->device_lost && !cm->async_source.out)
+        (void)cm_async(cm, &count); /* an errno that stays is found by the epoll set's turn */
+}
+
 static void take_msg(struct cm *cm, struct mpsc_queue_item *item) {
     if (item->verb == CM_MSG_LISTEN) {
         cm_listen(cm, cm_listener_at(cm, item->slot));
@@ -215,6 +221,7 @@ static void take_msg(struct cm *cm, struct mpsc_queue_item *item) {
         cm_handshake_done(cm, conn);
         break;
     case CM_MSG_RELEASE:
+        hear_device(cm); /* the queue pair is destroyed soon, and what was not read of it is gone */
         cm_release(cm, conn);
         break;
     case CM_MSG_DRAINED:
