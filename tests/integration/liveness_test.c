@@ -58,9 +58,29 @@ static bool stay(struct side *side, uint64_t wait_ns) {
 
 enum { AGAIN = 5 };
 
-/* A session that has stayed for so long. */
+/* sluice-soft ctl PID a b */
+static void control(pid_t pid, const char *a, const char *b) {
+    struct peer tool;
+    char number[16];
+    snprintf(number, sizeof number, "%d", (int)pid);
+    peer_run(&tool, "sluice-soft", "ctl", number, a, b);
+    int status = peer_join(&tool);
+    must(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static bool lossy; /* this process, by its plan */
+
+static void lose_all(pid_t pid) {
+    lossy = pid == getpid();
+    control(pid, "plan", "qp=* send=* loss");
+}
+
+/* A session that has stayed for so long. What a failed test left undone is undone. */
 static sluice_session meet_and_stay(struct side *side, struct peer *peer, bool handlers, bool dials,
                                     uint64_t wait_ns) {
+    if (lossy)
+        control(getpid(), "clear", NULL);
+    lossy = false;
     for (unsigned tries = 0; tries < AGAIN; tries++) {
         sluice_session session = meet(side, peer, handlers, dials);
         if (stay(side, wait_ns))
@@ -186,16 +206,6 @@ static void a_killed_peer_is_noticed(void **state) {
 
 /* ---- the fabric ------------------------------------------------------------------------------ */
 
-/* sluice-soft ctl PID a b */
-static void control(pid_t pid, const char *a, const char *b) {
-    struct peer tool;
-    char number[16];
-    snprintf(number, sizeof number, "%d", (int)pid);
-    peer_run(&tool, "sluice-soft", "ctl", number, a, b);
-    int status = peer_join(&tool);
-    must(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
 /* What one process sends never arrives: the other notices, long before retries are exhausted. */
 static void a_peer_whose_sends_are_lost_is_noticed(void **state) {
     if (!it_soft() || it_iwarp()) /* TCP loses nothing of what it carries */
@@ -205,7 +215,7 @@ static void a_peer_whose_sends_are_lost_is_noticed(void **state) {
         struct peer peer;
         meet_and_stay(&side, &peer, handlers_of(state), i & 1, INTERVAL);
         uint64_t since = from_now();
-        control(i < 2 ? peer.pid : getpid(), "plan", "qp=* send=* loss");
+        lose_all(i < 2 ? peer.pid : getpid());
         if (i < 2) {
             assert_int_equal(await_end(&side, since).reason, SLUICE_REASON_KEEPALIVE);
             peer_expect(&peer, "closed ");
@@ -222,6 +232,7 @@ static void a_peer_whose_sends_are_lost_is_noticed(void **state) {
         }
         peer_quit(&peer);
         side_close(&side, 0);
+        lossy = false; /* the plan went with the node's device */
     }
 }
 
