@@ -21,8 +21,8 @@ static inline bool request_framed(struct sluice_loop *l, struct session *s, uint
     uint64_t bytes = msg->size;
     uint32_t at;
     if (unlikely(!r || r->free_count == 0 || rpc_client_accepted(r) >= r->limit ||
-                 !framed_fits(s, id, msg) || msg->state != MSG_APP || !framed_may_take(l, msg) ||
-                 !framed_has_room(s, bytes) ||
+                 !framed_fits(s, id, msg->size) || msg->state != MSG_APP ||
+                 !framed_may_take(l, msg) || !framed_has_room(s, bytes) ||
                  s->connection.tx.credits <=
                      CREDIT_RESERVE)) /* one that is not to go yet can be given up */
         return false;
@@ -35,7 +35,8 @@ static inline bool request_framed(struct sluice_loop *l, struct session *s, uint
     msg->tx.tag = tag;
     msg->tx.deadline_ns = msg->tx.sent = 0;
     msg->tx.session_id = id;
-    framed_put(frame, at, msg, FRAME_REQUEST, rpc_pending_take(r, msg)->id, 0);
+    framed_put(frame, at, msg->data, (uint32_t)msg->size, FRAME_REQUEST,
+               rpc_pending_take(r, msg)->id, 0);
     atomic_store_explicit(&r->own, atomic_load_explicit(&r->own, memory_order_relaxed) + 1,
                           memory_order_relaxed);
     l->totals.messages_sent++;

@@ -254,7 +254,7 @@ static inline bool reply_framed(struct sluice_loop *l, struct session *s, uint64
     struct rpc_server *v = rpc_server_of(s);
     uint64_t bytes = msg->size, word = word_of(token, RPC_INBOUND_OPEN);
     uint32_t at;
-    if (unlikely(!v || token >> (64 - RPC_INBOUND_SHIFT) || !framed_fits(s, id, msg) ||
+    if (unlikely(!v || token >> (64 - RPC_INBOUND_SHIFT) || !framed_fits(s, id, msg->size) ||
                  !framed_may_take(l, msg)))
         return false;
     struct sluice_msg *frame = framed_place(l, s, &s->tx.replies, (uint32_t)bytes, more, &at);
@@ -264,7 +264,7 @@ static inline bool reply_framed(struct sluice_loop *l, struct session *s, uint64
                                                                     memory_order_acq_rel,
                                                                     memory_order_relaxed)))
         return false;
-    framed_put(frame, at, msg, FRAME_REPLY, inbound->id, 1);
+    framed_put(frame, at, msg->data, (uint32_t)msg->size, FRAME_REPLY, inbound->id, 1);
     framed_count(l, s, bytes);
     framed_done(l, msg);
     if (!more)

@@ -34,8 +34,8 @@ bool framed_tokens(struct session *s) {
     return tokens > 0;
 }
 
-bool framed_behind(struct sluice_loop *l, struct session *s, uint64_t id, struct sluice_msg *msg,
-                   bool more) {
+bool framed_behind(struct sluice_loop *l, struct session *s, uint64_t id, const uint8_t *data,
+                   uint64_t bytes, bool more) {
     loop_assert_inside(l);
-    return framed_append(l, s, id, msg, more);
+    return framed_append(l, s, id, data, bytes, more);
 }

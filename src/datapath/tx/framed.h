@@ -9,6 +9,8 @@
  * session's queue (coalesce_open()), and is done with as well. Whatever is sent behind it and is not such a message is
  * queued behind the frame.
  *
+ * What sluice_send_copy() is given goes the same ways from the caller's memory: no buffer is taken for it.
+ *
  * Tokens. A session's `tokens` are messages for which there is a credit, room in the send queue and room in the window,
  * whatever their size below `framed_end`, while it is UP and nothing waits in its queue. They are counted when there are
  * none left. Whoever takes of these but a message that has a token, or queues anything, sets them to 0. What comes back
@@ -85,34 +87,31 @@ static inline void framed_account(struct sluice_loop *l, struct session *s, uint
 }
 
 /* False: nothing happened, and send_own() has to look. */
-static inline __attribute__((always_inline)) bool
-framed_send(struct sluice_loop *l, struct session *s, uint64_t id, struct sluice_msg *msg) {
+static inline __attribute__((always_inline)) bool framed_post(struct sluice_loop *l,
+                                                              struct session *s, uint64_t id,
+                                                              const uint8_t *data, uint64_t bytes) {
     struct connection *c = &s->connection;
-    uint64_t bytes = msg->size;
     if (unlikely(atomic_load_explicit(&s->id, memory_order_relaxed) != id ||
-                 bytes >= s->framed_end || session_ref_count_open(&s->ref) != 0 ||
-                 !framed_may_take(l, msg)))
+                 bytes >= s->framed_end || session_ref_count_open(&s->ref) != 0))
         return false;
     ASSERT(s->state == SESSION_UP && !s->tx.queue.head && c->tx.credits > CREDIT_RESERVE &&
            sq_used(s) < c->sq.quick);
     uint32_t signalled = c->sq.unsignalled + 1 >= c->sq.signal_every ? FABRIC_FRAMED_SIGNALED : 0;
     uint64_t word0 = FRAME_DATA | (uint64_t)(uint16_t)c->rx.unreported << 16 |
                      (uint64_t)(c->tx.sequence + 1) << 32;
-    if (unlikely(l->post_framed(c->qp, htole64(word0), htole64(c->rx.sequence | bytes << 32),
-                                msg->data, (uint32_t)bytes | signalled,
-                                wr_send_id(s->slot, c->sq.tail)) != 0))
+    if (unlikely(l->post_framed(c->qp, htole64(word0), htole64(c->rx.sequence | bytes << 32), data,
+                                (uint32_t)bytes | signalled, wr_send_id(s->slot, c->sq.tail)) != 0))
         return false;
     framed_account(l, s, bytes, signalled);
-    framed_done(l, msg);
     return true;
 }
 
 /* ---- into a frame that lies open --------------------------------------------------------------- */
 
-/* Whether a small message of a session that is up, and of this handle. */
-static inline bool framed_fits(struct session *s, uint64_t id, const struct sluice_msg *msg) {
+/* Whether a message of so many bytes is small, of a session that is up, and of this handle. */
+static inline bool framed_fits(struct session *s, uint64_t id, uint64_t bytes) {
     return likely(atomic_load_explicit(&s->id, memory_order_relaxed) == id &&
-                  s->state == SESSION_UP && msg->size < s->tx.coalesce_bound &&
+                  s->state == SESSION_UP && bytes < s->tx.coalesce_bound &&
                   session_ref_count_open(&s->ref) == 0);
 }
 
@@ -136,15 +135,14 @@ static inline struct sluice_msg *framed_place(struct sluice_loop *l, struct sess
 }
 
 /* One more item of the frame; counted: 1, if the window counts it by the frame. */
-static inline void framed_put(struct sluice_msg *frame, uint32_t at, const struct sluice_msg *msg,
-                              unsigned type, uint64_t total, unsigned counted) {
-    uint32_t bytes = (uint32_t)msg->size;
+static inline void framed_put(struct sluice_msg *frame, uint32_t at, const uint8_t *data,
+                              uint32_t bytes, unsigned type, uint64_t total, unsigned counted) {
     uint64_t *word = (uint64_t *)(void *)(frame->data + at);
     word[0] = htole64(type | (uint64_t)bytes << 32);
     word[1] = htole64(total);
     if (bytes & 7)
         word[2 + bytes / 8] = 0; /* nobody's bytes lie between two items */
-    copy_short((uint8_t *)(word + 2), msg->data, bytes);
+    copy_short((uint8_t *)(word + 2), data, bytes);
     frame->tx.end = at + COALESCE_ITEM_BYTES + bytes;
     frame->tx.items++;
     frame->tx.counted = (uint16_t)(frame->tx.counted + counted);
@@ -160,26 +158,23 @@ static inline bool framed_has_room(struct session *s, uint64_t bytes) {
 
 /* Behind what is queued, or before what comes: false as above. */
 static inline bool framed_append(struct sluice_loop *l, struct session *s, uint64_t id,
-                                 struct sluice_msg *msg, bool more) {
-    uint64_t bytes = msg->size;
+                                 const uint8_t *data, uint64_t bytes, bool more) {
     uint32_t at;
-    if (unlikely(!framed_fits(s, id, msg) || !framed_may_take(l, msg) ||
-                 !framed_has_room(s, bytes)))
+    if (unlikely(!framed_fits(s, id, bytes) || !framed_has_room(s, bytes)))
         return false;
     struct sluice_msg *frame = framed_place(l, s, &s->tx.queue, (uint32_t)bytes, more, &at);
     if (unlikely(!frame))
         return false;
-    framed_put(frame, at, msg, FRAME_DATA, 0, 1);
+    framed_put(frame, at, data, (uint32_t)bytes, FRAME_DATA, 0, 1);
     framed_count(l, s, bytes);
-    framed_done(l, msg);
     if (!more)
         send_flush(l, s);
     return true;
 }
 
 /* The same, not inline. */
-bool framed_behind(struct sluice_loop *l, struct session *s, uint64_t id, struct sluice_msg *msg,
-                   bool more);
+bool framed_behind(struct sluice_loop *l, struct session *s, uint64_t id, const uint8_t *data,
+                   uint64_t bytes, bool more);
 
 static inline bool framed_has_tokens(struct session *s) {
     return likely(s->tokens > 0) || framed_tokens(s);
@@ -214,8 +209,12 @@ static inline bool framed_submit_more(uint64_t id, struct sluice_msg *msg, bool 
     if (unlikely(!s))
         return false;
     more |= framed_may_share(l, nested);
-    bool sent = likely(more || !framed_has_tokens(s)) ? framed_append(l, s, id, msg, more)
-                                                      : framed_send(l, s, id, msg);
+    bool sent =
+        framed_may_take(l, msg) &&
+        (likely(more || !framed_has_tokens(s)) ? framed_append(l, s, id, msg->data, msg->size, more)
+                                               : framed_post(l, s, id, msg->data, msg->size));
+    if (likely(sent))
+        framed_done(l, msg);
     loop_leave(l, nested);
     return sent;
 }
@@ -227,11 +226,29 @@ static inline __attribute__((always_inline)) bool framed_submit(uint64_t id,
     struct session *s = framed_enter(id, &l, &nested);
     if (unlikely(!s))
         return false;
-    bool sent;
-    if (likely(!framed_may_share(l, nested) && framed_has_tokens(s)))
-        sent = framed_send(l, s, id, msg);
-    else
-        sent = framed_behind(l, s, id, msg, framed_may_share(l, nested));
+    bool sent = false;
+    if (likely(framed_may_take(l, msg))) {
+        if (likely(!framed_may_share(l, nested) && framed_has_tokens(s)))
+            sent = framed_post(l, s, id, msg->data, msg->size);
+        else
+            sent = framed_behind(l, s, id, msg->data, msg->size, framed_may_share(l, nested));
+    }
+    if (likely(sent))
+        framed_done(l, msg);
+    loop_leave(l, nested);
+    return sent;
+}
+
+/* Bytes that stay the caller's: no message is made of them. */
+static inline bool framed_submit_copy(uint64_t id, const uint8_t *data, uint64_t bytes, bool more) {
+    struct sluice_loop *l;
+    bool nested;
+    struct session *s = framed_enter(id, &l, &nested);
+    if (unlikely(!s))
+        return false;
+    more |= framed_may_share(l, nested);
+    bool sent = likely(!more && framed_has_tokens(s)) ? framed_post(l, s, id, data, bytes)
+                                                      : framed_behind(l, s, id, data, bytes, more);
     loop_leave(l, nested);
     return sent;
 }

@@ -30,6 +30,45 @@ static void a_received_message_is_sent_on_without_another_buffer(void **state) {
     pair_close(&p);
 }
 
+static uint64_t buffers_taken(const struct side *side) {
+    struct pool_stats figures;
+    uint64_t gets = 0;
+    pool_get_stats(side->node->pool, &figures);
+    for (unsigned i = 0; i <= POOL_CLASSES; i++)
+        gets += figures.count[i].gets;
+    return gets;
+}
+
+/* And its bytes are the caller's again when the call returns. Those that wait for more share the buffer of a frame. */
+static void a_small_copy_takes_no_buffer_of_its_own(void **state) {
+    (void)state;
+    static const size_t sizes[] = {1, 8, 64, 200, FABRIC_FRAMED};
+    enum { SIZES = sizeof sizes / sizeof *sizes, TOGETHER = 4 };
+    struct pair p;
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    pair_connect(&p, PAIR_LINK());
+    uint64_t before = buffers_taken(&p.b);
+    for (unsigned i = 0; i < 100 * SIZES; i++) {
+        uint8_t bytes[FABRIC_FRAMED];
+        unsigned count = i & 1 ? TOGETHER : 1;
+        for (unsigned k = 0; k < count; k++) {
+            pair_fill_bytes(bytes, sizes[i % SIZES], i + k);
+            assert_int_equal(sluice_send_copy(p.b.session, bytes, sizes[i % SIZES],
+                                              k + 1 < count ? &more : NULL),
+                             0);
+            memset(bytes, 0xee, sizeof bytes);
+        }
+        for (unsigned k = 0; k < count; k++)
+            assert_true(
+                pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, sizes[i % SIZES], i + k));
+        pair_turns(&p, 4);
+        assert_true(buffers_taken(&p.b) - before <= i / 2 + 1);
+    }
+    assert_int_equal(sluice_send_copy(p.b.session, NULL, 0, NULL), 0);
+    assert_int_equal(pair_expect(&p, &p.a, SLUICE_MESSAGE).bytes, 0);
+    pair_close(&p);
+}
+
 static uint64_t on_their_way(struct side *side) {
     return atomic_load(&pair_session(side)->window.own_messages);
 }
@@ -208,6 +247,7 @@ static void a_handle_that_was_used_last_does_not_outlive_its_session(void **stat
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_received_message_is_sent_on_without_another_buffer),
+        cmocka_unit_test(a_small_copy_takes_no_buffer_of_its_own),
         cmocka_unit_test(the_window_is_as_narrow_as_it_was_agreed),
         cmocka_unit_test(bytes_count_as_messages_do),
         cmocka_unit_test(an_open_frame_with_one_message_goes_as_one),
