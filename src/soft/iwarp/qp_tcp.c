@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * qp_tcp.c - a queue pair gets a socket and loses it; and whose turn it is to look at it.
- *
- * Who polls a CQ reads the sockets of its hot queue pairs, so a message that follows another is seen without the
- * engine. A cold one costs a poll nothing: the engine's epoll is the set of them for all CQs. Whether somebody polls shows in
- * the CQs' counts of polls, which the engine compares from one event, or tick, to the next.
+ * qp_tcp.c - a queue pair gets a socket and loses it; and its turns, by whoever takes them.
  *
  * Owner: the QP's lock; the control lock where it says so. All calls on the socket return at once.
  */
@@ -23,6 +19,7 @@
 #include "soft/iwarp/qp_ack.h"
 #include "soft/iwarp/qp_end.h"
 #include "soft/iwarp/qp_fault.h"
+#include "soft/iwarp/qp_heat.h"
 #include "soft/iwarp/qp_receive.h"
 #include "soft/iwarp/qp_transmit.h"
 #include "soft/rc/completer.h"
@@ -33,87 +30,9 @@
 #include "soft/verbs/cq_pollset.h"
 #include "soft/verbs/mr.h"
 
-#define HOT_NS 1000000u
-#define COUNTED_AGAIN 65536u /* a CQ's count of polls begins anew with each look at its set */
-#define LOOK_AT_CLOCK 16u    /* turns in which nothing moved */
-#define SENT_MS 20000u       /* that TCP tries at least */
+#define SENT_MS 20000u /* that TCP tries at least */
 #define INSIDE_NS 20000000000ull
 #define STARVED_NS 5000000000ull
-
-/* ---- hot and cold ---------------------------------------------------------------------------------------- */
-
-static bool armed(const struct soft_qp *qp) {
-    return ld(soft_cq_of(qp->ibv.recv_cq)->armed) != 0 ||
-           ld(soft_cq_of(qp->ibv.send_cq)->armed) != 0;
-}
-
-/* Since this was asked last. */
-static bool polled(struct soft_qp *qp) {
-    const struct soft_cq *cq[2] = {soft_cq_of(qp->ibv.recv_cq), soft_cq_of(qp->ibv.send_cq)};
-    unsigned now[2];
-    for (unsigned i = 0; i < 2; i++)
-        now[i] = ld(cq[i]->idle_polls) + ld(cq[i]->tcp_looks) * COUNTED_AGAIN;
-    unsigned *seen = qp->tcp->seen_polls;
-    bool any = now[0] != seen[0] || now[1] != seen[1];
-    seen[0] = now[0];
-    seen[1] = now[1];
-    return any;
-}
-
-static void watch(struct soft_tcp *tcp, uint32_t events) {
-    if (tcp->watched == events)
-        return;
-    if (soft_watch_modify(&tcp->socket->watch, events) == 0)
-        tcp->watched = events;
-}
-
-static void cool(struct soft_qp *qp) {
-    struct soft_tcp *tcp = qp->tcp;
-    bool unsent = tcp->tx.sent != tcp->tx.framed || tcp->tx.open || tcp->more;
-    bool up = qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD;
-    bool reads = !ld(qp->rx_stalled) && !tcp->take_held;
-    tcp->hot = false;
-    up = up && !tcp->dark;
-    watch(tcp, (up && reads ? EPOLLIN : 0) | (up && unsent && tcp->error == 0 ? EPOLLOUT : 0));
-}
-
-static void want_tick(struct soft_qp *qp) {
-    if (ld(qp->need_tick))
-        return;
-    st(qp->need_tick, true);
-    soft_qp_timer_want();
-}
-
-static void heat(struct soft_qp *qp) {
-    qp->tcp->hot = true;
-    qp->tcp->empty = 0;
-    qp->tcp->moved_ns = soft_now_ns();
-}
-
-/* Of a hot one in whose turn nothing moved. */
-static bool is_quiet(struct soft_tcp *tcp) {
-    return ++tcp->empty % LOOK_AT_CLOCK == 0 && soft_now_ns() - tcp->moved_ns > HOT_NS;
-}
-
-/* Somebody has to look again, whatever the socket says. */
-static bool is_late(const struct soft_tcp *tcp) {
-    return tcp->full || tcp->error != 0 || tcp->dark || tcp->send_held || tcp->take_held;
-}
-
-/* Behind a turn: whose the next one is. */
-static void hand_on(struct soft_qp *qp, bool moved) {
-    struct soft_tcp *tcp = qp->tcp;
-    bool late = is_late(tcp);
-    if (moved && !armed(qp) && !tcp->by_engine)
-        heat(qp);
-    else if (!tcp->hot || armed(qp) || tcp->by_engine || is_quiet(tcp))
-        cool(qp);
-    if (tcp->hot || late || (qp->srq && ld(qp->rx_stalled)))
-        st(qp->attention, true);
-    bool news = tcp->listens && !tcp->heard && !tcp->mute;
-    if (tcp->hot || late || news || ld(qp->rx_stalled) || iwarp_rx_inside(&tcp->rx))
-        want_tick(qp);
-}
 
 /* ---- turns ----------------------------------------------------------------------------------------------- */
 
@@ -138,25 +57,25 @@ void soft_tcp_progress(struct soft_qp *qp, struct sink *sink) {
     tcp->mute = tcp->mute && tcp->rx.frames == 0;
     if (tcp->error != 0 && !moved && !tcp->down)
         soft_tcp_lost(qp, sink, IBV_WC_RETRY_EXC_ERR);
-    tcp->ack_held = moved && !tcp->down && !armed(qp) && soft_tcp_holds_acks(qp);
+    tcp->ack_held = moved && !tcp->down && !soft_tcp_armed(qp) && soft_tcp_holds_acks(qp);
     if (!tcp->down && !dark && !tcp->ack_held)
         moved |= soft_tcp_transmit(qp);
     tcp->sink = NULL;
     if (!tcp->down)
-        hand_on(qp, moved);
+        soft_tcp_hand_on(qp, moved);
 }
 
 void soft_tcp_post(struct soft_qp *qp) {
     if (!qp->tcp->down && qp->state == IBV_QPS_RTS)
-        hand_on(qp, !soft_tcp_is_dark(qp, NULL) && soft_tcp_transmit(qp));
+        soft_tcp_hand_on(qp, !soft_tcp_is_dark(qp, NULL) && soft_tcp_transmit(qp));
 }
 
 void soft_tcp_arm(struct soft_qp *qp) {
     spin_lock(&qp->lock);
     if (qp->tcp && !qp->tcp->down) {
-        cool(qp);
+        soft_tcp_cool(qp);
         if (ld(qp->attention)) /* of what came between its last turn and the arming */
-            want_tick(qp);
+            soft_tcp_want_tick(qp);
     }
     spin_unlock(&qp->lock);
 }
@@ -165,11 +84,8 @@ void soft_tcp_arm(struct soft_qp *qp) {
 void soft_tcp_seen(struct soft_qp *qp) {
     if (!spin_try(&qp->lock))
         return; /* somebody is at it; and it is seen again */
-    if (qp->tcp && !qp->tcp->down && !qp->tcp->hot && !ld(qp->rx_stalled) && !armed(qp)) {
-        watch(qp->tcp, 0);
-        heat(qp);
-        st(qp->attention, true);
-        want_tick(qp);
+    if (qp->tcp && !qp->tcp->down && !qp->tcp->hot && !ld(qp->rx_stalled) && !soft_tcp_armed(qp)) {
+        soft_tcp_heat_up(qp);
         soft_cq_pollset_warm(qp);
     }
     spin_unlock(&qp->lock);
@@ -197,11 +113,8 @@ void soft_tcp_event(struct soft_qp *qp, uint32_t events) {
     bool broken = (events & (EPOLLERR | EPOLLHUP)) != 0;
     spin_lock(&qp->lock);
     struct soft_tcp *tcp = qp->tcp;
-    if (!tcp->down && !broken && !tcp->mute && !armed(qp) && polled(qp)) {
-        watch(tcp, 0);
-        heat(qp);
-        st(qp->attention, true);
-        want_tick(qp);
+    if (!tcp->down && !broken && !tcp->mute && !soft_tcp_armed(qp) && soft_tcp_polled(qp)) {
+        soft_tcp_heat_up(qp);
     } else if (!tcp->down) {
         engine_turn(qp);
         /* What is not read would be reported again and again. */
@@ -246,7 +159,7 @@ bool soft_tcp_tick(struct soft_qp *qp, uint64_t now) {
     spin_lock(&qp->lock);
     struct soft_tcp *tcp = qp->tcp;
     if (!tcp->down && tcp->tick_turns == tcp->turns) {
-        (void)polled(qp); /* what was polled before now is past */
+        (void)soft_tcp_polled(qp); /* what was polled before now is past */
         engine_turn(qp);
     }
     tcp->tick_turns = tcp->turns;
@@ -300,7 +213,7 @@ bool soft_tcp_take_back(struct soft_qp *qp, const struct soft_mr *mr, uint32_t k
     if (iwarp_rx_uses(&tcp->rx, from, bytes)) { /* a receive, or where a READ goes */
         iwarp_rx_withdraw(&tcp->rx, IWARP_LOCAL_CATASTROPHIC);
         st(qp->attention, true);
-        want_tick(qp);
+        soft_tcp_want_tick(qp);
     }
     if (iwarp_tx_uses(&tcp->tx, from, bytes)) /* the frame cannot be ended */
         soft_qp_fail(qp);
@@ -383,7 +296,7 @@ void soft_tcp_connects(struct soft_qp *qp, uint64_t cm, bool listener, enum iwar
 
 static void send_now(struct soft_qp *qp) { /* qp->lock */
     if (!qp->tcp->down && (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS))
-        hand_on(qp, soft_tcp_transmit(qp));
+        soft_tcp_hand_on(qp, soft_tcp_transmit(qp));
 }
 
 void soft_tcp_begin(struct soft_qp *qp) {

@@ -4,7 +4,7 @@
  * device asks of it.
  *
  * qp_receive.c is the peer's messages into receives and memory, qp_transmit.c work requests and answers into frames,
- * qp_end.c how it ends, qp_tcp.c its life and who makes progress. Queues, posting, completion and flush are those of the
+ * qp_end.c how it ends, qp_heat.c who makes progress, qp_tcp.c its life. Queues, posting, completion and flush are those of the
  * ways through shared memory (rc/): positions of the stream take the place of slots.
  *
  * A queue pair is hot while its stream moved lately: every poll of its CQs reads the socket then. Cold ones are watched by the

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * qp_heat.c - see qp_heat.h.
+ *
+ * Whether somebody polls shows in the CQs' counts of polls, which the engine compares from one event, or tick, to the next.
+ *
+ * Owner: the QP's lock.
+ */
+#include "soft/iwarp/qp_heat.h"
+
+#include <sys/epoll.h>
+
+#include "soft/ipc/engine.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/iwarp/qp_end.h"
+#include "soft/iwarp/qp_tcp.h"
+#include "soft/rc/qp_timer.h"
+#include "soft/verbs/cq.h"
+#include "soft/verbs/qp.h"
+
+#define HOT_NS 1000000u
+#define COUNTED_AGAIN 65536u /* a CQ's count of polls begins anew with each look at its set */
+#define LOOK_AT_CLOCK 16u    /* turns in which nothing moved */
+
+bool soft_tcp_armed(const struct soft_qp *qp) {
+    return ld(soft_cq_of(qp->ibv.recv_cq)->armed) != 0 ||
+           ld(soft_cq_of(qp->ibv.send_cq)->armed) != 0;
+}
+
+bool soft_tcp_polled(struct soft_qp *qp) {
+    const struct soft_cq *cq[2] = {soft_cq_of(qp->ibv.recv_cq), soft_cq_of(qp->ibv.send_cq)};
+    unsigned now[2];
+    for (unsigned i = 0; i < 2; i++)
+        now[i] = ld(cq[i]->idle_polls) + ld(cq[i]->tcp_looks) * COUNTED_AGAIN;
+    unsigned *seen = qp->tcp->seen_polls;
+    bool any = now[0] != seen[0] || now[1] != seen[1];
+    seen[0] = now[0];
+    seen[1] = now[1];
+    return any;
+}
+
+static void watch(struct soft_tcp *tcp, uint32_t events) {
+    if (tcp->watched == events)
+        return;
+    if (soft_watch_modify(&tcp->socket->watch, events) == 0)
+        tcp->watched = events;
+}
+
+void soft_tcp_cool(struct soft_qp *qp) {
+    struct soft_tcp *tcp = qp->tcp;
+    bool unsent = tcp->tx.sent != tcp->tx.framed || tcp->tx.open || tcp->more;
+    bool up = qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD;
+    bool reads = !ld(qp->rx_stalled) && !tcp->take_held;
+    tcp->hot = false;
+    up = up && !tcp->dark;
+    watch(tcp, (up && reads ? EPOLLIN : 0) | (up && unsent && tcp->error == 0 ? EPOLLOUT : 0));
+}
+
+void soft_tcp_want_tick(struct soft_qp *qp) {
+    if (ld(qp->need_tick))
+        return;
+    st(qp->need_tick, true);
+    soft_qp_timer_want();
+}
+
+static void heat(struct soft_qp *qp) {
+    qp->tcp->hot = true;
+    qp->tcp->empty = 0;
+    qp->tcp->moved_ns = soft_now_ns();
+}
+
+/* Of a hot one in whose turn nothing moved. */
+static bool is_quiet(struct soft_tcp *tcp) {
+    return ++tcp->empty % LOOK_AT_CLOCK == 0 && soft_now_ns() - tcp->moved_ns > HOT_NS;
+}
+
+/* Somebody has to look again, whatever the socket says. */
+static bool is_late(const struct soft_tcp *tcp) {
+    return tcp->full || tcp->error != 0 || tcp->dark || tcp->send_held || tcp->take_held;
+}
+
+void soft_tcp_hand_on(struct soft_qp *qp, bool moved) {
+    struct soft_tcp *tcp = qp->tcp;
+    bool late = is_late(tcp);
+    if (moved && !soft_tcp_armed(qp) && !tcp->by_engine)
+        heat(qp);
+    else if (!tcp->hot || soft_tcp_armed(qp) || tcp->by_engine || is_quiet(tcp))
+        soft_tcp_cool(qp);
+    if (tcp->hot || late || (qp->srq && ld(qp->rx_stalled)))
+        st(qp->attention, true);
+    bool news = tcp->listens && !tcp->heard && !tcp->mute;
+    if (tcp->hot || late || news || ld(qp->rx_stalled) || iwarp_rx_inside(&tcp->rx))
+        soft_tcp_want_tick(qp);
+}
+
+void soft_tcp_heat_up(struct soft_qp *qp) {
+    watch(qp->tcp, 0);
+    heat(qp);
+    st(qp->attention, true);
+    soft_tcp_want_tick(qp);
+}
