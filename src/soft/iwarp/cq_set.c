@@ -14,8 +14,6 @@
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/verbs/cq.h"
 
-#define AT_ONCE 16
-
 int soft_tcp_set_add(struct soft_cq *cq, int fd, struct soft_qp *qp) {
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = qp};
     int set = ld(cq->tcp_set) - 1;
@@ -34,11 +32,14 @@ void soft_tcp_set_remove(struct soft_cq *cq, int fd) {
         (void)epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL);
 }
 
-void soft_tcp_set_look(struct soft_cq *cq) {
-    struct epoll_event events[AT_ONCE];
-    int n = epoll_wait(ld(cq->tcp_set) - 1, events, AT_ONCE, 0);
+unsigned soft_tcp_set_look(struct soft_cq *cq, struct soft_qp *due[SOFT_TCP_LOOK]) {
+    struct epoll_event events[SOFT_TCP_LOOK];
+    unsigned count = 0;
+    int n = epoll_wait(ld(cq->tcp_set) - 1, events, SOFT_TCP_LOOK, 0);
     for (int i = 0; i < n; i++)
-        soft_tcp_seen(events[i].data.ptr);
+        if (soft_tcp_seen(events[i].data.ptr))
+            due[count++] = events[i].data.ptr;
+    return count;
 }
 
 void soft_tcp_set_free(struct soft_cq *cq) {

@@ -16,8 +16,9 @@ struct soft_qp;
 int soft_tcp_set_add(struct soft_cq *cq, int fd, struct soft_qp *qp); /* 0 or an errno */
 /* The QP's lock will do: whoever looks has found it before, or does not any more. */
 void soft_tcp_set_remove(struct soft_cq *cq, int fd);
-/* Makes those hot that have something. */
-void soft_tcp_set_look(struct soft_cq *cq);
+#define SOFT_TCP_LOOK 64u
+/* Makes those hot that have something, and marks their turn as due. Returns how many; they live while the poll_lock is held. */
+unsigned soft_tcp_set_look(struct soft_cq *cq, struct soft_qp *due[SOFT_TCP_LOOK]);
 void soft_tcp_set_free(struct soft_cq *cq);
 
 #endif

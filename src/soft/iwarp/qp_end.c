@@ -15,6 +15,7 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/inbox.h"
 #include "soft/iwarp/qp_ack.h"
+#include "soft/iwarp/qp_heat.h"
 #include "soft/iwarp/qp_receive.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/iwarp/qp_transmit.h"
@@ -102,7 +103,7 @@ void soft_tcp_down(struct soft_qp *qp) {
     if (tcp->down)
         return;
     tcp->down = true;
-    tcp->hot = false;
+    soft_tcp_heat_end(qp);
     soft_tcp_leave_sets(qp, tcp->fd);
     soft_tcp_answer_last(qp);
     if (!tcp->acks)

@@ -8,6 +8,7 @@
  */
 #include "soft/iwarp/qp_heat.h"
 
+#include <stdatomic.h>
 #include <sys/epoll.h>
 
 #include "soft/ipc/engine.h"
@@ -19,6 +20,7 @@
 #include "soft/verbs/qp.h"
 
 #define HOT_NS 1000000u
+#define CROWD_NS 100000000u
 #define COUNTED_AGAIN 65536u /* a CQ's count of polls begins anew with each look at its set */
 #define LOOK_AT_CLOCK 16u    /* turns in which nothing moved */
 
@@ -46,12 +48,31 @@ static void watch(struct soft_tcp *tcp, uint32_t events) {
         tcp->watched = events;
 }
 
+/* Its CQs know how many are. */
+static void set_hot(struct soft_qp *qp, bool hot) {
+    unsigned one = hot ? 1u : -1u;
+    if (qp->tcp->hot == hot)
+        return;
+    qp->tcp->hot = hot;
+    atomic_fetch_add(&soft_cq_of(qp->ibv.recv_cq)->tcp_hot, one);
+    if (qp->ibv.send_cq != qp->ibv.recv_cq)
+        atomic_fetch_add(&soft_cq_of(qp->ibv.send_cq)->tcp_hot, one);
+}
+
+void soft_tcp_heat_end(struct soft_qp *qp) {
+    set_hot(qp, false);
+}
+
+static bool has_unsent(const struct soft_tcp *tcp) {
+    return tcp->tx.sent != tcp->tx.framed || tcp->tx.open || tcp->more;
+}
+
 void soft_tcp_cool(struct soft_qp *qp) {
     struct soft_tcp *tcp = qp->tcp;
-    bool unsent = tcp->tx.sent != tcp->tx.framed || tcp->tx.open || tcp->more;
+    bool unsent = has_unsent(tcp);
     bool up = qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD;
     bool reads = !ld(qp->rx_stalled) && !tcp->take_held;
-    tcp->hot = false;
+    set_hot(qp, false);
     up = up && !tcp->dark;
     watch(tcp, (up && reads ? EPOLLIN : 0) | (up && unsent && tcp->error == 0 ? EPOLLOUT : 0));
 }
@@ -64,14 +85,26 @@ void soft_tcp_want_tick(struct soft_qp *qp) {
 }
 
 static void heat(struct soft_qp *qp) {
-    qp->tcp->hot = true;
+    set_hot(qp, true);
     qp->tcp->empty = 0;
     qp->tcp->moved_ns = soft_now_ns();
 }
 
 /* Of a hot one in whose turn nothing moved. */
-static bool is_quiet(struct soft_tcp *tcp) {
-    return ++tcp->empty % LOOK_AT_CLOCK == 0 && soft_now_ns() - tcp->moved_ns > HOT_NS;
+static bool is_quiet(struct soft_tcp *tcp, uint64_t limit) {
+    return ++tcp->empty % LOOK_AT_CLOCK == 0 && soft_now_ns() - tcp->moved_ns > limit;
+}
+
+bool soft_tcp_stays_hot(struct soft_qp *qp, uint64_t now) {
+    return soft_tcp_waits_to_be_told(qp) && now - qp->tcp->moved_ns < CROWD_NS &&
+           soft_tcp_polled(qp);
+}
+
+/* A poller's turn is due although nothing came: something is to be read that the socket has said before, or to be sent. */
+static bool is_pending(const struct soft_qp *qp) {
+    const struct soft_tcp *tcp = qp->tcp;
+    bool owes = tcp->ack_held && tcp->answer_at != qp->answer_tail;
+    return !tcp->dry || owes || has_unsent(tcp);
 }
 
 /* Somebody has to look again, whatever the socket says. */
@@ -81,12 +114,13 @@ static bool is_late(const struct soft_tcp *tcp) {
 
 void soft_tcp_hand_on(struct soft_qp *qp, bool moved) {
     struct soft_tcp *tcp = qp->tcp;
-    bool late = is_late(tcp);
+    bool late = is_late(tcp), told = !is_pending(qp) && soft_tcp_in_crowd(qp);
     if (moved && !soft_tcp_armed(qp) && !tcp->by_engine)
         heat(qp);
-    else if (!tcp->hot || soft_tcp_armed(qp) || tcp->by_engine || is_quiet(tcp))
+    else if (!tcp->hot || soft_tcp_armed(qp) || tcp->by_engine ||
+             is_quiet(tcp, told ? CROWD_NS : HOT_NS))
         soft_tcp_cool(qp);
-    if (tcp->hot || late || (qp->srq && ld(qp->rx_stalled)))
+    if ((tcp->hot && !told) || late || (qp->srq && ld(qp->rx_stalled)))
         st(qp->attention, true);
     bool news = tcp->listens && !tcp->heard && !tcp->mute;
     if (tcp->hot || late || news || ld(qp->rx_stalled) || iwarp_rx_inside(&tcp->rx))

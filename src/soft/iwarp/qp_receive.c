@@ -19,6 +19,7 @@
 #include "soft/iwarp/qp_ack.h"
 #include "soft/iwarp/qp_end.h"
 #include "soft/iwarp/qp_fault.h"
+#include "soft/iwarp/qp_heat.h"
 #include "soft/iwarp/qp_transmit.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/progress.h"
@@ -336,12 +337,16 @@ bool soft_tcp_receive(struct soft_qp *qp) {
     struct soft_tcp *tcp = qp->tcp;
     size_t moved = 0;
     tcp->full = false;
+    /* Behind an error all that the peer said is read. */
+    if (tcp->dry && !tcp->by_engine && tcp->error == 0 && soft_tcp_in_crowd(qp))
+        return false;
     if (!may_read(qp) || !iwarp_inbox_take(&tcp->inbox))
         return false;
     /* A window that the present segment goes through was taken back by a work request. */
     if (soft_tcp_is_written(tcp) && qp->rx_left == 0)
         iwarp_rx_withdraw(&tcp->rx, IWARP_TAGGED_STAG);
     int error = iwarp_stream_receive(tcp->fd, &tcp->rx, &tcp->inbox, SOFT_TCP_TURN, &moved);
+    tcp->dry = error == EAGAIN;
     if (tcp->inbox.at == tcp->inbox.end)
         iwarp_inbox_give(&tcp->inbox);
     if (tcp->rx.status == IWARP_RX_WAITING && tcp->take_status != 0)

@@ -81,14 +81,20 @@ void soft_tcp_arm(struct soft_qp *qp) {
 }
 
 /* Some polls are between two looks, so the engine is not needed for it. */
-void soft_tcp_seen(struct soft_qp *qp) {
+bool soft_tcp_seen(struct soft_qp *qp) {
     if (!spin_try(&qp->lock))
-        return; /* somebody is at it; and it is seen again */
-    if (qp->tcp && !qp->tcp->down && !qp->tcp->hot && !ld(qp->rx_stalled) && !soft_tcp_armed(qp)) {
-        soft_tcp_heat_up(qp);
-        soft_cq_pollset_warm(qp);
+        return false; /* somebody is at it; and it is seen again */
+    bool due = qp->tcp && !qp->tcp->down && !ld(qp->rx_stalled) && !soft_tcp_armed(qp);
+    if (due) {
+        qp->tcp->dry = false;
+        if (!qp->tcp->hot)
+            soft_tcp_heat_up(qp);
+        st(qp->attention, true);
+        if (ld(qp->cold[0]) || ld(qp->cold[1]))
+            soft_cq_pollset_warm(qp);
     }
     spin_unlock(&qp->lock);
+    return due;
 }
 
 /* ---- the engine ------------------------------------------------------------------------------------------ */
@@ -158,7 +164,7 @@ static void wait_inside(struct soft_qp *qp, uint64_t now) {
 bool soft_tcp_tick(struct soft_qp *qp, uint64_t now) {
     spin_lock(&qp->lock);
     struct soft_tcp *tcp = qp->tcp;
-    if (!tcp->down && tcp->tick_turns == tcp->turns) {
+    if (!tcp->down && tcp->tick_turns == tcp->turns && !soft_tcp_stays_hot(qp, now)) {
         (void)soft_tcp_polled(qp); /* what was polled before now is past */
         engine_turn(qp);
     }
@@ -171,8 +177,9 @@ bool soft_tcp_tick(struct soft_qp *qp, uint64_t now) {
         tcp->tx.mulpdu = iwarp_stream_mulpdu(tcp->fd);
     bool shared = qp->srq && ld(qp->rx_stalled); /* posting to it wakes nobody */
     bool held = tcp->dark || tcp->send_held || tcp->take_held || tcp->ack_held;
-    bool again = !tcp->down && (tcp->hot || tcp->error != 0 || shared || held);
-    bool later = !tcp->down && (ld(qp->rx_stalled) || tcp->inside_ns != 0 || tcp->full);
+    bool told = soft_tcp_waits_to_be_told(qp);
+    bool again = !tcp->down && ((tcp->hot && !told) || tcp->error != 0 || shared || held);
+    bool later = !tcp->down && (told || ld(qp->rx_stalled) || tcp->inside_ns != 0 || tcp->full);
     if (!again && !later)
         st(qp->need_tick, false);
     tell(qp);

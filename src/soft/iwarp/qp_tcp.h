@@ -48,6 +48,7 @@ struct soft_tcp {
     int fd;
     bool down;         /* ended: nothing is read or sent any more */
     bool hot;          /* pollers read it */
+    bool dry;          /* its socket had nothing more, and the CQ's set has not said otherwise */
     bool by_engine;    /* this turn is the engine's */
     bool patient;      /* TCP was told how patient to be */
     bool more;         /* a turn of sending ended before all was sent */
@@ -126,8 +127,8 @@ static inline bool soft_tcp_is_written(const struct soft_tcp *tcp) {
 void soft_tcp_progress(struct soft_qp *qp, struct sink *sink);
 /* qp->lock: work requests were posted. */
 void soft_tcp_post(struct soft_qp *qp);
-/* Takes qp->lock, if it is free. A poller of its CQ: there is something to read, so it is hot. */
-void soft_tcp_seen(struct soft_qp *qp);
+/* Takes qp->lock, if it is free. A poller of its CQ: there is something to read, so it is hot. True: its turn is due. */
+bool soft_tcp_seen(struct soft_qp *qp);
 /* Takes qp->lock. Whoever polled is going to sleep: the engine is told of what comes from now on. */
 void soft_tcp_arm(struct soft_qp *qp);
 /* The engine's tick; true: again in a millisecond. */

@@ -58,6 +58,7 @@ struct soft_cq {
         cold_next; /* from hot_count on: cold, or listened to */
     _Atomic unsigned
         idle_polls; /* since cold ones were looked for last; poll_lock, read by others as well */
+    bool filled;    /* the last poll; crowd: those that it left have their turn first */
     unsigned first; /* where the next poll begins: not 0 behind a QP that filled the last one */
     struct soft_arrivals *arrivals;  /* cq_arrivals.h: the QPs that are listened to; poll_lock */
     const _Atomic uint64_t **boards; /* where, by line */
@@ -81,6 +82,7 @@ struct soft_cq {
     struct soft_reader *reader; /* an extended one's; cq_ex.c */
     _Atomic int tcp_set;        /* iwarp/cq_set.h: the descriptor and 1; 0: none */
     _Atomic unsigned tcp_looks; /* poll_lock, read by others as well */
+    _Atomic unsigned tcp_hot;   /* of its queue pairs over sockets; iwarp/qp_heat.h */
 };
 
 #define soft_cq_of(p) ((struct soft_cq *)(p))

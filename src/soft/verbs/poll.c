@@ -21,6 +21,7 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/cq_set.h"
+#include "soft/iwarp/qp_heat.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
@@ -287,9 +288,7 @@ static __attribute__((noinline)) int progress_listening(struct soft_cq *cq, stru
 }
 
 /* poll_lock held. */
-static inline int progress_all(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
-    if (__builtin_expect(ld(cq->warm) != NULL, 0))
-        soft_cq_pollset_take_warm(cq);
+static inline int progress_polled(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     if (__builtin_expect((cq->arrival_lines | cq->first) != 0, 0))
         return cq->arrival_lines ? progress_listening(cq, wc, ne) : progress_behind(cq, wc, ne);
     if (__builtin_expect(cq->hot_count > SOFT_MANY, 0))
@@ -301,13 +300,40 @@ static inline int progress_all(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
 }
 
 /*
+ * More than a few read sockets: those that have something first, then who has to send or to retry. A poll that was filled has
+ * left some that are due: they have their turn before the set is asked for others.
+ */
+static __attribute__((noinline)) int progress_crowd(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
+    struct soft_qp *due[SOFT_TCP_LOOK];
+    int n = 0;
+    unsigned count = cq->filled ? 0 : soft_tcp_set_look(cq, due);
+    for (unsigned i = 0; i < count && n < ne; i++)
+        n += serve(due[i], cq, wc + n, ne - n);
+    if (n < ne)
+        n += progress_polled(cq, wc + n, ne - n);
+    cq->filled = n == ne;
+    return n;
+}
+
+/* poll_lock held. */
+static inline int progress_all(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
+    if (__builtin_expect(ld(cq->warm) != NULL, 0))
+        soft_cq_pollset_take_warm(cq);
+    if (__builtin_expect(soft_tcp_is_crowd(cq), 0))
+        return progress_crowd(cq, wc, ne);
+    return progress_polled(cq, wc, ne);
+}
+
+/*
  * Releases the poll lock. Programs written for NICs poll and do nothing else: where two share a CPU the one
  * that waits shall not wait for the end of its own time slice.
  */
 static __attribute__((noinline)) void cool_down(struct soft_cq *cq, int n) {
     bool tcp = ld(cq->tcp_set) != 0;
     if (tcp) {
-        soft_tcp_set_look(cq);
+        struct soft_qp *due[SOFT_TCP_LOOK]; /* in the next poll */
+        if (!soft_tcp_is_crowd(cq))
+            (void)soft_tcp_set_look(cq, due);
         st(cq->tcp_looks, ld(cq->tcp_looks) + 1);
     }
     if (!tcp || ld(cq->tcp_looks) % (COOL_AFTER / TCP_EVERY) == 0)
