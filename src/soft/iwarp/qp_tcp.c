@@ -33,6 +33,7 @@
 #define SENT_MS 20000u /* that TCP tries at least */
 #define INSIDE_NS 20000000000ull
 #define STARVED_NS 5000000000ull
+#define MEASURE_NS 100000000u /* between looks at what TCP sends at once */
 
 /* ---- turns ----------------------------------------------------------------------------------------------- */
 
@@ -161,6 +162,13 @@ static void wait_inside(struct soft_qp *qp, uint64_t now) {
     tcp->tick_frames = tcp->rx.frames;
 }
 
+/* The path may have become another one; of who sends nothing it does not matter. */
+static void measure(struct soft_tcp *tcp, uint64_t now) {
+    tcp->tx.mulpdu = iwarp_stream_mulpdu(tcp->fd);
+    tcp->measured_ns = now;
+    tcp->tick_framed = tcp->tx.framed;
+}
+
 bool soft_tcp_tick(struct soft_qp *qp, uint64_t now) {
     spin_lock(&qp->lock);
     struct soft_tcp *tcp = qp->tcp;
@@ -173,8 +181,8 @@ bool soft_tcp_tick(struct soft_qp *qp, uint64_t now) {
         starve(qp, now);
     if (!tcp->down)
         wait_inside(qp, now);
-    if (!tcp->down && tcp->hot)
-        tcp->tx.mulpdu = iwarp_stream_mulpdu(tcp->fd);
+    if (!tcp->down && tcp->tx.framed != tcp->tick_framed && now - tcp->measured_ns > MEASURE_NS)
+        measure(tcp, now);
     bool shared = qp->srq && ld(qp->rx_stalled); /* posting to it wakes nobody */
     bool held = tcp->dark || tcp->send_held || tcp->take_held || tcp->ack_held;
     bool told = soft_tcp_waits_to_be_told(qp);

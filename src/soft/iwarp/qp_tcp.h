@@ -87,7 +87,7 @@ struct soft_tcp {
     uint64_t stalled_until_ns, dark_ns;
     /* The engine's ticks. */
     uint32_t tick_turns;
-    uint64_t tick_frames, inside_ns, starved_ns;
+    uint64_t tick_frames, inside_ns, starved_ns, measured_ns, tick_framed;
 
     enum soft_tcp_sending sending; /* the message that is not in frames as a whole */
     uint32_t answer_at;            /* answers before it are in frames */
