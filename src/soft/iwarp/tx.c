@@ -15,7 +15,7 @@
 #include "soft/iwarp/wire.h"
 
 void iwarp_tx_init(struct iwarp_tx *tx, bool crc, unsigned mulpdu) {
-    memset(tx, 0, sizeof *tx);
+    memset(tx, 0, offsetof(struct iwarp_tx, iov)); /* the rest is touched when it is used */
     tx->crc = crc;
     tx->mulpdu = mulpdu;
     for (unsigned i = 0; i < IWARP_QUEUES; i++)
