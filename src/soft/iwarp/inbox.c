@@ -2,32 +2,20 @@
 /* inbox.c - see inbox.h. */
 #include "soft/iwarp/inbox.h"
 
-#include <stdlib.h>
+#include <limits.h>
 
-#include "soft/ipc/spinlock.h"
+#include "soft/iwarp/stock.h"
 
 #define INBOX_BYTES 65536u
-#define SPARE_MAX 64u /* more are freed: so many threads seldom read at a time */
+#define SPARE_MAX 64u /* so many threads seldom read at a time */
 
-struct spare { /* lies in the memory itself */
-    struct spare *next;
-};
-
-static soft_spin lock;
-static struct spare *spares;
-static unsigned spare_count;
+static struct iwarp_stock stock = {
+    .bytes = INBOX_BYTES, .kept_max = SPARE_MAX, .lent_max = UINT_MAX};
 
 bool iwarp_inbox_take(struct iwarp_inbox *inbox) {
     if (inbox->bytes)
         return true;
-    spin_lock(&lock);
-    struct spare *spare = spares;
-    if (spare) {
-        spares = spare->next;
-        spare_count--;
-    }
-    spin_unlock(&lock);
-    void *bytes = spare ? (void *)spare : malloc(INBOX_BYTES);
+    void *bytes = iwarp_stock_take(&stock);
     if (!bytes)
         return false;
     *inbox = (struct iwarp_inbox){.bytes = bytes, .size = INBOX_BYTES};
@@ -35,24 +23,10 @@ bool iwarp_inbox_take(struct iwarp_inbox *inbox) {
 }
 
 void iwarp_inbox_give(struct iwarp_inbox *inbox) {
-    struct spare *spare = (void *)inbox->bytes;
+    iwarp_stock_give(&stock, inbox->bytes);
     *inbox = (struct iwarp_inbox){0};
-    if (!spare)
-        return;
-    spin_lock(&lock);
-    bool keep = spare_count < SPARE_MAX;
-    if (keep) {
-        spare->next = spares;
-        spares = spare;
-        spare_count++;
-    }
-    spin_unlock(&lock);
-    if (!keep)
-        free(spare);
 }
 
 void iwarp_inbox_forked(void) {
-    spares = NULL;
-    spare_count = 0;
-    spin_unlock(&lock);
+    iwarp_stock_forked(&stock);
 }

@@ -5,7 +5,7 @@
  * One that is empty may serve any stream. So a connection has one only while it is read, and one that waits for a receive
  * keeps what it has read in it.
  *
- * Any thread; a spin lock. One is allocated when all are in use, and given back to the others, not to the system.
+ * Any thread; stock.h.
  */
 #ifndef SOFT_IWARP_INBOX_H
 #define SOFT_IWARP_INBOX_H
