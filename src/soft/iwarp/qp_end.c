@@ -110,6 +110,7 @@ void soft_tcp_down(struct soft_qp *qp) {
         st(qp->tx_acked, soft_tcp_position(tcp->tx.sent));
     iwarp_stream_finish(tcp->fd);
     iwarp_inbox_give(&tcp->inbox);
+    soft_tcp_take_back_lent(tcp);
     st(qp->need_tick, true); /* the engine takes the socket over */
     soft_qp_timer_want();
 }
@@ -190,4 +191,5 @@ void soft_tcp_forked(void) {
     CDS_INIT_LIST_HEAD(&strangers);
     stranger_count = 0;
     iwarp_inbox_forked();
+    soft_tcp_transmit_forked();
 }

@@ -20,6 +20,7 @@
 #include "soft/iwarp/qp_end.h"
 #include "soft/iwarp/qp_fault.h"
 #include "soft/iwarp/qp_tcp.h"
+#include "soft/iwarp/stock.h"
 #include "soft/iwarp/wire.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/rdma.h"
@@ -223,6 +224,28 @@ static void answer_framed(struct soft_tcp *tcp) {
     tcp->sending = SOFT_TCP_NOTHING;
 }
 
+#define LENT_MAX                                                                                   \
+    64u /* 8 MiB: peers that read no answers hold no more; others have 16 KiB of their own */
+
+static struct iwarp_stock stock = {.bytes = IWARP_TX_LENT, .kept_max = 16, .lent_max = LENT_MAX};
+
+/* An answer that is copied, and long: more of it goes in a system call. */
+static void lend(struct iwarp_tx *tx, uint32_t bytes) {
+    if (!tx->crc || tx->lent || tx->open || bytes <= IWARP_TX_COPY_SEGMENT)
+        return;
+    uint8_t *lent = iwarp_stock_take(&stock);
+    if (lent)
+        iwarp_tx_lend(tx, lent);
+}
+
+void soft_tcp_take_back_lent(struct soft_tcp *tcp) {
+    iwarp_stock_give(&stock, iwarp_tx_take_back(&tcp->tx));
+}
+
+void soft_tcp_transmit_forked(void) {
+    iwarp_stock_forked(&stock);
+}
+
 static bool next_answer(struct soft_qp *qp) {
     struct soft_tcp *tcp = qp->tcp;
     if (tcp->answer_at == qp->answer_tail)
@@ -245,6 +268,7 @@ static bool next_answer(struct soft_qp *qp) {
         message.stag = 0;
     }
     uint64_t end;
+    lend(&tcp->tx, answer->left);
     if (iwarp_tx_begin(&tcp->tx, &message, &end) != 0)
         return false;
     tcp->sending = SOFT_TCP_ANSWER;
@@ -343,6 +367,8 @@ bool soft_tcp_transmit(struct soft_qp *qp) {
         tcp->error = error;
     } while (tcp->error == 0 && tx->sent - before < SOFT_TCP_TURN);
     settle(qp);
+    if (tx->lent && iwarp_tx_is_sent(tx))
+        soft_tcp_take_back_lent(tcp);
     tcp->more = tcp->error == 0 && tx->sent - before >= SOFT_TCP_TURN;
     return tx->sent != before;
 }

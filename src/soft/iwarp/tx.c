@@ -24,22 +24,35 @@ void iwarp_tx_init(struct iwarp_tx *tx, bool crc, unsigned mulpdu) {
 
 /* ---- the batch ------------------------------------------------------------------------------------------- */
 
+#define COPY_AT_ONCE 8192u /* the copy is summed while a cache of the first level has it */
+
+static size_t side_room(const struct iwarp_tx *tx) {
+    return (tx->lent ? IWARP_TX_LENT : IWARP_TX_SIDE) - tx->side_bytes;
+}
+
+static unsigned copy_segment(const struct iwarp_tx *tx) {
+    return tx->lent ? IWARP_TX_LENT_SEGMENT : IWARP_TX_COPY_SEGMENT;
+}
+
+static uint8_t *side_at(struct iwarp_tx *tx) {
+    return (tx->lent ? tx->lent : tx->side) + tx->side_bytes;
+}
+
 /* For a frame with pieces in place, and for one of which so much is copied. */
 static bool has_room(const struct iwarp_tx *tx, unsigned pieces, uint64_t copy) {
     copy = copy < IWARP_TX_COPY ? IWARP_TX_COPY : copy;
-    copy = copy < IWARP_TX_COPY_SEGMENT ? copy : IWARP_TX_COPY_SEGMENT;
+    copy = copy < copy_segment(tx) ? copy : copy_segment(tx);
     return tx->frames < IWARP_TX_FRAMES && tx->framed - tx->sent < IWARP_TX_BYTES &&
-           tx->iov_count + pieces + 2 <= IWARP_TX_IOV &&
-           IWARP_TX_SIDE - tx->side_bytes >= IWARP_TX_AROUND + copy;
+           tx->iov_count + pieces + 2 <= IWARP_TX_IOV && side_room(tx) >= IWARP_TX_AROUND + copy;
 }
 
 static void add_piece(struct iwarp_tx *tx, const void *at, size_t bytes) {
     tx->iov[tx->iov_count++] = (struct iovec){(void *)(uintptr_t)at, bytes};
 }
 
-/* So many bytes that were written behind what is in use of `side`. */
+/* So many bytes that were written behind what is in use of it. */
 static void add_side(struct iwarp_tx *tx, size_t bytes) {
-    uint8_t *at = tx->side + tx->side_bytes;
+    uint8_t *at = side_at(tx);
     struct iovec *last = tx->iov_count > tx->iov_at ? &tx->iov[tx->iov_count - 1] : NULL;
     tx->side_bytes += bytes;
     if (last && (uint8_t *)last->iov_base + last->iov_len == at)
@@ -58,7 +71,7 @@ static void consume(struct iwarp_tx *tx, size_t bytes) {
 
 /* The first byte of payload as it was, and another one on the wire. */
 static uint32_t add_corrupt(struct iwarp_tx *tx, uint32_t crc) {
-    uint8_t *to = tx->side + tx->side_bytes;
+    uint8_t *to = side_at(tx);
     memcpy(to, tx->piece[tx->at].iov_base, 1);
     if (tx->crc)
         crc = iwarp_crc32c(crc, to, 1);
@@ -81,7 +94,8 @@ static uint32_t add_payload(struct iwarp_tx *tx, size_t bytes, uint32_t crc) {
         size_t n = piece->iov_len < bytes ? piece->iov_len : bytes;
         const uint8_t *from = piece->iov_base;
         if (copy) {
-            from = memcpy(tx->side + tx->side_bytes, from, n);
+            n = n < COPY_AT_ONCE ? n : COPY_AT_ONCE;
+            from = memcpy(side_at(tx), from, n);
             add_side(tx, n);
         } else {
             add_piece(tx, from, n);
@@ -96,7 +110,7 @@ static uint32_t add_payload(struct iwarp_tx *tx, size_t bytes, uint32_t crc) {
 
 /* The next segment of the open message. */
 static void add_frame(struct iwarp_tx *tx) {
-    uint8_t *head = tx->side + tx->side_bytes;
+    uint8_t *head = side_at(tx);
     uint32_t n = tx->left < tx->segment_max ? tx->left : tx->segment_max;
     tx->ddp.last = n == tx->left;
     size_t header = iwarp_ddp_put(head + IWARP_LENGTH_BYTES, &tx->ddp);
@@ -105,7 +119,7 @@ static void add_frame(struct iwarp_tx *tx) {
     uint32_t crc = tx->crc ? iwarp_crc32c(0, head, IWARP_LENGTH_BYTES + header) : 0;
     add_side(tx, IWARP_LENGTH_BYTES + header);
     crc = add_payload(tx, n, crc);
-    uint8_t *tail = tx->side + tx->side_bytes;
+    uint8_t *tail = side_at(tx);
     memset(tail, 0, IWARP_PAD_MAX);
     if (tx->crc)
         crc = iwarp_crc32c(crc, tail, pad);
@@ -148,8 +162,8 @@ static void open_message(struct iwarp_tx *tx, const struct iwarp_tx_message *mes
     }
     tx->segment_max = tx->mulpdu - header;
     tx->copied = message->changing && tx->crc;
-    if (tx->copied && tx->segment_max > IWARP_TX_COPY_SEGMENT)
-        tx->segment_max = IWARP_TX_COPY_SEGMENT;
+    if (tx->copied && tx->segment_max > copy_segment(tx))
+        tx->segment_max = copy_segment(tx);
     tx->at = tx->pieces = 0;
     for (unsigned i = 0; i < message->pieces; i++)
         if (message->piece[i].iov_len > 0)
@@ -187,6 +201,27 @@ void iwarp_tx_terminate(struct iwarp_tx *tx, const struct iwarp_terminate *termi
     open_message(tx, &message, (uint32_t)piece.iov_len);
     tx->ended = true;
     fill(tx);
+}
+
+/* ---- memory that is lent --------------------------------------------------------------------------------- */
+
+/* What is in frames already stays where it is. */
+void iwarp_tx_lend(struct iwarp_tx *tx, uint8_t *bytes) {
+    tx->lent = bytes;
+    tx->side_bytes = 0;
+}
+
+uint8_t *iwarp_tx_take_back(struct iwarp_tx *tx) {
+    uint8_t *bytes = tx->lent;
+    if (bytes && !iwarp_tx_is_sent(tx)) {
+        tx->iov_at = tx->iov_count = tx->frames = 0;
+        tx->open = false;
+        tx->ended = true;
+    }
+    if (bytes)
+        tx->side_bytes = 0;
+    tx->lent = NULL;
+    return bytes;
 }
 
 /* ---- sending --------------------------------------------------------------------------------------------- */

@@ -28,15 +28,17 @@
 
 /* In frames and not sent, when one more is made: what check values were computed of is copied while a cache has it. */
 #define IWARP_TX_BYTES (256u << 10)
-#define IWARP_TX_FRAMES 64u  /* of a batch */
-#define IWARP_TX_PIECES 32u  /* of a message's payload */
-#define IWARP_TX_IOV 256u    /* of a batch */
-#define IWARP_TX_SIDE 16384u /* headers, check values and what is copied of a batch */
+#define IWARP_TX_FRAMES 64u   /* of a batch */
+#define IWARP_TX_PIECES 32u   /* of a message's payload */
+#define IWARP_TX_IOV 256u     /* of a batch */
+#define IWARP_TX_SIDE 16384u  /* headers, check values and what is copied of a batch */
+#define IWARP_TX_LENT 131072u /* the same, where much is copied */
 #define IWARP_TX_COPY 256u
 /* A frame without its payload, at most. */
 #define IWARP_TX_AROUND (IWARP_LENGTH_BYTES + IWARP_HEADER_MAX + IWARP_PAD_MAX + IWARP_CRC_BYTES)
-/* The payload of a segment that is copied, at most: two such fit a batch. */
+/* The payload of a segment that is copied, at most: two such fit a batch, four with what is lent. */
 #define IWARP_TX_COPY_SEGMENT (IWARP_TX_SIDE / 2 - IWARP_TX_AROUND)
+#define IWARP_TX_LENT_SEGMENT (IWARP_TX_LENT / 4 - IWARP_TX_AROUND)
 
 struct iwarp_tx_message {
     uint8_t opcode;
@@ -65,7 +67,8 @@ struct iwarp_tx {
     uint8_t terminate[IWARP_TERMINATE_MAX];
     /* The batch. */
     unsigned frames, iov_at, iov_count;
-    size_t side_bytes;
+    size_t side_bytes; /* of `side`, or of what is lent */
+    uint8_t *lent;     /* NULL: nothing is */
     struct iovec iov[IWARP_TX_IOV];
     uint8_t side[IWARP_TX_SIDE];
 };
@@ -78,6 +81,17 @@ void iwarp_tx_init(struct iwarp_tx *tx, bool crc, unsigned mulpdu);
 int iwarp_tx_begin(struct iwarp_tx *tx, const struct iwarp_tx_message *message, uint64_t *end);
 /* The last message: behind the frames that there are; what is left of an open message is dropped. */
 void iwarp_tx_terminate(struct iwarp_tx *tx, const struct iwarp_terminate *terminate);
+/*
+ * IWARP_TX_LENT bytes to copy to, so that one system call sends more of what may change. Then nothing was lent yet, and no message is
+ * open. They come back when all was sent, or when it is not to be sent any more.
+ */
+void iwarp_tx_lend(struct iwarp_tx *tx, uint8_t *bytes);
+/* Nothing of it is in use. */
+static inline bool iwarp_tx_is_sent(const struct iwarp_tx *tx) {
+    return !tx->open && tx->iov_at == tx->iov_count;
+}
+/* NULL: nothing was lent. What was not sent is lost, and nothing follows. */
+uint8_t *iwarp_tx_take_back(struct iwarp_tx *tx);
 /* What is to be sent next. Returns how many pieces; 0: nothing. */
 unsigned iwarp_tx_next(struct iwarp_tx *tx, const struct iovec **iov);
 /* So much of it was. */

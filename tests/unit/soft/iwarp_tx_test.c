@@ -94,6 +94,7 @@ struct trip {
     bool crc;
     unsigned mulpdu;
     size_t most, piece, least; /* of a send; of what is fed */
+    bool lent;
 };
 
 /* Sizes around those at which something else happens, from several pieces. */
@@ -222,8 +223,11 @@ static void what_changes_while_it_is_sent_is_right_as_it_was(void **state) {
     uint64_t last;
     memset(owned, 0, sizeof owned);
     iwarp_end_read(end, 5, 0, sizeof owned);
+    static uint8_t lent[IWARP_TX_LENT];
     for (unsigned i = 0; i < 4; i++) /* so that not all of it fits the batch */
         begin_plain(tx, IWARP_SEND, 256, 0);
+    if (t->lent)
+        iwarp_tx_lend(tx, lent);
     assert_int_equal(iwarp_tx_begin(tx, &message, &last), 0);
     const struct iovec *iov;
     uint8_t round = 0;
@@ -235,7 +239,9 @@ static void what_changes_while_it_is_sent_is_right_as_it_was(void **state) {
         }
         iwarp_tx_sent(tx, wire_bytes - tx->sent);
     }
-    assert_true(round > 1); /* and it changed between the two, too */
+    assert_int_equal(round > 1, !t->lent); /* and it changed between the two, too */
+    assert_ptr_equal(iwarp_tx_take_back(tx), t->lent ? lent : NULL);
+    begin_plain(tx, IWARP_SEND, 0, 0); /* it goes on */
     assert_int_equal(last, wire_bytes);
     iwarp_end_feed(end, wire, wire_bytes, t->piece, t->least, false);
     assert_int_equal(end->rx.status, IWARP_RX_OPEN);
@@ -244,6 +250,36 @@ static void what_changes_while_it_is_sent_is_right_as_it_was(void **state) {
     for (size_t i = 1; i < sizeof owned; i++) /* each byte as it was when its frame was made */
         assert_true(end->sink[i] >= end->sink[i - 1] && end->sink[i] < round);
     free(end);
+    free(tx);
+}
+
+/* With memory lent so much of what may change goes at once, in one piece; what is lost when that is taken back is the last. */
+static void what_is_lent_holds_much_of_what_changes(void **state) {
+    (void)state;
+    static uint8_t large[1u << 20], lent[IWARP_TX_LENT];
+    struct iwarp_tx *tx = sender(true, IWARP_MULPDU_MAX);
+    struct iwarp_tx_message message = {.opcode = IWARP_READ_RESPONSE,
+                                       .piece = &(struct iovec){large, sizeof large},
+                                       .pieces = 1,
+                                       .changing = true};
+    const struct iovec *iov;
+    uint64_t end;
+    unsigned batches = 0;
+    iwarp_tx_lend(tx, lent);
+    assert_int_equal(iwarp_tx_begin(tx, &message, &end), 0);
+    for (unsigned count; (count = iwarp_tx_next(tx, &iov)) > 0; batches++) {
+        assert_int_equal(count, 1);
+        assert_true((uint8_t *)iov->iov_base >= lent && iov->iov_len <= sizeof lent);
+        assert_false(iwarp_tx_is_sent(tx));
+        iwarp_tx_sent(tx, iov->iov_len);
+    }
+    assert_int_equal(tx->sent, end);
+    assert_in_range(batches, 8, 9);
+    assert_true(iwarp_tx_is_sent(tx));
+    assert_int_equal(iwarp_tx_begin(tx, &message, &end), 0);
+    assert_ptr_equal(iwarp_tx_take_back(tx), lent);
+    assert_int_equal(iwarp_tx_next(tx, &iov), 0);
+    assert_int_equal(iwarp_tx_begin(tx, &message, &end), EPIPE);
     free(tx);
 }
 
@@ -330,7 +366,8 @@ static void what_is_too_much_for_a_message_is_refused(void **state) {
 #define CHANGES(name, ...)                                                                         \
     ROW(what_changes_while_it_is_sent_is_right_as_it_was__##name,                                  \
         what_changes_while_it_is_sent_is_right_as_it_was, trip, __VA_ARGS__)
-#define TRIP(name, ...) ROW(every_size_arrives__##name, every_size_arrives, trip, __VA_ARGS__)
+#define TRIP(name, ...)                                                                            \
+    ROW(every_size_arrives__##name, every_size_arrives, trip, __VA_ARGS__, false)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -345,8 +382,10 @@ int main(void) {
         cmocka_unit_test(what_the_device_makes_itself_arrives),
         cmocka_unit_test(a_batch_has_many_small_messages_in_one_piece),
         cmocka_unit_test(a_large_message_takes_several_batches),
-        CHANGES(in_small_segments, true, 1450, 0, sizeof wire, 0),
-        CHANGES(in_the_largest_segments, true, IWARP_MULPDU_MAX, 0, 1000, 1000),
+        CHANGES(in_small_segments, true, 1450, 0, sizeof wire, 0, false),
+        CHANGES(in_the_largest_segments, true, IWARP_MULPDU_MAX, 0, 1000, 1000, false),
+        CHANGES(to_what_is_lent, true, 1450, 0, sizeof wire, 0, true),
+        cmocka_unit_test(what_is_lent_holds_much_of_what_changes),
         cmocka_unit_test(without_check_values_what_changes_lies_where_it_is),
         cmocka_unit_test(a_terminate_cuts_what_is_open_and_is_the_last),
         cmocka_unit_test(memory_is_in_use_until_it_was_sent),
