@@ -125,14 +125,26 @@ static void took_payload(struct iwarp_rx *rx, size_t bytes) {
         rx->state = STATE_TAIL;
 }
 
+#define AT_ONCE 8192u /* is placed while a cache of the first level has it from being summed */
+
+static void place_payload(struct iwarp_rx *rx, const uint8_t *data, size_t bytes) {
+    while (bytes > 0) {
+        size_t n = bytes < AT_ONCE ? bytes : AT_ONCE;
+        count_check(rx, data, n);
+        iwarp_place_put(&rx->place, data, n);
+        data += n;
+        bytes -= n;
+    }
+}
+
 static void use_payload(struct iwarp_rx *rx, const uint8_t *data, size_t bytes) {
+    if (rx->doomed == IWARP_FINE && !iwarp_rx_segment_is_own(rx)) {
+        place_payload(rx, data, bytes);
+        return;
+    }
     count_check(rx, data, bytes);
     if (rx->doomed != IWARP_FINE)
         return;
-    if (!iwarp_rx_segment_is_own(rx)) {
-        iwarp_place_put(&rx->place, data, bytes);
-        return;
-    }
     size_t room = sizeof rx->body - rx->body_have, n = bytes < room ? bytes : room;
     memcpy(rx->body + rx->body_have, data, n);
     rx->body_have = (uint8_t)(rx->body_have + n);

@@ -69,14 +69,14 @@ int iwarp_stream_send(int fd, struct iwarp_tx *tx, size_t most) {
 }
 
 /*
- * Into the places that payload goes to, as far as there are, and the inbox. 0 and *got, or an errno. True in *all: there was
- * no more.
+ * Into the inbox, and before it the places that payload goes to, as far as there are, where nobody sums it: their owner may
+ * write there at any time. 0 and *got, or an errno. True in *all: there was no more.
  */
 static int read_more(int fd, struct iwarp_rx *rx, struct iwarp_inbox *inbox, size_t *got,
                      bool *all) {
     struct iovec iov[IWARP_PLACE_PIECES + 1];
     const struct iovec *place;
-    unsigned count = iwarp_rx_want(rx, IWARP_STREAM_STRAIGHT, &place);
+    unsigned count = rx->crc ? 0 : iwarp_rx_want(rx, IWARP_STREAM_STRAIGHT, &place);
     size_t straight = 0;
     for (unsigned i = 0; i < count; i++) {
         iov[i] = place[i];

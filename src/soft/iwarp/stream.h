@@ -15,7 +15,8 @@
 struct iwarp_rx;
 struct iwarp_tx;
 
-#define IWARP_STREAM_STRAIGHT 4096u /* payload of so many bytes to come is read into its place */
+#define IWARP_STREAM_STRAIGHT                                                                      \
+    4096u /* of payload to come, without check values, are read into its place */
 
 /* What was read and not fed yet. Memory of at least 64 bytes that may serve many streams, as long as it is empty. */
 struct iwarp_inbox {

@@ -36,9 +36,12 @@
 #define IWARP_TX_COPY 256u
 /* A frame without its payload, at most. */
 #define IWARP_TX_AROUND (IWARP_LENGTH_BYTES + IWARP_HEADER_MAX + IWARP_PAD_MAX + IWARP_CRC_BYTES)
-/* The payload of a segment that is copied, at most: two such fit a batch, four with what is lent. */
+/*
+ * The payload of a segment that is copied, at most: two such fit a batch. With what is lent eight, which the peer sums as a whole
+ * before it copies them.
+ */
 #define IWARP_TX_COPY_SEGMENT (IWARP_TX_SIDE / 2 - IWARP_TX_AROUND)
-#define IWARP_TX_LENT_SEGMENT (IWARP_TX_LENT / 4 - IWARP_TX_AROUND)
+#define IWARP_TX_LENT_SEGMENT (IWARP_TX_LENT / 8 - IWARP_TX_AROUND)
 
 struct iwarp_tx_message {
     uint8_t opcode;

@@ -56,11 +56,15 @@ static void wait_for(int fd, short events) {
     assert_int_equal(poll(&p, 1, WAIT_MS), 1);
 }
 
-static struct iwarp_tx *sender(int fd) {
+static struct iwarp_tx *sender_of(int fd, bool crc) {
     struct iwarp_tx *tx = malloc(sizeof *tx);
     assert_non_null(tx);
-    iwarp_tx_init(tx, true, iwarp_stream_mulpdu(fd));
+    iwarp_tx_init(tx, crc, iwarp_stream_mulpdu(fd));
     return tx;
+}
+
+static struct iwarp_tx *sender(int fd) {
+    return sender_of(fd, true);
 }
 
 struct through {
@@ -68,6 +72,7 @@ struct through {
     int buffer;   /* of both sockets; 0: as they are */
     size_t inbox; /* bytes */
     bool late;    /* receives come when they are waited for */
+    bool crc;
 };
 
 static void begin(struct iwarp_tx *tx, uint8_t opcode, size_t bytes) {
@@ -107,8 +112,8 @@ static void messages_arrive(void **state) {
         setsockopt(fd[i], SOL_SOCKET, SO_SNDBUF, &t->buffer, sizeof t->buffer);
         setsockopt(fd[i], SOL_SOCKET, SO_RCVBUF, &t->buffer, sizeof t->buffer);
     }
-    struct iwarp_tx *tx = sender(fd[0]);
-    struct iwarp_end *end = iwarp_end(t->late ? 0 : 8, true, false);
+    struct iwarp_tx *tx = sender_of(fd[0], t->crc);
+    struct iwarp_end *end = iwarp_end(t->late ? 0 : 8, t->crc, false);
     for (unsigned begun = 0; begun < 9 || tx->sent < tx->framed || tx->open ||
                              end->rx.frames == 0 || end->delivered < 8;) {
         if (begun < 9 && !tx->open && tx->frames == 0) {
@@ -245,11 +250,13 @@ static void a_prepared_socket_waits_for_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        THROUGH(through_tcp, true, 0, 65536, false),
-        THROUGH(through_tcp_with_late_receives, true, 0, 65536, true),
-        THROUGH(through_tcp_with_little_room, true, 4096, 64, true),
-        THROUGH(through_a_pair, false, 0, 65536, false),
-        THROUGH(through_a_pair_with_little_room, false, 2048, 100, true),
+        THROUGH(through_tcp, true, 0, 65536, false, true),
+        THROUGH(through_tcp_with_late_receives, true, 0, 65536, true, true),
+        THROUGH(through_tcp_with_little_room, true, 4096, 64, true, true),
+        THROUGH(through_tcp_into_its_place, true, 0, 65536, false, false),
+        THROUGH(through_a_pair, false, 0, 65536, false, true),
+        THROUGH(through_a_pair_with_little_room, false, 2048, 100, true, true),
+        THROUGH(through_a_pair_into_its_place, false, 2048, 100, true, false),
         cmocka_unit_test(a_message_does_not_wait_for_what_comes_behind_it),
         cmocka_unit_test(a_turn_has_its_bound),
         cmocka_unit_test(the_last_word_is_heard_before_the_end),
