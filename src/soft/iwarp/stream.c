@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * stream.c - sendmsg and recvmsg for frames.
+ * stream.c - frames to and from a socket.
  *
  * Owner: one thread at a time. Who reads away what a peer sends after the end does so in bounded turns.
  */
@@ -52,6 +52,21 @@ void iwarp_stream_patience(int fd, unsigned sent_ms) {
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &sent_ms, sizeof sent_ms);
 }
 
+/* A small message is one piece, and most are small: the kernel has less to do for one than for a list. */
+static ssize_t send_pieces(int fd, const struct iovec *iov, unsigned count) {
+    if (count == 1)
+        return send(fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = count};
+    return sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static ssize_t receive_pieces(int fd, struct iovec *iov, unsigned count) {
+    if (count == 1)
+        return recv(fd, iov->iov_base, iov->iov_len, MSG_DONTWAIT);
+    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = count};
+    return recvmsg(fd, &msg, MSG_DONTWAIT);
+}
+
 int iwarp_stream_send(int fd, struct iwarp_tx *tx, size_t most) {
     uint64_t before = tx->sent;
     for (;;) {
@@ -59,8 +74,7 @@ int iwarp_stream_send(int fd, struct iwarp_tx *tx, size_t most) {
         unsigned count = iwarp_tx_next(tx, &iov);
         if (count == 0 || tx->sent - before >= most)
             return 0;
-        struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = count};
-        ssize_t n = sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = send_pieces(fd, iov, count);
         if (n >= 0)
             iwarp_tx_sent(tx, (size_t)n);
         else if (errno != EINTR)
@@ -83,10 +97,9 @@ static int read_more(int fd, struct iwarp_rx *rx, struct iwarp_inbox *inbox, siz
         straight += place[i].iov_len;
     }
     iov[count] = (struct iovec){inbox->bytes, inbox->size};
-    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = count + 1};
     ssize_t n;
     do
-        n = recvmsg(fd, &msg, MSG_DONTWAIT);
+        n = receive_pieces(fd, iov, count + 1);
     while (n < 0 && errno == EINTR);
     if (n < 0)
         return errno == EWOULDBLOCK ? EAGAIN : errno;
