@@ -33,7 +33,7 @@
 #define SENT_MS 20000u /* that TCP tries at least */
 #define INSIDE_NS 20000000000ull
 #define STARVED_NS 5000000000ull
-#define MEASURE_NS 100000000u /* between looks at what TCP sends at once */
+#define MEASURE_NS 1000000000u /* between looks at what TCP sends at once */
 
 /* ---- turns ----------------------------------------------------------------------------------------------- */
 
