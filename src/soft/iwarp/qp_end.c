@@ -105,6 +105,8 @@ void soft_tcp_down(struct soft_qp *qp) {
     tcp->down = true;
     soft_tcp_heat_end(qp);
     soft_tcp_leave_sets(qp, tcp->fd);
+    if (tcp->gathered && tcp->error == 0)
+        (void)iwarp_stream_send(tcp->fd, &tcp->tx, SOFT_TCP_TURN);
     soft_tcp_answer_last(qp);
     if (!tcp->acks)
         st(qp->tx_acked, soft_tcp_position(tcp->tx.sent));

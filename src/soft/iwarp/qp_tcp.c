@@ -52,6 +52,7 @@ void soft_tcp_progress(struct soft_qp *qp, struct sink *sink) {
         return;
     be_patient(qp);
     tcp->turns++;
+    tcp->posted = false;
     tcp->sink = sink;
     tcp->send_held = tcp->take_held = false;
     bool dark = soft_tcp_is_dark(qp, sink), moved = !dark && soft_tcp_receive(qp);
@@ -66,9 +67,19 @@ void soft_tcp_progress(struct soft_qp *qp, struct sink *sink) {
         soft_tcp_hand_on(qp, moved);
 }
 
+/*
+ * The first since a turn goes at once; those behind it with each other, in the next turn: who polls has it soon, and else the
+ * engine's tick.
+ */
 void soft_tcp_post(struct soft_qp *qp) {
-    if (!qp->tcp->down && qp->state == IBV_QPS_RTS)
-        soft_tcp_hand_on(qp, !soft_tcp_is_dark(qp, NULL) && soft_tcp_transmit(qp));
+    struct soft_tcp *tcp = qp->tcp;
+    if (tcp->down || qp->state != IBV_QPS_RTS)
+        return;
+    bool gather = tcp->posted && tcp->hot && !soft_tcp_armed(qp), moved = false;
+    tcp->posted = true;
+    if (!soft_tcp_is_dark(qp, NULL))
+        moved = gather ? soft_tcp_gather(qp) : soft_tcp_transmit(qp);
+    soft_tcp_hand_on(qp, moved);
 }
 
 void soft_tcp_arm(struct soft_qp *qp) {
@@ -230,6 +241,8 @@ bool soft_tcp_take_back(struct soft_qp *qp, const struct soft_mr *mr, uint32_t k
         st(qp->attention, true);
         soft_tcp_want_tick(qp);
     }
+    if (tcp->gathered)
+        (void)soft_tcp_transmit(qp);
     if (iwarp_tx_uses(&tcp->tx, from, bytes)) /* the frame cannot be ended */
         soft_qp_fail(qp);
     return false;

@@ -51,6 +51,8 @@ struct soft_tcp {
     bool dry;          /* its socket had nothing more, and the CQ's set has not said otherwise */
     bool by_engine;    /* this turn is the engine's */
     bool patient;      /* TCP was told how patient to be */
+    bool posted;       /* since the last turn */
+    bool gathered;     /* what was posted behind that waits for the next turn */
     bool more;         /* a turn of sending ended before all was sent */
     bool full;         /* a message waits for room in its CQ */
     bool answer_turn;  /* of two that wait, an answer goes first */

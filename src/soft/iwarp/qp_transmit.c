@@ -224,8 +224,8 @@ static void answer_framed(struct soft_tcp *tcp) {
     tcp->sending = SOFT_TCP_NOTHING;
 }
 
-#define LENT_MAX                                                                                   \
-    64u /* 8 MiB: peers that read no answers hold no more; others have 16 KiB of their own */
+/* 8 MiB: peers that read no answers hold no more; others have 16 KiB of their own. */
+#define LENT_MAX 64u
 
 static struct iwarp_stock stock = {.bytes = IWARP_TX_LENT, .kept_max = 16, .lent_max = LENT_MAX};
 
@@ -345,7 +345,15 @@ void soft_tcp_answer_last(struct soft_qp *qp) {
     (void)iwarp_stream_send(tcp->fd, &tcp->tx, SOFT_TCP_TURN);
 }
 
-bool soft_tcp_transmit(struct soft_qp *qp) {
+#define GATHER_FRAMES 16u
+#define GATHER_BYTES 16384u
+
+/* So few frames that more of them are likely to go with them in the same system call. */
+static bool is_little(const struct iwarp_tx *tx) {
+    return !tx->open && tx->frames < GATHER_FRAMES && tx->framed - tx->sent < GATHER_BYTES;
+}
+
+static bool transmit(struct soft_qp *qp, bool gather) {
     struct soft_tcp *tcp = qp->tcp;
     struct iwarp_tx *tx = &tcp->tx;
     uint64_t before = tx->sent;
@@ -360,6 +368,9 @@ bool soft_tcp_transmit(struct soft_qp *qp) {
             continue;
         if (!tx->open && tx->sent == tx->framed)
             break;
+        tcp->gathered = gather && is_little(tx);
+        if (tcp->gathered)
+            break;
         int error = iwarp_stream_send(tcp->fd, tx, SOFT_TCP_TURN);
         settle(qp);
         if (error == EAGAIN)
@@ -371,4 +382,12 @@ bool soft_tcp_transmit(struct soft_qp *qp) {
         soft_tcp_take_back_lent(tcp);
     tcp->more = tcp->error == 0 && tx->sent - before >= SOFT_TCP_TURN;
     return tx->sent != before;
+}
+
+bool soft_tcp_transmit(struct soft_qp *qp) {
+    return transmit(qp, false);
+}
+
+bool soft_tcp_gather(struct soft_qp *qp) {
+    return transmit(qp, true);
 }

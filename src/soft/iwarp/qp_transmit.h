@@ -20,6 +20,8 @@ struct soft_wqe;
 void soft_tcp_answer_last(struct soft_qp *qp);
 /* A bounded turn of sending. True: the socket took something. An errno it comes to is tcp->error. */
 bool soft_tcp_transmit(struct soft_qp *qp);
+/* The same of what is more than a few frames; these stay for a turn to send them, which has to come soon. */
+bool soft_tcp_gather(struct soft_qp *qp);
 /* Nothing is sent any more, or nothing is left to be: what answers were copied to. */
 void soft_tcp_take_back_lent(struct soft_tcp *tcp);
 void soft_tcp_transmit_forked(void);

@@ -14,10 +14,12 @@
 
 static struct tcp_pair p;
 static atomic_uint calls, bytes_sent;
+static _Thread_local unsigned with_payload; /* of this thread */
 
 ssize_t sendmsg(int fd, const struct msghdr *msg, int flags) {
     ssize_t n = syscall(SYS_sendmsg, fd, msg, flags);
     atomic_fetch_add(&calls, n > 0);
+    with_payload += n > 64;
     atomic_fetch_add(&bytes_sent, n > 0 ? (unsigned)n : 0);
     return n;
 }
@@ -53,6 +55,59 @@ static void the_answer_to_a_read_takes_few_calls(void **state) {
     assert_in_range(atomic_load(&calls), 2 * r->count, r->most * r->count);
 }
 
+#define BURST 8u
+#define BURSTS 200u
+
+static void open_pair(void) {
+    tcp_open(&p, &(struct tcp_options){.crc = true, .extended = true});
+}
+
+static void post_burst(void) {
+    for (unsigned i = 0; i < BURST; i++) {
+        tcp_recv(&p, i, i * 64, 64, 1);
+        assert_int_equal(sv_send(&p.a, i, i * 64, 64, i + 1 == BURST ? IBV_SEND_SIGNALED : 0), 0);
+    }
+}
+
+/* Also those that end with a message of which somebody is told. */
+static void what_is_posted_between_two_polls_goes_together(void **state) {
+    (void)state;
+    open_pair();
+    with_payload = 0;
+    for (unsigned k = 0; k < BURSTS; k++) {
+        struct ibv_wc wc;
+        post_burst();
+        unsigned sent = 0, received = 0;
+        sv_until((sent += (unsigned)ibv_poll_cq(p.a.scq, 1, &wc),
+                  received += (unsigned)ibv_poll_cq(p.b.rcq, 1, &wc),
+                  sent == 1 && received == BURST));
+    }
+    /* The first of a burst, and the others; where the queue pair was quiet, as this thread had no CPU, each. */
+    assert_in_range(with_payload, BURSTS, 4 * BURSTS);
+}
+
+/* By the engine: nobody polls the sender's CQs. */
+static void what_is_posted_goes_without_a_poll(void **state) {
+    (void)state;
+    open_pair();
+    for (unsigned k = 0; k < 20; k++) {
+        post_burst();
+        for (unsigned i = 0; i < BURST; i++)
+            tcp_expect(p.b.rcq, i, IBV_WC_SUCCESS);
+        tcp_expect(p.a.scq, BURST - 1, IBV_WC_SUCCESS);
+    }
+}
+
+/* To a peer that is not this device, too, where nothing is said last. */
+static void what_was_posted_goes_before_the_end(void **state) {
+    (void)state;
+    tcp_open(&p, &(struct tcp_options){.crc = true});
+    post_burst();
+    assert_int_equal(sv_to(&p.a, IBV_QPS_ERR), 0);
+    for (unsigned i = 0; i < BURST; i++)
+        tcp_expect(p.b.rcq, i, IBV_WC_SUCCESS);
+}
+
 #define READS(name, ...)                                                                           \
     ROW_WITH(NULL, shut, the_answer_to_a_read_takes_few_calls__##name,                             \
              the_answer_to_a_read_takes_few_calls, reads, __VA_ARGS__)
@@ -63,6 +118,9 @@ int main(void) {
         READS(of_64_kib, true, 65536, 50, 4),
         READS(of_a_mib, true, AREA, 20, 20),
         READS(of_a_mib_without_check_values, false, AREA, 20, 20),
+        cmocka_unit_test_teardown(what_is_posted_between_two_polls_goes_together, shut),
+        cmocka_unit_test_teardown(what_is_posted_goes_without_a_poll, shut),
+        cmocka_unit_test_teardown(what_was_posted_goes_before_the_end, shut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
