@@ -11,6 +11,7 @@
  *            [--mode spin|adaptive|block] [--device NAME]
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -111,7 +112,7 @@ static void answer(int sock) {
 /* ---- the asking process ---------------------------------------------------------------------- */
 
 static sluice_session all[SESSIONS_MAX];
-static _Atomic uint32_t up, closed;
+static _Atomic uint32_t up, closed, reason, vendor; /* of the first that closed */
 static _Atomic uint64_t echoes, sent;
 static _Atomic bool stop;
 
@@ -126,6 +127,10 @@ static void send_next(void) {
 static void on_event(const sluice_event *event, void *arg) {
     (void)arg;
     up += event->type == SLUICE_UP;
+    if (event->type == SLUICE_CLOSED && closed == 0) {
+        reason = event->reason;
+        vendor = event->vendor;
+    }
     closed += event->type == SLUICE_CLOSED;
     if (event->type != SLUICE_MESSAGE)
         return;
@@ -146,6 +151,14 @@ static struct usage theirs(int sock) {
     return usage;
 }
 
+/* A thousand sockets are more than some limits: then the reason is what the device says. */
+static void die_closed(const char *what) {
+    if (closed > 0)
+        fprintf(stderr, "lib-many: a session closed: %s (%u%s)\n", sluice_reason_text((int)reason),
+                vendor, vendor == EMFILE ? ", too many open files: ulimit -n" : "");
+    die(what, NULL);
+}
+
 static void open_sessions(sluice_node *n, const char *to) {
     sluice_error e;
     uint64_t limit = sluice_now() + LIMIT_NS;
@@ -155,7 +168,7 @@ static void open_sessions(sluice_node *n, const char *to) {
     while (up < sessions && closed == 0 && sluice_now() < limit)
         rest(0.001);
     if (up < sessions)
-        die("the sessions do not come up", NULL);
+        die_closed("the sessions do not come up");
 }
 
 static double rate(void) {
@@ -170,7 +183,7 @@ static double rate(void) {
     while (echoes < sent && closed == 0 && sluice_now() < limit)
         rest(0.001);
     if (echoes < sent)
-        die("messages are missing", NULL);
+        die_closed("messages are missing");
     return per_s;
 }
 
