@@ -16,12 +16,19 @@ static struct tcp_pair p;
 static atomic_uint calls, bytes_sent;
 static _Thread_local unsigned with_payload; /* of this thread */
 
-ssize_t sendmsg(int fd, const struct msghdr *msg, int flags) {
-    ssize_t n = syscall(SYS_sendmsg, fd, msg, flags);
+static ssize_t counted(ssize_t n) {
     atomic_fetch_add(&calls, n > 0);
     with_payload += n > 64;
     atomic_fetch_add(&bytes_sent, n > 0 ? (unsigned)n : 0);
     return n;
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *msg, int flags) {
+    return counted(syscall(SYS_sendmsg, fd, msg, flags));
+}
+
+ssize_t send(int fd, const void *from, size_t bytes, int flags) {
+    return counted(syscall(SYS_sendto, fd, from, bytes, flags, NULL, 0));
 }
 
 struct reads {
