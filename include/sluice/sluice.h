@@ -4,17 +4,17 @@
  *
  * Four nouns. A *node* owns threads, devices and registered memory. A *session* is one connection
  * to one peer. A *message* is a registered buffer with exactly one owner. An *event* is how a node
- * speaks. A fifth noun, the *loop*, is for callers who bring their own thread and poll.
+ * reports to the application. A fifth noun, the *loop*, is for callers that bring their own thread and poll.
  *
  * Rules that hold for every call
  *  - Ownership: a call that returns 0 took the message; any other result left it with the caller.
- *  - Every send that asked to hear of its outcome has exactly one outcome (SLUICE_SENT). Messages arrive in
+ *  - Every send with a tag has exactly one outcome (SLUICE_SENT). Messages arrive in
  *    the order they were sent; outcomes do not come in that order: that of a message larger than a frame
  *    comes when the peer has it, which may be after those of smaller ones that were sent later.
  *  - SLUICE_CLOSED is the last event of a session, and every session has one. A listener has one if
  *    its device is removed.
- *  - Things that die only when told are pointers; things that can die by themselves (sessions,
- *    listeners) are checked values: a stale one answers SLUICE_ECLOSED, it never crashes.
+ *  - Objects that only the caller closes are pointers; objects that can end on their own (sessions,
+ *    listeners) are checked handles: a call with a stale one returns SLUICE_ECLOSED and never crashes.
  *  - Options: `size` first (the SLUICE_NODE, SLUICE_LINK, SLUICE_SEND macros set it), zero means
  *    default, an unknown non-zero tail is refused with SLUICE_EINVAL.
  *  - Handlers never run inside a call and never on the connection-management thread. Handlers of
@@ -23,8 +23,8 @@
  *    sluice_node_get_info() of a node, which may have to ask the device.
  *  - Times are nanoseconds; deadlines are absolute, on the clock that sluice_now() reads.
  *  - Threads: unless a call says otherwise it may be made from any thread, handlers included.
- *  - fork(): whatever came through it belongs to the parent, and calls of the child with it answer
- *    SLUICE_EFORKED; the parent is unharmed. The child may open nodes of its own. One that was forked in a
+ *  - fork(): handles that a child inherits belong to the parent, and calls of the child with them return
+ *    SLUICE_EFORKED; the parent is unharmed. The child may open nodes of its own. A child that was forked in a
  *    handler must not return from it.
  *  - docs/changes.md lists the public names that have changed.
  */
@@ -41,7 +41,7 @@ extern "C" {
 #endif
 
 #define SLUICE_API __attribute__((visibility("default")))
-/* On calls whose result is not looked at by mistake only: something is lost, leaked or wrongly believed. */
+/* For calls whose result must be looked at: a caller that ignores it loses, leaks or misjudges something. */
 #define SLUICE_CHECK __attribute__((warn_unused_result))
 
 #define SLUICE_VERSION_MAJOR 0
@@ -84,8 +84,8 @@ typedef enum sluice_event_type {
                             it has exactly one answer, sluice_reply() or sluice_reply_error() */
     SLUICE_REPLY = 9,    /* the one outcome of a request of mine: tag, status; msg if status is 0;
                             vendor = the code of sluice_reply_error() if it is EREJECTED */
-    SLUICE_LARGE = 10,   /* links with SLUICE_RECEIVE_INTO: a large message of value bytes waits to
-                            be told where to go: token, for sluice_receive_into() */
+    SLUICE_LARGE = 10,   /* links with SLUICE_RECEIVE_INTO: a large message of value bytes waits for
+                            sluice_receive_into() to say where it goes: token */
     SLUICE_DONE = 11,    /* the outcome of a one-sided operation with a tag (memory.h): tag, status,
                             value = what the memory held before, of an atomic */
     SLUICE_NOTIFIED = 12 /* the peer's put with notify is complete in my memory: value */
@@ -98,7 +98,7 @@ typedef struct sluice_peer {
     uint32_t message_bytes;   /* log2 of the largest message it offers to carry */
     uint32_t key_id;          /* its identity: the key it proved to have; 0 = none was asked for */
     uint32_t private_bytes;   /* of private_data; 0 = it sent none */
-    const void *private_data; /* what it gave as private_data to sluice_dial(); untrusted, but where
+    const void *private_data; /* the private_data of the peer's sluice_dial(); untrusted, but where
                                  key_id is not 0 it comes from the holder of that key */
 } sluice_peer;
 
@@ -118,7 +118,7 @@ typedef struct sluice_event {
     uint64_t tag;    /* SENT, REPLY, DONE: the tag of the call */
     uint32_t vendor; /* CLOSED: transport code behind the reason, or 0 */
     uint32_t bytes;  /* payload bytes of a message (saturated: sluice_size() has them all) */
-    uint64_t token;  /* REQUEST, LARGE: names it in the answer. MESSAGE without msg: the same */
+    uint64_t token;  /* REQUEST, LARGE: its id in the answer. MESSAGE without msg: the same */
     uint64_t value;  /* see the event types */
 } sluice_event;
 
@@ -126,7 +126,7 @@ typedef void (*sluice_handler)(const sluice_event *event, void *handler_arg);
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-#define SLUICE_NO_WORKERS UINT32_MAX /* workers: none, every session goes to a loop of mine */
+#define SLUICE_NO_WORKERS UINT32_MAX /* workers: none, sessions are on the application's loops */
 #define SLUICE_OFF UINT64_MAX        /* a time: switched off (0 means default) */
 #define SLUICE_UNBOUND UINT32_MAX    /* memory_numa: the memory is on no node in particular */
 
@@ -145,26 +145,26 @@ typedef enum sluice_log_level {
 } sluice_log_level;
 
 /*
- * How a message goes that is too large for the frames posted ahead: the receiver is told of it and
- * takes it by RDMA READ, or says where it may be put and the sender WRITEs it there.
+ * How a message travels that is larger than a receive buffer: the receiver is told of it and
+ * takes it by RDMA READ, or the receiver says where the sender may put it and the sender WRITEs it there.
  */
 typedef enum sluice_rendezvous {
-    SLUICE_RENDEZVOUS_AUTO = 0, /* READ; WRITE where the device's READ is not to be trusted */
+    SLUICE_RENDEZVOUS_AUTO = 0, /* READ; WRITE where the device's READ is not reliable */
     SLUICE_RENDEZVOUS_READ = 1,
     SLUICE_RENDEZVOUS_WRITE = 2 /* not on iWARP: sluice_open() refuses with EDEVICE */
 } sluice_rendezvous;
 
-/* Who tells that memory sent in place goes away, so that its registration may be kept; see memory.h. */
+/* The source that reports when memory sent in place goes away, so that its registration may be kept: memory.h. */
 typedef enum sluice_registrations {
     SLUICE_REGISTRATIONS_AUTO = 0,     /* the kernel, where that is allowed; else none are kept */
-    SLUICE_REGISTRATIONS_NOTIFIED = 1, /* I do, with sluice_registration_invalidate(), every time */
+    SLUICE_REGISTRATIONS_NOTIFIED = 1, /* application: sluice_registration_invalidate() */
     SLUICE_REGISTRATIONS_OFF = 2       /* none are kept: plain memory is copied */
 } sluice_registrations;
 
 /*
- * Whether the software device reaches other hosts, over TCP; docs/two-hosts.md. It holds for what listens and dials on
- * this node: nodes of one process may differ. One that is off makes no socket of the internet family and has no open port; one that
- * requires TCP reaches no listener of this host that has no port, as that of a node that is off.
+ * Whether the software device reaches other hosts, over TCP; docs/two-hosts.md. It holds for listeners and dials of
+ * this node: nodes of one process may differ. A node with OFF makes no socket of the internet family and has no open
+ * port. A node with REQUIRE cannot reach a listener of this host that has no port, such as one of a node with OFF.
  */
 typedef enum sluice_soft_net {
     SLUICE_SOFT_NET_DEFAULT = 0, /* what SLUICE_SOFT_NET of the environment says, else on */
@@ -185,8 +185,8 @@ typedef struct sluice_node_options {
     uint32_t eager_bytes;       /* frame size, header included, 512..65536; default 8 KiB */
     uint32_t sessions_max;      /* default 4096, or as many as the memory is enough for */
     uint32_t handshakes_max;    /* connections of peers being set up at a time; default 128 */
-    uint32_t requests_max;      /* requests that wait, for that or for the application's decision;
-                                   those above it are told to try again; default 1024 */
+    uint32_t requests_max;      /* connection requests waiting for a handshake or the application's
+                                   decision; peers above it must try again; default 1024 */
     void (*log)(int level, const char *text, void *log_arg); /* default: warnings to stderr */
     void *log_arg;
     uint64_t receive_bytes_max; /* the part of memory_bytes_max that is for receiving, and that
@@ -199,18 +199,18 @@ typedef struct sluice_node_options {
     uint32_t registrations;     /* sluice_registrations: of memory sent in place, see memory.h */
     uint64_t
         registration_bytes_max; /* cap on these, beside memory_bytes_max; default a quarter of it */
-    uint32_t soft_net; /* sluice_soft_net; an RDMA device has its own network, and does not ask */
+    uint32_t soft_net; /* sluice_soft_net, for the software device; an RDMA device ignores it */
     uint32_t reserved; /* 0 */
 } sluice_node_options;
 
-/* link flags; what is for the other side is EINVAL */
+/* link flags; a flag of listen is EINVAL in a dial, and the reverse */
 #define SLUICE_ASK 1u  /* listen: deliver SLUICE_CONNECT and wait for accept or refuse */
 #define SLUICE_ONCE 2u /* dial: one try, at one address; else see sluice_dial() */
 #define SLUICE_REUSE                                                                               \
     4u /* listen: the address may still be in use by connections that ended
                            (RDMA_OPTION_ID_REUSEADDR of rdma_set_option(3)) */
 
-#define SLUICE_RECEIVE_INTO 8u /* I say where large messages go, when SLUICE_LARGE asks */
+#define SLUICE_RECEIVE_INTO 8u /* the application says where large messages go: SLUICE_LARGE */
 #define SLUICE_ISOLATED                                                                            \
     16u /* receives of its own for each session, even where they could be shared */
 
@@ -229,9 +229,9 @@ typedef struct sluice_key {
 #define SLUICE_PRIVATE_MAX 256u
 
 /*
- * Finds the secret of a key a peer names. Writes up to SLUICE_SECRET_MAX bytes and returns how many,
+ * Finds the secret of the key that a peer names. Writes up to SLUICE_SECRET_MAX bytes and returns how many,
  * or 0: there is no such key. Called like a handler, on the thread of the loop that gets the session,
- * before anything of the peer is believed; it should not wait for long.
+ * before the peer is authenticated: do not trust key_id. It should not wait for long.
  */
 typedef uint32_t (*sluice_key_lookup)(uint32_t key_id, void *secret, void *lookup_arg);
 
@@ -246,18 +246,18 @@ typedef struct sluice_link_options {
     uint32_t window_messages; /* accepted sends without outcome yet; default 128 */
     uint64_t window_bytes;    /* the same in bytes, one message always fits; default 16 MiB */
     uint64_t timeout_ns;      /* to establish, and for SLUICE_ASK to decide; default 10 s */
-    uint32_t credits;         /* frames the peer may have on their way, at most: what it has
-                                 depends on what it uses; default 32, 4..1024 */
+    uint32_t credits;         /* frames the peer may have on their way, at most: how many it gets
+                                 depends on how many it uses; default 32, 4..1024 */
     /*
-     * Each side that is silent for three quarters of the interval says a word; a peer of which nothing
-     * came for two intervals is lost (KEEPALIVE). The longer of both sides' intervals counts; off if
+     * A side that sent nothing for three quarters of the interval sends a keepalive frame; a peer from which
+     * nothing came for two intervals is lost (KEEPALIVE). The longer of both sides' intervals counts; off if
      * either side has it off. A loop of the application must be polled once in an interval.
      * 10 ms to 655 s; default 10 s, SLUICE_OFF = off.
      */
     uint64_t keepalive_ns;
     /*
-     * listen: spread the sessions over these loops of this node (instead of loop), each to the one
-     * with the fewest. The array is copied, the loops stay open while the listener does.
+     * listen: spread the sessions over these loops of this node (instead of loop), each to the loop
+     * with the fewest sessions. The array is copied; the loops must stay open while the listener does.
      */
     sluice_loop *const *loops;
     uint32_t loop_count; /* up to 64 */
@@ -276,7 +276,7 @@ typedef struct sluice_link_options {
     uint32_t
         ack_timeout;   /* exponent of the device's retry timer (4.096 us << n), 1..31; 0 = rdma_cm's
                              own choice: RDMA_OPTION_ID_ACK_TIMEOUT */
-    uint32_t requests; /* requests of mine in flight at a time; default 64, 1..256 */
+    uint32_t requests; /* requests of this side in flight at a time; default 64, 1..256 */
 } sluice_link_options;
 
 typedef struct sluice_send_options {
@@ -302,7 +302,7 @@ typedef struct sluice_send_options {
 
 /*
  * Opens a node: picks the device, starts the connection-management thread and the workers,
- * registers the first memory. Blocks while it does. `o` NULL = all defaults; `e` may be NULL.
+ * registers the first memory. Blocks until that is done. `o` NULL = all defaults; `e` may be NULL.
  * Returns 0 and *out, or a negative status with *e filled in and *out untouched. EINVAL: an option, or
  * sessions_max that need more memory than there may be; ENOMEM, ELIMIT (descriptors): a limit of the
  * system. The text says which limit, the need and the remedy, see docs/memory.md.
@@ -311,15 +311,15 @@ SLUICE_API SLUICE_CHECK int sluice_open(sluice_node **out, const sluice_node_opt
                                         sluice_error *e);
 /*
  * Closes everything of the node. Sessions get up to grace_ns to deliver what was accepted, then
- * each ends with SLUICE_CLOSED on its handler; events of a loop nobody polls are dropped. Blocks;
- * not from a handler. After it every handle of the node is stale and its messages are gone.
+ * each ends with SLUICE_CLOSED on its handler; events of a loop that no thread polls are dropped. Blocks;
+ * not from a handler. After it every handle of the node is stale and its messages are freed.
  *
- * A thread of the application that is inside of a handler, of the log or of a call and does not come back is not
- * waited for: one second after the grace the call returns all the same, or half a second after the thread was seen
- * to go in where that was later. The log (SLUICE_LOG_ERROR) says who is in the way and what stays until that is
- * over: sessions, their memory, the device, a thread of the library; it says nothing where it is the log that does
- * not return, and is itself not waited for. From then on no handler, no key_lookup and no log is called any more;
- * what runs by then, because it does not return, may use what it was given.
+ * A thread of the application that is inside a handler, the log or a call and does not return is not
+ * waited for: one second after the grace the call returns all the same, or half a second after that thread was seen
+ * to enter, if that is later. The log (SLUICE_LOG_ERROR) says which thread is in the way and what stays until it
+ * returns: sessions, their memory, the device, a thread of the library. If the log itself does not return, it is not
+ * waited for either and nothing is logged. From then on the library calls no handler, no key_lookup and no log any
+ * more; one that is still running then may use what it was given.
  */
 SLUICE_API void sluice_close(sluice_node *n, uint64_t grace_ns);
 
@@ -339,7 +339,7 @@ typedef struct sluice_node_info {
     uint32_t workers;
     int32_t worker_cpu[64]; /* -1 = not pinned */
     uint32_t eager_bytes;
-    uint32_t inline_bytes; /* so much of a frame goes with its work request, 0: nothing */
+    uint32_t inline_bytes; /* bytes of a frame that may be inline in its WR, 0: none */
     uint64_t message_bytes_max;
     uint64_t memory_bytes_max;
     uint64_t memory_bytes; /* registered now */
@@ -356,7 +356,7 @@ typedef struct sluice_node_info {
     uint64_t receive_bytes_max;
     uint64_t session_bytes;       /* for receiving, that each session has at least */
     uint64_t sessions_bytes;      /* and sessions_max of them */
-    uint64_t sessions_bytes_full; /* the same with all the credits they have by default at most */
+    uint64_t sessions_bytes_full; /* the same at the default number of credits */
     /* limits of the system; UINT64_MAX: there is none */
     uint64_t cgroup_bytes;   /* memory of the cgroup */
     uint64_t files_max;      /* descriptors */
@@ -369,14 +369,14 @@ typedef struct sluice_node_info {
 SLUICE_API int sluice_node_get_info(sluice_node *n, sluice_node_info *info);
 
 /*
- * Whether library worker `worker` (0 ...) gets new sessions. Drained, it keeps those it has until
+ * Whether library worker `worker` (0 ...) gets new sessions. A drained worker keeps its sessions until
  * they end. When all workers are drained, dials fail with ELIMIT and peers are told BUSY. EINVAL:
  * there is no such worker.
  */
 SLUICE_API int sluice_worker_drain(sluice_node *n, uint32_t worker, int drain);
 /*
- * How library worker `worker` waits, from now on: it is woken if it sleeps, and a spinning one notices
- * in its next turn. SLUICE_IDLE_DEFAULT is what the node was opened with. EINVAL: there is no such
+ * How library worker `worker` waits, from now on: a sleeping worker is woken, and a spinning one notices
+ * in its next loop iteration. SLUICE_IDLE_DEFAULT is what the node was opened with. EINVAL: there is no such
  * worker or policy.
  */
 SLUICE_API int sluice_worker_set_idle(sluice_node *n, uint32_t worker, sluice_idle idle);
@@ -390,12 +390,12 @@ SLUICE_API int sluice_worker_set_idle(sluice_node *n, uint32_t worker, sluice_id
  * Errors: EADDRESS (malformed, not local, in use: text says which), ELIMIT, EINVAL, EDEVICE (the
  * node's device was removed, or the system refused a call: os_errno), ENOMEM.
  *
- * A listener ends with sluice_unlisten(), of which no event tells, with its node, or with its device. Then
- * there is one SLUICE_CLOSED of it, with reason DEVICE_REMOVED, status EDEVICE, the link's arg, and the
- * listener's id as session.id, which is never that of a session: compare the two. It comes on the link's
- * loop (the first of several), or by its handler. The handle is still to be given to sluice_unlisten().
+ * A listener ends with sluice_unlisten(), for which no event comes, with its node, or with its device. If its
+ * device is removed there is one SLUICE_CLOSED for it, with reason DEVICE_REMOVED, status EDEVICE, the link's arg,
+ * and the listener's id as session.id, which is never that of a session: compare the two. It comes on the link's
+ * loop (the first of several), or by its handler. The application must still call sluice_unlisten() for the handle.
  *
- * A node does not take up a device again that was removed, not even when it is back: dials end with
+ * A node never uses a removed device again, not even when it is back: dials end with
  * DEVICE_REMOVED, listening and opening loops with EDEVICE, and the texts say that the node must be
  * closed and opened again.
  */
@@ -409,11 +409,11 @@ SLUICE_API void sluice_unlisten(sluice_listener l);
 
 /*
  * Starts to connect and returns at once: SLUICE_UP or SLUICE_CLOSED follows. Sends are accepted
- * only after SLUICE_UP. Host names are resolved by helper threads; every address a name has is tried
- * in turn. A listener that is busy, or one that does not answer, is asked again, at intervals that
- * grow and are never quite the same, until timeout_ns is over. Errors: EADDRESS (malformed), ELIMIT,
- * EINVAL. Anything found out later is in the reason of SLUICE_CLOSED: that of the last try, or of the
- * last that might have passed.
+ * only after SLUICE_UP. Host names are resolved by helper threads; every address of a name is tried,
+ * one after the other. A listener that is busy, or does not answer, is asked again, at growing intervals
+ * with jitter, until timeout_ns is over. Errors: EADDRESS (malformed), ELIMIT,
+ * EINVAL. What is found out later is in the reason of SLUICE_CLOSED: that of the last try, or of the
+ * last one that a later try might have cured.
  */
 SLUICE_API SLUICE_CHECK int sluice_dial(sluice_node *n, const char *address,
                                         const sluice_link_options *o, sluice_session *out,
@@ -429,18 +429,18 @@ SLUICE_API int sluice_accept(sluice_session s, void *arg);
 SLUICE_API int sluice_refuse(sluice_session s, uint16_t code, const char *text);
 
 /*
- * Closes a session in either direction, in any state, any number of times; returns at once.
+ * Closes a session that either side began, in any state, any number of times; returns at once.
  * What was accepted is sent for up to grace_ns first, then what is left ends with ECLOSED. From this call on
- * nothing new is accepted, whatever thread asks: sends, requests, answers and puts are ECLOSED. Requests of the peer
- * that are not answered by then have the outcome EUNKNOWN there at once. Then the peer is told: what is on its way to it
- * has half a second to move on each time, and 2 s in all, before CLOSED comes all the same.
+ * nothing new is accepted from any thread: sends, requests, answers and puts return ECLOSED. Requests of the peer
+ * that are not answered by then have the outcome EUNKNOWN there at once. Then the peer is told. Bytes on their way to
+ * it get half a second for each step of progress, and 2 s in all, before CLOSED comes in any case.
  */
 SLUICE_API void sluice_hangup(sluice_session s, uint64_t grace_ns);
 
-/* What carries a session. The software device uses both of its own, one for this host and one for others. */
+/* What carries a session. The software device has two transports, one for this host and one for other hosts. */
 typedef enum sluice_transport {
-    SLUICE_TRANSPORT_DEVICE,        /* an RDMA device; or it is not known: not connected yet */
-    SLUICE_TRANSPORT_SHARED_MEMORY, /* of this host */
+    SLUICE_TRANSPORT_DEVICE,        /* an RDMA device; or not known: not connected yet */
+    SLUICE_TRANSPORT_SHARED_MEMORY, /* shared memory of this host */
     SLUICE_TRANSPORT_TCP            /* iWARP over TCP, in user space */
 } sluice_transport;
 
@@ -455,7 +455,7 @@ typedef struct sluice_session_info {
     uint32_t key_id;       /* key with which both sides authenticated themselves, or 0 */
     uint64_t keepalive_ns; /* interval agreed with the peer, 0 = off */
     uint32_t tries;        /* connection attempts of a dial, the first included */
-    /* what the stack itself said of the end, behind the reason; -1 where it did not speak */
+    /* the stack's own values at the end, behind the reason; -1: it gave none */
     int32_t cm_event; /* enum rdma_cm_event_type */
     int32_t
         cm_status; /* status of that event: a negative errno, or the transport's reject reason */
@@ -464,18 +464,18 @@ typedef struct sluice_session_info {
     uint32_t
         kept; /* messages of the peer that the application keeps; holds credits, see sluice_keep() */
     uint32_t granted;  /* frames the peer may send now */
-    uint32_t requests; /* requests of mine without a reply */
+    uint32_t requests; /* requests of this side without a reply */
     uint32_t shared;   /* 1 = it shares receives with other sessions */
-    uint32_t waits;    /* SLUICE_WAITS_WINDOW ...: what its next SLUICE_WRITABLE is waited for */
+    uint32_t waits;    /* SLUICE_WAITS_WINDOW ...: limits behind the next SLUICE_WRITABLE */
     uint32_t window_messages_used; /* accepted sends without outcome yet, of window_messages */
     uint64_t window_bytes_used;    /* and their bytes, of window_bytes */
     uint32_t transport;            /* sluice_transport: what carries it */
 } sluice_session_info;
 /*
- * After SLUICE_EAGAIN: which limit it was that was met, by any thread. A bit goes when the
- * SLUICE_WRITABLE is on its way. So it is there for who asks at once on the session's own thread; another
- * thread may find none left, and then it is time to try again. MEMORY is there after EAGAIN of
- * sluice_alloc() too, for every session that the event will come to.
+ * After SLUICE_EAGAIN on any thread: the limit that the call met. The loop clears the bit when the
+ * SLUICE_WRITABLE is on its way. So the session's own thread finds it if it asks at once; another
+ * thread may find no bit left, and should then try again. EAGAIN of sluice_alloc() sets
+ * MEMORY too, in every session that will get the event.
  */
 #define SLUICE_WAITS_WINDOW 1u   /* window_messages or window_bytes of the link: outcomes */
 #define SLUICE_WAITS_REQUESTS 2u /* `requests` of the link: replies */
@@ -489,9 +489,9 @@ SLUICE_API int sluice_session_get_info(sluice_session s, sluice_session_info *in
  * A loop is one progress engine and belongs to one thread at a time: the thread that calls
  * sluice_poll() on it. Sessions are put on it with the `loop` link option.
  *
- * When the node's device is removed, a loop that is not being polled is run by the library for a
- * moment, so that the device can go; no handler is called and nothing is lost: what there is to
- * tell waits for the next poll. After that no loop can be opened: EDEVICE (see sluice_listen()).
+ * When the node's device is removed, the library runs a loop that is not being polled for a
+ * moment, so that the device can be closed; it calls no handler and loses nothing: the events
+ * wait for the next poll. After that no loop can be opened: EDEVICE (see sluice_listen()).
  */
 SLUICE_API SLUICE_CHECK int sluice_loop_open(sluice_node *n, sluice_loop **out, sluice_error *e);
 /*
@@ -507,7 +507,7 @@ SLUICE_API int sluice_fd(sluice_loop *l);
 /* Makes the loop deliver SLUICE_WAKE. Safe in signal handlers. Wakes may be merged. */
 SLUICE_API void sluice_wake(sluice_loop *l);
 /*
- * How sluice_poll() waits on this loop, from now on: a call that is inside of it follows at once, and
+ * How sluice_poll() waits on this loop, from now on: a call that is waiting changes to it at once, and
  * goes on waiting. SLUICE_IDLE_DEFAULT is what the node was opened with. From any thread, while the
  * loop is open. EINVAL: unknown policy; ECLOSED: the node is closed.
  */
@@ -518,18 +518,18 @@ SLUICE_API int sluice_loop_close(sluice_loop *l);
 /* ---- messages ---------------------------------------------------------------------------------- */
 
 /*
- * A registered buffer of the node; never blocks. EMSGSIZE above message_bytes_max. A message belongs to
- * whoever allocated, received-and-kept, or was left it.
+ * A registered buffer of the node; never blocks. EMSGSIZE above message_bytes_max. The owner of a message is
+ * the caller that allocated it, or that kept it with sluice_keep(), or to which a failed call left it.
  *
- * EAGAIN: the memory for sending is used up (receiving has its own and goes on), and some will come
- * back: as messages are sent or freed, by whichever thread. When so much has that what was asked for may
- * be there, every session that is up on the loop of the calling thread gets one SLUICE_WRITABLE: the loop it
- * polled last, or the worker whose handler it is in. A thread that has none makes the sessions of all loops of
- * the node get one. It may not be enough, or somebody else may be quicker: then it is EAGAIN again, and
- * another event follows. Who holds all of the memory itself hears of it when it frees enough.
+ * EAGAIN: the memory for sending is used up (memory for receiving is separate), and some will come
+ * back as messages are sent or freed, by any thread. When enough for the request may have come back,
+ * every session that is up on the loop of the calling thread gets one SLUICE_WRITABLE: the loop that the thread
+ * polled last, or the worker whose handler it is in. If the thread has no loop, the sessions of all loops of
+ * the node get one. Another caller may take the memory first: then the call returns EAGAIN again, and
+ * another event follows. If the caller itself holds all of the memory, the event comes when it frees enough.
  * The calls below that need memory for one session (sluice_send_copy(), sluice_send_pieces(), those of
- * memory.h) answer EAGAIN likewise, and that session gets the event.
- * ENOMEM: nobody has memory that could come back: the node's limits allow no more, or the system's.
+ * memory.h) return EAGAIN likewise, and that session gets the event.
+ * ENOMEM: no memory is in use that could come back: a limit of the node, or of the system, is too low.
  */
 SLUICE_API SLUICE_CHECK int sluice_alloc(sluice_node *n, size_t bytes, sluice_msg **out);
 SLUICE_API void sluice_free(sluice_msg *m);               /* NULL is allowed */
@@ -537,11 +537,11 @@ SLUICE_API void *sluice_data(const sluice_msg *m);        /* payload, 8-byte ali
 SLUICE_API size_t sluice_size(const sluice_msg *m);       /* payload bytes */
 SLUICE_API void sluice_trim(sluice_msg *m, size_t bytes); /* shrinks the payload, never grows it */
 /*
- * A borrowed message becomes mine: to be freed or sent, by any thread, also after its session ended.
- * Until then it holds one of the credits of the session it came by. A sender keeps two credits back:
- * who keeps `credits` - 2 messages hears no more of that peer, and nobody else notices. One frame can
- * bring several small messages, and a large one holds the next credit that would return: so there may
- * be some more.
+ * A borrowed message becomes the caller's: to be freed or sent, by any thread, also after its session ended.
+ * Until then it holds one of the credits of the session it came by. A sender keeps two credits back: an
+ * application that keeps `credits` - 2 messages gets no more from that peer; no other session is affected. One
+ * frame can bring several small messages, and a large message holds the next credit that would return: so the
+ * number may be a little larger.
  */
 SLUICE_API void sluice_keep(sluice_msg *m);
 
@@ -551,14 +551,15 @@ SLUICE_API void sluice_keep(sluice_msg *m);
  * SLUICE_WRITABLE follows; where a call can meet several limits, `waits` of sluice_session_get_info() tells
  * which it was. ECLOSED: not up, closing or gone. EMSGSIZE: above the agreed maximum.
  * EINVAL: the message belongs to another node. The outcome "sent" (status 0) means that the
- * peer's device acknowledged it. It is delivered then, unless the peer hangs up, or the session ends before a large
- * message in front of it is done: messages are delivered in order, outcomes told as they are known. A message borrowed from an event may be sent on, and so may a kept
- * one: ENOMEM if no other buffer can take its place among the receives. (What another thread than the
- * loop's sends on within its own session is taken even so: its credit returns when there is a buffer.)
+ * peer's device acknowledged the message. The peer's application gets it, unless the peer hangs up, or the session
+ * ends before a large message in front of it is done: messages are delivered in order, outcomes as they are known.
+ * A message borrowed from an event may be sent on, and so may a kept one: ENOMEM if no other buffer can
+ * replace it among the posted receives. (If a thread other than the loop's sends it on within its own session,
+ * the call takes it even so: the credit returns when there is a buffer.)
  */
 SLUICE_API SLUICE_CHECK int sluice_send(sluice_session s, sluice_msg *m,
                                         const sluice_send_options *o);
-/* The same from plain memory: allocates, copies, sends. EAGAIN for want of memory, and ENOMEM, too. */
+/* The same from plain memory: allocates, copies, sends. EAGAIN and ENOMEM also for want of memory. */
 SLUICE_API int sluice_send_copy(sluice_session s, const void *data, size_t bytes,
                                 const sluice_send_options *o);
 
@@ -566,36 +567,36 @@ SLUICE_API int sluice_send_copy(sluice_session s, const void *data, size_t bytes
  * ---- requests ----------------------------------------------------------------------------------
  *
  * A request is a message with exactly one answer. Many may be in flight (`requests` of the link), and
- * answers come in any order. A request brings the room for its answer with it: sluice_reply() never
+ * answers come in any order. A request reserves the room in the window for its answer: sluice_reply() never
  * meets a full window. Requests and messages of a session are delivered in the order they were sent;
  * answers are not in that order.
  */
 
 /*
- * Sends a request. As sluice_send(), but the outcome is always told, by one SLUICE_REPLY with o->tag:
+ * Sends a request. As sluice_send(), but the outcome is always reported, by one SLUICE_REPLY with o->tag:
  * status 0 and the reply; EREJECTED and a code (sluice_reply_error()); ETIMEDOUT; ECANCELLED; ECLOSED
  * (it never left); EUNKNOWN (the peer was lost or hung up, it may have been carried out); ENOMEM (the peer had no
- * memory to take it); EMSGSIZE (it is larger than the peer will ever have memory for). The deadline travels with the request as the time that is left, so that the peer
- * can leave out dead work; a reply that comes after the outcome is dropped.
- * EAGAIN: window full or `requests` in flight; one WRITABLE follows when a quarter of what was missing
- * is free. A request counts against the window until its outcome, and against `requests` until the
- * peer has answered, also where the outcome was told before. ENOMEM: no memory for the table of
+ * memory to take it); EMSGSIZE (it is larger than the peer will ever have memory for). The deadline travels with
+ * the request as the time that is left, so that the peer can leave out dead work; a reply that comes after the
+ * outcome is dropped. EAGAIN: window full or `requests` in flight; one WRITABLE follows when a quarter of what
+ * was missing is free. A request counts against the window until its outcome, and against `requests` until the
+ * peer has answered, even if the outcome was reported before. ENOMEM: no memory for the table of
  * requests, at the first one. Any thread.
  */
 SLUICE_API SLUICE_CHECK int sluice_request(sluice_session s, sluice_msg *m,
                                            const sluice_send_options *o);
 /*
  * Answers the request `token` of this session, once, now or later, from any thread. 0: taken, even
- * where nobody waits for the answer any more. It never meets EAGAIN; there is no outcome to hear of. The
+ * if the requester no longer waits for the answer. It never returns EAGAIN, and a reply has no outcome. The
  * request's own message may be the reply. EINVAL: there is no such request, or it was answered (of
  * several threads that try, one gets 0), or the message is not the caller's. ECLOSED: the session ended
- * or was hung up. EMSGSIZE: above the agreed maximum. The message is left to the caller in all these
- * cases, and except for ECLOSED the request is still to be answered.
+ * or was hung up. EMSGSIZE: above the agreed maximum. In all these cases the caller still owns the message,
+ * and except for ECLOSED the request must still be answered.
  */
 SLUICE_API SLUICE_CHECK int sluice_reply(sluice_session s, uint64_t token, sluice_msg *m);
 /*
  * The same with options (NULL: none): SLUICE_MORE, if another answer follows at once, so that they leave
- * together; what is not followed by one leaves at the next poll. A tag or a deadline is EINVAL: a reply
+ * together; if none follows, the answer leaves at the next poll. A tag or a deadline is EINVAL: a reply
  * has no outcome, and never expires.
  */
 SLUICE_API SLUICE_CHECK int sluice_reply_with(sluice_session s, uint64_t token, sluice_msg *m,
@@ -606,16 +607,16 @@ SLUICE_API SLUICE_CHECK int sluice_reply_with(sluice_session s, uint64_t token, 
  */
 SLUICE_API int sluice_reply_error(sluice_session s, uint64_t token, uint32_t code);
 /*
- * Whether somebody still waits for the answer: 1, or 0 when the requester gave up (cancelled, or its
- * deadline passed). It is to be answered all the same. EINVAL, ECLOSED: as sluice_reply(). Answers
+ * Whether the requester still waits for the answer: 1, or 0 when it gave up (cancelled, or its
+ * deadline passed). The request must be answered all the same. EINVAL, ECLOSED: as sluice_reply(). Works
  * for requests of sessions on the calling thread's loop; for others EINVAL.
  */
 SLUICE_API int sluice_request_wanted(sluice_session s, uint64_t token);
 /*
- * Gives up every request of mine with this tag that was accepted before. The outcome of each comes as
- * ever: ECANCELLED, or the reply if that was first. The peer is told, and leaves out work that it has not
- * begun. Any thread; from one that does not own the session's loop it takes effect a turn or two later,
- * and up to 256 calls may wait for that: what is above them does nothing.
+ * Gives up every request of this side with this tag that was accepted before. Each still has one outcome:
+ * ECANCELLED, or the reply if that was first. The peer is told, and leaves out work that it has not
+ * begun. Any thread; from one that does not own the session's loop it takes effect one or two loop iterations
+ * later, and up to 256 calls may wait for that: a call above them does nothing.
  */
 SLUICE_API void sluice_cancel(sluice_session s, uint64_t tag);
 
