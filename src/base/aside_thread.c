@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* aside_thread.c - a call on a thread of its own. `lock` guards done and left; whoever is second frees the struct. */
+/* aside_thread.c - a call on a thread of its own. `lock` guards done and left; the later of both frees the struct. */
 #define _GNU_SOURCE
 #include "base/aside_thread.h"
 

@@ -2,10 +2,10 @@
 /*
  * barrier.c - membarrier(2), or fences on both sides where it is missing.
  *
- * It may go missing later: a seccomp filter forbids it. The other side then has no fence yet. From the first failure
- * on it has one; whoever is between its store and its load at that moment had its store made visible long
- * before the pause here is over, as a processor keeps one back for as long as its cache line takes to come. Nobody
- * relies on the fences before that pause is over, whoever makes it.
+ * It may go missing later: a seccomp filter forbids it. The other threads then have no fence yet. From the first
+ * failure on they fence. A thread that is between its store and its load at that moment has its store visible
+ * long before the pause here is over, as a processor keeps a store back only for as long as its cache line takes to
+ * come. No caller relies on the fences before that pause is over, whichever thread makes it.
  *
  * Any thread. `settling` is held for the length of the pause.
  */
@@ -31,7 +31,7 @@ static void ask(void) {
     settled = missing;
 }
 
-/* Whoever held the lock is not in the child. */
+/* The thread that held the lock does not exist in the child. */
 static void ask_in_child(void) {
     pthread_mutex_init(&settling, NULL);
     ask();
@@ -53,7 +53,7 @@ static void pause_ns(long ns) {
         ;
 }
 
-/* membarrier() failed: when this returns, everybody fences. */
+/* membarrier() failed: when this returns, every other thread fences. */
 static void settle(void) {
     pthread_mutex_lock(&settling);
     if (!atomic_load(&settled)) {

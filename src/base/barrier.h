@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 #define BARRIER_PAUSE_NS                                                                           \
-    1000000 /* of the first that finds membarrier() gone, and of all who come meanwhile */
+    1000000 /* the first thread that finds membarrier() gone waits; later ones wait with it */
 
 extern _Atomic bool barrier_needed; /* from barrier_init() on it can only become true */
 

@@ -103,7 +103,7 @@ static void order_init(void) {
             order[order_count++] = (int16_t)cpu;
 }
 
-/* Binds the name of a CPU. The descriptor, or -errno (EADDRINUSE: somebody has it). */
+/* Binds the name of a CPU. The descriptor, or -errno (EADDRINUSE: another thread or process has it). */
 static int claim_name(int cpu) {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)

@@ -15,8 +15,8 @@ struct sockaddr_storage; /* <sys/socket.h> */
 struct sluice_env {
     uint64_t (*now_ns)(void *arg);
     /*
-     * Numbers nobody can guess: nonces are made of them. False: there are none, and the bytes are zero; who
-     * needs them for more than a pause does without what they were for.
+     * Numbers that cannot be guessed: nonces are made of them. False: there are none, and the bytes are zero; a
+     * caller that needs them for more than a pause must then do without the feature.
      */
     bool (*random_bytes)(void *arg, void *out, size_t bytes);
     void *arg;

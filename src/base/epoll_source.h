@@ -2,10 +2,10 @@
 /*
  * epoll_source.h - a descriptor in an epoll set whose events are fetched by a call that may fail.
  *
- * Such a descriptor stays readable when the call fails, or reports an error for ever, and whoever sleeps on
- * it would spin. So after a failure it leaves the set for a pause, which doubles with each failure in a row.
- * A failure lasts when they went on for EVENT_SOURCE_LASTS_NS, four at least: something may fail once for want of
- * memory, and what comes back is no reason to end anything.
+ * Such a descriptor stays readable when the call fails, or reports an error for ever, and the thread that sleeps
+ * on it would spin. So after a failure it leaves the set for a pause, which doubles with each failure in a row.
+ * A failure lasts when calls failed for EVENT_SOURCE_LASTS_NS, four times at least: a call may fail once for want
+ * of memory, and a failure that passes is no reason to end anything.
  *
  * Owner: the thread that waits on the set.
  */

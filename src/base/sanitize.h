@@ -4,8 +4,8 @@
  *
  *   SANITIZE_RELEASE(addr), SANITIZE_ACQUIRE(addr)   an order that code not built with the thread
  *                                                    sanitizer (liburcu) establishes
- *   SANITIZE_POISON(addr, n), SANITIZE_UNPOISON(...) memory nobody may touch, for the address
- *                                                    sanitizer
+ *   SANITIZE_POISON(addr, n), SANITIZE_UNPOISON(...) memory that no code may touch, for the
+ *                                                    address sanitizer
  */
 #ifndef BASE_SANITIZE_H
 #define BASE_SANITIZE_H

@@ -80,7 +80,7 @@ void stats_session_up(struct stats_page *page, uint32_t slot, uint64_t id, uint3
     uint64_t text[STATS_PEER_BYTES / 8] = {0};
     memcpy(text, peer, strnlen(peer, sizeof text - 1));
     atomic_store_explicit(&s->id, 0, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release); /* who sees any of what follows sees that */
+    atomic_thread_fence(memory_order_release); /* a reader that sees any later store sees id 0 */
     atomic_store_explicit(&s->loop, loop, memory_order_relaxed);
     atomic_store_explicit(&s->transport, transport, memory_order_relaxed);
     for (unsigned i = 0; i < STATS_PEER_BYTES / 8; i++)

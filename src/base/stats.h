@@ -201,7 +201,7 @@ struct stats {
 };
 
 int stats_open(struct stats *stats, const char *name, const char *device); /* 0 or -errno */
-void stats_forked(struct stats *stats); /* the page is the parent's: nobody finds it here */
+void stats_forked(struct stats *stats); /* the page is the parent's: the child has none */
 void stats_close(struct stats *stats);
 
 /* One writer a counter: a load and a store, no locked instruction. */

@@ -2,11 +2,11 @@
 /*
  * thread.h - how the library starts threads of its own.
  *
- * Signals are for the application's threads: those of the library block them. Not those that a thread
- * raises by what it does itself: blocked, a fault would end the process past the application's handler, its
- * crash reporter and any sanitizer. (abort() takes care of itself.)
+ * Signals are for the application's threads: those of the library block them. They do not block signals that a
+ * thread raises by what it does itself: a blocked fault would end the process past the application's handler, its
+ * crash reporter and any sanitizer. (abort() unblocks its own signal.)
  *
- * Owner: whoever starts the thread, and joins it.
+ * Owner: the thread that starts it, and joins it.
  */
 #ifndef BASE_THREAD_H
 #define BASE_THREAD_H
