@@ -5,7 +5,7 @@
  * The hot verbs (ibv_post_send, ibv_post_recv, ibv_poll_cq, ibv_req_notify_cq) are inline calls
  * through ibv_context.ops and need nothing from here. Every other verbs or rdma_cm call goes
  * through the table of the fabric in use: the system's rdma-core or the software device. Outside
- * this folder no ibv_* or rdma_* symbol is imported and nobody asks which fabric it is.
+ * this folder no ibv_* or rdma_* symbol is imported and no code asks which fabric it is.
  *
  * Signatures and errno conventions are those of the man page of the same name.
  * Threads: tables are constant; the calls are as thread-safe as rdma-core's.
@@ -38,23 +38,23 @@ struct hwloc_topology;
 struct hwloc_bitmap_s;
 
 /*
- * What can be relied upon, beyond what a device says that it has, and below the line where a device is unlike
- * InfiniBand and RoCE, of which all of that is false.
+ * What the library may rely on: first what a device does beyond what it reports, then, below the line, where a
+ * device is unlike InfiniBand and RoCE, for which all of these are false.
  *
- * drains_shared: a QP in ERR that uses shared receives says when it has taken the last one (LAST_WQE_REACHED).
- * exact_windows: a memory window of type 2 is checked to the byte, and taken back at once. InfiniBand asks for
+ * drains_shared: a QP in ERR that uses an SRQ reports when it has taken the last receive (LAST_WQE_REACHED).
+ * exact_windows: a memory window of type 2 is checked to the byte, and invalidated at once. InfiniBand asks for
  * both; the kernel's software devices do neither.
  *
  * answer_is_up: the kernel drives the QP. A dialer gets ESTABLISHED for an answer, never CONNECT_RESPONSE, and
  * its QP is in RTS by then; accept moves the listener's. There is nothing to apply and nothing to establish,
- * what remote access needs is said at INIT, and a QP whose connection did not come about is used up.
- * dialer_first: the listener must not send before something came of the dialer.
- * first_may_stick: that may be looked at only when more comes of the dialer.
- * connect_blocks: connect does, and so does destroying its id or QP until the answer is there.
- * silent_in_err: what is posted in ERR never completes; what was posted before may, late, until the QP is
+ * the remote access rights are set at INIT, and a QP whose connection did not come about cannot be used again.
+ * dialer_first: the listener must not send before it received something from the dialer.
+ * first_may_stick: the first completion may be visible only when more arrives from the dialer.
+ * connect_blocks: rdma_connect() blocks, and so does destroying its id or QP, until the answer is there.
+ * silent_in_err: WRs posted in ERR never complete; WRs posted before may complete, late, until the QP is
  * destroyed; and its completions outlive it.
- * flushes_twice: a receive may complete again when its QP falls.
- * sends_in_place: a send that is not signalled may be read later than one behind it completes.
+ * flushes_twice: a receive may complete again when its QP goes to ERR.
+ * sends_in_place: an unsignalled send may be read later than a send behind it completes.
  * sent_is_local: a SEND or WRITE completes when this side has sent it; only a READ's answer proves more.
  * sink_is_target: the memory a READ goes to needs REMOTE_WRITE.
  * reads_unsafe: a READ of more than one packet may deliver wrong bytes when packets were lost (Soft-RoCE of 7.2).
@@ -89,35 +89,35 @@ struct fabric_ops {
     /*
      * An inline SEND of a header of 24 bytes, whose words are given (the third is 0), and of up to FABRIC_FRAMED bytes
      * behind it: as ibv_post_send() of one work request, without the caller building either. `bytes` of them; with
-     * FABRIC_FRAMED_SIGNALED it has a completion. Not 0: not now, and nothing happened; ibv_post_send() will say why.
+     * FABRIC_FRAMED_SIGNALED it has a completion. Not 0: the device posted nothing, and ibv_post_send() will say why.
      * NULL where the device has no such call.
      */
     int (*post_framed)(struct ibv_qp *qp, uint64_t word0, uint64_t word1, const uint8_t *from,
                        uint32_t bytes, uint64_t wr_id);
 
     /*
-     * From now on this shared queue gives the receive that was posted last, whose memory the cache has, and not the one
-     * that waits longest. NULL where the device cannot be asked to.
+     * From now on this SRQ gives the receive that was posted last, whose memory is in the cache, and not the one
+     * that waits longest. NULL where the device has no such choice.
      */
     void (*srq_newest_first)(struct ibv_srq *srq);
 
     /*
-     * Whose the queue pair's peer is: the same number for all that are to be taken for one. NULL, or 0, where nothing but
-     * its address says so.
+     * The process behind the QP's peer: QPs with the same number count as one peer. NULL, or 0, where only the peer's
+     * address says so.
      */
     uint64_t (*peer_number)(struct ibv_qp *qp);
 
     /* What carries a connected queue pair: enum sluice_transport. NULL where it is the device's own network. */
     unsigned (*transport)(struct ibv_qp *qp);
     /*
-     * How other hosts are reached, in a line, by an enum sluice_soft_net; and that ids made on that channel from now on are to
-     * go that way, which fails only for what is none. NULL: as the device's network has them.
+     * How other hosts are reached, in a line, by an enum sluice_soft_net; and that ids made on that channel from now on
+     * go that way, which fails only for a value that is none. NULL: as the device's network has them.
      */
     const char *(*other_hosts)(unsigned soft_net);
     int (*set_net)(struct rdma_event_channel *channel, unsigned soft_net);
     /*
-     * What the queue pair's peer does not have of what this device has; asked when the queue pair has a peer. NULL where all
-     * peers have all of it.
+     * Features of this device that the QP's peer lacks; asked when the queue pair has a peer. NULL where all
+     * peers have all of them.
      */
     unsigned (*peer_lacks)(struct ibv_qp *qp);
 
@@ -214,7 +214,7 @@ struct fabric_ops {
 
     /*
      * Which CPUs are next to a device, on this machine: 0, or -1 and errno (the device is nowhere).
-     * Nobody knows: all of them.
+     * Not known: all CPUs.
      */
     int (*affinity_cpus)(struct hwloc_topology *topology, struct ibv_device *dev,
                          struct hwloc_bitmap_s *set);

@@ -146,10 +146,10 @@ static void system_mem_free(void *addr, size_t bytes) {
 
 /*
  * librdmacm opens a context of its own for every device that an id was bound to, and keeps it when
- * the last id is gone. A device whose driver cannot take itself away from under a context (rxe) is
+ * the last id is destroyed. A device whose driver cannot revoke an open context (rxe) is
  * not removed before that context is closed, so `rdma link del` would wait for this process to end.
- * librdmacm has no call for that. When the device is gone, its descriptors are therefore made to
- * lead nowhere; librdmacm closes them as usual when it finds the device missing.
+ * librdmacm has no call for that. When the device is gone, its descriptors are therefore replaced by
+ * ones that refer to no device; librdmacm closes them as usual when it finds the device missing.
  */
 static uint64_t device_behind(int fd) {
     struct stat st;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * traits.c - what can be relied upon of a device, by the kind of device it says it is.
+ * traits.c - which promises a device keeps, by the kind of device it reports.
  *
- * What the transport's own rules say holds for every device of it; the kernel's software devices
- * (Soft-RoCE, Soft-iWARP), told by the vendor they give, which is nobody's, have ways of their own besides.
- * Where a NIC may be better than the rule, nothing is lost by keeping to it. Pure: both fabrics ask here, so
- * a software device that is told to be like another one leads the library through the same branches.
+ * The transport's own rules hold for every device of that transport; the kernel's software devices
+ * (Soft-RoCE, Soft-iWARP), known by the vendor id they report, which is no vendor's, differ in more points.
+ * Where a NIC may be better than the rule, keeping to the rule costs nothing. Pure: both fabrics ask here, so
+ * a software device that is configured to be like another one leads the library through the same branches.
  */
 #include "fabric/fabric.h"
 

@@ -7,23 +7,23 @@
  * Why no wake is lost. The signaller writes its work, fences, reads the state; the owner writes ARMED,
  * fences, looks for work. With both fences sequentially consistent one of the two must see the
  * other: either the owner finds the work, or the signaller finds ARMED (and signals, if its exchange
- * wins) or SIGNALLED (somebody else's system call is on its way and the owner looks for work after it).
+ * wins) or SIGNALLED (another thread's system call is on its way and the owner looks for work after it).
  * A signaller that saw AWAKE or SIGNALLED saw it before the owner's next ARMED, so its work is visible to
  * the look that follows that ARMED. disarm fences as well, so the look after waking sees the work
  * of every signal that was merged into SIGNALLED.
  *
  * Stray events. The one signaller that won writes what it signals into a table before it makes the system
- * call, and the owner strikes it out when the event comes: the number of the signal, in the upper bits of the
- * event's argument, says where to look. What stands there is the argument with the bits that name the
- * slot replaced by the verb: slot, generation, verb and number are compared at once. An event that was
- * struck out before, or never written, was signalled by no thread. A signaller so late that a newer one took its
- * place is counted, and as many events are forgiven.
+ * call, and the owner removes it when the event comes: the number of the signal, in the upper bits of the
+ * event's argument, is the index. The entry is the argument with the bits that hold the
+ * index replaced by the verb: slot, generation, verb and number are compared at once. An event whose entry was
+ * removed before, or never written, was signalled by no thread. A signaller so late that a newer one overwrote its
+ * entry is counted, and as many events are forgiven.
  *
  * A signaller may be preempted between its exchange and its system call; the signal is then late and
  * the owner wakes once for nothing. One arm lets at most one system call through, so what a kernel
  * queues is bounded by the number of times the owner slept and is emptied by drain.
  *
- * A channel whose events cannot be fetched would stay readable, and whoever sleeps on it would spin. A
+ * A channel whose events cannot be fetched would stay readable, and the thread that sleeps on it would spin. A
  * wakeup can do without it: at the first failure the channel leaves the set for good, and only the
  * eventfd signals.
  *
@@ -246,7 +246,7 @@ static bool signal_user_event(struct wakeup *wakeup, uint32_t verb, uint64_t rec
     if (!wakeup->id || atomic_load(&wakeup->broken))
         return false;
     uint64_t arg = announce(wakeup, verb, record);
-    /* Counted before it is heard: nobody ever sees more heard than written. */
+    /* Counted before it is heard: no reader ever sees more heard than written. */
     atomic_fetch_add_explicit(&wakeup->writes, 1, memory_order_relaxed);
     if (wakeup->fabric->write_cm_event(wakeup->id, USER_EVENT, (int)verb, arg) == 0)
         return true;

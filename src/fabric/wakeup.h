@@ -4,8 +4,8 @@
  *
  * Two ways in one: an unbound rdma_cm_id on an event channel of its own, signalled with
  * rdma_write_cm_event(USER), and an eventfd that is always in the same epoll set, signalled when the
- * write fails, alone where the call does not exist or events cannot be fetched any more. A pending flag in user space merges signals,
- * because a kernel neither merges nor bounds user events.
+ * write fails, alone where the call does not exist or events cannot be fetched any more. A pending flag in user
+ * space merges signals, because a kernel neither merges nor bounds user events.
  *
  * Sleep protocol (the order is what makes it lossless): the owner calls wakeup_arm(), looks at
  * everything it may be woken for once more, sleeps only if there was nothing, and calls
@@ -37,7 +37,7 @@
 #define WAKEUP_ARG_BITS 48u    /* of arg: slot and generation */
 #define WAKEUP_PENDING_MAX 64u /* signals remembered; a power of two */
 #define WAKEUP_VERBS 62u       /* verbs of messages are below; the two above: */
-#define WAKEUP_PROBE 62u       /* nobody is woken: does a user event come through? */
+#define WAKEUP_PROBE 62u       /* wakes no thread: does a user event come through? */
 #define WAKEUP_FLAG 63u        /* no message, a flag somewhere was set */
 
 struct wakeup {
@@ -51,7 +51,7 @@ struct wakeup {
      * that came while another was on its way. Signals to an owner that is awake touch nothing. */
     _Atomic uint64_t writes, fallbacks, merged;
     /* What was signalled and not heard yet, by the number of the signal: an event that is not in here came from
-     * nobody who posted a message. Written by the one signaller that makes the system call. */
+     * no thread that posted a message. Written by the one signaller that makes the system call. */
     _Atomic uint32_t sequence;
     _Atomic uint64_t overwritten; /* signals that were so late that a newer one took their place */
     _Atomic uint64_t pending[WAKEUP_PENDING_MAX];
