@@ -60,7 +60,7 @@ EXPORT int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece) {
     return EOPNOTSUPP;
 }
 
-/* A WRITE's bytes become visible in the order of their addresses, but nobody promises it. */
+/* A WRITE's bytes become visible in the order of their addresses, but that is not promised. */
 EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags) {
     (void)qp, (void)op, (void)flags;
     return 0;

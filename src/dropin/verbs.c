@@ -38,7 +38,7 @@ EXPORT int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *att
     return soft_query_device(ctx, attr);
 }
 
-/* Who calls the symbol and not the context's slot has the structure as it was before link_layer. */
+/* A caller of the symbol, not of the context's slot, has the structure as it was before link_layer. */
 EXPORT int ibv_query_port(struct ibv_context *ctx, uint8_t port,
                           struct _compat_ibv_port_attr *attr) {
     struct ibv_port_attr all;
