@@ -4,13 +4,14 @@
  * connection that is up: so has the peer's.
  *
  * rdma_get_cm_event(3) calls it a hint. Nothing says whether packets still come through, so what is
- * established, or being let in, or listens, goes on: the device ends a session whose packets are not
- * acknowledged, and keepalive one that is silent. It is told: by a warning, once for all that change
- * together, and for each id by a line for those who debug.
+ * rdma_get_cm_event(3) calls it a hint. The event does not say whether packets still come through, so a connection
+ * that is established or in its handshake, and a listener, goes on: the device ends a session whose packets are not
+ * acknowledged, and keepalive one that is silent. The log gets one warning for all ids that change together,
+ * and a debug line for each id.
  *
  * UNREACHABLE comes to a dialer that is up when its kernel learns another link address of the peer's, as after a
- * fail-over there. It ends nothing in the kernel. Soft-RoCE sends each packet to where the peer is by then; a NIC that goes
- * on with the address it was given hears no acknowledgement, and ends the session by that. So it is a hint too.
+ * fail-over there. It ends nothing in the kernel. Soft-RoCE sends each packet to where the peer is by then; a NIC
+ * that goes on with the old address gets no acknowledgement, and ends the session by that. So it is a hint too.
  *
  * A dial that has not found its peer yet goes by an address and a route that may be no more. Before
  * anything was sent the try is given up, and the next one, with an id of its own, looks both up again.
@@ -83,7 +84,7 @@ void cm_on_addr_change(struct cm *cm, struct cm_owner *owner, const struct cm_ev
     }
 }
 
-/* A listener's id looks up no peer: to it the event says that nobody confirmed. */
+/* A listener's id looks up no peer: for it the event means that the peer did not confirm. */
 void cm_on_unreachable(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     if (conn->passive) {

@@ -2,19 +2,19 @@
 /*
  * addrinfo.c - what rdma_cm makes of an address that a name has: rdma_resolve_addrinfo() and its two events.
  *
- * The call is asynchronous by its events only. librdmacm asks the name server inside of the call, and
+ * Only the events of the call are asynchronous. librdmacm asks the name server inside of the call, and
  * ibacm where there is one, for as long as they take; then it writes the event to its own channel. So a
- * resolver thread makes it, on an id of the lookup's own, and the event is the CM thread's like all others.
+ * resolver thread makes the call, on an id of the lookup's own, and the CM thread takes the event like all others.
  *
- * rdma_cm tells one address of a name (librdmacm 65), and of a name it cannot find no more than that. So the
- * name is the system's to look up, once: its answer decides which addresses there are, how many, and what an
- * error is called. rdma_cm is given the first of them as a number, which makes it ask no name server; ibacm
- * may know more of it. What it answers is tried first, if it is among them. A dial ends in the same way with
+ * rdma_cm returns one address of a name (librdmacm 65), and for a name it cannot find no more than that. So the
+ * system looks up the name, once: its answer decides which addresses there are, how many, and what an
+ * error is called. rdma_cm gets the first of them as a number, so that it asks no name server; ibacm
+ * may know more of it. The address it returns is tried first, if it is among them. A dial ends in the same way with
  * and without rdma_cm.
  *
  * Owner of a query: the resolver thread until its lookup is answered, then the CM thread; but `found` is
  * the CM thread's alone, which takes the event, perhaps before that. The id is not destroyed before the
- * lookup is answered: somebody may be in a call with it.
+ * lookup is answered: until then the resolver thread may be in a call with it.
  */
 #include <errno.h>
 #include <netdb.h>

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * admission.c - who is let in now, who waits, and who has to make room.
+ * admission.c - which peer's handshake begins now, which peer waits, and which handshake is ended for another.
  *
- * Peers that ask and never finish could keep all handshakes taken. So while somebody waits, the
- * oldest handshake is ended once it took longer than the patience; its peer may try again. Nobody
- * is ended while there is room, but for the limit that all have.
+ * Peers that ask and never finish could keep all handshakes taken. So while a peer waits for one, the
+ * oldest handshake is ended once it took longer than the patience; its peer may try again. No handshake
+ * is ended while there is room, except by the time limit that all have.
  *
  * Ending an honest peer is worse than it looks: one that has our answer may be up on its side
  * already, and cannot try again by itself. And honest peers are slow together: a thousand that dial
- * at once are as many on their hosts, whose answers are read in turn; a second was seen, with a
+ * at once are as many on their hosts, whose answers are read one after the other; a second was seen, with a
  * thousandth of that as the usual time. Peers of a flood do nothing but be slow, in great numbers.
- * So the patience is what is larger:
+ * So the patience is the larger of:
  *
  *   - eight times the smoothed time of those that succeeded, within bounds;
  *   - the grace: 2 s, less with each that had to be ended and more again with each that came up.
- *     After as many ended as there are places a seventh is left of it. It is whole again when
- *     nobody had to be ended for 2 s.
+ *     After as many ended as there are handshakes a seventh is left of it. It is whole again when
+ *     none had to be ended for 2 s.
  *
- * In a storm nobody is ended; a flood is waited for once, for some 3 s, and then costs each place
- * no more than eight times what an honest peer needs. Ends are spread over the patience, one for
- * each part of it that falls to a place; a thread that comes late makes up for a part of them.
+ * In a storm of honest peers no handshake is ended; a flood is waited for once, for some 3 s, and then costs
+ * each handshake no more than eight times what an honest peer needs. Ends are spread over the patience, one for
+ * each part of it that falls to a handshake; a thread that comes late makes up for a part of them.
  *
  * Owner: the CM thread.
  */
@@ -86,7 +86,7 @@ static uint64_t share(const struct cm *cm, uint64_t whole_ns) {
     return 2 * whole_ns / (cm->node->options.handshakes_max + 3ull);
 }
 
-/* Whoever had to be ended long ago says nothing about those who come now. */
+/* Handshakes that had to be ended long ago do not count against the peers that come now. */
 static uint64_t grace(const struct cm *cm) {
     const struct admission *admit = &cm->admission;
     bool lately = admit->evicted_ns != 0 && cm->now_ns < admit->evicted_ns + ADMISSION_GRACE_NS;
@@ -194,7 +194,7 @@ static uint64_t spacing(const struct cm *cm, uint64_t patience) {
     return patience / cm->node->options.handshakes_max;
 }
 
-/* Since when the oldest handshake may be ended, if somebody waits for its place. */
+/* The time from which the oldest handshake may be ended, if a peer waits for one. */
 static uint64_t slow_since(const struct cm *cm, uint64_t patience) {
     const struct admission *admit = &cm->admission;
     uint64_t slow = line_first(&admit->open)->open_ns + patience;

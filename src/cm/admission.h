@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * admission.h - admission: how many peers are being let in at a time, and who waits.
+ * admission.h - admission: how many peers are in their handshake at a time, and which wait.
  *
- * Three places, by the state a listener's connection is in: AWAITING_APP (the application decides),
+ * Three classes, by the state a listener's connection is in: AWAITING_APP (the application decides),
  * QUEUED (a line in order of arrival), and the handshakes: CREATING_QP_PASSIVE, ACCEPTING, HANDSHAKE. Of the
- * last there are handshakes_max, of the first two together requests_max; a peer with a handshake is asked
- * about after its handshake, so of those there may be handshakes_max more. Whoever finds no room is
- * told BUSY. cm_enter() is the only way from state to state, and calls admission_move(), so a place is
+ * last there are handshakes_max, of the first two together requests_max; the application is asked about a peer with
+ * a handshake after that, so of those there may be handshakes_max more. A peer that finds no room gets
+ * BUSY. Only cm_enter() moves a connection from state to state, and it calls admission_move(), so the room is
  * given back exactly once, however a connection ends.
  *
- * A place is free as soon as its connection fails, not when its queue pair is gone: that waits for
- * a loop, and a loop that nobody polls must not keep everybody out. sessions_max bounds those.
+ * The room is free as soon as its connection fails, not when its QP is destroyed: that waits for
+ * a loop, and a loop that no thread polls must not keep all peers out. sessions_max bounds those.
  *
  * Owner: the CM thread.
  */
@@ -27,7 +27,7 @@
 #define ADMISSION_PATIENCE_MAX_NS 1000000000ull
 #define ADMISSION_PATIENCE_FACTOR 8u     /* of the time that handshakes took lately */
 #define ADMISSION_USUAL_NS 5000000ull    /* which is this before there was any */
-#define ADMISSION_GRACE_NS 2000000000ull /* the patience with peers of whom nothing bad is known */
+#define ADMISSION_GRACE_NS 2000000000ull /* the patience with peers that have not failed before */
 #define ADMISSION_UNSEEN_FACTOR 2u /* on the patience, while its end may be among unread events */
 #define ADMISSION_LIMIT_NS 5000000000ull /* no handshake takes longer */
 #define ADMISSION_BURST                                                                            \
@@ -54,13 +54,13 @@ struct admission {
 void admission_init(struct cm *cm);
 /* Whether there is room for one more request; asks: the application is to be asked first. */
 bool admission_room(const struct cm *cm, bool asks);
-/* A request may be served: at once, or when its turn comes. */
+/* A request may be served: now, or when those before it have been. */
 void admission_start(struct cm *cm, struct cm_conn *conn);
 /* cm_enter() only: before conn->owner.state becomes `state`. */
 void admission_move(struct cm *cm, struct cm_conn *conn, enum cm_state state);
-/* How long a handshake may take while somebody waits for its place. */
+/* How long a handshake may take while another peer waits for one. */
 uint64_t admission_patience(const struct cm *cm);
-/* When the patience with the oldest handshake ends, if somebody waits; else UINT64_MAX. */
+/* When the patience with the oldest handshake ends, if a peer waits; else UINT64_MAX. */
 uint64_t admission_due(const struct cm *cm);
 /*
  * Once a round, after its events: ends the handshake that is too slow, starts those that have room.

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * async_event.c - what a device says of itself: counted by number, and told to the application's log.
+ * async_event.c - what a device reports of itself: counted by number, and written to the application's log.
  *
- * Events that end something are told by what ends (qp_attr.c). The others change nothing here, and only the
- * application, or whoever reads its log, can know what to make of them. A port that goes down is a
- * warning, and so is its return, because who sees nothing but warnings is waiting for it.
+ * Events that end an object are handled with that object (qp_attr.c). The others change nothing here: only the
+ * application, or the reader of its log, can know what to make of them. A port that goes down is a
+ * warning, and so is its return, because a reader who sees only warnings waits for it.
  *
  * Owner: the CM thread.
  */

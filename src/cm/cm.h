@@ -7,8 +7,8 @@
  * are copied and acknowledged before anything else is done with them, so that rdma_destroy_id()
  * can never wait for this thread itself. What an event does in which state is in cm_table.c. The
  * thread never runs application code and never touches a QP: it tells loops what to do by messages
- * (loop_post) and is told by messages (cm_post). One exception: when the device is gone it lends a
- * hand to loops that nobody polls (device_removal.c).
+ * (loop_post) and is told by messages (cm_post). One exception: when the device is gone it runs
+ * loops that no thread polls (device_removal.c).
  *
  * Owner: the CM thread, except where marked. cm_progress() is one round of it and may be called from a
  * test instead of the thread.

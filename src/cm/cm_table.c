@@ -29,10 +29,10 @@
 #define TIMEWAIT                                                                                   \
     [RDMA_CM_EVENT_TIMEWAIT_EXIT] = IGNORE("the device decides when QP numbers are used again")
 
-/* A hint: told, and acted upon by who has not found the peer yet. */
+/* A hint: logged; only a dial that has not found its peer yet acts on it. */
 #define HINTS [RDMA_CM_EVENT_ADDR_CHANGE] = RUN(cm_on_addr_change), TIMEWAIT
 
-/* What an event would be about is no more, or not there yet. */
+/* The object that an event would be about does not exist any more, or not yet. */
 #define NO_HINTS(why) [RDMA_CM_EVENT_ADDR_CHANGE] = IGNORE(why), TIMEWAIT
 
 /* A request names its listener, never a connection. */

@@ -74,7 +74,7 @@ static bool was_found_here(const struct cm_conn *conn, int status) {
             error == ENETDOWN || error == ENOBUFS || error == ENOMEM);
 }
 
-/* What the software device found out on its own side says more than that nobody answered. */
+/* A cause that the software device found on its own side says more than "the peer did not answer". */
 bool cm_failed_here(struct cm *cm, struct cm_conn *conn, const struct cm_event *event) {
     cm_assert_thread(cm);
     int error = (int)cm_code(event->status);
@@ -144,7 +144,7 @@ bool cm_leave(struct cm *cm, struct cm_conn *conn) {
     conn->answered = false;
     if (!call || !connector_leave(cm->connector, call))
         return false;
-    conn->owner.id = NULL; /* its events are nobody's from here on */
+    conn->owner.id = NULL; /* from here on no object takes its events */
     conn->used_up = true;
     conn->left = call;
     conn->qp_left = true;

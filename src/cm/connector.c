@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * connector.c - a few threads that call rdma_connect() where it blocks, so that nobody else does.
+ * connector.c - a few threads that call rdma_connect() where it blocks, so that no other thread has to.
  *
  * On an iWARP device the kernel connects TCP inside of the call, which takes minutes if nothing answers; and
- * whoever destroys the id or the queue pair before the other side has answered waits for that. Nothing of it
- * can be interrupted. So a dial that is given up meanwhile leaves its id, and then its queue pair, to the
+ * a thread that destroys the id or the QP before the other side has answered waits for that. None of these calls
+ * can be interrupted. So a dial that is given up meanwhile leaves its id, and then its QP, to the
  * thread that is in the call, which destroys them when the kernel lets it.
  *
  *   queued -> calling -> returned -> (the answer is an event) -> ended by the CM thread
@@ -12,7 +12,7 @@
  *
  * Threads are started one by one when no thread is free and the call may begin, up to THREADS_MAX; a host that does
  * not answer keeps HOST_MAX of them at most, and other hosts' calls go ahead of the next one of it. A thread that finds
- * nothing to do while IDLE_MAX others wait for something ends. On closing nobody waits
+ * nothing to do while IDLE_MAX others wait for something ends. On closing no thread waits
  * for calls that were left: what their queue pairs hold (CQs, PD, context, the ids' channel) is left to the
  * threads too, and the last one ends all of it.
  *
@@ -42,7 +42,7 @@ enum connect_step {
 
 struct cm_connect {
     struct cds_list_head link; /* queue, burials or answers; alone: in none of them */
-    struct cm_conn *conn;      /* who waits for it, unless it was left */
+    struct cm_conn *conn;      /* the connection that waits for it, unless it was left */
     struct rdma_cm_id *id;
     struct ibv_qp *qp;
     struct rdma_conn_param param;
@@ -68,7 +68,7 @@ struct cm_connector {
     pthread_mutex_t lock;
     pthread_cond_t work;
     const struct fabric_ops *fabric;
-    struct mailbox *wake; /* NULL: nobody takes answers any more */
+    struct mailbox *wake; /* NULL: no thread takes answers any more */
     bool closed;
     unsigned threads, idle, busy; /* idle: in pthread_cond_wait(); busy: with a call or a burial */
     unsigned due;                 /* calls that may begin, and burials: each wants a thread */

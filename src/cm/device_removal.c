@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * device_removal.c - the end of a device: noticing it, ending everything that is on it, letting go of it.
+ * device_removal.c - the end of a device: noticing it, ending everything that is on it, closing it.
  *
- * A device that is removed may have to wait for whoever holds something of it: ids, queue pairs,
- * completion queues, memory, a context. So a node whose device is gone gives all of it back, though
- * it stays open itself, and nothing of that depends on the application: loops that nobody polls are
- * run by this thread after a grace (upcalls.h, loop_assist). What an application has to be told waits for it.
+ * Removing a device may have to wait for every process that holds an object of it: ids, queue pairs,
+ * completion queues, memory, a context. So a node whose device is gone gives all of them back, though
+ * it stays open itself, and does not depend on the application for that: this thread runs loops that no thread polls,
+ * after a grace (upcalls.h, loop_assist). Events for an application wait until it polls.
  *
  *   DEVICE_FATAL or DEVICE_REMOVAL, whichever is first
  *     -> every connection fails, every listener is closed, every loop is told (DEVICE_LOST)

@@ -6,7 +6,7 @@
  *        -> (loop: APPLY) -> establish -> up
  *
  * The QP is not put on the id: the loop makes it, and its number goes into rdma_connect(). While
- * the loop prepares, the route is resolved. Until somebody has answered, what fails goes to
+ * the loop prepares, the route is resolved. Until a peer has answered, a failure goes to
  * cm_try_failed(), which knows what else may be tried (dial_retry.c); from then on to cm_fail().
  *
  * Owner: the CM thread.
@@ -23,7 +23,7 @@
 #include "core/session_table.h"
 
 #define REJ_CONSUMER 28  /* the reject reason of a listener's own */
-#define WORDLESS_TRIES 4 /* at most, with a peer that refuses without a word */
+#define WORDLESS_TRIES 4 /* at most, with a peer that refuses without private data */
 
 static void link_conn(struct cm *cm, struct cm_conn *conn) {
     conn->linked = true;
@@ -242,7 +242,7 @@ void cm_on_response(struct cm *cm, struct cm_owner *owner, const struct cm_event
     const struct fabric_traits *traits = &cm->node->traits;
     conn->established = true;
     conn->rejectable = !traits->answer_is_up; /* until we establish, the listener can be told no */
-    conn->step_ns = 0; /* somebody is there: from here on nothing else is tried */
+    conn->step_ns = 0; /* the peer answered: from here on no other address is tried */
     cm_decided(conn);
     sluice_reason reason = private_data_rep_decode(&conn->rep, event->data, event->data_bytes);
     if (reason == SLUICE_REASON_NONE)

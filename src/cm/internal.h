@@ -31,9 +31,9 @@ static inline void cm_tell_loop(struct session *s, enum loop_msg verb) {
 }
 
 /*
- * The transport's own number behind a status: errno, reject reason. It may be any int. -1 is no EPERM: the
- * library says it where its errno has the reason, which stands in the status then (cm_take_events), or where
- * nobody knows one: 0.
+ * The transport's own number behind a status: errno, reject reason. It may be any int. -1 is no EPERM: it is what
+ * a call returns whose errno has the reason; that stands in the status then (cm_take_events), or the reason is
+ * not known: 0.
  */
 static inline uint32_t cm_code(int status) {
     if (status == -1)
@@ -56,9 +56,9 @@ static inline const char *cm_meaning(int status) {
 }
 
 /*
- * What the errno of a call says that speaks to a peer who is waiting for it, accept or establish: the peer
- * gave up and the id is past all that (an iWARP device, which answers itself, says so with ECONNRESET or
- * EPIPE); else it is our side.
+ * The reason behind the errno of accept or establish, calls that answer a peer that waits: the peer
+ * gave up and the id is past that state (an iWARP device, which answers itself, says so with ECONNRESET or
+ * EPIPE); else the fault is on our side.
  */
 static inline sluice_reason cm_reason_of_answer(int error) {
     bool gone = error == EINVAL || error == ECONNRESET || error == EPIPE || error == ENOTCONN;
@@ -83,7 +83,7 @@ unsigned cm_take_events(struct cm *cm, struct rdma_event_channel *channel, int *
 /* ---- accept.c ---------------------------------------------------------------------------------- */
 
 void cm_answer(struct cm *cm,
-               struct cm_conn *conn); /* its turn has come: CREATING_QP_PASSIVE, or it fails */
+               struct cm_conn *conn); /* admitted: CREATING_QP_PASSIVE, or it fails */
 void cm_accept_now(struct cm *cm, struct cm_conn *conn);
 void cm_answered(struct cm *cm, struct cm_conn *conn);
 void cm_handshake_done(struct cm *cm, struct cm_conn *conn);
@@ -178,8 +178,8 @@ bool cm_same_device(struct cm *cm, struct rdma_cm_id *id);
 bool cm_attributes(struct cm *cm, struct cm_conn *conn, enum ibv_qp_state state,
                    struct ibv_qp_attr *attr, int *mask);
 /*
- * Besides: to name a byte to a peer that may have to ask what has arrived, on a device whose own completions say that of most
- * peers. Without memory for it there is none.
+ * Also names a byte to the peer, where a peer may have to READ it to learn what has arrived although this device's
+ * own completions say that to most peers. Without memory for the byte none is named.
  */
 void cm_offer_probe(struct cm *cm, struct private_data_req *out);
 void cm_proposal(struct cm *cm, const struct link_config *link, struct private_data_req *out);

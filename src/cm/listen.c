@@ -6,10 +6,10 @@
  * every step of a listener's life is a change of it, so a stale handle fails in one compare.
  *
  * When the device is gone the CM thread makes LOST of LISTENING, and the loop that tells the application
- * makes TOLD of that. The handle stays good, to be asked and given back. What the event needs is read
+ * makes TOLD of that. The handle stays valid for queries until sluice_unlisten(). What the event needs is read
  * under the node's lock, because the listener may be given back and taken again meanwhile.
  *
- * Owner: STARTING and FAILED, the thread in sluice_listen(); LISTENING, LOST and TOLD, nobody;
+ * Owner: STARTING and FAILED, the thread in sluice_listen(); LISTENING, LOST and TOLD, no thread (atomic steps);
  * STOPPING, the CM thread. Only the CM thread touches the id.
  */
 #include <arpa/inet.h>
@@ -86,7 +86,7 @@ void listener_give_back(struct cm_listener *listener) {
     node->upcalls->listener_put_loops(node, &listener->link);
     keyring_drop(listener->link.keys);
     listener->link.keys = NULL;
-    pthread_mutex_lock(&node->lock); /* nobody reads the link any more */
+    pthread_mutex_lock(&node->lock); /* no thread reads the link any more */
     atomic_store(&listener->word, (uint64_t)(next ? next : 1) << 32 | LISTENER_FREE);
     pthread_mutex_unlock(&node->lock);
 }
@@ -147,7 +147,7 @@ static enum listener_news end_of(struct cm_listener *listener, const struct slui
                                  .handler = link->handler,
                                  .handler_arg = link->handler_arg,
                                  .arg = link->arg};
-    /* Else it has just been stopped, and nobody wants to hear of it. */
+    /* Else the application has just stopped it, and gets no event. */
     return atomic_compare_exchange_strong(&listener->word, &word, with_life(word, LISTENER_TOLD))
                ? LISTENERS_NEXT
                : LISTENERS_TOLD;
@@ -265,7 +265,7 @@ void cm_unlisten(struct cm *cm, struct cm_listener *listener) {
     listener_give_back(listener);
 }
 
-/* The handles stay good until they are given back; nobody gets in any more. */
+/* The handles stay valid until sluice_unlisten(); no peer is accepted any more. */
 void cm_listeners_lost(struct cm *cm) {
     cm_assert_thread(cm);
     struct cm_listener *table = atomic_load(&tables[cm->node->index]);

@@ -51,7 +51,7 @@ struct cm_listener {
 /* Set in the slot of a listener's handle: it never looks like a session's. */
 #define LISTENER_SLOT 0x800000u
 _Static_assert(SESSION_TABLE_MAX <= LISTENER_SLOT, "and no session's like a listener's");
-/* A fork waits until nobody is inside: before it, and on both sides after it. */
+/* A fork waits until no thread is inside: before it, and on both sides after it. */
 void listeners_fork(bool begins);
 struct cm_listener *listener_take(struct sluice_node *node); /* STARTING; NULL: none free */
 /* LISTENING, LOST or TOLD, which is written to *life; NULL: stale. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * resolver.c - a few threads that ask name servers, so that nobody else waits for them.
+ * resolver.c - a few threads that ask name servers, so that no other thread waits for them.
  *
  * Started one by one when a name is dialed and no thread is free, up to THREADS_MAX: a name that
  * takes long delays no other until so many of them do. A lookup cannot be cancelled: on closing, the
@@ -95,7 +95,7 @@ static void add(struct cm_names *names, const struct sockaddr_storage *found) {
     names->addresses[names->count++] = address;
 }
 
-/* Without files nobody can be asked, and that is no answer of his, whatever getaddrinfo() makes of it. */
+/* Without descriptors no name server can be asked: that is a local error, whatever getaddrinfo() makes of it. */
 static int short_of_files(void) {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     int error = fd < 0 ? errno : 0;

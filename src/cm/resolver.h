@@ -29,7 +29,7 @@ struct cm_names {
 
 /*
  * Starts no thread. 0 or -errno. rdma_cm is asked too where it can be: if it takes user events (then the
- * wakeup of `wake` is one), and if nobody has a resolver of his own in env.
+ * wakeup of `wake` is one), and if env has no resolver of its own.
  */
 int resolver_open(struct cm_resolver **out, struct mailbox *wake, const struct fabric_ops *fabric,
                   const struct sluice_env *env);
