@@ -44,7 +44,7 @@ struct sq_entry {
 #define SQ_WHAT_MASK 15
 #define SQ_BYTES ((1ull << SQ_WHAT_SHIFT) - 1)
 
-/* Whose the entry is: who is told of its completion. */
+/* The object that owns the entry: it is told of the completion. */
 enum sq_what {
     SQ_MESSAGE,   /* post.c: the message ends with it */
     SQ_RNDV,      /* rndv.c */

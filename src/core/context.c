@@ -9,7 +9,7 @@ sluice_node *context_at(uint32_t index) {
     return &nodes[index % NODES_MAX];
 }
 
-/* Not counted at all once it is closing: who calls again and again is in nobody's way. */
+/* Not counted at all once the node is closing: a thread that calls again and again does not delay the close. */
 bool context_call_begin(sluice_node *n) {
     if (atomic_load(&n->state) != NODE_OPEN)
         return false;

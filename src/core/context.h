@@ -40,7 +40,7 @@
 #define DRAIN_NS 1000000000ull /* between two looks whether a queue pair still drains: drain.c */
 #define CLOSE_EXTRA_NS 5000000000ull /* sluice_close() gives up on a session after this */
 
-/* Said where something is begun on a node whose device is gone. */
+/* The text of a call that begins something on a node whose device is gone. */
 #define DEVICE_LOST_TEXT                                                                           \
     "the device failed or was removed; the node must be closed and opened again"
 

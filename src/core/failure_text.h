@@ -27,8 +27,8 @@ bool failure_text_short_of_files(int error);
 extern const char failure_text_no_port[]; /* to dial from; others give theirs back */
 
 /*
- * What a side was told by the other one. A refusal's own words are its application's and are not touched;
- * all others are from where the other side stands, so it is said whose they are.
+ * What one side was told by the other. The text of the application's own refusal is not changed;
+ * all other texts are from the other side's point of view, so the sentence says which side wrote it.
  */
 void failure_text_of_refusal(char *out, size_t size, const struct private_data_rej *rej,
                              bool by_listener);

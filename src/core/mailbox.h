@@ -4,7 +4,7 @@
  *
  * Owner: the reading thread. Any thread may post; the message is published before the wakeup is signalled,
  * and it is signalled every time, because a producer that found the queue empty may be preempted
- * before it signals: with nobody asleep a signal is one fence and one load.
+ * before it signals: if the reader is not asleep a signal is one fence and one load.
  */
 #ifndef CORE_MAILBOX_H
 #define CORE_MAILBOX_H

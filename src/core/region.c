@@ -268,7 +268,7 @@ int sluice_region_token(const sluice_region *r, uint64_t offset, uint64_t bytes,
     return SLUICE_OK;
 }
 
-/* Nobody uses it. 0 or errno: then it has no registration, or one nobody knows. */
+/* No thread uses the region. 0 or errno: then it has no registration, or one that no peer knows. */
 static int renew(sluice_region *r) {
     uint32_t before = atomic_load_explicit(&r->rkey, memory_order_relaxed);
     if (!expel(r))

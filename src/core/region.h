@@ -2,10 +2,10 @@
 /*
  * region.h - memory of the application, registered.
  *
- * A region belongs to whoever opened it until it is closed, at the latest with its node. `addr`, `bytes`
- * and `rights` are constant. The registration is there from opening to closing, except that the end of
- * the device takes it away and revoking makes another: neither happens while somebody who holds the
- * region has a queue pair to use it with. So who holds it may use `mr` on the thread of a loop.
+ * A region belongs to the caller that opened it until it is closed, at the latest with its node. `addr`, `bytes`
+ * and `rights` are constant. The registration is there from opening to closing, except that the removal of
+ * the device takes it away and revoking makes another: neither happens while a holder of the
+ * region has a QP to use it with. So a holder may use `mr` on the thread of a loop.
  *
  * Owner: the application. The list is under the node's lock for regions. `mr` is the opening, closing or
  * revoking call's, which the list waits for, and the lock's while there is none: so a registration that the

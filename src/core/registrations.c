@@ -37,7 +37,7 @@ static void open_cache(sluice_node *n) {
     struct regcache_config config = {
         .fabric = n->fabric,
         .pd = n->pd,
-        .access = 0, /* this side reads; nobody writes, and nobody else gets a key */
+        .access = 0, /* this side reads; no peer writes, and no peer gets a key */
         .bytes_max = n->options.registration_bytes_max,
         .told = n->options.registrations == SLUICE_REGISTRATIONS_NOTIFIED,
     };

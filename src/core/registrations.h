@@ -2,7 +2,7 @@
 /*
  * registrations.h - a node's cache of registrations, for messages that are sent in place.
  *
- * The cache, with the thread that watches for the kernel, is opened by the first such message: who sends
+ * The cache, with the thread that watches for the kernel, is opened by the first such message: a node that sends
  * none has neither. From then on the pointer is constant until the node closes.
  *
  * Owner: the node. Any thread that is inside of a call (context_call_begin()).
@@ -20,7 +20,7 @@ struct sluice_node;
 
 struct regcache_lazy {
     struct regcache *_Atomic cache; /* NULL: not opened yet, or not to be */
-    pthread_mutex_t lock;           /* who opens it */
+    pthread_mutex_t lock;           /* the thread that opens it */
     bool done;                      /* lock: it was tried, or the device is gone */
     _Atomic uint64_t copied;
 };

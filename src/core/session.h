@@ -39,7 +39,7 @@ enum session_state {
     SESSION_GONE,     /* last events, then the slot is free */
 };
 
-/* Who owns a message. */
+/* The owner of a message. */
 enum msg_state {
     MSG_FREE,    /* the pool */
     MSG_APP,     /* the application */
@@ -198,7 +198,7 @@ struct session_foreign {
 };
 
 struct session {
-    /* Every message, in either direction, reads this line. make_session() leaves loop and id to who publishes it. */
+    /* Every message, in either direction, reads this line. The publisher sets loop and id, not make_session(). */
     _Atomic(struct sluice_loop *) loop; /* NULL while the slot is free */
     _Atomic uint64_t id;                /* the handle */
     uint8_t state;                      /* enum session_state */
@@ -233,7 +233,7 @@ struct session {
     uint32_t outcomes; /* that wait to be delivered */
     uint8_t notices;
     bool waits_memory;
-    bool over;  /* CLOSED was delivered: it is free as soon as nobody is inside */
+    bool over;  /* CLOSED was delivered: free as soon as no thread is inside */
     bool known; /* the application has its handle */
     bool noticed, attached, adopted, announced, retry;
     struct session_close close;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * session_ref.h - the one word through which a thread that does not own a session gets at it.
+ * session_ref.h - one 64-bit word through which a thread that does not own a session accesses it.
  *
  *    63..32 generation   31 FREE  30 OPEN  29 WRITABLE_WAIT  28 HANGUP  27 ASKED  26 ANSWERED  25 ANSWER
  *    24 REQUESTS  23..17 users   16..0 messages accepted from other threads and without outcome yet
@@ -14,10 +14,10 @@
  * closed under a thread about to write to its descriptors.
  *
  * ANSWER marks a message on its way to the CM thread (the answer to a request, or the dial itself),
- * WRITABLE_WAIT, HANGUP and REQUESTS one on its way to the loop. From HANGUP on nothing new is accepted, whatever
- * thread asks; the loop takes OPEN away with it.
+ * WRITABLE_WAIT, HANGUP and REQUESTS one on its way to the loop. From HANGUP on nothing new is accepted from any
+ * thread; the loop clears OPEN with it.
  *
- * Owner: nobody; every access is atomic. Only the loop sets OPEN and FREE and moves the generation.
+ * Owner: none; every access is atomic. Only the loop sets OPEN and FREE and moves the generation.
  */
 #ifndef CORE_SESSION_REF_H
 #define CORE_SESSION_REF_H
@@ -98,7 +98,7 @@ static inline bool session_ref_hungup(session_ref *g) {
     return atomic_load_explicit(g, memory_order_relaxed) & SESSION_REF_HANGUP;
 }
 
-/* Frees the slot if nobody is inside and nothing is on its way: the next generation, FREE. */
+/* Frees the slot if no thread is inside and nothing is on its way: the next generation, FREE. */
 static inline bool session_ref_tryfree(session_ref *g) {
     uint64_t word = atomic_load_explicit(g, memory_order_acquire);
     if (word & SESSION_REF_BUSY)

@@ -33,7 +33,7 @@ struct session_table {
     struct session *free; /* linked by next */
     uint32_t made;
     uint32_t open;  /* count against the node's limit */
-    uint32_t taken; /* and those whose CLOSED was delivered, until nobody is inside any more */
+    uint32_t taken; /* and those whose CLOSED was delivered, while threads are inside */
 };
 
 extern struct session_table session_tables[NODES_MAX];
@@ -78,7 +78,7 @@ void session_table_uncount(uint32_t node);
 void session_table_free(struct session *s, uint32_t node);
 uint32_t session_table_open_count(uint32_t node);
 uint32_t session_table_used_count(uint32_t node);
-/* A fork waits until nobody is inside: before it, and on both sides after it. */
+/* A fork waits until no thread is inside: before it, and on both sides after it. */
 void session_table_fork(bool begins);
 
 #endif

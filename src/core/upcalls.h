@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * upcalls.h - what a folder asks of one beside or above it: each call once, with who makes it and who
- * answers. There are no others: includes point down, and so do all other calls.
+ * upcalls.h - what a folder asks of one beside or above it: each call once, with the thread that makes it and the
+ * folder that answers. There are no others: includes point down, and so do all other calls.
  *
  * None is on the path of a message. node/node.c fills the table in; it is constant.
  */
@@ -23,7 +23,7 @@ struct upcalls {
     struct session *(*session_new)(sluice_node *n, const struct link_config *link);
     /* A listener lets go of the loops it named. */
     void (*listener_put_loops)(sluice_node *n, const struct link_config *link);
-    /* The device is gone and nobody uses it: gives it back, with all memory registered on it. Once. */
+    /* The device is gone and no thread uses it: gives it back, with all memory registered on it. Once. */
     void (*device_put)(sluice_node *n);
 
     /* ---- the connection manager asks the data path: the CM thread ---- */

@@ -92,7 +92,7 @@ void auth_prove_dialer(struct auth_proof *out, const struct auth_secret *secret,
 static sluice_reason verify(const struct auth_proof *proof, struct auth_proof *right) {
     bool check = sodium_memcmp(proof->check, right->check, sizeof right->check) == 0;
     bool mac = sodium_memcmp(proof->mac, right->mac, sizeof right->mac) == 0;
-    sodium_memzero(right, sizeof *right); /* the right answer to a wrong one is nobody's business */
+    sodium_memzero(right, sizeof *right); /* the right answer to a wrong one must not leak */
     if (!check)
         return SLUICE_REASON_AUTH_FAILED;
     return mac ? SLUICE_REASON_NONE : SLUICE_REASON_AUTH_ALTERED;

@@ -3,9 +3,9 @@
  * keyring.c - the keys of a link, see keyring.h.
  *
  * The keys lie sorted by id in one piece of memory, which core files leave out. They are put in order where
- * they are, without a sort that might copy secrets to a place nobody wipes.
+ * they are, without a sort that might copy secrets to memory that is never wiped.
  *
- * Owner: whoever holds a reference; only the count changes after keyring_make().
+ * Owner: the holders of references; only the count changes after keyring_make().
  */
 #include "core/auth/keyring.h"
 
@@ -41,7 +41,7 @@ static int check_count(const sluice_link_options *o, bool dialing, sluice_error 
         REFUSE("key_count %u is above %u", o->key_count, KEYRING_KEYS_MAX);
     if (o->key_count > 0 && !o->keys)
         REFUSE("key_count is %u, but there are no keys", o->key_count);
-    /* Somebody wanted authentication and forgot to say how much of it: not the same as none. */
+    /* The caller wanted authentication and forgot to give the count: not the same as none. */
     if (o->key_count == 0 && o->keys)
         REFUSE("there are keys, but key_count is 0");
     if (dialing && o->key_lookup)

@@ -3,8 +3,8 @@
  * keyring.h - the keys of a link: a copy of those the application gave, and the hook it gave.
  *
  * A ring is constant once made, and counted: the listener holds one reference, each of its sessions
- * one, a dialed session one. Whoever drops the last wipes the secrets. Any thread; what calls the
- * hook is keyring_find(), which belongs to the loop's thread because handlers do.
+ * one, a dialed session one. The holder that drops the last reference wipes the secrets. Any thread; but
+ * keyring_find() calls the hook, so it belongs to the loop's thread because handlers do.
  *
  * NULL is a ring too, the one of a link without authentication: nothing is held, found or dropped.
  */

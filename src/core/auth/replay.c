@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * replay.c - the memory of tags, see replay.h: a ring in order of age, and through its
- * places the chains of a hash table.
+ * replay.c - the memory of tags, see replay.h: a ring in order of age, whose entries are also
+ * chained in a hash table.
  *
- * The hash is keyed with random bytes, because peers choose the tags: without the key nobody can
- * choose many that land in one chain.
+ * The hash is keyed with random bytes, because peers choose the tags: without the key a peer cannot
+ * choose many tags that fall into one chain.
  *
  * Owner: none; everything but the hash key is under the lock.
  */

@@ -2,9 +2,9 @@
 /*
  * replay.h - a memory of the tags that were used last, so that one is not used twice.
  *
- * It holds the last REPLAY_TAGS different tags; the oldest makes room for the next. What is
- * put in should be proven first (the nonce of a dialer whose proof was good), else anybody could
- * make it forget.
+ * It holds the last REPLAY_TAGS different tags; the oldest makes room for the next. A tag should be
+ * proven before it is put in (the nonce of a dialer whose proof was good), else any peer could
+ * fill the memory and make it forget.
  *
  * Any thread, one lock inside, held for a few loads: twice a connection, never for a message. No
  * allocation after opening.

@@ -261,7 +261,7 @@ static uint8_t smaller(uint8_t a, uint8_t b) {
     return a < b ? a : b;
 }
 
-/* Off if either side has it off, else the longer one: nobody is asked for more than it offered. */
+/* Off if either side has it off, else the longer one: no side is asked for more than it offered. */
 static uint16_t slower_keepalive(uint16_t a, uint16_t b) {
     if (a == 0 || b == 0)
         return 0;
@@ -302,7 +302,7 @@ sluice_reason private_data_check(const struct private_data_rep *rep,
     if (rep->features & ~req->features)
         return SLUICE_REASON_UNSUPPORTED;
     if (req->features & ~rep->features & PRIVATE_DATA_FEATURE_HMAC)
-        return SLUICE_REASON_AUTH_ALTERED; /* somebody would rather have no authentication */
+        return SLUICE_REASON_AUTH_ALTERED; /* a party on the way removed the authentication */
     if (req->features & ~rep->features & PRIVATE_DATA_FEATURES_MUST)
         return SLUICE_REASON_UNSUPPORTED;
     if (rep->eager_log2 > req->eager_log2 || rep->message_log2 > req->message_log2 ||
@@ -310,7 +310,7 @@ sluice_reason private_data_check(const struct private_data_rep *rep,
         return SLUICE_REASON_VALUE;
     if (rep->keepalive != 0 && (req->keepalive == 0 || rep->keepalive < req->keepalive))
         return SLUICE_REASON_VALUE;
-    /* The answer of another session, or of a resume or an authentication nobody asked for. */
+    /* The answer of another session, or of a resume or an authentication that we did not ask for. */
     if (memcmp(rep->session_id, req->session_id, sizeof rep->session_id) != 0 ||
         (req->last_sequence == 0 && rep->last_sequence != 0) ||
         (req->key_id == 0 &&

@@ -2,7 +2,7 @@
 /*
  * token.h - the 32 bytes that name memory to a peer. docs/protocol.md holds the byte table.
  *
- * A token that somebody holds is whatever its maker, or anybody on the way, made of it: it is read once
+ * A token from the application may have been changed by its maker, or on its way: it is read once
  * into a private copy, and only a copy that passed every check is used. Pure functions, any thread.
  */
 #ifndef CORE_WIRE_TOKEN_H
