@@ -29,7 +29,7 @@ static inline sluice_session handle_of(struct session *s) {
     return (sluice_session){atomic_load_explicit(&s->id, memory_order_relaxed)};
 }
 
-/* The same as below, where it is looked at who calls the application. */
+/* As emit(), while the node is being closed: marks each call of the application, so that the closing thread sees it. */
 static void emit_closing(struct sluice_loop *l, struct session *s, const sluice_event *event) {
     if (s->handler && loop_call_begin(l, LOOP_NOWHERE)) {
         l->handled++;
@@ -237,7 +237,7 @@ static void pop_notice(struct sluice_loop *l, struct session *s) {
     s->noticed = false;
 }
 
-/* "Closed" is no failure, except to somebody who dialed and never got in. */
+/* "Closed" is no failure, except to an application that dialed and whose session never came up. */
 static sluice_status status_of(const struct session *s) {
     sluice_status status = reason_status(s->close.reason);
     bool refused =
@@ -289,7 +289,7 @@ static bool deliver_session(struct sluice_loop *l, struct session *s, unsigned *
         ++*count;
         if (s->notices & NOTICE_CONNECT) {
             s->notices &= (uint8_t)~NOTICE_CONNECT;
-            if (s->state == SESSION_OPENING) { /* else it ended before anybody heard of it */
+            if (s->state == SESSION_OPENING) { /* else it ended before the application knew of it */
                 s->known = true;
                 emit_simple(l, s, SLUICE_CONNECT);
             }

@@ -48,7 +48,7 @@ void event_loan_end(struct sluice_loop *l);
 /* A message that was received and is not lent after all. */
 void event_return(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 
-/* Before it is delivered: the frame whose credit it holds is given back when it is, not before. */
+/* Before msg is delivered: the frame whose credit msg holds is given back together with msg, not before. */
 static inline void event_escort(struct sluice_msg *msg, struct sluice_msg *frame) {
     msg->next = frame;
     msg->flags = MSG_ESCORTED;
@@ -63,7 +63,7 @@ void event_notice(struct sluice_loop *l, struct session *s, unsigned notices);
 /* Delivers outcomes, notices and wakes as far as there is room; returns how many. */
 unsigned event_deliver(struct sluice_loop *l);
 unsigned event_listeners(struct sluice_loop *l); /* those whose device is gone */
-/* Takes back what was lent, and frees sessions whose CLOSED was delivered. */
+/* Takes back the messages that events lent, and frees sessions whose CLOSED was delivered. */
 void event_take_back(struct sluice_loop *l);
 
 #endif

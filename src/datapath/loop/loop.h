@@ -2,22 +2,22 @@
 /*
  * loop.h - one progress engine: a CQ, the sessions on it, and the one thread that may touch them.
  *
- * The same code serves a library worker (its thread runs turn after turn) and an application's loop
- * (sluice_poll() runs them). A turn, one loop_progress(), takes messages from the mailbox, polls the CQ, delivers events,
- * posts what is queued and returns how much it found. Events go to the session's handler or into
- * the caller's array; nothing is buffered in between: what does not fit into the array stays in
- * the place it came from (completions not looked at, outcomes, notices) until the next poll.
+ * The same code serves a library worker (its thread runs iteration after iteration) and an application's loop
+ * (sluice_poll() runs them). One iteration, or turn, is one loop_progress(): it takes messages from the mailbox, polls
+ * the CQ, delivers events, posts what is queued and returns how much it found. Events go to the session's handler or
+ * into the caller's array; nothing is buffered in between: what does not fit into the array stays where
+ * it came from (completions not looked at, outcomes, notices) until the next poll.
  *
  * Owner. A loop belongs to the thread whose token is in `owner`. A thread becomes the owner by
- * polling; sluice_close() takes a loop that nobody polls. The owner marks itself busy with plain
- * stores around whatever it does; who takes over writes `owner`, makes every CPU of the process
- * pass a memory barrier (membarrier), and waits until nobody is busy. The owner, after it marked
+ * polling; sluice_close() takes a loop that no thread polls. The owner marks itself busy with plain
+ * stores around whatever it does; a thread that takes over writes `owner`, makes every CPU of the process
+ * pass a memory barrier (membarrier), and waits until no thread is busy. The owner, after it marked
  * itself busy, looks at `owner` again: one of the two sees the other, and the owner pays no fence.
  * Without membarrier both sides use a real fence.
  *
- * A device that is removed must be let go of by everybody, whether the application polls or not. So
- * the CM thread takes the loops nobody is inside of for single turns (loop_assist). A thread that
- * wants to poll at that moment waits for the turn's end; it is not told.
+ * When a device is removed every holder must close its objects, whether the application polls or not. So
+ * the CM thread takes the loops that no thread is inside of, for single turns (loop_assist). A thread that
+ * wants to poll at that moment waits for the turn's end; its call does not report that.
  *
  * Structs of loops are never freed, so a thread that wakes a loop that was just closed touches
  * memory of a loop and nothing else.
@@ -140,7 +140,7 @@ struct sluice_loop {
     uint32_t polls;           /* of the CQ */
     bool wc_short;            /* the last of them left nothing there */
     uint8_t wc_max, recv_max; /* completions polled, receives posted at once */
-    _Atomic uint32_t progress_count; /* written by who runs it */
+    _Atomic uint32_t progress_count; /* written by the thread that runs it */
     _Atomic uint32_t calls; /* likewise: begun and ended, see loop_call_begin(); odd: inside */
 
     uint64_t framed, framed_bytes; /* messages framed.h sent since they were added to the totals */
@@ -160,7 +160,7 @@ struct sluice_loop {
     /* idling */
     _Atomic uint8_t idle; /* sluice_idle, never DEFAULT; any thread writes it */
     bool cq_armed, fd_used;
-    bool alone;   /* the process has one CPU: spinning takes it from whom we wait for */
+    bool alone;   /* the process has one CPU: spinning takes it from the thread we wait for */
     bool traffic; /* messages went or came since it slept last: worth spinning for more */
     uint32_t spins;
     uint32_t unyielded;   /* alone: empty turns since the last yield */
@@ -180,7 +180,7 @@ struct sluice_loop {
     _Atomic uint32_t listed;   /* listeners among them */
     uint64_t
         placed; /* when it got a session last, in sessions: under the lock of worker_select.c */
-    /* traffic: sampled by the owner when it publishes, read by whoever places a session */
+    /* traffic: sampled by the owner when it publishes, read by the thread that assigns a session */
     uint64_t sample_ns, sample_bytes;
     _Atomic uint64_t rate, rate_ns; /* bytes a second, and when that was found */
     struct ibv_comp_channel *channel;
@@ -259,8 +259,8 @@ static inline bool loop_is_closing(const struct sluice_loop *l) {
 
 /*
  * Around a call of the application that is none of the steady path, and around every one while the node is being
- * closed. False: for one of these reasons it is not made any more. Either this sees GIVEN_UP, or who sets it sees
- * that the call is being made.
+ * closed. False: for one of these reasons the call is not made any more. Either this sees GIVEN_UP, or the thread that
+ * sets it sees that the call is being made.
  */
 static inline bool loop_call_begin(struct sluice_loop *l, unsigned reasons) {
     atomic_fetch_add(&l->calls, 1);
@@ -275,8 +275,8 @@ static inline void loop_call_end(struct sluice_loop *l) {
 }
 
 /*
- * Taken for good. A thread that is inside asks this and not whether the loop is its own: whoever tries
- * to take the loop over stands in `owner` for a moment before it finds somebody inside.
+ * Taken for good. A thread that is inside asks this and not whether the loop is its own: a thread that tries
+ * to take the loop over is in `owner` for a moment, before it finds another thread inside.
  */
 static inline bool loop_is_revoked(struct sluice_loop *l) {
     return atomic_load_explicit(&l->owner, memory_order_relaxed) == &loop_revoked;
@@ -334,9 +334,9 @@ static inline void loop_unmark_polling(struct sluice_loop *l) {
 }
 
 /*
- * For the closing thread: takes loops for good. Each is begun with, then barrier_everywhere(), once for all of them;
- * each is taken when it is done: its owner is out of every call. Until then asking wakes a poller that sleeps, who
- * finds the loop taken; one in a handler is waited for.
+ * For the closing thread: takes loops for good. It calls _begin for each, then barrier_everywhere(), once for all of
+ * them; a loop is taken when _done says so: its owner is out of every call. Until then _done wakes a poller that
+ * sleeps, which finds the loop taken; it waits for one in a handler.
  */
 void loop_revoke_begin(struct sluice_loop *l);
 bool loop_revoke_done(struct sluice_loop *l);
@@ -354,7 +354,7 @@ void loop_assist(struct sluice_loop *l);
 
 /* 0 or a negative status with *e filled in. */
 int loop_open(struct sluice_loop **out, struct sluice_node *node, int cpu, sluice_error *e);
-/* Which CPU the figures name, -1: none of its own. Whoever opens it, before anybody else knows it. */
+/* The CPU of the loop's figures, -1: none of its own. For the thread that opens it, before other threads know it. */
 void loop_set_cpu(struct sluice_loop *l, int cpu);
 /* Seized or owned by the caller, and without sessions. */
 void loop_close(struct sluice_loop *l);
@@ -377,7 +377,7 @@ static inline void loop_post(struct sluice_loop *l, struct session *s, enum loop
 
 /* ---- running: the owner only ----------------------------------------------------------------- */
 
-/* A fork waits until nobody is inside: before it, and on both sides after it. */
+/* A fork waits until no thread is inside: before it, and on both sides after it. */
 void loops_fork(bool begins);
 /* One turn; returns how many things it found to do. */
 unsigned loop_progress(struct sluice_loop *l);

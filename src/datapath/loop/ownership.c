@@ -74,7 +74,7 @@ int loop_acquire_slow(struct sluice_loop *l) {
         int status = acquire(l);
         if (status == SLUICE_OK || atomic_load(&l->owner) == &loop_revoked)
             return status;
-        /* In the way was the CM thread, which leaves after a turn, or was it somebody to be told of? */
+        /* Was the CM thread in the way, which leaves after a turn, or another thread, which is an error? */
         if (!(assist & 1) && atomic_load(&l->assist) == assist && status == SLUICE_EINVAL)
             return status;
         sched_yield();

@@ -143,15 +143,15 @@ static void poll_completions(struct sluice_loop *l) {
 }
 
 /*
- * Where the device may tell of a receive twice (traits.flushes_twice): not of one that it has. It completed
- * before, and its buffer has been nobody's or another's since.
+ * For a device that may complete a receive twice (traits.flushes_twice): true if it does not have that receive. The
+ * receive completed before, and since then its buffer is free or posted for another session.
  */
 static bool is_told_again(const struct sluice_msg *msg, const struct ibv_wc *wc) {
     struct session *s = msg->owner;
     return !s || s->connection.cm.qp_num != wc->qp_num || !recv_queue_is_out(s, msg);
 }
 
-/* Of a receive: whose it is. NULL: nothing more is to be done with it. */
+/* The session of a receive. NULL: the completion needs no more work. */
 static inline struct session *session_of_receive(struct sluice_loop *l, struct sluice_msg *msg,
                                                  const struct ibv_wc *wc) {
     if (unlikely(l->flushes_twice) && is_told_again(msg, wc))

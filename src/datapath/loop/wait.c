@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * wait.c - what a loop does when a turn found nothing: spin, sleep, and being slept on by somebody
- * else's epoll.
+ * wait.c - what a loop does when a turn found nothing: spin, sleep, and let another epoll set of the
+ * application sleep on its descriptor.
  *
- * Spinning is for messages: a loop that was woken for a message, to open or close a session, sleeps again
+ * Spinning is for messages: a loop that was woken for another reason, to open or close a session, sleeps again
  * at once, because the CM thread it works with may need the CPU.
  *
- * Sleeping loses nothing: arm the CQ and the wakeup, take one more turn, and sleep only if that
- * found nothing either. The CQ's arming is one shot and stays until its event came, so a loop that
- * alternates between spinning and sleeping asks for it once.
+ * A sleeping loop misses no event: it arms the CQ and the wakeup, runs one more turn, and sleeps only if that
+ * turn found nothing either. The CQ's arming is one shot and stays until its event came, so a loop that
+ * alternates between spinning and sleeping arms it once.
  *
- * The descriptor an application gets is the loop's own epoll set. It stays readable until what made
- * it so was fetched; so before arming, whatever is left of earlier events is fetched. A timerfd is
+ * The descriptor an application gets is the loop's own epoll set. It stays readable until the events that made
+ * it so are fetched; so before arming, the loop fetches what is left of earlier events. A timerfd is
  * in the set too, because the application's epoll knows nothing of the loop's deadlines.
  *
  * Owner: the loop's thread.
@@ -33,8 +33,8 @@
 #define SPIN_LOOKS 63u      /* empty turns between two looks at the clock, less one */
 #define SPIN_PUBLISH 1023u  /* between two updates of the statistics page, less one */
 #define RETRY_NS 1000000ull /* while something waits for memory or for another thread */
-#define YIELD_AFTER 64u     /* empty turns before a yield, where nobody else wants the CPU */
-#define YIELD_RAN_NS 1000u  /* what a yield takes in which somebody else ran */
+#define YIELD_AFTER 64u     /* empty turns before a yield, if no other thread wants the CPU */
+#define YIELD_RAN_NS 1000u  /* a yield that took longer let another thread run */
 #define REARM_TURNS 64      /* turns in a row that may find something while arming */
 
 void loop_set_idle(struct sluice_loop *l, sluice_idle idle) {
@@ -151,7 +151,7 @@ static void end_span(struct sluice_loop *l) {
 static void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
     arm(l);
     unsigned found = loop_progress(l);
-    /* Not empty though nothing was taken: a producer is half way. And whoever switched to spinning may
+    /* Not empty though nothing was taken: a producer is half way. And a thread that switched to spinning may
      * have signalled before the wakeup was armed. */
     if (found == 0 && mpsc_queue_empty(&l->mailbox.queue) && l->wc_next == l->wc_count &&
         loop_idle(l) != SLUICE_IDLE_SPIN) {
@@ -180,9 +180,9 @@ static bool spins(const struct sluice_loop *l) {
 }
 
 /*
- * The thread has one CPU, and what it waits for may need that, or run on another. A yield that took long let somebody run: the
- * next empty turn yields at once. One that did not is a system call that keeps messages waiting: twice as many empty turns
- * come before the next.
+ * The thread has one CPU, and the thread it waits for may need that CPU, or run on another. A yield that took long let
+ * another thread run: the next empty turn yields at once. A short one was only a system call that delays messages:
+ * twice as many empty turns come before the next.
  */
 static void yield(struct sluice_loop *l) {
     end_span(l);
@@ -244,7 +244,7 @@ static void arm_timer(struct sluice_loop *l) {
     timerfd_settime(l->timer_fd, 0, &when, NULL);
 }
 
-/* Leaves the set armed for somebody else's epoll, unless events turn up. */
+/* Leaves the set armed for the application's own epoll, unless events turn up. */
 static void arm_for_others(struct sluice_loop *l) {
     wait_and_drain(l, 0);
     for (int i = 0; i < REARM_TURNS && l->out_count == 0; i++) {

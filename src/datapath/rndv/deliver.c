@@ -74,7 +74,7 @@ static enum recv_result deliver(struct sluice_loop *l, struct session *s, struct
     return RECV_DONE;
 }
 
-/* Nobody gets it. A request has no reply then: its sender knows from ATS. */
+/* The application does not get it. A request has no reply then: its sender knows from ATS. */
 static enum recv_result deliver_nothing(struct sluice_loop *l, struct session *s,
                                         struct rndv_rx *a) {
     if (a->type == FRAME_REPLY) {

@@ -10,7 +10,7 @@
 #include "datapath/loop/loop.h"
 #include "datapath/rx/receive.h"
 
-/* Its turn has come: delivered, or PENDING until the bytes are here. */
+/* All before it are delivered: it is delivered, or PENDING until the bytes are here. */
 enum recv_result rndv_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 
 #endif

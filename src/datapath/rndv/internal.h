@@ -5,7 +5,7 @@
  *   rndv.c         what both directions need; posting
  *   rndv_tx.c      sender: messages that were announced, until the peer has them
  *   rndv_rx.c      receiver: announcements, and the memory they go to
- *   deliver.c      receiver: what is there, in its turn; where the application wants it
+ *   deliver.c      receiver: delivers in order; asks the application where a message goes
  *
  * A message at the sender is a `struct rndv_tx`: its index is its rendezvous number. At the receiver it is a
  * `struct rndv_rx` until it was delivered, which is in the order of the announcements; its number is the
@@ -133,7 +133,7 @@ uint32_t rndv_depth(const struct session *s);
  */
 bool rndv_room(struct sluice_loop *l, struct session *s, struct wr_batch *batch);
 bool rndv_room_control(struct sluice_loop *l, struct session *s, struct wr_batch *batch);
-/* A request with its entry: whose (NULL: nobody's) is told when it completed. */
+/* A work request with its entry: `whose` (NULL: no object) is told when it completed. */
 struct ibv_send_wr *rndv_wr(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                             void *whose, uint64_t counted);
 /* BIND or LOCAL_INV, as mw.c filled it in. */
@@ -172,7 +172,7 @@ void rndv_rx_completed(struct sluice_loop *l, struct session *s, struct rndv_rx 
                        sluice_status status);
 void rndv_rx_end(struct sluice_loop *l, struct session *s);
 void rndv_rx_drop(struct sluice_loop *l, struct session *s);
-/* For deliver.c. It was delivered, or nobody gets it; the memory it was to go to, or lies in. */
+/* For deliver.c. It was delivered, or is dropped; the memory it was to go to, or lies in. */
 void rndv_rx_done(struct sluice_loop *l, struct session *s, struct rndv_rx *a);
 void rndv_rx_detach(struct sluice_loop *l, struct session *s, struct rndv_rx *a);
 

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * landing.c - memory for messages that arrive in parts: who may have it, and for how long.
+ * landing.c - memory for messages that arrive in parts: which sessions get it, and for how long.
  *
- * Who. The sessions of a node share the reserve, and it is the peer that decides how long a message takes.
+ * Which sessions. The sessions of a node share the reserve, and the peer decides how long a message takes.
  * So a session that has a landing gets another one only while all that wait for their peers hold no
  * more than half of it; the rest is for those that have none. Sessions are cheap, so those of one peer (a host; on the
- * software device a process of our user, or another user) have five eighths of it together, and all peers seven: the last
- * is for the receives of new sessions. A message that is larger than such a share finds memory where nothing else is held.
+ * software device a process of our user, or another user) have five eighths of it together, and all peers seven: the
+ * last is for the receives of new sessions. A message that is larger than such a share finds memory where nothing else
+ * is held.
  *
- * In which order. That of the line, so that what waits first never waits for what its session holds behind it.
+ * In which order. That of the line, so that the first in line never waits for memory its session holds for later ones.
  *
  * How long. A peer whose message is not whole in the time that it takes at the least rate loses its session, when
- * and only when another session that holds nothing is without memory for that: an honest peer on a slow way is no
- * harm while nobody waits. A part that comes now and then gains no time.
+ * and only when another session that holds nothing is without memory for that: an honest peer on a slow path does no
+ * harm while no session waits. A part that comes now and then gains no time.
  *
  * Owner: the loop's thread; the node's sums are everybody's.
  */
@@ -28,7 +29,7 @@
 #define STILL_NS 10000000000ull /* for a message, since the one before it was whole */
 #define BYTE_NS 1000u           /* and this for each byte of it: 1 MB/s */
 #define LOOK_NS 250000000ull    /* between two looks from then on */
-#define WANTED_NS 2000000000ull /* who waited so lately waits still */
+#define WANTED_NS 2000000000ull /* a session that waited so lately still waits */
 
 struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes) {
     loop_assert_inside(l);
@@ -61,7 +62,7 @@ static uint64_t owed(const struct session *s) {
     return 0;
 }
 
-/* Its peer has the time for the next one from now on; but who lets the first one wait gains none by others. */
+/* The peer's time for the next one begins; but while the first one is not whole, other messages gain it none. */
 void landing_whole(struct sluice_loop *l, struct session *s, const struct rndv_rx *whole) {
     loop_assert_inside(l);
     for (const struct rndv_rx *a = s->rndv->first; a != whole; a = a->next)
@@ -93,7 +94,7 @@ void landing_check(struct sluice_loop *l, struct session *s) {
     loop_deadline(l, l->now_ns + LOOK_NS);
 }
 
-/* ---- who ------------------------------------------------------------------------------------- */
+/* ---- which sessions -------------------------------------------------------------------------- */
 
 void landing_missed(struct sluice_loop *l) {
     loop_assert_inside(l);

@@ -2,9 +2,9 @@
 /*
  * mw.h - keys for exactly the bytes of one message, good for one queue pair.
  *
- * A memory window of type 2 where the device has them: bound by a work request in front of the frame
- * that tells its key, invalidated by one before the memory is anybody else's. Elsewhere a registration
- * of these bytes, made and ended by calls that block for a moment; its key is good for every queue pair of
+ * A memory window of type 2 where the device has them: bound by a WR in front of the frame
+ * that carries its rkey, invalidated by a WR before the memory is used for anything else. Elsewhere a registration
+ * of these bytes, made and ended by calls that block for a moment; its rkey is good for every queue pair of
  * the node, for as long as the transfer takes.
  *
  * Owner: the loop's thread.

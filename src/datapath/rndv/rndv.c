@@ -83,7 +83,7 @@ bool rndv_room(struct sluice_loop *l, struct session *s, struct wr_batch *batch)
 
 bool rndv_room_control(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
     loop_assert_inside(l);
-    /* Who takes the last credit returns some, or both sides could be without. */
+    /* The frame that takes the last credit must return some, or both sides could be without. */
     if (s->connection.tx.credits > 1 ||
         (s->connection.tx.credits == 1 && s->connection.rx.unreported > 0))
         return rndv_room(l, s, batch);
@@ -166,9 +166,9 @@ static void move(struct sluice_loop *l, struct session *s) {
 }
 
 /*
- * The last WRITE of a message takes a credit and returns none, so it never takes the last. Where all others
- * are with frames that are held, that one more has to be given by whoever waits for the WRITE. Both could
- * do that for ever; so the listener does it only if it keeps one itself, and the dialer in any case.
+ * The last WRITE of a message takes a credit and returns none, so it never takes the last one. If held frames have
+ * all other credits, the side that waits for the WRITE must give one more. Both sides could do
+ * that for ever; so the listener does it only if it keeps one itself, and the dialer in any case.
  */
 static bool credit_due(const struct session *s) {
     const struct rndv *r = s->rndv;

@@ -41,7 +41,7 @@ static struct rndv_rx *rndv_rx_new(struct rndv *r, unsigned number) {
     return a;
 }
 
-/* Delivered, and its number is the peer's: nobody refers to it. */
+/* Delivered, and the peer has its number again: no pointer to it is left. */
 static void rndv_rx_free(struct rndv *r, struct rndv_rx *a) {
     struct rndv_rx **link = &r->first;
     while (*link != a)
@@ -73,7 +73,7 @@ void rndv_rx_done(struct sluice_loop *l, struct session *s, struct rndv_rx *a) {
         rndv_dirty(l, s); /* memory and numbers that others wait for */
 }
 
-/* Its turn may have come. */
+/* Sets the state; the message may now be the next to deliver. */
 static void settled(struct sluice_loop *l, struct session *s, struct rndv_rx *a,
                     enum rndv_rx_state state) {
     a->state = (uint8_t)state;
@@ -209,9 +209,9 @@ void rndv_rx_detach(struct sluice_loop *l, struct session *s, struct rndv_rx *a)
 }
 
 /*
- * WRITE: nobody proves that all of it was written, so nothing may lie there that the peer did not send. That a
- * buffer held a message of the same peer is no proof: the application may write into what it was given, and
- * into what it chose itself. False: the rest in the next turn.
+ * WRITE: no completion proves that the peer wrote all of it, so the memory must hold nothing that the peer did not
+ * send. That a buffer held a message of the same peer is no proof: the application may write into a message it got,
+ * and into its own region. False: the rest in the next turn.
  */
 static bool wipe(struct sluice_loop *l, struct session *s, struct rndv_rx *a, uint32_t *left) {
     uint32_t lkey;
@@ -405,7 +405,7 @@ void rndv_rx_completed(struct sluice_loop *l, struct session *s, struct rndv_rx 
         settled(l, s, a, RNDV_RX_HERE);
     } else if (a->flying == 0 && a->offset == a->bytes) {
         if (a->sink)
-            close_sink(l, a); /* before anybody looks at what came */
+            close_sink(l, a); /* before the application reads what arrived */
         a->answer = true;
         landing_whole(l, s, a);
         settled(l, s, a, RNDV_RX_HERE);
@@ -419,7 +419,7 @@ void rndv_rx_end(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     struct rndv *r = s->rndv;
     for (unsigned i = 0; i < RNDV_NUMBERS; i++)
-        mw_free(l->node, &r->mws[i]); /* before any of the memory is anybody else's */
+        mw_free(l->node, &r->mws[i]); /* before the memory is used for anything else */
     for (struct rndv_rx *a = r->first; a; a = a->next) {
         a->mw = a->sink = NULL;
         a->answer = false;

@@ -9,7 +9,7 @@
 
 #include "datapath/loop/loop.h"
 
-/* An announcement arrived: reading may begin, ahead of its turn. False: refused. */
+/* An RTS arrived: reading may begin, before it is the next to deliver. False: refused. */
 bool rndv_rts_arrived(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 /* A WRITE with this immediate arrived. NULL, or what is wrong. */
 const char *rndv_write_arrived(struct sluice_loop *l, struct session *s, uint32_t immediate);

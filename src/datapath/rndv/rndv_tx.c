@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rndv_tx.c - large messages of mine: announced, then read by the peer or written to it.
+ * rndv_tx.c - large messages of this side: announced, then read by the peer or written to it.
  *
- * READ: the message's buffer is given back only after its key was taken back, so that a peer that
- * reads on never sees what comes there next. WRITE: no key of this side's memory is told to anybody.
- * A message counts against the session's window until then, and has its outcome then. Who is announced is
- * on its way: a deadline drops it no more.
+ * READ: the message's buffer is given back only after its rkey was invalidated, so that a peer that
+ * reads on never sees later contents. WRITE: no peer gets an rkey of this side's memory.
+ * A message counts against the session's window until then, and has its outcome then. A message that was announced
+ * is on its way: its deadline does not drop it any more.
  *
  * Owner: the loop's thread. What a peer answers is hostile.
  */
@@ -70,7 +70,7 @@ static void finish(struct sluice_loop *l, struct session *s, struct rndv_tx *d,
     if (s->window.waits_writable)
         send_check_writable(l, s);
     if (s->tx.queue.head || s->tx.replies.head)
-        loop_dirty(l, s); /* who waited for a number */
+        loop_dirty(l, s); /* messages that waited for a number */
 }
 
 void rndv_tx_completed(struct sluice_loop *l, struct session *s, struct rndv_tx *d,
@@ -87,7 +87,7 @@ void rndv_tx_end(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     struct rndv *r = s->rndv;
     for (unsigned i = 0; i < RNDV_NUMBERS; i++)
-        mw_free(l->node, &r->out[i].mw); /* before any of the memory is anybody else's */
+        mw_free(l->node, &r->out[i].mw); /* before the memory is used for anything else */
     for (struct rndv_tx *d; (d = oldest(r, RNDV_TX_RTS, RNDV_TX_CLOSING));) {
         switch ((enum rndv_tx_state)d->state) {
         case RNDV_TX_FREE:

@@ -119,7 +119,7 @@ void sluice_cancel(sluice_session handle, uint64_t tag) {
     bool nested;
     if (loop_enter(l, &nested)) {
         cancel(l, s, tag);
-        if (!nested) /* who sleeps on the loop's descriptor next must hear of the outcome */
+        if (!nested) /* the thread that next sleeps on the descriptor must see the outcome */
             wakeup_signal_flag(&l->mailbox.wakeup);
         loop_leave(l, nested);
     } else {

@@ -4,17 +4,17 @@
  *
  * A request goes through the send queue like a message. When it is posted it takes an entry, and with
  * it room for the reply: a receive that the peer may use without a credit. Its message stays in the
- * place until the outcome is known: it holds its share of the window, and it is the record in which
+ * entry until the outcome is known: it holds its share of the window, and it is the control block in which
  * an outcome without a reply waits to be delivered. So no outcome needs memory, with one exception:
- * a request given up while the device still reads it lends its outcome to another record; if there is
+ * a request given up while the device still reads it moves its outcome to another control block; if there is
  * no memory for that, the outcome comes when the device is done.
  *
  * A request whose outcome was told leaves its entry only when the reply comes, so that a reply can
  * never be taken for that of another request.
  *
- * Counts. What was accepted and has no free entry again is counted apart for the loop's thread and
- * for others, like the window (send.c), and bounded by `limit`: so a request that is accepted finds a
- * place, unless several threads took the last one at once; then it waits in the queue for the next.
+ * Counts. Requests that were accepted and have no free entry again are counted apart for the loop's thread and
+ * for other threads, like the window (send.c), and bounded by `limit`: so a request that is accepted finds an
+ * entry, unless several threads took the last one at once; then it waits in the queue for the next.
  *
  * Owner: the loop's thread, unless a function says otherwise.
  */
@@ -197,7 +197,7 @@ static inline void pending_free(struct sluice_loop *l, struct session *s, struct
         loop_dirty(l, s);
 }
 
-/* Nobody waits for this message any more. */
+/* The application does not wait for this message any more. */
 static void rpc_client_drop(struct sluice_loop *l, struct sluice_msg *msg) {
     if (unlikely(msg->flags & MSG_BUSY))
         msg->flags |= MSG_ORPHAN;

@@ -15,7 +15,7 @@ struct send_args;
 struct wr_batch;
 
 /*
- * Whether a request is accepted, or who answers: 0, EAGAIN, ENOMEM, or EINVAL for a token that is none.
+ * Whether a request or a reply is accepted: 0, EAGAIN, ENOMEM, or EINVAL for a value that is no token.
  * The last check of a call; any thread that owns the session or holds a reference.
  */
 int rpc_client_admit(struct session *s, const struct send_args *args, bool foreign);
@@ -29,21 +29,21 @@ void rpc_client_want(struct sluice_loop *l, struct session *s);
 uint32_t rpc_client_count(struct session *s);
 /* The request with this id never reached the device. */
 void rpc_client_unposted(struct session *s, uint32_t id);
-/* The slot is free, nobody is inside. */
+/* The slot is free, no thread is inside. */
 void rpc_client_forget(struct session *s);
 /* Sending. The room for the reply is taken with the request. */
 enum build_result rpc_client_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                    struct sluice_msg *msg);
 
 /*
- * For whoever puts a request or reply on the wire (a frame of its own, an item of a coalesced frame, an
+ * For the code that builds a request or reply (a frame of its own, an item of a coalesced frame, an
  * RTS): the `total` of its header. A request takes its entry; a reply gives the peer's back.
- * False: no entry is free, or no room for the reply; what ends the wait makes the session dirty.
+ * False: no entry is free, or no room for the reply; the event that ends the wait makes the session dirty.
  */
 bool rpc_client_assign(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                        uint64_t *total);
 /*
- * For whoever takes a reply off the wire: delivers msg, which holds its bytes, or drops it and gives it back
+ * For the code that receives a reply: delivers msg, which holds its bytes, or drops it and gives it back
  * (event_return). Room was checked.
  */
 enum recv_result rpc_client_reply_deliver(struct sluice_loop *l, struct session *s,

@@ -64,7 +64,7 @@ struct rpc_client {
 #define RPC_INBOUND_SHIFT 2u
 
 struct rpc_inbound {
-    _Atomic uint64_t word; /* 0: free. Whoever makes OPEN ANSWERED answers: once, on any thread */
+    _Atomic uint64_t word; /* 0: free. The thread that sets ANSWERED answers, once */
     uint64_t deadline_ns;
     uint32_t id, code;
     uint32_t cancelled_id; /* CANCEL came before its request was looked at, or after the reply */
@@ -80,14 +80,14 @@ struct rpc_server {
 
 /* ---- client.c -------------------------------------------------------------------------------- */
 
-/* receive_broken() for those who say what became of a frame. Always RECV_DONE. */
+/* receive_broken() for code that returns what became of a frame. Always RECV_DONE. */
 static inline enum recv_result rpc_broken(struct sluice_loop *l, struct session *s,
                                           struct sluice_msg *msg, const char *text) {
     receive_broken(l, s, msg, text);
     return RECV_DONE;
 }
 
-/* The outcome is told before the reply came; nobody waits for that any more. */
+/* The outcome is delivered before the reply came; the application does not wait for the reply any more. */
 void rpc_client_give_up(struct sluice_loop *l, struct session *s, struct rpc_client *r,
                         struct rpc_pending *pending, sluice_status status);
 
@@ -117,9 +117,9 @@ static inline struct rpc_pending *rpc_pending_take(struct rpc_client *r, struct 
 
 /* ---- server.c -------------------------------------------------------------------------------- */
 
-/* Any thread that owns the session or holds a reference: makes the caller the one who answers. */
+/* Any thread that owns the session or holds a reference. True: the caller is the one thread that answers. */
 bool rpc_server_claim(struct session *s, uint64_t token);
-/* It was not, after all. */
+/* Undoes it: the caller did not answer after all. */
 void rpc_server_unclaim(struct session *s, uint64_t token);
 void rpc_server_assign(struct session *s, struct sluice_msg *msg, uint64_t *total);
 /* Whether codes wait to be posted. */

@@ -2,16 +2,16 @@
 /*
  * server.c - requests of the peer, and what answers them.
  *
- * Each request has an entry in a table, the one its id names. The entry's word holds the token the
- * application was given and whether it was answered: who moves it from OPEN to ANSWERED, with one
- * compare-and-swap and on whatever thread, is the one who answers, so that a request has exactly one
+ * Each request has an entry in a table, the one its id names. The entry's word holds the token that the
+ * application has and whether it was answered: the thread that moves it from OPEN to ANSWERED, with one
+ * compare-and-swap, is the one that answers, so that a request has exactly one
  * answer and a wrong or old token does nothing. The entry is free when the reply is posted, which is
  * before the peer could know.
  *
  * An answer without a message is a code in the entry and a bit in a map of entries: it needs no
  * memory and cannot fail. Replies take the room their request brought, so neither needs a credit.
  *
- * Owner: the loop's thread, but for the words, the codes of who answers, and the map.
+ * Owner: the loop's thread, except for the words, the codes (the answering thread's), and the map.
  */
 #include <stdlib.h>
 
@@ -90,7 +90,7 @@ bool rpc_server_due(struct session *s) {
     return any != 0;
 }
 
-/* Whoever claimed it. */
+/* For the thread that claimed it. */
 static void make_due(struct rpc_server *v, uint32_t index, uint32_t code) {
     v->inbound[index].code = code;
     atomic_fetch_or_explicit(&v->due[index / 64], 1ull << index % 64, memory_order_release);
@@ -160,7 +160,7 @@ void rpc_server_hungup(struct sluice_loop *l, struct session *s) {
     }
 }
 
-/* Nobody waits for the answer: it is told so, and the request is not delivered. */
+/* The requester does not wait for the answer any more: it gets a code, and the request is not delivered. */
 static __attribute__((noinline)) bool is_over(struct sluice_loop *l, struct session *s,
                                               struct rpc_inbound *inbound, struct sluice_msg *msg,
                                               uint64_t left_us) {
@@ -234,7 +234,7 @@ const char *rpc_server_cancelled(struct sluice_loop *l, struct session *s, const
         return "a cancellation of no request";
     struct rpc_server *v = rpc_server_make(s);
     if (!v)
-        return NULL; /* work is done that nobody waits for, no more */
+        return NULL; /* only work is done that no requester waits for */
     struct rpc_inbound *inbound = &v->inbound[f->total & (RPC_IDS_MAX - 1)];
     if (atomic_load_explicit(&inbound->word, memory_order_relaxed) != 0) {
         inbound->cancelled |= inbound->id == f->total;

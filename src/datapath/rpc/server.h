@@ -27,7 +27,7 @@ enum reply_code {
 void rpc_server_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch);
 
 /*
- * For whoever takes a request off the wire: delivers msg, which holds its bytes, as REQUEST; or
+ * For the code that receives a request: delivers msg, which holds its bytes, as REQUEST; or
  * answers it, or drops it, and gives msg back (event_return). Room was checked. msg->rx.arrived_ns: when
  * its frame arrived, 0 if just now.
  */

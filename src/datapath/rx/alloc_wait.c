@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * alloc_wait.c - who waits for memory to send with, and how it learns that some came back.
+ * alloc_wait.c - sessions that wait for memory to send with, and how they learn that some came back.
  *
- * The node counts how often memory came back while somebody waited (memory_back). A call that fails
- * reads the count, tells the pool that somebody waits (pool_wait), tries once more, marks its loop or
+ * The node counts how often memory came back while a session waited (memory_back). A call that fails
+ * reads the count, sets the pool's flag (pool_wait), tries once more, marks its loop or
  * its session, and reads the count again: if it moved, the wake may have passed before the mark was
- * there, and the loop is told to look all the same. Whoever returns memory looks at the pool's flag after
- * it, counts, and then tells the loops that are marked. So one of the two sees the other.
+ * there, and the loop is told to look all the same. A thread that returns memory looks at the pool's flag after
+ * that, counts, and then tells the loops that are marked. So one of the two sees the other.
  *
  * The pool wakes when what came back may be enough (pool/waiters.c): a session that waits for a large buffer
- * hears nothing of the small ones that come back one by one.
+ * is not woken for the small ones that come back one by one.
  *
- * Buffers that lie free in the caches of other loops help nobody. These loops are woken and give them
- * back in their next turn, and so does every thread at its next return of a buffer while somebody
- * waits. What a loop has that is never polled stays where it is until it is: in each class two
+ * Buffers that lie free in the caches of other loops are of no use to the waiting session. These loops are woken and
+ * give them back in their next turn, and so does every thread at its next return of a buffer while a session
+ * waits. What a loop has that is not polled stays there until it is polled: in each class two
  * buffers, or a 256th of the memory, at most 1 MiB.
  *
  * Wakeups. The lock is for loops that are opened and closed meanwhile, and held for as many signals as there
@@ -130,7 +130,7 @@ static int wait_on_session(sluice_session handle, uint64_t seen) {
     if (!session_ref_tryget(&s->ref, (uint32_t)handle.id, SESSION_REF_OPEN, 0))
         return SLUICE_ECLOSED;
     l = atomic_load_explicit(&s->loop, memory_order_relaxed);
-    /* Of several threads the last one's count stands: who failed last found no memory either. */
+    /* Of several threads the last one's count stands: the thread that failed last found no memory either. */
     atomic_store_explicit(&s->foreign.memory_seen, seen, memory_order_relaxed);
     session_waits(s, WAIT_MEMORY);
     atomic_fetch_or_explicit(&s->foreign.waits, WAIT_MEMORY, memory_order_release);

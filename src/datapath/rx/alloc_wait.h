@@ -2,7 +2,7 @@
 /*
  * alloc_wait.h - no memory to send with: EAGAIN, and the SLUICE_WRITABLE that follows when some is back.
  *
- * Only calls that just failed to get a buffer come here, and nobody waits in them. The head of alloc_wait.c
+ * Only calls that just failed to get a buffer come here, and no call blocks in them. The head of alloc_wait.c
  * says why no return of memory is missed. Receiving has a pool of its own and is not concerned.
  *
  * Owner: the calls are for any thread that is inside of no loop of its own (a handler may call); the
@@ -15,9 +15,9 @@
 
 /* Bits of a loop's `alloc_wait`. */
 #define ALLOC_WAIT_ARMED 1u /* it is to be told when memory comes back */
-#define ALLOC_WAIT_ALL 2u   /* and with it every session, since nobody knows for which one it was */
+#define ALLOC_WAIT_ALL 2u   /* and with it every session: it is not known for which one it was */
 #define ALLOC_WAIT_CHECK 4u /* memory came back */
-#define ALLOC_WAIT_FLUSH 8u /* somebody else has none: what lies free in its cache goes to all */
+#define ALLOC_WAIT_FLUSH 8u /* another session has none: free buffers of its cache go to all */
 
 /* Before the pool of the node is used. */
 void alloc_wait_open(struct sluice_node *n);
@@ -33,7 +33,7 @@ int alloc_wait_get_for(sluice_session handle, size_t bytes, struct sluice_msg **
 
 /* Another thread's alloc_wait_get_for() answered EAGAIN: its message was taken. */
 void alloc_wait_requested(struct sluice_loop *l, struct session *s);
-/* An alloc_wait_get() answered EAGAIN to whom all sessions of the loop stand for. Any thread. */
+/* An alloc_wait_get() returned EAGAIN to a caller without a session: all sessions of the loop wait. Any thread. */
 bool alloc_wait_pending(const struct sluice_loop *l);
 /* LOOP_WAKE_ALLOC_WAIT is set. Returns how many sessions were noticed. */
 unsigned alloc_wait_progress(struct sluice_loop *l);

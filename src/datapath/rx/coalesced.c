@@ -3,10 +3,10 @@
  * coalesced.c - frames that carry several messages, requests and replies: taking them apart.
  *
  * A coalesced frame is checked from end to end before the first message of it is delivered. Then each
- * is delivered where it lies: a block of the pool lends its control block, whose `data` points into
- * the frame. The frame is posted again when it was taken apart and all such views came back. Of a
- * view that the application keeps or sends on the bytes move into the block's own buffer, which is
- * there for that; so what is kept never pins a frame, and keeping cannot fail.
+ * message is delivered where it lies: a block of the pool lends its control block, whose `data` points into
+ * the frame. The frame is posted again when it was taken apart and all such views came back. If the application
+ * keeps a view or sends it on, its bytes move into the block's own buffer, which is
+ * there for that; so a kept message never pins a frame, and keeping cannot fail.
  *
  * Owner: the loop's thread. Everything read from a frame is hostile, and the peer's process may be able to write to
  * it at any time: each item's header is read once, checked against the length that was found on arrival, and only the
@@ -244,7 +244,7 @@ enum recv_result coalesced_take(struct sluice_loop *l, struct session *s,
             break;
     }
     end(l, &u);
-    if (unlikely(wrong != NULL)) { /* it was right before: somebody writes to it */
+    if (unlikely(wrong != NULL)) { /* it was right before: the peer writes to it */
         session_stop(s);
         session_close(l, s, SLUICE_REASON_PROTOCOL, 0, wrong);
     }

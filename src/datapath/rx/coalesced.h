@@ -15,7 +15,7 @@ enum recv_result coalesced_take(struct sluice_loop *l, struct session *s, struct
 void coalesced_return(struct sluice_loop *l, struct session *s, struct sluice_msg *view);
 /* The same of those among these loans, the first of which is one, that follow each other: how many. */
 uint32_t coalesced_take_back(struct sluice_loop *l, const struct loop_loan *loans, uint32_t count);
-/* One of those that need this frame is done with it: messages in it, and whoever takes it apart. */
+/* One user of this frame is done with it: a message in it, or the code that takes it apart. */
 void coalesced_release(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);
 /* The application makes a message that lies in a coalesced frame its own: its bytes move to its own buffer. */
 void coalesced_retain(struct sluice_msg *view);

@@ -5,16 +5,16 @@
  * `credits.granted` counts the credits of a session wherever they are: with the peer (rx.granted), about to be
  * returned (rx.unreported), in frames that are looked at or whose buffer is on its way back, and withheld
  * for messages that are kept. It is doubled when the peer has used half of it, provided that it did
- * so since the last look: a peer that says a word now and then needs no more. It is doubled as well
- * when all but the two below is withheld, however long that took: else the peer could say nothing
- * more. At a look, once a second while somebody has more than the least, a peer that said nothing since
+ * so since the last interval check: a peer that sends a message now and then needs no more. It is doubled as well
+ * when all but the two below is withheld, however long that took: else the peer could send nothing
+ * more. At a check, once a second while some session has more than the least, a peer that sent nothing since
  * the last one is asked to give back what is above the least (RECALL); what it returns is spare: for
- * another session where receives are shared, else for this one's next growth. Nobody gets more whose
- * frames nobody takes.
+ * another session where receives are shared, else for this one's next growth. A session whose frames
+ * the application does not take gets no more.
  *
  * Credits are returned in every frame, and in one of their own (CREDIT) when half of those that are
  * not withheld are owed. With three left that is too late: two are what the peer keeps back, so one
- * that is owed is told, if a numbered frame brought it: CREDIT for CREDIT would never end. Those two
+ * owed credit is reported at once, if a numbered frame brought it: CREDIT for CREDIT would never end. Those two
  * are never withheld, whatever is kept: without them the peer could not return ours.
  *
  * Owner: the loop's thread.
@@ -103,15 +103,14 @@ void credits_grow(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     if (l->now_ns - s->connection.credits.checked_ns >= LOOK_NS &&
         l->credits_check_ns == UINT64_MAX) {
-        s->connection.credits.checked_ns =
-            l->now_ns; /* nobody has looked for long: a new beginning */
+        s->connection.credits.checked_ns = l->now_ns; /* no check for long: a new beginning */
         s->connection.credits.seen = s->connection.rx.sequence;
     }
     bool uses = (s->connection.rx.sequence - s->connection.credits.seen) * 2 >=
                     s->connection.credits.granted ||
                 starved(s);
     if (!uses || (s->rx.held.head && !s->rx.held_pending))
-        return; /* it does not need them, or nobody takes what it says */
+        return; /* it does not need them, or the application does not take its frames */
     uint32_t left = s->connection.credits.max - s->connection.credits.granted,
              want = s->connection.credits.granted < left ? s->connection.credits.granted : left;
     uint32_t got = recv_queue_spare(l, s, want, GROW_SIXTEENTHS);

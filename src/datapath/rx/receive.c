@@ -5,12 +5,12 @@
  *
  * Two steps. On arrival a frame's header is read once and checked, and the credits it returns are
  * taken. Then the frame is processed; or held, when the session is not up yet, when an earlier
- * frame still waits for memory, or when nobody takes events: order is kept, nothing is dropped.
- * What is held are receive buffers, so it is bounded by the credits given.
+ * frame still waits for memory, or when the application takes no events: order is kept, nothing is dropped.
+ * Held frames are receive buffers, so their number is bounded by the credits given.
  *
  * A buffer goes from the device to the application and back: it is posted again, and its credit
  * returned, after the handler returned or the next poll (recv_queue.c). If the application keeps it, the
- * credit is withheld until it is freed (retain.c), which slows the peer down and nobody else.
+ * credit is withheld until it is freed (retain.c), which slows down this peer and no other.
  *
  * Owner: the loop's thread. Everything read from a frame is hostile.
  */
@@ -152,7 +152,7 @@ static void control(struct sluice_loop *l, struct session *s, struct sluice_msg 
         recv_queue_give_back(l, s, msg);
 }
 
-/* A message in frames, which finds memory when its turn comes. */
+/* The first frame of a message in frames, which gets memory when it is the next to process. */
 static bool begins(const struct sluice_msg *msg) {
     return msg->frame_type == FRAME_FRAG && (msg->rx.frame_flags & FRAME_FIRST);
 }

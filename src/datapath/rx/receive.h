@@ -16,7 +16,7 @@ unsigned receive_held(struct sluice_loop *l, struct session *s);
 bool receive_broken(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                     const char *text);
 
-/* What became of a frame whose turn it was. */
+/* What became of the frame that was the next to process. */
 enum recv_result {
     RECV_DONE,      /* done with: delivered, dropped, or the session is ending */
     RECV_NO_MEMORY, /* it stays first in line and is tried again */

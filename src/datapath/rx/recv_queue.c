@@ -132,7 +132,7 @@ static inline void count_posted(struct sluice_loop *l, struct recv_queue *q, str
             loop_dirty(l, s);
     }
     if (q->srq)
-        msg->owner = NULL; /* who gets it is known when it is used */
+        msg->owner = NULL; /* the session is known when a frame arrives */
 }
 
 static inline int post_own(struct sluice_loop *l, struct recv_queue *q, unsigned count,

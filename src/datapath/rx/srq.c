@@ -123,7 +123,7 @@ void srq_forget(struct sluice_loop *l, uint64_t place) {
     l->srq.free_slots[l->srq.free_count++] = (uint32_t)place;
 }
 
-/* ---- receives that nobody was granted -------------------------------------------------------- */
+/* ---- receives without a credit --------------------------------------------------------------- */
 
 void srq_restore(struct sluice_loop *l, struct sluice_msg *msg) {
     loop_assert_inside(l);
@@ -150,7 +150,7 @@ void srq_arm(struct sluice_loop *l) {
     shared->armed = l->node->fabric->modify_srq(shared->queue.srq, &attr, IBV_SRQ_LIMIT) == 0;
 }
 
-/* Few are left: those at hand are posted, and some more that nobody was granted. */
+/* Few are left: posts those at hand, and some more for which no session has a credit. */
 void srq_low(struct sluice_loop *l) {
     loop_assert_inside(l);
     struct recv_queue *q = &l->srq.queue;
@@ -282,7 +282,7 @@ void srq_close(struct sluice_loop *l) {
                   "a shared receive queue cannot be destroyed: errno %d", error);
     l->cq_used -= shared->queue.depth;
     shared->queue.srq = NULL;
-    /* Those that somebody still looks at come back later. */
+    /* Buffers that the application or a session still uses come back later. */
     for (uint32_t i = 0; i < shared->next_slot; i++)
         if (shared->all[i] && !shared->all[i]->owner && error == 0)
             recv_buffer_put(l, shared->all[i]);

@@ -37,7 +37,7 @@ bool srq_enter(struct sluice_loop *l, struct sluice_msg *msg);
 void srq_put(struct sluice_loop *l, struct sluice_msg *msg, uint64_t place);
 void srq_forget(struct sluice_loop *l, uint64_t place);
 uint32_t srq_room(const struct sluice_loop *l);
-/* A buffer that a frame took without a credit is posted again; stray: nobody knows whose it was. */
+/* A buffer that a frame took without a credit is posted again; stray: the session is not known. */
 void srq_restore(struct sluice_loop *l, struct sluice_msg *msg);
 void srq_stray(struct sluice_loop *l, struct sluice_msg *msg);
 void srq_arm(struct sluice_loop *l);

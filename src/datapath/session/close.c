@@ -39,7 +39,7 @@
 
 #define DOWN_POLLS 4u      /* empty polls after which nothing that had arrived is left */
 #define DOWN_POLLS_MAX 64u /* and with other sessions busy */
-#define SILENT_LOOKS 5u    /* at a farewell that nobody takes */
+#define SILENT_LOOKS 5u    /* at a BYE that the peer does not take */
 
 bool session_modify(struct session *s, struct ibv_qp_attr *attr, int mask) {
     int error = s->node->fabric->modify_qp(s->connection.qp, attr, mask);
@@ -542,7 +542,7 @@ static void assert_over(const struct session *s) {
     (void)c;
 }
 
-/* Sessions whose last event was delivered and that nobody is inside of. */
+/* Frees sessions whose last event was delivered and that no thread is inside of. */
 void session_reap(struct sluice_loop *l) {
     loop_assert_inside(l);
     struct session **at = &l->dying, *s;

@@ -18,7 +18,7 @@ void session_gone(struct sluice_loop *l, struct session *s);
 void session_close(struct sluice_loop *l, struct session *s, sluice_reason reason, uint32_t vendor,
                    const char *text);
 void session_peer_bye(struct sluice_loop *l, struct session *s);
-/* To a peer whose handshake is made: no. The session ends for `reason` on this side. */
+/* Refuses a peer whose handshake is made. The session ends for `reason` on this side. */
 void session_refuse(struct sluice_loop *l, struct session *s, sluice_reason reason,
                     const struct private_data_rej *rej);
 /* From a listener with a handshake: no. */
@@ -35,15 +35,15 @@ void session_progress(struct sluice_loop *l, struct session *s);
 void session_wait_for_pins(struct sluice_loop *l, struct session *s);
 /* A deadline of the session may have passed. */
 void session_timer(struct sluice_loop *l, struct session *s);
-/* CLOSED was delivered (or is not wanted): the slot is free as soon as nobody is inside. */
+/* CLOSED was delivered (or is not wanted): the slot is free as soon as no thread is inside. */
 void session_free(struct sluice_loop *l, struct session *s);
-/* Frees what session_free() marked, as far as nobody is inside any more. */
+/* Frees what session_free() marked, where no thread is inside any more. */
 void session_reap(struct sluice_loop *l);
 /* After a poll: sessions whose connection is down and for which nothing more comes. */
 unsigned session_check_downs(struct sluice_loop *l);
 /*
- * The device took a work request no more: what that says of the peer or the device, with `what` it refused. Where the
- * kernel drives the queue pair (iWARP) it refuses as soon as the connection is down; any other error is the device's own.
+ * The device refused a work request: what that says of the peer or the device, with `what` it refused. Where the
+ * kernel drives the QP (iWARP) it refuses as soon as the connection is down; any other error is the device's own.
  */
 void session_post_refused(struct sluice_loop *l, struct session *s, int error, const char *what);
 /* Instead of "lost", what is known by now. */

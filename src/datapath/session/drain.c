@@ -40,7 +40,7 @@ static bool said_bye(const struct session *s) {
     return false;
 }
 
-/* Destroyed, or left to whoever connects with it still (cm/connector.c). */
+/* Destroyed, or left to the connector thread that is still in rdma_connect() with it (cm/connector.c). */
 static void detach_qp(struct sluice_loop *l, struct session *s) {
     struct cm_conn *conn = &s->connection.cm;
     int error = 0;
@@ -117,7 +117,7 @@ static void forget_completions(struct sluice_loop *l, struct session *s) {
     }
 }
 
-/* As long as the device may take: closing the node does not shorten it, for nobody else is waited for. */
+/* As long as the device may take: closing the node does not shorten it, for the device is all that is waited for. */
 static void give_time(struct sluice_loop *l, struct session *s) {
     s->connection.drain.lasts_seen = l->lasts;
     s->close.deadline_ns = loop_clock(l) + DRAIN_NS;

@@ -56,7 +56,7 @@ static uint32_t put_probe(const struct session *s, uint8_t *at) {
     return PROBE_BYTES;
 }
 
-/* What is left of so many bytes without it. A READ of something else harms nobody, so it needs no proof. */
+/* Takes the probe off the data; returns the bytes left. A READ of another byte is harmless: no proof needed. */
 static uint32_t take_probe(struct session *s, const uint8_t *data, uint32_t bytes) {
     uint64_t address;
     uint32_t rkey;
@@ -282,7 +282,7 @@ static sluice_reason check_proof(struct session *s, const struct auth_hello *hel
     sluice_reason reason = auth_verify_dialer(&hello->proof, &secret, said.req, said.rep,
                                               hello->private_data, hello->private_bytes);
     forget_secret(room);
-    /* Only what was proven is remembered, else anybody could make the memory forget. */
+    /* Only what was proven is remembered, else any peer could make the memory forget. */
     if (reason == SLUICE_REASON_NONE) {
         bool used = replay_add(replay, s->connection.cm.req.nonce);
         return replay_add(replay, hello->proof.mac) || used ? SLUICE_REASON_AUTH_REPLAY : reason;

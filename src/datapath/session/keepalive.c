@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * keepalive.c - an idle session says that it lives, and notices a peer that does not.
+ * keepalive.c - an idle session sends keepalive frames, and notices a peer that sends none.
  *
- * A look. Eight times in the shortest interval of its sessions a loop walks its list of sessions and
- * compares counters with those of the look before. Nothing is written for this when a frame comes or
- * goes: frames posted are counted by sq.tail, frames received by rx.sequence and, the others, by
- * recv.controls. So times are those of looks: a count that moved did so within the last eighth.
+ * A check. Eight times in the shortest interval of its sessions a loop walks its list of sessions and
+ * compares counters with those of the check before. Nothing is written for this when a frame comes or
+ * goes: frames posted are counted by sq.tail, frames received by rx.sequence and the others by
+ * recv.controls. So times are those of checks: a count that moved did so within the last eighth.
  *
  *   nothing posted for 11/16 of the interval     ALIVE: so a frame goes out within 7/8
  *   nothing received for 25/16 of the interval   closed: so within two intervals of the last frame
  *
- * The odd sixteenths keep a look that is a bit early or late from costing another eighth. Only frames
+ * The odd sixteenths keep a check that is a bit early or late from costing another eighth. Only frames
  * count as life. A completed send proves the peer's device, and a stopped process still has one.
  *
- * Nobody is blamed for what is our doing:
+ * A peer is not declared lost for delays on this side:
  *   - Frames that have arrived and lie in the CQ. Silence is measured up to caught_ns: the CQ was
  *     found empty then, or as many completions were taken since as it can have held then: the
  *     receives and sends the device had.
- *   - Time in which the loop did not run. A look that comes late by more than half an interval
+ *   - Time in which the loop did not run. A check that comes late by more than half an interval
  *     restarts the clock of a silent peer, which may have been away for the same cause (a suspended
  *     machine); but once only, or a loop that is always late would never notice anything.
- *   - Credits. A peer with one credit keeps it for CREDIT, so a peer we gave no more may not speak.
+ *   - Credits. A peer keeps its last credit for CREDIT, so a peer to which we gave no more may not send.
  *
  * ALIVE leaves the last credit alone unless it returns some, for the reason in the head of post.c.
  *

@@ -109,7 +109,7 @@ static void settle_operations(struct session *s) {
 }
 
 /*
- * RTR and RTS, where they are not the kernel's. A dialer that has yet to make its handshake may do nothing but send: until
+ * RTR and RTS, where the kernel does not set them. A dialer that has not made its handshake yet may only send: until
  * WELCOME its queue pair reaches no region, whatever keys it has learnt.
  */
 static bool modify_up(struct session *s) {
@@ -154,8 +154,8 @@ static struct ibv_qp *create_qp(struct sluice_loop *l, struct session *s) {
 }
 
 /*
- * Shared receives, unless there are none, or there must not be: a peer that has still to prove who it
- * is shall not be able to take others' receives.
+ * Shared receives, unless there are none, or the link forbids it: a peer that has not proven its identity
+ * yet must not be able to take the receives of other sessions.
  */
 static void choose_receives(struct sluice_loop *l, struct session *s) {
     const struct link_config *link = &s->link_config;
@@ -322,9 +322,9 @@ void session_adopt(struct sluice_loop *l, struct session *s) {
 }
 
 /*
- * The first frame of a dialer whose confirmation was not seen yet. It is as good as that: the software device is
- * told so, where a confirmation that is lost stays lost. The kernel asks for it again by itself, and 6.1 keeps an id
- * for a minute that is told and then disconnected at once.
+ * The first frame of a dialer whose confirmation (RTU) was not seen yet. The frame confirms as well: the software
+ * device is told so, because a lost confirmation stays lost there. The kernel asks for it again by itself, and 6.1
+ * keeps an id for a minute that is told and then disconnected at once.
  */
 void session_arrived(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);

@@ -2,12 +2,12 @@
 /*
  * coalesce.c - frames that carry several small messages, requests and replies: filling them.
  *
- * What waits in a queue at the moment it is flushed shares a frame, if it is small: its
+ * Messages that wait in a queue at the moment it is flushed share a frame, if they are small: their
  * bytes are copied behind each other into one buffer, and the buffers they came in go back at once.
- * Nothing waits for a frame to fill. Whoever is to hear of an outcome hangs on the frame's entry of
- * the send queue, in a list; the window is counted there too, own and foreign messages apart.
+ * No message waits for a frame to fill. Messages with an outcome hang on the frame's entry of
+ * the send queue, in a list; the window is counted there too, apart for the loop's thread and other threads.
  *
- * What becomes of one that arrives: rx/coalesced.c.
+ * The receiving side of such a frame: rx/coalesced.c.
  *
  * Owner: the loop's thread.
  */
@@ -127,7 +127,7 @@ static void put_item(struct sluice_loop *l, struct coalescing *p, struct sluice_
     word[0] = htole64(types[msg->kind] | (uint64_t)size << 32);
     word[1] = htole64(total);
     if (size & 7)
-        word[2 + size / 8] = 0; /* nobody's bytes lie between two items */
+        word[2 + size / 8] = 0; /* no old bytes of the buffer lie between two items */
     copy_short((uint8_t *)(word + 2), msg->data, size);
     p->at = at + COALESCE_ITEM_BYTES + size;
     p->count++;

@@ -2,14 +2,14 @@
 /*
  * confirm.c - that the peer's device has what was sent, where a completion does not say so.
  *
- * On iWARP a SEND or a WRITE completes when this side's TCP has its bytes: its memory is free by that, but
+ * On iWARP a SEND or a WRITE completes when this side's TCP has its bytes: its memory is free then, but
  * the peer's may never have them, or refuse them. Only the answer to a READ proves that, of all that was
- * sent before. So there a READ of a byte that the peer has named (core/probe.h) goes behind what somebody
- * wants to hear of, and its entry waits for it (SQ_BEHIND). A few are on their way at a time; what is sent
- * meanwhile is confirmed by one more, as soon as one of them is back. READs complete when their answer is
+ * sent before. So a READ of a byte that the peer has named (core/probe.h) goes behind each request whose
+ * outcome is wanted, and the request's entry waits for it (SQ_BEHIND). A few READs are on their way at a time; what
+ * is sent meanwhile is confirmed by one more, as soon as one of them is back. READs complete when their answer is
  * there, and other requests behind them before that, so their own entries wait in the same way.
  *
- * Where the peer named no byte, or the two agreed on no READs, there is nothing to be had but the completions.
+ * Where the peer named no byte, or the two agreed on no READs, only the completions are left.
  *
  * Owner: the loop's thread.
  */

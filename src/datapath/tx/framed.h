@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * framed.h - what nearly every call sends: a small plain message of the thread that owns the loop, with nothing in its
- * way. The device writes header and payload where the peer sees them (fabric.h: post_framed), so the message is done
- * with when the call returns: one that was allocated goes back to the pool, one that was received stays among the
+ * framed.h - the path of nearly every call: a small plain message of the thread that owns the loop, with nothing queued
+ * before it. The device writes header and payload where the peer sees them (fabric.h: post_framed), so the message is
+ * done with when the call returns: one that was allocated goes back to the pool, one that was received stays among the
  * loans and is posted again with the others.
  *
- * With SLUICE_MORE, or in a handler with more messages at hand, it is copied into a frame that lies open at the end of the
- * session's queue (coalesce_open()), and is done with as well. Whatever is sent behind it and is not such a message is
+ * With SLUICE_MORE, or in a handler with more messages at hand, it is copied into a frame that lies open at the end of
+ * the session's queue (coalesce_open()), and is done with as well. Any other message that is sent behind it is
  * queued behind the frame.
  *
- * What sluice_send_copy() is given goes the same ways from the caller's memory: no buffer is taken for it.
+ * The bytes of a sluice_send_copy() go the same ways from the caller's memory: no buffer is taken for them.
  *
  * Tokens. A session's `tokens` are messages for which there is a credit, room in the send queue and room in the window,
  * whatever their size below `framed_end`, while it is UP and nothing waits in its queue. They are counted when there are
- * none left. Whoever takes of these but a message that has a token, or queues anything, sets them to 0. What comes back
- * only makes them too few.
+ * none left. Code that takes any of these without a token, or queues anything, sets them to 0. Credits and room that
+ * come back are not added, so there are only ever too few.
  *
  * Owner: the loop's thread.
  */
@@ -141,7 +141,7 @@ static inline void framed_put(struct sluice_msg *frame, uint32_t at, const uint8
     word[0] = htole64(type | (uint64_t)bytes << 32);
     word[1] = htole64(total);
     if (bytes & 7)
-        word[2 + bytes / 8] = 0; /* nobody's bytes lie between two items */
+        word[2 + bytes / 8] = 0; /* no old bytes of the buffer lie between two items */
     copy_short((uint8_t *)(word + 2), data, bytes);
     frame->tx.end = at + COALESCE_ITEM_BYTES + bytes;
     frame->tx.items++;

@@ -7,7 +7,7 @@
  * of headers (one place for every entry of the send queue, so a place is free when its entry is)
  * and a slice of the message. Up to LOOP_WR_BATCH requests are posted with one call.
  *
- * Signalling. One in signal_every is signalled, and always the last of what somebody waits for: a tagged
+ * Signalling. One in signal_every is signalled, and always the last one whose completion is needed: a tagged
  * send, or a buffer the device still reads. It stands for all before it (send_completion.c).
  *
  * Credits. A data frame leaves CREDIT_RESERVE untouched; CREDIT and BYE may use it. A CREDIT frame
@@ -278,7 +278,7 @@ void post_failed(struct sluice_loop *l, struct session *s, uint32_t from, int er
 
 static void post_batch(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
     struct ibv_send_wr *last = &l->send_wr[batch->count - 1], *bad = NULL;
-    /* Who waits for the window waits for all of them. */
+    /* An application that waits for the window waits for all of them. */
     if ((batch->waited_for || s->window.waits_writable) &&
         !(last->send_flags & IBV_SEND_SIGNALED)) {
         last->send_flags |= IBV_SEND_SIGNALED;

@@ -38,13 +38,13 @@ bool send_marker(struct sluice_loop *l, struct session *s);
 void send_nothing(struct sluice_loop *l, struct session *s); /* a WRITE of no bytes */
 
 /*
- * Work requests that are posted with one call. Whoever builds one takes an entry of the send queue
+ * Work requests that are posted with one call. The code that builds one takes an entry of the send queue
  * for it, in the same order; room for both was checked (batch->count < l->wr_batch_max, sq_used()).
  */
 struct wr_batch {
     unsigned count;
     unsigned frameless; /* of these: no frames */
-    bool waited_for;    /* somebody waits for an entry behind the last signalled one */
+    bool waited_for;    /* an entry behind the last signalled one is waited for */
     unsigned done_count;
     struct sluice_msg *done[LOOP_WR_BATCH]; /* inline and untagged: free once posted */
 };
@@ -93,7 +93,7 @@ static inline void post_header(struct session *s, uint8_t *at, unsigned type, un
     frame_put(at, &f);
 }
 
-/* A message the data path is done with, and nobody wants to hear of. */
+/* A message that the data path is done with, and that has no outcome. */
 static inline void msg_discard(struct sluice_loop *l, struct sluice_msg *msg) {
     msg->state = MSG_FREE;
     pool_put(msg->pool, msg->pool == l->pool ? l->cache : l->rx_cache, msg);

@@ -73,9 +73,9 @@ static inline bool window_has_room(struct session *s, uint64_t count, uint64_t b
 }
 
 /*
- * The window opens when sends complete, and those that went inline complete with the next signalled one. Where the
- * window keeps that one out, send_flush() has an empty WRITE signalled in its place: WRITABLE depends on it. Not
- * here: who asks may be building a batch.
+ * The window opens when sends complete, and sends that went inline complete with the next signalled one. If the
+ * window lets no signalled send through, send_flush() posts an empty signalled WRITE instead: WRITABLE depends on it.
+ * Not here: the caller may be building a batch.
  */
 static void want_signal(struct sluice_loop *l, struct session *s) {
     s->window.wants_signal = true;
@@ -228,7 +228,7 @@ static inline void post_one(struct sluice_loop *l, struct session *s, struct slu
     s->connection.tx.sequence++;
     post_header(s, at, FRAME_DATA, 0, size, 0);
 
-    /* Inline, the buffer is free when the call returns, and nobody waits for a completion: one in
+    /* Inline, the buffer is free when the call returns, and its completion is not needed: one in
      * signal_every keeps the send queue and the window moving. */
     bool inlined = bytes <= s->connection.sq.inline_max;
     bool keep = msg->tx.tag != 0 || !inlined;

@@ -13,9 +13,9 @@
 void send_arrived(struct sluice_loop *l, struct sluice_msg *msg);
 /* What other threads were told EAGAIN for. */
 void send_wait_requested(struct sluice_loop *l, struct session *s);
-/* Delivers WRITABLE if somebody waits for it and a quarter of the window is free. */
+/* Delivers WRITABLE if the application waits for it and a quarter of the window is free. */
 void send_check_writable(struct sluice_loop *l, struct session *s);
-/* What a call that sends was given. */
+/* The arguments of a call that sends. */
 struct send_args {
     uint64_t tag, deadline_ns;
     uint64_t request_id; /* of the request a reply answers */

@@ -4,7 +4,7 @@
  *
  * Send completions of an RC queue pair come in order, and an error always completes: so an entry is done,
  * successfully, once a later one completed; on iWARP once a READ behind it did (confirm.c). The entry of the
- * ring says whose it is, and what the window of the session gets back.
+ * ring says which object it belongs to, and how much the window of the session gets back.
  *
  * Owner: the loop's thread.
  */
@@ -69,7 +69,7 @@ static void retire(struct sluice_loop *l, struct session *s, sluice_status statu
 
 /*
  * So many entries that were successful. Nearly all of them are messages of this thread that went
- * inline and that nobody wants to hear of: their share of the window is given back together.
+ * inline and have no outcome: their share of the window is given back together.
  */
 static void retire_many(struct sluice_loop *l, struct session *s, uint32_t entries) {
     const uint64_t common = SQ_COUNTED | (uint64_t)SQ_MESSAGE << SQ_WHAT_SHIFT;
@@ -136,7 +136,7 @@ static void retire_sent(struct sluice_loop *l, struct session *s) {
     confirm_again(l, s);
 }
 
-/* There is room again: who waited for it, goes on. */
+/* There is room again: sessions and calls that waited for it go on. */
 static void send_moved(struct sluice_loop *l, struct session *s) {
     if (s->window.waits_writable)
         send_check_writable(l, s);
