@@ -2,14 +2,14 @@
 /*
  * close.c - closing a node.
  *
- * Sessions get their grace. Then what is left of each is ended by its own worker; loops nobody polls are
- * revoked, and the closing thread runs them with their events going nowhere. When no session is left, everything that
- * stands on the device goes, then the device.
+ * Sessions get their grace. Then each worker ends its sessions that are left; loops that no thread polls are
+ * revoked, and the closing thread runs them and drops their events. When no session is left, every object
+ * on the device is destroyed, then the device is closed.
  *
  * The closing thread is one of its own: it waits for threads of the application that are inside of a handler or a
- * call, and those may never come back. The caller of sluice_close() does not wait for them for longer than a second
- * after the grace. He is told what stays; from then on no handler and no log is called, and whenever
- * the last of them returns the closing thread finishes.
+ * call, and those may never return. The caller of sluice_close() does not wait for them for longer than a second
+ * after the grace. The log tells it what stays; from then on no handler and no log is called, and when
+ * the last of those threads returns the closing thread finishes.
  *
  * Owner: the closing thread; of what stands below "waiting for it", its caller.
  */
@@ -47,7 +47,7 @@ static bool is_worker(const sluice_node *n, const struct sluice_loop *l) {
     return false;
 }
 
-/* n->lock. Marks every loop of the application that nobody is inside of, or all; returns those not taken yet. */
+/* n->lock. Marks every loop of the application that no thread is inside of, or all; returns those not taken yet. */
 static uint32_t mark_loops(sluice_node *n, bool all, struct sluice_loop *marked[STATS_LOOPS_MAX]) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++) {
@@ -62,8 +62,8 @@ static uint32_t mark_loops(sluice_node *n, bool all, struct sluice_loop *marked[
 }
 
 /*
- * Takes every loop of the application that nobody is inside of, or all of them. None is waited for: a thread that
- * does not come back keeps its loop, and not the others. False: there are such.
+ * Takes every loop of the application that no thread is inside of, or all of them. None is waited for: a thread that
+ * does not return keeps its loop, and not the others. False: there are such.
  */
 static bool revoke_loops(sluice_node *n, bool all) {
     struct sluice_loop *marked[STATS_LOOPS_MAX];
@@ -126,7 +126,7 @@ struct patience {
     uint64_t look_ns, until_ns;
 };
 
-/* Time counts while nobody is in the way: one who is keeps his sessions, and they end when he is out. */
+/* Time counts while no thread is in the way: a thread that is keeps its sessions, which end when it is out. */
 static bool is_patient(struct patience *patience, uint64_t real) {
     if (real >= patience->look_ns) {
         stuck_look(&patience->stuck);
@@ -206,7 +206,7 @@ static void close_all(struct closing *c) {
     node_close_device(n);
 }
 
-/* Nobody looks at it any more: the place may have a new node. */
+/* No thread uses the node any more: its slot may have a new node. */
 static void close_end(sluice_node *n) {
     pthread_cond_destroy(&n->changed);
     pthread_mutex_destroy(&n->wakeup_lock);
@@ -245,8 +245,8 @@ static void look_until(struct closing *c, bool (*is_so)(const struct stuck *s)) 
 }
 
 /*
- * From here on nothing of the application's is called. What is running is waited for, but for those who are stuck:
- * whoever is not named is out when the caller returns. True: it is closed all the same.
+ * From here on no function of the application is called. Running calls are waited for, except those of stuck threads:
+ * a thread that the log does not name is out when the caller returns. True: it is closed all the same.
  */
 static bool give_up(struct closing *c, struct aside *aside) {
     stuck_forbid_calls(&c->stuck);

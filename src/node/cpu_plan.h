@@ -2,15 +2,15 @@
 /*
  * cpu_plan.h - where a node's workers and memory belong, from the machine's topology and its device.
  *
- * Pure: it looks at what it is given and changes nothing. Who claims CPUs (base/cpus.h) takes them in
+ * Pure: it reads its input and changes nothing. The caller that claims CPUs (base/cpus.h) takes them in
  * the plan's order, so that two nodes with one plan still get different ones.
  *
  * CPUs the cgroup forbids are in no plan. The device's NUMA node comes first, one hardware thread of
  * every core before the second of any; the CPUs of other nodes follow, nearest first. A device without
- * a node (the software device, a topology nobody knows) gets every CPU there is, and memory that
- * is bound nowhere. Memory is bound to no node that is empty, or that the cgroup forbids.
+ * a node (the software device, a topology that is not known) gets every CPU there is, and memory that
+ * is not bound. Memory is bound to no node that is empty, or that the cgroup forbids.
  *
- * Who knows the device's node is asked in this order, until one of them says a single node: hwloc's
+ * The device's node comes from the first of these sources that names a single node: hwloc's
  * helper for verbs devices (device_cpus), hwloc's objects (the OS device of that name, then the PCI
  * device it is), and the kernel's own number (nics).
  */
@@ -34,7 +34,7 @@ struct cpu_plan_nic { /* a device and its node, for machines that hwloc does not
 
 struct cpu_plan_input {
     hwloc_topology_t topology; /* NULL: not known */
-    const char *missing;       /* why it is not; NULL: nobody says */
+    const char *missing;       /* why it is not; NULL: no reason known */
     const char *device;        /* NULL: on no node */
     bool software;             /* in memory: on no node, whatever it is called */
     const struct cpu_plan_nic *nics;
@@ -54,12 +54,12 @@ struct cpu_plan_input {
 struct cpu_plan {
     int device_numa;                 /* CPU_PLAN_NO_NUMA: none */
     int arena_numa;                  /* the same, but for a node without memory; or chosen */
-    const char *source;              /* who knew device_numa, constant text; NULL: nobody */
+    const char *source;              /* where device_numa comes from, constant text; NULL: none */
     bool chosen;                     /* by worker_cpus or by the environment */
     uint32_t cpu_count, near_count;  /* the first near_count are next to the device */
     int16_t cpus[CPU_PLAN_CPUS_MAX]; /* candidates for workers, best first */
     int16_t
-        worker_cpu[CPU_PLAN_WORKERS_MAX]; /* where each would run if nobody else were here; -1 */
+        worker_cpu[CPU_PLAN_WORKERS_MAX]; /* where each would run if no other node were here; -1 */
     int16_t worker_numa[CPU_PLAN_WORKERS_MAX];
     char why[120];
 };

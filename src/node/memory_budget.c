@@ -46,7 +46,7 @@ uint64_t memory_budget_huge_free(const struct limits *limits, unsigned log2, int
 }
 
 /*
- * Huge pages for all of it, while there are any: that they run out is no error, but worth a word. Each
+ * Warns where huge pages do not last for all of it. That is no error while there are any. Each
  * of the two parts has pages of its own.
  */
 static void warn_huge(struct memory_budget *need, const struct memory_budget_input *in) {
@@ -88,7 +88,7 @@ static void warn(struct memory_budget *need, const struct memory_budget_input *i
     }
 }
 
-/* What the node itself opens has to be possible; that every session has another process for a peer is worth a word. */
+/* Descriptors that the node itself opens must be possible; too few for sessions to as many processes is a warning. */
 static int fit_files(struct memory_budget *need, const struct memory_budget_input *in, char *text,
                      size_t size) {
     uint64_t max = in->limits->files_max, open = in->limits->files;

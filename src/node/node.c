@@ -38,8 +38,8 @@ static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 /* ---- fork -------------------------------------------------------------------------------------- */
 
 /*
- * What all nodes share is in order in the child because the fork waits until nobody is inside. The order
- * is that in which they are taken elsewhere: the table's before the slots', the others alone.
+ * What all nodes share is in order in the child because the fork waits until no thread is inside. The order
+ * is that in which the locks are taken elsewhere: the table's before the slots', the others alone.
  */
 static void before_fork(void) {
     pthread_mutex_lock(&table_lock);

@@ -31,7 +31,7 @@
 int node_open_env(sluice_node **out, const sluice_node_options *o, const struct sluice_env *env,
                   bool manual, sluice_error *e);
 
-void node_close_device(sluice_node *n); /* the closing thread, or who opens in vain */
+void node_close_device(sluice_node *n); /* the closing thread, or a sluice_open() that fails */
 
 /* ---- options.c: checked, defaults filled in. 0 or EINVAL with *e. ---------------------------- */
 int options_node(struct node_options *out, const sluice_node_options *o, sluice_error *e);

@@ -180,7 +180,7 @@ static int check_loops(const sluice_link_options *o, sluice_node *n, sluice_erro
     return SLUICE_OK;
 }
 
-/* What means nothing on that side would be a wish that nobody hears. */
+/* Refuses an option that has no meaning on that side, because it would be ignored. */
 static int check_side(const sluice_link_options *o, bool dialing, sluice_error *e) {
     if (o->flags & ~LINK_FLAGS)
         REFUSE("unknown link flags 0x%x", o->flags & ~LINK_FLAGS);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* stuck.c - looking at threads that may be in the way of closing, see stuck.h. Owner: whoever looks. */
+/* stuck.c - looking at threads that may be in the way of closing, see stuck.h. Owner: the thread that looks. */
 #include "node/stuck.h"
 
 #include "base/aside_thread.h"
@@ -77,7 +77,7 @@ bool stuck_any(const struct stuck *s) {
     return any;
 }
 
-/* ---- nobody else ------------------------------------------------------------------------------- */
+/* ---- no more calls ----------------------------------------------------------------------------- */
 
 void stuck_forbid_calls(struct stuck *s) {
     sluice_node *n = s->n;
@@ -169,7 +169,7 @@ static void nothing(void *arg) {
 
 void stuck_tell(struct stuck *s) {
     if (is_stuck(&s->log))
-        return; /* who is inside may have what it needs */
+        return; /* the thread inside may hold a lock that this needs */
     find(s);
     atomic_store(&s->telling, true);
     struct aside *aside = aside_start("sluice-close", tell, nothing, s);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * stuck.h - who is in the way of closing: threads of the application that are inside of a handler, of the log or of a
- * call, and do not come back.
+ * stuck.h - finds threads in the way of closing: threads of the application that are inside of a handler, of the log or
+ * of a call, and do not return.
  *
- * That nobody comes back is seen by looking again and again: somebody was inside each time, and nothing moved in
- * between. Looks are counted and not time, so that a machine that stands still accuses nobody.
+ * A thread counts as stuck after several looks in a row found a thread inside and no progress in
+ * between. Looks are counted and not time, so that no thread counts as stuck because the machine stood still.
  *
  * Owner: the caller of sluice_close(); the closing thread has looks of its own. What they read is atomic, and the
  * loops are there: n->lock.
@@ -23,7 +23,7 @@
 
 struct stuck_place {
     uint32_t moves; /* at the last look */
-    uint32_t looks; /* in a row that somebody was inside and nothing had moved */
+    uint32_t looks; /* in a row that found a thread inside and no moves */
     bool watched;   /* a loop is: */
     uint32_t first; /* its moves then; what has moved since shows its calls */
     uint32_t last;  /* its call, or the log's rests, when there were to be no more */
@@ -38,15 +38,15 @@ struct stuck_news {
 
 struct stuck {
     struct sluice_node *n;
-    _Atomic bool calls_over; /* the closing thread: nobody is inside of a call any more */
+    _Atomic bool calls_over; /* the closing thread: no thread is inside of a call any more */
     struct stuck_place loops[STATS_LOOPS_MAX], calls, log;
     struct stuck_news news;
     _Atomic bool telling; /* a thread says what there is: the node and this stay meanwhile */
 };
 
-/* Looks, and wakes: who sleeps makes another turn, and who is in the middle of one does not. */
+/* Looks, and wakes the loops: a thread that sleeps makes another turn; a stuck one does not. */
 void stuck_look(struct stuck *s);
-/* Somebody is in the way. */
+/* True: some thread is in the way. */
 bool stuck_any(const struct stuck *s);
 /* No handler, nor key_lookup, is called from now on; those that are running go on. */
 void stuck_forbid_calls(struct stuck *s);
@@ -56,8 +56,8 @@ bool stuck_calls_over(const struct stuck *s);
 void stuck_forbid_log(struct stuck *s);
 bool stuck_log_over(const struct stuck *s);
 /*
- * Says who, in the log, and what stays. On a thread of its own, as the log may not return: it may want what somebody
- * has who is stuck. Where somebody is stuck in the log nothing is said.
+ * Logs which threads are stuck, and what stays. On a thread of its own, as the log may not return: it may need a lock
+ * that a stuck thread holds. If a thread is stuck in the log nothing is logged.
  */
 void stuck_tell(struct stuck *s);
 

@@ -164,7 +164,7 @@ int sluice_worker_drain(sluice_node *n, uint32_t worker, int drain) {
     int status = SLUICE_EINVAL;
     if (worker < n->worker_count) {
         struct node_worker *it = &n->workers[worker];
-        /* Under the lock: when this returns nobody is about to act upon the former word. */
+        /* Under the lock: when this returns no thread is about to act upon the former value. */
         pthread_mutex_lock(&lock);
         atomic_store_explicit(&it->drained, drain != 0, memory_order_relaxed);
         atomic_store_explicit(&it->loop->stats->drained, drain != 0, memory_order_relaxed);

@@ -41,8 +41,8 @@ struct worker_candidate {
 
 /*
  * The index of the candidate that gets a session, or -1: all are drained. Those on the device's NUMA node
- * come first; where either does not know its node it counts as near. Others get a session only if none
- * of the near ones is open. Among equals the lowest load decides, then who got one longest ago.
+ * come first; if the node of a candidate or of the device is not known it counts as near. Others get a session only if
+ * none of the near ones is open. Among equals the lowest load decides, then the one that got none for longest.
  */
 int worker_select_pick(const struct worker_candidate *list, uint32_t count, int device_numa);
 
@@ -60,7 +60,7 @@ void worker_select_release(struct sluice_node *n, const struct link_config *link
 int worker_select_plan(struct sluice_node *n);
 /* Finds out where the workers are; once, when they are there. */
 void worker_select_open(struct sluice_node *n);
-/* A fork waits until nobody is inside: before it, and on both sides after it. */
+/* A fork waits until no thread is inside: before it, and on both sides after it. */
 void worker_select_fork(bool begins);
 /* The number in a sysfs file, or WORKER_SELECT_NO_NUMA. */
 int worker_select_read_numa(const char *path);
