@@ -2,12 +2,12 @@
 /*
  * entry.h - one registration of application memory, and the word that says who has it.
  *
- * The word counts pins and hits together, so that a lookup changes one word and not two. A dead
- * registration is found by nobody any more, whatever table still names it: that is what ends it at once,
- * without waiting for anybody. Who takes away its last pin, or kills it without any, ends it.
+ * The word counts pins and hits together, so that a lookup changes one word and not two. No lookup finds a dead
+ * registration any more, whatever table still names it: that is what ends it at once,
+ * without waiting for any thread. The thread that takes away its last pin, or kills it without any, ends it.
  *
- * Places of registrations are used again at once, also while a lookup that found one in an old table is
- * about to pin it: so who pins looks at the range afterwards, which is constant while it is pinned.
+ * Entries are used again at once, also while a lookup that found one in an old table is
+ * about to pin it: so the lookup checks the range afterwards, which is constant while the entry is pinned.
  *
  * Owner: the registration cache.
  */
@@ -54,12 +54,12 @@ static inline bool regcache_entry_unpin(struct regcache_entry *reg) {
            (REGCACHE_ENTRY_DEAD | REGCACHE_ENTRY_PIN);
 }
 
-/* True: nobody has it pinned. */
+/* True: no thread has it pinned. */
 static inline bool regcache_entry_kill(struct regcache_entry *reg) {
     return (atomic_fetch_or(&reg->state, REGCACHE_ENTRY_DEAD) & REGCACHE_ENTRY_USE) == 0;
 }
 
-/* Whoever gets true ends a dead one without pins, nobody else does. */
+/* For a dead one without pins: true for one caller only, which ends it. */
 static inline bool regcache_entry_claim(struct regcache_entry *reg) {
     uint64_t state = atomic_load_explicit(&reg->state, memory_order_relaxed);
     do {

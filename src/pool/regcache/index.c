@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * index.c - tables that are written while nobody sees them, and the thread that knows when.
+ * index.c - tables that are written while no lookup sees them, and the thread that knows when.
  *
  * `version` counts what was shown. A table that is shown no more has the version that took its place.
- * `passed` is a version for which a grace period began after it was shown, and is over: what was not shown
- * from it on, nobody looks at. The seal of that is liburcu's; the thread sanitizer is told of it.
+ * `passed` is a version for which a grace period began after it was shown, and is over: no lookup reads a table that
+ * was not shown from that version on. liburcu orders that; the thread sanitizer is told of it.
  */
 #define _GNU_SOURCE
 #include "base/sanitize.h"
@@ -156,7 +156,7 @@ static void want_grace(struct regcache_index *table) {
     }
 }
 
-/* A table nobody looks at, and how many there are. */
+/* A table that no lookup reads, and how many there are. */
 static struct regcache_index_table *spare(struct regcache_index *table, uint32_t *count) {
     struct regcache_index_table *found = NULL;
     const struct regcache_index_table *shown =

@@ -3,18 +3,18 @@
  * index.h - which registration covers an address: looked up under RCU, by any number of threads.
  *
  * Registrations never overlap, so an interval tree would be a search tree of their ends; sorted in an
- * array they are the same, and are found with fewer cache lines. Whoever changes the order holds the lock
- * and writes a table of it that nobody sees yet, which is then shown with one store. A lookup reads the
+ * array they are the same, and are found with fewer cache lines. A thread that changes the order holds the lock
+ * and writes a table of it that no lookup sees yet, which is then shown with one store. A lookup reads the
  * table that is shown, inside of a read-side section of liburcu's bp flavour: the threads are the
  * application's, and that flavour registers them by itself, with their first lookup.
  *
- * A table that a lookup may be looking at is written again only after a grace period. A thread of its own
- * waits for those ("sluice-grace"), only when tables run short, and nobody ever waits for it: not the
+ * A table that a lookup may be reading is written again only after a grace period. A thread of its own
+ * waits for those ("sluice-grace"), only when tables run short, and no thread ever waits for it: not the
  * application, which may call from inside of a read-side section of its own, and not the thread that
- * reads the kernel's events, whom an unmapping thread inside of such a section waits for. Without a
- * table that may be written nothing is shown, and lookups take the lock until there is one. Neither
- * ending a registration nor using its place again waits for a grace period: see entry.h. The same thread ends
- * those that nobody else does, because their memory went away.
+ * reads the kernel's events, for which an unmapping thread inside of such a section waits. Without a
+ * table that may be written none is shown, and lookups take the lock until there is one. Neither
+ * ending a registration nor using its entry again waits for a grace period: see entry.h. The same thread ends
+ * those that no other thread ends, because their memory was unmapped.
  *
  * Owner: the registration cache. regcache_index_stop() waits for the grace period that runs, so it must not be
  * called inside of a read-side section.
@@ -91,7 +91,7 @@ void regcache_index_widen(struct regcache_index *table, uintptr_t *start, uintpt
 /* A place for a registration, FREE and DEAD; `unused_count` is not 0. */
 struct regcache_entry *regcache_index_take(struct regcache_index *table);
 void regcache_index_give(struct regcache_index *table, struct regcache_entry *reg);
-/* Takes one out and kills it. True: nobody has it pinned, so the caller ends it. */
+/* Takes one out and kills it. True: no thread has it pinned, so the caller ends it. */
 bool regcache_index_unlink(struct regcache_index *table, uint32_t i);
 /* Enters one that overlaps no other. It is found from regcache_index_show() on. */
 void regcache_index_link(struct regcache_index *table, struct regcache_entry *reg);

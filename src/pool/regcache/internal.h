@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * internal.h - what the files of the registration cache share: regcache.c has the lookups, what is added
- * and what goes; evict.c the limits, and who has to go for whom.
+ * and what is removed; evict.c the limits, and which entry makes room for which.
  *
  * Owner and locks: see regcache.h.
  */
@@ -38,7 +38,7 @@ static inline void regcache_unlock(struct regcache *cache) {
     pthread_mutex_unlock(&cache->table.lock);
 }
 
-/* A dead registration, by whoever finds it without a pin first. Without the locks. */
+/* Ends a dead registration; for the thread that finds it without a pin first. Without the locks. */
 void regcache_release(struct regcache *cache, struct regcache_entry *reg);
 
 /* ---- evict.c: without the locks ----------------------------------------------------------------- */

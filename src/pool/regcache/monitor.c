@@ -21,7 +21,7 @@
 #define UFFD_USER_MODE_ONLY 1
 #endif
 
-/* Not poll(): that fails once RLIMIT_NOFILE is lowered below what it waits for, and nobody would read. */
+/* Not poll(): that fails once RLIMIT_NOFILE is lowered below its descriptor, and no thread would read the events. */
 static void *watch_main(void *arg) {
     struct regcache_monitor *watch = arg;
     struct epoll_event ready;
@@ -42,8 +42,8 @@ static bool wait_for(struct regcache_monitor *watch, int fd) {
 }
 
 /*
- * A child of fork() has a copy of the descriptor, and while anybody has one the kernel waits for a reader
- * that the parent may have ended: so the child gives its own back first of all. A fork() waits where a
+ * A child of fork() has a copy of the descriptor, and while any process has one the kernel waits for a reader
+ * that the parent may have ended: so the child closes its copy first of all. A fork() waits while a
  * descriptor is open and not in the list.
  */
 #define WATCHES_MAX 64
@@ -150,7 +150,7 @@ bool regcache_monitor_open(struct regcache_monitor *watch, void (*on_event)(void
     return true;
 }
 
-/* Whoever sleeps in munmap() is let go when the descriptor closes. */
+/* A thread that sleeps in munmap() returns when the descriptor closes. */
 void regcache_monitor_close(struct regcache_monitor *watch) {
     uint64_t one = 1;
     while (write(watch->stop_fd, &one, sizeof one) < 0 && errno == EINTR)
@@ -179,7 +179,7 @@ bool regcache_monitor_read(struct regcache_monitor *watch, uintptr_t *start, uin
             return true;
         case UFFD_EVENT_REMAP:
             /*
-             * The watch moved along and stays there: whoever moved it runs on since the event was
+             * The watch moved along and stays there: the thread that moved the memory runs on since the event was
              * read, and may have it watched for a registration of its own by now.
              */
             *start = (uintptr_t)msg.arg.remap.from;

@@ -27,7 +27,7 @@ struct regcache_monitor {
 bool regcache_monitor_open(struct regcache_monitor *watch, void (*on_event)(void *arg), void *arg,
                            char *why, size_t size);
 void regcache_monitor_close(struct regcache_monitor *watch);
-/* Watches whole pages. 0 or an errno: EOPNOTSUPP memory that cannot be (a file's, somebody else's). */
+/* Watches whole pages. 0 or an errno: EOPNOTSUPP memory that cannot be watched (a file's, another userfaultfd's). */
 int regcache_monitor_add(struct regcache_monitor *watch, uintptr_t start, uintptr_t end);
 /* The next range that went. False: there is none. */
 bool regcache_monitor_read(struct regcache_monitor *watch, uintptr_t *start, uintptr_t *end);

@@ -46,8 +46,8 @@ void regcache_release(struct regcache *cache, struct regcache_entry *reg) {
 }
 
 /*
- * What others left, the watching thread above all: deregistering frees memory, freeing may unmap, and who
- * unmaps watched memory waits for that thread.
+ * Ends entries that other threads left, above all the watching thread: deregistering frees memory, freeing may
+ * unmap, and a thread that unmaps watched memory waits for that thread.
  */
 static void reap(void *arg) {
     struct regcache *cache = arg;
@@ -56,7 +56,7 @@ static void reap(void *arg) {
             regcache_release(cache, &cache->table.places[i]);
 }
 
-/* Whoever needs room does not wait for the thread that does the same. */
+/* A thread that needs room does not wait for the thread that does the same. */
 static void reap_left(struct regcache *cache) {
     if (atomic_exchange(&cache->table.left, false))
         reap(cache);
@@ -267,7 +267,7 @@ struct regcache_entry *regcache_get(struct regcache *cache, const void *addr, si
 
 /* ---- open and close -------------------------------------------------------------------------------- */
 
-/* Whether anybody tells of memory that goes, and there is a thread for grace periods. */
+/* Whether the kernel or the application reports unmapped memory, and there is a thread for grace periods. */
 static bool turn_on(struct regcache *cache) {
     if (cache->config.told)
         snprintf(cache->why, sizeof cache->why, "the application reports unmapped memory");

@@ -2,24 +2,24 @@
 /*
  * regcache.h - registrations of application memory, kept until the memory goes away.
  *
- * Registering costs far more than a message, and applications send from the same places again and
+ * Registering costs far more than a message, and applications send from the same memory again and
  * again. The danger is a registration that outlives its memory: unmapped and mapped again, the same
  * address is other memory, and the device would go on with the old pages. So the cache works only
- * where somebody tells it: the kernel, by userfaultfd (unmap, remap, remove; the ranges are watched in
- * write-protect mode with nothing protected, so that no fault is ever caught), or the application, who
- * promises to call regcache_gone() before it gives memory back. With neither it is off, and says why.
+ * where it is told: by the kernel, with userfaultfd (unmap, remap, remove; the ranges are watched in
+ * write-protect mode with nothing protected, so that no fault is ever caught), or by the application, which
+ * promises to call regcache_gone() before it gives memory back. With neither it is off, and reports why.
  *
  * How a stale hit is excluded: munmap() of watched memory returns only when its event was read. The
- * thread that reads events withdraws the table of lookups first and shows it again when everything the
- * events name is dead; a lookup that finds no table waits on the lock. So what is unmapped before a lookup
- * begins is gone in it. What another thread unmaps, or has mapped anew, while the lookup runs or while
+ * thread that reads events withdraws the table of lookups first and shows it again when every entry that the
+ * events name is dead; a lookup that finds no table waits on the lock. So a lookup that begins after an unmapping
+ * does not find that memory. Memory that another thread unmaps, or has mapped anew, while the lookup runs or while
  * munmap() has not returned yet is a race of the application's, as with any use of that memory. Not
- * noticed: a shared file that is truncated or punched, by whomever. A watched range is a mapping of
+ * noticed: a shared file that is truncated or punched, by any process. A watched range is a mapping of
  * its own to the kernel: mremap() of more than that fails with EFAULT, which realloc() takes as a reason
  * to copy.
  *
- * Lookups run under RCU, without a lock: index.h. What RCU defers is only writing again what a lookup
- * may be looking at; a registration ends at once.
+ * Lookups run under RCU, without a lock: index.h. RCU defers only writing to a table that a lookup
+ * may be reading; a registration ends at once.
  *
  * Entries cover whole pages and never overlap. Any thread; nothing is allocated after opening, but for what
  * liburcu keeps of each thread, with its first lookup. Two locks: `registering` is held across calls to the
