@@ -3,7 +3,7 @@
  * arena.h - registered memory in large pieces, handed out as runs of pages.
  *
  * An arena is one allocation of the fabric with one registration. The set grows in steps that
- * double, and gives whole arenas back when they are empty and somebody needs their bytes.
+ * double, and gives whole arenas back when they are empty and another part of the pool needs their bytes.
  * The budget counts every registered byte of a pool and is never exceeded.
  *
  * Owner: the pool, under its slow lock; a block may be opened without it.

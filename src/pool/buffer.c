@@ -17,7 +17,7 @@ static bool too_large(const struct pool *pool, size_t bytes) {
            page_round(bytes + POOL_HEADROOM) > pool->budget.bytes_max;
 }
 
-/* Into the cache, whoever got it; what does not fit goes to the shared list. */
+/* Into this cache, whichever cache it came from; what does not fit goes to the shared list. */
 static void put_here(struct pool *pool, struct pool_cache *cache, struct sluice_msg *msg) {
     struct magazines *bin = &cache->bin[msg->size_class];
     if (__builtin_expect(count_of(&bin->active_count) >= pool->magazine_max[msg->size_class], 0))
@@ -51,7 +51,7 @@ static struct sluice_msg *refill(struct pool *pool, struct pool_cache *cache, un
     if (!magazine_swap(bin)) {
         splice(pool, cache, size_class);
         if (!bin->active) {
-            /* While somebody waits what is too much for now goes back at once: see pool_look(). */
+            /* While a thread waits for memory, surplus buffers go back at once: see pool_look(). */
             bool spare = !atomic_load_explicit(&pool->waiting, memory_order_relaxed);
             unsigned max = spare ? pool->magazine_max[size_class] : 1;
             unsigned count = depot_take(pool, size_class, max, &chain);
@@ -90,7 +90,7 @@ static struct sluice_msg *get_slow(struct pool *pool, struct pool_cache *cache, 
     return msg;
 }
 
-/* For the address sanitizer what lies behind the bytes is nobody's; debugging has a zone of its own there. */
+/* For the address sanitizer the bytes behind a message may not be used; debugging has its own zone there. */
 static inline void open_bytes(struct sluice_msg *msg, size_t bytes) {
     size_t opened = msg->pool->debug ? msg->capacity : bytes;
     SANITIZE_UNPOISON(msg->data - POOL_HEADROOM, opened + POOL_HEADROOM);
@@ -191,7 +191,7 @@ static __attribute__((noinline)) void put_otherwise(struct pool *pool, struct po
                                                     struct sluice_msg *msg) {
     if (pool->debug && !debug_put(pool, msg))
         return;
-    /* Whoever touches it from now on is wrong: the address sanitizer tells. */
+    /* The address sanitizer reports every access from now on. */
     SANITIZE_POISON(msg->data - POOL_HEADROOM, msg->capacity + POOL_HEADROOM);
     unsigned size_class = msg->size_class;
     if (cache)
@@ -219,7 +219,7 @@ void pool_put(struct pool *pool, struct pool_cache *cache, struct sluice_msg *ms
         put_otherwise(pool, cache, msg);
         return;
     }
-    /* Whoever touches it from now on is wrong: the address sanitizer tells. */
+    /* The address sanitizer reports every access from now on. */
     SANITIZE_POISON(msg->data - POOL_HEADROOM, msg->capacity + POOL_HEADROOM);
     count_add(&bin->puts, 1);
     magazine_add(bin, msg);

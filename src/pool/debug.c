@@ -204,7 +204,7 @@ void debug_put_again(struct pool *pool, const struct sluice_msg *msg) {
 
 /* ---- the end ------------------------------------------------------------------------------------- */
 
-/* Nobody gets it again: was it written after it was returned? Is it returned at all? */
+/* The pool closes: was the buffer written after it was returned? Is it returned at all? */
 static void look_at_last(struct pool *pool, const struct sluice_msg *msg, const struct mark *mark,
                          uint64_t *count) {
     char text[240], owner[120] = "";

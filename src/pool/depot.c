@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * depot.c - the lists of free buffers that everybody may take from.
+ * depot.c - the lists of free buffers that every thread may take from.
  *
- * A buffer that is free is in a magazine, on the return stack of a cache, or in the list of its class
- * here. What is here belongs to nobody, and only what is here makes a span empty.
+ * A free buffer is in a magazine, on the return stack of a cache, or in the list of its class
+ * here. A buffer here belongs to no cache, and only buffers here make a span empty.
  *
  * Locks: see internal.h; every function takes the lock itself, where it does not say otherwise.
  */
 #include "pool/internal.h"
 
-/* The lock. News for those who wait: a buffer as they want it, or pages for any buffer. */
+/* The lock. News for waiting threads: a buffer of the class they want, or pages for any buffer. */
 static void add(struct pool *pool, struct sluice_msg *msg) {
     unsigned size_class = msg->size_class;
     pool->out--;
@@ -32,7 +32,7 @@ void depot_give(struct pool *pool, struct sluice_msg *chain) {
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* The lock. Only the classes that the cache saw: each return does this while somebody waits. */
+/* The lock. Only the classes that the cache used: each return does this while a thread waits. */
 static bool flush(struct pool *pool, struct pool_cache *cache) {
     struct sluice_msg *msg;
     for (uint64_t left = cache->seen; left != 0; left &= left - 1) {

@@ -142,7 +142,7 @@ static void serve_all(struct pool *pool) {
     }
 }
 
-/* It is started by whoever finds little memory, maybe a worker, whose CPU it must not share. */
+/* It is started by the thread that finds little memory, maybe a worker, whose CPU it must not share. */
 static void leave_the_workers_cpu(void) {
     cpu_set_t set;
     if (sched_getaffinity(getpid(), sizeof set, &set) == 0)
@@ -181,7 +181,7 @@ static void *grow_main(void *arg) {
 
 static void start(struct pool *pool) {
     if (thread_start(&pool->grower.thread, "sluice-mem", grow_main, pool) != 0) {
-        pool->grower.low_water = 0; /* everybody grows in need, then */
+        pool->grower.low_water = 0; /* then every thread grows the pool on demand */
         return;
     }
     pool->grower.started = true;

@@ -4,9 +4,9 @@
  *
  * Mapping and registering memory takes long, and more so the larger it is. When the free bytes of the
  * arenas fall below a mark, a helper thread, started at that moment, adds the next arena: it holds no
- * lock while it registers. Nobody else of a pool with a helper maps or registers: a thread that finds
- * nothing says what it wants and waits for it, which is how long it takes in any case. Only a pool that
- * has no helper (a test's, or one whose thread could not be started) grows where it is asked.
+ * lock while it registers. In a pool with a helper no other thread maps or registers: a thread that finds
+ * no memory tells the helper its need and waits, which takes as long in any case. Only a pool that
+ * has no helper (a test's, or one whose thread could not be started) grows on the calling thread.
  *
  * Owner: the pool; everything here under its slow lock.
  */

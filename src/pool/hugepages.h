@@ -2,9 +2,9 @@
 /*
  * hugepages.h - which pages registered memory is made of, and on which NUMA node they are.
  *
- * What is wished for is tried in order: pages of 1 GiB, of 2 MiB, then ordinary ones for which
+ * Page sizes are tried in this order: pages of 1 GiB, of 2 MiB, then ordinary ones for which
  * transparent huge pages are asked for. Huge pages that the system keeps apart are used only when they
- * were asked for, since they may be meant for somebody else. They are all touched at once: where a
+ * were asked for, since they may be meant for another program. They are all touched at once: where a
  * cgroup allows fewer than the system has, that fails here and does not kill the process later.
  *
  * Any thread; a report is counted with atomics.

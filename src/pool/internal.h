@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * internal.h - what the files of the pool share and nobody else includes.
+ * internal.h - what the files of the pool share; no file outside this folder includes it.
  *
  * Two locks. `lock` guards the lists of free buffers and is held for a few list operations. `slow`
  * guards arenas and the large mappings, is held across system calls, and is taken first. A thread
@@ -23,7 +23,7 @@
 
 struct pool {
     /* read at every get and put */
-    _Atomic bool waiting; /* somebody waits for memory; written under the lock */
+    _Atomic bool waiting; /* a thread waits for memory; written under the lock */
     bool debug;           /* constant: see debug.h */
     uint16_t magazine_max[POOL_CLASSES];
     int64_t return_bytes_max; /* on the return stack of one cache */
@@ -37,11 +37,11 @@ struct pool {
     struct larges larges;
     struct pool_cache *caches; /* lock */
     unsigned cache_count;
-    _Atomic uint64_t gets[POOL_CLASSES + 1]; /* of everybody without a cache, and of closed ones */
+    _Atomic uint64_t gets[POOL_CLASSES + 1]; /* of threads without a cache, and of closed caches */
     _Atomic uint64_t puts[POOL_CLASSES + 1];
 
     struct {             /* lock; see waiters.c */
-        uint64_t wanted; /* bit: somebody waits for a buffer of this class */
+        uint64_t wanted; /* bit: a thread waits for a buffer of this class */
         bool news;       /* something came back that one of them may be able to use */
         bool everywhere; /* every thread has seen the flag since it was set */
         uint32_t round;  /* how often it was set */
@@ -56,7 +56,7 @@ struct pool {
     void (*shortage)(const char *text, void *arg); /* slow */
     void *shortage_arg;
     bool shortage_locks;
-    _Atomic uint64_t seen; /* bit: somebody without a cache got or returned buffers of the class */
+    _Atomic uint64_t seen; /* bit: threads without a cache used buffers of the class */
 };
 
 /* What a buffer takes. */
@@ -92,9 +92,9 @@ void refill_put_large(struct pool *pool, struct sluice_msg *msg);
 
 /* ---- waiters.c: no lock is held -------------------------------------------------------------- */
 
-/* Somebody waits: calls wake once. */
+/* A thread waits: calls wake once. */
 void pool_wake(struct pool *pool);
-/* Somebody waits: what lies in this cache (may be NULL) goes to all, and wake is called if that may help. */
+/* A thread waits: the buffers of this cache (may be NULL) go to all, and wake is called if that may help. */
 void pool_has_waiters(struct pool *pool, struct pool_cache *cache);
 
 /*
@@ -102,7 +102,7 @@ void pool_has_waiters(struct pool *pool, struct pool_cache *cache);
  * cache's owner.
  */
 static inline void pool_look(struct pool *pool, struct pool_cache *cache) {
-    barrier_here(); /* between what came and whether somebody waits for it; partner: pool_wait() */
+    barrier_here(); /* between the buffer that came back and the flag; partner: pool_wait() */
     if (__builtin_expect(atomic_load_explicit(&pool->waiting, memory_order_relaxed), 0))
         pool_has_waiters(pool, cache);
 }

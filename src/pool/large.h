@@ -2,7 +2,7 @@
 /*
  * large.h - buffers above the largest class: each a registered mapping of its own, rounded to
  * pages. Returned ones are kept for reuse up to a bound, because registering costs far more than a
- * message; the oldest go first when there are too many or when somebody needs the bytes.
+ * message; the oldest go first when there are too many or when another buffer needs the bytes.
  *
  * Owner: the pool; lists under its list lock, opening and closing under its slow lock.
  */
@@ -20,7 +20,7 @@ struct large {
     struct block block;
     struct large *all_next, **all_link;
     struct large *kept_next; /* towards newer ones */
-    struct mark mark;        /* unused where nobody debugs */
+    struct mark mark;        /* unused without debugging */
 };
 
 struct larges {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * limit_text.h - what to tell somebody whose memory could not be had: the limit that was in the way, how
+ * limit_text.h - the text for a user whose memory could not be had: the limit that was in the way, how
  * much was needed, and what to do. Any thread.
  */
 #ifndef POOL_LIMIT_TEXT_H

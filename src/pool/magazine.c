@@ -4,7 +4,7 @@
  *
  * The stack is liburcu's wfstack. Taking all of it is one exchange too, so that any number of threads
  * may do it at once; each then walks a chain of its own. A producer has exchanged the head before it
- * writes its link: the walk stops there, keeps its place, and goes on the next time. Nobody waits.
+ * writes its link: the walk stops there, keeps its place, and goes on the next time. No thread waits.
  */
 #include "pool/magazine.h"
 
@@ -73,7 +73,7 @@ struct sluice_msg *magazine_empty(struct magazines *bin) {
 
 bool pool_cache_return(struct pool_cache *home, struct sluice_msg *msg, int64_t bytes,
                        int64_t bytes_max) {
-    /* A look only: one more on a closed stack is found by whoever runs out. */
+    /* A look only: the thread that runs out finds a buffer that was pushed onto a closed stack. */
     if (atomic_load_explicit(&home->home.closed, memory_order_relaxed) ||
         atomic_load_explicit(&home->home.bytes, memory_order_relaxed) > bytes_max)
         return false;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * magazine.h - the buffers one thread keeps at hand, and the stack on which others return its own.
+ * magazine.h - the buffers one thread keeps at hand, and the stack on which other threads return them.
  *
  * A cache holds two stacks ("magazines") a class: it works on one and swaps before it asks the
  * shared list, so that a thread at the edge of empty or full does not take the lock every time,
- * and what it hands over is the stack it has not touched for longest.
+ * and it hands over the stack that it has not touched for longest.
  *
  * A buffer carries the number of the cache it was got from. Returned with another cache, or with
  * none, it is pushed onto the home cache's return stack: one exchange. The owner splices the stack
- * when it runs out. Anybody may empty it, under the pool's lock, before the pool says that there is
- * no memory. Bytes on their way back are bounded; above the bound the buffer stays with the one who
+ * when it runs out. Any thread may empty it, under the pool's lock, before the pool reports that there is
+ * no memory. Bytes on their way back are bounded; above the bound the buffer stays with the thread that
  * returned it.
  *
- * A cache is never freed before its pool, since somebody may be about to push onto it; a closed one
+ * A cache is never freed before its pool, since another thread may be about to push onto it; a closed one
  * is used again by the next that is opened.
  *
- * Owner: one thread at a time, but for `home`, where anybody pushes, and the counters, which anybody
+ * Owner: one thread at a time, but for `home`, where any thread pushes, and the counters, which any thread
  * reads.
  */
 #ifndef POOL_MAGAZINE_H
@@ -44,7 +44,7 @@ struct pool_cache {
         struct __cds_wfs_stack returns;
         _Atomic int64_t bytes; /* about what is on it */
         _Atomic bool closed;
-        struct cds_wfs_node *half_way; /* under the pool's lock: left by one who is not the owner */
+        struct cds_wfs_node *half_way; /* under the pool's lock: left by another thread */
     } home __attribute__((aligned(128)));
 } __attribute__((aligned(128)));
 
@@ -53,7 +53,7 @@ struct pool_cache *pool_cache_new(struct pool *pool, uint16_t number);
 /* Counters with one writer. */
 static inline void count_add(_Atomic uint64_t *counter, uint64_t n) {
     uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
-    /* Release: whoever sees a return counted also sees its hand-out counted. */
+    /* Release: a reader that sees a return counted also sees its hand-out counted. */
     atomic_store_explicit(counter, value + n, memory_order_release);
 }
 
@@ -90,9 +90,9 @@ struct sluice_msg *magazine_empty(struct magazines *bin);
 /* Any thread: gives a buffer back to its home. False: it is closed, or has enough. */
 bool pool_cache_return(struct pool_cache *home, struct sluice_msg *msg, int64_t bytes,
                        int64_t bytes_max);
-/* The next returned buffer, NULL: none, or the one who returns it is half way. Owner. */
+/* The next returned buffer, NULL: none, or the thread that returns it is half way. Owner. */
 struct sluice_msg *pool_cache_next_returned(struct pool_cache *cache);
-/* The same for those who are not the owner; the pool's lock. */
+/* The same for threads that are not the owner; the pool's lock. */
 struct sluice_msg *pool_cache_next_foreign(struct pool_cache *cache);
 /* A buffer left the return stack. */
 void pool_cache_returned(struct pool_cache *cache, int64_t bytes);

@@ -4,7 +4,7 @@
  *
  * Arenas come from the fabric (mem_alloc), are registered once for local access (and to bind windows),
  * and are cut into size classes. Each loop owns a cache it uses without locks; a thread without one goes
- * through the shared lists under a mutex. A buffer belongs to the cache it was got from: whoever returns it
+ * through the shared lists under a mutex. A buffer belongs to the cache it was got from: a thread that returns it
  * elsewhere pushes it onto that cache's return stack, which is wait-free. Registered bytes never
  * exceed bytes_max. A buffer's control block (struct sluice_msg) lies outside registered memory, so
  * a stray DMA cannot corrupt it; headroom in front of the payload takes the frame header, so that
@@ -27,7 +27,7 @@
 #include "pool/hugepages.h"
 
 #define POOL_HEADROOM 64 /* bytes in front of the payload for the frame header */
-#define POOL_HEADER 32   /* the last of these: the others are nobody's, and guarded in debug mode */
+#define POOL_HEADER 32   /* the last of these: the others are unused, and guarded in debug mode */
 #define POOL_CLASSES 52  /* 64 B to 1 MiB: see span.h; larger ones are mapped singly */
 
 struct pool;
@@ -123,8 +123,8 @@ struct pool_config {
 };
 int pool_open_with(struct pool **out, const struct pool_config *config);
 /*
- * From now on a helper thread adds arenas when less than low_water bytes of them are free, so that who
- * gets a buffer seldom has to. The thread is started when that is first so. 0: no helper any more.
+ * From now on a helper thread adds arenas when less than low_water bytes of them are free, so that a thread that
+ * gets a buffer seldom has to. The helper is started when that is first so. 0: no helper any more.
  */
 void pool_grow_ahead(struct pool *pool, uint64_t low_water);
 void pool_grow_settle(struct pool *pool); /* waits until the helper has nothing to do: for tests */
@@ -151,10 +151,10 @@ struct sluice_msg *pool_get_run(struct pool *pool, struct pool_cache *cache, siz
                                 unsigned max, unsigned *count);
 void pool_put_run(struct pool *pool, struct pool_cache *cache, struct sluice_msg *first,
                   struct sluice_msg *last, unsigned count);
-/* Whose message it is, for what debugging tells at the end. Who has it; without debugging nothing. */
+/* The session and peer of a message, for the report of debugging at the end. Its owner; else it does nothing. */
 void pool_belongs(struct sluice_msg *msg, uint64_t session, const char *peer);
 
-/* Somebody wants to return a buffer that is not his. Without debugging nothing. */
+/* The caller tried to return a buffer that it does not own: reported. Without debugging it does nothing. */
 void pool_put_again(const struct sluice_msg *msg);
 
 /* The registration a buffer lies in. */
@@ -166,53 +166,53 @@ void pool_cache_close(struct pool_cache *cache);       /* returns its buffers to
 uint64_t pool_bytes(const struct pool *pool); /* registered now */
 uint64_t pool_bytes_max(const struct pool *pool);
 /*
- * A number that lives with the pool, for whoever uses it; 0 at first. Of the pool for sending it is how
+ * A number that lives with the pool, for the user of the pool; 0 at first. In the pool for sending it is how
  * many buffers are held for as long as a session lives.
  */
 _Atomic uint64_t *pool_note(struct pool *pool);
 /*
- * One more, where such buffers do not come back: who waits may have hoped for it, and is told when that was
+ * One more, where such buffers do not come back: a waiting thread may have hoped for it, and is woken if that was
  * the last. The cache's owner.
  */
 void pool_noted(struct pool *pool, struct pool_cache *cache);
-/* Buffers handed out and not returned; exact while nobody gets or puts. */
+/* Buffers handed out and not returned; exact while no thread gets or puts. */
 uint64_t pool_in_use(const struct pool *pool);
 
 /* ---- waiting for memory ------------------------------------------------------------------------ */
 
 /*
- * pool_get() never waits. Who wants to be told when to try again: pool_get() fails, pool_wait(), then
+ * pool_get() never waits. A caller that wants to be told when to try again: pool_get() fails, pool_wait(), then
  * pool_get() of as many bytes once more, because memory may have come back in between. If that fails too,
  * memory that comes back, from whatever thread, calls wake(arg) once, on that thread, with no lock
- * held, as soon as it may be enough: a buffer as it was waited for, or a run of pages that was all
- * given back; it is where others can get it then. Who tries in vain waits again. It is also called when
- * nothing is left that could come back. wake may come without need, must not wait, and must not
+ * held, as soon as it may be enough: a buffer of the class that was waited for, or a run of pages that was all
+ * given back; other threads can get it then. A caller that fails again waits again. wake is also called when
+ * no buffer is left that could come back. wake may come without need, must not wait, and must not
  * call the pool.
  */
 void pool_on_wake(struct pool *pool, void (*wake)(void *arg), void *arg); /* before it is used */
 void pool_wait(struct pool *pool, size_t bytes);
 /*
- * After an attempt in vain: whether memory may come back by itself. False: nobody has a buffer (but for
+ * After a failed attempt: whether memory may come back by itself. False: no buffer is handed out (except
  * those that pool_note() counts), no cache has a free one, or the device is gone. Any thread.
  */
 bool pool_may_return(struct pool *pool);
 /* Whether free buffers lie in it, or are on their way back to it. Any thread, while it is open. */
 bool pool_cache_has(const struct pool_cache *cache);
-/* The owner: all of them go where everybody can get them, and who waits is woken if that may help. */
+/* The owner: all of them go to the shared lists, and a waiting thread is woken if that may help. */
 void pool_cache_flush(struct pool_cache *cache);
 
 /*
- * Where it is told, in one line, that memory or the huge pages wished for cannot be had: the limit, the need
+ * Sets the receiver of one line of text for each shortage of memory or of huge pages: the limit, the need
  * and the remedy, once until it went well again. locks: the device locks what is registered. Any
  * thread, under the pool's lock: it must not call the pool.
  */
 void pool_on_shortage(struct pool *pool, bool locks, void (*call)(const char *text, void *arg),
                       void *arg);
 
-/* Where what SLUICE_POOL_DEBUG finds is told, a line at a time, any thread; standard error by default. */
+/* Sets the receiver of what SLUICE_POOL_DEBUG finds, a line at a time, any thread; standard error by default. */
 void pool_on_report(struct pool *pool, void (*call)(const char *text, void *arg), void *arg);
 
-/* ---- figures: any thread; exact while nobody gets or puts --------------------------------------- */
+/* ---- figures: any thread; exact while no thread gets or puts ------------------------------------ */
 
 struct pool_count {
     uint64_t gets, puts; /* so far: handed out, and returned by whichever thread */
@@ -224,7 +224,7 @@ struct pool_count {
 struct pool_stats {
     uint64_t bytes, bytes_max;
     uint64_t pages_free;                   /* bytes of arenas that are in no buffer */
-    uint64_t grown_ahead, grown_on_demand; /* arenas: by the helper, by who had none */
+    uint64_t grown_ahead, grown_on_demand; /* arenas: by the helper, by a thread that had none */
     uint64_t kind[HUGEPAGES_KINDS],
         numa_bound;                      /* bytes: of which pages, on the NUMA node wished for */
     uint64_t huge_missed;                /* bytes so far: huge pages were not there */

@@ -2,8 +2,8 @@
 /*
  * refill.c - where buffers come from when the lists have none, and large ones.
  *
- * Whoever comes here holds the slow lock, but while the helper grows the pool for it (grow.h). Nothing is
- * refused before everything that is free, in whatever form, was tried.
+ * A thread here holds the slow lock, except while the helper grows the pool for it (grow.h). No request is
+ * refused before every kind of free memory was tried.
  *
  * Locks: see internal.h. Any thread.
  */
@@ -37,7 +37,7 @@ static bool evict_large(struct pool *pool, unsigned keep_count, uint64_t keep_by
     return true;
 }
 
-/* Cuts a new span and takes from it before anybody else can. Returns how many. */
+/* Cuts a new span and takes from it before any other thread can. Returns how many. */
 static unsigned cut(struct pool *pool, unsigned size_class, uint32_t pages, unsigned max,
                     struct sluice_msg **chain) {
     struct arena *arena;
@@ -80,7 +80,7 @@ unsigned refill_more(struct pool *pool, struct pool_cache *cache, unsigned size_
     uint32_t usual = span_pages(size_class, SPAN_USUAL, pool->debug);
     uint32_t least = span_pages(size_class, SPAN_SINGLE, pool->debug);
     pthread_mutex_lock(&pool->slow);
-    /* Somebody may have fetched more while this thread waited. */
+    /* Another thread may have fetched more while this thread waited. */
     unsigned count = depot_take(pool, size_class, max, chain);
     if (count == 0) {
         depot_collect(pool);

@@ -57,7 +57,7 @@ struct span *span_open(struct spans *spans, struct pool *pool, unsigned size_cla
     if (marked)
         span->marks =
             calloc(slots, sizeof *span->marks); /* without them this span is not watched */
-    /* The device may be gone: then nobody registers or sends any more. */
+    /* The device may be gone: then no thread registers or sends any more. */
     uint32_t lkey = arena->block.mr ? arena->block.mr->lkey : 0;
     span->arena = arena;
     span->addr = addr;

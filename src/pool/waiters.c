@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * waiters.c - who waits for memory, and who is told that some came back.
+ * waiters.c - threads that wait for memory, and how they are told that some came back.
  *
- * A waiter says how much it wants, sets the flag, makes every thread pass a barrier, and tries once more.
- * Whoever brings memory into a cache or the lists makes it visible, and then looks at the flag
- * (pool_look()). One of the two sees the other. Who finds the flag set empties its cache and all return stacks
- * into the lists, because a buffer in a thread's cache is of no use to the waiter, and calls wake, once, if
+ * A waiter notes how much it wants, sets the flag, makes every thread pass a barrier, and tries once more.
+ * A thread that brings memory into a cache or the lists makes it visible, and then looks at the flag
+ * (pool_look()). One of the two sees the other. A thread that finds the flag set empties its cache and all return
+ * stacks into the lists, because a buffer in a thread's cache is of no use to the waiter, and calls wake, once, if
  * there is news.
  *
  * No wake is lost, since an attempt that fails has used up all that could have helped, in whatever form:
@@ -13,10 +13,10 @@
  * long enough, and the pool could not grow. That stays so until one of these comes:
  *   - a buffer of a class that is waited for, or the last one of a span, comes into the lists; a mapping of its own
  *     is kept; the pool grows. Each sets `news`, under the lock under which it is done, and only the first
- *     who waits, when nobody else does, takes it back;
+ *     waiter, when there is no other, clears it;
  *   - the helper has done what it was asked for (grow.h), or a cache is closed: these wake without asking.
- * One buffer of a span of 500 does not wake who wants a MiB, nor could it have that. And when nothing is out any
- * more that could come back, wake is called too: whoever waits for more than there is shall be told ENOMEM.
+ * One buffer of a span of 500 does not wake a thread that wants a MiB, nor could that use it. And when no buffer is out
+ * any more that could come back, wake is called too: a caller that waits for more than there is must get ENOMEM.
  *
  * Any thread. All but the flag is under the lock.
  */
@@ -67,9 +67,9 @@ void pool_wake(struct pool *pool) {
 
 void pool_has_waiters(struct pool *pool, struct pool_cache *cache) {
     pthread_mutex_lock(&pool->lock);
-    /* Under the lock: of whoever returns the last one and whoever notes one more, one sees both. */
+    /* Under the lock: of the thread that returns the last one and the thread that notes one more, one sees both. */
     uint64_t for_good = atomic_load_explicit(&pool->note, memory_order_relaxed);
-    /* What another thread is half way in bringing that one cannot give to all by itself. */
+    /* A buffer that another thread is half way in returning cannot go to the lists here: so wake. */
     bool stuck = !depot_gather(pool, cache);
     bool wake = stuck || pool->waits_for.news || pool->out <= for_good;
     pthread_mutex_unlock(&pool->lock);
