@@ -133,7 +133,7 @@ static bool may_bind_privileged(void) {
 
 bool soft_cm_addr_port_allowed(uint16_t port) {
     if (port == 0 || port >= IPPORT_RESERVED)
-        return true; /* the common cases ask nobody */
+        return true; /* the common cases need no system call */
     return port >= first_unprivileged_port() || may_bind_privileged();
 }
 

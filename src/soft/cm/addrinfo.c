@@ -150,7 +150,7 @@ static int errno_of(int code) {
     return ENOENT;
 }
 
-/* Its event is one that librdmacm writes itself: a kernel that lets nobody write any refuses it. */
+/* librdmacm writes this event itself: a kernel that lets no process write events refuses it. */
 int soft_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service,
                           const struct rdma_addrinfo *hints) {
     int error = soft_cm_id_unusable(id);
@@ -197,7 +197,7 @@ int soft_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info) {
 
 /* ---- devices ---------------------------------------------------------------------------------------- */
 
-/* Contexts stay open while somebody holds a list. */
+/* Contexts stay open while any caller holds a list. */
 struct ibv_context **soft_get_devices(int *count) {
     struct ibv_context **list = calloc(2, sizeof *list);
     if (!list)

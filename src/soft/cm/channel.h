@@ -7,12 +7,12 @@
  *
  * Two ways in. Events of the engine and of calls are appended under the channel's mutex. USER events
  * are pushed on a lock-free list out of a fixed set of nodes, because their writer may be a signal
- * handler: whoever next holds the mutex moves them behind the rest. Events taken back unfetched
- * (destroy, migrate) take their tokens along; a token that some fetcher has already read is noted as
+ * handler: the next thread that holds the mutex moves them behind the rest. Events taken back unfetched
+ * (destroy, migrate) take their tokens along; a token that a fetcher has already read is noted as
  * a debt, and that fetcher goes back to waiting.
  *
  * A channel may be closed while a thread waits in it: as with the kernel's, that thread goes on waiting,
- * until a signal interrupts it, and what it looks at, the descriptor too, stays until it leaves.
+ * until a signal interrupts it, and the memory and descriptor that it uses stay until it leaves.
  *
  * Lock order: control lock, channel mutex, an id's ack mutex. Any thread.
  */

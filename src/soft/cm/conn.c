@@ -5,7 +5,7 @@
  *
  * Follows the kernel's IB connection manager, with its timers made short (timers.h). Control lock
  * held throughout; runs on the engine thread but for what calls start. Nothing here touches a QP:
- * that is done by whoever calls or fetches, in his own thread.
+ * the thread that makes the call or fetches the event does that.
  */
 #include "soft/cm/conn.h"
 
@@ -237,8 +237,7 @@ static bool find_peer(struct soft_cm_id *id) {
         arm(id, SOFT_CM_NAMES_AGAIN_NS / 1000);
         return false;
     }
-    if (error == -EMFILE ||
-        error == -ENFILE) { /* ours, and whoever asked can do something about it */
+    if (error == -EMFILE || error == -ENFILE) { /* our own limit: the application can raise it */
         soft_cm_conn_over(id);
         soft_cm_conn_event(id, RDMA_CM_EVENT_UNREACHABLE, error);
         return false;
@@ -328,7 +327,7 @@ static void on_timer(struct soft_timer *timer) {
 
 /* ---- the peer's process died ------------------------------------------------------------------------ */
 
-/* It was we who left, because its descriptors found no place here: it is not to blame. */
+/* This process left the peer, because the peer's descriptors found no place here: the peer is not at fault. */
 static bool left_for_files(struct soft_cm_id *id) {
     int error = soft_files_or(id->conn.asked_ns, 0);
     if (error == 0)
@@ -350,7 +349,7 @@ void soft_cm_conn_peer_gone(struct soft_cm_id *id) {
         if (left_for_files(id))
             return;
         if (!id->conn.waiting) {
-            forget_peer(id); /* somebody else may have the port: the next try finds out */
+            forget_peer(id); /* another process may have the port: the next try finds out */
             id->conn.asked_the_dead = true;
             arm(id, 0);
             return;

@@ -3,8 +3,8 @@
  * conn.h - one end of a connection (RC) or of a service resolution (UD): the part of an id that
  * talks to a peer. Control lock for everything.
  *
- * A connection belongs to one peer (process) and to one number over there; messages from anybody
- * else do not find it. Requests are kept and sent again until answered, as the fault layer may lose
+ * A connection belongs to one peer (process) and to one id number there; a message from another peer
+ * does not find it. Requests are kept and sent again until answered, as the fault layer may lose
  * them and a full backlog drops them; one timer serves all states, since no state needs two.
  */
 #ifndef SOFT_CM_CONN_H
@@ -54,10 +54,10 @@ struct soft_cm_conn {
     enum soft_cm_conn_state state;
     bool waiting;               /* the peer has our request and asked for time */
     bool asked_the_dead;        /* a process that had our request is no more */
-    bool guessed, looked_again; /* whom we asked we remembered from before; and asked properly */
+    bool guessed, looked_again; /* the peer came from the port cache; was looked up since */
     unsigned tries_left;
-    uint64_t asked_ns;  /* when asking began */
-    uint64_t refuse_ns; /* nobody listens: then it is refused; 0: somebody was not yet looked for */
+    uint64_t asked_ns;       /* when asking began */
+    uint64_t refuse_ns;      /* no listener: when to refuse; 0: not looked for yet */
     struct soft_peer *peer;  /* held, or NULL */
     struct soft_cm_tcp *tcp; /* over TCP: tcp.h; NULL: within this host */
     uint64_t remote;         /* the id's number over there, 0 while unknown */
@@ -78,7 +78,7 @@ struct soft_cm_conn {
 
 /*
  * Enters a state that waits for an answer: sends request (already set) and keeps repeating it. Where
- * nobody can be asked the refusal is posted at once.
+ * no peer can be asked the refusal is posted at once.
  */
 void soft_cm_conn_ask(struct soft_cm_id *id, enum soft_cm_conn_state state);
 void soft_cm_conn_enter_timewait(struct soft_cm_id *id);
@@ -104,11 +104,11 @@ void soft_cm_conn_event_data(struct soft_cm_id *id, enum rdma_cm_event_type type
                              const uint8_t *data, size_t len);
 bool soft_cm_conn_hears_of(const struct soft_cm_id *id, enum rdma_cm_event_type type);
 /*
- * Somebody who has no id for it refuses our request. True: we only remembered that the port was
- * there, and have now asked whoever has it at present.
+ * A process that has no id for our request refuses it. True: the port cache named that process, and the request
+ * has now gone to the process that has the port at present.
  */
 bool soft_cm_conn_guessed_wrong(struct soft_cm_id *id);
-/* Nobody listens. True: it is asked again, in a while. */
+/* No process listens. True: it is asked again, in a while. */
 bool soft_cm_conn_comes_again(struct soft_cm_id *id);
 /* The peer asked for time: waits longer, and gives up then. */
 void soft_cm_conn_wait(struct soft_cm_id *id);

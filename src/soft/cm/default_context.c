@@ -29,7 +29,7 @@ struct shared {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* The one in use, then older ones: of a device that was removed, until their users are gone. */
 static CDS_LIST_HEAD(list);
-static uint32_t generation; /* of the process whose they are */
+static uint32_t generation; /* of the process that owns them */
 
 static struct shared *open_shared(void) {
     struct shared *one = calloc(1, sizeof *one);

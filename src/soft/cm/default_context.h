@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-/* Around a fork, which waits until nobody is inside of default_context.c. */
+/* Around a fork, which waits until no thread is inside of default_context.c. */
 void soft_default_context_fork(bool begins);
 
 #endif

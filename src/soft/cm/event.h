@@ -2,8 +2,8 @@
 /*
  * event.h - events: made by the control path, completed when they are fetched.
  *
- * Every event of every id passes soft_cm_event_post (USER events excepted, whose writer may hold
- * nothing): one place to delay or replace them. Control lock for making and posting.
+ * Every event of every id passes soft_cm_event_post (except USER events, whose writer may hold no
+ * lock): one place to delay or replace them. Control lock for making and posting.
  */
 #ifndef SOFT_CM_EVENT_H
 #define SOFT_CM_EVENT_H

@@ -6,8 +6,8 @@
  * control lock, but for the parts that say otherwise. An id exists for other processes as its
  * number (index and generation): a stale or invented number finds nothing.
  *
- * A request that arrives creates an id that nobody has fetched yet: it is owned by the queued event
- * and counts in its listener's backlog. The fetch makes it the application's.
+ * A request that arrives creates an id that the application has not fetched yet: the queued event owns it,
+ * and it counts in its listener's backlog. The fetch makes it the application's.
  */
 #ifndef SOFT_CM_ID_H
 #define SOFT_CM_ID_H
@@ -55,7 +55,7 @@ struct soft_cm_id {
     struct rdma_cm_id id; /* first */
     uint32_t generation;  /* of the process that made it; constant */
 
-    /* Where USER events go: read by writers, who say so in `writers`, without any lock. */
+    /* Where USER events go: writers read it without any lock, and count themselves in `writers`. */
     _Atomic(struct soft_cm_channel *) channel;
     atomic_uint writers;
     atomic_bool removed; /* the device was removed: ENXIO */
@@ -91,7 +91,7 @@ struct soft_cm_id {
     struct cds_list_head groups;       /* joined: mcast.c */
 
     unsigned backlog, rpc_client_count; /* listener: requests queued and not fetched */
-    struct soft_cm_id *listener;        /* unfetched request: whose */
+    struct soft_cm_id *listener;        /* unfetched request: its listener */
 };
 
 static inline struct soft_cm_id *soft_cm_id_of(struct rdma_cm_id *id) {
@@ -134,23 +134,23 @@ static inline int soft_cm_id_unusable(struct rdma_cm_id *id) {
 /* A new id without channel, engine reference or address. NULL: no memory. */
 struct soft_cm_id *soft_cm_id_new(enum rdma_port_space ps, enum ibv_qp_type type, void *context);
 struct soft_cm_id *soft_cm_id_find(uint64_t number);
-struct soft_cm_id *soft_cm_id_at(uint32_t place); /* whose number has these lower 32 bits */
+struct soft_cm_id *soft_cm_id_at(uint32_t place); /* the id whose number has these lower 32 bits */
 /* The id whose connection is with that peer's id of that number. */
 struct soft_cm_id *soft_cm_id_find_remote(const struct soft_peer *peer, uint64_t remote);
 /* Calls fn for every id; fn may kill ids but not free them. */
 void soft_cm_id_each(void (*fn)(struct soft_cm_id *id, void *arg), void *arg);
 /*
- * Ends what others see of an id: connection, port, requests nobody fetched, its number. Its events
+ * Ends what other processes see of an id: connection, port, unfetched requests, its number. Its events
  * stay. Harmless when repeated.
  */
 void soft_cm_id_kill(struct soft_cm_id *id);
-/* Kills and frees an id the application never saw, and that nobody began to fetch. */
+/* Kills and frees an id of a request that no thread has begun to fetch: the application never saw it. */
 void soft_cm_id_drop_request(struct soft_cm_id *id);
 /* Frees a killed id. Not under the lock if it holds the engine or a context, which it gives back. */
 void soft_cm_id_free(struct soft_cm_id *id);
 /* The listener's unfetched request is one no more: it frees its place in the backlog. */
 void soft_cm_id_unlink_request(struct soft_cm_id *id);
-/* On return nobody writes USER events of this id to the former channel any more. */
+/* On return no thread writes USER events of this id to the former channel any more. */
 void soft_cm_id_set_channel(struct soft_cm_id *id, struct soft_cm_channel *channel);
 
 /* ---- acknowledging; no lock needed --------------------------------------------------------------- */

@@ -15,13 +15,13 @@ struct soft_cm_event;
 struct soft_cm_id;
 struct soft_cm_tcp;
 
-/* Whom a REQ or SIDR REQ is for, or NULL. Control lock held. */
+/* The listener that a REQ or SIDR REQ is for, or NULL. Control lock held. */
 struct soft_cm_id *soft_cm_listen_for(uint32_t type, const union soft_cm_wire_any *msg);
 /* A REQ or SIDR REQ arrived. Control lock held. */
 void soft_cm_listen_on_request(struct soft_peer *peer, uint32_t type,
                                const union soft_cm_wire_any *msg);
 /*
- * The same of one that came over TCP, for this listener. False: there is no room, and the connection remains whose it was.
+ * The same of one that came over TCP, for this listener. False: there is no room, and the caller keeps the connection.
  */
 bool soft_cm_listen_on_tcp(struct soft_cm_id *listener, struct soft_cm_tcp *tcp,
                            const struct soft_cm_wire_req *req);

@@ -2,7 +2,7 @@
 /*
  * mcast.c - joining and leaving multicast groups.
  *
- * On one host there is nobody to ask, so a join is done at once; the id's QP enters the group when the event
+ * On one host there is no subnet manager to ask, so a join is done at once; the id's QP enters the group when the event
  * is fetched (mcast.h says how the other processes come to know). The list is guarded by the control
  * lock; the count of unacknowledged events by the id's ack mutex.
  */

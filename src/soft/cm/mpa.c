@@ -36,7 +36,7 @@ void soft_cm_mpa_over(struct soft_cm_id *id) {
     soft_lock_wake();
 }
 
-/* Its receives are flushed before anybody hears of it, and what had arrived by then has arrived. */
+/* Its receives are flushed before the application gets the event; what had arrived by then stays received. */
 static void soft_cm_mpa_end_qp(const struct soft_cm_id *id) {
     struct soft_qp *qp = soft_qp_find(id->conn.local_qpn);
     if (qp && qp->cm == id->number)
@@ -131,7 +131,7 @@ static int find_peer(struct soft_cm_id *id) {
     if (!error)
         return 0;
     conn->peer = NULL;
-    /* A descriptor that we lack is ours, and whoever asked can do something about it. */
+    /* A descriptor is missing in this process: the application can raise the limit. */
     if (error == -ECONNREFUSED || error == -EMFILE || error == -ENFILE)
         soft_cm_mpa_not_connected(id, -error);
     return error; /* else its queue is full: the next try may do */

@@ -3,8 +3,8 @@
  * mpa.h - connections of a device that is like iWARP: what rdma_cm does over TCP and MPA.
  *
  * An iWARP device connects with the queue pair that conn_param names and drives it: INIT to RTS when the
- * two agree, to ERR whenever the connection ends, and whatever ends the queue pair ends the connection.
- * There is no third message, no timewait, and nobody is asked again. Connecting blocks until TCP does, and
+ * two agree, to ERR whenever the connection ends; and when the queue pair ends, the connection ends.
+ * There is no third message, no timewait, and no request is repeated. Connecting blocks until TCP does, and
  * so does destroying an id or a queue pair that waits for its answer.
  *
  * States: REQ_SENT, REQ_RCVD, UP, OVER of enum soft_cm_conn_state; conn.waiting: TCP is connected.
@@ -38,7 +38,7 @@ void soft_cm_mpa_settle_qp(const struct soft_qp *qp);
 /* The queue pair is in ERR, or as good as destroyed. */
 void soft_cm_mpa_qp_down(const struct soft_qp *qp);
 
-/* The connection is over; whoever blocks on it looks again. */
+/* The connection is over; a thread that blocks on it looks again. */
 void soft_cm_mpa_over(struct soft_cm_id *id);
 /* It never came about: queue pair, then event. */
 void soft_cm_mpa_failed(struct soft_cm_id *id, int type, int status, const uint8_t *data,

@@ -75,7 +75,7 @@ void soft_cm_mpa_on_req(struct soft_peer *peer, const struct soft_cm_wire_mpa *r
         return;
     }
     if (req->bytes > SOFT_CM_MPA_DATA) {
-        soft_cm_wire_close(peer, req->head.from, false); /* without a word: too much data */
+        soft_cm_wire_close(peer, req->head.from, false); /* without a reply: too much data */
         return;
     }
     if (listener->rpc_client_count >= listener->backlog)
@@ -145,7 +145,7 @@ void soft_cm_mpa_on_rep(struct soft_cm_id *id, const struct soft_cm_wire_mpa *re
     soft_cm_mpa_up(id, rep->data, rep->bytes);
 }
 
-/* Nobody listens, says a process that we only remembered: has somebody else the port? */
+/* A process from the port cache says that it does not listen: has another process the port? */
 static bool looks_again(struct soft_cm_id *id) {
     struct soft_cm_conn *conn = &id->conn;
     if (conn->looked_again)
@@ -195,11 +195,11 @@ void soft_cm_mpa_on_fin(struct soft_cm_id *id) {
     }
 }
 
-/* Its kernel closes what it had. A handshake that was not answered goes to whoever has the port now. */
+/* Its kernel closes what it had. A handshake that was not answered goes to the process that has the port now. */
 void soft_cm_mpa_peer_gone(struct soft_cm_id *id) {
     bool asking = id->conn.state == SOFT_CM_CONN_REQ_SENT;
     int error = asking ? soft_files_or(id->conn.asked_ns, 0) : 0;
-    /* It was we who left, because its descriptors found no place here: it is not to blame. */
+    /* This process left the peer, because the peer's descriptors found no place here: the peer is not at fault. */
     if (error != 0 && id->conn.waiting)
         soft_cm_mpa_failed(id, RDMA_CM_EVENT_UNREACHABLE, -error, NULL, 0);
     else if (error != 0)

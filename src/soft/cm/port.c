@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * port.c - reserving ports on this host, and finding who has one. Control lock; it is given up while the names of all
- * are read, which are as many as others like.
+ * port.c - reserving ports on this host, and finding the process that has one. Control lock; it is given up while the
+ * names of all processes are read, because any process can make any number of them.
  *
  * A port is taken first and looked for conflicts after: of two processes that take overlapping
  * addresses at the same moment, one or both give way, never none.
@@ -30,7 +30,7 @@
 
 static struct soft_cm_id *buckets[BUCKETS]; /* ids with a name, by port */
 static uint64_t ephemeral[65536 / 64];      /* ports handed out without a name */
-static bool looking;                        /* somebody reads the names of all */
+static bool looking;                        /* a thread reads the names of all */
 static uint16_t ephemeral_first, ephemeral_last, ephemeral_next;
 
 void soft_cm_port_forked(void) {
@@ -81,7 +81,7 @@ static void name_of(struct soft_cm_id *id, bool reuse, struct soft_cm_port_name 
 struct conflict {
     const struct soft_cm_port_name *mine;
     const char *text, *former; /* own names, not in the way */
-    bool any_owner;            /* whoever has the port is in the way */
+    bool any_owner;            /* any owner of the port is in the way */
     int error;
 };
 
@@ -111,7 +111,7 @@ static bool see_conflict(const char *text, const struct soft_cm_port_name *other
 static void look_for_conflict(struct conflict *conflict) {
     while (looking)
         (void)soft_lock_wait(UINT64_MAX);
-    int state; /* whoever is cancelled there would look for ever */
+    int state; /* a thread that is cancelled there would leave `looking` set for ever */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     looking = true;
     soft_unlock();
@@ -259,13 +259,13 @@ struct soft_cm_id *soft_cm_port_listener(int ps, const struct sockaddr *dst, boo
     return wildcard;
 }
 
-/* Whom the names lead to that are in the way of an address. */
+/* The process behind names that are in the way of an address. */
 struct owner {
     struct soft_peer *peer; /* of our own user; else the first other user's process: */
     bool stranger;
     pid_t pid; /* 0: of another PID namespace, and like no other */
     char name[SOFT_CM_NAME_BYTES];
-    bool disputed; /* more than one of those, and nobody can tell who was first */
+    bool disputed; /* more than one of those, and it cannot be known which was first */
     int error;
 };
 
@@ -291,7 +291,7 @@ static bool own(struct owner *owner, const char *text) {
     return false;
 }
 
-/* Whoever of our user has the port at another address. -EINPROGRESS: that is being read. */
+/* Finds a process of our user that has the port at another address. -EINPROGRESS: the names are being read. */
 static void look_elsewhere(struct owner *owner, int ps, uint16_t port) {
     struct soft_name_search what;
     struct soft_names names;
@@ -307,8 +307,8 @@ static void look_elsewhere(struct owner *owner, int ps, uint16_t port) {
 
 /*
  * Names of a port that overlap cannot belong to different processes that are honest: the later one gives way. A
- * process that does not could take the connections of another user's listener with a more exact name. So whoever
- * is of our own user comes first, and others only where they are one.
+ * process that does not give way could take the connections of another user's listener with a more exact name. So a
+ * process of our own user comes first, and other users' only where they are one process.
  */
 int soft_cm_port_owner(int ps, const struct sockaddr *dst, struct soft_peer **peer) {
     struct soft_cm_port_name name = {.ps = ps, .port = soft_cm_addr_port(dst)};
@@ -333,7 +333,7 @@ int soft_cm_port_owner(int ps, const struct sockaddr *dst, struct soft_peer **pe
     *peer = owner.peer;
     if (owner.peer) {
         soft_cm_port_cache_note(ps, dst,
-                                *peer); /* another user's may be somebody else's next time */
+                                *peer); /* another user's name may lead elsewhere next time */
         return 0;
     }
     if (owner.error || !owner.stranger || owner.disputed)

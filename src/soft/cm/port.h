@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * port.h - ports of a port space: who has reserved one, who listens on it.
+ * port.h - ports of a port space: which process has reserved one, and which id listens on it.
  *
  * A port asked for by the application is reserved for the whole host by its name (port_name.h). The
  * source port of an id that never asked is only unique in this process: it costs no descriptor, and
- * nobody connects to it. Control lock for everything.
+ * no peer connects to it. Control lock for everything.
  */
 #ifndef SOFT_CM_PORT_H
 #define SOFT_CM_PORT_H
@@ -29,7 +29,7 @@ struct soft_cm_port {
     struct soft_cm_id *next, **link; /* ids with a port, by port */
 };
 
-/* Reads which ports the system gives out, without the lock; nobody has one yet. */
+/* Reads which ports the system gives out, without the lock; no port is taken yet. */
 void soft_cm_port_start(void);
 /* This process is a fork's child: nothing is its own yet. */
 void soft_cm_port_forked(void);
@@ -43,13 +43,13 @@ int soft_cm_port_rename(struct soft_cm_id *id);
 void soft_cm_port_release(struct soft_cm_id *id);
 
 /*
- * The listener for an address and port of a port space. Without one, *known says whether somebody
+ * The listener for an address and port of a port space. Without one, *known says whether an id of this process
  * listens on that port at another address.
  */
 struct soft_cm_id *soft_cm_port_listener(int ps, const struct sockaddr *dst, bool *known);
 /*
- * The process that owns a destination's port. 0 and a held peer, or -errno: ECONNREFUSED nobody.
- * Where only another address of that port is bound, its owner of our user, who will refuse. EINPROGRESS:
+ * The process that owns a destination's port. 0 and a held peer, or -errno: ECONNREFUSED no process.
+ * Where only another address of that port is bound, its owner of our user, which will refuse. EINPROGRESS:
  * names are being read to find that out; ask again in SOFT_CM_NAMES_AGAIN_NS.
  */
 #define SOFT_CM_NAMES_AGAIN_NS 1000000

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * port_cache.h - whom we found at a port lately. Asking the kernel for the owner of a name takes a
- * connection; most requests go where the last one went. What is remembered is a guess: the process
- * may have given the port up. It then says so, and the requester looks again. Control lock.
+ * port_cache.h - the process that was found at a port lately. Asking the kernel for the owner of a name takes a
+ * connection; most requests go where the last one went. An entry is a guess: the process
+ * may have given the port up. It then refuses, and the requester looks the port up again. Control lock.
  */
 #ifndef SOFT_CM_PORT_CACHE_H
 #define SOFT_CM_PORT_CACHE_H

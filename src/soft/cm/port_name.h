@@ -8,8 +8,8 @@
  *   sluice-soft.1/cm/<port space>/<family><address>/<port>/r<process>-<id>
  *
  * family is 4, 6, or o for an IPv6 address whose owner set AFONLY; address is hexadecimal, or "any".
- * The second form is a port bound with REUSEADDR and not listening: it only stands in the way of
- * others, nobody connects to it. Everything a client needs is in the first form, so a connect is a
+ * The second form is a port bound with REUSEADDR and not listening: it only keeps other processes from the
+ * port, and no peer connects to it. Everything a client needs is in the first form, so a connect is a
  * few failed attempts at most; conflicts between wildcards and addresses, which a plain bind does
  * not notice, are found in the kernel's list of unix sockets. No state.
  */

@@ -15,7 +15,7 @@ struct rdma_conn_param;
 
 /* INIT with the final rights, RTR, RTS. 255: the negotiated value. 0, or -1 and errno. */
 int soft_cm_qp_connect(struct soft_cm_id *id, uint8_t responder_resources, uint8_t initiator_depth);
-/* To ERR, if there is a QP; its failure interests nobody. */
+/* To ERR, if there is a QP; a failure does not matter. */
 void soft_cm_qp_error(struct soft_cm_id *id);
 /* Index of a GID in the port's table, 0 if it is not there. */
 uint8_t soft_cm_qp_gid_index(struct ibv_context *verbs, const union ibv_gid *gid);

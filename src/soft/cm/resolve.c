@@ -2,9 +2,9 @@
 /*
  * resolve.c - from an address to the device: bind_addr, resolve_addr, resolve_route.
  *
- * Nothing has to be asked of a network: the device reaches this host and nothing else, so each call
- * knows its result at once and posts it as an event. An address of another host is EREMOTE, which no
- * route of the kernel's ends with: whoever gets it knows that it is the device that ends here.
+ * No answer of a network is waited for: an address of this host, or a TCP route, is known at once, so each call
+ * posts its result as an event. Where the id may not use TCP an address of another host is EREMOTE, which no
+ * route of the kernel's ends with: so the application knows that the software device does not go there.
  */
 #include <stdlib.h>
 #include <string.h>

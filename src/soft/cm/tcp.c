@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * tcp.c - a connection's socket: opened, dialed, given to its queue pair, closed; and what the connection manager's
- * messages make of it. tcp_offer.c has what arrives, tcp_port.c who listens.
+ * messages make of it. tcp_offer.c has the messages that arrive, tcp_port.c the listeners.
  *
  * Control lock for everything. No call waits.
  */
@@ -79,7 +79,7 @@ static int socket_of(const struct soft_cm_tcp *tcp) {
     return qp && qp->tcp->socket ? qp->tcp->fd : -1;
 }
 
-/* Of a connection whose socket holds nothing yet: what it does not take at once it will not take. */
+/* For a connection whose socket holds no bytes yet: bytes that it does not take at once it will never take. */
 bool soft_cm_tcp_write(struct soft_cm_tcp *tcp, const struct iwarp_handshake *handshake) {
     uint8_t bytes[IWARP_HANDSHAKE_MAX];
     size_t count = iwarp_handshake_put(bytes, handshake);
@@ -180,7 +180,7 @@ static void failed(struct soft_cm_tcp *tcp, int error) {
     soft_cm_tcp_offer_again(tcp);
 }
 
-/* TCP lets a socket connect to itself; but nobody listens there, as the port is taken. */
+/* TCP lets a socket connect to itself; but there is no listener there, as the port is taken. */
 static bool is_itself(struct soft_cm_id *id) {
     const struct sockaddr *src = soft_cm_id_src(id), *dst = soft_cm_id_dst(id);
     return soft_cm_addr_port(src) == soft_cm_addr_port(dst) && soft_cm_addr_equal(src, dst);
@@ -277,7 +277,7 @@ void soft_cm_tcp_closed(uint64_t number, bool answered) {
     if (!tcp || !tcp->carried)
         return;
     if (!answered && id->conn.state == SOFT_CM_CONN_DREQ_SENT)
-        return; /* the timer says that nobody answers */
+        return; /* the timer reports that the peer does not answer */
     tcp->stage = SOFT_CM_TCP_ENDED;
     soft_cm_tcp_offer_again(tcp);
 }
@@ -292,7 +292,7 @@ void soft_cm_tcp_heard(uint64_t number) {
 
 /* ---- messages ------------------------------------------------------------------------------------------------ */
 
-/* Of a dialer whose application has no queue pair here, or not yet. A READ has to wait for the one that hears its answer. */
+/* For a dialer whose application has no QP here, or not yet. A READ must wait for the QP that gets its answer. */
 static void send_first_frame(struct soft_cm_tcp *tcp) {
     struct iwarp_tx_message message = {.opcode = IWARP_WRITE};
     struct iwarp_tx *tx = malloc(sizeof *tx);
@@ -352,7 +352,7 @@ void soft_cm_tcp_outgoing(struct soft_cm_id *id, enum soft_cm_wire_type type,
     if (soft_fault_active() &&
         soft_fault_message(&id->fault, (struct soft_fault_way){.tcp = id->number}, type, msg,
                            bytes)) {
-        if (type == SOFT_CM_WIRE_RTU && id->conn.tcp) /* nobody asks for it again */
+        if (type == SOFT_CM_WIRE_RTU && id->conn.tcp) /* the peer does not ask for it again */
             soft_cm_tcp_offer_later(id->conn.tcp);
         return;
     }

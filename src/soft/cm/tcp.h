@@ -2,8 +2,8 @@
 /*
  * tcp.h - connections to other hosts: what the connection manager's messages are on a TCP connection with MPA.
  *
- * The states of a connection and the application's events are those of connections within the host (conn.h). What differs
- * is how its messages travel:
+ * The states of a connection and the application's events are those of connections within the host (conn.h). Only the
+ * way of its messages differs:
  *
  *   REQ         TCP's connection and MPA's request; sent once, as TCP loses nothing
  *   REP         MPA's reply
@@ -12,8 +12,8 @@
  *   DREQ, DREP  the end of the stream, either way
  *   MRA         that TCP is connected: the request waits over there
  *
- * The other end may be Linux's Soft-iWARP, or a NIC. What arrives becomes a message, is offered to the connection's state as
- * one that came from a process of this host is, and offered again where a fault plan lost it or there was no room for it.
+ * The other end may be Linux's Soft-iWARP, or a NIC. What arrives becomes a message, is offered to the connection's
+ * state like one from a process of this host, and offered again if a fault plan lost it or there was no room for it.
  *
  * The peer's queue pair has no number here. A number that no queue pair has, bit 23 set, stands for the connection:
  * the move to RTR with it gives the socket to the queue pair.
@@ -57,9 +57,9 @@ struct soft_cm_tcp {
     bool heard;   /* the dialer's first frame is here, or need not be waited for */
     bool quiet;   /* the dialer sends no first frame: the listener may speak before long */
     uint64_t quiet_ns;
-    bool refused; /* nobody listens there */
+    bool refused; /* no listener there */
     int error;    /* errno that connecting came to, or what is wrong with the reply */
-    uint32_t qpn; /* carried: whose it is */
+    uint32_t qpn; /* carried: the QP that has it */
     struct iwarp_offer offer;
     struct iwarp_terms terms;
     struct iwarp_handshake request; /* the dialer's; its data is in `data` or `parser` */
@@ -81,8 +81,8 @@ static inline bool soft_cm_tcp_is_qpn(uint32_t qpn) {
 }
 
 /*
- * An id's address was resolved to one that TCP goes to: its socket, bound to its source, whose address and port the id then
- * shows. 0 or an errno.
+ * An id's address was resolved to one that TCP goes to: opens its socket, bound to its source, whose address and port
+ * the id then has. 0 or an errno.
  */
 int soft_cm_tcp_open(struct soft_cm_id *id);
 /* The connection is over, or was resolved anew. A queue pair that has the socket is in ERR behind it. */

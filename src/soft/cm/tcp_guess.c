@@ -52,7 +52,7 @@ static struct guesser *find(struct soft_cm_tcp_origin from) {
     return NULL;
 }
 
-/* The place of whoever was wrong least, and longest ago of those. */
+/* The entry of the origin with the fewest wrong keys, and of those the one that was wrong longest ago. */
 static struct guesser *make_place(struct soft_cm_tcp_origin from) {
     struct guesser *least = &guessers[0];
     for (unsigned i = 1; i < ORIGINS; i++) {

@@ -2,9 +2,9 @@
 /*
  * tcp_guess.h - where wrong keys come from, and how long a connection from there is kept waiting.
  *
- * Each wrong key costs a peer its connection; who has said 16 of them gets one connection a second, and of more that wait
- * some at most. Addresses of IPv6 count by their first 64 bits, of which one peer has all. It is forgotten ten minutes after
- * the last wrong key. The table is small: of more, those that were wrong least go first.
+ * Each wrong key costs a peer its connection. An origin with 16 of them gets one connection a second; of further ones
+ * only a few wait. Addresses of IPv6 count by their first 64 bits, of which one peer has all. A count ends ten minutes
+ * after the last wrong key. The table is small: when it is full, the origin with the fewest wrong keys goes first.
  *
  * Control lock for everything.
  */

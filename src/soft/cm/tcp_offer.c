@@ -2,8 +2,8 @@
 /*
  * tcp_offer.c - what arrives on a connection's socket, as messages to the states of the connection.
  *
- * Control lock held, on the engine thread. What is read is a peer's: the parser has bounds, and what it took is judged
- * before anybody hears of it.
+ * Control lock held, on the engine thread. The bytes come from a peer: the parser has bounds, and what it took is
+ * checked before any other code gets it.
  */
 #include "soft/cm/tcp_offer.h"
 
@@ -20,7 +20,7 @@
 #include "soft/fault/cm.h"
 #include "soft/verbs/device_state.h"
 
-/* After a reply to a dialer that sends no frame of nothing: Soft-iWARP takes frames in the same segment as the reply amiss. */
+/* After a reply to a dialer that sends no empty frame: Soft-iWARP misreads frames in the same segment as the reply. */
 #define QUIET_NS 50000000u
 
 /* ---- reading ------------------------------------------------------------------------------------------------- */
@@ -89,7 +89,7 @@ static void read_handshake(struct soft_cm_tcp *tcp) {
     judge(tcp, parsed, &handshake);
 }
 
-/* The dialer's first frame is here, and nobody's queue pair to take it: it stays where it is. */
+/* The dialer's first frame is here, and no queue pair to take it: the bytes stay in the socket. */
 static void look(struct soft_cm_tcp *tcp) {
     uint8_t byte;
     if (recv(tcp->watch.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)

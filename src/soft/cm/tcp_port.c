@@ -178,7 +178,7 @@ static void on_accept(struct soft_watch *watch, uint32_t events) {
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
             pause_accepting(port);
         if (fd < 0)
-            return; /* there is none, or it is no more: whoever comes next is reported */
+            return; /* none, or it was closed: the next one is reported */
         if (port->unread >= HALF_OPEN_MOST)
             drop_oldest_of_most(port);
         begin(port, fd, &from);

@@ -2,8 +2,8 @@
 /*
  * tcp_port.h - a listener's TCP port, and connections whose request is not whole yet, or waits for room in the backlog.
  *
- * Anybody who can reach the port gets so far. A connection has 5 s for its request; 64 of a listener may be without one,
- * and of more the oldest of the address that has most goes. Then 64 may wait for room, and no more are accepted.
+ * Every host that can reach the port gets so far. A connection has 5 s for its request; 64 of a listener may be without
+ * one; of more, the oldest of the address that has most is closed. Then 64 may wait for room, and no more are accepted.
  *
  * Control lock for everything.
  */
@@ -21,13 +21,13 @@ struct soft_cm_id;
 struct soft_cm_tcp;
 
 /*
- * Takes the TCP port of the id's source address, which nobody reaches yet. 0, also where the address needs none, or -errno.
+ * Takes the TCP port of the id's source address, which no peer reaches yet. 0 (also if it needs none) or -errno.
  * Harmless when repeated.
  */
 int soft_cm_tcp_port_reserve(struct soft_cm_id *id);
 int soft_cm_tcp_port_listen(struct soft_cm_id *id); /* the same, and connections are accepted */
 void soft_cm_tcp_port_close(struct soft_cm_id *id);
-void soft_cm_tcp_port_forked(void); /* nobody's is this process's */
+void soft_cm_tcp_port_forked(void); /* the ports are the parent's: this process has none */
 
 /* Of connections without an id, from tcp_offer.c. */
 struct soft_cm_tcp *soft_cm_tcp_port_find(uint64_t serial);

@@ -55,7 +55,7 @@ bool soft_cm_wire_addr_get(struct sockaddr_storage *to, const struct soft_cm_wir
 
 /* ---- out ------------------------------------------------------------------------------------------ */
 
-/* id: whose message it is, or NULL. */
+/* id: the one that sends the message, or NULL. */
 static void outgoing(struct soft_cm_id *id, struct soft_peer *peer, enum soft_cm_wire_type type,
                      const void *msg, size_t bytes) {
     if (soft_fault_active() &&
@@ -138,7 +138,7 @@ static size_t size_of(uint32_t type) {
 
 /*
  * The id a message means: its connection must be with this peer and, once known, with that number.
- * Whoever gives up before it learnt our number names only its own.
+ * A peer that gives up before it learnt our number names only its own.
  */
 static struct soft_cm_id *addressee(struct soft_peer *peer, uint32_t type,
                                     const struct soft_cm_wire_head *head) {
@@ -148,7 +148,7 @@ static struct soft_cm_id *addressee(struct soft_peer *peer, uint32_t type,
     struct soft_cm_id *id = soft_cm_id_find(head->to);
     if (!id || id->conn.peer != peer)
         return NULL;
-    /* A refusal without an id at the other end: only to one who has asked. */
+    /* A refusal without an id at the other end: only for an id that has sent a request. */
     bool asked =
         id->conn.state == SOFT_CM_CONN_REQ_SENT || id->conn.state == SOFT_CM_CONN_SIDR_SENT;
     bool refusal =
@@ -157,7 +157,7 @@ static struct soft_cm_id *addressee(struct soft_peer *peer, uint32_t type,
     return !id->conn.remote || id->conn.remote == head->from || anonymous ? id : NULL;
 }
 
-/* Whom a fault plan counts it for: a request has no id here yet, its listener has. */
+/* The object that a fault plan counts it for: a request has no id here yet, its listener has. */
 static struct soft_fault_id *counted_for(struct soft_peer *peer, uint32_t type,
                                          const union soft_cm_wire_any *msg) {
     bool request =

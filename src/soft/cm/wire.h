@@ -108,8 +108,8 @@ struct soft_cm_wire_mpa {
     uint32_t qp_num;
     uint16_t ps;
     uint8_t again;                                /* MPA_REQ */
-    uint8_t responder_resources, initiator_depth; /* of whoever sends it */
-    uint8_t reset;                                /* MPA_REJ: nobody listens */
+    uint8_t responder_resources, initiator_depth; /* of the sender */
+    uint8_t reset;                                /* MPA_REJ: no listener */
     uint8_t bytes;                                /* of data */
     uint8_t zero[5];
     uint8_t data[256]; /* room for what a caller may give, and is then refused */
@@ -149,7 +149,7 @@ void soft_cm_wire_send_plain(struct soft_cm_id *id, enum soft_cm_wire_type type)
 /* Answers without a connection: refusal of a request, confirmation of an unknown disconnect. */
 void soft_cm_wire_refuse(struct soft_peer *peer, uint64_t to, enum soft_cm_wire_type request,
                          bool port_known);
-/* The same of iWARP: by TCP, which is nobody listens, or closed behind its back. */
+/* The same of iWARP, as TCP would do it: reset if there is no listener, else the connection is closed. */
 void soft_cm_wire_close(struct soft_peer *peer, uint64_t to, bool reset);
 /* Hands a received message of the right size to the connection it names. */
 void soft_cm_wire_deliver(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes);
