@@ -113,7 +113,7 @@ static void later(struct soft_fault_way way, bool arrived, uint32_t type, const 
     wait_for_first();
 }
 
-/* The engine stops: what is late goes out now, behind it there is no time; nobody is left to hear. */
+/* The engine stops: delayed messages go out now, because no time is left; no thread waits for arrivals any more. */
 void soft_fault_messages_flush(void) {
     struct late *one;
     cds_list_for_each_entry(one, &late_list, link)
@@ -146,7 +146,7 @@ bool soft_fault_arrival_waits(const struct soft_peer *peer) {
     return false;
 }
 
-static struct soft_fault_id nobody; /* whose answers and requests without an id are */
+static struct soft_fault_id nobody; /* counts answers and requests without an id */
 
 bool soft_fault_message(struct soft_fault_id *id, struct soft_fault_way way, uint32_t type,
                         const void *msg, size_t bytes) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * ctl.c - the control socket: who may ask, what is asked, answers. Engine thread, control lock held.
+ * ctl.c - the control socket: which processes may ask, requests, answers. Engine thread, control lock held.
  *
  * Bounded in everything: clients (one too many ends the one that came first), a request's length, an
  * answer's length. A client that does not read its answer keeps nothing but its own memory waiting.
@@ -232,7 +232,7 @@ static void on_client(struct soft_watch *watch, uint32_t events) {
         send_answer(c);
         return;
     }
-    struct soft_untrusted_fd_fds fds; /* nobody asked for any */
+    struct soft_untrusted_fd_fds fds; /* no request brings descriptors */
     bool cut;
     ssize_t got = soft_untrusted_fd_recv(c->watch.fd, text, sizeof text - 1, &fds, &cut);
     if (got == -EAGAIN || got == -EINTR)
@@ -295,7 +295,7 @@ void soft_ctl_start(void) {
     snprintf(name, sizeof name, SOFT_CTL_PREFIX "%d-%016llx", (int)getpid(),
              (unsigned long long)soft_peer_own_number());
     (void)soft_abstract_socket_bind(&listener, name,
-                                    on_accepted); /* without it nobody can ask, no more */
+                                    on_accepted); /* if it fails, no request can come */
 }
 
 void soft_ctl_stop(void) {

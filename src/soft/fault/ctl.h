@@ -2,8 +2,8 @@
 /*
  * ctl.h - the control socket of a process that has the device open: abstract, SOCK_SEQPACKET, named
  * SOFT_CTL_PREFIX, the PID it has for itself, a dash and a random number. Of other PID namespaces several may have that
- * PID: it says where to look first, and the kernel who listens. Its user and root may ask; docs/faults.md has the
- * commands, ctl_client.h finds it.
+ * PID: the name says where to look first, and the kernel which process listens. Its user and root may ask;
+ * docs/faults.md has the commands, ctl_client.h finds it.
  *
  * A request is one packet of text. The answer is one or more packets whose first byte says what they
  * are: '+' more follows, '=' the last one, '!' the last one and a refusal, with the reason.

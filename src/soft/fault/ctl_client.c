@@ -21,7 +21,7 @@ static bool look(const char *text, void *arg) {
     struct search *search = arg;
     int fd = soft_name_reach(text, search->who);
     if (fd < 0) {
-        if (fd != -ECONNREFUSED) /* of whom is not to be known: it may be the one */
+        if (fd != -ECONNREFUSED) /* the listener is not known: it may be the one */
             search->result = fd;
         return true;
     }

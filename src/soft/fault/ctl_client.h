@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * ctl_client.h - the other end of a control socket (ctl.h): a process is found by who listens, not by the name.
+ * ctl_client.h - the other end of a control socket (ctl.h): finds a process by its listening socket, not by the name.
  *
  * No state, any thread, with and without a device open.
  */

@@ -242,7 +242,7 @@ enum soft_fault_verdict soft_fault_send(struct soft_qp *qp, int *status) {
     } else if (v == SOFT_FAULT_PASS) {
         f->dark_since_ns = 0;
     }
-    if (v == SOFT_FAULT_HOLD) { /* whoever polls looks again, and the engine */
+    if (v == SOFT_FAULT_HOLD) { /* the poller tries again, and the engine */
         soft_qp_attend(qp);
         st(qp->need_tick, true);
         soft_qp_timer_want();
