@@ -18,7 +18,7 @@
 #include "soft/ipc/own_user.h"
 #include "soft/ipc/untrusted_fd.h"
 
-#define QUEUE 4096         /* connections nobody accepted yet; the kernel may allow fewer */
+#define QUEUE 4096         /* connections not accepted yet; the kernel may allow fewer */
 #define BATCH 8            /* accepted in one turn, with the control lock held */
 #define RETRY_NS 10000000u /* out of descriptors */
 
@@ -88,7 +88,7 @@ void soft_abstract_socket_unbind(struct soft_abstract_socket *name) {
         return;
     soft_timer_cancel(&name->retry);
     soft_watch_remove(&name->watch);
-    /* Whoever waits to be accepted may have sent something already: see untrusted_fd.h. */
+    /* A process that waits to be accepted may have sent something already: see untrusted_fd.h. */
     shutdown(name->watch.fd, SHUT_RD);
     for (int i = 0; i < QUEUE; i++) {
         int fd = accept4(name->watch.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -100,7 +100,7 @@ void soft_abstract_socket_unbind(struct soft_abstract_socket *name) {
     name->watch.fd = -1;
 }
 
-/* A socket connected to whoever has the name, or -errno: ECONNREFUSED nobody, EAGAIN queue full. */
+/* A socket connected to the owner of the name, or -errno: ECONNREFUSED no owner, EAGAIN queue full. */
 static int soft_abstract_socket_connect(const char *text) {
     struct sockaddr_un sun;
     socklen_t len;
@@ -110,7 +110,7 @@ static int soft_abstract_socket_connect(const char *text) {
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    /* SO_PEERCRED says who it was that began to listen; what is said there tells who he is then. */
+    /* SO_PEERCRED gives the process that began to listen; SO_PASSCRED the sender of each message. */
     int on = 1;
     if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
         connect(fd, (struct sockaddr *)&sun, len) != 0) {

@@ -18,19 +18,19 @@ struct ucred;
 struct soft_abstract_socket {
     struct soft_watch watch;  /* the listening socket; fd -1 = not bound */
     struct soft_timer retry;  /* out of descriptors: accepts again then, rather than spin */
-    void (*accepted)(int fd); /* who connected; takes the descriptor over */
+    void (*accepted)(int fd); /* a process connected; the callee owns the descriptor */
 };
 
 /* Binds a name and accepts on it. 0 or -errno (EADDRINUSE). */
 int soft_abstract_socket_bind(struct soft_abstract_socket *name, const char *text,
                               void (*accepted)(int fd));
 void soft_abstract_socket_unbind(struct soft_abstract_socket *name);
-/* The same, and who that is. */
+/* The same, and the credentials of that process. */
 int soft_name_reach(const char *text, struct ucred *who);
 
 /*
  * Names beside one that all users share, for when a stranger has that: `shared`, the user's id and a random end, so
- * that nobody can take them in advance. Who belongs to the user finds them by how they begin (name_search.h).
+ * that no process can take them in advance. Processes of the user find them by their beginning (name_search.h).
  */
 void soft_name_besides(const char *shared, char text[SOFT_NAME_BYTES]);
 int soft_name_bind_besides(struct soft_abstract_socket *name, const char *shared,

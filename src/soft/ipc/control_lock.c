@@ -2,9 +2,9 @@
 /*
  * control_lock.c - see control_lock.h.
  *
- * A mutex alone goes to who is quickest. That is whoever has just let go and wants it again: the engine, with peers
- * that give it work all the time, or a call that waits for a peer and looks again and again. So whoever waits for the
- * lock holds the entry meanwhile, and nobody passes him.
+ * A mutex alone goes to the quickest thread. That is the thread that has just unlocked it and wants it again: the
+ * engine, with peers that give it work all the time, or a call that waits for a peer and looks again and again. So a
+ * thread that waits for the lock holds the entry mutex meanwhile, and no other thread can overtake it.
  */
 #define _GNU_SOURCE
 #include "soft/ipc/control_lock.h"
@@ -50,7 +50,7 @@ void soft_unlock(void) {
     pthread_mutex_unlock(&control);
 }
 
-/* Whoever is cancelled while it waits would take the lock with it. */
+/* Cancellation is off: a thread that is cancelled while it waits would end with the lock held. */
 bool soft_lock_wait(uint64_t deadline_ns) {
     struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u),
                              .tv_nsec = (long)(deadline_ns % 1000000000u)};
@@ -82,5 +82,5 @@ void soft_lock_start(void) {
 void soft_lock_forked(void) {
     soft_lock_start(); /* those that waited are the parent's, */
     waiters = 0;
-    pthread_mutex_init(&entry, NULL); /* as who had this one */
+    pthread_mutex_init(&entry, NULL); /* the thread that held it is not in the child */
 }

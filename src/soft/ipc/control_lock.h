@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * control_lock.h - the control lock, of everything of the control path: peers, cm ids, listeners, links. It is never taken by
- * post_send, post_recv or poll_cq. Lock order: control lock, then qp lock, then cq lock; event channels have leaf locks
- * of their own. Whoever waits for it has it next.
+ * control_lock.h - the control lock, of everything of the control path: peers, cm ids, listeners, links. It is never
+ * taken by post_send, post_recv or poll_cq. Lock order: control lock, then qp lock, then cq lock; event channels have
+ * leaf locks of their own. A thread that waits for it gets it next.
  */
 #ifndef SOFT_IPC_CONTROL_LOCK_H
 #define SOFT_IPC_CONTROL_LOCK_H

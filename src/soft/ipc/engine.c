@@ -167,7 +167,7 @@ static void run_timers(void) {
 }
 
 /*
- * Whoever arms a timer must wake the thread if it sleeps for longer. While timers come and go all the
+ * A thread that arms a timer must wake the engine thread if that sleeps for longer. While timers come and go all the
  * time (connections are set up) it therefore never sleeps for long.
  */
 static int next_timeout_ms(void) {

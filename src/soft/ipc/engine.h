@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * engine.h - the software device's one helper thread. It shares everything of the control path with callers, by control_lock.h.
+ * engine.h - the software device's one helper thread. It shares the control path with callers, by control_lock.h.
  *
  * The engine thread sits in epoll without a timeout (except for timers) and so costs nothing while
  * pollers make the progress themselves. It owns the sockets between processes, the listening
@@ -8,7 +8,7 @@
  *
  * Callbacks run on the engine thread with the control lock held and must not block.
  *
- * The engine lives while somebody holds a reference: an open context, an event channel or a cm id.
+ * The engine lives while there is a reference to it: an open context, an event channel or a cm id.
  */
 #ifndef SOFT_IPC_ENGINE_H
 #define SOFT_IPC_ENGINE_H

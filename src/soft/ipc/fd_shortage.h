@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * fd_shortage.h - whether this process lacked file descriptors lately. Who is asked for a connection seems not to
- * answer then; that it is our own limit is only known where the descriptor was missing.
+ * fd_shortage.h - whether this process lacked file descriptors lately. A peer that is asked for a connection then
+ * seems not to answer; only the code that missed the descriptor knows that our own limit is the cause.
  *
  * Any thread.
  */

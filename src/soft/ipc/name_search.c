@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * name_search.c - see name_search.h. One thread reads at a time, for all that was asked for when it began: what is
- * asked for meanwhile is read after it. An answer that nobody fetches is kept for a second.
+ * asked for meanwhile is read after it. An answer that its caller does not fetch is kept for a second.
  */
 #define _GNU_SOURCE
 #include "soft/ipc/name_search.h"
@@ -112,7 +112,7 @@ void soft_names_free(struct soft_names *names) {
     *names = (struct soft_names){0};
 }
 
-/* ---- for who may wait ------------------------------------------------------------------------------- */
+/* ---- for callers that may wait ---------------------------------------------------------------------- */
 
 void soft_name_search_now(const struct soft_name_search *what, struct soft_names *found) {
     struct reading *r = calloc(1, sizeof *r);
@@ -121,7 +121,7 @@ void soft_name_search_now(const struct soft_name_search *what, struct soft_names
         return;
     r->count = 1;
     r->of[0].what = *what;
-    int state; /* whoever is cancelled there would not have the lock that its caller gives up */
+    int state; /* a cancelled thread would not hold the lock that its caller unlocks */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     soft_unlock();
     (void)soft_name_scan(what->begin, see, r);

@@ -2,8 +2,8 @@
 /*
  * name_search.h - names of our own user, looked for among all that there are.
  *
- * Anybody can make any number of names, and reading them takes as long. So nobody holds the control lock meanwhile: a
- * call that may wait gives it up; for the engine, which may not, a thread reads, and the engine asks again.
+ * Any process can make any number of names, and reading them takes as long. So the control lock is free meanwhile: a
+ * call that may wait gives it up; for the engine, which may not wait, a thread reads, and the engine asks again.
  *
  * Owner: the control lock, but for soft_name_scan() and soft_name_search_stop().
  */
@@ -34,14 +34,14 @@ struct soft_names {
 /* What our user's processes listen on: those of them that fit, at some moment of the call. Gives the control lock up. */
 void soft_name_search_now(const struct soft_name_search *what, struct soft_names *found);
 /*
- * The same for who may not wait: -EINPROGRESS until it is known, and then 0, once. Whoever asks goes on asking;
+ * The same for callers that may not wait: -EINPROGRESS until it is known, and then 0, once. The caller asks again;
  * soft_name_search_if_done() says when it is worth while.
  */
 int soft_name_search_ask(const struct soft_name_search *what, struct soft_names *found);
 void soft_names_free(struct soft_names *names);
 
 bool soft_name_search_if_done(void); /* engine thread, every turn */
-void soft_name_search_stop(void);    /* without the lock, and nobody asks any more */
+void soft_name_search_stop(void);    /* without the lock; no caller asks any more */
 void soft_name_search_forked(void);
 
 #endif

@@ -2,9 +2,9 @@
 /*
  * own_user.c - see own_user.h.
  *
- * In a user namespace every user that it does not map reads as one, the placeholder ("nobody"). A process that runs
- * as that user itself, or is not mapped, cannot tell its own from anybody's. So the placeholder is nobody's user,
- * but where the namespace maps all there are and the kernel has no need of it.
+ * In a user namespace every user that it does not map reads as one, the overflow uid. A process that runs
+ * as that user itself, or is not mapped, cannot tell its own processes from other users'. So the overflow uid counts
+ * as no user of ours, except where the namespace maps all users and the kernel does not need it.
  */
 #define _GNU_SOURCE
 #include "soft/ipc/own_user.h"

@@ -10,7 +10,7 @@
 
 /* Looks again at what the user namespace maps: before others are asked for, in each process. Reads files. */
 void soft_own_user_start(void);
-/* Of who the kernel says to be at the other end of a socket. */
+/* For the uid and pid that the kernel reports of the other end of a socket. */
 bool soft_own_user(uid_t uid, pid_t pid);
 
 #endif

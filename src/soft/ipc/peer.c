@@ -2,7 +2,7 @@
 /*
  * peer.c - control connections between processes: found, greeted, heard, dead.
  *
- * Owner: the engine thread and whoever holds the control lock. A peer's socket, its pidfd and its
+ * Owner: the engine thread and the thread that holds the control lock. A peer's socket, its pidfd and its
  * bell are engine watches. What pollers use without the lock (bell_out, board, mapped regions)
  * stays valid until the last reference is gone, and every linked QP holds one.
  */
@@ -167,12 +167,11 @@ void soft_peer_drop(struct soft_peer *peer) {
     peer->alive = false;
     cds_list_del(&peer->link);
     bool known =
-        peer->greeted || peer->bell.fd >= 0; /* else a stranger nobody asked for anything */
+        peer->greeted || peer->bell.fd >= 0; /* else a stranger that we asked for nothing */
     soft_watch_remove(&peer->socket);
     soft_untrusted_fd_close_socket(peer->socket.fd);
     peer->socket.fd = -1;
-    if (peer->death.fd >=
-        0) /* not closed: who waits for the process asks it still (rkey_fence.c) */
+    if (peer->death.fd >= 0) /* not closed: rkey_fence.c still waits for the process with it */
         soft_watch_remove(&peer->death);
     close_wakeup(peer);
     soft_peer_queue_drop(peer);

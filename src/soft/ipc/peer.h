@@ -45,8 +45,8 @@ enum soft_msg_type {
     SOFT_MSG_GROUP_JOIN = 13,
     SOFT_MSG_GROUP_LEAVE = 14,
     SOFT_MSG_GROUP_OK = 15, /* all you said up to here is known */
-    SOFT_MSG_FENCE = 16,    /* I cannot make you see what I stored any more: put your fences in */
-    SOFT_MSG_FENCE_OK = 17, /* they are in, and who went without is through */
+    SOFT_MSG_FENCE = 16,    /* my stores may not be visible to you any more: use fences */
+    SOFT_MSG_FENCE_OK = 17, /* they are in, and threads without a fence are done */
     SOFT_MSG_TYPES,         /* so far */
     SOFT_MSG_CM_FIRST = 32, /* 32..63 belong to the cm (wire.h) */
     SOFT_MSG_CM_LAST = 63,
@@ -60,7 +60,7 @@ uint64_t soft_peer_own_number(void);
 struct soft_peer; /* fields in peer_internal.h; the cm needs only these calls */
 
 bool soft_peer_alive(const struct soft_peer *peer);
-/* Its connection still leads to it, as far as anybody can know. */
+/* Its connection still leads to it, as far as this process can know. */
 bool soft_peer_usable(const struct soft_peer *peer);
 uid_t soft_peer_uid(const struct soft_peer *peer);
 pid_t soft_peer_pid(const struct soft_peer *peer);
@@ -70,11 +70,11 @@ void soft_peer_release(struct soft_peer *peer);
 
 /*
  * The process behind an abstract name (abstract_socket.h), connecting if it is not known yet.
- * Returns 0 and a held peer, or -errno: ECONNREFUSED nobody has that name, EMFILE, EAGAIN its
+ * Returns 0 and a held peer, or -errno: ECONNREFUSED no process has that name, EMFILE, EAGAIN its
  * accept queue is full for the moment.
  */
 int soft_peer_by_name(const char *name, struct soft_peer **peer);
-/* The same only of our own user's: else -EPERM, and who has the name is told and not greeted. */
+/* The same only for our own user's: else -EPERM; *who is the owner of the name, which gets no greeting. */
 struct ucred;
 int soft_peer_own_by_name(const char *name, struct ucred *who, struct soft_peer **peer);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * peer_limit.c - how many connections strangers may have: each costs descriptors and memory of ours.
- * Control lock. The oldest that nobody uses gives way, so that who comes honestly finds room. Other users together have
- * a quarter of the descriptors of this process, and one of them half of that. Processes of our user that this PID
- * namespace does not see have half of the descriptors.
+ * Control lock. The oldest one that is not in use is closed first, so that an honest process finds room. Other users
+ * together have a quarter of the descriptors of this process, and one of them half of that. Processes of our user that
+ * this PID namespace does not see have half of the descriptors.
  */
 #include "soft/ipc/peer_limit.h"
 
@@ -35,7 +35,7 @@ void soft_peer_limit_same(const struct soft_peer *fresh) {
         soft_peer_drop(oldest);
 }
 
-/* They have connected and not said who they are. */
+/* They have connected and not sent their greeting. */
 void soft_peer_limit_ungreeted(void) {
     unsigned count = 0;
     struct soft_peer *peer, *oldest = NULL;
@@ -58,7 +58,7 @@ unsigned soft_peer_fd_limit(void) {
 
 struct crowd {
     unsigned count;
-    struct soft_peer *idle; /* the oldest that nobody uses: only the list holds it */
+    struct soft_peer *idle; /* the oldest that is not in use: only the list holds it */
 };
 
 static void join(struct crowd *crowd, struct soft_peer *peer, const struct soft_peer *fresh) {

@@ -3,9 +3,9 @@
  * peer_queue.c - control messages on their way out: sent at once, or queued up to a bound for a peer
  * that does not read. Never blocks. Control lock.
  *
- * A peer that lets its queue fill is dropped, by the engine and a little later: whoever sends goes on using it, and
- * often the list it is in. What waits may hold copies of our descriptors: few for one peer, and a share of what the
- * process may have open for all of them; what would be more is not sent.
+ * A peer that lets its queue fill is dropped, by the engine and a little later, because the sending code goes on using
+ * it, and often the list it is in. Waiting messages may hold copies of our descriptors: few for one peer, and for all
+ * of them a share of what the process may have open; a message above that is not sent.
  */
 #define _GNU_SOURCE
 #include "soft/ipc/peer_queue.h"
@@ -169,7 +169,7 @@ int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, 
     }
     cds_list_add_tail(&q->link, &peer->out);
     peer->out_count++;
-    if (q == queued_first(peer)) /* else something waits already, and somebody will look */
+    if (q == queued_first(peer)) /* else a message waits already, and its retry is armed */
         recv_queue_retry(peer, rc);
     return 0;
 }
@@ -178,7 +178,7 @@ int soft_peer_send(struct soft_peer *peer, uint32_t type, const void *data, size
     return soft_peer_send_fds(peer, type, data, bytes, &fd, fd >= 0);
 }
 
-/* What nobody will send any more. */
+/* Messages that will not be sent any more. */
 void soft_peer_queue_drop(struct soft_peer *peer) {
     soft_timer_cancel(&peer->out_retry);
     struct soft_queued *q, *next;

@@ -41,7 +41,7 @@ bool soft_fence_able(void) {
     return atomic_load(&able);
 }
 
-/* Who finds it lost finds the peers unsure as well: in this order. */
+/* A thread that finds membarrier() lost must find the peers unsure as well: stored in this order. */
 static void lost(void) {
     atomic_store(&any_unsure, true);
     atomic_store(&asking, true);
@@ -95,7 +95,7 @@ void soft_fence_if_wanted(void) {
     soft_fence_recount();
 }
 
-/* Control lock. Who is in the middle of something with a QP holds its lock: it is through with it after this. */
+/* Control lock. A thread that is using a QP holds the QP's lock: it is done when this has taken that lock. */
 void soft_fence_on_ask(struct soft_peer *peer) {
     uint32_t nothing = 0;
     peer->fence_free = false;

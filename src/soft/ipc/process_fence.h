@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * process_fence.h - ordering what is stored here before what others look at, without a fence of theirs.
+ * process_fence.h - orders stores of this process before loads of its peers, without a fence in the peers.
  *
- * Who gives something to a peer stores it and looks whether the peer sleeps; who is inside of a peer's memory
- * says so and looks whether the key is good. Each would need a fence in between, for every message. Instead
- * the peer, who takes the key back or goes to sleep, makes all of them see it by membarrier(), and says in its
- * HELLO that it can.
+ * A sender stores a message for a peer and then loads whether the peer sleeps; a requester in a peer's memory
+ * stores that it is inside and then loads whether the key is valid. Each would need a fence in between, for every
+ * message. Instead the peer, which takes the key back or goes to sleep, makes all of them see it by membarrier(), and
+ * says in its HELLO that it can.
  *
- * A process may lose that later: a seccomp filter forbids the call. The first call that fails is the end of it.
- * The peers are then asked to put their fences in, and until a peer has said that it did it counts as one that
- * may not have seen what was stored: as inside of memory (rkey_fence.c), and as one that did not see that somebody
- * sleeps (notify.c, qp_timer.c).
+ * A process may lose that later: a seccomp filter forbids the call. After the first failure it is not used again.
+ * The peers are then asked to put their fences in, and until a peer has confirmed that, it counts as one that
+ * may not have seen what was stored: as inside of memory (rkey_fence.c), and as one that did not see a
+ * sleeping thread (notify.c, qp_timer.c).
  */
 #ifndef SOFT_IPC_PROCESS_FENCE_H
 #define SOFT_IPC_PROCESS_FENCE_H
@@ -31,7 +31,7 @@ void soft_fence_forked(void);
 /* Can this process make others see? */
 bool soft_fence_able(void);
 /*
- * What was stored before is seen by everybody who looks after this, by peers only if they are not unsure.
+ * After this call every thread here sees what was stored before; a peer's threads do unless the peer is unsure.
  * Any thread, any lock.
  */
 void soft_fence_all(void);

@@ -22,14 +22,14 @@
 
 #define TRIES 1000
 #define OWNABLE 8190u   /* blocks whose numbers have bit 23 clear, but for the first and the last */
-#define TRIES_ALONE 900 /* with blocks that nobody has, of any user; then also besides a stranger */
+#define TRIES_ALONE 900 /* with blocks that no user has; then also besides a stranger */
 
 static struct soft_abstract_socket own_names[SOFT_MAX_QP_BLOCKS];
 static unsigned own_block_count;
-static bool claiming; /* somebody does, and has given the control lock up */
+static bool claiming; /* a thread does, and has given the control lock up */
 
 /*
- * The name of a block that all users share. It cannot be kept from anybody, so a stranger may sit on it, and
+ * The name of a block that all users share. Any user can take it, so a stranger may hold it, and
  * listen or not; then a block belongs to the process of its user that has a name beside it.
  */
 static void block_name(char *text, size_t size, uint32_t block) {
@@ -106,7 +106,7 @@ int soft_qpn_directory_claim(uint32_t *block) {
     return rc;
 }
 
-/* Who has the block: of our own user by any of its names, else whoever has the first. */
+/* The owner of the block: a process of our own user by any of its names, else the owner of the shared name. */
 static int find(uint32_t block, bool waits, struct soft_peer **out) {
     char shared[SOFT_NAME_BYTES];
     struct soft_name_search what;

@@ -35,7 +35,7 @@ struct soft_shm_page {
     uint32_t magic, version;
     uint8_t uuid[16];
     uint8_t pad[40];
-    /* nonzero: somebody sleeps on this CQ, ring the bell after giving it something */
+    /* nonzero: a thread sleeps on this CQ; ring the bell after giving it something */
     struct {
         _Atomic uint32_t armed;
         uint32_t pad[15];
@@ -55,7 +55,7 @@ struct soft_key {
     uint64_t offset;        /* of start: in the region, or the address in private memory */
     int32_t region;         /* -1: private memory, the target executes */
     uint32_t pd;
-    uint32_t qpn; /* SOFT_KEY_WINDOW: of the QP it was bound on, whose peer alone may use it */
+    uint32_t qpn; /* SOFT_KEY_WINDOW: of the QP it was bound on; only its peer may use it */
     _Atomic uint32_t version;
     uint32_t serial; /* of the region: another one may have its index by now */
     uint8_t pad[12];

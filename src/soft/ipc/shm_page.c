@@ -31,7 +31,7 @@ static int shm_page_create(void) {
     shm_page->magic = SOFT_SHM_PAGE_MAGIC;
     shm_page->version = SOFT_WIRE_VERSION;
     memcpy(shm_page->uuid, soft_own_uuid, sizeof shm_page->uuid);
-    /* From here on nobody can map it writable any more; our own mapping stays. */
+    /* From here on no process can map it writable any more; our own mapping stays. */
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) !=
         0) {
         munmap(shm_page, sizeof *shm_page);

@@ -8,7 +8,7 @@
 char soft_tsan_word[1024];
 #endif
 
-/* Leaves the core to whoever shares it, for some ten cycles. */
+/* Leaves the core to the other hardware thread, for some ten cycles. */
 static inline void pause_briefly(void) {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * spinlock.h - spin locks and fences of the data path, and what thread sanitizer has to be told.
+ * spinlock.h - spin locks and fences of the data path, and their annotations for the thread sanitizer.
  *
- * A spin lock is held across no system call that may wait for anybody. The order of locks is in verbs/device.h.
+ * No system call that may block is made with a spin lock held. The order of locks is in verbs/device.h.
  */
 #ifndef SOFT_IPC_SPINLOCK_H
 #define SOFT_IPC_SPINLOCK_H
@@ -79,7 +79,7 @@ static inline void spin_unlock(soft_spin *lock) {
     atomic_store_explicit(lock, 0, memory_order_release);
 }
 
-/* The caller has it; all that can be seen is that somebody has. */
+/* The caller holds it; only that some thread holds it can be checked. */
 static inline void spin_assert_held(soft_spin *lock) {
     ASSERT(atomic_load_explicit(lock, memory_order_relaxed) != 0);
     (void)lock;

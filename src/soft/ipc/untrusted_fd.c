@@ -2,9 +2,9 @@
 /*
  * untrusted_fd.c - judging, receiving and closing descriptors that came from another process.
  *
- * `mutex` guards the list of what is to be closed; a leaf, never held across close(). Who sends descriptors that do not
- * get closed keeps some of the threads and some of the list, and is read no more (soft_untrusted_fd_burdened()); the
- * rest is for everybody else. Nothing but those threads ever closes what is in the list.
+ * `mutex` guards the list of descriptors to close; a leaf, never held across close(). A sender of descriptors that do
+ * not get closed occupies some of the threads and some of the list, and is read no more
+ * (soft_untrusted_fd_burdened()); the rest is for other senders. Only those threads close what is in the list.
  */
 #define _GNU_SOURCE
 #include "soft/ipc/untrusted_fd.h"
@@ -37,7 +37,7 @@ static struct foreign {
     size_t bytes;
     uint64_t who;
 } list[LIST];
-static uint64_t closing[CLOSERS]; /* whose descriptor each thread that is in close() closes */
+static uint64_t closing[CLOSERS]; /* the sender of the descriptor that each closing thread closes */
 static unsigned count, closing_count, closers, started;
 
 /* ---- what is it ---------------------------------------------------------------------------------- */
@@ -149,7 +149,7 @@ static void elsewhere(struct foreign what) {
     if (count < LIST) {
         list[count++] = what;
         start_closer();
-    } /* else it stays open: who cannot be closed is not worth waiting for */
+    } /* else it stays open: a descriptor that cannot be closed is not waited for */
     pthread_mutex_unlock(&mutex);
 }
 
@@ -178,7 +178,7 @@ unsigned soft_untrusted_fd_pending(void) {
     return n;
 }
 
-/* Whoever closes memory last frees its pages, a gigabyte in a tenth of a second. This cannot become larger. */
+/* The last process to unmap or close memory frees its pages, a gigabyte in a tenth of a second. This cannot grow. */
 static bool is_little_memory(int fd) {
     struct stat st;
     int seals = seals_of(fd);

@@ -17,19 +17,19 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Shared memory of exactly this size, which nobody can shrink under us. */
+/* Shared memory of exactly this size, which no process can shrink under us. */
 bool soft_untrusted_fd_memory(int fd, size_t bytes);
 /*
- * A datagram unix socket whose end nobody can fill with anything to be thrown away: sending on it
+ * A datagram unix socket whose end no process can fill with anything to be thrown away: sending on it
  * with MSG_DONTWAIT does not wait, nor does closing it. From here on nothing can be received on it.
  */
 bool soft_untrusted_fd_bell(int fd);
 
-/* Who sent it: another user as a whole, a process of our own. */
+/* The sender: another user as a whole, a process of our own. */
 uint64_t soft_untrusted_fd_who(uid_t uid, pid_t pid);
 /* Anything that was received. */
 void soft_untrusted_fd_close(int fd, uint64_t who);
-/* Memory that another process made, and may have left: who unmaps it last frees it. */
+/* Memory that another process made, and may have left: the last process to unmap it frees it. */
 void soft_untrusted_unmap(void *addr, size_t bytes, uint64_t who);
 /* An own socket that is connected to another process, which may have sent what was not received. */
 void soft_untrusted_fd_close_socket(int fd);
@@ -38,9 +38,9 @@ bool soft_untrusted_fd_burdened(uint64_t who);
 
 #define SOFT_FOREIGN_FDS 253 /* the kernel's limit for one message */
 struct soft_untrusted_fd_fds {
-    int fd[SOFT_FOREIGN_FDS]; /* -1: kept by whom they were shown to */
+    int fd[SOFT_FOREIGN_FDS]; /* -1: the receiving code kept it */
     unsigned count;
-    bool has_uid; /* whoever sent it was this user then: of a socket that asks for that */
+    bool has_uid; /* the sender was this user then: of a socket that asks for that */
     uid_t uid;
     pid_t pid;
 };
