@@ -2,7 +2,7 @@
 /*
  * mcast.c - the table of multicast groups, and what processes tell each other of it (mcast.h).
  *
- * Every change has a number. Whoever attaches waits, for a short while, until all others have confirmed
+ * Every change has a number. A thread that attaches waits, for a short while, until all other processes have confirmed
  * it: what is sent after that reaches the new member.
  *
  * Owner: control lock for changes; the table's own spin lock, a leaf, for senders.
@@ -51,7 +51,7 @@ struct group {
     union ibv_gid gid;
     unsigned used; /* places used so far: members do not move */
     unsigned count;
-    struct soft_peer *maker; /* who made us know it; NULL: we ourselves */
+    struct soft_peer *maker; /* the one that told us of it; NULL: this process */
     struct {
         uint32_t qpn; /* 0: free */
         struct soft_peer *peer;
@@ -67,7 +67,7 @@ static _Atomic int known;
 static _Atomic bool wanted;
 static uint32_t number; /* of our last change */
 static struct soft_timer patience;
-static bool looking; /* for who has to do with groups: names are being read */
+static bool looking; /* for processes with groups: names are being read */
 
 static pthread_mutex_t wait_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t waiters = PTHREAD_COND_INITIALIZER;
@@ -136,8 +136,8 @@ static struct group *make(const union ibv_gid *gid, struct soft_peer *peer) {
 }
 
 /*
- * Two say it of one QP: two connections of one process, or a stranger of somebody else's. Our own word counts most, and
- * a stranger's least, for whoever said it may take it back.
+ * Two peers report one QP: two connections of one process, or a stranger reports another process's QP. Our own report
+ * counts most, and a stranger's least, for the stranger may take it back.
  */
 static void hear_again(struct soft_peer **said, struct soft_peer *peer) {
     if (!*said || (peer && !(is_stranger(*said) && peer->own)))
@@ -253,7 +253,7 @@ static void on_patience(struct soft_timer *timer) {
     }
 }
 
-/* The names of those who have to do with groups. Our user has others beside them, for when strangers have these. */
+/* The names of processes that use groups. Those of our user have others beside them, for when strangers have these. */
 static void name_of(char *text, size_t size, int i) {
     snprintf(text, size, "sluice-soft.%u/g/%d", SOFT_WIRE_VERSION, i);
 }
@@ -282,7 +282,7 @@ static void ask(const char *text) {
     soft_peer_release(peer);
 }
 
-/* Those of our user whose names strangers have. */
+/* Processes of our user whose names strangers have. */
 static void look_besides(void) {
     struct soft_name_search what = {.fits = NULL};
     struct soft_names names;
@@ -296,10 +296,10 @@ static void look_besides(void) {
     soft_names_free(&names);
     looking = false;
     soft_timer_arm(&patience, soft_now_ns() + KNOWN_NS, on_patience);
-    there_is_news(); /* nobody to ask? */
+    there_is_news(); /* for the case that there is no process to ask */
 }
 
-/* Asks everybody who has to do with groups, once. */
+/* Asks every process that uses groups, once. */
 static void involve(void) {
     char text[SOFT_NAME_BYTES], mine[SOFT_NAME_BYTES];
     if (atomic_load(&known) != STRANGER)

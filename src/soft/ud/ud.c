@@ -169,7 +169,7 @@ void soft_ud_ring_bell(struct soft_ud_way *way) {
         (void)!send(way->peer->bell_out, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* Before it said that it reads the ring nobody sleeps on it: it looks when it begins. */
+/* Until the peer has said that it reads the ring no thread sleeps on it: the peer looks when it begins. */
 static inline void bell_if_armed(struct soft_ud_way *way) {
     if (!way->taken)
         return;

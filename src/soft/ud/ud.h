@@ -3,9 +3,9 @@
  * ud.h - UD queue pairs: the rings datagrams travel in, and what a QP has of them.
  *
  * One ring for each pair of QPs that ever talked in that direction, made by the sender on first use: a
- * sealed memfd of 32 KiB with a header and 254 slots of 128 bytes. So one writer and one reader,
- * whatever either does, and nobody can hold up anybody else. A QP keeps a bounded number of them; the
- * one that was not used for longest gives way, and is made again when it is wanted again.
+ * sealed memfd of 32 KiB with a header and 254 slots of 128 bytes. So there is one writer and one reader,
+ * and neither can hold up another QP, whatever it does. A QP keeps a bounded number of them; the
+ * one that was not used for longest is removed first, and is made again when it is needed again.
  *
  * A slot begins with its sequence word (position + 1, stored last, with release order); payload never
  * overlays it. The first slot of a datagram holds its head and 64 bytes, each further one 120 bytes.
@@ -102,7 +102,7 @@ static inline unsigned soft_ud_next(unsigned index) {
     return index + 1 == SOFT_UD_SLOTS ? 0 : index + 1;
 }
 
-/* A ring this QP writes. Without a ring: nobody is there, until then at least. */
+/* A ring this QP writes. Without a ring: no process has the number, until then at least. */
 struct soft_ud_way {
     struct soft_ud_ring *ring;
     struct soft_peer *peer; /* held; the connection that carried the ring */
@@ -113,7 +113,7 @@ struct soft_ud_way {
     uint64_t until_ns; /* no ring: not asked for again before */
     bool fence_free;
     bool taken;   /* the peer said that it reads the ring, so its bell may be rung */
-    bool asking;  /* who has the number is being found out */
+    bool asking;  /* the owner of the number is being looked up */
     bool stuck;   /* it was waited for long enough: dropped while there is no room */
     bool waiting; /* something waits for room */
 };

@@ -3,8 +3,8 @@
  * ud_link.c - how the rings of datagrams come to be, and their end.
  *
  * A sender that wants to reach a number makes a ring, writes to it at once, and offers it to the process
- * that owns the number. That one takes it if it has such a UD QP and the number the ring says it comes
- * from leads to the process that offers it or to nobody, and says so; else it refuses, and for a while the sender
+ * that owns the number. That process takes it, and confirms, if it has such a UD QP and the number that the ring names
+ * as its sender leads to the offering process or to no process; else it refuses, and for a while the sender
  * drops what is for that number.
  *
  * Owner: control lock; what pollers and posters see changes under the QP's lock too.
@@ -38,7 +38,7 @@
 #include "soft/verbs/qp.h"
 
 #define NAMES_NS 1000000000ull /* how long destroying a QP waits for its last datagrams' way */
-#define NOBODY_NS 10000000u    /* a number that nobody has is not asked for again before */
+#define NOBODY_NS 10000000u    /* a number without an owner is not looked up again before */
 
 struct ud_msg {
     uint32_t from_qpn, to_qpn; /* sender and receiver of the datagrams */
@@ -241,8 +241,8 @@ static void make_room(struct soft_ud *ud, const struct soft_peer *peer, uint32_t
 }
 
 /*
- * 0: the peer really is the process the number leads to, or nobody can tell. It may have died since it sent this:
- * then the number leads to nobody. -EINPROGRESS: ask again.
+ * 0: the peer really is the owner of the number, or that cannot be known. It may have died since it sent this:
+ * then the number has no owner. -EINPROGRESS: ask again.
  */
 static int check_owner(const struct soft_peer *peer, uint32_t qpn) {
     struct soft_peer *owner;
@@ -278,7 +278,7 @@ static struct soft_ud_in *in_new(struct soft_peer *peer, const struct ud_msg *ms
     return in;
 }
 
-/* Puts an offer off until it is known who has the number. False: too many are. */
+/* Puts an offer off until the owner of the number is known. False: too many are. */
 static bool put_off(struct soft_peer *peer, const struct ud_msg *msg, int fd, bool closed) {
     unsigned own = 0;
     for (unsigned i = 0; i < offer_count; i++)
@@ -431,7 +431,7 @@ void soft_ud_register(struct soft_qp *qp) {
     cds_list_add(&ud->link, &all);
 }
 
-/* Gives the lock up until it is known who has a number that something is for, or for a while. */
+/* Gives the lock up until the owner of a number that a datagram is for is known, or for a while. */
 static void wait_for_names(const struct soft_ud *ud, uint64_t deadline) {
     bool asking = true;
     while (asking) {
@@ -479,7 +479,7 @@ bool soft_ud_in_group(struct soft_qp *qp) {
     return qp->ud && qp->ud->group_count != 0;
 }
 
-/* No QP is left, nor anybody to answer. */
+/* No QP is left, nor a peer to answer. */
 void soft_ud_stop(void) {
     while (offer_count)
         offer_end(&offers[--offer_count]);
