@@ -187,8 +187,8 @@ enum ibv_wc_opcode soft_wc_opcode(unsigned opcode) {
 }
 
 /*
- * Sends that nobody waits for are not looked at one by one: a poller waits until the oldest signalled
- * one is answered, which retires those before it. Each is looked at once; what still waits for an
+ * Unsignalled sends are not looked at one by one: a poller waits until the oldest signalled
+ * one is answered, which retires those before it. Each is looked at once; a send that still waits for an
  * answer of its own stops the search until the long way has retired it.
  */
 void soft_find_due(struct soft_qp *qp) {
@@ -265,7 +265,7 @@ void soft_completer(struct soft_qp *qp, struct sink *sink) {
     struct soft_ring *tx = ld(qp->tx), *rx = ld(qp->rx);
     uint64_t nak = 0;
     bool down = qp->peer_gone;
-    if (qp->unreliable) { /* nobody answers; only what is wrong here ends it */
+    if (qp->unreliable) { /* UC: there is no answer; only an error on this side ends it */
         down = false;
         if (tx)
             (void)note_ack(qp, atomic_load_explicit(&tx->rx.acked, memory_order_acquire));

@@ -21,9 +21,9 @@ enum ibv_wc_opcode soft_wc_opcode(unsigned opcode);
 void soft_qp_fail(struct soft_qp *qp); /* qp->lock: enter ERR */
 
 /*
- * This copy serves programs that were written for NICs and the system's librdmacm (dropin/), and count on
+ * True in the copy for programs that were written for NICs and the system's librdmacm (dropin/), and count on
  * what no specification promises: a peer that is gone is reported after a NIC's timeouts and retries, not as
- * soon as it is seen; a port that nobody listens on is not refused at once; arming a CQ fires for completions
+ * soon as it is seen; a port without a listener is not refused at once; arming a CQ fires for completions
  * that were not taken; a poller without work gives its CPU away now and then; contexts that rdma_cm opened
  * stay open as long as the process. Constant.
  */

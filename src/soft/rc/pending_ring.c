@@ -70,7 +70,7 @@ bool soft_pending_ring_take(struct soft_qp *qp, struct soft_pending_ring *out) {
     struct soft_pending_ring *pending;
     bool found = false, unknown = false;
     if (qp->peer->pid <= 0 && !qp->peer->greeted)
-        return false; /* who it is shows with its greeting: until then they wait */
+        return false; /* its greeting will say which process it is: until then they wait */
     cds_list_for_each_entry(pending, &qp->pending_rings, link) {
         unknown |= pending->peer->pid == qp->peer->pid && !qp->peer->greeted;
         if (!fits(qp, pending))
@@ -81,7 +81,7 @@ bool soft_pending_ring_take(struct soft_qp *qp, struct soft_pending_ring *out) {
         free(pending);
         break;
     }
-    if (found || !unknown) /* else its greeting may say who it is now */
+    if (found || !unknown) /* else its greeting may still say which process it is */
         soft_pending_ring_drop_all(qp);
     return found;
 }

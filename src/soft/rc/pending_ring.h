@@ -2,9 +2,9 @@
 /*
  * pending_ring.h - rings that were offered to a QP which does not know its destination yet.
  *
- * Anybody who guesses its number may offer one. So each process has one offer at most, and a few wait;
+ * Any process that guesses the QP's number may offer one. So each process has one offer at most, and a few wait;
  * when there are more, one of another user goes first: that user cannot put aside what a process of
- * ours has offered. Which of them is the destination's shows when the QP is connected.
+ * ours has offered. Which of them is the destination's is known when the QP is connected.
  *
  * Owner: the control lock.
  */
@@ -27,8 +27,8 @@ struct soft_pending_ring {
 };
 
 /*
- * By its pid where this PID namespace has one for it. Else by what it says of itself: only its own user can say the
- * same, who could do anything to it anyway.
+ * By its pid where this PID namespace has one for it. Else by the id in its greeting: only a process of its own user
+ * can send the same id, and that could attack it anyway.
  */
 bool soft_same_process(const struct soft_peer *a, const struct soft_peer *b);
 /* Keeps a copy, with the ring and the hold on the peer. False: neither is taken. */

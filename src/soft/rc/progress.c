@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * progress.c - progress of one QP, by whoever comes: a poller, a poster, the engine.
+ * progress.c - progress of one QP, by any thread that calls: a poller, a poster, the engine.
  *
  * It places arrived messages into posted receives, retires acknowledged sends, moves queued sends
  * into the ring, and in the ERR state flushes.

@@ -104,7 +104,7 @@ static inline bool still_stalled(struct soft_qp *qp) {
            atomic_load_explicit(&qp->srq->posts, memory_order_acquire) == ld(qp->srq_seen);
 }
 
-/* A send that somebody waits for was answered, or room came for those that wait for it. */
+/* A send that a poller waits for was answered, or room came for those that wait for it. */
 static inline bool answered(const struct soft_qp *qp) {
     bool backlog = ld(qp->backlog);
     if (__builtin_expect(!ld(qp->awaited) && !backlog, 1))
@@ -124,7 +124,7 @@ static inline bool soft_qp_has_work(struct soft_qp *qp) {
     return ld(qp->attention) || answered(qp);
 }
 
-/* The same for those who do not come again soon: whatever the peer had to say. */
+/* The same for callers that do not come again soon: any work that the peer left. */
 static inline bool soft_qp_has_any_work(struct soft_qp *qp) {
     if (soft_qp_has_work(qp))
         return true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * qp_timer.c - looking after queue pairs whose application does not poll, or whose peer does not.
+ * qp_timer.c - progress for queue pairs whose application does not poll, or whose peer does not.
  *
- * A QP with work that only time can finish (sends that found no room, sends of a CQ somebody sleeps
+ * A QP with work that only time can finish (sends that found no room, sends of a CQ that a thread sleeps
  * on, a receiver that is not ready) asks for the tick: the engine then looks at it every
  * millisecond until nothing is outstanding. Pollers need none of it.
  *
@@ -52,7 +52,7 @@ uint64_t soft_rnr_ns(unsigned code) {
 /* qp->lock. True when the head send has to die. */
 static enum ibv_wc_status patience(struct soft_qp *qp, uint64_t now) {
     struct soft_ring *tx = ld(qp->tx);
-    if (!tx || ld(tx->rx.dark)) { /* nobody answers for the destination number */
+    if (!tx || ld(tx->rx.dark)) { /* no process answers for the destination number */
         if (qp->attr.timeout == 0)
             return IBV_WC_SUCCESS;
         uint64_t limit = (4096ull << qp->attr.timeout) * (qp->attr.retry_cnt + 1u);
@@ -94,7 +94,7 @@ static bool soft_qp_timer_tick(struct soft_qp *qp, uint64_t now) {
     bool moving = qp->sq_head != qp->tick_head;
     qp->tick_head = qp->sq_head;
     spin_unlock(&qp->lock);
-    if (moving) /* somebody polls: leave it alone */
+    if (moving) /* a poller works on it: leave it alone */
         return false;
     soft_qp_progress(qp);
     spin_lock(&qp->lock);
@@ -104,7 +104,7 @@ static bool soft_qp_timer_tick(struct soft_qp *qp, uint64_t now) {
     enum ibv_wc_status status = sends && !qp->unreliable ? patience(qp, now) : IBV_WC_SUCCESS;
     if (status != IBV_WC_SUCCESS)
         qp->give_up = (uint8_t)status;
-    if (!again && !soft_fence_any_unsure()) /* else nobody may tell us of what comes */
+    if (!again && !soft_fence_any_unsure()) /* else a peer may not ring when it sends */
         st(qp->need_tick, false);
     spin_unlock(&qp->lock);
     if (status != IBV_WC_SUCCESS || lose)

@@ -13,7 +13,7 @@
  * a probe has shown that the kernel lets us and that the pid is the process we talk to.
  *
  * Ring path, for peers of another uid and for memory that is not mapped: the request travels in the
- * ring and whoever makes the target's progress checks and executes it; READs and atomics are
+ * ring, and the thread that makes progress for the target checks and executes it; READs and atomics are
  * answered through the opposite ring.
  *
  * Order: a mapped access never overtakes a request of the ring path or a message that waits for a
@@ -83,7 +83,7 @@ static inline bool key_read(const struct soft_key *table, uint32_t rkey, struct 
 }
 
 /*
- * A window is taken back without a system call: whoever does it cannot make us see it, so this fence
+ * A window is invalidated without a system call: the thread that does it cannot make us see it, so this fence
  * stands between "I am inside" and the look that counts. Partner: rkey_fence.c, soft_rkey_fence_begin_window().
  */
 static __attribute__((noinline)) bool window_read(const struct soft_qp *qp,
@@ -525,7 +525,7 @@ enum soft_outcome soft_rdma(struct soft_qp *qp, struct soft_ring *ring, struct s
     if (outcome == SOFT_SENT) {
         qp->one_sided_ring = true;
         qp->one_sided_end = qp->tx_pos;
-        qp->kick_wanted = true; /* nobody may be polling at the target */
+        qp->kick_wanted = true; /* no thread may be polling at the target */
     }
     return outcome;
 }

@@ -4,8 +4,8 @@
  *
  * Payload up to SOFT_SEGMENT_MAX travels in the slots. Larger payload travels as descriptors when
  * all of it lies in regions that the peer has mapped (the receiver then copies once, straight from
- * the sender's memory), else as a stream of segments through the ring. What finds no room stays
- * queued, and is moved by whoever makes progress later.
+ * the sender's memory), else as a stream of segments through the ring. A request that finds no room stays
+ * queued; the thread that makes progress later moves it.
  *
  * Owner: the QP's lock.
  */
@@ -187,8 +187,8 @@ static void mark_broken(struct soft_qp *qp) {
 }
 
 /*
- * To TCP, which has a copy: the peer need not have it. Of a large one that nobody is told of there is none, and
- * its memory is read when the peer takes it, whatever completes behind it.
+ * Handed to TCP, which has a copy: the peer need not have it. A large unsignalled send counts as handed over as well,
+ * but is not copied: its memory is read when the peer takes it, whatever completes behind it.
  */
 static bool handed_over(const struct soft_qp *qp, const struct soft_wqe *wqe) {
     bool told = (wqe->flags & IBV_SEND_SIGNALED) && wqe->total >= IN_PLACE;

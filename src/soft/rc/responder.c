@@ -177,7 +177,7 @@ static bool stall(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring,
                   const struct head *h) {
     if (qp->unreliable)
         return drop(qp, h, SOFT_DROP_NO_RECEIVE);
-    if (qp->iwarp) { /* nobody waits: it is an error, and ends the connection */
+    if (qp->iwarp) { /* iWARP has no RNR wait: it is an error, and ends the connection */
         refuse(qp, sink, NULL, IBV_WC_SUCCESS, SOFT_NAK_REMOTE_OPERATION);
         return false;
     }

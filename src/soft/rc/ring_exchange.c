@@ -45,7 +45,7 @@
 struct link_msg {
     uint32_t from_qpn, to_qpn;
     uint32_t recv_cq, send_cq; /* words of the sender's board */
-    uint32_t pd;               /* whose keys are good for this QP */
+    uint32_t pd;               /* the PD whose keys are good for this QP */
     uint32_t unreliable;       /* both ends are UC, or both are RC */
 };
 
@@ -150,7 +150,7 @@ int soft_ring_exchange_open(struct soft_qp *qp, int found, struct soft_peer *pee
     st(qp->rx_told, 0);
     st(qp->rx_word, 0);
     atomic_store_explicit(&qp->rx, ring, memory_order_release);
-    qp->peer_gone = rc != 0; /* nobody owns that number: sends will exhaust their retries */
+    qp->peer_gone = rc != 0; /* no process owns that number: sends will exhaust their retries */
     spin_unlock(&qp->lock);
     if (rc == 0) {
         spin_lock(&qp->lock);
@@ -184,7 +184,7 @@ void soft_ring_exchange_close(struct soft_qp *qp) {
     st(qp->rx, NULL);
     st(qp->tx, NULL);
     qp->peer_recv_armed = qp->peer_send_armed = NULL;
-    st(qp->heard, NULL); /* it is in no CQ's list, and so nobody listens there for it */
+    st(qp->heard, NULL); /* it is in no CQ's list, so no poller looks there for it */
     struct soft_peer *peer = qp->peer, *link_peer = qp->link_peer;
     qp->peer = qp->link_peer = NULL;
     spin_unlock(&qp->lock);
@@ -310,7 +310,7 @@ static void on_region(struct soft_peer *peer, const struct region_msg *msg, int 
     atomic_store(&region->serial, msg->serial);
     atomic_store_explicit(&region->addr, addr, memory_order_release);
     if (old) {
-        soft_qp_quiesce(); /* nobody who has seen the old one may learn that it can be written */
+        soft_qp_quiesce(); /* a thread that saw the old one must not learn that it can be written */
         soft_untrusted_unmap((void *)(uintptr_t)old, msg->bytes,
                              soft_untrusted_fd_who(peer->uid, peer->pid));
     }

@@ -3,10 +3,10 @@
  * rkey_cache.h - where the memory lies that a QP's WRITEs went to last.
  *
  * A key that is used again is not looked up again: it is enough that its entry in the target's table has
- * the version it had, and that the region is mapped where it was. All else was checked and copied when the
- * aim was taken. Not of windows, whose entry must be looked at anew behind a fence.
+ * the same version, and that the region is mapped at the same address. All else was checked and copied when the
+ * entry of the cache was made. Not for windows, whose entry must be read anew behind a fence.
  *
- * Owner: the QP's lock. Whoever changes the link clears it.
+ * Owner: the QP's lock. The code that changes the link clears it.
  */
 #ifndef SOFT_RC_RKEY_CACHE_H
 #define SOFT_RC_RKEY_CACHE_H

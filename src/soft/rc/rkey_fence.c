@@ -3,12 +3,12 @@
  * rkey_fence.c - seeing, at the target, that requesters have left its memory.
  *
  * A requester says that it is inside before it looks at a key (touch_begin() in rdma.c), and stays for
- * no longer than a piece of what it copies. Whoever takes a key back stores that first, sees to it that
- * requesters see it, and lets those that are inside leave: so a key that was taken back opens nothing.
+ * no longer than a piece of what it copies. A thread that revokes a key stores that first, sees to it that
+ * requesters see it, and waits for those that are inside: so a revoked key opens nothing.
  *
- * Nobody else waits for them. A queue pair that ends, or takes a window back, goes on later and lets its
+ * No other thread waits for them. A queue pair that ends, or invalidates a window, goes on later and lets its
  * own queue wait. A call that must know before it returns (destroy_qp, dereg_mr) waits without any lock, and
- * not for long: who is still inside then has lost its CPU in the middle of it, or lies.
+ * not for long: a requester that is still inside then has lost its CPU in the middle of it, or lies.
  *
  * Owner: the QP's lock; the control lock where all QPs of a PD are looked at.
  */
@@ -58,7 +58,7 @@ static uint32_t word(const struct soft_qp *qp) {
     return now & 1 ? now : 0;
 }
 
-/* In the place of a word: the peer may be inside without saying so, as it puts no fence behind the word. */
+/* Instead of the word's value: the peer may be inside without showing it, as it has no fence behind its store. */
 #define UNSURE 2u
 
 /* Behind soft_fence_all(): 0, what the word says, or UNSURE. */
@@ -76,11 +76,11 @@ static bool left(const struct soft_qp *qp, uint32_t *seen) {
 }
 
 void soft_rkey_fence_begin(struct soft_qp *qp) {
-    soft_fence_all(); /* who did not say that it is inside sees what was stored before: rdma.c, access_begin() */
+    soft_fence_all(); /* a requester not marked inside sees earlier stores: rdma.c, access_begin() */
     qp->leaving = (struct soft_rkey_wait){.seen = look(qp)};
 }
 
-/* With a window everybody puts a fence there: window_read() in rdma.c is the partner. */
+/* For a window every requester fences: window_read() in rdma.c is the partner. */
 struct soft_rkey_wait soft_rkey_fence_begin_window(const struct soft_qp *qp) {
     soft_fence();
     return (struct soft_rkey_wait){.seen = word(qp)};
@@ -103,8 +103,8 @@ enum soft_rkey_fence soft_rkey_fence_poll(const struct soft_qp *qp, struct soft_
 /* ---- calls that wait ----------------------------------------------------------------------------- */
 
 /*
- * Who was inside for as long as a call waits is not waited for again by calls for a while: else it could make every
- * one of them last, whatever it writes meanwhile. For all queue pairs of that process.
+ * Calls do not wait again for a while for a peer that stayed inside as long as one call waits: else it could delay
+ * each of them, whatever it writes meanwhile. For all queue pairs of that process.
  */
 #define IN_VAIN_NS 1000000000u
 
@@ -140,7 +140,7 @@ void soft_rkey_fence_wait_qp(struct soft_qp *qp) {
         last = soft_now_ns() >= deadline;
 }
 
-/* Control lock. Notes who is inside. */
+/* Control lock. Notes the peers that are inside. */
 static bool note(struct soft_pd *pd) {
     bool any = false;
     for (unsigned b = 0; b < soft_qp_block_count; b++)
@@ -171,8 +171,8 @@ static bool any_inside(struct soft_pd *pd, bool last) {
 }
 
 /*
- * All of them at a time, so that those who do not leave are known after one wait. The control lock is given up
- * meanwhile: QPs come and go, and what another call notes of one later is as good, as who has left since is not inside.
+ * All of them at a time, so that peers that do not leave are known after one wait. The control lock is given up
+ * meanwhile: QPs come and go; a later note of another call is as good, for a peer that has left since is not inside.
  */
 void soft_rkey_fence_wait(struct soft_pd *pd) {
     soft_fence_all();

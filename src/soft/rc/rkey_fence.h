@@ -12,9 +12,9 @@
 struct soft_pd;
 struct soft_qp;
 
-/* Somebody waits for the peer to leave memory here. */
+/* A thread waits for the peer to leave memory here. */
 struct soft_rkey_wait {
-    uint32_t seen;     /* what the peer's word said, 0: nobody waits */
+    uint32_t seen;     /* the value of the peer's word then, 0: no wait */
     uint32_t rkey;     /* of the window that was taken back, if it is one */
     uint64_t since_ns; /* 0: not asked yet */
 };
