@@ -32,7 +32,7 @@ static bool gid_is_local(const union ibv_gid *gid) {
         return true;
     struct ifaddrs *list;
     if (getifaddrs(&list) != 0)
-        return true; /* nobody can tell; the number still has to be right */
+        return true; /* not known; the number still has to be right */
     for (struct ifaddrs *i = list; i && !found; i = i->ifa_next) {
         if (!i->ifa_addr)
             continue;

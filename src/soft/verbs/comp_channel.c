@@ -121,7 +121,7 @@ void soft_ack_cq_events(struct ibv_cq *cq, unsigned int n) {
     pthread_mutex_unlock(&cq->mutex);
 }
 
-/* Drops the CQ's events that nobody fetched, with their tokens. */
+/* Drops the CQ's events that were not fetched, with their tokens. */
 unsigned soft_comp_channel_forget(struct soft_comp_channel *channel, struct soft_cq *cq) {
     pthread_mutex_lock(&channel->lock);
     unsigned kept = 0, count = channel->count;

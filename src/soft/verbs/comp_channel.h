@@ -25,7 +25,7 @@ struct soft_comp_channel {
 #define soft_comp_channel_of(p) ((struct soft_comp_channel *)(p))
 
 void soft_comp_channel_push(struct soft_comp_channel *channel, struct soft_cq *cq);
-/* Drops the CQ's events that nobody fetched; returns how many were. */
+/* Drops the CQ's events that were not fetched; returns how many. */
 unsigned soft_comp_channel_forget(struct soft_comp_channel *channel, struct soft_cq *cq);
 
 #endif

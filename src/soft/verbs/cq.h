@@ -68,7 +68,7 @@ struct soft_cq {
     unsigned lulls;               /* polls in a row in which none of them had anything */
     unsigned owing_count;         /* how many were noted since it was looked at, the last in */
     uint32_t owing[SOFT_OWING];   /* places of those that gave messages: their peers may not know */
-    struct soft_qp *_Atomic warm; /* cold QPs that somebody posted sends to */
+    struct soft_qp *_Atomic warm; /* cold QPs with newly posted sends */
     unsigned fetched;             /* events handed out; under the channel's lock */
     struct soft_reach reach;      /* poll_lock */
     /* completions that could not go straight to a poller */

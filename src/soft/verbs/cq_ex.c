@@ -191,7 +191,7 @@ void soft_reader_free(struct soft_cq *cq) {
 #define AT_ONCE 16
 #define SPARE 64 /* places in the ring for what others push while we move ours, having seen room */
 
-/* poll_lock. The ring itself never shrinks: who pushes may have looked for room under the old limit. */
+/* poll_lock. The ring itself never shrinks: a thread that pushes may have looked for room under the old limit. */
 static struct ibv_wc *ring_replace(struct soft_cq *cq, struct ibv_wc *ring, uint32_t capacity) {
     struct ibv_wc *unused = ring;
     spin_lock(&cq->ring_lock);
@@ -209,7 +209,7 @@ static struct ibv_wc *ring_replace(struct soft_cq *cq, struct ibv_wc *ring, uint
 }
 
 /*
- * poll_lock. Most completions are made when somebody polls for them; on a device they would lie in the CQ
+ * poll_lock. Most completions are made when a thread polls for them; on a device they would lie in the CQ
  * already. Those of this QP are moved into the ring, until it holds more than cqe.
  */
 static void collect(struct soft_cq *cq, struct soft_qp *qp, uint32_t cqe) {
@@ -218,7 +218,7 @@ static void collect(struct soft_cq *cq, struct soft_qp *qp, uint32_t cqe) {
     for (bool more = true; more && ld(cq->ring_count) <= cqe;) {
         uint32_t places = cqe + 1 - ld(cq->ring_count);
         struct sink sink = {.cq = cq, .wc = wc, .ne = places < AT_ONCE ? (int)places : AT_ONCE};
-        spin_lock(&qp->lock); /* until they are in the ring: nobody else's may come between */
+        spin_lock(&qp->lock); /* until they are in the ring: no other QP's may come between */
         soft_progress_locked(qp, &sink);
         soft_qp_flush_ack(qp);
         for (int i = 0; i < sink.n; i++)

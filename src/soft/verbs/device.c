@@ -319,8 +319,8 @@ int soft_query_gid(struct ibv_context *ctx, uint8_t port, int index, union ibv_g
 /* ---- asynchronous events ---------------------------------------------------------------------- */
 
 /*
- * Of what is told of the device itself only the last word of a kind waits: whoever does not listen does not
- * make the queue grow. Its token in the eventfd stays for the new one.
+ * Of the events of the device itself only the last of a kind waits: an application that does not fetch them does not
+ * make the queue grow. The token of the old one in the eventfd stays for the new one.
  */
 static bool replaces_older(struct soft_event_queue *q, enum ibv_event_type type) {
     struct soft_event_node *node;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * device_state.h - what may happen to the device while it is open: it is removed, its port goes down,
- * an address of the host moves. One place for all of it, whoever asks: a fault plan, the control
+ * an address of the host moves. One place for all callers: a fault plan, the control
  * socket, or the kernel's news about addresses.
  */
 #ifndef SOFT_VERBS_DEVICE_STATE_H

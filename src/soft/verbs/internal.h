@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * internal.h - what the files of verbs/ share and nobody else includes: the calls that the device's table has, and
+ * internal.h - what only the files of verbs/ share: the calls that the device's table has, and
  * the parts of QPs and CQs.
  */
 #ifndef SOFT_VERBS_INTERNAL_H
@@ -51,13 +51,13 @@ void soft_context_free(struct soft_context *ctx);
 
 /* ---- cq_ex.c, an extended CQ's reader -------------------------------------------------------- */
 
-/* What it has beyond a plain one; nothing for a plain one. Nobody uses it. */
+/* Frees what an extended CQ has beyond a plain one; nothing for a plain one. No thread uses the CQ. */
 void soft_reader_free(struct soft_cq *cq);
 
 /* ---- qp_ex.c, an extended QP's batch --------------------------------------------------------- */
 
 void soft_batch_free(struct soft_qp *qp); /* as soft_reader_free() */
-/* Makes a plain QP that nobody uses yet an extended one. 0 or an errno. */
+/* Makes a plain QP that no thread uses yet an extended one. 0 or an errno. */
 int soft_qp_extend(struct ibv_qp *qp, uint64_t send_ops);
 
 #endif

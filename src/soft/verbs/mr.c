@@ -3,10 +3,10 @@
  * mr.c - protection domains, memory regions and memory that peers can map.
  *
  * A key is index << 16 | random: the index finds the MR in a table without a lock, the random part
- * makes keys of other registrations useless; which index, mr_index.c says. Registration is bookkeeping
- * only, and a look whether the memory is there; it costs the same for any length. Memory from soft_mem_alloc() lies in a memfd sealed against resizing (so that
- * nobody can make a mapping fault), which same-uid peers map; a registration inside it is moved by
- * one copy instead of two.
+ * makes keys of other registrations useless; mr_index.c chooses the index. Registration is bookkeeping
+ * only, and a check that the memory is there; it costs the same for any length. Memory from soft_mem_alloc() lies in a
+ * memfd sealed against resizing (so that no process can make a mapping fault), which same-uid peers map; a
+ * registration inside it is moved by one copy instead of two.
  *
  * Owner: control lock for the tables' changes; lookups are lock-free.
  */
@@ -287,7 +287,7 @@ static void take_back_all(const struct soft_mr *mr, uint32_t key) {
 void soft_mr_withdraw(struct soft_mr *mr) {
     uint32_t key = ld(mr->key); /* 0: a window that is not bound */
     st(mr->key, 0);
-    if (!mr->window) /* whose key opens nothing for its owner */
+    if (!mr->window) /* the key of a window gives its owner no access */
         atomic_fetch_add_explicit(&soft_mr_epoch, 1, memory_order_release);
     bool shown = soft_keys && ld(soft_keys[mr->index].key) != 0;
     if (shown)

@@ -37,7 +37,7 @@ struct soft_region {
     size_t bytes;
     int fd;
     uint32_t serial;
-    uid_t uid;     /* ours, when it was made: nobody else is given it, whoever we become */
+    uid_t uid;     /* ours, when it was made: no other user gets it, even if ours changes */
     bool writable; /* some registration lets peers write: they map it so */
 };
 
@@ -84,12 +84,12 @@ static inline uint8_t *soft_mr_range(const struct soft_mr *mr, uint64_t addr, ui
         return NULL;
     return (uint8_t *)(uintptr_t)(addr + (uint64_t)mr->shift);
 }
-void soft_key_publish(const struct soft_mr *mr, uint32_t key); /* who registers or binds it */
+void soft_key_publish(const struct soft_mr *mr, uint32_t key); /* when it is registered or bound */
 int soft_mr_insert(struct soft_mr *mr);                        /* control lock */
 void soft_mr_remove(struct soft_mr *mr);                       /* control lock */
 /*
- * Control lock. What it stands for; peers see it, if they may use it; after it nobody, here or
- * in a peer, touches memory through its key, which is nobody's until it is stored again.
+ * Control lock. Sets what it stands for; shows it to peers that may use it; withdraws it: after that no thread, here or
+ * in a peer, touches memory through its key, which is invalid until it is stored again.
  */
 void soft_mr_describe(struct soft_mr *mr, void *addr, size_t length, uint64_t iova, int access);
 void soft_mr_show(struct soft_mr *mr);

@@ -23,7 +23,7 @@ static uint32_t next, limit = LIMIT_FIRST, alive;
 static uint8_t blocks[SOFT_MAX_MR / BLOCK]; /* places to indexes, once shuffled */
 static bool shuffled;
 
-/* Four bytes nobody can guess. */
+/* Four bytes that cannot be guessed. */
 static uint32_t randoms[64];
 static unsigned randoms_left;
 

@@ -3,8 +3,8 @@
  * mr_rereg.c - ibv_rereg_mr: an MR that stands for other memory, has other rights or belongs to another PD from
  * now on, and keeps its keys.
  *
- * In between its keys are nobody's, as if it was deregistered and registered again, so nothing is under way
- * through the former registration when the call returns. Where the new one is refused the former stays.
+ * In between its keys are invalid, as if it was deregistered and registered again, so no access is under way
+ * through the former registration when the call returns. If the new one is refused the former stays.
  *
  * Owner: the control lock.
  */

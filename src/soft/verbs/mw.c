@@ -57,7 +57,7 @@ struct ibv_mw *soft_alloc_mw(struct ibv_pd *ibpd, enum ibv_mw_type type) {
     return &mw->ibv;
 }
 
-/* The QP's lock. It belongs to nobody any more, and nobody begins to use it. */
+/* The QP's lock. The window belongs to no QP any more, and no QP begins to use it. */
 static void detach(struct soft_mw *mw, struct soft_qp *qp) {
     atomic_fetch_sub(&mw->mr->windows, 1);
     atomic_fetch_sub(&qp->windows, 1);
@@ -65,7 +65,7 @@ static void detach(struct soft_mw *mw, struct soft_qp *qp) {
     atomic_store_explicit(&mw->qp, NULL, memory_order_release);
 }
 
-/* The QP's lock. Its key opens nothing any more; who is inside is the caller's to wait for. */
+/* The QP's lock. Its key opens nothing any more; the caller waits for requesters that are inside. */
 static void unbind(struct soft_mw *mw, struct soft_qp *qp) {
     st(mw->as_mr.key, 0);
     soft_key_publish(&mw->as_mr, 0);
@@ -154,7 +154,7 @@ static bool take_back(struct soft_qp *qp, uint32_t rkey) {
 }
 
 /*
- * The queue waits, and nobody else: the peer may have lost its CPU while it was inside. MW_BIND_ERR: no such bound
+ * Only this queue waits: the peer may have lost its CPU while it was inside. MW_BIND_ERR: no such bound
  * window on this QP. RETRY_EXC_ERR: the peer does not leave the memory. Both end the QP.
  */
 static bool invalidate(struct soft_qp *qp, uint32_t rkey, struct soft_rkey_wait *inside,

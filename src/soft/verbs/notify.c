@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * notify.c - ibv_req_notify_cq: arming a CQ whose owner is about to sleep.
+ * notify.c - ibv_req_notify_cq: arming a CQ whose poller is about to sleep.
  *
  * Owner: the CQ's poll lock.
  */

@@ -60,7 +60,7 @@ static inline void record(struct soft_qp *qp, uint32_t total, bool signalled, ui
     st(qp->unretired, qp->sq_tail - qp->sq_head);
 }
 
-/* Nothing but what short_way() asks about; and everybody is awake. */
+/* Only what short_way() needs, and no thread sleeps. */
 static inline bool is_plain(const struct soft_qp *qp) {
     return short_way(qp) && !qp->sq_sig_all && qp->sq_tail - qp->sq_free < qp->sq_max_wr &&
            !ld(qp->cold[0]) && !ld(qp->cold[1]) && !ld(soft_cq_of(qp->own_send_cq)->armed);

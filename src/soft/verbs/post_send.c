@@ -284,7 +284,7 @@ static bool posted(struct soft_qp *qp) {
         qp->kick_wanted = false;
         soft_qp_kick(qp);
     }
-    /* Nobody may be polling here or there while somebody sleeps on this: the engine looks after it. */
+    /* A thread sleeps on this CQ, so no thread may poll here or at the peer: the engine makes progress for it. */
     if (__builtin_expect(ld(soft_cq_of(qp->own_send_cq)->armed) != 0, 0) &&
         qp->sq_head != qp->sq_tail) {
         st(qp->need_tick, true);
@@ -360,7 +360,7 @@ int soft_post_all(struct soft_qp *qp, struct ibv_send_wr *wr) {
     return rc ? rc : post_list(qp, wr, &bad);
 }
 
-/* What nearly every call posts: one small piece, and everybody is awake. */
+/* What nearly every call posts: one small piece, and no thread sleeps. */
 static inline bool single(const struct soft_qp *qp, const struct ibv_send_wr *wr) {
     const unsigned flags = IBV_SEND_INLINE | IBV_SEND_SIGNALED;
     return wr->num_sge == 1 && !(wr->send_flags & ~flags) &&

@@ -39,7 +39,7 @@
 #define PLAIN_SGE 16
 #define PLAIN_WR 16384
 
-/* Vendors, as src/fabric tells devices apart: rxe gives nobody's number, a NIC an organisation's. */
+/* Vendors, as src/fabric tells devices apart: rxe reports an id that is no vendor's, a NIC an organisation's. */
 static const struct soft_profile plain = {
     SPECIFIED,
     .srq_query = true,

@@ -2,12 +2,12 @@
 /*
  * profile.h - which other device the software device is like.
  *
- * SLUICE_SOFT_PROFILE names a kind of device. The software device then says of itself what a device of
- * that kind says, keeps back what that kind does not have, and leaves out what it does not do. So what a
- * program does on such a device can be tried without one. It stays a software device, and its name says so.
+ * SLUICE_SOFT_PROFILE names a kind of device. The software device then reports of itself what a device of
+ * that kind reports, hides what that kind does not have, and leaves out what it does not do. So a
+ * program can be tried on such a device without having one. It stays a software device, and its name says so.
  *
- * Without the variable, and without a plan of faults in the environment that says profile=, nothing changes.
- * A word that names no profile makes opening the device fail with EINVAL, and is told on standard error.
+ * Without the variable, and without a plan of faults in the environment that has profile=, nothing changes.
+ * A value that names no profile makes opening the device fail with EINVAL, and is reported on standard error.
  *
  * Read from the environment once, when first needed, and constant from then on. Any thread.
  */
@@ -62,13 +62,13 @@ struct soft_profile {
     uint8_t wrong_receive;                    /* status of one whose buffer cannot be written */
     uint8_t wrong_send_key, wrong_send_range; /* of a SEND or WRITE */
     uint8_t bind_refused;                     /* status of one to a region that does not allow it */
-    uint8_t no_right_nak; /* for a requester whom the target's QP gives no right */
+    uint8_t no_right_nak; /* for a requester that has no right from the target's QP */
     int dereg_bound;      /* errno of deregistering a region in which a window is bound */
 };
 
-/* The one in force. Of a word that names none: the plain one. */
+/* The one in force. If the value names none: the plain one. */
 const struct soft_profile *soft_profile(void);
-/* The word that names no profile, or NULL. */
+/* The value that names no profile, or NULL. */
 const char *soft_profile_unknown(void);
 /* By its word; NULL: there is none. */
 const struct soft_profile *soft_profile_find(const char *name);

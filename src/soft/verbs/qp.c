@@ -257,7 +257,7 @@ static void leave_cqs(struct soft_qp *qp, bool purge) {
 
 /*
  * Control lock, given up meanwhile. When it returns, the peer has left memory here; until then the QP can be
- * found, so that whoever takes that memory back waits for the peer as well.
+ * found, so that a thread that deregisters that memory waits for the peer as well.
  */
 static void end_traffic(struct soft_qp *qp) {
     spin_lock(&qp->lock);
@@ -420,7 +420,7 @@ void soft_qp_to_error(struct soft_qp *qp) {
     soft_qp_progress(qp);
 }
 
-/* Who has the number; -EINVAL: the QP was moved meanwhile, for this may give the lock up. */
+/* Finds the owner of the number; -EINVAL: the QP was moved meanwhile, for this may give the lock up. */
 static int find_peer(struct soft_qp *qp, uint32_t qpn, struct soft_peer **peer) {
     int rc = soft_qpn_directory_find(qpn, peer);
     if (qp->state == IBV_QPS_INIT && !ld(qp->rx))
@@ -475,7 +475,7 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
         rc = soft_cm_tcp_attach(qp, attr->dest_qp_num);
         if (rc != 0 && rc != ENOENT)
             goto out;
-        links = rc == ENOENT; /* then it is a number that nobody has */
+        links = rc == ENOENT; /* then no process has that number */
     }
     struct soft_peer *peer = NULL;
     int found = links ? find_peer(qp, attr->dest_qp_num, &peer) : 0;

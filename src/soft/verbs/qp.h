@@ -127,8 +127,8 @@ struct soft_qp {
     _Atomic bool used_lately; /* pollers': stays hot */
     _Atomic bool cold[2];     /* not in the hot part of its receive CQ, its send CQ */
     /*
-     * Receiving and sending have nothing out of the ordinary about them: the short ways are open.
-     * Closed by whoever changes that (qp->lock), opened again by the next progress of the long way.
+     * Receiving and sending have no special case pending: the short ways are open.
+     * Closed by the thread that changes that (qp->lock), opened again by the next progress of the long way.
      */
     bool plain_rx, plain_tx;
     bool srq_taken;  /* srq_rqe is */
@@ -194,18 +194,18 @@ struct soft_qp {
     bool flushing;                 /* the ERR state began to flush */
     struct soft_rkey_wait leaving; /* ERR: the flush waits, so that nothing is written after it */
     bool opened;                   /* its peer had a right to memory here, since RESET */
-    bool peer_gone;                /* process died, or nobody has the destination number */
+    bool peer_gone;                /* process died, or the destination number has no owner */
     uint8_t give_up;               /* status the engine lost its patience with, else 0 */
-    uint32_t inside; /* who takes memory back waits for it: rkey_fence.c; control lock */
+    uint32_t inside; /* a thread that revokes memory waits for it: rkey_fence.c; control lock */
     uint32_t stall_acked;
     uint64_t stall_since_ns;
-    uint64_t down_since_ns;                /* soft_dropin: the peer is seen to be gone */
-    struct soft_qp *warm_next[2];          /* on the CQs' warm lists; owned by who took cold away */
-    unsigned cq_at[2];                     /* place in the CQs' arrays; their poll_lock */
-    const struct soft_told *_Atomic heard; /* on the peer's board, held by link_peer; or NULL */
-    struct soft_peer *peer;                /* our way to the destination; its list holds this QP */
-    struct soft_peer *link_peer;           /* the connection that carried the tx ring */
-    uint32_t tick_head;                    /* sq_head at the last tick */
+    uint64_t down_since_ns;       /* soft_dropin: the peer is seen to be gone */
+    struct soft_qp *warm_next[2]; /* the CQs' warm lists; of the thread that cleared cold */
+    unsigned cq_at[2];            /* place in the CQs' arrays; their poll_lock */
+    const struct soft_told *_Atomic heard;  /* on the peer's board, held by link_peer; or NULL */
+    struct soft_peer *peer;                 /* our way to the destination; its list holds this QP */
+    struct soft_peer *link_peer;            /* the connection that carried the tx ring */
+    uint32_t tick_head;                     /* sq_head at the last tick */
     struct soft_qp *peer_next, **peer_link; /* peer's list of QPs; control lock */
     struct cds_list_head pending_rings;     /* rings offered before RTR; control lock */
     struct ibv_qp_attr attr;
@@ -229,7 +229,7 @@ struct soft_qp {
     struct soft_ud *ud;      /* UD: ud.h; constant */
     struct soft_tcp *tcp;    /* over a socket, not over rings: iwarp/qp_tcp.h; NULL: it is not */
     bool elsewhere;          /* UD, or over a socket: what comes does not come through its ring */
-    _Atomic bool has_socket; /* for those who have no lock */
+    _Atomic bool has_socket; /* for readers without a lock */
     bool early;              /* a send is complete when it was handed over, or dropped */
 
     struct soft_batch *batch; /* an extended one's; qp_ex.c */

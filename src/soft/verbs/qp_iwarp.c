@@ -59,7 +59,7 @@ bool soft_iwarp_may_speak(struct soft_qp *qp) {
 
 void soft_qp_end(struct soft_qp *qp) {
     spin_lock(&qp->lock);
-    bool up = qp->state == IBV_QPS_RTS; /* whoever polls may find an error at any moment */
+    bool up = qp->state == IBV_QPS_RTS; /* the poller may find an error at any moment */
     spin_unlock(&qp->lock);
     if (up)
         soft_qp_progress(qp);

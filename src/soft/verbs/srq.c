@@ -128,7 +128,7 @@ int soft_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv
     }
     spin_lock(&srq->lock);
     int rc = soft_recv_push(&srq->rq, &wr);
-    /* Under the lock: whoever sees the count and then takes, finds what it counts. */
+    /* Under the lock: a thread that sees the count and then takes finds what it counts. */
     atomic_store_explicit(&srq->posts, ld(srq->posts) + 1, memory_order_release);
     spin_unlock(&srq->lock);
     if (rc != 0)
