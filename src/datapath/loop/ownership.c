@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * ownership.c - who may touch a loop: claiming, leaving, and taking it from a thread that is in it.
+ * ownership.c - which thread may touch a loop: claiming, leaving, and taking it from a thread that is in it.
  *
  * The head of loop.h explains the protocol. Threads that poll one loop in turn must hand it over in
  * an orderly way, as with any object of one owner; what the protocol adds is that an earlier owner

@@ -15,7 +15,7 @@
  * and only when another session that holds nothing is without memory for that: an honest peer on a slow path does no
  * harm while no session waits. A part that comes now and then gains no time.
  *
- * Owner: the loop's thread; the node's sums are everybody's.
+ * Owner: the loop's thread; the node's sums are shared by all loops (atomics).
  */
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * entry.h - one registration of application memory, and the word that says who has it.
+ * entry.h - one registration of application memory, and the state word with its pins.
  *
  * The word counts pins and hits together, so that a lookup changes one word and not two. No lookup finds a dead
  * registration any more, whatever table still names it: that is what ends it at once,

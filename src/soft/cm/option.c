@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * option.c - rdma_set_option. Options are plain fields of the id; those that decide who may share
- * a port change its name as well.
+ * option.c - rdma_set_option. Options are plain fields of the id; those that decide whether ids may
+ * share a port change its name as well.
  */
 #include <string.h>
 

@@ -12,7 +12,7 @@
 
 /*
  * Connects to the control socket of the process that this PID namespace knows as `pid`. Returns a socket that does
- * not block, the caller's to close, and in *who what the kernel says of its other end; or -errno: ECONNREFUSED: no
+ * not block, the caller's to close, and in *who the credentials of its other end; or -errno: ECONNREFUSED: no
  * process with that pid listens in this network namespace, EAGAIN: too many wait to be heard.
  */
 int soft_ctl_connect(pid_t pid, struct ucred *who);
