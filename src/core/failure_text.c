@@ -42,7 +42,7 @@ static const char *not_available(const union address *address) {
     switch (locality_of(address)) {
     case LOCAL_YES:
         return some_port ? "no port is free"
-                         : "the port is taken by who listens at every address of this host";
+                         : "the port is taken by a listener at every address of this host";
     case LOCAL_NO:
         return "it is not an address of this host";
     case LOCAL_UNKNOWN:
@@ -100,7 +100,8 @@ bool failure_text_short_of_files(int error) {
 
 const char *failure_text_of_rejection(sluice_reason reason, bool consumer, bool empty) {
     if (consumer)
-        return empty ? "rejected without a word" : "rejected in words of another program";
+        return empty ? "rejected without private data"
+                     : "rejected with private data of another program";
     switch ((int)reason) {
     case SLUICE_REASON_NO_LISTENER:
         return "no listener there, says the peer's stack";

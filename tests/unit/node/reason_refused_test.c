@@ -145,12 +145,12 @@ static void a_reject_says_what_it_means(void **state) {
     raw_asked(&raw, &p, asked);
     assert_int_equal(soft_reject(raw.request, foreign, sizeof foreign), 0);
     EXPECT_END(&p, &p.b, SLUICE_REASON_NOT_SLUICE, SLUICE_EREJECTED, 28, RDMA_CM_EVENT_REJECTED, 28,
-               NOTHING, "rejected in words of another program (status 28)");
+               NOTHING, "rejected with private data of another program (status 28)");
     soft_destroy_id(raw.request);
     raw_asked(&raw, &p, asked);
     assert_int_equal(soft_reject(raw.request, NULL, 0), 0);
     EXPECT_END(&p, &p.b, SLUICE_REASON_REFUSED, SLUICE_EREJECTED, 28, RDMA_CM_EVENT_REJECTED, 28,
-               NOTHING, "rejected without a word (status 28)");
+               NOTHING, "rejected without private data (status 28)");
     soft_destroy_id(raw.request);
 #define SLUICE_X(name, value, text) SLUICE_REASON_##name,
     static const sluice_reason reasons[] = {SLUICE_REASON_LIST(SLUICE_X)};

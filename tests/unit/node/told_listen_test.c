@@ -69,7 +69,7 @@ static void a_port_that_is_taken_says_by_whom(void **state) {
     port = take("*:0", &first);
     expect_taken(port, "*:%d", EADDRNOTAVAIL, "the port is taken at an address of this host");
     expect_taken(port, "127.0.0.1:%d", EADDRNOTAVAIL,
-                 "the port is taken by who listens at every address of this host");
+                 "the port is taken by a listener at every address of this host");
     expect_taken(port, "192.0.2.77:%d", EADDRNOTAVAIL, "it is not an address of this host");
     give_back(first);
     expect_no("192.0.2.77:0", EADDRNOTAVAIL,
