@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#
+# plain_words_doc.sh - comments and pages name the thread, peer, process or user that they are about: the words
+# somebody, nobody, whoever and anybody, which do not, stand in no comment of the folders and pages below.
+set -u
+root=$(cd "$(dirname "$0")/../.." && pwd)
+cd "$root" || exit 1
+
+# A folder is listed when all of its files are done, and holds what lies below it.
+folders='include src/base src/cm src/core src/datapath src/dropin src/fabric src/node src/pool src/soft/cm src/soft/fault
+src/soft/ipc src/soft/rc src/soft/ud src/soft/verbs'
+files='src/soft/soft.h CONTRIBUTING.md'
+pages='docs'
+# Files of these that are not done yet.
+not_done='src/soft/verbs/poll[.]c|src/soft/verbs/poll_many[.].*|src/soft/verbs/cq_pollset[.].*|src/soft/verbs/cq_arrivals[.].*|docs/iwarp[.]md|docs/measuring[.]md'
+
+# shellcheck disable=SC2086 # lists of names without spaces
+mapfile -t names < <({
+    find $folders -name '*.[ch]'
+    find $pages -name '*.md' -o -path '*/man/*' -type f
+    printf '%s\n' $files
+} | grep -vxE "$not_done" | sort)
+((${#names[@]} >= 300)) || { echo "plain_words_doc: only ${#names[@]} files: a folder was moved" >&2 && exit 1; }
+
+# Of C only the comments, of a page every line.
+found=$(awk '
+    function look(text) {
+        if (tolower(text) ~ /(^|[^a-z0-9_])(somebody|nobody|whoever|anybody)([^a-z0-9_]|$)/)
+            print FILENAME ":" FNR ": " $0
+    }
+    FNR == 1 { comment = 0 }
+    FILENAME !~ /[.][ch]$/ { look($0); next }
+    {
+        line = $0
+        text = ""
+        while (line != "") {
+            at = index(line, comment ? "*/" : "/*")
+            if (comment)
+                text = text " " (at ? substr(line, 1, at - 1) : line)
+            if (!at)
+                break
+            line = substr(line, at + 2)
+            comment = !comment
+        }
+        look(text)
+    }' "${names[@]}") || exit 1
+[[ -z $found ]] && exit 0
+echo "$found" >&2
+echo "plain_words_doc: name the thread, peer, process, user or application instead" >&2
+exit 1
