@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * address.h - addresses as text: "host:port", "[v6]:port", "[v6%interface]:port", "*:port", with or without "sluice://" in front.
+ * address.h - addresses as text: "host:port", "[v6]:port", "[v6%interface]:port", "*:port", with or without
+ * "sluice://" in front.
  *
  * Any thread. Nothing here asks a name server; of interfaces the kernel is asked.
  */

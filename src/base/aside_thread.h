@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * aside_thread.h - a call on a thread of its own, which its caller waits for as long as it likes. What takes longer goes on
- * without him, and ends by itself.
+ * aside_thread.h - a call on a thread of its own, for which its caller waits as long as it likes. A call that takes
+ * longer goes on without the caller, and its thread ends by itself.
  *
  * Owner: the thread that starts it; the struct is shared with the other one until both are done with it.
  */
@@ -19,7 +19,7 @@ struct aside;
  */
 struct aside *aside_start(const char *name, void (*run)(void *arg), void (*left)(void *arg),
                           void *arg);
-/* Waits until the clock of sluice_now() reads that much, UINT64_MAX: for ever. True: it is done, and the struct gone. */
+/* Waits until that time of sluice_now(), UINT64_MAX: for ever. True: it is done, and the struct freed. */
 bool aside_wait(struct aside *aside, uint64_t until_ns);
 /* Waits no more. True: it is done all the same, and left() is not called. The struct is gone either way. */
 bool aside_leave(struct aside *aside);

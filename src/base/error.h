@@ -12,7 +12,7 @@
 /* Fills *e (may be NULL) and returns status. */
 int error_set(sluice_error *e, sluice_status status, sluice_reason reason, int os_errno,
               const char *format, ...) __attribute__((format(printf, 5, 6)));
-/* What a session's end means as a status. */
+/* The status of a session that ended for this reason. */
 sluice_status reason_status(sluice_reason reason);
 
 #endif

@@ -181,7 +181,7 @@ uint64_t limits_memory(void) {
 
 /* ---- in words ---------------------------------------------------------------------------------- */
 
-/* What may have been in the way, of what is limited at all: the kernel does not say which it was. */
+/* Names the limits that may have been in the way, among those that are set: the kernel does not say which it was. */
 static void name_limits(char *text, size_t size, const char *what, bool thread) {
     static const struct {
         int which;

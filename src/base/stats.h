@@ -139,7 +139,7 @@ struct stats_buffers {
     _Atomic uint64_t gets, puts;
 };
 
-/* What is sent and allocated is in one pool, what is received in another. */
+/* Memory for sending and sluice_alloc() is in one pool, memory for receiving in another. */
 enum stats_pool { STATS_SEND, STATS_RECEIVE, STATS_POOLS };
 
 struct stats_memory {

@@ -107,7 +107,7 @@ struct fabric_ops {
      */
     uint64_t (*peer_number)(struct ibv_qp *qp);
 
-    /* What carries a connected queue pair: enum sluice_transport. NULL where it is the device's own network. */
+    /* The transport of a connected queue pair: enum sluice_transport. NULL where it is the device's own network. */
     unsigned (*transport)(struct ibv_qp *qp);
     /*
      * How other hosts are reached, in a line, by an enum sluice_soft_net; and that ids made on that channel from now on
@@ -183,7 +183,7 @@ struct fabric_ops {
 
     /*
      * The name is looked up inside of resolve_addrinfo, which may take as long as a name server does: not
-     * for the CM thread. What came of it is an event, ADDRINFO_RESOLVED or ADDRINFO_ERROR; or the call
+     * for the CM thread. The result is an event, ADDRINFO_RESOLVED or ADDRINFO_ERROR; or the call
      * fails. Fails with ENOSYS where the library has no such calls (before librdmacm 60).
      */
     int (*resolve_addrinfo)(struct rdma_cm_id *id, const char *node, const char *service,
@@ -220,7 +220,7 @@ struct fabric_ops {
                          struct hwloc_bitmap_s *set);
 };
 
-/* What a device of this transport and vendor does, told from what it says of itself (traits.c). */
+/* The traits of a device of this transport and vendor, derived from its attributes (traits.c). */
 void fabric_traits_of(enum ibv_transport_type transport, const struct ibv_device_attr *attr,
                       struct fabric_traits *traits);
 

@@ -16,7 +16,7 @@
 
 #include "fabric/dropin.h"
 
-/* What is behind a name, or behind any, on one fabric; the first of each kind. */
+/* The devices of one fabric that have a name, or any name; the first of each kind. */
 struct finding {
     char up[64];             /* or empty: there is none */
     char down[64], shut[64]; /* no port is active; it cannot be opened */

@@ -205,9 +205,9 @@ void wakeup_disarm(struct wakeup *wakeup) {
 }
 
 /*
- * Nothing is lost by that. A thread that signalled with an event that is not heard any more did so while the owner
- * slept, which is awake now, and looks for work before it sleeps again; one that signals after that sees
- * `broken`, or is so late that his work was found.
+ * No wake is lost by that. A thread that signalled with an event that is not fetched any more did so while the owner
+ * slept; the owner is awake now, and looks for work before it sleeps again. A thread that signals after that sees
+ * `broken`, or is so late that its work was found.
  */
 static void give_up_events(struct wakeup *wakeup) {
     atomic_store(&wakeup->broken, true);

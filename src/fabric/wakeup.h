@@ -25,12 +25,12 @@
 #include "fabric/fabric.h"
 
 /*
- * What a user event carries. status is the verb of the message that was signalled for. arg names the object
+ * The fields of a user event. status is the verb of the message that was signalled for. arg names the object
  * the message is part of, by slot and generation (the session's handle without its node), and the signal:
  *
  *   63..48 the number of the signal   47..32 slot   31..0 generation
  *
- * It decides nothing: what is to be done stands in the mailbox. Every bit of it is compared with what was
+ * The event decides nothing: the work stands in the mailbox. Every bit of it is compared with what was
  * signalled, so an event with another verb, slot or generation, one that comes twice, and one that no thread
  * signalled are found out; they wake for nothing and are counted.
  */
@@ -50,7 +50,7 @@ struct wakeup {
     /* Statistics of signals that met a sleeper: user events written, writes of the eventfd instead, signals
      * that came while another was on its way. Signals to an owner that is awake touch nothing. */
     _Atomic uint64_t writes, fallbacks, merged;
-    /* What was signalled and not heard yet, by the number of the signal: an event that is not in here came from
+    /* Signals not received yet, by the number of the signal: an event that is not in here came from
      * no thread that posted a message. Written by the one signaller that makes the system call. */
     _Atomic uint32_t sequence;
     _Atomic uint64_t overwritten; /* signals that were so late that a newer one took their place */

@@ -39,7 +39,7 @@
 
 #define STEP_NS 1000000u /* between two looks at loops that may need to be revoked */
 
-/* Of those the closing thread runs itself; a worker has its own, but in a node that a test drives. */
+/* True for a loop that a worker's thread runs. The closing thread runs the others, and all in a test's node. */
 static bool is_worker(const sluice_node *n, const struct sluice_loop *l) {
     for (uint32_t w = 0; w < n->worker_count; w++)
         if (l == n->workers[w].loop)

@@ -110,7 +110,7 @@ int sluice_loop_close(sluice_loop *l) {
         loop_unmark_polling(l);
         return SLUICE_ECLOSED; /* sluice_close() does it */
     }
-    /* What the last poll delivered is over: the sessions it ended may go now. */
+    /* The messages of the last poll are given back: the sessions it ended may be freed now. */
     l->out_max = l->out_count = 0;
     loop_progress(l);
     if (atomic_load_explicit(&l->assigned, memory_order_relaxed) > 0) {

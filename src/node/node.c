@@ -26,7 +26,7 @@
 
 #define FILES_DEVICE 64u /* descriptors that are enough to go on with */
 
-/* What a node has for single folders. */
+/* The parts of a node that belong to single folders. */
 static struct node_parts {
     struct cm cm;
     struct cpu_plan plan;
@@ -38,7 +38,7 @@ static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 /* ---- fork -------------------------------------------------------------------------------------- */
 
 /*
- * What all nodes share is in order in the child because the fork waits until no thread is inside. The order
+ * State that all nodes share is in order in the child because the fork waits until no thread is inside. The order
  * is that in which the locks are taken elsewhere: the table's before the slots', the others alone.
  */
 static void before_fork(void) {
@@ -58,8 +58,8 @@ static void after_fork(void) {
 }
 
 /*
- * Nothing of the parent's nodes is torn down: devices, threads and memory are the parent's, and some of it
- * is shared. Only what speaks for a process as long as a descriptor of it is open goes, the claims of
+ * No object of the parent's nodes is torn down: devices, threads and memory are the parent's, and some of them
+ * are shared. Only descriptors that stand for a process as long as they are open are closed: the claims of
  * CPUs and the statistics page.
  */
 static void leave_to_parent(sluice_node *n) {

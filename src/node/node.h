@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * node.h - a node: one device, its memory, the CM thread, the workers and the loops. What its folders
- * share of it is in core/context.h.
+ * node.h - a node: one device, its memory, the CM thread, the workers and the loops. core/context.h has the fields that
+ * other folders use.
  *
  * Owner: the thread that opens and closes it.
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * options.c - what the caller asked for: read by size, checked, defaults filled in.
+ * options.c - the options of the caller: read by size, checked, defaults filled in.
  *
- * A struct may come from an older or a newer header. What is missing is zero, which means default;
- * what this library does not know must be zero. Pure functions but for the program's name and the techniques
+ * A struct may come from an older or a newer header. A field that is missing is zero, which means default;
+ * a field that this library does not know must be zero. Pure functions but for the program's name and the techniques
  * that SLUICE_WITHOUT leaves out.
  */
 #define _GNU_SOURCE

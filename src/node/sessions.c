@@ -2,8 +2,8 @@
 /*
  * sessions.c - sessions and listeners from the application's side: dial, listen, answer, hang up.
  *
- * Any thread. What is done to a session goes through its reference (core/session_ref.h) and then by message
- * to the thread that owns it; what is asked of a session's details is read under the node's lock.
+ * Any thread. A call that changes a session goes through its reference (core/session_ref.h) and then by message
+ * to the thread that owns it; a query of a session's details is read under the node's lock.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -86,7 +86,7 @@ void node_session_ended(sluice_node *n) {
 
 /* ---- dialing --------------------------------------------------------------------------------- */
 
-/* What is tried without asking a name server: a number, or both of this host. */
+/* Addresses that need no name server: a number, or both of this host. */
 static void known_candidates(struct cm_conn *conn, const union address *parsed) {
     conn->candidates[0] = *parsed;
     conn->candidate_count = 1;

@@ -121,7 +121,7 @@ bool stuck_log_over(const struct stuck *s) {
 
 /* ---- saying so --------------------------------------------------------------------------------- */
 
-/* What there is to say, for a thread that holds no lock while it does: the log may want one that a handler has. */
+/* Collects the facts for the log while the locks are held; the log is called without: it may want a handler's lock. */
 static void find(struct stuck *s) {
     sluice_node *n = s->n;
     struct stuck_news *news = &s->news;

@@ -3,8 +3,8 @@
  * worker_select.c - which loop gets a new session, and which worker gets none.
  *
  * Any thread. One lock for all nodes: it is held for a look at every candidate, once when a session
- * opens. Under it the session is counted too, so that two threads that place at the same time do not
- * choose the same loop for the same reason. What is read of a loop is atomic and may be a moment old.
+ * opens. Under it the session is counted too, so that two threads that choose at the same time do not
+ * choose the same loop for the same reason. The values of a loop are atomic and may be a moment old.
  */
 #define _GNU_SOURCE /* secure_getenv */
 #include "node/worker_select.h"

@@ -2,10 +2,10 @@
 /*
  * worker_select.h - which loop gets a new session.
  *
- * The decision itself is a pure function. A session is placed once, when it is made, and stays: a live
+ * The decision itself is a pure function. A session gets its loop once, when it is made, and keeps it: a live
  * session does not move to another loop.
  *
- * Any thread: the dialing ones and the CM thread. What was decided is counted (`assigned`) before the
+ * Any thread: the dialing ones and the CM thread. A decision is counted (`assigned`) before the
  * next decision is made.
  */
 #ifndef NODE_WORKER_SELECT_H
@@ -48,7 +48,8 @@ int worker_select_pick(const struct worker_candidate *list, uint32_t count, int 
 
 /*
  * The loop for a session of this link, which counts from now on; NULL: every worker is drained. A slot
- * is taken already, so that the node's loops are there. The link's own loop, or of its loops the one with the fewest sessions, or else a worker.
+ * is taken already, so that the node's loops are there. The link's own loop; or of its loops the one with the fewest
+ * sessions; or else a worker.
  */
 struct sluice_loop *worker_select_loop(struct sluice_node *n, const struct link_config *link);
 
