@@ -61,7 +61,7 @@ void cm_answer(struct cm *cm, struct cm_conn *conn) {
     cm_tell_loop(s, LOOP_MSG_PREPARE);
 }
 
-/* What the request comes to; *rep: the decision. Refused: *rej says with which code, and text if any of its own. */
+/* Decides about the request; *rep: the answer. Refused: *rej has the code, and a text if there is one. */
 static sluice_reason judge(struct cm *cm, const struct cm_listener *listener,
                            const struct cm_event *event, struct private_data_req *req,
                            struct private_data_rep *rep, struct private_data_rej *rej) {

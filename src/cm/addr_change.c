@@ -3,7 +3,6 @@
  * addr_change.c - ADDR_CHANGE: the network interface behind an id has another address than it had; UNREACHABLE of a
  * connection that is up: so has the peer's.
  *
- * rdma_get_cm_event(3) calls it a hint. Nothing says whether packets still come through, so what is
  * rdma_get_cm_event(3) calls it a hint. The event does not say whether packets still come through, so a connection
  * that is established or in its handshake, and a listener, goes on: the device ends a session whose packets are not
  * acknowledged, and keepalive one that is silent. The log gets one warning for all ids that change together,
@@ -43,7 +42,7 @@ static void tell(struct cm *cm, const char *what, const char *whose, const char 
     log_write(&cm->node->log, SLUICE_LOG_DEBUG, "ADDR_CHANGE: %s%s: %s", what, whose, outcome);
 }
 
-/* What is known of the way there may be wrong. */
+/* The address or the route that a dial uses may be wrong now: tries again, at once or soon. */
 static void reroute(struct cm *cm, struct cm_conn *conn) {
     stats_add(&cm->stats->address_changed, 1);
     if (conn->owner.state != CM_CONNECTING) {

@@ -24,7 +24,7 @@ struct cm_addrinfo_query {
 int cm_addrinfo_ask(struct cm_addrinfo_query *query, const struct fabric_ops *fabric,
                     struct rdma_event_channel *channel, const union address *address);
 void cm_addrinfo_end(struct cm_addrinfo_query *query, const struct fabric_ops *fabric);
-/* What rdma_cm found comes first, if it is among them. */
+/* Moves the address that rdma_cm found to the front, if it is among them. */
 void cm_addrinfo_prefer(const struct cm_addrinfo_query *query, struct cm_names *names);
 bool cm_same_host(const union address *a, const union address *b);
 

@@ -478,8 +478,8 @@ fail:;
 }
 
 /*
- * A session that did not end in time: its id must not outlive the channel. What is left to the connector gets the queue
- * pair too, which the loop, closed by now, has not drained: else its thread would wait for it for ever.
+ * A session that did not end in time: its id must not outlive the channel. A call that is left to the connector gets
+ * the QP too, which the loop, closed by now, has not drained: else the connector's thread would wait for it for ever.
  */
 static void end_given_up(struct cm *cm, struct cm_conn *conn) {
     struct session *s = session_of_conn(conn);

@@ -64,7 +64,7 @@ static void cm_connect_failed(struct cm *cm, struct cm_conn *conn, int error) {
     cm_try_failed(cm, conn, hope, reason, (uint32_t)error, "connect: %s", text);
 }
 
-/* Of what ends a try by an event. */
+/* True for an event that ends a try with a cause that the software device found on its own side. */
 static bool was_found_here(const struct cm_conn *conn, int status) {
     int error = (int)cm_code(status);
     if (error == EMFILE || error == ENFILE)

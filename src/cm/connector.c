@@ -54,7 +54,7 @@ struct cm_connect {
     bool due;         /* queued, and it may begin at once */
 };
 
-/* What must not go before the queue pairs that were left, in the order in which it goes then. */
+/* Objects that must not be destroyed before the queue pairs that were left; in this order. */
 struct connect_orphan {
     struct cds_list_head link;
     struct ibv_cq *cq;
@@ -231,7 +231,7 @@ static void end_orphan(const struct fabric_ops *fabric, struct connect_orphan *o
     free(orphan);
 }
 
-/* Nothing holds them any more. */
+/* No queue pair holds them any more: destroys them. */
 static void settle_orphans(struct cm_connector *c) {
     c->settling = true;
     while (!cds_list_empty(&c->orphans)) {

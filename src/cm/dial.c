@@ -97,7 +97,7 @@ unsigned cm_take_names(struct cm *cm) {
         struct rdma_event_channel *channel = resolver_channel(cm->resolver);
         int error;
         count++;
-        /* What rdma_cm says of it may not have been reported as readable yet. */
+        /* rdma_cm's event for the lookup may not have been reported as readable yet. */
         while (channel && cm_take_events(cm, channel, &error) > 0)
             ;
         resolver_answer(cm->resolver, lookup, &names);

@@ -254,8 +254,8 @@ void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluic
     failure_text_of_end(line, sizeof line, reason, why.text);
     log_write(&cm->node->log, SLUICE_LOG_DEBUG, "try %u, %s: %s", s->info.tries, s->peer.address,
               line);
-    /* A busy address keeps a dial going, so it is what a dial that ends in vain is told. What an
-     * address of this host ended with is told rather than that another one is not of this host. */
+    /* A busy address keeps a dial going, so its error is the one that a dial in vain ends with. The error of an
+     * address of this host is reported rather than that another address is not of this host. */
     bool elsewhere = reason == SLUICE_REASON_ADDRESS && vendor == EREMOTE;
     if (hope == CM_HOPE_LATER ||
         (!conn->may_pass && (!elsewhere || conn->last.reason == SLUICE_REASON_NONE)))
@@ -273,7 +273,7 @@ void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluic
 }
 
 /*
- * What a listener asks for that may not speak first (accept.c), which is one of another kind of device than ours: the first
+ * A listener on another kind of device than ours may not send first (accept.c), so it asks for the dialer's first
  * frame. It is the same try, so SLUICE_ONCE does not forbid it.
  */
 bool cm_try_greeting(struct cm *cm, struct cm_conn *conn) {

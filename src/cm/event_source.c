@@ -80,7 +80,7 @@ void cm_event_sources_device(struct cm *cm, uint32_t events) {
         settle(cm, &cm->async_source, events, count, error);
 }
 
-/* Before a decision that the device's news may change. Nothing more is heard of one that is known to be lost. */
+/* Before a decision that an event may change: fetches CM and device events. No more once the device is lost. */
 void cm_hear_now(struct cm *cm) {
     cm_assert_thread(cm);
     struct pollfd fds[2] = {{.fd = cm->source.out ? -1 : cm->channel->fd, .events = POLLIN}};

@@ -91,7 +91,7 @@ void cm_arrived(struct cm *cm, struct cm_conn *conn);
 
 /* ---- async_event.c ----------------------------------------------------------------------------- */
 
-/* What a device says that changes nothing here: counted, and told to the application's log (async_event.c). */
+/* Device events that change nothing here: counted, and written to the application's log (async_event.c). */
 void cm_async_event_count(struct cm *cm, const struct ibv_async_event *event); /* every event */
 void cm_async_event_port(struct cm *cm, const struct ibv_async_event *event);
 void cm_async_event_device(struct cm *cm, const struct ibv_async_event *event);

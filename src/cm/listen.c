@@ -6,7 +6,7 @@
  * every step of a listener's life is a change of it, so a stale handle fails in one compare.
  *
  * When the device is gone the CM thread makes LOST of LISTENING, and the loop that tells the application
- * makes TOLD of that. The handle stays valid for queries until sluice_unlisten(). What the event needs is read
+ * makes TOLD of that. The handle stays valid for queries until sluice_unlisten(). The fields of the event are read
  * under the node's lock, because the listener may be given back and taken again meanwhile.
  *
  * Owner: STARTING and FAILED, the thread in sluice_listen(); LISTENING, LOST and TOLD, no thread (atomic steps);
@@ -126,7 +126,7 @@ void listener_stop(struct cm_listener *listener, uint32_t generation) {
 
 /* ---- the loop that tells ----------------------------------------------------------------------- */
 
-/* Of one with several loops the first, of one without the node's first worker. */
+/* The loop that delivers a listener's event: the first of several, or without one the node's first worker. */
 static const struct sluice_loop *told_by(const struct cm_listener *listener) {
     const struct link_config *link = &listener->link;
     if (link->loop)

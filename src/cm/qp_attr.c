@@ -47,8 +47,8 @@ bool cm_attributes(struct cm *cm, struct cm_conn *conn, enum ibv_qp_state state,
     }
     if (state == IBV_QPS_RTR) {
         attr->min_rnr_timer = MIN_RNR_TIMER;
-        /* What rdma_cm says at INIT depends on what it knew of the connection by then. What the queue
-         * pair allows, no key of the peer's makes use of, unless a region was opened with rights. */
+        /* The rights that rdma_cm gives at INIT depend on what it knew of the connection by then. A peer's key
+         * makes no use of the QP's rights, unless a region was opened with rights. */
         attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
         if (cm->node->device_attr.atomic_cap != IBV_ATOMIC_NONE)
             attr->qp_access_flags |= IBV_ACCESS_REMOTE_ATOMIC;
