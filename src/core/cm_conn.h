@@ -81,7 +81,7 @@ enum cm_msg {
     CM_MSG_UNLISTEN,
 };
 
-/* What a listener's connection takes of the node's admission (admission.h). */
+/* The class of the node's admission that counts a listener's connection (admission.h). */
 enum admission_class {
     ADMISSION_NONE,
     ADMISSION_ASKING,

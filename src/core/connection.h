@@ -2,8 +2,8 @@
 /*
  * connection.h - one queue pair to a peer: its rdma_cm id, its send queue, its receives and its credits.
  *
- * A part of a session, which has one as long as it lives. wr_id names it, by the slot of its session. Owner: the loop of
- * the session, but for `cm`, which is the CM thread's, and where marked.
+ * A part of a session, which has one as long as it lives. wr_id names it, by the slot of its session. Owner: the loop
+ * of the session, but for `cm`, which is the CM thread's, and where marked.
  */
 #ifndef CORE_CONNECTION_H
 #define CORE_CONNECTION_H
@@ -55,7 +55,7 @@ enum sq_what {
     SQ_CONFIRM,   /* confirm.c: what was posted before it is the peer's */
 };
 
-/* What keepalive.c remembers of a session, from look to look. */
+/* The values of a session that keepalive.c keeps from check to check. */
 struct keepalive {
     uint64_t interval_ns;      /* agreed; 0: not watched */
     uint64_t checked_ns;       /* the last look */

@@ -27,7 +27,7 @@ bool failure_text_short_of_files(int error);
 extern const char failure_text_no_port[]; /* to dial from; others give theirs back */
 
 /*
- * What one side was told by the other. The text of the application's own refusal is not changed;
+ * The text of a refusal that came from the other side. The text of the application's own refusal is not changed;
  * all other texts are from the other side's point of view, so the sentence says which side wrote it.
  */
 void failure_text_of_refusal(char *out, size_t size, const struct private_data_rej *rej,
@@ -39,7 +39,7 @@ const char *failure_text_of_rejection(sluice_reason reason, bool consumer, bool 
 /* That a side closed itself is not for the other one to say: such a refusal is REFUSED. */
 sluice_reason failure_text_reason_of_refusal(const struct private_data_rej *rej);
 
-/* What a failed completion says: its status, in words and as a number. */
+/* The text of a failed completion: its status, in words and as a number. */
 void failure_text_of_completion(char *out, size_t size, enum ibv_wc_status status);
 
 /* One line for both: the reason's text, and behind it what says more. */

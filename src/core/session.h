@@ -59,7 +59,7 @@ enum msg_state {
 #define MSG_OPENED                                                                                 \
     64u /* a coalesced frame that is being taken apart, or in which lent messages lie */
 
-/* What is sent, or was received: how post.c builds it, and which outcome it has. */
+/* The kind of a message that is sent, or was received: how post.c builds it, and which outcome it has. */
 enum msg_kind {
     MSG_PLAIN,     /* a message */
     MSG_REQUEST,   /* client.c: its outcome is REPLY */
@@ -100,7 +100,7 @@ enum loop_msg {
 #define NOTICE_WRITABLE 8u
 #define NOTICE_CLOSED 16u
 
-/* What another thread was told EAGAIN for. */
+/* The limits for which another thread got EAGAIN. */
 #define WAIT_WINDOW SLUICE_WAITS_WINDOW
 #define WAIT_REQUEST_ID SLUICE_WAITS_REQUESTS
 #define WAIT_MEMORY SLUICE_WAITS_MEMORY
@@ -109,7 +109,7 @@ struct msg_queue {
     struct sluice_msg *head, **tail;
 };
 
-/* What a session was opened with, defaults filled in. */
+/* The options of a session, defaults filled in. */
 struct link_config {
     sluice_handler handler;
     void *handler_arg, *arg;
@@ -128,8 +128,8 @@ struct link_config {
 };
 
 /*
- * The window: what was accepted and has no outcome yet. What this loop's own thread accepted is counted here, what
- * other threads did in the reference and in session_foreign. Owner: the loop; others read own_*.
+ * The window: messages that were accepted and have no outcome yet. Those of this loop's own thread are counted here,
+ * those of other threads in the reference and in session_foreign. Owner: the loop; others read own_*.
  */
 struct session_window {
     _Atomic uint64_t own_messages, own_bytes;
@@ -140,7 +140,7 @@ struct session_window {
     bool wants_signal;      /* it waits for sends that may have no completion */
 };
 
-/* What was accepted and not wholly posted, and how it goes. Owner: the loop. */
+/* Messages that were accepted and not wholly posted. Owner: the loop. */
 struct session_tx {
     struct msg_queue queue;
     struct msg_queue replies; /* the same of replies, which wait for no credit */
@@ -150,7 +150,7 @@ struct session_tx {
     uint32_t coalesce_bound; /* larger messages have a frame of their own; 0: all have */
 };
 
-/* What arrived and was not delivered. Owner: the loop. */
+/* Frames and messages that arrived and were not delivered. Owner: the loop. */
 struct session_rx {
     struct msg_queue held;      /* frames that came before UP, or while memory is short */
     struct sluice_msg *partial; /* message being put together from fragments */
@@ -189,7 +189,7 @@ struct session_close {
     uint32_t vendor;
 };
 
-/* What threads that do not own the loop leave for it. Any thread; beside the reference, which they write too. */
+/* Fields that other threads write for the loop. Any thread; next to the reference, which they write too. */
 struct session_foreign {
     _Atomic uint64_t bytes;        /* accepted from them and without outcome */
     _Atomic uint32_t waits;        /* WAIT_WINDOW ... of them, since the loop looked */
@@ -220,7 +220,7 @@ struct session {
     session_ref ref __attribute__((aligned(64)));
     struct session_foreign foreign;
 
-    /* What it is connected by; one, as long as it lives. */
+    /* Its one connection, as long as it lives. */
     struct connection connection;
 
     /* Life: the loop's lists, and what the application was told. */
@@ -275,7 +275,7 @@ static inline void session_disturb(struct session *s) {
     s->plain_rx = false;
 }
 
-/* Nothing more is taken from its peer. */
+/* From here on no frame of its peer is delivered. */
 static inline void session_stop(struct session *s) {
     s->rx.stopped = true;
     session_disturb(s);
@@ -306,7 +306,7 @@ static inline void session_set_state(struct session *s, enum session_state state
     session_disturb(s);
 }
 
-/* What EAGAIN was for, as sluice_session_get_info() tells it; off the steady path of a message. */
+/* Records the limit of an EAGAIN for sluice_session_get_info(); off the steady path of a message. */
 static inline void session_waits(struct session *s, uint32_t what) {
     atomic_fetch_or_explicit(&s->shown_waits, what, memory_order_relaxed);
 }

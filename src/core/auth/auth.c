@@ -3,7 +3,7 @@
  * auth.c - proofs and HELLO, see auth.h. The layout is in docs/protocol.md, section "Proofs".
  *
  * Owner: none, pure functions; any thread. The proof that is verified and the bytes of a HELLO are
- * hostile. What every change must keep: the two roles derive different keys, and nothing derived
+ * hostile. Every change must keep this: the two roles derive different keys, and nothing derived
  * from a secret stays on the stack.
  */
 #include "core/auth/auth.h"
@@ -16,7 +16,7 @@
 #define REQ_NONCE_AT 40
 #define REP_NONCE_AT 36
 
-/* What the keys of the two directions are derived with. No terminator goes into the hash. */
+/* The context strings from which the keys of the two directions are derived. No terminator goes into the hash. */
 static const char role_listener[] = "sluice 1 listener";
 static const char role_dialer[] = "sluice 1 dialer";
 static const char label_check[] = "check";

@@ -3,7 +3,7 @@
  * token.c - tokens as bytes, and back.
  *
  * The check value protects from mistakes (bytes of something else, a token cut short), not from malice:
- * a peer that can make one up can also compute it. What keeps memory safe is the device, which knows the keys.
+ * a peer that can make one up can also compute it. Memory is kept safe by the device, which checks the keys.
  */
 #include "core/wire/token.h"
 
