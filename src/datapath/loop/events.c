@@ -2,8 +2,8 @@
 /*
  * events.c - delivering events: to a session's handler, or into the array of the thread that polls.
  *
- * Nothing is copied into a queue of events. A message event comes straight from its completion; an
- * outcome waits in the message it speaks of; what a session itself has to tell (CONNECT, UP,
+ * Events are not copied into a queue. A message event comes straight from its completion; an
+ * outcome waits in the control block of its message; an event of the session itself (CONNECT, UP,
  * WRITABLE, CLOSED) waits as a bit in the session, which is on the loop's list of notices. So the
  * memory for events is there already, whatever happens.
  *

@@ -383,7 +383,7 @@ void loops_fork(bool begins);
 unsigned loop_progress(struct sluice_loop *l);
 /* A worker's thread: turns until the loop is revoked. */
 void loop_run(struct sluice_loop *l);
-/* What sluice_poll() does once the loop is claimed. */
+/* The rest of sluice_poll(), once the loop is claimed. */
 int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns);
 int loop_fd(struct sluice_loop *l);
 int loop_drain_completions(struct sluice_loop *l); /* fetches and acknowledges CQ events; errno */

@@ -2,7 +2,7 @@
 /*
  * progress.c - one turn of a loop: messages, completions, events, posts, and now and then the clock.
  *
- * Nothing in here waits, and every part of a turn is bounded, so a session cannot keep the others
+ * No call in here waits, and every part of a turn is bounded, so a session cannot keep the others
  * from their share for longer than one batch.
  *
  * Owner: the loop's thread.
@@ -239,7 +239,7 @@ static void flush_dirty(struct sluice_loop *l) {
     }
 }
 
-/* What had to wait for memory is tried again. */
+/* Tries work again that had to wait for memory. */
 static unsigned retry(struct sluice_loop *l) {
     unsigned count = 0;
     for (struct session *s = l->sessions; s && l->retries > 0; s = s->next) {
@@ -319,7 +319,7 @@ static inline bool is_clock_due(const struct sluice_loop *l, unsigned found, uin
             l->now_ns >= l->next_deadline_ns || l->poll_once);
 }
 
-/* What most turns have nothing of. */
+/* Work that most turns do not have. */
 static unsigned uncommon(struct sluice_loop *l) {
     unsigned count = 0;
     if (l->downs > 0)

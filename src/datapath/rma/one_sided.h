@@ -75,8 +75,8 @@ void one_sided_completed(struct sluice_loop *l, struct session *s, struct sluice
 enum recv_result notify_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 
 /*
- * Nothing more of a message of these kinds will be posted. True: the device has a part of it, and it ends
- * when that has completed. False: it may end now, with *status, which is made what is true of it.
+ * Stops posting a message of these kinds. True: the device has a part of it, and it ends
+ * when that has completed. False: it may end now; *status becomes the status that is true for it.
  */
 bool transfer_cut(struct sluice_msg *msg, sluice_status *status);
 

@@ -13,7 +13,7 @@
  * number is not given back while too many wait for the application.
  *
  * Everything is posted by rndv_flush(), at the end of a turn, as far as credits, send queue and this
- * turn's share of bytes go. What ends a wait makes the session dirty.
+ * turn's share of bytes go. An event that ends a wait makes the session dirty.
  *
  * Owner: the loop's thread.
  */

@@ -123,7 +123,7 @@ static uint64_t number_of(const char *address) {
     return hash;
 }
 
-/* What the peer's sessions hold together. */
+/* The bytes that all sessions of the peer hold together. */
 static _Atomic uint64_t *sum_of(struct sluice_loop *l, struct session *s) {
     const struct fabric_ops *fabric = l->node->fabric;
     if (!s->landing.of_peer) {

@@ -26,7 +26,7 @@ struct mw {
     bool open;      /* a key is out, or may be */
 };
 
-/* What a key is to be for. */
+/* The bytes that an rkey is for, and its rights. */
 struct mw_bytes {
     void *addr;
     uint64_t bytes;

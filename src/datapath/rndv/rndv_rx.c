@@ -4,10 +4,10 @@
  *
  * An announcement is acted upon when it arrives, and its frame waits in line (held) until the message is
  * there and everything before it was delivered. Memory is found in the order of the announcements, so
- * that no message waits for memory which later ones of its session have; what a session may have of it,
- * undelivered, is its window_bytes, or one message.
+ * that no message waits for memory which later ones of its session have; a session may have as much undelivered
+ * memory as its window_bytes, or one message.
  *
- * Owner: the loop's thread. What a peer announces is hostile: read once, then looked at.
+ * Owner: the loop's thread. A peer's announcement is hostile: read once, then checked.
  */
 #include <errno.h>
 #include <string.h>

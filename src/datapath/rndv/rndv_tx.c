@@ -7,7 +7,7 @@
  * A message counts against the session's window until then, and has its outcome then. A message that was announced
  * is on its way: its deadline does not drop it any more.
  *
- * Owner: the loop's thread. What a peer answers is hostile.
+ * Owner: the loop's thread. A peer's answer is hostile.
  */
 #include "datapath/rndv/rndv_tx.h"
 #include "core/context.h"
@@ -151,7 +151,7 @@ static void post_rts(struct sluice_loop *l, struct session *s, struct wr_batch *
     rndv_post_frame(l, s, batch, f, payload); /* room for its header was made sure of */
 }
 
-/* What the peer is to READ: the message's payload, or its only part. */
+/* The bytes that the peer is to READ: the message's payload, or its only part. */
 static struct mw_bytes readable(const struct sluice_msg *msg, const struct iov_part *part) {
     struct mw_bytes of = {.bytes = msg->size, .rights = IBV_ACCESS_REMOTE_READ};
     of.addr = part ? (void *)(uintptr_t)part->addr : msg->data;
@@ -260,7 +260,7 @@ const char *rndv_answer_arrived(struct sluice_loop *l, struct session *s, const 
 
 /* ---- posting --------------------------------------------------------------------------------- */
 
-/* What its last entry gives back to the window. */
+/* The share of the window that its last entry gives back. */
 static uint64_t count_by_entry(struct rndv_tx *d) {
     uint64_t counted = d->counted ? wr_batch_counted(d->msg) : 0;
     d->counted = false;

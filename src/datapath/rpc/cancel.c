@@ -2,11 +2,11 @@
 /*
  * cancel.c - giving requests up, and telling the peer.
  *
- * What is not posted leaves the queue. What is has its outcome at once, and CANCEL goes to the peer as
- * soon as a credit can be spared; if the reply is faster, it does not go.
+ * A request that is not posted leaves the queue. One that is posted has its outcome at once, and CANCEL goes to the
+ * peer as soon as a credit can be spared; if the reply is faster, CANCEL does not go.
  *
- * Giving up from another thread. The tag goes into a list under a lock, and one message to the loop
- * says that there is something. The loop looks at a tag only when the message has come round once
+ * Giving up from another thread. The tag goes into a list under a lock, and one message tells the loop
+ * that the list is not empty. The loop looks at a tag only when the message has come round once
  * more: then everything that was accepted before the call has left the mailbox.
  *
  * Owner: the loop's thread; sluice_cancel() is for any thread.
@@ -75,7 +75,7 @@ void rpc_cancel_take_msg(struct sluice_loop *l, struct session *s) {
     uint64_t tags[CANCELS_MAX];
     uint32_t due = 0, left = 0;
     if (r) {
-        /* What is in the list now may be looked at when this message has come round again. */
+        /* Tags in the list now may be looked at when this message has come round again. */
         pthread_mutex_lock(&r->lock);
         due = r->cancel_ripe;
         memcpy(tags, r->cancel, due * sizeof *tags);

@@ -13,7 +13,7 @@
  *
  * Buffers that lie free in the caches of other loops are of no use to the waiting session. These loops are woken and
  * give them back in their next turn, and so does every thread at its next return of a buffer while a session
- * waits. What a loop has that is not polled stays there until it is polled: in each class two
+ * waits. Buffers of a loop that is not polled stay there until it is polled: in each class two
  * buffers, or a 256th of the memory, at most 1 MiB.
  *
  * Wakeups. The lock is for loops that are opened and closed meanwhile, and held for as many signals as there

@@ -37,7 +37,7 @@ static uint32_t kept(const struct session *s) {
     return (int32_t)s->connection.credits.retained > 0 ? s->connection.credits.retained : 0;
 }
 
-/* What is not withheld. One frame can bring many messages: the two a peer keeps back stay its own. */
+/* The credits that are not withheld. One frame can bring many messages: the two a peer keeps back stay its own. */
 static uint32_t available(const struct session *s) {
     uint32_t count = kept(s);
     return s->connection.credits.granted > count + CREDIT_RESERVE
@@ -45,7 +45,7 @@ static uint32_t available(const struct session *s) {
                : CREDIT_RESERVE;
 }
 
-/* What is kept leaves the peer nothing to use, and there is more to grant. */
+/* Kept messages leave the peer no credit to use, and there is more to grant. */
 static bool starved(const struct session *s) {
     return available(s) <= CREDIT_RESERVE &&
            s->connection.credits.granted < s->connection.credits.max;
@@ -63,12 +63,12 @@ bool credits_update_due(const struct session *s) {
            (all <= CREDITS_INITIAL - 1 && s->connection.rx.updated != s->connection.rx.sequence);
 }
 
-/* What depends on `credits.granted` and on what is kept. */
+/* Sets the values that depend on `credits.granted` and on kept messages. */
 void credits_changed(struct session *s) {
     uint32_t all = available(s);
     uint32_t batch = s->connection.credits.granted < 16 ? 2 : s->connection.credits.granted / 8;
-    /* What the peer may use without the two it keeps back must come to be half of all, though less
-     * than a batch of it waits. */
+    /* The credits that the peer may use, without the two it keeps back, must come to be half of all, though less
+     * than a batch of them waits. */
     bool single = all < 2 * batch + 2 || (s->node->options.without & WITHOUT_WC_BATCH);
     s->connection.rx.repost_batch = single ? 1 : batch;
     s->connection.credits.low = s->connection.credits.granted < s->connection.credits.max &&

@@ -36,7 +36,7 @@
 #include "datapath/session/handshake.h"
 #include "datapath/session/open.h"
 
-/* What was found in the header of a frame that is held lies in its control block. */
+/* A held frame keeps the fields of its header in its control block. */
 static inline void hold_fields(struct sluice_msg *msg, const struct frame *f) {
     msg->frame_type = f->type;
     msg->rx.frame_flags = f->flags;
@@ -135,7 +135,7 @@ static enum recv_result process(struct sluice_loop *l, struct session *s, struct
     return RECV_DONE;
 }
 
-/* What is taken at once, whatever waits before it. */
+/* Frames that are processed at once, whatever waits before them. */
 static void control(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                     const struct frame *f) {
     const char *wrong = NULL;

@@ -18,7 +18,7 @@
 #include "datapath/loop/loop.h"
 #include "datapath/rx/recv_queue.h"
 
-/* What was received so, to be added to the totals. */
+/* Messages received on this path, to be added to the totals. */
 struct receive_plain {
     unsigned count;
     uint64_t bytes;

@@ -2,7 +2,7 @@
 /*
  * recv_queue.c - receive buffers: taken from the reserve, posted, given back, posted again.
  *
- * A queue of receives is a session's own, or shared by sessions of the loop. What is said here holds
+ * A queue of receives is a session's own, or shared by sessions of the loop. These rules hold
  * for both. Every receive the device has is one of three: a credit (of rx.granted or rx.unreported of some
  * session), reserved for the reply of a request (recv.reserved), or spare. So the peers together can
  * never use more than is posted.
@@ -111,7 +111,7 @@ static inline bool is_excess(struct sluice_loop *l, struct recv_queue *q, struct
     return true;
 }
 
-/* What the device may swallow: receives are used in the order in which they are posted. */
+/* Records the receives that the device may lose: it uses them in the order in which they are posted. */
 static void leave_trail(const struct sluice_loop *l, struct recv_queue *q, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         q->trail[q->trail_next] = (struct sluice_msg *)(uintptr_t)l->recv_wr[i].wr_id;
@@ -346,7 +346,7 @@ void recv_queue_drop(struct sluice_loop *l, struct session *s) {
 
 /* ---- what adds up ---------------------------------------------------------------------------- */
 
-/* What sessions of this queue count as theirs, of what is posted. */
+/* The posted receives that sessions of this queue count as theirs. */
 static uint32_t claimed(const struct sluice_loop *l, const struct recv_queue *q) {
     uint32_t sum = q->spare;
     for (struct session *s = l->sessions; s; s = s->next)

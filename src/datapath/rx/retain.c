@@ -3,13 +3,13 @@
  * retain.c - messages that were received and stay: kept, freed later, or sent on.
  *
  * A kept message withholds one credit of the session it came by. A receive buffer does so by not
- * being posted again. What came otherwise (put together from fragments, as a reply, in a buffer of
+ * being posted again. Any other message (put together from fragments, as a reply, in a buffer of
  * its own, in a frame with others) withholds the credit of the next buffer that comes back: the
- * session's `withheld_due`. Two credits are never withheld: what is kept beyond that stays due. Freed, from
+ * session's `withheld_due`. Two credits are never withheld: messages kept beyond that stay due. Freed, from
  * whatever thread, the credit returns: on the loop's own thread at once, from another by message, the
  * sluice_msg being that message; and where the session is gone the message just goes back to the pool.
  *
- * What is sent on leaves the reserve, so another buffer takes its place at that moment; without one
+ * A buffer that is sent on leaves the reserve, so another buffer replaces it at that moment; without one
  * the send fails, and nothing has happened.
  *
  * Owner: as said at each function.

@@ -54,7 +54,7 @@ bool srq_join(struct sluice_loop *l, struct session *s) {
     return true;
 }
 
-/* What it had been granted and did not use stays posted, and is spare. */
+/* The receives that it had been granted and did not use stay posted, and are spare. */
 void srq_leave(struct sluice_loop *l, struct session *s, bool drained) {
     loop_assert_inside(l);
     struct recv_queue *q = &l->srq.queue;

@@ -71,8 +71,8 @@ static void set_reason(struct session *s, sluice_reason reason, uint32_t vendor,
     pthread_mutex_unlock(&s->node->lock);
 }
 
-/* What the stack itself said of the end; the first word of each kind is kept. A flush says nothing
- * of why: it makes way for what does. */
+/* Records what the stack reported of the end; the first value of each kind is kept. A flush tells
+ * no cause: a value that does replaces it. */
 static void note_cause(struct session *s, int32_t cm_event, int32_t cm_status, int32_t wc_status) {
     pthread_mutex_lock(&s->node->lock);
     if (cm_event >= 0 && s->info.cm_event < 0) {
@@ -110,7 +110,7 @@ static void release(struct sluice_loop *l, struct session *s) {
         s->connection.drain.down_polls = 0;
         l->downs--;
     }
-    /* What a peer is told that still waits for an answer. */
+    /* The refusal for a peer that still waits for an answer. */
     memset(rej, 0, sizeof *rej);
     bool own = s->close.reason == SLUICE_REASON_LOCAL_CLOSE;
     rej->reason = own ? SLUICE_REASON_REFUSED : (uint16_t)s->close.reason;
@@ -128,7 +128,7 @@ void session_close(struct sluice_loop *l, struct session *s, sluice_reason reaso
     set_reason(s, reason, vendor, 0, text);
     session_ref_clear(&s->ref, SESSION_REF_OPEN);
     if (s->connection.qp && (reason == SLUICE_REASON_CREDITS || reason == SLUICE_REASON_PROTOCOL)) {
-        /* Nothing more may come from this peer. */
+        /* This peer may send no more frames. */
         struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
         session_modify(s, &attr, IBV_QP_STATE);
         log_write(&l->node->log, SLUICE_LOG_WARNING, "session with %s closed: %s", s->peer.address,
@@ -273,7 +273,7 @@ void session_down(struct sluice_loop *l, struct session *s) {
                      s->connection.cm.down.text);
     if (s->state >= SESSION_RELEASED || s->connection.drain.down_polls || told_no(l, s))
         return;
-    /* What had arrived at a listener's side shows that the dialer was up: session_down_now(). */
+    /* Frames that had arrived at a listener's side show that the dialer was up: session_down_now(). */
     if (s->announced || s->adopted || (s->connection.cm.passive && s->connection.recv.heard)) {
         s->connection.drain.down_polls = 1;
         l->downs++;
@@ -283,8 +283,8 @@ void session_down(struct sluice_loop *l, struct session *s) {
 }
 
 /*
- * A listener's session ends before its dialer's confirmation was seen. What arrived over it, the dialer was told of: so
- * it is up first.
+ * A listener's session ends before its dialer's confirmation was seen. The dialer has outcomes of the frames that
+ * arrived: so the session is up first.
  */
 static void adopt_heard(struct sluice_loop *l, struct session *s) {
     if (!s->adopted && s->connection.cm.passive && !s->connection.handshake && s->rx.held.head)
@@ -503,7 +503,7 @@ static bool device_in_doubt(const struct session *s) {
 
 void session_gone(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
-    /* What the device had to say of the queue pair was said: it could not be destroyed before. */
+    /* The device has reported all events of the queue pair: it could not be destroyed before. */
     if (s->close.reason_provisional && s->close.reason == SLUICE_REASON_PEER_LOST &&
         atomic_load(&s->connection.accessed))
         close_settle(s, SLUICE_REASON_ACCESS, IBV_EVENT_QP_ACCESS_ERR,
@@ -520,7 +520,7 @@ void session_free(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     ASSERT(!s->over);
     s->over = true;
-    /* What it waited for would only make its end known again. */
+    /* It waits for memory and pins no more: these waits would only report its end again. */
     l->retries -= s->retry;
     l->pin_waits -= s->close.waits_for_pins;
     s->retry = s->close.waits_for_pins = false;

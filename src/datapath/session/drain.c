@@ -2,10 +2,10 @@
 /*
  * drain.c - the last of a queue pair: into ERR, its completions back, destroyed.
  *
- * What is flushed gives buffers and messages back. Where receives are shared, the device says when the
+ * Flushed work requests give buffers and messages back. Where receives are shared, the device reports when the
  * queue pair takes no more of them. A device that does not flush is not waited for for ever.
  *
- * Where a device is silent in ERR, what was posted there never comes back, and what was posted before may come
+ * Where a device is silent in ERR, WRs posted there never complete, and WRs posted before may complete
  * late when the queue pair fell by itself. So the queue pair is destroyed first: the device is done with its
  * buffers then, all that it will ever tell is in the CQ, which keeps it, and one poll that finds the CQ empty
  * ends it.
@@ -128,7 +128,7 @@ static bool is_silent(const struct session *s) {
     return !s->connection.rx.queue->srq && s->node->traits.silent_in_err;
 }
 
-/* The QP into ERR. What it is waited for behind: a marker, or an empty poll; without sends, nothing. */
+/* The QP into ERR. Its end is known by a marker that completes, or by an empty poll; without sends, by neither. */
 static void end_qp(struct sluice_loop *l, struct session *s) {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     bool ended = s->connection.qp && session_modify(s, &attr, IBV_QP_STATE);
@@ -163,7 +163,7 @@ void session_drain(struct sluice_loop *l, struct session *s) {
     session_progress(l, s);
 }
 
-/* What a device that was told to end this queue pair still has of it. */
+/* True: the device, which was told to end this queue pair, still has receives of it. */
 static bool has_receives(const struct session *s) {
     return s->connection.rx.queue->srq ? !s->connection.drain.settled
                                        : s->connection.rx.queue->posted > 0;

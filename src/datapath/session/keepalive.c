@@ -48,7 +48,7 @@ static inline uint32_t received(const struct session *s) {
     return s->connection.rx.sequence + s->connection.recv.controls;
 }
 
-/* What the peer hears of: operations on its memory tell it nothing. */
+/* The frames that the peer receives: operations on its memory show it nothing. */
 static inline uint32_t posted(const struct session *s) {
     return s->connection.sq.tail - s->connection.sq.frameless;
 }
@@ -66,7 +66,7 @@ static void set_look(struct sluice_loop *l, uint64_t due_ns, uint64_t step_ns) {
 
 /*
  * Everything that had arrived by now will be taken once so many more completions were: of each receive
- * and each send the device has. What the CQ has room for is far more where receives are shared.
+ * and each send the device has. The CQ has room for far more where receives are shared.
  */
 static void set_mark(struct sluice_loop *l, uint64_t now) {
     uint64_t most = l->srq.queue.posted;

@@ -52,7 +52,7 @@ void session_attach(struct sluice_loop *l, struct session *s) {
     l->sessions = s;
 }
 
-/* What both sides agreed on, before the first frame can come or go. */
+/* Sets the values that both sides agreed on, before the first frame can come or go. */
 static void agree(struct session *s) {
     const struct private_data_rep *rep = &s->connection.cm.rep;
     const struct node_options *options = &s->node->options;
@@ -85,7 +85,7 @@ static void agree(struct session *s) {
 }
 
 /*
- * What the peer may do through this queue pair, given a key: rdma_cm's own answer is of the time before it
+ * The rights of the peer through this queue pair, given a key: rdma_cm's own answer is from before it
  * knew of READs.
  */
 static unsigned remote_rights(const struct session *s) {

@@ -2,7 +2,7 @@
 /*
  * queue_pair.h - the queue pairs of sessions: how large they are, and how much inline data they have.
  *
- * What a device grants is known when it made one, and not before: its attributes do not say.
+ * The sizes that a device grants are known when it made a queue pair, not before: its attributes do not tell.
  */
 #ifndef DATAPATH_SESSION_QUEUE_PAIR_H
 #define DATAPATH_SESSION_QUEUE_PAIR_H

@@ -6,7 +6,7 @@
  * with which key. A frame is a header from the ring of headers and as many parts, or slices of them, as
  * fit into its payload and into a work request of this device. If that is all of them it is a message
  * in one frame, else the message goes as fragments; above the switch point it is announced, and written
- * from where it lies (rndv_tx.c). What is small is copied by the call and is a message like any other:
+ * from where it lies (rndv_tx.c). Small pieces are copied by the call and make a message like any other:
  * that is cheaper than to gather it.
  *
  * Plain memory that is sent in place is like a region that the message has pinned in the node's cache of
@@ -126,7 +126,7 @@ void iov_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
-/* What the message is made of, in bytes. EINVAL; EMSGSIZE: more than can be counted. */
+/* The size of the message, in bytes. EINVAL; EMSGSIZE: more than can be counted. */
 static int measure(const sluice_piece *pieces, int count, uint64_t *total, uint64_t *copied) {
     *total = *copied = 0;
     for (int i = 0; i < count; i++) {

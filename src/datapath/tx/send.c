@@ -344,7 +344,7 @@ int send_submit(sluice_session handle, struct sluice_msg *msg, const struct send
     return submit(handle, msg, args);
 }
 
-/* What framed_submit() leaves. */
+/* The sends that framed_submit() does not take. */
 static __attribute__((noinline)) int send_other(sluice_session handle, sluice_msg *msg,
                                                 const sluice_send_options *o) {
     static const struct send_args plain = {.kind = MSG_PLAIN};

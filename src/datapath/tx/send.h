@@ -11,7 +11,7 @@
 
 /* A message another thread handed over. */
 void send_arrived(struct sluice_loop *l, struct sluice_msg *msg);
-/* What other threads were told EAGAIN for. */
+/* Takes over the limits for which other threads got EAGAIN. */
 void send_wait_requested(struct sluice_loop *l, struct session *s);
 /* Delivers WRITABLE if the application waits for it and a quarter of the window is free. */
 void send_check_writable(struct sluice_loop *l, struct session *s);

@@ -90,7 +90,7 @@ static void retire_many(struct sluice_loop *l, struct session *s, uint32_t entri
         window_release(s, count, bytes, false);
 }
 
-/* What a failed completion says of the message: whether it arrived is mostly not known. */
+/* The outcome of a message whose completion failed: whether it arrived is mostly not known. */
 static sluice_status wc_outcome(const struct session *s, enum ibv_wc_status status, unsigned what) {
     switch (status) {
     case IBV_WC_SUCCESS:
@@ -126,7 +126,7 @@ static sluice_status wc_outcome(const struct session *s, enum ibv_wc_status stat
     return SLUICE_EDEVICE;
 }
 
-/* What needs no more than to be sent, as far as that is known; in order with what does. */
+/* Retires entries that need no more than to be sent, as far as that is known; in order with the others. */
 static void retire_sent(struct sluice_loop *l, struct session *s) {
     while ((int32_t)(s->connection.confirm.sent_tail - s->connection.sq.head) > 0 &&
            sq_used(s) > 0 &&
