@@ -70,7 +70,7 @@ struct arenas {
 
 /* The budget's wish becomes what its cap allows. */
 void arenas_init(struct arenas *set, struct budget *budget);
-/* What arenas_grow() would ask for; 0: the cap leaves less than min_bytes. */
+/* The bytes that arenas_grow() would ask for; 0: the cap leaves less than min_bytes. */
 size_t arenas_step(const struct arenas *set, const struct budget *budget, size_t min_bytes);
 /* A new arena, in no set yet: any thread, no lock. NULL and errno. */
 struct arena *arena_open(struct budget *budget, size_t bytes);

@@ -46,7 +46,7 @@ static void *object_of(const void *addr) {
     return addr && dladdr(addr, &info) != 0 ? info.dli_fbase : NULL;
 }
 
-/* The call of the library that was made, with the caller behind it. What is linked in cannot be told apart. */
+/* The library call that was made, with the caller behind it. Code that is linked in cannot be told apart. */
 static int first_of_interest(void *const frames[DEBUG_FRAMES], int count) {
     void *own = object_of((const void *)(uintptr_t)&debug_wanted);
     int first = 0;

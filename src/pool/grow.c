@@ -85,7 +85,7 @@ static void grow_once(struct pool *pool) {
     }
 }
 
-/* What arenas_grow() does, with the lock given up around every attempt. */
+/* As arenas_grow(), with the lock given up around every attempt. */
 static bool add_arena(struct pool *pool, size_t min_bytes) {
     struct arenas *set = &pool->arenas;
     size_t bytes = arenas_step(set, &pool->budget, min_bytes), first = bytes;

@@ -23,7 +23,7 @@
 struct large;
 struct pool;
 
-/* What a thread waits for; on its stack. */
+/* The need of a waiting thread; on its stack. */
 struct grow_want {
     struct cds_list_head link;
     size_t bytes;

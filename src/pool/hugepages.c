@@ -69,7 +69,7 @@ void hugepages_count(struct hugepages_report *report, const struct hugepages *ba
 void hugepages_miss(struct hugepages_report *report, const struct hugepages_wish *wish,
                     const struct hugepages *backing, size_t bytes) {
     bool huge = backing->kind == HUGEPAGES_2M || backing->kind == HUGEPAGES_1G;
-    /* What such pages do not divide is never on them. */
+    /* Memory whose size is no multiple of such pages is never on them. */
     if (wish->huge_log2 > 0 && !huge && bytes % ((size_t)1 << TRANSPARENT_LOG2) == 0)
         atomic_fetch_add_explicit(&report->missed, (int64_t)bytes, memory_order_relaxed);
 }

@@ -59,7 +59,7 @@ struct pool {
     _Atomic uint64_t seen; /* bit: threads without a cache used buffers of the class */
 };
 
-/* What a buffer takes. */
+/* The bytes that a buffer takes. */
 static inline int64_t slot_bytes(const struct sluice_msg *msg) {
     return (int64_t)(msg->capacity + POOL_HEADROOM);
 }

@@ -2,7 +2,7 @@
 /*
  * pool.c - opening and closing a pool and its caches.
  *
- * What a cache may hold of each class, and how many bytes may be on their way back to one, follow from the
+ * How many buffers of each class a cache may hold, and how many bytes may be on their way back to one, follow from the
  * pool's cap and are constant. A cache is not freed before its pool: see magazine.h.
  *
  * Locks: see internal.h. Any thread.

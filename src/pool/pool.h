@@ -10,8 +10,8 @@
  * a stray DMA cannot corrupt it; headroom in front of the payload takes the frame header, so that
  * one sge describes a whole frame.
  *
- * Owner: the node owns the pool; a cache belongs to one thread at a time. Nothing here knows a
- * connection.
+ * Owner: the node owns the pool; a cache belongs to one thread at a time. The pool does not know
+ * connections.
  */
 #ifndef POOL_POOL_H
 #define POOL_POOL_H

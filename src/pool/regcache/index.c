@@ -11,8 +11,8 @@
 
 /*
  * Entering and leaving a read-side section inline instead of by a call: liburcu marks both as short enough
- * (under ten lines, LGPL section 5) to be compiled into code of any licence. Nothing else of it is used so.
- * It aligns its own records less than it says, which the sanitizer for undefined behaviour would tell.
+ * (under ten lines, LGPL section 5) to be compiled into code of any licence. No other part of it is used so.
+ * It aligns its own records less than it says, which the sanitizer for undefined behaviour would report.
  */
 #ifndef SANITIZE_ADDRESS
 #define _LGPL_SOURCE

@@ -85,7 +85,7 @@ struct regcache_entry *regcache_index_at(struct regcache_index *table,
                                          uint32_t i); /* NULL: not so many */
 /* The least recently used one without a pin, when it is `tick` now; the count if there is none. */
 uint32_t regcache_index_oldest(const struct regcache_index *table, uint32_t tick);
-/* What overlaps or adjoins makes the range larger, as long as it has no more than so many bytes. */
+/* Widens the range by entries that overlap or adjoin it, as long as it has no more than so many bytes. */
 void regcache_index_widen(struct regcache_index *table, uintptr_t *start, uintptr_t *end,
                           uint64_t most);
 /* A place for a registration, FREE and DEAD; `unused_count` is not 0. */

@@ -51,9 +51,9 @@ struct regcache_entry *regcache_evict_reserve(struct regcache *cache, uint64_t b
 /* The place was not used. */
 void regcache_evict_unreserve(struct regcache *cache, struct regcache_entry *reg, uint64_t bytes);
 /*
- * What the system refuses for want of memory that may be locked, it may grant once idle registrations are
- * given back, the least recently used first. Of as many bytes as are wanted: if these do not help, they were
- * not in the way. False: no more.
+ * A registration that the system refuses for want of lockable memory may succeed once idle registrations are
+ * given back, the least recently used first. Gives back as many bytes as are wanted: if these do not help, they were
+ * not the cause. False: no more.
  */
 bool regcache_evict_idle(struct regcache *cache, uint64_t *wanted);
 
