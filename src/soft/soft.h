@@ -160,7 +160,7 @@ void soft_cm_context_put(struct ibv_context *ctx);
 struct ibv_pd *soft_cm_pd(struct ibv_context *ctx); /* the default PD of that context (id->pd) */
 
 /*
- * What only other programs call: extended contexts, CQs with reader calls, QPs with ibv_wr_*(), and older calls.
+ * Calls that only other programs make: extended contexts, CQs with reader calls, QPs with ibv_wr_*(), and older calls.
  * Signatures and errno conventions are those of the man page of the same name.
  */
 __be64 soft_device_guid(void);

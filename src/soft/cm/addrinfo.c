@@ -84,7 +84,7 @@ static int by_name(const char *node, const char *service, const struct rdma_addr
     return error;
 }
 
-/* Nothing to look up: the hints are the answer. */
+/* No name to look up: the hints are the answer. */
 static int by_hints(const struct rdma_addrinfo *hints, struct rdma_addrinfo *rai) {
     rai->ai_family = hints->ai_family;
     set_types(rai, 0, hints);

@@ -64,7 +64,7 @@ struct soft_cm_node *soft_cm_queue_pop(struct cds_list_head *queue);
 
 /* NULL and errno. Holds a reference on the engine. Control lock not held. */
 struct soft_cm_channel *soft_cm_channel_open(void);
-/* Nothing is queued and no id uses it any more. Control lock not held. */
+/* For a channel without queued events that no id uses any more. Control lock not held. */
 void soft_cm_channel_close(struct soft_cm_channel *channel);
 
 void soft_cm_channel_append(struct soft_cm_channel *channel, struct soft_cm_node *node);

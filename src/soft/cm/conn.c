@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * conn.c - the connection's states: what timers and the end of a peer do to them; answer.c has
- * what messages do.
+ * conn.c - the connection's states: how timers and the end of a peer change them; answer.c has
+ * how messages do.
  *
  * Follows the kernel's IB connection manager, with its timers made short (timers.h). Control lock
- * held throughout; runs on the engine thread but for what calls start. Nothing here touches a QP:
+ * held throughout; runs on the engine thread, except when a call starts something. No function here touches a QP:
  * the thread that makes the call or fetches the event does that.
  */
 #include "soft/cm/conn.h"
@@ -141,8 +141,8 @@ void soft_cm_conn_sidr_reply(struct soft_cm_id *id, enum soft_cm_sidr status, co
 }
 
 /*
- * The peer gives up its queue pair when it hears that the connection ends. What was taken from it by then
- * is acknowledged, though a poller that has not come again has not said so yet.
+ * The peer gives up its queue pair when it learns that the connection ends. Messages taken from it by then
+ * are acknowledged here, even if a poller that has not come again has not acknowledged them yet.
  */
 void soft_cm_conn_acknowledge(const struct soft_cm_id *id) {
     soft_qp_acknowledge(id->conn.local_qpn);
@@ -337,7 +337,7 @@ static bool left_for_files(struct soft_cm_id *id) {
     return true;
 }
 
-/* What its kernel would have sent when it closed everything. */
+/* The peer's process died: the message that its kernel would have sent when it closed everything. */
 void soft_cm_conn_peer_gone(struct soft_cm_id *id) {
     soft_assert_locked();
     if (soft_profile()->iwarp) {

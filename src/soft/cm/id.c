@@ -246,7 +246,7 @@ void soft_cm_id_kill(struct soft_cm_id *id) {
     table_remove(id);
 }
 
-/* What the application's pointers led to is released by its own calls, the rest here. */
+/* Memory behind the application's pointers is released by the calls for it, the rest here. */
 void soft_cm_id_free(struct soft_cm_id *id) {
     struct ibv_context *context = id->context;
     bool engine_held = id->engine_held;

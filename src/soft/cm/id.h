@@ -2,9 +2,9 @@
 /*
  * id.h - rdma_cm ids: what an id consists of, its states, the table of all ids.
  *
- * What the application sees (struct rdma_cm_id) comes first. Everything behind it is guarded by the
- * control lock, but for the parts that say otherwise. An id exists for other processes as its
- * number (index and generation): a stale or invented number finds nothing.
+ * The part that the application sees (struct rdma_cm_id) comes first. Everything behind it is guarded by the
+ * control lock, except for fields that say otherwise. Other processes know an id by its
+ * number (index and generation): a stale or invented number finds no id.
  *
  * A request that arrives creates an id that the application has not fetched yet: the queued event owns it,
  * and it counts in its listener's backlog. The fetch makes it the application's.

@@ -150,7 +150,7 @@ static void on_timer(struct soft_timer *timer) {
     soft_cm_mpa_failed(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL, 0);
 }
 
-/* What TCP sends until it hears something; on a host only a fault plan or a full backlog loses it. */
+/* Sends the request as TCP would, until an answer comes; on a host only a fault plan or a full backlog loses it. */
 void soft_cm_mpa_handshake(struct soft_cm_id *id) {
     struct soft_cm_conn *conn = &id->conn;
     int error = find_peer(id);

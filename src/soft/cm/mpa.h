@@ -4,7 +4,7 @@
  *
  * An iWARP device connects with the queue pair that conn_param names and drives it: INIT to RTS when the
  * two agree, to ERR whenever the connection ends; and when the queue pair ends, the connection ends.
- * There is no third message, no timewait, and no request is repeated. Connecting blocks until TCP does, and
+ * There is no third message, no timewait, and only TCP repeats a request. Connecting blocks until TCP does, and
  * so does destroying an id or a queue pair that waits for its answer.
  *
  * States: REQ_SENT, REQ_RCVD, UP, OVER of enum soft_cm_conn_state; conn.waiting: TCP is connected.

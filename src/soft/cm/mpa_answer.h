@@ -12,7 +12,7 @@ struct soft_cm_wire_mpa;
 struct ibv_qp_attr;
 struct soft_peer;
 
-/* What the queue pair of a connection that is up is said to be. */
+/* The attributes of the queue pair of a connection that is up. */
 void soft_cm_mpa_attr(const struct soft_cm_id *id, struct ibv_qp_attr *attr, int *mask);
 /* The peer's process died. */
 void soft_cm_mpa_peer_gone(struct soft_cm_id *id);

@@ -95,7 +95,7 @@ bool soft_cm_net_opens_port(const struct soft_cm_id *id, const struct sockaddr *
     return soft_cm_net_allows(id) && (soft_cm_net_requires(id) || !is_loopback(addr));
 }
 
-/* What the kernel chooses for a datagram; nothing is sent. */
+/* The source that the kernel chooses for a datagram; none is sent. */
 int soft_cm_net_source(const struct sockaddr *dst, struct sockaddr_storage *src) {
     struct sockaddr_storage to;
     socklen_t bytes = sizeof *src;

@@ -127,7 +127,7 @@ static int resolve_locked(struct soft_cm_id *id, const struct sockaddr *src,
         return 0; /* still bound: the address may be resolved again */
     }
     if (soft_cm_addr_is_any(soft_cm_id_src(id))) {
-        /* What routing chooses for a local destination is that address itself. */
+        /* For a local destination routing chooses that address itself. */
         uint16_t own_port = soft_cm_addr_port(soft_cm_id_src(id));
         if (soft_cm_addr_is_group(dst))
             soft_cm_addr_loopback(&id->id.route.addr.src_storage, dst->sa_family);

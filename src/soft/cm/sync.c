@@ -17,7 +17,7 @@ static void ack_last(struct rdma_cm_id *id) {
     id->event = NULL;
 }
 
-/* What an event's status is to a call that waited for it. */
+/* The errno of a call that waited for this event. */
 static int errno_of(const struct rdma_cm_event *event) {
     if (!event->status)
         return 0;

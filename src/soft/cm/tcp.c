@@ -26,7 +26,7 @@
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/verbs/qp.h"
 
-/* What both ends of the device hold to: check values, and the operations of RFC 7306 where the other end has them. */
+/* The terms of this device: check values, and the operations of RFC 7306 where the other end has them. */
 static struct iwarp_offer offer_of(unsigned ird, unsigned ord) {
     return (struct iwarp_offer){.crc = soft_cm_net_asks_crc(),
                                 .peer_to_peer = true,

@@ -18,7 +18,7 @@ struct soft_fault_id;
 
 /* The socket has something to say. */
 void soft_cm_tcp_readable(struct soft_cm_tcp *tcp, uint32_t events);
-/* What came and was not heard yet is offered to the connection's state; by the engine, soon. */
+/* Messages that arrived and were not taken yet are offered to the connection's state; by the engine, soon. */
 void soft_cm_tcp_offer(struct soft_cm_tcp *tcp);
 void soft_cm_tcp_offer_again(struct soft_cm_tcp *tcp);
 void soft_cm_tcp_offer_later(

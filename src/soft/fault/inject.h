@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * inject.h - faults on demand: what the device asks before it does something, and the log of what it
- * was told.
+ * inject.h - faults on demand: the questions that the device asks before it does something, and the log of the
+ * answers.
  *
- * Off, all of it costs one test of soft_faults_on where it is asked. On, a plan (plan.h)
+ * Off, each question costs one test of soft_faults_on. On, a plan (plan.h)
  * decides, per object and count: objects in order of their creation since the device was opened,
- * operations by their number on that object. Nothing else goes into a decision, neither time nor
+ * operations by their number on that object. A decision depends on no time and no
  * chance, so the same plan decides the same again and the log of decisions is the same.
  *
  * Plan, counts of calls and logs lie under a spin lock of their own, a leaf.
@@ -32,7 +32,7 @@ void soft_fault_start(void);
 void soft_fault_stop(void);
 void soft_fault_forked(void);
 /* Takes the plan over (NULL: none), forgets the log of the former one, runs its device actions. */
-/* What the environment's plan wants the device to be like; NULL: nothing. Any thread. */
+/* The profile that the environment's plan asks for; NULL: none. Any thread. */
 const struct soft_profile *soft_fault_profile(void);
 /* False, and why: the profile it is for is not in force, and cannot be any more. */
 bool soft_fault_fits(const struct soft_plan *plan, struct soft_plan_error *error);

@@ -193,7 +193,7 @@ static void *engine_main(void *unused) {
         soft_unlock();
         int n = epoll_wait(engine.epoll_fd, engine.batch, BATCH, timeout);
         soft_lock();
-        /* A watch removed between the two may be gone with its memory. What is still there is
+        /* A watch removed between the two may be gone with its memory. Events of the others are
          * level-triggered and reported again. */
         engine.batch_count = n > 0 && removals == engine.removals ? n : 0;
         for (engine.batch_next = 0; engine.batch_next < engine.batch_count;) {

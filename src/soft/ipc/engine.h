@@ -41,8 +41,8 @@ struct soft_watch {
 int soft_watch_add(struct soft_watch *watch, uint32_t epoll_events); /* 0 or -errno */
 int soft_watch_modify(struct soft_watch *watch, uint32_t epoll_events);
 /*
- * Of one that nothing is to be heard of yet: a socket that neither listens nor is connected has its end to report, all the
- * time. A forked child closes it as those that are watched; soft_watch_modify() begins to watch it. 0 or -errno.
+ * Holds a descriptor that is not watched yet: a socket that neither listens nor is connected reports its end all the
+ * time. A forked child closes it like those that are watched; soft_watch_modify() begins to watch it. 0 or -errno.
  */
 int soft_watch_hold(struct soft_watch *watch);
 /*

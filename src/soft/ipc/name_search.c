@@ -31,7 +31,7 @@ static struct search {
     struct soft_names names;
 } searches[SEARCHES];
 
-/* What a thread reads for. It has copies, and touches nothing else. */
+/* The searches that a thread reads the names for. It has copies, and touches nothing else. */
 struct reading {
     unsigned count, looks;
     struct one {

@@ -31,7 +31,7 @@ struct soft_names {
     char (*text)[SOFT_NAME_BYTES];
 };
 
-/* What our user's processes listen on: those of them that fit, at some moment of the call. Gives the control lock up. */
+/* Finds names of our user's processes that fit, as they were at some moment of the call. Gives the control lock up. */
 void soft_name_search_now(const struct soft_name_search *what, struct soft_names *found);
 /*
  * The same for callers that may not wait: -EINPROGRESS until it is known, and then 0, once. The caller asks again;

@@ -3,8 +3,8 @@
  * peer.c - control connections between processes: found, greeted, heard, dead.
  *
  * Owner: the engine thread and the thread that holds the control lock. A peer's socket, its pidfd and its
- * bell are engine watches. What pollers use without the lock (bell_out, board, mapped regions)
- * stays valid until the last reference is gone, and every linked QP holds one.
+ * bell are engine watches. The fields that pollers use without the lock (bell_out, board, mapped regions)
+ * stay valid until the last reference is gone, and every linked QP holds one.
  */
 #define _GNU_SOURCE
 #include "soft/ipc/peer.h"

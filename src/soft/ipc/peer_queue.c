@@ -29,7 +29,7 @@
 
 static unsigned fds_waiting; /* of all peers */
 
-/* What the socket did not take yet. */
+/* A message that the socket did not take yet. */
 struct soft_queued {
     struct cds_list_head link;
     int fds[2];
@@ -38,7 +38,7 @@ struct soft_queued {
     uint8_t data[];
 };
 
-/* What goes next; NULL: nothing waits. */
+/* The message to send next; NULL: none waits. */
 static struct soft_queued *queued_first(struct soft_peer *peer) {
     if (cds_list_empty(&peer->out))
         return NULL;

@@ -19,7 +19,7 @@
 
 struct soft_peer;
 
-/* What a peer does between what it stores and what it looks at. peer->fences. */
+/* The order that a peer puts between a store and the load behind it. peer->fences. */
 enum soft_fences {
     SOFT_FENCES_PUT = 0,     /* a fence; we never told it otherwise, or it has confirmed */
     SOFT_FENCES_OMITTED = 1, /* none: our HELLO said so */

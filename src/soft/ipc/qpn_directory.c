@@ -78,7 +78,7 @@ static int claim_any(uint32_t *block) {
             return -EIO;
         random =
             1 + random % OWNABLE; /* above are the numbers that stand for connections (cm/tcp.h) */
-        /* Numbers that two users share lead each to his own: between the two they lead nowhere. */
+        /* A number that two users share leads each user to its own QP: between the two users it leads to none. */
         int rc = claim(&own_names[own_block_count], random, tries >= TRIES_ALONE);
         if (rc == -EADDRINUSE)
             continue;

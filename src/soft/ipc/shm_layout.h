@@ -22,9 +22,9 @@
 #define SOFT_SHM_PAGE_MAGIC 0x53464244u /* "SFBD" */
 
 /*
- * What a QP of the process has given its peer, both mod 256: the position of its last visible slot, and how often it
- * said anything else. So a poller with many QPs need not look into each one's ring. The QP writes it under its lock,
- * behind what it tells of.
+ * A QP's news for its peer, both mod 256: the position of its last visible slot, and how often it
+ * changed anything else. So a poller with many QPs need not look into each one's ring. The QP writes it under its lock,
+ * after the changes that it announces.
  */
 struct soft_told {
     _Atomic uint8_t pos, news;

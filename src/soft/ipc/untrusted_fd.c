@@ -28,7 +28,7 @@
 #define CLOSERS 16
 #define CLOSERS_OF_ONE 4
 #define LITTLE (8 << 20)
-#define BURDEN 64 /* waiting of one: what he sends cannot be closed, or there is too much of it */
+#define BURDEN 64 /* waiting of one sender: they cannot be closed, or are too many */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct foreign {
@@ -200,7 +200,7 @@ void soft_untrusted_fd_close(int fd, uint64_t who) {
 }
 
 /*
- * Nothing waits in it. A message may be empty and still carry descriptors, which recv() cannot tell
+ * True: no message waits in it. A message may be empty and still carry descriptors, which recv() cannot tell
  * from the end; asked for its credentials every message has them, and the end has none.
  */
 static bool drained(int fd) {
@@ -274,7 +274,7 @@ void soft_untrusted_fd_fork(bool begins) {
 }
 
 /*
- * The threads are the parent's. What they had not closed yet is open here too, and may be as slow to close:
+ * The threads are the parent's. Descriptors they had not closed yet are open here too, and may be as slow to close:
  * it waits for the first thread that is started here.
  */
 void soft_untrusted_fd_forked(void) {

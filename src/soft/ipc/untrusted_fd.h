@@ -33,7 +33,7 @@ void soft_untrusted_fd_close(int fd, uint64_t who);
 void soft_untrusted_unmap(void *addr, size_t bytes, uint64_t who);
 /* An own socket that is connected to another process, which may have sent what was not received. */
 void soft_untrusted_fd_close_socket(int fd);
-/* What he sent does not get closed: take no more from him. */
+/* Descriptors of this sender do not get closed: take no more from it. */
 bool soft_untrusted_fd_burdened(uint64_t who);
 
 #define SOFT_FOREIGN_FDS 253 /* the kernel's limit for one message */

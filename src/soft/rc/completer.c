@@ -73,7 +73,7 @@ void soft_qp_fail(struct soft_qp *qp) {
 
 bool soft_flush(struct soft_qp *qp, struct sink *sink) {
     spin_assert_held(&qp->lock);
-    /* What was acknowledged before completes as such; from the first flush on nothing does any more. */
+    /* Sends acknowledged before complete as such; from the first flush on no send does any more. */
     if (!qp->flushing && head_acked(qp))
         return false;
     if (__builtin_expect(qp->leaving.seen != 0, 0) &&

@@ -116,7 +116,7 @@ static inline bool answered(const struct soft_qp *qp) {
     return tx && (int32_t)(ld(tx->rx.acked) - enough) >= 0;
 }
 
-/* What a poller looks at. A hint, no lock. */
+/* The fields that a poller looks at. A hint, no lock. */
 static inline bool soft_qp_has_work(struct soft_qp *qp) {
     struct soft_ring *rx = atomic_load_explicit(&qp->rx, memory_order_acquire);
     if (rx && arrived(qp, rx) && !still_stalled(qp))

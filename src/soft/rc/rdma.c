@@ -135,8 +135,8 @@ static inline enum reach reach(struct soft_qp *qp, unsigned opcode, uint64_t at,
 }
 
 /*
- * The same key once more: remembers where it leads. What reach() found was checked, but the table may
- * have changed since, so all of it is looked at again; `to` is where `at` lies.
+ * The same key once more: remembers where it leads. reach() checked its result, but the table may
+ * have changed since, so all of it is checked again; `to` is where `at` lies.
  */
 static __attribute__((noinline)) void rkey_cache_take(struct soft_qp *qp, uint64_t at,
                                                       uint32_t rkey, uint8_t *to) {
@@ -325,7 +325,7 @@ static enum ibv_wc_status touch_piece(struct soft_qp *qp, const struct soft_wqe 
     return IBV_WC_SUCCESS;
 }
 
-/* Makes "I am inside" visible before the key is checked. Partner: the fence in rkey_fence.c, soft_rkey_fence_begin(). */
+/* Makes "I am inside" visible before the key is checked. Partner: rkey_fence.c, soft_rkey_fence_begin(). */
 static void access_begin(struct soft_qp *qp, struct soft_ring *ring) {
     st(ring->tx.touching, ld(ring->tx.touching) | 1);
     if (qp->fence_free)
@@ -341,8 +341,8 @@ static void access_end(struct soft_ring *ring) {
 }
 
 /*
- * What is long is copied in pieces, and between two the target may take its key back: it waits for one piece
- * at most. The key is looked at before each. False: the whole has to be done again, another way or later.
+ * A long access is copied in pieces, and between two the target may revoke its key: the target waits for one piece
+ * at most. The key is checked before each. False: the whole has to be done again, another way or later.
  */
 static bool touch_pieces(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
                          const struct ibv_sge *sge, const uint8_t *inlined, enum reach *how,
@@ -447,7 +447,7 @@ static enum soft_outcome violation(struct soft_qp *qp, struct soft_ring *ring, s
     return SOFT_BROKEN;
 }
 
-/* What a READ brings arrives like the peer's WRITE: the memory must allow it. */
+/* The bytes of a READ arrive like the peer's WRITE: the memory must allow it. */
 static bool sink_allows(const struct soft_qp *qp, const struct soft_wqe *wqe,
                         const struct ibv_sge *sge) {
     if (!qp->iwarp || wqe->opcode != IBV_WR_RDMA_READ)

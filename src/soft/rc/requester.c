@@ -156,7 +156,7 @@ static enum soft_outcome transmit_one(struct soft_qp *qp, struct soft_ring *ring
         return transmit_other(qp, ring, wqe, sge, inlined);
     if (__builtin_expect((wqe->flags & IBV_SEND_FENCE) && qp->waiting, 0))
         return SOFT_NO_ROOM;
-    /* What is complete when it was handed over may be overwritten before it is read. */
+    /* A send that completes when it is handed over may be overwritten before it is read. */
     bool copied = qp->unreliable || (qp->iwarp && wqe->total < IN_PLACE);
     if (!inlined && wqe->total > SOFT_SEGMENT_MAX && wqe->sent == 0 && !copied) {
         struct soft_desc desc[SOFT_MAX_SGE];
@@ -214,7 +214,7 @@ void soft_requester_break(struct soft_qp *qp, struct soft_wqe *wqe, enum ibv_wc_
     mark_broken(qp);
 }
 
-/* What a fault plan says about the work request next in line. */
+/* The decision of a fault plan about the next work request. */
 static bool may_go(struct soft_qp *qp, struct soft_wqe *wqe, bool *lost) {
     int status = 0;
     switch (soft_fault_send(qp, &status)) {

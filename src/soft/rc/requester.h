@@ -16,7 +16,7 @@
 #include "soft/rc/slot.h"
 #include "soft/verbs/qp.h"
 
-/* What became of a work request that was to be transmitted. */
+/* The result of transmitting a work request. */
 enum soft_outcome { SOFT_SENT, SOFT_NO_ROOM, SOFT_BROKEN };
 
 static inline struct soft_wqe *wqe_at(struct soft_qp *qp, uint32_t index) {

@@ -371,7 +371,7 @@ static enum soft_nak nak_of(enum ibv_wc_status status) {
     return status == IBV_WC_LOC_LEN_ERR ? SOFT_NAK_INVALID_REQUEST : SOFT_NAK_REMOTE_OPERATION;
 }
 
-/* What a fault plan says about the message next in line. */
+/* The decision of a fault plan about the next message. */
 static bool may_take(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring,
                      const struct head *h) {
     int status = 0;

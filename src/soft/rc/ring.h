@@ -12,7 +12,7 @@
  * The reader reports progress as a slot position: in the heads of the opposite ring (`ack`), or,
  * when it has nothing to send, in header.acked.
  *
- * Nothing in here is trusted: the reader copies a head once and checks the copy; indexes are its own.
+ * The reader trusts no byte in here: it copies a head once and checks the copy; indexes are its own.
  */
 #ifndef SOFT_RC_RING_H
 #define SOFT_RC_RING_H

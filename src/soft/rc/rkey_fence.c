@@ -41,14 +41,14 @@ static bool died(const struct soft_peer *peer) {
 }
 
 /*
- * Another user, which has nothing of ours mapped. One that is ours may have been given memory by another connection of its
- * process; and one that was ours has what it was given.
+ * True for another user, which has no memory of ours. A process that is ours may have been given memory by another of
+ * its connections; and a process that was ours keeps what it was given.
  */
 static bool has_nothing(const struct soft_peer *peer) {
     return peer && !ld(peer->own) && !ld(peer->has_memory);
 }
 
-/* What the peer's word says, 0: it is not inside. */
+/* The value of the peer's word, 0: it is not inside. */
 static uint32_t word(const struct soft_qp *qp) {
     const struct soft_ring *rx = ld(qp->rx);
     if (!rx || has_nothing(qp->peer))
@@ -66,7 +66,7 @@ static uint32_t look(const struct soft_qp *qp) {
     return !has_nothing(qp->peer) && ld(qp->rx) && soft_fence_unsure(qp->peer) ? UNSURE : word(qp);
 }
 
-/* Not any more. What a peer says that has become sure meanwhile counts from then on. */
+/* True: the peer has left. If it was unsure and has become sure meanwhile, its word counts from then on. */
 static bool left(const struct soft_qp *qp, uint32_t *seen) {
     if (*seen == UNSURE) {
         *seen = look(qp);

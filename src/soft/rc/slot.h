@@ -43,7 +43,7 @@ static inline void slot_write(struct soft_writer *w, const void *data, size_t by
     }
 }
 
-/* What is written next comes into this core's cache, alone: a hint, not an order. */
+/* Fetches the slot that is written next into this core's cache, alone: a hint, not an order. */
 static inline void slot_fetch_to_write(const uint8_t *at) {
 #if defined(__x86_64__)
     __asm__ volatile("prefetchw %0" : : "m"(*at)); /* for which compilers must be told of the CPU */

@@ -10,10 +10,10 @@
  * A slot begins with its sequence word (position + 1, stored last, with release order); payload never
  * overlays it. The first slot of a datagram holds its head and 64 bytes, each further one 120 bytes.
  *
- * Nothing in a ring is trusted: heads are copied once and the copy is checked, indexes are one's own.
+ * No byte in a ring is trusted: heads are copied once and the copy is checked, indexes are one's own.
  *
  * Owner: ways and inbound rings change under the control lock and the QP's lock, and are used under
- * either. The data path takes the QP's lock only, and asks the engine for what is missing.
+ * either. The data path takes the QP's lock only, and asks the engine for a ring that is missing.
  */
 #ifndef SOFT_UD_UD_H
 #define SOFT_UD_UD_H

@@ -339,7 +339,7 @@ static void offer_end(struct offer *offer) {
     soft_peer_release(offer->peer);
 }
 
-/* Names were read: what waited for that is looked at again. What has to wait on is put off anew. */
+/* Names were read: looks again at offers that waited for that. One that must wait longer is put off anew. */
 void soft_ud_on_names(void) {
     struct offer waited[OFFERS];
     struct soft_ud *ud;

@@ -4,7 +4,7 @@
  * public context, and the calls of that kind that belong to the device as a whole.
  *
  * A slot is found by its distance from the public context, so that programs built with older and newer
- * headers find the same. What is not here is NULL, and the header then answers EOPNOTSUPP.
+ * headers find the same. A call that is missing here is NULL, and the header then returns EOPNOTSUPP.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -43,7 +43,7 @@ static int query_device_ex(struct ibv_context *ctx, const struct ibv_query_devic
                            struct ibv_device_attr_ex *attr, size_t size) {
     if ((input && input->comp_mask) || size < sizeof attr->orig_attr)
         return EINVAL;
-    /* What is zero here is not supported: paging on demand, device memory, moderation, offloads. */
+    /* Features that are zero here are not supported: paging on demand, device memory, moderation, offloads. */
     struct ibv_device_attr_ex own = {.completion_timestamp_mask = UINT64_MAX,
                                      .hca_core_clock = CLOCK_KHZ,
                                      .phys_port_cnt_ex = 1};

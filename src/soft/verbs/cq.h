@@ -20,7 +20,7 @@ struct soft_reader;
 
 #define SOFT_MAX_CQE (1 << 20)
 
-/* What the receive key that a poller met last opens; soft_mr_epoch tells whether it still does. */
+/* The memory of the receive's lkey that a poller met last; soft_mr_epoch tells whether the lkey is still valid. */
 struct soft_reach {
     const struct ibv_pd *pd;
     uint32_t lkey, epoch;
@@ -29,9 +29,9 @@ struct soft_reach {
 };
 
 /*
- * One QP of a CQ's, and where its next message will be seen. Of many a poller looks there and nowhere else most of the
- * time, so that it needs none of the QP's own lines; a place that is not right is put right when the QP is looked at as a
- * whole.
+ * One QP of a CQ, and where its next message will be seen. With many QPs a poller mostly looks only there,
+ * so that it needs none of the QP's own lines; a wrong place is corrected when the poller looks at the whole
+ * QP.
  */
 struct soft_polled {
     struct soft_qp *qp;

@@ -161,7 +161,7 @@ struct ibv_mr *soft_reg_mr(struct ibv_pd *ibpd, void *addr, size_t length, int a
     return soft_reg_mr_iova(ibpd, addr, length, iova, access);
 }
 
-/* What the kernel says of the bytes; those in a region of our own are there. 0 or an errno. */
+/* Asks the kernel whether the bytes are mapped; those in a region of our own are. 0 or an errno. */
 static int look(uint8_t *addr, size_t length, int access) {
     const int writes = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC |
                        IBV_ACCESS_MW_BIND;
@@ -254,7 +254,7 @@ static bool in_use(const struct soft_qp *qp, uint32_t key) {
     return false;
 }
 
-/* What a device does that finds the key gone in the middle: both ends fail. */
+/* Does what a device does that finds the key gone in the middle: both ends fail. */
 static bool take_back(struct soft_qp *qp, const struct soft_mr *mr, uint32_t key) {
     spin_lock(&qp->lock);
     struct soft_ring *rx = ld(qp->rx);
@@ -344,7 +344,7 @@ static int memfd_sealed(size_t bytes, unsigned page_flags) {
 
 #define LOOKED_AT ((size_t)64 << 20) /* less than that any machine has */
 
-/* A file without pages may have any length. What a NIC could not pin is not given either. */
+/* A file without pages may have any length. More than a NIC could pin is refused here too. */
 static bool is_too_much(size_t bytes) {
     return bytes >= LOOKED_AT && bytes > limits_memory();
 }

@@ -2,8 +2,8 @@
 /*
  * mr_mapped.h - may memory be registered: is all of it there, with the rights that the device needs?
  *
- * A device of the kernel's pins the pages and so finds out. Nothing is pinned here, and an access to what
- * is not there would only be seen when a peer's data arrives, as a failure of the connection.
+ * A device of the kernel's pins the pages and so finds out. The software device pins none, and an access to missing
+ * memory would only be seen when a peer's data arrives, as a failure of the connection.
  */
 #ifndef SOFT_VERBS_MR_MAPPED_H
 #define SOFT_VERBS_MR_MAPPED_H

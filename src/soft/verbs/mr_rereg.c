@@ -17,7 +17,7 @@
 #include "soft/soft.h"
 #include "soft/verbs/mr.h"
 
-/* What the system's library refuses before it asks a device. */
+/* False for arguments that the system's library refuses before it asks a device. */
 static bool sensible(const struct ibv_mr *mr, int flags, const struct ibv_pd *pd, const void *addr,
                      size_t length, int access) {
     if ((flags & ~(int)IBV_REREG_MR_FLAGS_SUPPORTED) != 0)

@@ -133,7 +133,7 @@ enum ibv_wc_status soft_mw_bind(struct soft_qp *qp, const struct soft_wqe *wqe) 
     return IBV_WC_SUCCESS;
 }
 
-/* What the peer is doing through the window goes wrong with its next piece, at both ends. */
+/* The peer's access through the window fails with its next piece, at both ends. */
 static void cut_off(struct soft_qp *qp, uint32_t key) {
     if (qp->rx_key == key)
         qp->rx_left = 0;

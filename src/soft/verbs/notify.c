@@ -42,7 +42,7 @@ static void look_after(struct soft_cq *cq) {
         soft_qp_timer_want();
 }
 
-/* poll_lock held. What has arrived by now is moved into the ring. */
+/* poll_lock held. Messages that have arrived by now are moved into the ring. */
 static void collect(struct soft_cq *cq) {
     for (unsigned i = 0; i < cq->qp_count; i++) {
         if (soft_qp_has_any_work(cq->polled[i].qp))
@@ -52,8 +52,8 @@ static void collect(struct soft_cq *cq) {
 }
 
 /*
- * NICs are armed with the number of completions that were taken: what came after those fires, when it was
- * there before as well. Programs written for them do not all poll once more before they sleep. What has fired
+ * NICs are armed with the number of completions that were taken: a completion after those fires, even if it was
+ * there before. Programs written for them do not all poll once more before they sleep. A completion that has fired
  * already does not fire again: other programs take each event for a completion that they have not seen.
  */
 static void fire_for_untaken(struct soft_cq *cq) {
@@ -65,7 +65,7 @@ static void fire_for_untaken(struct soft_cq *cq) {
 }
 
 /*
- * What has arrived by now is moved into the ring first, as on a device, where it would lie in the
+ * Messages that have arrived by now are moved into the ring first, as on a device, where they would lie in the
  * CQ already and not fire; then the CQ is armed and the peers' view of it is ordered before
  * whatever the caller polls next.
  */

@@ -53,7 +53,7 @@ static int post_recv_long(struct soft_qp *qp, struct ibv_recv_wr *wr, struct ibv
         spin_unlock(&qp->lock);
         return 0;
     }
-    /* What came while there was no receive is lost: not for this one. */
+    /* A message that came while there was no receive is lost: it must not take this one. */
     if (qp->unreliable && !qp->srq && qp->rq.head == qp->rq.tail && qp->state != IBV_QPS_ERR)
         soft_progress_locked(qp, &(struct sink){.cq = NULL});
     int rc = qp->state == IBV_QPS_RESET || qp->srq ? EINVAL : soft_recv_push(&qp->rq, &wr);

@@ -37,7 +37,7 @@
 
 /* ---- the short way ------------------------------------------------------------------------------ */
 
-/* What stays to be done is all of it. */
+/* Stores the request: all of it is still to be done. */
 static inline void store_wqe(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t total) {
     struct soft_wqe *wqe = wqe_at(qp, qp->sq_tail);
     unsigned flags = wr->send_flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0);
@@ -51,7 +51,7 @@ static inline void store_wqe(struct soft_qp *qp, const struct ibv_send_wr *wr, u
                 (uint64_t)((flags & IBV_SEND_INLINE) != 0) << 24;
 }
 
-/* What lies behind a single piece of payload, or NULL: not for the short way. */
+/* The bytes of a single piece of payload, or NULL: not for the short way. */
 static inline const uint8_t *payload(const struct soft_qp *qp, const struct ibv_send_wr *wr) {
     const struct ibv_sge *sge = wr->sg_list;
     if (wr->send_flags & IBV_SEND_INLINE)
@@ -135,7 +135,7 @@ static bool knows_elsewhere(const struct soft_qp *qp, const struct ibv_send_wr *
            wr->wr.ud.remote_qpn <= 0xffffff && !soft_stale(soft_ah_of(wr->wr.ud.ah));
 }
 
-/* What a QP of this type has at all. */
+/* True for an opcode that a QP of this type has. */
 static bool knows_opcode(const struct soft_qp *qp, const struct ibv_send_wr *wr) {
     if (!qp->iwarp && (wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM))
         return !qp->elsewhere || knows_elsewhere(qp, wr);
@@ -201,7 +201,7 @@ static int check_wr(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t *
     return 0;
 }
 
-/* What a plain SEND does not need. */
+/* Stores the fields that a plain SEND does not need. */
 static void store_other(struct soft_qp *qp, struct soft_wqe *wqe, const struct ibv_send_wr *wr) {
     struct soft_wqe_remote *remote = soft_wqe_remote(qp, wqe);
     switch (wr->opcode) {
@@ -270,7 +270,7 @@ static int iwarp_state(struct soft_qp *qp, struct ibv_send_wr **wr) {
     return ENOTCONN;
 }
 
-/* What posting leaves for others to do. True: the tick has to look after it. */
+/* After posting: marks the QP for pollers and the engine, and rings the peer. True: the tick has to look after it. */
 static bool posted(struct soft_qp *qp) {
     bool tick = qp->sq_next != qp->sq_tail;
     if (__builtin_expect(tick, 0)) {
@@ -284,7 +284,7 @@ static bool posted(struct soft_qp *qp) {
         qp->kick_wanted = false;
         soft_qp_kick(qp);
     }
-    /* A thread sleeps on this CQ, so no thread may poll here or at the peer: the engine makes progress for it. */
+    /* While a thread sleeps on this CQ perhaps no thread polls here or at the peer: the engine looks after it. */
     if (__builtin_expect(ld(soft_cq_of(qp->own_send_cq)->armed) != 0, 0) &&
         qp->sq_head != qp->sq_tail) {
         st(qp->need_tick, true);

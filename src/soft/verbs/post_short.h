@@ -19,7 +19,7 @@
 #include "soft/rc/slot.h"
 #include "soft/verbs/qp.h"
 
-/* What stays to be remembered of a request that is on its way. */
+/* Stores what must be remembered of a request that is on its way. */
 static inline void store_sent(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t total,
                               uint32_t end) {
     struct soft_wqe *wqe = wqe_at(qp, qp->sq_tail);

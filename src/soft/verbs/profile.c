@@ -25,7 +25,7 @@
     .bind_refused = IBV_WC_MW_BIND_ERR, .no_right_nak = SOFT_NAK_REMOTE_ACCESS,                    \
     .dereg_bound = EBUSY
 
-/* What the kernel's has in common in all versions that were looked at. */
+/* Common to all versions of the kernel's device that were looked at. */
 #define SOFT_ROCE                                                                                  \
     .vendor_id = 0xffffff, .inline_most = 512, .inline_is_pieces = true, .depth_most = 128,        \
     .sge_most = 32, .sge_read_most = 32, .srq_sge_most = 27, .wr_most = 1u << 20,                  \

@@ -45,8 +45,8 @@ struct soft_profile {
     bool windows, atomics;
     bool user_events; /* rdma_write_cm_event() is known; otherwise EINVAL, as of an old kernel */
     /*
-     * Where devices differ from what the specification asks for. What is said here of a device of the kernel is
-     * what tests/contract/facts.c says of it, and the contract suite holds both to that.
+     * Where devices differ from the specification. The values for a device of the kernel are
+     * those of tests/contract/facts.c, and the contract suite holds both to that.
      */
     bool tells_target_access,
         tells_target_request; /* of what was refused: QP_ACCESS_ERR, _REQ_ERR */

@@ -127,7 +127,7 @@ static struct soft_told told_to_nobody; /* of those without a ring */
 
 /* ---- creation ------------------------------------------------------------------------------------ */
 
-/* What there is but not here is told from what there is not: programs that ask for it go on without. */
+/* Tells types that exist but not here from types that do not exist: programs that ask for the former go on without. */
 static int check_type(enum ibv_qp_type type, bool iwarp) {
     switch (type) {
     case IBV_QPT_RC:
@@ -401,7 +401,7 @@ static void reset(struct soft_qp *qp) {
     soft_ring_exchange_close(qp);
 }
 
-/* What the peer's requester has to know of our attributes. */
+/* Publishes the attributes that the peer's requester has to know. */
 static void link_show(struct soft_qp *qp) {
     struct soft_ring *rx = ld(qp->rx);
     atomic_store(&rx->rx.rnr_timer, qp->attr.min_rnr_timer);

@@ -98,8 +98,8 @@ struct soft_rkey_cache {          /* see rkey_cache.h */
 };
 
 /*
- * What a plain message touches, in either direction, lies in three cache lines, held by assertions below: with many QPs
- * the cache has lost them by the next one. What a poller looks at without the lock, when there is nothing to do, is in
+ * The fields that a plain message touches, in either direction, lie in three cache lines, held by assertions below:
+ * with many QPs the cache has lost them by the next one. Those that a poller reads without the lock, when idle, are in
  * the first. Those fields are written under the lock only; atomic (relaxed) because they are read without it.
  */
 struct soft_qp {

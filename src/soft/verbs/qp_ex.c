@@ -193,7 +193,7 @@ static void wr_abort(struct ibv_qp_ex *qp) {
 
 /* ---- creation ------------------------------------------------------------------------------------------------ */
 
-/* What a QP of this type can do, of what there are calls for. */
+/* The operations that a QP of this type can do, of those that have calls. */
 static uint64_t ops_of(enum ibv_qp_type type) {
     const uint64_t sends = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
     const uint64_t writes = sends | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |

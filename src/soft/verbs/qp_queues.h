@@ -10,7 +10,7 @@
 
 struct soft_qp;
 
-/* What it has; *cap becomes the same, but for what the profile rounds silently. Any thread. */
+/* The sizes that it gets; *cap becomes the same, except where the profile rounds silently. Any thread. */
 struct ibv_qp_cap soft_qp_grant(struct ibv_qp_cap *cap, bool shared);
 /* 0 or ENOMEM; soft_qp_queues_free() takes what there is. No other thread knows the QP yet, or any more. */
 int soft_qp_queues_alloc(struct soft_qp *qp, const struct ibv_qp_cap *cap);
