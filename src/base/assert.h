@@ -2,7 +2,7 @@
 /*
  * assert.h - invariants that debug and sanitizer builds check (the CMake option SLUICE_ASSERTIONS).
  *
- * For what this library itself must keep: who calls, in which state, what adds up. Never for what a peer, a user or a
+ * For rules that this library itself must keep: the calling thread, the state, sums. Never for what a peer, a user or a
  * device sent or did. A failure prints the condition and aborts. In a release build an assertion costs nothing, and its
  * condition is compiled but not evaluated. Any thread.
  */

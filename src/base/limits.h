@@ -3,8 +3,8 @@
  * limits.h - what the system allows this process: locked memory, memory of its cgroup, descriptors, and
  * the huge pages of each NUMA node.
  *
- * Read anew at every call, from files: not for a thread in a hurry. Any thread. Nothing here fails:
- * what cannot be read counts as no limit.
+ * Read anew at every call, from files: slow. Any thread. No call here fails:
+ * a value that cannot be read counts as no limit.
  */
 #ifndef BASE_LIMITS_H
 #define BASE_LIMITS_H

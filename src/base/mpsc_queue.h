@@ -2,10 +2,10 @@
 /*
  * mpsc_queue.h - many producers, one consumer: how threads hand items to a thread that may sleep.
  *
- * An item is embedded in the object it speaks of, so that posting allocates nothing and cannot
+ * An item is embedded in the object that it stands for, so that posting allocates nothing and cannot
  * fail; an item may be posted again only after the consumer has taken it. Built on liburcu's
  * wfcqueue, non-blocking variants only: a producer that was preempted half way makes the consumer
- * see "nothing yet" and look again next turn, it never makes it wait.
+ * see "nothing yet" and look again in its next turn; the consumer never waits for it.
  *
  * Owner: the consuming thread. Any thread may post.
  */

@@ -5,7 +5,7 @@
  * Owner: the node writes its page. A reader treats everything it finds as hostile: a descriptor is
  * taken for a page only if it is a memfd of our name, sealed against resizing (so that reading can
  * never fault) and of the exact size, with our magic and version. The counters themselves and the
- * two names are the other process's word; a reader of the names bounds them by their arrays.
+ * two names come from the other process; a reader of the names bounds them by their arrays.
  */
 #define _GNU_SOURCE
 #include "base/stats.h"

@@ -5,7 +5,7 @@
  *   CONNECT_REQUEST -> decide (-> ask the application) -> admission (-> a line) -> (loop: PREPARE)
  *        -> accept -> ESTABLISHED
  *
- * The loop gets INIT, RTR and RTS at once, so its QP is complete before the peer is answered, and
+ * The loop moves the QP through INIT, RTR and RTS at once, so the QP is complete before the peer is answered, and
  * receives are posted before the peer could send.
  *
  * Owner: the CM thread. The request's private data is hostile.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * cm_table.c - what every rdma_cm event does in every state.
+ * cm_table.c - the handler of every rdma_cm event in every state.
  *
- * Each pair has a handler, or the reason why nothing is to be done; a unit test walks all of them.
+ * Each pair has a handler, or the reason why the event is ignored; a unit test walks all of them.
  * Rows are states (core/connection.h), columns event numbers; the last column is for numbers this library
  * does not know. Constant; any thread.
  */

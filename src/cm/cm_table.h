@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * cm_table.h - rdma_cm events, and what each does in every state.
+ * cm_table.h - rdma_cm events, and the handler of each in every state.
  *
  * Owner: the table is constant; handlers run on the CM thread.
  */

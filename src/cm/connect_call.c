@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * connect_call.c - a dial's rdma_connect(): made here, or by the connector where it blocks; what its errno says;
- * and how a try is given up that the kernel does not let go of yet.
+ * connect_call.c - a dial's rdma_connect(): called here, or by the connector where it blocks; the meaning of its errno;
+ * and how a try is given up while the kernel still uses its id or QP.
  *
- * While conn->call is there, destroying the id or the queue pair would block: until the call has returned
- * and the event came that says what of it (decided). A dial that is given up before leaves both to the
+ * While conn->call is set, destroying the id or the queue pair would block: until the call has returned
+ * and the event with its outcome came (decided). A dial that is given up before leaves both to the
  * connector: the id at once, so that a connection that still comes about ends as well; the queue pair when
  * its loop has drained it, with PREPARED (of the next one) or DRAINED.
  *

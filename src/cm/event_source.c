@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * event_source.c - the descriptors the CM thread hears from, and what becomes of the node when one fails.
+ * event_source.c - the descriptors that bring events to the CM thread; and the end of all sessions when one fails.
  *
  * A failure to fetch an event is counted, logged once, and followed by a pause (base/epoll_source.h). When it
- * lasts, nothing is heard any more of the connections, or of the queue pairs: every session of the node ends
- * with DEVICE_ERROR, and so does, within a longest pause, each that is begun before the failure is over. A
- * channel of lookups ends nothing: they are answered without it.
+ * lasts, no events of the connections, or of the queue pairs, arrive any more: every session of the node ends
+ * with DEVICE_ERROR, and so does, within a longest pause, each that is begun before the failure is over. A failed
+ * channel of lookups ends no session: lookups are answered without it.
  *
  * Owner: the CM thread.
  */

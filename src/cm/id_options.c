@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * id_options.c - what a link asks of rdma_set_option(3).
+ * id_options.c - the options of a link for rdma_set_option(3).
  *
  * Type of service and ACK timeout are those of an id's own packets, so they are set on every id: the
  * dialer's before its address is resolved, a request's before the QP's attributes are asked for. On a
- * listener they are set as well, for transports that take them from there, and so that what the stack
- * refuses is told by sluice_listen() and not by every request. Where nothing is asked nothing is set:
+ * listener they are set as well, for transports that take them from there, and so that sluice_listen()
+ * reports an option that the stack refuses, not every request. An option that the link does not have is not set:
  * the stack's own choice stays.
  *
  * Owner: the CM thread.

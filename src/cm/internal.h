@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * internal.h - what the files of the connection manager offer each other.
+ * internal.h - what the files of the connection manager share.
  *
  * Owner: the CM thread, except where marked.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * qp_attr.c - what the CM thread asks of the device: QP attributes, limits, asynchronous events.
+ * qp_attr.c - the CM thread's queries to the device: QP attributes, limits, asynchronous events.
  *
  * Owner: the CM thread.
  */

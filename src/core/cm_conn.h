@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * cm_conn.h - what the CM thread keeps of a connection, and the fields handed over with each message.
+ * cm_conn.h - the CM thread's part of a connection, and the fields handed over with each message.
  *
  * A conn is part of a session. Everything in it belongs to the CM thread except the groups marked
  * otherwise, which are written by one side before it posts the message named there and read by the

@@ -4,7 +4,7 @@
  * loops.
  *
  * Nodes live in a static table and are never freed, so a call that races with sluice_close() finds
- * a closed node and not a hole. Constant from sluice_open() to sluice_close() are all fields but
+ * a closed node and not freed memory. Constant from sluice_open() to sluice_close() are all fields but
  * the ones marked; `lock` protects those marked with it.
  *
  * Owner: the thread that opens and closes it, see node/node.h.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * failure_text.h - what is said of a failure: only what is known to be so, and nothing twice.
+ * failure_text.h - the texts of failures: each states only known facts, and each fact once.
  *
  * Any thread.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * forked.h - whether a node, or what belongs to one, is the parent's, in a process that came through
+ * forked.h - whether a node, or an object of one, is the parent's, in a process that was made by
  * fork(). Each public call asks before it touches anything; without a fork that is one load.
  *
  * Owner: node/node.c sets the bits in the child, before any other thread of it is there. Any thread reads.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * listener_end.h - a listener that came to its end without being asked to, and what its event needs.
+ * listener_end.h - the fields of the event of a listener that ended with its device.
  *
  * Owner: the loop's thread that asked for it (upcalls.h, listener_next_end).
  */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * probe.h - a byte that peers may READ, and one that their answers may go to.
+ * probe.h - a byte that peers may READ, and one that the answers of peers may be written to.
  *
  * Where a completion says only that this side has sent something (fabric_traits.sent_is_local), a READ of the
- * peer's byte says that it has all that was sent before. Neither byte means anything: peers may read the one
- * and write the other as they like. A READ of no bytes would do by the specification; Soft-iWARP answers it
- * with what it sent last when it is busy.
+ * peer's byte proves that the peer has all that was sent before. The values have no meaning: peers may read the one
+ * byte and write the other as they like. A READ of no bytes would do by the specification; a busy Soft-iWARP answers it
+ * with the bytes that it sent last.
  *
- * Owner: made with the device where that is such a one, else by the CM thread before the first session that needs it; ended
- * with the device. Read by the loop of a session that has agreed on it.
+ * Owner: made with the device where sent_is_local is set, else by the CM thread before the first session that needs it;
+ * ended with the device. Read by the loop of a session that has agreed on it.
  */
 #ifndef CORE_PROBE_H
 #define CORE_PROBE_H

@@ -3,7 +3,7 @@
  * region.c - opening, closing and revoking regions, and making tokens of them.
  *
  * Whether a region is in use is one atomic count. Closing and revoking need it to be zero and shut it with
- * the same compare-and-swap; a call that comes meanwhile finds it shut and is told so.
+ * the same compare-and-swap; a call that comes meanwhile finds it shut and fails.
  *
  * Any thread.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * session.h - what an application has of a peer: identity, order, window, outcomes.
+ * session.h - the application's side of a connection: identity, order, window, outcomes.
  *
  * A session lives in a slot of its node's table. Slots are never given back to the system, so a
  * stale handle can always be looked up; the reference (session_ref.h) tells that it is stale. From the moment

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * techniques.h - what a node does to be fast, and can leave out to measure what it is worth.
+ * techniques.h - the techniques that make a node fast, which a measurement can switch off one by one.
  *
  * SLUICE_WITHOUT of the environment lists names, with commas between them; sluice_open() reads it. A technique
  * that is left out changes no meaning, and the other side need not leave it out too.

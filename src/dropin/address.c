@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * address.c - address handles and multicast groups. The device's datagrams may be missing from a build:
- * then its calls are not there, and these fail with EOPNOTSUPP.
+ * address.c - address handles and multicast groups. The device's datagrams may be left out of a build:
+ * then its calls do not exist, and these fail with EOPNOTSUPP.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * dropin.h - what the files of the drop-in share: the software device under the names of libibverbs
- * and librdmacm, for programs that were never told of it.
+ * and librdmacm, for programs that do not know of it.
  *
- * Three objects come of these files: libsluice-soft.so, preloaded, has both interfaces and no symbol
+ * These files make three objects: libsluice-soft.so, preloaded, has both interfaces and no symbol
  * versions; sluice-soft/libibverbs.so.1 and sluice-soft/librdmacm.so.1, in a directory for the library
- * path, have them versioned. The latter reaches the device through the former's soft_* symbols, so
- * that a process has one device, whichever way in.
+ * path, have them versioned. The latter two reach the device through the soft_* symbols of the first, so
+ * that a process has one device, whichever object it loads.
  */
 #ifndef DROPIN_DROPIN_H
 #define DROPIN_DROPIN_H

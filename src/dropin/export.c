@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * export.c - how a libsluice in the same process finds this copy of the device, so that the process has one
- * device and not two (fabric/dropin.c looks for it). And a file that one library insists on.
+ * export.c - symbols by which a libsluice in the same process finds this copy of the device, so that the process has
+ * one device and not two (fabric/dropin.c looks for them). And a file that one library insists on.
  */
 #include <fcntl.h>
 #include <string.h>

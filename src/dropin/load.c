@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * load.c - programs that load libibverbs or librdmacm themselves: what is preloaded stands in front of a program's
- * own symbols, and of nothing that it asks for by a handle. For the names of these two it gets this library's.
+ * load.c - programs that load libibverbs or librdmacm themselves: a preloaded library comes before a program's
+ * own symbols, but not before a lookup by handle. For the names of these two libraries the program gets this one.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

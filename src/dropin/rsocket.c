@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rsocket.c - sockets over RDMA are not part of this device: opening one fails, and so nothing else can
- * be asked of one. Waiting (rpoll, rselect) is also used on other descriptors, and works on those.
+ * rsocket.c - sockets over RDMA are not part of this device: opening one fails, so no other call can
+ * follow. Waiting (rpoll, rselect) is also used on other descriptors, and works on those.
  */
 #include <errno.h>
 #include <poll.h>

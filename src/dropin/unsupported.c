@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * unsupported.c - libibverbs calls that this device does not have. They exist so that a program loads, and so
- * that none of them reaches the system's library with one of our objects; each says EOPNOTSUPP its way.
+ * that none of them reaches the system's library with one of our objects; each fails with EOPNOTSUPP.
  */
 #include <errno.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * select.c - which fabric and which device serve a node.
+ * select.c - chooses the fabric and the device of a node.
  *
- * Looks at what there is now and keeps nothing: device lists are freed and contexts closed again
+ * Looks at the devices that are there now and keeps no state: device lists are freed and contexts closed again
  * before it returns. Callable from any thread.
  */
 #define _GNU_SOURCE /* secure_getenv */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * loops.c - the public side of loops, and what a node tells about itself.
+ * loops.c - the public side of loops, and the public figures of a node.
  *
  * Any thread; sluice_poll() makes its caller the loop's owner (datapath/loop/loop.h).
  */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * memory_budget.h - the node's budget: what its sessions need at least, connections times depth times size, and
- * whether the caps and the system's limits allow it.
+ * memory_budget.h - the node's budget: the memory that its sessions need at least, connections times depth times size,
+ * and whether the caps and the system's limits allow it.
  *
  * Every session has receives of its own from the first moment (CREDITS_INITIAL frames), and gets more only
- * as far as there is memory. So the least is what has to be there, and the cap on receive memory, the
- * limit on locked memory and the cgroup's are each enough for it, or the node does not open.
+ * as far as there is memory. So each of three limits must be enough for that least amount, or the node does not open:
+ * the cap on receive memory, the limit on locked memory, and the cgroup's limit.
  *
- * Pure: looks at what it is given. Any thread.
+ * Pure: a function of its input. Any thread.
  */
 #ifndef NODE_MEMORY_BUDGET_H
 #define NODE_MEMORY_BUDGET_H

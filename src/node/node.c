@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * node.c - the nodes there are, and opening one step by step. close.c has the way back.
+ * node.c - the table of nodes, and opening one step by step. close.c closes it in reverse.
  *
  * Owner: the thread in sluice_open().
  */

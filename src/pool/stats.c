@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * stats.c - what the pool counts, and the statistics page.
+ * stats.c - the pool's counters, and their part of the statistics page.
  *
  * Any thread; counters with one writer are read without a lock, the lists under theirs.
  */

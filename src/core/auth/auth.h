@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * auth.h - proofs of identity: what two sides with a common secret show each other, and HELLO, the
- * frame that carries the dialer's. docs/protocol.md has every byte, docs/security.md what it is
- * good for.
+ * auth.h - proofs of identity that two sides with a common secret send each other, and HELLO, the
+ * frame that carries the dialer's proof. docs/protocol.md has every byte, docs/security.md the
+ * protection it gives.
  *
- * A proof has two parts. The check covers the two nonces and nothing else, so it says whether the
- * other side has the key at all; the MAC covers all that was negotiated, so it says whether that
+ * A proof has two parts. The check covers the two nonces and nothing else, so it shows whether the
+ * other side has the key at all; the MAC covers all that was negotiated, so it shows whether that
  * was changed on its way. The listener and the dialer use different keys, both derived from the
- * secret, so neither's proof can be given back to it as the other's.
+ * secret, so a proof of one side cannot be sent back to it as the other side's.
  *
  * Pure functions over bytes, from any thread: no state, no allocation, derived keys are wiped. The
  * time a verification takes depends on lengths, never on the secret or on how much is right.

@@ -2,8 +2,8 @@
 /*
  * frame.c - which header each type of frame may have. docs/protocol.md has the same as a table.
  *
- * Pure functions of a private copy of the header, any thread. Lengths that depend on more than the
- * type are for the file that takes the payload apart.
+ * Pure functions of a private copy of the header, any thread. The file that takes the payload apart checks lengths
+ * that depend on more than the type.
  */
 #include "core/wire/frame.h"
 

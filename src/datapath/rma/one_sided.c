@@ -7,9 +7,9 @@
  * credit, except for the frame behind a put with notify.
  *
  * Large ones are cut into chunks, of which a few are posted at a time, so that neither a turn (the
- * software device copies while it posts) nor what others send waits for gigabytes. READs and
- * atomics are posted as far as the agreed depth allows; so a fence, and what waits for the depth, waits in
- * our queue, and a completion goes on with it.
+ * software device copies while it posts) nor the sends of other sessions wait for gigabytes. READs and
+ * atomics are posted as far as the agreed depth allows; so a fence, and operations that wait for the depth, wait in
+ * our queue, and a completion goes on with them.
  *
  * Every one of them is signalled at the end of its batch: a region is in use until then.
  *

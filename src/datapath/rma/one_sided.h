@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * one_sided.h - what the block of an operation holds, and what it shares with messages made of pieces.
+ * one_sided.h - the block of an operation, and the fields it shares with messages made of pieces.
  *
  * Both are several work requests that end together: every entry of the send queue has the message, and
  * the one that completes last ends it, with the first status that was not good.

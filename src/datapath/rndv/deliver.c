@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * deliver.c - large messages that are there, in their turn; and where the application wants them.
+ * deliver.c - delivers large messages that have arrived, in order; and asks the application where they go.
  *
  * The frame that announced a message waits in line with all others and goes back when the message does, so
- * what the application has of a peer is never more than its credits.
+ * the application never has more of a peer than its credits allow.
  *
  * Owner: the loop's thread; sluice_receive_into() is for that thread only.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rndv.c - large messages: which go this way, and how their requests are posted.
+ * rndv.c - large messages: which messages use the rendezvous, and how their requests are posted.
  *
  * Owner: the loop's thread.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rndv.h - messages too large for a frame: which they are, and what moves them.
+ * rndv.h - messages too large for a frame: how they are told from others, and the calls that move them.
  *
  * Owner: the thread that owns the loop, unless a function says otherwise.
  */

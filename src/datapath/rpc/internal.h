@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * internal.h - the two tables of a session that has requests: of mine without a reply (client.c),
+ * internal.h - the two tables of a session that has requests: this side's without a reply (client.c),
  * and of the peer's that are not answered (server.c).
  *
  * Each is allocated when the first request is sent, or arrives, and freed with the session's slot,

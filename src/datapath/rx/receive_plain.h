@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * receive_plain.h - what nearly every completion is: a plain message of a session with nothing in its way, and with
- * room for its event. From the completion to the event in one pass.
+ * receive_plain.h - the path of nearly every completion: a plain message of a session that has nothing queued or held,
+ * with room for its event. From the completion to the event in one pass.
  *
- * A session's `plain_rx` says that nothing is in the way: it is set when receive_completed() finds it so, and taken
- * away by whatever changes that (session_disturb()).
+ * A session's `plain_rx` says that this path may be used: receive_completed() sets it when it finds that so, and
+ * session_disturb() clears it when that changes.
  *
  * Owner: the loop's thread. Everything read from a frame is hostile: it is read once, and the copy is checked.
  */

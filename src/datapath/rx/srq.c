@@ -2,21 +2,21 @@
 /*
  * srq.c - one shared receive queue for the sessions of a loop.
  *
- * Sessions that share receives have credits like the others, each of which is a receive posted; what
- * they share is what is spare, and one posting for many of them. A completion says which queue pair
+ * Sessions that share receives have credits like the others, each of which is a receive posted; they
+ * share the spare receives, and one posting serves many of them. A completion says which queue pair
  * used a buffer, and a table by number which session has that.
  *
  * A peer that uses more than its credits takes the receive of another session. It loses its session
- * for that, its queue pair takes nothing more, and the buffer goes straight back: until then the
- * other's next frame may have to be repeated by its device, and nothing of it is lost.
+ * for that, its queue pair takes no more receives, and the buffer goes straight back: until then the
+ * other session's next frame may have to be repeated by its device, and no frame is lost.
  *
- * A queue pair in ERR does not flush shared receives. The device says when it takes no more (the
- * event LAST_WQE_REACHED); when the CQ was found empty after that, all it took have come back. One
- * that had to be given up before (DRAIN_NS) leaves a tombstone in the table, so that what may still
- * come of it can never be taken for another's.
+ * A queue pair in ERR does not flush shared receives. The device reports when it takes no more (the
+ * event LAST_WQE_REACHED); when the CQ was found empty after that, all it took have come back. A QP
+ * that had to be given up before (DRAIN_NS) leaves a tombstone in the table, so that a late completion
+ * of it can never be taken for another session's.
  *
  * The limit of the queue is a matter of statistics and of more spare receives: credits never exceed
- * what is posted.
+ * the posted receives.
  *
  * Owner: the loop's thread.
  */

@@ -11,8 +11,8 @@
  * never completes again; so a signalled marker is posted in ERR, which is flushed after the rest.
  *
  * The first reason wins, with exceptions: a connection that went down before the peer's BYE was
- * looked at is "lost" only until that BYE is found among what had arrived, or until it turns out
- * that the device was, or until the device says that the queue pair broke.
+ * looked at is "lost" only until that BYE is found among the frames that had arrived, or until it turns out
+ * that the device was lost, or until the device reports that the queue pair broke.
  *
  * Owner: the loop's thread.
  */

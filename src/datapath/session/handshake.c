@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * handshake.c - HELLO, WELCOME and REFUSE: what is said between a connection and a session, where the two
+ * handshake.c - HELLO, WELCOME and REFUSE: the frames between the connection and the session, where the two
  * sides agreed to make a handshake (docs/protocol.md, "Handshake").
  *
  *   dialer    the listener's proof checked (APPLY) -> HELLO: own proof, private data -> WELCOME: up
  *   listener  own proof (PREPARE) -> HELLO checked -> the application asked, or not -> WELCOME: up
  *
- * Until WELCOME no other frame is taken from the peer, nothing of it is delivered but what SLUICE_ASK
+ * Until WELCOME no other frame is taken from the peer, the application gets nothing of it but what SLUICE_ASK
  * shows, and the listener's session has four receives of its own and no more. Secrets are looked up
  * when they are needed and wiped at once.
  *

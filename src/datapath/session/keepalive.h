@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * keepalive.h - an idle session shows that it lives, and watches its peer.
+ * keepalive.h - an idle session sends keepalive frames, and watches its peer.
  *
  * Owner: the thread that owns the loop, unless a function says otherwise.
  */

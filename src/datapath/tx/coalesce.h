@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * coalesce.h - what an item of a COALESCED frame looks like, and how one is taken off the wire. docs/protocol.md
+ * coalesce.h - the layout of an item of a COALESCED frame, and how one is read from a frame. docs/protocol.md
  * holds the byte table.
  *
  * The payload of a coalesced frame is hostile and may change while it is looked at: coalesce_item_get() reads

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * confirm.c - that the peer's device has what was sent, where a completion does not say so.
+ * confirm.c - proves that the peer's device has the bytes that were sent, where a completion does not.
  *
  * On iWARP a SEND or a WRITE completes when this side's TCP has its bytes: its memory is free then, but
  * the peer's may never have them, or refuse them. Only the answer to a READ proves that, of all that was

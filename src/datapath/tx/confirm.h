@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * confirm.h - that the peer's device has what was sent, where a completion does not say so.
+ * confirm.h - proves that the peer's device has the bytes that were sent, where a completion does not.
  *
  * Owner: the thread that owns the loop, unless a function says otherwise.
  */

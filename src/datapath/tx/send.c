@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * send.c - sluice_send(): the window, and which way a message takes.
+ * send.c - sluice_send(): the window, and the path of a message.
  *
  * On the thread that owns the session's loop everything is plain: the window is two counters, and
  * with an empty queue, a credit and room the work request is posted before the call returns. Any
  * other thread takes a reference, which counts the message against the window and pins the
  * session, and puts it into the loop's mailbox; the loop posts it in its next turn.
  *
- * The window. Own and foreign messages are counted apart, because only so the owner needs no atomic
- * read-modify-write; each side looks at the other's counter. Both may accept the last free place at
+ * The window. Messages of the owner and of other threads are counted apart, because only so the owner needs no atomic
+ * read-modify-write; each side looks at the other's counter. Both may accept the last free message at
  * the same moment: the window is exceeded by at most one message for each thread that does.
  *
  * EAGAIN and WRITABLE. The owner notes that it owes an event. Another thread posts a WRITABLE_WAIT message,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * send.h - what sluice_send() was given, and the window.
+ * send.h - the arguments of sluice_send(), and the window.
  *
  * Owner: the thread that owns the loop, unless a function says otherwise.
  */

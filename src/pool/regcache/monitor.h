@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * monitor.h - the kernel's word on memory that goes away: a userfaultfd and a thread that waits at it.
+ * monitor.h - the kernel's reports of memory that is unmapped: a userfaultfd and a thread that reads it.
  *
  * An unmapping thread sleeps in the kernel until its event is read, so the thread here never waits for
  * anything that may itself unmap. No page fault is asked for: where the process may have a userfaultfd

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * regcache.c - what is registered, how long it is kept, and what becomes of it when its memory goes.
+ * regcache.c - registers memory, keeps the registrations, and ends them when their memory is unmapped.
  *
- * Registering happens without the table's lock; `gone` tells whether any memory went away meanwhile, and then
+ * Registering happens without the table's lock; `gone` tells whether any memory was unmapped meanwhile, and then
  * the registration is thrown away and made again.
  */
 #include "pool/regcache/internal.h"
