@@ -2,7 +2,7 @@
 /*
  * soft.h - entry points of the software RDMA device, one for each libibverbs and librdmacm call,
  * with that call's signature and errno conventions (see its man page). src/fabric/soft.c puts
- * them behind the fabric; nothing else outside this folder names them.
+ * them behind the fabric; no other file outside this folder names them.
  */
 #ifndef SOFT_SOFT_H
 #define SOFT_SOFT_H

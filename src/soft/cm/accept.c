@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * accept.c - answering a request: accept, reject, and being told that traffic already flows.
+ * accept.c - answering a request: accept, reject, and rdma_notify(), which reports that traffic already flows.
  *
  * The QP is moved without the control lock, so the peer may give up meanwhile: the connection's
- * state is looked at again before the reply is sent.
+ * state is checked again before the reply is sent.
  */
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * answer.c - what a peer's messages do to a connection. Control lock held, on the engine thread;
- * a message that does not fit the state it finds is not an answer to anything and is dropped.
+ * answer.c - how a peer's messages change a connection. Control lock held, on the engine thread;
+ * a message that does not fit the state of its connection answers no request and is dropped.
  */
 #include "soft/cm/answer.h"
 #include "soft/cm/conn.h"

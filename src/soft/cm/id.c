@@ -3,7 +3,7 @@
  * id.c - making, finding, ending and freeing ids; acknowledgements; USER events.
  *
  * The table is guarded by the control lock. It belongs to one process: after a fork the child finds
- * it empty, and what it inherited is refused by its generation.
+ * it empty, and inherited ids are refused by their generation.
  */
 #include "soft/cm/id.h"
 

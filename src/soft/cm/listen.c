@@ -2,8 +2,8 @@
 /*
  * listen.c - listening: requests arrive, wait in a bounded queue, and are fetched.
  *
- * The backlog bounds requests that are queued and not fetched. One too many is dropped without a
- * word and the peer asks again, as the kernel does it. Control lock as each function says.
+ * The backlog bounds requests that are queued and not fetched. A request above it is dropped without a
+ * reply and the peer sends it again, as with the kernel. Control lock as each function says.
  */
 #include "soft/cm/listen.h"
 

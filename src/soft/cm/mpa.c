@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * mpa.c - the calls and the ends of connections of a device that is like iWARP; mpa_answer.c has
- * what messages do. Follows the kernel's iw_cm with Soft-iWARP below.
+ * how messages change them. Follows the kernel's iw_cm with Soft-iWARP below.
  *
- * Between the processes of a host there is no TCP: MPA_REQ is its handshake too, MPA_SEEN says that the
+ * Between the processes of a host there is no TCP: MPA_REQ is also its handshake, MPA_SEEN says that the
  * handshake is done, MPA_REJ with `reset` is its refusal, FIN its end. The peer's device answers the
- * handshake, without its application; a process that is stopped does not, as a host that is down.
+ * handshake, without its application; a stopped process does not answer, like a host that is down.
  */
 #include "soft/cm/mpa.h"
 

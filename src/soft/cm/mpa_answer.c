@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * mpa_answer.c - what a peer's messages, and its end, do to a connection of a device that is like iWARP;
+ * mpa_answer.c - how a peer's messages, and its end, change a connection of a device that is like iWARP;
  * and its queue pair's attributes. Control lock held, on the engine thread; a message that does not fit the
- * state it finds is dropped.
+ * state of its connection is dropped.
  */
 #include <errno.h>
 #include <stdlib.h>

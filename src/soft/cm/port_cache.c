@@ -2,7 +2,7 @@
 /*
  * port_cache.c - a small table of ports and the processes that had them. Control lock.
  *
- * An entry holds its peer, and is gone before the peer is: soft_cm_port_cache_forget_peer().
+ * An entry holds its peer, and is removed before the peer ends: soft_cm_port_cache_forget_peer().
  */
 #include "soft/cm/port_cache.h"
 

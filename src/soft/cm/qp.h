@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * qp.h - the QP on an id: what the CM does to it. Control lock not held, since changing a QP
+ * qp.h - the calls of the CM that change the QP on an id. Control lock not held, since changing a QP
  * takes it.
  */
 #ifndef SOFT_CM_QP_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * tcp_offer.h - what arrives on a connection's socket (tcp.h), as messages to the states of the connection.
+ * tcp_offer.h - turns bytes that arrive on a connection's socket (tcp.h) into messages to the state of the connection.
  *
  * Control lock for everything.
  */

@@ -2,7 +2,7 @@
 /*
  * wire.c - cm messages: sent, received, checked and handed to the connection they name.
  *
- * Every outgoing message passes outgoing(), every incoming one soft_cm_on_message(): what delays,
+ * Every outgoing message passes outgoing(), every incoming one soft_cm_on_message(): code that delays,
  * loses or forges messages goes there. Control lock held throughout.
  */
 #include "soft/cm/wire.h"

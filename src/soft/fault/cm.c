@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * cm.c - faults of the connection manager: messages late or lost on either side, calls that end with another
- * event, events that nothing caused. Control lock for everything.
+ * event, events without a cause. Control lock for everything.
  *
- * Late messages wait in one bounded list, sorted by their time; two on the same way keep their
- * order. A list that is full loses the message, which the cm repeats like any other that was lost.
+ * Late messages wait in one bounded list, sorted by their time; two between the same ends keep their
+ * order. A full list loses the message, which the CM repeats like any other lost message.
  */
 #include <stdlib.h>
 #include <string.h>

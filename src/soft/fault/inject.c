@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * inject.c - the plan in force: which rule fits, what a queue pair's next operation is told.
+ * inject.c - the plan in force: which rule fits, and the decision about a queue pair's next operation.
  *
  * `lock` guards plan, logs, counts and pending actions; it is a leaf under the control lock and the
  * QPs' locks, and nothing is allocated or called under it.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * lexer.c - reading a plan word by word: KEY or KEY=VALUE, numbers, times, addresses. Whatever
- * is wrong is noted with its line and column. No state, any thread.
+ * lexer.c - reading a plan word by word: KEY or KEY=VALUE, numbers, times, addresses. An
+ * error is noted with its line and column. No state, any thread.
  */
 #include "soft/fault/lexer.h"
 #include "soft/fault/names.h"

@@ -3,8 +3,8 @@
  * plan.c - reading a fault plan. No state, any thread.
  *
  * A rule is a list of words KEY=VALUE (or KEY); the first names the scope, the others the moment and
- * the effect. Whatever does not fit is refused with its line and column: a plan that silently does
- * nothing would make a test that cannot fail.
+ * the effect. A word that does not fit is refused with its line and column: a plan that silently has
+ * no effect would make a test that cannot fail.
  */
 #include "soft/fault/plan.h"
 

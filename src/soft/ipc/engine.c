@@ -3,7 +3,7 @@
  * engine.c - the helper thread: epoll, watches, timers, start, stop and fork.
  *
  * Two locks: `life` serialises start and stop (held across thread creation and join, never taken
- * by the engine thread), and the control lock (control_lock.h). A fork makes the child's copy
+ * by the engine thread), and the control lock (control_lock.h). After a fork the child's copy is
  * dead: every object remembers the generation it was made in, the child's generation is a new one,
  * and the first use in the child starts a fresh engine.
  */

@@ -2,14 +2,14 @@
 /*
  * peer.h - the control connection between two processes that use the software device.
  *
- * Names. Everything a process must be found by is an abstract unix socket, so the kernel removes
- * it with the process however it dies, and nothing is ever left in a file system:
+ * Names. A process is found by abstract unix sockets, so the kernel removes
+ * their names with the process however it dies, and no file is ever left:
  *   qpn block  - 1,024 queue pair numbers belong to the process that bound the block's name
  *   cm port    - bound by a listening rdma_cm_id: (port space, address, port)
  * Connecting to any of them reaches its owner's process; SO_PEERCRED says which process that is, so
  * a known peer is reused and one SOCK_SEQPACKET connection carries all control messages of a pair
  * of processes (HELLO, ring and region descriptors, cm messages). For a process of another PID namespace
- * it says pid 0: such a one is known by the uuid of its HELLO, and may have more connections.
+ * SO_PEERCRED says pid 0: such a process is known by the uuid of its HELLO, and may have more connections.
  *
  * Trust. The kernel vouches for uid and pid of the other side. Peers of the same uid may map each
  * other's registered memory. Bytes of a message are hostile: handlers get a private copy, lengths

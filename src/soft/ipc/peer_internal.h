@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * peer_internal.h - what a peer is, for the files that look into it; others need the calls of peer.h only. Control lock
- * unless said.
+ * peer_internal.h - the fields of a peer, for the files that need them; others use the calls of peer.h only. Control
+ * lock unless said.
  */
 #ifndef SOFT_IPC_PEER_INTERNAL_H
 #define SOFT_IPC_PEER_INTERNAL_H

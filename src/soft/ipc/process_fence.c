@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * process_fence.c - membarrier(), and what follows when it is taken away.
+ * process_fence.c - membarrier(), and what the process does when a filter forbids it.
  *
  * Owner: the control lock, but for the flags, which any thread reads and a failed call sets.
  */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * shm_layout.h - what a process shows its peers in shared memory, read-only for them: the board with the
- * armed words of its CQs and what its QPs have sent, and the table of its keys.
+ * shm_layout.h - the memory that a process shares with its peers, read-only for them: the board with the
+ * armed words of its CQs and the positions of its QPs, and the table of its keys.
  *
- * Owner: the process itself. A reader reads each word once and believes it as far as its own memory
- * is concerned only: the worst a lie does is to ring a bell too often, to have an access refused, or to have the liar's
+ * Owner: the process itself. A reader reads each word once and trusts it only as far as the reader's own memory
+ * is safe: the worst that a lie does is to ring a bell too often, to have an access refused, or to have the liar's
  * own messages seen late.
  */
 #ifndef SOFT_IPC_SHM_LAYOUT_H

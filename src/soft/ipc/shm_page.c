@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * shm_page.c - the board: a word per CQ and one per QP that peers look at, in memory only its owner can write.
- * Control lock; the words are their CQs' and QPs'.
+ * shm_page.c - the board: a word per CQ and one per QP that peers read, in memory only its owner can write.
+ * Control lock; each word belongs to its CQ or QP.
  */
 #define _GNU_SOURCE
 #include "soft/ipc/shm_page.h"

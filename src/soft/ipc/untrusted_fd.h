@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * untrusted_fd.h - descriptors that came from another process: what they are, and getting rid of them.
+ * untrusted_fd.h - descriptors that came from another process: checking and closing them.
  *
  * A descriptor can be anything, and closing the last reference to some things waits: for a lingering
- * TCP connection to send the rest, for a file system in user space to answer. It need not even be
- * taken out of the socket it was sent through, for closing that socket closes it. So what is not
- * known to be harmless is closed by a thread that exists only while there is such a thing to close.
+ * TCP connection to send the rest, for a file system in user space to answer. The descriptor need not even be
+ * taken out of the socket it was sent through, for closing that socket closes it. So a descriptor that is not
+ * known to be harmless is closed by a thread that exists only while there are such descriptors.
  *
  * Any thread, no lock needed.
  */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * progress.h - what the parts of progress share: where completions go, acknowledgements, whether
- * there is anything to do.
+ * there is work.
  *
  * progress.c calls responder.c (messages into receives, by way of scatter.c) and completer.c (completion
  * of sends, errors, flush); poll.c has a short way for plain messages.
  *
- * Owner: the QP's lock, but for what is marked as a hint.
+ * Owner: the QP's lock, except for reads that are marked as a hint.
  */
 #ifndef SOFT_RC_PROGRESS_H
 #define SOFT_RC_PROGRESS_H

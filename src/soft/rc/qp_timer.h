@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * qp_timer.h - looking after queue pairs whose application does not poll, or whose peer does not.
+ * qp_timer.h - progress for queue pairs whose application does not poll, or whose peer does not.
  *
- * Owner: engine thread, control lock, but for what is said of pollers.
+ * Owner: engine thread, control lock, except for calls that are marked as the pollers'.
  */
 #ifndef SOFT_RC_QP_TIMER_H
 #define SOFT_RC_QP_TIMER_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rdma.h - the requester of WRITE, READ and atomics, and what an atomic is, for requester and target.
+ * rdma.h - the requester of WRITE, READ and atomics, and the execution of an atomic, for requester and target.
  *
  * Owner: the QP's lock.
  */

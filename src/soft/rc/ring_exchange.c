@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * ring_exchange.c - how two QPs of two processes get at each other's rings, and peers at regions.
+ * ring_exchange.c - how two QPs of two processes map each other's rings, and peers map regions.
  *
  * At RTR a QP makes the ring it will read and sends it to the process that owns the destination
  * number. The two sides reach RTR in any order: a ring that comes early waits in the QP as an
  * offer. A ring is accepted only if it names this QP, comes from the process that owns the
  * destination number and cannot be shrunk.
  *
- * Owner: control lock; what pollers see of it (qp->tx, qp->rx) changes under the QP's lock.
+ * Owner: control lock; fields that pollers read (qp->tx, qp->rx) change under the QP's lock.
  */
 #define _GNU_SOURCE
 #include "soft/rc/ring_exchange.h"

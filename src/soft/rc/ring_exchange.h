@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * ring_exchange.h - how two QPs of two processes get at each other's rings, and peers at regions and keys.
+ * ring_exchange.h - how two QPs of two processes map each other's rings, and peers map regions and keys.
  *
  * Owner: the control lock, for all.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rkey_fence.h - seeing, at the target, that requesters have left its memory.
+ * rkey_fence.h - lets the target know when requesters have left its memory.
  *
  * Owner: the QP's lock; the control lock where all QPs of a PD are looked at.
  */

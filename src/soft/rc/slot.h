@@ -2,7 +2,7 @@
 /*
  * slot.h - filling slots of the peer's ring, and making them visible.
  *
- * A slot is filled, then headed, then published: nothing of it counts before its sequence word is
+ * A slot is filled, then gets its head, then is published: the peer sees none of it before its sequence word is
  * stored, so a list of work requests is filled first and published at once.
  *
  * Owner: the QP's lock.

@@ -2,13 +2,13 @@
 /*
  * mcast.h - multicast groups: which QPs of this host are in which.
  *
- * A process that has to do with groups, as a member or a sender, binds one of a fixed number of names and
+ * A process that uses groups, as a member or a sender, binds one of a fixed number of names and
  * asks the processes behind all the others; from then on they tell each other of every change. So each
- * has the whole table, bounded in everything, and there is no memory that several could write. The
+ * process has the whole table, bounded in everything, and no memory that several processes can write. The
  * receiver checks at every datagram that its QP is in the group: a lie in the table only costs the liar's
  * peers a ring.
  *
- * Control lock, but for what says otherwise.
+ * Control lock, except where marked.
  */
 #ifndef SOFT_UD_MCAST_H
 #define SOFT_UD_MCAST_H

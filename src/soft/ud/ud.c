@@ -2,9 +2,9 @@
 /*
  * ud.c - UD queue pairs: life, and sending.
  *
- * A datagram is handed over when it lies in the ring to its receiver, or was dropped. It waits for a
+ * A datagram counts as sent when it lies in the ring to its receiver, or was dropped. It waits for a
  * ring that the engine is making, and for room in one whose receiver is slow, but not for long: then it is
- * dropped, and so are the next ones to that receiver as long as nothing moves there. A datagram for a
+ * dropped, and so are the next ones to that receiver until the receiver takes some. A datagram for a
  * group goes to its members one by one.
  *
  * Owner: the QP's lock.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * ud_link.h - how UD QPs of two processes get at each other's rings.
+ * ud_link.h - how UD QPs of two processes map each other's rings.
  *
- * Owner: the control lock, but for what says otherwise.
+ * Owner: the control lock, except where marked.
  */
 #ifndef SOFT_UD_UD_LINK_H
 #define SOFT_UD_UD_LINK_H

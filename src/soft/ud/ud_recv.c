@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * ud_recv.c - datagrams out of the rings into receives, or nowhere.
+ * ud_recv.c - takes datagrams out of the rings into receives, or drops them.
  *
  * A datagram that has no receive, is too long for it, has the wrong key, or comes for a group the QP is not in
- * is dropped and counted; the receive serves the next one.
+ * is dropped and counted; the receive stays for the next one.
  *
  * Owner: the QP's lock.
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * address_watch.c - a netlink socket that hears of removed addresses. Engine thread, control lock.
+ * address_watch.c - a netlink socket that reports removed addresses. Engine thread, control lock.
  *
- * Only removals count: an address is also announced again whenever its lifetime is renewed. News that
- * were lost because too many came at once are not asked for.
+ * Only removals count: an address is also announced again whenever its lifetime is renewed. Reports that the
+ * kernel dropped because too many came at once are not asked for again.
  */
 #include "soft/verbs/address_watch.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * address_watch.h - the kernel's news about the host's addresses: one that is taken off its link is
- * told to the ids bound to it (device_state.h). Engine thread; control lock for all calls.
+ * address_watch.h - the kernel's reports about the host's addresses: the ids bound to an address get an event
+ * when it is taken off its link (device_state.h). Engine thread; control lock for all calls.
  */
 #ifndef SOFT_VERBS_ADDRESS_WATCH_H
 #define SOFT_VERBS_ADDRESS_WATCH_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * ah.c - address handles, and making them out of what a received datagram says.
+ * ah.c - address handles, and making them from the header of a received datagram.
  *
- * An address handle is two addresses and what else a GRH has. It leads to this host or to a multicast group;
- * to anywhere else it may be made, as on a NIC, and what is sent with it is lost. Constant once made.
+ * An address handle is two addresses and the other fields of a GRH. It leads to this host or to a multicast group;
+ * one to another host may be made, as on a NIC, but datagrams sent with it are lost. Constant once made.
  */
 #define _GNU_SOURCE
 #include "soft/verbs/ah.h"

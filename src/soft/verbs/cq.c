@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * cq.c - completion queues: creation, what fires them, and the ring of completions that could not
+ * cq.c - completion queues: creation, arming and firing, and the ring of completions that could not
  * go straight into a poller's array. Polling is in poll.c, the list of the CQ's QPs in cq_pollset.c.
  *
  * Owner: the ring lock for the ring; the armed word is atomic.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * cq.h - completion queues: what fires them, and the ring of completions that could not go straight to a poller.
+ * cq.h - completion queues: arming and firing, and the ring of completions that could not go straight to a poller.
  *
  * Owner: the poll lock for the list of QPs, the ring lock for the ring; the armed word is atomic.
  */

@@ -2,9 +2,9 @@
 /*
  * device_state.c - removal, port and addresses of the device. Control lock.
  *
- * A removal does what it does to a NIC: QPs go to ERR and flush, ids end and tell their peers, calls
- * on the contexts that were open fail with EIO from then on, destroys work. Which of the two notices
- * comes first, or at all, can be chosen, since nothing orders them on a real system either.
+ * A removal has the effect that it has on a NIC: QPs go to ERR and flush, ids end and tell their peers, calls
+ * on the contexts that were open fail with EIO from then on, destroy calls work. Which of the two notices
+ * comes first, or at all, can be chosen, since their order is not defined on a real system either.
  */
 #include "soft/verbs/device_state.h"
 

@@ -2,11 +2,11 @@
 /*
  * mr_index.h - which index of the tables a registration gets, and which key.
  *
- * Indexes are handed out among few at first: the tables' pages are touched as registrations that live need them, not as
- * registrations come and go. Which pages these are is random, and so is the place within them of what has remote
- * rights: a peer over a network, which cannot see the table, has 32 bits to guess, and one that was given a key of this process
- * still 28 of another. Local ones are placed in turn, beside each other, so that one that was given back rests for
- * long. One that gets its remote rights by ibv_rereg_mr() keeps its key.
+ * Indexes are handed out among few at first, so the tables take pages for the number of live registrations, not
+ * for each that comes and goes. Which pages these are is random, and so is the index within them of a registration with
+ * remote rights: a peer over a network, which cannot see the table, has 32 bits to guess, and one that was given a key
+ * of this process still 28 of another. Local ones get indexes in turn, beside each other, so that a freed index is not
+ * used again for long. A registration that gets remote rights by ibv_rereg_mr() keeps its key.
  *
  * Owner: the control lock.
  */

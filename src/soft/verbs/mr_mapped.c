@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * mr_mapped.c - what the kernel says about a range of this process's memory.
+ * mr_mapped.c - asks the kernel about a range of this process's memory.
  *
  * Linux 6.11 and later answer for one mapping at a time; before, all mappings are read as text. A process
  * without /proc learns at least whether the range has holes.

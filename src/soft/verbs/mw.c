@@ -4,7 +4,7 @@
  * by work requests, good only for the QP it was bound on, which its entry in the key table names.
  *
  * Bind and invalidate run in the middle of the send queue, so they take no control lock and no system
- * call: the window's place in the key table was reserved when it was allocated, and a requester
+ * call: the window's entry in the key table was reserved when it was allocated, and a requester
  * that finds a window puts a fence between saying that it is inside and looking again.
  * Owner: a bound window, the lock of its QP; allocation, the control lock.
  */

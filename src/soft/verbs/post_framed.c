@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * post_framed.c - ours alone: one inline SEND of a header in registers and of what lies behind it (soft.h). No work
- * request is built by the caller and read again here.
+ * post_framed.c - a call of this device alone: one inline SEND of a header in registers and of the bytes behind it
+ * (soft.h), without a work request that the caller builds and this code reads again.
  *
  * Owner: the QP's lock.
  */

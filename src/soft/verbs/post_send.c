@@ -4,7 +4,7 @@
  *
  * The short way, for nearly all of them: a small SEND (or WRITE into mapped memory) on a QP with
  * nothing queued goes straight from the caller's memory to where the peer sees it, and is recorded
- * after that. Everything else is recorded first and then transmitted (requester.c).
+ * after that. Any other request is recorded first and then transmitted (requester.c).
  * In a list the slots are all filled first and made visible together.
  *
  * Owner: the QP's lock.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * post_short.h - what the short ways of posting share: straight from the caller's memory to where the peer sees it, and
- * recorded after that.
+ * post_short.h - what the short ways of posting share: bytes go straight from the caller's memory to where the peer
+ * sees them, and the request is recorded after that.
  *
  * Owner: the QP's lock.
  */
