@@ -50,9 +50,8 @@ enum cm_state {
 struct cm_owner {
     struct rdma_cm_id *id;
     uint8_t state; /* enum cm_state */
-    bool
-        listener; /* a struct cm_listener; else a struct cm_conn, in RESOLVING_ADDRINFO a struct cm_addrinfo_query, or in
-                      REMOVAL_WATCH none of them */
+    bool listener; /* a struct cm_listener; else a struct cm_conn, in RESOLVING_ADDRINFO a struct
+                      cm_addrinfo_query, or in REMOVAL_WATCH none of them */
 };
 
 #define CM_CANDIDATES 8 /* addresses of one name that are tried */

@@ -144,8 +144,8 @@ void pool_detach(struct pool *pool);
 struct sluice_msg *pool_get(struct pool *pool, struct pool_cache *cache, size_t bytes);
 void pool_put(struct pool *pool, struct pool_cache *cache, struct sluice_msg *msg);
 /*
- * Several at once, linked by `next`: up to max of so many bytes each, as many as the thread's magazine has at hand, or one as
- * pool_get() finds it; NULL as there. And back: buffers of one class, got with this cache.
+ * Several at once, linked by `next`: up to max of so many bytes each, as many as the thread's magazine has at hand, or
+ * one as pool_get() finds it; NULL as there. And back: buffers of one class, got with this cache.
  */
 struct sluice_msg *pool_get_run(struct pool *pool, struct pool_cache *cache, size_t bytes,
                                 unsigned max, unsigned *count);

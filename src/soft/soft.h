@@ -69,8 +69,8 @@ uint64_t soft_peer_number(
     struct ibv_qp *qp); /* its peer's process, or user if that is another one; 0: another host's */
 bool soft_over_tcp(struct ibv_qp *qp);
 /*
- * Ours alone: whether other hosts are reached. DEFAULT: as SLUICE_SOFT_NET says. How that is, in a line; and that ids which are
- * made on that channel from now on are to do so. EINVAL: it is none of these.
+ * Calls of this device alone. soft_cm_net_text(): how other hosts are reached, in a line; DEFAULT: as SLUICE_SOFT_NET
+ * says. soft_cm_set_net(): ids made on that channel from now on use that way. EINVAL: the value is none of these.
  */
 enum soft_cm_net { SOFT_CM_NET_DEFAULT, SOFT_CM_NET_OFF, SOFT_CM_NET_ON, SOFT_CM_NET_REQUIRE };
 const char *soft_cm_net_text(unsigned net);

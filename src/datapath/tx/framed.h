@@ -12,8 +12,8 @@
  * The bytes of a sluice_send_copy() go the same ways from the caller's memory: no buffer is taken for them.
  *
  * Tokens. A session's `tokens` are messages for which there is a credit, room in the send queue and room in the window,
- * whatever their size below `framed_end`, while it is UP and nothing waits in its queue. They are counted when there are
- * none left. Code that takes any of these without a token, or queues anything, sets them to 0. Credits and room that
+ * whatever their size below `framed_end`, while it is UP and nothing waits in its queue. They are counted when none
+ * are left. Code that takes any of these without a token, or queues anything, sets them to 0. Credits and room that
  * come back are not added, so there are only ever too few.
  *
  * Owner: the loop's thread.

@@ -29,8 +29,8 @@ uint64_t soft_cm_tcp_again_ns(void); /* between two offers */
 void soft_cm_tcp_arrived(struct soft_cm_tcp *tcp, struct soft_fault_id *counted, uint32_t type,
                          union soft_cm_wire_any *msg, size_t bytes);
 /*
- * The message itself, maybe late. By the id's number, or before there is one by `serial`; that of a connection that is no
- * more does nothing.
+ * Delivers the message, maybe late, to the id of that number, or before there is one to the connection of `serial`.
+ * If the connection is gone it does nothing.
  */
 void soft_cm_tcp_deliver(uint64_t number, uint32_t type, const void *msg, size_t bytes);
 

@@ -17,7 +17,7 @@ struct soft_peer;
  */
 int soft_qpn_directory_find(uint32_t qpn, struct soft_peer **peer);
 int soft_qpn_directory_ask(uint32_t qpn, struct soft_peer **peer);
-/* A fresh block of queue pair numbers for this process, or -errno; EAGAIN: another thread had one meanwhile. Gives the lock up. */
+/* A new block of QP numbers for this process, or -errno; EAGAIN: another thread had one. Gives the lock up. */
 int soft_qpn_directory_claim(uint32_t *block);
 void soft_qpn_directory_stop(void);
 void soft_qpn_directory_forked(void);

@@ -47,9 +47,9 @@ void soft_requester_break(struct soft_qp *qp, struct soft_wqe *wqe, enum ibv_wc_
 void soft_requester(struct soft_qp *qp);
 
 /*
- * After something was published: if the other side sleeps, wake it. The sleeper (notify.c: soft_req_notify_cq()) orders its
- * armed word before its last look with membarrier, which also orders us; where one of the two cannot
- * do that, a fence here does.
+ * After something was published: whether the other side sleeps and must be woken. The sleeper (notify.c:
+ * soft_req_notify_cq()) orders its armed word before its last look with membarrier, which also orders us; where one of
+ * the two cannot do that, a fence here does.
  */
 static inline bool bell_wanted(const struct soft_qp *qp, const _Atomic uint32_t *armed) {
     if (!armed)

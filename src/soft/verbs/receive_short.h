@@ -3,7 +3,7 @@
  * receive_short.h - the short way of a message into a receive: straight from the ring, and its completion straight into
  * the poller's array.
  *
- * Owner: the CQ's poll lock, and inside it the QP's. Everything in the ring is read once; the copies are checked and used.
+ * Owner: the CQ's poll lock, and inside it the QP's. Bytes in the ring are read once; the copies are checked and used.
  */
 #ifndef SOFT_VERBS_RECEIVE_SHORT_H
 #define SOFT_VERBS_RECEIVE_SHORT_H
