@@ -3,7 +3,8 @@
 #
 # soft_iwarp.sh - the software device speaks iWARP over TCP to Linux's Soft-iWARP, either of them as listener: Sluice's own
 # programs on both ends, and programs that know nothing of Sluice, at the second host with the software device as drop-in.
-# Then the same through a cable that loses, delays and reorders.
+# Then the same through a cable that loses, delays and reorders. The frames of all but the longest are captured where
+# Soft-iWARP is, and judged by the host (support/judge_capture.sh).
 #
 # Runs in the guest with fabric=hosts: the first host has Soft-iWARP, the second uses the software device.
 set -uo pipefail
@@ -117,6 +118,13 @@ mkfifo pause
 # Nobody at the second host is to find a device of the kernel's.
 rdma link del "${SLUICE_DEVICE_2:?}"
 ours 30000000 100 ''
+"$bin/../tests/capture_peer" "${KERNEL_NET_A:?}" frames > capturing 2> captured &
+recorder=$!
+for ((tries = 0; tries < 300; tries++)); do
+    [[ ! -s capturing ]] || break
+    read -rt 0.1 <> pause
+done
+ours 300000 100 ', captured'
 theirs 20 ''
 # Not ib_send_bw: on a device of iWARP it waits for leave to send, which on any other it does not give.
 for program in ib_send_lat ib_write_lat ib_write_bw ib_read_lat ib_read_bw; do
@@ -129,6 +137,12 @@ tc qdisc add dev "${KERNEL_NET_A:?}" root netem delay 2ms loss 3% reorder 25% 50
 "${second[@]}" tc qdisc add dev "${KERNEL_NET_B:?}" root netem delay 2ms loss 3% reorder 25% 50%
 ours 1000000 50 ' in bad weather'
 theirs 10 ' in bad weather'
+
+kill -TERM "$recorder"
+status=0
+wait "$recorder" || status=$?
+check "captured: $(< captured)" [ "$status" = 0 ]
+cp frames "${KERNEL_EXCHANGE:?}/soft_iwarp.pcap"
 
 printf '%d checks, %d failed\n' "$checks" "$failures"
 ((failures == 0))
