@@ -16,7 +16,9 @@
     X(WC_BATCH, "wc-batch", "completions are polled, and receives posted, several at a time")      \
     X(SRQ, "srq", "sessions share receives")                                                       \
     X(COALESCE, "coalesce", "small messages that wait share a frame")                              \
-    X(RENDEZVOUS, "rendezvous", "large messages are not cut into frames; large requests never are")
+    X(RENDEZVOUS, "rendezvous",                                                                    \
+      "large messages are not cut into frames; large requests never are")                          \
+    X(EXTENDED, "extended", "small frames are posted by extended verbs, where a device has them")
 
 enum technique {
 #define TECHNIQUES_X(name, text, what) TECHNIQUE_##name,

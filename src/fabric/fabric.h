@@ -75,8 +75,16 @@ enum fabric_lack {
     FABRIC_LACKS_ARRIVAL = 4, /* as sent_is_local, of what is sent to that peer */
 };
 
-#define FABRIC_FRAMED 424u /* bytes behind the header that post_framed() takes */
+#define FABRIC_FRAMED 424u /* bytes behind the header that a fabric_post_framed takes, at most */
 #define FABRIC_FRAMED_SIGNALED (1u << 31)
+
+/*
+ * An inline SEND of a header of 24 bytes, whose words are given (the third is 0), and of some bytes behind it: as
+ * ibv_post_send() of one work request, without the caller building either. `bytes` of them; with
+ * FABRIC_FRAMED_SIGNALED it has a completion. Not 0: the device posted nothing, and ibv_post_send() will say why.
+ */
+typedef int fabric_post_framed(struct ibv_qp *qp, uint64_t word0, uint64_t word1,
+                               const uint8_t *from, uint32_t bytes, uint64_t wr_id);
 
 struct fabric_ops {
     const char *name; /* "system" or "soft" */
@@ -86,14 +94,13 @@ struct fabric_ops {
     void (*get_traits)(const struct ibv_device *dev, const struct ibv_device_attr *attr,
                        struct fabric_traits *traits);
 
+    /* The call for small frames of a device; and how many bytes behind the header it takes on this QP, 0: it is not for this QP. */
+    fabric_post_framed *(*get_post_framed)(const struct ibv_device_attr *attr);
+    uint32_t (*framed_most)(struct ibv_qp *qp, uint32_t inline_most);
     /*
-     * An inline SEND of a header of 24 bytes, whose words are given (the third is 0), and of up to FABRIC_FRAMED bytes
-     * behind it: as ibv_post_send() of one work request, without the caller building either. `bytes` of them; with
-     * FABRIC_FRAMED_SIGNALED it has a completion. Not 0: the device posted nothing, and ibv_post_send() will say why.
-     * NULL where the device has no such call.
+     * As create_qp, but extended verbs can post its sends too (ibv_wr_post(3)). NULL and errno: the device has none.
      */
-    int (*post_framed)(struct ibv_qp *qp, uint64_t word0, uint64_t word1, const uint8_t *from,
-                       uint32_t bytes, uint64_t wr_id);
+    struct ibv_qp *(*create_extended_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 
     /*
      * From now on this SRQ gives the receive that was posted last, whose memory is in the cache, and not the one

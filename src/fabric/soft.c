@@ -8,6 +8,7 @@
 
 #include <errno.h>
 
+#include "fabric/extended.h"
 #include "fabric/fabric.h"
 #include <sluice/sluice.h>
 
@@ -52,6 +53,25 @@ static int near_nothing(struct hwloc_topology *topology, struct ibv_device *dev,
     return -1;
 }
 
+/* A device like another one has what that one has: a call of ours alone is not among it. */
+static fabric_post_framed *get_post_framed(const struct ibv_device_attr *attr) {
+    return get_profile() ? extended_post_framed_of(attr) : soft_post_framed;
+}
+
+/* Ours takes by value whatever it takes, however little an inline work request may have. */
+static uint32_t framed_most(struct ibv_qp *qp, uint32_t inline_most) {
+    if (!get_profile())
+        return FABRIC_FRAMED;
+    return soft_qp_to_qp_ex(qp) ? extended_framed_most(inline_most) : 0;
+}
+
+static struct ibv_qp *create_extended_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
+    if (get_profile())
+        return extended_create_qp(pd, attr);
+    errno = EOPNOTSUPP; /* there is a shorter way */
+    return NULL;
+}
+
 _Static_assert(FABRIC_FRAMED == SOFT_FRAMED && FABRIC_FRAMED_SIGNALED == SOFT_FRAMED_SIGNALED,
                "the device takes what the fabric promises");
 
@@ -94,7 +114,9 @@ const struct fabric_ops fabric_soft = {
     .modify_qp = soft_modify_qp,
     .query_qp = soft_query_qp,
     .destroy_qp = soft_destroy_qp,
-    .post_framed = soft_post_framed,
+    .get_post_framed = get_post_framed,
+    .framed_most = framed_most,
+    .create_extended_qp = create_extended_qp,
     .srq_newest_first = soft_srq_newest_first,
     .create_event_channel = soft_create_event_channel,
     .destroy_event_channel = soft_destroy_event_channel,

@@ -10,6 +10,7 @@
  * Threads: as thread-safe as rdma-core. The lookup runs once, guarded by an atomic.
  */
 #define _GNU_SOURCE
+#include "fabric/extended.h"
 #include "fabric/fabric.h"
 
 #include <dlfcn.h>
@@ -28,6 +29,10 @@
 
 static int system_query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr *attr) {
     return ibv_query_port(ctx, port, attr);
+}
+
+static uint32_t system_framed_most(struct ibv_qp *qp, uint32_t inline_most) {
+    return ibv_qp_to_qp_ex(qp) ? extended_framed_most(inline_most) : 0;
 }
 
 static struct ibv_mr *system_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access) {
@@ -187,6 +192,9 @@ const struct fabric_ops fabric_system = {
     .name = "system",
     .software = false,
     .get_traits = system_traits,
+    .get_post_framed = extended_post_framed_of,
+    .framed_most = system_framed_most,
+    .create_extended_qp = extended_create_qp,
 
     .get_device_list = ibv_get_device_list,
     .free_device_list = ibv_free_device_list,

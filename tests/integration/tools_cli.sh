@@ -175,7 +175,7 @@ for tool in sluice-lat sluice-bw; do
     expect 2 "-D: 'soon' is not a time in seconds" $tool -D soon
     expect 2 "-p: 65536 is out of range: 0 to 65535" $tool -p 65536
     expect 2 "--mode: 'lazy' is none of spin, adaptive, block" $tool --mode lazy
-    expect 2 "--without: 'luck' is none of inline, wr-batch, signalling, wc-batch, srq, coalesce, rendezvous" \
+    expect 2 "--without: 'luck' is none of inline, wr-batch, signalling, wc-batch, srq, coalesce, rendezvous, extended" \
         $tool --without coalesce,luck
     expect 2 "--without: '' is none of" $tool --without inline,
     expect 2 "--rendezvous: 'both' is none of auto, read, write" $tool --rendezvous both
@@ -293,7 +293,7 @@ run sluice-bw "127.0.0.1:$port" --requests 8 -s 1K -D 0.2 </dev/null
 check "bw --requests -D: status $status" [ "$status" = 0 ]
 run sluice-bw "127.0.0.1:$port" -D 0.2 -l 1 -t 8 --json </dev/null
 check "bw -D: status $status" lines_are 1 "$bw_line" "$work/out"
-for without in inline wr-batch signalling wc-batch srq coalesce rendezvous \
+for without in inline wr-batch signalling wc-batch srq coalesce rendezvous extended \
     inline,wr-batch,signalling,wc-batch,srq,coalesce,rendezvous; do
     run sluice-bw "127.0.0.1:$port" -b -s 64 -n 300 --without $without --json </dev/null
     check "bw --without $without: status $status" [ "$status" = 0 ]

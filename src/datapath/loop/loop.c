@@ -200,7 +200,7 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
     l->node = n;
     l->pool = n->pool;
     l->rx_pool = n->rx_pool;
-    l->post_framed = n->fabric->post_framed;
+    l->post_framed = n->fabric->get_post_framed(&n->device_attr);
     l->wc_max = n->options.without & WITHOUT_WC_BATCH ? 1 : LOOP_WC_BATCH;
     l->recv_max = n->options.without & WITHOUT_WC_BATCH ? 1 : LOOP_WR_BATCH;
     l->cpu = cpu;

@@ -100,8 +100,7 @@ struct sluice_loop {
     _Atomic(const void *) owner;
     _Atomic uint32_t send_busy, poll_busy;
     struct ibv_cq *cq;
-    int (*post_framed)(struct ibv_qp *qp, uint64_t word0, uint64_t word1, const uint8_t *from,
-                       uint32_t bytes, uint64_t wr_id); /* the fabric's */
+    fabric_post_framed *post_framed; /* the fabric's */
     struct pool_cache *cache, *rx_cache;
     struct pool *pool, *rx_pool; /* messages of the application; what is received */
     struct sluice_node *node;

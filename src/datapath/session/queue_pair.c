@@ -25,6 +25,18 @@ uint32_t queue_pair_sges(const struct sluice_node *n) {
                                        : (uint32_t)sges;
 }
 
+/* Such that extended verbs can post its sends, where the device makes those. */
+static struct ibv_qp *create(const struct sluice_node *n, struct ibv_qp_init_attr *init) {
+    struct ibv_qp_init_attr wanted = *init;
+    if (!(n->options.without & (WITHOUT_EXTENDED | WITHOUT_INLINE))) {
+        struct ibv_qp *qp = n->fabric->create_extended_qp(n->pd, init);
+        if (qp)
+            return qp;
+        *init = wanted; /* a device may write into it before it fails */
+    }
+    return n->fabric->create_qp(n->pd, init);
+}
+
 struct ibv_qp *queue_pair_create(struct sluice_node *n, struct ibv_qp_init_attr *init) {
     uint32_t wanted = atomic_load_explicit(&n->inline_wanted, memory_order_relaxed);
     if (n->options.without & WITHOUT_INLINE)
@@ -33,7 +45,7 @@ struct ibv_qp *queue_pair_create(struct sluice_node *n, struct ibv_qp_init_attr 
     for (;;) {
         init->cap = cap; /* a device may write into it before it fails */
         init->cap.max_inline_data = wanted;
-        struct ibv_qp *qp = n->fabric->create_qp(n->pd, init);
+        struct ibv_qp *qp = create(n, init);
         if (qp) {
             if (!wanted) /* more than asked for is not used either */
                 init->cap.max_inline_data = 0;

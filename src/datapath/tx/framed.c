@@ -9,13 +9,11 @@ static uint64_t less(uint64_t a, uint64_t b) {
 }
 
 uint16_t framed_end(const struct session *s) {
-    const struct fabric_ops *fabric = s->node->fabric;
     uint64_t inlined = s->connection.sq.inline_max;
-    bool like_another = fabric->get_profile && fabric->get_profile();
-    if (!fabric->post_framed || like_another || inlined < FRAME_BYTES)
+    if (inlined < FRAME_BYTES)
         return 0;
-    /* Any message that it takes is taken by value, however little an inline work request may have. */
-    return (uint16_t)(less(FABRIC_FRAMED, less(s->tx.message_max, s->tx.frame_payload)) + 1);
+    uint64_t most = s->node->fabric->framed_most(s->connection.qp, (uint32_t)inlined);
+    return most > 0 ? (uint16_t)(less(most, less(s->tx.message_max, s->tx.frame_payload)) + 1) : 0;
 }
 
 bool framed_tokens(struct session *s) {

@@ -13,6 +13,7 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/soft.h"
 #include "soft/verbs/internal.h"
+#include "soft/verbs/profile.h"
 #include "soft/verbs/qp.h"
 
 struct soft_batch {
@@ -199,6 +200,8 @@ static uint64_t ops_of(enum ibv_qp_type type) {
     const uint64_t writes = sends | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
                             IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW |
                             IBV_QP_EX_WITH_SEND_WITH_INV;
+    if (soft_profile()->iwarp) /* its driver has no such calls */
+        return 0;
     switch (type) {
     case IBV_QPT_RC:
         return writes | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |

@@ -161,11 +161,11 @@ static void a_technique_that_does_not_exist_is_named(void **state) {
         const char *list, *text;
     } rows[] = {
         {"luck", "SLUICE_WITHOUT: 'luck' is none of inline wr-batch signalling wc-batch srq "
-                 "coalesce rendezvous"},
+                 "coalesce rendezvous extended"},
         {"inline,srqs", "SLUICE_WITHOUT: 'srqs' is none of inline wr-batch signalling wc-batch "
-                        "srq coalesce rendezvous"},
+                        "srq coalesce rendezvous extended"},
         {",inline", "SLUICE_WITHOUT: '' is none of inline wr-batch signalling wc-batch srq "
-                    "coalesce rendezvous"},
+                    "coalesce rendezvous extended"},
         {"inline,wr-batch,signalling,wc-batch,srq,coalesce,rendezvous", NULL},
         {"", NULL},
     };

@@ -53,7 +53,7 @@ static size_t common_options(struct perf_options *o, struct option *list) {
          "spin, adaptive or block: how to wait (default spin)"},
         {0, "without", "LIST", OPTION_SET, &o->without, NULL, 0, 0, technique_names,
          "leave techniques out, on this side: inline, wr-batch,\nsignalling, wc-batch, srq,"
-         " coalesce, rendezvous; with commas"},
+         " coalesce, rendezvous, extended; with commas"},
         {0, "rendezvous", "WAY", OPTION_CHOICE, &o->rendezvous, NULL, 0, 0, rendezvous_names,
          "how large messages go: auto, read or write (default auto)"},
         {0, "rendezvous-above", "BYTES", OPTION_SIZE, &o->rendezvous_above, NULL, 1, PERF_SIZE_MAX,
