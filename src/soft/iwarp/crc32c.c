@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * crc32c.c - the polynomial 0x1edc6f41 reflected, from and to all ones: SSE4.2 (three chains of
- * it where there is PCLMUL) or ARMv8's CRC32 where the CPU has it, which
- * is asked when the program runs, a table otherwise.
+ * crc32c.c - the polynomial 0x1edc6f41 reflected, from and to all ones. The CPU's instruction computes it, SSE4.2 (in
+ * three chains where there is PCLMUL) or ARMv8's CRC32, if the running CPU has one; a table otherwise.
  *
  * Pure; any thread.
  */
@@ -20,7 +19,7 @@
 
 /* ---- by a table, a byte at a time --------------------------------------------------------------------- */
 
-/* What each byte makes of a state of zero. */
+/* The state that each byte leaves behind when the state before was zero. */
 static const uint32_t table[256] = {
     0x00000000, 0xf26b8303, 0xe13b70f7, 0x1350f3f4, 0xc79a971f, 0x35f1141c, 0x26a1e7e8, 0xd4ca64eb,
     0x8ad958cf, 0x78b2dbcc, 0x6be22838, 0x9989ab3b, 0x4d43cfd0, 0xbf284cd3, 0xac78bf27, 0x5e133c24,
@@ -87,12 +86,12 @@ __attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t state,
     return state;
 }
 
-/* ---- by three chains of it at a time ---------------------------------------------------------------------- */
+/* ---- by three chains of the instruction at a time --------------------------------------------------------- */
 
 /*
- * An instruction takes three cycles, and one may begin each cycle. What two chains came to is moved on over the bytes of
- * those behind it: multiplied by x to the power of 8 bits a byte less 33, without carries, which the instruction brings
- * back to 32 bits.
+ * The instruction takes three cycles, and one may begin each cycle. At the end the results of the first two chains are
+ * moved on over the bytes of the chains behind them: a carry-less product with x to the power of 8 bits a byte less 33,
+ * which the instruction reduces to 32 bits.
  */
 #define CHAINS 3u
 #define CHAIN_BYTES 128u
@@ -127,7 +126,7 @@ by_chains(uint32_t state, const uint8_t *at, size_t bytes) {
 #elif defined(__aarch64__) && defined(__AARCH64EL__)
 
 static bool has_instruction(void) {
-    static atomic_int known; /* 1: it has not, 2: it has */
+    static atomic_int known; /* 0: not asked yet, 1: the CPU has none, 2: the CPU has it */
     int has = atomic_load_explicit(&known, memory_order_relaxed);
     if (has == 0) {
         has = getauxval(AT_HWCAP) & HWCAP_CRC32 ? 2 : 1;
@@ -136,7 +135,7 @@ static bool has_instruction(void) {
     return has == 2;
 }
 
-/* In assembly, since compilers differ in how they are told that a function may use it. */
+/* In assembly, since compilers differ in how a function is marked as using this extension. */
 static uint32_t by_instruction(uint32_t state, const uint8_t *at, size_t bytes) {
     for (; bytes >= 8; bytes -= 8, at += 8) {
         uint64_t word;
@@ -172,7 +171,7 @@ static uint32_t by_chains(uint32_t state, const uint8_t *at, size_t bytes) {
 
 #endif
 
-/* ---- the door -------------------------------------------------------------------------------------------- */
+/* ---- calls of other files -------------------------------------------------------------------------------- */
 
 bool iwarp_crc32c_has(enum iwarp_crc_way way) {
     return way == IWARP_CRC_TABLE || (way == IWARP_CRC_CHAINS ? has_chains() : has_instruction());

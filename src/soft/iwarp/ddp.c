@@ -2,7 +2,8 @@
 /*
  * ddp.c - headers of DDP segments to bytes and back.
  *
- * Pure; any thread. What is read comes from a peer: what is not refused has an opcode that exists, on its queue.
+ * Pure; any thread. A header that is read comes from a peer: one that is not refused has an existing opcode, and that
+ * opcode's queue.
  */
 #include "soft/iwarp/ddp.h"
 

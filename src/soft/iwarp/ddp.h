@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * ddp.h - the header of a DDP segment (RFC 5041), with the two bytes that are DDP's and RDMAP's control fields.
+ * ddp.h - the header of a DDP segment (RFC 5041), with the control fields of DDP and RDMAP, its first two bytes.
  *
- * A tagged segment says where it goes, by STag and offset. An untagged one goes to a queue, as a part of the message
- * of that number (MSN), at an offset within it (MO). Pure; any thread.
+ * A tagged segment names its target memory by STag and offset. An untagged segment goes to a queue, as a part of the
+ * message with that number (MSN), at an offset within the message (MO). Pure; any thread.
  */
 #ifndef SOFT_IWARP_DDP_H
 #define SOFT_IWARP_DDP_H
@@ -20,24 +20,24 @@
 #define IWARP_HEADER_MIN IWARP_TAGGED_BYTES
 
 struct iwarp_ddp {
-    uint8_t opcode; /* of RDMAP; says whether it is tagged */
+    uint8_t opcode; /* of RDMAP; decides whether the segment is tagged */
     bool last;
-    uint32_t stag;           /* tagged: its target; else the one to invalidate, or immediate data */
-    uint64_t offset;         /* tagged: in its target */
+    uint32_t stag;   /* tagged: the target; else the STag to invalidate, or immediate data */
+    uint64_t offset; /* tagged: in the target */
     uint32_t queue, msn, mo; /* untagged */
 };
 
-/* The bytes of a header, by its first. */
+/* The length of a header, by its first byte. */
 static inline unsigned iwarp_ddp_bytes(uint8_t first) {
     return first & 0x80 ? IWARP_TAGGED_BYTES : IWARP_UNTAGGED_BYTES;
 }
 
-/* Returns how many bytes it is. */
+/* Returns the length of the header. */
 size_t iwarp_ddp_put(uint8_t out[IWARP_HEADER_MAX], const struct iwarp_ddp *ddp);
 /*
- * The header as it came: iwarp_ddp_bytes() of them. Refused, with the Terminate that it gets: another version of DDP or
- * RDMAP, a message that there is not (extended: those of RFC 7306 are) or that is not sent so, a queue that
- * is not that message's. Bits that are reserved are not looked at, as the RFCs have it.
+ * Reads a header of iwarp_ddp_bytes() bytes. Refuses, and returns the Terminate to send: another version of DDP or
+ * RDMAP, an unknown opcode (extended: RFC 7306's are known), a tagged opcode in an untagged segment or the reverse, a
+ * queue of another opcode. Reserved bits are ignored, as the RFCs demand.
  */
 enum iwarp_refusal iwarp_ddp_get(struct iwarp_ddp *ddp, const uint8_t *in, bool extended);
 

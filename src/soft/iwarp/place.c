@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * place.c - payload into its pieces of memory, by copying or by having been read there.
+ * place.c - puts payload into its pieces of memory: copies it, or notes that it was read there.
  *
- * Owner: who receives the stream.
+ * Owner: the thread that receives the stream.
  */
 #include "soft/iwarp/place.h"
 

@@ -24,7 +24,7 @@ void iwarp_read_get(struct iwarp_read *read, const uint8_t in[IWARP_READ_BYTES])
     read->source_offset = iwarp_get64(in + 20);
 }
 
-/* Add carries through all bits; compare and swap are of all bits. */
+/* The masks: an addition carries through all bits; a comparison and a swap take all bits. */
 void iwarp_atomic_put(uint8_t out[IWARP_ATOMIC_BYTES], const struct iwarp_atomic *atomic) {
     bool swap = atomic->kind == IWARP_COMPARE_AND_SWAP;
     iwarp_put32(out, (uint32_t)atomic->kind);

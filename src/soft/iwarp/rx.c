@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rx.c - the frame as a state machine; what its segments mean is rx_segment.c.
+ * rx.c - reads frames, as a state machine; rx_segment.c has the meaning of their segments.
  *
- * Owner: one thread at a time. All bytes are a peer's: lengths say how much is taken, never how much is allocated.
+ * Owner: one thread at a time. All bytes come from a peer: its lengths decide how much is read, never how much is
+ * allocated.
  */
 #include "soft/iwarp/rx.h"
 
@@ -31,7 +32,10 @@ static void refuse(struct iwarp_rx *rx, enum iwarp_refusal refusal) {
     iwarp_place_nowhere(&rx->place);
 }
 
-/* The rest of the frame goes nowhere; it is told when the frame was right, which only check values can say. */
+/*
+ * Drops the rest of the frame. With check values the refusal waits for the end of the frame, where they show whether
+ * the frame arrived as it was sent.
+ */
 static void doom(struct iwarp_rx *rx, enum iwarp_refusal refusal) {
     iwarp_place_nowhere(&rx->place);
     if (rx->doomed != IWARP_FINE)
@@ -46,7 +50,7 @@ static void count_check(struct iwarp_rx *rx, const void *data, size_t bytes) {
         rx->check = iwarp_crc32c(rx->check, data, bytes);
 }
 
-/* Bytes up to `want` of what is gathered. True: they are there. */
+/* Adds bytes to `to` until it has `want`. True: it has them. */
 static bool gather(struct iwarp_rx *rx, uint8_t *to, unsigned want, const uint8_t **data,
                    size_t *bytes) {
     size_t n = want > rx->have ? want - rx->have : 0;
@@ -60,9 +64,9 @@ static bool gather(struct iwarp_rx *rx, uint8_t *to, unsigned want, const uint8_
     return rx->have >= want;
 }
 
-/* ---- a frame's parts; each returns whether it is done ---------------------------------------------------- */
+/* ---- the parts of a frame; each function returns whether its part is done -------------------------------- */
 
-/* Where all of the frame is here, it is looked at before anything of it is believed. */
+/* If the whole frame is at hand, its check value is checked before anything of the frame is used. */
 static void check_ahead(struct iwarp_rx *rx, const uint8_t *data, size_t bytes) {
     if (bytes < IWARP_LENGTH_BYTES)
         return;
@@ -76,7 +80,7 @@ static void check_ahead(struct iwarp_rx *rx, const uint8_t *data, size_t bytes) 
         refuse(rx, IWARP_MPA_CRC);
 }
 
-/* From here on the rest of the segment is payload. */
+/* The rest of the segment is payload. */
 static void head_done(struct iwarp_rx *rx, unsigned header) {
     count_check(rx, rx->head, rx->have);
     rx->left = rx->payload = rx->segment - header;
@@ -87,7 +91,7 @@ static bool take_head(struct iwarp_rx *rx, const uint8_t **data, size_t *bytes) 
     if (!gather(rx, rx->head, IWARP_LENGTH_BYTES, data, bytes))
         return false;
     rx->segment = iwarp_get16(rx->head);
-    /* Where there is no whole header, the segment is payload that goes nowhere. */
+    /* A segment too short for its header is read as payload, and dropped. */
     unsigned header = rx->segment < IWARP_HEADER_MIN ? 0 : IWARP_HEADER_MIN;
     if (!gather(rx, rx->head, IWARP_LENGTH_BYTES + header, data, bytes))
         return false;
@@ -125,7 +129,7 @@ static void took_payload(struct iwarp_rx *rx, size_t bytes) {
         rx->state = STATE_TAIL;
 }
 
-#define AT_ONCE 8192u /* is placed while a cache of the first level has it from being summed */
+#define AT_ONCE 8192u /* summed, then copied while the first-level cache still has it */
 
 static void place_payload(struct iwarp_rx *rx, const uint8_t *data, size_t bytes) {
     while (bytes > 0) {
@@ -235,7 +239,7 @@ void iwarp_rx_withdraw(struct iwarp_rx *rx, enum iwarp_refusal refusal) {
         doom(rx, refusal);
 }
 
-/* With the header of what was refused, if that was one, and the READ request, if that was one. */
+/* With the header of the refused segment, if that had a whole one, and the READ request, if that was refused. */
 void iwarp_rx_terminate(const struct iwarp_rx *rx, struct iwarp_terminate *terminate) {
     *terminate = (struct iwarp_terminate){.refusal = rx->refusal};
     if (!rx->headed || iwarp_refusal_layer(rx->refusal) > 1)

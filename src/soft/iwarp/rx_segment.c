@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rx_segment.c - segments to messages, in the order of DDP, and each kind to its owner's operation.
+ * rx_segment.c - puts segments together to messages, in the order of DDP, and calls the owner's operation for each.
  *
- * Owner: as rx.h. The header is a peer's and has passed iwarp_ddp_get() only: its opcode exists, on its queue.
+ * Owner: as rx.h. The header comes from a peer and has passed iwarp_ddp_get() only: its opcode exists, and its queue is
+ * that opcode's.
  */
 #include "soft/iwarp/rx_segment.h"
 
@@ -13,14 +14,14 @@
 
 /* ---- a segment begins ------------------------------------------------------------------------------------ */
 
-/* The owner's place is as long as it was asked for; anything else is a mistake of this side. */
+/* The owner must name exactly as much memory as was asked for; any other length is an error of this end. */
 static enum iwarp_refusal check_place(const struct iwarp_rx *rx, enum iwarp_refusal refusal) {
     if (refusal == IWARP_FINE && iwarp_place_left(&rx->place) != rx->payload)
         return IWARP_LOCAL_CATASTROPHIC;
     return refusal;
 }
 
-/* The payload that a message of one segment has; SENDs have any. */
+/* The only length of a message that the device reads itself; SENDs have any. */
 static uint32_t own_bytes(unsigned opcode) {
     switch (opcode) {
     case IWARP_READ_REQUEST:
@@ -37,14 +38,14 @@ static uint32_t own_bytes(unsigned opcode) {
 
 static enum iwarp_refusal begin_own(const struct iwarp_rx *rx) {
     const struct iwarp_ddp *ddp = &rx->ddp;
-    if (ddp->opcode == IWARP_TERMINATE) /* what there is of it is read, and ends all in any case */
+    if (ddp->opcode == IWARP_TERMINATE) /* of any length, since it ends the stream in any case */
         return ddp->last ? IWARP_FINE : IWARP_UNTAGGED_TOO_LONG;
     if (!ddp->last || rx->payload > own_bytes(ddp->opcode))
         return IWARP_UNTAGGED_TOO_LONG;
     return rx->payload == own_bytes(ddp->opcode) ? IWARP_FINE : IWARP_OPERATION_OTHER;
 }
 
-/* The number, the offset, and that it goes on with what is open. */
+/* Checks the message number, the offset, and that the segment continues the open message. */
 static enum iwarp_refusal check_order(const struct iwarp_rx *rx) {
     const struct iwarp_ddp *ddp = &rx->ddp;
     bool goes_on = rx->untagged.open && ddp->opcode != IWARP_TERMINATE;
@@ -79,7 +80,7 @@ static bool begin_untagged(struct iwarp_rx *rx, enum iwarp_refusal *refusal) {
     return true;
 }
 
-/* The answer to the oldest READ, exactly: no byte more or less, and not elsewhere. */
+/* Accepts only the answer to the oldest READ: exactly its length, at exactly its target. */
 static enum iwarp_refusal begin_response(struct iwarp_rx *rx, uint32_t at) {
     struct iwarp_read read;
     if (!rx->ops->reading(rx->owner, &read))
@@ -111,7 +112,7 @@ static enum iwarp_refusal begin_tagged(struct iwarp_rx *rx) {
         return IWARP_TAGGED_BOUNDS;
     if (ddp->opcode == IWARP_READ_RESPONSE)
         return begin_response(rx, at);
-    /* Of nothing, neither STag nor offset is looked at. */
+    /* The STag and the offset of an empty WRITE are not checked. */
     if (rx->payload == 0)
         return IWARP_FINE;
     return check_place(rx,

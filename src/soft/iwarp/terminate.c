@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * terminate.c - bytes of the Terminate message (RFC 5040, 4.8), and completion statuses of its codes.
+ * terminate.c - bytes of the Terminate message (RFC 5040, 4.8), and completion statuses for its codes.
  *
- * Pure; any thread. What is read comes from a peer: nothing of it is believed but for the log and for the status of
- * a request that fails anyway.
+ * Pure; any thread. A Terminate that is read comes from a peer: its content decides only which request was refused, if
+ * the stream has such a one (qp_ack.c), and the status of that request.
  */
 #include "soft/iwarp/terminate.h"
 
@@ -15,7 +15,7 @@
 #define HAS_HEADER 0x40u
 #define HAS_READ 0x20u
 #define FLAGS (HAS_LENGTH | HAS_HEADER | HAS_READ)
-#define SWAPPED_FLAGS 0x07u /* the same three, from the other end of the byte */
+#define SWAPPED_FLAGS 0x07u /* the same three, in reverse bit order */
 #define UNTAGGED_HEADER 18u
 #define TAGGED_HEADER 14u
 
@@ -39,7 +39,7 @@ size_t iwarp_terminate_put(uint8_t out[IWARP_TERMINATE_MAX], const struct iwarp_
     return at;
 }
 
-/* There is such a code. */
+/* The RFCs define this code. */
 static bool known(unsigned refusal) {
     static const struct {
         uint8_t layer, type;
@@ -87,7 +87,7 @@ void iwarp_terminate_get(struct iwarp_terminate *t, const uint8_t *in, size_t by
     memcpy(t->read_request, in + at, IWARP_TERMINATE_READ_BYTES);
 }
 
-/* Soft-iWARP says "no buffer" of a message that is too long, too: the former is what happens. */
+/* Soft-iWARP sends "no buffer" also for a message that is too long; a missing receive is the usual reason. */
 enum ibv_wc_status iwarp_refusal_of_request(unsigned refusal) {
     switch (refusal) {
     case IWARP_UNTAGGED_NO_BUFFER:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * terminate.h - why a stream ends: the codes of the Terminate message, its bytes, and what a work request or a receive
- * completes with.
+ * terminate.h - why a stream ends: the codes of the Terminate message, its bytes, and the status that a work request or
+ * a receive then completes with.
  *
  * Pure; any thread.
  */
@@ -17,7 +17,7 @@
 #define IWARP_TERMINATE_READ_BYTES 28u /* of the READ request that was refused */
 #define IWARP_TERMINATE_MAX (4u + 2u + IWARP_TERMINATE_HEADER_MAX + IWARP_TERMINATE_READ_BYTES)
 
-/* One bit that tells a refusal from none, since 0/0/0 is one. */
+/* 0x10000 tells layer 0, type 0, code 0, which is a refusal, from IWARP_FINE. */
 #define IWARP_REFUSAL(layer, type, code) (0x10000 | (layer) << 12 | (type) << 8 | (code))
 
 enum iwarp_refusal {
@@ -60,7 +60,7 @@ enum iwarp_refusal {
     IWARP_MPA_RTR = IWARP_REFUSAL(2, 0, 7),
 };
 
-/* Of any refusal, also one that a peer says and that has no name here. */
+/* For any refusal, also one that a peer sends and that has no name here. */
 static inline unsigned iwarp_refusal_layer(unsigned refusal) {
     return refusal >> 12 & 15;
 }
@@ -75,26 +75,27 @@ static inline unsigned iwarp_refusal_code(unsigned refusal) {
 
 /* The payload of a Terminate message. */
 struct iwarp_terminate {
-    unsigned refusal; /* of enum iwarp_refusal, or what the peer says */
-    /* What was refused, as far as it is told. */
-    uint16_t segment;     /* its length; counts if there is a header */
+    unsigned refusal; /* of enum iwarp_refusal, or what the peer sent */
+    /* The refused segment, as far as the message has it. */
+    uint16_t segment;     /* its length; valid only if there is a header */
     uint8_t header_bytes; /* 0: no header */
     uint8_t header[IWARP_TERMINATE_HEADER_MAX];
     bool read; /* the READ request follows */
     uint8_t read_request[IWARP_TERMINATE_READ_BYTES];
 };
 
-/* Returns how many bytes it is. */
+/* Returns the length of the message. */
 size_t iwarp_terminate_put(uint8_t out[IWARP_TERMINATE_MAX], const struct iwarp_terminate *t);
 /*
- * What a peer says, as far as it can be read; always ends the stream. Soft-iWARP on little-endian machines swaps the
- * halves of bytes, which its flags show: such a one is put right. Without flags it is told by what exists.
+ * Reads a peer's Terminate as far as possible; a Terminate always ends the stream. Soft-iWARP on little-endian machines
+ * has the fields within a byte in reverse order: its flags show that, and without flags a code that exists only in
+ * that order does. Such a message is put right.
  */
 void iwarp_terminate_get(struct iwarp_terminate *t, const uint8_t *in, size_t bytes);
 
-/* What the request completes with that the peer refused so. */
+/* The status of a request that the peer refused with this code. */
 enum ibv_wc_status iwarp_refusal_of_request(unsigned refusal);
-/* What the receive completes with in which the stream ended, because this side refused so. */
+/* The status of the receive for the message that this end refused with this code. */
 enum ibv_wc_status iwarp_refusal_of_receive(unsigned refusal);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * tx.c - messages to frames in batches.
+ * tx.c - puts messages into frames, in batches.
  *
- * Owner: one thread at a time. `iov` from iov_at on is what is not sent; bytes of `side` that follow each other are one
- * piece of it.
+ * Owner: one thread at a time. The pieces of `iov` from iov_at on are not sent yet; bytes of `side` that follow each
+ * other are one piece.
  */
 #include "soft/iwarp/tx.h"
 
@@ -15,7 +15,7 @@
 #include "soft/iwarp/wire.h"
 
 void iwarp_tx_init(struct iwarp_tx *tx, bool crc, unsigned mulpdu) {
-    memset(tx, 0, offsetof(struct iwarp_tx, iov)); /* the rest is touched when it is used */
+    memset(tx, 0, offsetof(struct iwarp_tx, iov)); /* the rest stays untouched until used */
     tx->crc = crc;
     tx->mulpdu = mulpdu;
     for (unsigned i = 0; i < IWARP_QUEUES; i++)
@@ -24,7 +24,7 @@ void iwarp_tx_init(struct iwarp_tx *tx, bool crc, unsigned mulpdu) {
 
 /* ---- the batch ------------------------------------------------------------------------------------------- */
 
-#define COPY_AT_ONCE 8192u /* the copy is summed while a cache of the first level has it */
+#define COPY_AT_ONCE 8192u /* copied, then summed while the first-level cache still has the copy */
 
 static size_t side_room(const struct iwarp_tx *tx) {
     return (tx->lent ? IWARP_TX_LENT : IWARP_TX_SIDE) - tx->side_bytes;
@@ -38,7 +38,7 @@ static uint8_t *side_at(struct iwarp_tx *tx) {
     return (tx->lent ? tx->lent : tx->side) + tx->side_bytes;
 }
 
-/* For a frame with pieces in place, and for one of which so much is copied. */
+/* For one more frame, with so many pieces that are not copied, or so many bytes that are. */
 static bool has_room(const struct iwarp_tx *tx, unsigned pieces, uint64_t copy) {
     copy = copy < IWARP_TX_COPY ? IWARP_TX_COPY : copy;
     copy = copy < copy_segment(tx) ? copy : copy_segment(tx);
@@ -50,7 +50,7 @@ static void add_piece(struct iwarp_tx *tx, const void *at, size_t bytes) {
     tx->iov[tx->iov_count++] = (struct iovec){(void *)(uintptr_t)at, bytes};
 }
 
-/* So many bytes that were written behind what is in use of it. */
+/* Adds so many bytes, which the caller wrote at side_at(), to the batch. */
 static void add_side(struct iwarp_tx *tx, size_t bytes) {
     uint8_t *at = side_at(tx);
     struct iovec *last = tx->iov_count > tx->iov_at ? &tx->iov[tx->iov_count - 1] : NULL;
@@ -69,7 +69,7 @@ static void consume(struct iwarp_tx *tx, size_t bytes) {
         tx->at++;
 }
 
-/* The first byte of payload as it was, and another one on the wire. */
+/* A fault: sums the first byte of payload as it is, and sends another. */
 static uint32_t add_corrupt(struct iwarp_tx *tx, uint32_t crc) {
     uint8_t *to = side_at(tx);
     memcpy(to, tx->piece[tx->at].iov_base, 1);
@@ -82,7 +82,7 @@ static uint32_t add_corrupt(struct iwarp_tx *tx, uint32_t crc) {
     return crc;
 }
 
-/* Returns the check value with it: of the copy, where one is made, as the original may be another by now. */
+/* Returns the check value with the payload: of the copy, if there is one, as the original may have changed since. */
 static uint32_t add_payload(struct iwarp_tx *tx, size_t bytes, uint32_t crc) {
     bool copy = tx->copied || bytes <= IWARP_TX_COPY;
     if (__builtin_expect(tx->corrupt && bytes > 0, 0)) {
@@ -123,7 +123,7 @@ static void add_frame(struct iwarp_tx *tx) {
     memset(tail, 0, IWARP_PAD_MAX);
     if (tx->crc)
         crc = iwarp_crc32c(crc, tail, pad);
-    crc ^= tx->corrupt; /* there is no payload */
+    crc ^= tx->corrupt; /* without payload the fault changes the check value */
     tx->corrupt = false;
     iwarp_crc32c_put(tail + pad, crc);
     add_side(tx, pad + IWARP_CRC_BYTES);
@@ -142,7 +142,7 @@ static void fill(struct iwarp_tx *tx) {
 
 /* ---- messages -------------------------------------------------------------------------------------------- */
 
-/* Positions from the beginning of a message to its end. */
+/* The bytes of the stream that a message takes. */
 static uint64_t message_bytes(uint32_t payload, unsigned segment_max, unsigned header) {
     uint64_t full = payload > segment_max ? (payload - 1) / segment_max : 0;
     unsigned rest = (unsigned)(payload - full * segment_max);
@@ -203,9 +203,9 @@ void iwarp_tx_terminate(struct iwarp_tx *tx, const struct iwarp_terminate *termi
     fill(tx);
 }
 
-/* ---- memory that is lent --------------------------------------------------------------------------------- */
+/* ---- lent memory ----------------------------------------------------------------------------------------- */
 
-/* What is in frames already stays where it is. */
+/* Frames that were made before stay in `side`. */
 void iwarp_tx_lend(struct iwarp_tx *tx, uint8_t *bytes) {
     tx->lent = bytes;
     tx->side_bytes = 0;

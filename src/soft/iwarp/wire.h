@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * wire.h - numbers as iWARP has them on the wire: the greatest byte first, at any address. (The check value alone is
- * the other way round: crc32c.h.)
+ * wire.h - numbers of iWARP to bytes and back: big endian, at any address. (The check value alone is little endian:
+ * crc32c.h.)
  *
  * Pure; any thread.
  */
