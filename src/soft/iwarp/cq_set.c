@@ -2,8 +2,8 @@
 /*
  * cq_set.c - see cq_set.h.
  *
- * A queue pair leaves the set before it leaves the CQ's list of those that are polled, which waits for the poll_lock: so
- * what a poller is told of lives as long as it looks.
+ * A queue pair leaves the set before it leaves the list of the QPs that the CQ polls, and leaving the list takes the
+ * poll_lock: so a queue pair that a poller finds in the set lives while the poller holds that lock.
  */
 #include "soft/iwarp/cq_set.h"
 

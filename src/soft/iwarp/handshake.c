@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * handshake.c - MPA's request and reply to bytes and back, and what is agreed in them.
+ * handshake.c - MPA's request and reply to bytes and back, and the terms that two ends agree on in them.
  *
- * Pure; any thread. What is read comes from anybody who can reach a port: the parser has a place for the longest there
- * may be, and the length that a peer says allocates nothing.
+ * Pure; any thread. The bytes come from any host that can reach a port: the parser has room for the longest handshake,
+ * and allocates nothing for the length that a peer claims.
  */
 #include "soft/iwarp/handshake.h"
 
@@ -16,7 +16,10 @@
 #define FLAG_CRC 0x40u
 #define FLAG_REJECT 0x20u
 #define FLAG_ENHANCED 0x10u
-/* Reserved bits, which nobody looks at: Soft-iWARP's listener echoes them all, so what grants is not what asks. */
+/*
+ * Reserved bits, which other implementations ignore. Soft-iWARP's listener echoes them all, so the bit that grants is
+ * not the bit that asks.
+ */
 #define FLAG_ASKS_EXTENDED 0x01u
 #define FLAG_GRANTS_EXTENDED 0x02u
 #define DEPTH_BYTES 4u
@@ -74,7 +77,7 @@ size_t iwarp_handshake_wants(const struct iwarp_handshake_parser *p) {
     return IWARP_HANDSHAKE_HEAD + behind(p) - p->have;
 }
 
-/* Of the bytes there are, from the one at `from` on. */
+/* Checks the bytes at hand, from the one at `from` on. */
 static bool head_is_right(const struct iwarp_handshake_parser *p, size_t from) {
     size_t keyed = p->have < KEY_BYTES ? p->have : KEY_BYTES;
     if (from < keyed && memcmp(p->bytes + from, keys[p->reply] + from, keyed - from) != 0)
@@ -86,7 +89,7 @@ static bool head_is_right(const struct iwarp_handshake_parser *p, size_t from) {
     bool enhanced = p->bytes[16] & FLAG_ENHANCED, reject = p->reply && p->bytes[16] & FLAG_REJECT;
     if (enhanced && p->bytes[17] < 2)
         return false;
-    /* Soft-iWARP rejects with nothing behind the head. */
+    /* Soft-iWARP sends no more than the head in a reply that rejects. */
     return behind(p) <= IWARP_HANDSHAKE_BEHIND &&
            (!enhanced || behind(p) >= DEPTH_BYTES || (reject && behind(p) == 0));
 }
@@ -123,7 +126,7 @@ static void read_fields(struct iwarp_handshake *h, const struct iwarp_handshake_
 enum iwarp_parsed iwarp_handshake_take(struct iwarp_handshake_parser *p, const uint8_t *in,
                                        size_t bytes, size_t *taken, struct iwarp_handshake *h) {
     *taken = 0;
-    /* Twice: the head says how much is behind it. */
+    /* Twice: the head, then what follows it, whose length is in the head. */
     for (int part = 0; part < 2; part++) {
         size_t from = p->have, n = iwarp_handshake_wants(p);
         n = n < bytes - *taken ? n : bytes - *taken;
@@ -140,7 +143,7 @@ enum iwarp_parsed iwarp_handshake_take(struct iwarp_handshake_parser *p, const u
     return IWARP_PARSED_DONE;
 }
 
-/* ---- what is agreed -------------------------------------------------------------------------------------- */
+/* ---- the terms ------------------------------------------------------------------------------------------- */
 
 struct iwarp_handshake iwarp_handshake_request(const struct iwarp_offer *own, const void *data,
                                                uint16_t bytes) {
@@ -170,7 +173,7 @@ enum iwarp_verdict iwarp_handshake_answer(const struct iwarp_offer *own,
                                           struct iwarp_terms *terms,
                                           struct iwarp_handshake *reply) {
     enum iwarp_rtr rtr = request->peer_to_peer ? choose_rtr(request) : IWARP_RTR_NONE;
-    /* A SEND of nothing would take a receive of an application that knows nothing of it. */
+    /* An empty SEND as RTR is refused: it would take a receive that the application posted for a message. */
     if (request->markers || (request->peer_to_peer && rtr == IWARP_RTR_NONE))
         return IWARP_VERDICT_REJECT;
     *terms = (struct iwarp_terms){.revision = request->revision,
@@ -181,7 +184,7 @@ enum iwarp_verdict iwarp_handshake_answer(const struct iwarp_offer *own,
                                   .ird = own->ird,
                                   .ord = own->ord};
     if (request->enhanced) {
-        /* Served is what the dialer asks, as far as that goes; asked is what it serves. */
+        /* This end serves the READs that the dialer asks, up to a limit, and asks no more than the dialer serves. */
         if (request->ord != IWARP_DEPTH_NONE && request->ord > terms->ird)
             terms->ird = least(request->ord, own->depth_max > own->ird ? own->depth_max : own->ird);
         if (request->ird != IWARP_DEPTH_NONE)
@@ -210,7 +213,7 @@ struct iwarp_handshake iwarp_handshake_reject(const struct iwarp_handshake *requ
                                     .bytes = bytes};
 }
 
-/* The frame that the reply names of those that were offered. False: none of them. */
+/* Takes the RTR frame that the reply chose among the offered ones. False: it chose none of them. */
 static bool conclude_rtr(const struct iwarp_handshake *request, const struct iwarp_handshake *reply,
                          struct iwarp_terms *terms) {
     terms->peer_to_peer = request->peer_to_peer && reply->peer_to_peer;

@@ -7,7 +7,7 @@
 #include "soft/iwarp/stock.h"
 
 #define INBOX_BYTES 65536u
-#define SPARE_MAX 64u /* so many threads seldom read at a time */
+#define SPARE_MAX 64u /* more threads than this seldom read at a time */
 
 static struct iwarp_stock stock = {
     .bytes = INBOX_BYTES, .kept_max = SPARE_MAX, .lent_max = UINT_MAX};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * inbox.h - the memory that streams are read into: a few for all connections of the process.
+ * inbox.h - the memory that streams are read into: a few inboxes for all connections of the process.
  *
- * One that is empty may serve any stream. So a connection has one only while it is read, and one that waits for a receive
- * keeps what it has read in it.
+ * An empty inbox may serve any stream. So a connection has an inbox only while it is read, or while the inbox holds
+ * bytes that are not fed yet, as when a message waits for a receive.
  *
  * Any thread; stock.h.
  */
@@ -14,11 +14,11 @@
 
 #include "soft/iwarp/stream.h"
 
-/* Leaves one that has memory as it is. False: there is no memory. */
+/* Leaves an inbox that has memory as it is. False: there is no memory. */
 bool iwarp_inbox_take(struct iwarp_inbox *inbox);
-/* What is in it is lost. */
+/* Bytes in it are lost. */
 void iwarp_inbox_give(struct iwarp_inbox *inbox);
-/* A child of fork(): whoever held the lock is not here. */
+/* In a child of fork(): the thread that held the lock does not exist here. */
 void iwarp_inbox_forked(void);
 
 #endif

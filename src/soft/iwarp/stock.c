@@ -35,7 +35,7 @@ void iwarp_stock_give(struct iwarp_stock *stock, void *bytes) {
     if (!spare)
         return;
     spin_lock(&stock->lock);
-    stock->lent -= stock->lent > 0; /* a child's is its parent's */
+    stock->lent -= stock->lent > 0; /* a child does not count pieces that its parent took */
     bool keep = stock->kept < stock->kept_max;
     if (keep) {
         spare->next = stock->spares;

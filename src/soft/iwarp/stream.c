@@ -2,7 +2,7 @@
 /*
  * stream.c - frames to and from a socket.
  *
- * Owner: one thread at a time. Who reads away what a peer sends after the end does so in bounded turns.
+ * Owner: one thread at a time. Bytes that a peer sends after the end are read and dropped in bounded turns.
  */
 #include "soft/iwarp/stream.h"
 
@@ -17,7 +17,7 @@
 #include "soft/iwarp/rx.h"
 #include "soft/iwarp/tx.h"
 
-#define ETHERNET_SEGMENT 1460 /* where TCP does not say */
+#define ETHERNET_SEGMENT 1460 /* if TCP does not say */
 #define AWAY_BYTES 4096u
 #define AWAY_TURNS 64u
 
@@ -52,7 +52,7 @@ void iwarp_stream_patience(int fd, unsigned sent_ms) {
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &sent_ms, sizeof sent_ms);
 }
 
-/* A small message is one piece, and most are small: the kernel has less to do for one than for a list. */
+/* Most messages are small, and a small message is one piece: send() costs the kernel less than sendmsg() for one. */
 static ssize_t send_pieces(int fd, const struct iovec *iov, unsigned count) {
     if (count == 1)
         return send(fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -83,8 +83,9 @@ int iwarp_stream_send(int fd, struct iwarp_tx *tx, size_t most) {
 }
 
 /*
- * Into the inbox, and before it the places that payload goes to, as far as there are, where nobody sums it: their owner may
- * write there at any time. 0 and *got, or an errno. True in *all: there was no more.
+ * Reads into the inbox. Without check values it first fills the place of the current payload; with them it does not, as
+ * the application may write to that place before the payload there is summed. 0 and *got, or an errno. *all: the socket
+ * had no more.
  */
 static int read_more(int fd, struct iwarp_rx *rx, struct iwarp_inbox *inbox, size_t *got,
                      bool *all) {
@@ -122,7 +123,7 @@ int iwarp_stream_receive(int fd, struct iwarp_rx *rx, struct iwarp_inbox *inbox,
         inbox->at += iwarp_rx_feed(rx, inbox->bytes + inbox->at, inbox->end - inbox->at);
         if (rx->status != IWARP_RX_OPEN || *moved >= most)
             return 0;
-        if (all) /* asking a socket that was just emptied would only keep back what came */
+        if (all) /* another read of a socket that was just emptied would only delay what came */
             return EAGAIN;
         size_t got;
         int error = read_more(fd, rx, inbox, &got, &all);
