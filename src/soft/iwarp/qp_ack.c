@@ -14,10 +14,10 @@ void soft_tcp_acked(struct soft_qp *qp, uint32_t end) {
     if ((int32_t)(end - ld(qp->tx_acked)) > 0)
         st(qp->tx_acked, end);
     if ((int32_t)(end - qp->tcp->signalled) > 0)
-        qp->tcp->signalled = end; /* never so far behind that it seems to be ahead */
+        qp->tcp->signalled = end; /* if it fell far behind, it would compare as ahead */
 }
 
-/* Words of four bytes, of what was sent and is not known to be there. */
+/* Distances between the last frame and the last acknowledged position, in words of four bytes. */
 #define ASK_EVERY (1u << 14)
 #define ASK_AFTER (1u << 28)
 #define FAR_AHEAD (1u << 30)
@@ -30,23 +30,26 @@ bool soft_tcp_is_far_ahead(const struct soft_qp *qp) {
     return qp->tcp->acks && unacked(qp) >= FAR_AHEAD;
 }
 
-/* Does the last request that is in frames end before that? Answers to the peer's are nobody's to wait for. */
+/*
+ * True: all requests that are in frames end at or before that position. Answers to the peer's requests do not count,
+ * as no work request waits for them.
+ */
 static bool ends_before(const struct soft_qp *qp, uint32_t position) {
     return qp->sq_head == qp->sq_next ||
            (int32_t)(qp->sq[(qp->sq_next - 1) & qp->sq_mask].end - position) <= 0;
 }
 
-/* The i-th of those that are to come. */
+/* The i-th acknowledgement that was asked for and has not come. */
 static const struct soft_tcp_ack *ack_at(const struct soft_tcp *tcp, unsigned i) {
     return &tcp->ack[(tcp->ack_head + i) % SOFT_TCP_ACKS];
 }
 
 /* ---- asking -------------------------------------------------------------------------------------------------- */
 
-/* Up to there the peer has said, or will say, that it has all. */
+/* The position up to which the peer has acknowledged, or was asked to. */
 static uint32_t asked_to(const struct soft_qp *qp) {
     const struct soft_tcp *tcp = qp->tcp;
-    uint32_t acked = ld(qp->tx_acked); /* an answer to a READ may have said more since */
+    uint32_t acked = ld(qp->tx_acked); /* an answer to a READ may have acknowledged more since */
     if (tcp->ack_count == 0)
         return acked;
     uint32_t asked = ack_at(tcp, tcp->ack_count - 1u)->end;
@@ -54,8 +57,8 @@ static uint32_t asked_to(const struct soft_qp *qp) {
 }
 
 /*
- * Somebody waits for a request that is in frames. What completes unseen waits for one that is seen, if that does not take
- * too long.
+ * A request in frames waits for an acknowledgement. An unsignalled one is acknowledged with a later signalled one,
+ * unless the queue drains or too much is unacknowledged.
  */
 static bool is_due(const struct soft_qp *qp, uint32_t asked) {
     bool drains = qp->sq_broken || qp->state == IBV_QPS_SQD;
@@ -101,11 +104,11 @@ void soft_tcp_ack_came(struct soft_qp *qp) {
     tcp->ack_count--;
 }
 
-/* Of a request of its own: all before it is there as well. */
+/* The answer to a READ or an atomic of this end: all requests before it have arrived as well. */
 void soft_tcp_answer_came(struct soft_qp *qp, uint32_t end) {
     struct soft_tcp *tcp = qp->tcp;
     if (tcp->ack_count > 0)
-        tcp->ack[tcp->ack_head].behind--; /* not 0: it would have been the answer to that */
+        tcp->ack[tcp->ack_head].behind--; /* not 0, else this were the acknowledgement */
     if (tcp->acks)
         soft_tcp_acked(qp, end);
 }
@@ -116,7 +119,7 @@ static bool is_write(const struct soft_wqe *wqe) {
     return wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
-/* It has a number among the peer's receives. */
+/* The request takes a receive of the peer, and so a message number. */
 static bool is_numbered(const struct soft_wqe *wqe) {
     return wqe->opcode == IBV_WR_SEND || wqe->opcode == IBV_WR_SEND_WITH_IMM ||
            wqe->opcode == IBV_WR_SEND_WITH_INV || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -124,7 +127,7 @@ static bool is_numbered(const struct soft_wqe *wqe) {
 
 struct refused {
     struct iwarp_ddp ddp;
-    uint32_t msn; /* of the work request looked at, if it is numbered */
+    uint32_t msn; /* of the work request that is compared, if it is numbered */
 };
 
 static bool is_of(struct soft_qp *qp, const struct soft_wqe *wqe, const struct refused *refused) {
@@ -145,7 +148,10 @@ static void acked_before(struct soft_qp *qp, uint32_t index) {
         soft_tcp_acked(qp, end);
 }
 
-/* Of READs and atomics, all of which wait for their answers, with those of acknowledgements among them. */
+/*
+ * Finds the refused READ or atomic by its message number, and acknowledges the requests before it. All READs and
+ * atomics in frames wait for answers; the empty READs that ask for acknowledgements are numbered among them.
+ */
 static void question_refused(struct soft_qp *qp, uint32_t msn) {
     const struct soft_tcp *tcp = qp->tcp;
     uint32_t own = tcp->tx.msn[IWARP_QUEUE_REQUEST] - qp->waiting - tcp->ack_count;
@@ -164,8 +170,8 @@ static void question_refused(struct soft_qp *qp, uint32_t msn) {
 }
 
 /*
- * The peer says which segment it refuses: what was sent before that is there. Otherwise the refusal would be told of a SEND
- * long delivered that nobody was told of yet.
+ * The peer names the segment that it refuses, so the requests that were sent before it have arrived. Unless they are
+ * acknowledged here, the refusal would become the status of an earlier SEND that was delivered, but not acknowledged.
  */
 void soft_tcp_ack_refused(struct soft_qp *qp, const struct iwarp_terminate *terminate) {
     const struct soft_tcp *tcp = qp->tcp;
@@ -177,7 +183,7 @@ void soft_tcp_ack_refused(struct soft_qp *qp, const struct iwarp_terminate *term
         question_refused(qp, refused.ddp.msn);
         return;
     }
-    uint32_t at = qp->sq_next; /* in frames only in part, if it is in any */
+    uint32_t at = qp->sq_next; /* of this request only a part is in frames, or none */
     bool begun = tcp->sending == SOFT_TCP_REQUEST && at != qp->sq_tail;
     refused.msn -= begun && is_numbered(wqe_at(qp, at));
     if (begun && is_of(qp, wqe_at(qp, at), &refused)) {

@@ -2,8 +2,8 @@
 /*
  * qp_end.c - see qp_end.h.
  *
- * A Terminate is said where the socket takes it at once: what waits for room is memory of requests that are about to be
- * flushed, and may not be read any more.
+ * A Terminate is sent only if the socket takes it at once: the frames in front of it that wait for room are memory of
+ * requests that are about to be flushed, which may not be read any more.
  */
 #include "soft/iwarp/qp_end.h"
 
@@ -31,7 +31,10 @@
 
 #define STRANGERS_MOST 64u
 
-/* Of queue pairs; of nobody's, which anybody can make as fast as TCP connects. Control lock. */
+/*
+ * Sockets that queue pairs had, and sockets that no queue pair had, which any host can make as fast as TCP connects.
+ * Control lock.
+ */
 static CDS_LIST_HEAD(ending);
 static CDS_LIST_HEAD(strangers);
 static unsigned stranger_count;
@@ -48,7 +51,7 @@ void soft_tcp_terminate(struct soft_qp *qp, const struct iwarp_terminate *termin
     soft_qp_fail(qp);
 }
 
-/* A one-sided request of the peer's. */
+/* Raises the event of a one-sided request of the peer that was refused. */
 static void tell_application(struct soft_qp *qp, const struct iwarp_rx *rx) {
     unsigned layer = iwarp_refusal_layer(rx->refusal), type = iwarp_refusal_type(rx->refusal);
     unsigned opcode = rx->ddp.opcode;
@@ -72,7 +75,7 @@ void soft_tcp_refuse(struct soft_qp *qp, struct sink *sink) {
     tell(tcp, &terminate);
     bool answer = rx->ddp.opcode == IWARP_READ_RESPONSE || rx->ddp.opcode == IWARP_ATOMIC_RESPONSE;
     if (answer && rx->refusal == IWARP_LOCAL_CATASTROPHIC) {
-        soft_tcp_lost(qp, sink, IBV_WC_LOC_PROT_ERR); /* the memory that it was to fill */
+        soft_tcp_lost(qp, sink, IBV_WC_LOC_PROT_ERR); /* the memory for the answer is gone */
         return;
     }
     if (rx->untagged.taken && iwarp_opcode_send(rx->ddp.opcode)) {
@@ -84,7 +87,7 @@ void soft_tcp_refuse(struct soft_qp *qp, struct sink *sink) {
     soft_qp_fail(qp);
 }
 
-/* ---- by the peer, or on the way -------------------------------------------------------------------------- */
+/* ---- by the peer, or by TCP ------------------------------------------------------------------------------ */
 
 void soft_tcp_lost(struct soft_qp *qp, struct sink *sink, enum ibv_wc_status status) {
     soft_retire(qp, sink);
@@ -92,7 +95,7 @@ void soft_tcp_lost(struct soft_qp *qp, struct sink *sink, enum ibv_wc_status sta
         soft_qp_fail(qp);
         return;
     }
-    qp->give_up = (uint8_t)status; /* soft_completer() says so when there is room */
+    qp->give_up = (uint8_t)status; /* soft_completer() reports it when there is room */
     st(qp->attention, true);
 }
 

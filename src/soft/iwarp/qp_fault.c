@@ -2,8 +2,8 @@
 /*
  * qp_fault.c - see qp_fault.h.
  *
- * What is held is asked for again by whoever makes progress, and by the engine's tick. Over TCP nothing can be lost: a
- * transmission that is, is later; one that always is, ends the request.
+ * Each turn of progress, by a poller or by the engine's tick, asks again for a message that the plan holds. TCP loses
+ * nothing: a transmission that the plan loses is late instead, and one that it always loses ends the request.
  */
 #include "soft/iwarp/qp_fault.h"
 
@@ -55,7 +55,7 @@ static void stall_until(struct soft_tcp *tcp, const struct soft_fault_step *step
 
 /* ---- sends ----------------------------------------------------------------------------------------------- */
 
-/* Both ends see it: what is not complete has RETRY_EXC_ERR. */
+/* Both ends see the end of the stream: incomplete requests get RETRY_EXC_ERR. */
 static void cut(struct soft_tcp *tcp) {
     shutdown(tcp->fd, SHUT_RDWR);
     tcp->error = ECONNRESET;
@@ -71,7 +71,7 @@ bool soft_tcp_ask_send(struct soft_qp *qp, struct soft_wqe *wqe) {
         tcp->send_held = true;
         stall_until(tcp, step);
     } else if (verdict == SOFT_FAULT_BREAK && step->cut) {
-        if (tcp->tx.sent == tcp->tx.framed) /* what was before it is on its way */
+        if (tcp->tx.sent == tcp->tx.framed) /* the messages before it are on their way */
             cut(tcp);
     } else if (verdict == SOFT_FAULT_BREAK) {
         soft_requester_break(qp, wqe, (enum ibv_wc_status)status);
@@ -87,7 +87,7 @@ bool soft_tcp_ask_take(struct soft_qp *qp) {
     int status = 0;
     switch (soft_fault_receive(qp, NULL, &status)) {
     case SOFT_FAULT_PASS:
-    case SOFT_FAULT_LOSE: /* of others */
+    case SOFT_FAULT_LOSE: /* of other transports */
         return true;
     case SOFT_FAULT_HOLD:
         tcp->take_held = true;

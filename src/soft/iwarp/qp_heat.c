@@ -2,7 +2,7 @@
 /*
  * qp_heat.c - see qp_heat.h.
  *
- * Whether somebody polls shows in the CQs' counts of polls, which the engine compares from one event, or tick, to the next.
+ * The engine compares the CQs' counts of polls from one event, or tick, to the next, to see whether a thread polls.
  *
  * Owner: the QP's lock.
  */
@@ -21,8 +21,8 @@
 
 #define HOT_NS 1000000u
 #define CROWD_NS 100000000u
-#define COUNTED_AGAIN 65536u /* a CQ's count of polls begins anew with each look at its set */
-#define LOOK_AT_CLOCK 16u    /* turns in which nothing moved */
+#define COUNTED_AGAIN 65536u /* a CQ's count of polls starts again at each look at its set */
+#define LOOK_AT_CLOCK 16u    /* turns in which nothing moved, between two readings of the clock */
 
 bool soft_tcp_armed(const struct soft_qp *qp) {
     return ld(soft_cq_of(qp->ibv.recv_cq)->armed) != 0 ||
@@ -48,7 +48,7 @@ static void watch(struct soft_tcp *tcp, uint32_t events) {
         tcp->watched = events;
 }
 
-/* Its CQs know how many are. */
+/* Counts the QP in both of its CQs. */
 static void set_hot(struct soft_qp *qp, bool hot) {
     unsigned one = hot ? 1u : -1u;
     if (qp->tcp->hot == hot)
@@ -90,7 +90,7 @@ static void heat(struct soft_qp *qp) {
     qp->tcp->moved_ns = soft_now_ns();
 }
 
-/* Of a hot one in whose turn nothing moved. */
+/* True: nothing moved in this turn of a hot QP, nor for longer than the limit before it. */
 static bool is_quiet(struct soft_tcp *tcp, uint64_t limit) {
     return ++tcp->empty % LOOK_AT_CLOCK == 0 && soft_now_ns() - tcp->moved_ns > limit;
 }
@@ -100,14 +100,17 @@ bool soft_tcp_stays_hot(struct soft_qp *qp, uint64_t now) {
            soft_tcp_polled(qp);
 }
 
-/* A poller's turn is due although nothing came: something is to be read that the socket has said before, or to be sent. */
+/*
+ * A poller's turn is due although the CQ's set reports nothing: the last turn did not empty the socket, or something is
+ * to be sent.
+ */
 static bool is_pending(const struct soft_qp *qp) {
     const struct soft_tcp *tcp = qp->tcp;
     bool owes = tcp->ack_held && tcp->answer_at != qp->answer_tail;
     return !tcp->dry || owes || has_unsent(tcp);
 }
 
-/* Somebody has to look again, whatever the socket says. */
+/* The QP needs another turn, whatever the socket reports. */
 static bool is_late(const struct soft_tcp *tcp) {
     return tcp->full || tcp->error != 0 || tcp->dark || tcp->send_held || tcp->take_held;
 }

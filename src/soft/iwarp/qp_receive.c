@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * qp_receive.c - the peer's messages into posted receives, its WRITEs and answers into memory, its READs and atomics into
- * the queue of answers.
+ * qp_receive.c - puts the peer's messages into posted receives, its WRITEs and answers into memory, its READs and
+ * atomics into the queue of answers.
  *
- * Every key, range and right is looked up again for each segment, so what goes away between two of them is not written;
- * what goes away within one, qp_tcp.c withdraws.
+ * Every key, range and right is looked up again for each segment, so memory that goes away between two segments is not
+ * written; qp_tcp.c withdraws memory that goes away within a segment.
  *
- * Owner: the QP's lock. All that the operations are told comes from the peer.
+ * Owner: the QP's lock. All arguments of the operations come from the peer.
  */
 #include "soft/iwarp/qp_receive.h"
 
@@ -45,7 +45,7 @@ static bool take(void *owner) {
     return !tcp->full && soft_tcp_may_take(qp) && soft_receive_get(qp) != NULL;
 }
 
-/* Bytes from `at` on of a list of pieces, which must open for writing. */
+/* Adds `bytes` bytes of a list of pieces, from `at` on, to the place; this end's keys must allow writing there. */
 static enum iwarp_refusal place_list(const struct soft_qp *qp, const struct ibv_sge *sge,
                                      unsigned count, uint64_t at, uint64_t bytes,
                                      struct iwarp_place *place) {
@@ -78,7 +78,7 @@ static enum iwarp_refusal invalidate(void *owner, uint32_t stag) {
     struct soft_qp *qp = owner;
     enum ibv_wc_status status;
     qp->tcp->guessed = !soft_mr_find_remote(stag, qp);
-    /* Nobody but this end touches memory here, so there is nobody to wait for. */
+    /* Over TCP only this process accesses the memory, so there is no access of a peer to wait for. */
     if (!soft_mw_invalidate(qp, stag, &status) || status != IBV_WC_SUCCESS)
         return IWARP_REMOTE_INVALIDATE;
     return IWARP_FINE;
@@ -88,7 +88,10 @@ void soft_tcp_complete_receive(struct soft_qp *qp, const struct ibv_wc *wc, bool
     struct sink *sink = qp->tcp->sink;
     struct soft_cq *cq = soft_cq_of(qp->ibv.recv_cq);
     soft_receive_done(qp);
-    /* There was room when its receive was taken, which another call may have filled. Nothing overtakes it in the ring. */
+    /*
+     * The array had room when the receive was taken, but another call may have filled it since. Then the completion
+     * goes to the CQ's ring, where no later one overtakes it.
+     */
     if (sink->cq != cq || sink->n < sink->ne)
         emit(sink, qp->ibv.recv_cq, wc, solicited);
     else if (!soft_cq_push(cq, wc, solicited))
@@ -119,7 +122,7 @@ static void deliver(void *owner, const struct iwarp_message *message) {
 
 /* ---- the peer's one-sided operations --------------------------------------------------------------------- */
 
-/* Looked at in this order: the key, the right, the range. */
+/* Checks in this order: the QP's right, the key, the registration's right, the range. */
 static enum iwarp_refusal reach(struct soft_qp *qp, uint32_t stag, uint64_t offset, uint32_t bytes,
                                 int access, bool tagged, uint8_t **at) {
     if (!((int)qp->attr.qp_access_flags & access))
@@ -145,7 +148,7 @@ static enum iwarp_refusal write_to(void *owner, uint32_t stag, uint64_t offset, 
     enum iwarp_refusal refusal = reach(qp, stag, offset, bytes, IBV_ACCESS_REMOTE_WRITE, true, &at);
     if (refusal != IWARP_FINE)
         return refusal;
-    qp->rx_key = stag; /* taken back: `rx_left` is 0 then */
+    qp->rx_key = stag; /* rx_left becomes 0 when the key is taken back */
     qp->rx_left = bytes;
     return iwarp_place_add(place, at, bytes) ? IWARP_FINE : IWARP_LOCAL_CATASTROPHIC;
 }
@@ -155,7 +158,7 @@ static bool asks_nothing(const struct soft_tcp *tcp, uint32_t at) {
            tcp->asked[at % SOFT_RD_ATOMIC].bytes == 0;
 }
 
-/* More than were agreed on wait for their answers; those of nothing count for nothing, as far as there are places. */
+/* More requests of the peer wait for answers than agreed. Empty READs do not count, but need an entry of answer[]. */
 static bool too_many(const struct soft_qp *qp) {
     const struct soft_tcp *tcp = qp->tcp;
     uint32_t waiting = qp->answer_tail - qp->answer_head;
@@ -166,7 +169,7 @@ static bool too_many(const struct soft_qp *qp) {
     return waiting >= tcp->ird || waiting >= qp->attr.max_dest_rd_atomic;
 }
 
-/* A READ of nothing acknowledges what came before it (qp_ack.h). */
+/* The answer to an empty READ acknowledges what came before it (qp_ack.h). */
 static bool is_ack(const struct soft_qp *qp, const struct iwarp_read *read) {
     return qp->tcp->acks && read->bytes == 0 && qp->answer_tail - qp->answer_head < SOFT_RD_ATOMIC;
 }
@@ -192,7 +195,7 @@ static enum iwarp_refusal read_from(void *owner, const struct iwarp_read *read) 
     return IWARP_FINE;
 }
 
-/* Done at once; its answer has its turn behind those that were asked for before. */
+/* Executes the atomic at once; its answer goes behind those of earlier requests. */
 static enum iwarp_refusal atomic(void *owner, const struct iwarp_atomic *request) {
     struct soft_qp *qp = owner;
     uint8_t *at = NULL;
@@ -204,7 +207,7 @@ static enum iwarp_refusal atomic(void *owner, const struct iwarp_atomic *request
                                        IBV_ACCESS_REMOTE_ATOMIC, false, &at);
     if (refusal != IWARP_FINE)
         return refusal;
-    if ((uintptr_t)at % sizeof(uint64_t) != 0) /* the registration's memory is not */
+    if ((uintptr_t)at % sizeof(uint64_t) != 0) /* the registration's memory is not aligned */
         return IWARP_REMOTE_BOUNDS;
     bool swap = request->kind == IWARP_COMPARE_AND_SWAP;
     struct soft_answer *answer = &qp->answer[qp->answer_tail % SOFT_RD_ATOMIC];
@@ -310,7 +313,7 @@ const struct iwarp_rx_ops soft_tcp_rx_ops = {
 
 /* ---- a turn ---------------------------------------------------------------------------------------------- */
 
-/* Nothing is read while there is no receive, or no room in an array that is full already. */
+/* False: a message waits for a receive, or the poller's array is full, or the QP's state does not receive. */
 static bool may_read(struct soft_qp *qp) {
     const struct sink *sink = qp->tcp->sink;
     if (qp->state != IBV_QPS_RTR && qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)
@@ -337,12 +340,12 @@ bool soft_tcp_receive(struct soft_qp *qp) {
     struct soft_tcp *tcp = qp->tcp;
     size_t moved = 0;
     tcp->full = false;
-    /* Behind an error all that the peer said is read. */
+    /* After an error in sending, all that the peer sent is still read. */
     if (tcp->dry && !tcp->by_engine && tcp->error == 0 && soft_tcp_in_crowd(qp))
         return false;
     if (!may_read(qp) || !iwarp_inbox_take(&tcp->inbox))
         return false;
-    /* A window that the present segment goes through was taken back by a work request. */
+    /* A work request invalidated the window that the current segment is written through. */
     if (soft_tcp_is_written(tcp) && qp->rx_left == 0)
         iwarp_rx_withdraw(&tcp->rx, IWARP_TAGGED_STAG);
     int error = iwarp_stream_receive(tcp->fd, &tcp->rx, &tcp->inbox, SOFT_TCP_TURN, &moved);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * qp_receive.h - what comes from the peer of a queue pair over a socket.
+ * qp_receive.h - receiving from the peer of a queue pair over a socket.
  *
  * Owner: the QP's lock.
  */
@@ -15,9 +15,9 @@
 struct soft_qp;
 
 extern const struct iwarp_rx_ops soft_tcp_rx_ops; /* owner: the QP */
-/* A bounded turn of reading. True: something came. It may end the QP. */
+/* Reads from the socket, a bounded number of bytes. True: something came. The QP may have ended. */
 bool soft_tcp_receive(struct soft_qp *qp);
-/* The completion of a receive: into the array of the turn, or where that is full into its CQ's ring. */
+/* Completes a receive, into the poller's array, or if that is full into the CQ's ring. */
 void soft_tcp_complete_receive(struct soft_qp *qp, const struct ibv_wc *wc, bool solicited);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * qp_tcp.c - a queue pair gets a socket and loses it; and its turns, by whoever takes them.
+ * qp_tcp.c - gives a queue pair a socket and takes it away, and makes its turns of progress, for pollers and the
+ * engine.
  *
  * Owner: the QP's lock; the control lock where it says so. All calls on the socket return at once.
  */
@@ -30,10 +31,10 @@
 #include "soft/verbs/cq_pollset.h"
 #include "soft/verbs/mr.h"
 
-#define SENT_MS 20000u /* that TCP tries at least */
+#define SENT_MS 20000u /* TCP tries at least so long to send */
 #define INSIDE_NS 20000000000ull
 #define STARVED_NS 5000000000ull
-#define MEASURE_NS 1000000000u /* between looks at what TCP sends at once */
+#define MEASURE_NS 1000000000u /* between two readings of TCP's segment size */
 
 /* ---- turns ----------------------------------------------------------------------------------------------- */
 
@@ -68,8 +69,8 @@ void soft_tcp_progress(struct soft_qp *qp, struct sink *sink) {
 }
 
 /*
- * The first since a turn goes at once; those behind it with each other, in the next turn: who polls has it soon, and else the
- * engine's tick.
+ * The first message that is posted after a turn is sent at once; those behind it wait for the next turn, and share one
+ * system call. A poller makes that turn soon, else the engine's tick does.
  */
 void soft_tcp_post(struct soft_qp *qp) {
     struct soft_tcp *tcp = qp->tcp;
@@ -86,16 +87,16 @@ void soft_tcp_arm(struct soft_qp *qp) {
     spin_lock(&qp->lock);
     if (qp->tcp && !qp->tcp->down) {
         soft_tcp_cool(qp);
-        if (ld(qp->attention)) /* of what came between its last turn and the arming */
+        if (ld(qp->attention)) /* something came between the last turn and the arming */
             soft_tcp_want_tick(qp);
     }
     spin_unlock(&qp->lock);
 }
 
-/* Some polls are between two looks, so the engine is not needed for it. */
+/* The polls until the next look at the set read the socket of a hot QP, so the engine is not needed. */
 bool soft_tcp_seen(struct soft_qp *qp) {
     if (!spin_try(&qp->lock))
-        return false; /* somebody is at it; and it is seen again */
+        return false; /* another thread makes its turn, and the set reports it again */
     bool due = qp->tcp && !qp->tcp->down && !ld(qp->rx_stalled) && !soft_tcp_armed(qp);
     if (due) {
         qp->tcp->dry = false;
@@ -135,7 +136,7 @@ void soft_tcp_event(struct soft_qp *qp, uint32_t events) {
         soft_tcp_heat_up(qp);
     } else if (!tcp->down) {
         engine_turn(qp);
-        /* What is not read would be reported again and again. */
+        /* As the engine does not read the socket now, epoll would report its end again and again. */
         bool unread = ld(qp->rx_stalled) || tcp->dark || tcp->take_held;
         if (broken && !tcp->down && unread) {
             soft_tcp_lost(qp, &(struct sink){.cq = NULL}, IBV_WC_RETRY_EXC_ERR);
@@ -161,7 +162,7 @@ static void starve(struct soft_qp *qp, uint64_t now) {
         soft_tcp_terminate(qp, &(struct iwarp_terminate){.refusal = IWARP_UNTAGGED_NO_BUFFER});
 }
 
-/* A frame that was begun comes to its end, or the stream does. */
+/* Ends the stream if the peer does not finish a frame, or a message, that it began. */
 static void wait_inside(struct soft_qp *qp, uint64_t now) {
     struct soft_tcp *tcp = qp->tcp;
     bool kept = ld(qp->rx_stalled) || tcp->full || tcp->dark || tcp->take_held;
@@ -173,7 +174,7 @@ static void wait_inside(struct soft_qp *qp, uint64_t now) {
     tcp->tick_frames = tcp->rx.frames;
 }
 
-/* The path may have become another one; of who sends nothing it does not matter. */
+/* The path, and so TCP's segment size, may have changed. Only called for a QP that sends. */
 static void measure(struct soft_tcp *tcp, uint64_t now) {
     tcp->tx.mulpdu = iwarp_stream_mulpdu(tcp->fd);
     tcp->measured_ns = now;
@@ -184,7 +185,7 @@ bool soft_tcp_tick(struct soft_qp *qp, uint64_t now) {
     spin_lock(&qp->lock);
     struct soft_tcp *tcp = qp->tcp;
     if (!tcp->down && tcp->tick_turns == tcp->turns && !soft_tcp_stays_hot(qp, now)) {
-        (void)soft_tcp_polled(qp); /* what was polled before now is past */
+        (void)soft_tcp_polled(qp); /* only polls from now on count */
         engine_turn(qp);
     }
     tcp->tick_turns = tcp->turns;
@@ -194,7 +195,7 @@ bool soft_tcp_tick(struct soft_qp *qp, uint64_t now) {
         wait_inside(qp, now);
     if (!tcp->down && tcp->tx.framed != tcp->tick_framed && now - tcp->measured_ns > MEASURE_NS)
         measure(tcp, now);
-    bool shared = qp->srq && ld(qp->rx_stalled); /* posting to it wakes nobody */
+    bool shared = qp->srq && ld(qp->rx_stalled); /* a post to a shared queue wakes no QP */
     bool held = tcp->dark || tcp->send_held || tcp->take_held || tcp->ack_held;
     bool told = soft_tcp_waits_to_be_told(qp);
     bool again = !tcp->down && ((tcp->hot && !told) || tcp->error != 0 || shared || held);
@@ -236,14 +237,14 @@ bool soft_tcp_take_back(struct soft_qp *qp, const struct soft_mr *mr, uint32_t k
     }
     if (mr->window || bytes == 0)
         return false;
-    if (iwarp_rx_uses(&tcp->rx, from, bytes)) { /* a receive, or where a READ goes */
+    if (iwarp_rx_uses(&tcp->rx, from, bytes)) { /* for a receive, or a READ of this end */
         iwarp_rx_withdraw(&tcp->rx, IWARP_LOCAL_CATASTROPHIC);
         st(qp->attention, true);
         soft_tcp_want_tick(qp);
     }
     if (tcp->gathered)
         (void)soft_tcp_transmit(qp);
-    if (iwarp_tx_uses(&tcp->tx, from, bytes)) /* the frame cannot be ended */
+    if (iwarp_tx_uses(&tcp->tx, from, bytes)) /* the frame cannot be completed */
         soft_qp_fail(qp);
     return false;
 }
@@ -275,7 +276,7 @@ int soft_tcp_attach(struct soft_qp *qp, int fd, const struct iwarp_terms *terms)
     int error = iwarp_stream_prepare(fd);
     if (error != 0)
         return error;
-    struct soft_tcp *tcp = malloc(sizeof *tcp); /* not cleared: most of it is buffers */
+    struct soft_tcp *tcp = malloc(sizeof *tcp); /* not cleared, as most of it is buffers */
     struct soft_tcp_socket *socket = calloc(1, sizeof *socket);
     error = tcp && socket ? 0 : ENOMEM;
     if (error == 0) {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * qp_tcp.h - a reliable connected queue pair over a TCP connection: what its parts share, and what the rest of the
- * device asks of it.
+ * qp_tcp.h - a reliable connected queue pair over a TCP connection: the state that its files share, and the calls for
+ * the rest of the device.
  *
- * qp_receive.c is the peer's messages into receives and memory, qp_transmit.c work requests and answers into frames,
- * qp_end.c how it ends, qp_heat.c who makes progress, qp_tcp.c its life. Queues, posting, completion and flush are those of the
- * ways through shared memory (rc/): positions of the stream take the place of slots.
+ * qp_receive.c puts the peer's messages into receives and memory, qp_transmit.c puts work requests and answers into
+ * frames, qp_end.c ends the queue pair, qp_heat.c chooses the thread that makes progress, qp_tcp.c has the queue pair's
+ * life. Queues, posting, completion and flush are those of queue pairs over shared memory (rc/), with positions of the
+ * stream in the place of slots.
  *
- * A queue pair is hot while its stream moved lately: every poll of its CQs reads the socket then. Cold ones are watched by the
- * engine, which hands one with something to read to the pollers if there are any, and else, or where a CQ is armed,
- * makes the progress itself.
+ * A queue pair is hot while its stream moved lately: every poll of its CQs then reads the socket. The engine watches
+ * the cold ones. It hands a cold one with something to read to the pollers; if no thread polls, or a CQ is armed, the
+ * engine makes the progress itself.
  *
  * Owner: the QP's lock, for all of struct soft_tcp; the control lock besides for `socket` and for qp->tcp.
  */
@@ -38,64 +39,62 @@ enum soft_tcp_sending { SOFT_TCP_NOTHING, SOFT_TCP_REQUEST, SOFT_TCP_ANSWER };
 
 /* An acknowledgement that was asked for: qp_ack.h. */
 struct soft_tcp_ack {
-    uint32_t end;    /* what it acknowledges */
+    uint32_t end;    /* it acknowledges all up to this position */
     uint32_t at;     /* the end of the frame that asks */
-    uint32_t behind; /* answers that come before it, and behind the one before */
+    uint32_t behind; /* answers between the acknowledgement before it and this one */
 };
 
 struct soft_tcp {
-    struct soft_tcp_socket *socket; /* NULL: left for being read away; qp_end.h */
+    struct soft_tcp_socket *socket; /* NULL: taken away, to be read and closed; qp_end.h */
     int fd;
-    bool down;         /* ended: nothing is read or sent any more */
-    bool hot;          /* pollers read it */
-    bool dry;          /* its socket had nothing more, and the CQ's set has not said otherwise */
-    bool by_engine;    /* this turn is the engine's */
-    bool patient;      /* TCP was told how patient to be */
-    bool posted;       /* since the last turn */
-    bool gathered;     /* what was posted behind that waits for the next turn */
-    bool more;         /* a turn of sending ended before all was sent */
-    bool full;         /* a message waits for room in its CQ */
-    bool answer_turn;  /* of two that wait, an answer goes first */
-    bool listens;      /* the listener's end: the dialer's first frame is of interest */
-    bool mute;         /* the listener's, before that frame: nothing is sent */
-    bool heard;        /* whoever connects it was told of that frame */
-    bool begun;        /* the dialer's: its first frame goes, whether there is a message or not */
-    bool rtr_answered; /* a READ as first frame: its answer is to come */
+    bool down;      /* ended: nothing is read or sent any more */
+    bool hot;       /* pollers read the socket */
+    bool dry;       /* the last read emptied the socket, and the CQ's set reported nothing since */
+    bool by_engine; /* the engine makes this turn */
+    bool patient;   /* TCP's time limits are set */
+    bool posted;    /* a message was sent by a post since the last turn */
+    bool gathered;  /* messages of further posts wait for the next turn */
+    bool more;      /* a turn of sending ended before all was sent */
+    bool full;      /* a message waits for room in its CQ */
+    bool answer_turn;  /* if a request and an answer wait, the answer goes first */
+    bool listens;      /* the listener's end: the CM waits for the dialer's first frame */
+    bool mute;         /* the listener's end, before that frame: nothing is sent */
+    bool heard;        /* the CM was told of that frame */
+    bool begun;        /* the dialer's end: its first frame may go without a message */
+    bool rtr_answered; /* the first frame was a READ, whose answer has not come */
     bool acks;         /* constant: the peer is this device; qp_ack.h */
-    bool ack_held;     /* answers of nothing wait for a turn */
-    uint8_t ack_count; /* asked for, and to come */
+    bool ack_held;     /* answers to empty READs wait for the next turn */
+    uint8_t ack_count; /* acknowledgements asked for that have not come */
     uint8_t ack_head;  /* the oldest of them */
     struct soft_tcp_ack ack[SOFT_TCP_ACKS];
-    uint32_t
-        signalled; /* the end of the last request that completes seen, without an answer of its own */
-    uint8_t rtr;   /* the dialer's: enum iwarp_rtr, until that frame is made */
-    unsigned peer_says; /* why it ended the stream */
-    bool guessed;       /* the peer's present segment has a key that opens nothing here */
-    uint32_t
-        wrong_keys; /* of such the peer said, since the socket was given; a stream ends with one */
-    struct soft_cm_tcp_origin origin; /* who said them; control lock */
-    int error;                        /* errno that sending came to */
+    uint32_t signalled;  /* the end of the last signalled request in frames that gets no answer */
+    uint8_t rtr;         /* the dialer's end: enum iwarp_rtr, until that frame is made */
+    unsigned peer_says;  /* the refusal in the peer's Terminate */
+    bool guessed;        /* the peer's current segment has a key of no memory here */
+    uint32_t wrong_keys; /* such keys of the peer on this socket; one ends the stream */
+    struct soft_cm_tcp_origin origin; /* the peer's address, to count them by; control lock */
+    int error;                        /* the errno that ended sending */
     uint32_t watched;                 /* events the engine watches for */
-    uint32_t turns;                   /* of progress, by whomever */
-    uint32_t empty;                   /* in which nothing moved */
+    uint32_t turns;                   /* of progress, by pollers and the engine */
+    uint32_t empty;                   /* turns since something moved */
     uint64_t moved_ns;
-    unsigned seen_polls[2]; /* of both CQs, at the last event */
+    unsigned seen_polls[2]; /* counts of polls of both CQs, when last compared */
     uint8_t ord, ird;
-    struct sink *sink; /* of the present turn */
-    /* A fault plan's, or of a port that is down; qp_fault.c. */
-    bool dark;                 /* nothing moves */
+    struct sink *sink; /* of the current turn */
+    /* Effects of a fault plan, or of a port that is down; qp_fault.c. */
+    bool dark;                 /* nothing is sent or received */
     bool send_held, take_held; /* a request, a message for a receive, is kept waiting */
-    uint8_t take_status;       /* that the receive is to end with */
+    uint8_t take_status;       /* the status that the receive shall end with */
     uint64_t stalled_until_ns, dark_ns;
     /* The engine's ticks. */
     uint32_t tick_turns;
     uint64_t tick_frames, inside_ns, starved_ns, measured_ns, tick_framed;
 
-    enum soft_tcp_sending sending; /* the message that is not in frames as a whole */
+    enum soft_tcp_sending sending; /* the kind of the message that is being put into frames */
     uint32_t answer_at;            /* answers before it are in frames */
     uint64_t answer_end[SOFT_RD_ATOMIC];
-    struct iwarp_read asked[SOFT_RD_ATOMIC]; /* what qp->answer[] answers */
-    bool asked_atomic[SOFT_RD_ATOMIC];       /* an atomic, whose id is asked[].sink_stag */
+    struct iwarp_read asked[SOFT_RD_ATOMIC]; /* the requests that qp->answer[] answers */
+    bool asked_atomic[SOFT_RD_ATOMIC];       /* an atomic, whose id is in asked[].sink_stag */
     struct iwarp_inbox inbox;
     struct iwarp_rx rx;
     struct iwarp_tx tx;
@@ -104,42 +103,43 @@ struct soft_tcp {
 #define SOFT_TCP_TURN (256u << 10) /* bytes of one turn, each way */
 
 /*
- * Control lock. An RC queue pair in INIT sends and receives over this connected socket, from RTR on, as its application
- * takes it there; the socket is the queue pair's then. 0 or an errno, and the socket is the caller's.
+ * Control lock. Gives an RC queue pair in INIT a connected socket. The queue pair receives from RTR on and sends from
+ * RTS on, as its application moves it there. 0: the socket belongs to the queue pair; an errno: to the caller.
  */
 int soft_tcp_attach(struct soft_qp *qp, int fd, const struct iwarp_terms *terms);
 /*
- * Control lock. Whose connection it is (soft_cm_id.number), and which end of it. The listener's sends nothing before it has a
- * frame; the dialer's sends that first frame, of nothing, before its first message, or when soft_tcp_begin() says so.
+ * Control lock. Names the id of the connection (soft_cm_id.number), and the end. The listener's end sends nothing
+ * before it received a frame. The dialer's end sends an empty frame (rtr) before its first message, or at
+ * soft_tcp_begin().
  */
 void soft_tcp_connects(struct soft_qp *qp, uint64_t cm, bool listener, enum iwarp_rtr rtr);
 void soft_tcp_begin(struct soft_qp *qp); /* control lock: the dialer is ready */
 void soft_tcp_speak(struct soft_qp *qp); /* control lock: the listener need not wait any more */
 void soft_tcp_leave_sets(struct soft_qp *qp,
-                         int fd); /* qp->lock: pollers are not told of that socket any more */
-/* Control lock; nobody polls it. The socket is read away and closed by the engine. */
+                         int fd); /* qp->lock: takes the socket out of the CQs' sets */
+/* Control lock; no thread polls the QP any more. The engine reads the socket until the peer ends, and closes it. */
 void soft_tcp_detach(struct soft_qp *qp);
 
-/* Payload of the peer's WRITE is still to be written. */
+/* Payload of a peer's WRITE is still to be written to memory. */
 static inline bool soft_tcp_is_written(const struct soft_tcp *tcp) {
     return tcp->rx.ddp.opcode == IWARP_WRITE && iwarp_place_left(&tcp->rx.place) > 0;
 }
 
-/* qp->lock: what there is to be done, each way a bounded turn. */
+/* qp->lock: makes a turn of progress, bounded each way. */
 void soft_tcp_progress(struct soft_qp *qp, struct sink *sink);
 /* qp->lock: work requests were posted. */
 void soft_tcp_post(struct soft_qp *qp);
-/* Takes qp->lock, if it is free. A poller of its CQ: there is something to read, so it is hot. True: its turn is due. */
+/* Takes qp->lock, if it is free. For a poller whose CQ's set reports the socket: makes the QP hot. True: serve it. */
 bool soft_tcp_seen(struct soft_qp *qp);
-/* Takes qp->lock. Whoever polled is going to sleep: the engine is told of what comes from now on. */
+/* Takes qp->lock. A CQ is armed, as its poller goes to sleep: from now on the engine watches the socket. */
 void soft_tcp_arm(struct soft_qp *qp);
-/* The engine's tick; true: again in a millisecond. */
+/* Engine thread, at each tick; true: again in a millisecond. */
 bool soft_tcp_tick(struct soft_qp *qp, uint64_t now);
-/* The engine: something is there. */
+/* Engine thread: epoll reported these events of the socket. */
 void soft_tcp_event(struct soft_qp *qp, uint32_t events);
 /*
- * qp->lock, control lock. A registration's or a window's key opens nothing any more. True: the peer was using it, and the QP
- * is in ERR.
+ * qp->lock, control lock. The key of a registration or a window becomes invalid. True: the peer was using it, and the
+ * QP is in ERR.
  */
 bool soft_tcp_take_back(struct soft_qp *qp, const struct soft_mr *mr, uint32_t key);
 

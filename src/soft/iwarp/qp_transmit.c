@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * qp_transmit.c - recorded work requests, and answers to the peer's READs, to frames and into the socket.
+ * qp_transmit.c - puts recorded work requests, and answers to the peer's READs, into frames and into the socket.
  *
- * One message is in the making at a time; between two of them a request and an answer have their turns alternately. A
- * SEND or a WRITE is done with when the socket took its last byte, a READ or an atomic when it was answered. A WRITE with
- * immediate data is two messages, between which an answer may have its turn.
+ * One message at a time is put into frames; requests and answers alternate. A SEND or a WRITE is complete when the peer
+ * acknowledged it (qp_ack.h), or, to a peer that is not this device, when the socket took its last byte; a READ or an
+ * atomic when it was answered. A WRITE with immediate data is two messages, between which an answer may go.
  *
- * An answer is kept until the socket took it, so that whoever takes its memory away finds it.
+ * An answer is kept until the socket took it, so that a call that takes its memory away finds it.
  *
  * Owner: the QP's lock.
  */
@@ -30,7 +30,7 @@
 
 /* ---- work requests --------------------------------------------------------------------------------------- */
 
-/* The work request next in line is in frames, or needed none. */
+/* The next work request is in frames, or needed none. */
 static void framed(struct soft_qp *qp) {
     struct soft_wqe *wqe = wqe_at(qp, qp->sq_next);
     wqe->end = soft_tcp_position(qp->tcp->tx.framed);
@@ -42,17 +42,17 @@ static void framed(struct soft_qp *qp) {
         soft_find_due(qp);
 }
 
-/* A message of the work request next in line is. */
+/* A message of the next work request is in frames. */
 static void request_framed(struct soft_qp *qp) {
     struct soft_wqe *wqe = wqe_at(qp, qp->sq_next);
     qp->tcp->sending = SOFT_TCP_NOTHING;
     if (wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM && !wqe->started)
-        wqe->started = true; /* its immediate data is next */
+        wqe->started = true; /* the immediate data is next */
     else
         framed(qp);
 }
 
-/* False: a key does not cover it. */
+/* Lists the payload of the next work request. False: a key does not cover it. */
 static bool gather(struct soft_qp *qp, const struct soft_wqe *wqe,
                    struct iovec piece[IWARP_TX_PIECES], unsigned *pieces) {
     const struct ibv_sge *sge = wqe_sges(qp, qp->sq_next);
@@ -75,13 +75,13 @@ static bool gather(struct soft_qp *qp, const struct soft_wqe *wqe,
 
 struct iwarp_read soft_tcp_read(struct soft_qp *qp, const struct soft_wqe *wqe, uint32_t index) {
     const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
-    return (struct iwarp_read){.sink_stag = index, /* names the READ, and opens no memory */
+    return (struct iwarp_read){.sink_stag = index, /* names the READ, and is no key */
                                .bytes = wqe->total,
                                .source_stag = to->rkey,
                                .source_offset = to->addr};
 }
 
-/* Every piece may be written. */
+/* The keys of a READ or an atomic allow writing to every piece of its target. */
 static bool sink_is_good(struct soft_qp *qp, const struct soft_wqe *wqe) {
     const struct ibv_sge *sge = wqe_sges(qp, qp->sq_next);
     for (unsigned i = 0; i < wqe->num_sge; i++) {
@@ -104,7 +104,7 @@ static enum soft_outcome begin(struct soft_qp *qp, const struct iwarp_tx_message
     return SOFT_SENT;
 }
 
-/* A READ or an atomic into its message. */
+/* The request message of a READ or an atomic. */
 static struct iwarp_tx_message question(struct soft_qp *qp, const struct soft_wqe *wqe,
                                         uint8_t payload[IWARP_ATOMIC_BYTES], struct iovec *piece) {
     const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
@@ -162,7 +162,7 @@ static uint8_t opcode_of(const struct soft_wqe *wqe) {
     return solicited ? IWARP_SEND_SOLICITED : IWARP_SEND;
 }
 
-/* Behind its WRITE. */
+/* The immediate data behind its WRITE. */
 static enum soft_outcome begin_immediate(struct soft_qp *qp, const struct soft_wqe *wqe) {
     uint8_t payload[IWARP_IMMEDIATE_BYTES] = {0};
     memcpy(payload, &wqe->imm, sizeof wqe->imm);
@@ -199,7 +199,7 @@ static enum soft_outcome begin_request(struct soft_qp *qp, struct soft_wqe *wqe)
     return begin(qp, &message);
 }
 
-/* True: one more is in frames, or on its way there. */
+/* True: the next work request is in frames, wholly or in part. */
 static bool next_request(struct soft_qp *qp) {
     if (qp->state != IBV_QPS_RTS || qp->sq_broken || qp->sq_next == qp->sq_tail)
         return false;
@@ -207,7 +207,7 @@ static bool next_request(struct soft_qp *qp) {
     if (!soft_tcp_may_send(qp, wqe))
         return false;
     enum soft_outcome outcome = begin_request(qp, wqe);
-    qp->tcp->tx.corrupt &= outcome == SOFT_SENT; /* the next frame may be another's */
+    qp->tcp->tx.corrupt &= outcome == SOFT_SENT; /* the next frame may be of another message */
     if (outcome == SOFT_BROKEN)
         soft_requester_broken(qp, wqe);
     if (outcome != SOFT_SENT)
@@ -224,12 +224,12 @@ static void answer_framed(struct soft_tcp *tcp) {
     tcp->sending = SOFT_TCP_NOTHING;
 }
 
-/* 8 MiB: peers that read no answers hold no more; others have 16 KiB of their own. */
+/* 8 MiB in all: peers that read no answers cannot hold more. Other connections copy to their own 16 KiB. */
 #define LENT_MAX 64u
 
 static struct iwarp_stock stock = {.bytes = IWARP_TX_LENT, .kept_max = 16, .lent_max = LENT_MAX};
 
-/* An answer that is copied, and long: more of it goes in a system call. */
+/* Lends memory for a long answer that is copied, so that one system call sends more of it. */
 static void lend(struct iwarp_tx *tx, uint32_t bytes) {
     if (!tx->crc || tx->lent || tx->open || bytes <= IWARP_TX_COPY_SEGMENT)
         return;
@@ -259,7 +259,7 @@ static bool next_answer(struct soft_qp *qp) {
                                        .offset = asked->sink_offset,
                                        .piece = &piece,
                                        .pieces = 1,
-                                       .changing = true}; /* whoever owns it was not asked */
+                                       .changing = true}; /* the application may write there */
     if (tcp->asked_atomic[tcp->answer_at % SOFT_RD_ATOMIC]) {
         struct iwarp_atomic_response response = {asked->sink_stag, answer->value};
         iwarp_atomic_response_put(payload, &response);
@@ -277,7 +277,7 @@ static bool next_answer(struct soft_qp *qp) {
     return true;
 }
 
-/* An answer through a window that was taken back meanwhile. */
+/* An answer lost its memory: its window was taken back meanwhile. */
 static bool cut_off(const struct soft_qp *qp) {
     for (uint32_t i = qp->answer_head; i != qp->answer_tail; i++)
         if (!qp->answer[i % SOFT_RD_ATOMIC].from)
@@ -287,7 +287,7 @@ static bool cut_off(const struct soft_qp *qp) {
 
 /* ---- a turn ---------------------------------------------------------------------------------------------- */
 
-/* What the socket took may have brought the message in the making into frames as a whole, and answers to their end. */
+/* After the socket took bytes: the open message may be wholly in frames now, and answers wholly sent. */
 static void settle(struct soft_qp *qp) {
     struct soft_tcp *tcp = qp->tcp;
     if (!tcp->tx.open && tcp->sending == SOFT_TCP_REQUEST) {
@@ -302,7 +302,7 @@ static void settle(struct soft_qp *qp) {
         st(qp->tx_acked, soft_tcp_position(tcp->tx.sent));
 }
 
-/* The frame of nothing by which the listener sees that the dialer is ready. */
+/* The empty frame by which the listener learns that the dialer is ready. */
 static bool begin_stream(struct soft_tcp *tcp) {
     uint8_t request[IWARP_READ_BYTES];
     struct iovec piece = {request, sizeof request};
@@ -348,7 +348,7 @@ void soft_tcp_answer_last(struct soft_qp *qp) {
 #define GATHER_FRAMES 16u
 #define GATHER_BYTES 16384u
 
-/* So few frames that more of them are likely to go with them in the same system call. */
+/* The batch has few frames, so others are likely to join them in the same system call. */
 static bool is_little(const struct iwarp_tx *tx) {
     return !tx->open && tx->frames < GATHER_FRAMES && tx->framed - tx->sent < GATHER_BYTES;
 }
