@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * cq_arrivals.c - the lines of peers' boards that a completion queue listens to.
+ * cq_arrivals.c - the cache lines of peers' boards that a completion queue listens to.
  *
  * Owner: the CQ's poll lock.
  */
@@ -25,7 +25,7 @@ static inline bool line_differs(const struct soft_cq *cq, uint32_t line) {
     return differ != 0;
 }
 #else
-/* The same in pieces of 16 bytes: a hint, what is used of it is read again. */
+/* The same in pieces of 16 bytes. The result is a hint only: take_word() reads the words again. */
 static inline bool line_differs(const struct soft_cq *cq, uint32_t line) {
     const volatile __m128i *told = (const volatile __m128i *)cq->boards[line];
     const __m128i *seen = (const __m128i *)cq->arrivals[line].seen.word;
@@ -36,7 +36,7 @@ static inline bool line_differs(const struct soft_cq *cq, uint32_t line) {
 }
 #endif
 
-/* What differs among `span` places of the word that `at` is in, from there on. */
+/* Lists the entries that differ among `span` entries from `at` on, which lie in one word. */
 static inline unsigned take_word(const struct soft_cq *cq, uint32_t at, uint32_t span,
                                  struct soft_arrival *out) {
     uint32_t word = at / SOFT_TOLD_WORD, first = at % SOFT_TOLD_WORD;
@@ -75,9 +75,9 @@ unsigned soft_arrivals_next(const struct soft_cq *cq, uint32_t *at, uint32_t *le
     return n;
 }
 
-/* ---- whose ---------------------------------------------------------------------------------------- */
+/* ---- the QPs behind the entries --------------------------------------------------------------------- */
 
-/* The line of this place on a board; arrival_lines: there is none yet. The last one is mostly it. */
+/* The index of this line of a board; arrival_lines: not there yet. Searched from the end, as it is mostly the last. */
 static unsigned find_line(const struct soft_cq *cq, const _Atomic uint64_t *board) {
     for (unsigned i = cq->arrival_lines; i > 0; i--)
         if (cq->boards[i - 1] == board)
@@ -101,11 +101,11 @@ bool soft_arrivals_add(struct soft_cq *cq, struct soft_qp *qp) {
         cq->boards[line] = board;
         cq->arrival_lines++;
     }
-    if (arrivals->qp[i]) /* a peer named one place twice */
+    if (arrivals->qp[i]) /* a peer named one entry for two QPs */
         return false;
     arrivals->qp[i] = qp;
     arrivals->seen.one[i].pos = (uint8_t)ld(qp->rx_pos);
-    arrivals->seen.one[i].news = (uint8_t)(ld(told->news) - 1); /* to be looked at */
+    arrivals->seen.one[i].news = (uint8_t)(ld(told->news) - 1); /* differs: the QP is looked at */
     st(qp->arrival, line * (uint32_t)SOFT_TOLD_LINE + i + 1);
     return true;
 }
@@ -122,7 +122,7 @@ void soft_arrivals_remove(struct soft_cq *cq, struct soft_qp *qp) {
     for (unsigned i = 0; i < SOFT_TOLD_LINE; i++)
         if (arrivals->qp[i])
             return;
-    /* The line is nobody's any more: the last one moves into its place. */
+    /* No QP uses the line any more: the last line moves into its place. */
     *arrivals = cq->arrivals[last];
     cq->boards[line] = cq->boards[last];
     cq->arrival_lines = last;
@@ -130,5 +130,5 @@ void soft_arrivals_remove(struct soft_cq *cq, struct soft_qp *qp) {
         if (arrivals->qp[i])
             st(arrivals->qp[i]->arrival, line * (uint32_t)SOFT_TOLD_LINE + i + 1);
     cq->arrival_next = 0;
-    cq->owing_count = 0; /* what was not told is when its QP is looked at */
+    cq->owing_count = 0; /* these peers get their acknowledgements when their QPs are looked at */
 }

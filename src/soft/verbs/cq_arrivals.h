@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * cq_arrivals.h - of many queue pairs, those whose peers have said something: read off the peers' boards, where each QP
- * tells what it has sent (shm_layout.h), 32 of them in a cache line.
+ * cq_arrivals.h - finds, among many queue pairs of a CQ, those whose peers have sent something: each QP announces what
+ * it has sent in an entry on its process's board (shm_layout.h), 32 entries in a cache line.
  *
- * A CQ keeps the lines in which QPs of its own are told of, and what it has seen there. What differs names the QPs that
- * have to be looked at. Nothing there is believed: a QP is looked at as a whole, and a few are in every poll whatever
- * is told of them, so that a peer which tells lies has its own messages seen late.
+ * A CQ listens to a QP: it keeps the line of the peer's board with the entry for that QP, and the value that it has
+ * seen there. The entries that differ name the QPs to look at. The CQ does not trust an entry: the poller reads the
+ * QP's ring itself, and every poll looks at a few QPs whatever their entries say, so a peer with false entries only has
+ * its own messages seen late.
  *
- * Owner: the CQ's poll lock. A board is mapped as long as a QP is linked by it, and one is linked longer than it is in
- * the CQ's lists.
+ * Owner: the CQ's poll lock. A board is mapped while a QP is linked through it, and a QP is linked for longer than it
+ * is in the CQ's lists.
  */
 #ifndef SOFT_VERBS_CQ_ARRIVALS_H
 #define SOFT_VERBS_CQ_ARRIVALS_H
@@ -31,11 +32,11 @@ struct soft_arrivals { /* of one line */
             uint8_t pos, news;
         } one[SOFT_TOLD_LINE];
     } seen;
-    struct soft_qp *qp[SOFT_TOLD_LINE]; /* NULL: none of ours */
+    struct soft_qp *qp[SOFT_TOLD_LINE]; /* NULL: the entry is for no QP of this CQ */
 } __attribute__((aligned(64)));
 _Static_assert(SOFT_TOLD_WORDS *SOFT_TOLD_WORD == SOFT_TOLD_LINE, "a line");
 
-/* A place that differs from what was seen, and what it says. */
+/* An entry that differs from the value seen before, with its index and its value. */
 struct soft_arrival {
     uint32_t at;
     uint8_t pos, news;
@@ -43,7 +44,7 @@ struct soft_arrival {
 #define SOFT_ARRIVAL_BATCH 32u
 #define SOFT_ARRIVAL_MAX (SOFT_ARRIVAL_BATCH + SOFT_TOLD_WORD - 1)
 
-/* Partners: slot.h, slot_tell(), and requester.h, soft_qp_news(). */
+/* Pairs with the stores in slot_tell() (slot.h) and soft_qp_news() (requester.h). */
 static inline uint64_t word_of(const struct soft_cq *cq, uint32_t word) {
     return atomic_load_explicit(&cq->boards[word / SOFT_TOLD_WORDS][word % SOFT_TOLD_WORDS],
                                 memory_order_acquire);
@@ -53,10 +54,10 @@ static inline struct soft_qp *soft_arrival_qp(const struct soft_cq *cq, uint32_t
     return cq->arrivals[at / SOFT_TOLD_LINE].qp[at % SOFT_TOLD_LINE];
 }
 
-/* The next of those that differ from *at on, of *left places at most; fills in SOFT_ARRIVAL_MAX at most. */
+/* Lists the next entries that differ, from *at on, among *left entries at most; SOFT_ARRIVAL_MAX of them at most. */
 unsigned soft_arrivals_next(const struct soft_cq *cq, uint32_t *at, uint32_t *left,
                             struct soft_arrival *out);
-/* Listens to a QP that both receives and sends by this CQ. False: it is not told of, or there is no room. */
+/* Listens to a QP that has this CQ for receives and sends. False: no peer's entry for it is known, or no room. */
 bool soft_arrivals_add(struct soft_cq *cq, struct soft_qp *qp);
 void soft_arrivals_remove(struct soft_cq *cq, struct soft_qp *qp);
 

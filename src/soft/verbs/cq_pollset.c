@@ -2,9 +2,10 @@
 /*
  * cq_pollset.c - the queue pairs of a CQ: hot ones, which every poll looks at, and cold ones.
  *
- * A QP is hot while it has unanswered sends or had anything lately. Of the cold ones a few are looked
- * at per poll, round robin; a QP that somebody posts a send to comes back by way of the warm list. Of many, those whose
- * peers tell of what they send are listened to instead (cq_arrivals.h): they stand among the cold ones, and are not.
+ * A QP is hot while it has unanswered sends or had anything lately. A poll looks at a few of the cold ones, round
+ * robin; a cold QP becomes hot again through the warm list when the application posts a send to it. If there are many
+ * QPs, the CQ listens to those whose peers announce what they send (cq_arrivals.h): such QPs lie among the cold ones in
+ * the array, but are not cold.
  *
  * Owner: the CQ's poll lock; the warm list is lock-free.
  */
@@ -44,7 +45,7 @@ static void assert_kept(struct soft_cq *cq) {
     ASSERT(cq->hot_count <= cq->qp_count && cq->qp_count <= cq->qp_capacity);
 }
 
-/* Room for more, allocated outside of the lock that pollers take. */
+/* Larger arrays, allocated outside of the lock that pollers take. */
 struct grown {
     unsigned capacity, lines;
     struct soft_polled *polled;
@@ -69,7 +70,7 @@ static int grow(struct grown *g, unsigned capacity) {
     return !g->polled || (g->lines > 0 && (!g->arrivals || !g->boards)) ? ENOMEM : 0;
 }
 
-/* poll_lock held. What was there before is to be freed. */
+/* poll_lock held. Leaves the old arrays in *g, to be freed. */
 static void take_grown(struct soft_cq *cq, struct grown *g) {
     struct grown old = {.polled = cq->polled, .arrivals = cq->arrivals, .boards = cq->boards};
     if (cq->qp_count)
@@ -113,7 +114,7 @@ int soft_cq_pollset_add(struct soft_cq *cq, struct soft_qp *qp) {
     return 0;
 }
 
-#define LISTEN_AT_ONCE 128 /* a turn stays short, whatever number of QPs came up */
+#define LISTEN_AT_ONCE 128 /* keeps a poll short when many QPs became ready */
 
 void soft_cq_pollset_listen(struct soft_cq *cq) {
     assert_kept(cq);
@@ -128,14 +129,14 @@ void soft_cq_pollset_listen(struct soft_cq *cq) {
     }
 }
 
-/* poll_lock held. A cold one, at i, had something. */
+/* poll_lock held. The cold QP at i had something: makes it hot. */
 void soft_cq_pollset_warm_up(struct soft_cq *cq, unsigned i) {
     assert_kept(cq);
     st(cq->polled[i].qp->cold[role(cq, cq->polled[i].qp)], false);
     swap(cq, i, cq->hot_count++);
 }
 
-/* Those that wait for an acknowledgement, or had something lately, stay. */
+/* Makes QPs cold, except those that wait for an acknowledgement or had something lately. */
 void soft_cq_pollset_cool(struct soft_cq *cq) {
     assert_kept(cq);
     st(cq->idle_polls, 0);
@@ -152,12 +153,12 @@ void soft_cq_pollset_cool(struct soft_cq *cq) {
         }
         swap(cq, i, --cq->hot_count);
         atomic_store(&qp->cold[role(cq, qp)], true);
-        if (ld(qp->unretired)) /* posted meanwhile, and did not see the flag */
+        if (ld(qp->unretired)) /* a thread posted meanwhile, and did not see the flag */
             soft_cq_pollset_warm(qp);
     }
 }
 
-/* Any thread. Whoever takes the flag away owns the list entry. */
+/* Any thread. The thread that clears the flag owns the list entry. */
 static void warm_one(struct soft_cq *cq, struct soft_qp *qp) {
     unsigned r = role(cq, qp);
     if (!atomic_exchange(&qp->cold[r], false))

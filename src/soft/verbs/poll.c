@@ -2,14 +2,14 @@
 /*
  * poll.c - ibv_poll_cq; notify.c has ibv_req_notify_cq.
  *
- * A poller makes the progress of its QPs itself and gets completions straight into its array; the
- * CQ's own ring holds only what somebody else produced (the engine, a poller of another CQ, a
- * flush). Polling drains that ring first and takes a QP's completions directly only when none of
- * them is waiting in the ring, so completions of one QP keep their order. A poll that a QP filled is
- * followed by one that begins behind it, so that a QP which always fills one keeps no other waiting.
+ * A poller makes the progress of its QPs itself and gets completions straight into its array; the CQ's own ring holds
+ * only completions that another thread or a flush produced (the engine, a poller of another CQ). Polling drains that
+ * ring first and takes a QP's completions directly only when the ring is empty, so completions of one QP keep their
+ * order. If a QP filled a poll, the next poll begins with the QP behind it, so that a QP which always fills a poll
+ * keeps no other waiting.
  *
- * The short way, for nearly all messages: a SEND of up to four slots into a receive of one piece, and the
- * acknowledgement that came with it (receive_short.h). Whatever is not quite that is left to progress.c.
+ * The short way serves nearly all messages: a SEND of up to four slots into a receive of one piece, and the
+ * acknowledgement that came with it (receive_short.h). It leaves all other messages to progress.c.
  *
  * Owner: the CQ's poll lock, and inside it the QP's.
  */
@@ -38,10 +38,10 @@
 #include "soft/verbs/srq.h"
 
 #define COLD_PER_POLL 4u
-#define COLD_LISTENING 2u /* of those that are listened to */
+#define COLD_LISTENING 2u /* the same, if the CQ listens to peers' boards */
 #define SWEEP 64u
-#define COOL_AFTER 4096 /* polls between looks for QPs that went cold */
-#define TCP_EVERY 32u   /* and for sockets with something to read, where there are any */
+#define COOL_AFTER 4096 /* polls between searches for QPs that went cold */
+#define TCP_EVERY 32u   /* polls between searches for sockets with something to read, if any */
 
 /* ---- the short way ------------------------------------------------------------------------------ */
 
@@ -68,7 +68,7 @@ static __attribute__((noinline)) int receive_more(struct soft_qp *qp, struct sof
     return n;
 }
 
-/* Messages in order, until none, or one for the long way. */
+/* Takes messages in order, until there is none, or one for the long way. */
 static inline __attribute__((always_inline)) int
 receive_short(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     struct soft_ring *ring = ld(qp->rx);
@@ -89,14 +89,14 @@ receive_short(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne)
 }
 
 /*
- * Signalled sends that the acknowledgements seen so far complete, and with each those before it. Only
- * where that completes on the CQ being polled.
+ * Completes the signalled sends that are acknowledged by now, and with each the sends before it. Only for a QP whose
+ * send CQ is the CQ being polled.
  */
 static __attribute__((noinline)) int retire_short(struct soft_qp *qp, struct soft_cq *cq,
                                                   struct ibv_wc *wc, int ne) {
     struct soft_ring *tx = ld(qp->tx);
     int n = 0;
-    /* The peer had nothing to send: then it said so in the ring's header. */
+    /* A peer without a message to send acknowledges in the header of its ring. */
     if (!tx || ((int32_t)(ld(qp->tx_acked) - ld(qp->due)) < 0 &&
                 !note_ack(qp, atomic_load_explicit(&tx->rx.acked, memory_order_acquire))))
         return 0;
@@ -134,20 +134,23 @@ static inline bool short_way(const struct soft_qp *qp, const struct soft_cq *cq)
 static inline int serve_locked(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     int n = 0;
     if (__builtin_expect(short_way(qp, cq), 1)) {
-        /* First what was answered: else a small array would never hold anything but receives. */
+        /* Completed sends go first: otherwise a small array would only ever hold receives. */
         if (__builtin_expect(ld(qp->awaited), 0) && soft_cq_of(qp->own_send_cq) == cq &&
             answered(qp))
             n = retire_short(qp, cq, wc, ne);
         if (n < ne)
             n += receive_short(qp, cq, wc + n, ne - n);
     }
-    /* The rest, unless there can be none: nothing queued, and no word from anybody. */
+    /* The long way, if the short way served nothing, or the QP needs attention, or has queued requests. */
     if (__builtin_expect(n == 0 || ld(qp->attention) || ld(qp->backlog), 0))
         n = serve_long(qp, cq, wc, n, ne);
     return n;
 }
 
-/* Who has received often sends on the same QP next: what that writes. qp->lock held, which orders what is read. */
+/*
+ * An application that received often sends on the same QP next: fetches the lines that the send will write. qp->lock
+ * held, which orders the reads here.
+ */
 static inline __attribute__((always_inline)) void fetch_answer(const struct soft_qp *qp) {
     struct soft_ring *ring = ld(qp->tx);
     if (!ring)
@@ -160,10 +163,10 @@ static inline __attribute__((always_inline)) void fetch_answer(const struct soft
 static inline __attribute__((always_inline)) int
 serve_one_of(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne, const bool many) {
     st(qp->used_lately, true);
-    /* A poller that finds the lock taken comes again; the engine has to get its turn. */
+    /* A poller that finds the lock taken does not wait, as it polls again; so the engine can get the lock. */
     if (__builtin_expect(!spin_try(&qp->lock), 0))
         return 0;
-    /* Older completions of this QP may wait in the CQ's ring: they come first. */
+    /* Older completions of this QP may wait in the CQ's ring, and have to be taken first. */
     if (__builtin_expect(atomic_load_explicit(&cq->ring_count, memory_order_acquire) != 0, 0)) {
         spin_unlock(&qp->lock);
         return 0;
@@ -171,7 +174,7 @@ serve_one_of(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne, 
     soft_tsan_observe(qp->ibv.qp_num);
     uint32_t pos = ld(qp->rx_pos);
     int n = serve_locked(qp, cq, wc, ne);
-    /* No message this time: then the peer learns what was taken before, as in an empty poll. */
+    /* No message came: the peer learns now which messages were taken before, as in an empty poll. */
     if (__builtin_expect(ld(qp->rx_pos) == pos && ld(qp->rx_told) != pos, 0))
         soft_qp_flush_ack(qp);
     if (many && n > 0)
@@ -188,7 +191,7 @@ int soft_serve(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne
     return serve_one_of(qp, cq, wc, ne, true);
 }
 
-/* Where most are listened to: all within a few polls, when some QP needs it; else so few that they cost nothing. */
+/* If the CQ listens to most QPs: looks at all within a few polls when some QP needs attention; else at only a few. */
 static inline unsigned looks_listening(struct soft_cq *cq, unsigned cold) {
     if (__builtin_expect(ld(cq->called), 0)) {
         st(cq->called, false);
@@ -199,7 +202,7 @@ static inline unsigned looks_listening(struct soft_cq *cq, unsigned cold) {
     return looks > COLD_LISTENING ? looks : COLD_LISTENING;
 }
 
-/* A few of those that had nothing for long, or whose peers are listened to. */
+/* Serves a few of the QPs that had nothing for long, or that the CQ listens to. */
 static __attribute__((noinline)) int progress_cold(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     int n = 0;
     unsigned cold = cq->qp_count - cq->hot_count, looks = COLD_PER_POLL;
@@ -225,7 +228,7 @@ static __attribute__((noinline)) int progress_cold(struct soft_cq *cq, struct ib
     return n;
 }
 
-/* Hot ones from i up to end. poll_lock held. */
+/* Serves the hot QPs from i up to end. poll_lock held. */
 static inline __attribute__((always_inline)) int
 progress_hot(struct soft_cq *cq, unsigned i, unsigned end, struct ibv_wc *wc, int ne) {
     int n = 0;
@@ -242,13 +245,13 @@ progress_hot(struct soft_cq *cq, unsigned i, unsigned end, struct ibv_wc *wc, in
             cq->first = i + 1 < cq->qp_count ? i + 1 : 0;
             return n;
         }
-        if (__builtin_expect(got == 0, 0)) /* there was work, and nothing came of it */
+        if (__builtin_expect(got == 0, 0)) /* there was work, but no completion */
             nothing_there(qp);
     }
     return n;
 }
 
-/* Behind the one that filled the poll before; the cold ones have their turn behind the last. */
+/* Begins behind the QP that filled the poll before; the cold QPs follow the last hot one. */
 static __attribute__((noinline)) int progress_from(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     unsigned first = cq->first, hot = cq->hot_count;
     cq->first = 0;
@@ -260,7 +263,7 @@ static __attribute__((noinline)) int progress_from(struct soft_cq *cq, struct ib
     return n;
 }
 
-/* ---- which of them ------------------------------------------------------------------------------- */
+/* ---- which QPs a poll looks at ------------------------------------------------------------------- */
 
 static __attribute__((noinline)) int progress_scanned(struct soft_cq *cq, struct ibv_wc *wc,
                                                       int ne) {
@@ -275,7 +278,10 @@ static __attribute__((noinline)) int progress_behind(struct soft_cq *cq, struct 
     return cq->hot_count > SOFT_MANY ? progress_scanned(cq, wc, ne) : progress_from(cq, wc, ne);
 }
 
-/* Each kind is first in every other poll: one that fills it keeps no other waiting. poll_lock held. */
+/*
+ * The QPs that the CQ listens to and the others are first in every other poll, so that a kind which fills a poll does
+ * not keep the other waiting. poll_lock held.
+ */
 static __attribute__((noinline)) int progress_listening(struct soft_cq *cq, struct ibv_wc *wc,
                                                         int ne) {
     bool first = ld(cq->idle_polls) % 2 == 0;
@@ -300,8 +306,9 @@ static inline int progress_polled(struct soft_cq *cq, struct ibv_wc *wc, int ne)
 }
 
 /*
- * More than a few read sockets: those that have something first, then who has to send or to retry. A poll that was filled has
- * left some that are due: they have their turn before the set is asked for others.
+ * For more than a few hot QPs over sockets: serves those whose socket has something to read first, then those that have
+ * to send or to retry. A poll that was filled left some of the former unserved: they are served before the set is asked
+ * for others.
  */
 static __attribute__((noinline)) int progress_crowd(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     struct soft_qp *due[SOFT_TCP_LOOK];
@@ -325,13 +332,13 @@ static inline int progress_all(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
 }
 
 /*
- * Releases the poll lock. Programs written for NICs poll and do nothing else: where two share a CPU the one
- * that waits shall not wait for the end of its own time slice.
+ * Releases the poll lock. Programs written for NICs poll and do nothing else: if two of them share a CPU, one that
+ * finds nothing yields, and does not poll until the end of its time slice.
  */
 static __attribute__((noinline)) void cool_down(struct soft_cq *cq, int n) {
     bool tcp = ld(cq->tcp_set) != 0;
     if (tcp) {
-        struct soft_qp *due[SOFT_TCP_LOOK]; /* in the next poll */
+        struct soft_qp *due[SOFT_TCP_LOOK]; /* served by the next poll */
         if (!soft_tcp_is_crowd(cq))
             (void)soft_tcp_set_look(cq, due);
         st(cq->tcp_looks, ld(cq->tcp_looks) + 1);
@@ -355,7 +362,7 @@ int soft_poll_cq(struct ibv_cq *ibcq, int ne, struct ibv_wc *wc) {
     int n = 0;
     if (__builtin_expect(atomic_load_explicit(&cq->ring_count, memory_order_acquire) != 0, 0))
         n = soft_cq_pop(cq, wc, ne);
-    /* what an engine pushes while we look belongs before nothing of ours: next poll */
+    /* a completion that the engine pushes meanwhile precedes none of these: the next poll takes it */
     if (n < ne)
         n += progress_all(cq, wc + n, ne - n);
     unsigned polls = ld(cq->idle_polls) + 1;

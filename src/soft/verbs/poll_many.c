@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * poll_many.c - polling of a CQ with many queue pairs, each of which lies in a part of memory that the cache has lost
- * since it was looked at last: so one is looked at where something is to be found.
+ * poll_many.c - polling of a CQ with many queue pairs. The cache has lost each of them since the poller looked at it
+ * last, so the poller looks only at queue pairs that have something.
  *
  * Owner: the CQ's poll lock.
  */
@@ -15,12 +15,11 @@
 #include "soft/verbs/cq_arrivals.h"
 #include "soft/verbs/internal.h"
 
-#define LOOKS 8u         /* polls in which all that are not listened to are looked at as a whole */
-#define LISTEN_EVERY 16u /* polls between looks for such that can be */
-#define LULL                                                                                       \
-    4u /* polls that found nothing, behind which there is time to tell peers what was taken */
+#define LOOKS 8u /* in so many polls each QP that is not listened to is looked at as a whole */
+#define LISTEN_EVERY 16u /* polls between searches for QPs that can be listened to */
+#define LULL 4u          /* empty polls in a row, after which there is time to acknowledge */
 
-/* ---- those that are not listened to ---------------------------------------------------------------- */
+/* ---- QPs that are not listened to ------------------------------------------------------------------ */
 
 static inline int serve_polled(struct soft_cq *cq, unsigned i, struct ibv_wc *wc, int ne) {
     struct soft_polled *polled = &cq->polled[i];
@@ -38,7 +37,7 @@ static inline int serve_polled(struct soft_cq *cq, unsigned i, struct ibv_wc *wc
     return n;
 }
 
-/* The next few as a whole: what is seldom there waits a few polls for that. */
+/* Looks at the next few QPs as a whole: work other than a message in the ring is rare, and waits for this. */
 static int look_at_some(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     unsigned hot = cq->hot_count, i = cq->look_next < hot ? cq->look_next : 0;
     int n = 0;
@@ -51,7 +50,7 @@ static int look_at_some(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     return n;
 }
 
-/* Of the others those for whom a message is there, behind the one that filled the poll before. poll_lock held. */
+/* Then serves QPs whose ring has a message, from behind the QP that filled the poll before. poll_lock held. */
 int soft_progress_many(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     if (ld(cq->idle_polls) % LISTEN_EVERY == 0)
         soft_cq_pollset_listen(cq);
@@ -67,11 +66,9 @@ int soft_progress_many(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     return n;
 }
 
-/* ---- those that are listened to ------------------------------------------------------------------- */
+/* ---- QPs that are listened to --------------------------------------------------------------------- */
 
-/*
- * Peers learn what was taken of them by what is sent to them; or here, when there is time for it.
- */
+/* A message to a peer also acknowledges the messages taken from it; without one this does, when polls are empty. */
 static inline void settle_owing(struct soft_cq *cq) {
     unsigned count = cq->owing_count < SOFT_OWING ? cq->owing_count : SOFT_OWING;
     cq->owing_count = 0;
@@ -85,8 +82,8 @@ static inline void settle_owing(struct soft_cq *cq) {
 }
 
 /*
- * One that its peer has told something of. What was taken is seen; the rest differs again in the next poll. Slots that
- * are not there were a lie, and of no use a second time.
+ * Serves a QP whose entry on the peer's board has changed. The messages taken now count as seen; the rest differs again
+ * in the next poll. An entry that claims slots which are not there counts as seen too, so that it costs one look only.
  */
 static inline int serve_told(struct soft_cq *cq, struct soft_arrival told, struct ibv_wc *wc,
                              int ne) {
@@ -102,7 +99,7 @@ static inline int serve_told(struct soft_cq *cq, struct soft_arrival told, struc
     }
     uint32_t pos = ld(qp->rx_pos);
     int ahead = (uint8_t)(told.pos - pos);
-    /* The slot behind the last is not looked at: it lies in another line. */
+    /* Not more than the announced slots: a look at the slot behind them would fetch another cache line. */
     bool just = ahead > 0 && ahead < ne && !ld(qp->awaited);
     int n = soft_serve(qp, cq, wc, just ? ahead : ne);
     uint32_t now = ld(qp->rx_pos);
@@ -116,7 +113,7 @@ static inline int serve_told(struct soft_cq *cq, struct soft_arrival told, struc
 
 /* Always inline: gcc leaves out calls of functions that only prefetch. */
 
-/* Nothing of a QP that was not looked at lately is in the cache. */
+/* A QP that the poller did not look at lately is not in the cache. */
 static inline __attribute__((always_inline)) void fetch_told(const struct soft_cq *cq,
                                                              uint32_t at) {
     const struct soft_qp *qp = soft_arrival_qp(cq, at);
@@ -137,7 +134,7 @@ static inline __attribute__((always_inline)) void fetch_slot(const struct soft_c
     }
 }
 
-/* Behind the one that filled the poll before, once around. */
+/* Serves all once around, from behind the QP that filled the poll before. */
 int soft_progress_told(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     struct soft_arrival told[SOFT_ARRIVAL_MAX];
     uint32_t at = cq->arrival_next, left = cq->arrival_lines * (uint32_t)SOFT_TOLD_LINE;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * poll_many.h - polling of a CQ with many queue pairs: those that are listened to, and those that are not.
+ * poll_many.h - polling of a CQ with many queue pairs: those that the CQ listens to (cq_arrivals.h), and the others.
  *
  * Owner: the CQ's poll lock.
  */
@@ -15,9 +15,9 @@
 #include "soft/verbs/cq.h"
 #include "soft/verbs/qp.h"
 
-/* The hot ones, of which there are more than SOFT_MANY. */
+/* Serves hot queue pairs that have something, where there are more than SOFT_MANY hot ones. */
 int soft_progress_many(struct soft_cq *cq, struct ibv_wc *wc, int ne);
-/* Those whose peers have told something (cq_arrivals.h). */
+/* Serves queue pairs whose entries on the peers' boards have changed. */
 int soft_progress_told(struct soft_cq *cq, struct ibv_wc *wc, int ne);
 
 static inline void nothing_there(struct soft_qp *qp) {
@@ -27,7 +27,7 @@ static inline void nothing_there(struct soft_qp *qp) {
         soft_qp_idle(qp);
 }
 
-/* The same of one that is looked at once in so many polls. */
+/* The same for a QP that is looked at once in so many polls. */
 static inline void nothing_there_lately(struct soft_qp *qp, unsigned polls) {
     polls += ld(qp->empty_polls);
     st(qp->empty_polls, polls);
@@ -37,7 +37,7 @@ static inline void nothing_there_lately(struct soft_qp *qp, unsigned polls) {
 
 #define AHEAD 4u
 
-/* With many QPs each lies in a part of memory that the cache has lost since it was looked at last. */
+/* Fetches the QPs ahead: with many QPs the cache has lost each since the poller looked at it last. */
 static inline void look_ahead(const struct soft_cq *cq, unsigned i, unsigned end) {
     if (__builtin_expect(end - i <= 2 * AHEAD, 1))
         return;
