@@ -2,8 +2,9 @@
 /*
  * connection.h - one queue pair to a peer: its rdma_cm id, its send queue, its receives and its credits.
  *
- * A part of a session, which has one as long as it lives. wr_id names it, by the slot of its session. Owner: the loop
- * of the session, but for `cm`, which is the CM thread's, and where marked.
+ * A part of a session, which has one at a time: it lies in the session, so that a message finds both in one page. The
+ * wr_id of a send names the connection. Owner: the loop of the session, but for `cm`, which is the CM thread's, and
+ * where marked.
  */
 #ifndef CORE_CONNECTION_H
 #define CORE_CONNECTION_H
@@ -171,6 +172,7 @@ struct connection {
     /* Every frame that is sent reads this line. */
     struct ibv_qp *qp;
     struct connection_tx tx;
+    uint8_t number;       /* in the wr_id of its sends: those of an earlier one have another */
     struct send_queue sq; /* what few frames need of it begins another line */
 
     /* Every frame, sent or received, reads this line. */

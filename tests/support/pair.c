@@ -228,7 +228,7 @@ sluice_msg *pair_forge(struct side *side, const struct frame *f, const void *pay
     post_header(s, at, f->type, f->flags, f->length, f->total);
     memcpy(msg->data, payload, bytes);
     struct ibv_sge sge = {(uintptr_t)at, FRAME_BYTES + f->length, msg->lkey};
-    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->slot, s->connection.sq.tail),
+    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s, s->connection.sq.tail),
                                    .sg_list = &sge,
                                    .num_sge = 1,
                                    .opcode = IBV_WR_SEND};

@@ -146,6 +146,7 @@ static struct ibv_qp *create_qp(struct sluice_loop *l, struct session *s) {
     };
     struct ibv_qp *qp = queue_pair_create(l->node, &init);
     if (qp) {
+        s->connection.number = ++l->connections;
         s->connection.sq.inline_max = init.cap.max_inline_data;
         if (init.cap.max_send_sge < s->connection.sq.sges)
             s->connection.sq.sges = init.cap.max_send_sge;

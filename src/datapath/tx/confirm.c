@@ -40,7 +40,7 @@ static void post(struct sluice_loop *l, struct session *s) {
     const struct ibv_mr *own = s->node->probe.sink;
     struct ibv_sge sink = {(uintptr_t)own->addr, 1, own->lkey};
     struct ibv_send_wr wr = {
-        .wr_id = wr_send_id(s->slot, s->connection.sq.tail),
+        .wr_id = wr_send_id(s, s->connection.sq.tail),
         .sg_list = &sink,
         .num_sge = 1,
         .opcode = IBV_WR_RDMA_READ,

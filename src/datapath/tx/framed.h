@@ -100,7 +100,7 @@ static inline __attribute__((always_inline)) bool framed_post(struct sluice_loop
     uint64_t word0 = FRAME_DATA | (uint64_t)(uint16_t)c->rx.unreported << 16 |
                      (uint64_t)(c->tx.sequence + 1) << 32;
     if (unlikely(l->post_framed(c->qp, htole64(word0), htole64(c->rx.sequence | bytes << 32), data,
-                                (uint32_t)bytes | signalled, wr_send_id(s->slot, c->sq.tail)) != 0))
+                                (uint32_t)bytes | signalled, wr_send_id(s, c->sq.tail)) != 0))
         return false;
     framed_account(l, s, bytes, signalled);
     return true;

@@ -67,7 +67,7 @@ struct ibv_send_wr *wr_batch_add(struct sluice_loop *l, struct session *s, struc
     loop_assert_inside(l);
     unsigned n = batch->count++;
     struct ibv_send_wr *wr = &l->send_wr[n];
-    wr->wr_id = wr_send_id(s->slot, s->connection.sq.tail);
+    wr->wr_id = wr_send_id(s, s->connection.sq.tail);
     wr->sg_list = l->send_sge[n];
     wr->num_sge = (int)sges;
     wr->opcode = IBV_WR_SEND;

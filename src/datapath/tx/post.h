@@ -18,9 +18,23 @@ enum build_result {
 
 #define HEADER_BYTES 64u /* a slot in the ring of headers: a frame header and a short payload */
 
-/* The wr_id of a send: its slot and queue index. That of a receive is its buffer (bit 0 clear). */
-static inline uint64_t wr_send_id(uint32_t slot, uint32_t index) {
-    return (uint64_t)slot << 32 | (uint64_t)(index & 0xffff) << 8 | 1;
+/*
+ * The wr_id of a send names its connection, by its session's slot and its own number, and its place in the send queue.
+ * That of a receive is its buffer (bit 0 clear).
+ */
+static inline uint64_t wr_send_id(const struct session *s, uint32_t index) {
+    return (uint64_t)s->slot << 32 | (uint64_t)s->connection.number << 24 |
+           (uint64_t)(index & 0xffff) << 8 | 1;
+}
+
+/* The session whose connection, on this loop, posted the send of that wr_id. NULL: that connection is gone. */
+static inline struct session *wr_send_session(const struct sluice_loop *l, uint64_t wr_id) {
+    struct session *s =
+        session_table_at(session_handle_make(l->node->index, (uint32_t)(wr_id >> 32), 0));
+    if (unlikely(atomic_load_explicit(&s->loop, memory_order_relaxed) != l ||
+                 (uint8_t)(wr_id >> 24) != s->connection.number))
+        return NULL;
+    return s;
 }
 
 /* Posts what may be posted: queued messages, a CREDIT frame that is due. */

@@ -149,11 +149,12 @@ static void send_moved(struct sluice_loop *l, struct session *s) {
 
 void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
     loop_assert_inside(l);
-    struct session *s =
-        session_table_at(session_handle_make(l->node->index, (uint32_t)(wc->wr_id >> 32), 0));
+    struct session *s = wr_send_session(l, wc->wr_id);
+    if (unlikely(!s))
+        return; /* of a queue pair that was given up */
     uint16_t ahead = (uint16_t)((uint16_t)(wc->wr_id >> 8) - (uint16_t)s->connection.sq.head);
     if (unlikely(ahead >= sq_used(s)))
-        return; /* of a queue pair that was given up */
+        return; /* of a try that was given up */
     if (unlikely(s->connection.confirm.on)) {
         uint32_t end = s->connection.sq.head + ahead + 1;
         if ((int32_t)(end - s->connection.confirm.sent_tail) > 0)

@@ -34,7 +34,7 @@ static void post(struct pair *p, const struct forged *f) {
 
 static void write_imm(struct pair *p, uint32_t number) {
     struct session *s = pair_session(&p->b);
-    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->slot, s->connection.sq.tail),
+    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s, s->connection.sq.tail),
                                    .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
                                    .imm_data = htobe32(number)};
     assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);

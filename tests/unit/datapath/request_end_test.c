@@ -363,7 +363,7 @@ static void forge(struct side *side, unsigned type, unsigned flags, uint64_t tot
     if (!(flags & FRAME_RESERVED))
         s->connection.tx.credits--;
     struct ibv_sge sge = {(uintptr_t)(msg->data - FRAME_BYTES), FRAME_BYTES + bytes, msg->lkey};
-    struct ibv_send_wr wr = {.wr_id = wr_send_id(s->slot, s->connection.sq.tail),
+    struct ibv_send_wr wr = {.wr_id = wr_send_id(s, s->connection.sq.tail),
                              .sg_list = &sge,
                              .num_sge = 1,
                              .opcode = IBV_WR_SEND,

@@ -181,7 +181,7 @@ static void post_reply(struct pair *p, uint64_t total) {
     s->connection.tx.sequence++;
     post_header(s, (uint8_t *)frame, FRAME_REPLY, FRAME_RESERVED, 0, total);
     struct ibv_sge sge = {(uintptr_t)frame, FRAME_BYTES, 0};
-    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->slot, s->connection.sq.tail),
+    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s, s->connection.sq.tail),
                                    .sg_list = &sge,
                                    .num_sge = 1,
                                    .opcode = IBV_WR_SEND,
