@@ -139,12 +139,20 @@ static struct ibv_qp *failing_create_qp(struct ibv_pd *pd, struct ibv_qp_init_at
     return NULL;
 }
 
+static struct ibv_qp *failing_create_extended_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
+    if (!device.fails)
+        return device.real->create_extended_qp(pd, attr);
+    errno = EPERM;
+    return NULL;
+}
+
 static void count_asking(sluice_node *n, bool fails) {
     memset(&device, 0, sizeof device);
     device.real = n->fabric;
     device.fabric = *n->fabric;
     device.fabric.create_cq = counting_create_cq;
     device.fabric.create_qp = failing_create_qp;
+    device.fabric.create_extended_qp = failing_create_extended_qp;
     device.node = n;
     device.fails = fails;
     n->fabric = &device.fabric;
