@@ -24,6 +24,7 @@
 #include "datapath/rx/retain.h"
 #include "datapath/rx/srq.h"
 #include "datapath/session/close.h"
+#include "datapath/session/reap.h"
 
 static inline sluice_session handle_of(struct session *s) {
     return (sluice_session){atomic_load_explicit(&s->id, memory_order_relaxed)};

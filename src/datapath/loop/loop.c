@@ -18,7 +18,7 @@
 #include "datapath/loop/ownership.h"
 #include "datapath/rx/recv_queue.h"
 #include "datapath/rx/srq.h"
-#include "datapath/session/close.h"
+#include "datapath/session/reap.h"
 #include "core/context.h"
 #include "core/techniques.h"
 

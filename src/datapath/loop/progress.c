@@ -21,6 +21,7 @@
 #include "datapath/rx/retain.h"
 #include "datapath/rx/srq.h"
 #include "datapath/session/close.h"
+#include "datapath/session/reap.h"
 #include "datapath/session/drain.h"
 #include "datapath/session/handshake.h"
 #include "datapath/session/keepalive.h"

@@ -33,6 +33,7 @@
 #include "datapath/rx/recv_queue.h"
 #include "datapath/rx/srq.h"
 #include "datapath/session/close.h"
+#include "datapath/session/failure.h"
 #include "datapath/session/handshake.h"
 #include "datapath/session/open.h"
 

@@ -29,7 +29,7 @@
 #include "datapath/rx/credits.h"
 #include "datapath/rx/retain.h"
 #include "datapath/rx/srq.h"
-#include "datapath/session/close.h"
+#include "datapath/session/failure.h"
 
 #define ASSERTED_SESSIONS 16 /* of loops with more, nothing is counted */
 

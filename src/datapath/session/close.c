@@ -14,14 +14,14 @@
  * looked at is "lost" only until that BYE is found among the frames that had arrived, or until it turns out
  * that the device was lost, or until the device reports that the queue pair broke.
  *
+ * What a failed completion says is failure.c's; reap.c frees what has ended.
+ *
  * Owner: the loop's thread.
  */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "core/auth/keyring.h"
 #include "core/failure_text.h"
 #include "datapath/session/close.h"
 #include "core/wire/frame.h"
@@ -71,9 +71,7 @@ static void set_reason(struct session *s, sluice_reason reason, uint32_t vendor,
     pthread_mutex_unlock(&s->node->lock);
 }
 
-/* Records what the stack reported of the end; the first value of each kind is kept. A flush tells
- * no cause: a value that does replaces it. */
-static void note_cause(struct session *s, int32_t cm_event, int32_t cm_status, int32_t wc_status) {
+void close_note_cause(struct session *s, int32_t cm_event, int32_t cm_status, int32_t wc_status) {
     pthread_mutex_lock(&s->node->lock);
     if (cm_event >= 0 && s->info.cm_event < 0) {
         s->info.cm_event = cm_event;
@@ -257,13 +255,11 @@ static bool told_no(struct sluice_loop *l, struct session *s) {
     return true;
 }
 
-static void session_down_now(struct sluice_loop *l, struct session *s);
-
 /* The connection is down; what had arrived is still to be looked at. */
 void session_down(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     session_attach(l, s);
-    note_cause(s, s->connection.cm.down.cm_event, s->connection.cm.down.cm_status, -1);
+    close_note_cause(s, s->connection.cm.down.cm_event, s->connection.cm.down.cm_status, -1);
     /* A flush says that the queue pair broke; the device's event, which comes later, says why. */
     if (s->state >= SESSION_RELEASED && s->close.reason_provisional &&
         s->close.reason == SLUICE_REASON_PEER_LOST &&
@@ -273,28 +269,24 @@ void session_down(struct sluice_loop *l, struct session *s) {
                      s->connection.cm.down.text);
     if (s->state >= SESSION_RELEASED || s->connection.drain.down_polls || told_no(l, s))
         return;
-    /* Frames that had arrived at a listener's side show that the dialer was up: session_down_now(). */
+    /* Frames that had arrived at a listener's side show that the dialer was up: close_down_now(). */
     if (s->announced || s->adopted || (s->connection.cm.passive && s->connection.recv.heard)) {
         s->connection.drain.down_polls = 1;
         l->downs++;
     } else {
-        session_down_now(l, s);
+        close_down_now(l, s);
     }
 }
 
-/*
- * A listener's session ends before its dialer's confirmation was seen. The dialer has outcomes of the frames that
- * arrived: so the session is up first.
- */
-static void adopt_heard(struct sluice_loop *l, struct session *s) {
+void close_adopt_heard(struct sluice_loop *l, struct session *s) {
     if (!s->adopted && s->connection.cm.passive && !s->connection.handshake && s->rx.held.head)
         session_adopt(l, s);
 }
 
-static void session_down_now(struct sluice_loop *l, struct session *s) {
+void close_down_now(struct sluice_loop *l, struct session *s) {
     if (s->state >= SESSION_RELEASED)
         return;
-    adopt_heard(l, s);
+    close_adopt_heard(l, s);
     s->close.reason_provisional = s->connection.cm.down.reason == SLUICE_REASON_PEER_LOST &&
                                   s->close.reason == SLUICE_REASON_NONE;
     set_reason(s, s->connection.cm.down.reason, s->connection.cm.down.vendor,
@@ -313,108 +305,10 @@ unsigned session_check_downs(struct sluice_loop *l) {
         s->connection.drain.down_polls += l->wc_count == 0 ? DOWN_POLLS_MAX / DOWN_POLLS : 1;
         if (s->connection.drain.down_polls <= DOWN_POLLS_MAX)
             continue;
-        session_down_now(l, s); /* and with it downs is one less */
+        close_down_now(l, s); /* and with it downs is one less */
         count++;
     }
     return count;
-}
-
-void session_post_refused(struct sluice_loop *l, struct session *s, int error, const char *what) {
-    loop_assert_inside(l);
-    char text[sizeof s->info.close_text];
-    bool down = error == ENOTCONN || error == ECONNRESET || error == EPIPE;
-    adopt_heard(l, s);
-    snprintf(text, sizeof text, "the device refused a %s: %s", what, strerror(error));
-    if (!down || !s->node->traits.answer_is_up) {
-        session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error, text);
-        return;
-    }
-    if (s->state < SESSION_RELEASED) /* the event, which is on its way, may say why */
-        s->close.reason_provisional = s->close.reason == SLUICE_REASON_NONE;
-    session_close(l, s, SLUICE_REASON_PEER_LOST, (uint32_t)error, text);
-}
-
-void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc) {
-    loop_assert_inside(l);
-    sluice_reason reason = SLUICE_REASON_DEVICE_ERROR;
-    if (s->state >= SESSION_RELEASED)
-        return;
-    /* The kernel ended the queue pair, or a try did: the event, which is on its way, says why. */
-    if (wc->status == IBV_WC_WR_FLUSH_ERR && s->state == SESSION_OPENING && !s->adopted &&
-        l->node->traits.answer_is_up)
-        return;
-    note_cause(s, -1, 0, (int32_t)wc->status);
-    adopt_heard(l, s);
-    if (wc->status == IBV_WC_WR_FLUSH_ERR && s->connection.drain.down_polls > 0) {
-        session_down_now(l, s); /* nothing more had arrived, and why is known */
-        return;
-    }
-    switch (wc->status) {
-    case IBV_WC_WR_FLUSH_ERR: /* the queue pair broke; another completion or event says why */
-    case IBV_WC_RETRY_EXC_ERR:
-    case IBV_WC_RNR_RETRY_EXC_ERR:
-    case IBV_WC_REM_ABORT_ERR:
-    case IBV_WC_RESP_TIMEOUT_ERR:
-        reason = SLUICE_REASON_PEER_LOST;
-        break;
-    case IBV_WC_REM_INV_REQ_ERR: /* the peer's buffers are smaller than agreed */
-    case IBV_WC_REM_OP_ERR:
-    case IBV_WC_REM_ACCESS_ERR:
-    case IBV_WC_REM_INV_RD_REQ_ERR:
-    case IBV_WC_LOC_LEN_ERR: /* a frame larger than our buffers */
-        reason = SLUICE_REASON_PROTOCOL;
-        break;
-    case IBV_WC_SUCCESS:
-    case IBV_WC_LOC_EEC_OP_ERR:
-    case IBV_WC_LOC_PROT_ERR:
-    case IBV_WC_MW_BIND_ERR:
-    case IBV_WC_BAD_RESP_ERR:
-    case IBV_WC_LOC_ACCESS_ERR:
-    case IBV_WC_LOC_RDD_VIOL_ERR:
-    case IBV_WC_INV_EECN_ERR:
-    case IBV_WC_INV_EEC_STATE_ERR:
-    case IBV_WC_FATAL_ERR:
-    case IBV_WC_TM_ERR:
-    case IBV_WC_TM_RNDV_INCOMPLETE:
-        break;
-    case IBV_WC_LOC_QP_OP_ERR:
-    case IBV_WC_GENERAL_ERR:
-        if (s->node->traits.sent_is_local) /* the connection under the device broke while it sent */
-            reason = SLUICE_REASON_PEER_LOST;
-        break;
-    }
-    s->close.reason_provisional =
-        reason == SLUICE_REASON_PEER_LOST && s->close.reason == SLUICE_REASON_NONE;
-    char text[sizeof s->info.close_text];
-    failure_text_of_completion(text, sizeof text, wc->status);
-    if (wc->status == IBV_WC_WR_FLUSH_ERR && atomic_load(&s->connection.moved))
-        snprintf(text, sizeof text, "the queue pair broke after an address of this side changed");
-    session_close(l, s, reason, (uint32_t)wc->status, text);
-}
-
-void session_access_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc) {
-    loop_assert_inside(l);
-    char text[sizeof s->info.close_text];
-    failure_text_of_completion(text, sizeof text, wc->status);
-    note_cause(s, -1, 0, (int32_t)wc->status);
-    if (s->state >= SESSION_RELEASED && s->close.reason_provisional &&
-        s->close.reason == SLUICE_REASON_PEER_LOST)
-        close_settle(s, SLUICE_REASON_ACCESS, (uint32_t)wc->status, text);
-    session_close(l, s, SLUICE_REASON_ACCESS, (uint32_t)wc->status, text);
-}
-
-/*
- * When a process is killed, the kernel may take its memory from the device before its queue pairs: an honest
- * peer's end looks like this now and then, and no later word tells it from a key that never was one.
- */
-void session_withdrawn(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc) {
-    loop_assert_inside(l);
-    if (s->state >= SESSION_RELEASED)
-        return;
-    note_cause(s, -1, 0, (int32_t)wc->status);
-    s->close.reason_provisional = s->close.reason == SLUICE_REASON_NONE;
-    session_close(l, s, SLUICE_REASON_PEER_LOST, (uint32_t)wc->status,
-                  "the peer's memory of a large message is gone");
 }
 
 /* ---- progress -------------------------------------------------------------------------------- */
@@ -512,59 +406,4 @@ void session_gone(struct sluice_loop *l, struct session *s) {
     if (atomic_load_explicit(&l->node->device_lost, memory_order_relaxed) && device_in_doubt(s))
         close_settle(s, SLUICE_REASON_DEVICE_REMOVED, 0, NULL);
     event_notice(l, s, NOTICE_CLOSED);
-}
-
-/* ---- free ------------------------------------------------------------------------------------ */
-
-void session_free(struct sluice_loop *l, struct session *s) {
-    loop_assert_inside(l);
-    ASSERT(!s->over);
-    s->over = true;
-    /* It waits for memory and pins no more: these waits would only report its end again. */
-    l->retries -= s->retry;
-    l->pin_waits -= s->close.waits_for_pins;
-    s->retry = s->close.waits_for_pins = false;
-    s->dying_next = l->dying;
-    l->dying = s;
-}
-
-/* All that it took has come back: the window, the send queue, what arrived, what was set aside. */
-static void assert_over(const struct session *s) {
-    const struct connection *c = &s->connection;
-    ASSERT(atomic_load(&s->window.own_messages) == 0 && atomic_load(&s->window.own_bytes) == 0);
-    ASSERT(s->window.foreign_taken == 0 && atomic_load(&s->foreign.bytes) == 0);
-    ASSERT(!s->tx.queue.head && !s->tx.replies.head && s->outcomes == 0);
-    ASSERT(!s->rx.held.head && !s->rx.partial && s->landing.bytes == 0);
-    ASSERT(!c->qp && c->sq.head == c->sq.tail && !c->sq.entries && !c->sq.headers);
-    ASSERT(c->recv.own.posted == 0 && !c->recv.own.repost && c->recv.reserved == 0);
-    ASSERT(c->credits.retained == 0 && c->credits.withheld_due == 0);
-    ASSERT(!s->rndv && c->rma.posted == 0 && c->rma.reads == 0 && c->rma.large == 0);
-    (void)c;
-}
-
-/* Frees sessions whose last event was delivered and that no thread is inside of. */
-void session_reap(struct sluice_loop *l) {
-    loop_assert_inside(l);
-    struct session **at = &l->dying, *s;
-    while ((s = *at)) {
-        if (s->dirty || s->noticed || !session_ref_tryfree(&s->ref)) {
-            at = &s->dying_next; /* next turn */
-            continue;
-        }
-        assert_over(s);
-        *at = s->dying_next;
-        *s->link = s->next;
-        if (s->next)
-            s->next->link = s->link;
-        ASSERT(!s->retry && !s->close.waits_for_pins);
-        session_set_state(s, SESSION_FREE);
-        atomic_store_explicit(&s->id, 0, memory_order_relaxed);
-        atomic_store_explicit(&s->loop, NULL, memory_order_relaxed);
-        rpc_client_forget(s);
-        keyring_drop(s->link_config.keys);
-        s->link_config.keys = NULL;
-        session_table_free(s, l->node->index);
-        atomic_fetch_sub_explicit(&l->assigned, 1, memory_order_relaxed);
-        l->node->upcalls->session_ended(l->node);
-    }
 }

@@ -23,30 +23,27 @@ void session_refuse(struct sluice_loop *l, struct session *s, sluice_reason reas
                     const struct private_data_rej *rej);
 /* From a listener with a handshake: no. */
 void session_refused(struct sluice_loop *l, struct session *s, const struct private_data_rej *rej);
-/* A completion failed: what that says of the peer or the device. */
-void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc);
-/* The peer's device did not allow an operation of the application. */
-void session_access_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc);
-/* The same of a large message that was announced, or of the memory for one. */
-void session_withdrawn(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc);
 /* A completion came back while leaving or draining: on to the next step if it was the last. */
 void session_progress(struct sluice_loop *l, struct session *s);
 /* The session waits for a thread that is inside of a call: looked at again every turn. */
 void session_wait_for_pins(struct sluice_loop *l, struct session *s);
 /* A deadline of the session may have passed. */
 void session_timer(struct sluice_loop *l, struct session *s);
-/* CLOSED was delivered (or is not wanted): the slot is free as soon as no thread is inside. */
-void session_free(struct sluice_loop *l, struct session *s);
-/* Frees what session_free() marked, where no thread is inside any more. */
-void session_reap(struct sluice_loop *l);
 /* After a poll: sessions whose connection is down and for which nothing more comes. */
 unsigned session_check_downs(struct sluice_loop *l);
-/*
- * The device refused a work request: what that says of the peer or the device, with `what` it refused. Where the
- * kernel drives the QP (iWARP) it refuses as soon as the connection is down; any other error is the device's own.
- */
-void session_post_refused(struct sluice_loop *l, struct session *s, int error, const char *what);
 /* Instead of "lost", what is known by now. */
 void close_settle(struct session *s, sluice_reason reason, uint32_t vendor, const char *text);
+/*
+ * Records what the stack reported of the end; -1: nothing of that kind. The first value of each kind is kept. A flush
+ * tells no cause: a value that does replaces it.
+ */
+void close_note_cause(struct session *s, int32_t cm_event, int32_t cm_status, int32_t wc_status);
+/*
+ * A listener's session ends before its dialer's confirmation was seen. The dialer has outcomes of the frames that
+ * arrived: so the session is up first.
+ */
+void close_adopt_heard(struct sluice_loop *l, struct session *s);
+/* The connection is down, and nothing more had arrived. */
+void close_down_now(struct sluice_loop *l, struct session *s);
 
 #endif

@@ -33,7 +33,7 @@
 #include "datapath/rpc/client.h"
 #include "datapath/rpc/server.h"
 #include "datapath/rx/credits.h"
-#include "datapath/session/close.h"
+#include "datapath/session/failure.h"
 #include "datapath/tx/coalesce.h"
 #include "datapath/tx/confirm.h"
 #include "datapath/tx/iov.h"

@@ -17,6 +17,7 @@
 #include "datapath/rndv/rndv.h"
 #include "datapath/rpc/client.h"
 #include "datapath/session/close.h"
+#include "datapath/session/failure.h"
 #include "datapath/tx/coalesce.h"
 #include "datapath/tx/confirm.h"
 #include "datapath/tx/iov.h"

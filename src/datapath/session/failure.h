@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * failure.h - what a completion or a post that failed says of the peer or of the device. The session ends by it.
+ *
+ * Owner: the thread that owns the loop.
+ */
+#ifndef DATAPATH_SESSION_FAILURE_H
+#define DATAPATH_SESSION_FAILURE_H
+
+#include "datapath/loop/loop.h"
+
+/* A completion failed: what that says of the peer or the device. */
+void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc);
+/* The peer's device did not allow an operation of the application. */
+void session_access_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc);
+/* The same of a large message that was announced, or of the memory for one. */
+void session_withdrawn(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc);
+/*
+ * The device refused a work request: what that says of the peer or the device, with `what` it refused. Where the
+ * kernel drives the QP (iWARP) it refuses as soon as the connection is down; any other error is the device's own.
+ */
+void session_post_refused(struct sluice_loop *l, struct session *s, int error, const char *what);
+
+#endif
