@@ -4,7 +4,7 @@
  *
  * Mapped path: the requester's CPU is the DMA engine. When the target is of our uid, the key's entry
  * in the target's key table says which of its regions the memory lies in, and that region is
- * mapped here, the access is checked against the entry and then done with loads and stores; the
+ * mapped here, the access is checked against the entry (rkey_reach.h) and then done with loads and stores; the
  * target takes no part. Bytes are stored in increasing address order as far as a poller of the last
  * byte can tell. While it touches foreign memory the requester says so in the ring's header, and
  * a target that takes a key back waits for that, so a revoked key is useless at once.
@@ -36,22 +36,11 @@
 #include "soft/rc/requester.h"
 #include "soft/rc/ring.h"
 #include "soft/rc/rkey_cache.h"
+#include "soft/rc/rkey_reach.h"
 #include "soft/rc/slot.h"
 #include "soft/verbs/mr.h"
 #include "soft/verbs/profile.h"
 #include "soft/verbs/qp.h"
-
-static inline int needed_access(unsigned opcode) {
-    switch (opcode) {
-    case IBV_WR_RDMA_READ:
-        return IBV_ACCESS_REMOTE_READ;
-    case IBV_WR_ATOMIC_CMP_AND_SWP:
-    case IBV_WR_ATOMIC_FETCH_AND_ADD:
-        return IBV_ACCESS_REMOTE_ATOMIC;
-    default:
-        return IBV_ACCESS_REMOTE_WRITE;
-    }
-}
 
 static bool is_write(unsigned opcode) {
     return opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -61,81 +50,8 @@ static bool is_write(unsigned opcode) {
 
 /* ---- mapped path -------------------------------------------------------------------------------- */
 
-enum reach { REACH_MAPPED, REACH_PROCESS, REACH_RING, REACH_REFUSED };
-
-/* Entry of the key table, read once. False: the key is not (or no longer) in it. */
-static inline bool key_read(const struct soft_key *table, uint32_t rkey, struct soft_key *out) {
-    const struct soft_key *at = &table[rkey >> 16];
-    uint32_t version = atomic_load_explicit(&at->version, memory_order_acquire);
-    if (atomic_load_explicit(&at->key, memory_order_acquire) != rkey || rkey == 0)
-        return false;
-    out->access = at->access;
-    out->start = at->start;
-    out->length = at->length;
-    out->offset = at->offset;
-    out->region = at->region;
-    out->pd = at->pd;
-    out->qpn = at->qpn;
-    out->serial = at->serial;
-    soft_fence_acquire(); /* partner: the release fence in mr.c, soft_key_publish() */
-    out->version = version;
-    return version % 2 == 0 && atomic_load_explicit(&at->version, memory_order_relaxed) == version;
-}
-
 /*
- * A window is invalidated without a system call: the thread that does it cannot make us see it, so this fence
- * stands between "I am inside" and the look that counts. Partner: rkey_fence.c, soft_rkey_fence_begin_window().
- */
-static __attribute__((noinline)) bool window_read(const struct soft_qp *qp,
-                                                  const struct soft_key *table, uint32_t rkey,
-                                                  struct soft_key *out) {
-    soft_fence();
-    return key_read(table, rkey, out) && out->qpn == qp->attr.dest_qp_num;
-}
-
-/* Where the bytes an access names lie for us, and how they are reached. */
-static inline enum reach reach(struct soft_qp *qp, unsigned opcode, uint64_t at, uint32_t rkey,
-                               uint32_t length, uint8_t **addr) {
-    struct soft_peer *peer = qp->link_peer;
-    const struct soft_key *keys =
-        peer ? atomic_load_explicit(&peer->keys, memory_order_acquire) : NULL;
-    struct soft_key key;
-    int access = needed_access(opcode);
-    if (!keys)
-        return REACH_RING;
-    if (length == 0) {
-        *addr = NULL;
-        return REACH_MAPPED;
-    }
-    bool known = key_read(keys, rkey, &key);
-    if (__builtin_expect(known && (key.access & SOFT_KEY_WINDOW), 0))
-        known = window_read(qp, keys, rkey, &key);
-    if (!known || key.pd != qp->remote_pd || ((int)key.access & access) != access ||
-        at < key.start || length > key.length || at - key.start > key.length - length)
-        return REACH_REFUSED;
-    if (key.region < 0 && ld(peer->vm_ok) && !is_atomic(opcode)) {
-        *addr = (uint8_t *)(uintptr_t)(key.offset + (at - key.start));
-        return REACH_PROCESS;
-    }
-    if (key.region < 0 || key.region >= SOFT_MAX_REGIONS)
-        return REACH_RING;
-    const struct soft_peer_region *region = &peer->regions[key.region];
-    const uint8_t *base = atomic_load_explicit(&region->addr, memory_order_acquire);
-    uint64_t offset = key.offset + (at - key.start);
-    /* Not there yet, or still the one that had its index before: the target executes. */
-    if (!base || ld(region->serial) != key.serial ||
-        (access != IBV_ACCESS_REMOTE_READ && !ld(region->writable)))
-        return REACH_RING;
-    if (offset > region->bytes || length > region->bytes - offset)
-        return REACH_REFUSED; /* the table lies: stay inside the mapping */
-    *addr = (uint8_t *)(uintptr_t)base + offset;
-    if (is_atomic(opcode) && (uintptr_t)*addr % 8 != 0)
-        return REACH_REFUSED; /* no atomic operation there is atomic */
-    return REACH_MAPPED;
-}
-
-/*
- * The same key once more: remembers where it leads. reach() checked its result, but the table may
+ * The same key once more: remembers where it leads. rkey_reach() checked its result, but the table may
  * have changed since, so all of it is checked again; `to` is where `at` lies.
  */
 static __attribute__((noinline)) void rkey_cache_take(struct soft_qp *qp, uint64_t at,
@@ -147,7 +63,7 @@ static __attribute__((noinline)) void rkey_cache_take(struct soft_qp *qp, uint64
     uint32_t last = cache->rkey;
     cache->entry = NULL;
     cache->rkey = rkey;
-    if (last != rkey || !key_read(keys, rkey, &key) || (key.access & SOFT_KEY_WINDOW) ||
+    if (last != rkey || !rkey_reach_read(keys, rkey, &key) || (key.access & SOFT_KEY_WINDOW) ||
         key.pd != qp->remote_pd || !(key.access & IBV_ACCESS_REMOTE_WRITE) || key.region < 0 ||
         key.region >= SOFT_MAX_REGIONS || at < key.start || at - key.start > key.length)
         return;
@@ -313,7 +229,7 @@ static void copy_mapped(bool write, const struct iovec *iov, unsigned n, uint8_t
 
 static enum ibv_wc_status touch_piece(struct soft_qp *qp, const struct soft_wqe *wqe,
                                       const struct ibv_sge *sge, const uint8_t *inlined,
-                                      enum reach how, uint32_t at, uint32_t n, uint8_t *addr) {
+                                      enum rkey_reach how, uint32_t at, uint32_t n, uint8_t *addr) {
     struct iovec iov[SOFT_MAX_SGE];
     bool write = is_write(wqe->opcode);
     unsigned count = local_piece(qp, wqe, sge, inlined, at, n, iov);
@@ -325,27 +241,12 @@ static enum ibv_wc_status touch_piece(struct soft_qp *qp, const struct soft_wqe 
     return IBV_WC_SUCCESS;
 }
 
-/* Makes "I am inside" visible before the key is checked. Partner: rkey_fence.c, soft_rkey_fence_begin(). */
-static void access_begin(struct soft_qp *qp, struct soft_ring *ring) {
-    st(ring->tx.touching, ld(ring->tx.touching) | 1);
-    if (qp->fence_free)
-        atomic_signal_fence(memory_order_seq_cst);
-    else
-        soft_fence();
-}
-
-/* Behind all that was read and written. Partner: the acquire in rkey_fence.c, word(). */
-static void access_end(struct soft_ring *ring) {
-    atomic_store_explicit(&ring->tx.touching, (ld(ring->tx.touching) | 1) + 1,
-                          memory_order_release);
-}
-
 /*
  * A long access is copied in pieces, and between two the target may revoke its key: the target waits for one piece
  * at most. The key is checked before each. False: the whole has to be done again, another way or later.
  */
 static bool touch_pieces(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
-                         const struct ibv_sge *sge, const uint8_t *inlined, enum reach *how,
+                         const struct ibv_sge *sge, const uint8_t *inlined, enum rkey_reach *how,
                          uint8_t *addr) {
     const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
     uint32_t at = 0;
@@ -356,9 +257,9 @@ static bool touch_pieces(struct soft_qp *qp, struct soft_ring *ring, struct soft
         at += n;
         if (status != IBV_WC_SUCCESS || at == wqe->total)
             break;
-        access_end(ring);
-        access_begin(qp, ring);
-        *how = reach(qp, wqe->opcode, to->addr + at, to->rkey, wqe->total - at, &addr);
+        rkey_reach_end(ring);
+        rkey_reach_begin(qp, ring);
+        *how = rkey_reach(qp, wqe->opcode, to->addr + at, to->rkey, wqe->total - at, &addr);
         if ((*how != REACH_MAPPED && *how != REACH_PROCESS) || ld(ring->rx.down) != 0)
             return false;
     }
@@ -474,16 +375,16 @@ enum soft_outcome soft_rdma(struct soft_qp *qp, struct soft_ring *ring, struct s
             return violation(qp, ring, wqe, SOFT_NAK_INVALID_REQUEST);
         if (is_atomic(wqe->opcode) && to->addr % 8 != 0)
             return violation(qp, ring, wqe, SOFT_NAK_INVALID_REQUEST);
-        if (!((int)granted & needed_access(wqe->opcode)))
+        if (!((int)granted & rkey_reach_needs(wqe->opcode)))
             return violation(qp, ring, wqe, (enum soft_nak)soft_profile()->no_right_nak);
         bool behind = qp->one_sided_ring && (int32_t)(ld(qp->tx_acked) - qp->one_sided_end) < 0;
         bool imm = wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
         if (imm && slot_room(qp) < 1)
             return SOFT_NO_ROOM;
         slot_publish(qp, ring); /* what was posted before can be polled before this is visible */
-        access_begin(qp, ring);
+        rkey_reach_begin(qp, ring);
         uint8_t *addr = NULL;
-        enum reach how = reach(qp, wqe->opcode, to->addr, to->rkey, wqe->total, &addr);
+        enum rkey_reach how = rkey_reach(qp, wqe->opcode, to->addr, to->rkey, wqe->total, &addr);
         bool direct = how == REACH_MAPPED || how == REACH_PROCESS;
         /* A target that has left its states executes nothing; the send fails as soon as that is seen. */
         bool wait = direct && (behind || ld(ring->rx.stalled) != 0 || ld(ring->rx.down) != 0);
@@ -495,7 +396,7 @@ enum soft_outcome soft_rdma(struct soft_qp *qp, struct soft_ring *ring, struct s
                 wqe->status = IBV_WC_LOC_PROT_ERR;
             }
         }
-        access_end(ring);
+        rkey_reach_end(ring);
         if (how == REACH_REFUSED)
             return violation(qp, ring, wqe, SOFT_NAK_REMOTE_ACCESS);
         if (wait && direct)
@@ -550,10 +451,10 @@ bool soft_rdma_write_now(struct soft_qp *qp, struct soft_ring *ring, const struc
     uint64_t at = wr->wr.rdma.remote_addr;
     uint32_t rkey = wr->wr.rdma.rkey;
     slot_publish(qp, ring); /* as in soft_rdma() */
-    access_begin(qp, ring);
+    rkey_reach_begin(qp, ring);
     uint8_t *to = rkey_cache_hit(qp, at, rkey, length);
     if (__builtin_expect(!to, 0)) {
-        if (reach(qp, IBV_WR_RDMA_WRITE, at, rkey, length, &to) != REACH_MAPPED)
+        if (rkey_reach(qp, IBV_WR_RDMA_WRITE, at, rkey, length, &to) != REACH_MAPPED)
             to = NULL;
         else
             rkey_cache_take(qp, at, rkey, to);
@@ -561,6 +462,6 @@ bool soft_rdma_write_now(struct soft_qp *qp, struct soft_ring *ring, const struc
     bool here = to && ld(ring->rx.stalled) == 0 && ld(ring->rx.down) == 0;
     if (here)
         store_ordered(to, from, length, true);
-    access_end(ring);
+    rkey_reach_end(ring);
     return here;
 }

@@ -2,7 +2,7 @@
 /*
  * rkey_fence.c - seeing, at the target, that requesters have left its memory.
  *
- * A requester says that it is inside before it looks at a key (touch_begin() in rdma.c), and stays for
+ * A requester says that it is inside before it looks at a key (rkey_reach_begin() in rkey_reach.h), and stays for
  * no longer than a piece of what it copies. A thread that revokes a key stores that first, sees to it that
  * requesters see it, and waits for those that are inside: so a revoked key opens nothing.
  *
@@ -54,7 +54,7 @@ static uint32_t word(const struct soft_qp *qp) {
     if (!rx || has_nothing(qp->peer))
         return 0;
     uint32_t now =
-        atomic_load_explicit(&rx->tx.touching, memory_order_acquire); /* rdma.c, access_end() */
+        atomic_load_explicit(&rx->tx.touching, memory_order_acquire); /* rkey_reach_end() */
     return now & 1 ? now : 0;
 }
 
@@ -76,11 +76,11 @@ static bool left(const struct soft_qp *qp, uint32_t *seen) {
 }
 
 void soft_rkey_fence_begin(struct soft_qp *qp) {
-    soft_fence_all(); /* a requester not marked inside sees earlier stores: rdma.c, access_begin() */
+    soft_fence_all(); /* a requester not marked inside sees earlier stores: rkey_reach_begin() */
     qp->leaving = (struct soft_rkey_wait){.seen = look(qp)};
 }
 
-/* For a window every requester fences: window_read() in rdma.c is the partner. */
+/* For a window every requester fences: rkey_reach_read_window() is the partner. */
 struct soft_rkey_wait soft_rkey_fence_begin_window(const struct soft_qp *qp) {
     soft_fence();
     return (struct soft_rkey_wait){.seen = word(qp)};

@@ -115,7 +115,7 @@ void soft_key_publish(const struct soft_mr *mr, uint32_t key) {
     struct soft_key *at = &soft_keys[mr->index];
     uint32_t version = ld(at->version);
     st(at->version, version + 1);
-    soft_fence_release(); /* partner: the acquire fence in key_read(), rdma.c */
+    soft_fence_release(); /* partner: the acquire fence in rkey_reach_read() */
     if (key) {
         at->access = (mr->window ? SOFT_KEY_WINDOW : 0) | (uint32_t)mr->access;
         at->start = mr->start;
